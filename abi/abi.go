@@ -1,0 +1,121 @@
+// Package abi is the contract between the host and a plugin, and its only home:
+// the names that cross the boundary, the manifest with its strict decoder and
+// published JSON Schema, the result of a call, and in testdata the vectors that
+// the host and every guest SDK run.
+//
+// It imports nothing but the standard library and builds for GOOS=wasip1, so
+// that plugins written in Go share it with the host. Everything in it is
+// immutable or a plain value, safe for concurrent use.
+package abi
+
+// Version is the name of the import module, and so of the contract: additions
+// keep it, a breaking change makes toolhost_v2.
+const Version = "toolhost_v1"
+
+// The four functions a plugin may import from [Version].
+const (
+	ImportRead     = "read"     // (field, ptr, cap i32) -> i32
+	ImportWrite    = "write"    // (kind, ptr, len i32) -> i32
+	ImportProgress = "progress" // (done, total f64, msg, len i32) -> i32
+	ImportCall     = "call"     // (op, op_len, ptr, len i32) -> i32
+)
+
+// The exports of a reactor. A WASI command exports [ExportStart] in their place.
+const (
+	ExportMemory     = "memory"
+	ExportDescribe   = "toolhost_describe" // () -> i32; optional where the manifest is found elsewhere
+	ExportInvoke     = "toolhost_invoke"   // () -> i32, one of the Invoke codes
+	ExportRestored   = "toolhost_restored" // (); optional, called after a snapshot is restored
+	ExportInitialize = "_initialize"       // (); optional, called once before anything else
+	ExportStart      = "_start"            // () of a WASI preview 1 command
+)
+
+// ImportWASI is the module of WASI preview 1, the other one a plugin may import.
+const ImportWASI = "wasi_snapshot_preview1"
+
+// Custom sections of a module.
+const (
+	SectionManifest = "toolhost.manifest" // the manifest as JSON
+	SectionScript   = "toolhost.script"   // read as FieldScript by interpreter guests
+)
+
+// Field is what a plugin reads with [ImportRead]. The function copies as much
+// as fits and returns the whole length, or [Absent].
+type Field int32
+
+// The fields.
+const (
+	FieldArgs     Field = 0 // JSON arguments of this call
+	FieldTool     Field = 1 // name of the tool being called
+	FieldContext  Field = 2 // a [Context] as JSON
+	FieldResponse Field = 3 // response of the last [ImportCall]
+	FieldScript   Field = 4 // the module's [SectionScript]
+)
+
+// Absent is what [ImportRead] returns for a field that is not there.
+const Absent int32 = -1
+
+// Stream is where a plugin's [ImportWrite] goes.
+type Stream int32
+
+// The streams. Writes append; the bytes of all of them count against the
+// output limit of the call.
+const (
+	StreamResult   Stream = 0 // JSON result of the call
+	StreamError    Stream = 1 // error text for the agent
+	StreamManifest Stream = 2 // answer of describe
+	StreamOutput   Stream = 3 // live output, the same as WASI's fd 1
+	StreamStderr   Stream = 4 // live output, the same as WASI's fd 2
+	StreamContent  Stream = 5 // one content block as JSON for each write
+	StreamDebug    Stream = 8 // logs are for the operator, never for the model
+	StreamInfo     Stream = 9
+	StreamWarn     Stream = 10
+	StreamErrorLog Stream = 11
+)
+
+// What [ImportWrite] and [ImportProgress] return.
+const (
+	Continue        int32 = 0  // go on
+	Canceled        int32 = 1  // the call is being stopped: finish soon, what is written still counts
+	RefusedOutput   int32 = -1 // the output limit is reached; the call ends at its next check
+	RefusedStream   int32 = -2 // there is no such stream, or not at this point
+	RefusedContent  int32 = -3 // not a content block
+	RefusedProgress int32 = -4 // a number that is no number, or a message that is not UTF-8
+)
+
+// What [ImportCall] returns in place of a length. In each case the response is
+// a [CallFailure] as JSON.
+const (
+	CallDenied   int32 = -1 // the operator has not granted it
+	CallUnknown  int32 = -2 // this host has no such capability
+	CallInvalid  int32 = -3 // the request does not fit the capability
+	CallFailed   int32 = -4 // it was tried and did not work
+	CallLimit    int32 = -5 // a limit of the capability
+	CallCanceled int32 = -6 // the call is being stopped
+)
+
+// CallFailure is the response of a host capability that refused or failed.
+type CallFailure struct {
+	Code    string `json:"code"` // denied, unknown, invalid, failed, limit or canceled
+	Message string `json:"message"`
+}
+
+// What [ExportInvoke] returns. Any other number is a broken plugin.
+const (
+	InvokeOK         int32 = 0 // the result is in StreamResult and StreamContent
+	InvokeToolError  int32 = 1 // the text for the agent is in StreamError
+	InvokePanic      int32 = 2 // the guest panicked; StreamError has what it said
+	InvokeConnection int32 = 3 // StreamError has a [Connection] as JSON
+)
+
+// Context is what [FieldContext] holds: the facts of a call that are not its
+// arguments. It never holds a secret.
+type Context struct {
+	CallID    string            `json:"call_id"`
+	Session   string            `json:"session,omitempty"`
+	Attempt   int               `json:"attempt"`          // 1 for the first
+	TimeoutMS int64             `json:"timeout_ms"`       // the whole time budget of the call, in milliseconds
+	Fuel      int64             `json:"fuel"`             // the whole fuel budget of the call, in units
+	Locale    string            `json:"locale,omitempty"` // BCP 47, such as "de-CH"
+	Config    map[string]string `json:"config,omitempty"` // the operator's settings for this plugin
+}

@@ -1,0 +1,217 @@
+package abi
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"path"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// isName reports whether a name is [a-z][a-z0-9_]* as those of plugins and
+// tools are. The names are matched by hand because package regexp would add a
+// tenth to every plugin written in Go.
+func isName(s string) bool {
+	return s != "" && s[0] >= 'a' && s[0] <= 'z' && consists(s, "abcdefghijklmnopqrstuvwxyz0123456789_")
+}
+
+const (
+	digits  = "0123456789"
+	letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+)
+
+// isEnvName reports whether a name is [A-Za-z_][A-Za-z0-9_]*.
+func isEnvName(s string) bool {
+	return s != "" && !strings.Contains(digits, s[:1]) && consists(s, letters+digits+"_")
+}
+
+// consists reports whether s is made of those ASCII bytes alone.
+func consists(s, bytes string) bool { return strings.TrimLeft(s, bytes) == "" }
+
+// isSemver reports whether s is a version of semver.org, 2.0.0.
+func isSemver(s string) bool {
+	s, build, hasBuild := strings.Cut(s, "+")
+	core, pre, hasPre := strings.Cut(s, "-")
+	numbers := strings.Split(core, ".")
+	for _, n := range numbers {
+		if n == "" || !consists(n, digits) || n[0] == '0' && n != "0" {
+			return false
+		}
+	}
+	return len(numbers) == 3 && (!hasPre || isVersionTail(pre)) && (!hasBuild || isVersionTail(build))
+}
+
+func isVersionTail(s string) bool { return s != "" && consists(s, letters+digits+".-") }
+
+// check reports what decoding alone cannot see.
+func (m *Manifest) check() []Problem {
+	c := &decoder{}
+	if m.ABI != Version {
+		c.add("/abi", "expected %q, found %q: this host speaks no other version", Version, m.ABI)
+	}
+	if !isName(m.Name) || len(m.Name) > 32 {
+		c.add("/name", "expected a name of [a-z][a-z0-9_]{0,31}, found %q", m.Name)
+	}
+	if !isSemver(m.Version) {
+		c.add("/version", "expected a semantic version such as 1.0.0, found %q", m.Version)
+	}
+	c.description("/description", m.Description)
+	if len(m.Tools) == 0 || len(m.Tools) > MaxTools {
+		c.add("/tools", "expected 1 to %d tools, found %d", MaxTools, len(m.Tools))
+	}
+	first := map[string]int{}
+	for i := range m.Tools {
+		at := "/tools/" + strconv.Itoa(i)
+		if j, ok := first[m.Tools[i].Name]; ok {
+			c.add(at+"/name", "the name %q is taken by /tools/%d", m.Tools[i].Name, j)
+		} else {
+			first[m.Tools[i].Name] = i
+		}
+		c.tool(at, m.Name, &m.Tools[i])
+	}
+	c.needs("/needs", &m.Needs)
+	return c.problems
+}
+
+func (d *decoder) description(pointer, text string) {
+	if strings.TrimSpace(text) == "" {
+		d.add(pointer, "expected a description, found an empty one: it is all a model knows")
+	}
+	if n := utf8.RuneCountInString(text); n > MaxDescription {
+		d.add(pointer, "expected at most %d characters, found %d: each costs tokens in every model call", MaxDescription, n)
+	}
+}
+
+func (d *decoder) tool(at, plugin string, t *Tool) {
+	if !isName(t.Name) {
+		d.add(at+"/name", "expected a name of [a-z][a-z0-9_]*, found %q", t.Name)
+	} else if n := AgentName(plugin, t.Name); len(n) > MaxAgentName {
+		d.add(at+"/name", "agents would see %q, %d characters, and at most %d are allowed: shorten the plugin's or the tool's name", n, len(n), MaxAgentName)
+	}
+	d.description(at+"/description", t.Description)
+	d.schema(at+"/input_schema", t.InputSchema, true)
+	if t.OutputSchema != nil {
+		d.schema(at+"/output_schema", t.OutputSchema, false)
+	}
+	oneOf(d, at+"/approval", t.Approval, ApprovalAuto, ApprovalRequired)
+	oneOf(d, at+"/deferrable", t.Deferrable, DeferAutomatic, DeferNever)
+	oneOf(d, at+"/hints/concurrency", t.Hints.Concurrency, Parallel, Serial)
+	if t.Hints.Readonly && t.Hints.Destructive != nil && *t.Hints.Destructive {
+		d.add(at+"/hints", "readonly and destructive exclude each other")
+	}
+	limits := reflect.ValueOf(t.Limits)
+	for i := range limits.NumField() {
+		if n := limits.Field(i).Int(); n < 0 {
+			name, _, _ := strings.Cut(limits.Type().Field(i).Tag.Get("json"), ",")
+			d.add(at+"/limits/"+name, "expected a positive number, found %d", n)
+		}
+	}
+	for i, e := range t.Examples {
+		at := at + "/examples/" + strconv.Itoa(i)
+		if found(e.Args) != "an object" {
+			d.add(at+"/args", "expected an object, found %s", found(e.Args))
+		}
+		if (e.Result == nil) == (e.Error == "") {
+			d.add(at, "expected either result or error")
+		}
+	}
+}
+
+func oneOf[T ~string](d *decoder, pointer string, got T, allowed ...T) {
+	if got != "" && !slices.Contains(allowed, got) {
+		d.add(pointer, "expected one of %q, found %q", allowed, got)
+	}
+}
+
+func (d *decoder) needs(at string, n *Needs) {
+	for i, f := range n.Files {
+		at := at + "/files/" + strconv.Itoa(i)
+		if !path.IsAbs(f.Path) || path.Clean(f.Path) != f.Path || f.Path == "/" {
+			d.add(at+"/path", "expected a clean absolute path below /, such as /work, found %q", f.Path)
+		}
+		if f.Mode == "" {
+			d.add(at+"/mode", "expected one of %q, found nothing", []FileMode{FileRead, FileWrite})
+		}
+		oneOf(d, at+"/mode", f.Mode, FileRead, FileWrite)
+	}
+	for i, e := range n.Env {
+		if !isEnvName(e) {
+			d.add(at+"/env/"+strconv.Itoa(i), "expected the name of an environment variable, found %q", e)
+		}
+	}
+	for i, s := range n.Secrets {
+		at := at + "/secrets/" + strconv.Itoa(i)
+		if !isEnvName(s.Name) || s.Name[0] == '_' {
+			d.add(at+"/name", "expected a name of letters, digits and _, found %q", s.Name)
+		}
+		if len(s.Hosts) == 0 {
+			d.add(at+"/hosts", "expected at least one host the secret may be sent to")
+		}
+		if (s.Header == "") == (s.Query == "") {
+			d.add(at, "expected either header or query")
+		}
+	}
+	for i, p := range n.HTTP {
+		if !strings.HasPrefix(p, "https://") && !strings.HasPrefix(p, "http://") {
+			d.add(at+"/http/"+strconv.Itoa(i), "expected a URL pattern that starts with https:// or http://, found %q", p)
+		}
+	}
+}
+
+// schema checks what every client and model API needs of a tool's schema,
+// beyond its being one: an object at the root, nothing at the root that some
+// APIs refuse, and no reference that would be fetched. That it is a valid JSON
+// Schema is checked where it is compiled.
+func (d *decoder) schema(at string, raw json.RawMessage, input bool) {
+	if len(raw) > MaxSchema {
+		d.add(at, "expected at most %d bytes, found %d", MaxSchema, len(raw))
+		return
+	}
+	var root map[string]any
+	if err := json.Unmarshal(raw, &root); err != nil {
+		d.add(at, "expected an object, found %s", found(raw))
+		return
+	}
+	if input {
+		if root["type"] != "object" {
+			d.add(at+"/type", `expected "object": arguments are passed by name`)
+		}
+		for _, key := range []string{"anyOf", "oneOf", "allOf", "not", "enum", "$ref"} {
+			if _, ok := root[key]; ok {
+				d.add(at+"/"+escape(key), "not allowed at the root: some model APIs refuse it")
+			}
+		}
+	}
+	d.references(at, root, false)
+}
+
+// references refuses remote references below a schema. It does not look into
+// values, where "$ref" may be data. In an object of named schemas the keys are
+// names, not keywords.
+func (d *decoder) references(at string, schema any, named bool) {
+	switch s := schema.(type) {
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(s)) {
+			at := at + "/" + escape(key)
+			ref, isString := s[key].(string)
+			switch {
+			case named:
+				d.references(at, s[key], false)
+			case isString && slices.Contains([]string{"$ref", "$dynamicRef", "$recursiveRef"}, key) && !strings.HasPrefix(ref, "#"):
+				d.add(at, "expected a reference within the schema (#/...), found %q: remote ones are never fetched", ref)
+			case isString && key == "$schema" && strings.TrimSuffix(ref, "#") != "https://json-schema.org/draft/2020-12/schema":
+				d.add(at, "expected JSON Schema 2020-12, found %q", ref)
+			case !slices.Contains([]string{"enum", "const", "default", "examples"}, key):
+				d.references(at, s[key], slices.Contains([]string{"properties", "patternProperties", "$defs", "dependentSchemas"}, key))
+			}
+		}
+	case []any:
+		for i, item := range s {
+			d.references(fmt.Sprintf("%s/%d", at, i), item, false)
+		}
+	}
+}

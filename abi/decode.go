@@ -1,0 +1,294 @@
+package abi
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// ErrManifest is why a manifest is refused. The error that matches it is a
+// [*ManifestError].
+var ErrManifest = errors.New("bad manifest")
+
+// ManifestError lists everything that is wrong with a manifest.
+type ManifestError struct{ Problems []Problem }
+
+func (e *ManifestError) Error() string {
+	lines := make([]string, len(e.Problems))
+	for i, p := range e.Problems {
+		lines[i] = p.String()
+	}
+	return "bad manifest: " + strings.Join(lines, "; ")
+}
+
+// Is makes the error match [ErrManifest].
+func (e *ManifestError) Is(target error) bool { return target == ErrManifest }
+
+// Problem is one fault of a document.
+type Problem struct {
+	Pointer string `json:"pointer"` // JSON pointer (RFC 6901); "" is the whole document
+	Message string `json:"message"` // what was expected, and what was found
+}
+
+func (p Problem) String() string {
+	if p.Pointer == "" {
+		return p.Message
+	}
+	return p.Pointer + ": " + p.Message
+}
+
+// maxProblems bounds the report on a hopeless document.
+const maxProblems = 20
+
+// maxDepth bounds the nesting of a document.
+const maxDepth = 64
+
+// DecodeManifest reads and checks a manifest. It accepts nothing that the
+// published schema ([ManifestSchema]) does not: an unknown or repeated field, a
+// wrong type, a bad name or a bad schema each is a problem with its JSON
+// pointer. Its error is a [*ManifestError].
+func DecodeManifest(data []byte) (*Manifest, error) {
+	if len(data) > MaxManifest {
+		return nil, &ManifestError{[]Problem{{"", fmt.Sprintf("the manifest has %d bytes, at most %d are allowed", len(data), MaxManifest)}}}
+	}
+	var m Manifest
+	problems := decodeStrict(data, &m)
+	if len(problems) == 0 {
+		problems = m.check()
+	}
+	if len(problems) > 0 {
+		return nil, &ManifestError{problems[:min(len(problems), maxProblems)]}
+	}
+	return &m, nil
+}
+
+// decodeStrict decodes one JSON document into a struct, following its json
+// tags, and reports all that does not fit.
+func decodeStrict(data []byte, into any) []Problem {
+	if !utf8.Valid(data) {
+		return []Problem{{"", "expected UTF-8 text"}}
+	}
+	d := &decoder{}
+	if err := d.syntax(data); err != nil {
+		return []Problem{{"", err.Error()}}
+	}
+	if len(d.problems) == 0 {
+		d.value("", data, reflect.ValueOf(into).Elem())
+	}
+	return d.problems
+}
+
+type decoder struct{ problems []Problem }
+
+func (d *decoder) add(pointer, format string, args ...any) {
+	if len(d.problems) < maxProblems {
+		d.problems = append(d.problems, Problem{pointer, fmt.Sprintf(format, args...)})
+	}
+}
+
+// syntax checks what encoding/json lets pass: nesting, repeated keys and what
+// comes after the document.
+func (d *decoder) syntax(data []byte) error {
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.UseNumber()
+	if err := d.token(dec, "", 0); err != nil {
+		var syntax *json.SyntaxError
+		if errors.As(err, &syntax) {
+			line, column := position(data, syntax.Offset)
+			return fmt.Errorf("expected JSON: %w (line %d, column %d)", err, line, column)
+		}
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+			return errors.New("expected JSON: it ends too early")
+		}
+		return err
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("expected one JSON document, found something after it")
+	}
+	return nil
+}
+
+func (d *decoder) token(dec *json.Decoder, pointer string, depth int) error {
+	if depth > maxDepth {
+		return fmt.Errorf("expected at most %d levels of nesting", maxDepth)
+	}
+	t, err := dec.Token()
+	if err != nil {
+		return err
+	}
+	switch t {
+	case json.Delim('{'):
+		seen := map[string]bool{}
+		for dec.More() {
+			t, err := dec.Token()
+			if err != nil {
+				return err
+			}
+			key := t.(string)
+			at := pointer + "/" + escape(key)
+			if seen[key] {
+				d.add(at, "the field is given twice")
+			}
+			seen[key] = true
+			if err := d.token(dec, at, depth+1); err != nil {
+				return err
+			}
+		}
+	case json.Delim('['):
+		for i := 0; dec.More(); i++ {
+			if err := d.token(dec, pointer+"/"+strconv.Itoa(i), depth+1); err != nil {
+				return err
+			}
+		}
+	default:
+		return nil
+	}
+	_, err = dec.Token() // the closing delimiter
+	return err
+}
+
+var (
+	rawType  = reflect.TypeFor[json.RawMessage]()
+	textType = reflect.TypeFor[Text]()
+)
+
+func (d *decoder) value(pointer string, data []byte, v reflect.Value) {
+	data = bytes.TrimSpace(data)
+	switch {
+	case v.Type() == rawType:
+		v.SetBytes(bytes.Clone(data))
+	case v.Type() == textType:
+		d.text(pointer, data, v)
+	case v.Kind() == reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		d.value(pointer, data, v.Elem())
+	case v.Kind() == reflect.Struct:
+		d.object(pointer, data, v)
+	case v.Kind() == reflect.Slice && v.Type().Elem().Kind() != reflect.Uint8:
+		d.array(pointer, data, v)
+	case v.Kind() == reflect.Int64:
+		d.integer(pointer, data, v)
+	default:
+		if err := json.Unmarshal(data, v.Addr().Interface()); err != nil || string(data) == "null" {
+			d.add(pointer, "expected %s, found %s", expected(v), found(data))
+		}
+	}
+}
+
+func (d *decoder) object(pointer string, data []byte, v reflect.Value) {
+	var fields map[string]json.RawMessage
+	if json.Unmarshal(data, &fields) != nil || fields == nil {
+		d.add(pointer, "expected an object, found %s", found(data))
+		return
+	}
+	var known []string
+	for i := range v.NumField() {
+		name, options, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
+		known = append(known, name)
+		if raw, ok := fields[name]; ok {
+			d.value(pointer+"/"+escape(name), raw, v.Field(i))
+		} else if options == "" {
+			d.add(pointer, "the field %q is missing", name)
+		}
+		delete(fields, name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		at := pointer + "/" + escape(name)
+		if near := Nearest(name, known); near != "" {
+			d.add(at, "unknown field, did you mean %q?", near)
+		} else {
+			d.add(at, "unknown field, expected one of %s", strings.Join(known, ", "))
+		}
+	}
+}
+
+func (d *decoder) array(pointer string, data []byte, v reflect.Value) {
+	var items []json.RawMessage
+	if json.Unmarshal(data, &items) != nil || items == nil {
+		d.add(pointer, "expected an array, found %s", found(data))
+		return
+	}
+	v.Set(reflect.MakeSlice(v.Type(), len(items), len(items)))
+	for i, item := range items {
+		if len(d.problems) >= maxProblems {
+			return
+		}
+		d.value(pointer+"/"+strconv.Itoa(i), item, v.Index(i))
+	}
+}
+
+// integer takes what JSON Schema calls an integer, so that 1e6 is one too.
+func (d *decoder) integer(pointer string, data []byte, v reflect.Value) {
+	n, err := strconv.ParseInt(string(data), 10, 64)
+	if err != nil {
+		f, ferr := strconv.ParseFloat(string(data), 64)
+		if ferr != nil || f != math.Trunc(f) || math.Abs(f) > 1<<53 || found(data) != "a number" {
+			d.add(pointer, "expected a whole number, found %s", found(data))
+			return
+		}
+		n = int64(f)
+	}
+	v.SetInt(n)
+}
+
+func (d *decoder) text(pointer string, data []byte, v reflect.Value) {
+	var t Text
+	if err := json.Unmarshal(data, &t); err != nil || string(data) == "null" {
+		d.add(pointer, "expected a string or an object from locale to string, found %s", found(data))
+		return
+	}
+	v.Set(reflect.ValueOf(t))
+}
+
+// expected names what a Go type is in JSON.
+func expected(v reflect.Value) string {
+	switch v.Kind() {
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Slice:
+		return "base64 in a string"
+	default:
+		return "a string"
+	}
+}
+
+// found names a JSON value by its first byte.
+func found(data []byte) string {
+	if len(data) == 0 {
+		return "nothing"
+	}
+	switch data[0] {
+	case '{':
+		return "an object"
+	case '[':
+		return "an array"
+	case '"':
+		return "a string"
+	case 't', 'f':
+		return string(data)
+	case 'n':
+		return "null"
+	default:
+		return "a number"
+	}
+}
+
+// escape writes a key as a reference token of RFC 6901.
+func escape(key string) string {
+	return strings.NewReplacer("~", "~0", "/", "~1").Replace(key)
+}
+
+func position(data []byte, offset int64) (line, column int) {
+	before := data[:min(int64(len(data)), max(0, offset))]
+	line = 1 + bytes.Count(before, []byte("\n"))
+	return line, len(before) - (bytes.LastIndexByte(before, '\n') + 1)
+}

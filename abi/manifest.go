@@ -1,0 +1,175 @@
+package abi
+
+import "encoding/json"
+
+// Bounds of a manifest. A manifest beyond one of them is refused.
+const (
+	MaxManifest    = 1 << 20 // bytes of the whole document
+	MaxSchema      = 1 << 16 // bytes of one input or output schema
+	MaxTools       = 128     // tools of a plugin
+	MaxDescription = 4096    // characters of one description; each costs tokens in every model call
+	MaxAgentName   = 40      // characters of the name the agent sees, see AgentName
+)
+
+// Manifest says what a plugin is and which tools it has. What it asks for in
+// limits and needs is a wish: the operator grants, cuts or refuses it.
+type Manifest struct {
+	ABI         string   `json:"abi"`  // always Version
+	Name        string   `json:"name"` // [a-z][a-z0-9_]{0,31}
+	Version     string   `json:"version"`
+	Description string   `json:"description"`
+	Homepage    string   `json:"homepage,omitempty"`
+	License     string   `json:"license,omitempty"`
+	Authors     []string `json:"authors,omitempty"`
+	Tools       []Tool   `json:"tools"`
+	Needs       Needs    `json:"needs,omitzero"`
+}
+
+// Tool is one thing a plugin can do.
+type Tool struct {
+	Name         string          `json:"name"` // [a-z][a-z0-9_]*
+	Title        string          `json:"title,omitempty"`
+	Description  string          `json:"description"`
+	InputSchema  json.RawMessage `json:"input_schema"`            // JSON Schema 2020-12, an object at the root
+	OutputSchema json.RawMessage `json:"output_schema,omitempty"` // of Result.Value; none means any
+	Hints        Hints           `json:"hints,omitzero"`
+	Approval     Approval        `json:"approval,omitempty"`
+	Deferrable   Deferrable      `json:"deferrable,omitempty"`
+	Narration    Narration       `json:"narrate,omitzero"`
+	Limits       Limits          `json:"limits,omitzero"`
+	Examples     []Example       `json:"examples,omitempty"`
+	// Argv is for WASI commands: the arguments come on stdin as JSON in any
+	// case, and with Argv as --name value flags too.
+	Argv bool `json:"argv,omitempty"`
+}
+
+// Hints say how a tool behaves. A hint left out is read the careful way: false,
+// but destructive and open_world true.
+type Hints struct {
+	SupportsBackground bool        `json:"supports_background,omitempty"` // may be spawned as a background run
+	Idempotent         bool        `json:"idempotent,omitempty"`          // calling again with the same arguments changes nothing more
+	Readonly           bool        `json:"readonly,omitempty"`            // changes nothing outside the sandbox
+	Destructive        *bool       `json:"destructive,omitempty"`         // may delete or overwrite; nil is true unless Readonly
+	OpenWorld          *bool       `json:"open_world,omitempty"`          // talks to things outside the host; nil is true
+	LongRunning        bool        `json:"long_running,omitempty"`        // usually takes longer than an agent wants to wait
+	Concurrency        Concurrency `json:"concurrency,omitempty"`
+	PureInit           *bool       `json:"pure_init,omitempty"` // the instance may be snapshotted after init; nil is true
+}
+
+// IsDestructive reports whether the tool may delete or overwrite something.
+func (h Hints) IsDestructive() bool {
+	if h.Destructive == nil {
+		return !h.Readonly
+	}
+	return *h.Destructive
+}
+
+// IsOpenWorld reports whether the tool may talk to things outside the host.
+func (h Hints) IsOpenWorld() bool { return h.OpenWorld == nil || *h.OpenWorld }
+
+// IsPureInit reports whether an instance may be snapshotted after its init.
+func (h Hints) IsPureInit() bool { return h.PureInit == nil || *h.PureInit }
+
+// Concurrency says whether calls of a tool may overlap within a session.
+type Concurrency string
+
+// The ways; empty is parallel.
+const (
+	Parallel Concurrency = "parallel"
+	Serial   Concurrency = "serial"
+)
+
+// Approval says whether a person must agree to each call.
+type Approval string
+
+// The policies; empty is auto.
+const (
+	ApprovalAuto     Approval = "auto"
+	ApprovalRequired Approval = "required"
+)
+
+// Deferrable says whether an agent may load the tool's definition late.
+type Deferrable string
+
+// The policies; empty is automatic.
+const (
+	DeferAutomatic Deferrable = "automatic"
+	DeferNever     Deferrable = "never"
+)
+
+// Limits are what a tool asks for; zero asks for the host's default. The
+// operator's policy caps them.
+type Limits struct {
+	Fuel              int64 `json:"fuel,omitempty"`
+	MemoryBytes       int64 `json:"memory_bytes,omitempty"`
+	TimeoutSeconds    int64 `json:"timeout_seconds,omitempty"`
+	ParkAfterSeconds  int64 `json:"park_after_seconds,omitempty"`
+	BackgroundSeconds int64 `json:"background_seconds,omitempty"`
+	OutputBytes       int64 `json:"output_bytes,omitempty"`
+}
+
+// Example is a call with its known answer, for readers, models and tests.
+// Exactly one of Result and Error is set.
+type Example struct {
+	Name   string          `json:"name,omitempty"`
+	Args   json.RawMessage `json:"args"`
+	Result json.RawMessage `json:"result,omitempty"`
+	Error  string          `json:"error,omitempty"` // a part of the error text
+}
+
+// Needs is what a plugin asks the operator to grant. The zero Needs asks for
+// nothing, and a plugin that was not granted all it needs is not called.
+type Needs struct {
+	HTTP    []string     `json:"http,omitempty"` // URL patterns, such as https://api.example.com/*
+	Files   []FileNeed   `json:"files,omitempty"`
+	Env     []string     `json:"env,omitempty"`
+	Secrets []SecretNeed `json:"secrets,omitempty"`
+	KV      bool         `json:"kv,omitempty"`
+	Clock   bool         `json:"clock,omitempty"`
+	Random  bool         `json:"random,omitempty"`
+	Tools   []string     `json:"tools,omitempty"` // agent-facing names of other tools
+}
+
+// FileNeed is a folder as the plugin sees it.
+type FileNeed struct {
+	Path string   `json:"path"` // absolute, in the sandbox, such as /work
+	Mode FileMode `json:"mode"`
+}
+
+// FileMode says what a plugin may do in a folder.
+type FileMode string
+
+// The modes.
+const (
+	FileRead  FileMode = "read"
+	FileWrite FileMode = "write" // and read
+)
+
+// SecretNeed is a secret the host puts into requests at egress. It never
+// enters the guest. Exactly one of Header and Query is set.
+type SecretNeed struct {
+	Name   string   `json:"name"`
+	Hosts  []string `json:"hosts"`
+	Header string   `json:"header,omitempty"`
+	Query  string   `json:"query,omitempty"`
+}
+
+// Lookup returns the tool of that name.
+func (m *Manifest) Lookup(name string) (*Tool, bool) {
+	for i := range m.Tools {
+		if m.Tools[i].Name == name {
+			return &m.Tools[i], true
+		}
+	}
+	return nil, false
+}
+
+// AgentName is the name under which an agent sees a tool: plugin_tool, or the
+// tool's name alone if it is the plugin's. It has no dots and at most
+// [MaxAgentName] characters because clients and model APIs accept no more.
+func AgentName(plugin, tool string) string {
+	if plugin == tool {
+		return tool
+	}
+	return plugin + "_" + tool
+}

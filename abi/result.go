@@ -1,0 +1,131 @@
+package abi
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Kind is how a call ended.
+type Kind string
+
+// The kinds.
+const (
+	Success            Kind = "success"
+	ToolError          Kind = "tool_error"          // the tool says it could not; the model can react
+	Internal           Kind = "internal"            // the plugin or the host broke; details are for the operator
+	ConnectionRequired Kind = "connection_required" // neither success nor error: the user has to connect something first
+	LimitReached       Kind = "limit"               // see Result.Limit
+	CanceledKind       Kind = "canceled"            // stopped from outside before there was a result
+)
+
+// Limit names what a call ran out of.
+type Limit string
+
+// The limits.
+const (
+	LimitFuel   Limit = "fuel"
+	LimitMemory Limit = "memory"
+	LimitTime   Limit = "time"
+	LimitOutput Limit = "output"
+)
+
+// InternalMessage is the one sentence an agent sees of an internal error. The
+// cause goes to the operator's log.
+const InternalMessage = "An internal error occurred while executing the tool"
+
+// Result is the outcome of one call. It is what agents, the command line with
+// --json and every protocol adapter are given.
+type Result struct {
+	Kind       Kind            `json:"kind"`
+	Value      json.RawMessage `json:"value,omitempty"`   // on success, what the tool answered
+	Content    []Block         `json:"content,omitempty"` // further blocks of the answer, in the order they were written
+	Error      string          `json:"error,omitempty"`   // for the agent; set unless Success
+	Limit      Limit           `json:"limit,omitempty"`
+	Connection *Connection     `json:"connection,omitempty"`
+	ExitCode   *int            `json:"exit_code,omitempty"` // of a WASI command
+	Usage      Usage           `json:"usage"`
+}
+
+// IsSuccess reports whether the tool did what it was asked to.
+func (r Result) IsSuccess() bool { return r.Kind == Success }
+
+// IsError reports whether the call failed. A call that needs a connection
+// first has neither succeeded nor failed.
+func (r Result) IsError() bool { return r.Kind != Success && r.Kind != ConnectionRequired }
+
+// Usage is what a call cost.
+type Usage struct {
+	Fuel        int64         `json:"fuel"`         // units, exact and the same on every machine
+	Wall        time.Duration `json:"wall_ns"`      // from the start of the instance to its end
+	MemoryPeak  int64         `json:"memory_peak"`  // bytes of linear memory
+	OutputBytes int64         `json:"output_bytes"` // bytes written to all streams
+}
+
+// Block is one piece of content. Type says which fields are set.
+type Block struct {
+	Type     string `json:"type"`               // text, image, audio or resource_link
+	Text     string `json:"text,omitempty"`     // of text
+	Data     []byte `json:"data,omitempty"`     // of image and audio, base64 in JSON
+	MIMEType string `json:"mimeType,omitempty"` // of image, audio and resource_link
+	URI      string `json:"uri,omitempty"`      // of resource_link
+	Name     string `json:"name,omitempty"`     // of resource_link
+}
+
+// ErrContent is why a content block is refused.
+var ErrContent = errors.New("not a content block")
+
+// DecodeBlock reads a content block strictly. Its errors match [ErrContent].
+func DecodeBlock(data []byte) (Block, error) {
+	var b Block
+	if ps := decodeStrict(data, &b); len(ps) > 0 {
+		return Block{}, fmt.Errorf("%w: %s", ErrContent, ps[0])
+	}
+	want := map[string]bool{ // which fields the type needs; the others must be empty
+		"text": b.Text != "", "data": len(b.Data) > 0, "mimeType": b.MIMEType != "", "uri": b.URI != "", "name": b.Name != "",
+	}
+	needs := map[string][]string{
+		"text": {"text"}, "image": {"data", "mimeType"}, "audio": {"data", "mimeType"}, "resource_link": {"uri", "name"},
+	}[b.Type]
+	if needs == nil {
+		return Block{}, fmt.Errorf("%w: type %q is none of text, image, audio, resource_link", ErrContent, b.Type)
+	}
+	for _, name := range needs {
+		if !want[name] && name != "text" { // a text may be empty
+			return Block{}, fmt.Errorf("%w: a block of type %s needs %s", ErrContent, b.Type, name)
+		}
+		delete(want, name)
+	}
+	if b.Type == "resource_link" {
+		delete(want, "mimeType")
+	}
+	for _, name := range []string{"text", "data", "mimeType", "uri", "name"} {
+		if want[name] {
+			return Block{}, fmt.Errorf("%w: a block of type %s has no %s", ErrContent, b.Type, name)
+		}
+	}
+	return b, nil
+}
+
+// Connection says what the user has to connect before the tool can work.
+type Connection struct {
+	Provider string `json:"provider"`
+	Subject  string `json:"subject,omitempty"`
+	SetupURL string `json:"setup_url,omitempty"`
+}
+
+// ErrConnection is why a connection is refused.
+var ErrConnection = errors.New("not a connection")
+
+// DecodeConnection reads a connection strictly. Its errors match [ErrConnection].
+func DecodeConnection(data []byte) (*Connection, error) {
+	var c Connection
+	if ps := decodeStrict(data, &c); len(ps) > 0 {
+		return nil, fmt.Errorf("%w: %s", ErrConnection, ps[0])
+	}
+	if c.Provider == "" {
+		return nil, fmt.Errorf("%w: provider is empty", ErrConnection)
+	}
+	return &c, nil
+}

@@ -1,0 +1,107 @@
+// Package fuel rewrites WebAssembly modules so that they count what they execute
+// and can be stopped, and keeps the account of one call.
+//
+// The rewritten module subtracts the price of what it runs from a counter. Where
+// a path can repeat (loops, recursion) it looks whether the counter is below
+// zero, and then calls a host function that hands out the next slice of the
+// budget or ends the call. That one call is where an exhausted budget, a
+// deadline, a stop and a shutdown arrive, and it is a safepoint for Go's garbage
+// collector, which cannot preempt compiled WebAssembly.
+//
+// The guest can neither name nor reach the counter: the names this package adds
+// are refused in a guest, and every index is checked against the module as it
+// was before the counter was added to it.
+//
+// A host instantiates [Program.Wasm] with a function [ImportModule].[ImportName]
+// that calls [Meter.Refill], and reads and sets the exported global [CounterExport]:
+//
+//	set the counter to 0         before each call into the guest
+//	Meter.Refill                 when the guest asks, see there
+//	Meter.Charge                 in host functions, for what they cost
+//	Meter.Finish, Meter.Used     after the call
+package fuel
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/toolhost/toolhost/internal/wasmbin"
+)
+
+// Names that the rewritten module shares with its host. Guests that use them are
+// refused with [ErrReserved].
+const (
+	// ImportModule and ImportName name the imported refill function. Its type is
+	// (i64) -> i64: from what is left of the counter, below zero when it is
+	// overdrawn, to its new value.
+	ImportModule = "toolhost.fuel"
+	ImportName   = "refill"
+	// CounterExport names the exported counter, a mutable global of type i64. It starts at 0.
+	CounterExport = "toolhost.fuel.counter"
+	// reservedPrefix starts every name of ours.
+	reservedPrefix = "toolhost.fuel"
+)
+
+// RewriterVersion changes whenever the same input makes another output. It
+// belongs in the key of every cache of compiled programs.
+const RewriterVersion = 1
+
+// ErrReserved: the guest imports or exports a name that is reserved for metering.
+var ErrReserved = errors.New("reserved name")
+
+// Program is a module rewritten to count what it executes.
+type Program struct {
+	Wasm  []byte // the rewritten binary
+	Stats Stats
+}
+
+// Stats says what rewriting did, for reports.
+type Stats struct {
+	CostVersion int // of the cost table, [CostVersion]
+	Original    int // size of the module in bytes
+	Rewritten   int // size of the rewritten module in bytes
+	Functions   int // defined in the module
+	Operators   int // that cost something, in all its functions
+	Loops       int
+	Charges     int // places that subtract from the counter
+	Checks      int // places that look whether it is below zero
+}
+
+// Rewrite returns the module wasm as a program that counts what it executes. Its
+// results, traps and their order are those of wasm.
+//
+// Errors wrap wasmbin.ErrMalformed, wasmbin.ErrUnsupported or [ErrReserved].
+// Function bodies are decoded but not type-checked: a module that is not valid
+// is refused here or when the runtime compiles the program.
+func Rewrite(wasm []byte) (*Program, error) {
+	m, err := wasmbin.Parse(wasm)
+	if err != nil {
+		return nil, err
+	}
+	if err := refuseReserved(m); err != nil {
+		return nil, err
+	}
+	r := newRewriter(m)
+	r.stats.Original = len(wasm)
+	if err := r.rewrite(); err != nil {
+		return nil, err
+	}
+	out := m.Encode()
+	r.stats.Rewritten = len(out)
+	return &Program{Wasm: out, Stats: r.stats}, nil
+}
+
+func refuseReserved(m *wasmbin.Module) error {
+	for _, i := range m.Imports {
+		if strings.HasPrefix(i.Module, reservedPrefix) {
+			return fmt.Errorf("import %q %q: %w: it belongs to the meter", i.Module, i.Name, ErrReserved)
+		}
+	}
+	for _, e := range m.Exports {
+		if strings.HasPrefix(e.Name, reservedPrefix) {
+			return fmt.Errorf("export %q: %w: it belongs to the meter", e.Name, ErrReserved)
+		}
+	}
+	return nil
+}

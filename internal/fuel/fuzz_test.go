@@ -1,0 +1,45 @@
+package fuel
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"github.com/tetratelabs/wazero"
+
+	"github.com/toolhost/toolhost/internal/wasmbin"
+)
+
+// FuzzRewrite looks for panics, and for modules that rewriting makes valid or
+// invalid: the runtime must accept the program if and only if it accepts the
+// module, except for what this package refuses by itself.
+func FuzzRewrite(f *testing.F) {
+	for _, build := range endless {
+		f.Add(build())
+	}
+	f.Add(module([]fn{{name: "f", body: code(wasmbin.OpRefFunc, uint32(1), wasmbin.OpDrop)}}, counted))
+	f.Add(module([]fn{{name: "f", body: code(wasmbin.OpI32Const, 0, wasmbin.OpCallIndirect, uint32(0), uint32(0))}}, counted))
+	ctx := context.Background()
+	rt := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfigInterpreter().WithCoreFeatures(wasmbin.Features))
+	f.Cleanup(func() { rt.Close(ctx) })
+	compile := func(wasm []byte) error {
+		m, err := rt.CompileModule(ctx, wasm)
+		if err == nil {
+			m.Close(ctx)
+		}
+		return err
+	}
+	f.Fuzz(func(t *testing.T, wasm []byte) {
+		p, err := Rewrite(wasm)
+		if err != nil {
+			require.True(t, errors.Is(err, wasmbin.ErrMalformed) || errors.Is(err, wasmbin.ErrUnsupported) || errors.Is(err, ErrReserved), err)
+			return
+		}
+		m, err := wasmbin.Parse(wasm)
+		require.NoError(t, err)
+		m.Customs = nil // the runtime refuses some that do not matter
+		plain, metered := compile(m.Encode()), compile(p.Wasm)
+		require.Equal(t, plain == nil, metered == nil, "plain: %v, metered: %v", plain, metered)
+	})
+}

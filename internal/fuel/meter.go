@@ -1,0 +1,121 @@
+package fuel
+
+import "errors"
+
+const (
+	// MaxBudget is the largest budget of a call.
+	MaxBudget = 1 << 62
+	// Slice is how much fuel a guest gets at a time: some 50 microseconds of
+	// computing, so that a stop arrives soon, and enough that asking is free.
+	Slice = 100_000
+)
+
+// ErrExhausted: the call has used up its budget.
+var ErrExhausted = errors.New("out of fuel")
+
+// A Meter is the account of one call. The guest's counter is what is left of
+// the slices that were granted, so fuel used is granted minus left, exactly and
+// at any time.
+//
+// A Meter is used by the goroutine that runs the call; only what its interrupt
+// function looks at may be changed by others.
+type Meter struct {
+	budget    int64
+	granted   int64
+	interrupt func() error
+	err       error // why the call was ended, by Refill or Charge
+	used      int64 // by then
+}
+
+// NewMeter returns the meter of a call with that budget in units, which is
+// clamped to 0 … [MaxBudget]. The interrupt function is asked at every refill
+// and charge whether the call has to end for another reason: stop, deadline,
+// shutdown. It must be quick. Nil means there is no other reason.
+func NewMeter(budget int64, interrupt func() error) *Meter {
+	return &Meter{budget: min(max(budget, 0), MaxBudget), interrupt: interrupt}
+}
+
+// Refill is what the imported refill function does: it takes what is left of
+// the counter and returns its new value, or why the call ends: the error of the
+// interrupt function as it is, or [ErrExhausted]. The host ends the call by a
+// panic with that error.
+//
+// A call ends by ErrExhausted if and only if it needs more than its budget; the
+// last slice is exactly what is left of it.
+func (m *Meter) Refill(left int64) (int64, error) {
+	if m.interrupt != nil {
+		if err := m.interrupt(); err != nil {
+			return left, m.end(left, err)
+		}
+	}
+	return m.grant(left)
+}
+
+// grant brings the counter to a full slice or to what the budget has left.
+func (m *Meter) grant(left int64) (int64, error) {
+	if left < Slice {
+		n := min(Slice-left, m.budget-m.granted)
+		m.granted += n
+		left += n
+	}
+	if left < 0 {
+		return left, m.end(left, ErrExhausted)
+	}
+	return left, nil
+}
+
+// end remembers why and where the account was closed.
+func (m *Meter) end(left int64, err error) error {
+	if m.err == nil {
+		m.used, m.err = m.count(left), err
+	}
+	return err
+}
+
+// count is the fuel used with left on the counter.
+func (m *Meter) count(left int64) int64 {
+	return max(0, min(m.granted-left, m.budget))
+}
+
+// Charge takes n units for what a host function does from the counter, of which
+// left is left, and returns the counter's new value. Errors are those of Refill;
+// n below 0 counts as 0.
+func (m *Meter) Charge(left, n int64) (int64, error) {
+	if m.interrupt != nil {
+		if err := m.interrupt(); err != nil {
+			return left, m.end(left, err)
+		}
+	}
+	n = max(n, 0)
+	if n > left+m.budget-m.granted {
+		left, m.granted = -1, m.budget
+		return left, m.end(left, ErrExhausted)
+	}
+	if left -= n; left >= 0 {
+		return left, nil
+	}
+	return m.grant(left)
+}
+
+// Finish settles a call whose guest has returned with left on the counter. It
+// returns [ErrExhausted] if the guest has used more than its budget, which it
+// can since it last looked.
+func (m *Meter) Finish(left int64) error {
+	if m.err == nil && m.granted-left > m.budget {
+		return m.end(left, ErrExhausted)
+	}
+	return m.err
+}
+
+// Used is the fuel the call has used with left on the counter, at most its
+// budget. Once Refill, Charge or Finish has returned an error it is what had
+// been used by then, whatever left is.
+func (m *Meter) Used(left int64) int64 {
+	if m.err != nil {
+		return m.used
+	}
+	return m.count(left)
+}
+
+// Budget is the budget of the call in units.
+func (m *Meter) Budget() int64 { return m.budget }

@@ -1,0 +1,226 @@
+package fuel
+
+import (
+	"fmt"
+
+	"github.com/toolhost/toolhost/internal/wasmbin"
+)
+
+// rewriter changes a module in place. The refill function becomes the last
+// imported function, so that every function after it moves up by one; the
+// counter becomes the last global, and what has to be added beside them goes
+// after what is there. Indices in the comments are those of the original.
+type rewriter struct {
+	m     *wasmbin.Module
+	stats Stats
+
+	types    int      // original number of types
+	imported uint32   // original number of imported functions, the index of refill
+	funcs    uint32   // original number of functions
+	globals  uint32   // original number of globals, the index of the counter
+	elements uint32   // original number of element segments
+	types1   []uint32 // type index of each imported function
+
+	// stubs has for each imported function whose reference is taken the function
+	// that charges for it and calls it, 0 for the others: a call through a
+	// reference does not see that it leaves the guest.
+	stubs    []uint32
+	stubbed  []uint32        // imported functions that have a stub, in order
+	declared map[uint32]bool // imported functions that ref.func may name
+	throws   bool            // the module can catch exceptions
+}
+
+func newRewriter(m *wasmbin.Module) *rewriter {
+	r := &rewriter{
+		m:        m,
+		types:    len(m.Types),
+		imported: uint32(m.ImportCount(wasmbin.KindFunc)),
+		funcs:    uint32(m.Count(wasmbin.KindFunc)),
+		globals:  uint32(m.Count(wasmbin.KindGlobal)),
+		elements: uint32(len(m.Elements)),
+		declared: make(map[uint32]bool),
+	}
+	for _, i := range m.Imports {
+		if i.Kind == wasmbin.KindFunc {
+			r.types1 = append(r.types1, i.Type)
+		}
+	}
+	r.stubs = make([]uint32, r.imported)
+	r.throws = m.Count(wasmbin.KindTag) > 0
+	r.stats.CostVersion = CostVersion
+	r.stats.Functions = len(m.Functions)
+	return r
+}
+
+func (r *rewriter) rewrite() error {
+	m := r.m
+	if err := r.segments(); err != nil {
+		return err
+	}
+	for i := range m.Exports {
+		if e := &m.Exports[i]; e.Kind == wasmbin.KindFunc {
+			r.declare(e.Index)
+			e.Index = r.direct(e.Index)
+		}
+	}
+	if m.Start != nil {
+		*m.Start = r.direct(*m.Start)
+	}
+	if err := r.bodies(); err != nil {
+		return err
+	}
+	r.addStubs()
+	r.addMeter()
+	r.fixNames()
+	return nil
+}
+
+// direct is the new index of a function that is called by its index.
+func (r *rewriter) direct(f uint32) uint32 {
+	if f < r.imported {
+		return f
+	}
+	return f + 1
+}
+
+// reference is the new index of a function whose reference is taken.
+func (r *rewriter) reference(f uint32) uint32 {
+	if f >= r.imported {
+		return f + 1
+	}
+	if r.stubs[f] == 0 {
+		r.stubbed = append(r.stubbed, f)
+		r.stubs[f] = r.funcs + uint32(len(r.stubbed))
+	}
+	return r.stubs[f]
+}
+
+func (r *rewriter) declare(f uint32) {
+	if f < r.imported {
+		r.declared[f] = true
+	}
+}
+
+// segments moves the functions that tables, globals and segments refer to.
+func (r *rewriter) segments() error {
+	m := r.m
+	var err error
+	expr := func(section string, e *[]byte) {
+		if err == nil && *e != nil {
+			*e, err = r.constExpr(section, *e)
+		}
+	}
+	for i := range m.Tables {
+		expr("table", &m.Tables[i].Init)
+	}
+	for i := range m.Globals {
+		expr("global", &m.Globals[i].Init)
+	}
+	for i := range m.Elements {
+		e := &m.Elements[i]
+		expr("element", &e.Offset)
+		for j := range e.Exprs {
+			expr("element", &e.Exprs[j])
+		}
+		for j, f := range e.Funcs {
+			if f >= r.funcs {
+				return &wasmbin.Error{Err: wasmbin.ErrMalformed, Section: "element", Detail: fmt.Sprintf("no function %d", f)}
+			}
+			r.declare(f)
+			e.Funcs[j] = r.reference(f)
+		}
+	}
+	for i := range m.Data {
+		expr("data", &m.Data[i].Offset)
+	}
+	return err
+}
+
+// constExpr moves the functions of a constant expression and refuses globals
+// that the original does not have.
+func (r *rewriter) constExpr(section string, expr []byte) ([]byte, error) {
+	fail := func(what string, i uint32) ([]byte, error) {
+		return nil, &wasmbin.Error{Err: wasmbin.ErrMalformed, Section: section, Detail: fmt.Sprintf("no %s %d in a constant expression", what, i)}
+	}
+	var rd wasmbin.Reader
+	var in wasmbin.Instr
+	rd.Reset(&wasmbin.Code{Body: expr}, r.types)
+	var out []byte
+	for done := 0; rd.Next(&in); {
+		switch in.Op {
+		case wasmbin.OpGlobalGet:
+			if in.X >= r.globals {
+				return fail("global", in.X)
+			}
+		case wasmbin.OpRefFunc:
+			if in.X >= r.funcs {
+				return fail("function", in.X)
+			}
+			r.declare(in.X)
+			out = append(out, expr[done:in.Pos]...)
+			out = wasmbin.AppendOpX(out, wasmbin.OpRefFunc, r.reference(in.X))
+			done = in.End
+		}
+		if in.End == len(expr) && done > 0 {
+			out = append(out, expr[done:]...)
+		}
+	}
+	if rd.Err() != nil {
+		return nil, rd.Err()
+	}
+	if out == nil {
+		return expr, nil
+	}
+	return out, nil
+}
+
+// addStubs adds the functions that stand for imported ones in tables and
+// references, and declares them, so that ref.func may name them.
+func (r *rewriter) addStubs() {
+	if len(r.stubbed) == 0 {
+		return
+	}
+	m := r.m
+	segment := wasmbin.Element{Mode: wasmbin.Declarative, Type: wasmbin.FuncRef}
+	for _, f := range r.stubbed {
+		t := r.types1[f]
+		e := emitter{counter: r.globals, refill: r.imported}
+		e.charge(HostCallCost)
+		for i := range m.Types[t].Params {
+			e.opX(wasmbin.OpLocalGet, uint32(i))
+		}
+		e.opX(wasmbin.OpCall, f)
+		e.op(wasmbin.OpEnd)
+		m.Functions = append(m.Functions, t)
+		m.Codes = append(m.Codes, wasmbin.Code{Body: e.out})
+		segment.Funcs = append(segment.Funcs, r.stubs[f])
+	}
+	m.Elements = append(m.Elements, segment)
+}
+
+// addMeter adds the imported refill function and the exported counter.
+func (r *rewriter) addMeter() {
+	m := r.m
+	i64 := []wasmbin.ValType{wasmbin.I64}
+	m.Types = append(m.Types, wasmbin.FuncType{Params: i64, Results: i64})
+	m.Imports = append(m.Imports, wasmbin.Import{Module: ImportModule, Name: ImportName, Type: uint32(r.types)})
+	m.Globals = append(m.Globals, wasmbin.Global{
+		GlobalType: wasmbin.GlobalType{Type: wasmbin.I64, Mutable: true},
+		Init:       []byte{byte(wasmbin.OpI64Const), 0, byte(wasmbin.OpEnd)},
+	})
+	m.Exports = append(m.Exports, wasmbin.Export{Name: CounterExport, Kind: wasmbin.KindGlobal, Index: r.globals})
+}
+
+// fixNames keeps the names of functions, for traces, and drops all other custom
+// sections: they speak of the code as it was.
+func (r *rewriter) fixNames() {
+	m := r.m
+	data, ok := m.Custom("name")
+	m.Customs = nil
+	if !ok {
+		return
+	}
+	if data, ok = wasmbin.MoveFuncNames(data, r.direct); ok {
+		m.Customs = []wasmbin.Custom{wasmbin.NewCustom("name", data)}
+	}
+}

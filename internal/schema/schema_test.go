@@ -1,0 +1,100 @@
+package schema
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestCheck(t *testing.T) {
+	const person = `{"type":"object","additionalProperties":false,"required":["name"],"properties":{
+		"name":{"type":"string","minLength":2},"age":{"type":"integer","minimum":0,"maximum":150},
+		"mail":{"type":"string","format":"email"},"tags":{"type":"array","items":{"enum":["a","b"]}}}}`
+	for _, tt := range []struct{ name, document, want string }{
+		{"fits", `{"name":"Ada","age":36,"tags":["a"]}`, ""},
+		{"integral float", `{"name":"Ada","age":36.0}`, ""},
+		{"missing", `{}`, `missing: name`},
+		{"two problems", `{"name":"A","age":-1}`, `/age: expected at least 0, found -1; /name: minLength: got 1, want 2`},
+		{"unknown field", `{"name":"Ada","nam":1}`, `unknown field: nam`},
+		{"wrong type", `{"name":1}`, `/name: expected string, found number`},
+		{"nested", `{"name":"Ada","tags":["a","c"]}`, `/tags/1: value must be one of 'a', 'b'`},
+		{"format", `{"name":"Ada","mail":"x"}`, `/mail: 'x' is not valid email: missing @`},
+		{"not json", `{`, `expected JSON: unexpected EOF`},
+		{"two documents", `{"name":"Ada"} 1`, `expected JSON: invalid character after top-level value`},
+		{"huge exponent", `{"name":"Ada","age":1e999999999}`, `the number 1e999999999… is out of range`},
+		{"huge negative exponent", `{"name":"Ada","age":1e-999999999}`, `the number 1e-999999999… is out of range`},
+		{"huge mantissa", `{"name":"Ada","age":` + strings.Repeat("9", 500) + `}`, `the number 99999999999999999999… is out of range`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s, err := Compile(json.RawMessage(person))
+			require.NoError(t, err)
+			var got []string
+			for _, p := range s.Check(json.RawMessage(tt.document)) {
+				got = append(got, p.String())
+			}
+			require.Equal(t, tt.want, strings.Join(got, "; "))
+		})
+	}
+}
+
+func TestCompileRefuses(t *testing.T) {
+	for _, tt := range []struct{ name, schema, want string }{
+		{"wrong keyword type", `{"type":"object","properties":[]}`, `/properties: expected object, found array`},
+		{"unknown type", `{"type":"objekt"}`, `/type`},
+		{"bad pattern", `{"type":"object","properties":{"a":{"pattern":"("}}}`, `/properties/a/pattern`},
+		{"remote reference", `{"type":"object","properties":{"a":{"$ref":"https://example.com/s.json"}}}`, `remote schemas are never fetched`},
+		{"file reference", `{"type":"object","properties":{"a":{"$ref":"file:///etc/passwd"}}}`, `remote schemas are never fetched`},
+		{"dangling reference", `{"type":"object","properties":{"a":{"$ref":"#/$defs/b"}}}`, `$defs/b`},
+		{"not json", `{`, `expected JSON`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := Compile(json.RawMessage(tt.schema))
+			require.ErrorIs(t, err, ErrSchema)
+			require.ErrorContains(t, err, tt.want)
+		})
+	}
+}
+
+// A schema of 40 definitions that each refer twice to the next would be applied
+// a million million times.
+func TestCheckIsBounded(t *testing.T) {
+	defs := []string{`"d40":{"type":"integer"}`}
+	for i := range 40 {
+		defs = append(defs, fmt.Sprintf(`"d%d":{"allOf":[{"$ref":"#/$defs/d%d"},{"$ref":"#/$defs/d%d"}]}`, i, i+1, i+1))
+	}
+	s, err := Compile(json.RawMessage(`{"type":"object","properties":{"a":{"$ref":"#/$defs/d0"}},"$defs":{` + strings.Join(defs, ",") + `}}`))
+	require.NoError(t, err)
+	require.Equal(t, errSteps.Error(), s.Check(json.RawMessage(`{"a":1}`))[0].Message)
+	require.Empty(t, s.Check(json.RawMessage(`{}`)), "the next check starts afresh")
+}
+
+func TestCheckConcurrently(t *testing.T) {
+	s, err := Compile(json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"}}}`))
+	require.NoError(t, err)
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			for range 100 {
+				require.Equal(t, i%2 == 1, len(s.Check(json.RawMessage(fmt.Sprintf(`{"n":%v}`, []any{1, `"x"`}[i%2])))) > 0)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func FuzzCheck(f *testing.F) {
+	f.Add(`{"type":"object","properties":{"a":{"multipleOf":0.1}}}`, `{"a":1e300}`)
+	f.Add(`{"type":"object","$defs":{"t":{"items":{"$ref":"#/$defs/t"}}},"properties":{"a":{"$ref":"#/$defs/t"}}}`, `{"a":[[[]]]}`)
+	f.Fuzz(func(t *testing.T, schema, document string) {
+		s, err := Compile(json.RawMessage(schema))
+		if err != nil {
+			require.ErrorIs(t, err, ErrSchema)
+			return
+		}
+		s.Check(json.RawMessage(document))
+	})
+}

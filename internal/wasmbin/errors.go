@@ -1,0 +1,43 @@
+package wasmbin
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Reasons a binary is refused. Errors of this package wrap one of them and are
+// an [*Error] that says where.
+var (
+	// ErrMalformed: the bytes are no WebAssembly module.
+	ErrMalformed = errors.New("malformed wasm")
+	// ErrUnsupported: the bytes are WebAssembly, but use something outside [Features].
+	ErrUnsupported = errors.New("unsupported wasm")
+	// ErrTruncated is wrapped beside ErrMalformed when the binary ends too early.
+	ErrTruncated = errors.New("unexpected end")
+)
+
+// Error is why a binary was refused, and where.
+type Error struct {
+	Err     error  // ErrMalformed or ErrUnsupported
+	Section string // name of the section, "" for the file as a whole
+	Offset  int    // of the byte in the binary
+	Detail  string // what is wrong, and what to do where something can be done
+	cause   error
+}
+
+// Error names the reason, the section, the offset and the detail.
+func (e *Error) Error() string {
+	where := ""
+	if e.Section != "" {
+		where = fmt.Sprintf("%s section at byte %#x: ", e.Section, e.Offset)
+	}
+	return fmt.Sprintf("%v: %s%s", e.Err, where, e.Detail)
+}
+
+// Unwrap makes errors.Is find the reason.
+func (e *Error) Unwrap() []error {
+	if e.cause != nil {
+		return []error{e.Err, e.cause}
+	}
+	return []error{e.Err}
+}

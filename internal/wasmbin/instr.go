@@ -1,0 +1,260 @@
+package wasmbin
+
+// Instr is one decoded instruction.
+type Instr struct {
+	Op       Op
+	Pos, End int       // its bytes are Body[Pos:End]
+	X, Y     uint32    // indices, as many as it has, in the order of the format
+	Const    int64     // of i32.const and i64.const
+	Block    BlockType // of block, loop, if and try_table
+	Labels   []uint32  // of br_table, the default last; valid until the next call of Next
+	Catches  []Catch   // of try_table; valid until the next call of Next
+	Type     ValType   // of ref.null: FuncRef, ExternRef, ExnRef or a typed reference
+}
+
+// BlockType is the type of a block: a function type by its index, or no
+// parameter and at most one result.
+type BlockType struct {
+	Index  uint32 // counts if Typed
+	Typed  bool
+	Result ValType // 0 if there is none
+}
+
+// Catch is one clause of a try_table.
+type Catch struct {
+	Tag   uint32 // counts unless All
+	Label uint32 // relative to the outside of the try_table
+	All   bool
+	Ref   bool
+}
+
+// Reader reads the instructions of one function body or constant expression in
+// order. It knows nothing of nesting or types.
+type Reader struct {
+	c       cursor
+	labels  []uint32
+	catches []Catch
+}
+
+// Reset starts reading the body of a function of a module with types types. It
+// keeps what it has allocated.
+func (r *Reader) Reset(code *Code, types int) {
+	r.c = cursor{b: code.Body, base: code.Offset, section: "code", types: types}
+}
+
+// Err is why Next returned false, nil at the end of the body.
+func (r *Reader) Err() error {
+	if r.c.err == nil {
+		return nil
+	}
+	return r.c.err
+}
+
+// Errorf is a malformed error at an instruction of the body being read.
+func (r *Reader) Errorf(in *Instr, format string, args ...any) error {
+	c := cursor{base: r.c.base, section: r.c.section}
+	c.malformed(in.Pos, format, args...)
+	return c.err
+}
+
+// Next decodes the next instruction into in. It returns false at the end of the
+// body and on an error.
+func (r *Reader) Next(in *Instr) bool {
+	c := &r.c
+	if c.pos >= len(c.b) {
+		return false
+	}
+	in.Pos = c.pos
+	b := c.b[c.pos]
+	c.pos++
+	in.Op = Op(b)
+	switch f := forms[b]; f {
+	case formNone:
+	case formIndex:
+		in.X = c.u32("index")
+	case formMemArg:
+		r.memArg()
+	case formI32:
+		in.Const = c.signed(32, "i32.const")
+	case formI64:
+		in.Const = c.signed(64, "i64.const")
+	case formBlock:
+		in.Block = r.blockType()
+	case formPrefix:
+		r.prefixed(b, in)
+	default:
+		r.immediates(f, in)
+	}
+	in.End = c.pos
+	return c.err == nil
+}
+
+// prefixed decodes what follows a prefix byte.
+func (r *Reader) prefixed(prefix byte, in *Instr) {
+	c := &r.c
+	n := c.u32("instruction")
+	// The runtime reads some of these numbers as single bytes; with no spare
+	// bytes both readings are the same.
+	size := 2
+	if n >= 0x80 {
+		size = 3
+	}
+	if c.err == nil && c.pos != in.Pos+size && n <= 0xff {
+		c.malformed(in.Pos, "instruction %#x %#x is not written in its shortest form", prefix, n)
+		return
+	}
+	var f form
+	if prefix == 0xfc {
+		f = miscForm(n)
+	} else {
+		f = vectorForm(n)
+	}
+	in.Op = Op(prefix)<<8 | Op(n&0xff)
+	switch f {
+	case formBad:
+		if prefix == 0xfd && n >= 0x100 {
+			c.fail(ErrUnsupported, in.Pos, "relaxed vector instruction %#x is not supported", n)
+			return
+		}
+		c.malformed(in.Pos, "unknown instruction %#x %#x", prefix, n)
+	default:
+		r.immediates(f, in)
+	}
+}
+
+// immediates decodes the less frequent forms.
+func (r *Reader) immediates(f form, in *Instr) {
+	c := &r.c
+	switch f {
+	case formNone:
+	case formIndex:
+		in.X = c.u32("index")
+	case formIndex2:
+		in.X = c.u32("index")
+		in.Y = c.u32("index")
+	case formIndexZero:
+		in.X = c.u32("index")
+		r.zero()
+	case formZero:
+		r.zero()
+	case formZero2:
+		r.zero()
+		r.zero()
+	case formBytes4:
+		c.bytes(4, "f32.const")
+	case formBytes8:
+		c.bytes(8, "f64.const")
+	case formBytes16:
+		c.bytes(16, "vector immediate")
+	case formLane:
+		c.byte("lane")
+	case formMemArg:
+		r.memArg()
+	case formMemArgLane:
+		r.memArg()
+		c.byte("lane")
+	case formSelect:
+		r.selectTypes()
+	case formBrTable:
+		in.Labels = r.brTable()
+	case formTry:
+		in.Block = r.blockType()
+		in.Catches = r.catchClauses()
+	case formHeap:
+		in.Type = r.refNull()
+	case formLegacy:
+		c.fail(ErrUnsupported, in.Pos, "legacy exception handling is not supported; translate it with wasm-opt --translate-to-exnref")
+	case formGC:
+		c.fail(ErrUnsupported, in.Pos, "garbage-collected types are not supported")
+	case formThreads:
+		c.fail(ErrUnsupported, in.Pos, "atomic instructions need threads, which are not supported")
+	default:
+		c.malformed(in.Pos, "unknown %s", in.Op)
+	}
+}
+
+// zero reads a memory index of an instruction, which is a zero byte.
+func (r *Reader) zero() {
+	at := r.c.pos
+	if b := r.c.byte("memory index"); b != 0 {
+		r.c.fail(ErrUnsupported, at, "more than one memory is not supported")
+	}
+}
+
+func (r *Reader) memArg() {
+	at := r.c.pos
+	if align := r.c.u32("alignment"); align >= 32 {
+		r.c.fail(ErrUnsupported, at, "alignment 2^%d: more than one memory is not supported", align)
+	}
+	r.c.u32("offset")
+}
+
+func (r *Reader) blockType() BlockType {
+	c := &r.c
+	if c.pos < len(c.b) {
+		switch b := c.b[c.pos]; {
+		case b == 0x40:
+			c.pos++
+			return BlockType{}
+		case b > 0x40 && b < 0x80: // a negative number of one byte
+			return BlockType{Result: c.valType("block type")}
+		}
+	}
+	at := c.pos
+	i := c.signed(33, "block type")
+	if i < 0 || i >= int64(c.types) {
+		c.malformed(at, "no block type %d", i)
+		return BlockType{}
+	}
+	return BlockType{Typed: true, Index: uint32(i)}
+}
+
+func (r *Reader) brTable() []uint32 {
+	n := r.c.count(1, "br_table")
+	r.labels = r.labels[:0]
+	for i := 0; i <= n && r.c.err == nil; i++ {
+		r.labels = append(r.labels, r.c.u32("label"))
+	}
+	return r.labels
+}
+
+func (r *Reader) catchClauses() []Catch {
+	c := &r.c
+	r.catches = r.catches[:0]
+	repeat(c, 2, func() {
+		at := c.pos
+		kind := c.byte("catch clause")
+		if kind > 3 {
+			c.malformed(at, "unknown catch clause %#x", kind)
+		}
+		clause := Catch{Ref: kind&1 != 0, All: kind >= 2}
+		if !clause.All {
+			clause.Tag = c.u32("tag index")
+		}
+		clause.Label = c.u32("label")
+		r.catches = append(r.catches, clause)
+	})
+	return r.catches
+}
+
+func (r *Reader) selectTypes() {
+	at := r.c.pos
+	if n := r.c.u32("number of types"); n != 1 {
+		r.c.malformed(at, "select with %d types", n)
+		return
+	}
+	r.c.valType("type")
+}
+
+func (r *Reader) refNull() ValType {
+	switch h := r.c.heapType(); h {
+	case heapFunc:
+		return FuncRef
+	case heapExtern:
+		return ExternRef
+	case heapExn:
+		return ExnRef
+	default:
+		return ValType(refNull) | ValType(h<<8)
+	}
+}

@@ -1,0 +1,284 @@
+// Package wasmbin reads and writes WebAssembly core modules: their sections and
+// the instructions of their functions.
+//
+// It is strict and bounded. Every count is checked against the bytes that are
+// left before anything is allocated for it, nothing recurses, and a number that
+// is longer than it may be, a section that is longer than its content, or an
+// instruction that [Features] does not switch on is an error that names the
+// section and the byte. It does not type-check function bodies: the runtime
+// does that. What it promises instead is to see exactly the instructions the
+// runtime will see, so that a rewriter built on it cannot be fed two readings
+// of the same bytes.
+//
+// The format is the binary format of the WebAssembly core specification 2.0,
+// https://www.w3.org/TR/wasm-core-2/#binary-format, with the proposals that
+// [Features] names.
+package wasmbin
+
+import (
+	"github.com/tetratelabs/wazero/api"
+	"github.com/tetratelabs/wazero/experimental"
+)
+
+// Features is the one set of WebAssembly features of this project: what [Parse]
+// and [Reader] accept, and what the runtime must be configured with
+// (wazero.RuntimeConfig.WithCoreFeatures). Threads, 64-bit and multiple
+// memories, garbage-collected types and the legacy exception instructions are
+// not in it.
+const Features = api.CoreFeaturesV2 |
+	experimental.CoreFeaturesTailCall |
+	experimental.CoreFeaturesExtendedConst |
+	experimental.CoreFeaturesExceptionHandling |
+	experimental.CoreFeaturesTypedFunctionReferences
+
+// Limits of what [Parse] accepts, beside those of the format.
+const (
+	// MaxLocals is the largest number of locals of one function, parameters
+	// included; it is the limit of the JavaScript embedding and of most tools.
+	MaxLocals = 50_000
+	// MaxNesting is the deepest nesting of blocks in one function. Go nests one
+	// block per resume point of a function, so thousands are ordinary.
+	MaxNesting = 50_000
+	// MaxPages is the largest memory in pages of 64 KiB: 4 GiB.
+	MaxPages = 1 << 16
+	// PageSize is the size of one page of memory in bytes.
+	PageSize = 1 << 16
+	// maxValues bounds parameters and results of one function type.
+	maxValues = 1_000
+)
+
+// A Module is a decoded core module. Index spaces start with the imports of
+// their kind, as in the format.
+//
+// The byte slices it holds are views into the binary it was parsed from.
+type Module struct {
+	Types     []FuncType
+	Imports   []Import
+	Functions []uint32 // type index of each defined function
+	Tables    []Table
+	Memories  []Limits // at most one, in pages
+	Tags      []uint32 // type index of each defined tag
+	Globals   []Global
+	Exports   []Export
+	Start     *uint32 // index of the start function, nil if there is none
+	Elements  []Element
+	DataCount *uint32 // nil if the section is absent
+	Codes     []Code  // one for each of Functions
+	Data      []Data
+	Customs   []Custom
+}
+
+// Kind is what an import or an export is.
+type Kind byte
+
+// The kinds of imports and exports, with their values in the format.
+const (
+	KindFunc Kind = iota
+	KindTable
+	KindMemory
+	KindGlobal
+	KindTag
+)
+
+// String is the name of the kind in the text format.
+func (k Kind) String() string {
+	switch k {
+	case KindFunc:
+		return "func"
+	case KindTable:
+		return "table"
+	case KindMemory:
+		return "memory"
+	case KindGlobal:
+		return "global"
+	case KindTag:
+		return "tag"
+	}
+	return "unknown"
+}
+
+// Import is one import. Which of the last four fields counts follows from Kind.
+type Import struct {
+	Module, Name string
+	Kind         Kind
+	Type         uint32     // type index, for a func or a tag
+	Table        TableType  // for a table
+	Memory       Limits     // for a memory
+	Global       GlobalType // for a global
+}
+
+// Export is one export.
+type Export struct {
+	Name  string
+	Kind  Kind
+	Index uint32
+}
+
+// Limits is the size of a memory in pages or of a table in entries.
+type Limits struct {
+	Min    uint32
+	Max    uint32 // counts only if HasMax
+	HasMax bool
+}
+
+// TableType is the type of a table.
+type TableType struct {
+	Elem   ValType
+	Limits Limits
+}
+
+// Table is a defined table. Init is nil, or the constant expression its entries start with.
+type Table struct {
+	TableType
+	Init []byte
+}
+
+// GlobalType is the type of a global.
+type GlobalType struct {
+	Type    ValType
+	Mutable bool
+}
+
+// Global is a defined global. Init is its constant expression, end included.
+type Global struct {
+	GlobalType
+	Init []byte
+}
+
+// SegmentMode says when an element or data segment is used.
+type SegmentMode byte
+
+// The modes of segments. Data segments are never declarative.
+const (
+	Active SegmentMode = iota
+	Passive
+	Declarative
+)
+
+// Element is an element segment. It lists either functions or expressions.
+type Element struct {
+	Mode     SegmentMode
+	Table    uint32 // for an active segment
+	Offset   []byte // constant expression, for an active segment
+	Type     ValType
+	Funcs    []uint32 // if Exprs is nil
+	Exprs    [][]byte // constant expressions, end included; nil if Funcs lists functions
+	hasTable bool     // the table index was written out although it may be left out
+}
+
+// Data is a data segment. Its memory is always memory 0.
+type Data struct {
+	Mode   SegmentMode
+	Offset []byte // constant expression, for an active segment
+	Init   []byte
+}
+
+// LocalGroup is a run of locals of one type.
+type LocalGroup struct {
+	Count uint32
+	Type  ValType
+}
+
+// Code is the body of a defined function.
+type Code struct {
+	Locals []LocalGroup
+	Body   []byte // instructions, the final end included
+	Offset int    // of Body in the binary
+}
+
+// Custom is a custom section.
+type Custom struct {
+	Name  string
+	Data  []byte
+	after byte // id of the section it follows, 0 at the start
+}
+
+// Custom returns the content of the first custom section of that name.
+func (m *Module) Custom(name string) ([]byte, bool) {
+	for i := range m.Customs {
+		if m.Customs[i].Name == name {
+			return m.Customs[i].Data, true
+		}
+	}
+	return nil, false
+}
+
+// ImportCount is the number of imports of a kind, which is the index of the
+// first defined one.
+func (m *Module) ImportCount(k Kind) int {
+	n := 0
+	for i := range m.Imports {
+		if m.Imports[i].Kind == k {
+			n++
+		}
+	}
+	return n
+}
+
+// Count is the number of functions, tables, memories, globals or tags, imports included.
+func (m *Module) Count(k Kind) int {
+	n := m.ImportCount(k)
+	switch k {
+	case KindFunc:
+		n += len(m.Functions)
+	case KindTable:
+		n += len(m.Tables)
+	case KindMemory:
+		n += len(m.Memories)
+	case KindGlobal:
+		n += len(m.Globals)
+	case KindTag:
+		n += len(m.Tags)
+	}
+	return n
+}
+
+// FuncType returns the type of the function with that index, imports included.
+// It is false if there is none.
+func (m *Module) FuncType(index uint32) (FuncType, bool) {
+	i := index
+	for j := range m.Imports {
+		if m.Imports[j].Kind != KindFunc {
+			continue
+		}
+		if i == 0 {
+			return m.typeAt(m.Imports[j].Type)
+		}
+		i--
+	}
+	if uint64(i) >= uint64(len(m.Functions)) {
+		return FuncType{}, false
+	}
+	return m.typeAt(m.Functions[i])
+}
+
+func (m *Module) typeAt(i uint32) (FuncType, bool) {
+	if uint64(i) >= uint64(len(m.Types)) {
+		return FuncType{}, false
+	}
+	return m.Types[i], true
+}
+
+// Export returns the export of that name.
+func (m *Module) Export(name string) (Export, bool) {
+	for _, e := range m.Exports {
+		if e.Name == name {
+			return e, true
+		}
+	}
+	return Export{}, false
+}
+
+// Memory returns the limits of the module's memory, imported or defined, in
+// pages. It is false if the module has none.
+func (m *Module) Memory() (Limits, bool) {
+	for i := range m.Imports {
+		if m.Imports[i].Kind == KindMemory {
+			return m.Imports[i].Memory, true
+		}
+	}
+	if len(m.Memories) > 0 {
+		return m.Memories[0], true
+	}
+	return Limits{}, false
+}
