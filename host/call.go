@@ -1,0 +1,205 @@
+package host
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"time"
+
+	"github.com/tetratelabs/wazero/api"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/internal/fuel"
+)
+
+// errDeadline is what timeoutError matches.
+var errDeadline = context.DeadlineExceeded
+
+// Call is one call of a tool.
+type Call struct {
+	Plugin string          // for errors and logs
+	Tool   string          // as the plugin names it
+	Args   json.RawMessage // an object; nil is {}
+	Argv   bool            // for a command: pass the arguments as flags too
+	Policy Policy
+
+	ID      string // for logs and the plugin
+	Session string
+	Attempt int // 0 is 1
+	Locale  string
+
+	// Stdout and Stderr get live output as it is written. Nil discards. They
+	// are used by one goroutine at a time and should not block for long: while
+	// they do, the call's time runs.
+	Stdout, Stderr io.Writer
+	// Progress is told how far the tool is. Nil ignores it.
+	Progress func(Progress)
+	// Stopping asks the tool to finish soon once it is closed: every function
+	// of the contract then answers abi.Canceled. A tool that does not listen
+	// goes on until the context ends. Nil never asks.
+	Stopping <-chan struct{}
+}
+
+// Progress is how far a tool says it is.
+type Progress struct {
+	Done    float64 `json:"done"`
+	Total   float64 `json:"total,omitempty"` // negative if unknown
+	Message string  `json:"message,omitempty"`
+}
+
+// call is one running call. The guest runs on the goroutine of Host.Call, so
+// that nothing here needs a lock.
+type call struct {
+	Call
+	host    *Host
+	module  *Module
+	ctx     context.Context
+	started time.Time
+	meter   *fuel.Meter
+	mem     memory
+	counter api.MutableGlobal // the guest's fuel counter; nil before there is an instance
+
+	describing bool
+	context    []byte // abi.FieldContext
+	response   []byte // abi.FieldResponse; nil before the first host call
+
+	result, errText, manifest []byte
+	content                   []abi.Block
+	stderr                    tail // the last words of a command
+	written                   int64
+	logged                    int64
+	failed                    error // the first limit or broken rule a host function met
+}
+
+// Call runs a tool in a fresh instance and returns what came of it. It blocks
+// until the instance is gone. The Result is valid in every case. The error is
+// nil for a success, a tool error and a required connection; else it is a
+// [*CallError] that matches one of the reasons of this package or a context
+// error.
+func (h *Host) Call(ctx context.Context, m *Module, req Call) (abi.Result, error) {
+	c, err := h.begin(ctx, m, req)
+	if err != nil {
+		return abi.Result{Kind: abi.Internal, Error: abi.InternalMessage}, &CallError{Plugin: req.Plugin, Tool: req.Tool, Err: err}
+	}
+	defer h.calls.Done()
+	ctx, cancel := c.bound(ctx)
+	defer cancel()
+	return c.outcome(c.run(ctx))
+}
+
+// Describe runs toolhost_describe in the sandbox, with a small budget and
+// nothing granted, and returns the manifest it writes. Its errors are those of
+// [Host.Call], or match [ErrABI] if the module has no such export.
+func (h *Host) Describe(ctx context.Context, m *Module) ([]byte, error) {
+	req := Call{Tool: abi.ExportDescribe, Policy: Policy{Fuel: describeFuel, Output: abi.MaxManifest, Timeout: describeTimeout}}
+	if !m.Info.Describe {
+		return nil, &ModuleError{"export", abi.ExportDescribe, ErrNoManifest}
+	}
+	c, err := h.begin(ctx, m, req)
+	if err != nil {
+		return nil, &CallError{Plugin: req.Plugin, Tool: req.Tool, Err: err}
+	}
+	defer h.calls.Done()
+	c.describing = true
+	ctx, cancel := c.bound(ctx)
+	defer cancel()
+	code, err := c.run(ctx)
+	if _, err := c.outcome(code, err); err != nil {
+		return nil, err
+	}
+	if code != abi.InvokeOK || c.manifest == nil {
+		return nil, &CallError{Plugin: req.Plugin, Tool: req.Tool, Err: ErrNoManifest}
+	}
+	return c.manifest, nil
+}
+
+// The budget of a describe: enough for the start of a large runtime.
+const (
+	describeFuel    = 500_000_000
+	describeTimeout = 10 * time.Second
+)
+
+func (h *Host) begin(ctx context.Context, m *Module, req Call) (*call, error) {
+	if err := h.enter(); err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		h.calls.Done()
+		return nil, context.Cause(ctx)
+	}
+	req.Policy = req.Policy.withDefaults()
+	req.Attempt = max(req.Attempt, 1)
+	if req.Args == nil {
+		req.Args = json.RawMessage("{}")
+	}
+	c := &call{Call: req, host: h, module: m, started: time.Now(), mem: memory{limit: uint64(req.Policy.Memory)}}
+	c.meter = fuel.NewMeter(req.Policy.Fuel, c.interrupted)
+	c.context, _ = json.Marshal(abi.Context{ // strings and numbers: it cannot fail
+		CallID: req.ID, Session: req.Session, Attempt: req.Attempt, Locale: req.Locale, Config: req.Policy.Config,
+		TimeoutMS: req.Policy.Timeout.Milliseconds(), Fuel: req.Policy.Fuel,
+	})
+	return c, nil
+}
+
+// bound gives the call its context: it ends with the caller's, with the time
+// limit, and with the host.
+func (c *call) bound(ctx context.Context) (context.Context, func()) {
+	ctx, cancelTime := context.WithTimeoutCause(ctx, c.Policy.Timeout, timeoutError{c.Policy.Timeout})
+	ctx, cancel := context.WithCancelCause(ctx)
+	release := context.AfterFunc(c.host.ctx, func() { cancel(context.Cause(c.host.ctx)) })
+	c.ctx = context.WithValue(ctx, callKey{}, c)
+	return c.ctx, func() {
+		release()
+		cancel(nil)
+		cancelTime()
+	}
+}
+
+// callKey finds the running call in the context wazero hands to host functions.
+type callKey struct{}
+
+func callOf(ctx context.Context) *call { return ctx.Value(callKey{}).(*call) }
+
+// interrupted says why the call has to end now, if it has to. It is asked
+// before each slice of fuel and by each host function.
+func (c *call) interrupted() error {
+	if c.failed != nil {
+		return c.failed
+	}
+	select {
+	case <-c.ctx.Done():
+		return context.Cause(c.ctx)
+	default:
+	}
+	// The timer behind Done may be late when guests keep every core busy.
+	if deadline, ok := c.ctx.Deadline(); ok && !time.Now().Before(deadline) {
+		<-c.ctx.Done()
+		return context.Cause(c.ctx)
+	}
+	return nil
+}
+
+// stopping reports whether the tool was asked to finish soon.
+func (c *call) stopping() bool {
+	select {
+	case <-c.Stopping:
+		return true
+	default:
+		return false
+	}
+}
+
+// tail keeps the last bytes written to it.
+type tail struct{ buf []byte }
+
+// maxTail bounds what an error text quotes of a tool's last words, in bytes.
+const maxTail = 2048
+
+func (t *tail) write(p []byte) {
+	t.buf = append(t.buf, p[max(0, len(p)-maxTail):]...)
+	if len(t.buf) > 2*maxTail {
+		t.buf = append(t.buf[:0], t.buf[len(t.buf)-maxTail:]...)
+	}
+}
+
+func (t *tail) bytes() []byte { return t.buf[max(0, len(t.buf)-maxTail):] }

@@ -1,0 +1,186 @@
+package host
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/internal/wasmbin"
+)
+
+// Shape is how the host talks to a module.
+type Shape string
+
+// The shapes.
+const (
+	Reactor Shape = "reactor" // imports toolhost_v1, exports toolhost_invoke
+	Command Shape = "command" // a WASI preview 1 program with _start
+)
+
+// Info is what the binary of a module says, without running any of it.
+type Info struct {
+	Digest   string   `json:"digest"` // sha256 of the binary, in hex
+	Size     int      `json:"size"`   // bytes
+	Shape    Shape    `json:"shape"`
+	Manifest []byte   `json:"-"` // custom section toolhost.manifest; nil if there is none
+	Describe bool     `json:"describe"`
+	Imports  []string `json:"imports"` // module.name (type)
+	Exports  []string `json:"exports"`
+	MinBytes int64    `json:"memory_min"` // linear memory it starts with
+	MaxBytes int64    `json:"memory_max"` // linear memory it may ask for; 4 GiB if it does not say
+	script   []byte
+}
+
+// signature is the type of a function, comparable.
+type signature string
+
+// The types of the contract's functions, as wasmbin.FuncType prints them.
+var (
+	contractImports = map[string]signature{
+		abi.ImportRead:     "(i32, i32, i32) -> i32",
+		abi.ImportWrite:    "(i32, i32, i32) -> i32",
+		abi.ImportProgress: "(f64, f64, i32, i32) -> i32",
+		abi.ImportCall:     "(i32, i32, i32, i32) -> i32",
+	}
+	contractExports = map[string]signature{
+		abi.ExportDescribe:   "() -> i32",
+		abi.ExportInvoke:     "() -> i32",
+		abi.ExportRestored:   "() -> ()",
+		abi.ExportInitialize: "() -> ()",
+		abi.ExportStart:      "() -> ()",
+	}
+)
+
+// Inspect checks a binary against the contract without running or compiling
+// it. What the contract refuses is a [*ModuleError] that says what was expected
+// and what to do about it.
+func (h *Host) Inspect(wasm []byte) (*Info, error) {
+	m, err := wasmbin.Parse(wasm)
+	if err != nil {
+		return nil, &ModuleError{Part: "module", Err: err}
+	}
+	digest := sha256.Sum256(wasm)
+	info := &Info{Digest: hex.EncodeToString(digest[:]), Size: len(wasm)}
+	for _, c := range m.Customs {
+		switch c.Name {
+		case abi.SectionManifest:
+			if info.Manifest != nil {
+				return nil, &ModuleError{"module", "", fmt.Errorf("two custom sections %q, expected one: which of them holds?", c.Name)}
+			}
+			info.Manifest = c.Data
+		case abi.SectionScript:
+			info.script = c.Data
+		}
+	}
+	if err := h.checkImports(m, info); err != nil {
+		return nil, err
+	}
+	if err := checkExports(m, info); err != nil {
+		return nil, err
+	}
+	return info, nil
+}
+
+func (h *Host) checkImports(m *wasmbin.Module, info *Info) error {
+	for _, im := range m.Imports {
+		name := im.Module + "." + im.Name
+		if im.Kind != wasmbin.KindFunc {
+			return &ModuleError{"import", name, fmt.Errorf("it is a %v, and a plugin may import functions only: define it in the plugin", im.Kind)}
+		}
+		got := signature(m.Types[im.Type].String())
+		info.Imports = append(info.Imports, name+" "+string(got))
+		var known map[string]signature
+		switch im.Module {
+		case abi.Version:
+			known = contractImports
+		case abi.ImportWASI:
+			known = h.wasi
+		default:
+			return &ModuleError{"import", name, foreign(im.Module)}
+		}
+		want, ok := known[im.Name]
+		if !ok {
+			return &ModuleError{"import", name, unknownFunction(im.Module, im.Name, known)}
+		}
+		if got != want {
+			return &ModuleError{"import", name, fmt.Errorf("expected the type %s, found %s", want, got)}
+		}
+	}
+	return nil
+}
+
+func unknownFunction(module, name string, known map[string]signature) error {
+	names := slices.Sorted(maps.Keys(known))
+	if near := abi.Nearest(name, names); near != "" {
+		return fmt.Errorf("%s has no such function, did you mean %q?", module, near)
+	}
+	if module == abi.Version {
+		return fmt.Errorf("%s has only %s", module, strings.Join(names, ", "))
+	}
+	return fmt.Errorf("this host has no such function in %s", module)
+}
+
+// foreign says what a module was built for that imports from elsewhere.
+func foreign(module string) error {
+	hint := fmt.Sprintf("a plugin may import from %s and %s only", abi.Version, abi.ImportWASI)
+	switch {
+	case strings.HasPrefix(module, "toolhost"):
+		return fmt.Errorf("this host speaks %s only: build the plugin for it", abi.Version)
+	case strings.HasPrefix(module, "extism:"):
+		return errors.New("this is an Extism plugin, and this host has no adapter for it")
+	case module == "wasi_unstable":
+		return fmt.Errorf("this is WASI preview 0: build for %s", abi.ImportWASI)
+	case strings.HasPrefix(module, "wasi:"), strings.HasPrefix(module, "wasi_snapshot_preview2"):
+		return errors.New("this is WASI preview 2: build for wasm32-wasip1")
+	case module == "gojs", module == "go":
+		return errors.New("this is built with GOOS=js: build with GOOS=wasip1 GOARCH=wasm go build -buildmode=c-shared")
+	case module == "wbg", strings.HasPrefix(module, "__wbindgen"):
+		return errors.New("this is built by wasm-bindgen for JavaScript: build for wasm32-wasip1 without it")
+	case module == "env":
+		return errors.New(hint + ": an import from env is most often a symbol the linker did not find (C, Zig), an abort of AssemblyScript (build with --use abort=) or Emscripten")
+	}
+	return errors.New(hint)
+}
+
+func checkExports(m *wasmbin.Module, info *Info) error {
+	found := map[string]wasmbin.Export{}
+	for _, ex := range m.Exports {
+		found[ex.Name] = ex
+		info.Exports = append(info.Exports, ex.Name)
+		if want, ok := contractExports[ex.Name]; ok {
+			if ex.Kind != wasmbin.KindFunc {
+				return &ModuleError{"export", ex.Name, fmt.Errorf("expected a function %s, found a %v", want, ex.Kind)}
+			}
+			t, _ := m.FuncType(ex.Index) // an export out of range does not parse
+			if got := signature(t.String()); got != want {
+				return &ModuleError{"export", ex.Name, fmt.Errorf("expected the type %s, found %s", want, got)}
+			}
+		}
+	}
+	_, invoke := found[abi.ExportInvoke]
+	_, start := found[abi.ExportStart]
+	_, info.Describe = found[abi.ExportDescribe]
+	switch {
+	case invoke:
+		info.Shape = Reactor
+	case start:
+		info.Shape = Command
+	default:
+		return &ModuleError{"export", abi.ExportInvoke, fmt.Errorf("missing, and there is no %s either: a plugin exports one of the two", abi.ExportStart)}
+	}
+	memory, ok := found[abi.ExportMemory]
+	if !ok || memory.Kind != wasmbin.KindMemory {
+		return &ModuleError{"export", abi.ExportMemory, errors.New("missing: the host reads arguments and results there")}
+	}
+	limits := m.Memories[memory.Index]
+	info.MinBytes, info.MaxBytes = int64(limits.Min)*wasmbin.PageSize, wasmbin.MaxPages*wasmbin.PageSize
+	if limits.HasMax {
+		info.MaxBytes = int64(limits.Max) * wasmbin.PageSize
+	}
+	return nil
+}

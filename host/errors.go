@@ -1,0 +1,70 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/toolhost/toolhost/abi"
+)
+
+// Why a module is refused or a call ended. The errors that match them are a
+// [*ModuleError] or a [*CallError]. A call that was canceled or ran out of time
+// matches context.Canceled or context.DeadlineExceeded in their place.
+var (
+	ErrClosed = errors.New("the host is closed")
+	ErrABI    = errors.New("the plugin breaks the contract")
+	ErrFuel   = errors.New("out of fuel")
+	ErrMemory = errors.New("out of memory")
+	ErrOutput = errors.New("output limit reached")
+	ErrDenied = errors.New("denied")
+	ErrTrap   = errors.New("the plugin crashed")
+)
+
+// ErrNoManifest is why a plugin that does not say what it is cannot be loaded.
+var ErrNoManifest = errors.New("the plugin has no manifest: add the custom section " + abi.SectionManifest +
+	", a sidecar NAME.toolhost.yaml beside NAME.wasm, or export " + abi.ExportDescribe)
+
+// ModuleError says why a module was refused. It matches [ErrABI].
+type ModuleError struct {
+	Part string // import, export, memory or module
+	Name string // of the import or export
+	Err  error  // what was expected, and what to do
+}
+
+func (e *ModuleError) Error() string {
+	if e.Name == "" {
+		return fmt.Sprintf("%s: %v", e.Part, e.Err)
+	}
+	return fmt.Sprintf("%s %q: %v", e.Part, e.Name, e.Err)
+}
+
+// Unwrap returns [ErrABI] and the cause.
+func (e *ModuleError) Unwrap() []error { return []error{ErrABI, e.Err} }
+
+// CallError says where a call ended without a result of the tool.
+type CallError struct {
+	Plugin string
+	Tool   string
+	Err    error
+	Trace  string // the plugin's stack, innermost first, where it crashed
+}
+
+func (e *CallError) Error() string {
+	name := e.Tool
+	if e.Plugin != "" && e.Plugin != e.Tool {
+		name = e.Plugin + "." + e.Tool
+	}
+	return name + ": " + e.Err.Error()
+}
+
+// Unwrap returns the reason.
+func (e *CallError) Unwrap() error { return e.Err }
+
+// timeoutError is the cause of a call that used up its time.
+type timeoutError struct{ limit time.Duration }
+
+func (e timeoutError) Error() string { return fmt.Sprintf("time limit of %v reached", e.limit) }
+
+// Is makes it match context.DeadlineExceeded, as a deadline of the caller does.
+func (e timeoutError) Is(target error) bool { return target == errDeadline }

@@ -1,0 +1,168 @@
+package host
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/tetratelabs/wazero/sys"
+
+	"github.com/toolhost/toolhost/abi"
+)
+
+// maxError bounds the error text an agent is shown, in bytes.
+const maxError = 8 << 10
+
+// outcome turns the end of a run into the result and the error of Host.Call.
+func (c *call) outcome(code int32, err error) (abi.Result, error) {
+	r := abi.Result{Usage: c.usage()}
+	if err == nil {
+		err = c.answered(code, &r)
+	} else {
+		err = c.ended(err, &r)
+	}
+	if err == nil {
+		return r, nil
+	}
+	var callErr *CallError
+	if !errors.As(err, &callErr) {
+		callErr = &CallError{Err: err}
+	}
+	callErr.Plugin, callErr.Tool = c.Plugin, c.Tool
+	c.classify(callErr, &r)
+	return r, callErr
+}
+
+// answered reads the answer of a guest that returned.
+func (c *call) answered(code int32, r *abi.Result) error {
+	r.Content = c.content
+	switch code {
+	case abi.InvokeOK:
+		r.Kind = abi.Success
+		if c.module.Info.Shape == Command {
+			r.Value = textOrJSON(c.result)
+			return nil
+		}
+		return c.value(r)
+	case abi.InvokeToolError:
+		r.Kind, r.Error = abi.ToolError, c.errorText("the tool reported an error and did not say which")
+		return nil
+	case abi.InvokePanic:
+		return fmt.Errorf("%w: it panicked: %s", ErrTrap, c.errorText("without a message"))
+	case abi.InvokeConnection:
+		connection, err := abi.DecodeConnection(c.errText)
+		if err != nil {
+			return fmt.Errorf("%w: %w", ErrABI, err)
+		}
+		r.Kind, r.Connection, r.Error = abi.ConnectionRequired, connection, "connect "+connection.Provider+" first"
+		return nil
+	}
+	return fmt.Errorf("%w: toolhost_invoke answered %d, expected 0 to 3", ErrABI, code)
+}
+
+func (c *call) value(r *abi.Result) error {
+	if len(c.result) == 0 {
+		return nil
+	}
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, c.result); err != nil || !utf8.Valid(c.result) {
+		return fmt.Errorf("%w: its result is not JSON in UTF-8", ErrABI)
+	}
+	r.Value = compact.Bytes()
+	return nil
+}
+
+// ended reads the end of a guest that did not return. A command that exits is
+// not an error of the call: 0 is a success, any other code a tool error.
+func (c *call) ended(err error, r *abi.Result) error {
+	reason, trace := c.reason(err)
+	var exit *sys.ExitError
+	if !errors.As(reason, &exit) {
+		return &CallError{Err: reason, Trace: trace}
+	}
+	code := int(exit.ExitCode())
+	r.ExitCode = &code
+	switch {
+	case code == 0 && c.module.Info.Shape == Command:
+		return c.answered(abi.InvokeOK, r)
+	case code == 0:
+		return fmt.Errorf("%w: it exited before it answered", ErrABI)
+	}
+	r.Kind, r.Error = abi.ToolError, fmt.Sprintf("exited with code %d", code)
+	if said := clean(c.stderr.bytes()); said != "" {
+		r.Error += ": " + said
+	}
+	return nil
+}
+
+// classify says in the result what the error means for the agent. What broke
+// inside is for the operator: it goes to the log, and the agent sees one
+// sentence.
+func (c *call) classify(err *CallError, r *abi.Result) {
+	r.Kind, r.Error = abi.LimitReached, err.Err.Error()
+	switch {
+	case errors.Is(err, ErrFuel):
+		r.Limit = abi.LimitFuel
+	case errors.Is(err, ErrMemory):
+		r.Limit = abi.LimitMemory
+	case errors.Is(err, ErrOutput):
+		r.Limit = abi.LimitOutput
+	case errors.Is(err, context.DeadlineExceeded):
+		r.Limit = abi.LimitTime
+	case errors.Is(err, ErrDenied):
+		r.Kind = abi.ToolError
+	case errors.Is(err, ErrTrap), errors.Is(err, ErrABI):
+		r.Kind, r.Error = abi.Internal, abi.InternalMessage
+		c.host.log.Error("the plugin broke", "plugin", err.Plugin, "tool", err.Tool, "call", c.ID, "error", err.Err, "trace", err.Trace)
+	case errors.Is(err, context.Canceled), c.ctx.Err() != nil:
+		r.Kind = abi.CanceledKind
+	default:
+		r.Kind, r.Error = abi.Internal, abi.InternalMessage
+		c.host.log.Error("internal error", "plugin", err.Plugin, "tool", err.Tool, "call", c.ID, "error", err.Err, "trace", err.Trace)
+	}
+}
+
+func (c *call) usage() abi.Usage {
+	u := abi.Usage{Wall: time.Since(c.started), MemoryPeak: int64(c.mem.peak), OutputBytes: c.written}
+	var left int64
+	if c.counter != nil {
+		left = int64(c.counter.Get())
+	}
+	u.Fuel = c.meter.Used(left)
+	return u
+}
+
+func (c *call) errorText(none string) string {
+	if s := clean(c.errText); s != "" {
+		return s
+	}
+	return none
+}
+
+// clean makes text of a plugin fit for an agent: valid, bounded, trimmed.
+func clean(text []byte) string {
+	s := strings.TrimSpace(strings.ToValidUTF8(string(text), "\uFFFD"))
+	if len(s) <= maxError {
+		return s
+	}
+	s = s[:maxError]
+	for !utf8.ValidString(s) {
+		s = s[:len(s)-1]
+	}
+	return s + "…"
+}
+
+// textOrJSON is the output of a command as a JSON value.
+func textOrJSON(out []byte) json.RawMessage {
+	var compact bytes.Buffer
+	if utf8.Valid(out) && json.Compact(&compact, out) == nil {
+		return compact.Bytes()
+	}
+	text, _ := json.Marshal(strings.TrimRight(strings.ToValidUTF8(string(out), "\uFFFD"), "\n"))
+	return text
+}

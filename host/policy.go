@@ -1,0 +1,59 @@
+package host
+
+import "time"
+
+// Limits of a call whose policy says nothing.
+const (
+	DefaultFuel    = 100_000_000_000   // units, some 20 to 100 seconds of computing
+	DefaultMemory  = 64 << 20          // bytes of linear memory
+	DefaultOutput  = 8 << 20           // bytes written to all streams together
+	DefaultTimeout = 120 * time.Second // from the start of the instance
+)
+
+// MaxFuel is the largest fuel budget.
+const MaxFuel = 1 << 62
+
+// Policy says what one call may use and touch. The zero Policy has the default
+// limits and grants nothing: no folder, no environment, no clock (time stands
+// at the start of 2022 and moves only as the plugin sleeps or looks at it) and
+// no randomness (a fixed sequence). Under it a call depends on nothing but the
+// module and its arguments.
+type Policy struct {
+	Fuel    int64         // units; 0 is DefaultFuel
+	Memory  int64         // bytes of linear memory; 0 is DefaultMemory
+	Output  int64         // bytes written to all streams; 0 is DefaultOutput
+	Timeout time.Duration // wall time; 0 is DefaultTimeout
+
+	Clock  bool // the real time, and sleeping
+	Random bool // real randomness
+	Files  []Mount
+	Env    map[string]string
+	// Config is what the operator set for the plugin. It reads it from
+	// abi.FieldContext; it is no place for a secret.
+	Config map[string]string
+}
+
+// Mount grants a folder of the host to a plugin. Nothing outside the folder can
+// be reached through it, whatever links lie in it.
+type Mount struct {
+	Dir   string // folder of the host
+	Path  string // absolute path in the sandbox, such as /work
+	Write bool   // else nothing in it can be changed
+}
+
+// withDefaults fills in the limits left open. A negative limit is no limit
+// anybody can mean; it is taken as the smallest.
+func (p Policy) withDefaults() Policy {
+	p.Fuel = limit(p.Fuel, DefaultFuel, MaxFuel)
+	p.Memory = limit(p.Memory, DefaultMemory, 4<<30)
+	p.Output = limit(p.Output, DefaultOutput, 1<<40)
+	p.Timeout = limit(p.Timeout, DefaultTimeout, 1<<62)
+	return p
+}
+
+func limit[T ~int64](n, zero, most T) T {
+	if n == 0 {
+		return zero
+	}
+	return min(max(n, 1), most)
+}

@@ -1,0 +1,182 @@
+// Package pluginbuild builds plugins from their sources with the Go toolchain
+// and seals them: the manifest a plugin describes is written into the file, so
+// that listing a folder of plugins runs none of their code.
+package pluginbuild
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/internal/wasmbin"
+)
+
+// Source is a plugin in a folder of its own. A folder that holds a sidecar
+// manifest NAME.toolhost.* is a WASI command, any other a reactor.
+type Source struct {
+	Name string // of the folder, and of the files that are made
+	Dir  string
+}
+
+// Sources lists the plugins below dir: its subfolders with a main.go.
+func Sources(dir string) ([]Source, error) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	var found []Source
+	for _, e := range entries {
+		s := Source{e.Name(), filepath.Join(dir, e.Name())}
+		if _, err := os.Stat(filepath.Join(s.Dir, "main.go")); err == nil && e.IsDir() {
+			found = append(found, s)
+		}
+	}
+	return found, nil
+}
+
+func (s Source) output(out string) string { return filepath.Join(out, s.Name+".wasm") }
+
+// Stale reports whether the built plugin in out is missing, or older than a
+// file of its source or of the folders also given.
+func (s Source) Stale(out string, also ...string) bool {
+	built, err := os.Stat(s.output(out))
+	if err != nil {
+		return true
+	}
+	for _, dir := range append(also, s.Dir) {
+		if newest(dir).After(built.ModTime()) {
+			return true
+		}
+	}
+	return false
+}
+
+func newest(dir string) (t time.Time) {
+	_ = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		if info, err := e.Info(); err == nil && info.ModTime().After(t) {
+			t = info.ModTime()
+		}
+		return nil
+	})
+	return t
+}
+
+// Build makes NAME.wasm in out, with its sidecar beside it or its manifest
+// sealed in. Files that were there are replaced as a whole or not at all.
+func Build(ctx context.Context, h *host.Host, s Source, out string) error {
+	if err := os.MkdirAll(out, 0o755); err != nil {
+		return err
+	}
+	sidecars, err := filepath.Glob(filepath.Join(s.Dir, s.Name+".toolhost.*"))
+	if err != nil {
+		return err
+	}
+	wasm, err := compile(ctx, s.Dir, len(sidecars) == 0)
+	if err != nil {
+		return fmt.Errorf("build %s: %w", s.Name, err)
+	}
+	for _, sidecar := range sidecars {
+		data, err := os.ReadFile(sidecar)
+		if err != nil {
+			return err
+		}
+		if err := replace(filepath.Join(out, filepath.Base(sidecar)), data); err != nil {
+			return err
+		}
+	}
+	if len(sidecars) == 0 {
+		if wasm, err = Seal(ctx, h, wasm); err != nil {
+			return fmt.Errorf("seal %s: %w", s.Name, err)
+		}
+	}
+	return replace(s.output(out), wasm)
+}
+
+// compile runs the Go toolchain.
+func compile(ctx context.Context, dir string, reactor bool) ([]byte, error) {
+	temp, err := os.MkdirTemp("", "toolhost-build-*")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(temp)
+	file := filepath.Join(temp, "plugin.wasm")
+	args := []string{"build", "-buildvcs=false", "-trimpath", "-ldflags=-s -w", "-o", file}
+	if reactor {
+		args = append(args, "-buildmode=c-shared")
+	}
+	cmd := exec.CommandContext(ctx, "go", append(args, ".")...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "GOFLAGS=-mod=readonly", "GOWASM=")
+	var output bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &output, &output
+	err = cmd.Run()
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case errors.Is(err, exec.ErrNotFound):
+		return nil, errors.New("the go command is not there: install Go from https://go.dev/dl")
+	case err != nil:
+		return nil, fmt.Errorf("go build: %w\n%s", err, strings.TrimSpace(output.String()))
+	}
+	return os.ReadFile(file)
+}
+
+// Seal asks a plugin for its manifest and writes it into the binary, as the
+// custom section toolhost.manifest. The manifest is checked first. A plugin
+// that is sealed already comes back as it is.
+func Seal(ctx context.Context, h *host.Host, wasm []byte) ([]byte, error) {
+	info, err := h.Inspect(wasm)
+	if err != nil {
+		return nil, err
+	}
+	if info.Manifest != nil {
+		return wasm, nil
+	}
+	module, err := h.Compile(ctx, wasm)
+	if err != nil {
+		return nil, err
+	}
+	defer module.Close(ctx)
+	manifest, err := h.Describe(ctx, module)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := abi.DecodeManifest(manifest); err != nil {
+		return nil, err
+	}
+	return wasmbin.AppendCustom(wasm, abi.SectionManifest, manifest), nil
+}
+
+// replace writes a file so that a reader sees the old one or the new one.
+func replace(name string, data []byte) error {
+	temp, err := os.CreateTemp(filepath.Dir(name), ".build-*")
+	if err != nil {
+		return err
+	}
+	_, err = temp.Write(data)
+	if cerr := temp.Chmod(0o644); err == nil {
+		err = cerr
+	}
+	if cerr := temp.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil {
+		err = os.Rename(temp.Name(), name)
+	}
+	if err != nil {
+		_ = os.Remove(temp.Name())
+	}
+	return err
+}

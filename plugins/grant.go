@@ -1,0 +1,74 @@
+package plugins
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host"
+)
+
+// Grant is what the operator lets one plugin touch. The zero Grant is nothing.
+type Grant struct {
+	Clock  bool
+	Random bool
+	Files  []host.Mount
+	Env    map[string]string // values as the plugin sees them
+	Config map[string]string // settings, read by the plugin from its context
+}
+
+// missing names what a plugin needs and was not granted, as the operator would
+// write it.
+func (g Grant) missing(needs abi.Needs) []string {
+	var missing []string
+	want := func(needed, granted bool, name string) {
+		if needed && !granted {
+			missing = append(missing, name)
+		}
+	}
+	want(needs.Clock, g.Clock, "clock")
+	want(needs.Random, g.Random, "random")
+	for _, f := range needs.Files {
+		granted := slices.ContainsFunc(g.Files, func(m host.Mount) bool {
+			return m.Path == f.Path && (m.Write || f.Mode == abi.FileRead)
+		})
+		want(true, granted, "files "+f.Path+" ("+string(f.Mode)+")")
+	}
+	for _, name := range needs.Env {
+		_, granted := g.Env[name]
+		want(true, granted, "env "+name)
+	}
+	// What this version of the host can grant to nobody.
+	want(needs.KV, false, "kv")
+	for _, list := range []struct {
+		kind  string
+		names []string
+	}{{"http", needs.HTTP}, {"tools", needs.Tools}} {
+		for _, name := range list.names {
+			want(true, false, list.kind+" "+name)
+		}
+	}
+	for _, s := range needs.Secrets {
+		want(true, false, "secret "+s.Name)
+	}
+	return missing
+}
+
+// apply puts the grant into the policy of a call. A tool that says it is
+// readonly gets its folders read-only, so that the hint holds whatever the
+// tool does.
+func (g Grant) apply(p *host.Policy, hints abi.Hints) {
+	p.Clock, p.Random = g.Clock, g.Random
+	p.Env, p.Config = maps.Clone(g.Env), maps.Clone(g.Config)
+	p.Files = slices.Clone(g.Files)
+	if hints.Readonly {
+		for i := range p.Files {
+			p.Files[i].Write = false
+		}
+	}
+}
+
+// Writes reports whether the plugin can change anything outside its sandbox.
+func (g Grant) Writes() bool {
+	return slices.ContainsFunc(g.Files, func(m host.Mount) bool { return m.Write })
+}

@@ -1,0 +1,111 @@
+package plugins
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"strings"
+	"sync"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/internal/schema"
+)
+
+// Plugin is a loaded plugin file. Its fields do not change.
+type Plugin struct {
+	File     string // folder and name
+	Source   string // where its manifest is from
+	Manifest *abi.Manifest
+	Info     *host.Info
+	Grant    Grant    // what the operator granted
+	Missing  []string // what it needs and was not granted; it is not called before all is
+	Tools    []*Tool
+
+	host     *host.Host
+	folder   fs.FS
+	name     string
+	collides bool
+
+	mu     sync.Mutex
+	module *host.Module
+}
+
+// Tool is a tool as agents see it.
+type Tool struct {
+	Name   string // unique among all plugins
+	Tool   *abi.Tool
+	Plugin *Plugin
+
+	input, output *schema.Schema
+}
+
+// CheckArgs reports what in the arguments does not fit the tool's schema.
+func (t *Tool) CheckArgs(args json.RawMessage) []abi.Problem { return t.input.Check(args) }
+
+// CheckResult reports what in a result does not fit the schema the tool
+// declares for it, if it declares one.
+func (t *Tool) CheckResult(value json.RawMessage) []abi.Problem {
+	if t.output == nil {
+		return nil
+	}
+	if value == nil {
+		value = json.RawMessage("null")
+	}
+	return t.output.Check(value)
+}
+
+// Call runs the tool: it compiles the plugin if this is its first call, and
+// adds what the operator granted to the policy of the call. Its errors are
+// those of host.Host.Call and of host.Host.Compile, and match host.ErrDenied
+// if the plugin was not granted all it needs.
+func (t *Tool) Call(ctx context.Context, req host.Call) (abi.Result, error) {
+	p := t.Plugin
+	fail := func(kind abi.Kind, message string, err error) (abi.Result, error) {
+		return abi.Result{Kind: kind, Error: message}, &host.CallError{Plugin: p.Manifest.Name, Tool: t.Tool.Name, Err: err}
+	}
+	if len(p.Missing) > 0 {
+		err := fmt.Errorf("%w: the plugin %s needs %s, which the operator has not granted", host.ErrDenied, p.Manifest.Name, strings.Join(p.Missing, ", "))
+		return fail(abi.ToolError, err.Error(), err)
+	}
+	module, err := p.compile(ctx)
+	if err != nil {
+		return fail(abi.Internal, abi.InternalMessage, err)
+	}
+	req.Plugin, req.Tool, req.Argv = p.Manifest.Name, t.Tool.Name, t.Tool.Argv
+	p.Grant.apply(&req.Policy, t.Tool.Hints)
+	return p.host.Call(ctx, module, req)
+}
+
+// compile compiles the plugin once. One that fails is tried again by the next
+// call: what failed may have been the disk.
+func (p *Plugin) compile(ctx context.Context) (*host.Module, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.module == nil {
+		wasm, err := readFile(p.folder, p.name, MaxWasm)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", p.File, err)
+		}
+		module, err := p.host.Compile(ctx, wasm)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", p.File, err)
+		}
+		if module.Info.Digest != p.Info.Digest {
+			_ = module.Close(ctx)
+			return nil, fmt.Errorf("%s: the file has changed since it was loaded: restart to load it", p.File)
+		}
+		p.module = module
+	}
+	return p.module, nil
+}
+
+func (p *Plugin) close(ctx context.Context) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.module == nil {
+		return nil
+	}
+	return p.module.Close(ctx)
+}
