@@ -1,0 +1,92 @@
+package server
+
+import (
+	"context"
+	"embed"
+	"encoding/json"
+	"fmt"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/internal/schema"
+)
+
+// The names of the agent's own tools. None of them can be spawned.
+const (
+	SpawnBackground = "spawn_background"
+	CheckBackground = "check_background"
+	StopBackground  = "stop_background"
+)
+
+//go:embed schemas
+var schemas embed.FS
+
+// agentTool is one of the agent's own tools.
+type agentTool struct {
+	definition Definition
+	input      *schema.Schema
+	run        func(ctx context.Context, s *Service, req Request) (any, error)
+}
+
+// agentTools returns the three tools, or none if no tool can be spawned: a
+// model pays for each definition in every call.
+func (s *Service) agentTools() ([]*agentTool, error) {
+	var spawnable bool
+	for _, d := range s.Definitions("") {
+		spawnable = spawnable || d.SupportsBackground
+	}
+	if !spawnable {
+		return nil, nil
+	}
+	tools := []*agentTool{{
+		definition: Definition{
+			Name: SpawnBackground, Title: "Spawn Background",
+			Description: "Run a background-capable tool asynchronously. Returns at once with a task_id; use it for long-running tools, then go on with other work.",
+			Annotations: Annotations{Destructive: false},
+		},
+		run: spawn,
+	}, {
+		definition: Definition{
+			Name: CheckBackground, Title: "Check Background",
+			Description: "Status, progress, new output and result of background runs, or the list of them. Waits for the end up to wait_seconds: prefer one long wait to many short ones.",
+			Annotations: Annotations{ReadOnly: true, Idempotent: true},
+		},
+		run: check,
+	}, {
+		definition: Definition{
+			Name: StopBackground, Title: "Stop Background",
+			Description: "Stop a background run. Answers with its true state: a result that came first is returned and kept.",
+			Annotations: Annotations{Destructive: true, Idempotent: true},
+		},
+		run: stop,
+	}}
+	for _, t := range tools {
+		if _, err := s.registry.Lookup(t.definition.Name); err == nil {
+			return nil, fmt.Errorf("a plugin has a tool named %s, which is an agent's own: remove or rename it", t.definition.Name)
+		}
+		raw, err := schemas.ReadFile("schemas/" + t.definition.Name + ".json")
+		if err != nil {
+			return nil, err
+		}
+		t.definition.InputSchema, _ = json.Marshal(json.RawMessage(raw)) // compact: a model pays for the spaces
+		t.definition.Approval, t.definition.Deferrable = abi.ApprovalAuto, abi.DeferNever
+		if t.input, err = schema.Compile(raw); err != nil {
+			return nil, err
+		}
+	}
+	return tools, nil
+}
+
+func (t *agentTool) call(ctx context.Context, s *Service, req Request) (abi.Result, error) {
+	if problems := t.input.Check(req.Args); len(problems) > 0 {
+		return badArgs(t.definition.Name, problems), nil
+	}
+	answer, err := t.run(ctx, s, req)
+	if err != nil {
+		return explain(err)
+	}
+	value, err := json.Marshal(answer)
+	if err != nil {
+		return abi.Result{Kind: abi.Internal, Error: abi.InternalMessage}, fmt.Errorf("%s: %w", t.definition.Name, err)
+	}
+	return abi.Result{Kind: abi.Success, Value: value}, nil
+}

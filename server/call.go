@@ -1,0 +1,140 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/plugins"
+)
+
+// MaxArgs bounds the arguments of a call, in bytes.
+const MaxArgs = 8 << 20
+
+// ErrApproval is why a call was refused that a person has to agree to. It
+// matches host.ErrDenied too.
+var ErrApproval = fmt.Errorf("%w: the tool needs a person's approval", host.ErrDenied)
+
+// Request is one call of a tool.
+type Request struct {
+	Session string          // whose call it is; background runs belong to it
+	Tool    string          // as in Definitions
+	Args    json.RawMessage // an object; nil is {}
+	Limits  Limits          // the caller's own; never beyond the operator's maximum
+	Locale  string          // BCP 47; empty is none
+	// DryRun lets spawn_background and stop_background only say what they
+	// would do. Other tools do not know it: a call of one is refused unless it
+	// is readonly.
+	DryRun bool
+
+	// Stdout, Stderr and Progress follow a plugin's tool while it runs, see
+	// host.Call.
+	Stdout, Stderr io.Writer
+	Progress       func(host.Progress)
+}
+
+// Call runs a tool, one of a plugin or one of the agent's own, and waits for
+// it. The Result is what the agent is to see, valid in every case. The error is
+// nil unless there was no result of the tool: it matches [plugins.ErrNoTool],
+// [ErrApproval], one of the reasons of package host, or a context error.
+// Arguments that do not fit are a tool error, so that a model can mend them.
+func (s *Service) Call(ctx context.Context, req Request) (abi.Result, error) {
+	if len(req.Args) == 0 {
+		req.Args = json.RawMessage("{}")
+	}
+	if len(req.Args) > MaxArgs {
+		return toolError("the arguments have %d bytes, and at most %d are allowed", len(req.Args), MaxArgs), nil
+	}
+	for _, a := range s.agent {
+		if a.definition.Name == req.Tool {
+			return a.call(ctx, s, req)
+		}
+	}
+	tool, err := s.registry.Lookup(req.Tool)
+	if err != nil {
+		return toolError("%v", err), err
+	}
+	if r, err := s.admit(ctx, tool, req); err != nil || r != nil {
+		return deref(r), err
+	}
+	id, err := uuid.NewRandom()
+	if err != nil {
+		return abi.Result{Kind: abi.Internal, Error: abi.InternalMessage}, err
+	}
+	return s.run(ctx, tool, host.Call{
+		ID: "call_" + id.String(), Session: req.Session, Args: req.Args, Locale: req.Locale,
+		Policy: s.limits(req.Limits, tool.Tool).policy(),
+		Stdout: req.Stdout, Stderr: req.Stderr, Progress: req.Progress,
+	})
+}
+
+func deref(r *abi.Result) abi.Result {
+	if r == nil {
+		return abi.Result{}
+	}
+	return *r
+}
+
+// admit is the one set of checks before a plugin's tool runs, at every door. It
+// returns nil and nil if the tool may run, else what to answer.
+func (s *Service) admit(ctx context.Context, tool *plugins.Tool, req Request) (*abi.Result, error) {
+	if problems := tool.CheckArgs(req.Args); len(problems) > 0 {
+		r := badArgs(req.Tool, problems)
+		return &r, nil
+	}
+	if req.DryRun && !tool.Tool.Hints.Readonly {
+		r := toolError("dry run: %s is not called, because it is not readonly", tool.Name)
+		return &r, nil
+	}
+	if tool.Tool.Approval != abi.ApprovalRequired {
+		return nil, nil
+	}
+	err := errors.New("nobody can be asked here")
+	if s.cfg.Approve != nil {
+		err = s.cfg.Approve(ctx, Approval{Session: req.Session, Tool: tool.Name, Args: req.Args})
+	}
+	if err == nil {
+		return nil, nil
+	}
+	err = fmt.Errorf("%w: %w", ErrApproval, err)
+	r := toolError("%v", err)
+	return &r, err
+}
+
+// run runs an admitted tool and checks what it answers.
+func (s *Service) run(ctx context.Context, tool *plugins.Tool, call host.Call) (abi.Result, error) {
+	r, err := tool.Call(ctx, call)
+	if err != nil || r.Kind != abi.Success {
+		return r, err
+	}
+	if problems := tool.CheckResult(r.Value); len(problems) > 0 {
+		err := fmt.Errorf("%w: the result of %s does not fit its output_schema: %s", host.ErrABI, tool.Name, list(problems))
+		s.log.Error("the plugin broke", "plugin", tool.Plugin.Manifest.Name, "tool", tool.Tool.Name, "call", call.ID, "error", err)
+		return abi.Result{Kind: abi.Internal, Error: abi.InternalMessage, Usage: r.Usage}, err
+	}
+	return r, nil
+}
+
+func toolError(format string, args ...any) abi.Result {
+	return abi.Result{Kind: abi.ToolError, Error: fmt.Sprintf(format, args...)}
+}
+
+// badArgs tells a model what to mend.
+func badArgs(tool string, problems []abi.Problem) abi.Result {
+	return toolError("the arguments of %s do not fit its schema: %s", tool, list(problems))
+}
+
+func list(problems []abi.Problem) string {
+	lines := make([]string, len(problems))
+	for i, p := range problems {
+		lines[i] = p.String()
+	}
+	return strings.Join(lines, "; ")
+}

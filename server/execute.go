@@ -1,0 +1,74 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/pkg/background"
+)
+
+// execute does the work of a background run: it calls the run's tool, and lets
+// the run's sink follow. It depends on nothing but the record, so that a run
+// can be executed again.
+func (s *Service) execute(ctx context.Context, run background.Run, sink *background.Sink) (background.Outcome, error) {
+	tool, err := s.registry.Lookup(run.Tool)
+	if err != nil {
+		return background.Outcome{}, &background.Error{Kind: background.KindRejected, Message: err.Error()}
+	}
+	limits := s.limits(Limits{}, tool.Tool)
+	limits.Timeout = run.Timeout
+	r, err := s.run(ctx, tool, host.Call{
+		ID: run.ID, Session: run.Session, Attempt: run.Attempt, Args: run.Args, Policy: limits.policy(),
+		Stdout: sink.Stdout(), Stderr: sink.Stderr(), Stopping: sink.Stopping(),
+		Progress: func(p host.Progress) { sink.Progress(p.Done, max(p.Total, 0), p.Message) },
+	})
+	outcome := background.Outcome{ExitCode: r.ExitCode}
+	if r.Kind == abi.Success {
+		outcome.Result, err = answer(r)
+		return outcome, err
+	}
+	if err != nil && ctx.Err() != nil {
+		return outcome, err // the manager knows why it ended the run
+	}
+	return outcome, &background.Error{Kind: errorKind(r, err), Message: r.Error, Err: err}
+}
+
+// answer is what a run's record keeps of a success: the value alone, or with
+// the content beside it.
+func answer(r abi.Result) (json.RawMessage, error) {
+	if len(r.Content) == 0 {
+		return r.Value, nil
+	}
+	return json.Marshal(struct {
+		Value   json.RawMessage `json:"value,omitempty"`
+		Content []abi.Block     `json:"content"`
+	}{r.Value, r.Content})
+}
+
+// errorKind maps how a call ended to why a run failed.
+func errorKind(r abi.Result, err error) background.ErrorKind {
+	switch {
+	case r.Kind == abi.ToolError && err == nil:
+		return background.KindToolError
+	case r.Kind == abi.ConnectionRequired:
+		return background.KindConnectionRequired
+	case errors.Is(err, host.ErrDenied):
+		return background.KindRejected
+	case errors.Is(err, host.ErrTrap):
+		return background.KindTrap
+	}
+	switch r.Limit {
+	case abi.LimitFuel:
+		return background.KindFuelExhausted
+	case abi.LimitMemory:
+		return background.KindMemoryLimit
+	case abi.LimitOutput:
+		return background.KindOutputLimit
+	case abi.LimitTime:
+		return background.KindTimeout
+	}
+	return background.KindInternal
+}

@@ -1,0 +1,80 @@
+package server
+
+import (
+	"time"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/pkg/background"
+)
+
+// Limits bound one call. A zero field leaves the choice to somebody else: the
+// caller's to the tool's manifest, that one's to the operator, and the
+// operator's to the host.
+type Limits struct {
+	Fuel       int64         // units
+	Memory     int64         // bytes of linear memory
+	Output     int64         // bytes written to all streams
+	Timeout    time.Duration // of a call that is waited for
+	Background time.Duration // of a background run
+}
+
+// defaultMaxLimits are the most a tool may ask for, unless the operator says
+// otherwise.
+var defaultMaxLimits = Limits{
+	Fuel:       10_000_000_000_000,
+	Memory:     1 << 30,
+	Output:     256 << 20,
+	Timeout:    background.DefaultMaxTimeout,
+	Background: background.DefaultMaxTimeout,
+}
+
+// or fills in the fields that are zero.
+func (l Limits) or(m Limits) Limits {
+	return Limits{
+		Fuel: first(l.Fuel, m.Fuel), Memory: first(l.Memory, m.Memory), Output: first(l.Output, m.Output),
+		Timeout: first(l.Timeout, m.Timeout), Background: first(l.Background, m.Background),
+	}
+}
+
+// atMost cuts each field to that of m.
+func (l Limits) atMost(m Limits) Limits {
+	return Limits{
+		Fuel: min(l.Fuel, m.Fuel), Memory: min(l.Memory, m.Memory), Output: min(l.Output, m.Output),
+		Timeout: min(l.Timeout, m.Timeout), Background: min(l.Background, m.Background),
+	}
+}
+
+func first[T comparable](a, b T) T {
+	var zero T
+	if a != zero {
+		return a
+	}
+	return b
+}
+
+// limits are those of one call: the caller's, else what the tool asks for, else
+// the operator's, else the host's; never more than the operator's maximum.
+func (s *Service) limits(wanted Limits, tool *abi.Tool) Limits {
+	asked := Limits{
+		Fuel: tool.Limits.Fuel, Memory: tool.Limits.MemoryBytes, Output: tool.Limits.OutputBytes,
+		Timeout:    seconds(tool.Limits.TimeoutSeconds),
+		Background: seconds(tool.Limits.BackgroundSeconds),
+	}
+	defaults := Limits{
+		Fuel: host.DefaultFuel, Memory: host.DefaultMemory, Output: host.DefaultOutput,
+		Timeout: host.DefaultTimeout, Background: background.DefaultTimeout,
+	}
+	return wanted.or(asked).or(s.cfg.Limits).or(defaults).atMost(s.cfg.MaxLimits.or(defaultMaxLimits))
+}
+
+// seconds is n seconds, or the longest duration there is.
+func seconds(n int64) time.Duration {
+	return time.Duration(min(n, int64(1<<62/time.Second))) * time.Second
+}
+
+// policy is the policy of a call with these limits. What the plugin may touch
+// is added where the plugin is known.
+func (l Limits) policy() host.Policy {
+	return host.Policy{Fuel: l.Fuel, Memory: l.Memory, Output: l.Output, Timeout: l.Timeout}
+}
