@@ -3,8 +3,8 @@ package abi
 import "unicode/utf8"
 
 // Nearest returns the name closest to a misspelled one, or "" if none is close
-// enough to be meant: at most one edit in three characters, by Levenshtein's
-// distance. Hosts use it for "did you mean" wherever the names of this
+// enough to be meant: at most one edit in three characters, a swap of neighbors
+// being one. Hosts use it for "did you mean" wherever the names of this
 // contract are typed.
 func Nearest(name string, known []string) string {
 	if len(name) > 64 {
@@ -19,21 +19,25 @@ func Nearest(name string, known []string) string {
 	return best
 }
 
+// distance is the number of insertions, deletions, substitutions and swaps of
+// neighbors between two names: the optimal string alignment distance.
 func distance(a, b string) int {
-	row := make([]int, len(b)+1)
+	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range row {
 		row[j] = j
 	}
 	for i := range len(a) {
-		diagonal := row[0]
+		before, last, row = last, row, before
 		row[0] = i + 1
 		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
 			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, diagonal+1)
+			row[j+1] = min(last[j]+cost, last[j+1]+1, row[j]+1)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				row[j+1] = min(row[j+1], before[j-1]+1)
+			}
 		}
 	}
 	return row[len(b)]

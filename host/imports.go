@@ -49,6 +49,11 @@ func (h *Host) instantiateImports(ctx context.Context) error {
 	}
 	wasi := h.runtime.NewHostModuleBuilder(abi.ImportWASI)
 	wasi_snapshot_preview1.NewFunctionExporter().ExportFunctions(wasi)
+	// wazero grows its table of descriptors to the number a guest names here:
+	// gigabytes of the host's memory for one call. No libc needs it.
+	wasi.NewFunctionBuilder().
+		WithFunc(func(_, _ uint32) uint32 { return wasiNotSupported }).
+		Export("fd_renumber")
 	instance, err := wasi.Instantiate(ctx)
 	if err != nil {
 		return fmt.Errorf("module %s: %w", abi.ImportWASI, err)
@@ -60,6 +65,9 @@ func (h *Host) instantiateImports(ctx context.Context) error {
 	}
 	return nil
 }
+
+// wasiNotSupported is errno notsup of WASI preview 1.
+const wasiNotSupported = 58
 
 func valTypes(types []api.ValueType) []wasmbin.ValType {
 	out := make([]wasmbin.ValType, len(types))

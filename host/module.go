@@ -14,7 +14,6 @@ import (
 type Module struct {
 	Info     *Info
 	compiled wazero.CompiledModule
-	program  *fuel.Program
 }
 
 // Compile checks a binary against the contract, rewrites it to be metered, and
@@ -38,8 +37,30 @@ func (h *Host) Compile(ctx context.Context, wasm []byte) (*Module, error) {
 	if err != nil {
 		return nil, &ModuleError{Part: "module", Err: fmt.Errorf("it does not compile: %w", err)}
 	}
-	program.Wasm = nil // compiled; not kept twice
-	return &Module{Info: info, compiled: compiled, program: program}, nil
+	return &Module{Info: info, compiled: compiled}, nil
+}
+
+// Cost says what metering a module takes: a report for people, and for those
+// who wonder why a file grew.
+type Cost struct {
+	Table     int     `json:"table"`     // version of the cost table
+	Functions int     `json:"functions"` // defined in the module
+	Operators int     `json:"operators"` // that cost fuel
+	Loops     int     `json:"loops"`
+	Charges   int     `json:"charges"` // places that count
+	Checks    int     `json:"checks"`  // places that can end the call
+	Growth    float64 `json:"growth"`  // of the file: 0.1 is a tenth larger
+}
+
+// Cost rewrites a binary as Compile would and reports on it. It does not
+// compile.
+func (h *Host) Cost(wasm []byte) (Cost, error) {
+	p, err := fuel.Rewrite(wasm)
+	if err != nil {
+		return Cost{}, &ModuleError{Part: "module", Err: err}
+	}
+	s := p.Stats
+	return Cost{s.CostVersion, s.Functions, s.Operators, s.Loops, s.Charges, s.Checks, float64(s.Rewritten)/float64(s.Original) - 1}, nil
 }
 
 // Close frees the compiled code. No call may be running or start after it.

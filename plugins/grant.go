@@ -17,9 +17,31 @@ type Grant struct {
 	Config map[string]string // settings, read by the plugin from its context
 }
 
-// missing names what a plugin needs and was not granted, as the operator would
+// Names returns what is granted, in short.
+func (g Grant) Names() []string {
+	names := []string{}
+	if g.Clock {
+		names = append(names, "clock")
+	}
+	if g.Random {
+		names = append(names, "random")
+	}
+	for _, m := range g.Files {
+		mode := abi.FileRead
+		if m.Write {
+			mode = abi.FileWrite
+		}
+		names = append(names, "files "+m.Path+" ("+string(mode)+")")
+	}
+	for _, name := range slices.Sorted(maps.Keys(g.Env)) {
+		names = append(names, "env "+name)
+	}
+	return names
+}
+
+// Missing names what a plugin needs and was not granted, as the operator would
 // write it.
-func (g Grant) missing(needs abi.Needs) []string {
+func (g Grant) Missing(needs abi.Needs) []string {
 	var missing []string
 	want := func(needed, granted bool, name string) {
 		if needed && !granted {

@@ -34,6 +34,14 @@ type loader struct {
 	problems []Problem
 }
 
+// Load loads one file of a folder, with nothing granted, and returns what is
+// worth knowing beside it.
+func Load(ctx context.Context, h *host.Host, folder Folder, name, cacheDir string) (*Plugin, []Problem, error) {
+	l := &loader{host: h, cfg: Config{CacheDir: cacheDir}}
+	p, err := l.plugin(ctx, folder, strings.TrimSuffix(name, ".wasm"))
+	return p, l.problems, err
+}
+
 func (l *loader) problem(file string, err error) {
 	l.problems = append(l.problems, Problem{file, err})
 }
@@ -101,7 +109,7 @@ func (l *loader) plugin(ctx context.Context, folder Folder, stem string) (*Plugi
 		return nil, fmt.Errorf("%s: %w", p.Source, err)
 	}
 	p.Grant = l.cfg.Grants[p.Manifest.Name]
-	p.Missing = p.Grant.missing(p.Manifest.Needs)
+	p.Missing = p.Grant.Missing(p.Manifest.Needs)
 	return p, nil
 }
 

@@ -91,20 +91,25 @@ func (s *Service) Definitions(session string) []Definition {
 }
 
 func define(t *plugins.Tool) Definition {
-	hints := t.Tool.Hints
-	writes := t.Plugin.Grant.Writes() && !hints.Readonly
 	return Definition{
 		Name: t.Name, Title: t.Tool.Title, Description: t.Tool.Description,
 		InputSchema: t.Tool.InputSchema, OutputSchema: t.Tool.OutputSchema,
-		Plugin:     t.Plugin.Manifest.Name,
-		Approval:   first(t.Tool.Approval, abi.ApprovalAuto),
-		Deferrable: first(t.Tool.Deferrable, abi.DeferAutomatic),
-		Annotations: Annotations{
-			ReadOnly:    !writes,
-			Destructive: writes && hints.IsDestructive(),
-			Idempotent:  hints.Idempotent || hints.Readonly,
-			OpenWorld:   false, // this host grants no plugin a way out
-		},
-		SupportsBackground: hints.SupportsBackground,
+		Plugin:             t.Plugin.Manifest.Name,
+		Approval:           first(t.Tool.Approval, abi.ApprovalAuto),
+		Deferrable:         first(t.Tool.Deferrable, abi.DeferAutomatic),
+		Annotations:        Annotate(t),
+		SupportsBackground: t.Tool.Hints.SupportsBackground,
+	}
+}
+
+// Annotate returns what a call of a plugin's tool may do.
+func Annotate(t *plugins.Tool) Annotations {
+	hints := t.Tool.Hints
+	writes := t.Plugin.Grant.Writes() && !hints.Readonly
+	return Annotations{
+		ReadOnly:    !writes,
+		Destructive: writes && hints.IsDestructive(),
+		Idempotent:  hints.Idempotent || hints.Readonly,
+		OpenWorld:   false, // this host grants no plugin a way out
 	}
 }

@@ -97,6 +97,10 @@ func (s *Service) Close(ctx context.Context) error {
 // Plugins returns the loaded plugins.
 func (s *Service) Plugins() []*plugins.Plugin { return s.registry.Plugins() }
 
+// Tools returns the plugins' tools, sorted by name, those whose plugin was not
+// granted all it needs included.
+func (s *Service) Tools() []*plugins.Tool { return s.registry.Tools() }
+
 // Problems returns what of the folders was not loaded, and why.
 func (s *Service) Problems() []plugins.Problem { return s.registry.Problems() }
 

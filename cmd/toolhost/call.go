@@ -1,0 +1,158 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/server"
+)
+
+func (a *app) call() *cobra.Command {
+	req := server.Request{}
+	var memory byteSize
+	cmd := &cobra.Command{
+		Use:   "call TOOL [ARGS|@FILE|-]",
+		Short: "Run one tool: live output on stderr, the result on stdout",
+		Long: `Run one tool and wait for it. The arguments are a JSON object: as text, from a
+file with @FILE, or from stdin with -. Live output and progress go to stderr, the
+result to stdout; --json prints the whole envelope with what the call cost.
+
+Exit codes: 0 ok, 1 tool error, 2 usage or configuration, 3 a limit was hit
+(fuel, memory, time, output), 4 denied, 5 not found, 130 interrupted.`,
+		Example: `  toolhost call wordcount '{"text":"a b"}'
+  toolhost call primes '{"limit":2000000}' --timeout 10s --json`,
+		Args: cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var err error
+			req.Tool = args[0]
+			if req.Args, err = a.arguments(args[1:]); err != nil {
+				return err
+			}
+			req.Limits.Memory = int64(memory)
+			if req.Limits.Fuel < 0 || req.Limits.Timeout < 0 {
+				return &usageError{errors.New("a limit cannot be negative"), "leave the flag out for the default"}
+			}
+			return a.callTool(cmd.Context(), req)
+		},
+	}
+	flags := cmd.Flags()
+	flags.Int64Var(&req.Limits.Fuel, "fuel", 0, "fuel budget in `units` (default: what the tool asks for, or 100 billion)")
+	flags.DurationVar(&req.Limits.Timeout, "timeout", 0, "time limit (default: what the tool asks for, or 2m)")
+	flags.Var(&memory, "memory", "memory limit, such as 64MiB")
+	flags.StringVar(&req.Session, "session", "cli", "session the call belongs to")
+	flags.Bool("json", false, "print the whole result as JSON")
+	return cmd
+}
+
+// arguments reads the JSON object of a call.
+func (a *app) arguments(args []string) (json.RawMessage, error) {
+	if len(args) == 0 {
+		return json.RawMessage("{}"), nil
+	}
+	var data []byte
+	var err error
+	switch {
+	case args[0] == "-":
+		data, err = io.ReadAll(io.LimitReader(a.in, server.MaxArgs+1))
+	case strings.HasPrefix(args[0], "@"):
+		data, err = os.ReadFile(args[0][1:])
+	default:
+		data = []byte(args[0])
+	}
+	if err != nil {
+		return nil, err
+	}
+	if data = bytes.TrimSpace(data); !json.Valid(data) {
+		hint := `quote it for your shell: '{"text":"a b"}'`
+		return nil, &usageError{fmt.Errorf("the arguments are not JSON: %.60s", oneLine(string(data))), hint}
+	}
+	return data, nil
+}
+
+// callTool runs the tool and prints what came of it.
+func (a *app) callTool(ctx context.Context, req server.Request) error {
+	// Whoever types the call approves of it.
+	s, done, err := a.open(ctx, func(context.Context, server.Approval) error { return nil })
+	if err != nil {
+		return err
+	}
+	defer done()
+	progress := newBar(a.err)
+	req.Stdout, req.Stderr = progress, progress
+	req.Progress = func(p host.Progress) { progress.set(p.Done, p.Total, p.Message) }
+	result, err := s.Call(ctx, req)
+	progress.clear()
+	if err == nil && result.Kind != abi.Success {
+		err = &toolFailed{result}
+	}
+	if a.json {
+		a.printJSON(envelope(ctx, result, err))
+		if err != nil {
+			return &reportedError{err}
+		}
+		return nil
+	}
+	if result.Kind == abi.Success {
+		a.printResult(result)
+	}
+	if terminal(a.err) > 0 {
+		a.notef("%s", cost(result.Usage))
+	}
+	return err
+}
+
+// envelope is the result with what the error adds for a person who debugs.
+func envelope(ctx context.Context, r abi.Result, err error) any {
+	out := struct {
+		abi.Result
+		Failure *diagnosis `json:"failure,omitempty"`
+		Trace   string     `json:"trace,omitempty"`
+	}{Result: r}
+	if err != nil {
+		d := diagnose(ctx, err)
+		out.Failure = &d
+		var call *host.CallError
+		if errors.As(err, &call) {
+			out.Trace = call.Trace
+		}
+	}
+	return out
+}
+
+// printResult prints the value, text as it is, and the content after it.
+func (a *app) printResult(r abi.Result) {
+	var text string
+	switch {
+	case r.Value == nil:
+	case json.Unmarshal(r.Value, &text) == nil && r.Value[0] == '"':
+		a.printf("%s\n", strings.TrimSuffix(text, "\n"))
+	default:
+		a.printf("%s\n", r.Value)
+	}
+	for _, b := range r.Content {
+		switch b.Type {
+		case "text":
+			a.printf("%s\n", strings.TrimSuffix(b.Text, "\n"))
+		case "resource_link":
+			a.printf("[%s %s]\n", oneLine(b.Name), oneLine(b.URI))
+		default:
+			a.printf("[%s %s, %s]\n", b.Type, oneLine(b.MIMEType), size(int64(len(b.Data))))
+		}
+	}
+}
+
+// cost is what a call used, for people.
+func cost(u abi.Usage) string {
+	return fmt.Sprintf("fuel %s · %s · memory %s · output %s", count(u.Fuel), u.Wall.Round(10*time.Microsecond), size(u.MemoryPeak), size(u.OutputBytes))
+}

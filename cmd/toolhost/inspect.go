@@ -1,0 +1,106 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/plugins"
+)
+
+func (a *app) inspect() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "inspect FILE",
+		Short: "Show what a plugin file is, imports, exports, costs and asks for",
+		Args:  cobra.ExactArgs(1),
+		RunE:  func(cmd *cobra.Command, args []string) error { return a.inspectFile(cmd, args[0]) },
+	}
+	cmd.Flags().Bool("json", false, "print JSON")
+	return cmd
+}
+
+// inspected is what inspect shows.
+type inspected struct {
+	File     string        `json:"file"`
+	Module   *host.Info    `json:"module"`
+	Source   string        `json:"manifest_source"`
+	Manifest *abi.Manifest `json:"manifest"`
+	Cost     host.Cost     `json:"cost"`
+	// Isolation is how calls are kept apart.
+	Isolation string `json:"isolation"`
+}
+
+func (a *app) inspectFile(cmd *cobra.Command, name string) error {
+	ctx := cmd.Context()
+	wasm, err := os.ReadFile(name)
+	if err != nil {
+		return err
+	}
+	if filepath.Ext(name) != ".wasm" {
+		return &usageError{errors.New(name + ": expected a file that ends in .wasm"), ""}
+	}
+	cache, err := a.cacheDir()
+	if err != nil {
+		return err
+	}
+	h, err := host.New(ctx, host.Config{CacheDir: cache, Logger: a.logger()})
+	if err != nil {
+		return err
+	}
+	defer h.Close(ctx)
+	p, problems, err := plugins.Load(ctx, h, plugins.Dir(filepath.Dir(name)), filepath.Base(name), cache)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	cost, err := h.Cost(wasm)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	for _, problem := range problems {
+		a.notef("problem: %s", problem)
+	}
+	i := inspected{name, p.Info, p.Source, p.Manifest, cost, "a fresh instance for each call"}
+	if a.json {
+		a.printJSON(i)
+		return nil
+	}
+	a.printInspected(i)
+	return nil
+}
+
+func (a *app) printInspected(i inspected) {
+	m := i.Manifest
+	a.printf("%s %s: %s\n\n", m.Name, m.Version, oneLine(m.Description))
+	row := func(name, value string) { a.printf("%-10s %s\n", name, value) }
+	row("file", fmt.Sprintf("%s, %s, sha256 %s", i.File, size(int64(i.Module.Size)), i.Module.Digest))
+	row("manifest", i.Source)
+	row("shape", string(i.Module.Shape))
+	row("memory", fmt.Sprintf("%s to %s", size(i.Module.MinBytes), size(i.Module.MaxBytes)))
+	row("isolation", i.Isolation)
+	row("needs", needs(m.Needs))
+	row("cost", fmt.Sprintf("table %d: %d functions, %d operators, %d loops; %d charges and %d checks make the code %+.0f%% larger",
+		i.Cost.Table, i.Cost.Functions, i.Cost.Operators, i.Cost.Loops, i.Cost.Charges, i.Cost.Checks, 100*i.Cost.Growth))
+	for _, t := range m.Tools {
+		var schema any
+		_ = json.Unmarshal(t.InputSchema, &schema) // decoded before
+		compact, _ := json.Marshal(schema)
+		a.printf("\ntool %s: %s\n  hints  %s\n  input  %s\n", abi.AgentName(m.Name, t.Name), oneLine(t.Description), hints(&plugins.Tool{Tool: &t}), compact)
+	}
+	a.printf("\nimports\n")
+	for _, name := range i.Module.Imports {
+		a.printf("  %s\n", oneLine(name))
+	}
+	a.printf("exports\n  %s\n", oneLine(strings.Join(i.Module.Exports, ", ")))
+}
+
+// needs is what a plugin asks for, as the operator would grant it.
+func needs(n abi.Needs) string {
+	return dash(strings.Join(plugins.Grant{}.Missing(n), ", "))
+}

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/plugins"
+	"github.com/toolhost/toolhost/server"
+)
+
+func (a *app) list() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "Show the tools, where they are from, and what could not be loaded",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, done, err := a.open(cmd.Context(), nil)
+			if err != nil {
+				return err
+			}
+			defer done()
+			if a.json {
+				a.printJSON(listing(s))
+				return nil
+			}
+			a.printList(s)
+			return nil
+		},
+	}
+	cmd.Flags().Bool("json", false, "print JSON")
+	return cmd
+}
+
+// listed is one tool of list --json.
+type listed struct {
+	Name        string             `json:"name"`
+	Title       string             `json:"title,omitempty"`
+	Description string             `json:"description"`
+	Plugin      string             `json:"plugin"`
+	Version     string             `json:"version"`
+	File        string             `json:"file"`
+	Digest      string             `json:"digest"`
+	Hints       abi.Hints          `json:"hints"`
+	Annotations server.Annotations `json:"annotations"`
+	Grants      []string           `json:"grants"`
+	Missing     []string           `json:"missing_grants,omitempty"`
+}
+
+func listing(s *server.Service) any {
+	type problem struct {
+		File  string `json:"file"`
+		Error string `json:"error"`
+	}
+	out := struct {
+		Tools    []listed  `json:"tools"`
+		Problems []problem `json:"problems"`
+	}{[]listed{}, []problem{}}
+	for _, t := range s.Tools() {
+		p := t.Plugin
+		out.Tools = append(out.Tools, listed{
+			Name: t.Name, Title: t.Tool.Title, Description: t.Tool.Description,
+			Plugin: p.Manifest.Name, Version: p.Manifest.Version, File: p.File, Digest: p.Info.Digest,
+			Hints: t.Tool.Hints, Annotations: server.Annotate(t), Grants: p.Grant.Names(), Missing: p.Missing,
+		})
+	}
+	for _, p := range s.Problems() {
+		out.Problems = append(out.Problems, problem{p.File, p.Err.Error()})
+	}
+	return out
+}
+
+func (a *app) printList(s *server.Service) {
+	w := tabwriter.NewWriter(a.out, 0, 8, 2, ' ', 0)
+	write := func(columns ...string) { _, _ = w.Write([]byte(strings.Join(columns, "\t") + "\n")) }
+	tools := s.Tools()
+	if len(tools) > 0 {
+		write("TOOL", "HINTS", "PLUGIN", "DIGEST", "GRANTS", "DESCRIPTION")
+	}
+	for _, t := range tools {
+		p := t.Plugin
+		grants := strings.Join(p.Grant.Names(), ", ")
+		if len(p.Missing) > 0 {
+			grants = "MISSING: " + strings.Join(p.Missing, ", ")
+		}
+		write(t.Name, hints(t), p.Manifest.Name+" "+p.Manifest.Version, p.Info.Digest[:12], dash(grants), short(t.Tool.Description, 60))
+	}
+	_ = w.Flush()
+	if len(tools) == 0 {
+		a.notef("no tools in %s", strings.Join(a.config.Plugins, ", "))
+	}
+	for _, p := range s.Problems() {
+		a.notef("problem: %s", p)
+	}
+}
+
+func dash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+// hints are those of a tool, in short.
+func hints(t *plugins.Tool) string {
+	var names []string
+	h := t.Tool.Hints
+	for _, hint := range []struct {
+		on   bool
+		name string
+	}{
+		{h.SupportsBackground, "background"}, {h.Readonly, "readonly"}, {h.Idempotent, "idempotent"},
+		{h.LongRunning, "long"}, {h.Concurrency == abi.Serial, "serial"}, {t.Tool.Approval == abi.ApprovalRequired, "approval"},
+	} {
+		if hint.on {
+			names = append(names, hint.name)
+		}
+	}
+	return dash(strings.Join(names, ","))
+}

@@ -1,0 +1,36 @@
+package main
+
+import (
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/toolhost/toolhost/server/mcpapi"
+)
+
+func (a *app) mcp() *cobra.Command {
+	return &cobra.Command{
+		Use:   "mcp",
+		Short: "Serve the tools over the Model Context Protocol on stdin and stdout",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, done, err := a.open(cmd.Context(), a.approve)
+			if err != nil {
+				return err
+			}
+			defer done()
+			var in io.Reader // nil is the process's own, which is closed to end a read
+			if a.in != os.Stdin {
+				in = a.in
+			}
+			signal.Ignore(syscall.SIGPIPE) // a client that goes away ends the session, not the process
+			for _, p := range s.Problems() {
+				a.notef("toolhost: problem: %s", p)
+			}
+			return mcpapi.Run(cmd.Context(), s, mcpapi.Config{Version: version(), In: in, Out: a.out, Logger: a.logger()})
+		},
+	}
+}

@@ -1,0 +1,206 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/plugins"
+	"github.com/toolhost/toolhost/server"
+)
+
+// app is one run of the command.
+type app struct {
+	ui
+	config  *loaded
+	environ []string
+}
+
+// run is the whole program but for the process: arguments and streams in, exit
+// code out.
+func run(ctx context.Context, args []string, in io.Reader, out, errw io.Writer) int {
+	a := &app{ui: ui{in: in, out: out, err: errw, json: slices.Contains(args, "--json")}, environ: os.Environ()}
+	root := a.root()
+	root.SetArgs(args)
+	root.SetIn(in)
+	root.SetOut(out)
+	root.SetErr(errw)
+	err := root.ExecuteContext(ctx)
+	if err == nil {
+		return exitOK
+	}
+	d := diagnose(ctx, err)
+	var reported *reportedError
+	if !errors.As(err, &reported) {
+		a.fail(d)
+	}
+	return d.exit
+}
+
+// reportedError is an error the command has told the user already.
+type reportedError struct{ error }
+
+func (e *reportedError) Unwrap() error { return e.error }
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "toolhost",
+		Short: "Run the tools of AI agents as sandboxed WebAssembly plugins",
+		Long: `Toolhost runs the tools of AI agents as sandboxed WebAssembly plugins: metered by
+fuel, bounded by time and memory, and, when they take long, as background runs
+an agent can spawn, check and stop.`,
+		SilenceErrors: true, SilenceUsage: true,
+		Version: version(),
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) (err error) {
+			a.config, err = loadConfig(cmd.Flags(), a.environ)
+			return err
+		},
+	}
+	root.SetVersionTemplate("toolhost {{.Version}}\n")
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return &usageError{err, cmd.CommandPath() + " --help shows the flags"}
+	})
+	flags := root.PersistentFlags()
+	flags.String("config", "", "configuration `file` (default toolhost.yaml, .toml or .json in this folder)")
+	flags.StringArray("plugins", nil, "`folder` of plugins, may be repeated")
+	flags.String("data", "", "`folder` for what is kept between runs")
+	flags.String("log-level", "", "debug, info, warn or error (default warn)")
+	flags.String("log-format", "", "text or json (default text)")
+	root.AddCommand(a.list(), a.inspect(), a.call(), a.mcp(), a.configuration(), a.demo())
+	for _, c := range root.Commands() {
+		c.Args = usageArgs(c.Args)
+	}
+	root.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		err := &usageError{fmt.Errorf("unknown command %q", args[0]), "toolhost --help shows the commands"}
+		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+			err.hint = fmt.Sprintf("did you mean %q?", near[0])
+		}
+		return err
+	}
+	return root
+}
+
+// usageArgs makes what a command says of its arguments a usage error.
+func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if check == nil {
+			return nil
+		}
+		if err := check(cmd, args); err != nil {
+			return &usageError{err, "usage: " + cmd.UseLine()}
+		}
+		return nil
+	}
+}
+
+// version is that of the module, as the Go toolchain recorded it.
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "(devel)"
+}
+
+// logger writes to stderr, where the configuration says how.
+func (a *app) logger() *slog.Logger {
+	var level slog.Level
+	_ = level.UnmarshalText([]byte(a.config.Log.Level)) // checked when it was loaded
+	opts := &slog.HandlerOptions{Level: level}
+	if a.config.Log.Format == "json" {
+		return slog.New(slog.NewJSONHandler(a.err, opts))
+	}
+	return slog.New(slog.NewTextHandler(a.err, opts))
+}
+
+// open opens the service on the configured folders. The returned function
+// closes it, ending what still runs.
+func (a *app) open(ctx context.Context, approve func(context.Context, server.Approval) error) (*server.Service, func(), error) {
+	if len(a.config.Plugins) == 0 {
+		return nil, nil, &usageError{errors.New("no folder of plugins"), "name one with --plugins, or under plugins: in toolhost.yaml"}
+	}
+	cache, err := a.cacheDir()
+	if err != nil {
+		return nil, nil, err
+	}
+	cfg := server.Config{
+		CacheDir: cache, Logger: a.logger(), Approve: approve,
+		Limits: a.config.Limits.limits(), MaxLimits: a.config.MaxLimits.limits(),
+		PerSession: a.config.Background.PerSession, PerHost: a.config.Background.PerHost,
+		Grants: map[string]plugins.Grant{},
+	}
+	for _, dir := range a.config.Plugins {
+		cfg.Folders = append(cfg.Folders, plugins.Dir(dir))
+	}
+	for name, g := range a.config.Grants {
+		cfg.Grants[name] = g.grant()
+	}
+	s, err := server.Open(ctx, cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	return s, func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownGrace)
+		defer cancel()
+		if err := s.Close(ctx); err != nil {
+			a.notef("toolhost: close: %v", err)
+		}
+	}, nil
+}
+
+// shutdownGrace is how long a command that ends waits for what still runs.
+const shutdownGrace = 100 * time.Millisecond
+
+func (a *app) cacheDir() (string, error) {
+	cache := filepath.Join(a.config.Data, "cache")
+	if err := os.MkdirAll(cache, 0o700); err != nil {
+		return "", &usageError{fmt.Errorf("data folder: %w", err), "choose another with --data"}
+	}
+	return cache, nil
+}
+
+func (l limitsConfig) limits() server.Limits {
+	return server.Limits{Fuel: l.Fuel, Memory: int64(l.Memory), Output: int64(l.Output), Timeout: l.Timeout, Background: l.Background}
+}
+
+func (g grantConfig) grant() plugins.Grant {
+	grant := plugins.Grant{Clock: g.Clock, Random: g.Random, Env: g.Env, Config: g.Config}
+	for _, m := range g.Files {
+		grant.Files = append(grant.Files, host.Mount{Dir: m.Dir, Path: m.Path, Write: m.Mode == "write"})
+	}
+	return grant
+}
+
+// approve is the policy for tools that ask for a person's approval, where
+// nobody is asked.
+func (a *app) approve(context.Context, server.Approval) error {
+	if a.config.Approve == "auto" {
+		return nil
+	}
+	return errors.New("nobody can be asked here, and approve is deny in the configuration")
+}
+
+// short cuts text for a column.
+func short(s string, n int) string {
+	s = oneLine(strings.TrimSpace(s))
+	if runes := []rune(s); len(runes) > n {
+		return string(runes[:n-1]) + "…"
+	}
+	return s
+}

@@ -1,0 +1,166 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+
+	"golang.org/x/term"
+)
+
+// The manners of this command: results go to stdout, all else to stderr. An
+// error is one line that starts with "toolhost:", without a capital letter and
+// without a period, and a hint says what to do next. Colors and bars appear
+// only where a person looks: on a terminal.
+
+// ui is where a command reads from and writes to.
+type ui struct {
+	in       io.Reader
+	out, err io.Writer
+	json     bool // errors too are JSON, on stdout
+}
+
+func (u *ui) printf(format string, args ...any) { fmt.Fprintf(u.out, format, args...) }
+
+func (u *ui) notef(format string, args ...any) { fmt.Fprintf(u.err, format+"\n", args...) }
+
+// fail reports an error.
+func (u *ui) fail(d diagnosis) {
+	if u.json {
+		u.printJSON(map[string]diagnosis{"error": d})
+		return
+	}
+	u.notef("toolhost: %s", d.Message)
+	if d.Hint != "" {
+		u.notef("toolhost: hint: %s", d.Hint)
+	}
+}
+
+func (u *ui) printJSON(v any) {
+	enc := json.NewEncoder(u.out)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	_ = enc.Encode(v) // what goes wrong here is a closed pipe
+}
+
+// terminal returns the width of a terminal, or 0 if w is none.
+func terminal(w io.Writer) int {
+	f, ok := w.(*os.File)
+	if !ok || !term.IsTerminal(int(f.Fd())) {
+		return 0
+	}
+	width, _, err := term.GetSize(int(f.Fd()))
+	if err != nil {
+		return 80
+	}
+	return width
+}
+
+// bar is a progress bar on the last line of a terminal, with output passing
+// above it. On anything else it draws nothing. It is safe for concurrent use.
+type bar struct {
+	mu    sync.Mutex
+	w     io.Writer
+	width int
+	line  string // as drawn, "" if it is not there
+}
+
+func newBar(w io.Writer) *bar { return &bar{w: w, width: terminal(w)} }
+
+// Write passes output above the bar.
+func (b *bar) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.erase()
+	n, err := b.w.Write(p)
+	if len(p) > 0 && p[len(p)-1] == '\n' {
+		b.draw()
+	}
+	return n, err
+}
+
+const barWidth = 24
+
+// set draws the bar anew. An unknown total shows the count alone.
+func (b *bar) set(done, total float64, message string) {
+	if b.width == 0 {
+		return
+	}
+	line := fmt.Sprintf("%.0f %s", done, message)
+	if total > 0 {
+		part := min(max(done/total, 0), 1)
+		full := int(part * barWidth)
+		line = fmt.Sprintf("%s%s %3.0f%% %s", strings.Repeat("█", full), strings.Repeat("░", barWidth-full), part*100, message)
+	}
+	if runes := []rune(oneLine(line)); len(runes) >= b.width {
+		line = string(runes[:b.width-1])
+	} else {
+		line = string(runes)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if line != b.line {
+		b.erase()
+		b.line = line
+		b.draw()
+	}
+}
+
+// clear removes the bar for good.
+func (b *bar) clear() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.erase()
+	b.line = ""
+}
+
+func (b *bar) erase() {
+	if b.line != "" {
+		fmt.Fprint(b.w, "\r\x1b[K")
+	}
+}
+
+func (b *bar) draw() {
+	if b.line != "" {
+		fmt.Fprint(b.w, b.line)
+	}
+}
+
+// oneLine keeps what a plugin says from moving the cursor.
+func oneLine(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || (r >= 0x80 && r < 0xa0) {
+			return ' '
+		}
+		return r
+	}, s)
+}
+
+// size prints bytes for people.
+func size(n int64) string {
+	switch {
+	case n >= 1<<30:
+		return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
+	case n >= 1<<20:
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	case n >= 1<<10:
+		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+	}
+	return fmt.Sprintf("%d B", n)
+}
+
+// count prints a large number for people.
+func count(n int64) string {
+	switch {
+	case n >= 1e9:
+		return fmt.Sprintf("%.1fG", float64(n)/1e9)
+	case n >= 1e6:
+		return fmt.Sprintf("%.1fM", float64(n)/1e6)
+	case n >= 1e4:
+		return fmt.Sprintf("%.1fk", float64(n)/1e3)
+	}
+	return fmt.Sprint(n)
+}

@@ -1,0 +1,33 @@
+package rootfs
+
+import (
+	"errors"
+	"io"
+	"io/fs"
+	"syscall"
+
+	"github.com/tetratelabs/wazero/experimental/sys"
+)
+
+// errno turns an error of the os package into the number the guest sees, and
+// is the only place that does. Paths inside err go no further.
+func (f *FS) errno(err error) sys.Errno {
+	var number syscall.Errno
+	var errno sys.Errno
+	switch {
+	case err == nil, errors.Is(err, io.EOF):
+		return 0
+	case errors.Is(err, f.escape):
+		return sys.EPERM
+	case errors.Is(err, fs.ErrClosed):
+		return sys.EBADF
+	case errors.As(err, &errno): // which is a syscall.Errno as well
+		return errno
+	case errors.As(err, &number):
+		return systemErrno(number)
+	case errors.Is(err, fs.ErrInvalid):
+		return sys.EINVAL
+	default:
+		return sys.EIO
+	}
+}

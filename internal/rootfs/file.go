@@ -1,0 +1,308 @@
+package rootfs
+
+import (
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"sync"
+
+	"github.com/tetratelabs/wazero/experimental/sys"
+	wasys "github.com/tetratelabs/wazero/sys"
+)
+
+// file is an open regular file. It implements [sys.File].
+type file struct {
+	fs   *FS
+	name string
+	dev  uint64
+	ino  wasys.Inode
+
+	mu     sync.Mutex // one operation at a time: they share the offset
+	flag   sys.Oflag  // access mode, O_APPEND and the O_SYNC flags
+	handle *os.File
+	closed bool
+}
+
+var _ sys.File = (*file)(nil)
+
+// position is an alias for the sake of vet, which would otherwise insist that a
+// method Seek return the error of [io.Seeker] instead of wazero's number.
+type position = int64
+
+func newFile(f *FS, name string, osFile *os.File, flag sys.Oflag, fi fs.FileInfo) *file {
+	st := wasys.NewStat_t(fi)
+	return &file{fs: f, name: name, dev: st.Dev, ino: st.Ino, flag: flag, handle: osFile}
+}
+
+// Dev implements [sys.File].
+func (w *file) Dev() (uint64, sys.Errno) { return w.dev, 0 }
+
+// Ino implements [sys.File].
+func (w *file) Ino() (wasys.Inode, sys.Errno) { return w.ino, 0 }
+
+// IsDir implements [sys.File].
+func (w *file) IsDir() (bool, sys.Errno) { return false, 0 }
+
+// IsAppend implements [sys.File].
+func (w *file) IsAppend() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.appends()
+}
+
+func (w *file) appends() bool { return w.flag&sys.O_APPEND != 0 }
+
+// SetAppend implements [sys.File] by opening the file again under its name, as
+// append mode is fixed when a file is opened. It is [sys.ENOENT] when that name
+// has come to mean another file.
+func (w *file) SetAppend(enable bool) sys.Errno {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case w.closed:
+		return sys.EBADF
+	case w.appends() == enable:
+		return 0
+	}
+	flag := w.flag ^ sys.O_APPEND
+	again, fi, errno := w.fs.openOS(w.name, osFlags(flag), 0)
+	if errno != 0 {
+		return errno
+	}
+	if errno := w.adopt(again, fi); errno != 0 {
+		_ = again.Close()
+		return errno
+	}
+	w.flag = flag
+	return 0
+}
+
+// adopt replaces w's handle by another one of the same file.
+func (w *file) adopt(again *os.File, fi fs.FileInfo) sys.Errno {
+	before, err := w.handle.Stat()
+	if err != nil {
+		return w.fs.errno(err)
+	}
+	if !os.SameFile(before, fi) {
+		return sys.ENOENT
+	}
+	offset, err := w.handle.Seek(0, io.SeekCurrent)
+	if err != nil {
+		return w.fs.errno(err)
+	}
+	if _, err := again.Seek(offset, io.SeekStart); err != nil {
+		return w.fs.errno(err)
+	}
+	_ = w.handle.Close()
+	w.handle = again
+	return 0
+}
+
+// Stat implements [sys.File].
+func (w *file) Stat() (wasys.Stat_t, sys.Errno) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	fi, err := w.handle.Stat()
+	if err != nil {
+		return wasys.Stat_t{}, w.fs.errno(err)
+	}
+	return statOf(fi), 0
+}
+
+// Read implements [sys.File].
+func (w *file) Read(buf []byte) (int, sys.Errno) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return 0, sys.EBADF
+	}
+	n, err := w.handle.Read(buf)
+	return n, w.fs.errno(err)
+}
+
+// Pread implements [sys.File].
+func (w *file) Pread(buf []byte, off int64) (int, sys.Errno) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case w.closed:
+		return 0, sys.EBADF
+	case off < 0:
+		return 0, sys.EINVAL
+	}
+	n, err := w.handle.ReadAt(buf, off)
+	return n, w.fs.errno(err)
+}
+
+// Seek implements [sys.File].
+func (w *file) Seek(offset position, whence int) (position, sys.Errno) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case w.closed:
+		return 0, sys.EBADF
+	case whence < io.SeekStart || whence > io.SeekEnd:
+		return 0, sys.EINVAL
+	}
+	n, err := w.handle.Seek(offset, whence)
+	return n, w.fs.errno(err)
+}
+
+// Readdir implements [sys.File] by refusing: [sys.EBADF].
+func (w *file) Readdir(int) ([]sys.Dirent, sys.Errno) { return nil, sys.EBADF }
+
+// Write implements [sys.File].
+func (w *file) Write(buf []byte) (int, sys.Errno) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if errno := w.writable(); errno != 0 || len(buf) == 0 {
+		return 0, errno
+	}
+	cost := int64(len(buf))
+	if !w.appends() {
+		off, err := w.handle.Seek(0, io.SeekCurrent)
+		if err != nil {
+			return 0, w.fs.errno(err)
+		}
+		var errno sys.Errno
+		if cost, errno = w.cost(off, len(buf)); errno != 0 {
+			return 0, errno
+		}
+	}
+	return w.spendOn(len(buf), cost, func() (int, error) { return w.handle.Write(buf) })
+}
+
+// Pwrite implements [sys.File]. It is [sys.ENOTSUP] in append mode, where
+// systems disagree about what the offset means.
+func (w *file) Pwrite(buf []byte, off int64) (int, sys.Errno) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	errno := w.writable()
+	switch {
+	case errno != 0:
+		return 0, errno
+	case off < 0:
+		return 0, sys.EINVAL
+	case w.appends():
+		return 0, sys.ENOTSUP
+	case len(buf) == 0:
+		return 0, 0
+	}
+	cost, errno := w.cost(off, len(buf))
+	if errno != 0 {
+		return 0, errno
+	}
+	return w.spendOn(len(buf), cost, func() (int, error) { return w.handle.WriteAt(buf, off) })
+}
+
+// Truncate implements [sys.File].
+func (w *file) Truncate(size int64) sys.Errno {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if errno := w.writable(); errno != 0 {
+		return errno
+	}
+	if size < 0 {
+		return sys.EINVAL
+	}
+	fi, err := w.handle.Stat()
+	if err != nil {
+		return w.fs.errno(err)
+	}
+	growth := max(0, size-fi.Size())
+	if errno := w.fs.limits.spend(growth); errno != 0 {
+		return errno
+	}
+	if err := w.handle.Truncate(size); err != nil {
+		w.fs.limits.refund(growth)
+		return w.fs.errno(err)
+	}
+	return 0
+}
+
+// writable reports why w takes no writes, or 0.
+func (w *file) writable() sys.Errno {
+	switch {
+	case w.closed:
+		return sys.EBADF
+	case w.fs.readOnly:
+		return sys.EROFS
+	case w.flag&accessMask == sys.O_RDONLY:
+		return sys.EBADF
+	}
+	return 0
+}
+
+// cost is what n bytes written at off cost: the bytes, or by how much the file
+// grows if there is a gap between its end and off.
+func (w *file) cost(off int64, n int) (int64, sys.Errno) {
+	if off > math.MaxInt64-int64(n) {
+		return 0, sys.EINVAL
+	}
+	fi, err := w.handle.Stat()
+	if err != nil {
+		return 0, w.fs.errno(err)
+	}
+	return max(int64(n), off+int64(n)-fi.Size()), 0
+}
+
+// spendOn pays cost for a write of n bytes, and takes back what was not
+// written. A write that cannot be paid in full writes nothing: wazero would
+// carry on with the next buffer of the guest after a short one.
+func (w *file) spendOn(n int, cost int64, write func() (int, error)) (int, sys.Errno) {
+	if errno := w.fs.limits.spend(cost); errno != 0 {
+		return 0, errno
+	}
+	written, err := write()
+	switch {
+	case written == 0:
+		w.fs.limits.refund(cost)
+	case written < n:
+		w.fs.limits.refund(int64(n - written))
+	}
+	return written, w.fs.errno(err)
+}
+
+// Sync implements [sys.File].
+func (w *file) Sync() sys.Errno {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.fs.errno(w.handle.Sync())
+}
+
+// Datasync implements [sys.File] as Sync.
+func (w *file) Datasync() sys.Errno { return w.Sync() }
+
+// Utimens implements [sys.File], with the precision of [FS.Utimens].
+func (w *file) Utimens(atim, mtim int64) sys.Errno {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case w.closed:
+		return sys.EBADF
+	case w.fs.readOnly:
+		return sys.EROFS
+	}
+	fi, err := w.handle.Stat()
+	if err != nil {
+		return w.fs.errno(err)
+	}
+	if errno := changeable(fi); errno != 0 {
+		return errno
+	}
+	return w.fs.errno(setTimes(w.handle, atim, mtim))
+}
+
+// Close implements [sys.File].
+func (w *file) Close() sys.Errno {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return 0
+	}
+	w.closed = true
+	w.fs.forget(w)
+	w.fs.limits.dropFile()
+	return w.fs.errno(w.handle.Close())
+}

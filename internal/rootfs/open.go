@@ -1,0 +1,217 @@
+package rootfs
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+
+	"github.com/tetratelabs/wazero/experimental/sys"
+	wasys "github.com/tetratelabs/wazero/sys"
+)
+
+// OpenFile implements [sys.FS]. Of perm it takes the nine permission bits.
+//
+// O_NONBLOCK changes nothing, as only files that never block can be opened,
+// and O_DSYNC and O_RSYNC are taken as O_SYNC. O_TRUNC needs write access
+// ([sys.EINVAL]).
+func (f *FS) OpenFile(path string, flag sys.Oflag, perm fs.FileMode) (sys.File, sys.Errno) {
+	if f.isClosed() {
+		return nil, sys.ENOENT // wazero panics on anything else for "."
+	}
+	n, errno := rootName(path)
+	if errno != 0 {
+		return nil, errno
+	}
+	if errno := f.checkFlags(flag); errno != 0 {
+		return nil, errno
+	}
+	if n == "." && !writes(flag) {
+		if d := f.takePreopen(); d != nil {
+			return d, 0
+		}
+	}
+	if errno := f.limits.addFile(); errno != 0 {
+		return nil, errno
+	}
+	file, errno := f.openAny(n, flag, perm.Perm())
+	if errno != 0 {
+		f.limits.dropFile()
+		return nil, errno
+	}
+	if !f.remember(file) {
+		_ = file.Close() // gives the place back
+		return nil, sys.ENOENT
+	}
+	return file, 0
+}
+
+const accessMask = sys.O_RDONLY | sys.O_RDWR | sys.O_WRONLY
+
+// writes reports whether flag asks to change anything.
+func writes(flag sys.Oflag) bool {
+	return flag&(accessMask|sys.O_CREAT|sys.O_TRUNC) != 0
+}
+
+func (f *FS) checkFlags(flag sys.Oflag) sys.Errno {
+	access := flag & accessMask
+	switch {
+	case access == sys.O_RDWR|sys.O_WRONLY:
+		return sys.EINVAL
+	case f.readOnly && writes(flag):
+		return sys.EROFS
+	case flag&sys.O_TRUNC != 0 && access == sys.O_RDONLY:
+		return sys.EINVAL // unspecified in POSIX
+	case flag&sys.O_CREAT != 0 && flag&sys.O_DIRECTORY != 0:
+		return sys.EINVAL
+	}
+	return 0
+}
+
+// osFlags is flag for [os.Root.OpenFile], less what openAny does itself.
+func osFlags(flag sys.Oflag) int {
+	var n int
+	switch flag & accessMask {
+	case sys.O_RDWR:
+		n = os.O_RDWR
+	case sys.O_WRONLY:
+		n = os.O_WRONLY
+	default:
+		n = os.O_RDONLY
+	}
+	if flag&sys.O_APPEND != 0 {
+		n |= os.O_APPEND
+	}
+	if flag&(sys.O_SYNC|sys.O_DSYNC|sys.O_RSYNC) != 0 {
+		n |= os.O_SYNC
+	}
+	return n
+}
+
+// openAny looks before it opens, since opening alone can act on a device, and
+// checks again what it got, since the entry may have changed in between.
+func (f *FS) openAny(n string, flag sys.Oflag, perm fs.FileMode) (sys.File, sys.Errno) {
+	exclusive := flag&sys.O_CREAT != 0 && flag&sys.O_EXCL != 0
+	look := f.root.Stat
+	if exclusive || flag&sys.O_NOFOLLOW != 0 {
+		look = f.root.Lstat
+	}
+	fi, err := look(n)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && flag&sys.O_CREAT != 0:
+		return f.create(n, flag, perm)
+	case err != nil:
+		return nil, f.errno(err)
+	case exclusive:
+		return nil, sys.EEXIST
+	}
+	if errno := openable(fi, flag); errno != 0 {
+		return nil, errno
+	}
+	if !fi.IsDir() {
+		return f.openRegular(n, flag, osFlags(flag), 0, fi)
+	}
+	d, errno := f.openDir(n)
+	if errno != 0 {
+		return nil, errno
+	}
+	d.counted = true
+	if flag&sys.O_NOFOLLOW != 0 && !os.SameFile(fi, d.info) {
+		_ = d.closeHandles()
+		return nil, sys.ELOOP
+	}
+	return d, 0
+}
+
+// create makes a file that did not exist when openAny looked.
+func (f *FS) create(n string, flag sys.Oflag, perm fs.FileMode) (sys.File, sys.Errno) {
+	if errno := f.limits.spend(EntryCost); errno != 0 {
+		return nil, errno
+	}
+	osFlag := osFlags(flag) | os.O_CREATE
+	if flag&(sys.O_EXCL|sys.O_NOFOLLOW) != 0 {
+		osFlag |= os.O_EXCL // which follows no link either
+	}
+	file, errno := f.openRegular(n, flag, osFlag, perm, nil)
+	if errno != 0 {
+		f.limits.refund(EntryCost)
+		return nil, errno
+	}
+	return file, 0
+}
+
+// openRegular opens a regular file. seen is what openAny saw there, or nil.
+func (f *FS) openRegular(n string, flag sys.Oflag, osFlag int, perm fs.FileMode, seen fs.FileInfo) (sys.File, sys.Errno) {
+	file, fi, errno := f.openOS(n, osFlag, perm)
+	if errno != 0 {
+		return nil, errno
+	}
+	errno = openable(fi, flag)
+	switch {
+	case errno != 0:
+	case fi.IsDir(): // swapped in since openAny looked
+		errno = sys.EISDIR
+	case seen != nil && flag&sys.O_NOFOLLOW != 0 && !os.SameFile(seen, fi):
+		errno = sys.ELOOP
+	case flag&sys.O_TRUNC != 0 && fi.Size() > 0:
+		errno = f.errno(file.Truncate(0))
+	}
+	if errno != 0 {
+		_ = file.Close()
+		return nil, errno
+	}
+	return newFile(f, n, file, flag, fi), 0
+}
+
+// openOS opens a regular file or directory and nothing else.
+func (f *FS) openOS(n string, osFlag int, perm fs.FileMode) (*os.File, fs.FileInfo, sys.Errno) {
+	file, err := f.root.OpenFile(n, osFlag|openWithoutWaiting, perm)
+	if err != nil {
+		return nil, nil, f.errno(err)
+	}
+	fi, err := file.Stat()
+	errno := f.errno(err)
+	if errno == 0 && !fi.Mode().IsRegular() && !fi.IsDir() {
+		errno = sys.EPERM
+	}
+	if errno != 0 {
+		_ = file.Close()
+		return nil, nil, errno
+	}
+	return file, fi, 0
+}
+
+// openable says whether a file of this kind may be opened in this way.
+func openable(fi fs.FileInfo, flag sys.Oflag) sys.Errno {
+	mode := fi.Mode()
+	switch {
+	case mode.IsDir():
+		if writes(flag) {
+			return sys.EISDIR
+		}
+		return 0
+	case flag&sys.O_DIRECTORY != 0:
+		return sys.ENOTDIR
+	case mode&fs.ModeSymlink != 0: // only seen with O_NOFOLLOW
+		return sys.ELOOP
+	case !mode.IsRegular():
+		return sys.EPERM
+	case flag&(accessMask|sys.O_TRUNC) != 0:
+		return changeable(fi)
+	}
+	return 0
+}
+
+// changeable refuses what a guest must not change: special files, files with
+// names that may lie outside the folder, and programs that run as their owner.
+func changeable(fi fs.FileInfo) sys.Errno {
+	mode := fi.Mode()
+	switch {
+	case mode.IsDir():
+		return 0
+	case !mode.IsRegular(),
+		mode&(fs.ModeSetuid|fs.ModeSetgid) != 0,
+		wasys.NewStat_t(fi).Nlink > 1:
+		return sys.EPERM
+	}
+	return 0
+}

@@ -1,0 +1,224 @@
+// Package rootfs mounts one folder of the host into a hostile WASI guest, so
+// that nothing the guest does reaches outside that folder.
+//
+// It implements wazero's [sys.FS] on top of [os.Root], which resolves every
+// path one component at a time relative to open directories. wazero's own
+// DirFS joins strings and lets the operating system follow whatever symbolic
+// links it meets, which is why it cannot be given to a plugin nobody trusts.
+//
+// # What a guest can and cannot do
+//
+//   - Paths are relative to the folder; leading slashes are ignored, "" is the
+//     folder itself, and ".." that would leave the folder is refused.
+//   - Symbolic links that stay inside work. Links that leave, or are absolute,
+//     are refused, and so is reading their text, which would tell the guest
+//     about the host. They can be listed, renamed and removed.
+//   - The guest makes no links, symbolic or hard: a link planted by a guest
+//     could mislead other programs.
+//   - Only regular files and directories open. FIFOs, sockets and devices are
+//     refused without being opened.
+//   - A regular file with more than one name (hard links) can be read but not
+//     changed: the other names may lie outside the folder. The same holds for
+//     setuid and setgid files. Windows does not report link counts.
+//   - Permission bits are cut to 0777, coming in and going out.
+//
+// Mount points below the folder belong to it, as [os.Root] says. Do not grant
+// a folder such as /proc or /dev whose files act when they are written.
+//
+// # Errors
+//
+// Everything this package forbids by policy is [sys.EPERM], everything the
+// operating system forbids is [sys.EACCES], and every change of a read-only
+// mount is [sys.EROFS]. wazero's errno has no ENOSPC, EFBIG or EMFILE, so a
+// guest that meets a limit of [Options] sees [sys.EIO]; [FS.Err] tells the host
+// which limit it was. Errors given to the guest are bare numbers and name no
+// host path.
+package rootfs
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"sync"
+	"syscall"
+
+	"github.com/tetratelabs/wazero/experimental/sys"
+)
+
+const (
+	// DefaultMaxOpenFiles is the limit when [Options.MaxOpenFiles] is 0.
+	DefaultMaxOpenFiles = 64
+
+	// DefaultMaxBytes is the limit when [Options.MaxBytes] is 0: 64 MiB.
+	DefaultMaxBytes = 64 << 20
+
+	// EntryCost is what each new file or directory takes from
+	// [Options.MaxBytes], in bytes. Empty files cost no bytes but do cost
+	// inodes, which a hostile guest could exhaust just as well.
+	EntryCost = 4096
+)
+
+// Reasons reported by [FS.Err].
+var (
+	// ErrMaxBytes says that the guest tried to write more than
+	// [Options.MaxBytes].
+	ErrMaxBytes = errors.New("mount reached its limit of written bytes")
+
+	// ErrMaxOpenFiles says that the guest tried to hold more files open than
+	// [Options.MaxOpenFiles].
+	ErrMaxOpenFiles = errors.New("mount reached its limit of open files")
+)
+
+// Options limits a mount. The zero value is a writable mount with default
+// limits.
+type Options struct {
+	// ReadOnly refuses every change with [sys.EROFS], including opening a file
+	// for writing.
+	ReadOnly bool
+
+	// MaxOpenFiles is how many files and directories the guest may hold open
+	// at once, not counting the mounted folder itself. An open directory takes
+	// two descriptors of the host. 0 means [DefaultMaxOpenFiles].
+	MaxOpenFiles int
+
+	// MaxBytes is how many bytes the guest may write through the mount over
+	// its lifetime. Overwriting counts again, deleting gives nothing back,
+	// growing a file by truncating or by writing past its end counts the gap,
+	// and each new file or directory counts [EntryCost]. A write that does not
+	// fit writes nothing. 0 means [DefaultMaxBytes].
+	MaxBytes int64
+}
+
+// FS is one mounted folder. It implements [sys.FS].
+//
+// Make one FS for each call of a guest and mount it once: its limits and open
+// files belong to that guest. It is nevertheless safe for concurrent use, and
+// [FS.Close] may be called while the guest is inside an operation.
+type FS struct {
+	root     *os.Root
+	self     fs.FileInfo // of the folder
+	escape   error       // what root answers when a path leaves it
+	readOnly bool
+	limits   *limits
+
+	mu      sync.Mutex
+	closed  bool
+	open    map[closer]struct{}
+	preopen *dir // the folder itself, until the guest first opens it
+}
+
+// closer is an open file, of the kind that Close still has to close.
+type closer interface{ Close() sys.Errno }
+
+var _ sys.FS = (*FS)(nil)
+
+// Open mounts dir, which is the operator's choice and may itself be or pass
+// through a symbolic link. Its errors are for the operator and name dir.
+func Open(dir string, opts Options) (*FS, error) {
+	if opts.MaxOpenFiles < 0 || opts.MaxBytes < 0 {
+		return nil, fmt.Errorf("mount %s: limits must not be negative", dir)
+	}
+	// os.OpenRoot would block on a FIFO.
+	if fi, err := os.Stat(dir); err != nil {
+		return nil, fmt.Errorf("mount: %w", err)
+	} else if !fi.IsDir() {
+		return nil, fmt.Errorf("mount: %w", &fs.PathError{Op: "open", Path: dir, Err: syscall.ENOTDIR})
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, fmt.Errorf("mount: %w", err)
+	}
+	f := &FS{
+		root:     root,
+		readOnly: opts.ReadOnly,
+		limits:   newLimits(opts),
+		open:     make(map[closer]struct{}),
+	}
+	if err := f.prepare(); err != nil {
+		_ = root.Close()
+		return nil, fmt.Errorf("mount %s: %w", dir, err)
+	}
+	return f, nil
+}
+
+// prepare learns how the root reports an escape and opens the folder itself.
+func (f *FS) prepare() error {
+	// The error of os.Root for a path that leaves it has no exported name.
+	_, err := f.root.Lstat("..")
+	var pathErr *fs.PathError
+	if !errors.As(err, &pathErr) {
+		return errors.New("the root does not confine paths")
+	}
+	f.escape = pathErr.Err
+
+	// wazero opens the folder when the guest first uses it, and panics if that
+	// fails for any reason but ENOENT. Opened now, it cannot fail then.
+	d, errno := f.openDir(".")
+	if errno != 0 {
+		return errno
+	}
+	f.preopen, f.self = d, d.info
+	f.open[d] = struct{}{}
+	return nil
+}
+
+// Close closes the root and every file the guest left open. Operations under
+// way finish or fail; later ones fail with [sys.EBADF], OpenFile with
+// [sys.ENOENT]. Closing twice is harmless.
+func (f *FS) Close() error {
+	f.mu.Lock()
+	if f.closed {
+		f.mu.Unlock()
+		return nil
+	}
+	f.closed = true
+	open := f.open
+	f.open, f.preopen = nil, nil
+	f.mu.Unlock()
+
+	var errs []error
+	for c := range open { // without the lock: closing a file forgets it here
+		if errno := c.Close(); errno != 0 {
+			errs = append(errs, fmt.Errorf("close a file of the mount: %w", errno))
+		}
+	}
+	return errors.Join(append(errs, f.root.Close())...)
+}
+
+// Err reports the first limit of [Options] the guest ran into, as
+// [ErrMaxBytes] or [ErrMaxOpenFiles] with the limit's value, or nil. It stays
+// available after Close.
+func (f *FS) Err() error { return f.limits.err() }
+
+// takePreopen hands out the folder opened by Open, once.
+func (f *FS) takePreopen() *dir {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	d := f.preopen
+	f.preopen = nil
+	return d
+}
+
+// remember registers c for Close, or reports that the mount is closed.
+func (f *FS) remember(c closer) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		return false
+	}
+	f.open[c] = struct{}{}
+	return true
+}
+
+func (f *FS) forget(c closer) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.open, c)
+}
+
+func (f *FS) isClosed() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.closed
+}

@@ -1,0 +1,98 @@
+package toolhost_test
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"os"
+
+	"github.com/stretchr/testify/require"
+)
+
+const module = "github.com/toolhost/toolhost"
+
+// layers says what of this module each package may import, itself left out. A
+// pattern that ends in /... stands for a folder of leaves. The picture is in
+// ARCHITECTURE.md: imports point down only.
+var layers = map[string][]string{
+	"abi":                                {}, // the contract: standard library only, and it builds for wasip1
+	"guest":                              {"abi"},
+	"guest/guesttest":                    {"abi", "guest", "internal/schema"},
+	"examples/plugins":                   {},
+	"internal/wasmbin":                   {},                   // knows nothing of fuel
+	"internal/fuel":                      {"internal/wasmbin"}, // bytes in, bytes out
+	"internal/rootfs":                    {},
+	"internal/schema":                    {"abi"},
+	"host":                               {"abi", "internal/fuel", "internal/wasmbin", "internal/rootfs"},
+	"plugins":                            {"abi", "host", "internal/schema"},
+	"pkg/background":                     {}, // knows nothing of wasm, anyone can import it
+	"pkg/background/enginetest":          {"pkg/background"},
+	"server":                             {"abi", "host", "plugins", "pkg/background", "internal/schema"},
+	"server/mcpapi":                      {"abi", "host", "plugins", "pkg/background", "server"},
+	"internal/pluginbuild":               {"abi", "host", "internal/wasmbin"},
+	"examples/plugins/internal/generate": {"host", "internal/pluginbuild"},
+	"cmd/toolhost":                       {"abi", "host", "plugins", "pkg/background", "server", "server/mcpapi", "internal/pluginbuild"},
+	"examples/plugins/*":                 {"guest", "guest/guesttest"}, // what a third party would import, and no more
+}
+
+// onlyStandard are the packages that import nothing but the standard library.
+var onlyStandard = []string{"abi", "guest"}
+
+// TestLayers holds the architecture. It parses the files itself: a test that
+// asks the go command is cached while the imports change.
+func TestLayers(t *testing.T) {
+	for _, file := range goFiles(t) {
+		dir := path.Dir(file)
+		allowed, ok := layers[dir]
+		if !ok {
+			allowed, ok = layers[path.Join(path.Dir(dir), "*")]
+		}
+		require.True(t, ok, "%s: the package has no place in the layers; give it one in layers_test.go and ARCHITECTURE.md", dir)
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)
+		require.NoError(t, err)
+		for _, spec := range parsed.Imports {
+			imported, err := strconv.Unquote(spec.Path.Value)
+			require.NoError(t, err)
+			if ours, ok := strings.CutPrefix(imported, module+"/"); ok {
+				require.Contains(t, append(allowed, dir), ours, "%s imports %s: imports point down only", file, ours)
+				continue
+			}
+			third := strings.Contains(strings.Split(imported, "/")[0], ".")
+			require.False(t, third && slices.Contains(onlyStandard, dir), "%s imports %s: %s is standard library only", file, imported, dir)
+		}
+	}
+}
+
+// goFiles lists the Go files of this module that are not tests, nor their data.
+func goFiles(t *testing.T) []string {
+	var files []string
+	err := fs.WalkDir(os.DirFS("."), ".", func(name string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if e.IsDir() {
+			if base := path.Base(name); name != "." && (base == "testdata" || base[0] == '.' || isModule(name)) {
+				return fs.SkipDir
+			}
+			return nil
+		}
+		if strings.HasSuffix(name, ".go") && !strings.HasSuffix(name, "_test.go") {
+			files = append(files, name)
+		}
+		return nil
+	})
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	return files
+}
+
+func isModule(dir string) bool {
+	_, err := os.Stat(path.Join(dir, "go.mod"))
+	return err == nil
+}

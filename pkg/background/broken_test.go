@@ -1,0 +1,117 @@
+package background
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+var errDisk = errors.New("disk full")
+
+func TestRunsThatEndedWithoutTheirEngine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := &brokenEngine{MemoryEngine: NewMemoryEngine()}
+		m := newManager(t, Config{Engine: engine, PerSession: 1, Logger: logTo(new(logBuffer))})
+		engine.broken.Store(true)
+		_, err := m.Spawn(t.Context(), alice, SpawnRequest{Tool: "echo"})
+		require.ErrorIs(t, err, errDisk)
+		require.Zero(t, m.limits.host, "no record, no permit")
+		engine.broken.Store(false)
+
+		id := spawned(t, m, alice, "second")
+		engine.broken.Store(true)
+		run := wait(t, m, alice, id)
+		require.Equal(t, StatusSucceeded, run.Status, "who waits is told the truth")
+		require.Equal(t, StatusRunning, must(engine.Get(t.Context(), id)).Status)
+		require.Equal(t, 1, must(m.List(t.Context(), alice, ListRequest{})).Finished)
+		require.True(t, must(m.Stop(t.Context(), alice, id, StopRequest{})).AlreadyFinished)
+		time.Sleep(time.Minute)
+		engine.broken.Store(false)
+		time.Sleep(HeartbeatEvery)
+		synctest.Wait()
+		stored := must(engine.Get(t.Context(), id))
+		require.Equal(t, StatusSucceeded, stored.Status, "it is stored as soon as that works")
+		require.JSONEq(t, `"slept"`, string(stored.Result))
+		require.True(t, stored.FinishedAt.Equal(run.FinishedAt))
+		require.Equal(t, 1, stored.Attempt)
+		require.Empty(t, m.allTasks())
+	})
+}
+
+func TestOutputThatCannotBeStored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := &brokenEngine{MemoryEngine: NewMemoryEngine()}
+		m := newManager(t, Config{Engine: engine, Logger: logTo(new(logBuffer))})
+		engine.brokenLog.Store(true)
+		run := wait(t, m, alice, spawn(t, m, alice, "echo").ID)
+		require.Equal(t, StatusSucceeded, run.Status)
+		require.Equal(t, textUnstored, run.ArtifactError)
+	})
+}
+
+func TestClaimThatFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := &brokenEngine{MemoryEngine: NewMemoryEngine()}
+		m := newManager(t, Config{Engine: engine, Logger: logTo(new(logBuffer))})
+		engine.brokenClaim.Store(true)
+		id := spawned(t, m, alice, "echo")
+		run := wait(t, m, alice, id)
+		require.Equal(t, KindInternal, run.Error.Kind)
+		engine.brokenClaim.Store(false)
+		time.Sleep(HeartbeatEvery)
+		synctest.Wait()
+		require.Equal(t, StatusFailed, must(engine.Get(t.Context(), id)).Status)
+	})
+}
+
+// A brokenEngine refuses writes while it is broken.
+type brokenEngine struct {
+	*MemoryEngine
+	broken, brokenLog, brokenClaim atomic.Bool
+}
+
+func (e *brokenEngine) Submit(ctx context.Context, run Run) error {
+	if e.broken.Load() {
+		return errDisk
+	}
+	return e.MemoryEngine.Submit(ctx, run)
+}
+
+func (e *brokenEngine) Claim(ctx context.Context, id string) (Lease, error) {
+	if e.brokenClaim.Load() {
+		return nil, errDisk
+	}
+	lease, err := e.MemoryEngine.Claim(ctx, id)
+	return &brokenLease{lease, e}, err
+}
+
+type brokenLease struct {
+	Lease
+	engine *brokenEngine
+}
+
+func (l *brokenLease) Append(ctx context.Context, offset int64, p []byte) error {
+	if l.engine.brokenLog.Load() {
+		return errDisk
+	}
+	return l.Lease.Append(ctx, offset, p)
+}
+
+func (l *brokenLease) Extend(ctx context.Context, b Beat) (*Cancellation, error) {
+	if l.engine.broken.Load() {
+		return nil, errDisk
+	}
+	return l.Lease.Extend(ctx, b)
+}
+
+func (l *brokenLease) Complete(ctx context.Context, s Status, b Beat, e End) (Run, error) {
+	if l.engine.broken.Load() {
+		return Run{}, errDisk
+	}
+	return l.Lease.Complete(ctx, s, b, e)
+}

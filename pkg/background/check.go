@@ -1,0 +1,190 @@
+package background
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"time"
+)
+
+// Until says which of several runs a wait waits for.
+type Until string
+
+// What a wait waits for. The zero value is UntilAny.
+const (
+	UntilAny Until = "any" // the first run to end
+	UntilAll Until = "all" // all of them
+)
+
+// A CheckRequest says what to look at. Only IDs is required.
+type CheckRequest struct {
+	IDs      []string      // 1 to MaxIDs; one that comes twice counts once
+	Wait     time.Duration // how long to wait for the end; cut to 0 … MaxWait
+	Until    Until         // "": UntilAny
+	Cursor   string        // of an earlier report: show only later output; "": the latest output; for one id only
+	MaxChars int           // characters of output for each run; 0: DefaultChars; cut to MaxChars; negative: no output
+}
+
+// A Checked is the answer to a check. Reports are in the order of the ids.
+type Checked struct {
+	Reports []Report
+	Missing *NotFoundError // the ids the session does not have; nil if it has all
+}
+
+// A Report is what an agent is shown of one run. Absent fields are left out of
+// its JSON.
+type Report struct {
+	TaskID            string          `json:"task_id"`
+	Tool              string          `json:"tool"`
+	Title             string          `json:"title"`
+	Status            Status          `json:"status"`
+	Done              bool            `json:"done"` // the status is terminal
+	Stopping          bool            `json:"stopping,omitempty"`
+	ElapsedSeconds    float64         `json:"elapsed_seconds"` // since the start, to the end; to a tenth
+	Detail            string          `json:"detail,omitempty"`
+	Progress          *Progress       `json:"progress,omitempty"`
+	Output            *OutputReport   `json:"output,omitempty"`
+	ExitCode          *int            `json:"exit_code,omitempty"`
+	Result            json.RawMessage `json:"result,omitempty"`
+	Error             *RunError       `json:"error,omitempty"`
+	Summary           string          `json:"summary,omitempty"`
+	WaitedSeconds     float64         `json:"waited_seconds,omitempty"`      // how long the check waited
+	DeadlineInSeconds float64         `json:"deadline_in_seconds,omitempty"` // until a running run is ended as failed with KindTimeout
+}
+
+// An OutputReport is a part of a run's output, cleaned as by [Clean].
+type OutputReport struct {
+	Text         string    `json:"text"`
+	Cursor       string    `json:"cursor"`                  // give it to the next check to see what comes after Text
+	OmittedBytes int64     `json:"omitted_bytes,omitempty"` // between the cursor, or the beginning, and Text
+	PendingBytes int64     `json:"pending_bytes,omitempty"` // after Text, not shown yet
+	LastOutputAt time.Time `json:"last_output_at,omitzero"`
+	Note         string    `json:"note,omitempty"`
+}
+
+// Check reports on runs of a session, and waits for their end first if asked
+// to. Reading changes nothing: the same check gives the same answer until the
+// run goes on.
+//
+// If the session has none of the runs, the error is a *[NotFoundError]; if it
+// has some, Check waits for those and the others are in Missing. A bad request
+// is a *[FieldError]. If ctx ends while waiting, the error is its.
+func (m *Manager) Check(ctx context.Context, session string, req CheckRequest) (Checked, error) {
+	after, chars, err := req.normalize()
+	if err != nil {
+		return Checked{}, fmt.Errorf("check: %w", err)
+	}
+	known, missing, err := m.find(ctx, session, req.IDs)
+	if err != nil {
+		return Checked{}, fmt.Errorf("check: %w", err)
+	}
+	began := time.Now()
+	if req.Wait > 0 {
+		timer := time.NewTimer(req.Wait)
+		defer timer.Stop()
+		if err := await(ctx, timer.C, known, req.Until); err != nil {
+			return Checked{}, fmt.Errorf("check: waiting: %w", err)
+		}
+	}
+	waited := time.Since(began)
+	checked := Checked{Missing: missing}
+	for _, h := range known {
+		report, err := m.report(ctx, session, h, after, chars)
+		if err != nil {
+			return Checked{}, fmt.Errorf("check: %w", err)
+		}
+		report.WaitedSeconds = tenths(waited)
+		checked.Reports = append(checked.Reports, report)
+	}
+	return checked, nil
+}
+
+// normalize checks the request, brings it into bounds, and returns its cursor
+// and number of characters.
+func (r *CheckRequest) normalize() (after *cursor, chars int, err error) {
+	r.IDs = distinct(r.IDs)
+	r.Wait = min(max(r.Wait, 0), MaxWait)
+	switch {
+	case len(r.IDs) == 0:
+		return nil, 0, &FieldError{"task_id", "required"}
+	case len(r.IDs) > MaxIDs:
+		return nil, 0, &FieldError{"task_ids", fmt.Sprintf("more than %d", MaxIDs)}
+	case !r.Until.valid():
+		return nil, 0, &FieldError{"until", `must be "any" or "all"`}
+	case r.Cursor != "" && len(r.IDs) > 1:
+		return nil, 0, &FieldError{"cursor", "only for a single task_id"}
+	}
+	if r.Cursor != "" {
+		c, err := parseCursor(r.Cursor)
+		if err != nil {
+			return nil, 0, err
+		}
+		after = &c
+	}
+	chars = min(r.MaxChars, MaxChars)
+	if chars == 0 {
+		chars = DefaultChars
+	}
+	return after, chars, nil
+}
+
+func (u Until) valid() bool { return u == "" || u == UntilAny || u == UntilAll }
+
+// distinct returns the ids without repetitions, in a slice of its own.
+func distinct(ids []string) []string {
+	var out []string
+	seen := make(map[string]bool, len(ids))
+	for _, id := range ids {
+		if !seen[id] {
+			seen[id] = true
+			out = append(out, id)
+		}
+	}
+	return out
+}
+
+// report looks at one run.
+func (m *Manager) report(ctx context.Context, session string, h handle, after *cursor, chars int) (Report, error) {
+	run, t, err := m.relook(ctx, session, h)
+	if err != nil {
+		return Report{}, err
+	}
+	tail := func(offset int64, max int) (Chunk, error) {
+		if t != nil {
+			return t.sink.Tail(offset, max), nil
+		}
+		return m.engine.Tail(ctx, h.id, offset, max)
+	}
+	report := newReport(run, time.Now())
+	if report.Output, err = readOutput(run, tail, after, chars); err != nil {
+		return Report{}, fmt.Errorf("reading the output of run %s: %w", h.id, err)
+	}
+	return report, nil
+}
+
+func newReport(run Run, now time.Time) Report {
+	elapsed := run.Elapsed(now)
+	r := Report{
+		TaskID:         run.ID,
+		Tool:           run.Tool,
+		Title:          run.Title,
+		Status:         run.Status,
+		Done:           run.Status.Terminal(),
+		Stopping:       run.Cancel != nil && !run.Status.Terminal(),
+		ElapsedSeconds: tenths(elapsed),
+		Detail:         run.Detail,
+		Progress:       run.Progress,
+		ExitCode:       run.ExitCode,
+		Result:         run.Result,
+		Error:          run.Error,
+		Summary:        run.Summary,
+	}
+	if run.Status == StatusRunning {
+		r.DeadlineInSeconds = tenths(max(0, run.Timeout-elapsed))
+	}
+	return r
+}
+
+// tenths returns d in seconds, to a tenth.
+func tenths(d time.Duration) float64 { return math.Round(d.Seconds()*10) / 10 }

@@ -1,0 +1,358 @@
+package background
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestCheckShowsARun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		code := 0
+		m := newManager(t, Config{Executor: func(_ context.Context, _ Run, sink *Sink) (Outcome, error) {
+			sink.Status("counting")
+			sink.Progress(1, 4, "first")
+			_, _ = sink.Stdout().Write([]byte("one\n"))
+			time.Sleep(90 * time.Second)
+			return Outcome{Summary: "counted", Result: json.RawMessage(`{"n":4}`), ExitCode: &code}, nil
+		}})
+		s, err := m.Spawn(t.Context(), alice, SpawnRequest{Tool: "count", Title: "Count", Timeout: 100 * time.Second})
+		require.NoError(t, err)
+		start := time.Now().UTC()
+		shows := func(want string) {
+			t.Helper()
+			report := check(t, m, alice, CheckRequest{IDs: []string{s.ID}})
+			report.Output.LastOutputAt = report.Output.LastOutputAt.UTC()
+			got, err := json.Marshal(report)
+			require.NoError(t, err)
+			require.JSONEq(t, strings.NewReplacer("ID", s.ID, "START", start.Format(time.RFC3339Nano)).Replace(want), string(got))
+		}
+		synctest.Wait()
+		time.Sleep(12340 * time.Millisecond)
+		shows(`{"task_id":"ID","tool":"count","title":"Count","status":"running","done":false,"elapsed_seconds":12.3,
+			"detail":"counting","progress":{"done":1,"total":4,"message":"first"},"deadline_in_seconds":87.7,
+			"output":{"text":"one\n","cursor":"1:4","last_output_at":"START"}}`)
+		wait(t, m, alice, s.ID)
+		for range 2 { // reading changes nothing
+			shows(`{"task_id":"ID","tool":"count","title":"Count","status":"succeeded","done":true,"elapsed_seconds":90,
+				"detail":"counting","progress":{"done":1,"total":4,"message":"first"},"summary":"counted","result":{"n":4},"exit_code":0,
+				"output":{"text":"one\n","cursor":"1:4","last_output_at":"START"}}`)
+		}
+	})
+}
+
+func TestCheckRefusesBadRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t, Config{})
+		id := spawned(t, m, alice, "echo")
+		many := make([]string, 21)
+		for i := range many {
+			many[i] = fmt.Sprint(i)
+		}
+		for field, req := range map[string]CheckRequest{
+			"task_id":  {},
+			"task_ids": {IDs: many},
+			"until":    {IDs: []string{id}, Until: "some"},
+			"cursor":   {IDs: []string{id, "bg_other"}, Cursor: "1:0"},
+		} {
+			_, err := m.Check(t.Context(), alice, req)
+			var bad *FieldError
+			require.ErrorAs(t, err, &bad)
+			require.Equal(t, field, bad.Field)
+		}
+		for _, c := range []string{"x", "1", "1:", ":1", "1:-1", "-1:1", "01:1", "1:1 ", "1:99999999999999999999", "1:0x1"} {
+			_, err := m.Check(t.Context(), alice, CheckRequest{IDs: []string{id}, Cursor: c})
+			require.ErrorIs(t, err, ErrInvalid, c)
+		}
+	})
+}
+
+// Answers for an unknown id, an id of another session and the id of a purged
+// run are the same, byte for byte, but for the id asked for.
+func TestForeignAndUnknownAreAlike(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t, Config{RetainRuns: 1})
+		purged := spawned(t, m, alice, "echo")
+		time.Sleep(time.Second)
+		spawned(t, m, alice, "echo")
+		foreign := spawned(t, m, bob, "sleep")
+		own := spawned(t, m, alice, "sleep")
+
+		answers := func(id string) string {
+			var out strings.Builder
+			began := time.Now()
+			note := func(v any, err error) {
+				var unknown *NotFoundError
+				require.ErrorAs(t, err, &unknown)
+				require.ErrorIs(t, err, ErrNotFound)
+				require.Equal(t, []string{own}, unknown.Active)
+				text, jsonErr := json.Marshal(v)
+				require.NoError(t, jsonErr)
+				fmt.Fprintf(&out, "%s %v %+v\n", text, err, *unknown)
+			}
+			note(m.Get(t.Context(), alice, id))
+			note(m.Check(t.Context(), alice, CheckRequest{IDs: []string{id}, Wait: time.Minute}))
+			note(m.Check(t.Context(), alice, CheckRequest{IDs: []string{id}, Cursor: "1:2"}))
+			note(m.Wait(t.Context(), alice, []string{id, own}, UntilAll))
+			note(m.Stop(t.Context(), alice, id, StopRequest{Force: true}))
+			require.Zero(t, time.Since(began), "nothing is waited for")
+			return strings.ReplaceAll(out.String(), id, "ID")
+		}
+		unknown := answers("bg_aaaaaaaaaaaaaaaaaaaaaaaaaa")
+		require.Equal(t, unknown, answers(foreign))
+		require.Equal(t, unknown, answers(purged))
+		run, err := m.Get(t.Context(), bob, foreign)
+		require.NoError(t, err)
+		require.Equal(t, StatusRunning, run.Status)
+		require.Nil(t, run.Cancel)
+	})
+}
+
+func TestCheckOfSomeUnknown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t, Config{})
+		id := spawned(t, m, alice, "second")
+		checked, err := m.Check(t.Context(), alice, CheckRequest{IDs: []string{"bg_x", id, "bg_y", id}, Wait: time.Minute})
+		require.NoError(t, err)
+		require.Len(t, checked.Reports, 1)
+		require.Equal(t, StatusSucceeded, checked.Reports[0].Status)
+		require.Equal(t, []string{"bg_x", "bg_y"}, checked.Missing.IDs)
+		require.Equal(t, "no such background task in this session: bg_x, bg_y", checked.Missing.Error())
+	})
+}
+
+func TestCheckWaits(t *testing.T) {
+	for name, c := range map[string]struct {
+		tools []string
+		wait  time.Duration
+		until Until
+		took  time.Duration
+		done  int
+	}{
+		"not at all":            {[]string{"second"}, 0, "", 0, 0},
+		"negative is 0":         {[]string{"second"}, -time.Second, "", 0, 0},
+		"until the end":         {[]string{"second"}, time.Minute, "", time.Second, 1},
+		"no longer than asked":  {[]string{"deaf"}, time.Minute, "", time.Minute, 0},
+		"any":                   {[]string{"deaf", "second", "deaf"}, time.Minute, UntilAny, time.Second, 1},
+		"any, one is done":      {[]string{"deaf", "echo"}, time.Minute, UntilAny, 0, 1},
+		"all":                   {[]string{"second", "echo", "second"}, time.Minute, UntilAll, time.Second, 3},
+		"all, not all end":      {[]string{"second", "deaf"}, time.Minute, UntilAll, time.Minute, 1},
+		"9999 s are cut to 540": {[]string{"undead"}, 9999 * time.Second, "", 540 * time.Second, 0},
+	} {
+		bubble(t, name, func(t *testing.T) {
+			m := newManager(t, Config{})
+			var ids []string
+			for _, tool := range c.tools {
+				ids = append(ids, spawned(t, m, alice, tool))
+			}
+			began := time.Now()
+			checked, err := m.Check(t.Context(), alice, CheckRequest{IDs: ids, Wait: c.wait, Until: c.until})
+			require.NoError(t, err)
+			require.Equal(t, c.took, time.Since(began))
+			done := 0
+			for i, report := range checked.Reports {
+				require.Equal(t, ids[i], report.TaskID)
+				require.InDelta(t, c.took.Seconds(), report.WaitedSeconds, 0.1)
+				if report.Done {
+					done++
+				}
+			}
+			require.Equal(t, c.done, done)
+			for _, id := range ids {
+				_, err := m.Stop(t.Context(), alice, id, StopRequest{Force: true})
+				require.NoError(t, err)
+			}
+			time.Sleep(time.Hour)
+		})
+	}
+}
+
+// A run that ends while its record is being read is not reported as running
+// by a wait.
+func TestLookupRacesTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		chunks := make(chan string)
+		engine := &slowEngine{MemoryEngine: NewMemoryEngine()}
+		m := newManager(t, Config{Engine: engine, Executor: feed(chunks)})
+		id := spawned(t, m, alice, "tool")
+		engine.afterGet = func() {
+			close(chunks)
+			synctest.Wait()
+		}
+		require.Equal(t, StatusSucceeded, must(m.Get(t.Context(), alice, id)).Status)
+	})
+}
+
+// A slowEngine does something else once between reading a record and
+// returning it.
+type slowEngine struct {
+	*MemoryEngine
+	afterGet func()
+}
+
+func (e *slowEngine) Get(ctx context.Context, id string) (Run, error) {
+	run, err := e.MemoryEngine.Get(ctx, id)
+	if f := e.afterGet; f != nil {
+		e.afterGet = nil
+		f()
+	}
+	return run, err
+}
+
+func TestContextFreesWaiters(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t, Config{})
+		ids := []string{spawned(t, m, alice, "sleep"), spawned(t, m, alice, "sleep")}
+		for _, until := range []Until{UntilAny, UntilAll} {
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+			_, err := m.Check(ctx, alice, CheckRequest{IDs: ids, Wait: time.Minute, Until: until})
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			cancel()
+			ctx, cancel = context.WithCancel(t.Context())
+			time.AfterFunc(time.Second, cancel)
+			_, err = m.Wait(ctx, alice, ids, until)
+			require.ErrorIs(t, err, context.Canceled)
+		}
+		_, err := m.Wait(t.Context(), alice, ids, "some")
+		require.ErrorIs(t, err, ErrInvalid)
+	})
+}
+
+func TestList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t, Config{})
+		empty, err := json.Marshal(must(m.List(t.Context(), alice, ListRequest{})))
+		require.NoError(t, err)
+		require.JSONEq(t, `{"active":0,"finished":0,"tasks":[]}`, string(empty))
+
+		first := spawned(t, m, alice, "sleep")
+		time.Sleep(time.Second)
+		for range 3 {
+			spawned(t, m, alice, "echo")
+			time.Sleep(time.Second)
+		}
+		s, err := m.Spawn(t.Context(), alice, SpawnRequest{Tool: "sleep", Title: strings.Repeat("ä", 50)})
+		require.NoError(t, err)
+		spawned(t, m, bob, "sleep")
+
+		all := must(m.List(t.Context(), alice, ListRequest{Limit: 4}))
+		require.Equal(t, 2, all.Active)
+		require.Equal(t, 3, all.Finished)
+		require.Equal(t, 1, all.More)
+		require.Equal(t, []string{s.ID, first}, []string{all.Tasks[0].TaskID, all.Tasks[1].TaskID}, "active first, newest first")
+		require.Equal(t, strings.Repeat("ä", 39)+"…", all.Tasks[0].Title)
+		require.Equal(t, Row{TaskID: first, Tool: "sleep", Title: "Background sleep", Status: StatusRunning, ElapsedSeconds: 4}, all.Tasks[1])
+		require.Equal(t, StatusSucceeded, all.Tasks[2].Status)
+
+		active := must(m.List(t.Context(), alice, ListRequest{ActiveOnly: true}))
+		require.Len(t, active.Tasks, 2)
+		require.Equal(t, 3, active.Finished, "counts are honest")
+		require.Zero(t, active.More)
+		_, err = m.List(t.Context(), "", ListRequest{})
+		require.ErrorIs(t, err, ErrInvalid, "no session is not every session")
+	})
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// feed is an executor that writes what it is sent, and ends when that ends.
+func feed(chunks <-chan string) Executor {
+	return func(_ context.Context, _ Run, sink *Sink) (Outcome, error) {
+		for chunk := range chunks {
+			_, _ = sink.Stdout().Write([]byte(chunk))
+		}
+		return Outcome{}, nil
+	}
+}
+
+// Read in pieces of any size, while it is written and afterwards, the output
+// is the whole log.
+func TestCursorReadsTheWholeLog(t *testing.T) {
+	for _, chars := range []int{1, 3, 7, 100, MaxChars} {
+		bubble(t, fmt.Sprint(chars), func(t *testing.T) {
+			chunks := make(chan string)
+			m := newManager(t, Config{Executor: feed(chunks)})
+			id := spawned(t, m, alice, "tool")
+			var whole, got strings.Builder
+			at := "1:0"
+			read := func() bool {
+				report := check(t, m, alice, CheckRequest{IDs: []string{id}, Cursor: at, MaxChars: chars})
+				require.LessOrEqual(t, len([]rune(report.Output.Text)), chars)
+				require.Zero(t, report.Output.OmittedBytes)
+				got.WriteString(report.Output.Text)
+				more := report.Output.Cursor != at
+				at = report.Output.Cursor
+				return more
+			}
+			for _, chunk := range []string{"plain\n", "ä", "\xf0\x9f", "\x98\x80 smile\n", "\x1b[3", "1mred\x1b[0", "m\n", "\x1b]0;title", "\aend", "\n", "\xc3"} {
+				chunks <- chunk
+				whole.WriteString(chunk)
+				synctest.Wait()
+				read()
+			}
+			close(chunks)
+			wait(t, m, alice, id)
+			for read() {
+			}
+			require.Equal(t, "plain\nä😀 smile\nred\nend\n\uFFFD", got.String())
+			require.Equal(t, Clean([]byte(whole.String())), got.String())
+		})
+	}
+}
+
+func TestCursorAfterTheRing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		chunks := make(chan string)
+		m := newManager(t, Config{Executor: feed(chunks), OutputCap: 400})
+		id := spawned(t, m, alice, "tool")
+		for i := range 100 {
+			chunks <- fmt.Sprintf("line %03d\n", i) // 900 bytes: head 0-299, tail 800-899
+		}
+		synctest.Wait()
+		look := func(cursor string, chars int) OutputReport {
+			out := *check(t, m, alice, CheckRequest{IDs: []string{id}, Cursor: cursor, MaxChars: chars}).Output
+			out.LastOutputAt = time.Time{}
+			return out
+		}
+		for range 2 { // while it runs, and from the engine afterwards
+			first := look("", 0)
+			require.Equal(t, "1:900", first.Cursor)
+			require.True(t, strings.HasPrefix(first.Text, "line 089\n"), "at the beginning of a line")
+			require.EqualValues(t, 801, first.OmittedBytes)
+
+			require.Equal(t, OutputReport{Text: "line 097\nline 098\nline 099\n", Cursor: "1:900", OmittedBytes: 873}, look("", 30))
+			head := look("1:9", 0)
+			require.True(t, strings.HasPrefix(head.Text, "line 001\n"))
+			require.Equal(t, "1:300", head.Cursor)
+			require.EqualValues(t, 600, head.PendingBytes)
+			require.Zero(t, head.OmittedBytes)
+			tail := look("1:300", 0)
+			require.EqualValues(t, 500, tail.OmittedBytes)
+			require.Equal(t, "1:900", tail.Cursor)
+			require.Len(t, tail.Text, 100)
+			require.Equal(t, OutputReport{Text: "\nline ", Cursor: "1:806", OmittedBytes: 400, PendingBytes: 94}, look("1:400", 6))
+			require.Equal(t, OutputReport{Cursor: "1:900"}, look("1:900", 0), "never the same byte twice")
+			require.Equal(t, OutputReport{Cursor: "1:900"}, look("1:99999", 0))
+			old := look("7:5", 4)
+			require.Equal(t, "line", old.Text)
+			require.Equal(t, "attempt 1 has begun; its output starts here", old.Note)
+			if chunks != nil {
+				close(chunks)
+				chunks = nil
+				wait(t, m, alice, id)
+			}
+		}
+		require.Nil(t, check(t, m, alice, CheckRequest{IDs: []string{id}, MaxChars: -1}).Output)
+	})
+}

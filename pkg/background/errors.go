@@ -1,0 +1,98 @@
+package background
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Errors to branch on with [errors.Is].
+var (
+	// ErrNotFound: the session has no such run. It never had it, it belongs to
+	// another session, or its record is gone.
+	ErrNotFound = errors.New("no such background task in this session")
+	// ErrSessionLimit: the session already runs as many runs as it may.
+	ErrSessionLimit = errors.New("session limit of background runs reached")
+	// ErrHostLimit: the host already runs as many runs as it may.
+	ErrHostLimit = errors.New("host limit of background runs reached")
+	// ErrInvalid: a request or a configuration has a bad field.
+	ErrInvalid = errors.New("invalid")
+	// ErrKeyReused: an idempotency key came again with another tool or other arguments.
+	ErrKeyReused = errors.New("idempotency key already used with another tool or other arguments")
+	// ErrClosed: the manager is closing or closed. It is also the cause of the
+	// context of a run that was interrupted by that.
+	ErrClosed = errors.New("background manager closed")
+	// ErrStillRunning: runs ignored the end of their context when the manager closed.
+	ErrStillRunning = errors.New("background runs did not end")
+	// ErrStopped is the cause of the context of a run that was stopped.
+	ErrStopped = errors.New("background run stopped")
+
+	// ErrExists: an engine already has a run with that id.
+	ErrExists = errors.New("run already exists")
+	// ErrNotClaimable: the run is terminal, or another worker holds its lease.
+	ErrNotClaimable = errors.New("run cannot be claimed")
+	// ErrFenced: the lease is no longer the run's current one, or the run is
+	// terminal. The worker has to stop. It is also the cause of the context of
+	// a run that lost its lease.
+	ErrFenced = errors.New("lease lost")
+)
+
+// An Error is what an [Executor] returns to say why its run failed. Message is
+// shown to the model as it is, cleaned and cut to 2,000 characters, except for
+// [KindInternal]: then it goes to the log, and the model is shown one generic
+// sentence. An error that is no *Error is treated as KindInternal.
+type Error struct {
+	Kind    ErrorKind
+	Message string
+	Err     error // the cause, for the log; may be nil
+}
+
+func (e *Error) Error() string { return string(e.Kind) + ": " + e.Message }
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// A LimitError says which limit refused a spawn. It matches [ErrSessionLimit]
+// or [ErrHostLimit].
+type LimitError struct {
+	Err    error    // ErrSessionLimit or ErrHostLimit
+	Max    int      // the limit
+	Active []string // the ids that hold the session's slots, sorted; nil for the host's limit
+}
+
+func (e *LimitError) Error() string {
+	if errors.Is(e.Err, ErrHostLimit) {
+		return fmt.Sprintf("this host already runs the maximum of %d background runs; try again when one has ended", e.Max)
+	}
+	return fmt.Sprintf("this session already has the maximum of %d active background runs (%s); wait for one to end or stop one",
+		e.Max, strings.Join(e.Active, ", "))
+}
+
+// Unwrap returns the sentinel.
+func (e *LimitError) Unwrap() error { return e.Err }
+
+// A NotFoundError names the ids a session does not have, and some it does. It
+// matches [ErrNotFound]. Its text depends on nothing but these.
+type NotFoundError struct {
+	IDs    []string // the ids asked for
+	Active []string // up to 5 ids of the session's active runs, newest first
+}
+
+func (e *NotFoundError) Error() string {
+	return fmt.Sprintf("%v: %s", ErrNotFound, strings.Join(e.IDs, ", "))
+}
+
+// Unwrap returns [ErrNotFound].
+func (e *NotFoundError) Unwrap() error { return ErrNotFound }
+
+// A FieldError says which field of a request or configuration is bad, and how.
+// It matches [ErrInvalid].
+type FieldError struct {
+	Field   string // its JSON name for a request, its Go name for a Config
+	Problem string
+}
+
+func (e *FieldError) Error() string { return e.Field + ": " + e.Problem }
+
+// Unwrap returns [ErrInvalid].
+func (e *FieldError) Unwrap() error { return ErrInvalid }

@@ -1,0 +1,131 @@
+package background
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+const alice, bob = "alice", "bob"
+
+// newManager returns a manager that is closed when the test ends, and checks
+// then that no run is left active and no permit is held. Call it in a bubble,
+// which finds goroutines that are left.
+func newManager(t *testing.T, cfg Config) *Manager {
+	t.Helper()
+	if cfg.Executor == nil {
+		cfg.Executor = script
+	}
+	m, err := New(t.Context(), cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		done, cancel := context.WithCancel(context.Background())
+		cancel()
+		require.NoError(t, m.Close(done))
+		active, err := m.engine.List(context.Background(), Query{Active: true})
+		require.NoError(t, err)
+		require.Empty(t, active, "runs left active")
+		require.Empty(t, m.limits.held, "permits left")
+		require.Zero(t, m.limits.host, "permits left")
+	})
+	return m
+}
+
+// script is an executor whose tools do what their names say.
+func script(ctx context.Context, run Run, sink *Sink) (Outcome, error) {
+	switch run.Tool {
+	case "echo":
+		_, _ = sink.Stdout().Write([]byte("echo " + string(run.Args) + "\n"))
+		return Outcome{Summary: "echoed", Result: run.Args}, nil
+	case "sleep": // polite: ends when it is asked to
+		select {
+		case <-sink.Stopping():
+			return Outcome{}, errors.New("interrupted by a signal")
+		case <-ctx.Done():
+			return Outcome{}, context.Cause(ctx)
+		}
+	case "second":
+		time.Sleep(time.Second)
+		return Outcome{Result: json.RawMessage(`"slept"`)}, nil
+	case "deaf": // ignores the request, ends when its context does
+		<-ctx.Done()
+		return Outcome{}, ctx.Err()
+	case "undead": // ignores both for an hour
+		time.Sleep(time.Hour)
+		return Outcome{}, ctx.Err()
+	case "stubborn": // ends after the request with a result
+		<-sink.Stopping()
+		return Outcome{Result: json.RawMessage(`{"partial":true}`)}, nil
+	case "halfway": // ends after the request with an error and a result
+		<-sink.Stopping()
+		return Outcome{Result: json.RawMessage(`{"partial":true}`)}, &Error{Kind: KindToolError, Message: "half done"}
+	case "panic":
+		panic("secret of the host")
+	}
+	return Outcome{}, &Error{Kind: KindToolError, Message: "unknown tool: " + run.Tool}
+}
+
+func bubble(t *testing.T, name string, test func(t *testing.T)) {
+	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
+}
+
+func spawn(t *testing.T, m *Manager, session, tool string) Run {
+	t.Helper()
+	s, err := m.Spawn(t.Context(), session, SpawnRequest{Tool: tool})
+	require.NoError(t, err)
+	return s.Run
+}
+
+// spawned spawns a run and waits until it does no more by itself.
+func spawned(t *testing.T, m *Manager, session, tool string) string {
+	t.Helper()
+	id := spawn(t, m, session, tool).ID
+	synctest.Wait()
+	return id
+}
+
+func wait(t *testing.T, m *Manager, session string, id string) Run {
+	t.Helper()
+	runs, err := m.Wait(t.Context(), session, []string{id}, UntilAny)
+	require.NoError(t, err)
+	require.Len(t, runs, 1)
+	return runs[0]
+}
+
+func check(t *testing.T, m *Manager, session string, req CheckRequest) Report {
+	t.Helper()
+	checked, err := m.Check(t.Context(), session, req)
+	require.NoError(t, err)
+	require.Nil(t, checked.Missing)
+	require.Len(t, checked.Reports, 1)
+	return checked.Reports[0]
+}
+
+// logBuffer is a log that can be read while it is written.
+type logBuffer struct {
+	mu  sync.Mutex
+	out strings.Builder
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.out.Write(p)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.out.String()
+}
+
+func logTo(w io.Writer) *slog.Logger { return slog.New(slog.NewJSONHandler(w, nil)) }

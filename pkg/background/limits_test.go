@@ -1,0 +1,134 @@
+package background
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestSessionLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t, Config{})
+		var ids []string
+		for range 5 {
+			ids = append(ids, spawn(t, m, alice, "sleep").ID)
+		}
+		_, err := m.Spawn(t.Context(), alice, SpawnRequest{Tool: "echo"})
+		var limit *LimitError
+		require.ErrorAs(t, err, &limit)
+		require.ErrorIs(t, err, ErrSessionLimit)
+		require.NotErrorIs(t, err, ErrHostLimit)
+		require.Equal(t, 5, limit.Max)
+		require.ElementsMatch(t, ids, limit.Active)
+		require.Contains(t, err.Error(), ids[3])
+		listing, err := m.List(t.Context(), alice, ListRequest{})
+		require.NoError(t, err)
+		require.Len(t, listing.Tasks, 5, "a refused spawn leaves no record")
+
+		require.Equal(t, StatusSucceeded, wait(t, m, bob, spawn(t, m, bob, "echo").ID).Status, "another session has its own")
+		_, err = m.Stop(t.Context(), alice, ids[0], StopRequest{})
+		require.NoError(t, err)
+		spawn(t, m, alice, "echo") // who saw the end can spawn again at once
+	})
+}
+
+func TestHostLimitComesFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t, Config{PerSession: 2, PerHost: 3})
+		spawn(t, m, alice, "sleep")
+		spawn(t, m, alice, "sleep")
+		_, err := m.Spawn(t.Context(), alice, SpawnRequest{Tool: "echo"})
+		require.ErrorIs(t, err, ErrSessionLimit)
+		require.Equal(t, 2, m.limits.host, "the host's permit was given back")
+		spawn(t, m, bob, "sleep")
+		for _, session := range []string{alice, bob, "carol"} {
+			_, err := m.Spawn(t.Context(), session, SpawnRequest{Tool: "echo"})
+			require.ErrorIs(t, err, ErrHostLimit)
+			require.NotContains(t, err.Error(), "bg_", "ids of other sessions are not told")
+		}
+		require.NotContains(t, m.limits.held, "carol")
+	})
+}
+
+func TestLastSlotGoesToOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t, Config{})
+		for range 4 {
+			spawn(t, m, alice, "sleep")
+		}
+		errs := make([]error, 8)
+		var all sync.WaitGroup
+		for i := range errs {
+			all.Go(func() { _, errs[i] = m.Spawn(t.Context(), alice, SpawnRequest{Tool: "sleep"}) })
+		}
+		all.Wait()
+		in := 0
+		for _, err := range errs {
+			if err == nil {
+				in++
+			} else {
+				require.ErrorIs(t, err, ErrSessionLimit)
+			}
+		}
+		require.Equal(t, 1, in)
+		listing, err := m.List(t.Context(), alice, ListRequest{})
+		require.NoError(t, err)
+		require.Equal(t, 5, listing.Active)
+	})
+}
+
+func TestPermitsComeBackHoweverARunEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t, Config{PerSession: 1, PerHost: 1, Logger: logTo(new(logBuffer))})
+		for range 3 {
+			for _, tool := range []string{"echo", "panic", "nonsense", "second", "deaf"} {
+				wait(t, m, alice, spawn(t, m, alice, tool).ID)
+				require.Zero(t, m.limits.host)
+				require.Empty(t, m.limits.held, "a session without runs has no entry")
+			}
+		}
+	})
+}
+
+func TestPermitsAreReleasedOnce(t *testing.T) {
+	l := newLimits(2, 2)
+	require.NoError(t, l.acquire(alice, "a"))
+	require.NoError(t, l.acquire(alice, "b"))
+	l.release(alice, "a")
+	l.release(alice, "a")
+	l.release(bob, "b")
+	require.Equal(t, 1, l.host)
+	require.NoError(t, l.acquire(alice, "c"))
+	require.ErrorIs(t, l.acquire(alice, "d"), ErrHostLimit)
+}
+
+// Whoever is told of the end of a run can spawn again, even while the engine
+// has not said yet that the end is stored.
+func TestPermitIsBackWhenTheEndIsSeen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t, Config{Engine: &lateEngine{NewMemoryEngine()}, PerSession: 1})
+		for range 2 {
+			id := spawned(t, m, alice, "echo")
+			require.Equal(t, StatusSucceeded, must(m.Get(t.Context(), alice, id)).Status)
+		}
+	})
+}
+
+// A lateEngine takes a second to say that it has stored an end.
+type lateEngine struct{ *MemoryEngine }
+
+func (e *lateEngine) Claim(ctx context.Context, id string) (Lease, error) {
+	lease, err := e.MemoryEngine.Claim(ctx, id)
+	return &lateLease{lease}, err
+}
+
+type lateLease struct{ Lease }
+
+func (l *lateLease) Complete(ctx context.Context, s Status, b Beat, e End) (Run, error) {
+	defer time.Sleep(time.Second)
+	return l.Lease.Complete(ctx, s, b, e)
+}

@@ -1,0 +1,333 @@
+package background
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestNewRefusesBadConfig(t *testing.T) {
+	for field, cfg := range map[string]Config{
+		"Executor":   {},
+		"PerSession": {Executor: script, PerSession: -1},
+		"PerHost":    {Executor: script, PerHost: -1},
+		"Grace":      {Executor: script, Grace: -1},
+		"OutputCap":  {Executor: script, OutputCap: -1},
+		"Timeout":    {Executor: script, Timeout: 2 * time.Hour},
+		"Retention":  {Executor: script, Retention: -1},
+	} {
+		_, err := New(t.Context(), cfg)
+		var bad *FieldError
+		require.ErrorAs(t, err, &bad)
+		require.ErrorIs(t, err, ErrInvalid)
+		require.Equal(t, field, bad.Field)
+	}
+}
+
+func TestDefaults(t *testing.T) {
+	cfg, err := Config{Executor: script}.withDefaults()
+	require.NoError(t, err)
+	require.Equal(t, 5, cfg.PerSession)
+	require.Equal(t, 64, cfg.PerHost)
+	require.Equal(t, 5*time.Second, cfg.Grace)
+	require.Equal(t, 262144, cfg.OutputCap)
+	require.Equal(t, 300*time.Second, cfg.Timeout)
+	require.Equal(t, 3600*time.Second, cfg.MaxTimeout)
+	require.Equal(t, 24*time.Hour, cfg.Retention)
+	require.Equal(t, 100, cfg.RetainRuns)
+}
+
+func TestSpawn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t, Config{})
+		s, err := m.Spawn(t.Context(), alice, SpawnRequest{Tool: " second ", Args: json.RawMessage(`{"a":1}`)})
+		require.NoError(t, err)
+		require.Regexp(t, regexp.MustCompile(`^bg_[a-z2-7]{26}$`), s.ID)
+		require.Equal(t, "second", s.Tool, "trimmed")
+		require.Equal(t, "Background second", s.Title)
+		require.Equal(t, StatusQueued, s.Status)
+		require.Equal(t, OriginSpawned, s.Origin)
+		require.True(t, s.SignalOnCompletion)
+		require.Equal(t, 300*time.Second, s.Timeout)
+		require.Zero(t, s.Elapsed(time.Now()))
+
+		synctest.Wait()
+		run, err := m.Get(t.Context(), alice, s.ID)
+		require.NoError(t, err)
+		require.Equal(t, StatusRunning, run.Status)
+		require.Equal(t, 1, run.Attempt)
+
+		run = wait(t, m, alice, s.ID)
+		require.Equal(t, StatusSucceeded, run.Status)
+		require.JSONEq(t, `"slept"`, string(run.Result))
+		require.Equal(t, time.Second, run.Elapsed(time.Now().Add(time.Hour)))
+		require.Nil(t, run.Error)
+	})
+}
+
+func TestSpawnRefusesBadRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t, Config{})
+		for _, c := range []struct {
+			session, field string
+			req            SpawnRequest
+		}{
+			{"", "session", SpawnRequest{Tool: "echo"}},
+			{alice, "tool", SpawnRequest{Tool: "  "}},
+			{alice, "args", SpawnRequest{Tool: "echo", Args: json.RawMessage(`{"a":`)}},
+			{alice, "title", SpawnRequest{Tool: "echo", Title: strings.Repeat("x", 121)}},
+			{alice, "idempotency_key", SpawnRequest{Tool: "echo", IdempotencyKey: strings.Repeat("x", 129)}},
+			{alice, "timeout_seconds", SpawnRequest{Tool: "echo", Timeout: -1}},
+			{alice, "timeout_seconds", SpawnRequest{Tool: "echo", Timeout: time.Hour + 1}},
+		} {
+			_, err := m.Spawn(t.Context(), c.session, c.req)
+			var bad *FieldError
+			require.ErrorAs(t, err, &bad, c.field)
+			require.Equal(t, c.field, bad.Field)
+		}
+		runs, err := m.engine.List(t.Context(), Query{})
+		require.NoError(t, err)
+		require.Empty(t, runs)
+	})
+}
+
+func TestHowRunsEnd(t *testing.T) {
+	code := func(n int) *int { return &n }
+	secret := errors.New("dial db at 10.0.0.1: password hunter2")
+	for name, c := range map[string]struct {
+		exec   Executor
+		status Status
+		want   RunError
+	}{
+		"result": {func(context.Context, Run, *Sink) (Outcome, error) { return Outcome{}, nil },
+			StatusSucceeded, RunError{}},
+		"exit code 0": {func(context.Context, Run, *Sink) (Outcome, error) { return Outcome{ExitCode: code(0)}, nil },
+			StatusSucceeded, RunError{}},
+		"exit code 2": {func(context.Context, Run, *Sink) (Outcome, error) { return Outcome{ExitCode: code(2)}, nil },
+			StatusFailed, RunError{KindToolError, "exit code 2"}},
+		"tool error": {func(context.Context, Run, *Sink) (Outcome, error) {
+			return Outcome{}, fmt.Errorf("wrapped: %w", &Error{Kind: KindToolError, Message: "no such \x1b[31mfile", Err: secret})
+		}, StatusFailed, RunError{KindToolError, "no such file"}},
+		"fuel": {func(context.Context, Run, *Sink) (Outcome, error) {
+			return Outcome{}, &Error{Kind: KindFuelExhausted, Message: "out of fuel after 100 units"}
+		}, StatusFailed, RunError{KindFuelExhausted, "out of fuel after 100 units"}},
+		"connection required": {func(context.Context, Run, *Sink) (Outcome, error) {
+			return Outcome{}, &Error{Kind: KindConnectionRequired, Message: "connect github first"}
+		}, StatusFailed, RunError{KindConnectionRequired, "connect github first"}},
+		"any error is internal": {func(context.Context, Run, *Sink) (Outcome, error) { return Outcome{}, secret },
+			StatusFailed, RunError{KindInternal, "An internal error occurred while executing the tool"}},
+		"internal hides its message": {func(context.Context, Run, *Sink) (Outcome, error) {
+			return Outcome{}, &Error{Kind: KindInternal, Message: secret.Error()}
+		}, StatusFailed, RunError{KindInternal, textInternal}},
+		"unknown kind is internal": {func(context.Context, Run, *Sink) (Outcome, error) {
+			return Outcome{}, &Error{Kind: "nonsense", Message: secret.Error()}
+		}, StatusFailed, RunError{KindInternal, textInternal}},
+		"nil *Error is internal": {func(context.Context, Run, *Sink) (Outcome, error) { return Outcome{}, (*nilError)(nil) },
+			StatusFailed, RunError{KindInternal, textInternal}},
+		"deadline of something else is internal": {func(context.Context, Run, *Sink) (Outcome, error) {
+			return Outcome{}, context.DeadlineExceeded
+		}, StatusFailed, RunError{KindInternal, textInternal}},
+		"panic": {func(context.Context, Run, *Sink) (Outcome, error) { panic(secret) },
+			StatusFailed, RunError{KindInternal, textInternal}},
+		"goexit": {func(context.Context, Run, *Sink) (Outcome, error) { runtime.Goexit(); panic("unreachable") },
+			StatusFailed, RunError{KindInternal, textInternal}},
+		"result that is no JSON": {func(context.Context, Run, *Sink) (Outcome, error) {
+			return Outcome{Result: json.RawMessage("hunter2")}, nil
+		}, StatusFailed, RunError{KindInternal, textInternal}},
+		"deadline": {func(ctx context.Context, _ Run, _ *Sink) (Outcome, error) { <-ctx.Done(); return Outcome{}, ctx.Err() },
+			StatusFailed, RunError{KindTimeout, "The run's deadline of 5m0s passed"}},
+		"result after the deadline": {func(ctx context.Context, _ Run, _ *Sink) (Outcome, error) { <-ctx.Done(); return Outcome{}, nil },
+			StatusSucceeded, RunError{}},
+	} {
+		bubble(t, name, func(t *testing.T) {
+			var log logBuffer
+			m := newManager(t, Config{Executor: c.exec, Logger: logTo(&log)})
+			run := wait(t, m, alice, spawn(t, m, alice, "tool").ID)
+			require.Equal(t, c.status, run.Status)
+			if c.want.Kind == "" {
+				require.Nil(t, run.Error)
+				return
+			}
+			require.Equal(t, c.want, *run.Error)
+			shown, err := json.Marshal(check(t, m, alice, CheckRequest{IDs: []string{run.ID}}))
+			require.NoError(t, err)
+			require.NotContains(t, string(shown), "hunter2")
+			if c.want.Kind == KindInternal {
+				require.Contains(t, log.String(), "internal error", "logged in full")
+				require.Contains(t, log.String(), run.ID)
+			}
+			if name == "panic" {
+				require.Contains(t, log.String(), "hunter2")
+				require.Contains(t, log.String(), "manager_test.go", "with a stack")
+			}
+		})
+	}
+}
+
+// nilError is an error type whose methods work on a nil pointer.
+type nilError struct{}
+
+func (*nilError) Error() string { return "nothing" }
+
+func TestNilErrorPointerDoesNotCrash(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t, Config{Logger: logTo(new(logBuffer)), Executor: func(context.Context, Run, *Sink) (Outcome, error) {
+			return Outcome{}, (*Error)(nil)
+		}})
+		run := wait(t, m, alice, spawn(t, m, alice, "tool").ID)
+		require.Equal(t, KindInternal, run.Error.Kind)
+	})
+}
+
+func TestRunSeesItsRecordAndTheValuesOfNew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		type key struct{}
+		var got Run
+		var value any
+		var deadline time.Time
+		ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "v"))
+		m, err := New(ctx, Config{Executor: func(ctx context.Context, run Run, _ *Sink) (Outcome, error) {
+			got, value = run, ctx.Value(key{})
+			deadline, _ = ctx.Deadline()
+			return Outcome{}, ctx.Err()
+		}})
+		require.NoError(t, err)
+		cancel() // ends neither the manager nor its runs
+		s, err := m.Spawn(t.Context(), alice, SpawnRequest{Tool: "tool", Args: json.RawMessage(`[1]`), Timeout: time.Minute})
+		require.NoError(t, err)
+		require.NoError(t, m.Close(t.Context()))
+		require.Equal(t, s.ID, got.ID)
+		require.Equal(t, 1, got.Attempt)
+		require.JSONEq(t, `[1]`, string(got.Args))
+		require.Equal(t, "v", value)
+		require.True(t, deadline.Equal(time.Now().Add(time.Minute)))
+		run, err := m.Get(t.Context(), alice, s.ID)
+		require.NoError(t, err)
+		require.Equal(t, StatusSucceeded, run.Status)
+	})
+}
+
+func TestIdempotencyKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t, Config{PerSession: 1})
+		req := SpawnRequest{Tool: "second", Args: json.RawMessage(`{"a":1,"b":[2]}`), IdempotencyKey: "k"}
+		first, err := m.Spawn(t.Context(), alice, req)
+		require.NoError(t, err)
+		require.False(t, first.Reused)
+
+		req.Args = json.RawMessage(` {"b":[2], "a":1}`)
+		again, err := m.Spawn(t.Context(), alice, req)
+		require.NoError(t, err, "no permit is needed")
+		require.True(t, again.Reused)
+		require.Equal(t, first.ID, again.ID)
+
+		require.Equal(t, StatusSucceeded, wait(t, m, alice, first.ID).Status)
+		again, err = m.Spawn(t.Context(), alice, req)
+		require.NoError(t, err)
+		require.Equal(t, first.ID, again.ID)
+		require.Equal(t, StatusSucceeded, again.Status, "as it is now")
+
+		for _, other := range []SpawnRequest{
+			{Tool: "echo", Args: req.Args, IdempotencyKey: "k"},
+			{Tool: "second", Args: json.RawMessage(`{"a":1}`), IdempotencyKey: "k"},
+		} {
+			_, err = m.Spawn(t.Context(), alice, other)
+			require.ErrorIs(t, err, ErrKeyReused)
+			require.Contains(t, err.Error(), first.ID)
+		}
+		foreign, err := m.Spawn(t.Context(), bob, req)
+		require.NoError(t, err)
+		require.NotEqual(t, first.ID, foreign.ID, "keys are a session's own")
+	})
+}
+
+func TestIdempotencyKeyAtTheLastSlot(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t, Config{PerSession: 1})
+		got := make([]string, 16)
+		var all sync.WaitGroup
+		for i := range got {
+			all.Go(func() {
+				s, err := m.Spawn(t.Context(), alice, SpawnRequest{Tool: "sleep", IdempotencyKey: "k"})
+				require.NoError(t, err)
+				got[i] = s.ID
+			})
+		}
+		all.Wait()
+		for _, id := range got {
+			require.Equal(t, got[0], id)
+		}
+		require.Empty(t, m.keys)
+	})
+}
+
+func TestRetention(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t, Config{RetainRuns: 3})
+		sleeper := spawned(t, m, alice, "undead")
+		var ids []string
+		for range 5 {
+			ids = append(ids, spawn(t, m, alice, "echo").ID)
+			synctest.Wait()
+			time.Sleep(time.Second)
+		}
+		listing, err := m.List(t.Context(), alice, ListRequest{})
+		require.NoError(t, err)
+		require.Equal(t, 3, listing.Finished)
+		require.Equal(t, 1, listing.Active)
+		_, err = m.Get(t.Context(), alice, ids[1])
+		require.ErrorIs(t, err, ErrNotFound)
+		_, err = m.Get(t.Context(), alice, ids[2])
+		require.NoError(t, err)
+
+		time.Sleep(26 * time.Hour)
+		listing, err = m.List(t.Context(), alice, ListRequest{})
+		require.NoError(t, err)
+		require.Zero(t, listing.Finished+listing.Active)
+		_, err = m.Get(t.Context(), alice, sleeper)
+		require.ErrorIs(t, err, ErrNotFound)
+	})
+}
+
+func TestWaitersOutliveRetention(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t, Config{RetainRuns: 1})
+		var ids []string
+		for range 4 {
+			ids = append(ids, spawn(t, m, alice, "second").ID)
+		}
+		runs, err := m.Wait(t.Context(), alice, ids, UntilAll)
+		require.NoError(t, err)
+		for i, run := range runs {
+			require.Equal(t, ids[i], run.ID)
+			require.Equal(t, StatusSucceeded, run.Status)
+		}
+	})
+}
+
+func TestSecretsAreInNoLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log logBuffer
+		m := newManager(t, Config{Logger: logTo(&log)})
+		s, err := m.Spawn(t.Context(), alice, SpawnRequest{Tool: "panic",
+			Args: json.RawMessage(`{"deep":[{"Api-Key":"hunter2"}],"url":"example.org"}`)})
+		require.NoError(t, err)
+		wait(t, m, alice, s.ID)
+		listing, err := m.List(t.Context(), alice, ListRequest{})
+		require.NoError(t, err)
+		shown, err := json.Marshal(listing)
+		require.NoError(t, err)
+		require.NotContains(t, string(shown)+log.String(), "hunter2")
+		require.Contains(t, log.String(), "example.org")
+	})
+}

@@ -1,0 +1,244 @@
+package background
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// A MemoryEngine is an [Engine] that keeps everything in memory: a run is as
+// durable as the process. Make one with [NewMemoryEngine].
+type MemoryEngine struct {
+	mu       sync.Mutex
+	runs     map[string]*record
+	sessions map[string][]*record // in the order of submission
+	seq      int
+}
+
+type record struct {
+	seq int
+	run Run
+	log buffer
+}
+
+// NewMemoryEngine returns an empty engine.
+func NewMemoryEngine() *MemoryEngine {
+	return &MemoryEngine{runs: make(map[string]*record), sessions: make(map[string][]*record)}
+}
+
+// Submit implements [Engine].
+func (e *MemoryEngine) Submit(_ context.Context, run Run) error {
+	run = run.clone()
+	run.Status = StatusQueued
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.runs[run.ID] != nil {
+		return fmt.Errorf("%w: %s", ErrExists, run.ID)
+	}
+	e.seq++
+	r := &record{seq: e.seq, run: run}
+	e.runs[run.ID] = r
+	e.sessions[run.Session] = append(e.sessions[run.Session], r)
+	return nil
+}
+
+// Get implements [Engine].
+func (e *MemoryEngine) Get(_ context.Context, id string) (Run, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	r, err := e.find(id)
+	if err != nil {
+		return Run{}, err
+	}
+	return r.run.clone(), nil
+}
+
+func (e *MemoryEngine) find(id string) (*record, error) {
+	if r := e.runs[id]; r != nil {
+		return r, nil
+	}
+	return nil, fmt.Errorf("%w: %s", ErrNotFound, id)
+}
+
+// List implements [Engine].
+func (e *MemoryEngine) List(_ context.Context, q Query) ([]Run, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	records := e.sessions[q.Session]
+	if q.Session == "" {
+		records = nil
+		for _, r := range e.runs {
+			records = append(records, r)
+		}
+		slices.SortFunc(records, func(a, b *record) int { return cmp.Compare(a.seq, b.seq) })
+	}
+	var runs []Run
+	for _, r := range slices.Backward(records) {
+		if q.Active && r.run.Status.Terminal() || q.IdempotencyKey != "" && q.IdempotencyKey != r.run.IdempotencyKey {
+			continue
+		}
+		runs = append(runs, r.run.clone())
+		if len(runs) == q.Limit {
+			break
+		}
+	}
+	return runs, nil
+}
+
+// Claim implements [Engine].
+func (e *MemoryEngine) Claim(_ context.Context, id string) (Lease, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	r, err := e.find(id)
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	stale := r.run.Status == StatusRunning && now.Sub(r.run.HeartbeatAt) >= LeaseTTL
+	if r.run.Status != StatusQueued && !stale {
+		return nil, fmt.Errorf("%w: %s is %s", ErrNotClaimable, id, r.run.Status)
+	}
+	r.run.Status = StatusRunning
+	r.run.Attempt++
+	r.run.StartedAt, r.run.HeartbeatAt = now, now
+	r.run.Beat = Beat{}
+	r.log = newBuffer(max(1, r.run.OutputCap))
+	return &memoryLease{e, r.run.clone()}, nil
+}
+
+// Cancel implements [Engine].
+func (e *MemoryEngine) Cancel(_ context.Context, id string, c Cancellation) (Run, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	r, err := e.find(id)
+	if err != nil {
+		return Run{}, err
+	}
+	if !r.run.Status.Terminal() && r.run.Cancel == nil {
+		r.run.Cancel = &c
+	}
+	if r.run.Status == StatusQueued {
+		r.run.Status = StatusCanceled
+		r.run.Summary = summaryCanceled
+		r.run.FinishedAt = c.At
+	}
+	return r.run.clone(), nil
+}
+
+// Tail implements [Engine].
+func (e *MemoryEngine) Tail(_ context.Context, id string, offset int64, max int) (Chunk, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	r, err := e.find(id)
+	if err != nil {
+		return Chunk{}, err
+	}
+	return r.log.read(offset, max), nil
+}
+
+// Prune implements [Engine].
+func (e *MemoryEngine) Prune(_ context.Context, ret Retention) (int, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if ret.Session != "" {
+		return e.pruneSession(ret.Session, ret), nil
+	}
+	removed := 0
+	for session := range e.sessions {
+		removed += e.pruneSession(session, ret)
+	}
+	return removed, nil
+}
+
+func (e *MemoryEngine) pruneSession(session string, ret Retention) int {
+	var ended []*record
+	for _, r := range e.sessions[session] {
+		if r.run.Status.Terminal() {
+			ended = append(ended, r)
+		}
+	}
+	slices.SortFunc(ended, func(a, b *record) int {
+		return cmp.Or(b.run.FinishedAt.Compare(a.run.FinishedAt), cmp.Compare(b.seq, a.seq))
+	})
+	removed := 0
+	for i, r := range ended {
+		if i >= ret.Keep || r.run.FinishedAt.Before(ret.Before) {
+			delete(e.runs, r.run.ID)
+			removed++
+		}
+	}
+	if removed == 0 {
+		return 0
+	}
+	rest := slices.DeleteFunc(e.sessions[session], func(r *record) bool { return e.runs[r.run.ID] != r })
+	if len(rest) == 0 {
+		delete(e.sessions, session)
+	} else {
+		e.sessions[session] = rest
+	}
+	return removed
+}
+
+type memoryLease struct {
+	engine *MemoryEngine
+	run    Run
+}
+
+// current returns the record if the lease is its current one. The engine's
+// lock must be held.
+func (l *memoryLease) current() (*record, error) {
+	r := l.engine.runs[l.run.ID]
+	if r == nil || r.run.Status != StatusRunning || r.run.Attempt != l.run.Attempt {
+		return nil, fmt.Errorf("%w: %s, attempt %d", ErrFenced, l.run.ID, l.run.Attempt)
+	}
+	return r, nil
+}
+
+// Run implements [Lease].
+func (l *memoryLease) Run() Run { return l.run.clone() }
+
+// Extend implements [Lease].
+func (l *memoryLease) Extend(_ context.Context, b Beat) (*Cancellation, error) {
+	l.engine.mu.Lock()
+	defer l.engine.mu.Unlock()
+	r, err := l.current()
+	if err != nil {
+		return nil, err
+	}
+	b.Progress = clonePointer(b.Progress)
+	r.run.Beat = b
+	r.run.HeartbeatAt = time.Now()
+	return clonePointer(r.run.Cancel), nil
+}
+
+// Append implements [Lease].
+func (l *memoryLease) Append(_ context.Context, offset int64, p []byte) error {
+	l.engine.mu.Lock()
+	defer l.engine.mu.Unlock()
+	r, err := l.current()
+	if err != nil {
+		return err
+	}
+	r.log.appendAt(offset, p)
+	return nil
+}
+
+// Complete implements [Lease].
+func (l *memoryLease) Complete(_ context.Context, status Status, b Beat, e End) (Run, error) {
+	l.engine.mu.Lock()
+	defer l.engine.mu.Unlock()
+	r, err := l.current()
+	if err != nil {
+		return Run{}, err
+	}
+	r.run = r.run.ended(status, b, e).clone()
+	return r.run.clone(), nil
+}
+
+var (
+	_ Engine = (*MemoryEngine)(nil)
+	_ Lease  = (*memoryLease)(nil)
+)

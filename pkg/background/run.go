@@ -1,0 +1,181 @@
+package background
+
+import (
+	"bytes"
+	"encoding/base32"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Status is the state of a run.
+type Status string
+
+// The states of a run. Succeeded, Failed and Canceled are terminal.
+const (
+	StatusQueued        Status = "queued"
+	StatusRunning       Status = "running"
+	StatusSucceeded     Status = "succeeded"
+	StatusFailed        Status = "failed"
+	StatusCanceled      Status = "canceled"
+	StatusAwaitingInput Status = "awaiting_input" // reserved: no run is in it yet
+)
+
+// Terminal reports whether s is final: a run in a terminal state never changes.
+func (s Status) Terminal() bool {
+	return s == StatusSucceeded || s == StatusFailed || s == StatusCanceled
+}
+
+// Origin is the door a run came in by.
+type Origin string
+
+// The doors a run comes in by.
+const (
+	OriginSpawned   Origin = "spawned"
+	OriginParked    Origin = "parked"
+	OriginScheduled Origin = "scheduled"
+)
+
+// ErrorKind says why a run failed.
+type ErrorKind string
+
+// The reasons a run fails for.
+const (
+	KindToolError          ErrorKind = "tool_error"          // the tool said so, or ended with a non-zero exit code
+	KindInternal           ErrorKind = "internal"            // a fault of the host; details are in its log only
+	KindTimeout            ErrorKind = "timeout"             // the run's deadline passed
+	KindFuelExhausted      ErrorKind = "fuel_exhausted"      // the tool used up its fuel
+	KindMemoryLimit        ErrorKind = "memory_limit"        // the tool asked for more memory than it may have
+	KindOutputLimit        ErrorKind = "output_limit"        // the tool's result is larger than it may be
+	KindTrap               ErrorKind = "trap"                // the tool crashed
+	KindConnectionRequired ErrorKind = "connection_required" // the user has to connect an account first
+	KindLimit              ErrorKind = "limit"               // no room for the run
+	KindRejected           ErrorKind = "rejected"            // policy or schema refused it at the start
+	KindOrphaned           ErrorKind = "orphaned"            // its host died and it may not be run again
+	KindInterrupted        ErrorKind = "interrupted"         // its host shut down
+)
+
+func (k ErrorKind) valid() bool {
+	switch k {
+	case KindToolError, KindInternal, KindTimeout, KindFuelExhausted, KindMemoryLimit, KindOutputLimit, KindTrap,
+		KindConnectionRequired, KindLimit, KindRejected, KindOrphaned, KindInterrupted:
+		return true
+	}
+	return false
+}
+
+// A Run is the record of one background run. It is a value: a Run a method
+// returned does not change when the run goes on. Its JSON form is what engines
+// store; what an agent is shown is a [Report].
+//
+// The slices and pointers of a Run must not be written to.
+type Run struct {
+	ID                 string          `json:"task_id"`
+	Session            string          `json:"session"`
+	Tool               string          `json:"tool"`
+	Args               json.RawMessage `json:"args"`
+	Title              string          `json:"title"`
+	Origin             Origin          `json:"origin"`
+	IdempotencyKey     string          `json:"idempotency_key,omitempty"`
+	SignalOnCompletion bool            `json:"signal_on_completion"`
+	Timeout            time.Duration   `json:"timeout_ns"`       // hard deadline, counted from StartedAt
+	OutputCap          int             `json:"output_cap_bytes"` // bytes of output kept
+	CreatedAt          time.Time       `json:"created_at"`
+
+	Status      Status        `json:"status"`
+	Attempt     int           `json:"attempt"` // 0 while queued for the first time, then 1, 2, …; the fencing token
+	StartedAt   time.Time     `json:"started_at,omitzero"`
+	HeartbeatAt time.Time     `json:"heartbeat_at,omitzero"` // when the lease was last extended
+	Cancel      *Cancellation `json:"cancel_requested,omitempty"`
+	Beat                      // what the work last said of itself
+	End                       // zero until the run is terminal, but for Status
+}
+
+// A Beat is what a running run says of itself.
+type Beat struct {
+	Detail       string    `json:"detail,omitempty"`
+	Progress     *Progress `json:"progress,omitempty"`
+	LastOutputAt time.Time `json:"last_output_at,omitzero"`
+	OutputBytes  int64     `json:"output_bytes,omitempty"` // bytes written to the log so far, kept or not
+}
+
+// Progress is how far a run is, in units of its own choice.
+type Progress struct {
+	Done    float64 `json:"done"`
+	Total   float64 `json:"total,omitempty"` // 0: unknown
+	Message string  `json:"message,omitempty"`
+}
+
+// An End is how a run ended.
+type End struct {
+	Summary       string          `json:"summary,omitempty"`
+	Result        json.RawMessage `json:"result,omitempty"`
+	ExitCode      *int            `json:"exit_code,omitempty"`
+	Error         *RunError       `json:"error,omitempty"`          // set if and only if the run failed
+	ArtifactError string          `json:"artifact_error,omitempty"` // what of the run could not be stored
+	FinishedAt    time.Time       `json:"finished_at,omitzero"`
+}
+
+// A RunError says why a run failed, in words fit for a model.
+type RunError struct {
+	Kind    ErrorKind `json:"kind"`
+	Message string    `json:"message"`
+}
+
+// A Cancellation says who asked for the end of a run, when and why. The first
+// one of a run is kept.
+type Cancellation struct {
+	At     time.Time `json:"at"`
+	By     string    `json:"by"`
+	Reason string    `json:"reason,omitempty"`
+}
+
+// Elapsed returns how long the run has been running, or ran. It is 0 for a run
+// that never started.
+func (r Run) Elapsed(now time.Time) time.Duration {
+	if r.StartedAt.IsZero() {
+		return 0
+	}
+	if !r.FinishedAt.IsZero() {
+		now = r.FinishedAt
+	}
+	return max(0, now.Sub(r.StartedAt))
+}
+
+// clone returns a copy that shares no memory with r.
+func (r Run) clone() Run {
+	r.Args = bytes.Clone(r.Args)
+	r.Result = bytes.Clone(r.Result)
+	r.Cancel = clonePointer(r.Cancel)
+	r.Progress = clonePointer(r.Progress)
+	r.ExitCode = clonePointer(r.ExitCode)
+	r.Error = clonePointer(r.Error)
+	return r
+}
+
+func clonePointer[T any](p *T) *T {
+	if p == nil {
+		return nil
+	}
+	v := *p
+	return &v
+}
+
+// newID returns a fresh run id: "bg_" and the 128 bits of a version 4 UUID
+// (RFC 9562) as 26 lower-case base32 characters (RFC 4648, no padding).
+func newID() (string, error) {
+	u, err := uuid.NewRandom()
+	if err != nil {
+		return "", fmt.Errorf("making a run id: %w", err)
+	}
+	return "bg_" + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(u[:])), nil
+}
+
+// ended returns the run with its end filled in.
+func (r Run) ended(status Status, b Beat, e End) Run {
+	r.Status, r.Beat, r.End = status, b, e
+	return r
+}

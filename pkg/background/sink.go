@@ -1,0 +1,222 @@
+package background
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"math"
+	"sync"
+	"time"
+)
+
+// stderrTag stands before each line that was written to the standard error.
+const stderrTag = "[stderr] "
+
+// A Sink takes what a run says while it works: output, status and progress. It
+// never blocks and never fails, and keeps a bounded part of the output: the
+// first three quarters of its capacity and, in a ring, the last quarter. What
+// was dropped in between is counted.
+//
+// Standard output and standard error go into one log, in the order they were
+// written. Lines of the standard error begin with "[stderr] ", once a line; a
+// change of the stream in mid-line begins a new line. Bytes are kept raw.
+//
+// The zero Sink is ready for use and keeps [DefaultOutputCap] bytes. A Sink is
+// safe for concurrent use and must not be copied.
+type Sink struct {
+	mu       sync.Mutex
+	buf      buffer
+	midLine  bool // the last line written is not ended
+	stderr   bool // the last byte written came from the standard error
+	closed   bool
+	beat     Beat
+	stopping chan struct{} // made when first asked for
+	stopped  bool          // stopping is closed
+}
+
+// NewSink returns a Sink that keeps outputCap bytes of output;
+// [DefaultOutputCap] if outputCap is not positive.
+func NewSink(outputCap int) *Sink {
+	if outputCap <= 0 {
+		outputCap = DefaultOutputCap
+	}
+	return &Sink{buf: newBuffer(outputCap)}
+}
+
+// Stdout returns a writer to the log. Its Write never fails.
+func (s *Sink) Stdout() io.Writer { return sinkWriter{s, false} }
+
+// Stderr returns a writer to the log that marks its lines with "[stderr] ".
+// Its Write never fails.
+func (s *Sink) Stderr() io.Writer { return sinkWriter{s, true} }
+
+type sinkWriter struct {
+	sink   *Sink
+	stderr bool
+}
+
+func (w sinkWriter) Write(p []byte) (int, error) {
+	w.sink.write(p, w.stderr)
+	return len(p), nil
+}
+
+func (s *Sink) write(p []byte, stderr bool) {
+	if len(p) == 0 {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return
+	}
+	if s.buf.tailCap == 0 {
+		s.buf = newBuffer(DefaultOutputCap)
+	}
+	s.beat.LastOutputAt = time.Now()
+	if s.midLine && s.stderr != stderr {
+		s.buf.write([]byte{'\n'})
+		s.midLine = false
+	}
+	s.stderr = stderr
+	if stderr {
+		s.tagLines(p)
+	} else {
+		s.buf.write(p)
+	}
+	s.midLine = p[len(p)-1] != '\n'
+}
+
+func (s *Sink) tagLines(p []byte) {
+	for len(p) > 0 {
+		line := p
+		if i := bytes.IndexByte(p, '\n'); i >= 0 {
+			line = p[:i+1]
+		}
+		if !s.midLine {
+			s.buf.write([]byte(stderrTag))
+		}
+		s.buf.write(line)
+		s.midLine = line[len(line)-1] != '\n'
+		p = p[len(line):]
+	}
+}
+
+// Status says in a few words what the run is doing. It is cleaned as by
+// [Clean] and cut to 200 characters.
+func (s *Sink) Status(message string) {
+	message = shorten(message, maxDetail)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.beat.Detail = message
+	}
+}
+
+// Progress says how far the run is: done of total units; a total that is not
+// positive is unknown. Message, which may be empty, is cut like a status.
+// Numbers JSON has no form for count as 0.
+func (s *Sink) Progress(done, total float64, message string) {
+	p := &Progress{Done: finite(done), Total: finite(total), Message: shorten(message, maxDetail)}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.beat.Progress = p
+	}
+}
+
+// finite returns f, or 0 if it is negative, infinite or not a number.
+func finite(f float64) float64 {
+	if f > 0 && !math.IsInf(f, 0) {
+		return f
+	}
+	return 0
+}
+
+// Stopping returns a channel that is closed when the run is asked to stop: the
+// work may still end in its own way, until its context is done.
+func (s *Sink) Stopping() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.stoppingLocked()
+}
+
+func (s *Sink) stoppingLocked() chan struct{} {
+	if s.stopping == nil {
+		s.stopping = make(chan struct{})
+	}
+	return s.stopping
+}
+
+// RequestStop closes the channel of [Sink.Stopping]. A [Manager] does it for
+// the runs it stops; it is there for sinks used without one.
+func (s *Sink) RequestStop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.stopped {
+		s.stopped = true
+		close(s.stoppingLocked())
+	}
+}
+
+// Beat returns the last status and progress, when output last came, and how
+// many bytes of it.
+func (s *Sink) Beat() Beat {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b := s.beat
+	b.Progress = clonePointer(b.Progress)
+	b.OutputBytes = s.buf.total
+	return b
+}
+
+// Tail returns up to max bytes of the log from offset on. If the log no longer
+// has that place, the chunk begins at the oldest byte kept after it. A
+// negative offset counts from the end. A chunk never spans dropped bytes.
+func (s *Sink) Tail(offset int64, max int) Chunk {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.buf.read(offset, max)
+}
+
+// Output returns what the sink has kept.
+func (s *Sink) Output() Output {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	head, tail := s.buf.bounds()
+	if head == tail {
+		return Output{Head: s.buf.slice(0, s.buf.total)}
+	}
+	return Output{Head: s.buf.slice(0, head), Tail: s.buf.slice(tail, s.buf.total), Omitted: tail - head}
+}
+
+// close makes the sink ignore what comes after the end of its run.
+func (s *Sink) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+}
+
+// An Output is what a [Sink] has kept. If nothing was dropped, Head is all of
+// it. Neither end is cut inside a character of UTF-8.
+type Output struct {
+	Head, Tail []byte
+	Omitted    int64 // bytes between Head and Tail
+}
+
+// String returns the raw output, with a line that says how many bytes are
+// missing where some are.
+func (o Output) String() string {
+	if o.Omitted == 0 {
+		return string(o.Head) + string(o.Tail)
+	}
+	return fmt.Sprintf("%s\n[system] %d bytes omitted\n%s", o.Head, o.Omitted, o.Tail)
+}
+
+// Text returns the output as [Clean] shows it, with a line that says how many
+// bytes are missing where some are.
+func (o Output) Text() string {
+	if o.Omitted == 0 {
+		return Clean(append(o.Head[:len(o.Head):len(o.Head)], o.Tail...))
+	}
+	return fmt.Sprintf("%s\n[system] %d bytes omitted\n%s", Clean(o.Head), o.Omitted, Clean(o.Tail))
+}

@@ -1,0 +1,316 @@
+package background
+
+import (
+	"context"
+	"encoding/json"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestStop(t *testing.T) {
+	for _, c := range []struct {
+		tool  string
+		force bool
+		took  time.Duration
+		want  string
+	}{
+		{"sleep", false, 0, `{"status":"canceled","stopped":true}`},
+		{"deaf", false, 5 * time.Second, `{"status":"canceled","stopped":true}`},
+		{"deaf", true, 0, `{"status":"canceled","stopped":true}`},
+		{"stubborn", false, 0, `{"status":"succeeded","stopped":false,"already_finished":true,"result":{"partial":true}}`},
+		{"halfway", false, 0, `{"status":"failed","stopped":false,"already_finished":true,"result":{"partial":true},"error":{"kind":"tool_error","message":"half done"}}`},
+		{"undead", false, 6 * time.Second, `{"status":"running","stopped":false,"stopping":true}`},
+		{"undead", true, time.Second, `{"status":"running","stopped":false,"stopping":true}`},
+		{"echo", false, 0, `{"status":"succeeded","stopped":false,"already_finished":true,"result":{}}`},
+		{"nonsense", true, 0, `{"status":"failed","stopped":false,"already_finished":true,"error":{"kind":"tool_error","message":"unknown tool: nonsense"}}`},
+	} {
+		bubble(t, c.tool, func(t *testing.T) {
+			m := newManager(t, Config{Grace: 5 * time.Second})
+			id := spawned(t, m, alice, c.tool)
+			for range 2 { // twice gives the same answer
+				began := time.Now()
+				stopped, err := m.Stop(t.Context(), alice, id, StopRequest{Force: c.force})
+				require.NoError(t, err)
+				require.LessOrEqual(t, time.Since(began), c.took)
+				require.Equal(t, id, stopped.TaskID)
+				stopped.TaskID = ""
+				got, err := json.Marshal(stopped)
+				require.NoError(t, err)
+				require.JSONEq(t, `{"task_id":"",`+c.want[1:], string(got))
+			}
+			time.Sleep(time.Hour) // for undead to end
+		})
+	}
+}
+
+func TestStopKeepsWhoAndWhy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t, Config{})
+		id := spawned(t, m, alice, "undead")
+		at := time.Now()
+		_, err := m.Stop(t.Context(), alice, id, StopRequest{By: "operator", Reason: "too \n slow"})
+		require.NoError(t, err)
+		_, err = m.Stop(t.Context(), alice, id, StopRequest{Reason: "another"})
+		require.NoError(t, err)
+		require.True(t, check(t, m, alice, CheckRequest{IDs: []string{id}}).Stopping)
+		run := wait(t, m, alice, id)
+		require.Equal(t, StatusCanceled, run.Status, "only after the work has ended")
+		require.Equal(t, time.Hour, run.Elapsed(time.Now()))
+		require.Equal(t, Cancellation{At: run.Cancel.At, By: "operator", Reason: "too slow"}, *run.Cancel)
+		require.True(t, run.Cancel.At.Equal(at))
+		require.Equal(t, "Canceled by request.", run.Summary)
+		require.Nil(t, run.Error)
+	})
+}
+
+func TestForceShortensTheGrace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t, Config{Grace: time.Minute})
+		id := spawned(t, m, alice, "deaf")
+		polite := make(chan Stopped)
+		go func() {
+			stopped, err := m.Stop(t.Context(), alice, id, StopRequest{})
+			require.NoError(t, err)
+			polite <- stopped
+		}()
+		synctest.Wait()
+		began := time.Now()
+		stopped, err := m.Stop(t.Context(), alice, id, StopRequest{Force: true})
+		require.NoError(t, err)
+		require.True(t, stopped.Stopped)
+		require.Equal(t, stopped, <-polite)
+		require.Zero(t, time.Since(began))
+	})
+}
+
+func TestStopSignals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var requested, ended time.Time
+		var cause error
+		m := newManager(t, Config{Grace: 3 * time.Second, Executor: func(ctx context.Context, _ Run, sink *Sink) (Outcome, error) {
+			<-sink.Stopping()
+			requested = time.Now()
+			<-ctx.Done()
+			ended, cause = time.Now(), context.Cause(ctx)
+			return Outcome{}, ctx.Err()
+		}})
+		id := spawned(t, m, alice, "tool")
+		began := time.Now()
+		stopped, err := m.Stop(t.Context(), alice, id, StopRequest{})
+		require.NoError(t, err)
+		require.True(t, stopped.Stopped)
+		require.Zero(t, requested.Sub(began))
+		require.Equal(t, 3*time.Second, ended.Sub(began))
+		require.ErrorIs(t, cause, ErrStopped)
+	})
+}
+
+func TestStopBeforeTheStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gate := &gateEngine{Engine: NewMemoryEngine(), open: make(chan struct{})}
+		var ran atomic.Bool
+		m := newManager(t, Config{Engine: gate, Executor: func(context.Context, Run, *Sink) (Outcome, error) {
+			ran.Store(true)
+			return Outcome{}, nil
+		}})
+		id := spawned(t, m, alice, "tool")
+		time.AfterFunc(time.Second, func() { close(gate.open) })
+		stopped, err := m.Stop(t.Context(), alice, id, StopRequest{})
+		require.NoError(t, err)
+		require.True(t, stopped.Stopped)
+		run := wait(t, m, alice, id)
+		require.Equal(t, StatusCanceled, run.Status)
+		require.Zero(t, run.Attempt)
+		require.False(t, ran.Load(), "it never started")
+	})
+}
+
+// A gateEngine holds back claims until it is opened.
+type gateEngine struct {
+	Engine
+	open chan struct{}
+}
+
+func (e *gateEngine) Claim(ctx context.Context, id string) (Lease, error) {
+	<-e.open
+	return e.Engine.Claim(ctx, id)
+}
+
+func TestStopFreedByContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t, Config{})
+		id := spawned(t, m, alice, "deaf")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		stopped, err := m.Stop(ctx, alice, id, StopRequest{})
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.True(t, stopped.Stopping)
+		require.Equal(t, StatusCanceled, wait(t, m, alice, id).Status, "the stop goes on")
+	})
+}
+
+func TestPanicAfterStopIsAFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t, Config{Logger: logTo(new(logBuffer)), Executor: func(_ context.Context, _ Run, sink *Sink) (Outcome, error) {
+			<-sink.Stopping()
+			panic("in the clean-up")
+		}})
+		id := spawned(t, m, alice, "tool")
+		stopped, err := m.Stop(t.Context(), alice, id, StopRequest{})
+		require.NoError(t, err)
+		require.Equal(t, KindInternal, stopped.Error.Kind)
+	})
+}
+
+func TestCancelInTheRecordReachesTheRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t, Config{})
+		id := spawned(t, m, alice, "sleep")
+		began := time.Now()
+		_, err := m.engine.Cancel(t.Context(), id, Cancellation{At: time.Now(), By: "another process"})
+		require.NoError(t, err)
+		run := wait(t, m, alice, id)
+		require.Equal(t, StatusCanceled, run.Status)
+		require.Equal(t, "another process", run.Cancel.By)
+		require.LessOrEqual(t, time.Since(began), HeartbeatEvery)
+	})
+}
+
+func TestLostLeaseStopsTheRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := &deafEngine{MemoryEngine: NewMemoryEngine()}
+		causes := make(chan error, 1)
+		m := newManager(t, Config{Engine: engine, Executor: func(ctx context.Context, _ Run, sink *Sink) (Outcome, error) {
+			<-ctx.Done()
+			causes <- context.Cause(ctx)
+			_, _ = sink.Stdout().Write([]byte("zombie"))
+			return Outcome{Result: json.RawMessage(`"zombie"`)}, nil
+		}})
+		id := spawned(t, m, alice, "tool")
+		engine.deaf.Store(true)
+		time.Sleep(LeaseTTL + HeartbeatEvery)
+		next, err := engine.Claim(t.Context(), id)
+		require.NoError(t, err)
+		engine.deaf.Store(false)
+		require.ErrorIs(t, <-causes, ErrFenced)
+		synctest.Wait()
+		run, err := m.Get(t.Context(), alice, id)
+		require.NoError(t, err)
+		require.Equal(t, StatusRunning, run.Status, "the old attempt changes nothing")
+		require.Equal(t, 2, run.Attempt)
+		require.Empty(t, run.Result)
+		_, err = next.Complete(t.Context(), StatusSucceeded, Beat{}, End{Result: json.RawMessage(`"right"`)})
+		require.NoError(t, err)
+	})
+}
+
+// A deafEngine loses heartbeats while it is deaf.
+type deafEngine struct {
+	*MemoryEngine
+	deaf atomic.Bool
+}
+
+func (e *deafEngine) Claim(ctx context.Context, id string) (Lease, error) {
+	lease, err := e.MemoryEngine.Claim(ctx, id)
+	return &deafLease{lease, e}, err
+}
+
+type deafLease struct {
+	Lease
+	engine *deafEngine
+}
+
+func (l *deafLease) Extend(ctx context.Context, b Beat) (*Cancellation, error) {
+	if l.engine.deaf.Load() {
+		return nil, context.DeadlineExceeded
+	}
+	return l.Lease.Extend(ctx, b)
+}
+
+// A stop that races with the end of the work never loses a result, never
+// reports an end that is not the stored one, and leaves room for the next run.
+func TestStopRacesCompletion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := &countEngine{MemoryEngine: NewMemoryEngine()}
+		var gave atomic.Bool
+		finish := make(chan struct{})
+		m := newManager(t, Config{Engine: engine, PerSession: 1, Executor: func(_ context.Context, _ Run, sink *Sink) (Outcome, error) {
+			select {
+			case <-finish:
+				gave.Store(true)
+				return Outcome{Result: json.RawMessage(`"done"`)}, nil
+			case <-sink.Stopping():
+				return Outcome{}, context.Canceled
+			}
+		}})
+		won := map[Status]int{}
+		for i := range 1000 {
+			gave.Store(false)
+			engine.completed.Store(0)
+			id := spawned(t, m, alice, "tool")
+			over, done := make(chan struct{}), m.task(id).done
+			go func() {
+				defer close(over)
+				select {
+				case finish <- struct{}{}:
+				case <-done:
+				}
+			}()
+			if i%2 == 0 {
+				runtime.Gosched()
+			}
+			stopped, err := m.Stop(t.Context(), alice, id, StopRequest{Force: i%3 == 0})
+			require.NoError(t, err)
+			run := wait(t, m, alice, id)
+			require.Equal(t, run.Status, stopped.Status)
+			if gave.Load() {
+				require.Equal(t, StatusSucceeded, run.Status)
+				require.JSONEq(t, `"done"`, string(run.Result))
+			} else {
+				require.Equal(t, StatusCanceled, run.Status)
+			}
+			won[run.Status]++
+			<-over
+			require.EqualValues(t, 1, engine.completed.Load(), "one terminal write")
+		}
+		t.Log(won)
+	})
+}
+
+// A countEngine counts terminal writes that were accepted.
+type countEngine struct {
+	*MemoryEngine
+	completed atomic.Int32
+}
+
+func (e *countEngine) Claim(ctx context.Context, id string) (Lease, error) {
+	lease, err := e.MemoryEngine.Claim(ctx, id)
+	return &countLease{lease, e}, err
+}
+
+func (e *countEngine) Cancel(ctx context.Context, id string, c Cancellation) (Run, error) {
+	before, _ := e.Get(ctx, id)
+	run, err := e.MemoryEngine.Cancel(ctx, id, c)
+	if before.Status == StatusQueued && run.Status.Terminal() {
+		e.completed.Add(1)
+	}
+	return run, err
+}
+
+type countLease struct {
+	Lease
+	engine *countEngine
+}
+
+func (l *countLease) Complete(ctx context.Context, s Status, b Beat, e End) (Run, error) {
+	run, err := l.Lease.Complete(ctx, s, b, e)
+	if err == nil {
+		l.engine.completed.Add(1)
+	}
+	return run, err
+}

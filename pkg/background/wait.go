@@ -1,0 +1,169 @@
+package background
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"time"
+)
+
+// Get returns the record of a run of the session, or an error matching
+// [ErrNotFound].
+func (m *Manager) Get(ctx context.Context, session, id string) (Run, error) {
+	run, _, err := m.lookup(ctx, session, id)
+	return run, err
+}
+
+// Wait waits until any or all of the runs have ended, or until ctx has, and
+// returns their records in the order of the ids. A run that is active in the
+// engine but not in this manager is not waited for. If the session has not all
+// of the runs, Wait returns a *[NotFoundError] at once.
+func (m *Manager) Wait(ctx context.Context, session string, ids []string, until Until) ([]Run, error) {
+	if !until.valid() {
+		return nil, fmt.Errorf("wait: %w", &FieldError{"until", `must be "any" or "all"`})
+	}
+	known, missing, err := m.find(ctx, session, ids)
+	if err == nil && missing != nil {
+		err = missing
+	}
+	if err == nil {
+		err = await(ctx, nil, known, until)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("wait: %w", err)
+	}
+	runs := make([]Run, 0, len(ids))
+	for _, h := range known {
+		run, _, err := m.relook(ctx, session, h)
+		if err != nil {
+			return nil, fmt.Errorf("wait: %w", err)
+		}
+		runs = append(runs, run)
+	}
+	return runs, nil
+}
+
+// A handle is a run the session has, and its task, nil if it is not executed
+// here.
+type handle struct {
+	id   string
+	task *task
+}
+
+// find returns those of the ids that the session has, and which it has not. If
+// it has none, that is the error.
+func (m *Manager) find(ctx context.Context, session string, ids []string) (known []handle, missing *NotFoundError, err error) {
+	for _, id := range ids {
+		_, t, err := m.lookup(ctx, session, id)
+		var unknown *NotFoundError
+		switch {
+		case errors.As(err, &unknown) && missing != nil:
+			missing.IDs = append(missing.IDs, id)
+		case errors.As(err, &unknown):
+			missing = unknown
+		case err != nil:
+			return nil, nil, err
+		default:
+			known = append(known, handle{id, t})
+		}
+	}
+	if missing != nil && len(known) == 0 {
+		return nil, nil, missing
+	}
+	return known, missing, nil
+}
+
+// await waits until any or all of the runs have ended or enough delivers, and
+// returns ctx's error if that ends first. A run without a task counts as ended.
+func await(ctx context.Context, enough <-chan time.Time, known []handle, until Until) error {
+	if until == UntilAll {
+		for _, h := range known {
+			if h.task == nil {
+				continue
+			}
+			select {
+			case <-h.task.done:
+			case <-enough:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		return nil
+	}
+	cases := []reflect.SelectCase{
+		{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(ctx.Done())},
+		{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(enough)},
+	}
+	for _, h := range known {
+		if h.task == nil || h.task.ended() {
+			return nil
+		}
+		cases = append(cases, reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(h.task.done)})
+	}
+	if len(known) == 0 {
+		return nil
+	}
+	if chosen, _, _ := reflect.Select(cases); chosen == 0 {
+		return ctx.Err()
+	}
+	return nil
+}
+
+// lookup returns a run of the session and, if it is executed here, its task.
+// The error for an id that never was, one of another session and one whose
+// record is gone is the same, and matches ErrNotFound.
+func (m *Manager) lookup(ctx context.Context, session, id string) (Run, *task, error) {
+	// The task is looked for first: it goes only after the end is stored and
+	// the permits are given back, so that a run without one is as the engine says.
+	t := m.task(id)
+	run, err := m.engine.Get(ctx, id)
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		return Run{}, nil, fmt.Errorf("reading run %s: %w", id, err)
+	}
+	if err != nil || run.Session != session {
+		return Run{}, nil, m.notFound(ctx, session, id)
+	}
+	if t != nil && run.Status.Terminal() && t.settled.Load() {
+		<-t.done // at once: who is told of the end finds the permits given back
+	}
+	return view(run, t), t, nil
+}
+
+// relook is lookup for a run that was found before: if it has ended here, its
+// record may be gone by now.
+func (m *Manager) relook(ctx context.Context, session string, h handle) (Run, *task, error) {
+	if h.task != nil && h.task.ended() && h.task.final.Status.Terminal() {
+		return h.task.final, h.task, nil
+	}
+	return m.lookup(ctx, session, h.id)
+}
+
+// view returns a stored run with what its task knows better.
+func view(run Run, t *task) Run {
+	switch {
+	case t == nil || run.Status.Terminal():
+		return run
+	case t.ended():
+		return t.final
+	}
+	run.Beat = t.sink.Beat()
+	return run
+}
+
+// notFound makes the error for an id the session does not have.
+func (m *Manager) notFound(ctx context.Context, session, id string) error {
+	e := &NotFoundError{IDs: []string{id}}
+	if session == "" {
+		return e
+	}
+	active, err := m.engine.List(ctx, Query{Session: session, Active: true, Limit: 5})
+	if err != nil {
+		m.log.Warn("active runs not listed", "session", session, "error", err)
+	}
+	for _, run := range active {
+		e.Active = append(e.Active, run.ID)
+	}
+	return e
+}
