@@ -23,6 +23,8 @@ const module = "github.com/toolhost/toolhost"
 var layers = map[string][]string{
 	"abi":                                {}, // the contract: standard library only, and it builds for wasip1
 	"guest":                              {"abi"},
+	"guest/internal/vectors":             {"abi", "guest"},
+	"examples/plugins/internal/readme":   {"guest"},
 	"guest/guesttest":                    {"abi", "guest", "internal/schema"},
 	"examples/plugins":                   {},
 	"internal/wasmbin":                   {},                   // knows nothing of fuel

@@ -2,7 +2,6 @@ package abi
 
 import (
 	"encoding/json"
-	"fmt"
 	"maps"
 	"path"
 	"reflect"
@@ -172,7 +171,7 @@ func (d *decoder) schema(at string, raw json.RawMessage, input bool) {
 		return
 	}
 	var root map[string]any
-	if err := json.Unmarshal(raw, &root); err != nil {
+	if err := json.Unmarshal(raw, &root); err != nil || root == nil {
 		d.add(at, "expected an object, found %s", found(raw))
 		return
 	}
@@ -186,32 +185,32 @@ func (d *decoder) schema(at string, raw json.RawMessage, input bool) {
 			}
 		}
 	}
-	d.references(at, root, false)
+	d.references(at, nil, root, false)
 }
 
 // references refuses remote references below a schema. It does not look into
 // values, where "$ref" may be data. In an object of named schemas the keys are
 // names, not keywords.
-func (d *decoder) references(at string, schema any, named bool) {
+func (d *decoder) references(at string, path []string, schema any, named bool) {
 	switch s := schema.(type) {
 	case map[string]any:
 		for _, key := range slices.Sorted(maps.Keys(s)) {
-			at := at + "/" + escape(key)
+			path := append(path, key)
 			ref, isString := s[key].(string)
 			switch {
 			case named:
-				d.references(at, s[key], false)
+				d.references(at, path, s[key], false)
 			case isString && slices.Contains([]string{"$ref", "$dynamicRef", "$recursiveRef"}, key) && !strings.HasPrefix(ref, "#"):
-				d.add(at, "expected a reference within the schema (#/...), found %q: remote ones are never fetched", ref)
+				d.add(at+pointer(path), "expected a reference within the schema (#/...), found %q: remote ones are never fetched", ref)
 			case isString && key == "$schema" && strings.TrimSuffix(ref, "#") != "https://json-schema.org/draft/2020-12/schema":
-				d.add(at, "expected JSON Schema 2020-12, found %q", ref)
+				d.add(at+pointer(path), "expected JSON Schema 2020-12, found %q", ref)
 			case !slices.Contains([]string{"enum", "const", "default", "examples"}, key):
-				d.references(at, s[key], slices.Contains([]string{"properties", "patternProperties", "$defs", "dependentSchemas"}, key))
+				d.references(at, path, s[key], slices.Contains([]string{"properties", "patternProperties", "$defs", "dependentSchemas"}, key))
 			}
 		}
 	case []any:
 		for i, item := range s {
-			d.references(fmt.Sprintf("%s/%d", at, i), item, false)
+			d.references(at, append(path, strconv.Itoa(i)), item, false)
 		}
 	}
 }

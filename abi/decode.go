@@ -91,8 +91,19 @@ type decoder struct{ problems []Problem }
 
 func (d *decoder) add(pointer, format string, args ...any) {
 	if len(d.problems) < maxProblems {
-		d.problems = append(d.problems, Problem{pointer, fmt.Sprintf(format, args...)})
+		d.problems = append(d.problems, Problem{clip(pointer), clip(fmt.Sprintf(format, args...))})
 	}
+}
+
+// maxText bounds the texts of one problem, in bytes: what they quote may be as
+// long as the document.
+const maxText = 1024
+
+func clip(s string) string {
+	if len(s) <= maxText {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxText], "") + "…"
 }
 
 // syntax checks what encoding/json lets pass: nesting, repeated keys and what
@@ -100,9 +111,11 @@ func (d *decoder) add(pointer, format string, args ...any) {
 func (d *decoder) syntax(data []byte) error {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.UseNumber()
-	if err := d.token(dec, "", 0); err != nil {
+	if err := d.token(dec, nil); err != nil {
 		var syntax *json.SyntaxError
 		if errors.As(err, &syntax) {
+			// Token counts to the byte in question or past it, Unmarshal always past it.
+			errors.As(json.Unmarshal(data, new(json.RawMessage)), &syntax)
 			line, column := position(data, syntax.Offset)
 			return fmt.Errorf("expected JSON: %w (line %d, column %d)", err, line, column)
 		}
@@ -117,8 +130,10 @@ func (d *decoder) syntax(data []byte) error {
 	return nil
 }
 
-func (d *decoder) token(dec *json.Decoder, pointer string, depth int) error {
-	if depth > maxDepth {
+// token keeps the way to where it is as tokens: pointers made on the way down
+// would take time and memory in the square of a hostile document's size.
+func (d *decoder) token(dec *json.Decoder, path []string) error {
+	if len(path) > maxDepth {
 		return fmt.Errorf("expected at most %d levels of nesting", maxDepth)
 	}
 	t, err := dec.Token()
@@ -134,18 +149,18 @@ func (d *decoder) token(dec *json.Decoder, pointer string, depth int) error {
 				return err
 			}
 			key := t.(string)
-			at := pointer + "/" + escape(key)
+			at := append(path, key)
 			if seen[key] {
-				d.add(at, "the field is given twice")
+				d.add(pointer(at), "the field is given twice")
 			}
 			seen[key] = true
-			if err := d.token(dec, at, depth+1); err != nil {
+			if err := d.token(dec, at); err != nil {
 				return err
 			}
 		}
 	case json.Delim('['):
 		for i := 0; dec.More(); i++ {
-			if err := d.token(dec, pointer+"/"+strconv.Itoa(i), depth+1); err != nil {
+			if err := d.token(dec, append(path, strconv.Itoa(i))); err != nil {
 				return err
 			}
 		}
@@ -178,7 +193,8 @@ func (d *decoder) value(pointer string, data []byte, v reflect.Value) {
 	case v.Kind() == reflect.Int64:
 		d.integer(pointer, data, v)
 	default:
-		if err := json.Unmarshal(data, v.Addr().Interface()); err != nil || string(data) == "null" {
+		err := json.Unmarshal(data, v.Addr().Interface()) // which takes null for anything, and numbers for bytes
+		if err != nil || string(data) == "null" || v.Kind() == reflect.Slice && data[0] != '"' {
 			d.add(pointer, "expected %s, found %s", expected(v), found(data))
 		}
 	}
@@ -216,6 +232,9 @@ func (d *decoder) array(pointer string, data []byte, v reflect.Value) {
 	if json.Unmarshal(data, &items) != nil || items == nil {
 		d.add(pointer, "expected an array, found %s", found(data))
 		return
+	}
+	if len(items) == 0 {
+		return // as if it were left out
 	}
 	v.Set(reflect.MakeSlice(v.Type(), len(items), len(items)))
 	for i, item := range items {
@@ -280,6 +299,15 @@ func found(data []byte) string {
 	default:
 		return "a number"
 	}
+}
+
+// pointer is a path as a JSON pointer.
+func pointer(path []string) string {
+	var b strings.Builder
+	for _, token := range path {
+		b.WriteString("/" + escape(token))
+	}
+	return b.String()
 }
 
 // escape writes a key as a reference token of RFC 6901.

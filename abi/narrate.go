@@ -25,6 +25,11 @@ type Narration struct {
 	Failed   Text `json:"failed,omitzero"`
 }
 
+// IsZero reports whether there is nothing to tell.
+func (n Narration) IsZero() bool {
+	return n.Started.IsZero() && n.Finished.IsZero() && n.Failed.IsZero()
+}
+
 // Text is one template, or one for each locale: in JSON a string, or an object
 // from BCP 47 locale to string.
 type Text struct {

@@ -1,0 +1,56 @@
+// Plugin files reads and changes text files in a folder the operator grants as
+// /work. The sandbox lets it see nothing else; the folder is opened as an
+// [os.Root] besides, so that a path which leads out of it gets a clear error.
+package main
+
+import "github.com/toolhost/toolhost/guest"
+
+func newPlugin(w workspace) *guest.Plugin {
+	reads := guest.Hints{Readonly: true, Idempotent: true, OpenWorld: new(false)}
+	writes := guest.Hints{OpenWorld: new(false), Concurrency: "serial"}
+	rewrites := writes
+	rewrites.Idempotent = true
+	escape := []guest.Example{{Name: "outside", Args: pathArgs{"../secret"}, Error: "Path escapes workspace: ../secret"}}
+	return &guest.Plugin{
+		Name: "files", Version: "1.0.0", Description: "Works on text files in a folder.", License: "Apache-2.0",
+		Needs: guest.Needs{Files: []guest.FileNeed{{Path: "/work", Mode: "write"}}},
+		Tools: []guest.Tool{
+			{
+				Name: "read", Description: "Reads a text file, or a part of it by lines.",
+				Handler: guest.Handle(w.read), Hints: reads, Narrate: says("Reading {path}"), Examples: escape,
+			},
+			{
+				Name: "write", Description: "Writes a file, and the folders around it. What was in the file before is gone.",
+				Handler: guest.Handle(w.write), Hints: rewrites, Narrate: says("Writing {path}"),
+			},
+			{
+				Name: "edit", Description: "Replaces the first occurrence of a text in a file. It is an error if there is none.",
+				Handler: guest.Handle(w.edit), Hints: writes, Narrate: says("Editing {path}"),
+			},
+			{
+				Name: "list", Description: "Lists the entries of a folder.",
+				Handler: guest.Handle(w.list), Hints: reads, Narrate: says("Listing {path}"),
+			},
+			{
+				Name: "grep", Description: "Finds the lines that match a regular expression, in a file or in all text files below a folder.",
+				Handler: guest.Handle(w.grep), Hints: reads, Narrate: says("Searching for {pattern}"),
+			},
+			{
+				Name: "stat", Description: "Tells the type, size and time of change of a file or folder.",
+				Handler: guest.Handle(w.stat), Hints: reads, Examples: escape,
+			},
+			{
+				Name: "delete", Description: "Deletes a file, or a folder that is empty.",
+				Handler: guest.Handle(w.remove), Hints: writes, Narrate: says("Deleting {path}"), Examples: escape,
+			},
+		},
+	}
+}
+
+func says(started string) guest.Narration {
+	return guest.Narration{Started: guest.Text{Default: started}}
+}
+
+func init() { guest.Serve(newPlugin("/work")) }
+
+func main() {}

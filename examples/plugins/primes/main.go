@@ -1,0 +1,106 @@
+// Plugin primes counts primes with a segmented sieve of Eratosthenes. It takes
+// as long as it is asked to, and tells how far it is all the while.
+package main
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/toolhost/toolhost/guest"
+)
+
+type args struct {
+	Limit int `json:"limit" desc:"Count the primes up to this number" min:"0" max:"1000000000" example:"2000000"`
+}
+
+type result struct {
+	Limit   int `json:"limit"`
+	Count   int `json:"count" desc:"How many primes there are up to the limit"`
+	Largest int `json:"largest" desc:"The largest of them, 0 if there is none"`
+}
+
+const (
+	segment  = 1 << 16 // numbers sieved at a time: they fit a processor's cache, and are under a millisecond of work
+	reported = 20      // lines of output over the whole run
+)
+
+func primes(c *guest.Call, in args) (result, error) {
+	r := result{Limit: in.Limit}
+	base := sieve(int(math.Sqrt(float64(in.Limit))) + 1)
+	composite := make([]bool, segment)
+	step := in.Limit/reported + 1
+	for low := 0; low <= in.Limit; low += segment {
+		high := min(low+segment, in.Limit+1) // exclusive
+		r.add(base, composite[:high-low], low)
+		if low/step != high/step {
+			fmt.Fprintf(c.Output(), "%d primes below %d\n", r.Count, high)
+		}
+		if err := c.Progress(float64(high), float64(in.Limit+1), fmt.Sprintf("%d primes", r.Count)); err != nil {
+			return r, err
+		}
+	}
+	return r, nil
+}
+
+// add counts the primes of the segment that starts at low.
+func (r *result) add(base []int, composite []bool, low int) {
+	clear(composite)
+	for _, p := range base {
+		if p*p >= low+len(composite) {
+			break
+		}
+		first := max(p*p, (low+p-1)/p*p)
+		for i := first - low; i < len(composite); i += p {
+			composite[i] = true
+		}
+	}
+	for i, isComposite := range composite {
+		if n := low + i; !isComposite && n > 1 {
+			r.Count++
+			r.Largest = n
+		}
+	}
+}
+
+// sieve lists the primes up to limit, which is small.
+func sieve(limit int) []int {
+	var found []int
+	composite := make([]bool, limit+1)
+	for n := 2; n <= limit; n++ {
+		if composite[n] {
+			continue
+		}
+		found = append(found, n)
+		for i := n * n; i <= limit; i += n {
+			composite[i] = true
+		}
+	}
+	return found
+}
+
+var plugin = guest.Plugin{
+	Name: "primes", Version: "1.0.0", Description: "Counts primes, for as long as it takes.", License: "Apache-2.0",
+	Tools: []guest.Tool{{
+		Name:        "primes",
+		Title:       "Count primes",
+		Description: "Counts the primes up to a limit. A limit of 300 million takes several seconds: spawn it in the background.",
+		Handler:     guest.Handle(primes),
+		Hints: guest.Hints{
+			SupportsBackground: true, Idempotent: true, Readonly: true, LongRunning: true, OpenWorld: new(false),
+		},
+		Narrate: guest.Narration{
+			Started:  guest.Text{Default: "Counting primes up to {limit}"},
+			Finished: guest.Text{Default: "Counted primes up to {limit}"},
+			Failed:   guest.Text{Default: "Could not count primes up to {limit}"},
+		},
+		Examples: []guest.Example{
+			{Name: "none", Args: args{1}, Result: result{1, 0, 0}},
+			{Name: "a hundred", Args: args{100}, Result: result{100, 25, 97}},
+			{Name: "over several segments", Args: args{2_000_000}, Result: result{2_000_000, 148_933, 1_999_993}},
+		},
+	}},
+}
+
+func init() { guest.Serve(&plugin) }
+
+func main() {}

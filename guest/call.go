@@ -1,0 +1,131 @@
+package guest
+
+import (
+	"encoding/json"
+	"io"
+	"sync"
+	"sync/atomic"
+
+	"github.com/toolhost/toolhost/abi"
+)
+
+// Call is one call of a tool, and the tool's way to the host. It is safe for
+// concurrent use by the goroutines of the tool, and must not be used once the
+// tool has returned.
+type Call struct {
+	host     Host
+	tool     string
+	canceled atomic.Bool
+	facts    func() Facts
+	calling  sync.Mutex // the response of a host call is read by who made it
+}
+
+// Facts are what a call is besides its arguments: its id, session, attempt,
+// budgets and the operator's settings for the plugin.
+type Facts = abi.Context
+
+func newCall(h Host) *Call {
+	c := &Call{host: h}
+	c.tool = string(c.read(abi.FieldTool))
+	c.facts = sync.OnceValue(func() Facts {
+		var f Facts
+		_ = json.Unmarshal(c.read(abi.FieldContext), &f) // a host without facts has none to tell
+		return f
+	})
+	return c
+}
+
+// Tool returns the name of the tool being called.
+func (c *Call) Tool() string { return c.tool }
+
+// Facts returns the facts of the call.
+func (c *Call) Facts() Facts { return c.facts() }
+
+// Config returns the operator's setting of that name for the plugin, or "".
+func (c *Call) Config(name string) string { return c.facts().Config[name] }
+
+// Canceled reports whether the call is being stopped, as far as the tool has
+// been told: see [ErrCanceled].
+func (c *Call) Canceled() bool { return c.canceled.Load() }
+
+// Err returns [ErrCanceled] if the call is being stopped, else nil.
+func (c *Call) Err() error {
+	if c.Canceled() {
+		return ErrCanceled
+	}
+	return nil
+}
+
+// Output returns the live output of the call, the same as [os.Stdout]. Each
+// write goes to the host at once.
+func (c *Call) Output() io.Writer { return stream{c, abi.StreamOutput} }
+
+// Stderr returns the second live output of the call, the same as [os.Stderr].
+func (c *Call) Stderr() io.Writer { return stream{c, abi.StreamStderr} }
+
+type stream struct {
+	call *Call
+	kind abi.Stream
+}
+
+func (s stream) Write(p []byte) (int, error) {
+	err := s.call.Write(s.kind, p)
+	if err != nil && err != ErrCanceled {
+		return 0, err
+	}
+	return len(p), err
+}
+
+// Write appends data to a stream of the contract. [Call.Output],
+// [Call.Content] and [Call.Log] are built on it; it is for a tool that writes a
+// large result in parts, as JSON to [abi.StreamResult], and returns [None]. It
+// returns [ErrCanceled], though the data was taken, or a [*WriteError].
+func (c *Call) Write(s abi.Stream, data []byte) error {
+	return c.code(s, c.host.Write(s, data))
+}
+
+// progressStream stands for progress in a WriteError.
+const progressStream abi.Stream = -1
+
+// Progress reports how much is done of a total, in any unit; a negative total
+// is unknown. The message may be empty. It is cheap enough to be called every
+// few milliseconds of work, and is how a tool learns early that it should
+// stop: it returns [ErrCanceled], or a [*WriteError] for what is no number or
+// not UTF-8.
+func (c *Call) Progress(done, total float64, message string) error {
+	return c.code(progressStream, c.host.Progress(done, total, message))
+}
+
+func (c *Call) code(s abi.Stream, code int32) error {
+	switch {
+	case code == abi.Canceled:
+		c.canceled.Store(true)
+		return ErrCanceled
+	case code < 0:
+		return &WriteError{Stream: s, Code: code}
+	default:
+		return nil
+	}
+}
+
+// firstRead is the room for a field; a longer one is read again.
+const firstRead = 4 << 10
+
+// read returns a field, or nil if it is absent.
+func (c *Call) read(f abi.Field) []byte {
+	buf := make([]byte, firstRead)
+	for {
+		n := int(c.host.Read(f, buf))
+		if n < 0 {
+			return nil
+		}
+		if n <= len(buf) {
+			return buf[:n]
+		}
+		buf = make([]byte, n)
+	}
+}
+
+// Script returns the module's custom section toolhost.script, for
+// interpreters, or nil if there is none.
+func (c *Call) Script() []byte { return c.read(abi.FieldScript) }

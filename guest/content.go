@@ -1,0 +1,35 @@
+package guest
+
+import "github.com/toolhost/toolhost/abi"
+
+// Block is one piece of content beside the result.
+type Block = abi.Block
+
+// TextBlock makes a block of text.
+func TextBlock(text string) Block { return Block{Type: "text", Text: text} }
+
+// ImageBlock makes a block of an image of that media type, such as image/png.
+func ImageBlock(data []byte, mimeType string) Block {
+	return Block{Type: "image", Data: data, MIMEType: mimeType}
+}
+
+// AudioBlock makes a block of a sound of that media type, such as audio/wav.
+func AudioBlock(data []byte, mimeType string) Block {
+	return Block{Type: "audio", Data: data, MIMEType: mimeType}
+}
+
+// LinkBlock makes a block that links to a resource. The media type may be
+// empty.
+func LinkBlock(uri, name, mimeType string) Block {
+	return Block{Type: "resource_link", URI: uri, Name: name, MIMEType: mimeType}
+}
+
+// Content appends a block to the answer. It returns [ErrCanceled], though the
+// block was taken, or a [*WriteError].
+func (c *Call) Content(b Block) error {
+	data, err := marshal(b)
+	if err != nil {
+		return err
+	}
+	return c.Write(abi.StreamContent, data)
+}

@@ -1,0 +1,87 @@
+package guest
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/toolhost/toolhost/abi"
+)
+
+var (
+	// ErrCanceled is returned once the call is being stopped. What the tool
+	// has written still counts; it should finish soon.
+	ErrCanceled = errors.New("canceled")
+	// ErrRefused is matched by every error of a write the host did not take:
+	// [*WriteError].
+	ErrRefused = errors.New("refused by the host")
+	// ErrDenied is matched by the [*HostError] of a capability the operator
+	// has not granted.
+	ErrDenied = errors.New("not granted")
+	// ErrUnknown is matched by the [*HostError] of a capability this host does
+	// not have.
+	ErrUnknown = errors.New("unknown capability")
+)
+
+// Errorf makes a tool error. It is [fmt.Errorf]: any other error a tool returns
+// is as good.
+func Errorf(format string, args ...any) error { return fmt.Errorf(format, args...) }
+
+// Connection says what the user has to connect before the tool can work.
+type Connection = abi.Connection
+
+// ConnectionRequired makes the error that asks the user to connect something
+// first. It is neither a success nor a failure of the tool.
+func ConnectionRequired(c Connection) error { return &connectionError{c} }
+
+type connectionError struct{ Connection }
+
+func (e *connectionError) Error() string { return "connection required: " + e.Provider }
+
+// WriteError says which write or progress the host refused. It matches
+// [ErrRefused].
+type WriteError struct {
+	Stream abi.Stream // -1 for progress
+	Code   int32      // one of abi's Refused codes
+}
+
+func (e *WriteError) Error() string {
+	switch e.Code {
+	case abi.RefusedOutput:
+		return "output limit reached"
+	case abi.RefusedStream:
+		return fmt.Sprintf("stream %d refused by the host", e.Stream)
+	case abi.RefusedContent:
+		return "content block refused by the host"
+	case abi.RefusedProgress:
+		return "progress refused by the host"
+	default:
+		return fmt.Sprintf("write refused by the host with code %d", e.Code)
+	}
+}
+
+// Is makes the error match [ErrRefused].
+func (e *WriteError) Is(target error) bool { return target == ErrRefused }
+
+// HostError is the failure of a host capability. It matches [ErrDenied],
+// [ErrUnknown] and [ErrCanceled] by its code.
+type HostError struct {
+	Op      string
+	Code    string // denied, unknown, invalid, failed, limit or canceled
+	Message string
+}
+
+func (e *HostError) Error() string { return fmt.Sprintf("%s: %s: %s", e.Op, e.Code, e.Message) }
+
+// Is makes the error match the sentinel of its code.
+func (e *HostError) Is(target error) bool {
+	switch e.Code {
+	case "denied":
+		return target == ErrDenied
+	case "unknown":
+		return target == ErrUnknown
+	case "canceled":
+		return target == ErrCanceled
+	default:
+		return false
+	}
+}

@@ -1,0 +1,105 @@
+// Package guesttest tests plugins written with package guest, in the test's own
+// process and on any platform. One line tests what a plugin says of itself:
+//
+//	func TestPlugin(t *testing.T) { guesttest.Check(t, &plugin) }
+//
+// [Call] and [Host.Call] call a tool for everything else. What only a sandbox
+// does is not done here: there are no limits, and what a tool prints to
+// [os.Stdout] goes there.
+package guesttest
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/guest"
+	"github.com/toolhost/toolhost/internal/schema"
+)
+
+// Check fails the test if the plugin's manifest is not one a host would load,
+// or if one of its examples does not give the answer it claims. Each example is
+// a subtest.
+func Check(t *testing.T, p *guest.Plugin) {
+	t.Helper()
+	m, err := p.Manifest()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tool := range m.Tools {
+		if problem := badSchema(&tool); problem != "" {
+			t.Errorf("tool %s: %s", tool.Name, problem)
+		}
+		for i, e := range tool.Examples {
+			t.Run(exampleName(tool.Name, i, e), func(t *testing.T) {
+				if problem := wrongExample(p, &tool, e); problem != "" {
+					t.Error(problem)
+				}
+			})
+		}
+	}
+}
+
+func exampleName(tool string, i int, e abi.Example) string {
+	if e.Name == "" {
+		return fmt.Sprintf("%s/%d", tool, i)
+	}
+	return tool + "/" + e.Name
+}
+
+// badSchema says what is wrong with the schemas of a tool, or nothing.
+func badSchema(tool *abi.Tool) string {
+	if _, err := schema.Compile(tool.InputSchema); err != nil {
+		return fmt.Sprintf("input schema: %v", err)
+	}
+	if tool.OutputSchema == nil {
+		return ""
+	}
+	if _, err := schema.Compile(tool.OutputSchema); err != nil {
+		return fmt.Sprintf("output schema: %v", err)
+	}
+	return ""
+}
+
+// wrongExample says what is wrong with an example, or nothing.
+func wrongExample(p *guest.Plugin, tool *abi.Tool, e abi.Example) string {
+	got := Call(p, tool.Name, e.Args)
+	switch {
+	case e.Error != "" && (got.Kind != abi.ToolError || !strings.Contains(got.Error, e.Error)):
+		return fmt.Sprintf("expected a tool error with %q, found %s", e.Error, got)
+	case e.Error != "":
+		return ""
+	case !got.IsSuccess():
+		return fmt.Sprintf("expected a success, found %s", got)
+	case !sameJSON(got.Value, e.Result):
+		return fmt.Sprintf("expected %s, found %s", e.Result, got)
+	}
+	if problems := misfit(tool.OutputSchema, got.Value); problems != "" {
+		return "the result does not fit the output schema: " + problems
+	}
+	return ""
+}
+
+// misfit lists what of a document does not fit a schema.
+func misfit(raw, document json.RawMessage) string {
+	if raw == nil || document == nil {
+		return ""
+	}
+	s, err := schema.Compile(raw)
+	if err != nil {
+		return err.Error()
+	}
+	var lines []string
+	for _, p := range s.Check(document) {
+		lines = append(lines, p.String())
+	}
+	return strings.Join(lines, "; ")
+}
+
+func sameJSON(a, b json.RawMessage) bool {
+	var x, y any
+	return json.Unmarshal(a, &x) == nil && json.Unmarshal(b, &y) == nil && reflect.DeepEqual(x, y)
+}

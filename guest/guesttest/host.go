@@ -1,0 +1,262 @@
+package guesttest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"sync"
+	"unicode/utf8"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/guest"
+)
+
+// Host is a host in the test's own process. The zero Host has no capability,
+// knows no facts and never stops a call. It is safe for concurrent use.
+type Host struct {
+	Facts guest.Facts
+	// Capabilities answers [guest.Call.Host] by the name of the capability. A
+	// nil function is a capability that is not granted; one that is missing is
+	// unknown to the host. An error is a failure, but a [*guest.HostError]
+	// says itself what it is.
+	Capabilities map[string]func(request json.RawMessage) (response any, err error)
+	// StopAfter is the number of progress reports after which the call is
+	// being stopped: the last of them and all that follows is answered with
+	// [guest.ErrCanceled]. 0 never stops.
+	StopAfter int
+	Script    []byte // the module's custom section toolhost.script
+}
+
+// Outcome is all that came of a call.
+type Outcome struct {
+	abi.Result
+	Stdout, Stderr string // but what went to the process's own
+	Progress       []Progress
+	Logs           []Log
+}
+
+// Progress is one report of progress.
+type Progress struct {
+	Done    float64 `json:"done"`
+	Total   float64 `json:"total"` // negative if unknown
+	Message string  `json:"message,omitempty"`
+}
+
+// Log is one record for the operator.
+type Log struct {
+	Level   string `json:"level"` // debug, info, warn or error
+	Message string `json:"message"`
+}
+
+// String is the result as JSON.
+func (o Outcome) String() string {
+	data, err := json.Marshal(o.Result)
+	if err != nil {
+		return err.Error()
+	}
+	return string(data)
+}
+
+// Call calls a tool with the zero [Host].
+func Call(p *guest.Plugin, tool string, args any) Outcome { return Host{}.Call(p, tool, args) }
+
+// Call calls a tool. The arguments are what encoding/json makes of args; as
+// with any host, those that do not fit the tool's input schema are a tool
+// error.
+func (h Host) Call(p *guest.Plugin, tool string, args any) Outcome {
+	data, err := json.Marshal(args)
+	if err != nil {
+		return broken("the arguments have no JSON: %v", err)
+	}
+	m, err := p.Manifest()
+	if err != nil {
+		return broken("%v", err)
+	}
+	declared, ok := m.Lookup(tool)
+	if !ok {
+		return broken("plugin %s has no tool %q", p.Name, tool)
+	}
+	if problems := misfit(declared.InputSchema, data); problems != "" {
+		return Outcome{Result: abi.Result{Kind: abi.ToolError, Error: "the arguments do not fit: " + problems}}
+	}
+	c := &call{Host: h, tool: tool, args: data}
+	return c.outcome(p.Invoke(c))
+}
+
+func broken(format string, args ...any) Outcome {
+	return Outcome{Result: abi.Result{Kind: abi.Internal, Error: fmt.Sprintf(format, args...)}}
+}
+
+// call is one call: the host functions and what they are told.
+type call struct {
+	Host
+	tool string
+	args []byte
+
+	mu              sync.Mutex
+	stopping        bool
+	response        []byte
+	result, errText []byte
+	stdout, stderr  strings.Builder
+	out             Outcome
+}
+
+var _ guest.Host = (*call)(nil)
+
+// Read implements [guest.Host].
+func (c *call) Read(f abi.Field, into []byte) int32 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var data []byte
+	switch f {
+	case abi.FieldArgs:
+		data = c.args
+	case abi.FieldTool:
+		data = []byte(c.tool)
+	case abi.FieldContext:
+		data, _ = json.Marshal(c.Facts) // strings and numbers
+	case abi.FieldResponse:
+		data = c.response
+	case abi.FieldScript:
+		data = c.Script
+	}
+	if data == nil {
+		return abi.Absent
+	}
+	copy(into, data)
+	return int32(len(data))
+}
+
+// Write implements [guest.Host].
+func (c *call) Write(s abi.Stream, data []byte) int32 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch s {
+	case abi.StreamResult:
+		c.result = append(c.result, data...)
+	case abi.StreamError:
+		c.errText = append(c.errText, data...)
+	case abi.StreamOutput:
+		c.stdout.Write(data)
+	case abi.StreamStderr:
+		c.stderr.Write(data)
+	case abi.StreamContent:
+		b, err := abi.DecodeBlock(data)
+		if err != nil {
+			return abi.RefusedContent
+		}
+		c.out.Content = append(c.out.Content, b)
+	case abi.StreamDebug, abi.StreamInfo, abi.StreamWarn, abi.StreamErrorLog:
+		level := []string{"debug", "info", "warn", "error"}[s-abi.StreamDebug]
+		c.out.Logs = append(c.out.Logs, Log{level, string(data)})
+	default:
+		return abi.RefusedStream
+	}
+	return c.answer()
+}
+
+// Progress implements [guest.Host].
+func (c *call) Progress(done, total float64, message string) int32 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, n := range []float64{done, total} {
+		if math.IsNaN(n) || math.IsInf(n, 0) {
+			return abi.RefusedProgress
+		}
+	}
+	if done < 0 || !utf8.ValidString(message) {
+		return abi.RefusedProgress
+	}
+	c.out.Progress = append(c.out.Progress, Progress{done, total, message})
+	if len(c.out.Progress) == c.StopAfter {
+		c.stopping = true
+	}
+	return c.answer()
+}
+
+func (c *call) answer() int32 {
+	if c.stopping {
+		return abi.Canceled
+	}
+	return abi.Continue
+}
+
+// codes are what the call function returns for each failure.
+var codes = map[string]int32{
+	"denied": abi.CallDenied, "unknown": abi.CallUnknown, "invalid": abi.CallInvalid,
+	"failed": abi.CallFailed, "limit": abi.CallLimit, "canceled": abi.CallCanceled,
+}
+
+// Call implements [guest.Host].
+func (c *call) Call(op string, request []byte) int32 {
+	response, err := c.use(op, request)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err != nil {
+		failure := abi.CallFailure{Code: "failed", Message: err.Error()}
+		if h, ok := errors.AsType[*guest.HostError](err); ok && codes[h.Code] != 0 {
+			failure = abi.CallFailure{Code: h.Code, Message: h.Message}
+		}
+		c.response, _ = json.Marshal(failure) // two strings
+		return codes[failure.Code]
+	}
+	if c.response, err = json.Marshal(response); err != nil {
+		panic(fmt.Sprintf("the response of capability %s has no JSON: %v", op, err))
+	}
+	return int32(len(c.response))
+}
+
+// use runs a capability of the test. The call is not locked meanwhile, as the
+// capability may well wait.
+func (c *call) use(op string, request []byte) (any, error) {
+	c.mu.Lock()
+	stopping := c.stopping
+	c.mu.Unlock()
+	f, known := c.Capabilities[op]
+	switch {
+	case stopping:
+		return nil, &guest.HostError{Code: "canceled", Message: "the call is being stopped"}
+	case !known:
+		return nil, &guest.HostError{Code: "unknown", Message: "this host has no such capability"}
+	case f == nil:
+		return nil, &guest.HostError{Code: "denied", Message: op + " is not granted to this plugin"}
+	}
+	return f(request)
+}
+
+// outcome turns the code of a call into its result, as a host does.
+func (c *call) outcome(code int32) Outcome {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	o := c.out
+	o.Stdout, o.Stderr = c.stdout.String(), c.stderr.String()
+	switch code {
+	case abi.InvokeOK:
+		o.Kind = abi.Success
+		if c.result == nil {
+			break
+		}
+		if !json.Valid(c.result) || !utf8.Valid(c.result) {
+			o.Kind, o.Error = abi.Internal, "its result is not JSON in UTF-8"
+			break
+		}
+		o.Value = c.result
+	case abi.InvokeToolError:
+		o.Kind, o.Error = abi.ToolError, strings.TrimSpace(string(c.errText))
+		if o.Error == "" {
+			o.Error = "the tool reported an error and did not say which"
+		}
+	case abi.InvokeConnection:
+		connection, err := abi.DecodeConnection(c.errText)
+		if err != nil {
+			o.Kind, o.Error = abi.Internal, err.Error()
+			break
+		}
+		o.Kind, o.Connection, o.Error = abi.ConnectionRequired, connection, "connect "+connection.Provider+" first"
+	default:
+		o.Kind, o.Error = abi.Internal, string(c.errText)
+	}
+	return o
+}

@@ -1,0 +1,68 @@
+package guest
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+
+	"github.com/toolhost/toolhost/abi"
+)
+
+// Handler is what a tool does, made by [Handle].
+type Handler struct {
+	in, out reflect.Type
+	run     func(c *Call) error
+}
+
+// None is the result type of a tool that has no result, or whose answer is all
+// in its content blocks (see [Call.Content]).
+type None struct{}
+
+// Handle makes a handler of a function from arguments to a result. In is a
+// struct. Out is any type encoding/json can write, or [None]; an [any] or
+// [json.RawMessage] has no output schema. The function gets the arguments as
+// the host has checked them against the input schema, and the call, which it
+// must not use after it has returned.
+func Handle[In, Out any](f func(c *Call, in In) (Out, error)) Handler {
+	return Handler{
+		in:  reflect.TypeFor[In](),
+		out: reflect.TypeFor[Out](),
+		run: func(c *Call) error {
+			var in In
+			if err := decodeArgs(c.read(abi.FieldArgs), &in); err != nil {
+				return fmt.Errorf("the arguments do not fit: %w", err)
+			}
+			out, err := f(c, in)
+			if err != nil {
+				return err
+			}
+			return c.result(&out)
+		},
+	}
+}
+
+// decodeArgs decodes the arguments over the defaults of their struct.
+func decodeArgs(data []byte, in any) error {
+	if v := reflect.ValueOf(in).Elem(); v.Kind() == reflect.Struct {
+		if err := setDefaults(v); err != nil {
+			return err
+		}
+	}
+	return json.Unmarshal(data, in)
+}
+
+// result writes the result of a call. A result that cannot be written is the
+// plugin's mistake and nothing a model could react to, so it panics.
+func (c *Call) result(out any) error {
+	if _, none := out.(*None); none {
+		return nil
+	}
+	data, err := marshal(out)
+	if err != nil {
+		panic(fmt.Sprintf("the result of tool %s cannot be written: %v", c.tool, err))
+	}
+	if err := c.Write(abi.StreamResult, data); err != ErrCanceled {
+		return err
+	}
+	return nil // it was taken, and a result that is there counts
+}

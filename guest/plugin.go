@@ -1,0 +1,139 @@
+package guest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/toolhost/toolhost/abi"
+)
+
+// The parts of a manifest that plugins fill in as the contract has them.
+type (
+	Hints      = abi.Hints
+	Limits     = abi.Limits
+	Needs      = abi.Needs
+	FileNeed   = abi.FileNeed
+	SecretNeed = abi.SecretNeed
+	Narration  = abi.Narration
+	Text       = abi.Text
+)
+
+// Plugin is a plugin and its tools. It must not change once it is served.
+type Plugin struct {
+	Name        string // [a-z][a-z0-9_]{0,31}
+	Version     string // semantic version
+	Description string
+	Homepage    string
+	License     string // SPDX expression
+	Authors     []string
+	Tools       []Tool
+	Needs       Needs // the zero Needs asks the operator for nothing
+}
+
+// Tool is one tool of a plugin. Name, Description and Handler are required; the
+// zero value of every other field is the careful default of the contract.
+type Tool struct {
+	Name        string // [a-z][a-z0-9_]*; a tool named as its plugin is known by that name alone
+	Title       string
+	Description string // all that a model knows of the tool
+	Handler     Handler
+	Hints       Hints
+	Approval    abi.Approval
+	Deferrable  abi.Deferrable
+	Narrate     Narration
+	Limits      Limits
+	Examples    []Example
+}
+
+// Example is a call with its known answer. Exactly one of Result and Error is
+// set.
+type Example struct {
+	Name   string
+	Args   any    // usually a value of the handler's argument type
+	Result any    // usually a value of its result type
+	Error  string // a part of the error text
+}
+
+// Manifest returns the manifest of the plugin, checked against the contract.
+func (p *Plugin) Manifest() (*abi.Manifest, error) {
+	doc, err := p.document()
+	if err != nil {
+		return nil, err
+	}
+	return abi.DecodeManifest(doc)
+}
+
+// document is the manifest as JSON. It is not checked, as the plugin's tests
+// and the host do that and the checks would be in every plugin's binary.
+func (p *Plugin) document() ([]byte, error) {
+	m := abi.Manifest{
+		ABI: abi.Version, Name: p.Name, Version: p.Version, Description: p.Description,
+		Homepage: p.Homepage, License: p.License, Authors: p.Authors, Needs: p.Needs,
+	}
+	for i := range p.Tools {
+		t, err := p.Tools[i].manifest()
+		if err != nil {
+			return nil, fmt.Errorf("tool %s: %w", p.Tools[i].Name, err)
+		}
+		m.Tools = append(m.Tools, t)
+	}
+	return marshal(&m)
+}
+
+func (t *Tool) manifest() (abi.Tool, error) {
+	m := abi.Tool{
+		Name: t.Name, Title: t.Title, Description: t.Description, Hints: t.Hints,
+		Approval: t.Approval, Deferrable: t.Deferrable, Narration: t.Narrate, Limits: t.Limits,
+	}
+	if t.Handler.run == nil {
+		return m, errors.New("it has no handler, make one with guest.Handle")
+	}
+	var err error
+	if m.InputSchema, err = inputSchema(t.Handler.in); err != nil {
+		return m, fmt.Errorf("arguments: %w", err)
+	}
+	if m.OutputSchema, err = outputSchema(t.Handler.out); err != nil {
+		return m, fmt.Errorf("result: %w", err)
+	}
+	for i, e := range t.Examples {
+		x := abi.Example{Name: e.Name, Error: e.Error}
+		if x.Args, err = marshal(e.Args); err != nil {
+			return m, fmt.Errorf("arguments of example %d: %w", i, err)
+		}
+		if e.Result != nil {
+			if x.Result, err = marshal(e.Result); err != nil {
+				return m, fmt.Errorf("result of example %d: %w", i, err)
+			}
+		}
+		m.Examples = append(m.Examples, x)
+	}
+	return m, nil
+}
+
+func (p *Plugin) lookup(name string) (*Tool, bool) {
+	for i := range p.Tools {
+		if p.Tools[i].Name == name && p.Tools[i].Handler.run != nil {
+			return &p.Tools[i], true
+		}
+	}
+	return nil, false
+}
+
+// marshal is json.Marshal without the escapes that are for HTML.
+func marshal(v any) ([]byte, error) {
+	var b sliceWriter
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return nil, err
+	}
+	return b[:len(b)-1], nil // without the line feed
+}
+
+type sliceWriter []byte
+
+func (w *sliceWriter) Write(p []byte) (int, error) {
+	*w = append(*w, p...)
+	return len(p), nil
+}

@@ -1,0 +1,65 @@
+package guest
+
+import (
+	"runtime"
+	"unsafe"
+
+	"github.com/toolhost/toolhost/abi"
+)
+
+//go:wasmimport toolhost_v1 read
+func hostRead(field int32, ptr unsafe.Pointer, size int32) int32
+
+//go:wasmimport toolhost_v1 write
+func hostWrite(kind int32, ptr unsafe.Pointer, size int32) int32
+
+//go:wasmimport toolhost_v1 progress
+func hostProgress(done, total float64, ptr unsafe.Pointer, size int32) int32
+
+//go:wasmimport toolhost_v1 call
+func hostCall(op unsafe.Pointer, opSize int32, ptr unsafe.Pointer, size int32) int32
+
+// served is the plugin of this module. The exports below have no other way to
+// it; it is set once, before the first of them is called.
+var served *Plugin
+
+// Serve makes p the plugin of this module. Call it once, in an init function.
+// On other platforms than wasip1 it does nothing.
+func Serve(p *Plugin) { served = p }
+
+//go:wasmexport toolhost_describe
+func describe() int32 {
+	defer runtime.Gosched()
+	return served.Describe(imports{})
+}
+
+//go:wasmexport toolhost_invoke
+func invoke() int32 {
+	defer runtime.Gosched()
+	return served.Invoke(imports{})
+}
+
+// imports is the host outside the module. Its methods, like the exports above,
+// yield to other goroutines: nothing in a module preempts the one that runs,
+// and a garbage collection that is never let in ends with memory used up.
+type imports struct{}
+
+func (imports) Read(f abi.Field, into []byte) int32 {
+	return hostRead(int32(f), unsafe.Pointer(unsafe.SliceData(into)), int32(len(into)))
+}
+
+func (imports) Write(s abi.Stream, data []byte) int32 {
+	defer runtime.Gosched()
+	return hostWrite(int32(s), unsafe.Pointer(unsafe.SliceData(data)), int32(len(data)))
+}
+
+func (imports) Progress(done, total float64, message string) int32 {
+	defer runtime.Gosched()
+	return hostProgress(done, total, unsafe.Pointer(unsafe.StringData(message)), int32(len(message)))
+}
+
+func (imports) Call(op string, request []byte) int32 {
+	defer runtime.Gosched()
+	return hostCall(unsafe.Pointer(unsafe.StringData(op)), int32(len(op)),
+		unsafe.Pointer(unsafe.SliceData(request)), int32(len(request)))
+}

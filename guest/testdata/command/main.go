@@ -1,0 +1,31 @@
+// Command is the fixture of abi/testdata/commands.json: a WASI program that
+// knows nothing of Toolhost. Its first argument is the name of the tool.
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+)
+
+func main() {
+	stdin, err := io.ReadAll(os.Stdin)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	switch os.Args[0] {
+	case "json": // the arguments as they came
+		fmt.Printf(" {\"args\": %s}\n", stdin)
+	case "text":
+		fmt.Println("no JSON:", len(stdin), "bytes")
+	case "nothing":
+	case "flags":
+		fmt.Println(strings.Join(os.Args[1:], "|"))
+	case "exit":
+		fmt.Print(`{"partial": true}`)
+		fmt.Fprintln(os.Stderr, "it did not work")
+		os.Exit(3)
+	}
+}

@@ -1,0 +1,122 @@
+package guest_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/guest"
+	"github.com/toolhost/toolhost/guest/guesttest"
+	"github.com/toolhost/toolhost/guest/internal/vectors"
+)
+
+// vector is one case of abi/testdata/calls.json; its README says what the
+// fields mean.
+type vector struct {
+	Name, Why string
+	Tool      string
+	Args      json.RawMessage
+	Big       *struct {
+		Text  string
+		Count int
+	}
+	Host struct {
+		Session   string
+		Attempt   int
+		Locale    string
+		Config    map[string]string
+		Clock     bool
+		StopAfter int `json:"stop_after"`
+	}
+	Sandbox bool
+	Want    want
+}
+
+type want struct {
+	Kind           abi.Kind
+	Value          json.RawMessage
+	Content        []abi.Block
+	Error          string
+	Connection     *abi.Connection
+	ExitCode       *int `json:"exit_code"`
+	Stdout, Stderr string
+	Progress       []guesttest.Progress
+	Logs           []guesttest.Log
+}
+
+func readVectors(t *testing.T) []vector {
+	data, err := os.ReadFile("../abi/testdata/calls.json")
+	require.NoError(t, err)
+	var file struct {
+		Plugin string
+		Cases  []vector
+	}
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	require.NoError(t, dec.Decode(&file))
+	require.Equal(t, vectors.Plugin().Name, file.Plugin)
+	for i := range file.Cases {
+		if v := &file.Cases[i]; v.Big != nil {
+			v.Want.Value, _ = json.Marshal(strings.Repeat(v.Big.Text, v.Big.Count))
+			v.Args, _ = json.Marshal(map[string]json.RawMessage{"value": v.Want.Value})
+		}
+	}
+	return file.Cases
+}
+
+// TestVectors runs the contract vectors in process. The host's tests run them
+// in a sandbox.
+func TestVectors(t *testing.T) {
+	called, plugin := map[string]bool{}, vectors.Plugin()
+	names := map[string]bool{}
+	for _, v := range readVectors(t) {
+		called[v.Tool] = true
+		require.False(t, names[v.Name], "the name %q is given twice", v.Name)
+		names[v.Name] = true
+		t.Run(v.Name, func(t *testing.T) {
+			if v.Sandbox {
+				t.Skip("needs a sandbox")
+			}
+			h := guesttest.Host{
+				Facts:        guest.Facts{Session: v.Host.Session, Attempt: v.Host.Attempt, Locale: v.Host.Locale, Config: v.Host.Config},
+				Capabilities: map[string]func(json.RawMessage) (any, error){"sleep": nil},
+				StopAfter:    v.Host.StopAfter,
+			}
+			if v.Host.Clock {
+				h.Capabilities["sleep"] = func(json.RawMessage) (any, error) { return struct{}{}, nil }
+			}
+			v.Want.check(t, h.Call(plugin, v.Tool, v.Args))
+		})
+	}
+	for _, tool := range plugin.Tools {
+		require.True(t, called[tool.Name], "tool %s has no vector", tool.Name)
+	}
+}
+
+func (w want) check(t *testing.T, got guesttest.Outcome) {
+	require.Equal(t, w.Kind, got.Kind, got)
+	if w.Value == nil {
+		require.Nil(t, got.Value)
+	} else {
+		require.JSONEq(t, string(w.Value), string(got.Value))
+	}
+	require.Equal(t, w.Content, got.Content)
+	require.Equal(t, w.Connection, got.Connection)
+	require.Equal(t, w.ExitCode, got.ExitCode)
+	require.Equal(t, w.Stdout, got.Stdout)
+	require.Equal(t, w.Stderr, got.Stderr)
+	require.Equal(t, w.Progress, got.Progress)
+	if w.Kind == abi.ToolError {
+		require.Equal(t, w.Error, got.Error)
+	}
+	if w.Kind != abi.Internal {
+		require.Equal(t, w.Logs, got.Logs)
+	}
+}
+
+func TestVectorsManifest(t *testing.T) { guesttest.Check(t, vectors.Plugin()) }
