@@ -1,0 +1,195 @@
+package mcpapi
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"unicode/utf8"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+)
+
+// maxLine bounds one message of the client, in bytes. It leaves room for the
+// largest arguments a call may have.
+const maxLine = 16 << 20
+
+// methodCancelled is the one method a pipe knows.
+const methodCancelled = "notifications/cancelled"
+
+// pipe stands between the client's streams and the SDK, for two things the SDK
+// does not do. A line that is no message is answered with an error, as
+// JSON-RPC 2.0 section 5.1 has it, where the SDK would end the session. And a
+// call that the client canceled is not answered, as MCP asks of servers
+// (basic/utilities/cancellation).
+//
+// Arrays of messages, which revisions before 2025-06-18 allow, pass as they
+// are: only the SDK knows the revision.
+type pipe struct {
+	in    io.Reader
+	lines *bufio.Reader
+	rest  []byte        // of the line being read
+	ended chan struct{} // closed when the input has ended
+
+	writing sync.Mutex // one line at a time
+	out     io.Writer
+
+	mu    sync.Mutex
+	calls map[jsonrpc.ID]bool // those without an answer yet, and whether they were canceled
+}
+
+func newPipe(in io.Reader, out io.Writer) *pipe {
+	return &pipe{in: in, lines: bufio.NewReader(in), ended: make(chan struct{}), out: out, calls: map[jsonrpc.ID]bool{}}
+}
+
+// Read hands out the client's messages. It is called by one goroutine, and not
+// again after an error.
+func (p *pipe) Read(b []byte) (int, error) {
+	for len(p.rest) == 0 {
+		line, err := p.line()
+		if err != nil {
+			close(p.ended)
+			return 0, err
+		}
+		if err := p.accept(line); err != nil {
+			close(p.ended)
+			return 0, err
+		}
+	}
+	n := copy(b, p.rest)
+	p.rest = p.rest[n:]
+	return n, nil
+}
+
+// Close ends a Read that waits, if the input can be closed.
+func (p *pipe) Close() error {
+	if c, ok := p.in.(io.Closer); ok {
+		return c.Close()
+	}
+	return nil
+}
+
+// line returns the next line with its line feed, or nil if it is too long. The
+// last line may lack the line feed.
+func (p *pipe) line() ([]byte, error) {
+	var line []byte
+	tooLong := false
+	for {
+		part, err := p.lines.ReadSlice('\n')
+		if tooLong = tooLong || len(line)+len(part) > maxLine; tooLong {
+			line = nil
+		} else {
+			line = append(line, part...)
+		}
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+			continue
+		case err != nil && (len(line) == 0 || !errors.Is(err, io.EOF)):
+			return nil, err
+		case tooLong:
+			return nil, p.refuse(jsonrpc.CodeInvalidRequest, fmt.Sprintf("the message has more than %d bytes", maxLine))
+		}
+		return line, nil
+	}
+}
+
+// accept lets a line through to the SDK, or answers it.
+func (p *pipe) accept(line []byte) error {
+	message := bytes.TrimSpace(line)
+	switch {
+	case len(message) == 0:
+		return nil
+	case !utf8.Valid(message) || !json.Valid(message):
+		return p.refuse(jsonrpc.CodeParseError, "the line is not JSON in UTF-8")
+	case message[0] != '[':
+		decoded, err := jsonrpc.DecodeMessage(message)
+		if err != nil {
+			return p.refuse(jsonrpc.CodeInvalidRequest, "not a JSON-RPC 2.0 message: "+err.Error())
+		}
+		p.note(decoded)
+	}
+	p.rest = append(message, '\n')
+	return nil
+}
+
+// note remembers which calls wait for an answer and which no longer do.
+func (p *pipe) note(m jsonrpc.Message) {
+	req, ok := m.(*jsonrpc.Request)
+	if !ok {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if req.IsCall() {
+		p.calls[req.ID] = false
+	}
+	if req.Method != methodCancelled {
+		return
+	}
+	var params struct {
+		RequestID any `json:"requestId"`
+	}
+	_ = json.Unmarshal(req.Params, &params) // one without an id cancels nothing
+	id, err := jsonrpc.MakeID(params.RequestID)
+	if _, waits := p.calls[id]; err == nil && waits {
+		p.calls[id] = true
+	}
+}
+
+// refuse answers a line that has no id to answer to.
+func (p *pipe) refuse(code int64, message string) error {
+	answer, err := json.Marshal(struct {
+		Version string        `json:"jsonrpc"`
+		ID      any           `json:"id"`
+		Error   jsonrpc.Error `json:"error"`
+	}{"2.0", nil, jsonrpc.Error{Code: code, Message: message}})
+	if err != nil {
+		return err
+	}
+	return p.write(append(answer, '\n'))
+}
+
+func (p *pipe) write(line []byte) error {
+	p.writing.Lock()
+	defer p.writing.Unlock()
+	_, err := p.out.Write(line)
+	return err
+}
+
+// writer is the pipe's other end. The SDK writes each message to it at once.
+func (p *pipe) writer() io.WriteCloser { return pipeWriter{p} }
+
+type pipeWriter struct{ *pipe }
+
+func (w pipeWriter) Write(line []byte) (int, error) {
+	if w.canceled(line) {
+		return len(line), nil
+	}
+	if err := w.write(line); err != nil {
+		return 0, err
+	}
+	return len(line), nil
+}
+
+// Close does nothing: the output is its owner's.
+func (w pipeWriter) Close() error { return nil }
+
+// canceled reports whether the line answers a call that was canceled.
+func (p *pipe) canceled(line []byte) bool {
+	m, err := jsonrpc.DecodeMessage(bytes.TrimSpace(line))
+	if err != nil {
+		return false // an array
+	}
+	response, ok := m.(*jsonrpc.Response)
+	if !ok {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	canceled := p.calls[response.ID]
+	delete(p.calls, response.ID)
+	return canceled
+}

@@ -1,0 +1,56 @@
+package mcpapi
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/abi"
+)
+
+func TestResult(t *testing.T) {
+	block := []abi.Block{{Type: "text", Text: "more"}}
+	for _, test := range []struct {
+		name       string
+		result     abi.Result
+		structured bool
+		want       string
+	}{
+		{"object", abi.Result{Kind: abi.Success, Value: json.RawMessage(`{"a":1}`)}, false,
+			`{"content":[{"type":"text","text":"{\"a\":1}"}]}`},
+		{"object of a schema", abi.Result{Kind: abi.Success, Value: json.RawMessage(`{"a":1}`)}, true,
+			`{"content":[{"type":"text","text":"{\"a\":1}"}],"structuredContent":{"a":1}}`},
+		{"and content", abi.Result{Kind: abi.Success, Value: json.RawMessage(`{"a":1}`), Content: block}, true,
+			`{"content":[{"type":"text","text":"{\"a\":1}"},{"type":"text","text":"more"}],"structuredContent":{"a":1}}`},
+		{"number", abi.Result{Kind: abi.Success, Value: json.RawMessage(`12345678901234567890`)}, false,
+			`{"content":[{"type":"text","text":"12345678901234567890"}]}`},
+		{"null", abi.Result{Kind: abi.Success, Value: json.RawMessage(`null`)}, false,
+			`{"content":[{"type":"text","text":"null"}]}`},
+		{"nothing", abi.Result{Kind: abi.Success}, false, `{"content":null}`}, // which the SDK writes as []
+		{"content alone", abi.Result{Kind: abi.Success, Content: block}, false,
+			`{"content":[{"type":"text","text":"more"}]}`},
+		{"string", abi.Result{Kind: abi.Success, Value: json.RawMessage(`"a\nb"`)}, false,
+			`{"content":[{"type":"text","text":"a\nb"}]}`},
+		{"string that UTF-8 cannot hold", abi.Result{Kind: abi.Success, Value: json.RawMessage(`"\ud800"`)}, false,
+			`{"content":[{"type":"text","text":"\"\\ud800\""}]}`},
+		{"tool error", abi.Result{Kind: abi.ToolError, Error: "no", Content: block}, true,
+			`{"content":[{"type":"text","text":"no"},{"type":"text","text":"more"}],"isError":true}`},
+		{"limit", abi.Result{Kind: abi.LimitReached, Limit: abi.LimitFuel, Error: "out of fuel"}, true,
+			`{"content":[{"type":"text","text":"out of fuel"}],"isError":true}`},
+		{"internal", abi.Result{Kind: abi.Internal, Error: abi.InternalMessage, Content: block, Value: json.RawMessage(`"secret"`)}, true,
+			`{"content":[{"type":"text","text":"An internal error occurred while executing the tool"}],"isError":true}`},
+		{"canceled", abi.Result{Kind: abi.CanceledKind, Error: "context canceled"}, false,
+			`{"content":[{"type":"text","text":"context canceled"}],"isError":true}`},
+		{"connection", abi.Result{Kind: abi.ConnectionRequired, Connection: &abi.Connection{Provider: "mail"}}, true,
+			`{"content":[{"type":"text","text":"This tool needs a connection to mail. Ask the user to set it up and then call the tool again."}],"isError":true}`},
+		{"block of a later contract", abi.Result{Kind: abi.Success, Content: []abi.Block{{Type: "hologram", URI: "x:y"}}}, false,
+			`{"content":[{"type":"text","text":"{\"type\":\"hologram\",\"uri\":\"x:y\"}"}]}`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got, err := json.Marshal(toResult(test.result, test.structured))
+			require.NoError(t, err)
+			require.JSONEq(t, test.want, string(got))
+		})
+	}
+}
