@@ -37,6 +37,7 @@ var layers = map[string][]string{
 	"pkg/background/enginetest":          {"pkg/background"},
 	"server":                             {"abi", "host", "plugins", "pkg/background", "internal/schema"},
 	"server/mcpapi":                      {"abi", "host", "plugins", "pkg/background", "server"},
+	"internal/plugintest":                {"abi", "internal/wasmbin"}, // for tests only
 	"internal/pluginbuild":               {"abi", "host", "internal/wasmbin"},
 	"examples/plugins/internal/generate": {"host", "internal/pluginbuild"},
 	"cmd/toolhost":                       {"abi", "host", "plugins", "pkg/background", "server", "server/mcpapi", "internal/pluginbuild"},

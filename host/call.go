@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"time"
 
@@ -19,7 +20,7 @@ var errDeadline = context.DeadlineExceeded
 type Call struct {
 	Plugin string          // for errors and logs
 	Tool   string          // as the plugin names it
-	Args   json.RawMessage // an object; nil is {}
+	Args   json.RawMessage // an object; empty is {}
 	Argv   bool            // for a command: pass the arguments as flags too
 	Policy Policy
 
@@ -77,9 +78,9 @@ type call struct {
 // [*CallError] that matches one of the reasons of this package or a context
 // error.
 func (h *Host) Call(ctx context.Context, m *Module, req Call) (abi.Result, error) {
-	c, err := h.begin(ctx, m, req)
+	c, err := h.begin(m, req)
 	if err != nil {
-		return abi.Result{Kind: abi.Internal, Error: abi.InternalMessage}, &CallError{Plugin: req.Plugin, Tool: req.Tool, Err: err}
+		return abi.Result{Kind: abi.CanceledKind, Error: err.Error()}, &CallError{Plugin: req.Plugin, Tool: req.Tool, Err: err}
 	}
 	defer h.calls.Done()
 	ctx, cancel := c.bound(ctx)
@@ -95,7 +96,7 @@ func (h *Host) Describe(ctx context.Context, m *Module) ([]byte, error) {
 	if !m.Info.Describe {
 		return nil, &ModuleError{"export", abi.ExportDescribe, ErrNoManifest}
 	}
-	c, err := h.begin(ctx, m, req)
+	c, err := h.begin(m, req)
 	if err != nil {
 		return nil, &CallError{Plugin: req.Plugin, Tool: req.Tool, Err: err}
 	}
@@ -103,12 +104,14 @@ func (h *Host) Describe(ctx context.Context, m *Module) ([]byte, error) {
 	c.describing = true
 	ctx, cancel := c.bound(ctx)
 	defer cancel()
-	code, err := c.run(ctx)
-	if _, err := c.outcome(code, err); err != nil {
+	r, err := c.outcome(c.run(ctx))
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	if code != abi.InvokeOK || c.manifest == nil {
-		return nil, &CallError{Plugin: req.Plugin, Tool: req.Tool, Err: ErrNoManifest}
+	case r.Kind != abi.Success:
+		return nil, &CallError{Tool: req.Tool, Err: fmt.Errorf("%w: %s", ErrABI, r.Error)}
+	case c.manifest == nil:
+		return nil, &CallError{Tool: req.Tool, Err: ErrNoManifest}
 	}
 	return c.manifest, nil
 }
@@ -119,17 +122,13 @@ const (
 	describeTimeout = 10 * time.Second
 )
 
-func (h *Host) begin(ctx context.Context, m *Module, req Call) (*call, error) {
+func (h *Host) begin(m *Module, req Call) (*call, error) {
 	if err := h.enter(); err != nil {
 		return nil, err
 	}
-	if err := ctx.Err(); err != nil {
-		h.calls.Done()
-		return nil, context.Cause(ctx)
-	}
 	req.Policy = req.Policy.withDefaults()
 	req.Attempt = max(req.Attempt, 1)
-	if req.Args == nil {
+	if len(req.Args) == 0 {
 		req.Args = json.RawMessage("{}")
 	}
 	c := &call{Call: req, host: h, module: m, started: time.Now(), mem: memory{limit: uint64(req.Policy.Memory)}}
@@ -166,15 +165,12 @@ func (c *call) interrupted() error {
 	if c.failed != nil {
 		return c.failed
 	}
-	select {
-	case <-c.ctx.Done():
-		return context.Cause(c.ctx)
-	default:
-	}
 	// The timer behind Done may be late when guests keep every core busy.
 	if deadline, ok := c.ctx.Deadline(); ok && !time.Now().Before(deadline) {
 		<-c.ctx.Done()
-		return context.Cause(c.ctx)
+	}
+	if err := c.ctx.Err(); err != nil {
+		return because(err, context.Cause(c.ctx))
 	}
 	return nil
 }

@@ -23,7 +23,8 @@ const maxOp = 64
 
 // capability is the call function of the contract.
 func (c *call) capability(mem api.Memory, stack []uint64) int32 {
-	op := string(c.bytes(mem, abi.ImportCall, stack[0], min(stack[1]&0xffffffff, maxOp+1)))
+	name := c.bytes(mem, abi.ImportCall, stack[0], stack[1])
+	op := string(name[:min(len(name), maxOp+1)])
 	request := c.bytes(mem, abi.ImportCall, stack[2], stack[3])
 	c.charge(len(request))
 	switch {

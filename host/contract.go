@@ -66,10 +66,11 @@ func (h *Host) Inspect(wasm []byte) (*Info, error) {
 	}
 	digest := sha256.Sum256(wasm)
 	info := &Info{Digest: hex.EncodeToString(digest[:]), Size: len(wasm)}
+	manifests := 0
 	for _, c := range m.Customs {
 		switch c.Name {
 		case abi.SectionManifest:
-			if info.Manifest != nil {
+			if manifests++; manifests > 1 {
 				return nil, &ModuleError{"module", "", fmt.Errorf("two custom sections %q, expected one: which of them holds?", c.Name)}
 			}
 			info.Manifest = c.Data
@@ -81,6 +82,9 @@ func (h *Host) Inspect(wasm []byte) (*Info, error) {
 		return nil, err
 	}
 	if err := checkExports(m, info); err != nil {
+		return nil, err
+	}
+	if err := checkTables(m); err != nil {
 		return nil, err
 	}
 	return info, nil
@@ -129,7 +133,7 @@ func unknownFunction(module, name string, known map[string]signature) error {
 func foreign(module string) error {
 	hint := fmt.Sprintf("a plugin may import from %s and %s only", abi.Version, abi.ImportWASI)
 	switch {
-	case strings.HasPrefix(module, "toolhost"):
+	case strings.HasPrefix(module, "toolhost_v"):
 		return fmt.Errorf("this host speaks %s only: build the plugin for it", abi.Version)
 	case strings.HasPrefix(module, "extism:"):
 		return errors.New("this is an Extism plugin, and this host has no adapter for it")
@@ -174,8 +178,11 @@ func checkExports(m *wasmbin.Module, info *Info) error {
 		return &ModuleError{"export", abi.ExportInvoke, fmt.Errorf("missing, and there is no %s either: a plugin exports one of the two", abi.ExportStart)}
 	}
 	memory, ok := found[abi.ExportMemory]
-	if !ok || memory.Kind != wasmbin.KindMemory {
+	if !ok {
 		return &ModuleError{"export", abi.ExportMemory, errors.New("missing: the host reads arguments and results there")}
+	}
+	if memory.Kind != wasmbin.KindMemory {
+		return &ModuleError{"export", abi.ExportMemory, fmt.Errorf("expected a memory, found a %v", memory.Kind)}
 	}
 	limits := m.Memories[memory.Index]
 	info.MinBytes, info.MaxBytes = int64(limits.Min)*wasmbin.PageSize, wasmbin.MaxPages*wasmbin.PageSize

@@ -10,7 +10,8 @@ import (
 
 // Why a module is refused or a call ended. The errors that match them are a
 // [*ModuleError] or a [*CallError]. A call that was canceled or ran out of time
-// matches context.Canceled or context.DeadlineExceeded in their place.
+// matches context.Canceled or context.DeadlineExceeded in their place, and the
+// cause of the context too.
 var (
 	ErrClosed = errors.New("the host is closed")
 	ErrABI    = errors.New("the plugin breaks the contract")
@@ -27,7 +28,7 @@ var ErrNoManifest = errors.New("the plugin has no manifest: add the custom secti
 
 // ModuleError says why a module was refused. It matches [ErrABI].
 type ModuleError struct {
-	Part string // import, export, memory or module
+	Part string // import, export, table or module
 	Name string // of the import or export
 	Err  error  // what was expected, and what to do
 }
@@ -60,6 +61,33 @@ func (e *CallError) Error() string {
 
 // Unwrap returns the reason.
 func (e *CallError) Unwrap() error { return e.Err }
+
+// mountError is a granted folder that cannot be opened. Its cause names a folder
+// of the host, so that the agent is shown only what stands before it.
+type mountError struct {
+	path string // in the sandbox
+	err  error
+}
+
+func (e *mountError) public() string {
+	return fmt.Sprintf("%v: the folder granted as %s cannot be opened", ErrDenied, e.path)
+}
+func (e *mountError) Error() string   { return e.public() + ": " + e.err.Error() }
+func (e *mountError) Unwrap() []error { return []error{ErrDenied, e.err} }
+
+// because returns the error of a context that is done in the words of its
+// cause. It matches both.
+func because(err, cause error) error {
+	if errors.Is(cause, err) {
+		return cause
+	}
+	return &causeError{err, cause}
+}
+
+type causeError struct{ err, cause error }
+
+func (e *causeError) Error() string   { return e.cause.Error() }
+func (e *causeError) Unwrap() []error { return []error{e.cause, e.err} }
 
 // timeoutError is the cause of a call that used up its time.
 type timeoutError struct{ limit time.Duration }

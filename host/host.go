@@ -16,6 +16,7 @@ import (
 	"sync"
 
 	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/experimental"
 
 	"github.com/toolhost/toolhost/internal/wasmbin"
 )
@@ -44,6 +45,12 @@ type Host struct {
 	calls  sync.WaitGroup
 }
 
+// features are those of the rewriter, but for exceptions: wazero copies the
+// guest's whole stack for each try_table that is entered, so that recursion
+// through one takes host memory by the square of its depth, outside the limit
+// of the call. Measured: 287 MiB at a depth of 3,000, for 1.5 million units.
+const features = wasmbin.Features &^ experimental.CoreFeaturesExceptionHandling
+
 // New returns a Host. Close it to free the compiled code.
 func New(ctx context.Context, cfg Config) (*Host, error) {
 	h := &Host{log: cfg.Logger, cache: wazero.NewCompilationCache()}
@@ -58,7 +65,7 @@ func New(ctx context.Context, cfg Config) (*Host, error) {
 		h.cache = cache
 	}
 	h.runtime = wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfig().
-		WithCoreFeatures(wasmbin.Features).
+		WithCoreFeatures(features).
 		WithDebugInfoEnabled(false).
 		WithCompilationCache(h.cache))
 	h.ctx, h.stop = context.WithCancelCause(context.Background())

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/tetratelabs/wazero/api"
+	"github.com/tetratelabs/wazero/experimental"
 	"github.com/tetratelabs/wazero/imports/wasi_snapshot_preview1"
 
 	"github.com/toolhost/toolhost/abi"
@@ -42,7 +43,7 @@ func (h *Host) instantiateImports(ctx context.Context) error {
 		return fmt.Errorf("module %s: %w", abi.Version, err)
 	}
 	_, err := h.runtime.NewHostModuleBuilder(fuel.ImportModule).NewFunctionBuilder().
-		WithGoFunction(api.GoFunc(refill), []api.ValueType{api.ValueTypeI64}, []api.ValueType{api.ValueTypeI64}).
+		WithGoModuleFunction(api.GoModuleFunc(refill), []api.ValueType{api.ValueTypeI64}, []api.ValueType{api.ValueTypeI64}).
 		Export(fuel.ImportName).Instantiate(ctx)
 	if err != nil {
 		return fmt.Errorf("module %s: %w", fuel.ImportModule, err)
@@ -54,7 +55,10 @@ func (h *Host) instantiateImports(ctx context.Context) error {
 	wasi.NewFunctionBuilder().
 		WithFunc(func(_, _ uint32) uint32 { return wasiNotSupported }).
 		Export("fd_renumber")
-	instance, err := wasi.Instantiate(ctx)
+	instance, err := wasi.Instantiate(experimental.WithFunctionListenerFactory(ctx,
+		experimental.FunctionListenerFactoryFunc(func(api.FunctionDefinition) experimental.FunctionListener {
+			return experimental.FunctionListenerFunc(checked)
+		})))
 	if err != nil {
 		return fmt.Errorf("module %s: %w", abi.ImportWASI, err)
 	}
@@ -64,6 +68,14 @@ func (h *Host) instantiateImports(ctx context.Context) error {
 		h.wasi[name] = signature(t.String())
 	}
 	return nil
+}
+
+// checked comes before each function of WASI, which are wazero's own: a call that
+// has to end ends there too. Some of them take long for little fuel.
+func checked(ctx context.Context, mod api.Module, _ api.FunctionDefinition, _ []uint64, _ experimental.StackIterator) {
+	c := callOf(ctx)
+	c.attach(mod)
+	c.charge(0)
 }
 
 // wasiNotSupported is errno notsup of WASI preview 1.
@@ -78,8 +90,9 @@ func valTypes(types []api.ValueType) []wasmbin.ValType {
 }
 
 // refill is called by the rewritten guest when its slice of fuel is used up.
-func refill(ctx context.Context, stack []uint64) {
+func refill(ctx context.Context, mod api.Module, stack []uint64) {
 	c := callOf(ctx)
+	c.attach(mod)
 	counter, err := c.meter.Refill(int64(stack[0]))
 	if err != nil {
 		panic(&ended{c.exhausted(err)})
@@ -98,12 +111,6 @@ func (c *call) exhausted(err error) error {
 // charge makes the guest pay for n bytes the host handles for it, and ends the
 // call if it has to end.
 func (c *call) charge(n int) {
-	if c.counter == nil { // in a start function, before there is an instance
-		if err := c.interrupted(); err != nil {
-			panic(&ended{err})
-		}
-		return
-	}
 	left, err := c.meter.Charge(int64(c.counter.Get()), int64(n/bytesPerUnit))
 	c.counter.Set(uint64(left))
 	if err != nil {
@@ -127,8 +134,12 @@ func guarded(f hostFunc) api.GoModuleFunc {
 }
 
 // bytes returns a range of guest memory. A pointer that lies outside is a bug
-// or an attack; either way the call is over.
+// or an attack; either way the call is over. A pointer to nothing may be any:
+// languages have odd ones for it.
 func (c *call) bytes(mem api.Memory, function string, ptr, length uint64) []byte {
+	if uint32(length) == 0 {
+		return nil
+	}
 	b, ok := mem.Read(uint32(ptr), uint32(length))
 	if !ok {
 		panic(&ended{fmt.Errorf("%w: %s was given %d bytes at %d, and its memory ends at %d", ErrABI, function, uint32(length), uint32(ptr), mem.Size())})
@@ -171,7 +182,7 @@ func (c *call) write(mem api.Memory, stack []uint64) int32 {
 	data := c.bytes(mem, abi.ImportWrite, stack[1], stack[2])
 	stream := abi.Stream(api.DecodeI32(stack[0]))
 	c.charge(len(data))
-	if c.describing && stream != abi.StreamManifest || !c.describing && stream == abi.StreamManifest {
+	if c.describing && stream != abi.StreamManifest && stream != abi.StreamError || !c.describing && stream == abi.StreamManifest {
 		return abi.RefusedStream
 	}
 	if !c.account(len(data)) {
@@ -224,11 +235,8 @@ func (c *call) progress(mem api.Memory, stack []uint64) int32 {
 	if !finite(done) || !finite(total) || done < 0 || !utf8.Valid(message) {
 		return abi.RefusedProgress
 	}
-	if len(message) > maxMessage {
-		message = []byte(clean(message[:maxMessage]))
-	}
 	if c.Progress != nil {
-		c.Progress(Progress{Done: done, Total: total, Message: string(message)})
+		c.Progress(Progress{Done: done, Total: total, Message: clip(string(message), maxMessage)})
 	}
 	return c.answer()
 }

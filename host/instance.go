@@ -17,17 +17,17 @@ import (
 // run makes an instance, runs the tool in it, and discards it. It returns what
 // toolhost_invoke answered; a command that exits with 0 answers abi.InvokeOK.
 func (c *call) run(ctx context.Context) (code int32, err error) {
+	if err := c.interrupted(); err != nil {
+		return 0, &ended{err}
+	}
 	if need := c.module.Info.MinBytes; need > c.Policy.Memory {
-		return 0, fmt.Errorf("%w: the plugin starts with %d bytes of memory, and %d are allowed", ErrMemory, need, c.Policy.Memory)
+		return 0, &ended{fmt.Errorf("%w: the plugin starts with %d bytes of memory, and %d are allowed", ErrMemory, need, c.Policy.Memory)}
 	}
 	config, release, err := c.world()
 	if err != nil {
-		return 0, err
+		return 0, &ended{err}
 	}
 	defer release()
-	if err := c.interrupted(); err != nil {
-		return 0, err
-	}
 	module, err := c.host.runtime.InstantiateModule(experimental.WithMemoryAllocator(ctx, &c.mem), c.module.compiled, config)
 	if err != nil {
 		return 0, err
@@ -53,8 +53,8 @@ func (c *call) run(ctx context.Context) (code int32, err error) {
 	return code, err
 }
 
-// attach finds the fuel counter of the instance. A start function runs before
-// there is another moment to.
+// attach finds the fuel counter of the instance. What runs while it is made,
+// its start function, comes by here first from a host function.
 func (c *call) attach(module api.Module) {
 	if c.counter == nil {
 		c.counter = module.ExportedGlobal(fuel.CounterExport).(api.MutableGlobal)
@@ -65,10 +65,10 @@ func (c *call) attach(module api.Module) {
 // met a limit and returned before the next one.
 func (c *call) settle() error {
 	if c.failed != nil {
-		return c.failed
+		return &ended{c.failed}
 	}
 	if err := c.meter.Finish(int64(c.counter.Get())); err != nil {
-		return c.exhausted(err)
+		return &ended{c.exhausted(err)}
 	}
 	return nil
 }
@@ -83,27 +83,30 @@ func invoke(ctx context.Context, module api.Module, name string) (int32, error) 
 
 // reason turns an error of the runtime into the reason the call ended, with the
 // plugin's stack.
-func (c *call) reason(err error) (reason error, trace string) {
+func (c *call) reason(err error) (trace string, reason error) {
 	message, trace, _ := strings.Cut(err.Error(), "\nwasm stack trace:\n")
 	var (
 		exit *sys.ExitError
 		mine *ended
 	)
+	exits := errors.As(err, &exit)
 	switch {
 	case errors.As(err, &mine):
-		return mine.reason, trace
+		return trace, mine.reason
+	case c.failed != nil: // and the guest gave up before its next check
+		return trace, c.failed
+	case exits && exit.ExitCode() == 0:
+		return "", exit
 	case c.mem.refused:
-		return fmt.Errorf("%w: it wanted more than the %d bytes allowed", ErrMemory, c.Policy.Memory), trace
-	case errors.As(err, &exit):
-		return exit, ""
-	case strings.HasPrefix(message, "wasm error: "):
-		return fmt.Errorf("%w: %s", ErrTrap, strings.TrimPrefix(message, "wasm error: ")), trace
+		return trace, fmt.Errorf("%w: it wanted more than the %d bytes allowed", ErrMemory, c.Policy.Memory)
+	case exits:
+		return "", exit
 	}
-	return err, trace
+	return trace, fmt.Errorf("%w: %s", ErrTrap, strings.Replace(message, "wasm error: ", "", 1))
 }
 
-// ended is what a host function panics with to end the call: wazero unwinds the
-// guest and returns it as the error of the call.
+// ended says why the host ends a call. A host function panics with it: wazero
+// unwinds the guest and returns it as the error of the call.
 type ended struct{ reason error }
 
 func (e *ended) Error() string { return e.reason.Error() }

@@ -3,8 +3,10 @@ package host
 import (
 	"context"
 	"fmt"
+	"runtime"
 
 	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/experimental"
 
 	"github.com/toolhost/toolhost/internal/fuel"
 )
@@ -29,10 +31,15 @@ func (h *Host) Compile(ctx context.Context, wasm []byte) (*Module, error) {
 	if err != nil {
 		return nil, err
 	}
-	program, err := fuel.Rewrite(wasm)
+	bounded, err := boundTables(wasm)
 	if err != nil {
 		return nil, &ModuleError{Part: "module", Err: err}
 	}
+	program, err := fuel.Rewrite(bounded)
+	if err != nil {
+		return nil, &ModuleError{Part: "module", Err: err}
+	}
+	ctx = experimental.WithCompilationWorkers(ctx, runtime.GOMAXPROCS(0))
 	compiled, err := h.runtime.CompileModule(ctx, program.Wasm)
 	if err != nil {
 		return nil, &ModuleError{Part: "module", Err: fmt.Errorf("it does not compile: %w", err)}

@@ -80,19 +80,19 @@ func (c *call) value(r *abi.Result) error {
 // ended reads the end of a guest that did not return. A command that exits is
 // not an error of the call: 0 is a success, any other code a tool error.
 func (c *call) ended(err error, r *abi.Result) error {
-	reason, trace := c.reason(err)
+	trace, reason := c.reason(err)
 	var exit *sys.ExitError
 	if !errors.As(reason, &exit) {
 		return &CallError{Err: reason, Trace: trace}
 	}
 	code := int(exit.ExitCode())
-	r.ExitCode = &code
 	switch {
-	case code == 0 && c.module.Info.Shape == Command:
+	case code == 0 && c.module.Info.Shape == Command && !c.describing:
 		return c.answered(abi.InvokeOK, r)
 	case code == 0:
 		return fmt.Errorf("%w: it exited before it answered", ErrABI)
 	}
+	r.ExitCode = &code
 	r.Kind, r.Error = abi.ToolError, fmt.Sprintf("exited with code %d", code)
 	if said := clean(c.stderr.bytes()); said != "" {
 		r.Error += ": " + said
@@ -105,6 +105,7 @@ func (c *call) ended(err error, r *abi.Result) error {
 // sentence.
 func (c *call) classify(err *CallError, r *abi.Result) {
 	r.Kind, r.Error = abi.LimitReached, err.Err.Error()
+	var mount *mountError
 	switch {
 	case errors.Is(err, ErrFuel):
 		r.Limit = abi.LimitFuel
@@ -114,8 +115,8 @@ func (c *call) classify(err *CallError, r *abi.Result) {
 		r.Limit = abi.LimitOutput
 	case errors.Is(err, context.DeadlineExceeded):
 		r.Limit = abi.LimitTime
-	case errors.Is(err, ErrDenied):
-		r.Kind = abi.ToolError
+	case errors.As(err, &mount):
+		r.Kind, r.Error = abi.ToolError, mount.public()
 	case errors.Is(err, ErrTrap), errors.Is(err, ErrABI):
 		r.Kind, r.Error = abi.Internal, abi.InternalMessage
 		c.host.log.Error("the plugin broke", "plugin", err.Plugin, "tool", err.Tool, "call", c.ID, "error", err.Err, "trace", err.Trace)
@@ -146,15 +147,18 @@ func (c *call) errorText(none string) string {
 
 // clean makes text of a plugin fit for an agent: valid, bounded, trimmed.
 func clean(text []byte) string {
-	s := strings.TrimSpace(strings.ToValidUTF8(string(text), "\uFFFD"))
-	if len(s) <= maxError {
+	return clip(strings.TrimSpace(strings.ToValidUTF8(string(text), "\uFFFD")), maxError)
+}
+
+// clip cuts a valid text after at most n bytes.
+func clip(s string, n int) string {
+	if len(s) <= n {
 		return s
 	}
-	s = s[:maxError]
-	for !utf8.ValidString(s) {
-		s = s[:len(s)-1]
+	for !utf8.RuneStart(s[n]) {
+		n--
 	}
-	return s + "…"
+	return s[:n] + "…"
 }
 
 // textOrJSON is the output of a command as a JSON value.

@@ -5,7 +5,6 @@ import (
 	crand "crypto/rand"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"maps"
 	"math/rand/v2"
@@ -39,9 +38,9 @@ func (c *call) world() (wazero.ModuleConfig, func(), error) {
 	}
 	config = c.time(config)
 	if c.Policy.Random {
-		config = config.WithRandSource(crand.Reader)
+		config = config.WithRandSource(randomness{c, crand.Reader})
 	} else {
-		config = config.WithRandSource(rand.NewChaCha8([32]byte([]byte("toolhost: nothing random granted"))))
+		config = config.WithRandSource(randomness{c, rand.NewChaCha8([32]byte([]byte("toolhost: nothing random granted")))})
 	}
 	return c.mount(config)
 }
@@ -58,7 +57,7 @@ func (c *call) mount(config wazero.ModuleConfig) (wazero.ModuleConfig, func(), e
 		fs, err := rootfs.Open(m.Dir, rootfs.Options{ReadOnly: !m.Write})
 		if err != nil {
 			release()
-			return nil, nil, fmt.Errorf("%w: the folder granted as %s cannot be opened: %w", ErrDenied, m.Path, err)
+			return nil, nil, &mountError{m.Path, err}
 		}
 		open = append(open, fs)
 		mounts = mounts.(sysfs.FSConfig).WithSysFSMount(fs, m.Path)
@@ -74,7 +73,10 @@ var start = time.Date(2022, 1, 1, 0, 0, 0, 0, time.UTC)
 func (c *call) time(config wazero.ModuleConfig) wazero.ModuleConfig {
 	if c.Policy.Clock {
 		return config.WithSysWalltime().WithSysNanotime().
-			WithNanosleep(func(ns int64) { c.sleep(time.Duration(ns)) })
+			WithNanosleep(func(ns int64) {
+				c.sleep(time.Duration(ns))
+				c.charge(0) // a sleep that was cut short has no other way to say so
+			})
 	}
 	var now int64
 	look := func() int64 { now += int64(time.Microsecond); return now }
@@ -85,6 +87,17 @@ func (c *call) time(config wazero.ModuleConfig) wazero.ModuleConfig {
 		}, sys.ClockResolution(time.Microsecond)).
 		WithNanotime(look, sys.ClockResolution(time.Microsecond)).
 		WithNanosleep(func(ns int64) { now += max(ns, 0) })
+}
+
+// randomness is random bytes the guest pays for.
+type randomness struct {
+	*call
+	source io.Reader
+}
+
+func (r randomness) Read(p []byte) (int, error) {
+	r.charge(len(p))
+	return r.source.Read(p)
 }
 
 // argv is the command line of a command: the tool, and its arguments as flags
@@ -107,7 +120,10 @@ func (c *call) argv() []string {
 		case '"':
 			_ = json.Unmarshal(args[name], &value)
 		}
-		argv = append(argv, "--"+name, strings.ReplaceAll(value, "\x00", ""))
+		argv = append(argv, "--"+name, value)
+	}
+	for i := range argv {
+		argv[i] = strings.ReplaceAll(argv[i], "\x00", "") // which would end it
 	}
 	return argv
 }

@@ -1,7 +1,6 @@
 package plugins
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,9 +12,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/pelletier/go-toml/v2"
-	"go.yaml.in/yaml/v3"
-
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/internal/schema"
@@ -23,9 +19,6 @@ import (
 
 // MaxWasm is the largest plugin file that is loaded, in bytes.
 const MaxWasm = 64 << 20
-
-// sidecars are the endings of a manifest beside NAME.wasm.
-var sidecars = []string{".toolhost.yaml", ".toolhost.yml", ".toolhost.json", ".toolhost.toml"}
 
 // loader reads folders and collects what is wrong with them.
 type loader struct {
@@ -91,26 +84,35 @@ func unpath(err error) error {
 
 func (l *loader) plugin(ctx context.Context, folder Folder, stem string) (*Plugin, error) {
 	p := &Plugin{File: path.Join(folder.Path, stem+".wasm"), host: l.host, folder: folder.FS, name: stem + ".wasm"}
-	wasm, err := readFile(folder.FS, p.name, MaxWasm)
-	if err != nil {
+	if err := l.read(ctx, p, stem); err != nil {
+		_ = p.close(ctx) // describe may have compiled it
 		return nil, err
 	}
+	return p, nil
+}
+
+// read fills in what the files of a plugin say.
+func (l *loader) read(ctx context.Context, p *Plugin, stem string) error {
+	wasm, err := readFile(p.folder, p.name, MaxWasm)
+	if err != nil {
+		return err
+	}
 	if p.Info, err = l.host.Inspect(wasm); err != nil {
-		return nil, err
+		return err
 	}
 	document, err := l.manifest(ctx, p, wasm, stem)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if p.Manifest, err = abi.DecodeManifest(document); err != nil {
-		return nil, fmt.Errorf("%s: %w", p.Source, err)
+		return fmt.Errorf("%s: %w", p.Source, err)
 	}
 	if err := p.tools(); err != nil {
-		return nil, fmt.Errorf("%s: %w", p.Source, err)
+		return fmt.Errorf("%s: %w", p.Source, err)
 	}
 	p.Grant = l.cfg.Grants[p.Manifest.Name]
 	p.Missing = p.Grant.Missing(p.Manifest.Needs)
-	return p, nil
+	return nil
 }
 
 func readFile(folder fs.FS, name string, most int64) ([]byte, error) {
@@ -142,54 +144,12 @@ func (l *loader) manifest(ctx context.Context, p *Plugin, wasm []byte, stem stri
 	if err != nil {
 		return nil, err
 	}
-	if sidecar != nil {
+	if name != "" {
 		p.Source = name
 		return sidecar, nil
 	}
 	p.Source = abi.ExportDescribe
 	return l.describe(ctx, p, wasm)
-}
-
-func (l *loader) sidecar(p *Plugin, stem string) (name string, document []byte, err error) {
-	for _, ending := range sidecars {
-		if _, err := fs.Stat(p.folder, stem+ending); err != nil {
-			continue
-		}
-		if name != "" {
-			return name, nil, fmt.Errorf("two sidecars, %s and %s: remove one", name, stem+ending)
-		}
-		name = stem + ending
-	}
-	if name == "" {
-		return "", nil, nil
-	}
-	data, err := readFile(p.folder, name, abi.MaxManifest)
-	if err == nil {
-		document, err = toJSON(name, data)
-	}
-	if err != nil {
-		return name, nil, fmt.Errorf("%s: %w", name, err)
-	}
-	return name, document, nil
-}
-
-// toJSON turns a sidecar into the JSON the contract is decoded from.
-func toJSON(name string, data []byte) ([]byte, error) {
-	var document any
-	var err error
-	switch path.Ext(name) {
-	case ".json":
-		return data, nil
-	case ".toml":
-		err = toml.Unmarshal(data, &document)
-	default:
-		dec := yaml.NewDecoder(bytes.NewReader(data))
-		err = dec.Decode(&document)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return json.Marshal(document)
 }
 
 // describe asks the plugin itself, once for each digest.

@@ -23,10 +23,9 @@ type Plugin struct {
 	Missing  []string // what it needs and was not granted; it is not called before all is
 	Tools    []*Tool
 
-	host     *host.Host
-	folder   fs.FS
-	name     string
-	collides bool
+	host   *host.Host
+	folder fs.FS
+	name   string
 
 	mu     sync.Mutex
 	module *host.Module
@@ -65,8 +64,7 @@ func (t *Tool) Call(ctx context.Context, req host.Call) (abi.Result, error) {
 	fail := func(kind abi.Kind, message string, err error) (abi.Result, error) {
 		return abi.Result{Kind: kind, Error: message}, &host.CallError{Plugin: p.Manifest.Name, Tool: t.Tool.Name, Err: err}
 	}
-	if len(p.Missing) > 0 {
-		err := fmt.Errorf("%w: the plugin %s needs %s, which the operator has not granted", host.ErrDenied, p.Manifest.Name, strings.Join(p.Missing, ", "))
+	if err := p.Denied(); err != nil {
 		return fail(abi.ToolError, err.Error(), err)
 	}
 	module, err := p.compile(ctx)
@@ -76,6 +74,15 @@ func (t *Tool) Call(ctx context.Context, req host.Call) (abi.Result, error) {
 	req.Plugin, req.Tool, req.Argv = p.Manifest.Name, t.Tool.Name, t.Tool.Argv
 	p.Grant.apply(&req.Policy, t.Tool.Hints)
 	return p.host.Call(ctx, module, req)
+}
+
+// Denied says why the plugin's tools are not called: it was not granted all it
+// needs. The error matches host.ErrDenied; nil if they are.
+func (p *Plugin) Denied() error {
+	if len(p.Missing) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%w: the plugin %s needs %s, which the operator has not granted", host.ErrDenied, p.Manifest.Name, strings.Join(p.Missing, ", "))
 }
 
 // compile compiles the plugin once. One that fails is tried again by the next

@@ -37,6 +37,8 @@ type Config struct {
 	// Grants are what the operator grants, by the plugin's name. A plugin that
 	// is not named gets nothing.
 	Grants map[string]Grant
+	// Reserved are names of tools that no plugin may take: the host's own.
+	Reserved []string
 	// CacheDir keeps what plugins without a sealed manifest described. Empty
 	// asks them anew in each process.
 	CacheDir string
@@ -72,9 +74,11 @@ func Open(ctx context.Context, h *host.Host, cfg Config) (*Registry, error) {
 			return nil, context.Cause(ctx)
 		}
 	}
-	r.problems = append(l.problems, collisions(found)...)
+	taken := collisions(found, cfg.Reserved)
+	r.problems = append(l.problems, taken...)
 	for _, p := range found {
-		if p.collides {
+		if slices.ContainsFunc(taken, func(t Problem) bool { return t.File == p.File }) {
+			_ = p.close(ctx)
 			continue
 		}
 		r.plugins = append(r.plugins, p)
@@ -87,33 +91,53 @@ func Open(ctx context.Context, h *host.Host, cfg Config) (*Registry, error) {
 	return r, nil
 }
 
-// collisions finds plugins whose name or whose tools' names are taken. None of
-// them is loaded: which one an agent reaches must not depend on the order of
-// files.
-func collisions(found []*Plugin) []Problem {
-	var problems []Problem
-	clash := func(what, name string, a, b *Plugin) {
-		if !a.collides || !b.collides {
-			problems = append(problems, Problem{b.File, fmt.Errorf("%s %q is also in %s: neither is loaded, remove or rename one", what, name, a.File)})
-		}
-		a.collides, b.collides = true, true
-	}
-	names, tools := map[string]*Plugin{}, map[string]*Plugin{}
+// collisions finds plugins whose name or whose tools' names are taken, by
+// another plugin or by the host. None of them is loaded: which one an agent
+// reaches must not depend on the order of files.
+func collisions(found []*Plugin, reserved []string) []Problem {
+	claims := map[string][]*Plugin{} // by what is claimed
 	for _, p := range found {
-		if other, ok := names[p.Manifest.Name]; ok {
-			clash("the plugin", p.Manifest.Name, other, p)
-			continue
+		for _, claim := range p.claims() {
+			claims[claim] = append(claims[claim], p)
 		}
-		names[p.Manifest.Name] = p
-		for _, t := range p.Tools {
-			if other, ok := tools[t.Name]; ok {
-				clash("the tool", t.Name, other, p)
-				continue
-			}
-			tools[t.Name] = p
+	}
+	var problems []Problem
+	for _, p := range found {
+		if err := taken(p, claims, reserved); err != nil {
+			problems = append(problems, Problem{p.File, err})
 		}
 	}
 	return problems
+}
+
+// claims are the names that are to be the plugin's alone.
+func (p *Plugin) claims() []string {
+	claims := []string{fmt.Sprintf("the plugin %q", p.Manifest.Name)}
+	for _, t := range p.Tools {
+		claims = append(claims, fmt.Sprintf("the tool %q", t.Name))
+	}
+	return claims
+}
+
+// taken reports the first name of a plugin that is not its alone.
+func taken(p *Plugin, claims map[string][]*Plugin, reserved []string) error {
+	for _, t := range p.Tools {
+		if slices.Contains(reserved, t.Name) {
+			return fmt.Errorf("the tool %q is one of the host's own: it is not loaded, rename it", t.Name)
+		}
+	}
+	for _, claim := range p.claims() {
+		var others []string
+		for _, other := range claims[claim] {
+			if other != p {
+				others = append(others, other.File)
+			}
+		}
+		if others != nil {
+			return fmt.Errorf("%s is also in %s: none of them is loaded, remove or rename all but one", claim, strings.Join(others, ", "))
+		}
+	}
+	return nil
 }
 
 // unusedGrants reports grants for plugins that are not there: most often a

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"embed"
 	"encoding/json"
@@ -16,6 +17,8 @@ const (
 	CheckBackground = "check_background"
 	StopBackground  = "stop_background"
 )
+
+var agentNames = []string{SpawnBackground, CheckBackground, StopBackground}
 
 //go:embed schemas
 var schemas embed.FS
@@ -60,9 +63,6 @@ func (s *Service) agentTools() ([]*agentTool, error) {
 		run: stop,
 	}}
 	for _, t := range tools {
-		if _, err := s.registry.Lookup(t.definition.Name); err == nil {
-			return nil, fmt.Errorf("a plugin has a tool named %s, which is an agent's own: remove or rename it", t.definition.Name)
-		}
 		raw, err := schemas.ReadFile("schemas/" + t.definition.Name + ".json")
 		if err != nil {
 			return nil, err
@@ -78,15 +78,28 @@ func (s *Service) agentTools() ([]*agentTool, error) {
 
 func (t *agentTool) call(ctx context.Context, s *Service, req Request) (abi.Result, error) {
 	if problems := t.input.Check(req.Args); len(problems) > 0 {
-		return badArgs(t.definition.Name, problems), nil
+		return explain(badArgs(t.definition.Name, problems))
+	}
+	if req.Session == "" {
+		return toolError("%s needs a session, and this call has none", t.definition.Name), nil
 	}
 	answer, err := t.run(ctx, s, req)
 	if err != nil {
 		return explain(err)
 	}
-	value, err := json.Marshal(answer)
+	value, err := encode(answer)
 	if err != nil {
-		return abi.Result{Kind: abi.Internal, Error: abi.InternalMessage}, fmt.Errorf("%s: %w", t.definition.Name, err)
+		return explain(fmt.Errorf("%s: %w", t.definition.Name, err))
 	}
 	return abi.Result{Kind: abi.Success, Value: value}, nil
+}
+
+// encode is json.Marshal without the escapes for HTML: a model pays for each
+// character.
+func encode(v any) (json.RawMessage, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(v)
+	return bytes.TrimSpace(b.Bytes()), err
 }

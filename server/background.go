@@ -3,27 +3,13 @@ package server
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/pkg/background"
-	"github.com/toolhost/toolhost/plugins"
 )
-
-// refusal is a text for the agent that is no fault of anybody's code.
-type refusal string
-
-func (r refusal) Error() string { return string(r) }
-
-// decode reads arguments that were checked against their schema.
-func decode[T any](args json.RawMessage) (in T, err error) {
-	err = json.Unmarshal(args, &in)
-	return in, err
-}
 
 // spawned is the answer of spawn_background.
 type spawned struct {
@@ -41,12 +27,12 @@ type spawned struct {
 // an agent sees first: what it named, before what it asked for.
 func spawn(ctx context.Context, s *Service, req Request) (any, error) {
 	in, err := decode[struct {
-		Tool   string          `json:"tool"`
-		Args   json.RawMessage `json:"args"`
-		Title  string          `json:"title"`
-		Signal *bool           `json:"signal_on_completion"`
-		Limit  int64           `json:"timeout_seconds"`
-		Key    string          `json:"idempotency_key"`
+		Tool    string          `json:"tool"`
+		Args    json.RawMessage `json:"args"`
+		Title   string          `json:"title"`
+		Signal  *bool           `json:"signal_on_completion"`
+		Timeout float64         `json:"timeout_seconds"`
+		Key     string          `json:"idempotency_key"`
 	}](req.Args)
 	if err != nil {
 		return nil, err
@@ -54,33 +40,30 @@ func spawn(ctx context.Context, s *Service, req Request) (any, error) {
 	name := strings.TrimSpace(in.Tool)
 	switch {
 	case name == "":
-		return nil, refusal("Missing required parameter: tool")
-	case slices.Contains([]string{SpawnBackground, CheckBackground, StopBackground}, name):
-		return nil, refusal(name + " cannot be spawned: it is one of the tools for background runs")
+		return nil, &background.FieldError{Field: "tool", Problem: "required"}
+	case slices.Contains(agentNames, name):
+		return nil, refuse("%s cannot be spawned: call it directly", name)
 	}
 	tool, err := s.registry.Lookup(name)
 	if err != nil {
 		return nil, err
 	}
 	if !tool.Tool.Hints.SupportsBackground {
-		return nil, refusal("Tool does not support background execution: " + name + ". Call it directly")
+		return nil, refuse("%s does not support background runs: call it directly", name)
 	}
-	target := Request{Session: req.Session, Tool: name, Args: in.Args}
-	if r, err := s.admit(ctx, tool, target); err != nil {
+	timeout, err := s.deadline(in.Timeout, tool.Tool)
+	if err != nil {
 		return nil, err
-	} else if r != nil {
-		return nil, refusal(r.Error)
 	}
-	if len(tool.Plugin.Missing) > 0 {
-		return nil, refusal("the plugin " + tool.Plugin.Manifest.Name + " was not granted all it needs")
+	if err := s.admit(ctx, tool, Request{Session: req.Session, Args: in.Args}, !req.DryRun); err != nil {
+		return nil, err
 	}
-	limits := s.limits(Limits{Background: seconds(in.Limit)}, tool.Tool)
 	spawnReq := background.SpawnRequest{
 		Tool: name, Args: in.Args, Title: first(strings.TrimSpace(in.Title), tool.Tool.Title),
-		Silent: in.Signal != nil && !*in.Signal, Timeout: limits.Background, IdempotencyKey: in.Key,
+		Silent: in.Signal != nil && !*in.Signal, Timeout: timeout, IdempotencyKey: in.Key,
 	}
 	if req.DryRun {
-		return spawned{Title: first(spawnReq.Title, "Background "+name), Tool: name, DeadlineSeconds: int64(limits.Background.Seconds()),
+		return spawned{Title: first(spawnReq.Title, "Background "+name), Tool: name, DeadlineSeconds: int64(timeout.Seconds()),
 			SignalOnCompletion: !spawnReq.Silent, DryRun: true}, nil
 	}
 	run, err := s.runs.Spawn(ctx, req.Session, spawnReq)
@@ -91,19 +74,40 @@ func spawn(ctx context.Context, s *Service, req Request) (any, error) {
 		SignalOnCompletion: run.SignalOnCompletion, Reused: run.Reused}, nil
 }
 
-// The waits of check_background.
+// The waits and the sizes of check_background.
 const (
 	defaultWait = 60 * time.Second // if ids are named
-	maxAnswer   = 50_000           // bytes of one answer
+	maxAnswer   = 50_000           // characters of one answer
 	maxInline   = 8 << 10          // bytes of a result that is shown whole among others
 	preview     = 1 << 10          // bytes of one that is not
+	envelope    = 400              // characters of a report beside its output and its result
 )
+
+// share is what the output and the result of each of n runs may take of an
+// answer.
+func share(n int) int { return (maxAnswer/n - envelope) / 2 }
+
+// excerpt stands for a result that is too large to show.
+type excerpt struct {
+	ResultBytes   int    `json:"result_bytes,omitempty"`
+	ResultPreview string `json:"result_preview,omitempty"` // its beginning
+}
+
+// cut takes a result of more than so many bytes away and returns what stands
+// for it.
+func cut(result *json.RawMessage, most int) (e excerpt) {
+	if len(*result) > most {
+		e = excerpt{len(*result), strings.ToValidUTF8(string((*result)[:preview]), "")}
+		*result = nil
+	}
+	return e
+}
 
 // report is what check_background answers of one run.
 type report struct {
 	background.Report
-	ResultBytes   int    `json:"result_bytes,omitempty"`   // of a result that is too large to show
-	ResultPreview string `json:"result_preview,omitempty"` // its beginning
+	excerpt
+	Next string `json:"next,omitempty"` // what to do for more
 }
 
 // check reports on runs, or lists them.
@@ -112,67 +116,84 @@ func check(ctx context.Context, s *Service, req Request) (any, error) {
 		ID       string   `json:"task_id"`
 		IDs      []string `json:"task_ids"`
 		List     bool     `json:"list"`
-		Wait     *int64   `json:"wait_seconds"`
+		Wait     *float64 `json:"wait_seconds"`
 		Until    string   `json:"until"`
 		Cursor   string   `json:"cursor"`
-		MaxChars *int     `json:"max_chars"`
+		MaxChars *float64 `json:"max_chars"`
 		Finished *bool    `json:"include_finished"`
 	}](req.Args)
 	if err != nil {
 		return nil, err
 	}
-	if in.ID != "" && len(in.IDs) > 0 {
-		return nil, refusal("give either task_id or task_ids, not both")
-	}
 	ids := in.IDs
 	if in.ID != "" {
-		ids = []string{in.ID}
+		ids = append(ids, in.ID)
 	}
-	if in.List || len(ids) == 0 {
+	switch {
+	case in.List || len(ids) == 0:
 		return s.runs.List(ctx, req.Session, background.ListRequest{ActiveOnly: in.Finished != nil && !*in.Finished})
+	case in.ID != "" && len(in.IDs) > 0:
+		return nil, &background.FieldError{Field: "task_ids", Problem: "give either task_id or task_ids"}
 	}
-	checkReq := background.CheckRequest{IDs: ids, Wait: defaultWait, Until: background.Until(in.Until), Cursor: in.Cursor}
+	checkReq := background.CheckRequest{
+		IDs: ids, Wait: defaultWait, Until: background.Until(in.Until), Cursor: in.Cursor, MaxChars: background.DefaultChars,
+	}
 	if in.Wait != nil {
-		checkReq.Wait = seconds(max(*in.Wait, 0))
+		checkReq.Wait = duration(*in.Wait)
 	}
 	if in.MaxChars != nil {
-		if checkReq.MaxChars = *in.MaxChars; checkReq.MaxChars <= 0 {
-			checkReq.MaxChars = -1
-		}
+		checkReq.MaxChars = int(min(*in.MaxChars, background.MaxChars))
+	}
+	if checkReq.MaxChars = min(checkReq.MaxChars, share(len(ids))); checkReq.MaxChars <= 0 {
+		checkReq.MaxChars = -1 // none at all
 	}
 	checked, err := s.runs.Check(ctx, req.Session, checkReq)
 	if err != nil {
 		return nil, err
 	}
-	return answers(checked, len(ids) == 1)
+	return answers(checked, len(ids), checkReq.Wait > background.MaxWait), nil
 }
 
-// answers fits the reports into one answer.
-func answers(checked background.Checked, single bool) (any, error) {
-	most := maxInline
-	if single {
-		most = maxAnswer / 2
+// answers fits the reports on n runs into one answer. Shortened says that the
+// wait asked for was longer than a wait can be.
+func answers(checked background.Checked, n int, shortened bool) any {
+	most := share(n)
+	if n > 1 {
+		most = min(most, maxInline)
 	}
 	reports := make([]report, len(checked.Reports))
 	for i, r := range checked.Reports {
-		reports[i] = report{Report: r}
-		if len(r.Result) > most {
-			reports[i].Result = nil
-			reports[i].ResultBytes = len(r.Result)
-			reports[i].ResultPreview = strings.ToValidUTF8(string(r.Result[:preview]), "")
+		large := cut(&r.Result, most)
+		out := report{Report: r, excerpt: large}
+		if r.Error != nil && len(r.Error.Message) > most {
+			out.Error = &background.RunError{Kind: r.Error.Kind, Message: strings.ToValidUTF8(r.Error.Message[:most], "") + "…"}
 		}
+		switch {
+		case out.ResultBytes > 0 && out.ResultBytes <= share(1):
+			out.Next = "check this task alone for the whole result"
+		case shortened && !r.Done:
+			out.Next = fmt.Sprintf("%.0f seconds is the longest wait: check again to go on waiting", background.MaxWait.Seconds())
+		}
+		reports[i] = out
 	}
-	if single {
-		return reports[0], nil
+	if n == 1 {
+		return reports[0]
 	}
 	answer := struct {
 		Tasks   []report `json:"tasks"`
 		Missing string   `json:"error,omitempty"`
 	}{Tasks: reports}
 	if checked.Missing != nil {
-		answer.Missing = checked.Missing.Error()
+		answer.Missing = notFound(checked.Missing)
 	}
-	return answer, nil
+	return answer
+}
+
+// stopped is the answer of stop_background.
+type stopped struct {
+	background.Stopped
+	excerpt
+	DryRun bool `json:"dry_run,omitempty"`
 }
 
 // stop ends a run.
@@ -187,37 +208,10 @@ func stop(ctx context.Context, s *Service, req Request) (any, error) {
 	}
 	if req.DryRun {
 		run, err := s.runs.Get(ctx, req.Session, in.ID)
-		if err != nil {
-			return nil, err
-		}
-		return struct {
-			background.Stopped
-			DryRun bool `json:"dry_run"`
-		}{background.Stopped{TaskID: run.ID, Status: run.Status, AlreadyFinished: run.Status.Terminal()}, true}, nil
+		done := run.Status.Terminal()
+		return stopped{Stopped: background.Stopped{TaskID: run.ID, Status: run.Status, AlreadyFinished: done}, DryRun: true}, err
 	}
-	return s.runs.Stop(ctx, req.Session, in.ID, background.StopRequest{Force: in.Force, Reason: in.Reason})
-}
-
-// explain turns an error of a run's door into what the agent is told. An error
-// of this package's own making is not the agent's business.
-func explain(err error) (abi.Result, error) {
-	var limit *background.LimitError
-	switch {
-	case errors.As(err, &limit) && errors.Is(err, background.ErrSessionLimit):
-		return toolError("Maximum %d active background runs per session. Wait for an existing run to finish before starting another: %s",
-			limit.Max, strings.Join(limit.Active, ", ")), nil
-	case errors.As(err, &limit):
-		return toolError("This host is already running the maximum %d active background runs. Try again after an existing run finishes.", limit.Max), nil
-	case errors.Is(err, background.ErrClosed):
-		return toolError("the host is shutting down"), err
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return abi.Result{Kind: abi.CanceledKind, Error: err.Error()}, err
-	}
-	var refused refusal
-	for _, own := range []error{background.ErrNotFound, background.ErrInvalid, background.ErrKeyReused, plugins.ErrNoTool, ErrApproval} {
-		if errors.Is(err, own) || errors.As(err, &refused) {
-			return toolError("%v", err), nil
-		}
-	}
-	return abi.Result{Kind: abi.Internal, Error: abi.InternalMessage}, fmt.Errorf("background run: %w", err)
+	answer, err := s.runs.Stop(ctx, req.Session, in.ID, background.StopRequest{Force: in.Force, Reason: in.Reason})
+	large := cut(&answer.Result, share(1))
+	return stopped{Stopped: answer, excerpt: large}, err
 }

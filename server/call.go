@@ -3,10 +3,8 @@ package server
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/google/uuid"
 
@@ -17,10 +15,6 @@ import (
 
 // MaxArgs bounds the arguments of a call, in bytes.
 const MaxArgs = 8 << 20
-
-// ErrApproval is why a call was refused that a person has to agree to. It
-// matches host.ErrDenied too.
-var ErrApproval = fmt.Errorf("%w: the tool needs a person's approval", host.ErrDenied)
 
 // Request is one call of a tool.
 type Request struct {
@@ -57,16 +51,22 @@ func (s *Service) Call(ctx context.Context, req Request) (abi.Result, error) {
 			return a.call(ctx, s, req)
 		}
 	}
+	if s.closed.Load() {
+		return explain(errShutdown)
+	}
 	tool, err := s.registry.Lookup(req.Tool)
 	if err != nil {
-		return toolError("%v", err), err
+		return explain(err)
 	}
-	if r, err := s.admit(ctx, tool, req); err != nil || r != nil {
-		return deref(r), err
+	if req.DryRun && !tool.Tool.Hints.Readonly {
+		return toolError("dry run: %s is not called, because it is not readonly", tool.Name), nil
+	}
+	if err := s.admit(ctx, tool, req, true); err != nil {
+		return explain(err)
 	}
 	id, err := uuid.NewRandom()
 	if err != nil {
-		return abi.Result{Kind: abi.Internal, Error: abi.InternalMessage}, err
+		return explain(err)
 	}
 	return s.run(ctx, tool, host.Call{
 		ID: "call_" + id.String(), Session: req.Session, Args: req.Args, Locale: req.Locale,
@@ -75,37 +75,26 @@ func (s *Service) Call(ctx context.Context, req Request) (abi.Result, error) {
 	})
 }
 
-func deref(r *abi.Result) abi.Result {
-	if r == nil {
-		return abi.Result{}
-	}
-	return *r
-}
-
-// admit is the one set of checks before a plugin's tool runs, at every door. It
-// returns nil and nil if the tool may run, else what to answer.
-func (s *Service) admit(ctx context.Context, tool *plugins.Tool, req Request) (*abi.Result, error) {
+// admit is the one set of checks before a plugin's tool runs, at every door.
+// Nobody is asked about a call that would be refused anyway, or unless ask says
+// so.
+func (s *Service) admit(ctx context.Context, tool *plugins.Tool, req Request, ask bool) error {
 	if problems := tool.CheckArgs(req.Args); len(problems) > 0 {
-		r := badArgs(req.Tool, problems)
-		return &r, nil
+		return badArgs(tool.Name, problems)
 	}
-	if req.DryRun && !tool.Tool.Hints.Readonly {
-		r := toolError("dry run: %s is not called, because it is not readonly", tool.Name)
-		return &r, nil
+	if err := tool.Plugin.Denied(); err != nil {
+		return &host.CallError{Plugin: tool.Plugin.Manifest.Name, Tool: tool.Tool.Name, Err: err}
 	}
-	if tool.Tool.Approval != abi.ApprovalRequired {
-		return nil, nil
+	if !ask || tool.Tool.Approval != abi.ApprovalRequired {
+		return nil
 	}
-	err := errors.New("nobody can be asked here")
-	if s.cfg.Approve != nil {
-		err = s.cfg.Approve(ctx, Approval{Session: req.Session, Tool: tool.Name, Args: req.Args})
+	if s.cfg.Approve == nil {
+		return fmt.Errorf("%w, and nobody can be asked here", ErrApproval)
 	}
-	if err == nil {
-		return nil, nil
+	if err := s.cfg.Approve(ctx, Approval{Session: req.Session, Tool: tool.Name, Args: req.Args}); err != nil {
+		return fmt.Errorf("%w: %w", ErrApproval, err)
 	}
-	err = fmt.Errorf("%w: %w", ErrApproval, err)
-	r := toolError("%v", err)
-	return &r, err
+	return nil
 }
 
 // run runs an admitted tool and checks what it answers.
@@ -120,21 +109,4 @@ func (s *Service) run(ctx context.Context, tool *plugins.Tool, call host.Call) (
 		return abi.Result{Kind: abi.Internal, Error: abi.InternalMessage, Usage: r.Usage}, err
 	}
 	return r, nil
-}
-
-func toolError(format string, args ...any) abi.Result {
-	return abi.Result{Kind: abi.ToolError, Error: fmt.Sprintf(format, args...)}
-}
-
-// badArgs tells a model what to mend.
-func badArgs(tool string, problems []abi.Problem) abi.Result {
-	return toolError("the arguments of %s do not fit its schema: %s", tool, list(problems))
-}
-
-func list(problems []abi.Problem) string {
-	lines := make([]string, len(problems))
-	for i, p := range problems {
-		lines[i] = p.String()
-	}
-	return strings.Join(lines, "; ")
 }

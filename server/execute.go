@@ -30,6 +30,9 @@ func (s *Service) execute(ctx context.Context, run background.Run, sink *backgro
 		outcome.Result, err = answer(r)
 		return outcome, err
 	}
+	if r.Limit == abi.LimitTime {
+		<-ctx.Done() // the run's own deadline, at this very moment
+	}
 	if err != nil && ctx.Err() != nil {
 		return outcome, err // the manager knows why it ended the run
 	}
@@ -42,7 +45,7 @@ func answer(r abi.Result) (json.RawMessage, error) {
 	if len(r.Content) == 0 {
 		return r.Value, nil
 	}
-	return json.Marshal(struct {
+	return encode(struct {
 		Value   json.RawMessage `json:"value,omitempty"`
 		Content []abi.Block     `json:"content"`
 	}{r.Value, r.Content})
@@ -67,8 +70,6 @@ func errorKind(r abi.Result, err error) background.ErrorKind {
 		return background.KindMemoryLimit
 	case abi.LimitOutput:
 		return background.KindOutputLimit
-	case abi.LimitTime:
-		return background.KindTimeout
 	}
 	return background.KindInternal
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/toolhost/toolhost/abi"
@@ -65,8 +66,25 @@ func (s *Service) limits(wanted Limits, tool *abi.Tool) Limits {
 		Fuel: host.DefaultFuel, Memory: host.DefaultMemory, Output: host.DefaultOutput,
 		Timeout: host.DefaultTimeout, Background: background.DefaultTimeout,
 	}
-	return wanted.or(asked).or(s.cfg.Limits).or(defaults).atMost(s.cfg.MaxLimits.or(defaultMaxLimits))
+	return wanted.or(asked).or(s.cfg.Limits).or(defaults).atMost(s.maxLimits())
 }
+
+func (s *Service) maxLimits() Limits { return s.cfg.MaxLimits.or(defaultMaxLimits) }
+
+// deadline is the deadline of a background run: what the agent asks for, else
+// the tool's. An agent is told of a maximum rather than cut to it, for it would
+// count on what it asked.
+func (s *Service) deadline(asked float64, tool *abi.Tool) (time.Duration, error) {
+	d, most := duration(asked), s.maxLimits().Background
+	if d > most {
+		return 0, &background.FieldError{Field: "timeout_seconds", Problem: fmt.Sprintf("must be between 1 and %.0f", most.Seconds())}
+	}
+	return first(d, s.limits(Limits{}, tool).Background), nil
+}
+
+// duration is a number of seconds from JSON, where 60.0 is whole and 1e300 is a
+// number. A negative one is 0.
+func duration(n float64) time.Duration { return seconds(int64(max(0, min(n, 1e9)))) }
 
 // seconds is n seconds, or the longest duration there is.
 func seconds(n int64) time.Duration {

@@ -4,8 +4,8 @@
 // A tool is called now ([Service.Call]) or spawned as a background run, which
 // the agent itself does with three more tools: spawn_background,
 // check_background and stop_background. Whatever the door, the same checks
-// stand before a tool: it exists, its arguments fit its schema, a person agreed
-// if it asks for that, the operator granted what it needs, and there is room.
+// stand before a tool: it exists, its arguments fit its schema, the operator
+// granted what it needs, a person agreed if it asks for that, and there is room.
 package server
 
 import (
@@ -13,6 +13,8 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"sync/atomic"
+	"time"
 
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/pkg/background"
@@ -36,6 +38,8 @@ type Config struct {
 	Approve func(ctx context.Context, a Approval) error
 	// Logger gets what operators should know. Nil discards.
 	Logger *slog.Logger
+
+	grace time.Duration // background.Config.Grace; tests shorten it
 }
 
 // Approval is a call that a person has to agree to.
@@ -52,6 +56,7 @@ type Service struct {
 	host     *host.Host
 	registry *plugins.Registry
 	runs     *background.Manager
+	closed   atomic.Bool
 	agent    []*agentTool // spawn, check and stop; none if no tool supports background
 }
 
@@ -67,10 +72,13 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 	if s.host, err = host.New(ctx, host.Config{CacheDir: cfg.CacheDir, Logger: cfg.Logger}); err != nil {
 		return nil, err
 	}
-	s.registry, err = plugins.Open(ctx, s.host, plugins.Config{Folders: cfg.Folders, Grants: cfg.Grants, CacheDir: cfg.CacheDir})
+	s.registry, err = plugins.Open(ctx, s.host, plugins.Config{
+		Folders: cfg.Folders, Grants: cfg.Grants, Reserved: agentNames, CacheDir: cfg.CacheDir,
+	})
 	if err == nil {
 		s.runs, err = background.New(context.WithoutCancel(ctx), background.Config{
-			Executor: s.execute, PerSession: cfg.PerSession, PerHost: cfg.PerHost, Logger: cfg.Logger,
+			Executor: s.execute, PerSession: cfg.PerSession, PerHost: cfg.PerHost, Grace: cfg.grace,
+			MaxTimeout: s.maxLimits().Background, Logger: cfg.Logger,
 		})
 	}
 	if err == nil {
@@ -86,6 +94,7 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 // Close refuses new calls and runs, waits for those that are active until ctx
 // is done, then ends them, and frees everything.
 func (s *Service) Close(ctx context.Context) error {
+	s.closed.Store(true)
 	var errs []error
 	if s.runs != nil {
 		errs = append(errs, s.runs.Close(ctx))

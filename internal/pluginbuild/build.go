@@ -60,9 +60,11 @@ func (s Source) Stale(out string, also ...string) bool {
 	return false
 }
 
+// newest is when something below dir last changed. A file that is gone has
+// changed its folder.
 func newest(dir string) (t time.Time) {
 	_ = filepath.WalkDir(dir, func(_ string, e fs.DirEntry, err error) error {
-		if err != nil || e.IsDir() {
+		if err != nil {
 			return err
 		}
 		if info, err := e.Info(); err == nil && info.ModTime().After(t) {
@@ -79,7 +81,7 @@ func Build(ctx context.Context, h *host.Host, s Source, out string) error {
 	if err := os.MkdirAll(out, 0o755); err != nil {
 		return err
 	}
-	sidecars, err := filepath.Glob(filepath.Join(s.Dir, s.Name+".toolhost.*"))
+	sidecars, err := s.sidecars()
 	if err != nil {
 		return err
 	}
@@ -104,6 +106,21 @@ func Build(ctx context.Context, h *host.Host, s Source, out string) error {
 	return replace(s.output(out), wasm)
 }
 
+// sidecars lists the manifests beside the source.
+func (s Source) sidecars() ([]string, error) {
+	entries, err := os.ReadDir(s.Dir)
+	if err != nil {
+		return nil, err
+	}
+	var found []string
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), s.Name+".toolhost.") {
+			found = append(found, filepath.Join(s.Dir, e.Name()))
+		}
+	}
+	return found, nil
+}
+
 // compile runs the Go toolchain.
 func compile(ctx context.Context, dir string, reactor bool) ([]byte, error) {
 	temp, err := os.MkdirTemp("", "toolhost-build-*")
@@ -118,6 +135,7 @@ func compile(ctx context.Context, dir string, reactor bool) ([]byte, error) {
 	}
 	cmd := exec.CommandContext(ctx, "go", append(args, ".")...)
 	cmd.Dir = dir
+	cmd.WaitDelay = time.Second // for the compilers it has started
 	cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "GOFLAGS=-mod=readonly", "GOWASM=")
 	var output bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &output, &output

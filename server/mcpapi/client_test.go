@@ -42,7 +42,7 @@ func connectWith(t *testing.T, s *server.Service, cfg mcpapi.Config) *client {
 	c := &client{t: t, cancel: cancel, in: in, out: out, lines: make(chan string), ended: make(chan error, 1)}
 	go func() {
 		cfg.Version, cfg.In, cfg.Out = "test", serverIn, serverOut
-		c.ended <- mcpapi.Run(ctx, s, cfg)
+		c.ended <- mcpapi.Run(ctx, s, cfg.WithoutDrain())
 		_ = serverOut.Close()
 	}()
 	go func() {

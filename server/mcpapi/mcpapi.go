@@ -11,6 +11,7 @@
 package mcpapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -55,11 +56,14 @@ type Config struct {
 	// Logger gets what operators should know. Nil discards. It must not write
 	// to Out.
 	Logger *slog.Logger
+
+	drain time.Duration // 0 is drainGrace, negative none: a guest that spins holds up the clock of a test
 }
 
 // Run serves one session until the client closes In or goes away, and returns
-// nil, or until ctx is done, and returns its cause. By then it has canceled the
-// calls that were running and waited for them. It returns an error that matches
+// nil, or until ctx is done, and returns its cause. Calls made before In was
+// closed have a second to be answered. By its return it has canceled the calls
+// that were still running and waited for them. It returns an error that matches
 // [ErrStuck] if they do not end within five seconds. Background runs go on:
 // closing the service ends them.
 //
@@ -80,7 +84,7 @@ func Run(ctx context.Context, service *server.Service, cfg Config) error {
 		return err
 	}
 	s := &session{ctx: ctx, id: "mcp_" + id.String(), service: service, log: cfg.Logger}
-	pipe := newPipe(cfg.In, cfg.Out)
+	pipe := newPipe(cfg.In, cfg.Out, cmp.Or(cfg.drain, drainGrace))
 	transport := &mcp.IOTransport{Reader: pipe, Writer: pipe.writer(), MaxLineLength: -1} // the pipe bounds them
 	conn, err := s.newServer(cfg.Version).Connect(ctx, transport, nil)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"time"
 	"unicode/utf8"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -17,8 +18,12 @@ import (
 // largest arguments a call may have.
 const maxLine = 16 << 20
 
-// methodCancelled is the one method a pipe knows.
-const methodCancelled = "notifications/cancelled"
+// The methods a pipe knows: the one that cancels, and the one call that is
+// answered when the session ends.
+const (
+	methodCancelled = "notifications/cancelled"
+	methodListen    = "subscriptions/listen"
+)
 
 // pipe stands between the client's streams and the SDK, for two things the SDK
 // does not do. A line that is no message is answered with an error, as
@@ -30,6 +35,7 @@ const methodCancelled = "notifications/cancelled"
 // are: only the SDK knows the revision.
 type pipe struct {
 	in    io.Reader
+	grace time.Duration // of drain
 	lines *bufio.Reader
 	rest  []byte        // of the line being read
 	ended chan struct{} // closed when the input has ended
@@ -37,13 +43,25 @@ type pipe struct {
 	writing sync.Mutex // one line at a time
 	out     io.Writer
 
-	mu    sync.Mutex
-	calls map[jsonrpc.ID]bool // those without an answer yet, and whether they were canceled
+	mu       sync.Mutex
+	calls    map[jsonrpc.ID]bool // those without an answer yet, and whether they were canceled
+	answered chan struct{}       // has room for one: another call was answered
+
+	closing sync.Once
+	closed  chan struct{}
 }
 
-func newPipe(in io.Reader, out io.Writer) *pipe {
-	return &pipe{in: in, lines: bufio.NewReader(in), ended: make(chan struct{}), out: out, calls: map[jsonrpc.ID]bool{}}
+func newPipe(in io.Reader, out io.Writer, grace time.Duration) *pipe {
+	return &pipe{
+		in: in, grace: grace, lines: bufio.NewReader(in), ended: make(chan struct{}), out: out,
+		calls: map[jsonrpc.ID]bool{}, answered: make(chan struct{}, 1), closed: make(chan struct{}),
+	}
 }
+
+// drainGrace is how long calls that were made before the input ended may still
+// be answered: a client that writes all it has to ask and closes its end gets
+// its answers, and one that went away keeps the process for no longer.
+const drainGrace = time.Second
 
 // Read hands out the client's messages. It is called by one goroutine, and not
 // again after an error.
@@ -51,6 +69,7 @@ func (p *pipe) Read(b []byte) (int, error) {
 	for len(p.rest) == 0 {
 		line, err := p.line()
 		if err != nil {
+			p.drain()
 			close(p.ended)
 			return 0, err
 		}
@@ -64,8 +83,30 @@ func (p *pipe) Read(b []byte) (int, error) {
 	return n, nil
 }
 
+// drain waits for the answers of the calls that were made.
+func (p *pipe) drain() {
+	grace := time.NewTimer(p.grace)
+	defer grace.Stop()
+	for p.grace > 0 && p.unanswered() > 0 {
+		select {
+		case <-p.answered:
+		case <-grace.C:
+			return
+		case <-p.closed:
+			return
+		}
+	}
+}
+
+func (p *pipe) unanswered() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.calls)
+}
+
 // Close ends a Read that waits, if the input can be closed.
 func (p *pipe) Close() error {
+	p.closing.Do(func() { close(p.closed) })
 	if c, ok := p.in.(io.Closer); ok {
 		return c.Close()
 	}
@@ -123,7 +164,7 @@ func (p *pipe) note(m jsonrpc.Message) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if req.IsCall() {
+	if req.IsCall() && req.Method != methodListen {
 		p.calls[req.ID] = false
 	}
 	if req.Method != methodCancelled {
@@ -165,7 +206,11 @@ func (p *pipe) writer() io.WriteCloser { return pipeWriter{p} }
 type pipeWriter struct{ *pipe }
 
 func (w pipeWriter) Write(line []byte) (int, error) {
-	if w.canceled(line) {
+	id, answers := answered(line)
+	if answers {
+		defer w.settle(id) // once it is written: the session may end then
+	}
+	if answers && w.canceled(id) {
 		return len(line), nil
 	}
 	if err := w.write(line); err != nil {
@@ -177,19 +222,33 @@ func (w pipeWriter) Write(line []byte) (int, error) {
 // Close does nothing: the output is its owner's.
 func (w pipeWriter) Close() error { return nil }
 
-// canceled reports whether the line answers a call that was canceled.
-func (p *pipe) canceled(line []byte) bool {
+// answered returns the call a line answers, if it answers one.
+func answered(line []byte) (jsonrpc.ID, bool) {
 	m, err := jsonrpc.DecodeMessage(bytes.TrimSpace(line))
 	if err != nil {
-		return false // an array
+		return jsonrpc.ID{}, false // an array
 	}
 	response, ok := m.(*jsonrpc.Response)
 	if !ok {
-		return false
+		return jsonrpc.ID{}, false
 	}
+	return response.ID, true
+}
+
+// canceled reports whether the client canceled the call.
+func (p *pipe) canceled(id jsonrpc.ID) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	canceled := p.calls[response.ID]
-	delete(p.calls, response.ID)
-	return canceled
+	return p.calls[id]
+}
+
+// settle forgets a call that is answered.
+func (p *pipe) settle(id jsonrpc.ID) {
+	p.mu.Lock()
+	delete(p.calls, id)
+	p.mu.Unlock()
+	select {
+	case p.answered <- struct{}{}:
+	default:
+	}
 }

@@ -31,7 +31,7 @@ func TestPipeReads(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var out bytes.Buffer
-			p := newPipe(strings.NewReader(test.in), &out)
+			p := newPipe(strings.NewReader(test.in), &out, -1)
 			got, err := io.ReadAll(p)
 			require.NoError(t, err)
 			require.Equal(t, test.want, string(got))
@@ -53,7 +53,7 @@ func FuzzPipe(f *testing.F) {
 	f.Add([]byte("{\"jsonrpc\":\"2.0\",\"method\":\"notifications/cancelled\",\"params\":[]}\n\r\n\x00\n"))
 	f.Fuzz(func(t *testing.T, in []byte) {
 		var out bytes.Buffer
-		got, err := io.ReadAll(newPipe(iotest.OneByteReader(bytes.NewReader(in)), &out))
+		got, err := io.ReadAll(newPipe(iotest.OneByteReader(bytes.NewReader(in)), &out, -1))
 		require.NoError(t, err)
 		for _, said := range [][]byte{got, out.Bytes()} {
 			for line := range bytes.Lines(said) {

@@ -98,7 +98,7 @@ func TestRunGivesUp(t *testing.T) {
 		clientIn, out := io.Pipe()
 		ended := make(chan error, 1)
 		s := openService(t)
-		go func() { ended <- mcpapi.Run(ctx, s, mcpapi.Config{In: in, Out: out}) }()
+		go func() { ended <- mcpapi.Run(ctx, s, mcpapi.Config{In: in, Out: out}.WithoutDrain()) }()
 		_, err := clientOut.Write([]byte(initialize))
 		require.NoError(t, err)
 		synctest.Wait() // the answer is being written

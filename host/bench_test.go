@@ -1,0 +1,108 @@
+package host_test
+
+import (
+	"context"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/api"
+	"github.com/tetratelabs/wazero/imports/wasi_snapshot_preview1"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/internal/wasmbin"
+)
+
+// BenchmarkCall measures a call as a whole, its fresh instance included, and
+// reports how much longer it takes than wazero needs for the same module as it
+// was built: not rewritten, not limited, its imports doing as little as they can.
+func BenchmarkCall(b *testing.B) {
+	b.Run("tiny", func(b *testing.B) { compare(b, echo.wasm(), "tool", `{"text":"hello"}`) })
+	b.Run("wordcount", func(b *testing.B) {
+		file, err := wordcount.build()
+		require.NoError(b, err)
+		wasm, err := os.ReadFile(file)
+		require.NoError(b, err)
+		compare(b, wasm, "wordcount", `{"text":"`+strings.Repeat("lorem ipsum ", 1000)+`"}`)
+	})
+}
+
+// compare makes both kinds of calls in turn, so that both see the same machine.
+func compare(b *testing.B, wasm []byte, tool, args string) {
+	h := newHost(b, nil)
+	m := compile(b, h, wasm)
+	raw := newRaw(b, wasm, tool, args)
+	var ours, theirs time.Duration
+	for b.Loop() {
+		begin := time.Now()
+		r, err := h.Call(context.Background(), m, host.Call{Plugin: "bench", Tool: tool, Args: []byte(args)})
+		ours += time.Since(begin)
+		if err != nil || r.Kind != abi.Success {
+			b.Fatal(r.Kind, r.Error, err)
+		}
+		begin = time.Now()
+		result := raw.call()
+		theirs += time.Since(begin)
+		if result == "" {
+			b.Fatal("no result")
+		}
+	}
+	b.ReportMetric(0, "ns/op") // of both: says nothing
+	b.ReportMetric(float64(ours.Nanoseconds())/float64(b.N), "ns/call")
+	b.ReportMetric(float64(theirs.Nanoseconds())/float64(b.N), "ns/raw")
+	b.ReportMetric(float64(ours)/float64(theirs), "ratio")
+}
+
+// raw runs a plugin with wazero alone.
+type raw struct {
+	runtime  wazero.Runtime
+	compiled wazero.CompiledModule
+	fields   map[uint32]string
+	result   []byte
+}
+
+func newRaw(b *testing.B, wasm []byte, tool, args string) *raw {
+	ctx := context.Background()
+	r := &raw{
+		runtime: wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfig().WithCoreFeatures(wasmbin.Features)),
+		fields:  map[uint32]string{uint32(abi.FieldArgs): args, uint32(abi.FieldTool): tool, uint32(abi.FieldContext): "{}"},
+	}
+	b.Cleanup(func() { r.runtime.Close(ctx) })
+	_, err := r.runtime.NewHostModuleBuilder(abi.Version).
+		NewFunctionBuilder().WithFunc(func(_ context.Context, m api.Module, field, ptr, size uint32) int32 {
+		into, _ := m.Memory().Read(ptr, size)
+		copy(into, r.fields[field])
+		return int32(len(r.fields[field]))
+	}).Export(abi.ImportRead).
+		NewFunctionBuilder().WithFunc(func(_ context.Context, m api.Module, _, ptr, size uint32) int32 {
+		data, _ := m.Memory().Read(ptr, size)
+		r.result = append(r.result, data...)
+		return 0
+	}).Export(abi.ImportWrite).
+		NewFunctionBuilder().WithFunc(func(_, _ float64, _, _ uint32) int32 { return 0 }).Export(abi.ImportProgress).
+		NewFunctionBuilder().WithFunc(func(_, _, _, _ uint32) int32 { return -1 }).Export(abi.ImportCall).
+		Instantiate(ctx)
+	require.NoError(b, err)
+	wasi_snapshot_preview1.MustInstantiate(ctx, r.runtime)
+	r.compiled, err = r.runtime.CompileModule(ctx, wasm)
+	require.NoError(b, err)
+	return r
+}
+
+func (r *raw) call() string {
+	ctx := context.Background()
+	m, err := r.runtime.InstantiateModule(ctx, r.compiled, wazero.NewModuleConfig().WithName("").WithStartFunctions(abi.ExportInitialize))
+	if err != nil {
+		return ""
+	}
+	defer m.Close(ctx)
+	r.result = r.result[:0]
+	if _, err := m.ExportedFunction(abi.ExportInvoke).Call(ctx); err != nil {
+		return ""
+	}
+	return string(r.result)
+}

@@ -1,0 +1,186 @@
+package host_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"log"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host"
+)
+
+// temp is a folder for the compiled code and the plugins of this test binary.
+var temp string
+
+func TestMain(m *testing.M) {
+	if cache := os.Getenv(precompileCache); cache != "" {
+		if err := precompile(cache, os.Getenv(precompileFiles)); err != nil {
+			log.Fatal(err)
+		}
+		return
+	}
+	var err error
+	if temp, err = os.MkdirTemp("", "toolhost-host-test-*"); err != nil {
+		log.Fatal(err)
+	}
+	code := m.Run()
+	_ = os.RemoveAll(temp)
+	os.Exit(code)
+}
+
+func cacheDir() string { return filepath.Join(temp, "cache") }
+
+// newHost returns a host that ends with the test. The hosts of all tests share
+// their compiled code.
+func newHost(t testing.TB, logger *slog.Logger) *host.Host {
+	t.Helper()
+	h, err := host.New(context.Background(), host.Config{CacheDir: cacheDir(), Logger: logger})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, h.Close(context.Background())) })
+	return h
+}
+
+func compile(t testing.TB, h *host.Host, wasm []byte) *host.Module {
+	t.Helper()
+	m, err := h.Compile(context.Background(), wasm)
+	require.NoError(t, err)
+	return m
+}
+
+// outcome is all that comes of a call.
+type outcome struct {
+	abi.Result
+	err            error
+	stdout, stderr string
+	progress       []host.Progress
+}
+
+// codes are the numbers the guest told.
+func (o outcome) codes() []int32 {
+	codes := make([]int32, len(o.stdout)/4)
+	for i := range codes {
+		codes[i] = int32(binary.LittleEndian.Uint32([]byte(o.stdout[4*i:])))
+	}
+	return codes
+}
+
+func do(ctx context.Context, h *host.Host, m *host.Module, req host.Call) outcome {
+	var o outcome
+	var stdout, stderr bytes.Buffer
+	if req.Tool == "" {
+		req.Plugin, req.Tool = "guest", "tool"
+	}
+	if req.Stdout == nil {
+		req.Stdout = &stdout
+	}
+	if req.Stderr == nil {
+		req.Stderr = &stderr
+	}
+	forward := req.Progress
+	req.Progress = func(p host.Progress) {
+		o.progress = append(o.progress, p)
+		if forward != nil {
+			forward(p)
+		}
+	}
+	o.Result, o.err = h.Call(ctx, m, req)
+	o.stdout, o.stderr = stdout.String(), stderr.String()
+	return o
+}
+
+// run compiles a hand-made guest and calls it once.
+func run(t testing.TB, g guest, req host.Call) outcome {
+	t.Helper()
+	h := newHost(t, nil)
+	return do(context.Background(), h, compile(t, h, g.wasm()), req)
+}
+
+// fixture is a plugin these tests build from its source.
+type fixture struct {
+	dir     string
+	command bool
+}
+
+var (
+	vectorsPlugin = fixture{dir: "../guest/testdata/vectors"}
+	commandPlugin = fixture{dir: "../guest/testdata/command", command: true}
+	worldPlugin   = fixture{dir: "./testdata/world", command: true}
+	wordcount     = fixture{dir: "../examples/plugins/wordcount"}
+)
+
+// build compiles the fixture to WebAssembly and returns its file.
+func (f fixture) build() (string, error) {
+	file := filepath.Join(temp, filepath.Base(f.dir)+".wasm")
+	args := []string{"build", "-trimpath", "-ldflags=-s -w", "-o", file}
+	if !f.command {
+		args = append(args, "-buildmode=c-shared")
+	}
+	cmd := exec.Command("go", append(args, f.dir)...)
+	cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "GOFLAGS=-mod=readonly")
+	cmd.Stderr = os.Stderr
+	return file, cmd.Run()
+}
+
+// buildAll builds the fixtures of the tests and compiles them into the cache,
+// once. The race detector makes wazero's compiler ten times slower and what it
+// compiles no different, so another process without it does that.
+var buildAll = sync.OnceValue(func() error {
+	var files []string
+	for _, f := range []fixture{vectorsPlugin, commandPlugin, worldPlugin} {
+		file, err := f.build()
+		if err != nil {
+			return err
+		}
+		files = append(files, file)
+	}
+	cmd := exec.Command("go", "test", "-run=^$", ".")
+	cmd.Env = append(os.Environ(), precompileCache+"="+cacheDir(), precompileFiles+"="+strings.Join(files, "\n"))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("precompile: %w: %s", err, out)
+	}
+	return nil
+})
+
+// The environment of the process that fills the cache.
+const (
+	precompileCache = "TOOLHOST_TEST_CACHE"
+	precompileFiles = "TOOLHOST_TEST_FILES"
+)
+
+func precompile(cache, files string) error {
+	ctx := context.Background()
+	h, err := host.New(ctx, host.Config{CacheDir: cache})
+	if err != nil {
+		return err
+	}
+	for _, file := range strings.Split(files, "\n") {
+		wasm, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		if _, err := h.Compile(ctx, wasm); err != nil {
+			return err
+		}
+	}
+	return h.Close(ctx)
+}
+
+// module returns the compiled fixture.
+func (f fixture) module(t testing.TB, h *host.Host) *host.Module {
+	t.Helper()
+	require.NoError(t, buildAll())
+	wasm, err := os.ReadFile(filepath.Join(temp, filepath.Base(f.dir)+".wasm"))
+	require.NoError(t, err)
+	return compile(t, h, wasm)
+}

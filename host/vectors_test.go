@@ -1,0 +1,155 @@
+package host_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host"
+)
+
+// vector is one case of abi/testdata; its README says what the fields mean.
+type vector struct {
+	Name, Why string
+	Tool      string
+	Args      json.RawMessage
+	Big       *struct {
+		Text  string
+		Count int
+	}
+	Host struct {
+		Session   string
+		Attempt   int
+		Locale    string
+		Config    map[string]string
+		Clock     bool
+		StopAfter int `json:"stop_after"`
+	}
+	Sandbox bool
+	Want    struct {
+		Kind           abi.Kind
+		Value          json.RawMessage
+		Content        []abi.Block
+		Error          string
+		Connection     *abi.Connection
+		ExitCode       *int `json:"exit_code"`
+		Stdout, Stderr string
+		Progress       []host.Progress
+		Logs           []logged
+	}
+}
+
+type logged struct{ Level, Message string }
+
+func readVectors(t *testing.T, name string) (plugin string, cases []vector) {
+	t.Helper()
+	data, err := os.ReadFile("../abi/testdata/" + name)
+	require.NoError(t, err)
+	var file struct {
+		Plugin string
+		Cases  []vector
+	}
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	require.NoError(t, dec.Decode(&file))
+	require.NotEmpty(t, file.Cases)
+	for i := range file.Cases {
+		if v := &file.Cases[i]; v.Big != nil {
+			v.Want.Value, _ = json.Marshal(strings.Repeat(v.Big.Text, v.Big.Count))
+			v.Args, _ = json.Marshal(map[string]json.RawMessage{"value": v.Want.Value})
+		}
+	}
+	return file.Plugin, file.Cases
+}
+
+// TestVectors runs the contract vectors in a sandbox. The guest SDK's tests run
+// the same ones natively.
+func TestVectors(t *testing.T) {
+	var log bytes.Buffer
+	h := newHost(t, slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	for file, f := range map[string]fixture{"calls.json": vectorsPlugin, "commands.json": commandPlugin} {
+		m := f.module(t, h)
+		plugin, cases := readVectors(t, file)
+		for _, v := range cases {
+			t.Run(plugin+" "+v.Name, func(t *testing.T) {
+				log.Reset()
+				o := v.call(h, m, plugin)
+				v.check(t, o, logs(t, log.Bytes()))
+			})
+		}
+	}
+}
+
+func (v vector) call(h *host.Host, m *host.Module, plugin string) outcome {
+	stop := make(chan struct{})
+	reports := 0
+	return do(context.Background(), h, m, host.Call{
+		Plugin: plugin, Tool: v.Tool, Args: v.Args, Argv: plugin == "command" && v.Tool == "flags",
+		Session: v.Host.Session, Attempt: v.Host.Attempt, Locale: v.Host.Locale, Stopping: stop,
+		Policy: host.Policy{Clock: v.Host.Clock, Config: v.Host.Config},
+		Progress: func(host.Progress) {
+			if reports++; reports == v.Host.StopAfter {
+				close(stop)
+			}
+		},
+	})
+}
+
+func (v vector) check(t *testing.T, o outcome, logs []logged) {
+	want := v.Want
+	require.Equal(t, want.Kind, o.Kind, "%s: %v", o.Error, o.err)
+	if want.Value == nil {
+		require.Nil(t, o.Value)
+	} else {
+		require.JSONEq(t, string(want.Value), string(o.Value))
+	}
+	require.Equal(t, want.Content, o.Content)
+	require.Equal(t, want.Connection, o.Connection)
+	require.Equal(t, want.ExitCode, o.ExitCode)
+	require.Equal(t, want.Stdout, o.stdout)
+	require.Equal(t, want.Progress, o.progress)
+	if want.Kind == abi.ToolError {
+		require.Equal(t, want.Error, o.Error)
+	}
+	if want.Kind != abi.Internal {
+		require.Equal(t, want.Stderr, o.stderr)
+		require.Equal(t, want.Logs, logs)
+	}
+}
+
+// logs reads what was logged as JSON.
+func logs(t *testing.T, data []byte) (all []logged) {
+	t.Helper()
+	for line := range slices.Values(bytes.Split(bytes.TrimSpace(data), []byte("\n"))) {
+		if len(line) == 0 {
+			continue
+		}
+		var record struct{ Level, Msg string }
+		require.NoError(t, json.Unmarshal(line, &record))
+		all = append(all, logged{strings.ToLower(record.Level), record.Msg})
+	}
+	return all
+}
+
+// The fixture's manifest comes from its own describe, as that of a plugin that
+// is not sealed.
+func TestVectorsManifest(t *testing.T) {
+	h := newHost(t, nil)
+	manifest, err := h.Describe(context.Background(), vectorsPlugin.module(t, h))
+	require.NoError(t, err)
+	decoded, err := abi.DecodeManifest(manifest)
+	require.NoError(t, err)
+	plugin, cases := readVectors(t, "calls.json")
+	require.Equal(t, plugin, decoded.Name)
+	for _, v := range cases {
+		require.True(t, slices.ContainsFunc(decoded.Tools, func(tool abi.Tool) bool { return tool.Name == v.Tool }), v.Tool)
+	}
+}

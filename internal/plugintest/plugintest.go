@@ -1,0 +1,279 @@
+// Package plugintest makes small plugins by hand, for tests that need one to
+// behave, or to misbehave, in one known way: no compiler is run, and a host
+// compiles them in a moment.
+package plugintest
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/internal/wasmbin"
+)
+
+// Plugin is a hand-made plugin. Its zero value answers null to every call and
+// does not say what it is.
+type Plugin struct {
+	Manifest *abi.Manifest // sealed in; nil leaves it out
+	Describe *Program      // toolhost_describe; nil leaves it out
+	Invoke   *Program      // toolhost_invoke, or _start
+	Command  bool          // a WASI command in place of a reactor
+	Import   string        // one more function imported from the contract
+}
+
+// Manifest is the manifest of a plugin with one tool of the same name that
+// takes any object.
+func Manifest(name string) *abi.Manifest {
+	return &abi.Manifest{
+		ABI: abi.Version, Name: name, Version: "1.0.0", Description: "Made for a test.",
+		Tools: []abi.Tool{Tool(name)},
+	}
+}
+
+// Tool is a tool that takes any object.
+func Tool(name string) abi.Tool {
+	return abi.Tool{Name: name, Description: "Made for a test.", InputSchema: json.RawMessage(`{"type":"object"}`)}
+}
+
+// JSON is a manifest as a sidecar has it.
+func JSON(m *abi.Manifest) []byte {
+	data, err := json.Marshal(m)
+	if err != nil {
+		panic(err) // a schema that is no JSON: the test is wrong
+	}
+	return data
+}
+
+// The functions every plugin imports, by their index.
+const (
+	fnRead = iota
+	fnWrite
+	fnProgress
+	fnCall
+	fnExit
+	fnOpen
+)
+
+// Where things are in memory, in bytes.
+const (
+	describeAt = 0
+	invokeAt   = 1 << 16
+	bufferAt   = 2 << 16
+	pages      = 4
+)
+
+var (
+	i32, i64, f64 = wasmbin.I32, wasmbin.I64, wasmbin.F64
+	answers       = []wasmbin.ValType{i32}
+)
+
+// Wasm is the plugin as a binary. It panics if its texts are longer than 64 KiB.
+func (p Plugin) Wasm() []byte {
+	m := &wasmbin.Module{Memories: []wasmbin.Limits{{Min: pages}}}
+	imports := func(module, name string, params, results []wasmbin.ValType) {
+		m.Imports = append(m.Imports, wasmbin.Import{Module: module, Name: name, Type: uint32(len(m.Types))})
+		m.Types = append(m.Types, wasmbin.FuncType{Params: params, Results: results})
+	}
+	imports(abi.Version, abi.ImportRead, []wasmbin.ValType{i32, i32, i32}, answers)
+	imports(abi.Version, abi.ImportWrite, []wasmbin.ValType{i32, i32, i32}, answers)
+	imports(abi.Version, abi.ImportProgress, []wasmbin.ValType{f64, f64, i32, i32}, answers)
+	imports(abi.Version, abi.ImportCall, []wasmbin.ValType{i32, i32, i32, i32}, answers)
+	imports(abi.ImportWASI, "proc_exit", []wasmbin.ValType{i32}, nil)
+	imports(abi.ImportWASI, "path_open", []wasmbin.ValType{i32, i32, i32, i32, i32, i64, i64, i32, i32}, answers)
+	if p.Import != "" {
+		imports(abi.Version, p.Import, nil, nil)
+	}
+	export := func(name string, program *Program, at int, results []wasmbin.ValType) {
+		m.Exports = append(m.Exports, wasmbin.Export{Name: name, Index: uint32(len(m.Imports) + len(m.Codes))})
+		m.Functions = append(m.Functions, uint32(len(m.Types)))
+		m.Types = append(m.Types, wasmbin.FuncType{Results: results})
+		code, data := program.assemble(at, results != nil)
+		if len(data) > 1<<16 {
+			panic("too many texts for a hand-made plugin")
+		}
+		m.Codes = append(m.Codes, wasmbin.Code{Locals: []wasmbin.LocalGroup{{Count: 1, Type: i32}}, Body: code})
+		m.Data = append(m.Data, wasmbin.Data{Offset: append(constant(nil, at), byte(wasmbin.OpEnd)), Init: data})
+	}
+	if p.Command {
+		export(abi.ExportStart, p.Invoke, invokeAt, nil)
+	} else {
+		export(abi.ExportInvoke, p.Invoke, invokeAt, answers)
+	}
+	if p.Describe != nil {
+		export(abi.ExportDescribe, p.Describe, describeAt, answers)
+	}
+	m.Exports = append(m.Exports, wasmbin.Export{Name: abi.ExportMemory, Kind: wasmbin.KindMemory})
+	if p.Manifest != nil {
+		m.Customs = append(m.Customs, wasmbin.NewCustom(abi.SectionManifest, JSON(p.Manifest)))
+	}
+	return m.Encode()
+}
+
+// Program is what a function of a hand-made plugin does, one step after the
+// other. Its methods add a step and return it. Nil does nothing.
+type Program struct{ steps []func(a *assembler) }
+
+// Do is a program without a step.
+func Do() *Program { return &Program{} }
+
+type assembler struct {
+	at         int // where data will be
+	code, data []byte
+}
+
+func (p *Program) assemble(at int, answers bool) (code, data []byte) {
+	a := &assembler{at: at}
+	if p != nil {
+		for _, step := range p.steps {
+			step(a)
+		}
+	}
+	if answers {
+		a.constant(0)
+	}
+	return append(a.code, byte(wasmbin.OpEnd)), a.data
+}
+
+func constant(code []byte, n int) []byte {
+	return wasmbin.AppendS64(wasmbin.AppendOp(code, wasmbin.OpI32Const), int64(n))
+}
+
+func (a *assembler) constant(n int)              { a.code = constant(a.code, n) }
+func (a *assembler) op(op wasmbin.Op)            { a.code = wasmbin.AppendOp(a.code, op) }
+func (a *assembler) opX(op wasmbin.Op, x uint32) { a.code = wasmbin.AppendOpX(a.code, op, x) }
+func (a *assembler) loop()                       { a.code = append(a.code, byte(wasmbin.OpLoop), 0x40) } // of no type
+func (a *assembler) float(bits ...byte) {
+	a.code = append(append(a.code, byte(wasmbin.OpF64Const)), bits...)
+}
+func (a *assembler) text(s string) {
+	a.constant(a.at + len(a.data))
+	a.constant(len(s))
+	a.data = append(a.data, s...)
+}
+func (a *assembler) write(stream abi.Stream, f func()) {
+	a.constant(int(stream))
+	f()
+	a.opX(wasmbin.OpCall, fnWrite)
+	a.op(wasmbin.OpDrop)
+}
+
+func (p *Program) then(step func(a *assembler)) *Program {
+	p.steps = append(p.steps, step)
+	return p
+}
+
+// Say writes a text to a stream.
+func (p *Program) Say(stream abi.Stream, text string) *Program {
+	return p.then(func(a *assembler) { a.write(stream, func() { a.text(text) }) })
+}
+
+// Echo writes the arguments to the result.
+func (p *Program) Echo() *Program { return p.Read(abi.FieldArgs) }
+
+// Read writes a field of the call to the result.
+func (p *Program) Read(field abi.Field) *Program {
+	return p.then(func(a *assembler) {
+		a.constant(int(field))
+		a.constant(bufferAt)
+		a.constant((pages << 16) - bufferAt)
+		a.opX(wasmbin.OpCall, fnRead)
+		a.opX(wasmbin.OpLocalSet, 0)
+		a.write(abi.StreamResult, func() {
+			a.constant(bufferAt)
+			a.opX(wasmbin.OpLocalGet, 0)
+		})
+	})
+}
+
+// Progress tells that 1 of 2 is done.
+func (p *Program) Progress(message string) *Program {
+	return p.then(func(a *assembler) {
+		a.float(0, 0, 0, 0, 0, 0, 0xf0, 0x3f)
+		a.float(0, 0, 0, 0, 0, 0, 0, 0x40)
+		a.text(message)
+		a.opX(wasmbin.OpCall, fnProgress)
+		a.op(wasmbin.OpDrop)
+	})
+}
+
+// Create makes a file in the first folder the plugin was granted, or does not
+// if it may not.
+func (p *Program) Create(name string) *Program {
+	const (
+		preopened = 3 // the first file descriptor after stdio
+		create    = 1 // an oflag
+		write     = 1 << 6
+	)
+	return p.then(func(a *assembler) {
+		a.constant(preopened)
+		a.constant(0)
+		a.text(name)
+		a.constant(create)
+		for _, rights := range []int64{write, 0} {
+			a.code = wasmbin.AppendS64(append(a.code, byte(wasmbin.OpI64Const)), rights)
+		}
+		a.constant(0)
+		a.constant(bufferAt) // the new file descriptor
+		a.opX(wasmbin.OpCall, fnOpen)
+		a.op(wasmbin.OpDrop)
+	})
+}
+
+// Sleep waits for seconds without computing, or until the call is asked to
+// stop. It needs the clock.
+func (p *Program) Sleep(seconds int) *Program {
+	return p.then(func(a *assembler) {
+		a.text("sleep")
+		a.text(fmt.Sprintf(`{"ms":%d}`, 1000*seconds))
+		a.opX(wasmbin.OpCall, fnCall)
+		a.op(wasmbin.OpDrop)
+	})
+}
+
+// Spin loops for ever and never calls the host.
+func (p *Program) Spin() *Program {
+	return p.then(func(a *assembler) {
+		a.loop()
+		a.opX(wasmbin.OpBr, 0)
+		a.op(wasmbin.OpEnd)
+	})
+}
+
+// Flood writes output for ever.
+func (p *Program) Flood() *Program {
+	return p.then(func(a *assembler) {
+		a.loop()
+		a.write(abi.StreamOutput, func() { a.constant(0); a.constant(pages << 16) })
+		a.opX(wasmbin.OpBr, 0)
+		a.op(wasmbin.OpEnd)
+	})
+}
+
+// Hog takes memory until it gets no more, and then cannot go on.
+func (p *Program) Hog() *Program {
+	return p.then(func(a *assembler) {
+		a.loop()
+		a.constant(16)
+		a.opX(wasmbin.OpMemoryGrow, 0)
+		a.constant(-1)
+		a.op(wasmbin.OpI32Ne)
+		a.opX(wasmbin.OpBrIf, 0)
+		a.op(wasmbin.OpEnd)
+		a.op(wasmbin.OpUnreachable)
+	})
+}
+
+// Trap crashes.
+func (p *Program) Trap() *Program {
+	return p.then(func(a *assembler) { a.op(wasmbin.OpUnreachable) })
+}
+
+// Return ends the function of a reactor with a code of the contract.
+func (p *Program) Return(code int32) *Program {
+	return p.then(func(a *assembler) { a.constant(int(code)); a.op(wasmbin.OpReturn) })
+}
+
+// Exit ends the plugin as a command ends.
+func (p *Program) Exit(code int32) *Program {
+	return p.then(func(a *assembler) { a.constant(int(code)); a.opX(wasmbin.OpCall, fnExit) })
+}

@@ -1,0 +1,150 @@
+package plugins
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/internal/plugintest"
+)
+
+var everything = abi.Needs{
+	Clock: true, Random: true, KV: true,
+	Files:   []abi.FileNeed{{Path: "/in", Mode: abi.FileRead}, {Path: "/out", Mode: abi.FileWrite}},
+	Env:     []string{"HOME"},
+	HTTP:    []string{"https://example.com/*"},
+	Tools:   []string{"wordcount"},
+	Secrets: []abi.SecretNeed{{Name: "KEY", Hosts: []string{"example.com"}, Header: "Authorization"}},
+}
+
+func TestGrantMissing(t *testing.T) {
+	ungrantable := []string{"kv", "http https://example.com/*", "tools wordcount", "secret KEY"}
+	for _, test := range []struct {
+		name  string
+		needs abi.Needs
+		grant Grant
+		want  []string
+	}{
+		{"nothing needed", abi.Needs{}, Grant{}, nil},
+		{"nothing needed, something granted", abi.Needs{}, Grant{Clock: true}, nil},
+		{
+			"nothing granted", everything, Grant{},
+			append([]string{"clock", "random", "files /in (read)", "files /out (write)", "env HOME"}, ungrantable...),
+		},
+		{
+			"all granted that can be", everything,
+			Grant{
+				Clock: true, Random: true, Env: map[string]string{"HOME": ""},
+				Files: []host.Mount{{Path: "/in"}, {Path: "/out", Write: true}},
+			}, ungrantable,
+		},
+		{
+			"granted too little", abi.Needs{Files: everything.Files},
+			Grant{Files: []host.Mount{{Path: "/in", Write: true}, {Path: "/out"}}}, []string{"files /out (write)"},
+		},
+		{
+			"granted elsewhere", abi.Needs{Files: everything.Files[:1]},
+			Grant{Files: []host.Mount{{Path: "/in/deeper"}, {Path: "/"}}}, []string{"files /in (read)"},
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) { require.Equal(t, test.want, test.grant.Missing(test.needs)) })
+	}
+}
+
+func TestGrantNames(t *testing.T) {
+	require.Equal(t, []string{}, Grant{Config: map[string]string{"a": "b"}}.Names())
+	require.Equal(t, []string{"clock", "random", "files /in (read)", "files /out (write)", "env A", "env B"}, Grant{
+		Clock: true, Random: true, Env: map[string]string{"B": "2", "A": "1"},
+		Files: []host.Mount{{Path: "/in"}, {Path: "/out", Write: true}},
+	}.Names())
+}
+
+// A plugin that was not granted all it needs is there to be seen, but is not
+// called, and not even compiled.
+func TestCallDenied(t *testing.T) {
+	m := named("p")
+	m.Needs = abi.Needs{Clock: true, Env: []string{"HOME"}}
+	files := []Folder{folder(map[string][]byte{"p.wasm": sealed(m)})}
+	h := newHost(t)
+	r := openWith(t, h, Config{Folders: files, Grants: map[string]Grant{"p": {Clock: true}}})
+	require.Equal(t, []string{"env HOME"}, r.Plugins()[0].Missing)
+	require.ErrorIs(t, r.Plugins()[0].Denied(), host.ErrDenied)
+	result, err := r.Tools()[0].Call(t.Context(), host.Call{})
+	require.ErrorIs(t, err, host.ErrDenied)
+	require.Equal(t, abi.Result{
+		Kind: abi.ToolError, Error: "denied: the plugin p needs env HOME, which the operator has not granted",
+	}, result)
+	require.Nil(t, r.Plugins()[0].module)
+
+	r = openWith(t, h, Config{Folders: files, Grants: map[string]Grant{"p": {Clock: true, Env: map[string]string{"HOME": "/"}}}})
+	require.NoError(t, r.Plugins()[0].Denied())
+	_, err = r.Tools()[0].Call(t.Context(), host.Call{})
+	require.NoError(t, err)
+}
+
+// A grant holds for the plugin it names and no other, whatever the caller's
+// policy says.
+func TestGrantApply(t *testing.T) {
+	grant := Grant{
+		Clock: true, Env: map[string]string{"A": "1"}, Config: map[string]string{"k": "v"},
+		Files: []host.Mount{{Dir: "d", Path: "/work", Write: true}},
+	}
+	sneaky := host.Policy{Random: true, Env: map[string]string{"B": "2"}, Files: []host.Mount{{Dir: "/", Path: "/"}}, Fuel: 7}
+	policy := sneaky
+	grant.apply(&policy, abi.Hints{})
+	require.Equal(t, host.Policy{
+		Fuel: 7, Clock: true, Env: map[string]string{"A": "1"}, Config: map[string]string{"k": "v"},
+		Files: []host.Mount{{Dir: "d", Path: "/work", Write: true}},
+	}, policy)
+
+	policy = sneaky
+	grant.apply(&policy, abi.Hints{Readonly: true})
+	require.False(t, policy.Files[0].Write, "a tool that says it is readonly")
+	require.True(t, grant.Files[0].Write, "the grant itself stays as it is")
+
+	policy = sneaky
+	Grant{}.apply(&policy, abi.Hints{})
+	require.Equal(t, host.Policy{Fuel: 7}, policy, "nothing granted is nothing")
+}
+
+func TestGrantForNobody(t *testing.T) {
+	cfg := Config{
+		Folders: []Folder{folder(map[string][]byte{"p.wasm": sealed(named("wordcount"))})},
+		Grants:  map[string]Grant{"wordcont": {Clock: true}, "zebra": {}, "wordcount": {}},
+	}
+	h := newHost(t)
+	require.Equal(t, []string{
+		`grants.wordcont: there is no such plugin, did you mean "wordcount"?`,
+		`grants.zebra: there is no such plugin`,
+	}, problems(openWith(t, h, cfg)))
+	cfg.Folders = nil
+	require.Empty(t, problems(openWith(t, h, cfg)), "where no plugin is, none is misspelled")
+}
+
+// What a tool says of itself is held, not trusted: one that is readonly cannot
+// write to a folder that was granted for writing.
+func TestReadonlyToolCannotWrite(t *testing.T) {
+	dir := t.TempDir()
+	m := named("p", "read", "write")
+	m.Tools[0].Hints.Readonly = true
+	m.Needs.Files = []abi.FileNeed{{Path: "/data", Mode: abi.FileWrite}}
+	r := openWith(t, newHost(t), Config{
+		Folders: []Folder{folder(map[string][]byte{"p.wasm": plugintest.Plugin{Manifest: m, Invoke: plugintest.Do().Create("made")}.Wasm()})},
+		Grants:  map[string]Grant{"p": {Files: []host.Mount{{Dir: dir, Path: "/data", Write: true}}}},
+	})
+	require.True(t, r.Plugins()[0].Grant.Writes())
+	for _, tool := range r.Tools() {
+		_, err := tool.Call(t.Context(), host.Call{})
+		require.NoError(t, err)
+		_, err = os.Stat(filepath.Join(dir, "made"))
+		if tool.Tool.Name == "read" {
+			require.ErrorIs(t, err, os.ErrNotExist)
+		} else {
+			require.NoError(t, err)
+		}
+	}
+}

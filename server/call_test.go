@@ -1,0 +1,231 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/internal/plugintest"
+	"github.com/toolhost/toolhost/plugins"
+)
+
+func TestCall(t *testing.T) {
+	s := open(t, Config{}, "echo", "fails", "connect", "picture")
+	r := s.call(alice, "echo", `{"n":1}`)
+	require.True(t, r.IsSuccess())
+	require.JSONEq(t, `{"n":1}`, string(r.Value))
+	require.Positive(t, r.Usage.Fuel)
+	require.EqualValues(t, len("echoing\n")+len(`{"n":1}`), r.Usage.OutputBytes)
+	require.JSONEq(t, `{}`, string(s.call("", "echo", "").Value), "no arguments are {}, no session is one too")
+
+	r = s.call(alice, "fails", "")
+	require.Equal(t, abi.ToolError, r.Kind)
+	require.Equal(t, "the file is not there", r.Error)
+
+	r = s.call(alice, "connect", "")
+	require.Equal(t, abi.ConnectionRequired, r.Kind)
+	require.Equal(t, &abi.Connection{Provider: "acme"}, r.Connection)
+	require.False(t, r.IsError() || r.IsSuccess())
+
+	r = s.call(alice, "picture", "")
+	require.Equal(t, []abi.Block{{Type: "text", Text: "hello"}}, r.Content)
+}
+
+func TestCallFollowsOutput(t *testing.T) {
+	s := open(t, Config{}, "echo", "sleeper")
+	var stdout bytes.Buffer
+	_, err := s.Call(t.Context(), Request{Tool: "echo", Stdout: &stdout})
+	require.NoError(t, err)
+	require.Equal(t, "echoing\n", stdout.String())
+
+	// The call is ended by what it says itself.
+	ctx, cancel := context.WithCancelCause(t.Context())
+	enough := errors.New("heard enough")
+	var heard []host.Progress
+	r, err := s.Call(ctx, Request{Tool: "sleeper", Progress: func(p host.Progress) {
+		heard = append(heard, p)
+		cancel(enough)
+	}})
+	require.ErrorIs(t, err, enough)
+	require.Equal(t, abi.CanceledKind, r.Kind)
+	require.Equal(t, []host.Progress{{Done: 1, Total: 2, Message: "half way"}}, heard)
+}
+
+func TestCallUnknownTool(t *testing.T) {
+	s := open(t, Config{}, "echo")
+	r, err := s.Call(t.Context(), Request{Tool: "ecko"})
+	require.ErrorIs(t, err, plugins.ErrNoTool)
+	require.Equal(t, abi.Result{Kind: abi.ToolError, Error: `no such tool: "ecko", did you mean "echo"?`}, r)
+}
+
+// What does not fit a schema is told field by field, for a model to mend, and
+// never at length.
+func TestCallBadArgs(t *testing.T) {
+	m := plugintest.Manifest("typed")
+	m.Tools[0].InputSchema = json.RawMessage(`{"type":"object","additionalProperties":false,"required":["path"],"properties":{
+		"path":{"type":"string","pattern":"^/"},"lines":{"type":"array","items":{"type":"integer","minimum":1}}}}`)
+	s := openFolder(t, Config{}, fstest.MapFS{"t.wasm": {Data: plugintest.Plugin{Manifest: m}.Wasm()}})
+	const prefix = "the arguments of typed do not fit its schema: "
+	for _, test := range []struct{ name, args, want string }{
+		{"missing", `{}`, "missing: path"},
+		{"wrong type", `{"path":7}`, "/path: expected string, found number"},
+		{"each of several", `{"lines":[1,0,"x"],"paht":"/a"}`, "/lines/1: expected at least 1, found 0; /lines/2: expected integer, found string; missing: path; unknown field: paht"},
+		{"pattern", `{"path":"a"}`, "/path: 'a' does not match pattern '^/'"},
+		{"no object", `[1]`, "expected object, found array"},
+		{"no JSON", `{"path":`, "expected JSON: unexpected EOF"},
+		{"two documents", `{"path":"/a"} {}`, "expected JSON: invalid character after top-level value"},
+		{"a number nobody can hold", `{"path":1e999999999}`, "the number 1e999999999… is out of range"},
+	} {
+		t.Run(test.name, func(t *testing.T) { require.Equal(t, prefix+test.want, s.refused(alice, "typed", test.args)) })
+	}
+	t.Run("what is quoted is cut", func(t *testing.T) {
+		long := strings.Repeat("ü", 100_000)
+		text := s.refused(alice, "typed", `{"path":"`+long+`","`+long+`":1}`)
+		require.Less(t, len(text), 1000)
+		require.True(t, strings.HasPrefix(text, prefix))
+		require.Contains(t, text, "; ", "one long problem does not hide the other")
+	})
+	t.Run("null is no object", func(t *testing.T) {
+		require.Equal(t, prefix+"expected object, found null", s.refused(alice, "typed", `null`))
+	})
+}
+
+func TestCallTooLargeArgs(t *testing.T) {
+	s := open(t, Config{}, "echo")
+	args := `{"text":"` + strings.Repeat("x", MaxArgs) + `"}`
+	for _, tool := range []string{"echo", CheckBackground} {
+		require.Equal(t, "the arguments have 8388619 bytes, and at most 8388608 are allowed", s.refused(alice, tool, args))
+	}
+}
+
+// A result that breaks the tool's own promise is the plugin's fault: the
+// operator reads about it, the agent does not.
+func TestCallBadResult(t *testing.T) {
+	s := open(t, Config{}, "liar")
+	r, err := s.Call(t.Context(), Request{Session: alice, Tool: "liar"})
+	require.ErrorIs(t, err, host.ErrABI)
+	require.ErrorContains(t, err, "the result of liar does not fit its output_schema: expected object, found string")
+	require.Equal(t, abi.Internal, r.Kind)
+	require.Equal(t, abi.InternalMessage, r.Error)
+	require.Nil(t, r.Value)
+	require.Positive(t, r.Usage.Fuel)
+	require.Contains(t, s.logs.String(), "does not fit its output_schema")
+}
+
+func TestCallLimits(t *testing.T) {
+	s := open(t, Config{})
+	for _, test := range []struct {
+		tool   string
+		limits Limits
+		limit  abi.Limit
+		err    error
+		text   string
+	}{
+		{"spin", Limits{Fuel: 1_000_000}, abi.LimitFuel, host.ErrFuel, "out of fuel after 1000000 units"},
+		{"spin", Limits{Timeout: time.Millisecond}, abi.LimitTime, context.DeadlineExceeded, "time limit of 1ms reached"},
+		{"hog", Limits{Memory: 1 << 20}, abi.LimitMemory, host.ErrMemory, "out of memory: it wanted more than the 1048576 bytes allowed"},
+		{"flood", Limits{Output: 1 << 20}, abi.LimitOutput, host.ErrOutput, "output limit reached: it wrote more than the 1048576 bytes allowed"},
+	} {
+		t.Run(string(test.limit), func(t *testing.T) {
+			r, err := s.Call(t.Context(), Request{Tool: test.tool, Limits: test.limits})
+			require.ErrorIs(t, err, test.err)
+			require.Equal(t, abi.LimitReached, r.Kind)
+			require.Equal(t, test.limit, r.Limit)
+			require.Equal(t, test.text, r.Error)
+		})
+	}
+	r, err := s.Call(t.Context(), Request{Tool: "traps"})
+	require.ErrorIs(t, err, host.ErrTrap)
+	require.Equal(t, abi.InternalMessage, r.Error)
+}
+
+func TestApproval(t *testing.T) {
+	refused := errors.New("Ada said no")
+	for _, test := range []struct {
+		name    string
+		approve func(context.Context, Approval) error
+		want    string
+	}{
+		{"nobody to ask", nil, "denied: the tool needs a person's approval, and nobody can be asked here"},
+		{"refused", func(context.Context, Approval) error { return refused }, "denied: the tool needs a person's approval: Ada said no"},
+		{"allowed", func(context.Context, Approval) error { return nil }, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var asked []Approval
+			cfg := Config{}
+			if test.approve != nil {
+				cfg.Approve = func(ctx context.Context, a Approval) error {
+					asked = append(asked, a)
+					return test.approve(ctx, a)
+				}
+			}
+			s := open(t, cfg, "dangerous", "echo")
+			r, err := s.Call(t.Context(), Request{Session: alice, Tool: "dangerous", Args: []byte(`{"n":1}`)})
+			require.Equal(t, test.want, r.Error)
+			if test.want == "" {
+				require.NoError(t, err)
+				require.JSONEq(t, `{"n":1}`, string(r.Value))
+			} else {
+				require.ErrorIs(t, err, ErrApproval)
+				require.ErrorIs(t, err, host.ErrDenied)
+				require.Equal(t, abi.ToolError, r.Kind)
+			}
+			if test.approve != nil {
+				require.Equal(t, []Approval{{Session: alice, Tool: "dangerous", Args: []byte(`{"n":1}`)}}, asked)
+			}
+			s.call(alice, "echo", "{}")
+			require.LessOrEqual(t, len(asked), 1, "only what asks for approval is asked about")
+		})
+	}
+}
+
+// Nobody is asked about a call that would be refused anyway.
+func TestApprovalComesLast(t *testing.T) {
+	s := open(t, Config{Approve: func(context.Context, Approval) error { panic("asked") }}, "dangerous", "needy", "echo")
+	require.Contains(t, s.refused(alice, "needy", `{"n":"x"}`), "/n: expected integer, found string")
+	require.Equal(t, "denied: the plugin needy needs env HOME, which the operator has not granted", s.refused(alice, "needy", `{"n":1}`))
+	require.Contains(t, s.refused(alice, "dangerous", `[]`), "expected object, found array")
+}
+
+// What is denied names the plugin and the tool for the operator.
+func TestDeniedNamesTheTool(t *testing.T) {
+	s := open(t, Config{}, "needy")
+	_, err := s.Call(t.Context(), Request{Session: alice, Tool: "needy"})
+	require.ErrorIs(t, err, host.ErrDenied)
+	var place *host.CallError
+	require.ErrorAs(t, err, &place)
+	require.Equal(t, "needy", place.Plugin)
+	require.EqualError(t, err, "needy: denied: the plugin needy needs env HOME, which the operator has not granted")
+}
+
+// A dry run of a tool that is not readonly does nothing, and says so.
+func TestDryRun(t *testing.T) {
+	s := open(t, Config{Approve: func(context.Context, Approval) error { panic("asked") }}, "echo", "dangerous")
+	r, err := s.Call(t.Context(), Request{Tool: "dangerous", DryRun: true})
+	require.NoError(t, err)
+	require.Equal(t, abi.Result{Kind: abi.ToolError, Error: "dry run: dangerous is not called, because it is not readonly"}, r)
+	r, err = s.Call(t.Context(), Request{Tool: "echo", Args: []byte(`{"n":2}`), DryRun: true})
+	require.NoError(t, err)
+	require.JSONEq(t, `{"n":2}`, string(r.Value), "a readonly tool is called")
+}
+
+func TestLookup(t *testing.T) {
+	s := open(t, Config{}, "echo", "needy")
+	tool, err := s.Lookup("needy")
+	require.NoError(t, err)
+	require.Equal(t, []string{"env HOME"}, tool.Plugin.Missing)
+	require.Len(t, s.Tools(), 2)
+	require.Len(t, s.Plugins(), 2)
+	require.Empty(t, s.Problems())
+	_, err = s.Lookup(SpawnBackground)
+	require.ErrorIs(t, err, plugins.ErrNoTool, "it is no plugin's")
+}

@@ -1,0 +1,153 @@
+package server
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/fstest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/internal/plugintest"
+	"github.com/toolhost/toolhost/plugins"
+)
+
+// notes is a plugin with tools that differ in all that a definition tells.
+func notes() *abi.Manifest {
+	m := plugintest.Manifest("notes")
+	m.Needs.Files = []abi.FileNeed{{Path: "/notes", Mode: abi.FileWrite}}
+	search, remove, add := plugintest.Tool("search"), plugintest.Tool("delete"), plugintest.Tool("add")
+	search.Title, search.Description = "Search notes", "Finds the notes with a text in them."
+	search.InputSchema = json.RawMessage(`{"type":"object","required":["text"],"properties":{"text":{"type":"string"}}}`)
+	search.OutputSchema = json.RawMessage(`{"type":"array","items":{"type":"string"}}`)
+	search.Hints = abi.Hints{Readonly: true, SupportsBackground: true}
+	remove.Approval, remove.Deferrable = abi.ApprovalRequired, abi.DeferNever
+	remove.Hints.Idempotent = true
+	add.Hints.Destructive = new(false)
+	m.Tools = []abi.Tool{search, remove, add}
+	return m
+}
+
+func openNotes(t testing.TB, grant plugins.Grant) service {
+	t.Helper()
+	return openFolder(t, Config{Grants: map[string]plugins.Grant{"notes": grant}},
+		fstest.MapFS{"n.wasm": {Data: plugintest.Plugin{Manifest: notes()}.Wasm()}})
+}
+
+// The definitions in the shapes of the model APIs are kept as files: a change
+// to them is a change to what every agent is told.
+func TestDefinitionShapes(t *testing.T) {
+	s := openNotes(t, plugins.Grant{Files: []host.Mount{{Dir: t.TempDir(), Path: "/notes", Write: true}}})
+	for name, shape := range map[string]func(Definition) json.RawMessage{
+		"anthropic": Definition.Anthropic, "openai": Definition.OpenAI, "mcp": Definition.MCP,
+	} {
+		t.Run(name, func(t *testing.T) {
+			tools := []json.RawMessage{}
+			for _, d := range s.Definitions(alice) {
+				tools = append(tools, shape(d))
+			}
+			got, err := json.MarshalIndent(tools, "", "  ")
+			require.NoError(t, err)
+			got = append(got, '\n')
+			file := filepath.Join("testdata", "definitions", name+".json")
+			if *update {
+				require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
+				require.NoError(t, os.WriteFile(file, got, 0o644))
+			}
+			want, err := os.ReadFile(file)
+			require.NoError(t, err, "go test ./server -update makes it")
+			require.Equal(t, string(want), string(got))
+		})
+	}
+}
+
+func TestDefinitions(t *testing.T) {
+	s := openNotes(t, plugins.Grant{Files: []host.Mount{{Dir: t.TempDir(), Path: "/notes", Write: true}}})
+	ds := map[string]Definition{}
+	var names []string
+	for _, d := range s.Definitions(alice) {
+		ds[d.Name] = d
+		names = append(names, d.Name)
+	}
+	require.Equal(t, []string{"notes_add", "notes_delete", "notes_search", SpawnBackground, CheckBackground, StopBackground}, names)
+	require.Equal(t, Definition{
+		Name: "notes_delete", Description: "Made for a test.", InputSchema: []byte(`{"type":"object"}`), Plugin: "notes",
+		Approval: abi.ApprovalRequired, Deferrable: abi.DeferNever,
+		Annotations: Annotations{Destructive: true, Idempotent: true},
+	}, ds["notes_delete"])
+	require.Equal(t, abi.ApprovalAuto, ds["notes_add"].Approval, "left out is auto")
+	require.Equal(t, abi.DeferAutomatic, ds["notes_add"].Deferrable, "left out is automatic")
+	require.True(t, ds["notes_search"].SupportsBackground)
+	for _, name := range agentNames {
+		require.Equal(t, abi.ApprovalAuto, ds[name].Approval)
+		require.Equal(t, abi.DeferNever, ds[name].Deferrable)
+		require.False(t, ds[name].SupportsBackground)
+		require.NotEmpty(t, ds[name].Title)
+		require.Empty(t, ds[name].Plugin)
+		require.False(t, bytes.ContainsAny(ds[name].InputSchema, "\n\t"), "a model pays for spaces")
+	}
+}
+
+// Annotations say what a tool can do here, not what it says of itself.
+func TestAnnotations(t *testing.T) {
+	write := plugins.Grant{Files: []host.Mount{{Path: "/w", Write: true}}}
+	read := plugins.Grant{Files: []host.Mount{{Path: "/w"}}}
+	for _, test := range []struct {
+		name  string
+		grant plugins.Grant
+		hints abi.Hints
+		want  Annotations
+	}{
+		{"nothing said, nothing granted", plugins.Grant{}, abi.Hints{}, Annotations{ReadOnly: true}},
+		{"nothing said, reading granted", read, abi.Hints{}, Annotations{ReadOnly: true}},
+		{"nothing said, writing granted", write, abi.Hints{}, Annotations{Destructive: true}},
+		{"writes, but only adds", write, abi.Hints{Destructive: new(false)}, Annotations{}},
+		{"readonly beside tools that write", write, abi.Hints{Readonly: true}, Annotations{ReadOnly: true, Idempotent: true}},
+		{"destructive, it says, but nothing granted", plugins.Grant{}, abi.Hints{Destructive: new(true)}, Annotations{ReadOnly: true}},
+		{"idempotent", write, abi.Hints{Idempotent: true, Destructive: new(false)}, Annotations{Idempotent: true}},
+		{"open to the world, it says", plugins.Grant{}, abi.Hints{OpenWorld: new(true)}, Annotations{ReadOnly: true}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			require.Equal(t, test.want, Annotate(&plugins.Tool{Tool: &abi.Tool{Hints: test.hints}, Plugin: &plugins.Plugin{Grant: test.grant}}))
+		})
+	}
+}
+
+// The agent's tools are there only if there is something to spawn: a model pays
+// for each definition.
+func TestAgentToolsOnlyIfNeeded(t *testing.T) {
+	names := func(s service) (names []string) {
+		for _, d := range s.Definitions(alice) {
+			names = append(names, d.Name)
+		}
+		return names
+	}
+	require.Equal(t, []string{"plain"}, names(open(t, Config{}, "plain")))
+	require.Equal(t, append([]string{"echo", "plain"}, agentNames...), names(open(t, Config{}, "plain", "echo")))
+	require.Equal(t, []string{"plain"}, names(open(t, Config{}, "plain", "needy")), "what was not granted cannot be spawned")
+	require.Empty(t, names(openNotes(t, plugins.Grant{})), "and a model is not told of it")
+
+	s := open(t, Config{}, "plain")
+	_, err := s.Call(t.Context(), Request{Session: alice, Tool: SpawnBackground, Args: []byte(`{"tool":"plain","args":{}}`)})
+	require.ErrorIs(t, err, plugins.ErrNoTool)
+}
+
+// A plugin cannot take the place of one of the agent's tools, nor keep the
+// others from loading by trying.
+func TestAgentToolNamesAreReserved(t *testing.T) {
+	files := fstest.MapFS{"echo.wasm": {Data: zoo()["echo"].Wasm()}}
+	for _, name := range agentNames {
+		files[name+".wasm"] = &fstest.MapFile{Data: plugintest.Plugin{Manifest: plugintest.Manifest(name)}.Wasm()}
+	}
+	s := openFolder(t, Config{}, files)
+	require.Len(t, s.Problems(), 3)
+	for _, p := range s.Problems() {
+		require.Contains(t, p.String(), "is one of the host's own")
+	}
+	require.Len(t, s.Definitions(alice), 4)
+	require.EqualValues(t, 0, s.agent(alice, CheckBackground, `{}`)["active"])
+}

@@ -1,0 +1,118 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/plugins"
+)
+
+// ErrApproval is why a call was refused that a person has to agree to. It
+// matches host.ErrDenied too.
+var ErrApproval = fmt.Errorf("%w: the tool needs a person's approval", host.ErrDenied)
+
+// errShutdown is why a call or a spawn was refused after Close.
+var errShutdown = fmt.Errorf("%w: it is shutting down", host.ErrClosed)
+
+// refusal is a text for the agent that is no fault of anybody's code.
+type refusal string
+
+func (r refusal) Error() string { return string(r) }
+
+func refuse(format string, args ...any) error { return refusal(fmt.Sprintf(format, args...)) }
+
+// explain turns the error of a door into what the agent is told: what is
+// wrong, and what to do about it. Errors that the agent can mend end here; the
+// others are returned, for callers and logs. What nothing here knows is not the
+// agent's business.
+func explain(err error) (abi.Result, error) {
+	var (
+		refused refusal
+		limit   *background.LimitError
+		missing *background.NotFoundError
+		field   *background.FieldError
+		place   *host.CallError
+	)
+	switch {
+	case errors.As(err, &refused):
+		return toolError("%v", refused), nil
+	case errors.As(err, &limit):
+		return toolError("%v", limit), nil
+	case errors.As(err, &missing):
+		return toolError("%s", notFound(missing)), nil
+	case errors.As(err, &field):
+		return toolError("%v", field), nil
+	case errors.Is(err, background.ErrKeyReused):
+		return toolError("idempotency_key: it was used for another tool or other arguments: take a new one"), nil
+	case errors.Is(err, host.ErrDenied) && errors.As(err, &place):
+		return toolError("%v", place.Err), err // the agent knows which tool it called
+	case errors.Is(err, plugins.ErrNoTool), errors.Is(err, host.ErrDenied):
+		return toolError("%v", err), err
+	case errors.Is(err, background.ErrClosed), errors.Is(err, host.ErrClosed):
+		return toolError("the host is shutting down"), err
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return abi.Result{Kind: abi.CanceledKind, Error: "the call was canceled"}, err
+	}
+	return abi.Result{Kind: abi.Internal, Error: abi.InternalMessage}, err
+}
+
+// notFound says which runs there are in place of those that are not. It is the
+// same for runs that never were, that are gone and that are somebody else's.
+func notFound(err *background.NotFoundError) string {
+	if len(err.Active) == 0 {
+		return clip(err.Error()) + "; none is active"
+	}
+	return clip(err.Error()) + "; active: " + strings.Join(err.Active, ", ")
+}
+
+// toolError is a text for the agent. Much of what it says may be what a model
+// or a plugin said first, so that it is cut.
+func toolError(format string, args ...any) abi.Result {
+	return abi.Result{Kind: abi.ToolError, Error: clip(fmt.Sprintf(format, args...))}
+}
+
+// maxText bounds an error text that is made here, in bytes.
+const maxText = 4 << 10
+
+func clip(s string) string {
+	if len(s) <= maxText {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxText], "") + "…"
+}
+
+// badArgs tells a model what to mend.
+func badArgs(tool string, problems []abi.Problem) error {
+	return refuse("the arguments of %s do not fit its schema: %s", tool, list(problems))
+}
+
+// list is one line of problems. A problem may quote what is wrong, however long
+// it is.
+func list(problems []abi.Problem) string {
+	const most = 300 // runes of one problem
+	lines := make([]string, len(problems))
+	for i, p := range problems {
+		lines[i] = p.String()
+		if len(lines[i]) > most {
+			lines[i] = strings.ToValidUTF8(lines[i][:most], "") + "…"
+		}
+	}
+	return strings.Join(lines, "; ")
+}
+
+// decode reads arguments that were checked against their schema: what does not
+// fit now is a number that no Go type holds.
+func decode[T any](args json.RawMessage) (in T, err error) {
+	err = json.Unmarshal(args, &in)
+	var number *json.UnmarshalTypeError
+	if errors.As(err, &number) {
+		return in, &background.FieldError{Field: number.Field, Problem: "the number is out of range"}
+	}
+	return in, err
+}

@@ -1,0 +1,83 @@
+package server_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log"
+	"testing/fstest"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/internal/plugintest"
+	"github.com/toolhost/toolhost/plugins"
+	"github.com/toolhost/toolhost/server"
+)
+
+// folder stands for plugins.Dir("plugins"), a folder of plugin files.
+var folder = plugins.Folder{Path: "plugins", FS: fstest.MapFS{"echo.wasm": {Data: echo()}}}
+
+func echo() []byte {
+	m := plugintest.Manifest("echo")
+	m.Tools[0].Hints.SupportsBackground = true
+	return plugintest.Plugin{Manifest: m, Invoke: plugintest.Do().Echo()}.Wasm()
+}
+
+// All an agent app needs: the tools' definitions for its model, and a place to
+// pass each call of a tool to.
+func ExampleOpen() {
+	ctx := context.Background()
+	service, err := server.Open(ctx, server.Config{Folders: []plugins.Folder{folder}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer service.Close(ctx)
+
+	var tools []json.RawMessage // for the request to the model
+	for _, d := range service.Definitions("session-1") {
+		tools = append(tools, d.Anthropic())
+	}
+	fmt.Println(len(tools), "tools, the first is", string(tools[0]))
+
+	// The model answers with a tool's name and its arguments.
+	result, err := service.Call(ctx, server.Request{Session: "session-1", Tool: "echo", Args: json.RawMessage(`{"text":"hello"}`)})
+	if err != nil {
+		log.Print(err) // for the operator; the result is for the model in any case
+	}
+	fmt.Println(result.Kind, string(result.Value), result.Error)
+
+	// Output:
+	// 4 tools, the first is {"name":"echo","description":"Made for a test.","input_schema":{"type":"object"}}
+	// success {"text":"hello"}
+}
+
+// What takes long the model spawns, and looks at later, with three tools of its
+// own. They are called like any other.
+func ExampleService_Call_background() {
+	ctx := context.Background()
+	service, err := server.Open(ctx, server.Config{Folders: []plugins.Folder{folder}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer service.Close(ctx)
+
+	call := func(tool, args string, answer any) {
+		result, err := service.Call(ctx, server.Request{Session: "session-1", Tool: tool, Args: json.RawMessage(args)})
+		if err != nil || result.Kind != abi.Success {
+			log.Fatal(result.Error, err)
+		}
+		if err := json.Unmarshal(result.Value, answer); err != nil {
+			log.Fatal(err)
+		}
+	}
+	var run struct {
+		ID     string          `json:"task_id"`
+		Status string          `json:"status"`
+		Result json.RawMessage `json:"result"`
+	}
+	call(server.SpawnBackground, `{"tool":"echo","args":{"text":"hello"},"title":"Say hello"}`, &run)
+	call(server.CheckBackground, `{"task_id":"`+run.ID+`","wait_seconds":60}`, &run)
+	fmt.Println(run.Status, string(run.Result))
+
+	// Output:
+	// succeeded {"text":"hello"}
+}

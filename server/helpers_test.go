@@ -1,0 +1,194 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/fstest"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/internal/plugintest"
+	"github.com/toolhost/toolhost/plugins"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+const alice, bob = "alice", "bob"
+
+// zoo is a folder of plugins that each behave in one known way. All but plain
+// support background runs; those that sleep need the clock.
+func zoo() map[string]plugintest.Plugin {
+	do := plugintest.Do
+	all := map[string]plugintest.Plugin{
+		"plain":     {Invoke: do().Echo()},
+		"echo":      {Invoke: do().Say(abi.StreamOutput, "echoing\n").Echo()},
+		"sleeper":   {Invoke: do().Say(abi.StreamOutput, "working\n").Progress("half way").Sleep(3600).Say(abi.StreamError, "interrupted").Return(abi.InvokeToolError)},
+		"stubborn":  {Invoke: do().Sleep(3600).Say(abi.StreamResult, `{"partial":true}`)}, // has a result when it is stopped
+		"chatty":    {Invoke: do().Say(abi.StreamOutput, "one\n").Sleep(10).Say(abi.StreamOutput, "two\n").Sleep(10).Say(abi.StreamOutput, "three\n")},
+		"spin":      {Invoke: do().Spin()},
+		"fails":     {Invoke: do().Say(abi.StreamError, "the file is not there").Return(abi.InvokeToolError)},
+		"exits":     {Command: true, Invoke: do().Exit(3)},
+		"traps":     {Invoke: do().Trap()},
+		"panics":    {Invoke: do().Say(abi.StreamError, "the key is hunter2").Return(abi.InvokePanic)},
+		"hog":       {Invoke: do().Hog()},
+		"flood":     {Invoke: do().Flood()},
+		"connect":   {Invoke: do().Say(abi.StreamError, `{"provider":"acme"}`).Return(abi.InvokeConnection)},
+		"liar":      {Invoke: do().Say(abi.StreamResult, `"hunter2"`)}, // it declares an object
+		"large":     {Invoke: do().Say(abi.StreamResult, `"`+strings.Repeat("ü", 5000)+`"`)},
+		"medium":    {Invoke: do().Say(abi.StreamOutput, strings.Repeat("o", 9000)).Say(abi.StreamResult, `"`+strings.Repeat("r", 7000)+`"`)},
+		"talkative": {Invoke: do().Say(abi.StreamOutput, strings.Repeat("o", 9000)).Say(abi.StreamError, strings.Repeat("e", 7000)).Return(abi.InvokeToolError)},
+		"huge":      {Invoke: do().Say(abi.StreamResult, `"`+strings.Repeat("x", 60_000)+`"`)},
+		"picture":   {Invoke: do().Say(abi.StreamResult, `{"a":"<b>"}`).Say(abi.StreamContent, `{"type":"text","text":"hello"}`)},
+		"context":   {Invoke: do().Read(abi.FieldContext)},
+		"dangerous": {Invoke: do().Echo()}, // asks a person
+		"needy":     {Invoke: do().Echo()}, // asks a person, and needs more than is granted
+	}
+	for name, p := range all {
+		m := plugintest.Manifest(name)
+		m.Tools[0].Hints.SupportsBackground = name != "plain"
+		switch name {
+		case "sleeper", "stubborn", "chatty":
+			m.Needs.Clock = true
+		case "echo":
+			m.Tools[0].Title = "Echo"
+			m.Tools[0].Hints.Readonly = true
+			m.Tools[0].InputSchema = json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"}}}`)
+		case "spin":
+			m.Tools[0].Limits.Fuel = 1e12
+		case "liar":
+			m.Tools[0].OutputSchema = json.RawMessage(`{"type":"object"}`)
+		case "needy":
+			m.Tools[0].Approval = abi.ApprovalRequired
+			m.Tools[0].InputSchema = json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"}}}`)
+			m.Needs.Env = []string{"HOME"}
+		case "dangerous":
+			m.Tools[0].Approval = abi.ApprovalRequired
+		}
+		p.Manifest = m
+		all[name] = p
+	}
+	return all
+}
+
+// service is a Service under test.
+type service struct {
+	*Service
+	t    testing.TB
+	logs *logBuffer
+}
+
+// open opens a Service on those plugins of the zoo, or on all of it. It is
+// closed when the test ends; in a bubble that finds goroutines that are left.
+func open(t testing.TB, cfg Config, names ...string) service {
+	t.Helper()
+	cfg.Grants = map[string]plugins.Grant{}
+	files := fstest.MapFS{}
+	all := zoo()
+	if len(names) == 0 {
+		for name := range all {
+			names = append(names, name)
+		}
+	}
+	for _, name := range names {
+		p, ok := all[name]
+		require.True(t, ok, name)
+		files[name+".wasm"] = &fstest.MapFile{Data: p.Wasm()}
+		if p.Manifest.Needs.Clock {
+			cfg.Grants[name] = plugins.Grant{Clock: true}
+		}
+	}
+	return openFolder(t, cfg, files)
+}
+
+func openFolder(t testing.TB, cfg Config, files fstest.MapFS) service {
+	t.Helper()
+	s := service{t: t, logs: &logBuffer{}}
+	cfg.Folders = []plugins.Folder{{Path: "zoo", FS: files}}
+	cfg.Logger = slog.New(slog.NewJSONHandler(s.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	var err error
+	s.Service, err = Open(t.Context(), cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close(done())) })
+	return s
+}
+
+// done is a context that has ended: a Close with it interrupts what runs.
+func done() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}
+
+// bubble runs a test in a bubble of its own, where time is not real.
+func bubble(t *testing.T, test func(t *testing.T)) { t.Helper(); synctest.Test(t, test) }
+
+// call calls a tool that answers.
+func (s service) call(session, tool, args string) abi.Result {
+	s.t.Helper()
+	r, err := s.Call(s.t.Context(), Request{Session: session, Tool: tool, Args: json.RawMessage(args)})
+	require.NoError(s.t, err)
+	return r
+}
+
+// refused calls a tool that answers with a tool error, and returns its text.
+func (s service) refused(session, tool, args string) string {
+	s.t.Helper()
+	r, _ := s.Call(s.t.Context(), Request{Session: session, Tool: tool, Args: json.RawMessage(args)})
+	require.Equal(s.t, abi.ToolError, r.Kind, "%+v", r)
+	return r.Error
+}
+
+// object is an answer of one of the agent's tools, as an agent gets it.
+type object map[string]any
+
+// agent calls one of the agent's tools that succeeds.
+func (s service) agent(session, tool, args string) object {
+	s.t.Helper()
+	r := s.call(session, tool, args)
+	require.Equal(s.t, abi.Success, r.Kind, r.Error)
+	var o object
+	require.NoError(s.t, json.Unmarshal(r.Value, &o))
+	return o
+}
+
+// spawn spawns a tool and returns the id of the run.
+func (s service) spawn(session, tool, args string) string {
+	s.t.Helper()
+	in, err := json.Marshal(map[string]any{"tool": tool, "args": json.RawMessage(args)})
+	require.NoError(s.t, err)
+	id, _ := s.agent(session, SpawnBackground, string(in))["task_id"].(string)
+	require.Regexp(s.t, `^bg_[a-z2-7]{26}$`, id)
+	return id
+}
+
+// check checks one run, with more fields if given.
+func (s service) check(session, id, more string) object {
+	s.t.Helper()
+	return s.agent(session, CheckBackground, `{"task_id":"`+id+`"`+more+`}`)
+}
+
+// logBuffer is a log that can be read while it is written.
+type logBuffer struct {
+	mu  sync.Mutex
+	out bytes.Buffer
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.out.Write(p)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.out.String()
+}
