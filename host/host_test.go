@@ -4,13 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"fmt"
 	"log"
 	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 	"testing"
 
@@ -18,18 +16,13 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/internal/plugintest"
 )
 
-// temp is a folder for the compiled code and the plugins of this test binary.
+// temp is a folder for the plugins of this test binary.
 var temp string
 
 func TestMain(m *testing.M) {
-	if cache := os.Getenv(precompileCache); cache != "" {
-		if err := precompile(cache, os.Getenv(precompileFiles)); err != nil {
-			log.Fatal(err)
-		}
-		return
-	}
 	var err error
 	if temp, err = os.MkdirTemp("", "toolhost-host-test-*"); err != nil {
 		log.Fatal(err)
@@ -39,13 +32,11 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-func cacheDir() string { return filepath.Join(temp, "cache") }
-
 // newHost returns a host that ends with the test. The hosts of all tests share
 // their compiled code.
 func newHost(t testing.TB, logger *slog.Logger) *host.Host {
 	t.Helper()
-	h, err := host.New(context.Background(), host.Config{CacheDir: cacheDir(), Logger: logger})
+	h, err := host.New(context.Background(), host.Config{CacheDir: plugintest.CacheDir(), Logger: logger})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, h.Close(context.Background())) })
 	return h
@@ -132,49 +123,15 @@ func (f fixture) build() (string, error) {
 	return file, cmd.Run()
 }
 
-// buildAll builds the fixtures of the tests and compiles them into the cache,
-// once. The race detector makes wazero's compiler ten times slower and what it
-// compiles no different, so another process without it does that.
+// buildAll builds the fixtures of the tests, once.
 var buildAll = sync.OnceValue(func() error {
-	var files []string
 	for _, f := range []fixture{vectorsPlugin, commandPlugin, worldPlugin} {
-		file, err := f.build()
-		if err != nil {
+		if _, err := f.build(); err != nil {
 			return err
 		}
-		files = append(files, file)
-	}
-	cmd := exec.Command("go", "test", "-run=^$", ".")
-	cmd.Env = append(os.Environ(), precompileCache+"="+cacheDir(), precompileFiles+"="+strings.Join(files, "\n"))
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("precompile: %w: %s", err, out)
 	}
 	return nil
 })
-
-// The environment of the process that fills the cache.
-const (
-	precompileCache = "TOOLHOST_TEST_CACHE"
-	precompileFiles = "TOOLHOST_TEST_FILES"
-)
-
-func precompile(cache, files string) error {
-	ctx := context.Background()
-	h, err := host.New(ctx, host.Config{CacheDir: cache})
-	if err != nil {
-		return err
-	}
-	for _, file := range strings.Split(files, "\n") {
-		wasm, err := os.ReadFile(file)
-		if err != nil {
-			return err
-		}
-		if _, err := h.Compile(ctx, wasm); err != nil {
-			return err
-		}
-	}
-	return h.Close(ctx)
-}
 
 // module returns the compiled fixture.
 func (f fixture) module(t testing.TB, h *host.Host) *host.Module {

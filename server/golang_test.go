@@ -11,13 +11,14 @@ import (
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/internal/pluginbuild"
+	"github.com/toolhost/toolhost/internal/plugintest"
 	"github.com/toolhost/toolhost/plugins"
 )
 
 // TestGoPlugin takes a plugin as a compiler makes it through its life: built
 // and sealed, called, spawned, checked while it works, and stopped.
 func TestGoPlugin(t *testing.T) {
-	dir, cache := t.TempDir(), t.TempDir()
+	dir, cache := t.TempDir(), plugintest.CacheDir()
 	h, err := host.New(t.Context(), host.Config{CacheDir: cache})
 	require.NoError(t, err)
 	source := pluginbuild.Source{Name: "primes", Dir: filepath.Join("..", "examples", "plugins", "primes")}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/internal/pluginbuild"
+	"github.com/toolhost/toolhost/internal/plugintest"
 )
 
 func TestMain(m *testing.M) {
@@ -20,7 +21,7 @@ func TestMain(m *testing.M) {
 // TestScripts runs testdata/script: each file is a part of the command's
 // manual. The example plugins are built once, from source.
 func TestScripts(t *testing.T) {
-	dist, data := buildExamples(t)
+	dist := buildExamples(t)
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		RequireUniqueNames:  true,
@@ -29,16 +30,16 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("DIST", dist)
 			env.Setenv("TOOLHOST_PLUGINS", dist)
-			env.Setenv("TOOLHOST_DATA", data) // shared: compiled once
+			env.Setenv("TOOLHOST_DATA", filepath.Dir(plugintest.CacheDir())) // its folder cache is that of all tests
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "wasm": wasm},
 	})
 }
 
-func buildExamples(t *testing.T) (dist, data string) {
-	dist, data = filepath.Join(t.TempDir(), "dist"), t.TempDir()
-	h, err := host.New(t.Context(), host.Config{CacheDir: filepath.Join(data, "cache")})
+func buildExamples(t *testing.T) string {
+	dist := filepath.Join(t.TempDir(), "dist")
+	h, err := host.New(t.Context(), host.Config{CacheDir: plugintest.CacheDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +53,7 @@ func buildExamples(t *testing.T) (dist, data string) {
 			t.Fatal(err)
 		}
 	}
-	return dist, data
+	return dist
 }
 
 // exits CODE COMMAND…: the command must exit with exactly that code. Its output

@@ -14,6 +14,7 @@ import (
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/internal/pluginbuild"
+	"github.com/toolhost/toolhost/internal/plugintest"
 	"github.com/toolhost/toolhost/internal/wasmbin"
 )
 
@@ -54,7 +55,7 @@ func main() { os.Stdout.WriteString("8") }
 
 func newHost(t *testing.T) *host.Host {
 	t.Helper()
-	h, err := host.New(context.Background(), host.Config{})
+	h, err := host.New(context.Background(), host.Config{CacheDir: plugintest.CacheDir()})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, h.Close(context.Background())) })
 	return h

@@ -6,10 +6,22 @@ package plugintest
 import (
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/internal/wasmbin"
 )
+
+// CacheDir is a folder for compiled plugins that outlives a test run: compiling
+// one made by Go takes seconds, and under the race detector half a minute.
+func CacheDir() string {
+	base, err := os.UserCacheDir()
+	if err != nil {
+		base = os.TempDir()
+	}
+	return filepath.Join(base, "toolhost-test", "cache")
+}
 
 // Plugin is a hand-made plugin. Its zero value answers null to every call and
 // does not say what it is.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/toolhost/toolhost/internal/plugintest"
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server"
 )
@@ -53,7 +54,7 @@ func buildPlugins(run func() int) (int, error) {
 // they compiled to, so that only the first test of each plugin pays for it. Fuel
 // does not run out: a call that should have been canceled has to show.
 func serviceConfig(names ...string) server.Config {
-	cfg := server.Config{CacheDir: filepath.Join(built, "cache"), Limits: server.Limits{Fuel: 1e12}}
+	cfg := server.Config{CacheDir: plugintest.CacheDir(), Limits: server.Limits{Fuel: 1e12}}
 	for _, name := range names {
 		cfg.Folders = append(cfg.Folders, plugins.Dir(filepath.Join(built, name)))
 	}
