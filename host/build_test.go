@@ -35,7 +35,6 @@ func f64(v float64) code {
 const void = 0x40 // a block without a result
 
 func drop(e code) code    { return op(wasmbin.OpDrop, e) }
-func ret(e code) code     { return op(wasmbin.OpReturn, e) }
 func get(n uint32) code   { return opX(wasmbin.OpLocalGet, n) }
 func load(at code) code   { return append(op(wasmbin.OpI32Load, at), 2, 0) }
 func call(f uint32) code  { return opX(wasmbin.OpCall, f) }
