@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -88,10 +89,9 @@ func (a *app) printInspected(i inspected) {
 	row("cost", fmt.Sprintf("table %d: %d functions, %d operators, %d loops; %d charges and %d checks make the code %+.0f%% larger",
 		i.Cost.Table, i.Cost.Functions, i.Cost.Operators, i.Cost.Loops, i.Cost.Charges, i.Cost.Checks, 100*i.Cost.Growth))
 	for _, t := range m.Tools {
-		var schema any
-		_ = json.Unmarshal(t.InputSchema, &schema) // decoded before
-		compact, _ := json.Marshal(schema)
-		a.printf("\ntool %s: %s\n  hints  %s\n  input  %s\n", abi.AgentName(m.Name, t.Name), oneLine(t.Description), hints(&plugins.Tool{Tool: &t}), compact)
+		var schema bytes.Buffer
+		_ = json.Compact(&schema, t.InputSchema) // decoded before
+		a.printf("\ntool %s: %s\n  hints  %s\n  input  %s\n", abi.AgentName(m.Name, t.Name), oneLine(t.Description), hints(&plugins.Tool{Tool: &t}), &schema)
 	}
 	a.printf("\nimports\n")
 	for _, name := range i.Module.Imports {
