@@ -86,8 +86,12 @@ type guest struct {
 // newRuntime returns a runtime with the shared features and a refill function
 // that asks *meter.
 func newRuntime(t testing.TB, meter **Meter) wazero.Runtime {
+	return newRuntimeWith(t, wazero.NewRuntimeConfig().WithCoreFeatures(wasmbin.Features), meter)
+}
+
+func newRuntimeWith(t testing.TB, config wazero.RuntimeConfig, meter **Meter) wazero.Runtime {
 	ctx := context.Background()
-	rt := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfig().WithCoreFeatures(wasmbin.Features))
+	rt := wazero.NewRuntimeWithConfig(ctx, config)
 	t.Cleanup(func() { rt.Close(ctx) })
 	_, err := rt.NewHostModuleBuilder(ImportModule).NewFunctionBuilder().
 		WithGoFunction(api.GoFunc(func(_ context.Context, stack []uint64) {

@@ -1,24 +1,3 @@
-// Package fuel rewrites WebAssembly modules so that they count what they execute
-// and can be stopped, and keeps the account of one call.
-//
-// The rewritten module subtracts the price of what it runs from a counter. Where
-// a path can repeat (loops, recursion) it looks whether the counter is below
-// zero, and then calls a host function that hands out the next slice of the
-// budget or ends the call. That one call is where an exhausted budget, a
-// deadline, a stop and a shutdown arrive, and it is a safepoint for Go's garbage
-// collector, which cannot preempt compiled WebAssembly.
-//
-// The guest can neither name nor reach the counter: the names this package adds
-// are refused in a guest, and every index is checked against the module as it
-// was before the counter was added to it.
-//
-// A host instantiates [Program.Wasm] with a function [ImportModule].[ImportName]
-// that calls [Meter.Refill], and reads and sets the exported global [CounterExport]:
-//
-//	set the counter to 0         before each call into the guest
-//	Meter.Refill                 when the guest asks, see there
-//	Meter.Charge                 in host functions, for what they cost
-//	Meter.Finish, Meter.Used     after the call
 package fuel
 
 import (
@@ -45,7 +24,7 @@ const (
 
 // RewriterVersion changes whenever the same input makes another output. It
 // belongs in the key of every cache of compiled programs.
-const RewriterVersion = 1
+const RewriterVersion = 2
 
 // ErrReserved: the guest imports or exports a name that is reserved for metering.
 var ErrReserved = errors.New("reserved name")
@@ -66,6 +45,8 @@ type Stats struct {
 	Loops       int
 	Charges     int // places that subtract from the counter
 	Checks      int // places that look whether it is below zero
+	Simple      int // functions rewritten the simple way
+	Threaded    int // jumps that skip a dispatch
 }
 
 // Rewrite returns the module wasm as a program that counts what it executes. Its
@@ -74,7 +55,9 @@ type Stats struct {
 // Errors wrap wasmbin.ErrMalformed, wasmbin.ErrUnsupported or [ErrReserved].
 // Function bodies are decoded but not type-checked: a module that is not valid
 // is refused here or when the runtime compiles the program.
-func Rewrite(wasm []byte) (*Program, error) {
+func Rewrite(wasm []byte) (*Program, error) { return rewrite(wasm, false) }
+
+func rewrite(wasm []byte, simple bool) (*Program, error) {
 	m, err := wasmbin.Parse(wasm)
 	if err != nil {
 		return nil, err
@@ -83,6 +66,7 @@ func Rewrite(wasm []byte) (*Program, error) {
 		return nil, err
 	}
 	r := newRewriter(m)
+	r.simple = simple
 	r.stats.Original = len(wasm)
 	if err := r.rewrite(); err != nil {
 		return nil, err

@@ -25,9 +25,16 @@ type rewriter struct {
 	// that charges for it and calls it, 0 for the others: a call through a
 	// reference does not see that it leaves the guest.
 	stubs    []uint32
-	stubbed  []uint32        // imported functions that have a stub, in order
-	declared map[uint32]bool // imported functions that ref.func may name
-	throws   bool            // the module can catch exceptions
+	stubbed  []uint32         // imported functions that have a stub, in order
+	declared map[uint32]bool  // imported functions that ref.func may name
+	named    map[uint32]error // those that it does, and what is wrong if it may not
+	bulky    bool             // there is a memory.fill or memory.copy
+	throws   bool             // the module can catch exceptions
+
+	taken   []bool            // functions of the module that may be called other than by name
+	prepaid []int64           // what callers charge in advance for each function of the module
+	passing map[string]uint32 // types of blocks that pass values through, by name
+	simple  bool              // rewrite every function in the simple way
 }
 
 func newRewriter(m *wasmbin.Module) *rewriter {
@@ -39,6 +46,8 @@ func newRewriter(m *wasmbin.Module) *rewriter {
 		globals:  uint32(m.Count(wasmbin.KindGlobal)),
 		elements: uint32(len(m.Elements)),
 		declared: make(map[uint32]bool),
+		named:    make(map[uint32]error),
+		passing:  make(map[string]uint32),
 	}
 	for _, i := range m.Imports {
 		if i.Kind == wasmbin.KindFunc {
@@ -46,6 +55,8 @@ func newRewriter(m *wasmbin.Module) *rewriter {
 		}
 	}
 	r.stubs = make([]uint32, r.imported)
+	r.taken = make([]bool, len(m.Functions))
+	r.prepaid = make([]int64, len(m.Functions))
 	r.throws = m.Count(wasmbin.KindTag) > 0
 	r.stats.CostVersion = CostVersion
 	r.stats.Functions = len(m.Functions)
@@ -54,23 +65,38 @@ func newRewriter(m *wasmbin.Module) *rewriter {
 
 func (r *rewriter) rewrite() error {
 	m := r.m
+	if err := r.limitTables(); err != nil {
+		return err
+	}
+	graphs, err := r.graphs()
+	if err != nil {
+		return err
+	}
+	m.Types = append(m.Types, wasmbin.FuncType{Params: []wasmbin.ValType{wasmbin.I32, wasmbin.I32, wasmbin.I32}})
 	if err := r.segments(); err != nil {
 		return err
 	}
 	for i := range m.Exports {
 		if e := &m.Exports[i]; e.Kind == wasmbin.KindFunc {
 			r.declare(e.Index)
+			r.take(e.Index)
 			e.Index = r.direct(e.Index)
 		}
 	}
 	if m.Start != nil {
+		r.take(*m.Start)
 		*m.Start = r.direct(*m.Start)
 	}
-	if err := r.bodies(); err != nil {
+	for f, err := range r.named {
+		if !r.declared[f] {
+			return err
+		}
+	}
+	if err := r.bodies(graphs); err != nil {
 		return err
 	}
-	r.addStubs()
 	r.addMeter()
+	r.addStubs()
 	r.fixNames()
 	return nil
 }
@@ -86,13 +112,48 @@ func (r *rewriter) direct(f uint32) uint32 {
 // reference is the new index of a function whose reference is taken.
 func (r *rewriter) reference(f uint32) uint32 {
 	if f >= r.imported {
+		r.take(f)
 		return f + 1
 	}
 	if r.stubs[f] == 0 {
 		r.stubbed = append(r.stubbed, f)
-		r.stubs[f] = r.funcs + uint32(len(r.stubbed))
+		r.stubs[f] = r.more() + 1 + r.bulks() + uint32(len(r.stubbed))
 	}
 	return r.stubs[f]
+}
+
+// bulks is how many functions are added for long fills and copies.
+func (r *rewriter) bulks() uint32 {
+	if r.bulky {
+		return 2
+	}
+	return 0
+}
+
+// bulkFunc is the index of the function for long fills or copies.
+func (r *rewriter) bulkFunc(op wasmbin.Op) uint32 {
+	if op == wasmbin.OpMemoryFill {
+		return r.more() + 2
+	}
+	return r.more() + 3
+}
+
+// bulkType is the type of the functions for long fills and copies.
+func (r *rewriter) bulkType() uint32 { return uint32(r.types) }
+
+// take notes that a function is called by others than the module's own calls of it.
+func (r *rewriter) take(f uint32) {
+	if f >= r.imported {
+		r.taken[f-r.imported] = true
+	}
+}
+
+// more is the index of the function that refills the counter, the first one
+// after the original's; the next one refills a local that holds it.
+func (r *rewriter) more() uint32 { return r.funcs + 1 }
+
+func (r *rewriter) emitter(size int) emitter {
+	return emitter{counter: r.globals, more: r.more(), stats: &r.stats, out: make([]byte, 0, size)}
 }
 
 func (r *rewriter) declare(f uint32) {
@@ -109,9 +170,6 @@ func (r *rewriter) segments() error {
 		if err == nil && *e != nil {
 			*e, err = r.constExpr(section, *e)
 		}
-	}
-	for i := range m.Tables {
-		expr("table", &m.Tables[i].Init)
 	}
 	for i := range m.Globals {
 		expr("global", &m.Globals[i].Init)
@@ -184,7 +242,7 @@ func (r *rewriter) addStubs() {
 	segment := wasmbin.Element{Mode: wasmbin.Declarative, Type: wasmbin.FuncRef}
 	for _, f := range r.stubbed {
 		t := r.types1[f]
-		e := emitter{counter: r.globals, refill: r.imported}
+		e := r.emitter(16)
 		e.charge(HostCallCost)
 		for i := range m.Types[t].Params {
 			e.opX(wasmbin.OpLocalGet, uint32(i))
@@ -198,12 +256,31 @@ func (r *rewriter) addStubs() {
 	m.Elements = append(m.Elements, segment)
 }
 
-// addMeter adds the imported refill function and the exported counter.
+// addMeter adds the imported refill function, the functions that call it, which
+// keep the call small where it is needed, and the exported counter.
 func (r *rewriter) addMeter() {
 	m := r.m
 	i64 := []wasmbin.ValType{wasmbin.I64}
-	m.Types = append(m.Types, wasmbin.FuncType{Params: i64, Results: i64})
-	m.Imports = append(m.Imports, wasmbin.Import{Module: ImportModule, Name: ImportName, Type: uint32(r.types)})
+	t := uint32(len(m.Types))
+	m.Types = append(m.Types, wasmbin.FuncType{Params: i64, Results: i64}, wasmbin.FuncType{})
+	m.Imports = append(m.Imports, wasmbin.Import{Module: ImportModule, Name: ImportName, Type: t})
+	e := r.emitter(16)
+	e.opX(wasmbin.OpGlobalGet, r.globals)
+	e.opX(wasmbin.OpCall, r.imported)
+	e.opX(wasmbin.OpGlobalSet, r.globals)
+	e.op(wasmbin.OpEnd)
+	held := r.emitter(16)
+	held.opX(wasmbin.OpLocalGet, 0)
+	held.opX(wasmbin.OpCall, r.imported)
+	held.opX(wasmbin.OpLocalTee, 0)
+	held.opX(wasmbin.OpGlobalSet, r.globals) // so that a trap is accounted to a slice
+	held.opX(wasmbin.OpLocalGet, 0)
+	held.op(wasmbin.OpEnd)
+	m.Functions = append(m.Functions, t+1, t)
+	m.Codes = append(m.Codes, wasmbin.Code{Body: e.out}, wasmbin.Code{Body: held.out})
+	if r.bulks() > 0 {
+		r.addBulk(r.bulkType())
+	}
 	m.Globals = append(m.Globals, wasmbin.Global{
 		GlobalType: wasmbin.GlobalType{Type: wasmbin.I64, Mutable: true},
 		Init:       []byte{byte(wasmbin.OpI64Const), 0, byte(wasmbin.OpEnd)},

@@ -32,11 +32,7 @@ func AppendOpX(b []byte, op Op, x uint32) []byte { return AppendU32(AppendOp(b, 
 
 // AppendValType appends a value type.
 func AppendValType(b []byte, t ValType) []byte {
-	b = append(b, byte(t))
-	if byte(t) == refNull || byte(t) == refNonNull {
-		b = AppendS64(b, t.heap())
-	}
-	return b
+	return append(b, byte(t))
 }
 
 // AppendCustom returns the binary with a custom section added at its end. The
@@ -103,13 +99,7 @@ func (e *encoder) entries(id byte) int {
 	m := e.m
 	switch id {
 	case secType:
-		n := len(m.Types)
-		for _, t := range m.Types {
-			if t.Group > 0 {
-				n -= int(t.Group) - 1
-			}
-		}
-		return n
+		return len(m.Types)
 	case secImport:
 		return len(m.Imports)
 	case secFunction:
@@ -160,7 +150,7 @@ func (e *encoder) section(id byte, n int) {
 		}
 	case secTable:
 		for i := range m.Tables {
-			b = appendTable(b, &m.Tables[i])
+			b = appendTableType(b, m.Tables[i].TableType)
 		}
 	case secMemory:
 		b = appendLimits(b, m.Memories[0])
@@ -199,9 +189,6 @@ func (e *encoder) section(id byte, n int) {
 
 func (e *encoder) types(b []byte) []byte {
 	for _, t := range e.m.Types {
-		if t.Group > 0 {
-			b = AppendU32(append(b, 0x4e), t.Group)
-		}
 		b = append(b, 0x60)
 		for _, ts := range [2][]ValType{t.Params, t.Results} {
 			b = AppendU32(b, uint32(len(ts)))
@@ -239,13 +226,6 @@ func appendLimits(b []byte, l Limits) []byte {
 
 func appendTableType(b []byte, t TableType) []byte {
 	return appendLimits(AppendValType(b, t.Elem), t.Limits)
-}
-
-func appendTable(b []byte, t *Table) []byte {
-	if t.Init == nil {
-		return appendTableType(b, t.TableType)
-	}
-	return append(appendTableType(append(b, 0x40, 0), t.TableType), t.Init...)
 }
 
 func appendGlobalType(b []byte, g GlobalType) []byte {

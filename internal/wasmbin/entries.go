@@ -1,32 +1,10 @@
 package wasmbin
 
-// types reads the type section: function types, alone or in recursion groups.
-func (p *parser) types(c *cursor) {
-	repeat(c, 3, func() {
-		if c.left() > 0 && c.b[c.pos] == 0x4e {
-			c.pos++
-			n := c.count(3, "recursion group")
-			first := len(p.m.Types)
-			for i := 0; i < n && c.err == nil; i++ {
-				p.m.Types = append(p.m.Types, funcType(c))
-			}
-			if n == 0 {
-				c.fail(ErrUnsupported, c.pos, "empty recursion group")
-			}
-			if c.err == nil {
-				p.m.Types[first].Group = uint32(n)
-			}
-			return
-		}
-		p.m.Types = append(p.m.Types, funcType(c))
-	})
-}
-
 func funcType(c *cursor) FuncType {
 	at := c.pos
 	switch form := c.byte("type"); form {
 	case 0x60:
-	case 0x5f, 0x5e, 0x50, 0x4f:
+	case 0x5f, 0x5e, 0x50, 0x4f, 0x4e:
 		c.fail(ErrUnsupported, at, "type %#x needs garbage-collected types, which are not supported", form)
 	default:
 		c.malformed(at, "%#x is no function type", form)
@@ -123,20 +101,10 @@ func memory(c *cursor) Limits {
 }
 
 func tableType(c *cursor) TableType {
+	if c.left() > 0 && c.b[c.pos] == 0x40 {
+		c.fail(ErrUnsupported, c.pos, "a table with an initializer is not supported")
+	}
 	return TableType{Elem: c.refType("table type"), Limits: limits(c, "table")}
-}
-
-func table(c *cursor) Table {
-	if c.left() == 0 || c.b[c.pos] != 0x40 {
-		return Table{TableType: tableType(c)}
-	}
-	at := c.pos
-	c.pos++
-	if b := c.byte("table"); b != 0 {
-		c.malformed(at, "unknown form %#x of table", b)
-	}
-	t := tableType(c)
-	return Table{TableType: t, Init: constExpr(c)}
 }
 
 func globalType(c *cursor) GlobalType {
@@ -211,7 +179,7 @@ func data(c *cursor) Data {
 func code(c *cursor) Code {
 	size := c.count(1, "function body")
 	end := c.pos + size
-	body := cursor{b: c.b[:end], pos: c.pos, base: c.base, section: c.section, types: c.types}
+	body := cursor{b: c.b[:end], pos: c.pos, base: c.base, section: c.section}
 	c.pos = end
 	var f Code
 	total := uint64(0)

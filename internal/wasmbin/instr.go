@@ -9,7 +9,7 @@ type Instr struct {
 	Block    BlockType // of block, loop, if and try_table
 	Labels   []uint32  // of br_table, the default last; valid until the next call of Next
 	Catches  []Catch   // of try_table; valid until the next call of Next
-	Type     ValType   // of ref.null: FuncRef, ExternRef, ExnRef or a typed reference
+	Type     ValType   // of ref.null
 }
 
 // BlockType is the type of a block: a function type by its index, or no
@@ -93,13 +93,14 @@ func (r *Reader) Next(in *Instr) bool {
 func (r *Reader) prefixed(prefix byte, in *Instr) {
 	c := &r.c
 	n := c.u32("instruction")
-	// The runtime reads some of these numbers as single bytes; with no spare
-	// bytes both readings are the same.
+	// The runtime reads one byte of a vector instruction's number and takes the
+	// 1 that ends the larger ones for a nop; in the shortest form that comes to
+	// the same, in others it is another program.
 	size := 2
 	if n >= 0x80 {
 		size = 3
 	}
-	if c.err == nil && c.pos != in.Pos+size && n <= 0xff {
+	if c.err == nil && prefix == 0xfd && c.pos != in.Pos+size && n <= 0xff {
 		c.malformed(in.Pos, "instruction %#x %#x is not written in its shortest form", prefix, n)
 		return
 	}
@@ -161,9 +162,11 @@ func (r *Reader) immediates(f form, in *Instr) {
 		in.Block = r.blockType()
 		in.Catches = r.catchClauses()
 	case formHeap:
-		in.Type = r.refNull()
+		in.Type = c.refType("ref.null")
 	case formLegacy:
 		c.fail(ErrUnsupported, in.Pos, "legacy exception handling is not supported; translate it with wasm-opt --translate-to-exnref")
+	case formTyped:
+		c.fail(ErrUnsupported, in.Pos, "typed function references are not supported")
 	case formGC:
 		c.fail(ErrUnsupported, in.Pos, "garbage-collected types are not supported")
 	case formThreads:
@@ -244,17 +247,4 @@ func (r *Reader) selectTypes() {
 		return
 	}
 	r.c.valType("type")
-}
-
-func (r *Reader) refNull() ValType {
-	switch h := r.c.heapType(); h {
-	case heapFunc:
-		return FuncRef
-	case heapExtern:
-		return ExternRef
-	case heapExn:
-		return ExnRef
-	default:
-		return ValType(refNull) | ValType(h<<8)
-	}
 }

@@ -26,8 +26,6 @@ const (
 	OpCallIndirect       Op = 0x11
 	OpReturnCall         Op = 0x12
 	OpReturnCallIndirect Op = 0x13
-	OpCallRef            Op = 0x14
-	OpReturnCallRef      Op = 0x15
 	OpDrop               Op = 0x1a
 	OpSelect             Op = 0x1b
 	OpSelectType         Op = 0x1c
@@ -56,6 +54,7 @@ const (
 	OpI64Eqz             Op = 0x50
 	OpI64LtS             Op = 0x53
 	OpI64GtU             Op = 0x56
+	OpI64GeS             Op = 0x59
 	OpI32Add             Op = 0x6a
 	OpI32Sub             Op = 0x6b
 	OpI32Mul             Op = 0x6c
@@ -69,9 +68,6 @@ const (
 	OpRefNull            Op = 0xd0
 	OpRefIsNull          Op = 0xd1
 	OpRefFunc            Op = 0xd2
-	OpRefAsNonNull       Op = 0xd4
-	OpBrOnNull           Op = 0xd5
-	OpBrOnNonNull        Op = 0xd6
 	OpMemoryInit         Op = 0xfc08
 	OpDataDrop           Op = 0xfc09
 	OpMemoryCopy         Op = 0xfc0a
@@ -136,6 +132,7 @@ const (
 	formBytes16
 	formHeap // ref.null
 	formPrefix
+	formTyped   // typed function references
 	formLegacy  // legacy exception handling
 	formGC      // 0xfb
 	formThreads // 0xfe
@@ -160,15 +157,15 @@ func oneByteForms() (f [256]form) {
 	f[OpBrTable] = formBrTable
 	f[OpCall], f[OpReturnCall] = formIndex, formIndex
 	f[OpCallIndirect], f[OpReturnCallIndirect] = formIndex2, formIndex2
-	set(formIndex, OpCallRef, OpReturnCallRef)
+	set(formTyped, 0x14, 0x15)
 	f[OpSelectType], f[OpTryTable] = formSelect, formTry
 	set(formIndex, OpLocalGet, OpTableSet)
 	set(formMemArg, OpI32Load, OpI64Store32)
 	set(formZero, OpMemorySize, OpMemoryGrow)
 	f[OpI32Const], f[OpI64Const], f[OpF32Const], f[OpF64Const] = formI32, formI64, formBytes4, formBytes8
 	set(formNone, OpI32Eqz, 0xc4)
-	f[OpRefNull], f[OpRefIsNull], f[OpRefFunc], f[OpRefAsNonNull] = formHeap, formNone, formIndex, formNone
-	set(formIndex, OpBrOnNull, OpBrOnNonNull)
+	f[OpRefNull], f[OpRefIsNull], f[OpRefFunc] = formHeap, formNone, formIndex
+	set(formTyped, 0xd4, 0xd6)
 	f[0xfb], f[0xfc], f[0xfd], f[0xfe] = formGC, formPrefix, formPrefix, formThreads
 	return f
 }

@@ -3,7 +3,6 @@ package wasmbin
 import (
 	"bytes"
 	"fmt"
-	"math"
 	"unicode/utf8"
 )
 
@@ -63,9 +62,6 @@ func Parse(wasm []byte) (*Module, error) {
 		s := &cursor{base: c.pos, section: c.section, b: c.bytes(size, "section")}
 		if c.err != nil {
 			break
-		}
-		if s.types = len(p.m.Types); id == secType {
-			s.types = math.MaxInt // they may refer forward; finish looks
 		}
 		if id != secCustom {
 			if sectionRank[id] <= rank {
@@ -150,13 +146,13 @@ func (p *parser) section(id, last byte, c *cursor) {
 		name := c.name("custom section name")
 		m.Customs = append(m.Customs, Custom{Name: name, Data: c.bytes(c.left(), name), after: last})
 	case secType:
-		p.types(c)
+		repeat(c, 3, func() { m.Types = append(m.Types, funcType(c)) })
 	case secImport:
 		repeat(c, 4, func() { m.Imports = append(m.Imports, p.importEntry(c)) })
 	case secFunction:
 		repeat(c, 1, func() { m.Functions = append(m.Functions, p.typeIndex(c)) })
 	case secTable:
-		repeat(c, 3, func() { m.Tables = append(m.Tables, table(c)) })
+		repeat(c, 3, func() { m.Tables = append(m.Tables, Table{tableType(c)}) })
 	case secMemory:
 		repeat(c, 2, func() { m.Memories = append(m.Memories, memory(c)) })
 	case secTag:
@@ -214,11 +210,6 @@ func (p *parser) finish() error {
 			return fail(ErrMalformed, "export", "export of a "+e.Kind.String()+" that does not exist")
 		}
 	}
-	for i := range m.Types {
-		if t := m.Types[i]; !p.known(t.Params) || !p.known(t.Results) {
-			return fail(ErrMalformed, "type", "reference to a type that does not exist")
-		}
-	}
 	for i, code := range m.Codes {
 		n := len(m.Types[m.Functions[i]].Params)
 		for _, g := range code.Locals {
@@ -229,14 +220,4 @@ func (p *parser) finish() error {
 		}
 	}
 	return nil
-}
-
-// known reports whether the types that ts refer to exist.
-func (p *parser) known(ts []ValType) bool {
-	for _, t := range ts {
-		if t.heap() >= int64(len(p.m.Types)) {
-			return false
-		}
-	}
-	return true
 }

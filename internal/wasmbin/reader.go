@@ -12,7 +12,7 @@ type cursor struct {
 	pos     int
 	base    int // of b in the binary
 	section string
-	types   int // number of types a heap type may refer to
+	types   int // number of types a block type may refer to
 	err     *Error
 }
 
@@ -146,32 +146,19 @@ func (c *cursor) valType(what string) ValType {
 	case I32, I64, F32, F64, V128, FuncRef, ExternRef, ExnRef:
 		return t
 	}
-	if b == refNull || b == refNonNull {
-		return ValType(b) | ValType(c.heapType()<<8)
-	}
 	c.badType(b, at, what)
 	return 0
 }
 
 func (c *cursor) badType(b byte, at int, what string) {
-	if b >= 0x5d && b <= 0x78 {
+	switch {
+	case b == 0x63 || b == 0x64:
+		c.fail(ErrUnsupported, at, "%s: typed function references are not supported", what)
+	case b >= 0x5d && b <= 0x78:
 		c.fail(ErrUnsupported, at, "%s: type %#x needs garbage-collected types, which are not supported", what, b)
-		return
+	default:
+		c.malformed(at, "%s: %#x is no value type", what, b)
 	}
-	c.malformed(at, "%s: %#x is no value type", what, b)
-}
-
-// heapType reads what a typed reference or ref.null refers to.
-func (c *cursor) heapType() int64 {
-	at := c.pos
-	h := c.signed(33, "heap type")
-	if c.err == nil && h < 0 && h != heapFunc && h != heapExtern && h != heapExn {
-		c.badType(byte(h&0x7f), at, "heap type")
-	}
-	if h >= int64(c.types) {
-		c.malformed(at, "no type %d", h)
-	}
-	return h
 }
 
 func (c *cursor) refType(what string) ValType {

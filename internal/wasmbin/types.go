@@ -6,9 +6,8 @@ import (
 	"strings"
 )
 
-// ValType is a value type. The low byte is its first byte in the format; the
-// two typed references (ref null t and ref t) keep their heap type above it.
-type ValType uint64
+// ValType is a value type, as the byte it is in the format.
+type ValType byte
 
 // The value types with one byte.
 const (
@@ -22,21 +21,9 @@ const (
 	ExnRef    ValType = 0x69
 )
 
-const (
-	refNull    = 0x63 // (ref null heaptype)
-	refNonNull = 0x64 // (ref heaptype)
-)
-
-// heap is the heap type of a typed reference: a type index, or negative for an abstract one.
-func (t ValType) heap() int64 { return int64(t) >> 8 }
-
 // IsRef reports whether values of the type are references.
 func (t ValType) IsRef() bool {
-	switch byte(t) {
-	case byte(FuncRef), byte(ExternRef), byte(ExnRef), refNull, refNonNull:
-		return true
-	}
-	return false
+	return t == FuncRef || t == ExternRef || t == ExnRef
 }
 
 // String is the name of the type in the text format.
@@ -59,36 +46,12 @@ func (t ValType) String() string {
 	case ExnRef:
 		return "exnref"
 	}
-	heap := ""
-	switch h := t.heap(); h {
-	case heapFunc:
-		heap = "func"
-	case heapExtern:
-		heap = "extern"
-	case heapExn:
-		heap = "exn"
-	default:
-		heap = strconv.FormatInt(h, 10)
-	}
-	if byte(t) == refNull {
-		return "(ref null " + heap + ")"
-	}
-	return "(ref " + heap + ")"
+	return "type " + strconv.Itoa(int(t))
 }
-
-// The abstract heap types, as the signed numbers they are written as.
-const (
-	heapFunc   = -0x10 // 0x70
-	heapExtern = -0x11 // 0x6f
-	heapExn    = -0x17 // 0x69
-)
 
 // FuncType is the type of a function.
 type FuncType struct {
 	Params, Results []ValType
-	// Group is the size of the recursion group that starts at this type,
-	// 0 if none does.
-	Group uint32
 }
 
 // Equal reports whether both have the same parameters and results.

@@ -24,12 +24,12 @@ import (
 // and [Reader] accept, and what the runtime must be configured with
 // (wazero.RuntimeConfig.WithCoreFeatures). Threads, 64-bit and multiple
 // memories, garbage-collected types and the legacy exception instructions are
-// not in it.
+// not in it. Nor are typed function references, although wazero has them: its
+// version 1.12 lets a module put null where a reference cannot be null.
 const Features = api.CoreFeaturesV2 |
 	experimental.CoreFeaturesTailCall |
 	experimental.CoreFeaturesExtendedConst |
-	experimental.CoreFeaturesExceptionHandling |
-	experimental.CoreFeaturesTypedFunctionReferences
+	experimental.CoreFeaturesExceptionHandling
 
 // Limits of what [Parse] accepts, beside those of the format.
 const (
@@ -127,11 +127,8 @@ type TableType struct {
 	Limits Limits
 }
 
-// Table is a defined table. Init is nil, or the constant expression its entries start with.
-type Table struct {
-	TableType
-	Init []byte
-}
+// Table is a defined table.
+type Table struct{ TableType }
 
 // GlobalType is the type of a global.
 type GlobalType struct {

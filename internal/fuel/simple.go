@@ -4,20 +4,11 @@ import (
 	"github.com/toolhost/toolhost/internal/wasmbin"
 )
 
-// bodies rewrites the code of every function.
-func (r *rewriter) bodies() error {
-	var w walker
-	w.r = r
-	for i := range r.m.Codes {
-		if err := w.function(uint32(i)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// walker rewrites one function at a time. It cuts the code into stretches that
-// run from their start to their end and charges for each at its start.
+// walker rewrites one function at a time in the simple way: it cuts the code
+// into stretches that run from their start to their end and charges for each at
+// its start, and it looks at the counter at the function's entry and at every
+// loop's head. It serves the few functions whose control flow a graph does not
+// describe: those of modules with exceptions.
 type walker struct {
 	r      *rewriter
 	rd     wasmbin.Reader
@@ -47,9 +38,8 @@ func (w *walker) function(i uint32) error {
 		w.locals += g.Count
 	}
 	w.frames = append(w.frames[:0], frame{op: wasmbin.OpBlock})
-	w.emitter = emitter{counter: w.r.globals, refill: w.r.imported, stats: &w.r.stats,
-		out: make([]byte, 0, len(w.code.Body)*3/2+32)}
-	w.dead, w.check, w.cost, w.scratch, w.stretch = false, true, 0, 0, w.stretch[:0]
+	w.emitter = w.r.emitter(len(w.code.Body)*3/2 + 32)
+	w.dead, w.check, w.cost, w.scratch, w.stretch = false, true, -w.r.prepaid[i], 0, w.stretch[:0]
 	w.rd.Reset(w.code, w.r.types)
 	var in wasmbin.Instr
 	for w.rd.Next(&in) {
@@ -77,7 +67,7 @@ func (w *walker) instr(in *wasmbin.Instr) error {
 	if len(w.frames) == 0 {
 		return w.rd.Errorf(in, "code after the end of the function")
 	}
-	if err := w.validate(in); err != nil {
+	if err := w.r.validate(&w.rd, in, w.locals); err != nil {
 		return err
 	}
 	switch in.Op {
@@ -108,12 +98,14 @@ func (w *walker) instr(in *wasmbin.Instr) error {
 // stretch where control leaves or enters.
 func (w *walker) live(in *wasmbin.Instr) {
 	cost := price(in.Op)
-	if w.calls(in) && in.X < w.r.imported {
-		cost += HostCallCost
+	if in.Op == wasmbin.OpCall || in.Op == wasmbin.OpReturnCall {
+		if in.X < w.r.imported {
+			cost += HostCallCost
+		} else {
+			cost += w.r.prepaid[in.X-w.r.imported]
+		}
 	}
-	if w.cost += cost; cost > 0 {
-		w.r.stats.Operators++
-	}
+	w.cost += cost
 	if s, ok := sizeOf(in.Op); ok {
 		w.sized(in, s)
 		return
@@ -123,76 +115,43 @@ func (w *walker) live(in *wasmbin.Instr) {
 	case wasmbin.OpLoop:
 		w.flush()
 		w.check = true
-		w.r.stats.Loops++
-	case wasmbin.OpIf, wasmbin.OpElse, wasmbin.OpEnd, wasmbin.OpBrIf, wasmbin.OpBrOnNull, wasmbin.OpBrOnNonNull, wasmbin.OpTryTable:
+	case wasmbin.OpIf, wasmbin.OpElse, wasmbin.OpEnd, wasmbin.OpBrIf, wasmbin.OpTryTable:
 		w.flush()
 	case wasmbin.OpBr, wasmbin.OpBrTable, wasmbin.OpReturn, wasmbin.OpUnreachable, wasmbin.OpThrow, wasmbin.OpThrowRef,
-		wasmbin.OpReturnCall, wasmbin.OpReturnCallIndirect, wasmbin.OpReturnCallRef:
+		wasmbin.OpReturnCall, wasmbin.OpReturnCallIndirect:
 		w.flush()
 		w.dead = true
-	case wasmbin.OpCall, wasmbin.OpCallIndirect, wasmbin.OpCallRef:
+	case wasmbin.OpCall, wasmbin.OpCallIndirect:
 		if w.r.throws {
 			w.flush() // what follows runs only if the call does not throw
 		}
 	}
 }
 
-// calls reports whether the instruction calls the function in.X.
-func (w *walker) calls(in *wasmbin.Instr) bool {
-	return in.Op == wasmbin.OpCall || in.Op == wasmbin.OpReturnCall
-}
-
 // sized adds an instruction that is also charged by the operand on top of the
-// stack: after it, so that it has not trapped, and with a check of its own, so
-// that a row of them is not free until the next loop.
+// stack.
 func (w *walker) sized(in *wasmbin.Instr, s size) {
 	n := w.locals
-	w.scratch = max(w.scratch, 1)
+	w.scratch = max(w.scratch, s.scratch())
 	w.stretch = wasmbin.AppendOpX(w.stretch, wasmbin.OpLocalTee, n)
-	w.copy(in)
-	w.flush()
-	if s.grows {
-		w.scratch = 2
-		w.opX(wasmbin.OpLocalTee, n+1)
-	}
-	w.opX(wasmbin.OpGlobalGet, w.counter)
-	w.opX(wasmbin.OpLocalGet, n)
-	w.op(wasmbin.OpI64ExtendI32U)
-	if s.left > 0 {
-		w.i64(s.left)
-		w.op(wasmbin.OpI64Shl)
+	if in.Op == wasmbin.OpMemoryFill || in.Op == wasmbin.OpMemoryCopy {
+		w.flush()
+		w.bulk(w.r, in.Op, n)
 	} else {
-		w.i64(s.right)
-		w.op(wasmbin.OpI64ShrU)
+		w.copy(in)
+		w.flush()
 	}
-	if s.grows {
-		w.i64(0)
-		w.opX(wasmbin.OpLocalGet, n+1)
-		w.i32(-1)
-		w.op(wasmbin.OpI32Ne)
-		w.op(wasmbin.OpSelect)
-	}
-	w.op(wasmbin.OpI64Sub)
-	w.opX(wasmbin.OpGlobalSet, w.counter)
-	w.stats.Charges++
-	w.checkpoint()
+	w.chargeSize(s, n)
 }
 
 // copy adds the instruction as it is, but for functions that have moved.
 func (w *walker) copy(in *wasmbin.Instr) {
-	switch in.Op {
-	case wasmbin.OpCall, wasmbin.OpReturnCall:
-		w.stretch = wasmbin.AppendOpX(w.stretch, in.Op, w.r.direct(in.X))
-	case wasmbin.OpRefFunc:
-		w.stretch = wasmbin.AppendOpX(w.stretch, in.Op, w.r.reference(in.X))
-	default:
-		w.stretch = append(w.stretch, w.code.Body[in.Pos:in.End]...)
-	}
+	w.stretch = w.r.appendMoved(w.stretch, w.code, in)
 }
 
 // flush ends the current stretch.
 func (w *walker) flush() {
-	if w.cost > 0 {
+	if w.cost != 0 {
 		w.charge(w.cost)
 	}
 	if w.check {
@@ -200,33 +159,4 @@ func (w *walker) flush() {
 	}
 	w.out = append(w.out, w.stretch...)
 	w.stretch, w.cost, w.check = w.stretch[:0], 0, false
-}
-
-// validate refuses what the rewritten module would make valid: indices just
-// above the original's.
-func (w *walker) validate(in *wasmbin.Instr) error {
-	limit, what := uint32(0), ""
-	switch in.Op {
-	case wasmbin.OpLocalGet, wasmbin.OpLocalSet, wasmbin.OpLocalTee:
-		limit, what = w.locals, "local"
-	case wasmbin.OpGlobalGet, wasmbin.OpGlobalSet:
-		limit, what = w.r.globals, "global"
-	case wasmbin.OpCall, wasmbin.OpReturnCall:
-		limit, what = w.r.funcs, "function"
-	case wasmbin.OpRefFunc:
-		if in.X < w.r.imported && !w.r.declared[in.X] {
-			return w.rd.Errorf(in, "ref.func of undeclared function %d", in.X)
-		}
-		limit, what = w.r.funcs, "function"
-	case wasmbin.OpCallIndirect, wasmbin.OpReturnCallIndirect, wasmbin.OpCallRef, wasmbin.OpReturnCallRef:
-		limit, what = uint32(w.r.types), "type"
-	case wasmbin.OpTableInit, wasmbin.OpElemDrop:
-		limit, what = w.r.elements, "element segment"
-	default:
-		return nil
-	}
-	if in.X >= limit {
-		return w.rd.Errorf(in, "%v: no %s %d", in.Op, what, in.X)
-	}
-	return nil
 }

@@ -1,0 +1,159 @@
+package fuel
+
+import "math"
+
+// A graph is the control flow of one function. Its nodes are stretches of
+// instructions that run from their first to their last, in the order of the
+// code, so that an edge to an earlier node, or to the node itself, is a loop's
+// back edge, and every other edge leads forward.
+type graph struct {
+	nodes  []node
+	loops  []loop  // loops[0] stands for the function itself
+	labels []int32 // node that each label leads to, exit for the end of the function
+	tables []int32 // labels of the br_table instructions, one after the other
+	calls  []site  // in the order of the code
+	simple bool    // has control flow this graph does not describe
+	reads  int     // of local 0
+	looks  bool    // looks at the counter when it is entered and when it returns
+}
+
+// exit is the node that a return leads to.
+const exit = math.MaxInt32
+
+// node is a stretch. Potentials are set by place.
+type node struct {
+	first, last uint32 // ordinals of its instructions: first up to before last
+	cost        int64
+	loop        int32 // innermost loop it is in
+	target      int32 // label of the branch, or where an if goes whose condition is zero
+	table       int32 // start of its labels in tables, for endTable
+	tableLen    int32
+	end         ending
+	lead        bool  // its first instruction is the end, else or loop that begins it
+	pinned      bool  // a br_table leads to it: its potential is that of its loop's base
+	busy        bool  // calls something, or is charged by size
+	leaves      int32 // calls
+
+	in, out int64 // potential where it is entered and where it is left
+	start   int64 // charged when it starts, after being entered with in
+	trap    int64 // price up to the trap if nothing but traps follows, else below zero
+}
+
+// ending says how a node is left.
+type ending byte
+
+const (
+	endFall   ending = iota // into the next node
+	endBr                   // to target
+	endThread               // to target past a dispatch, see dispatch
+	endBrIf                 // to target or into the next node
+	endIf                   // into the next node or to target
+	endTable                // to one of its table
+	endJoin                 // past the else, to target
+	endReturn               // out of the function by its last instruction
+	endFinish               // out of the function at its end
+	endTrap                 // nowhere
+)
+
+// loop is a loop of the code.
+type loop struct {
+	parent   int32
+	header   int32
+	label    int32
+	fixed    bool  // its base is that of the loop around it
+	backs    int   // back edges
+	looks    bool  // looks at the counter by itself whenever it runs
+	base     int64 // potential of its back edges' sources, relative to that of the loop around it
+	exits    []exitEdge
+	backOut  int64 // highest potential of a source of its back edges
+	dispatch dispatch
+}
+
+// dispatch is how a loop begins that does nothing but branch by a local, which
+// is how Go compiles every function: to jump it sets the local and goes back to
+// the loop. A jump to a label in scope can go there at once, for the same price.
+type dispatch struct {
+	local    uint32
+	cost     int64
+	table    int32 // labels in tables
+	tableLen int32 // 0 if the loop does not begin so
+	others   int   // branches to the loop that do not set the local before
+}
+
+// checksHeader reports whether the loop is checked at its header: one check
+// there is better than one on each of many back edges.
+func (l *loop) checksHeader() bool { return l.backs > 2 && !l.looks }
+
+// checksBack reports whether the loop is checked on its back edges.
+func (l *loop) checksBack() bool { return l.backs <= 2 && !l.looks }
+
+// site is a call of a function of the module.
+type site struct {
+	node   int32
+	callee uint32 // index among the functions of the module, or indirect
+	before bool   // look at the counter before it
+	after  bool   // and after it
+}
+
+// indirect is the callee of a call through a reference.
+const indirect = math.MaxUint32
+
+// pin counts back edges, and marks the nodes that a br_table leads forward to. They all have the
+// potential of their loop's base, so that nothing has to be charged between the
+// table and the most of them.
+func (g *graph) pin() {
+	for i := range g.nodes {
+		nd := &g.nodes[i]
+		g.each(int32(i), func(to int32) {
+			if to <= int32(i) {
+				g.loops[g.nodes[to].loop].backs++
+			}
+		})
+		if nd.end != endTable {
+			continue
+		}
+		for _, l := range g.tables[nd.table : nd.table+nd.tableLen] {
+			if to := g.labels[l]; to != exit && to > int32(i) {
+				g.nodes[to].pinned = true
+			}
+		}
+	}
+}
+
+// deadStores reports whether a dispatch's local is only there for it: nothing
+// else reads it, and every branch to the loop sets it. Then a jump that skips the
+// dispatch need not. (Go's is always local 0.)
+func (g *graph) deadStores() bool {
+	n, others := 0, 0
+	for i := range g.loops {
+		if d := &g.loops[i].dispatch; d.tableLen > 0 {
+			n++
+			others += d.others
+			if d.local != 0 {
+				return false
+			}
+		}
+	}
+	return n == 1 && others == 0 && g.reads == 1
+}
+
+// each calls visit for every way out of node i but traps: the node it leads to,
+// or exit.
+func (g *graph) each(i int32, visit func(to int32)) {
+	nd := &g.nodes[i]
+	switch nd.end {
+	case endFall:
+		visit(i + 1)
+	case endBr, endThread, endJoin:
+		visit(g.labels[nd.target])
+	case endBrIf, endIf:
+		visit(i + 1)
+		visit(g.labels[nd.target])
+	case endTable:
+		for _, l := range g.tables[nd.table : nd.table+nd.tableLen] {
+			visit(g.labels[l])
+		}
+	case endReturn, endFinish:
+		visit(exit)
+	}
+}

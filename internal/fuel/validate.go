@@ -1,0 +1,66 @@
+package fuel
+
+import "github.com/toolhost/toolhost/internal/wasmbin"
+
+// validate refuses what the rewritten module would make valid: indices just
+// above the original's.
+func (r *rewriter) validate(rd *wasmbin.Reader, in *wasmbin.Instr, locals uint32) error {
+	limit, what := uint32(0), ""
+	switch in.Op {
+	case wasmbin.OpLocalGet, wasmbin.OpLocalSet, wasmbin.OpLocalTee:
+		limit, what = locals, "local"
+	case wasmbin.OpGlobalGet, wasmbin.OpGlobalSet:
+		limit, what = r.globals, "global"
+	case wasmbin.OpCall, wasmbin.OpReturnCall:
+		limit, what = r.funcs, "function"
+	case wasmbin.OpRefFunc:
+		if _, ok := r.named[in.X]; !ok && in.X < r.imported {
+			r.named[in.X] = rd.Errorf(in, "ref.func of undeclared function %d", in.X)
+		}
+		if limit, what = r.funcs, "function"; in.X < limit {
+			r.take(in.X)
+		}
+	case wasmbin.OpCallIndirect, wasmbin.OpReturnCallIndirect:
+		limit, what = uint32(r.types), "type"
+	case wasmbin.OpTableInit, wasmbin.OpElemDrop:
+		limit, what = r.elements, "element segment"
+	default:
+		return nil
+	}
+	if in.X >= limit {
+		return rd.Errorf(in, "%v: no %s %d", in.Op, what, in.X)
+	}
+	return nil
+}
+
+// takes is what values a branch to the block that in opens takes.
+func (r *rewriter) takes(in *wasmbin.Instr) []wasmbin.ValType {
+	if !in.Block.Typed {
+		if in.Block.Result != 0 && in.Op != wasmbin.OpLoop {
+			return []wasmbin.ValType{in.Block.Result}
+		}
+		return nil
+	}
+	t := &r.m.Types[in.Block.Index]
+	if in.Op == wasmbin.OpLoop {
+		return t.Params
+	}
+	return t.Results
+}
+
+// appendPassing appends the type of a block that takes these values and leaves
+// them, adding it to the module if it is new.
+func (r *rewriter) appendPassing(b []byte, values []wasmbin.ValType) []byte {
+	if len(values) == 0 {
+		return append(b, 0x40)
+	}
+	t := wasmbin.FuncType{Params: values, Results: values}
+	key := t.String()
+	i, ok := r.passing[key]
+	if !ok {
+		i = uint32(len(r.m.Types))
+		r.m.Types = append(r.m.Types, t)
+		r.passing[key] = i
+	}
+	return wasmbin.AppendS64(b, int64(i))
+}
