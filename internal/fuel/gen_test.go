@@ -20,8 +20,6 @@ type genLabel struct {
 }
 
 const (
-	genLocals  = 4 // i32 locals 1..2, i64 locals 3..4, after parameter 0
-	genGlobals = 2 // global 0 counts down; 1 is an i64
 )
 
 // next is a number below n.
