@@ -19,9 +19,6 @@ type genLabel struct {
 	dispatch uint32          // number of blocks of a dispatch loop, for its label
 }
 
-const (
-)
-
 // next is a number below n.
 func (g *generator) next(n int) int {
 	if len(g.seed) == 0 {
