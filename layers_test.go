@@ -35,12 +35,14 @@ var layers = map[string][]string{
 	"plugins":                            {"abi", "host", "internal/schema"},
 	"pkg/background":                     {}, // knows nothing of wasm, anyone can import it
 	"pkg/background/enginetest":          {"pkg/background"},
-	"server":                             {"abi", "host", "plugins", "pkg/background", "internal/schema"},
+	"pkg/background/sqlite":              {"pkg/background", "pkg/background/enginetest"},
+	"server/httpapi":                     {"abi", "host", "plugins", "pkg/background", "server"},
+	"server":                             {"abi", "host", "plugins", "pkg/background", "pkg/background/sqlite", "internal/schema"},
 	"server/mcpapi":                      {"abi", "host", "plugins", "pkg/background", "server"},
 	"internal/plugintest":                {"abi", "internal/wasmbin"}, // for tests only
 	"internal/pluginbuild":               {"abi", "host", "internal/wasmbin"},
 	"examples/plugins/internal/generate": {"host", "internal/pluginbuild"},
-	"cmd/toolhost":                       {"abi", "host", "plugins", "pkg/background", "server", "server/mcpapi", "internal/pluginbuild"},
+	"cmd/toolhost":                       {"abi", "host", "plugins", "pkg/background", "server", "server/mcpapi", "server/httpapi", "internal/pluginbuild"},
 	"examples/plugins/*":                 {"guest", "guest/guesttest"}, // what a third party would import, and no more
 }
 

@@ -52,6 +52,15 @@ func (b *buffer) write(p []byte) {
 	}
 }
 
+// output returns all that is kept.
+func (b *buffer) output() Output {
+	head, tail := b.bounds()
+	if head == tail {
+		return Output{Head: b.slice(0, b.total)}
+	}
+	return Output{Head: b.slice(0, head), Tail: b.slice(tail, b.total), Omitted: tail - head}
+}
+
 // appendAt writes p, which begins at offset of the stream: what lies between
 // the end of the buffer and offset counts as dropped, what p has before that
 // end is ignored.

@@ -15,6 +15,12 @@ var (
 	ErrSessionLimit = errors.New("session limit of background runs reached")
 	// ErrHostLimit: the host already runs as many runs as it may.
 	ErrHostLimit = errors.New("host limit of background runs reached")
+	// ErrParkedLimit: the session already has as many parked calls as it may.
+	ErrParkedLimit = errors.New("session limit of parked calls reached")
+	// ErrScheduleLimit: the session already has as many schedules as it may.
+	ErrScheduleLimit = errors.New("session limit of schedules reached")
+	// ErrNoSchedule: the session has no such schedule.
+	ErrNoSchedule = errors.New("no such schedule in this session")
 	// ErrInvalid: a request or a configuration has a bad field.
 	ErrInvalid = errors.New("invalid")
 	// ErrKeyReused: an idempotency key came again with another tool or other arguments.
@@ -29,6 +35,12 @@ var (
 
 	// ErrExists: an engine already has a run with that id.
 	ErrExists = errors.New("run already exists")
+	// ErrConflict: a schedule was changed by somebody else in the meantime.
+	ErrConflict = errors.New("changed in the meantime")
+	// ErrLocked: another process uses the data directory of an engine.
+	ErrLocked = errors.New("data directory in use")
+	// ErrQuota: the logs of all runs take as much room as they may.
+	ErrQuota = errors.New("quota of logs reached")
 	// ErrNotClaimable: the run is terminal, or another worker holds its lease.
 	ErrNotClaimable = errors.New("run cannot be claimed")
 	// ErrFenced: the lease is no longer the run's current one, or the run is

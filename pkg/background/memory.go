@@ -1,6 +1,7 @@
 package background
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -12,16 +13,19 @@ import (
 // A MemoryEngine is an [Engine] that keeps everything in memory: a run is as
 // durable as the process. Make one with [NewMemoryEngine].
 type MemoryEngine struct {
-	mu       sync.Mutex
-	runs     map[string]*record
-	sessions map[string][]*record // in the order of submission
-	seq      int
+	mu        sync.Mutex
+	runs      map[string]*record
+	sessions  map[string][]*record // in the order of submission
+	seq       int
+	schedules []Schedule // in the order they were made
+	feed      Feed
 }
 
 type record struct {
-	seq int
-	run Run
-	log buffer
+	seq        int
+	run        Run
+	log        buffer
+	checkpoint []byte
 }
 
 // NewMemoryEngine returns an empty engine.
@@ -38,11 +42,33 @@ func (e *MemoryEngine) Submit(_ context.Context, run Run) error {
 	if e.runs[run.ID] != nil {
 		return fmt.Errorf("%w: %s", ErrExists, run.ID)
 	}
+	e.add(run)
+	e.feed.Publish(RunEvent(EventQueued, run))
+	return nil
+}
+
+// add stores a run. The lock must be held.
+func (e *MemoryEngine) add(run Run) *record {
 	e.seq++
 	r := &record{seq: e.seq, run: run}
 	e.runs[run.ID] = r
 	e.sessions[run.Session] = append(e.sessions[run.Session], r)
-	return nil
+	return r
+}
+
+// Adopt implements [Engine].
+func (e *MemoryEngine) Adopt(_ context.Context, run Run) (Lease, error) {
+	run = run.clone()
+	run.Status, run.Attempt, run.HeartbeatAt = StatusRunning, 1, time.Now()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.runs[run.ID] != nil {
+		return nil, fmt.Errorf("%w: %s", ErrExists, run.ID)
+	}
+	r := e.add(run)
+	r.log = newBuffer(max(1, run.OutputCap))
+	e.feed.Publish(RunEvent(EventStarted, run))
+	return &memoryLease{engine: e, run: run.clone()}, nil
 }
 
 // Get implements [Engine].
@@ -76,11 +102,18 @@ func (e *MemoryEngine) List(_ context.Context, q Query) ([]Run, error) {
 		slices.SortFunc(records, func(a, b *record) int { return cmp.Compare(a.seq, b.seq) })
 	}
 	var runs []Run
+	begun := q.Before == ""
 	for _, r := range slices.Backward(records) {
-		if q.Active && r.run.Status.Terminal() || q.IdempotencyKey != "" && q.IdempotencyKey != r.run.IdempotencyKey {
+		if !begun {
+			begun = r.run.ID == q.Before
 			continue
 		}
-		runs = append(runs, r.run.clone())
+		if !q.matches(r.run) {
+			continue
+		}
+		run := r.run.clone()
+		run.Args, run.Result = nil, nil
+		runs = append(runs, run)
 		if len(runs) == q.Limit {
 			break
 		}
@@ -106,7 +139,24 @@ func (e *MemoryEngine) Claim(_ context.Context, id string) (Lease, error) {
 	r.run.StartedAt, r.run.HeartbeatAt = now, now
 	r.run.Beat = Beat{}
 	r.log = newBuffer(max(1, r.run.OutputCap))
-	return &memoryLease{e, r.run.clone()}, nil
+	e.feed.Publish(RunEvent(EventStarted, r.run))
+	return &memoryLease{e, r.run.clone(), bytes.Clone(r.checkpoint)}, nil
+}
+
+// Requeue implements [Engine].
+func (e *MemoryEngine) Requeue(_ context.Context, id string, attempt int) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	r, err := e.find(id)
+	if err != nil {
+		return err
+	}
+	if r.run.Status != StatusRunning || r.run.Attempt != attempt {
+		return fmt.Errorf("%w: %s, attempt %d", ErrFenced, id, attempt)
+	}
+	r.run.Status = StatusQueued
+	e.feed.Publish(RunEvent(EventQueued, r.run))
+	return nil
 }
 
 // Cancel implements [Engine].
@@ -117,14 +167,18 @@ func (e *MemoryEngine) Cancel(_ context.Context, id string, c Cancellation) (Run
 	if err != nil {
 		return Run{}, err
 	}
-	if !r.run.Status.Terminal() && r.run.Cancel == nil {
+	if r.run.Status.Terminal() {
+		return r.run.clone(), nil
+	}
+	if r.run.Cancel == nil {
 		r.run.Cancel = &c
 	}
+	kind := EventStopping
 	if r.run.Status == StatusQueued {
-		r.run.Status = StatusCanceled
-		r.run.Summary = summaryCanceled
-		r.run.FinishedAt = c.At
+		r.run = r.run.Canceled(c)
+		kind = EventEnded
 	}
+	e.feed.Publish(RunEvent(kind, r.run))
 	return r.run.clone(), nil
 }
 
@@ -165,8 +219,10 @@ func (e *MemoryEngine) pruneSession(session string, ret Retention) int {
 	})
 	removed := 0
 	for i, r := range ended {
-		if i >= ret.Keep || r.run.FinishedAt.Before(ret.Before) {
+		told := r.run.Notice != NoticePending || r.run.FinishedAt.Before(ret.Notices)
+		if told && (i >= ret.Keep || r.run.FinishedAt.Before(ret.Before)) {
 			delete(e.runs, r.run.ID)
+			e.feed.Publish(RunEvent(EventPurged, r.run))
 			removed++
 		}
 	}
@@ -183,8 +239,9 @@ func (e *MemoryEngine) pruneSession(session string, ret Retention) int {
 }
 
 type memoryLease struct {
-	engine *MemoryEngine
-	run    Run
+	engine     *MemoryEngine
+	run        Run
+	checkpoint []byte
 }
 
 // current returns the record if the lease is its current one. The engine's
@@ -200,6 +257,21 @@ func (l *memoryLease) current() (*record, error) {
 // Run implements [Lease].
 func (l *memoryLease) Run() Run { return l.run.clone() }
 
+// Checkpoint implements [Lease].
+func (l *memoryLease) Checkpoint() []byte { return bytes.Clone(l.checkpoint) }
+
+// Save implements [Lease].
+func (l *memoryLease) Save(_ context.Context, data []byte) error {
+	l.engine.mu.Lock()
+	defer l.engine.mu.Unlock()
+	r, err := l.current()
+	if err != nil {
+		return err
+	}
+	r.checkpoint = bytes.Clone(data)
+	return nil
+}
+
 // Extend implements [Lease].
 func (l *memoryLease) Extend(_ context.Context, b Beat) (*Cancellation, error) {
 	l.engine.mu.Lock()
@@ -209,8 +281,12 @@ func (l *memoryLease) Extend(_ context.Context, b Beat) (*Cancellation, error) {
 		return nil, err
 	}
 	b.Progress = clonePointer(b.Progress)
+	changed := !b.equal(r.run.Beat)
 	r.run.Beat = b
 	r.run.HeartbeatAt = time.Now()
+	if changed {
+		l.engine.feed.Publish(RunEvent(EventBeat, r.run))
+	}
 	return clonePointer(r.run.Cancel), nil
 }
 
@@ -234,7 +310,9 @@ func (l *memoryLease) Complete(_ context.Context, status Status, b Beat, e End) 
 	if err != nil {
 		return Run{}, err
 	}
-	r.run = r.run.ended(status, b, e).clone()
+	r.run = r.run.Ended(status, b, e).clone()
+	r.checkpoint = nil
+	l.engine.feed.Publish(RunEvent(EventEnded, r.run))
 	return r.run.clone(), nil
 }
 

@@ -81,15 +81,21 @@ type Run struct {
 	Origin             Origin          `json:"origin"`
 	IdempotencyKey     string          `json:"idempotency_key,omitempty"`
 	SignalOnCompletion bool            `json:"signal_on_completion"`
-	Timeout            time.Duration   `json:"timeout_ns"`       // hard deadline, counted from StartedAt
-	OutputCap          int             `json:"output_cap_bytes"` // bytes of output kept
+	Version            string          `json:"tool_version,omitempty"`    // of the tool, as [SpawnRequest] says it
+	Secret             bool            `json:"args_incomplete,omitempty"` // Args lack what must not be stored: the run cannot be run again
+	Schedule           string          `json:"schedule_id,omitempty"`     // the schedule that fired it
+	ScheduledFor       time.Time       `json:"scheduled_for,omitzero"`    // when it was due
+	Timeout            time.Duration   `json:"timeout_ns"`                // hard deadline, counted from StartedAt
+	OutputCap          int             `json:"output_cap_bytes"`          // bytes of output kept
 	CreatedAt          time.Time       `json:"created_at"`
 
 	Status      Status        `json:"status"`
 	Attempt     int           `json:"attempt"` // 0 while queued for the first time, then 1, 2, …; the fencing token
 	StartedAt   time.Time     `json:"started_at,omitzero"`
 	HeartbeatAt time.Time     `json:"heartbeat_at,omitzero"` // when the lease was last extended
+	ParkedAt    time.Time     `json:"parked_at,omitzero"`    // when the call became a background run
 	Cancel      *Cancellation `json:"cancel_requested,omitempty"`
+	Notice      NoticeState   `json:"notice,omitempty"`
 	Beat                      // what the work last said of itself
 	End                       // zero until the run is terminal, but for Status
 }
@@ -100,6 +106,11 @@ type Beat struct {
 	Progress     *Progress `json:"progress,omitempty"`
 	LastOutputAt time.Time `json:"last_output_at,omitzero"`
 	OutputBytes  int64     `json:"output_bytes,omitempty"` // bytes written to the log so far, kept or not
+}
+
+func (b Beat) equal(c Beat) bool {
+	same := b.Progress == c.Progress || b.Progress != nil && c.Progress != nil && *b.Progress == *c.Progress
+	return same && b.Detail == c.Detail && b.LastOutputAt.Equal(c.LastOutputAt) && b.OutputBytes == c.OutputBytes
 }
 
 // Progress is how far a run is, in units of its own choice.
@@ -132,6 +143,17 @@ type Cancellation struct {
 	By     string    `json:"by"`
 	Reason string    `json:"reason,omitempty"`
 }
+
+// NoticeState says what became of the notice of a run's end.
+type NoticeState string
+
+// The states of a notice. A run that has not ended, or that ended without one
+// to be told, has none.
+const (
+	NoticeNone    NoticeState = ""
+	NoticePending NoticeState = "pending" // to be handed out
+	NoticeSeen    NoticeState = "seen"    // acknowledged, or the end was seen otherwise
+)
 
 // Elapsed returns how long the run has been running, or ran. It is 0 for a run
 // that never started.
@@ -174,8 +196,37 @@ func newID() (string, error) {
 	return "bg_" + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(u[:])), nil
 }
 
-// ended returns the run with its end filled in.
-func (r Run) ended(status Status, b Beat, e End) Run {
+// Ended returns the run with its end filled in, and its notice pending if it
+// is to have one. It is there for engines.
+func (r Run) Ended(status Status, b Beat, e End) Run {
 	r.Status, r.Beat, r.End = status, b, e
+	if r.SignalOnCompletion {
+		r.Notice = NoticePending
+	}
 	return r
+}
+
+// Canceled returns a queued run as it is after a cancellation, see
+// [Engine.Cancel]. It is there for engines.
+func (r Run) Canceled(c Cancellation) Run {
+	return r.Ended(StatusCanceled, r.Beat, End{Summary: summaryCanceled, FinishedAt: c.At})
+}
+
+// Folder returns the name of the folder of a run's attempt: its id for the
+// first one, "{id}.{attempt}" for a later one.
+func (r Run) Folder() string {
+	if r.Attempt <= 1 {
+		return r.ID
+	}
+	return fmt.Sprintf("%s.%d", r.ID, r.Attempt)
+}
+
+// Envelope returns what [ResultJSON] of an ended run holds.
+func (r Run) Envelope() Envelope {
+	return Envelope{
+		TaskID: r.ID, Attempt: r.Attempt, Tool: r.Tool, Title: r.Title, Status: r.Status,
+		Result: r.Result, Error: r.Error, ExitCode: r.ExitCode, Summary: r.Summary,
+		StartedAt: r.StartedAt, FinishedAt: r.FinishedAt,
+		OutputBytes: r.OutputBytes, OutputTruncated: r.OutputBytes > int64(r.OutputCap),
+	}
 }

@@ -69,7 +69,7 @@ func (m *Manager) storeEnd(t *task, e *ending) (final Run, stored bool) {
 	}
 	m.log.Error("end of a background run not stored; trying again", "task_id", t.run.ID, "error", err)
 	t.unsaved = e
-	return final.ended(e.status, e.beat, e.end), false
+	return final.Ended(e.status, e.beat, e.end), false
 }
 
 // lost reports whether err says that the run is not this manager's to write.

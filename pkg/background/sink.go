@@ -182,11 +182,7 @@ func (s *Sink) Tail(offset int64, max int) Chunk {
 func (s *Sink) Output() Output {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	head, tail := s.buf.bounds()
-	if head == tail {
-		return Output{Head: s.buf.slice(0, s.buf.total)}
-	}
-	return Output{Head: s.buf.slice(0, head), Tail: s.buf.slice(tail, s.buf.total), Omitted: tail - head}
+	return s.buf.output()
 }
 
 // close makes the sink ignore what comes after the end of its run.
