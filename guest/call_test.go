@@ -110,25 +110,46 @@ func TestHostErrors(t *testing.T) {
 }
 
 func TestCheckpoint(t *testing.T) {
-	var kept json.RawMessage
-	h := guesttest.Host{Capabilities: map[string]func(json.RawMessage) (any, error){
-		"checkpoint.save": func(request json.RawMessage) (any, error) { kept = request; return struct{}{}, nil },
-		"checkpoint.load": func(json.RawMessage) (any, error) {
-			if kept == nil {
-				return struct{}{}, nil
-			}
-			return kept, nil
-		},
-	}}
+	var kept []byte
+	h := guesttest.Host{Checkpoint: &kept}
 	during(h, func(c *guest.Call) error {
 		data, err := c.LoadCheckpoint()
 		require.NoError(t, err)
 		require.Nil(t, data)
 		require.NoError(t, c.SaveCheckpoint([]byte("half-way")))
-		require.JSONEq(t, `{"data":"aGFsZi13YXk="}`, string(kept))
-		data, err = c.LoadCheckpoint()
+		return nil
+	})
+	require.Equal(t, "half-way", string(kept))
+	during(h, func(c *guest.Call) error {
+		data, err := c.LoadCheckpoint()
 		require.NoError(t, err)
 		require.Equal(t, "half-way", string(data))
+		require.ErrorIs(t, c.Host("checkpoint.drop", struct{}{}, nil), guest.ErrUnknown)
+		return nil
+	})
+	asked := ""
+	h.Capabilities = map[string]func(json.RawMessage) (any, error){
+		"checkpoint.save": func(request json.RawMessage) (any, error) { asked = string(request); return nil, nil },
+	}
+	during(h, func(c *guest.Call) error { return c.SaveCheckpoint([]byte("half-way")) })
+	require.JSONEq(t, `{"data":"aGFsZi13YXk="}`, asked)
+}
+
+// A call that is waited for has no checkpoints, and a tool need not know.
+func TestCheckpointDenied(t *testing.T) {
+	h := guesttest.Host{}
+	during(h, func(c *guest.Call) error {
+		require.NoError(t, c.SaveCheckpoint([]byte("half-way")))
+		data, err := c.LoadCheckpoint()
+		require.NoError(t, err)
+		require.Nil(t, data)
+		return nil
+	})
+	h.Capabilities = map[string]func(json.RawMessage) (any, error){
+		"checkpoint.save": func(json.RawMessage) (any, error) { return nil, errors.New("no disk") },
+	}
+	during(h, func(c *guest.Call) error {
+		require.EqualError(t, c.SaveCheckpoint([]byte("half-way")), "checkpoint.save: failed: no disk")
 		return nil
 	})
 }

@@ -2,6 +2,7 @@ package guest
 
 import (
 	"encoding/json"
+	"errors"
 	"time"
 
 	"github.com/toolhost/toolhost/abi"
@@ -64,15 +65,29 @@ type checkpoint struct {
 	Data []byte `json:"data,omitempty"`
 }
 
-// SaveCheckpoint keeps data with a background run, for its next attempt to
-// resume from. It replaces what was kept before.
+// SaveCheckpoint keeps data, at most 1 MiB, with a background run, for its next
+// attempt to resume from. It replaces what was kept before, and is durable when
+// it returns nil. It costs a million units of fuel, and as long as a disk takes
+// to write: save every few seconds of work, not at every step.
+//
+// A call that is not run in the background is never run again. Nothing is kept
+// then, and that is no error.
 func (c *Call) SaveCheckpoint(data []byte) error {
-	return c.Host(opCheckpointSave, checkpoint{data}, nil)
+	return unlessDenied(c.Host(opCheckpointSave, checkpoint{data}, nil))
 }
 
-// LoadCheckpoint returns what an earlier attempt of the run has saved, or nil.
+// LoadCheckpoint returns what an earlier attempt of the run saved last; nil if
+// none did, or if the call is not run in the background.
 func (c *Call) LoadCheckpoint() ([]byte, error) {
 	var saved checkpoint
 	err := c.Host(opCheckpointLoad, struct{}{}, &saved)
-	return saved.Data, err
+	return saved.Data, unlessDenied(err)
+}
+
+// unlessDenied drops the error of a capability a tool can do without.
+func unlessDenied(err error) error {
+	if errors.Is(err, ErrDenied) {
+		return nil
+	}
+	return err
 }

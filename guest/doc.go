@@ -47,7 +47,7 @@
 //	format    format                         strings
 //	default   default, set before decoding   strings, numbers and booleans of the arguments' own struct
 //	example   examples                       every field; JSON, but strings as they are
-//	secret    writeOnly, if "true"           every field; kept out of narrations
+//	secret    writeOnly, if "true"           every field; neither shown nor stored with a background run
 //
 // A nil slice, map or pointer in a result is null in JSON, and the output
 // schema says so. Types that refer to themselves have no schema here; use

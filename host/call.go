@@ -39,6 +39,8 @@ type Call struct {
 	// of the contract then answers abi.Canceled. A tool that does not listen
 	// goes on until the context ends. Nil never asks.
 	Stopping <-chan struct{}
+	// Checkpoint is the resume point of a background run. Nil denies it.
+	Checkpoint *Checkpoint
 }
 
 // Progress is how far a tool says it is.

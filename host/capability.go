@@ -32,6 +32,12 @@ func (c *call) capability(mem api.Memory, stack []uint64) int32 {
 		return c.refuse(abi.CallDenied, "denied", "a plugin that describes itself may call nothing")
 	case op == "sleep":
 		return c.sleepCapability(request)
+	case op == "checkpoint.save" && c.Checkpoint != nil:
+		return c.saveCheckpoint(request)
+	case op == "checkpoint.load" && c.Checkpoint != nil:
+		return c.loadCheckpoint()
+	case op == "checkpoint.save" || op == "checkpoint.load":
+		return c.refuse(abi.CallDenied, "denied", noCheckpoint)
 	case slices.Contains(capabilities, op):
 		return c.refuse(abi.CallDenied, "denied", fmt.Sprintf("%s is not granted to this plugin", op))
 	}

@@ -43,6 +43,12 @@ type Tool struct {
 // CheckArgs reports what in the arguments does not fit the tool's schema.
 func (t *Tool) CheckArgs(args json.RawMessage) []abi.Problem { return t.input.Check(args) }
 
+// PublicArgs returns arguments without the values their schema marks as secret
+// (writeOnly or x-secret), and whether there were any: what may be stored.
+func (t *Tool) PublicArgs(args json.RawMessage) (public json.RawMessage, secret bool) {
+	return t.input.Public(args)
+}
+
 // CheckResult reports what in a result does not fit the schema the tool
 // declares for it, if it declares one.
 func (t *Tool) CheckResult(value json.RawMessage) []abi.Problem {

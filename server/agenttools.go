@@ -6,6 +6,7 @@ import (
 	"embed"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/internal/schema"
@@ -30,34 +31,30 @@ type agentTool struct {
 	run        func(ctx context.Context, s *Service, req Request) (any, error)
 }
 
-// agentTools returns the three tools, or none if no tool can be spawned: a
-// model pays for each definition in every call.
+// agentTools returns the three tools, or none if no tool runs in the
+// background: a model pays for each definition in every call.
 func (s *Service) agentTools() ([]*agentTool, error) {
-	var spawnable bool
-	for _, d := range s.Definitions("") {
-		spawnable = spawnable || d.SupportsBackground
-	}
-	if !spawnable {
+	if !slices.ContainsFunc(s.Definitions(""), func(d Definition) bool { return d.SupportsBackground || d.MayPark }) {
 		return nil, nil
 	}
 	tools := []*agentTool{{
 		definition: Definition{
 			Name: SpawnBackground, Title: "Spawn Background",
-			Description: "Run a background-capable tool asynchronously. Returns at once with a task_id; use it for long-running tools, then go on with other work.",
+			Description: "Run a background-capable tool asynchronously. Returns at once with a task_id; use it for long-running tools, then go on with other work: you are told when it ends. With schedule it runs later, or again and again.",
 			Annotations: Annotations{Destructive: false},
 		},
 		run: spawn,
 	}, {
 		definition: Definition{
 			Name: CheckBackground, Title: "Check Background",
-			Description: "Status, progress, new output and result of background runs, or the list of them. Waits for the end up to wait_seconds: prefer one long wait to many short ones.",
+			Description: "Status, progress, new output and result of background runs, or the list of them and of schedules. Waits for the end up to wait_seconds: prefer one long wait to many short ones. A call answered with type background goes on as such a run: do not repeat it.",
 			Annotations: Annotations{ReadOnly: true, Idempotent: true},
 		},
 		run: check,
 	}, {
 		definition: Definition{
 			Name: StopBackground, Title: "Stop Background",
-			Description: "Stop a background run. Answers with its true state: a result that came first is returned and kept.",
+			Description: "Stop a background run that is stuck or no longer useful, or a schedule. Answers with its true state: a result that came first is returned and kept.",
 			Annotations: Annotations{Destructive: true, Idempotent: true},
 		},
 		run: stop,
@@ -78,7 +75,7 @@ func (s *Service) agentTools() ([]*agentTool, error) {
 
 func (t *agentTool) call(ctx context.Context, s *Service, req Request) (abi.Result, error) {
 	if problems := t.input.Check(req.Args); len(problems) > 0 {
-		return explain(badArgs(t.definition.Name, problems))
+		return explain(&ArgsError{t.definition.Name, problems})
 	}
 	if req.Session == "" {
 		return toolError("%s needs a session, and this call has none", t.definition.Name), nil

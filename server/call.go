@@ -21,8 +21,10 @@ type Request struct {
 	Session string          // whose call it is; background runs belong to it
 	Tool    string          // as in Definitions
 	Args    json.RawMessage // an object; nil is {}
-	Limits  Limits          // the caller's own; never beyond the operator's maximum
-	Locale  string          // BCP 47; empty is none
+	// Limits are the caller's own, and never go beyond the operator's maximum.
+	// A parked call that is run again after its host has died has the tool's.
+	Limits Limits
+	Locale string // BCP 47; empty is none
 	// DryRun lets spawn_background and stop_background only say what they
 	// would do. Other tools do not know it: a call of one is refused unless it
 	// is readonly.
@@ -35,7 +37,13 @@ type Request struct {
 }
 
 // Call runs a tool, one of a plugin or one of the agent's own, and waits for
-// it. The Result is what the agent is to see, valid in every case. The error is
+// it. A tool that may be parked (see [RunsConfig.Park]) is not waited for longer
+// than that says: then it goes on as a background run of the session, and the
+// value of the result is {"type":"background","task_id":…} with what an agent
+// has to know. Nothing is written to req's Stdout, Stderr and Progress after
+// Call has returned.
+//
+// The Result is what the agent is to see, valid in every case. The error is
 // nil unless there was no result of the tool: it matches [plugins.ErrNoTool],
 // [ErrApproval], one of the reasons of package host, or a context error.
 // Arguments that do not fit are a tool error, so that a model can mend them.
@@ -44,7 +52,7 @@ func (s *Service) Call(ctx context.Context, req Request) (abi.Result, error) {
 		req.Args = json.RawMessage("{}")
 	}
 	if len(req.Args) > MaxArgs {
-		return toolError("the arguments have %d bytes, and at most %d are allowed", len(req.Args), MaxArgs), nil
+		return explain(tooLarge(req.Args))
 	}
 	for _, a := range s.agent {
 		if a.definition.Name == req.Tool {
@@ -61,37 +69,57 @@ func (s *Service) Call(ctx context.Context, req Request) (abi.Result, error) {
 	if req.DryRun && !tool.Tool.Hints.Readonly {
 		return toolError("dry run: %s is not called, because it is not readonly", tool.Name), nil
 	}
-	if err := s.admit(ctx, tool, req, true); err != nil {
+	if err := s.admit(tool, req.Args); err != nil {
+		return explain(err)
+	}
+	if err := s.approve(ctx, tool, Approval{Session: req.Session, Args: req.Args}); err != nil {
 		return explain(err)
 	}
 	id, err := uuid.NewRandom()
 	if err != nil {
 		return explain(err)
 	}
-	return s.run(ctx, tool, host.Call{
+	call := host.Call{
 		ID: "call_" + id.String(), Session: req.Session, Args: req.Args, Locale: req.Locale,
 		Policy: s.limits(req.Limits, tool.Tool).policy(),
 		Stdout: req.Stdout, Stderr: req.Stderr, Progress: req.Progress,
-	})
+	}
+	if budget, ok := s.parking(tool, req); ok {
+		return s.callParking(ctx, tool, call, budget)
+	}
+	return s.run(ctx, tool, call)
 }
 
-// admit is the one set of checks before a plugin's tool runs, at every door.
-// Nobody is asked about a call that would be refused anyway, or unless ask says
-// so.
-func (s *Service) admit(ctx context.Context, tool *plugins.Tool, req Request, ask bool) error {
-	if problems := tool.CheckArgs(req.Args); len(problems) > 0 {
-		return badArgs(tool.Name, problems)
+// admit is the one set of checks before a plugin's tool runs, at every door,
+// but for a person's approval.
+func (s *Service) admit(tool *plugins.Tool, args json.RawMessage) error {
+	if len(args) > MaxArgs {
+		return tooLarge(args)
+	}
+	if problems := tool.CheckArgs(args); len(problems) > 0 {
+		return &ArgsError{tool.Name, problems}
 	}
 	if err := tool.Plugin.Denied(); err != nil {
 		return &host.CallError{Plugin: tool.Plugin.Manifest.Name, Tool: tool.Tool.Name, Err: err}
 	}
-	if !ask || tool.Tool.Approval != abi.ApprovalRequired {
+	return nil
+}
+
+func tooLarge(args json.RawMessage) error {
+	return refuse("the arguments have %d bytes, and at most %d are allowed", len(args), MaxArgs)
+}
+
+// approve asks a person, if the tool wants that. It comes last: nobody is asked
+// about a call that would be refused anyway.
+func (s *Service) approve(ctx context.Context, tool *plugins.Tool, a Approval) error {
+	if tool.Tool.Approval != abi.ApprovalRequired {
 		return nil
 	}
 	if s.cfg.Approve == nil {
 		return fmt.Errorf("%w, and nobody can be asked here", ErrApproval)
 	}
-	if err := s.cfg.Approve(ctx, Approval{Session: req.Session, Tool: tool.Name, Args: req.Args}); err != nil {
+	a.Tool = tool.Name
+	if err := s.cfg.Approve(ctx, a); err != nil {
 		return fmt.Errorf("%w: %w", ErrApproval, err)
 	}
 	return nil

@@ -1,12 +1,16 @@
 package server
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/pkg/background"
 )
 
 func TestCheckWhileRunning(t *testing.T) {
@@ -130,30 +134,37 @@ func TestCheckCursor(t *testing.T) {
 	})
 }
 
-// An answer is bounded: a result too large for it is told by its size and its
-// beginning.
+// An answer is bounded: a result too large for it is told by its size, its
+// beginning and where it is.
 func TestCheckLargeResults(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		s := open(t, Config{}, "large", "huge")
-		large, huge := s.spawn(alice, "large", "{}"), s.spawn(alice, "huge", "{}")
+		s := open(t, Config{Runs: RunsConfig{PerSession: 20}}, "large", "huge", "medium")
+		medium, large, huge := s.spawn(alice, "medium", "{}"), s.spawn(alice, "large", "{}"), s.spawn(alice, "huge", "{}")
 
-		answer := s.check(alice, large, "")
-		require.Equal(t, strings.Repeat("ü", 5000), answer["result"], "whole, alone")
+		answer := s.check(alice, medium, "")
+		require.Len(t, answer["result"], 7000, "up to 8 KiB it is whole")
+		require.NotContains(t, answer, "result_path")
+
+		answer = s.check(alice, large, "")
+		require.NotContains(t, answer, "result")
+		require.EqualValues(t, 10_002, answer["result_bytes"])
+		require.Equal(t, `"`+strings.Repeat("ü", 511), answer["result_preview"], "cut between characters")
+		require.Equal(t, "runs/"+large+"/result.json", answer["result_path"])
 		require.NotContains(t, answer, "next")
 
-		answer = s.check(alice, huge, "")
-		require.NotContains(t, answer, "result")
-		require.EqualValues(t, 60_002, answer["result_bytes"])
-		require.Equal(t, `"`+strings.Repeat("x", 1023), answer["result_preview"])
-		require.NotContains(t, answer, "next", "there is no more to be had")
-
-		tasks := s.agent(alice, CheckBackground, `{"task_ids":["`+large+`","`+huge+`"],"until":"all"}`)["tasks"].([]any)
+		tasks := s.agent(alice, CheckBackground, `{"task_ids":["`+medium+`","`+huge+`"],"until":"all"}`)["tasks"].([]any)
 		first, second := tasks[0].(map[string]any), tasks[1].(map[string]any)
-		require.NotContains(t, first, "result")
-		require.EqualValues(t, 10_002, first["result_bytes"])
-		require.Equal(t, `"`+strings.Repeat("ü", 511), first["result_preview"], "cut between characters")
-		require.Equal(t, "check this task alone for the whole result", first["next"])
+		require.Len(t, first["result"], 7000)
 		require.EqualValues(t, 60_002, second["result_bytes"])
+		require.Equal(t, "runs/"+huge+"/result.json", second["result_path"])
+
+		ids := []string{medium}
+		for range 9 {
+			ids = append(ids, s.spawn(alice, "medium", "{}"))
+		}
+		first = s.agent(alice, CheckBackground, `{"task_ids":["`+strings.Join(ids, `","`)+`"],"until":"all"}`)["tasks"].([]any)[0].(map[string]any)
+		require.EqualValues(t, 7002, first["result_bytes"], "among many there is less room")
+		require.Equal(t, "check this task alone for the whole result", first["next"])
 
 		stopped := s.agent(alice, StopBackground, `{"task_id":"`+huge+`"}`)
 		require.NotContains(t, stopped, "result")
@@ -161,10 +172,33 @@ func TestCheckLargeResults(t *testing.T) {
 	})
 }
 
+// Text that takes six times its room in JSON fits too, and what did not fit
+// comes with the next check.
+func TestCheckFitsWhateverIsSaid(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := open(t, Config{}, "separators")
+		id := s.spawn(alice, "separators", "{}")
+		var all strings.Builder
+		cursor, checks := "1:0", 0
+		for ; all.Len() < 3*16_000; checks++ {
+			r := s.call(alice, CheckBackground, `{"task_id":"`+id+`","max_chars":16384,"cursor":"`+cursor+`"}`)
+			require.LessOrEqual(t, utf8.RuneCount(r.Value), maxAnswer)
+			var report background.Report
+			require.NoError(t, json.Unmarshal(r.Value, &report))
+			require.NotEmpty(t, report.Output.Text)
+			require.NotEqual(t, cursor, report.Output.Cursor)
+			all.WriteString(report.Output.Text)
+			cursor = report.Output.Cursor
+		}
+		require.Equal(t, strings.Repeat("\u2028", 16_000), all.String())
+		require.Less(t, checks, 10, "there is room for more")
+	})
+}
+
 // Twenty runs fit one answer, however much each has to say.
 func TestCheckManyFitsOneAnswer(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		s := open(t, Config{PerSession: 20}, "medium", "talkative")
+		s := open(t, Config{Runs: RunsConfig{PerSession: 20}}, "medium", "talkative")
 		var ids []string
 		for range 10 {
 			ids = append(ids, s.spawn(alice, "medium", "{}"), s.spawn(alice, "talkative", "{}"))
@@ -232,7 +266,7 @@ func TestUnknownRuns(t *testing.T) {
 		foreign := s.spawn(bob, "sleeper", "{}")
 		const never = "bg_aaaaaaaaaaaaaaaaaaaaaaaaaa"
 		gone := s.spawn(alice, "echo", "{}")
-		synctest.Wait()
+		s.check(alice, gone, "")
 		time.Sleep(25 * time.Hour) // longer than records are kept
 		foreign = s.spawn(bob, "sleeper", "{}")
 		synctest.Wait()
@@ -240,10 +274,7 @@ func TestUnknownRuns(t *testing.T) {
 		answers := func(tail string) {
 			t.Helper()
 			for _, tool := range []string{CheckBackground, StopBackground} {
-				for _, id := range []string{foreign, never, gone, "", "no id at all"} {
-					if id == "" && tool == CheckBackground {
-						continue // the list
-					}
+				for _, id := range []string{foreign, never, gone, "no id at all"} {
 					require.Equal(t, "no such background task in this session: "+id+tail, s.refused(alice, tool, `{"task_id":"`+id+`"}`))
 				}
 			}

@@ -21,6 +21,9 @@ type Definition struct {
 	Annotations  Annotations     `json:"annotations"`
 	// SupportsBackground says that spawn_background takes the tool.
 	SupportsBackground bool `json:"supports_background"`
+	// MayPark says that a call that takes long is answered with
+	// {"type":"background", …} in place of what OutputSchema describes.
+	MayPark bool `json:"may_park"`
 }
 
 // Annotations say what a call may do, as MCP names it. They are not what the
@@ -74,14 +77,15 @@ func shape(v any) json.RawMessage {
 }
 
 // Definitions returns all tools a session may call: those of the plugins,
-// sorted by name, then the agent's own three, if there is a tool to spawn.
+// sorted by name, then the agent's own three, if there is a tool to spawn or
+// that may be parked.
 // A plugin that was not granted all it needs is left out: a model is not told
 // of tools that would refuse it.
 func (s *Service) Definitions(session string) []Definition {
 	var ds []Definition
 	for _, t := range s.registry.Tools() {
 		if len(t.Plugin.Missing) == 0 {
-			ds = append(ds, define(t))
+			ds = append(ds, s.define(t))
 		}
 	}
 	for _, a := range s.agent {
@@ -90,7 +94,7 @@ func (s *Service) Definitions(session string) []Definition {
 	return ds
 }
 
-func define(t *plugins.Tool) Definition {
+func (s *Service) define(t *plugins.Tool) Definition {
 	return Definition{
 		Name: t.Name, Title: t.Tool.Title, Description: t.Tool.Description,
 		InputSchema: t.Tool.InputSchema, OutputSchema: t.Tool.OutputSchema,
@@ -99,6 +103,7 @@ func define(t *plugins.Tool) Definition {
 		Deferrable:         first(t.Tool.Deferrable, abi.DeferAutomatic),
 		Annotations:        Annotate(t),
 		SupportsBackground: t.Tool.Hints.SupportsBackground,
+		MayPark:            s.mayPark(t),
 	}
 }
 

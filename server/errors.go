@@ -20,12 +20,24 @@ var ErrApproval = fmt.Errorf("%w: the tool needs a person's approval", host.ErrD
 // errShutdown is why a call or a spawn was refused after Close.
 var errShutdown = fmt.Errorf("%w: it is shutting down", host.ErrClosed)
 
-// refusal is a text for the agent that is no fault of anybody's code.
-type refusal string
+// Refusal is why something cannot be done as it was asked for, in words for the
+// agent. It is no fault of anybody's code.
+type Refusal string
 
-func (r refusal) Error() string { return string(r) }
+func (r Refusal) Error() string { return string(r) }
 
-func refuse(format string, args ...any) error { return refusal(fmt.Sprintf(format, args...)) }
+func refuse(format string, args ...any) error { return Refusal(fmt.Sprintf(format, args...)) }
+
+// ArgsError says what in the arguments of a call does not fit the schema of its
+// tool, for a model to mend.
+type ArgsError struct {
+	Tool     string
+	Problems []abi.Problem
+}
+
+func (e *ArgsError) Error() string {
+	return fmt.Sprintf("the arguments of %s do not fit its schema: %s", e.Tool, list(e.Problems))
+}
 
 // explain turns the error of a door into what the agent is told: what is
 // wrong, and what to do about it. Errors that the agent can mend end here; the
@@ -33,7 +45,8 @@ func refuse(format string, args ...any) error { return refusal(fmt.Sprintf(forma
 // agent's business.
 func explain(err error) (abi.Result, error) {
 	var (
-		refused refusal
+		refused Refusal
+		args    *ArgsError
 		limit   *background.LimitError
 		missing *background.NotFoundError
 		field   *background.FieldError
@@ -42,12 +55,16 @@ func explain(err error) (abi.Result, error) {
 	switch {
 	case errors.As(err, &refused):
 		return toolError("%v", refused), nil
+	case errors.As(err, &args):
+		return toolError("%v", args), nil
 	case errors.As(err, &limit):
 		return toolError("%v", limit), nil
 	case errors.As(err, &missing):
 		return toolError("%s", notFound(missing)), nil
 	case errors.As(err, &field):
 		return toolError("%v", field), nil
+	case errors.Is(err, background.ErrNoSchedule):
+		return toolError("%v", background.ErrNoSchedule), nil
 	case errors.Is(err, background.ErrKeyReused):
 		return toolError("idempotency_key: it was used for another tool or other arguments: take a new one"), nil
 	case errors.Is(err, host.ErrDenied) && errors.As(err, &place):
@@ -64,11 +81,14 @@ func explain(err error) (abi.Result, error) {
 
 // notFound says which runs there are in place of those that are not. It is the
 // same for runs that never were, that are gone and that are somebody else's.
-func notFound(err *background.NotFoundError) string {
-	if len(err.Active) == 0 {
-		return clip(err.Error()) + "; none is active"
+func notFound(err *background.NotFoundError) string { return named(err.Error(), err.Active) }
+
+// named adds to a text the ids an agent may have meant.
+func named(text string, active []string) string {
+	if len(active) == 0 {
+		return clip(text) + "; none is active"
 	}
-	return clip(err.Error()) + "; active: " + strings.Join(err.Active, ", ")
+	return clip(text) + "; active: " + strings.Join(active[:min(len(active), 5)], ", ")
 }
 
 // toolError is a text for the agent. Much of what it says may be what a model
@@ -85,11 +105,6 @@ func clip(s string) string {
 		return s
 	}
 	return strings.ToValidUTF8(s[:maxText], "") + "…"
-}
-
-// badArgs tells a model what to mend.
-func badArgs(tool string, problems []abi.Problem) error {
-	return refuse("the arguments of %s do not fit its schema: %s", tool, list(problems))
 }
 
 // list is one line of problems. A problem may quote what is wrong, however long

@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"log"
+	"strings"
 	"testing/fstest"
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/internal/plugintest"
+	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server"
 )
@@ -80,4 +82,41 @@ func ExampleService_Call_background() {
 
 	// Output:
 	// succeeded {"text":"hello"}
+}
+
+// When a run has ended its session is told: before each of the model's turns,
+// the notices are put before it and acknowledged.
+func ExampleService_Notices() {
+	ctx := context.Background()
+	service, err := server.Open(ctx, server.Config{Folders: []plugins.Folder{folder}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer service.Close(ctx)
+	run, err := service.Spawn(ctx, server.SpawnRequest{Session: "session-1", Tool: "echo", Title: "Say hello"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err := service.Runs().Wait(ctx, "session-1", []string{run.ID}, background.UntilAny); err != nil {
+		log.Fatal(err)
+	}
+
+	notices, err := service.Notices(ctx, "session-1", 0)
+	if err != nil {
+		log.Fatal(err)
+	}
+	var ids []string
+	for _, n := range notices {
+		fmt.Println(n.Status, n.Title)
+		ids = append(ids, n.ID)
+	}
+	text := background.RenderNotices(notices, 0) // for the request to the model, as data
+	fmt.Println(strings.Count(text, "\n"), "lines")
+	if err := service.Acknowledge(ctx, "session-1", ids); err != nil {
+		log.Fatal(err)
+	}
+
+	// Output:
+	// succeeded Say hello
+	// 2 lines
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
@@ -20,23 +21,44 @@ func (s *Service) execute(ctx context.Context, run background.Run, sink *backgro
 	}
 	limits := s.limits(Limits{}, tool.Tool)
 	limits.Timeout = run.Timeout
-	r, err := s.run(ctx, tool, host.Call{
+	r, err := s.run(ctx, tool, s.withSink(host.Call{
 		ID: run.ID, Session: run.Session, Attempt: run.Attempt, Args: run.Args, Policy: limits.policy(),
-		Stdout: sink.Stdout(), Stderr: sink.Stderr(), Stopping: sink.Stopping(),
-		Progress: func(p host.Progress) { sink.Progress(p.Done, max(p.Total, 0), p.Message) },
-	})
-	outcome := background.Outcome{ExitCode: r.ExitCode}
+	}, sink))
+	return outcome(ctx, r, err)
+}
+
+// withSink lets the sink of a run follow a call, keep its checkpoints, and ask
+// it to stop.
+func (s *Service) withSink(call host.Call, sink *background.Sink) host.Call {
+	call.Stdout, call.Stderr, call.Stopping = sink.Stdout(), sink.Stderr(), sink.Stopping()
+	call.Progress = func(p host.Progress) { sink.Progress(p.Done, max(p.Total, 0), p.Message) }
+	call.Checkpoint = &host.Checkpoint{Load: sink.Restore, Save: func(data []byte) error {
+		err := sink.Checkpoint(data)
+		switch {
+		case errors.Is(err, background.ErrNoRun):
+			return fmt.Errorf("%w: %w", host.ErrDenied, err)
+		case err != nil:
+			s.log.Warn("checkpoint not stored", "call", call.ID, "session", call.Session, "error", err)
+		}
+		return err
+	}}
+	return call
+}
+
+// outcome turns how a call ended into how its run ends.
+func outcome(ctx context.Context, r abi.Result, err error) (background.Outcome, error) {
+	out := background.Outcome{ExitCode: r.ExitCode}
 	if r.Kind == abi.Success {
-		outcome.Result, err = answer(r)
-		return outcome, err
+		out.Result, err = answer(r)
+		return out, err
 	}
 	if r.Limit == abi.LimitTime {
 		<-ctx.Done() // the run's own deadline, at this very moment
 	}
 	if err != nil && ctx.Err() != nil {
-		return outcome, err // the manager knows why it ended the run
+		return out, err // the manager knows why it ended the run
 	}
-	return outcome, &background.Error{Kind: errorKind(r, err), Message: r.Error, Err: err}
+	return out, &background.Error{Kind: errorKind(r, err), Message: r.Error, Err: err}
 }
 
 // answer is what a run's record keeps of a success: the value alone, or with

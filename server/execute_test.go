@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -67,7 +68,7 @@ func TestStoredRunRejected(t *testing.T) {
 // What went wrong inside is in the log, and in no answer of any tool.
 func TestInternalErrorsStayInside(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		s := open(t, Config{}, "panics", "liar", "traps")
+		s := open(t, Config{Runs: RunsConfig{ParkAfter: time.Second}}, "panics", "liar", "traps", "late")
 		var answers strings.Builder
 		say := func(r abi.Result) { answers.WriteString(string(r.Value) + r.Error + "\n") }
 		for _, tool := range []string{"panics", "liar", "traps"} {
@@ -81,7 +82,14 @@ func TestInternalErrorsStayInside(t *testing.T) {
 			say(s.call(alice, CheckBackground, `{"task_ids":["`+id+`","`+id+`"]}`))
 			say(s.call(alice, CheckBackground, `{}`))
 			say(s.call(alice, StopBackground, `{"task_id":"`+id+`"}`))
+			answers.WriteString(s.artifact(alice, id, background.ResultJSON) + s.artifact(alice, id, background.OutputLog))
 		}
+		parked := s.park(alice, "late", "{}")
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		answers.WriteString(background.RenderNotices(s.notices(alice), 0))
+		require.Contains(t, answers.String(), parked)
+		say(s.call(alice, CheckBackground, `{"task_id":"`+parked+`"}`))
 		for _, secret := range []string{"hunter2", "output_schema", "unreachable", "panicked", "crashed"} {
 			require.NotContains(t, answers.String(), secret)
 		}
@@ -89,6 +97,17 @@ func TestInternalErrorsStayInside(t *testing.T) {
 			require.Contains(t, s.logs.String(), cause)
 		}
 	})
+}
+
+// artifact is the text of a file of an ended run.
+func (s service) artifact(session, id, name string) string {
+	s.t.Helper()
+	file, err := s.OpenArtifact(s.t.Context(), session, id, name)
+	require.NoError(s.t, err)
+	text, err := io.ReadAll(file)
+	require.NoError(s.t, err)
+	require.NoError(s.t, file.Close())
+	return string(text)
 }
 
 // A plugin is told whose call it is: of a call, and of a run.

@@ -4,7 +4,9 @@ import (
 	"context"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -53,6 +55,38 @@ func TestGoPlugin(t *testing.T) {
 		report := s.check(alice, id, "")
 		require.Equal(t, "canceled", report["status"])
 		require.Less(t, report["progress"].(map[string]any)["done"], 1e9, "in the middle of it")
+	})
+	t.Run("resume", func(t *testing.T) {
+		cfg := Config{Folders: []plugins.Folder{plugins.Dir(dir)}, CacheDir: cache, DataDir: t.TempDir(), Limits: Limits{Fuel: 1e12}}
+		restart := func() service {
+			s := service{t: t, logs: &logBuffer{}}
+			s.Service, err = Open(t.Context(), cfg)
+			require.NoError(t, err)
+			t.Cleanup(func() { require.NoError(t, s.Close(done())) })
+			return s
+		}
+		s := restart()
+		id := s.spawn(alice, "primes", `{"limit":1000000000}`)
+		until := func(done func(report object) bool) {
+			for cursor := "0:0"; ; time.Sleep(time.Millisecond) {
+				report := s.check(alice, id, `,"wait_seconds":0,"cursor":"`+cursor+`"`)
+				require.Equal(t, false, report["done"], "%v", report["error"])
+				if done(report) {
+					return
+				}
+			}
+		}
+		until(func(report object) bool { // past the first checkpoint
+			progress, _ := report["progress"].(map[string]any)
+			return progress != nil && progress["done"].(float64) > 18e6
+		})
+		require.NoError(t, s.Close(done()))
+		s = restart()
+		until(func(report object) bool { // which is where the second attempt begins
+			text, _ := report["output"].(map[string]any)["text"].(string)
+			return strings.HasPrefix(text, "going on at ") && !strings.HasPrefix(text, "going on at 0")
+		})
+		s.stop(alice, id, `,"force":true`)
 	})
 	t.Run("out of fuel", func(t *testing.T) {
 		r, err := s.Call(t.Context(), Request{Tool: "primes", Args: []byte(`{"limit":1000000000}`), Limits: Limits{Fuel: 10_000_000}})

@@ -74,12 +74,12 @@ func (s *Service) maxLimits() Limits { return s.cfg.MaxLimits.or(defaultMaxLimit
 // deadline is the deadline of a background run: what the agent asks for, else
 // the tool's. An agent is told of a maximum rather than cut to it, for it would
 // count on what it asked.
-func (s *Service) deadline(asked float64, tool *abi.Tool) (time.Duration, error) {
-	d, most := duration(asked), s.maxLimits().Background
-	if d > most {
+func (s *Service) deadline(asked time.Duration, tool *abi.Tool) (time.Duration, error) {
+	most := s.maxLimits().Background
+	if asked < 0 || asked > most {
 		return 0, &background.FieldError{Field: "timeout_seconds", Problem: fmt.Sprintf("must be between 1 and %.0f", most.Seconds())}
 	}
-	return first(d, s.limits(Limits{}, tool).Background), nil
+	return first(asked, s.limits(Limits{}, tool).Background), nil
 }
 
 // duration is a number of seconds from JSON, where 60.0 is whole and 1e300 is a

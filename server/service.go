@@ -3,9 +3,11 @@
 //
 // A tool is called now ([Service.Call]) or spawned as a background run, which
 // the agent itself does with three more tools: spawn_background,
-// check_background and stop_background. Whatever the door, the same checks
-// stand before a tool: it exists, its arguments fit its schema, the operator
-// granted what it needs, a person agreed if it asks for that, and there is room.
+// check_background and stop_background. A call that takes long becomes a
+// background run too, and a schedule starts one when it is due. Whatever the
+// door, the same checks stand before a tool: it exists, its arguments fit its
+// schema, the operator granted what it needs, a person agreed if it asks for
+// that, and there is room.
 package server
 
 import (
@@ -18,6 +20,7 @@ import (
 
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/pkg/background/sqlite"
 	"github.com/toolhost/toolhost/plugins"
 )
 
@@ -30,22 +33,38 @@ type Config struct {
 	Limits    Limits                   // of a call whose tool asks for nothing; zero fields are the host's defaults
 	MaxLimits Limits                   // the most a tool may ask for; zero fields are 10^13 units, 1 GiB, 256 MiB and an hour
 
-	PerSession int // active background runs of one session; 0 is background.DefaultPerSession
-	PerHost    int // active background runs of all sessions; 0 is background.DefaultPerHost
+	// DataDir is the folder where runs, their output, notices and schedules
+	// outlast the process; it is made if it is not there. One Service has it at
+	// a time: for another the error of Open matches background.ErrLocked. Empty
+	// keeps all that in memory.
+	DataDir string
+	Runs    RunsConfig // bounds background runs
+
+	// OnNotice is called when a background run has ended that the session is to
+	// be told of: see background.Config.OnNotice. Nil leaves it to
+	// [Service.Notices].
+	OnNotice func(n background.Notice)
 
 	// Approve is asked before a tool runs whose manifest says
-	// approval: required. Nil refuses each such call.
+	// approval: required; for a schedule, when it is made and at each firing.
+	// A run that was approved is not asked about again when it is started
+	// later, or once more after the host went down. Nil refuses each such call.
 	Approve func(ctx context.Context, a Approval) error
 	// Logger gets what operators should know. Nil discards.
 	Logger *slog.Logger
 
-	grace time.Duration // background.Config.Grace; tests shorten it
+	grace  time.Duration     // background.Config.Grace; tests shorten it
+	memory background.Engine // in place of DataDir; tests share one to lose a host
 }
 
-// Approval is a call that a person has to agree to.
+// Approval is a call that a person has to agree to. Its arguments are whole:
+// there may be secrets in them.
 type Approval struct {
 	Session, Tool string
 	Args          json.RawMessage
+	// Schedule says when it is to run, if a schedule is being made. It is nil
+	// for a call, a spawn, and a firing of a schedule.
+	Schedule *background.Schedule
 }
 
 // Service calls and spawns the tools of a set of plugins. It is safe for
@@ -55,6 +74,7 @@ type Service struct {
 	log      *slog.Logger
 	host     *host.Host
 	registry *plugins.Registry
+	engine   *sqlite.Engine // nil without Config.DataDir
 	runs     *background.Manager
 	closed   atomic.Bool
 	agent    []*agentTool // spawn, check and stop; none if no tool supports background
@@ -63,32 +83,39 @@ type Service struct {
 // Open loads the plugins and returns a Service. A plugin that cannot be loaded
 // is a problem (see [Service.Problems]), not an error. Close the Service when
 // done.
+//
+// With Config.DataDir, runs that were there when an earlier process ended go on
+// where their tools allow it: see [background.Config]'s Readmit.
 func Open(ctx context.Context, cfg Config) (*Service, error) {
 	s := &Service{cfg: cfg, log: cfg.Logger}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
-	var err error
-	if s.host, err = host.New(ctx, host.Config{CacheDir: cfg.CacheDir, Logger: cfg.Logger}); err != nil {
-		return nil, err
-	}
-	s.registry, err = plugins.Open(ctx, s.host, plugins.Config{
-		Folders: cfg.Folders, Grants: cfg.Grants, Reserved: agentNames, CacheDir: cfg.CacheDir,
-	})
-	if err == nil {
-		s.runs, err = background.New(context.WithoutCancel(ctx), background.Config{
-			Executor: s.execute, PerSession: cfg.PerSession, PerHost: cfg.PerHost, Grace: cfg.grace,
-			MaxTimeout: s.maxLimits().Background, Logger: cfg.Logger,
-		})
-	}
-	if err == nil {
-		s.agent, err = s.agentTools()
-	}
-	if err != nil {
+	if err := s.open(ctx); err != nil {
 		_ = s.Close(ctx)
 		return nil, err
 	}
 	return s, nil
+}
+
+func (s *Service) open(ctx context.Context) (err error) {
+	cfg := s.cfg
+	if err := cfg.Runs.check(s.maxLimits().Background); err != nil {
+		return err
+	}
+	if s.host, err = host.New(ctx, host.Config{CacheDir: cfg.CacheDir, Logger: cfg.Logger}); err != nil {
+		return err
+	}
+	s.registry, err = plugins.Open(ctx, s.host, plugins.Config{
+		Folders: cfg.Folders, Grants: cfg.Grants, Reserved: agentNames, CacheDir: cfg.CacheDir,
+	})
+	if err != nil {
+		return err
+	}
+	if s.agent, err = s.agentTools(); err != nil {
+		return err
+	}
+	return s.openRuns(ctx) // last: it starts what an earlier process left
 }
 
 // Close refuses new calls and runs, waits for those that are active until ctx
@@ -99,7 +126,12 @@ func (s *Service) Close(ctx context.Context) error {
 	if s.runs != nil {
 		errs = append(errs, s.runs.Close(ctx))
 	}
-	errs = append(errs, s.host.Close(ctx)) // frees the compiled plugins too
+	if s.engine != nil {
+		errs = append(errs, s.engine.Close())
+	}
+	if s.host != nil {
+		errs = append(errs, s.host.Close(ctx)) // frees the compiled plugins too
+	}
 	return errors.Join(errs...)
 }
 

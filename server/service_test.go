@@ -36,7 +36,7 @@ func TestOpen(t *testing.T) {
 func TestOpenFails(t *testing.T) {
 	_, err := Open(done(), Config{Folders: []plugins.Folder{{Path: "zoo", FS: fstest.MapFS{}}}})
 	require.ErrorIs(t, err, context.Canceled)
-	_, err = Open(t.Context(), Config{PerSession: -1})
+	_, err = Open(t.Context(), Config{Runs: RunsConfig{PerSession: -1}})
 	require.ErrorContains(t, err, "PerSession")
 	_, err = Open(t.Context(), Config{CacheDir: "service_test.go"})
 	require.ErrorContains(t, err, "compile cache: ")
@@ -92,7 +92,7 @@ func TestCloseEndsCalls(t *testing.T) {
 // Callers of all kinds at once each get their own answer, whatever the others'
 // plugins do.
 func TestConcurrentCalls(t *testing.T) {
-	s := open(t, Config{MaxLimits: Limits{Fuel: 2_000_000, Memory: 4 << 20, Output: 1 << 20}, PerHost: 100})
+	s := open(t, Config{MaxLimits: Limits{Fuel: 2_000_000, Memory: 4 << 20, Output: 1 << 20}, Runs: RunsConfig{PerHost: 100}})
 	expect := func(tool string, kind abi.Kind, err error) func(int) error {
 		return func(i int) error {
 			r, got := s.Call(context.Background(), Request{Session: fmt.Sprint(i), Tool: tool})

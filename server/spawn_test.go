@@ -24,7 +24,8 @@ func TestSpawn(t *testing.T) {
 		require.Contains(t, []any{"queued", "running"}, answer["status"])
 		delete(answer, "task_id")
 		delete(answer, "status")
-		require.Equal(t, object{"title": "Echo", "tool": "echo", "deadline_seconds": 300.0, "signal_on_completion": true}, answer)
+		require.Equal(t, object{"title": "Echo", "tool": "echo", "deadline_seconds": 300.0, "signal_on_completion": true,
+			"log_path": "runs/" + id.(string) + "/output.log", "result_path": "runs/" + id.(string) + "/result.json"}, answer)
 		require.Equal(t, object{
 			"task_id": id, "tool": "echo", "title": "Echo", "status": "succeeded", "done": true, "elapsed_seconds": 0.0,
 			"result": map[string]any{"n": 1.0},
@@ -32,8 +33,9 @@ func TestSpawn(t *testing.T) {
 		}, s.check(alice, id.(string), ""))
 
 		answer = s.agent(alice, SpawnBackground, `{"tool":"sleeper","args":{},"title":"  A nap ","signal_on_completion":false,"timeout_seconds":7.0}`)
-		delete(answer, "task_id")
-		delete(answer, "status")
+		for _, key := range []string{"task_id", "status", "log_path", "result_path"} {
+			delete(answer, key)
+		}
 		require.Equal(t, object{"title": "A nap", "tool": "sleeper", "deadline_seconds": 7.0, "signal_on_completion": false}, answer)
 	})
 }
@@ -113,8 +115,11 @@ func TestAgentToolSchemas(t *testing.T) {
 		{CheckBackground, `{"cursor":1}`, "/cursor: expected string, found number"},
 		{CheckBackground, `{"max_chars":true}`, "/max_chars: expected integer, found boolean"},
 		{CheckBackground, `{"wait":60}`, "unknown field: wait"},
-		{StopBackground, `{}`, "missing: task_id"},
+		{SpawnBackground, `{"tool":"echo","args":{},"schedule":"daily"}`, "/schedule: expected object, found string"},
+		{SpawnBackground, `{"tool":"echo","args":{},"schedule":{"cron":"* * * * *"}}`, "/schedule: unknown field: cron"},
+		{SpawnBackground, `{"tool":"echo","args":{},"schedule":{"cron_expression":5}}`, "/schedule/cron_expression: expected string, found number"},
 		{StopBackground, `{"task_id":null}`, "/task_id: expected string, found null"},
+		{StopBackground, `{"schedule_id":7}`, "/schedule_id: expected string, found number"},
 		{StopBackground, `{"task_id":"x","force":1}`, "/force: expected boolean, found number"},
 		{StopBackground, `{"task_id":"x","reason":"` + strings.Repeat("x", 201) + `"}`, "/reason: maxLength: got 201, want 200"},
 		{StopBackground, `{"task_id":"x","kill":true}`, "unknown field: kill"},
@@ -177,7 +182,7 @@ func TestHostLimit(t *testing.T) {
 
 func TestConfiguredLimits(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		s := open(t, Config{PerSession: 1, PerHost: 2}, "sleeper")
+		s := open(t, Config{Runs: RunsConfig{PerSession: 1, PerHost: 2}}, "sleeper")
 		s.spawn(alice, "sleeper", "{}")
 		require.Contains(t, s.refused(alice, SpawnBackground, `{"tool":"sleeper","args":{}}`), "the maximum of 1 active")
 		s.spawn(bob, "sleeper", "{}")

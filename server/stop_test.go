@@ -34,7 +34,7 @@ func TestStop(t *testing.T) {
 		require.Equal(t, true, report["done"])
 		require.Equal(t, 3.0, report["elapsed_seconds"])
 		require.Equal(t, "Canceled by request.", report["summary"])
-		require.Equal(t, "working\n", report["output"].(map[string]any)["text"])
+		require.Equal(t, "working\n[system] Canceled by request.\n", report["output"].(map[string]any)["text"])
 		require.NotContains(t, report, "error")
 		run, err := s.Runs().Get(t.Context(), alice, id)
 		require.NoError(t, err)
@@ -102,6 +102,12 @@ func TestStopDryRun(t *testing.T) {
 		require.Equal(t, "running", s.check(alice, running, `,"wait_seconds":0`)["status"])
 		require.NotContains(t, s.check(alice, running, `,"wait_seconds":0`), "stopping")
 	})
+}
+
+func TestStopBadRequests(t *testing.T) {
+	s := open(t, Config{}, "echo")
+	require.Equal(t, "task_id: give a task_id, or a schedule_id", s.refused(alice, StopBackground, `{}`))
+	require.Equal(t, "schedule_id: give either task_id or schedule_id", s.refused(alice, StopBackground, `{"task_id":"x","schedule_id":"y"}`))
 }
 
 // Whoever waits for a run is told when it is stopped.

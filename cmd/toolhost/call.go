@@ -82,6 +82,7 @@ func (a *app) arguments(args []string) (json.RawMessage, error) {
 
 // callTool runs the tool and prints what came of it.
 func (a *app) callTool(ctx context.Context, req server.Request) error {
+	a.config.Background.Park = string(server.ParkNever) // who types it waits for it, and nothing goes on when this process ends
 	// Whoever types the call approves of it.
 	s, done, err := a.open(ctx, func(context.Context, server.Approval) error { return nil })
 	if err != nil {

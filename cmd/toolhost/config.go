@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -25,6 +26,8 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/server"
 )
 
 // config is everything an operator can set. The names are those of the file;
@@ -37,7 +40,15 @@ type config struct {
 	MaxLimits  limitsConfig           `koanf:"max_limits"` // the most a tool or a caller may ask for
 	Background backgroundConfig       `koanf:"background"`
 	Approve    string                 `koanf:"approve"` // deny or auto: tools that ask for a person's approval
-	Grants     map[string]grantConfig `koanf:"grants"`  // by plugin
+	Serve      serveConfig            `koanf:"serve"`
+	Addr       string                 `koanf:"addr"`   // of the server that spawn, check and the like talk to
+	Token      string                 `koanf:"token"`  // what clients send to a server over TCP
+	Grants     map[string]grantConfig `koanf:"grants"` // by plugin
+}
+
+type serveConfig struct {
+	Listen string        `koanf:"listen"` // host:port beside the socket
+	Drain  time.Duration `koanf:"drain"`  // how long a server that ends waits for what runs
 }
 
 type logConfig struct {
@@ -53,9 +64,23 @@ type limitsConfig struct {
 	Background time.Duration `koanf:"background"`
 }
 
+// backgroundConfig is about background runs; what is left out is the built-in
+// default.
 type backgroundConfig struct {
-	PerSession int `koanf:"per_session"`
-	PerHost    int `koanf:"per_host"`
+	PerSession  int            `koanf:"per_session"`  // active runs of a session
+	PerHost     int            `koanf:"per_host"`     // of all sessions, parked calls counted
+	Parked      int            `koanf:"parked"`       // parked calls of a session
+	Schedules   int            `koanf:"schedules"`    // enabled ones of a session
+	Park        string         `koanf:"park"`         // hinted, all or never: which calls go on in the background
+	ParkAfter   *time.Duration `koanf:"park_after"`   // 0 or null is never
+	Retention   time.Duration  `koanf:"retention"`    // of ended runs
+	RetainRuns  int            `koanf:"retain_runs"`  // ended runs of a session
+	NoticeTTL   time.Duration  `koanf:"notice_ttl"`   // of notices nobody took
+	OutputCap   byteSize       `koanf:"output_cap"`   // kept of a run
+	LogQuota    byteSize       `koanf:"log_quota"`    // output of all runs on disk
+	EndSession  string         `koanf:"end_session"`  // parked or all: what the end of a session stops
+	MinInterval time.Duration  `koanf:"min_interval"` // between two firings of a schedule
+	Misfire     time.Duration  `koanf:"misfire"`      // how late a missed firing is caught up
 }
 
 type grantConfig struct {
@@ -127,7 +152,8 @@ type loaded struct {
 func defaults() map[string]any {
 	return map[string]any{
 		"data": defaultData(), "approve": "deny",
-		"log/level": "warn", "log/format": "text",
+		"log/level": "warn", "log/format": "text", "serve/drain": "10s",
+		"background/park": string(server.ParkHinted), "background/end_session": string(background.EndParked),
 	}
 }
 
@@ -190,7 +216,10 @@ func loadConfig(flags *pflag.FlagSet, environ []string) (*loaded, error) {
 }
 
 // flagKeys are the flags that set a key.
-var flagKeys = map[string]string{"plugins": "plugins", "data": "data", "log-level": "log/level", "log-format": "log/format"}
+var flagKeys = map[string]string{
+	"plugins": "plugins", "data": "data", "log-level": "log/level", "log-format": "log/format",
+	"addr": "addr", "listen": "serve/listen",
+}
 
 func flagOf(key string) string {
 	for flag, k := range flagKeys {
@@ -401,6 +430,9 @@ func (c *loaded) decode() error {
 		text := strings.TrimPrefix(err.Error(), "decoding failed due to the following error(s):")
 		problem = errors.New(strings.Join(strings.Fields(strings.ReplaceAll(text, delim, ".")), " "))
 	} else {
+		if c.merged.Exists(parkAfterKey) && c.merged.Get(parkAfterKey) == nil { // null, which is not nothing
+			c.Background.ParkAfter = new(time.Duration)
+		}
 		problem = c.check()
 	}
 	if problem != nil {
@@ -409,9 +441,12 @@ func (c *loaded) decode() error {
 	return nil
 }
 
-// strictDuration refuses a number where a duration is expected: of what?
+const parkAfterKey = "background" + delim + "park_after"
+
+// strictDuration refuses a number where a duration is expected: of what? Zero
+// is the same of anything.
 func strictDuration(from, to reflect.Type, value any) (any, error) {
-	if to == reflect.TypeFor[time.Duration]() && from.Kind() != reflect.String && from != to {
+	if to == reflect.TypeFor[time.Duration]() && from.Kind() != reflect.String && from != to && value != 0 {
 		return nil, fmt.Errorf("expected a duration such as 30s, found %v", value)
 	}
 	return value, nil
@@ -428,11 +463,18 @@ func (c *config) check() error {
 		oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error"),
 		oneOf("log.format", c.Log.Format, "text", "json"),
 		oneOf("approve", c.Approve, "deny", "auto"),
+		oneOf("background.park", c.Background.Park, string(server.ParkHinted), string(server.ParkAll), string(server.ParkNever)),
+		oneOf("background.end_session", c.Background.EndSession, string(background.EndParked), string(background.EndAll)),
+		c.checkPark(),
 	}
 	for key, n := range map[string]int64{
 		"limits.fuel": c.Limits.Fuel, "limits.timeout": int64(c.Limits.Timeout), "limits.background": int64(c.Limits.Background),
 		"max_limits.fuel": c.MaxLimits.Fuel, "max_limits.timeout": int64(c.MaxLimits.Timeout), "max_limits.background": int64(c.MaxLimits.Background),
 		"background.per_session": int64(c.Background.PerSession), "background.per_host": int64(c.Background.PerHost),
+		"background.parked": int64(c.Background.Parked), "background.schedules": int64(c.Background.Schedules),
+		"background.retention": int64(c.Background.Retention), "background.retain_runs": int64(c.Background.RetainRuns),
+		"background.notice_ttl": int64(c.Background.NoticeTTL), "background.min_interval": int64(c.Background.MinInterval),
+		"background.misfire": int64(c.Background.Misfire), "serve.drain": int64(c.Serve.Drain),
 	} {
 		if n < 0 {
 			errs = append(errs, fmt.Errorf("%s: expected a positive number, found %d", key, n))
@@ -451,4 +493,39 @@ func (c *config) check() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// checkPark refuses a time after which calls are parked that leaves them less
+// than they are promised.
+func (c *config) checkPark() error {
+	if c.Background.ParkAfter == nil || c.Background.Park == string(server.ParkNever) {
+		return nil
+	}
+	after, most := *c.Background.ParkAfter, cmp.Or(c.MaxLimits.Background, background.DefaultMaxTimeout)
+	switch {
+	case after < 0:
+		return fmt.Errorf("background.park_after: expected a positive duration, or 0 for never, found %v", after)
+	case after > 0 && after+server.ParkedTime > most:
+		return fmt.Errorf("background.park_after: a call that is parked after %v may take %v, and max_limits.background is %v: raise it, park sooner, or set background.park to never",
+			after, after+server.ParkedTime, most)
+	}
+	return nil
+}
+
+// runs is the part of the configuration that the service has for it.
+func (b backgroundConfig) runs() server.RunsConfig {
+	c := server.RunsConfig{
+		PerSession: b.PerSession, PerHost: b.PerHost, Parked: b.Parked, Schedules: b.Schedules, Park: server.Park(b.Park),
+		Retention: b.Retention, RetainRuns: b.RetainRuns, NoticeTTL: b.NoticeTTL,
+		OutputCap: int(b.OutputCap), LogQuota: int64(b.LogQuota), EndSession: background.SessionEnd(b.EndSession),
+		MinInterval: b.MinInterval, Misfire: b.Misfire,
+	}
+	switch {
+	case b.ParkAfter == nil: // the built-in default
+	case *b.ParkAfter == 0:
+		c.ParkAfter = -1 // never
+	default:
+		c.ParkAfter = *b.ParkAfter
+	}
+	return c
 }

@@ -67,6 +67,9 @@ func (c *loaded) values() []setting {
 		if s.Value == nil {
 			s.Value = ""
 		}
+		if key == "token" && s.Value != "" {
+			s.Value = "<redacted>"
+		}
 		out = append(out, s)
 	}
 	return out

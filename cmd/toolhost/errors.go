@@ -8,6 +8,7 @@ import (
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/plugins"
+	"github.com/toolhost/toolhost/server/httpapi"
 )
 
 // The exit codes. They are part of the command's contract.
@@ -48,11 +49,23 @@ func diagnose(ctx context.Context, err error) diagnosis {
 	d := diagnosis{exit: exitToolError, Code: "failed", Message: err.Error()}
 	var usage *usageError
 	var failed *toolFailed
+	var ended *runEnded
+	var refused *httpapi.Problem
+	var away *unreachable
 	switch {
 	case errors.As(err, &usage):
 		d.exit, d.Code, d.Hint = exitUsage, "usage", usage.hint
 	case errors.As(err, &failed):
 		d.Code = string(failed.result.Kind)
+	case errors.As(err, &ended):
+		d.exit, d.Code = ended.code()
+	case errors.As(err, &refused):
+		d.exit, d.Code, d.Hint = refusal(refused)
+	case errors.As(err, &away):
+		d.exit, d.Code = exitUsage, "no_server"
+		if away.none {
+			d.Hint = "start one with toolhost serve, or name one with --addr"
+		}
 	case errors.Is(err, host.ErrFuel):
 		d.exit, d.Code, d.Hint = exitLimit, "fuel", "raise it with --fuel"
 	case errors.Is(err, host.ErrMemory):
@@ -75,4 +88,22 @@ func diagnose(ctx context.Context, err error) diagnosis {
 		d.Code = "plugin"
 	}
 	return d
+}
+
+// refusal is what a server's refusal is to a script, and what to do about it.
+func refusal(p *httpapi.Problem) (exit int, code, hint string) {
+	code = string(p.Code)
+	switch p.Code {
+	case httpapi.CodeLimit:
+		return exitLimit, code, "toolhost tasks --active shows what runs"
+	case httpapi.CodeUnauthorized:
+		return exitDenied, code, "set TOOLHOST_TOKEN to the token of the server"
+	case httpapi.CodeDenied, httpapi.CodeForbidden:
+		return exitDenied, code, ""
+	case httpapi.CodeNotFound:
+		return exitNotFound, code, "toolhost tasks shows the runs of a session, toolhost list the tools"
+	case httpapi.CodeInternal, httpapi.CodeClosing, httpapi.CodeConflict, httpapi.CodeUnsupported:
+		return exitToolError, code, ""
+	}
+	return exitUsage, code, ""
 }

@@ -17,11 +17,11 @@ func (a *app) mcp() *cobra.Command {
 		Short: "Serve the tools over the Model Context Protocol on stdin and stdout",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, done, err := a.open(cmd.Context(), a.approve)
+			s, err := a.openFree(cmd.Context())
 			if err != nil {
 				return err
 			}
-			defer done()
+			defer a.closeService(cmd.Context(), s)
 			var in io.Reader // nil is the process's own, which is closed to end a read
 			if a.in != os.Stdin {
 				in = a.in

@@ -80,7 +80,10 @@ an agent can spawn, check and stop.`,
 	flags.String("data", "", "`folder` for what is kept between runs")
 	flags.String("log-level", "", "debug, info, warn or error (default warn)")
 	flags.String("log-format", "", "text or json (default text)")
-	root.AddCommand(a.list(), a.inspect(), a.call(), a.mcp(), a.configuration(), a.demo())
+	root.AddCommand(
+		a.list(), a.inspect(), a.call(), a.serve(), a.mcp(), a.configuration(), a.demo(),
+		a.spawn(), a.check(), a.wait(), a.stop(), a.logs(), a.tasks(), a.schedules(),
+	)
 	for _, c := range root.Commands() {
 		c.Args = usageArgs(c.Args)
 	}
@@ -129,20 +132,44 @@ func (a *app) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(a.err, opts))
 }
 
-// open opens the service on the configured folders. The returned function
-// closes it, ending what still runs.
+// open opens the service on the configured folders. What it keeps of runs ends
+// with it. The returned function closes it, ending what still runs.
 func (a *app) open(ctx context.Context, approve func(context.Context, server.Approval) error) (*server.Service, func(), error) {
+	cfg, err := a.serverConfig(approve)
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := server.Open(ctx, cfg)
+	if err != nil {
+		return nil, nil, err
+	}
+	return s, func() { a.closeService(ctx, s) }, nil
+}
+
+// openKept opens the service with its runs kept in a folder.
+func (a *app) openKept(ctx context.Context, folder string) (*server.Service, error) {
+	cfg, err := a.serverConfig(a.approve)
+	if err != nil {
+		return nil, err
+	}
+	cfg.DataDir = folder
+	return server.Open(ctx, cfg)
+}
+
+// serverConfig is the configuration of a service that keeps nothing: the data
+// folder is for one process at a time.
+func (a *app) serverConfig(approve func(context.Context, server.Approval) error) (server.Config, error) {
 	if len(a.config.Plugins) == 0 {
-		return nil, nil, &usageError{errors.New("no folder of plugins"), "name one with --plugins, or under plugins: in toolhost.yaml"}
+		return server.Config{}, &usageError{errors.New("no folder of plugins"), "name one with --plugins, or under plugins: in toolhost.yaml"}
 	}
 	cache, err := a.cacheDir()
 	if err != nil {
-		return nil, nil, err
+		return server.Config{}, err
 	}
 	cfg := server.Config{
 		CacheDir: cache, Logger: a.logger(), Approve: approve,
 		Limits: a.config.Limits.limits(), MaxLimits: a.config.MaxLimits.limits(),
-		PerSession: a.config.Background.PerSession, PerHost: a.config.Background.PerHost,
+		Runs:   a.config.Background.runs(),
 		Grants: map[string]plugins.Grant{},
 	}
 	for _, dir := range a.config.Plugins {
@@ -151,11 +178,7 @@ func (a *app) open(ctx context.Context, approve func(context.Context, server.App
 	for name, g := range a.config.Grants {
 		cfg.Grants[name] = g.grant()
 	}
-	s, err := server.Open(ctx, cfg)
-	if err != nil {
-		return nil, nil, err
-	}
-	return s, func() { a.closeService(ctx, s) }, nil
+	return cfg, nil
 }
 
 // closeService ends what still runs, also after ctx is done.

@@ -2,16 +2,22 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/internal/pluginbuild"
 	"github.com/toolhost/toolhost/internal/plugintest"
+	"github.com/toolhost/toolhost/server/httpapi"
 )
 
 func TestMain(m *testing.M) {
@@ -22,6 +28,7 @@ func TestMain(m *testing.M) {
 // manual. The example plugins are built once, from source.
 func TestScripts(t *testing.T) {
 	dist := buildExamples(t)
+	zoo := writeZoo(t)
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		RequireUniqueNames:  true,
@@ -29,11 +36,16 @@ func TestScripts(t *testing.T) {
 		UpdateScripts:       os.Getenv("UPDATE_SCRIPTS") != "",
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("DIST", dist)
+			env.Setenv("ZOO", zoo)
 			env.Setenv("TOOLHOST_PLUGINS", dist)
-			env.Setenv("TOOLHOST_DATA", filepath.Dir(plugintest.CacheDir())) // its folder cache is that of all tests
-			return nil
+			data := filepath.Join(env.WorkDir, "data")
+			env.Setenv("TOOLHOST_DATA", data)
+			if err := os.Mkdir(data, 0o700); err != nil {
+				return err
+			}
+			return os.Symlink(plugintest.CacheDir(), filepath.Join(data, "cache")) // that of all tests
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "wasm": wasm},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "wasm": wasm, "until": until, "capture": capture, "open": open, "draining": draining},
 	})
 }
 
@@ -54,6 +66,83 @@ func buildExamples(t *testing.T) string {
 		}
 	}
 	return dist
+}
+
+// writeZoo writes plugins that take an hour, to a folder of their own.
+// steady may be run again, careful may not.
+func writeZoo(t *testing.T) string {
+	zoo := t.TempDir()
+	for _, name := range []string{"steady", "careful"} {
+		m := plugintest.Manifest(name)
+		m.Needs.Clock = true
+		m.Tools[0].Hints = abi.Hints{SupportsBackground: true, Idempotent: name == "steady"}
+		p := plugintest.Plugin{Manifest: m, Invoke: plugintest.Do().Say(abi.StreamOutput, "working\n").Progress("half way").
+			Sleep(1).Say(abi.StreamOutput, "still working\n").Sleep(3600).Echo()}
+		if err := os.WriteFile(filepath.Join(zoo, name+".wasm"), p.Wasm(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return zoo
+}
+
+// until PATTERN COMMAND… runs a command again and again until its output has
+// the pattern. Its output is there for stdout and stderr as after exec.
+func until(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: until PATTERN COMMAND [ARG…]")
+	}
+	pattern, err := regexp.Compile("(?m)" + args[0])
+	ts.Check(err)
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) { // only a broken command gets there
+		_ = ts.Exec(args[1], args[2:]...) // it may fail until it does not
+		if pattern.MatchString(ts.ReadFile("stdout")) {
+			return
+		}
+		if time.Now().After(deadline) {
+			ts.Fatalf("no output of %v has %q", args[1:], args[0])
+		}
+	}
+}
+
+// open N waits until the server answers N requests that wait or stream.
+func open(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: open N")
+	}
+	poll(ts, func(c *client) bool {
+		var stats httpapi.Stats
+		ts.Check(c.do(context.Background(), "GET", "/v1/stats", nil, &stats))
+		return strconv.Itoa(stats.OpenAnswers) == args[0]
+	})
+}
+
+// draining waits until the server takes nothing new.
+func draining(ts *testscript.TestScript, _ bool, _ []string) {
+	poll(ts, func(c *client) bool {
+		var p *httpapi.Problem
+		return errors.As(c.do(context.Background(), "GET", "/readyz", nil, nil), &p) && p.Code == httpapi.CodeClosing
+	})
+}
+
+// poll asks the server of a script until it says yes.
+func poll(ts *testscript.TestScript, ask func(c *client) bool) {
+	c, err := newClient("", socketPath(ts.Getenv("TOOLHOST_DATA")), "", httpapi.DefaultSession)
+	ts.Check(err)
+	defer c.http.CloseIdleConnections()
+	for deadline := time.Now().Add(time.Minute); !ask(c); time.Sleep(10 * time.Millisecond) { // only a broken server gets there
+		if time.Now().After(deadline) {
+			ts.Fatalf("the server does not get there")
+		}
+	}
+}
+
+// capture NAME puts the last output, without the spaces around it, into a
+// variable.
+func capture(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: capture NAME")
+	}
+	ts.Setenv(args[0], strings.TrimSpace(ts.ReadFile("stdout")))
 }
 
 // exits CODE COMMAND…: the command must exit with exactly that code. Its output

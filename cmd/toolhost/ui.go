@@ -53,7 +53,7 @@ func terminal(w io.Writer) int {
 		return 0
 	}
 	width, _, err := term.GetSize(int(f.Fd()))
-	if err != nil {
+	if err != nil || width == 0 {
 		return 80
 	}
 	return width
@@ -71,11 +71,14 @@ type bar struct {
 func newBar(w io.Writer) *bar { return &bar{w: w, width: terminal(w)} }
 
 // Write passes output above the bar.
-func (b *bar) Write(p []byte) (int, error) {
+func (b *bar) Write(p []byte) (int, error) { return b.above(b.w, p) }
+
+// above writes to what may be the same terminal while the bar is away.
+func (b *bar) above(w io.Writer, p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.erase()
-	n, err := b.w.Write(p)
+	n, err := w.Write(p)
 	if len(p) > 0 && p[len(p)-1] == '\n' {
 		b.draw()
 	}

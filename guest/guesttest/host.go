@@ -27,6 +27,9 @@ type Host struct {
 	// [guest.ErrCanceled]. 0 never stops.
 	StopAfter int
 	Script    []byte // the module's custom section toolhost.script
+	// Checkpoint is that of a background run: what a call saves, the next one
+	// loads. Nil is a call that is not run in the background and keeps nothing.
+	Checkpoint *[]byte
 }
 
 // Outcome is all that came of a call.
@@ -82,6 +85,9 @@ func (h Host) Call(p *guest.Plugin, tool string, args any) Outcome {
 		return Outcome{Result: abi.Result{Kind: abi.ToolError, Error: "the arguments do not fit: " + problems}}
 	}
 	c := &call{Host: h, tool: tool, args: data}
+	if h.Checkpoint != nil {
+		c.restored = *h.Checkpoint
+	}
 	return c.outcome(p.Invoke(c))
 }
 
@@ -94,6 +100,8 @@ type call struct {
 	Host
 	tool string
 	args []byte
+
+	restored []byte // the checkpoint as it was before the call
 
 	mu              sync.Mutex
 	stopping        bool
@@ -216,6 +224,8 @@ func (c *call) use(op string, request []byte) (any, error) {
 	c.mu.Unlock()
 	f, known := c.Capabilities[op]
 	switch {
+	case !known && strings.HasPrefix(op, "checkpoint."):
+		return c.checkpoint(op, request)
 	case stopping:
 		return nil, &guest.HostError{Code: "canceled", Message: "the call is being stopped"}
 	case !known:
@@ -224,6 +234,29 @@ func (c *call) use(op string, request []byte) (any, error) {
 		return nil, &guest.HostError{Code: "denied", Message: op + " is not granted to this plugin"}
 	}
 	return f(request)
+}
+
+// checkpoint is the capability of that name, which is there while a call is
+// being stopped too.
+func (c *call) checkpoint(op string, request []byte) (any, error) {
+	if c.Checkpoint == nil {
+		return nil, &guest.HostError{Code: "denied", Message: "only a background run has checkpoints: this call is not run again"}
+	}
+	var in struct {
+		Data []byte `json:"data,omitempty"`
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch op {
+	case "checkpoint.load":
+		in.Data = c.restored
+		return in, nil
+	case "checkpoint.save":
+		err := json.Unmarshal(request, &in)
+		*c.Checkpoint = in.Data
+		return struct{}{}, err
+	}
+	return nil, &guest.HostError{Code: "unknown", Message: "this host has no such capability"}
 }
 
 // outcome turns the code of a call into its result, as a host does.

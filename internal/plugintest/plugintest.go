@@ -4,6 +4,7 @@
 package plugintest
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -237,6 +238,22 @@ func (p *Program) Sleep(seconds int) *Program {
 	return p.then(func(a *assembler) {
 		a.text("sleep")
 		a.text(fmt.Sprintf(`{"ms":%d}`, 1000*seconds))
+		a.opX(wasmbin.OpCall, fnCall)
+		a.op(wasmbin.OpDrop)
+	})
+}
+
+// Checkpoint writes the checkpoint of an earlier attempt to the result, and
+// saves one.
+func (p *Program) Checkpoint(data string) *Program {
+	return p.then(func(a *assembler) {
+		a.text("checkpoint.load")
+		a.text("{}")
+		a.opX(wasmbin.OpCall, fnCall)
+		a.op(wasmbin.OpDrop)
+	}).Read(abi.FieldResponse).then(func(a *assembler) {
+		a.text("checkpoint.save")
+		a.text(fmt.Sprintf(`{"data":%q}`, base64.StdEncoding.EncodeToString([]byte(data))))
 		a.opX(wasmbin.OpCall, fnCall)
 		a.op(wasmbin.OpDrop)
 	})

@@ -36,9 +36,10 @@ const maxProblems = 10
 // Schema is a compiled schema. It is safe for concurrent use; checks of one
 // schema take turns.
 type Schema struct {
-	mu    sync.Mutex
-	steps *steps
-	root  *jsonschema.Schema
+	mu      sync.Mutex
+	steps   *steps
+	root    *jsonschema.Schema
+	secrets bool // some value it describes is secret
 }
 
 // Compile compiles a schema. Its errors match [ErrSchema].
@@ -54,9 +55,11 @@ func Compile(raw json.RawMessage) (*Schema, error) {
 	c.AssertFormat()
 	c.AssertVocabs()
 	c.RegisterVocabulary(&jsonschema.Vocabulary{
-		URL: location + "/steps",
-		Compile: func(*jsonschema.CompilerContext, map[string]any) (jsonschema.SchemaExt, error) {
-			return s.steps, nil
+		URL: location + "/keywords",
+		Compile: func(_ *jsonschema.CompilerContext, schema map[string]any) (jsonschema.SchemaExt, error) {
+			secret := marked(schema)
+			s.secrets = s.secrets || secret
+			return keywords{s.steps, secret}, nil
 		},
 	})
 	if err := c.AddResource(location, doc); err != nil {
@@ -66,7 +69,7 @@ func Compile(raw json.RawMessage) (*Schema, error) {
 		var invalid *jsonschema.SchemaValidationError
 		var validation *jsonschema.ValidationError
 		if errors.As(err, &invalid) && errors.As(invalid.Err, &validation) {
-			if ps := problems(validation); len(ps) > 0 {
+			if ps := s.problems(validation); len(ps) > 0 {
 				return nil, fmt.Errorf("%w: %s", ErrSchema, ps[0])
 			}
 		}
@@ -98,19 +101,26 @@ func (s *Schema) Check(document json.RawMessage) (found []abi.Problem) {
 	err = s.root.Validate(doc)
 	var invalid *jsonschema.ValidationError
 	if errors.As(err, &invalid) {
-		return problems(invalid)
+		return s.problems(invalid)
 	}
 	return nil
 }
 
-// steps is called once for each schema object that is applied to a value. The
-// library has no other way to end a check early than a panic through it.
+// steps is how many schemas a check may still apply.
 type steps struct{ left int }
 
 var errSteps = errors.New("the document takes too long to check against the schema")
 
-func (s *steps) Validate(*jsonschema.ValidatorContext, any) {
-	if s.left--; s.left < 0 {
+// keywords is what this package adds to each schema object.
+type keywords struct {
+	steps  *steps
+	secret bool // the object is marked as such
+}
+
+// Validate is called once for each schema object that is applied to a value.
+// The library has no other way to end a check early than a panic through it.
+func (k keywords) Validate(*jsonschema.ValidatorContext, any) {
+	if k.steps.left--; k.steps.left < 0 {
 		panic(errSteps)
 	}
 }
@@ -153,8 +163,9 @@ func moderate(n json.Number) bool {
 
 var printer = message.NewPrinter(language.English)
 
-// problems flattens an error to its leaves: what a person or a model can act on.
-func problems(e *jsonschema.ValidationError) []abi.Problem {
+// problems flattens an error to its leaves: what a person or a model can act
+// on. A value that is secret is not quoted.
+func (s *Schema) problems(e *jsonschema.ValidationError) []abi.Problem {
 	var found []abi.Problem
 	var walk func(e *jsonschema.ValidationError)
 	walk = func(e *jsonschema.ValidationError) {
@@ -162,7 +173,11 @@ func problems(e *jsonschema.ValidationError) []abi.Problem {
 			return
 		}
 		if len(e.Causes) == 0 {
-			found = append(found, abi.Problem{Pointer: pointer(e.InstanceLocation), Message: text(e.ErrorKind)})
+			say := text
+			if s.secretAt(e.InstanceLocation) {
+				say = discreet
+			}
+			found = append(found, abi.Problem{Pointer: pointer(e.InstanceLocation), Message: say(e.ErrorKind)})
 		}
 		for _, cause := range e.Causes {
 			walk(cause)
@@ -189,6 +204,19 @@ func text(k jsonschema.ErrorKind) string {
 		return fmt.Sprintf("expected at most %s, found %s", number(k.Want), number(k.Got))
 	}
 	return k.LocalizedString(printer)
+}
+
+// discreet is text without the value that does not fit.
+func discreet(k jsonschema.ErrorKind) string {
+	switch k := k.(type) {
+	case *kind.Pattern:
+		return fmt.Sprintf("does not match pattern '%s'", k.Want)
+	case *kind.Format:
+		return "is not valid " + k.Want
+	case *kind.Type, *kind.Required, *kind.AdditionalProperties, *kind.MinLength, *kind.MaxLength:
+		return text(k)
+	}
+	return "does not fit its schema"
 }
 
 func number(r *big.Rat) string {

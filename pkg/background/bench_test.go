@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"time"
 )
 
 func BenchmarkSink(b *testing.B) {
@@ -42,13 +43,114 @@ func BenchmarkSinkGigabyte(b *testing.B) {
 	}
 }
 
-func BenchmarkSpawn(b *testing.B) {
-	m, err := New(b.Context(), Config{PerSession: 1 << 20, PerHost: 1 << 20, Executor: func(context.Context, Run, *Sink) (Outcome, error) {
+// BenchmarkSinkOfARun writes 1 GiB into the sink of a live run, whose output is
+// stored at the same time; B/op is all the memory it takes.
+func BenchmarkSinkOfARun(b *testing.B) {
+	chunk := bytes.Repeat([]byte("0123456789abcde\n"), 2048) // 32 KiB
+	m := newBench(b, Config{Executor: func(_ context.Context, _ Run, sink *Sink) (Outcome, error) {
+		out := sink.Stdout()
+		for range 1 << 15 {
+			_, _ = out.Write(chunk)
+		}
 		return Outcome{}, nil
 	}})
+	b.SetBytes(1 << 30)
+	b.ReportAllocs()
+	for b.Loop() {
+		s, err := m.Spawn(b.Context(), "session", SpawnRequest{Tool: "tool", Silent: true})
+		if err == nil {
+			_, err = m.Wait(b.Context(), "session", []string{s.ID}, UntilAny)
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// newBench returns a manager without limits that matter, closed at the end.
+func newBench(b *testing.B, cfg Config) *Manager {
+	cfg.PerSession, cfg.PerHost = 1<<20, 1<<20
+	m, err := New(b.Context(), cfg)
 	if err != nil {
 		b.Fatal(err)
 	}
+	b.Cleanup(func() {
+		done, cancel := context.WithCancel(context.Background())
+		cancel()
+		if err := m.Close(done); err != nil {
+			b.Error(err)
+		}
+	})
+	return m
+}
+
+// BenchmarkStop measures a forced stop: until the work is told, and until the
+// caller has the answer.
+func BenchmarkStop(b *testing.B) {
+	began, stopped := make(chan struct{}), make(chan time.Time, 1)
+	m := newBench(b, Config{Executor: func(ctx context.Context, _ Run, _ *Sink) (Outcome, error) {
+		began <- struct{}{}
+		<-ctx.Done()
+		stopped <- time.Now()
+		return Outcome{}, ctx.Err()
+	}})
+	var told, answered time.Duration
+	for b.Loop() {
+		s, err := m.Spawn(b.Context(), "session", SpawnRequest{Tool: "tool", Silent: true})
+		if err != nil {
+			b.Fatal(err)
+		}
+		<-began
+		asked := time.Now()
+		if _, err := m.Stop(b.Context(), "session", s.ID, StopRequest{Force: true}); err != nil {
+			b.Fatal(err)
+		}
+		answered += time.Since(asked)
+		told += (<-stopped).Sub(asked)
+	}
+	b.ReportMetric(float64(told.Nanoseconds())/float64(b.N), "ns/told")
+	b.ReportMetric(float64(answered.Nanoseconds())/float64(b.N), "ns/answered")
+}
+
+// BenchmarkWaitAny measures the time from the end of the work to the answer of
+// a check that waits for any of 20 runs.
+func BenchmarkWaitAny(b *testing.B) {
+	end := make(chan struct{})
+	m := newBench(b, Config{Executor: func(ctx context.Context, _ Run, _ *Sink) (Outcome, error) {
+		select {
+		case <-end:
+		case <-ctx.Done():
+		}
+		return Outcome{}, nil
+	}})
+	ids := make([]string, MaxIDs)
+	for i := range ids[1:] {
+		s, err := m.Spawn(b.Context(), "session", SpawnRequest{Tool: "tool", Silent: true})
+		if err != nil {
+			b.Fatal(err)
+		}
+		ids[i+1] = s.ID
+	}
+	var woken time.Duration
+	for b.Loop() {
+		for i, id := range ids { // one has ended
+			if id != "" && !must(m.Get(b.Context(), "session", id)).Status.Terminal() {
+				continue
+			}
+			ids[i] = must(m.Spawn(b.Context(), "session", SpawnRequest{Tool: "tool", Silent: true})).ID
+		}
+		began := make(chan time.Time, 1)
+		time.AfterFunc(100*time.Microsecond, func() { began <- time.Now(); end <- struct{}{} })
+		if _, err := m.Check(b.Context(), "session", CheckRequest{IDs: ids, Wait: time.Minute, MaxChars: -1}); err != nil {
+			b.Fatal(err)
+		}
+		woken += time.Since(<-began)
+	}
+	b.ReportMetric(float64(woken.Nanoseconds())/float64(b.N), "ns/woken")
+}
+
+func BenchmarkSpawn(b *testing.B) {
+	m := newBench(b, Config{Executor: func(context.Context, Run, *Sink) (Outcome, error) { return Outcome{}, nil }})
 	i := 0
 	for b.Loop() {
 		if _, err := m.Spawn(b.Context(), fmt.Sprint(i%64), SpawnRequest{Tool: "tool"}); err != nil {

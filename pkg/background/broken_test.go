@@ -82,6 +82,35 @@ func (e *brokenEngine) Submit(ctx context.Context, run Run) error {
 	return e.MemoryEngine.Submit(ctx, run)
 }
 
+func (e *brokenEngine) Cancel(ctx context.Context, id string, c Cancellation) (Run, error) {
+	if e.broken.Load() {
+		return Run{}, errDisk
+	}
+	return e.MemoryEngine.Cancel(ctx, id, c)
+}
+
+func (e *brokenEngine) Adopt(ctx context.Context, run Run) (Lease, error) {
+	if e.broken.Load() {
+		return nil, errDisk
+	}
+	lease, err := e.MemoryEngine.Adopt(ctx, run)
+	return &brokenLease{lease, e}, err
+}
+
+func (e *brokenEngine) Requeue(ctx context.Context, id string, attempt int) error {
+	if e.broken.Load() {
+		return errDisk
+	}
+	return e.MemoryEngine.Requeue(ctx, id, attempt)
+}
+
+func (e *brokenEngine) Abandon(ctx context.Context, id string, attempt int, s Status, b Beat, end End) (Run, error) {
+	if e.broken.Load() {
+		return Run{}, errDisk
+	}
+	return e.MemoryEngine.Abandon(ctx, id, attempt, s, b, end)
+}
+
 func (e *brokenEngine) Claim(ctx context.Context, id string) (Lease, error) {
 	if e.brokenClaim.Load() {
 		return nil, errDisk

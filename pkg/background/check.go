@@ -24,6 +24,7 @@ type CheckRequest struct {
 	Until    Until         // "": UntilAny
 	Cursor   string        // of an earlier report: show only later output; "": the latest output; for one id only
 	MaxChars int           // characters of output for each run; 0: DefaultChars; cut to MaxChars; negative: no output
+	Peek     bool          // who looks is not the session's agent: notices stay pending
 }
 
 // A Checked is the answer to a check. Reports are in the order of the ids.
@@ -47,10 +48,14 @@ type Report struct {
 	Output            *OutputReport   `json:"output,omitempty"`
 	ExitCode          *int            `json:"exit_code,omitempty"`
 	Result            json.RawMessage `json:"result,omitempty"`
+	ResultPath        string          `json:"result_path,omitempty"` // see Run.ResultPath; when done
 	Error             *RunError       `json:"error,omitempty"`
+	ArtifactError     string          `json:"artifact_error,omitempty"` // what of the run could not be stored
 	Summary           string          `json:"summary,omitempty"`
 	WaitedSeconds     float64         `json:"waited_seconds,omitempty"`      // how long the check waited
 	DeadlineInSeconds float64         `json:"deadline_in_seconds,omitempty"` // until a running run is ended as failed with KindTimeout
+	LogPath           string          `json:"log_path,omitempty"`            // see Run.LogPath; when done
+	Next              string          `json:"next,omitempty"`                // advice, when checking again and again brings nothing
 }
 
 // An OutputReport is a part of a run's output, cleaned as by [Clean].
@@ -65,7 +70,9 @@ type OutputReport struct {
 
 // Check reports on runs of a session, and waits for their end first if asked
 // to. Reading changes nothing: the same check gives the same answer until the
-// run goes on.
+// run goes on. Only the notice of an end that is shown is taken back, unless
+// the request is to Peek. The third equal check within 10 seconds is advised to
+// do something else.
 //
 // If the session has none of the runs, the error is a *[NotFoundError]; if it
 // has some, Check waits for those and the others are in Missing. A bad request
@@ -79,6 +86,9 @@ func (m *Manager) Check(ctx context.Context, session string, req CheckRequest) (
 	if err != nil {
 		return Checked{}, fmt.Errorf("check: %w", err)
 	}
+	if !req.Peek {
+		defer m.unwatch(watch(known))
+	}
 	began := time.Now()
 	if req.Wait > 0 {
 		timer := time.NewTimer(req.Wait)
@@ -89,13 +99,23 @@ func (m *Manager) Check(ctx context.Context, session string, req CheckRequest) (
 	}
 	waited := time.Since(began)
 	checked := Checked{Missing: missing}
-	for _, h := range known {
-		report, err := m.report(ctx, session, h, after, chars)
+	var ended []handle
+	for i := range known {
+		report, err := m.report(ctx, session, &known[i], after, chars)
 		if err != nil {
 			return Checked{}, fmt.Errorf("check: %w", err)
 		}
 		report.WaitedSeconds = tenths(waited)
+		if !req.Peek && known[i].task != nil {
+			report.Next = known[i].task.look(report)
+		}
+		if report.Done {
+			ended = append(ended, known[i])
+		}
 		checked.Reports = append(checked.Reports, report)
+	}
+	if !req.Peek {
+		m.saw(ctx, session, ended)
 	}
 	return checked, nil
 }
@@ -144,23 +164,24 @@ func distinct(ids []string) []string {
 	return out
 }
 
-// report looks at one run.
-func (m *Manager) report(ctx context.Context, session string, h handle, after *cursor, chars int) (Report, error) {
-	run, t, err := m.relook(ctx, session, h)
-	if err != nil {
-		return Report{}, err
-	}
-	tail := func(offset int64, max int) (Chunk, error) {
-		if t != nil {
-			return t.sink.Tail(offset, max), nil
+// report looks at one run, and leaves in h what it saw.
+func (m *Manager) report(ctx context.Context, session string, h *handle, after *cursor, chars int) (Report, error) {
+	for {
+		live := h.task != nil && h.task.live.Load() // before the record, so that both are of one attempt
+		run, t, err := m.relook(ctx, session, *h)
+		if err != nil {
+			return Report{}, err
 		}
-		return m.engine.Tail(ctx, h.id, offset, max)
+		h.run, h.task = run, t
+		report := newReport(run, time.Now())
+		tail := func(offset int64, max int) (Chunk, error) { return m.tail(ctx, h.id, t, offset, max) }
+		if report.Output, err = readOutput(run, tail, after, chars); err != nil {
+			return Report{}, fmt.Errorf("reading the output of run %s: %w", h.id, err)
+		}
+		if t == nil || live == t.live.Load() {
+			return report, nil
+		}
 	}
-	report := newReport(run, time.Now())
-	if report.Output, err = readOutput(run, tail, after, chars); err != nil {
-		return Report{}, fmt.Errorf("reading the output of run %s: %w", h.id, err)
-	}
-	return report, nil
 }
 
 func newReport(run Run, now time.Time) Report {
@@ -180,6 +201,9 @@ func newReport(run Run, now time.Time) Report {
 		Error:          run.Error,
 		Summary:        run.Summary,
 	}
+	if r.Done {
+		r.LogPath, r.ResultPath, r.ArtifactError = run.LogPath(), run.ResultPath(), run.ArtifactError
+	}
 	if run.Status == StatusRunning {
 		r.DeadlineInSeconds = tenths(max(0, run.Timeout-elapsed))
 	}
@@ -188,3 +212,47 @@ func newReport(run Run, now time.Time) Report {
 
 // tenths returns d in seconds, to a tenth.
 func tenths(d time.Duration) float64 { return math.Round(d.Seconds()*10) / 10 }
+
+// What is looked at three times within lookWindow, and does not change, gets a
+// word of advice.
+const (
+	lookWindow = 10 * time.Second
+	maxLooks   = 3
+	nextQuiet  = "nothing new. Wait with wait_seconds, or go on with other work."
+	nextTold   = "nothing new; you will be notified. Wait with wait_seconds, or go on with other work."
+)
+
+// looks are the last checks of a run in a row that saw the same.
+type looks struct {
+	saw   string
+	times []time.Time // of the last ones, at most maxLooks
+}
+
+// look notes a check and returns what to do next, if it is one of many that
+// see the same.
+func (t *task) look(r Report) (next string) {
+	now := time.Now()
+	saw := fmt.Sprintf("%s %t %q", r.Status, r.Stopping, r.Detail)
+	if r.Progress != nil {
+		saw += fmt.Sprintf(" %v", *r.Progress)
+	}
+	if r.Output != nil {
+		saw += r.Output.LastOutputAt.String()
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if saw != t.looks.saw {
+		t.looks = looks{saw: saw}
+	}
+	t.looks.times = append(t.looks.times, now)
+	if over := len(t.looks.times) - maxLooks; over > 0 {
+		t.looks.times = t.looks.times[over:]
+	}
+	if r.Done || len(t.looks.times) < maxLooks || now.Sub(t.looks.times[0]) > lookWindow {
+		return ""
+	}
+	if t.run.SignalOnCompletion {
+		return nextTold
+	}
+	return nextQuiet
+}

@@ -42,6 +42,7 @@ func TestCheckShowsARun(t *testing.T) {
 		for range 2 { // reading changes nothing
 			shows(`{"task_id":"ID","tool":"count","title":"Count","status":"succeeded","done":true,"elapsed_seconds":90,
 				"detail":"counting","progress":{"done":1,"total":4,"message":"first"},"summary":"counted","result":{"n":4},"exit_code":0,
+				"log_path":"runs/ID/output.log","result_path":"runs/ID/result.json",
 				"output":{"text":"one\n","cursor":"1:4","last_output_at":"START"}}`)
 		}
 	})
@@ -79,8 +80,10 @@ func TestForeignAndUnknownAreAlike(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(t, Config{RetainRuns: 1})
 		purged := spawned(t, m, alice, "echo")
+		require.NoError(t, m.Acknowledge(t.Context(), alice, []string{purged}))
 		time.Sleep(time.Second)
 		spawned(t, m, alice, "echo")
+		time.Sleep(pruneEvery)
 		foreign := spawned(t, m, bob, "sleep")
 		own := spawned(t, m, alice, "sleep")
 
@@ -354,5 +357,74 @@ func TestCursorAfterTheRing(t *testing.T) {
 			}
 		}
 		require.Nil(t, check(t, m, alice, CheckRequest{IDs: []string{id}, MaxChars: -1}).Output)
+	})
+}
+
+func TestCheckingAgainAndAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		steps := make(chan func(*Sink))
+		m := newManager(t, Config{Executor: feed2(steps)})
+		id := spawned(t, m, alice, "tool")
+		next := func(req CheckRequest) string {
+			req.IDs = []string{id}
+			return check(t, m, alice, req).Next
+		}
+		require.Empty(t, next(CheckRequest{}))
+		require.Empty(t, next(CheckRequest{}))
+		require.Empty(t, next(CheckRequest{Peek: true}), "an operator's looks do not count")
+		require.Equal(t, nextTold, next(CheckRequest{}), "the third")
+		require.Equal(t, nextTold, next(CheckRequest{}))
+		steps <- writes("new")
+		synctest.Wait()
+		require.Empty(t, next(CheckRequest{}), "something is new")
+		require.Empty(t, next(CheckRequest{}))
+		time.Sleep(11 * time.Second)
+		require.Empty(t, next(CheckRequest{}), "not within 10 s")
+		require.Empty(t, next(CheckRequest{Wait: 5 * time.Second}))
+		require.Empty(t, next(CheckRequest{Wait: 9 * time.Second}), "waiting is what it should do")
+		close(steps)
+		synctest.Wait()
+		for range 4 {
+			require.Empty(t, next(CheckRequest{}), "there is nothing to wait for")
+		}
+		s, err := m.Spawn(t.Context(), alice, SpawnRequest{Tool: "tool", Silent: true})
+		require.NoError(t, err)
+		id = s.ID
+		synctest.Wait()
+	})
+}
+
+func TestWaitBoundsItsIDs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t, Config{})
+		ids := make([]string, 1001)
+		for i := range ids {
+			ids[i] = fmt.Sprint(i)
+		}
+		_, err := m.Wait(t.Context(), alice, ids, UntilAny)
+		require.ErrorIs(t, err, ErrInvalid)
+		id := spawned(t, m, alice, "second")
+		runs, err := m.Wait(t.Context(), alice, []string{id, id, id}, UntilAll)
+		require.NoError(t, err)
+		require.Len(t, runs, 1)
+	})
+}
+
+func TestListShowsSchedules(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t, Config{})
+		next := time.Now().Add(time.Hour)
+		for _, s := range []Schedule{
+			{ID: "sc_a", Session: alice, Title: strings.Repeat("ä", 50), Enabled: true, NextAt: next},
+			{ID: "sc_b", Session: alice, Title: "off"},
+			{ID: "sc_c", Session: bob, Title: "foreign", Enabled: true},
+		} {
+			_, err := m.engine.PutSchedule(t.Context(), s, 5)
+			require.NoError(t, err)
+		}
+		listing := must(m.List(t.Context(), alice, ListRequest{}))
+		require.Len(t, listing.Schedules, 1)
+		require.Equal(t, ScheduleRow{"sc_a", strings.Repeat("ä", 39) + "…", listing.Schedules[0].NextTriggerAt}, listing.Schedules[0])
+		require.True(t, listing.Schedules[0].NextTriggerAt.Equal(next))
 	})
 }

@@ -2,6 +2,8 @@ package background
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -22,7 +24,7 @@ func TestCloseDrains(t *testing.T) {
 		require.Equal(t, StatusSucceeded, must(m.Get(t.Context(), alice, id)).Status, "records can be read")
 		_, err := m.Spawn(t.Context(), alice, SpawnRequest{Tool: "echo"})
 		require.ErrorIs(t, err, ErrClosed)
-		require.Empty(t, m.limits.held)
+		require.Empty(t, m.limits.lines)
 	})
 }
 
@@ -80,5 +82,95 @@ func TestCloseRacesSpawn(t *testing.T) {
 		require.NoError(t, m.Close(t.Context()))
 		all.Wait()
 		require.Zero(t, must(m.List(t.Context(), alice, ListRequest{})).Active)
+	})
+}
+
+// What may be run again is interrupted and queued for the next start; what was
+// queued stays so; nobody waits for either.
+func TestCloseLeavesWhatCanGoOn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := NewMemoryEngine()
+		readmit := func(_ context.Context, run Run) error {
+			if run.Attempt > 0 && run.Tool != "sleep" {
+				return errors.New("neither idempotent nor readonly")
+			}
+			return nil
+		}
+		first, err := New(t.Context(), Config{Engine: engine, Executor: script, PerSession: 3, Readmit: readmit, Logger: logTo(new(logBuffer))})
+		require.NoError(t, err)
+		again, once := spawned(t, first, alice, "sleep"), spawned(t, first, alice, "deaf")
+		secret, err := first.Spawn(t.Context(), alice, SpawnRequest{Tool: "sleep", Stored: json.RawMessage(`{}`), Args: json.RawMessage(`{}`)})
+		require.NoError(t, err)
+		waiting := fired(t, first, alice, "echo", "")
+		after := fired(t, first, alice, "echo", again)
+		waiter := make(chan Run)
+		go func() { waiter <- wait(t, first, alice, waiting) }()
+		synctest.Wait()
+		done, cancel := context.WithCancel(t.Context())
+		cancel()
+		began := time.Now()
+		require.NoError(t, first.Close(done))
+		require.Zero(t, time.Since(began))
+		require.Equal(t, StatusQueued, (<-waiter).Status)
+		require.Equal(t, StatusQueued, status(t, first, alice, again))
+		require.Equal(t, KindInterrupted, must(first.Get(t.Context(), alice, once)).Error.Kind)
+		require.Equal(t, KindInterrupted, must(first.Get(t.Context(), alice, secret.ID)).Error.Kind)
+		require.Equal(t, StatusQueued, status(t, first, alice, waiting))
+		require.Empty(t, first.tasks)
+
+		m := newManager(t, Config{Engine: engine, Readmit: readmit})
+		require.Equal(t, StatusSucceeded, wait(t, m, alice, waiting).Status)
+		require.Equal(t, StatusSucceeded, wait(t, m, alice, after).Status)
+		run := must(m.Get(t.Context(), alice, again))
+		require.Equal(t, StatusRunning, run.Status)
+		require.Equal(t, 2, run.Attempt)
+		_, err = m.Stop(t.Context(), alice, again, StopRequest{})
+		require.NoError(t, err)
+	})
+}
+
+func TestCloseKeepsAStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t, Config{Readmit: yes, Grace: time.Minute})
+		id := spawned(t, m, alice, "deaf")
+		go func() { _, _ = m.Stop(t.Context(), alice, id, StopRequest{}) }()
+		synctest.Wait()
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		require.NoError(t, m.Close(ctx))
+		require.Equal(t, StatusCanceled, status(t, m, alice, id), "a run that was to be stopped is not run again")
+	})
+}
+
+func TestCloseWithoutItsEngine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := &brokenEngine{MemoryEngine: NewMemoryEngine()}
+		m := newManager(t, Config{Engine: engine, Logger: logTo(new(logBuffer))})
+		id := spawned(t, m, alice, "second")
+		engine.broken.Store(true)
+		err := m.Close(t.Context())
+		require.ErrorIs(t, err, errDisk)
+		require.ErrorContains(t, err, id, "the caller is told")
+		engine.broken.Store(false)
+		require.NoError(t, m.Close(t.Context()), "and can try again")
+		require.Equal(t, StatusSucceeded, must(engine.Get(t.Context(), id)).Status)
+	})
+}
+
+func TestCloseWithAStuckEngine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := &spyEngine{MemoryEngine: NewMemoryEngine(), takes: time.Hour}
+		m := newManager(t, Config{Engine: engine})
+		id := spawned(t, m, alice, "sleep")
+		time.Sleep(HeartbeatEvery + time.Millisecond) // the keeper is in it now
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		began := time.Now()
+		err := m.Close(ctx)
+		require.ErrorIs(t, err, ErrStillRunning)
+		require.ErrorContains(t, err, id)
+		require.ErrorContains(t, err, "the engine did not answer")
+		require.Equal(t, 7*time.Second, time.Since(began))
+		time.Sleep(3 * time.Hour)
 	})
 }

@@ -50,6 +50,14 @@ type Engine interface {
 	// running in that attempt, or [ErrNotFound].
 	Requeue(ctx context.Context, id string, attempt int) error
 
+	// Abandon ends a run that nobody works on: a queued one that is not to be
+	// started, or a running one whose worker is gone. attempt is that of the
+	// run as the caller knows it; its lease is fenced. The log stays as it is,
+	// and the artifacts, the end and the run's notice are stored as by
+	// [Lease.Complete]. It returns an error matching [ErrFenced], and changes
+	// nothing, if the run is terminal or in another attempt, or [ErrNotFound].
+	Abandon(ctx context.Context, id string, attempt int, status Status, b Beat, e End) (Run, error)
+
 	// Cancel records that the run's end is asked for and returns the run. A
 	// queued run is canceled by that; a running run keeps its status; a
 	// terminal one does not change. The first cancellation is kept. It returns
@@ -71,7 +79,8 @@ type Engine interface {
 	Acknowledge(ctx context.Context, session string, ids []string) error
 
 	// Prune removes terminal runs that r does not keep, with their logs and
-	// artifacts, and returns how many. It never removes another run.
+	// artifacts, and returns how many. It never removes another run. It also
+	// removes disabled schedules r does not keep, and does not count them.
 	Prune(ctx context.Context, r Retention) (int, error)
 
 	// PutSchedule stores a schedule and returns it with its new Revision. With
@@ -115,8 +124,12 @@ type Lease interface {
 	// Append adds p to the log of this attempt. offset is where p begins in
 	// the whole log: bytes between the end of what was appended before and
 	// offset were dropped by the writer, and bytes before that end are ignored.
-	// The log keeps its first and last bytes, at least Run.OutputCap of them.
-	// What was appended outlives the process, and after Complete the machine.
+	// The log keeps its first and last bytes, at least Run.OutputCap of them;
+	// the artifact [OutputLog] keeps that many. An error matching [ErrQuota]
+	// means that there is no room for more output now: p may be dropped, or
+	// appended again later. After any error, a part of p may have been
+	// appended. What was appended outlives the process, and after Complete the
+	// machine.
 	Append(ctx context.Context, offset int64, p []byte) error
 
 	// Save stores data as the run's checkpoint, in place of an earlier one.
@@ -165,7 +178,7 @@ type Query struct {
 	Schedule       string // the schedule that fired them; "": any or none
 	Active         bool   // only runs that are not terminal
 	Notice         bool   // only runs whose notice is pending
-	Before         string // only runs submitted before the one with this id; "": all. Of an unknown id, none
+	Before         string // only runs submitted before the one with this id; "": all. Of an id unknown in Session, none
 	Limit          int    // at most so many; 0: all
 }
 
@@ -177,12 +190,13 @@ func (q Query) matches(r Run) bool {
 		(q.Schedule == "" || q.Schedule == r.Schedule)
 }
 
-// A Retention says which terminal runs are kept.
+// A Retention says which terminal runs are kept, and which schedules that are
+// not enabled: for these, the time of their last change stands for FinishedAt.
 type Retention struct {
 	Session string    // "": applies to each session
 	Before  time.Time // runs that finished before it are not kept
 	Keep    int       // the newest Keep of a session are kept: by FinishedAt, then by submission
-	Notices time.Time // runs whose notice is pending are kept all the same, unless they finished before this
+	Notices time.Time // runs whose notice is pending are kept all the same, unless they finished before this; zero: always
 }
 
 // A Chunk is a contiguous piece of a log.

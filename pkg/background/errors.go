@@ -33,6 +33,10 @@ var (
 	// ErrStopped is the cause of the context of a run that was stopped.
 	ErrStopped = errors.New("background run stopped")
 
+	// ErrNoRun: the work of a sink is no run yet, so that there is nothing to
+	// keep a checkpoint with.
+	ErrNoRun = errors.New("not a background run")
+
 	// ErrExists: an engine already has a run with that id.
 	ErrExists = errors.New("run already exists")
 	// ErrConflict: a schedule was changed by somebody else in the meantime.
@@ -64,17 +68,25 @@ func (e *Error) Error() string { return string(e.Kind) + ": " + e.Message }
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// A LimitError says which limit refused a spawn. It matches [ErrSessionLimit]
-// or [ErrHostLimit].
+// A LimitError says which limit refused a spawn, ended a call that was to be
+// parked, or refused a schedule. It matches [ErrSessionLimit], [ErrHostLimit],
+// [ErrParkedLimit] or [ErrScheduleLimit].
 type LimitError struct {
-	Err    error    // ErrSessionLimit or ErrHostLimit
+	Err    error    // the sentinel
 	Max    int      // the limit
 	Active []string // the ids that hold the session's slots, sorted; nil for the host's limit
 }
 
 func (e *LimitError) Error() string {
-	if errors.Is(e.Err, ErrHostLimit) {
+	switch {
+	case errors.Is(e.Err, ErrHostLimit):
 		return fmt.Sprintf("this host already runs the maximum of %d background runs; try again when one has ended", e.Max)
+	case errors.Is(e.Err, ErrParkedLimit):
+		return fmt.Sprintf("this session already has the maximum of %d calls that went on in the background (%s); wait for one to end or stop one",
+			e.Max, strings.Join(e.Active, ", "))
+	case errors.Is(e.Err, ErrScheduleLimit):
+		return fmt.Sprintf("this session already has the maximum of %d active schedules (%s); stop one first",
+			e.Max, strings.Join(e.Active, ", "))
 	}
 	return fmt.Sprintf("this session already has the maximum of %d active background runs (%s); wait for one to end or stop one",
 		e.Max, strings.Join(e.Active, ", "))

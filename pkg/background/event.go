@@ -16,7 +16,7 @@ const (
 	EventStopping  EventKind = "stopping"  // the end of a running run was asked for
 	EventEnded     EventKind = "ended"     // a run became terminal
 	EventSeen      EventKind = "seen"      // a run's notice was acknowledged
-	EventPurged    EventKind = "purged"    // a run's record was removed
+	EventPurged    EventKind = "purged"    // the record of a run or schedule was removed
 	EventScheduled EventKind = "scheduled" // a schedule was stored or changed
 	EventMissed    EventKind = "missed"    // the watcher was too slow, and events were dropped: look at everything again
 )
@@ -26,7 +26,7 @@ type Event struct {
 	Kind     EventKind `json:"kind"`
 	Session  string    `json:"session,omitempty"`
 	Run      *Run      `json:"run,omitempty"`      // as it is after the change; for a schedule nil
-	Schedule *Schedule `json:"schedule,omitempty"` // as it is after the change; for a run nil
+	Schedule *Schedule `json:"schedule,omitempty"` // as it is after the change, with its Args; for a run nil
 }
 
 // watchBuffer is how many events a watcher may be behind.
@@ -95,7 +95,7 @@ func (w *watcher) send(e Event) {
 
 // RunEvent returns the event of a run, without what events do not carry.
 func RunEvent(kind EventKind, run Run) Event {
-	run = run.clone()
 	run.Args, run.Result = nil, nil
+	run = run.clone()
 	return Event{Kind: kind, Session: run.Session, Run: &run}
 }

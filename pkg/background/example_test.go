@@ -42,6 +42,7 @@ func ExampleManager_Stop() {
 	// Output:
 	// canceled true <nil>
 	// counting for ever
+	// [system] Canceled by request.
 	//  <nil>
 	// <nil>
 }

@@ -34,7 +34,7 @@ func newManager(t *testing.T, cfg Config) *Manager {
 		active, err := m.engine.List(context.Background(), Query{Active: true})
 		require.NoError(t, err)
 		require.Empty(t, active, "runs left active")
-		require.Empty(t, m.limits.held, "permits left")
+		require.Empty(t, m.limits.lines, "permits left")
 		require.Zero(t, m.limits.host, "permits left")
 	})
 	return m

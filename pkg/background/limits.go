@@ -1,66 +1,237 @@
 package background
 
 import (
+	"container/heap"
 	"maps"
 	"slices"
 	"sync"
 )
 
 // limits hands out the permits of runs: one of the host's and one of the
-// session's for each. A permit is taken before a run has a record and given
-// back after its terminal write. It is safe for concurrent use.
+// session's for each; parked calls have permits of their own in a session. A
+// permit is taken before a run has a record, or before a queued one starts,
+// and given back after its terminal write. It is safe for concurrent use.
+//
+// Runs that are queued wait here too, each in the line of its session. A
+// permit that comes free goes, in the same step, to the run that has waited
+// longest of those whose session has room: nobody polls, and nobody is
+// overtaken by a spawn.
 type limits struct {
-	perSession, perHost int
+	perSession, perHost, parked int
 
-	mu   sync.Mutex
-	host int
-	held map[string]map[string]bool // session -> ids; a session without any has no entry
+	mu     sync.Mutex
+	closed bool // nothing that waits is started any more
+	host   int
+	lines  map[lane]*line // a lane without permits held and runs waiting has none
+	ready  readyLines
+	seq    int64
+	queued int
 }
 
-func newLimits(perSession, perHost int) *limits {
-	return &limits{perSession: perSession, perHost: perHost, held: make(map[string]map[string]bool)}
+// A lane is what shares the permits of a session.
+type lane struct {
+	session string
+	parked  bool
+}
+
+func laneOf(run Run) lane { return lane{run.Session, run.Origin == OriginParked} }
+
+// A line is the runs of a lane: those that hold a permit, and those that wait.
+type line struct {
+	lane    lane
+	held    map[string]bool // ids
+	waiting []waiter        // first come, first served
+	index   int             // in ready; -1 if it is not
+}
+
+// A waiter is a queued run. Its task is nil if it has given up.
+type waiter struct {
+	seq  int64
+	task *task
+}
+
+func newLimits(cfg Config) *limits {
+	return &limits{perSession: cfg.PerSession, perHost: cfg.PerHost, parked: cfg.Parked, lines: make(map[lane]*line)}
+}
+
+// max returns how many permits a lane has.
+func (l *limits) max(of lane) int {
+	if of.parked {
+		return l.parked
+	}
+	return l.perSession
+}
+
+// line returns the line of a lane, made if needed. The lock must be held.
+func (l *limits) line(of lane) *line {
+	n := l.lines[of]
+	if n == nil {
+		n = &line{lane: of, held: make(map[string]bool), index: -1}
+		l.lines[of] = n
+	}
+	return n
 }
 
 // acquire takes both permits or none, and never waits. The host's limit is
 // looked at first. It returns a *LimitError if there is no room.
-func (l *limits) acquire(session, id string) error {
+func (l *limits) acquire(of lane, id string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.host >= l.perHost {
 		return &LimitError{Err: ErrHostLimit, Max: l.perHost}
 	}
-	ids := l.held[session]
-	if len(ids) >= l.perSession {
-		return &LimitError{Err: ErrSessionLimit, Max: l.perSession, Active: slices.Sorted(maps.Keys(ids))}
+	n := l.line(of)
+	if most := l.max(of); len(n.held) >= most {
+		sentinel := ErrSessionLimit
+		if of.parked {
+			sentinel = ErrParkedLimit
+		}
+		return &LimitError{Err: sentinel, Max: most, Active: slices.Sorted(maps.Keys(n.held))}
 	}
-	if ids == nil {
-		ids = make(map[string]bool)
-		l.held[session] = ids
-	}
-	ids[id] = true
+	n.held[id] = true
 	l.host++
 	return nil
 }
 
-// release gives back the permits of a run. It does nothing if they were given
-// back before.
-func (l *limits) release(session, id string) {
+// release gives back the permits of a run, and returns the queued runs that
+// have got them. It does nothing if they were given back before.
+func (l *limits) release(of lane, id string) []*task {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	ids := l.held[session]
-	if !ids[id] {
-		return
+	n := l.lines[of]
+	if n == nil || !n.held[id] {
+		return nil
 	}
-	delete(ids, id)
-	if len(ids) == 0 {
-		delete(l.held, session)
-	}
+	delete(n.held, id)
 	l.host--
+	l.settle(n)
+	return l.dispatch()
 }
 
-// active returns how many permits of the host are held.
-func (l *limits) active() int {
+// enqueue makes a run wait for its permits, and returns the runs that have got
+// theirs: it may be among them.
+func (l *limits) enqueue(t *task) []*task {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.host
+	l.seq++
+	n := l.line(t.lane)
+	n.waiting = append(n.waiting, waiter{l.seq, t})
+	l.queued++
+	l.settle(n)
+	return l.dispatch()
+}
+
+// withdraw makes a run wait no longer, and reports whether it did wait.
+func (l *limits) withdraw(t *task) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := l.lines[t.lane]
+	if n == nil {
+		return false
+	}
+	at := slices.IndexFunc(n.waiting, func(w waiter) bool { return w.task == t })
+	if at < 0 {
+		return false
+	}
+	n.waiting[at].task = nil // its place goes when it comes to the front
+	l.queued--
+	l.settle(n)
+	return true
+}
+
+// close ends the dispatching, and returns the runs that wait.
+func (l *limits) close() []*task {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+	var left []*task
+	for _, n := range l.lines {
+		for _, w := range n.waiting {
+			if w.task != nil {
+				left = append(left, w.task)
+			}
+		}
+		n.waiting = nil
+		l.settle(n)
+	}
+	l.queued = 0
+	return left
+}
+
+// dispatch gives permits to those who have waited longest. The lock must be
+// held.
+func (l *limits) dispatch() []*task {
+	var started []*task
+	for !l.closed && l.host < l.perHost && len(l.ready) > 0 {
+		n := l.ready[0]
+		t := n.waiting[0].task
+		n.waiting[0] = waiter{}
+		n.waiting = n.waiting[1:]
+		n.held[t.run.ID] = true
+		l.host++
+		l.queued--
+		l.settle(n)
+		started = append(started, t)
+	}
+	return started
+}
+
+// settle brings a line that changed to its place: into ready if its first run
+// lacks nothing but the host's permit, and away if it is empty. The lock must
+// be held.
+func (l *limits) settle(n *line) {
+	for len(n.waiting) > 0 && n.waiting[0].task == nil {
+		n.waiting = n.waiting[1:]
+	}
+	can := len(n.waiting) > 0 && len(n.held) < l.max(n.lane)
+	switch {
+	case can && n.index < 0:
+		heap.Push(&l.ready, n)
+	case can:
+		heap.Fix(&l.ready, n.index)
+	case n.index >= 0:
+		heap.Remove(&l.ready, n.index)
+	}
+	if len(n.waiting) == 0 && len(n.held) == 0 {
+		delete(l.lines, n.lane)
+	}
+}
+
+// counts returns how many permits of the host are held, how many of them by
+// parked calls, and how many runs wait.
+func (l *limits) counts() (active, parked, queued int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for of, n := range l.lines {
+		if of.parked {
+			parked += len(n.held)
+		}
+	}
+	return l.host, parked, l.queued
+}
+
+// readyLines is a heap of lines by how long their first run has waited, see
+// [container/heap].
+type readyLines []*line
+
+func (r readyLines) Len() int           { return len(r) }
+func (r readyLines) Less(i, j int) bool { return r[i].waiting[0].seq < r[j].waiting[0].seq }
+
+func (r readyLines) Swap(i, j int) {
+	r[i], r[j] = r[j], r[i]
+	r[i].index, r[j].index = i, j
+}
+
+func (r *readyLines) Push(x any) {
+	n := x.(*line)
+	n.index = len(*r)
+	*r = append(*r, n)
+}
+
+func (r *readyLines) Pop() any {
+	n := (*r)[len(*r)-1]
+	(*r)[len(*r)-1] = nil
+	*r = (*r)[:len(*r)-1]
+	n.index = -1
+	return n
 }

@@ -50,7 +50,7 @@ func TestHostLimitComesFirst(t *testing.T) {
 			require.ErrorIs(t, err, ErrHostLimit)
 			require.NotContains(t, err.Error(), "bg_", "ids of other sessions are not told")
 		}
-		require.NotContains(t, m.limits.held, "carol")
+		require.NotContains(t, m.limits.lines, lane{session: "carol"})
 	})
 }
 
@@ -88,22 +88,23 @@ func TestPermitsComeBackHoweverARunEnds(t *testing.T) {
 			for _, tool := range []string{"echo", "panic", "nonsense", "second", "deaf"} {
 				wait(t, m, alice, spawn(t, m, alice, tool).ID)
 				require.Zero(t, m.limits.host)
-				require.Empty(t, m.limits.held, "a session without runs has no entry")
+				require.Empty(t, m.limits.lines, "a session without runs has no entry")
 			}
 		}
 	})
 }
 
 func TestPermitsAreReleasedOnce(t *testing.T) {
-	l := newLimits(2, 2)
-	require.NoError(t, l.acquire(alice, "a"))
-	require.NoError(t, l.acquire(alice, "b"))
-	l.release(alice, "a")
-	l.release(alice, "a")
-	l.release(bob, "b")
+	l := newLimits(Config{PerSession: 2, PerHost: 2})
+	of := lane{session: alice}
+	require.NoError(t, l.acquire(of, "a"))
+	require.NoError(t, l.acquire(of, "b"))
+	l.release(of, "a")
+	l.release(of, "a")
+	l.release(lane{session: bob}, "b")
 	require.Equal(t, 1, l.host)
-	require.NoError(t, l.acquire(alice, "c"))
-	require.ErrorIs(t, l.acquire(alice, "d"), ErrHostLimit)
+	require.NoError(t, l.acquire(of, "c"))
+	require.ErrorIs(t, l.acquire(of, "d"), ErrHostLimit)
 }
 
 // Whoever is told of the end of a run can spawn again, even while the engine

@@ -25,6 +25,15 @@ type Listing struct {
 	Finished int   `json:"finished"`
 	Tasks    []Row `json:"tasks"`
 	More     int   `json:"more,omitempty"` // runs asked for that the limit left out
+
+	Schedules []ScheduleRow `json:"schedules,omitempty"` // those that are enabled, newest first
+}
+
+// A ScheduleRow is one schedule in a [Listing].
+type ScheduleRow struct {
+	ScheduleID    string    `json:"schedule_id"`
+	Title         string    `json:"title"` // cut to 40 characters
+	NextTriggerAt time.Time `json:"next_trigger_at,omitzero"`
 }
 
 // A Row is one run in a [Listing].
@@ -45,6 +54,10 @@ func (m *Manager) List(ctx context.Context, session string, req ListRequest) (Li
 	if err != nil {
 		return Listing{}, fmt.Errorf("list: %w", err)
 	}
+	schedules, err := m.engine.Schedules(ctx, session, true)
+	if err != nil {
+		return Listing{}, fmt.Errorf("list: listing schedules: %w", err)
+	}
 	limit := req.Limit
 	if limit <= 0 {
 		limit = defaultListLimit
@@ -63,6 +76,9 @@ func (m *Manager) List(ctx context.Context, session string, req ListRequest) (Li
 			TaskID: run.ID, Tool: run.Tool, Title: clip(run.Title, maxListTitle),
 			Status: run.Status, ElapsedSeconds: tenths(run.Elapsed(now)),
 		})
+	}
+	for _, s := range schedules {
+		listing.Schedules = append(listing.Schedules, ScheduleRow{s.ID, clip(s.Title, maxListTitle), s.NextAt})
 	}
 	return listing, nil
 }

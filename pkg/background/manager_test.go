@@ -25,6 +25,10 @@ func TestNewRefusesBadConfig(t *testing.T) {
 		"OutputCap":  {Executor: script, OutputCap: -1},
 		"Timeout":    {Executor: script, Timeout: 2 * time.Hour},
 		"Retention":  {Executor: script, Retention: -1},
+		"Parked":     {Executor: script, Parked: -1},
+		"Attempts":   {Executor: script, Attempts: -1},
+		"NoticeTTL":  {Executor: script, NoticeTTL: -1},
+		"EndSession": {Executor: script, EndSession: "some"},
 	} {
 		_, err := New(t.Context(), cfg)
 		var bad *FieldError
@@ -45,6 +49,11 @@ func TestDefaults(t *testing.T) {
 	require.Equal(t, 3600*time.Second, cfg.MaxTimeout)
 	require.Equal(t, 24*time.Hour, cfg.Retention)
 	require.Equal(t, 100, cfg.RetainRuns)
+	require.Equal(t, 32, cfg.Parked)
+	require.Equal(t, 5, cfg.Schedules)
+	require.Equal(t, 3, cfg.Attempts)
+	require.Equal(t, 7*24*time.Hour, cfg.NoticeTTL)
+	require.Equal(t, EndParked, cfg.EndSession)
 }
 
 func TestSpawn(t *testing.T) {
@@ -273,29 +282,36 @@ func TestIdempotencyKeyAtTheLastSlot(t *testing.T) {
 
 func TestRetention(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newManager(t, Config{RetainRuns: 3})
-		sleeper := spawned(t, m, alice, "undead")
+		m := newManager(t, Config{RetainRuns: 3, Retention: time.Hour, NoticeTTL: 2 * time.Hour, MaxTimeout: 3 * time.Hour})
+		sleeper, err := m.Spawn(t.Context(), alice, SpawnRequest{Tool: "sleep", Timeout: 3 * time.Hour})
+		require.NoError(t, err)
+		unseen := spawned(t, m, alice, "echo")
 		var ids []string
 		for range 5 {
-			ids = append(ids, spawn(t, m, alice, "echo").ID)
-			synctest.Wait()
+			s, err := m.Spawn(t.Context(), alice, SpawnRequest{Tool: "echo", Silent: true})
+			require.NoError(t, err)
+			ids = append(ids, s.ID)
 			time.Sleep(time.Second)
 		}
-		listing, err := m.List(t.Context(), alice, ListRequest{})
-		require.NoError(t, err)
-		require.Equal(t, 3, listing.Finished)
+		gone := func(id string) bool {
+			_, err := m.Get(t.Context(), alice, id)
+			return errors.Is(err, ErrNotFound)
+		}
+		time.Sleep(pruneEvery)
+		require.True(t, gone(ids[1]))
+		require.False(t, gone(ids[2]), "the newest 3 are kept")
+		require.False(t, gone(unseen), "whose notice nobody took is kept")
+		listing := must(m.List(t.Context(), alice, ListRequest{}))
 		require.Equal(t, 1, listing.Active)
-		_, err = m.Get(t.Context(), alice, ids[1])
-		require.ErrorIs(t, err, ErrNotFound)
-		_, err = m.Get(t.Context(), alice, ids[2])
-		require.NoError(t, err)
 
-		time.Sleep(26 * time.Hour)
-		listing, err = m.List(t.Context(), alice, ListRequest{})
-		require.NoError(t, err)
-		require.Zero(t, listing.Finished+listing.Active)
-		_, err = m.Get(t.Context(), alice, sleeper)
-		require.ErrorIs(t, err, ErrNotFound)
+		time.Sleep(time.Hour)
+		require.True(t, gone(ids[4]), "no longer than the retention")
+		require.False(t, gone(unseen))
+		require.False(t, gone(sleeper.ID), "a running run is never removed")
+		require.Len(t, must(m.Pending(t.Context(), alice, 0)), 1)
+
+		time.Sleep(time.Hour)
+		require.True(t, gone(unseen), "until its notice expires")
 	})
 }
 
@@ -330,4 +346,79 @@ func TestSecretsAreInNoLog(t *testing.T) {
 		require.NotContains(t, string(shown)+log.String(), "hunter2")
 		require.Contains(t, log.String(), "example.org")
 	})
+}
+
+// What must not be stored is given to the work and to nobody else.
+func TestSecretArgumentsAreNotStored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log logBuffer
+		var got json.RawMessage
+		m := newManager(t, Config{Logger: logTo(&log), Executor: func(_ context.Context, run Run, _ *Sink) (Outcome, error) {
+			got = run.Args
+			return Outcome{}, errors.New("internal")
+		}})
+		events := m.Watch(t.Context(), alice)
+		s, err := m.Spawn(t.Context(), alice, SpawnRequest{Tool: "login", By: "operator", Version: "sha256:1",
+			Args: json.RawMessage(`{"user":"ann","pin":"hunter2"}`), Stored: json.RawMessage(`{"user":"ann"}`), IdempotencyKey: "k"})
+		require.NoError(t, err)
+		wait(t, m, alice, s.ID)
+		require.JSONEq(t, `{"user":"ann","pin":"hunter2"}`, string(got))
+		run := must(m.engine.Get(t.Context(), s.ID))
+		require.True(t, run.Secret)
+		require.Equal(t, "operator", run.By)
+		require.Equal(t, "sha256:1", run.Version)
+		stored, err := json.Marshal(run)
+		require.NoError(t, err)
+		shown := fmt.Sprintf("%+v %+v", s, must(m.Pending(t.Context(), alice, 0)))
+		for len(events) > 0 {
+			e, err := json.Marshal(<-events)
+			require.NoError(t, err)
+			shown += string(e)
+		}
+		require.NotContains(t, string(stored)+shown+log.String(), "hunter2")
+		_, err = m.Spawn(t.Context(), alice, SpawnRequest{Tool: "login", Args: json.RawMessage(`{`), Stored: json.RawMessage(`{}`)})
+		require.ErrorIs(t, err, ErrInvalid)
+	})
+}
+
+func TestStats(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t, Config{PerSession: 3, Logger: logTo(new(logBuffer))})
+		for _, tool := range []string{"echo", "echo", "nonsense", "panic"} {
+			wait(t, m, alice, spawn(t, m, alice, tool).ID)
+		}
+		for range 3 {
+			spawned(t, m, alice, "sleep")
+		}
+		_, err := m.Spawn(t.Context(), alice, SpawnRequest{Tool: "echo"})
+		require.ErrorIs(t, err, ErrSessionLimit)
+		queued := fired(t, m, alice, "echo", "")
+		require.Equal(t, Stats{Active: 3, Queued: 1, Spawned: 8, Succeeded: 2, Failed: map[ErrorKind]int64{KindToolError: 1, KindInternal: 1},
+			Refused: 1, Output: 16}, m.Stats())
+		_, err = m.Stop(t.Context(), alice, queued, StopRequest{})
+		require.NoError(t, err)
+		require.EqualValues(t, 1, m.Stats().Canceled)
+	})
+}
+
+// A commit whose outcome is unknown leaves no run that nobody works on.
+func TestSpawnThatWasStoredAllTheSame(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := &doubtfulEngine{NewMemoryEngine()}
+		m := newManager(t, Config{Engine: engine, Logger: logTo(new(logBuffer))})
+		require.Equal(t, StatusSucceeded, wait(t, m, alice, spawn(t, m, alice, "echo").ID).Status)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err := m.Spawn(ctx, alice, SpawnRequest{Tool: "echo"})
+		require.ErrorIs(t, err, context.Canceled)
+		require.Len(t, must(engine.List(t.Context(), Query{})), 1)
+	})
+}
+
+// A doubtfulEngine stores runs and says that it did not.
+type doubtfulEngine struct{ *MemoryEngine }
+
+func (e *doubtfulEngine) Submit(ctx context.Context, run Run) error {
+	_ = e.MemoryEngine.Submit(ctx, run)
+	return errDisk
 }

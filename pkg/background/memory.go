@@ -17,7 +17,7 @@ type MemoryEngine struct {
 	runs      map[string]*record
 	sessions  map[string][]*record // in the order of submission
 	seq       int
-	schedules []Schedule // in the order they were made
+	schedules []memorySchedule // in the order they were made
 	feed      Feed
 }
 
@@ -159,6 +159,28 @@ func (e *MemoryEngine) Requeue(_ context.Context, id string, attempt int) error 
 	return nil
 }
 
+// Abandon implements [Engine].
+func (e *MemoryEngine) Abandon(_ context.Context, id string, attempt int, status Status, b Beat, end End) (Run, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	r, err := e.find(id)
+	if err != nil {
+		return Run{}, err
+	}
+	if r.run.Status.Terminal() || r.run.Attempt != attempt {
+		return Run{}, fmt.Errorf("%w: %s, attempt %d", ErrFenced, id, attempt)
+	}
+	return e.end(r, r.run.Ended(status, b, end)), nil
+}
+
+// end stores the end of a run. The lock must be held.
+func (e *MemoryEngine) end(r *record, run Run) Run {
+	run.OutputBytes = max(run.OutputBytes, r.log.total)
+	r.run, r.checkpoint = run.clone(), nil
+	e.feed.Publish(RunEvent(EventEnded, r.run))
+	return r.run.clone()
+}
+
 // Cancel implements [Engine].
 func (e *MemoryEngine) Cancel(_ context.Context, id string, c Cancellation) (Run, error) {
 	e.mu.Lock()
@@ -173,12 +195,10 @@ func (e *MemoryEngine) Cancel(_ context.Context, id string, c Cancellation) (Run
 	if r.run.Cancel == nil {
 		r.run.Cancel = &c
 	}
-	kind := EventStopping
 	if r.run.Status == StatusQueued {
-		r.run = r.run.Canceled(c)
-		kind = EventEnded
+		return e.end(r, r.run.Canceled(c)), nil
 	}
-	e.feed.Publish(RunEvent(kind, r.run))
+	e.feed.Publish(RunEvent(EventStopping, r.run))
 	return r.run.clone(), nil
 }
 
@@ -197,6 +217,7 @@ func (e *MemoryEngine) Tail(_ context.Context, id string, offset int64, max int)
 func (e *MemoryEngine) Prune(_ context.Context, ret Retention) (int, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.pruneSchedules(ret)
 	if ret.Session != "" {
 		return e.pruneSession(ret.Session, ret), nil
 	}
@@ -310,10 +331,7 @@ func (l *memoryLease) Complete(_ context.Context, status Status, b Beat, e End) 
 	if err != nil {
 		return Run{}, err
 	}
-	r.run = r.run.Ended(status, b, e).clone()
-	r.checkpoint = nil
-	l.engine.feed.Publish(RunEvent(EventEnded, r.run))
-	return r.run.clone(), nil
+	return l.engine.end(r, r.run.Ended(status, b, e)), nil
 }
 
 var (

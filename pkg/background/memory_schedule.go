@@ -4,14 +4,21 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 )
+
+// A memorySchedule is a schedule and when it was stored last.
+type memorySchedule struct {
+	Schedule
+	changed time.Time
+}
 
 // PutSchedule implements [Engine].
 func (e *MemoryEngine) PutSchedule(_ context.Context, s Schedule, max int) (Schedule, error) {
 	s = s.clone()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	at := slices.IndexFunc(e.schedules, func(o Schedule) bool { return o.ID == s.ID })
+	at := slices.IndexFunc(e.schedules, func(o memorySchedule) bool { return o.ID == s.ID })
 	switch {
 	case at < 0 && s.Revision != 0:
 		return Schedule{}, fmt.Errorf("%w: schedule %s", ErrNotFound, s.ID)
@@ -25,9 +32,9 @@ func (e *MemoryEngine) PutSchedule(_ context.Context, s Schedule, max int) (Sche
 	}
 	s.Revision++
 	if at < 0 {
-		e.schedules = append(e.schedules, s)
+		e.schedules = append(e.schedules, memorySchedule{s, time.Now()})
 	} else {
-		e.schedules[at] = s
+		e.schedules[at] = memorySchedule{s, time.Now()}
 	}
 	stored := s.clone()
 	e.feed.Publish(Event{Kind: EventScheduled, Session: s.Session, Schedule: &stored})
@@ -76,4 +83,27 @@ func (e *MemoryEngine) Schedules(_ context.Context, session string, enabled bool
 		}
 	}
 	return found, nil
+}
+
+// pruneSchedules removes the disabled schedules that ret does not keep. The
+// lock must be held.
+func (e *MemoryEngine) pruneSchedules(ret Retention) {
+	disabled := make(map[string][]memorySchedule)
+	for _, s := range slices.Backward(e.schedules) {
+		if !s.Enabled && (ret.Session == "" || s.Session == ret.Session) {
+			disabled[s.Session] = append(disabled[s.Session], s)
+		}
+	}
+	gone := make(map[string]bool)
+	for _, of := range disabled {
+		slices.SortStableFunc(of, func(a, b memorySchedule) int { return b.changed.Compare(a.changed) })
+		for i, s := range of {
+			if i >= ret.Keep || s.changed.Before(ret.Before) {
+				gone[s.ID] = true
+				purged := s.Schedule.clone()
+				e.feed.Publish(Event{Kind: EventPurged, Session: s.Session, Schedule: &purged})
+			}
+		}
+	}
+	e.schedules = slices.DeleteFunc(e.schedules, func(s memorySchedule) bool { return gone[s.ID] })
 }

@@ -81,6 +81,7 @@ type Run struct {
 	Origin             Origin          `json:"origin"`
 	IdempotencyKey     string          `json:"idempotency_key,omitempty"`
 	SignalOnCompletion bool            `json:"signal_on_completion"`
+	By                 string          `json:"by,omitempty"`              // who asked for it; "": the session's agent
 	Version            string          `json:"tool_version,omitempty"`    // of the tool, as [SpawnRequest] says it
 	Secret             bool            `json:"args_incomplete,omitempty"` // Args lack what must not be stored: the run cannot be run again
 	Schedule           string          `json:"schedule_id,omitempty"`     // the schedule that fired it
@@ -220,6 +221,14 @@ func (r Run) Folder() string {
 	}
 	return fmt.Sprintf("%s.%d", r.ID, r.Attempt)
 }
+
+// LogPath returns the name of the run's [OutputLog] below the place where the
+// engine keeps runs.
+func (r Run) LogPath() string { return "runs/" + r.Folder() + "/" + OutputLog }
+
+// ResultPath returns the name of the run's [ResultJSON] below the place where
+// the engine keeps runs. The file is there when the run has ended.
+func (r Run) ResultPath() string { return "runs/" + r.Folder() + "/" + ResultJSON }
 
 // Envelope returns what [ResultJSON] of an ended run holds.
 func (r Run) Envelope() Envelope {

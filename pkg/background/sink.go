@@ -32,6 +32,11 @@ type Sink struct {
 	beat     Beat
 	stopping chan struct{} // made when first asked for
 	stopped  bool          // stopping is closed
+
+	changed  func()                  // called when there is something new, once until fresh; nil: nobody listens
+	dirty    bool                    // changed was called
+	save     func(data []byte) error // nil: the work is no run
+	restored []byte
 }
 
 // NewSink returns a Sink that keeps outputCap bytes of output;
@@ -65,7 +70,7 @@ func (s *Sink) write(p []byte, stderr bool) {
 		return
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlockChanged()
 	if s.closed {
 		return
 	}
@@ -106,7 +111,7 @@ func (s *Sink) tagLines(p []byte) {
 func (s *Sink) Status(message string) {
 	message = shorten(message, maxDetail)
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlockChanged()
 	if !s.closed {
 		s.beat.Detail = message
 	}
@@ -118,7 +123,7 @@ func (s *Sink) Status(message string) {
 func (s *Sink) Progress(done, total float64, message string) {
 	p := &Progress{Done: finite(done), Total: finite(total), Message: shorten(message, maxDetail)}
 	s.mu.Lock()
-	defer s.mu.Unlock()
+	defer s.unlockChanged()
 	if !s.closed {
 		s.beat.Progress = p
 	}
@@ -130,6 +135,75 @@ func finite(f float64) float64 {
 		return f
 	}
 	return 0
+}
+
+// Checkpoint stores what the work needs to go on from here, in place of what
+// it stored before: at most 1 MiB. It is durable when Checkpoint returns nil.
+// If the host goes down and the run is run again, [Sink.Restore] returns it.
+// The error matches [ErrNoRun] if the work is no run (yet), and [ErrFenced] if
+// it has lost its run.
+func (s *Sink) Checkpoint(data []byte) error {
+	if len(data) > MaxCheckpoint {
+		return fmt.Errorf("checkpoint: %w", &FieldError{"data", fmt.Sprintf("%d bytes are more than %d", len(data), MaxCheckpoint)})
+	}
+	s.mu.Lock()
+	save := s.save
+	s.mu.Unlock()
+	if save == nil {
+		return fmt.Errorf("checkpoint: %w", ErrNoRun)
+	}
+	if err := save(data); err != nil {
+		return fmt.Errorf("checkpoint: %w", err)
+	}
+	return nil
+}
+
+// Restore returns what an earlier attempt of the run stored last with
+// [Sink.Checkpoint]; nil in the first attempt, or if none did. What this
+// attempt stores does not change it.
+func (s *Sink) Restore() []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return bytes.Clone(s.restored)
+}
+
+// attach makes the sink that of a run: save stores checkpoints, and changed is
+// called, without a lock held, when there is output or a beat that fresh has
+// not seen.
+func (s *Sink) attach(restored []byte, save func([]byte) error, changed func()) {
+	s.mu.Lock()
+	defer s.unlockChanged()
+	s.restored, s.save, s.changed = restored, save, changed
+}
+
+// unlockChanged unlocks the sink after something in it changed.
+func (s *Sink) unlockChanged() {
+	if s.changed == nil || s.dirty || s.closed {
+		s.mu.Unlock()
+		return
+	}
+	s.dirty = true
+	changed := s.changed
+	s.mu.Unlock()
+	changed()
+}
+
+// fresh says that all there is so far is being stored.
+func (s *Sink) fresh() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dirty = false
+}
+
+// note writes a line of the host's own into the log.
+func (s *Sink) note(line string) {
+	s.mu.Lock()
+	if s.midLine && !s.closed {
+		s.buf.write([]byte{'\n'})
+	}
+	s.midLine, s.stderr = false, false
+	s.mu.Unlock()
+	s.write([]byte("[system] "+line+"\n"), false)
 }
 
 // Stopping returns a channel that is closed when the run is asked to stop: the
@@ -190,6 +264,7 @@ func (s *Sink) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
+	s.save, s.changed = nil, nil
 }
 
 // An Output is what a [Sink] has kept. If nothing was dropped, Head is all of

@@ -13,7 +13,7 @@ import (
 type StopRequest struct {
 	Force  bool   // no grace: the run's context is canceled at once
 	Reason string // kept with the run, cut to 200 characters; may be empty
-	By     string // who asks, kept with the run; "": "session"
+	By     string // who asks, kept with the run; "": "session", the agent: the notice of an end it is shown is taken back
 }
 
 // A Stopped says what became of a stop. Exactly one of Stopped,
@@ -45,31 +45,68 @@ func (m *Manager) Stop(ctx context.Context, session, id string, req StopRequest)
 		return Stopped{}, fmt.Errorf("stop: %w", err)
 	}
 	if run.Status.Terminal() {
+		m.stopSaw(ctx, req, handle{id, t, run})
 		return newStopped(run), nil
 	}
 	request := Cancellation{At: time.Now(), By: cmp.Or(req.By, "session"), Reason: shorten(req.Reason, maxReason)}
-	if _, err := m.engine.Cancel(ctx, id, request); err != nil && !errors.Is(err, ErrNotFound) {
+	grace := m.cfg.Grace
+	if req.Force {
+		grace = 0
+	}
+	asked := []handle{{id: id, task: t}}
+	if req.own() {
+		defer m.unwatch(watch(asked))
+	}
+	if _, err := m.askToStop(ctx, id, request, grace); err != nil && !errors.Is(err, ErrNotFound) {
 		m.log.Error("stop request not stored", "task_id", id, "error", err)
 	}
-	if t != nil {
-		grace := m.cfg.Grace
-		if req.Force {
-			grace = 0
-		}
-		t.requestStop(grace)
-		wait := time.NewTimer(grace + time.Second)
-		defer wait.Stop()
-		select {
-		case <-t.done:
-		case <-wait.C:
-		case <-ctx.Done():
-			return newStopped(run), fmt.Errorf("stop: waiting for run %s: %w", id, ctx.Err())
-		}
+	patience := time.NewTimer(grace + time.Second)
+	defer patience.Stop()
+	if err := await(ctx, patience.C, asked, UntilAll); err != nil {
+		return newStopped(run), fmt.Errorf("stop: waiting for run %s: %w", id, err)
 	}
-	if run, _, err = m.relook(ctx, session, handle{id, t}); err != nil {
+	if run, t, err = m.relook(ctx, session, asked[0]); err != nil {
 		return Stopped{}, fmt.Errorf("stop: %w", err)
 	}
+	m.stopSaw(ctx, req, handle{id, t, run})
 	return newStopped(run), nil
+}
+
+// own reports whether it is the session's agent who asks.
+func (r StopRequest) own() bool { return r.By == "" || r.By == "session" }
+
+// stopSaw takes back the notice of an end that the session's agent is shown.
+func (m *Manager) stopSaw(ctx context.Context, req StopRequest, h handle) {
+	if req.own() && h.run.Status.Terminal() {
+		m.saw(ctx, h.run.Session, []handle{h})
+	}
+}
+
+// askToStop records that a run is to end and asks its work to, without waiting
+// for it. A run that has not started is canceled by that. A slow engine does
+// not hold up the stop for more than a second. It returns the run's task.
+func (m *Manager) askToStop(ctx context.Context, id string, c Cancellation, grace time.Duration) (*task, error) {
+	t := m.task(id)
+	if t != nil {
+		impatient := time.AfterFunc(patientFor, func() { t.requestStop(grace) })
+		defer impatient.Stop()
+	}
+	run, err := m.engine.Cancel(context.WithoutCancel(ctx), id, c)
+	if err != nil {
+		err = fmt.Errorf("storing the stop of run %s: %w", id, err)
+	}
+	if t == nil {
+		return nil, err
+	}
+	t.requestStop(grace)
+	if m.withdraw(t) {
+		if err == nil && run.Status.Terminal() {
+			m.settle(t, nil)
+		} else {
+			m.settle(t, &ending{cancel: &c})
+		}
+	}
+	return t, err
 }
 
 func newStopped(run Run) Stopped {

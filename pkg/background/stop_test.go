@@ -233,23 +233,27 @@ func (l *deafLease) Extend(ctx context.Context, b Beat) (*Cancellation, error) {
 }
 
 // A stop that races with the end of the work never loses a result, never
-// reports an end that is not the stored one, and leaves room for the next run.
+// reports an end that is not the stored one, makes one terminal write and one
+// notice, and leaves room for the next run.
 func TestStopRacesCompletion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine := &countEngine{MemoryEngine: NewMemoryEngine()}
 		var gave atomic.Bool
 		finish := make(chan struct{})
-		m := newManager(t, Config{Engine: engine, PerSession: 1, Executor: func(_ context.Context, _ Run, sink *Sink) (Outcome, error) {
-			select {
-			case <-finish:
-				gave.Store(true)
-				return Outcome{Result: json.RawMessage(`"done"`)}, nil
-			case <-sink.Stopping():
-				return Outcome{}, context.Canceled
-			}
-		}})
+		var told []string
+		m := newManager(t, Config{Engine: engine, PerSession: 1,
+			OnNotice: func(n Notice) { told = append(told, n.ID) },
+			Executor: func(_ context.Context, _ Run, sink *Sink) (Outcome, error) {
+				select {
+				case <-finish:
+					gave.Store(true)
+					return Outcome{Result: json.RawMessage(`"done"`)}, nil
+				case <-sink.Stopping():
+					return Outcome{}, context.Canceled
+				}
+			}})
 		won := map[Status]int{}
-		for i := range 1000 {
+		for i := range 10_000 {
 			gave.Store(false)
 			engine.completed.Store(0)
 			id := spawned(t, m, alice, "tool")
@@ -264,7 +268,11 @@ func TestStopRacesCompletion(t *testing.T) {
 			if i%2 == 0 {
 				runtime.Gosched()
 			}
-			stopped, err := m.Stop(t.Context(), alice, id, StopRequest{Force: i%3 == 0})
+			by := "session"
+			if i%4 < 2 {
+				by = "operator" // who does not tell the agent
+			}
+			stopped, err := m.Stop(t.Context(), alice, id, StopRequest{Force: i%3 == 0, By: by})
 			require.NoError(t, err)
 			run := wait(t, m, alice, id)
 			require.Equal(t, run.Status, stopped.Status)
@@ -277,8 +285,24 @@ func TestStopRacesCompletion(t *testing.T) {
 			won[run.Status]++
 			<-over
 			require.EqualValues(t, 1, engine.completed.Load(), "one terminal write")
+			synctest.Wait()
+			switch {
+			case by == "operator":
+				require.Equal(t, []string{id}, told, "one notice")
+				require.NoError(t, m.Acknowledge(t.Context(), alice, told))
+			case stopped.Stopped:
+				require.Empty(t, told, "none of what the agent saw")
+			default: // it may have ended, and been told, before the stop
+				require.LessOrEqual(t, len(told), 1)
+			}
+			require.Empty(t, must(m.Pending(t.Context(), alice, 0)))
+			told = nil
+			_, err = engine.Prune(t.Context(), Retention{Before: time.Now().Add(time.Hour)})
+			require.NoError(t, err)
 		}
 		t.Log(won)
+		require.Greater(t, won[StatusSucceeded], 100)
+		require.Greater(t, won[StatusCanceled], 100)
 	})
 }
 

@@ -8,6 +8,9 @@ import (
 	"time"
 )
 
+// maxWaitIDs bounds the runs of one Wait.
+const maxWaitIDs = 1000
+
 // Get returns the record of a run of the session, or an error matching
 // [ErrNotFound].
 func (m *Manager) Get(ctx context.Context, session, id string) (Run, error) {
@@ -16,12 +19,16 @@ func (m *Manager) Get(ctx context.Context, session, id string) (Run, error) {
 }
 
 // Wait waits until any or all of the runs have ended, or until ctx has, and
-// returns their records in the order of the ids. A run that is active in the
+// returns their records in the order of the ids, each id once. A run that is active in the
 // engine but not in this manager is not waited for. If the session has not all
-// of the runs, Wait returns a *[NotFoundError] at once.
+// of the runs, Wait returns a *[NotFoundError] at once. More than 1,000 ids are
+// a *[FieldError]. Waiting takes no notice back.
 func (m *Manager) Wait(ctx context.Context, session string, ids []string, until Until) ([]Run, error) {
 	if !until.valid() {
 		return nil, fmt.Errorf("wait: %w", &FieldError{"until", `must be "any" or "all"`})
+	}
+	if ids = distinct(ids); len(ids) > maxWaitIDs {
+		return nil, fmt.Errorf("wait: %w", &FieldError{"task_ids", fmt.Sprintf("more than %d", maxWaitIDs)})
 	}
 	known, missing, err := m.find(ctx, session, ids)
 	if err == nil && missing != nil {
@@ -44,11 +51,12 @@ func (m *Manager) Wait(ctx context.Context, session string, ids []string, until 
 	return runs, nil
 }
 
-// A handle is a run the session has, and its task, nil if it is not executed
-// here.
+// A handle is a run the session has, and its task, nil if this manager has
+// nothing to do with it.
 type handle struct {
 	id   string
 	task *task
+	run  Run // as it was seen last, if it was
 }
 
 // find returns those of the ids that the session has, and which it has not. If
@@ -65,7 +73,7 @@ func (m *Manager) find(ctx context.Context, session string, ids []string) (known
 		case err != nil:
 			return nil, nil, err
 		default:
-			known = append(known, handle{id, t})
+			known = append(known, handle{id: id, task: t})
 		}
 	}
 	if missing != nil && len(known) == 0 {
@@ -135,7 +143,7 @@ func (m *Manager) lookup(ctx context.Context, session, id string) (Run, *task, e
 // record may be gone by now.
 func (m *Manager) relook(ctx context.Context, session string, h handle) (Run, *task, error) {
 	if h.task != nil && h.task.ended() && h.task.final.Status.Terminal() {
-		return h.task.final, h.task, nil
+		return *h.task.final, h.task, nil
 	}
 	return m.lookup(ctx, session, h.id)
 }
@@ -146,9 +154,11 @@ func view(run Run, t *task) Run {
 	case t == nil || run.Status.Terminal():
 		return run
 	case t.ended():
-		return t.final
+		return *t.final
 	}
-	run.Beat = t.sink.Beat()
+	if t.live.Load() {
+		run.Beat = t.sink.Beat()
+	}
 	return run
 }
 

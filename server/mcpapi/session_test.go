@@ -90,6 +90,26 @@ func TestRunEnds(t *testing.T) {
 
 var errEnough = errors.New("enough")
 
+// A call that goes on in the background is a result, not an error, and breaks
+// no schema its tool was told with.
+func TestParkedCall(t *testing.T) {
+	cfg := serviceConfig("spin", "primes")
+	cfg.Runs.ParkAfter = time.Millisecond
+	c := connect(t, open(t, cfg))
+	c.sendEach([]byte(initialize))
+	c.send([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}` + "\n"))
+	require.NotContains(t, string(c.receive(1)), "outputSchema")
+	c.send([]byte(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"spin","arguments":{}}}` + "\n"))
+	m := c.next()
+	require.False(t, m.Result.IsError)
+	require.Len(t, m.Result.Content, 1)
+	require.Contains(t, m.Result.Content[0].Text, `{"type":"background","task_id":"TASK-1","background_id":"TASK-1","tool":"spin"`)
+	c.send([]byte(`{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"stop_background","arguments":{"task_id":"TASK-1","force":true}}}` + "\n"))
+	c.receive(1) // stopping, if this machine is very slow
+	c.send([]byte(`{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"check_background","arguments":{"task_id":"TASK-1"}}}` + "\n"))
+	require.Contains(t, c.next().Result.Content[0].Text, `"status":"canceled"`)
+}
+
 // A client that neither reads nor leaves cannot hold the process.
 func TestRunGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

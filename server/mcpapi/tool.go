@@ -22,7 +22,8 @@ var errSchema = errors.New("MCP does not allow its input_schema")
 // toTool is the tool as tools/list tells it. All four annotations are written:
 // MCP's defaults for those left out are the careful ones. An output schema is
 // told only if it describes an object, because clients before 2026-07-28 refuse
-// the whole list for any other.
+// the whole list for any other, and not if a call may be answered with the run
+// it became: clients refuse a result that breaks the schema.
 func toTool(d server.Definition) (*mcp.Tool, error) {
 	if err := checkInput(d.InputSchema); err != nil {
 		return nil, err
@@ -35,7 +36,7 @@ func toTool(d server.Definition) (*mcp.Tool, error) {
 			ReadOnlyHint: a.ReadOnly, DestructiveHint: &a.Destructive, IdempotentHint: a.Idempotent, OpenWorldHint: &a.OpenWorld,
 		},
 	}
-	if parseSchema(d.OutputSchema)["type"] == "object" {
+	if parseSchema(d.OutputSchema)["type"] == "object" && !d.MayPark {
 		tool.OutputSchema = d.OutputSchema
 	}
 	return tool, nil

@@ -1,8 +1,10 @@
 // Plugin primes counts primes with a segmented sieve of Eratosthenes. It takes
-// as long as it is asked to, and tells how far it is all the while.
+// as long as it is asked to, tells how far it is all the while, and, run in the
+// background, goes on where it was when its host died.
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"math"
 
@@ -22,24 +24,61 @@ type result struct {
 const (
 	segment  = 1 << 16 // numbers sieved at a time: they fit a processor's cache, and are under a millisecond of work
 	reported = 20      // lines of output over the whole run
+	kept     = 1 << 24 // numbers between two checkpoints: a fraction of a second of work
 )
 
+// state is a checkpoint: all that has to be known to go on.
+type state struct {
+	Next   int    `json:"next"` // the first number that is not counted yet
+	Result result `json:"result"`
+}
+
 func primes(c *guest.Call, in args) (result, error) {
-	r := result{Limit: in.Limit}
+	s, err := resume(c, in)
+	if err != nil {
+		return s.Result, err
+	}
+	r := &s.Result
 	base := sieve(int(math.Sqrt(float64(in.Limit))) + 1)
 	composite := make([]bool, segment)
 	step := in.Limit/reported + 1
-	for low := 0; low <= in.Limit; low += segment {
-		high := min(low+segment, in.Limit+1) // exclusive
-		r.add(base, composite[:high-low], low)
-		if low/step != high/step {
-			fmt.Fprintf(c.Output(), "%d primes below %d\n", r.Count, high)
+	for s.Next <= in.Limit {
+		low := s.Next
+		s.Next = min(low+segment, in.Limit+1)
+		r.add(base, composite[:s.Next-low], low)
+		if low/step != s.Next/step {
+			fmt.Fprintf(c.Output(), "%d primes below %d\n", r.Count, s.Next)
 		}
-		if err := c.Progress(float64(high), float64(in.Limit+1), fmt.Sprintf("%d primes", r.Count)); err != nil {
-			return r, err
+		if err := c.Progress(float64(s.Next), float64(in.Limit+1), fmt.Sprintf("%d primes", r.Count)); err != nil {
+			return *r, err
+		}
+		if s.Next%kept == 0 {
+			if err := s.save(c); err != nil {
+				return *r, err
+			}
 		}
 	}
-	return r, nil
+	return *r, nil
+}
+
+// resume returns where an earlier attempt of this run was, or the beginning.
+func resume(c *guest.Call, in args) (state, error) {
+	s := state{Result: result{Limit: in.Limit}}
+	data, err := c.LoadCheckpoint()
+	if err != nil || data == nil {
+		return s, err
+	}
+	err = json.Unmarshal(data, &s)
+	fmt.Fprintf(c.Output(), "going on at %d with %d primes\n", s.Next, s.Result.Count)
+	return s, err
+}
+
+func (s state) save(c *guest.Call) error {
+	data, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	return c.SaveCheckpoint(data)
 }
 
 // add counts the primes of the segment that starts at low.

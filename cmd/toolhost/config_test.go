@@ -1,0 +1,56 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/server"
+)
+
+// What a file says of background runs is what the service is told. The default
+// is not never.
+func TestRunsConfig(t *testing.T) {
+	defaults := server.RunsConfig{Park: server.ParkHinted, EndSession: background.EndParked}
+	with := func(change func(*server.RunsConfig)) server.RunsConfig {
+		c := defaults
+		change(&c)
+		return c
+	}
+	never := with(func(c *server.RunsConfig) { c.ParkAfter = -1 })
+	for _, test := range []struct {
+		yaml string
+		want server.RunsConfig
+	}{
+		{`{}`, defaults},
+		{`background: {park_after: 90s}`, with(func(c *server.RunsConfig) { c.ParkAfter = 90 * time.Second })},
+		{`background: {park_after: 0}`, never},
+		{`background: {park_after: 0s}`, never},
+		{`background: {park_after: null}`, never},
+		{`background: {park: never, park_after: 100h}`, with(func(c *server.RunsConfig) { c.Park, c.ParkAfter = server.ParkNever, 100*time.Hour })},
+		{
+			`background: {per_session: 1, per_host: 2, parked: 3, schedules: 4, park: all, retention: 5h, retain_runs: 6, notice_ttl: 7h,
+			  output_cap: 8KiB, log_quota: 9MiB, end_session: all, min_interval: 10s, misfire: 11s}`,
+			server.RunsConfig{
+				PerSession: 1, PerHost: 2, Parked: 3, Schedules: 4, Park: server.ParkAll, Retention: 5 * time.Hour, RetainRuns: 6, NoticeTTL: 7 * time.Hour,
+				OutputCap: 8 << 10, LogQuota: 9 << 20, EndSession: background.EndAll, MinInterval: 10 * time.Second, Misfire: 11 * time.Second,
+			},
+		},
+	} {
+		t.Run(test.yaml, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "toolhost.yaml")
+			require.NoError(t, os.WriteFile(file, []byte(test.yaml), 0o600))
+			flags := pflag.NewFlagSet("toolhost", pflag.ContinueOnError)
+			flags.String("config", "", "")
+			require.NoError(t, flags.Set("config", file))
+			c, err := loadConfig(flags, nil)
+			require.NoError(t, err)
+			require.Equal(t, test.want, c.Background.runs())
+		})
+	}
+}

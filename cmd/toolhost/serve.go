@@ -1,0 +1,204 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/server"
+	"github.com/toolhost/toolhost/server/httpapi"
+)
+
+func (a *app) serve() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Serve the tools over HTTP, and keep background runs",
+		Long: `Serve the tools over HTTP on a socket in the data folder, which spawn, check,
+wait, stop, logs, tasks and schedules talk to, and with --listen at an address
+too. Runs, their output, notices and schedules are kept in the data folder: when
+the server is started again, those that may go on do.
+
+SIGINT or SIGTERM ends it: it takes nothing new, waits for what runs as long as
+serve.drain says, and interrupts what is left. A second signal ends it at once.`,
+		Example: `  toolhost serve
+  toolhost serve --listen 127.0.0.1:7070
+  curl --unix-socket ~/.local/share/toolhost/serve/http.sock http://localhost/v1/tools`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.runServer(cmd.Context()) },
+	}
+	cmd.Flags().String("listen", "", "listen at an `address` too, such as 127.0.0.1:7070; beyond this machine only with a token")
+	return cmd
+}
+
+// runServer serves until ctx ends.
+func (a *app) runServer(ctx context.Context) error {
+	if err := a.checkListen(); err != nil {
+		return err
+	}
+	s, err := a.openKept(ctx, a.runsFolder(1))
+	if errors.Is(err, background.ErrLocked) {
+		return &usageError{err, "stop that process first, or choose another folder with --data"}
+	}
+	if err != nil {
+		return err
+	}
+	listeners, err := a.listen()
+	if err != nil {
+		a.closeService(ctx, s)
+		return err
+	}
+	defer removeSocket(socketPath(a.config.Data))()
+	api := httpapi.New(s, httpapi.Config{Version: version(), Token: a.config.Token, Logger: a.logger()})
+	var serving sync.WaitGroup
+	broken := make(chan error, len(listeners))
+	for _, l := range listeners {
+		serving.Go(func() {
+			if err := api.Serve(l); err != nil {
+				broken <- err
+			}
+		})
+		a.announce("listening on "+where(l), "address", where(l))
+	}
+	a.announce(fmt.Sprintf("ready: %d tools, %d problems", len(s.Tools()), len(s.Problems())))
+	for _, p := range s.Problems() {
+		a.announce("problem: " + p.String())
+	}
+	select {
+	case <-ctx.Done():
+		err = nil
+	case err = <-broken:
+	}
+	again := make(chan os.Signal, 1)
+	signal.Notify(again, os.Interrupt, syscall.SIGTERM)
+	defer signal.Stop(again)
+	ended := make(chan error, 1)
+	go func() { // abandoned if a second signal ends the process
+		closed := a.drain(s, api)
+		serving.Wait()
+		ended <- closed
+	}()
+	select {
+	case closed := <-ended:
+		return errors.Join(err, closed)
+	case <-again:
+		return context.Canceled
+	}
+}
+
+// httpGrace is how long the server waits for the last answers to be read.
+const httpGrace = 2 * time.Second
+
+// drain takes nothing new, waits for what runs, and ends.
+func (a *app) drain(s *server.Service, api *httpapi.API) error {
+	api.Drain()
+	if n := s.Stats().Active; n > 0 {
+		a.announce(fmt.Sprintf("shutting down: waiting up to %s for %d runs; a second signal ends at once", a.config.Serve.Drain, n))
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), a.config.Serve.Drain)
+	defer cancel()
+	err := s.Close(ctx)
+	ctx, cancel = context.WithTimeout(context.Background(), httpGrace)
+	defer cancel()
+	if api.Shutdown(ctx) != nil {
+		a.logger().Info("connections closed that were still in use")
+	}
+	return err
+}
+
+// checkListen refuses to be reachable from elsewhere by everybody.
+func (a *app) checkListen() error {
+	address := a.config.Serve.Listen
+	if address == "" {
+		return nil
+	}
+	if _, _, err := net.SplitHostPort(address); err != nil {
+		return &usageError{fmt.Errorf("--listen %s: expected host:port", address), "such as --listen 127.0.0.1:7070"}
+	}
+	if !httpapi.Loopback(address) && a.config.Token == "" {
+		return &usageError{fmt.Errorf("--listen %s: others than this machine could reach it, and no token is configured", address),
+			"listen on 127.0.0.1 or localhost, or set a long random TOOLHOST_TOKEN, which clients then have to send"}
+	}
+	return nil
+}
+
+// listen opens the socket and the address, if there is one.
+func (a *app) listen() ([]net.Listener, error) {
+	socket, err := listenSocket(socketPath(a.config.Data))
+	if err != nil {
+		return nil, &usageError{fmt.Errorf("socket: %w", err), "choose another folder with --data"}
+	}
+	listeners := []net.Listener{&namedListener{socket, socketPath(a.config.Data)}}
+	if a.config.Serve.Listen != "" {
+		l, err := net.Listen("tcp", a.config.Serve.Listen)
+		if err != nil {
+			return nil, errors.Join(&usageError{err, "choose another address with --listen"}, socket.Close(), os.Remove(socketPath(a.config.Data)))
+		}
+		listeners = append(listeners, l)
+	}
+	return listeners, nil
+}
+
+// namedListener is a socket whose address is not the path it was opened by.
+type namedListener struct {
+	*net.UnixListener
+	path string
+}
+
+// where is the address of a listener, for people.
+func where(l net.Listener) string {
+	if named, ok := l.(*namedListener); ok {
+		return named.path
+	}
+	return "http://" + l.Addr().String()
+}
+
+// announce tells what an operator wants to know at any log level.
+func (a *app) announce(text string, attrs ...any) {
+	if a.config.Log.Format != "json" {
+		a.notef("toolhost: %s", text)
+		return
+	}
+	record := slog.NewRecord(time.Now(), slog.LevelInfo, text, 0)
+	record.Add(attrs...)
+	_ = a.logger().Handler().Handle(context.Background(), record)
+}
+
+// maxRunsFolders is how many processes can keep runs in one data folder.
+const maxRunsFolders = 16
+
+// runsFolder is where the nth process on the data folder keeps its runs. The
+// first one's is the server's.
+func (a *app) runsFolder(n int) string {
+	if n == 1 {
+		return filepath.Join(a.config.Data, "runs")
+	}
+	return filepath.Join(a.config.Data, fmt.Sprintf("runs-%d", n))
+}
+
+// openFree opens the service on the first folder for runs that no other process
+// uses: each client of MCP may start a process of its own.
+func (a *app) openFree(ctx context.Context) (*server.Service, error) {
+	for n := 1; ; n++ {
+		s, err := a.openKept(ctx, a.runsFolder(n))
+		switch {
+		case err == nil:
+			a.logger().Info("runs are kept", "folder", a.runsFolder(n))
+			return s, nil
+		case !errors.Is(err, background.ErrLocked):
+			return nil, err
+		case n == maxRunsFolders:
+			return nil, &usageError{fmt.Errorf("%d processes keep runs in %s already", n, a.config.Data), "end some of them, or choose another folder with --data"}
+		}
+	}
+}

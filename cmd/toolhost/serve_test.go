@@ -1,0 +1,133 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/internal/plugintest"
+)
+
+// output is what a command says, readable while it does.
+type output struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+// toolhost runs a command in this process.
+func toolhost(ctx context.Context, args ...string) (code int, out, errs string) {
+	var stdout, stderr output
+	code = run(ctx, args, strings.NewReader(""), &stdout, &stderr)
+	return code, stdout.String(), stderr.String()
+}
+
+// startServer starts a server on a data folder of its own and returns what it
+// says. It is ended with the test.
+func startServer(t *testing.T, args ...string) *output {
+	t.Helper()
+	dir, plugin := t.TempDir(), plugintest.Manifest("echo")
+	data := filepath.Join(dir, "data")
+	require.NoError(t, os.MkdirAll(data, 0o755)) // as somebody else may have made it
+	require.NoError(t, os.Symlink(plugintest.CacheDir(), filepath.Join(data, "cache")))
+	plugin.Tools[0].Hints.SupportsBackground = true
+	wasm := plugintest.Plugin{Manifest: plugin, Invoke: plugintest.Do().Echo()}.Wasm()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "echo.wasm"), wasm, 0o600))
+	t.Setenv("TOOLHOST_DATA", data)
+	t.Setenv("TOOLHOST_PLUGINS", dir)
+	ctx, cancel := context.WithCancel(context.Background())
+	said, ended := new(output), make(chan int)
+	go func() { ended <- run(ctx, append([]string{"serve"}, args...), strings.NewReader(""), said, said) }()
+	t.Cleanup(func() {
+		cancel()
+		require.Equal(t, exitOK, <-ended, said)
+		require.NoFileExists(t, socketPath(data))
+	})
+	require.Eventually(t, func() bool { return strings.Contains(said.String(), "ready: ") }, time.Minute, 5*time.Millisecond)
+	return said
+}
+
+// Over TCP the token is asked for, and clients that have it are let in.
+func TestServeOverTCP(t *testing.T) {
+	t.Setenv("TOOLHOST_TOKEN", "s3cret")
+	said := startServer(t, "--listen", "127.0.0.1:0")
+	match := regexp.MustCompile(`listening on http://(127\.0\.0\.1:\d+)`).FindStringSubmatch(said.String())
+	require.NotNil(t, match, said)
+	for _, addr := range []string{match[1], "http://" + match[1]} {
+		code, out, errs := toolhost(t.Context(), "spawn", "echo", `{"n":1}`, "--wait", "--addr", addr)
+		require.Equal(t, exitOK, code, errs)
+		require.Equal(t, "{\"n\":1}\n", out)
+	}
+	t.Setenv("TOOLHOST_TOKEN", "wrong")
+	code, _, errs := toolhost(t.Context(), "tasks", "--addr", match[1])
+	require.Equal(t, exitDenied, code)
+	require.Contains(t, errs, "hint: set TOOLHOST_TOKEN to the token of the server")
+	code, out, errs := toolhost(t.Context(), "tasks") // over the socket
+	require.Equal(t, exitOK, code, errs)
+	require.Contains(t, out, "Background tasks (2 total):")
+	require.NotContains(t, said.String(), "s3cret")
+}
+
+// The socket is for this user only, whatever the folder around it is.
+func TestSocketIsPrivate(t *testing.T) {
+	startServer(t)
+	socket := socketPath(os.Getenv("TOOLHOST_DATA"))
+	info, err := os.Stat(socket)
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+	info, err = os.Stat(filepath.Dir(socket))
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o700), info.Mode().Perm())
+}
+
+// A socket a dead server left is replaced, and the one of a later server is not
+// removed by an earlier one that ends.
+func TestStaleSocket(t *testing.T) {
+	path := socketPath(t.TempDir())
+	first, err := listenSocket(path)
+	require.NoError(t, err)
+	remove := removeSocket(path)
+	require.NoError(t, first.Close())
+	require.FileExists(t, path, "as after a crash")
+	second, err := listenSocket(path)
+	require.NoError(t, err)
+	defer second.Close()
+	require.NoError(t, os.Chtimes(path, time.Now(), time.Now().Add(time.Second))) // made later, whatever the clock's step
+	remove()
+	conn, err := dialSocket(t.Context(), path)
+	require.NoError(t, err)
+	require.NoError(t, conn.Close())
+	removeSocket(path)()
+	require.NoFileExists(t, path)
+}
+
+// A client that was never answered does not wait for a server.
+func TestNoServer(t *testing.T) {
+	t.Setenv("TOOLHOST_DATA", t.TempDir())
+	id := "bg_" + strings.Repeat("a", 26)
+	for _, args := range [][]string{{"tasks"}, {"check", id}, {"wait", id}, {"logs", id}, {"logs", "-f", id}, {"stop", id}, {"spawn", "x"}, {"schedules"}} {
+		code, out, errs := toolhost(t.Context(), args...)
+		require.Equal(t, exitUsage, code, args)
+		require.Contains(t, errs, "toolhost: hint: start one with toolhost serve, or name one with --addr\n", args)
+		require.Empty(t, out)
+	}
+}

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/server/httpapi"
+)
+
+// screen is what a terminal shows: its last line is redrawn in place.
+func screen(written string) []string {
+	lines := strings.Split(written, "\n")
+	for i, line := range lines {
+		if at := strings.LastIndex(line, "\r\x1b[K"); at >= 0 {
+			lines[i] = line[at+len("\r\x1b[K"):]
+		}
+	}
+	return lines
+}
+
+// The bar stays on the last line, output passes above it, and it is gone in
+// the end.
+func TestBar(t *testing.T) {
+	var w bytes.Buffer
+	b := &bar{w: &w, width: 60}
+	b.setRun(httpapi.Run{})
+	require.Empty(t, w.String(), "a run that says nothing has no bar")
+	b.setRun(httpapi.Run{Progress: &background.Progress{Done: 1, Total: 4, Message: "first"}})
+	require.Equal(t, []string{"██████░░░░░░░░░░░░░░░░░░  25% first"}, screen(w.String()))
+	_, err := b.above(&w, []byte("said\n"))
+	require.NoError(t, err)
+	require.Equal(t, []string{"said", "██████░░░░░░░░░░░░░░░░░░  25% first"}, screen(w.String()))
+	b.setRun(httpapi.Run{Progress: &background.Progress{Done: 8, Total: 4, Message: "\x1b[31mred\nline" + strings.Repeat("x", 99)}})
+	last := screen(w.String())[1]
+	require.True(t, strings.HasPrefix(last, "████████████████████████ 100%  [31mred linex"), last)
+	require.Len(t, []rune(last), 59, "it fits on one line")
+	b.clear()
+	require.Equal(t, []string{"said", ""}, screen(w.String()))
+}
+
+// Of several runs the bar shows how far they are together.
+func TestBarOfSeveralRuns(t *testing.T) {
+	var w bytes.Buffer
+	b := &bar{w: &w, width: 80}
+	b.setRuns([]httpapi.Run{
+		{Done: true},
+		{Progress: &background.Progress{Done: 1, Total: 2}},
+		{},
+		{Progress: &background.Progress{Done: 5}},
+	})
+	require.Equal(t, []string{"█████████░░░░░░░░░░░░░░░  38% 1 of 4 have ended"}, screen(w.String()))
+}
+
+// Where nobody looks there is no bar.
+func TestNoBarOffATerminal(t *testing.T) {
+	var w bytes.Buffer
+	b := newBar(&w)
+	b.setRun(httpapi.Run{Progress: &background.Progress{Done: 1, Total: 4}})
+	b.clear()
+	require.Empty(t, w.String())
+}
+
+// The exit code says how a run ended.
+func TestRunExitCodes(t *testing.T) {
+	failed := func(kind background.ErrorKind) httpapi.Run {
+		return httpapi.Run{Done: true, Status: background.StatusFailed, Error: &background.RunError{Kind: kind, Message: "it\x1b[2J broke"}}
+	}
+	for name, test := range map[string]struct {
+		run  httpapi.Run
+		exit int
+		code string
+	}{
+		"succeeded":   {httpapi.Run{Done: true, Status: background.StatusSucceeded}, exitOK, ""},
+		"running":     {httpapi.Run{Status: background.StatusRunning}, exitOK, ""},
+		"canceled":    {httpapi.Run{Done: true, Status: background.StatusCanceled}, exitToolError, "canceled"},
+		"tool error":  {failed(background.KindToolError), exitToolError, "tool_error"},
+		"orphaned":    {failed(background.KindOrphaned), exitToolError, "orphaned"},
+		"interrupted": {failed(background.KindInterrupted), exitToolError, "interrupted"},
+		"fuel":        {failed(background.KindFuelExhausted), exitLimit, "fuel_exhausted"},
+		"memory":      {failed(background.KindMemoryLimit), exitLimit, "memory_limit"},
+		"output":      {failed(background.KindOutputLimit), exitLimit, "output_limit"},
+		"time":        {failed(background.KindTimeout), exitLimit, "timeout"},
+		"no place":    {failed(background.KindLimit), exitLimit, "limit"},
+		"rejected":    {failed(background.KindRejected), exitDenied, "rejected"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := outcome(test.run)
+			if test.exit == exitOK {
+				require.NoError(t, err)
+				return
+			}
+			d := diagnose(t.Context(), err)
+			require.Equal(t, test.exit, d.exit)
+			require.Equal(t, test.code, d.Code)
+			require.NotContains(t, d.Message, "\x1b", "a terminal shows it")
+		})
+	}
+}
+
+// The exit code says why a server refused.
+func TestRefusalExitCodes(t *testing.T) {
+	for code, exit := range map[httpapi.Code]int{
+		httpapi.CodeInvalid: exitUsage, httpapi.CodeMediaType: exitUsage, httpapi.CodeTooLarge: exitUsage,
+		httpapi.CodeLimit: exitLimit, httpapi.CodeNotFound: exitNotFound,
+		httpapi.CodeDenied: exitDenied, httpapi.CodeUnauthorized: exitDenied, httpapi.CodeForbidden: exitDenied,
+		httpapi.CodeInternal: exitToolError, httpapi.CodeConflict: exitToolError, httpapi.CodeUnsupported: exitToolError,
+	} {
+		require.Equal(t, exit, diagnose(t.Context(), &httpapi.Problem{Code: code, Detail: "x"}).exit, code)
+	}
+}
+
+// What people are shown of states and times.
+func TestTaskWords(t *testing.T) {
+	for status, want := range map[background.Status]string{
+		background.StatusQueued: "○", background.StatusRunning: "●", background.StatusSucceeded: "✓",
+		background.StatusFailed: "✗", background.StatusCanceled: "■", "else": "?",
+	} {
+		require.Equal(t, want, icon(status), status)
+	}
+	for seconds, want := range map[float64]string{0: "0.0s", 12.34: "12.3s", 59.94: "59.9s", 60: "1.0m", 126: "2.1m", 7200: "2.0h"} {
+		require.Equal(t, want, elapsed(seconds))
+	}
+}
+
+// Output a tool wrote is cleaned for a terminal, and raw otherwise.
+func TestOutputBytes(t *testing.T) {
+	out := httpapi.Output{Offset: 7, Omitted: 3, Text: "\x1b[31mred\x1b[0m\n"}
+	require.Equal(t, "\n[system] 3 bytes omitted\nred\n", string(outputBytes(out, true)))
+	require.Equal(t, "\n[system] 3 bytes omitted\n\x1b[31mred\x1b[0m\n", string(outputBytes(out, false)))
+	require.Equal(t, "\xff\xfe", string(outputBytes(httpapi.Output{Base64: []byte("\xff\xfe")}, false)))
+	data, err := json.Marshal(newLog("bg_x", []byte("\xff\xfe")))
+	require.NoError(t, err)
+	require.JSONEq(t, `{"task_id":"bg_x","text":"","base64":"//4="}`, string(data))
+}
+
+// An address is host:port, a URL or the path of a socket.
+func TestAddresses(t *testing.T) {
+	for addr, where := range map[string]string{
+		"":                      "/data/serve/http.sock",
+		"127.0.0.1:7070":        "127.0.0.1:7070",
+		"http://localhost:7070": "localhost:7070",
+		"https://tools.example": "tools.example",
+		"/run/toolhost.sock":    "/run/toolhost.sock",
+		"unix:/run/x.sock":      "/run/x.sock",
+		"unix:///run/x.sock":    "/run/x.sock",
+		"./x.sock":              "./x.sock",
+	} {
+		c, err := newClient(addr, "/data/serve/http.sock", "s3cret", "alice")
+		require.NoError(t, err, addr)
+		require.Equal(t, where, c.where, addr)
+		if strings.Contains(where, ".sock") {
+			require.Empty(t, c.token, "a socket is not sent the token")
+		}
+	}
+	for _, addr := range []string{"ftp://x", "http://", "http://x/path", "http://x?y", "http://x y"} {
+		_, err := newClient(addr, "", "", "")
+		var usage *usageError
+		require.ErrorAs(t, err, &usage, addr)
+	}
+}

@@ -1,0 +1,68 @@
+package host
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/toolhost/toolhost/abi"
+)
+
+// MaxCheckpoint bounds a checkpoint, in bytes.
+const MaxCheckpoint = 1 << 20
+
+// saveCost is what keeping a checkpoint costs beside its bytes, as a number of
+// bytes: the host waits for its disk, and a guest that saves all the time pays
+// for it with a million units of fuel each time.
+const saveCost = 1_000_000 * bytesPerUnit
+
+// noCheckpoint is why a call keeps none.
+const noCheckpoint = "only a background run has checkpoints: this call is not run again"
+
+// Checkpoint is the resume point of a background run: what one attempt kept
+// for the next. The grant is the run itself: it reaches nothing but its own
+// record.
+type Checkpoint struct {
+	// Load returns what an earlier attempt kept last, nil if none did.
+	Load func() []byte
+	// Save keeps data, durably when it returns nil. An error that matches
+	// ErrDenied says that there is no run to keep it with yet. The plugin is
+	// not shown any other: the caller has to log it.
+	Save func(data []byte) error
+}
+
+// checkpointData is the request of checkpoint.save and the response of
+// checkpoint.load. Data is base64 in JSON.
+type checkpointData struct {
+	Data []byte `json:"data,omitempty"`
+}
+
+// saveCheckpoint keeps {"data": base64} with the run.
+func (c *call) saveCheckpoint(request []byte) int32 {
+	tooLarge := len(request) > 2*MaxCheckpoint // base64 takes four thirds
+	var in checkpointData
+	if !tooLarge && json.Unmarshal(request, &in) != nil {
+		return c.refuse(abi.CallInvalid, "invalid", `expected {"data": base64}`)
+	}
+	if tooLarge || len(in.Data) > MaxCheckpoint {
+		return c.refuse(abi.CallLimit, "limit", fmt.Sprintf("a checkpoint has at most %d bytes", MaxCheckpoint))
+	}
+	c.charge(saveCost)
+	err := c.Checkpoint.Save(in.Data)
+	switch {
+	case errors.Is(err, ErrDenied):
+		return c.refuse(abi.CallDenied, "denied", noCheckpoint)
+	case err != nil:
+		c.charge(0) // a run that was lost ends here
+		return c.refuse(abi.CallFailed, "failed", "the checkpoint could not be stored")
+	}
+	c.response = []byte("{}")
+	return int32(len(c.response))
+}
+
+// loadCheckpoint answers {"data": base64}, or {} if nothing was kept.
+func (c *call) loadCheckpoint() int32 {
+	c.response, _ = json.Marshal(checkpointData{c.Checkpoint.Load()}) // bytes: it cannot fail
+	c.charge(len(c.response))
+	return int32(len(c.response))
+}

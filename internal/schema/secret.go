@@ -1,0 +1,171 @@
+package schema
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strconv"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+// Public returns a document without the values its schema marks as secret, by
+// writeOnly or x-secret, and reports whether there were any: members of objects
+// are left out, items of arrays become null. Where the document has none, it is
+// returned as it is.
+//
+// What may be secret counts: every subschema that could apply to a value is
+// looked at, whether the value fits it or not. Of a document that is no JSON,
+// or too much work, nothing is public.
+func (s *Schema) Public(document json.RawMessage) (public json.RawMessage, secret bool) {
+	nothing := json.RawMessage("{}")
+	if !s.secrets {
+		return document, false
+	}
+	dec := json.NewDecoder(bytes.NewReader(document))
+	dec.UseNumber()
+	var doc any
+	if !json.Valid(document) || dec.Decode(&doc) != nil {
+		return nothing, true
+	}
+	w := &walker{left: maxSteps}
+	doc, all := w.value([]*jsonschema.Schema{s.root}, doc)
+	switch {
+	case all || w.left < 0:
+		return nothing, true
+	case !w.found:
+		return document, false
+	}
+	public, err := json.Marshal(doc)
+	if err != nil {
+		return nothing, true
+	}
+	return public, true
+}
+
+// secretKeyword marks a value that must not be stored or shown, where
+// writeOnly, of JSON Schema, would say more than is meant.
+const secretKeyword = "x-secret"
+
+// marked reports whether a schema object says that its value is secret.
+func marked(schema map[string]any) bool {
+	return schema["writeOnly"] == true || schema[secretKeyword] == true
+}
+
+// secretAt reports whether the value at a place is secret, or in one that is.
+func (s *Schema) secretAt(location []string) bool {
+	if !s.secrets || s.root == nil {
+		return false
+	}
+	w := &walker{left: maxSteps}
+	schemas := w.inPlace([]*jsonschema.Schema{s.root})
+	for _, token := range location {
+		if slices.ContainsFunc(schemas, isSecret) {
+			return true
+		}
+		schemas = w.inPlace(below(schemas, func(s *jsonschema.Schema) []*jsonschema.Schema {
+			found := ofMember(s, token)
+			if i, err := strconv.Atoi(token); err == nil {
+				found = append(found, ofItem(s, i)...)
+			}
+			return found
+		}))
+	}
+	return slices.ContainsFunc(schemas, isSecret) || w.left < 0
+}
+
+// walker takes the secret values out of a document.
+type walker struct {
+	left  int // schemas it may still look at
+	found bool
+}
+
+// value returns v without what is secret in it, or true if v itself is.
+func (w *walker) value(schemas []*jsonschema.Schema, v any) (any, bool) {
+	schemas = w.inPlace(schemas)
+	if slices.ContainsFunc(schemas, isSecret) {
+		w.found = true
+		return nil, true
+	}
+	switch v := v.(type) {
+	case map[string]any:
+		for name, member := range v {
+			member, secret := w.value(below(schemas, func(s *jsonschema.Schema) []*jsonschema.Schema { return ofMember(s, name) }), member)
+			if v[name] = member; secret {
+				delete(v, name)
+			}
+		}
+	case []any:
+		for i, item := range v {
+			v[i], _ = w.value(below(schemas, func(s *jsonschema.Schema) []*jsonschema.Schema { return ofItem(s, i) }), item)
+		}
+	}
+	return v, false
+}
+
+// isSecret reports whether the values of a schema are secret, or may be: where
+// a dynamic reference leads is not known before a value is checked.
+func isSecret(s *jsonschema.Schema) bool {
+	for _, extension := range s.Extensions {
+		if k, ok := extension.(keywords); ok && k.secret {
+			return true
+		}
+	}
+	return s.DynamicRef != nil && s.DynamicRef.Anchor != ""
+}
+
+// inPlace adds to the schemas of a value all that they apply to it.
+func (w *walker) inPlace(schemas []*jsonschema.Schema) []*jsonschema.Schema {
+	seen := map[*jsonschema.Schema]bool{}
+	var all []*jsonschema.Schema
+	for len(schemas) > 0 && w.left >= 0 {
+		s := schemas[len(schemas)-1]
+		schemas = schemas[:len(schemas)-1]
+		if s == nil || seen[s] {
+			continue
+		}
+		w.left--
+		seen[s] = true
+		all = append(all, s)
+		schemas = append(schemas, s.Ref, s.Not, s.If, s.Then, s.Else)
+		schemas = append(append(append(schemas, s.AllOf...), s.AnyOf...), s.OneOf...)
+		if s.DynamicRef != nil {
+			schemas = append(schemas, s.DynamicRef.Ref)
+		}
+		for _, dependent := range s.DependentSchemas {
+			schemas = append(schemas, dependent)
+		}
+	}
+	return all
+}
+
+func below(schemas []*jsonschema.Schema, of func(*jsonschema.Schema) []*jsonschema.Schema) []*jsonschema.Schema {
+	var found []*jsonschema.Schema
+	for _, s := range schemas {
+		found = append(found, of(s)...)
+	}
+	return found
+}
+
+// ofMember returns the schemas for a member of an object.
+func ofMember(s *jsonschema.Schema, name string) []*jsonschema.Schema {
+	found := []*jsonschema.Schema{s.Properties[name], s.UnevaluatedProperties}
+	for pattern, of := range s.PatternProperties {
+		if pattern.MatchString(name) {
+			found = append(found, of)
+		}
+	}
+	if additional, ok := s.AdditionalProperties.(*jsonschema.Schema); ok && s.Properties[name] == nil && len(found) == 2 {
+		found = append(found, additional)
+	}
+	return found
+}
+
+// ofItem returns the schemas for an item of an array.
+func ofItem(s *jsonschema.Schema, i int) []*jsonschema.Schema {
+	found := []*jsonschema.Schema{s.Contains, s.UnevaluatedItems}
+	if i < len(s.PrefixItems) {
+		return append(found, s.PrefixItems[i])
+	}
+	return append(found, s.Items2020)
+}

@@ -1,0 +1,312 @@
+package background
+
+import (
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+	_ "time/tzdata" // the tests name many zones, on any host
+
+	"github.com/stretchr/testify/require"
+)
+
+func mustCron(t testing.TB, text, zone string) cronSpec {
+	t.Helper()
+	loc, err := loadZone(zone)
+	require.NoError(t, err)
+	spec, err := parseCron(text, loc)
+	require.NoError(t, err)
+	return spec
+}
+
+// local reads "2006-01-02 15:04" with an offset, "2006-01-02 15:04 -0700".
+func local(t testing.TB, text string) time.Time {
+	t.Helper()
+	at, err := time.Parse("2006-01-02 15:04 -0700", text)
+	require.NoError(t, err)
+	return at
+}
+
+// cronTimes lists the firings after a time, as the clock of the zone shows them.
+func cronTimes(c cronSpec, after time.Time, count int) []string {
+	var found []string
+	for range count {
+		at, ok := c.next(after)
+		if !ok {
+			return append(found, "never")
+		}
+		found = append(found, at.In(c.zone).Format("2006-01-02 15:04 -0700"))
+		after = at
+	}
+	return found
+}
+
+func TestCronFires(t *testing.T) {
+	for _, test := range []struct {
+		expression, zone, after string
+		want                    []string
+	}{
+		{"*/15 9-10 * * mon-fri", "UTC", "2026-11-20 10:40 +0000", []string{"2026-11-20 10:45 +0000", "2026-11-23 09:00 +0000"}},
+		{"0 9 * * *", "Asia/Kolkata", "2026-11-20 03:30 +0000", []string{"2026-11-21 09:00 +0530"}},
+		{"30 6 1 jan *", "UTC", "2026-11-20 00:00 +0000", []string{"2027-01-01 06:30 +0000", "2028-01-01 06:30 +0000"}},
+		{"0 0 13 * 5", "UTC", "2026-11-01 00:00 +0000", []string{"2026-11-06 00:00 +0000", "2026-11-13 00:00 +0000", "2026-11-20 00:00 +0000", "2026-11-27 00:00 +0000", "2026-12-04 00:00 +0000", "2026-12-11 00:00 +0000", "2026-12-13 00:00 +0000"}},
+		{"0 0 */2 * mon", "UTC", "2026-11-01 00:00 +0000", []string{"2026-11-09 00:00 +0000", "2026-11-23 00:00 +0000", "2026-12-07 00:00 +0000"}},
+		{"0 0 * * 7", "UTC", "2026-11-20 00:00 +0000", []string{"2026-11-22 00:00 +0000"}},
+		{"0 0 * * sat-sun", "UTC", "2026-11-20 00:00 +0000", []string{"2026-11-21 00:00 +0000", "2026-11-22 00:00 +0000", "2026-11-28 00:00 +0000"}},
+		{"0 22-1 * * *", "UTC", "2026-11-20 21:59 +0000", []string{"2026-11-20 22:00 +0000", "2026-11-20 23:00 +0000", "2026-11-21 00:00 +0000", "2026-11-21 01:00 +0000", "2026-11-21 22:00 +0000"}},
+		{"0 0 29 2 *", "UTC", "2096-03-01 00:00 +0000", []string{"2104-02-29 00:00 +0000"}},
+		{"0 0 31 * *", "UTC", "2026-01-31 00:00 +0000", []string{"2026-03-31 00:00 +0000"}},
+		{"0 0 30 2 *", "UTC", "2026-01-31 00:00 +0000", []string{"never"}},
+		{"0 0 31 2,4,6,9,11 *", "UTC", "2026-01-31 00:00 +0000", []string{"never"}},
+		{"59 23 31 12 *", "Pacific/Kiritimati", "2026-12-31 09:58 +0000", []string{"2026-12-31 23:59 +1400"}},
+	} {
+		t.Run(test.expression, func(t *testing.T) {
+			require.Equal(t, test.want, cronTimes(mustCron(t, test.expression, test.zone), local(t, test.after), len(test.want)))
+		})
+	}
+}
+
+// A time the clock skips fires at the first minute it shows again; one it
+// shows twice fires the first time.
+func TestCronAndDaylightSaving(t *testing.T) {
+	for _, test := range []struct {
+		name, expression, zone, after string
+		want                          []string
+	}{
+		{"Berlin skips", "30 2 * * *", "Europe/Berlin", "2027-03-27 00:00 +0100",
+			[]string{"2027-03-27 02:30 +0100", "2027-03-28 03:00 +0200", "2027-03-29 02:30 +0200"}},
+		{"Berlin skips many, and fires once", "*/10 2,3 * * *", "Europe/Berlin", "2027-03-28 01:00 +0100",
+			[]string{"2027-03-28 03:00 +0200", "2027-03-28 03:10 +0200"}},
+		{"Berlin repeats", "30 2 * * *", "Europe/Berlin", "2027-10-30 03:00 +0200",
+			[]string{"2027-10-31 02:30 +0200", "2027-11-01 02:30 +0100"}},
+		{"Berlin repeats every quarter", "*/30 * * * *", "Europe/Berlin", "2027-10-31 01:45 +0200",
+			[]string{"2027-10-31 02:00 +0200", "2027-10-31 02:30 +0200", "2027-10-31 03:00 +0100"}},
+		{"Berlin, asked in the second of the hours", "30 2 * * *", "Europe/Berlin", "2027-10-31 02:15 +0100",
+			[]string{"2027-11-01 02:30 +0100"}},
+		{"New York skips", "15 2 14 3 *", "America/New_York", "2027-03-01 00:00 -0500",
+			[]string{"2027-03-14 03:00 -0400", "2028-03-14 02:15 -0400"}},
+		{"New York repeats", "0,30 1 7 11 *", "America/New_York", "2027-11-01 00:00 -0400",
+			[]string{"2027-11-07 01:00 -0400", "2027-11-07 01:30 -0400", "2028-11-07 01:00 -0500"}},
+		{"Lord Howe skips half an hour", "*/15 2 * * *", "Australia/Lord_Howe", "2027-10-03 01:50 +1030",
+			[]string{"2027-10-03 02:30 +1100", "2027-10-03 02:45 +1100", "2027-10-04 02:00 +1100"}},
+		{"Lord Howe repeats half an hour", "*/15 1 * * *", "Australia/Lord_Howe", "2027-04-04 01:20 +1100",
+			[]string{"2027-04-04 01:30 +1100", "2027-04-04 01:45 +1100", "2027-04-05 01:00 +1030"}},
+		{"Apia skips a day", "0 12 * * *", "Pacific/Apia", "2011-12-29 11:00 -1000",
+			[]string{"2011-12-29 12:00 -1000", "2011-12-31 00:00 +1400", "2011-12-31 12:00 +1400"}},
+		{"Apia skips the only day", "30 18 30 12 *", "Pacific/Apia", "2011-12-01 00:00 -1000",
+			[]string{"2011-12-31 00:00 +1400", "2012-12-30 18:30 +1400"}},
+		{"Kwajalein, too", "0 12 21 8 *", "Pacific/Kwajalein", "1993-08-01 00:00 -1200",
+			[]string{"1993-08-22 00:00 +1200", "1994-08-21 12:00 +1200"}},
+		{"Sao Paulo has no midnight", "0 0 * * *", "America/Sao_Paulo", "2018-11-03 12:00 -0300",
+			[]string{"2018-11-04 01:00 -0200", "2018-11-05 00:00 -0200"}},
+		{"Dublin's winter is the exception", "30 1 * * *", "Europe/Dublin", "2027-10-30 12:00 +0100",
+			[]string{"2027-10-31 01:30 +0100", "2027-11-01 01:30 +0000"}},
+		{"Troll moves by two hours", "0 2 * * *", "Antarctica/Troll", "2027-03-27 12:00 +0000",
+			[]string{"2027-03-28 03:00 +0200", "2027-03-29 02:00 +0200"}},
+		{"Berlin on a day ZoneBounds forgets", "0 12 * * *", "Europe/Berlin", "2040-12-30 12:00 +0100",
+			[]string{"2040-12-31 12:00 +0100", "2041-01-01 12:00 +0100"}},
+		{"Caracas moved by half an hour at no full one", "45 2 * * *", "America/Caracas", "2016-04-30 12:00 -0430",
+			[]string{"2016-05-01 03:00 -0400", "2016-05-02 02:45 -0400"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got := cronTimes(mustCron(t, test.expression, test.zone), local(t, test.after), len(test.want))
+			require.Equal(t, test.want, got)
+		})
+	}
+}
+
+// The same rule told otherwise: go through all minutes, and fire whenever the
+// clock comes to show something new that matches, or has jumped over it.
+func TestCronIsWhatAClockShows(t *testing.T) {
+	random := rand.New(rand.NewPCG(5, 5))
+	field := func(low, high int) string {
+		from, to := low+random.IntN(high-low+1), low+random.IntN(high-low+1)
+		switch random.IntN(4) {
+		case 0:
+			return strconv.Itoa(from)
+		case 1:
+			return strconv.Itoa(min(from, to)) + "-" + strconv.Itoa(max(from, to))
+		case 2:
+			return strconv.Itoa(from) + "," + strconv.Itoa(to)
+		default:
+			return "*"
+		}
+	}
+	changes := []struct{ zone, around string }{
+		{"Europe/Berlin", "2027-03-28 02:00 +0100"}, {"Europe/Berlin", "2027-10-31 02:00 +0100"},
+		{"America/New_York", "2027-03-14 02:00 -0500"}, {"America/New_York", "2027-11-07 01:00 -0500"},
+		{"Australia/Lord_Howe", "2027-04-04 02:00 +1100"}, {"Australia/Lord_Howe", "2027-10-03 02:00 +1030"},
+		{"Pacific/Apia", "2011-12-30 00:00 -1000"}, {"Pacific/Kwajalein", "1993-08-21 00:00 -1200"},
+		{"Antarctica/Troll", "2027-03-28 01:00 +0000"}, {"Africa/Casablanca", "2027-02-07 02:00 +0000"},
+		{"America/Sao_Paulo", "2018-11-04 00:00 -0300"}, {"America/Caracas", "2016-05-01 02:30 -0430"}, {"UTC", "2027-01-01 00:00 +0000"},
+	}
+	for _, change := range changes {
+		for range 40 {
+			text := strings.Join([]string{field(0, 59), field(0, 23), "*", "*", field(0, 7)}, " ")
+			spec, err := parseCron(text, mustCron(t, "* * * * *", change.zone).zone)
+			require.NoError(t, err)
+			from := local(t, change.around).Add(-30 * time.Hour)
+			to := from.Add(60 * time.Hour)
+			want := clockFirings(spec, from, to)
+			var got []time.Time
+			for at, ok := spec.next(from); ok && !at.After(to); at, ok = spec.next(at) {
+				got = append(got, at)
+			}
+			require.Equal(t, want, got, "%s in %s", text, change.zone)
+		}
+	}
+}
+
+func clockFirings(c cronSpec, from, to time.Time) (found []time.Time) {
+	shown := wall(from, c.zone)
+	for at := from.Add(time.Minute); !at.After(to); at = at.Add(time.Minute) {
+		fires := false
+		for shown.Before(wall(at, c.zone)) {
+			shown = shown.Add(time.Minute)
+			fires = fires || c.matches(shown) && c.hours>>shown.Hour()&1 == 1 && c.minutes>>shown.Minute()&1 == 1
+		}
+		if fires {
+			found = append(found, at.UTC())
+		}
+	}
+	return found
+}
+
+func wall(at time.Time, zone *time.Location) time.Time {
+	at = at.In(zone)
+	return time.Date(at.Year(), at.Month(), at.Day(), at.Hour(), at.Minute(), 0, 0, time.UTC)
+}
+
+func TestCronRefuses(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                                      "has 0 fields",
+		"* * * *":                               "has 4 fields",
+		"0 0 0 * * *":                           "has 6 fields",
+		"@daily":                                "has 1 fields",
+		"@every 1h":                             "has 2 fields",
+		"TZ=0 * * * *":                          `minute "TZ=0" is not one`,
+		"TZ=UTC * * * * *":                      "has 6 fields",
+		"CRON_TZ=UTC * * * *":                   `minute "CRON_TZ=UTC" is not one`,
+		"60 * * * *":                            "minute: end of range (60) above maximum (59)",
+		"* 24 * * *":                            "hour: end of range (24) above maximum (23)",
+		"* * 0 * *":                             "day of month: beginning of range (0) below minimum (1)",
+		"* * 32 * *":                            "day of month: end of range (32) above maximum (31)",
+		"* * * 13 *":                            "month: end of range (13) above maximum (12)",
+		"* * * * 8":                             "day of week: end of range (8) above maximum (7)",
+		"*/0 * * * *":                           "minute: step of range must be a positive number",
+		"*/60 * * * *":                          "minute: step (60) must be less than range size (60)",
+		"H * * * *":                             `minute "H" is not one`,
+		"* * L * *":                             `day of month "L" is not one`,
+		"* * 15W * *":                           `day of month "15W" is not one`,
+		"* * * * fri#3":                         `day of week "fri#3" is not one`,
+		"* * ? * *":                             `day of month "?" is not one`,
+		"*-5 * * * *":                           `minute "*-5" is not one`,
+		"+5 * * * *":                            `minute "+5" is not one`,
+		"-5 * * * *":                            `minute "-5" is not one`,
+		"1,,2 * * * *":                          `minute "1,,2" is not one`,
+		", * * * *":                             `minute "," is not one`,
+		"1-2-3 * * * *":                         `minute "1-2-3" is not one`,
+		"*/2/3 * * * *":                         `minute "*/2/3" is not one`,
+		"* * * feb-mon *":                       `month "feb-mon" is not one`,
+		"* * * * friday":                        `day of week "friday" is not one`,
+		"* * * * fri-mon/2":                     "list the days",
+		"99999999999999999999 * * * *":          `is not one`,
+		"\x00 * * * *":                          `is not one`,
+		"\xff * * * *":                          `is not one`,
+		strings.Repeat("1,", 300) + "1 * * * *": "longer than 512 bytes",
+		strings.Repeat("* ", 1<<20):             "longer than 512 bytes",
+	} {
+		_, err := parseCron(text, time.UTC)
+		require.ErrorIs(t, err, ErrInvalid, "%.60q", text)
+		require.ErrorContains(t, err, "cron_expression: ", "%.60q", text)
+		require.ErrorContains(t, err, want, "%.60q", text)
+		require.Less(t, len(err.Error()), 300)
+	}
+}
+
+func TestCronNamesOfZones(t *testing.T) {
+	for _, name := range []string{"UTC", "Europe/Berlin", "America/Argentina/Ushuaia", "Etc/GMT+12", "GMT0", "Asia/Ho_Chi_Minh", "EST5EDT"} {
+		_, err := loadZone(name)
+		require.NoError(t, err, name)
+	}
+	for _, name := range []string{
+		"", "Local", "localtime", "../etc/passwd", "/etc/localtime", "Europe/../UTC", "Europe//Berlin", `Europe\Berlin`, "Europe/Berlin/",
+		"Mars/Olympus", "UTC ", "posix/UTC", "right/UTC", "zone.tab", "\x00", strings.Repeat("A", 1<<20), "+02:00", "Europe",
+	} {
+		_, err := loadZone(name)
+		require.ErrorIs(t, err, ErrInvalid, "%.60q", name)
+		require.ErrorContains(t, err, "timezone: ")
+		require.Less(t, len(err.Error()), 200)
+	}
+}
+
+// How close firings come is computed from the expression, not from the first
+// few of them.
+func TestCronClosest(t *testing.T) {
+	from := local(t, "2026-11-21 00:00 +0000")
+	for _, test := range []struct {
+		expression, zone string
+		want             time.Duration
+	}{
+		{"*/5 * * * *", "UTC", 5 * time.Minute},
+		{"*/7 * * * *", "UTC", 4 * time.Minute}, // 56 and 0
+		{"0,59 0,23 * * *", "UTC", time.Minute}, // over midnight
+		{"0,59 0,23 1 * *", "UTC", 59 * time.Minute},
+		{"0 0,22 28,1 2,3 *", "UTC", 2 * time.Hour}, // February 28 and March 1 follow each other in some years
+		{"0 0 * * *", "UTC", 24 * time.Hour},
+		{"0 0 1 * *", "UTC", 48 * time.Hour},               // none as close as asked for
+		{"0 1,3 * * *", "Europe/Berlin", time.Hour},        // two hours, but for a Sunday in March
+		{"0 1,2 * * *", "Europe/Berlin", time.Hour},        // 2 is 3 on that day
+		{"59 1,2 * * *", "Europe/Berlin", time.Minute},     // 1:59 and 3:00
+		{"0 0 * * *", "Europe/Berlin", 23 * time.Hour},     // the day of that Sunday
+		{"0 0 * 6 *", "Europe/Berlin", 24 * time.Hour},     // none of these
+		{"30 2,3 * * *", "Australia/Lord_Howe", time.Hour}, // skipping half an hour ends with both as they are
+	} {
+		spec := mustCron(t, test.expression, test.zone)
+		require.Equal(t, test.want, spec.closest(from, 48*time.Hour), "%s in %s", test.expression, test.zone)
+	}
+	require.Equal(t, time.Minute, mustCron(t, "* * * * *", "UTC").closest(from, time.Minute))
+}
+
+// FuzzCron holds that no expression makes the scheduler panic, wait or fire in
+// the past.
+func FuzzCron(f *testing.F) {
+	for _, text := range []string{"* * * * *", "*/5 9-17 * * mon-fri", "0 0 30 2 *", "TZ=0 * * * *", "@every 1s", "0 0 29 2 1", "1-59/58 22-2/3 28-3 nov-feb sun-7", "fri-mon/2"} {
+		f.Add(text, "Europe/Berlin", int64(1_800_000_000))
+	}
+	f.Add("30 2 * * *", "Australia/Lord_Howe", int64(1_800_000_000))
+	f.Add("0 0 * * *", "../../etc/passwd", int64(-62135596800))
+	f.Fuzz(func(t *testing.T, text, zone string, unix int64) {
+		loc, err := loadZone(zone)
+		if err != nil {
+			require.ErrorIs(t, err, ErrInvalid)
+			loc = time.UTC
+		}
+		spec, err := parseCron(text, loc)
+		if err != nil {
+			require.ErrorIs(t, err, ErrInvalid)
+			return
+		}
+		after := time.Unix(unix%(1<<36), 0) // within some thousand years
+		at, ok := spec.next(after)
+		if !ok {
+			return
+		}
+		require.True(t, at.After(after))
+		require.Zero(t, at.Second())
+		require.Less(t, at.Sub(after), (farthest*366+2)*24*time.Hour)
+		require.LessOrEqual(t, spec.closest(after, 2*time.Hour), 2*time.Hour)
+	})
+}
+
+func BenchmarkCronNext(b *testing.B) {
+	spec := mustCron(b, "30 2 * * mon-fri", "Europe/Berlin")
+	at := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
+	for b.Loop() {
+		at, _ = spec.next(at)
+		if at.Year() > 2040 {
+			at = time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
+		}
+	}
+}

@@ -1,0 +1,365 @@
+package background
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// works returns work that takes so long, and ends at once when it is stopped.
+func works(d time.Duration) func(context.Context, *Sink) (Outcome, error) {
+	return func(ctx context.Context, sink *Sink) (Outcome, error) {
+		_, _ = sink.Stdout().Write([]byte("working\n"))
+		select {
+		case <-time.After(d):
+			return Outcome{Result: json.RawMessage(`"done"`)}, nil
+		case <-sink.Stopping():
+			return Outcome{}, errors.New("stopped")
+		case <-ctx.Done():
+			return Outcome{}, context.Cause(ctx)
+		}
+	}
+}
+
+func call1(t *testing.T, m *Manager, session string, req RunRequest) Ran {
+	t.Helper()
+	if req.Tool == "" {
+		req.Tool = "tool"
+	}
+	ran, err := m.Run(t.Context(), session, req)
+	require.NoError(t, err)
+	return ran
+}
+
+func TestParkedCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t, Config{})
+		began := time.Now()
+		ran := call1(t, m, alice, RunRequest{Tool: " primes ", Title: "Primes", Args: json.RawMessage(`{"n":1}`), Version: "sha256:1",
+			ParkAfter: 10 * time.Second, Work: works(time.Minute)})
+		require.Equal(t, 10*time.Second, time.Since(began))
+		require.True(t, ran.Parked)
+		run := ran.Run
+		require.Equal(t, StatusRunning, run.Status)
+		require.Equal(t, OriginParked, run.Origin)
+		require.Equal(t, "primes", run.Tool)
+		require.Equal(t, "sha256:1", run.Version)
+		require.Equal(t, 1, run.Attempt)
+		require.True(t, run.StartedAt.Equal(began), "it runs since the call began")
+		require.True(t, run.ParkedAt.Equal(time.Now()))
+		require.Equal(t, Stats{Active: 1, Parked: 1, Spawned: 1, Failed: map[ErrorKind]int64{}}, m.Stats())
+
+		report := check(t, m, alice, CheckRequest{IDs: []string{run.ID}})
+		require.Equal(t, "working\n", report.Output.Text, "with what it wrote before")
+		require.InDelta(t, 10, report.ElapsedSeconds, 0.1)
+		require.InDelta(t, 290, report.DeadlineInSeconds, 0.1)
+		run = wait(t, m, alice, run.ID)
+		require.Equal(t, StatusSucceeded, run.Status)
+		require.JSONEq(t, `"done"`, string(run.Result))
+		require.Equal(t, time.Minute, time.Since(began), "it was not disturbed")
+		require.Len(t, must(m.Pending(t.Context(), alice, 0)), 1, "its end is told")
+	})
+}
+
+func TestCallThatIsNotParked(t *testing.T) {
+	failure := errors.New("its own error")
+	for name, c := range map[string]struct {
+		after time.Duration
+		work  func(context.Context, *Sink) (Outcome, error)
+		took  time.Duration
+		err   error
+	}{
+		"in its budget":        {10 * time.Second, works(time.Second), time.Second, nil},
+		"at once":              {time.Second, works(0), 0, nil},
+		"never parked":         {0, works(4 * time.Minute), 4 * time.Minute, nil},
+		"its error, unchanged": {10 * time.Second, func(context.Context, *Sink) (Outcome, error) { return Outcome{}, failure }, 0, failure},
+		"its deadline":         {0, works(time.Hour), 5 * time.Minute, context.DeadlineExceeded},
+		"runtime.Goexit":       {0, func(context.Context, *Sink) (Outcome, error) { runtime.Goexit(); panic("unreachable") }, 0, errExited},
+	} {
+		bubble(t, name, func(t *testing.T) {
+			m := newManager(t, Config{})
+			began := time.Now()
+			ran, err := m.Run(t.Context(), alice, RunRequest{Tool: "tool", ParkAfter: c.after, Work: c.work})
+			require.Equal(t, c.took, time.Since(began))
+			require.False(t, ran.Parked)
+			if c.err == nil {
+				require.NoError(t, err)
+				require.JSONEq(t, `"done"`, string(ran.Outcome.Result))
+			} else {
+				require.Equal(t, c.err, err)
+			}
+			require.Empty(t, must(m.engine.List(t.Context(), Query{})), "no trace is left")
+			require.Empty(t, m.calls)
+			require.Zero(t, m.Stats().Active)
+		})
+	}
+}
+
+func TestPanicOfACall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t, Config{})
+		_, err := m.Run(t.Context(), alice, RunRequest{Tool: "tool", Work: func(context.Context, *Sink) (Outcome, error) { panic("in the host") }})
+		var crash *panicError
+		require.ErrorAs(t, err, &crash)
+		require.Equal(t, "in the host", crash.value)
+		var log logBuffer
+		m = newManager(t, Config{Logger: logTo(&log)})
+		ran := call1(t, m, alice, RunRequest{ParkAfter: time.Second, Work: func(context.Context, *Sink) (Outcome, error) {
+			time.Sleep(time.Minute)
+			panic("hunter2")
+		}})
+		run := wait(t, m, alice, ran.Run.ID)
+		require.Equal(t, RunError{KindInternal, textInternal}, *run.Error)
+		require.Contains(t, log.String(), "hunter2")
+	})
+}
+
+func TestParkedCallHasADeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t, Config{})
+		began := time.Now()
+		ran := call1(t, m, alice, RunRequest{ParkAfter: 10 * time.Second, Timeout: time.Minute, Work: works(time.Hour)})
+		require.Equal(t, KindTimeout, wait(t, m, alice, ran.Run.ID).Error.Kind)
+		require.Equal(t, time.Minute, time.Since(began), "from the beginning of the call")
+	})
+}
+
+func TestStopOfAParkedCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t, Config{})
+		ran := call1(t, m, alice, RunRequest{ParkAfter: time.Second, Work: works(time.Hour)})
+		stopped, err := m.Stop(t.Context(), alice, ran.Run.ID, StopRequest{})
+		require.NoError(t, err)
+		require.True(t, stopped.Stopped)
+	})
+}
+
+// The end of the caller's context ends the work before the call is parked, and
+// does not after.
+func TestContextOfACall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t, Config{})
+		type key struct{}
+		why := errors.New("the user left")
+		ctx, cancel := context.WithCancelCause(context.WithValue(t.Context(), key{}, "value"))
+		time.AfterFunc(3*time.Second, func() { cancel(why) })
+		var value any
+		began := time.Now()
+		ran, err := m.Run(ctx, alice, RunRequest{Tool: "tool", ParkAfter: time.Minute, Work: func(ctx context.Context, sink *Sink) (Outcome, error) {
+			value = ctx.Value(key{})
+			<-ctx.Done()
+			time.Sleep(2 * time.Second) // is waited for
+			return Outcome{}, context.Cause(ctx)
+		}})
+		require.Equal(t, why, err)
+		require.False(t, ran.Parked)
+		require.Equal(t, "value", value)
+		require.Equal(t, 5*time.Second, time.Since(began))
+
+		_, err = m.Run(ctx, alice, RunRequest{Tool: "tool", Work: works(0)})
+		require.ErrorIs(t, err, context.Canceled, "it does not begin")
+
+		ctx, cancel = context.WithCancelCause(t.Context())
+		ran, err = m.Run(ctx, alice, RunRequest{Tool: "tool", ParkAfter: time.Second, Work: works(time.Minute)})
+		require.NoError(t, err)
+		cancel(why)
+		require.Equal(t, StatusSucceeded, wait(t, m, alice, ran.Run.ID).Status, "it is detached")
+	})
+}
+
+// A caller that goes away at the very moment its call is parked leaves it
+// parked or canceled, never neither.
+func TestParkingRacesTheCaller(t *testing.T) {
+	for i := range 500 {
+		synctest.Test(t, func(t *testing.T) {
+			engine := &slowAdopt{MemoryEngine: NewMemoryEngine(), takes: time.Duration(i%3) * time.Millisecond}
+			m := newManager(t, Config{Engine: engine})
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(time.Second+time.Duration(i%5-2)*time.Millisecond, cancel)
+			var ended atomic.Bool
+			ran, err := m.Run(ctx, alice, RunRequest{Tool: "tool", ParkAfter: time.Second, Work: func(ctx context.Context, sink *Sink) (Outcome, error) {
+				defer ended.Store(true)
+				return works(time.Minute)(ctx, sink)
+			}})
+			if ran.Parked {
+				require.NoError(t, err)
+				require.Equal(t, StatusSucceeded, wait(t, m, alice, ran.Run.ID).Status)
+				return
+			}
+			require.Error(t, err)
+			require.True(t, ended.Load(), "its work has ended")
+			require.Empty(t, must(engine.List(t.Context(), Query{})))
+		})
+	}
+}
+
+type slowAdopt struct {
+	*MemoryEngine
+	takes time.Duration
+}
+
+func (e *slowAdopt) Adopt(ctx context.Context, run Run) (Lease, error) {
+	time.Sleep(e.takes)
+	return e.MemoryEngine.Adopt(ctx, run)
+}
+
+// The work ends while its call is being parked.
+func TestParkingRacesTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t, Config{Engine: &slowAdopt{MemoryEngine: NewMemoryEngine(), takes: time.Second}})
+		ran := call1(t, m, alice, RunRequest{ParkAfter: time.Second, Work: works(1500 * time.Millisecond)})
+		require.True(t, ran.Parked)
+		run := wait(t, m, alice, ran.Run.ID)
+		require.Equal(t, StatusSucceeded, run.Status)
+		require.JSONEq(t, `"done"`, string(run.Result))
+		require.Equal(t, "working\n", string(must(m.Tail(t.Context(), alice, run.ID, 0, 100)).Data))
+	})
+}
+
+func TestParkedLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t, Config{})
+		park := func(work func(context.Context, *Sink) (Outcome, error)) (Ran, error) {
+			return m.Run(t.Context(), alice, RunRequest{Tool: "tool", ParkAfter: time.Second, Work: work})
+		}
+		var mu sync.Mutex
+		var ids []string
+		var all sync.WaitGroup
+		for range 32 {
+			all.Go(func() {
+				ran, err := park(works(time.Minute))
+				require.NoError(t, err)
+				mu.Lock()
+				defer mu.Unlock()
+				ids = append(ids, ran.Run.ID)
+			})
+		}
+		all.Wait()
+		require.Equal(t, 32, m.Stats().Parked)
+		for range 5 {
+			spawn(t, m, alice, "sleep") // spawned ones have places of their own
+		}
+		_, err := park(works(time.Minute))
+		var limit *LimitError
+		require.ErrorAs(t, err, &limit)
+		require.ErrorIs(t, err, ErrParkedLimit)
+		require.ElementsMatch(t, ids, limit.Active, "nothing was put out for it")
+		require.Equal(t, 37, must(m.List(t.Context(), alice, ListRequest{})).Active)
+		require.EqualValues(t, 1, m.Stats().Refused)
+
+		ran, err := park(func(_ context.Context, sink *Sink) (Outcome, error) {
+			<-sink.Stopping()
+			return Outcome{Result: json.RawMessage(`"partial"`)}, nil
+		})
+		require.NoError(t, err)
+		require.JSONEq(t, `"partial"`, string(ran.Outcome.Result), "a result is not lost to the limit")
+
+		ran, err = m.Run(t.Context(), bob, RunRequest{Tool: "tool", ParkAfter: time.Second, Work: works(time.Minute)})
+		require.NoError(t, err)
+		require.True(t, ran.Parked, "another session has its own")
+		_, err = m.Wait(t.Context(), alice, ids, UntilAll)
+		require.NoError(t, err)
+		ran, err = park(works(time.Minute))
+		require.NoError(t, err)
+		require.True(t, ran.Parked, "those that have ended take no place")
+	})
+}
+
+func TestParkedCallsCountForTheHost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t, Config{PerHost: 2})
+		spawn(t, m, bob, "sleep")
+		ran := call1(t, m, alice, RunRequest{ParkAfter: time.Second, Work: works(time.Minute)})
+		_, err := m.Spawn(t.Context(), alice, SpawnRequest{Tool: "echo"})
+		require.ErrorIs(t, err, ErrHostLimit)
+		_, err = m.Run(t.Context(), alice, RunRequest{Tool: "tool", ParkAfter: time.Second, Work: works(time.Minute)})
+		require.ErrorIs(t, err, ErrHostLimit)
+		wait(t, m, alice, ran.Run.ID)
+		spawn(t, m, alice, "echo")
+	})
+}
+
+func TestParkingWithoutItsEngine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log logBuffer
+		engine := &brokenEngine{MemoryEngine: NewMemoryEngine()}
+		engine.broken.Store(true)
+		m := newManager(t, Config{Engine: engine, Logger: logTo(&log)})
+		began := time.Now()
+		ran := call1(t, m, alice, RunRequest{ParkAfter: time.Second, Work: works(time.Minute)})
+		require.False(t, ran.Parked, "it goes on in the foreground")
+		require.JSONEq(t, `"done"`, string(ran.Outcome.Result))
+		require.Equal(t, time.Minute, time.Since(began))
+		require.Contains(t, log.String(), "not parked")
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		_, err := m.Run(ctx, alice, RunRequest{Tool: "tool", ParkAfter: time.Second, Work: works(time.Minute)})
+		require.Error(t, err, "where its caller can still end it")
+		require.Equal(t, 70*time.Second, time.Since(began))
+	})
+}
+
+func TestRunRefusesBadRequests(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t, Config{})
+		for field, req := range map[string]RunRequest{
+			"tool":            {Work: works(0)},
+			"work":            {Tool: "tool"},
+			"args":            {Tool: "tool", Work: works(0), Args: json.RawMessage("{")},
+			"park_after":      {Tool: "tool", Work: works(0), ParkAfter: -1},
+			"timeout_seconds": {Tool: "tool", Work: works(0), Timeout: 2 * time.Hour},
+		} {
+			_, err := m.Run(t.Context(), alice, req)
+			var bad *FieldError
+			require.ErrorAs(t, err, &bad)
+			require.Equal(t, field, bad.Field)
+		}
+		require.NoError(t, m.Close(t.Context()))
+		_, err := m.Run(t.Context(), alice, RunRequest{Tool: "tool", Work: works(0)})
+		require.ErrorIs(t, err, ErrClosed)
+	})
+}
+
+func TestCloseEndsCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t, Config{})
+		causes := make(chan error, 1)
+		go func() {
+			_, err := m.Run(t.Context(), alice, RunRequest{Tool: "tool", ParkAfter: 5 * time.Second, Work: func(ctx context.Context, _ *Sink) (Outcome, error) {
+				<-ctx.Done()
+				return Outcome{}, context.Cause(ctx)
+			}})
+			causes <- err
+		}()
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		began := time.Now()
+		require.NoError(t, m.Close(ctx))
+		require.Equal(t, 10*time.Second, time.Since(began))
+		require.Equal(t, ErrClosed, <-causes, "it was not parked while closing")
+	})
+}
+
+// A parked call's record is enough to run it again, but for its secrets.
+func TestParkedSecrets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log logBuffer
+		m := newManager(t, Config{Logger: logTo(&log)})
+		ran := call1(t, m, alice, RunRequest{ParkAfter: time.Second, Work: works(time.Minute),
+			Args: json.RawMessage(`{"pin":"hunter2"}`), Stored: json.RawMessage(`{}`)})
+		run := must(m.engine.Get(t.Context(), ran.Run.ID))
+		require.JSONEq(t, `{}`, string(run.Args))
+		require.True(t, run.Secret)
+		require.NotContains(t, log.String(), "hunter2")
+		wait(t, m, alice, run.ID)
+	})
+}

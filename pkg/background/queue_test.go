@@ -1,0 +1,266 @@
+package background
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// fired queues a run of the tool as a schedule does.
+func fired(t *testing.T, m *Manager, session, tool, after string) string {
+	t.Helper()
+	run, err := m.newRun(session, SpawnRequest{Tool: tool})
+	require.NoError(t, err)
+	run.Origin = OriginScheduled
+	require.NoError(t, m.fire(t.Context(), run, after))
+	synctest.Wait()
+	return run.ID
+}
+
+func status(t *testing.T, m *Manager, session, id string) Status {
+	t.Helper()
+	run, err := m.Get(t.Context(), session, id)
+	require.NoError(t, err)
+	return run.Status
+}
+
+func TestQueuedRunsStartInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var order []string
+		m := newManager(t, Config{PerSession: 1, PerHost: 2, Executor: func(ctx context.Context, run Run, sink *Sink) (Outcome, error) {
+			mu.Lock()
+			order = append(order, run.Tool)
+			mu.Unlock()
+			return script(ctx, Run{Tool: "second"}, sink)
+		}})
+		for _, c := range []struct{ session, tool string }{
+			{alice, "a1"}, {alice, "a2"}, {alice, "a3"}, {bob, "b1"}, {"carol", "c1"}, {bob, "b2"},
+		} {
+			fired(t, m, c.session, c.tool, "")
+		}
+		require.Equal(t, []string{"a1", "b1"}, order, "the host has two places, each session one")
+		require.Equal(t, Stats{Active: 2, Queued: 4, Spawned: 6, Failed: map[ErrorKind]int64{}}, m.Stats())
+		_, err := m.Spawn(t.Context(), "dave", SpawnRequest{Tool: "echo"})
+		require.ErrorIs(t, err, ErrHostLimit, "a spawn overtakes nobody")
+		began := time.Now()
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		require.Equal(t, 3*time.Second, time.Since(began))
+		slices.Sort(order[2:4]) // those of one moment
+		slices.Sort(order[4:6])
+		require.Equal(t, []string{"a1", "b1", "a2", "c1", "a3", "b2"}, order)
+	})
+}
+
+func TestThousandsOfQueuedRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		running, most, ran := 0, 0, 0
+		m := newManager(t, Config{PerSession: 3, PerHost: 10, Executor: func(context.Context, Run, *Sink) (Outcome, error) {
+			mu.Lock()
+			running++
+			most = max(most, running)
+			mu.Unlock()
+			time.Sleep(time.Millisecond)
+			mu.Lock()
+			running--
+			ran++
+			mu.Unlock()
+			return Outcome{}, nil
+		}})
+		for i := range 10_000 {
+			run, err := m.newRun(fmt.Sprint(i%20), SpawnRequest{Tool: "tool"})
+			require.NoError(t, err)
+			require.NoError(t, m.fire(t.Context(), run, ""))
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		require.Equal(t, 10_000, ran)
+		require.Equal(t, 10, most)
+		require.Zero(t, m.Stats().Active+m.Stats().Queued)
+	})
+}
+
+func TestStopOfAQueuedRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t, Config{PerSession: 1})
+		first, second, third := fired(t, m, alice, "sleep", ""), fired(t, m, alice, "sleep", ""), fired(t, m, alice, "sleep", "")
+		require.Equal(t, StatusQueued, status(t, m, alice, second))
+		waited := make(chan Run)
+		go func() { waited <- wait(t, m, alice, second) }()
+		synctest.Wait()
+		began := time.Now()
+		stopped, err := m.Stop(t.Context(), alice, second, StopRequest{Reason: "not needed"})
+		require.NoError(t, err)
+		require.True(t, stopped.Stopped)
+		run := <-waited
+		require.Equal(t, StatusCanceled, run.Status)
+		require.Equal(t, "not needed", run.Cancel.Reason)
+		require.Zero(t, run.Attempt, "it never started")
+		_, err = m.Stop(t.Context(), alice, first, StopRequest{})
+		require.NoError(t, err)
+		require.Zero(t, time.Since(began))
+		synctest.Wait()
+		require.Equal(t, StatusRunning, status(t, m, alice, third), "the next one takes the place")
+	})
+}
+
+func TestStopOfAQueuedRunWithoutItsEngine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := &brokenEngine{MemoryEngine: NewMemoryEngine()}
+		m := newManager(t, Config{Engine: engine, PerSession: 1, Logger: logTo(new(logBuffer))})
+		first, second := fired(t, m, alice, "sleep", ""), fired(t, m, alice, "sleep", "")
+		engine.broken.Store(true)
+		stopped, err := m.Stop(t.Context(), alice, second, StopRequest{})
+		require.NoError(t, err)
+		require.True(t, stopped.Stopped, "it will never start")
+		_, err = m.Stop(t.Context(), alice, first, StopRequest{})
+		require.NoError(t, err)
+		synctest.Wait()
+		require.Equal(t, StatusQueued, must(engine.Get(t.Context(), second)).Status)
+		engine.broken.Store(false)
+		time.Sleep(HeartbeatEvery)
+		synctest.Wait()
+		require.Equal(t, StatusCanceled, must(engine.Get(t.Context(), second)).Status)
+		require.Empty(t, must(m.Pending(t.Context(), alice, 0)), "the agent saw both ends")
+	})
+}
+
+func TestAFiringWaitsForTheOneBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t, Config{})
+		first := fired(t, m, alice, "second", "")
+		second := fired(t, m, alice, "second", first)
+		third := fired(t, m, alice, "sleep", second)
+		other := fired(t, m, alice, "echo", "bg_gone")
+		require.Equal(t, StatusQueued, status(t, m, alice, second), "there are permits, but it waits")
+		require.Equal(t, StatusSucceeded, status(t, m, alice, other), "who waits for nobody starts")
+		time.Sleep(time.Second)
+		synctest.Wait()
+		require.Equal(t, StatusRunning, status(t, m, alice, second))
+		stopped, err := m.Stop(t.Context(), alice, third, StopRequest{})
+		require.NoError(t, err)
+		require.True(t, stopped.Stopped, "also while it waits for another run")
+		time.Sleep(time.Second)
+		synctest.Wait()
+		require.Empty(t, m.blocked)
+	})
+}
+
+func TestARunIsFiredOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t, Config{})
+		run, err := m.newRun(alice, SpawnRequest{Tool: "echo"})
+		require.NoError(t, err)
+		require.NoError(t, m.fire(t.Context(), run, ""))
+		require.ErrorIs(t, m.fire(t.Context(), run, ""), ErrExists)
+		synctest.Wait()
+		require.ErrorIs(t, m.fire(t.Context(), run, ""), ErrExists)
+		require.Equal(t, 1, must(m.List(t.Context(), alice, ListRequest{})).Finished)
+	})
+}
+
+func TestReadmitAtTheStart(t *testing.T) {
+	secret := errors.New("plugin at /srv/secret is gone")
+	for name, c := range map[string]struct {
+		readmit func(context.Context, Run) error
+		want    RunError
+	}{
+		"admitted":     {func(context.Context, Run) error { return nil }, RunError{}},
+		"asked nobody": {nil, RunError{}},
+		"typed error":  {func(context.Context, Run) error { return &Error{Kind: KindRejected, Message: "no such tool"} }, RunError{KindRejected, "no such tool"}},
+		"other error":  {func(context.Context, Run) error { return secret }, RunError{KindRejected, textRejected}},
+		"panic":        {func(context.Context, Run) error { panic(secret) }, RunError{KindRejected, textRejected}},
+	} {
+		bubble(t, name, func(t *testing.T) {
+			var log logBuffer
+			m := newManager(t, Config{Readmit: c.readmit, Logger: logTo(&log)})
+			run := wait(t, m, alice, fired(t, m, alice, "echo", ""))
+			if c.want.Kind == "" {
+				require.Equal(t, StatusSucceeded, run.Status)
+				return
+			}
+			require.Equal(t, c.want, *run.Error)
+			require.Zero(t, run.Attempt, "it was never started")
+			require.NotContains(t, run.Error.Message, "secret")
+			require.Contains(t, log.String(), "not admitted")
+			require.Equal(t, StatusSucceeded, wait(t, m, alice, spawn(t, m, alice, "echo").ID).Status, "a spawn was checked at its door")
+		})
+	}
+}
+
+// The limits are compared with rules one can read: a permit goes to the first
+// of those whose session has room, at once.
+func TestLimitsFollowTheirRules(t *testing.T) {
+	for seed := range uint64(200) {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		l := newLimits(Config{PerSession: 2, PerHost: 5, Parked: 1})
+		var waiting, held []*task
+		count := func(of lane) (n int) {
+			for _, t := range held {
+				if t.lane == of {
+					n++
+				}
+			}
+			return n
+		}
+		room := func(of lane) bool { return len(held) < 5 && count(of) < l.max(of) }
+		dispatch := func(got []*task) {
+			for {
+				at := slices.IndexFunc(waiting, func(t *task) bool { return room(t.lane) })
+				if at < 0 {
+					break
+				}
+				require.NotEmpty(t, got, "seed %d", seed)
+				require.Same(t, waiting[at], got[0], "seed %d", seed)
+				held, got = append(held, waiting[at]), got[1:]
+				waiting = slices.Delete(waiting, at, at+1)
+			}
+			require.Empty(t, got, "seed %d", seed)
+		}
+		for i := range 200 {
+			origin := OriginSpawned
+			if rng.IntN(4) == 0 {
+				origin = OriginParked
+			}
+			x := newTask(Run{ID: fmt.Sprint(i), Session: fmt.Sprint(rng.IntN(4)), Origin: origin})
+			switch op := rng.IntN(8); {
+			case op < 3:
+				waiting = append(waiting, x)
+				dispatch(l.enqueue(x))
+			case op < 5:
+				ok := room(x.lane)
+				require.Equal(t, ok, l.acquire(x.lane, x.run.ID) == nil, "seed %d", seed)
+				if ok {
+					held = append(held, x)
+				}
+			case op < 7 && len(held) > 0:
+				at := rng.IntN(len(held))
+				done := held[at]
+				held = slices.Delete(held, at, at+1)
+				dispatch(l.release(done.lane, done.run.ID))
+			case op == 7 && len(waiting) > 0:
+				at := rng.IntN(len(waiting))
+				require.True(t, l.withdraw(waiting[at]))
+				require.False(t, l.withdraw(waiting[at]))
+				waiting = slices.Delete(waiting, at, at+1)
+			}
+			active, _, queued := l.counts()
+			require.Equal(t, []int{len(held), len(waiting)}, []int{active, queued}, "seed %d", seed)
+		}
+		require.ElementsMatch(t, waiting, l.close(), "seed %d", seed)
+		for _, x := range held {
+			require.Empty(t, l.release(x.lane, x.run.ID))
+		}
+		require.Empty(t, l.lines, "what is empty is forgotten")
+	}
+}

@@ -1,0 +1,278 @@
+package background
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A past is an engine as a process that was killed left it.
+type past struct {
+	t      *testing.T
+	engine *MemoryEngine
+}
+
+func newPast(t *testing.T) past { return past{t, NewMemoryEngine()} }
+
+// queued leaves a run that was never started.
+func (p past) queued(run Run) string {
+	p.t.Helper()
+	id, err := newID()
+	require.NoError(p.t, err)
+	run.ID, run.Session, run.Timeout, run.OutputCap, run.SignalOnCompletion = id, alice, time.Hour, 1000, true
+	if run.Args == nil {
+		run.Args = []byte(`{"n":1}`)
+	}
+	require.NoError(p.t, p.engine.Submit(p.t.Context(), run))
+	return id
+}
+
+// running leaves a run in the middle of an attempt.
+func (p past) running(run Run, attempt int) string {
+	p.t.Helper()
+	id := p.queued(run)
+	for range attempt {
+		lease, err := p.engine.Claim(p.t.Context(), id)
+		require.NoError(p.t, err)
+		require.NoError(p.t, lease.Append(p.t.Context(), 0, []byte("half of the output\n")))
+		require.NoError(p.t, lease.Save(p.t.Context(), []byte("step 7")))
+		_, err = lease.Extend(p.t.Context(), Beat{Detail: "working"})
+		require.NoError(p.t, err)
+		if lease.Run().Attempt < attempt {
+			require.NoError(p.t, p.engine.Requeue(p.t.Context(), id, lease.Run().Attempt))
+		}
+	}
+	return id
+}
+
+func yes(context.Context, Run) error { return nil }
+
+func TestRecovery(t *testing.T) {
+	no := errors.New("tool is neither idempotent nor readonly")
+	incident := func(p past, id string) {
+		_, err := p.engine.Cancel(p.t.Context(), id, Cancellation{By: "session", Reason: "before the crash"})
+		require.NoError(p.t, err)
+	}
+	for name, c := range map[string]struct {
+		run     Run
+		attempt int // 0: queued
+		then    func(past, string)
+		readmit func(context.Context, Run) error
+		status  Status
+		want    RunError
+		ends    int // the attempt it ends in
+	}{
+		"queued":                            {readmit: yes, status: StatusSucceeded, ends: 1},
+		"queued, nobody to ask":             {status: StatusSucceeded, ends: 1},
+		"queued, not allowed any more":      {readmit: func(context.Context, Run) error { return no }, status: StatusFailed, want: RunError{KindRejected, textRejected}},
+		"queued, arguments were secret":     {run: Run{Secret: true}, readmit: yes, status: StatusFailed, want: RunError{KindOrphaned, textIncomplete}},
+		"running, may be run again":         {attempt: 1, readmit: yes, status: StatusSucceeded, ends: 2},
+		"running, for the second time":      {attempt: 2, readmit: yes, status: StatusSucceeded, ends: 3},
+		"running, out of attempts":          {attempt: 3, readmit: yes, status: StatusFailed, want: RunError{KindOrphaned, textOrphaned}, ends: 3},
+		"running, nobody to ask":            {attempt: 1, status: StatusFailed, want: RunError{KindOrphaned, textOrphaned}, ends: 1},
+		"running, may not be run again":     {attempt: 1, readmit: func(context.Context, Run) error { return no }, status: StatusFailed, want: RunError{KindOrphaned, textOrphaned}, ends: 1},
+		"running, Readmit panics":           {attempt: 1, readmit: func(context.Context, Run) error { panic(no) }, status: StatusFailed, want: RunError{KindOrphaned, textOrphaned}, ends: 1},
+		"running, with a reason":            {attempt: 1, readmit: func(context.Context, Run) error { return &Error{Kind: KindOrphaned, Message: "the tool changed"} }, status: StatusFailed, want: RunError{KindOrphaned, "the tool changed"}, ends: 1},
+		"running, arguments were secret":    {run: Run{Secret: true}, attempt: 1, readmit: yes, status: StatusFailed, want: RunError{KindOrphaned, textOrphaned}, ends: 1},
+		"running, a stop was asked for":     {attempt: 1, then: incident, readmit: yes, status: StatusCanceled, ends: 1},
+		"queued again before the crash":     {attempt: 1, then: func(p past, id string) { require.NoError(p.t, p.engine.Requeue(p.t.Context(), id, 1)) }, readmit: yes, status: StatusSucceeded, ends: 2},
+		"queued again, not allowed anymore": {attempt: 1, then: func(p past, id string) { require.NoError(p.t, p.engine.Requeue(p.t.Context(), id, 1)) }, status: StatusFailed, want: RunError{KindOrphaned, textOrphaned}, ends: 1},
+		"a parked call, may be run again":   {run: Run{Origin: OriginParked}, attempt: 1, readmit: yes, status: StatusSucceeded, ends: 2},
+	} {
+		bubble(t, name, func(t *testing.T) {
+			p := newPast(t)
+			c.run.Tool = "echo"
+			var id string
+			if c.attempt == 0 {
+				id = p.queued(c.run)
+			} else {
+				id = p.running(c.run, c.attempt)
+			}
+			if c.then != nil {
+				c.then(p, id)
+			}
+			m := newManager(t, Config{Engine: p.engine, Readmit: c.readmit, Logger: logTo(new(logBuffer))})
+			run := wait(t, m, alice, id)
+			require.Equal(t, c.status, run.Status)
+			require.Equal(t, c.ends, run.Attempt)
+			log := must(m.Tail(t.Context(), alice, id, 0, 1000))
+			switch {
+			case c.status == StatusSucceeded:
+				require.JSONEq(t, `{"n":1}`, string(run.Result))
+				require.Equal(t, "echo {\"n\":1}\n", string(log.Data), "the log is that of the attempt")
+			case c.attempt > 0:
+				require.Equal(t, "half of the output\n", string(log.Data), "the output is kept")
+				require.EqualValues(t, len(log.Data), run.OutputBytes)
+				require.Equal(t, "working", run.Detail)
+			}
+			if c.status == StatusFailed {
+				require.Equal(t, c.want, *run.Error)
+			}
+			require.Len(t, must(m.Pending(t.Context(), alice, 0)), 1, "its end is told")
+		})
+	}
+}
+
+func TestRecoveryHandsOverTheCheckpoint(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPast(t)
+		id := p.running(Run{Tool: "count"}, 1)
+		var restored []byte
+		var detail string
+		m := newManager(t, Config{Engine: p.engine, Readmit: yes, Executor: func(_ context.Context, run Run, sink *Sink) (Outcome, error) {
+			restored, detail = sink.Restore(), sink.Beat().Detail
+			require.Equal(t, 2, run.Attempt)
+			require.JSONEq(t, `{"n":1}`, string(run.Args))
+			return Outcome{}, nil
+		}})
+		wait(t, m, alice, id)
+		require.Equal(t, "step 7", string(restored))
+		require.Equal(t, "running again, attempt 2", detail)
+		require.EqualValues(t, 1, m.Stats().Rerun)
+	})
+}
+
+func TestRecoveryKeepsTheOrderAndTheLimits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPast(t)
+		var ids []string
+		for i := range 7 {
+			if i%2 == 0 {
+				ids = append(ids, p.running(Run{Tool: "second"}, 1))
+			} else {
+				ids = append(ids, p.queued(Run{Tool: "second"}))
+			}
+		}
+		var mu sync.Mutex
+		var order []string
+		m := newManager(t, Config{Engine: p.engine, PerSession: 1, Readmit: yes, Executor: func(ctx context.Context, run Run, sink *Sink) (Outcome, error) {
+			mu.Lock()
+			order = append(order, run.ID)
+			mu.Unlock()
+			return script(ctx, run, sink)
+		}})
+		synctest.Wait()
+		require.Equal(t, StatusQueued, status(t, m, alice, ids[6]), "no permit defers a run, it does not fail it")
+		_, err := m.Spawn(t.Context(), alice, SpawnRequest{Tool: "echo"})
+		require.ErrorIs(t, err, ErrSessionLimit)
+		began := time.Now()
+		runs, err := m.Wait(t.Context(), alice, ids, UntilAll)
+		require.NoError(t, err)
+		require.Equal(t, 7*time.Second, time.Since(began))
+		for _, run := range runs {
+			require.Equal(t, StatusSucceeded, run.Status)
+		}
+		require.Equal(t, ids, order)
+	})
+}
+
+func TestRecoveryOfASchedulesRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPast(t)
+		first := p.running(Run{Tool: "second", Schedule: "sc_a", Origin: OriginScheduled}, 1)
+		second := p.queued(Run{Tool: "second", Schedule: "sc_a", Origin: OriginScheduled})
+		other := p.queued(Run{Tool: "echo", Schedule: "sc_b", Origin: OriginScheduled})
+		m := newManager(t, Config{Engine: p.engine, Readmit: yes})
+		synctest.Wait()
+		require.Equal(t, StatusRunning, status(t, m, alice, first))
+		require.Equal(t, StatusQueued, status(t, m, alice, second), "never two of one schedule at once")
+		require.Equal(t, StatusSucceeded, status(t, m, alice, other))
+		require.Equal(t, StatusSucceeded, wait(t, m, alice, second).Status)
+	})
+}
+
+func TestRecoveryWithABrokenEngine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPast(t)
+		again, lost := p.running(Run{Tool: "echo"}, 1), p.running(Run{Tool: "other"}, 1)
+		engine := &brokenEngine{MemoryEngine: p.engine}
+		engine.broken.Store(true)
+		m := newManager(t, Config{Engine: engine, Logger: logTo(new(logBuffer)), Readmit: func(_ context.Context, run Run) error {
+			if run.Tool == "other" {
+				return errors.New("no")
+			}
+			return nil
+		}})
+		time.Sleep(time.Minute)
+		require.Equal(t, StatusRunning, must(p.engine.Get(t.Context(), again)).Status)
+		require.Equal(t, KindOrphaned, wait(t, m, alice, lost).Error.Kind, "who asks is told")
+		engine.broken.Store(false)
+		require.Equal(t, StatusSucceeded, wait(t, m, alice, again).Status, "as soon as the engine works")
+		synctest.Wait()
+		require.Equal(t, KindOrphaned, must(p.engine.Get(t.Context(), lost)).Error.Kind)
+	})
+}
+
+func TestCloseDuringABrokenRecovery(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPast(t)
+		id := p.running(Run{Tool: "echo"}, 1)
+		engine := &brokenEngine{MemoryEngine: p.engine}
+		engine.broken.Store(true)
+		m, err := New(t.Context(), Config{Engine: engine, Executor: script, Readmit: yes, Logger: logTo(new(logBuffer))})
+		require.NoError(t, err)
+		began := time.Now()
+		require.NoError(t, m.Close(t.Context()))
+		require.Zero(t, time.Since(began))
+		require.Equal(t, StatusRunning, must(p.engine.Get(t.Context(), id)).Status, "it is left to the next start")
+	})
+}
+
+func TestNewWithoutItsEngine(t *testing.T) {
+	_, err := New(t.Context(), Config{Engine: blindEngine{NewMemoryEngine()}, Executor: script})
+	require.ErrorIs(t, err, errDisk)
+}
+
+type blindEngine struct{ *MemoryEngine }
+
+func (blindEngine) List(context.Context, Query) ([]Run, error) { return nil, errDisk }
+
+// A process is killed again and again: a tool that may not be run again is
+// executed once, one that may no more often than the attempts allow, and
+// nothing stays active.
+func TestRecoveryAgainAndAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPast(t)
+		ids := map[string]string{}
+		for _, tool := range []string{"once", "again"} {
+			ids[tool] = p.queued(Run{Tool: tool})
+		}
+		executed := map[string]int{}
+		var mu sync.Mutex
+		for range 5 {
+			crashed := make(chan struct{})
+			m, err := New(t.Context(), Config{Engine: p.engine, Logger: logTo(new(logBuffer)),
+				Readmit: func(_ context.Context, run Run) error {
+					if run.Attempt > 0 && run.Tool == "once" {
+						return errors.New("not idempotent")
+					}
+					return nil
+				},
+				Executor: func(_ context.Context, run Run, _ *Sink) (Outcome, error) {
+					mu.Lock()
+					executed[run.Tool]++
+					mu.Unlock()
+					<-crashed
+					return Outcome{}, fmt.Errorf("too late")
+				}})
+			require.NoError(t, err)
+			synctest.Wait()
+			// The next manager takes over; this one finds itself fenced.
+			t.Cleanup(func() {
+				close(crashed)
+				synctest.Wait()
+				require.NoError(t, m.Close(context.Background()))
+			})
+		}
+		require.Equal(t, map[string]int{"once": 1, "again": 3}, executed)
+		for _, id := range ids {
+			require.Equal(t, KindOrphaned, must(p.engine.Get(t.Context(), id)).Error.Kind)
+		}
+	})
+}

@@ -1,0 +1,271 @@
+package background
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func schedule(t *testing.T, m *Manager, session string, req ScheduleRequest) Schedule {
+	t.Helper()
+	s, err := m.Schedule(t.Context(), session, req)
+	require.NoError(t, err)
+	return s
+}
+
+// firings lists the runs of a schedule, the first one first.
+func firings(t *testing.T, m *Manager, s Schedule) []Run {
+	t.Helper()
+	runs, err := m.engine.List(t.Context(), Query{Schedule: s.ID})
+	require.NoError(t, err)
+	slices.Reverse(runs)
+	return runs
+}
+
+func reread(t *testing.T, m *Manager, s Schedule) Schedule {
+	t.Helper()
+	s, err := m.GetSchedule(t.Context(), s.Session, s.ID)
+	require.NoError(t, err)
+	return s
+}
+
+// planned returns how many schedules the manager waits for.
+func planned(m *Manager) int {
+	m.scheduler.mu.Lock()
+	defer m.scheduler.mu.Unlock()
+	return len(m.scheduler.waiting)
+}
+
+func TestScheduleRefuses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t, Config{MinInterval: 10 * time.Minute})
+		hour := time.Now().Add(time.Hour)
+		for _, test := range []struct {
+			name, session string
+			req           ScheduleRequest
+			want          string
+		}{
+			{"no session", "", ScheduleRequest{Tool: "echo", Cron: "0 * * * *"}, "session: required"},
+			{"no tool", alice, ScheduleRequest{Tool: " ", Cron: "0 * * * *"}, "tool: required"},
+			{"bad args", alice, ScheduleRequest{Tool: "echo", Args: json.RawMessage("{"), Cron: "0 * * * *"}, "args: not valid JSON"},
+			{"long title", alice, ScheduleRequest{Tool: "echo", Title: strings.Repeat("x", 121), Cron: "0 * * * *"}, "title: longer than 120 characters"},
+			{"long timeout", alice, ScheduleRequest{Tool: "echo", Timeout: 2 * time.Hour, Cron: "0 * * * *"}, "timeout_seconds: must be between 1 and 3600"},
+			{"neither", alice, ScheduleRequest{Tool: "echo", Cron: "  "}, "schedule: must include exactly one of cron_expression (recurring) or scheduled_at (one-shot)"},
+			{"both", alice, ScheduleRequest{Tool: "echo", Cron: "0 * * * *", At: hour}, "schedule: must not include both cron_expression and scheduled_at; provide exactly one"},
+			{"now", alice, ScheduleRequest{Tool: "echo", At: time.Now()}, "scheduled_at: 2000-01-01T00:00:00Z is in the past; it is 2000-01-01T00:00:00Z now"},
+			{"the past", alice, ScheduleRequest{Tool: "echo", At: hour.AddDate(-1, 0, 0)}, "is in the past"},
+			{"far away", alice, ScheduleRequest{Tool: "echo", At: hour.AddDate(10, 0, 0)}, "scheduled_at: 2010-01-01T01:00:00Z is more than 10 years from now"},
+			{"bad zone", alice, ScheduleRequest{Tool: "echo", Cron: "0 * * * *", Timezone: "Mars/Olympus"}, `timezone: unknown time zone "Mars/Olympus"`},
+			{"bad zone of a one-shot", alice, ScheduleRequest{Tool: "echo", At: hour, Timezone: "../UTC"}, "is not an IANA name"},
+			{"the host's zone", alice, ScheduleRequest{Tool: "echo", Cron: "0 * * * *", Timezone: "Local"}, "is not an IANA name"},
+			{"bad cron", alice, ScheduleRequest{Tool: "echo", Cron: "61 * * * *"}, "cron_expression: minute: end of range (61) above maximum (59)"},
+			{"long cron", alice, ScheduleRequest{Tool: "echo", Cron: strings.Repeat("* ", 1<<20)}, "cron_expression: longer than 512 bytes"},
+			{"never", alice, ScheduleRequest{Tool: "echo", Cron: "0 0 30 2 *"}, `cron_expression: "0 0 30 2 *" does not fire within 10 years`},
+			{"too often", alice, ScheduleRequest{Tool: "echo", Cron: "0,59 * * * *"}, `cron_expression: "0,59 * * * *" fires again after 1m0s at times; the least is 10m0s`},
+			{"too often on one day of the year", alice, ScheduleRequest{Tool: "echo", Cron: "55 1,2 * * *", Timezone: "Europe/Berlin"}, "fires again after 5m0s at times"},
+			{"unknown overlap", alice, ScheduleRequest{Tool: "echo", Cron: "0 * * * *", Overlap: "rollback"}, "overlap: must be skip, queue or cancel_previous"},
+		} {
+			_, err := m.Schedule(t.Context(), test.session, test.req)
+			require.ErrorIs(t, err, ErrInvalid, test.name)
+			require.ErrorContains(t, err, test.want, test.name)
+			var field *FieldError
+			require.ErrorAs(t, err, &field, test.name)
+			_, planned := m.Plan(test.session, test.req)
+			require.Equal(t, err, planned, test.name)
+		}
+		require.Empty(t, must(m.engine.Schedules(t.Context(), "", false)), "nothing is stored")
+	})
+}
+
+func TestScheduleIsStored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t, Config{})
+		now := time.Now().UTC()
+		req := ScheduleRequest{Tool: " echo ", Version: "v1", Args: json.RawMessage(`{"n":1}`), By: "operator", Cron: " */15  9-17 * * MON-fri ", Timezone: " America/New_York "}
+		plan, err := m.Plan(alice, req)
+		require.NoError(t, err)
+		require.Empty(t, must(m.Schedules(t.Context(), alice)), "a plan is not stored")
+		s := schedule(t, m, alice, req)
+		require.Regexp(t, `^sc_[a-z2-7]{26}$`, s.ID)
+		require.Equal(t, Schedule{
+			ID: s.ID, Session: alice, Tool: "echo", Version: "v1", Args: json.RawMessage(`{"n":1}`), Title: "Background echo", By: "operator",
+			SignalOnCompletion: true, Timeout: DefaultTimeout, CreatedAt: now,
+			Cron: "*/15 9-17 * * MON-fri", Timezone: "America/New_York", Overlap: OverlapSkip,
+			Enabled: true, NextAt: time.Date(2000, 1, 3, 14, 0, 0, 0, time.UTC), Revision: 1,
+		}, s)
+		plan.ID, plan.Revision = s.ID, 1
+		require.Equal(t, plan, s)
+
+		at := now.In(time.FixedZone("", 3600)).Add(90 * time.Minute)
+		once := schedule(t, m, alice, ScheduleRequest{Tool: "echo", Title: "once", Silent: true, Timeout: time.Minute, At: at, Overlap: OverlapQueue})
+		require.Equal(t, Schedule{
+			ID: once.ID, Session: alice, Tool: "echo", Args: json.RawMessage(`{}`), Title: "once", Timeout: time.Minute, CreatedAt: now,
+			At: now.Add(90 * time.Minute), Timezone: "UTC", Overlap: OverlapQueue, Enabled: true, NextAt: now.Add(90 * time.Minute), Revision: 1,
+		}, once)
+		require.Equal(t, []Schedule{once, s}, must(m.Schedules(t.Context(), alice)))
+		require.Empty(t, must(m.Schedules(t.Context(), bob)))
+		_, err = m.Schedules(t.Context(), "")
+		require.ErrorIs(t, err, ErrInvalid)
+	})
+}
+
+func TestScheduleLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t, Config{})
+		var made atomic.Int32
+		var all sync.WaitGroup
+		for range 40 {
+			all.Go(func() {
+				_, err := m.Schedule(t.Context(), alice, ScheduleRequest{Tool: "echo", Cron: "0 0 * * *"})
+				if err == nil {
+					made.Add(1)
+					return
+				}
+				var limit *LimitError
+				if !errors.Is(err, ErrScheduleLimit) || !errors.As(err, &limit) || limit.Max != 5 || len(limit.Active) != 5 {
+					t.Errorf("%v", err)
+				}
+			})
+		}
+		all.Wait()
+		require.EqualValues(t, 5, made.Load(), "counting and creating are one step")
+		kept := must(m.Schedules(t.Context(), alice))
+		require.Len(t, kept, 5, "what is refused leaves nothing")
+		_, err := m.Schedule(t.Context(), alice, ScheduleRequest{Tool: "echo", Cron: "0 0 * * *"})
+		require.ErrorContains(t, err, "this session already has the maximum of 5 active schedules (")
+		require.ErrorContains(t, err, kept[0].ID)
+
+		schedule(t, m, bob, ScheduleRequest{Tool: "echo", Cron: "0 0 * * *"})
+		_, err = m.Unschedule(t.Context(), alice, kept[0].ID)
+		require.NoError(t, err)
+		schedule(t, m, alice, ScheduleRequest{Tool: "echo", Cron: "0 0 * * *"})
+	})
+}
+
+// A host whose limit was lowered goes on to fire what there is.
+func TestScheduleLimitIsForNewOnes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := NewMemoryEngine()
+		before := newManager(t, Config{Engine: engine})
+		s := schedule(t, before, alice, ScheduleRequest{Tool: "echo", Cron: "0 * * * *"})
+		schedule(t, before, alice, ScheduleRequest{Tool: "echo", Cron: "0 * * * *"})
+		require.NoError(t, before.Close(t.Context()))
+		m := newManager(t, Config{Engine: engine, Schedules: 1})
+		time.Sleep(2*time.Hour + time.Minute)
+		require.Len(t, firings(t, m, s), 2)
+		require.Equal(t, 2, reread(t, m, s).Fired)
+	})
+}
+
+// Making a schedule needs no permit, and holds none.
+func TestScheduleNeedsNoPermit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t, Config{PerHost: 1, PerSession: 1})
+		busy := spawned(t, m, alice, "sleep")
+		s := schedule(t, m, alice, ScheduleRequest{Tool: "echo", Cron: "0 0 * * *"})
+		require.True(t, s.Enabled)
+		_, err := m.Stop(t.Context(), alice, busy, StopRequest{})
+		require.NoError(t, err)
+		require.Equal(t, StatusRunning, must(m.Get(t.Context(), alice, spawned(t, m, alice, "sleep"))).Status)
+	})
+}
+
+// Who asks for an unknown schedule, and who for another's, is told the same.
+func TestScheduleOfAnotherSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t, Config{})
+		s := schedule(t, m, bob, ScheduleRequest{Tool: "echo", Cron: "0 0 * * *"})
+		unknown := "sc_" + strings.Repeat("a", 26)
+		for name, ask := range map[string]func(session, id string) (Schedule, error){
+			"get":  func(session, id string) (Schedule, error) { return m.GetSchedule(t.Context(), session, id) },
+			"stop": func(session, id string) (Schedule, error) { return m.Unschedule(t.Context(), session, id) },
+		} {
+			foreign, err := ask(alice, s.ID)
+			require.ErrorIs(t, err, ErrNoSchedule, name)
+			require.Zero(t, foreign)
+			other, err2 := ask(alice, unknown)
+			require.ErrorIs(t, err2, ErrNoSchedule, name)
+			require.Zero(t, other)
+			require.Equal(t, strings.ReplaceAll(err.Error(), s.ID, unknown), err2.Error(), name)
+			_, err = ask("", s.ID)
+			require.ErrorIs(t, err, ErrInvalid, name)
+		}
+		require.True(t, reread(t, m, s).Enabled)
+	})
+}
+
+func TestUnschedule(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t, Config{})
+		s := schedule(t, m, alice, ScheduleRequest{Tool: "sleep", Cron: "0 * * * *", Timeout: time.Hour})
+		time.Sleep(time.Hour + time.Minute)
+		stopped, err := m.Unschedule(t.Context(), alice, s.ID)
+		require.NoError(t, err)
+		require.False(t, stopped.Enabled)
+		require.Equal(t, DisabledStopped, stopped.Disabled)
+		require.Zero(t, stopped.NextAt)
+		again, err := m.Unschedule(t.Context(), alice, s.ID)
+		require.NoError(t, err)
+		require.Equal(t, stopped, again, "twice is as once")
+		runs := firings(t, m, s)
+		require.Len(t, runs, 1)
+		require.Equal(t, StatusRunning, runs[0].Status, "what it fired goes on")
+		time.Sleep(5 * time.Hour)
+		require.Len(t, firings(t, m, s), 1, "it fires no more")
+		require.Zero(t, planned(m))
+	})
+}
+
+// slow is an engine from which a schedule takes a while to read.
+type slow struct{ Engine }
+
+func (e slow) GetSchedule(ctx context.Context, id string) (Schedule, error) {
+	s, err := e.Engine.GetSchedule(ctx, id)
+	time.Sleep(time.Millisecond)
+	return s, err
+}
+
+// Changes of one schedule at once are all kept.
+func TestScheduleChangesAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t, Config{Engine: slow{NewMemoryEngine()}})
+		s := schedule(t, m, alice, ScheduleRequest{Tool: "echo", Cron: "0 0 * * *"})
+		var all sync.WaitGroup
+		for range 50 {
+			all.Go(func() {
+				if _, err := m.change(t.Context(), s.ID, func(s *Schedule) error { s.Fired++; return nil }); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		require.Equal(t, 50, reread(t, m, s).Fired)
+		_, err := m.change(t.Context(), "sc_unknown", func(*Schedule) error { return nil })
+		require.ErrorIs(t, err, ErrNotFound)
+	})
+}
+
+func TestScheduleAfterClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t, Config{})
+		s := schedule(t, m, alice, ScheduleRequest{Tool: "echo", Cron: "0 * * * *"})
+		require.NoError(t, m.Close(t.Context()))
+		_, err := m.Schedule(t.Context(), alice, ScheduleRequest{Tool: "echo", Cron: "0 * * * *"})
+		require.ErrorIs(t, err, ErrClosed)
+		time.Sleep(3 * time.Hour)
+		require.Empty(t, firings(t, m, s))
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err = newManager(t, Config{}).Schedule(ctx, alice, ScheduleRequest{Tool: "echo", Cron: "0 * * * *"})
+		require.ErrorIs(t, err, context.Canceled)
+	})
+}

@@ -1,0 +1,186 @@
+package background
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestSchedulerTakesWhatIsDue(t *testing.T) {
+	var s scheduler
+	start := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
+	at := make(map[string]time.Time)
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 5000 {
+		id := fmt.Sprint(random.IntN(300))
+		if random.IntN(4) == 0 {
+			s.plan(id, time.Time{}, start)
+			delete(at, id)
+			continue
+		}
+		at[id] = start.Add(time.Duration(random.IntN(1000)) * time.Second)
+		s.plan(id, at[id], start)
+	}
+	require.Len(t, s.order, len(at), "what is planned anew is not kept twice")
+	last := start
+	for now := start; len(at) > 0; now = now.Add(7 * time.Second) {
+		for _, id := range s.take(now) {
+			require.False(t, at[id].After(now))
+			require.False(t, at[id].Before(last), "in order")
+			last = at[id]
+			delete(at, id)
+		}
+		for _, due := range at {
+			require.True(t, due.After(now), "none is left")
+		}
+	}
+	require.Empty(t, s.waiting)
+}
+
+// A clock that is set, or stood still while the machine slept, neither makes a
+// schedule fire twice, nor many times at once, nor keeps it from firing.
+func TestScheduleClockIsSet(t *testing.T) {
+	setup := func(t *testing.T) (m *Manager, s Schedule, set func(time.Duration), count func() int) {
+		var skew atomic.Int64
+		m = newManager(t, Config{clock: func() time.Time { return time.Now().Add(time.Duration(skew.Load())) }})
+		s = schedule(t, m, alice, ScheduleRequest{Tool: "echo", Cron: "*/10 * * * *"})
+		time.Sleep(61 * time.Minute)
+		require.Len(t, firings(t, m, s), 6)
+		return m, s, func(by time.Duration) { skew.Add(int64(by)); time.Sleep(61 * time.Second) }, func() int { return len(firings(t, m, s)) }
+	}
+	bubble(t, "forward a little", func(t *testing.T) {
+		_, _, set, count := setup(t)
+		set(5 * time.Hour)
+		require.Equal(t, 7, count(), "one of thirty that were missed")
+		time.Sleep(30 * time.Minute)
+		require.Equal(t, 10, count())
+	})
+	bubble(t, "back a little", func(t *testing.T) {
+		m, s, set, count := setup(t)
+		set(-30 * time.Minute)
+		time.Sleep(28 * time.Minute)
+		require.Equal(t, 6, count(), "these times were fired for")
+		require.Equal(t, 6, reread(t, m, s).Fired)
+		time.Sleep(10 * time.Minute)
+		require.Equal(t, 7, count())
+		require.Equal(t, 7, reread(t, m, s).Fired)
+	})
+	bubble(t, "far forward, and back", func(t *testing.T) {
+		m, s, set, count := setup(t)
+		set(2 * 365 * 24 * time.Hour)
+		require.Equal(t, 7, count())
+		require.Equal(t, 2001, reread(t, m, s).NextAt.Year(), "it goes by the clock it has")
+		set(-2 * 365 * 24 * time.Hour)
+		require.Equal(t, 2000, reread(t, m, s).NextAt.Year())
+		time.Sleep(10 * time.Minute)
+		require.Equal(t, 8, count(), "and does not wait for two years")
+		require.Equal(t, 8, reread(t, m, s).Fired)
+	})
+	bubble(t, "back between two hosts", func(t *testing.T) {
+		engine := NewMemoryEngine()
+		year := 365 * 24 * time.Hour
+		before := newManager(t, Config{Engine: engine, clock: func() time.Time { return time.Now().Add(year) }})
+		s := schedule(t, before, alice, ScheduleRequest{Tool: "echo", Cron: "*/10 * * * *"})
+		require.NoError(t, before.Close(t.Context()))
+		m := newManager(t, Config{Engine: engine})
+		time.Sleep(61 * time.Minute)
+		require.Len(t, firings(t, m, s), 6)
+	})
+}
+
+// failing is an engine that does not answer for a while.
+type failing struct {
+	Engine
+	broken atomic.Bool
+	asked  atomic.Int32
+}
+
+func (e *failing) Schedules(ctx context.Context, session string, enabled bool) ([]Schedule, error) {
+	e.asked.Add(1)
+	if e.broken.Load() {
+		return nil, errors.New("disk on fire")
+	}
+	return e.Engine.Schedules(ctx, session, enabled)
+}
+
+func (e *failing) GetSchedule(ctx context.Context, id string) (Schedule, error) {
+	e.asked.Add(1)
+	if e.broken.Load() {
+		return Schedule{}, errors.New("disk on fire")
+	}
+	return e.Engine.GetSchedule(ctx, id)
+}
+
+func TestSchedulerAndAnEngineThatFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := &failing{Engine: NewMemoryEngine()}
+		before := newManager(t, Config{Engine: engine})
+		s := schedule(t, before, alice, ScheduleRequest{Tool: "echo", Cron: "0 * * * *"})
+		require.NoError(t, before.Close(t.Context()))
+
+		engine.broken.Store(true)
+		m := newManager(t, Config{Engine: engine})
+		time.Sleep(time.Minute)
+		engine.broken.Store(false)
+		time.Sleep(time.Hour)
+		require.Len(t, firings(t, m, s), 1, "read late, and fired in time")
+
+		time.Sleep(50 * time.Minute)
+		engine.broken.Store(true)
+		time.Sleep(20 * time.Minute)
+		require.Len(t, firings(t, m, s), 1)
+		engine.broken.Store(false)
+		time.Sleep(11 * time.Second)
+		require.Len(t, firings(t, m, s), 2, "caught up")
+	})
+}
+
+// A schedule the host cannot read is disabled, and the others go on.
+func TestSchedulerAndAnUnreadableSchedule(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t, Config{})
+		s := schedule(t, m, alice, ScheduleRequest{Tool: "echo", Cron: "0 * * * *"})
+		bad := schedule(t, m, alice, ScheduleRequest{Tool: "echo", Cron: "0 * * * *"})
+		_, err := m.change(t.Context(), bad.ID, func(s *Schedule) error { s.Timezone = "Mars/Olympus"; return nil })
+		require.NoError(t, err)
+		time.Sleep(time.Hour + time.Minute)
+		require.Len(t, firings(t, m, s), 1)
+		require.Empty(t, firings(t, m, bad))
+		require.Equal(t, DisabledZone, reread(t, m, bad).Disabled)
+	})
+}
+
+// Many schedules cost no goroutines and, while they wait, nothing else.
+func TestSchedulerWithManySchedules(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const many = 400
+		engine := &failing{Engine: NewMemoryEngine()}
+		var ran atomic.Int32
+		cfg := Config{Engine: engine, Executor: func(context.Context, Run, *Sink) (Outcome, error) { ran.Add(1); return Outcome{}, nil }}
+		before := newManager(t, cfg)
+		for i := range many {
+			schedule(t, before, fmt.Sprint("session ", i), ScheduleRequest{Tool: "echo", Cron: "0 * * * *"})
+		}
+		require.NoError(t, before.Close(t.Context()))
+		m := newManager(t, cfg)
+		synctest.Wait()
+		require.Less(t, runtime.NumGoroutine(), 100, "no goroutine for each")
+		asked := engine.asked.Load()
+		time.Sleep(59 * time.Minute)
+		require.Equal(t, asked, engine.asked.Load(), "no polling")
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		require.EqualValues(t, many, ran.Load(), "all that were due at once have run")
+		require.Equal(t, many, planned(m))
+		time.Sleep(time.Hour)
+		require.EqualValues(t, 2*many, ran.Load())
+	})
+}

@@ -1,0 +1,189 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"path/filepath"
+
+	modernc "modernc.org/sqlite"
+)
+
+// A conn is one connection to the database, with the statements it has
+// prepared. It is used by one goroutine at a time. It stands on the driver
+// itself: a pool of database/sql would cost a quarter of a short query.
+type conn struct {
+	driver.Conn
+	stmts map[string]driver.Stmt
+}
+
+// connect opens the database file, which has to be there.
+func connect(path string) (*conn, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, err
+	}
+	path = filepath.ToSlash(path)
+	if path[0] != '/' {
+		path = "/" + path // a drive letter
+	}
+	connector, err := modernc.NewConnector((&url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: "mode=rw&_error_rc=1"}).String())
+	if err != nil {
+		return nil, err
+	}
+	dc, err := connector.Connect(context.Background())
+	if err != nil {
+		return nil, err
+	}
+	return &conn{dc, make(map[string]driver.Stmt)}, nil
+}
+
+// close closes the connection and its statements.
+func (c *conn) close() error {
+	var errs []error
+	for _, s := range c.stmts {
+		errs = append(errs, s.Close())
+	}
+	return errors.Join(append(errs, c.Close())...)
+}
+
+func (c *conn) prepare(sql string) (driver.Stmt, error) {
+	if s := c.stmts[sql]; s != nil {
+		return s, nil
+	}
+	s, err := c.Prepare(sql)
+	if err != nil {
+		return nil, err
+	}
+	c.stmts[sql] = s
+	return s, nil
+}
+
+func named(args []driver.Value) []driver.NamedValue {
+	values := make([]driver.NamedValue, len(args))
+	for i, v := range args {
+		values[i] = driver.NamedValue{Ordinal: i + 1, Value: v}
+	}
+	return values
+}
+
+// exec runs one statement and returns how many rows it changed, and the rowid
+// of the last row it inserted.
+func (c *conn) exec(sql string, args ...driver.Value) (changed, rowid int64, err error) {
+	s, err := c.prepare(sql)
+	if err != nil {
+		return 0, 0, err
+	}
+	result, err := s.(driver.StmtExecContext).ExecContext(context.Background(), named(args))
+	if err != nil {
+		return 0, 0, err
+	}
+	changed, _ = result.RowsAffected()
+	rowid, _ = result.LastInsertId()
+	return changed, rowid, nil
+}
+
+// run runs one statement whose effect is all that counts.
+func (c *conn) run(sql string, args ...driver.Value) error {
+	_, _, err := c.exec(sql, args...)
+	return err
+}
+
+// script runs statements that are not run again.
+func (c *conn) script(sql string) error {
+	_, err := c.Conn.(driver.ExecerContext).ExecContext(context.Background(), sql, nil)
+	return err
+}
+
+// query calls each for every row. The slice is used again for the next one.
+// each must not run the same statement.
+func (c *conn) query(each func(row []driver.Value) error, sql string, args ...driver.Value) (err error) {
+	s, err := c.prepare(sql)
+	if err != nil {
+		return err
+	}
+	rows, err := s.(driver.StmtQueryContext).QueryContext(context.Background(), named(args))
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if e := rows.Close(); err == nil {
+			err = e
+		}
+	}()
+	row := make([]driver.Value, len(rows.Columns()))
+	for {
+		if err := rows.Next(row); err == io.EOF {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		if err := each(row); err != nil {
+			return err
+		}
+	}
+}
+
+// one returns the first row, nil if there is none.
+func (c *conn) one(sql string, args ...driver.Value) (found []driver.Value, err error) {
+	err = c.query(func(row []driver.Value) error {
+		if found == nil {
+			found = append(found, row...)
+		}
+		return nil
+	}, sql, args...)
+	return found, err
+}
+
+// number returns the number a query gives, 0 for none.
+func (c *conn) number(sql string, args ...driver.Value) (int64, error) {
+	row, err := c.one(sql, args...)
+	if err != nil || row == nil {
+		return 0, err
+	}
+	switch n := row[0].(type) {
+	case int64:
+		return n, nil
+	case nil:
+		return 0, nil
+	}
+	return 0, fmt.Errorf("%w: %T for a number", errType, row[0])
+}
+
+// errType: a column holds something of another type than this package stored.
+var errType = errors.New("wrong type in the database")
+
+// Result codes, https://www.sqlite.org/rescode.html.
+const (
+	codeCorrupt = 11
+	codeNotADB  = 26
+)
+
+// A damageError is what SQLite says of a damaged file when it is asked.
+type damageError struct{ text string }
+
+func (e *damageError) Error() string { return "database damaged: " + e.text }
+
+// damagedFile reports whether err says that the database file is not what
+// SQLite wrote.
+func damagedFile(err error) bool {
+	var found *damageError
+	if errors.As(err, &found) {
+		return true
+	}
+	var e *modernc.Error
+	if !errors.As(err, &e) {
+		return false
+	}
+	code := e.Code() & 0xff
+	return code == codeCorrupt || code == codeNotADB
+}
+
+// isSQL reports whether err comes from SQLite.
+func isSQL(err error) bool {
+	var e *modernc.Error
+	return errors.As(err, &e)
+}

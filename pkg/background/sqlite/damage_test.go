@@ -1,0 +1,348 @@
+package sqlite
+
+import (
+	"bytes"
+
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/pkg/background"
+)
+
+// sql changes the database behind the engine's back.
+func sql(t testing.TB, e *Engine, statement string, args ...any) {
+	t.Helper()
+	require.NoError(t, e.write(t.Context(), func(w *conn) (func(), error) {
+		values := make([]any, len(args))
+		copy(values, args)
+		return nil, w.run(fmt.Sprintf(statement, values...))
+	}))
+}
+
+func TestDamagedRecord(t *testing.T) {
+	for name, record := range map[string]string{
+		"not JSON":          `CAST('{"task_id":' AS BLOB)`,
+		"a number":          `42`,
+		"text":              `'text'`,
+		"another run's":     `(SELECT record FROM runs WHERE id = 'bg_good')`,
+		"empty":             `x''`,
+		"of a wrong type":   `CAST('{"task_id":"bg_bad","attempt":"one"}' AS BLOB)`,
+		"zeros of the disk": `zeroblob(500)`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			for method, meet := range map[string]func(e *Engine) error{
+				"Get":   func(e *Engine) error { _, err := e.Get(t.Context(), "bg_bad"); return err },
+				"Claim": func(e *Engine) error { _, err := e.Claim(t.Context(), "bg_bad"); return err },
+				"Cancel": func(e *Engine) error {
+					_, err := e.Cancel(t.Context(), "bg_bad", background.Cancellation{At: time.Now()})
+					return err
+				},
+				"Tail": func(e *Engine) error { _, err := e.Tail(t.Context(), "bg_bad", 0, 1); return err },
+				"List": func(e *Engine) error {
+					runs, err := e.List(t.Context(), background.Query{})
+					require.NoError(t, err)
+					require.Len(t, runs, 1, "the others")
+					return background.ErrNotFound
+				},
+			} {
+				dir := t.TempDir()
+				e := opened(t, dir)
+				submitted(t, e, "bg_good")
+				require.NoError(t, started(t, e, "bg_bad").Append(t.Context(), 0, []byte("output")))
+				sql(t, e, "UPDATE runs SET record = "+record+" WHERE id = 'bg_bad'")
+				require.NoError(t, e.Close())
+
+				e = opened(t, dir)
+				require.ErrorIs(t, meet(e), background.ErrNotFound, method)
+				require.Len(t, e.Problems(), 1, method)
+				require.Equal(t, ProblemRun, e.Problems()[0].Kind)
+				require.Equal(t, "bg_bad", e.Problems()[0].ID)
+				_, err := e.Get(t.Context(), "bg_bad")
+				require.ErrorIs(t, err, background.ErrNotFound)
+				require.Len(t, e.Problems(), 1, "it is told once")
+				require.FileExists(t, filepath.Join(dir, "quarantine", "bg_bad", "output.log"))
+				sql(t, e, "UPDATE quarantine SET reason = reason WHERE id = 'bg_bad'")
+				claimed(t, e, "bg_good")
+				submitted(t, e, "bg_bad")
+				require.NoError(t, e.Close())
+			}
+		})
+	}
+}
+
+func TestDamagedSchedule(t *testing.T) {
+	for method, meet := range map[string]func(t *testing.T, e *Engine){
+		"Schedules": func(t *testing.T, e *Engine) {
+			found, err := e.Schedules(t.Context(), "s", true)
+			require.NoError(t, err)
+			require.Len(t, found, 1)
+		},
+		"GetSchedule": func(t *testing.T, e *Engine) {
+			_, err := e.GetSchedule(t.Context(), "sc_bad")
+			require.ErrorIs(t, err, background.ErrNotFound)
+		},
+		"PutSchedule": func(t *testing.T, e *Engine) {
+			_, err := e.PutSchedule(t.Context(), background.Schedule{ID: "sc_bad", Session: "s", Revision: 1}, 5)
+			require.ErrorIs(t, err, background.ErrNotFound)
+		},
+	} {
+		t.Run(method, func(t *testing.T) {
+			e := opened(t, t.TempDir())
+			for _, id := range []string{"sc_bad", "sc_good"} {
+				_, err := e.PutSchedule(t.Context(), background.Schedule{ID: id, Session: "s", Enabled: true}, 5)
+				require.NoError(t, err)
+			}
+			sql(t, e, "UPDATE schedules SET record = x'7b' WHERE id = 'sc_bad'")
+			meet(t, e)
+			require.Len(t, e.Problems(), 1)
+			require.Equal(t, ProblemSchedule, e.Problems()[0].Kind)
+			_, err := e.GetSchedule(t.Context(), "sc_good")
+			require.NoError(t, err)
+			_, err = e.PutSchedule(t.Context(), background.Schedule{ID: "sc_bad", Session: "s"}, 5)
+			require.NoError(t, err, "there is room for a new one")
+		})
+	}
+}
+
+func TestDamagedLog(t *testing.T) {
+	long := strings.Repeat("0123456789", testCap)
+	for name, damage := range map[string]func(t *testing.T, path string){
+		"cut":    func(t *testing.T, path string) { require.NoError(t, os.Truncate(path, 3)) },
+		"longer": func(t *testing.T, path string) { require.NoError(t, os.WriteFile(path, []byte(long+"x"), 0o600)) },
+		"a folder": func(t *testing.T, path string) {
+			require.NoError(t, os.Remove(path))
+			require.NoError(t, os.Mkdir(path, 0o700))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			e := opened(t, dir)
+			ended(t, e, "bg_a", long)
+			ended(t, e, "bg_good", long)
+			damage(t, filepath.Join(dir, "runs", "bg_a", "output.log"))
+			chunk, err := e.Tail(t.Context(), "bg_a", 0, 100)
+			require.NoError(t, err)
+			require.Equal(t, background.Chunk{Offset: int64(len(long)), Data: []byte{}, End: int64(len(long))}, chunk, "all of it is omitted")
+			require.Equal(t, marker(int64(len(long))), artifact(t, e, "bg_a", background.OutputLog))
+			require.Len(t, e.Problems(), 1)
+			require.Equal(t, ProblemLog, e.Problems()[0].Kind)
+			_, err = os.Stat(filepath.Join(dir, e.Problems()[0].Moved))
+			require.NoError(t, err)
+			require.Equal(t, background.StatusSucceeded, get(t, e, "bg_a").Status)
+			require.NotEmpty(t, tail(t, e, "bg_good"))
+		})
+	}
+}
+
+// A log that is missing is no damage: somebody needed the room.
+func TestMissingLog(t *testing.T) {
+	dir := t.TempDir()
+	e := opened(t, dir)
+	ended(t, e, "bg_a", "hello")
+	require.NoError(t, os.RemoveAll(filepath.Join(dir, "runs", "bg_a")))
+	chunk, err := e.Tail(t.Context(), "bg_a", 0, 100)
+	require.NoError(t, err)
+	require.EqualValues(t, 5, chunk.Offset)
+	require.Equal(t, marker(5), artifact(t, e, "bg_a", background.OutputLog))
+	require.Empty(t, e.Problems())
+}
+
+func TestDamagedDatabase(t *testing.T) {
+	for name, damage := range map[string]func(data []byte) []byte{
+		"text":             func([]byte) []byte { return []byte(strings.Repeat("this is no database\n", 1000)) },
+		"a broken header":  func(data []byte) []byte { copy(data, "garbage of a disk"); return data },
+		"half of it":       func(data []byte) []byte { return data[:len(data)/2/4096*4096] },
+		"zeros but a page": func(data []byte) []byte { clear(data[4096:]); return data },
+		"a broken schema":  func(data []byte) []byte { clear(data[100:4096]); return data },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			e := opened(t, dir)
+			for i := range 100 {
+				submitted(t, e, fmt.Sprintf("bg_%d", i))
+			}
+			ended(t, e, "bg_a", "hello")
+			require.NoError(t, e.Close())
+			path := filepath.Join(dir, databaseName)
+			data, err := os.ReadFile(path)
+			require.NoError(t, err)
+			broken := damage(bytes.Clone(data))
+			require.NoError(t, os.WriteFile(path, broken, 0o600))
+
+			e = opened(t, dir)
+			require.Len(t, e.Problems(), 1)
+			require.Equal(t, ProblemDatabase, e.Problems()[0].Kind)
+			require.Regexp(t, `^state\.db\.corrupt-2\d{3}`, e.Problems()[0].Moved)
+			kept, err := os.ReadFile(filepath.Join(dir, e.Problems()[0].Moved))
+			require.NoError(t, err)
+			require.Equal(t, broken, kept)
+			submitted(t, e, "bg_new")
+			require.NoError(t, e.Close())
+
+			e = opened(t, dir)
+			require.Empty(t, e.Problems())
+			get(t, e, "bg_new")
+			require.NoError(t, e.Close())
+			require.FileExists(t, filepath.Join(dir, "runs", "bg_a", "output.log"), "folders stay")
+		})
+	}
+}
+
+// TestDamageMetLater damages a page nobody looks at when the file is opened.
+func TestDamageMetLater(t *testing.T) {
+	dir := t.TempDir()
+	e := opened(t, dir)
+	fill(t, e, 2000)
+	require.NoError(t, e.Close())
+	path := filepath.Join(dir, databaseName)
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	for page := len(data) / 4096 / 3; page < len(data)/4096*2/3; page++ {
+		copy(data[page*4096:], bytes.Repeat([]byte{0xff}, 4096))
+	}
+	require.NoError(t, os.WriteFile(path, data, 0o600))
+
+	e = opened(t, dir)
+	_, err = e.List(t.Context(), background.Query{})
+	require.Error(t, err)
+	require.NotEmpty(t, e.Problems())
+	require.Empty(t, e.Problems()[0].Moved)
+	require.NoError(t, e.Close())
+	e = opened(t, dir)
+	require.Contains(t, e.Problems()[0].Moved, "corrupt-")
+	submitted(t, e, "bg_new")
+	require.NoError(t, e.Close())
+	require.Empty(t, opened(t, dir).Problems())
+}
+
+func TestVersions(t *testing.T) {
+	dir := t.TempDir()
+	e := opened(t, dir)
+	submitted(t, e, "bg_a")
+	sql(t, e, "PRAGMA user_version = 99")
+	require.NoError(t, e.Close())
+	_, err := Open(t.Context(), dir, Config{})
+	require.ErrorIs(t, err, ErrNewer)
+	require.ErrorContains(t, err, "version 99")
+
+	dir = t.TempDir()
+	path := filepath.Join(dir, databaseName)
+	require.NoError(t, os.WriteFile(path, nil, 0o600))
+	c, err := connect(path)
+	require.NoError(t, err)
+	require.NoError(t, c.script("CREATE TABLE customers (name)"))
+	require.NoError(t, c.close())
+	_, err = Open(t.Context(), dir, Config{})
+	require.ErrorIs(t, err, ErrForeign)
+	found, err := filepath.Glob(filepath.Join(dir, "*corrupt*"))
+	require.NoError(t, err)
+	require.Empty(t, found, "it stays where it is")
+}
+
+func TestMigrate(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.db")
+	require.NoError(t, os.WriteFile(path, nil, 0o600))
+	c, err := connect(path)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, c.close()) }()
+	require.NoError(t, migrate(c, path, []string{schema1}))
+	require.NoError(t, c.run(`INSERT INTO meta VALUES ('a', 1)`))
+	steps := []string{schema1, `ALTER TABLE meta ADD COLUMN note TEXT;`, `UPDATE meta SET note = 'two'; CREATE TABLE broken (;`}
+	require.Error(t, migrate(c, path, steps))
+	version, err := c.number("PRAGMA user_version")
+	require.NoError(t, err)
+	require.EqualValues(t, 2, version, "steps are taken whole")
+	steps[2] = `UPDATE meta SET note = 'two';`
+	for range 2 {
+		require.NoError(t, migrate(c, path, steps))
+		row, err := c.one("SELECT note FROM meta")
+		require.NoError(t, err)
+		require.Equal(t, "two", row[0])
+	}
+}
+
+// TestSweep leaves in the directory what a crash may leave.
+func TestSweep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		e := opened(t, dir)
+		ended(t, e, "bg_a", "hello")
+		ended(t, e, "bg_a-a", "hello")
+		require.NoError(t, started(t, e, "bg_b").Append(t.Context(), 0, []byte("so far")))
+		require.NoError(t, e.Close())
+		for _, name := range []string{"bg_gone", "bg_gone.2", "bg_b.7", "bg_a.2", "bg_a-a-a"} {
+			require.NoError(t, os.MkdirAll(filepath.Join(dir, "runs", name), 0o700))
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "runs", name, "output.log"), []byte("x"), 0o600))
+		}
+		e = opened(t, dir)
+		synctest.Wait()
+		entries, err := os.ReadDir(filepath.Join(dir, "runs"))
+		require.NoError(t, err)
+		var names []string
+		for _, entry := range entries {
+			names = append(names, entry.Name())
+		}
+		require.Equal(t, []string{"bg_a", "bg_a-a", "bg_a.2", "bg_b", "bg_b.7"}, names)
+		require.EqualValues(t, 2*len("hello")+len("so far"), e.used.Load())
+	})
+}
+
+// A crash may come between any two steps of the end of a run.
+func TestCrashAtTheEnd(t *testing.T) {
+	long := string(stream(0, 10*testCap))
+	for name, c := range map[string]struct {
+		crash  func(t *testing.T, e *Engine, l background.Lease)
+		status background.Status
+	}{
+		"before anything": {func(*testing.T, *Engine, background.Lease) {}, background.StatusRunning},
+		"after the log": {func(t *testing.T, e *Engine, l background.Lease) {
+			_, err := e.worker("bg_a").log.seal()
+			require.NoError(t, err)
+		}, background.StatusRunning},
+		"after half of the log": {func(t *testing.T, e *Engine, l background.Lease) {
+			require.NoError(t, os.WriteFile(filepath.Join(e.worker("bg_a").log.dir, outputNew), []byte(long[:100]), 0o600))
+		}, background.StatusRunning},
+		"after the record": {func(t *testing.T, e *Engine, l background.Lease) {
+			dir := e.worker("bg_a").log.dir
+			keep := t.TempDir()
+			require.NoError(t, os.CopyFS(keep, os.DirFS(dir)))
+			completed(t, l)
+			sealed, err := os.ReadFile(filepath.Join(dir, background.OutputLog))
+			require.NoError(t, err)
+			require.NoError(t, os.RemoveAll(dir))
+			require.NoError(t, os.CopyFS(dir, os.DirFS(keep)))
+			require.NoError(t, os.WriteFile(filepath.Join(dir, outputNew), sealed, 0o600))
+		}, background.StatusSucceeded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			e := opened(t, dir)
+			l := started(t, e, "bg_a")
+			require.NoError(t, l.Append(t.Context(), 0, []byte(long)))
+			c.crash(t, e, l)
+			require.NoError(t, e.Close())
+			e = opened(t, dir)
+			require.Equal(t, c.status, get(t, e, "bg_a").Status)
+			checkLog(t, e, "bg_a", int64(len(long)))
+			if c.status == background.StatusRunning {
+				_, err := e.Abandon(t.Context(), "bg_a", 1, background.StatusFailed, background.Beat{}, background.End{FinishedAt: time.Now()})
+				require.NoError(t, err)
+			}
+			want := long[:testCap/4*3] + marker(9*testCap) + long[len(long)-testCap/4:]
+			require.Equal(t, want, artifact(t, e, "bg_a", background.OutputLog))
+			entries, err := os.ReadDir(filepath.Join(dir, "runs", "bg_a"))
+			require.NoError(t, err)
+			for _, entry := range entries {
+				require.Contains(t, []string{background.OutputLog, background.ResultJSON}, entry.Name(), "nothing else is left")
+			}
+			require.Empty(t, e.Problems())
+		})
+	}
+}

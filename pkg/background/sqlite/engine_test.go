@@ -1,0 +1,355 @@
+package sqlite
+
+import (
+	"bytes"
+	"context"
+	"database/sql/driver"
+	"encoding/json"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/pkg/background/enginetest"
+)
+
+func TestEngine(t *testing.T) {
+	enginetest.Run(t, func(t *testing.T) background.Engine { return opened(t, t.TempDir()) })
+}
+
+// opened opens an engine that is closed after the test, unless it was before.
+func opened(t testing.TB, dir string) *Engine { return openedWith(t, dir, Config{}) }
+
+func openedWith(t testing.TB, dir string, cfg Config) *Engine {
+	t.Helper()
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.NewTextHandler(t.Output(), nil))
+	}
+	e, err := Open(t.Context(), dir, cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, e.Close()) })
+	return e
+}
+
+const testCap = 1 << 10
+
+func newRun(id string) background.Run {
+	return background.Run{
+		ID: id, Session: "s", Tool: "primes", Args: json.RawMessage(`{"limit":10}`), Title: "Primes", Origin: background.OriginSpawned,
+		SignalOnCompletion: true, Timeout: time.Minute, OutputCap: testCap, CreatedAt: time.Now(),
+	}
+}
+
+func submitted(t testing.TB, e *Engine, id string) {
+	t.Helper()
+	require.NoError(t, e.Submit(t.Context(), newRun(id)))
+}
+
+func started(t testing.TB, e *Engine, id string) background.Lease {
+	t.Helper()
+	submitted(t, e, id)
+	return claimed(t, e, id)
+}
+
+func claimed(t testing.TB, e *Engine, id string) background.Lease {
+	t.Helper()
+	l, err := e.Claim(t.Context(), id)
+	require.NoError(t, err)
+	return l
+}
+
+func completed(t testing.TB, l background.Lease) background.Run {
+	t.Helper()
+	run, err := l.Complete(t.Context(), background.StatusSucceeded, background.Beat{}, background.End{FinishedAt: time.Now()})
+	require.NoError(t, err)
+	return run
+}
+
+// ended makes a run that wrote output and succeeded.
+func ended(t testing.TB, e *Engine, id, output string) background.Run {
+	t.Helper()
+	l := started(t, e, id)
+	require.NoError(t, l.Append(t.Context(), 0, []byte(output)))
+	return completed(t, l)
+}
+
+func get(t testing.TB, e *Engine, id string) background.Run {
+	t.Helper()
+	run, err := e.Get(t.Context(), id)
+	require.NoError(t, err)
+	return run
+}
+
+func tail(t testing.TB, e *Engine, id string) string {
+	t.Helper()
+	chunk, err := e.Tail(t.Context(), id, 0, 1<<20)
+	require.NoError(t, err)
+	return string(chunk.Data)
+}
+
+func artifact(t testing.TB, e *Engine, id, name string) string {
+	t.Helper()
+	f, err := e.Open(t.Context(), id, name)
+	require.NoError(t, err)
+	data, err := io.ReadAll(f)
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
+	return string(data)
+}
+
+// TestReopen looks at everything an engine stores after the next has opened
+// the directory.
+func TestReopen(t *testing.T) {
+	dir := t.TempDir()
+	e := opened(t, dir)
+	submitted(t, e, "bg_queued")
+	running := started(t, e, "bg_running")
+	require.NoError(t, running.Append(t.Context(), 0, []byte("so far")))
+	require.NoError(t, running.Save(t.Context(), []byte("page 7")))
+	_, err := running.Extend(t.Context(), background.Beat{Detail: "half", OutputBytes: 6})
+	require.NoError(t, err)
+	done := ended(t, e, "bg_done", "hello")
+	schedule, err := e.PutSchedule(t.Context(), background.Schedule{ID: "sc_a", Session: "s", Enabled: true, Cron: "* * * * *"}, 5)
+	require.NoError(t, err)
+	require.NoError(t, e.Close())
+
+	_, err = e.Get(t.Context(), "bg_done")
+	require.ErrorIs(t, err, ErrClosed)
+	_, err = running.Extend(t.Context(), background.Beat{})
+	require.ErrorIs(t, err, ErrClosed)
+	require.ErrorIs(t, running.Append(t.Context(), 6, []byte("late")), ErrClosed)
+	require.NoError(t, e.Close(), "twice")
+
+	e = opened(t, dir)
+	require.Equal(t, background.StatusQueued, get(t, e, "bg_queued").Status)
+	require.JSONEq(t, `{"limit":10}`, string(get(t, e, "bg_queued").Args))
+	orphan := get(t, e, "bg_running")
+	require.Equal(t, background.StatusRunning, orphan.Status)
+	require.Equal(t, "half", orphan.Detail)
+	require.Equal(t, "so far", tail(t, e, "bg_running"))
+	again := get(t, e, "bg_done")
+	require.True(t, again.FinishedAt.Equal(done.FinishedAt))
+	require.Equal(t, background.NoticePending, again.Notice)
+	require.Equal(t, "hello", artifact(t, e, "bg_done", background.OutputLog))
+	stored, err := e.GetSchedule(t.Context(), "sc_a")
+	require.NoError(t, err)
+	require.Equal(t, schedule.Revision, stored.Revision)
+
+	next := claimed(t, e, "bg_running")
+	require.Equal(t, 2, next.Run().Attempt, "at once: its worker is gone")
+	require.Equal(t, "page 7", string(next.Checkpoint()))
+	require.FileExists(t, filepath.Join(dir, "runs", "bg_running", "output.log"), "what the first attempt wrote stays")
+	require.NoError(t, next.Append(t.Context(), 0, []byte("again")))
+	completed(t, next)
+	require.FileExists(t, filepath.Join(dir, "runs", "bg_running.2", "result.json"))
+	require.Empty(t, e.Problems())
+}
+
+func TestOrphanKeepsItsOutput(t *testing.T) {
+	dir := t.TempDir()
+	e := opened(t, dir)
+	output := strings.Repeat("0123456789", testCap)
+	require.NoError(t, started(t, e, "bg_a").Append(t.Context(), 0, []byte(output)))
+	require.NoError(t, e.Close())
+
+	e = opened(t, dir)
+	run, err := e.Abandon(t.Context(), "bg_a", 1, background.StatusFailed, background.Beat{},
+		background.End{Error: &background.RunError{Kind: background.KindOrphaned}, FinishedAt: time.Now()})
+	require.NoError(t, err)
+	require.EqualValues(t, len(output), run.OutputBytes)
+	want := output[:testCap/4*3] + marker(int64(len(output)-testCap)) + output[len(output)-testCap/4:]
+	require.Equal(t, want, artifact(t, e, "bg_a", background.OutputLog))
+	data, err := os.ReadFile(filepath.Join(dir, "runs", "bg_a", "output.log"))
+	require.NoError(t, err)
+	require.Equal(t, want, string(data))
+}
+
+func TestLock(t *testing.T) {
+	dir := t.TempDir()
+	e := opened(t, dir)
+	_, err := Open(t.Context(), dir, Config{})
+	require.ErrorIs(t, err, background.ErrLocked)
+	require.ErrorContains(t, err, fmt.Sprintf("process %d", os.Getpid()))
+	require.ErrorContains(t, err, dir)
+	submitted(t, e, "bg_a")
+	require.NoError(t, e.Close())
+	require.NoError(t, opened(t, dir).Close())
+}
+
+func TestOpenRefuses(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, c := range map[string]struct {
+		ctx  context.Context
+		dir  string
+		cfg  Config
+		want error
+	}{
+		"no directory":     {t.Context(), "", Config{}, background.ErrInvalid},
+		"a negative quota": {t.Context(), t.TempDir(), Config{LogQuota: -1}, background.ErrInvalid},
+		"an ended context": {ended, t.TempDir(), Config{}, context.Canceled},
+		"a file":           {t.Context(), file, Config{}, nil},
+	} {
+		_, err := Open(c.ctx, c.dir, c.cfg)
+		require.Error(t, err, name)
+		if c.want != nil {
+			require.ErrorIs(t, err, c.want, name)
+		}
+	}
+}
+
+func TestHostileIDs(t *testing.T) {
+	e := opened(t, t.TempDir())
+	for _, id := range []string{"", ".", "..", "../x", "a/b", `a\b`, "a.2", "a b", "C:x", "a\x00b", "ä", strings.Repeat("x", maxIDLength+1)} {
+		require.ErrorIs(t, e.Submit(t.Context(), newRun(id)), background.ErrInvalid, "%q", id)
+		_, err := e.Adopt(t.Context(), newRun(id))
+		require.ErrorIs(t, err, background.ErrInvalid, "%q", id)
+		_, err = e.Open(t.Context(), id, background.OutputLog)
+		require.ErrorIs(t, err, background.ErrNotFound, "%q", id)
+	}
+}
+
+// A path may hold what has a meaning in a URI.
+func TestDirectoryNames(t *testing.T) {
+	for _, name := range []string{"a b", "a?b=c", "a#b", "a%20b", "ä"} {
+		if runtime.GOOS == "windows" && strings.ContainsAny(name, "?#") {
+			continue
+		}
+		dir := filepath.Join(t.TempDir(), name)
+		e := opened(t, dir)
+		submitted(t, e, "bg_a")
+		require.NoError(t, e.Close())
+		require.FileExists(t, filepath.Join(dir, databaseName))
+		get(t, opened(t, dir), "bg_a")
+	}
+}
+
+func TestModes(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("there are no such modes on Windows")
+	}
+	dir := filepath.Join(t.TempDir(), "data")
+	e := opened(t, dir)
+	ended(t, e, "bg_a", strings.Repeat("x", 3*testCap))
+	require.NoError(t, started(t, e, "bg_b").Append(t.Context(), 0, bytes.Repeat([]byte{'x'}, 3*testCap)))
+	seen := 0
+	require.NoError(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		require.NoError(t, err)
+		info, err := d.Info()
+		require.NoError(t, err)
+		want := fs.FileMode(0o600)
+		if d.IsDir() {
+			want = 0o700
+		}
+		require.Equal(t, want, info.Mode().Perm(), path)
+		seen++
+		return nil
+	}))
+	require.Greater(t, seen, 10)
+}
+
+func TestResultJSON(t *testing.T) {
+	dir := t.TempDir()
+	e := opened(t, dir)
+	l := started(t, e, "bg_a")
+	large := json.RawMessage(`"` + strings.Repeat("x", 5<<20) + `"`)
+	run, err := l.Complete(t.Context(), background.StatusSucceeded, background.Beat{}, background.End{Result: large, FinishedAt: time.Now()})
+	require.NoError(t, err)
+	require.Equal(t, large, run.Result)
+	require.Equal(t, large, get(t, e, "bg_a").Result)
+	path := filepath.Join(dir, "runs", "bg_a", "result.json")
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, artifact(t, e, "bg_a", background.ResultJSON), string(data))
+	var envelope background.Envelope
+	require.NoError(t, json.Unmarshal(data, &envelope))
+	require.Equal(t, large, envelope.Result)
+	require.NoError(t, os.Remove(path))
+	require.Equal(t, string(data), artifact(t, e, "bg_a", background.ResultJSON), "the record is what counts")
+	require.NoFileExists(t, path+".new")
+}
+
+// TestBeatsAreStored looks into the database itself.
+func TestBeatsAreStored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := opened(t, t.TempDir())
+		l := started(t, e, "bg_a")
+		detail := func() string {
+			var r row
+			require.NoError(t, e.read(t.Context(), func(c *conn) (err error) { r, err = load(c, "bg_a"); return err }))
+			return r.Detail
+		}
+		_, err := l.Extend(t.Context(), background.Beat{Detail: "half"})
+		require.NoError(t, err)
+		require.Equal(t, "half", get(t, e, "bg_a").Detail)
+		require.Empty(t, detail(), "not at once")
+		time.Sleep(storeBeatsEvery)
+		synctest.Wait()
+		require.Equal(t, "half", detail())
+		_, err = l.Extend(t.Context(), background.Beat{Detail: "almost"})
+		require.NoError(t, err)
+		require.NoError(t, e.Requeue(t.Context(), "bg_a", 1))
+		require.Equal(t, "almost", detail())
+		time.Sleep(10 * storeBeatsEvery)
+		require.Equal(t, background.StatusQueued, get(t, e, "bg_a").Status)
+	})
+}
+
+// TestPlans makes sure that no query looks at all runs for a few.
+func TestPlans(t *testing.T) {
+	e := opened(t, t.TempDir())
+	for range 2 { // with and without statistics
+		for bits := 1; bits < 1<<6; bits++ {
+			q := background.Query{Active: bits&1 != 0, Notice: bits&2 != 0, Limit: 20}
+			if bits&4 != 0 {
+				q.Session = "s"
+			}
+			if bits&8 != 0 {
+				q.IdempotencyKey, q.Session = "k", "s"
+			}
+			if bits&16 != 0 {
+				q.Schedule = "sc_a"
+			}
+			if bits&32 != 0 {
+				q.Before = "bg_a"
+			}
+			sql, args := selectRuns(q)
+			plan := explain(t, e, sql, args...)
+			if q.Before != "" && (q == background.Query{Before: "bg_a", Limit: 20}) {
+				continue // by rowid
+			}
+			require.NotContains(t, plan, "SCAN runs\n", "%+v\n%s", q, plan)
+			if q.Active {
+				require.NotContains(t, plan, "runs_session", "%+v: it looks at all ended ones\n%s", q, plan)
+			}
+		}
+		fill(t, e, 3000)
+		require.NoError(t, e.write(t.Context(), func(w *conn) (func(), error) { return nil, w.run("ANALYZE") }))
+	}
+	require.Contains(t, explain(t, e, selectPrunableOf, "s", int64(1), int64(1), int64(1)), "runs_ended")
+	require.NotContains(t, explain(t, e, selectPrunableOf, "s", int64(1), int64(1), int64(1)), "B-TREE FOR ORDER BY")
+}
+
+func explain(t *testing.T, e *Engine, sql string, args ...driver.Value) string {
+	t.Helper()
+	var plan strings.Builder
+	require.NoError(t, e.read(t.Context(), func(c *conn) error {
+		return c.query(func(row []driver.Value) error {
+			fmt.Fprintln(&plan, row[3])
+			return nil
+		}, "EXPLAIN QUERY PLAN "+sql, args...)
+	}))
+	return plan.String()
+}

@@ -1,0 +1,89 @@
+package sqlite
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/pkg/background"
+)
+
+// FuzzRecord reads records as a damaged disk may give them.
+func FuzzRecord(f *testing.F) {
+	run := newRun("bg_a").Ended(background.StatusFailed, background.Beat{OutputBytes: 7, Progress: &background.Progress{Done: 1}},
+		background.End{Error: &background.RunError{Kind: background.KindTrap}})
+	run.Attempt = 1
+	for _, s := range []stored{{Run: newRun("bg_a")}, {Run: run, Log: &extent{Head: 3, Tail: 5, End: 7, Whole: true}}} {
+		record, err := s.encode()
+		require.NoError(f, err)
+		f.Add(record)
+	}
+	f.Add([]byte(`{"task_id":"bg_a","status":"failed","log":{"head":-1,"tail":9223372036854775807,"end":1}}`))
+	f.Add([]byte(`null`))
+	f.Fuzz(func(t *testing.T, record []byte) {
+		r, err := decode(1, "bg_a", record)
+		if err != nil {
+			require.ErrorIs(t, err, background.ErrNotFound)
+			return
+		}
+		e := &Engine{dir: t.TempDir()}
+		lay, err := e.layout(r)
+		require.NoError(t, err)
+		require.LessOrEqual(t, lay.head, lay.tail)
+		for _, offset := range []int64{0, -1, -1 << 62, 1 << 62, lay.head, lay.tail, lay.end} {
+			chunk, err := lay.read(offset, 100)
+			require.NoError(t, err, "no log is there: all of it is missing")
+			require.Empty(t, chunk.Data)
+			require.LessOrEqual(t, chunk.Offset, chunk.End)
+		}
+		again, err := r.encode()
+		require.NoError(t, err)
+		_, err = decode(1, "bg_a", again)
+		require.NoError(t, err, "what was read can be stored")
+	})
+}
+
+// FuzzFolder reads the log in a folder with any files.
+func FuzzFolder(f *testing.F) {
+	f.Add("output.log=abc tail.3.3=def tail.3.6=ghi", int64(0))
+	f.Add("output.log=abc tail.3.10=def tail.3.13=ghi", int64(5))
+	f.Add("output.log=a tail.3.10=def tail.03.4=x tail.-1.0=y tail.9.1=z tail..=", int64(-4))
+	f.Add("tail.0.1152921504606846976=x tail.5.0=xyz output.log.new=abc", int64(1))
+	f.Fuzz(func(t *testing.T, files string, offset int64) {
+		e := &Engine{dir: t.TempDir()}
+		run := newRun("bg_a")
+		run.Attempt = 1
+		dir := e.path(runsFolder, run.Folder())
+		require.NoError(t, os.MkdirAll(dir, 0o700))
+		for file := range strings.FieldsSeq(files) {
+			name, content, _ := strings.Cut(file, "=")
+			if !filepath.IsLocal(name) || strings.ContainsAny(name, `/\`) || name == "." {
+				return
+			}
+			if os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600) != nil {
+				return
+			}
+		}
+		log, err := e.findLog(run)
+		require.NoError(t, err)
+		lay, err := log.layout()
+		require.NoError(t, err)
+		require.LessOrEqual(t, lay.head, lay.tail)
+		require.LessOrEqual(t, lay.tail, lay.end)
+		chunk, err := lay.read(offset, 10)
+		require.NoError(t, err)
+		require.LessOrEqual(t, chunk.Offset+int64(len(chunk.Data)), chunk.End)
+		x, err := log.seal()
+		require.NoError(t, err)
+		require.NoError(t, publish(dir))
+		size, err := fileSize(filepath.Join(dir, background.OutputLog))
+		require.NoError(t, err)
+		require.Equal(t, x.size(), size)
+		sealed := x.layout(dir)
+		_, err = sealed.bytes(x.Tail, x.End)
+		require.NoError(t, err)
+	})
+}

@@ -1,0 +1,26 @@
+package sqlite
+
+import (
+	"errors"
+	"os"
+	"syscall"
+)
+
+// errorSharingViolation is ERROR_SHARING_VIOLATION.
+const errorSharingViolation = syscall.Errno(32)
+
+// tryLock opens the file so that no other process can open it for writing for
+// as long as it is open, or until the process ends, however it ends. It can
+// still be read. held reports that another one has it.
+func tryLock(path string) (f *os.File, held bool, err error) {
+	name, err := syscall.UTF16PtrFromString(path)
+	if err != nil {
+		return nil, false, err
+	}
+	h, err := syscall.CreateFile(name, syscall.GENERIC_READ|syscall.GENERIC_WRITE, syscall.FILE_SHARE_READ, nil,
+		syscall.OPEN_ALWAYS, syscall.FILE_ATTRIBUTE_NORMAL, 0)
+	if err != nil {
+		return nil, errors.Is(err, errorSharingViolation), &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	return os.NewFile(uintptr(h), path), false, nil
+}

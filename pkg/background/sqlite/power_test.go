@@ -1,0 +1,301 @@
+package sqlite
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/pkg/background"
+)
+
+// stream returns n bytes of the output every run of these tests writes: any
+// piece of it can be checked by its offset.
+func stream(offset, n int64) []byte {
+	out := make([]byte, 0, n+20)
+	for line := offset / 10; int64(len(out)) < n+offset%10; line++ {
+		out = fmt.Appendf(out, "%09d\n", line)
+	}
+	return out[offset%10:][:n]
+}
+
+// checkLog makes sure that the log of a run is what the stream says, and has at
+// least the bytes that were acknowledged.
+func checkLog(t testing.TB, e *Engine, id string, acknowledged int64) {
+	t.Helper()
+	head, err := e.Tail(t.Context(), id, 0, 1<<30)
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, head.End, acknowledged, id)
+	require.Equal(t, string(stream(head.Offset, int64(len(head.Data)))), string(head.Data), id)
+	last, err := e.Tail(t.Context(), id, head.Offset+int64(len(head.Data)), 1<<30)
+	require.NoError(t, err)
+	require.Equal(t, string(stream(last.Offset, int64(len(last.Data)))), string(last.Data), id)
+	require.Equal(t, head.End, last.Offset+int64(len(last.Data)), "%s ends where its log ends", id)
+}
+
+// A life is what of one run was acknowledged.
+type life struct {
+	id     string
+	output int64 // bytes appended
+	saved  int64 // checkpoint: bytes appended then
+	stage  string
+}
+
+// workload makes runs in all stages until a call fails, or stop is closed. It
+// tells of each step before it takes the next.
+type workload struct {
+	e     *Engine
+	r     *rand.Rand
+	limit int64 // of a run's output
+	acked func(life)
+	stop  <-chan struct{}
+}
+
+func (w workload) run(t testing.TB, name string) {
+	for i := 0; ; i++ {
+		select {
+		case <-w.stop:
+			return
+		default:
+		}
+		if w.one(t, life{id: fmt.Sprintf("bg_%s-%d", name, i)}, i) != nil {
+			return
+		}
+	}
+}
+
+func (w workload) one(t testing.TB, v life, i int) error {
+	ack := func(stage string) { v.stage = stage; w.acked(v) }
+	if err := w.e.Submit(t.Context(), newRun(v.id)); err != nil {
+		return err
+	}
+	ack("submitted")
+	l, err := w.e.Claim(t.Context(), v.id)
+	if err != nil {
+		return err
+	}
+	ack("running")
+	for range w.r.IntN(8) {
+		n := min(w.r.Int64N(600), w.limit-v.output)
+		if err := l.Append(t.Context(), v.output, stream(v.output, n)); err != nil {
+			return err
+		}
+		v.output += n
+		ack("running")
+		if w.r.IntN(3) == 0 {
+			if err := l.Save(t.Context(), strconv.AppendInt(nil, v.output, 10)); err != nil {
+				return err
+			}
+			v.saved = v.output
+			ack("running")
+		}
+	}
+	if i%3 == 0 {
+		return nil // it is left running
+	}
+	end := background.End{Result: []byte(`{"ok":true}`), Summary: v.id, FinishedAt: time.Now()}
+	if _, err := l.Complete(t.Context(), background.StatusSucceeded, background.Beat{OutputBytes: v.output}, end); err != nil {
+		return err
+	}
+	ack("ended")
+	if i%2 == 0 {
+		if err := w.e.Acknowledge(t.Context(), "s", []string{v.id}); err != nil {
+			return err
+		}
+		ack("seen")
+	}
+	return nil
+}
+
+// checkLife makes sure that what was acknowledged of a run is there.
+func checkLife(t testing.TB, e *Engine, v life) {
+	t.Helper()
+	run := get(t, e, v.id)
+	switch v.stage {
+	case "running":
+		require.NotEqual(t, background.StatusQueued, run.Status, v.id)
+		require.Equal(t, 1, run.Attempt, v.id)
+	case "ended", "seen":
+		require.Equal(t, background.StatusSucceeded, run.Status, v.id)
+		require.JSONEq(t, `{"ok":true}`, string(run.Result))
+		require.Empty(t, run.ArtifactError)
+		require.NotEqual(t, background.NoticeNone, run.Notice)
+		require.Contains(t, artifact(t, e, v.id, background.ResultJSON), v.id)
+	}
+	if v.stage == "seen" {
+		require.Equal(t, background.NoticeSeen, run.Notice)
+	}
+	checkLog(t, e, v.id, v.output)
+	if run.Status != background.StatusRunning {
+		return
+	}
+	l := claimed(t, e, v.id)
+	require.Equal(t, 2, l.Run().Attempt)
+	saved, _ := strconv.ParseInt(string(l.Checkpoint()), 10, 64)
+	require.GreaterOrEqual(t, saved, v.saved)
+}
+
+// TestPowerCut copies the data directory in small blocks while it is written
+// to, and opens the copy: it must hold what was acknowledged before the copy
+// was begun. A reader keeps SQLite from beginning its log anew in the
+// meantime, and no output is so long that files of it are removed: a disk
+// would keep what was synced, but a slow copy could miss it.
+func TestPowerCut(t *testing.T) {
+	rounds := 8
+	if testing.Short() {
+		rounds = 2
+	}
+	dir := t.TempDir()
+	e := opened(t, dir)
+	var mu sync.Mutex
+	lives := make(map[string]life)
+	stop := make(chan struct{})
+	acked := func(v life) { mu.Lock(); defer mu.Unlock(); lives[v.id] = v }
+	var writers sync.WaitGroup
+	for i := range 8 {
+		w := workload{e, rand.New(rand.NewPCG(uint64(i), 7)), testCap / 4 * 3, acked, stop}
+		writers.Go(func() { w.run(t, strconv.Itoa(i)) })
+	}
+	for range rounds {
+		copied := t.TempDir()
+		var before map[string]life
+		require.NoError(t, e.read(t.Context(), func(c *conn) error {
+			require.NoError(t, c.script("BEGIN"))
+			_, err := c.number("SELECT count(*) FROM runs")
+			require.NoError(t, err)
+			mu.Lock()
+			before = maps.Clone(lives)
+			mu.Unlock()
+			copyTree(t, dir, copied)
+			return c.script("COMMIT")
+		}))
+		after := opened(t, copied)
+		for _, v := range before {
+			checkLife(t, after, v)
+		}
+		require.Empty(t, after.Problems())
+		require.NoError(t, after.Close())
+	}
+	close(stop)
+	writers.Wait()
+	require.NotEmpty(t, lives)
+}
+
+// copyTree copies the database first: what SQLite moves there from its log in
+// the meantime must not matter.
+func copyTree(t testing.TB, from, to string) {
+	t.Helper()
+	copyBlocks(t, from, to, databaseName)
+	copyBlocks(t, from, to, databaseName+"-wal")
+	require.NoError(t, filepath.WalkDir(filepath.Join(from, runsFolder), func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return nil // it was removed since it was listed
+		}
+		name, err := filepath.Rel(from, path)
+		require.NoError(t, err)
+		if d.IsDir() {
+			return os.MkdirAll(filepath.Join(to, name), 0o700)
+		}
+		copyBlocks(t, from, to, name)
+		return nil
+	}))
+}
+
+// copyBlocks copies a file in blocks of 512 bytes, if it is there.
+func copyBlocks(t testing.TB, from, to, name string) {
+	t.Helper()
+	src, err := os.Open(filepath.Join(from, name))
+	if err != nil {
+		return
+	}
+	defer func() { _ = src.Close() }()
+	dst, err := os.Create(filepath.Join(to, name))
+	require.NoError(t, err)
+	_, err = io.CopyBuffer(struct{ io.Writer }{dst}, struct{ io.Reader }{src}, make([]byte, 512))
+	require.NoError(t, err)
+	require.NoError(t, dst.Close())
+}
+
+// killedDir is set in the process TestEngineKilled kills.
+const killedDir = "TOOLHOST_ENGINE_KILLED_DIR"
+
+// TestEngineKilled kills a process that writes, at random points, and looks at
+// what it had acknowledged.
+func TestEngineKilled(t *testing.T) {
+	if dir := os.Getenv(killedDir); dir != "" {
+		writeUntilKilled(t, dir)
+		return
+	}
+	rounds := 10
+	if testing.Short() {
+		rounds = 2
+	}
+	seed := uint64(time.Now().UnixNano())
+	r := rand.New(rand.NewPCG(seed, 1))
+	for round := range rounds {
+		dir := t.TempDir()
+		lives := killed(t, dir, time.Duration(r.Int64N(int64(300*time.Millisecond))))
+		t.Logf("seed %d, round %d: %d runs", seed, round, len(lives))
+		e := opened(t, dir)
+		for _, v := range lives {
+			checkLife(t, e, v)
+		}
+		require.Empty(t, e.Problems())
+		require.NoError(t, e.Close())
+	}
+}
+
+// killed starts this test in another process, kills it after a while, and
+// returns what it had acknowledged.
+func killed(t *testing.T, dir string, after time.Duration) map[string]life {
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestEngineKilled$", "-test.v")
+	cmd.Env = append(os.Environ(), killedDir+"="+dir)
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	lines := bufio.NewReader(out)
+	var said bytes.Buffer
+	for !strings.HasSuffix(said.String(), "!\n") { // until it works
+		line, err := lines.ReadString('\n')
+		said.WriteString(line)
+		require.NoError(t, err, said.String())
+	}
+	timer := time.AfterFunc(after, func() { _ = cmd.Process.Kill() })
+	defer timer.Stop()
+	_, err = said.ReadFrom(lines)
+	require.NoError(t, err)
+	require.Error(t, cmd.Wait())
+	lives := make(map[string]life)
+	for line := range strings.Lines(said.String()) {
+		var v life
+		if n, _ := fmt.Sscanf(line, "%s %d %d %s !", &v.id, &v.output, &v.saved, &v.stage); n == 4 && strings.HasSuffix(line, " !\n") {
+			lives[v.id] = v
+		}
+	}
+	require.NotEmpty(t, lives)
+	return lives
+}
+
+func writeUntilKilled(t *testing.T, dir string) {
+	e := opened(t, dir)
+	acked := func(v life) { fmt.Fprintf(os.Stdout, "%s %d %d %s !\n", v.id, v.output, v.saved, v.stage) }
+	var writers sync.WaitGroup
+	for i := range 8 {
+		w := workload{e, rand.New(rand.NewPCG(uint64(i), uint64(os.Getpid()))), 20 * testCap, acked, nil}
+		writers.Go(func() { w.run(t, strconv.Itoa(i)) })
+	}
+	writers.Wait()
+}

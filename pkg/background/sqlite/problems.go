@@ -1,0 +1,63 @@
+package sqlite
+
+import (
+	"os"
+	"slices"
+	"time"
+)
+
+// A ProblemKind says what is damaged.
+type ProblemKind string
+
+// What can be damaged.
+const (
+	ProblemDatabase ProblemKind = "database"
+	ProblemRun      ProblemKind = "run"
+	ProblemSchedule ProblemKind = "schedule"
+	ProblemLog      ProblemKind = "log"
+)
+
+// A Problem is a damage the engine met, and worked around.
+type Problem struct {
+	At     time.Time
+	Kind   ProblemKind
+	ID     string // of the run or schedule
+	Reason string
+	Moved  string // where what is damaged was moved to, below the data directory; "" if nowhere
+}
+
+// maxProblems is how many problems are remembered. All are logged.
+const maxProblems = 1000
+
+// Problems returns the damages met since Open, oldest first: the last 1,000.
+func (e *Engine) Problems() []Problem {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Clone(e.problems)
+}
+
+func (e *Engine) report(p Problem) {
+	p.At = time.Now()
+	e.log.Error("damaged, set aside", "kind", p.Kind, "id", p.ID, "reason", p.Reason, "moved", p.Moved)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.problems) >= maxProblems {
+		e.problems = e.problems[1:]
+	}
+	e.problems = append(e.problems, p)
+}
+
+// suspect looks at an error of the database. If it says that the file is
+// damaged, that is reported once, and the next Open looks closely.
+func (e *Engine) suspect(err error) {
+	if !damagedFile(err) {
+		return
+	}
+	path := e.path(databaseName) + suspectSuffix
+	f, create := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if create != nil {
+		return // known, or nothing can be done
+	}
+	_ = f.Close()
+	e.report(Problem{Kind: ProblemDatabase, Reason: err.Error()})
+}

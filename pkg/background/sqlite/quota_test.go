@@ -1,0 +1,113 @@
+package sqlite
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/pkg/background"
+)
+
+// onDisk returns what the logs in a directory take.
+func onDisk(t *testing.T, dir string) (n int64) {
+	t.Helper()
+	require.NoError(t, filepath.WalkDir(filepath.Join(dir, runsFolder), func(_ string, d fs.DirEntry, err error) error {
+		require.NoError(t, err)
+		if !d.IsDir() && isLog(d.Name()) {
+			info, err := d.Info()
+			require.NoError(t, err)
+			n += info.Size()
+		}
+		return nil
+	}))
+	return n
+}
+
+func TestQuota(t *testing.T) {
+	dir := t.TempDir()
+	e := openedWith(t, dir, Config{LogQuota: 4000})
+	piece := bytes.Repeat([]byte{'x'}, 1000)
+	for i := range 4 {
+		ended(t, e, fmt.Sprintf("bg_%d", i), string(piece))
+	}
+	require.EqualValues(t, 4000, e.used.Load())
+	live := started(t, e, "bg_live")
+	require.NoError(t, live.Append(t.Context(), 0, piece))
+	require.LessOrEqual(t, onDisk(t, dir), int64(4000))
+	chunk, err := e.Tail(t.Context(), "bg_0", 0, 100)
+	require.NoError(t, err)
+	require.EqualValues(t, 1000, chunk.Offset, "the oldest is gone")
+	require.EqualValues(t, 1000, chunk.End)
+	require.Equal(t, marker(1000), artifact(t, e, "bg_0", background.OutputLog))
+	require.Contains(t, artifact(t, e, "bg_0", background.ResultJSON), "succeeded")
+	require.Equal(t, background.NoticePending, get(t, e, "bg_0").Notice)
+	require.Equal(t, string(piece), tail(t, e, "bg_3"), "the newest is not")
+
+	for i := range 3 { // until only logs of active runs are left
+		require.NoError(t, started(t, e, fmt.Sprintf("bg_active%d", i)).Append(t.Context(), 0, piece))
+	}
+	require.Empty(t, tail(t, e, "bg_3"))
+	other := started(t, e, "bg_other")
+	require.ErrorIs(t, other.Append(t.Context(), 0, piece), background.ErrQuota)
+	require.Empty(t, tail(t, e, "bg_other"))
+	require.Equal(t, string(piece), tail(t, e, "bg_live"), "running work is not cut")
+	completed(t, live)
+	require.NoError(t, other.Append(t.Context(), 0, piece), "the log that ended goes")
+	require.Equal(t, onDisk(t, dir), e.used.Load())
+	completed(t, other)
+	require.Empty(t, e.Problems())
+}
+
+// TestQuotaCounts compares what is counted with what is there, after all that
+// changes it.
+func TestQuotaCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		e := opened(t, dir)
+		check := func(step string) {
+			t.Helper()
+			require.Equal(t, onDisk(t, dir), e.used.Load(), step)
+		}
+		for i, n := range []int64{0, 10, testCap - 1, testCap, testCap + 1, 3 * testCap, 40 * testCap} {
+			l := started(t, e, fmt.Sprintf("bg_%d", i))
+			for at := int64(0); at < n; at += 100 {
+				require.NoError(t, l.Append(t.Context(), at, stream(at, min(100, n-at))))
+			}
+			check("appended")
+			require.NoError(t, l.Append(t.Context(), n+50, []byte("after a gap")))
+			check("gap")
+			if i%2 == 0 {
+				require.NoError(t, e.Requeue(t.Context(), l.Run().ID, 1))
+				l = claimed(t, e, l.Run().ID)
+				require.NoError(t, l.Append(t.Context(), 0, stream(0, 2*testCap)))
+				check("second attempt")
+			}
+			if i != 3 {
+				completed(t, l)
+				check("completed")
+			}
+		}
+		before := e.used.Load()
+		require.NoError(t, e.Close())
+		e = opened(t, dir)
+		synctest.Wait()
+		require.Equal(t, before, e.used.Load())
+		check("reopened")
+		_, err := e.Prune(t.Context(), background.Retention{Keep: 3, Notices: time.Now().Add(time.Hour)})
+		require.NoError(t, err)
+		check("pruned")
+		_, err = e.evict(t.Context(), 1)
+		require.NoError(t, err)
+		check("evicted")
+		_, err = e.Prune(t.Context(), background.Retention{Notices: time.Now().Add(time.Hour)})
+		require.NoError(t, err)
+		check("all pruned")
+		require.Positive(t, e.used.Load(), "of the run that goes on")
+	})
+}

@@ -1,0 +1,200 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql/driver"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/toolhost/toolhost/pkg/background"
+)
+
+// A scheduleRow is a schedule in the database.
+type scheduleRow struct {
+	seq int64
+	background.Schedule
+}
+
+func decodeSchedule(found []driver.Value) (scheduleRow, error) {
+	s := scheduleRow{seq: found[0].(int64)}
+	id, _ := found[1].(string)
+	text, ok := found[2].([]byte)
+	if !ok {
+		return s, &damagedRow{"schedules", s.seq, id, errType}
+	}
+	if err := json.Unmarshal(text, &s.Schedule); err != nil {
+		return s, &damagedRow{"schedules", s.seq, id, err}
+	}
+	if s.ID != id {
+		return s, &damagedRow{"schedules", s.seq, id, errMismatch}
+	}
+	if string(s.Args) == "null" {
+		s.Args = nil
+	}
+	return s, nil
+}
+
+const selectSchedule = `SELECT seq, id, record FROM schedules WHERE id = ?`
+
+func loadSchedule(c *conn, id string) (scheduleRow, error) {
+	found, err := c.one(selectSchedule, id)
+	if err != nil {
+		return scheduleRow{}, err
+	}
+	if found == nil {
+		return scheduleRow{}, fmt.Errorf("%w: schedule %s", background.ErrNotFound, id)
+	}
+	return decodeSchedule(found)
+}
+
+// PutSchedule implements [background.Engine].
+func (e *Engine) PutSchedule(ctx context.Context, s background.Schedule, max int) (background.Schedule, error) {
+	if err := e.enter(); err != nil {
+		return background.Schedule{}, err
+	}
+	defer e.calls.Done()
+	s.Args = slices.Clone(s.Args)
+	put := s
+	err := e.write(ctx, func(w *conn) (func(), error) {
+		old, err := loadSchedule(w, s.ID)
+		if err = against(s, old, err); err != nil {
+			return nil, err
+		}
+		if err := roomFor(w, s, max); err != nil {
+			return nil, err
+		}
+		put.Revision = s.Revision + 1
+		event := put
+		return func() {
+			e.feed.Publish(background.Event{Kind: background.EventScheduled, Session: put.Session, Schedule: &event})
+		}, store(w, old.seq, put)
+	})
+	if err = e.quarantine(ctx, err); err != nil {
+		return background.Schedule{}, err
+	}
+	put.Args = slices.Clone(put.Args)
+	return put, nil
+}
+
+// against compares a schedule to be stored with the one that is, or with the
+// error that says there is none.
+func against(s background.Schedule, old scheduleRow, err error) error {
+	var damaged *damagedRow
+	missing := errors.Is(err, background.ErrNotFound) && !errors.As(err, &damaged)
+	switch {
+	case missing && s.Revision == 0:
+		return nil
+	case err != nil:
+		return err
+	case s.Revision == 0:
+		return fmt.Errorf("%w: schedule %s", background.ErrExists, s.ID)
+	case s.Revision != old.Revision:
+		return fmt.Errorf("%w: schedule %s", background.ErrConflict, s.ID)
+	}
+	return nil
+}
+
+// roomFor returns an error if s would be one enabled schedule too many of its
+// session.
+func roomFor(w *conn, s background.Schedule, max int) error {
+	if !s.Enabled {
+		return nil
+	}
+	var active []string
+	err := w.query(func(found []driver.Value) error {
+		if id, _ := found[0].(string); id != s.ID {
+			active = append(active, id)
+		}
+		return nil
+	}, `SELECT id FROM schedules WHERE session = ? AND enabled = 1 ORDER BY id`, s.Session)
+	if err != nil || len(active) < max {
+		return err
+	}
+	return &background.LimitError{Err: background.ErrScheduleLimit, Max: max, Active: active}
+}
+
+// store writes a schedule: a new one if seq is 0.
+func store(w *conn, seq int64, s background.Schedule) error {
+	record, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	now := time.Now().UnixNano()
+	if seq == 0 {
+		return w.run(`INSERT INTO schedules (id, session, enabled, changed, record) VALUES (?, ?, ?, ?, ?)`, s.ID, s.Session, flag(s.Enabled), now, record)
+	}
+	return w.run(`UPDATE schedules SET session = ?, enabled = ?, changed = ?, record = ? WHERE seq = ?`, s.Session, flag(s.Enabled), now, record, seq)
+}
+
+// GetSchedule implements [background.Engine].
+func (e *Engine) GetSchedule(ctx context.Context, id string) (s background.Schedule, err error) {
+	if err := e.enter(); err != nil {
+		return s, err
+	}
+	defer e.calls.Done()
+	err = e.read(ctx, func(c *conn) error {
+		r, err := loadSchedule(c, id)
+		s = r.Schedule
+		return err
+	})
+	if err = e.quarantine(ctx, err); err != nil {
+		return background.Schedule{}, err
+	}
+	return s, nil
+}
+
+// Schedules implements [background.Engine].
+func (e *Engine) Schedules(ctx context.Context, session string, enabled bool) ([]background.Schedule, error) {
+	if err := e.enter(); err != nil {
+		return nil, err
+	}
+	defer e.calls.Done()
+	sql, args := `SELECT seq, id, record FROM schedules WHERE 1`, []driver.Value(nil)
+	if session != "" {
+		sql, args = sql+` AND session = ?`, append(args, session)
+	}
+	if enabled {
+		sql += ` AND enabled = 1`
+	}
+	var found []background.Schedule
+	var damaged []error
+	err := e.read(ctx, func(c *conn) error {
+		return c.query(func(row []driver.Value) error {
+			s, err := decodeSchedule(row)
+			if err != nil {
+				damaged = append(damaged, err)
+				return nil
+			}
+			found = append(found, s.Schedule)
+			return nil
+		}, sql+` ORDER BY seq DESC`, args...)
+	})
+	for _, d := range damaged {
+		if d := e.quarantine(ctx, d); !errors.Is(d, background.ErrNotFound) {
+			err = errors.Join(err, d)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return found, nil
+}
+
+// removeSchedule removes a schedule that is not enabled.
+func (e *Engine) removeSchedule(ctx context.Context, v victim) error {
+	return e.write(ctx, func(w *conn) (func(), error) {
+		s, err := loadSchedule(w, v.id)
+		if isSQL(err) {
+			return nil, err
+		}
+		if err != nil || s.seq != v.seq || s.Enabled {
+			return nil, nil
+		}
+		return func() {
+			e.feed.Publish(background.Event{Kind: background.EventPurged, Session: s.Session, Schedule: &s.Schedule})
+		}, w.run(`DELETE FROM schedules WHERE seq = ?`, v.seq)
+	})
+}

@@ -1,0 +1,193 @@
+package sqlite
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// ErrNewer: the database was written by a newer version of this package.
+var ErrNewer = errors.New("database of a newer version")
+
+// ErrForeign: the database file is one of another program.
+var ErrForeign = errors.New("database of another program")
+
+// applicationID marks our database files, see PRAGMA application_id: "tlhs".
+const applicationID = 0x746c6873
+
+// migrations are the steps from an empty database to the present one. The
+// number of steps that were taken is PRAGMA user_version. A step that was
+// released is never changed.
+var migrations = [...]string{schema1}
+
+// In runs, what is not in a column of its own is in record, the JSON form of a
+// stored. The arguments of a run and its result may be large, and have tables
+// of their own. Times are nanoseconds of the Unix epoch.
+const schema1 = `
+CREATE TABLE runs (
+	seq INTEGER PRIMARY KEY,           -- in the order of submission
+	id TEXT NOT NULL UNIQUE,
+	session TEXT NOT NULL,
+	idempotency_key TEXT,
+	schedule TEXT,
+	finished INTEGER,                  -- NULL until the run is terminal
+	notice INTEGER NOT NULL DEFAULT 0, -- 1: pending
+	logged INTEGER NOT NULL DEFAULT 0, -- bytes of its logs on disk, once it is terminal
+	record BLOB NOT NULL
+);
+CREATE INDEX runs_session ON runs (session);
+CREATE INDEX runs_active ON runs (session) WHERE finished IS NULL;
+CREATE INDEX runs_key ON runs (idempotency_key, session) WHERE idempotency_key IS NOT NULL;
+CREATE INDEX runs_schedule ON runs (schedule) WHERE schedule IS NOT NULL;
+CREATE INDEX runs_notice ON runs (session) WHERE notice = 1;
+CREATE INDEX runs_ended ON runs (session, finished) WHERE finished IS NOT NULL;
+CREATE INDEX runs_logged ON runs (finished, logged) WHERE logged > 0;
+CREATE TABLE args (seq INTEGER PRIMARY KEY, data BLOB NOT NULL);
+CREATE TABLE results (seq INTEGER PRIMARY KEY, data BLOB NOT NULL);
+CREATE TABLE checkpoints (seq INTEGER PRIMARY KEY, data BLOB NOT NULL);
+CREATE TABLE schedules (
+	seq INTEGER PRIMARY KEY,           -- in the order they were made
+	id TEXT NOT NULL UNIQUE,
+	session TEXT NOT NULL,
+	enabled INTEGER NOT NULL,
+	changed INTEGER NOT NULL,
+	record BLOB NOT NULL
+);
+CREATE INDEX schedules_session ON schedules (session);
+CREATE INDEX schedules_enabled ON schedules (session) WHERE enabled = 1;
+CREATE TABLE quarantine (
+	seq INTEGER PRIMARY KEY,
+	kind TEXT NOT NULL,                -- 'run' or 'schedule'
+	id TEXT,
+	session TEXT,
+	reason TEXT NOT NULL,
+	at INTEGER NOT NULL,
+	record BLOB, args BLOB, result BLOB, checkpoint BLOB
+);
+CREATE TABLE meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+`
+
+// databaseName is the name of the database file in the data directory.
+const databaseName = "state.db"
+
+// openDatabase returns the connection that writes. A file that is damaged is
+// set aside, and a new one begun.
+func (e *Engine) openDatabase() (*conn, error) {
+	path := e.path(databaseName)
+	c, err := openFile(path, e.suspected(path))
+	if !damagedFile(err) {
+		return c, err
+	}
+	now := time.Now()
+	aside := fmt.Sprintf("%s.corrupt-%s", databaseName, now.UTC().Format("20060102T150405.000000000Z"))
+	for _, suffix := range []string{"", "-wal", "-shm"} {
+		if err := os.Rename(path+suffix, e.path(aside+suffix)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, fmt.Errorf("setting the damaged database aside: %w", err)
+		}
+	}
+	e.report(Problem{Kind: ProblemDatabase, Moved: aside, Reason: err.Error()})
+	if c, err = openFile(path, false); err != nil {
+		return nil, err
+	}
+	// What runs are in the folders only the damaged file knew: they stay.
+	if err := c.run(`INSERT INTO meta VALUES ('kept_before', ?)`, now.UnixNano()); err != nil {
+		return nil, errors.Join(err, c.close())
+	}
+	return c, os.RemoveAll(path + suspectSuffix)
+}
+
+// suspectSuffix makes the name of a file that says: SQLite met damage while
+// the engine was running, look closely at the next start.
+const suspectSuffix = ".suspect"
+
+func (e *Engine) suspected(path string) bool {
+	_, err := os.Stat(path + suspectSuffix)
+	return err == nil
+}
+
+// openFile opens the database at path, makes it if it is not there, and brings
+// it to the present schema. With check set, all of it is looked at.
+func openFile(path string, check bool) (c *conn, err error) {
+	// SQLite gives its other files the mode of this one.
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := f.Close(); err != nil {
+		return nil, err
+	}
+	if c, err = connect(path); err != nil {
+		return nil, err
+	}
+	if err = prepareFile(c, path, check); err != nil {
+		_ = c.close()
+		return nil, err
+	}
+	return c, nil
+}
+
+func prepareFile(c *conn, path string, check bool) error {
+	if check {
+		if err := checkFile(c, path); err != nil {
+			return err
+		}
+	}
+	for _, pragma := range []string{"PRAGMA busy_timeout = 10000", "PRAGMA journal_mode = WAL", "PRAGMA synchronous = FULL",
+		"PRAGMA journal_size_limit = 16777216", "PRAGMA trusted_schema = OFF"} {
+		if err := c.script(pragma); err != nil {
+			return fmt.Errorf("%s: %w", pragma, err)
+		}
+	}
+	return migrate(c, path, migrations[:])
+}
+
+// checkFile looks for damage anywhere in the file.
+func checkFile(c *conn, path string) error {
+	row, err := c.one("PRAGMA quick_check(1)")
+	if err != nil {
+		return err
+	}
+	if len(row) == 1 && row[0] != "ok" {
+		return &damageError{fmt.Sprint(row[0])}
+	}
+	return os.RemoveAll(path + suspectSuffix)
+}
+
+// migrate takes the steps that were not taken yet, each in one transaction.
+func migrate(c *conn, path string, steps []string) error {
+	version, err := c.number("PRAGMA user_version")
+	if err != nil {
+		return err
+	}
+	app, err := c.number("PRAGMA application_id")
+	if err != nil {
+		return err
+	}
+	tables, err := c.number("SELECT count(*) FROM sqlite_schema")
+	if err != nil {
+		return err
+	}
+	switch {
+	case app != applicationID && (app != 0 || version != 0 || tables != 0):
+		return fmt.Errorf("%w: %s; use another data directory", ErrForeign, filepath.Base(path))
+	case version > int64(len(steps)):
+		return fmt.Errorf("%w: %s has version %d, this program knows up to %d; use the newer program, or another data directory",
+			ErrNewer, filepath.Base(path), version, len(steps))
+	}
+	for i := version; i < int64(len(steps)); i++ {
+		step := fmt.Sprintf("BEGIN IMMEDIATE; %s PRAGMA application_id = %d; PRAGMA user_version = %d; COMMIT", steps[i], applicationID, i+1)
+		if err := c.script(step); err != nil {
+			_ = c.script("ROLLBACK")
+			return fmt.Errorf("bringing the database to version %d: %w", i+1, err)
+		}
+	}
+	// A first look, so that a damage that is easy to see is seen now.
+	for _, table := range []string{"runs", "args", "results", "checkpoints", "schedules", "quarantine"} {
+		if _, err := c.number("SELECT max(seq) FROM " + table); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,159 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/toolhost/toolhost/pkg/background"
+)
+
+// The waits and the sizes of check_background.
+const (
+	defaultWait = 60 * time.Second // if ids are named
+	maxAnswer   = 50_000           // characters of one answer
+	maxInline   = 8 << 10          // bytes of a result that is shown whole
+	preview     = 1 << 10          // bytes of one that is not
+	envelope    = 400              // characters of a report beside its output and its result
+	minRoom     = 32               // characters; nothing is cut below it
+)
+
+// share is what the output and the result of each of n runs may take of an
+// answer.
+func share(n int) int { return (maxAnswer/n - envelope) / 2 }
+
+// excerpt stands for a result that is too large to show.
+type excerpt struct {
+	ResultBytes   int    `json:"result_bytes,omitempty"`
+	ResultPreview string `json:"result_preview,omitempty"` // its beginning
+}
+
+// cut takes a result of more than so many bytes away and returns what stands
+// for it.
+func cut(result *json.RawMessage, most int) (e excerpt) {
+	if len(*result) > most {
+		e = excerpt{len(*result), strings.ToValidUTF8(string((*result)[:min(preview, most)]), "")}
+		*result = nil
+	}
+	return e
+}
+
+// report is what check_background answers of one run.
+type report struct {
+	background.Report
+	excerpt
+}
+
+// checkArgs are the arguments of check_background.
+type checkArgs struct {
+	ID       string   `json:"task_id"`
+	IDs      []string `json:"task_ids"`
+	List     bool     `json:"list"`
+	Wait     *float64 `json:"wait_seconds"`
+	Until    string   `json:"until"`
+	Cursor   string   `json:"cursor"`
+	MaxChars *float64 `json:"max_chars"`
+	Finished *bool    `json:"include_finished"`
+}
+
+// check reports on runs, or lists them.
+func check(ctx context.Context, s *Service, req Request) (any, error) {
+	in, err := decode[checkArgs](req.Args)
+	if err != nil {
+		return nil, err
+	}
+	ids := in.IDs
+	if in.ID != "" {
+		ids = append(ids, in.ID)
+	}
+	switch {
+	case in.List || len(ids) == 0:
+		return s.runs.List(ctx, req.Session, background.ListRequest{ActiveOnly: in.Finished != nil && !*in.Finished})
+	case in.ID != "" && len(in.IDs) > 0:
+		return nil, &background.FieldError{Field: "task_ids", Problem: "give either task_id or task_ids"}
+	}
+	r := background.CheckRequest{IDs: ids, Wait: defaultWait, Until: background.Until(in.Until), Cursor: in.Cursor, MaxChars: background.DefaultChars}
+	if in.Wait != nil {
+		r.Wait = duration(*in.Wait)
+	}
+	if in.MaxChars != nil {
+		r.MaxChars = int(max(0, min(*in.MaxChars, background.MaxChars)))
+	}
+	return s.checkRuns(ctx, req.Session, r)
+}
+
+// checkRuns looks at runs and fits what there is to say into one answer. Where
+// text takes more room in JSON than it has characters, it looks again for less:
+// what is not shown, the next check shows.
+func (s *Service) checkRuns(ctx context.Context, session string, r background.CheckRequest) (any, error) {
+	wanted, shortened := r.MaxChars, r.Wait > background.MaxWait
+	var waited *background.Checked
+	for room := share(len(r.IDs)); ; room /= 2 {
+		if r.MaxChars = min(wanted, room); r.MaxChars == 0 {
+			r.MaxChars = -1 // none at all
+		}
+		checked, err := s.runs.Check(ctx, session, r)
+		if err != nil {
+			return nil, err
+		}
+		if waited == nil {
+			waited = &checked
+		}
+		answer, err := encode(answers(checked, len(r.IDs), room, shortened, waited.Reports))
+		if err != nil || utf8.RuneCount(answer) <= maxAnswer || room < minRoom {
+			return answer, err
+		}
+		r.Wait = 0
+	}
+}
+
+// answers fits the reports on n runs into so much room for each. Shortened says
+// that the wait asked for was longer than a wait can be; waited are the reports
+// that tell how long it was.
+func answers(checked background.Checked, n, room int, shortened bool, waited []background.Report) any {
+	reports := make([]report, len(checked.Reports))
+	for i, r := range checked.Reports {
+		r.WaitedSeconds = waited[min(i, len(waited)-1)].WaitedSeconds
+		reports[i] = fit(r, n > 1, room)
+		if shortened && !r.Done {
+			reports[i].Next = fmt.Sprintf("%.0f seconds is the longest wait: check again to go on waiting", background.MaxWait.Seconds())
+		}
+	}
+	if n == 1 {
+		return reports[0]
+	}
+	answer := struct {
+		Tasks   []report `json:"tasks"`
+		Missing string   `json:"error,omitempty"`
+	}{Tasks: reports}
+	if checked.Missing != nil {
+		answer.Missing = notFound(checked.Missing)
+	}
+	return answer
+}
+
+// fit cuts a report to its room. Paths are told where they lead to more than
+// was shown.
+func fit(r background.Report, among bool, room int) report {
+	out := report{Report: r}
+	out.excerpt = cut(&out.Result, min(room, maxInline))
+	if out.ResultBytes == 0 {
+		out.ResultPath = ""
+	}
+	if r.Output == nil || r.Output.OmittedBytes == 0 {
+		out.LogPath = ""
+	}
+	if r.Error != nil && len(r.Error.Message) > room {
+		out.Error = &background.RunError{Kind: r.Error.Kind, Message: strings.ToValidUTF8(r.Error.Message[:room], "") + "…"}
+	}
+	if len(r.Summary) > room {
+		out.Summary = strings.ToValidUTF8(r.Summary[:room], "") + "…"
+	}
+	if among && out.ResultBytes > 0 && out.ResultBytes <= maxInline {
+		out.Next = "check this task alone for the whole result"
+	}
+	return out
+}

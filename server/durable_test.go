@@ -1,0 +1,245 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/pkg/background"
+)
+
+// settled waits until a run has ended.
+func (s service) settled(session, id string) background.Run {
+	s.t.Helper()
+	runs, err := s.Runs().Wait(s.t.Context(), session, []string{id}, background.UntilAny)
+	require.NoError(s.t, err)
+	return runs[0]
+}
+
+// said waits until a run has written so much.
+func (s service) said(session, id, text string) {
+	s.t.Helper()
+	for {
+		chunk, err := s.Tail(s.t.Context(), session, id, 0, 100)
+		require.NoError(s.t, err)
+		if string(chunk.Data) == text {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// What is kept in a data directory outlasts the process: ended runs with their
+// files, notices and schedules; and runs go on where their tools allow it.
+func TestDataDir(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	cfg := Config{DataDir: dir}
+	tools := []string{"echo", "keeper", "sleeper"}
+	s := open(t, cfg, tools...)
+	_, err := Open(t.Context(), cfg)
+	require.ErrorIs(t, err, background.ErrLocked, "one service at a time")
+
+	ended := s.spawn(alice, "echo", `{"n":1}`)
+	s.settled(alice, ended)
+	lost, goes := s.spawn(alice, "sleeper", `{}`), s.spawn(alice, "keeper", `{}`)
+	daily := s.schedule(alice, "echo", `{}`, `{"cron_expression":"0 0 * * *"}`)
+	s.said(alice, lost, "working\n")
+	s.said(alice, goes, "saved\n")
+	require.NoError(t, s.Close(done()))
+
+	s = open(t, cfg, tools...)
+	report := s.check(alice, ended, "")
+	require.Equal(t, map[string]any{"n": 1.0}, report["result"])
+	require.Equal(t, "echoing\n", report["output"].(map[string]any)["text"])
+	require.Equal(t, "echoing\n", s.artifact(alice, ended, background.OutputLog))
+	onDisk, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash("runs/"+ended+"/result.json")))
+	require.NoError(t, err)
+	var envelope background.Envelope
+	require.NoError(t, json.Unmarshal(onDisk, &envelope))
+	require.JSONEq(t, `{"n":1}`, string(envelope.Result))
+
+	run, err := s.Runs().Get(t.Context(), alice, lost)
+	require.NoError(t, err)
+	require.Equal(t, background.KindInterrupted, run.Error.Kind, "sleeper is neither idempotent nor readonly")
+	require.Contains(t, s.check(alice, lost, "")["output"].(map[string]any)["text"], "working\n")
+
+	s.said(alice, goes, "saved\n")
+	run, err = s.Runs().Get(t.Context(), alice, goes)
+	require.NoError(t, err)
+	require.Equal(t, background.StatusRunning, run.Status)
+	require.Equal(t, 2, run.Attempt)
+	schedules := s.agent(alice, CheckBackground, `{}`)["schedules"].([]any)
+	require.Equal(t, daily, schedules[0].(map[string]any)["schedule_id"])
+}
+
+// An attempt is given what the one before it saved, over the plugin's contract.
+func TestCheckpoint(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		cfg := Config{memory: background.NewMemoryEngine()}
+		first := open(t, cfg, "keeper")
+		id := first.spawn(alice, "keeper", `{}`)
+		synctest.Wait()
+		second := open(t, cfg, "keeper") // as if the first host had died: its run is another's now
+		synctest.Wait()
+		require.Equal(t, "succeeded", second.stop(alice, id, "")["status"], "it has a result when it is stopped")
+		run := second.settled(alice, id)
+		require.JSONEq(t, `{"data":"aGFsZi13YXk="}`, string(run.Result))
+		require.Equal(t, 2, run.Attempt)
+		require.EqualValues(t, 1, second.Stats().Rerun)
+	})
+}
+
+// Where a run may not go on it ends, and says why, with its output kept.
+func TestOrphans(t *testing.T) {
+	changed := zoo()["keeper"]
+	changed.Manifest.Version = "2.0.0"
+	for _, test := range []struct {
+		name  string
+		files fstest.MapFS
+		want  string
+	}{
+		{"gone", fstest.MapFS{}, `no such tool: "keeper"`},
+		{"changed", fstest.MapFS{"keeper.wasm": {Data: changed.Wasm()}}, "the plugin of keeper is another one by now"},
+		{"not granted", fstest.MapFS{"keeper.wasm": {Data: zoo()["keeper"].Wasm()}}, "denied: the plugin keeper needs clock, which the operator has not granted"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				memory := background.NewMemoryEngine()
+				first := open(t, Config{memory: memory}, "keeper")
+				id := first.spawn(alice, "keeper", `{}`)
+				time.Sleep(time.Second) // what it said is stored
+				second := openFolder(t, Config{memory: memory}, test.files)
+				run := second.settled(alice, id)
+				require.Equal(t, background.StatusFailed, run.Status)
+				require.Equal(t, &background.RunError{Kind: background.KindOrphaned, Message: "The host went down, and the run is not run again: " + test.want}, run.Error)
+				require.Equal(t, "saved\n", second.artifact(alice, id, background.OutputLog))
+				require.Len(t, second.notices(alice), 1)
+				time.Sleep(time.Hour) // the first host goes on, and changes nothing
+				require.Equal(t, run, second.settled(alice, id))
+				require.Zero(t, first.Stats().Active, "it noticed")
+			})
+		})
+	}
+}
+
+// Runs there is no room for wait their turn after a restart.
+func TestRecoveryWaitsForRoom(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		memory := background.NewMemoryEngine()
+		first := open(t, Config{memory: memory}, "keeper")
+		for range 3 {
+			first.spawn(alice, "keeper", `{}`)
+		}
+		synctest.Wait()
+		second := open(t, Config{memory: memory, Runs: RunsConfig{PerSession: 1}}, "keeper")
+		synctest.Wait()
+		statuses := func() (running, queued int) {
+			for _, row := range second.agent(alice, CheckBackground, `{}`)["tasks"].([]any) {
+				switch row.(map[string]any)["status"] {
+				case "running":
+					running++
+				case "queued":
+					queued++
+				}
+			}
+			return running, queued
+		}
+		running, queued := statuses()
+		require.Equal(t, [2]int{1, 2}, [2]int{running, queued})
+		time.Sleep(301 * time.Second) // the deadline of the first
+		synctest.Wait()
+		running, queued = statuses()
+		require.Equal(t, [2]int{1, 1}, [2]int{running, queued})
+	})
+}
+
+// A call that is waited for has no checkpoints, and the tool goes on without.
+// Once it is parked, it has.
+func TestCheckpointOfACall(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := open(t, Config{}, "keeper")
+		r, err := s.Call(t.Context(), Request{Tool: "keeper", Limits: Limits{Timeout: time.Second}})
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Nil(t, r.Value)
+		id := s.park(alice, "keeper", `{}`)
+		require.Equal(t, "succeeded", s.stop(alice, id, "")["status"])
+		require.JSONEq(t, `{}`, string(s.settled(alice, id).Result), "the first attempt is given none")
+	})
+}
+
+// What a schema marks as secret reaches the tool, and is kept nowhere: not on
+// disk, not in logs, lists, notices or events. Such a run is not run again.
+func TestSecretsAreNotStored(t *testing.T) {
+	dir := t.TempDir()
+	cfg := Config{DataDir: dir, Runs: RunsConfig{ParkAfter: 50 * time.Millisecond}}
+	s := open(t, cfg, "vault", "keeper")
+	events := s.Runs().Watch(t.Context(), "")
+	const args = `{"n":1,"deep":{"code":"hunter2"}}`
+	spawned, parked := s.spawn(alice, "vault", args), s.park(alice, "vault", args)
+	s.said(alice, spawned, "opened\n")
+	run, err := s.Runs().Get(t.Context(), alice, spawned)
+	require.NoError(t, err)
+	require.JSONEq(t, `{"n":1,"deep":{}}`, string(run.Args))
+	require.True(t, run.Secret)
+
+	var seen strings.Builder
+	say := func(v any, err error) {
+		require.NoError(t, err)
+		text, err := json.Marshal(v)
+		require.NoError(t, err)
+		seen.Write(text)
+	}
+	say(s.call(alice, CheckBackground, `{}`), nil)
+	say(s.call(alice, CheckBackground, `{"task_ids":["`+spawned+`","`+parked+`"],"wait_seconds":0}`), nil)
+	say(s.Snapshot(t.Context(), alice))
+	say(s.Runs().Get(t.Context(), alice, parked))
+	require.NoError(t, s.Close(done()))
+	for len(events) > 0 {
+		say(<-events, nil)
+	}
+	logs := s.logs.String()
+	require.Contains(t, logs, "background run spawned")
+
+	s = open(t, cfg, "vault", "keeper")
+	for _, id := range []string{spawned, parked} {
+		require.Equal(t, background.KindInterrupted, s.settled(alice, id).Error.Kind)
+	}
+	say(s.Notices(t.Context(), alice, 0))
+	say(s.call(alice, CheckBackground, `{}`), nil)
+	require.NotContains(t, seen.String()+logs+s.logs.String(), "hunter2")
+	require.NoError(t, s.Close(done()))
+	files := 0
+	require.NoError(t, filepath.WalkDir(dir, func(path string, e os.DirEntry, err error) error {
+		require.NoError(t, err)
+		if e.IsDir() {
+			return nil
+		}
+		files++
+		data, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.False(t, bytes.Contains(data, []byte("hunter2")), path)
+		return nil
+	}))
+	require.Greater(t, files, 3)
+}
+
+// The tool itself is given its secret.
+func TestSecretsReachTheTool(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := open(t, Config{}, "confidant")
+		const args = `{"key":"hunter2"}`
+		require.JSONEq(t, args, string(s.call(alice, "confidant", args).Value))
+		run := s.settled(alice, s.spawn(alice, "confidant", args))
+		require.JSONEq(t, args, string(run.Result))
+		require.JSONEq(t, `{}`, string(run.Args))
+	})
+}

@@ -1,0 +1,218 @@
+// Package httpapi serves a [server.Service] over HTTP: tools, calls, background
+// runs with their output, notices, schedules and events, as JSON under /v1.
+//
+// Each request belongs to a session, named by [SessionHeader]; what belongs to
+// another session is not found. Errors are problem details (RFC 9457), see
+// [Problem]. GET changes nothing, not even a run's notice. All endpoints are in
+// one table, see [Routes].
+//
+// A client is not trusted to be quick, well-behaved or who it says: bodies,
+// headers, waits and the number of open streams are bounded, a client that
+// reads too slowly loses its connection, web pages of other origins are
+// refused, and so are host names that are not this machine's, unless a token
+// is configured, which every request over TCP then needs.
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"path"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+
+	"github.com/toolhost/toolhost/server"
+)
+
+// How patient the server is.
+const (
+	headerTimeout = 10 * time.Second // for the head of a request
+	bodyTimeout   = 20 * time.Second // for its body; less than writeTimeout, or a late body would leave no time for the answer
+	writeTimeout  = 30 * time.Second // for a client to take one piece of an answer
+	idleTimeout   = 2 * time.Minute  // between the requests of a connection
+	heartbeat     = 15 * time.Second // between two events of a stream
+	maxHeader     = 32 << 10         // bytes of the head of a request, about
+	maxOpen       = 2048             // answers that wait or stream, at once
+	piece         = 256 << 10        // bytes of one piece of an answer
+)
+
+// Config configures an [API]. Its zero value is ready for use.
+type Config struct {
+	Version string // of the program, told to clients
+	// Token is what requests over TCP have to send as a bearer token. Empty:
+	// none, and then requests have to name this machine as their host. Requests
+	// over a unix socket never need it.
+	Token string
+	// Logger gets what operators should know. Nil discards.
+	Logger *slog.Logger
+}
+
+// API is a Service over HTTP. It is an http.Handler, and with [API.Serve] a
+// server with the limits that one should have. It is safe for concurrent use.
+type API struct {
+	service  *server.Service
+	version  string
+	token    []byte // its SHA-256; nil for none
+	log      *slog.Logger
+	mux      *http.ServeMux
+	open     chan struct{} // a slot for each answer that waits or streams
+	draining atomic.Bool
+	ending   context.Context // ends with Shutdown
+	end      context.CancelFunc
+	http     *http.Server
+}
+
+// New returns an API. It does not own the service.
+func New(service *server.Service, cfg Config) *API {
+	a := &API{service: service, version: cfg.Version, token: tokenSum(cfg.Token), log: cfg.Logger, open: make(chan struct{}, maxOpen)}
+	if a.log == nil {
+		a.log = slog.New(slog.DiscardHandler)
+	}
+	a.ending, a.end = context.WithCancel(context.Background())
+	a.mux = a.newMux(Routes())
+	a.http = &http.Server{
+		Handler: a, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
+		ErrorLog: slog.NewLogLogger(a.log.Handler(), slog.LevelDebug), // what it says is of clients that misbehave
+	}
+	return a
+}
+
+// Serve answers the requests that come in at l, until [API.Shutdown], which
+// makes it return nil at once. It may be called for several listeners.
+func (a *API) Serve(l net.Listener) error {
+	if err := a.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// Drain refuses from now on what begins work: calls, spawns and schedules.
+// Everything else is answered, and /readyz says that the server is not ready.
+func (a *API) Drain() { a.draining.Store(true) }
+
+// Shutdown ends all waits and streams, waits for other requests to be answered,
+// and ends. When ctx is done first it closes the connections and returns its
+// error.
+func (a *API) Shutdown(ctx context.Context) error {
+	a.Drain()
+	a.end()
+	err := a.http.Shutdown(ctx)
+	if err != nil {
+		_ = a.http.Close()
+	}
+	return err
+}
+
+func (a *API) ended() bool { return a.ending.Err() != nil }
+
+// ServeHTTP answers one request.
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	began := time.Now()
+	answer := &response{ResponseWriter: w}
+	if r.ContentLength != 0 {
+		setReadDeadline(w, bodyTimeout)
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	defer context.AfterFunc(a.ending, cancel)()
+	r = r.WithContext(ctx)
+	defer func() {
+		v := recover()
+		if v != nil && v != http.ErrAbortHandler {
+			a.log.Error("request panicked", "method", r.Method, "path", r.URL.Path, "panic", v, "stack", string(debug.Stack()))
+		}
+		a.log.Debug("request", "method", r.Method, "path", r.URL.Path, "status", answer.status, "seconds", time.Since(began).Seconds())
+		switch {
+		case v == nil:
+		case answer.begun:
+			panic(http.ErrAbortHandler) // the client is to see that the answer is not whole
+		default:
+			refuse(CodeInternal, "the server's log says what went wrong").write(answer)
+		}
+	}()
+	secureHeaders(answer.Header())
+	if err := a.guard(r); err != nil {
+		a.fail(answer, r, err)
+		return
+	}
+	if path.Clean(r.URL.Path) != r.URL.Path { // the mux would send the client elsewhere
+		a.fail(answer, r, refuse(CodeNotFound, "there is no %s here", r.URL.Path))
+		return
+	}
+	a.mux.ServeHTTP(answer, r)
+}
+
+// secureHeaders keeps browsers from taking an answer for what it is not: what
+// tools wrote is in it.
+func secureHeaders(h http.Header) {
+	h.Set("Cache-Control", "no-store")
+	h.Set("Content-Security-Policy", "default-src 'none'; sandbox")
+	h.Set("X-Content-Type-Options", "nosniff")
+}
+
+// occupy takes one of the slots for answers that wait or stream, until release.
+func (a *API) occupy() (release func(), err error) {
+	select {
+	case a.open <- struct{}{}:
+		return func() { <-a.open }, nil
+	default:
+		p := refuse(CodeLimit, "the server has %d open waits and streams already: try again later", cap(a.open))
+		p.Max = cap(a.open)
+		return nil, p
+	}
+}
+
+// response is an answer that is written piece by piece, each of which the
+// client has to take in time.
+type response struct {
+	http.ResponseWriter
+	status int
+	begun  bool
+}
+
+// Unwrap is for http.ResponseController.
+func (w *response) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *response) WriteHeader(status int) {
+	if !w.begun {
+		w.status, w.begun = status, true
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *response) Write(p []byte) (n int, err error) {
+	if !w.begun {
+		w.status, w.begun = http.StatusOK, true
+	}
+	for {
+		part := p[n:min(len(p), n+piece)]
+		w.hurry()
+		m, err := w.ResponseWriter.Write(part)
+		if n += m; err != nil || n == len(p) {
+			return n, err
+		}
+	}
+}
+
+// hurry gives the client a new deadline.
+func (w *response) hurry() {
+	_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(writeTimeout))
+}
+
+// flush sends what was written.
+func (w *response) flush() error {
+	w.hurry()
+	return http.NewResponseController(w.ResponseWriter).Flush()
+}
+
+// setReadDeadline bounds how long the rest of a request may take; 0 is no bound.
+func setReadDeadline(w http.ResponseWriter, d time.Duration) {
+	var at time.Time
+	if d > 0 {
+		at = time.Now().Add(d)
+	}
+	_ = http.NewResponseController(w).SetReadDeadline(at) // not there in a test without a connection
+}

@@ -1,0 +1,20 @@
+package httpapi
+
+import (
+	"io"
+	"log/slog"
+)
+
+func testLogger(w io.Writer) *slog.Logger { return slog.New(slog.NewTextHandler(w, nil)) }
+
+// MaxOpen is how many answers may wait or stream at once.
+const MaxOpen = maxOpen
+
+// Statuses are the status of each code.
+func Statuses() map[Code]int {
+	out := map[Code]int{}
+	for code, s := range statuses {
+		out[code] = s.status
+	}
+	return out
+}

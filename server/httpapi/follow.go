@@ -1,0 +1,192 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/toolhost/toolhost/pkg/background"
+)
+
+// The events of a followed output.
+const (
+	EventOutput = "output" // an [Output]
+	EventRun    = "run"    // a [Run]: its status, its detail or its progress is new
+	EventEnd    = "end"    // a [Run] that has ended: the last event
+)
+
+// follower sends what a run writes, as it writes it.
+type follower struct {
+	runs    *background.Manager
+	session string
+	out     events
+	attempt int   // whose log is read
+	at      int64 // where in it
+	told    background.Run
+}
+
+// follow streams a run's output until the run has ended. It begins at the
+// beginning, or after the event a client saw last. A client that comes back
+// after the run was started again gets the new attempt's output from its
+// beginning.
+func (a *API) follow(r *request, run background.Run) error {
+	f := &follower{runs: a.service.Runs(), session: r.session, attempt: run.Attempt}
+	if err := f.resume(r.Header.Get("Last-Event-ID")); err != nil {
+		return err
+	}
+	release, err := a.occupy()
+	if err != nil {
+		return err
+	}
+	defer release()
+	happens := f.runs.Watch(r.Context(), r.session) // before the first look, so that nothing is missed between
+	if f.out, err = r.stream(); err != nil || r.Method == http.MethodHead {
+		return nil // the client is gone
+	}
+	if err := f.follow(r.Context(), run.ID, happens); err != nil && r.Context().Err() == nil && !errors.Is(err, errGone) {
+		a.log.Warn("output not followed to its end", "task_id", run.ID, "error", err)
+	}
+	return nil // the answer has begun, and its end tells
+}
+
+// errGone is that the client does not take what it is sent.
+var errGone = errors.New("the client is gone")
+
+// resume goes on after the event with that id.
+func (f *follower) resume(id string) error {
+	if id == "" {
+		return nil
+	}
+	attempt, offset, ok := strings.Cut(id, ":")
+	n, err1 := strconv.Atoi(attempt)
+	at, err2 := strconv.ParseUint(offset, 10, 63)
+	if !ok || err1 != nil || err2 != nil || n < 0 {
+		return invalid("Last-Event-ID", "expected the id of an event of this stream")
+	}
+	if n == f.attempt {
+		f.at = int64(at)
+	}
+	return nil
+}
+
+func (f *follower) follow(ctx context.Context, id string, happens <-chan background.Event) error {
+	alive := time.NewTicker(heartbeat)
+	defer alive.Stop()
+	for {
+		run, err := f.runs.Get(ctx, f.session, id)
+		if err == nil {
+			err = f.tell(ctx, run)
+		}
+		if err != nil || run.Status.Terminal() {
+			return err
+		}
+		for changed := false; !changed; {
+			select {
+			case e, ok := <-happens:
+				if !ok {
+					return nil
+				}
+				if e.Kind == background.EventBeat && e.Run.ID == id && e.Run.Attempt == run.Attempt {
+					err = f.tell(ctx, *e.Run)
+				} else {
+					changed = e.Kind == background.EventMissed || e.Run != nil && e.Run.ID == id
+				}
+			case <-alive.C:
+				err = f.send("", "", nil)
+			case <-ctx.Done():
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// tell sends what is new of a run: output first, so that it is complete when
+// the end is told.
+func (f *follower) tell(ctx context.Context, run background.Run) error {
+	if run.Attempt != f.attempt {
+		f.attempt, f.at = run.Attempt, 0
+	}
+	for more := true; more; {
+		var err error
+		if more, err = f.read(ctx, run); err != nil {
+			return err
+		}
+	}
+	switch {
+	case run.Status.Terminal():
+		return f.send(EventEnd, f.cursor(), newRun(run, time.Now()))
+	case f.told.ID == "" || !sameBeat(run, f.told):
+		f.told = run
+		return f.send(EventRun, f.cursor(), newRun(run, time.Now()))
+	}
+	return nil
+}
+
+// sameBeat reports whether two states of a run look the same but for output.
+func sameBeat(a, b background.Run) bool {
+	same := a.Progress == b.Progress || a.Progress != nil && b.Progress != nil && *a.Progress == *b.Progress
+	return same && a.Status == b.Status && a.Attempt == b.Attempt && a.Detail == b.Detail && (a.Cancel == nil) == (b.Cancel == nil)
+}
+
+// read sends the next piece of the log, and reports whether there may be more.
+func (f *follower) read(ctx context.Context, run background.Run) (more bool, err error) {
+	c, err := f.runs.Tail(ctx, f.session, run.ID, f.at, chunk)
+	if err != nil || len(c.Data) == 0 {
+		return false, err
+	}
+	reaches := c.Offset + int64(len(c.Data))
+	if !run.Status.Terminal() || reaches < c.End {
+		c.Data = wholeRunes(c.Data)
+	}
+	if len(c.Data) == 0 {
+		return false, nil
+	}
+	out := Output{Attempt: f.attempt, Offset: c.Offset, Omitted: c.Offset - f.at}
+	if utf8.Valid(c.Data) {
+		out.Text = string(c.Data)
+	} else {
+		out.Base64 = c.Data
+	}
+	f.at = c.Offset + int64(len(c.Data))
+	return f.at < c.End, f.send(EventOutput, f.cursor(), out)
+}
+
+// chunk is how much of a log one event carries, in bytes.
+const chunk = 32 << 10
+
+// wholeRunes leaves out a character at the end that is not whole.
+func wholeRunes(p []byte) []byte {
+	for k := 1; k <= min(utf8.UTFMax-1, len(p)); k++ {
+		if last := p[len(p)-k:]; utf8.RuneStart(last[0]) {
+			if !utf8.FullRune(last) {
+				return p[:len(p)-k]
+			}
+			break
+		}
+	}
+	return p
+}
+
+func (f *follower) cursor() string { return fmt.Sprintf("%d:%d", f.attempt, f.at) }
+
+// send sends an event, or that the server is there.
+func (f *follower) send(event, id string, data any) error {
+	var err error
+	if event == "" {
+		err = f.out.beat()
+	} else {
+		err = f.out.send(event, id, data)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", errGone, err)
+	}
+	return nil
+}

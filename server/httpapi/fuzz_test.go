@@ -1,0 +1,136 @@
+package httpapi
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+)
+
+// FuzzDecode: whatever a body is, it is taken whole or refused with a problem
+// that names what is wrong.
+func FuzzDecode(f *testing.F) {
+	for _, seed := range []string{
+		`{"tool":"echo","args":{"n":1}}`, `{"tool":1}`, `{"tittle":"x"}`, `[]`, `null`, `"x"`, `{`, `{} {}`, `{"args":{"a":[[[[]]]]}}`,
+		`{"tool":"x","timeout_seconds":1e999}`, `{"Tool":"x","tool":"y"}`, "{\"\xff\":1}", `{"cron_expression":5}`, "",
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var in NewSchedule
+		err := decode(data, &in)
+		if err == nil {
+			require.True(t, json.Valid(data))
+			return
+		}
+		p := problem(err)
+		require.Equal(t, CodeInvalid, p.Code)
+		require.NotEmpty(t, p.Detail)
+		require.LessOrEqual(t, len(p.Detail), maxDetail+len("…"))
+		_, err = json.Marshal(p)
+		require.NoError(t, err)
+	})
+}
+
+// FuzzRange: a range is understood as RFC 9110 means it, or refused.
+func FuzzRange(f *testing.F) {
+	for _, seed := range []string{"0-", "0-0", "5-4", "-5", "-0", "-", "", "1-2-3", "99999999999999999999-", "+1-2", " 1-2"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, spec string) {
+		from, to, err := parseRange(spec)
+		if err != nil {
+			require.Equal(t, CodeInvalid, problem(err).Code)
+			return
+		}
+		first, last, ok := strings.Cut(spec, "-")
+		require.True(t, ok)
+		require.Equal(t, first == "", from < 0)
+		require.Equal(t, first == "" || last == "", to == -1)
+		require.True(t, to == -1 || to >= from)
+	})
+}
+
+// FuzzRequest: no path, query, session or header makes the API panic, and an
+// error is a problem.
+func FuzzRequest(f *testing.F) {
+	f.Add("GET", "/v1/runs/bg_1?wait=1s", "default", "bytes=0-")
+	f.Add("PUT", "/v1/../v1//runs", "a b", "")
+	f.Add("DELETE", "/v1/schedules/%00?x=%ff&x=1", "", "1:2")
+	f.Fuzz(func(t *testing.T, method, target, session, other string) {
+		r, err := http.NewRequest(method, "http://localhost", nil)
+		if err != nil {
+			t.Skip()
+		}
+		u, err := r.URL.Parse(target)
+		if err != nil || u.Host != "localhost" {
+			t.Skip()
+		}
+		r.URL = u
+		r.Header.Set(SessionHeader, session)
+		r.Header.Set("Range", other)
+		r.Header.Set("Last-Event-ID", other)
+		routes := Routes()
+		for i := range routes { // what is before the service
+			routes[i].handle = func(_ *API, r *request) error {
+				for _, parse := range []func() error{
+					func() error { _, err := r.run(); return err },
+					func() error { _, err := r.schedule(); return err },
+					func() error { _, err := r.limit(); return err },
+					func() error { _, err := r.duration("wait"); return err },
+					func() error { _, err := r.yes("active"); return err },
+					func() error { return new(follower).resume(r.Header.Get("Last-Event-ID")) },
+				} {
+					if err := parse(); err != nil && problem(err).Code != CodeInvalid {
+						return err
+					}
+				}
+				r.w.WriteHeader(http.StatusNoContent)
+				return nil
+			}
+		}
+		a := New(nil, Config{})
+		a.mux = a.newMux(routes)
+		w := httptest.NewRecorder()
+		a.ServeHTTP(w, r)
+		if w.Code < 400 {
+			require.Equal(t, http.StatusNoContent, w.Code)
+			return
+		}
+		require.NotEqual(t, http.StatusInternalServerError, w.Code, w.Body)
+		if method == http.MethodHead {
+			return
+		}
+		var p Problem
+		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &p), w.Body)
+		require.Equal(t, w.Code, p.Status)
+		require.True(t, utf8.Valid(w.Body.Bytes()))
+	})
+}
+
+// A panic is a fault of the host: the client is told no more than that, and one
+// that has the beginning of an answer sees that it is not whole.
+func TestPanics(t *testing.T) {
+	var logs strings.Builder
+	a := New(nil, Config{Logger: testLogger(&logs)})
+	a.mux = a.newMux([]Route{
+		stream("/early", "panics", nil, func(*API, *request) error { panic("hunter2") }),
+		stream("/late", "panics", nil, func(_ *API, r *request) error {
+			_, _ = r.w.Write([]byte("half"))
+			panic("hunter2")
+		}),
+	})
+	w := httptest.NewRecorder()
+	a.ServeHTTP(w, httptest.NewRequest("GET", "http://localhost/early", nil))
+	require.Equal(t, http.StatusInternalServerError, w.Code)
+	require.Contains(t, w.Body.String(), `"code":"internal"`)
+	require.NotContains(t, w.Body.String(), "hunter2")
+	require.Contains(t, logs.String(), "hunter2")
+	require.PanicsWithValue(t, http.ErrAbortHandler, func() {
+		a.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "http://localhost/late", nil))
+	})
+}

@@ -1,0 +1,43 @@
+package httpapi
+
+import (
+	"github.com/toolhost/toolhost/pkg/background"
+)
+
+// The pages of lists.
+const (
+	defaultPage = 50
+	maxPage     = 200
+)
+
+func (r *request) limit() (int, error) { return r.number("limit", defaultPage, 1, maxPage) }
+
+func (a *API) notices(r *request, _ none) (Notices, error) {
+	limit, err := r.limit()
+	if err != nil {
+		return Notices{}, err
+	}
+	pending, err := a.service.Runs().Pending(r.Context(), r.session, 0)
+	if err != nil {
+		return Notices{}, err
+	}
+	shown := pending[:min(limit, len(pending))]
+	out := Notices{Notices: shown, More: len(pending) - len(shown)}
+	out.Text = background.RenderNotices(shown, out.More)
+	return out, nil
+}
+
+// maxSeen bounds the notices taken at once.
+const maxSeen = 1000
+
+func (a *API) acknowledge(r *request, in Seen) (none, error) {
+	if len(in.TaskIDs) == 0 || len(in.TaskIDs) > maxSeen {
+		return none{}, invalid("task_ids", "expected 1 to %d ids", maxSeen)
+	}
+	for _, id := range in.TaskIDs {
+		if !runForm.MatchString(id) {
+			return none{}, invalid("task_ids", "%q is no id of a run", shorten(id))
+		}
+	}
+	return none{}, a.service.Runs().Acknowledge(r.Context(), r.session, in.TaskIDs)
+}

@@ -1,0 +1,157 @@
+package httpapi
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/toolhost/toolhost/pkg/background"
+)
+
+// plainText is what output is sent as. A browser takes it for nothing else, see
+// secureHeaders.
+const plainText = "text/plain; charset=utf-8"
+
+// attemptHeader names the attempt of a run that an output is of: another
+// attempt has a log of its own.
+const attemptHeader = "Toolhost-Attempt"
+
+// maxRead is how much of a log is read at once, in bytes.
+const maxRead = 256 << 10
+
+// output answers with a run's log: all of it, a range of bytes, or events that
+// follow it.
+func (a *API) output(r *request) error {
+	id, err := r.run()
+	if err != nil {
+		return err
+	}
+	run, err := a.service.Runs().Get(r.Context(), r.session, id)
+	if err != nil {
+		return err
+	}
+	if wantsEvents(r.Request) {
+		return a.follow(r, run)
+	}
+	h := r.w.Header()
+	h.Set("Content-Type", plainText)
+	h.Set("Accept-Ranges", "bytes")
+	h.Set(attemptHeader, strconv.Itoa(run.Attempt))
+	if spec, ok := strings.CutPrefix(r.Header.Get("Range"), "bytes="); ok && !strings.Contains(spec, ",") {
+		return a.outputRange(r, id, strings.TrimSpace(spec))
+	}
+	return a.wholeOutput(r, id)
+}
+
+// wholeOutput sends what is kept of the log by now, with a line for what was
+// dropped in its middle, as the file has it.
+func (a *API) wholeOutput(r *request, id string) error {
+	var at, end int64
+	for begun := false; !begun || at < end; begun = true {
+		c, err := a.service.Runs().Tail(r.Context(), r.session, id, at, maxRead)
+		if err != nil && begun {
+			panic(http.ErrAbortHandler) // the client is to see that it is not whole
+		}
+		if err != nil {
+			return err
+		}
+		if !begun {
+			end = c.End
+		}
+		if omitted := c.Offset - at; omitted > 0 && len(c.Data) > 0 {
+			fmt.Fprintf(r.w, "\n[system] %d bytes omitted\n", omitted)
+		}
+		if _, err := r.w.Write(c.Data); err != nil || len(c.Data) == 0 {
+			return nil // the client is gone, or the log is at its end
+		}
+		at = c.Offset + int64(len(c.Data))
+	}
+	return nil
+}
+
+// outputRange sends one piece of the log. Offsets are those of the whole log
+// as it was written. Of what was dropped nothing is sent: the piece begins
+// after the gap, or ends before it, and Content-Range tells.
+func (a *API) outputRange(r *request, id, spec string) error {
+	from, to, err := parseRange(spec)
+	if err != nil {
+		return err
+	}
+	c, err := a.service.Runs().Tail(r.Context(), r.session, id, from, maxRead)
+	if err != nil {
+		return err
+	}
+	if to >= 0 && to < c.Offset+int64(len(c.Data)) {
+		c.Data = c.Data[:max(0, to+1-c.Offset)]
+	}
+	h := r.w.Header()
+	if len(c.Data) == 0 {
+		h.Set("Content-Range", fmt.Sprintf("bytes */%d", c.End))
+		return refuse(CodeRange, "the output has %d bytes so far", c.End)
+	}
+	h.Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", c.Offset, c.Offset+int64(len(c.Data))-1, c.End))
+	h.Set("Content-Length", strconv.Itoa(len(c.Data)))
+	r.w.WriteHeader(http.StatusPartialContent)
+	_, _ = r.w.Write(c.Data) // what goes wrong here is a client that is gone
+	return nil
+}
+
+// parseRange reads the one range of a header: its first byte, negative from
+// the end, and its last one, -1 for the end.
+func parseRange(spec string) (from, to int64, err error) {
+	bad := invalid("Range", "expected bytes=FIRST-LAST, bytes=FIRST- or bytes=-COUNT")
+	first, last, ok := strings.Cut(spec, "-")
+	if !ok || first == "" && last == "" {
+		return 0, 0, bad
+	}
+	number := func(s string) int64 {
+		n, err := strconv.ParseUint(s, 10, 63)
+		if err != nil {
+			ok = false
+		}
+		return int64(n)
+	}
+	switch {
+	case first == "":
+		from, to = -number(last), -1
+	case last == "":
+		from, to = number(first), -1
+	default:
+		from, to = number(first), number(last)
+	}
+	if !ok || to >= 0 && to < from || first == "" && from == 0 {
+		return 0, 0, bad
+	}
+	return from, to, nil
+}
+
+// artifact sends a file of an ended run.
+func (a *API) artifact(r *request) error {
+	id, err := r.run()
+	if err != nil {
+		return err
+	}
+	run, err := a.service.Runs().Get(r.Context(), r.session, id)
+	if err != nil {
+		return err
+	}
+	name := r.PathValue("name")
+	file, err := a.service.Runs().Open(r.Context(), r.session, id, name)
+	if errors.Is(err, background.ErrNotFound) {
+		return refuse(CodeNotFound, "run %s has no %s: an ended run has %s and %s", id, shorten(name), background.OutputLog, background.ResultJSON)
+	}
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	h := r.w.Header()
+	h.Set("Content-Type", plainText)
+	if name == background.ResultJSON {
+		h.Set("Content-Type", "application/json")
+	}
+	h.Set(attemptHeader, strconv.Itoa(run.Attempt))
+	http.ServeContent(r.w, r.Request, "", run.FinishedAt, file)
+	return nil
+}

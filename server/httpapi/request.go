@@ -1,0 +1,249 @@
+package httpapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"os"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/server"
+)
+
+// The headers of this API.
+const (
+	// SessionHeader names the session a request is for: 1 to 128 letters,
+	// digits and . _ : @ -. Without it the session is [DefaultSession].
+	SessionHeader = "Toolhost-Session"
+	// KeyHeader is the idempotency key of a spawn: up to 128 characters.
+	KeyHeader = "Idempotency-Key"
+)
+
+// DefaultSession is the session of requests that name none.
+const DefaultSession = "default"
+
+// maxBody bounds the body of a request: the largest arguments and what is
+// around them.
+const maxBody = server.MaxArgs + 64<<10
+
+var (
+	sessionForm  = regexp.MustCompile(`^[A-Za-z0-9._:@-]{1,128}$`)
+	runForm      = regexp.MustCompile(`^bg_[a-z2-7]{26}$`)
+	scheduleForm = regexp.MustCompile(`^sc_[a-z2-7]{26}$`)
+)
+
+// request is a request as handlers see it, and the answer to it.
+type request struct {
+	*http.Request
+	route   *Route
+	session string
+	status  int // of the answer, if it is not the route's
+	w       http.ResponseWriter
+}
+
+// newRequest checks what is the same for all requests: the session and the
+// names of the parameters.
+func newRequest(w http.ResponseWriter, r *http.Request, route *Route) (*request, error) {
+	session := r.Header.Get(SessionHeader)
+	if session == "" {
+		session = DefaultSession
+	}
+	if !sessionForm.MatchString(session) || len(r.Header.Values(SessionHeader)) > 1 {
+		return nil, invalid(SessionHeader, "expected 1 to 128 letters, digits and . _ : @ -")
+	}
+	for name, values := range r.URL.Query() {
+		i := slices.IndexFunc(route.Query, func(p Param) bool { return p.Name == name })
+		switch {
+		case i < 0 && len(route.Query) == 0:
+			return nil, invalid(shorten(name), "unknown parameter, there are none here")
+		case i < 0:
+			return nil, invalid(shorten(name), "unknown parameter, expected one of %s", route.parameters())
+		case len(values) > 1 && !route.Query[i].Many:
+			return nil, invalid(name, "given more than once")
+		}
+	}
+	return &request{Request: r, route: route, session: session, w: w}, nil
+}
+
+// shorten cuts what a client called a parameter or a field.
+func shorten(name string) string {
+	if len(name) > 64 {
+		return strings.ToValidUTF8(name[:64], "") + "…"
+	}
+	return name
+}
+
+// run is the id of a run in the path.
+func (r *request) run() (string, error) { return r.id("run", runForm) }
+
+// schedule is the id of a schedule in the path.
+func (r *request) schedule() (string, error) { return r.id("schedule", scheduleForm) }
+
+func (r *request) id(name string, form *regexp.Regexp) (string, error) {
+	id := r.PathValue(name)
+	if !form.MatchString(id) {
+		return "", invalid(name, "expected an id: %s and 26 characters", form.String()[1:4])
+	}
+	return id, nil
+}
+
+// get returns a parameter, or "".
+func (r *request) get(name string) string { return r.URL.Query().Get(name) }
+
+// duration returns a parameter such as 30s, or 0.
+func (r *request) duration(name string) (time.Duration, error) {
+	text := r.get(name)
+	if text == "" {
+		return 0, nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil || d < 0 {
+		return 0, invalid(name, "expected a duration such as 30s")
+	}
+	return d, nil
+}
+
+// number returns a parameter from least to most, or def.
+func (r *request) number(name string, def, least, most int) (int, error) {
+	text := r.get(name)
+	if text == "" {
+		return def, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < least || n > most {
+		return 0, invalid(name, "expected a number from %d to %d", least, most)
+	}
+	return n, nil
+}
+
+// yes returns a parameter that is true or false.
+func (r *request) yes(name string) (bool, error) {
+	switch r.get(name) {
+	case "", "false":
+		return false, nil
+	case "true":
+		return true, nil
+	}
+	return false, invalid(name, "expected true or false")
+}
+
+// body reads the JSON object of a request into v. An empty body is an empty
+// object.
+func (r *request) body(v any) error {
+	data, err := io.ReadAll(http.MaxBytesReader(r.w, r.Body, maxBody))
+	if err != nil {
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return refuse(CodeTimeout, "the body did not arrive within %s", bodyTimeout)
+		}
+		var large *http.MaxBytesError
+		if errors.As(err, &large) {
+			return err
+		}
+		return refuse(CodeInvalid, "the body ended too early")
+	}
+	setReadDeadline(r.w, 0)
+	if err := checkMediaType(r.Header.Get("Content-Type"), len(data) == 0); err != nil {
+		return err
+	}
+	if len(data) == 0 {
+		return nil
+	}
+	return decode(data, v)
+}
+
+// checkMediaType lets nothing in but JSON: a form of a web page cannot send it
+// without the browser asking this server first.
+func checkMediaType(header string, empty bool) error {
+	if header == "" && empty {
+		return nil
+	}
+	media, params, err := mime.ParseMediaType(header)
+	charset := params["charset"]
+	if err != nil || media != "application/json" || charset != "" && !strings.EqualFold(charset, "utf-8") {
+		return refuse(CodeMediaType, "send the body as Content-Type: application/json")
+	}
+	return nil
+}
+
+// decode reads one JSON object strictly and says which field is wrong.
+func decode(data []byte, v any) error {
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.DisallowUnknownFields()
+	err := dec.Decode(v)
+	if err == nil {
+		if _, err := dec.Token(); err != io.EOF {
+			return refuse(CodeInvalid, "the body has more than one JSON value")
+		}
+		return nil
+	}
+	var wrong *json.UnmarshalTypeError
+	var field *background.FieldError
+	switch {
+	case errors.As(err, &field):
+		return err
+	case errors.As(err, &wrong) && wrong.Field != "":
+		return invalid(wrong.Field, "expected %s, found %s", typeName(wrong.Type), wrong.Value)
+	case errors.As(err, &wrong):
+		return refuse(CodeInvalid, "the body is a JSON %s, and an object is expected", wrong.Value)
+	}
+	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
+		if unquoted, err := strconv.Unquote(name); err == nil {
+			name = unquoted
+		}
+		if near := abi.Nearest(name, fieldNames(reflect.TypeOf(v).Elem())); near != "" {
+			return invalid(shorten(name), "unknown field, did you mean %q?", near)
+		}
+		return invalid(shorten(name), "unknown field")
+	}
+	return refuse(CodeInvalid, "the body is not JSON: %v", err)
+}
+
+// typeName is what JSON calls a Go type.
+func typeName(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.String:
+		return "a string"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Slice, reflect.Array:
+		return "an array"
+	case reflect.Struct, reflect.Map:
+		return "an object"
+	}
+	return "a number"
+}
+
+// fieldNames are the names of a body's fields.
+func fieldNames(t reflect.Type) []string {
+	var names []string
+	if t.Kind() != reflect.Struct {
+		return nil
+	}
+	for i := range t.NumField() {
+		if t.Field(i).Anonymous {
+			names = append(names, fieldNames(t.Field(i).Type)...)
+		}
+		if name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ","); name != "" && name != "-" {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// clip cuts a text of a problem.
+func clip(s string) string {
+	if len(s) <= maxDetail {
+		return s
+	}
+	return strings.ToValidUTF8(s[:maxDetail], "") + "…"
+}

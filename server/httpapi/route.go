@@ -1,0 +1,136 @@
+package httpapi
+
+import (
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// A Route is one endpoint. All that is to be known of it for its documentation
+// is here, and the types are those the handler really takes and gives.
+type Route struct {
+	Method   string
+	Path     string // a pattern of net/http
+	Summary  string // one sentence
+	Query    []Param
+	Headers  []Param      // beside SessionHeader
+	Request  reflect.Type // of the JSON body; nil for none
+	Response reflect.Type // of the JSON answer; nil for none, or another media type
+	Media    []string     // media types of the answer, if it is not JSON
+	Status   int          // of an answer that is no error
+	Begins   bool         // it begins work, and is refused when the server shuts down
+
+	handle func(a *API, r *request) error
+}
+
+// A Param is a parameter of a query, or a header.
+type Param struct {
+	Name, Description string
+	Many              bool // may be given more than once
+}
+
+func (r *Route) parameters() string {
+	names := make([]string, len(r.Query))
+	for i, p := range r.Query {
+		names[i] = p.Name
+	}
+	return strings.Join(names, ", ")
+}
+
+// none is the body of a request or an answer that has none.
+type none struct{}
+
+// endpoint makes a route of JSON in and JSON out.
+func endpoint[In, Out any](method, path, summary string, handle func(a *API, r *request, in In) (Out, error)) Route {
+	route := Route{Method: method, Path: path, Summary: summary, Status: http.StatusOK}
+	if t := reflect.TypeFor[In](); t != reflect.TypeFor[none]() {
+		route.Request = t
+	}
+	if t := reflect.TypeFor[Out](); t != reflect.TypeFor[none]() {
+		route.Response = t
+	} else {
+		route.Status = http.StatusNoContent
+	}
+	takesBody, answers := route.Request != nil, route.Response != nil
+	route.handle = func(a *API, r *request) error {
+		var in In
+		if takesBody {
+			if err := r.body(&in); err != nil {
+				return err
+			}
+		}
+		out, err := handle(a, r, in)
+		if err != nil {
+			return err
+		}
+		status := r.route.Status
+		if r.status != 0 {
+			status = r.status
+		}
+		if !answers {
+			r.w.WriteHeader(status)
+			return nil
+		}
+		r.w.Header().Set("Content-Type", "application/json")
+		r.w.WriteHeader(status)
+		_ = writeJSON(r.w, out) // what goes wrong here is a client that is gone
+		return nil
+	}
+	return route
+}
+
+// stream makes a route whose handler writes the answer itself.
+func stream(path, summary string, media []string, handle func(a *API, r *request) error) Route {
+	return Route{Method: http.MethodGet, Path: path, Summary: summary, Media: media, Status: http.StatusOK, handle: handle}
+}
+
+func (r Route) query(params ...Param) Route { r.Query = params; return r }
+
+func (r Route) header(name, description string) Route {
+	r.Headers = append(r.Headers, Param{Name: name, Description: description})
+	return r
+}
+
+func (r Route) begins() Route { r.Begins = true; return r }
+
+func (r Route) created() Route { r.Status = http.StatusCreated; return r }
+
+// newMux dispatches to the routes, and answers what is none of them.
+func (a *API) newMux(routes []Route) *http.ServeMux {
+	mux := http.NewServeMux()
+	methods := map[string][]string{}
+	for _, route := range routes {
+		methods[route.Path] = append(methods[route.Path], route.Method)
+		mux.HandleFunc(route.Method+" "+route.Path, func(w http.ResponseWriter, r *http.Request) {
+			if err := a.serve(w, r, &route); err != nil {
+				a.fail(w, r, err)
+			}
+		})
+	}
+	for path, allowed := range methods {
+		if slices.Contains(allowed, http.MethodGet) {
+			allowed = append(allowed, http.MethodHead)
+		}
+		slices.Sort(allowed)
+		mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Allow", strings.Join(allowed, ", "))
+			a.fail(w, r, refuse(CodeMethod, "%s takes %s", path, strings.Join(allowed, ", ")))
+		})
+	}
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		a.fail(w, r, refuse(CodeNotFound, "there is no %s here", r.URL.Path))
+	})
+	return mux
+}
+
+func (a *API) serve(w http.ResponseWriter, r *http.Request, route *Route) error {
+	if route.Begins && a.draining.Load() {
+		return refuse(CodeClosing, "the server is shutting down and begins nothing new")
+	}
+	req, err := newRequest(w, r, route)
+	if err != nil {
+		return err
+	}
+	return route.handle(a, req)
+}

@@ -1,0 +1,112 @@
+package httpapi_test
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/server/httpapi"
+)
+
+// Who may ask: programs of this machine, or with the token. Web pages of
+// another origin never, by whatever name they reach the server.
+func TestGuard(t *testing.T) {
+	for name, test := range map[string]struct {
+		token   string
+		network string // "": tcp
+		headers []string
+		want    httpapi.Code // "": let in
+	}{
+		"a program":                     {},
+		"by address":                    {headers: []string{"Host", "127.0.0.1:7070"}},
+		"by another loopback address":   {headers: []string{"Host", "127.8.8.8"}},
+		"by the address of IPv6":        {headers: []string{"Host", "[::1]:7070"}},
+		"by a name with a dot":          {headers: []string{"Host", "localhost.:7070"}},
+		"by another name":               {headers: []string{"Host", "attacker.example:7070"}, want: httpapi.CodeForbidden},
+		"by a name that begins so":      {headers: []string{"Host", "localhost.attacker.example"}, want: httpapi.CodeForbidden},
+		"by an address of the network":  {headers: []string{"Host", "192.168.0.7:7070"}, want: httpapi.CodeForbidden},
+		"over the socket, by any name":  {network: "unix", headers: []string{"Host", "whatever"}},
+		"a page of this server":         {headers: []string{"Host", "localhost:7070", "Origin", "http://localhost:7070", "Sec-Fetch-Site", "same-origin"}},
+		"a page of another origin":      {headers: []string{"Origin", "https://attacker.example", "Sec-Fetch-Site", "cross-site"}, want: httpapi.CodeForbidden},
+		"a page of another port":        {headers: []string{"Host", "localhost:7070", "Origin", "http://localhost:3000"}, want: httpapi.CodeForbidden},
+		"a page of no origin":           {headers: []string{"Origin", "null"}, want: httpapi.CodeForbidden},
+		"a page over the socket":        {network: "unix", headers: []string{"Origin", "https://attacker.example"}, want: httpapi.CodeForbidden},
+		"an old browser":                {headers: []string{"Origin", "https://attacker.example"}, want: httpapi.CodeForbidden},
+		"without the token":             {token: "s3cret", want: httpapi.CodeUnauthorized},
+		"with another token":            {token: "s3cret", headers: []string{"Authorization", "Bearer s3cre"}, want: httpapi.CodeUnauthorized},
+		"with the token, but no bearer": {token: "s3cret", headers: []string{"Authorization", "Basic s3cret"}, want: httpapi.CodeUnauthorized},
+		"with the token":                {token: "s3cret", headers: []string{"Authorization", "bearer s3cret"}},
+		"with the token, by any name":   {token: "s3cret", headers: []string{"Authorization", "Bearer s3cret", "Host", "tools.example"}},
+		"with the token, from a page":   {token: "s3cret", headers: []string{"Authorization", "Bearer s3cret", "Origin", "https://attacker.example"}, want: httpapi.CodeForbidden},
+		"over the socket, no token":     {token: "s3cret", network: "unix"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				f := serve(t, httpapi.Config{Token: test.token}, "echo")
+				network := test.network
+				if network == "" {
+					network = "tcp"
+				}
+				for _, method := range []string{"GET", "POST"} {
+					path, body := "/v1/stats", ""
+					if method == "POST" {
+						path, body = "/v1/calls", `{"tool":"echo"}`
+					}
+					resp, text := exchange(t, f.dial(network), newRequest(t, method, path, body, test.headers...))
+					if test.want == "" {
+						require.Equal(t, 200, resp.StatusCode, text)
+						continue
+					}
+					require.Contains(t, text, `"code":"`+string(test.want)+`"`)
+				}
+			})
+		})
+	}
+}
+
+// A form of a web page cannot call anything, even where the browser says
+// nothing of where it comes from.
+func TestOnlyJSON(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := serve(t, httpapi.Config{}, "echo")
+		for _, media := range []string{"text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "application/json; charset=latin1", "json"} {
+			p := f.refused("POST", "/v1/calls", `{"tool":"echo"}`, "Content-Type", media)
+			require.Equal(t, httpapi.CodeMediaType, p.Code, media)
+		}
+		f.ask("POST", "/v1/calls", `{"tool":"echo"}`, "Content-Type", "application/json; charset=UTF-8")
+	})
+}
+
+// What tools wrote is in the answers: no browser may take it for a page.
+func TestAnswersAreNoPages(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := serve(t, httpapi.Config{}, "echo")
+		id := f.spawn("echo")
+		for _, path := range []string{"/v1/tools", "/v1/runs/" + id + "/output", "/nowhere"} {
+			resp, _ := f.do("GET", path, "")
+			require.Equal(t, "nosniff", resp.Header.Get("X-Content-Type-Options"), path)
+			require.Equal(t, "default-src 'none'; sandbox", resp.Header.Get("Content-Security-Policy"), path)
+			require.Equal(t, "no-store", resp.Header.Get("Cache-Control"), path)
+			require.Empty(t, resp.Header.Get("Access-Control-Allow-Origin"), path)
+		}
+	})
+}
+
+func TestLoopback(t *testing.T) {
+	for address, want := range map[string]bool{
+		"127.0.0.1:7070": true, "localhost:0": true, "[::1]:7070": true, "127.1.2.3:1": true,
+		"0.0.0.0:7070": false, ":7070": false, "[::]:7070": false, "192.168.0.7:7070": false, "example.com:7070": false, "7070": false, "": false,
+	} {
+		require.Equal(t, want, httpapi.Loopback(address), address)
+	}
+}
+
+// The token is nowhere but in the request.
+func TestTokenIsNotTold(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := serve(t, httpapi.Config{Token: "hunter2"}, "echo")
+		f.ask("GET", "/v1/stats", "", "Authorization", "Bearer hunter2")
+		f.refused("GET", "/v1/stats", "", "Authorization", "Bearer hunter2hunter2")
+		require.NotContains(t, f.logs.String(), "hunter2")
+	})
+}

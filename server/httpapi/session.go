@@ -1,0 +1,75 @@
+package httpapi
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/toolhost/toolhost/pkg/background"
+)
+
+func (a *API) getSession(r *request, _ none) (Session, error) {
+	snapshot, err := a.service.Runs().Snapshot(r.Context(), r.session)
+	return Session{Session: r.session, Snapshot: snapshot}, err
+}
+
+func (a *API) endSession(r *request, _ none) (none, error) {
+	return none{}, a.service.Runs().EndSession(r.Context(), r.session)
+}
+
+func (a *API) stats(*request, none) (Stats, error) {
+	return Stats{Stats: a.service.Runs().Stats(), OpenAnswers: len(a.open)}, nil
+}
+
+func (a *API) health(*request, none) (Health, error) {
+	return Health{Status: "ok", Version: a.version}, nil
+}
+
+func (a *API) ready(*request, none) (Health, error) {
+	if a.draining.Load() {
+		return Health{}, refuse(CodeClosing, "the server is shutting down")
+	}
+	return Health{Status: "ready", Version: a.version}, nil
+}
+
+// events streams what happens to a session's runs and schedules.
+func (a *API) events(r *request) error {
+	release, err := a.occupy()
+	if err != nil {
+		return err
+	}
+	defer release()
+	happens := a.service.Runs().Watch(r.Context(), r.session)
+	out, err := r.stream()
+	if err != nil || r.Method == http.MethodHead {
+		return nil // the client is gone
+	}
+	alive := time.NewTicker(heartbeat)
+	defer alive.Stop()
+	for err == nil {
+		select {
+		case e, ok := <-happens:
+			if !ok {
+				return nil
+			}
+			err = out.send(string(e.Kind), "", newEvent(e, time.Now()))
+		case <-alive.C:
+			err = out.beat()
+		case <-r.Context().Done():
+			return nil
+		}
+	}
+	return nil // the client is gone
+}
+
+func newEvent(e background.Event, now time.Time) Event {
+	out := Event{Kind: e.Kind}
+	if e.Run != nil {
+		run := newRun(*e.Run, now)
+		out.Run = &run
+	}
+	if e.Schedule != nil {
+		schedule := newScheduleAnswer(*e.Schedule)
+		out.Schedule = &schedule
+	}
+	return out
+}

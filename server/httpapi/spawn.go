@@ -1,0 +1,107 @@
+package httpapi
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/server"
+)
+
+// request is the spawn as the service takes it.
+func (in Spawn) request(r *request) (server.SpawnRequest, error) {
+	timeout, err := seconds("timeout_seconds", in.TimeoutSeconds)
+	if err == nil {
+		err = checkArgs(in.Tool, in.Args)
+	}
+	return server.SpawnRequest{
+		Session: r.session, Tool: in.Tool, Args: in.Args, Title: in.Title, Timeout: timeout, By: asker,
+		Silent: in.SignalOnCompletion != nil && !*in.SignalOnCompletion,
+	}, err
+}
+
+// asker is who asks for what comes in by this door, as records say it.
+const asker = "api"
+
+// spawn starts a run.
+func (a *API) spawn(r *request, in Spawn) (Run, error) {
+	req, err := in.request(r)
+	if err != nil {
+		return Run{}, err
+	}
+	req.IdempotencyKey = r.Header.Get(KeyHeader)
+	spawned, err := a.service.Spawn(r.Context(), req)
+	if err != nil {
+		return Run{}, err
+	}
+	run := newRun(spawned.Run, time.Now())
+	run.Args, run.Reused = background.Redact(spawned.Args), spawned.Reused
+	if run.Reused {
+		r.status = http.StatusOK
+	}
+	r.w.Header().Set("Location", "/v1/runs/"+run.TaskID)
+	return run, nil
+}
+
+// schedule stores a schedule.
+func (a *API) schedule(r *request, in NewSchedule) (Schedule, error) {
+	spawn, err := in.Spawn.request(r)
+	if err != nil {
+		return Schedule{}, err
+	}
+	req := server.ScheduleRequest{SpawnRequest: spawn, Cron: in.Cron, Timezone: in.Timezone, Overlap: in.Overlap}
+	if in.At != "" {
+		if req.At, err = time.Parse(time.RFC3339, in.At); err != nil {
+			return Schedule{}, invalid("scheduled_at", "expected a time such as 2030-01-31T09:30:00Z")
+		}
+	}
+	stored, err := a.service.Schedule(r.Context(), req)
+	if err != nil {
+		return Schedule{}, err
+	}
+	r.w.Header().Set("Location", "/v1/schedules/"+stored.ID)
+	return detailed(stored), nil
+}
+
+// detailed is a schedule with its arguments.
+func detailed(s background.Schedule) Schedule {
+	out := newScheduleAnswer(s)
+	out.Args = background.Redact(s.Args)
+	return out
+}
+
+func (a *API) schedules(r *request, _ none) (Schedules, error) {
+	enabled, err := r.yes("enabled")
+	if err != nil {
+		return Schedules{}, err
+	}
+	stored, err := a.service.Runs().Schedules(r.Context(), r.session)
+	if err != nil {
+		return Schedules{}, err
+	}
+	out := Schedules{Schedules: make([]Schedule, 0, len(stored))}
+	for _, s := range stored {
+		if s.Enabled || !enabled {
+			out.Schedules = append(out.Schedules, newScheduleAnswer(s))
+		}
+	}
+	return out, nil
+}
+
+func (a *API) getSchedule(r *request, _ none) (Schedule, error) {
+	id, err := r.schedule()
+	if err != nil {
+		return Schedule{}, err
+	}
+	stored, err := a.service.Runs().GetSchedule(r.Context(), r.session, id)
+	return detailed(stored), err
+}
+
+func (a *API) unschedule(r *request, _ none) (Schedule, error) {
+	id, err := r.schedule()
+	if err != nil {
+		return Schedule{}, err
+	}
+	stored, err := a.service.Runs().Unschedule(r.Context(), r.session, id)
+	return detailed(stored), err
+}

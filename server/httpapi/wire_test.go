@@ -1,0 +1,199 @@
+package httpapi_test
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rogpeppe/go-internal/txtar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/server/httpapi"
+)
+
+var update = flag.Bool("update", false, "write what the server answered into testdata/*.txtar")
+
+// TestWire runs the conversations in testdata. Each file says first why it is
+// there. Then its sections follow in turn:
+//
+//	-- plugins --       the plugins that are there, one a line
+//	-- token --         the token the server asks for, if any
+//	-- request --       a request over TCP; Host and Content-Length are added
+//	-- socket --        a request over the unix socket
+//	-- request 25s --   a request whose answer is read so long, and then dropped
+//	-- response --      the answer to the request before: status, headers, body
+//	-- sleep 1h --      time passes
+//
+// Of the headers, those that are the same in all answers are left out. JSON is
+// indented, and what differs from run to run has a name instead: ids, digests,
+// times that were measured. A conversation runs in a bubble, where the time is
+// 2000-01-01 and passes only when everybody waits.
+func TestWire(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txtar")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+			bubble(t, func(t *testing.T) { converse(t, file) })
+		})
+	}
+}
+
+func converse(t *testing.T, file string) {
+	archive, err := txtar.ParseFile(file)
+	require.NoError(t, err)
+	require.NotEmpty(t, bytes.TrimSpace(archive.Comment), "the file has to say why it is there")
+	w := &wire{names: map[string]string{}}
+	var cfg httpapi.Config
+	var said []byte
+	for i := range archive.Files {
+		section := &archive.Files[i]
+		kind, argument, _ := strings.Cut(section.Name, " ")
+		switch kind {
+		case "token":
+			cfg.Token = strings.TrimSpace(string(section.Data))
+		case "plugins":
+			w.fixture = serve(t, cfg, strings.Fields(string(section.Data))...)
+		case "sleep":
+			time.Sleep(w.duration(argument))
+		case "request", "socket":
+			require.Empty(t, said, "%s follows a request", section.Name)
+			network := map[string]string{"request": "tcp", "socket": "unix"}[kind]
+			said = w.send(network, section.Data, w.duration(argument))
+		case "response":
+			if *update {
+				section.Data = said
+			}
+			require.Equal(t, string(section.Data), string(said))
+			said = nil
+		default:
+			t.Fatalf("unknown section %q", section.Name)
+		}
+	}
+	require.Empty(t, said)
+	if *update {
+		require.NoError(t, os.WriteFile(file, txtar.Format(archive), 0o666))
+	}
+}
+
+// wire is one conversation.
+type wire struct {
+	*fixture
+	names map[string]string // of ids
+}
+
+func (w *wire) duration(text string) time.Duration {
+	if text == "" {
+		return 0
+	}
+	d, err := time.ParseDuration(text)
+	require.NoError(w.t, err)
+	return d
+}
+
+// send sends a request as it stands there and returns the answer. With a time,
+// the answer is a stream that is read so long.
+func (w *wire) send(network string, text []byte, during time.Duration) []byte {
+	for id, name := range w.names {
+		text = bytes.ReplaceAll(text, []byte(name), []byte(id))
+	}
+	head, body, _ := bytes.Cut(text, []byte("\n\n"))
+	body = bytes.TrimSuffix(body, []byte("\n"))
+	lines := strings.Split(strings.TrimSpace(string(head)), "\n")
+	if !strings.Contains(string(head), "\nHost:") {
+		lines = slices.Insert(lines, 1, "Host: localhost")
+	}
+	if len(body) > 0 {
+		lines = append(lines, fmt.Sprintf("Content-Length: %d", len(body)))
+	}
+	synctest.Wait() // what the request before set off has come to rest
+	conn := w.dial(network)
+	defer conn.Close()
+	go func() { _, _ = conn.Write([]byte(strings.Join(lines, "\r\n") + "\r\n\r\n" + string(body))) }()
+	if during > 0 {
+		require.NoError(w.t, conn.SetReadDeadline(time.Now().Add(during)))
+	}
+	method, _, _ := strings.Cut(lines[0], " ")
+	resp, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: method})
+	require.NoError(w.t, err)
+	answer, err := io.ReadAll(resp.Body)
+	if during == 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+		require.NoError(w.t, err)
+	}
+	return w.show(resp, answer)
+}
+
+// everywhere are headers of all answers, or of the connection.
+var everywhere = []string{"Date", "Content-Length", "Cache-Control", "Content-Security-Policy", "X-Content-Type-Options", "Transfer-Encoding", "Connection"}
+
+func (w *wire) show(resp *http.Response, body []byte) []byte {
+	var out bytes.Buffer
+	fmt.Fprintf(&out, "HTTP/1.1 %s\n", resp.Status)
+	for _, name := range slices.Sorted(func(yield func(string) bool) {
+		for name := range resp.Header {
+			if !slices.Contains(everywhere, name) && !yield(name) {
+				return
+			}
+		}
+	}) {
+		fmt.Fprintf(&out, "%s: %s\n", name, strings.Join(resp.Header[name], ", "))
+	}
+	out.WriteByte('\n')
+	if strings.HasSuffix(resp.Header.Get("Content-Type"), "json") {
+		require.NoError(w.t, json.Indent(&out, bytes.TrimSpace(body), "", "  "))
+		out.WriteByte('\n')
+	} else if len(body) > 0 {
+		out.Write(bytes.TrimSuffix(body, []byte("\n")))
+		out.WriteByte('\n')
+	}
+	return w.name(out.Bytes())
+}
+
+var (
+	anyID    = regexp.MustCompile(`\b(bg|sc)_[a-z2-7]{26}\b`)
+	volatile = []struct {
+		pattern *regexp.Regexp
+		name    string
+	}{
+		{regexp.MustCompile(`\b[0-9a-f]{64}\b`), "DIGEST"},
+		{regexp.MustCompile(`"wall_ns": ?\d+`), `"wall_ns": NANOSECONDS`},
+		{regexp.MustCompile(`(?m)^(data: .*"elapsed_seconds":)[\d.]+`), `${1}SECONDS`}, // of the moment an event was sent
+	}
+)
+
+// name gives names to what differs from run to run.
+func (w *wire) name(text []byte) []byte {
+	for _, id := range anyID.FindAllString(string(text), -1) {
+		if w.names[id] != "" || strings.Count(id, "a") == 26 {
+			continue
+		}
+		kind := map[string]string{"bg": "TASK", "sc": "SCHEDULE"}[id[:2]]
+		n := 1
+		for _, name := range w.names {
+			if strings.HasPrefix(name, kind) {
+				n++
+			}
+		}
+		w.names[id] = fmt.Sprintf("%s-%d", kind, n)
+	}
+	for id, name := range w.names {
+		text = bytes.ReplaceAll(text, []byte(id), []byte(name))
+	}
+	for _, v := range volatile {
+		text = v.pattern.ReplaceAll(text, []byte(v.name))
+	}
+	return text
+}

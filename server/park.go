@@ -1,0 +1,200 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/plugins"
+)
+
+// Park says which calls go on in the background when they take long.
+type Park string
+
+// Which calls are parked. The zero value is ParkHinted.
+const (
+	ParkHinted Park = "hinted" // those of tools that say that they support background runs
+	ParkAll    Park = "all"    // all
+	ParkNever  Park = "never"  // none
+)
+
+const (
+	// DefaultParkAfter is how long a call is waited for before it is parked.
+	DefaultParkAfter = 10 * time.Minute
+	// ParkedTime is what a parked call has at least until its deadline.
+	ParkedTime = 5 * time.Minute
+)
+
+// parkAfter is how long calls are waited for, 0 for as long as they take: what
+// the configuration says, or the default, as far as the longest background run
+// has room for it.
+func (s *Service) parkAfter() time.Duration {
+	switch {
+	case s.cfg.Runs.Park == ParkNever || s.cfg.Runs.ParkAfter < 0:
+		return 0
+	case s.cfg.Runs.ParkAfter > 0:
+		return s.cfg.Runs.ParkAfter
+	}
+	return max(0, min(DefaultParkAfter, s.maxLimits().Background-ParkedTime))
+}
+
+// mayPark reports whether calls of a tool are parked.
+func (s *Service) mayPark(tool *plugins.Tool) bool {
+	return s.parkAfter() > 0 && (s.cfg.Runs.Park == ParkAll || tool.Tool.Hints.SupportsBackground)
+}
+
+// budget is the two clocks of a call that may be parked.
+type budget struct {
+	park     time.Duration // from here on it goes on in the background
+	deadline time.Duration // hard: then it is ended
+}
+
+// parking returns the clocks of a call, or false if it is not parked: the tool
+// is none for it, there is no session the run could belong to, or the caller
+// wants it to end before that.
+//
+// What a tool asks for can only make the wait shorter. A parked call has at
+// least ParkedTime more, whatever the limits for calls that are waited for are.
+func (s *Service) parking(tool *plugins.Tool, req Request) (budget, bool) {
+	limits := s.limits(req.Limits, tool.Tool)
+	park := s.parkAfter()
+	if asked := seconds(tool.Tool.Limits.ParkAfterSeconds); asked > 0 {
+		park = min(park, asked)
+	}
+	if !s.mayPark(tool) || req.Session == "" || req.Limits.Timeout > 0 && limits.Timeout <= park {
+		return budget{}, false
+	}
+	return budget{park, min(max(limits.Timeout, limits.Background, park+ParkedTime), s.maxLimits().Background)}, true
+}
+
+// parked is the answer to a call that goes on in the background.
+type parked struct {
+	Type           string            `json:"type"`
+	TaskID         string            `json:"task_id"`
+	BackgroundID   string            `json:"background_id"` // the same
+	Tool           string            `json:"tool"`
+	TimeoutSeconds float64           `json:"timeout_seconds"` // how long it was waited for
+	Status         background.Status `json:"status"`
+	Message        string            `json:"message"`
+}
+
+// callParking runs an admitted tool and waits for it as long as its budget
+// says.
+func (s *Service) callParking(ctx context.Context, tool *plugins.Tool, call host.Call, b budget) (abi.Result, error) {
+	call.Policy.Timeout = b.deadline
+	live := &live{call: call}
+	defer live.detach()
+	var (
+		r     abi.Result
+		rerr  error
+		ended bool // and these two are its result
+	)
+	req := background.RunRequest{
+		Tool: tool.Name, Title: titleOf(tool), Version: version(tool), Args: call.Args,
+		Timeout: b.deadline, ParkAfter: b.park,
+		Work: func(ctx context.Context, sink *background.Sink) (background.Outcome, error) {
+			r, rerr = s.run(ctx, tool, live.into(s.withSink(call, sink)))
+			ended = true
+			return outcome(ctx, r, rerr)
+		},
+	}
+	if public, secret := tool.PublicArgs(call.Args); secret {
+		req.Stored = public
+	}
+	ran, err := s.runs.Run(ctx, call.Session, req)
+	var limit *background.LimitError
+	switch {
+	case ran.Parked:
+		return answerParked(ran.Run, b.park)
+	case errors.As(err, &limit):
+		return explain(refuse("%s was stopped after %gs: it would have gone on in the background, and %v", tool.Name, b.park.Seconds(), limit))
+	case errors.Is(err, background.ErrClosed):
+		return explain(errShutdown)
+	case !ended:
+		return explain(err)
+	case ctx.Err() != nil && r.Kind != abi.Success:
+		return canceled(ctx, r)
+	case r.Limit == abi.LimitTime: // two clocks went off, and either may have been seen first
+		r.Error = fmt.Sprintf("time limit of %v reached", b.deadline)
+	}
+	return r, rerr
+}
+
+// canceled is the end of a call whose caller has gone, whether the tool noticed
+// or not.
+func canceled(ctx context.Context, r abi.Result) (abi.Result, error) {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	if !errors.Is(cause, err) {
+		err = fmt.Errorf("%w (%w)", cause, err)
+	}
+	return abi.Result{Kind: abi.CanceledKind, Error: cause.Error(), Usage: r.Usage}, err
+}
+
+func answerParked(run background.Run, after time.Duration) (abi.Result, error) {
+	value, err := encode(parked{
+		Type: "background", TaskID: run.ID, BackgroundID: run.ID, Tool: run.Tool, TimeoutSeconds: after.Seconds(), Status: run.Status,
+		Message: fmt.Sprintf("Still running after %gs. It goes on in the background; you will be told when it ends. %s waits, %s stops it.",
+			after.Seconds(), CheckBackground, StopBackground),
+	})
+	if err != nil {
+		return explain(err)
+	}
+	return abi.Result{Kind: abi.Success, Value: value}, nil
+}
+
+// live is the caller's end of a call: its writers and its progress, until they
+// are detached.
+type live struct {
+	mu       sync.Mutex
+	detached bool
+	call     host.Call // as the caller made it
+}
+
+// detach returns when nothing is being told to the caller, and nothing will be.
+func (l *live) detach() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.detached = true
+}
+
+// tell calls f unless the caller has gone.
+func (l *live) tell(f func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.detached {
+		f()
+	}
+}
+
+// into returns a call that tells the caller, as long as it is there, what it
+// tells the sink of its run.
+func (l *live) into(call host.Call) host.Call {
+	call.Stdout = tee{l, call.Stdout, l.call.Stdout}
+	call.Stderr = tee{l, call.Stderr, l.call.Stderr}
+	if told := call.Progress; l.call.Progress != nil {
+		call.Progress = func(p host.Progress) {
+			told(p)
+			l.tell(func() { l.call.Progress(p) })
+		}
+	}
+	return call
+}
+
+// tee writes to the sink of a run, and to the caller while it is there.
+type tee struct {
+	live         *live
+	sink, caller io.Writer
+}
+
+func (t tee) Write(p []byte) (int, error) {
+	if t.caller != nil {
+		t.live.tell(func() { _, _ = t.caller.Write(p) })
+	}
+	return t.sink.Write(p)
+}

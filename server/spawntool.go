@@ -1,0 +1,125 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/toolhost/toolhost/pkg/background"
+)
+
+// spawned is the answer of spawn_background.
+type spawned struct {
+	TaskID             string            `json:"task_id,omitempty"`
+	Status             background.Status `json:"status,omitempty"`
+	Title              string            `json:"title"`
+	Tool               string            `json:"tool"`
+	DeadlineSeconds    int64             `json:"deadline_seconds"`
+	SignalOnCompletion bool              `json:"signal_on_completion"`
+	LogPath            string            `json:"log_path,omitempty"`
+	ResultPath         string            `json:"result_path,omitempty"`
+	Reused             bool              `json:"reused,omitempty"`
+	DryRun             bool              `json:"dry_run,omitempty"`
+}
+
+// scheduled is the answer of spawn_background with a schedule.
+type scheduled struct {
+	Status             string     `json:"status"`
+	ScheduleID         string     `json:"schedule_id,omitempty"`
+	TaskID             *string    `json:"task_id"` // null: there is no run yet
+	Title              string     `json:"title"`
+	Tool               string     `json:"tool"`
+	Cron               string     `json:"cron_expression,omitempty"`
+	At                 *time.Time `json:"scheduled_at,omitempty"`
+	Timezone           string     `json:"timezone"`
+	NextAt             *time.Time `json:"next_trigger_at,omitempty"`
+	DeadlineSeconds    int64      `json:"deadline_seconds"`
+	SignalOnCompletion bool       `json:"signal_on_completion"`
+	DryRun             bool       `json:"dry_run,omitempty"`
+}
+
+// when is the schedule of spawn_background.
+type when struct {
+	Cron     string `json:"cron_expression"`
+	At       string `json:"scheduled_at"`
+	Timezone string `json:"timezone"`
+}
+
+// parse reads the times of a schedule. Strings are trimmed, and empty ones
+// count as left out.
+func (w when) parse() (req ScheduleRequest, err error) {
+	req.Cron, req.Timezone = strings.TrimSpace(w.Cron), strings.TrimSpace(w.Timezone)
+	at := strings.TrimSpace(w.At)
+	switch {
+	case req.Cron == "" && at == "":
+		return req, &background.FieldError{Field: "schedule", Problem: "must include exactly one of cron_expression (recurring) or scheduled_at (one-shot)"}
+	case req.Cron != "" && at != "":
+		return req, &background.FieldError{Field: "schedule", Problem: "must not include both cron_expression and scheduled_at; provide exactly one"}
+	case at != "":
+		if req.At, err = time.Parse(time.RFC3339, at); err != nil {
+			return req, &background.FieldError{Field: "scheduled_at", Problem: fmt.Sprintf("must be RFC 3339, such as 2026-01-02T15:04:05Z, and is %.60q", at)}
+		}
+	}
+	return req, nil
+}
+
+// spawn starts a background run, or makes a schedule.
+func spawn(ctx context.Context, s *Service, req Request) (any, error) {
+	in, err := decode[struct {
+		Tool     string          `json:"tool"`
+		Args     json.RawMessage `json:"args"`
+		Title    string          `json:"title"`
+		Signal   *bool           `json:"signal_on_completion"`
+		Schedule *when           `json:"schedule"`
+		Timeout  float64         `json:"timeout_seconds"`
+		Key      string          `json:"idempotency_key"`
+	}](req.Args)
+	if err != nil {
+		return nil, err
+	}
+	run := SpawnRequest{
+		Session: req.Session, Tool: in.Tool, Args: in.Args, Title: in.Title,
+		Silent: in.Signal != nil && !*in.Signal, Timeout: duration(in.Timeout), IdempotencyKey: in.Key,
+	}
+	if in.Schedule != nil {
+		return s.spawnLater(ctx, run, *in.Schedule, req.DryRun)
+	}
+	if req.DryRun {
+		_, r, err := s.prepare(run)
+		return spawned{Title: first(r.Title, "Background "+r.Tool), Tool: r.Tool, DeadlineSeconds: int64(r.Timeout.Seconds()),
+			SignalOnCompletion: !r.Silent, DryRun: true}, err
+	}
+	r, err := s.Spawn(ctx, run)
+	return spawned{TaskID: r.ID, Status: r.Status, Title: r.Title, Tool: r.Tool, DeadlineSeconds: int64(r.Timeout.Seconds()),
+		SignalOnCompletion: r.SignalOnCompletion, LogPath: r.LogPath(), ResultPath: r.ResultPath(), Reused: r.Reused}, err
+}
+
+// spawnLater makes a schedule.
+func (s *Service) spawnLater(ctx context.Context, run SpawnRequest, w when, dryRun bool) (any, error) {
+	if strings.TrimSpace(run.Tool) == "" {
+		return nil, &background.FieldError{Field: "tool", Problem: "required"}
+	}
+	req, err := w.parse()
+	if err != nil {
+		return nil, err
+	}
+	req.SpawnRequest = run
+	var r background.Schedule
+	if dryRun {
+		r, err = s.plan(req)
+	} else {
+		r, err = s.Schedule(ctx, req)
+	}
+	return scheduled{Status: "scheduled", ScheduleID: r.ID, Title: r.Title, Tool: r.Tool, Cron: r.Cron, At: set(r.At), Timezone: r.Timezone,
+		NextAt: set(r.NextAt), DeadlineSeconds: int64(r.Timeout.Seconds()), SignalOnCompletion: r.SignalOnCompletion, DryRun: dryRun}, err
+}
+
+// set returns nil for the zero time.
+func set(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &t
+}
