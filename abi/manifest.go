@@ -127,6 +127,7 @@ type Needs struct {
 	KV      bool         `json:"kv,omitempty"`
 	Clock   bool         `json:"clock,omitempty"`
 	Random  bool         `json:"random,omitempty"`
+	Ask     bool         `json:"ask,omitempty"`   // put questions to the user
 	Tools   []string     `json:"tools,omitempty"` // agent-facing names of other tools
 }
 

@@ -65,11 +65,11 @@ type Usage struct {
 
 // Block is one piece of content. Type says which fields are set.
 type Block struct {
-	Type     string `json:"type"`               // text, image, audio or resource_link
-	Text     string `json:"text,omitempty"`     // of text
+	Type     string `json:"type"`               // text, image, audio, resource or resource_link
+	Text     string `json:"text,omitempty"`     // of text and resource
 	Data     []byte `json:"data,omitempty"`     // of image and audio, base64 in JSON
-	MIMEType string `json:"mimeType,omitempty"` // of image, audio and resource_link
-	URI      string `json:"uri,omitempty"`      // of resource_link
+	MIMEType string `json:"mimeType,omitempty"` // of image, audio, resource and resource_link
+	URI      string `json:"uri,omitempty"`      // of resource and resource_link
 	Name     string `json:"name,omitempty"`     // of resource_link
 }
 
@@ -86,10 +86,10 @@ func DecodeBlock(data []byte) (Block, error) {
 		"text": b.Text != "", "data": len(b.Data) > 0, "mimeType": b.MIMEType != "", "uri": b.URI != "", "name": b.Name != "",
 	}
 	needs := map[string][]string{
-		"text": {"text"}, "image": {"data", "mimeType"}, "audio": {"data", "mimeType"}, "resource_link": {"uri", "name"},
+		"text": {"text"}, "image": {"data", "mimeType"}, "audio": {"data", "mimeType"}, "resource_link": {"uri", "name"}, "resource": {"text", "uri"},
 	}[b.Type]
 	if needs == nil {
-		return Block{}, fmt.Errorf("%w: type %q is none of text, image, audio, resource_link", ErrContent, b.Type)
+		return Block{}, fmt.Errorf("%w: type %q is none of text, image, audio, resource, resource_link", ErrContent, b.Type)
 	}
 	for _, name := range needs {
 		if !want[name] && name != "text" { // a text may be empty
@@ -97,7 +97,7 @@ func DecodeBlock(data []byte) (Block, error) {
 		}
 		delete(want, name)
 	}
-	if b.Type == "resource_link" {
+	if b.Type == "resource_link" || b.Type == "resource" {
 		delete(want, "mimeType")
 	}
 	for _, name := range []string{"text", "data", "mimeType", "uri", "name"} {

@@ -24,6 +24,12 @@ func LinkBlock(uri, name, mimeType string) Block {
 	return Block{Type: "resource_link", URI: uri, Name: name, MIMEType: mimeType}
 }
 
+// ResourceBlock makes a block that has the text of a resource in it. The media
+// type may be empty.
+func ResourceBlock(uri, mimeType, text string) Block {
+	return Block{Type: "resource", URI: uri, MIMEType: mimeType, Text: text}
+}
+
 // Content appends a block to the answer. It returns [ErrCanceled], though the
 // block was taken, or a [*WriteError].
 func (c *Call) Content(b Block) error {

@@ -41,6 +41,11 @@ type Call struct {
 	Stopping <-chan struct{}
 	// Checkpoint is the resume point of a background run. Nil denies it.
 	Checkpoint *Checkpoint
+	// Ask puts questions to the user, see abi.Questions, and waits for the
+	// answers. It returns soon after ctx is done, which is also when the tool is
+	// asked to stop. An error that matches [ErrDenied] says, in words for the
+	// plugin, why nobody can be asked. Nil denies it.
+	Ask func(ctx context.Context, q abi.Questions) (abi.Answers, error)
 }
 
 // Progress is how far a tool says it is.

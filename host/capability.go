@@ -38,6 +38,8 @@ func (c *call) capability(mem api.Memory, stack []uint64) int32 {
 		return c.loadCheckpoint()
 	case op == "checkpoint.save" || op == "checkpoint.load":
 		return c.refuse(abi.CallDenied, "denied", noCheckpoint)
+	case op == "ask" && c.Policy.Ask:
+		return c.askCapability(request)
 	case slices.Contains(capabilities, op):
 		return c.refuse(abi.CallDenied, "denied", fmt.Sprintf("%s is not granted to this plugin", op))
 	}

@@ -26,6 +26,7 @@ type Policy struct {
 
 	Clock  bool // the real time, and sleeping
 	Random bool // real randomness
+	Ask    bool // questions to the user, if Call.Ask is there
 	Files  []Mount
 	Env    map[string]string
 	// Config is what the operator set for the plugin. It reads it from

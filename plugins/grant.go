@@ -12,6 +12,7 @@ import (
 type Grant struct {
 	Clock  bool
 	Random bool
+	Ask    bool // put questions to the user
 	Files  []host.Mount
 	Env    map[string]string // values as the plugin sees them
 	Config map[string]string // settings, read by the plugin from its context
@@ -25,6 +26,9 @@ func (g Grant) Names() []string {
 	}
 	if g.Random {
 		names = append(names, "random")
+	}
+	if g.Ask {
+		names = append(names, "ask")
 	}
 	for _, m := range g.Files {
 		mode := abi.FileRead
@@ -50,6 +54,7 @@ func (g Grant) Missing(needs abi.Needs) []string {
 	}
 	want(needs.Clock, g.Clock, "clock")
 	want(needs.Random, g.Random, "random")
+	want(needs.Ask, g.Ask, "ask")
 	for _, f := range needs.Files {
 		granted := slices.ContainsFunc(g.Files, func(m host.Mount) bool {
 			return m.Path == f.Path && (m.Write || f.Mode == abi.FileRead)
@@ -80,7 +85,7 @@ func (g Grant) Missing(needs abi.Needs) []string {
 // readonly gets its folders read-only, so that the hint holds whatever the
 // tool does.
 func (g Grant) apply(p *host.Policy, hints abi.Hints) {
-	p.Clock, p.Random = g.Clock, g.Random
+	p.Clock, p.Random, p.Ask = g.Clock, g.Random, g.Ask
 	p.Env, p.Config = maps.Clone(g.Env), maps.Clone(g.Config)
 	p.Files = slices.Clone(g.Files)
 	if hints.Readonly {

@@ -5,11 +5,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/plugins"
 )
 
@@ -29,6 +31,21 @@ type Request struct {
 	// would do. Other tools do not know it: a call of one is refused unless it
 	// is readonly.
 	DryRun bool
+
+	// ParkAfter is how long the caller waits before a call that may be parked
+	// goes on in the background; 0 is as long as the service says, which is also
+	// the longest.
+	ParkAfter time.Duration
+	// Parked is called, before Call returns, with the run the call has become.
+	// Nil ignores it: the result says so too.
+	Parked func(background.Run)
+	// Ask puts questions of the plugin to the user of the caller, and waits for
+	// the answers: see host.Call. It is not called after Call has returned.
+	// ErrAskAgain says that the caller ends the call, to make it again with the
+	// answers. Nil denies all questions. With AskLater a call that was parked
+	// asks all the same: [Service.Questions] and [Service.Answer] are for that.
+	Ask      func(ctx context.Context, q abi.Questions) (abi.Answers, error)
+	AskLater bool
 
 	// Stdout, Stderr and Progress follow a plugin's tool while it runs, see
 	// host.Call.
@@ -82,10 +99,10 @@ func (s *Service) Call(ctx context.Context, req Request) (abi.Result, error) {
 	call := host.Call{
 		ID: "call_" + id.String(), Session: req.Session, Args: req.Args, Locale: req.Locale,
 		Policy: s.limits(req.Limits, tool.Tool).policy(),
-		Stdout: req.Stdout, Stderr: req.Stderr, Progress: req.Progress,
+		Stdout: req.Stdout, Stderr: req.Stderr, Progress: req.Progress, Ask: req.Ask,
 	}
 	if budget, ok := s.parking(tool, req); ok {
-		return s.callParking(ctx, tool, call, budget)
+		return s.callParking(ctx, tool, call, budget, req)
 	}
 	return s.run(ctx, tool, call)
 }

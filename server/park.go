@@ -67,6 +67,9 @@ func (s *Service) parking(tool *plugins.Tool, req Request) (budget, bool) {
 	if asked := seconds(tool.Tool.Limits.ParkAfterSeconds); asked > 0 {
 		park = min(park, asked)
 	}
+	if req.ParkAfter > 0 {
+		park = min(park, req.ParkAfter)
+	}
 	if !s.mayPark(tool) || req.Session == "" || req.Limits.Timeout > 0 && limits.Timeout <= park {
 		return budget{}, false
 	}
@@ -86,9 +89,12 @@ type parked struct {
 
 // callParking runs an admitted tool and waits for it as long as its budget
 // says.
-func (s *Service) callParking(ctx context.Context, tool *plugins.Tool, call host.Call, b budget) (abi.Result, error) {
+func (s *Service) callParking(ctx context.Context, tool *plugins.Tool, call host.Call, b budget, asked Request) (abi.Result, error) {
 	call.Policy.Timeout = b.deadline
-	live := &live{call: call}
+	live := &live{call: call, gone: make(chan struct{})}
+	if asked.AskLater {
+		live.later = s.asked.ask
+	}
 	defer live.detach()
 	var (
 		r     abi.Result
@@ -111,6 +117,10 @@ func (s *Service) callParking(ctx context.Context, tool *plugins.Tool, call host
 	var limit *background.LimitError
 	switch {
 	case ran.Parked:
+		live.run = ran.Run.ID
+		if asked.Parked != nil {
+			asked.Parked(ran.Run)
+		}
 		return answerParked(ran.Run, b.park)
 	case errors.As(err, &limit):
 		return explain(refuse("%s was stopped after %gs: it would have gone on in the background, and %v", tool.Name, b.park.Seconds(), limit))
@@ -154,6 +164,12 @@ type live struct {
 	mu       sync.Mutex
 	detached bool
 	call     host.Call // as the caller made it
+
+	gone chan struct{} // closed by detach
+	run  string        // what the call was parked as; empty if it was not; set before gone is closed
+	// later puts the questions of a run. Nil denies them.
+	later func(ctx context.Context, run string, round int, q abi.Questions) (abi.Answers, error)
+	round int // how often the call has asked later; used by the guest's goroutine only
 }
 
 // detach returns when nothing is being told to the caller, and nothing will be.
@@ -161,6 +177,7 @@ func (l *live) detach() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.detached = true
+	close(l.gone)
 }
 
 // tell calls f unless the caller has gone.
@@ -183,7 +200,32 @@ func (l *live) into(call host.Call) host.Call {
 			l.tell(func() { l.call.Progress(p) })
 		}
 	}
+	if l.call.Ask != nil {
+		call.Ask = l.ask
+	}
 	return call
+}
+
+// ask asks the caller, or, once the call is parked, whoever looks at its run.
+func (l *live) ask(ctx context.Context, q abi.Questions) (abi.Answers, error) {
+	select {
+	case <-l.gone:
+	default:
+		answers, err := l.call.Ask(ctx, q)
+		if !errors.Is(err, ErrAskAgain) {
+			return answers, err
+		}
+	}
+	select {
+	case <-ctx.Done():
+		return abi.Answers{}, ctx.Err()
+	case <-l.gone:
+	}
+	if l.later == nil || l.run == "" {
+		return abi.Answers{}, fmt.Errorf("%w: the call goes on in the background, where nobody can be asked", host.ErrDenied)
+	}
+	l.round++
+	return l.later(ctx, l.run, l.round, q)
 }
 
 // tee writes to the sink of a run, and to the caller while it is there.

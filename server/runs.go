@@ -143,6 +143,12 @@ func (s *Service) EndSession(ctx context.Context, session string) error {
 // Stats returns counts of background runs.
 func (s *Service) Stats() background.Stats { return s.runs.Stats() }
 
+// Retention is how long an ended run is kept at least, unless the session has
+// more of them than [RunsConfig.RetainRuns].
+func (s *Service) Retention() time.Duration {
+	return first(s.cfg.Runs.Retention, background.DefaultRetention)
+}
+
 // Tail reads the raw output of a run, live or stored: see
 // [background.Manager.Tail].
 func (s *Service) Tail(ctx context.Context, session, id string, offset int64, max int) (background.Chunk, error) {

@@ -77,6 +77,7 @@ type Service struct {
 	engine   *sqlite.Engine // nil without Config.DataDir
 	runs     *background.Manager
 	closed   atomic.Bool
+	asked    questions
 	agent    []*agentTool // spawn, check and stop; none if no tool supports background
 }
 

@@ -86,6 +86,7 @@ type backgroundConfig struct {
 type grantConfig struct {
 	Clock  bool              `koanf:"clock"`
 	Random bool              `koanf:"random"`
+	Ask    bool              `koanf:"ask"` // put questions to the user
 	Files  []mountConfig     `koanf:"files"`
 	Env    map[string]string `koanf:"env"`
 	Config map[string]string `koanf:"config"`

@@ -12,10 +12,14 @@ import (
 )
 
 func (a *app) mcp() *cobra.Command {
-	return &cobra.Command{
+	var session string
+	cmd := &cobra.Command{
 		Use:   "mcp",
 		Short: "Serve the tools over the Model Context Protocol on stdin and stdout",
-		Args:  cobra.NoArgs,
+		Long: `Serve the tools over the Model Context Protocol on stdin and stdout, in every
+revision of the protocol. Background runs and tasks are kept in the data folder:
+a client that starts this command anew finds them, under the same session.`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := a.openFree(cmd.Context())
 			if err != nil {
@@ -30,7 +34,9 @@ func (a *app) mcp() *cobra.Command {
 			for _, p := range s.Problems() {
 				a.notef("toolhost: problem: %s", p)
 			}
-			return mcpapi.Run(cmd.Context(), s, mcpapi.Config{Version: version(), In: in, Out: a.out, Logger: a.logger()})
+			return mcpapi.Run(cmd.Context(), s, mcpapi.Config{Version: version(), Session: session, In: in, Out: a.out, Logger: a.logger()})
 		},
 	}
+	cmd.Flags().StringVar(&session, "session", mcpapi.DefaultSession, "`name` whose runs the client sees")
+	return cmd
 }

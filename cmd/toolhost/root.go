@@ -206,7 +206,7 @@ func (l limitsConfig) limits() server.Limits {
 }
 
 func (g grantConfig) grant() plugins.Grant {
-	grant := plugins.Grant{Clock: g.Clock, Random: g.Random, Env: g.Env, Config: g.Config}
+	grant := plugins.Grant{Clock: g.Clock, Random: g.Random, Ask: g.Ask, Env: g.Env, Config: g.Config}
 	for _, m := range g.Files {
 		grant.Files = append(grant.Files, host.Mount{Dir: m.Dir, Path: m.Path, Write: m.Mode == "write"})
 	}

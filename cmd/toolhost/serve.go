@@ -18,6 +18,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/httpapi"
+	"github.com/toolhost/toolhost/server/mcpapi"
 )
 
 func (a *app) serve() *cobra.Command {
@@ -53,13 +54,19 @@ func (a *app) runServer(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	mcp, err := mcpapi.NewHandler(s, mcpapi.HTTPConfig{Version: version(), Session: httpapi.SessionOf, Logger: a.logger()})
+	if err != nil {
+		a.closeService(ctx, s)
+		return err
+	}
+	defer mcp.Close()
 	listeners, err := a.listen()
 	if err != nil {
 		a.closeService(ctx, s)
 		return err
 	}
 	defer removeSocket(socketPath(a.config.Data))()
-	api := httpapi.New(s, httpapi.Config{Version: version(), Token: a.config.Token, Logger: a.logger()})
+	api := httpapi.New(s, httpapi.Config{Version: version(), Token: a.config.Token, MCP: mcp, Logger: a.logger()})
 	var serving sync.WaitGroup
 	broken := make(chan error, len(listeners))
 	for _, l := range listeners {

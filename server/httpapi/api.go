@@ -46,6 +46,8 @@ type Config struct {
 	// none, and then requests have to name this machine as their host. Requests
 	// over a unix socket never need it.
 	Token string
+	// MCP is served at /mcp, see [SessionOf]. Nil is nothing.
+	MCP http.Handler
 	// Logger gets what operators should know. Nil discards.
 	Logger *slog.Logger
 }
@@ -73,6 +75,9 @@ func New(service *server.Service, cfg Config) *API {
 	}
 	a.ending, a.end = context.WithCancel(context.Background())
 	a.mux = a.newMux(Routes())
+	if cfg.MCP != nil {
+		a.mux.Handle(pathMCP, a.mount(cfg.MCP))
+	}
 	a.http = &http.Server{
 		Handler: a, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
 		ErrorLog: slog.NewLogLogger(a.log.Handler(), slog.LevelDebug), // what it says is of clients that misbehave

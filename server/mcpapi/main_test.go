@@ -39,8 +39,10 @@ func buildPlugins(run func() int) (int, error) {
 		"primes":    "../../examples/plugins/primes",
 		"spin":      "../../examples/plugins/spin",
 		"probe":     "./testdata/probe",
+		"test":      "./testdata/conformance/plugin",
+		"confirm":   "./testdata/conformance/plugin",
 	} {
-		cmd := exec.Command("go", "build", "-buildmode=c-shared", "-ldflags=-s -w", "-trimpath",
+		cmd := exec.Command("go", "build", "-buildmode=c-shared", "-ldflags=-s -w -X main.name="+name, "-trimpath",
 			"-o", filepath.Join(built, name, name+".wasm"), source)
 		cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm")
 		if out, err := cmd.CombinedOutput(); err != nil {

@@ -24,13 +24,15 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/server"
 )
+
+// DefaultSession is the session of clients that name none.
+const DefaultSession = "default"
 
 // serverName is what clients are told they talk to.
 const serverName = "toolhost"
@@ -57,6 +59,17 @@ type Config struct {
 	// to Out.
 	Logger *slog.Logger
 
+	// Session is whose runs the client sees, and whose its tasks are. Empty is
+	// [DefaultSession]: a client that is started anew finds what it left, where
+	// the service keeps it.
+	Session string
+
+	// Grace is how long a call is waited for before a client that takes tasks
+	// gets one; 0 is two seconds.
+	Grace time.Duration
+
+	Extend // what tools of plugins cannot be
+
 	drain time.Duration // 0 is drainGrace, negative none: a guest that spins holds up the clock of a test
 }
 
@@ -76,17 +89,16 @@ func Run(ctx context.Context, service *server.Service, cfg Config) error {
 	if cfg.Out == nil {
 		cfg.Out = os.Stdout
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
-	id, err := uuid.NewRandom()
+	a := newAPI(ctx, service, cfg.Logger, cfg.Grace)
+	session := cmp.Or(cfg.Session, DefaultSession)
+	a.session = func(*mcp.RequestExtra) string { return session }
+	srv, err := a.newServer(cfg.Version, cfg.Extend)
 	if err != nil {
-		return err
+		return fmt.Errorf("MCP session: %w", err)
 	}
-	s := &session{ctx: ctx, id: "mcp_" + id.String(), service: service, log: cfg.Logger}
 	pipe := newPipe(cfg.In, cfg.Out, cmp.Or(cfg.drain, drainGrace))
 	transport := &mcp.IOTransport{Reader: pipe, Writer: pipe.writer(), MaxLineLength: -1} // the pipe bounds them
-	conn, err := s.newServer(cfg.Version).Connect(ctx, transport, nil)
+	conn, err := srv.Connect(ctx, transport, nil)
 	if err != nil {
 		return fmt.Errorf("MCP session: %w", err)
 	}
@@ -103,7 +115,7 @@ func serve(ctx context.Context, conn *mcp.ServerSession, inputEnded <-chan struc
 		waiting.Wait()
 		return sessionError(ctx, err)
 	case <-inputEnded: // the SDK cancels the calls
-	case <-ctx.Done(): // every call sees it, see session.call
+	case <-ctx.Done(): // every call sees it, see api.call
 		waiting.Go(func() { _ = conn.Close() })
 	}
 	stuck := time.NewTimer(stopGrace)
@@ -129,47 +141,120 @@ func sessionError(ctx context.Context, err error) error {
 	return fmt.Errorf("MCP session: %w", err)
 }
 
-// session is what the calls of one client share.
-type session struct {
-	ctx     context.Context // ends all calls
-	id      string
-	service *server.Service
-	log     *slog.Logger
+// api is a service as MCP has it, for one stream or for all of HTTP.
+type api struct {
+	ctx        context.Context // ends all calls
+	service    *server.Service
+	log        *slog.Logger
+	session    func(*mcp.RequestExtra) string // whose runs a request sees
+	grace      time.Duration                  // how long a client that takes tasks waits for a result
+	key        []byte                         // signs what clients carry for us
+	structured map[string]bool                // by tool: its results are told as structuredContent
 }
 
-func (s *session) newServer(version string) *mcp.Server {
-	definitions := s.service.Definitions(s.id)
-	srv := mcp.NewServer(&mcp.Implementation{Name: serverName, Title: "Toolhost", Version: version}, &mcp.ServerOptions{
-		Instructions: instructions(definitions),
-		Logger:       s.log,
-		// Without this the SDK advertises logging, which 2026-07-28 deprecates,
-		// and changes of a list that does not change.
-		Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}},
-	})
+func newAPI(ctx context.Context, service *server.Service, log *slog.Logger, grace time.Duration) *api {
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &api{
+		ctx: ctx, service: service, log: log, grace: cmp.Or(grace, defaultGrace), key: newKey(), structured: map[string]bool{},
+	}
+}
+
+// Extend lets a program that embeds this package serve what no tool of a plugin
+// can be, such as prompts and resources of its own. Its zero value adds nothing.
+type Extend struct {
+	Options func(*mcp.ServerOptions) // called before the server is made
+	Server  func(*mcp.Server)        // called before it serves
+}
+
+func (a *api) newServer(version string, extend Extend) (*mcp.Server, error) {
+	definitions := a.service.Definitions("")
+	// Without this the SDK advertises logging, which 2026-07-28 deprecates, and
+	// changes of lists that do not change.
+	capabilities := &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}}
+	runs := slices.ContainsFunc(definitions, func(d server.Definition) bool { return d.Name == server.CheckBackground })
+	if runs {
+		capabilities.Resources = &mcp.ResourceCapabilities{}
+		capabilities.AddExtension(tasksExtension, nil)
+	}
+	options := &mcp.ServerOptions{Instructions: instructions(definitions), Logger: a.log, Capabilities: capabilities, SetCacheable: private}
+	if extend.Options != nil {
+		extend.Options(options)
+	}
+	srv := mcp.NewServer(&mcp.Implementation{Name: serverName, Title: "Toolhost", Version: version}, options)
+	served := a.addTools(srv, definitions)
+	srv.AddReceivingMiddleware(nearestTool(served))
+	if runs {
+		a.addFiles(srv)
+		if err := a.addTasks(srv); err != nil {
+			return nil, err
+		}
+	}
+	if extend.Server != nil {
+		extend.Server(srv)
+	}
+	return srv, nil
+}
+
+// private keeps what resources hold from shared caches: it is one session's.
+func private(_ context.Context, req mcp.Request, c *mcp.Cacheable) {
+	if _, ok := req.(*mcp.ReadResourceRequest); ok {
+		c.CacheScope = "private"
+	}
+}
+
+// addTools adds the tools and returns the names of those that are served.
+func (a *api) addTools(srv *mcp.Server, definitions []server.Definition) []string {
 	var served []string
 	for _, d := range definitions {
 		tool, err := toTool(d)
 		if err != nil {
-			s.log.Error("the tool is not served over MCP", "tool", d.Name, "plugin", d.Plugin, "error", err)
+			a.log.Error("the tool is not served over MCP", "tool", d.Name, "plugin", d.Plugin, "error", err)
 			continue
 		}
+		structured := tool.OutputSchema != nil
+		a.structured[d.Name] = structured
 		srv.AddTool(tool, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-			return s.call(ctx, req, tool.OutputSchema != nil), nil
+			result, err := a.call(ctx, req, structured)
+			if t, ok := result.(*task); ok {
+				answerOf(ctx).task = t
+				return &mcp.CallToolResult{}, nil
+			}
+			r, _ := result.(*mcp.CallToolResult)
+			return r, err
 		})
 		served = append(served, d.Name)
 	}
-	srv.AddReceivingMiddleware(refuseUnknown(served))
-	return srv
+	srv.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
+		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+			answer := &answer{}
+			result, err := next(context.WithValue(ctx, answerKey{}, answer), method, req)
+			if answer.task != nil {
+				return answer.task, nil
+			}
+			return result, err
+		}
+	})
+	return served
 }
 
-// refuseUnknown answers calls of tools that are not served as the SDK does, and
-// says what may have been meant.
-func refuseUnknown(served []string) mcp.Middleware {
+// answer takes what a call became past the SDK, which knows no tasks.
+type answer struct{ task *task }
+
+type answerKey struct{}
+
+func answerOf(ctx context.Context) *answer { return ctx.Value(answerKey{}).(*answer) }
+
+// nearestTool says, where a tool is not there, what may have been meant.
+func nearestTool(served []string) mcp.Middleware {
 	return func(next mcp.MethodHandler) mcp.MethodHandler {
 		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+			result, err := next(ctx, method, req)
 			call, ok := req.(*mcp.CallToolRequest)
-			if !ok || slices.Contains(served, call.Params.Name) {
-				return next(ctx, method, req)
+			unknown, wrong := errors.AsType[*jsonrpc.Error](err)
+			if !ok || !wrong || unknown.Code != jsonrpc.CodeInvalidParams || slices.Contains(served, call.Params.Name) {
+				return result, err
 			}
 			message := fmt.Sprintf("unknown tool %q", call.Params.Name)
 			if near := abi.Nearest(call.Params.Name, served); near != "" {

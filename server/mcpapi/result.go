@@ -87,6 +87,8 @@ func toContent(b abi.Block) mcp.Content {
 		return &mcp.ImageContent{Data: b.Data, MIMEType: b.MIMEType}
 	case "audio":
 		return &mcp.AudioContent{Data: b.Data, MIMEType: b.MIMEType}
+	case "resource":
+		return &mcp.EmbeddedResource{Resource: &mcp.ResourceContents{URI: b.URI, MIMEType: b.MIMEType, Text: b.Text}}
 	case "resource_link":
 		return &mcp.ResourceLink{URI: b.URI, Name: b.Name, MIMEType: b.MIMEType}
 	}

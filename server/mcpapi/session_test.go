@@ -97,8 +97,6 @@ func TestParkedCall(t *testing.T) {
 	cfg.Runs.ParkAfter = time.Millisecond
 	c := connect(t, open(t, cfg))
 	c.sendEach([]byte(initialize))
-	c.send([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}` + "\n"))
-	require.NotContains(t, string(c.receive(1)), "outputSchema")
 	c.send([]byte(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"spin","arguments":{}}}` + "\n"))
 	m := c.next()
 	require.False(t, m.Result.IsError)
@@ -108,6 +106,13 @@ func TestParkedCall(t *testing.T) {
 	c.receive(1) // stopping, if this machine is very slow
 	c.send([]byte(`{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"check_background","arguments":{"task_id":"TASK-1"}}}` + "\n"))
 	require.Contains(t, c.next().Result.Content[0].Text, `"status":"canceled"`)
+
+	c.call(5, "primes", `{"limit":1000000000}`)
+	m = c.next()
+	require.True(t, m.Result.IsError, "a result that is none of its schema would be refused")
+	require.Contains(t, m.Result.Content[0].Text, "primes is still running, as background run TASK-2")
+	c.call(6, "stop_background", `{"task_id":"TASK-2","force":true}`)
+	c.receive(1)
 }
 
 // A client that neither reads nor leaves cannot hold the process.
@@ -244,7 +249,7 @@ func TestProgressOfATool(t *testing.T) {
 func TestSessionsAreApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := openService(t, "primes")
-		one, two := connect(t, s), connect(t, s)
+		one, two := connect(t, s), connectWith(t, s, mcpapi.Config{Session: "two"})
 		one.sendEach([]byte(initialize))
 		two.sendEach([]byte(initialize))
 		one.call(1, "spawn_background", `{"tool":"primes","args":{"limit":10}}`)

@@ -1,18 +1,15 @@
 package mcpapi
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"maps"
 	"slices"
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/server"
 )
 
@@ -22,8 +19,7 @@ var errSchema = errors.New("MCP does not allow its input_schema")
 // toTool is the tool as tools/list tells it. All four annotations are written:
 // MCP's defaults for those left out are the careful ones. An output schema is
 // told only if it describes an object, because clients before 2026-07-28 refuse
-// the whole list for any other, and not if a call may be answered with the run
-// it became: clients refuse a result that breaks the schema.
+// the whole list for any other.
 func toTool(d server.Definition) (*mcp.Tool, error) {
 	if err := checkInput(d.InputSchema); err != nil {
 		return nil, err
@@ -36,7 +32,7 @@ func toTool(d server.Definition) (*mcp.Tool, error) {
 			ReadOnlyHint: a.ReadOnly, DestructiveHint: &a.Destructive, IdempotentHint: a.Idempotent, OpenWorldHint: &a.OpenWorld,
 		},
 	}
-	if parseSchema(d.OutputSchema)["type"] == "object" && !d.MayPark {
+	if parseSchema(d.OutputSchema)["type"] == "object" {
 		tool.OutputSchema = d.OutputSchema
 	}
 	return tool, nil
@@ -104,36 +100,4 @@ func checkHeader(header, of any, taken map[string]bool) error {
 func notToken(r rune) bool {
 	const others = "!#$%&'*+-.^_`|~"
 	return !('0' <= r && r <= '9' || 'A' <= r && r <= 'Z' || 'a' <= r && r <= 'z' || strings.ContainsRune(others, r))
-}
-
-// call runs a tool. The SDK calls it on a goroutine of its own for each call.
-// ctx ends when the client cancels the call or goes away.
-func (s *session) call(ctx context.Context, req *mcp.CallToolRequest, structured bool) *mcp.CallToolResult {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(s.ctx, func() { cancel(context.Cause(s.ctx)) })()
-
-	follow := server.Request{Session: s.id, Tool: req.Params.Name, Args: req.Params.Arguments}
-	if string(follow.Args) == "null" {
-		follow.Args = nil // as some clients send none
-	}
-	if token := req.Params.GetProgressToken(); token != nil {
-		reporter := startReporter(ctx, func(ctx context.Context, n notice) {
-			// A client that is gone is noticed by everybody else too.
-			_ = req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{
-				ProgressToken: token, Progress: n.done, Total: n.total, Message: n.message,
-			})
-		})
-		defer reporter.stop()
-		follow.Progress = reporter.report
-	}
-	r, err := s.service.Call(ctx, follow)
-	if err != nil {
-		level := slog.LevelDebug
-		if r.Kind == abi.Internal {
-			level = slog.LevelError
-		}
-		s.log.Log(ctx, level, "the call had no result", "tool", follow.Tool, "kind", r.Kind, "session", s.id, "error", err)
-	}
-	return toResult(r, structured)
 }

@@ -1,0 +1,177 @@
+// Drives the Tasks extension with its authors' client. Called by tasks.sh.
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { createServer } from "node:net";
+import { createInterface } from "node:readline";
+import { setTimeout as sleep } from "node:timers/promises";
+
+const { withTasks } = await import(`${process.env.MODULES}/@modelcontextprotocol/ext-tasks/dist/client/index.js`);
+
+const [transport, program, config, data] = process.argv.slice(2);
+const version = "2026-07-28";
+const capabilities = { elicitation: {}, extensions: { "io.modelcontextprotocol/tasks": {} } };
+
+// frame adds what each request says of itself.
+function frame(request, id) {
+	const meta = {
+		...request.params?._meta,
+		"io.modelcontextprotocol/protocolVersion": version,
+		"io.modelcontextprotocol/clientInfo": { name: "ci", version: "1" },
+		"io.modelcontextprotocol/clientCapabilities": capabilities,
+	};
+	return { jsonrpc: "2.0", id, ...request, params: { ...request.params, _meta: meta } };
+}
+
+const answer = (m) => (m.error ? { kind: "error", error: m.error } : { kind: "result", result: m.result });
+
+// A server over HTTP, on a port that was free.
+class HTTPServer {
+	constructor(port) {
+		this.url = `http://127.0.0.1:${port}/mcp`;
+		this.args = ["serve", "--listen", `127.0.0.1:${port}`];
+		this.id = 0;
+	}
+	async start() {
+		this.process = spawn(program, [...this.args, "--config", config, "--data", data], { stdio: ["ignore", "inherit", "pipe"] });
+		this.exited = once(this.process, "exit");
+		for await (const line of createInterface({ input: this.process.stderr })) {
+			if (line.includes("ready:")) break;
+		}
+	}
+	async dispatch(request) {
+		const body = frame(request, ++this.id);
+		const headers = {
+			"Content-Type": "application/json", Accept: "application/json, text/event-stream",
+			"MCP-Protocol-Version": version, "Mcp-Method": body.method,
+		};
+		const name = body.params.taskId ?? body.params.name;
+		if (name) headers["Mcp-Name"] = name;
+		const response = await fetch(this.url, { method: "POST", headers, body: JSON.stringify(body) });
+		const text = await response.text();
+		const data = text.startsWith("{") ? [text] : text.split("\n").filter((l) => l.startsWith("data: ")).map((l) => l.slice(6));
+		const found = data.map((d) => JSON.parse(d)).find((m) => m.id === body.id);
+		assert(found, `no answer to ${body.method}: ${response.status} ${text}`);
+		return answer(found);
+	}
+}
+
+// A server at the other end of two pipes.
+class StdioServer {
+	constructor() {
+		this.id = 0;
+	}
+	async start() {
+		this.waiting = new Map();
+		this.process = spawn(program, ["mcp", "--config", config, "--data", data], { stdio: ["pipe", "pipe", "inherit"] });
+		this.exited = once(this.process, "exit");
+		createInterface({ input: this.process.stdout }).on("line", (line) => {
+			const m = JSON.parse(line);
+			this.waiting.get(m.id)?.(answer(m));
+		});
+	}
+	dispatch(request) {
+		const body = frame(request, ++this.id);
+		return new Promise((resolve) => {
+			this.waiting.set(body.id, resolve);
+			this.process.stdin.write(JSON.stringify(body) + "\n");
+		});
+	}
+}
+
+async function kill(server, signal) {
+	server.process.kill(signal);
+	await server.exited;
+}
+
+// connect makes a client. Several of one server know nothing of each other.
+function connect(server, onInputRequest) {
+	return withTasks({
+		endpointId: "ci", taskCapabilities: { generation: "v2", capabilities: {} }, invalidated: false,
+		dispatch: (request) => server.dispatch(request),
+		onServerRequest: () => () => {}, onNotification: () => () => {}, onInvalidated: () => () => {},
+	}, { onInputRequest });
+}
+
+async function check(what, test) {
+	await test();
+	console.log(`ok   ${transport}: ${what}`);
+}
+
+const textOf = (settled) => settled.outcome.result.content[0].text;
+
+async function freePort() {
+	const probe = createServer().listen(0, "127.0.0.1");
+	await once(probe, "listening");
+	const { port } = probe.address();
+	probe.close();
+	await once(probe, "close");
+	return port;
+}
+
+const server = transport === "http" ? new HTTPServer(await freePort()) : new StdioServer();
+await server.start();
+try {
+	const session = connect(server, async (request) => {
+		assert.equal(request.kind, "elicitation");
+		return { action: "accept", content: { confirm: true, name: "Ana" } };
+	});
+
+	await check("a quick call is no task", async () => {
+		const e = await session.callTool("greet", { name: "Ana" });
+		assert.equal(e.kind, "immediate");
+		assert.equal(textOf(await e.settle()), "Hello, Ana!");
+	});
+	await check("a task finishes", async () => {
+		const e = await session.callTool("slow_compute", { seconds: 3, label: "one" });
+		assert.equal(e.kind, "task");
+		assert.match(e.handle.taskId, /^bg_[a-z2-7]{26}$/);
+		const settled = await e.settle();
+		assert.equal(settled.outcome.status, "completed");
+		assert.equal(textOf(settled), "computed one");
+	});
+	await check("a task asks, and fails in the tool's own words or crashes", async () => {
+		const asks = await session.callTool("confirm_delete", { filename: "a.txt", seconds: 3 });
+		assert.equal(asks.kind, "task");
+		assert.equal(textOf(await asks.settle()), "a.txt: accept");
+		const fails = await (await session.callTool("failing_job", { seconds: 3 })).settle();
+		assert.equal(fails.outcome.status, "completed");
+		assert.equal(fails.outcome.result.isError, true);
+		const crashes = await (await session.callTool("protocol_error_job", { seconds: 3 })).settle();
+		assert.equal(crashes.outcome.status, "failed");
+	});
+	await check("a task is canceled", async () => {
+		const e = await session.callTool("slow_compute", { seconds: 300 });
+		await e.cancel();
+		const { status } = await session.task(e.handle.taskId).snapshot();
+		assert.equal(status, "cancelled");
+	});
+	await check("a second client resumes a task", async () => {
+		const e = await session.callTool("slow_compute", { seconds: 4, label: "two" });
+		let reference;
+		await e.handoff((r) => { reference = JSON.parse(JSON.stringify(r)); });
+		const resumed = await connect(server).resumeTask(reference);
+		assert.equal(textOf(await resumed.settle()), "computed two");
+	});
+	await check("a second client resumes a task after the server was killed", async () => {
+		const e = await session.callTool("slow_compute", { seconds: 5, label: "three" });
+		let reference;
+		await e.handoff((r) => { reference = JSON.parse(JSON.stringify(r)); });
+		await kill(server, "SIGKILL");
+		await server.start();
+		const resumed = await connect(server).resumeTask(reference);
+		const settled = await resumed.settle();
+		assert.equal(settled.outcome.status, "completed");
+		assert.equal(textOf(settled), "computed three");
+	});
+	await check("somebody else's task and none are answered alike", async () => {
+		const get = async (taskId) => (await server.dispatch({ method: "tasks/get", params: { taskId } })).error;
+		const error = await get("bg_aaaaaaaaaaaaaaaaaaaaaaaaaa");
+		assert.equal(error.code, -32602);
+	});
+} finally {
+	const began = Date.now();
+	await kill(server, "SIGTERM");
+	assert(Date.now() - began < 20_000, "the server does not end");
+}
+await sleep(0);

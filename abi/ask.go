@@ -1,0 +1,104 @@
+package abi
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"unicode/utf8"
+)
+
+// Bounds of [Questions].
+const (
+	MaxQuestions   = 8        // asked at once
+	MaxQuestion    = 4 << 10  // bytes of one message
+	MaxFormSchema  = 16 << 10 // bytes of one schema
+	maxQuestionKey = 64       // bytes
+)
+
+// Questions is the request of the capability "ask": what the tool wants to know
+// of the user, all at once, each under a key of the tool's choice. A key has 1
+// to 64 letters, digits and . _ -. A tool must not ask for passwords, tokens and
+// the like: the answers pass through the client and its logs.
+//
+// Where the client answers by calling again, the tool is run again from its
+// beginning, and is given the answers it has asked for before: ask first, act
+// then, and ask the same under the same key.
+type Questions struct {
+	Questions map[string]Question `json:"questions"`
+}
+
+// Question is one form put to the user.
+type Question struct {
+	Message string `json:"message"`
+	// Schema describes the answer: an object whose properties are strings,
+	// numbers, booleans or enums (MCP 2026-07-28, client/elicitation).
+	Schema json.RawMessage `json:"schema"`
+}
+
+// Answers is the response of the capability "ask", by the keys of the questions.
+type Answers struct {
+	Answers map[string]Answer `json:"answers"`
+}
+
+// What a user does with a question.
+const (
+	AnswerAccept  = "accept"  // Content is there
+	AnswerDecline = "decline" // said no
+	AnswerCancel  = "cancel"  // said nothing
+)
+
+// Answer is what the user did with one question.
+type Answer struct {
+	Action  string          `json:"action"`
+	Content json.RawMessage `json:"content,omitempty"` // an object, of AnswerAccept
+}
+
+// ErrQuestions is why questions are refused.
+var ErrQuestions = errors.New("not questions for the user")
+
+// DecodeQuestions reads questions strictly. Its errors match [ErrQuestions].
+func DecodeQuestions(data []byte) (Questions, error) {
+	var q Questions
+	if ps := decodeStrict(data, &q); len(ps) > 0 {
+		return Questions{}, fmt.Errorf("%w: %s", ErrQuestions, ps[0])
+	}
+	if n := len(q.Questions); n == 0 || n > MaxQuestions {
+		return Questions{}, fmt.Errorf("%w: found %d, expected 1 to %d", ErrQuestions, n, MaxQuestions)
+	}
+	for key, one := range q.Questions {
+		if err := one.check(key); err != nil {
+			return Questions{}, fmt.Errorf("%w: %w", ErrQuestions, err)
+		}
+	}
+	return q, nil
+}
+
+func (q Question) check(key string) error {
+	switch {
+	case !isQuestionKey(key):
+		return fmt.Errorf("the key %.80q: expected 1 to %d letters, digits and . _ -", key, maxQuestionKey)
+	case q.Message == "" || len(q.Message) > MaxQuestion || !utf8.ValidString(q.Message):
+		return fmt.Errorf("%s: expected a message of 1 to %d bytes", key, MaxQuestion)
+	case len(q.Schema) > MaxFormSchema:
+		return fmt.Errorf("%s: the schema has %d bytes, and at most %d are allowed", key, len(q.Schema), MaxFormSchema)
+	}
+	var root struct {
+		Type any `json:"type"`
+	}
+	if !bytes.HasPrefix(bytes.TrimSpace(q.Schema), []byte("{")) || json.Unmarshal(q.Schema, &root) != nil || root.Type != "object" {
+		return fmt.Errorf("%s: expected a schema of type object", key)
+	}
+	return nil
+}
+
+func isQuestionKey(key string) bool {
+	for _, r := range key {
+		switch {
+		case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9', r == '.', r == '_', r == '-':
+		default:
+			return false
+		}
+	}
+	return key != "" && len(key) <= maxQuestionKey
+}

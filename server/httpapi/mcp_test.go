@@ -1,0 +1,43 @@
+package httpapi_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/server/httpapi"
+)
+
+// Another protocol is behind the same guards, and sees the session.
+func TestMounted(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var seen []string
+		other := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			seen = append(seen, httpapi.SessionOf(r.Header))
+			w.WriteHeader(http.StatusTeapot)
+		})
+		f := serve(t, httpapi.Config{MCP: other, Token: "secret"}, "echo")
+		token := []string{"Authorization", "Bearer secret"}
+		for _, c := range []struct {
+			headers []string
+			status  int
+		}{
+			{nil, http.StatusUnauthorized},
+			{append(token, "Origin", "https://evil.example"), http.StatusForbidden},
+			{append(token, httpapi.SessionHeader, "a b"), http.StatusBadRequest},
+			{append(token, httpapi.SessionHeader, strings.Repeat("a", 129)), http.StatusBadRequest},
+			{token, http.StatusTeapot},
+			{append(token, httpapi.SessionHeader, "ana"), http.StatusTeapot},
+		} {
+			resp, body := f.do("POST", "/mcp", `{}`, c.headers...)
+			require.Equal(t, c.status, resp.StatusCode, body)
+		}
+		require.Equal(t, []string{httpapi.DefaultSession, "ana"}, seen)
+	})
+	bubble(t, func(t *testing.T) {
+		resp, _ := serve(t, httpapi.Config{}, "echo").do("POST", "/mcp", `{}`)
+		require.Equal(t, http.StatusNotFound, resp.StatusCode)
+	})
+}

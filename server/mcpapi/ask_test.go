@@ -1,0 +1,128 @@
+package mcpapi_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/plugins"
+	"github.com/toolhost/toolhost/server"
+	"github.com/toolhost/toolhost/server/mcpapi"
+)
+
+// askers is a service whose plugins may ask.
+func askers(t *testing.T) *server.Service {
+	t.Helper()
+	cfg := serviceConfig("test", "confirm")
+	cfg.Grants = map[string]plugins.Grant{"test": {Clock: true, Ask: true}, "confirm": {Clock: true, Ask: true}}
+	return open(t, cfg)
+}
+
+func serveAskers(t *testing.T) *endpoint {
+	t.Helper()
+	s := askers(t)
+	h, err := mcpapi.NewHandler(s, mcpapi.HTTPConfig{Session: func(h http.Header) string { return h.Get("User") }})
+	require.NoError(t, err)
+	t.Cleanup(h.Close)
+	return &endpoint{Handler: h, t: t, service: s}
+}
+
+const (
+	canAsk     = `{"elicitation":{}}`
+	canAskTask = `{"elicitation":{},"extensions":{"io.modelcontextprotocol/tasks":{}}}`
+	colors     = `,"name":"test_input_required_result_multi_round","arguments":{}`
+)
+
+func with(key, content, state string) string {
+	text, _ := json.Marshal(state)
+	return fmt.Sprintf(`,"inputResponses":{%q:{"action":"accept","content":%s}},"requestState":%s`, key, content, text)
+}
+
+// A tool that asks twice is run again with each answer, and the client carries
+// the earlier ones.
+func TestAskByCallingAgain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		e := serveAskers(t)
+		_, m := e.ask("ana", canAsk, "tools/call", colors)
+		require.Equal(t, "input_required", m.Result["resultType"], "%v", m)
+		require.Contains(t, m.Result["inputRequests"], "step1")
+		first := m.Result["requestState"].(string)
+		_, m = e.ask("ana", canAsk, "tools/call", colors+with("step1", `{"name":"Ana"}`, first))
+		require.Contains(t, m.Result["inputRequests"], "step2")
+		require.NotContains(t, m.Result["inputRequests"], "step1")
+		second := m.Result["requestState"].(string)
+		_, m = e.ask("ana", canAsk, "tools/call", colors+with("step2", `{"color":"red"}`, second))
+		require.Equal(t, "complete", m.Result["resultType"], "%v", m)
+		require.Equal(t, "Ana likes red", m.Result["content"].([]any)[0].(map[string]any)["text"])
+
+		for what, refused := range map[string]func() response{
+			"changed":               func() response { return e.again("ana", colors, second+"A") },
+			"with its answers only": func() response { return e.again("ana", colors, strings.SplitN(second, ".", 2)[0]) },
+			"empty parts":           func() response { return e.again("ana", colors, ".") },
+			"somebody else's":       func() response { return e.again("bo", colors, second) },
+			"of another call": func() response {
+				return e.again("ana", strings.Replace(colors, "{}", `{"n":1}`, 1), second)
+			},
+			"of another tool": func() response {
+				return e.again("ana", strings.Replace(colors, "multi_round", "elicitation", 1), second)
+			},
+		} {
+			m := refused()
+			require.NotNil(t, m.Error, what)
+			require.Equal(t, -32602, m.Error.Code, what)
+		}
+		time.Sleep(2 * time.Hour)
+		require.Contains(t, e.again("ana", colors, second).Error.Message, "too old")
+	})
+}
+
+func (e *endpoint) again(user, params, state string) response {
+	e.t.Helper()
+	_, m := e.ask(user, canAsk, "tools/call", params+with("step2", `{"color":"red"}`, state))
+	return m
+}
+
+// Nobody is asked through a client that does not declare it: the tool is told.
+func TestAskNobody(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		e := serveAskers(t)
+		_, m := e.ask("ana", `{}`, "tools/call", colors)
+		require.Equal(t, true, m.Result["isError"], "%v", m)
+		require.Contains(t, m.Result["content"].([]any)[0].(map[string]any)["text"], "does not declare elicitation")
+	})
+}
+
+// A task asks through tasks/get, and goes on when all is answered.
+func TestTaskAsks(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		e := serveAskers(t)
+		_, m := e.ask("ana", canAskTask, "tools/call", `,"name":"confirm_delete","arguments":{"filename":"a.txt","seconds":5}`)
+		require.Equal(t, "task", m.Result["resultType"], "%v", m)
+		id := m.Result["taskId"].(string)
+		time.Sleep(10 * time.Second)
+		m = e.get("ana", id)
+		require.Equal(t, "input_required", m.Result["status"])
+		require.Contains(t, m.Result["inputRequests"], "confirm.1")
+
+		update := func(user, responses string) response {
+			_, m := e.ask(user, tasksCapability, "tasks/update", fmt.Sprintf(`,"taskId":%q,"inputResponses":%s`, id, responses))
+			return m
+		}
+		require.Equal(t, -32602, update("bo", `{"confirm.1":{"action":"accept","content":{}}}`).Error.Code)
+		require.Equal(t, -32602, update("ana", `{"confirm.1":12}`).Error.Code)
+		require.Equal(t, "complete", update("ana", `{"other":{"action":"accept"}}`).Result["resultType"])
+		require.Equal(t, "input_required", e.get("ana", id).Result["status"])
+		require.Equal(t, "complete", update("ana", `{"confirm.1":{"action":"accept","content":{"confirm":true}}}`).Result["resultType"])
+		time.Sleep(time.Second)
+		m = e.get("ana", id)
+		require.Equal(t, "completed", m.Result["status"], "%v", m)
+		require.NotContains(t, m.Result, "inputRequests")
+		require.Contains(t, fmt.Sprint(m.Result["result"]), "a.txt: accept")
+		require.Equal(t, "complete", update("ana", `{"confirm.1":{"action":"decline"}}`).Result["resultType"], "what is answered is not asked any more")
+	})
+}

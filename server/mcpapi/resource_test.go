@@ -1,0 +1,86 @@
+package mcpapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/server"
+)
+
+func FuzzParseFileURI(f *testing.F) {
+	f.Add(fileURI("bg_a", background.OutputLog, 0))
+	f.Add(fileURI("bg_a", background.ResultJSON, 1<<40))
+	f.Add("toolhost://runs/a/b/result.json?offset=-1")
+	f.Fuzz(func(t *testing.T, uri string) {
+		id, name, offset, ok := parseFileURI(uri)
+		if !ok {
+			return
+		}
+		require.Contains(t, []string{background.OutputLog, background.ResultJSON}, name)
+		require.NotContains(t, id, "/")
+		require.GreaterOrEqual(t, offset, int64(0))
+	})
+}
+
+// FuzzEnvelope: whatever comes in is sent to one of the two, and a header is
+// never read past its end.
+func FuzzEnvelope(f *testing.F) {
+	f.Add([]byte(`{"method":"tasks/get","params":{"taskId":"a","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`), "2026-07-28", "=?base64?YQ==?=")
+	f.Add([]byte(`[]`), "", "=?base64?=")
+	f.Fuzz(func(t *testing.T, body []byte, version, name string) {
+		var m envelope
+		_ = json.Unmarshal(body, &m)
+		h := http.Header{headerVersion: {version}, headerName: {name}}
+		if version >= modernVersion {
+			require.True(t, m.modern(h))
+		}
+		m.namesAnother(h)
+	})
+}
+
+// A result that is too large is told by its beginning and where all of it is.
+func TestExcerpt(t *testing.T) {
+	value, err := json.Marshal(strings.Repeat("ü", maxInline))
+	require.NoError(t, err)
+	a := &api{structured: map[string]bool{"strict": true}}
+	r := a.runResult(background.Run{ID: "bg_a", Tool: "free", End: background.End{Result: value}})
+	require.Len(t, r.Content, 2)
+	text, err := json.Marshal(r)
+	require.NoError(t, err)
+	require.Less(t, len(text), 2*preview)
+	require.True(t, utf8.Valid(text))
+	require.True(t, bytes.Contains(text, []byte(`"uri":"toolhost://runs/bg_a/result.json"`)))
+
+	r = a.runResult(background.Run{ID: "bg_a", Tool: "strict", End: background.End{Result: value}})
+	require.Equal(t, json.RawMessage(value), r.StructuredContent, "what has a schema has to fit it")
+}
+
+// Content that a run keeps beside its value comes back as content.
+func TestRunResultWithContent(t *testing.T) {
+	a := &api{}
+	r := a.runResult(background.Run{End: background.End{Result: json.RawMessage(`{"value":1,"content":[{"type":"text","text":"beside"}]}`)}})
+	require.Len(t, r.Content, 2)
+	r = a.runResult(background.Run{End: background.End{Result: json.RawMessage(`{"value":1,"content":[]}`)}})
+	require.Len(t, r.Content, 1)
+}
+
+// The agent's own tools name files by their paths on the host: a client gets
+// links it can follow.
+func TestLinks(t *testing.T) {
+	r := abi.Result{Kind: abi.Success, Value: json.RawMessage(`{"tasks":[{"task_id":"bg_a","log_path":"/x/output.log"},{"task_id":"bg_b","result_path":"/x/result.json"}]}`)}
+	out := toResult(r, false)
+	links(server.CheckBackground, r, out)
+	require.Equal(t, fileLink("bg_a", background.OutputLog), out.Content[1])
+	require.Equal(t, fileLink("bg_b", background.ResultJSON), out.Content[2])
+	out = toResult(r, false)
+	links("another", r, out)
+	require.Len(t, out.Content, 1)
+}

@@ -1,0 +1,17 @@
+// Plugin of a tool of the conformance suite whose schema is written by hand: the
+// manifest beside it has it.
+package main
+
+import (
+	"encoding/json"
+
+	"github.com/toolhost/toolhost/guest"
+)
+
+func echo(_ *guest.Call, in map[string]any) (json.RawMessage, error) { return json.Marshal(in) }
+
+var plugin = guest.Plugin{Name: "header", Version: "1.0.0", Tools: []guest.Tool{{Name: "header", Handler: guest.Handle(echo)}}}
+
+func init() { guest.Serve(&plugin) }
+
+func main() {}
