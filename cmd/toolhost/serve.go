@@ -59,6 +59,7 @@ func (a *app) runServer(ctx context.Context) error {
 		return err
 	}
 	defer removeSocket(socketPath(a.config.Data))()
+	signal.Ignore(syscall.SIGPIPE) // that nobody reads the log any more does not end the process
 	api := httpapi.New(s, httpapi.Config{Version: version(), Token: a.config.Token, Logger: a.logger()})
 	var serving sync.WaitGroup
 	broken := make(chan error, len(listeners))

@@ -276,3 +276,23 @@ func TestRecoveryAgainAndAgain(t *testing.T) {
 		}
 	})
 }
+
+// Runs are executed and end while New still takes up others.
+func TestRecoveryOfMany(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPast(t)
+		for i := range 500 {
+			if i%2 == 0 {
+				p.queued(Run{Tool: "echo"})
+			} else {
+				p.running(Run{Tool: "echo"}, 1)
+			}
+		}
+		m := newManager(t, Config{Engine: p.engine, Readmit: yes, PerSession: 1000, PerHost: 1000})
+		synctest.Wait()
+		require.Equal(t, 500, must(m.List(t.Context(), alice, ListRequest{})).Finished)
+		stats := m.Stats()
+		require.EqualValues(t, 500, stats.Succeeded)
+		require.EqualValues(t, 250, stats.Rerun)
+	})
+}
