@@ -24,6 +24,14 @@ type Call struct {
 	Argv   bool            // for a command: pass the arguments as flags too
 	Policy Policy
 
+	// Serial keeps calls of this module that have the same Session and are
+	// Serial too from overlapping: they take turns, in the order they came.
+	Serial bool
+	// ImpureInit says that the plugin must start up anew for each call, as its
+	// manifest asks with pure_init: false. Else a call may continue from a copy
+	// of an instance that has just started up under the same policy.
+	ImpureInit bool
+
 	ID      string // for logs and the plugin
 	Session string
 	Attempt int // 0 is 1
@@ -57,11 +65,17 @@ type call struct {
 	ctx     context.Context
 	started time.Time
 	meter   *fuel.Meter
-	mem     memory
-	counter api.MutableGlobal // the guest's fuel counter; nil before there is an instance
+
+	instance *instance         // that runs it; nil before there is one and after
+	counter  api.MutableGlobal // its fuel counter
+	starting bool              // the instance starts up
+	impure   string            // why what starts up there may not be kept
+	tainted  bool              // it may have left something in the instance that cannot be put back
+	fuel     int64             // used, once it has left its instance
+	peak     int64             // bytes of memory, once it has left its instance
+	refused  error             // why its memory could not grow
 
 	describing bool
-	context    []byte // abi.FieldContext
 	response   []byte // abi.FieldResponse; nil before the first host call
 
 	result, errText, manifest []byte
@@ -72,8 +86,10 @@ type call struct {
 	failed                    error // the first limit or broken rule a host function met
 }
 
-// Call runs a tool in a fresh instance and returns what came of it. It blocks
-// until the instance is gone. The Result is valid in every case. The error is
+// Call runs a tool in a clean instance and returns what came of it: nothing of
+// an earlier call is in it. It blocks until the call has left the instance.
+// While the module has too many calls already it waits for its turn, and its
+// time runs. The Result is valid in every case. The error is
 // nil for a success, a tool error and a required connection; else it is a
 // [*CallError] that matches one of the reasons of this package or a context
 // error.
@@ -131,13 +147,18 @@ func (h *Host) begin(m *Module, req Call) (*call, error) {
 	if len(req.Args) == 0 {
 		req.Args = json.RawMessage("{}")
 	}
-	c := &call{Call: req, host: h, module: m, started: time.Now(), mem: memory{limit: uint64(req.Policy.Memory)}}
+	c := &call{Call: req, host: h, module: m, started: time.Now()}
 	c.meter = fuel.NewMeter(req.Policy.Fuel, c.interrupted)
-	c.context, _ = json.Marshal(abi.Context{ // strings and numbers: it cannot fail
-		CallID: req.ID, Session: req.Session, Attempt: req.Attempt, Locale: req.Locale, Config: req.Policy.Config,
-		TimeoutMS: req.Policy.Timeout.Milliseconds(), Fuel: req.Policy.Fuel,
-	})
 	return c, nil
+}
+
+// facts is abi.FieldContext.
+func (c *call) facts() []byte {
+	facts, _ := json.Marshal(abi.Context{ // strings and numbers: it cannot fail
+		CallID: c.ID, Session: c.Session, Attempt: c.Attempt, Locale: c.Locale, Config: c.Policy.Config,
+		TimeoutMS: c.Policy.Timeout.Milliseconds(), Fuel: c.Policy.Fuel,
+	})
+	return facts
 }
 
 // bound gives the call its context: it ends with the caller's, with the time

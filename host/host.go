@@ -10,10 +10,14 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
+	"time"
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/experimental"
@@ -26,23 +30,53 @@ type Config struct {
 	// CacheDir is a folder for compiled code, shared between processes. Empty
 	// keeps it in memory only, so that each process compiles each plugin anew.
 	CacheDir string
+	// CacheSize is how many bytes of compiled code CacheDir may hold: what was
+	// not used for the longest time is removed. 0 is DefaultCacheSize.
+	CacheSize int64
+	// Memory is how many bytes of linear memory all calls and warm instances
+	// may have together. A call that would need more is refused, or ended where
+	// it grows, with an error that matches [ErrMemory]. 0 is DefaultHostMemory.
+	Memory int64
+	// Calls is how many calls of one module may run at a time; others wait in
+	// the order they came, and their time runs. 0 is DefaultCalls.
+	Calls int
+	// Warm is how many clean instances of one module wait for calls, and WarmFor
+	// how long. 0 is DefaultWarm and DefaultWarmFor. Negative keeps none.
+	Warm    int
+	WarmFor time.Duration
 	// Logger gets what plugins log, and what went wrong inside. Nil discards.
 	Logger *slog.Logger
 }
+
+// What a zero Config means.
+const (
+	DefaultCacheSize  = 2 << 30 // bytes
+	DefaultHostMemory = 4 << 30 // bytes
+	DefaultCalls      = 256
+	DefaultWarm       = 8
+	DefaultWarmFor    = time.Minute
+)
 
 // Host compiles plugins and calls their tools. It is safe for concurrent use.
 type Host struct {
 	log     *slog.Logger
 	runtime wazero.Runtime
 	cache   wazero.CompilationCache
+	code    *codeCache           // nil without a folder
 	wasi    map[string]signature // what the WASI module exports
 
 	ctx  context.Context // done when calls have to end
 	stop context.CancelCauseFunc
 
+	pool      pool
+	instances int // of a module at a time
+
 	mu     sync.Mutex
 	closed bool
 	calls  sync.WaitGroup
+	// modules are those that were not closed: they hold memory that the
+	// runtime knows nothing of.
+	modules map[*Module]bool
 }
 
 // features are those of the rewriter, but for exceptions: wazero copies the
@@ -53,16 +87,20 @@ const features = wasmbin.Features &^ experimental.CoreFeaturesExceptionHandling
 
 // New returns a Host. Close it to free the compiled code.
 func New(ctx context.Context, cfg Config) (*Host, error) {
-	h := &Host{log: cfg.Logger, cache: wazero.NewCompilationCache()}
+	h := &Host{log: cfg.Logger, cache: wazero.NewCompilationCache(), modules: map[*Module]bool{}}
 	if h.log == nil {
 		h.log = slog.New(slog.DiscardHandler)
 	}
+	h.instances = int(limit(int64(cfg.Calls), DefaultCalls, 1<<20))
+	h.pool.ceiling = limit(cfg.Memory, DefaultHostMemory, 1<<50)
+	h.pool.most = max(cmp.Or(cfg.Warm, DefaultWarm), 0)
+	h.pool.age = limit(cfg.WarmFor, DefaultWarmFor, 1<<62)
+	h.pool.written = openPagemap()
 	if cfg.CacheDir != "" {
-		cache, err := wazero.NewCompilationCacheWithDir(cfg.CacheDir)
-		if err != nil {
+		if err := h.openCache(cfg); err != nil {
+			h.pool.close()
 			return nil, fmt.Errorf("compile cache: %w", err)
 		}
-		h.cache = cache
 	}
 	h.runtime = wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfig().
 		WithCoreFeatures(features).
@@ -74,6 +112,16 @@ func New(ctx context.Context, cfg Config) (*Host, error) {
 		return nil, err
 	}
 	return h, nil
+}
+
+func (h *Host) openCache(cfg Config) (err error) {
+	if h.code, err = openCodeCache(cfg.CacheDir, limit(cfg.CacheSize, DefaultCacheSize, 1<<50)); err != nil {
+		return err
+	}
+	if h.cache, err = h.code.open(); err != nil {
+		h.code.close()
+	}
+	return err
 }
 
 // Close refuses new calls, waits for the running ones, and frees everything.
@@ -88,10 +136,13 @@ func (h *Host) Close(ctx context.Context) error {
 	release()
 	h.stop(ErrClosed)
 	background := context.WithoutCancel(ctx)
+	h.pool.close()
+	h.forgetModules()
 	err := h.runtime.Close(background)
 	if cerr := h.cache.Close(background); err == nil {
 		err = cerr
 	}
+	h.code.close()
 	return err
 }
 
@@ -104,4 +155,14 @@ func (h *Host) enter() error {
 	}
 	h.calls.Add(1)
 	return nil
+}
+
+// forgetModules gives back what the modules hold that were not closed.
+func (h *Host) forgetModules() {
+	h.mu.Lock()
+	left := slices.Collect(maps.Keys(h.modules))
+	h.mu.Unlock()
+	for _, m := range left {
+		m.forget()
+	}
 }

@@ -56,8 +56,8 @@ func (h *Host) instantiateImports(ctx context.Context) error {
 		WithFunc(func(_, _ uint32) uint32 { return wasiNotSupported }).
 		Export("fd_renumber")
 	instance, err := wasi.Instantiate(experimental.WithFunctionListenerFactory(ctx,
-		experimental.FunctionListenerFactoryFunc(func(api.FunctionDefinition) experimental.FunctionListener {
-			return experimental.FunctionListenerFunc(checked)
+		experimental.FunctionListenerFactoryFunc(func(def api.FunctionDefinition) experimental.FunctionListener {
+			return checked(def.ExportNames()[0])
 		})))
 	if err != nil {
 		return fmt.Errorf("module %s: %w", abi.ImportWASI, err)
@@ -72,10 +72,12 @@ func (h *Host) instantiateImports(ctx context.Context) error {
 
 // checked comes before each function of WASI, which are wazero's own: a call that
 // has to end ends there too. Some of them take long for little fuel.
-func checked(ctx context.Context, mod api.Module, _ api.FunctionDefinition, _ []uint64, _ experimental.StackIterator) {
-	c := callOf(ctx)
-	c.attach(mod)
-	c.charge(0)
+func checked(name string) experimental.FunctionListenerFunc {
+	return func(ctx context.Context, _ api.Module, _ api.FunctionDefinition, _ []uint64, _ experimental.StackIterator) {
+		c := callOf(ctx)
+		c.touched(name)
+		c.charge(0)
+	}
 }
 
 // wasiNotSupported is errno notsup of WASI preview 1.
@@ -90,9 +92,8 @@ func valTypes(types []api.ValueType) []wasmbin.ValType {
 }
 
 // refill is called by the rewritten guest when its slice of fuel is used up.
-func refill(ctx context.Context, mod api.Module, stack []uint64) {
+func refill(ctx context.Context, _ api.Module, stack []uint64) {
 	c := callOf(ctx)
-	c.attach(mod)
 	counter, err := c.meter.Refill(int64(stack[0]))
 	if err != nil {
 		panic(&ended{c.exhausted(err)})
@@ -127,7 +128,7 @@ const bytesPerUnit = 64
 func guarded(f hostFunc) api.GoModuleFunc {
 	return func(ctx context.Context, mod api.Module, stack []uint64) {
 		c := callOf(ctx)
-		c.attach(mod)
+		c.touchedContract()
 		c.charge(0)
 		stack[0] = api.EncodeI32(f(c, mod.Memory(), stack))
 	}
@@ -169,7 +170,7 @@ func (c *call) field(f abi.Field) ([]byte, bool) {
 	case abi.FieldTool:
 		return []byte(c.Tool), true
 	case abi.FieldContext:
-		return c.context, true
+		return c.facts(), true
 	case abi.FieldResponse:
 		return c.response, c.response != nil
 	case abi.FieldScript:

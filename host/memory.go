@@ -3,33 +3,148 @@ package host
 import "github.com/tetratelabs/wazero/experimental"
 
 // memory is the linear memory of one instance. It refuses to grow beyond the
-// limit of the call, which the guest sees as a memory.grow that answers -1.
+// limit of the call and beyond what the host has left, which the guest sees as
+// a memory.grow that answers -1.
 type memory struct {
-	limit   uint64
-	buf     []byte
+	account *account // pays for it
+	image   *image   // what it starts with
+	limit   uint64   // of the call
+	most    uint64   // what the module declares, if that is less
+
+	room   []byte // reserved, or allocated; its length is how far it may go
+	mapped bool   // room is reserved
+	size   uint64 // of the memory
+	next   uint64 // if not 0, the next Reallocate makes it this size
+
 	peak    uint64
-	refused bool // a growth was refused: what fails next is likely its fault
+	refused error // why a growth was refused: what fails next is likely its fault
+	crowded bool  // one was refused because of other calls
 }
 
 // Allocate implements experimental.MemoryAllocator. A module has one memory at
-// most, and the caller has checked that its minimum is within the limit.
+// most, and the caller has checked that its minimum is within the limit and has
+// paid for it.
 func (m *memory) Allocate(_, _ uint64) experimental.LinearMemory { return m }
+
+// lay makes the memory as its image says. The account has paid for it.
+func (m *memory) lay() {
+	size := m.image.size
+	if room, err := reserve(max(min(m.limit, m.most), size)); err == nil {
+		m.room, m.mapped = room, true
+	}
+	if m.mapped && m.image.file != nil && overlay(m.room, m.image.file, size) != nil {
+		unreserve(m.room)
+		m.room, m.mapped = nil, false
+	}
+	if !m.mapped {
+		m.room = make([]byte, size)
+	}
+	if !m.mapped || m.image.file == nil {
+		copy(m.room, m.image.bytes)
+	}
+	m.peak, m.next = size, size
+}
 
 // Reallocate implements experimental.LinearMemory.
 func (m *memory) Reallocate(size uint64) []byte {
-	if size > m.limit {
-		m.refused = true
+	switch {
+	case m.next > 0:
+		m.account.give(m.size - m.next)
+		m.size, m.next = m.next, 0
+	case !m.grow(size):
 		return nil
 	}
-	if size > uint64(cap(m.buf)) {
-		grown := make([]byte, size, min(m.limit, max(size, 2*uint64(cap(m.buf)))))
-		copy(grown, m.buf)
-		m.buf = grown
-	}
-	m.buf = m.buf[:size]
-	m.peak = max(m.peak, size)
-	return m.buf
+	return m.room[:m.size:m.size]
 }
 
-// Free implements experimental.LinearMemory.
-func (m *memory) Free() { m.buf = nil }
+func (m *memory) grow(size uint64) bool {
+	if size > m.limit {
+		m.refused = overLimit(m.limit)
+		return false
+	}
+	if size > m.most {
+		return false
+	}
+	if err := m.account.take(size - m.size); err != nil {
+		m.refused, m.crowded = err, true
+		return false
+	}
+	if size > uint64(len(m.room)) {
+		room := make([]byte, min(m.limit, m.most, max(size, 2*uint64(len(m.room)))))
+		copy(room, m.room[:m.size])
+		m.room = room
+	}
+	m.size = size
+	m.peak = max(m.peak, size)
+	return true
+}
+
+// heapMost is the largest room on Go's heap that is kept for the next call.
+const heapMost = 1 << 20
+
+// reset puts the memory back to its image. It is false if that cannot be done.
+// The instance still sees its old size: grow it by a page then, which shrinks
+// it.
+func (m *memory) reset() bool {
+	size := m.image.size
+	switch {
+	case !m.mapped:
+		if len(m.room) > heapMost {
+			return false
+		}
+		m.image.restore(m.room[:m.peak], 0)
+	case forget(m.room[size:m.peak]) != nil:
+		return false
+	case m.image.file == nil && size <= copyMost:
+		m.image.restore(m.room[:size], 0)
+	case m.image.file == nil:
+		if forget(m.room[:size]) != nil {
+			return false
+		}
+		copy(m.room, m.image.bytes)
+	case !m.restoreWritten() && forget(m.room[:size]) != nil:
+		return false
+	}
+	m.peak, m.refused, m.crowded = size, nil, false
+	if m.size != size {
+		m.next = size
+	}
+	return true
+}
+
+// writtenMost is how many pages of the system are put back one by one, which
+// keeps them: laying out a page anew costs a fault at its next use. It bounds
+// what a warm instance holds too.
+const writtenMost = 256
+
+// lookMost is how large a memory may be that is looked through for them.
+const lookMost = 64 << 20
+
+// restoreWritten copies the image over the pages that were written to, if the
+// system can tell which, and if they are not too many.
+func (m *memory) restoreWritten() bool {
+	if m.image.size > lookMost {
+		return false
+	}
+	pages, ok := m.account.pool.written.pages(m.room[:m.image.size])
+	if !ok || len(pages) > writtenMost {
+		return false
+	}
+	for _, at := range pages {
+		m.image.restore(m.room[at:min(at+m.account.pool.written.size, m.image.size)], at)
+	}
+	return true
+}
+
+// Free implements experimental.LinearMemory. It does nothing: wazero calls it
+// when it closes the instance, and somebody may still look at the memory.
+func (m *memory) Free() {}
+
+// release gives the memory back. Nothing may look at it from then on.
+func (m *memory) release() {
+	if m.mapped {
+		unreserve(m.room)
+	}
+	m.account.give(m.size)
+	m.room, m.size, m.mapped = nil, 0, false
+}

@@ -3,19 +3,33 @@ package host
 import (
 	"context"
 	"fmt"
-	"runtime"
+	"slices"
+	"sync"
 
 	"github.com/tetratelabs/wazero"
-	"github.com/tetratelabs/wazero/experimental"
 
+	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/internal/fuel"
 )
 
 // Module is a compiled plugin. It is safe for concurrent use: each call has an
 // instance of its own.
 type Module struct {
-	Info     *Info
+	Info      *Info
+	Isolation Isolation
+
+	host     *Host
 	compiled wazero.CompiledModule
+	base     *image // what a new instance starts with
+	globals  int    // mutable ones
+	renews   bool   // it exports toolhost_restored
+	account  *account
+	slots    chan struct{} // as many as there may be calls at a time
+
+	mu        sync.Mutex
+	snapshots map[string]*shared // by view
+	startup   string             // why there is none for some view
+	turns     map[string]*turn   // by session
 }
 
 // Compile checks a binary against the contract, rewrites it to be metered, and
@@ -31,20 +45,25 @@ func (h *Host) Compile(ctx context.Context, wasm []byte) (*Module, error) {
 	if err != nil {
 		return nil, err
 	}
-	bounded, err := boundTables(wasm)
+	state, err := h.prepare(info, wasm)
 	if err != nil {
 		return nil, &ModuleError{Part: "module", Err: err}
 	}
-	program, err := fuel.Rewrite(bounded)
-	if err != nil {
-		return nil, &ModuleError{Part: "module", Err: err}
-	}
-	ctx = experimental.WithCompilationWorkers(ctx, runtime.GOMAXPROCS(0))
-	compiled, err := h.runtime.CompileModule(ctx, program.Wasm)
+	compiled, err := h.compile(ctx, state.Wasm)
 	if err != nil {
 		return nil, &ModuleError{Part: "module", Err: fmt.Errorf("it does not compile: %w", err)}
 	}
-	return &Module{Info: info, compiled: compiled}, nil
+	m := &Module{
+		host: h, Info: info, Isolation: isolation(info, state.Why),
+		compiled: compiled, base: newImage(state.Image, uint64(info.MinBytes)), globals: state.Globals,
+		renews:  slices.Contains(info.Exports, abi.ExportRestored),
+		account: &account{pool: &h.pool}, slots: make(chan struct{}, h.instances),
+		snapshots: map[string]*shared{}, turns: map[string]*turn{},
+	}
+	h.mu.Lock()
+	h.modules[m] = true
+	h.mu.Unlock()
+	return m, nil
 }
 
 // Cost says what metering a module takes: a report for people, and for those
@@ -71,4 +90,16 @@ func (h *Host) Cost(wasm []byte) (Cost, error) {
 }
 
 // Close frees the compiled code. No call may be running or start after it.
-func (m *Module) Close(ctx context.Context) error { return m.compiled.Close(ctx) }
+func (m *Module) Close(ctx context.Context) error {
+	m.forget()
+	return m.compiled.Close(ctx)
+}
+
+// forget gives back what the module holds beside its code.
+func (m *Module) forget() {
+	m.host.mu.Lock()
+	delete(m.host.modules, m)
+	m.host.mu.Unlock()
+	m.forgetSnapshots()
+	m.base.close()
+}

@@ -129,13 +129,7 @@ func (c *call) classify(err *CallError, r *abi.Result) {
 }
 
 func (c *call) usage() abi.Usage {
-	u := abi.Usage{Wall: time.Since(c.started), MemoryPeak: int64(c.mem.peak), OutputBytes: c.written}
-	var left int64
-	if c.counter != nil {
-		left = int64(c.counter.Get())
-	}
-	u.Fuel = c.meter.Used(left)
-	return u
+	return abi.Usage{Fuel: c.fuel, Wall: time.Since(c.started), MemoryPeak: c.peak, OutputBytes: c.written}
 }
 
 func (c *call) errorText(none string) string {

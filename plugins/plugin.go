@@ -56,7 +56,8 @@ func (t *Tool) CheckResult(value json.RawMessage) []abi.Problem {
 }
 
 // Call runs the tool: it compiles the plugin if this is its first call, and
-// adds what the operator granted to the policy of the call. Its errors are
+// adds what the operator granted to the policy of the call. Calls of the tools
+// of a plugin that are not to overlap take turns within their session. Its errors are
 // those of host.Host.Call and of host.Host.Compile, and match host.ErrDenied
 // if the plugin was not granted all it needs.
 func (t *Tool) Call(ctx context.Context, req host.Call) (abi.Result, error) {
@@ -72,6 +73,8 @@ func (t *Tool) Call(ctx context.Context, req host.Call) (abi.Result, error) {
 		return fail(abi.Internal, abi.InternalMessage, err)
 	}
 	req.Plugin, req.Tool, req.Argv = p.Manifest.Name, t.Tool.Name, t.Tool.Argv
+	req.Serial = t.Tool.Hints.Concurrency == abi.Serial
+	req.ImpureInit = !t.Tool.Hints.IsPureInit()
 	p.Grant.apply(&req.Policy, t.Tool.Hints)
 	return p.host.Call(ctx, module, req)
 }

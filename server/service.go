@@ -30,6 +30,11 @@ type Config struct {
 	Limits    Limits                   // of a call whose tool asks for nothing; zero fields are the host's defaults
 	MaxLimits Limits                   // the most a tool may ask for; zero fields are 10^13 units, 1 GiB, 256 MiB and an hour
 
+	// Host says how much memory all calls may have together, how many calls run
+	// at a time, what is kept warm and how much of CacheDir is used. Its CacheDir
+	// and Logger are those of this Config.
+	Host host.Config
+
 	PerSession int // active background runs of one session; 0 is background.DefaultPerSession
 	PerHost    int // active background runs of all sessions; 0 is background.DefaultPerHost
 
@@ -69,7 +74,8 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 		s.log = slog.New(slog.DiscardHandler)
 	}
 	var err error
-	if s.host, err = host.New(ctx, host.Config{CacheDir: cfg.CacheDir, Logger: cfg.Logger}); err != nil {
+	cfg.Host.CacheDir, cfg.Host.Logger = cfg.CacheDir, cfg.Logger
+	if s.host, err = host.New(ctx, cfg.Host); err != nil {
 		return nil, err
 	}
 	s.registry, err = plugins.Open(ctx, s.host, plugins.Config{

@@ -25,6 +25,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host"
 )
 
 // config is everything an operator can set. The names are those of the file;
@@ -36,6 +37,7 @@ type config struct {
 	Limits     limitsConfig           `koanf:"limits"`     // where a tool asks for nothing; 0 is the built-in default
 	MaxLimits  limitsConfig           `koanf:"max_limits"` // the most a tool or a caller may ask for
 	Background backgroundConfig       `koanf:"background"`
+	Host       hostConfig             `koanf:"host"`
 	Approve    string                 `koanf:"approve"` // deny or auto: tools that ask for a person's approval
 	Grants     map[string]grantConfig `koanf:"grants"`  // by plugin
 }
@@ -56,6 +58,19 @@ type limitsConfig struct {
 type backgroundConfig struct {
 	PerSession int `koanf:"per_session"`
 	PerHost    int `koanf:"per_host"`
+}
+
+// hostConfig is what all calls share; 0 is the built-in default.
+type hostConfig struct {
+	Memory  byteSize      `koanf:"memory"`   // of all calls and warm instances together
+	Cache   byteSize      `koanf:"cache"`    // compiled code on disk
+	Calls   int           `koanf:"calls"`    // of one plugin at a time
+	Warm    int           `koanf:"warm"`     // instances of one plugin that wait for a call
+	WarmFor time.Duration `koanf:"warm_for"` // how long they wait
+}
+
+func (c hostConfig) config() host.Config {
+	return host.Config{Memory: int64(c.Memory), CacheSize: int64(c.Cache), Calls: c.Calls, Warm: c.Warm, WarmFor: c.WarmFor}
 }
 
 type grantConfig struct {
@@ -433,6 +448,7 @@ func (c *config) check() error {
 		"limits.fuel": c.Limits.Fuel, "limits.timeout": int64(c.Limits.Timeout), "limits.background": int64(c.Limits.Background),
 		"max_limits.fuel": c.MaxLimits.Fuel, "max_limits.timeout": int64(c.MaxLimits.Timeout), "max_limits.background": int64(c.MaxLimits.Background),
 		"background.per_session": int64(c.Background.PerSession), "background.per_host": int64(c.Background.PerHost),
+		"host.calls": int64(c.Host.Calls), "host.warm_for": int64(c.Host.WarmFor),
 	} {
 		if n < 0 {
 			errs = append(errs, fmt.Errorf("%s: expected a positive number, found %d", key, n))

@@ -143,6 +143,7 @@ func (a *app) open(ctx context.Context, approve func(context.Context, server.App
 		CacheDir: cache, Logger: a.logger(), Approve: approve,
 		Limits: a.config.Limits.limits(), MaxLimits: a.config.MaxLimits.limits(),
 		PerSession: a.config.Background.PerSession, PerHost: a.config.Background.PerHost,
+		Host:   a.config.Host.config(),
 		Grants: map[string]plugins.Grant{},
 	}
 	for _, dir := range a.config.Plugins {
