@@ -88,6 +88,8 @@ const heapMost = 1 << 20
 func (m *memory) reset() bool {
 	size := m.image.size
 	switch {
+	case size == 0 && m.size > 0: // next cannot say so
+		return false
 	case !m.mapped:
 		if len(m.room) > heapMost {
 			return false

@@ -166,6 +166,6 @@ func (o output) Write(p []byte) (int, error) {
 // guest's.
 func (c *call) emit(w io.Writer, p []byte) {
 	if w != nil {
-		_, _ = w.Write(p)
+		_, _ = w.Write(bytes.Clone(p)) // p is memory of the guest: one that kept it would read another call's
 	}
 }

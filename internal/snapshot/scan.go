@@ -70,8 +70,12 @@ func (f findings) why(m *wasmbin.Module) string {
 	}
 	for _, d := range m.Data {
 		if d.Mode == wasmbin.Active {
-			if _, ok := offset(d.Offset); !ok {
+			at, ok := offset(d.Offset)
+			if !ok {
 				return "it computes where its data goes"
+			}
+			if uint64(at)+uint64(len(d.Init)) > min(uint64(m.Memories[0].Min)*wasmbin.PageSize, maxImage) {
+				return "its data lies too far out"
 			}
 		}
 	}
