@@ -45,11 +45,7 @@ func (a *app) demo() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			defer func() {
-				ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownGrace)
-				defer cancel()
-				_ = s.Close(ctx)
-			}()
+			defer a.closeService(ctx, s)
 			return (&session{app: a, service: s}).play(ctx)
 		},
 	}

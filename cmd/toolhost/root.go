@@ -156,13 +156,16 @@ func (a *app) open(ctx context.Context, approve func(context.Context, server.App
 	if err != nil {
 		return nil, nil, err
 	}
-	return s, func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownGrace)
-		defer cancel()
-		if err := s.Close(ctx); err != nil {
-			a.notef("toolhost: close: %v", err)
-		}
-	}, nil
+	return s, func() { a.closeService(ctx, s) }, nil
+}
+
+// closeService ends what still runs, also after ctx is done.
+func (a *app) closeService(ctx context.Context, s *server.Service) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownGrace)
+	defer cancel()
+	if err := s.Close(ctx); err != nil {
+		a.notef("toolhost: close: %v", err)
+	}
 }
 
 // shutdownGrace is how long a command that ends waits for what still runs.
