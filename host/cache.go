@@ -1,207 +1,201 @@
 package host
 
 import (
-	"context"
-	"crypto/sha256"
-	"encoding/hex"
+	"cmp"
+	"errors"
+	"fmt"
+	"hash/crc32"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
-
-	"github.com/tetratelabs/wazero"
-	"github.com/tetratelabs/wazero/experimental"
 )
 
-// codeCache keeps compiled code in a folder that processes share.
+// cacheFolder is what processes share of compiled code: a folder for each
+// module, named after what its code depends on, and in it files that have a
+// checksum in their name. A file is complete before it has that name and never
+// changes, so that nobody has to lock anything: who finds what does not fit its
+// name removes it, and who cannot read or write compiles.
 //
-// wazero keeps such a folder too, but it believes what lies there: a file that
-// was cut off is an error for ever, and the part of a file that says where
-// functions begin has no checksum. So wazero gets a desk of its own, a folder
-// that only this host uses. What it compiles is moved from there to the shared
-// folder, under a name that has its digest, and what is there and has the digest
-// it says is put on the desk again. Files are complete before they have their
-// name, and never change. The key is the digest of the rewritten module, which
-// covers the module and the versions of all that rewrites it. The rewritten
-// module is kept beside it, by the digest of the plugin (see prepare).
-type codeCache struct {
-	shared string
-	desk   string
-	folder string // where wazero looks on the desk, named after its version and the system
-	most   int64  // bytes in the shared folder
+// The code that lies here is executed. The checksum is there for what breaks by
+// itself; what keeps others from putting code here is that the folder belongs to
+// this user alone, which is checked when it is opened.
+type cacheFolder struct {
+	entries string
+	most    int64 // bytes in it
 
-	compiling sync.Mutex // what is new on the desk is of the module that holds it
+	// pause is until when nothing is stored: a disk that is full now is full in
+	// a moment, and to find out takes a compilation.
+	pause atomic.Int64 // Unix nanoseconds
 }
 
-// codeFolder is the shared folder within Config.CacheDir.
-const codeFolder = "code"
+// Folders within Config.CacheDir.
+const (
+	entriesFolder = "code"
+	desksFolder   = "desk"
+)
 
-// deskPrefix starts the names of desks, which lie within the shared folder:
-// moving a file must not copy it.
-const deskPrefix = ".desk-"
+// storePause is how long nothing is stored after that has failed.
+const storePause = time.Minute
 
-// deskAge is how old a desk is when its host must have ended without Close.
-const deskAge = 48 * time.Hour
+// ErrCacheFolder: the folder for compiled code, or a folder in it, belongs to
+// another user or can be written by others, who could have this process execute
+// what they like.
+var ErrCacheFolder = errors.New("unsafe cache folder")
 
-func openCodeCache(dir string, most int64) (*codeCache, error) {
-	c := &codeCache{shared: filepath.Join(dir, codeFolder), most: most}
-	if err := os.MkdirAll(c.shared, 0o700); err != nil {
+// openFolder makes the folder and those in it, for this user only. Its error
+// matches ErrCacheFolder, or is why there is none.
+func openFolder(dir string, most int64) (*cacheFolder, error) {
+	f := &cacheFolder{entries: filepath.Join(dir, entriesFolder), most: most}
+	if err := os.MkdirAll(f.entries, 0o700); err != nil {
 		return nil, err
 	}
-	entries, _ := os.ReadDir(c.shared)
-	for _, e := range entries {
-		info, err := e.Info()
-		if err == nil && strings.HasPrefix(e.Name(), deskPrefix) && time.Since(info.ModTime()) > deskAge {
-			_ = os.RemoveAll(filepath.Join(c.shared, e.Name()))
+	for _, name := range []string{dir, f.entries} {
+		if err := safeFolder(name, name == dir); err != nil {
+			return nil, err
 		}
 	}
-	desk, err := os.MkdirTemp(c.shared, deskPrefix+"*")
-	c.desk, c.folder = desk, desk
-	return c, err
+	return f, nil
 }
 
-// open returns the cache that wazero uses.
-func (c *codeCache) open() (wazero.CompilationCache, error) {
-	cache, err := wazero.NewCompilationCacheWithDir(c.desk)
+// safeFolder reports whether others than this user, or root, can put files into
+// a folder. In one above that is sticky they can, but not replace what is there.
+func safeFolder(name string, above bool) error {
+	info, err := os.Stat(name)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	entries, err := os.ReadDir(c.desk)
-	for _, e := range entries {
-		c.folder = filepath.Join(c.desk, e.Name())
+	switch owner, known := ownerOf(info); {
+	case known && owner != os.Geteuid() && (owner != 0 || !above):
+		return fmt.Errorf("%w: %s belongs to the user %d: choose a folder of your own", ErrCacheFolder, name, owner)
+	case known && info.Mode().Perm()&0o022 != 0 && (!above || info.Mode()&fs.ModeSticky == 0):
+		return fmt.Errorf("%w: %s can be written by others: chmod go-w %[2]s, after you have removed what is in it", ErrCacheFolder, name)
 	}
-	return cache, err
+	return nil
 }
 
-func (c *codeCache) close() {
-	if c != nil {
-		_ = os.RemoveAll(c.desk)
-	}
+// entry is the folder of a key.
+func (f *cacheFolder) entry(key string) string { return filepath.Join(f.entries, key) }
+
+// stored is a file of an entry.
+type stored struct {
+	path string
+	name string // without its checksum
 }
 
-// compile compiles a rewritten module, or finds it in the cache.
-func (h *Host) compile(ctx context.Context, wasm []byte) (wazero.CompiledModule, error) {
-	ctx = experimental.WithCompilationWorkers(ctx, runtime.GOMAXPROCS(0))
-	if h.code == nil {
-		return h.runtime.CompileModule(ctx, wasm)
-	}
-	c := h.code
-	_ = os.MkdirAll(c.folder, 0o700) // somebody may have cleaned up
-	digest := sha256.Sum256(wasm)
-	key := hex.EncodeToString(digest[:16]) + "-"
-	if laid := c.lay(key); len(laid) > 0 {
-		compiled, err := h.runtime.CompileModule(ctx, wasm)
-		for _, name := range laid {
-			_ = os.Remove(name)
-		}
-		if err == nil {
-			return compiled, nil
-		}
-	}
-	c.compiling.Lock()
-	defer c.compiling.Unlock()
-	before := c.onDesk()
-	compiled, err := h.runtime.CompileModule(ctx, wasm)
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range c.onDesk() {
-		if !slices.Contains(before, name) {
-			c.store(key, name)
-		}
-	}
-	c.bound()
-	return compiled, nil
-}
-
-// lay puts the entries of a module on the desk and returns their files there.
-// There is one for each kind of processor that uses the folder. One that is not
-// what its name says is removed.
-func (c *codeCache) lay(key string) (laid []string) {
-	entries, _ := os.ReadDir(c.shared)
-	for _, e := range entries {
-		rest, ok := strings.CutPrefix(e.Name(), key)
-		name, digest, two := strings.Cut(rest, "-")
-		if !ok || !two {
+// list returns what is whole of an entry, and removes what is not.
+func (f *cacheFolder) list(key string) (files []stored) {
+	all, _ := os.ReadDir(f.entry(key))
+	for _, e := range all {
+		path := filepath.Join(f.entry(key), e.Name())
+		name, sum, _ := strings.Cut(e.Name(), "-")
+		if have, err := checksumFile(path); err != nil || have != sum {
+			_ = os.RemoveAll(path)
 			continue
 		}
-		from := filepath.Join(c.shared, e.Name())
-		if sum(from) != digest {
-			_ = os.Remove(from)
-			continue
-		}
-		to := filepath.Join(c.folder, name)
-		if os.Link(from, to) == nil {
-			laid = append(laid, to)
-			touch(from)
-		}
+		files = append(files, stored{path, name})
 	}
-	return laid
+	return files
 }
 
-func (c *codeCache) onDesk() (names []string) {
-	entries, _ := os.ReadDir(c.folder)
-	for _, e := range entries {
-		if !strings.HasSuffix(e.Name(), ".tmp") {
-			names = append(names, e.Name())
+// used notes that an entry was used: the others are removed first.
+func (f *cacheFolder) used(key string) {
+	now := time.Now()
+	_ = os.Chtimes(f.entry(key), now, now)
+}
+
+// put moves a file into an entry, in place of one of that name. The file is on the
+// same file system.
+func (f *cacheFolder) put(key, name, from string) error {
+	sum, err := checksumFile(from)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(f.entry(key), 0o700); err != nil {
+		return err
+	}
+	path := filepath.Join(f.entry(key), name+"-"+sum)
+	if err := os.Rename(from, path); err != nil {
+		return err
+	}
+	for _, other := range f.list(key) {
+		if other.name == name && other.path != path {
+			_ = os.Remove(other.path)
 		}
 	}
-	return names
+	return nil
 }
 
-// store moves a file from the desk to the shared folder. One that cannot be
-// moved is compiled again by the next process.
-func (c *codeCache) store(key, name string) {
-	from := filepath.Join(c.folder, name)
-	if digest := sum(from); digest == "" || os.Rename(from, filepath.Join(c.shared, key+name+"-"+digest)) != nil {
-		_ = os.Remove(from)
+// paused reports whether nothing is stored for now.
+func (f *cacheFolder) paused() bool { return time.Now().UnixNano() < f.pause.Load() }
+
+// failed notes that something could not be stored.
+func (f *cacheFolder) failed() { f.pause.Store(time.Now().Add(storePause).UnixNano()) }
+
+// bound removes the entries that were not used for the longest time until the
+// folder is small enough. A process that is about to use one compiles it again.
+func (f *cacheFolder) bound() {
+	type entry struct {
+		path string
+		used time.Time
+		size int64
 	}
-}
-
-// bound removes what was not used for the longest time until the folder is
-// small enough. A process that is about to use it compiles it again.
-func (c *codeCache) bound() {
-	entries, _ := os.ReadDir(c.shared)
-	var files []fs.FileInfo
+	var entries []entry
 	var total int64
-	for _, e := range entries {
-		if info, err := e.Info(); err == nil && info.Mode().IsRegular() {
-			files = append(files, info)
-			total += info.Size()
+	all, _ := os.ReadDir(f.entries)
+	for _, e := range all {
+		info, err := e.Info()
+		if err != nil {
+			continue
 		}
+		in := entry{filepath.Join(f.entries, e.Name()), info.ModTime(), 0}
+		_ = filepath.WalkDir(in.path, func(_ string, d fs.DirEntry, err error) error {
+			if err == nil && d.Type().IsRegular() {
+				if info, err := d.Info(); err == nil {
+					in.size += info.Size()
+				}
+			}
+			return nil
+		})
+		entries, total = append(entries, in), total+in.size
 	}
-	slices.SortFunc(files, func(a, b fs.FileInfo) int { return a.ModTime().Compare(b.ModTime()) })
-	for _, f := range files {
-		if total <= c.most {
+	slices.SortFunc(entries, func(a, b entry) int { return cmp.Or(a.used.Compare(b.used), strings.Compare(a.path, b.path)) })
+	for _, e := range entries {
+		if total <= f.most {
 			return
 		}
-		if os.Remove(filepath.Join(c.shared, f.Name())) == nil {
-			total -= f.Size()
+		if os.RemoveAll(e.path) == nil {
+			total -= e.size
 		}
 	}
 }
 
-// touch notes that an entry was used: the oldest are removed first.
-func touch(name string) {
-	now := time.Now()
-	_ = os.Chtimes(name, now, now)
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// checksum is two checksums that processors compute, in hex: a third of the
+// time of a digest that would hold against people, of whom the folder is safe.
+func checksum(r io.Reader) (string, error) {
+	a, b := crc32.New(castagnoli), crc32.NewIEEE()
+	n, err := io.CopyBuffer(struct{ io.Writer }{io.MultiWriter(a, b)}, struct{ io.Reader }{r}, make([]byte, 64<<10))
+	return fmt.Sprintf("%x.%08x%08x", n, a.Sum32(), b.Sum32()), err
 }
 
-// sum is the digest of a file in hex, and empty if it cannot be read.
-func sum(name string) string {
-	f, err := os.Open(name)
+func checksumFile(name string) (string, error) {
+	file, err := os.Open(name)
 	if err != nil {
-		return ""
+		return "", err
 	}
-	defer f.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return ""
+	defer file.Close()
+	if info, err := file.Stat(); err != nil || info.Size() >= maxStored {
+		return "", cmp.Or(err, errors.New("it is too large"))
 	}
-	return hex.EncodeToString(h.Sum(nil))
+	return checksum(file)
 }
+
+// maxStored bounds what is read of a file, in bytes. The code of the largest
+// plugin has a quarter of that.
+const maxStored = 1 << 30

@@ -12,6 +12,7 @@ package host
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -20,9 +21,6 @@ import (
 	"time"
 
 	"github.com/tetratelabs/wazero"
-	"github.com/tetratelabs/wazero/experimental"
-
-	"github.com/toolhost/toolhost/internal/wasmbin"
 )
 
 // Config configures a Host. The zero Config works.
@@ -33,13 +31,18 @@ type Config struct {
 	// CacheSize is how many bytes of compiled code CacheDir may hold: what was
 	// not used for the longest time is removed. 0 is DefaultCacheSize.
 	CacheSize int64
-	// Memory is how many bytes of linear memory all calls and warm instances
-	// may have together. A call that would need more is refused, or ended where
-	// it grows, with an error that matches [ErrMemory]. 0 is DefaultHostMemory.
+	// Memory is how many bytes all calls and what is kept for them may take
+	// together: linear memory, deep stacks, snapshots, and large arguments and
+	// results while a call runs. A call that would need more is refused, or ended
+	// where it grows, with an error that matches [ErrHostMemory]. Compiled code
+	// does not count. 0 is DefaultHostMemory.
 	Memory int64
 	// Calls is how many calls of one module may run at a time; others wait in
 	// the order they came, and their time runs. 0 is DefaultCalls.
 	Calls int
+	// TotalCalls is how many calls of all modules may run at a time, those with
+	// Call.Background left out; others wait likewise. 0 is DefaultTotalCalls.
+	TotalCalls int
 	// Warm is how many clean instances of one module wait for calls, and WarmFor
 	// how long. 0 is DefaultWarm and DefaultWarmFor. Negative keeps none.
 	Warm    int
@@ -53,23 +56,25 @@ const (
 	DefaultCacheSize  = 2 << 30 // bytes
 	DefaultHostMemory = 4 << 30 // bytes
 	DefaultCalls      = 256
+	DefaultTotalCalls = 64
 	DefaultWarm       = 8
 	DefaultWarmFor    = time.Minute
 )
 
 // Host compiles plugins and calls their tools. It is safe for concurrent use.
 type Host struct {
-	log     *slog.Logger
-	runtime wazero.Runtime
-	cache   wazero.CompilationCache
-	code    *codeCache           // nil without a folder
-	wasi    map[string]signature // what the WASI module exports
+	log    *slog.Logger
+	engine *engine              // compiles, and keeps code in memory only
+	code   *codeCache           // nil without a folder
+	wasi   map[string]signature // what the WASI module exports
 
 	ctx  context.Context // done when calls have to end
 	stop context.CancelCauseFunc
 
 	pool      pool
-	instances int // of a module at a time
+	instances int    // of a module at a time
+	whyPlaces string // a call of a module waits
+	places    line   // for all calls but background runs
 
 	mu     sync.Mutex
 	closed bool
@@ -79,49 +84,30 @@ type Host struct {
 	modules map[*Module]bool
 }
 
-// features are those of the rewriter, but for exceptions: wazero copies the
-// guest's whole stack for each try_table that is entered, so that recursion
-// through one takes host memory by the square of its depth, outside the limit
-// of the call. Measured: 287 MiB at a depth of 3,000, for 1.5 million units.
-const features = wasmbin.Features &^ experimental.CoreFeaturesExceptionHandling
-
 // New returns a Host. Close it to free the compiled code.
 func New(ctx context.Context, cfg Config) (*Host, error) {
-	h := &Host{log: cfg.Logger, cache: wazero.NewCompilationCache(), modules: map[*Module]bool{}}
+	h := &Host{log: cfg.Logger, modules: map[*Module]bool{}}
 	if h.log == nil {
 		h.log = slog.New(slog.DiscardHandler)
 	}
 	h.instances = int(limit(int64(cfg.Calls), DefaultCalls, 1<<20))
+	h.whyPlaces = fmt.Sprintf("at most %d calls of one plugin run at a time: try again when others have ended, or let the operator allow more", h.instances)
+	h.places.free = int(limit(int64(cfg.TotalCalls), DefaultTotalCalls, 1<<20))
+	h.places.why = fmt.Sprintf("at most %d calls run at a time on this host: try again when others have ended, or let the operator allow more", h.places.free)
 	h.pool.ceiling = limit(cfg.Memory, DefaultHostMemory, 1<<50)
 	h.pool.most = max(cmp.Or(cfg.Warm, DefaultWarm), 0)
 	h.pool.age = limit(cfg.WarmFor, DefaultWarmFor, 1<<62)
-	h.pool.written = openPagemap()
-	if cfg.CacheDir != "" {
-		if err := h.openCache(cfg); err != nil {
-			h.pool.close()
-			return nil, fmt.Errorf("compile cache: %w", err)
-		}
-	}
-	h.runtime = wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfig().
-		WithCoreFeatures(features).
-		WithDebugInfoEnabled(false).
-		WithCompilationCache(h.cache))
+	h.pool.written = openPagemap(pagemapPath)
 	h.ctx, h.stop = context.WithCancelCause(context.Background())
-	if err := h.instantiateImports(ctx); err != nil {
+	var err error
+	if h.engine, err = h.newEngine(ctx, wazero.NewCompilationCache()); err == nil && cfg.CacheDir != "" {
+		h.code, err = openCodeCache(h, cfg.CacheDir, limit(cfg.CacheSize, DefaultCacheSize, 1<<50))
+	}
+	if err != nil {
 		_ = h.Close(ctx)
 		return nil, err
 	}
 	return h, nil
-}
-
-func (h *Host) openCache(cfg Config) (err error) {
-	if h.code, err = openCodeCache(cfg.CacheDir, limit(cfg.CacheSize, DefaultCacheSize, 1<<50)); err != nil {
-		return err
-	}
-	if h.cache, err = h.code.open(); err != nil {
-		h.code.close()
-	}
-	return err
 }
 
 // Close refuses new calls, waits for the running ones, and frees everything.
@@ -138,12 +124,7 @@ func (h *Host) Close(ctx context.Context) error {
 	background := context.WithoutCancel(ctx)
 	h.pool.close()
 	h.forgetModules()
-	err := h.runtime.Close(background)
-	if cerr := h.cache.Close(background); err == nil {
-		err = cerr
-	}
-	h.code.close()
-	return err
+	return errors.Join(h.code.close(background), h.engine.close(background))
 }
 
 // enter counts a call in; the caller leaves with h.calls.Done.

@@ -7,6 +7,7 @@ import (
 	"math"
 	"unicode/utf8"
 
+	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
 	"github.com/tetratelabs/wazero/experimental"
 	"github.com/tetratelabs/wazero/imports/wasi_snapshot_preview1"
@@ -22,8 +23,8 @@ type hostFunc func(c *call, mem api.Memory, stack []uint64) int32
 
 // instantiateImports makes the modules plugins import from: the contract, the
 // refill of the fuel counter, and WASI preview 1.
-func (h *Host) instantiateImports(ctx context.Context) error {
-	contract := h.runtime.NewHostModuleBuilder(abi.Version)
+func (h *Host) instantiateImports(ctx context.Context, r wazero.Runtime) error {
+	contract := r.NewHostModuleBuilder(abi.Version)
 	for name, f := range map[string]hostFunc{
 		abi.ImportRead: (*call).read, abi.ImportWrite: (*call).write,
 		abi.ImportProgress: (*call).progress, abi.ImportCall: (*call).capability,
@@ -42,13 +43,13 @@ func (h *Host) instantiateImports(ctx context.Context) error {
 	if _, err := contract.Instantiate(ctx); err != nil {
 		return fmt.Errorf("module %s: %w", abi.Version, err)
 	}
-	_, err := h.runtime.NewHostModuleBuilder(fuel.ImportModule).NewFunctionBuilder().
+	_, err := r.NewHostModuleBuilder(fuel.ImportModule).NewFunctionBuilder().
 		WithGoModuleFunction(api.GoModuleFunc(refill), []api.ValueType{api.ValueTypeI64}, []api.ValueType{api.ValueTypeI64}).
 		Export(fuel.ImportName).Instantiate(ctx)
 	if err != nil {
 		return fmt.Errorf("module %s: %w", fuel.ImportModule, err)
 	}
-	wasi := h.runtime.NewHostModuleBuilder(abi.ImportWASI)
+	wasi := r.NewHostModuleBuilder(abi.ImportWASI)
 	wasi_snapshot_preview1.NewFunctionExporter().ExportFunctions(wasi)
 	// wazero grows its table of descriptors to the number a guest names here:
 	// gigabytes of the host's memory for one call. No libc needs it.
@@ -62,10 +63,13 @@ func (h *Host) instantiateImports(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("module %s: %w", abi.ImportWASI, err)
 	}
-	h.wasi = map[string]signature{}
+	known := map[string]signature{}
 	for name, def := range instance.ExportedFunctionDefinitions() {
 		t := wasmbin.FuncType{Params: valTypes(def.ParamTypes()), Results: valTypes(def.ResultTypes())}
-		h.wasi[name] = signature(t.String())
+		known[name] = signature(t.String())
+	}
+	if h.wasi == nil {
+		h.wasi = known // the same in each runtime
 	}
 	return nil
 }
@@ -76,7 +80,7 @@ func checked(name string) experimental.FunctionListenerFunc {
 	return func(ctx context.Context, _ api.Module, _ api.FunctionDefinition, _ []uint64, _ experimental.StackIterator) {
 		c := callOf(ctx)
 		c.touched(name)
-		c.charge(0)
+		c.check()
 	}
 }
 
@@ -112,7 +116,16 @@ func (c *call) exhausted(err error) error {
 // charge makes the guest pay for n bytes the host handles for it, and ends the
 // call if it has to end.
 func (c *call) charge(n int) {
-	left, err := c.meter.Charge(int64(c.counter.Get()), int64(n/bytesPerUnit))
+	if n >= bytesPerUnit {
+		c.pay(int64(n / bytesPerUnit))
+	}
+}
+
+// check ends the call if it has to end.
+func (c *call) check() { c.pay(0) }
+
+func (c *call) pay(units int64) {
+	left, err := c.meter.Charge(int64(c.counter.Get()), units)
 	c.counter.Set(uint64(left))
 	if err != nil {
 		panic(&ended{c.exhausted(err)})
@@ -129,7 +142,7 @@ func guarded(f hostFunc) api.GoModuleFunc {
 	return func(ctx context.Context, mod api.Module, stack []uint64) {
 		c := callOf(ctx)
 		c.touchedContract()
-		c.charge(0)
+		c.check()
 		stack[0] = api.EncodeI32(f(c, mod.Memory(), stack))
 	}
 }
@@ -190,6 +203,13 @@ func (c *call) write(mem api.Memory, stack []uint64) int32 {
 		return abi.RefusedOutput
 	}
 	switch stream {
+	case abi.StreamResult, abi.StreamError, abi.StreamManifest, abi.StreamContent:
+		if err := c.keep(len(data)); err != nil {
+			c.failed = err
+			return abi.RefusedOutput
+		}
+	}
+	switch stream {
 	case abi.StreamResult:
 		c.result = append(c.result, data...)
 	case abi.StreamError:
@@ -237,7 +257,8 @@ func (c *call) progress(mem api.Memory, stack []uint64) int32 {
 		return abi.RefusedProgress
 	}
 	if c.Progress != nil {
-		c.Progress(Progress{Done: done, Total: total, Message: clip(string(message), maxMessage)})
+		p := Progress{Done: done, Total: total, Message: clip(string(message), maxMessage)}
+		outside(func() { c.Progress(p) })
 	}
 	return c.answer()
 }

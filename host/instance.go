@@ -27,6 +27,8 @@ type instance struct {
 	globals  []api.MutableGlobal
 	snapshot *snapshot // what it started from; nil if it started up itself
 	release  func()    // closes the granted folders
+	invoke   *entry    // nil before its first call
+	renew    *entry    // toolhost_restored, likewise
 
 	waiting *list.Element // in the pool
 	since   time.Time
@@ -41,104 +43,113 @@ func (c *call) run(ctx context.Context) (code int32, err error) {
 	if need := c.module.Info.MinBytes; need > c.Policy.Memory {
 		return 0, &ended{fmt.Errorf("%w: the plugin starts with %d bytes of memory, and %d are allowed", ErrMemory, need, c.Policy.Memory)}
 	}
-	leave, err := c.module.enter(c)
-	if err != nil {
+	if err := c.admit(); err != nil {
 		return 0, &ended{err}
 	}
-	defer leave()
-	in, err := c.ready(ctx)
-	if err != nil {
+	defer c.dismiss()
+	clean := false
+	defer func() { c.leave(clean) }() // which a panic or runtime.Goexit of the caller's writers passes too
+	if err := c.ready(ctx); err != nil {
 		return 0, err
 	}
-	defer func() { c.leave(in, code, err) }()
-	switch {
+	switch in := c.instance; {
 	case c.describing:
-		code, err = invoke(ctx, in.module, abi.ExportDescribe)
+		code, err = c.enter(in.entry(abi.ExportDescribe))
 	case c.module.Info.Shape == Command:
-		_, err = in.module.ExportedFunction(abi.ExportStart).Call(ctx)
+		_, err = c.enter(in.entry(abi.ExportStart))
 	default:
-		code, err = invoke(ctx, in.module, abi.ExportInvoke)
+		code, err = c.enter(in.cached(&in.invoke, abi.ExportInvoke))
 	}
 	if err == nil {
 		err = c.settle()
 	}
+	clean = err == nil && (code == abi.InvokeOK || code == abi.InvokeToolError || code == abi.InvokeConnection)
 	return code, err
 }
 
-// ready returns an instance in the state in which the module has just started
-// up: a warm one, one from a snapshot, or one that has just done so.
-func (c *call) ready(ctx context.Context) (in *instance, err error) {
-	view := c.view()
-	s, mine, err := c.shared(view)
+// ready gets an instance in the state in which the module has just started up:
+// a warm one, one from a snapshot, or one that has just done so.
+func (c *call) ready(ctx context.Context) error {
+	s, err := c.snapshot()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if s != nil && len(c.Policy.Files) == 0 {
-		in = c.host.pool.warm(s)
+	var in *instance
+	if s != nil {
+		in = s.warm()
 	}
 	warm := in != nil
 	if !warm {
 		in, err = c.instantiate(ctx, s)
+		if s != nil && errors.Is(err, ErrHostMemory) { // there may be room for one of the two
+			s = nil
+			in, err = c.instantiate(ctx, nil)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	if err == nil {
-		c.module.count(in, warm)
-		c.serve(in)
-		err = c.begun(ctx, warm, s)
-	}
-	if mine && err == nil {
-		in, err = c.take(ctx, view, in)
-	} else if mine {
-		c.module.stored(view, nil, "")
-	}
-	if restored := c.restored(in, err); restored != nil {
-		_, err = restored.Call(ctx)
-	}
-	if err != nil && in != nil {
-		c.leave(in, 0, err)
-		in = nil
-	}
-	return in, err
-}
-
-// begun brings the instance to where the module has started up.
-func (c *call) begun(ctx context.Context, warm bool, s *snapshot) error {
-	if s == nil {
-		return c.startUp(ctx)
-	}
-	if !warm { // else it was done when it was reset
-		c.instance.restore(s)
-	}
-	return c.resume(s)
-}
-
-// instantiate makes an instance from a snapshot, or from the module if that is
-// nil.
-func (c *call) instantiate(ctx context.Context, s *snapshot) (*instance, error) {
-	m := c.module
-	mem := &memory{account: m.account, image: m.base, limit: uint64(c.Policy.Memory), most: uint64(m.Info.MaxBytes)}
+	c.module.count(in, warm)
+	c.serve(in)
 	if s != nil {
-		mem.image = s.image
+		err = c.resume(s)
+	} else {
+		err = c.startUp()
 	}
-	if err := m.account.take(mem.image.size); err != nil {
+	if err == nil && c.module.renews && !c.describing {
+		// What is random there differs between instances from here on. All call
+		// it, so that calls do not differ in what they cost.
+		_, err = c.enter(in.cached(&in.renew, abi.ExportRestored))
+	}
+	return err
+}
+
+// count counts where the instance of a call is from.
+func (m *Module) count(in *instance, warm bool) {
+	switch {
+	case warm:
+		m.account.count(countWarm, 1)
+	case in.snapshot != nil:
+		m.account.count(countRestored, 1)
+	default:
+		m.account.count(countStarted, 1)
+	}
+}
+
+// instantiate makes an instance from a snapshot, which it uses in place of the
+// caller, or from the module if that is nil.
+func (c *call) instantiate(ctx context.Context, s *snapshot) (in *instance, err error) {
+	m := c.module
+	from := m.base
+	if s != nil {
+		from = s.image
+	}
+	mem, err := m.account.newMemory(from, uint64(c.Policy.Memory), uint64(m.Info.MaxBytes))
+	if err != nil {
+		s.release()
 		return nil, &ended{err}
 	}
-	mem.size = mem.image.size
-	mem.lay()
 	world, config, release, err := c.world()
 	if err != nil {
 		mem.release()
+		s.release()
 		return nil, &ended{err}
 	}
-	module, err := c.host.runtime.InstantiateModule(experimental.WithMemoryAllocator(ctx, mem), m.compiled, config)
+	module, err := m.runtime.InstantiateModule(experimental.WithMemoryAllocator(ctx, mem), m.compiled, config)
 	if err != nil {
 		release()
 		mem.release()
+		s.release()
 		return nil, err
 	}
-	in := &instance{module: module, account: m.account, mem: mem, world: world, snapshot: s, release: release}
+	in = &instance{module: module, account: m.account, mem: mem, world: world, snapshot: s, release: release}
+	m.account.count(countInstances, 1)
 	in.counter = module.ExportedGlobal(fuel.CounterExport).(api.MutableGlobal)
 	for i := range m.globals {
 		in.globals = append(in.globals, module.ExportedGlobal(wasmstate.GlobalExport(i)).(api.MutableGlobal))
+	}
+	if s != nil {
+		in.restore(s)
 	}
 	return in, nil
 }
@@ -160,42 +171,33 @@ func (c *call) resume(s *snapshot) error {
 }
 
 // startUp runs what a module does before its first call.
-func (c *call) startUp(ctx context.Context) error {
-	c.starting = true
-	defer func() { c.starting = false }()
-	if f := c.instance.module.ExportedFunction(wasmstate.StartExport); f != nil {
-		if _, err := f.Call(ctx); err != nil {
-			return fmt.Errorf("start function[%d] failed: %w", f.Definition().Index(), err)
+func (c *call) startUp() error {
+	if e := c.instance.entry(wasmstate.StartExport); e != nil {
+		if _, err := c.enter(e); err != nil {
+			return fmt.Errorf("start function[%d] failed: %w", e.function.Definition().Index(), err)
 		}
 	}
-	if f := c.instance.module.ExportedFunction(abi.ExportInitialize); f != nil {
-		if _, err := f.Call(ctx); err != nil {
+	if e := c.instance.entry(abi.ExportInitialize); e != nil {
+		if _, err := c.enter(e); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// restored is the function that makes random state differ between instances.
-// It runs in each of them, so that calls do not differ in what they cost.
-func (c *call) restored(in *instance, err error) api.Function {
-	if err != nil || c.describing || !c.module.renews {
-		return nil
+// leave ends the service of an instance, if there is one. One that can be put
+// back to its snapshot waits for the next call, any other is discarded: after a
+// trap, a limit, a stop or an exit, and after whatever may have left something
+// behind.
+func (c *call) leave(clean bool) {
+	in := c.instance
+	if in == nil {
+		return
 	}
-	return in.module.ExportedFunction(abi.ExportRestored)
-}
-
-// leave ends the service of an instance. One that can be put back to its
-// snapshot waits for the next call, any other is discarded: after a trap, a
-// limit, a stop or an exit, and after whatever may have left something behind.
-func (c *call) leave(in *instance, code int32, err error) {
-	if c.instance == in {
-		c.fuel = c.meter.Used(int64(c.counter.Get()))
-		c.peak, c.refused = int64(in.mem.peak), in.mem.refused
-		in.world.call, c.instance, c.counter = nil, nil, nil
-	}
-	returned := code == abi.InvokeOK || code == abi.InvokeToolError || code == abi.InvokeConnection
-	if err == nil && returned && !c.tainted && in.snapshot != nil && len(c.Policy.Files) == 0 && in.reset() && c.host.pool.keep(in) {
+	c.fuel = c.meter.Used(int64(c.counter.Get()))
+	c.peak, c.refused = int64(in.mem.peak), in.mem.refused
+	in.world.call, c.instance, c.counter = nil, nil, nil
+	if clean && !c.tainted && in.snapshot != nil && len(c.Policy.Files) == 0 && in.reset() && c.host.pool.keep(in) {
 		return
 	}
 	in.discard()
@@ -206,6 +208,8 @@ func (in *instance) discard() {
 	_ = in.module.Close(context.Background())
 	in.release()
 	in.mem.release()
+	in.account.count(countInstances, -1)
+	in.snapshot.release()
 }
 
 // settle ends a call that used more than its budget since its last check, or
@@ -218,14 +222,6 @@ func (c *call) settle() error {
 		return &ended{c.exhausted(err)}
 	}
 	return nil
-}
-
-func invoke(ctx context.Context, module api.Module, name string) (int32, error) {
-	results, err := module.ExportedFunction(name).Call(ctx)
-	if err != nil {
-		return 0, err
-	}
-	return api.DecodeI32(results[0]), nil
 }
 
 // reason turns an error of the runtime into the reason the call ended, with the

@@ -16,23 +16,28 @@ var sysMemfdCreate = map[string]uintptr{"amd64": 319, "arm64": 279}[runtime.GOAR
 
 const memfdCloexec = 1
 
-// memoryFile returns a file in memory with that content and size.
-func memoryFile(data []byte, size uint64) (*os.File, error) {
+// memoryFile returns a file in memory of length bytes that has data at some
+// place, and the same to read.
+func memoryFile(data []byte, at, length uint64) (*os.File, []byte, error) {
 	name := [...]byte{'t', 'o', 'o', 'l', 'h', 'o', 's', 't', 0}
 	fd, _, errno := syscall.Syscall(sysMemfdCreate, uintptr(unsafe.Pointer(&name[0])), memfdCloexec, 0)
 	if errno != 0 {
-		return nil, fmt.Errorf("memfd_create: %w", errno)
+		return nil, nil, fmt.Errorf("memfd_create: %w", errno)
 	}
 	file := os.NewFile(fd, "memfd:toolhost")
-	_, err := file.WriteAt(data, 0)
+	_, err := file.WriteAt(data, int64(at))
 	if err == nil {
-		err = file.Truncate(int64(size))
+		err = file.Truncate(int64(length))
+	}
+	var mapped []byte
+	if err == nil {
+		mapped, err = syscall.Mmap(int(file.Fd()), 0, int(length), syscall.PROT_READ, syscall.MAP_SHARED)
 	}
 	if err != nil {
 		_ = file.Close()
-		return nil, err
+		return nil, nil, err
 	}
-	return file, nil
+	return file, mapped, nil
 }
 
 // reserve returns room of size bytes that take memory as they are touched, and
@@ -50,12 +55,11 @@ func reserve(size uint64) ([]byte, error) {
 // process.
 func unreserve(room []byte) { _ = syscall.Munmap(room) }
 
-// overlay maps a file of size bytes over the start of room. What is written
-// there stays private.
-func overlay(room []byte, file *os.File, size uint64) error {
-	at := unsafe.Pointer(unsafe.SliceData(room[:size]))
-	_, _, errno := syscall.Syscall6(syscall.SYS_MMAP, uintptr(at), uintptr(size), syscall.PROT_READ|syscall.PROT_WRITE,
-		syscall.MAP_PRIVATE|syscall.MAP_FIXED|syscall.MAP_NORESERVE, file.Fd(), 0)
+// overlay maps a file over room, which is as large and lies within what was
+// reserved. What is written there stays private.
+func overlay(room []byte, file *os.File) error {
+	_, _, errno := syscall.Syscall6(syscall.SYS_MMAP, uintptr(unsafe.Pointer(unsafe.SliceData(room))), uintptr(len(room)),
+		syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_FIXED|syscall.MAP_NORESERVE, file.Fd(), 0)
 	runtime.KeepAlive(file)
 	if errno != 0 {
 		return fmt.Errorf("mmap: %w", errno)
@@ -64,7 +68,7 @@ func overlay(room []byte, file *os.File, size uint64) error {
 }
 
 // forget undoes all writes to a part of room, whose ends are multiples of the
-// system's pages.
+// system's pages. The part may lie in several mappings.
 func forget(room []byte) error {
 	if len(room) == 0 {
 		return nil

@@ -11,12 +11,12 @@ import (
 
 var errNoMapping = errors.New("memory is not mapped on this system")
 
-func memoryFile([]byte, uint64) (*os.File, error) { return nil, errNoMapping }
+func memoryFile([]byte, uint64, uint64) (*os.File, []byte, error) { return nil, nil, errNoMapping }
 
 func reserve(uint64) ([]byte, error) { return nil, errNoMapping }
 
 func unreserve([]byte) {}
 
-func overlay([]byte, *os.File, uint64) error { return errNoMapping }
+func overlay([]byte, *os.File) error { return errNoMapping }
 
 func forget([]byte) error { return errNoMapping }

@@ -14,7 +14,7 @@ type memory struct {
 	room   []byte // reserved, or allocated; its length is how far it may go
 	mapped bool   // room is reserved
 	size   uint64 // of the memory
-	next   uint64 // if not 0, the next Reallocate makes it this size
+	anew   bool   // the next Reallocate makes it as large as its image
 
 	peak    uint64
 	refused error // why a growth was refused: what fails next is likely its fault
@@ -22,35 +22,36 @@ type memory struct {
 }
 
 // Allocate implements experimental.MemoryAllocator. A module has one memory at
-// most, and the caller has checked that its minimum is within the limit and has
-// paid for it.
+// most, and the caller has checked that its minimum is within the limit.
 func (m *memory) Allocate(_, _ uint64) experimental.LinearMemory { return m }
 
-// lay makes the memory as its image says. The account has paid for it.
-func (m *memory) lay() {
-	size := m.image.size
-	if room, err := reserve(max(min(m.limit, m.most), size)); err == nil {
-		m.room, m.mapped = room, true
+// newMemory returns a memory as its image says. Its error matches ErrMemory.
+func (a *account) newMemory(i *image, limit, most uint64) (*memory, error) {
+	if err := a.take(i.size); err != nil {
+		return nil, err
 	}
-	if m.mapped && m.image.file != nil && overlay(m.room, m.image.file, size) != nil {
-		unreserve(m.room)
-		m.room, m.mapped = nil, false
+	m := &memory{account: a, image: i, limit: limit, most: most, size: i.size, peak: i.size, anew: true}
+	if !a.pool.heapOnly {
+		room, err := reserve(max(min(limit, most), i.size))
+		if err == nil && i.lay(room, true) {
+			m.room, m.mapped = room, true
+			return m, nil
+		}
+		if err == nil {
+			unreserve(room)
+		}
 	}
-	if !m.mapped {
-		m.room = make([]byte, size)
-	}
-	if !m.mapped || m.image.file == nil {
-		copy(m.room, m.image.bytes)
-	}
-	m.peak, m.next = size, size
+	m.room = make([]byte, i.size)
+	i.lay(m.room, false)
+	return m, nil
 }
 
 // Reallocate implements experimental.LinearMemory.
 func (m *memory) Reallocate(size uint64) []byte {
 	switch {
-	case m.next > 0:
-		m.account.give(m.size - m.next)
-		m.size, m.next = m.next, 0
+	case m.anew:
+		m.account.give(m.size - m.image.size)
+		m.size, m.anew = m.image.size, false
 	case !m.grow(size):
 		return nil
 	}
@@ -83,13 +84,11 @@ func (m *memory) grow(size uint64) bool {
 const heapMost = 1 << 20
 
 // reset puts the memory back to its image. It is false if that cannot be done.
-// The instance still sees its old size: grow it by a page then, which shrinks
-// it.
+// If it is larger than that, the instance still sees its old size: grow it by a
+// page then, which shrinks it.
 func (m *memory) reset() bool {
 	size := m.image.size
 	switch {
-	case size == 0 && m.size > 0: // next cannot say so
-		return false
 	case !m.mapped:
 		if len(m.room) > heapMost {
 			return false
@@ -97,27 +96,25 @@ func (m *memory) reset() bool {
 		m.image.restore(m.room[:m.peak], 0)
 	case forget(m.room[size:m.peak]) != nil:
 		return false
-	case m.image.file == nil && size <= copyMost:
+	case size <= copyMost:
 		m.image.restore(m.room[:size], 0)
-	case m.image.file == nil:
+	case !m.restoreWritten():
 		if forget(m.room[:size]) != nil {
 			return false
 		}
-		copy(m.room, m.image.bytes)
-	case !m.restoreWritten() && forget(m.room[:size]) != nil:
-		return false
+		if m.image.file == nil {
+			m.image.lay(m.room, false)
+		}
 	}
 	m.peak, m.refused, m.crowded = size, nil, false
-	if m.size != size {
-		m.next = size
-	}
+	m.anew = m.size != size
 	return true
 }
 
 // writtenMost is how many pages of the system are put back one by one, which
 // keeps them: laying out a page anew costs a fault at its next use. It bounds
 // what a warm instance holds too.
-const writtenMost = 256
+const writtenMost = 1024
 
 // lookMost is how large a memory may be that is looked through for them.
 const lookMost = 64 << 20
@@ -125,17 +122,16 @@ const lookMost = 64 << 20
 // restoreWritten copies the image over the pages that were written to, if the
 // system can tell which, and if they are not too many.
 func (m *memory) restoreWritten() bool {
+	written := m.account.pool.written
 	if m.image.size > lookMost {
 		return false
 	}
-	pages, ok := m.account.pool.written.pages(m.room[:m.image.size])
-	if !ok || len(pages) > writtenMost {
-		return false
-	}
+	var found [writtenMost]uint64
+	pages, ok := written.pages(m.room[:m.image.size], found[:0])
 	for _, at := range pages {
-		m.image.restore(m.room[at:min(at+m.account.pool.written.size, m.image.size)], at)
+		m.image.restore(m.room[at:at+written.size], at)
 	}
-	return true
+	return ok
 }
 
 // Free implements experimental.LinearMemory. It does nothing: wazero calls it

@@ -1,10 +1,12 @@
 package host
 
 import (
+	"bytes"
 	"context"
-	"fmt"
+	"errors"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/tetratelabs/wazero"
 
@@ -20,16 +22,19 @@ type Module struct {
 
 	host     *Host
 	compiled wazero.CompiledModule
-	base     *image // what a new instance starts with
-	globals  int    // mutable ones
-	renews   bool   // it exports toolhost_restored
+	runtime  wazero.Runtime // that compiled it
+	base     *image         // what a new instance starts with
+	globals  int            // mutable ones
+	renews   bool           // it exports toolhost_restored
 	account  *account
-	slots    chan struct{} // as many as there may be calls at a time
+	places   line // for its calls
 
-	mu        sync.Mutex
-	snapshots map[string]*shared // by view
-	startup   string             // why there is none for some view
-	turns     map[string]*turn   // by session
+	snapshots map[string]*snapshot // by view; guarded by the mutex of the pool
+	taking    sync.WaitGroup       // who takes them
+
+	mu      sync.Mutex
+	startup string           // why there is no snapshot for some view
+	turns   map[string]*turn // by session
 }
 
 // Compile checks a binary against the contract, rewrites it to be metered, and
@@ -41,30 +46,48 @@ func (h *Host) Compile(ctx context.Context, wasm []byte) (*Module, error) {
 		return nil, err
 	}
 	defer h.calls.Done()
-	info, err := h.Inspect(wasm)
+	started := time.Now()
+	// Code and data are looked at where they are rewritten, which is not done
+	// for what the cache has.
+	info, err := h.Scan(bytes.NewReader(wasm), int64(len(wasm)))
 	if err != nil {
 		return nil, err
 	}
-	state, err := h.prepare(info, wasm)
+	info.Digest = digestOf(wasm)
+	p, err := h.prepare(ctx, info, wasm)
+	if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
+		return nil, err
+	}
 	if err != nil {
 		return nil, &ModuleError{Part: "module", Err: err}
 	}
-	compiled, err := h.compile(ctx, state.Wasm)
+	if p.found {
+		h.countCompile(countCached, started)
+	} else {
+		h.countCompile(countAnew, started)
+	}
+	a := &account{pool: &h.pool}
+	base, err := a.newImage(p.Image, p.At, uint64(info.MinBytes))
 	if err != nil {
-		return nil, &ModuleError{Part: "module", Err: fmt.Errorf("it does not compile: %w", err)}
+		_ = p.compiled.Close(ctx)
+		return nil, err
 	}
 	m := &Module{
-		host: h, Info: info, Isolation: isolation(info, state.Why),
-		compiled: compiled, base: newImage(state.Image, uint64(info.MinBytes)), globals: state.Globals,
+		host: h, Info: info, Isolation: isolation(info, p.Why),
+		compiled: p.compiled, runtime: p.runtime, base: base, globals: p.Globals,
 		renews:  slices.Contains(info.Exports, abi.ExportRestored),
-		account: &account{pool: &h.pool}, slots: make(chan struct{}, h.instances),
-		snapshots: map[string]*shared{}, turns: map[string]*turn{},
+		account: a, places: line{free: h.instances, why: h.whyPlaces},
+		snapshots: map[string]*snapshot{}, turns: map[string]*turn{},
 	}
 	h.mu.Lock()
 	h.modules[m] = true
 	h.mu.Unlock()
 	return m, nil
 }
+
+// KeepsCode reports whether compiled code outlives the modules: to compile one
+// again takes little time.
+func (h *Host) KeepsCode() bool { return h.code != nil }
 
 // Cost says what metering a module takes: a report for people, and for those
 // who wonder why a file grew.

@@ -1,8 +1,12 @@
 package host_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -176,6 +180,102 @@ func TestWarmInstancesMakeRoom(t *testing.T) {
 	greedy := compile(t, h, guest{invoke: seq(tell(grow(20)), i32(0))}.wasm())
 	require.Equal(t, []int32{-1}, do(context.Background(), h, greedy, host.Call{}).codes())
 	require.Equal(t, 1, warm.Stats().Idle, "nothing is given up for what does not fit anyhow")
+}
+
+// largeData fills a memory with so many bytes.
+func largeData(n int) wasmbin.Data {
+	return wasmbin.Data{Offset: append(i32(2*dataAt), byte(wasmbin.OpEnd)), Init: bytes.Repeat([]byte("x"), n)}
+}
+
+// large is a plugin with nine pages of memory, of which four hold data.
+var large = guest{initialize: store(512, i32(5)), invoke: seq(tell(load(i32(512))), i32(0)), change: func(m *wasmbin.Module) {
+	m.Memories[0].Min = 9
+	m.Data = append(m.Data, largeData(4*page-2*dataAt))
+}}
+
+// TestImagesArePaidFor: what instances start from is memory of the host too.
+func TestImagesArePaidFor(t *testing.T) {
+	h := hostWith(t, host.Config{Memory: 30 * page})
+	m := compile(t, h, large.wasm())
+	require.Equal(t, int64(4*page), h.Stats().Memory)
+	for range 3 {
+		require.NoError(t, do(context.Background(), h, m, host.Call{}).err)
+		require.Equal(t, int64(4+4+9)*page, h.Stats().Memory)
+	}
+	require.Equal(t, int64(2), m.Stats().Warm)
+
+	second := compile(t, h, large.wasm()) // 17 and 4 are used; it needs 4 and 9
+	require.NoError(t, do(context.Background(), h, second, host.Call{}).err)
+	require.Zero(t, m.Stats().Idle, "given up")
+	require.NoError(t, do(context.Background(), h, m, host.Call{}).err)
+	require.LessOrEqual(t, h.Stats().MemoryPeak, int64(30*page))
+
+	for range 3 {
+		compile(t, h, large.wasm())
+	}
+	o := do(context.Background(), h, m, host.Call{})
+	require.NoError(t, o.err, "with no room for a snapshot")
+	require.Equal(t, []int32{5}, o.codes())
+	require.Equal(t, int64(1), m.Stats().Started)
+	for range 2 {
+		compile(t, h, large.wasm())
+	}
+	_, err := h.Compile(context.Background(), large.wasm())
+	require.ErrorIs(t, err, host.ErrMemory)
+	require.ErrorIs(t, do(context.Background(), h, m, host.Call{}).err, host.ErrMemory)
+
+	for _, m := range []*host.Module{m, second} {
+		require.NoError(t, m.Close(context.Background()))
+		require.Zero(t, m.Stats().Memory)
+	}
+	require.Equal(t, int64(5*4*page), h.Stats().Memory)
+}
+
+// TestRoomIsMadeForAll: calls that fit all together are not refused for what
+// only waits to be given up.
+func TestRoomIsMadeForAll(t *testing.T) {
+	const calls, pages = 32, 2
+	h := hostWith(t, host.Config{TotalCalls: calls, Memory: calls * pages * page})
+	var modules []*host.Module
+	for range 20 {
+		modules = append(modules, compile(t, h, guest{
+			invoke: seq(times(2000, code{byte(wasmbin.OpNop)}), i32(0)), change: func(m *wasmbin.Module) { m.Memories[0].Min = pages },
+		}.wasm()))
+	}
+	var wg sync.WaitGroup
+	for i := range 3000 {
+		wg.Go(func() {
+			if o := do(context.Background(), h, modules[i%len(modules)], host.Call{}); o.err != nil {
+				t.Error(o.err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// TestLargeCacheEntry: an entry that is larger than any this host would write is
+// removed and not read.
+func TestLargeCacheEntry(t *testing.T) {
+	dir := t.TempDir()
+	compile(t, hostWith(t, host.Config{CacheDir: dir}), held.wasm())
+	entries := func() []string {
+		names, err := filepath.Glob(filepath.Join(dir, "code", "*", "module-*"))
+		require.NoError(t, err)
+		return names
+	}
+	require.Len(t, entries(), 1)
+	require.NoError(t, os.Truncate(entries()[0], 1<<30))
+	var before, after runtime.MemStats
+	h := hostWith(t, host.Config{CacheDir: dir})
+	runtime.ReadMemStats(&before)
+	m := compile(t, h, held.wasm())
+	runtime.ReadMemStats(&after)
+	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(100<<20))
+	require.NoError(t, do(context.Background(), h, m, host.Call{}).err)
+	require.Len(t, entries(), 1)
+	info, err := os.Stat(entries()[0])
+	require.NoError(t, err)
+	require.Less(t, info.Size(), int64(1<<20))
 }
 
 // TestWarmInstancesEnd: there is a cap, an age, and an end with the module.

@@ -1,212 +1,205 @@
 package host
 
 import (
+	"bytes"
+	"container/list"
 	"context"
+	"fmt"
 	"maps"
 	"math/rand/v2"
 	"slices"
-	"strconv"
 
-	"github.com/toolhost/toolhost/abi"
-	"github.com/toolhost/toolhost/internal/fuel"
+	"github.com/toolhost/toolhost/internal/wasmbin"
 )
 
 // snapshot is the state of an instance after it has started up. Each call that
 // starts from it finds exactly that.
+//
+// There is one for each view of a module. It is taken when the first call needs
+// it, by an instance of its own (see take), and calls that come in the meantime
+// wait. It holds nothing any more when nobody uses it: the table of the module,
+// who takes it, and each call and instance that has it.
 type snapshot struct {
-	image   *image
+	module *Module
+	view   string
+	budget int64              // fuel for taking it
+	stop   context.CancelFunc // ends that
+	taken  chan struct{}      // closed when what follows is known, and does not change
+
+	image   *image // nil: there is none, and calls start up themselves
+	broke   bool   // because the budget was not enough
 	globals []uint64
 	fuel    int64 // what starting up used: each call pays it
 	now     int64 // of the clock that stands
 	random  rand.ChaCha8
 
 	// What follows is guarded by the mutex of the pool.
-	idle   []*instance // clean, the one used last at the end
-	closed bool
+	users     int
+	idle      []*instance   // clean, the one used last at the end
+	recent    *list.Element // in the pool, once it is taken
+	forgotten bool          // no call finds it any more
 }
 
-// maxSnapshots bounds the snapshots of one module. Its calls have as many kinds
-// of policies as the operator gave its tools.
-const maxSnapshots = 8
+// Bounds on snapshots, with and without an image: of a module, whose calls have
+// as many views as the operator gave its tools policies, and of a host. An image
+// may have an open file.
+const (
+	maxSnapshots     = 16
+	maxHostSnapshots = 256
+)
 
-// view is what a module can see while it starts up, so that calls with the same
-// view can share a snapshot. It is empty for a call that must not have one.
-func (c *call) view() string {
-	p := &c.Policy
-	if c.module.Isolation.Mode != Reset || c.describing || c.ImpureInit {
-		return ""
-	}
-	b := strconv.AppendInt(nil, p.Memory, 10)
-	b = strconv.AppendBool(strconv.AppendBool(b, p.Clock), p.Random)
-	for _, name := range slices.Sorted(maps.Keys(p.Env)) {
-		b = strconv.AppendQuote(strconv.AppendQuote(b, name), p.Env[name])
-	}
-	for _, m := range p.Files {
-		b = strconv.AppendBool(strconv.AppendQuote(strconv.AppendQuote(append(b, '/'), m.Path), m.Dir), m.Write)
-	}
-	return string(b)
-}
-
-// shared is the snapshot of a view, once it is taken.
-type shared struct {
-	taken    chan struct{} // closed then
-	snapshot *snapshot     // nil if there can be none
-	again    bool          // taking it failed: another call may try
-}
-
-// shared returns the snapshot of a view, nil if there is none, and waits for
-// the call that takes it. If this is the one to do so, that must end with
-// stored.
-func (c *call) shared(view string) (s *snapshot, mine bool, err error) {
-	m := c.module
+// snapshot returns the snapshot the call starts from, which the caller releases.
+// It is nil if the call has to start up itself.
+func (c *call) snapshot() (*snapshot, error) {
+	view := c.view()
+	budget := min(c.Policy.Fuel, startFuel)
 	for view != "" {
-		m.mu.Lock()
-		e := m.snapshots[view]
-		if e == nil {
-			m.makeRoom()
-			m.snapshots[view] = &shared{taken: make(chan struct{})}
-			m.mu.Unlock()
-			return nil, true, nil
-		}
-		m.mu.Unlock()
+		s := c.find(view, budget)
 		select {
-		case <-e.taken:
-		case <-c.ctx.Done():
-			return nil, false, &ended{c.interrupted()}
-		}
-		if !e.again {
-			return e.snapshot, false, nil
-		}
-	}
-	return nil, false, nil
-}
-
-// makeRoom lets go of a snapshot if there are too many. Calls that have it keep
-// it, and the file of its image is closed when nothing refers to it. The caller
-// holds mu.
-func (m *Module) makeRoom() {
-	for view, e := range m.snapshots {
-		if len(m.snapshots) < maxSnapshots {
-			return
-		}
-		select {
-		case <-e.taken:
-			delete(m.snapshots, view)
-			m.retire(e.snapshot)
+		case <-s.taken:
 		default:
+			select {
+			case <-s.taken:
+			case <-c.ctx.Done():
+				s.release()
+				return nil, &ended{c.interrupted()}
+			}
+		}
+		if s.image != nil {
+			return s, nil
+		}
+		again := s.broke && s.budget < budget
+		if again {
+			s.forget()
+		}
+		s.release()
+		if !again {
+			break
 		}
 	}
+	return nil, nil
 }
 
-// stored ends what shared began. Without a snapshot the next call tries again,
-// unless there is a reason why there can be none.
-func (m *Module) stored(view string, s *snapshot, why string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	e := m.snapshots[view]
-	e.snapshot, e.again = s, s == nil && why == ""
-	if e.again {
-		delete(m.snapshots, view)
-	}
-	if why != "" {
-		m.startup = why
-	}
-	close(e.taken)
-}
-
-// take takes a snapshot of an instance that has started up, and warmed up if it
-// can describe itself, and returns the instance to continue with. What depends
-// on this call alone, or on other calls, is not shared.
-func (c *call) take(ctx context.Context, view string, in *instance) (*instance, error) {
-	if c.impure != "" || in.mem.crowded {
-		c.module.stored(view, nil, c.impure)
-		return in, nil
-	}
-	s := in.capture(c)
-	defer func() { c.module.stored(view, s, "") }()
-	if !c.module.Info.Describe {
-		return in, nil
-	}
-	left := c.counter.Get()
-	if c.warmUp(in) {
-		s.image.close()
-		s = in.capture(c)
-		return in, nil
-	}
-	crowded, plain := in.mem.crowded, s
-	c.instance, c.counter = nil, nil
-	in.discard()
-	if c.ctx.Err() != nil || crowded { // another call may have more luck
-		s = nil
-		defer plain.image.close()
-	}
-	if err := c.interrupted(); err != nil {
-		return nil, &ended{err}
-	}
-	in, err := c.instantiate(ctx, plain)
-	if err != nil {
-		return nil, err
-	}
-	if s == nil {
-		in.snapshot = nil // nobody has it
-	}
-	c.serve(in)
-	in.restore(plain)
-	in.counter.Set(left)
-	return in, nil
-}
-
-// warmUp lets a plugin describe itself before its snapshot is taken: what a
-// runtime does but once, such as growing its heap, is done then. It sees
-// nothing of the call, and the call does not pay. It is false if the instance
-// must not be used after it.
-func (c *call) warmUp(in *instance) bool {
-	w := &call{Call: Call{Plugin: c.Plugin, Tool: abi.ExportDescribe, Policy: c.Policy}, host: c.host, module: c.module}
-	w.Policy.Output = abi.MaxManifest
-	w.describing, w.starting = true, true
-	w.ctx = context.WithValue(c.ctx, callKey{}, w)
-	w.meter = fuel.NewMeter(describeFuel, w.interrupted)
-	left := in.counter.Get()
-	w.serve(in)
-	in.counter.Set(0)
-	code, err := invoke(w.ctx, in.module, abi.ExportDescribe)
-	in.counter.Set(left)
-	c.serve(in)
-	return err == nil && code == abi.InvokeOK && w.failed == nil && w.impure == "" && !w.tainted
-}
-
-// count counts where the instance of a call is from.
-func (m *Module) count(in *instance, warm bool) {
-	m.account.count(func(n *Counts) {
-		switch {
-		case warm:
-			n.Warm++
-		case in.snapshot != nil:
-			n.Restored++
-		default:
-			n.Started++
+// find returns the snapshot of a view for the caller to use. If there is none it
+// begins to take one.
+func (c *call) find(view string, budget int64) *snapshot {
+	m, p := c.module, &c.host.pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if s := m.snapshots[view]; s != nil {
+		s.users++
+		if s.recent != nil {
+			p.snapshots.MoveToBack(s.recent)
 		}
+		return s
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	s := &snapshot{module: m, view: view, budget: budget, stop: stop, taken: make(chan struct{}), users: 3} // see snapshot
+	m.snapshots[view] = s
+	policy, plugin := c.Policy, c.Plugin
+	policy.Env, policy.Files = maps.Clone(policy.Env), slices.Clone(policy.Files) // the caller's once its call ends
+	m.taking.Go(func() {
+		defer stop()
+		s.take(ctx, plugin, policy)
 	})
+	return s
 }
 
-// capture takes a snapshot of an instance that has started up.
-func (in *instance) capture(c *call) *snapshot {
-	memory := in.mem.room[:in.mem.size]
-	end := len(memory)
-	for end > 0 && memory[end-1] == 0 {
-		end--
+// warm returns an instance of a snapshot that waits, the one used last, or nil.
+// The instance uses the snapshot in place of the caller.
+func (s *snapshot) warm() *instance {
+	p := s.module.account.pool
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(s.idle) == 0 {
+		return nil
 	}
-	s := &snapshot{
-		image:   newImage(slices.Clone(memory[:end]), in.mem.size),
-		globals: make([]uint64, len(in.globals)),
-		fuel:    c.meter.Used(int64(c.counter.Get())),
-		now:     in.world.now,
-		random:  *in.world.random,
+	in := s.idle[len(s.idle)-1]
+	p.remove(in)
+	s.users--
+	return in
+}
+
+// unused reports whether nobody but the table has a snapshot. The caller holds
+// the mutex of the pool.
+func (s *snapshot) unused() bool { return s.users-len(s.idle) == 1 }
+
+// bytes is the memory of its image.
+func (s *snapshot) bytes() int64 {
+	if s.image == nil {
+		return 0
 	}
-	for i, g := range in.globals {
-		s.globals[i] = g.Get()
+	return int64(len(s.image.bytes))
+}
+
+// release ends the use of a snapshot. Once nobody waits for it any more, it is
+// no longer taken.
+func (s *snapshot) release() {
+	if s == nil {
+		return
 	}
-	return s
+	p := s.module.account.pool
+	p.mu.Lock()
+	s.users--
+	if s.recent == nil && !s.forgotten && s.users == 2 { // the table, and who takes it
+		p.forget(s)
+		s.stop()
+	}
+	last := s.users == 0
+	p.mu.Unlock()
+	if last && s.image != nil {
+		s.image.close()
+	}
+}
+
+// forget takes a snapshot out of the pool and the table of its module. Calls
+// that have it keep it.
+func (s *snapshot) forget() {
+	p := s.module.account.pool
+	p.mu.Lock()
+	if s.forgotten {
+		p.mu.Unlock()
+		return
+	}
+	idle := p.forget(s)
+	s.users++ // until its instances are discarded
+	p.mu.Unlock()
+	for _, in := range idle {
+		in.discard()
+	}
+	s.release()
+}
+
+// capture takes the state of an instance. Its error matches ErrMemory.
+func (s *snapshot) capture(in *instance) error {
+	data, at := trim(in.mem.room[:in.mem.size])
+	if ceiling := in.account.pool.ceiling; int64(len(data))+int64(in.mem.size) > ceiling {
+		return &impureError{"a copy of what it starts with does not fit into the memory of this host"}
+	}
+	image, err := in.account.newImage(data, at, in.mem.size)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errAgain, err)
+	}
+	s.image, s.now, s.random = image, in.world.now, *in.world.random
+	for _, g := range in.globals {
+		s.globals = append(s.globals, g.Get())
+	}
+	return nil
+}
+
+// trim cuts the zeros at both ends off a memory, and says where the rest lies.
+func trim(memory []byte) (data []byte, at uint64) {
+	var zeros [wasmbin.PageSize]byte
+	begin, end := 0, len(memory)
+	for begin < end && bytes.Equal(memory[begin:begin+len(zeros)], zeros[:]) {
+		begin += len(zeros)
+	}
+	for begin < end && bytes.Equal(memory[end-len(zeros):end], zeros[:]) {
+		end -= len(zeros)
+	}
+	data = bytes.TrimRight(memory[begin:end], "\x00")
+	rest := bytes.TrimLeft(data, "\x00")
+	return rest, uint64(begin + len(data) - len(rest))
 }
 
 // restore gives an instance the state beside its memory.
@@ -225,7 +218,7 @@ func (in *instance) reset() bool {
 	if in.module.IsClosed() || !in.mem.reset() {
 		return false
 	}
-	if in.mem.next > 0 {
+	if in.mem.anew {
 		if _, ok := in.module.Memory().Grow(1); !ok {
 			return false
 		}
@@ -234,69 +227,19 @@ func (in *instance) reset() bool {
 	return true
 }
 
-// retire discards the warm instances of a snapshot.
-func (m *Module) retire(s *snapshot) {
-	if s == nil {
-		return
-	}
-	p := m.account.pool
-	p.mu.Lock()
-	s.closed = true
-	idle := slices.Clone(s.idle)
-	for _, in := range idle {
-		p.remove(in)
-	}
-	p.mu.Unlock()
-	for _, in := range idle {
-		in.discard()
-	}
-}
-
 // forgetSnapshots gives back what the snapshots of a module hold. No call may
 // be running.
 func (m *Module) forgetSnapshots() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, e := range m.snapshots {
-		if e.snapshot != nil {
-			m.retire(e.snapshot)
-			e.snapshot.image.close()
-		}
+	p := m.account.pool
+	p.mu.Lock()
+	var all []*snapshot
+	for _, s := range m.snapshots {
+		all = append(all, s)
 	}
-	m.snapshots = map[string]*shared{}
-}
-
-// wasiEffects classifies the functions of WASI by what they do to a snapshot.
-// Those of the first kind only read what view tells apart; those of the second
-// leave nothing behind in the instance either, where no folder is granted. Any
-// other may.
-var wasiEffects = map[string]bool{
-	"args_get": true, "args_sizes_get": true, "environ_get": true, "environ_sizes_get": true,
-	"clock_res_get": true, "clock_time_get": true, "random_get": true, "sched_yield": true,
-	"fd_prestat_get": true, "fd_prestat_dir_name": true, "fd_fdstat_get": true,
-	"fd_fdstat_set_flags": true, // none of the streams and folders there are has any
-	"fd_write":            false, "fd_read": false, "poll_oneoff": false, "fd_filestat_get": false, "proc_exit": false,
-}
-
-// touched notes what a guest does that concerns its snapshot.
-func (c *call) touched(function string) {
-	reads, known := wasiEffects[function]
-	c.tainted = c.tainted || !known
-	if !c.starting || c.impure != "" {
-		return
+	p.mu.Unlock()
+	for _, s := range all {
+		s.stop()
+		s.forget()
 	}
-	switch {
-	case !reads:
-		c.impure = "it calls " + function + " while it starts up"
-	case function == "random_get" && c.Policy.Random && !c.module.renews:
-		c.impure = "it reads random bytes while it starts up, and does not export " + abi.ExportRestored
-	}
-}
-
-// touchedContract notes that a guest used the contract, which knows one call
-// from another.
-func (c *call) touchedContract() {
-	if c.starting && !c.describing && c.impure == "" {
-		c.impure = "it calls " + abi.Version + " while it starts up"
-	}
+	m.taking.Wait()
 }

@@ -5,6 +5,7 @@ import (
 	crand "crypto/rand"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"math/rand/v2"
@@ -84,7 +85,7 @@ func (w *world) time(config wazero.ModuleConfig) wazero.ModuleConfig {
 		return config.WithSysWalltime().WithSysNanotime().
 			WithNanosleep(func(ns int64) {
 				w.sleep(time.Duration(ns))
-				w.charge(0) // a sleep that was cut short has no other way to say so
+				w.check() // a sleep that was cut short has no other way to say so
 			})
 	}
 	look := func() int64 { w.now += int64(time.Microsecond); return w.now }
@@ -156,6 +157,10 @@ func (o output) Write(p []byte) (int, error) {
 		return len(p), nil
 	}
 	if o.module.Info.Shape == Command {
+		if err := o.keep(len(p)); err != nil {
+			o.failed = err
+			return 0, errOutputLimit
+		}
 		o.result = append(o.result, p...)
 	}
 	o.emit(o.Stdout, p)
@@ -166,6 +171,17 @@ func (o output) Write(p []byte) (int, error) {
 // guest's.
 func (c *call) emit(w io.Writer, p []byte) {
 	if w != nil {
-		_, _ = w.Write(bytes.Clone(p)) // p is memory of the guest: one that kept it would read another call's
+		p = bytes.Clone(p) // it is memory of the guest: one that kept it would read another call's
+		outside(func() { _, _ = w.Write(p) })
 	}
+}
+
+// outside runs what the caller gave. That it panics is no crash of the guest.
+func outside(f func()) {
+	defer func() {
+		if r := recover(); r != nil {
+			panic(&ended{fmt.Errorf("a writer or a function of the caller panicked: %v", r)})
+		}
+	}()
+	f()
 }

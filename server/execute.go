@@ -21,7 +21,7 @@ func (s *Service) execute(ctx context.Context, run background.Run, sink *backgro
 	limits := s.limits(Limits{}, tool.Tool)
 	limits.Timeout = run.Timeout
 	r, err := s.run(ctx, tool, host.Call{
-		ID: run.ID, Session: run.Session, Attempt: run.Attempt, Args: run.Args, Policy: limits.policy(),
+		ID: run.ID, Session: run.Session, Attempt: run.Attempt, Args: run.Args, Policy: limits.policy(), Background: true,
 		Stdout: sink.Stdout(), Stderr: sink.Stderr(), Stopping: sink.Stopping(),
 		Progress: func(p host.Progress) { sink.Progress(p.Done, max(p.Total, 0), p.Message) },
 	})

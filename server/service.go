@@ -30,8 +30,8 @@ type Config struct {
 	Limits    Limits                   // of a call whose tool asks for nothing; zero fields are the host's defaults
 	MaxLimits Limits                   // the most a tool may ask for; zero fields are 10^13 units, 1 GiB, 256 MiB and an hour
 
-	// Host says how much memory all calls may have together, how many calls run
-	// at a time, what is kept warm and how much of CacheDir is used. Its CacheDir
+	// Host says how much memory all calls may have together, how many direct calls
+	// run at a time, what is kept warm and how much of CacheDir is used. Its CacheDir
 	// and Logger are those of this Config.
 	Host host.Config
 
@@ -109,6 +109,9 @@ func (s *Service) Close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
+// Stats returns what the host's calls are doing and did, and what they take.
+func (s *Service) Stats() host.Stats { return s.host.Stats() }
+
 // Plugins returns the loaded plugins.
 func (s *Service) Plugins() []*plugins.Plugin { return s.registry.Plugins() }
 
@@ -118,6 +121,12 @@ func (s *Service) Tools() []*plugins.Tool { return s.registry.Tools() }
 
 // Problems returns what of the folders was not loaded, and why.
 func (s *Service) Problems() []plugins.Problem { return s.registry.Problems() }
+
+// Compile compiles all plugins now, as [plugins.Registry.Compile] does, so that
+// no first call has to.
+func (s *Service) Compile(ctx context.Context, progress func(done, total int, file string, err error)) error {
+	return s.registry.Compile(ctx, progress)
+}
 
 // Lookup returns a tool of a plugin by the name agents know it by. Its error
 // matches [plugins.ErrNoTool].

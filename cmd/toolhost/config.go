@@ -62,15 +62,16 @@ type backgroundConfig struct {
 
 // hostConfig is what all calls share; 0 is the built-in default.
 type hostConfig struct {
-	Memory  byteSize      `koanf:"memory"`   // of all calls and warm instances together
-	Cache   byteSize      `koanf:"cache"`    // compiled code on disk
-	Calls   int           `koanf:"calls"`    // of one plugin at a time
-	Warm    int           `koanf:"warm"`     // instances of one plugin that wait for a call
-	WarmFor time.Duration `koanf:"warm_for"` // how long they wait
+	Memory  byteSize      `koanf:"memory"`      // of all calls and warm instances together
+	Cache   byteSize      `koanf:"cache"`       // compiled code on disk
+	Calls   int           `koanf:"calls"`       // of one plugin at a time
+	Total   int           `koanf:"total_calls"` // of all plugins at a time, background runs not counted
+	Warm    int           `koanf:"warm"`        // instances of one plugin that wait for a call
+	WarmFor time.Duration `koanf:"warm_for"`    // how long they wait
 }
 
 func (c hostConfig) config() host.Config {
-	return host.Config{Memory: int64(c.Memory), CacheSize: int64(c.Cache), Calls: c.Calls, Warm: c.Warm, WarmFor: c.WarmFor}
+	return host.Config{Memory: int64(c.Memory), CacheSize: int64(c.Cache), Calls: c.Calls, TotalCalls: c.Total, Warm: c.Warm, WarmFor: c.WarmFor}
 }
 
 type grantConfig struct {
@@ -448,7 +449,7 @@ func (c *config) check() error {
 		"limits.fuel": c.Limits.Fuel, "limits.timeout": int64(c.Limits.Timeout), "limits.background": int64(c.Limits.Background),
 		"max_limits.fuel": c.MaxLimits.Fuel, "max_limits.timeout": int64(c.MaxLimits.Timeout), "max_limits.background": int64(c.MaxLimits.Background),
 		"background.per_session": int64(c.Background.PerSession), "background.per_host": int64(c.Background.PerHost),
-		"host.calls": int64(c.Host.Calls), "host.warm_for": int64(c.Host.WarmFor),
+		"host.calls": int64(c.Host.Calls), "host.total_calls": int64(c.Host.Total), "host.warm_for": int64(c.Host.WarmFor),
 	} {
 		if n < 0 {
 			errs = append(errs, fmt.Errorf("%s: expected a positive number, found %d", key, n))

@@ -60,6 +60,10 @@ func (a *app) inspectFile(cmd *cobra.Command, name string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
+	info, err := h.Inspect(wasm) // all of it, not only what loading needs
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
 	cost, err := h.Cost(wasm)
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
@@ -71,7 +75,7 @@ func (a *app) inspectFile(cmd *cobra.Command, name string) error {
 	for _, problem := range problems {
 		a.notef("problem: %s", problem)
 	}
-	i := inspected{name, p.Info, p.Source, p.Manifest, cost, isolation}
+	i := inspected{name, info, p.Source, p.Manifest, cost, isolation}
 	if a.json {
 		a.printJSON(i)
 		return nil
@@ -88,7 +92,7 @@ func (a *app) printInspected(i inspected) {
 	row("manifest", i.Source)
 	row("shape", string(i.Module.Shape))
 	row("memory", fmt.Sprintf("%s to %s", size(i.Module.MinBytes), size(i.Module.MaxBytes)))
-	row("isolation", describeIsolation(i.Isolation))
+	row("isolation", describeIsolation(i.Isolation, m.Tools))
 	row("needs", needs(m.Needs))
 	row("cost", fmt.Sprintf("table %d: %d functions, %d operators, %d loops; %d charges and %d checks make the code %+.0f%% larger",
 		i.Cost.Table, i.Cost.Functions, i.Cost.Operators, i.Cost.Loops, i.Cost.Charges, i.Cost.Checks, 100*i.Cost.Growth))
@@ -110,9 +114,19 @@ func needs(n abi.Needs) string {
 }
 
 // describeIsolation says how calls are kept apart, and why so.
-func describeIsolation(i host.Isolation) string {
-	if i.Mode == host.Reset {
-		return "each call continues from a copy of the plugin as it has started up: " + i.Why
+func describeIsolation(i host.Isolation, tools []abi.Tool) string {
+	if i.Mode != host.Reset {
+		return "a fresh instance for each call: " + i.Why
 	}
-	return "a fresh instance for each call: " + i.Why
+	text := "each call continues from a copy of the plugin as it has started up: " + i.Why
+	var impure []string
+	for _, t := range tools {
+		if !t.Hints.IsPureInit() {
+			impure = append(impure, t.Name)
+		}
+	}
+	if impure != nil {
+		text += "; but a fresh instance for each call of " + strings.Join(impure, ", ") + ", as pure_init: false asks"
+	}
+	return text
 }

@@ -80,7 +80,7 @@ an agent can spawn, check and stop.`,
 	flags.String("data", "", "`folder` for what is kept between runs")
 	flags.String("log-level", "", "debug, info, warn or error (default warn)")
 	flags.String("log-format", "", "text or json (default text)")
-	root.AddCommand(a.list(), a.inspect(), a.call(), a.mcp(), a.configuration(), a.demo())
+	root.AddCommand(a.list(), a.inspect(), a.call(), a.compile(), a.mcp(), a.configuration(), a.demo())
 	for _, c := range root.Commands() {
 		c.Args = usageArgs(c.Args)
 	}

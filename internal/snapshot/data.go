@@ -1,44 +1,73 @@
 package snapshot
 
-import "github.com/toolhost/toolhost/internal/wasmbin"
+import (
+	"bytes"
 
-// maxImage bounds the image, in bytes. A module may ask for a byte of data at
-// the end of 4 GiB; nobody has to lay out what lies before it.
-const maxImage = 256 << 20
+	"github.com/toolhost/toolhost/internal/wasmbin"
+)
 
-// moveData takes the active data segments out of a module and returns the
-// memory they make, up to its last byte that is not zero. It leaves them where
-// they are if one lies outside of the memory, which has to trap, or where it
-// lies is computed, or the image were too large.
-func moveData(m *wasmbin.Module) []byte {
-	if len(m.Memories) == 0 || m.ImportCount(wasmbin.KindMemory) > 0 {
-		return nil
-	}
+// Bounds of the image, in bytes. A module may ask for a byte of data at each end
+// of 4 GiB; nobody has to lay out what lies between them. What is laid out is at
+// most sparse times the data that the module has, unless it is small anyhow.
+const (
+	maxImage   = 64 << 20
+	smallImage = 1 << 20
+	sparse     = 8
+)
+
+// area is the part of a memory that the active data segments of a module write
+// to.
+type area struct{ from, end uint64 }
+
+// dataArea finds the area, and says why its data has to stay in the module: one
+// lies outside of the memory, which has to trap, or where it lies is computed,
+// or it is spread too far.
+func dataArea(m *wasmbin.Module) (area, string) {
 	size := uint64(m.Memories[0].Min) * wasmbin.PageSize
-	var end uint64
+	a, total := area{from: size}, uint64(0)
 	for _, d := range m.Data {
 		if d.Mode != wasmbin.Active {
 			continue // nobody can use it
 		}
 		at, ok := offset(d.Offset)
-		last := uint64(at) + uint64(len(d.Init))
-		if !ok || last > min(size, maxImage) {
-			return nil
+		if !ok {
+			return area{}, "it computes where its data goes"
 		}
-		end = max(end, last)
+		n := uint64(len(d.Init))
+		if uint64(at)+n > size {
+			return area{}, "its data does not fit into its memory"
+		}
+		if n > 0 {
+			a.from, a.end = min(a.from, uint64(at)), max(a.end, uint64(at)+n)
+			total += n
+		}
 	}
-	image := make([]byte, end)
+	if total == 0 {
+		return area{}, ""
+	}
+	if span := a.end - a.from; span > maxImage || span > max(smallImage, sparse*total) {
+		return area{}, "its data is spread too far"
+	}
+	return a, ""
+}
+
+// moveData takes the active data segments out of a module and returns the area
+// of the memory they make, from its first byte that is not zero to the last.
+func moveData(m *wasmbin.Module, a area) (image []byte, from uint64) {
+	image = make([]byte, a.end-a.from)
 	for _, d := range m.Data {
-		if d.Mode == wasmbin.Active {
+		if d.Mode == wasmbin.Active && len(d.Init) > 0 {
 			at, _ := offset(d.Offset)
-			copy(image[at:], d.Init)
+			copy(image[uint64(at)-a.from:], d.Init)
 		}
 	}
 	m.Data, m.DataCount = nil, nil
-	for end > 0 && image[end-1] == 0 {
-		end--
+	end := bytes.TrimRight(image, "\x00")
+	image = bytes.TrimLeft(end, "\x00")
+	if len(image) == 0 {
+		return nil, 0
 	}
-	return image[:end]
+	return image, a.from + uint64(len(end)-len(image))
 }
 
 // offset is the value of an offset expression that is a single constant.

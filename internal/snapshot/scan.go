@@ -68,16 +68,6 @@ func (f findings) why(m *wasmbin.Module) string {
 			return "it has a mutable global that holds a vector or a reference"
 		}
 	}
-	for _, d := range m.Data {
-		if d.Mode == wasmbin.Active {
-			at, ok := offset(d.Offset)
-			if !ok {
-				return "it computes where its data goes"
-			}
-			if uint64(at)+uint64(len(d.Init)) > min(uint64(m.Memories[0].Min)*wasmbin.PageSize, maxImage) {
-				return "its data lies too far out"
-			}
-		}
-	}
-	return ""
+	_, why := dataArea(m)
+	return why
 }

@@ -28,7 +28,7 @@ const (
 )
 
 // Version changes whenever the same input makes another output.
-const Version = 1
+const Version = 2
 
 // ErrReserved: the module exports a name that is reserved for its host.
 var ErrReserved = errors.New("reserved name")
@@ -36,10 +36,12 @@ var ErrReserved = errors.New("reserved name")
 // Program is a prepared module.
 type Program struct {
 	Wasm []byte
-	// Image is what the memory starts with, up to the last byte that is not
-	// zero. The module no longer has it: whoever makes an instance puts it
-	// there. Nil if there is none, or if it had to stay in the module.
+	// Image is what the memory starts with, from the first byte that is not
+	// zero, at At, to the last. The module no longer has it: whoever makes an
+	// instance puts it there. Nil if there is none, or if it had to stay in the
+	// module.
 	Image   []byte
+	At      uint64
 	Start   bool   // [StartExport] is there: call it first in each new instance
 	Globals int    // how many of [GlobalExport] there are
 	Why     string // why an instance cannot be put back; empty if it can
@@ -65,8 +67,10 @@ func Prepare(wasm []byte) (*Program, error) {
 		return nil, err
 	}
 	p := &Program{Why: found.why(m)}
-	if !found.segments {
-		p.Image = moveData(m)
+	if !found.segments && len(m.Memories) > 0 && m.ImportCount(wasmbin.KindMemory) == 0 {
+		if a, stays := dataArea(m); stays == "" {
+			p.Image, p.At = moveData(m, a)
+		}
 	}
 	if m.Start != nil {
 		m.Exports = append(m.Exports, wasmbin.Export{Name: StartExport, Kind: wasmbin.KindFunc, Index: *m.Start})

@@ -92,30 +92,43 @@ func TestWhy(t *testing.T) {
 }
 
 // TestImage: the image is what the segments make of a memory, in their order.
-// One that has to trap stays in the module.
+// Data that has to trap stays in the module, and data that is spread too far.
 func TestImage(t *testing.T) {
+	const memory = 100 << 20
 	data := func(at int64, s string) wasmbin.Data { return wasmbin.Data{Offset: i32(at), Init: []byte(s)} }
+	large := func(n int) string { return strings.Repeat("x", n) }
 	for name, c := range map[string]struct {
 		data  []wasmbin.Data
+		at    uint64
 		image string
 		stays bool
 	}{
-		"none":                {nil, "", false},
-		"one":                 {[]wasmbin.Data{data(2, "ab")}, "\x00\x00ab", false},
-		"the later one wins":  {[]wasmbin.Data{data(0, "abcd"), data(1, "xy")}, "axyd", false},
-		"zeros at the end":    {[]wasmbin.Data{data(0, "a\x00\x00")}, "a", false},
-		"up to the last byte": {[]wasmbin.Data{data(65535, "z")}, strings.Repeat("\x00", 65535) + "z", false},
-		"past the end":        {[]wasmbin.Data{data(0, "a"), data(65535, "zz")}, "", true},
-		"nothing at the end":  {[]wasmbin.Data{data(65536, "")}, "", false},
-		"nothing past it":     {[]wasmbin.Data{data(65537, "")}, "", true},
-		"far away":            {[]wasmbin.Data{data(-1, "a")}, "", true},
+		"none":                {nil, 0, "", false},
+		"one":                 {[]wasmbin.Data{data(2, "ab")}, 2, "ab", false},
+		"the later one wins":  {[]wasmbin.Data{data(0, "abcd"), data(1, "xy")}, 0, "axyd", false},
+		"in any order":        {[]wasmbin.Data{data(9, "z"), data(5, "a")}, 5, "a\x00\x00\x00z", false},
+		"zeros at the ends":   {[]wasmbin.Data{data(0, "\x00\x00a\x00\x00")}, 2, "a", false},
+		"only zeros":          {[]wasmbin.Data{data(7, "\x00\x00")}, 0, "", false},
+		"up to the last byte": {[]wasmbin.Data{data(memory-1, "z")}, memory - 1, "z", false},
+		"past the end":        {[]wasmbin.Data{data(0, "a"), data(memory-1, "zz")}, 0, "", true},
+		"nothing at the end":  {[]wasmbin.Data{data(memory, "")}, 0, "", false},
+		"nothing past it":     {[]wasmbin.Data{data(memory+1, "")}, 0, "", true},
+		"far away":            {[]wasmbin.Data{data(-1, "a")}, 0, "", true},
+		"small and sparse":    {[]wasmbin.Data{data(0, "a"), data(1<<20-1, "z")}, 0, "a" + strings.Repeat("\x00", 1<<20-2) + "z", false},
+		"too sparse":          {[]wasmbin.Data{data(0, "a"), data(1<<20, "z")}, 0, "", true},
+		"not too sparse":      {[]wasmbin.Data{data(0, large(1<<18)), data(1<<21-1, "z")}, 0, large(1<<18) + strings.Repeat("\x00", 1<<21-1<<18-1) + "z", false},
+		"largest":             {[]wasmbin.Data{data(5, large(64<<20))}, 5, large(64 << 20), false},
+		"too large":           {[]wasmbin.Data{data(5, large(64<<20+1))}, 0, "", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := base()
+			m.Memories[0].Min, m.Memories[0].Max = memory>>16, memory>>16
 			m.Data = c.data
 			p, err := snapshot.Prepare(m.Encode())
 			require.NoError(t, err)
-			require.Equal(t, c.image, string(p.Image))
+			require.True(t, c.image == string(p.Image), "%d bytes", len(p.Image))
+			require.Equal(t, c.at, p.At)
+			require.Equal(t, c.stays, p.Why != "", p.Why)
 			left, err := wasmbin.Parse(p.Wasm)
 			require.NoError(t, err)
 			require.Equal(t, c.stays, len(left.Data) > 0)
