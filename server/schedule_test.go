@@ -197,7 +197,7 @@ func TestScheduleApproval(t *testing.T) {
 		s.schedule(alice, "dangerous", `{"n":1}`, `{"cron_expression":"0 * * * *"}`)
 		time.Sleep(61 * time.Minute)
 		synctest.Wait()
-		require.EqualValues(t, 1, s.Stats().Succeeded)
+		require.EqualValues(t, 1, s.Stats().Runs.Succeeded)
 		mu.Lock()
 		require.Len(t, asked, 2)
 		require.Equal(t, "0 * * * *", asked[0].Schedule.Cron, "who is asked hears that it is again and again")
@@ -233,7 +233,10 @@ func TestReadmit(t *testing.T) {
 	version := func(tool string) string {
 		found, err := s.Lookup(tool)
 		require.NoError(t, err)
-		return found.Plugin.Info.Digest
+		digest, err := found.Plugin.Digest()
+		require.NoError(t, err)
+		require.Len(t, digest, 64)
+		return digest
 	}
 	const again = "The host went down, and the run is not run again: "
 	for _, test := range []struct {

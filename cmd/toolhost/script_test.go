@@ -49,7 +49,7 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-func buildExamples(t *testing.T) string {
+func buildExamples(t testing.TB) string {
 	dist := filepath.Join(t.TempDir(), "dist")
 	h, err := host.New(t.Context(), host.Config{CacheDir: plugintest.CacheDir()})
 	if err != nil {
@@ -180,9 +180,12 @@ func wasm(ts *testscript.TestScript, _ bool, args []string) {
 		// (memory (export "memory") 1) (func (export "_start"))
 		"command": "\x00asm\x01\x00\x00\x00\x01\x04\x01\x60\x00\x00\x03\x02\x01\x00\x05\x03\x01\x00\x01" +
 			"\x07\x13\x02\x06memory\x02\x00\x06_start\x00\x00\x0a\x04\x01\x02\x00\x0b",
+		// The same with a body that takes a number from nowhere: drop.
+		"invalid": "\x00asm\x01\x00\x00\x00\x01\x04\x01\x60\x00\x00\x03\x02\x01\x00\x05\x03\x01\x00\x01" +
+			"\x07\x13\x02\x06memory\x02\x00\x06_start\x00\x00\x0a\x05\x01\x03\x00\x1a\x0b",
 	}
 	if len(args) != 2 || kinds[args[1]] == "" {
-		ts.Fatalf("usage: wasm FILE truncated|component|import|command")
+		ts.Fatalf("usage: wasm FILE truncated|component|import|command|invalid")
 	}
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(kinds[args[1]]), 0o644))
 }
