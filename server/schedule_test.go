@@ -262,6 +262,7 @@ func TestReadmit(t *testing.T) {
 		{"again, neither", background.Run{Tool: "fails", Attempt: 1, Version: version("fails")}, background.KindOrphaned, again + "fails is neither idempotent nor readonly"},
 		{"again, changed since", background.Run{Tool: "keeper", Attempt: 1, Version: version("echo")}, background.KindOrphaned, again + "the plugin of keeper is another one by now"},
 		{"again, gone", background.Run{Tool: "gone", Attempt: 1}, background.KindOrphaned, again + `no such tool: "gone"`},
+		{"again, and no tool is named", background.Run{Attempt: 1}, background.KindOrphaned, again + `no such tool: ""`},
 		{"again, other arguments by now", background.Run{Tool: "echo", Attempt: 1, Version: version("echo"), Args: []byte(`[]`)}, background.KindOrphaned, again + "the arguments of echo do not fit its schema: expected object, found array"},
 		{"again, with a secret", background.Run{Tool: "vault", Attempt: 1, Version: version("vault"), Secret: true}, background.KindOrphaned, again + "its arguments had a secret in them, which was not stored"},
 	} {
