@@ -64,8 +64,10 @@ type Config struct {
 // nil, or until ctx is done, and returns its cause. Calls made before In was
 // closed have a second to be answered. By its return it has canceled the calls
 // that were still running and waited for them. It returns an error that matches
-// [ErrStuck] if they do not end within five seconds. Background runs go on:
-// closing the service ends them.
+// [ErrStuck] if they do not end within five seconds. The calls of the session
+// that were parked it has stopped, as [server.Service.EndSession] does: nobody
+// can ask for them any more. Other background runs go on: closing the service
+// ends them.
 //
 // A program that serves its standard output should ignore SIGPIPE, or the
 // system ends it when the client goes away.
@@ -90,7 +92,11 @@ func Run(ctx context.Context, service *server.Service, cfg Config) error {
 	if err != nil {
 		return fmt.Errorf("MCP session: %w", err)
 	}
-	return serve(ctx, conn, pipe.ended)
+	err = serve(ctx, conn, pipe.ended)
+	if ended := service.EndSession(context.WithoutCancel(ctx), s.id); ended != nil {
+		s.log.Error("the parked calls of the session are not stopped", "error", ended)
+	}
+	return err
 }
 
 // serve waits for the end of a session, and brings it about when ctx is done.

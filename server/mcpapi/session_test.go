@@ -110,6 +110,27 @@ func TestParkedCall(t *testing.T) {
 	require.Contains(t, c.next().Result.Content[0].Text, `"status":"canceled"`)
 }
 
+// Nobody can ask for a parked call when its session has ended: it ends too. What
+// was spawned goes on.
+func TestParkedCallsEndWithTheirSession(t *testing.T) {
+	cfg := serviceConfig("primes")
+	cfg.Runs.ParkAfter = time.Millisecond
+	s := open(t, cfg)
+	c := connect(t, s)
+	c.sendEach([]byte(initialize))
+	const long = `{"limit":1000000000}`
+	c.send([]byte(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"primes","arguments":` + long + `}}` + "\n"))
+	require.Contains(t, c.next().Result.Content[0].Text, `"type":"background"`)
+	c.send([]byte(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"spawn_background","arguments":{"tool":"primes","args":` + long + `}}}` + "\n"))
+	require.False(t, c.next().Result.IsError)
+	require.Equal(t, 2, s.Stats().Runs.Active)
+	require.NoError(t, c.in.Close())
+	_, err := c.wait()
+	require.NoError(t, err)
+	require.Equal(t, 1, s.Stats().Runs.Active)
+	require.EqualValues(t, 1, s.Stats().Runs.Canceled)
+}
+
 // A client that neither reads nor leaves cannot hold the process.
 func TestRunGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
