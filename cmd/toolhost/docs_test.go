@@ -12,6 +12,7 @@ import (
 
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/pkg/background/sqlite"
 	"github.com/toolhost/toolhost/server"
 )
 
@@ -46,7 +47,7 @@ func TestDocumentedDefaults(t *testing.T) {
 		"background.park_after": server.DefaultParkAfter,
 		"background.retention":  background.DefaultRetention, "background.retain_runs": background.DefaultRetainRuns,
 		"background.notice_ttl": background.DefaultNoticeTTL,
-		"background.output_cap": background.DefaultOutputCap, "background.log_quota": 1 << 30, // sqlite.DefaultLogQuota, which is a layer away
+		"background.output_cap": background.DefaultOutputCap, "background.log_quota": sqlite.DefaultLogQuota,
 		"background.min_interval": background.DefaultInterval, "background.misfire": background.DefaultMisfire,
 		"host.memory": host.DefaultHostMemory, "host.cache": host.DefaultCacheSize,
 		"host.total_calls": host.DefaultTotalCalls, "host.calls": host.DefaultCalls,
