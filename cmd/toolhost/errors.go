@@ -68,6 +68,8 @@ func diagnose(ctx context.Context, err error) diagnosis {
 		}
 	case errors.Is(err, host.ErrFuel):
 		d.exit, d.Code, d.Hint = exitLimit, "fuel", "raise it with --fuel"
+	case errors.Is(err, host.ErrHostMemory): // matches ErrMemory too
+		d.exit, d.Code, d.Hint = exitLimit, "memory", "raise host.memory in the configuration"
 	case errors.Is(err, host.ErrMemory):
 		d.exit, d.Code, d.Hint = exitLimit, "memory", "raise it with --memory"
 	case errors.Is(err, host.ErrOutput):
