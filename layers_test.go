@@ -29,9 +29,10 @@ var layers = map[string][]string{
 	"examples/plugins":                   {},
 	"internal/wasmbin":                   {},                   // knows nothing of fuel
 	"internal/fuel":                      {"internal/wasmbin"}, // bytes in, bytes out
+	"internal/snapshot":                  {"internal/wasmbin"}, // likewise
 	"internal/rootfs":                    {},
 	"internal/schema":                    {"abi"},
-	"host":                               {"abi", "internal/fuel", "internal/wasmbin", "internal/rootfs"},
+	"host":                               {"abi", "internal/fuel", "internal/snapshot", "internal/wasmbin", "internal/rootfs"},
 	"plugins":                            {"abi", "host", "internal/schema"},
 	"pkg/background":                     {}, // knows nothing of wasm, anyone can import it
 	"pkg/background/enginetest":          {"pkg/background"},

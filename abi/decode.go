@@ -312,7 +312,7 @@ func pointer(path []string) string {
 
 // escape writes a key as a reference token of RFC 6901.
 func escape(key string) string {
-	return strings.NewReplacer("~", "~0", "/", "~1").Replace(key)
+	return strings.ReplaceAll(strings.ReplaceAll(key, "~", "~0"), "/", "~1")
 }
 
 func position(data []byte, offset int64) (line, column int) {

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -12,35 +13,72 @@ import (
 
 // packages are the folders of the names the checklist gives packages.
 var packages = map[string]string{
-	"abi": "abi", "background": "pkg/background", "host": "host", "mcpapi": "server/mcpapi", "plugins": "plugins", "server": "server",
+	"abi": "abi", "guest": "guest", "background": "pkg/background", "enginetest": "pkg/background/enginetest", "sqlite": "pkg/background/sqlite", "host": "host",
+	"httpapi": "server/httpapi", "mcpapi": "server/mcpapi", "plugins": "plugins", "schema": "internal/schema", "server": "server", "toolhost": "cmd/toolhost",
+	"echo": "examples/plugins/echo", "fail": "examples/plugins/fail", "files": "examples/plugins/files", "math": "examples/plugins/math",
 }
 
-// TestChecklist holds that every test the checklist names exists.
+// Patterns of the checklist: a row, a test with a subtest if it names one, and
+// what stands for a test that is not there.
+var (
+	row     = regexp.MustCompile(`(?m)^\| (\d+) \| .* \| (.+) \|$`)
+	named   = regexp.MustCompile(`\b(\w+)\.((?:Test|Benchmark|Fuzz)[A-Z]\w*|Run\b)(?:/([^\s;|()` + "`" + `]+))?`)
+	missing = regexp.MustCompile(`(?i)\bissue\b|\blater\b|\bnot yet\b|\btodo\b`)
+)
+
+// TestChecklist holds that each row names a test, or why there is nothing to
+// test, and that every test the checklist names exists.
 func TestChecklist(t *testing.T) {
-	doc, err := os.ReadFile("checklist.md")
+	data, err := os.ReadFile("checklist.md")
 	require.NoError(t, err)
-	rows := regexp.MustCompile(`(?m)^\| (\d+) \|`).FindAllSubmatch(doc, -1)
-	require.Equal(t, 240+20, len(rows), "all rows are there")
-	named := regexp.MustCompile(`\b(\w+)\.((?:Test|Benchmark)[A-Z]\w*)`).FindAllSubmatch(doc, -1)
-	require.NotEmpty(t, named)
+	doc := string(data)
+	rows := row.FindAllStringSubmatch(doc, -1)
+	require.Len(t, rows, 240+20, "all rows are there")
+	for i, r := range rows {
+		want := i + 1
+		if want > 240 {
+			want -= 240 // those of the second table
+		}
+		require.Equal(t, strconv.Itoa(want), r[1], "rows are in order")
+		require.NotRegexp(t, missing, r[2], "row %s", r[1])
+		reason, impossible := strings.CutPrefix(r[2], "cannot happen: ")
+		require.True(t, named.MatchString(r[2]) || impossible && reason != "", "row %s names no test: %s", r[1], r[2])
+	}
 	sources := map[string]string{}
-	for _, n := range named {
-		name, test := string(n[1]), string(n[2])
+	for _, n := range named.FindAllStringSubmatch(doc, -1) {
+		name, test, sub := n[1], n[2], strings.TrimRight(n[3], ",.:")
 		if name == "package" { // the line that explains the notation
 			continue
 		}
 		dir, ok := packages[name]
 		require.True(t, ok, "%s.%s: no such package", name, test)
+		dir = filepath.Join("..", filepath.FromSlash(dir))
 		if sources[dir] == "" {
-			sources[dir] = testsOf(t, filepath.Join("..", filepath.FromSlash(dir)))
+			sources[dir] = testsOf(t, dir)
 		}
-		require.Contains(t, sources[dir], "func "+test+"(", "%s has no %s", dir, test)
+		require.True(t, strings.Contains(sources[dir], "func "+test+"("), "%s has no %s", dir, test)
+		switch {
+		case sub == "":
+		case test == "TestWire":
+			require.FileExists(t, filepath.Join(dir, "testdata", sub+".txtar"))
+		case test == "TestScripts":
+			require.FileExists(t, filepath.Join(dir, "testdata", "script", sub+".txtar"))
+		default:
+			literal := strconv.Quote(strings.ReplaceAll(sub, "_", " "))
+			require.True(t, strings.Contains(sources[dir], literal), "%s.%s has no subtest %s", name, test, literal)
+		}
 	}
 }
 
+// testsOf returns the source of a package's tests; enginetest has nothing else.
 func testsOf(t *testing.T, dir string) string {
-	files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
+	pattern := "*_test.go"
+	if filepath.Base(dir) == "enginetest" {
+		pattern = "*.go"
+	}
+	files, err := filepath.Glob(filepath.Join(dir, pattern))
 	require.NoError(t, err)
+	require.NotEmpty(t, files, dir)
 	var b strings.Builder
 	for _, f := range files {
 		data, err := os.ReadFile(f)

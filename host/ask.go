@@ -19,7 +19,7 @@ func (c *call) askCapability(request []byte) int32 {
 	case c.Ask == nil:
 		return c.refuse(abi.CallDenied, "denied", "nobody can be asked here")
 	}
-	ctx, cancel := context.WithCancel(c.ctx)
+	ctx, cancel := context.WithCancel(&c.ctx)
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	defer cancel()

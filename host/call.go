@@ -24,6 +24,22 @@ type Call struct {
 	Argv   bool            // for a command: pass the arguments as flags too
 	Policy Policy
 
+	// Serial keeps calls of this module that have the same Session and are
+	// Serial too from overlapping: they take turns, in the order they came.
+	Serial bool
+	// Background calls have a limit of their own, which somebody else keeps: they
+	// do not wait for one of Config.TotalCalls.
+	Background bool
+	// Placed is told when a call that is not Background has its place among
+	// Config.TotalCalls, with a function that gives it back before the call has
+	// ended: it goes on as one in the background. That may be called at any
+	// time, also more than once. Nil keeps the place.
+	Placed func(giveBack func())
+	// ImpureInit says that the plugin must start up anew for each call, as its
+	// manifest asks with pure_init: false. Else a call may continue from a copy
+	// of an instance that has just started up under the same policy.
+	ImpureInit bool
+
 	ID      string // for logs and the plugin
 	Session string
 	Attempt int // 0 is 1
@@ -61,14 +77,26 @@ type call struct {
 	Call
 	host    *Host
 	module  *Module
-	ctx     context.Context
+	outer   *call  // that this one was made within; nil if there is none
+	turn    *turn  // that it has or waits for
+	unplace func() // gives back the place among all calls, once; nil: places.leave does
+	ctx     lifetime
 	started time.Time
 	meter   *fuel.Meter
-	mem     memory
-	counter api.MutableGlobal // the guest's fuel counter; nil before there is an instance
+
+	instance *instance         // that runs it; nil before there is one and after
+	counter  api.MutableGlobal // its fuel counter
+	entered  *entry            // the function that runs; nil before and after
+	stack    int64             // bytes of its stack that are paid for
+	kept     int64             // bytes of arguments and results
+	buffers  int64             // bytes of them that are paid for
+	priming  bool              // it serves nobody: a snapshot is taken
+	tainted  bool              // it may have left something in the instance that cannot be put back
+	fuel     int64             // used, once it has left its instance
+	peak     int64             // bytes of memory, once it has left its instance
+	refused  error             // why its memory could not grow
 
 	describing bool
-	context    []byte // abi.FieldContext
 	response   []byte // abi.FieldResponse; nil before the first host call
 
 	result, errText, manifest []byte
@@ -79,8 +107,11 @@ type call struct {
 	failed                    error // the first limit or broken rule a host function met
 }
 
-// Call runs a tool in a fresh instance and returns what came of it. It blocks
-// until the instance is gone. The Result is valid in every case. The error is
+// Call runs a tool in a clean instance and returns what came of it: nothing of
+// an earlier call is in it. It blocks until the call has left the instance.
+// While there are too many calls already it waits for its turn, and its time
+// runs; one whose context is that of another running call of this host waits
+// for nothing (see [ErrBusy]). The Result is valid in every case. The error is
 // nil for a success, a tool error and a required connection; else it is a
 // [*CallError] that matches one of the reasons of this package or a context
 // error.
@@ -89,10 +120,11 @@ func (h *Host) Call(ctx context.Context, m *Module, req Call) (abi.Result, error
 	if err != nil {
 		return abi.Result{Kind: abi.CanceledKind, Error: err.Error()}, &CallError{Plugin: req.Plugin, Tool: req.Tool, Err: err}
 	}
-	defer h.calls.Done()
-	ctx, cancel := c.bound(ctx)
-	defer cancel()
-	return c.outcome(c.run(ctx))
+	defer c.end()
+	c.live(ctx)
+	r, err := c.outcome(c.run(&c.ctx))
+	c.countEnd(r, err)
+	return r, err
 }
 
 // Describe runs toolhost_describe in the sandbox, with a small budget and
@@ -107,11 +139,10 @@ func (h *Host) Describe(ctx context.Context, m *Module) ([]byte, error) {
 	if err != nil {
 		return nil, &CallError{Plugin: req.Plugin, Tool: req.Tool, Err: err}
 	}
-	defer h.calls.Done()
+	defer c.end()
 	c.describing = true
-	ctx, cancel := c.bound(ctx)
-	defer cancel()
-	r, err := c.outcome(c.run(ctx))
+	c.live(ctx)
+	r, err := c.outcome(c.run(&c.ctx))
 	switch {
 	case err != nil:
 		return nil, err
@@ -138,33 +169,26 @@ func (h *Host) begin(m *Module, req Call) (*call, error) {
 	if len(req.Args) == 0 {
 		req.Args = json.RawMessage("{}")
 	}
-	c := &call{Call: req, host: h, module: m, started: time.Now(), mem: memory{limit: uint64(req.Policy.Memory)}}
+	c := &call{Call: req, host: h, module: m, started: time.Now()}
 	c.meter = fuel.NewMeter(req.Policy.Fuel, c.interrupted)
-	c.context, _ = json.Marshal(abi.Context{ // strings and numbers: it cannot fail
-		CallID: req.ID, Session: req.Session, Attempt: req.Attempt, Locale: req.Locale, Config: req.Policy.Config,
-		TimeoutMS: req.Policy.Timeout.Milliseconds(), Fuel: req.Policy.Fuel,
-	})
 	return c, nil
 }
 
-// bound gives the call its context: it ends with the caller's, with the time
-// limit, and with the host.
-func (c *call) bound(ctx context.Context) (context.Context, func()) {
-	ctx, cancelTime := context.WithTimeoutCause(ctx, c.Policy.Timeout, timeoutError{c.Policy.Timeout})
-	ctx, cancel := context.WithCancelCause(ctx)
-	release := context.AfterFunc(c.host.ctx, func() { cancel(context.Cause(c.host.ctx)) })
-	c.ctx = context.WithValue(ctx, callKey{}, c)
-	return c.ctx, func() {
-		release()
-		cancel(nil)
-		cancelTime()
-	}
+// end gives back what the call holds.
+func (c *call) end() {
+	c.repay()
+	c.ctx.end()
+	c.host.calls.Done()
 }
 
-// callKey finds the running call in the context wazero hands to host functions.
-type callKey struct{}
-
-func callOf(ctx context.Context) *call { return ctx.Value(callKey{}).(*call) }
+// facts is abi.FieldContext.
+func (c *call) facts() []byte {
+	facts, _ := json.Marshal(abi.Context{ // strings and numbers: it cannot fail
+		CallID: c.ID, Session: c.Session, Attempt: c.Attempt, Locale: c.Locale, Config: c.Policy.Config,
+		TimeoutMS: c.Policy.Timeout.Milliseconds(), Fuel: c.Policy.Fuel,
+	})
+	return facts
+}
 
 // interrupted says why the call has to end now, if it has to. It is asked
 // before each slice of fuel and by each host function.
@@ -172,14 +196,10 @@ func (c *call) interrupted() error {
 	if c.failed != nil {
 		return c.failed
 	}
-	// The timer behind Done may be late when guests keep every core busy.
-	if deadline, ok := c.ctx.Deadline(); ok && !time.Now().Before(deadline) {
-		<-c.ctx.Done()
+	if err, cause := c.ctx.over(); err != nil {
+		return because(err, cause)
 	}
-	if err := c.ctx.Err(); err != nil {
-		return because(err, context.Cause(c.ctx))
-	}
-	return nil
+	return c.payStack()
 }
 
 // stopping reports whether the tool was asked to finish soon.

@@ -63,7 +63,7 @@ func (c *call) sleepCapability(request []byte) int32 {
 		return c.refuse(abi.CallInvalid, "invalid", `expected {"ms": milliseconds}`)
 	}
 	c.sleep(time.Duration(min(*in.MS, int64(time.Duration(1<<62)/time.Millisecond))) * time.Millisecond)
-	c.charge(0)
+	c.check()
 	if c.stopping() {
 		return c.refuse(abi.CallCanceled, "canceled", "the call is being stopped")
 	}

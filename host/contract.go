@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -24,7 +25,7 @@ const (
 
 // Info is what the binary of a module says, without running any of it.
 type Info struct {
-	Digest   string   `json:"digest"` // sha256 of the binary, in hex
+	Digest   string   `json:"digest"` // sha256 of the binary, in hex; empty if it was only scanned
 	Size     int      `json:"size"`   // bytes
 	Shape    Shape    `json:"shape"`
 	Manifest []byte   `json:"-"` // custom section toolhost.manifest; nil if there is none
@@ -64,8 +65,31 @@ func (h *Host) Inspect(wasm []byte) (*Info, error) {
 	if err != nil {
 		return nil, &ModuleError{Part: "module", Err: err}
 	}
-	digest := sha256.Sum256(wasm)
-	info := &Info{Digest: hex.EncodeToString(digest[:]), Size: len(wasm)}
+	return h.check(m, &Info{Digest: digestOf(wasm), Size: len(wasm)})
+}
+
+func digestOf(wasm []byte) string {
+	sum := sha256.Sum256(wasm)
+	return hex.EncodeToString(sum[:])
+}
+
+// Scan checks a binary of size bytes as Inspect does, but reads only what it
+// says of itself, a small part of most files: its code and data may still be
+// found broken when it is compiled, and Info.Digest is empty. Errors of the file
+// come as they are.
+func (h *Host) Scan(file io.ReaderAt, size int64) (*Info, error) {
+	m, err := wasmbin.Scan(file, size, abi.SectionManifest, abi.SectionScript)
+	if malformed := (*wasmbin.Error)(nil); errors.As(err, &malformed) {
+		return nil, &ModuleError{Part: "module", Err: err}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return h.check(m, &Info{Size: int(size)})
+}
+
+// check holds a module against the contract and completes what it says.
+func (h *Host) check(m *wasmbin.Module, info *Info) (*Info, error) {
 	manifests := 0
 	for _, c := range m.Customs {
 		switch c.Name {

@@ -20,6 +20,13 @@ var (
 	ErrOutput = errors.New("output limit reached")
 	ErrDenied = errors.New("denied")
 	ErrTrap   = errors.New("the plugin crashed")
+
+	// ErrHostMemory is the limit of the host, Config.Memory, not that of the call.
+	// It matches ErrMemory too.
+	ErrHostMemory = fmt.Errorf("%w on this host", ErrMemory)
+	// ErrBusy is why a call that was made within another is refused where it
+	// would have to wait for a serial tool.
+	ErrBusy = errors.New("busy")
 )
 
 // ErrNoManifest is why a plugin that does not say what it is cannot be loaded.

@@ -10,15 +10,17 @@
 package host
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
+	"time"
 
 	"github.com/tetratelabs/wazero"
-	"github.com/tetratelabs/wazero/experimental"
-
-	"github.com/toolhost/toolhost/internal/wasmbin"
 )
 
 // Config configures a Host. The zero Config works.
@@ -26,50 +28,82 @@ type Config struct {
 	// CacheDir is a folder for compiled code, shared between processes. Empty
 	// keeps it in memory only, so that each process compiles each plugin anew.
 	CacheDir string
+	// CacheSize is how many bytes of compiled code CacheDir may hold: what was
+	// not used for the longest time is removed. 0 is DefaultCacheSize.
+	CacheSize int64
+	// Memory is how many bytes all calls and what is kept for them may take
+	// together: linear memory, deep stacks, snapshots, and large arguments and
+	// results while a call runs. A call that would need more is refused, or ended
+	// where it grows, with an error that matches [ErrHostMemory]. Compiled code
+	// does not count. 0 is DefaultHostMemory.
+	Memory int64
+	// Calls is how many calls of one module may run at a time; others wait in
+	// the order they came, and their time runs. 0 is DefaultCalls.
+	Calls int
+	// TotalCalls is how many calls of all modules may run at a time, those with
+	// Call.Background left out; others wait likewise. 0 is DefaultTotalCalls.
+	TotalCalls int
+	// Warm is how many clean instances of one module wait for calls, and WarmFor
+	// how long. 0 is DefaultWarm and DefaultWarmFor. Negative keeps none.
+	Warm    int
+	WarmFor time.Duration
 	// Logger gets what plugins log, and what went wrong inside. Nil discards.
 	Logger *slog.Logger
 }
 
+// What a zero Config means.
+const (
+	DefaultCacheSize  = 2 << 30 // bytes
+	DefaultHostMemory = 4 << 30 // bytes
+	DefaultCalls      = 256
+	DefaultTotalCalls = 64
+	DefaultWarm       = 8
+	DefaultWarmFor    = time.Minute
+)
+
 // Host compiles plugins and calls their tools. It is safe for concurrent use.
 type Host struct {
-	log     *slog.Logger
-	runtime wazero.Runtime
-	cache   wazero.CompilationCache
-	wasi    map[string]signature // what the WASI module exports
+	log    *slog.Logger
+	engine *engine              // compiles, and keeps code in memory only
+	code   *codeCache           // nil without a folder
+	wasi   map[string]signature // what the WASI module exports
 
 	ctx  context.Context // done when calls have to end
 	stop context.CancelCauseFunc
 
+	pool      pool
+	instances int    // of a module at a time
+	whyPlaces string // a call of a module waits
+	places    line   // for all calls but background runs
+
 	mu     sync.Mutex
 	closed bool
 	calls  sync.WaitGroup
+	// modules are those that were not closed: they hold memory that the
+	// runtime knows nothing of.
+	modules map[*Module]bool
 }
-
-// features are those of the rewriter, but for exceptions: wazero copies the
-// guest's whole stack for each try_table that is entered, so that recursion
-// through one takes host memory by the square of its depth, outside the limit
-// of the call. Measured: 287 MiB at a depth of 3,000, for 1.5 million units.
-const features = wasmbin.Features &^ experimental.CoreFeaturesExceptionHandling
 
 // New returns a Host. Close it to free the compiled code.
 func New(ctx context.Context, cfg Config) (*Host, error) {
-	h := &Host{log: cfg.Logger, cache: wazero.NewCompilationCache()}
+	h := &Host{log: cfg.Logger, modules: map[*Module]bool{}}
 	if h.log == nil {
 		h.log = slog.New(slog.DiscardHandler)
 	}
-	if cfg.CacheDir != "" {
-		cache, err := wazero.NewCompilationCacheWithDir(cfg.CacheDir)
-		if err != nil {
-			return nil, fmt.Errorf("compile cache: %w", err)
-		}
-		h.cache = cache
-	}
-	h.runtime = wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfig().
-		WithCoreFeatures(features).
-		WithDebugInfoEnabled(false).
-		WithCompilationCache(h.cache))
+	h.instances = int(limit(int64(cfg.Calls), DefaultCalls, 1<<20))
+	h.whyPlaces = fmt.Sprintf("at most %d calls of one plugin run at a time: try again when others have ended, or let the operator allow more", h.instances)
+	h.places.free = int(limit(int64(cfg.TotalCalls), DefaultTotalCalls, 1<<20))
+	h.places.why = fmt.Sprintf("at most %d calls run at a time on this host: try again when others have ended, or let the operator allow more", h.places.free)
+	h.pool.ceiling = limit(cfg.Memory, DefaultHostMemory, 1<<50)
+	h.pool.most = max(cmp.Or(cfg.Warm, DefaultWarm), 0)
+	h.pool.age = limit(cfg.WarmFor, DefaultWarmFor, 1<<62)
+	h.pool.written = openPagemap(pagemapPath)
 	h.ctx, h.stop = context.WithCancelCause(context.Background())
-	if err := h.instantiateImports(ctx); err != nil {
+	var err error
+	if h.engine, err = h.newEngine(ctx, wazero.NewCompilationCache()); err == nil && cfg.CacheDir != "" {
+		h.code, err = openCodeCache(h, cfg.CacheDir, limit(cfg.CacheSize, DefaultCacheSize, 1<<50))
+	}
+	if err != nil {
 		_ = h.Close(ctx)
 		return nil, err
 	}
@@ -88,11 +122,9 @@ func (h *Host) Close(ctx context.Context) error {
 	release()
 	h.stop(ErrClosed)
 	background := context.WithoutCancel(ctx)
-	err := h.runtime.Close(background)
-	if cerr := h.cache.Close(background); err == nil {
-		err = cerr
-	}
-	return err
+	h.pool.close()
+	h.forgetModules()
+	return errors.Join(h.code.close(background), h.engine.close(background))
 }
 
 // enter counts a call in; the caller leaves with h.calls.Done.
@@ -104,4 +136,14 @@ func (h *Host) enter() error {
 	}
 	h.calls.Add(1)
 	return nil
+}
+
+// forgetModules gives back what the modules hold that were not closed.
+func (h *Host) forgetModules() {
+	h.mu.Lock()
+	left := slices.Collect(maps.Keys(h.modules))
+	h.mu.Unlock()
+	for _, m := range left {
+		m.forget()
+	}
 }

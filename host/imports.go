@@ -7,6 +7,7 @@ import (
 	"math"
 	"unicode/utf8"
 
+	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/api"
 	"github.com/tetratelabs/wazero/experimental"
 	"github.com/tetratelabs/wazero/imports/wasi_snapshot_preview1"
@@ -22,8 +23,8 @@ type hostFunc func(c *call, mem api.Memory, stack []uint64) int32
 
 // instantiateImports makes the modules plugins import from: the contract, the
 // refill of the fuel counter, and WASI preview 1.
-func (h *Host) instantiateImports(ctx context.Context) error {
-	contract := h.runtime.NewHostModuleBuilder(abi.Version)
+func (h *Host) instantiateImports(ctx context.Context, r wazero.Runtime) error {
+	contract := r.NewHostModuleBuilder(abi.Version)
 	for name, f := range map[string]hostFunc{
 		abi.ImportRead: (*call).read, abi.ImportWrite: (*call).write,
 		abi.ImportProgress: (*call).progress, abi.ImportCall: (*call).capability,
@@ -42,13 +43,13 @@ func (h *Host) instantiateImports(ctx context.Context) error {
 	if _, err := contract.Instantiate(ctx); err != nil {
 		return fmt.Errorf("module %s: %w", abi.Version, err)
 	}
-	_, err := h.runtime.NewHostModuleBuilder(fuel.ImportModule).NewFunctionBuilder().
+	_, err := r.NewHostModuleBuilder(fuel.ImportModule).NewFunctionBuilder().
 		WithGoModuleFunction(api.GoModuleFunc(refill), []api.ValueType{api.ValueTypeI64}, []api.ValueType{api.ValueTypeI64}).
 		Export(fuel.ImportName).Instantiate(ctx)
 	if err != nil {
 		return fmt.Errorf("module %s: %w", fuel.ImportModule, err)
 	}
-	wasi := h.runtime.NewHostModuleBuilder(abi.ImportWASI)
+	wasi := r.NewHostModuleBuilder(abi.ImportWASI)
 	wasi_snapshot_preview1.NewFunctionExporter().ExportFunctions(wasi)
 	// wazero grows its table of descriptors to the number a guest names here:
 	// gigabytes of the host's memory for one call. No libc needs it.
@@ -56,26 +57,31 @@ func (h *Host) instantiateImports(ctx context.Context) error {
 		WithFunc(func(_, _ uint32) uint32 { return wasiNotSupported }).
 		Export("fd_renumber")
 	instance, err := wasi.Instantiate(experimental.WithFunctionListenerFactory(ctx,
-		experimental.FunctionListenerFactoryFunc(func(api.FunctionDefinition) experimental.FunctionListener {
-			return experimental.FunctionListenerFunc(checked)
+		experimental.FunctionListenerFactoryFunc(func(def api.FunctionDefinition) experimental.FunctionListener {
+			return checked(def.ExportNames()[0])
 		})))
 	if err != nil {
 		return fmt.Errorf("module %s: %w", abi.ImportWASI, err)
 	}
-	h.wasi = map[string]signature{}
+	known := map[string]signature{}
 	for name, def := range instance.ExportedFunctionDefinitions() {
 		t := wasmbin.FuncType{Params: valTypes(def.ParamTypes()), Results: valTypes(def.ResultTypes())}
-		h.wasi[name] = signature(t.String())
+		known[name] = signature(t.String())
+	}
+	if h.wasi == nil {
+		h.wasi = known // the same in each runtime
 	}
 	return nil
 }
 
 // checked comes before each function of WASI, which are wazero's own: a call that
 // has to end ends there too. Some of them take long for little fuel.
-func checked(ctx context.Context, mod api.Module, _ api.FunctionDefinition, _ []uint64, _ experimental.StackIterator) {
-	c := callOf(ctx)
-	c.attach(mod)
-	c.charge(0)
+func checked(name string) experimental.FunctionListenerFunc {
+	return func(ctx context.Context, _ api.Module, _ api.FunctionDefinition, _ []uint64, _ experimental.StackIterator) {
+		c := callOf(ctx)
+		c.touched(name)
+		c.check()
+	}
 }
 
 // wasiNotSupported is errno notsup of WASI preview 1.
@@ -90,9 +96,8 @@ func valTypes(types []api.ValueType) []wasmbin.ValType {
 }
 
 // refill is called by the rewritten guest when its slice of fuel is used up.
-func refill(ctx context.Context, mod api.Module, stack []uint64) {
+func refill(ctx context.Context, _ api.Module, stack []uint64) {
 	c := callOf(ctx)
-	c.attach(mod)
 	counter, err := c.meter.Refill(int64(stack[0]))
 	if err != nil {
 		panic(&ended{c.exhausted(err)})
@@ -111,7 +116,16 @@ func (c *call) exhausted(err error) error {
 // charge makes the guest pay for n bytes the host handles for it, and ends the
 // call if it has to end.
 func (c *call) charge(n int) {
-	left, err := c.meter.Charge(int64(c.counter.Get()), int64(n/bytesPerUnit))
+	if n >= bytesPerUnit {
+		c.pay(int64(n / bytesPerUnit))
+	}
+}
+
+// check ends the call if it has to end.
+func (c *call) check() { c.pay(0) }
+
+func (c *call) pay(units int64) {
+	left, err := c.meter.Charge(int64(c.counter.Get()), units)
 	c.counter.Set(uint64(left))
 	if err != nil {
 		panic(&ended{c.exhausted(err)})
@@ -127,8 +141,8 @@ const bytesPerUnit = 64
 func guarded(f hostFunc) api.GoModuleFunc {
 	return func(ctx context.Context, mod api.Module, stack []uint64) {
 		c := callOf(ctx)
-		c.attach(mod)
-		c.charge(0)
+		c.touchedContract()
+		c.check()
 		stack[0] = api.EncodeI32(f(c, mod.Memory(), stack))
 	}
 }
@@ -169,7 +183,7 @@ func (c *call) field(f abi.Field) ([]byte, bool) {
 	case abi.FieldTool:
 		return []byte(c.Tool), true
 	case abi.FieldContext:
-		return c.context, true
+		return c.facts(), true
 	case abi.FieldResponse:
 		return c.response, c.response != nil
 	case abi.FieldScript:
@@ -187,6 +201,13 @@ func (c *call) write(mem api.Memory, stack []uint64) int32 {
 	}
 	if !c.account(len(data)) {
 		return abi.RefusedOutput
+	}
+	switch stream {
+	case abi.StreamResult, abi.StreamError, abi.StreamManifest, abi.StreamContent:
+		if err := c.keep(len(data)); err != nil {
+			c.failed = err
+			return abi.RefusedOutput
+		}
 	}
 	switch stream {
 	case abi.StreamResult:
@@ -236,7 +257,8 @@ func (c *call) progress(mem api.Memory, stack []uint64) int32 {
 		return abi.RefusedProgress
 	}
 	if c.Progress != nil {
-		c.Progress(Progress{Done: done, Total: total, Message: clip(string(message), maxMessage)})
+		p := Progress{Done: done, Total: total, Message: clip(string(message), maxMessage)}
+		outside(func() { c.Progress(p) })
 	}
 	return c.answer()
 }

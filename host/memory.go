@@ -3,33 +3,146 @@ package host
 import "github.com/tetratelabs/wazero/experimental"
 
 // memory is the linear memory of one instance. It refuses to grow beyond the
-// limit of the call, which the guest sees as a memory.grow that answers -1.
+// limit of the call and beyond what the host has left, which the guest sees as
+// a memory.grow that answers -1.
 type memory struct {
-	limit   uint64
-	buf     []byte
+	account *account // pays for it
+	image   *image   // what it starts with
+	limit   uint64   // of the call
+	most    uint64   // what the module declares, if that is less
+
+	room   []byte // reserved, or allocated; its length is how far it may go
+	mapped bool   // room is reserved
+	size   uint64 // of the memory
+	anew   bool   // the next Reallocate makes it as large as its image
+
 	peak    uint64
-	refused bool // a growth was refused: what fails next is likely its fault
+	refused error // why a growth was refused: what fails next is likely its fault
+	crowded bool  // one was refused because of other calls
 }
 
 // Allocate implements experimental.MemoryAllocator. A module has one memory at
 // most, and the caller has checked that its minimum is within the limit.
 func (m *memory) Allocate(_, _ uint64) experimental.LinearMemory { return m }
 
-// Reallocate implements experimental.LinearMemory.
-func (m *memory) Reallocate(size uint64) []byte {
-	if size > m.limit {
-		m.refused = true
-		return nil
+// newMemory returns a memory as its image says. Its error matches ErrMemory.
+func (a *account) newMemory(i *image, limit, most uint64) (*memory, error) {
+	if err := a.take(i.size); err != nil {
+		return nil, err
 	}
-	if size > uint64(cap(m.buf)) {
-		grown := make([]byte, size, min(m.limit, max(size, 2*uint64(cap(m.buf)))))
-		copy(grown, m.buf)
-		m.buf = grown
+	m := &memory{account: a, image: i, limit: limit, most: most, size: i.size, peak: i.size, anew: true}
+	if !a.pool.heapOnly {
+		room, err := reserve(max(min(limit, most), i.size))
+		if err == nil && i.lay(room, true) {
+			m.room, m.mapped = room, true
+			return m, nil
+		}
+		if err == nil {
+			unreserve(room)
+		}
 	}
-	m.buf = m.buf[:size]
-	m.peak = max(m.peak, size)
-	return m.buf
+	m.room = make([]byte, i.size)
+	i.lay(m.room, false)
+	return m, nil
 }
 
-// Free implements experimental.LinearMemory.
-func (m *memory) Free() { m.buf = nil }
+// Reallocate implements experimental.LinearMemory.
+func (m *memory) Reallocate(size uint64) []byte {
+	switch {
+	case m.anew:
+		m.account.give(m.size - m.image.size)
+		m.size, m.anew = m.image.size, false
+	case !m.grow(size):
+		return nil
+	}
+	return m.room[:m.size:m.size]
+}
+
+func (m *memory) grow(size uint64) bool {
+	if size > m.limit {
+		m.refused = overLimit(m.limit)
+		return false
+	}
+	if size > m.most {
+		return false
+	}
+	if err := m.account.take(size - m.size); err != nil {
+		m.refused, m.crowded = err, true
+		return false
+	}
+	if size > uint64(len(m.room)) {
+		room := make([]byte, min(m.limit, m.most, max(size, 2*uint64(len(m.room)))))
+		copy(room, m.room[:m.size])
+		m.room = room
+	}
+	m.size = size
+	m.peak = max(m.peak, size)
+	return true
+}
+
+// heapMost is the largest room on Go's heap that is kept for the next call.
+const heapMost = 1 << 20
+
+// reset puts the memory back to its image. It is false if that cannot be done.
+// If it is larger than that, the instance still sees its old size: grow it by a
+// page then, which shrinks it.
+func (m *memory) reset() bool {
+	size := m.image.size
+	switch {
+	case !m.mapped:
+		if len(m.room) > heapMost {
+			return false
+		}
+		m.image.restore(m.room[:m.peak], 0)
+	case forget(m.room[size:m.peak]) != nil:
+		return false
+	case size <= copyMost:
+		m.image.restore(m.room[:size], 0)
+	case !m.restoreWritten():
+		if forget(m.room[:size]) != nil {
+			return false
+		}
+		if m.image.file == nil {
+			m.image.lay(m.room, false)
+		}
+	}
+	m.peak, m.refused, m.crowded = size, nil, false
+	m.anew = m.size != size
+	return true
+}
+
+// writtenMost is how many pages of the system are put back one by one, which
+// keeps them: laying out a page anew costs a fault at its next use. It bounds
+// what a warm instance holds too.
+const writtenMost = 1024
+
+// lookMost is how large a memory may be that is looked through for them.
+const lookMost = 64 << 20
+
+// restoreWritten copies the image over the pages that were written to, if the
+// system can tell which, and if they are not too many.
+func (m *memory) restoreWritten() bool {
+	written := m.account.pool.written
+	if m.image.size > lookMost {
+		return false
+	}
+	var found [writtenMost]uint64
+	pages, ok := written.pages(m.room[:m.image.size], found[:0])
+	for _, at := range pages {
+		m.image.restore(m.room[at:at+written.size], at)
+	}
+	return ok
+}
+
+// Free implements experimental.LinearMemory. It does nothing: wazero calls it
+// when it closes the instance, and somebody may still look at the memory.
+func (m *memory) Free() {}
+
+// release gives the memory back. Nothing may look at it from then on.
+func (m *memory) release() {
+	if m.mapped {
+		unreserve(m.room)
+	}
+	m.account.give(m.size)
+	m.room, m.size, m.mapped = nil, 0, false
+}

@@ -1,21 +1,40 @@
 package host
 
 import (
+	"bytes"
 	"context"
-	"fmt"
-	"runtime"
+	"errors"
+	"slices"
+	"sync"
+	"time"
 
 	"github.com/tetratelabs/wazero"
-	"github.com/tetratelabs/wazero/experimental"
 
+	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/internal/fuel"
 )
 
 // Module is a compiled plugin. It is safe for concurrent use: each call has an
 // instance of its own.
 type Module struct {
-	Info     *Info
+	Info      *Info
+	Isolation Isolation
+
+	host     *Host
 	compiled wazero.CompiledModule
+	runtime  wazero.Runtime // that compiled it
+	base     *image         // what a new instance starts with
+	globals  int            // mutable ones
+	renews   bool           // it exports toolhost_restored
+	account  *account
+	places   line // for its calls
+
+	snapshots map[string]*snapshot // by view; guarded by the mutex of the pool
+	taking    sync.WaitGroup       // who takes them
+
+	mu      sync.Mutex
+	startup string           // why there is no snapshot for some view
+	turns   map[string]*turn // by session
 }
 
 // Compile checks a binary against the contract, rewrites it to be metered, and
@@ -27,25 +46,48 @@ func (h *Host) Compile(ctx context.Context, wasm []byte) (*Module, error) {
 		return nil, err
 	}
 	defer h.calls.Done()
-	info, err := h.Inspect(wasm)
+	started := time.Now()
+	// Code and data are looked at where they are rewritten, which is not done
+	// for what the cache has.
+	info, err := h.Scan(bytes.NewReader(wasm), int64(len(wasm)))
 	if err != nil {
 		return nil, err
 	}
-	bounded, err := boundTables(wasm)
+	info.Digest = digestOf(wasm)
+	p, err := h.prepare(ctx, info, wasm)
+	if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
+		return nil, err
+	}
 	if err != nil {
 		return nil, &ModuleError{Part: "module", Err: err}
 	}
-	program, err := fuel.Rewrite(bounded)
-	if err != nil {
-		return nil, &ModuleError{Part: "module", Err: err}
+	if p.found {
+		h.countCompile(countCached, started)
+	} else {
+		h.countCompile(countAnew, started)
 	}
-	ctx = experimental.WithCompilationWorkers(ctx, runtime.GOMAXPROCS(0))
-	compiled, err := h.runtime.CompileModule(ctx, program.Wasm)
+	a := &account{pool: &h.pool}
+	base, err := a.newImage(p.Image, p.At, uint64(info.MinBytes))
 	if err != nil {
-		return nil, &ModuleError{Part: "module", Err: fmt.Errorf("it does not compile: %w", err)}
+		_ = p.compiled.Close(ctx)
+		return nil, err
 	}
-	return &Module{Info: info, compiled: compiled}, nil
+	m := &Module{
+		host: h, Info: info, Isolation: isolation(info, p.Why),
+		compiled: p.compiled, runtime: p.runtime, base: base, globals: p.Globals,
+		renews:  slices.Contains(info.Exports, abi.ExportRestored),
+		account: a, places: line{free: h.instances, why: h.whyPlaces},
+		snapshots: map[string]*snapshot{}, turns: map[string]*turn{},
+	}
+	h.mu.Lock()
+	h.modules[m] = true
+	h.mu.Unlock()
+	return m, nil
 }
+
+// KeepsCode reports whether compiled code outlives the modules: to compile one
+// again takes little time.
+func (h *Host) KeepsCode() bool { return h.code != nil }
 
 // Cost says what metering a module takes: a report for people, and for those
 // who wonder why a file grew.
@@ -71,4 +113,16 @@ func (h *Host) Cost(wasm []byte) (Cost, error) {
 }
 
 // Close frees the compiled code. No call may be running or start after it.
-func (m *Module) Close(ctx context.Context) error { return m.compiled.Close(ctx) }
+func (m *Module) Close(ctx context.Context) error {
+	m.forget()
+	return m.compiled.Close(ctx)
+}
+
+// forget gives back what the module holds beside its code.
+func (m *Module) forget() {
+	m.host.mu.Lock()
+	delete(m.host.modules, m)
+	m.host.mu.Unlock()
+	m.forgetSnapshots()
+	m.base.close()
+}

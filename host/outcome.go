@@ -1,7 +1,6 @@
 package host
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -69,11 +68,14 @@ func (c *call) value(r *abi.Result) error {
 	if len(c.result) == 0 {
 		return nil
 	}
-	var compact bytes.Buffer
-	if err := json.Compact(&compact, c.result); err != nil || !utf8.Valid(c.result) {
+	spaced, ok := checkJSON(c.result)
+	if !ok {
 		return fmt.Errorf("%w: its result is not JSON in UTF-8", ErrABI)
 	}
-	r.Value = compact.Bytes()
+	if spaced {
+		c.result = compactJSON(c.result)
+	}
+	r.Value = c.result
 	return nil
 }
 
@@ -115,6 +117,8 @@ func (c *call) classify(err *CallError, r *abi.Result) {
 		r.Limit = abi.LimitOutput
 	case errors.Is(err, context.DeadlineExceeded):
 		r.Limit = abi.LimitTime
+	case errors.Is(err, ErrBusy):
+		r.Kind = abi.ToolError
 	case errors.As(err, &mount):
 		r.Kind, r.Error = abi.ToolError, mount.public()
 	case errors.Is(err, ErrTrap), errors.Is(err, ErrABI):
@@ -129,13 +133,7 @@ func (c *call) classify(err *CallError, r *abi.Result) {
 }
 
 func (c *call) usage() abi.Usage {
-	u := abi.Usage{Wall: time.Since(c.started), MemoryPeak: int64(c.mem.peak), OutputBytes: c.written}
-	var left int64
-	if c.counter != nil {
-		left = int64(c.counter.Get())
-	}
-	u.Fuel = c.meter.Used(left)
-	return u
+	return abi.Usage{Fuel: c.fuel, Wall: time.Since(c.started), MemoryPeak: c.peak, OutputBytes: c.written}
 }
 
 func (c *call) errorText(none string) string {
@@ -163,9 +161,11 @@ func clip(s string, n int) string {
 
 // textOrJSON is the output of a command as a JSON value.
 func textOrJSON(out []byte) json.RawMessage {
-	var compact bytes.Buffer
-	if utf8.Valid(out) && json.Compact(&compact, out) == nil {
-		return compact.Bytes()
+	if spaced, ok := checkJSON(out); ok {
+		if spaced {
+			out = compactJSON(out)
+		}
+		return out
 	}
 	text, _ := json.Marshal(strings.TrimRight(strings.ToValidUTF8(string(out), "\uFFFD"), "\n"))
 	return text

@@ -7,7 +7,7 @@ const (
 	DefaultFuel    = 100_000_000_000   // units, some 20 to 100 seconds of computing
 	DefaultMemory  = 64 << 20          // bytes of linear memory
 	DefaultOutput  = 8 << 20           // bytes written to all streams together
-	DefaultTimeout = 120 * time.Second // from the start of the instance
+	DefaultTimeout = 120 * time.Second // from when it was asked for: waiting counts
 )
 
 // MaxFuel is the largest fuel budget.
@@ -22,7 +22,7 @@ type Policy struct {
 	Fuel    int64         // units; 0 is DefaultFuel
 	Memory  int64         // bytes of linear memory; 0 is DefaultMemory
 	Output  int64         // bytes written to all streams; 0 is DefaultOutput
-	Timeout time.Duration // wall time; 0 is DefaultTimeout
+	Timeout time.Duration // wall time, waiting included; 0 is DefaultTimeout
 
 	Clock  bool // the real time, and sleeping
 	Random bool // real randomness

@@ -5,6 +5,7 @@ import (
 	crand "crypto/rand"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"math/rand/v2"
@@ -20,29 +21,38 @@ import (
 	"github.com/toolhost/toolhost/internal/rootfs"
 )
 
-// world is what the instance of a call sees through WASI: stdio, arguments,
-// environment, clocks, randomness and folders, each as its policy grants it.
-// The returned function closes what the guest left open.
-func (c *call) world() (wazero.ModuleConfig, func(), error) {
-	command := c.module.Info.Shape == Command && !c.describing
+// world is what an instance sees through WASI: stdio, arguments, environment,
+// clocks, randomness and folders, each as the policy grants it. Instances
+// outlive calls: what a world does it does for the call that runs now.
+type world struct {
+	*call
+	now    int64         // of the clock that stands, in nanoseconds after start
+	random *rand.ChaCha8 // of a plugin without randomness
+}
+
+// world makes the world of an instance for this call and those with the same
+// view. The returned function closes what the guest left open.
+func (c *call) world() (*world, wazero.ModuleConfig, func(), error) {
+	w := &world{call: c, random: rand.NewChaCha8([32]byte([]byte("toolhost: nothing random granted")))}
 	config := wazero.NewModuleConfig().
 		WithName("").         // many instances of a module at a time
 		WithStartFunctions(). // run explicitly, under this call's limits
-		WithStdout(output{c, abi.StreamOutput}).
-		WithStderr(output{c, abi.StreamStderr})
-	if command {
+		WithStdout(output{w, abi.StreamOutput}).
+		WithStderr(output{w, abi.StreamStderr})
+	if c.module.Info.Shape == Command && !c.describing {
 		config = config.WithStdin(bytes.NewReader(c.Args)).WithArgs(c.argv()...)
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Policy.Env)) {
 		config = config.WithEnv(name, c.Policy.Env[name])
 	}
-	config = c.time(config)
+	config = w.time(config)
 	if c.Policy.Random {
-		config = config.WithRandSource(randomness{c, crand.Reader})
+		config = config.WithRandSource(randomness{w, crand.Reader})
 	} else {
-		config = config.WithRandSource(randomness{c, rand.NewChaCha8([32]byte([]byte("toolhost: nothing random granted")))})
+		config = config.WithRandSource(randomness{w, w.random})
 	}
-	return c.mount(config)
+	config, release, err := c.mount(config)
+	return w, config, release, err
 }
 
 func (c *call) mount(config wazero.ModuleConfig) (wazero.ModuleConfig, func(), error) {
@@ -70,28 +80,27 @@ var start = time.Date(2022, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // time gives the guest the real clocks, or one that depends on nothing but what
 // the guest does: it moves a microsecond at each look, and as far as it sleeps.
-func (c *call) time(config wazero.ModuleConfig) wazero.ModuleConfig {
-	if c.Policy.Clock {
+func (w *world) time(config wazero.ModuleConfig) wazero.ModuleConfig {
+	if w.Policy.Clock {
 		return config.WithSysWalltime().WithSysNanotime().
 			WithNanosleep(func(ns int64) {
-				c.sleep(time.Duration(ns))
-				c.charge(0) // a sleep that was cut short has no other way to say so
+				w.sleep(time.Duration(ns))
+				w.check() // a sleep that was cut short has no other way to say so
 			})
 	}
-	var now int64
-	look := func() int64 { now += int64(time.Microsecond); return now }
+	look := func() int64 { w.now += int64(time.Microsecond); return w.now }
 	return config.
 		WithWalltime(func() (int64, int32) {
 			t := start.Add(time.Duration(look()))
 			return t.Unix(), int32(t.Nanosecond())
 		}, sys.ClockResolution(time.Microsecond)).
 		WithNanotime(look, sys.ClockResolution(time.Microsecond)).
-		WithNanosleep(func(ns int64) { now += max(ns, 0) })
+		WithNanosleep(func(ns int64) { w.now += max(ns, 0) })
 }
 
 // randomness is random bytes the guest pays for.
 type randomness struct {
-	*call
+	*world
 	source io.Reader
 }
 
@@ -131,7 +140,7 @@ func (c *call) argv() []string {
 // output is an output stream of WASI. What a command writes to stdout is its
 // result too.
 type output struct {
-	*call
+	*world
 	stream abi.Stream
 }
 
@@ -148,6 +157,10 @@ func (o output) Write(p []byte) (int, error) {
 		return len(p), nil
 	}
 	if o.module.Info.Shape == Command {
+		if err := o.keep(len(p)); err != nil {
+			o.failed = err
+			return 0, errOutputLimit
+		}
 		o.result = append(o.result, p...)
 	}
 	o.emit(o.Stdout, p)
@@ -158,6 +171,17 @@ func (o output) Write(p []byte) (int, error) {
 // guest's.
 func (c *call) emit(w io.Writer, p []byte) {
 	if w != nil {
-		_, _ = w.Write(p)
+		p = bytes.Clone(p) // it is memory of the guest: one that kept it would read another call's
+		outside(func() { _, _ = w.Write(p) })
 	}
+}
+
+// outside runs what the caller gave. That it panics is no crash of the guest.
+func outside(f func()) {
+	defer func() {
+		if r := recover(); r != nil {
+			panic(&ended{fmt.Errorf("a writer or a function of the caller panicked: %v", r)})
+		}
+	}()
+	f()
 }

@@ -1,10 +1,12 @@
 package plugins
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -24,13 +26,18 @@ const MaxWasm = 64 << 20
 type loader struct {
 	host     *host.Host
 	cfg      Config
+	digests  *digests
 	problems []Problem
+}
+
+func newLoader(h *host.Host, cfg Config) *loader {
+	return &loader{host: h, cfg: cfg, digests: openDigests(cfg.CacheDir)}
 }
 
 // Load loads one file of a folder, with nothing granted, and returns what is
 // worth knowing beside it.
 func Load(ctx context.Context, h *host.Host, folder Folder, name, cacheDir string) (*Plugin, []Problem, error) {
-	l := &loader{host: h, cfg: Config{CacheDir: cacheDir}}
+	l := newLoader(h, Config{CacheDir: cacheDir})
 	p, err := l.plugin(ctx, folder, strings.TrimSuffix(name, ".wasm"))
 	return p, l.problems, err
 }
@@ -46,31 +53,48 @@ func (l *loader) folder(ctx context.Context, folder Folder) []*Plugin {
 		return nil
 	}
 	slices.SortFunc(entries, byName)
+	type loaded struct {
+		plugin   *Plugin
+		problems []Problem
+	}
+	files := make([]loaded, len(entries))
+	each(ctx, len(entries), func(i int) {
+		one := &loader{host: l.host, cfg: l.cfg, digests: l.digests}
+		files[i].plugin = one.file(ctx, folder, entries[i])
+		files[i].problems = one.problems
+	})
 	var found []*Plugin
-	for _, e := range entries {
-		name := e.Name()
-		if strings.HasPrefix(name, ".") || e.IsDir() {
-			continue
-		}
-		file := path.Join(folder.Path, name)
-		if stem, ok := strings.CutSuffix(name, ".wasm"); ok {
-			p, err := l.plugin(ctx, folder, stem)
-			if err != nil {
-				l.problem(file, err)
-				continue
-			}
-			found = append(found, p)
-			continue
-		}
-		for _, ending := range sidecars {
-			if stem, ok := strings.CutSuffix(name, ending); ok {
-				if _, err := fs.Stat(folder.FS, stem+".wasm"); err != nil {
-					l.problem(file, fmt.Errorf("there is no %s.wasm beside it", stem))
-				}
-			}
+	for _, f := range files {
+		l.problems = append(l.problems, f.problems...)
+		if f.plugin != nil {
+			found = append(found, f.plugin)
 		}
 	}
 	return found
+}
+
+// file loads what may be a plugin. It is nil if it is not.
+func (l *loader) file(ctx context.Context, folder Folder, entry fs.DirEntry) *Plugin {
+	name := entry.Name()
+	if strings.HasPrefix(name, ".") || entry.IsDir() {
+		return nil
+	}
+	file := path.Join(folder.Path, name)
+	if stem, ok := strings.CutSuffix(name, ".wasm"); ok {
+		p, err := l.plugin(ctx, folder, stem)
+		if err != nil {
+			l.problem(file, err)
+		}
+		return p
+	}
+	for _, ending := range sidecars {
+		if stem, ok := strings.CutSuffix(name, ending); ok {
+			if _, err := fs.Stat(folder.FS, stem+".wasm"); err != nil {
+				l.problem(file, fmt.Errorf("there is no %s.wasm beside it", stem))
+			}
+		}
+	}
+	return nil
 }
 
 // unpath drops the path from an error that is reported with one.
@@ -83,7 +107,7 @@ func unpath(err error) error {
 }
 
 func (l *loader) plugin(ctx context.Context, folder Folder, stem string) (*Plugin, error) {
-	p := &Plugin{File: path.Join(folder.Path, stem+".wasm"), host: l.host, folder: folder.FS, name: stem + ".wasm"}
+	p := &Plugin{File: path.Join(folder.Path, stem+".wasm"), host: l.host, digests: l.digests, folder: folder.FS, name: stem + ".wasm"}
 	if err := l.read(ctx, p, stem); err != nil {
 		_ = p.close(ctx) // describe may have compiled it
 		return nil, err
@@ -91,16 +115,29 @@ func (l *loader) plugin(ctx context.Context, folder Folder, stem string) (*Plugi
 	return p, nil
 }
 
-// read fills in what the files of a plugin say.
+// read fills in what the files of a plugin say. Of the plugin itself it reads
+// only that, unless it was changed a moment ago: the next change could then not
+// be told, so that the digest has to be known.
 func (l *loader) read(ctx context.Context, p *Plugin, stem string) error {
-	wasm, err := readFile(p.folder, p.name, MaxWasm)
+	file, s, err := openFile(p.folder, p.name, MaxWasm)
 	if err != nil {
 		return err
 	}
-	if p.Info, err = l.host.Inspect(wasm); err != nil {
-		return err
+	defer file.Close()
+	p.stamp = s
+	at, ok := file.(io.ReaderAt)
+	if !ok || !s.settled() {
+		wasm, err := readAll(file, s)
+		if err != nil {
+			return err
+		}
+		p.learn(digestOf(wasm))
+		at = bytes.NewReader(wasm)
 	}
-	document, err := l.manifest(ctx, p, wasm, stem)
+	if p.Info, err = l.host.Scan(at, s.size); err != nil {
+		return unpath(err)
+	}
+	document, err := l.manifest(ctx, p, stem)
 	if err != nil {
 		return err
 	}
@@ -115,24 +152,53 @@ func (l *loader) read(ctx context.Context, p *Plugin, stem string) error {
 	return nil
 }
 
-func readFile(folder fs.FS, name string, most int64) ([]byte, error) {
-	info, err := fs.Stat(folder, name)
+// openFile opens a file of at most so many bytes.
+func openFile(folder fs.FS, name string, most int64) (fs.File, stamp, error) {
+	info, err := fs.Stat(folder, name) // to open a pipe would wait for its other end
 	if err != nil {
-		return nil, unpath(err)
+		return nil, stamp{}, unpath(err)
 	}
 	if !info.Mode().IsRegular() {
-		return nil, errors.New("expected a file")
+		return nil, stamp{}, errors.New("expected a file")
 	}
-	if info.Size() > most {
-		return nil, fmt.Errorf("the file has %d bytes, and at most %d are read", info.Size(), most)
+	file, err := folder.Open(name)
+	if err != nil {
+		return nil, stamp{}, unpath(err)
 	}
-	data, err := fs.ReadFile(folder, name)
-	return data, unpath(err)
+	if info, err = file.Stat(); err == nil && info.Size() > most {
+		err = fmt.Errorf("the file has %d bytes, and at most %d are read", info.Size(), most)
+	}
+	if err != nil {
+		_ = file.Close()
+		return nil, stamp{}, unpath(err)
+	}
+	return file, stampOf(info), nil
+}
+
+// readAll reads an open file that has not changed since.
+func readAll(file fs.File, s stamp) ([]byte, error) {
+	data := make([]byte, s.size)
+	if _, err := io.ReadFull(file, data); errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) && s.size > 0 {
+		return nil, errors.New("the file ends before its size: is it being written?")
+	} else if err != nil && !errors.Is(err, io.EOF) {
+		return nil, unpath(err)
+	}
+	return data, nil
+}
+
+func readFile(folder fs.FS, name string, most int64) ([]byte, stamp, error) {
+	file, s, err := openFile(folder, name, most)
+	if err != nil {
+		return nil, s, err
+	}
+	defer file.Close()
+	data, err := readAll(file, s)
+	return data, s, err
 }
 
 // manifest returns the manifest as JSON: from the custom section, a sidecar, or
 // the plugin's own describe, in this order.
-func (l *loader) manifest(ctx context.Context, p *Plugin, wasm []byte, stem string) ([]byte, error) {
+func (l *loader) manifest(ctx context.Context, p *Plugin, stem string) ([]byte, error) {
 	name, sidecar, err := l.sidecar(p, stem)
 	if p.Info.Manifest != nil {
 		if name != "" {
@@ -149,26 +215,30 @@ func (l *loader) manifest(ctx context.Context, p *Plugin, wasm []byte, stem stri
 		return sidecar, nil
 	}
 	p.Source = abi.ExportDescribe
-	return l.describe(ctx, p, wasm)
+	return l.describe(ctx, p)
 }
 
 // describe asks the plugin itself, once for each digest.
-func (l *loader) describe(ctx context.Context, p *Plugin, wasm []byte) ([]byte, error) {
+func (l *loader) describe(ctx context.Context, p *Plugin) ([]byte, error) {
+	if !p.Info.Describe {
+		return nil, host.ErrNoManifest
+	}
 	var cached string
 	if l.cfg.CacheDir != "" {
-		cached = filepath.Join(l.cfg.CacheDir, "manifest-"+p.Info.Digest+".json")
+		digest, err := p.Digest()
+		if err != nil {
+			return nil, err
+		}
+		cached = filepath.Join(l.cfg.CacheDir, "manifest-"+digest+".json")
 		if document, err := os.ReadFile(cached); err == nil && json.Valid(document) {
 			return document, nil
 		}
 	}
-	if !p.Info.Describe {
-		return nil, host.ErrNoManifest
-	}
-	module, err := l.host.Compile(ctx, wasm)
+	module, err := p.use(ctx)
 	if err != nil {
 		return nil, err
 	}
-	p.module = module
+	defer p.unuse()
 	document, err := l.host.Describe(ctx, module)
 	if err != nil {
 		return nil, err

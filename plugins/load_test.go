@@ -96,7 +96,9 @@ func TestDescribeIsCachedByDigest(t *testing.T) {
 	}
 	r := openCached()
 	require.NotNil(t, r.Plugins()[0].module, "the plugin had to be asked")
-	file := filepath.Join(cache, "manifest-"+r.Plugins()[0].Info.Digest+".json")
+	digest, err := r.Plugins()[0].Digest()
+	require.NoError(t, err)
+	file := filepath.Join(cache, "manifest-"+digest+".json")
 	kept, err := os.ReadFile(file)
 	require.NoError(t, err)
 	require.JSONEq(t, string(plugintest.JSON(named("described"))), string(kept))

@@ -7,13 +7,15 @@ import (
 	"io/fs"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/internal/schema"
 )
 
-// Plugin is a loaded plugin file. Its fields do not change.
+// Plugin is a loaded plugin file. Its fields do not change. Info.Digest is empty:
+// see [Plugin.Digest].
 type Plugin struct {
 	File     string // folder and name
 	Source   string // where its manifest is from
@@ -27,8 +29,19 @@ type Plugin struct {
 	folder fs.FS
 	name   string
 
-	mu     sync.Mutex
-	module *host.Module
+	stamp     stamp // of the file
+	digests   *digests
+	digesting sync.Mutex
+	digest    atomic.Pointer[string] // nil until somebody needs it
+
+	mu        sync.Mutex
+	module    *host.Module // nil until it is compiled
+	users     int          // of the module
+	compiling *compilation // nil if it is not being compiled
+	failed    error        // why it was not compiled the last time
+	closed    bool
+
+	compilations sync.WaitGroup
 }
 
 // Tool is a tool as agents see it.
@@ -62,7 +75,8 @@ func (t *Tool) CheckResult(value json.RawMessage) []abi.Problem {
 }
 
 // Call runs the tool: it compiles the plugin if this is its first call, and
-// adds what the operator granted to the policy of the call. Its errors are
+// adds what the operator granted to the policy of the call. Calls of the tools
+// of a plugin that are not to overlap take turns within their session. Its errors are
 // those of host.Host.Call and of host.Host.Compile, and match host.ErrDenied
 // if the plugin was not granted all it needs.
 func (t *Tool) Call(ctx context.Context, req host.Call) (abi.Result, error) {
@@ -73,11 +87,14 @@ func (t *Tool) Call(ctx context.Context, req host.Call) (abi.Result, error) {
 	if err := p.Denied(); err != nil {
 		return fail(abi.ToolError, err.Error(), err)
 	}
-	module, err := p.compile(ctx)
+	module, err := p.use(ctx)
 	if err != nil {
-		return fail(abi.Internal, abi.InternalMessage, err)
+		return fail(abi.Internal, abi.InternalMessage, fmt.Errorf("%s: %w", p.File, err))
 	}
+	defer p.unuse()
 	req.Plugin, req.Tool, req.Argv = p.Manifest.Name, t.Tool.Name, t.Tool.Argv
+	req.Serial = t.Tool.Hints.Concurrency == abi.Serial
+	req.ImpureInit = !t.Tool.Hints.IsPureInit()
 	p.Grant.apply(&req.Policy, t.Tool.Hints)
 	return p.host.Call(ctx, module, req)
 }
@@ -89,36 +106,4 @@ func (p *Plugin) Denied() error {
 		return nil
 	}
 	return fmt.Errorf("%w: the plugin %s needs %s, which the operator has not granted", host.ErrDenied, p.Manifest.Name, strings.Join(p.Missing, ", "))
-}
-
-// compile compiles the plugin once. One that fails is tried again by the next
-// call: what failed may have been the disk.
-func (p *Plugin) compile(ctx context.Context) (*host.Module, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.module == nil {
-		wasm, err := readFile(p.folder, p.name, MaxWasm)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", p.File, err)
-		}
-		module, err := p.host.Compile(ctx, wasm)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", p.File, err)
-		}
-		if module.Info.Digest != p.Info.Digest {
-			_ = module.Close(ctx)
-			return nil, fmt.Errorf("%s: the file has changed since it was loaded: restart to load it", p.File)
-		}
-		p.module = module
-	}
-	return p.module, nil
-}
-
-func (p *Plugin) close(ctx context.Context) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.module == nil {
-		return nil
-	}
-	return p.module.Close(ctx)
 }

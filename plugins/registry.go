@@ -44,8 +44,8 @@ type Config struct {
 	CacheDir string
 }
 
-// Registry knows the tools of a set of folders. It does not change once it is
-// open and is safe for concurrent use.
+// Registry knows the tools of a set of folders. But for what [Registry.Problems]
+// says it does not change once it is open. It is safe for concurrent use.
 type Registry struct {
 	plugins  []*Plugin
 	tools    map[string]*Tool
@@ -66,7 +66,7 @@ func (p Problem) String() string { return p.File + ": " + p.Err.Error() }
 // everything else is among Problems.
 func Open(ctx context.Context, h *host.Host, cfg Config) (*Registry, error) {
 	r := &Registry{tools: map[string]*Tool{}}
-	l := &loader{host: h, cfg: cfg}
+	l := newLoader(h, cfg)
 	var found []*Plugin
 	for _, folder := range cfg.Folders {
 		found = append(found, l.folder(ctx, folder)...)
@@ -74,6 +74,7 @@ func Open(ctx context.Context, h *host.Host, cfg Config) (*Registry, error) {
 			return nil, context.Cause(ctx)
 		}
 	}
+	l.digests.save()
 	taken := collisions(found, cfg.Reserved)
 	r.problems = append(l.problems, taken...)
 	for _, p := range found {
@@ -173,8 +174,17 @@ func (r *Registry) Tools() []*Tool {
 	return tools
 }
 
-// Problems returns what was not loaded, in the order it was met.
-func (r *Registry) Problems() []Problem { return slices.Clone(r.problems) }
+// Problems returns what was not loaded, in the order it was met, and then what
+// could not be compiled when it was last tried.
+func (r *Registry) Problems() []Problem {
+	problems := slices.Clone(r.problems)
+	for _, p := range r.plugins {
+		if err := p.failure(); err != nil {
+			problems = append(problems, Problem{p.File, err})
+		}
+	}
+	return problems
+}
 
 // Lookup returns the tool an agent knows by that name. Its error matches
 // [ErrNoTool] and suggests what may have been meant.

@@ -35,7 +35,7 @@ func (l *loader) sidecar(p *Plugin, stem string) (name string, document []byte, 
 	if name == "" {
 		return "", nil, nil
 	}
-	data, err := readFile(p.folder, name, abi.MaxManifest)
+	data, _, err := readFile(p.folder, name, abi.MaxManifest)
 	if err == nil {
 		document, err = toJSON(name, data)
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -15,6 +16,7 @@ import (
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/internal/plugintest"
+	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/plugins"
 )
 
@@ -38,6 +40,37 @@ func TestCall(t *testing.T) {
 
 	r = s.call(alice, "picture", "")
 	require.Equal(t, []abi.Block{{Type: "text", Text: "hello"}}, r.Content)
+}
+
+// Output is apart from the result, and no key of a result means anything to the
+// host: in a call, in a run and in the files of a run.
+func TestNoKeyIsSpecial(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := open(t, Config{}, "echo")
+		for _, value := range []string{`{"_raw_output":"x"}`, `{"_raw_output_scalar":"x"}`, `{"_raw_output":"x","_raw_output_scalar":7,"n":1}`, `{"error":"x","status":"failed","result":{}}`} {
+			require.Equal(t, value, string(s.call(alice, "echo", value).Value))
+			id := s.spawn(alice, "echo", value)
+			report := s.check(alice, id, "")
+			require.Equal(t, "succeeded", report["status"])
+			var want map[string]any
+			require.NoError(t, json.Unmarshal([]byte(value), &want))
+			require.Equal(t, want, report["result"])
+			require.Equal(t, "echoing\n", report["output"].(map[string]any)["text"])
+			require.Equal(t, "echoing\n", s.artifact(alice, id, background.OutputLog))
+			var envelope background.Envelope
+			require.NoError(t, json.Unmarshal([]byte(s.artifact(alice, id, background.ResultJSON)), &envelope))
+			require.JSONEq(t, value, string(envelope.Result))
+		}
+	})
+}
+
+// What nothing here knows, such as a record that cannot be stored, is told the
+// agent in one sentence, and returned to the caller in full.
+func TestUnknownErrorsAreInternal(t *testing.T) {
+	full := fmt.Errorf("spawn: %w", errors.New("/srv/data: no space left on device"))
+	r, err := explain(full)
+	require.Equal(t, full, err)
+	require.Equal(t, abi.Result{Kind: abi.Internal, Error: abi.InternalMessage}, r)
 }
 
 func TestCallFollowsOutput(t *testing.T) {

@@ -134,6 +134,24 @@ func TestCheckCursor(t *testing.T) {
 	})
 }
 
+// A run that wrote nothing says so in the same way while it runs and
+// afterwards; done tells the two apart.
+func TestCheckWithoutOutput(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := open(t, Config{}, "stubborn")
+		id := s.spawn(alice, "stubborn", "{}")
+		synctest.Wait()
+		nothing := map[string]any{"text": "", "cursor": "1:0"}
+		report := s.check(alice, id, `,"wait_seconds":0`)
+		require.Equal(t, false, report["done"])
+		require.Equal(t, nothing, report["output"])
+		s.stop(alice, id, "")
+		report = s.check(alice, id, "")
+		require.Equal(t, true, report["done"])
+		require.Equal(t, nothing, report["output"])
+	})
+}
+
 // An answer is bounded: a result too large for it is told by its size, its
 // beginning and where it is.
 func TestCheckLargeResults(t *testing.T) {

@@ -94,7 +94,7 @@ func TestCheckpoint(t *testing.T) {
 		run := second.settled(alice, id)
 		require.JSONEq(t, `{"data":"aGFsZi13YXk="}`, string(run.Result))
 		require.Equal(t, 2, run.Attempt)
-		require.EqualValues(t, 1, second.Stats().Rerun)
+		require.EqualValues(t, 1, second.Stats().Runs.Rerun)
 	})
 }
 
@@ -125,7 +125,7 @@ func TestOrphans(t *testing.T) {
 				require.Len(t, second.notices(alice), 1)
 				time.Sleep(time.Hour) // the first host goes on, and changes nothing
 				require.Equal(t, run, second.settled(alice, id))
-				require.Zero(t, first.Stats().Active, "it noticed")
+				require.Zero(t, first.Stats().Runs.Active, "it noticed")
 			})
 		})
 	}

@@ -22,7 +22,7 @@ func (s *Service) execute(ctx context.Context, run background.Run, sink *backgro
 	limits := s.limits(Limits{}, tool.Tool)
 	limits.Timeout = run.Timeout
 	r, err := s.run(ctx, tool, s.withSink(host.Call{
-		ID: run.ID, Session: run.Session, Attempt: run.Attempt, Args: run.Args, Policy: limits.policy(),
+		ID: run.ID, Session: run.Session, Attempt: run.Attempt, Args: run.Args, Policy: limits.policy(), Background: true,
 	}, sink))
 	return outcome(ctx, r, err)
 }

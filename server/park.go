@@ -90,6 +90,10 @@ type parked struct {
 // callParking runs an admitted tool and waits for it as long as its budget
 // says.
 func (s *Service) callParking(ctx context.Context, tool *plugins.Tool, call host.Call, b budget, asked Request) (abi.Result, error) {
+	version, err := tool.Plugin.Digest()
+	if err != nil {
+		return explain(err)
+	}
 	call.Policy.Timeout = b.deadline
 	live := &live{call: call, gone: make(chan struct{})}
 	if asked.AskLater {
@@ -102,7 +106,7 @@ func (s *Service) callParking(ctx context.Context, tool *plugins.Tool, call host
 		ended bool // and these two are its result
 	)
 	req := background.RunRequest{
-		Tool: tool.Name, Title: titleOf(tool), Version: version(tool), Args: call.Args,
+		Tool: tool.Name, Title: titleOf(tool), Version: version, Args: call.Args,
 		Timeout: b.deadline, ParkAfter: b.park,
 		Work: func(ctx context.Context, sink *background.Sink) (background.Outcome, error) {
 			r, rerr = s.run(ctx, tool, live.into(s.withSink(call, sink)))
@@ -158,8 +162,8 @@ func answerParked(run background.Run, after time.Duration) (abi.Result, error) {
 	return abi.Result{Kind: abi.Success, Value: value}, nil
 }
 
-// live is the caller's end of a call: its writers and its progress, until they
-// are detached.
+// live is the caller's end of a call: its writers, its progress and its place
+// among the direct calls, until they are detached.
 type live struct {
 	mu       sync.Mutex
 	detached bool
@@ -168,8 +172,9 @@ type live struct {
 	gone chan struct{} // closed by detach
 	run  string        // what the call was parked as; empty if it was not; set before gone is closed
 	// later puts the questions of a run. Nil denies them.
-	later func(ctx context.Context, run string, round int, q abi.Questions) (abi.Answers, error)
-	round int // how often the call has asked later; used by the guest's goroutine only
+	later    func(ctx context.Context, run string, round int, q abi.Questions) (abi.Answers, error)
+	round    int    // how often the call has asked later; used by the guest's goroutine only
+	giveBack func() // the place; nil before the call has one
 }
 
 // detach returns when nothing is being told to the caller, and nothing will be.
@@ -178,6 +183,19 @@ func (l *live) detach() {
 	defer l.mu.Unlock()
 	l.detached = true
 	close(l.gone)
+	if l.giveBack != nil {
+		l.giveBack()
+	}
+}
+
+// placed keeps what gives the place of the call back.
+func (l *live) placed(giveBack func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.giveBack = giveBack
+	if l.detached {
+		giveBack()
+	}
 }
 
 // tell calls f unless the caller has gone.
@@ -194,6 +212,7 @@ func (l *live) tell(f func()) {
 func (l *live) into(call host.Call) host.Call {
 	call.Stdout = tee{l, call.Stdout, l.call.Stdout}
 	call.Stderr = tee{l, call.Stderr, l.call.Stderr}
+	call.Placed = l.placed
 	if told := call.Progress; l.call.Progress != nil {
 		call.Progress = func(p host.Progress) {
 			told(p)

@@ -57,6 +57,15 @@ func TestPark(t *testing.T) {
 	})
 }
 
+// A parked call takes no place from direct ones.
+func TestParkedCallGivesItsPlaceBack(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := open(t, Config{Host: host.Config{TotalCalls: 1}, Runs: RunsConfig{ParkAfter: 15 * time.Second}}, "sleeper", "echo")
+		s.park(alice, "sleeper", `{}`)
+		require.True(t, s.call(alice, "echo", `{}`).IsSuccess())
+	})
+}
+
 // A parked call that ends leaves its result to check, and a notice, and the
 // end of the call that was waited for is its own.
 func TestParkedCallEnds(t *testing.T) {
@@ -195,7 +204,7 @@ func TestParkableCallsAnswerAlike(t *testing.T) {
 		}
 	}
 	require.EqualValues(t, 0, s.agent(alice, CheckBackground, `{}`)["finished"], "no trace is left")
-	require.Zero(t, s.Stats().Active)
+	require.Zero(t, s.Stats().Runs.Active)
 }
 
 // A caller that goes away before the call is parked takes it with it; after
@@ -251,7 +260,7 @@ func TestParkRacesWithTheCaller(t *testing.T) {
 	callers.Wait()
 	t.Logf("%d of %d calls were parked", parked.Load(), calls)
 	require.EqualValues(t, parked.Load(), s.agent(alice, CheckBackground, `{}`)["active"])
-	require.EqualValues(t, parked.Load(), s.Stats().Active)
+	require.EqualValues(t, parked.Load(), s.Stats().Runs.Active)
 	require.EqualValues(t, 0, s.agent(alice, CheckBackground, `{}`)["finished"])
 }
 

@@ -99,13 +99,14 @@ func (s *Service) readmit(ctx context.Context, run background.Run) error {
 
 // mayRunAgain says why a run may not be executed twice.
 func mayRunAgain(tool *plugins.Tool, run background.Run) error {
-	switch hints := tool.Tool.Hints; {
-	case !hints.Idempotent && !hints.Readonly:
+	if hints := tool.Tool.Hints; !hints.Idempotent && !hints.Readonly {
 		return refuse("%s is neither idempotent nor readonly", run.Tool)
-	case run.Version != version(tool):
-		return refuse("the plugin of %s is another one by now", run.Tool)
 	}
-	return nil
+	version, err := tool.Plugin.Digest()
+	if err == nil && run.Version != version {
+		err = refuse("the plugin of %s is another one by now", run.Tool)
+	}
+	return err
 }
 
 // public is what an agent may be told of an error of a door.
@@ -139,9 +140,6 @@ func (s *Service) Snapshot(ctx context.Context, session string) (string, error) 
 func (s *Service) EndSession(ctx context.Context, session string) error {
 	return s.runs.EndSession(ctx, session)
 }
-
-// Stats returns counts of background runs.
-func (s *Service) Stats() background.Stats { return s.runs.Stats() }
 
 // Retention is how long an ended run is kept at least, unless the session has
 // more of them than [RunsConfig.RetainRuns].

@@ -197,7 +197,7 @@ func TestScheduleApproval(t *testing.T) {
 		s.schedule(alice, "dangerous", `{"n":1}`, `{"cron_expression":"0 * * * *"}`)
 		time.Sleep(61 * time.Minute)
 		synctest.Wait()
-		require.EqualValues(t, 1, s.Stats().Succeeded)
+		require.EqualValues(t, 1, s.Stats().Runs.Succeeded)
 		mu.Lock()
 		require.Len(t, asked, 2)
 		require.Equal(t, "0 * * * *", asked[0].Schedule.Cron, "who is asked hears that it is again and again")
@@ -233,7 +233,10 @@ func TestReadmit(t *testing.T) {
 	version := func(tool string) string {
 		found, err := s.Lookup(tool)
 		require.NoError(t, err)
-		return found.Plugin.Info.Digest
+		digest, err := found.Plugin.Digest()
+		require.NoError(t, err)
+		require.Len(t, digest, 64)
+		return digest
 	}
 	const again = "The host went down, and the run is not run again: "
 	for _, test := range []struct {
@@ -259,6 +262,7 @@ func TestReadmit(t *testing.T) {
 		{"again, neither", background.Run{Tool: "fails", Attempt: 1, Version: version("fails")}, background.KindOrphaned, again + "fails is neither idempotent nor readonly"},
 		{"again, changed since", background.Run{Tool: "keeper", Attempt: 1, Version: version("echo")}, background.KindOrphaned, again + "the plugin of keeper is another one by now"},
 		{"again, gone", background.Run{Tool: "gone", Attempt: 1}, background.KindOrphaned, again + `no such tool: "gone"`},
+		{"again, and no tool is named", background.Run{Attempt: 1}, background.KindOrphaned, again + `no such tool: ""`},
 		{"again, other arguments by now", background.Run{Tool: "echo", Attempt: 1, Version: version("echo"), Args: []byte(`[]`)}, background.KindOrphaned, again + "the arguments of echo do not fit its schema: expected object, found array"},
 		{"again, with a secret", background.Run{Tool: "vault", Attempt: 1, Version: version("vault"), Secret: true}, background.KindOrphaned, again + "its arguments had a secret in them, which was not stored"},
 	} {

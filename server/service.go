@@ -45,6 +45,11 @@ type Config struct {
 	// [Service.Notices].
 	OnNotice func(n background.Notice)
 
+	// Host says how much memory all calls may have together, how many direct calls
+	// run at a time, what is kept warm and how much of CacheDir is used. Its CacheDir
+	// and Logger are those of this Config.
+	Host host.Config
+
 	// Approve is asked before a tool runs whose manifest says
 	// approval: required; for a schedule, when it is made and at each firing.
 	// A run that was approved is not asked about again when it is started
@@ -104,7 +109,8 @@ func (s *Service) open(ctx context.Context) (err error) {
 	if err := cfg.Runs.check(s.maxLimits().Background); err != nil {
 		return err
 	}
-	if s.host, err = host.New(ctx, host.Config{CacheDir: cfg.CacheDir, Logger: cfg.Logger}); err != nil {
+	cfg.Host.CacheDir, cfg.Host.Logger = cfg.CacheDir, cfg.Logger
+	if s.host, err = host.New(ctx, cfg.Host); err != nil {
 		return err
 	}
 	s.registry, err = plugins.Open(ctx, s.host, plugins.Config{
@@ -136,6 +142,15 @@ func (s *Service) Close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
+// Stats are figures for operators.
+type Stats struct {
+	Runs background.Stats `json:"runs"`
+	Host host.Stats       `json:"host"` // calls, those of runs included
+}
+
+// Stats returns what runs and calls are doing and did, and what they take.
+func (s *Service) Stats() Stats { return Stats{s.runs.Stats(), s.host.Stats()} }
+
 // Plugins returns the loaded plugins.
 func (s *Service) Plugins() []*plugins.Plugin { return s.registry.Plugins() }
 
@@ -145,6 +160,12 @@ func (s *Service) Tools() []*plugins.Tool { return s.registry.Tools() }
 
 // Problems returns what of the folders was not loaded, and why.
 func (s *Service) Problems() []plugins.Problem { return s.registry.Problems() }
+
+// Compile compiles all plugins now, as [plugins.Registry.Compile] does, so that
+// no first call has to.
+func (s *Service) Compile(ctx context.Context, progress func(done, total int, file string, err error)) error {
+	return s.registry.Compile(ctx, progress)
+}
 
 // Lookup returns a tool of a plugin by the name agents know it by. Its error
 // matches [plugins.ErrNoTool].

@@ -97,8 +97,12 @@ func (s *Service) prepare(req SpawnRequest) (tool *plugins.Tool, checked backgro
 	if err := s.admit(tool, req.Args); err != nil {
 		return nil, checked, err
 	}
+	version, err := tool.Plugin.Digest()
+	if err != nil {
+		return nil, checked, err
+	}
 	checked = background.SpawnRequest{
-		Tool: name, Version: version(tool), Args: req.Args, Title: first(strings.TrimSpace(req.Title), titleOf(tool)),
+		Tool: name, Version: version, Args: req.Args, Title: first(strings.TrimSpace(req.Title), titleOf(tool)),
 		Silent: req.Silent, Timeout: timeout, IdempotencyKey: req.IdempotencyKey, By: req.By,
 	}
 	if public, secret := tool.PublicArgs(req.Args); secret {
@@ -137,9 +141,6 @@ func (s *Service) target(name string) (*plugins.Tool, error) {
 	}
 	return tool, err
 }
-
-// version is what a run has to find unchanged to be run again.
-func version(tool *plugins.Tool) string { return tool.Plugin.Info.Digest }
 
 // maxTitle bounds the title of a run, in characters.
 const maxTitle = 120

@@ -60,6 +60,7 @@ func TestStopAfterGrace(t *testing.T) {
 	_, err := s.Runs().Wait(t.Context(), alice, []string{id}, background.UntilAny)
 	require.NoError(t, err)
 	require.Equal(t, object{"task_id": id, "status": "canceled", "stopped": true}, s.stop(alice, id, ""))
+	require.Zero(t, s.Stats().Runs.Active, "its place is free")
 }
 
 // A result that came before the stop took effect is kept, and told.

@@ -41,8 +41,11 @@ of the end all the same.`,
 			return err
 		}
 		if a.json {
-			a.printJSON(found)
-			return missing(found)
+			a.printJSON(found) // with what is missing
+			if err := missing(found); err != nil {
+				return &reportedError{err}
+			}
+			return nil
 		}
 		for _, run := range found.Runs {
 			a.printRun(run)

@@ -26,6 +26,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/server"
 )
@@ -39,6 +40,7 @@ type config struct {
 	Limits     limitsConfig           `koanf:"limits"`     // where a tool asks for nothing; 0 is the built-in default
 	MaxLimits  limitsConfig           `koanf:"max_limits"` // the most a tool or a caller may ask for
 	Background backgroundConfig       `koanf:"background"`
+	Host       hostConfig             `koanf:"host"`
 	Approve    string                 `koanf:"approve"` // deny or auto: tools that ask for a person's approval
 	Serve      serveConfig            `koanf:"serve"`
 	Addr       string                 `koanf:"addr"`   // of the server that spawn, check and the like talk to
@@ -81,6 +83,20 @@ type backgroundConfig struct {
 	EndSession  string         `koanf:"end_session"`  // parked or all: what the end of a session stops
 	MinInterval time.Duration  `koanf:"min_interval"` // between two firings of a schedule
 	Misfire     time.Duration  `koanf:"misfire"`      // how late a missed firing is caught up
+}
+
+// hostConfig is what all calls share; 0 is the built-in default.
+type hostConfig struct {
+	Memory  byteSize      `koanf:"memory"`      // of all calls and warm instances together
+	Cache   byteSize      `koanf:"cache"`       // compiled code on disk
+	Calls   int           `koanf:"calls"`       // of one plugin at a time
+	Total   int           `koanf:"total_calls"` // of all plugins at a time, background runs not counted
+	Warm    int           `koanf:"warm"`        // instances of one plugin that wait for a call
+	WarmFor time.Duration `koanf:"warm_for"`    // how long they wait
+}
+
+func (c hostConfig) config() host.Config {
+	return host.Config{Memory: int64(c.Memory), CacheSize: int64(c.Cache), Calls: c.Calls, TotalCalls: c.Total, Warm: c.Warm, WarmFor: c.WarmFor}
 }
 
 type grantConfig struct {
@@ -476,6 +492,7 @@ func (c *config) check() error {
 		"background.retention": int64(c.Background.Retention), "background.retain_runs": int64(c.Background.RetainRuns),
 		"background.notice_ttl": int64(c.Background.NoticeTTL), "background.min_interval": int64(c.Background.MinInterval),
 		"background.misfire": int64(c.Background.Misfire), "serve.drain": int64(c.Serve.Drain),
+		"host.calls": int64(c.Host.Calls), "host.total_calls": int64(c.Host.Total), "host.warm_for": int64(c.Host.WarmFor),
 	} {
 		if n < 0 {
 			errs = append(errs, fmt.Errorf("%s: expected a positive number, found %d", key, n))

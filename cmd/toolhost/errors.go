@@ -68,6 +68,8 @@ func diagnose(ctx context.Context, err error) diagnosis {
 		}
 	case errors.Is(err, host.ErrFuel):
 		d.exit, d.Code, d.Hint = exitLimit, "fuel", "raise it with --fuel"
+	case errors.Is(err, host.ErrHostMemory): // matches ErrMemory too
+		d.exit, d.Code, d.Hint = exitLimit, "memory", "raise host.memory in the configuration"
 	case errors.Is(err, host.ErrMemory):
 		d.exit, d.Code, d.Hint = exitLimit, "memory", "raise it with --memory"
 	case errors.Is(err, host.ErrOutput):
@@ -78,6 +80,8 @@ func diagnose(ctx context.Context, err error) diagnosis {
 		d.exit, d.Code, d.Hint = exitDenied, "denied", "grants stand in the configuration, see toolhost config"
 	case errors.Is(err, plugins.ErrNoTool):
 		d.exit, d.Code, d.Hint = exitNotFound, "not_found", "toolhost list shows the tools"
+	case errors.Is(err, host.ErrCacheFolder):
+		d.exit, d.Code, d.Hint = exitUsage, "usage", "or choose another folder with --data"
 	case errors.Is(err, fs.ErrNotExist):
 		d.exit, d.Code = exitNotFound, "not_found"
 	case errors.Is(err, context.Canceled) && ctx.Err() != nil:

@@ -35,7 +35,7 @@ type inspected struct {
 	Manifest *abi.Manifest `json:"manifest"`
 	Cost     host.Cost     `json:"cost"`
 	// Isolation is how calls are kept apart.
-	Isolation string `json:"isolation"`
+	Isolation host.Isolation `json:"isolation"`
 }
 
 func (a *app) inspectFile(cmd *cobra.Command, name string) error {
@@ -60,14 +60,22 @@ func (a *app) inspectFile(cmd *cobra.Command, name string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
+	info, err := h.Inspect(wasm) // all of it, not only what loading needs
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
 	cost, err := h.Cost(wasm)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	isolation, err := h.Isolation(wasm)
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	for _, problem := range problems {
 		a.notef("problem: %s", problem)
 	}
-	i := inspected{name, p.Info, p.Source, p.Manifest, cost, "a fresh instance for each call"}
+	i := inspected{name, info, p.Source, p.Manifest, cost, isolation}
 	if a.json {
 		a.printJSON(i)
 		return nil
@@ -84,7 +92,7 @@ func (a *app) printInspected(i inspected) {
 	row("manifest", i.Source)
 	row("shape", string(i.Module.Shape))
 	row("memory", fmt.Sprintf("%s to %s", size(i.Module.MinBytes), size(i.Module.MaxBytes)))
-	row("isolation", i.Isolation)
+	row("isolation", describeIsolation(i.Isolation, m.Tools))
 	row("needs", needs(m.Needs))
 	row("cost", fmt.Sprintf("table %d: %d functions, %d operators, %d loops; %d charges and %d checks make the code %+.0f%% larger",
 		i.Cost.Table, i.Cost.Functions, i.Cost.Operators, i.Cost.Loops, i.Cost.Charges, i.Cost.Checks, 100*i.Cost.Growth))
@@ -103,4 +111,22 @@ func (a *app) printInspected(i inspected) {
 // needs is what a plugin asks for, as the operator would grant it.
 func needs(n abi.Needs) string {
 	return dash(strings.Join(plugins.Grant{}.Missing(n), ", "))
+}
+
+// describeIsolation says how calls are kept apart, and why so.
+func describeIsolation(i host.Isolation, tools []abi.Tool) string {
+	if i.Mode != host.Reset {
+		return "a fresh instance for each call: " + i.Why
+	}
+	text := "each call continues from a copy of the plugin as it has started up: " + i.Why
+	var impure []string
+	for _, t := range tools {
+		if !t.Hints.IsPureInit() {
+			impure = append(impure, t.Name)
+		}
+	}
+	if impure != nil {
+		text += "; but a fresh instance for each call of " + strings.Join(impure, ", ") + ", as pure_init: false asks"
+	}
+	return text
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"runtime/debug"
 	"strings"
 	"text/tabwriter"
 
@@ -17,16 +18,22 @@ func (a *app) list() *cobra.Command {
 		Short: "Show the tools, where they are from, and what could not be loaded",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			debug.SetGCPercent(400) // what loading leaves is gone with the process
 			s, done, err := a.open(cmd.Context(), nil)
 			if err != nil {
 				return err
 			}
 			defer done()
+			unread, err := plugins.ReadDigests(cmd.Context(), s.Plugins())
+			if err != nil {
+				return err
+			}
+			problems := append(s.Problems(), unread...)
 			if a.json {
-				a.printJSON(listing(s))
+				a.printJSON(listing(s.Tools(), problems))
 				return nil
 			}
-			a.printList(s)
+			a.printList(s.Tools(), problems)
 			return nil
 		},
 	}
@@ -49,7 +56,7 @@ type listed struct {
 	Missing     []string           `json:"missing_grants,omitempty"`
 }
 
-func listing(s *server.Service) any {
+func listing(tools []*plugins.Tool, problems []plugins.Problem) any {
 	type problem struct {
 		File  string `json:"file"`
 		Error string `json:"error"`
@@ -58,40 +65,41 @@ func listing(s *server.Service) any {
 		Tools    []listed  `json:"tools"`
 		Problems []problem `json:"problems"`
 	}{[]listed{}, []problem{}}
-	for _, t := range s.Tools() {
+	for _, t := range tools {
 		p := t.Plugin
+		digest, _ := p.Digest() // else it is among the problems
 		out.Tools = append(out.Tools, listed{
 			Name: t.Name, Title: t.Tool.Title, Description: t.Tool.Description,
-			Plugin: p.Manifest.Name, Version: p.Manifest.Version, File: p.File, Digest: p.Info.Digest,
+			Plugin: p.Manifest.Name, Version: p.Manifest.Version, File: p.File, Digest: digest,
 			Hints: t.Tool.Hints, Annotations: server.Annotate(t), Grants: p.Grant.Names(), Missing: p.Missing,
 		})
 	}
-	for _, p := range s.Problems() {
+	for _, p := range problems {
 		out.Problems = append(out.Problems, problem{p.File, p.Err.Error()})
 	}
 	return out
 }
 
-func (a *app) printList(s *server.Service) {
+func (a *app) printList(tools []*plugins.Tool, problems []plugins.Problem) {
 	w := tabwriter.NewWriter(a.out, 0, 8, 2, ' ', 0)
 	write := func(columns ...string) { _, _ = w.Write([]byte(strings.Join(columns, "\t") + "\n")) }
-	tools := s.Tools()
 	if len(tools) > 0 {
 		write("TOOL", "HINTS", "PLUGIN", "DIGEST", "GRANTS", "DESCRIPTION")
 	}
 	for _, t := range tools {
 		p := t.Plugin
+		digest, _ := p.Digest()
 		grants := strings.Join(p.Grant.Names(), ", ")
 		if len(p.Missing) > 0 {
 			grants = "MISSING: " + strings.Join(p.Missing, ", ")
 		}
-		write(t.Name, hints(t), p.Manifest.Name+" "+p.Manifest.Version, p.Info.Digest[:12], dash(grants), short(t.Tool.Description, 60))
+		write(t.Name, hints(t), p.Manifest.Name+" "+p.Manifest.Version, dash(digest[:min(len(digest), 12)]), dash(grants), short(t.Tool.Description, 60))
 	}
 	_ = w.Flush()
 	if len(tools) == 0 {
 		a.notef("no tools in %s", strings.Join(a.config.Plugins, ", "))
 	}
-	for _, p := range s.Problems() {
+	for _, p := range problems {
 		a.notef("problem: %s", p)
 	}
 }

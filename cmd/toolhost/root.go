@@ -81,7 +81,7 @@ an agent can spawn, check and stop.`,
 	flags.String("log-level", "", "debug, info, warn or error (default warn)")
 	flags.String("log-format", "", "text or json (default text)")
 	root.AddCommand(
-		a.list(), a.inspect(), a.call(), a.serve(), a.mcp(), a.configuration(), a.demo(),
+		a.list(), a.inspect(), a.call(), a.compile(), a.serve(), a.mcp(), a.configuration(), a.demo(),
 		a.spawn(), a.check(), a.wait(), a.stop(), a.logs(), a.tasks(), a.schedules(),
 	)
 	for _, c := range root.Commands() {
@@ -170,6 +170,7 @@ func (a *app) serverConfig(approve func(context.Context, server.Approval) error)
 		CacheDir: cache, Logger: a.logger(), Approve: approve,
 		Limits: a.config.Limits.limits(), MaxLimits: a.config.MaxLimits.limits(),
 		Runs:   a.config.Background.runs(),
+		Host:   a.config.Host.config(),
 		Grants: map[string]plugins.Grant{},
 	}
 	for _, dir := range a.config.Plugins {

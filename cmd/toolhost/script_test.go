@@ -49,7 +49,7 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-func buildExamples(t *testing.T) string {
+func buildExamples(t testing.TB) string {
 	dist := filepath.Join(t.TempDir(), "dist")
 	h, err := host.New(t.Context(), host.Config{CacheDir: plugintest.CacheDir()})
 	if err != nil {
@@ -109,30 +109,33 @@ func open(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: open N")
 	}
-	poll(ts, func(c *client) bool {
+	poll(ts, func(ctx context.Context, c *client) bool {
 		var stats httpapi.Stats
-		ts.Check(c.do(context.Background(), "GET", "/v1/stats", nil, &stats))
+		ts.Check(c.do(ctx, "GET", "/v1/stats", nil, &stats))
 		return strconv.Itoa(stats.OpenAnswers) == args[0]
 	})
 }
 
 // draining waits until the server takes nothing new.
 func draining(ts *testscript.TestScript, _ bool, _ []string) {
-	poll(ts, func(c *client) bool {
+	poll(ts, func(ctx context.Context, c *client) bool {
 		var p *httpapi.Problem
-		return errors.As(c.do(context.Background(), "GET", "/readyz", nil, nil), &p) && p.Code == httpapi.CodeClosing
+		return errors.As(c.do(ctx, "GET", "/readyz", nil, nil), &p) && p.Code == httpapi.CodeClosing
 	})
 }
 
 // poll asks the server of a script until it says yes.
-func poll(ts *testscript.TestScript, ask func(c *client) bool) {
+func poll(ts *testscript.TestScript, ask func(ctx context.Context, c *client) bool) {
 	c, err := newClient("", socketPath(ts.Getenv("TOOLHOST_DATA")), "", httpapi.DefaultSession)
 	ts.Check(err)
 	defer c.http.CloseIdleConnections()
-	for deadline := time.Now().Add(time.Minute); !ask(c); time.Sleep(10 * time.Millisecond) { // only a broken server gets there
-		if time.Now().After(deadline) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute) // only a broken server gets there
+	defer cancel()
+	for !ask(ctx, c) {
+		if ctx.Err() != nil {
 			ts.Fatalf("the server does not get there")
 		}
+		time.Sleep(10 * time.Millisecond)
 	}
 }
 
@@ -177,9 +180,12 @@ func wasm(ts *testscript.TestScript, _ bool, args []string) {
 		// (memory (export "memory") 1) (func (export "_start"))
 		"command": "\x00asm\x01\x00\x00\x00\x01\x04\x01\x60\x00\x00\x03\x02\x01\x00\x05\x03\x01\x00\x01" +
 			"\x07\x13\x02\x06memory\x02\x00\x06_start\x00\x00\x0a\x04\x01\x02\x00\x0b",
+		// The same with a body that takes a number from nowhere: drop.
+		"invalid": "\x00asm\x01\x00\x00\x00\x01\x04\x01\x60\x00\x00\x03\x02\x01\x00\x05\x03\x01\x00\x01" +
+			"\x07\x13\x02\x06memory\x02\x00\x06_start\x00\x00\x0a\x05\x01\x03\x00\x1a\x0b",
 	}
 	if len(args) != 2 || kinds[args[1]] == "" {
-		ts.Fatalf("usage: wasm FILE truncated|component|import|command")
+		ts.Fatalf("usage: wasm FILE truncated|component|import|command|invalid")
 	}
 	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(kinds[args[1]]), 0o644))
 }

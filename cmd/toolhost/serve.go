@@ -66,6 +66,7 @@ func (a *app) runServer(ctx context.Context) error {
 		return err
 	}
 	defer removeSocket(socketPath(a.config.Data))()
+	signal.Ignore(syscall.SIGPIPE) // that nobody reads the log any more does not end the process
 	api := httpapi.New(s, httpapi.Config{Version: version(), Token: a.config.Token, MCP: mcp, Logger: a.logger()})
 	var serving sync.WaitGroup
 	broken := make(chan error, len(listeners))
@@ -109,7 +110,7 @@ const httpGrace = 2 * time.Second
 // drain takes nothing new, waits for what runs, and ends.
 func (a *app) drain(s *server.Service, api *httpapi.API) error {
 	api.Drain()
-	if n := s.Stats().Active; n > 0 {
+	if n := s.Stats().Runs.Active; n > 0 {
 		a.announce(fmt.Sprintf("shutting down: waiting up to %s for %d runs; a second signal ends at once", a.config.Serve.Drain, n))
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), a.config.Serve.Drain)

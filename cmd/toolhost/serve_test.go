@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -14,6 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/internal/plugintest"
+	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/server"
 )
 
 // output is what a command says, readable while it does.
@@ -130,4 +133,34 @@ func TestNoServer(t *testing.T) {
 		require.Contains(t, errs, "toolhost: hint: start one with toolhost serve, or name one with --addr\n", args)
 		require.Empty(t, out)
 	}
+}
+
+// Each process that keeps runs has a folder of its own, up to a number of them,
+// and takes the first that is free.
+func TestRunsFolders(t *testing.T) {
+	data := t.TempDir()
+	require.NoError(t, os.Symlink(plugintest.CacheDir(), filepath.Join(data, "cache")))
+	a := &app{ui: ui{err: new(output)}, config: &loaded{config: config{
+		Plugins: []string{t.TempDir()}, Data: data, Log: logConfig{Level: "warn"},
+	}}}
+	var services []*server.Service
+	for n := range maxRunsFolders {
+		s, err := a.openFree(t.Context())
+		require.NoError(t, err)
+		defer a.closeService(t.Context(), s)
+		require.DirExists(t, a.runsFolder(n+1))
+		services = append(services, s)
+	}
+	_, err := a.openFree(t.Context())
+	var usage *usageError
+	require.ErrorAs(t, err, &usage)
+	require.EqualError(t, err, "16 processes keep runs in "+data+" already")
+	require.NoError(t, services[4].Close(t.Context()))
+	s, err := a.openFree(t.Context())
+	require.NoError(t, err)
+	defer a.closeService(t.Context(), s)
+	_, err = a.openKept(t.Context(), a.runsFolder(5))
+	require.ErrorIs(t, err, background.ErrLocked)
+	_, err = a.openKept(t.Context(), a.runsFolder(1))
+	require.ErrorContains(t, err, fmt.Sprintf("is used by process %d", os.Getpid()))
 }

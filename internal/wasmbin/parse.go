@@ -3,6 +3,8 @@ package wasmbin
 import (
 	"bytes"
 	"fmt"
+	"io"
+	"slices"
 	"unicode/utf8"
 )
 
@@ -38,56 +40,158 @@ var sectionRank = [...]int{
 
 const header = "\x00asm\x01\x00\x00\x00"
 
+// Limits that keep what a binary is decoded to within some times its size. No
+// compiler comes near them; those of entries are the JavaScript embedding's.
+const (
+	maxCustoms = 10_000
+	maxEntries = 1_000_000 // of a section
+	maxSize    = 1 << 30   // bytes of a binary
+	maxU32     = 5         // bytes of a number of 32 bits
+)
+
 // Parse decodes a module. Its error is an [*Error] that wraps [ErrMalformed] or
 // [ErrUnsupported].
 //
 // The module keeps views into wasm, which must not change while it is used.
 // Function bodies are not looked into; use a [Reader].
 func Parse(wasm []byte) (*Module, error) {
-	if err := checkHeader(wasm); err != nil {
+	p := &parser{m: &Module{}, names: make(map[string]bool), bodies: true}
+	return p.parse(&source{size: len(wasm), window: wasm})
+}
+
+// Scan decodes what a module of size bytes says of itself without reading its
+// bulk: Elements, Codes and Data stay empty, and of Customs there are only those
+// named. Whatever [Parse] accepts, Scan does; what it accepts may still have
+// something wrong in the parts it leaves out. Its error is that of Parse, or of
+// the file.
+func Scan(file io.ReaderAt, size int64, customs ...string) (*Module, error) {
+	if size > maxSize {
+		return nil, &Error{Err: ErrUnsupported, Detail: fmt.Sprintf("a binary of more than %d bytes", maxSize)}
+	}
+	p := &parser{m: &Module{}, names: make(map[string]bool), wanted: customs}
+	return p.parse(&source{size: int(size), file: file})
+}
+
+// parse reads section after section.
+func (p *parser) parse(src *source) (*Module, error) {
+	head, err := src.bytes(0, 512)
+	if err == nil {
+		err = checkHeader(head)
+	}
+	for pos := len(header); err == nil && pos < src.size; {
+		pos, err = p.next(src, pos)
+	}
+	if err == nil {
+		err = p.finish()
+	}
+	if err != nil {
 		return nil, err
 	}
-	p := &parser{m: &Module{}, names: make(map[string]bool)}
-	c := &cursor{b: wasm, pos: len(header)}
-	rank, last := 0, byte(0)
-	for c.left() > 0 {
-		at := c.pos
-		id := c.byte("section id")
-		if int(id) >= len(sectionNames) {
-			c.malformed(at, "byte %#x: unknown section id %d", at, id)
-			break
-		}
-		c.section = sectionNames[id]
-		size := int(c.u32("section size"))
-		s := &cursor{base: c.pos, section: c.section, b: c.bytes(size, "section")}
-		if c.err != nil {
-			break
-		}
-		if id != secCustom {
-			if sectionRank[id] <= rank {
-				c.malformed(at, "section out of order or repeated")
-				break
-			}
-			rank, last = sectionRank[id], id
-		}
-		p.section(id, last, s)
-		if s.err == nil && s.left() > 0 {
-			s.malformed(s.pos, "%d bytes more than the section's content", s.left())
-		}
-		if s.err != nil {
-			return nil, s.err
-		}
+	return p.m, nil
+}
+
+// next reads the section at pos and returns where the next one is.
+func (p *parser) next(src *source, pos int) (int, error) {
+	b, err := src.bytes(pos, 1+maxU32)
+	if err != nil {
+		return 0, err
+	}
+	c := &cursor{b: b, base: pos}
+	id := c.byte("section id")
+	if int(id) >= len(sectionNames) {
+		c.malformed(0, "byte %#x: unknown section id %d", pos, id)
+		return 0, c.err
+	}
+	c.section = sectionNames[id]
+	size := int(c.u32("section size"))
+	start := pos + c.pos
+	if c.err == nil && size > src.size-start {
+		c.truncated("section")
 	}
 	if c.err != nil {
 		if c.err.cause == ErrTruncated {
 			c.err.Detail += "; is the file cut off?"
 		}
-		return nil, c.err
+		return 0, c.err
 	}
-	if err := p.finish(); err != nil {
-		return nil, err
+	if id == secCustom {
+		if p.customs++; p.customs > maxCustoms {
+			c.fail(ErrUnsupported, 0, "more than %d custom sections", maxCustoms)
+			return 0, c.err
+		}
+	} else {
+		if sectionRank[id] <= p.rank {
+			c.malformed(0, "section out of order or repeated")
+			return 0, c.err
+		}
+		p.rank, p.last = sectionRank[id], id
 	}
-	return p.m, nil
+	return start + size, p.content(src, id, start, size)
+}
+
+// content reads as much of a section as is asked for.
+func (p *parser) content(src *source, id byte, start, size int) error {
+	want := size
+	bulk := id == secElement || id == secCode || id == secData
+	switch {
+	case p.bodies:
+	case bulk:
+		want = maxU32
+	case id == secCustom:
+		name, err := p.customName(src, start, size)
+		if err != nil || !slices.Contains(p.wanted, name) {
+			return err
+		}
+	}
+	b, err := src.bytes(start, min(want, size))
+	if err != nil {
+		return err
+	}
+	c := &cursor{base: start, section: sectionNames[id], b: b}
+	if bulk && !p.bodies {
+		p.skipped(id, c)
+	} else {
+		p.section(id, c)
+		if c.err == nil && c.left() > 0 {
+			c.malformed(c.pos, "%d bytes more than the section's content", c.left())
+		}
+	}
+	if c.err != nil {
+		return c.err
+	}
+	return nil
+}
+
+// customName is the name of a custom section, or as much of it as tells that
+// nobody wants it.
+func (p *parser) customName(src *source, start, size int) (string, error) {
+	longest := 0
+	for _, name := range p.wanted {
+		longest = max(longest, len(name))
+	}
+	b, err := src.bytes(start, min(size, maxU32+longest+1))
+	if err != nil {
+		return "", err
+	}
+	c := &cursor{base: start, section: sectionNames[secCustom], b: b}
+	length := c.u32("custom section name")
+	if c.err == nil && int64(length) > int64(size-c.pos) {
+		c.malformed(0, "custom section name: count %d is more than the %d bytes left can hold", length, size-c.pos)
+	}
+	if c.err != nil {
+		return "", c.err
+	}
+	return string(c.b[c.pos:min(len(c.b), c.pos+int(length))]), nil
+}
+
+// skipped notes how many entries a section has that is not read.
+func (p *parser) skipped(id byte, c *cursor) {
+	switch n := c.u32("number of entries"); id {
+	case secCode:
+		p.codes = int64(n)
+	case secData:
+		p.data = int64(n)
+	}
 }
 
 func checkHeader(wasm []byte) error {
@@ -135,16 +239,22 @@ func isText(head []byte) bool {
 
 // parser fills a module section by section.
 type parser struct {
-	m     *Module
-	names map[string]bool // export names seen
+	m      *Module
+	names  map[string]bool // export names seen
+	bodies bool            // read everything; else not the bulk, and only the custom sections that are wanted
+	wanted []string
+
+	rank, customs int
+	last          byte  // id of the section before, custom ones aside
+	codes, data   int64 // entries of the sections
 }
 
-func (p *parser) section(id, last byte, c *cursor) {
+func (p *parser) section(id byte, c *cursor) {
 	m := p.m
 	switch id {
 	case secCustom:
 		name := c.name("custom section name")
-		m.Customs = append(m.Customs, Custom{Name: name, Data: c.bytes(c.left(), name), after: last})
+		m.Customs = append(m.Customs, Custom{Name: name, Data: c.bytes(c.left(), name), after: p.last})
 	case secType:
 		repeat(c, 3, func() { m.Types = append(m.Types, funcType(c)) })
 	case secImport:
@@ -171,14 +281,21 @@ func (p *parser) section(id, last byte, c *cursor) {
 		m.DataCount = &n
 	case secCode:
 		repeat(c, 3, func() { m.Codes = append(m.Codes, code(c)) })
+		p.codes = int64(len(m.Codes))
 	case secData:
 		repeat(c, 2, func() { m.Data = append(m.Data, data(c)) })
+		p.data = int64(len(m.Data))
 	}
 }
 
 // repeat reads a vector whose entries take at least min bytes each.
 func repeat(c *cursor, min int, entry func()) {
-	for n := c.count(min, "number of entries"); n > 0 && c.err == nil; n-- {
+	at := c.pos
+	n := c.count(min, "number of entries")
+	if n > maxEntries {
+		c.fail(ErrUnsupported, at, "%d entries, more than %d", n, maxEntries)
+	}
+	for ; n > 0 && c.err == nil; n-- {
 		entry()
 	}
 }
@@ -189,10 +306,10 @@ func (p *parser) finish() error {
 	fail := func(reason error, section, detail string) error {
 		return &Error{Err: reason, Section: section, Detail: detail}
 	}
-	if len(m.Functions) != len(m.Codes) {
+	if int64(len(m.Functions)) != p.codes {
 		return fail(ErrMalformed, "code", "number of functions and of bodies differ")
 	}
-	if m.DataCount != nil && int64(*m.DataCount) != int64(len(m.Data)) {
+	if m.DataCount != nil && int64(*m.DataCount) != p.data {
 		return fail(ErrMalformed, "data count", "number of data segments differs from the data count")
 	}
 	if m.Count(KindMemory) > 1 {

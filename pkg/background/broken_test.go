@@ -144,3 +144,80 @@ func (l *brokenLease) Complete(ctx context.Context, s Status, b Beat, e End) (Ru
 	}
 	return l.Lease.Complete(ctx, s, b, e)
 }
+
+// A stop that could not be stored in time keeps the work from starting.
+func TestStopBeforeTheStartWithoutItsEngine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := &brokenEngine{MemoryEngine: NewMemoryEngine()}
+		gate := &gateEngine{Engine: engine, open: make(chan struct{})}
+		var ran atomic.Bool
+		m := newManager(t, Config{Engine: gate, Logger: logTo(new(logBuffer)), Executor: func(context.Context, Run, *Sink) (Outcome, error) {
+			ran.Store(true)
+			return Outcome{}, nil
+		}})
+		id := spawned(t, m, alice, "tool")
+		engine.broken.Store(true)
+		time.AfterFunc(time.Second, func() {
+			engine.broken.Store(false)
+			close(gate.open)
+		})
+		stopped, err := m.Stop(t.Context(), alice, id, StopRequest{})
+		require.NoError(t, err)
+		require.True(t, stopped.Stopped)
+		require.False(t, ran.Load())
+	})
+}
+
+// An impatientEngine loses its caller in the middle of a submit, and fails to
+// list notices the first time.
+type impatientEngine struct {
+	*MemoryEngine
+	leave  func()
+	failed atomic.Bool
+}
+
+func (e *impatientEngine) Submit(ctx context.Context, run Run) error {
+	if e.leave != nil {
+		e.leave()
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return e.MemoryEngine.Submit(ctx, run)
+}
+
+func (e *impatientEngine) List(ctx context.Context, q Query) ([]Run, error) {
+	if q.Notice && q.Session == "" && e.failed.CompareAndSwap(false, true) {
+		return nil, errDisk
+	}
+	return e.MemoryEngine.List(ctx, q)
+}
+
+func TestCallerLeavesDuringASpawn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := &impatientEngine{MemoryEngine: NewMemoryEngine()}
+		m := newManager(t, Config{Engine: engine})
+		ctx, cancel := context.WithCancel(t.Context())
+		engine.leave = cancel
+		s, err := m.Spawn(ctx, alice, SpawnRequest{Tool: "echo"})
+		require.NoError(t, err, "what is begun is brought to its end")
+		require.Equal(t, StatusSucceeded, wait(t, m, alice, s.ID).Status)
+	})
+}
+
+func TestEarlierNoticesReadLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPast(t)
+		earlier := p.queued(Run{Tool: "echo"})
+		_, err := p.engine.Cancel(t.Context(), earlier, Cancellation{At: time.Now()})
+		require.NoError(t, err)
+		time.Sleep(time.Second)
+		var box mailbox
+		m := newManager(t, Config{Engine: &impatientEngine{MemoryEngine: p.engine}, OnNotice: box.put, Logger: logTo(new(logBuffer))})
+		now := spawned(t, m, alice, "echo")
+		require.Empty(t, box.ids())
+		time.Sleep(HeartbeatEvery)
+		synctest.Wait()
+		require.Equal(t, []string{earlier, now}, box.ids(), "each once, in order")
+	})
+}

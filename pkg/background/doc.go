@@ -20,12 +20,12 @@
 //
 // # States
 //
-//	 spawn, firing                parked call
-//	      |  +--- requeued, attempt+1 ---+  |
-//	      v  v   (its host went down)    |  v
-//	     queued ------- claim -------> running --complete--> succeeded | failed(kind) | canceled
-//	        |
-//	        +--cancel, or refused before the start--> canceled | failed(rejected)
+//	spawn, firing                parked call
+//	     |  +--- requeued, attempt+1 ---+  |
+//	     v  v   (its host went down)    |  v
+//	    queued ------- claim -------> running --complete--> succeeded | failed(kind) | canceled
+//	       |
+//	       +--cancel, or refused before the start--> canceled | failed(rejected)
 //
 // succeeded, failed and canceled are terminal and never change. A run becomes
 // canceled only after its work has ended, and only if the work gave no result:

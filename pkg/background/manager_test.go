@@ -146,6 +146,12 @@ func TestHowRunsEnd(t *testing.T) {
 		"deadline of something else is internal": {func(context.Context, Run, *Sink) (Outcome, error) {
 			return Outcome{}, context.DeadlineExceeded
 		}, StatusFailed, RunError{KindInternal, textInternal}},
+		"cancellation of something else is internal": {func(context.Context, Run, *Sink) (Outcome, error) {
+			return Outcome{}, context.Canceled
+		}, StatusFailed, RunError{KindInternal, textInternal}},
+		"a tool that says what a stop says": {func(context.Context, Run, *Sink) (Outcome, error) {
+			return Outcome{}, &Error{Kind: KindToolError, Message: "Canceled by request."}
+		}, StatusFailed, RunError{KindToolError, "Canceled by request."}},
 		"panic": {func(context.Context, Run, *Sink) (Outcome, error) { panic(secret) },
 			StatusFailed, RunError{KindInternal, textInternal}},
 		"goexit": {func(context.Context, Run, *Sink) (Outcome, error) { runtime.Goexit(); panic("unreachable") },

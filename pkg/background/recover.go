@@ -19,7 +19,9 @@ func (m *Manager) recover(ctx context.Context) error {
 	for _, run := range slices.Backward(runs) {
 		t := newTask(run)
 		t.ask = true
+		m.mu.Lock() // those before it may run already
 		m.tasks[run.ID] = t
+		m.mu.Unlock()
 		t.after = last[run.Schedule]
 		if run.Schedule != "" {
 			last[run.Schedule] = run.ID

@@ -119,6 +119,33 @@ func TestRecovery(t *testing.T) {
 	}
 }
 
+// What the session asked not to be told of, it is not told of after a crash.
+func TestRecoveryOfSilentRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPast(t)
+		run := Run{Session: alice, Tool: "echo", Args: []byte(`{}`), Timeout: time.Hour, OutputCap: 1000}
+		for _, run.ID = range []string{"bg_queued", "bg_again", "bg_lost"} {
+			require.NoError(t, p.engine.Submit(t.Context(), run))
+			if run.ID != "bg_queued" {
+				must(p.engine.Claim(t.Context(), run.ID))
+			}
+		}
+		var box mailbox
+		m := newManager(t, Config{Engine: p.engine, OnNotice: box.put, Logger: logTo(new(logBuffer)), Readmit: func(_ context.Context, run Run) error {
+			if run.ID == "bg_lost" {
+				return errors.New("neither idempotent nor readonly")
+			}
+			return nil
+		}})
+		synctest.Wait()
+		require.Equal(t, StatusSucceeded, status(t, m, alice, "bg_queued"))
+		require.Equal(t, StatusSucceeded, status(t, m, alice, "bg_again"))
+		require.Equal(t, StatusFailed, status(t, m, alice, "bg_lost"))
+		require.Empty(t, box.ids())
+		require.Empty(t, must(m.Pending(t.Context(), alice, 0)))
+	})
+}
+
 func TestRecoveryHandsOverTheCheckpoint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPast(t)
@@ -274,5 +301,25 @@ func TestRecoveryAgainAndAgain(t *testing.T) {
 		for _, id := range ids {
 			require.Equal(t, KindOrphaned, must(p.engine.Get(t.Context(), id)).Error.Kind)
 		}
+	})
+}
+
+// Runs are executed and end while New still takes up others.
+func TestRecoveryOfMany(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPast(t)
+		for i := range 500 {
+			if i%2 == 0 {
+				p.queued(Run{Tool: "echo"})
+			} else {
+				p.running(Run{Tool: "echo"}, 1)
+			}
+		}
+		m := newManager(t, Config{Engine: p.engine, Readmit: yes, PerSession: 1000, PerHost: 1000})
+		synctest.Wait()
+		require.Equal(t, 500, must(m.List(t.Context(), alice, ListRequest{})).Finished)
+		stats := m.Stats()
+		require.EqualValues(t, 500, stats.Succeeded)
+		require.EqualValues(t, 250, stats.Rerun)
 	})
 }

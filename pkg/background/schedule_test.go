@@ -269,3 +269,19 @@ func TestScheduleAfterClose(t *testing.T) {
 		require.ErrorIs(t, err, context.Canceled)
 	})
 }
+
+// A schedule that cannot be stored is refused, and leaves nothing that fires.
+func TestScheduleThatCannotBeStored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := &crashing{Engine: NewMemoryEngine()}
+		m := newManager(t, Config{Engine: engine})
+		engine.down.Store(true)
+		_, err := m.Schedule(t.Context(), alice, ScheduleRequest{Tool: "echo", Cron: "0 * * * *"})
+		require.ErrorIs(t, err, errDown)
+		engine.down.Store(false)
+		require.Empty(t, must(m.Schedules(t.Context(), alice)))
+		require.Zero(t, planned(m))
+		time.Sleep(2 * time.Hour)
+		require.Empty(t, must(m.engine.List(t.Context(), Query{})))
+	})
+}

@@ -59,8 +59,8 @@ func snapshotLine(run Run, now time.Time) string {
 }
 
 // EndSession says that a session is over: its parked calls are stopped, and
-// with [EndAll] all its runs; others go on, with what is theirs: records,
-// notices, schedules. It waits until those it stopped have ended, but no
+// with [EndAll] all its runs; others go on. Records, notices and schedules
+// stay: [Manager.Unschedule] ends those. It waits until those it stopped have ended, but no
 // longer than the grace and a second, or until ctx is done; then the error is
 // its, and the stops go on.
 func (m *Manager) EndSession(ctx context.Context, session string) error {

@@ -43,13 +43,15 @@ func TestSnapshot(t *testing.T) {
 func TestEndOfASession(t *testing.T) {
 	for policy, goesOn := range map[SessionEnd]bool{"": true, EndParked: true, EndAll: false} {
 		bubble(t, string(policy), func(t *testing.T) {
-			m := newManager(t, Config{EndSession: policy, PerSession: 1})
+			var log logBuffer
+			m := newManager(t, Config{EndSession: policy, PerSession: 1, Logger: logTo(&log)})
 			parked := call1(t, m, alice, RunRequest{ParkAfter: time.Second, Work: works(time.Hour)}).Run.ID
 			running, queued := spawned(t, m, alice, "sleep"), fired(t, m, alice, "sleep", "")
 			other := call1(t, m, bob, RunRequest{ParkAfter: time.Second, Work: works(time.Minute)}).Run.ID
 			began := time.Now()
 			require.NoError(t, m.EndSession(t.Context(), alice))
 			require.Zero(t, time.Since(began))
+			require.Contains(t, log.String(), fmt.Sprintf(`"stopped":%d`, map[bool]int{true: 1, false: 3}[goesOn]), "the operator is told how many")
 			run := must(m.Get(t.Context(), alice, parked))
 			require.Equal(t, StatusCanceled, run.Status)
 			require.Equal(t, "the session ended", run.Cancel.Reason)

@@ -63,7 +63,7 @@ type handle struct {
 // it has none, that is the error.
 func (m *Manager) find(ctx context.Context, session string, ids []string) (known []handle, missing *NotFoundError, err error) {
 	for _, id := range ids {
-		_, t, err := m.lookup(ctx, session, id)
+		run, t, err := m.lookup(ctx, session, id)
 		var unknown *NotFoundError
 		switch {
 		case errors.As(err, &unknown) && missing != nil:
@@ -73,7 +73,7 @@ func (m *Manager) find(ctx context.Context, session string, ids []string) (known
 		case err != nil:
 			return nil, nil, err
 		default:
-			known = append(known, handle{id: id, task: t})
+			known = append(known, handle{id, t, run})
 		}
 	}
 	if missing != nil && len(known) == 0 {
@@ -139,11 +139,14 @@ func (m *Manager) lookup(ctx context.Context, session, id string) (Run, *task, e
 	return view(run, t), t, nil
 }
 
-// relook is lookup for a run that was found before: if it has ended here, its
-// record may be gone by now.
+// relook is lookup for a run that was found before. One that has ended does not
+// change, and its record may be gone by now.
 func (m *Manager) relook(ctx context.Context, session string, h handle) (Run, *task, error) {
 	if h.task != nil && h.task.ended() && h.task.final.Status.Terminal() {
 		return *h.task.final, h.task, nil
+	}
+	if h.task == nil && h.run.Status.Terminal() {
+		return h.run, nil, nil
 	}
 	return m.lookup(ctx, session, h.id)
 }

@@ -1,9 +1,12 @@
 package httpapi_test
 
 import (
+	"bytes"
+	"encoding/json"
 	"net/http"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -51,6 +54,63 @@ func TestRoutes(t *testing.T) {
 	}
 	for _, r := range httpapi.Routes() {
 		require.True(t, seen[r.Method+" "+r.Path], "no conversation in testdata has %s %s", r.Method, r.Path)
+	}
+}
+
+// The types an endpoint is said to take and give are those on the wire: every
+// field of every answer in testdata is one of its type, and so is the body of
+// every request that is not refused.
+func TestTypesAreThoseOnTheWire(t *testing.T) {
+	routes := http.NewServeMux()
+	types := map[string]httpapi.Route{}
+	for _, r := range httpapi.Routes() {
+		pattern := r.Method + " " + r.Path
+		routes.HandleFunc(pattern, func(http.ResponseWriter, *http.Request) {})
+		types[pattern] = r
+	}
+	files, err := filepath.Glob("testdata/*.txtar")
+	require.NoError(t, err)
+	seen := map[string]bool{}
+	for _, file := range files {
+		archive, err := txtar.ParseFile(file)
+		require.NoError(t, err)
+		var request []byte
+		for _, section := range archive.Files {
+			if section.Name != "response" {
+				request = section.Data
+				continue
+			}
+			line, _, _ := strings.Cut(string(request), "\n")
+			words := strings.Fields(line)
+			req, err := http.NewRequest(words[0], "http://localhost"+words[1], nil)
+			require.NoError(t, err)
+			_, pattern := routes.Handler(req)
+			route, ok := types[pattern]
+			if !ok || !strings.HasPrefix(string(section.Data), "HTTP/1.1 20") {
+				continue
+			}
+			_, answer, _ := bytes.Cut(section.Data, []byte("\n\n"))
+			_, body, _ := bytes.Cut(request, []byte("\n\n"))
+			answer = bytes.ReplaceAll(answer, []byte("NANOSECONDS"), []byte("0"))
+			for _, c := range []struct {
+				typ  reflect.Type
+				text []byte
+			}{{route.Request, body}, {route.Response, answer}} {
+				if c.typ == nil || len(bytes.TrimSpace(c.text)) == 0 {
+					continue
+				}
+				dec := json.NewDecoder(bytes.NewReader(c.text))
+				dec.DisallowUnknownFields()
+				require.NoError(t, dec.Decode(reflect.New(c.typ).Interface()), "%s: %s", file, pattern)
+				seen[pattern+" "+c.typ.String()] = true
+			}
+		}
+	}
+	for pattern, r := range types {
+		for _, typ := range []reflect.Type{r.Request, r.Response} {
+			require.True(t, typ == nil || seen[pattern+" "+typ.String()], "no conversation in testdata shows %v of %s", typ, pattern)
+		}
+		require.True(t, r.Response != nil || len(r.Media) > 0 || r.Status == http.StatusNoContent, "%s: what does it answer?", pattern)
 	}
 }
 

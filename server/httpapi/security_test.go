@@ -1,7 +1,9 @@
 package httpapi_test
 
 import (
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -62,6 +64,29 @@ func TestGuard(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Where there is a token every endpoint asks for it, those that begin, show,
+// wait for and stop runs with the others: only health does without.
+func TestEveryRouteIsGuarded(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := serve(t, httpapi.Config{Token: "s3cret"}, "echo")
+		id := strings.Repeat("a", 26)
+		path := strings.NewReplacer("{tool}", "echo", "{run}", "bg_"+id, "{schedule}", "sc_"+id, "{name}", "output.log")
+		guarded := 0
+		for _, r := range httpapi.Routes() {
+			if r.Path == "/healthz" || r.Path == "/readyz" {
+				f.ask(r.Method, r.Path, "")
+				continue
+			}
+			conn := f.dial("tcp")
+			require.NoError(t, conn.SetDeadline(time.Now().Add(time.Minute))) // for a stream that is not refused
+			_, text := exchange(t, conn, newRequest(t, r.Method, path.Replace(r.Path), ""))
+			require.Contains(t, text, `"code":"`+string(httpapi.CodeUnauthorized)+`"`, "%s %s", r.Method, r.Path)
+			guarded++
+		}
+		require.Greater(t, guarded, 10)
+	})
 }
 
 // A form of a web page cannot call anything, even where the browser says

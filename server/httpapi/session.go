@@ -17,7 +17,7 @@ func (a *API) endSession(r *request, _ none) (none, error) {
 }
 
 func (a *API) stats(*request, none) (Stats, error) {
-	return Stats{Stats: a.service.Runs().Stats(), OpenAnswers: len(a.open)}, nil
+	return Stats{Stats: a.service.Stats(), OpenAnswers: len(a.open)}, nil
 }
 
 func (a *API) health(*request, none) (Health, error) {

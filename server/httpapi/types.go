@@ -201,7 +201,7 @@ type Session struct {
 
 // Stats is the answer of GET /v1/stats: counts of all sessions.
 type Stats struct {
-	background.Stats
+	server.Stats
 	OpenAnswers int `json:"open_answers"` // waits and streams of clients
 }
 

@@ -169,6 +169,7 @@ var (
 		name    string
 	}{
 		{regexp.MustCompile(`\b[0-9a-f]{64}\b`), "DIGEST"},
+		{regexp.MustCompile(`(?s)"host": \{.*?\n  \}`), `"host": {}`}, // the figures of GET /v1/stats are the machine's
 		{regexp.MustCompile(`"wall_ns": ?\d+`), `"wall_ns": NANOSECONDS`},
 		{regexp.MustCompile(`(?m)^(data: .*"elapsed_seconds":)[\d.]+`), `${1}SECONDS`}, // of the moment an event was sent
 	}

@@ -77,8 +77,9 @@ type Config struct {
 // nil, or until ctx is done, and returns its cause. Calls made before In was
 // closed have a second to be answered. By its return it has canceled the calls
 // that were still running and waited for them. It returns an error that matches
-// [ErrStuck] if they do not end within five seconds. Background runs go on:
-// closing the service ends them.
+// [ErrStuck] if they do not end within five seconds. Background runs go on,
+// parked calls and tasks among them: the next client of the session has them,
+// and closing the service ends them.
 //
 // A program that serves its standard output should ignore SIGPIPE, or the
 // system ends it when the client goes away.

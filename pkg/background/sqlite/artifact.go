@@ -61,7 +61,6 @@ func (e *Engine) layout(r row) (layout, error) {
 			return layout{}, err
 		}
 		return log.layout()
-	case r.Log.Gone:
 	case !r.Log.Whole:
 		// The record says that it could not be written: what there is, is shown.
 		if log, err := e.findLog(r.Run); err == nil && log.end > 0 {
@@ -142,7 +141,7 @@ func (e *Engine) Open(ctx context.Context, id, name string) (background.Artifact
 // openLog opens output.log, or makes one in memory if there is no whole file.
 func (e *Engine) openLog(ctx context.Context, r row) (background.Artifact, error) {
 	dir := e.path(runsFolder, r.Folder())
-	if r.Log.Whole && !r.Log.Gone && e.checkWhole(r, dir) == nil {
+	if r.Log.Whole && e.checkWhole(r, dir) == nil {
 		if f, err := os.Open(filepath.Join(dir, background.OutputLog)); err == nil {
 			return f, nil
 		}

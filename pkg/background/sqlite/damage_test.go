@@ -199,7 +199,7 @@ func TestDamagedDatabase(t *testing.T) {
 func TestDamageMetLater(t *testing.T) {
 	dir := t.TempDir()
 	e := opened(t, dir)
-	fill(t, e, 2000)
+	fill(t, e, 1000)
 	require.NoError(t, e.Close())
 	path := filepath.Join(dir, databaseName)
 	data, err := os.ReadFile(path)

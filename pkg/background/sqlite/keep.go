@@ -131,12 +131,17 @@ func ignoreStopped(err error) error {
 	return err
 }
 
+const (
+	selectLogged = `SELECT sum(logged) FROM runs INDEXED BY runs_logged WHERE logged > 0`
+	selectActive = `SELECT seq, id, record FROM runs INDEXED BY runs_active WHERE finished IS NULL`
+)
+
 // countLogs adds what the logs of runs of earlier processes take.
 func (e *Engine) countLogs(ctx context.Context) error {
 	var active []background.Run
 	var ended int64
 	err := e.read(ctx, func(c *conn) (err error) {
-		if ended, err = c.number(`SELECT sum(logged) FROM runs WHERE logged > 0`); err != nil {
+		if ended, err = c.number(selectLogged); err != nil {
 			return err
 		}
 		return c.query(func(found []driver.Value) error {
@@ -145,7 +150,7 @@ func (e *Engine) countLogs(ctx context.Context) error {
 				active = append(active, r.Run)
 			}
 			return nil
-		}, `SELECT seq, id, record FROM runs WHERE finished IS NULL`)
+		}, selectActive)
 	})
 	if err != nil {
 		return err

@@ -154,7 +154,7 @@ func checkLife(t testing.TB, e *Engine, v life) {
 // meantime, and no output is so long that files of it are removed: a disk
 // would keep what was synced, but a slow copy could miss it.
 func TestPowerCut(t *testing.T) {
-	rounds := 8
+	rounds := 4
 	if testing.Short() {
 		rounds = 2
 	}
@@ -239,7 +239,7 @@ func TestEngineKilled(t *testing.T) {
 		writeUntilKilled(t, dir)
 		return
 	}
-	rounds := 10
+	rounds := 6
 	if testing.Short() {
 		rounds = 2
 	}

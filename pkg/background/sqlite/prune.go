@@ -14,17 +14,17 @@ import (
 const pruneAtOnce = 64
 
 // Of the terminal runs of each session, in the order they are kept in, those
-// that are not kept.
-const selectPrunable = `SELECT seq, id FROM (
-	SELECT seq, id, finished, notice, row_number() OVER (PARTITION BY session ORDER BY finished DESC, seq DESC) AS place
-	FROM runs WHERE finished IS NOT NULL AND ?1 = '')
-	WHERE (place > ?2 OR finished < ?3) AND (notice = 0 OR finished < ?4)`
+// that are not kept. The inner query reads nothing but an index.
+const selectPrunable = `SELECT r.seq, r.id FROM (
+	SELECT seq, finished, notice, row_number() OVER (PARTITION BY session ORDER BY finished DESC, seq DESC) AS place
+	FROM runs WHERE finished IS NOT NULL AND ?1 = '') v JOIN runs r ON r.seq = v.seq
+	WHERE (v.place > ?2 OR v.finished < ?3) AND (v.notice = 0 OR v.finished < ?4)`
 
 // The same for one session.
-const selectPrunableOf = `SELECT seq, id FROM (
-	SELECT seq, id, finished, notice, row_number() OVER (ORDER BY finished DESC, seq DESC) AS place
-	FROM runs WHERE finished IS NOT NULL AND session = ?1)
-	WHERE (place > ?2 OR finished < ?3) AND (notice = 0 OR finished < ?4)`
+const selectPrunableOf = `SELECT r.seq, r.id FROM (
+	SELECT seq, finished, notice, row_number() OVER (ORDER BY finished DESC, seq DESC) AS place
+	FROM runs WHERE finished IS NOT NULL AND session = ?1) v JOIN runs r ON r.seq = v.seq
+	WHERE (v.place > ?2 OR v.finished < ?3) AND (v.notice = 0 OR v.finished < ?4)`
 
 const selectPrunableSchedules = `SELECT seq, id FROM (
 	SELECT seq, id, changed, row_number() OVER (PARTITION BY session ORDER BY changed DESC, seq DESC) AS place

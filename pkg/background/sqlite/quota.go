@@ -62,7 +62,7 @@ func (e *Engine) evict(ctx context.Context, want int64) (freed int64, err error)
 	err = e.write(ctx, func(w *conn) (func(), error) {
 		freed = 0
 		for _, v := range victims {
-			n, err := forgetLog(w, v.seq, v.ID)
+			n, err := forgetLog(w, victim{v.seq, v.ID})
 			if err != nil {
 				return nil, err
 			}
@@ -72,6 +72,8 @@ func (e *Engine) evict(ctx context.Context, want int64) (freed int64, err error)
 	})
 	return freed, err
 }
+
+const selectOldestLogs = `SELECT seq, id, record, logged FROM runs INDEXED BY runs_logged WHERE logged > 0 ORDER BY finished, seq LIMIT ?`
 
 // oldestLogs returns the runs that ended first and have a log.
 func (e *Engine) oldestLogs(ctx context.Context, want int64) (victims []row, err error) {
@@ -88,31 +90,19 @@ func (e *Engine) oldestLogs(ctx context.Context, want int64) (victims []row, err
 			}
 			victims = append(victims, r)
 			return nil
-		}, `SELECT seq, id, record, logged FROM runs WHERE logged > 0 ORDER BY finished, seq LIMIT ?`, int64(evictAtOnce))
+		}, selectOldestLogs, int64(evictAtOnce))
 	})
 	return victims, err
 }
 
-// forgetLog records that the log of a run is gone, and returns how many bytes
-// it had.
-func forgetLog(w *conn, seq int64, id string) (int64, error) {
-	logged, err := w.number(`SELECT logged FROM runs WHERE seq = ? AND id = ?`, seq, id)
+// forgetLog records that the log of a run takes no room, and returns how many
+// bytes it took. That its files are missing says the rest.
+func forgetLog(w *conn, v victim) (int64, error) {
+	logged, err := w.number(`SELECT logged FROM runs WHERE seq = ? AND id = ?`, v.seq, v.id)
 	if err != nil || logged == 0 {
 		return 0, err
 	}
-	r, err := load(w, id)
-	if isSQL(err) {
-		return 0, err
-	}
-	if err != nil || r.Log == nil { // a damaged record is found by who reads it
-		return logged, w.run(`UPDATE runs SET logged = 0 WHERE seq = ?`, seq)
-	}
-	r.Log.Gone = true
-	record, err := r.encode()
-	if err != nil {
-		return 0, err
-	}
-	return logged, w.run(`UPDATE runs SET record = ?, logged = 0 WHERE seq = ?`, record, seq)
+	return logged, w.run(`UPDATE runs SET logged = 0 WHERE seq = ?`, v.seq)
 }
 
 // removeLog removes the log in a folder.

@@ -39,9 +39,10 @@ func (e *Engine) Submit(ctx context.Context, run background.Run) error {
 	if err != nil {
 		return err
 	}
+	event := background.RunEvent(background.EventQueued, run)
 	return e.write(ctx, func(w *conn) (func(), error) {
 		_, err := insert(w, run, record)
-		return func() { e.feed.Publish(background.RunEvent(background.EventQueued, run)) }, err
+		return func() { e.feed.Publish(event) }, err
 	})
 }
 

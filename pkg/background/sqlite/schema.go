@@ -38,12 +38,12 @@ CREATE TABLE runs (
 	record BLOB NOT NULL
 );
 CREATE INDEX runs_session ON runs (session);
-CREATE INDEX runs_active ON runs (session) WHERE finished IS NULL;
+CREATE INDEX runs_active ON runs (seq, session) WHERE finished IS NULL; -- few, and new ones come at its end
 CREATE INDEX runs_key ON runs (idempotency_key, session) WHERE idempotency_key IS NOT NULL;
 CREATE INDEX runs_schedule ON runs (schedule) WHERE schedule IS NOT NULL;
 CREATE INDEX runs_notice ON runs (session) WHERE notice = 1;
-CREATE INDEX runs_ended ON runs (session, finished) WHERE finished IS NOT NULL;
-CREATE INDEX runs_logged ON runs (finished, logged) WHERE logged > 0;
+CREATE INDEX runs_ended ON runs (session, finished DESC, seq DESC, notice) WHERE finished IS NOT NULL;
+CREATE INDEX runs_logged ON runs (finished, seq, logged) WHERE logged > 0;
 CREATE TABLE args (seq INTEGER PRIMARY KEY, data BLOB NOT NULL);
 CREATE TABLE results (seq INTEGER PRIMARY KEY, data BLOB NOT NULL);
 CREATE TABLE checkpoints (seq INTEGER PRIMARY KEY, data BLOB NOT NULL);

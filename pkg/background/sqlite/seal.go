@@ -22,8 +22,6 @@ type extent struct {
 	// Whole: output.log is as it is meant to be. If not, it could not be
 	// written, and the log is still in its segments.
 	Whole bool `json:"whole,omitempty"`
-	// Gone: the log was removed to make room, or was damaged.
-	Gone bool `json:"gone,omitempty"`
 }
 
 // maxStream is more than any log will ever have.

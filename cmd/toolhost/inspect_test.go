@@ -1,0 +1,27 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host"
+)
+
+// inspect names the isolation mode and why, and the tools that ask for another.
+func TestDescribeIsolation(t *testing.T) {
+	pure, impure := abi.Tool{Name: "pure"}, abi.Tool{Name: "impure", Hints: abi.Hints{PureInit: new(false)}}
+	reset, fresh := host.Isolation{Mode: host.Reset, Why: "why"}, host.Isolation{Mode: host.Fresh, Why: "its code uses table.set"}
+	for _, test := range []struct {
+		isolation host.Isolation
+		tools     []abi.Tool
+		want      string
+	}{
+		{reset, []abi.Tool{pure}, "each call continues from a copy of the plugin as it has started up: why"},
+		{reset, []abi.Tool{pure, impure}, "each call continues from a copy of the plugin as it has started up: why; but a fresh instance for each call of impure, as pure_init: false asks"},
+		{fresh, []abi.Tool{pure, impure}, "a fresh instance for each call: its code uses table.set"},
+	} {
+		require.Equal(t, test.want, describeIsolation(test.isolation, test.tools))
+	}
+}

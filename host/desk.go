@@ -1,0 +1,179 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/experimental"
+)
+
+// codeCache lets wazero use compiled code that lies in a folder which processes
+// share.
+//
+// wazero has such a folder too, but it believes what lies there: where functions
+// begin has no checksum, a file that was cut off is an error for ever, and one
+// that cannot be written fails the compilation. So wazero gets a desk, a folder
+// of this host only. Code is laid there once it was checked, for a runtime that
+// loads and never compiles. What is missing is compiled by a runtime of its own,
+// so that the file it makes is known to be this module's, however many are
+// compiled at a time.
+type codeCache struct {
+	host   *Host
+	folder *cacheFolder
+	desk   string
+	held   *os.File // its lock
+
+	once   sync.Once
+	loader *engine // loads what is laid; nil if there is no desk
+	where  string  // it looks there
+
+	laying sync.Map // *sync.Mutex by what is laid
+}
+
+// deskLock is a file on a desk that is locked while its host lives.
+const deskLock = "lock"
+
+// deskAge is how old a desk is that somebody has surely locked who will.
+const deskAge = time.Minute
+
+// openCodeCache opens the folder. What cannot be used is logged, and costs time
+// only. What must not be used is an error that matches ErrCacheFolder, and what
+// is no folder is one too: somebody has named the wrong thing.
+func openCodeCache(h *Host, dir string, most int64) (*codeCache, error) {
+	folder, err := openFolder(dir, most)
+	switch {
+	case errors.Is(err, ErrCacheFolder), errors.Is(err, syscall.ENOTDIR):
+		return nil, fmt.Errorf("compile cache: %w", err)
+	case err != nil:
+		h.log.Warn("compiled code is not kept", "reason", err)
+		return nil, nil
+	}
+	c := &codeCache{host: h, folder: folder}
+	desks := filepath.Join(dir, desksFolder)
+	clearDesks(desks)
+	if c.desk, c.held, err = newDesk(desks); err != nil {
+		h.log.Warn("compiled code is only read", "reason", err)
+		folder.pause.Store(1<<63 - 1)
+		c.desk, c.held, err = newDesk(os.TempDir())
+	}
+	if err != nil {
+		h.log.Warn("compiled code is not kept", "reason", err)
+		return nil, nil
+	}
+	return c, nil
+}
+
+func newDesk(in string) (desk string, held *os.File, err error) {
+	if err := os.MkdirAll(in, 0o700); err != nil {
+		return "", nil, err
+	}
+	if desk, err = os.MkdirTemp(in, "toolhost-*"); err != nil {
+		return "", nil, err
+	}
+	held, err = os.OpenFile(filepath.Join(desk, deskLock), os.O_CREATE|os.O_RDWR|os.O_EXCL, 0o600)
+	if err == nil && !lock(held) {
+		err = errors.Join(errors.New("its lock is taken"), held.Close())
+	}
+	if err != nil {
+		_ = os.RemoveAll(desk)
+		return "", nil, err
+	}
+	return desk, held, nil
+}
+
+// clearDesks removes the desks of hosts that ended without Close: nobody has
+// their lock.
+func clearDesks(desks string) {
+	all, _ := os.ReadDir(desks)
+	for _, e := range all {
+		desk := filepath.Join(desks, e.Name())
+		info, err := e.Info()
+		if err != nil || time.Since(info.ModTime()) < deskAge {
+			continue
+		}
+		file, err := os.OpenFile(filepath.Join(desk, deskLock), os.O_RDWR, 0)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil || lock(file) {
+			_ = os.RemoveAll(desk)
+		}
+		_ = file.Close() // a nil file is an error that nobody needs
+	}
+}
+
+func (c *codeCache) close(ctx context.Context) error {
+	if c == nil {
+		return nil
+	}
+	err := c.loader.close(ctx)
+	_ = os.RemoveAll(c.desk)
+	return errors.Join(err, c.held.Close())
+}
+
+// open makes the runtime that loads, the first time.
+func (c *codeCache) open(ctx context.Context) bool {
+	c.once.Do(func() {
+		cache, where, err := wazeroCache(filepath.Join(c.desk, "laid"))
+		if err == nil {
+			c.loader, err = c.host.newEngine(context.WithoutCancel(ctx), cache)
+		}
+		if err != nil {
+			c.host.log.Warn("compiled code is not kept", "reason", err)
+		}
+		c.where = where
+	})
+	return c.loader != nil
+}
+
+// wazeroCache returns a cache of wazero in a new folder, and the folder in there
+// that it uses. Its name has wazero's version, the system and the processor.
+func wazeroCache(folder string) (cache wazero.CompilationCache, where string, err error) {
+	if cache, err = wazero.NewCompilationCacheWithDir(folder); err != nil {
+		return nil, "", err
+	}
+	all, err := os.ReadDir(folder)
+	if err == nil && len(all) != 1 {
+		err = errors.New("the runtime keeps its code elsewhere")
+	}
+	if err != nil {
+		return nil, "", errors.Join(err, cache.Close(context.Background()))
+	}
+	return cache, filepath.Join(folder, all[0].Name()), nil
+}
+
+// load has wazero load code of an entry: one of the files, which have the names
+// wazero looks for, one for each kind of processor. Nil if it did not.
+func (c *codeCache) load(outline []byte, code []stored) wazero.CompiledModule {
+	_ = os.MkdirAll(c.where, 0o700) // somebody may have cleaned up
+	for i, file := range code {
+		if i > 0 && file.name == code[i-1].name {
+			continue // two processes have just stored it
+		}
+		mu, _ := c.laying.LoadOrStore(file.name, new(sync.Mutex))
+		mu.(*sync.Mutex).Lock()
+		defer mu.(*sync.Mutex).Unlock()
+		laid := filepath.Join(c.where, file.name)
+		_ = os.Remove(laid) // of a load that was cut short
+		if os.Link(file.path, laid) != nil && os.Symlink(file.path, laid) != nil {
+			return nil
+		}
+		defer os.Remove(laid)
+	}
+	// A context that is done ends a compilation by several workers before it
+	// starts, and nobody asks for it where code is only loaded.
+	ctx, cancel := context.WithCancel(experimental.WithCompilationWorkers(context.Background(), 2))
+	cancel()
+	compiled, err := c.loader.CompileModule(ctx, outline)
+	if err != nil {
+		return nil
+	}
+	return compiled
+}

@@ -1,0 +1,15 @@
+package host
+
+// OnHeap makes a host that was just made keep memories on Go's heap, as one does
+// on systems where none are mapped.
+func (h *Host) OnHeap() { h.pool.heapOnly = true }
+
+// Blind makes a host that was just made put memories back without looking what
+// was written to, as one does where the system does not tell.
+func (h *Host) Blind() {
+	h.pool.written.close()
+	h.pool.written = openPagemap("/dev/zero")
+}
+
+// Sees reports whether the system tells what was written to.
+func (h *Host) Sees() bool { return h.pool.written.file != nil }

@@ -1,0 +1,111 @@
+package host
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// lifetime is the context of a call: it ends with the caller's, with the time
+// limit, and with the host. Nearly all calls only ever ask whether they are
+// over, which a look at the clock answers, so that there is a timer only for
+// those that wait for the end.
+type lifetime struct {
+	context.Context // the caller's
+	call            *call
+	began           time.Time
+	limit           time.Duration // of the call
+	deadline        time.Duration // after began: the limit, or the caller's if that is earlier
+
+	ended atomic.Bool
+	mu    sync.Mutex
+	timed context.Context // with the timer; nil while nobody waits
+	stop  func()          // of timed
+}
+
+// callKey finds the running call in the context wazero hands to host functions.
+type callKey struct{}
+
+func callOf(ctx context.Context) *call { return ctx.Value(callKey{}).(*call) }
+
+// live gives a call its lifetime. It ends with end.
+func (c *call) live(ctx context.Context) *lifetime {
+	l := &c.ctx
+	if outer, ok := ctx.Value(callKey{}).(*call); ok && outer.host == c.host && !outer.ctx.ended.Load() {
+		c.outer = outer
+	}
+	l.Context, l.call, l.began, l.limit, l.deadline = ctx, c, c.started, c.Policy.Timeout, c.Policy.Timeout
+	if deadline, ok := ctx.Deadline(); ok {
+		l.deadline = min(l.deadline, deadline.Sub(l.began))
+	}
+	return l
+}
+
+// Deadline implements context.Context.
+func (l *lifetime) Deadline() (time.Time, bool) { return l.began.Add(l.deadline), true }
+
+// Value implements context.Context.
+func (l *lifetime) Value(key any) any {
+	if key == (callKey{}) {
+		return l.call
+	}
+	return l.Context.Value(key)
+}
+
+// Err implements context.Context.
+func (l *lifetime) Err() error {
+	err, _ := l.over()
+	return err
+}
+
+// over says whether the call is over, and the cause.
+func (l *lifetime) over() (err, cause error) {
+	if l.ended.Load() {
+		return context.Canceled, context.Canceled
+	}
+	if err := l.Context.Err(); err != nil {
+		return err, context.Cause(l.Context)
+	}
+	if host := l.call.host.ctx; host.Err() != nil {
+		return context.Canceled, context.Cause(host)
+	}
+	if time.Since(l.began) < l.deadline {
+		return nil, nil
+	}
+	if l.deadline < l.limit {
+		<-l.Context.Done() // its timer may be late when guests keep every core busy
+		return l.Context.Err(), context.Cause(l.Context)
+	}
+	return context.DeadlineExceeded, timeoutError{l.limit}
+}
+
+// Done implements context.Context.
+func (l *lifetime) Done() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.timed == nil {
+		ctx, cancelTime := context.WithDeadlineCause(l.Context, l.began.Add(l.limit), timeoutError{l.limit})
+		ctx, cancel := context.WithCancel(ctx)
+		release := context.AfterFunc(l.call.host.ctx, cancel)
+		l.timed, l.stop = ctx, func() {
+			release()
+			cancel()
+			cancelTime()
+		}
+		if l.ended.Load() {
+			l.stop()
+		}
+	}
+	return l.timed.Done()
+}
+
+// end gives back what the lifetime holds, and ends it for those who kept it.
+func (l *lifetime) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ended.Store(true)
+	if l.stop != nil {
+		l.stop()
+	}
+}

@@ -1,0 +1,22 @@
+//go:build !linux || !(amd64 || arm64)
+
+package host
+
+import (
+	"errors"
+	"os"
+)
+
+// Elsewhere memories lie on Go's heap and are put back by copying.
+
+var errNoMapping = errors.New("memory is not mapped on this system")
+
+func memoryFile([]byte, uint64, uint64) (*os.File, []byte, error) { return nil, nil, errNoMapping }
+
+func reserve(uint64) ([]byte, error) { return nil, errNoMapping }
+
+func unreserve([]byte) {}
+
+func overlay([]byte, *os.File) error { return errNoMapping }
+
+func forget([]byte) error { return errNoMapping }

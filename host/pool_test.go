@@ -1,0 +1,315 @@
+package host_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/internal/wasmbin"
+)
+
+func hostWith(t testing.TB, cfg host.Config) *host.Host {
+	t.Helper()
+	h, err := host.New(context.Background(), cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, h.Close(context.Background())) })
+	return h
+}
+
+// held reports progress, which its caller can hold it in.
+var held = guest{invoke: seq(drop(progress(0, 1, 0, 0)), i32(0))}
+
+// holder is a call that waits in the middle until it is let go.
+type holder struct {
+	in, out chan struct{}
+	done    chan outcome
+}
+
+func hold(h *host.Host, m *host.Module, req host.Call) *holder {
+	o := &holder{make(chan struct{}), make(chan struct{}), make(chan outcome, 1)}
+	req.Progress = func(host.Progress) { close(o.in); <-o.out }
+	go func() { o.done <- do(context.Background(), h, m, req) }()
+	return o
+}
+
+func (o *holder) release(t *testing.T) {
+	t.Helper()
+	close(o.out)
+	require.NoError(t, (<-o.done).err)
+}
+
+// untilWaiting waits until that many calls of the module wait. A minute is for
+// those that never do.
+func untilWaiting(t *testing.T, m *host.Module, n int) {
+	t.Helper()
+	for late := time.Now().Add(time.Minute); m.Stats().Waiting != n; {
+		require.True(t, time.Now().Before(late), "%d wait", m.Stats().Waiting)
+	}
+}
+
+// TestCallsWaitInLine: calls beyond the cap wait in the order they came.
+func TestCallsWaitInLine(t *testing.T) {
+	h := hostWith(t, host.Config{Calls: 1})
+	m := compile(t, h, held.wasm())
+	first := hold(h, m, host.Call{})
+	<-first.in
+	var mu sync.Mutex
+	var order []int
+	var wg sync.WaitGroup
+	for i := range 5 {
+		wg.Go(func() {
+			do(context.Background(), h, m, host.Call{Progress: func(host.Progress) {
+				mu.Lock()
+				defer mu.Unlock()
+				order = append(order, i)
+			}})
+		})
+		untilWaiting(t, m, i+1)
+	}
+	require.Equal(t, 1, m.Stats().Running)
+	first.release(t)
+	wg.Wait()
+	require.Equal(t, []int{0, 1, 2, 3, 4}, order)
+	require.Zero(t, m.Stats().Running)
+}
+
+// TestWaitingEnds: a call that waits ends when its time is up, and when its
+// caller goes.
+func TestWaitingEnds(t *testing.T) {
+	h := hostWith(t, host.Config{Calls: 1})
+	m := compile(t, h, held.wasm())
+	first := hold(h, m, host.Call{})
+	<-first.in
+	late := do(context.Background(), h, m, host.Call{Policy: host.Policy{Timeout: time.Millisecond}})
+	require.ErrorIs(t, late.err, context.DeadlineExceeded)
+	require.Equal(t, abi.LimitTime, late.Limit)
+
+	gone := errors.New("the caller went away")
+	ctx, cancel := context.WithCancelCause(context.Background())
+	done := make(chan outcome)
+	go func() { done <- do(ctx, h, m, host.Call{}) }()
+	untilWaiting(t, m, 1)
+	cancel(gone)
+	require.ErrorIs(t, (<-done).err, gone)
+	first.release(t)
+	require.NoError(t, do(context.Background(), h, m, host.Call{}).err, "the place is free again")
+}
+
+// TestSerialCallsTakeTurns: within a session, and only there.
+func TestSerialCallsTakeTurns(t *testing.T) {
+	h := newHost(t, nil)
+	m := compile(t, h, held.wasm())
+	first := hold(h, m, host.Call{Serial: true, Session: "a"})
+	<-first.in
+	second := hold(h, m, host.Call{Serial: true, Session: "a"})
+	untilWaiting(t, m, 1)
+	other := hold(h, m, host.Call{Serial: true, Session: "b"})
+	<-other.in
+	parallel := hold(h, m, host.Call{Session: "a"})
+	<-parallel.in
+	late := do(context.Background(), h, m, host.Call{Serial: true, Session: "a", Policy: host.Policy{Timeout: time.Millisecond}})
+	require.ErrorIs(t, late.err, context.DeadlineExceeded)
+	select {
+	case <-second.in:
+		require.Fail(t, "two serial calls of a session at a time")
+	default:
+	}
+	first.release(t)
+	<-second.in
+	for _, c := range []*holder{second, other, parallel} {
+		c.release(t)
+	}
+}
+
+// TestMemoryCeiling: what all calls hold together is bounded. A call beyond it
+// is refused, one that grows beyond it cannot, and both say so.
+func TestMemoryCeiling(t *testing.T) {
+	h := hostWith(t, host.Config{Memory: 10 * page})
+	big := held
+	big.change = func(m *wasmbin.Module) { m.Memories[0].Min = 6 }
+	m := compile(t, h, big.wasm())
+	first := hold(h, m, host.Call{})
+	<-first.in
+	require.Equal(t, int64(6*page), h.Stats().Memory)
+
+	refused := do(context.Background(), h, m, host.Call{})
+	require.ErrorIs(t, refused.err, host.ErrMemory)
+	require.ErrorContains(t, refused.err, "all calls together hold 393216 of the 655360 bytes")
+	require.Equal(t, abi.LimitReached, refused.Kind)
+	require.Equal(t, abi.LimitMemory, refused.Limit)
+
+	growing := compile(t, h, guest{invoke: seq(tell(grow(3)), tell(grow(1)), unreachable())}.wasm())
+	grown := do(context.Background(), h, growing, host.Call{})
+	require.Equal(t, []int32{1, -1}, grown.codes())
+	require.ErrorIs(t, grown.err, host.ErrMemory)
+	require.ErrorContains(t, grown.err, "try again")
+	require.Equal(t, int64(4*page), grown.Usage.MemoryPeak)
+
+	first.release(t)
+	require.Equal(t, int64(10*page), h.Stats().MemoryPeak)
+	require.Equal(t, int64(6*page), m.Stats().MemoryPeak)
+	require.NoError(t, do(context.Background(), h, m, host.Call{Progress: func(host.Progress) {}}).err)
+}
+
+// TestWarmInstancesMakeRoom: memory that only waits is given to those that need
+// it.
+func TestWarmInstancesMakeRoom(t *testing.T) {
+	h := hostWith(t, host.Config{Memory: 10 * page})
+	warm := compile(t, h, guest{invoke: i32(0), change: func(m *wasmbin.Module) { m.Memories[0].Min = 6 }}.wasm())
+	for range 3 {
+		require.NoError(t, do(context.Background(), h, warm, host.Call{}).err)
+	}
+	require.Equal(t, 1, h.Stats().Idle)
+	other := compile(t, h, guest{invoke: seq(drop(grow(6)), i32(0))}.wasm())
+	require.NoError(t, do(context.Background(), h, other, host.Call{}).err)
+	require.Zero(t, warm.Stats().Idle)
+	require.Zero(t, warm.Stats().Memory)
+
+	require.NoError(t, do(context.Background(), h, warm, host.Call{}).err)
+	require.NoError(t, do(context.Background(), h, warm, host.Call{}).err)
+	greedy := compile(t, h, guest{invoke: seq(tell(grow(20)), i32(0))}.wasm())
+	require.Equal(t, []int32{-1}, do(context.Background(), h, greedy, host.Call{}).codes())
+	require.Equal(t, 1, warm.Stats().Idle, "nothing is given up for what does not fit anyhow")
+}
+
+// largeData fills a memory with so many bytes.
+func largeData(n int) wasmbin.Data {
+	return wasmbin.Data{Offset: append(i32(2*dataAt), byte(wasmbin.OpEnd)), Init: bytes.Repeat([]byte("x"), n)}
+}
+
+// large is a plugin with nine pages of memory, of which four hold data.
+var large = guest{initialize: store(512, i32(5)), invoke: seq(tell(load(i32(512))), i32(0)), change: func(m *wasmbin.Module) {
+	m.Memories[0].Min = 9
+	m.Data = append(m.Data, largeData(4*page-2*dataAt))
+}}
+
+// TestImagesArePaidFor: what instances start from is memory of the host too.
+func TestImagesArePaidFor(t *testing.T) {
+	h := hostWith(t, host.Config{Memory: 30 * page})
+	m := compile(t, h, large.wasm())
+	require.Equal(t, int64(4*page), h.Stats().Memory)
+	for range 3 {
+		require.NoError(t, do(context.Background(), h, m, host.Call{}).err)
+		require.Equal(t, int64(4+4+9)*page, h.Stats().Memory)
+	}
+	require.Equal(t, int64(2), m.Stats().Warm)
+
+	second := compile(t, h, large.wasm()) // 17 and 4 are used; it needs 4 and 9
+	require.NoError(t, do(context.Background(), h, second, host.Call{}).err)
+	require.Zero(t, m.Stats().Idle, "given up")
+	require.NoError(t, do(context.Background(), h, m, host.Call{}).err)
+	require.LessOrEqual(t, h.Stats().MemoryPeak, int64(30*page))
+
+	for range 3 {
+		compile(t, h, large.wasm())
+	}
+	o := do(context.Background(), h, m, host.Call{})
+	require.NoError(t, o.err, "with no room for a snapshot")
+	require.Equal(t, []int32{5}, o.codes())
+	require.Equal(t, int64(1), m.Stats().Started)
+	for range 2 {
+		compile(t, h, large.wasm())
+	}
+	_, err := h.Compile(context.Background(), large.wasm())
+	require.ErrorIs(t, err, host.ErrMemory)
+	require.ErrorIs(t, do(context.Background(), h, m, host.Call{}).err, host.ErrMemory)
+
+	for _, m := range []*host.Module{m, second} {
+		require.NoError(t, m.Close(context.Background()))
+		require.Zero(t, m.Stats().Memory)
+	}
+	require.Equal(t, int64(5*4*page), h.Stats().Memory)
+}
+
+// TestRoomIsMadeForAll: calls that fit all together are not refused for what
+// only waits to be given up.
+func TestRoomIsMadeForAll(t *testing.T) {
+	const calls, pages = 32, 2
+	h := hostWith(t, host.Config{TotalCalls: calls, Memory: calls * pages * page})
+	var modules []*host.Module
+	for range 20 {
+		modules = append(modules, compile(t, h, guest{
+			invoke: seq(times(2000, code{byte(wasmbin.OpNop)}), i32(0)), change: func(m *wasmbin.Module) { m.Memories[0].Min = pages },
+		}.wasm()))
+	}
+	var wg sync.WaitGroup
+	for i := range 3000 {
+		wg.Go(func() {
+			if o := do(context.Background(), h, modules[i%len(modules)], host.Call{}); o.err != nil {
+				t.Error(o.err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// TestLargeCacheEntry: an entry that is larger than any this host would write is
+// removed and not read.
+func TestLargeCacheEntry(t *testing.T) {
+	dir := t.TempDir()
+	compile(t, hostWith(t, host.Config{CacheDir: dir}), held.wasm())
+	entries := func() []string {
+		names, err := filepath.Glob(filepath.Join(dir, "code", "*", "module-*"))
+		require.NoError(t, err)
+		return names
+	}
+	require.Len(t, entries(), 1)
+	require.NoError(t, os.Truncate(entries()[0], 1<<30))
+	var before, after runtime.MemStats
+	h := hostWith(t, host.Config{CacheDir: dir})
+	runtime.ReadMemStats(&before)
+	m := compile(t, h, held.wasm())
+	runtime.ReadMemStats(&after)
+	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(100<<20))
+	require.NoError(t, do(context.Background(), h, m, host.Call{}).err)
+	require.Len(t, entries(), 1)
+	info, err := os.Stat(entries()[0])
+	require.NoError(t, err)
+	require.Less(t, info.Size(), int64(1<<20))
+}
+
+// TestWarmInstancesEnd: there is a cap, an age, and an end with the module.
+func TestWarmInstancesEnd(t *testing.T) {
+	three := func(h *host.Host) *host.Module {
+		m := compile(t, h, held.wasm())
+		require.NoError(t, do(context.Background(), h, m, host.Call{}).err)
+		var all []*holder
+		for range 3 {
+			o := hold(h, m, host.Call{})
+			<-o.in
+			all = append(all, o)
+		}
+		for _, o := range all {
+			o.release(t)
+		}
+		return m
+	}
+	t.Run("cap", func(t *testing.T) {
+		require.Equal(t, 2, three(hostWith(t, host.Config{Warm: 2})).Stats().Idle)
+		require.Equal(t, 0, three(hostWith(t, host.Config{Warm: -1})).Stats().Idle)
+		require.Equal(t, 3, three(hostWith(t, host.Config{})).Stats().Idle)
+	})
+	t.Run("age", func(t *testing.T) {
+		m := three(hostWith(t, host.Config{WarmFor: time.Millisecond}))
+		for late := time.Now().Add(time.Minute); m.Stats().Idle > 0 || m.Stats().Memory > 0; {
+			require.True(t, time.Now().Before(late))
+		}
+	})
+	t.Run("module", func(t *testing.T) {
+		h := hostWith(t, host.Config{})
+		m := three(h)
+		require.NoError(t, m.Close(context.Background()))
+		require.Zero(t, h.Stats().Idle)
+		require.Zero(t, h.Stats().Memory)
+	})
+}

@@ -1,0 +1,234 @@
+package host_test
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/internal/wasmbin"
+)
+
+// TestTotalCalls: calls of all modules together are bounded too. One that waits
+// too long says what it waited for, and background runs do not wait.
+func TestTotalCalls(t *testing.T) {
+	h := hostWith(t, host.Config{TotalCalls: 1})
+	a, b := compile(t, h, held.wasm()), compile(t, h, guest{invoke: held.invoke, data: "another"}.wasm())
+	first := hold(h, a, host.Call{})
+	<-first.in
+	second := hold(h, b, host.Call{})
+	untilWaiting(t, b, 1)
+
+	late := do(context.Background(), h, b, host.Call{Policy: host.Policy{Timeout: time.Millisecond}})
+	require.ErrorIs(t, late.err, context.DeadlineExceeded)
+	require.ErrorContains(t, late.err, "time limit of 1ms reached while the call waited: at most 1 calls run at a time on this host: try again")
+	require.Equal(t, abi.LimitTime, late.Limit)
+
+	background := hold(h, b, host.Call{Background: true})
+	<-background.in
+	background.release(t)
+	first.release(t)
+	<-second.in
+	second.release(t)
+
+	s := h.Stats()
+	require.EqualValues(t, 2, s.Waited, "the second and the late one")
+	require.GreaterOrEqual(t, s.WaitTime, time.Millisecond)
+	require.Equal(t, host.Outcomes{Success: 3, Time: 1}, s.Outcomes)
+	require.Equal(t, host.Outcomes{Success: 1}, a.Stats().Outcomes)
+	require.Zero(t, s.Waiting+s.Running)
+}
+
+// TestPlaceGivenBack: a call that goes on in the background makes room for
+// another direct one, once.
+func TestPlaceGivenBack(t *testing.T) {
+	h := hostWith(t, host.Config{TotalCalls: 1})
+	m := compile(t, h, held.wasm())
+	var giveBack func()
+	first := hold(h, m, host.Call{Placed: func(f func()) { giveBack = f }})
+	<-first.in
+	second := hold(h, m, host.Call{})
+	untilWaiting(t, m, 1)
+	giveBack()
+	giveBack()
+	<-second.in
+	third := hold(h, m, host.Call{})
+	untilWaiting(t, m, 1)
+	first.release(t)
+	require.EqualValues(t, 1, h.Stats().Waiting, "the first has no place to leave any more")
+	second.release(t)
+	<-third.in
+	third.release(t)
+}
+
+// TestCallsOfOneModuleHoldUpNobody: those that wait for their module or their
+// turn have no place among all calls.
+func TestCallsOfOneModuleHoldUpNobody(t *testing.T) {
+	h := hostWith(t, host.Config{TotalCalls: 3, Calls: 2})
+	a, b := compile(t, h, held.wasm()), compile(t, h, guest{invoke: held.invoke, data: "another"}.wasm())
+	var holders []*holder
+	for range 2 {
+		holders = append(holders, hold(h, a, host.Call{Serial: true, Session: "s"}), hold(h, a, host.Call{}))
+	}
+	untilWaiting(t, a, 2) // one for its turn, one for the module
+	other := hold(h, b, host.Call{})
+	<-other.in
+	other.release(t)
+	for _, o := range holders {
+		close(o.out)
+	}
+	for _, o := range holders {
+		require.NoError(t, (<-o.done).err)
+	}
+}
+
+// within is the handler of a logger that makes a call within the one that logs.
+type within struct {
+	slog.Handler
+	call func(context.Context)
+}
+
+func (w *within) Handle(ctx context.Context, _ slog.Record) error {
+	if call := w.call; call != nil {
+		w.call = nil // not within that one too
+		call(ctx)
+	}
+	return nil
+}
+
+func (w *within) WithAttrs([]slog.Attr) slog.Handler { return w }
+
+// logging is a plugin that logs once in each call.
+var logging = guest{data: "x", invoke: seq(drop(write(abi.StreamErrorLog, dataAt, 1)), i32(0))}
+
+// TestCallWithinCall: a call that is made within another waits for nobody, so
+// that no two can wait for each other.
+func TestCallWithinCall(t *testing.T) {
+	handler := &within{Handler: slog.NewTextHandler(io.Discard, nil)}
+	h := hostWith(t, host.Config{TotalCalls: 1, Calls: 1, Logger: slog.New(handler)})
+	outer, other := compile(t, h, logging.wasm()), compile(t, h, held.wasm())
+	for name, c := range map[string]struct {
+		module  *host.Module
+		session string
+	}{
+		"another tool":               {other, "s"},
+		"another session":            {other, "t"},
+		"the same tool in its turn":  {outer, "s"},
+		"the same tool in another's": {outer, "t"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var inner outcome
+			inner.err = io.EOF
+			handler.call = func(ctx context.Context) {
+				inner = do(ctx, h, c.module, host.Call{Serial: true, Session: c.session})
+			}
+			require.NoError(t, do(context.Background(), h, outer, host.Call{Serial: true, Session: "s"}).err)
+			require.NoError(t, inner.err)
+		})
+	}
+	require.Zero(t, h.Stats().Running+h.Stats().Waiting)
+}
+
+// TestBusyWithinCall: where it would have to wait it is refused, and says so.
+func TestBusyWithinCall(t *testing.T) {
+	handler := &within{Handler: slog.NewTextHandler(io.Discard, nil)}
+	h := hostWith(t, host.Config{Logger: slog.New(handler)})
+	outer, serial := compile(t, h, logging.wasm()), compile(t, h, held.wasm())
+	first := hold(h, serial, host.Call{Serial: true, Session: "s"})
+	<-first.in
+	var inner outcome
+	handler.call = func(ctx context.Context) { inner = do(ctx, h, serial, host.Call{Serial: true, Session: "s"}) }
+	require.NoError(t, do(context.Background(), h, outer, host.Call{Session: "s"}).err)
+	require.ErrorIs(t, inner.err, host.ErrBusy)
+	require.Equal(t, abi.ToolError, inner.Kind)
+	require.Contains(t, inner.Error, "another call had the turn")
+	first.release(t)
+	require.Equal(t, host.Outcomes{Success: 2, Busy: 1}, h.Stats().Outcomes)
+
+	handler.call = func(ctx context.Context) {
+		go func() {
+			<-ctx.Done()
+			inner = do(ctx, h, serial, host.Call{})
+			close(first.in)
+		}()
+	}
+	first.in = make(chan struct{})
+	require.NoError(t, do(context.Background(), h, outer, host.Call{}).err)
+	<-first.in
+	require.ErrorIs(t, inner.err, context.Canceled, "the context of a call ends with it")
+}
+
+// recursive never ends.
+var recursive = guest{helper: call(fnHelper), invoke: seq(call(fnHelper), i32(0))}
+
+// TestStacksCount: what a guest's recursion takes on Go's heap counts as memory
+// of the host.
+func TestStacksCount(t *testing.T) {
+	h := hostWith(t, host.Config{Memory: 4 << 20})
+	m := compile(t, h, recursive.wasm())
+	o := do(context.Background(), h, m, host.Call{})
+	require.ErrorIs(t, o.err, host.ErrHostMemory)
+	require.Equal(t, abi.LimitMemory, o.Limit)
+	s := h.Stats()
+	require.LessOrEqual(t, s.MemoryPeak, int64(4<<20))
+	require.Zero(t, s.MemoryOf.Stacks)
+	require.Equal(t, host.Outcomes{HostMemory: 1}, s.Outcomes)
+
+	roomy := hostWith(t, host.Config{})
+	o = do(context.Background(), roomy, compile(t, roomy, recursive.wasm()), host.Call{})
+	require.ErrorIs(t, o.err, host.ErrTrap)
+	require.Greater(t, roomy.Stats().MemoryPeak, int64(10<<20))
+	require.Less(t, roomy.Stats().Memory, int64(1<<20))
+}
+
+// TestBuffersCount: so do large arguments and results while a call runs.
+func TestBuffersCount(t *testing.T) {
+	h := hostWith(t, host.Config{Memory: 8 * page})
+	writes := func(stream abi.Stream) *host.Module {
+		return compile(t, h, guest{invoke: seq(times(64, drop(write(stream, 0, 16<<10))), i32(0))}.wasm())
+	}
+	for _, stream := range []abi.Stream{abi.StreamResult, abi.StreamError} {
+		o := do(context.Background(), h, writes(stream), host.Call{})
+		require.ErrorIs(t, o.err, host.ErrHostMemory)
+		require.ErrorIs(t, o.err, host.ErrMemory)
+		require.ErrorContains(t, o.err, "of the 524288 bytes")
+	}
+	require.NoError(t, do(context.Background(), h, writes(abi.StreamOutput), host.Call{}).err, "which is not kept")
+
+	m := compile(t, h, held.wasm())
+	o := do(context.Background(), h, m, host.Call{Args: []byte(`"` + strings.Repeat("x", 9*page) + `"`)})
+	require.ErrorIs(t, o.err, host.ErrHostMemory)
+	require.Equal(t, abi.LimitMemory, o.Limit)
+	waits := hold(h, m, host.Call{Args: []byte(`"` + strings.Repeat("x", 2*page) + `"`)})
+	<-waits.in
+	require.EqualValues(t, 2*page+2, h.Stats().MemoryOf.Buffers)
+	waits.release(t)
+	require.Zero(t, h.Stats().MemoryOf.Buffers)
+}
+
+// TestMemoryPeakIsOfTheCall: not of its instance, which serves others too.
+func TestMemoryPeakIsOfTheCall(t *testing.T) {
+	h := hostWith(t, host.Config{})
+	m := compile(t, h, guest{invoke: seq(
+		drop(read(abi.FieldArgs, dataAt, 4)),
+		when(op(wasmbin.OpI32Eq, load(i32(dataAt)), i32(int64('m')|'o'<<8|'r'<<16|'e'<<24)), drop(grow(3))), i32(0),
+	)}.wasm())
+	for _, c := range []struct {
+		args  string
+		pages int64
+	}{{`{}`, 1}, {`more`, 4}, {`{}`, 1}, {`more`, 4}} {
+		o := do(context.Background(), h, m, host.Call{Args: []byte(c.args)})
+		require.NoError(t, o.err)
+		require.Equal(t, c.pages*page, o.Usage.MemoryPeak)
+	}
+	s := m.Stats()
+	require.EqualValues(t, 3, s.Warm)
+	require.Equal(t, 1, s.Instances)
+	require.EqualValues(t, page, s.MemoryOf.Instances)
+}

@@ -1,0 +1,253 @@
+package host_test
+
+import (
+	"context"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/internal/wasmbin"
+)
+
+// TestAllOfMemoryIsPutBack: however much of its memory a call writes to, and
+// however large that is, every byte is what it was.
+func TestAllOfMemoryIsPutBack(t *testing.T) {
+	fill := func(from, n, value int64) code { return append(seq(i32(from), i32(value), i32(n)), 0xfc, 0x0b, 0) }
+	// sum tells the sum of all words of memory.
+	sum := func() code {
+		return seq(set(0, i32(0)), set(1, i32(0)), loop(
+			set(0, op(wasmbin.OpI32Add, op(wasmbin.OpI32Mul, get(0), i32(31)), load(get(1)))),
+			set(1, op(wasmbin.OpI32Add, get(1), i32(4))),
+			when(op(wasmbin.OpI32Sub, op(wasmbin.OpI32Mul, code{0x3f, 0}, i32(page)), get(1)), br(1)),
+		), tell(get(0)))
+	}
+	for way, change := range map[string]func(*host.Host){
+		"pages": func(*host.Host) {}, "madvise": (*host.Host).Blind, "heap": (*host.Host).OnHeap,
+	} {
+		h := newHost(t, nil)
+		change(h)
+		for _, pages := range []int64{1, 2, 3, 40} {
+			for name, dirty := range map[string]code{
+				"all": fill(0, pages*page, 7), "half": fill(pages*page/2, pages*page/2, 7),
+				"edges":    seq(store(0, i32(7)), store(pages*page-4, i32(7))),
+				"a third":  fill(page/3, pages*page/3, 7),
+				"and more": seq(drop(grow(3)), fill(0, (pages+3)*page, 7)),
+			} {
+				m := compile(t, h, guest{
+					initialize: seq(fill(page/2, pages*page/2, 5), store(pages*page-4, i32(77))),
+					invoke:     seq(store(0, i32(0)), sum(), dirty, i32(0)),
+					data:       "data",
+					change:     func(m *wasmbin.Module) { m.Memories[0].Min = uint32(pages) },
+				}.wasm())
+				var first outcome
+				for i := range 4 {
+					o := do(context.Background(), h, m, host.Call{})
+					require.NoError(t, o.err)
+					if i == 0 {
+						first = o
+					}
+					require.Equal(t, first.codes(), o.codes(), "%s, %d pages, %s, call %d", way, pages, name, i)
+				}
+				require.NotZero(t, first.codes()[0])
+				if way != "heap" || pages < 16 {
+					require.Equal(t, int64(3), m.Stats().Warm)
+				}
+			}
+		}
+	}
+}
+
+// TestMemoryThatStartsEmpty: a memory may have no pages at first, and has none
+// again for the next call.
+func TestMemoryThatStartsEmpty(t *testing.T) {
+	for way, change := range map[string]func(*host.Host){"mapped": func(*host.Host) {}, "heap": (*host.Host).OnHeap} {
+		t.Run(way, func(t *testing.T) {
+			h := newHost(t, nil)
+			change(h)
+			m := compile(t, h, guest{
+				invoke: seq(set(0, grow(2)), tell(get(0)), tell(load(i32(512))), store(512, i32(7)), store(page+512, i32(7)), tell(grow(1)), i32(0)),
+				change: func(m *wasmbin.Module) { m.Memories[0].Min = 0 },
+			}.wasm())
+			for range 4 {
+				o := do(context.Background(), h, m, host.Call{})
+				require.NoError(t, o.err)
+				require.Equal(t, []int32{0, 0, 2}, o.codes())
+				require.Equal(t, int64(3*page), o.Usage.MemoryPeak)
+			}
+			require.Equal(t, int64(3), m.Stats().Warm)
+			require.Zero(t, m.Stats().Memory)
+		})
+	}
+}
+
+// TestSparseData: data that is far apart does not cost what lies between.
+func TestSparseData(t *testing.T) {
+	h := hostWith(t, host.Config{Memory: 260 << 20})
+	m := compile(t, h, guest{
+		invoke: seq(tell(load(i32(200<<20))), store(200<<20, i32(7)), i32(0)), data: "data",
+		change: func(m *wasmbin.Module) {
+			m.Memories[0].Min = 250 << 20 / page
+			m.Data = append(m.Data, wasmbin.Data{Offset: append(i32(200<<20), byte(wasmbin.OpEnd)), Init: []byte{5}})
+		},
+	}.wasm())
+	require.Equal(t, host.Isolation{Mode: host.Fresh, Why: "its data is spread too far"}, m.Isolation)
+	require.Zero(t, h.Stats().Memory)
+	for range 3 {
+		o := do(context.Background(), h, m, host.Call{Policy: host.Policy{Memory: 256 << 20}})
+		require.NoError(t, o.err)
+		require.Equal(t, []int32{5}, o.codes())
+	}
+}
+
+// TestPagemap: what the system tells about memory is believed only if it is
+// true.
+func TestPagemap(t *testing.T) {
+	h := newHost(t, nil)
+	if runtime.GOOS == "linux" {
+		require.True(t, h.Sees())
+	}
+	h.Blind() // all it reads is zero
+	require.False(t, h.Sees())
+}
+
+// TestSnapshotsAreNotShared: what starts up under one policy does not serve
+// another.
+func TestSnapshotsAreNotShared(t *testing.T) {
+	h := newHost(t, nil)
+	m := compile(t, h, guest{
+		initialize: seq(drop(wasi(fnEnv, 512, 516)), drop(now(520))),
+		invoke:     seq(tell(load(i32(512))), tell(load(i32(516))), tell(load(i32(520))), i32(0)),
+	}.wasm())
+	for range 3 {
+		none := do(context.Background(), h, m, host.Call{})
+		require.Equal(t, []int32{0, 0, 1000}, none.codes())
+		one := do(context.Background(), h, m, host.Call{Policy: host.Policy{Env: map[string]string{"A": "b"}}})
+		require.Equal(t, []int32{1, 4, 1000}, one.codes())
+		other := do(context.Background(), h, m, host.Call{Policy: host.Policy{Env: map[string]string{"A": "bc"}}})
+		require.Equal(t, []int32{1, 5, 1000}, other.codes())
+		clock := do(context.Background(), h, m, host.Call{Policy: host.Policy{Clock: true}})
+		require.NotEqual(t, int32(1000), clock.codes()[2])
+	}
+	require.Equal(t, int64(3), m.Stats().Restored)
+	require.Equal(t, int64(3), m.Stats().Started, "each call that reads the real clock")
+}
+
+// TestStartingUp: what a plugin does while it starts up decides whether other
+// calls may continue from there, and each call sees the same either way.
+func TestStartingUp(t *testing.T) {
+	for name, c := range map[string]struct {
+		initialize code
+		policy     host.Policy
+		restored   bool
+		shared     bool
+	}{
+		"nothing":           {initialize: store(512, i32(1)), shared: true},
+		"fixed randomness":  {initialize: drop(wasi(fnRandom, 512, 4)), shared: true},
+		"real randomness":   {initialize: drop(wasi(fnRandom, 512, 4)), policy: host.Policy{Random: true}},
+		"that is renewed":   {initialize: drop(wasi(fnRandom, 512, 4)), policy: host.Policy{Random: true}, restored: true, shared: true},
+		"reads arguments":   {initialize: drop(read(abi.FieldArgs, 512, 4))},
+		"writes output":     {initialize: drop(write(abi.StreamOutput, 512, 4))},
+		"writes to WASI":    {initialize: drop(wasi(fnFDWrite, 1, 700, 0, 708))},
+		"standing clock":    {initialize: drop(now(512)), shared: true},
+		"real clock":        {initialize: drop(now(512)), policy: host.Policy{Clock: true}},
+		"environment":       {initialize: drop(wasi(fnEnv, 512, 516)), policy: host.Policy{Env: map[string]string{"A": "b"}}, shared: true},
+		"arguments of WASI": {initialize: drop(wasi(fnArgs, 512, 516)), shared: true},
+		"folders":           {initialize: drop(wasi(fnPrestat, 3, 512)), policy: host.Policy{Files: []host.Mount{{Dir: t.TempDir(), Path: "/work"}}}, shared: true},
+		"reads input":       {initialize: drop(wasi(fnFDRead, 0, 700, 0, 708))},
+		"sleeps":            {initialize: drop(wasi(fnPoll, 700, 708, 0, 716))},
+		"exits":             {initialize: seq(i32(0), call(fnExit))},
+		"traps":             {initialize: unreachable()},
+		"reports a message": {initialize: drop(progress(0, 1, 0, 0))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHost(t, nil)
+			g := guest{initialize: c.initialize, invoke: seq(tell(load(i32(800))), i32(0))}
+			if c.restored {
+				g.helper = seq(store(800, op(wasmbin.OpI32Add, load(i32(800)), i32(1))), drop(wasi(fnRandom, 512, 4)))
+				g.change = func(m *wasmbin.Module) {
+					m.Exports = append(m.Exports, wasmbin.Export{Name: abi.ExportRestored, Index: fnHelper})
+				}
+			}
+			m := compile(t, h, g.wasm())
+			first := do(context.Background(), h, m, host.Call{Policy: c.policy})
+			for range 2 {
+				again := do(context.Background(), h, m, host.Call{Policy: c.policy})
+				require.Equal(t, first.err, again.err)
+				require.Equal(t, first.Kind, again.Kind)
+				require.Equal(t, first.stdout, again.stdout)
+				require.Equal(t, first.Usage.Fuel, again.Usage.Fuel)
+			}
+			if c.restored {
+				require.Equal(t, int32(1), first.codes()[len(first.codes())-1], "toolhost_restored ran once before each call")
+			}
+			require.Equal(t, c.shared, m.Stats().Started == 0, "%+v", m.Stats())
+			require.Equal(t, c.shared, m.Stats().Startup == "", "%+v", m.Stats())
+		})
+	}
+}
+
+// TestWarmingUp: a plugin that can describe itself does so once before its
+// snapshot is taken. Whatever comes of that, all calls see and cost the same.
+func TestWarmingUp(t *testing.T) {
+	mark := store(512, op(wasmbin.OpI32Add, load(i32(512)), i32(1)))
+	for name, c := range map[string]struct {
+		describe code
+		found    int32 // by each call
+	}{
+		"is kept":             {seq(mark, drop(write(abi.StreamManifest, 0, 4)), i32(0)), 1},
+		"sees no call":        {seq(store(512, read(abi.FieldArgs, 600, 64)), i32(0)), abi.Absent},
+		"traps":               {seq(mark, unreachable()), 0},
+		"says it failed":      {seq(mark, i32(1)), 0},
+		"exits":               {seq(mark, i32(0), call(fnExit), i32(0)), 0},
+		"writes output":       {seq(mark, drop(wasi(fnFDWrite, 1, 700, 0, 708)), i32(0)), 0},
+		"writes too much":     {seq(mark, forever(drop(write(abi.StreamManifest, 0, 60000))), i32(0)), 0},
+		"grows and then ends": {seq(mark, drop(grow(5)), unreachable()), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := newHost(t, nil)
+			m := compile(t, h, guest{describe: c.describe, invoke: seq(tell(load(i32(512))), tell(code{0x3f, 0}), i32(0))}.wasm())
+			first := do(context.Background(), h, m, host.Call{})
+			require.NoError(t, first.err)
+			require.Equal(t, []int32{c.found, 1}, first.codes())
+			for range 3 {
+				again := do(context.Background(), h, m, host.Call{})
+				require.NoError(t, again.err)
+				require.Equal(t, first.codes(), again.codes())
+				require.Equal(t, first.Usage.Fuel, again.Usage.Fuel)
+			}
+			require.Positive(t, m.Stats().Warm)
+		})
+	}
+}
+
+// TestWarmingUpWithACallThatEnds: that a call was over while it warmed the
+// plugin up says nothing about the plugin.
+func TestWarmingUpWithACallThatEnds(t *testing.T) {
+	h := newHost(t, nil)
+	m := compile(t, h, guest{describe: seq(store(512, i32(1)), times(300_000, drop(load(i32(0)))), i32(0)), invoke: seq(tell(load(i32(512))), i32(0))}.wasm())
+	short := do(context.Background(), h, m, host.Call{Policy: host.Policy{Timeout: time.Microsecond}})
+	require.ErrorIs(t, short.err, context.DeadlineExceeded)
+	for range 3 {
+		require.Equal(t, []int32{1}, do(context.Background(), h, m, host.Call{}).codes())
+	}
+	require.Empty(t, m.Stats().Startup)
+}
+
+// TestStartingUpIsPaidByEachCall: a budget that does not pay for starting up
+// ends a call whether or not it has to start up itself.
+func TestStartingUpIsPaidByEachCall(t *testing.T) {
+	h := newHost(t, nil)
+	m := compile(t, h, guest{initialize: times(10_000, code{byte(wasmbin.OpNop)}), invoke: i32(0)}.wasm())
+	full := do(context.Background(), h, m, host.Call{})
+	require.NoError(t, full.err)
+	for range 3 {
+		require.NoError(t, do(context.Background(), h, m, host.Call{Policy: host.Policy{Fuel: full.Usage.Fuel}}).err)
+		short := do(context.Background(), h, m, host.Call{Policy: host.Policy{Fuel: full.Usage.Fuel / 2}})
+		require.ErrorIs(t, short.err, host.ErrFuel)
+		require.Equal(t, full.Usage.Fuel/2, short.Usage.Fuel)
+	}
+}

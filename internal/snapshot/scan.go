@@ -1,0 +1,73 @@
+package snapshot
+
+import "github.com/toolhost/toolhost/internal/wasmbin"
+
+// findings is what the code of a module does that matters here.
+type findings struct {
+	changes  string // the first instruction that changes what cannot be put back
+	segments bool   // it uses data segments by their index
+}
+
+// stateful are the instructions that change what a host cannot put back, as the
+// text format names them. Data segments are never dropped behind its back:
+// without memory.init a dropped one cannot be told from one that is there.
+var stateful = map[wasmbin.Op]string{
+	wasmbin.OpTableSet:   "table.set",
+	wasmbin.OpTableGrow:  "table.grow",
+	wasmbin.OpTableFill:  "table.fill",
+	wasmbin.OpTableCopy:  "table.copy",
+	wasmbin.OpTableInit:  "table.init",
+	wasmbin.OpElemDrop:   "elem.drop",
+	wasmbin.OpDataDrop:   "data.drop",
+	wasmbin.OpMemoryInit: "memory.init",
+}
+
+func scan(m *wasmbin.Module) (findings, error) {
+	var (
+		f  findings
+		rd wasmbin.Reader
+		in wasmbin.Instr
+	)
+	for i := range m.Codes {
+		rd.Reset(&m.Codes[i], len(m.Types))
+		for rd.Next(&in) {
+			if in.Op != wasmbin.OpTableSet && in.Op < wasmbin.OpMemoryInit {
+				continue
+			}
+			if name, ok := stateful[in.Op]; ok && f.changes == "" {
+				f.changes = name
+			}
+			if in.Op == wasmbin.OpMemoryInit || in.Op == wasmbin.OpDataDrop {
+				f.segments = true
+			}
+		}
+		if err := rd.Err(); err != nil {
+			return f, err
+		}
+	}
+	return f, nil
+}
+
+// why says what of a module cannot be put back, in words for its author.
+func (f findings) why(m *wasmbin.Module) string {
+	switch {
+	case f.changes != "":
+		return "its code uses " + f.changes
+	case m.ImportCount(wasmbin.KindMemory)+m.ImportCount(wasmbin.KindTable)+m.ImportCount(wasmbin.KindGlobal) > 0:
+		return "it imports a memory, a table or a global"
+	case len(m.Memories) == 0:
+		return "it has no memory"
+	}
+	for _, g := range m.Globals {
+		if !g.Mutable {
+			continue
+		}
+		switch g.Type {
+		case wasmbin.I32, wasmbin.I64, wasmbin.F32, wasmbin.F64:
+		default:
+			return "it has a mutable global that holds a vector or a reference"
+		}
+	}
+	_, why := dataArea(m)
+	return why
+}

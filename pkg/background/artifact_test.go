@@ -1,0 +1,114 @@
+package background
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// artifact reads an artifact of an ended run.
+func artifact(t *testing.T, m *Manager, session, id, name string) string {
+	t.Helper()
+	file, err := m.Open(t.Context(), session, id, name)
+	require.NoError(t, err)
+	data, err := io.ReadAll(file)
+	require.NoError(t, err)
+	require.NoError(t, file.Close())
+	return string(data)
+}
+
+// Whatever became of a run, both its artifacts are there, of one shape, and
+// with the output so far.
+func TestArtifactsHoweverARunEnds(t *testing.T) {
+	for name, c := range map[string]struct {
+		then   func(t *testing.T, m *Manager, id string)
+		work   func(context.Context, *Sink) (Outcome, error)
+		status Status
+		kind   ErrorKind
+		log    string
+	}{
+		"succeeded": {status: StatusSucceeded, log: "out\n[stderr] err\n",
+			work: func(context.Context, *Sink) (Outcome, error) {
+				return Outcome{Result: json.RawMessage(`{"n":1}`)}, nil
+			}},
+		"failed": {status: StatusFailed, kind: KindToolError, log: "out\n[stderr] err\n",
+			work: func(context.Context, *Sink) (Outcome, error) {
+				return Outcome{}, &Error{Kind: KindToolError, Message: "boom"}
+			}},
+		"canceled": {status: StatusCanceled, log: "out\n[stderr] err\n[system] Canceled by request.\n",
+			work: func(ctx context.Context, _ *Sink) (Outcome, error) { <-ctx.Done(); return Outcome{}, ctx.Err() },
+			then: func(t *testing.T, m *Manager, id string) {
+				_, err := m.Stop(t.Context(), alice, id, StopRequest{Force: true})
+				require.NoError(t, err)
+			}},
+		"deadline": {status: StatusFailed, kind: KindTimeout, log: "out\n[stderr] err\n",
+			work: func(ctx context.Context, _ *Sink) (Outcome, error) { <-ctx.Done(); return Outcome{}, ctx.Err() }},
+		"panic": {status: StatusFailed, kind: KindInternal, log: "out\n[stderr] err\n",
+			work: func(context.Context, *Sink) (Outcome, error) { panic("hunter2") }},
+	} {
+		bubble(t, name, func(t *testing.T) {
+			m := newManager(t, Config{Logger: logTo(new(logBuffer)), Executor: func(ctx context.Context, _ Run, sink *Sink) (Outcome, error) {
+				_, _ = sink.Stdout().Write([]byte("out\n"))
+				_, _ = sink.Stderr().Write([]byte("err\n"))
+				return c.work(ctx, sink)
+			}})
+			id := spawned(t, m, alice, "tool")
+			if c.then != nil {
+				c.then(t, m, id)
+			}
+			run := wait(t, m, alice, id)
+			require.Equal(t, c.log, artifact(t, m, alice, id, OutputLog))
+			var got Envelope
+			text := artifact(t, m, alice, id, ResultJSON)
+			require.NotContains(t, text, "hunter2", "no text of the host's own")
+			require.NoError(t, json.Unmarshal([]byte(text), &got))
+			require.Equal(t, id, got.TaskID)
+			require.Equal(t, 1, got.Attempt)
+			require.Equal(t, c.status, got.Status)
+			require.EqualValues(t, len(c.log), got.OutputBytes)
+			require.True(t, got.FinishedAt.Equal(run.FinishedAt))
+			if c.kind != "" {
+				require.Equal(t, c.kind, got.Error.Kind)
+			}
+			for _, n := range must(m.Pending(t.Context(), alice, 0)) {
+				require.NotContains(t, n.Text, "hunter2")
+			}
+		})
+	}
+}
+
+func TestHeartbeat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t, Config{})
+		id := spawned(t, m, alice, "sleep")
+		began := time.Now()
+		beat := func() time.Duration { return must(m.Get(t.Context(), alice, id)).HeartbeatAt.Sub(began) }
+		require.Zero(t, beat(), "at the start")
+		time.Sleep(5 * time.Second)
+		require.Equal(t, 4*time.Second, beat(), "and every 2 s")
+	})
+}
+
+// Who is told of an end finds it stored, its place free, and its waiters awake.
+func TestOrderAtTheEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var m *Manager
+		var checked bool
+		m = newManager(t, Config{PerSession: 1, OnNotice: func(n Notice) {
+			require.Equal(t, StatusSucceeded, must(m.engine.Get(t.Context(), n.ID)).Status)
+			require.JSONEq(t, `"slept"`, string(must(m.Get(t.Context(), alice, n.ID)).Result))
+			require.Contains(t, artifact(t, m, alice, n.ID, ResultJSON), "succeeded")
+			_, err := m.Spawn(t.Context(), alice, SpawnRequest{Tool: "echo", Silent: true})
+			require.NoError(t, err)
+			checked = true
+		}})
+		wait(t, m, alice, spawn(t, m, alice, "second").ID)
+		synctest.Wait()
+		require.True(t, checked)
+	})
+}

@@ -1,0 +1,186 @@
+package plugins
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/toolhost/toolhost/host"
+)
+
+// Compile compiles the plugins that were not called yet, some at a time, so that
+// no call has to wait for it. Nobody needs to: the first call of a plugin
+// compiles it. Where the host has a folder for compiled code, what comes of it is
+// there, and takes no memory before the first call. After each plugin it tells
+// progress, if that is not nil, how many of how many are done, which one it was,
+// and what was wrong with it; these calls do not overlap. Its error joins those
+// of the plugins, each with its file, and is the cause of the context once ctx is
+// done.
+func (r *Registry) Compile(ctx context.Context, progress func(done, total int, file string, err error)) error {
+	var (
+		mu   sync.Mutex
+		errs []error
+	)
+	each(ctx, len(r.plugins), func(i int) {
+		p := r.plugins[i]
+		_, err := p.use(ctx)
+		if err == nil {
+			err = p.unload(ctx)
+		}
+		if err != nil {
+			err = fmt.Errorf("%s: %w", p.File, err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		errs = append(errs, err)
+		if progress != nil {
+			progress(len(errs), len(r.plugins), p.File, err)
+		}
+	})
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return errors.Join(errs...)
+}
+
+// compilation is one that callers wait for. It ends early when none of them
+// waits any more.
+type compilation struct {
+	done    chan struct{} // closed when module and err are there
+	module  *host.Module
+	err     error
+	waiting int
+	cancel  context.CancelCauseFunc
+}
+
+// use returns the compiled plugin, which the caller gives back with unuse. The
+// plugin is compiled once, for all who ask meanwhile. One that fails is tried
+// again by the next call: what failed may have been the disk. As soon as ctx is
+// done it returns the cause.
+func (p *Plugin) use(ctx context.Context) (*host.Module, error) {
+	p.mu.Lock()
+	if p.module != nil {
+		defer p.mu.Unlock()
+		p.users++
+		return p.module, nil
+	}
+	if p.closed {
+		defer p.mu.Unlock()
+		return nil, host.ErrClosed
+	}
+	c := p.compiling
+	if c == nil {
+		c = p.start(ctx)
+	}
+	c.waiting++
+	p.mu.Unlock()
+	select {
+	case <-c.done:
+	case <-ctx.Done():
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.compiling == c {
+			if c.waiting--; c.waiting == 0 {
+				c.cancel(context.Cause(ctx))
+				p.compiling = nil // whoever comes now starts anew
+			}
+			return nil, context.Cause(ctx)
+		}
+	}
+	return c.module, c.err
+}
+
+// unuse ends what use began.
+func (p *Plugin) unuse() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.users--
+}
+
+// unload ends what use began, and frees the compiled plugin if nobody uses it
+// and the host finds it again.
+func (p *Plugin) unload(ctx context.Context) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.users--; p.users > 0 || !p.host.KeepsCode() {
+		return nil
+	}
+	module := p.module
+	p.module = nil
+	return module.Close(ctx)
+}
+
+// start begins a compilation. The plugin is locked.
+func (p *Plugin) start(ctx context.Context) *compilation {
+	c := &compilation{done: make(chan struct{})}
+	ctx, c.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	p.compiling = c
+	p.compilations.Go(func() {
+		defer c.cancel(nil)
+		module, err := p.load(ctx)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.compiling != c { // nobody waits
+			if module != nil {
+				_ = module.Close(ctx)
+			}
+			return
+		}
+		c.module, c.err = module, err
+		p.compiling, p.module, p.failed = nil, module, err
+		if err == nil {
+			p.users = c.waiting
+		}
+		close(c.done)
+	})
+	return c
+}
+
+// load reads and compiles the file, if it is still what it was.
+func (p *Plugin) load(ctx context.Context) (*host.Module, error) {
+	wasm, s, err := readFile(p.folder, p.name, MaxWasm)
+	if err != nil {
+		return nil, err
+	}
+	if p.known() == "" && !s.sameContent(p.stamp) {
+		return nil, errChanged
+	}
+	module, err := p.host.Compile(ctx, wasm)
+	if err != nil {
+		return nil, err
+	}
+	if digest := module.Info.Digest; p.known() == "" {
+		p.learn(digest)
+		p.digests.add(s, digest)
+	} else if digest != p.known() {
+		p.digests.forget(p.stamp)
+		return nil, errors.Join(errChanged, module.Close(ctx))
+	}
+	return module, nil
+}
+
+// failure is why the plugin could not be compiled the last time, nil if it was
+// not tried or is compiled.
+func (p *Plugin) failure() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.failed
+}
+
+// close frees what is compiled, and ends and waits for what is being compiled.
+func (p *Plugin) close(ctx context.Context) error {
+	p.mu.Lock()
+	p.closed = true
+	if p.compiling != nil {
+		p.compiling.cancel(host.ErrClosed)
+	}
+	p.mu.Unlock()
+	p.compilations.Wait()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.module == nil {
+		return nil
+	}
+	return p.module.Close(ctx)
+}

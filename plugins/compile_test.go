@@ -1,0 +1,205 @@
+package plugins
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"runtime"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/host"
+)
+
+// TestCompileAll: all plugins are compiled once, and their calls need no file
+// any more.
+func TestCompileAll(t *testing.T) {
+	files := fstest.MapFS{}
+	for _, name := range []string{"a", "b", "c"} {
+		files[name+".wasm"] = &fstest.MapFile{Data: sealed(named(name)), Mode: 0o644}
+	}
+	r := openWith(t, newHost(t), Config{Folders: []Folder{{Path: "plugins", FS: files}}})
+	var seen []string
+	progress := func(done, total int, file string, err error) {
+		seen = append(seen, file)
+		require.Equal(t, len(seen), done)
+		require.Equal(t, 3, total)
+		require.NoError(t, err)
+	}
+	require.NoError(t, r.Compile(t.Context(), progress))
+	require.ElementsMatch(t, []string{"plugins/a.wasm", "plugins/b.wasm", "plugins/c.wasm"}, seen)
+	for name := range files {
+		delete(files, name)
+	}
+	for _, tool := range r.Tools() {
+		_, err := tool.Call(t.Context(), host.Call{})
+		require.NoError(t, err)
+	}
+}
+
+// TestCompileSaysWhatFailed, and compiles the others.
+func TestCompileSaysWhatFailed(t *testing.T) {
+	files := fstest.MapFS{
+		"a.wasm": {Data: sealed(named("a")), Mode: 0o644},
+		"b.wasm": {Data: sealed(named("b")), Mode: 0o644},
+	}
+	r := openWith(t, newHost(t), Config{Folders: []Folder{{Path: "plugins", FS: files}}})
+	delete(files, "a.wasm")
+	failed := 0
+	err := r.Compile(t.Context(), func(_, _ int, _ string, err error) {
+		if err != nil {
+			failed++
+		}
+	})
+	require.ErrorIs(t, err, fs.ErrNotExist)
+	require.ErrorContains(t, err, "plugins/a.wasm")
+	require.Equal(t, 1, failed)
+
+	gone := errors.New("the operator went away")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(gone)
+	require.ErrorIs(t, r.Compile(ctx, nil), gone)
+}
+
+// blockingFS is a folder whose file p.wasm is opened once somebody allows it.
+type blockingFS struct {
+	fstest.MapFS
+	opened chan struct{} // is told of each time
+	allow  chan struct{} // lets one go on; nil lets all
+}
+
+func (b *blockingFS) Open(name string) (fs.File, error) {
+	if b.allow != nil && name == "p.wasm" {
+		b.opened <- struct{}{}
+		<-b.allow
+	}
+	return b.MapFS.Open(name)
+}
+
+// blocked is a registry whose plugin p is compiled once somebody allows it.
+func blocked(t *testing.T) (*Registry, *blockingFS) {
+	files := &blockingFS{MapFS: fstest.MapFS{"p.wasm": {Data: sealed(named("p"))}}, opened: make(chan struct{})}
+	r := openWith(t, newHost(t), Config{Folders: []Folder{{Path: "plugins", FS: files}}})
+	files.allow = make(chan struct{})
+	return r, files
+}
+
+// Whoever waits for a compilation gives up with its own context, and the others
+// have their module.
+func TestOneOfTwoCallersGivesUp(t *testing.T) {
+	r, files := blocked(t)
+	p := r.Plugins()[0]
+	gone := errors.New("the caller went away")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	first, second := make(chan error), make(chan error)
+	go func() { _, err := p.use(ctx); first <- err }()
+	<-files.opened
+	go func() { _, err := p.use(t.Context()); second <- err }()
+	require.Eventually(t, func() bool { p.mu.Lock(); defer p.mu.Unlock(); return p.compiling.waiting == 2 }, time.Minute, time.Millisecond)
+	cancel(gone)
+	require.ErrorIs(t, <-first, gone)
+	files.allow <- struct{}{}
+	require.NoError(t, <-second)
+	require.Equal(t, 1, p.users)
+	p.unuse()
+	require.Empty(t, r.Problems())
+}
+
+// Where all callers give up the compilation ends, and whoever comes next has one
+// of its own.
+func TestAllCallersGiveUp(t *testing.T) {
+	r, files := blocked(t)
+	p := r.Plugins()[0]
+	gone := errors.New("the caller went away")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	first, second := make(chan error), make(chan error)
+	go func() { _, err := p.use(ctx); first <- err }()
+	<-files.opened
+	cancel(gone)
+	require.ErrorIs(t, <-first, gone)
+	go func() { _, err := p.use(t.Context()); second <- err }()
+	<-files.opened
+	files.allow <- struct{}{}
+	files.allow <- struct{}{}
+	require.NoError(t, <-second)
+	require.Equal(t, 1, p.users)
+	p.unuse()
+	require.Empty(t, r.Problems(), "that nobody waited is no fault of the plugin")
+}
+
+// Close ends what is being compiled, and waits for it.
+func TestCloseWhileCompiling(t *testing.T) {
+	r, files := blocked(t)
+	p := r.Plugins()[0]
+	caller, closed := make(chan error), make(chan error)
+	go func() { _, err := p.use(t.Context()); caller <- err }()
+	<-files.opened
+	go func() { closed <- r.Close(t.Context()) }()
+	require.Eventually(t, func() bool { p.mu.Lock(); defer p.mu.Unlock(); return p.closed }, time.Minute, time.Millisecond)
+	files.allow <- struct{}{}
+	require.ErrorIs(t, <-caller, host.ErrClosed)
+	require.NoError(t, <-closed)
+	_, err := p.use(t.Context())
+	require.ErrorIs(t, err, host.ErrClosed)
+}
+
+// A plugin that does not compile is a problem until it does.
+func TestCompileFailureIsAProblem(t *testing.T) {
+	files := fstest.MapFS{"p.wasm": {Data: sealed(named("p"))}}
+	r := openWith(t, newHost(t), Config{Folders: []Folder{{Path: "plugins", FS: files}}})
+	kept := files["p.wasm"]
+	delete(files, "p.wasm")
+	require.ErrorIs(t, r.Compile(t.Context(), nil), fs.ErrNotExist)
+	require.Len(t, r.Problems(), 1)
+	require.Equal(t, "plugins/p.wasm", r.Problems()[0].File)
+	require.ErrorIs(t, r.Problems()[0].Err, fs.ErrNotExist)
+	files["p.wasm"] = kept
+	require.NoError(t, r.Compile(t.Context(), nil))
+	require.Empty(t, r.Problems())
+}
+
+// Compile begins no plugin once its context is done.
+func TestCompileIsCanceledBetweenPlugins(t *testing.T) {
+	files := fstest.MapFS{}
+	for i := range 50 {
+		name := fmt.Sprintf("p%d", i)
+		files[name+".wasm"] = &fstest.MapFile{Data: sealed(named(name))}
+	}
+	r := openWith(t, newHost(t), Config{Folders: []Folder{{Path: "plugins", FS: files}}})
+	enough := errors.New("that is enough")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	seen := 0
+	err := r.Compile(ctx, func(done, _ int, _ string, _ error) {
+		if seen++; done == 3 {
+			cancel(enough)
+		}
+	})
+	require.ErrorIs(t, err, enough)
+	require.LessOrEqual(t, seen, 3+2*runtime.GOMAXPROCS(0))
+}
+
+// Where compiled code is kept on disk, compiling all plugins leaves none of them
+// in memory, but for those that are used.
+func TestCompileKeepsWhatIsUsed(t *testing.T) {
+	h, err := host.New(t.Context(), host.Config{CacheDir: t.TempDir()})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, h.Close(context.Background())) })
+	r := openWith(t, h, Config{Folders: []Folder{folder(map[string][]byte{"a.wasm": sealed(named("a")), "b.wasm": sealed(named("b"))})}})
+	a, b := r.Plugins()[0], r.Plugins()[1]
+	_, err = a.use(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, r.Compile(t.Context(), nil))
+	require.NotNil(t, a.module)
+	require.Nil(t, b.module)
+	for _, tool := range r.Tools() {
+		_, err := tool.Call(t.Context(), host.Call{})
+		require.NoError(t, err)
+	}
+	a.unuse()
+	require.Zero(t, a.users)
+	require.Zero(t, b.users)
+}

@@ -1,0 +1,245 @@
+package plugins
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Digest is the sha256 of the plugin's file in hex: what tells one build from
+// another, and what a lock file pins. It is that of the file as it was loaded;
+// a file that has changed since is an error.
+//
+// To read all files of a folder takes longer than all else that loading does,
+// so a digest is computed when it is first asked for, and what was computed for
+// a file is kept with what the system says of it: device, inode, size, and when
+// it was changed. No program can change a file and leave these as they were, short
+// of setting the clock.
+// Should a digest that was kept be wrong all the same, then nothing runs under
+// it: what is compiled has its digest computed from what was read.
+func (p *Plugin) Digest() (string, error) {
+	p.digesting.Lock()
+	defer p.digesting.Unlock()
+	if d := p.known(); d != "" {
+		return d, nil
+	}
+	digest, stamp, err := hashFile(p.folder, p.name)
+	switch {
+	case err != nil:
+		return "", err
+	case !stamp.sameContent(p.stamp):
+		return "", errChanged
+	}
+	p.learn(digest)
+	p.digests.add(stamp, digest)
+	return digest, nil
+}
+
+var errChanged = errors.New("the file has changed since it was loaded: restart to load it")
+
+// known is the digest if it is known already.
+func (p *Plugin) known() string {
+	if d := p.digest.Load(); d != nil {
+		return *d
+	}
+	if d := p.digests.get(p.stamp); d != "" {
+		p.learn(d)
+		return d
+	}
+	return ""
+}
+
+func (p *Plugin) learn(digest string) { p.digest.CompareAndSwap(nil, &digest) }
+
+// ReadDigests computes the digests of plugins that are not known yet, some at a
+// time. It returns those that failed. Its error is the cause of the context.
+func ReadDigests(ctx context.Context, list []*Plugin) ([]Problem, error) {
+	errs := make([]error, len(list))
+	each(ctx, len(list), func(i int) { _, errs[i] = list[i].Digest() })
+	var problems []Problem
+	for i, p := range list {
+		p.digests.save()
+		if errs[i] != nil {
+			problems = append(problems, Problem{p.File, errs[i]})
+		}
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	return problems, nil
+}
+
+// stamp is what tells a file, and each change of it, from all others.
+type stamp struct {
+	size     int64
+	modified int64  // Unix nanoseconds
+	inode    string // with its device and when it was changed; empty where the system does not say
+	at       time.Time
+	changed  time.Time // the later of the two
+}
+
+// sameContent reports whether a file is one that was seen before. It may have
+// other names, links and permissions than it had.
+func (s stamp) sameContent(o stamp) bool { return s.size == o.size && s.modified == o.modified }
+
+// settle is for how long a file must have been left alone for its stamp to tell
+// the next change: clocks of file systems tick up to once in two seconds.
+const settle = 2*time.Second + 100*time.Millisecond
+
+// settled reports whether another change of the file has another stamp.
+func (s stamp) settled() bool { return s.inode != "" && s.at.Sub(s.changed) > settle }
+
+// key is the stamp as the index has it.
+func (s stamp) key() string { return fmt.Sprintf("%s %d %d", s.inode, s.size, s.modified) }
+
+func stampOf(info fs.FileInfo) stamp {
+	s := stamp{size: info.Size(), modified: info.ModTime().UnixNano(), changed: info.ModTime(), at: time.Now()}
+	if inode, changed, ok := inodeOf(info); ok {
+		s.inode = fmt.Sprintf("%s %d", inode, changed.UnixNano())
+		if changed.After(s.changed) {
+			s.changed = changed
+		}
+	}
+	return s
+}
+
+// hashFile reads a file. The stamp is that from before, and has no inode if the
+// file was changed meanwhile.
+func hashFile(folder fs.FS, name string) (string, stamp, error) {
+	file, s, err := openFile(folder, name, MaxWasm)
+	if err != nil {
+		return "", s, err
+	}
+	defer file.Close()
+	h := sha256.New()
+	n, err := io.CopyBuffer(struct{ io.Writer }{h}, io.LimitReader(file, s.size+1), make([]byte, 256<<10))
+	if err != nil {
+		return "", s, unpath(err)
+	}
+	info, err := file.Stat()
+	if err != nil {
+		return "", s, unpath(err)
+	}
+	if after := stampOf(info); n != s.size || after.key() != s.key() {
+		return "", s, errChanged
+	}
+	return hex.EncodeToString(h.Sum(nil)), s, nil
+}
+
+// digests keep digests by stamp in a file, so that the next process need not
+// read the plugins again. A nil *digests keeps nothing.
+type digests struct {
+	file string
+
+	mu      sync.Mutex
+	known   map[string]string
+	used    map[string]bool
+	changed bool
+}
+
+// maxDigests is how many the file has: those of this process, and of what others
+// have added.
+const maxDigests = 4096
+
+// openDigests reads the file. One that is not whole is written anew.
+func openDigests(cacheDir string) *digests {
+	if cacheDir == "" {
+		return nil
+	}
+	d := &digests{file: filepath.Join(cacheDir, "digests"), used: map[string]bool{}}
+	d.known = readDigests(d.file)
+	return d
+}
+
+// readDigests reads lines of a digest and a stamp. The first line is the digest
+// of the others.
+func readDigests(name string) map[string]string {
+	known := map[string]string{}
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return known
+	}
+	sum, lines, _ := bytes.Cut(data, []byte("\n"))
+	if digestOf(lines) != string(sum) {
+		return known
+	}
+	for scan := bufio.NewScanner(bytes.NewReader(lines)); scan.Scan(); {
+		digest, key, _ := strings.Cut(scan.Text(), " ")
+		known[key] = digest
+	}
+	return known
+}
+
+func digestOf(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
+
+func (d *digests) get(s stamp) string {
+	if d == nil || !s.settled() {
+		return ""
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.used[s.key()] = true
+	return d.known[s.key()]
+}
+
+func (d *digests) add(s stamp, digest string) {
+	if d == nil || !s.settled() {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.known[s.key()], d.used[s.key()], d.changed = digest, true, true
+}
+
+// forget removes a digest that was found to be wrong.
+func (d *digests) forget(s stamp) {
+	if d == nil {
+		return
+	}
+	d.mu.Lock()
+	delete(d.known, s.key())
+	delete(d.used, s.key())
+	d.changed = true
+	d.mu.Unlock()
+	d.save()
+}
+
+// save writes the file, if there is something new: what this process used, and
+// as much else as there is room for. A file that cannot be written costs the
+// next process the time to read the plugins.
+func (d *digests) save() {
+	if d == nil {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.changed {
+		return
+	}
+	d.changed = false
+	var lines bytes.Buffer
+	n := 0
+	for _, used := range []bool{true, false} {
+		for key, digest := range d.known {
+			if d.used[key] == used && n < maxDigests {
+				n++
+				fmt.Fprintf(&lines, "%s %s\n", digest, key)
+			}
+		}
+	}
+	_ = writeFile(d.file, append([]byte(digestOf(lines.Bytes())+"\n"), lines.Bytes()...))
+}
