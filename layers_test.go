@@ -31,9 +31,10 @@ var layers = map[string][]string{
 	"internal/fuel":                      {"internal/wasmbin"}, // bytes in, bytes out
 	"internal/snapshot":                  {"internal/wasmbin"}, // likewise
 	"internal/rootfs":                    {},
+	"internal/owned":                     {},
 	"internal/schema":                    {"abi"},
-	"host":                               {"abi", "internal/fuel", "internal/snapshot", "internal/wasmbin", "internal/rootfs"},
-	"plugins":                            {"abi", "host", "internal/schema"},
+	"host":                               {"abi", "internal/fuel", "internal/snapshot", "internal/wasmbin", "internal/rootfs", "internal/owned"},
+	"plugins":                            {"abi", "host", "internal/schema", "internal/owned"},
 	"pkg/background":                     {}, // knows nothing of wasm, anyone can import it
 	"pkg/background/enginetest":          {"pkg/background"},
 	"pkg/background/sqlite":              {"pkg/background", "pkg/background/enginetest"},

@@ -2,6 +2,7 @@ package host
 
 import (
 	"cmp"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -13,6 +14,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/toolhost/toolhost/internal/owned"
 )
 
 // cacheFolder is what processes share of compiled code: a folder for each
@@ -23,10 +26,11 @@ import (
 //
 // The code that lies here is executed. The checksum is there for what breaks by
 // itself; what keeps others from putting code here is that the folder belongs to
-// this user alone, which is checked when it is opened.
+// this user alone, or to root, which is checked when it is opened.
 type cacheFolder struct {
+	dir     string // all of it
 	entries string
-	most    int64 // bytes in it
+	most    int64 // bytes in that
 
 	// pause is until when nothing is stored: a disk that is full now is full in
 	// a moment, and to find out takes a compilation.
@@ -43,37 +47,28 @@ const (
 const storePause = time.Minute
 
 // ErrCacheFolder: the folder for compiled code, or a folder in it, belongs to
-// another user or can be written by others, who could have this process execute
-// what they like.
-var ErrCacheFolder = errors.New("unsafe cache folder")
+// another user, can be written by others, who could have this process execute
+// what they like, or is a link.
+var ErrCacheFolder = owned.ErrUnsafe
 
 // openFolder makes the folder and those in it, for this user only. Its error
 // matches ErrCacheFolder, or is why there is none.
 func openFolder(dir string, most int64) (*cacheFolder, error) {
-	f := &cacheFolder{entries: filepath.Join(dir, entriesFolder), most: most}
-	if err := os.MkdirAll(f.entries, 0o700); err != nil {
-		return nil, err
-	}
-	for _, name := range []string{dir, f.entries} {
-		if err := safeFolder(name, name == dir); err != nil {
-			return nil, err
-		}
-	}
-	return f, nil
+	f := &cacheFolder{dir: dir, entries: filepath.Join(dir, entriesFolder), most: most}
+	return f, ownFolders(f.dir, f.entries)
 }
 
-// safeFolder reports whether others than this user, or root, can put files into
-// a folder. In one above that is sticky they can, but not replace what is there.
-func safeFolder(name string, above bool) error {
-	info, err := os.Stat(name)
-	if err != nil {
-		return err
-	}
-	switch owner, known := ownerOf(info); {
-	case known && owner != os.Geteuid() && (owner != 0 || !above):
-		return fmt.Errorf("%w: %s belongs to the user %d: choose a folder of your own", ErrCacheFolder, name, owner)
-	case known && info.Mode().Perm()&0o022 != 0 && (!above || info.Mode()&fs.ModeSticky == 0):
-		return fmt.Errorf("%w: %s can be written by others: chmod go-w %[2]s, after you have removed what is in it", ErrCacheFolder, name)
+// ownFolders makes folders, each in the one before, if they are not there, and
+// checks whose they are: somebody may have cleaned up, and then anybody can have
+// made them anew.
+func ownFolders(names ...string) error {
+	for _, name := range names {
+		if err := os.MkdirAll(name, 0o700); err != nil {
+			return err
+		}
+		if err := owned.Folder(name); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -87,17 +82,25 @@ type stored struct {
 	name string // without its checksum
 }
 
-// list returns what is whole of an entry, and removes what is not.
+// list returns what is whole of an entry, and removes what is not. What cannot
+// be read now may be whole.
 func (f *cacheFolder) list(key string) (files []stored) {
+	for _, folder := range []string{f.dir, f.entries, f.entry(key)} {
+		if owned.Folder(folder) != nil {
+			return nil
+		}
+	}
 	all, _ := os.ReadDir(f.entry(key))
 	for _, e := range all {
 		path := filepath.Join(f.entry(key), e.Name())
 		name, sum, _ := strings.Cut(e.Name(), "-")
-		if have, err := checksumFile(path); err != nil || have != sum {
+		have, err := checksumFile(path)
+		switch {
+		case err == nil && have == sum:
+			files = append(files, stored{path, name})
+		case err == nil, errors.Is(err, ErrCacheFolder), errors.Is(err, errTooLarge), errors.Is(err, fs.ErrNotExist):
 			_ = os.RemoveAll(path)
-			continue
 		}
-		files = append(files, stored{path, name})
 	}
 	return files
 }
@@ -115,7 +118,7 @@ func (f *cacheFolder) put(key, name, from string) error {
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(f.entry(key), 0o700); err != nil {
+	if err := ownFolders(f.dir, f.entries, f.entry(key)); err != nil {
 		return err
 	}
 	path := filepath.Join(f.entry(key), name+"-"+sum)
@@ -136,6 +139,13 @@ func (f *cacheFolder) paused() bool { return time.Now().UnixNano() < f.pause.Loa
 // failed notes that something could not be stored.
 func (f *cacheFolder) failed() { f.pause.Store(time.Now().Add(storePause).UnixNano()) }
 
+// isKey reports whether a folder is one of ours: somebody may have named a folder
+// that has a folder "code" of its own.
+func isKey(e fs.DirEntry) bool {
+	_, err := hex.DecodeString(e.Name())
+	return e.IsDir() && len(e.Name()) == keyLen && err == nil
+}
+
 // bound removes the entries that were not used for the longest time until the
 // folder is small enough. A process that is about to use one compiles it again.
 func (f *cacheFolder) bound() {
@@ -149,7 +159,7 @@ func (f *cacheFolder) bound() {
 	all, _ := os.ReadDir(f.entries)
 	for _, e := range all {
 		info, err := e.Info()
-		if err != nil {
+		if err != nil || !isKey(e) {
 			continue
 		}
 		in := entry{filepath.Join(f.entries, e.Name()), info.ModTime(), 0}
@@ -184,17 +194,27 @@ func checksum(r io.Reader) (string, error) {
 	return fmt.Sprintf("%x.%08x%08x", n, a.Sum32(), b.Sum32()), err
 }
 
+// checksumFile is the checksum of a file that this user has written.
 func checksumFile(name string) (string, error) {
+	info, err := os.Lstat(name)
+	if err == nil {
+		err = owned.File(name, info)
+	}
+	if err != nil {
+		return "", err
+	}
+	if info.Size() >= maxStored {
+		return "", errTooLarge
+	}
 	file, err := os.Open(name)
 	if err != nil {
 		return "", err
 	}
 	defer file.Close()
-	if info, err := file.Stat(); err != nil || info.Size() >= maxStored {
-		return "", cmp.Or(err, errors.New("it is too large"))
-	}
 	return checksum(file)
 }
+
+var errTooLarge = errors.New("the file is too large")
 
 // maxStored bounds what is read of a file, in bytes. The code of the largest
 // plugin has a quarter of that.

@@ -2,6 +2,7 @@ package host
 
 import (
 	"bytes"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -26,4 +27,18 @@ func (h *Host) LoadsOutline(t *testing.T, wasm []byte, stored bool) bool {
 	short, err := outline(program.Wasm)
 	require.NoError(t, err)
 	return h.code.load(short, nil) != nil
+}
+
+// Beside is what each instance of a module takes beside its memory, in bytes.
+func (m *Module) Beside() int64 { return int64(m.account.beside) }
+
+// ListEntry is what is found of an entry of a cache, of one file.
+func ListEntry(dir, key, file string) (found []string) {
+	f := &cacheFolder{dir: dir, entries: filepath.Join(dir, entriesFolder)}
+	for _, s := range f.list(key) {
+		if s.path == file {
+			found = append(found, s.path)
+		}
+	}
+	return found
 }

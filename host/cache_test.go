@@ -3,7 +3,6 @@ package host_test
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -252,98 +251,6 @@ func TestRefusedPluginStopsNobody(t *testing.T) {
 	require.Empty(t, folders(t, dir))
 	callEcho(t, h)
 	require.True(t, cached(t, dir))
-}
-
-// TestCacheFolderCleanedUp: somebody removes the whole folder while a host uses
-// it.
-func TestCacheFolderCleanedUp(t *testing.T) {
-	for _, folder := range []string{"code", "desk", "."} {
-		t.Run(folder, func(t *testing.T) {
-			dir := t.TempDir()
-			h := cachedHost(t, dir, 0)
-			compile(t, h, guest{invoke: i32(1)}.wasm())
-			require.NoError(t, os.RemoveAll(filepath.Join(dir, folder)))
-			callEcho(t, h)
-		})
-	}
-}
-
-// TestCacheFolderUnusable: a folder that cannot be used costs time only, and is
-// logged.
-func TestCacheFolderUnusable(t *testing.T) {
-	var log strings.Builder
-	open := func(t *testing.T, dir string) *host.Host {
-		log.Reset()
-		h, err := host.New(context.Background(), host.Config{CacheDir: dir, Logger: slog.New(slog.NewTextHandler(&log, nil))})
-		require.NoError(t, err)
-		t.Cleanup(func() { require.NoError(t, h.Close(context.Background())) })
-		return h
-	}
-	t.Run("a link to nowhere", func(t *testing.T) {
-		dir := filepath.Join(t.TempDir(), "link")
-		require.NoError(t, os.Symlink("nowhere", dir))
-		h := open(t, dir)
-		callEcho(t, h)
-		require.False(t, h.KeepsCode())
-		require.Contains(t, log.String(), "compiled code is not kept")
-	})
-	t.Run("no folder", func(t *testing.T) {
-		file := filepath.Join(t.TempDir(), "file")
-		require.NoError(t, os.WriteFile(file, nil, 0o600))
-		for _, dir := range []string{file, filepath.Join(file, "below")} {
-			_, err := host.New(context.Background(), host.Config{CacheDir: dir})
-			require.ErrorContains(t, err, "compile cache: ")
-			require.ErrorContains(t, err, "not a directory")
-		}
-	})
-	t.Run("what is there can be read only", func(t *testing.T) {
-		dir := t.TempDir()
-		callEcho(t, cachedHost(t, dir, 0))
-		require.NoError(t, os.RemoveAll(filepath.Join(dir, "desk")))
-		require.NoError(t, os.WriteFile(filepath.Join(dir, "desk"), nil, 0o600))
-		t.Setenv("TMPDIR", t.TempDir())
-		h := open(t, dir)
-		require.Contains(t, log.String(), "compiled code is only read")
-		callEcho(t, h)
-		require.True(t, found(t, h, echo.wasm()))
-		require.False(t, found(t, h, guest{invoke: i32(1)}.wasm()))
-		require.Len(t, codes(t, dir), 1)
-	})
-}
-
-// TestCacheFolderUnsafe: code that others could have put there is not run.
-func TestCacheFolderUnsafe(t *testing.T) {
-	for _, test := range []struct {
-		name   string
-		change func(dir, code string) error
-		refuse bool
-	}{
-		{"as it is made", func(dir, code string) error { return nil }, false},
-		{"others read", func(dir, code string) error { return os.Chmod(code, 0o755) }, false},
-		{"others write to the entries", func(dir, code string) error { return os.Chmod(code, 0o722) }, true},
-		{"a group writes to the entries", func(dir, code string) error { return os.Chmod(code, 0o770) }, true},
-		{"others write to the folder above", func(dir, code string) error { return os.Chmod(dir, 0o777) }, true},
-		{"others write to the folder above, which is sticky", func(dir, code string) error { return os.Chmod(dir, 0o777|os.ModeSticky) }, false},
-		{"sticky is not enough for the entries", func(dir, code string) error { return os.Chmod(code, 0o777|os.ModeSticky) }, true},
-		{"another user's entries", func(dir, code string) error { return os.Chown(code, 65534, 65534) }, true},
-		{"another user's folder", func(dir, code string) error { return os.Chown(dir, 65534, 65534) }, true},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			dir := t.TempDir()
-			callEcho(t, cachedHost(t, dir, 0))
-			if err := test.change(dir, filepath.Join(dir, "code")); err != nil {
-				t.Skip(err)
-			}
-			_, err := host.New(context.Background(), host.Config{CacheDir: dir})
-			if test.refuse {
-				require.ErrorIs(t, err, host.ErrCacheFolder)
-				require.ErrorContains(t, err, dir)
-				return
-			}
-			require.NoError(t, err)
-			require.True(t, cached(t, dir))
-		})
-	}
 }
 
 // TestCompileEndsWithItsContext, and keeps nothing.

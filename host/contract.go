@@ -102,13 +102,13 @@ func (h *Host) check(m *wasmbin.Module, info *Info) (*Info, error) {
 			info.script = c.Data
 		}
 	}
+	if err := countBeside(m).check(); err != nil {
+		return nil, err
+	}
 	if err := h.checkImports(m, info); err != nil {
 		return nil, err
 	}
 	if err := checkExports(m, info); err != nil {
-		return nil, err
-	}
-	if err := checkTables(m); err != nil {
 		return nil, err
 	}
 	return info, nil

@@ -4,14 +4,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/experimental"
+
+	"github.com/toolhost/toolhost/internal/owned"
 )
 
 // codeCache lets wazero use compiled code that lies in a folder which processes
@@ -27,6 +33,7 @@ import (
 type codeCache struct {
 	host   *Host
 	folder *cacheFolder
+	above  []string // folders of this user's that the desk is in
 	desk   string
 	held   *os.File // its lock
 
@@ -36,6 +43,9 @@ type codeCache struct {
 
 	laying sync.Map // *sync.Mutex by what is laid
 }
+
+// deskPrefix and a number name a desk.
+const deskPrefix = "toolhost-"
 
 // deskLock is a file on a desk that is locked while its host lives.
 const deskLock = "lock"
@@ -55,26 +65,44 @@ func openCodeCache(h *Host, dir string, most int64) (*codeCache, error) {
 		h.log.Warn("compiled code is not kept", "reason", err)
 		return nil, nil
 	}
-	c := &codeCache{host: h, folder: folder}
 	desks := filepath.Join(dir, desksFolder)
-	clearDesks(desks)
-	if c.desk, c.held, err = newDesk(desks); err != nil {
+	c := &codeCache{host: h, folder: folder, above: []string{dir, desks}}
+	if c.desk, c.held, err = newDesk(desks); errors.Is(err, ErrCacheFolder) {
+		return nil, fmt.Errorf("compile cache: %w", err)
+	} else if err != nil {
 		h.log.Warn("compiled code is only read", "reason", err)
 		folder.pause.Store(1<<63 - 1)
-		c.desk, c.held, err = newDesk(os.TempDir())
+		c.above = nil
+		c.desk, c.held, err = tempDesk()
 	}
 	if err != nil {
 		h.log.Warn("compiled code is not kept", "reason", err)
 		return nil, nil
 	}
+	clearDesks(desks)
 	return c, nil
 }
 
-func newDesk(in string) (desk string, held *os.File, err error) {
-	if err := os.MkdirAll(in, 0o700); err != nil {
+// tempDesk makes a desk where everybody may have one.
+func tempDesk() (desk string, held *os.File, err error) {
+	in, err := owned.Temp()
+	if err != nil {
 		return "", nil, err
 	}
-	if desk, err = os.MkdirTemp(in, "toolhost-*"); err != nil {
+	return makeDesk(in)
+}
+
+// newDesk makes a desk in a folder of this user's. Its error matches
+// ErrCacheFolder if it is not.
+func newDesk(in string) (desk string, held *os.File, err error) {
+	if err := ownFolders(in); err != nil {
+		return "", nil, err
+	}
+	return makeDesk(in)
+}
+
+func makeDesk(in string) (desk string, held *os.File, err error) {
+	if desk, err = os.MkdirTemp(in, deskPrefix+"*"); err != nil {
 		return "", nil, err
 	}
 	held, err = os.OpenFile(filepath.Join(desk, deskLock), os.O_CREATE|os.O_RDWR|os.O_EXCL, 0o600)
@@ -88,21 +116,29 @@ func newDesk(in string) (desk string, held *os.File, err error) {
 	return desk, held, nil
 }
 
+// isDesk reports whether a folder is one of ours: somebody may have named a
+// folder that has a folder "desk" of its own.
+func isDesk(e fs.DirEntry) bool {
+	number, ours := strings.CutPrefix(e.Name(), deskPrefix)
+	_, err := strconv.ParseUint(number, 10, 64)
+	return e.IsDir() && ours && err == nil
+}
+
 // clearDesks removes the desks of hosts that ended without Close: nobody has
-// their lock.
+// their lock. One that has no lock yet is empty.
 func clearDesks(desks string) {
 	all, _ := os.ReadDir(desks)
 	for _, e := range all {
 		desk := filepath.Join(desks, e.Name())
 		info, err := e.Info()
-		if err != nil || time.Since(info.ModTime()) < deskAge {
+		if err != nil || !isDesk(e) || time.Since(info.ModTime()) < deskAge {
 			continue
 		}
 		file, err := os.OpenFile(filepath.Join(desk, deskLock), os.O_RDWR, 0)
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			continue
-		}
-		if err != nil || lock(file) {
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			_ = os.Remove(desk)
+		case err == nil && lock(file):
 			_ = os.RemoveAll(desk)
 		}
 		_ = file.Close() // a nil file is an error that nobody needs
@@ -115,7 +151,10 @@ func (c *codeCache) close(ctx context.Context) error {
 	}
 	err := c.loader.close(ctx)
 	_ = os.RemoveAll(c.desk)
-	return errors.Join(err, c.held.Close())
+	if closed := c.held.Close(); !errors.Is(closed, os.ErrClosed) { // the host may be closed twice
+		err = errors.Join(err, closed)
+	}
+	return err
 }
 
 // open makes the runtime that loads, the first time.
@@ -149,10 +188,17 @@ func wazeroCache(folder string) (cache wazero.CompilationCache, where string, er
 	return cache, filepath.Join(folder, all[0].Name()), nil
 }
 
+// onDesk is the desk with the folders it is in, and some in it.
+func (c *codeCache) onDesk(below ...string) []string {
+	return slices.Concat(c.above, []string{c.desk}, below)
+}
+
 // load has wazero load code of an entry: one of the files, which have the names
 // wazero looks for, one for each kind of processor. Nil if it did not.
 func (c *codeCache) load(outline []byte, code []stored) wazero.CompiledModule {
-	_ = os.MkdirAll(c.where, 0o700) // somebody may have cleaned up
+	if ownFolders(c.onDesk(filepath.Dir(c.where), c.where)...) != nil {
+		return nil
+	}
 	for i, file := range code {
 		if i > 0 && file.name == code[i-1].name {
 			continue // two processes have just stored it

@@ -35,7 +35,7 @@ var ErrNoManifest = errors.New("the plugin has no manifest: add the custom secti
 
 // ModuleError says why a module was refused. It matches [ErrABI].
 type ModuleError struct {
-	Part string // import, export, table or module
+	Part string // import, export, table, global, element, data or module
 	Name string // of the import or export
 	Err  error  // what was expected, and what to do
 }

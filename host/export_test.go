@@ -13,3 +13,21 @@ func (h *Host) Blind() {
 
 // Sees reports whether the system tells what was written to.
 func (h *Host) Sees() bool { return h.pool.written.file != nil }
+
+// Expire discards the warm instances, as their age does.
+func (h *Host) Expire() { h.pool.discardWhile(func(*instance) bool { return true }) }
+
+// OnDiscard has a function called while each of the warm instances there are is
+// discarded.
+func (h *Host) OnDiscard(f func()) {
+	h.pool.mu.Lock()
+	defer h.pool.mu.Unlock()
+	for e := h.pool.idle.Front(); e != nil; e = e.Next() {
+		in := e.Value.(*instance)
+		release := in.release
+		in.release = func() {
+			f()
+			release()
+		}
+	}
+}

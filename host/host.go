@@ -32,9 +32,9 @@ type Config struct {
 	// not used for the longest time is removed. 0 is DefaultCacheSize.
 	CacheSize int64
 	// Memory is how many bytes all calls and what is kept for them may take
-	// together: linear memory, deep stacks, snapshots, and large arguments and
-	// results while a call runs. A call that would need more is refused, or ended
-	// where it grows, with an error that matches [ErrHostMemory]. Compiled code
+	// together: linear memory, what large tables and the like beside it take, deep
+	// stacks, snapshots, and large arguments and results while a call runs. A call
+	// that would need more is refused, or ended where it grows, with an error that matches [ErrHostMemory]. Compiled code
 	// does not count. 0 is DefaultHostMemory.
 	Memory int64
 	// Calls is how many calls of one module may run at a time; others wait in
@@ -76,9 +76,11 @@ type Host struct {
 	whyPlaces string // a call of a module waits
 	places    line   // for all calls but background runs
 
-	mu     sync.Mutex
-	closed bool
-	calls  sync.WaitGroup
+	mu      sync.Mutex
+	closed  bool
+	calls   sync.WaitGroup
+	freeing sync.Once
+	freed   error // what went wrong with it
 	// modules are those that were not closed: they hold memory that the
 	// runtime knows nothing of.
 	modules map[*Module]bool
@@ -121,10 +123,13 @@ func (h *Host) Close(ctx context.Context) error {
 	h.calls.Wait()
 	release()
 	h.stop(ErrClosed)
-	background := context.WithoutCancel(ctx)
-	h.pool.close()
-	h.forgetModules()
-	return errors.Join(h.code.close(background), h.engine.close(background))
+	h.freeing.Do(func() {
+		background := context.WithoutCancel(ctx)
+		h.pool.close()
+		h.forgetModules()
+		h.freed = errors.Join(h.code.close(background), h.engine.close(background))
+	})
+	return h.freed
 }
 
 // enter counts a call in; the caller leaves with h.calls.Done.

@@ -118,7 +118,14 @@ func (m *Module) count(in *instance, warm bool) {
 
 // instantiate makes an instance from a snapshot, which it uses in place of the
 // caller, or from the module if that is nil.
+//
+// It is not cut short by the context: what that takes is bounded (see
+// maxEntries), and the call keeps its place and pays until it is over.
 func (c *call) instantiate(ctx context.Context, s *snapshot) (in *instance, err error) {
+	if err := c.interrupted(); err != nil {
+		s.release()
+		return nil, &ended{err}
+	}
 	m := c.module
 	from := m.base
 	if s != nil {

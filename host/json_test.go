@@ -72,7 +72,7 @@ func FuzzCheckJSON(f *testing.F) {
 }
 
 // BenchmarkCheckJSON measures the check of a result, and beside it what
-// encoding/json and unicode/utf8 take for the same.
+// encoding/json and unicode/utf8 take for the same, together and the latter alone.
 func BenchmarkCheckJSON(b *testing.B) {
 	rows := strings.Repeat(`{"id":123456,"name":"a name","tags":["a","b"],"ok":true,"score":-1.5e3},`, 1<<20/73)
 	for name, text := range map[string][]byte{
@@ -94,6 +94,14 @@ func BenchmarkCheckJSON(b *testing.B) {
 			b.SetBytes(int64(len(text)))
 			for b.Loop() {
 				if !json.Valid(text) || !utf8.Valid(text) {
+					b.Fatal("refused")
+				}
+			}
+		})
+		b.Run(name+"/utf8", func(b *testing.B) {
+			b.SetBytes(int64(len(text)))
+			for b.Loop() {
+				if !utf8.Valid(text) {
 					b.Fatal("refused")
 				}
 			}

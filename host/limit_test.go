@@ -116,6 +116,19 @@ func TestMemory(t *testing.T) {
 		require.Equal(t, abi.LimitMemory, o.Limit)
 		require.Zero(t, o.Usage.Fuel)
 	})
+	t.Run("all there is but a page", func(t *testing.T) {
+		h := hostWith(t, host.Config{Memory: 1 << 40})
+		m := compile(t, h, guest{invoke: seq(tell(grow(65534)), tell(grow(1)), tell(code{0x3f, 0}), store(host.MaxMemory-4, i32(7)), i32(0))}.wasm())
+		for _, limit := range []int64{host.MaxMemory, 4 << 30, 1 << 50} {
+			o := do(context.Background(), h, m, host.Call{Policy: host.Policy{Memory: limit}})
+			require.NoError(t, o.err)
+			require.Equal(t, []int32{1, -1, 65535}, o.codes())
+			require.EqualValues(t, host.MaxMemory, o.Usage.MemoryPeak)
+		}
+		whole := compile(t, h, guest{change: func(m *wasmbin.Module) { m.Memories[0].Min = 65536 }}.wasm())
+		o := do(context.Background(), h, whole, host.Call{Policy: host.Policy{Memory: 4 << 30}})
+		require.EqualError(t, o.err, "guest.tool: out of memory: the plugin starts with 4294967296 bytes of memory, and 4294901760 are allowed")
+	})
 	t.Run("a maximum of its own", func(t *testing.T) {
 		o := run(t, guest{
 			invoke: seq(tell(grow(2)), tell(grow(1)), i32(0)),

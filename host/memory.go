@@ -3,8 +3,9 @@ package host
 import "github.com/tetratelabs/wazero/experimental"
 
 // memory is the linear memory of one instance. It refuses to grow beyond the
-// limit of the call and beyond what the host has left, which the guest sees as
-// a memory.grow that answers -1.
+// limit of the call, which the guest sees as a memory.grow that answers -1.
+// Where it would grow beyond what the host has left, it ends the call: a guest
+// that went on would do something else whenever others hold much.
 type memory struct {
 	account *account // pays for it
 	image   *image   // what it starts with
@@ -14,11 +15,11 @@ type memory struct {
 	room   []byte // reserved, or allocated; its length is how far it may go
 	mapped bool   // room is reserved
 	size   uint64 // of the memory
+	paid   uint64 // may be backed by memory: up to peak, or further from an earlier call
 	anew   bool   // the next Reallocate makes it as large as its image
 
 	peak    uint64
 	refused error // why a growth was refused: what fails next is likely its fault
-	crowded bool  // one was refused because of other calls
 }
 
 // Allocate implements experimental.MemoryAllocator. A module has one memory at
@@ -27,10 +28,10 @@ func (m *memory) Allocate(_, _ uint64) experimental.LinearMemory { return m }
 
 // newMemory returns a memory as its image says. Its error matches ErrMemory.
 func (a *account) newMemory(i *image, limit, most uint64) (*memory, error) {
-	if err := a.take(i.size); err != nil {
+	if err := a.take(i.size + a.beside); err != nil {
 		return nil, err
 	}
-	m := &memory{account: a, image: i, limit: limit, most: most, size: i.size, peak: i.size, anew: true}
+	m := &memory{account: a, image: i, limit: limit, most: most, size: i.size, paid: i.size, peak: i.size, anew: true}
 	if !a.pool.heapOnly {
 		room, err := reserve(max(min(limit, most), i.size))
 		if err == nil && i.lay(room, true) {
@@ -50,7 +51,6 @@ func (a *account) newMemory(i *image, limit, most uint64) (*memory, error) {
 func (m *memory) Reallocate(size uint64) []byte {
 	switch {
 	case m.anew:
-		m.account.give(m.size - m.image.size)
 		m.size, m.anew = m.image.size, false
 	case !m.grow(size):
 		return nil
@@ -66,9 +66,11 @@ func (m *memory) grow(size uint64) bool {
 	if size > m.most {
 		return false
 	}
-	if err := m.account.take(size - m.size); err != nil {
-		m.refused, m.crowded = err, true
-		return false
+	if size > m.paid {
+		if err := m.account.take(size - m.paid); err != nil {
+			panic(&ended{err})
+		}
+		m.paid = size
 	}
 	if size > uint64(len(m.room)) {
 		room := make([]byte, min(m.limit, m.most, max(size, 2*uint64(len(m.room)))))
@@ -88,25 +90,30 @@ const heapMost = 1 << 20
 // page then, which shrinks it.
 func (m *memory) reset() bool {
 	size := m.image.size
+	kept := size // and what it has grown by is forgotten
+	if m.account.roomy() {
+		kept = min(m.peak, size+grownMost)
+	}
 	switch {
 	case !m.mapped:
 		if len(m.room) > heapMost {
 			return false
 		}
 		m.image.restore(m.room[:m.peak], 0)
-	case forget(m.room[size:m.peak]) != nil:
+	case forget(m.room[kept:m.paid]) != nil:
 		return false
-	case size <= copyMost:
-		m.image.restore(m.room[:size], 0)
-	case !m.restoreWritten():
-		if forget(m.room[:size]) != nil {
+	case !m.restore(0, size) || !m.restore(size, kept):
+		if forget(m.room[:kept]) != nil {
 			return false
 		}
 		if m.image.file == nil {
 			m.image.lay(m.room, false)
 		}
+		kept = size
 	}
-	m.peak, m.refused, m.crowded = size, nil, false
+	m.account.give(m.paid - kept)
+	m.paid = kept
+	m.peak, m.refused = size, nil
 	m.anew = m.size != size
 	return true
 }
@@ -119,17 +126,27 @@ const writtenMost = 1024
 // lookMost is how large a memory may be that is looked through for them.
 const lookMost = 64 << 20
 
-// restoreWritten copies the image over the pages that were written to, if the
-// system can tell which, and if they are not too many.
-func (m *memory) restoreWritten() bool {
-	written := m.account.pool.written
-	if m.image.size > lookMost {
+// grownMost is how much of what a memory has grown by is kept, and paid for, for
+// the next call to grow into. A running call cannot give it up, which is why a
+// host that is more than half full keeps none.
+const grownMost = 4 << 20
+
+// restore copies the image over a part of the memory: all of it if it is small,
+// else the pages that were written to. It is false if the system cannot tell
+// which, or if they are too many.
+func (m *memory) restore(from, to uint64) bool {
+	if to-from <= copyMost {
+		m.image.restore(m.room[from:to], from)
+		return true
+	}
+	if to-from > lookMost {
 		return false
 	}
+	written := m.account.pool.written
 	var found [writtenMost]uint64
-	pages, ok := written.pages(m.room[:m.image.size], found[:0])
+	pages, ok := written.pages(m.room[from:to], found[:0])
 	for _, at := range pages {
-		m.image.restore(m.room[at:at+written.size], at)
+		m.image.restore(m.room[from+at:][:written.size], from+at)
 	}
 	return ok
 }
@@ -143,6 +160,6 @@ func (m *memory) release() {
 	if m.mapped {
 		unreserve(m.room)
 	}
-	m.account.give(m.size)
-	m.room, m.size, m.mapped = nil, 0, false
+	m.account.give(m.paid + m.account.beside)
+	m.room, m.size, m.paid, m.mapped = nil, 0, 0, false
 }

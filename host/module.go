@@ -31,6 +31,8 @@ type Module struct {
 
 	snapshots map[string]*snapshot // by view; guarded by the mutex of the pool
 	taking    sync.WaitGroup       // who takes them
+	priming   chan struct{}        // held by the one of those that is at work
+	forgotten sync.Once            // see forget
 
 	mu      sync.Mutex
 	startup string           // why there is no snapshot for some view
@@ -58,15 +60,18 @@ func (h *Host) Compile(ctx context.Context, wasm []byte) (*Module, error) {
 	if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
 		return nil, err
 	}
+	if refused := (*ModuleError)(nil); err != nil && !errors.As(err, &refused) {
+		err = &ModuleError{Part: "module", Err: err}
+	}
 	if err != nil {
-		return nil, &ModuleError{Part: "module", Err: err}
+		return nil, err
 	}
 	if p.found {
 		h.countCompile(countCached, started)
 	} else {
 		h.countCompile(countAnew, started)
 	}
-	a := &account{pool: &h.pool}
+	a := &account{pool: &h.pool, beside: p.Beside}
 	base, err := a.newImage(p.Image, p.At, uint64(info.MinBytes))
 	if err != nil {
 		_ = p.compiled.Close(ctx)
@@ -77,7 +82,7 @@ func (h *Host) Compile(ctx context.Context, wasm []byte) (*Module, error) {
 		compiled: p.compiled, runtime: p.runtime, base: base, globals: p.Globals,
 		renews:  slices.Contains(info.Exports, abi.ExportRestored),
 		account: a, places: line{free: h.instances, why: h.whyPlaces},
-		snapshots: map[string]*snapshot{}, turns: map[string]*turn{},
+		snapshots: map[string]*snapshot{}, priming: make(chan struct{}, 1), turns: map[string]*turn{},
 	}
 	h.mu.Lock()
 	h.modules[m] = true
@@ -118,11 +123,14 @@ func (m *Module) Close(ctx context.Context) error {
 	return m.compiled.Close(ctx)
 }
 
-// forget gives back what the module holds beside its code.
+// forget gives back what the module holds beside its code, once: a module and
+// its host may be closed at the same time.
 func (m *Module) forget() {
-	m.host.mu.Lock()
-	delete(m.host.modules, m)
-	m.host.mu.Unlock()
-	m.forgetSnapshots()
-	m.base.close()
+	m.forgotten.Do(func() {
+		m.forgetSnapshots()
+		m.base.close()
+		m.host.mu.Lock()
+		delete(m.host.modules, m) // until which the host waits for this
+		m.host.mu.Unlock()
+	})
 }

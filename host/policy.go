@@ -10,8 +10,12 @@ const (
 	DefaultTimeout = 120 * time.Second // from when it was asked for: waiting counts
 )
 
-// MaxFuel is the largest fuel budget.
-const MaxFuel = 1 << 62
+// The largest limits of a call. A memory of 4 GiB has one page more, and a length
+// that does not fit into the 32 bits wazero counts it with.
+const (
+	MaxFuel   = 1 << 62
+	MaxMemory = 4<<30 - 64<<10 // bytes of linear memory: 65,535 pages
+)
 
 // Policy says what one call may use and touch. The zero Policy has the default
 // limits and grants nothing: no folder, no environment, no clock (time stands
@@ -20,7 +24,7 @@ const MaxFuel = 1 << 62
 // module and its arguments.
 type Policy struct {
 	Fuel    int64         // units; 0 is DefaultFuel
-	Memory  int64         // bytes of linear memory; 0 is DefaultMemory
+	Memory  int64         // bytes of linear memory, MaxMemory at most; 0 is DefaultMemory
 	Output  int64         // bytes written to all streams; 0 is DefaultOutput
 	Timeout time.Duration // wall time, waiting included; 0 is DefaultTimeout
 
@@ -46,7 +50,7 @@ type Mount struct {
 // anybody can mean; it is taken as the smallest.
 func (p Policy) withDefaults() Policy {
 	p.Fuel = limit(p.Fuel, DefaultFuel, MaxFuel)
-	p.Memory = limit(p.Memory, DefaultMemory, 4<<30)
+	p.Memory = limit(p.Memory, DefaultMemory, MaxMemory)
 	p.Output = limit(p.Output, DefaultOutput, 1<<40)
 	p.Timeout = limit(p.Timeout, DefaultTimeout, 1<<62)
 	return p

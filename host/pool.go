@@ -18,7 +18,9 @@ type pool struct {
 	written  *pagemap
 	heapOnly bool // no memory is mapped: so it is where that cannot be done, and in tests
 
-	reclaiming sync.Mutex // held while something is given up to make room
+	// reclaiming is held while something that is kept is given up: its memory is
+	// neither free then, nor is it kept. It is locked before mu.
+	reclaiming sync.Mutex
 
 	mu           sync.Mutex
 	memory, peak int64
@@ -33,6 +35,9 @@ type pool struct {
 type account struct {
 	pool  *pool
 	tally tally
+	// beside is what each instance takes beside its memory, in bytes. It is paid
+	// with that.
+	beside uint64
 	// What follows is guarded by pool.mu.
 	memory, peak int64
 	idle         int
@@ -45,8 +50,6 @@ func (a *account) take(n uint64) error {
 	if a.tryTake(n) {
 		return nil
 	}
-	// One at a time: what another is giving up counts until it is gone, and would
-	// be missing here.
 	p.reclaiming.Lock()
 	defer p.reclaiming.Unlock()
 	for !a.tryTake(n) {
@@ -104,7 +107,8 @@ func (p *pool) reclaim(n uint64) bool {
 // spare is the memory of what is kept only to be quick. The caller holds mu.
 func (p *pool) spare() (bytes int64) {
 	for e := p.idle.Front(); e != nil; e = e.Next() {
-		bytes += int64(e.Value.(*instance).mem.size)
+		in := e.Value.(*instance)
+		bytes += int64(in.mem.paid + in.account.beside)
 	}
 	for e := p.snapshots.Front(); e != nil; e = e.Next() {
 		if s := e.Value.(*snapshot); s.unused() {
@@ -112,6 +116,13 @@ func (p *pool) spare() (bytes int64) {
 		}
 	}
 	return bytes
+}
+
+// roomy reports whether there is memory to keep things for later.
+func (a *account) roomy() bool {
+	a.pool.mu.Lock()
+	defer a.pool.mu.Unlock()
+	return a.pool.memory <= a.pool.ceiling/2
 }
 
 func (a *account) give(n uint64) {
@@ -146,7 +157,6 @@ func (p *pool) remove(in *instance) {
 // warm instances, which the caller discards. The caller holds mu.
 func (p *pool) forget(s *snapshot) []*instance {
 	s.forgotten = true
-	s.users--
 	delete(s.module.snapshots, s.view)
 	if s.recent != nil {
 		p.snapshots.Remove(s.recent)
@@ -213,6 +223,8 @@ func (p *pool) expire() {
 
 // discardWhile discards waiting instances, the oldest first.
 func (p *pool) discardWhile(old func(*instance) bool) {
+	p.reclaiming.Lock()
+	defer p.reclaiming.Unlock()
 	for {
 		p.mu.Lock()
 		var in *instance

@@ -31,20 +31,26 @@ var held = guest{invoke: seq(drop(progress(0, 1, 0, 0)), i32(0))}
 
 // holder is a call that waits in the middle until it is let go.
 type holder struct {
-	in, out chan struct{}
-	done    chan outcome
+	in   chan struct{} // closed when it is there
+	let  func()        // lets it go
+	done chan outcome
 }
 
-func hold(h *host.Host, m *host.Module, req host.Call) *holder {
-	o := &holder{make(chan struct{}), make(chan struct{}), make(chan outcome, 1)}
-	req.Progress = func(host.Progress) { close(o.in); <-o.out }
+// hold makes a call that is let go when the test ends, if it was not before: the
+// host, which was made earlier and is closed later, waits for it.
+func hold(t testing.TB, h *host.Host, m *host.Module, req host.Call) *holder {
+	out := make(chan struct{})
+	o := &holder{make(chan struct{}), sync.OnceFunc(func() { close(out) }), make(chan outcome, 1)}
+	t.Cleanup(o.let)
+	in := o.in
+	req.Progress = func(host.Progress) { close(in); <-out }
 	go func() { o.done <- do(context.Background(), h, m, req) }()
 	return o
 }
 
 func (o *holder) release(t *testing.T) {
 	t.Helper()
-	close(o.out)
+	o.let()
 	require.NoError(t, (<-o.done).err)
 }
 
@@ -61,7 +67,7 @@ func untilWaiting(t *testing.T, m *host.Module, n int) {
 func TestCallsWaitInLine(t *testing.T) {
 	h := hostWith(t, host.Config{Calls: 1})
 	m := compile(t, h, held.wasm())
-	first := hold(h, m, host.Call{})
+	first := hold(t, h, m, host.Call{})
 	<-first.in
 	var mu sync.Mutex
 	var order []int
@@ -88,7 +94,7 @@ func TestCallsWaitInLine(t *testing.T) {
 func TestWaitingEnds(t *testing.T) {
 	h := hostWith(t, host.Config{Calls: 1})
 	m := compile(t, h, held.wasm())
-	first := hold(h, m, host.Call{})
+	first := hold(t, h, m, host.Call{})
 	<-first.in
 	late := do(context.Background(), h, m, host.Call{Policy: host.Policy{Timeout: time.Millisecond}})
 	require.ErrorIs(t, late.err, context.DeadlineExceeded)
@@ -109,13 +115,13 @@ func TestWaitingEnds(t *testing.T) {
 func TestSerialCallsTakeTurns(t *testing.T) {
 	h := newHost(t, nil)
 	m := compile(t, h, held.wasm())
-	first := hold(h, m, host.Call{Serial: true, Session: "a"})
+	first := hold(t, h, m, host.Call{Serial: true, Session: "a"})
 	<-first.in
-	second := hold(h, m, host.Call{Serial: true, Session: "a"})
+	second := hold(t, h, m, host.Call{Serial: true, Session: "a"})
 	untilWaiting(t, m, 1)
-	other := hold(h, m, host.Call{Serial: true, Session: "b"})
+	other := hold(t, h, m, host.Call{Serial: true, Session: "b"})
 	<-other.in
-	parallel := hold(h, m, host.Call{Session: "a"})
+	parallel := hold(t, h, m, host.Call{Session: "a"})
 	<-parallel.in
 	late := do(context.Background(), h, m, host.Call{Serial: true, Session: "a", Policy: host.Policy{Timeout: time.Millisecond}})
 	require.ErrorIs(t, late.err, context.DeadlineExceeded)
@@ -132,13 +138,13 @@ func TestSerialCallsTakeTurns(t *testing.T) {
 }
 
 // TestMemoryCeiling: what all calls hold together is bounded. A call beyond it
-// is refused, one that grows beyond it cannot, and both say so.
+// is refused, one that grows beyond it is ended, and both say so.
 func TestMemoryCeiling(t *testing.T) {
 	h := hostWith(t, host.Config{Memory: 10 * page})
 	big := held
 	big.change = func(m *wasmbin.Module) { m.Memories[0].Min = 6 }
 	m := compile(t, h, big.wasm())
-	first := hold(h, m, host.Call{})
+	first := hold(t, h, m, host.Call{})
 	<-first.in
 	require.Equal(t, int64(6*page), h.Stats().Memory)
 
@@ -148,10 +154,11 @@ func TestMemoryCeiling(t *testing.T) {
 	require.Equal(t, abi.LimitReached, refused.Kind)
 	require.Equal(t, abi.LimitMemory, refused.Limit)
 
-	growing := compile(t, h, guest{invoke: seq(tell(grow(3)), tell(grow(1)), unreachable())}.wasm())
+	growing := compile(t, h, guest{invoke: seq(tell(grow(3)), tell(grow(1)), i32(0))}.wasm())
 	grown := do(context.Background(), h, growing, host.Call{})
-	require.Equal(t, []int32{1, -1}, grown.codes())
-	require.ErrorIs(t, grown.err, host.ErrMemory)
+	require.Equal(t, []int32{1}, grown.codes())
+	require.ErrorIs(t, grown.err, host.ErrHostMemory)
+	require.Equal(t, abi.LimitMemory, grown.Limit)
 	require.ErrorContains(t, grown.err, "try again")
 	require.Equal(t, int64(4*page), grown.Usage.MemoryPeak)
 
@@ -178,8 +185,77 @@ func TestWarmInstancesMakeRoom(t *testing.T) {
 	require.NoError(t, do(context.Background(), h, warm, host.Call{}).err)
 	require.NoError(t, do(context.Background(), h, warm, host.Call{}).err)
 	greedy := compile(t, h, guest{invoke: seq(tell(grow(20)), i32(0))}.wasm())
-	require.Equal(t, []int32{-1}, do(context.Background(), h, greedy, host.Call{}).codes())
+	require.ErrorIs(t, do(context.Background(), h, greedy, host.Call{}).err, host.ErrHostMemory)
 	require.Equal(t, 1, warm.Stats().Idle, "nothing is given up for what does not fit anyhow")
+}
+
+// TestGrowthBesideOthers: a growth that is refused because of others ends the
+// call, whatever the guest makes of a refusal, so that no call says another thing
+// than it does when it is alone.
+func TestGrowthBesideOthers(t *testing.T) {
+	for name, g := range map[string]guest{
+		"a success":      {invoke: seq(tell(grow(4)), i32(0))},
+		"a tool error":   {invoke: seq(tell(grow(4)), i32(1))},
+		"a command":      {command: tell(grow(4))},
+		"an exit":        {command: seq(tell(grow(4)), i32(0), call(fnExit))},
+		"a loop":         {invoke: seq(tell(grow(4)), when(op(wasmbin.OpI32Eq, code{0x3f, 0}, i32(1)), forever()), i32(0))},
+		"in its startup": {initialize: drop(grow(4)), invoke: seq(tell(code{0x3f, 0}), i32(0))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := hostWith(t, host.Config{Memory: 8 * page})
+			m, hog := compile(t, h, g.wasm()), held
+			hog.change = func(m *wasmbin.Module) { m.Memories[0].Min = 4 }
+			first := hold(t, h, compile(t, h, hog.wasm()), host.Call{})
+			<-first.in
+			beside := do(context.Background(), h, m, host.Call{})
+			require.ErrorIs(t, beside.err, host.ErrHostMemory)
+			require.Equal(t, abi.LimitMemory, beside.Limit)
+			require.Empty(t, beside.codes())
+			first.release(t)
+			require.NotErrorIs(t, do(context.Background(), h, m, host.Call{}).err, host.ErrHostMemory, "alone")
+		})
+	}
+}
+
+// TestWhatIsGivenUpIsWaitedFor: memory that is being given up is not missing for
+// a call that fits without it.
+func TestWhatIsGivenUpIsWaitedFor(t *testing.T) {
+	big := guest{invoke: i32(0), change: func(m *wasmbin.Module) { m.Memories[0].Min = 6 }}
+	for name, giveUp := range map[string]func(*host.Host, *host.Module){
+		"its time is up": func(h *host.Host, _ *host.Module) { h.Expire() },
+		"its module is closed": func(_ *host.Host, m *host.Module) {
+			if err := m.Close(context.Background()); err != nil {
+				panic(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := hostWith(t, host.Config{Memory: 10 * page})
+			old, other := compile(t, h, big.wasm()), compile(t, h, guest{invoke: big.invoke, data: "another", change: big.change}.wasm())
+			for range 2 {
+				require.NoError(t, do(context.Background(), h, old, host.Call{}).err)
+			}
+			require.Equal(t, 1, old.Stats().Idle)
+			begun, goOn := make(chan struct{}), make(chan struct{})
+			h.OnDiscard(func() { close(begun); <-goOn })
+			var wg sync.WaitGroup
+			wg.Go(func() { giveUp(h, old) })
+			<-begun
+			var o outcome
+			done := make(chan struct{})
+			wg.Go(func() {
+				defer close(done)
+				o = do(context.Background(), h, other, host.Call{})
+			})
+			select {
+			case <-done: // it did not wait
+			case <-time.After(20 * time.Millisecond):
+			}
+			close(goOn)
+			wg.Wait()
+			require.NoError(t, o.err)
+		})
+	}
 }
 
 // largeData fills a memory with so many bytes.
@@ -285,7 +361,7 @@ func TestWarmInstancesEnd(t *testing.T) {
 		require.NoError(t, do(context.Background(), h, m, host.Call{}).err)
 		var all []*holder
 		for range 3 {
-			o := hold(h, m, host.Call{})
+			o := hold(t, h, m, host.Call{})
 			<-o.in
 			all = append(all, o)
 		}

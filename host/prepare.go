@@ -22,10 +22,16 @@ import (
 
 // prepared is a plugin as a runtime has it.
 type prepared struct {
-	*wasmstate.Program // Wasm is as short as the runtime needs it
-	compiled           wazero.CompiledModule
-	runtime            wazero.Runtime
-	found              bool // in the cache
+	*program // Wasm is as short as the runtime needs it
+	compiled wazero.CompiledModule
+	runtime  wazero.Runtime
+	found    bool // in the cache
+}
+
+// program is a plugin ready for the runtime.
+type program struct {
+	wasmstate.Program
+	Beside uint64 // bytes that each instance takes beside its memory
 }
 
 // prepare rewrites a plugin and compiles it, unless the cache has what comes of
@@ -68,7 +74,7 @@ func (h *Host) prepare(ctx context.Context, info *Info, wasm []byte) (*prepared,
 		return nil, fmt.Errorf("%w: %w", errRefused, err)
 	}
 	program.Wasm = nil
-	return &prepared{Program: program, compiled: compiled, runtime: h.engine}, nil
+	return &prepared{program: program, compiled: compiled, runtime: h.engine}, nil
 }
 
 // errRefused: the runtime does not compile the module.
@@ -76,16 +82,24 @@ var errRefused = errors.New("it does not compile")
 
 // rewrite makes a plugin ready for the runtime: bounded, metered, and with its
 // state where the host can put it back.
-func rewrite(wasm []byte) (*wasmstate.Program, error) {
-	bounded, err := boundTables(wasm)
+func rewrite(wasm []byte) (*program, error) {
+	m, err := wasmbin.Parse(wasm)
 	if err != nil {
 		return nil, err
 	}
-	program, err := fuel.Rewrite(bounded)
+	has := countBeside(m)
+	if err := has.check(); err != nil {
+		return nil, err
+	}
+	metered, err := fuel.Rewrite(wasm)
 	if err != nil {
 		return nil, err
 	}
-	return wasmstate.Prepare(program.Wasm)
+	p, err := wasmstate.Prepare(metered.Wasm)
+	if err != nil {
+		return nil, err
+	}
+	return &program{*p, has.bytes(&metered.Stats)}, nil
 }
 
 // outlineSection is a custom section with the digest of the module that an
@@ -115,15 +129,18 @@ func outline(wasm []byte) ([]byte, error) {
 }
 
 // preparedFormat changes whenever entries of the cache are laid out otherwise.
-const preparedFormat = 1
+const preparedFormat = 2
+
+// keyLen is the length of a key.
+const keyLen = 32
 
 // key names the entry of a plugin: it changes with all that changes what comes
 // of it. Where wazero looks has its version, the system and the processor; the
 // features of the processor are in the names of the files, which are wazero's.
 func (c *codeCache) key(digest string) string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s: format %d, rewriter %d, state %d, tables %d, features %d, runtime %s",
-		digest, preparedFormat, fuel.RewriterVersion, wasmstate.Version, maxEntries, features, filepath.Base(c.where)))
-	return hex.EncodeToString(sum[:16])
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s: format %d, rewriter %d, state %d, features %d, runtime %s",
+		digest, preparedFormat, fuel.RewriterVersion, wasmstate.Version, features, filepath.Base(c.where)))
+	return hex.EncodeToString(sum[:keyLen/2])
 }
 
 // preparedName is the file of an entry that is no code.
@@ -132,7 +149,7 @@ const preparedName = "module"
 // find loads a plugin from the cache. It is nil if it is not there.
 func (c *codeCache) find(digest string) *prepared {
 	key := c.key(digest)
-	var program *wasmstate.Program
+	var program *program
 	var code []stored
 	for _, file := range c.folder.list(key) {
 		if file.name != preparedName {
@@ -150,14 +167,17 @@ func (c *codeCache) find(digest string) *prepared {
 	}
 	c.folder.used(key)
 	program.Wasm = nil
-	return &prepared{Program: program, compiled: compiled, runtime: c.loader}
+	return &prepared{program: program, compiled: compiled, runtime: c.loader}
 }
 
 // store compiles a rewritten plugin and keeps what comes of it.
-func (c *codeCache) store(ctx context.Context, digest string, program *wasmstate.Program) error {
+func (c *codeCache) store(ctx context.Context, digest string, program *program) error {
 	kept := *program
 	var err error
 	if kept.Wasm, err = outline(program.Wasm); err != nil {
+		return err
+	}
+	if err := ownFolders(c.onDesk()...); err != nil {
 		return err
 	}
 	temp, err := os.MkdirTemp(c.desk, "new-*")
@@ -223,7 +243,7 @@ func refusal(err error) error {
 
 // encodeProgram is a program as a file has it: the length of what stands before
 // the bytes of the module and of the image, and that as JSON.
-func encodeProgram(p *wasmstate.Program) []byte {
+func encodeProgram(p *program) []byte {
 	head := *p
 	head.Wasm, head.Image = nil, nil
 	text, _ := json.Marshal(programHead{head, len(p.Wasm), len(p.Image)}) // numbers and texts only
@@ -232,12 +252,12 @@ func encodeProgram(p *wasmstate.Program) []byte {
 }
 
 type programHead struct {
-	wasmstate.Program
+	program
 	WasmSize, ImageSize int
 }
 
 // decodeProgram is nil where data is none. The program is made of views into it.
-func decodeProgram(data []byte) *wasmstate.Program {
+func decodeProgram(data []byte) *program {
 	if len(data) < 4 {
 		return nil
 	}
@@ -251,7 +271,7 @@ func decodeProgram(data []byte) *wasmstate.Program {
 	if head.WasmSize < 0 || head.WasmSize > len(data) || head.ImageSize != len(data)-head.WasmSize {
 		return nil
 	}
-	p := head.Program
+	p := head.program
 	p.Wasm = data[:head.WasmSize:head.WasmSize]
 	if head.ImageSize > 0 {
 		p.Image = data[head.WasmSize:]

@@ -13,7 +13,8 @@ import (
 	"github.com/toolhost/toolhost/internal/fuel"
 )
 
-// startFuel bounds what is spent on taking a snapshot: some seconds.
+// startFuel bounds what is spent on taking a snapshot: some seconds. A call that
+// has less to spend does not have more spent for it.
 const startFuel = 10_000_000_000
 
 // view is what a module can see while it starts up, so that calls with the same
@@ -44,41 +45,27 @@ var errAgain = errors.New("no snapshot can be taken now")
 
 // take takes the snapshot, or finds out why there can be none. It starts the
 // module up in an instance that serves no call and knows of none: what starts
-// up there can see nothing but its view, and ends where it tries to do more. If
-// the module can describe itself it does so once too: what a runtime does but
-// once, such as growing its heap, is done then.
+// up there can see nothing but its view, and ends where it tries to do more.
 func (s *snapshot) take(ctx context.Context, plugin string, policy Policy) {
 	m, p := s.module, s.module.account.pool
-	policy.Fuel, policy.Output, policy.Timeout = s.budget, abi.MaxManifest, DefaultTimeout
-	var err error
-	for _, warmUp := range []bool{m.Info.Describe, false} {
+	err := errAgain
+	select {
+	case m.priming <- struct{}{}:
+		defer func() { <-m.priming }()
 		c := &call{Call: Call{Plugin: plugin, Policy: policy}, host: m.host, module: m, started: time.Now(), priming: true}
 		c.live(ctx)
-		err = c.prime(s, warmUp)
+		err = c.prime(s)
 		c.ctx.end()
-		if err == nil || !c.describing || errors.Is(err, errAgain) {
-			break // else it cannot describe itself, which says nothing about starting up
-		}
+	case <-ctx.Done():
 	}
-	var impure *impureError
-	again, why := errors.Is(err, errAgain), ""
-	switch {
-	case err == nil, again:
-	case errors.As(err, &impure):
-		why = impure.why
-	case errors.Is(err, ErrFuel):
-		if s.broke = true; s.budget == startFuel {
-			why = fmt.Sprintf("it needs more than %d units of fuel to start up", s.budget)
-		}
-	default:
-		why = "it does not start up"
-	}
-	if why != "" {
+	again := errors.Is(err, errAgain)
+	if err != nil && !again {
 		m.mu.Lock()
-		m.startup = why
+		m.startup = noSnapshot(err)
 		m.mu.Unlock()
 	}
 	p.mu.Lock()
+	s.taking = false
 	switch {
 	case s.forgotten:
 	case again:
@@ -86,18 +73,31 @@ func (s *snapshot) take(ctx context.Context, plugin string, policy Policy) {
 	default:
 		s.recent = p.snapshots.PushBack(s)
 	}
-	close(s.taken)
+	s.users++ // until it is released below
 	crowd := p.crowd(m)
 	p.mu.Unlock()
 	for _, old := range crowd {
 		old.forget()
 	}
+	close(s.taken)
 	s.release()
+}
+
+// noSnapshot tells operators why there is none.
+func noSnapshot(err error) string {
+	var impure *impureError
+	switch {
+	case errors.As(err, &impure):
+		return impure.why
+	case errors.Is(err, ErrFuel):
+		return fmt.Sprintf("it needs more than %d units of fuel to start up", int64(startFuel))
+	}
+	return "it does not start up"
 }
 
 // prime starts the module up and captures the state it is in then. Its error
 // matches errAgain if another call may have more luck.
-func (c *call) prime(s *snapshot, warmUp bool) (err error) {
+func (c *call) prime(s *snapshot) (err error) {
 	c.meter = fuel.NewMeter(c.Policy.Fuel, c.interrupted)
 	in, err := c.instantiate(&c.ctx, nil)
 	if err != nil {
@@ -105,44 +105,18 @@ func (c *call) prime(s *snapshot, warmUp bool) (err error) {
 	}
 	defer in.discard()
 	defer c.repay()
-	defer func() {
-		if in.mem.crowded || c.ctx.Err() != nil || errors.Is(err, ErrHostMemory) {
-			err = errAgain
-		}
-	}()
 	c.serve(in)
 	if err = c.startUp(); err == nil {
 		err = c.settle()
 	}
-	if err != nil {
+	switch {
+	case c.ctx.Err() != nil, errors.Is(err, ErrHostMemory), errors.Is(err, ErrFuel) && c.Policy.Fuel < startFuel:
+		return errAgain
+	case err != nil:
 		return err
 	}
-	used := c.meter.Used(int64(c.counter.Get()))
-	if warmUp {
-		if err := c.warmUp(); err != nil {
-			return err
-		}
-	}
-	if in.mem.crowded || c.ctx.Err() != nil {
-		return errAgain
-	}
-	s.fuel = used
+	s.fuel = c.meter.Used(int64(c.counter.Get()))
 	return s.capture(in)
-}
-
-// warmUp lets a plugin describe itself. What it says is not heard.
-func (c *call) warmUp() error {
-	c.describing = true
-	c.meter = fuel.NewMeter(describeFuel, c.interrupted)
-	c.counter.Set(0)
-	code, err := c.enter(c.instance.entry(abi.ExportDescribe))
-	if err == nil {
-		err = c.settle()
-	}
-	if err == nil && code != abi.InvokeOK {
-		err = fmt.Errorf("%s answered %d", abi.ExportDescribe, code)
-	}
-	return err
 }
 
 // wasiReads are the functions of WASI that only read what view tells apart, or
@@ -181,7 +155,7 @@ func (c *call) touched(function string) {
 // touchedContract notes that a guest used the contract, which knows one call
 // from another.
 func (c *call) touchedContract() {
-	if c.priming && !c.describing {
+	if c.priming {
 		c.impure("it calls " + abi.Version + " while it starts up")
 	}
 }

@@ -2,6 +2,7 @@ package host_test
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"sync"
 	"testing"
@@ -35,11 +36,13 @@ func TestNobodyWaitsForAWriter(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := newHost(t, nil)
 			m := compile(t, h, g.wasm())
-			held, release, done := make(chan struct{}, 2), make(chan struct{}), make(chan outcome, 1)
+			held, taken, done := make(chan struct{}, 2), make(chan struct{}), make(chan outcome, 1)
+			take := sync.OnceFunc(func() { close(taken) })
+			t.Cleanup(take)
 			go func() {
 				done <- do(context.Background(), h, m, host.Call{Stdout: writerFunc(func(p []byte) (int, error) {
 					held <- struct{}{}
-					<-release
+					<-taken
 					return len(p), nil
 				})})
 			}()
@@ -47,7 +50,7 @@ func TestNobodyWaitsForAWriter(t *testing.T) {
 			for range 3 {
 				require.NoError(t, do(context.Background(), h, m, host.Call{}).err)
 			}
-			close(release)
+			take()
 			require.NoError(t, (<-done).err)
 		})
 	}
@@ -153,6 +156,77 @@ func TestStartingUpThatNobodyWaitsFor(t *testing.T) {
 		require.NoError(t, m.Close(context.Background()))
 		require.Zero(t, h.Stats().Memory)
 	})
+}
+
+// TestSnapshotsAreTakenOneAtATime: what calls that gave up have left behind holds
+// no more than one instance, whatever their views, and however long one takes to
+// make.
+func TestSnapshotsAreTakenOneAtATime(t *testing.T) {
+	const pages = 64
+	slow := guest{change: func(m *wasmbin.Module) { // to be made
+		m.Memories[0].Min = pages
+		for range 10_000 {
+			m.Globals = append(m.Globals, wasmbin.Global{
+				GlobalType: wasmbin.GlobalType{Type: wasmbin.I32, Mutable: true}, Init: append(i32(0), byte(wasmbin.OpEnd)),
+			})
+		}
+	}}
+	short := host.Policy{Timeout: time.Millisecond}
+	t.Run("one call after another", func(t *testing.T) {
+		h := hostWith(t, host.Config{Calls: 1})
+		m := compile(t, h, slow.wasm())
+		before := runtime.NumGoroutine()
+		for range 30 {
+			do(context.Background(), h, m, host.Call{Policy: short})
+			require.LessOrEqual(t, runtime.NumGoroutine(), before+10)
+		}
+		require.Less(t, h.Stats().MemoryPeak, int64(2*pages*page))
+	})
+	t.Run("many calls at once", func(t *testing.T) {
+		h := newHost(t, nil)
+		m := compile(t, h, guest{initialize: forever(), invoke: i32(0)}.wasm())
+		var wg sync.WaitGroup
+		for i := range 30 {
+			policy := host.Policy{Timeout: 20 * time.Millisecond, Memory: int64(20+i) * page}
+			wg.Go(func() {
+				if o := do(context.Background(), h, m, host.Call{Policy: policy}); !errors.Is(o.err, context.DeadlineExceeded) {
+					t.Error(o.err)
+				}
+			})
+		}
+		wg.Wait()
+		require.Less(t, h.Stats().MemoryPeak, int64(2*page))
+	})
+}
+
+// TestFuelIsTheSameWithoutASnapshot: a call that finds no room for one, and so
+// starts up itself, does the same for the same fuel. A plugin that describes
+// itself before is another one then.
+func TestFuelIsTheSameWithoutASnapshot(t *testing.T) {
+	wasm := guest{
+		describe: seq(store(512, i32(1)), i32(0)), initialize: store(600, i32(1)),
+		invoke: seq(when(load(i32(512)), times(1000)), tell(load(i32(512))), i32(0)),
+		change: func(m *wasmbin.Module) {
+			m.Memories[0].Min = 4
+			m.Data = append(m.Data, wasmbin.Data{Offset: append(i32(4*page-4), byte(wasmbin.OpEnd)), Init: []byte("last")})
+		},
+	}.wasm()
+	h := newHost(t, nil)
+	alone := do(context.Background(), h, compile(t, h, wasm), host.Call{})
+	require.NoError(t, alone.err)
+
+	h = hostWith(t, host.Config{Memory: 8 * page})
+	m, hog := compile(t, h, wasm), held
+	hog.change = func(m *wasmbin.Module) { m.Memories[0].Min = 3 }
+	first := hold(t, h, compile(t, h, hog.wasm()), host.Call{})
+	<-first.in
+	beside := do(context.Background(), h, m, host.Call{})
+	require.NoError(t, beside.err)
+	require.EqualValues(t, 1, m.Stats().Started)
+	first.release(t)
+	require.Equal(t, []int32{0}, alone.codes())
+	require.Equal(t, alone.codes(), beside.codes())
+	require.Equal(t, alone.Usage.Fuel, beside.Usage.Fuel)
 }
 
 // TestStartingUpNeedsFuel: a call that cannot pay for starting up says nothing

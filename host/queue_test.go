@@ -20,9 +20,9 @@ import (
 func TestTotalCalls(t *testing.T) {
 	h := hostWith(t, host.Config{TotalCalls: 1})
 	a, b := compile(t, h, held.wasm()), compile(t, h, guest{invoke: held.invoke, data: "another"}.wasm())
-	first := hold(h, a, host.Call{})
+	first := hold(t, h, a, host.Call{})
 	<-first.in
-	second := hold(h, b, host.Call{})
+	second := hold(t, h, b, host.Call{})
 	untilWaiting(t, b, 1)
 
 	late := do(context.Background(), h, b, host.Call{Policy: host.Policy{Timeout: time.Millisecond}})
@@ -30,7 +30,7 @@ func TestTotalCalls(t *testing.T) {
 	require.ErrorContains(t, late.err, "time limit of 1ms reached while the call waited: at most 1 calls run at a time on this host: try again")
 	require.Equal(t, abi.LimitTime, late.Limit)
 
-	background := hold(h, b, host.Call{Background: true})
+	background := hold(t, h, b, host.Call{Background: true})
 	<-background.in
 	background.release(t)
 	first.release(t)
@@ -51,14 +51,14 @@ func TestPlaceGivenBack(t *testing.T) {
 	h := hostWith(t, host.Config{TotalCalls: 1})
 	m := compile(t, h, held.wasm())
 	var giveBack func()
-	first := hold(h, m, host.Call{Placed: func(f func()) { giveBack = f }})
+	first := hold(t, h, m, host.Call{Placed: func(f func()) { giveBack = f }})
 	<-first.in
-	second := hold(h, m, host.Call{})
+	second := hold(t, h, m, host.Call{})
 	untilWaiting(t, m, 1)
 	giveBack()
 	giveBack()
 	<-second.in
-	third := hold(h, m, host.Call{})
+	third := hold(t, h, m, host.Call{})
 	untilWaiting(t, m, 1)
 	first.release(t)
 	require.EqualValues(t, 1, h.Stats().Waiting, "the first has no place to leave any more")
@@ -74,14 +74,14 @@ func TestCallsOfOneModuleHoldUpNobody(t *testing.T) {
 	a, b := compile(t, h, held.wasm()), compile(t, h, guest{invoke: held.invoke, data: "another"}.wasm())
 	var holders []*holder
 	for range 2 {
-		holders = append(holders, hold(h, a, host.Call{Serial: true, Session: "s"}), hold(h, a, host.Call{}))
+		holders = append(holders, hold(t, h, a, host.Call{Serial: true, Session: "s"}), hold(t, h, a, host.Call{}))
 	}
 	untilWaiting(t, a, 2) // one for its turn, one for the module
-	other := hold(h, b, host.Call{})
+	other := hold(t, h, b, host.Call{})
 	<-other.in
 	other.release(t)
 	for _, o := range holders {
-		close(o.out)
+		o.let()
 	}
 	for _, o := range holders {
 		require.NoError(t, (<-o.done).err)
@@ -140,7 +140,7 @@ func TestBusyWithinCall(t *testing.T) {
 	handler := &within{Handler: slog.NewTextHandler(io.Discard, nil)}
 	h := hostWith(t, host.Config{Logger: slog.New(handler)})
 	outer, serial := compile(t, h, logging.wasm()), compile(t, h, held.wasm())
-	first := hold(h, serial, host.Call{Serial: true, Session: "s"})
+	first := hold(t, h, serial, host.Call{Serial: true, Session: "s"})
 	<-first.in
 	var inner outcome
 	handler.call = func(ctx context.Context) { inner = do(ctx, h, serial, host.Call{Serial: true, Session: "s"}) }
@@ -205,7 +205,7 @@ func TestBuffersCount(t *testing.T) {
 	o := do(context.Background(), h, m, host.Call{Args: []byte(`"` + strings.Repeat("x", 9*page) + `"`)})
 	require.ErrorIs(t, o.err, host.ErrHostMemory)
 	require.Equal(t, abi.LimitMemory, o.Limit)
-	waits := hold(h, m, host.Call{Args: []byte(`"` + strings.Repeat("x", 2*page) + `"`)})
+	waits := hold(t, h, m, host.Call{Args: []byte(`"` + strings.Repeat("x", 2*page) + `"`)})
 	<-waits.in
 	require.EqualValues(t, 2*page+2, h.Stats().MemoryOf.Buffers)
 	waits.release(t)
@@ -230,5 +230,5 @@ func TestMemoryPeakIsOfTheCall(t *testing.T) {
 	s := m.Stats()
 	require.EqualValues(t, 3, s.Warm)
 	require.Equal(t, 1, s.Instances)
-	require.EqualValues(t, page, s.MemoryOf.Instances)
+	require.EqualValues(t, 4*page, s.MemoryOf.Instances, "what the last call has grown by waits for the next one")
 }

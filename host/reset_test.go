@@ -79,9 +79,66 @@ func TestMemoryThatStartsEmpty(t *testing.T) {
 				require.Equal(t, int64(3*page), o.Usage.MemoryPeak)
 			}
 			require.Equal(t, int64(3), m.Stats().Warm)
-			require.Zero(t, m.Stats().Memory)
 		})
 	}
+}
+
+// TestGrownMemory: what a call has grown its memory by is zero for the next one,
+// which may grow into it again. What is kept of it is paid for, is bounded, and
+// is not kept for a call that did without, nor by a host that has little left.
+func TestGrownMemory(t *testing.T) {
+	// Grows by as many pages as its arguments say, in two letters, and reads and
+	// writes the first and the last bytes of them.
+	digit := func(at int64) code {
+		return op(0x71, load(i32(dataAt+at)), i32(31)) // i32.and
+	}
+	g := guest{invoke: seq(
+		drop(read(abi.FieldArgs, dataAt, 8)),
+		set(0, op(wasmbin.OpI32Add, op(wasmbin.OpI32Mul, digit(1), i32(32)), digit(2))),
+		set(1, append(op(wasmbin.OpMemoryGrow, get(0)), 0)), tell(get(1)),
+		when(get(0),
+			set(2, op(wasmbin.OpI32Sub, op(wasmbin.OpI32Mul, code{0x3f, 0}, i32(page)), i32(4))),
+			tell(load(i32(page))), tell(load(get(2))),
+			store(page, i32(7)), append(op(0x36, get(2), i32(7)), 2, 0),
+			seq(i32(page), i32(7), op(wasmbin.OpI32Mul, get(0), i32(page)), code{0xfc, 11, 0}),
+		), i32(0),
+	)}
+	args := func(pages int) []byte { return []byte{'"', byte('`' + pages/32), byte('`' + pages%32), '"'} }
+	for way, change := range map[string]func(*host.Host){
+		"pages": func(*host.Host) {}, "madvise": (*host.Host).Blind, "heap": (*host.Host).OnHeap,
+	} {
+		t.Run(way, func(t *testing.T) {
+			h := newHost(t, nil)
+			change(h)
+			m := compile(t, h, g.wasm())
+			for _, c := range []struct{ grown, kept int }{
+				{0, 0}, {1, 1}, {1, 1}, {2, 2}, {3, 3}, {1, 1}, {3, 3}, {0, 0}, {40, 40}, {40, 40}, {200, 64}, {200, 64}, {64, 64}, {2, 2}, {0, 0},
+			} {
+				o := do(context.Background(), h, m, host.Call{Args: args(c.grown)})
+				require.NoError(t, o.err)
+				require.Equal(t, make([]int32, len(o.codes())-1), o.codes()[1:])
+				require.EqualValues(t, 1, o.codes()[0])
+				require.Equal(t, int64(1+c.grown)*page, o.Usage.MemoryPeak)
+				if way == "pages" {
+					require.Equal(t, int64(1+c.kept)*page, m.Stats().MemoryOf.Instances, "%d grown", c.grown)
+				}
+				require.LessOrEqual(t, m.Stats().MemoryOf.Instances, int64(1+c.kept)*page)
+			}
+			require.GreaterOrEqual(t, m.Stats().Warm, int64(9))
+		})
+	}
+	t.Run("little left", func(t *testing.T) {
+		h := hostWith(t, host.Config{Memory: 40 * page})
+		m := compile(t, h, g.wasm())
+		for _, c := range []struct{ grown, kept int }{{10, 10}, {30, 0}, {10, 10}, {19, 19}, {20, 0}} {
+			require.NoError(t, do(context.Background(), h, m, host.Call{Args: args(c.grown)}).err)
+			require.EqualValues(t, (1+c.kept)*page, m.Stats().Memory, "%d grown", c.grown)
+		}
+		other := compile(t, h, guest{invoke: seq(tell(grow(35)), i32(0))}.wasm())
+		require.NoError(t, do(context.Background(), h, m, host.Call{Args: args(10)}).err)
+		require.Equal(t, []int32{1}, do(context.Background(), h, other, host.Call{}).codes(), "for which it is given up")
+		require.Zero(t, m.Stats().Memory)
+	})
 }
 
 // TestSparseData: data that is far apart does not cost what lies between.
@@ -190,51 +247,18 @@ func TestStartingUp(t *testing.T) {
 	}
 }
 
-// TestWarmingUp: a plugin that can describe itself does so once before its
-// snapshot is taken. Whatever comes of that, all calls see and cost the same.
-func TestWarmingUp(t *testing.T) {
-	mark := store(512, op(wasmbin.OpI32Add, load(i32(512)), i32(1)))
-	for name, c := range map[string]struct {
-		describe code
-		found    int32 // by each call
-	}{
-		"is kept":             {seq(mark, drop(write(abi.StreamManifest, 0, 4)), i32(0)), 1},
-		"sees no call":        {seq(store(512, read(abi.FieldArgs, 600, 64)), i32(0)), abi.Absent},
-		"traps":               {seq(mark, unreachable()), 0},
-		"says it failed":      {seq(mark, i32(1)), 0},
-		"exits":               {seq(mark, i32(0), call(fnExit), i32(0)), 0},
-		"writes output":       {seq(mark, drop(wasi(fnFDWrite, 1, 700, 0, 708)), i32(0)), 0},
-		"writes too much":     {seq(mark, forever(drop(write(abi.StreamManifest, 0, 60000))), i32(0)), 0},
-		"grows and then ends": {seq(mark, drop(grow(5)), unreachable()), 0},
-	} {
-		t.Run(name, func(t *testing.T) {
-			h := newHost(t, nil)
-			m := compile(t, h, guest{describe: c.describe, invoke: seq(tell(load(i32(512))), tell(code{0x3f, 0}), i32(0))}.wasm())
-			first := do(context.Background(), h, m, host.Call{})
-			require.NoError(t, first.err)
-			require.Equal(t, []int32{c.found, 1}, first.codes())
-			for range 3 {
-				again := do(context.Background(), h, m, host.Call{})
-				require.NoError(t, again.err)
-				require.Equal(t, first.codes(), again.codes())
-				require.Equal(t, first.Usage.Fuel, again.Usage.Fuel)
-			}
-			require.Positive(t, m.Stats().Warm)
-		})
-	}
-}
-
-// TestWarmingUpWithACallThatEnds: that a call was over while it warmed the
-// plugin up says nothing about the plugin.
-func TestWarmingUpWithACallThatEnds(t *testing.T) {
+// TestStartingUpForACallThatEnds: that a call was over while the plugin started
+// up for it says nothing about the plugin.
+func TestStartingUpForACallThatEnds(t *testing.T) {
 	h := newHost(t, nil)
-	m := compile(t, h, guest{describe: seq(store(512, i32(1)), times(300_000, drop(load(i32(0)))), i32(0)), invoke: seq(tell(load(i32(512))), i32(0))}.wasm())
+	m := compile(t, h, guest{initialize: seq(times(300_000, drop(load(i32(0)))), store(512, i32(1))), invoke: seq(tell(load(i32(512))), i32(0))}.wasm())
 	short := do(context.Background(), h, m, host.Call{Policy: host.Policy{Timeout: time.Microsecond}})
 	require.ErrorIs(t, short.err, context.DeadlineExceeded)
 	for range 3 {
 		require.Equal(t, []int32{1}, do(context.Background(), h, m, host.Call{}).codes())
 	}
 	require.Empty(t, m.Stats().Startup)
+	require.Zero(t, m.Stats().Started)
 }
 
 // TestStartingUpIsPaidByEachCall: a budget that does not pay for starting up

@@ -17,25 +17,24 @@ import (
 //
 // There is one for each view of a module. It is taken when the first call needs
 // it, by an instance of its own (see take), and calls that come in the meantime
-// wait. It holds nothing any more when nobody uses it: the table of the module,
-// who takes it, and each call and instance that has it.
+// wait. A module takes one at a time, also where nobody waits for it any more:
+// making an instance cannot be cut short, and no place is held for it.
 type snapshot struct {
 	module *Module
 	view   string
-	budget int64              // fuel for taking it
-	stop   context.CancelFunc // ends that
+	stop   context.CancelFunc // ends taking it
 	taken  chan struct{}      // closed when what follows is known, and does not change
 
 	image   *image // nil: there is none, and calls start up themselves
-	broke   bool   // because the budget was not enough
 	globals []uint64
 	fuel    int64 // what starting up used: each call pays it
 	now     int64 // of the clock that stands
 	random  rand.ChaCha8
 
 	// What follows is guarded by the mutex of the pool.
-	users     int
-	idle      []*instance   // clean, the one used last at the end
+	taking    bool
+	users     int           // calls that have it or wait for it, and instances that started from it
+	idle      []*instance   // those that are clean, the one used last at the end
 	recent    *list.Element // in the pool, once it is taken
 	forgotten bool          // no call finds it any more
 }
@@ -52,37 +51,30 @@ const (
 // It is nil if the call has to start up itself.
 func (c *call) snapshot() (*snapshot, error) {
 	view := c.view()
-	budget := min(c.Policy.Fuel, startFuel)
-	for view != "" {
-		s := c.find(view, budget)
+	if view == "" {
+		return nil, nil
+	}
+	s := c.find(view)
+	select {
+	case <-s.taken:
+	default:
 		select {
 		case <-s.taken:
-		default:
-			select {
-			case <-s.taken:
-			case <-c.ctx.Done():
-				s.release()
-				return nil, &ended{c.interrupted()}
-			}
-		}
-		if s.image != nil {
-			return s, nil
-		}
-		again := s.broke && s.budget < budget
-		if again {
-			s.forget()
-		}
-		s.release()
-		if !again {
-			break
+		case <-c.ctx.Done():
+			s.release()
+			return nil, &ended{c.interrupted()}
 		}
 	}
-	return nil, nil
+	if s.image == nil {
+		s.release()
+		return nil, nil
+	}
+	return s, nil
 }
 
 // find returns the snapshot of a view for the caller to use. If there is none it
 // begins to take one.
-func (c *call) find(view string, budget int64) *snapshot {
+func (c *call) find(view string) *snapshot {
 	m, p := c.module, &c.host.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -94,10 +86,11 @@ func (c *call) find(view string, budget int64) *snapshot {
 		return s
 	}
 	ctx, stop := context.WithCancel(context.Background())
-	s := &snapshot{module: m, view: view, budget: budget, stop: stop, taken: make(chan struct{}), users: 3} // see snapshot
+	s := &snapshot{module: m, view: view, stop: stop, taken: make(chan struct{}), taking: true, users: 1}
 	m.snapshots[view] = s
-	policy, plugin := c.Policy, c.Plugin
+	plugin, policy := c.Plugin, c.Policy
 	policy.Env, policy.Files = maps.Clone(policy.Env), slices.Clone(policy.Files) // the caller's once its call ends
+	policy.Fuel, policy.Timeout = min(policy.Fuel, startFuel), DefaultTimeout
 	m.taking.Go(func() {
 		defer stop()
 		s.take(ctx, plugin, policy)
@@ -120,9 +113,9 @@ func (s *snapshot) warm() *instance {
 	return in
 }
 
-// unused reports whether nobody but the table has a snapshot. The caller holds
-// the mutex of the pool.
-func (s *snapshot) unused() bool { return s.users-len(s.idle) == 1 }
+// unused reports whether it is only kept to be quick. The caller holds the mutex
+// of the pool.
+func (s *snapshot) unused() bool { return s.users == len(s.idle) }
 
 // bytes is the memory of its image.
 func (s *snapshot) bytes() int64 {
@@ -141,11 +134,11 @@ func (s *snapshot) release() {
 	p := s.module.account.pool
 	p.mu.Lock()
 	s.users--
-	if s.recent == nil && !s.forgotten && s.users == 2 { // the table, and who takes it
+	if s.taking && s.users == 0 && !s.forgotten {
 		p.forget(s)
 		s.stop()
 	}
-	last := s.users == 0
+	last := s.forgotten && !s.taking && s.users == 0
 	p.mu.Unlock()
 	if last && s.image != nil {
 		s.image.close()
@@ -156,6 +149,8 @@ func (s *snapshot) release() {
 // that have it keep it.
 func (s *snapshot) forget() {
 	p := s.module.account.pool
+	p.reclaiming.Lock()
+	defer p.reclaiming.Unlock()
 	p.mu.Lock()
 	if s.forgotten {
 		p.mu.Unlock()
@@ -173,7 +168,7 @@ func (s *snapshot) forget() {
 // capture takes the state of an instance. Its error matches ErrMemory.
 func (s *snapshot) capture(in *instance) error {
 	data, at := trim(in.mem.room[:in.mem.size])
-	if ceiling := in.account.pool.ceiling; int64(len(data))+int64(in.mem.size) > ceiling {
+	if ceiling := in.account.pool.ceiling; int64(len(data))+int64(in.mem.size+in.account.beside) > ceiling {
 		return &impureError{"a copy of what it starts with does not fit into the memory of this host"}
 	}
 	image, err := in.account.newImage(data, at, in.mem.size)

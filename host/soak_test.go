@@ -188,7 +188,8 @@ func mib(n int64) float64 { return float64(n) / (1 << 20) }
 // twenty plugins: on a host as it is; there with plugins that grow in each call;
 // on one whose memory holds few of them, so that it refuses some; and beside them
 // with wazero alone: one instance of each plugin and a lock, which leaks from
-// call to call, and a new instance for each call.
+// call to call, and a new instance for each call, of plugins that have their
+// memory from the start and of those that grow.
 func BenchmarkCrowd(b *testing.B) {
 	const calls = 1000
 	through := func(plugins [][]byte, cfg host.Config) (*host.Host, func(int)) {
@@ -206,10 +207,20 @@ func BenchmarkCrowd(b *testing.B) {
 	h, clean := through(crowd(false), host.Config{})
 	_, growing := through(crowd(true), host.Config{})
 	tight, refusing := through(crowd(false), host.Config{Memory: 200 * page, TotalCalls: calls})
-	var raws []*raw
-	for _, wasm := range crowd(false) {
-		raws = append(raws, newRaw(b, wasm, "tool", "{}"))
+	alone := func(growing bool) (raws []*raw) {
+		for _, wasm := range crowd(growing) {
+			raws = append(raws, newRaw(b, wasm, "tool", "{}"))
+		}
+		return raws
 	}
+	fresh := func(raws []*raw) func(int) {
+		return func(i int) {
+			if len(raws[i%len(raws)].call()) == 0 {
+				b.Error("no result")
+			}
+		}
+	}
+	raws := alone(false)
 	pooled, locks := make([]func() []byte, len(raws)), make([]sync.Mutex, len(raws))
 	for i, r := range raws {
 		pooled[i] = r.pooled(b)
@@ -222,11 +233,7 @@ func BenchmarkCrowd(b *testing.B) {
 			defer locks[i].Unlock()
 			pooled[i]()
 		},
-		"fresh": func(i int) {
-			if len(raws[i%len(raws)].call()) == 0 {
-				b.Error("no result")
-			}
-		},
+		"fresh": fresh(raws), "fresh-growing": fresh(alone(true)),
 	}
 	took := map[string][]time.Duration{}
 	for b.Loop() {

@@ -89,7 +89,7 @@ type Stats struct {
 
 // MemoryOf says what takes memory, in bytes.
 type MemoryOf struct {
-	Instances int64 `json:"instances"` // linear memory, of warm instances too
+	Instances int64 `json:"instances"` // linear memory and what is beside it, of warm instances too
 	Images    int64 `json:"images"`    // what instances start with: data of modules, and snapshots
 	Stacks    int64 `json:"stacks"`    // of guests that recurse deeply
 	Buffers   int64 `json:"buffers"`   // arguments and results of running calls, where they are large

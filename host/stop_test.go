@@ -3,6 +3,7 @@ package host_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/internal/wasmbin"
 )
 
 // signal is a guest that reports progress once and then goes on for ever.
@@ -183,6 +185,40 @@ func TestClose(t *testing.T) {
 	}
 	requireClosed(t, h, m)
 	require.NoError(t, h.Close(context.Background()), "twice")
+}
+
+// TestCloseAtTheSameTime: a host and its module may be closed more than once, at
+// the same time, and while a snapshot is taken that nobody waits for any more.
+func TestCloseAtTheSameTime(t *testing.T) {
+	dir := t.TempDir()
+	wasm := guest{initialize: times(20_000, store(512, i32(1))), change: func(m *wasmbin.Module) {
+		m.Memories[0].Min = 8
+		m.Data = append(m.Data, largeData(200<<10))
+	}}.wasm()
+	for i := range 20 {
+		h, err := host.New(context.Background(), host.Config{CacheDir: dir})
+		require.NoError(t, err)
+		m := compile(t, h, wasm)
+		do(context.Background(), h, m, host.Call{Policy: host.Policy{Timeout: time.Duration(i) * 20 * time.Microsecond}})
+		do(context.Background(), h, m, host.Call{Policy: host.Policy{Memory: 16 * page}})
+		var wg sync.WaitGroup
+		for range 2 {
+			wg.Go(func() {
+				if err := h.Close(context.Background()); err != nil {
+					t.Error(err)
+				}
+				if n := h.Stats().Memory; n != 0 {
+					t.Error(n, "bytes are left")
+				}
+			})
+		}
+		wg.Go(func() {
+			if err := m.Close(context.Background()); err != nil {
+				t.Error(err)
+			}
+		})
+		wg.Wait()
+	}
 }
 
 func requireClosed(t *testing.T, h *host.Host, m *host.Module) {

@@ -10,11 +10,12 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/toolhost/toolhost/internal/owned"
 )
 
 // Digest is the sha256 of the plugin's file in hex: what tells one build from
@@ -166,7 +167,7 @@ func openDigests(cacheDir string) *digests {
 // of the others.
 func readDigests(name string) map[string]string {
 	known := map[string]string{}
-	data, err := os.ReadFile(name)
+	data, err := owned.ReadFile(name)
 	if err != nil {
 		return known
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/internal/owned"
 	"github.com/toolhost/toolhost/internal/schema"
 )
 
@@ -31,7 +32,17 @@ type loader struct {
 }
 
 func newLoader(h *host.Host, cfg Config) *loader {
-	return &loader{host: h, cfg: cfg, digests: openDigests(cfg.CacheDir)}
+	l := &loader{host: h, cfg: cfg}
+	if cfg.CacheDir == "" {
+		return l
+	}
+	_ = os.MkdirAll(cfg.CacheDir, 0o700) // what is wrong with it is known where it is written to
+	if err := owned.Folder(cfg.CacheDir); errors.Is(err, owned.ErrUnsafe) {
+		l.problem(cfg.CacheDir, fmt.Errorf("what is cached is not used: %w", err))
+		l.cfg.CacheDir = ""
+	}
+	l.digests = openDigests(l.cfg.CacheDir)
+	return l
 }
 
 // Load loads one file of a folder, with nothing granted, and returns what is
@@ -230,7 +241,7 @@ func (l *loader) describe(ctx context.Context, p *Plugin) ([]byte, error) {
 			return nil, err
 		}
 		cached = filepath.Join(l.cfg.CacheDir, "manifest-"+digest+".json")
-		if document, err := os.ReadFile(cached); err == nil && json.Valid(document) {
+		if document, err := owned.ReadFile(cached); err == nil && json.Valid(document) {
 			return document, nil
 		}
 	}

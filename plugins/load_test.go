@@ -117,6 +117,44 @@ func TestDescribeIsCachedByDigest(t *testing.T) {
 	require.Equal(t, []string{"other"}, toolNames(openCached()), "another binary has another digest")
 }
 
+// What others could have put into the cache is not believed.
+func TestDescribeCacheUnsafe(t *testing.T) {
+	for name, c := range map[string]struct {
+		change  func(cache, file string) error
+		problem string
+	}{
+		"a folder that others write to": {func(cache, _ string) error { return os.Chmod(cache, 0o777) }, "what is cached is not used: unsafe cache folder: "},
+		"a sticky one":                  {func(cache, _ string) error { return os.Chmod(cache, 0o777|os.ModeSticky) }, "what is cached is not used: unsafe cache folder: "},
+		"another user's folder":         {func(cache, _ string) error { return os.Chown(cache, 65534, 65534) }, "what is cached is not used: unsafe cache folder: "},
+		"a file that others write":      {func(_, file string) error { return os.Chmod(file, 0o666) }, ""},
+		"another user's file":           {func(_, file string) error { return os.Chown(file, 65534, 65534) }, ""},
+		"a link":                        {func(_, file string) error { return errors.Join(os.Rename(file, file+"~"), os.Symlink(file+"~", file)) }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cache := t.TempDir()
+			open := func() *Registry {
+				return openWith(t, newHost(t), Config{Folders: []Folder{folder(map[string][]byte{"p.wasm": describing(named("described"))})}, CacheDir: cache})
+			}
+			digest, err := open().Plugins()[0].Digest()
+			require.NoError(t, err)
+			file := filepath.Join(cache, "manifest-"+digest+".json")
+			require.NoError(t, os.WriteFile(file, plugintest.JSON(named("forged")), 0o600))
+			require.Equal(t, []string{"forged"}, toolNames(open()), "by this user, who may")
+			if err := c.change(cache, file); err != nil {
+				t.Skip(err)
+			}
+			r := open()
+			require.Equal(t, []string{"described"}, toolNames(r))
+			if c.problem == "" {
+				require.Empty(t, problems(r))
+				return
+			}
+			require.Len(t, problems(r), 1)
+			require.Contains(t, problems(r)[0], c.problem)
+		})
+	}
+}
+
 // A cache that cannot be written costs time, not the plugin.
 func TestDescribeCacheUnwritable(t *testing.T) {
 	notAFolder := filepath.Join(t.TempDir(), "file")

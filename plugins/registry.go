@@ -39,7 +39,8 @@ type Config struct {
 	Grants map[string]Grant
 	// Reserved are names of tools that no plugin may take: the host's own.
 	Reserved []string
-	// CacheDir keeps what plugins without a sealed manifest described. Empty
+	// CacheDir keeps what plugins without a sealed manifest described, and
+	// digests. One that others can write to is a Problem, and is not used. Empty
 	// asks them anew in each process.
 	CacheDir string
 }

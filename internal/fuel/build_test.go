@@ -111,11 +111,18 @@ func instantiate(t testing.TB, wasm []byte, meter *Meter, host func(wazero.Runti
 	t.Helper()
 	p, err := Rewrite(wasm)
 	require.NoError(t, err)
+	return start(t, p, meter, host)
+}
+
+// start instantiates a program.
+func start(t testing.TB, p *Program, meter *Meter, host func(wazero.Runtime)) *guest {
+	t.Helper()
 	g := &guest{meter: meter}
 	rt := newRuntime(t, &g.meter)
 	if host != nil {
 		host(rt)
 	}
+	var err error
 	g.mod, err = rt.InstantiateWithConfig(context.Background(), p.Wasm, wazero.NewModuleConfig().WithName("guest"))
 	require.NoError(t, err)
 	return g

@@ -37,6 +37,19 @@ func (r *rewriter) limitTables() error {
 	return nil
 }
 
+// entries is how many entries the tables can have together.
+func (r *rewriter) entries() int {
+	n := 0
+	for _, t := range r.m.Tables {
+		if r.grown {
+			n += int(t.Limits.Max)
+		} else {
+			n += int(t.Limits.Min)
+		}
+	}
+	return n
+}
+
 // bulk writes a memory.fill or memory.copy whose length is in local n and on the
 // stack: a long one is done by a function that looks at the counter every chunk.
 // It pays for itself there, and leaves nothing to charge.

@@ -32,8 +32,8 @@ const (
 	// ExceptionCost is the price of entering a try block or throwing: the
 	// runtime copies the stack for the one and searches it for the other.
 	ExceptionCost = 500
-	// RefFuncCost is the price of making a function reference, which the
-	// runtime does outside compiled code.
+	// RefFuncCost is the price of a function reference. It has been that of making
+	// one; they are made with the instance now, see references.
 	RefFuncCost = 20
 
 	bytesShift = 6  // log2 of the bytes per unit

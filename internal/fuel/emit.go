@@ -168,13 +168,14 @@ func (e *emitter) chargeSize(s size, n uint32) {
 	e.checkpoint()
 }
 
-// appendMoved appends an instruction as it is, but for functions that have moved.
+// appendMoved appends an instruction as it is, but for functions that have moved
+// and references to them.
 func (r *rewriter) appendMoved(b []byte, code *wasmbin.Code, in *wasmbin.Instr) []byte {
 	switch in.Op {
 	case wasmbin.OpCall, wasmbin.OpReturnCall:
 		return wasmbin.AppendOpX(b, in.Op, r.direct(in.X))
 	case wasmbin.OpRefFunc:
-		return wasmbin.AppendOpX(b, in.Op, r.reference(in.X))
+		return wasmbin.AppendOpX(b, wasmbin.OpGlobalGet, r.refGlobal(in.X))
 	}
 	return append(b, code.Body[in.Pos:in.End]...)
 }

@@ -24,7 +24,7 @@ const (
 
 // RewriterVersion changes whenever the same input makes another output. It
 // belongs in the key of every cache of compiled programs.
-const RewriterVersion = 2
+const RewriterVersion = 3
 
 // ErrReserved: the guest imports or exports a name that is reserved for metering.
 var ErrReserved = errors.New("reserved name")
@@ -47,6 +47,8 @@ type Stats struct {
 	Checks      int // places that look whether it is below zero
 	Simple      int // functions rewritten the simple way
 	Threaded    int // jumps that skip a dispatch
+	References  int // functions whose references code takes: a global each was added
+	Entries     int // that its tables can have together
 }
 
 // Rewrite returns the module wasm as a program that counts what it executes. Its

@@ -19,6 +19,7 @@ func FuzzRewrite(f *testing.F) {
 		f.Add(build())
 	}
 	f.Add(module([]fn{{name: "f", body: code(wasmbin.OpRefFunc, uint32(1), wasmbin.OpDrop)}}, counted))
+	f.Add(module([]fn{{name: "f", body: code()}, {name: "g", body: code(wasmbin.OpI32Const, 0, wasmbin.OpRefFunc, uint32(1), wasmbin.OpTableSet, uint32(0))}}, counted))
 	f.Add(module([]fn{{name: "f", body: code(wasmbin.OpI32Const, 0, wasmbin.OpCallIndirect, uint32(0), uint32(0))}}, counted))
 	for i := range byte(8) {
 		f.Add(generate([]byte{4, i, 11, 2, 9, i, 3, 6, 12, 8, 14, i, 5, 7, 11, 3, 2, 1, 10, 9, 6, 13, 4, 2}))

@@ -8,8 +8,8 @@ import (
 
 // rewriter changes a module in place. The refill function becomes the last
 // imported function, so that every function after it moves up by one; the
-// counter becomes the last global, and what has to be added beside them goes
-// after what is there. Indices in the comments are those of the original.
+// counter becomes the last global, with references to functions after it, and what
+// has to be added beside them goes after what is there. Indices in the comments are those of the original.
 type rewriter struct {
 	m     *wasmbin.Module
 	stats Stats
@@ -18,18 +18,18 @@ type rewriter struct {
 	imported uint32   // original number of imported functions, the index of refill
 	funcs    uint32   // original number of functions
 	globals  uint32   // original number of globals, the index of the counter
-	elements uint32   // original number of element segments
 	types1   []uint32 // type index of each imported function
 
 	// stubs has for each imported function whose reference is taken the function
 	// that charges for it and calls it, 0 for the others: a call through a
 	// reference does not see that it leaves the guest.
 	stubs    []uint32
-	stubbed  []uint32         // imported functions that have a stub, in order
-	declared map[uint32]bool  // imported functions that ref.func may name
-	named    map[uint32]error // those that it does, and what is wrong if it may not
-	bulky    bool             // there is a memory.fill or memory.copy
-	throws   bool             // the module can catch exceptions
+	stubbed  []uint32 // imported functions that have a stub, in order
+	declared []bool   // functions that ref.func may name
+	refs     references
+	bulky    bool // there is a memory.fill or memory.copy
+	grown    bool // there is a table.grow
+	throws   bool // the module can catch exceptions
 
 	taken   []bool            // functions of the module that may be called other than by name
 	prepaid []int64           // what callers charge in advance for each function of the module
@@ -44,9 +44,7 @@ func newRewriter(m *wasmbin.Module) *rewriter {
 		imported: uint32(m.ImportCount(wasmbin.KindFunc)),
 		funcs:    uint32(m.Count(wasmbin.KindFunc)),
 		globals:  uint32(m.Count(wasmbin.KindGlobal)),
-		elements: uint32(len(m.Elements)),
-		declared: make(map[uint32]bool),
-		named:    make(map[uint32]error),
+		refs:     references{index: make(map[uint32]uint32)},
 		passing:  make(map[string]uint32),
 	}
 	for _, i := range m.Imports {
@@ -55,6 +53,7 @@ func newRewriter(m *wasmbin.Module) *rewriter {
 		}
 	}
 	r.stubs = make([]uint32, r.imported)
+	r.declared = make([]bool, r.funcs)
 	r.taken = make([]bool, len(m.Functions))
 	r.prepaid = make([]int64, len(m.Functions))
 	r.throws = m.Count(wasmbin.KindTag) > 0
@@ -87,17 +86,17 @@ func (r *rewriter) rewrite() error {
 		r.take(*m.Start)
 		*m.Start = r.direct(*m.Start)
 	}
-	for f, err := range r.named {
-		if !r.declared[f] {
-			return err
-		}
+	if err := r.refuseUndeclared(); err != nil {
+		return err
 	}
 	if err := r.bodies(graphs); err != nil {
 		return err
 	}
 	r.addMeter()
+	r.addReferences()
 	r.addStubs()
 	r.fixNames()
+	r.stats.References, r.stats.Entries = len(r.refs.list), r.entries()
 	return nil
 }
 
@@ -154,12 +153,6 @@ func (r *rewriter) more() uint32 { return r.funcs + 1 }
 
 func (r *rewriter) emitter(size int) emitter {
 	return emitter{counter: r.globals, more: r.more(), stats: &r.stats, out: make([]byte, 0, size)}
-}
-
-func (r *rewriter) declare(f uint32) {
-	if f < r.imported {
-		r.declared[f] = true
-	}
 }
 
 // segments moves the functions that tables, globals and segments refer to.
@@ -233,13 +226,9 @@ func (r *rewriter) constExpr(section string, expr []byte) ([]byte, error) {
 }
 
 // addStubs adds the functions that stand for imported ones in tables and
-// references, and declares them, so that ref.func may name them.
+// references.
 func (r *rewriter) addStubs() {
-	if len(r.stubbed) == 0 {
-		return
-	}
 	m := r.m
-	segment := wasmbin.Element{Mode: wasmbin.Declarative, Type: wasmbin.FuncRef}
 	for _, f := range r.stubbed {
 		t := r.types1[f]
 		e := r.emitter(16)
@@ -251,9 +240,7 @@ func (r *rewriter) addStubs() {
 		e.op(wasmbin.OpEnd)
 		m.Functions = append(m.Functions, t)
 		m.Codes = append(m.Codes, wasmbin.Code{Body: e.out})
-		segment.Funcs = append(segment.Funcs, r.stubs[f])
 	}
-	m.Elements = append(m.Elements, segment)
 }
 
 // addMeter adds the imported refill function, the functions that call it, which

@@ -38,19 +38,18 @@ func TestRewriteRefusesReservedNames(t *testing.T) {
 func TestRewriteKeepsIndicesClosed(t *testing.T) {
 	drop, end := wasmbin.OpDrop, wasmbin.OpEnd
 	tests := map[string][]byte{
-		"global.get":    module([]fn{{body: code(wasmbin.OpGlobalGet, uint32(1), drop)}}, counted),
-		"global.set":    module([]fn{{body: code(wasmbin.OpI64Const, 0, wasmbin.OpGlobalSet, uint32(1))}}, counted),
-		"dead global":   module([]fn{{body: code(wasmbin.OpUnreachable, wasmbin.OpI64Const, 0, wasmbin.OpGlobalSet, uint32(1))}}, counted),
-		"call":          module([]fn{{body: code(wasmbin.OpCall, uint32(2))}}, counted),
-		"return_call":   module([]fn{{body: code(wasmbin.OpReturnCall, uint32(2))}}, counted),
-		"ref.func":      module([]fn{{body: code(wasmbin.OpRefFunc, uint32(2), drop)}}, counted),
-		"undeclared":    module([]fn{{body: code(wasmbin.OpRefFunc, uint32(0), drop)}}, counted),
-		"local":         module([]fn{{body: code(wasmbin.OpLocalGet, uint32(0), drop)}}, counted),
-		"local of fill": module([]fn{{body: code(wasmbin.OpI32Const, 0, wasmbin.OpI32Const, 0, wasmbin.OpI32Const, 0, wasmbin.OpMemoryFill, byte(0), wasmbin.OpLocalGet, uint32(0), drop)}}, counted),
-		"block type":    module([]fn{{body: code(wasmbin.OpI64Const, 0, wasmbin.OpBlock, 2, end, drop)}}, counted),
-		"call_indirect": module([]fn{{body: code(wasmbin.OpI64Const, 0, wasmbin.OpI32Const, 0, wasmbin.OpCallIndirect, uint32(2), uint32(0), drop)}}, counted),
-		"elem.drop":     module([]fn{{body: code(wasmbin.OpElemDrop, uint32(1))}}, counted),
-		"table.init":    module([]fn{{body: code(wasmbin.OpI32Const, 0, wasmbin.OpI32Const, 0, wasmbin.OpI32Const, 0, wasmbin.OpTableInit, uint32(1), uint32(0))}}, counted),
+		"global.get":     module([]fn{{body: code(wasmbin.OpGlobalGet, uint32(1), drop)}}, counted),
+		"global.set":     module([]fn{{body: code(wasmbin.OpI64Const, 0, wasmbin.OpGlobalSet, uint32(1))}}, counted),
+		"dead global":    module([]fn{{body: code(wasmbin.OpUnreachable, wasmbin.OpI64Const, 0, wasmbin.OpGlobalSet, uint32(1))}}, counted),
+		"call":           module([]fn{{body: code(wasmbin.OpCall, uint32(2))}}, counted),
+		"return_call":    module([]fn{{body: code(wasmbin.OpReturnCall, uint32(2))}}, counted),
+		"ref.func":       module([]fn{{body: code(wasmbin.OpRefFunc, uint32(2), drop)}}, counted),
+		"undeclared":     module([]fn{{body: code(wasmbin.OpRefFunc, uint32(0), drop)}}, counted),
+		"undeclared own": module([]fn{{body: code()}, {body: code(wasmbin.OpUnreachable, wasmbin.OpRefFunc, uint32(2), drop)}}, counted),
+		"local":          module([]fn{{body: code(wasmbin.OpLocalGet, uint32(0), drop)}}, counted),
+		"local of fill":  module([]fn{{body: code(wasmbin.OpI32Const, 0, wasmbin.OpI32Const, 0, wasmbin.OpI32Const, 0, wasmbin.OpMemoryFill, byte(0), wasmbin.OpLocalGet, uint32(0), drop)}}, counted),
+		"block type":     module([]fn{{body: code(wasmbin.OpI64Const, 0, wasmbin.OpBlock, 2, end, drop)}}, counted),
+		"call_indirect":  module([]fn{{body: code(wasmbin.OpI64Const, 0, wasmbin.OpI32Const, 0, wasmbin.OpCallIndirect, uint32(2), uint32(0), drop)}}, counted),
 		"element": module([]fn{{body: code()}}, func(m *wasmbin.Module) {
 			counted(m)
 			m.Elements[0].Funcs = []uint32{2}

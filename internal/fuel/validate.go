@@ -14,16 +14,14 @@ func (r *rewriter) validate(rd *wasmbin.Reader, in *wasmbin.Instr, locals uint32
 	case wasmbin.OpCall, wasmbin.OpReturnCall:
 		limit, what = r.funcs, "function"
 	case wasmbin.OpRefFunc:
-		if _, ok := r.named[in.X]; !ok && in.X < r.imported {
-			r.named[in.X] = rd.Errorf(in, "ref.func of undeclared function %d", in.X)
-		}
 		if limit, what = r.funcs, "function"; in.X < limit {
-			r.take(in.X)
+			return r.refer(rd, in)
 		}
 	case wasmbin.OpCallIndirect, wasmbin.OpReturnCallIndirect:
 		limit, what = uint32(r.types), "type"
-	case wasmbin.OpTableInit, wasmbin.OpElemDrop:
-		limit, what = r.elements, "element segment"
+	case wasmbin.OpTableGrow:
+		r.grown = true
+		return nil
 	default:
 		return nil
 	}

@@ -10,10 +10,11 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
+	"sync/atomic"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
@@ -26,146 +27,137 @@ import (
 // ErrSchema is why a document is not taken as a schema.
 var ErrSchema = errors.New("bad schema")
 
-// maxSteps bounds how many (schema, value) pairs one check visits: references
-// can make their number exponential in the size of the schema.
-const maxSteps = 200_000
+// maxProblems bounds the report of one check, and maxText each text in it, in
+// bytes.
+const (
+	maxProblems = 10
+	maxText     = 500
+)
 
-// maxProblems bounds the report of one check.
-const maxProblems = 10
-
-// Schema is a compiled schema. It is safe for concurrent use; checks of one
-// schema take turns.
+// Schema is a compiled schema. It is safe for concurrent use.
 type Schema struct {
-	mu      sync.Mutex
-	steps   *steps
-	root    *jsonschema.Schema
-	secrets bool // some value it describes is secret
+	raw     json.RawMessage
+	secrets bool          // some value it describes is secret
+	made    atomic.Int32  // checkers
+	idle    chan *checker // with room for one for each processor
 }
 
 // Compile compiles a schema. Its errors match [ErrSchema].
 func Compile(raw json.RawMessage) (*Schema, error) {
-	doc, err := decode(raw)
+	c, err := newChecker(raw)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrSchema, err)
+		return nil, err
 	}
-	s := &Schema{steps: &steps{}}
-	c := jsonschema.NewCompiler()
-	c.DefaultDraft(jsonschema.Draft2020)
-	c.UseLoader(refuseLoader{})
-	c.AssertFormat()
-	c.AssertVocabs()
-	c.RegisterVocabulary(&jsonschema.Vocabulary{
-		URL: location + "/keywords",
-		Compile: func(_ *jsonschema.CompilerContext, schema map[string]any) (jsonschema.SchemaExt, error) {
-			secret := marked(schema)
-			s.secrets = s.secrets || secret
-			return keywords{s.steps, secret}, nil
-		},
-	})
-	if err := c.AddResource(location, doc); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrSchema, err)
-	}
-	if s.root, err = c.Compile(location); err != nil {
-		var invalid *jsonschema.SchemaValidationError
-		var validation *jsonschema.ValidationError
-		if errors.As(err, &invalid) && errors.As(invalid.Err, &validation) {
-			if ps := s.problems(validation); len(ps) > 0 {
-				return nil, fmt.Errorf("%w: %s", ErrSchema, ps[0])
-			}
-		}
-		return nil, fmt.Errorf("%w: %s", ErrSchema, strings.ReplaceAll(err.Error(), location, ""))
-	}
+	s := &Schema{raw: bytes.Clone(raw), secrets: c.secrets, idle: make(chan *checker, runtime.GOMAXPROCS(0))}
+	s.made.Add(1)
+	s.idle <- c
 	return s, nil
 }
 
-// location names a schema inside the compiler. Nothing is fetched from it.
-const location = "toolhost:///schema.json"
-
 // Check reports what does not fit, each with the JSON pointer of the value; nil
 // if the document fits.
-func (s *Schema) Check(document json.RawMessage) (found []abi.Problem) {
-	doc, err := decode(document)
+func (s *Schema) Check(document json.RawMessage) []abi.Problem {
+	doc, size, err := decode(document)
 	if err != nil {
 		return []abi.Problem{{Message: err.Error()}}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.steps.left = maxSteps
-	defer func() {
-		if r := recover(); r == errSteps {
-			found = []abi.Problem{{Message: errSteps.Error()}}
-		} else if r != nil {
-			panic(r)
-		}
-	}()
-	err = s.root.Validate(doc)
+	c := s.checker()
+	defer func() { s.idle <- c }()
+	err = c.check(doc, size)
 	var invalid *jsonschema.ValidationError
-	if errors.As(err, &invalid) {
-		return s.problems(invalid)
+	switch {
+	case errors.As(err, &invalid):
+		return c.problems(invalid)
+	case err != nil:
+		return []abi.Problem{{Message: err.Error()}}
 	}
 	return nil
 }
 
-// steps is how many schemas a check may still apply.
-type steps struct{ left int }
-
-var errSteps = errors.New("the document takes too long to check against the schema")
-
-// keywords is what this package adds to each schema object.
-type keywords struct {
-	steps  *steps
-	secret bool // the object is marked as such
-}
-
-// Validate is called once for each schema object that is applied to a value.
-// The library has no other way to end a check early than a panic through it.
-func (k keywords) Validate(*jsonschema.ValidatorContext, any) {
-	if k.steps.left--; k.steps.left < 0 {
-		panic(errSteps)
+// checker returns a checker that nobody uses. The first of those that are needed
+// at a time was made with the schema.
+func (s *Schema) checker() *checker {
+	select {
+	case c := <-s.idle:
+		return c
+	default:
 	}
-}
-
-type refuseLoader struct{}
-
-func (refuseLoader) Load(url string) (any, error) {
-	return nil, fmt.Errorf("the schema refers to %s, and remote schemas are never fetched", url)
+	if int(s.made.Add(1)) <= cap(s.idle) {
+		if c, err := newChecker(s.raw); err == nil {
+			return c
+		}
+	}
+	s.made.Add(-1)
+	return <-s.idle
 }
 
 // decode reads a document with exact numbers, and refuses those that would take
-// exact arithmetic more than a moment.
-func decode(raw json.RawMessage) (any, error) {
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	dec.UseNumber()
-	for {
-		t, err := dec.Token()
-		if err != nil {
-			break // the end, or what UnmarshalJSON reports below
+// exact arithmetic more than a moment. Its size is how many values and names are
+// in it.
+func decode(raw json.RawMessage) (doc any, size int, err error) {
+	if doc, err = jsonschema.UnmarshalJSON(bytes.NewReader(raw)); err != nil {
+		return nil, 0, fmt.Errorf("expected JSON: %w", err)
+	}
+	size, err = measure(doc)
+	return doc, size, err
+}
+
+// measure looks through a document, which nests no deeper than encoding/json
+// allows.
+func measure(doc any) (size int, err error) {
+	size = 1
+	switch doc := doc.(type) {
+	case json.Number:
+		if !moderate(doc) {
+			return 0, fmt.Errorf("the number %.20s… is out of range", doc)
 		}
-		if n, ok := t.(json.Number); ok && !moderate(n) {
-			return nil, fmt.Errorf("the number %.20s… is out of range", n)
+		if long(doc) {
+			return 10, nil
+		}
+	case []any:
+		for _, v := range doc {
+			n, err := measure(v)
+			if err != nil {
+				return 0, err
+			}
+			size += n
+		}
+	case map[string]any:
+		for _, v := range doc {
+			n, err := measure(v)
+			if err != nil {
+				return 0, err
+			}
+			size += 1 + n
 		}
 	}
-	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
-	if err != nil {
-		return nil, fmt.Errorf("expected JSON: %w", err)
-	}
-	return doc, nil
+	return size, nil
 }
 
 func moderate(n json.Number) bool {
-	mantissa, exponent, _ := strings.Cut(strings.ToLower(n.String()), "e")
+	mantissa, exponent := n.String(), ""
+	if i := strings.IndexAny(mantissa, "eE"); i >= 0 {
+		mantissa, exponent = mantissa[:i], mantissa[i+1:]
+	}
 	if len(mantissa) > 400 {
 		return false
 	}
+	if exponent == "" {
+		return true
+	}
 	e, err := strconv.Atoi(exponent)
-	return exponent == "" || (err == nil && -400 < e && e < 400)
+	return err == nil && -400 < e && e < 400
 }
+
+// long reports whether a number takes exact arithmetic several times as long as
+// others do.
+func long(n json.Number) bool { return len(n) > 30 || strings.ContainsAny(n.String(), "eE") }
 
 var printer = message.NewPrinter(language.English)
 
 // problems flattens an error to its leaves: what a person or a model can act
 // on. A value that is secret is not quoted.
-func (s *Schema) problems(e *jsonschema.ValidationError) []abi.Problem {
+func (c *checker) problems(e *jsonschema.ValidationError) []abi.Problem {
 	var found []abi.Problem
 	var walk func(e *jsonschema.ValidationError)
 	walk = func(e *jsonschema.ValidationError) {
@@ -174,10 +166,10 @@ func (s *Schema) problems(e *jsonschema.ValidationError) []abi.Problem {
 		}
 		if len(e.Causes) == 0 {
 			say := text
-			if s.secretAt(e.InstanceLocation) {
+			if c.secretAt(e.InstanceLocation) {
 				say = discreet
 			}
-			found = append(found, abi.Problem{Pointer: pointer(e.InstanceLocation), Message: say(e.ErrorKind)})
+			found = append(found, abi.Problem{Pointer: short(pointer(e.InstanceLocation)), Message: short(say(e.ErrorKind))})
 		}
 		for _, cause := range e.Causes {
 			walk(cause)
@@ -217,6 +209,14 @@ func discreet(k jsonschema.ErrorKind) string {
 		return text(k)
 	}
 	return "does not fit its schema"
+}
+
+// short cuts a text, which may quote all of a document.
+func short(text string) string {
+	if len(text) <= maxText {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxText], "") + "…"
 }
 
 func number(r *big.Rat) string {

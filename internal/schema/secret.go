@@ -28,10 +28,13 @@ func (s *Schema) Public(document json.RawMessage) (public json.RawMessage, secre
 	if !json.Valid(document) || dec.Decode(&doc) != nil {
 		return nothing, true
 	}
+	c := s.checker()
+	defer func() { s.idle <- c }()
 	w := &walker{left: maxSteps}
-	doc, all := w.value([]*jsonschema.Schema{s.root}, doc)
+	var all bool
+	done := c.bounded(func() { doc, all = w.value([]*jsonschema.Schema{c.root}, doc) })
 	switch {
-	case all || w.left < 0:
+	case !done || all || w.left < 0:
 		return nothing, true
 	case !w.found:
 		return document, false
@@ -52,11 +55,16 @@ func marked(schema map[string]any) bool {
 	return schema["writeOnly"] == true || schema[secretKeyword] == true
 }
 
-// secretAt reports whether the value at a place is secret, or in one that is.
-func (s *Schema) secretAt(location []string) bool {
+// secretAt reports whether the value at a place is secret, or in one that is. It
+// is if that takes too long to tell.
+func (s *checker) secretAt(location []string) (secret bool) {
 	if !s.secrets || s.root == nil {
 		return false
 	}
+	return !s.bounded(func() { secret = s.leadsToSecret(location) }) || secret
+}
+
+func (s *checker) leadsToSecret(location []string) bool {
 	w := &walker{left: maxSteps}
 	schemas := w.inPlace([]*jsonschema.Schema{s.root})
 	for _, token := range location {

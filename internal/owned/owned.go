@@ -1,0 +1,97 @@
+// Package owned tells cache folders, and files in them, that only this user, or
+// root, can have written. Where the system does not say whom a file belongs to,
+// all are taken for such.
+package owned
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// ErrUnsafe: others than this user could have put something into a folder, or
+// have written a file in it.
+var ErrUnsafe = errors.New("unsafe cache folder")
+
+// Folder reports whether others can put files into a folder. A link to one is
+// refused: who can change where it leads is another question. Its error matches
+// [ErrUnsafe], or says why the folder cannot be looked at.
+func Folder(name string) error {
+	info, err := os.Lstat(filepath.Clean(name)) // with a slash at its end it would be followed
+	if err != nil {
+		return err
+	}
+	if err := check(name, info); err != nil {
+		return err
+	}
+	if !info.IsDir() {
+		return &fs.PathError{Op: "open", Path: name, Err: syscall.ENOTDIR}
+	}
+	return nil
+}
+
+func check(name string, info fs.FileInfo) error {
+	if info.Mode()&fs.ModeSymlink != 0 {
+		return fmt.Errorf("%w: %s is a link: use the folder it leads to", ErrUnsafe, name)
+	}
+	switch owner, known := ownerOf(info); {
+	case known && owner != os.Geteuid() && owner != 0:
+		return fmt.Errorf("%w: %s belongs to the user %d: use a folder of your own", ErrUnsafe, name, owner)
+	case known && info.Mode().Perm()&0o022 != 0:
+		return fmt.Errorf("%w: %s can be written by others: chmod go-w %[2]s, after you have removed what is in it", ErrUnsafe, name)
+	}
+	return nil
+}
+
+// File reports whether others can have written a file. What is no regular file
+// is refused too.
+func File(name string, info fs.FileInfo) error {
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("%w: %s is no regular file", ErrUnsafe, name)
+	}
+	return check(name, info)
+}
+
+// ReadFile reads a file that others cannot have written.
+func ReadFile(name string) ([]byte, error) {
+	info, err := os.Lstat(name) // to open a pipe would wait for its other end
+	if err == nil {
+		err = File(name, info)
+	}
+	if err != nil {
+		return nil, err
+	}
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	if info, err = file.Stat(); err == nil {
+		err = File(name, info) // which may be another one by now
+	}
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(file)
+}
+
+// Temp is the folder for temporary files, if others cannot replace what this
+// process puts there: where they can write to it too, it has to be sticky.
+func Temp() (string, error) {
+	name, err := filepath.EvalSymlinks(os.TempDir())
+	if err != nil {
+		return "", err
+	}
+	info, err := os.Stat(name)
+	if err != nil {
+		return "", err
+	}
+	if owner, known := ownerOf(info); known && info.Mode()&fs.ModeSticky != 0 && (owner == 0 || owner == os.Geteuid()) {
+		return name, nil
+	}
+	return name, Folder(name)
+}

@@ -1,0 +1,181 @@
+package schema
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"regexp/syntax"
+	"strings"
+	"time"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+// What one check may do. References can make the number of steps exponential in
+// the size of the schema, and long strings and lists each of them slow.
+const (
+	maxSteps    = 200_000         // (schema, value) pairs
+	maxCompared = 500_000_000     // values of the document, times those the schema lists
+	maxTime     = 5 * time.Second // for what the others do not bound well
+)
+
+var errLong = errors.New("the document takes too long to check against the schema")
+
+// checker is a schema that is compiled for one check at a time: what the library
+// calls back cannot tell one check from another.
+type checker struct {
+	root    *jsonschema.Schema
+	secrets bool // some value is marked as secret
+	listed  int  // what a value is compared with, in time for a short string
+	// What follows is of one check.
+	left  int // steps
+	until time.Time
+}
+
+// location names a schema inside the compiler. Nothing is fetched from it.
+const location = "toolhost:///schema.json"
+
+func newChecker(raw json.RawMessage) (*checker, error) {
+	doc, _, err := decode(raw)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrSchema, err)
+	}
+	s := &checker{}
+	c := jsonschema.NewCompiler()
+	c.DefaultDraft(jsonschema.Draft2020)
+	c.UseLoader(refuseLoader{})
+	c.UseRegexpEngine(s.pattern)
+	c.AssertFormat()
+	c.AssertVocabs()
+	c.RegisterVocabulary(&jsonschema.Vocabulary{
+		URL: location + "/keywords",
+		Compile: func(_ *jsonschema.CompilerContext, schema map[string]any) (jsonschema.SchemaExt, error) {
+			s.listed += weigh(schema["enum"]) + weigh(schema["const"])
+			secret := marked(schema)
+			s.secrets = s.secrets || secret
+			return keywords{s, secret}, nil
+		},
+	})
+	if err := c.AddResource(location, doc); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrSchema, err)
+	}
+	if s.root, err = c.Compile(location); err != nil {
+		var invalid *jsonschema.SchemaValidationError
+		var validation *jsonschema.ValidationError
+		if errors.As(err, &invalid) && errors.As(invalid.Err, &validation) {
+			if ps := s.problems(validation); len(ps) > 0 {
+				return nil, fmt.Errorf("%w: %s", ErrSchema, ps[0])
+			}
+		}
+		return nil, fmt.Errorf("%w: %s", ErrSchema, strings.ReplaceAll(err.Error(), location, ""))
+	}
+	return s, nil
+}
+
+// weigh tells how long it takes to compare with a value: numbers are compared
+// as fractions.
+func weigh(v any) (weight int) {
+	switch v := v.(type) {
+	case nil:
+		return 0
+	case json.Number:
+		if long(v) {
+			return 1000
+		}
+		return 100
+	case string:
+		return 1 + len(v)/1024
+	case []any:
+		for _, item := range v {
+			weight += weigh(item)
+		}
+	case map[string]any:
+		for _, item := range v {
+			weight += 10 + weigh(item)
+		}
+	}
+	return 1 + weight
+}
+
+// check reports what of a document of that size does not fit, or that the check
+// would take too long.
+func (s *checker) check(doc any, size int) (err error) {
+	if s.listed > 0 && size > maxCompared/s.listed {
+		return errLong
+	}
+	if !s.bounded(func() { err = s.root.Validate(doc) }) {
+		return errLong
+	}
+	return err
+}
+
+// bounded does something that may take a check's time, and reports whether it
+// came to its end.
+func (s *checker) bounded(do func()) (done bool) {
+	s.left, s.until = maxSteps, time.Now().Add(maxTime)
+	defer func() {
+		if r := recover(); r != nil && r != errLong {
+			panic(r)
+		}
+	}()
+	do()
+	return true
+}
+
+// keywords is what this package adds to each schema object.
+type keywords struct {
+	checker *checker
+	secret  bool // the object is marked as such
+}
+
+// Validate is called once for each schema object that is applied to a value,
+// unless its type or what it lists rules the value out at once: the objects that
+// refer to it pay for that.
+func (k keywords) Validate(*jsonschema.ValidatorContext, any) {
+	k.checker.spend(1 + k.checker.listed/2000)
+}
+
+// spend ends a check that goes beyond what it may do: the library has no other
+// way to end one than a panic through it.
+func (s *checker) spend(steps int) {
+	before := s.left
+	s.left -= steps
+	if s.left < 0 || s.left/64 != before/64 && time.Now().After(s.until) {
+		panic(errLong)
+	}
+}
+
+// pattern is a regular expression of a schema.
+type pattern struct {
+	*regexp.Regexp
+	checker *checker
+	size    int // in instructions, any number of which a byte may meet
+}
+
+func (s *checker) pattern(text string) (jsonschema.Regexp, error) {
+	re, err := regexp.Compile(text)
+	if err != nil {
+		return nil, err
+	}
+	p := &pattern{Regexp: re, checker: s}
+	if tree, err := syntax.Parse(text, syntax.Perl); err == nil {
+		if program, err := syntax.Compile(tree.Simplify()); err == nil {
+			p.size = len(program.Inst)
+		}
+	}
+	return p, nil
+}
+
+// MatchString implements jsonschema.Regexp. A step is worth so many instructions
+// that patterns as people write them may be applied to megabytes.
+func (p *pattern) MatchString(text string) bool {
+	p.checker.spend(1 + len(text)*p.size/1024)
+	return p.Regexp.MatchString(text)
+}
+
+type refuseLoader struct{}
+
+func (refuseLoader) Load(url string) (any, error) {
+	return nil, fmt.Errorf("the schema refers to %s, and remote schemas are never fetched", url)
+}
