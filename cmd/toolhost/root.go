@@ -196,6 +196,9 @@ const shutdownGrace = 100 * time.Millisecond
 
 func (a *app) cacheDir() (string, error) {
 	cache := filepath.Join(a.config.Data, "cache")
+	if elsewhere, err := filepath.EvalSymlinks(cache); err == nil { // the data folder is the user's, and so is a link in it
+		cache = elsewhere
+	}
 	if err := os.MkdirAll(cache, 0o700); err != nil {
 		return "", &usageError{fmt.Errorf("data folder: %w", err), "choose another with --data"}
 	}
