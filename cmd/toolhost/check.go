@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -29,6 +31,9 @@ of the end all the same.`,
 	cmd.Flags().DurationVar(&wait, "wait", 0, "wait so long for the first to end, at most 9m")
 	cmd.Flags().IntVar(&tail, "tail", 2048, "`characters` of the latest output, at most 16384")
 	return a.remote(cmd, func(c *client, cmd *cobra.Command, args []string) error {
+		if err := checkFlags(cmd, args, wait); err != nil {
+			return err
+		}
 		if len(args) == 0 {
 			return a.listRuns(cmd.Context(), c, listFlags{limit: defaultRows})
 		}
@@ -52,6 +57,19 @@ of the end all the same.`,
 		}
 		return missing(found)
 	})
+}
+
+// checkFlags refuses flags that would have no effect.
+func checkFlags(cmd *cobra.Command, ids []string, wait time.Duration) error {
+	for _, name := range []string{"wait", "tail"} {
+		if len(ids) == 0 && cmd.Flags().Changed(name) {
+			return &usageError{fmt.Errorf("--%s needs the id of a run", name), "toolhost tasks shows the ids"}
+		}
+	}
+	if wait < 0 {
+		return &usageError{errors.New("--wait cannot be negative"), "leave it out to look at once"}
+	}
+	return nil
 }
 
 // runs asks for some runs.
@@ -158,7 +176,7 @@ func (a *app) waitFor(ctx context.Context, c *client, ids []string) (httpapi.Run
 	if progress.width > 0 {
 		wait = waitShown
 	}
-	retry := again{ui: &a.ui}
+	retry := again{bar: progress}
 	query := url.Values{"until": {"all"}}
 	for {
 		found, err := c.runs(ctx, ids, query)
@@ -171,7 +189,6 @@ func (a *app) waitFor(ctx context.Context, c *client, ids []string) (httpapi.Run
 			query.Set("wait", wait.String()) // not at first: what there is to see is shown at once
 			continue
 		}
-		progress.clear()
 		if err := retry.try(ctx, err); err != nil {
 			return httpapi.Runs{}, err
 		}

@@ -178,7 +178,7 @@ const comeback = 30 * time.Second
 // again says whether to try again after an error: if the server went away, and
 // has not been away for too long. It is used by one command at a time.
 type again struct {
-	ui   *ui
+	bar  *bar      // cleared before anything is said
 	met  bool      // it was there once
 	gone time.Time // zero while it is there
 }
@@ -195,7 +195,8 @@ func (g *again) try(ctx context.Context, err error) error {
 	}
 	if g.gone.IsZero() {
 		g.gone = time.Now()
-		g.ui.notef("toolhost: %v; waiting for it to come back", err)
+		g.bar.clear()
+		fmt.Fprintf(g.bar.w, "toolhost: %v; waiting for it to come back\n", err)
 	}
 	if time.Since(g.gone) > comeback {
 		return err

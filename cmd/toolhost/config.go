@@ -491,6 +491,10 @@ func (c *config) check() error {
 		"background.parked": int64(c.Background.Parked), "background.schedules": int64(c.Background.Schedules),
 		"background.retention": int64(c.Background.Retention), "background.retain_runs": int64(c.Background.RetainRuns),
 		"background.notice_ttl": int64(c.Background.NoticeTTL), "background.min_interval": int64(c.Background.MinInterval),
+		"limits.memory": int64(c.Limits.Memory), "limits.output": int64(c.Limits.Output),
+		"max_limits.memory": int64(c.MaxLimits.Memory), "max_limits.output": int64(c.MaxLimits.Output),
+		"background.output_cap": int64(c.Background.OutputCap), "background.log_quota": int64(c.Background.LogQuota),
+		"host.memory": int64(c.Host.Memory), "host.cache": int64(c.Host.Cache),
 		"background.misfire": int64(c.Background.Misfire), "serve.drain": int64(c.Serve.Drain),
 		"host.calls": int64(c.Host.Calls), "host.total_calls": int64(c.Host.Total), "host.warm_for": int64(c.Host.WarmFor),
 	} {

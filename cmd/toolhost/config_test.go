@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -52,5 +53,20 @@ func TestRunsConfig(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, test.want, c.Background.runs())
 		})
+	}
+}
+
+// A size below zero is refused where it is written, not where it would be used.
+func TestNegativeSizes(t *testing.T) {
+	for _, key := range []string{
+		"limits.memory", "limits.output", "max_limits.memory", "max_limits.output",
+		"host.memory", "host.cache", "background.output_cap", "background.log_quota",
+	} {
+		section, name, _ := strings.Cut(key, ".")
+		file := filepath.Join(t.TempDir(), "toolhost.yaml")
+		require.NoError(t, os.WriteFile(file, []byte(section+": {"+name+": -5}"), 0o600))
+		code, _, errs := toolhost(t.Context(), "config", "--config", file)
+		require.Equal(t, exitUsage, code, key)
+		require.Contains(t, errs, key+": expected a positive number, found -5")
 	}
 }

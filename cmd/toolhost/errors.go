@@ -106,7 +106,7 @@ func refusal(p *httpapi.Problem) (exit int, code, hint string) {
 		return exitDenied, code, ""
 	case httpapi.CodeNotFound:
 		return exitNotFound, code, "toolhost tasks shows the runs of a session, toolhost list the tools"
-	case httpapi.CodeInternal, httpapi.CodeClosing, httpapi.CodeConflict, httpapi.CodeUnsupported:
+	case httpapi.CodeInternal, httpapi.CodeClosing:
 		return exitToolError, code, ""
 	}
 	return exitUsage, code, ""

@@ -1,13 +1,19 @@
 package main
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
+	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/mcpapi"
 )
 
@@ -39,4 +45,33 @@ a client that starts this command anew finds them, under the same session.`,
 	}
 	cmd.Flags().StringVar(&session, "session", mcpapi.DefaultSession, "`name` whose runs the client sees")
 	return cmd
+}
+
+// maxMCP is how many processes that speak MCP can keep runs in one data folder.
+const maxMCP = 16
+
+// mcpFolder is where the nth process that speaks MCP keeps its runs. None takes
+// that of serve, which has to find it free.
+func (a *app) mcpFolder(n int) string {
+	if n == 1 {
+		return filepath.Join(a.config.Data, "mcp")
+	}
+	return filepath.Join(a.config.Data, fmt.Sprintf("mcp-%d", n))
+}
+
+// openFree opens the service on the first of these folders that no other
+// process uses: each client of MCP may start a process of its own.
+func (a *app) openFree(ctx context.Context) (*server.Service, error) {
+	for n := 1; ; n++ {
+		s, err := a.openKept(ctx, a.mcpFolder(n))
+		switch {
+		case err == nil:
+			a.logger().Info("runs are kept", "folder", a.mcpFolder(n))
+			return s, nil
+		case !errors.Is(err, background.ErrLocked):
+			return nil, err
+		case n == maxMCP:
+			return nil, &usageError{fmt.Errorf("%d processes of toolhost mcp keep runs in %s already", n, a.config.Data), "end some of them, or choose another folder with --data"}
+		}
+	}
 }

@@ -194,7 +194,15 @@ func (a *app) closeService(ctx context.Context, s *server.Service) {
 // shutdownGrace is how long a command that ends waits for what still runs.
 const shutdownGrace = 100 * time.Millisecond
 
+// cacheDir makes the folder for compiled code, in a data folder that nobody else
+// can put files into.
 func (a *app) cacheDir() (string, error) {
+	if err := os.MkdirAll(a.config.Data, 0o700); err != nil {
+		return "", &usageError{fmt.Errorf("data folder: %w", err), "choose another with --data"}
+	}
+	if err := safeData(a.config.Data); err != nil {
+		return "", err
+	}
 	cache := filepath.Join(a.config.Data, "cache")
 	if elsewhere, err := filepath.EvalSymlinks(cache); err == nil { // the data folder is the user's, and so is a link in it
 		cache = elsewhere

@@ -134,10 +134,11 @@ func doing(run httpapi.Run) string {
 	if run.Progress != nil && run.Progress.Message != "" {
 		parts = append(parts, run.Progress.Message)
 	}
-	if run.Detail != "" {
-		parts = append(parts, run.Detail)
+	said := strings.Join(parts, " ")
+	if said != "" && run.Detail != "" {
+		said += " · "
 	}
-	return oneLine(strings.Join(parts, " "))
+	return oneLine(said + run.Detail)
 }
 
 // when is a moment for people, in their own time zone.

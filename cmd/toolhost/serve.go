@@ -47,7 +47,7 @@ func (a *app) runServer(ctx context.Context) error {
 	if err := a.checkListen(); err != nil {
 		return err
 	}
-	s, err := a.openKept(ctx, a.runsFolder(1))
+	s, err := a.openKept(ctx, filepath.Join(a.config.Data, "runs"))
 	if errors.Is(err, background.ErrLocked) {
 		return &usageError{err, "stop that process first, or choose another folder with --data"}
 	}
@@ -180,33 +180,4 @@ func (a *app) announce(text string, attrs ...any) {
 	record := slog.NewRecord(time.Now(), slog.LevelInfo, text, 0)
 	record.Add(attrs...)
 	_ = a.logger().Handler().Handle(context.Background(), record)
-}
-
-// maxRunsFolders is how many processes can keep runs in one data folder.
-const maxRunsFolders = 16
-
-// runsFolder is where the nth process on the data folder keeps its runs. The
-// first one's is the server's.
-func (a *app) runsFolder(n int) string {
-	if n == 1 {
-		return filepath.Join(a.config.Data, "runs")
-	}
-	return filepath.Join(a.config.Data, fmt.Sprintf("runs-%d", n))
-}
-
-// openFree opens the service on the first folder for runs that no other process
-// uses: each client of MCP may start a process of its own.
-func (a *app) openFree(ctx context.Context) (*server.Service, error) {
-	for n := 1; ; n++ {
-		s, err := a.openKept(ctx, a.runsFolder(n))
-		switch {
-		case err == nil:
-			a.logger().Info("runs are kept", "folder", a.runsFolder(n))
-			return s, nil
-		case !errors.Is(err, background.ErrLocked):
-			return nil, err
-		case n == maxRunsFolders:
-			return nil, &usageError{fmt.Errorf("%d processes keep runs in %s already", n, a.config.Data), "end some of them, or choose another folder with --data"}
-		}
-	}
 }

@@ -135,32 +135,34 @@ func TestNoServer(t *testing.T) {
 	}
 }
 
-// Each process that keeps runs has a folder of its own, up to a number of them,
-// and takes the first that is free.
-func TestRunsFolders(t *testing.T) {
-	data := t.TempDir()
+// Each process that speaks MCP has a folder for runs of its own, up to a number
+// of them, and takes the first that is free. That of serve stays free.
+func TestMCPFolders(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "data")
+	require.NoError(t, os.Mkdir(data, 0o700))
 	require.NoError(t, os.Symlink(plugintest.CacheDir(), filepath.Join(data, "cache")))
 	a := &app{ui: ui{err: new(output)}, config: &loaded{config: config{
 		Plugins: []string{t.TempDir()}, Data: data, Log: logConfig{Level: "warn"},
 	}}}
 	var services []*server.Service
-	for n := range maxRunsFolders {
+	for n := range maxMCP {
 		s, err := a.openFree(t.Context())
 		require.NoError(t, err)
 		defer a.closeService(t.Context(), s)
-		require.DirExists(t, a.runsFolder(n+1))
+		require.DirExists(t, a.mcpFolder(n+1))
 		services = append(services, s)
 	}
 	_, err := a.openFree(t.Context())
 	var usage *usageError
 	require.ErrorAs(t, err, &usage)
-	require.EqualError(t, err, "16 processes keep runs in "+data+" already")
+	require.EqualError(t, err, "16 processes of toolhost mcp keep runs in "+data+" already")
 	require.NoError(t, services[4].Close(t.Context()))
 	s, err := a.openFree(t.Context())
 	require.NoError(t, err)
 	defer a.closeService(t.Context(), s)
-	_, err = a.openKept(t.Context(), a.runsFolder(5))
+	_, err = a.openKept(t.Context(), a.mcpFolder(5))
 	require.ErrorIs(t, err, background.ErrLocked)
-	_, err = a.openKept(t.Context(), a.runsFolder(1))
+	_, err = a.openKept(t.Context(), a.mcpFolder(1))
 	require.ErrorContains(t, err, fmt.Sprintf("is used by process %d", os.Getpid()))
+	require.NoDirExists(t, filepath.Join(data, "runs"))
 }

@@ -129,7 +129,7 @@ func (a *app) spawnSchedule(ctx context.Context, c *client, req httpapi.NewSched
 // on stderr, the result on stdout.
 func (a *app) attend(ctx context.Context, c *client, id string) error {
 	progress := newBar(a.err)
-	run, err := c.follow(ctx, &a.ui, id, follower{
+	run, err := c.follow(ctx, progress, id, follower{
 		output: func(out httpapi.Output) { _, _ = progress.Write(outputBytes(out, terminal(a.err) > 0)) },
 		run:    func(run httpapi.Run) { progress.setRun(run) },
 	})
@@ -256,7 +256,7 @@ func (a *app) followLog(ctx context.Context, c *client, id string) error {
 	enc := json.NewEncoder(a.out)
 	enc.SetEscapeHTML(false)
 	attempt := 1
-	_, err := c.follow(ctx, &a.ui, id, follower{
+	_, err := c.follow(ctx, progress, id, follower{
 		output: func(out httpapi.Output) {
 			if a.json {
 				_ = enc.Encode(out) // a document a line

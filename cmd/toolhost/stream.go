@@ -21,9 +21,9 @@ type follower struct {
 // follow follows a run until it has ended, and returns it. A server that goes
 // away and comes back, as one that is updated does, is waited for: the output
 // goes on where it was.
-func (c *client) follow(ctx context.Context, u *ui, id string, f follower) (httpapi.Run, error) {
+func (c *client) follow(ctx context.Context, b *bar, id string, f follower) (httpapi.Run, error) {
 	var last string // the id of the last event
-	retry := again{ui: u}
+	retry := again{bar: b}
 	for {
 		resp, err := c.send(ctx, http.MethodGet, "/v1/runs/"+id+"/output", nil, "Accept", "text/event-stream", "Last-Event-ID", last)
 		if err == nil {

@@ -108,7 +108,8 @@ func TestRefusalExitCodes(t *testing.T) {
 		httpapi.CodeInvalid: exitUsage, httpapi.CodeMediaType: exitUsage, httpapi.CodeTooLarge: exitUsage,
 		httpapi.CodeLimit: exitLimit, httpapi.CodeNotFound: exitNotFound,
 		httpapi.CodeDenied: exitDenied, httpapi.CodeUnauthorized: exitDenied, httpapi.CodeForbidden: exitDenied,
-		httpapi.CodeInternal: exitToolError, httpapi.CodeConflict: exitToolError, httpapi.CodeUnsupported: exitToolError,
+		httpapi.CodeConflict: exitUsage, httpapi.CodeUnsupported: exitUsage,
+		httpapi.CodeInternal: exitToolError, httpapi.CodeClosing: exitToolError,
 	} {
 		require.Equal(t, exit, diagnose(t.Context(), &httpapi.Problem{Code: code, Detail: "x"}).exit, code)
 	}
@@ -125,6 +126,38 @@ func TestTaskWords(t *testing.T) {
 	for seconds, want := range map[float64]string{0: "0.0s", 12.34: "12.3s", 59.94: "59.9s", 60: "1.0m", 126: "2.1m", 7200: "2.0h"} {
 		require.Equal(t, want, elapsed(seconds))
 	}
+}
+
+// What a run says of itself is told apart from what the host says of it.
+func TestDoing(t *testing.T) {
+	progress := &background.Progress{Done: 1, Total: 4, Message: "12 primes"}
+	for _, test := range []struct {
+		run  httpapi.Run
+		want string
+	}{
+		{httpapi.Run{}, ""},
+		{httpapi.Run{Progress: progress}, "25% 12 primes"},
+		{httpapi.Run{Detail: "running again, attempt 2"}, "running again, attempt 2"},
+		{httpapi.Run{Progress: &background.Progress{}, Detail: "waiting"}, "waiting"},
+		{httpapi.Run{Progress: progress, Detail: "running again, attempt 2"}, "25% 12 primes · running again, attempt 2"},
+	} {
+		require.Equal(t, test.want, doing(test.run))
+	}
+}
+
+// That the server went away is said on a line of its own: the bar is gone
+// before, and comes back with the next progress.
+func TestServerAwayClearsTheBar(t *testing.T) {
+	var w bytes.Buffer
+	b := &bar{w: &w, width: 60}
+	b.set(1, 4, "first")
+	retry := again{bar: b}
+	retry.there()
+	require.NoError(t, retry.try(t.Context(), &unreachable{where: "here", none: true}))
+	require.NoError(t, retry.try(t.Context(), &unreachable{where: "here", none: true}))
+	require.Equal(t, []string{"toolhost: no server at here; waiting for it to come back", ""}, screen(w.String()))
+	b.set(1, 4, "first")
+	require.Equal(t, "██████░░░░░░░░░░░░░░░░░░  25% first", screen(w.String())[1])
 }
 
 // Output a tool wrote is cleaned for a terminal, and raw otherwise.
