@@ -96,6 +96,6 @@ func (w *watcher) send(e Event) {
 // RunEvent returns the event of a run, without what events do not carry.
 func RunEvent(kind EventKind, run Run) Event {
 	run.Args, run.Result = nil, nil
-	run = run.clone()
+	run = run.Clone()
 	return Event{Kind: kind, Session: run.Session, Run: &run}
 }

@@ -28,7 +28,7 @@ func (m *Manager) flush(t *task) {
 		t.dull = true
 		m.log.Warn("output of a background run not stored; trying again", "task_id", t.run.ID, "error", err)
 	}
-	if beat := t.sink.Beat(); !lost(err) && !beat.equal(t.beat) {
+	if beat := t.sink.Beat(); !lost(err) && !beat.Equal(t.beat) {
 		m.extend(m.base, t, beat)
 	}
 }

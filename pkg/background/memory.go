@@ -35,7 +35,7 @@ func NewMemoryEngine() *MemoryEngine {
 
 // Submit implements [Engine].
 func (e *MemoryEngine) Submit(_ context.Context, run Run) error {
-	run = run.clone()
+	run = run.Clone()
 	run.Status = StatusQueued
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -58,7 +58,7 @@ func (e *MemoryEngine) add(run Run) *record {
 
 // Adopt implements [Engine].
 func (e *MemoryEngine) Adopt(_ context.Context, run Run) (Lease, error) {
-	run = run.clone()
+	run = run.Clone()
 	run.Status, run.Attempt, run.HeartbeatAt = StatusRunning, 1, time.Now()
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -68,7 +68,7 @@ func (e *MemoryEngine) Adopt(_ context.Context, run Run) (Lease, error) {
 	r := e.add(run)
 	r.log = newBuffer(max(1, run.OutputCap))
 	e.feed.Publish(RunEvent(EventStarted, run))
-	return &memoryLease{engine: e, run: run.clone()}, nil
+	return &memoryLease{engine: e, run: run.Clone()}, nil
 }
 
 // Get implements [Engine].
@@ -79,7 +79,7 @@ func (e *MemoryEngine) Get(_ context.Context, id string) (Run, error) {
 	if err != nil {
 		return Run{}, err
 	}
-	return r.run.clone(), nil
+	return r.run.Clone(), nil
 }
 
 func (e *MemoryEngine) find(id string) (*record, error) {
@@ -111,7 +111,7 @@ func (e *MemoryEngine) List(_ context.Context, q Query) ([]Run, error) {
 		if !q.matches(r.run) {
 			continue
 		}
-		run := r.run.clone()
+		run := r.run.Clone()
 		run.Args, run.Result = nil, nil
 		runs = append(runs, run)
 		if len(runs) == q.Limit {
@@ -140,7 +140,7 @@ func (e *MemoryEngine) Claim(_ context.Context, id string) (Lease, error) {
 	r.run.Beat = Beat{}
 	r.log = newBuffer(max(1, r.run.OutputCap))
 	e.feed.Publish(RunEvent(EventStarted, r.run))
-	return &memoryLease{e, r.run.clone(), bytes.Clone(r.checkpoint)}, nil
+	return &memoryLease{e, r.run.Clone(), bytes.Clone(r.checkpoint)}, nil
 }
 
 // Requeue implements [Engine].
@@ -176,9 +176,9 @@ func (e *MemoryEngine) Abandon(_ context.Context, id string, attempt int, status
 // end stores the end of a run. The lock must be held.
 func (e *MemoryEngine) end(r *record, run Run) Run {
 	run.OutputBytes = max(run.OutputBytes, r.log.total)
-	r.run, r.checkpoint = run.clone(), nil
+	r.run, r.checkpoint = run.Clone(), nil
 	e.feed.Publish(RunEvent(EventEnded, r.run))
-	return r.run.clone()
+	return r.run.Clone()
 }
 
 // Cancel implements [Engine].
@@ -190,7 +190,7 @@ func (e *MemoryEngine) Cancel(_ context.Context, id string, c Cancellation) (Run
 		return Run{}, err
 	}
 	if r.run.Status.Terminal() {
-		return r.run.clone(), nil
+		return r.run.Clone(), nil
 	}
 	if r.run.Cancel == nil {
 		r.run.Cancel = &c
@@ -199,7 +199,7 @@ func (e *MemoryEngine) Cancel(_ context.Context, id string, c Cancellation) (Run
 		return e.end(r, r.run.Canceled(c)), nil
 	}
 	e.feed.Publish(RunEvent(EventStopping, r.run))
-	return r.run.clone(), nil
+	return r.run.Clone(), nil
 }
 
 // Tail implements [Engine].
@@ -276,7 +276,7 @@ func (l *memoryLease) current() (*record, error) {
 }
 
 // Run implements [Lease].
-func (l *memoryLease) Run() Run { return l.run.clone() }
+func (l *memoryLease) Run() Run { return l.run.Clone() }
 
 // Checkpoint implements [Lease].
 func (l *memoryLease) Checkpoint() []byte { return bytes.Clone(l.checkpoint) }
@@ -302,7 +302,7 @@ func (l *memoryLease) Extend(_ context.Context, b Beat) (*Cancellation, error) {
 		return nil, err
 	}
 	b.Progress = clonePointer(b.Progress)
-	changed := !b.equal(r.run.Beat)
+	changed := !b.Equal(r.run.Beat)
 	r.run.Beat = b
 	r.run.HeartbeatAt = time.Now()
 	if changed {

@@ -109,7 +109,14 @@ type Beat struct {
 	OutputBytes  int64     `json:"output_bytes,omitempty"` // bytes written to the log so far, kept or not
 }
 
-func (b Beat) equal(c Beat) bool {
+// Clone returns a copy that shares no memory with b. It is there for engines.
+func (b Beat) Clone() Beat {
+	b.Progress = clonePointer(b.Progress)
+	return b
+}
+
+// Equal reports whether b and c say the same. It is there for engines.
+func (b Beat) Equal(c Beat) bool {
 	same := b.Progress == c.Progress || b.Progress != nil && c.Progress != nil && *b.Progress == *c.Progress
 	return same && b.Detail == c.Detail && b.LastOutputAt.Equal(c.LastOutputAt) && b.OutputBytes == c.OutputBytes
 }
@@ -168,12 +175,12 @@ func (r Run) Elapsed(now time.Time) time.Duration {
 	return max(0, now.Sub(r.StartedAt))
 }
 
-// clone returns a copy that shares no memory with r.
-func (r Run) clone() Run {
+// Clone returns a copy that shares no memory with r. It is there for engines.
+func (r Run) Clone() Run {
 	r.Args = bytes.Clone(r.Args)
 	r.Result = bytes.Clone(r.Result)
 	r.Cancel = clonePointer(r.Cancel)
-	r.Progress = clonePointer(r.Progress)
+	r.Beat = r.Beat.Clone()
 	r.ExitCode = clonePointer(r.ExitCode)
 	r.Error = clonePointer(r.Error)
 	return r

@@ -21,14 +21,19 @@ const attemptHeader = "Toolhost-Attempt"
 // maxRead is how much of a log is read at once, in bytes.
 const maxRead = 256 << 10
 
+// record returns the run a request names.
+func (a *API) record(r *request) (background.Run, error) {
+	id, err := r.run()
+	if err != nil {
+		return background.Run{}, err
+	}
+	return a.service.Runs().Get(r.Context(), r.session, id)
+}
+
 // output answers with a run's log: all of it, a range of bytes, or events that
 // follow it.
 func (a *API) output(r *request) error {
-	id, err := r.run()
-	if err != nil {
-		return err
-	}
-	run, err := a.service.Runs().Get(r.Context(), r.session, id)
+	run, err := a.record(r)
 	if err != nil {
 		return err
 	}
@@ -40,9 +45,9 @@ func (a *API) output(r *request) error {
 	h.Set("Accept-Ranges", "bytes")
 	h.Set(attemptHeader, strconv.Itoa(run.Attempt))
 	if spec, ok := strings.CutPrefix(r.Header.Get("Range"), "bytes="); ok && !strings.Contains(spec, ",") {
-		return a.outputRange(r, id, strings.TrimSpace(spec))
+		return a.outputRange(r, run.ID, strings.TrimSpace(spec))
 	}
-	return a.wholeOutput(r, id)
+	return a.wholeOutput(r, run.ID)
 }
 
 // wholeOutput sends what is kept of the log by now, with a line for what was
@@ -129,18 +134,14 @@ func parseRange(spec string) (from, to int64, err error) {
 
 // artifact sends a file of an ended run.
 func (a *API) artifact(r *request) error {
-	id, err := r.run()
-	if err != nil {
-		return err
-	}
-	run, err := a.service.Runs().Get(r.Context(), r.session, id)
+	run, err := a.record(r)
 	if err != nil {
 		return err
 	}
 	name := r.PathValue("name")
-	file, err := a.service.Runs().Open(r.Context(), r.session, id, name)
+	file, err := a.service.Runs().Open(r.Context(), r.session, run.ID, name)
 	if errors.Is(err, background.ErrNotFound) {
-		return refuse(CodeNotFound, "run %s has no %s: an ended run has %s and %s", id, shorten(name), background.OutputLog, background.ResultJSON)
+		return refuse(CodeNotFound, "run %s has no %s: an ended run has %s and %s", run.ID, shorten(name), background.OutputLog, background.ResultJSON)
 	}
 	if err != nil {
 		return err

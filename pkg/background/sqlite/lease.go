@@ -19,7 +19,7 @@ type lease struct {
 var _ background.Lease = (*lease)(nil)
 
 // Run implements [background.Lease].
-func (l *lease) Run() background.Run { return clone(l.run) }
+func (l *lease) Run() background.Run { return l.run.Clone() }
 
 // Checkpoint implements [background.Lease].
 func (l *lease) Checkpoint() []byte { return bytes.Clone(l.checkpoint) }
@@ -37,23 +37,17 @@ func (l *lease) current() (*live, error) {
 // changes the attempt of the run.
 func (l *lease) use(ctx context.Context) (v *live, release func(), err error) {
 	e := l.engine
-	if err := e.enter(); err != nil {
+	if release, err = e.enterRun(ctx, l.run.ID); err != nil {
 		return nil, nil, err
 	}
-	unlock, err := e.runs.lock(ctx, l.run.ID)
-	if err == nil {
-		e.mu.Lock()
-		v, err = l.current()
-		e.mu.Unlock()
-		if err != nil {
-			unlock()
-		}
-	}
+	e.mu.Lock()
+	v, err = l.current()
+	e.mu.Unlock()
 	if err != nil {
-		e.calls.Done()
+		release()
 		return nil, nil, err
 	}
-	return v, func() { unlock(); e.calls.Done() }, nil
+	return v, release, nil
 }
 
 // Extend implements [background.Lease]. It writes nothing.
@@ -69,10 +63,10 @@ func (l *lease) Extend(_ context.Context, b background.Beat) (*background.Cancel
 	if err != nil {
 		return nil, err
 	}
-	changed := !sameBeat(b, v.run.Beat)
+	changed := !b.Equal(v.run.Beat)
 	v.run.HeartbeatAt = time.Now()
 	if changed {
-		v.run.Beat, v.dirty = cloneBeat(b), true
+		v.run.Beat, v.dirty = b.Clone(), true
 		e.feed.Publish(background.RunEvent(background.EventBeat, v.run))
 	}
 	if v.run.Cancel == nil {
@@ -125,30 +119,4 @@ func (l *lease) Complete(ctx context.Context, status background.Status, b backgr
 		err = fenced(l.run.ID, l.run.Attempt)
 	}
 	return ended, err
-}
-
-func sameBeat(a, b background.Beat) bool {
-	same := a.Progress == b.Progress || a.Progress != nil && b.Progress != nil && *a.Progress == *b.Progress
-	return same && a.Detail == b.Detail && a.LastOutputAt.Equal(b.LastOutputAt) && a.OutputBytes == b.OutputBytes
-}
-
-func cloneBeat(b background.Beat) background.Beat {
-	b.Progress = clonePointer(b.Progress)
-	return b
-}
-
-func clonePointer[T any](p *T) *T {
-	if p == nil {
-		return nil
-	}
-	v := *p
-	return &v
-}
-
-// clone returns a copy that shares no memory with run.
-func clone(run background.Run) background.Run {
-	run.Args, run.Result = bytes.Clone(run.Args), bytes.Clone(run.Result)
-	run.Cancel, run.ExitCode, run.Error = clonePointer(run.Cancel), clonePointer(run.ExitCode), clonePointer(run.Error)
-	run.Beat = cloneBeat(run.Beat)
-	return run
 }

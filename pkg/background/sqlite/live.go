@@ -55,7 +55,7 @@ func (e *Engine) refresh(run *background.Run) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if v := e.live[run.ID]; v != nil && v.run.Attempt == run.Attempt {
-		run.Beat, run.HeartbeatAt = cloneBeat(v.run.Beat), v.run.HeartbeatAt
+		run.Beat, run.HeartbeatAt = v.run.Beat.Clone(), v.run.HeartbeatAt
 	}
 }
 
@@ -68,17 +68,27 @@ func (e *Engine) stale(id string) bool {
 	return v == nil || time.Since(v.run.HeartbeatAt) >= background.LeaseTTL
 }
 
-// Claim implements [background.Engine].
-func (e *Engine) Claim(ctx context.Context, id string) (background.Lease, error) {
+// enterRun begins a method that changes a run: until it calls release, no other
+// one changes it, and the engine is not closed.
+func (e *Engine) enterRun(ctx context.Context, id string) (release func(), err error) {
 	if err := e.enter(); err != nil {
 		return nil, err
 	}
-	defer e.calls.Done()
 	unlock, err := e.runs.lock(ctx, id)
+	if err != nil {
+		e.calls.Done()
+		return nil, err
+	}
+	return func() { unlock(); e.calls.Done() }, nil
+}
+
+// Claim implements [background.Engine].
+func (e *Engine) Claim(ctx context.Context, id string) (background.Lease, error) {
+	release, err := e.enterRun(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	defer unlock()
+	defer release()
 	l := &lease{engine: e}
 	err = e.write(ctx, func(w *conn) (func(), error) {
 		r, err := loadFull(w, id)
@@ -111,15 +121,11 @@ func (e *Engine) Claim(ctx context.Context, id string) (background.Lease, error)
 
 // Requeue implements [background.Engine].
 func (e *Engine) Requeue(ctx context.Context, id string, attempt int) error {
-	if err := e.enter(); err != nil {
-		return err
-	}
-	defer e.calls.Done()
-	unlock, err := e.runs.lock(ctx, id)
+	release, err := e.enterRun(ctx, id)
 	if err != nil {
 		return err
 	}
-	defer unlock()
+	defer release()
 	return e.quarantine(ctx, e.write(ctx, func(w *conn) (func(), error) {
 		r, err := load(w, id)
 		if err != nil {
@@ -140,15 +146,11 @@ func fenced(id string, attempt int) error {
 
 // Abandon implements [background.Engine].
 func (e *Engine) Abandon(ctx context.Context, id string, attempt int, status background.Status, b background.Beat, end background.End) (background.Run, error) {
-	if err := e.enter(); err != nil {
-		return background.Run{}, err
-	}
-	defer e.calls.Done()
-	unlock, err := e.runs.lock(ctx, id)
+	release, err := e.enterRun(ctx, id)
 	if err != nil {
 		return background.Run{}, err
 	}
-	defer unlock()
+	defer release()
 	r, err := e.load(ctx, id, loadFull)
 	if err != nil {
 		return background.Run{}, err
@@ -163,15 +165,11 @@ func (e *Engine) Abandon(ctx context.Context, id string, attempt int, status bac
 
 // Cancel implements [background.Engine].
 func (e *Engine) Cancel(ctx context.Context, id string, c background.Cancellation) (background.Run, error) {
-	if err := e.enter(); err != nil {
-		return background.Run{}, err
-	}
-	defer e.calls.Done()
-	unlock, err := e.runs.lock(ctx, id)
+	release, err := e.enterRun(ctx, id)
 	if err != nil {
 		return background.Run{}, err
 	}
-	defer unlock()
+	defer release()
 	r, err := e.load(ctx, id, loadFull)
 	if err != nil || r.Status.Terminal() {
 		return r.Run, err
@@ -188,7 +186,7 @@ func (e *Engine) Cancel(ctx context.Context, id string, c background.Cancellatio
 		e.refresh(&r.Run)
 		return func() { e.canceling(r.Run) }, r.update(w)
 	})
-	return clone(r.Run), err
+	return r.Run.Clone(), err
 }
 
 // canceling tells the worker of a run that its end was asked for.
@@ -240,7 +238,7 @@ func (e *Engine) end(ctx context.Context, r row, args []byte) (background.Run, e
 		}
 		e.used.Add(x.size() - before)
 	}
-	ended := clone(r.Run)
+	ended := r.Run.Clone()
 	ended.Args = bytes.Clone(args)
 	return ended, nil
 }

@@ -65,7 +65,7 @@ func (e *Engine) Adopt(ctx context.Context, run background.Run) (background.Leas
 	if err != nil {
 		return nil, err
 	}
-	l := &lease{engine: e, run: clone(run)}
+	l := &lease{engine: e, run: run.Clone()}
 	err = e.write(ctx, func(w *conn) (func(), error) {
 		seq, err := insert(w, run, record)
 		return func() { e.begin(l, seq) }, err
