@@ -1,0 +1,352 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-viper/mapstructure/v2"
+	"github.com/knadh/koanf/parsers/json"
+	"github.com/knadh/koanf/parsers/toml/v2"
+	"github.com/knadh/koanf/parsers/yaml"
+	"github.com/knadh/koanf/providers/confmap"
+	"github.com/knadh/koanf/providers/env/v2"
+	"github.com/knadh/koanf/providers/file"
+	"github.com/knadh/koanf/providers/posflag"
+	"github.com/knadh/koanf/v2"
+	"github.com/spf13/pflag"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/server"
+)
+
+// delim separates the parts of a key inside koanf. A dot would do, but names of
+// settings may have one.
+const delim = "/"
+
+// layer is one source of values.
+type layer struct {
+	name string // for people: "default", a file, or ""; the flags and variables name themselves
+	k    *koanf.Koanf
+	of   func(key string) string // names the source of one key, if name is empty
+}
+
+// loaded is a configuration with where it is from.
+type loaded struct {
+	config
+	merged *koanf.Koanf
+	layers []layer
+}
+
+// defaults are what holds where nobody says anything.
+func defaults() map[string]any {
+	return map[string]any{
+		"data": defaultData(), "approve": "deny",
+		"log/level": "warn", "log/format": "text", "serve/drain": "10s",
+		"background/park": string(server.ParkHinted), "background/end_session": string(background.EndParked),
+	}
+}
+
+// defaultData is the folder of this user for data, as the system has it.
+func defaultData() string {
+	if dir := os.Getenv("XDG_DATA_HOME"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "toolhost")
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return ".toolhost"
+	}
+	return filepath.Join(home, ".local", "share", "toolhost")
+}
+
+// loadConfig reads the layers: defaults, the file, the environment, the flags.
+func loadConfig(flags *pflag.FlagSet, environ []string) (*loaded, error) {
+	c := &loaded{merged: koanf.New(delim)}
+	add := func(l layer, p koanf.Provider, parser koanf.Parser) error {
+		l.k = koanf.New(delim)
+		if err := l.k.Load(p, parser); err != nil {
+			return err
+		}
+		c.layers = append(c.layers, l)
+		return c.merged.Merge(l.k)
+	}
+	if err := add(layer{name: "default"}, confmap.Provider(defaults(), delim), nil); err != nil {
+		return nil, err
+	}
+	name, err := configFile(flags, environ)
+	if err != nil {
+		return nil, err
+	}
+	if name != "" {
+		if err := c.addFile(name); err != nil {
+			return nil, &usageError{err: fmt.Errorf("%s: %w", name, err)}
+		}
+	}
+	variables, err := environment(environ)
+	if err != nil {
+		return nil, err
+	}
+	if err := add(layer{of: variable}, env.Provider(delim, env.Opt{Prefix: "TOOLHOST_", EnvironFunc: func() []string { return environ }, TransformFunc: func(name, value string) (string, any) {
+		key := variables[name]
+		return key, typed(key, value)
+	}}), nil); err != nil {
+		return nil, err
+	}
+	fromFlags := posflag.ProviderWithFlag(flags, delim, koanf.New(delim), func(f *pflag.Flag) (string, any) {
+		key, ok := flagKeys[f.Name]
+		if !ok || !f.Changed {
+			return "", nil
+		}
+		return key, posflag.FlagVal(flags, f)
+	})
+	if err := add(layer{of: func(key string) string { return "--" + flagOf(key) }}, fromFlags, nil); err != nil {
+		return nil, err
+	}
+	return c, c.decode()
+}
+
+// flagKeys are the flags that set a key.
+var flagKeys = map[string]string{
+	"plugins": "plugins", "data": "data", "log-level": "log/level", "log-format": "log/format",
+	"addr": "addr", "listen": "serve/listen",
+}
+
+func flagOf(key string) string {
+	for flag, k := range flagKeys {
+		if k == key {
+			return flag
+		}
+	}
+	return ""
+}
+
+// configFile is the file to read: the one named, or toolhost.* in this folder.
+func configFile(flags *pflag.FlagSet, environ []string) (string, error) {
+	if f := flags.Lookup("config"); f != nil && f.Changed {
+		return f.Value.String(), nil
+	}
+	for _, e := range environ {
+		if name, ok := strings.CutPrefix(e, "TOOLHOST_CONFIG="); ok && name != "" {
+			return name, nil
+		}
+	}
+	var found []string
+	for _, name := range []string{"toolhost.yaml", "toolhost.toml", "toolhost.json"} {
+		if _, err := os.Stat(name); err == nil {
+			found = append(found, name)
+		}
+	}
+	if len(found) > 1 {
+		return "", &usageError{fmt.Errorf("more than one configuration: %s", strings.Join(found, ", ")), "remove all but one, or choose with --config"}
+	}
+	return strings.Join(found, ""), nil
+}
+
+// addFile reads a file. Paths in it are relative to its folder.
+func (c *loaded) addFile(name string) error {
+	parsers := map[string]koanf.Parser{".yaml": yaml.Parser(), ".yml": yaml.Parser(), ".json": json.Parser(), ".toml": toml.Parser()}
+	parser, ok := parsers[filepath.Ext(name)]
+	if !ok {
+		return errors.New("expected a file that ends in .yaml, .toml or .json")
+	}
+	k := koanf.New(delim)
+	if err := k.Load(file.Provider(name), parser); err != nil {
+		var missing *fs.PathError
+		if errors.As(err, &missing) {
+			return missing.Err
+		}
+		return err
+	}
+	if err := unknownKeys("", k.Raw(), reflect.TypeFor[config]()); err != nil {
+		return err
+	}
+	absolute(k, filepath.Dir(name))
+	c.layers = append(c.layers, layer{name: name, k: k})
+	return c.merged.Merge(k)
+}
+
+// absolute makes the paths of a file independent of the working directory.
+func absolute(k *koanf.Koanf, dir string) {
+	fix := func(v any) any {
+		if s, ok := v.(string); ok && s != "" && !filepath.IsAbs(s) {
+			return filepath.Join(dir, s)
+		}
+		return v
+	}
+	if v := k.Get("data"); v != nil {
+		_ = k.Set("data", fix(v))
+	}
+	if list, ok := k.Get("plugins").([]any); ok {
+		for i := range list {
+			list[i] = fix(list[i])
+		}
+		_ = k.Set("plugins", list)
+	}
+	for _, plugin := range k.MapKeys("grants") {
+		at := "grants" + delim + plugin + delim + "files"
+		mounts, _ := k.Get(at).([]any)
+		for _, m := range mounts {
+			if mount, ok := m.(map[string]any); ok {
+				mount["dir"] = fix(mount["dir"])
+			}
+		}
+		if mounts != nil {
+			_ = k.Set(at, mounts)
+		}
+	}
+}
+
+// unknownKeys refuses what the configuration does not have.
+func unknownKeys(at string, value any, t reflect.Type) error {
+	switch t.Kind() {
+	case reflect.Struct:
+		m, ok := value.(map[string]any)
+		if !ok {
+			return nil // a wrong type is reported when it is decoded
+		}
+		fields := map[string]reflect.Type{}
+		for i := range t.NumField() {
+			fields[t.Field(i).Tag.Get("koanf")] = t.Field(i).Type
+		}
+		for _, key := range slices.Sorted(maps.Keys(m)) {
+			field, ok := fields[key]
+			if !ok {
+				names := slices.Sorted(maps.Keys(fields))
+				if near := abi.Nearest(key, names); near != "" {
+					return fmt.Errorf("unknown key %q, did you mean %q?", at+key, at+near)
+				}
+				return fmt.Errorf("unknown key %q, expected one of %s", at+key, strings.Join(names, ", "))
+			}
+			if err := unknownKeys(at+key+".", m[key], field); err != nil {
+				return err
+			}
+		}
+	case reflect.Map:
+		m, _ := value.(map[string]any)
+		for _, key := range slices.Sorted(maps.Keys(m)) {
+			if err := unknownKeys(at+key+".", m[key], t.Elem()); err != nil {
+				return err
+			}
+		}
+	case reflect.Slice:
+		list, _ := value.([]any)
+		for i, item := range list {
+			if err := unknownKeys(fmt.Sprintf("%s%d.", at, i), item, t.Elem()); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// leaves are the keys with a value of their own, and its type. What is inside
+// grants has no fixed name and is set in the file.
+func leaves() map[string]reflect.Type {
+	found := map[string]reflect.Type{}
+	var walk func(at string, t reflect.Type)
+	walk = func(at string, t reflect.Type) {
+		for i := range t.NumField() {
+			f := t.Field(i)
+			key := at + f.Tag.Get("koanf")
+			switch f.Type.Kind() {
+			case reflect.Struct:
+				walk(key+delim, f.Type)
+			case reflect.Map:
+			default:
+				found[key] = f.Type
+			}
+		}
+	}
+	walk("", reflect.TypeFor[config]())
+	return found
+}
+
+// variable is the name of a key in the environment.
+func variable(key string) string {
+	return "TOOLHOST_" + strings.ToUpper(strings.ReplaceAll(key, delim, "_"))
+}
+
+// environment maps the variables that are set to their keys.
+func environment(environ []string) (map[string]string, error) {
+	keys := map[string]string{}
+	for key := range leaves() {
+		keys[variable(key)] = key
+	}
+	found := map[string]string{}
+	for _, e := range environ {
+		name, value, _ := strings.Cut(e, "=")
+		if !strings.HasPrefix(name, "TOOLHOST_") || name == "TOOLHOST_CONFIG" || value == "" {
+			continue
+		}
+		key, ok := keys[name]
+		if !ok {
+			err := &usageError{err: fmt.Errorf("unknown variable %s", name)}
+			if near := abi.Nearest(name, slices.Sorted(maps.Keys(keys))); near != "" {
+				err.hint = "did you mean " + near + "?"
+			}
+			return nil, err
+		}
+		found[name] = key
+	}
+	return found, nil
+}
+
+// typed reads the text of a variable as what its key holds. What does not fit
+// stays text, and is reported as such when it is decoded.
+func typed(key, value string) any {
+	t := leaves()[key]
+	if t == nil {
+		return value
+	}
+	switch t.Kind() {
+	case reflect.Slice:
+		return strings.Split(value, string(os.PathListSeparator))
+	case reflect.Int, reflect.Int64:
+		if n, err := strconv.ParseInt(value, 10, 64); err == nil && t != reflect.TypeFor[time.Duration]() {
+			return n
+		}
+	}
+	return value
+}
+
+// decode fills the struct from the merged layers and checks it.
+func (c *loaded) decode() error {
+	var problem error
+	err := c.merged.UnmarshalWithConf("", &c.config, koanf.UnmarshalConf{DecoderConfig: &mapstructure.DecoderConfig{
+		Result: &c.config, TagName: "koanf",
+		DecodeHook: mapstructure.ComposeDecodeHookFunc(mapstructure.StringToTimeDurationHookFunc(), mapstructure.TextUnmarshallerHookFunc(), strictDuration),
+	}})
+	if err != nil {
+		text := strings.TrimPrefix(err.Error(), "decoding failed due to the following error(s):")
+		problem = errors.New(strings.Join(strings.Fields(strings.ReplaceAll(text, delim, ".")), " "))
+	} else {
+		if c.merged.Exists(parkAfterKey) && c.merged.Get(parkAfterKey) == nil { // null, which is not nothing
+			c.Background.ParkAfter = new(time.Duration)
+		}
+		problem = c.check()
+	}
+	if problem != nil {
+		return &usageError{fmt.Errorf("configuration: %w", problem), "toolhost config shows where each value comes from"}
+	}
+	return nil
+}
+
+const parkAfterKey = "background" + delim + "park_after"
+
+// strictDuration refuses a number where a duration is expected: of what? Zero
+// is the same of anything.
+func strictDuration(from, to reflect.Type, value any) (any, error) {
+	if to == reflect.TypeFor[time.Duration]() && from.Kind() != reflect.String && from != to && value != 0 {
+		return nil, fmt.Errorf("expected a duration such as 30s, found %v", value)
+	}
+	return value, nil
+}
