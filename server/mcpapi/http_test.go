@@ -58,7 +58,7 @@ func serveHTTP(t *testing.T, cfg server.Config) *endpoint {
 	}
 	cfg.Folders, cfg.CacheDir = []plugins.Folder{{Path: "zoo", FS: files}}, plugintest.CacheDir()
 	s := open(t, cfg)
-	session := func(h http.Header) string { return "of " + h.Get("User") }
+	session := func(r *http.Request) (string, string) { return "of " + r.Header.Get("User"), r.Header.Get("User") }
 	h, err := mcpapi.NewHandler(s, mcpapi.HTTPConfig{Version: "test", Session: session})
 	require.NoError(t, err)
 	t.Cleanup(h.Close)
