@@ -120,11 +120,13 @@ func (a *API) wanted() string {
 
 // unauthorized refuses a request, and says how to log in.
 func (a *API) unauthorized(r *http.Request, code, why string) *Problem {
+	if a.token != nil && isPage(r.URL.Path) {
+		p := refuse(CodeUnauthorized, "log in with the server's token as the password, and any name")
+		p.challenge = `Basic realm="toolhost", charset="UTF-8"` // RFC 7617, 2.1
+		return p
+	}
 	p := refuse(CodeUnauthorized, "%s", why)
 	p.challenge = a.challenge(code, why)
-	if a.token != nil && isPage(r.URL.Path) {
-		p.challenge = `Basic realm="toolhost", charset="UTF-8"` // RFC 7617, 2.1
-	}
 	return p
 }
 

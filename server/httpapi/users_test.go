@@ -288,15 +288,6 @@ func TestMCPSessionsAreBound(t *testing.T) {
 	})
 }
 
-// The token ends here: what serves MCP does not see it.
-func TestTokenIsNotPassedOn(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := serveMCP(t)
-		f.inSession(as(t, "ana"), f.legacy(as(t, "ana")), "tools/call", `{"name":"echo","arguments":{}}`)
-		require.NotContains(t, f.logs.String(), strings.Split(tokenOf(t, "ana"), ".")[2])
-	})
-}
-
 // serveMCP serves MCP too, to operators by token and to users.
 func serveMCP(t *testing.T) *fixture {
 	var mcp http.Handler
