@@ -3,9 +3,9 @@
 //
 // Each request belongs to a session, named by [SessionHeader]; what belongs to
 // another session is not found. Who sends it is a [Caller]: the operator, or a
-// user of an [OAuth] issuer with sessions of its own. Errors are problem details (RFC 9457), see
-// [Problem]. GET changes nothing, not even a run's notice. All endpoints are in
-// one table, see [Routes].
+// user of an [OAuth] issuer with sessions of its own. Errors are problem
+// details (RFC 9457), see [Problem]. GET changes nothing, not even a run's
+// notice. All endpoints are in one table, see [Routes].
 //
 // A client is not trusted to be quick, well-behaved or who it says: bodies,
 // headers, waits and the number of open streams are bounded, a client that

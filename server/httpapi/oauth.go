@@ -43,7 +43,8 @@ var scopeForm = regexp.MustCompile(`^[\x21\x23-\x5B\x5D-\x7E]+$`)
 func (o OAuth) Check() error {
 	errs := []error{checkURL("issuer", o.Issuer, "https://login.example"), checkURL("audience", o.Audience, "https://tools.example/mcp")}
 	if o.JWKS != "" {
-		errs = append(errs, checkKeysURL("jwks", o.JWKS))
+		_, err := secureURL("jwks", o.JWKS)
+		errs = append(errs, err)
 	}
 	for _, scope := range o.Scopes {
 		if !scopeForm.MatchString(scope) {
@@ -68,13 +69,8 @@ func checkURL(name, text, example string) error {
 	return nil
 }
 
-func checkKeysURL(name, text string) error {
-	_, err := secureURL(name, text)
-	return err
-}
-
-// secureURL reads a URL that what is fetched from, or sent to, can be trusted
-// of: plain HTTP only within this machine (RFC 8414, 6.2; RFC 6750, 5.3).
+// secureURL reads a URL that keys may be fetched from, or tokens be sent to: by
+// plain HTTP only within this machine (RFC 8414, 6.1; RFC 6750, 5.3).
 func secureURL(name, text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	switch {

@@ -143,7 +143,7 @@ func (v *verifier) claims(header jose.Header, payload []byte, now time.Time) (cl
 		return c, errTokenAudience
 	case c.Subject == "":
 		return c, errTokenSubject
-	case c.Confirmation != nil: // RFC 9449, 7.1; RFC 8705, 3: who sends it would have to prove that it has the key
+	case c.Confirmation != nil: // RFC 9449, 7.2; RFC 8705, 3: who sends it would have to prove that it has the key
 		return c, errTokenBound
 	case c.Expiry == nil, c.ValidateWithLeeway(jwt.Expected{Time: now}, clockSkew) != nil:
 		return c, errTokenTime
