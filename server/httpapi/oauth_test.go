@@ -275,7 +275,9 @@ func TestIssuerFails(t *testing.T) {
 		"it hangs":         func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
 		"it fails":         func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) },
 		"it knows nothing": http.NotFound,
-		"it redirects":     func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "http://localhost:9001/keys", http.StatusFound) },
+		"it redirects": func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "http://localhost:9001/keys", http.StatusFound)
+		},
 		"it says nonsense": func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) },
 		"it says too much": func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = w.Write([]byte(`{"issuer":"` + issuerURL + `","jwks_uri":"` + issuerURL + `/keys","keys":"` + strings.Repeat("a", 1<<20)))
