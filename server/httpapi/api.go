@@ -160,6 +160,9 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	r = r.WithContext(withCaller(r.Context(), caller))
+	if r.Method == http.MethodGet && wantsEvents(r) && !caller.until.IsZero() {
+		defer time.AfterFunc(time.Until(caller.until), cancel).Stop() // who wants to see more has to have a new token
+	}
 	if path.Clean(r.URL.Path) != r.URL.Path { // the mux would send the client elsewhere
 		a.fail(answer, r, refuse(CodeNotFound, "there is no %s here", r.URL.Path))
 		return

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"regexp"
 	"strings"
+	"time"
 )
 
 // Caller is who sent a request: the operator, or a user of the OAuth issuer.
@@ -18,6 +19,8 @@ import (
 // can name another's.
 type Caller struct {
 	User string // the user's key; empty: the operator
+
+	until time.Time // when its token ends; zero: it does not
 }
 
 // Operator reports whether the caller may do everything.

@@ -115,7 +115,7 @@ func (v *verifier) verify(ctx context.Context, token string) (Caller, error) {
 		if err != nil {
 			return nobody, err
 		}
-		caller := Caller{User: userKey(c.Subject)}
+		caller := Caller{User: userKey(c.Subject), until: c.Expiry.Time().Add(clockSkew)}
 		if !v.inScope(c) {
 			return caller, errTokenScope
 		}

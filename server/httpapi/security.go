@@ -98,6 +98,8 @@ func (a *API) loginUser(r *http.Request, token string) (Caller, error) {
 		p := refuse(CodeScope, "%v that are needed here: %s", err, strings.Join(a.oauth.Scopes, " "))
 		p.challenge = a.challenge("insufficient_scope", err.Error()) // RFC 6750, 3.1
 		return nobody, p
+	case errors.Is(err, errNoKeys) && a.ended(): // that is why there are none
+		return nobody, refuse(CodeClosing, "the server is shutting down")
 	case errors.Is(err, errNoKeys), a.oauth.err != nil:
 		return nobody, refuse(CodeIssuer, "tokens cannot be checked now, for the keys of their issuer are not to be had: try again later")
 	}

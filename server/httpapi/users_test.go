@@ -115,6 +115,26 @@ func TestEventsOfUsers(t *testing.T) {
 	})
 }
 
+// A stream ends with the token it was asked for with, and a call does not.
+func TestStreamsEndWithTheToken(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := serve(t, httpapi.Config{OAuth: startIssuer(t).trust()}, "chatty")
+		token := []string{"Authorization", "Bearer " + changed("exp", time.Now().Add(10*time.Second).Unix())(t)}
+		id := f.spawn("chatty", token...)
+		began := time.Now()
+		resp, _ := f.do("GET", "/v1/events", "", append(token, "Accept", "text/event-stream")...)
+		require.Equal(t, 200, resp.StatusCode)
+		require.Equal(t, 10*time.Second+httpapi.ClockSkew, time.Since(began))
+		time.Sleep(time.Second)
+		require.Equal(t, httpapi.CodeUnauthorized, f.refused("GET", "/v1/runs/"+id, "", append(token, "Accept", "text/event-stream")...).Code)
+
+		token = []string{"Authorization", "Bearer " + changed("exp", time.Now().Add(-httpapi.ClockSkew+10*time.Second).Unix())(t)}
+		result := f.ask("POST", "/v1/calls", `{"tool":"chatty"}`, append(token, "Accept", "text/event-stream")...)
+		require.Equal(t, "success", result["kind"])
+		require.Greater(t, time.Since(began), time.Minute)
+	})
+}
+
 // A user's key has one form, whatever the issuer calls the user, and no two
 // users have the same.
 func TestUserKeys(t *testing.T) {
