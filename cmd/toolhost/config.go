@@ -9,6 +9,7 @@ import (
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/server"
+	"github.com/toolhost/toolhost/server/httpapi"
 )
 
 // config is everything an operator can set. The names are those of the file;
@@ -25,12 +26,29 @@ type config struct {
 	Serve      serveConfig            `koanf:"serve"`
 	Addr       string                 `koanf:"addr"`   // of the server that spawn, check and the like talk to
 	Token      string                 `koanf:"token"`  // what clients send to a server over TCP
+	OAuth      oauthConfig            `koanf:"oauth"`  // whose access tokens a server takes beside it
 	Grants     map[string]grantConfig `koanf:"grants"` // by plugin
 }
 
 type serveConfig struct {
 	Listen string        `koanf:"listen"` // host:port beside the socket
 	Drain  time.Duration `koanf:"drain"`  // how long a server that ends waits for what runs
+}
+
+// oauthConfig is httpapi.OAuth; all empty is none.
+type oauthConfig struct {
+	Issuer   string   `koanf:"issuer"`   // URL
+	Audience string   `koanf:"audience"` // URL of this server
+	JWKS     string   `koanf:"jwks"`     // URL of the issuer's keys; empty is what its metadata says
+	Scopes   []string `koanf:"scopes"`   // all of them are required
+}
+
+// config is nil if there is none.
+func (c oauthConfig) config() *httpapi.OAuth {
+	if c.Issuer == "" && c.Audience == "" && c.JWKS == "" && len(c.Scopes) == 0 {
+		return nil
+	}
+	return &httpapi.OAuth{Issuer: c.Issuer, Audience: c.Audience, JWKS: c.JWKS, Scopes: c.Scopes}
 }
 
 type logConfig struct {

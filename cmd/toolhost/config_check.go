@@ -24,7 +24,7 @@ func (c *config) check() error {
 		oneOf("approve", c.Approve, "deny", "auto"),
 		oneOf("background.park", c.Background.Park, string(server.ParkHinted), string(server.ParkAll), string(server.ParkNever)),
 		oneOf("background.end_session", c.Background.EndSession, string(background.EndParked), string(background.EndAll)),
-		c.checkPark(),
+		c.checkPark(), c.checkOAuth(),
 	}
 	for key, n := range map[string]int64{
 		"limits.fuel": c.Limits.Fuel, "limits.timeout": int64(c.Limits.Timeout), "limits.background": int64(c.Limits.Background),
@@ -57,6 +57,18 @@ func (c *config) check() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// checkOAuth says of each fault which key has it.
+func (c *config) checkOAuth() error {
+	o := c.OAuth.config()
+	if o == nil {
+		return nil
+	}
+	if err := o.Check(); err != nil {
+		return fmt.Errorf("oauth.%s", strings.ReplaceAll(err.Error(), "\n", "\noauth."))
+	}
+	return nil
 }
 
 // checkPark refuses a time after which calls are parked that leaves them less

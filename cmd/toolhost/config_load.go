@@ -309,6 +309,9 @@ func typed(key, value string) any {
 	}
 	switch t.Kind() {
 	case reflect.Slice:
+		if key == scopesKey { // a scope may have a colon, and never a space
+			return strings.Fields(value)
+		}
 		return strings.Split(value, string(os.PathListSeparator))
 	case reflect.Int, reflect.Int64:
 		if n, err := strconv.ParseInt(value, 10, 64); err == nil && t != reflect.TypeFor[time.Duration]() {
@@ -340,7 +343,10 @@ func (c *loaded) decode() error {
 	return nil
 }
 
-const parkAfterKey = "background" + delim + "park_after"
+const (
+	parkAfterKey = "background" + delim + "park_after"
+	scopesKey    = "oauth" + delim + "scopes"
+)
 
 // strictDuration refuses a number where a duration is expected: of what? Zero
 // is the same of anything.

@@ -101,12 +101,12 @@ func refusal(p *httpapi.Problem) (exit int, code, hint string) {
 	case httpapi.CodeLimit:
 		return exitLimit, code, "toolhost tasks --active shows what runs"
 	case httpapi.CodeUnauthorized:
-		return exitDenied, code, "set TOOLHOST_TOKEN to the token of the server"
-	case httpapi.CodeDenied, httpapi.CodeForbidden:
+		return exitDenied, code, "set TOOLHOST_TOKEN to the token of the server, or to an access token for it"
+	case httpapi.CodeDenied, httpapi.CodeForbidden, httpapi.CodeScope:
 		return exitDenied, code, ""
 	case httpapi.CodeNotFound:
 		return exitNotFound, code, "toolhost tasks shows the runs of a session, toolhost list the tools"
-	case httpapi.CodeInternal, httpapi.CodeClosing:
+	case httpapi.CodeInternal, httpapi.CodeClosing, httpapi.CodeIssuer:
 		return exitToolError, code, ""
 	}
 	return exitUsage, code, ""

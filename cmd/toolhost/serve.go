@@ -38,7 +38,7 @@ serve.drain says, and interrupts what is left. A second signal ends it at once.`
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.runServer(cmd.Context()) },
 	}
-	cmd.Flags().String("listen", "", "listen at an `address` too, such as 127.0.0.1:7070; beyond this machine only with a token")
+	cmd.Flags().String("listen", "", "listen at an `address` too, such as 127.0.0.1:7070; beyond this machine only with a token or oauth")
 	return cmd
 }
 
@@ -67,7 +67,7 @@ func (a *app) runServer(ctx context.Context) error {
 	}
 	defer removeSocket(socketPath(a.config.Data))()
 	signal.Ignore(syscall.SIGPIPE) // that nobody reads the log any more does not end the process
-	api := httpapi.New(s, httpapi.Config{Version: version(), Token: a.config.Token, MCP: mcp, Logger: a.logger()})
+	api := httpapi.New(s, httpapi.Config{Version: version(), Token: a.config.Token, OAuth: a.config.OAuth.config(), MCP: mcp, Logger: a.logger()})
 	var serving sync.WaitGroup
 	broken := make(chan error, len(listeners))
 	for _, l := range listeners {
@@ -133,9 +133,9 @@ func (a *app) checkListen() error {
 	if _, _, err := net.SplitHostPort(address); err != nil {
 		return &usageError{fmt.Errorf("--listen %s: expected host:port", address), "such as --listen 127.0.0.1:7070"}
 	}
-	if !httpapi.Loopback(address) && a.config.Token == "" {
+	if !httpapi.Loopback(address) && a.config.Token == "" && a.config.OAuth.config() == nil {
 		return &usageError{fmt.Errorf("--listen %s: others than this machine could reach it, and no token is configured", address),
-			"listen on 127.0.0.1 or localhost, or set a long random TOOLHOST_TOKEN, which clients then have to send"}
+			"listen on 127.0.0.1 or localhost, or set a long random TOOLHOST_TOKEN, which clients then have to send, or oauth.issuer and oauth.audience"}
 	}
 	return nil
 }

@@ -3,7 +3,12 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -12,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/internal/plugintest"
@@ -88,6 +95,49 @@ func TestServeOverTCP(t *testing.T) {
 	require.Equal(t, exitOK, code, errs)
 	require.Contains(t, out, "Background tasks (2 total):")
 	require.NotContains(t, said.String(), "s3cret")
+}
+
+// Users of an issuer are let in by their access tokens, each to its own runs,
+// which the operator sees by their names.
+func TestServeUsers(t *testing.T) {
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	require.NoError(t, err)
+	issuer := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		require.Empty(t, r.Header.Get("Authorization"))
+		_ = json.NewEncoder(w).Encode(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: public, KeyID: "1"}}})
+	}))
+	t.Cleanup(issuer.Close)
+	token := func(subject string) string {
+		signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.EdDSA, Key: private}, (&jose.SignerOptions{}).WithType("at+jwt").WithHeader("kid", "1"))
+		require.NoError(t, err)
+		text, err := jwt.Signed(signer).Claims(map[string]any{
+			"iss": issuer.URL, "aud": "https://tools.example/mcp", "sub": subject, "exp": time.Now().Add(time.Hour).Unix(),
+		}).Serialize()
+		require.NoError(t, err)
+		return text
+	}
+	t.Setenv("TOOLHOST_OAUTH_ISSUER", issuer.URL)
+	t.Setenv("TOOLHOST_OAUTH_AUDIENCE", "https://tools.example/mcp")
+	t.Setenv("TOOLHOST_OAUTH_JWKS", issuer.URL+"/keys")
+	said := startServer(t, "--listen", "127.0.0.1:0")
+	match := regexp.MustCompile(`listening on http://(127\.0\.0\.1:\d+)`).FindStringSubmatch(said.String())
+	require.NotNil(t, match, said)
+
+	code, _, errs := toolhost(t.Context(), "tasks", "--addr", match[1])
+	require.Equal(t, exitDenied, code)
+	require.Contains(t, errs, "send an access token of "+issuer.URL)
+	ana := token("ana")
+	t.Setenv("TOOLHOST_TOKEN", ana)
+	code, _, errs = toolhost(t.Context(), "spawn", "echo", `{"n":1}`, "--wait", "--addr", match[1])
+	require.Equal(t, exitOK, code, errs)
+	t.Setenv("TOOLHOST_TOKEN", token("bo"))
+	code, out, errs := toolhost(t.Context(), "tasks", "--addr", match[1])
+	require.Equal(t, exitOK, code, errs)
+	require.Contains(t, out, "No background tasks.")
+	code, out, errs = toolhost(t.Context(), "tasks", "--session", "ana/default") // over the socket
+	require.Equal(t, exitOK, code, errs)
+	require.Contains(t, out, "Background tasks (1 total):")
+	require.NotContains(t, said.String(), ana)
 }
 
 // The socket is for this user only, whatever the folder around it is.

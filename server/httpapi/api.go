@@ -2,15 +2,16 @@
 // runs with their output, notices, schedules and events, as JSON under /v1.
 //
 // Each request belongs to a session, named by [SessionHeader]; what belongs to
-// another session is not found. Errors are problem details (RFC 9457), see
-// [Problem]. GET changes nothing, not even a run's notice. All endpoints are in
-// one table, see [Routes].
+// another session is not found. Who sends it is a [Caller]: the operator, or a
+// user of an [OAuth] issuer with sessions of its own. Errors are problem
+// details (RFC 9457), see [Problem]. GET changes nothing, not even a run's
+// notice. All endpoints are in one table, see [Routes].
 //
 // A client is not trusted to be quick, well-behaved or who it says: bodies,
 // headers, waits and the number of open streams are bounded, a client that
 // reads too slowly loses its connection, web pages of other origins are
 // refused, and so are host names that are not this machine's, unless a token
-// is configured, which every request over TCP then needs.
+// or OAuth is configured, which every request over TCP then needs.
 package httpapi
 
 import (
@@ -42,10 +43,13 @@ const (
 // Config configures an [API]. Its zero value is ready for use.
 type Config struct {
 	Version string // of the program, told to clients
-	// Token is what requests over TCP have to send as a bearer token. Empty:
-	// none, and then requests have to name this machine as their host. Requests
-	// over a unix socket never need it.
+	// Token is what the operator sends over TCP as a bearer token. Empty: none.
+	// Without it and without OAuth, requests need no login, and have to name
+	// this machine as their host. Requests over a unix socket never need any.
 	Token string
+	// OAuth says whose access tokens are taken over TCP, beside Token: those of
+	// users, see [Caller]. Nil is none.
+	OAuth *OAuth
 	// MCP is served at /mcp, see [SessionOf]. Nil is nothing.
 	MCP http.Handler
 	// Logger gets what operators should know. Nil discards.
@@ -57,7 +61,8 @@ type Config struct {
 type API struct {
 	service  *server.Service
 	version  string
-	token    []byte // its SHA-256; nil for none
+	token    []byte    // its SHA-256; nil for none
+	oauth    *verifier // of access tokens; nil for none
 	log      *slog.Logger
 	mux      *http.ServeMux
 	open     chan struct{} // a slot for each answer that waits or streams
@@ -74,7 +79,14 @@ func New(service *server.Service, cfg Config) *API {
 		a.log = slog.New(slog.DiscardHandler)
 	}
 	a.ending, a.end = context.WithCancel(context.Background())
+	if cfg.OAuth != nil {
+		a.oauth = newVerifier(a.ending, *cfg.OAuth, a.log)
+	}
 	a.mux = a.newMux(Routes())
+	if a.oauth != nil {
+		a.mux.HandleFunc("OPTIONS "+pathMetadata, a.metadataPreflight)
+		a.mux.HandleFunc("OPTIONS "+pathMetadataMCP, a.metadataPreflight)
+	}
 	if cfg.MCP != nil {
 		a.mux.Handle(pathMCP, a.mount(cfg.MCP))
 	}
@@ -108,6 +120,9 @@ func (a *API) Shutdown(ctx context.Context) error {
 	if err != nil {
 		_ = a.http.Close()
 	}
+	if a.oauth != nil {
+		a.oauth.keys.close()
+	}
 	return err
 }
 
@@ -139,9 +154,14 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}()
 	secureHeaders(answer.Header())
-	if err := a.guard(r); err != nil {
+	caller, err := a.guard(r)
+	if err != nil {
 		a.fail(answer, r, err)
 		return
+	}
+	r = r.WithContext(withCaller(r.Context(), caller))
+	if r.Method == http.MethodGet && wantsEvents(r) && !caller.until.IsZero() {
+		defer time.AfterFunc(time.Until(caller.until), cancel).Stop() // who wants to see more has to have a new token
 	}
 	if path.Clean(r.URL.Path) != r.URL.Path { // the mux would send the client elsewhere
 		a.fail(answer, r, refuse(CodeNotFound, "there is no %s here", r.URL.Path))

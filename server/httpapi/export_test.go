@@ -1,8 +1,10 @@
 package httpapi
 
 import (
+	"context"
 	"io"
 	"log/slog"
+	"net"
 )
 
 func testLogger(w io.Writer) *slog.Logger { return slog.New(slog.NewTextHandler(w, nil)) }
@@ -18,3 +20,16 @@ func Statuses() map[Code]int {
 	}
 	return out
 }
+
+// The bounds on asking an issuer for its keys.
+const (
+	KeysFresh   = keysFresh
+	KeysLast    = keysLast
+	KeysPause   = keysPause
+	KeysTimeout = keysTimeout
+	ClockSkew   = clockSkew
+	MaxToken    = maxToken
+)
+
+// DialBy has the issuer asked over connections that dial opens.
+func (o *OAuth) DialBy(dial func(context.Context, string, string) (net.Conn, error)) { o.dial = dial }

@@ -23,6 +23,7 @@ const (
 // follower sends what a run writes, as it writes it.
 type follower struct {
 	runs    *background.Manager
+	caller  Caller
 	session string
 	out     events
 	attempt int   // whose log is read
@@ -35,7 +36,7 @@ type follower struct {
 // after the run was started again gets the new attempt's output from its
 // beginning.
 func (a *API) follow(r *request, run background.Run) error {
-	f := &follower{runs: a.service.Runs(), session: r.session, attempt: run.Attempt}
+	f := &follower{runs: a.service.Runs(), caller: r.caller, session: r.session, attempt: run.Attempt}
 	if err := f.resume(r.Header.Get("Last-Event-ID")); err != nil {
 		return err
 	}
@@ -122,10 +123,10 @@ func (f *follower) tell(ctx context.Context, run background.Run) error {
 	}
 	switch {
 	case run.Status.Terminal():
-		return f.send(EventEnd, f.cursor(), newRun(run, time.Now()))
+		return f.send(EventEnd, f.cursor(), newRun(f.caller, run, time.Now()))
 	case f.told.ID == "" || !sameBeat(run, f.told):
 		f.told = run
-		return f.send(EventRun, f.cursor(), newRun(run, time.Now()))
+		return f.send(EventRun, f.cursor(), newRun(f.caller, run, time.Now()))
 	}
 	return nil
 }

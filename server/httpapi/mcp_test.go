@@ -15,7 +15,8 @@ func TestMounted(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var seen []string
 		other := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			seen = append(seen, httpapi.SessionOf(r.Header))
+			session, _ := httpapi.SessionOf(r)
+			seen = append(seen, session)
 			w.WriteHeader(http.StatusTeapot)
 		})
 		f := serve(t, httpapi.Config{MCP: other, Token: "secret"}, "echo")

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/pkg/background"
@@ -21,7 +22,8 @@ type Code string
 const (
 	CodeInvalid      Code = "invalid"            // 400: the request has a bad field, parameter or header
 	CodeUnauthorized Code = "unauthorized"       // 401: the bearer token is missing or wrong
-	CodeForbidden    Code = "forbidden"          // 403: the request comes from a web page elsewhere, or by a wrong host name
+	CodeForbidden    Code = "forbidden"          // 403: the request comes from a web page elsewhere, by a wrong host name, or of a user for what is the operator's
+	CodeScope        Code = "insufficient_scope" // 403: the access token does not have all scopes
 	CodeDenied       Code = "denied"             // 403: the tool was not granted what it needs, or nobody approved of the call
 	CodeNotFound     Code = "not_found"          // 404: no such tool, run, schedule, artifact or path
 	CodeMethod       Code = "method_not_allowed" // 405
@@ -34,6 +36,7 @@ const (
 	CodeLimit        Code = "limit"              // 429: no room for another run, schedule or open answer
 	CodeInternal     Code = "internal"           // 500: a fault of the host; details are in its log only
 	CodeClosing      Code = "closing"            // 503: the server is shutting down
+	CodeIssuer       Code = "issuer_unavailable" // 503: access tokens cannot be checked now
 )
 
 // documentation is where each code is described.
@@ -46,7 +49,8 @@ var statuses = map[Code]struct {
 }{
 	CodeInvalid:      {http.StatusBadRequest, "The request is not valid"},
 	CodeUnauthorized: {http.StatusUnauthorized, "A token is required"},
-	CodeForbidden:    {http.StatusForbidden, "Requests from there are refused"},
+	CodeForbidden:    {http.StatusForbidden, "The request is refused"},
+	CodeScope:        {http.StatusForbidden, "The token does not have the scope"},
 	CodeDenied:       {http.StatusForbidden, "The call is not allowed"},
 	CodeNotFound:     {http.StatusNotFound, "Not found"},
 	CodeMethod:       {http.StatusMethodNotAllowed, "The method is not allowed"},
@@ -59,6 +63,7 @@ var statuses = map[Code]struct {
 	CodeLimit:        {http.StatusTooManyRequests, "A limit is reached"},
 	CodeInternal:     {http.StatusInternalServerError, "Internal error"},
 	CodeClosing:      {http.StatusServiceUnavailable, "The server is shutting down"},
+	CodeIssuer:       {http.StatusServiceUnavailable, "Tokens cannot be checked now"},
 }
 
 // A Problem is the body of every answer that is an error: problem details as
@@ -72,6 +77,8 @@ type Problem struct {
 	Field  string   `json:"field,omitempty"`  // of CodeInvalid: which field, parameter or header
 	Max    int      `json:"max,omitempty"`    // of CodeLimit: the limit
 	Active []string `json:"active,omitempty"` // of CodeLimit and CodeNotFound: runs of the session that are active
+
+	challenge string // for WWW-Authenticate
 }
 
 // Error returns the detail.
@@ -150,11 +157,14 @@ func problem(err error) *Problem {
 func (p *Problem) write(w http.ResponseWriter) {
 	h := w.Header()
 	h.Set("Content-Type", "application/problem+json")
+	if p.challenge != "" {
+		h.Set("WWW-Authenticate", p.challenge)
+	}
 	switch p.Code {
-	case CodeUnauthorized:
-		h.Set("WWW-Authenticate", `Bearer realm="toolhost"`)
 	case CodeClosing:
 		h.Set("Retry-After", "1")
+	case CodeIssuer:
+		h.Set("Retry-After", strconv.Itoa(int(keysPause.Seconds())))
 	}
 	w.WriteHeader(p.Status)
 	_ = writeJSON(w, p) // what goes wrong here is a client that is gone

@@ -23,7 +23,8 @@ import (
 // The headers of this API.
 const (
 	// SessionHeader names the session a request is for: 1 to 128 letters,
-	// digits and . _ : @ -. Without it the session is [DefaultSession].
+	// digits and . _ : @ -. Without it the session is [DefaultSession]. A user's
+	// is apart from all of others, whatever its name, see [Caller].
 	SessionHeader = "Toolhost-Session"
 	// KeyHeader is the idempotency key of a spawn: up to 128 characters.
 	KeyHeader = "Idempotency-Key"
@@ -37,7 +38,6 @@ const DefaultSession = "default"
 const maxBody = server.MaxArgs + 64<<10
 
 var (
-	sessionForm  = regexp.MustCompile(`^[A-Za-z0-9._:@-]{1,128}$`)
 	runForm      = regexp.MustCompile(`^bg_[a-z2-7]{26}$`)
 	scheduleForm = regexp.MustCompile(`^sc_[a-z2-7]{26}$`)
 )
@@ -46,20 +46,18 @@ var (
 type request struct {
 	*http.Request
 	route   *Route
-	session string
-	status  int // of the answer, if it is not the route's
+	caller  Caller
+	session string // the key by which the service knows it
+	status  int    // of the answer, if it is not the route's
 	w       http.ResponseWriter
 }
 
 // newRequest checks what is the same for all requests: the session and the
 // names of the parameters.
 func newRequest(w http.ResponseWriter, r *http.Request, route *Route) (*request, error) {
-	session := r.Header.Get(SessionHeader)
-	if session == "" {
-		session = DefaultSession
-	}
-	if !sessionForm.MatchString(session) || len(r.Header.Values(SessionHeader)) > 1 {
-		return nil, invalid(SessionHeader, "expected 1 to 128 letters, digits and . _ : @ -")
+	session, err := sessionOf(r)
+	if err != nil {
+		return nil, err
 	}
 	for name, values := range r.URL.Query() {
 		i := slices.IndexFunc(route.Query, func(p Param) bool { return p.Name == name })
@@ -72,7 +70,8 @@ func newRequest(w http.ResponseWriter, r *http.Request, route *Route) (*request,
 			return nil, invalid(name, "given more than once")
 		}
 	}
-	return &request{Request: r, route: route, session: session, w: w}, nil
+	caller := CallerOf(r.Context())
+	return &request{Request: r, route: route, caller: caller, session: caller.sessionKey(session), w: w}, nil
 }
 
 // shorten cuts what a client called a parameter or a field.

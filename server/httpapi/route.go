@@ -20,6 +20,7 @@ type Route struct {
 	Media    []string     // media types of the answer, if it is not JSON
 	Status   int          // of an answer that is no error
 	Begins   bool         // it begins work, and is refused when the server shuts down
+	Operator bool         // it tells of all sessions, and is refused to users
 
 	handle func(a *API, r *request) error
 }
@@ -94,6 +95,8 @@ func (r Route) header(name, description string) Route {
 
 func (r Route) begins() Route { r.Begins = true; return r }
 
+func (r Route) operator() Route { r.Operator = true; return r }
+
 func (r Route) created() Route { r.Status = http.StatusCreated; return r }
 
 // newMux dispatches to the routes, and answers what is none of them.
@@ -127,6 +130,11 @@ func (a *API) newMux(routes []Route) *http.ServeMux {
 func (a *API) serve(w http.ResponseWriter, r *http.Request, route *Route) error {
 	if route.Begins && a.draining.Load() {
 		return refuse(CodeClosing, "the server is shutting down and begins nothing new")
+	}
+	if route.Operator {
+		if err := CallerOf(r.Context()).onlyOperator("this is for the operator: it tells of all sessions, and you have your own"); err != nil {
+			return err
+		}
 	}
 	req, err := newRequest(w, r, route)
 	if err != nil {

@@ -1,7 +1,5 @@
 package httpapi
 
-import ()
-
 // The paths that need no token.
 const (
 	pathHealth = "/healthz"
@@ -46,9 +44,12 @@ func Routes() []Route {
 		stream("/v1/events", "What happens to the runs and schedules of the session from now on", []string{eventStream}, (*API).events),
 		endpoint("GET", "/v1/session", "What a model has to know of the session's active runs", (*API).getSession),
 		endpoint("DELETE", "/v1/session", "End the session: its parked calls are stopped", (*API).endSession),
-		endpoint("GET", "/v1/stats", "Counts of all sessions", (*API).stats),
+		endpoint("GET", "/v1/stats", "Counts of all sessions", (*API).stats).operator(),
 
 		endpoint("GET", pathHealth, "Whether the process answers", (*API).health),
 		endpoint("GET", pathReady, "Whether the server takes work", (*API).ready),
+
+		endpoint("GET", pathMetadata, "Where to get an access token for this server (RFC 9728)", (*API).metadata),
+		endpoint("GET", pathMetadataMCP, "The same, where MCP clients look for it", (*API).metadata),
 	}
 }

@@ -40,7 +40,7 @@ func (a *API) runs(r *request, _ none) (Runs, error) {
 	}
 	now := time.Now()
 	for _, run := range found {
-		out.Runs = append(out.Runs, newRun(run, now))
+		out.Runs = append(out.Runs, newRun(r.caller, run, now))
 	}
 	return out, nil
 }
@@ -113,7 +113,7 @@ func (a *API) look(r *request, ids []string) (runs []Run, missing []string, err 
 		if err != nil {
 			return nil, nil, err
 		}
-		run := newRun(record, time.Now())
+		run := newRun(r.caller, record, time.Now())
 		run.Args = background.Redact(record.Args)
 		if run.WaitedSeconds = report.WaitedSeconds; tail {
 			run.Output = report.Output

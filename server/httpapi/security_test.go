@@ -66,27 +66,39 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// Where there is a token every endpoint asks for it, those that begin, show,
-// wait for and stop runs with the others: only health does without.
+// Where there is a login every endpoint asks for it, those that begin, show,
+// wait for and stop runs with the others: only health does without, and what
+// tells how to log in.
 func TestEveryRouteIsGuarded(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := serve(t, httpapi.Config{Token: "s3cret"}, "echo")
-		id := strings.Repeat("a", 26)
-		path := strings.NewReplacer("{tool}", "echo", "{run}", "bg_"+id, "{schedule}", "sc_"+id, "{name}", "output.log")
-		guarded := 0
-		for _, r := range httpapi.Routes() {
-			if r.Path == "/healthz" || r.Path == "/readyz" {
-				f.ask(r.Method, r.Path, "")
-				continue
-			}
-			conn := f.dial("tcp")
-			require.NoError(t, conn.SetDeadline(time.Now().Add(time.Minute))) // for a stream that is not refused
-			_, text := exchange(t, conn, newRequest(t, r.Method, path.Replace(r.Path), ""))
-			require.Contains(t, text, `"code":"`+string(httpapi.CodeUnauthorized)+`"`, "%s %s", r.Method, r.Path)
-			guarded++
-		}
-		require.Greater(t, guarded, 10)
-	})
+	for name, login := range map[string]func(t *testing.T) httpapi.Config{
+		"a token": func(*testing.T) httpapi.Config { return httpapi.Config{Token: "s3cret"} },
+		"OAuth":   func(t *testing.T) httpapi.Config { return httpapi.Config{OAuth: startIssuer(t).trust()} },
+		"a token and OAuth": func(t *testing.T) httpapi.Config {
+			return httpapi.Config{Token: "s3cret", OAuth: startIssuer(t).trust()}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				cfg := login(t)
+				f := serve(t, cfg, "echo")
+				id := strings.Repeat("a", 26)
+				path := strings.NewReplacer("{tool}", "echo", "{run}", "bg_"+id, "{schedule}", "sc_"+id, "{name}", "output.log")
+				guarded := 0
+				for _, r := range httpapi.Routes() {
+					if r.Path == "/healthz" || r.Path == "/readyz" || cfg.OAuth != nil && strings.HasPrefix(r.Path, "/.well-known/oauth-protected-resource") {
+						f.ask(r.Method, r.Path, "")
+						continue
+					}
+					conn := f.dial("tcp")
+					require.NoError(t, conn.SetDeadline(time.Now().Add(time.Minute))) // for a stream that is not refused
+					_, text := exchange(t, conn, newRequest(t, r.Method, path.Replace(r.Path), ""))
+					require.Contains(t, text, `"code":"`+string(httpapi.CodeUnauthorized)+`"`, "%s %s", r.Method, r.Path)
+					guarded++
+				}
+				require.Greater(t, guarded, 10)
+			})
+		})
+	}
 }
 
 // A form of a web page cannot call anything, even where the browser says

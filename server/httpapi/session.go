@@ -9,7 +9,7 @@ import (
 
 func (a *API) getSession(r *request, _ none) (Session, error) {
 	snapshot, err := a.service.Runs().Snapshot(r.Context(), r.session)
-	return Session{Session: r.session, Snapshot: snapshot}, err
+	return Session{Session: r.caller.sessionName(r.session), Snapshot: snapshot}, err
 }
 
 func (a *API) endSession(r *request, _ none) (none, error) {
@@ -51,7 +51,7 @@ func (a *API) events(r *request) error {
 			if !ok {
 				return nil
 			}
-			err = out.send(string(e.Kind), "", newEvent(e, time.Now()))
+			err = out.send(string(e.Kind), "", newEvent(r.caller, e, time.Now()))
 		case <-alive.C:
 			err = out.beat()
 		case <-r.Context().Done():
@@ -61,14 +61,14 @@ func (a *API) events(r *request) error {
 	return nil // the client is gone
 }
 
-func newEvent(e background.Event, now time.Time) Event {
+func newEvent(c Caller, e background.Event, now time.Time) Event {
 	out := Event{Kind: e.Kind}
 	if e.Run != nil {
-		run := newRun(*e.Run, now)
+		run := newRun(c, *e.Run, now)
 		out.Run = &run
 	}
 	if e.Schedule != nil {
-		schedule := newScheduleAnswer(*e.Schedule)
+		schedule := newScheduleAnswer(c, *e.Schedule)
 		out.Schedule = &schedule
 	}
 	return out

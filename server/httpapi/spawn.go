@@ -34,7 +34,7 @@ func (a *API) spawn(r *request, in Spawn) (Run, error) {
 	if err != nil {
 		return Run{}, err
 	}
-	run := newRun(spawned.Run, time.Now())
+	run := newRun(r.caller, spawned.Run, time.Now())
 	run.Args, run.Reused = background.Redact(spawned.Args), spawned.Reused
 	if run.Reused {
 		r.status = http.StatusOK
@@ -60,12 +60,12 @@ func (a *API) schedule(r *request, in NewSchedule) (Schedule, error) {
 		return Schedule{}, err
 	}
 	r.w.Header().Set("Location", "/v1/schedules/"+stored.ID)
-	return detailed(stored), nil
+	return detailed(r.caller, stored), nil
 }
 
 // detailed is a schedule with its arguments.
-func detailed(s background.Schedule) Schedule {
-	out := newScheduleAnswer(s)
+func detailed(c Caller, s background.Schedule) Schedule {
+	out := newScheduleAnswer(c, s)
 	out.Args = background.Redact(s.Args)
 	return out
 }
@@ -82,7 +82,7 @@ func (a *API) schedules(r *request, _ none) (Schedules, error) {
 	out := Schedules{Schedules: make([]Schedule, 0, len(stored))}
 	for _, s := range stored {
 		if s.Enabled || !enabled {
-			out.Schedules = append(out.Schedules, newScheduleAnswer(s))
+			out.Schedules = append(out.Schedules, newScheduleAnswer(r.caller, s))
 		}
 	}
 	return out, nil
@@ -94,7 +94,7 @@ func (a *API) getSchedule(r *request, _ none) (Schedule, error) {
 		return Schedule{}, err
 	}
 	stored, err := a.service.Runs().GetSchedule(r.Context(), r.session, id)
-	return detailed(stored), err
+	return detailed(r.caller, stored), err
 }
 
 func (a *API) unschedule(r *request, _ none) (Schedule, error) {
@@ -103,5 +103,5 @@ func (a *API) unschedule(r *request, _ none) (Schedule, error) {
 		return Schedule{}, err
 	}
 	stored, err := a.service.Runs().Unschedule(r.Context(), r.session, id)
-	return detailed(stored), err
+	return detailed(r.caller, stored), err
 }

@@ -89,10 +89,10 @@ type Run struct {
 // Stopping says who asked for the end of a run, when and why.
 type Stopping = background.Cancellation
 
-// newRun is a run as it is told to clients.
-func newRun(r background.Run, now time.Time) Run {
+// newRun is a run as it is told to a client.
+func newRun(c Caller, r background.Run, now time.Time) Run {
 	return Run{
-		TaskID: r.ID, Session: r.Session, Tool: r.Tool, ToolVersion: r.Version, Title: r.Title,
+		TaskID: r.ID, Session: c.sessionName(r.Session), Tool: r.Tool, ToolVersion: r.Version, Title: r.Title,
 		Origin: r.Origin, By: r.By, Status: r.Status, Done: r.Status.Terminal(), Stopping: r.Cancel, Attempt: r.Attempt,
 		Detail: r.Detail, Progress: r.Progress,
 		CreatedAt: r.CreatedAt, StartedAt: r.StartedAt, ParkedAt: r.ParkedAt, FinishedAt: r.FinishedAt,
@@ -169,10 +169,10 @@ type Schedule struct {
 	RejectedInARow     int                `json:"rejected_in_a_row,omitempty"`
 }
 
-// newScheduleAnswer is a schedule as it is told to clients.
-func newScheduleAnswer(s background.Schedule) Schedule {
+// newScheduleAnswer is a schedule as it is told to a client.
+func newScheduleAnswer(c Caller, s background.Schedule) Schedule {
 	return Schedule{
-		ScheduleID: s.ID, Session: s.Session, Tool: s.Tool, ToolVersion: s.Version, Title: s.Title,
+		ScheduleID: s.ID, Session: c.sessionName(s.Session), Tool: s.Tool, ToolVersion: s.Version, Title: s.Title,
 		SignalOnCompletion: s.SignalOnCompletion, DeadlineSeconds: s.Timeout.Seconds(),
 		Cron: s.Cron, At: s.At, Timezone: s.Timezone, Overlap: s.Overlap,
 		Enabled: s.Enabled, DisabledReason: s.Disabled, CreatedAt: s.CreatedAt,

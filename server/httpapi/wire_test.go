@@ -31,6 +31,8 @@ var update = flag.Bool("update", false, "write what the server answered into tes
 //
 //	-- plugins --       the plugins that are there, one a line
 //	-- token --         the token the server asks for, if any
+//	-- oauth --         an issuer whose tokens are taken, and the scopes they need;
+//	                    TOKEN-OF-name is a token of it, with the scope "tools"
 //	-- request --       a request over TCP; Host and Content-Length are added
 //	-- socket --        a request over the unix socket
 //	-- request 25s --   a request whose answer is read so long, and then dropped
@@ -65,6 +67,8 @@ func converse(t *testing.T, file string) {
 		switch kind {
 		case "token":
 			cfg.Token = strings.TrimSpace(string(section.Data))
+		case "oauth":
+			cfg.OAuth = startIssuer(t).trust(strings.Fields(string(section.Data))...)
 		case "plugins":
 			w.fixture = serve(t, cfg, strings.Fields(string(section.Data))...)
 		case "sleep":
@@ -110,6 +114,7 @@ func (w *wire) send(network string, text []byte, during time.Duration) []byte {
 	for id, name := range w.names {
 		text = bytes.ReplaceAll(text, []byte(name), []byte(id))
 	}
+	text = anyToken.ReplaceAllFunc(text, func(name []byte) []byte { return []byte(tokenOf(w.t, string(name[len("TOKEN-OF-"):]))) })
 	head, body, _ := bytes.Cut(text, []byte("\n\n"))
 	body = bytes.TrimSuffix(body, []byte("\n"))
 	lines := strings.Split(strings.TrimSpace(string(head)), "\n")
@@ -163,6 +168,7 @@ func (w *wire) show(resp *http.Response, body []byte) []byte {
 }
 
 var (
+	anyToken = regexp.MustCompile(`\bTOKEN-OF-\w+`)
 	anyID    = regexp.MustCompile(`\b(bg|sc)_[a-z2-7]{26}\b`)
 	volatile = []struct {
 		pattern *regexp.Regexp

@@ -26,7 +26,7 @@ func askers(t *testing.T) *server.Service {
 func serveAskers(t *testing.T) *endpoint {
 	t.Helper()
 	s := askers(t)
-	h, err := mcpapi.NewHandler(s, mcpapi.HTTPConfig{Session: func(h http.Header) string { return h.Get("User") }})
+	h, err := mcpapi.NewHandler(s, mcpapi.HTTPConfig{Session: func(r *http.Request) (string, string) { return r.Header.Get("User"), r.Header.Get("User") }})
 	require.NoError(t, err)
 	t.Cleanup(h.Close)
 	return &endpoint{Handler: h, t: t, service: s}

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/auth"
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -35,9 +36,10 @@ const (
 type HTTPConfig struct {
 	Version string // of the program, told to clients
 
-	// Session returns whose runs a request sees, from its headers. Requests it
-	// gives the same name share their runs. Nil is one session for all.
-	Session func(http.Header) string
+	// Session returns whose runs a request sees, and who sent it. Requests it
+	// gives the same session share their runs. What Mcp-Session-Id names is
+	// known only to the user who began it. Nil is one session, and one user.
+	Session func(*http.Request) (session, user string)
 
 	// Grace is how long a call is waited for before a client that takes tasks
 	// gets one; 0 is two seconds.
@@ -59,28 +61,24 @@ type Handler struct {
 	server *mcp.Server
 	modern http.Handler // of requests that stand for themselves, since 2026-07-28
 	legacy http.Handler // of sessions that begin with initialize
+	whose  func(*http.Request) (session, user string)
 	end    context.CancelCauseFunc
 }
 
 // NewHandler returns a handler. It does not own the service. Close it when done.
 func NewHandler(service *server.Service, cfg HTTPConfig) (*Handler, error) {
 	if cfg.Session == nil {
-		cfg.Session = func(http.Header) string { return DefaultSession }
+		cfg.Session = func(*http.Request) (string, string) { return DefaultSession, "" }
 	}
 	ctx, end := context.WithCancelCause(context.Background())
 	a := newAPI(ctx, service, cfg.Logger, cfg.Grace)
-	a.session = func(extra *mcp.RequestExtra) string {
-		if extra == nil {
-			return cfg.Session(http.Header{})
-		}
-		return cfg.Session(extra.Header)
-	}
+	a.session = sessionOf
 	srv, err := a.newServer(cfg.Version, cfg.Extend)
 	if err != nil {
 		end(nil)
 		return nil, err
 	}
-	h := &Handler{api: a, server: srv, end: end}
+	h := &Handler{api: a, server: srv, whose: cfg.Session, end: end}
 	get := func(*http.Request) *mcp.Server { return srv }
 	options := mcp.StreamableHTTPOptions{
 		Logger: a.log, MaxRequestBodyBytes: maxLine, DisableLocalhostProtection: true, // see Handler
@@ -89,9 +87,69 @@ func NewHandler(service *server.Service, cfg HTTPConfig) (*Handler, error) {
 	sessions := options
 	sessions.SessionTimeout = sessionTimeout
 	options.Stateless = true
-	h.modern = mcp.NewStreamableHTTPHandler(get, &options)
-	h.legacy = mcp.NewStreamableHTTPHandler(get, &sessions)
+	h.modern = h.identified(mcp.NewStreamableHTTPHandler(get, &options))
+	h.legacy = h.identified(mcp.NewStreamableHTTPHandler(get, &sessions))
 	return h, nil
+}
+
+// sessionKey is where the session is among what the SDK knows of a request.
+const sessionKey = "session"
+
+// sessionOf is whose runs a request sees. One that nothing is known of sees
+// none: no session has that name.
+func sessionOf(extra *mcp.RequestExtra) string {
+	if extra != nil && extra.TokenInfo != nil {
+		if session, ok := extra.TokenInfo.Extra[sessionKey].(string); ok {
+			return session
+		}
+	}
+	return "?"
+}
+
+// identified has the SDK know who sends a request, in the one way it takes it:
+// from its own middleware for bearer tokens. That is given a word in place of
+// the token, which was checked before and is passed on to nobody (MCP
+// 2026-07-28, basic/authorization, access token privilege restriction). With
+// the user the SDK refuses a session to all but who began it; so that this
+// holds for the operator's too, nobody's name is empty.
+func (h *Handler) identified(next http.Handler) http.Handler {
+	known := func(_ context.Context, _ string, r *http.Request) (*auth.TokenInfo, error) {
+		session, user := h.whose(r)
+		return &auth.TokenInfo{UserID: "user " + user, Extra: map[string]any{sessionKey: session}}, nil
+	}
+	inner := auth.RequireBearerToken(known, &auth.RequireBearerTokenOptions{AllowMissingExpiration: true})(next)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r = r.WithContext(r.Context()) // a copy
+		r.Header = r.Header.Clone()
+		r.Header.Set("Authorization", "Bearer checked")
+		inner.ServeHTTP(w, r)
+	})
+}
+
+// discreet answers that somebody else's session is not there. The SDK says that
+// it may not be used, which is all that it forbids here.
+type discreet struct {
+	http.ResponseWriter
+	hid bool
+}
+
+// Unwrap is for http.ResponseController.
+func (w *discreet) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *discreet) WriteHeader(status int) {
+	if status == http.StatusForbidden {
+		w.hid = true
+		http.Error(w.ResponseWriter, "session not found", http.StatusNotFound)
+		return
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *discreet) Write(p []byte) (int, error) {
+	if w.hid {
+		return len(p), nil
+	}
+	return w.ResponseWriter.Write(p)
 }
 
 // errClosed ends calls when the handler is closed.
@@ -110,7 +168,7 @@ func (h *Handler) Close() {
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("X-Accel-Buffering", "no") // or nginx would hold back events
 	if r.Method != http.MethodPost {
-		h.legacy.ServeHTTP(w, r)
+		h.legacy.ServeHTTP(&discreet{ResponseWriter: w}, r)
 		return
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxLine))
@@ -150,7 +208,7 @@ func (h *Handler) serveLegacy(w http.ResponseWriter, r *http.Request, m envelope
 			return
 		}
 	}
-	h.legacy.ServeHTTP(w, r)
+	h.legacy.ServeHTTP(&discreet{ResponseWriter: w}, r)
 }
 
 // envelope is what of a message decides who answers it.

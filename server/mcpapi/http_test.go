@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/abi"
@@ -58,7 +59,7 @@ func serveHTTP(t *testing.T, cfg server.Config) *endpoint {
 	}
 	cfg.Folders, cfg.CacheDir = []plugins.Folder{{Path: "zoo", FS: files}}, plugintest.CacheDir()
 	s := open(t, cfg)
-	session := func(h http.Header) string { return "of " + h.Get("User") }
+	session := func(r *http.Request) (string, string) { return "of " + r.Header.Get("User"), r.Header.Get("User") }
 	h, err := mcpapi.NewHandler(s, mcpapi.HTTPConfig{Version: "test", Session: session})
 	require.NoError(t, err)
 	t.Cleanup(h.Close)
@@ -289,6 +290,49 @@ func TestBothEras(t *testing.T) {
 		w, m = e.ask("ana", `{}`, "tools/list", "")
 		require.Empty(t, w.Header().Get("Mcp-Session-Id"))
 		require.NotEmpty(t, m.Result["tools"])
+	})
+}
+
+// The token a request came with ends at this server: nothing behind it sees it.
+func TestTokenIsNotPassedOn(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		seen := 0
+		s := open(t, server.Config{})
+		h, err := mcpapi.NewHandler(s, mcpapi.HTTPConfig{Extend: mcpapi.Extend{Server: func(srv *mcp.Server) {
+			srv.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
+				return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+					seen++
+					require.NotContains(t, fmt.Sprint(req.GetExtra()), "s3cret")
+					require.Contains(t, req.GetExtra().Header, "User")
+					return next(ctx, method, req)
+				}
+			})
+		}}})
+		require.NoError(t, err)
+		t.Cleanup(h.Close)
+		e := &endpoint{Handler: h, t: t, service: s}
+		e.ask("ana", `{}`, "tools/list", "", "Authorization", "Bearer s3cret")
+		e.post(strings.TrimSpace(strings.SplitAfter(initialize, "\n")[0]), "User", "ana", "Authorization", "Bearer s3cret")
+		require.Equal(t, 2, seen)
+	})
+}
+
+// Who a request is of is not remembered from another one of the same session:
+// it is asked for each, and who began a session has it alone.
+func TestSessionsOfOthers(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		e := serveHTTP(t, server.Config{})
+		for _, user := range []string{"ana", ""} { // without a name too
+			w, m := e.post(strings.TrimSpace(strings.SplitAfter(initialize, "\n")[0]), "User", user)
+			version := m.Result["protocolVersion"].(string)
+			headers := []string{"Mcp-Session-Id", w.Header().Get("Mcp-Session-Id"), "Mcp-Protocol-Version", version}
+			const list = `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`
+			w, _ = e.post(list, append(headers, "User", "bo")...)
+			require.Equal(t, http.StatusNotFound, w.Code)
+			require.Equal(t, "session not found\n", w.Body.String())
+			_, m = e.post(list, append(headers, "User", user)...)
+			require.NotEmpty(t, m.Result["tools"])
+		}
 	})
 }
 
