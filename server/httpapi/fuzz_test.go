@@ -80,9 +80,6 @@ func FuzzRequest(f *testing.F) {
 				for _, parse := range []func() error{
 					func() error { _, err := r.run(); return err },
 					func() error { _, err := r.schedule(); return err },
-					func() error { _, err := r.limit(); return err },
-					func() error { _, err := r.duration("wait"); return err },
-					func() error { _, err := r.yes("active"); return err },
 					func() error { return new(follower).resume(r.Header.Get("Last-Event-ID")) },
 				} {
 					if err := parse(); err != nil && problem(err).Code != CodeInvalid {

@@ -61,6 +61,28 @@ var statuses = map[Code]struct {
 	CodeClosing:      {http.StatusServiceUnavailable, "The server is shutting down"},
 }
 
+// Status returns the status an answer with the code has, 0 for no code of
+// those above.
+func (c Code) Status() int { return statuses[c].status }
+
+// Title returns what the code means, in a few words.
+func (c Code) Title() string { return statuses[c].title }
+
+// Sends returns the headers an answer with the code may have.
+func (c Code) Sends() []Param {
+	switch c {
+	case CodeUnauthorized:
+		return []Param{text("WWW-Authenticate", "what to authenticate with")}
+	case CodeRange:
+		return []Param{text("Content-Range", "how many bytes there are")}
+	case CodeMediaType:
+		return []Param{text("Accept-Encoding", "the codings a body may have: none")}
+	case CodeLimit, CodeClosing:
+		return []Param{{Name: "Retry-After", Description: "seconds after which to try again", Type: "integer"}}
+	}
+	return nil
+}
+
 // A Problem is the body of every answer that is an error: problem details as
 // of RFC 9457, with Code and what helps to mend it.
 type Problem struct {
