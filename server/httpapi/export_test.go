@@ -18,3 +18,9 @@ func Statuses() map[Code]int {
 	}
 	return out
 }
+
+// MaxGzip is how many answers are compressed at once.
+const MaxGzip = maxGzip
+
+// Compressing is how many are.
+func Compressing() int32 { return compressing.Load() }

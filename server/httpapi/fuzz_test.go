@@ -131,3 +131,32 @@ func TestPanics(t *testing.T) {
 		a.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "http://localhost/late", nil))
 	})
 }
+
+// What a client says it takes.
+func TestTakesGzip(t *testing.T) {
+	for header, want := range map[string]bool{
+		"": false, "gzip": true, "GZIP": true, "x-gzip": true, "br, gzip": true, "gzip;q=0.1": true, " gzip ; q=1 ": true, "*": true, "br;q=1, *;q=0.5": true,
+		"gzip;q=0": false, "gzip;q=0.000": false, "gzip; q=0, *": false, "*;q=0": false, "identity": false, "gzipped": false, "br": false,
+		"gzip;q=x": false, "gzip;q=-1": false, "gzip;q=2": false, "gzip;q=NaN": false, "gzip;q=": false, ";;;,,,=": false, "gzip;a=b": true, "\x00gzip": false,
+	} {
+		require.Equal(t, want, takesGzip([]string{header}), "%q", header)
+	}
+	require.True(t, takesGzip([]string{"br", "gzip"}), "in two headers")
+	require.False(t, takesGzip(nil))
+}
+
+// FuzzTakesGzip: whatever a client says it takes, gzip is what it named, and not
+// what it refused.
+func FuzzTakesGzip(f *testing.F) {
+	for _, seed := range []string{"gzip", "gzip;q=0", "*;q=0, gzip", "br;q=1.0, gzip;q=0.8, *;q=0.1", ";q=,", "gzip;q=1e-400"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, header string) {
+		lower := strings.ToLower(header)
+		if takesGzip([]string{header}) {
+			require.True(t, strings.Contains(lower, "gzip") || strings.Contains(lower, "*"))
+		}
+		require.False(t, takesGzip([]string{header, "identity;q=1"}) && !takesGzip([]string{header}))
+		require.False(t, !strings.Contains(lower, "gzip") && takesGzip([]string{header, "gzip;q=0"}))
+	})
+}

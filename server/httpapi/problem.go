@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/pkg/background"
@@ -94,6 +95,8 @@ type Problem struct {
 	Field  string   `json:"field,omitempty"`  // of CodeInvalid: which field, parameter or header
 	Max    int      `json:"max,omitempty"`    // of CodeLimit: the limit
 	Active []string `json:"active,omitempty"` // of CodeLimit and CodeNotFound: runs of the session that are active
+
+	retry int // seconds after which it may go better, for Retry-After; 0 is not told
 }
 
 // Error returns the detail.
@@ -139,6 +142,9 @@ func problem(err error) *Problem {
 	case errors.As(err, &limit):
 		p = refuse(CodeLimit, "%v", limit)
 		p.Max, p.Active = limit.Max, limit.Active
+		if !errors.Is(limit.Err, background.ErrScheduleLimit) { // schedules do not end by themselves
+			p.retry = 5
+		}
 	case errors.As(err, &missing):
 		p = refuse(CodeNotFound, "%v", missing)
 		p.Active = missing.Active
@@ -172,11 +178,14 @@ func problem(err error) *Problem {
 func (p *Problem) write(w http.ResponseWriter) {
 	h := w.Header()
 	h.Set("Content-Type", "application/problem+json")
-	switch p.Code {
-	case CodeUnauthorized:
+	if p.Code == CodeUnauthorized {
 		h.Set("WWW-Authenticate", `Bearer realm="toolhost"`)
-	case CodeClosing:
-		h.Set("Retry-After", "1")
+	}
+	if p.Code == CodeClosing {
+		p.retry = 1
+	}
+	if p.retry > 0 {
+		h.Set("Retry-After", strconv.Itoa(p.retry))
 	}
 	w.WriteHeader(p.Status)
 	_ = writeJSON(w, p) // what goes wrong here is a client that is gone
