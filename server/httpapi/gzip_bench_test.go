@@ -83,4 +83,3 @@ func sampleTools(n int) (out Tools) {
 	}
 	return out
 }
-

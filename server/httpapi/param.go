@@ -34,7 +34,7 @@ var (
 	// overflow.
 	durationForm = regexp.MustCompile(`^(0|([0-9]{1,5}(\.[0-9]{1,9})?(ns|us|µs|ms|s|m|h)){1,4})$`)
 	rangeForm    = regexp.MustCompile(`^bytes=([0-9]+-[0-9]*|-[0-9]+)$`)
-	eventForm    = regexp.MustCompile(`^[0-9]+:[0-9]+$`)
+	placeForm    = regexp.MustCompile(`^(0|[1-9][0-9]{0,8}):(0|[1-9][0-9]{0,17})$`) // an attempt, and where in its log
 )
 
 func text(name, description string) Param {
@@ -74,10 +74,13 @@ var pathParams = map[string]Param{
 
 // SessionParam is the header that names the session of a request.
 func SessionParam() Param {
-	p := formed(SessionHeader, "the session the request is for", sessionForm, "")
+	p := formed(SessionHeader, "the session the request is for; empty is as none", orEmpty(sessionForm), "")
 	p.Default = DefaultSession
 	return p
 }
+
+// orEmpty is a form, or nothing.
+func orEmpty(form *regexp.Regexp) *regexp.Regexp { return regexp.MustCompile("^$|" + form.String()) }
 
 // check refuses what a parameter cannot be.
 func (p *Param) check(values []string) error {

@@ -176,6 +176,8 @@ func typeName(t reflect.Type) string {
 		return "an array"
 	case reflect.Struct, reflect.Map:
 		return "an object"
+	case reflect.Int64:
+		return "a whole number"
 	}
 	return "a number"
 }

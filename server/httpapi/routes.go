@@ -72,7 +72,7 @@ func runRoutes() []Route {
 				oneOf("until", "with `id` and `wait`: whether to wait for `any` of the runs or for `all`; any if absent", string(background.UntilAny), string(background.UntilAll)), tail).
 			refuses(CodeNotFound, CodeLimit),
 		endpoint("GET", "/v1/runs/{run}", "One run", (*API).getRun).named("getRun").
-			query(wait, tail, text("cursor", "with `tail`: only output after the `cursor` of an earlier answer")).
+			query(wait, tail, formed("cursor", "with `tail`: only output after the `cursor` of an earlier answer", placeForm, "expected the cursor of an earlier answer")).
 			refuses(CodeNotFound, CodeLimit),
 		endpoint("POST", "/v1/runs/{run}/stop", "Stop a run; answers with its true state when it has ended, or after the grace", (*API).stop).named("stopRun").
 			doc("It may be repeated. A result that came first is kept, and told.").refuses(CodeNotFound),
@@ -80,7 +80,7 @@ func runRoutes() []Route {
 			[]string{plainText, eventStream}, (*API).output).named("readOutput").
 			doc("With `Accept: text/event-stream` the output is followed. The id of an event is where the log ends for a client that has it: "+
 				"with it as `Last-Event-ID` a client goes on there. A stream without the event `end` was cut off.").
-			headers(formed("Range", "one range of bytes of the whole log", rangeForm, ""), formed("Last-Event-ID", "of events: go on after the one with this id", eventForm, "")).
+			headers(formed("Range", "one range of bytes of the whole log", rangeForm, ""), formed("Last-Event-ID", "of events: go on after the one with this id", placeForm, "")).
 			sends(attempt).
 			events(EventType{EventOutput, reflect.TypeFor[Output]()}, EventType{EventRun, reflect.TypeFor[Run]()}, EventType{EventEnd, reflect.TypeFor[Run]()}).
 			also(http.StatusPartialContent, "The bytes of `Range` that are there: the piece begins after what was dropped, or ends before it.", part).

@@ -74,7 +74,7 @@ func TestSchemas(t *testing.T) {
 			"force":{"type":"boolean","description":"end it at once, without a chance to give way"},
 			"reason":{"type":"string","description":"kept with the run, cut to 200 characters"}},"description":"A Stop is the body of POST /v1/runs/{run}/stop."}`},
 		"a list with bounds": {reflect.TypeFor[httpapi.Seen](), true, `{"type":"object","additionalProperties":false,"required":["task_ids"],"properties":{
-			"task_ids":{"type":"array","items":{"type":"string"},"minItems":1,"maxItems":1000,"description":"of the runs"}},"description":"Seen is the body of POST /v1/notices/ack."}`},
+			"task_ids":{"type":"array","items":{"type":"string","pattern":"^bg_[a-z2-7]{26}$"},"minItems":1,"maxItems":1000,"description":"of the runs"}},"description":"Seen is the body of POST /v1/notices/ack."}`},
 		"bytes, and names as JSON has them": {reflect.TypeFor[httpapi.Output](), false, `{"type":"object","required":["attempt","offset"],"properties":{
 			"attempt":{"type":"integer","description":"of the run; another one has a log of its own"},
 			"offset":{"type":"integer","format":"int64","description":"of the first byte in the whole log"},

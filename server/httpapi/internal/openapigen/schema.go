@@ -190,7 +190,8 @@ func (s *schemas) fields(schema *jsonschema.Schema, t reflect.Type, sent bool) e
 	return nil
 }
 
-// refine adds what a tag says: keywords of JSON Schema, such as minLength=1.
+// refine adds what a tag says: keywords of JSON Schema, such as minLength=1. A
+// pattern is of the strings of a list.
 func refine(schema *jsonschema.Schema, tag string) error {
 	if tag == "" {
 		return nil
@@ -203,6 +204,12 @@ func refine(schema *jsonschema.Schema, tag string) error {
 			schema.Type, err = value, nil
 		case "format":
 			schema.Format, err = value, nil
+		case "pattern":
+			of := schema
+			if schema.Items != nil {
+				of = schema.Items
+			}
+			of.Pattern, err = value, nil
 		case "default":
 			schema.Default, err = literal(value), nil
 		case "minimum":

@@ -1,0 +1,161 @@
+package httpapi_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/server/httpapi"
+)
+
+// asks are requests that are taken, for each route: its path, and its body.
+var asks = map[string][2]string{
+	"getTool":            {"/v1/tools/echo"},
+	"callTool":           {"/v1/calls", `{"tool":"echo"}`},
+	"spawnRun":           {"/v1/runs", `{"tool":"echo"}`},
+	"stopRun":            {"/v1/runs/{run}/stop", `{}`},
+	"acknowledgeNotices": {"/v1/notices/ack", `{"task_ids":["{run}"]}`},
+	"createSchedule":     {"/v1/schedules", `{"tool":"echo","cron_expression":"0 0 * * *"}`},
+}
+
+// refusals are what a route is asked for to be answered with one of the codes
+// that not all routes have: its path, its body, its headers.
+var refusals = map[string][]string{
+	"getTool not_found":         {"/v1/tools/none"},
+	"getTool denied":            {"/v1/tools/denied"},
+	"callTool not_found":        {"/v1/calls", `{"tool":"none"}`},
+	"callTool denied":           {"/v1/calls", `{"tool":"dangerous"}`},
+	"spawnRun not_found":        {"/v1/runs", `{"tool":"none"}`},
+	"spawnRun denied":           {"/v1/runs", `{"tool":"dangerous"}`},
+	"spawnRun conflict":         {"/v1/runs", `{"tool":"echo","args":{"n":1}}`, httpapi.KeyHeader, "monday"},
+	"spawnRun unsupported":      {"/v1/runs", `{"tool":"plain"}`},
+	"spawnRun limit":            {"/v1/runs", `{"tool":"sleeper"}`, httpapi.SessionHeader, "full"},
+	"listRuns not_found":        {"/v1/runs?id={none}"},
+	"listRuns limit":            {"/v1/runs?id={run}&wait=1s"},
+	"getRun not_found":          {"/v1/runs/{none}"},
+	"getRun limit":              {"/v1/runs/{run}?wait=1s"},
+	"stopRun not_found":         {"/v1/runs/{none}/stop", `{}`},
+	"readOutput not_found":      {"/v1/runs/{none}/output"},
+	"readOutput range":          {"/v1/runs/{run}/output", "", "Range", "bytes=1000-"},
+	"readOutput limit":          {"/v1/runs/{run}/output", "", "Accept", "text/event-stream"},
+	"readArtifact not_found":    {"/v1/runs/{run}/artifacts/none"},
+	"readArtifact range":        {"/v1/runs/{run}/artifacts/output.log", "", "Range", "bytes=1000-"},
+	"createSchedule not_found":  {"/v1/schedules", `{"tool":"none","cron_expression":"0 0 * * *"}`},
+	"createSchedule denied":     {"/v1/schedules", `{"tool":"dangerous","cron_expression":"0 0 * * *"}`},
+	"createSchedule limit":      {"/v1/schedules", `{"tool":"echo","cron_expression":"0 0 * * *"}`, httpapi.SessionHeader, "full"},
+	"getSchedule not_found":     {"/v1/schedules/sc_aaaaaaaaaaaaaaaaaaaaaaaaaa"},
+	"disableSchedule not_found": {"/v1/schedules/sc_aaaaaaaaaaaaaaaaaaaaaaaaaa"},
+	"watchEvents limit":         {"/v1/events"},
+
+	"createSchedule unsupported": {"/v1/schedules", `{"tool":"plain","cron_expression":"0 0 * * *"}`},
+}
+
+// Each code that a route is documented with is one it answers with.
+func TestDocumentedProblems(t *testing.T) {
+	for _, r := range httpapi.Routes() {
+		for _, code := range r.Codes() {
+			if code == httpapi.CodeInternal { // see TestPanics
+				continue
+			}
+			t.Run(r.Name+" "+string(code), func(t *testing.T) {
+				bubble(t, func(t *testing.T) { provoke(t, r, code) })
+			})
+		}
+	}
+}
+
+// provoke asks for what is answered with a code.
+func provoke(t *testing.T, r httpapi.Route, code httpapi.Code) {
+	f := serve(t, httpapi.Config{Token: "s3cret"}, "echo", "plain", "dangerous", "denied", "sleeper")
+	headers := []string{"Authorization", "Bearer s3cret"}
+	run := f.ask("POST", "/v1/runs", `{"tool":"echo"}`, append(headers, httpapi.KeyHeader, "monday")...)["task_id"].(string)
+	f.ask("GET", "/v1/runs/"+run+"?wait=1m", "", headers...)
+	path, body := r.Path, ""
+	if ask, ok := asks[r.Name]; ok {
+		path, body = ask[0], ask[1]
+	}
+	if refusal, ok := refusals[r.Name+" "+string(code)]; ok {
+		path, body = refusal[0], ""
+		if len(refusal) > 1 {
+			body, headers = refusal[1], append(headers, refusal[2:]...)
+		}
+	}
+	length := -2 // what the body is said to have; -2 is what it has
+	switch code {
+	case httpapi.CodeInvalid:
+		headers = append(headers, httpapi.SessionHeader, "a b")
+	case httpapi.CodeForbidden:
+		headers = append(headers, "Origin", "https://attacker.example")
+	case httpapi.CodeUnauthorized:
+		headers = nil
+	case httpapi.CodeTooLarge:
+		body = `{"tool":"` + strings.Repeat("x", 9<<20) + `"}`
+	case httpapi.CodeMediaType:
+		headers = append(headers, "Content-Type", "text/plain")
+	case httpapi.CodeClosing:
+		f.Drain()
+	case httpapi.CodeTimeout:
+		length = len(body) + 1000
+	case httpapi.CodeLimit:
+		f.fill(r.Name)
+	}
+	nobody := strings.Repeat("a", 26)
+	replace := strings.NewReplacer("{run}", run, "{none}", "bg_"+nobody, "{tool}", "echo", "{name}", "output.log", "{schedule}", "sc_"+nobody)
+	p := f.problem(r.Method, replace.Replace(path), replace.Replace(body), length, headers...)
+	require.Equal(t, code, p.Code, "%+v", p)
+}
+
+// fill takes all there is room for.
+func (f *fixture) fill(operation string) {
+	headers := []string{"Authorization", "Bearer s3cret", httpapi.SessionHeader, "full"}
+	switch operation {
+	case "spawnRun":
+		for range background.DefaultPerSession {
+			f.ask("POST", "/v1/runs", `{"tool":"sleeper"}`, headers...)
+		}
+	case "createSchedule":
+		for range background.DefaultSchedules {
+			f.ask("POST", "/v1/schedules", `{"tool":"echo","cron_expression":"0 0 * * *"}`, headers...)
+		}
+	default:
+		f.FillAnswers()
+	}
+}
+
+// problem sends a request, of which the server may not take everything, or
+// which is shorter than it says, and returns the problem it is answered with.
+func (f *fixture) problem(method, path, body string, length int, headers ...string) (p httpapi.Problem) {
+	f.t.Helper()
+	var head strings.Builder
+	fmt.Fprintf(&head, "%s %s HTTP/1.1\r\nHost: localhost\r\n", method, path)
+	if length < 0 {
+		length = len(body)
+	}
+	if length > 0 {
+		fmt.Fprintf(&head, "Content-Length: %d\r\n", length)
+	}
+	if !slices.Contains(headers, "Content-Type") && body != "" {
+		headers = append(headers, "Content-Type", "application/json")
+	}
+	for h := range slices.Chunk(headers, 2) {
+		fmt.Fprintf(&head, "%s: %s\r\n", h[0], h[1])
+	}
+	conn := f.dial("tcp")
+	go func() { _, _ = io.WriteString(conn, head.String()+"\r\n"+body) }()
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	require.NoError(f.t, err)
+	require.NoError(f.t, json.NewDecoder(resp.Body).Decode(&p), "%s", resp.Status)
+	require.Equal(f.t, "application/problem+json", resp.Header.Get("Content-Type"))
+	_ = conn.Close()
+	synctest.Wait()
+	return p
+}
