@@ -121,18 +121,18 @@ func addVary(h http.Header, name string) {
 // by "*" if it is not named. Whatever else there may be in the header is no
 // reason to refuse a request.
 func takesGzip(headers []string) bool {
-	var named, any bool
-	var weight, anyWeight float64
+	var named, star bool
+	var weight, starWeight float64
 	for part := range strings.SplitSeq(strings.Join(headers, ","), ",") {
 		coding, params, _ := strings.Cut(part, ";")
 		switch coding = strings.TrimSpace(coding); {
 		case strings.EqualFold(coding, "gzip"), strings.EqualFold(coding, "x-gzip"):
 			named, weight = true, max(weight, quality(params))
 		case coding == "*":
-			any, anyWeight = true, max(anyWeight, quality(params))
+			star, starWeight = true, max(starWeight, quality(params))
 		}
 	}
-	return named && weight > 0 || !named && any && anyWeight > 0
+	return named && weight > 0 || !named && star && starWeight > 0
 }
 
 // quality is the weight of a coding, 1 if none is given. What is no weight is 0:

@@ -178,11 +178,11 @@ func problem(err error) *Problem {
 func (p *Problem) write(w http.ResponseWriter) {
 	h := w.Header()
 	h.Set("Content-Type", "application/problem+json")
-	if p.Code == CodeUnauthorized {
+	switch p.Code {
+	case CodeUnauthorized:
 		h.Set("WWW-Authenticate", `Bearer realm="toolhost"`)
-	}
-	if p.Code == CodeClosing {
-		p.retry = 1
+	case CodeClosing:
+		h.Set("Retry-After", "1")
 	}
 	if p.retry > 0 {
 		h.Set("Retry-After", strconv.Itoa(p.retry))

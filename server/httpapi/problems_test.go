@@ -110,8 +110,22 @@ func provoke(t *testing.T, r httpapi.Route, code httpapi.Code) {
 	}
 	nobody := strings.Repeat("a", 26)
 	replace := strings.NewReplacer("{run}", run, "{none}", "bg_"+nobody, "{tool}", "echo", "{name}", "output.log", "{schedule}", "sc_"+nobody)
-	p := f.problem(r.Method, replace.Replace(path), replace.Replace(body), length, headers...)
+	p, h := f.problem(r.Method, replace.Replace(path), replace.Replace(body), length, headers...)
 	require.Equal(t, code, p.Code, "%+v", p)
+	passes := code == httpapi.CodeClosing || code == httpapi.CodeLimit && r.Name != "createSchedule"
+	require.Equal(t, passes, h.Get("Retry-After") != "", "what passes by itself says when to come again: %v", h)
+}
+
+// A route that says it needs no token does need none.
+func TestOpenRoutes(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := serve(t, httpapi.Config{Token: "s3cret"}, "echo")
+		for _, r := range httpapi.Routes() {
+			if r.Open {
+				f.ask(r.Method, r.Path, "")
+			}
+		}
+	})
 }
 
 // fill takes all there is room for.
@@ -133,7 +147,7 @@ func (f *fixture) fill(operation string) {
 
 // problem sends a request, of which the server may not take everything, or
 // which is shorter than it says, and returns the problem it is answered with.
-func (f *fixture) problem(method, path, body string, length int, headers ...string) (p httpapi.Problem) {
+func (f *fixture) problem(method, path, body string, length int, headers ...string) (p httpapi.Problem, h http.Header) {
 	f.t.Helper()
 	var head strings.Builder
 	fmt.Fprintf(&head, "%s %s HTTP/1.1\r\nHost: localhost\r\n", method, path)
@@ -157,5 +171,5 @@ func (f *fixture) problem(method, path, body string, length int, headers ...stri
 	require.Equal(f.t, "application/problem+json", resp.Header.Get("Content-Type"))
 	_ = conn.Close()
 	synctest.Wait()
-	return p
+	return p, resp.Header
 }

@@ -98,7 +98,8 @@ func (w *response) FlushError() error {
 	return http.NewResponseController(w.ResponseWriter).Flush()
 }
 
-// pieces writes to the client.
+// pieces writes to the client what it is sent, compressed or not, and gives each
+// piece a deadline of its own.
 type pieces struct{ *response }
 
 func (w pieces) Write(p []byte) (n int, err error) {
