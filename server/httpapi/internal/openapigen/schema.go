@@ -40,7 +40,7 @@ func (s *schemas) of(t reflect.Type, sent bool) (*jsonschema.Schema, error) {
 	case reflect.TypeFor[time.Time]():
 		return &jsonschema.Schema{Type: "string", Format: "date-time"}, nil
 	case reflect.TypeFor[json.RawMessage]():
-		return &jsonschema.Schema{}, nil
+		return &jsonschema.Schema{Description: "any JSON"}, nil // and not true, which some generators do not take
 	case reflect.TypeFor[[]byte]():
 		return &jsonschema.Schema{Type: "string", ContentEncoding: "base64"}, nil
 	}
@@ -177,7 +177,9 @@ func (s *schemas) fields(schema *jsonschema.Schema, t reflect.Type, sent bool) e
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
-		property.Description = inJSON(p.types[t.Name()].fields[f.Name], t, s.constants)
+		if doc := p.types[t.Name()].fields[f.Name]; doc != "" {
+			property.Description = inJSON(doc, t, s.constants)
+		}
 		if err := refine(property, f.Tag.Get("schema")); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
