@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
@@ -158,5 +159,21 @@ func FuzzTakesGzip(f *testing.F) {
 		}
 		require.False(t, takesGzip([]string{header, "identity;q=1"}) && !takesGzip([]string{header}))
 		require.False(t, !strings.Contains(lower, "gzip") && takesGzip([]string{header, "gzip;q=0"}))
+	})
+}
+
+// FuzzDuration: what is taken for a duration is one, and no negative one.
+func FuzzDuration(f *testing.F) {
+	for _, seed := range []string{"30s", "1h0m0s", "1.5s", "0", "99999h99999h99999h99999h", "99999.999999999h", "-1s", "+1s", "1", ".5s", "50µs", "1e9s", ""} {
+		f.Add(seed)
+	}
+	p := duration("wait", "")
+	f.Fuzz(func(t *testing.T, text string) {
+		if !p.fits(text) {
+			return
+		}
+		d, err := time.ParseDuration(text)
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, d, time.Duration(0))
 	})
 }

@@ -129,10 +129,28 @@ func (c *contract) check(t testing.TB, r *http.Request, sent []byte, resp *http.
 			require.False(t, h.Required, "%s %s %s has no %s", status, method, path, name)
 		}
 	}
+	for name := range resp.Header {
+		_, documented := answer.Headers[documentedName(answer, name)]
+		require.True(t, resp.StatusCode >= 400 || documented || slices.Contains(everywhere, name) || slices.Contains(general, name),
+			"%s %s %s has a header that is not documented: %s", status, method, path, name)
+	}
 	c.checkBody(t, resp, body, answer, place)
 	if resp.StatusCode < 300 {
 		c.checkRequest(t, r, sent, method, path)
 	}
+}
+
+// general are headers whose meaning is HTTP's.
+var general = []string{"Content-Type", "Accept-Ranges", "Last-Modified", "Vary", "X-Accel-Buffering"}
+
+// documentedName is a header's name as the document writes it.
+func documentedName(answer documentedAnswer, name string) string {
+	for n := range answer.Headers {
+		if strings.EqualFold(n, name) {
+			return n
+		}
+	}
+	return ""
 }
 
 // checkBody holds that a body is of a media type the document has, and fits its
