@@ -2,6 +2,7 @@ package httpapi_test
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -56,6 +58,9 @@ var refusals = map[string][]string{
 	"disableSchedule not_found": {"/v1/schedules/sc_aaaaaaaaaaaaaaaaaaaaaaaaaa"},
 	"watchEvents limit":         {"/v1/events"},
 
+	"listRuns closing": {"/v1/runs?id={sleeper}&wait=1m"}, // while they wait
+	"getRun closing":   {"/v1/runs/{sleeper}?wait=1m"},
+
 	"createSchedule unsupported": {"/v1/schedules", `{"tool":"plain","cron_expression":"0 0 * * *"}`},
 }
 
@@ -79,6 +84,7 @@ func provoke(t *testing.T, r httpapi.Route, code httpapi.Code) {
 	headers := []string{"Authorization", "Bearer s3cret"}
 	run := f.ask("POST", "/v1/runs", `{"tool":"echo"}`, append(headers, httpapi.KeyHeader, "monday")...)["task_id"].(string)
 	f.ask("GET", "/v1/runs/"+run+"?wait=1m", "", headers...)
+	sleeper := f.ask("POST", "/v1/runs", `{"tool":"sleeper"}`, headers...)["task_id"].(string)
 	path, body := r.Path, ""
 	if ask, ok := asks[r.Name]; ok {
 		path, body = ask[0], ask[1]
@@ -103,13 +109,19 @@ func provoke(t *testing.T, r httpapi.Route, code httpapi.Code) {
 		headers = append(headers, "Content-Type", "text/plain")
 	case httpapi.CodeClosing:
 		f.Drain()
+		if !r.Begins {
+			go func() {
+				time.Sleep(time.Second) // the request waits
+				_ = f.Shutdown(context.Background())
+			}()
+		}
 	case httpapi.CodeTimeout:
 		length = len(body) + 1000
 	case httpapi.CodeLimit:
 		f.fill(r.Name)
 	}
 	nobody := strings.Repeat("a", 26)
-	replace := strings.NewReplacer("{run}", run, "{none}", "bg_"+nobody, "{tool}", "echo", "{name}", "output.log", "{schedule}", "sc_"+nobody)
+	replace := strings.NewReplacer("{run}", run, "{sleeper}", sleeper, "{none}", "bg_"+nobody, "{tool}", "echo", "{name}", "output.log", "{schedule}", "sc_"+nobody)
 	p, h := f.problem(r.Method, replace.Replace(path), replace.Replace(body), length, headers...)
 	require.Equal(t, code, p.Code, "%+v", p)
 	passes := code == httpapi.CodeClosing || code == httpapi.CodeLimit && r.Name != "createSchedule"
