@@ -39,6 +39,7 @@ var layers = map[string][]string{
 	"pkg/background/enginetest":          {"pkg/background"},
 	"pkg/background/sqlite":              {"pkg/background", "pkg/background/enginetest"},
 	"server/httpapi":                     {"abi", "host", "plugins", "pkg/background", "server"},
+	"server/httpapi/internal/openapigen": {"server/httpapi"},
 	"server":                             {"abi", "host", "plugins", "pkg/background", "pkg/background/sqlite", "internal/schema"},
 	"server/mcpapi":                      {"abi", "host", "plugins", "pkg/background", "server"},
 	"internal/plugintest":                {"abi", "internal/wasmbin"}, // for tests only

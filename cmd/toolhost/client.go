@@ -55,9 +55,10 @@ func newClient(addr, socket, token, session string) (*client, error) {
 			path = socket
 		}
 		c.base, c.where, c.token = "http://localhost", path, ""
-		c.http.Transport = &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return dialSocket(ctx, path)
-		}}
+		c.http.Transport = &http.Transport{
+			DialContext:        func(ctx context.Context, _, _ string) (net.Conn, error) { return dialSocket(ctx, path) },
+			DisableCompression: true, // it would only take time
+		}
 		return c, nil
 	}
 	if !strings.Contains(addr, "://") {

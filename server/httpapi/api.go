@@ -131,7 +131,7 @@ func (a *API) ended() bool { return a.ending.Err() != nil }
 // ServeHTTP answers one request.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
-	answer := &response{ResponseWriter: w}
+	answer := &response{ResponseWriter: w, gzip: !overSocket(r) && takesGzip(r.Header.Values("Accept-Encoding")), head: r.Method == http.MethodHead}
 	if r.ContentLength != 0 {
 		setReadDeadline(w, bodyTimeout)
 	}
@@ -141,6 +141,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r = r.WithContext(ctx)
 	defer func() {
 		v := recover()
+		defer answer.end(v == nil || !answer.begun)
 		if v != nil && v != http.ErrAbortHandler {
 			a.log.Error("request panicked", "method", r.Method, "path", r.URL.Path, "panic", v, "stack", string(debug.Stack()))
 		}
@@ -162,6 +163,10 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r = r.WithContext(withCaller(r.Context(), caller))
 	if r.Method == http.MethodGet && wantsEvents(r) && !caller.until.IsZero() {
 		defer time.AfterFunc(time.Until(caller.until), cancel).Stop() // who wants to see more has to have a new token
+	}
+	if err := plainBody(answer, r); err != nil {
+		a.fail(answer, r, err)
+		return
 	}
 	if path.Clean(r.URL.Path) != r.URL.Path { // the mux would send the client elsewhere
 		a.fail(answer, r, refuse(CodeNotFound, "there is no %s here", r.URL.Path))
@@ -185,52 +190,9 @@ func (a *API) occupy() (release func(), err error) {
 		return func() { <-a.open }, nil
 	default:
 		p := refuse(CodeLimit, "the server has %d open waits and streams already: try again later", cap(a.open))
-		p.Max = cap(a.open)
+		p.Max, p.retry = cap(a.open), 1
 		return nil, p
 	}
-}
-
-// response is an answer that is written piece by piece, each of which the
-// client has to take in time.
-type response struct {
-	http.ResponseWriter
-	status int
-	begun  bool
-}
-
-// Unwrap is for http.ResponseController.
-func (w *response) Unwrap() http.ResponseWriter { return w.ResponseWriter }
-
-func (w *response) WriteHeader(status int) {
-	if !w.begun {
-		w.status, w.begun = status, true
-	}
-	w.ResponseWriter.WriteHeader(status)
-}
-
-func (w *response) Write(p []byte) (n int, err error) {
-	if !w.begun {
-		w.status, w.begun = http.StatusOK, true
-	}
-	for {
-		part := p[n:min(len(p), n+piece)]
-		w.hurry()
-		m, err := w.ResponseWriter.Write(part)
-		if n += m; err != nil || n == len(p) {
-			return n, err
-		}
-	}
-}
-
-// hurry gives the client a new deadline.
-func (w *response) hurry() {
-	_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(writeTimeout))
-}
-
-// flush sends what was written.
-func (w *response) flush() error {
-	w.hurry()
-	return http.NewResponseController(w.ResponseWriter).Flush()
 }
 
 // setReadDeadline bounds how long the rest of a request may take; 0 is no bound.

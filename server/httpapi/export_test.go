@@ -33,3 +33,16 @@ const (
 
 // DialBy has the issuer asked over connections that dial opens.
 func (o *OAuth) DialBy(dial func(context.Context, string, string) (net.Conn, error)) { o.dial = dial }
+
+// MaxGzip is how many answers are compressed at once.
+const MaxGzip = maxGzip
+
+// Compressing is how many are.
+func Compressing() int32 { return compressing.Load() }
+
+// FillAnswers takes all slots for answers that wait or stream.
+func (a *API) FillAnswers() {
+	for len(a.open) < cap(a.open) {
+		a.open <- struct{}{}
+	}
+}

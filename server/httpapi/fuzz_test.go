@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
@@ -80,9 +81,6 @@ func FuzzRequest(f *testing.F) {
 				for _, parse := range []func() error{
 					func() error { _, err := r.run(); return err },
 					func() error { _, err := r.schedule(); return err },
-					func() error { _, err := r.limit(); return err },
-					func() error { _, err := r.duration("wait"); return err },
-					func() error { _, err := r.yes("active"); return err },
 					func() error { return new(follower).resume(r.Header.Get("Last-Event-ID")) },
 				} {
 					if err := parse(); err != nil && problem(err).Code != CodeInvalid {
@@ -132,5 +130,50 @@ func TestPanics(t *testing.T) {
 	require.Contains(t, logs.String(), "hunter2")
 	require.PanicsWithValue(t, http.ErrAbortHandler, func() {
 		a.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "http://localhost/late", nil))
+	})
+}
+
+// What a client says it takes.
+func TestTakesGzip(t *testing.T) {
+	for header, want := range map[string]bool{
+		"": false, "gzip": true, "GZIP": true, "x-gzip": true, "br, gzip": true, "gzip;q=0.1": true, " gzip ; q=1 ": true, "*": true, "br;q=1, *;q=0.5": true,
+		"gzip;q=0": false, "gzip;q=0.000": false, "gzip; q=0, *": false, "*;q=0": false, "identity": false, "gzipped": false, "br": false,
+		"gzip;q=x": false, "gzip;q=-1": false, "gzip;q=2": false, "gzip;q=NaN": false, "gzip;q=": false, ";;;,,,=": false, "gzip;a=b": true, "\x00gzip": false,
+	} {
+		require.Equal(t, want, takesGzip([]string{header}), "%q", header)
+	}
+	require.True(t, takesGzip([]string{"br", "gzip"}), "in two headers")
+	require.False(t, takesGzip(nil))
+}
+
+// FuzzTakesGzip: whatever a client says it takes, gzip is what it named, and not
+// what it refused.
+func FuzzTakesGzip(f *testing.F) {
+	for _, seed := range []string{"gzip", "gzip;q=0", "*;q=0, gzip", "br;q=1.0, gzip;q=0.8, *;q=0.1", ";q=,", "gzip;q=1e-400"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, header string) {
+		lower := strings.ToLower(header)
+		if takesGzip([]string{header}) {
+			require.True(t, strings.Contains(lower, "gzip") || strings.Contains(lower, "*"))
+		}
+		require.False(t, takesGzip([]string{header, "identity;q=1"}) && !takesGzip([]string{header}))
+		require.False(t, !strings.Contains(lower, "gzip") && takesGzip([]string{header, "gzip;q=0"}))
+	})
+}
+
+// FuzzDuration: what is taken for a duration is one, and no negative one.
+func FuzzDuration(f *testing.F) {
+	for _, seed := range []string{"30s", "1h0m0s", "1.5s", "0", "99999h99999h99999h99999h", "99999.999999999h", "-1s", "+1s", "1", ".5s", "50µs", "1e9s", ""} {
+		f.Add(seed)
+	}
+	p := duration("wait", "")
+	f.Fuzz(func(t *testing.T, text string) {
+		if !p.fits(text) {
+			return
+		}
+		d, err := time.ParseDuration(text)
+		require.NoError(t, err)
+		require.GreaterOrEqual(t, d, time.Duration(0))
 	})
 }

@@ -10,18 +10,15 @@ const (
 	maxPage     = 200
 )
 
-func (r *request) limit() (int, error) { return r.number("limit", defaultPage, 1, maxPage) }
-
 func (a *API) notices(r *request, _ none) (Notices, error) {
-	limit, err := r.limit()
-	if err != nil {
-		return Notices{}, err
-	}
 	pending, err := a.service.Runs().Pending(r.Context(), r.session, 0)
 	if err != nil {
 		return Notices{}, err
 	}
-	shown := pending[:min(limit, len(pending))]
+	shown := pending[:min(r.number("limit"), len(pending))]
+	if shown == nil {
+		shown = []background.Notice{} // in JSON a list, and not null
+	}
 	out := Notices{Notices: shown, More: len(pending) - len(shown)}
 	out.Text = background.RenderNotices(shown, out.More)
 	return out, nil

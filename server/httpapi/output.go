@@ -153,6 +153,31 @@ func (a *API) artifact(r *request) error {
 		h.Set("Content-Type", "application/json")
 	}
 	h.Set(attemptHeader, strconv.Itoa(run.Attempt))
-	http.ServeContent(r.w, r.Request, "", run.FinishedAt, file)
+	w := &fileAnswer{ResponseWriter: r.w}
+	http.ServeContent(w, r.Request, "", run.FinishedAt, file)
+	if w.beyond {
+		h.Del("Content-Length")
+		return refuse(CodeRange, "the file does not reach as far: Content-Range says how far it does")
+	}
 	return nil
+}
+
+// fileAnswer keeps back what net/http says of a range that is beyond the end,
+// for it is to be a problem.
+type fileAnswer struct {
+	http.ResponseWriter
+	beyond bool
+}
+
+func (w *fileAnswer) WriteHeader(status int) {
+	if w.beyond = status == http.StatusRequestedRangeNotSatisfiable; !w.beyond {
+		w.ResponseWriter.WriteHeader(status)
+	}
+}
+
+func (w *fileAnswer) Write(p []byte) (int, error) {
+	if w.beyond {
+		return len(p), nil
+	}
+	return w.ResponseWriter.Write(p)
 }

@@ -66,6 +66,28 @@ var statuses = map[Code]struct {
 	CodeIssuer:       {http.StatusServiceUnavailable, "Tokens cannot be checked now"},
 }
 
+// Status returns the status an answer with the code has, 0 for no code of
+// those above.
+func (c Code) Status() int { return statuses[c].status }
+
+// Title returns what the code means, in a few words.
+func (c Code) Title() string { return statuses[c].title }
+
+// Sends returns the headers an answer with the code may have.
+func (c Code) Sends() []Param {
+	switch c {
+	case CodeUnauthorized, CodeScope:
+		return []Param{text("WWW-Authenticate", "how to log in")}
+	case CodeRange:
+		return []Param{text("Content-Range", "how many bytes there are")}
+	case CodeMediaType:
+		return []Param{text("Accept-Encoding", "the codings a body may have: none")}
+	case CodeLimit, CodeClosing, CodeIssuer:
+		return []Param{{Name: "Retry-After", Description: "seconds after which to try again", Type: "integer"}}
+	}
+	return nil
+}
+
 // A Problem is the body of every answer that is an error: problem details as
 // of RFC 9457, with Code and what helps to mend it.
 type Problem struct {
@@ -79,6 +101,7 @@ type Problem struct {
 	Active []string `json:"active,omitempty"` // of CodeLimit and CodeNotFound: runs of the session that are active
 
 	challenge string // for WWW-Authenticate
+	retry     int    // seconds after which it may go better, for Retry-After; 0 is not told
 }
 
 // Error returns the detail.
@@ -124,6 +147,9 @@ func problem(err error) *Problem {
 	case errors.As(err, &limit):
 		p = refuse(CodeLimit, "%v", limit)
 		p.Max, p.Active = limit.Max, limit.Active
+		if !errors.Is(limit.Err, background.ErrScheduleLimit) { // schedules do not end by themselves
+			p.retry = 5
+		}
 	case errors.As(err, &missing):
 		p = refuse(CodeNotFound, "%v", missing)
 		p.Active = missing.Active
@@ -162,9 +188,12 @@ func (p *Problem) write(w http.ResponseWriter) {
 	}
 	switch p.Code {
 	case CodeClosing:
-		h.Set("Retry-After", "1")
+		p.retry = 1
 	case CodeIssuer:
-		h.Set("Retry-After", strconv.Itoa(int(keysPause.Seconds())))
+		p.retry = int(keysPause.Seconds())
+	}
+	if p.retry > 0 {
+		h.Set("Retry-After", strconv.Itoa(p.retry))
 	}
 	w.WriteHeader(p.Status)
 	_ = writeJSON(w, p) // what goes wrong here is a client that is gone

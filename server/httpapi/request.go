@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/pkg/background"
@@ -30,17 +29,15 @@ const (
 	KeyHeader = "Idempotency-Key"
 )
 
+// maxKey bounds an idempotency key, in characters.
+const maxKey = 128
+
 // DefaultSession is the session of requests that name none.
 const DefaultSession = "default"
 
 // maxBody bounds the body of a request: the largest arguments and what is
 // around them.
 const maxBody = server.MaxArgs + 64<<10
-
-var (
-	runForm      = regexp.MustCompile(`^bg_[a-z2-7]{26}$`)
-	scheduleForm = regexp.MustCompile(`^sc_[a-z2-7]{26}$`)
-)
 
 // request is a request as handlers see it, and the answer to it.
 type request struct {
@@ -66,8 +63,9 @@ func newRequest(w http.ResponseWriter, r *http.Request, route *Route) (*request,
 			return nil, invalid(shorten(name), "unknown parameter, there are none here")
 		case i < 0:
 			return nil, invalid(shorten(name), "unknown parameter, expected one of %s", route.parameters())
-		case len(values) > 1 && !route.Query[i].Many:
-			return nil, invalid(name, "given more than once")
+		}
+		if err := route.Query[i].check(values); err != nil {
+			return nil, err
 		}
 	}
 	caller := CallerOf(r.Context())
@@ -94,46 +92,6 @@ func (r *request) id(name string, form *regexp.Regexp) (string, error) {
 		return "", invalid(name, "expected an id: %s and 26 characters", form.String()[1:4])
 	}
 	return id, nil
-}
-
-// get returns a parameter, or "".
-func (r *request) get(name string) string { return r.URL.Query().Get(name) }
-
-// duration returns a parameter such as 30s, or 0.
-func (r *request) duration(name string) (time.Duration, error) {
-	text := r.get(name)
-	if text == "" {
-		return 0, nil
-	}
-	d, err := time.ParseDuration(text)
-	if err != nil || d < 0 {
-		return 0, invalid(name, "expected a duration such as 30s")
-	}
-	return d, nil
-}
-
-// number returns a parameter from least to most, or def.
-func (r *request) number(name string, def, least, most int) (int, error) {
-	text := r.get(name)
-	if text == "" {
-		return def, nil
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < least || n > most {
-		return 0, invalid(name, "expected a number from %d to %d", least, most)
-	}
-	return n, nil
-}
-
-// yes returns a parameter that is true or false.
-func (r *request) yes(name string) (bool, error) {
-	switch r.get(name) {
-	case "", "false":
-		return false, nil
-	case "true":
-		return true, nil
-	}
-	return false, invalid(name, "expected true or false")
 }
 
 // body reads the JSON object of a request into v. An empty body is an empty
@@ -218,6 +176,8 @@ func typeName(t reflect.Type) string {
 		return "an array"
 	case reflect.Struct, reflect.Map:
 		return "an object"
+	case reflect.Int64:
+		return "a whole number"
 	}
 	return "a number"
 }

@@ -3,32 +3,80 @@ package httpapi
 import (
 	"net/http"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 )
 
 // A Route is one endpoint. All that is to be known of it for its documentation
-// is here, and the types are those the handler really takes and gives.
+// is here, and the types are those the handler really takes and gives. The
+// OpenAPI document is made of it, see [Document].
 type Route struct {
 	Method   string
-	Path     string // a pattern of net/http
-	Summary  string // one sentence
+	Path     string  // a pattern of net/http
+	Name     string  // of the operation, as clients are generated with it; empty: made of the method and the path
+	Summary  string  // one sentence
+	Doc      string  // what there is to say beside it
+	InPath   []Param // in the order of the path
 	Query    []Param
 	Headers  []Param      // beside SessionHeader
 	Request  reflect.Type // of the JSON body; nil for none
 	Response reflect.Type // of the JSON answer; nil for none, or another media type
 	Media    []string     // media types of the answer, if it is not JSON
+	Events   []EventType  // of the answer, if it is a stream of events
 	Status   int          // of an answer that is no error
+	Also     []Answer     // other answers that are no error
+	Sends    []Param      // headers of all answers that are no error
+	Refuses  []Code       // beside those that Codes adds
 	Begins   bool         // it begins work, and is refused when the server shuts down
 	Operator bool         // it tells of all sessions, and is refused to users
+	Open     bool         // it needs no token
+	Common   bool         // it is the same for all sessions
 
 	handle func(a *API, r *request) error
 }
 
-// A Param is a parameter of a query, or a header.
-type Param struct {
-	Name, Description string
-	Many              bool // may be given more than once
+// An Answer is an answer that is no error and not the usual one.
+type Answer struct {
+	Status int
+	When   string
+	Sends  []Param // headers, beside those of the route
+}
+
+// An EventType is an event of a stream.
+type EventType struct {
+	Name string       // empty: the value of "kind" in its data
+	Data reflect.Type // of its data, which is JSON
+}
+
+// Codes are those of all the problems a request to the route can be answered
+// with.
+func (r *Route) Codes() []Code {
+	codes := append([]Code{CodeInvalid, CodeInternal}, r.Refuses...)
+	if !isMetadata(r.Path) { // which is for pages of all origins
+		codes = append(codes, CodeForbidden)
+	}
+	if !r.Open {
+		codes = append(codes, CodeUnauthorized, CodeScope, CodeIssuer)
+	}
+	if r.Request != nil {
+		codes = append(codes, CodeTimeout, CodeTooLarge, CodeMediaType)
+	}
+	if r.Begins {
+		codes = append(codes, CodeClosing)
+	}
+	return codes
+}
+
+// pathNames finds the parameters of a path.
+var pathNames = regexp.MustCompile(`{(\w+)}`)
+
+// inPath are the parameters of a path.
+func inPath(path string) (params []Param) {
+	for _, name := range pathNames.FindAllStringSubmatch(path, -1) {
+		params = append(params, pathParams[name[1]])
+	}
+	return params
 }
 
 func (r *Route) parameters() string {
@@ -44,7 +92,7 @@ type none struct{}
 
 // endpoint makes a route of JSON in and JSON out.
 func endpoint[In, Out any](method, path, summary string, handle func(a *API, r *request, in In) (Out, error)) Route {
-	route := Route{Method: method, Path: path, Summary: summary, Status: http.StatusOK}
+	route := Route{Method: method, Path: path, Summary: summary, InPath: inPath(path), Status: http.StatusOK}
 	if t := reflect.TypeFor[In](); t != reflect.TypeFor[none]() {
 		route.Request = t
 	}
@@ -83,21 +131,37 @@ func endpoint[In, Out any](method, path, summary string, handle func(a *API, r *
 
 // stream makes a route whose handler writes the answer itself.
 func stream(path, summary string, media []string, handle func(a *API, r *request) error) Route {
-	return Route{Method: http.MethodGet, Path: path, Summary: summary, Media: media, Status: http.StatusOK, handle: handle}
+	return Route{Method: http.MethodGet, Path: path, Summary: summary, InPath: inPath(path), Media: media, Status: http.StatusOK, handle: handle}
 }
+
+func (r Route) named(name string) Route { r.Name = name; return r }
+
+func (r Route) doc(text string) Route { r.Doc = text; return r }
 
 func (r Route) query(params ...Param) Route { r.Query = params; return r }
 
-func (r Route) header(name, description string) Route {
-	r.Headers = append(r.Headers, Param{Name: name, Description: description})
+func (r Route) headers(params ...Param) Route { r.Headers = params; return r }
+
+func (r Route) events(events ...EventType) Route { r.Events = events; return r }
+
+func (r Route) sends(params ...Param) Route { r.Sends = params; return r }
+
+func (r Route) also(status int, when string, sends ...Param) Route {
+	r.Also = append(r.Also, Answer{Status: status, When: when, Sends: sends})
 	return r
 }
+
+func (r Route) refuses(codes ...Code) Route { r.Refuses = codes; return r }
 
 func (r Route) begins() Route { r.Begins = true; return r }
 
 func (r Route) operator() Route { r.Operator = true; return r }
 
 func (r Route) created() Route { r.Status = http.StatusCreated; return r }
+
+func (r Route) open() Route { r.Open, r.Common = true, true; return r }
+
+func (r Route) common() Route { r.Common = true; return r }
 
 // newMux dispatches to the routes, and answers what is none of them.
 func (a *API) newMux(routes []Route) *http.ServeMux {

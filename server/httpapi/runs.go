@@ -17,19 +17,10 @@ func (a *API) runs(r *request, _ none) (Runs, error) {
 			return Runs{}, invalid(name, "only with id")
 		}
 	}
-	limit, err := r.limit()
-	if err != nil {
-		return Runs{}, err
-	}
-	active, err := r.yes("active")
-	if err != nil {
-		return Runs{}, err
-	}
-	before := r.get("before")
-	if before != "" && !runForm.MatchString(before) {
-		return Runs{}, invalid("before", "expected an id: bg_ and 26 characters")
-	}
-	found, err := a.service.Runs().Runs(r.Context(), r.session, background.Query{Active: active, Before: before, Limit: limit + 1})
+	limit := r.number("limit")
+	found, err := a.service.Runs().Runs(r.Context(), r.session, background.Query{
+		Active: r.yes("active"), Before: r.get("before"), Limit: limit + 1,
+	})
 	if err != nil {
 		return Runs{}, err
 	}
@@ -50,11 +41,6 @@ func (a *API) named(r *request, ids []string) (Runs, error) {
 	for _, name := range []string{"limit", "before", "active"} {
 		if r.get(name) != "" {
 			return Runs{}, invalid(name, "not with id")
-		}
-	}
-	for _, id := range ids {
-		if !runForm.MatchString(id) {
-			return Runs{}, invalid("id", "expected ids: bg_ and 26 characters")
 		}
 	}
 	runs, missing, err := a.look(r, ids)
@@ -79,12 +65,9 @@ func (a *API) getRun(r *request, _ none) (Run, error) {
 // notices of runs that have ended stay as they are: who looks here need not be
 // the agent that is to be told.
 func (a *API) look(r *request, ids []string) (runs []Run, missing []string, err error) {
-	req := background.CheckRequest{IDs: ids, Peek: true, Until: background.Until(r.get("until")), Cursor: r.get("cursor")}
-	if req.Wait, err = r.duration("wait"); err != nil {
-		return nil, nil, err
-	}
-	if req.MaxChars, err = r.number("tail", 0, 0, background.MaxChars); err != nil {
-		return nil, nil, err
+	req := background.CheckRequest{
+		IDs: ids, Peek: true, Until: background.Until(r.get("until")), Cursor: r.get("cursor"),
+		Wait: r.duration("wait"), MaxChars: r.number("tail"),
 	}
 	tail := req.MaxChars > 0
 	if !tail {

@@ -85,7 +85,11 @@ func TestEveryRouteIsGuarded(t *testing.T) {
 				path := strings.NewReplacer("{tool}", "echo", "{run}", "bg_"+id, "{schedule}", "sc_"+id, "{name}", "output.log")
 				guarded := 0
 				for _, r := range httpapi.Routes() {
-					if r.Path == "/healthz" || r.Path == "/readyz" || cfg.OAuth != nil && strings.HasPrefix(r.Path, "/.well-known/oauth-protected-resource") {
+					switch metadata := strings.HasPrefix(r.Path, "/.well-known/oauth-protected-resource"); {
+					case metadata && cfg.OAuth == nil:
+						require.Equal(t, httpapi.CodeNotFound, f.refused(r.Method, r.Path, "").Code)
+						continue
+					case metadata, r.Path == "/healthz", r.Path == "/readyz":
 						f.ask(r.Method, r.Path, "")
 						continue
 					}

@@ -71,15 +71,11 @@ func detailed(c Caller, s background.Schedule) Schedule {
 }
 
 func (a *API) schedules(r *request, _ none) (Schedules, error) {
-	enabled, err := r.yes("enabled")
-	if err != nil {
-		return Schedules{}, err
-	}
 	stored, err := a.service.Runs().Schedules(r.Context(), r.session)
 	if err != nil {
 		return Schedules{}, err
 	}
-	out := Schedules{Schedules: make([]Schedule, 0, len(stored))}
+	enabled, out := r.yes("enabled"), Schedules{Schedules: make([]Schedule, 0, len(stored))}
 	for _, s := range stored {
 		if s.Enabled || !enabled {
 			out.Schedules = append(out.Schedules, newScheduleAnswer(r.caller, s))

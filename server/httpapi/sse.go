@@ -23,7 +23,7 @@ func (r *request) stream() (events, error) {
 	h.Set("Content-Type", eventStream)
 	h.Set("X-Accel-Buffering", "no") // proxies are not to hold events back
 	w.WriteHeader(http.StatusOK)
-	return events{w}, w.flush()
+	return events{w}, w.FlushError()
 }
 
 // send sends one event. Without an id, a client that comes back asks for what
@@ -41,7 +41,7 @@ func (e events) send(event, id string, data any) error {
 	if _, err := e.w.Write([]byte(b.String())); err != nil {
 		return err
 	}
-	return e.w.flush()
+	return e.w.FlushError()
 }
 
 // beat says that the server is there, and finds out whether the client is.
@@ -49,7 +49,7 @@ func (e events) beat() error {
 	if _, err := e.w.Write([]byte(": alive\n\n")); err != nil {
 		return err
 	}
-	return e.w.flush()
+	return e.w.FlushError()
 }
 
 // wantsEvents reports whether a client asks for a stream of events.

@@ -1,5 +1,9 @@
 package httpapi
 
+// The comments beside the fields here, and in the packages these types come
+// from, are the descriptions of the OpenAPI document. What a body has to fit
+// beside its type is in the tag "schema"; go generate after each change.
+
 import (
 	"encoding/json"
 	"time"
@@ -17,28 +21,28 @@ type Tools struct {
 // tool that failed and of one that ran into a limit. Only a call that was
 // refused is answered with a [Problem].
 type Call struct {
-	Tool   string          `json:"tool"`
-	Args   json.RawMessage `json:"args,omitempty"`   // an object; absent is {}
-	Limits CallLimits      `json:"limits,omitzero"`  // absent ones are the tool's
-	Locale string          `json:"locale,omitempty"` // BCP 47
-	DryRun bool            `json:"dry_run,omitempty"`
+	Tool   string          `json:"tool" schema:"minLength=1"`
+	Args   json.RawMessage `json:"args,omitempty" schema:"type=object"` // absent is {}
+	Limits CallLimits      `json:"limits,omitzero"`                     // absent ones are the tool's
+	Locale string          `json:"locale,omitempty"`                    // BCP 47
+	DryRun bool            `json:"dry_run,omitempty"`                   // the tool is told to change nothing
 }
 
 // CallLimits are the caller's own limits, never beyond the operator's.
 type CallLimits struct {
-	Fuel           int64   `json:"fuel,omitempty"`         // units
-	MemoryBytes    int64   `json:"memory_bytes,omitempty"` // of linear memory
-	OutputBytes    int64   `json:"output_bytes,omitempty"` // written to all streams
-	TimeoutSeconds float64 `json:"timeout_seconds,omitempty"`
+	Fuel           int64   `json:"fuel,omitempty" schema:"minimum=0"`         // units
+	MemoryBytes    int64   `json:"memory_bytes,omitempty" schema:"minimum=0"` // of linear memory
+	OutputBytes    int64   `json:"output_bytes,omitempty" schema:"minimum=0"` // written to all streams
+	TimeoutSeconds float64 `json:"timeout_seconds,omitempty" schema:"minimum=0,maximum=2147483647"`
 }
 
 // A Spawn is the body of POST /v1/runs.
 type Spawn struct {
-	Tool               string          `json:"tool"`
-	Args               json.RawMessage `json:"args,omitempty"`                 // an object; absent is {}
-	Title              string          `json:"title,omitempty"`                // at most 120 characters; absent is the tool's
-	SignalOnCompletion *bool           `json:"signal_on_completion,omitempty"` // absent is true
-	TimeoutSeconds     float64         `json:"timeout_seconds,omitempty"`      // deadline of the run; absent is the tool's
+	Tool               string          `json:"tool" schema:"minLength=1"`
+	Args               json.RawMessage `json:"args,omitempty" schema:"type=object"`                             // absent is {}
+	Title              string          `json:"title,omitempty" schema:"maxLength=120"`                          // absent is the tool's
+	SignalOnCompletion *bool           `json:"signal_on_completion,omitempty" schema:"default=true"`            // whether the session is told when it ends
+	TimeoutSeconds     float64         `json:"timeout_seconds,omitempty" schema:"minimum=0,maximum=2147483647"` // deadline of the run; absent is the tool's
 }
 
 // A Run is a background run. What is absent is not known yet, or there is none.
@@ -132,17 +136,17 @@ type Notices struct {
 
 // Seen is the body of POST /v1/notices/ack.
 type Seen struct {
-	TaskIDs []string `json:"task_ids"`
+	TaskIDs []string `json:"task_ids" schema:"minItems=1,maxItems=1000,pattern=^bg_[a-z2-7]{26}$"` // of the runs
 }
 
 // NewSchedule is the body of POST /v1/schedules. Exactly one of Cron and At is
 // to be set.
 type NewSchedule struct {
 	Spawn
-	Cron     string             `json:"cron_expression,omitempty"` // five fields: minute, hour, day of the month, month, day of the week
-	At       string             `json:"scheduled_at,omitempty"`    // once, as of RFC 3339
-	Timezone string             `json:"timezone,omitempty"`        // an IANA name; absent is UTC
-	Overlap  background.Overlap `json:"overlap,omitempty"`         // absent is skip
+	Cron     string             `json:"cron_expression,omitempty"`                        // five fields: minute, hour, day of the month, month, day of the week
+	At       string             `json:"scheduled_at,omitempty" schema:"format=date-time"` // once, as of RFC 3339
+	Timezone string             `json:"timezone,omitempty" schema:"default=UTC"`          // an IANA name
+	Overlap  background.Overlap `json:"overlap,omitempty" schema:"default=skip"`          // what to do if the run of the firing before is still active
 }
 
 // A Schedule starts runs of a tool, again and again or once.

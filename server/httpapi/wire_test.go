@@ -138,7 +138,19 @@ func (w *wire) send(network string, text []byte, during time.Duration) []byte {
 	if during == 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
 		require.NoError(w.t, err)
 	}
+	w.check(text, resp, answer)
 	return w.show(resp, answer)
+}
+
+// check holds that the OpenAPI document has the exchange.
+func (w *wire) check(request []byte, resp *http.Response, answer []byte) {
+	head, body, _ := bytes.Cut(request, []byte("\n\n"))
+	words := strings.Fields(string(head))
+	r, err := http.NewRequest(words[0], "http://localhost"+words[1], nil)
+	require.NoError(w.t, err)
+	c, err := theContract()
+	require.NoError(w.t, err)
+	c.check(w.t, r, body, resp, answer)
 }
 
 // everywhere are headers of all answers, or of the connection.
@@ -157,7 +169,7 @@ func (w *wire) show(resp *http.Response, body []byte) []byte {
 		fmt.Fprintf(&out, "%s: %s\n", name, strings.Join(resp.Header[name], ", "))
 	}
 	out.WriteByte('\n')
-	if strings.HasSuffix(resp.Header.Get("Content-Type"), "json") {
+	if len(body) > 0 && strings.HasSuffix(resp.Header.Get("Content-Type"), "json") {
 		require.NoError(w.t, json.Indent(&out, bytes.TrimSpace(body), "", "  "))
 		out.WriteByte('\n')
 	} else if len(body) > 0 {
@@ -170,6 +182,7 @@ func (w *wire) show(resp *http.Response, body []byte) []byte {
 var (
 	anyToken = regexp.MustCompile(`\bTOKEN-OF-\w+`)
 	anyID    = regexp.MustCompile(`\b(bg|sc)_[a-z2-7]{26}\b`)
+	anyTag   = regexp.MustCompile(`W/"[0-9a-f]{32}"`)
 	volatile = []struct {
 		pattern *regexp.Regexp
 		name    string
@@ -195,6 +208,9 @@ func (w *wire) name(text []byte) []byte {
 			}
 		}
 		w.names[id] = fmt.Sprintf("%s-%d", kind, n)
+	}
+	for _, tag := range anyTag.FindAllString(string(text), -1) {
+		w.names[tag] = `W/"TAG"`
 	}
 	for id, name := range w.names {
 		text = bytes.ReplaceAll(text, []byte(id), []byte(name))

@@ -1,0 +1,228 @@
+package httpapi_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/server/httpapi"
+)
+
+// asks are requests that are taken, for each route: its path, and its body.
+var asks = map[string][2]string{
+	"getTool":            {"/v1/tools/echo"},
+	"callTool":           {"/v1/calls", `{"tool":"echo"}`},
+	"spawnRun":           {"/v1/runs", `{"tool":"echo"}`},
+	"stopRun":            {"/v1/runs/{run}/stop", `{}`},
+	"acknowledgeNotices": {"/v1/notices/ack", `{"task_ids":["{run}"]}`},
+	"createSchedule":     {"/v1/schedules", `{"tool":"echo","cron_expression":"0 0 * * *"}`},
+}
+
+// refusals are what a route is asked for to be answered with one of the codes
+// that not all routes have: its path, its body, its headers.
+var refusals = map[string][]string{
+	"getTool not_found":         {"/v1/tools/none"},
+	"getTool denied":            {"/v1/tools/denied"},
+	"callTool not_found":        {"/v1/calls", `{"tool":"none"}`},
+	"callTool denied":           {"/v1/calls", `{"tool":"dangerous"}`},
+	"spawnRun not_found":        {"/v1/runs", `{"tool":"none"}`},
+	"spawnRun denied":           {"/v1/runs", `{"tool":"dangerous"}`},
+	"spawnRun conflict":         {"/v1/runs", `{"tool":"echo","args":{"n":1}}`, httpapi.KeyHeader, "monday"},
+	"spawnRun unsupported":      {"/v1/runs", `{"tool":"plain"}`},
+	"spawnRun limit":            {"/v1/runs", `{"tool":"sleeper"}`, httpapi.SessionHeader, "full"},
+	"listRuns not_found":        {"/v1/runs?id={none}"},
+	"listRuns limit":            {"/v1/runs?id={run}&wait=1s"},
+	"getRun not_found":          {"/v1/runs/{none}"},
+	"getRun limit":              {"/v1/runs/{run}?wait=1s"},
+	"stopRun not_found":         {"/v1/runs/{none}/stop", `{}`},
+	"readOutput not_found":      {"/v1/runs/{none}/output"},
+	"readOutput range":          {"/v1/runs/{run}/output", "", "Range", "bytes=1000-"},
+	"readOutput limit":          {"/v1/runs/{run}/output", "", "Accept", "text/event-stream"},
+	"readArtifact not_found":    {"/v1/runs/{run}/artifacts/none"},
+	"readArtifact range":        {"/v1/runs/{run}/artifacts/output.log", "", "Range", "bytes=1000-"},
+	"createSchedule not_found":  {"/v1/schedules", `{"tool":"none","cron_expression":"0 0 * * *"}`},
+	"createSchedule denied":     {"/v1/schedules", `{"tool":"dangerous","cron_expression":"0 0 * * *"}`},
+	"createSchedule limit":      {"/v1/schedules", `{"tool":"echo","cron_expression":"0 0 * * *"}`, httpapi.SessionHeader, "full"},
+	"getSchedule not_found":     {"/v1/schedules/sc_aaaaaaaaaaaaaaaaaaaaaaaaaa"},
+	"disableSchedule not_found": {"/v1/schedules/sc_aaaaaaaaaaaaaaaaaaaaaaaaaa"},
+	"watchEvents limit":         {"/v1/events"},
+
+	"listRuns closing": {"/v1/runs?id={sleeper}&wait=1m"}, // while they wait
+	"getRun closing":   {"/v1/runs/{sleeper}?wait=1m"},
+
+	"createSchedule unsupported": {"/v1/schedules", `{"tool":"plain","cron_expression":"0 0 * * *"}`},
+}
+
+// Each code that a route is documented with is one it answers with.
+func TestDocumentedProblems(t *testing.T) {
+	for _, r := range httpapi.Routes() {
+		t.Run(r.Name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				s := newScene(t)
+				for _, code := range r.Codes() {
+					switch code {
+					case httpapi.CodeNotFound:
+						if r.Open { // the metadata, where there is no issuer
+							p, _ := serve(t, httpapi.Config{}, "echo").problem(r.Method, r.Path, "", 0)
+							require.Equal(t, code, p.Code)
+							continue
+						}
+						s.provoke(r, code)
+					case httpapi.CodeInternal: // see TestPanics
+					case httpapi.CodeLimit, httpapi.CodeClosing: // below, for nothing is as before after them
+					default:
+						s.provoke(r, code)
+					}
+				}
+			})
+			for _, code := range []httpapi.Code{httpapi.CodeLimit, httpapi.CodeClosing} {
+				if slices.Contains(r.Codes(), code) {
+					bubble(t, func(t *testing.T) { newScene(t).provoke(r, code) })
+				}
+			}
+		})
+	}
+}
+
+// scene is a server that needs a token, its own or one of an issuer, with a run that has ended and one that
+// goes on.
+type scene struct {
+	*fixture
+	issuer *issuer
+	names  *strings.Replacer // what stands for ids and names in the tables above
+}
+
+func newScene(t *testing.T) *scene {
+	i := startIssuer(t)
+	f := serve(t, httpapi.Config{Token: "s3cret", OAuth: i.trust("tools")}, "echo", "plain", "dangerous", "denied", "sleeper")
+	token := []string{"Authorization", "Bearer s3cret"}
+	run := f.ask("POST", "/v1/runs", `{"tool":"echo"}`, append(token, httpapi.KeyHeader, "monday")...)["task_id"].(string)
+	f.ask("GET", "/v1/runs/"+run+"?wait=1m", "", token...)
+	sleeper := f.ask("POST", "/v1/runs", `{"tool":"sleeper"}`, token...)["task_id"].(string)
+	nobody := strings.Repeat("a", 26)
+	return &scene{f, i, strings.NewReplacer("{run}", run, "{sleeper}", sleeper, "{none}", "bg_"+nobody,
+		"{tool}", "echo", "{name}", "output.log", "{schedule}", "sc_"+nobody)}
+}
+
+// provoke asks a route for what is answered with a code.
+func (s *scene) provoke(r httpapi.Route, code httpapi.Code) {
+	path, body, headers := r.Path, "", []string{"Authorization", "Bearer s3cret"}
+	if ask, ok := asks[r.Name]; ok {
+		path, body = ask[0], ask[1]
+	}
+	if refusal, ok := refusals[r.Name+" "+string(code)]; ok {
+		path, body = refusal[0], ""
+		if len(refusal) > 1 {
+			body, headers = refusal[1], append(headers, refusal[2:]...)
+		}
+	}
+	path, body = s.names.Replace(path), s.names.Replace(body)
+	length := len(body) // what the body is said to have
+	switch code {
+	case httpapi.CodeInvalid:
+		headers = append(headers, httpapi.SessionHeader, "a b")
+	case httpapi.CodeForbidden:
+		headers = append(headers, "Origin", "https://attacker.example")
+	case httpapi.CodeUnauthorized:
+		headers = nil
+	case httpapi.CodeScope:
+		headers = []string{"Authorization", "Bearer " + sign(s.t, jose.RS256, rsaKey(), map[string]any{"kid": "rsa"}, claimsOf("ada", map[string]any{"scope": "other"}))}
+	case httpapi.CodeIssuer:
+		s.issuer.breaks(http.NotFound)
+		time.Sleep(time.Minute) // until it would be asked again
+		headers = []string{"Authorization", "Bearer " + sign(s.t, jose.RS256, rsaKey(), map[string]any{"kid": "new"}, claimsOf("ada", nil))}
+	case httpapi.CodeTooLarge:
+		length = 9 << 20
+		body = strings.Repeat(" ", length)
+	case httpapi.CodeMediaType:
+		headers = append(headers, "Content-Type", "text/plain")
+	case httpapi.CodeTimeout:
+		length += 1000
+	case httpapi.CodeLimit:
+		s.fill(r.Name)
+	case httpapi.CodeClosing:
+		s.close(r)
+	}
+	p, h := s.problem(r.Method, path, body, length, headers...)
+	require.Equal(s.t, code, p.Code, "%s: %+v", r.Name, p)
+	passes := code == httpapi.CodeClosing || code == httpapi.CodeIssuer || code == httpapi.CodeLimit && r.Name != "createSchedule"
+	require.Equal(s.t, passes, h.Get("Retry-After") != "", "what passes by itself says when to come again: %v", h)
+}
+
+// close has the server begin nothing new, and end what waits.
+func (s *scene) close(r httpapi.Route) {
+	s.Drain()
+	if !r.Begins {
+		go func() {
+			time.Sleep(time.Second) // the request waits
+			_ = s.Shutdown(context.Background())
+		}()
+	}
+}
+
+// A route that says it needs no token does need none.
+func TestOpenRoutes(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := serve(t, httpapi.Config{Token: "s3cret", OAuth: startIssuer(t).trust()}, "echo")
+		for _, r := range httpapi.Routes() {
+			if r.Open {
+				f.ask(r.Method, r.Path, "")
+			}
+		}
+	})
+}
+
+// fill takes all there is room for.
+func (f *fixture) fill(operation string) {
+	headers := []string{"Authorization", "Bearer s3cret", httpapi.SessionHeader, "full"}
+	switch operation {
+	case "spawnRun":
+		for range background.DefaultPerSession {
+			f.ask("POST", "/v1/runs", `{"tool":"sleeper"}`, headers...)
+		}
+	case "createSchedule":
+		for range background.DefaultSchedules {
+			f.ask("POST", "/v1/schedules", `{"tool":"echo","cron_expression":"0 0 * * *"}`, headers...)
+		}
+	default:
+		f.FillAnswers()
+	}
+}
+
+// problem sends a request, of which the server may not take everything, or
+// which is shorter than it says, and returns the problem it is answered with.
+func (f *fixture) problem(method, path, body string, length int, headers ...string) (p httpapi.Problem, h http.Header) {
+	f.t.Helper()
+	var head strings.Builder
+	fmt.Fprintf(&head, "%s %s HTTP/1.1\r\nHost: localhost\r\n", method, path)
+	if length > 0 {
+		fmt.Fprintf(&head, "Content-Length: %d\r\n", length)
+	}
+	if !slices.Contains(headers, "Content-Type") && body != "" {
+		headers = append(headers, "Content-Type", "application/json")
+	}
+	for h := range slices.Chunk(headers, 2) {
+		fmt.Fprintf(&head, "%s: %s\r\n", h[0], h[1])
+	}
+	conn := f.dial("tcp")
+	go func() { _, _ = io.WriteString(conn, head.String()+"\r\n"+body) }()
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	require.NoError(f.t, err)
+	require.NoError(f.t, json.NewDecoder(resp.Body).Decode(&p), "%s", resp.Status)
+	require.Equal(f.t, "application/problem+json", resp.Header.Get("Content-Type"))
+	_ = conn.Close()
+	synctest.Wait()
+	return p, resp.Header
+}

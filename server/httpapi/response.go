@@ -1,0 +1,114 @@
+package httpapi
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// response is an answer that is written piece by piece, each of which the
+// client has to take in time. It is compressed if that pays and the client takes
+// it. Whether it pays shows when its size is known, or the first bytes are
+// there: until then the head is held back.
+type response struct {
+	http.ResponseWriter
+	status int
+	begun  bool // the handler has begun to answer
+	sent   bool // the head is with net/http
+	gzip   bool // the client takes it
+	head   bool // no body is to be sent
+	zip    *compressor
+}
+
+// Unwrap is for http.ResponseController.
+func (w *response) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
+func (w *response) WriteHeader(status int) {
+	if status < 200 { // not the answer yet
+		w.ResponseWriter.WriteHeader(status)
+		return
+	}
+	if w.begun {
+		return
+	}
+	w.status, w.begun = status, true
+	if size, err := strconv.Atoi(w.Header().Get("Content-Length")); err == nil {
+		w.sendHead(size)
+	}
+}
+
+// sendHead decides how an answer goes out that has so many bytes, or begins
+// with them.
+func (w *response) sendHead(size int) {
+	if !w.begun {
+		w.status, w.begun = http.StatusOK, true
+	}
+	if w.sent {
+		return
+	}
+	w.sent = true
+	if worthGzip(w.status, size, w.Header()) {
+		addVary(w.Header(), "Accept-Encoding")
+		if w.gzip {
+			w.zip = newCompressor(pieces{w})
+		}
+		if w.zip != nil {
+			gzipHead(w.Header())
+		}
+	}
+	w.ResponseWriter.WriteHeader(w.status)
+}
+
+func (w *response) Write(p []byte) (n int, err error) {
+	w.sendHead(len(p))
+	switch {
+	case w.zip != nil && w.head:
+		return len(p), nil // net/http would take what it has of it for the length
+	case w.zip != nil:
+		return w.zip.Write(p)
+	}
+	return pieces{w}.Write(p)
+}
+
+// end sends what is held back. An answer that is not whole is left as it is.
+func (w *response) end(whole bool) {
+	if whole && w.begun {
+		w.sendHead(0)
+	}
+	if w.zip != nil {
+		w.zip.end(whole && !w.head)
+		w.zip = nil
+	}
+}
+
+// hurry gives the client a new deadline.
+func (w *response) hurry() {
+	_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(writeTimeout))
+}
+
+// FlushError sends what was written. It is for http.ResponseController.
+func (w *response) FlushError() error {
+	w.sendHead(0)
+	if w.zip != nil {
+		if err := w.zip.flush(); err != nil {
+			return err
+		}
+	}
+	w.hurry()
+	return http.NewResponseController(w.ResponseWriter).Flush()
+}
+
+// pieces writes to the client what it is sent, compressed or not, and gives each
+// piece a deadline of its own.
+type pieces struct{ *response }
+
+func (w pieces) Write(p []byte) (n int, err error) {
+	for {
+		part := p[n:min(len(p), n+piece)]
+		w.hurry()
+		m, err := w.ResponseWriter.Write(part)
+		if n += m; err != nil || n == len(p) {
+			return n, err
+		}
+	}
+}
