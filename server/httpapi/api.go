@@ -24,6 +24,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/toolhost/toolhost/internal/share"
 	"github.com/toolhost/toolhost/server"
 )
 
@@ -35,7 +36,7 @@ const (
 	idleTimeout   = 2 * time.Minute  // between the requests of a connection
 	heartbeat     = 15 * time.Second // between two events of a stream
 	maxHeader     = 32 << 10         // bytes of the head of a request, about
-	maxOpen       = 2048             // answers that wait or stream, at once
+	maxOpen       = 2048             // answers that wait or stream, at once; for other bounds see conns.go
 	piece         = 256 << 10        // bytes of one piece of an answer
 )
 
@@ -60,7 +61,8 @@ type API struct {
 	token    []byte // its SHA-256; nil for none
 	log      *slog.Logger
 	mux      *http.ServeMux
-	open     chan struct{} // a slot for each answer that waits or streams
+	open     *share.Pool // of answers that wait or stream
+	bodies   *share.Pool // of bytes of bodies
 	draining atomic.Bool
 	ending   context.Context // ends with Shutdown
 	end      context.CancelFunc
@@ -69,7 +71,8 @@ type API struct {
 
 // New returns an API. It does not own the service.
 func New(service *server.Service, cfg Config) *API {
-	a := &API{service: service, version: cfg.Version, token: tokenSum(cfg.Token), log: cfg.Logger, open: make(chan struct{}, maxOpen)}
+	a := &API{service: service, version: cfg.Version, token: tokenSum(cfg.Token), log: cfg.Logger,
+		open: share.New(maxOpen, maxOpen/partOfOne), bodies: share.New(maxBodies, maxBodies/partOfOne)}
 	if a.log == nil {
 		a.log = slog.New(slog.DiscardHandler)
 	}
@@ -80,7 +83,10 @@ func New(service *server.Service, cfg Config) *API {
 	}
 	a.http = &http.Server{
 		Handler: a, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
-		ErrorLog: slog.NewLogLogger(a.log.Handler(), slog.LevelDebug), // what it says is of clients that misbehave
+		WriteTimeout:                 writeTimeout, // for what net/http answers itself: see response
+		DisableGeneralOptionsHandler: true,         // it waits for the body of OPTIONS * without end
+		ConnContext:                  withConn,
+		ErrorLog:                     slog.NewLogLogger(a.log.Handler(), slog.LevelDebug), // what it says is of clients that misbehave
 	}
 	return a
 }
@@ -88,7 +94,7 @@ func New(service *server.Service, cfg Config) *API {
 // Serve answers the requests that come in at l, until [API.Shutdown], which
 // makes it return nil at once. It may be called for several listeners.
 func (a *API) Serve(l net.Listener) error {
-	if err := a.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+	if err := a.http.Serve(newConns(l, connLimit())); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return nil
@@ -116,7 +122,7 @@ func (a *API) ended() bool { return a.ending.Err() != nil }
 // ServeHTTP answers one request.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
-	answer := &response{ResponseWriter: w}
+	answer := &response{ResponseWriter: w, last: len(r.TransferEncoding) > 0}
 	if r.ContentLength != 0 {
 		setReadDeadline(w, bodyTimeout)
 	}
@@ -140,9 +146,18 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}()
 	secureHeaders(answer.Header())
 	if err := a.guard(r); err != nil {
+		if r.ContentLength != 0 {
+			setReadDeadline(w, refusedWait)
+		}
 		a.fail(answer, r, err)
 		return
 	}
+	release, err := a.admit(r)
+	if err != nil {
+		a.fail(answer, r, err)
+		return
+	}
+	defer release()
 	if path.Clean(r.URL.Path) != r.URL.Path { // the mux would send the client elsewhere
 		a.fail(answer, r, refuse(CodeNotFound, "there is no %s here", r.URL.Path))
 		return
@@ -158,16 +173,28 @@ func secureHeaders(h http.Header) {
 	h.Set("X-Content-Type-Options", "nosniff")
 }
 
-// occupy takes one of the slots for answers that wait or stream, until release.
-func (a *API) occupy() (release func(), err error) {
-	select {
-	case a.open <- struct{}{}:
-		return func() { <-a.open }, nil
-	default:
-		p := refuse(CodeLimit, "the server has %d open waits and streams already: try again later", cap(a.open))
-		p.Max = cap(a.open)
-		return nil, p
+// admit has a request hold its connection and pay for its body, until release.
+// Whether the server is there is told in any case.
+func (a *API) admit(r *http.Request) (release func(), err error) {
+	if r.URL.Path == pathHealth || r.URL.Path == pathReady {
+		return func() {}, nil
 	}
+	free, err := a.hold(r)
+	if err != nil || r.Body == nil || r.Body == http.NoBody {
+		return free, err
+	}
+	u := &upload{ReadCloser: r.Body, pool: a.bodies, who: client(r)}
+	r.Body = u
+	return func() { u.done(); free() }, nil
+}
+
+// occupy takes one of the slots for answers that wait or stream, until release.
+func (a *API) occupy(r *http.Request) (release func(), err error) {
+	who := client(r)
+	if limit, ok := a.open.Take(who, 1); !ok {
+		return nil, tooMany(limit, "%d waits and streams are open already", limit)
+	}
+	return func() { a.open.Give(who, 1) }, nil
 }
 
 // response is an answer that is written piece by piece, each of which the
@@ -176,22 +203,30 @@ type response struct {
 	http.ResponseWriter
 	status int
 	begun  bool
+	last   bool // of its connection: what follows a body in chunks may be meant as part of it by whoever passed it on
 }
 
 // Unwrap is for http.ResponseController.
 func (w *response) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func (w *response) WriteHeader(status int) {
-	if !w.begun {
-		w.status, w.begun = status, true
-	}
+	w.begin(status)
+	w.hurry() // nothing may follow
 	w.ResponseWriter.WriteHeader(status)
 }
 
-func (w *response) Write(p []byte) (n int, err error) {
-	if !w.begun {
-		w.status, w.begun = http.StatusOK, true
+func (w *response) begin(status int) {
+	if w.begun {
+		return
 	}
+	w.status, w.begun = status, true
+	if w.last {
+		w.Header().Set("Connection", "close")
+	}
+}
+
+func (w *response) Write(p []byte) (n int, err error) {
+	w.begin(http.StatusOK)
 	for {
 		part := p[n:min(len(p), n+piece)]
 		w.hurry()

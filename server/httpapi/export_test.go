@@ -3,12 +3,20 @@ package httpapi
 import (
 	"io"
 	"log/slog"
+	"net"
 )
 
 func testLogger(w io.Writer) *slog.Logger { return slog.New(slog.NewTextHandler(w, nil)) }
 
-// MaxOpen is how many answers may wait or stream at once.
-const MaxOpen = maxOpen
+// What there may be at once, and of one client.
+const (
+	MaxOpen      = maxOpen
+	MaxOpenOfOne = maxOpen / partOfOne
+	MaxBodies    = maxBodies
+)
+
+// ServeLimited is Serve with so many connections.
+func (a *API) ServeLimited(l net.Listener, most int) error { return a.http.Serve(newConns(l, most)) }
 
 // Statuses are the status of each code.
 func Statuses() map[Code]int {

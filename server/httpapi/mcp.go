@@ -24,7 +24,7 @@ func (a *API) mount(h http.Handler) http.Handler {
 			a.fail(w, r, invalid(SessionHeader, "expected 1 to 128 letters, digits and . _ : @ -"))
 			return
 		}
-		release, err := a.occupy()
+		release, err := a.occupy(r)
 		if err != nil {
 			a.fail(w, r, err)
 			return

@@ -121,6 +121,11 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			status = http.StatusRequestEntityTooLarge
 		} else if errors.Is(err, os.ErrDeadlineExceeded) {
 			status = http.StatusRequestTimeout
+		} else if later, ok := errors.AsType[interface {
+			error
+			Temporary() bool
+		}](err); ok && later.Temporary() {
+			status = http.StatusTooManyRequests
 		}
 		http.Error(w, http.StatusText(status), status)
 		return
