@@ -80,6 +80,8 @@ func TestRequestsWithoutParams(t *testing.T) {
 				}
 			}
 		}
+		_, m := e.within("mallory", session, `{"jsonrpc":"2.0","id":"last","method":"tasks/get"}`)
+		require.Equal(t, -32602, m.Error.Code)
 		e.works("ana", "")
 		require.NoError(t, c.in.Close())
 		require.NoError(t, <-ended)

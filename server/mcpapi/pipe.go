@@ -33,8 +33,8 @@ const (
 // (basic/utilities/cancellation). And a client that asks faster than it is
 // answered waits: nothing is read while maxCalls calls have no answer.
 //
-// Arrays of messages, which revisions before 2025-06-18 allow, pass as they
-// are, if they are not too long: only the SDK knows the revision.
+// Arrays of messages, which revisions before 2025-06-18 allow, pass if they are
+// not too long: only the SDK knows the revision.
 type pipe struct {
 	in    io.Reader
 	grace time.Duration // of drain
@@ -154,13 +154,15 @@ func (p *pipe) accept(line []byte) error {
 	switch {
 	case len(list) > maxBatch:
 		return p.refuse(jsonrpc.CodeInvalidRequest, fmt.Sprintf("the array has more than %d messages", maxBatch))
+	case isArray && len(list) == 0:
+		return p.refuse(jsonrpc.CodeInvalidRequest, "the array is empty")
 	case !isArray:
 		list = []json.RawMessage{message}
 	}
 	var decoded []jsonrpc.Message
 	for _, one := range list {
 		m, err := jsonrpc.DecodeMessage(one)
-		if err != nil && !isArray {
+		if err != nil {
 			return p.refuse(jsonrpc.CodeInvalidRequest, "not a JSON-RPC 2.0 message: "+err.Error())
 		}
 		decoded = append(decoded, m)

@@ -32,6 +32,7 @@ func TestPipeReads(t *testing.T) {
 		{"too long", `"` + strings.Repeat("x", maxLine) + "\"\n" + ping, ping + "\n", []string{"more than 16777216 bytes"}},
 		{"too deep", strings.Repeat("[", 8<<20) + "\n" + ping, ping + "\n", []string{"not JSON"}},
 		{"deep in params", `{"jsonrpc":"2.0","id":1,"method":"ping","params":` + strings.Repeat(`{"a":`, 1<<20) + "\n" + ping, ping + "\n", []string{"not JSON"}},
+		{"arrays of no messages", "[]\n[1]\n[" + ping + ",{}]\n[" + strings.Repeat("[", 2000) + strings.Repeat("]", 2000) + "]\n" + ping, ping + "\n", []string{"is empty", "not a JSON-RPC", "not a JSON-RPC", "not a JSON-RPC"}},
 		{"an array that is too long", "[" + strings.Repeat(ping+",", maxBatch) + ping + "]\n" + ping, ping + "\n", []string{"more than 64 messages"}},
 		{"as long as may be", strings.Repeat(" ", maxLine-len(ping)-1) + ping + "\n", ping + "\n", nil},
 		{"too long to the end", strings.Repeat("x", maxLine+5), "", nil},
@@ -60,13 +61,13 @@ func TestPipeOfAClientThatDoesNotRead(t *testing.T) {
 		first, line string
 		want        int // lines that are read
 	}{
-		"calls":                 {"", `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{}}`, maxCalls},
-		"pings":                 {"", `{"jsonrpc":"2.0","id":%d,"method":"ping"}`, maxCalls + morePings},
-		"arrays":                {"", `[{"jsonrpc":"2.0","id":%d,"method":"ping"},{"jsonrpc":"2.0","id":"%[1]d","method":"ping"}]`, maxCalls / 2},
-		"after initialize":      {`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}` + "\n", `{"jsonrpc":"2.0","method":"notifications/%d"}`, 1},
-		"no messages":           {"", `%d`, 0},
-		"arrays of nothing":     {"", `[%d,[]]`, lines}, // the SDK ends the session
-		"notifications, tested": {"", `{"jsonrpc":"2.0","method":"notifications/%d"}`, lines},
+		"calls":             {"", `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{}}`, maxCalls},
+		"pings":             {"", `{"jsonrpc":"2.0","id":%d,"method":"ping"}`, maxCalls + morePings},
+		"arrays":            {"", `[{"jsonrpc":"2.0","id":%d,"method":"ping"},{"jsonrpc":"2.0","id":"%[1]d","method":"ping"}]`, maxCalls / 2},
+		"after initialize":  {`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}` + "\n", `{"jsonrpc":"2.0","method":"notifications/%d"}`, 1},
+		"no messages":       {"", `%d`, 0},
+		"arrays of nothing": {"", `[%d,[]]`, 0},
+		"notifications":     {"", `{"jsonrpc":"2.0","method":"notifications/%d"}`, lines},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
