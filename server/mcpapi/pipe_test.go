@@ -86,6 +86,7 @@ func TestPipeOfAClientThatDoesNotRead(t *testing.T) {
 					}
 				}()
 				time.Sleep(time.Hour)
+				synctest.Wait()
 				require.Equal(t, test.want, read)
 				require.NoError(t, p.Close())
 				require.NoError(t, unread.Close())
