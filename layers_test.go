@@ -33,15 +33,16 @@ var layers = map[string][]string{
 	"internal/rootfs":                    {},
 	"internal/owned":                     {},
 	"internal/schema":                    {"abi"},
+	"internal/share":                     {},
 	"host":                               {"abi", "internal/fuel", "internal/snapshot", "internal/wasmbin", "internal/rootfs", "internal/owned"},
 	"plugins":                            {"abi", "host", "internal/schema", "internal/owned"},
 	"pkg/background":                     {}, // knows nothing of wasm, anyone can import it
 	"pkg/background/enginetest":          {"pkg/background"},
 	"pkg/background/sqlite":              {"pkg/background", "pkg/background/enginetest"},
-	"server/httpapi":                     {"abi", "host", "plugins", "pkg/background", "server"},
+	"server/httpapi":                     {"abi", "host", "plugins", "pkg/background", "server", "internal/share"},
 	"server/httpapi/internal/openapigen": {"server/httpapi"},
 	"server":                             {"abi", "host", "plugins", "pkg/background", "pkg/background/sqlite", "internal/schema"},
-	"server/mcpapi":                      {"abi", "host", "plugins", "pkg/background", "server"},
+	"server/mcpapi":                      {"abi", "host", "plugins", "pkg/background", "server", "internal/share"},
 	"internal/plugintest":                {"abi", "internal/wasmbin"}, // for tests only
 	"internal/pluginbuild":               {"abi", "host", "internal/wasmbin"},
 	"examples/plugins/internal/generate": {"host", "internal/pluginbuild"},

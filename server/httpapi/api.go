@@ -25,6 +25,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/toolhost/toolhost/internal/share"
 	"github.com/toolhost/toolhost/server"
 )
 
@@ -36,7 +37,7 @@ const (
 	idleTimeout   = 2 * time.Minute  // between the requests of a connection
 	heartbeat     = 15 * time.Second // between two events of a stream
 	maxHeader     = 32 << 10         // bytes of the head of a request, about
-	maxOpen       = 2048             // answers that wait or stream, at once
+	maxOpen       = 2048             // answers that wait or stream, at once; for other bounds see conns.go
 	piece         = 256 << 10        // bytes of one piece of an answer
 )
 
@@ -65,7 +66,8 @@ type API struct {
 	oauth    *verifier // of access tokens; nil for none
 	log      *slog.Logger
 	mux      *http.ServeMux
-	open     chan struct{} // a slot for each answer that waits or streams
+	open     *share.Pool // of answers that wait or stream
+	bodies   *share.Pool // of bytes of bodies
 	draining atomic.Bool
 	ending   context.Context // ends with Shutdown
 	end      context.CancelFunc
@@ -74,7 +76,8 @@ type API struct {
 
 // New returns an API. It does not own the service.
 func New(service *server.Service, cfg Config) *API {
-	a := &API{service: service, version: cfg.Version, token: tokenSum(cfg.Token), log: cfg.Logger, open: make(chan struct{}, maxOpen)}
+	a := &API{service: service, version: cfg.Version, token: tokenSum(cfg.Token), log: cfg.Logger,
+		open: share.New(maxOpen, maxOpen/partOfOne), bodies: share.New(maxBodies, maxBodies/partOfOne)}
 	if a.log == nil {
 		a.log = slog.New(slog.DiscardHandler)
 	}
@@ -92,7 +95,10 @@ func New(service *server.Service, cfg Config) *API {
 	}
 	a.http = &http.Server{
 		Handler: a, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
-		ErrorLog: slog.NewLogLogger(a.log.Handler(), slog.LevelDebug), // what it says is of clients that misbehave
+		WriteTimeout:                 writeTimeout, // for what net/http answers itself: see response
+		DisableGeneralOptionsHandler: true,         // it waits for the body of OPTIONS * without end
+		ConnContext:                  withConn,
+		ErrorLog:                     slog.NewLogLogger(a.log.Handler(), slog.LevelDebug), // what it says is of clients that misbehave
 	}
 	return a
 }
@@ -100,7 +106,7 @@ func New(service *server.Service, cfg Config) *API {
 // Serve answers the requests that come in at l, until [API.Shutdown], which
 // makes it return nil at once. It may be called for several listeners.
 func (a *API) Serve(l net.Listener) error {
-	if err := a.http.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+	if err := a.http.Serve(newConns(l, connLimit())); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return nil
@@ -131,7 +137,10 @@ func (a *API) ended() bool { return a.ending.Err() != nil }
 // ServeHTTP answers one request.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
-	answer := &response{ResponseWriter: w, gzip: !overSocket(r) && takesGzip(r.Header.Values("Accept-Encoding")), head: r.Method == http.MethodHead}
+	answer := &response{
+		ResponseWriter: w, head: r.Method == http.MethodHead, last: len(r.TransferEncoding) > 0,
+		gzip: !overSocket(r) && takesGzip(r.Header.Values("Accept-Encoding")),
+	}
 	if r.ContentLength != 0 {
 		setReadDeadline(w, bodyTimeout)
 	}
@@ -139,6 +148,8 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	defer context.AfterFunc(a.ending, cancel)()
 	r = r.WithContext(ctx)
+	release := func() {}
+	defer func() { release() }() // last, when all is written
 	defer func() {
 		v := recover()
 		defer answer.end(v == nil || !answer.begun)
@@ -157,6 +168,9 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	secureHeaders(answer.Header())
 	caller, err := a.guard(r)
 	if err != nil {
+		if r.ContentLength != 0 {
+			setReadDeadline(w, refusedWait)
+		}
 		a.fail(answer, r, err)
 		return
 	}
@@ -168,6 +182,12 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		a.fail(answer, r, err)
 		return
 	}
+	admitted, err := a.admit(r)
+	if err != nil {
+		a.fail(answer, r, err)
+		return
+	}
+	release = admitted
 	if path.Clean(r.URL.Path) != r.URL.Path { // the mux would send the client elsewhere
 		a.fail(answer, r, refuse(CodeNotFound, "there is no %s here", r.URL.Path))
 		return
@@ -183,16 +203,28 @@ func secureHeaders(h http.Header) {
 	h.Set("X-Content-Type-Options", "nosniff")
 }
 
-// occupy takes one of the slots for answers that wait or stream, until release.
-func (a *API) occupy() (release func(), err error) {
-	select {
-	case a.open <- struct{}{}:
-		return func() { <-a.open }, nil
-	default:
-		p := refuse(CodeLimit, "the server has %d open waits and streams already: try again later", cap(a.open))
-		p.Max, p.retry = cap(a.open), 1
-		return nil, p
+// admit has a request hold its connection and pay for its body, until release.
+// Whether the server is there is told in any case.
+func (a *API) admit(r *http.Request) (release func(), err error) {
+	if r.URL.Path == pathHealth || r.URL.Path == pathReady {
+		return func() {}, nil
 	}
+	free, err := a.hold(r)
+	if err != nil || r.Body == nil || r.Body == http.NoBody {
+		return free, err
+	}
+	u := &upload{ReadCloser: r.Body, pool: a.bodies, who: client(r)}
+	r.Body = u
+	return func() { u.done(); free() }, nil
+}
+
+// occupy takes one of the slots for answers that wait or stream, until release.
+func (a *API) occupy(r *http.Request) (release func(), err error) {
+	who := client(r)
+	if limit, ok := a.open.Take(who, 1); !ok {
+		return nil, tooMany(limit, "%d waits and streams are open already", limit)
+	}
+	return func() { a.open.Give(who, 1) }, nil
 }
 
 // setReadDeadline bounds how long the rest of a request may take; 0 is no bound.

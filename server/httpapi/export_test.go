@@ -5,12 +5,20 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"strconv"
 )
 
 func testLogger(w io.Writer) *slog.Logger { return slog.New(slog.NewTextHandler(w, nil)) }
 
-// MaxOpen is how many answers may wait or stream at once.
-const MaxOpen = maxOpen
+// What there may be at once, and of one client.
+const (
+	MaxOpen      = maxOpen
+	MaxOpenOfOne = maxOpen / partOfOne
+	MaxBodies    = maxBodies
+)
+
+// ServeLimited is Serve with so many connections.
+func (a *API) ServeLimited(l net.Listener, most int) error { return a.http.Serve(newConns(l, most)) }
 
 // Statuses are the status of each code.
 func Statuses() map[Code]int {
@@ -42,7 +50,7 @@ func Compressing() int32 { return compressing.Load() }
 
 // FillAnswers takes all slots for answers that wait or stream.
 func (a *API) FillAnswers() {
-	for len(a.open) < cap(a.open) {
-		a.open <- struct{}{}
+	for i := range a.open.Max() {
+		a.open.Take(strconv.Itoa(i), 1)
 	}
 }

@@ -40,7 +40,7 @@ func (a *API) follow(r *request, run background.Run) error {
 	if err := f.resume(r.Header.Get("Last-Event-ID")); err != nil {
 		return err
 	}
-	release, err := a.occupy()
+	release, err := a.occupy(r.Request)
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package httpapi_test
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -37,7 +38,8 @@ func TestSlowRequests(t *testing.T) {
 		"half a body":       {"POST /v1/calls HTTP/1.1\nHost: localhost\nContent-Type: application/json\nContent-Length: 9\n\n{\"to", 21 * time.Second, "408 "},
 		"half a chunk":      {"POST /v1/calls HTTP/1.1\nHost: localhost\nContent-Type: application/json\nTransfer-Encoding: chunked\n\n9\n{\"to", 21 * time.Second, "408 "},
 		"a body of a GET":   {"GET /v1/nowhere HTTP/1.1\nHost: localhost\nContent-Length: 9\n\n", 21 * time.Second, "404 "},
-		"a body refused":    {"POST /v1/calls HTTP/1.1\nHost: elsewhere\nContent-Length: 9\n\n", 21 * time.Second, "403 "},
+		"a body refused":    {"POST /v1/calls HTTP/1.1\nHost: elsewhere\nContent-Length: 9\n\n", 2 * time.Second, "403 "},
+		"OPTIONS of all":    {"OPTIONS * HTTP/1.1\nHost: localhost\nContent-Length: 9\n\n", 21 * time.Second, "400 "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -138,20 +140,26 @@ func TestCallIsCanceledWithItsRequest(t *testing.T) {
 	})
 }
 
-// Waits and streams have an end of their number, and what does not wait is
-// answered all the same.
+// Waits and streams have an end of their number, of one client and of all, and
+// what does not wait is answered all the same.
 func TestOpenAnswersAreBounded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := serve(t, httpapi.Config{}, "echo")
-		most := httpapi.MaxOpen
-		for range most {
-			f.begin("GET /v1/events HTTP/1.1\nHost: localhost\n\n")
+		for i := range httpapi.MaxOpen / httpapi.MaxOpenOfOne {
+			f.ask("POST", "/v1/calls", `{"tool":"echo"}`, "Toolhost-Session", "ana")
+			session := fmt.Sprintf("mallory%d", i)
+			for range httpapi.MaxOpenOfOne {
+				f.begin("GET /v1/events HTTP/1.1\nHost: localhost\nToolhost-Session: " + session + "\n\n")
+			}
+			synctest.Wait()
+			p := f.refused("GET", "/v1/events", "", "Toolhost-Session", session)
+			require.Equal(t, httpapi.CodeLimit, p.Code)
+			require.Equal(t, httpapi.MaxOpenOfOne, p.Max)
 		}
-		synctest.Wait()
-		p := f.refused("GET", "/v1/events", "")
+		p := f.refused("GET", "/v1/events", "", "Toolhost-Session", "ana")
 		require.Equal(t, httpapi.CodeLimit, p.Code)
-		require.Equal(t, most, p.Max)
-		require.EqualValues(t, most, f.ask("GET", "/v1/stats", "")["open_answers"])
+		require.Equal(t, httpapi.MaxOpen, p.Max)
+		require.EqualValues(t, httpapi.MaxOpen, f.ask("GET", "/v1/stats", "")["open_answers"])
 	})
 }
 

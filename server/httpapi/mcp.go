@@ -16,7 +16,7 @@ func (a *API) mount(h http.Handler) http.Handler {
 			a.fail(w, r, err)
 			return
 		}
-		release, err := a.occupy()
+		release, err := a.occupy(r)
 		if err != nil {
 			a.fail(w, r, err)
 			return

@@ -103,7 +103,8 @@ func (r *request) body(v any) error {
 			return refuse(CodeTimeout, "the body did not arrive within %s", bodyTimeout)
 		}
 		var large *http.MaxBytesError
-		if errors.As(err, &large) {
+		var busy busyError
+		if errors.As(err, &large) || errors.As(err, &busy) {
 			return err
 		}
 		return refuse(CodeInvalid, "the body ended too early")

@@ -17,6 +17,7 @@ type response struct {
 	sent   bool // the head is with net/http
 	gzip   bool // the client takes it
 	head   bool // no body is to be sent
+	last   bool // of its connection: what follows a body in chunks may be meant as part of it by whoever passed it on
 	zip    *compressor
 }
 
@@ -47,6 +48,9 @@ func (w *response) sendHead(size int) {
 		return
 	}
 	w.sent = true
+	if w.last {
+		w.Header().Set("Connection", "close")
+	}
 	if worthGzip(w.status, size, w.Header()) {
 		addVary(w.Header(), "Accept-Encoding")
 		if w.gzip {
@@ -56,6 +60,7 @@ func (w *response) sendHead(size int) {
 			gzipHead(w.Header())
 		}
 	}
+	w.hurry() // nothing may follow
 	w.ResponseWriter.WriteHeader(w.status)
 }
 

@@ -74,7 +74,7 @@ func (a *API) look(r *request, ids []string) (runs []Run, missing []string, err 
 		req.MaxChars = -1 // none
 	}
 	if req.Wait > 0 {
-		release, err := a.occupy()
+		release, err := a.occupy(r.Request)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -17,7 +17,7 @@ func (a *API) endSession(r *request, _ none) (none, error) {
 }
 
 func (a *API) stats(*request, none) (Stats, error) {
-	return Stats{Stats: a.service.Stats(), OpenAnswers: len(a.open)}, nil
+	return Stats{Stats: a.service.Stats(), OpenAnswers: a.open.Used()}, nil
 }
 
 func (a *API) health(*request, none) (Health, error) {
@@ -33,7 +33,7 @@ func (a *API) ready(*request, none) (Health, error) {
 
 // events streams what happens to a session's runs and schedules.
 func (a *API) events(r *request) error {
-	release, err := a.occupy()
+	release, err := a.occupy(r.Request)
 	if err != nil {
 		return err
 	}

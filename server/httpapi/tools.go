@@ -52,7 +52,7 @@ func (a *API) call(r *request, in Call) (abi.Result, error) {
 			return abi.Result{}, invalid("limits."+name, "must not be negative")
 		}
 	}
-	release, err := a.occupy()
+	release, err := a.occupy(r.Request)
 	if err != nil {
 		return abi.Result{}, err
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/server/httpapi"
-	"github.com/toolhost/toolhost/server/mcpapi"
 )
 
 // overSocket sends a request as the operator.
@@ -237,7 +236,7 @@ func TestOperatorOnly(t *testing.T) {
 // runs, nor the agent's own tools, nor what Mcp-Session-Id names.
 func TestUsersAreApartOverMCP(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f := serveMCP(t)
+		f := serveUsers(t)
 		_, text := f.modern(as(t, "ana"), "tools/call", `,"name":"sleeper","arguments":{}`)
 		task := match(t, `"taskId":"(bg_[a-z2-7]{26})"`, text)
 		ended := f.spawn("echo", as(t, "ana")...)
@@ -278,7 +277,7 @@ func TestUsersAreApartOverMCP(t *testing.T) {
 // as one that never was, and it goes on for its own.
 func TestMCPSessionsAreBound(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f := serveMCP(t)
+		f := serveUsers(t)
 		callers := map[string][]string{"ana": as(t, "ana"), "bo": as(t, "bo"), "operator": {"Authorization", "Bearer s3cret"}}
 		for name, caller := range callers {
 			session := f.legacy(caller)
@@ -308,17 +307,9 @@ func TestMCPSessionsAreBound(t *testing.T) {
 	})
 }
 
-// serveMCP serves MCP too, to operators by token and to users.
-func serveMCP(t *testing.T) *fixture {
-	var mcp http.Handler
-	f := serve(t, httpapi.Config{
-		OAuth: startIssuer(t).trust(), Token: "s3cret",
-		MCP: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { mcp.ServeHTTP(w, r) }),
-	}, "echo", "sleeper")
-	h, err := mcpapi.NewHandler(f.service, mcpapi.HTTPConfig{Session: httpapi.SessionOf})
-	require.NoError(t, err)
-	t.Cleanup(h.Close)
-	mcp = h
+// serveUsers serves MCP too, to operators by token and to users.
+func serveUsers(t *testing.T) *fixture {
+	f, _ := serveMCP(t, httpapi.Config{OAuth: startIssuer(t).trust(), Token: "s3cret"}, "echo", "sleeper")
 	return f
 }
 

@@ -62,7 +62,10 @@ func (a *api) call(ctx context.Context, req *mcp.CallToolRequest, structured boo
 	follow.Ask = asking.ask
 	var run *background.Run
 	follow.Parked = func(r background.Run) { run = &r }
-	token := req.Params.GetProgressToken()
+	token, err := progressToken(req.Params)
+	if err != nil {
+		return nil, err
+	}
 	follow.ParkAfter = a.patience(who, token != nil)
 	if token != nil {
 		reporter := startReporter(ctx, func(ctx context.Context, n notice) {

@@ -6,3 +6,24 @@ func (c Config) WithoutDrain() Config {
 	c.drain = -1
 	return c
 }
+
+// What clients may ask for at once.
+const (
+	MaxSessions         = maxSessions
+	MaxSessionsOfClient = maxSessionsOfClient
+	MaxCalls            = maxCalls
+	MaxCallsOfClient    = maxCallsOfClient
+	MaxBatch            = maxBatch
+	MaxInitialize       = maxInitialize
+)
+
+// Sessions is how many sessions there are that began with initialize.
+func (h *Handler) Sessions() int {
+	n := 0
+	for s := range h.server.Sessions() {
+		if s.ID() != "" {
+			n++
+		}
+	}
+	return n
+}

@@ -7,9 +7,11 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
+	"os"
 	"strings"
 	"time"
 
@@ -17,6 +19,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/toolhost/toolhost/internal/share"
 	"github.com/toolhost/toolhost/server"
 )
 
@@ -25,11 +28,6 @@ const (
 	headerVersion = "Mcp-Protocol-Version"
 	headerSession = "Mcp-Session-Id"
 	headerName    = "Mcp-Name"
-)
-
-const (
-	maxSessions    = 1024             // of clients that begin with initialize, at once
-	sessionTimeout = 30 * time.Minute // without a request
 )
 
 // HTTPConfig configures a [Handler].
@@ -57,12 +55,13 @@ type HTTPConfig struct {
 // It does not look who asks, at the Origin and at the Host: what it is mounted
 // in has to, as package httpapi does.
 type Handler struct {
-	api    *api
-	server *mcp.Server
-	modern http.Handler // of requests that stand for themselves, since 2026-07-28
-	legacy http.Handler // of sessions that begin with initialize
-	whose  func(*http.Request) (session, user string)
-	end    context.CancelCauseFunc
+	api      *api
+	server   *mcp.Server
+	modern   http.Handler // of requests that stand for themselves, since 2026-07-28
+	legacy   http.Handler // of sessions that begin with initialize
+	whose    func(*http.Request) (session, user string)
+	sessions *sessions // those
+	end      context.CancelCauseFunc
 }
 
 // NewHandler returns a handler. It does not own the service. Close it when done.
@@ -73,15 +72,16 @@ func NewHandler(service *server.Service, cfg HTTPConfig) (*Handler, error) {
 	ctx, end := context.WithCancelCause(context.Background())
 	a := newAPI(ctx, service, cfg.Logger, cfg.Grace)
 	a.session = sessionOf
-	srv, err := a.newServer(cfg.Version, cfg.Extend)
+	srv, err := a.newServer(cfg.Version, cfg.Extend, share.New(maxCallsHTTP, maxCallsOfClient))
 	if err != nil {
 		end(nil)
 		return nil, err
 	}
-	h := &Handler{api: a, server: srv, whose: cfg.Session, end: end}
+	h := &Handler{api: a, server: srv, whose: cfg.Session, sessions: newSessions(srv.Sessions), end: end}
+	srv.AddReceivingMiddleware(h.sessions.track)
 	get := func(*http.Request) *mcp.Server { return srv }
 	options := mcp.StreamableHTTPOptions{
-		Logger: a.log, MaxRequestBodyBytes: maxLine, DisableLocalhostProtection: true, // see Handler
+		Logger: sdkLog(a.log), MaxRequestBodyBytes: maxLine, DisableLocalhostProtection: true, // see Handler
 		PropagateRequestCancellation: true,
 	}
 	sessions := options
@@ -168,7 +168,7 @@ func (h *Handler) Close() {
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("X-Accel-Buffering", "no") // or nginx would hold back events
 	if r.Method != http.MethodPost {
-		h.legacy.ServeHTTP(&discreet{ResponseWriter: w}, r)
+		h.serveLegacy(w, r, envelope{}, 0)
 		return
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxLine))
@@ -176,6 +176,13 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		status := http.StatusBadRequest
 		if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
 			status = http.StatusRequestEntityTooLarge
+		} else if errors.Is(err, os.ErrDeadlineExceeded) {
+			status = http.StatusRequestTimeout
+		} else if later, ok := errors.AsType[interface {
+			error
+			Temporary() bool
+		}](err); ok && later.Temporary() {
+			status = http.StatusTooManyRequests
 		}
 		http.Error(w, http.StatusText(status), status)
 		return
@@ -183,11 +190,15 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// All is read: what was a deadline for that must not end a long answer.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 	r.Body = io.NopCloser(bytes.NewReader(body))
+	if list, ok := messages(bytes.TrimSpace(body)); ok && len(list) > maxBatch {
+		refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, fmt.Sprintf("the array has more than %d messages", maxBatch))
+		return
+	}
 	var m envelope
 	_ = json.Unmarshal(body, &m) // what is no message is the SDK's to refuse
 	switch {
 	case !m.modern(r.Header):
-		h.serveLegacy(w, r, m)
+		h.serveLegacy(w, r, m, len(body))
 	case m.namesAnother(r.Header):
 		refuse(w, http.StatusBadRequest, m.ID, mcp.CodeHeaderMismatch, "the header Mcp-Name has to be there, and to be params.taskId")
 	default:
@@ -195,18 +206,30 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serveLegacy serves a session, and bounds how many there are.
-func (h *Handler) serveLegacy(w http.ResponseWriter, r *http.Request, m envelope) {
-	if m.Method == "initialize" && r.Header.Get(headerSession) == "" {
-		n := 0
-		for range h.server.Sessions() {
-			n++
-		}
-		if n >= maxSessions {
-			w.Header().Set("Retry-After", "60")
-			refuse(w, http.StatusServiceUnavailable, m.ID, jsonrpc.CodeInternalError, "there are as many sessions as there may be: try again later")
+// serveLegacy serves a session. A POST without one makes one, whatever it says,
+// and the SDK keeps it if it was initialized.
+func (h *Handler) serveLegacy(w http.ResponseWriter, r *http.Request, m envelope, size int) {
+	session, _ := h.whose(r)
+	owner, id := share.ClientOf(session), r.Header.Get(headerSession)
+	if id != "" {
+		leave, ok := h.sessions.enter(id, owner)
+		if !ok {
+			http.Error(w, "session not found", http.StatusNotFound) // the client begins a new one
 			return
 		}
+		defer leave()
+	} else if r.Method == http.MethodPost {
+		if size > maxInitialize {
+			refuse(w, http.StatusRequestEntityTooLarge, m.ID, jsonrpc.CodeInvalidRequest, fmt.Sprintf("what begins a session has more than %d bytes", maxInitialize))
+			return
+		}
+		made, ok := h.sessions.admit(owner)
+		if !ok {
+			w.Header().Set("Retry-After", "60")
+			refuse(w, http.StatusServiceUnavailable, m.ID, codeBusy, "as many sessions as there may be are in use: close some, or try again later")
+			return
+		}
+		defer func() { made(w.Header().Get(headerSession)) }()
 	}
 	h.legacy.ServeHTTP(&discreet{ResponseWriter: w}, r)
 }

@@ -28,6 +28,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/internal/share"
 	"github.com/toolhost/toolhost/server"
 )
 
@@ -93,7 +94,7 @@ func Run(ctx context.Context, service *server.Service, cfg Config) error {
 	a := newAPI(ctx, service, cfg.Logger, cfg.Grace)
 	session := cmp.Or(cfg.Session, DefaultSession)
 	a.session = func(*mcp.RequestExtra) string { return session }
-	srv, err := a.newServer(cfg.Version, cfg.Extend)
+	srv, err := a.newServer(cfg.Version, cfg.Extend, share.New(maxCalls, maxCalls))
 	if err != nil {
 		return fmt.Errorf("MCP session: %w", err)
 	}
@@ -169,7 +170,7 @@ type Extend struct {
 	Server  func(*mcp.Server)        // called before it serves
 }
 
-func (a *api) newServer(version string, extend Extend) (*mcp.Server, error) {
+func (a *api) newServer(version string, extend Extend, calls *share.Pool) (*mcp.Server, error) {
 	definitions := a.service.Definitions("")
 	// Without this the SDK advertises logging, which 2026-07-28 deprecates, and
 	// changes of lists that do not change.
@@ -179,7 +180,7 @@ func (a *api) newServer(version string, extend Extend) (*mcp.Server, error) {
 		capabilities.Resources = &mcp.ResourceCapabilities{}
 		capabilities.AddExtension(tasksExtension, nil)
 	}
-	options := &mcp.ServerOptions{Instructions: instructions(definitions), Logger: a.log, Capabilities: capabilities, SetCacheable: private}
+	options := &mcp.ServerOptions{Instructions: instructions(definitions), Logger: sdkLog(a.log), Capabilities: capabilities, SetCacheable: private}
 	if extend.Options != nil {
 		extend.Options(options)
 	}
@@ -195,6 +196,7 @@ func (a *api) newServer(version string, extend Extend) (*mcp.Server, error) {
 	if extend.Server != nil {
 		extend.Server(srv)
 	}
+	srv.AddReceivingMiddleware(a.contain, a.bound(calls))
 	return srv, nil
 }
 

@@ -18,34 +18,38 @@ import (
 // largest arguments a call may have.
 const maxLine = 16 << 20
 
-// The methods a pipe knows: the one that cancels, and the one call that is
-// answered when the session ends.
+// The methods a pipe knows: the one that has to be answered first, the one that
+// cancels, and the one call that is answered when the session ends.
 const (
-	methodCancelled = "notifications/cancelled"
-	methodListen    = "subscriptions/listen"
+	methodInitialize = "initialize"
+	methodCancelled  = "notifications/cancelled"
+	methodListen     = "subscriptions/listen"
 )
 
-// pipe stands between the client's streams and the SDK, for two things the SDK
+// pipe stands between the client's streams and the SDK, for three things the SDK
 // does not do. A line that is no message is answered with an error, as
-// JSON-RPC 2.0 section 5.1 has it, where the SDK would end the session. And a
-// call that the client canceled is not answered, as MCP asks of servers
-// (basic/utilities/cancellation).
+// JSON-RPC 2.0 section 5.1 has it, where the SDK would end the session. A call
+// that the client canceled is not answered, as MCP asks of servers
+// (basic/utilities/cancellation). And a client that asks faster than it is
+// answered waits: nothing is read while maxCalls calls have no answer.
 //
-// Arrays of messages, which revisions before 2025-06-18 allow, pass as they
-// are: only the SDK knows the revision.
+// Arrays of messages, which revisions before 2025-06-18 allow, pass if they are
+// not too long: only the SDK knows the revision.
 type pipe struct {
 	in    io.Reader
 	grace time.Duration // of drain
 	lines *bufio.Reader
 	rest  []byte        // of the line being read
+	stuck bool          // calls waited for room in vain, and none was answered since
 	ended chan struct{} // closed when the input has ended
 
 	writing sync.Mutex // one line at a time
 	out     io.Writer
 
-	mu       sync.Mutex
-	calls    map[jsonrpc.ID]bool // those without an answer yet, and whether they were canceled
-	answered chan struct{}       // has room for one: another call was answered
+	mu         sync.Mutex
+	calls      map[jsonrpc.ID]bool // those without an answer yet, and whether they were canceled
+	initialize jsonrpc.ID          // the last call of that method
+	answered   chan struct{}       // has room for one: another call was answered
 
 	closing sync.Once
 	closed  chan struct{}
@@ -145,15 +149,101 @@ func (p *pipe) accept(line []byte) error {
 		return nil
 	case !utf8.Valid(message) || !json.Valid(message):
 		return p.refuse(jsonrpc.CodeParseError, "the line is not JSON in UTF-8")
-	case message[0] != '[':
-		decoded, err := jsonrpc.DecodeMessage(message)
+	}
+	list, isArray := messages(message)
+	switch {
+	case len(list) > maxBatch:
+		return p.refuse(jsonrpc.CodeInvalidRequest, fmt.Sprintf("the array has more than %d messages", maxBatch))
+	case isArray && len(list) == 0:
+		return p.refuse(jsonrpc.CodeInvalidRequest, "the array is empty")
+	case !isArray:
+		list = []json.RawMessage{message}
+	}
+	var decoded []jsonrpc.Message
+	for _, one := range list {
+		m, err := jsonrpc.DecodeMessage(one)
 		if err != nil {
 			return p.refuse(jsonrpc.CodeInvalidRequest, "not a JSON-RPC 2.0 message: "+err.Error())
 		}
-		p.note(decoded)
+		decoded = append(decoded, m)
 	}
-	p.rest = append(message, '\n')
-	return nil
+	if p.room(decoded) {
+		p.rest = append(message, '\n')
+		return nil
+	}
+	if req, ok := decoded[0].(*jsonrpc.Request); ok && !isArray {
+		return p.refuseCall(req.ID.Raw(), busy(maxCalls))
+	}
+	return p.refuseCall(nil, busy(maxCalls))
+}
+
+// patience is how long a call waits for room. Later ones wait no more, until
+// another call was answered: behind them may be what those that are running wait
+// for, the answer of a user or a cancellation.
+const patience = 10 * time.Second
+
+// room waits until there is room for the calls among messages, and notes them.
+func (p *pipe) room(list []jsonrpc.Message) bool {
+	n, most := 0, maxCalls
+	for _, m := range list {
+		if req, ok := m.(*jsonrpc.Request); ok && req.IsCall() {
+			n++
+			if len(list) == 1 && req.Method == methodPing { // it has to tell that the server is there
+				most += morePings
+			}
+		}
+	}
+	if !p.begun() || n > 0 && p.unanswered()+n > most && !p.waitForRoom(most-n) {
+		return false
+	}
+	for _, m := range list {
+		p.note(m)
+	}
+	return true
+}
+
+// morePings is how many pings there may be beyond maxCalls.
+const morePings = 16
+
+// begun waits for the answer to initialize: the SDK keeps all that comes before
+// the client has taken it.
+func (p *pipe) begun() bool {
+	for {
+		p.mu.Lock()
+		_, waits := p.calls[p.initialize]
+		p.mu.Unlock()
+		if !waits {
+			return true
+		}
+		select {
+		case <-p.answered:
+		case <-p.closed:
+			return false
+		}
+	}
+}
+
+// waitForRoom waits until no more than most calls are without an answer.
+func (p *pipe) waitForRoom(most int) bool {
+	wait := patience
+	if p.stuck {
+		wait = 0
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	for p.unanswered() > most {
+		select {
+		case <-p.answered:
+			p.stuck = false
+		case <-timer.C:
+			p.stuck = true
+			return false
+		case <-p.closed:
+			return false
+		}
+	}
+	p.stuck = false
+	return true
 }
 
 // note remembers which calls wait for an answer and which no longer do.
@@ -164,6 +254,9 @@ func (p *pipe) note(m jsonrpc.Message) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if req.Method == methodInitialize {
+		p.initialize = req.ID
+	}
 	if req.IsCall() && req.Method != methodListen {
 		p.calls[req.ID] = false
 	}
@@ -182,11 +275,15 @@ func (p *pipe) note(m jsonrpc.Message) {
 
 // refuse answers a line that has no id to answer to.
 func (p *pipe) refuse(code int64, message string) error {
+	return p.refuseCall(nil, &jsonrpc.Error{Code: code, Message: message})
+}
+
+func (p *pipe) refuseCall(id any, reason *jsonrpc.Error) error {
 	answer, err := json.Marshal(struct {
-		Version string        `json:"jsonrpc"`
-		ID      any           `json:"id"`
-		Error   jsonrpc.Error `json:"error"`
-	}{"2.0", nil, jsonrpc.Error{Code: code, Message: message}})
+		Version string         `json:"jsonrpc"`
+		ID      any            `json:"id"`
+		Error   *jsonrpc.Error `json:"error"`
+	}{"2.0", id, reason})
 	if err != nil {
 		return err
 	}
@@ -206,11 +303,9 @@ func (p *pipe) writer() io.WriteCloser { return pipeWriter{p} }
 type pipeWriter struct{ *pipe }
 
 func (w pipeWriter) Write(line []byte) (int, error) {
-	id, answers := answered(line)
-	if answers {
-		defer w.settle(id) // once it is written: the session may end then
-	}
-	if answers && w.canceled(id) {
+	ids := answered(line)
+	defer w.settle(ids) // once it is written: the session may end then
+	if len(ids) == 1 && w.canceled(ids[0]) {
 		return len(line), nil
 	}
 	if err := w.write(line); err != nil {
@@ -222,17 +317,19 @@ func (w pipeWriter) Write(line []byte) (int, error) {
 // Close does nothing: the output is its owner's.
 func (w pipeWriter) Close() error { return nil }
 
-// answered returns the call a line answers, if it answers one.
-func answered(line []byte) (jsonrpc.ID, bool) {
-	m, err := jsonrpc.DecodeMessage(bytes.TrimSpace(line))
-	if err != nil {
-		return jsonrpc.ID{}, false // an array
+// answered returns the calls a line answers.
+func answered(line []byte) (ids []jsonrpc.ID) {
+	list, isArray := messages(line)
+	if !isArray {
+		list = []json.RawMessage{bytes.TrimSpace(line)}
 	}
-	response, ok := m.(*jsonrpc.Response)
-	if !ok {
-		return jsonrpc.ID{}, false
+	for _, one := range list {
+		m, _ := jsonrpc.DecodeMessage(one)
+		if response, ok := m.(*jsonrpc.Response); ok {
+			ids = append(ids, response.ID)
+		}
 	}
-	return response.ID, true
+	return ids
 }
 
 // canceled reports whether the client canceled the call.
@@ -242,10 +339,15 @@ func (p *pipe) canceled(id jsonrpc.ID) bool {
 	return p.calls[id]
 }
 
-// settle forgets a call that is answered.
-func (p *pipe) settle(id jsonrpc.ID) {
+// settle forgets calls that are answered.
+func (p *pipe) settle(ids []jsonrpc.ID) {
+	if len(ids) == 0 {
+		return
+	}
 	p.mu.Lock()
-	delete(p.calls, id)
+	for _, id := range ids {
+		delete(p.calls, id)
+	}
 	p.mu.Unlock()
 	select {
 	case p.answered <- struct{}{}:

@@ -1,12 +1,16 @@
 package mcpapi
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
 	"testing/iotest"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -26,6 +30,10 @@ func TestPipeReads(t *testing.T) {
 		{"no messages", "5\n\"x\"\nnull\n{}\n" + ping, ping + "\n", []string{"not a JSON-RPC", "not a JSON-RPC", "not a JSON-RPC", "not a JSON-RPC"}},
 		{"an array", "[" + ping + "]\n", "[" + ping + "]\n", nil},
 		{"too long", `"` + strings.Repeat("x", maxLine) + "\"\n" + ping, ping + "\n", []string{"more than 16777216 bytes"}},
+		{"too deep", strings.Repeat("[", 8<<20) + "\n" + ping, ping + "\n", []string{"not JSON"}},
+		{"deep in params", `{"jsonrpc":"2.0","id":1,"method":"ping","params":` + strings.Repeat(`{"a":`, 1<<20) + "\n" + ping, ping + "\n", []string{"not JSON"}},
+		{"arrays of no messages", "[]\n[1]\n[" + ping + ",{}]\n[" + strings.Repeat("[", 2000) + strings.Repeat("]", 2000) + "]\n" + ping, ping + "\n", []string{"is empty", "not a JSON-RPC", "not a JSON-RPC", "not a JSON-RPC"}},
+		{"an array that is too long", "[" + strings.Repeat(ping+",", maxBatch) + ping + "]\n" + ping, ping + "\n", []string{"more than 64 messages"}},
 		{"as long as may be", strings.Repeat(" ", maxLine-len(ping)-1) + ping + "\n", ping + "\n", nil},
 		{"too long to the end", strings.Repeat("x", maxLine+5), "", nil},
 	} {
@@ -44,6 +52,73 @@ func TestPipeReads(t *testing.T) {
 			<-p.ended
 		})
 	}
+}
+
+// A client that does not read is not read: what it sends is not kept.
+func TestPipeOfAClientThatDoesNotRead(t *testing.T) {
+	const lines = 4 * maxCalls
+	for name, test := range map[string]struct {
+		first, line string
+		want        int // lines that are read
+	}{
+		"calls":             {"", `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{}}`, maxCalls},
+		"pings":             {"", `{"jsonrpc":"2.0","id":%d,"method":"ping"}`, maxCalls + morePings},
+		"arrays":            {"", `[{"jsonrpc":"2.0","id":%d,"method":"ping"},{"jsonrpc":"2.0","id":"%[1]d","method":"ping"}]`, maxCalls / 2},
+		"after initialize":  {`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{}}` + "\n", `{"jsonrpc":"2.0","method":"notifications/%d"}`, 1},
+		"no messages":       {"", `%d`, 0},
+		"arrays of nothing": {"", `[%d,[]]`, 0},
+		"notifications":     {"", `{"jsonrpc":"2.0","method":"notifications/%d"}`, lines},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var in strings.Builder
+				in.WriteString(test.first)
+				for i := range lines {
+					fmt.Fprintf(&in, test.line+"\n", i+1)
+				}
+				unread, out := io.Pipe()
+				p := newPipe(strings.NewReader(in.String()), out, -1)
+				read, ended := 0, make(chan struct{})
+				go func() {
+					defer close(ended)
+					for scanner := bufio.NewScanner(p); scanner.Scan(); {
+						read++
+					}
+				}()
+				time.Sleep(time.Hour)
+				synctest.Wait()
+				require.Equal(t, test.want, read)
+				require.NoError(t, p.Close())
+				require.NoError(t, unread.Close())
+				<-ended
+			})
+		})
+	}
+}
+
+// A call that is answered makes room for the next.
+func TestPipeMakesRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var in strings.Builder
+		for i := range maxCalls + 2 {
+			fmt.Fprintf(&in, `{"jsonrpc":"2.0","id":%d,"method":"tools/call"}`+"\n", i)
+		}
+		var out bytes.Buffer
+		p := newPipe(strings.NewReader(in.String()), &out, -1)
+		read := bufio.NewScanner(p)
+		for range maxCalls {
+			require.True(t, read.Scan())
+		}
+		go func() {
+			time.Sleep(patience - time.Second)
+			_, err := p.writer().Write([]byte(`{"jsonrpc":"2.0","id":7,"result":{}}` + "\n"))
+			require.NoError(t, err)
+		}()
+		require.True(t, read.Scan())
+		require.Contains(t, read.Text(), fmt.Sprintf(`"id":%d`, maxCalls))
+		require.False(t, read.Scan())
+		require.Contains(t, out.String(), fmt.Sprintf(`"id":%d,"error":{"code":-32000`, maxCalls+1))
+	})
 }
 
 // FuzzPipe checks that whatever a client sends, the SDK reads only lines of

@@ -102,6 +102,9 @@ func (a *api) addTasks(srv *mcp.Server) error {
 	srv.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
 		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 			if r, ok := req.(*mcp.ServerRequest[*taskParams]); ok {
+				if r.Params == nil { // the SDK lets it through, and would look into it
+					return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: method + " needs params"}
+				}
 				return a.answerTask(ctx, method, a.caller(r), r.Params)
 			}
 			return next(ctx, method, req)

@@ -1,0 +1,73 @@
+// Package share divides what a server has a limited number of among its
+// clients, so that none of them can take all of it.
+package share
+
+import (
+	"strings"
+	"sync"
+)
+
+// Pool is a number of places, of which one client can hold a part. What a place
+// is, and who a client is, is the business of its owner. It is safe for
+// concurrent use.
+type Pool struct {
+	max, each int
+
+	mu   sync.Mutex
+	used int
+	of   map[string]int // by client; none of them 0
+}
+
+// New returns a pool of max places, of which one client can hold each.
+func New(max, each int) *Pool { return &Pool{max: max, each: each, of: map[string]int{}} }
+
+// Max is how many places there are.
+func (p *Pool) Max() int { return p.max }
+
+// Each is how many places one client can hold.
+func (p *Pool) Each() int { return p.each }
+
+// Used is how many places are held.
+func (p *Pool) Used() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.used
+}
+
+// Take takes n places for a client. If there are not as many for it, it takes
+// none and returns the limit that is reached: Each, or Max.
+func (p *Pool) Take(who string, n int) (limit int, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.of[who]+n > p.each:
+		return p.each, false
+	case p.used+n > p.max:
+		return p.max, false
+	}
+	p.used += n
+	if n > 0 {
+		p.of[who] += n
+	}
+	return 0, true
+}
+
+// Give gives back n places that the client has taken.
+func (p *Pool) Give(who string, n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.used -= n
+	if p.of[who] -= n; p.of[who] <= 0 {
+		delete(p.of, who)
+	}
+}
+
+// ClientOf is the client that a session counts for. The sessions of a user are
+// USER/NAME and count as one client, or a user would have more by naming more.
+// Any other session is a client by itself.
+func ClientOf(session string) string {
+	if user, _, ok := strings.Cut(session, "/"); ok {
+		return user + "/"
+	}
+	return session
+}

@@ -1,0 +1,64 @@
+package share_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/internal/share"
+)
+
+func TestPool(t *testing.T) {
+	p := share.New(8, 4)
+	take := func(who string, n, limit int) {
+		t.Helper()
+		got, ok := p.Take(who, n)
+		require.Equal(t, limit == 0, ok)
+		require.Equal(t, limit, got)
+	}
+	take("ana", 4, 0)
+	take("ana", 1, p.Each())
+	take("bo", 3, 0)
+	take("cy", 2, p.Max())
+	take("cy", 1, 0)
+	require.Equal(t, 8, p.Used())
+	take("dee", 0, 0)
+	take("dee", 1, p.Max())
+	p.Give("ana", 4)
+	take("ana", 5, p.Each())
+	take("dee", 4, 0)
+	p.Give("dee", 4)
+	p.Give("bo", 3)
+	p.Give("cy", 1)
+	require.Zero(t, p.Used())
+}
+
+func TestPoolIsConcurrent(t *testing.T) {
+	p := share.New(16, 4)
+	var all sync.WaitGroup
+	for i := range 64 {
+		who := fmt.Sprint(i % 8)
+		all.Go(func() {
+			for range 200 {
+				if _, ok := p.Take(who, 1+i%3); ok {
+					require.LessOrEqual(t, p.Used(), p.Max())
+					p.Give(who, 1+i%3)
+				}
+			}
+		})
+	}
+	all.Wait()
+	require.Zero(t, p.Used())
+	for i := range 8 { // nobody is left with a place
+		_, ok := p.Take(fmt.Sprint(i), 4)
+		require.Equal(t, i < 4, ok)
+	}
+}
+
+func TestClientOf(t *testing.T) {
+	for session, client := range map[string]string{"default": "default", "ana/default": "ana/", "ana/other": "ana/", "ana": "ana", "": ""} {
+		require.Equal(t, client, share.ClientOf(session), session)
+	}
+}

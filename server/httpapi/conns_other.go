@@ -1,0 +1,6 @@
+//go:build !unix
+
+package httpapi
+
+// openFiles is 0: there is no such limit.
+func openFiles() uint64 { return 0 }

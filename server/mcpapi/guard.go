@@ -1,0 +1,117 @@
+package mcpapi
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/internal/share"
+)
+
+// What clients may ask for at once. A request counts until it is answered, also
+// when who made it is gone: before 2026-07-28 a client that leaves has not
+// canceled its calls.
+const (
+	maxCalls = 256 // requests on a pipe
+
+	maxCallsHTTP     = 2048 // of all clients
+	maxCallsOfClient = maxCallsHTTP / 4
+
+	maxBatch = 64  // messages of one array
+	maxToken = 256 // bytes of a progress token, which each notification repeats
+)
+
+// codeBusy is the error of a request that is one too many, of those JSON-RPC
+// leaves to servers.
+const codeBusy = -32000
+
+func busy(limit int) *jsonrpc.Error {
+	return &jsonrpc.Error{Code: codeBusy, Message: fmt.Sprintf("%d requests wait for an answer already: wait for some of them, then try again", limit)}
+}
+
+// bound refuses what is more than a client may ask for at once. What is answered
+// at once is not counted: a ping has to tell that the server is there.
+func (a *api) bound(calls *share.Pool) mcp.Middleware {
+	return func(next mcp.MethodHandler) mcp.MethodHandler {
+		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+			if method == methodPing || strings.HasPrefix(method, notifications) {
+				return next(ctx, method, req)
+			}
+			who := share.ClientOf(a.session(req.GetExtra()))
+			if limit, ok := calls.Take(who, 1); !ok {
+				return nil, busy(limit)
+			}
+			defer calls.Give(who, 1)
+			return next(ctx, method, req)
+		}
+	}
+}
+
+const (
+	methodPing    = "ping"
+	notifications = "notifications/"
+)
+
+// contain makes an error of a panic. The SDK answers each request on a goroutine
+// of its own, where a panic would end the process, and with it the work of
+// everybody else.
+func (a *api) contain(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (result mcp.Result, err error) {
+		defer func() {
+			if v := recover(); v != nil {
+				a.log.Error("request panicked", "method", method, "panic", v, "stack", string(debug.Stack()))
+				result, err = nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: abi.InternalMessage}
+			}
+		}()
+		return next(ctx, method, req)
+	}
+}
+
+// progressToken is what a client wants to hear of its call under; nil for
+// nothing.
+func progressToken(params *mcp.CallToolParamsRaw) (any, error) {
+	token := params.GetProgressToken()
+	switch t := token.(type) {
+	case nil, int64, int32, int, float64, json.Number:
+		return token, nil
+	case string:
+		if len(t) <= maxToken {
+			return token, nil
+		}
+	}
+	return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf("progressToken: expected a number or a string of at most %d bytes", maxToken)}
+}
+
+// messages are the messages of an array, if a body or a line is one.
+func messages(data []byte) (list []json.RawMessage, isArray bool) {
+	if len(data) == 0 || data[0] != '[' {
+		return nil, false
+	}
+	return list, json.Unmarshal(data, &list) == nil
+}
+
+// sdkLog is the log of the SDK. What it says, errors too, is of clients that
+// misbehave and can be said as often as they like: no operator needs to know.
+func sdkLog(log *slog.Logger) *slog.Logger { return slog.New(quiet{log.Handler()}) }
+
+// quiet is a handler of log lines that are for debugging, whatever their level.
+type quiet struct{ to slog.Handler }
+
+func (q quiet) Enabled(ctx context.Context, _ slog.Level) bool {
+	return q.to.Enabled(ctx, slog.LevelDebug)
+}
+
+func (q quiet) Handle(ctx context.Context, r slog.Record) error {
+	r.Level = slog.LevelDebug
+	return q.to.Handle(ctx, r)
+}
+
+func (q quiet) WithAttrs(attrs []slog.Attr) slog.Handler { return quiet{q.to.WithAttrs(attrs)} }
+func (q quiet) WithGroup(name string) slog.Handler       { return quiet{q.to.WithGroup(name)} }
