@@ -19,6 +19,7 @@ import (
 	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/httpapi"
 	"github.com/toolhost/toolhost/server/mcpapi"
+	"github.com/toolhost/toolhost/server/webui"
 )
 
 func (a *app) serve() *cobra.Command {
@@ -67,7 +68,8 @@ func (a *app) runServer(ctx context.Context) error {
 	}
 	defer removeSocket(socketPath(a.config.Data))()
 	signal.Ignore(syscall.SIGPIPE) // that nobody reads the log any more does not end the process
-	api := httpapi.New(s, httpapi.Config{Version: version(), Token: a.config.Token, MCP: mcp, Logger: a.logger()})
+	page := webui.New(s, webui.Config{Version: version(), Logger: a.logger()})
+	api := httpapi.New(s, httpapi.Config{Version: version(), Token: a.config.Token, MCP: mcp, Page: page, Logger: a.logger()})
 	var serving sync.WaitGroup
 	broken := make(chan error, len(listeners))
 	for _, l := range listeners {
@@ -77,6 +79,9 @@ func (a *app) runServer(ctx context.Context) error {
 			}
 		})
 		a.announce("listening on "+where(l), "address", where(l))
+		if _, local := l.(*namedListener); !local {
+			a.announce("page for operators: "+where(l)+"/", "address", where(l)+"/")
+		}
 	}
 	a.announce(fmt.Sprintf("ready: %d tools, %d problems", len(s.Tools()), len(s.Problems())))
 	for _, p := range s.Problems() {

@@ -48,6 +48,9 @@ type Config struct {
 	Token string
 	// MCP is served at /mcp, see [SessionOf]. Nil is nothing.
 	MCP http.Handler
+	// Page is served at / and below /ui/, to operators: it shows what belongs to
+	// all sessions. Nil is nothing.
+	Page http.Handler
 	// Logger gets what operators should know. Nil discards.
 	Logger *slog.Logger
 }
@@ -77,6 +80,9 @@ func New(service *server.Service, cfg Config) *API {
 	a.mux = a.newMux(Routes())
 	if cfg.MCP != nil {
 		a.mux.Handle(pathMCP, a.mount(cfg.MCP))
+	}
+	if cfg.Page != nil {
+		a.mountPage(cfg.Page)
 	}
 	a.http = &http.Server{
 		Handler: a, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
