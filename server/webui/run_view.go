@@ -68,7 +68,11 @@ func barOf(r background.Run) *bar {
 	case p == nil:
 		return nil
 	case p.Total <= 0:
-		return &bar{-1, number(p.Done), p.Message}
+		counts := ""
+		if p.Done > 0 {
+			counts = number(p.Done)
+		}
+		return &bar{-1, counts, p.Message}
 	}
 	return &bar{int(100 * min(p.Done/p.Total, 1)), number(p.Done) + " of " + number(p.Total), p.Message}
 }

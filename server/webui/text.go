@@ -124,13 +124,21 @@ func span(d time.Duration) string {
 	s := int64(d / time.Second)
 	switch {
 	case s >= 86400:
-		return fmt.Sprintf("%d d %d h", s/86400, s%86400/3600)
+		return two(s/86400, "d", s%86400/3600, "h")
 	case s >= 3600:
-		return fmt.Sprintf("%d h %d min", s/3600, s%3600/60)
+		return two(s/3600, "h", s%3600/60, "min")
 	case s >= 60:
-		return fmt.Sprintf("%d min %d s", s/60, s%60)
+		return two(s/60, "min", s%60, "s")
 	}
 	return fmt.Sprintf("%d s", s)
+}
+
+// two is a time in two units, or in one if nothing is left for the other.
+func two(n int64, unit string, rest int64, smaller string) string {
+	if rest == 0 {
+		return fmt.Sprintf("%d %s", n, unit)
+	}
+	return fmt.Sprintf("%d %s %d %s", n, unit, rest, smaller)
 }
 
 // distance is how far away a time is, to the minute, so that it rarely changes.
