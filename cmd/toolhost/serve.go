@@ -28,8 +28,9 @@ func (a *app) serve() *cobra.Command {
 		Short: "Serve the tools over HTTP, and keep background runs",
 		Long: `Serve the tools over HTTP on a socket in the data folder, which spawn, check,
 wait, stop, logs, tasks and schedules talk to, and with --listen at an address
-too. Runs, their output, notices and schedules are kept in the data folder: when
-the server is started again, those that may go on do.
+too, where a browser finds a page for operators. Runs, their output, notices and
+schedules are kept in the data folder: when the server is started again, those
+that may go on do.
 
 SIGINT or SIGTERM ends it: it takes nothing new, waits for what runs as long as
 serve.drain says, and interrupts what is left. A second signal ends it at once.`,
