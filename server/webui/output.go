@@ -22,6 +22,7 @@ type tail struct {
 	attempt int
 	known   bool
 	at      int64 // where to read on
+	ended   bool  // it is all there
 	pieces  []piece
 }
 
@@ -47,7 +48,7 @@ func (t *tail) read(ctx context.Context, run background.Run) error {
 	if run.Attempt != t.attempt {
 		*t = tail{runs: t.runs, attempt: run.Attempt}
 	}
-	for range mostReads {
+	for reads := 0; reads < mostReads && !t.ended; reads++ {
 		from := t.at
 		if !t.known {
 			from = -firstOutput
@@ -65,6 +66,7 @@ func (t *tail) read(ctx context.Context, run background.Run) error {
 		}
 		t.take(c)
 		if len(c.Data) == 0 || t.at >= c.End {
+			t.ended = run.Status.Terminal()
 			break
 		}
 	}

@@ -36,7 +36,24 @@ func (o *overview) heard(e background.Event) bool {
 	if e.Schedule != nil {
 		return false
 	}
-	o.known = false
+	o.known = o.known && beat(o.active, e)
+	return true
+}
+
+// beat takes what one of the runs says of itself from an event, and reports
+// whether it could: many runs that tell of progress are not to have all of them
+// read again and again.
+func beat(runs []background.Run, e background.Event) bool {
+	if e.Kind != background.EventBeat {
+		return false
+	}
+	i := slices.IndexFunc(runs, func(r background.Run) bool {
+		return r.ID == e.Run.ID && r.Attempt == e.Run.Attempt && r.Status == background.StatusRunning
+	})
+	if i < 0 {
+		return false
+	}
+	runs[i].Beat = e.Run.Beat
 	return true
 }
 

@@ -50,7 +50,7 @@ func (p part) html() []byte {
 
 // templates are those of all pages. A page's are called by it.
 var templates = template.Must(template.New("").Funcs(template.FuncMap{
-	"asset": asset, "size": size, "span": span, "int": number[int], "long": number[int64], "cut": func(n int, s string) string { return cut(s, n) },
+	"asset": asset, "size": size, "span": span, "int": number[int], "long": number[int64], "brief": brief,
 }).ParseFS(files, "templates/*.html"))
 
 // render executes a template.

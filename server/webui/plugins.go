@@ -15,15 +15,31 @@ import (
 const maxDescription = 300
 
 // pluginsPage shows what is loaded, what was granted, and what is wrong.
-type pluginsPage struct{ site *site }
+type pluginsPage struct {
+	site   *site
+	looked time.Time
+	parts  []part // as they were then
+}
 
-func (s *site) plugins(*http.Request) (page, error) { return &pluginsPage{s}, nil }
+// seldom is how long a look at the plugins is good for: they change when the
+// operator changes something, and to look may be to read their files.
+const seldom = 5 * time.Second
+
+func (s *site) plugins(*http.Request) (page, error) { return &pluginsPage{site: s}, nil }
 
 func (*pluginsPage) name() (title, menu string) { return "Plugins", "/ui/plugins" }
 
 func (*pluginsPage) heard(background.Event) bool { return false } // it is looked at now and then
 
-func (p *pluginsPage) look(ctx context.Context, _ time.Time) ([]part, error) {
+func (p *pluginsPage) look(ctx context.Context, now time.Time) (parts []part, err error) {
+	if p.parts == nil || now.Sub(p.looked) >= seldom {
+		p.looked = now
+		p.parts, err = p.read(ctx)
+	}
+	return p.parts, err
+}
+
+func (p *pluginsPage) read(ctx context.Context) ([]part, error) {
 	loaded := p.site.service.Plugins()
 	problems := p.site.problems()
 	unread, err := plugins.ReadDigests(ctx, loaded) // known after the first time
@@ -46,6 +62,9 @@ func (p *pluginsPage) look(ctx context.Context, _ time.Time) ([]part, error) {
 	c.add(list("plugins", struct{ N, Tools int }{len(rows), len(p.site.service.Tools())}, rows))
 	return c.parts, c.err
 }
+
+// brief cuts a description.
+func brief(s string) string { return cut(s, maxDescription) }
 
 // A pluginView is a plugin as the page shows it. Of variables and settings only
 // the names are shown.

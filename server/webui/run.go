@@ -55,7 +55,7 @@ func (p *runPage) heard(e background.Event) bool {
 	case e.Kind == background.EventMissed:
 	case e.Run == nil || e.Run.ID != p.id:
 		return false
-	case e.Kind == background.EventBeat && e.Run.Attempt == p.Attempt && !p.Status.Terminal():
+	case e.Kind == background.EventBeat && e.Run.Attempt == p.Attempt && p.Status == background.StatusRunning:
 		p.Beat = e.Run.Beat
 		return true
 	}

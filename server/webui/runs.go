@@ -67,7 +67,7 @@ func (p *runsPage) heard(e background.Event) bool {
 	if !about && e.Kind != background.EventMissed {
 		return false
 	}
-	p.known = false
+	p.known = p.known && beat(p.runs, e)
 	return true
 }
 
