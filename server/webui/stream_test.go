@@ -236,7 +236,7 @@ func TestSlowClient(t *testing.T) {
 			defer close(c.ended)
 			_ = st.run(ctx, m.Watch(ctx, ""))
 		}()
-		time.Sleep(time.Minute)
+		time.Sleep(5 * time.Second)
 		synctest.Wait()
 		require.Empty(t, c.writes)
 		close(c.stall)

@@ -129,9 +129,6 @@ func (r *refusal) Error() string { return r.text }
 
 // fail answers a request with an error.
 func (s *site) fail(w http.ResponseWriter, r *http.Request, err error) {
-	if r.Context().Err() != nil {
-		return // the client is gone
-	}
 	var refused *refusal
 	var large *http.MaxBytesError
 	switch {
@@ -142,7 +139,7 @@ func (s *site) fail(w http.ResponseWriter, r *http.Request, err error) {
 		refused = &refusal{http.StatusNotFound, "There is no such run. Its record may be gone by now"}
 	case errors.Is(err, background.ErrNoSchedule):
 		refused = &refusal{http.StatusNotFound, "There is no such schedule"}
-	case errors.Is(err, background.ErrClosed):
+	case errors.Is(err, background.ErrClosed), r.Context().Err() != nil: // or the client is gone
 		refused = &refusal{http.StatusServiceUnavailable, "The server is shutting down"}
 	default:
 		s.log.Error("page not shown", "method", r.Method, "path", r.URL.Path, "error", err)
