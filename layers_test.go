@@ -43,10 +43,11 @@ var layers = map[string][]string{
 	"server/httpapi/internal/openapigen": {"server/httpapi"},
 	"server":                             {"abi", "host", "plugins", "pkg/background", "pkg/background/sqlite", "internal/schema"},
 	"server/mcpapi":                      {"abi", "host", "plugins", "pkg/background", "server", "internal/share"},
+	"server/webui":                       {"abi", "host", "plugins", "pkg/background", "server"},
 	"internal/plugintest":                {"abi", "internal/wasmbin"}, // for tests only
 	"internal/pluginbuild":               {"abi", "host", "internal/wasmbin"},
 	"examples/plugins/internal/generate": {"host", "internal/pluginbuild"},
-	"cmd/toolhost":                       {"abi", "host", "plugins", "pkg/background", "server", "server/mcpapi", "server/httpapi", "internal/pluginbuild"},
+	"cmd/toolhost":                       {"abi", "host", "plugins", "pkg/background", "server", "server/mcpapi", "server/httpapi", "server/webui", "internal/pluginbuild"},
 	"examples/plugins/*":                 {"guest", "guest/guesttest"}, // what a third party would import, and no more
 }
 

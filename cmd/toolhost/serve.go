@@ -19,6 +19,7 @@ import (
 	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/httpapi"
 	"github.com/toolhost/toolhost/server/mcpapi"
+	"github.com/toolhost/toolhost/server/webui"
 )
 
 func (a *app) serve() *cobra.Command {
@@ -27,8 +28,9 @@ func (a *app) serve() *cobra.Command {
 		Short: "Serve the tools over HTTP, and keep background runs",
 		Long: `Serve the tools over HTTP on a socket in the data folder, which spawn, check,
 wait, stop, logs, tasks and schedules talk to, and with --listen at an address
-too. Runs, their output, notices and schedules are kept in the data folder: when
-the server is started again, those that may go on do.
+too, where a browser finds a page for operators. Runs, their output, notices and
+schedules are kept in the data folder: when the server is started again, those
+that may go on do.
 
 SIGINT or SIGTERM ends it: it takes nothing new, waits for what runs as long as
 serve.drain says, and interrupts what is left. A second signal ends it at once.`,
@@ -67,7 +69,10 @@ func (a *app) runServer(ctx context.Context) error {
 	}
 	defer removeSocket(socketPath(a.config.Data))()
 	signal.Ignore(syscall.SIGPIPE) // that nobody reads the log any more does not end the process
-	api := httpapi.New(s, httpapi.Config{Version: version(), Token: a.config.Token, OAuth: a.config.OAuth.config(), MCP: mcp, Logger: a.logger()})
+	page := webui.New(s, webui.Config{Version: version(), Logger: a.logger()})
+	api := httpapi.New(s, httpapi.Config{
+		Version: version(), Token: a.config.Token, OAuth: a.config.OAuth.config(), MCP: mcp, Page: page, Logger: a.logger(),
+	})
 	var serving sync.WaitGroup
 	broken := make(chan error, len(listeners))
 	for _, l := range listeners {
@@ -77,6 +82,9 @@ func (a *app) runServer(ctx context.Context) error {
 			}
 		})
 		a.announce("listening on "+where(l), "address", where(l))
+		if _, local := l.(*namedListener); !local {
+			a.announce("page for operators: "+where(l)+"/", "address", where(l)+"/")
+		}
 	}
 	a.announce(fmt.Sprintf("ready: %d tools, %d problems", len(s.Tools()), len(s.Problems())))
 	for _, p := range s.Problems() {

@@ -3,6 +3,7 @@ package background
 import (
 	"context"
 	"fmt"
+	"io"
 )
 
 // maxTail bounds one read of a log, in bytes.
@@ -31,6 +32,38 @@ func (m *Manager) tail(ctx context.Context, id string, t *task, offset int64, ma
 	}
 	return m.engine.Tail(ctx, id, offset, max)
 }
+
+// WriteLog writes to w what is kept of a run's raw log by now, with a line for
+// what was dropped in its middle, as [OutputLog] has it. The log is that of the
+// run's current attempt. For a run the session does not have, the error matches
+// [ErrNotFound] and nothing is written; after another one a part may have been.
+func (m *Manager) WriteLog(ctx context.Context, w io.Writer, session, id string) error {
+	var at, end int64
+	for begun := false; !begun || at < end; begun = true {
+		c, err := m.Tail(ctx, session, id, at, maxWrite)
+		if err != nil {
+			return err
+		}
+		if !begun {
+			end = c.End
+		}
+		if len(c.Data) == 0 {
+			return nil
+		}
+		piece := c.Data
+		if omitted := c.Offset - at; omitted > 0 {
+			piece = append(fmt.Appendf(nil, "\n[system] %d bytes omitted\n", omitted), c.Data...)
+		}
+		if _, err := w.Write(piece); err != nil {
+			return err
+		}
+		at = c.Offset + int64(len(c.Data))
+	}
+	return nil
+}
+
+// maxWrite is how much of a log WriteLog has in memory at a time, in bytes.
+const maxWrite = 256 << 10
 
 // Open opens an artifact of an ended run of the session: [OutputLog] or
 // [ResultJSON]. The caller closes it. For a run the session does not have, one

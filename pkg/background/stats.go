@@ -5,6 +5,7 @@ import "maps"
 // Stats are counts of what a [Manager] does, and did since it was made.
 type Stats struct {
 	Active    int `json:"active"`    // runs that hold a place of the host's, parked ones counted
+	PerHost   int `json:"per_host"`  // places there are: see [Config]
 	Parked    int `json:"parked"`    // parked calls among them
 	Queued    int `json:"queued"`    // runs that wait for a place
 	Unstored  int `json:"unstored"`  // runs whose end is not stored yet
@@ -27,7 +28,7 @@ func (m *Manager) Stats() Stats {
 	defer m.mu.Unlock()
 	s := m.stats
 	s.Failed = maps.Clone(s.Failed)
-	s.Active, s.Parked, s.Queued = active, parked, queued
+	s.Active, s.Parked, s.Queued, s.PerHost = active, parked, queued, m.cfg.PerHost
 	s.Unnoticed = m.notices.waiting()
 	for _, t := range m.tasks {
 		if t.unstored() {

@@ -53,6 +53,9 @@ type Config struct {
 	OAuth *OAuth
 	// MCP is served at /mcp, see [SessionOf]. Nil is nothing.
 	MCP http.Handler
+	// Page is served at / and below /ui/, to operators: it shows what belongs to
+	// all sessions. Nil is nothing.
+	Page http.Handler
 	// Logger gets what operators should know. Nil discards.
 	Logger *slog.Logger
 }
@@ -92,6 +95,9 @@ func New(service *server.Service, cfg Config) *API {
 	}
 	if cfg.MCP != nil {
 		a.mux.Handle(pathMCP, a.mount(cfg.MCP))
+	}
+	if cfg.Page != nil {
+		a.mountPage(cfg.Page)
 	}
 	a.http = &http.Server{
 		Handler: a, ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,

@@ -53,27 +53,11 @@ func (a *API) output(r *request) error {
 // wholeOutput sends what is kept of the log by now, with a line for what was
 // dropped in its middle, as the file has it.
 func (a *API) wholeOutput(r *request, id string) error {
-	var at, end int64
-	for begun := false; !begun || at < end; begun = true {
-		c, err := a.service.Runs().Tail(r.Context(), r.session, id, at, maxRead)
-		if err != nil && begun {
-			panic(http.ErrAbortHandler) // the client is to see that it is not whole
-		}
-		if err != nil {
-			return err
-		}
-		if !begun {
-			end = c.End
-		}
-		if omitted := c.Offset - at; omitted > 0 && len(c.Data) > 0 {
-			fmt.Fprintf(r.w, "\n[system] %d bytes omitted\n", omitted)
-		}
-		if _, err := r.w.Write(c.Data); err != nil || len(c.Data) == 0 {
-			return nil // the client is gone, or the log is at its end
-		}
-		at = c.Offset + int64(len(c.Data))
+	err := a.service.Runs().WriteLog(r.Context(), r.w, r.session, id)
+	if w, ok := r.w.(*response); err != nil && ok && w.begun {
+		panic(http.ErrAbortHandler) // the client is to see that it is not whole
 	}
-	return nil
+	return err
 }
 
 // outputRange sends one piece of the log. Offsets are those of the whole log

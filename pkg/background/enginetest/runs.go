@@ -195,6 +195,13 @@ func listPages(t *testing.T, e background.Engine) {
 		want string
 	}{
 		{background.Query{Before: "bg_3"}, "bg_2 bg_1 bg_0"},
+		{background.Query{Limit: 2}, "bg_4 bg_3"}, // page after page, whosever they are
+		{background.Query{Before: "bg_3", Limit: 2}, "bg_2 bg_1"},
+		{background.Query{Before: "bg_1", Limit: 2}, "bg_0"},
+		{background.Query{Before: "bg_0", Limit: 2}, ""},
+		{background.Query{Active: true, Limit: 2}, "bg_3 bg_2"},
+		{background.Query{Active: true, Before: "bg_2", Limit: 2}, "bg_1 bg_0"},
+		{background.Query{Active: true, Before: "bg_4"}, "bg_3 bg_2 bg_1 bg_0"}, // it has ended
 		{background.Query{Session: "s", Before: "bg_3", Limit: 1}, "bg_2"},
 		{background.Query{Session: "s", Before: "bg_2"}, "bg_0"},
 		{background.Query{Session: "s", Before: "bg_0"}, ""},

@@ -1,0 +1,273 @@
+// Drives the page of `toolhost serve` as its users do. Called by page.sh.
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { writeFileSync } from "node:fs";
+import { createServer } from "node:net";
+import { createRequire } from "node:module";
+import { createInterface } from "node:readline";
+
+const { chromium } = createRequire(`${process.env.MODULES}/`)("playwright-core");
+
+const [work] = process.argv.slice(2);
+const seconds = (n) => n * 1000;
+
+// free returns a port of this machine that nobody uses.
+async function free() {
+	const server = createServer().listen(0, "127.0.0.1");
+	await once(server, "listening");
+	const { port } = server.address();
+	server.close();
+	await once(server, "close");
+	return port;
+}
+
+// A server with the example plugins, on a port of its own.
+class Server {
+	static async start(token) {
+		const server = new Server();
+		server.port = await free();
+		server.url = `http://127.0.0.1:${server.port}`;
+		server.token = token;
+		server.data = `${work}/data-${server.port}`;
+		server.config = `${work}/config-${server.port}.yaml`;
+		writeFileSync(server.config, `plugins: [${work}/plugins]\nlog: {level: error}\ngrants: {hostile: {clock: true}, misspelled: {clock: true}}\nserve: {drain: 1s}\n`);
+		await server.up();
+		return server;
+	}
+	async up() {
+		this.process = spawn(`${work}/toolhost`, ["serve", "--listen", `127.0.0.1:${this.port}`, "--config", this.config, "--data", this.data],
+			{ stdio: ["ignore", "inherit", "pipe"], env: { ...process.env, TOOLHOST_TOKEN: this.token ?? "" } });
+		this.exited = once(this.process, "exit");
+		let announced = false;
+		for await (const line of createInterface({ input: this.process.stderr })) {
+			announced ||= line === `toolhost: page for operators: ${this.url}/`;
+			if (line.includes("ready:")) break;
+		}
+		assert(announced, "the page is announced");
+		this.process.stderr.resume();
+	}
+	async down() {
+		this.process.kill("SIGTERM");
+		await this.exited;
+	}
+	async api(path, { session = "default", body } = {}) {
+		const headers = { "Toolhost-Session": session };
+		if (body) headers["Content-Type"] = "application/json";
+		if (this.token) headers.Authorization = `Bearer ${this.token}`;
+		const response = await fetch(this.url + path, { method: body ? "POST" : "GET", headers, body: body && JSON.stringify(body) });
+		assert(response.ok, `${path}: ${response.status}`);
+		return response.json();
+	}
+	async spawn(session, body) {
+		return (await this.api("/v1/runs", { session, body })).task_id;
+	}
+}
+
+// looks watches a page for what must never happen: a dialog, a request to
+// elsewhere, a violation of the policy, an error of the script. Being cut off
+// from the server is expected where a test does that.
+function looks(page, server) {
+	const wrong = [];
+	page.on("dialog", (d) => { wrong.push(`dialog: ${d.message()}`); d.dismiss(); });
+	page.on("pageerror", (e) => wrong.push(`error: ${e.message}`));
+	page.on("request", (r) => { if (!r.url().startsWith(`${server.url}/`)) wrong.push(`request: ${r.url()}`); });
+	page.on("console", (m) => {
+		if (m.type() === "error" && !/net::ERR_(CONNECTION_REFUSED|INCOMPLETE_CHUNKED_ENCODING|CONNECTION_RESET|EMPTY_RESPONSE)/.test(m.text())) wrong.push(`console: ${m.text()}`);
+	});
+	return wrong;
+}
+
+const live = (page) => page.locator("#live", { hasText: /^Live$/ }).waitFor();
+const row = (page, id) => page.locator(`#run-${id}`);
+
+async function withPage(browser, server, options, test) {
+	const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, ...options });
+	context.setDefaultTimeout(seconds(30));
+	const page = await context.newPage();
+	const wrong = looks(page, server);
+	await test(page, context);
+	assert.deepEqual(wrong, []);
+	await context.close();
+}
+
+const tests = {
+	async "the overview shows what is wrong, and the plugins what is granted"(page, server) {
+		await page.goto(server.url);
+		await live(page);
+		const problems = page.locator("#problems");
+		for (const text of ["broken.wasm", "files.wasm", "not granted what it needs: files /work (write)", "grants.misspelled"]) {
+			await problems.getByText(text).first().waitFor();
+		}
+		await page.getByRole("link", { name: "Plugins" }).click();
+		await page.locator("#plugin-files .missing").waitFor();
+		for (const name of ["primes", "spin", "flood", "hostile"]) await page.locator(`#plugin-${name}`).waitFor();
+		assert.match(await page.locator("#plugin-hostile").innerText(), /Granted\s+clock/);
+		assert.match(await page.locator("#plugin-hostile .digest").innerText(), /^[0-9a-f]{64}$/);
+		await page.locator("#plugin-files").getByText("may delete or overwrite").first().waitFor({ state: "detached" });
+	},
+
+	async "a run appears, moves, and is followed to its end"(page, server) {
+		await page.goto(server.url);
+		await live(page);
+		await page.evaluate(() => { window.loadedOnce = true; });
+		const id = await server.spawn("ana", { tool: "hostile", args: { steps: 25 }, title: "</a><script>alert(4)</script>" });
+		await row(page, id).waitFor();
+		assert.equal(await row(page, id).getByRole("link", { name: "</a><script>alert(4)</script>" }).count(), 1);
+		const bar = row(page, id).getByRole("progressbar");
+		await bar.waitFor();
+		const before = await bar.getAttribute("value");
+		await page.waitForFunction(([id, before]) => document.querySelector(`#run-${id} progress`)?.value > Number(before), [id, before]);
+		await row(page, id).getByRole("link").first().click();
+		await page.waitForURL(`${server.url}/ui/runs/${id}`);
+		await live(page);
+		const output = page.locator("#output-rows");
+		const steps = async () => (await output.innerText()).match(/^step \d+$/gm)?.length ?? 0;
+		const seen = await steps();
+		await page.waitForFunction((n) => document.querySelector("#output-rows").innerText.match(/^step \d+$/gm).length > n, seen);
+		const text = await output.innerText();
+		assert(text.includes(`<script>document.title="owned";alert(1)</script><img src=`), text);
+		assert(text.includes("red ⟨U+202E⟩gpj.exe⟨U+202C⟩"), text);
+		await page.getByRole("status").getByText("succeeded").waitFor();
+		assert.equal(await steps(), 25);
+		await page.locator("#end").getByText('document.title=').waitFor();
+		assert.equal(await page.locator("form.stop").count(), 0);
+		for (const bad of ["main iframe", "main img", "main script", "main style", "base"]) assert.equal(await page.locator(bad).count(), 0, bad);
+		assert.doesNotMatch(await page.title(), /owned/);
+
+		const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("link", { name: "output.log" }).click()]);
+		assert.equal(download.suggestedFilename(), `${id}-output.log`);
+		await page.goBack().catch(() => {});
+	},
+
+	async "the output of a flood stays small and readable"(page, server) {
+		const id = await server.spawn("ana", { tool: "flood", args: { width: 100 } });
+		await page.goto(`${server.url}/ui/runs/${id}`);
+		await page.getByText("This is the end of it.").waitFor();
+		await page.getByRole("status").getByText("failed: output limit").waitFor({ timeout: seconds(120) });
+		assert((await page.locator("#output-rows").innerText()).length <= 70 << 10);
+		const end = await page.locator(".log").evaluate((e) => Math.abs(e.scrollTop));
+		assert(end <= 1, "the last line is in view");
+	},
+
+	async "the stop button stops"(page, server) {
+		const id = await server.spawn("bo", { tool: "spin" });
+		await page.goto(`${server.url}/ui/runs?session=bo`);
+		await row(page, id).getByRole("link").first().click();
+		await page.getByLabel("Reason").fill('not <b>needed</b>');
+		await page.getByRole("button", { name: "Stop" }).click();
+		await page.getByRole("status").getByText(/stopping|canceled/).first().waitFor();
+		await page.getByRole("status").getByText("canceled").waitFor();
+		await page.getByText("Its end was asked for by operator: not <b>needed</b>").waitFor();
+		assert.equal((await server.api(`/v1/runs/${id}`, { session: "bo" })).status, "canceled");
+	},
+
+	async "schedules are shown, and disabled"(page, server) {
+		await page.goto(`${server.url}/ui/schedules`);
+		await live(page);
+		const { schedule_id: id } = await server.api("/v1/schedules", { session: "ana", body: { tool: "primes", args: { limit: 10 }, cron_expression: "0 3 * * *", timezone: "Europe/Zurich" } });
+		const schedule = page.locator(`#schedule-${id}`);
+		await schedule.getByText("0 3 * * *").waitFor();
+		await schedule.getByRole("button", { name: "Disable" }).click();
+		await schedule.getByText("disabled").waitFor();
+		assert.equal((await server.api(`/v1/schedules/${id}`, { session: "ana" })).enabled, false);
+	},
+
+	async "a restart of the server is got over"(page, server) {
+		const id = await server.spawn("ana", { tool: "primes", args: { limit: 1000 } });
+		await page.goto(server.url);
+		await row(page, id).getByText("succeeded").waitFor();
+		await server.down();
+		await page.locator("#live", { hasText: "Not connected, trying again" }).waitFor();
+		await server.up();
+		await live(page);
+		const next = await server.spawn("ana", { tool: "primes", args: { limit: 1001 } });
+		await row(page, next).waitFor();
+		await row(page, id).waitFor();
+	},
+
+	async "what has the focus keeps it"(page, server) {
+		const id = await server.spawn("ana", { tool: "hostile", args: { steps: 40 }, title: "Focus" });
+		await page.goto(server.url);
+		await live(page);
+		await row(page, id).getByRole("link").first().focus();
+		const value = () => row(page, id).getByRole("progressbar").getAttribute("value");
+		const before = await value();
+		await page.waitForFunction(([id, before]) => document.querySelector(`#run-${id} progress`)?.value > Number(before), [id, before]);
+		assert.equal(await page.evaluate(() => document.activeElement?.getAttribute("href")), `/ui/runs/${id}`);
+	},
+
+	async "nothing is wider than a narrow window"(page, server) {
+		const id = await server.spawn(`${"very-long-session-name-".repeat(5)}x`, { tool: "hostile", args: { steps: 1 }, title: "W".repeat(120) });
+		for (const width of [320, 360, 768, 1600]) {
+			await page.setViewportSize({ width, height: 800 });
+			for (const path of ["/", "/ui/runs", `/ui/runs/${id}`, "/ui/schedules", "/ui/plugins"]) {
+				await page.goto(server.url + path);
+				await live(page);
+				const over = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
+				assert.equal(over, 0, `${path} at ${width}`);
+			}
+		}
+	},
+};
+
+// What a browser without JavaScript is for: all of it can be read, and done.
+async function withoutScript(page, server) {
+	const id = await server.spawn("bo", { tool: "spin" });
+	await page.goto(server.url);
+	assert.match(await page.locator("#live").innerText(), /^As of /);
+	await page.getByRole("link", { name: "Refresh" }).click();
+	await row(page, id).getByRole("link").first().click();
+	await page.locator(".state", { hasText: "running" }).waitFor();
+	await page.getByLabel("at once").check();
+	await page.getByRole("button", { name: "Stop" }).click();
+	await page.locator(".state", { hasText: "canceled" }).waitFor();
+	await page.getByRole("link", { name: "Runs" }).click();
+	await page.getByLabel("Session").fill("bo");
+	await page.getByRole("button", { name: "Show" }).click();
+	await row(page, id).getByText("canceled").waitFor();
+	await page.getByRole("link", { name: "Schedules" }).click();
+	await page.getByRole("heading", { name: "Schedules" }).waitFor();
+	await page.getByRole("link", { name: "Plugins" }).click();
+	await page.locator("#plugin-primes").waitFor();
+}
+
+// Where a token is configured the browser asks for it. A server whose guard
+// does not take it from a browser yet says Bearer, and is not tried.
+async function login(browser) {
+	const token = "a-token-for-this-test-only";
+	const server = await Server.start(token);
+	const asked = await fetch(server.url);
+	assert.equal(asked.status, 401);
+	if (!/^Basic /.test(asked.headers.get("WWW-Authenticate"))) {
+		console.log("skip logging in: browsers are not asked for the token");
+	} else {
+		await withPage(browser, server, { httpCredentials: { username: "operator", password: token } }, async (page) => {
+			const id = await server.spawn("ana", { tool: "primes", args: { limit: 1000 } });
+			await page.goto(server.url);
+			await live(page);
+			await row(page, id).waitFor();
+			assert(!(await page.content()).includes(token));
+		});
+		console.log("ok   logging in");
+	}
+	await server.down();
+}
+
+const browser = await chromium.launch({
+	executablePath: process.env.CHROMIUM,
+	args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
+});
+const server = await Server.start();
+try {
+	for (const [name, test] of Object.entries(tests)) {
+		await withPage(browser, server, {}, (page, context) => test(page, server, context));
+		console.log(`ok   ${name}`);
+	}
+	await withPage(browser, server, { javaScriptEnabled: false }, (page) => withoutScript(page, server));
+	console.log("ok   all of it works without JavaScript");
+	await login(browser);
+} finally {
+	await browser.close();
+	await server.down();
+}

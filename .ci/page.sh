@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Drives the page of `toolhost serve` with Chromium, with JavaScript and
+# without. Needs Go, npm, and Debian's package chromium, which it installs if it
+# may.
+set -euo pipefail
+
+playwright=1.65.1 # playwright-core
+
+root=$(cd "$(dirname "$0")/.." && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+chromium=${CHROMIUM:-/usr/bin/chromium}
+if [ ! -x "$chromium" ]; then
+	echo "page: installing chromium"
+	(apt-get update && apt-get install -y --no-install-recommends chromium) >"$work/apt" 2>&1 || { cat "$work/apt" >&2; exit 1; }
+fi
+
+. "$root/.ci/npm.sh"
+install_npm page "playwright-core@$playwright"
+
+(cd "$root" && go build -o "$work/toolhost" ./cmd/toolhost)
+mkdir "$work/plugins"
+for plugin in primes spin flood files; do
+	(cd "$root" && GOOS=wasip1 GOARCH=wasm go build -buildmode=c-shared -ldflags='-s -w' -trimpath \
+		-o "$work/plugins/$plugin.wasm" "./examples/plugins/$plugin")
+done
+(cd "$root" && GOOS=wasip1 GOARCH=wasm go build -buildmode=c-shared -ldflags='-s -w' -trimpath \
+	-o "$work/plugins/hostile.wasm" ./server/webui/testdata/hostile)
+head -c 100 "$work/plugins/spin.wasm" >"$work/plugins/broken.wasm"
+
+MODULES=$modules CHROMIUM=$chromium timeout 600 node "$root/.ci/page.mjs" "$work"
+echo "page: all is well"

@@ -1,0 +1,91 @@
+package background
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// An operator sees the runs of every session, page after page, and running ones
+// as they are now.
+func TestAllRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t, Config{})
+		first := wait(t, m, alice, spawn(t, m, alice, "echo").ID)
+		second, third := spawned(t, m, bob, "sleep"), spawned(t, m, alice, "sleep")
+		for name, c := range map[string]struct {
+			q    Query
+			want []string
+		}{
+			"all":                 {Query{}, []string{third, second, first.ID}},
+			"a page":              {Query{Limit: 2}, []string{third, second}},
+			"the next page":       {Query{Limit: 2, Before: second}, []string{first.ID}},
+			"active ones":         {Query{Active: true}, []string{third, second}},
+			"those of a session":  {Query{Session: bob}, []string{second}},
+			"those of no session": {Query{Session: "nobody"}, nil},
+		} {
+			runs, err := m.AllRuns(t.Context(), c.q)
+			require.NoError(t, err, name)
+			var ids []string
+			for _, run := range runs {
+				ids = append(ids, run.ID)
+			}
+			require.Equal(t, c.want, ids, name)
+		}
+		for id, session := range map[string]string{first.ID: alice, second: bob} {
+			run, err := m.AnyRun(t.Context(), id)
+			require.NoError(t, err)
+			require.Equal(t, session, run.Session)
+		}
+		_, err := m.AnyRun(t.Context(), "bg_x")
+		require.ErrorIs(t, err, ErrNotFound)
+	})
+}
+
+func TestAllSchedules(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t, Config{})
+		var ids []string
+		for _, session := range []string{bob, alice} {
+			s, err := m.Schedule(t.Context(), session, ScheduleRequest{Tool: "echo", Cron: "0 0 1 1 *"})
+			require.NoError(t, err)
+			ids = append(ids, s.ID)
+		}
+		_, err := m.Unschedule(t.Context(), bob, ids[0])
+		require.NoError(t, err)
+		all, err := m.AllSchedules(t.Context())
+		require.NoError(t, err)
+		require.Len(t, all, 2)
+		require.Equal(t, ids[1], all[0].ID)
+		require.False(t, all[1].Enabled)
+		s, err := m.AnySchedule(t.Context(), ids[1])
+		require.NoError(t, err)
+		require.Equal(t, alice, s.Session)
+		_, err = m.AnySchedule(t.Context(), "sc_x")
+		require.ErrorIs(t, err, ErrNoSchedule)
+	})
+}
+
+// The whole log is written as the file of an ended run has it.
+func TestWriteLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t, Config{OutputCap: 100})
+		id := wait(t, m, alice, spawnArgs(t, m, `{"text":"`+strings.Repeat("0123456789", 50)+`"}`)).ID
+		var log strings.Builder
+		require.NoError(t, m.WriteLog(t.Context(), &log, alice, id))
+		require.Equal(t, artifact(t, m, alice, id, OutputLog), log.String())
+		require.Contains(t, log.String(), " bytes omitted\n")
+		log.Reset()
+		require.ErrorIs(t, m.WriteLog(t.Context(), &log, bob, id), ErrNotFound)
+		require.Empty(t, log.String())
+	})
+}
+
+func spawnArgs(t *testing.T, m *Manager, args string) string {
+	t.Helper()
+	s, err := m.Spawn(t.Context(), alice, SpawnRequest{Tool: "echo", Args: []byte(args)})
+	require.NoError(t, err)
+	return s.Run.ID
+}

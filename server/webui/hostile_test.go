@@ -1,0 +1,197 @@
+package webui
+
+import (
+	"encoding/xml"
+	"errors"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/server"
+)
+
+// hostile are texts that tools and clients may write to be more than text.
+var hostile = []string{
+	`<script>alert(1)</script>`,
+	`"><img src=x onerror=alert(1)>`,
+	`' onmouseover='alert(1)' x='`,
+	`</pre></main><iframe src=//evil.example></iframe>`,
+	`javascript:alert(1)`,
+	`<svg/onload=alert(1)>`,
+	`</title><style>*{display:none}</style>`,
+	`<base href="//evil.example/">`,
+	`<form action="//evil.example"><input name=token>`,
+	`<!--`, `]]>`, `<![CDATA[`, `&lt;script&gt;`, `&#60;b&#62;`, "{{.Args}}",
+	"\x1b[31mred\x1b]0;title\x07\x1b]8;;http://evil.example\x1b\\link",
+	"\u202egpj.exe\u202c \u2066isolate\u2069 \u200e\u200f\u061c",
+	"zero\u200bwidth\u2060\ufeff\u00adsoft", "tags\U000e0041\U000e0042",
+	"\x00nul\x08\x7f\u0085\u009b31m\u2028\u2029", "\xff\xfe not UTF-8 \xc3",
+	"Z" + strings.Repeat("\u0336", 200),
+	"\ndata: {\"id\":\"main\",\"html\":\"x\"}\n\nevent: put\n",
+	strings.Repeat("A", 3000),
+}
+
+// What may be in a page. Nothing else can come of a text.
+var (
+	allowedTags = strings.Fields(`html head meta title link script body a header nav p span time main section h1 h2 ul li dl dt dd div
+		meter progress table thead tbody tr th td strong bdi code pre form label input button article footer`)
+	allowedAttrs = strings.Fields(`lang data-build charset name content rel href type src class id aria-label aria-labelledby aria-hidden aria-current
+		role datetime title min max value scope data-label method action maxlength autocapitalize autocomplete spellcheck placeholder checked tabindex`)
+)
+
+// inspect refuses HTML with an element or an attribute that the templates do not
+// have, an address elsewhere, and characters nobody sees.
+func inspect(t testing.TB, html string) {
+	t.Helper()
+	require.True(t, utf8.ValidString(html))
+	require.Equal(t, html, string(visible([]byte(html))), "all of it can be seen")
+	d := xml.NewDecoder(strings.NewReader(html))
+	d.Strict, d.AutoClose, d.Entity = false, xml.HTMLAutoClose, xml.HTMLEntity
+	for {
+		token, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		require.NoError(t, err, html)
+		switch token := token.(type) {
+		case xml.StartElement:
+			require.Contains(t, allowedTags, token.Name.Local, html)
+			for _, a := range token.Attr {
+				require.Contains(t, allowedAttrs, a.Name.Local, html)
+				if slices.Contains([]string{"href", "src", "action"}, a.Name.Local) {
+					require.Regexp(t, `^(/([^/]|$)|#main$)`, a.Value)
+				}
+			}
+			if token.Name.Local == "script" {
+				require.Equal(t, []xml.Attr{{Name: xml.Name{Local: "type"}, Value: "module"}, {Name: xml.Name{Local: "src"}, Value: asset("page.js")}}, token.Attr)
+			}
+		case xml.Comment:
+			t.Fatal("a comment in a page: " + html)
+		}
+	}
+}
+
+// Whatever tools, agents and clients write is text in every page, and in every
+// stream.
+func TestHostileTexts(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := open(t, "hostile", "echo", "fails")
+		var ids []string
+		for _, text := range hostile {
+			session := "default"
+			if utf8.ValidString(text) {
+				session = text[:min(len(text), 200)] // the service takes any: who names sessions is a matter of doors
+			}
+			req := server.SpawnRequest{Tool: "hostile", Args: args(map[string]string{"x": text, text: "y"}), Title: cut(text, 30), By: text, IdempotencyKey: cut(text, 40)}
+			ids = append(ids, f.spawnRequest(strings.ToValidUTF8(session, "?"), req))
+		}
+		_, err := f.service.Schedule(t.Context(), server.ScheduleRequest{SpawnRequest: server.SpawnRequest{Session: hostile[1], Tool: "hostile", Title: hostile[0]}, Cron: "0 0 1 1 *"})
+		require.NoError(t, err)
+		for _, path := range []string{"/", "/ui/runs", "/ui/schedules", "/ui/plugins", "/ui/runs?session=%22%3E%3Cscript%3E%E2%80%AE", "/ui/schedules?session=%3Cscript%3E"} {
+			f.get(path)
+			inspectEvents(t, f.follow(path).take(time.Second))
+		}
+		for _, id := range ids {
+			page := f.get("/ui/runs/" + id)
+			require.Contains(t, page, "&lt;script&gt;alert(1)&lt;/script&gt;")
+			require.Contains(t, page, "⟨U+202E⟩gpj.exe")
+			inspectEvents(t, f.follow("/ui/runs/"+id).take(time.Second))
+		}
+		require.Equal(t, 404, f.do("GET", "/ui/%3Cscript%3E", "").Code)
+	})
+}
+
+// A stream is nothing but its events, whatever is in them.
+func inspectEvents(t *testing.T, events []event) {
+	t.Helper()
+	require.NotEmpty(t, events)
+	for _, e := range events {
+		require.Contains(t, []string{eventHello, eventPut, eventAdd, eventDrop}, e.name)
+		inspect(t, e.HTML)
+	}
+}
+
+func TestVisible(t *testing.T) {
+	for in, want := range map[string]string{
+		"plain\n\ttext":          "plain\n\ttext",
+		"\x1b[31m\r\x00\x7f":     "␛[31m␍␀␡",
+		"a\u202eb\u2066c\u200fd": "a⟨U+202E⟩b⟨U+2066⟩c⟨U+200F⟩d",
+		"\u0085\u2028\ufeff":     "⟨U+0085⟩⟨U+2028⟩⟨U+FEFF⟩",
+		"\U000e0041":             "⟨U+E0041⟩",
+		"\xff\xc3":               "\ufffd\ufffd",
+		"Zürich, 東京, שלום":       "Zürich, 東京, שלום",
+		"👩\u200d🔬 \u200d":        "👩\u200d🔬 ⟨U+200D⟩",
+		"e\u0301" + strings.Repeat("\u0301", 9) + "!": "e\u0301\u0301\u0301\u0301⟨more marks⟩!",
+	} {
+		require.Equal(t, want, string(visible([]byte(in))), "%q", in)
+		require.Equal(t, want, string(visible([]byte(want))), "again")
+	}
+}
+
+// FuzzRender renders a run made of any text, and its output.
+func FuzzRender(f *testing.F) {
+	for _, s := range hostile {
+		f.Add(s, int64(len(s)), 0.5)
+	}
+	f.Fuzz(func(t *testing.T, s string, n int64, p float64) {
+		code := int(n)
+		run := background.Run{
+			ID: "bg_x", Session: s, Tool: s, Title: s, By: s, Version: s, IdempotencyKey: s, Origin: background.Origin(s), Secret: n%2 == 0, OutputCap: 1 << 10,
+			Status: background.StatusRunning, Attempt: 1, CreatedAt: time.Unix(n%1e10, 0), StartedAt: time.Unix(n%1e9, 0), ScheduledFor: time.Unix(n%1e8, 0), Timeout: time.Duration(n),
+			Cancel: &background.Cancellation{By: s, Reason: s}, Schedule: "sc_x",
+			Beat: background.Beat{Detail: s, Progress: &background.Progress{Done: p, Total: float64(n), Message: s}, OutputBytes: n},
+		}
+		renderRun(t, run, []byte(s))
+		run.Status, run.End = background.StatusFailed, background.End{Summary: s, ExitCode: &code, ArtifactError: s, FinishedAt: time.Unix(n, 0), Error: &background.RunError{Kind: background.ErrorKind(s), Message: s}}
+		renderRun(t, run, []byte(s))
+		problems, err := whole("problems", []problem{{s, s}})
+		require.NoError(t, err)
+		inspect(t, string(problems.html()))
+		schedule, err := newRow("schedules-row", "x", scheduleView{Schedule: background.Schedule{ID: "sc_x", Session: s, Tool: s, Title: s, Cron: s, Timezone: s, Disabled: s, Enabled: n%2 == 0}})
+		require.NoError(t, err)
+		inspect(t, string(schedule.html))
+	})
+}
+
+// renderRun renders all there is of a run.
+func renderRun(t *testing.T, run background.Run, output []byte) {
+	p := &runPage{id: run.ID, args: background.Redact(output), result: showResult(output), output: tail{attempt: run.Attempt}}
+	p.runView = newRunView(run, time.Unix(1e9, 0))
+	p.output.take(background.Chunk{Offset: 7, Data: output, End: 7 + int64(len(output))})
+	parts, err := p.parts()
+	require.NoError(t, err)
+	for _, part := range parts {
+		inspect(t, string(part.html()))
+	}
+	for _, name := range []string{"active-row", "ended-row", "runs-row"} {
+		row, err := newRow(name, "x", p.runView)
+		require.NoError(t, err)
+		inspect(t, string(row.html))
+	}
+}
+
+// Pages have bounds, however much there is to show.
+func TestSizes(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := open(t, "huge", "echo")
+		id := f.spawn("default", "huge")
+		page := f.get("/ui/runs/" + id)
+		require.Contains(t, page, "This is the end of it.")
+		require.Less(t, len(page), firstOutput+8<<10)
+		require.Contains(t, page, "0123456789abcde\n</span>")
+		id = f.spawnRequest("default", server.SpawnRequest{Tool: "echo", Args: args(map[string]string{"x": strings.Repeat("ä", 20<<10)})})
+		synctest.Wait()
+		page = f.get("/ui/runs/" + id)
+		require.Less(t, len(page), maxShown+8<<10)
+		require.Contains(t, page, "That is its beginning: the whole has 40.0 KiB.")
+		raw := f.do("GET", "/ui/runs/"+id+"/artifacts/result.json", "")
+		require.Greater(t, raw.Body.Len(), 40<<10)
+	})
+}

@@ -1,0 +1,203 @@
+package webui
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"testing/fstest"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/internal/plugintest"
+	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/plugins"
+	"github.com/toolhost/toolhost/server"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// zoo is a folder of plugins that each behave in one known way.
+func zoo() map[string]plugintest.Plugin {
+	do := plugintest.Do
+	all := map[string]plugintest.Plugin{
+		"echo":    {Invoke: do().Say(abi.StreamOutput, "echoing\n").Echo()},
+		"sleeper": {Invoke: do().Say(abi.StreamOutput, "working\n").Progress("half way").Sleep(3600).Return(abi.InvokeToolError)},
+		"chatty":  {Invoke: do().Say(abi.StreamOutput, "one\n").Sleep(10).Say(abi.StreamOutput, "two\n").Sleep(10).Say(abi.StreamOutput, "three\n")},
+		"fails":   {Invoke: do().Say(abi.StreamError, "the file is not there").Return(abi.InvokeToolError)},
+		"huge":    {Invoke: do().Say(abi.StreamOutput, strings.Repeat("0123456789abcde\n", 4<<10-10))},
+		"needy":   {Invoke: do().Echo()},
+		"hostile": {Invoke: do().Say(abi.StreamOutput, strings.Join(hostile, "\n")).Progress(hostile[0]).Echo()},
+	}
+	for name, p := range all {
+		m := plugintest.Manifest(name)
+		m.Tools[0].Hints.SupportsBackground = true
+		switch name {
+		case "sleeper", "chatty":
+			m.Needs.Clock = true
+			m.Tools[0].Hints.Readonly = true
+		case "needy":
+			m.Needs.Files = []abi.FileNeed{{Path: "/work", Mode: abi.FileWrite}}
+		case "hostile":
+			m.Description = strings.Join(hostile[:4], " ")
+			m.Tools[0].Title, m.Tools[0].Description = hostile[0], hostile[1]
+		}
+		p.Manifest = m
+		all[name] = p
+	}
+	return all
+}
+
+// fixture is a page over a service.
+type fixture struct {
+	t       testing.TB
+	service *server.Service
+	page    http.Handler
+	logs    *logBuffer
+}
+
+// retention is how long an ended run is kept.
+const retention = 10 * time.Minute
+
+// open opens a service on those plugins of the zoo. Call it in a bubble.
+func open(t testing.TB, names ...string) *fixture {
+	t.Helper()
+	f := &fixture{t: t, logs: &logBuffer{}}
+	log := slog.New(slog.NewTextHandler(f.logs, nil))
+	files, all := fstest.MapFS{}, zoo()
+	grants := map[string]plugins.Grant{}
+	for _, name := range names {
+		p, ok := all[name]
+		require.True(t, ok, name)
+		files[name+".wasm"] = &fstest.MapFile{Data: p.Wasm()}
+		grants[name] = plugins.Grant{Clock: p.Manifest.Needs.Clock, Env: map[string]string{"LANG": "a value nobody is shown"}}
+	}
+	var err error
+	f.service, err = server.Open(t.Context(), server.Config{
+		Folders: []plugins.Folder{{Path: "zoo", FS: files}}, Grants: grants, CacheDir: plugintest.CacheDir(), Logger: log,
+		Runs: server.RunsConfig{PerSession: 64, Retention: retention},
+	})
+	require.NoError(t, err)
+	f.page = New(f.service, Config{Version: "1.2.3", Logger: log})
+	t.Cleanup(func() {
+		gone, cancel := context.WithCancel(context.Background())
+		cancel()
+		require.NoError(t, f.service.Close(gone))
+		if !t.Failed() {
+			require.NotContains(t, f.logs.String(), "page not")
+		}
+	})
+	return f
+}
+
+// bubble runs a test in a bubble of its own, where time is not real.
+func bubble(t *testing.T, test func(t *testing.T)) { t.Helper(); synctest.Test(t, test) }
+
+// do sends a request.
+func (f *fixture) do(method, path, body string, headers ...string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, path, strings.NewReader(body))
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	w := httptest.NewRecorder()
+	f.page.ServeHTTP(w, r)
+	return w
+}
+
+// get returns a page, which has to be there.
+func (f *fixture) get(path string) string {
+	f.t.Helper()
+	w := f.do("GET", path, "")
+	require.Equal(f.t, http.StatusOK, w.Code, w.Body)
+	require.Equal(f.t, "text/html; charset=utf-8", w.Header().Get("Content-Type"))
+	inspect(f.t, w.Body.String())
+	return w.Body.String()
+}
+
+// post sends a form, as the page does.
+func (f *fixture) post(path, form string) *httptest.ResponseRecorder {
+	return f.do("POST", path, form, "Content-Type", "application/x-www-form-urlencoded", "Origin", "http://example.com", "Sec-Fetch-Site", "same-origin")
+}
+
+// spawn starts a run, and waits until it does no more by itself.
+func (f *fixture) spawn(session, tool string) string {
+	f.t.Helper()
+	return f.spawnRequest(session, server.SpawnRequest{Tool: tool})
+}
+
+func (f *fixture) spawnRequest(session string, req server.SpawnRequest) string {
+	f.t.Helper()
+	req.Session = session
+	spawned, err := f.service.Spawn(f.t.Context(), req)
+	require.NoError(f.t, err)
+	synctest.Wait()
+	return spawned.Run.ID
+}
+
+func (f *fixture) run(id string) background.Run {
+	f.t.Helper()
+	run, err := f.service.Runs().AnyRun(f.t.Context(), id)
+	require.NoError(f.t, err)
+	return run
+}
+
+// golden compares the content of a page with a file of testdata.
+func golden(t *testing.T, name, page string) {
+	t.Helper()
+	_, content, ok := strings.Cut(page, `<main id="main">`)
+	require.True(t, ok)
+	content, _, _ = strings.Cut(content, "</main>")
+	ids := map[string]string{}
+	content = regexp.MustCompile(`\b(bg|sc)_[a-z2-7]{26}\b`).ReplaceAllStringFunc(content, func(id string) string {
+		if ids[id] == "" {
+			ids[id] = strings.ToUpper(id[:2]) + string(rune('1'+len(ids)))
+		}
+		return ids[id]
+	})
+	content = regexp.MustCompile(`\b[0-9a-f]{64}\b`).ReplaceAllString(content, "DIGEST")
+	content = regexp.MustCompile(`[\d.]+ [KM]iB`).ReplaceAllString(content, "SIZE")
+	content = regexp.MustCompile(`(max="4294967296" value=)"\d+"`).ReplaceAllString(content, `$1"N"`)
+	file := filepath.Join("testdata", name+".html")
+	if *update {
+		require.NoError(t, os.MkdirAll("testdata", 0o755))
+		require.NoError(t, os.WriteFile(file, []byte(content), 0o644))
+	}
+	want, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Equal(t, string(want), content)
+}
+
+// args are the arguments of a call.
+func args(v any) json.RawMessage {
+	data, _ := json.Marshal(v)
+	return data
+}
+
+// logBuffer is a log that can be read while it is written.
+type logBuffer struct {
+	mu  sync.Mutex
+	out strings.Builder
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.out.Write(p)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.out.String()
+}

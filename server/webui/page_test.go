@@ -1,0 +1,210 @@
+package webui
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/server"
+)
+
+// Each page as a browser without JavaScript has it: testdata has what is in them.
+func TestPages(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := open(t, "echo", "sleeper", "fails", "needy")
+		golden(t, "empty", f.get("/"))
+		golden(t, "empty-runs", f.get("/ui/runs"))
+		golden(t, "empty-schedules", f.get("/ui/schedules"))
+
+		ended := f.spawnRequest("ana", server.SpawnRequest{Tool: "echo", Args: args(map[string]any{"n": 1}), Title: "Say it again"})
+		time.Sleep(time.Minute)
+		failed := f.spawn("default", "fails")
+		time.Sleep(90 * time.Second)
+		running := f.spawnRequest("bo", server.SpawnRequest{Tool: "sleeper", Args: args(map[string]any{"api_token": "hunter2"})})
+		time.Sleep(10 * time.Second)
+		_, err := f.service.Schedule(t.Context(), server.ScheduleRequest{SpawnRequest: server.SpawnRequest{Session: "ana", Tool: "echo", Title: "Each night"}, Cron: "0 3 * * *", Timezone: "Europe/Zurich"})
+		require.NoError(t, err)
+		golden(t, "overview", f.get("/"))
+		golden(t, "runs", f.get("/ui/runs"))
+		golden(t, "running", f.get("/ui/runs/"+running))
+		golden(t, "ended", f.get("/ui/runs/"+ended))
+		golden(t, "failed", f.get("/ui/runs/"+failed))
+		golden(t, "schedules", f.get("/ui/schedules"))
+		golden(t, "plugins", f.get("/ui/plugins"))
+		for _, path := range []string{"/ui/runs/" + running, "/ui/plugins"} {
+			require.NotContains(t, f.get(path), "hunter2")
+			require.NotContains(t, f.get(path), "a value nobody is shown")
+		}
+	})
+}
+
+// The runs of all sessions come page by page, and can be told apart.
+func TestRunsPages(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := open(t, "echo", "sleeper")
+		var ids []string
+		for i := range rowsOfPage + 3 {
+			ids = append(ids, f.spawn([]string{"ana", "bo/phone"}[i%2], "echo"))
+		}
+		active := f.spawn("ana", "sleeper")
+		first := f.get("/ui/runs")
+		require.Equal(t, rowsOfPage, strings.Count(first, "<tr id="))
+		require.Contains(t, first, active)
+		older := "/ui/runs?before=" + ids[4]
+		require.Contains(t, first, `<a href="`+older+`" rel="next">Older</a>`)
+		second := f.get(older)
+		require.Equal(t, 4, strings.Count(second, "<tr id="))
+		require.Contains(t, second, `<a href="/ui/runs">Newest</a>`)
+		require.NotContains(t, second, "Older")
+
+		require.Equal(t, 26, strings.Count(f.get("/ui/runs?session=bo%2fphone"), "<tr id="))
+		only := f.get("/ui/runs?session=ana&active=true")
+		require.Equal(t, 1, strings.Count(only, "<tr id="))
+		require.Contains(t, only, `value="ana"`)
+		require.Contains(t, only, " checked>")
+		require.Contains(t, f.get("/ui/runs?session=nobody"), "There are no such runs.")
+		require.Equal(t, http.StatusBadRequest, f.do("GET", "/ui/runs?before=x", "").Code)
+		require.Equal(t, http.StatusBadRequest, f.do("GET", "/ui/runs?session="+strings.Repeat("x", 301), "").Code)
+	})
+}
+
+// An operator stops a run of any session; its agent is told of it all the same.
+func TestStop(t *testing.T) {
+	for name, test := range map[string]struct{ form, reason string }{
+		"politely":       {"reason=not+needed", "not needed"},
+		"at once":        {"force=true", ""},
+		"with a hostile": {"reason=%3Cscript%3E%E2%80%AE%1b%5b31m", "<script>\u202e"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				f := open(t, "sleeper")
+				id := f.spawn("ana", "sleeper")
+				w := f.post("/ui/runs/"+id+"/stop", test.form)
+				require.Equal(t, http.StatusSeeOther, w.Code, w.Body)
+				require.Equal(t, "/ui/runs/"+id, w.Header().Get("Location"))
+				run := f.run(id)
+				require.Equal(t, background.StatusCanceled, run.Status)
+				require.Equal(t, "operator", run.Cancel.By)
+				require.Equal(t, test.reason, run.Cancel.Reason)
+				require.Equal(t, background.NoticePending, run.Notice)
+				page := f.get("/ui/runs/" + id)
+				require.Contains(t, page, "canceled")
+				require.NotContains(t, page, "<form")
+				require.Equal(t, http.StatusSeeOther, f.post("/ui/runs/"+id+"/stop", "").Code, "again")
+			})
+		})
+	}
+}
+
+// What changes something is a form that was posted from this page.
+func TestForgedForms(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := open(t, "sleeper", "echo")
+		id := f.spawn("ana", "sleeper")
+		s, err := f.service.Schedule(t.Context(), server.ScheduleRequest{SpawnRequest: server.SpawnRequest{Session: "ana", Tool: "echo"}, Cron: "0 0 1 1 *"})
+		require.NoError(t, err)
+		form := []string{"Content-Type", "application/x-www-form-urlencoded"}
+		for _, path := range []string{"/ui/runs/" + id + "/stop", "/ui/schedules/" + s.ID + "/disable"} {
+			for name, test := range map[string]struct {
+				method  string
+				body    string
+				headers []string
+				status  int
+			}{
+				"a link":                {"GET", "", nil, 404},
+				"another site":          {"POST", "force=true", append(form, "Sec-Fetch-Site", "cross-site"), 403},
+				"another port":          {"POST", "force=true", append(form, "Sec-Fetch-Site", "same-site"), 403},
+				"an old browser":        {"POST", "force=true", append(form, "Origin", "http://evil.example"), 403},
+				"a page of no origin":   {"POST", "force=true", append(form, "Origin", "null"), 403},
+				"text that is no form":  {"POST", "force=true", []string{"Content-Type", "text/plain"}, 415},
+				"a form that is no one": {"POST", "force=%zz", form, 400},
+				"a form without end":    {"POST", "reason=" + strings.Repeat("x", maxForm), form, 413},
+			} {
+				require.Equal(t, test.status, f.do(test.method, path, test.body, test.headers...).Code, name)
+			}
+		}
+		require.Nil(t, f.run(id).Cancel)
+		s, err = f.service.Runs().AnySchedule(t.Context(), s.ID)
+		require.NoError(t, err)
+		require.True(t, s.Enabled)
+	})
+}
+
+func TestDisable(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := open(t, "echo")
+		s, err := f.service.Schedule(t.Context(), server.ScheduleRequest{SpawnRequest: server.SpawnRequest{Session: "ana", Tool: "echo"}, Cron: "0 0 1 1 *"})
+		require.NoError(t, err)
+		require.Contains(t, f.get("/ui/schedules"), "/disable")
+		w := f.post("/ui/schedules/"+s.ID+"/disable", "")
+		require.Equal(t, http.StatusSeeOther, w.Code)
+		page := f.get("/ui/schedules")
+		require.NotContains(t, page, "/disable")
+		require.Contains(t, page, "disabled")
+		for _, id := range []string{"sc_" + strings.Repeat("a", 26), "nonsense"} {
+			require.Equal(t, http.StatusNotFound, f.post("/ui/schedules/"+id+"/disable", "").Code)
+		}
+	})
+}
+
+// Files are raw, and are kept rather than shown.
+func TestDownloads(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := open(t, "hostile", "sleeper")
+		id := f.spawn("ana", "hostile")
+		for path, name := range map[string]string{"output": "output.log", "artifacts/output.log": "output.log", "artifacts/result.json": "result.json"} {
+			w := f.do("GET", "/ui/runs/"+id+"/"+path, "")
+			require.Equal(t, http.StatusOK, w.Code)
+			require.Equal(t, "text/plain; charset=utf-8", w.Header().Get("Content-Type"))
+			require.Equal(t, fmt.Sprintf("attachment; filename=%s-%s", id, name), w.Header().Get("Content-Disposition"))
+			require.Equal(t, filePolicy, w.Header().Get("Content-Security-Policy"))
+			if name == "output.log" {
+				require.Equal(t, strings.Join(hostile, "\n"), w.Body.String())
+			}
+		}
+		running := f.spawn("ana", "sleeper")
+		require.Equal(t, "working\n", f.do("GET", "/ui/runs/"+running+"/output", "").Body.String())
+		for _, path := range []string{running + "/artifacts/output.log", id + "/artifacts/run.db", "bg_" + strings.Repeat("a", 26) + "/output", "x/output", "x", "bg_" + strings.Repeat("a", 26)} {
+			w := f.do("GET", "/ui/runs/"+path, "")
+			require.Equal(t, http.StatusNotFound, w.Code, path)
+			require.Empty(t, w.Header().Get("Content-Disposition"))
+			inspect(t, w.Body.String())
+		}
+	})
+}
+
+// What a browser is told of every answer.
+func TestHeaders(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := open(t, "echo")
+		for _, path := range []string{"/", "/ui/runs", "/ui/schedules", "/ui/plugins", "/ui/nothing", asset("page.css")} {
+			h := f.do("GET", path, "").Header()
+			require.Equal(t, pagePolicy, h.Get("Content-Security-Policy"))
+			require.Equal(t, "DENY", h.Get("X-Frame-Options"))
+			require.Equal(t, "nosniff", h.Get("X-Content-Type-Options"))
+			require.Equal(t, "same-origin", h.Get("Referrer-Policy"))
+		}
+		require.Equal(t, "no-store", f.do("GET", "/", "").Header().Get("Cache-Control"))
+		for name, media := range map[string]string{"page.css": "text/css; charset=utf-8", "page.js": "text/javascript; charset=utf-8", "icon.svg": "image/svg+xml"} {
+			w := f.do("GET", asset(name), "")
+			require.Equal(t, http.StatusOK, w.Code)
+			require.Equal(t, media, w.Header().Get("Content-Type"))
+			require.Contains(t, w.Header().Get("Cache-Control"), "immutable")
+			require.Contains(t, f.get("/"), asset(name))
+		}
+		for _, path := range []string{"/ui/static/0/page.css", asset("../webui.go"), asset("none")} {
+			require.NotEqual(t, http.StatusOK, f.do("GET", path, "").Code)
+		}
+		for _, method := range []string{"POST", "PUT", "DELETE"} {
+			require.Equal(t, http.StatusNotFound, f.do(method, "/ui/runs", "").Code)
+		}
+		w := f.do("HEAD", "/", "", "Accept", eventStream) // it does not stay
+		require.Equal(t, eventStream, w.Header().Get("Content-Type"))
+		require.Empty(t, w.Body.String())
+	})
+}

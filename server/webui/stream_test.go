@@ -1,0 +1,339 @@
+package webui
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/server"
+)
+
+// event is one event of a stream.
+type event struct {
+	name string
+	change
+}
+
+// client follows a page. It applies the events as the script does, but for the
+// order of what is new.
+type client struct {
+	t      *testing.T
+	mu     sync.Mutex
+	header http.Header
+	status int
+	text   bytes.Buffer
+	writes []time.Time
+	stall  chan struct{} // a client that takes nothing until it is closed
+	leave  context.CancelFunc
+	ended  chan struct{}
+}
+
+// follow asks for a page as a stream.
+func (f *fixture) follow(path string) *client {
+	t, ok := f.t.(*testing.T)
+	require.True(f.t, ok)
+	return f.followWith(&client{t: t}, path)
+}
+
+func (f *fixture) followWith(c *client, path string) *client {
+	c.header, c.ended = http.Header{}, make(chan struct{})
+	ctx, leave := context.WithCancel(f.t.Context())
+	c.leave = leave
+	r := httptest.NewRequest("GET", path, nil).WithContext(ctx)
+	r.Header.Set("Accept", eventStream)
+	go func() {
+		defer close(c.ended)
+		f.page.ServeHTTP(c, r)
+	}()
+	f.t.Cleanup(func() { leave(); <-c.ended })
+	synctest.Wait()
+	return c
+}
+
+func (c *client) Header() http.Header    { return c.header }
+func (c *client) WriteHeader(status int) { c.status = status }
+func (c *client) FlushError() error      { return nil }
+
+func (c *client) Write(p []byte) (int, error) {
+	if c.stall != nil {
+		<-c.stall
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.writes = append(c.writes, time.Now())
+	return c.text.Write(p)
+}
+
+// take waits and returns the events that came since the last time.
+func (c *client) take(wait time.Duration) []event {
+	c.t.Helper()
+	time.Sleep(wait)
+	synctest.Wait()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var events []event
+	for block := range strings.SplitSeq(strings.TrimPrefix(c.text.String(), "retry: 1000\n"), "\n\n") {
+		var e event
+		if block == "" || block == ": alive" {
+			continue
+		}
+		lines := strings.Split(block, "\n")
+		require.Len(c.t, lines, 2, block)
+		e.name = strings.TrimPrefix(lines[0], "event: ")
+		data := []byte(strings.TrimPrefix(lines[1], "data: "))
+		if e.name == eventHello {
+			require.Equal(c.t, `"`+build+`"`, string(data))
+		} else {
+			require.NoError(c.t, json.Unmarshal(data, &e.change), block)
+		}
+		events = append(events, e)
+	}
+	c.text.Reset()
+	return events
+}
+
+// say is what events do, in short.
+func say(events []event) string {
+	var out []string
+	for _, e := range events {
+		out = append(out, strings.TrimSpace(e.name+" "+e.ID))
+	}
+	return strings.Join(out, ", ")
+}
+
+// A page that is followed is there at once, and then what of it changes.
+func TestFollow(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := open(t, "chatty", "echo")
+		c := f.follow("/")
+		require.Equal(t, http.StatusOK, c.status)
+		require.Equal(t, eventStream, c.header.Get("Content-Type"))
+		require.Equal(t, "hello, put problems, put usage, put active, put ended", say(c.take(0)))
+		require.Empty(t, c.take(10*time.Second), "nothing happens")
+
+		id := f.spawn("ana", "chatty")
+		events := c.take(together)
+		require.Equal(t, "put usage, put active", say(events))
+		require.Contains(t, events[1].HTML, id)
+		require.Equal(t, "put run-"+id, say(c.take(calm)), "its clock goes on")
+
+		run := f.follow("/ui/runs/" + id)
+		require.Equal(t, "hello, put run, put stop, put end, put output, put facts", say(run.take(0)))
+		time.Sleep(10 * time.Second)
+		events = run.take(together)
+		require.Contains(t, say(events), "put out-1-0", "the piece that grows")
+		require.NotContains(t, say(events), "put output")
+		require.Contains(t, events[len(events)-1].HTML+events[len(events)-2].HTML+events[0].HTML, "one\ntwo\n")
+		time.Sleep(10 * time.Second)
+		events = run.take(together)
+		require.Contains(t, say(events), "put stop")
+		last := f.get("/ui/runs/" + id)
+		for _, e := range events {
+			if !strings.HasPrefix(e.ID, "out-") && e.ID != "run" {
+				require.Contains(t, last, e.HTML, "what a browser without the script sees")
+			}
+		}
+		require.Contains(t, say(c.take(0)), "put ended")
+	})
+}
+
+// However much happens, a client gets it a few times a second.
+func TestCoalesced(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		m := busy(t, 64)
+		c := &client{t: t, header: http.Header{}, ended: make(chan struct{})}
+		p := &lister{m: m}
+		ctx, leave := context.WithCancel(t.Context())
+		go func() {
+			defer close(c.ended)
+			st := &stream{w: c, flush: c.FlushError, page: p, shown: map[string]part{}}
+			_ = st.run(ctx, m.Watch(ctx, ""))
+		}()
+		time.Sleep(10 * time.Second)
+		leave()
+		<-c.ended
+		require.Greater(t, p.heardOf, 2000, "it was busy")
+		require.LessOrEqual(t, len(c.writes), 1+int(10*time.Second/together))
+		require.Greater(t, len(c.writes), 30)
+	})
+}
+
+// busy is a manager of runs that tell of progress twenty times a second.
+func busy(t *testing.T, n int) *background.Manager {
+	m, err := background.New(t.Context(), background.Config{PerSession: n, Executor: func(ctx context.Context, _ background.Run, sink *background.Sink) (background.Outcome, error) {
+		for i := 0; ctx.Err() == nil; i++ {
+			sink.Progress(float64(i), 200, "on and on")
+			select {
+			case <-time.After(50 * time.Millisecond):
+			case <-ctx.Done():
+			}
+		}
+		return background.Outcome{}, ctx.Err()
+	}})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		gone, cancel := context.WithCancel(context.Background())
+		cancel()
+		require.NoError(t, m.Close(gone))
+	})
+	for range n {
+		_, err := m.Spawn(t.Context(), "ana", background.SpawnRequest{Tool: "x"})
+		require.NoError(t, err)
+	}
+	return m
+}
+
+// lister is a page of nothing but rows.
+type lister struct {
+	m       *background.Manager
+	heardOf int
+	missed  bool
+}
+
+func (*lister) name() (title, menu string) { return "", "" }
+func (l *lister) heard(e background.Event) bool {
+	l.heardOf++
+	l.missed = l.missed || e.Kind == background.EventMissed
+	return true
+}
+
+func (l *lister) look(ctx context.Context, now time.Time) ([]part, error) {
+	runs, err := l.m.AllRuns(ctx, background.Query{Active: true})
+	if err != nil {
+		return nil, err
+	}
+	rows, err := runRows("active-row", runs, now)
+	if err != nil {
+		return nil, err
+	}
+	p, err := list("active", len(rows), rows)
+	return []part{p}, err
+}
+
+// A client that takes nothing for a while misses what happens, and has
+// everything by the next difference.
+func TestSlowClient(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		m := busy(t, 64)
+		c := &client{t: t, header: http.Header{}, ended: make(chan struct{}), stall: make(chan struct{})}
+		p := &lister{m: m}
+		ctx, leave := context.WithCancel(t.Context())
+		st := &stream{w: c, flush: c.FlushError, page: p, shown: map[string]part{}}
+		go func() {
+			defer close(c.ended)
+			_ = st.run(ctx, m.Watch(ctx, ""))
+		}()
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		require.Empty(t, c.writes)
+		close(c.stall)
+		time.Sleep(2 * time.Second)
+		leave()
+		<-c.ended
+		require.True(t, p.missed)
+		events := c.take(0)
+		require.Equal(t, "hello, put active, put run-", say(events)[:27])
+		require.Less(t, len(c.writes), 12)
+	})
+}
+
+// The record of a run may go while its page is open.
+func TestGone(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := open(t, "echo")
+		id := f.spawnRequest("ana", server.SpawnRequest{Tool: "echo", Silent: true})
+		c := f.follow("/ui/runs/" + id)
+		events := c.take(retention + 2*time.Minute)
+		require.Equal(t, eventGone, events[len(events)-1].name)
+		<-c.ended
+		require.Equal(t, "hello, gone", say(f.follow("/ui/runs/"+id).take(0)))
+	})
+}
+
+// Streams show that they are alive, and end with their clients.
+func TestAlive(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := open(t, "echo")
+		for _, path := range []string{"/", "/ui/runs", "/ui/schedules", "/ui/plugins"} {
+			c := f.follow(path)
+			c.take(0)
+			time.Sleep(time.Minute)
+			synctest.Wait()
+			require.GreaterOrEqual(t, len(c.writes), 4, path)
+			c.leave()
+			<-c.ended
+		}
+	})
+}
+
+// Whatever becomes of a list, the events make what the client has what there is.
+func TestDifferences(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	st, has := &stream{shown: map[string]part{}}, part{}
+	for n := range 5000 {
+		now := part{id: "list", before: []byte("<ul>"), after: []byte("</ul>")}
+		switch random.IntN(8) {
+		case 0: // another list
+			for i := range random.IntN(6) {
+				now.rows = append(now.rows, row{fmt.Sprintf("r%d", n*10+i), []byte{byte(n)}})
+			}
+		case 1:
+			now.before = fmt.Appendf(nil, "<ul class=%d>", n)
+			now.rows = slices.Clone(has.rows)
+		default: // some are gone at the beginning, some changed, some came
+			now.rows = slices.Clone(has.rows[random.IntN(len(has.rows)+1)/2:])
+			for i := range now.rows {
+				if random.IntN(3) == 0 {
+					now.rows[i].html = []byte{byte(random.IntN(256))}
+				}
+			}
+			for i := range random.IntN(3) {
+				now.rows = append(now.rows, row{fmt.Sprintf("r%d", n*10+i), []byte{byte(n)}})
+			}
+		}
+		st.out.Reset()
+		st.differences([]part{now})
+		has = apply(t, has, now, st.out.String())
+		require.Equal(t, string(now.html()), string(has.html()))
+	}
+}
+
+// apply does to what a client has what events say. It knows rows by what now has.
+func apply(t *testing.T, has, now part, events string) part {
+	for block := range strings.SplitSeq(strings.TrimSuffix(events, "\n\n"), "\n\n") {
+		if block == "" {
+			continue
+		}
+		name, data, _ := strings.Cut(strings.TrimPrefix(block, "event: "), "\ndata: ")
+		var c change
+		require.NoError(t, json.Unmarshal([]byte(data), &c))
+		at := slices.IndexFunc(has.rows, func(r row) bool { return r.id == c.ID })
+		switch {
+		case name == eventPut && c.ID == now.id:
+			has = now
+		case name == eventPut:
+			has.rows = slices.Clone(has.rows)
+			i := slices.IndexFunc(now.rows, func(r row) bool { return r.id == c.ID })
+			has.rows[at].html = now.rows[i].html
+		case name == eventDrop:
+			has.rows = slices.Delete(slices.Clone(has.rows), at, at+1)
+		case name == eventAdd:
+			require.Equal(t, "list-rows", c.ID)
+			has.rows = slices.Clone(now.rows)
+		}
+	}
+	return has
+}

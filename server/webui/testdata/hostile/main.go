@@ -1,0 +1,47 @@
+// Plugin hostile writes what would do harm in a page that did not escape it,
+// and then a line and its progress again and again. Built for .ci/page.sh.
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/guest"
+)
+
+type args struct {
+	Steps int `json:"steps" desc:"Lines to write, five in a second"`
+}
+
+type result struct {
+	Text string `json:"text"`
+}
+
+const attack = `</span></pre></main><script>document.title="owned";alert(1)</script><img src="http://127.0.0.1:9/x" onerror="alert(2)">` +
+	`<iframe src="http://127.0.0.1:9/"></iframe><style>*{display:none}</style><base href="http://127.0.0.1:9/">` +
+	"\x1b[31mred\x1b[0m \u202egpj.exe\u202c\n"
+
+func write(c *guest.Call, in args) (result, error) {
+	_, _ = fmt.Fprint(c.Output(), attack)
+	for i := range in.Steps {
+		_, _ = fmt.Fprintf(c.Output(), "step %d\n", i+1)
+		_ = c.Progress(float64(i+1), float64(in.Steps), attack)
+		if c.Sleep(200*time.Millisecond) != nil {
+			break
+		}
+	}
+	return result{attack}, c.Err()
+}
+
+var plugin = guest.Plugin{
+	Name: "hostile", Version: "1.0.0", Description: attack[:150], Needs: abi.Needs{Clock: true},
+	Tools: []guest.Tool{{
+		Name: "hostile", Title: "<b onclick=alert(3)>Hostile</b>", Description: attack[:150],
+		Handler: guest.Handle(write), Hints: guest.Hints{SupportsBackground: true, Readonly: true},
+	}},
+}
+
+func init() { guest.Serve(&plugin) }
+
+func main() {}

@@ -1,0 +1,177 @@
+package webui
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// visible returns HTML in which everything can be seen: control characters are
+// replaced by their pictures, and what has no picture (overrides of the writing
+// direction, marks of no width, tags) by its code point, as in ⟨U+202E⟩. It is
+// applied to all that is sent, so that no text of a tool can be forgotten. New
+// lines and tabs stay. What is put in place means nothing to HTML.
+func visible(html []byte) []byte {
+	if plain(html) {
+		return html
+	}
+	out := bytes.NewBuffer(make([]byte, 0, len(html)+len(html)/8))
+	marks := 0 // combining ones, in a row
+	prev := rune(0)
+	for len(html) > 0 {
+		r, size := utf8.DecodeRune(html)
+		html = html[size:]
+		if !unicode.Is(unicode.Mn, r) && !unicode.Is(unicode.Me, r) {
+			marks = 0
+		} else if marks++; marks > maxMarks {
+			if marks == maxMarks+1 {
+				out.WriteString("⟨more marks⟩")
+			}
+			continue
+		}
+		switch {
+		case r == '\n' || r == '\t':
+			out.WriteRune(r)
+		case r < ' ':
+			out.WriteRune('␀' + r)
+		case r == 0x7f:
+			out.WriteRune('␡')
+		case hidden(r, prev):
+			fmt.Fprintf(out, "⟨U+%04X⟩", r)
+		default:
+			out.WriteRune(r)
+		}
+		prev = r
+	}
+	return out.Bytes()
+}
+
+// maxMarks is how many combining marks one character may have: enough for every
+// language, too few to paint over other lines.
+const maxMarks = 4
+
+// plain reports whether there is nothing but printable ASCII, new lines and
+// tabs.
+func plain(p []byte) bool {
+	for _, c := range p {
+		if c >= 0x7f || c < ' ' && c != '\n' && c != '\t' {
+			return false
+		}
+	}
+	return true
+}
+
+// hidden reports whether a character after prev is seen only by its effect.
+// Joiners stay in scripts that need them, and in emoji.
+func hidden(r, prev rune) bool {
+	switch {
+	case r == '\u200c' || r == '\u200d':
+		return prev < 0x300
+	case 0x80 <= r && r < 0xa0, r == '\u2028', r == '\u2029':
+		return true
+	}
+	return unicode.Is(unicode.Cf, r) && !unicode.Is(unicode.Prepended_Concatenation_Mark, r)
+}
+
+// cut cuts a text to at most n bytes, at the end of a character.
+func cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n] + "…"
+}
+
+// size is a number of bytes for people.
+func size(n int64) string {
+	switch {
+	case n >= 1<<30:
+		return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
+	case n >= 1<<20:
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	case n >= 1<<10:
+		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+	}
+	return fmt.Sprintf("%d B", n)
+}
+
+// number is a number for people: with a comma between thousands.
+func number[T int | int64 | float64](v T) string {
+	f := float64(v)
+	if math.Abs(f) >= 1e15 {
+		return strconv.FormatFloat(f, 'g', 4, 64)
+	}
+	text := strconv.FormatFloat(math.Round(f*100)/100, 'f', -1, 64)
+	whole, rest, fraction := strings.Cut(text, ".")
+	for i := len(whole) - 3; i > 0 && whole[i-1] != '-'; i -= 3 {
+		whole = whole[:i] + "," + whole[i:]
+	}
+	if fraction {
+		return whole + "." + rest
+	}
+	return whole
+}
+
+// span is how long something takes, for people.
+func span(d time.Duration) string {
+	s := int64(d / time.Second)
+	switch {
+	case s >= 86400:
+		return two(s/86400, "d", s%86400/3600, "h")
+	case s >= 3600:
+		return two(s/3600, "h", s%3600/60, "min")
+	case s >= 60:
+		return two(s/60, "min", s%60, "s")
+	}
+	return fmt.Sprintf("%d s", s)
+}
+
+// two is a time in two units, or in one if nothing is left for the other.
+func two(n int64, unit string, rest int64, smaller string) string {
+	if rest == 0 {
+		return fmt.Sprintf("%d %s", n, unit)
+	}
+	return fmt.Sprintf("%d %s %d %s", n, unit, rest, smaller)
+}
+
+// distance is how far away a time is, to the minute, so that it rarely changes.
+func distance(t, now time.Time) string {
+	d, format := t.Sub(now), "in %s"
+	if d < 0 {
+		d, format = -d, "%s ago"
+	}
+	m := int64(d / time.Minute)
+	switch {
+	case m < 1 && t.Before(now):
+		return "just now"
+	case m < 1:
+		return "within a minute"
+	case m < 60:
+		return fmt.Sprintf(format, fmt.Sprintf("%d min", m))
+	case m < 48*60:
+		return fmt.Sprintf(format, fmt.Sprintf("%d h", m/60))
+	}
+	return fmt.Sprintf(format, fmt.Sprintf("%d d", m/(24*60)))
+}
+
+// A moment is a time, as a page shows it.
+type moment struct {
+	ISO, Text string
+	Distance  string // from now; "" where it does not help
+}
+
+// at returns nil for the zero time.
+func at(t, now time.Time) *moment {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.UTC()
+	return &moment{t.Format(time.RFC3339), t.Format("2006-01-02 15:04:05"), distance(t, now)}
+}

@@ -1,0 +1,184 @@
+// Package webui is the page of a [server.Service] for its operators: what runs,
+// with progress and output, what is scheduled, which plugins there are, what
+// they were granted and what they lack, and what all of it takes.
+//
+// It shows the runs of every session, so that who may not see them all must not
+// be let in: that is for what it is mounted in to say. No GET changes anything;
+// what changes something is a form that is posted from the page itself.
+//
+// Everything is rendered here, and reads well without JavaScript. With it the
+// same address is asked for as a stream of events, which has the parts of the
+// page that have changed, as HTML: there is no second renderer.
+//
+// What tools wrote is hostile. It is escaped where it is put into HTML, what
+// can be seen only by its effect (control characters, overrides of the writing
+// direction) is made visible in all that is sent, its size is bounded, and
+// the policy the page comes with lets nothing run but its own script.
+package webui
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"regexp"
+	"strings"
+
+	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/server"
+)
+
+// Config configures the page. Its zero value is ready for use.
+type Config struct {
+	Version string // of the program, shown at the foot of each page
+	// Logger gets what operators should know. Nil discards.
+	Logger *slog.Logger
+}
+
+// What the browser is told of pages, and of files.
+const (
+	pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; " +
+		"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+	filePolicy = "default-src 'none'; sandbox"
+)
+
+// site is the page.
+type site struct {
+	service *server.Service
+	version string
+	log     *slog.Logger
+	mux     *http.ServeMux
+}
+
+// New returns the page. It answers / and what is below /ui/, and is safe for
+// concurrent use. It does not own the service. Who mounts it bounds how slowly
+// a client may take its answers, and how many streams there are at once.
+func New(service *server.Service, cfg Config) http.Handler {
+	s := &site{service: service, version: cfg.Version, log: cfg.Logger, mux: http.NewServeMux()}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	s.show("GET /{$}", s.overview)
+	s.show("GET /ui/runs", s.runs)
+	s.show("GET /ui/runs/{run}", s.run)
+	s.show("GET /ui/schedules", s.schedules)
+	s.show("GET /ui/plugins", s.plugins)
+	s.handle("GET /ui/runs/{run}/output", s.output)
+	s.handle("GET /ui/runs/{run}/artifacts/{name}", s.artifact)
+	s.handle("POST /ui/runs/{run}/stop", s.stop)
+	s.handle("POST /ui/schedules/{schedule}/disable", s.disable)
+	s.handle("GET /ui/static/{build}/{name}", static)
+	s.handle("/", func(http.ResponseWriter, *http.Request) error {
+		return &refusal{http.StatusNotFound, "There is no such page"}
+	})
+	origin := http.NewCrossOriginProtection()
+	origin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.fail(w, r, &refusal{http.StatusForbidden, "Requests from other pages are refused"})
+	}))
+	return secured(origin.Handler(s.mux))
+}
+
+// secured says how a browser is to treat an answer, in place of what was said
+// around the page.
+func secured(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := w.Header()
+		h.Set("Cache-Control", "no-store")
+		h.Set("Content-Security-Policy", pagePolicy)
+		h.Set("Cross-Origin-Opener-Policy", "same-origin")
+		h.Set("Cross-Origin-Resource-Policy", "same-origin")
+		// Not no-referrer: with it browsers send forms with the origin null.
+		h.Set("Referrer-Policy", "same-origin")
+		h.Set("Vary", "Accept")
+		h.Set("X-Content-Type-Options", "nosniff")
+		h.Set("X-Frame-Options", "DENY")
+		next.ServeHTTP(w, r)
+	})
+}
+
+// handle answers requests with a handler whose error is shown as a page.
+func (s *site) handle(pattern string, handle func(http.ResponseWriter, *http.Request) error) {
+	s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		if err := handle(w, r); err != nil {
+			s.fail(w, r, err)
+		}
+	})
+}
+
+// show answers requests with a page, or with what of it changes.
+func (s *site) show(pattern string, open func(*http.Request) (page, error)) {
+	s.handle(pattern, func(w http.ResponseWriter, r *http.Request) error {
+		p, err := open(r)
+		if err != nil {
+			return err
+		}
+		if wantsEvents(r) {
+			return s.follow(w, r, p)
+		}
+		return s.document(w, r, p)
+	})
+}
+
+// refusal is why a request is not answered, for its sender.
+type refusal struct {
+	status int
+	text   string
+}
+
+func (r *refusal) Error() string { return r.text }
+
+// fail answers a request with an error.
+func (s *site) fail(w http.ResponseWriter, r *http.Request, err error) {
+	var refused *refusal
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &refused):
+	case errors.As(err, &large):
+		refused = &refusal{http.StatusRequestEntityTooLarge, "The form is too large"}
+	case errors.Is(err, background.ErrNotFound):
+		refused = &refusal{http.StatusNotFound, "There is no such run. Its record may be gone by now"}
+	case errors.Is(err, background.ErrNoSchedule):
+		refused = &refusal{http.StatusNotFound, "There is no such schedule"}
+	case errors.Is(err, background.ErrClosed), r.Context().Err() != nil: // or the client is gone
+		refused = &refusal{http.StatusServiceUnavailable, "The server is shutting down"}
+	default:
+		s.log.Error("page not shown", "method", r.Method, "path", r.URL.Path, "error", err)
+		refused = &refusal{http.StatusInternalServerError, "Something went wrong. The server's log says what"}
+	}
+	body, err := render("error", refused.text)
+	if err != nil {
+		s.log.Error("page not rendered", "path", r.URL.Path, "error", err)
+		http.Error(w, refused.text, refused.status)
+		return
+	}
+	s.write(w, r, refused.status, frame{Title: http.StatusText(refused.status), Body: body})
+}
+
+// The forms of ids. What does not have it is not looked for.
+var (
+	runForm      = regexp.MustCompile(`^bg_[a-z2-7]{26}$`)
+	scheduleForm = regexp.MustCompile(`^sc_[a-z2-7]{26}$`)
+)
+
+// record returns the run a request names.
+func (s *site) record(r *http.Request) (background.Run, error) {
+	id := r.PathValue("run")
+	if !runForm.MatchString(id) {
+		return background.Run{}, background.ErrNotFound
+	}
+	return s.service.Runs().AnyRun(r.Context(), id)
+}
+
+// param returns a parameter of a query, or "".
+func param(r *http.Request, name string, most int) (string, error) {
+	value := r.URL.Query().Get(name)
+	if len(value) > most {
+		return "", &refusal{http.StatusBadRequest, fmt.Sprintf("The parameter %s is too long", name)}
+	}
+	return value, nil
+}
+
+// wantsEvents reports whether a client asks for a stream of events.
+func wantsEvents(r *http.Request) bool {
+	return strings.Contains(r.Header.Get("Accept"), eventStream)
+}
