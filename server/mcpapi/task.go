@@ -14,6 +14,7 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/server"
 )
 
 // tasksExtension is the extension of SEP-2663. A task is a background run of
@@ -275,19 +276,19 @@ func (a *api) updateTask(ctx context.Context, who caller, params *taskParams) (m
 			continue
 		}
 		var elicited mcp.ElicitResult
-		if err := json.Unmarshal(response, &elicited); err != nil || !isAction(elicited.Action) {
+		if err := json.Unmarshal(response, &elicited); err != nil {
 			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf("inputResponses: %s: expected the result of an elicitation", key)}
 		}
 		answers[key] = toAnswer(&elicited)
 	}
-	if err := a.service.Answer(ctx, who.session, params.TaskID, answers); err != nil {
+	err = a.service.Answer(ctx, who.session, params.TaskID, answers)
+	if misfit := (*server.AnswerError)(nil); errors.As(err, &misfit) {
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "inputResponses: " + misfit.Error()}
+	}
+	if err != nil {
 		return nil, taskProblem(params.TaskID, err)
 	}
 	return &ack{ResultType: "complete"}, nil
-}
-
-func isAction(action string) bool {
-	return action == abi.AnswerAccept || action == abi.AnswerDecline || action == abi.AnswerCancel
 }
 
 // cancelWait is how long a client waits for the end of the task it cancels. The
