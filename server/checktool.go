@@ -25,21 +25,29 @@ const (
 // answer.
 func share(n int) int { return (maxAnswer/n - envelope) / 2 }
 
-// excerpt stands for a result that is too large to show.
+// excerpt stands for a result, or content beside it, that is too large to show.
 type excerpt struct {
 	ResultBytes   int    `json:"result_bytes,omitempty"`
 	ResultPreview string `json:"result_preview,omitempty"` // its beginning
+	ContentBytes  int    `json:"content_bytes,omitempty"`
 }
 
-// cut takes a result of more than so many bytes away and returns what stands
-// for it.
-func cut(result *json.RawMessage, most int) (e excerpt) {
+// cut takes a result and content of more than so many bytes away and returns
+// what stands for them.
+func cut(result, content *json.RawMessage, most int) (e excerpt) {
 	if len(*result) > most {
-		e = excerpt{len(*result), strings.ToValidUTF8(string((*result)[:min(preview, most)]), "")}
+		e.ResultBytes, e.ResultPreview = len(*result), strings.ToValidUTF8(string((*result)[:min(preview, most)]), "")
 		*result = nil
+	}
+	if len(*result)+len(*content) > most {
+		e.ContentBytes = len(*content)
+		*content = nil
 	}
 	return e
 }
+
+// whole reports whether nothing was cut.
+func (e excerpt) whole() bool { return e.ResultBytes == 0 && e.ContentBytes == 0 }
 
 // report is what check_background answers of one run.
 type report struct {
@@ -139,8 +147,8 @@ func answers(checked background.Checked, n, room int, shortened bool, waited []b
 // was shown.
 func fit(r background.Report, among bool, room int) report {
 	out := report{Report: r}
-	out.excerpt = cut(&out.Result, min(room, maxInline))
-	if out.ResultBytes == 0 {
+	out.excerpt = cut(&out.Result, &out.Content, min(room, maxInline))
+	if out.whole() {
 		out.ResultPath = ""
 	}
 	if r.Output == nil || r.Output.OmittedBytes == 0 {

@@ -52,6 +52,9 @@ func zoo() map[string]plugintest.Plugin {
 		"separators": {Invoke: do().Say(abi.StreamOutput, strings.Repeat("\u2028", 16_000))},
 		"huge":       {Invoke: do().Say(abi.StreamResult, `"`+strings.Repeat("x", 60_000)+`"`)},
 		"picture":    {Invoke: do().Say(abi.StreamResult, `{"a":"<b>"}`).Say(abi.StreamContent, `{"type":"text","text":"hello"}`)},
+		"sketch":     {Invoke: do().Say(abi.StreamContent, `{"type":"text","text":"see line 3"}`).Say(abi.StreamError, "it does not compile").Return(abi.InvokeToolError)},
+		"mimic":      {Invoke: do().Say(abi.StreamResult, `{"value":1,"content":[{"type":"text","text":"mine"}]}`)},
+		"gallery":    {Invoke: do().Say(abi.StreamResult, `1`).Say(abi.StreamContent, `{"type":"text","text":"`+strings.Repeat("x", 9000)+`"}`)},
 		"context":    {Invoke: do().Read(abi.FieldContext)},
 		"dangerous":  {Invoke: do().Echo()},                                        // asks a person
 		"vault":      {Invoke: do().Say(abi.StreamOutput, "opened\n").Sleep(3600)}, // takes a secret

@@ -122,9 +122,9 @@ func (a *app) printRun(run httpapi.Run) {
 			a.printf("  | %s\n", strings.TrimSuffix(line, "\n"))
 		}
 	}
-	if run.Result != nil {
+	if run.Result != nil || len(run.Content) > 0 {
 		a.printf("  result: ")
-		a.printRunResult(run.Result)
+		a.printRunResult(run)
 	}
 }
 
@@ -155,7 +155,7 @@ one was denied, 5 not found, 130 interrupted; of several the first run's.`,
 			return nil
 		}
 		for _, run := range found.Runs {
-			a.printRunResult(run.Result)
+			a.printRunResult(run)
 		}
 		return err
 	})

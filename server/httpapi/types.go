@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/server"
 )
@@ -71,7 +72,8 @@ type Run struct {
 	LastOutputAt time.Time                `json:"last_output_at,omitzero"`
 	Output       *background.OutputReport `json:"output,omitempty"` // if a tail was asked for
 
-	Result        json.RawMessage      `json:"result,omitempty"` // not in lists
+	Result        json.RawMessage      `json:"result,omitempty"`  // not in lists
+	Content       []abi.Block          `json:"content,omitempty"` // what the tool showed beside its result or its error; not in lists
 	ExitCode      *int                 `json:"exit_code,omitempty"`
 	Error         *background.RunError `json:"error,omitempty"` // if it failed
 	Summary       string               `json:"summary,omitempty"`
@@ -99,7 +101,7 @@ func newRun(r background.Run, now time.Time) Run {
 		ElapsedSeconds:  tenths(r.Elapsed(now)),
 		DeadlineSeconds: r.Timeout.Seconds(),
 		OutputBytes:     r.OutputBytes, LastOutputAt: r.LastOutputAt,
-		Result: r.Result, ExitCode: r.ExitCode, Error: r.Error, Summary: r.Summary, ArtifactError: r.ArtifactError,
+		Result: r.Result, Content: server.Content(r), ExitCode: r.ExitCode, Error: r.Error, Summary: r.Summary, ArtifactError: r.ArtifactError,
 		SignalOnCompletion: r.SignalOnCompletion, Notice: r.Notice, IdempotencyKey: r.IdempotencyKey,
 		ScheduleID: r.Schedule, ScheduledFor: r.ScheduledFor,
 		LogPath: r.LogPath(), ResultPath: r.ResultPath(),

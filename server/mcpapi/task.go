@@ -1,7 +1,6 @@
 package mcpapi
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -245,17 +244,9 @@ func pollInterval(age time.Duration) time.Duration {
 // runResult is the result of a run as its call would have had it.
 func (a *api) runResult(run background.Run) *mcp.CallToolResult {
 	if run.Error != nil {
-		return toResult(abi.Result{Kind: abi.ToolError, Error: run.Error.Message}, false)
+		return toResult(abi.Result{Kind: abi.ToolError, Error: run.Error.Message, Content: server.Content(run)}, false)
 	}
-	r := abi.Result{Kind: abi.Success, Value: run.Result}
-	// A result with content is kept as an object of both.
-	var both struct {
-		Value   json.RawMessage `json:"value"`
-		Content []abi.Block     `json:"content"`
-	}
-	if strict(run.Result, &both) == nil && len(both.Content) > 0 {
-		r.Value, r.Content = both.Value, both.Content
-	}
+	r := abi.Result{Kind: abi.Success, Value: run.Result, Content: server.Content(run)}
 	structured := a.structured[run.Tool]
 	out := toResult(r, structured)
 	if len(r.Value) > maxInline && !structured {
@@ -303,11 +294,4 @@ func (a *api) cancelTask(ctx context.Context, who caller, id string) (mcp.Result
 		return nil, taskProblem(id, err)
 	}
 	return &ack{ResultType: "complete"}, nil
-}
-
-// strict decodes JSON that has no other members than v.
-func strict(data []byte, v any) error {
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.DisallowUnknownFields()
-	return d.Decode(v)
 }
