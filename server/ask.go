@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/internal/schema"
+	"github.com/toolhost/toolhost/pkg/background"
 )
 
 // ErrAskAgain is what [Request]'s Ask returns after it has ended its call: it
@@ -155,6 +158,56 @@ func (s *Service) Questions(ctx context.Context, session, id string) (map[string
 		return maps.Clone(w.open), nil
 	}
 	return nil, nil
+}
+
+// awaited are the messages of the questions a run waits for its user to answer,
+// cleaned for a model, in at most so many characters together.
+func (s *Service) awaited(id string, room int) []string {
+	s.asked.mu.Lock()
+	defer s.asked.mu.Unlock()
+	w := s.asked.waiting[id]
+	if w == nil || len(w.open) == 0 {
+		return nil
+	}
+	most := min(room/len(w.open), maxAwaited)
+	var messages []string
+	for _, key := range slices.Sorted(maps.Keys(w.open)) {
+		text := []rune(strings.Join(strings.Fields(background.Clean([]byte(w.open[key].Message))), " "))
+		if len(text) > most {
+			text = append(text[:most], '…')
+		}
+		messages = append(messages, string(text))
+	}
+	return messages
+}
+
+// maxAwaited is how much of a question's message an agent is shown, in
+// characters.
+const maxAwaited = 500
+
+// awaiting are the runs of the session that wait for their user to answer,
+// sorted.
+func (s *Service) awaiting(ctx context.Context, session string) ([]string, error) {
+	s.asked.mu.Lock()
+	any := len(s.asked.waiting) > 0
+	s.asked.mu.Unlock()
+	if !any {
+		return nil, nil
+	}
+	runs, err := s.runs.Runs(ctx, session, background.Query{Active: true})
+	if err != nil {
+		return nil, err
+	}
+	var ids []string
+	s.asked.mu.Lock()
+	defer s.asked.mu.Unlock()
+	for _, run := range runs {
+		if w := s.asked.waiting[run.ID]; w != nil && len(w.open) > 0 {
+			ids = append(ids, run.ID)
+		}
+	}
+	slices.Sort(ids)
+	return ids, nil
 }
 
 // Answer answers questions of a background run of the session. The run goes on

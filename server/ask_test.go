@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -108,6 +109,36 @@ func TestRunAnswersChecked(t *testing.T) {
 		report := s.check(alice, id, "")
 		require.Equal(t, "succeeded", report["status"])
 		require.Equal(t, object{"name": map[string]any{"action": "accept", "content": map[string]any{"name": "Ana"}}}, object(report["result"].(map[string]any)["answers"].(map[string]any)))
+	})
+}
+
+// An agent sees that a run waits for its user, and for what, in words that
+// cannot do harm.
+func TestCheckShowsQuestions(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := open(t, Config{Runs: RunsConfig{ParkAfter: time.Second}}, "asker", "sleeper")
+		id := s.parkAsking(alice)
+		other := s.spawn(alice, "sleeper", `{}`)
+		report := s.check(alice, id, `,"wait_seconds":1`)
+		require.Equal(t, []any{"Who are you?"}, report["waiting_for_input"])
+		require.Contains(t, report["next"], "waits for your user")
+		require.NotContains(t, s.check(alice, other, `,"wait_seconds":0`), "waiting_for_input")
+		require.Equal(t, []any{id}, s.agent(alice, CheckBackground, `{}`)["waiting_for_input"])
+		require.NotContains(t, s.agent(bob, CheckBackground, `{}`), "waiting_for_input")
+
+		s.asked.mu.Lock()
+		asked := s.asked.waiting[id]
+		asked.open["a"] = abi.Question{Message: "\x1b[31mone\n\ttwo" + strings.Repeat("ü", 5000)}
+		s.asked.mu.Unlock()
+		texts := s.check(alice, id, `,"wait_seconds":0`)["waiting_for_input"].([]any)
+		require.Equal(t, []any{"one two" + strings.Repeat("ü", maxAwaited-len("one two")) + "…", "Who are you?"}, texts)
+		s.asked.mu.Lock()
+		delete(asked.open, "a")
+		s.asked.mu.Unlock()
+
+		require.NoError(t, s.Answer(t.Context(), alice, id, map[string]abi.Answer{"name.1": {Action: abi.AnswerDecline}}))
+		require.NotContains(t, s.check(alice, id, ""), "waiting_for_input")
+		require.NotContains(t, s.agent(alice, CheckBackground, `{}`), "waiting_for_input")
 	})
 }
 

@@ -53,6 +53,13 @@ func (e excerpt) whole() bool { return e.ResultBytes == 0 && e.ContentBytes == 0
 type report struct {
 	background.Report
 	excerpt
+	Awaited []string `json:"waiting_for_input,omitempty"` // what its user is asked
+}
+
+// listing is what check_background answers of all runs.
+type listing struct {
+	background.Listing
+	Awaiting []string `json:"waiting_for_input,omitempty"` // runs whose user is asked something
 }
 
 // checkArgs are the arguments of check_background.
@@ -79,7 +86,7 @@ func check(ctx context.Context, s *Service, req Request) (any, error) {
 	}
 	switch {
 	case in.List || len(ids) == 0:
-		return s.runs.List(ctx, req.Session, background.ListRequest{ActiveOnly: in.Finished != nil && !*in.Finished})
+		return s.list(ctx, req.Session, background.ListRequest{ActiveOnly: in.Finished != nil && !*in.Finished})
 	case in.ID != "" && len(in.IDs) > 0:
 		return nil, &background.FieldError{Field: "task_ids", Problem: "give either task_id or task_ids"}
 	}
@@ -91,6 +98,15 @@ func check(ctx context.Context, s *Service, req Request) (any, error) {
 		r.MaxChars = int(max(0, min(*in.MaxChars, background.MaxChars)))
 	}
 	return s.checkRuns(ctx, req.Session, r)
+}
+
+func (s *Service) list(ctx context.Context, session string, r background.ListRequest) (any, error) {
+	runs, err := s.runs.List(ctx, session, r)
+	if err != nil {
+		return nil, err
+	}
+	awaiting, err := s.awaiting(ctx, session)
+	return listing{runs, awaiting}, err
 }
 
 // checkRuns looks at runs and fits what there is to say into one answer. Where
@@ -110,7 +126,7 @@ func (s *Service) checkRuns(ctx context.Context, session string, r background.Ch
 		if waited == nil {
 			waited = &checked
 		}
-		answer, err := encode(answers(checked, len(r.IDs), room, shortened, waited.Reports))
+		answer, err := encode(s.answers(checked, len(r.IDs), room, shortened, waited.Reports))
 		if err != nil || utf8.RuneCount(answer) <= maxAnswer || room < minRoom {
 			return answer, err
 		}
@@ -118,15 +134,24 @@ func (s *Service) checkRuns(ctx context.Context, session string, r background.Ch
 	}
 }
 
+// nextAwaited is advice on a run that waits for its user.
+const nextAwaited = "it waits for your user to answer: tell them; you cannot answer for them"
+
 // answers fits the reports on n runs into so much room for each. Shortened says
 // that the wait asked for was longer than a wait can be; waited are the reports
 // that tell how long it was.
-func answers(checked background.Checked, n, room int, shortened bool, waited []background.Report) any {
+func (s *Service) answers(checked background.Checked, n, room int, shortened bool, waited []background.Report) any {
 	reports := make([]report, len(checked.Reports))
 	for i, r := range checked.Reports {
 		r.WaitedSeconds = waited[min(i, len(waited)-1)].WaitedSeconds
 		reports[i] = fit(r, n > 1, room)
-		if shortened && !r.Done {
+		if !r.Done {
+			reports[i].Awaited = s.awaited(r.TaskID, room)
+		}
+		switch {
+		case len(reports[i].Awaited) > 0:
+			reports[i].Next = nextAwaited
+		case shortened && !r.Done:
 			reports[i].Next = fmt.Sprintf("%.0f seconds is the longest wait: check again to go on waiting", background.MaxWait.Seconds())
 		}
 	}

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -111,6 +113,9 @@ func (a *app) printRun(run httpapi.Run) {
 	}
 	if run.Attempt > 1 {
 		a.printf("  attempt %d\n", run.Attempt)
+	}
+	for _, key := range slices.Sorted(maps.Keys(run.Questions)) {
+		a.printf("  waits for its user: %s\n", oneLine(run.Questions[key].Message))
 	}
 	if out := run.Output; out != nil && out.Text != "" {
 		if out.OmittedBytes > 0 {

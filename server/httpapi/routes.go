@@ -28,6 +28,7 @@ func Routes() []Route {
 		endpoint("GET", "/v1/runs/{run}", "One run", (*API).getRun).query(
 			wait, tail, Param{Name: "cursor", Description: "with tail: only output after an earlier answer's cursor"}),
 		endpoint("POST", "/v1/runs/{run}/stop", "Stop a run; answers with its true state when it has ended, or after the grace", (*API).stop),
+		endpoint("POST", "/v1/runs/{run}/answers", "Answer questions a run waits for; it goes on when all are answered", (*API).answer),
 		stream("/v1/runs/{run}/output", "The raw output, by ranges of bytes; as events it is followed until the run ends",
 			[]string{plainText, eventStream}, (*API).output).header("Range", "bytes of the whole log").
 			header("Last-Event-ID", "follow from there: the id of the last event"),

@@ -72,6 +72,8 @@ type Run struct {
 	LastOutputAt time.Time                `json:"last_output_at,omitzero"`
 	Output       *background.OutputReport `json:"output,omitempty"` // if a tail was asked for
 
+	Questions map[string]abi.Question `json:"questions,omitempty"` // what it waits for its user to answer, by key; not in lists
+
 	Result        json.RawMessage      `json:"result,omitempty"`  // not in lists
 	Content       []abi.Block          `json:"content,omitempty"` // what the tool showed beside its result or its error; not in lists
 	ExitCode      *int                 `json:"exit_code,omitempty"`
@@ -123,6 +125,11 @@ type Runs struct {
 type Stop struct {
 	Force  bool   `json:"force,omitempty"`  // end it at once, without a chance to give way
 	Reason string `json:"reason,omitempty"` // kept with the run, cut to 200 characters
+}
+
+// Answers is the body of POST /v1/runs/{run}/answers.
+type Answers struct {
+	Answers map[string]abi.Answer `json:"answers"` // by the keys of the run's questions; some may be left for later
 }
 
 // Notices is the answer of GET /v1/notices.
