@@ -86,8 +86,8 @@ func checkedAsk(ask askFunc) askFunc {
 			return abi.Answers{}, err
 		}
 		for key, question := range q.Questions {
-			if err := CheckAnswer(key, question, given.Answers[key]); err != nil {
-				return abi.Answers{}, err
+			if CheckAnswer(key, question, given.Answers[key]) != nil {
+				return abi.Answers{}, fmt.Errorf("%w %s", abi.ErrAnswer, key) // and no word of what it was
 			}
 		}
 		return given, nil
@@ -189,9 +189,9 @@ const maxAwaited = 500
 // sorted.
 func (s *Service) awaiting(ctx context.Context, session string) ([]string, error) {
 	s.asked.mu.Lock()
-	any := len(s.asked.waiting) > 0
+	some := len(s.asked.waiting) > 0
 	s.asked.mu.Unlock()
-	if !any {
+	if !some {
 		return nil, nil
 	}
 	runs, err := s.runs.Runs(ctx, session, background.Query{Active: true})
@@ -216,8 +216,16 @@ func (s *Service) awaiting(ctx context.Context, session string) ([]string, error
 // none of them is taken, and all questions stay open. For a run the session does
 // not have, the error matches background.ErrNotFound.
 func (s *Service) Answer(ctx context.Context, session, id string, answers map[string]abi.Answer) error {
-	if _, err := s.runs.Get(ctx, session, id); err != nil {
+	open, err := s.Questions(ctx, session, id)
+	if err != nil {
 		return err
+	}
+	for key, a := range answers { // without the lock: a schema may take its time
+		if question, ok := open[key]; ok {
+			if err := CheckAnswer(key, question, a); err != nil {
+				return err
+			}
+		}
 	}
 	s.asked.mu.Lock()
 	defer s.asked.mu.Unlock()
@@ -226,14 +234,8 @@ func (s *Service) Answer(ctx context.Context, session, id string, answers map[st
 		return nil
 	}
 	for key, a := range answers {
-		if question, ok := w.open[key]; ok {
-			if err := CheckAnswer(key, question, a); err != nil {
-				return err
-			}
-		}
-	}
-	for key, a := range answers {
-		if _, ok := w.open[key]; ok {
+		_, checked := open[key] // a key is never used twice: it is the same question
+		if _, ok := w.open[key]; ok && checked {
 			w.given[key] = a
 			delete(w.open, key)
 		}

@@ -29,30 +29,29 @@ func answering(a abi.Answer) askFunc {
 // question that nothing fits.
 func TestAnswersChecked(t *testing.T) {
 	s := open(t, Config{}, "asker", "misformed")
-	refused := func(problem string) string {
-		return `{"code":"failed","message":"not an answer to the question name: ` + problem + `"}`
-	}
+	const refused = `{"code":"failed","message":"not an answer to the question name"}`
 	for name, c := range map[string]struct {
-		tool string
-		ask  askFunc
-		want string
+		tool    string
+		ask     askFunc
+		want    string
+		problem string
 	}{
-		"accepted":  {"asker", answering(accepted(`{"name":"Ana"}`)), `{"answers":{"name":{"action":"accept","content":{"name":"Ana"}}}}`},
-		"declined":  {"asker", answering(abi.Answer{Action: abi.AnswerDecline}), `{"answers":{"name":{"action":"decline"}}}`},
-		"canceled":  {"asker", answering(abi.Answer{Action: abi.AnswerCancel}), `{"answers":{"name":{"action":"cancel"}}}`},
-		"too short": {"asker", answering(accepted(`{"name":"A"}`)), refused("/name: minLength: got 1, want 2")},
-		"missing":   {"asker", answering(accepted(`{}`)), refused("missing: name")},
-		"no object": {"asker", answering(accepted(`null`)), refused("expected object, found null")},
-		"nothing":   {"asker", answering(abi.Answer{Action: abi.AnswerAccept}), refused("it has no content")},
-		"no JSON":   {"asker", answering(accepted(`{`)), refused("expected JSON: unexpected EOF")},
-		"shrugged":  {"asker", answering(abi.Answer{Action: "shrug"}), refused(`expected the action accept, decline or cancel, found \"shrug\"`)},
-		"both":      {"asker", answering(abi.Answer{Action: abi.AnswerDecline, Content: json.RawMessage(`{"name":"Ana"}`)}), refused("only an accepted question has content")},
+		"accepted":  {"asker", answering(accepted(`{"name":"Ana"}`)), `{"answers":{"name":{"action":"accept","content":{"name":"Ana"}}}}`, ""},
+		"declined":  {"asker", answering(abi.Answer{Action: abi.AnswerDecline}), `{"answers":{"name":{"action":"decline"}}}`, ""},
+		"canceled":  {"asker", answering(abi.Answer{Action: abi.AnswerCancel}), `{"answers":{"name":{"action":"cancel"}}}`, ""},
+		"too short": {"asker", answering(accepted(`{"name":"A"}`)), refused, "/name: minLength: got 1, want 2"},
+		"missing":   {"asker", answering(accepted(`{}`)), refused, "missing: name"},
+		"no object": {"asker", answering(accepted(`null`)), refused, "expected object, found null"},
+		"nothing":   {"asker", answering(abi.Answer{Action: abi.AnswerAccept}), refused, "it has no content"},
+		"no JSON":   {"asker", answering(accepted(`{`)), refused, "expected JSON: unexpected EOF"},
+		"shrugged":  {"asker", answering(abi.Answer{Action: "shrug"}), refused, `expected the action accept, decline or cancel, found "shrug"`},
+		"both":      {"asker", answering(abi.Answer{Action: abi.AnswerDecline, Content: json.RawMessage(`{"name":"Ana"}`)}), refused, "only an accepted question has content"},
 		"no answer": {"asker", func(context.Context, abi.Questions) (abi.Answers, error) { return abi.Answers{}, nil },
-			refused(`expected the action accept, decline or cancel, found \"\"`)},
+			refused, `expected the action accept, decline or cancel, found ""`},
 		"no schema": {"misformed", func(context.Context, abi.Questions) (abi.Answers, error) {
 			t.Error("somebody was asked")
 			return abi.Answers{}, nil
-		}, ``},
+		}, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, err := s.Call(t.Context(), Request{Tool: c.tool, Ask: c.ask})
@@ -63,6 +62,15 @@ func TestAnswersChecked(t *testing.T) {
 				return
 			}
 			require.JSONEq(t, c.want, string(r.Value))
+			given, err := c.ask(t.Context(), abi.Questions{})
+			require.NoError(t, err)
+			err = CheckAnswer("name", abi.Question{Schema: json.RawMessage(nameForm)}, given.Answers["name"])
+			if c.problem == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorIs(t, err, abi.ErrAnswer)
+			require.EqualError(t, err, "not an answer to the question name: "+c.problem)
 		})
 	}
 }
