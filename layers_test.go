@@ -48,7 +48,8 @@ var layers = map[string][]string{
 	"internal/pluginbuild":               {"abi", "host", "internal/wasmbin"},
 	"examples/plugins/internal/generate": {"host", "internal/pluginbuild"},
 	"cmd/toolhost":                       {"abi", "host", "plugins", "pkg/background", "server", "server/mcpapi", "server/httpapi", "server/webui", "internal/pluginbuild"},
-	"examples/plugins/*":                 {"guest", "guest/guesttest"}, // what a third party would import, and no more
+	"examples/agent":                     {"abi", "plugins", "pkg/background", "server", "host", "internal/pluginbuild"}, // the last two build its plugins
+	"examples/plugins/*":                 {"guest", "guest/guesttest"},                                                   // what a third party would import, and no more
 }
 
 // onlyStandard are the packages that import nothing but the standard library.

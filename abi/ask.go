@@ -37,6 +37,8 @@ type Question struct {
 }
 
 // Answers is the response of the capability "ask", by the keys of the questions.
+// The host has checked them: there is one to each question, and what the user
+// accepted fits the question's schema.
 type Answers struct {
 	Answers map[string]Answer `json:"answers"`
 }
@@ -54,8 +56,12 @@ type Answer struct {
 	Content json.RawMessage `json:"content,omitempty"` // an object, of AnswerAccept
 }
 
-// ErrQuestions is why questions are refused.
-var ErrQuestions = errors.New("not questions for the user")
+var (
+	// ErrQuestions is why questions are refused.
+	ErrQuestions = errors.New("not questions for the user")
+	// ErrAnswer is why an answer is refused.
+	ErrAnswer = errors.New("not an answer to the question")
+)
 
 // DecodeQuestions reads questions strictly. Its errors match [ErrQuestions].
 func DecodeQuestions(data []byte) (Questions, error) {

@@ -37,6 +37,10 @@ func (c *call) askCapability(request []byte) int32 {
 		return c.refuse(abi.CallCanceled, "canceled", "the call is being stopped")
 	case errors.Is(err, ErrDenied):
 		return c.refuse(abi.CallDenied, "denied", err.Error())
+	case errors.Is(err, abi.ErrQuestions):
+		return c.refuse(abi.CallInvalid, "invalid", err.Error())
+	case errors.Is(err, abi.ErrAnswer):
+		return c.refuse(abi.CallFailed, "failed", err.Error())
 	case err != nil:
 		return c.refuse(abi.CallFailed, "failed", "the question could not be asked")
 	}

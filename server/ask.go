@@ -5,15 +5,94 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/internal/schema"
+	"github.com/toolhost/toolhost/pkg/background"
 )
 
 // ErrAskAgain is what [Request]'s Ask returns after it has ended its call: it
 // makes the call again when it has the answers.
 var ErrAskAgain = errors.New("the caller calls again with the answers")
+
+// AnswerError says what of an answer does not fit its question. It matches
+// [abi.ErrAnswer].
+type AnswerError struct {
+	Key      string // of the question
+	Problems []abi.Problem
+}
+
+func (e *AnswerError) Error() string {
+	return fmt.Sprintf("%v %s: %s", abi.ErrAnswer, e.Key, list(e.Problems))
+}
+
+// Unwrap returns [abi.ErrAnswer].
+func (e *AnswerError) Unwrap() error { return abi.ErrAnswer }
+
+// CheckAnswer checks an answer to the question of that key: its action is one of
+// the contract, and its content is there and fits the schema if it was accepted,
+// and is not there otherwise. The error is an *[AnswerError], or matches
+// [abi.ErrQuestions] if the question has no schema that can be checked.
+func CheckAnswer(key string, q abi.Question, a abi.Answer) error {
+	form, err := compileForm(key, q)
+	if err != nil {
+		return err
+	}
+	var problems []abi.Problem
+	switch {
+	case a.Action == abi.AnswerAccept && len(a.Content) == 0:
+		problems = []abi.Problem{{Message: "it has no content"}}
+	case a.Action == abi.AnswerAccept:
+		problems = form.Check(a.Content)
+	case a.Action != abi.AnswerDecline && a.Action != abi.AnswerCancel:
+		problems = []abi.Problem{{Message: fmt.Sprintf("expected the action %s, %s or %s, found %.80q", abi.AnswerAccept, abi.AnswerDecline, abi.AnswerCancel, a.Action)}}
+	case len(a.Content) > 0:
+		problems = []abi.Problem{{Message: "only an accepted question has content"}}
+	}
+	if len(problems) > 0 {
+		return &AnswerError{key, problems}
+	}
+	return nil
+}
+
+func compileForm(key string, q abi.Question) (*schema.Schema, error) {
+	form, err := schema.Compile(q.Schema)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", abi.ErrQuestions, key, err)
+	}
+	return form, nil
+}
+
+type askFunc = func(ctx context.Context, q abi.Questions) (abi.Answers, error)
+
+// checkedAsk lets only questions out that can be answered, and only answers in
+// that fit them, whoever gives them. Nil stays nil.
+func checkedAsk(ask askFunc) askFunc {
+	if ask == nil {
+		return nil
+	}
+	return func(ctx context.Context, q abi.Questions) (abi.Answers, error) {
+		for key, question := range q.Questions {
+			if _, err := compileForm(key, question); err != nil {
+				return abi.Answers{}, err
+			}
+		}
+		given, err := ask(ctx, q)
+		if err != nil {
+			return abi.Answers{}, err
+		}
+		for key, question := range q.Questions {
+			if CheckAnswer(key, question, given.Answers[key]) != nil {
+				return abi.Answers{}, fmt.Errorf("%w %s", abi.ErrAnswer, key) // and no word of what it was
+			}
+		}
+		return given, nil
+	}
+}
 
 // questions are those that running background runs wait for. They are in
 // memory, as the work that waits is: a run that is started again asks again.
@@ -81,13 +160,72 @@ func (s *Service) Questions(ctx context.Context, session, id string) (map[string
 	return nil, nil
 }
 
+// awaited are the messages of the questions a run waits for its user to answer,
+// cleaned for a model, in at most so many characters together.
+func (s *Service) awaited(id string, room int) []string {
+	s.asked.mu.Lock()
+	defer s.asked.mu.Unlock()
+	w := s.asked.waiting[id]
+	if w == nil || len(w.open) == 0 {
+		return nil
+	}
+	most := min(room/len(w.open), maxAwaited)
+	var messages []string
+	for _, key := range slices.Sorted(maps.Keys(w.open)) {
+		text := []rune(strings.Join(strings.Fields(background.Clean([]byte(w.open[key].Message))), " "))
+		if len(text) > most {
+			text = append(text[:most], '…')
+		}
+		messages = append(messages, string(text))
+	}
+	return messages
+}
+
+// maxAwaited is how much of a question's message an agent is shown, in
+// characters.
+const maxAwaited = 500
+
+// awaiting are the runs of the session that wait for their user to answer,
+// sorted.
+func (s *Service) awaiting(ctx context.Context, session string) ([]string, error) {
+	s.asked.mu.Lock()
+	some := len(s.asked.waiting) > 0
+	s.asked.mu.Unlock()
+	if !some {
+		return nil, nil
+	}
+	runs, err := s.runs.Runs(ctx, session, background.Query{Active: true})
+	if err != nil {
+		return nil, err
+	}
+	var ids []string
+	s.asked.mu.Lock()
+	defer s.asked.mu.Unlock()
+	for _, run := range runs {
+		if w := s.asked.waiting[run.ID]; w != nil && len(w.open) > 0 {
+			ids = append(ids, run.ID)
+		}
+	}
+	slices.Sort(ids)
+	return ids, nil
+}
+
 // Answer answers questions of a background run of the session. The run goes on
 // when all of them are answered. Answers to what is not asked, or not any more,
-// are dropped. For a run the session does not have, the error matches
-// background.ErrNotFound.
+// are dropped. If one does not fit its question the error is an *[AnswerError],
+// none of them is taken, and all questions stay open. For a run the session does
+// not have, the error matches background.ErrNotFound.
 func (s *Service) Answer(ctx context.Context, session, id string, answers map[string]abi.Answer) error {
-	if _, err := s.runs.Get(ctx, session, id); err != nil {
+	open, err := s.Questions(ctx, session, id)
+	if err != nil {
 		return err
+	}
+	for key, a := range answers { // without the lock: a schema may take its time
+		if question, ok := open[key]; ok {
+			if err := CheckAnswer(key, question, a); err != nil {
+				return err
+			}
+		}
 	}
 	s.asked.mu.Lock()
 	defer s.asked.mu.Unlock()
@@ -96,7 +234,8 @@ func (s *Service) Answer(ctx context.Context, session, id string, answers map[st
 		return nil
 	}
 	for key, a := range answers {
-		if _, ok := w.open[key]; ok {
+		_, checked := open[key] // a key is never used twice: it is the same question
+		if _, ok := w.open[key]; ok && checked {
 			w.given[key] = a
 			delete(w.open, key)
 		}

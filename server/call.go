@@ -42,7 +42,8 @@ type Request struct {
 	// Ask puts questions of the plugin to the user of the caller, and waits for
 	// the answers: see host.Call. It is not called after Call has returned.
 	// ErrAskAgain says that the caller ends the call, to make it again with the
-	// answers. Nil denies all questions. With AskLater a call that was parked
+	// answers. What it answers is checked as by CheckAnswer, and the plugin never
+	// sees what does not fit. Nil denies all questions. With AskLater a call that was parked
 	// asks all the same: [Service.Questions] and [Service.Answer] are for that.
 	Ask      func(ctx context.Context, q abi.Questions) (abi.Answers, error)
 	AskLater bool
@@ -144,6 +145,7 @@ func (s *Service) approve(ctx context.Context, tool *plugins.Tool, a Approval) e
 
 // run runs an admitted tool and checks what it answers.
 func (s *Service) run(ctx context.Context, tool *plugins.Tool, call host.Call) (abi.Result, error) {
+	call.Ask = checkedAsk(call.Ask)
 	r, err := tool.Call(ctx, call)
 	if err != nil || r.Kind != abi.Success {
 		return r, err

@@ -25,26 +25,41 @@ const (
 // answer.
 func share(n int) int { return (maxAnswer/n - envelope) / 2 }
 
-// excerpt stands for a result that is too large to show.
+// excerpt stands for a result, or content beside it, that is too large to show.
 type excerpt struct {
 	ResultBytes   int    `json:"result_bytes,omitempty"`
 	ResultPreview string `json:"result_preview,omitempty"` // its beginning
+	ContentBytes  int    `json:"content_bytes,omitempty"`
 }
 
-// cut takes a result of more than so many bytes away and returns what stands
-// for it.
-func cut(result *json.RawMessage, most int) (e excerpt) {
+// cut takes a result and content of more than so many bytes away and returns
+// what stands for them.
+func cut(result, content *json.RawMessage, most int) (e excerpt) {
 	if len(*result) > most {
-		e = excerpt{len(*result), strings.ToValidUTF8(string((*result)[:min(preview, most)]), "")}
+		e.ResultBytes, e.ResultPreview = len(*result), strings.ToValidUTF8(string((*result)[:min(preview, most)]), "")
 		*result = nil
+	}
+	if len(*result)+len(*content) > most {
+		e.ContentBytes = len(*content)
+		*content = nil
 	}
 	return e
 }
+
+// whole reports whether nothing was cut.
+func (e excerpt) whole() bool { return e.ResultBytes == 0 && e.ContentBytes == 0 }
 
 // report is what check_background answers of one run.
 type report struct {
 	background.Report
 	excerpt
+	Awaited []string `json:"waiting_for_input,omitempty"` // what its user is asked
+}
+
+// listing is what check_background answers of all runs.
+type listing struct {
+	background.Listing
+	Awaiting []string `json:"waiting_for_input,omitempty"` // runs whose user is asked something
 }
 
 // checkArgs are the arguments of check_background.
@@ -71,7 +86,7 @@ func check(ctx context.Context, s *Service, req Request) (any, error) {
 	}
 	switch {
 	case in.List || len(ids) == 0:
-		return s.runs.List(ctx, req.Session, background.ListRequest{ActiveOnly: in.Finished != nil && !*in.Finished})
+		return s.list(ctx, req.Session, background.ListRequest{ActiveOnly: in.Finished != nil && !*in.Finished})
 	case in.ID != "" && len(in.IDs) > 0:
 		return nil, &background.FieldError{Field: "task_ids", Problem: "give either task_id or task_ids"}
 	}
@@ -83,6 +98,15 @@ func check(ctx context.Context, s *Service, req Request) (any, error) {
 		r.MaxChars = int(max(0, min(*in.MaxChars, background.MaxChars)))
 	}
 	return s.checkRuns(ctx, req.Session, r)
+}
+
+func (s *Service) list(ctx context.Context, session string, r background.ListRequest) (any, error) {
+	runs, err := s.runs.List(ctx, session, r)
+	if err != nil {
+		return nil, err
+	}
+	awaiting, err := s.awaiting(ctx, session)
+	return listing{runs, awaiting}, err
 }
 
 // checkRuns looks at runs and fits what there is to say into one answer. Where
@@ -102,7 +126,7 @@ func (s *Service) checkRuns(ctx context.Context, session string, r background.Ch
 		if waited == nil {
 			waited = &checked
 		}
-		answer, err := encode(answers(checked, len(r.IDs), room, shortened, waited.Reports))
+		answer, err := encode(s.answers(checked, len(r.IDs), room, shortened, waited.Reports))
 		if err != nil || utf8.RuneCount(answer) <= maxAnswer || room < minRoom {
 			return answer, err
 		}
@@ -110,15 +134,24 @@ func (s *Service) checkRuns(ctx context.Context, session string, r background.Ch
 	}
 }
 
+// nextAwaited is advice on a run that waits for its user.
+const nextAwaited = "it waits for your user to answer: tell them; you cannot answer for them"
+
 // answers fits the reports on n runs into so much room for each. Shortened says
 // that the wait asked for was longer than a wait can be; waited are the reports
 // that tell how long it was.
-func answers(checked background.Checked, n, room int, shortened bool, waited []background.Report) any {
+func (s *Service) answers(checked background.Checked, n, room int, shortened bool, waited []background.Report) any {
 	reports := make([]report, len(checked.Reports))
 	for i, r := range checked.Reports {
 		r.WaitedSeconds = waited[min(i, len(waited)-1)].WaitedSeconds
 		reports[i] = fit(r, n > 1, room)
-		if shortened && !r.Done {
+		if !r.Done {
+			reports[i].Awaited = s.awaited(r.TaskID, room)
+		}
+		switch {
+		case len(reports[i].Awaited) > 0:
+			reports[i].Next = nextAwaited
+		case shortened && !r.Done:
 			reports[i].Next = fmt.Sprintf("%.0f seconds is the longest wait: check again to go on waiting", background.MaxWait.Seconds())
 		}
 	}
@@ -139,8 +172,8 @@ func answers(checked background.Checked, n, room int, shortened bool, waited []b
 // was shown.
 func fit(r background.Report, among bool, room int) report {
 	out := report{Report: r}
-	out.excerpt = cut(&out.Result, min(room, maxInline))
-	if out.ResultBytes == 0 {
+	out.excerpt = cut(&out.Result, &out.Content, min(room, maxInline))
+	if out.whole() {
 		out.ResultPath = ""
 	}
 	if r.Output == nil || r.Output.OmittedBytes == 0 {

@@ -48,9 +48,16 @@ func (s *Service) withSink(call host.Call, sink *background.Sink) host.Call {
 // outcome turns how a call ended into how its run ends.
 func outcome(ctx context.Context, r abi.Result, err error) (background.Outcome, error) {
 	out := background.Outcome{ExitCode: r.ExitCode}
+	if len(r.Content) > 0 && (r.Kind == abi.Success || r.Kind == abi.ToolError) { // what a broken plugin left is not the agent's business
+		content, err := encode(r.Content)
+		if err != nil {
+			return out, err
+		}
+		out.Content = content
+	}
 	if r.Kind == abi.Success {
-		out.Result, err = answer(r)
-		return out, err
+		out.Result = r.Value
+		return out, nil
 	}
 	if r.Limit == abi.LimitTime {
 		<-ctx.Done() // the run's own deadline, at this very moment
@@ -61,16 +68,14 @@ func outcome(ctx context.Context, r abi.Result, err error) (background.Outcome, 
 	return out, &background.Error{Kind: errorKind(r, err), Message: r.Error, Err: err}
 }
 
-// answer is what a run's record keeps of a success: the value alone, or with
-// the content beside it.
-func answer(r abi.Result) (json.RawMessage, error) {
-	if len(r.Content) == 0 {
-		return r.Value, nil
+// Content returns the content blocks that the record of a run keeps beside its
+// result or its error.
+func Content(run background.Run) []abi.Block {
+	var blocks []abi.Block
+	if json.Unmarshal(run.Content, &blocks) != nil { // there is none, or it is none of a tool
+		return nil
 	}
-	return encode(struct {
-		Value   json.RawMessage `json:"value,omitempty"`
-		Content []abi.Block     `json:"content"`
-	}{r.Value, r.Content})
+	return blocks
 }
 
 // errorKind maps how a call ended to why a run failed.

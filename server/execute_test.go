@@ -48,6 +48,51 @@ func TestRunErrors(t *testing.T) {
 	})
 }
 
+// What a run keeps is what its call would have given: the value as it is, and
+// the content beside it, also of a tool that could not do it. What a plugin left
+// that broke is kept of neither.
+func TestRunKeepsWhatCallGives(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := open(t, Config{}, "echo", "fails", "picture", "sketch", "mimic")
+		for _, tool := range []string{"echo", "fails", "picture", "sketch", "mimic"} {
+			want := s.call(alice, tool, `{}`)
+			id := s.spawn(alice, tool, `{}`)
+			runs, err := s.Runs().Wait(t.Context(), alice, []string{id}, background.UntilAny)
+			require.NoError(t, err)
+			run := runs[0]
+			require.Equal(t, string(want.Value), string(run.Result), tool)
+			require.Equal(t, want.Content, Content(run), tool)
+			require.Equal(t, want.Kind == abi.ToolError, run.Error != nil, tool)
+			if run.Error != nil {
+				require.Equal(t, background.RunError{Kind: background.KindToolError, Message: want.Error}, *run.Error)
+			}
+			if want.Content != nil {
+				content, err := encode(want.Content)
+				require.NoError(t, err)
+				seen := string(s.call(alice, CheckBackground, `{"task_id":"`+id+`"}`).Value)
+				require.Contains(t, seen, `"content":`+string(content))
+				seen = string(s.call(alice, StopBackground, `{"task_id":"`+id+`"}`).Value)
+				require.Contains(t, seen, `"content":`+string(content))
+				require.Contains(t, s.artifact(alice, id, background.ResultJSON), want.Content[0].Text)
+			}
+		}
+	})
+}
+
+// Content that is too large to show is told with its size, and where it is.
+func TestLargeContent(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := open(t, Config{}, "gallery")
+		id := s.spawn(alice, "gallery", `{}`)
+		report := s.check(alice, id, "")
+		require.EqualValues(t, 1, report["result"])
+		require.NotContains(t, report, "content")
+		require.EqualValues(t, 9000+len(`[{"type":"text","text":""}]`), report["content_bytes"])
+		require.Contains(t, report, "result_path")
+		require.Contains(t, s.artifact(alice, id, background.ResultJSON), strings.Repeat("x", 9000))
+	})
+}
+
 // A run is executed from its record, whoever stored it: what it names may be
 // gone by then, or no longer granted.
 func TestStoredRunRejected(t *testing.T) {

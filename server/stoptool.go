@@ -47,7 +47,7 @@ func stop(ctx context.Context, s *Service, req Request) (any, error) {
 		return stopped{Stopped: background.Stopped{TaskID: run.ID, Status: run.Status, AlreadyFinished: done}, DryRun: true}, err
 	}
 	answer, err := s.runs.Stop(ctx, req.Session, in.ID, background.StopRequest{Force: in.Force, Reason: in.Reason})
-	large := cut(&answer.Result, maxInline)
+	large := cut(&answer.Result, &answer.Content, maxInline)
 	return stopped{Stopped: answer, excerpt: large}, err
 }
 

@@ -141,10 +141,14 @@ func (a *app) printResult(r abi.Result) {
 	default:
 		a.printf("%s\n", r.Value)
 	}
-	for _, b := range r.Content {
+	a.printContent(r.Content)
+}
+
+func (a *app) printContent(blocks []abi.Block) {
+	for _, b := range blocks {
 		switch b.Type {
 		case "text":
-			a.printf("%s\n", strings.TrimSuffix(b.Text, "\n"))
+			a.printf("%s\n", a.visible(strings.TrimSuffix(b.Text, "\n")))
 		case "resource_link":
 			a.printf("[%s %s]\n", oneLine(b.Name), oneLine(b.URI))
 		default:

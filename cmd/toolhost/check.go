@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -112,6 +114,9 @@ func (a *app) printRun(run httpapi.Run) {
 	if run.Attempt > 1 {
 		a.printf("  attempt %d\n", run.Attempt)
 	}
+	for _, key := range slices.Sorted(maps.Keys(run.Questions)) {
+		a.printf("  waits for its user: %s\n", oneLine(run.Questions[key].Message))
+	}
 	if out := run.Output; out != nil && out.Text != "" {
 		if out.OmittedBytes > 0 {
 			a.printf("  output, without the %d bytes before:\n", out.OmittedBytes)
@@ -122,9 +127,9 @@ func (a *app) printRun(run httpapi.Run) {
 			a.printf("  | %s\n", strings.TrimSuffix(line, "\n"))
 		}
 	}
-	if run.Result != nil {
+	if run.Result != nil || len(run.Content) > 0 {
 		a.printf("  result: ")
-		a.printRunResult(run.Result)
+		a.printRunResult(run)
 	}
 }
 
@@ -155,7 +160,7 @@ one was denied, 5 not found, 130 interrupted; of several the first run's.`,
 			return nil
 		}
 		for _, run := range found.Runs {
-			a.printRunResult(run.Result)
+			a.printRunResult(run)
 		}
 		return err
 	})

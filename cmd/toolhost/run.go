@@ -59,12 +59,13 @@ func (a *app) finish(run httpapi.Run) error {
 		}
 		return nil
 	}
-	a.printRunResult(run.Result)
+	a.printRunResult(run)
 	return err
 }
 
 // printRunResult prints what a run gave: text as it is, other values as JSON.
-func (a *app) printRunResult(result json.RawMessage) {
+func (a *app) printRunResult(run httpapi.Run) {
+	result := run.Result
 	var text string
 	switch {
 	case result == nil:
@@ -73,6 +74,7 @@ func (a *app) printRunResult(result json.RawMessage) {
 	default:
 		a.printf("%s\n", result)
 	}
+	a.printContent(run.Content)
 }
 
 // visible is text of a tool as it is printed: whole, but on a terminal without

@@ -243,6 +243,17 @@ func (p *Program) Sleep(seconds int) *Program {
 	})
 }
 
+// Ask puts questions to the user, and writes what comes of it to the result. It
+// needs to be granted.
+func (p *Program) Ask(questions string) *Program {
+	return p.then(func(a *assembler) {
+		a.text("ask")
+		a.text(questions)
+		a.opX(wasmbin.OpCall, fnCall)
+		a.op(wasmbin.OpDrop)
+	}).Read(abi.FieldResponse)
+}
+
 // Checkpoint writes the checkpoint of an earlier attempt to the result, and
 // saves one.
 func (p *Program) Checkpoint(data string) *Program {

@@ -48,6 +48,7 @@ type Report struct {
 	Output            *OutputReport   `json:"output,omitempty"`
 	ExitCode          *int            `json:"exit_code,omitempty"`
 	Result            json.RawMessage `json:"result,omitempty"`
+	Content           json.RawMessage `json:"content,omitempty"`     // what the work showed beside Result or Error
 	ResultPath        string          `json:"result_path,omitempty"` // see Run.ResultPath; when done
 	Error             *RunError       `json:"error,omitempty"`
 	ArtifactError     string          `json:"artifact_error,omitempty"` // what of the run could not be stored
@@ -198,6 +199,7 @@ func newReport(run Run, now time.Time) Report {
 		Progress:       run.Progress,
 		ExitCode:       run.ExitCode,
 		Result:         run.Result,
+		Content:        run.Content,
 		Error:          run.Error,
 		Summary:        run.Summary,
 	}

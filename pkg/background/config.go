@@ -71,6 +71,7 @@ type Executor func(ctx context.Context, run Run, sink *Sink) (Outcome, error)
 type Outcome struct {
 	Summary  string          // one or two sentences, cut to 1,000 characters; may be empty
 	Result   json.RawMessage // any JSON value; nil for none
+	Content  json.RawMessage // what is shown beside the result, or beside the error: any JSON value; nil for none
 	ExitCode *int            // nil if the work has no exit code
 }
 

@@ -162,6 +162,7 @@ type Envelope struct {
 	Title           string          `json:"title"`
 	Status          Status          `json:"status"`
 	Result          json.RawMessage `json:"result,omitempty"`
+	Content         json.RawMessage `json:"content,omitempty"`
 	Error           *RunError       `json:"error,omitempty"`
 	ExitCode        *int            `json:"exit_code,omitempty"`
 	Summary         string          `json:"summary,omitempty"`

@@ -95,7 +95,7 @@ func (w *watcher) send(e Event) {
 
 // RunEvent returns the event of a run, without what events do not carry.
 func RunEvent(kind EventKind, run Run) Event {
-	run.Args, run.Result = nil, nil
+	run.Args, run.Result, run.Content = nil, nil, nil
 	run = run.Clone()
 	return Event{Kind: kind, Session: run.Session, Run: &run}
 }

@@ -112,7 +112,7 @@ func (e *MemoryEngine) List(_ context.Context, q Query) ([]Run, error) {
 			continue
 		}
 		run := r.run.Clone()
-		run.Args, run.Result = nil, nil
+		run.Args, run.Result, run.Content = nil, nil, nil
 		runs = append(runs, run)
 		if len(runs) == q.Limit {
 			break

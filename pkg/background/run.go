@@ -132,6 +132,7 @@ type Progress struct {
 type End struct {
 	Summary       string          `json:"summary,omitempty"`
 	Result        json.RawMessage `json:"result,omitempty"`
+	Content       json.RawMessage `json:"content,omitempty"` // what the work showed beside Result or Error
 	ExitCode      *int            `json:"exit_code,omitempty"`
 	Error         *RunError       `json:"error,omitempty"`          // set if and only if the run failed
 	ArtifactError string          `json:"artifact_error,omitempty"` // what of the run could not be stored
@@ -179,6 +180,7 @@ func (r Run) Elapsed(now time.Time) time.Duration {
 func (r Run) Clone() Run {
 	r.Args = bytes.Clone(r.Args)
 	r.Result = bytes.Clone(r.Result)
+	r.Content = bytes.Clone(r.Content)
 	r.Cancel = clonePointer(r.Cancel)
 	r.Beat = r.Beat.Clone()
 	r.ExitCode = clonePointer(r.ExitCode)
@@ -241,7 +243,7 @@ func (r Run) ResultPath() string { return "runs/" + r.Folder() + "/" + ResultJSO
 func (r Run) Envelope() Envelope {
 	return Envelope{
 		TaskID: r.ID, Attempt: r.Attempt, Tool: r.Tool, Title: r.Title, Status: r.Status,
-		Result: r.Result, Error: r.Error, ExitCode: r.ExitCode, Summary: r.Summary,
+		Result: r.Result, Content: r.Content, Error: r.Error, ExitCode: r.ExitCode, Summary: r.Summary,
 		StartedAt: r.StartedAt, FinishedAt: r.FinishedAt,
 		OutputBytes: r.OutputBytes, OutputTruncated: r.OutputBytes > int64(r.OutputCap),
 	}

@@ -6,7 +6,7 @@ import (
 )
 
 // Runs returns the records of a session's runs that q selects, newest first,
-// without their Args and Result: those of running ones with what they say of
+// without their Args, Result and Content: those of running ones with what they say of
 // themselves now. q.Session is ignored. It is for those who page through
 // records; what an agent is shown is [Manager.List].
 func (m *Manager) Runs(ctx context.Context, session string, q Query) ([]Run, error) {

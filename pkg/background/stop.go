@@ -25,6 +25,7 @@ type Stopped struct {
 	AlreadyFinished bool            `json:"already_finished,omitempty"` // the run ended by itself: before the stop, or before it took effect
 	Stopping        bool            `json:"stopping,omitempty"`         // the run is asked to end and has not ended yet
 	Result          json.RawMessage `json:"result,omitempty"`
+	Content         json.RawMessage `json:"content,omitempty"` // what the work showed beside Result or Error
 	Error           *RunError       `json:"error,omitempty"`
 }
 
@@ -117,6 +118,7 @@ func newStopped(run Run) Stopped {
 		AlreadyFinished: run.Status.Terminal() && run.Status != StatusCanceled,
 		Stopping:        !run.Status.Terminal(),
 		Result:          run.Result,
+		Content:         run.Content,
 		Error:           run.Error,
 	}
 }

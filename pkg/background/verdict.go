@@ -40,10 +40,10 @@ func (m *Manager) judge(t *task, o Outcome, err, cause error, stopped bool) (e e
 // before the executor returned.
 func (m *Manager) verdict(t *task, o Outcome, err, cause error, stopped bool) ending {
 	e := ending{status: StatusSucceeded}
-	e.end = End{Summary: shorten(o.Summary, maxSummary), Result: o.Result, ExitCode: o.ExitCode, FinishedAt: time.Now()}
-	if o.Result != nil && !json.Valid(o.Result) {
-		e.end.Result = nil
-		err = errors.Join(err, errors.New("the executor's result is not valid JSON"))
+	e.end = End{Summary: shorten(o.Summary, maxSummary), Result: o.Result, Content: o.Content, ExitCode: o.ExitCode, FinishedAt: time.Now()}
+	if o.Result != nil && !json.Valid(o.Result) || o.Content != nil && !json.Valid(o.Content) {
+		e.end.Result, e.end.Content = nil, nil
+		err = errors.Join(err, errors.New("what the executor answered is not valid JSON"))
 	}
 	if err == nil && o.ExitCode != nil && *o.ExitCode != 0 {
 		err = &Error{Kind: KindToolError, Message: fmt.Sprintf("exit code %d", *o.ExitCode)}
@@ -54,6 +54,7 @@ func (m *Manager) verdict(t *task, o Outcome, err, cause error, stopped bool) en
 	case err == nil:
 	case stopped && o.Result == nil && !crashed:
 		e.status = StatusCanceled
+		e.end.Content = nil
 		if e.end.Summary == "" {
 			e.end.Summary = summaryCanceled
 		}

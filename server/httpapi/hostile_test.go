@@ -170,6 +170,7 @@ func TestDrainAndShutdown(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := serve(t, httpapi.Config{}, "sleeper")
 		id := f.spawn("sleeper")
+		synctest.Wait() // until it runs
 		f.Drain()
 		for _, path := range []string{"/v1/calls", "/v1/runs", "/v1/schedules"} {
 			require.Equal(t, httpapi.CodeClosing, f.refused("POST", path, `{"tool":"sleeper"}`).Code)

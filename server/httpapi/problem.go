@@ -131,6 +131,7 @@ func problem(err error) *Problem {
 	var (
 		p       *Problem
 		args    *server.ArgsError
+		misfit  *server.AnswerError
 		refusal server.Refusal
 		limit   *background.LimitError
 		missing *background.NotFoundError
@@ -142,6 +143,8 @@ func problem(err error) *Problem {
 	case errors.As(err, &p):
 	case errors.As(err, &args):
 		p = invalid("args", "%v", args)
+	case errors.As(err, &misfit):
+		p = invalid("answers", "%v", misfit)
 	case errors.As(err, &refusal):
 		p = refuse(CodeUnsupported, "%v", refusal)
 	case errors.As(err, &limit):

@@ -26,6 +26,7 @@ var asks = map[string][2]string{
 	"callTool":           {"/v1/calls", `{"tool":"echo"}`},
 	"spawnRun":           {"/v1/runs", `{"tool":"echo"}`},
 	"stopRun":            {"/v1/runs/{run}/stop", `{}`},
+	"answerRun":          {"/v1/runs/{sleeper}/answers", `{"answers":{"name":{"action":"decline"}}}`},
 	"acknowledgeNotices": {"/v1/notices/ack", `{"task_ids":["{run}"]}`},
 	"createSchedule":     {"/v1/schedules", `{"tool":"echo","cron_expression":"0 0 * * *"}`},
 }
@@ -47,6 +48,8 @@ var refusals = map[string][]string{
 	"getRun not_found":          {"/v1/runs/{none}"},
 	"getRun limit":              {"/v1/runs/{run}?wait=1s"},
 	"stopRun not_found":         {"/v1/runs/{none}/stop", `{}`},
+	"answerRun not_found":       {"/v1/runs/{none}/answers", `{"answers":{"name":{"action":"decline"}}}`},
+	"answerRun conflict":        {"/v1/runs/{sleeper}/answers", `{"answers":{"name":{"action":"decline"}}}`},
 	"readOutput not_found":      {"/v1/runs/{none}/output"},
 	"readOutput range":          {"/v1/runs/{run}/output", "", "Range", "bytes=1000-"},
 	"readOutput limit":          {"/v1/runs/{run}/output", "", "Accept", "text/event-stream"},

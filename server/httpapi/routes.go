@@ -82,6 +82,9 @@ func runRoutes() []Route {
 			refuses(CodeNotFound, CodeLimit, CodeClosing),
 		endpoint("POST", "/v1/runs/{run}/stop", "Stop a run; answers with its true state when it has ended, or after the grace", (*API).stop).named("stopRun").
 			doc("It may be repeated. A result that came first is kept, and told.").refuses(CodeNotFound),
+		endpoint("POST", "/v1/runs/{run}/answers", "Answer questions a run waits for; it goes on when all are answered", (*API).answer).named("answerRun").
+			doc("All answers are taken or none. One that does not fit its question is refused, and the question stays open.").
+			refuses(CodeNotFound, CodeConflict),
 		stream("/v1/runs/{run}/output", "The raw output, by ranges of bytes; as events it is followed until the run ends",
 			[]string{plainText, eventStream}, (*API).output).named("readOutput").
 			doc("With `Accept: text/event-stream` the output is followed. The id of an event is where the log ends for a client that has it: "+

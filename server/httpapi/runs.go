@@ -2,6 +2,8 @@ package httpapi
 
 import (
 	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/toolhost/toolhost/pkg/background"
@@ -98,12 +100,38 @@ func (a *API) look(r *request, ids []string) (runs []Run, missing []string, err 
 		}
 		run := newRun(r.caller, record, time.Now())
 		run.Args = background.Redact(record.Args)
+		if !run.Done {
+			if run.Questions, err = a.service.Questions(r.Context(), r.session, run.TaskID); err != nil {
+				return nil, nil, err
+			}
+		}
 		if run.WaitedSeconds = report.WaitedSeconds; tail {
 			run.Output = report.Output
 		}
 		runs = append(runs, run)
 	}
 	return runs, missing, nil
+}
+
+// answer answers questions of a run.
+func (a *API) answer(r *request, in Answers) (none, error) {
+	id, err := r.run()
+	if err != nil {
+		return none{}, err
+	}
+	if len(in.Answers) == 0 {
+		return none{}, invalid("answers", "required")
+	}
+	open, err := a.service.Questions(r.Context(), r.session, id)
+	if err != nil {
+		return none{}, err
+	}
+	for _, key := range slices.Sorted(maps.Keys(in.Answers)) {
+		if _, ok := open[key]; !ok {
+			return none{}, refuse(CodeConflict, "%q is not asked, or not any more: read the run again", clip(key))
+		}
+	}
+	return none{}, a.service.Answer(r.Context(), r.session, id, in.Answers)
 }
 
 // stop ends a run.

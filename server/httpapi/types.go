@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/server"
 )
@@ -75,7 +76,10 @@ type Run struct {
 	LastOutputAt time.Time                `json:"last_output_at,omitzero"`
 	Output       *background.OutputReport `json:"output,omitempty"` // if a tail was asked for
 
-	Result        json.RawMessage      `json:"result,omitempty"` // not in lists
+	Questions map[string]abi.Question `json:"questions,omitempty"` // what it waits for its user to answer, by key; not in lists
+
+	Result        json.RawMessage      `json:"result,omitempty"`  // not in lists
+	Content       []abi.Block          `json:"content,omitempty"` // what the tool showed beside its result or its error; not in lists
 	ExitCode      *int                 `json:"exit_code,omitempty"`
 	Error         *background.RunError `json:"error,omitempty"` // if it failed
 	Summary       string               `json:"summary,omitempty"`
@@ -103,7 +107,7 @@ func newRun(c Caller, r background.Run, now time.Time) Run {
 		ElapsedSeconds:  tenths(r.Elapsed(now)),
 		DeadlineSeconds: r.Timeout.Seconds(),
 		OutputBytes:     r.OutputBytes, LastOutputAt: r.LastOutputAt,
-		Result: r.Result, ExitCode: r.ExitCode, Error: r.Error, Summary: r.Summary, ArtifactError: r.ArtifactError,
+		Result: r.Result, Content: server.Content(r), ExitCode: r.ExitCode, Error: r.Error, Summary: r.Summary, ArtifactError: r.ArtifactError,
 		SignalOnCompletion: r.SignalOnCompletion, Notice: r.Notice, IdempotencyKey: r.IdempotencyKey,
 		ScheduleID: r.Schedule, ScheduledFor: r.ScheduledFor,
 		LogPath: r.LogPath(), ResultPath: r.ResultPath(),
@@ -125,6 +129,11 @@ type Runs struct {
 type Stop struct {
 	Force  bool   `json:"force,omitempty"`  // end it at once, without a chance to give way
 	Reason string `json:"reason,omitempty"` // kept with the run, cut to 200 characters
+}
+
+// Answers is the body of POST /v1/runs/{run}/answers.
+type Answers struct {
+	Answers map[string]abi.Answer `json:"answers"` // by the keys of the run's questions; some may be left for later
 }
 
 // Notices is the answer of GET /v1/notices.

@@ -3,6 +3,7 @@ package httpapi_test
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -21,6 +22,9 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 	"github.com/stretchr/testify/require"
 
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/httpapi"
 )
 
@@ -37,6 +41,7 @@ var update = flag.Bool("update", false, "write what the server answered into tes
 //	-- socket --        a request over the unix socket
 //	-- request 25s --   a request whose answer is read so long, and then dropped
 //	-- response --      the answer to the request before: status, headers, body
+//	-- task --          a tool is called by a client of tasks, and asks the user
 //	-- sleep 1h --      time passes
 //
 // Of the headers, those that are the same in all answers are left out. JSON is
@@ -71,6 +76,8 @@ func converse(t *testing.T, file string) {
 			cfg.OAuth = startIssuer(t).trust(strings.Fields(string(section.Data))...)
 		case "plugins":
 			w.fixture = serve(t, cfg, strings.Fields(string(section.Data))...)
+		case "task":
+			w.task(strings.TrimSpace(string(section.Data)))
 		case "sleep":
 			time.Sleep(w.duration(argument))
 		case "request", "socket":
@@ -106,6 +113,16 @@ func (w *wire) duration(text string) time.Duration {
 	d, err := time.ParseDuration(text)
 	require.NoError(w.t, err)
 	return d
+}
+
+// task calls a tool as MCP does for a client that takes tasks and can ask its
+// user: the call becomes a run, which asks.
+func (w *wire) task(tool string) {
+	_, err := w.service.Call(w.t.Context(), server.Request{
+		Session: httpapi.DefaultSession, Tool: tool, AskLater: true, Parked: func(run background.Run) { w.name([]byte(run.ID)) },
+		Ask: func(context.Context, abi.Questions) (abi.Answers, error) { return abi.Answers{}, server.ErrAskAgain },
+	})
+	require.NoError(w.t, err)
 }
 
 // send sends a request as it stands there and returns the answer. With a time,

@@ -28,8 +28,9 @@ import (
 // waits. Since then a server sends no requests: the call is ended and answered
 // with the questions, and the client makes it again with the answers
 // (basic/patterns/mrtr). The tool then runs from its beginning, and is given the
-// answers it had before, which the client carries in requestState. A call that
-// has become a task asks through tasks/get and tasks/update.
+// answers it had before, which the client carries in requestState; an answer
+// that does not fit is asked for again. A call that has become a task asks
+// through tasks/get and tasks/update.
 type asking struct {
 	api     *api
 	who     caller
@@ -71,11 +72,16 @@ func (k *asking) ask(ctx context.Context, q abi.Questions) (abi.Answers, error) 
 	answers := map[string]abi.Answer{}
 	wanted := map[string]abi.Question{}
 	for key, question := range q.Questions {
-		if a, ok := k.known[key]; ok {
+		a, ok := k.known[key]
+		switch misfit := server.CheckAnswer(key, question, a); {
+		case ok && misfit == nil:
 			answers[key] = a
-		} else {
-			wanted[key] = question
+			continue
+		case ok:
+			question.Message += "\n\n(" + misfit.Error() + ")" // so that the user sees why it comes again
 		}
+		delete(k.known, key)
+		wanted[key] = question
 	}
 	switch {
 	case len(wanted) == 0:

@@ -87,6 +87,68 @@ func (e *endpoint) again(user, params, state string) response {
 	return m
 }
 
+// An answer that does not fit is asked for again, and the user sees why. The
+// tool is not run with it, whether the client sends it or has it carried.
+func TestAskAgain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		e := serveAskers(t)
+		_, m := e.ask("ana", canAsk, "tools/call", colors)
+		state := m.Result["requestState"].(string)
+		for _, bad := range []string{`{"name":12}`, `{}`, `null`} {
+			_, m = e.ask("ana", canAsk, "tools/call", colors+with("step1", bad, state))
+			require.Equal(t, "input_required", m.Result["resultType"], "%v", m)
+			require.Len(t, m.Result["inputRequests"], 1)
+			params := m.Result["inputRequests"].(map[string]any)["step1"].(map[string]any)["params"].(map[string]any)
+			require.Contains(t, params["message"], "Step 1: What is your name?")
+			require.Contains(t, params["message"], "not an answer to the question step1: ")
+			state = m.Result["requestState"].(string)
+		}
+		_, m = e.ask("ana", canAsk, "tools/call", colors+with("step1", `{"name":"Ana"}`, state))
+		require.Contains(t, m.Result["inputRequests"], "step2")
+		_, m = e.ask("ana", canAsk, "tools/call", colors+with("step2", `{"color":"red"}`, m.Result["requestState"].(string)))
+		require.Equal(t, "Ana likes red", m.Result["content"].([]any)[0].(map[string]any)["text"])
+	})
+}
+
+// Before 2026-07-28 the server asks while the call waits, one question after the
+// other.
+func TestElicitation(t *testing.T) {
+	const form = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{}},"clientInfo":{"name":"test","version":"1"}}}` + "\n"
+	const call = `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"test_input_required_result_multi_round","arguments":{}}}` + "\n"
+	for name, test := range map[string]struct {
+		answers []string // of the user, one after the other
+		isError bool
+		want    string
+	}{
+		"accepted": {[]string{`{"action":"accept","content":{"name":"Ana"}}`, `{"action":"accept","content":{"color":"red"}}`}, false, "Ana likes red"},
+		"misfit":   {[]string{`{"action":"accept","content":{"name":12}}`}, true, "the question could not be asked"},
+		"empty":    {[]string{`{"action":"accept"}`}, true, "not an answer to the question step1"},
+		"shrugged": {[]string{`{"action":"shrug"}`}, true, "not an answer to the question step1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				c := connect(t, askers(t))
+				c.sendEach([]byte(form))
+				c.send([]byte(call))
+				for _, answer := range test.answers {
+					var asked struct {
+						ID     json.RawMessage
+						Method string
+						Params struct{ Message string }
+					}
+					require.NoError(t, json.Unmarshal(c.receive(1), &asked))
+					require.Equal(t, "elicitation/create", asked.Method)
+					require.Contains(t, asked.Params.Message, "Step ")
+					c.send(fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"result":%s}`+"\n", asked.ID, answer))
+				}
+				m := c.next()
+				require.Equal(t, test.isError, m.Result.IsError)
+				require.Contains(t, m.Result.Content[0].Text, test.want)
+			})
+		})
+	}
+}
+
 // Nobody is asked through a client that does not declare it: the tool is told.
 func TestAskNobody(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -115,6 +177,11 @@ func TestTaskAsks(t *testing.T) {
 		}
 		require.Equal(t, -32602, update("bo", `{"confirm.1":{"action":"accept","content":{}}}`).Error.Code)
 		require.Equal(t, -32602, update("ana", `{"confirm.1":12}`).Error.Code)
+		misfit := update("ana", `{"confirm.1":{"action":"accept","content":{"confirm":"perhaps"}}}`).Error
+		require.Equal(t, -32602, misfit.Code)
+		require.Contains(t, misfit.Message, "inputResponses: not an answer to the question confirm.1: /confirm: ")
+		require.Equal(t, -32602, update("ana", `{"confirm.1":{"action":"accept"}}`).Error.Code)
+		require.Equal(t, -32602, update("ana", `{"confirm.1":{"action":"shrug"}}`).Error.Code)
 		require.Equal(t, "complete", update("ana", `{"other":{"action":"accept"}}`).Result["resultType"])
 		require.Equal(t, "input_required", e.get("ana", id).Result["status"])
 		require.Equal(t, "complete", update("ana", `{"confirm.1":{"action":"accept","content":{"confirm":true}}}`).Result["resultType"])

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/abi"
@@ -66,10 +67,15 @@ func TestExcerpt(t *testing.T) {
 // Content that a run keeps beside its value comes back as content.
 func TestRunResultWithContent(t *testing.T) {
 	a := &api{}
-	r := a.runResult(background.Run{End: background.End{Result: json.RawMessage(`{"value":1,"content":[{"type":"text","text":"beside"}]}`)}})
-	require.Len(t, r.Content, 2)
-	r = a.runResult(background.Run{End: background.End{Result: json.RawMessage(`{"value":1,"content":[]}`)}})
-	require.Len(t, r.Content, 1)
+	beside := json.RawMessage(`[{"type":"text","text":"beside"}]`)
+	r := a.runResult(background.Run{End: background.End{Result: json.RawMessage(`1`), Content: beside}})
+	require.Equal(t, []mcp.Content{&mcp.TextContent{Text: "1"}, &mcp.TextContent{Text: "beside"}}, r.Content)
+	r = a.runResult(background.Run{End: background.End{Error: &background.RunError{Kind: background.KindToolError, Message: "no"}, Content: beside}})
+	require.True(t, r.IsError)
+	require.Equal(t, []mcp.Content{&mcp.TextContent{Text: "no"}, &mcp.TextContent{Text: "beside"}}, r.Content)
+	const value = `{"value":1,"content":[{"type":"text","text":"beside"}]}`
+	r = a.runResult(background.Run{End: background.End{Result: json.RawMessage(value)}})
+	require.Equal(t, []mcp.Content{&mcp.TextContent{Text: value}}, r.Content, "a value is not read as content")
 }
 
 // The agent's own tools name files by their paths on the host: a client gets

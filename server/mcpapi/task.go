@@ -1,7 +1,6 @@
 package mcpapi
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/server"
 )
 
 // tasksExtension is the extension of SEP-2663. A task is a background run of
@@ -247,17 +247,9 @@ func pollInterval(age time.Duration) time.Duration {
 // runResult is the result of a run as its call would have had it.
 func (a *api) runResult(run background.Run) *mcp.CallToolResult {
 	if run.Error != nil {
-		return toResult(abi.Result{Kind: abi.ToolError, Error: run.Error.Message}, false)
+		return toResult(abi.Result{Kind: abi.ToolError, Error: run.Error.Message, Content: server.Content(run)}, false)
 	}
-	r := abi.Result{Kind: abi.Success, Value: run.Result}
-	// A result with content is kept as an object of both.
-	var both struct {
-		Value   json.RawMessage `json:"value"`
-		Content []abi.Block     `json:"content"`
-	}
-	if strict(run.Result, &both) == nil && len(both.Content) > 0 {
-		r.Value, r.Content = both.Value, both.Content
-	}
+	r := abi.Result{Kind: abi.Success, Value: run.Result, Content: server.Content(run)}
 	structured := a.structured[run.Tool]
 	out := toResult(r, structured)
 	if len(r.Value) > maxInline && !structured {
@@ -278,19 +270,19 @@ func (a *api) updateTask(ctx context.Context, who caller, params *taskParams) (m
 			continue
 		}
 		var elicited mcp.ElicitResult
-		if err := json.Unmarshal(response, &elicited); err != nil || !isAction(elicited.Action) {
+		if err := json.Unmarshal(response, &elicited); err != nil {
 			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf("inputResponses: %s: expected the result of an elicitation", key)}
 		}
 		answers[key] = toAnswer(&elicited)
 	}
-	if err := a.service.Answer(ctx, who.session, params.TaskID, answers); err != nil {
+	err = a.service.Answer(ctx, who.session, params.TaskID, answers)
+	if misfit := (*server.AnswerError)(nil); errors.As(err, &misfit) {
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "inputResponses: " + misfit.Error()}
+	}
+	if err != nil {
 		return nil, taskProblem(params.TaskID, err)
 	}
 	return &ack{ResultType: "complete"}, nil
-}
-
-func isAction(action string) bool {
-	return action == abi.AnswerAccept || action == abi.AnswerDecline || action == abi.AnswerCancel
 }
 
 // cancelWait is how long a client waits for the end of the task it cancels. The
@@ -305,11 +297,4 @@ func (a *api) cancelTask(ctx context.Context, who caller, id string) (mcp.Result
 		return nil, taskProblem(id, err)
 	}
 	return &ack{ResultType: "complete"}, nil
-}
-
-// strict decodes JSON that has no other members than v.
-func strict(data []byte, v any) error {
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.DisallowUnknownFields()
-	return d.Decode(v)
 }

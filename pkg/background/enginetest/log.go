@@ -123,7 +123,7 @@ func artifacts(t *testing.T, e background.Engine) {
 	lease := claimed(t, e, "bg_a")
 	require.NoError(t, lease.Append(t.Context(), 0, []byte("hello world")))
 	code := 0
-	end := background.End{Summary: "fine", Result: json.RawMessage(`{"n":[1,2]}`), ExitCode: &code, FinishedAt: time.Now()}
+	end := background.End{Summary: "fine", Result: json.RawMessage(`{"n":[1,2]}`), Content: json.RawMessage(`["seen"]`), ExitCode: &code, FinishedAt: time.Now()}
 	run, err := lease.Complete(t.Context(), background.StatusSucceeded, background.Beat{OutputBytes: 11}, end)
 	require.NoError(t, err)
 	require.Empty(t, run.ArtifactError)

@@ -40,12 +40,13 @@ func nothingShared(t *testing.T, e background.Engine) {
 	require.JSONEq(t, `{"limit":10}`, string(get(t, e, "bg_a").Args))
 
 	lease := claimed(t, e, "bg_a")
-	code, result := 3, json.RawMessage(`{"a":1}`)
-	_, err := lease.Complete(t.Context(), background.StatusSucceeded, background.Beat{}, background.End{Result: result, ExitCode: &code})
+	code, result, content := 3, json.RawMessage(`{"a":1}`), json.RawMessage(`[{"b":2}]`)
+	_, err := lease.Complete(t.Context(), background.StatusSucceeded, background.Beat{}, background.End{Result: result, Content: content, ExitCode: &code})
 	require.NoError(t, err)
-	code, result[0] = 4, 'X'
+	code, result[0], content[0] = 4, 'X', 'X'
 	require.Equal(t, 3, *get(t, e, "bg_a").ExitCode)
 	require.JSONEq(t, `{"a":1}`, string(get(t, e, "bg_a").Result))
+	require.JSONEq(t, `[{"b":2}]`, string(get(t, e, "bg_a").Content))
 }
 
 func list(t *testing.T, e background.Engine) {
@@ -188,7 +189,7 @@ func listPages(t *testing.T, e background.Engine) {
 		}
 		require.NoError(t, e.Submit(t.Context(), run))
 	}
-	_, err := claimed(t, e, "bg_4").Complete(t.Context(), background.StatusSucceeded, background.Beat{}, background.End{Result: json.RawMessage(`1`), FinishedAt: time.Now()})
+	_, err := claimed(t, e, "bg_4").Complete(t.Context(), background.StatusSucceeded, background.Beat{}, background.End{Result: json.RawMessage(`1`), Content: json.RawMessage(`[]`), FinishedAt: time.Now()})
 	require.NoError(t, err)
 	for _, c := range []struct {
 		q    background.Query
@@ -221,13 +222,14 @@ func listPages(t *testing.T, e background.Engine) {
 		for _, r := range runs {
 			require.Nil(t, r.Args)
 			require.Nil(t, r.Result)
+			require.Nil(t, r.Content)
 			require.Equal(t, "Primes", r.Title)
 		}
 	}
 	got, err := e.List(t.Context(), background.Query{Schedule: "sc_a"})
 	require.NoError(t, err)
 	want := get(t, e, "bg_4")
-	want.Args, want.Result = nil, nil
+	want.Args, want.Result, want.Content = nil, nil, nil
 	same(t, want, got[0])
 }
 

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"bytes"
+	"encoding/json"
 
 	"fmt"
 	"os"
@@ -252,20 +253,49 @@ func TestMigrate(t *testing.T) {
 	c, err := connect(path)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, c.close()) }()
-	require.NoError(t, migrate(c, path, []string{schema1}))
+	require.NoError(t, migrate(c, path, []string{schema1, schema2}))
 	require.NoError(t, c.run(`INSERT INTO meta VALUES ('a', 1)`))
-	steps := []string{schema1, `ALTER TABLE meta ADD COLUMN note TEXT;`, `UPDATE meta SET note = 'two'; CREATE TABLE broken (;`}
+	steps := []string{schema1, schema2, `ALTER TABLE meta ADD COLUMN note TEXT;`, `UPDATE meta SET note = 'two'; CREATE TABLE broken (;`}
 	require.Error(t, migrate(c, path, steps))
 	version, err := c.number("PRAGMA user_version")
 	require.NoError(t, err)
-	require.EqualValues(t, 2, version, "steps are taken whole")
-	steps[2] = `UPDATE meta SET note = 'two';`
+	require.EqualValues(t, 3, version, "steps are taken whole")
+	steps[3] = `UPDATE meta SET note = 'two';`
 	for range 2 {
 		require.NoError(t, migrate(c, path, steps))
 		row, err := c.one("SELECT note FROM meta")
 		require.NoError(t, err)
 		require.Equal(t, "two", row[0])
 	}
+}
+
+// A directory of the first version goes on in the present one.
+func TestMigrateFromFirst(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, databaseName)
+	require.NoError(t, os.WriteFile(path, nil, 0o600))
+	c, err := connect(path)
+	require.NoError(t, err)
+	run := background.Run{
+		ID: "bg_old", Session: "s", Tool: "primes", Args: json.RawMessage(`{}`), Origin: background.OriginSpawned,
+		CreatedAt: time.Now(), Status: background.StatusSucceeded, Attempt: 1,
+	}
+	record, err := stored{Run: run, Log: &extent{}}.encode()
+	require.NoError(t, err)
+	require.NoError(t, c.script(fmt.Sprintf("%s PRAGMA application_id = %d; PRAGMA user_version = 1;", schema1, applicationID)))
+	seq, err := insert(c, run, record)
+	require.NoError(t, err)
+	require.NoError(t, c.run(`UPDATE runs SET finished = 1 WHERE seq = ?`, seq))
+	require.NoError(t, c.run(`INSERT INTO results VALUES (?, ?)`, seq, []byte(`{"value":1,"content":[]}`)))
+	require.NoError(t, c.close())
+
+	e := opened(t, dir)
+	defer func() { require.NoError(t, e.Close()) }()
+	require.Empty(t, e.Problems())
+	old, err := e.Get(t.Context(), "bg_old")
+	require.NoError(t, err)
+	require.JSONEq(t, `{"value":1,"content":[]}`, string(old.Result), "as it was stored")
+	require.Nil(t, old.Content)
 }
 
 // TestSweep leaves in the directory what a crash may leave.

@@ -24,7 +24,7 @@ type live struct {
 // stored, by the writer.
 func (e *Engine) begin(l *lease, seq int64) {
 	run := l.run
-	run.Args, run.Result = nil, nil
+	run.Args, run.Result, run.Content = nil, nil, nil
 	e.mu.Lock()
 	e.live[run.ID] = &live{lease: l, seq: seq, log: e.newLog(run), run: run}
 	e.mu.Unlock()

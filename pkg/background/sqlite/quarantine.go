@@ -11,9 +11,10 @@ import (
 
 const quarantineFolder = "quarantine"
 
-const moveRun = `INSERT INTO quarantine (kind, id, session, reason, at, record, args, result, checkpoint)
-	SELECT 'run', r.id, r.session, ?, ?, r.record, a.data, s.data, k.data FROM runs r
-	LEFT JOIN args a ON a.seq = r.seq LEFT JOIN results s ON s.seq = r.seq LEFT JOIN checkpoints k ON k.seq = r.seq WHERE r.seq = ?`
+const moveRun = `INSERT INTO quarantine (kind, id, session, reason, at, record, args, result, checkpoint, content)
+	SELECT 'run', r.id, r.session, ?, ?, r.record, a.data, s.data, k.data, c.data FROM runs r
+	LEFT JOIN args a ON a.seq = r.seq LEFT JOIN results s ON s.seq = r.seq LEFT JOIN checkpoints k ON k.seq = r.seq
+	LEFT JOIN contents c ON c.seq = r.seq WHERE r.seq = ?`
 
 const moveSchedule = `INSERT INTO quarantine (kind, id, session, reason, at, record)
 	SELECT 'schedule', id, session, ?, ?, record FROM schedules WHERE seq = ?`

@@ -52,7 +52,7 @@ func decode(seq int64, id string, data driver.Value) (row, error) {
 	if err := r.check(id); err != nil {
 		return r, &damagedRow{"runs", seq, id, err}
 	}
-	r.Args, r.Result = nil, nil
+	r.Args, r.Result, r.Content = nil, nil, nil
 	return r, nil
 }
 
@@ -78,13 +78,13 @@ func (s stored) check(id string) error {
 
 // encode makes the record of a run.
 func (s stored) encode() ([]byte, error) {
-	s.Args, s.Result = nil, nil
+	s.Args, s.Result, s.Content = nil, nil, nil
 	return json.Marshal(s)
 }
 
 const selectRow = `SELECT seq, record FROM runs WHERE id = ?`
 
-// load reads a run without its Args and Result.
+// load reads a run without its Args, Result and Content.
 func load(c *conn, id string) (row, error) {
 	found, err := c.one(selectRow, id)
 	if err != nil {
@@ -96,10 +96,10 @@ func load(c *conn, id string) (row, error) {
 	return decode(found[0].(int64), id, found[1])
 }
 
-const selectFull = `SELECT r.seq, r.record, a.data, s.data FROM runs r
-	LEFT JOIN args a ON a.seq = r.seq LEFT JOIN results s ON s.seq = r.seq WHERE r.id = ?`
+const selectFull = `SELECT r.seq, r.record, a.data, s.data, c.data FROM runs r
+	LEFT JOIN args a ON a.seq = r.seq LEFT JOIN results s ON s.seq = r.seq LEFT JOIN contents c ON c.seq = r.seq WHERE r.id = ?`
 
-// loadFull reads a run with its Args and Result.
+// loadFull reads a run whole.
 func loadFull(c *conn, id string) (row, error) {
 	found, err := c.one(selectFull, id)
 	if err != nil {
@@ -117,6 +117,9 @@ func loadFull(c *conn, id string) (row, error) {
 	}
 	if data, ok := found[3].([]byte); ok {
 		r.Result = data
+	}
+	if data, ok := found[4].([]byte); ok {
+		r.Content = data
 	}
 	return r, nil
 }
@@ -180,6 +183,11 @@ func (r row) finish(w *conn, logged int64) error {
 			return err
 		}
 	}
+	if r.Content != nil {
+		if err := w.run(`INSERT INTO contents VALUES (?, ?)`, r.seq, []byte(r.Content)); err != nil {
+			return err
+		}
+	}
 	return w.run(`DELETE FROM checkpoints WHERE seq = ?`, r.seq)
 }
 
@@ -205,7 +213,7 @@ func nanos(t time.Time) int64 {
 // remove deletes a run.
 func remove(w *conn, seq int64) error {
 	for _, sql := range []string{`DELETE FROM runs WHERE seq = ?`, `DELETE FROM args WHERE seq = ?`,
-		`DELETE FROM results WHERE seq = ?`, `DELETE FROM checkpoints WHERE seq = ?`} {
+		`DELETE FROM results WHERE seq = ?`, `DELETE FROM contents WHERE seq = ?`, `DELETE FROM checkpoints WHERE seq = ?`} {
 		if err := w.run(sql, seq); err != nil {
 			return err
 		}

@@ -20,7 +20,7 @@ const applicationID = 0x746c6873
 // migrations are the steps from an empty database to the present one. The
 // number of steps that were taken is PRAGMA user_version. A step that was
 // released is never changed.
-var migrations = [...]string{schema1}
+var migrations = [...]string{schema1, schema2}
 
 // In runs, what is not in a column of its own is in record, the JSON form of a
 // stored. The arguments of a run and its result may be large, and have tables
@@ -67,6 +67,12 @@ CREATE TABLE quarantine (
 	record BLOB, args BLOB, result BLOB, checkpoint BLOB
 );
 CREATE TABLE meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
+`
+
+// What runs showed beside their results may be large too.
+const schema2 = `
+CREATE TABLE contents (seq INTEGER PRIMARY KEY, data BLOB NOT NULL);
+ALTER TABLE quarantine ADD COLUMN content BLOB;
 `
 
 // databaseName is the name of the database file in the data directory.
@@ -184,7 +190,7 @@ func migrate(c *conn, path string, steps []string) error {
 		}
 	}
 	// A first look, so that a damage that is easy to see is seen now.
-	for _, table := range []string{"runs", "args", "results", "checkpoints", "schedules", "quarantine"} {
+	for _, table := range []string{"runs", "args", "results", "contents", "checkpoints", "schedules", "quarantine"} {
 		if _, err := c.number("SELECT max(seq) FROM " + table); err != nil {
 			return err
 		}

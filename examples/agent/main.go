@@ -1,0 +1,192 @@
+// Command agent is an agent's loop on package server, to be read and copied:
+// the tools' definitions go to a model, its calls go to Service.Call, and the
+// ends of background runs are put before it at its next turn. In place of a
+// model there is a script, so that it runs without a key:
+//
+//	go run ./examples/agent
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"os"
+	"os/signal"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/plugins"
+	"github.com/toolhost/toolhost/server"
+)
+
+const (
+	session     = "session-1"
+	maxMessages = 6 // then the conversation is compacted; a real one goes by tokens
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	folder := "examples/plugins/dist"
+	err := buildPlugins(ctx, "examples/plugins", folder)
+	if err == nil {
+		err = run(ctx, folder, script, os.Stdout)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "agent:", err)
+		os.Exit(1)
+	}
+}
+
+// run opens a service on a folder of plugins, does one task, and ends the
+// session.
+func run(ctx context.Context, folder string, m model, out io.Writer) (err error) {
+	woken := make(chan struct{}, 1)
+	service, err := server.Open(ctx, server.Config{
+		Folders:  []plugins.Folder{plugins.Dir(folder)},
+		Grants:   map[string]plugins.Grant{"clock": {Clock: true}},
+		CacheDir: cacheDir(),
+		Runs:     server.RunsConfig{ParkAfter: time.Second}, // 10 minutes if left out
+		OnNotice: func(background.Notice) {
+			select {
+			case woken <- struct{}{}:
+			default: // it will look anyway
+			}
+		},
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { // also when ctx has ended
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+		defer cancel()
+		err = errors.Join(err,
+			service.EndSession(ctx, session), // stops its parked calls
+			service.Close(ctx),               // waits for what else runs, then interrupts it
+		)
+	}()
+	return (&agent{service, m, woken, out}).do(ctx, task)
+}
+
+type agent struct {
+	service *server.Service
+	model   model
+	woken   <-chan struct{} // after a run has ended
+	out     io.Writer       // gets the transcript
+}
+
+// do is the loop. It ends with the turn in which the model calls no tool while
+// there is no run whose end it is still to be told.
+func (a *agent) do(ctx context.Context, task string) error {
+	var tools []tool
+	for _, d := range a.service.Definitions(session) {
+		tools = append(tools, d.Anthropic()) // or d.OpenAI(), d.MCP()
+	}
+	messages := a.add(nil, message{Role: user, Text: task})
+	for more := true; more; {
+		var err error
+		if messages, err = a.compact(ctx, messages); err != nil {
+			return err
+		}
+		if messages, err = a.turn(ctx, messages, tools); err != nil {
+			return err
+		}
+		if last := messages[len(messages)-1]; len(last.Calls) > 0 {
+			messages = a.add(messages, message{Role: user, Results: a.callAll(ctx, last.Calls)})
+		} else if more, err = a.wait(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// turn puts before the model which runs have ended, and then asks it. Notices
+// are acknowledged when they are in: after a failure they come again.
+func (a *agent) turn(ctx context.Context, messages []message, tools []tool) ([]message, error) {
+	notices, err := a.service.Notices(ctx, session, 0)
+	if err != nil {
+		return nil, err
+	}
+	if text := background.RenderNotices(notices, 0); text != "" {
+		messages = a.add(messages, message{Role: user, Text: text}) // as data, never in the system role
+	}
+	reply, err := a.model(ctx, messages, tools)
+	if err != nil {
+		return nil, err
+	}
+	var told []string
+	for _, n := range notices {
+		told = append(told, n.ID)
+	}
+	return a.add(messages, message{Role: assistant, Text: reply.Text, Calls: reply.Calls}), a.service.Acknowledge(ctx, session, told)
+}
+
+// callAll makes calls side by side. Their results are in their order.
+func (a *agent) callAll(ctx context.Context, calls []call) []result {
+	results := make([]result, len(calls))
+	var wg sync.WaitGroup
+	for i, c := range calls {
+		wg.Go(func() {
+			r, err := a.service.Call(ctx, server.Request{Session: session, Tool: c.Name, Args: c.Input})
+			if err != nil {
+				log.Print(err) // for the operator; the result is for the model in any case
+			}
+			text := string(r.Value)
+			if !r.IsSuccess() {
+				text = r.Error
+			}
+			results[i] = result{c.ID, text, r.IsError(), r.Content}
+		})
+	}
+	wg.Wait()
+	return results
+}
+
+// wait waits until there is a notice, and reports false if there is none and
+// no run that will leave one. It looks at the runs first: one that ends between
+// the two looks has its notice in the second.
+func (a *agent) wait(ctx context.Context) (bool, error) {
+	for {
+		active, err := a.service.Runs().Runs(ctx, session, background.Query{Active: true})
+		if err != nil {
+			return false, err
+		}
+		notices, err := a.service.Notices(ctx, session, 0)
+		quiet := !slices.ContainsFunc(active, func(r background.Run) bool { return r.SignalOnCompletion })
+		if err != nil || len(notices) > 0 || quiet {
+			return len(notices) > 0, err
+		}
+		select {
+		case <-a.woken:
+		case <-ctx.Done():
+			return false, context.Cause(ctx)
+		}
+	}
+}
+
+// compact replaces a conversation that has become long by the task, the model's
+// own summary, and what is going on in the background.
+func (a *agent) compact(ctx context.Context, messages []message) ([]message, error) {
+	if len(messages) <= maxMessages {
+		return messages, nil
+	}
+	summary, err := a.model(ctx, append(slices.Clone(messages), message{Role: user, Text: summarize}), nil)
+	if err != nil {
+		return nil, err
+	}
+	running, err := a.service.Snapshot(ctx, session)
+	if err != nil {
+		return nil, err
+	}
+	return a.add(messages[:1], message{Role: user, Text: soFar + summary.Text + "\n" + running}), nil
+}
+
+// add appends a message and prints it.
+func (a *agent) add(messages []message, m message) []message {
+	fmt.Fprint(a.out, m)
+	return append(messages, m)
+}

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/plugins"
+	"github.com/toolhost/toolhost/server"
+)
+
+var dist string // the built plugins
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		var err error
+		if dist, err = os.MkdirTemp("", "agent"); err == nil {
+			defer os.RemoveAll(dist)
+			err = buildPlugins(context.Background(), "../plugins", dist)
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		return m.Run()
+	}())
+}
+
+// play runs the agent on real plugins, in a bubble: a rest takes no time, and a
+// loop that waits for what never comes is found.
+func play(t *testing.T, m model) (transcript string, err error) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		err = run(t.Context(), dist, m, &out)
+		transcript = regexp.MustCompile(`bg_\w{26}`).ReplaceAllString(out.String(), "TASK")
+	})
+	return transcript, err
+}
+
+func TestAgent(t *testing.T) {
+	transcript, err := play(t, script)
+	require.NoError(t, err)
+	rest := transcript
+	for _, want := range []string{
+		`> call-1 spawn_background {"tool":"primes"`,
+		`< call-1 {"task_id":"TASK","status":"queued"`,
+		`< call-2 error: the arguments of wordcount do not fit its schema: missing: text`,
+		`> call-3 wordcount {"text":"to be or not to be"}`,
+		`< call-4 {"type":"background","task_id":"TASK"`,
+		`[user] So far: {"Words":6,`,
+		`TASK running clock_sleep`,
+		`[assistant] I wait for what still runs.`,
+		`[user] <background-results>`,
+		`"result":{"slept_seconds":3}`,
+		`[assistant] There are 664579 primes, it is 6 words, and I had a rest of 3 seconds.`,
+	} {
+		_, after, found := strings.Cut(rest, want)
+		require.True(t, found, "%s\nis not in, or not in this order\n%s", want, transcript)
+		rest = after
+	}
+	require.Contains(t, transcript, `[TASK] succeeded "Count primes"`)
+	require.Contains(t, transcript, `[TASK] succeeded "Background clock_sleep"`)
+	require.Contains(t, transcript, `"count":664579`)
+}
+
+// without is the script for a loop that leaves out some of the text.
+func without(pattern string) model {
+	forgotten := regexp.MustCompile(pattern)
+	return func(ctx context.Context, messages []message, tools []tool) (reply, error) {
+		var left []message
+		for _, m := range messages {
+			m.Text = forgotten.ReplaceAllString(m.Text, "")
+			if m.Text != "" || len(m.Calls)+len(m.Results) > 0 {
+				left = append(left, m)
+			}
+		}
+		return script(ctx, left, tools)
+	}
+}
+
+// The script finds a loop that does not do its part.
+func TestForgetfulLoop(t *testing.T) {
+	for name, c := range map[string]struct {
+		model model
+		want  string
+	}{
+		"no notices":  {without(`(?s)^<background-results>.*`), "told nothing new"},
+		"no snapshot": {without(`(?s)\nActive background tasks.*`), "lost sight of a run"},
+		"no tools": {func(ctx context.Context, messages []message, _ []tool) (reply, error) {
+			return script(ctx, messages, nil)
+		}, "has not the tools"},
+		"no results": {func(ctx context.Context, messages []message, tools []tool) (reply, error) {
+			for i := range messages {
+				messages[i].Results = nil
+			}
+			return script(ctx, messages, tools)
+		}, "cannot tell what is wrong"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			transcript, err := play(t, c.model)
+			require.ErrorContains(t, err, c.want, transcript)
+		})
+	}
+}
+
+// What a model was to be told when its API failed, it is told at its next turn,
+// and then no more.
+func TestNoticeSurvivesFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		service, err := server.Open(ctx, server.Config{Folders: []plugins.Folder{plugins.Dir(dist)}, CacheDir: cacheDir()})
+		require.NoError(t, err)
+		defer func() { require.NoError(t, service.Close(ctx)) }()
+		run, err := service.Spawn(ctx, server.SpawnRequest{Session: session, Tool: "primes", Args: []byte(`{"limit":10}`)})
+		require.NoError(t, err)
+		_, err = service.Runs().Wait(ctx, session, []string{run.ID}, background.UntilAny)
+		require.NoError(t, err)
+		a := agent{service: service, out: io.Discard}
+		overloaded := errors.New("overloaded")
+		a.model = func(context.Context, []message, []tool) (reply, error) { return reply{}, overloaded }
+		_, err = a.turn(ctx, nil, nil)
+		require.ErrorIs(t, err, overloaded)
+
+		a.model = func(context.Context, []message, []tool) (reply, error) { return reply{Text: "I see."}, nil }
+		messages, err := a.turn(ctx, nil, nil)
+		require.NoError(t, err)
+		require.Len(t, messages, 2)
+		require.Contains(t, messages[0].Text, "<background-results>")
+		messages, err = a.turn(ctx, nil, nil)
+		require.NoError(t, err)
+		require.Len(t, messages, 1)
+	})
+}

@@ -1,0 +1,238 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/toolhost/toolhost/abi"
+)
+
+// A model answers a conversation. An app has an HTTP client here.
+type model func(ctx context.Context, messages []message, tools []tool) (reply, error)
+
+type tool = json.RawMessage
+
+type role string
+
+const (
+	user      role = "user"
+	assistant role = "assistant"
+)
+
+// message is a turn of a conversation. Of a user it has a text, or the results
+// of all calls of the turn before.
+type message struct {
+	Role    role
+	Text    string
+	Calls   []call // of the assistant
+	Results []result
+}
+
+type call struct {
+	ID    string
+	Name  string
+	Input json.RawMessage
+}
+
+type result struct {
+	CallID  string
+	Text    string
+	IsError bool
+	Content []abi.Block // what the tool showed beside it: images, links, …
+}
+
+type reply struct {
+	Text  string
+	Calls []call
+}
+
+// String is the message as a transcript shows it.
+func (m message) String() string {
+	var b strings.Builder
+	if m.Text != "" {
+		fmt.Fprintf(&b, "\n[%s] %s\n", m.Role, strings.TrimSpace(m.Text))
+	}
+	for _, c := range m.Calls {
+		fmt.Fprintf(&b, "> %s %s %s\n", c.ID, c.Name, c.Input)
+	}
+	for _, r := range m.Results {
+		mark := ""
+		if r.IsError {
+			mark = "error: "
+		}
+		fmt.Fprintf(&b, "< %s %s%s\n", r.CallID, mark, r.Text)
+	}
+	return b.String()
+}
+
+const (
+	task      = `How many primes are there below 10000000, and how many words has "to be or not to be"? Then rest for 3 seconds.`
+	summarize = "Say in short what you have found out so far."
+	soFar     = "So far: " // the answer to that
+)
+
+// script stands for a model. What it replies depends on nothing but what it is
+// sent, as with a real one: it does not get through without the results, the
+// notices, and the snapshot where the conversation was cut.
+func script(_ context.Context, messages []message, tools []tool) (reply, error) {
+	known := read(messages)
+	switch {
+	case known.asked:
+		return known.summary()
+	case known.Waits:
+		return reply{}, errors.New("the model waits, is asked again and told nothing new")
+	case len(messages) == 1 && !offered(tools, "spawn_background", "check_background", "wordcount", "clock_sleep"):
+		return reply{}, errors.New("the model has not the tools for the task")
+	case len(messages) == 1:
+		return known.call("Counting primes takes a while: it can run while I count the words.",
+			"spawn_background", `{"tool":"primes","args":{"limit":10000000},"title":"Count primes"}`,
+			"wordcount", `{"sentence":"to be or not to be"}`), nil
+	case known.Words == 0 && strings.Contains(known.complaint, "missing: text"):
+		return known.call("The argument is called text. And now the rest.",
+			"wordcount", `{"text":"to be or not to be"}`,
+			"clock_sleep", `{"seconds":3}`), nil
+	case known.Words == 0:
+		return reply{}, fmt.Errorf("the model cannot tell what is wrong: %q", known.complaint)
+	case len(known.ids(ended)) > 0:
+		ids, _ := json.Marshal(known.ids(ended))
+		return known.call("", "check_background", fmt.Sprintf(`{"task_ids":%s,"max_chars":60}`, ids)), nil
+	case len(known.ids(running)) > 0:
+		return reply{Text: "I wait for what still runs."}, nil
+	case known.Primes == 0 || known.Rested == 0:
+		return reply{}, errors.New("the model has lost sight of a run")
+	}
+	return reply{Text: fmt.Sprintf("There are %d primes, it is %d words, and I had a rest of %g seconds.", known.Primes, known.Words, known.Rested)}, nil
+}
+
+// memory is what the script knows from a conversation. What is exported is in
+// its summary.
+type memory struct {
+	Words, Primes int
+	Rested        float64
+	Ended         []string `json:",omitempty"` // runs it was told of and has not read yet
+	Waits         bool     // it has nothing to do until it is told something
+
+	asked     bool            // for a summary
+	calls     map[string]call // by id
+	complaint string          // about its call of wordcount
+	runs      map[string]progress
+}
+
+// progress is what it knows of a background run, by id.
+type progress int
+
+const (
+	running progress = iota
+	ended            // so a notice says
+	looked           // it has the result
+)
+
+func read(messages []message) *memory {
+	m := &memory{calls: map[string]call{}, runs: map[string]progress{}}
+	for _, turn := range messages {
+		for _, c := range turn.Calls {
+			m.calls[c.ID] = c
+		}
+		for _, r := range turn.Results {
+			m.learn(r)
+		}
+		if turn.Role == user {
+			m.listen(turn.Text)
+		} else {
+			m.Waits = len(turn.Calls) == 0
+		}
+	}
+	return m
+}
+
+// learn reads the result of a call.
+func (m *memory) learn(r result) {
+	type report struct {
+		TaskID string `json:"task_id"`
+		Done   bool   `json:"done"`
+		Result struct {
+			Count  int     `json:"count"`
+			Rested float64 `json:"slept_seconds"`
+		} `json:"result"`
+	}
+	var answer struct {
+		report
+		Words int      `json:"words"`
+		Tasks []report `json:"tasks"`
+	}
+	if r.IsError || json.Unmarshal([]byte(r.Text), &answer) != nil {
+		m.complaint = r.Text
+		return
+	}
+	m.Words = max(m.Words, answer.Words)
+	for _, run := range append(answer.Tasks, answer.report) {
+		m.Primes, m.Rested = max(m.Primes, run.Result.Count), max(m.Rested, run.Result.Rested)
+		switch {
+		case run.Done:
+			m.runs[run.TaskID] = looked
+		case run.TaskID != "":
+			m.runs[run.TaskID] = running
+		}
+	}
+}
+
+var (
+	noticeLine   = regexp.MustCompile(`(?m)^\[(bg_\w+)\] succeeded`)
+	snapshotLine = regexp.MustCompile(`(?m)^(bg_\w+) running`)
+)
+
+// listen reads a text of the user's role: a question, notices, or what is left
+// of a conversation.
+func (m *memory) listen(text string) {
+	m.asked = text == summarize
+	if _, left, ok := strings.Cut(text, soFar); ok {
+		_ = json.NewDecoder(strings.NewReader(left)).Decode(m)
+		for _, match := range snapshotLine.FindAllStringSubmatch(left, -1) {
+			m.runs[match[1]] = running
+		}
+		for _, id := range m.Ended {
+			m.runs[id] = ended
+		}
+	}
+	for _, match := range noticeLine.FindAllStringSubmatch(text, -1) {
+		m.runs[match[1]], m.Waits = ended, false
+	}
+}
+
+// ids are the runs that have come so far.
+func (m *memory) ids(p progress) (ids []string) {
+	for _, id := range slices.Sorted(maps.Keys(m.runs)) {
+		if m.runs[id] == p {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+func (m *memory) summary() (reply, error) {
+	m.Ended = m.ids(ended)
+	text, err := json.Marshal(m)
+	return reply{Text: string(text)}, err
+}
+
+// call is a reply with calls, of names and inputs.
+func (m *memory) call(text string, namesAndInputs ...string) reply {
+	r := reply{Text: text}
+	for pair := range slices.Chunk(namesAndInputs, 2) {
+		id := fmt.Sprintf("call-%d", len(m.calls)+len(r.Calls)+1)
+		r.Calls = append(r.Calls, call{id, pair[0], json.RawMessage(pair[1])})
+	}
+	return r
+}
+
+// offered reports whether all these tools are there.
+func offered(tools []tool, names ...string) bool {
+	all := string(slices.Concat(tools...))
+	return !slices.ContainsFunc(names, func(name string) bool { return !strings.Contains(all, `{"name":"`+name+`"`) })
+}
