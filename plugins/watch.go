@@ -21,6 +21,7 @@ import (
 // hostile one, costs.
 const (
 	quiet    = 200 * time.Millisecond
+	moment   = 5 * time.Millisecond // between events that wait
 	patience = 5 * time.Second
 	burst    = 1024 // events that are looked at in a time of quiet
 	respite  = 3    // times as long as it took to read the folders, before they are read again
@@ -181,18 +182,22 @@ func (w *watches) wait(ctx context.Context) {
 	}
 }
 
-// drain takes the events that are there, and reports whether one matters. There
-// may be more of them than it takes.
+// drain takes the events that are there, and reports whether one matters. It
+// leaves some if there are very many. They come one by one: the next may take a
+// moment.
 func (w *watches) drain() (matter bool) {
+	next := time.NewTimer(moment)
+	defer next.Stop()
 	for range burst {
 		select {
 		case e := <-w.events:
 			matter = matter || w.matters(e)
 		case <-w.errors:
 			matter = true
-		default:
+		case <-next.C:
 			return matter
 		}
+		next.Reset(moment)
 	}
 	return matter
 }
