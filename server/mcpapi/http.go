@@ -78,6 +78,7 @@ func NewHandler(service *server.Service, cfg HTTPConfig) (*Handler, error) {
 	srv, err := a.newServer(cfg.Version, cfg.Extend)
 	if err != nil {
 		end(nil)
+		a.unfollow()
 		return nil, err
 	}
 	h := &Handler{api: a, server: srv, end: end}
@@ -104,6 +105,7 @@ func (h *Handler) Close() {
 	for s := range h.server.Sessions() {
 		_ = s.Close()
 	}
+	h.api.unfollow()
 }
 
 // ServeHTTP answers one request.

@@ -50,7 +50,8 @@ func FuzzEnvelope(f *testing.F) {
 func TestExcerpt(t *testing.T) {
 	value, err := json.Marshal(strings.Repeat("ü", maxInline))
 	require.NoError(t, err)
-	a := &api{structured: map[string]bool{"strict": true}}
+	a := newAPI(t.Context(), nil, nil, 0)
+	a.served.Store(&served{tools: map[string]servedTool{"strict": {structured: true}}})
 	r := a.runResult(background.Run{ID: "bg_a", Tool: "free", End: background.End{Result: value}})
 	require.Len(t, r.Content, 2)
 	text, err := json.Marshal(r)
@@ -65,7 +66,7 @@ func TestExcerpt(t *testing.T) {
 
 // Content that a run keeps beside its value comes back as content.
 func TestRunResultWithContent(t *testing.T) {
-	a := &api{}
+	a := newAPI(t.Context(), nil, nil, 0)
 	r := a.runResult(background.Run{End: background.End{Result: json.RawMessage(`{"value":1,"content":[{"type":"text","text":"beside"}]}`)}})
 	require.Len(t, r.Content, 2)
 	r = a.runResult(background.Run{End: background.End{Result: json.RawMessage(`{"value":1,"content":[]}`)}})

@@ -255,7 +255,7 @@ func (a *api) runResult(run background.Run) *mcp.CallToolResult {
 	if strict(run.Result, &both) == nil && len(both.Content) > 0 {
 		r.Value, r.Content = both.Value, both.Content
 	}
-	structured := a.structured[run.Tool]
+	structured := a.served.Load().tools[run.Tool].structured
 	out := toResult(r, structured)
 	if len(r.Value) > maxInline && !structured {
 		out = excerpt(run, r.Value)
