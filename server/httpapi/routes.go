@@ -43,7 +43,7 @@ func Routes() []Route {
 		endpoint("GET", "/v1/schedules/{schedule}", "One schedule", (*API).getSchedule),
 		endpoint("DELETE", "/v1/schedules/{schedule}", "Disable a schedule; a run it started goes on", (*API).unschedule),
 
-		stream("/v1/events", "What happens to the runs and schedules of the session from now on", []string{eventStream}, (*API).events),
+		stream("/v1/events", "What happens to the tools, and to the runs and schedules of the session, from now on", []string{eventStream}, (*API).events),
 		endpoint("GET", "/v1/session", "What a model has to know of the session's active runs", (*API).getSession),
 		endpoint("DELETE", "/v1/session", "End the session: its parked calls are stopped", (*API).endSession),
 		endpoint("GET", "/v1/stats", "Counts of all sessions", (*API).stats),

@@ -197,7 +197,7 @@ func (a *api) newServer(version string, extend Extend) (*mcp.Server, error) {
 	if options.Instructions == "" { // the program has none of its own
 		srv.AddReceivingMiddleware(a.instruct)
 	}
-	srv.AddSendingMiddleware(a.onlyToListeners)
+	srv.AddSendingMiddleware(a.begun)
 	a.addFiles(srv)
 	if err := a.addTasks(srv); err != nil {
 		return nil, err

@@ -1,15 +1,19 @@
 package mcpapi_test
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"io"
+	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"testing/fstest"
+	"testing/synctest"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/stretchr/testify/assert"
@@ -176,4 +180,62 @@ func TestToolsChangeAtOnce(t *testing.T) {
 	}
 	stop()
 	busy.Wait()
+}
+
+// Nothing is told to a client that has not begun.
+func TestToolsChangeBeforeTheSession(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := openFolder(t)
+		c := connect(t, f.service)
+		synctest.Wait()
+		f.put("new", "Is new.", false)
+		f.reload()
+		time.Sleep(time.Second)
+		c.send([]byte(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"test","version":"1"}}}` + "\n"))
+		require.Contains(t, string(c.receive(1)), `"serverInfo"`)
+		require.NoError(t, c.in.Close())
+		rest, err := c.wait()
+		require.NoError(t, err)
+		require.Empty(t, rest)
+	})
+}
+
+// A client of 2026-07-28 that listens hears of each change once, under the id of
+// its subscription.
+func TestListenHearsOnce(t *testing.T) {
+	f := openFolder(t)
+	h, err := mcpapi.NewHandler(f.service, mcpapi.HTTPConfig{Version: "test"})
+	require.NoError(t, err)
+	srv := httptest.NewServer(h)
+	defer srv.Close()
+	defer h.Close()
+	body := `{"jsonrpc":"2.0","id":"mine","method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true},` +
+		`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, srv.URL, strings.NewReader(body))
+	require.NoError(t, err)
+	for name, value := range map[string]string{
+		"Content-Type": "application/json", "Accept": "application/json, text/event-stream", "Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "subscriptions/listen",
+	} {
+		req.Header.Set(name, value)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	require.Equal(t, http.StatusOK, resp.StatusCode)
+	lines := bufio.NewScanner(resp.Body)
+	next := func() string {
+		for lines.Scan() {
+			if data, ok := strings.CutPrefix(lines.Text(), "data: "); ok {
+				return data
+			}
+		}
+		t.Fatal("the stream has ended")
+		return ""
+	}
+	require.Contains(t, next(), "notifications/subscriptions/acknowledged")
+	for n := range 3 {
+		f.put("plain", fmt.Sprint("Version ", n), false)
+		f.reload()
+		require.JSONEq(t, `{"jsonrpc":"2.0","method":"notifications/tools/list_changed","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":"mine"}}}`, next())
+	}
 }

@@ -145,19 +145,15 @@ func (a *api) instruct(next mcp.MethodHandler) mcp.MethodHandler {
 // methodToolsChanged tells a client to list the tools again.
 const methodToolsChanged = "notifications/tools/list_changed"
 
-// onlyToListeners tells changes of the tools only to those who wait for it. A
-// client of 2026-07-28 waits with subscriptions/listen, and is told under the id
-// of that. The SDK takes each of its requests for a session, though, and tells
-// those without the id, as it does sessions that have not begun: they are left
-// out. That a client which is told does not listen is no fault of anybody's.
-func (a *api) onlyToListeners(next mcp.MethodHandler) mcp.MethodHandler {
+// begun tells changes of the tools only to sessions that have begun, which the
+// SDK does not look at. That a client cannot be told, because it does not listen,
+// is no fault of anybody's, and worth no warning.
+func (a *api) begun(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		if method != methodToolsChanged {
 			return next(ctx, method, req)
 		}
-		session, ok := req.GetSession().(*mcp.ServerSession)
-		_, subscribed := req.GetParams().GetMeta()[mcp.MetaKeySubscriptionID]
-		if ok && !subscribed && session.InitializeParams() == nil {
+		if session, ok := req.GetSession().(*mcp.ServerSession); ok && session.InitializeParams() == nil {
 			return nil, nil
 		}
 		if _, err := next(ctx, method, req); err != nil {
