@@ -83,17 +83,26 @@ func (p *Plugin) use(ctx context.Context) (*host.Module, error) {
 	select {
 	case <-c.done:
 	case <-ctx.Done():
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if p.compiling == c {
-			if c.waiting--; c.waiting == 0 {
-				c.cancel(context.Cause(ctx))
-				p.compiling = nil // whoever comes now starts anew
-			}
+		if p.giveUp(c, context.Cause(ctx)) {
 			return nil, context.Cause(ctx)
 		}
 	}
 	return c.module, p.replaced(c.err)
+}
+
+// giveUp is for one who no longer waits for a compilation. It is false if that
+// has ended.
+func (p *Plugin) giveUp(c *compilation, cause error) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.compiling != c {
+		return false
+	}
+	if c.waiting--; c.waiting == 0 {
+		c.cancel(cause)
+		p.compiling = nil // whoever comes now starts anew
+	}
+	return true
 }
 
 // unuse ends what use began. What could not be freed is freed with the host.
@@ -191,7 +200,7 @@ func (p *Plugin) start(ctx context.Context) *compilation {
 func (p *Plugin) load(ctx context.Context) (*host.Module, error) {
 	wasm, s, err := readFile(p.folder, p.name, MaxWasm)
 	if err != nil {
-		return nil, err
+		return nil, missing(err)
 	}
 	if p.known() == "" && !s.sameContent(p.stamp) {
 		return nil, ErrChanged

@@ -41,7 +41,7 @@ func (p *Plugin) Digest() (string, error) {
 		err = ErrChanged
 	}
 	if err != nil {
-		return "", p.replaced(err)
+		return "", p.replaced(missing(err))
 	}
 	p.learn(digest)
 	p.digests.add(stamp, digest)
@@ -51,6 +51,14 @@ func (p *Plugin) Digest() (string, error) {
 // ErrChanged is why a plugin cannot be compiled, or its digest not be told: its
 // file is not the one that was loaded, and was not read again yet.
 var ErrChanged = errors.New("the file has changed since it was loaded: reload to have it as it is")
+
+// missing adds to an error that the file has changed, if it is not there.
+func missing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w: %w", ErrChanged, err)
+	}
+	return err
+}
 
 // known is the digest if it is known already.
 func (p *Plugin) known() string {

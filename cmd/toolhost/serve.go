@@ -30,6 +30,9 @@ wait, stop, logs, tasks and schedules talk to, and with --listen at an address
 too. Runs, their output, notices and schedules are kept in the data folder: when
 the server is started again, those that may go on do.
 
+Plugins that are added, replaced or removed are taken up while it runs (unless
+watch is false), and on SIGHUP. The configuration is read once.
+
 SIGINT or SIGTERM ends it: it takes nothing new, waits for what runs as long as
 serve.drain says, and interrupts what is left. A second signal ends it at once.`,
 		Example: `  toolhost serve
@@ -68,6 +71,7 @@ func (a *app) runServer(ctx context.Context) error {
 	defer removeSocket(socketPath(a.config.Data))()
 	signal.Ignore(syscall.SIGPIPE) // that nobody reads the log any more does not end the process
 	api := httpapi.New(s, httpapi.Config{Version: version(), Token: a.config.Token, MCP: mcp, Logger: a.logger()})
+	defer a.reloadOnHangup(s)()
 	var serving sync.WaitGroup
 	broken := make(chan error, len(listeners))
 	for _, l := range listeners {
