@@ -12,7 +12,8 @@ import (
 // Compile compiles the plugins that were not called yet, some at a time, so that
 // no call has to wait for it. Nobody needs to: the first call of a plugin
 // compiles it. Where the host has a folder for compiled code, what comes of it is
-// there, and takes no memory before the first call. After each plugin it tells
+// there, and takes no memory before the first call. They are those of the moment:
+// what a reload meanwhile brings is not among them. After each plugin it tells
 // progress, if that is not nil, how many of how many are done, which one it was,
 // and what was wrong with it; these calls do not overlap. Its error joins those
 // of the plugins, each with its file, and is the cause of the context once ctx is
@@ -22,11 +23,15 @@ func (r *Registry) Compile(ctx context.Context, progress func(done, total int, f
 		mu   sync.Mutex
 		errs []error
 	)
-	each(ctx, len(r.plugins), func(i int) {
-		p := r.plugins[i]
+	plugins := r.set.Load().plugins
+	each(ctx, len(plugins), func(i int) {
+		p := plugins[i]
 		_, err := p.use(ctx)
 		if err == nil {
-			err = p.unload(ctx)
+			err = p.leave(ctx, p.host.KeepsCode())
+		}
+		if errors.Is(err, ErrReplaced) {
+			err = nil // nobody calls it any more
 		}
 		if err != nil {
 			err = fmt.Errorf("%s: %w", p.File, err)
@@ -35,7 +40,7 @@ func (r *Registry) Compile(ctx context.Context, progress func(done, total int, f
 		defer mu.Unlock()
 		errs = append(errs, err)
 		if progress != nil {
-			progress(len(errs), len(r.plugins), p.File, err)
+			progress(len(errs), len(plugins), p.File, err)
 		}
 	})
 	if ctx.Err() != nil {
@@ -65,9 +70,9 @@ func (p *Plugin) use(ctx context.Context) (*host.Module, error) {
 		p.users++
 		return p.module, nil
 	}
-	if p.closed {
+	if p.gone != nil {
 		defer p.mu.Unlock()
-		return nil, host.ErrClosed
+		return nil, p.gone
 	}
 	c := p.compiling
 	if c == nil {
@@ -78,32 +83,46 @@ func (p *Plugin) use(ctx context.Context) (*host.Module, error) {
 	select {
 	case <-c.done:
 	case <-ctx.Done():
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if p.compiling == c {
-			if c.waiting--; c.waiting == 0 {
-				c.cancel(context.Cause(ctx))
-				p.compiling = nil // whoever comes now starts anew
-			}
+		if p.giveUp(c, context.Cause(ctx)) {
 			return nil, context.Cause(ctx)
 		}
 	}
-	return c.module, c.err
+	return c.module, p.replaced(c.err)
 }
 
-// unuse ends what use began.
-func (p *Plugin) unuse() {
+// giveUp is for one who no longer waits for a compilation. It is false if that
+// has ended.
+func (p *Plugin) giveUp(c *compilation, cause error) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.compiling != c {
+		return false
+	}
+	if c.waiting--; c.waiting == 0 {
+		c.cancel(cause)
+		p.compiling = nil // whoever comes now starts anew
+	}
+	return true
+}
+
+// unuse ends what use began. What could not be freed is freed with the host.
+func (p *Plugin) unuse() { _ = p.leave(context.Background(), false) }
+
+// leave ends what use began. The last one to leave frees the compiled plugin if
+// it is to be freed, or nobody can come any more.
+func (p *Plugin) leave(ctx context.Context, free bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.users--
+	if p.gone == nil && (p.held || !free) {
+		return nil
+	}
+	return p.free(ctx)
 }
 
-// unload ends what use began, and frees the compiled plugin if nobody uses it
-// and the host finds it again.
-func (p *Plugin) unload(ctx context.Context) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.users--; p.users > 0 || !p.host.KeepsCode() {
+// free frees the compiled plugin unless somebody uses it. The plugin is locked.
+func (p *Plugin) free(ctx context.Context) error {
+	if p.users > 0 || p.module == nil {
 		return nil
 	}
 	module := p.module
@@ -111,16 +130,56 @@ func (p *Plugin) unload(ctx context.Context) error {
 	return module.Close(ctx)
 }
 
+// hold keeps the compiled plugin, which can not be compiled again: its file is
+// not what it was. It is false if it is not compiled.
+func (p *Plugin) hold() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.held = p.module != nil
+	return p.held
+}
+
+// release ends what hold began.
+func (p *Plugin) release() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.held = false
+}
+
+// retire lets nobody use the plugin any more who does not yet. What is compiled
+// is freed now, or by the last one who uses it.
+func (p *Plugin) retire(ctx context.Context) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.gone == nil {
+		p.gone = ErrReplaced
+	}
+	return p.free(ctx)
+}
+
+// replaced adds to an error that the plugin is not the registry's any more, which
+// is then what it comes of.
+func (p *Plugin) replaced(err error) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err == nil || p.gone == nil {
+		return err
+	}
+	return fmt.Errorf("%w: %w", p.gone, err)
+}
+
 // start begins a compilation. The plugin is locked.
 func (p *Plugin) start(ctx context.Context) *compilation {
 	c := &compilation{done: make(chan struct{})}
 	ctx, c.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	p.compiling = c
+	p.loading++
 	p.compilations.Go(func() {
 		defer c.cancel(nil)
 		module, err := p.load(ctx)
 		p.mu.Lock()
 		defer p.mu.Unlock()
+		p.loading--
 		if p.compiling != c { // nobody waits
 			if module != nil {
 				_ = module.Close(ctx)
@@ -141,10 +200,10 @@ func (p *Plugin) start(ctx context.Context) *compilation {
 func (p *Plugin) load(ctx context.Context) (*host.Module, error) {
 	wasm, s, err := readFile(p.folder, p.name, MaxWasm)
 	if err != nil {
-		return nil, err
+		return nil, missing(err)
 	}
 	if p.known() == "" && !s.sameContent(p.stamp) {
-		return nil, errChanged
+		return nil, ErrChanged
 	}
 	module, err := p.host.Compile(ctx, wasm)
 	if err != nil {
@@ -155,7 +214,7 @@ func (p *Plugin) load(ctx context.Context) (*host.Module, error) {
 		p.digests.add(s, digest)
 	} else if digest != p.known() {
 		p.digests.forget(p.stamp)
-		return nil, errors.Join(errChanged, module.Close(ctx))
+		return nil, errors.Join(ErrChanged, module.Close(ctx))
 	}
 	return module, nil
 }
@@ -169,9 +228,10 @@ func (p *Plugin) failure() error {
 }
 
 // close frees what is compiled, and ends and waits for what is being compiled.
+// A call that runs all the same frees the plugin when it ends.
 func (p *Plugin) close(ctx context.Context) error {
 	p.mu.Lock()
-	p.closed = true
+	p.gone = host.ErrClosed
 	if p.compiling != nil {
 		p.compiling.cancel(host.ErrClosed)
 	}
@@ -179,8 +239,5 @@ func (p *Plugin) close(ctx context.Context) error {
 	p.compilations.Wait()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.module == nil {
-		return nil
-	}
-	return p.module.Close(ctx)
+	return p.free(ctx)
 }

@@ -73,9 +73,9 @@ type blockingFS struct {
 }
 
 func (b *blockingFS) Open(name string) (fs.File, error) {
-	if b.allow != nil && name == "p.wasm" {
+	if allow := b.allow; allow != nil && name == "p.wasm" {
 		b.opened <- struct{}{}
-		<-b.allow
+		<-allow
 	}
 	return b.MapFS.Open(name)
 }
@@ -139,7 +139,7 @@ func TestCloseWhileCompiling(t *testing.T) {
 	go func() { _, err := p.use(t.Context()); caller <- err }()
 	<-files.opened
 	go func() { closed <- r.Close(t.Context()) }()
-	require.Eventually(t, func() bool { p.mu.Lock(); defer p.mu.Unlock(); return p.closed }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { p.mu.Lock(); defer p.mu.Unlock(); return p.gone != nil }, time.Minute, time.Millisecond)
 	files.allow <- struct{}{}
 	require.ErrorIs(t, <-caller, host.ErrClosed)
 	require.NoError(t, <-closed)

@@ -20,7 +20,8 @@ import (
 
 // Digest is the sha256 of the plugin's file in hex: what tells one build from
 // another, and what a lock file pins. It is that of the file as it was loaded;
-// a file that has changed since is an error.
+// a file that has changed since is an error, which matches [ErrReplaced] once
+// the registry has another plugin in its place.
 //
 // To read all files of a folder takes longer than all else that loading does,
 // so a digest is computed when it is first asked for, and what was computed for
@@ -36,18 +37,28 @@ func (p *Plugin) Digest() (string, error) {
 		return d, nil
 	}
 	digest, stamp, err := hashFile(p.folder, p.name)
-	switch {
-	case err != nil:
-		return "", err
-	case !stamp.sameContent(p.stamp):
-		return "", errChanged
+	if err == nil && !stamp.sameContent(p.stamp) {
+		err = ErrChanged
+	}
+	if err != nil {
+		return "", p.replaced(missing(err))
 	}
 	p.learn(digest)
 	p.digests.add(stamp, digest)
 	return digest, nil
 }
 
-var errChanged = errors.New("the file has changed since it was loaded: restart to load it")
+// ErrChanged is why a plugin cannot be compiled, or its digest not be told: its
+// file is not the one that was loaded, and was not read again yet.
+var ErrChanged = errors.New("the file has changed since it was loaded: reload to have it as it is")
+
+// missing adds to an error that the file has changed, if it is not there.
+func missing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w: %w", ErrChanged, err)
+	}
+	return err
+}
 
 // known is the digest if it is known already.
 func (p *Plugin) known() string {
@@ -133,7 +144,7 @@ func hashFile(folder fs.FS, name string) (string, stamp, error) {
 		return "", s, unpath(err)
 	}
 	if after := stampOf(info); n != s.size || after.key() != s.key() {
-		return "", s, errChanged
+		return "", s, ErrChanged
 	}
 	return hex.EncodeToString(h.Sum(nil)), s, nil
 }

@@ -155,13 +155,13 @@ func TestDigestOfAFileThatChanged(t *testing.T) {
 	replace(t, file, padded("p", 2))
 	require.Equal(t, digestOf(padded("p", 1)), digest(t, known))
 	_, err := unknown.Plugins()[0].Digest()
-	require.ErrorIs(t, err, errChanged)
+	require.ErrorIs(t, err, ErrChanged)
 	problems, err := ReadDigests(t.Context(), unknown.Plugins())
 	require.NoError(t, err)
-	require.Equal(t, []Problem{{"plugins/p.wasm", errChanged}}, problems)
+	require.Equal(t, []Problem{{"plugins/p.wasm", ErrChanged}}, problems)
 	for _, r := range []*Registry{known, unknown} {
 		_, err := r.Tools()[0].Call(t.Context(), host.Call{})
-		require.ErrorIs(t, err, errChanged)
+		require.ErrorIs(t, err, ErrChanged)
 	}
 	r := openWith(t, h, cfg)
 	require.Equal(t, digestOf(padded("p", 2)), digest(t, r))
@@ -201,7 +201,7 @@ func TestKeptDigestIsWrong(t *testing.T) {
 
 	r := openWith(t, h, cfg)
 	result, err := r.Tools()[0].Call(t.Context(), host.Call{})
-	require.ErrorIs(t, err, errChanged)
+	require.ErrorIs(t, err, ErrChanged)
 	require.Equal(t, abi.Internal, result.Kind)
 	r = openWith(t, h, cfg)
 	_, err = r.Tools()[0].Call(t.Context(), host.Call{})
@@ -264,7 +264,7 @@ func TestDigestWhileTheFileIsWritten(t *testing.T) {
 	folders[0].FS = files
 	r := openWith(t, newHost(t), Config{Folders: folders, CacheDir: t.TempDir()})
 	_, err := r.Plugins()[0].Digest()
-	require.ErrorIs(t, err, errChanged)
+	require.ErrorIs(t, err, ErrChanged)
 }
 
 // The file with digests does not grow for ever, and those in use stay.

@@ -28,6 +28,7 @@ type loader struct {
 	host     *host.Host
 	cfg      Config
 	digests  *digests
+	before   map[place]*Plugin // those of an earlier reading
 	problems []Problem
 }
 
@@ -41,15 +42,41 @@ func newLoader(h *host.Host, cfg Config) *loader {
 		l.problem(cfg.CacheDir, fmt.Errorf("what is cached is not used: %w", err))
 		l.cfg.CacheDir = ""
 	}
-	l.digests = openDigests(l.cfg.CacheDir)
 	return l
+}
+
+// loader is one for all folders, after an earlier reading.
+func (r *Registry) loader(before *set) *loader {
+	l := newLoader(r.host, r.cfg)
+	if l.cfg.CacheDir != "" {
+		if r.digests == nil {
+			r.digests = openDigests(l.cfg.CacheDir)
+		}
+		l.digests = r.digests
+	}
+	l.before = map[place]*Plugin{}
+	for _, p := range before.plugins {
+		l.before[p.at] = p
+	}
+	return l
+}
+
+// drop closes plugins that are not to be used, but for those of the earlier
+// reading.
+func (l *loader) drop(ctx context.Context, found []*Plugin) {
+	for _, p := range found {
+		if l.before[p.at] != p {
+			_ = p.close(ctx)
+		}
+	}
 }
 
 // Load loads one file of a folder, with nothing granted, and returns what is
 // worth knowing beside it.
 func Load(ctx context.Context, h *host.Host, folder Folder, name, cacheDir string) (*Plugin, []Problem, error) {
 	l := newLoader(h, Config{CacheDir: cacheDir})
-	p, err := l.plugin(ctx, folder, strings.TrimSuffix(name, ".wasm"))
+	l.digests = openDigests(l.cfg.CacheDir)
+	p, err := l.plugin(ctx, 0, folder, strings.TrimSuffix(name, ".wasm"))
 	return p, l.problems, err
 }
 
@@ -57,11 +84,11 @@ func (l *loader) problem(file string, err error) {
 	l.problems = append(l.problems, Problem{file, err})
 }
 
-func (l *loader) folder(ctx context.Context, folder Folder) []*Plugin {
+func (l *loader) folder(ctx context.Context, i int, folder Folder) []*Plugin {
 	entries, err := fs.ReadDir(folder.FS, ".")
 	if err != nil {
 		l.problem(folder.Path, fmt.Errorf("the folder cannot be read: %w", unpath(err)))
-		return nil
+		return l.keepFolder(i, err)
 	}
 	slices.SortFunc(entries, byName)
 	type loaded struct {
@@ -69,10 +96,10 @@ func (l *loader) folder(ctx context.Context, folder Folder) []*Plugin {
 		problems []Problem
 	}
 	files := make([]loaded, len(entries))
-	each(ctx, len(entries), func(i int) {
-		one := &loader{host: l.host, cfg: l.cfg, digests: l.digests}
-		files[i].plugin = one.file(ctx, folder, entries[i])
-		files[i].problems = one.problems
+	each(ctx, len(entries), func(n int) {
+		one := &loader{host: l.host, cfg: l.cfg, digests: l.digests, before: l.before}
+		files[n].plugin = one.file(ctx, i, folder, entries[n])
+		files[n].problems = one.problems
 	})
 	var found []*Plugin
 	for _, f := range files {
@@ -85,15 +112,16 @@ func (l *loader) folder(ctx context.Context, folder Folder) []*Plugin {
 }
 
 // file loads what may be a plugin. It is nil if it is not.
-func (l *loader) file(ctx context.Context, folder Folder, entry fs.DirEntry) *Plugin {
+func (l *loader) file(ctx context.Context, i int, folder Folder, entry fs.DirEntry) *Plugin {
 	name := entry.Name()
 	if strings.HasPrefix(name, ".") || entry.IsDir() {
 		return nil
 	}
 	file := path.Join(folder.Path, name)
 	if stem, ok := strings.CutSuffix(name, ".wasm"); ok {
-		p, err := l.plugin(ctx, folder, stem)
+		p, err := l.plugin(ctx, i, folder, stem)
 		if err != nil {
+			p, err = l.keep(place{i, name}, err)
 			l.problem(file, err)
 		}
 		return p
@@ -117,8 +145,13 @@ func unpath(err error) error {
 	return err
 }
 
-func (l *loader) plugin(ctx context.Context, folder Folder, stem string) (*Plugin, error) {
-	p := &Plugin{File: path.Join(folder.Path, stem+".wasm"), host: l.host, digests: l.digests, folder: folder.FS, name: stem + ".wasm"}
+func (l *loader) plugin(ctx context.Context, i int, folder Folder, stem string) (*Plugin, error) {
+	name := stem + ".wasm"
+	if before := l.before[place{i, name}]; before != nil && l.same(before, stem) {
+		before.release()
+		return before, nil
+	}
+	p := &Plugin{File: path.Join(folder.Path, name), at: place{i, name}, host: l.host, digests: l.digests, folder: folder.FS, name: name}
 	if err := l.read(ctx, p, stem); err != nil {
 		_ = p.close(ctx) // describe may have compiled it
 		return nil, err
@@ -135,7 +168,7 @@ func (l *loader) read(ctx context.Context, p *Plugin, stem string) error {
 		return err
 	}
 	defer file.Close()
-	p.stamp = s
+	p.stamp, p.seen = s, s
 	at, ok := file.(io.ReaderAt)
 	if !ok || !s.settled() {
 		wasm, err := readAll(file, s)
@@ -212,9 +245,7 @@ func readFile(folder fs.FS, name string, most int64) ([]byte, stamp, error) {
 func (l *loader) manifest(ctx context.Context, p *Plugin, stem string) ([]byte, error) {
 	name, sidecar, err := l.sidecar(p, stem)
 	if p.Info.Manifest != nil {
-		if name != "" {
-			l.problem(path.Join(path.Dir(p.File), name), errors.New("ignored: the module has a manifest of its own"))
-		}
+		l.ignored(p, name)
 		p.Source = "custom section " + abi.SectionManifest
 		return p.Info.Manifest, nil
 	}
@@ -222,11 +253,18 @@ func (l *loader) manifest(ctx context.Context, p *Plugin, stem string) ([]byte, 
 		return nil, err
 	}
 	if name != "" {
-		p.Source = name
+		p.Source, p.beside = name, digestOf(sidecar)
 		return sidecar, nil
 	}
 	p.Source = abi.ExportDescribe
 	return l.describe(ctx, p)
+}
+
+// ignored reports a sidecar that is not used.
+func (l *loader) ignored(p *Plugin, sidecar string) {
+	if sidecar != "" {
+		l.problem(path.Join(path.Dir(p.File), sidecar), errors.New("ignored: the module has a manifest of its own"))
+	}
 }
 
 // describe asks the plugin itself, once for each digest.

@@ -26,10 +26,13 @@ type Plugin struct {
 	Tools    []*Tool
 
 	host   *host.Host
+	at     place
 	folder fs.FS
 	name   string
 
-	stamp     stamp // of the file
+	stamp     stamp  // of the file
+	seen      stamp  // of the file when it was found the same last; whoever reads the folders has it
+	beside    string // digest of the sidecar its manifest is from; empty if it is from none
 	digests   *digests
 	digesting sync.Mutex
 	digest    atomic.Pointer[string] // nil until somebody needs it
@@ -39,9 +42,11 @@ type Plugin struct {
 	users     int          // of the module
 	compiling *compilation // nil if it is not being compiled
 	failed    error        // why it was not compiled the last time
-	closed    bool
+	held      bool         // the module is not freed although nobody uses it: its file is not what it was
+	gone      error        // why nobody may use it any more who does not yet; nil while the registry has it
 
 	compilations sync.WaitGroup
+	loading      int // of them that have not ended
 }
 
 // Tool is a tool as agents see it.
@@ -78,7 +83,9 @@ func (t *Tool) CheckResult(value json.RawMessage) []abi.Problem {
 // adds what the operator granted to the policy of the call. Calls of the tools
 // of a plugin that are not to overlap take turns within their session. Its errors are
 // those of host.Host.Call and of host.Host.Compile, and match host.ErrDenied
-// if the plugin was not granted all it needs.
+// if the plugin was not granted all it needs. One that matches [ErrReplaced]
+// or [ErrChanged] says that nothing has run: look the tool up again, after the
+// next reload.
 func (t *Tool) Call(ctx context.Context, req host.Call) (abi.Result, error) {
 	p := t.Plugin
 	fail := func(kind abi.Kind, message string, err error) (abi.Result, error) {

@@ -78,7 +78,7 @@ func TestFileChangedAfterLoad(t *testing.T) {
 		file []byte
 		want string
 	}{
-		{"replaced", plugintest.Plugin{Manifest: named("p"), Invoke: plugintest.Do().Trap()}.Wasm(), "the file has changed since it was loaded: restart to load it"},
+		{"replaced", plugintest.Plugin{Manifest: named("p"), Invoke: plugintest.Do().Trap()}.Wasm(), "the file has changed since it was loaded: reload to have it as it is"},
 		{"broken", original[:len(original)/2], "malformed wasm"},
 		{"gone", nil, "no such file"},
 	} {

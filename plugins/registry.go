@@ -13,6 +13,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
@@ -25,10 +27,12 @@ var ErrNoTool = errors.New("no such tool")
 type Folder struct {
 	Path string // for messages
 	FS   fs.FS
+
+	dir string // of the system, to be watched; empty if it is none
 }
 
-// Dir is the folder of that path.
-func Dir(path string) Folder { return Folder{Path: path, FS: os.DirFS(path)} }
+// Dir is the folder of that path. It needs not be there yet.
+func Dir(path string) Folder { return Folder{Path: path, FS: os.DirFS(path), dir: path} }
 
 // Config says where plugins are and what they are granted.
 type Config struct {
@@ -45,13 +49,36 @@ type Config struct {
 	CacheDir string
 }
 
-// Registry knows the tools of a set of folders. But for what [Registry.Problems]
-// says it does not change once it is open. It is safe for concurrent use.
+// Registry knows the tools of a set of folders, as they were when it was opened
+// or reloaded last. It is safe for concurrent use: what is asked while it reloads
+// is answered of all of what there was, or of all of what there is.
 type Registry struct {
+	host    *host.Host
+	cfg     Config
+	digests *digests
+	set     atomic.Pointer[set]
+
+	turn   chan struct{}   // held by the one who reads the folders
+	ctx    context.Context // done when nobody is to read them any more
+	stop   context.CancelCauseFunc
+	frozen sync.Once
+
+	mu      sync.Mutex
+	retired []*Plugin // that were still in use when they were
+}
+
+// set is what the folders had when they were read. It does not change.
+type set struct {
 	plugins  []*Plugin
 	tools    map[string]*Tool
 	names    []string // of the tools, sorted
 	problems []Problem
+}
+
+// place is where a plugin is: which folder, and the name of its file.
+type place struct {
+	folder int
+	name   string
 }
 
 // Problem is a file that was not loaded, or not as it seems.
@@ -66,31 +93,44 @@ func (p Problem) String() string { return p.File + ": " + p.Err.Error() }
 // section nor a sidecar has its manifest. It fails only when ctx is done;
 // everything else is among Problems.
 func Open(ctx context.Context, h *host.Host, cfg Config) (*Registry, error) {
-	r := &Registry{tools: map[string]*Tool{}}
-	l := newLoader(h, cfg)
+	r := &Registry{host: h, cfg: cfg, turn: make(chan struct{}, 1)}
+	r.ctx, r.stop = context.WithCancelCause(context.Background())
+	read, err := r.read(ctx, &set{})
+	if err != nil {
+		return nil, err
+	}
+	r.set.Store(read)
+	return r, nil
+}
+
+// read reads the folders. Plugins of an earlier set that have not changed are in
+// the new one too.
+func (r *Registry) read(ctx context.Context, before *set) (*set, error) {
+	l := r.loader(before)
 	var found []*Plugin
-	for _, folder := range cfg.Folders {
-		found = append(found, l.folder(ctx, folder)...)
-		if err := ctx.Err(); err != nil {
+	for i, folder := range r.cfg.Folders {
+		found = append(found, l.folder(ctx, i, folder)...)
+		if ctx.Err() != nil {
+			l.drop(ctx, found)
 			return nil, context.Cause(ctx)
 		}
 	}
 	l.digests.save()
-	taken := collisions(found, cfg.Reserved)
-	r.problems = append(l.problems, taken...)
+	taken := collisions(found, r.cfg.Reserved)
+	s := &set{tools: map[string]*Tool{}, problems: append(l.problems, taken...)}
 	for _, p := range found {
 		if slices.ContainsFunc(taken, func(t Problem) bool { return t.File == p.File }) {
-			_ = p.close(ctx)
+			l.drop(ctx, []*Plugin{p})
 			continue
 		}
-		r.plugins = append(r.plugins, p)
+		s.plugins = append(s.plugins, p)
 		for _, t := range p.Tools {
-			r.tools[t.Name] = t
+			s.tools[t.Name] = t
 		}
 	}
-	r.names = slices.Sorted(maps.Keys(r.tools))
-	r.problems = append(r.problems, unusedGrants(cfg.Grants, found)...)
-	return r, nil
+	s.names = slices.Sorted(maps.Keys(s.tools))
+	s.problems = append(s.problems, unusedGrants(r.cfg.Grants, found)...)
+	return s, nil
 }
 
 // collisions finds plugins whose name or whose tools' names are taken, by
@@ -164,13 +204,14 @@ func unusedGrants(grants map[string]Grant, found []*Plugin) []Problem {
 }
 
 // Plugins returns the loaded plugins in the order of their folders and files.
-func (r *Registry) Plugins() []*Plugin { return slices.Clone(r.plugins) }
+func (r *Registry) Plugins() []*Plugin { return slices.Clone(r.set.Load().plugins) }
 
 // Tools returns all tools, sorted by name.
 func (r *Registry) Tools() []*Tool {
-	tools := make([]*Tool, len(r.names))
-	for i, name := range r.names {
-		tools[i] = r.tools[name]
+	s := r.set.Load()
+	tools := make([]*Tool, len(s.names))
+	for i, name := range s.names {
+		tools[i] = s.tools[name]
 	}
 	return tools
 }
@@ -178,8 +219,9 @@ func (r *Registry) Tools() []*Tool {
 // Problems returns what was not loaded, in the order it was met, and then what
 // could not be compiled when it was last tried.
 func (r *Registry) Problems() []Problem {
-	problems := slices.Clone(r.problems)
-	for _, p := range r.plugins {
+	s := r.set.Load()
+	problems := slices.Clone(s.problems)
+	for _, p := range s.plugins {
 		if err := p.failure(); err != nil {
 			problems = append(problems, Problem{p.File, err})
 		}
@@ -190,25 +232,30 @@ func (r *Registry) Problems() []Problem {
 // Lookup returns the tool an agent knows by that name. Its error matches
 // [ErrNoTool] and suggests what may have been meant.
 func (r *Registry) Lookup(name string) (*Tool, error) {
-	if t, ok := r.tools[name]; ok {
+	s := r.set.Load()
+	if t, ok := s.tools[name]; ok {
 		return t, nil
 	}
-	if near := abi.Nearest(name, r.names); near != "" {
+	if near := abi.Nearest(name, s.names); near != "" {
 		return nil, fmt.Errorf("%w: %.64q, did you mean %q?", ErrNoTool, name, near)
 	}
 	return nil, fmt.Errorf("%w: %.64q", ErrNoTool, name)
 }
 
-// Close frees the compiled plugins. No call may be running or start after it.
+// Close ends a reload that runs and frees the compiled plugins. No call may be
+// running or start after it.
 func (r *Registry) Close(ctx context.Context) error {
+	r.Freeze()
 	var errs []error
-	for _, p := range r.plugins {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, p := range slices.Concat(r.set.Load().plugins, r.retired) {
 		errs = append(errs, p.close(ctx))
 	}
 	return errors.Join(errs...)
 }
 
 // byName orders files so that problems and plugins come in a fixed order.
-func byName(a, b fs.DirEntry) int {
-	return cmp.Compare(strings.ToLower(a.Name()), strings.ToLower(b.Name()))
-}
+func byName(a, b fs.DirEntry) int { return byFile(a.Name(), b.Name()) }
+
+func byFile(a, b string) int { return cmp.Compare(strings.ToLower(a), strings.ToLower(b)) }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/internal/schema"
+	"github.com/toolhost/toolhost/plugins"
 )
 
 // The names of the agent's own tools. None of them can be spawned.
@@ -31,12 +32,8 @@ type agentTool struct {
 	run        func(ctx context.Context, s *Service, req Request) (any, error)
 }
 
-// agentTools returns the three tools, or none if no tool runs in the
-// background: a model pays for each definition in every call.
-func (s *Service) agentTools() ([]*agentTool, error) {
-	if !slices.ContainsFunc(s.Definitions(""), func(d Definition) bool { return d.SupportsBackground || d.MayPark }) {
-		return nil, nil
-	}
+// agentTools returns the three tools.
+func agentTools() ([]*agentTool, error) {
 	tools := []*agentTool{{
 		definition: Definition{
 			Name: SpawnBackground, Title: "Spawn Background",
@@ -71,6 +68,44 @@ func (s *Service) agentTools() ([]*agentTool, error) {
 		}
 	}
 	return tools, nil
+}
+
+// offered returns those of the three tools that are told to models: all of them
+// if some tool runs in the background, else none, because a model pays for each
+// definition in every call. But where there may be runs, those that look at them
+// and stop them stay: a reload that takes the last such tool away must not take
+// the door to its runs.
+func (s *Service) offered(tools []*plugins.Tool) []*agentTool {
+	if slices.ContainsFunc(tools, func(t *plugins.Tool) bool {
+		return len(t.Plugin.Missing) == 0 && (t.Tool.Hints.SupportsBackground || s.mayPark(t))
+	}) {
+		return s.agent
+	}
+	if !s.had.Load() {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(s.agent), func(a *agentTool) bool { return a.definition.Name == SpawnBackground })
+}
+
+// agentTool returns one of the three tools by its name, nil if it is not told to
+// models.
+func (s *Service) agentTool(name string) *agentTool {
+	if !slices.Contains(agentNames, name) {
+		return nil
+	}
+	offered := s.offered(s.registry.Tools())
+	if i := slices.IndexFunc(offered, func(a *agentTool) bool { return a.definition.Name == name }); i >= 0 {
+		return offered[i]
+	}
+	return nil
+}
+
+// hasRuns notes that there is a run or a schedule. If no tool runs in the
+// background any more, it is by that that models are told how to look at it.
+func (s *Service) hasRuns() {
+	if s.had.CompareAndSwap(false, true) && s.agentTool(SpawnBackground) == nil {
+		s.changed.send()
+	}
 }
 
 func (t *agentTool) call(ctx context.Context, s *Service, req Request) (abi.Result, error) {

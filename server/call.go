@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -72,11 +73,19 @@ func (s *Service) Call(ctx context.Context, req Request) (abi.Result, error) {
 	if len(req.Args) > MaxArgs {
 		return explain(tooLarge(req.Args))
 	}
-	for _, a := range s.agent {
-		if a.definition.Name == req.Tool {
-			return a.call(ctx, s, req)
+	if a := s.agentTool(req.Tool); a != nil {
+		return a.call(ctx, s, req)
+	}
+	for {
+		r, err := s.callPlugin(ctx, req)
+		if !errors.Is(err, plugins.ErrReplaced) { // else nothing has run, and there is another one
+			return r, err
 		}
 	}
+}
+
+// callPlugin makes all checks before a call of a plugin's tool, and the call.
+func (s *Service) callPlugin(ctx context.Context, req Request) (abi.Result, error) {
 	if s.closed.Load() {
 		return explain(errShutdown)
 	}
@@ -147,6 +156,9 @@ func (s *Service) approve(ctx context.Context, tool *plugins.Tool, a Approval) e
 func (s *Service) run(ctx context.Context, tool *plugins.Tool, call host.Call) (abi.Result, error) {
 	call.Ask = checkedAsk(call.Ask)
 	r, err := tool.Call(ctx, call)
+	if s.soon(err) {
+		return explain(replacing(tool))
+	}
 	if err != nil || r.Kind != abi.Success {
 		return r, err
 	}

@@ -78,17 +78,19 @@ func shape(v any) json.RawMessage {
 
 // Definitions returns all tools a session may call: those of the plugins,
 // sorted by name, then the agent's own three, if there is a tool to spawn or
-// that may be parked.
+// that may be parked; without it, where there were runs, those to check and to
+// stop them. [Service.ToolsChanged] tells when to ask again.
 // A plugin that was not granted all it needs is left out: a model is not told
 // of tools that would refuse it.
 func (s *Service) Definitions(session string) []Definition {
 	var ds []Definition
-	for _, t := range s.registry.Tools() {
+	tools := s.registry.Tools()
+	for _, t := range tools {
 		if len(t.Plugin.Missing) == 0 {
 			ds = append(ds, s.define(t))
 		}
 	}
-	for _, a := range s.agent {
+	for _, a := range s.offered(tools) {
 		ds = append(ds, a.definition)
 	}
 	return ds

@@ -9,22 +9,43 @@ import (
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/plugins"
 )
 
 // execute does the work of a background run: it calls the run's tool, and lets
 // the run's sink follow. It depends on nothing but the record, so that a run
 // can be executed again.
 func (s *Service) execute(ctx context.Context, run background.Run, sink *background.Sink) (background.Outcome, error) {
-	tool, err := s.registry.Lookup(run.Tool)
-	if err != nil {
-		return background.Outcome{}, &background.Error{Kind: background.KindRejected, Message: err.Error()}
+	for {
+		tool, err := s.executable(run)
+		if err != nil {
+			return background.Outcome{}, &background.Error{Kind: background.KindRejected, Message: public(err), Err: err}
+		}
+		limits := s.limits(Limits{}, tool.Tool)
+		limits.Timeout = run.Timeout
+		r, err := s.run(ctx, tool, s.withSink(host.Call{
+			ID: run.ID, Session: run.Session, Attempt: run.Attempt, Args: run.Args, Policy: limits.policy(), Background: true,
+		}, sink))
+		if errors.Is(err, plugins.ErrReplaced) { // nothing has run
+			continue
+		}
+		return outcome(ctx, r, err)
 	}
-	limits := s.limits(Limits{}, tool.Tool)
-	limits.Timeout = run.Timeout
-	r, err := s.run(ctx, tool, s.withSink(host.Call{
-		ID: run.ID, Session: run.Session, Attempt: run.Attempt, Args: run.Args, Policy: limits.policy(), Background: true,
-	}, sink))
-	return outcome(ctx, r, err)
+}
+
+// executable looks the tool of a run up anew: since the run was admitted its
+// plugin may have been replaced. A schedule is for whatever plugin has the tool;
+// any other run is for the one its arguments were checked against, and whose
+// version its record says.
+func (s *Service) executable(run background.Run) (*plugins.Tool, error) {
+	tool, err := s.registry.Lookup(run.Tool)
+	if err == nil {
+		err = s.admit(tool, run.Args)
+	}
+	if err == nil && run.Schedule == "" {
+		err = sameVersion(tool, run)
+	}
+	return tool, err
 }
 
 // withSink lets the sink of a run follow a call, keep its checkpoints, and ask

@@ -90,7 +90,7 @@ type parked struct {
 // callParking runs an admitted tool and waits for it as long as its budget
 // says.
 func (s *Service) callParking(ctx context.Context, tool *plugins.Tool, call host.Call, b budget, asked Request) (abi.Result, error) {
-	version, err := tool.Plugin.Digest()
+	version, err := s.version(tool)
 	if err != nil {
 		return explain(err)
 	}
@@ -121,6 +121,7 @@ func (s *Service) callParking(ctx context.Context, tool *plugins.Tool, call host
 	var limit *background.LimitError
 	switch {
 	case ran.Parked:
+		s.hasRuns()
 		live.run = ran.Run.ID
 		if asked.Parked != nil {
 			asked.Parked(ran.Run)

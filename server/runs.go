@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -62,8 +63,25 @@ func (s *Service) openRuns(ctx context.Context) (err error) {
 		}
 		cfg.Engine = s.engine
 	}
+	if cfg.Engine != nil {
+		left, err := leftRuns(ctx, cfg.Engine)
+		if err != nil {
+			return err
+		}
+		s.had.Store(left)
+	}
 	s.runs, err = background.New(context.WithoutCancel(ctx), cfg)
 	return err
+}
+
+// leftRuns reports whether an earlier process left runs or schedules.
+func leftRuns(ctx context.Context, engine background.Engine) (bool, error) {
+	runs, err := engine.List(ctx, background.Query{Limit: 1})
+	if err != nil || len(runs) > 0 {
+		return true, err
+	}
+	schedules, err := engine.Schedules(ctx, "", false)
+	return len(schedules) > 0, err
 }
 
 // readmit decides whether a run may start that nobody waits for at the door: a
@@ -102,8 +120,13 @@ func mayRunAgain(tool *plugins.Tool, run background.Run) error {
 	if hints := tool.Tool.Hints; !hints.Idempotent && !hints.Readonly {
 		return refuse("%s is neither idempotent nor readonly", run.Tool)
 	}
+	return sameVersion(tool, run)
+}
+
+// sameVersion says why a tool is not the one a run was made for.
+func sameVersion(tool *plugins.Tool, run background.Run) error {
 	version, err := tool.Plugin.Digest()
-	if err == nil && run.Version != version {
+	if err == nil && run.Version != version || errors.Is(err, plugins.ErrReplaced) || errors.Is(err, plugins.ErrChanged) {
 		err = refuse("the plugin of %s is another one by now", run.Tool)
 	}
 	return err

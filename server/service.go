@@ -15,6 +15,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -45,6 +46,15 @@ type Config struct {
 	// [Service.Notices].
 	OnNotice func(n background.Notice)
 
+	// Watch reloads the plugins whenever something in Folders changes, until the
+	// Service is closed: see plugins.Registry.Watch. Without it only
+	// [Service.Reload] does.
+	Watch bool
+	// OnReload is told what a reload has changed, if it has changed anything or
+	// met a new problem. Calls do not overlap. It must not call [Service.Reload]
+	// or [Service.Close]. Nil leaves it to Logger.
+	OnReload func(c plugins.Changes)
+
 	// Host says how much memory all calls may have together, how many direct calls
 	// run at a time, what is kept warm and how much of CacheDir is used. Its CacheDir
 	// and Logger are those of this Config.
@@ -72,8 +82,8 @@ type Approval struct {
 	Schedule *background.Schedule
 }
 
-// Service calls and spawns the tools of a set of plugins. It is safe for
-// concurrent use.
+// Service calls and spawns the tools of a set of plugins, which may change while
+// it runs. It is safe for concurrent use.
 type Service struct {
 	cfg      Config
 	log      *slog.Logger
@@ -83,7 +93,13 @@ type Service struct {
 	runs     *background.Manager
 	closed   atomic.Bool
 	asked    questions
-	agent    []*agentTool // spawn, check and stop; none if no tool supports background
+	agent    []*agentTool // spawn, check and stop, whether they are told to models or not
+	had      atomic.Bool  // there are or were runs or schedules: see offered
+
+	changed  signals
+	telling  sync.Mutex // what a reload has changed
+	watching sync.WaitGroup
+	unwatch  context.CancelFunc
 }
 
 // Open loads the plugins and returns a Service. A plugin that cannot be loaded
@@ -93,7 +109,7 @@ type Service struct {
 // With Config.DataDir, runs that were there when an earlier process ended go on
 // where their tools allow it: see [background.Config]'s Readmit.
 func Open(ctx context.Context, cfg Config) (*Service, error) {
-	s := &Service{cfg: cfg, log: cfg.Logger}
+	s := &Service{cfg: cfg, log: cfg.Logger, unwatch: func() {}}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -119,16 +135,28 @@ func (s *Service) open(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if s.agent, err = s.agentTools(); err != nil {
+	if s.agent, err = agentTools(); err != nil {
 		return err
 	}
-	return s.openRuns(ctx) // last: it starts what an earlier process left
+	if err := s.openRuns(ctx); err != nil { // it starts what an earlier process left
+		return err
+	}
+	if s.cfg.Watch {
+		s.watch()
+	}
+	return nil
 }
 
 // Close refuses new calls and runs, waits for those that are active until ctx
 // is done, then ends them, and frees everything.
 func (s *Service) Close(ctx context.Context) error {
 	s.closed.Store(true)
+	s.unwatch()
+	s.watching.Wait()
+	s.changed.close()
+	if s.registry != nil {
+		s.registry.Freeze()
+	}
 	var errs []error
 	if s.runs != nil {
 		errs = append(errs, s.runs.Close(ctx))
@@ -137,7 +165,10 @@ func (s *Service) Close(ctx context.Context) error {
 		errs = append(errs, s.engine.Close())
 	}
 	if s.host != nil {
-		errs = append(errs, s.host.Close(ctx)) // frees the compiled plugins too
+		errs = append(errs, s.host.Close(ctx)) // no call runs any more
+	}
+	if s.registry != nil {
+		errs = append(errs, s.registry.Close(ctx))
 	}
 	return errors.Join(errs...)
 }
@@ -151,7 +182,8 @@ type Stats struct {
 // Stats returns what runs and calls are doing and did, and what they take.
 func (s *Service) Stats() Stats { return Stats{s.runs.Stats(), s.host.Stats()} }
 
-// Plugins returns the loaded plugins.
+// Plugins returns the loaded plugins. What this and the like return is of the
+// moment: the next one may come after a reload.
 func (s *Service) Plugins() []*plugins.Plugin { return s.registry.Plugins() }
 
 // Tools returns the plugins' tools, sorted by name, those whose plugin was not

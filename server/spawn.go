@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -48,6 +49,7 @@ func (s *Service) Spawn(ctx context.Context, req SpawnRequest) (background.Spawn
 	if err != nil {
 		return background.Spawned{}, err
 	}
+	s.hasRuns()
 	return s.runs.Spawn(ctx, req.Session, checked)
 }
 
@@ -67,6 +69,7 @@ func (s *Service) Schedule(ctx context.Context, req ScheduleRequest) (background
 	if err != nil {
 		return background.Schedule{}, err
 	}
+	s.hasRuns()
 	return s.runs.Schedule(ctx, req.Session, checked)
 }
 
@@ -80,9 +83,19 @@ func (s *Service) plan(req ScheduleRequest) (background.Schedule, error) {
 }
 
 // prepare makes the checks of a spawn, but for a person's approval: nobody is
-// asked about what is refused anyway. Their order decides which error an agent
-// sees first: what it named, before what it asked for.
+// asked about what is refused anyway.
 func (s *Service) prepare(req SpawnRequest) (tool *plugins.Tool, checked background.SpawnRequest, err error) {
+	for {
+		tool, checked, err = s.prepareNow(req)
+		if !errors.Is(err, plugins.ErrReplaced) { // else there is another one
+			return tool, checked, err
+		}
+	}
+}
+
+// prepareNow makes the checks for the plugin of the moment. Their order decides
+// which error an agent sees first: what it named, before what it asked for.
+func (s *Service) prepareNow(req SpawnRequest) (tool *plugins.Tool, checked background.SpawnRequest, err error) {
 	name := strings.TrimSpace(req.Tool)
 	if tool, err = s.target(name); err != nil {
 		return nil, checked, err
@@ -97,7 +110,7 @@ func (s *Service) prepare(req SpawnRequest) (tool *plugins.Tool, checked backgro
 	if err := s.admit(tool, req.Args); err != nil {
 		return nil, checked, err
 	}
-	version, err := tool.Plugin.Digest()
+	version, err := s.version(tool)
 	if err != nil {
 		return nil, checked, err
 	}

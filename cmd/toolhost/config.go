@@ -16,6 +16,7 @@ import (
 // in the environment log.level is TOOLHOST_LOG_LEVEL.
 type config struct {
 	Plugins    []string               `koanf:"plugins"` // folders
+	Watch      bool                   `koanf:"watch"`   // serve and mcp reload plugins that change
 	Data       string                 `koanf:"data"`    // folder for what is kept between runs
 	Log        logConfig              `koanf:"log"`
 	Limits     limitsConfig           `koanf:"limits"`     // where a tool asks for nothing; 0 is the built-in default

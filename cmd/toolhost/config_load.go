@@ -50,7 +50,7 @@ type loaded struct {
 // defaults are what holds where nobody says anything.
 func defaults() map[string]any {
 	return map[string]any{
-		"data": defaultData(), "approve": "deny",
+		"data": defaultData(), "approve": "deny", "watch": true,
 		"log/level": "warn", "log/format": "text", "serve/drain": "10s",
 		"background/park": string(server.ParkHinted), "background/end_session": string(background.EndParked),
 	}
@@ -313,6 +313,10 @@ func typed(key, value string) any {
 			return strings.Fields(value)
 		}
 		return strings.Split(value, string(os.PathListSeparator))
+	case reflect.Bool:
+		if b, err := strconv.ParseBool(value); err == nil {
+			return b
+		}
 	case reflect.Int, reflect.Int64:
 		if n, err := strconv.ParseInt(value, 10, 64); err == nil && t != reflect.TypeFor[time.Duration]() {
 			return n

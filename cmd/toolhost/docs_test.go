@@ -34,7 +34,7 @@ func TestDocumentedDefaults(t *testing.T) {
 	for key, want := range map[string]any{
 		"log.level": defaults["log/level"], "log.format": defaults["log/format"], "approve": defaults["approve"],
 		"background.park": defaults["background/park"], "background.end_session": defaults["background/end_session"],
-		"serve.drain":            defaults["serve/drain"],
+		"serve.drain": defaults["serve/drain"], "watch": defaults["watch"],
 		"limits.fuel":            host.DefaultFuel,
 		"limits.memory":          host.DefaultMemory,
 		"limits.output":          host.DefaultOutput,

@@ -24,7 +24,10 @@ func (a *app) mcp() *cobra.Command {
 		Short: "Serve the tools over the Model Context Protocol on stdin and stdout",
 		Long: `Serve the tools over the Model Context Protocol on stdin and stdout, in every
 revision of the protocol. Background runs and tasks are kept in the data folder:
-a client that starts this command anew finds them, under the same session.`,
+a client that starts this command anew finds them, under the same session.
+
+Plugins that are added, replaced or removed are taken up while it runs (unless
+watch is false), and on SIGHUP, and the client is told.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := a.openFree(cmd.Context())
@@ -32,6 +35,7 @@ a client that starts this command anew finds them, under the same session.`,
 				return err
 			}
 			defer a.closeService(cmd.Context(), s)
+			defer a.reloadOnHangup(s)()
 			var in io.Reader // nil is the process's own, which is closed to end a read
 			if a.in != os.Stdin {
 				in = a.in

@@ -152,7 +152,7 @@ func (a *app) openKept(ctx context.Context, folder string) (*server.Service, err
 	if err != nil {
 		return nil, err
 	}
-	cfg.DataDir = folder
+	cfg.DataDir, cfg.Watch, cfg.OnReload = folder, a.config.Watch, a.reloaded
 	return server.Open(ctx, cfg)
 }
 

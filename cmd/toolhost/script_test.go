@@ -45,7 +45,7 @@ func TestScripts(t *testing.T) {
 			}
 			return os.Symlink(plugintest.CacheDir(), filepath.Join(data, "cache")) // that of all tests
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "wasm": wasm, "until": until, "capture": capture, "open": open, "draining": draining},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "wasm": wasm, "until": until, "capture": capture, "open": open, "draining": draining, "hangup": hangUp},
 	})
 }
 
@@ -122,6 +122,18 @@ func draining(ts *testscript.TestScript, _ bool, _ []string) {
 		var p *httpapi.Problem
 		return errors.As(c.do(ctx, "GET", "/readyz", nil, nil), &p) && p.Code == httpapi.CodeClosing
 	})
+}
+
+// hangup asks what runs in the background to reload.
+func hangUp(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) > 0 {
+		ts.Fatalf("usage: hangup")
+	}
+	for _, cmd := range ts.BackgroundCmds() {
+		for _, signal := range hangup {
+			ts.Check(cmd.Process.Signal(signal))
+		}
+	}
 }
 
 // poll asks the server of a script until it says yes.

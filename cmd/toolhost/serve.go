@@ -32,6 +32,9 @@ too, where a browser finds a page for operators. Runs, their output, notices and
 schedules are kept in the data folder: when the server is started again, those
 that may go on do.
 
+Plugins that are added, replaced or removed are taken up while it runs (unless
+watch is false), and on SIGHUP. The configuration is read once.
+
 SIGINT or SIGTERM ends it: it takes nothing new, waits for what runs as long as
 serve.drain says, and interrupts what is left. A second signal ends it at once.`,
 		Example: `  toolhost serve
@@ -73,6 +76,7 @@ func (a *app) runServer(ctx context.Context) error {
 	api := httpapi.New(s, httpapi.Config{
 		Version: version(), Token: a.config.Token, OAuth: a.config.OAuth.config(), MCP: mcp, Page: page, Logger: a.logger(),
 	})
+	defer a.reloadOnHangup(s)()
 	var serving sync.WaitGroup
 	broken := make(chan error, len(listeners))
 	for _, l := range listeners {

@@ -70,6 +70,7 @@ func zoo() map[string]plugintest.Plugin {
 
 // fixture is an API over a service, served in memory.
 type fixture struct {
+	files fstest.MapFS // the plugins, which a reload reads anew
 	*httpapi.API
 	t       testing.TB
 	service *server.Service
@@ -81,9 +82,9 @@ type fixture struct {
 // of the test finds goroutines that are left.
 func serve(t testing.TB, cfg httpapi.Config, names ...string) *fixture {
 	t.Helper()
-	f := &fixture{t: t, logs: &logBuffer{}, net: &memory{conns: make(chan net.Conn), closed: make(chan struct{})}}
+	f := &fixture{t: t, files: fstest.MapFS{}, logs: &logBuffer{}, net: &memory{conns: make(chan net.Conn), closed: make(chan struct{})}}
 	log := slog.New(slog.NewJSONHandler(f.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	files, all := fstest.MapFS{}, zoo()
+	files, all := f.files, zoo()
 	grants := map[string]plugins.Grant{}
 	for _, name := range names {
 		p, ok := all[name]

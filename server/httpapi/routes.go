@@ -34,7 +34,7 @@ func Routes() []Route {
 		endpoint("POST", "/v1/notices/ack", "Take notices: they are not told again", (*API).acknowledge).named("acknowledgeNotices").
 			doc("An id that the session has no notice of is passed over, so that the request can be repeated."),
 
-		stream("/v1/events", "What happens to the runs and schedules of the session from now on", []string{eventStream}, (*API).events).named("watchEvents").
+		stream("/v1/events", "What happens to the tools, and to the runs and schedules of the session, from now on", []string{eventStream}, (*API).events).named("watchEvents").
 			doc("The name of an event is its `kind`. A line that is a comment tells at least each 15 seconds that the server is there.").
 			events(EventType{Data: reflect.TypeFor[Event]()}).refuses(CodeLimit),
 		endpoint("GET", "/v1/session", "What a model has to know of the session's active runs", (*API).getSession).named("getSession"),

@@ -31,14 +31,15 @@ func (a *API) ready(*request, none) (Health, error) {
 	return Health{Status: "ready", Version: a.version}, nil
 }
 
-// events streams what happens to a session's runs and schedules.
+// events streams what happens to a session's runs and schedules, and to the
+// tools.
 func (a *API) events(r *request) error {
 	release, err := a.occupy(r.Request)
 	if err != nil {
 		return err
 	}
 	defer release()
-	happens := a.service.Runs().Watch(r.Context(), r.session)
+	happens, tools := a.service.Runs().Watch(r.Context(), r.session), a.service.ToolsChanged(r.Context())
 	out, err := r.stream()
 	if err != nil || r.Method == http.MethodHead {
 		return nil // the client is gone
@@ -52,6 +53,12 @@ func (a *API) events(r *request) error {
 				return nil
 			}
 			err = out.send(string(e.Kind), "", newEvent(r.caller, e, time.Now()))
+		case _, ok := <-tools:
+			if !ok { // nothing reloads any more, and runs may still end
+				tools = nil
+				continue
+			}
+			err = out.send(string(EventTools), "", Event{Kind: EventTools})
 		case <-alive.C:
 			err = out.beat()
 		case <-r.Context().Done():

@@ -199,6 +199,10 @@ type Schedules struct {
 	Schedules []Schedule `json:"schedules"`
 }
 
+// EventTools is the kind of the event that says that GET /v1/tools may have
+// another answer: plugins were reloaded.
+const EventTools background.EventKind = "tools"
+
 // An Event is the data of an event of GET /v1/events.
 type Event struct {
 	Kind     background.EventKind `json:"kind"`

@@ -2,14 +2,17 @@ package mcpapi
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server"
 )
 
@@ -85,6 +88,8 @@ func (a *api) call(ctx context.Context, req *mcp.CallToolRequest, structured boo
 		return stillRunning(*run), nil
 	case run == nil && asking.open():
 		return asking.result()
+	case errors.Is(err, plugins.ErrNoTool): // it was there when the SDK looked
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf("unknown tool %q", follow.Tool)}
 	}
 	if err != nil {
 		level := slog.LevelDebug

@@ -75,6 +75,7 @@ func NewHandler(service *server.Service, cfg HTTPConfig) (*Handler, error) {
 	srv, err := a.newServer(cfg.Version, cfg.Extend, share.New(maxCallsHTTP, maxCallsOfClient))
 	if err != nil {
 		end(nil)
+		a.unfollow()
 		return nil, err
 	}
 	h := &Handler{api: a, server: srv, whose: cfg.Session, sessions: newSessions(srv.Sessions), end: end}
@@ -162,6 +163,7 @@ func (h *Handler) Close() {
 	for s := range h.server.Sessions() {
 		_ = s.Close()
 	}
+	h.api.unfollow()
 }
 
 // ServeHTTP answers one request.

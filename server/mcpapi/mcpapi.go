@@ -18,16 +18,13 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"slices"
-	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/internal/share"
 	"github.com/toolhost/toolhost/server"
 )
@@ -92,6 +89,7 @@ func Run(ctx context.Context, service *server.Service, cfg Config) error {
 		cfg.Out = os.Stdout
 	}
 	a := newAPI(ctx, service, cfg.Logger, cfg.Grace)
+	defer a.unfollow()
 	session := cmp.Or(cfg.Session, DefaultSession)
 	a.session = func(*mcp.RequestExtra) string { return session }
 	srv, err := a.newServer(cfg.Version, cfg.Extend, share.New(maxCalls, maxCalls))
@@ -145,22 +143,32 @@ func sessionError(ctx context.Context, err error) error {
 
 // api is a service as MCP has it, for one stream or for all of HTTP.
 type api struct {
-	ctx        context.Context // ends all calls
-	service    *server.Service
-	log        *slog.Logger
-	session    func(*mcp.RequestExtra) string // whose runs a request sees
-	grace      time.Duration                  // how long a client that takes tasks waits for a result
-	key        []byte                         // signs what clients carry for us
-	structured map[string]bool                // by tool: its results are told as structuredContent
+	ctx     context.Context // ends all calls
+	service *server.Service
+	log     *slog.Logger
+	session func(*mcp.RequestExtra) string // whose runs a request sees
+	grace   time.Duration                  // how long a client that takes tasks waits for a result
+	key     []byte                         // signs what clients carry for us
+
+	served    atomic.Pointer[served]
+	listing   sync.RWMutex // held for reading while tools are listed: no client sees half of a change
+	following sync.WaitGroup
+	leave     context.CancelFunc // ends following
 }
 
 func newAPI(ctx context.Context, service *server.Service, log *slog.Logger, grace time.Duration) *api {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &api{
-		ctx: ctx, service: service, log: log, grace: cmp.Or(grace, defaultGrace), key: newKey(), structured: map[string]bool{},
-	}
+	a := &api{ctx: ctx, service: service, log: log, grace: cmp.Or(grace, defaultGrace), key: newKey(), leave: func() {}}
+	a.served.Store(&served{})
+	return a
+}
+
+// unfollow ends what newServer began.
+func (a *api) unfollow() {
+	a.leave()
+	a.following.Wait()
 }
 
 // Extend lets a program that embeds this package serve what no tool of a plugin
@@ -171,28 +179,35 @@ type Extend struct {
 }
 
 func (a *api) newServer(version string, extend Extend, calls *share.Pool) (*mcp.Server, error) {
-	definitions := a.service.Definitions("")
+	ctx, leave := context.WithCancel(a.ctx)
+	a.leave = leave
+	changed := a.service.ToolsChanged(ctx) // before they are looked at
 	// Without this the SDK advertises logging, which 2026-07-28 deprecates, and
-	// changes of lists that do not change.
-	capabilities := &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}}
-	runs := slices.ContainsFunc(definitions, func(d server.Definition) bool { return d.Name == server.CheckBackground })
-	if runs {
-		capabilities.Resources = &mcp.ResourceCapabilities{}
-		capabilities.AddExtension(tasksExtension, nil)
-	}
-	options := &mcp.ServerOptions{Instructions: instructions(definitions), Logger: sdkLog(a.log), Capabilities: capabilities, SetCacheable: private}
+	// changes of the list of resources, which does not change. Tasks and files
+	// are advertised also while no tool runs in the background: clients ask for
+	// capabilities once, and the first such tool may come with a reload.
+	capabilities := &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{ListChanged: true}, Resources: &mcp.ResourceCapabilities{}}
+	capabilities.AddExtension(tasksExtension, nil)
+	options := &mcp.ServerOptions{Logger: sdkLog(a.log), Capabilities: capabilities, SetCacheable: private}
 	if extend.Options != nil {
 		extend.Options(options)
 	}
 	srv := mcp.NewServer(&mcp.Implementation{Name: serverName, Title: "Toolhost", Version: version}, options)
-	served := a.addTools(srv, definitions)
-	srv.AddReceivingMiddleware(nearestTool(served))
-	if runs {
-		a.addFiles(srv)
-		if err := a.addTasks(srv); err != nil {
-			return nil, err
-		}
+	a.serveTools(srv)
+	srv.AddReceivingMiddleware(asTask, a.nearestTool, a.wholeList)
+	if options.Instructions == "" { // the program has none of its own
+		srv.AddReceivingMiddleware(a.instruct)
 	}
+	srv.AddSendingMiddleware(a.begun)
+	a.addFiles(srv)
+	if err := a.addTasks(srv); err != nil {
+		return nil, err
+	}
+	a.following.Go(func() {
+		for range changed {
+			a.serveTools(srv)
+		}
+	})
 	if extend.Server != nil {
 		extend.Server(srv)
 	}
@@ -205,89 +220,4 @@ func private(_ context.Context, req mcp.Request, c *mcp.Cacheable) {
 	if _, ok := req.(*mcp.ReadResourceRequest); ok {
 		c.CacheScope = "private"
 	}
-}
-
-// addTools adds the tools and returns the names of those that are served.
-func (a *api) addTools(srv *mcp.Server, definitions []server.Definition) []string {
-	var served []string
-	for _, d := range definitions {
-		tool, err := toTool(d)
-		if err != nil {
-			a.log.Error("the tool is not served over MCP", "tool", d.Name, "plugin", d.Plugin, "error", err)
-			continue
-		}
-		structured := tool.OutputSchema != nil
-		a.structured[d.Name] = structured
-		srv.AddTool(tool, func(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-			result, err := a.call(ctx, req, structured)
-			if t, ok := result.(*task); ok {
-				answerOf(ctx).task = t
-				return &mcp.CallToolResult{}, nil
-			}
-			r, _ := result.(*mcp.CallToolResult)
-			return r, err
-		})
-		served = append(served, d.Name)
-	}
-	srv.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
-		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
-			answer := &answer{}
-			result, err := next(context.WithValue(ctx, answerKey{}, answer), method, req)
-			if answer.task != nil {
-				return answer.task, nil
-			}
-			return result, err
-		}
-	})
-	return served
-}
-
-// answer takes what a call became past the SDK, which knows no tasks.
-type answer struct{ task *task }
-
-type answerKey struct{}
-
-func answerOf(ctx context.Context) *answer { return ctx.Value(answerKey{}).(*answer) }
-
-// nearestTool says, where a tool is not there, what may have been meant.
-func nearestTool(served []string) mcp.Middleware {
-	return func(next mcp.MethodHandler) mcp.MethodHandler {
-		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
-			result, err := next(ctx, method, req)
-			call, ok := req.(*mcp.CallToolRequest)
-			unknown, wrong := errors.AsType[*jsonrpc.Error](err)
-			if !ok || !wrong || unknown.Code != jsonrpc.CodeInvalidParams || slices.Contains(served, call.Params.Name) {
-				return result, err
-			}
-			message := fmt.Sprintf("unknown tool %q", call.Params.Name)
-			if near := abi.Nearest(call.Params.Name, served); near != "" {
-				message += fmt.Sprintf(", did you mean %q?", near)
-			}
-			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: message}
-		}
-	}
-}
-
-// maxNamed bounds how many tools the instructions name: they are part of every
-// conversation.
-const maxNamed = 20
-
-// instructions tell a model what no single tool's description can: that long
-// tools run in the background, which ones, and how.
-func instructions(definitions []server.Definition) string {
-	var names []string
-	for _, d := range definitions {
-		if d.SupportsBackground {
-			names = append(names, d.Name)
-		}
-	}
-	if len(names) == 0 {
-		return ""
-	}
-	if len(names) > maxNamed {
-		names = append(names[:maxNamed], "and others")
-	}
-	return fmt.Sprintf("Long work runs in the background: %s takes a tool's name and arguments and returns a task_id at once; go on with other work, "+
-		"then %s waits for the end and returns status, progress, new output and the result; %s ends it. Tools that can be spawned: %s.",
-		server.SpawnBackground, server.CheckBackground, server.StopBackground, strings.Join(names, ", "))
 }

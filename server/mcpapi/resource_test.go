@@ -51,7 +51,8 @@ func FuzzEnvelope(f *testing.F) {
 func TestExcerpt(t *testing.T) {
 	value, err := json.Marshal(strings.Repeat("ü", maxInline))
 	require.NoError(t, err)
-	a := &api{structured: map[string]bool{"strict": true}}
+	a := newAPI(t.Context(), nil, nil, 0)
+	a.served.Store(&served{tools: map[string]servedTool{"strict": {structured: true}}})
 	r := a.runResult(background.Run{ID: "bg_a", Tool: "free", End: background.End{Result: value}})
 	require.Len(t, r.Content, 2)
 	text, err := json.Marshal(r)
@@ -66,7 +67,7 @@ func TestExcerpt(t *testing.T) {
 
 // Content that a run keeps beside its value comes back as content.
 func TestRunResultWithContent(t *testing.T) {
-	a := &api{}
+	a := newAPI(t.Context(), nil, nil, 0)
 	beside := json.RawMessage(`[{"type":"text","text":"beside"}]`)
 	r := a.runResult(background.Run{End: background.End{Result: json.RawMessage(`1`), Content: beside}})
 	require.Equal(t, []mcp.Content{&mcp.TextContent{Text: "1"}, &mcp.TextContent{Text: "beside"}}, r.Content)

@@ -250,7 +250,7 @@ func (a *api) runResult(run background.Run) *mcp.CallToolResult {
 		return toResult(abi.Result{Kind: abi.ToolError, Error: run.Error.Message, Content: server.Content(run)}, false)
 	}
 	r := abi.Result{Kind: abi.Success, Value: run.Result, Content: server.Content(run)}
-	structured := a.structured[run.Tool]
+	structured := a.served.Load().tools[run.Tool].structured
 	out := toResult(r, structured)
 	if len(r.Value) > maxInline && !structured {
 		out = excerpt(run, r.Value)

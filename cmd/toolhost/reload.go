@@ -1,0 +1,61 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+
+	"github.com/toolhost/toolhost/plugins"
+	"github.com/toolhost/toolhost/server"
+)
+
+// reloaded tells the operator what a reload has changed.
+func (a *app) reloaded(c plugins.Changes) {
+	var parts []string
+	var attrs []any
+	for _, change := range []struct {
+		name    string
+		plugins []string
+	}{{"added", c.Added}, {"changed", c.Changed}, {"removed", c.Removed}} {
+		if len(change.plugins) > 0 {
+			parts = append(parts, change.name+" "+strings.Join(change.plugins, ", "))
+			attrs = append(attrs, change.name, change.plugins)
+		}
+	}
+	if len(parts) > 0 {
+		a.announce("reloaded: "+strings.Join(parts, "; "), attrs...)
+	}
+	for _, p := range c.Problems {
+		a.announce("problem: " + p.String())
+	}
+}
+
+// reloadOnHangup reloads the plugins at each SIGHUP, where there is one. The
+// function it returns ends that, and waits for it.
+func (a *app) reloadOnHangup(s *server.Service) (end func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	asked := make(chan os.Signal, 1)
+	if len(hangup) > 0 { // none would mean all
+		signal.Notify(asked, hangup...)
+	}
+	var reloading sync.WaitGroup
+	reloading.Go(func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-asked:
+			}
+			if c, err := s.Reload(ctx); err == nil && c.Empty() {
+				a.announce("reloaded: nothing has changed")
+			}
+		}
+	})
+	return func() {
+		signal.Stop(asked)
+		cancel()
+		reloading.Wait()
+	}
+}

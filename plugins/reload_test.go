@@ -1,0 +1,460 @@
+package plugins
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/fstest"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/internal/plugintest"
+)
+
+// wasmFile is a file of a folder in memory.
+func wasmFile(data []byte) *fstest.MapFile { return &fstest.MapFile{Data: data, Mode: 0o644} }
+
+// openMap opens a folder in memory that the test changes between reloads.
+func openMap(t testing.TB, files fstest.MapFS) *Registry {
+	t.Helper()
+	return openWith(t, newHost(t), Config{Folders: []Folder{{Path: "plugins", FS: files}}})
+}
+
+func reload(t testing.TB, r *Registry) Changes {
+	t.Helper()
+	c, err := r.Reload(t.Context())
+	require.NoError(t, err)
+	return c
+}
+
+// saying is a plugin with one tool that answers with a number, and is described
+// by a text.
+func saying(name, description string, n int) []byte {
+	m := plugintest.Manifest(name)
+	m.Tools[0].Description = description
+	return plugintest.Plugin{Manifest: m, Invoke: plugintest.Do().Say(abi.StreamResult, fmt.Sprint(n))}.Wasm()
+}
+
+// answer is what the one tool of a plugin answers now.
+func answer(t testing.TB, r *Registry, tool string) string {
+	t.Helper()
+	found, err := r.Lookup(tool)
+	require.NoError(t, err)
+	result, err := found.Call(t.Context(), host.Call{})
+	require.NoError(t, err)
+	return string(result.Value)
+}
+
+// Each reload finds what Open would, and says what has changed since.
+func TestReload(t *testing.T) {
+	sidecar := func(description string) *fstest.MapFile {
+		m := named("beside")
+		m.Tools[0].Description = description
+		return wasmFile(plugintest.JSON(m))
+	}
+	files := fstest.MapFS{"a.wasm": wasmFile(saying("a", "one", 1)), "b.wasm": wasmFile(saying("b", "one", 1))}
+	r := openMap(t, files)
+	for _, step := range []struct {
+		name   string
+		change func()
+		want   Changes
+		tools  []string
+	}{
+		{"nothing", func() {}, Changes{}, []string{"a", "b"}},
+		{
+			"a plugin is new", func() { files["c.wasm"] = wasmFile(sealed(named("c", "x", "y"))) },
+			Changes{Added: []string{"c"}, ToolsAdded: []string{"c_x", "c_y"}}, []string{"a", "b", "c_x", "c_y"},
+		},
+		{
+			"other tools", func() { files["c.wasm"] = wasmFile(sealed(named("c", "y", "z"))) },
+			Changes{Changed: []string{"c"}, ToolsAdded: []string{"c_z"}, ToolsRemoved: []string{"c_x"}}, []string{"a", "b", "c_y", "c_z"},
+		},
+		{
+			"new code, the same words", func() { files["a.wasm"] = wasmFile(saying("a", "one", 2)) },
+			Changes{Changed: []string{"a"}}, []string{"a", "b", "c_y", "c_z"},
+		},
+		{
+			"other words", func() { files["a.wasm"] = wasmFile(saying("a", "two", 2)) },
+			Changes{Changed: []string{"a"}, ToolsChanged: []string{"a"}}, []string{"a", "b", "c_y", "c_z"},
+		},
+		{"the same again", func() { files["a.wasm"] = wasmFile(saying("a", "two", 2)) }, Changes{}, []string{"a", "b", "c_y", "c_z"}},
+		{
+			"one is gone", func() { delete(files, "c.wasm") },
+			Changes{Removed: []string{"c"}, ToolsRemoved: []string{"c_y", "c_z"}}, []string{"a", "b"},
+		},
+		{"another file, the same plugin", func() {
+			files["new.wasm"] = files["b.wasm"]
+			delete(files, "b.wasm")
+		}, Changes{Changed: []string{"b"}}, []string{"a", "b"}},
+		{"with a sidecar", func() {
+			files["beside.wasm"], files["beside.toolhost.json"] = wasmFile(unsealed()), sidecar("one")
+		}, Changes{Added: []string{"beside"}, ToolsAdded: []string{"beside"}}, []string{"a", "b", "beside"}},
+		{
+			"another sidecar", func() { files["beside.toolhost.json"] = sidecar("two") },
+			Changes{Changed: []string{"beside"}, ToolsChanged: []string{"beside"}}, []string{"a", "b", "beside"},
+		},
+		{"the sidecar is ignored", func() {
+			files["a.toolhost.json"] = sidecar("two")
+		}, Changes{Problems: []Problem{{"plugins/a.toolhost.json", errors.New("ignored: the module has a manifest of its own")}}}, []string{"a", "b", "beside"}},
+		{"that is known already", func() {}, Changes{}, []string{"a", "b", "beside"}},
+	} {
+		t.Run(step.name, func(t *testing.T) {
+			step.change()
+			require.Equal(t, step.want, reload(t, r))
+			require.Equal(t, step.tools, toolNames(r))
+			opened := openWith(t, r.host, r.cfg)
+			require.Equal(t, toolNames(opened), toolNames(r))
+			require.Equal(t, problems(opened), problems(r))
+		})
+	}
+}
+
+// What has not changed is the same plugin, with its compiled code.
+func TestReloadKeepsWhatIsTheSame(t *testing.T) {
+	for name, plugin := range map[string][]byte{"sealed": sealed(named("p")), "describes itself": describing(named("p"))} {
+		t.Run(name, func(t *testing.T) {
+			files := fstest.MapFS{"p.wasm": wasmFile(plugin), "q.wasm": wasmFile(saying("q", "one", 1))}
+			r := openMap(t, files)
+			p, q := r.Plugins()[0], r.Plugins()[1]
+			require.Equal(t, "1", answer(t, r, "q"))
+			_, err := p.Tools[0].Call(t.Context(), host.Call{})
+			require.NoError(t, err)
+			module := p.module
+			compiled := r.host.Stats().Compiled.Anew
+			files["q.wasm"] = wasmFile(saying("q", "one", 2))
+			require.Equal(t, Changes{Changed: []string{"q"}}, reload(t, r))
+			require.Same(t, p, r.Plugins()[0])
+			require.Same(t, module, p.module)
+			require.NotSame(t, q, r.Plugins()[1])
+			_, err = p.Tools[0].Call(t.Context(), host.Call{})
+			require.NoError(t, err)
+			require.Equal(t, compiled, r.host.Stats().Compiled.Anew)
+			require.Equal(t, "2", answer(t, r, "q"))
+		})
+	}
+}
+
+// A file that can no longer be loaded is a problem. Its plugin goes on if it is
+// compiled, and there is nothing to go on with if not.
+func TestReloadOfBrokenFiles(t *testing.T) {
+	files := fstest.MapFS{"p.wasm": wasmFile(saying("p", "one", 1))}
+	const goesOn = "; the version that was loaded before goes on until this is mended or the file removed"
+	for _, test := range []struct {
+		name   string
+		change func()
+		goesOn bool
+	}{
+		{"cut off", func() { files["p.wasm"] = wasmFile(files["p.wasm"].Data[:60]) }, true},
+		{"no wasm", func() { files["p.wasm"] = wasmFile([]byte("404 not found")) }, true},
+		{"empty", func() { files["p.wasm"] = wasmFile(nil) }, true},
+		{"traps when it is asked what it is", func() {
+			files["p.wasm"] = wasmFile(plugintest.Plugin{Describe: plugintest.Do().Trap(), Invoke: plugintest.Do().Echo()}.Wasm())
+		}, true},
+		{"a folder", func() { files["p.wasm"] = &fstest.MapFile{Mode: fs.ModeDir | 0o755} }, false}, // which no plugin can be
+		{"gone", func() { delete(files, "p.wasm") }, false},
+	} {
+		for _, compiled := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s/compiled %v", test.name, compiled), func(t *testing.T) {
+				good := wasmFile(saying("p", "one", 1))
+				files["p.wasm"] = good
+				h, err := host.New(t.Context(), host.Config{CacheDir: plugintest.CacheDir()})
+				require.NoError(t, err)
+				defer h.Close(context.Background())
+				r := openWith(t, h, Config{Folders: []Folder{{Path: "plugins", FS: files}}})
+				p := r.Plugins()[0]
+				if compiled {
+					require.Equal(t, "1", answer(t, r, "p"))
+				}
+				test.change()
+				c := reload(t, r)
+				if !test.goesOn || !compiled {
+					require.Equal(t, []string{"p"}, c.Removed)
+					require.Empty(t, r.Tools())
+					require.Nil(t, p.module)
+					_, err := p.Tools[0].Call(t.Context(), host.Call{})
+					require.ErrorIs(t, err, ErrReplaced)
+					return
+				}
+				require.Len(t, c.Problems, 1)
+				require.ErrorContains(t, c.Problems[0].Err, goesOn)
+				require.Equal(t, Changes{Problems: c.Problems}, c)
+				require.NoError(t, r.Compile(t.Context(), nil), "what goes on cannot be compiled again")
+				require.Equal(t, "1", answer(t, r, "p"))
+				require.Equal(t, Changes{}, reload(t, r), "nothing new")
+
+				files["p.wasm"] = good
+				require.Equal(t, Changes{}, reload(t, r))
+				require.Empty(t, problems(r))
+				require.Same(t, p, r.Plugins()[0])
+				require.NoError(t, r.Compile(t.Context(), nil))
+				require.Nil(t, p.module, "it is as any other")
+				require.Equal(t, "1", answer(t, r, "p"))
+
+				test.change()
+				require.Len(t, reload(t, r).Problems, 1)
+				files["p.wasm"] = wasmFile(saying("p", "two", 2))
+				require.Equal(t, Changes{Changed: []string{"p"}, ToolsChanged: []string{"p"}}, reload(t, r))
+				require.Equal(t, "2", answer(t, r, "p"))
+				require.Nil(t, p.module)
+			})
+		}
+	}
+}
+
+// deafFS is a folder that cannot be listed while there is an error.
+type deafFS struct {
+	fstest.MapFS
+	err error
+}
+
+func (d *deafFS) ReadDir(name string) ([]fs.DirEntry, error) {
+	if d.err != nil {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: d.err}
+	}
+	return d.MapFS.ReadDir(name)
+}
+
+// A folder that cannot be read says nothing of its plugins; one that is gone
+// does.
+func TestReloadOfBrokenFolders(t *testing.T) {
+	files := &deafFS{MapFS: fstest.MapFS{"p.wasm": wasmFile(saying("p", "one", 1)), "q.wasm": wasmFile(saying("q", "one", 1)), "r.wasm": wasmFile(saying("r", "one", 1))}}
+	r := openWith(t, newHost(t), Config{Folders: []Folder{{Path: "plugins", FS: files}}})
+	require.Equal(t, "1", answer(t, r, "p"))
+	require.Equal(t, "1", answer(t, r, "r"))
+	files.err = fs.ErrPermission
+	c := reload(t, r)
+	require.Equal(t, []string{"q"}, c.Removed, "nobody had called it")
+	require.Equal(t, []string{"plugins: the folder cannot be read: permission denied"}, []string{c.Problems[0].String()})
+	require.Equal(t, []string{"p", "r"}, toolNames(r))
+	files.err = nil
+	require.Equal(t, []string{"q"}, reload(t, r).Added)
+	files.err = fs.ErrNotExist
+	require.Equal(t, []string{"p", "q", "r"}, reload(t, r).Removed)
+}
+
+// A name that comes to be taken is nobody's, and comes back with the one who has
+// it alone.
+func TestReloadCollisions(t *testing.T) {
+	files := fstest.MapFS{"1.wasm": wasmFile(sealed(named("a", "x"))), "good.wasm": wasmFile(sealed(named("good")))}
+	r := openMap(t, files)
+	files["2.wasm"] = wasmFile(describing(named("a", "y")))
+	c := reload(t, r)
+	require.Equal(t, []string{"a"}, c.Removed)
+	require.Len(t, c.Problems, 2)
+	require.Equal(t, []string{"good"}, toolNames(r))
+	delete(files, "1.wasm")
+	require.Equal(t, Changes{Added: []string{"a"}, ToolsAdded: []string{"a_y"}}, reload(t, r))
+	require.Empty(t, problems(r))
+}
+
+// A call that runs in a plugin ends in it, whatever became of its file, and the
+// last one frees it.
+func TestReloadWhileInUse(t *testing.T) {
+	files := fstest.MapFS{"p.wasm": wasmFile(saying("p", "one", 1))}
+	r := openMap(t, files)
+	p := r.Plugins()[0]
+	module, err := p.use(t.Context())
+	require.NoError(t, err)
+	_, err = p.use(t.Context())
+	require.NoError(t, err)
+	files["p.wasm"] = wasmFile(saying("p", "one", 2))
+	require.Equal(t, []string{"p"}, reload(t, r).Changed)
+	require.Equal(t, "2", answer(t, r, "p"))
+	result, err := r.host.Call(t.Context(), module, host.Call{})
+	require.NoError(t, err)
+	require.Equal(t, "1", string(result.Value))
+	p.unuse()
+	require.NotNil(t, p.module)
+	require.Equal(t, []*Plugin{p}, r.retired)
+	p.unuse()
+	require.Nil(t, p.module)
+	_, err = p.use(t.Context())
+	require.ErrorIs(t, err, ErrReplaced)
+	require.Empty(t, reload(t, r))
+	require.Empty(t, r.retired)
+}
+
+// Close frees plugins that were replaced, too.
+func TestCloseFreesWhatWasReplaced(t *testing.T) {
+	files := fstest.MapFS{"p.wasm": wasmFile(saying("p", "one", 1))}
+	r := openMap(t, files)
+	p := r.Plugins()[0]
+	_, err := p.use(t.Context())
+	require.NoError(t, err)
+	delete(files, "p.wasm")
+	reload(t, r)
+	require.NoError(t, r.Close(t.Context()))
+	require.NotNil(t, p.module, "a call runs in it, against the rules")
+	p.unuse()
+	require.Nil(t, p.module)
+	require.Zero(t, r.host.Stats().Memory)
+}
+
+// One who waits for a plugin to be compiled that is replaced meanwhile is told
+// so, and finds the new one.
+func TestReloadWhileCompiling(t *testing.T) {
+	r, files := blocked(t)
+	p := r.Plugins()[0]
+	caller := make(chan error)
+	go func() { _, err := p.use(t.Context()); caller <- err }()
+	<-files.opened
+	allow := files.allow
+	files.allow = nil
+	files.MapFS["p.wasm"] = wasmFile(saying("p", "one", 2))
+	require.Equal(t, []string{"p"}, reload(t, r).Changed)
+	allow <- struct{}{}
+	require.ErrorIs(t, <-caller, ErrReplaced)
+	require.Equal(t, "2", answer(t, r, "p"))
+	require.Empty(t, problems(r))
+}
+
+// gateFS lets each listing of the folder go on when the test says so.
+type gateFS struct {
+	fstest.MapFS
+	listed, allow chan struct{} // nil: it does not stop
+}
+
+func (g *gateFS) ReadDir(name string) ([]fs.DirEntry, error) {
+	if g.listed != nil {
+		g.listed <- struct{}{}
+		<-g.allow
+	}
+	return g.MapFS.ReadDir(name)
+}
+
+// Reloads take turns, end with their context and with the registry, and then
+// nothing has changed.
+func TestReloadIsEnded(t *testing.T) {
+	files := &gateFS{MapFS: fstest.MapFS{"p.wasm": wasmFile(sealed(named("p")))}}
+	r := openWith(t, newHost(t), Config{Folders: []Folder{{Path: "plugins", FS: files}}})
+	files.listed, files.allow = make(chan struct{}), make(chan struct{})
+	files.MapFS["q.wasm"] = wasmFile(describing(named("q")))
+	gone := errors.New("the operator went away")
+	ended := make(chan error)
+	begin := func(ctx context.Context) { go func() { _, err := r.Reload(ctx); ended <- err }() }
+
+	ctx, cancel := context.WithCancelCause(t.Context())
+	begin(ctx)
+	<-files.listed
+	waiting, leave := context.WithCancelCause(t.Context())
+	begin(waiting) // for its turn
+	leave(gone)
+	require.ErrorIs(t, <-ended, gone)
+	cancel(gone)
+	files.allow <- struct{}{}
+	require.ErrorIs(t, <-ended, gone)
+	require.Equal(t, []string{"p"}, toolNames(r))
+
+	begin(t.Context())
+	<-files.listed
+	begin(t.Context())
+	frozen := make(chan struct{})
+	go func() { r.Freeze(); close(frozen) }()
+	require.ErrorIs(t, <-ended, host.ErrClosed, "the one that waits")
+	select {
+	case <-frozen:
+		t.Fatal("a reload runs")
+	default:
+	}
+	files.allow <- struct{}{}
+	require.ErrorIs(t, <-ended, host.ErrClosed)
+	<-frozen
+	_, err := r.Reload(t.Context())
+	require.ErrorIs(t, err, host.ErrClosed)
+	require.Equal(t, []string{"p"}, toolNames(r))
+	_, err = r.Tools()[0].Call(t.Context(), host.Call{})
+	require.NoError(t, err, "calls go on")
+}
+
+// switchFS is a folder that changes as a whole.
+type switchFS struct{ now atomic.Pointer[fstest.MapFS] }
+
+func (s *switchFS) Open(name string) (fs.File, error) { return s.now.Load().Open(name) }
+
+// Calls, lookups, Compile and other reloads go on while the plugins are replaced
+// again and again: none of them fails, all see one set or the other, and nothing
+// is left of what was replaced.
+func TestReloadUnderLoad(t *testing.T) {
+	rounds := 300
+	if testing.Short() {
+		rounds = 50
+	}
+	folder := &switchFS{}
+	install := func(version int) {
+		text := fmt.Sprint("version ", version)
+		folder.now.Store(&fstest.MapFS{
+			"a.wasm": wasmFile(saying("a", text, version)), "b.wasm": wasmFile(saying("b", text, version)), "same.wasm": wasmFile(saying("same", "version 100", 100)),
+		})
+	}
+	install(100)
+	h := newHost(t)
+	r := openWith(t, h, Config{Folders: []Folder{{Path: "plugins", FS: folder}}})
+	for _, tool := range []string{"a", "b", "same"} {
+		answer(t, r, tool)
+	}
+	same := r.Plugins()[2]
+	before := h.Stats()
+
+	ctx, stop := context.WithCancel(t.Context())
+	var busy sync.WaitGroup
+	var calls atomic.Int64
+	for _, name := range []string{"a", "b", "same"} {
+		busy.Go(func() {
+			for ctx.Err() == nil {
+				tool, err := r.Lookup(name)
+				if !assert.NoError(t, err) {
+					return
+				}
+				result, err := tool.Call(t.Context(), host.Call{})
+				if errors.Is(err, ErrReplaced) || errors.Is(err, ErrChanged) {
+					continue
+				}
+				if !assert.NoError(t, err) || !assert.Equal(t, tool.Tool.Description, "version "+string(result.Value)) {
+					return
+				}
+				calls.Add(1)
+			}
+		})
+	}
+	busy.Go(func() {
+		for ctx.Err() == nil {
+			tools := r.Tools()
+			assert.Equal(t, tools[0].Tool.Description, tools[1].Tool.Description, "half of a set")
+			if err := r.Compile(t.Context(), nil); err != nil {
+				assert.ErrorIs(t, err, ErrChanged)
+			}
+		}
+	})
+	for version := 1; version <= rounds; version++ {
+		install(100 + version) // as long as the others
+		c := reload(t, r)
+		require.Equal(t, []string{"a", "b"}, c.Changed)
+		for calls.Load() < int64(version) && !t.Failed() { // or nothing would run in most of them
+			runtime.Gosched()
+		}
+	}
+	stop()
+	busy.Wait()
+	require.Empty(t, problems(r))
+	require.Same(t, same, r.Plugins()[2])
+	for _, tool := range []string{"a", "b", "same"} {
+		answer(t, r, tool)
+	}
+	reload(t, r)
+	require.Empty(t, r.retired)
+	after := h.Stats()
+	require.Equal(t, before.MemoryOf.Images, after.MemoryOf.Images)
+	require.LessOrEqual(t, after.Instances, 3*host.DefaultWarm)
+	require.Zero(t, after.Running)
+	require.NoError(t, r.Close(t.Context()))
+	require.Zero(t, h.Stats().Memory)
+	require.Zero(t, h.Stats().Instances)
+}
