@@ -41,7 +41,9 @@ func (l *load) compare() {
 	if !l.whole {
 		return
 	}
-	doors := []door{l.inProcess(), l.overHTTP("TCP", "tcp", l.server.base), l.overHTTP("socket", "unix", l.server.socket), l.bare()}
+	ctx, cancel := context.WithCancel(l.t.Context())
+	defer cancel() // closes the connections
+	doors := []door{l.inProcess(), l.overHTTP(ctx, "TCP", "tcp", l.server.base), l.overHTTP(ctx, "socket", "unix", l.server.socket), l.bare(ctx)}
 	for _, callers := range []int{1, 8, 64} {
 		took := make([][]time.Duration, len(doors))
 		for began := time.Now(); time.Since(began) < l.duration/6; {
@@ -113,14 +115,14 @@ func (l *load) inProcess() door {
 
 // overHTTP calls a server, each caller over a connection of its own that is
 // kept.
-func (l *load) overHTTP(name, network, address string) door {
+func (l *load) overHTTP(ctx context.Context, name, network, address string) door {
 	base := address
 	transport := &http.Transport{MaxIdleConnsPerHost: 64}
 	if network == "unix" {
 		base = "http://localhost"
 		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return dialSocket(ctx, address) }
 	}
-	l.t.Cleanup(transport.CloseIdleConnections)
+	context.AfterFunc(ctx, transport.CloseIdleConnections)
 	client := &http.Client{Transport: transport}
 	body, err := json.Marshal(httpapi.Call{Tool: loadEcho, Args: json.RawMessage(comparedArgs)})
 	require.NoError(l.t, err)
@@ -153,10 +155,9 @@ func post(ctx context.Context, client *http.Client, base string, body []byte) ([
 }
 
 // bare calls a server that only answers, with what the other one answers.
-func (l *load) bare() door {
+func (l *load) bare(ctx context.Context) door {
 	a, err := l.asker.send(l.t.Context(), "POST", "/v1/calls", httpapi.Call{Tool: loadEcho, Args: json.RawMessage(comparedArgs)})
 	require.NoError(l.t, err)
 	p := startProcess(l.t, "bare", strconv.Quote(string(a.body)))
-	d := l.overHTTP("bare HTTP", "tcp", p.base)
-	return d
+	return l.overHTTP(ctx, "bare HTTP", "tcp", p.base)
 }

@@ -124,7 +124,7 @@ func (c *loadClient) mcpSpawn(ctx context.Context) error {
 	}
 	if m.Result.IsError {
 		c.figures.refuse("MCP spawn")
-		return expect(strings.Contains(m.text(), "limit"), "no run was spawned, and no limit is named: %s", m.text())
+		return expect(strings.Contains(m.text(), "maximum of"), "no run was spawned, and no limit is named: %s", m.text())
 	}
 	var spawned struct {
 		TaskID string `json:"task_id"`
