@@ -13,15 +13,22 @@ const maxTail = 1 << 20
 // it was kept. The log is that of the run's current attempt. For a run the
 // session does not have, the error matches [ErrNotFound].
 func (m *Manager) Tail(ctx context.Context, session, id string, offset int64, max int) (Chunk, error) {
-	_, t, err := m.lookup(ctx, session, id)
-	if err != nil {
-		return Chunk{}, fmt.Errorf("tail: %w", err)
+	for {
+		before := m.task(id)
+		live := before != nil && before.live.Load() // before the record, so that both are of one attempt
+		run, t, err := m.lookup(ctx, session, id)
+		if err != nil {
+			return Chunk{}, fmt.Errorf("tail: %w", err)
+		}
+		chunk, err := m.tail(ctx, id, t, offset, min(max, maxTail))
+		if err != nil {
+			return Chunk{}, fmt.Errorf("tail: reading the log of run %s: %w", id, err)
+		}
+		if t == nil || live == t.live.Load() {
+			chunk.Attempt = run.Attempt
+			return chunk, nil
+		}
 	}
-	chunk, err := m.tail(ctx, id, t, offset, min(max, maxTail))
-	if err != nil {
-		return Chunk{}, fmt.Errorf("tail: reading the log of run %s: %w", id, err)
-	}
-	return chunk, nil
 }
 
 // tail reads the log of a run: from its sink while that has all of it.

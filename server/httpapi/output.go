@@ -43,7 +43,6 @@ func (a *API) output(r *request) error {
 	h := r.w.Header()
 	h.Set("Content-Type", plainText)
 	h.Set("Accept-Ranges", "bytes")
-	h.Set(attemptHeader, strconv.Itoa(run.Attempt))
 	if spec, ok := strings.CutPrefix(r.Header.Get("Range"), "bytes="); ok && !strings.Contains(spec, ",") {
 		return a.outputRange(r, run.ID, strings.TrimSpace(spec))
 	}
@@ -54,16 +53,18 @@ func (a *API) output(r *request) error {
 // dropped in its middle, as the file has it.
 func (a *API) wholeOutput(r *request, id string) error {
 	var at, end int64
+	attempt := 0
 	for begun := false; !begun || at < end; begun = true {
 		c, err := a.service.Runs().Tail(r.Context(), r.session, id, at, maxRead)
-		if err != nil && begun {
+		if begun && (err != nil || c.Attempt != attempt) {
 			panic(http.ErrAbortHandler) // the client is to see that it is not whole
 		}
 		if err != nil {
 			return err
 		}
 		if !begun {
-			end = c.End
+			end, attempt = c.End, c.Attempt
+			r.w.Header().Set(attemptHeader, strconv.Itoa(attempt))
 		}
 		if omitted := c.Offset - at; omitted > 0 && len(c.Data) > 0 {
 			fmt.Fprintf(r.w, "\n[system] %d bytes omitted\n", omitted)
@@ -92,6 +93,7 @@ func (a *API) outputRange(r *request, id, spec string) error {
 		c.Data = c.Data[:max(0, to+1-c.Offset)]
 	}
 	h := r.w.Header()
+	h.Set(attemptHeader, strconv.Itoa(c.Attempt))
 	if len(c.Data) == 0 {
 		h.Set("Content-Range", fmt.Sprintf("bytes */%d", c.End))
 		return refuse(CodeRange, "the output has %d bytes so far", c.End)
