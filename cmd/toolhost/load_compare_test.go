@@ -46,7 +46,8 @@ func (l *load) compare() {
 	doors := []door{l.inProcess(), l.overHTTP(ctx, "TCP", "tcp", l.server.base), l.overHTTP(ctx, "socket", "unix", l.server.socket), l.bare(ctx)}
 	for _, callers := range []int{1, 8, 64} {
 		took := make([][]time.Duration, len(doors))
-		for began := time.Now(); time.Since(began) < l.duration/6; {
+		rounds := 0
+		for began := time.Now(); rounds == 0 || time.Since(began) < l.duration/6; rounds++ {
 			for i, d := range doors {
 				took[i] = append(took[i], l.callers(callers, d)...)
 			}
@@ -65,8 +66,8 @@ func (l *load) compare() {
 			}
 		}
 		for i, d := range doors {
-			rounds := float64(l.duration/6) / float64(len(doors)) / float64(time.Second)
-			l.figures.add(fmt.Sprintf("call %s, %d at a time, about", d.name, callers), float64(len(took[i]))/rounds, "calls/s")
+			spent := float64(rounds) * compareRound.Seconds()
+			l.figures.add(fmt.Sprintf("call %s, %d at a time, throughput", d.name, callers), float64(len(took[i]))/spent, "calls/s")
 		}
 	}
 }
