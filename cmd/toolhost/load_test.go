@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"runtime"
 	"strconv"
 	"sync"
@@ -226,7 +227,8 @@ func (l *load) sample(ctx context.Context) (peak *int64, stop func()) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var sampling sync.WaitGroup
-	cpu, began := l.server.cpu(), time.Now()
+	self := &loadProcess{t: l.t, cmd: &exec.Cmd{Process: &os.Process{Pid: os.Getpid()}}}
+	cpu, own, began := l.server.cpu(), self.cpu(), time.Now()
 	sampling.Go(func() {
 		for ctx.Err() == nil {
 			now, _ := l.server.resident()
@@ -234,7 +236,9 @@ func (l *load) sample(ctx context.Context) (peak *int64, stop func()) {
 			select {
 			case <-time.After(100 * time.Millisecond):
 			case <-ctx.Done():
-				l.figures.add("processor, the mix", 100*(l.server.cpu()-cpu).Seconds()/time.Since(began).Seconds(), "% of a core")
+				share := func(d time.Duration) float64 { return 100 * d.Seconds() / time.Since(began).Seconds() }
+				l.figures.add("processor, the mix", share(l.server.cpu()-cpu), "% of a core")
+				l.figures.add("processor, the clients of the mix", share(self.cpu()-own), "% of a core")
 			}
 		}
 	})
