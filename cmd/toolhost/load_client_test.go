@@ -204,8 +204,12 @@ func (c *loadClient) verify(ctx context.Context, r *loadRun) error {
 // check compares the end of a run with what was asked for.
 func (r *loadRun) check(run httpapi.Run, log string) error {
 	whole := loadOutput[r.tool]
+	attempt := 1
+	if r.stopped && run.Status == background.StatusCanceled && run.StartedAt.IsZero() {
+		attempt = 0 // it was stopped before it started
+	}
 	switch {
-	case run.Attempt != 1 || run.ArtifactError != "" || run.Tool != r.tool:
+	case run.Attempt != attempt || run.ArtifactError != "" || run.Tool != r.tool:
 		return fmt.Errorf("run %s: %+v", r.id, run)
 	case run.Status == background.StatusSucceeded && sameJSON(run.Result, r.args):
 		if log == whole || r.stopped && r.tool == loadWorks { // asked to stop, it writes on without its sleep

@@ -92,6 +92,8 @@ func round(d time.Duration) time.Duration { return d.Round(10 * time.Microsecond
 
 func amount(value float64, unit string) string {
 	switch {
+	case value != 0 && value < 0.1:
+		return fmt.Sprintf("%.3f %s", value, unit)
 	case value != 0 && value < 10:
 		return fmt.Sprintf("%.2f %s", value, unit)
 	case value < 100:
