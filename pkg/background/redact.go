@@ -21,7 +21,10 @@ const (
 type loggedArgs json.RawMessage
 
 // LogValue implements [slog.LogValuer].
-func (a loggedArgs) LogValue() slog.Value { return slog.StringValue(Redact(json.RawMessage(a))) }
+func (a loggedArgs) LogValue() slog.Value { return slog.StringValue(a.String()) }
+
+// String is there so that nothing else prints them as they are either.
+func (a loggedArgs) String() string { return Redact(json.RawMessage(a)) }
 
 // Redact returns JSON arguments in a form fit for a log line: the value of
 // every key that names a secret, at any depth, is "<redacted>"; strings are
