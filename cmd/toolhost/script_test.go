@@ -21,7 +21,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"toolhost": main})
+	testscript.Main(m, map[string]func(){"toolhost": main, "toolhost-profiled": serveProfiled, "bare": serveBare})
 }
 
 // TestScripts runs testdata/script: each file is a part of the command's

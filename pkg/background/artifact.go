@@ -14,15 +14,22 @@ const maxTail = 1 << 20
 // it was kept. The log is that of the run's current attempt. For a run the
 // session does not have, the error matches [ErrNotFound].
 func (m *Manager) Tail(ctx context.Context, session, id string, offset int64, max int) (Chunk, error) {
-	_, t, err := m.lookup(ctx, session, id)
-	if err != nil {
-		return Chunk{}, fmt.Errorf("tail: %w", err)
+	for {
+		before := m.task(id)
+		live := before != nil && before.live.Load() // before the record, so that both are of one attempt
+		run, t, err := m.lookup(ctx, session, id)
+		if err != nil {
+			return Chunk{}, fmt.Errorf("tail: %w", err)
+		}
+		chunk, err := m.tail(ctx, id, t, offset, min(max, maxTail))
+		if err != nil {
+			return Chunk{}, fmt.Errorf("tail: reading the log of run %s: %w", id, err)
+		}
+		if t == nil || live == t.live.Load() {
+			chunk.Attempt = run.Attempt
+			return chunk, nil
+		}
 	}
-	chunk, err := m.tail(ctx, id, t, offset, min(max, maxTail))
-	if err != nil {
-		return Chunk{}, fmt.Errorf("tail: reading the log of run %s: %w", id, err)
-	}
-	return chunk, nil
 }
 
 // tail reads the log of a run: from its sink while that has all of it.
@@ -33,36 +40,56 @@ func (m *Manager) tail(ctx context.Context, id string, t *task, offset int64, ma
 	return m.engine.Tail(ctx, id, offset, max)
 }
 
-// WriteLog writes to w what is kept of a run's raw log by now, with a line for
-// what was dropped in its middle, as [OutputLog] has it. The log is that of the
-// run's current attempt. For a run the session does not have, the error matches
-// [ErrNotFound] and nothing is written; after another one a part may have been.
-func (m *Manager) WriteLog(ctx context.Context, w io.Writer, session, id string) error {
-	var at, end int64
-	for begun := false; !begun || at < end; begun = true {
-		c, err := m.Tail(ctx, session, id, at, maxWrite)
-		if err != nil {
-			return err
-		}
-		if !begun {
-			end = c.End
-		}
-		if len(c.Data) == 0 {
-			return nil
-		}
-		piece := c.Data
-		if omitted := c.Offset - at; omitted > 0 {
-			piece = append(fmt.Appendf(nil, "\n[system] %d bytes omitted\n", omitted), c.Data...)
-		}
-		if _, err := w.Write(piece); err != nil {
-			return err
-		}
-		at = c.Offset + int64(len(c.Data))
-	}
-	return nil
+// A Log is what is kept of a run's raw log when it is asked for. It is for one
+// reader.
+type Log struct {
+	Attempt int // of the run, whose log it is
+
+	next func(offset int64) (Chunk, error)
+	read Chunk // what comes next
+	end  int64
 }
 
-// maxWrite is how much of a log WriteLog has in memory at a time, in bytes.
+// Log returns the raw log of a run's current attempt. For a run the session does
+// not have the error matches [ErrNotFound]. It is read while it is written, by
+// [Log.WriteTo], as long as ctx is not done.
+func (m *Manager) Log(ctx context.Context, session, id string) (*Log, error) {
+	l := &Log{next: func(offset int64) (Chunk, error) { return m.Tail(ctx, session, id, offset, maxWrite) }}
+	var err error
+	if l.read, err = l.next(0); err != nil {
+		return nil, err
+	}
+	l.Attempt, l.end = l.read.Attempt, l.read.End
+	return l, nil
+}
+
+// WriteTo writes the log to w, with a line for what was dropped in its middle, as
+// [OutputLog] has it. The error matches [ErrFenced] if another attempt of the run
+// has begun meanwhile. After any error a part may have been written.
+func (l *Log) WriteTo(w io.Writer) (n int64, err error) {
+	for at := int64(0); len(l.read.Data) > 0; {
+		piece := l.read.Data
+		if omitted := l.read.Offset - at; omitted > 0 {
+			piece = append(fmt.Appendf(nil, "\n[system] %d bytes omitted\n", omitted), piece...)
+		}
+		m, err := w.Write(piece)
+		if n += int64(m); err != nil {
+			return n, err
+		}
+		if at = l.read.Offset + int64(len(l.read.Data)); at >= l.end {
+			break
+		}
+		if l.read, err = l.next(at); err != nil {
+			return n, err
+		}
+		if l.read.Attempt != l.Attempt {
+			return n, fmt.Errorf("log of attempt %d: %w", l.Attempt, ErrFenced)
+		}
+	}
+	return n, nil
+}
+
+// maxWrite is how much of a log is in memory at a time, in bytes.
 const maxWrite = 256 << 10
 
 // Open opens an artifact of an ended run of the session: [OutputLog] or

@@ -112,3 +112,37 @@ func TestOrderAtTheEnd(t *testing.T) {
 		require.True(t, checked)
 	})
 }
+
+// A log that is read while its run starts is told to be that of the attempt
+// that wrote it, though the record was read before.
+func TestTailOfARunThatStarts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := &heldEngine{slowEngine{MemoryEngine: NewMemoryEngine()}, make(chan struct{})}
+		m := newManager(t, Config{Engine: engine, Executor: func(_ context.Context, _ Run, sink *Sink) (Outcome, error) {
+			_, _ = sink.Stdout().Write([]byte("working\n"))
+			time.Sleep(time.Hour)
+			return Outcome{}, nil
+		}})
+		id := spawned(t, m, alice, "tool")
+		engine.afterGet = func() {
+			close(engine.claimable)
+			synctest.Wait()
+		}
+		chunk, err := m.Tail(t.Context(), alice, id, 0, 100)
+		require.NoError(t, err)
+		require.Equal(t, Chunk{Data: []byte("working\n"), End: 8, Attempt: 1}, chunk)
+		wait(t, m, alice, id)
+		require.Equal(t, 1, must(m.Tail(t.Context(), alice, id, 0, 100)).Attempt)
+	})
+}
+
+// A heldEngine holds runs that are to start.
+type heldEngine struct {
+	slowEngine
+	claimable chan struct{}
+}
+
+func (e *heldEngine) Claim(ctx context.Context, id string) (Lease, error) {
+	<-e.claimable
+	return e.MemoryEngine.Claim(ctx, id)
+}

@@ -30,6 +30,7 @@ type CheckRequest struct {
 // A Checked is the answer to a check. Reports are in the order of the ids.
 type Checked struct {
 	Reports []Report
+	Runs    []Run          // the records the reports are of, in the same order
 	Missing *NotFoundError // the ids the session does not have; nil if it has all
 }
 
@@ -113,7 +114,7 @@ func (m *Manager) Check(ctx context.Context, session string, req CheckRequest) (
 		if report.Done {
 			ended = append(ended, known[i])
 		}
-		checked.Reports = append(checked.Reports, report)
+		checked.Reports, checked.Runs = append(checked.Reports, report), append(checked.Runs, known[i].run)
 	}
 	if !req.Peek {
 		m.saw(ctx, session, ended)

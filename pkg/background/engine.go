@@ -205,4 +205,7 @@ type Chunk struct {
 	Offset int64  // of the first byte of Data in the whole log
 	Data   []byte // the caller's own copy
 	End    int64  // length of the whole log so far, dropped bytes included
+
+	// Attempt is whose log it is, as [Manager.Tail] tells. Engines leave it 0.
+	Attempt int
 }

@@ -36,13 +36,12 @@ const watchBuffer = 256
 // Feed is ready for use; it is safe for concurrent use.
 type Feed struct {
 	mu       sync.Mutex
-	watchers map[*watcher]struct{}
+	watchers map[string]map[*watcher]struct{} // by session; "": of all of them
 }
 
 type watcher struct {
-	session string
-	events  chan Event
-	missed  bool // events were dropped, and the watcher does not know it yet
+	events chan Event
+	missed bool // events were dropped, and the watcher does not know it yet
 }
 
 // Watch returns the events published from now on: those of one session, or all
@@ -50,17 +49,23 @@ type watcher struct {
 // waits for a watcher: one that falls 256 events behind loses those that come
 // then, and is told by one [EventMissed] in their place.
 func (f *Feed) Watch(ctx context.Context, session string) <-chan Event {
-	w := &watcher{session: session, events: make(chan Event, watchBuffer)}
+	w := &watcher{events: make(chan Event, watchBuffer)}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.watchers == nil {
-		f.watchers = make(map[*watcher]struct{})
+		f.watchers = make(map[string]map[*watcher]struct{})
 	}
-	f.watchers[w] = struct{}{}
+	if f.watchers[session] == nil {
+		f.watchers[session] = make(map[*watcher]struct{})
+	}
+	f.watchers[session][w] = struct{}{}
 	context.AfterFunc(ctx, func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		delete(f.watchers, w)
+		delete(f.watchers[session], w)
+		if len(f.watchers[session]) == 0 {
+			delete(f.watchers, session)
+		}
 		close(w.events)
 	})
 	return w.events
@@ -71,10 +76,14 @@ func (f *Feed) Watch(ctx context.Context, session string) <-chan Event {
 func (f *Feed) Publish(e Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for w := range f.watchers {
-		if w.session == "" || w.session == e.Session {
-			w.send(e)
-		}
+	for w := range f.watchers[e.Session] {
+		w.send(e)
+	}
+	if e.Session == "" {
+		return
+	}
+	for w := range f.watchers[""] {
+		w.send(e)
 	}
 }
 

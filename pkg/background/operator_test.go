@@ -69,17 +69,21 @@ func TestAllSchedules(t *testing.T) {
 }
 
 // The whole log is written as the file of an ended run has it.
-func TestWriteLog(t *testing.T) {
+func TestLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(t, Config{OutputCap: 100})
 		id := wait(t, m, alice, spawnArgs(t, m, `{"text":"`+strings.Repeat("0123456789", 50)+`"}`)).ID
-		var log strings.Builder
-		require.NoError(t, m.WriteLog(t.Context(), &log, alice, id))
-		require.Equal(t, artifact(t, m, alice, id, OutputLog), log.String())
-		require.Contains(t, log.String(), " bytes omitted\n")
-		log.Reset()
-		require.ErrorIs(t, m.WriteLog(t.Context(), &log, bob, id), ErrNotFound)
-		require.Empty(t, log.String())
+		log, err := m.Log(t.Context(), alice, id)
+		require.NoError(t, err)
+		require.Equal(t, 1, log.Attempt)
+		var text strings.Builder
+		n, err := log.WriteTo(&text)
+		require.NoError(t, err)
+		require.EqualValues(t, text.Len(), n)
+		require.Equal(t, artifact(t, m, alice, id, OutputLog), text.String())
+		require.Contains(t, text.String(), " bytes omitted\n")
+		_, err = m.Log(t.Context(), bob, id)
+		require.ErrorIs(t, err, ErrNotFound)
 	})
 }
 

@@ -199,7 +199,7 @@ func (m *Manager) park(t *task) error {
 		return err
 	}
 	m.count(func(s *Stats) { s.Spawned++ })
-	m.log.Info("call parked", "task_id", t.run.ID, "session", t.run.Session, "tool", t.run.Tool, "args", Redact(t.run.Args))
+	m.log.Info("call parked", "task_id", t.run.ID, "session", t.run.Session, "tool", t.run.Tool, "args", loggedArgs(t.run.Args))
 	return nil
 }
 

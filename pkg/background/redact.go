@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"log/slog"
 	"strings"
 	"unicode"
 )
@@ -14,6 +15,16 @@ const (
 	maxRedactString = 200
 	maxRedacted     = 500
 )
+
+// loggedArgs are arguments in a line of the log: a line that is not written does
+// not read them, and they may have megabytes.
+type loggedArgs json.RawMessage
+
+// LogValue implements [slog.LogValuer].
+func (a loggedArgs) LogValue() slog.Value { return slog.StringValue(a.String()) }
+
+// String is there so that nothing else prints them as they are either.
+func (a loggedArgs) String() string { return Redact(json.RawMessage(a)) }
 
 // Redact returns JSON arguments in a form fit for a log line: the value of
 // every key that names a secret, at any depth, is "<redacted>"; strings are

@@ -48,7 +48,7 @@ func (m *Manager) addSchedule(ctx context.Context, s Schedule) (Schedule, error)
 		return Schedule{}, fmt.Errorf("storing the schedule: %w", err)
 	}
 	m.scheduler.plan(stored.ID, stored.NextAt, m.wall())
-	m.log.Info("background schedule made", "schedule_id", s.ID, "session", s.Session, "tool", s.Tool, "cron", s.Cron, "next", s.NextAt, "args", Redact(s.Args))
+	m.log.Info("background schedule made", "schedule_id", s.ID, "session", s.Session, "tool", s.Tool, "cron", s.Cron, "next", s.NextAt, "args", loggedArgs(s.Args))
 	return stored, nil
 }
 

@@ -216,6 +216,6 @@ func (m *Manager) submit(ctx context.Context, run Run) error {
 		m.log.Warn("background run stored all the same", "task_id", run.ID, "error", err)
 	}
 	m.count(func(s *Stats) { s.Spawned++ })
-	m.log.Info("background run spawned", "task_id", run.ID, "session", run.Session, "tool", run.Tool, "origin", run.Origin, "args", Redact(run.Args))
+	m.log.Info("background run spawned", "task_id", run.ID, "session", run.Session, "tool", run.Tool, "origin", run.Origin, "args", loggedArgs(run.Args))
 	return nil
 }

@@ -85,7 +85,7 @@ func (m *Manager) runError(t *task, err, cause error) *RunError {
 	case errors.Is(cause, ErrFenced):
 		return &RunError{KindOrphaned, textFenced}
 	}
-	attrs := []any{"task_id", t.run.ID, "session", t.run.Session, "tool", t.run.Tool, "args", Redact(t.run.Args), "error", err}
+	attrs := []any{"task_id", t.run.ID, "session", t.run.Session, "tool", t.run.Tool, "args", loggedArgs(t.run.Args), "error", err}
 	if typed != nil && crash == nil {
 		attrs = append(attrs, "message", typed.Message, "cause", typed.Err)
 	}

@@ -112,9 +112,7 @@ func (f *follower) follow(ctx context.Context, id string, happens <-chan backgro
 // tell sends what is new of a run: output first, so that it is complete when
 // the end is told.
 func (f *follower) tell(ctx context.Context, run background.Run) error {
-	if run.Attempt != f.attempt {
-		f.attempt, f.at = run.Attempt, 0
-	}
+	f.reach(run.Attempt)
 	for more := true; more; {
 		var err error
 		if more, err = f.read(ctx, run); err != nil {
@@ -131,6 +129,16 @@ func (f *follower) tell(ctx context.Context, run background.Run) error {
 	return nil
 }
 
+// reach goes on with the log of a later attempt from its beginning. It reports
+// whether there is one.
+func (f *follower) reach(attempt int) bool {
+	if attempt <= f.attempt {
+		return false
+	}
+	f.attempt, f.at = attempt, 0
+	return true
+}
+
 // sameBeat reports whether two states of a run look the same but for output.
 func sameBeat(a, b background.Run) bool {
 	same := a.Progress == b.Progress || a.Progress != nil && b.Progress != nil && *a.Progress == *b.Progress
@@ -140,8 +148,14 @@ func sameBeat(a, b background.Run) bool {
 // read sends the next piece of the log, and reports whether there may be more.
 func (f *follower) read(ctx context.Context, run background.Run) (more bool, err error) {
 	c, err := f.runs.Tail(ctx, f.session, run.ID, f.at, chunk)
-	if err != nil || len(c.Data) == 0 {
+	if err != nil {
 		return false, err
+	}
+	if from := f.at; f.reach(c.Attempt) && from > 0 { // the run was started since its record was read
+		return true, nil
+	}
+	if len(c.Data) == 0 {
+		return false, nil
 	}
 	reaches := c.Offset + int64(len(c.Data))
 	if !run.Status.Terminal() || reaches < c.End {

@@ -43,7 +43,6 @@ func (a *API) output(r *request) error {
 	h := r.w.Header()
 	h.Set("Content-Type", plainText)
 	h.Set("Accept-Ranges", "bytes")
-	h.Set(attemptHeader, strconv.Itoa(run.Attempt))
 	if spec, ok := strings.CutPrefix(r.Header.Get("Range"), "bytes="); ok && !strings.Contains(spec, ",") {
 		return a.outputRange(r, run.ID, strings.TrimSpace(spec))
 	}
@@ -53,11 +52,15 @@ func (a *API) output(r *request) error {
 // wholeOutput sends what is kept of the log by now, with a line for what was
 // dropped in its middle, as the file has it.
 func (a *API) wholeOutput(r *request, id string) error {
-	err := a.service.Runs().WriteLog(r.Context(), r.w, r.session, id)
-	if w, ok := r.w.(*response); err != nil && ok && w.begun {
-		panic(http.ErrAbortHandler) // the client is to see that it is not whole
+	log, err := a.service.Runs().Log(r.Context(), r.session, id)
+	if err != nil {
+		return err
 	}
-	return err
+	r.w.Header().Set(attemptHeader, strconv.Itoa(log.Attempt))
+	if _, err := log.WriteTo(r.w); err != nil {
+		panic(http.ErrAbortHandler) // the client is to see that it is not whole, or is gone
+	}
+	return nil
 }
 
 // outputRange sends one piece of the log. Offsets are those of the whole log
@@ -76,6 +79,7 @@ func (a *API) outputRange(r *request, id, spec string) error {
 		c.Data = c.Data[:max(0, to+1-c.Offset)]
 	}
 	h := r.w.Header()
+	h.Set(attemptHeader, strconv.Itoa(c.Attempt))
 	if len(c.Data) == 0 {
 		h.Set("Content-Range", fmt.Sprintf("bytes */%d", c.End))
 		return refuse(CodeRange, "the output has %d bytes so far", c.End)

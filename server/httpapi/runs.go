@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -89,15 +88,8 @@ func (a *API) look(r *request, ids []string) (runs []Run, missing []string, err 
 	if checked.Missing != nil {
 		missing = checked.Missing.IDs
 	}
-	for _, report := range checked.Reports {
-		record, err := a.service.Runs().Get(r.Context(), r.session, report.TaskID)
-		if errors.Is(err, background.ErrNotFound) && len(ids) > 1 {
-			missing = append(missing, report.TaskID) // it was there a moment ago
-			continue
-		}
-		if err != nil {
-			return nil, nil, err
-		}
+	for i, report := range checked.Reports {
+		record := checked.Runs[i]
 		run := newRun(r.caller, record, time.Now())
 		run.Args = background.Redact(record.Args)
 		if !run.Done {

@@ -3,7 +3,6 @@ package webui
 import (
 	"context"
 	"errors"
-	"io"
 	"mime"
 	"net/http"
 	"time"
@@ -94,26 +93,15 @@ func (s *site) output(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	download(w, run.ID+"-"+background.OutputLog)
-	begun := &counter{Writer: w}
-	if err := s.service.Runs().WriteLog(r.Context(), begun, run.Session, run.ID); err != nil && begun.n > 0 {
-		panic(http.ErrAbortHandler) // the client is to see that it is not whole
-	} else if err != nil {
-		w.Header().Del("Content-Disposition")
+	log, err := s.service.Runs().Log(r.Context(), run.Session, run.ID)
+	if err != nil {
 		return err
 	}
+	download(w, run.ID+"-"+background.OutputLog)
+	if _, err := log.WriteTo(w); err != nil {
+		panic(http.ErrAbortHandler) // the client is to see that it is not whole, or is gone
+	}
 	return nil
-}
-
-// counter counts attempts to write.
-type counter struct {
-	io.Writer
-	n int
-}
-
-func (c *counter) Write(p []byte) (int, error) {
-	c.n++
-	return c.Writer.Write(p)
 }
 
 // artifact sends a file of an ended run.
