@@ -31,7 +31,7 @@ build_conformance "$work/plugins"
 
 "$work/server" -plugins "$work/plugins" -cache "$work/cache" -data "$work/data" >"$work/url" 2>"$work/errors" &
 server=$!
-for _ in $(seq 600); do
+for _ in $(seq 3000); do
 	[ -s "$work/url" ] && break
 	kill -0 "$server" 2>/dev/null || fail "the server does not start"
 	sleep 0.1

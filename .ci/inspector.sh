@@ -30,6 +30,9 @@ build() {
 		(cd "$root" && GOOS=wasip1 GOARCH=wasm go build -buildmode=c-shared -ldflags='-s -w' -trimpath \
 			-o "$work/plugins/$plugin.wasm" "./examples/plugins/$plugin")
 	done
+	# The Inspector waits 15 s for a server, and what asks the plugins for the
+	# first time may take longer on a busy machine.
+	"$work/toolhost" compile --plugins "$work/plugins" --data "$work/data"
 }
 
 # The Inspector's programs, for the server at the other end of $target. They keep
@@ -120,7 +123,7 @@ server_ends() {
 serve() {
 	"$work/toolhost" serve --plugins "$work/plugins" --data "$work/served" --listen 127.0.0.1:0 2>"$work/serve" &
 	server=$!
-	for _ in $(seq 300); do
+	for _ in $(seq 3000); do
 		grep -q 'ready:' "$work/serve" && break
 		sleep 0.1
 	done
