@@ -14,6 +14,7 @@ import (
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/internal/pluginbuild"
 	"github.com/toolhost/toolhost/internal/plugintest"
+	"github.com/toolhost/toolhost/internal/testlog"
 	"github.com/toolhost/toolhost/plugins"
 )
 
@@ -27,7 +28,7 @@ func TestGoPlugin(t *testing.T) {
 	require.NoError(t, pluginbuild.Build(t.Context(), h, source, dir))
 	require.NoError(t, h.Close(t.Context()))
 
-	s := service{t: t, logs: &logBuffer{}}
+	s := service{t: t, logs: &testlog.Buffer{}}
 	s.Service, err = Open(t.Context(), Config{Folders: []plugins.Folder{plugins.Dir(dir)}, CacheDir: cache})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close(context.Background())) })
@@ -59,7 +60,7 @@ func TestGoPlugin(t *testing.T) {
 	t.Run("resume", func(t *testing.T) {
 		cfg := Config{Folders: []plugins.Folder{plugins.Dir(dir)}, CacheDir: cache, DataDir: t.TempDir(), Limits: Limits{Fuel: 1e12}}
 		restart := func() service {
-			s := service{t: t, logs: &logBuffer{}}
+			s := service{t: t, logs: &testlog.Buffer{}}
 			s.Service, err = Open(t.Context(), cfg)
 			require.NoError(t, err)
 			t.Cleanup(func() { require.NoError(t, s.Close(done())) })

@@ -1,13 +1,11 @@
 package server
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"flag"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"testing/fstest"
 	"testing/synctest"
@@ -16,6 +14,7 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/internal/plugintest"
+	"github.com/toolhost/toolhost/internal/testlog"
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/plugins"
 )
@@ -108,7 +107,7 @@ func zoo() map[string]plugintest.Plugin {
 type service struct {
 	*Service
 	t    testing.TB
-	logs *logBuffer
+	logs *testlog.Buffer
 }
 
 // open opens a Service on those plugins of the zoo, or on all of it. It is
@@ -136,7 +135,7 @@ func open(t testing.TB, cfg Config, names ...string) service {
 
 func openFolder(t testing.TB, cfg Config, files fstest.MapFS) service {
 	t.Helper()
-	s := service{t: t, logs: &logBuffer{}}
+	s := service{t: t, logs: &testlog.Buffer{}}
 	cfg.Folders = []plugins.Folder{{Path: "zoo", FS: files}}
 	cfg.Logger = slog.New(slog.NewJSONHandler(s.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	var err error
@@ -207,22 +206,4 @@ func (s service) spawn(session, tool, args string) string {
 func (s service) check(session, id, more string) object {
 	s.t.Helper()
 	return s.agent(session, CheckBackground, `{"task_id":"`+id+`"`+more+`}`)
-}
-
-// logBuffer is a log that can be read while it is written.
-type logBuffer struct {
-	mu  sync.Mutex
-	out bytes.Buffer
-}
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.out.Write(p)
-}
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.out.String()
 }

@@ -97,8 +97,9 @@ func (c *client) do(ctx context.Context, method, path string, in, out any, heade
 	return nil
 }
 
-// send sends a request and returns an answer that is no error.
-func (c *client) send(ctx context.Context, method, path string, in any, headers ...string) (*http.Response, error) {
+// request makes a request. Headers come as names and values; one without a value
+// is left out.
+func (c *client) request(ctx context.Context, method, path string, in any, headers ...string) (*http.Request, error) {
 	var body io.Reader
 	if in != nil {
 		data, err := json.Marshal(in)
@@ -122,6 +123,15 @@ func (c *client) send(ctx context.Context, method, path string, in any, headers 
 		if headers[i+1] != "" {
 			req.Header.Set(headers[i], headers[i+1])
 		}
+	}
+	return req, nil
+}
+
+// send sends a request and returns an answer that is no error.
+func (c *client) send(ctx context.Context, method, path string, in any, headers ...string) (*http.Response, error) {
+	req, err := c.request(ctx, method, path, in, headers...)
+	if err != nil {
+		return nil, err
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/internal/plugintest"
+	"github.com/toolhost/toolhost/internal/testlog"
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server"
 )
@@ -26,7 +27,7 @@ func TestDemoWaitsForProgress(t *testing.T) {
 		Folders: []plugins.Folder{plugins.Dir(dir)}, CacheDir: plugintest.CacheDir(), Grants: map[string]plugins.Grant{"primes": {Clock: true}},
 	})
 	require.NoError(t, err)
-	var said, errs output
+	var said, errs testlog.Buffer
 	a := &app{ui: ui{out: &said, err: &errs}}
 	defer a.closeService(t.Context(), s)
 	require.NoError(t, a.compileFirst(t.Context(), s))

@@ -70,24 +70,9 @@ var errRefused = errors.New("refused: a limit is reached")
 
 // open sends a request and returns the answer as it begins.
 func (c *loadClient) open(ctx context.Context, method, path string, in any, headers ...string) (*http.Response, error) {
-	var body io.Reader
-	if in != nil {
-		data, err := json.Marshal(in)
-		if err != nil {
-			return nil, err
-		}
-		body = bytes.NewReader(data)
-	}
-	req, err := http.NewRequestWithContext(ctx, method, c.base+path, body)
+	req, err := (&client{base: c.base, session: c.session}).request(ctx, method, path, in, headers...)
 	if err != nil {
 		return nil, err
-	}
-	req.Header.Set(httpapi.SessionHeader, c.session)
-	if in != nil {
-		req.Header.Set("Content-Type", "application/json")
-	}
-	for i := 0; i < len(headers); i += 2 {
-		req.Header.Set(headers[i], headers[i+1])
 	}
 	return c.http.Do(req)
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/internal/plugintest"
+	"github.com/toolhost/toolhost/internal/testlog"
 )
 
 // serveProfiled is the command under load: toolhost with its profiles at an
@@ -64,7 +65,7 @@ func serveBare() {
 type loadProcess struct {
 	t      *testing.T
 	cmd    *exec.Cmd
-	said   *output
+	said   *testlog.Buffer
 	base   string // URL
 	debug  string // URL of its profiles
 	socket string
@@ -76,7 +77,7 @@ func startProcess(t *testing.T, command string, args ...string) *loadProcess {
 	t.Helper()
 	name, err := os.Executable()
 	require.NoError(t, err)
-	p := &loadProcess{t: t, said: new(output)}
+	p := &loadProcess{t: t, said: new(testlog.Buffer)}
 	p.cmd = exec.Command(name)
 	p.cmd.Args = append([]string{command}, args...)
 	p.cmd.Stderr = p.said

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
@@ -13,7 +12,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -22,38 +20,21 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/internal/plugintest"
+	"github.com/toolhost/toolhost/internal/testlog"
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/server"
 )
 
-// output is what a command says, readable while it does.
-type output struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.String()
-}
-
 // toolhost runs a command in this process.
 func toolhost(ctx context.Context, args ...string) (code int, out, errs string) {
-	var stdout, stderr output
+	var stdout, stderr testlog.Buffer
 	code = run(ctx, args, strings.NewReader(""), &stdout, &stderr)
 	return code, stdout.String(), stderr.String()
 }
 
 // startServer starts a server on a data folder of its own and returns what it
 // says. It is ended with the test.
-func startServer(t *testing.T, args ...string) *output {
+func startServer(t *testing.T, args ...string) *testlog.Buffer {
 	t.Helper()
 	dir, plugin := t.TempDir(), plugintest.Manifest("echo")
 	data := filepath.Join(dir, "data")
@@ -65,7 +46,7 @@ func startServer(t *testing.T, args ...string) *output {
 	t.Setenv("TOOLHOST_DATA", data)
 	t.Setenv("TOOLHOST_PLUGINS", dir)
 	ctx, cancel := context.WithCancel(context.Background())
-	said, ended := new(output), make(chan int)
+	said, ended := new(testlog.Buffer), make(chan int)
 	go func() { ended <- run(ctx, append([]string{"serve"}, args...), strings.NewReader(""), said, said) }()
 	t.Cleanup(func() {
 		cancel()
@@ -191,7 +172,7 @@ func TestMCPFolders(t *testing.T) {
 	data := filepath.Join(t.TempDir(), "data")
 	require.NoError(t, os.Mkdir(data, 0o700))
 	require.NoError(t, os.Symlink(plugintest.CacheDir(), filepath.Join(data, "cache")))
-	a := &app{ui: ui{err: new(output)}, config: &loaded{config: config{
+	a := &app{ui: ui{err: new(testlog.Buffer)}, config: &loaded{config: config{
 		Plugins: []string{t.TempDir()}, Data: data, Log: logConfig{Level: "warn"},
 	}}}
 	var services []*server.Service

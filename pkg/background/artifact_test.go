@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/internal/testlog"
 )
 
 // artifact reads an artifact of an ended run.
@@ -52,7 +54,7 @@ func TestArtifactsHoweverARunEnds(t *testing.T) {
 			work: func(context.Context, *Sink) (Outcome, error) { panic("hunter2") }},
 	} {
 		bubble(t, name, func(t *testing.T) {
-			m := newManager(t, Config{Logger: logTo(new(logBuffer)), Executor: func(ctx context.Context, _ Run, sink *Sink) (Outcome, error) {
+			m := newManager(t, Config{Logger: logTo(new(testlog.Buffer)), Executor: func(ctx context.Context, _ Run, sink *Sink) (Outcome, error) {
 				_, _ = sink.Stdout().Write([]byte("out\n"))
 				_, _ = sink.Stderr().Write([]byte("err\n"))
 				return c.work(ctx, sink)

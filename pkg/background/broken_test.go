@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/internal/testlog"
 )
 
 var errDisk = errors.New("disk full")
@@ -16,7 +18,7 @@ var errDisk = errors.New("disk full")
 func TestRunsThatEndedWithoutTheirEngine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine := &brokenEngine{MemoryEngine: NewMemoryEngine()}
-		m := newManager(t, Config{Engine: engine, PerSession: 1, Logger: logTo(new(logBuffer))})
+		m := newManager(t, Config{Engine: engine, PerSession: 1, Logger: logTo(new(testlog.Buffer))})
 		engine.broken.Store(true)
 		_, err := m.Spawn(t.Context(), alice, SpawnRequest{Tool: "echo"})
 		require.ErrorIs(t, err, errDisk)
@@ -46,7 +48,7 @@ func TestRunsThatEndedWithoutTheirEngine(t *testing.T) {
 func TestOutputThatCannotBeStored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine := &brokenEngine{MemoryEngine: NewMemoryEngine()}
-		m := newManager(t, Config{Engine: engine, Logger: logTo(new(logBuffer))})
+		m := newManager(t, Config{Engine: engine, Logger: logTo(new(testlog.Buffer))})
 		engine.brokenLog.Store(true)
 		run := wait(t, m, alice, spawn(t, m, alice, "echo").ID)
 		require.Equal(t, StatusSucceeded, run.Status)
@@ -57,7 +59,7 @@ func TestOutputThatCannotBeStored(t *testing.T) {
 func TestClaimThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine := &brokenEngine{MemoryEngine: NewMemoryEngine()}
-		m := newManager(t, Config{Engine: engine, Logger: logTo(new(logBuffer))})
+		m := newManager(t, Config{Engine: engine, Logger: logTo(new(testlog.Buffer))})
 		engine.brokenClaim.Store(true)
 		id := spawned(t, m, alice, "echo")
 		run := wait(t, m, alice, id)
@@ -151,7 +153,7 @@ func TestStopBeforeTheStartWithoutItsEngine(t *testing.T) {
 		engine := &brokenEngine{MemoryEngine: NewMemoryEngine()}
 		gate := &gateEngine{Engine: engine, open: make(chan struct{})}
 		var ran atomic.Bool
-		m := newManager(t, Config{Engine: gate, Logger: logTo(new(logBuffer)), Executor: func(context.Context, Run, *Sink) (Outcome, error) {
+		m := newManager(t, Config{Engine: gate, Logger: logTo(new(testlog.Buffer)), Executor: func(context.Context, Run, *Sink) (Outcome, error) {
 			ran.Store(true)
 			return Outcome{}, nil
 		}})
@@ -213,7 +215,7 @@ func TestEarlierNoticesReadLate(t *testing.T) {
 		require.NoError(t, err)
 		time.Sleep(time.Second)
 		var box mailbox
-		m := newManager(t, Config{Engine: &impatientEngine{MemoryEngine: p.engine}, OnNotice: box.put, Logger: logTo(new(logBuffer))})
+		m := newManager(t, Config{Engine: &impatientEngine{MemoryEngine: p.engine}, OnNotice: box.put, Logger: logTo(new(testlog.Buffer))})
 		now := spawned(t, m, alice, "echo")
 		require.Empty(t, box.ids())
 		time.Sleep(HeartbeatEvery)

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/internal/testlog"
 )
 
 func TestCloseDrains(t *testing.T) {
@@ -96,7 +98,7 @@ func TestCloseLeavesWhatCanGoOn(t *testing.T) {
 			}
 			return nil
 		}
-		first, err := New(t.Context(), Config{Engine: engine, Executor: script, PerSession: 3, Readmit: readmit, Logger: logTo(new(logBuffer))})
+		first, err := New(t.Context(), Config{Engine: engine, Executor: script, PerSession: 3, Readmit: readmit, Logger: logTo(new(testlog.Buffer))})
 		require.NoError(t, err)
 		again, once := spawned(t, first, alice, "sleep"), spawned(t, first, alice, "deaf")
 		secret, err := first.Spawn(t.Context(), alice, SpawnRequest{Tool: "sleep", Stored: json.RawMessage(`{}`), Args: json.RawMessage(`{}`)})
@@ -145,7 +147,7 @@ func TestCloseKeepsAStop(t *testing.T) {
 func TestCloseWithoutItsEngine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine := &brokenEngine{MemoryEngine: NewMemoryEngine()}
-		m := newManager(t, Config{Engine: engine, Logger: logTo(new(logBuffer))})
+		m := newManager(t, Config{Engine: engine, Logger: logTo(new(testlog.Buffer))})
 		id := spawned(t, m, alice, "second")
 		engine.broken.Store(true)
 		err := m.Close(t.Context())

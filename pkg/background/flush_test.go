@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/internal/testlog"
 )
 
 // A spyEngine counts what its leases are asked to do, and may be slow at it.
@@ -170,7 +172,7 @@ func TestSlowEngineDoesNotHoldUpAStop(t *testing.T) {
 
 func TestOutputOnAFullDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log logBuffer
+		var log testlog.Buffer
 		engine := &brokenEngine{MemoryEngine: NewMemoryEngine()}
 		steps := make(chan func(*Sink))
 		m := newManager(t, Config{Engine: engine, Executor: feed2(steps), Logger: logTo(&log)})
@@ -245,7 +247,7 @@ func TestFencedWriteStopsTheRun(t *testing.T) {
 	} {
 		bubble(t, name, func(t *testing.T) {
 			engine := NewMemoryEngine()
-			var log logBuffer
+			var log testlog.Buffer
 			causes := make(chan error, 1)
 			superseded := make(chan struct{})
 			m := newManager(t, Config{Engine: engine, Logger: logTo(&log), Executor: func(ctx context.Context, _ Run, sink *Sink) (Outcome, error) {

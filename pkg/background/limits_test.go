@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/internal/testlog"
 )
 
 func TestSessionLimit(t *testing.T) {
@@ -83,7 +85,7 @@ func TestLastSlotGoesToOne(t *testing.T) {
 
 func TestPermitsComeBackHoweverARunEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newManager(t, Config{PerSession: 1, PerHost: 1, Logger: logTo(new(logBuffer))})
+		m := newManager(t, Config{PerSession: 1, PerHost: 1, Logger: logTo(new(testlog.Buffer))})
 		for range 3 {
 			for _, tool := range []string{"echo", "panic", "nonsense", "second", "deaf"} {
 				wait(t, m, alice, spawn(t, m, alice, tool).ID)

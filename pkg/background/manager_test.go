@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/internal/testlog"
 )
 
 func TestNewRefusesBadConfig(t *testing.T) {
@@ -165,7 +167,7 @@ func TestHowRunsEnd(t *testing.T) {
 			StatusSucceeded, RunError{}},
 	} {
 		bubble(t, name, func(t *testing.T) {
-			var log logBuffer
+			var log testlog.Buffer
 			m := newManager(t, Config{Executor: c.exec, Logger: logTo(&log)})
 			run := wait(t, m, alice, spawn(t, m, alice, "tool").ID)
 			require.Equal(t, c.status, run.Status)
@@ -196,7 +198,7 @@ func (*nilError) Error() string { return "nothing" }
 
 func TestNilErrorPointerDoesNotCrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newManager(t, Config{Logger: logTo(new(logBuffer)), Executor: func(context.Context, Run, *Sink) (Outcome, error) {
+		m := newManager(t, Config{Logger: logTo(new(testlog.Buffer)), Executor: func(context.Context, Run, *Sink) (Outcome, error) {
 			return Outcome{}, (*Error)(nil)
 		}})
 		run := wait(t, m, alice, spawn(t, m, alice, "tool").ID)
@@ -339,7 +341,7 @@ func TestWaitersOutliveRetention(t *testing.T) {
 
 func TestSecretsAreInNoLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log logBuffer
+		var log testlog.Buffer
 		m := newManager(t, Config{Logger: logTo(&log)})
 		s, err := m.Spawn(t.Context(), alice, SpawnRequest{Tool: "panic",
 			Args: json.RawMessage(`{"deep":[{"Api-Key":"hunter2"}],"url":"example.org"}`)})
@@ -357,7 +359,7 @@ func TestSecretsAreInNoLog(t *testing.T) {
 // What must not be stored is given to the work and to nobody else.
 func TestSecretArgumentsAreNotStored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log logBuffer
+		var log testlog.Buffer
 		var got json.RawMessage
 		m := newManager(t, Config{Logger: logTo(&log), Executor: func(_ context.Context, run Run, _ *Sink) (Outcome, error) {
 			got = run.Args
@@ -389,7 +391,7 @@ func TestSecretArgumentsAreNotStored(t *testing.T) {
 
 func TestStats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newManager(t, Config{PerSession: 3, Logger: logTo(new(logBuffer))})
+		m := newManager(t, Config{PerSession: 3, Logger: logTo(new(testlog.Buffer))})
 		for _, tool := range []string{"echo", "echo", "nonsense", "panic"} {
 			wait(t, m, alice, spawn(t, m, alice, tool).ID)
 		}
@@ -411,7 +413,7 @@ func TestStats(t *testing.T) {
 func TestSpawnThatWasStoredAllTheSame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine := &doubtfulEngine{NewMemoryEngine()}
-		m := newManager(t, Config{Engine: engine, Logger: logTo(new(logBuffer))})
+		m := newManager(t, Config{Engine: engine, Logger: logTo(new(testlog.Buffer))})
 		require.Equal(t, StatusSucceeded, wait(t, m, alice, spawn(t, m, alice, "echo").ID).Status)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()

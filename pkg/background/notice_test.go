@@ -13,6 +13,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/internal/testlog"
 )
 
 // A mailbox is an OnNotice that keeps what it gets.
@@ -218,7 +220,7 @@ func TestNoticesOutliveTheProcess(t *testing.T) {
 
 func TestOnNoticeThatPanicsOrBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log logBuffer
+		var log testlog.Buffer
 		var calls atomic.Int32
 		open := make(chan struct{})
 		m := newManager(t, Config{PerSession: 100, Logger: logTo(&log), OnNotice: func(Notice) {
@@ -264,7 +266,7 @@ func TestNoticeWithoutItsEngine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var box mailbox
 		engine := &brokenEngine{MemoryEngine: NewMemoryEngine()}
-		m := newManager(t, Config{Engine: engine, OnNotice: box.put, Logger: logTo(new(logBuffer))})
+		m := newManager(t, Config{Engine: engine, OnNotice: box.put, Logger: logTo(new(testlog.Buffer))})
 		told, seen := spawned(t, m, alice, "second"), spawned(t, m, alice, "second")
 		engine.broken.Store(true)
 		require.True(t, check(t, m, alice, CheckRequest{IDs: []string{seen}, Wait: time.Minute}).Done)

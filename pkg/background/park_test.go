@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/internal/testlog"
 )
 
 // works returns work that takes so long, and ends at once when it is stopped.
@@ -110,7 +112,7 @@ func TestPanicOfACall(t *testing.T) {
 		var crash *panicError
 		require.ErrorAs(t, err, &crash)
 		require.Equal(t, "in the host", crash.value)
-		var log logBuffer
+		var log testlog.Buffer
 		m = newManager(t, Config{Logger: logTo(&log)})
 		ran := call1(t, m, alice, RunRequest{ParkAfter: time.Second, Work: func(context.Context, *Sink) (Outcome, error) {
 			time.Sleep(time.Minute)
@@ -289,7 +291,7 @@ func TestParkedCallsCountForTheHost(t *testing.T) {
 
 func TestParkingWithoutItsEngine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log logBuffer
+		var log testlog.Buffer
 		engine := &brokenEngine{MemoryEngine: NewMemoryEngine()}
 		engine.broken.Store(true)
 		m := newManager(t, Config{Engine: engine, Logger: logTo(&log)})
@@ -352,7 +354,7 @@ func TestCloseEndsCalls(t *testing.T) {
 // A parked call's record is enough to run it again, but for its secrets.
 func TestParkedSecrets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var log logBuffer
+		var log testlog.Buffer
 		m := newManager(t, Config{Logger: logTo(&log)})
 		ran := call1(t, m, alice, RunRequest{ParkAfter: time.Second, Work: works(time.Minute),
 			Args: json.RawMessage(`{"pin":"hunter2"}`), Stored: json.RawMessage(`{}`)})

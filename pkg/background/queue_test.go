@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/internal/testlog"
 )
 
 // fired queues a run of the tool as a schedule does.
@@ -117,7 +119,7 @@ func TestStopOfAQueuedRun(t *testing.T) {
 func TestStopOfAQueuedRunWithoutItsEngine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine := &brokenEngine{MemoryEngine: NewMemoryEngine()}
-		m := newManager(t, Config{Engine: engine, PerSession: 1, Logger: logTo(new(logBuffer))})
+		m := newManager(t, Config{Engine: engine, PerSession: 1, Logger: logTo(new(testlog.Buffer))})
 		first, second := fired(t, m, alice, "sleep", ""), fired(t, m, alice, "sleep", "")
 		engine.broken.Store(true)
 		stopped, err := m.Stop(t.Context(), alice, second, StopRequest{})
@@ -182,7 +184,7 @@ func TestReadmitAtTheStart(t *testing.T) {
 		"panic":        {func(context.Context, Run) error { panic(secret) }, RunError{KindRejected, textRejected}},
 	} {
 		bubble(t, name, func(t *testing.T) {
-			var log logBuffer
+			var log testlog.Buffer
 			m := newManager(t, Config{Readmit: c.readmit, Logger: logTo(&log)})
 			run := wait(t, m, alice, fired(t, m, alice, "echo", ""))
 			if c.want.Kind == "" {

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/internal/testlog"
 )
 
 // A past is an engine as a process that was killed left it.
@@ -97,7 +99,7 @@ func TestRecovery(t *testing.T) {
 			if c.then != nil {
 				c.then(p, id)
 			}
-			m := newManager(t, Config{Engine: p.engine, Readmit: c.readmit, Logger: logTo(new(logBuffer))})
+			m := newManager(t, Config{Engine: p.engine, Readmit: c.readmit, Logger: logTo(new(testlog.Buffer))})
 			run := wait(t, m, alice, id)
 			require.Equal(t, c.status, run.Status)
 			require.Equal(t, c.ends, run.Attempt)
@@ -131,7 +133,7 @@ func TestRecoveryOfSilentRuns(t *testing.T) {
 			}
 		}
 		var box mailbox
-		m := newManager(t, Config{Engine: p.engine, OnNotice: box.put, Logger: logTo(new(logBuffer)), Readmit: func(_ context.Context, run Run) error {
+		m := newManager(t, Config{Engine: p.engine, OnNotice: box.put, Logger: logTo(new(testlog.Buffer)), Readmit: func(_ context.Context, run Run) error {
 			if run.ID == "bg_lost" {
 				return errors.New("neither idempotent nor readonly")
 			}
@@ -220,7 +222,7 @@ func TestRecoveryWithABrokenEngine(t *testing.T) {
 		again, lost := p.running(Run{Tool: "echo"}, 1), p.running(Run{Tool: "other"}, 1)
 		engine := &brokenEngine{MemoryEngine: p.engine}
 		engine.broken.Store(true)
-		m := newManager(t, Config{Engine: engine, Logger: logTo(new(logBuffer)), Readmit: func(_ context.Context, run Run) error {
+		m := newManager(t, Config{Engine: engine, Logger: logTo(new(testlog.Buffer)), Readmit: func(_ context.Context, run Run) error {
 			if run.Tool == "other" {
 				return errors.New("no")
 			}
@@ -242,7 +244,7 @@ func TestCloseDuringABrokenRecovery(t *testing.T) {
 		id := p.running(Run{Tool: "echo"}, 1)
 		engine := &brokenEngine{MemoryEngine: p.engine}
 		engine.broken.Store(true)
-		m, err := New(t.Context(), Config{Engine: engine, Executor: script, Readmit: yes, Logger: logTo(new(logBuffer))})
+		m, err := New(t.Context(), Config{Engine: engine, Executor: script, Readmit: yes, Logger: logTo(new(testlog.Buffer))})
 		require.NoError(t, err)
 		began := time.Now()
 		require.NoError(t, m.Close(t.Context()))
@@ -274,7 +276,7 @@ func TestRecoveryAgainAndAgain(t *testing.T) {
 		var mu sync.Mutex
 		for range 5 {
 			crashed := make(chan struct{})
-			m, err := New(t.Context(), Config{Engine: p.engine, Logger: logTo(new(logBuffer)),
+			m, err := New(t.Context(), Config{Engine: p.engine, Logger: logTo(new(testlog.Buffer)),
 				Readmit: func(_ context.Context, run Run) error {
 					if run.Attempt > 0 && run.Tool == "once" {
 						return errors.New("not idempotent")

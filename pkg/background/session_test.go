@@ -10,6 +10,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/internal/testlog"
 )
 
 func TestSnapshot(t *testing.T) {
@@ -43,7 +45,7 @@ func TestSnapshot(t *testing.T) {
 func TestEndOfASession(t *testing.T) {
 	for policy, goesOn := range map[SessionEnd]bool{"": true, EndParked: true, EndAll: false} {
 		bubble(t, string(policy), func(t *testing.T) {
-			var log logBuffer
+			var log testlog.Buffer
 			m := newManager(t, Config{EndSession: policy, PerSession: 1, Logger: logTo(&log)})
 			parked := call1(t, m, alice, RunRequest{ParkAfter: time.Second, Work: works(time.Hour)}).Run.ID
 			running, queued := spawned(t, m, alice, "sleep"), fired(t, m, alice, "sleep", "")

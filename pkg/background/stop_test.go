@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/internal/testlog"
 )
 
 func TestStop(t *testing.T) {
@@ -156,7 +158,7 @@ func TestStopFreedByContext(t *testing.T) {
 
 func TestPanicAfterStopIsAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newManager(t, Config{Logger: logTo(new(logBuffer)), Executor: func(_ context.Context, _ Run, sink *Sink) (Outcome, error) {
+		m := newManager(t, Config{Logger: logTo(new(testlog.Buffer)), Executor: func(_ context.Context, _ Run, sink *Sink) (Outcome, error) {
 			<-sink.Stopping()
 			panic("in the clean-up")
 		}})

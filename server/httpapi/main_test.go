@@ -2,7 +2,6 @@ package httpapi_test
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"io"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/internal/plugintest"
+	"github.com/toolhost/toolhost/internal/testlog"
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/httpapi"
@@ -74,7 +74,7 @@ type fixture struct {
 	*httpapi.API
 	t       testing.TB
 	service *server.Service
-	logs    *logBuffer
+	logs    *testlog.Buffer
 	net     *memory
 }
 
@@ -82,7 +82,7 @@ type fixture struct {
 // of the test finds goroutines that are left.
 func serve(t testing.TB, cfg httpapi.Config, names ...string) *fixture {
 	t.Helper()
-	f := &fixture{t: t, files: fstest.MapFS{}, logs: &logBuffer{}, net: &memory{conns: make(chan net.Conn), closed: make(chan struct{})}}
+	f := &fixture{t: t, files: fstest.MapFS{}, logs: &testlog.Buffer{}, net: &memory{conns: make(chan net.Conn), closed: make(chan struct{})}}
 	log := slog.New(slog.NewJSONHandler(f.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	files, all := f.files, zoo()
 	grants := map[string]plugins.Grant{}
@@ -233,22 +233,4 @@ func (f *fixture) spawn(tool string, headers ...string) string {
 	id, _ := f.ask("POST", "/v1/runs", `{"tool":"`+tool+`"}`, headers...)["task_id"].(string)
 	require.Regexp(f.t, `^bg_[a-z2-7]{26}$`, id)
 	return id
-}
-
-// logBuffer is a log that can be read while it is written.
-type logBuffer struct {
-	mu  sync.Mutex
-	out bytes.Buffer
-}
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.out.Write(p)
-}
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.out.String()
 }

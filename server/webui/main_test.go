@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"testing/fstest"
 	"testing/synctest"
@@ -21,6 +20,7 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/internal/plugintest"
+	"github.com/toolhost/toolhost/internal/testlog"
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server"
@@ -64,7 +64,7 @@ type fixture struct {
 	t       testing.TB
 	service *server.Service
 	page    http.Handler
-	logs    *logBuffer
+	logs    *testlog.Buffer
 }
 
 // retention is how long an ended run is kept.
@@ -73,7 +73,7 @@ const retention = 10 * time.Minute
 // open opens a service on those plugins of the zoo. Call it in a bubble.
 func open(t testing.TB, names ...string) *fixture {
 	t.Helper()
-	f := &fixture{t: t, logs: &logBuffer{}}
+	f := &fixture{t: t, logs: &testlog.Buffer{}}
 	log := slog.New(slog.NewTextHandler(f.logs, nil))
 	files, all := fstest.MapFS{}, zoo()
 	grants := map[string]plugins.Grant{}
@@ -182,22 +182,4 @@ func golden(t *testing.T, name, page string) {
 func args(v any) json.RawMessage {
 	data, _ := json.Marshal(v)
 	return data
-}
-
-// logBuffer is a log that can be read while it is written.
-type logBuffer struct {
-	mu  sync.Mutex
-	out strings.Builder
-}
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.out.Write(p)
-}
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.out.String()
 }
