@@ -178,9 +178,10 @@ const tests = {
 		await page.goto(server.url);
 		await row(page, id).getByText("succeeded").waitFor();
 		await server.down();
-		await page.locator("#live", { hasText: "Not connected, trying again" }).waitFor();
+		await page.locator("#live.cut", { hasText: "Not connected, trying again" }).waitFor();
 		await server.up();
 		await live(page);
+		assert.equal(await page.locator("#live.cut").count(), 0);
 		const next = await server.spawn("ana", { tool: "primes", args: { limit: 1001 } });
 		await row(page, next).waitFor();
 		await row(page, id).waitFor();

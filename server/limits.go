@@ -20,12 +20,18 @@ type Limits struct {
 	Background time.Duration // of a background run
 }
 
-// defaultMaxLimits are the most a tool may ask for, unless the operator says
-// otherwise.
+// The most a tool may ask for, unless the operator says otherwise. The times are
+// [background.DefaultMaxTimeout].
+const (
+	DefaultMaxFuel   = 10_000_000_000_000 // units
+	DefaultMaxMemory = 1 << 30            // bytes of linear memory
+	DefaultMaxOutput = 256 << 20          // bytes written to all streams
+)
+
 var defaultMaxLimits = Limits{
-	Fuel:       10_000_000_000_000,
-	Memory:     1 << 30,
-	Output:     256 << 20,
+	Fuel:       DefaultMaxFuel,
+	Memory:     DefaultMaxMemory,
+	Output:     DefaultMaxOutput,
 	Timeout:    background.DefaultMaxTimeout,
 	Background: background.DefaultMaxTimeout,
 }

@@ -11,6 +11,9 @@ import (
 	"github.com/toolhost/toolhost/plugins"
 )
 
+// DefaultLogQuota is how many bytes the output of all runs may take on disk.
+const DefaultLogQuota = sqlite.DefaultLogQuota
+
 // RunsConfig bounds background runs, and says how they are kept. A zero field
 // is its default.
 type RunsConfig struct {
@@ -26,7 +29,7 @@ type RunsConfig struct {
 	RetainRuns int                   // how many ended runs of a session are kept; 0 is background.DefaultRetainRuns
 	NoticeTTL  time.Duration         // how long a notice nobody took is kept, and its run with it; 0 is background.DefaultNoticeTTL
 	OutputCap  int                   // bytes of output kept of a run; 0 is background.DefaultOutputCap
-	LogQuota   int64                 // bytes of the output of all runs in Config.DataDir; 0 is sqlite.DefaultLogQuota
+	LogQuota   int64                 // bytes of the output of all runs in Config.DataDir; 0 is DefaultLogQuota
 	EndSession background.SessionEnd // what the end of a session does to its runs; empty is background.EndParked
 
 	MinInterval time.Duration // between two firings of a schedule; 0 is background.DefaultInterval

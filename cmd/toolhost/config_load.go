@@ -330,7 +330,7 @@ func (c *loaded) decode() error {
 	var problem error
 	err := c.merged.UnmarshalWithConf("", &c.config, koanf.UnmarshalConf{DecoderConfig: &mapstructure.DecoderConfig{
 		Result: &c.config, TagName: "koanf",
-		DecodeHook: mapstructure.ComposeDecodeHookFunc(mapstructure.StringToTimeDurationHookFunc(), mapstructure.TextUnmarshallerHookFunc(), strictDuration),
+		DecodeHook: mapstructure.ComposeDecodeHookFunc(strictDuration, mapstructure.TextUnmarshallerHookFunc()),
 	}})
 	if err != nil {
 		text := strings.TrimPrefix(err.Error(), "decoding failed due to the following error(s):")
@@ -352,11 +352,16 @@ const (
 	scopesKey    = "oauth" + delim + "scopes"
 )
 
-// strictDuration refuses a number where a duration is expected: of what? Zero
-// is the same of anything.
+// strictDuration reads a duration, and refuses a number in its place: of what?
+// Zero is the same of anything.
 func strictDuration(from, to reflect.Type, value any) (any, error) {
-	if to == reflect.TypeFor[time.Duration]() && from.Kind() != reflect.String && from != to && value != 0 {
-		return nil, fmt.Errorf("expected a duration such as 30s, found %v", value)
+	if to != reflect.TypeFor[time.Duration]() || from == to || value == 0 {
+		return value, nil
 	}
-	return value, nil
+	if text, ok := value.(string); ok {
+		if d, err := time.ParseDuration(text); err == nil {
+			return d, nil
+		}
+	}
+	return nil, fmt.Errorf("expected a duration such as 30s, found %v", value)
 }

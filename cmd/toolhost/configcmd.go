@@ -5,10 +5,15 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+
+	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/server"
 )
 
 func (a *app) configuration() *cobra.Command {
@@ -45,6 +50,42 @@ type setting struct {
 	Source string `json:"source"`
 }
 
+// fromCode is the source of what no layer has.
+const fromCode = "built in"
+
+// builtIn are the values of keys that are left to the code they configure, as
+// they would be written. Keys that are not in it have none.
+var builtIn = map[string]any{
+	"limits.fuel": int64(host.DefaultFuel), "max_limits.fuel": int64(server.DefaultMaxFuel),
+	"limits.memory": inUnits(host.DefaultMemory), "max_limits.memory": inUnits(server.DefaultMaxMemory),
+	"limits.output": inUnits(host.DefaultOutput), "max_limits.output": inUnits(server.DefaultMaxOutput),
+	"limits.timeout": host.DefaultTimeout.String(), "max_limits.timeout": background.DefaultMaxTimeout.String(),
+	"limits.background": background.DefaultTimeout.String(), "max_limits.background": background.DefaultMaxTimeout.String(),
+
+	"background.per_session": background.DefaultPerSession, "background.per_host": background.DefaultPerHost,
+	"background.parked": background.DefaultParked, "background.schedules": background.DefaultSchedules,
+	"background.park_after": server.DefaultParkAfter.String(),
+	"background.retention":  background.DefaultRetention.String(), "background.retain_runs": background.DefaultRetainRuns,
+	"background.notice_ttl": background.DefaultNoticeTTL.String(),
+	"background.output_cap": inUnits(background.DefaultOutputCap), "background.log_quota": inUnits(server.DefaultLogQuota),
+	"background.min_interval": background.DefaultInterval.String(), "background.misfire": background.DefaultMisfire.String(),
+
+	"host.memory": inUnits(host.DefaultHostMemory), "host.cache": inUnits(host.DefaultCacheSize),
+	"host.total_calls": host.DefaultTotalCalls, "host.calls": host.DefaultCalls,
+	"host.warm": host.DefaultWarm, "host.warm_for": host.DefaultWarmFor.String(),
+}
+
+// inUnits writes a number of bytes in the largest unit that takes no fraction.
+func inUnits(bytes int64) string {
+	text := strconv.FormatInt(bytes, 10)
+	for _, u := range units[:4] { // those of 1024, the smallest first
+		if bytes%u.bytes == 0 {
+			text = strconv.FormatInt(bytes/u.bytes, 10) + u.suffix
+		}
+	}
+	return text
+}
+
 // values are all keys that have a value, or could.
 func (c *loaded) values() []setting {
 	keys := leaves()
@@ -55,7 +96,7 @@ func (c *loaded) values() []setting {
 	}
 	var out []setting
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
-		s := setting{Key: strings.ReplaceAll(key, delim, "."), Value: c.merged.Get(key), Source: "built in"}
+		s := setting{Key: strings.ReplaceAll(key, delim, "."), Value: c.merged.Get(key), Source: fromCode}
 		for _, l := range c.layers {
 			if !l.k.Exists(key) {
 				continue
@@ -63,6 +104,9 @@ func (c *loaded) values() []setting {
 			if s.Source = l.name; l.of != nil {
 				s.Source = l.of(key)
 			}
+		}
+		if s.Value == nil && s.Source == fromCode {
+			s.Value = builtIn[s.Key]
 		}
 		if s.Value == nil {
 			s.Value = ""

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -90,9 +91,10 @@ func (a *app) runServer(ctx context.Context) error {
 			a.announce("page for operators: "+where(l)+"/", "address", where(l)+"/")
 		}
 	}
-	a.announce(fmt.Sprintf("ready: %d tools, %d problems", len(s.Tools()), len(s.Problems())))
-	for _, p := range s.Problems() {
-		a.announce("problem: " + p.String())
+	wrong := problems(s)
+	a.announce(fmt.Sprintf("ready: %d tools, %d problems", len(s.Tools()), len(wrong)))
+	for _, p := range wrong {
+		a.announce("problem: " + p)
 	}
 	select {
 	case <-ctx.Done():
@@ -114,6 +116,21 @@ func (a *app) runServer(ctx context.Context) error {
 	case <-again:
 		return context.Canceled
 	}
+}
+
+// problems are those that the page shows: what was not loaded, and plugins that
+// lack a grant.
+func problems(s *server.Service) []string {
+	var found []string
+	for _, p := range s.Problems() {
+		found = append(found, p.String())
+	}
+	for _, p := range s.Plugins() {
+		if len(p.Missing) > 0 {
+			found = append(found, p.File+": not granted what it needs: "+strings.Join(p.Missing, ", "))
+		}
+	}
+	return found
 }
 
 // httpGrace is how long the server waits for the last answers to be read.

@@ -11,6 +11,7 @@ let again; // the timer of the next try
 function say(text) {
 	if (status.textContent !== text) status.textContent = text;
 	refresh.hidden = text === "Live";
+	status.classList.toggle("cut", text !== "Live"); // what is shown gets old
 }
 
 // parse makes an element of HTML. Nothing in it runs: the policy of the page

@@ -96,6 +96,18 @@ func TestSchemas(t *testing.T) {
 	}
 }
 
+// An object of any fields says so: a generator that takes it for one of none
+// makes a client that can give a tool no arguments.
+func TestSchemaOfArguments(t *testing.T) {
+	var doc document
+	require.NoError(t, json.Unmarshal(httpapi.Document(), &doc))
+	for _, name := range []string{"Call", "Spawn", "NewSchedule"} {
+		args, err := json.Marshal(doc.Components.Schemas[name].Properties["args"])
+		require.NoError(t, err)
+		require.JSONEq(t, `{"type":"object","additionalProperties":true,"description":"absent is {}"}`, string(args), name)
+	}
+}
+
 // Embedded structs are fields of the one that embeds them, types that another
 // package has too are told apart, maps and times are what they are in JSON.
 func TestSchemasOfStats(t *testing.T) {

@@ -193,7 +193,8 @@ func (s *schemas) fields(schema *jsonschema.Schema, t reflect.Type, sent bool) e
 }
 
 // refine adds what a tag says: keywords of JSON Schema, such as minLength=1. A
-// pattern is of the strings of a list.
+// pattern is of the strings of a list. An object may have any fields, which some
+// generators have to be told: without it they make a type that has none.
 func refine(schema *jsonschema.Schema, tag string) error {
 	if tag == "" {
 		return nil
@@ -204,6 +205,9 @@ func refine(schema *jsonschema.Schema, tag string) error {
 		switch key {
 		case "type":
 			schema.Type, err = value, nil
+			if value == "object" {
+				schema.AdditionalProperties = &jsonschema.Schema{}
+			}
 		case "format":
 			schema.Format, err = value, nil
 		case "pattern":
