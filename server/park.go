@@ -97,7 +97,9 @@ func (s *Service) callParking(ctx context.Context, tool *plugins.Tool, call host
 	call.Policy.Timeout = b.deadline
 	live := &live{call: call, gone: make(chan struct{})}
 	if asked.AskLater {
-		live.later = s.asked.ask
+		live.later = func(ctx context.Context, run string, round int, q abi.Questions) (abi.Answers, error) {
+			return s.asked.ask(ctx, call.Session, run, round, q)
+		}
 	}
 	defer live.detach()
 	var (
