@@ -200,6 +200,49 @@ func TestRunsOverReloads(t *testing.T) {
 	})
 }
 
+// What a schedule fires has the version it began with, and not that of when the
+// schedule was made: after a crash it goes on in that one, and in no other.
+func TestScheduledRunsVersion(t *testing.T) {
+	keeper := func(version string) *fstest.MapFile {
+		p := zoo()["keeper"]
+		p.Manifest.Version = version
+		return &fstest.MapFile{Data: p.Wasm()}
+	}
+	for name, c := range map[string]struct {
+		after string
+		goes  bool
+	}{"as it began": {"2.0.0", true}, "as it was scheduled": {"1.0.0", false}} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				cfg := Config{memory: background.NewMemoryEngine(), Grants: map[string]plugins.Grant{"keeper": {Clock: true}}}
+				files := fstest.MapFS{"keeper.wasm": keeper("1.0.0")}
+				first := openFolder(t, cfg, files)
+				first.schedule(alice, "keeper", `{}`, `{"cron_expression":"0 12 * * *"}`)
+				files["keeper.wasm"] = keeper("2.0.0")
+				require.Equal(t, []string{"keeper"}, first.reload().Changed)
+				time.Sleep(12*time.Hour + time.Minute)
+				id := first.agent(alice, CheckBackground, `{}`)["tasks"].([]any)[0].(map[string]any)["task_id"].(string)
+				require.Equal(t, "running", first.check(alice, id, `,"wait_seconds":0`)["status"])
+
+				second := openFolder(t, cfg, fstest.MapFS{"keeper.wasm": keeper(c.after)}) // as if the first host had died
+				synctest.Wait()
+				if !c.goes {
+					require.Equal(t, background.KindOrphaned, second.settled(alice, id).Error.Kind)
+					return
+				}
+				require.Equal(t, "succeeded", second.stop(alice, id, "")["status"])
+				run := second.settled(alice, id)
+				require.Equal(t, 2, run.Attempt)
+				require.JSONEq(t, `{"data":"aGFsZi13YXk="}`, string(run.Result))
+
+				run.Version = "another"
+				_, err := second.execute(t.Context(), run, nil)
+				require.EqualError(t, err, "rejected: the plugin of keeper is another one by now")
+			})
+		})
+	}
+}
+
 // No call and no run fails because plugins are replaced under them, again and
 // again.
 func TestReloadUnderLoad(t *testing.T) {

@@ -51,7 +51,7 @@ func (c RunsConfig) check(most time.Duration) error {
 func (s *Service) openRuns(ctx context.Context) (err error) {
 	c := s.cfg.Runs
 	cfg := background.Config{
-		Executor: s.execute, Readmit: s.readmit, OnNotice: s.cfg.OnNotice, Logger: s.cfg.Logger,
+		Executor: s.execute, Readmit: s.readmit, Version: s.versionNow, OnNotice: s.cfg.OnNotice, Logger: s.cfg.Logger,
 		PerSession: c.PerSession, PerHost: c.PerHost, Parked: c.Parked, Schedules: c.Schedules,
 		Grace: s.cfg.grace, MaxTimeout: s.maxLimits().Background, OutputCap: c.OutputCap,
 		Retention: c.Retention, RetainRuns: c.RetainRuns, NoticeTTL: c.NoticeTTL, EndSession: c.EndSession,
@@ -113,6 +113,17 @@ func (s *Service) readmit(ctx context.Context, run background.Run) error {
 		return &background.Error{Kind: background.KindOrphaned, Message: "The host went down, and the run is not run again: " + public(err), Err: err}
 	}
 	return &background.Error{Kind: background.KindRejected, Message: public(err), Err: err}
+}
+
+// versionNow is the version of a tool that a schedule is about to run; empty if
+// it is not there, or is just being replaced.
+func (s *Service) versionNow(name string) string {
+	tool, err := s.registry.Lookup(name)
+	if err != nil {
+		return ""
+	}
+	version, _ := tool.Plugin.Digest()
+	return version
 }
 
 // mayRunAgain says why a run may not be executed twice.
