@@ -147,6 +147,49 @@ func TestParkedWhenItsToolIsGone(t *testing.T) {
 	})
 }
 
+// slowFile is a folder whose file is opened when the test says so.
+type slowFile struct {
+	fstest.MapFS
+	name string
+	gate chan struct{} // nil: at once
+}
+
+func (f *slowFile) Open(name string) (fs.File, error) {
+	if gate := f.gate; gate != nil && name == f.name {
+		<-gate
+	}
+	return f.MapFS.Open(name)
+}
+
+// A call that was parked before anything has run, as its plugin was still being
+// compiled, and whose plugin is replaced meanwhile, says what happened.
+func TestParkedCallIsReplaced(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		files := &slowFile{MapFS: fstest.MapFS{"one.wasm": numbered("one", 1)}, name: "one.wasm"}
+		opened, err := Open(t.Context(), Config{Folders: []plugins.Folder{{Path: "zoo", FS: files}}, Runs: RunsConfig{ParkAfter: time.Minute}})
+		require.NoError(t, err)
+		s := service{Service: opened, t: t}
+		defer func() { require.NoError(t, s.Close(done())) }()
+		tool, err := s.Lookup("one")
+		require.NoError(t, err)
+		_, err = tool.Plugin.Digest()
+		require.NoError(t, err)
+		gate := make(chan struct{})
+		files.gate = gate
+		var parked struct {
+			TaskID string `json:"task_id"`
+		}
+		require.NoError(t, json.Unmarshal(s.call(alice, "one", "{}").Value, &parked))
+		files.gate = nil
+		files.MapFS["one.wasm"] = numbered("one", 2)
+		require.Equal(t, []string{"one"}, s.reload().Changed)
+		close(gate)
+		run := s.settled(alice, parked.TaskID)
+		require.Equal(t, &background.RunError{Kind: background.KindRejected, Message: "the plugin of one is another one by now"}, run.Error)
+		require.Equal(t, "2", string(s.call(alice, "one", "{}").Value))
+	})
+}
+
 // What an earlier process left is there for the agent, whatever plugins there
 // are now.
 func TestAgentToolsForWhatWasLeft(t *testing.T) {

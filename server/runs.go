@@ -138,9 +138,13 @@ func mayRunAgain(tool *plugins.Tool, run background.Run) error {
 func sameVersion(tool *plugins.Tool, run background.Run) error {
 	version, err := tool.Plugin.Digest()
 	if err == nil && run.Version != version || errors.Is(err, plugins.ErrReplaced) || errors.Is(err, plugins.ErrChanged) {
-		err = refuse("the plugin of %s is another one by now", run.Tool)
+		err = anotherPlugin(run.Tool)
 	}
 	return err
+}
+
+func anotherPlugin(tool string) error {
+	return refuse("the plugin of %s is another one by now", tool)
 }
 
 // public is what an agent may be told of an error of a door.
