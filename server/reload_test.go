@@ -150,12 +150,14 @@ func TestParkedWhenItsToolIsGone(t *testing.T) {
 // slowFile is a folder whose file is opened when the test says so.
 type slowFile struct {
 	fstest.MapFS
-	name string
-	gate chan struct{} // nil: at once
+	name   string
+	opened chan struct{} // is told of each time there is a gate
+	gate   chan struct{} // nil: at once
 }
 
 func (f *slowFile) Open(name string) (fs.File, error) {
 	if gate := f.gate; gate != nil && name == f.name {
+		f.opened <- struct{}{}
 		<-gate
 	}
 	return f.MapFS.Open(name)
@@ -165,7 +167,7 @@ func (f *slowFile) Open(name string) (fs.File, error) {
 // compiled, and whose plugin is replaced meanwhile, says what happened.
 func TestParkedCallIsReplaced(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		files := &slowFile{MapFS: fstest.MapFS{"one.wasm": numbered("one", 1)}, name: "one.wasm"}
+		files := &slowFile{MapFS: fstest.MapFS{"one.wasm": numbered("one", 1)}, name: "one.wasm", opened: make(chan struct{}, 1)}
 		opened, err := Open(t.Context(), Config{Folders: []plugins.Folder{{Path: "zoo", FS: files}}, Runs: RunsConfig{ParkAfter: time.Minute}})
 		require.NoError(t, err)
 		s := service{Service: opened, t: t}
@@ -180,6 +182,7 @@ func TestParkedCallIsReplaced(t *testing.T) {
 			TaskID string `json:"task_id"`
 		}
 		require.NoError(t, json.Unmarshal(s.call(alice, "one", "{}").Value, &parked))
+		<-files.opened
 		files.gate = nil
 		files.MapFS["one.wasm"] = numbered("one", 2)
 		require.Equal(t, []string{"one"}, s.reload().Changed)
