@@ -139,6 +139,13 @@ func (p *Plugin) hold() bool {
 	return p.held
 }
 
+// isHeld reports whether the plugin is held.
+func (p *Plugin) isHeld() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.held
+}
+
 // release ends what hold began.
 func (p *Plugin) release() {
 	p.mu.Lock()

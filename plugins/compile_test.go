@@ -109,6 +109,64 @@ func TestOneOfTwoCallersGivesUp(t *testing.T) {
 	require.Empty(t, r.Problems())
 }
 
+// lateCtx is done, and who asks why has to wait.
+type lateCtx struct {
+	context.Context
+	asked, tell chan struct{}
+}
+
+func (c lateCtx) Value(key any) any {
+	close(c.asked)
+	<-c.tell
+	return c.Context.Value(key)
+}
+
+// One who gives up at the very moment the compilation ends has what came of it,
+// and counts as a user.
+func TestGiveUpAsCompilationEnds(t *testing.T) {
+	for name, end := range map[string]func(*blockingFS){
+		"compiled": func(*blockingFS) {},
+		"failed":   func(f *blockingFS) { delete(f.MapFS, "p.wasm") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, files := blocked(t)
+			p := r.Plugins()[0]
+			type used struct {
+				module *host.Module
+				err    error
+			}
+			first, second := make(chan used, 1), make(chan used, 1)
+			use := func(ctx context.Context, to chan used) { m, err := p.use(ctx); to <- used{m, err} }
+			go use(t.Context(), first)
+			<-files.opened
+			done, cancel := context.WithCancel(t.Context())
+			cancel()
+			late := lateCtx{done, make(chan struct{}), make(chan struct{})}
+			go use(late, second)
+			<-late.asked // it no longer waits, and has not said so yet
+			end(files)
+			files.allow <- struct{}{}
+			a := <-first
+			close(late.tell)
+			b := <-second
+			require.Equal(t, a, b)
+			if a.err != nil {
+				require.ErrorIs(t, a.err, fs.ErrNotExist)
+				require.Zero(t, p.users)
+				return
+			}
+			require.NotNil(t, b.module)
+			require.Equal(t, 2, p.users)
+			p.unuse()
+			_, err := r.host.Call(t.Context(), b.module, host.Call{})
+			require.NoError(t, err)
+			p.unuse()
+			require.NoError(t, r.Close(t.Context()))
+			require.Nil(t, p.module)
+		})
+	}
+}
+
 // Where all callers give up the compilation ends, and whoever comes next has one
 // of its own.
 func TestAllCallersGiveUp(t *testing.T) {

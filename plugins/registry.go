@@ -116,6 +116,7 @@ func (r *Registry) read(ctx context.Context, before *set) (*set, error) {
 		}
 	}
 	l.digests.save()
+	found = l.giveWay(found)
 	taken := collisions(found, r.cfg.Reserved)
 	s := &set{tools: map[string]*Tool{}, problems: append(l.problems, taken...)}
 	for _, p := range found {

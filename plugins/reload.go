@@ -3,7 +3,6 @@ package plugins
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
 	"maps"
 	"reflect"
@@ -138,7 +137,41 @@ func (l *loader) keep(at place, err error) (*Plugin, error) {
 	if p == nil || errors.Is(err, fs.ErrNotExist) || !p.hold() {
 		return nil, err
 	}
-	return p, fmt.Errorf("%w; the version that was loaded before goes on until this is mended or the file removed", err)
+	return p, &keptError{err}
+}
+
+// keptError is what is wrong with the file of a plugin that goes on.
+type keptError struct{ err error }
+
+func (e *keptError) Error() string {
+	return e.err.Error() + "; the version that was loaded before goes on until this is mended or the file removed"
+}
+
+func (e *keptError) Unwrap() error { return e.err }
+
+// giveWay takes plugins out that would go on although their files are broken, but
+// whose names another one has by now, that can be loaded: after a restart that
+// one would be there.
+func (l *loader) giveWay(found []*Plugin) []*Plugin {
+	claimed := map[string]bool{}
+	for _, p := range found {
+		if !p.isHeld() {
+			for _, claim := range p.claims() {
+				claimed[claim] = true
+			}
+		}
+	}
+	return slices.DeleteFunc(found, func(p *Plugin) bool {
+		if !p.isHeld() || !slices.ContainsFunc(p.claims(), func(c string) bool { return claimed[c] }) {
+			return false
+		}
+		for i, problem := range l.problems {
+			if kept, ok := problem.Err.(*keptError); ok && problem.File == p.File {
+				l.problems[i].Err = kept.err
+			}
+		}
+		return true
+	})
 }
 
 // keepFolder returns the plugins that were loaded from a folder that can no

@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"path/filepath"
 	"runtime"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -253,6 +256,50 @@ func TestReloadCollisions(t *testing.T) {
 	delete(files, "1.wasm")
 	require.Equal(t, Changes{Added: []string{"a"}, ToolsAdded: []string{"a_y"}}, reload(t, r))
 	require.Empty(t, problems(r))
+}
+
+// A plugin that goes on although its file is broken keeps no other from its
+// names: who mends it under another name of the file has what a restart finds.
+func TestReloadOfBrokenFileInTheWay(t *testing.T) {
+	files := fstest.MapFS{"1.wasm": wasmFile(saying("p", "one", 1)), "good.wasm": wasmFile(sealed(named("good")))}
+	r := openMap(t, files)
+	p := r.Plugins()[0]
+	require.Equal(t, "1", answer(t, r, "p"))
+	files["1.wasm"] = wasmFile(files["1.wasm"].Data[:60])
+	require.Len(t, reload(t, r).Problems, 1)
+	require.Equal(t, "1", answer(t, r, "p"))
+
+	files["2.wasm"] = wasmFile(saying("p", "one", 2))
+	require.Equal(t, []string{"p"}, reload(t, r).Changed)
+	require.Equal(t, "2", answer(t, r, "p"))
+	require.Nil(t, p.module)
+	opened := openWith(t, r.host, r.cfg)
+	require.Equal(t, toolNames(opened), toolNames(r))
+	require.Equal(t, problems(opened), problems(r))
+	require.Empty(t, reload(t, r), "it is the same each time")
+}
+
+// Two files that change names, and a plugin whose file changes its name while
+// another takes the old one, are what a restart finds.
+func TestReloadOfSwappedFiles(t *testing.T) {
+	dir := t.TempDir()
+	file := func(name string) string { return filepath.Join(dir, name+".wasm") }
+	for n, name := range []string{"a", "b"} {
+		require.NoError(t, os.WriteFile(file(name), saying(name, "one", n), 0o600))
+		require.NoError(t, os.Chtimes(file(name), time.Time{}, time.Unix(1, 0)))
+	}
+	r := openWith(t, newHost(t), Config{Folders: []Folder{Dir(dir)}})
+	require.Equal(t, "0", answer(t, r, "a"))
+	for range 2 {
+		require.NoError(t, os.Rename(file("a"), file("c")))
+		require.NoError(t, os.Rename(file("b"), file("a")))
+		require.NoError(t, os.Rename(file("c"), file("b")))
+		require.Equal(t, Changes{Changed: []string{"a", "b"}}, reload(t, r))
+		require.Equal(t, "0", answer(t, r, "a"))
+		require.Equal(t, "1", answer(t, r, "b"))
+		require.Empty(t, problems(r))
+	}
+	require.Empty(t, r.retired)
 }
 
 // A call that runs in a plugin ends in it, whatever became of its file, and the

@@ -150,6 +150,49 @@ func TestCheckShowsQuestions(t *testing.T) {
 	})
 }
 
+// A check that waits does not wait for a run that waits for its user: it is
+// woken when the question opens, whatever it waits for, and returns at once when
+// it is open. Questions of other runs, and of other sessions, wake nobody.
+func TestCheckIsWokenByQuestions(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := open(t, Config{Runs: RunsConfig{ParkAfter: time.Second}}, "asker", "sleeper")
+		sleeper := s.spawn(alice, "sleeper", `{}`)
+		ctx, cancel := context.WithCancel(t.Context())
+		ask := func(run string, q abi.Questions) { _, _ = s.asked.ask(ctx, alice, run, 1, q) }
+		question := abi.Questions{Questions: map[string]abi.Question{"name": {Message: "Who are you?", Schema: json.RawMessage(nameForm)}}}
+		for _, more := range []string{`,"wait_seconds":540`, `,"wait_seconds":540,"until":"all"`} {
+			began, report := time.Now(), make(chan object)
+			go func() { report <- s.check(alice, sleeper, more) }()
+			synctest.Wait()
+			time.Sleep(time.Minute)
+			go ask("bg_other", question)
+			synctest.Wait()
+			time.Sleep(time.Minute)
+			go ask(sleeper, question)
+			r := <-report
+			require.Equal(t, []any{"Who are you?"}, r["waiting_for_input"])
+			require.Equal(t, "running", r["status"])
+			require.Equal(t, 120.0, r["waited_seconds"])
+			require.Equal(t, 2*time.Minute, time.Since(began))
+
+			require.Equal(t, []any{"Who are you?"}, s.check(alice, sleeper, more)["waiting_for_input"])
+			require.Equal(t, 2*time.Minute, time.Since(began), "it was open already")
+			cancel()
+			synctest.Wait()
+			ctx, cancel = context.WithCancel(t.Context())
+		}
+		cancel()
+		require.Empty(t, s.asked.watchers)
+
+		asks := s.parkAsking(alice)
+		began := time.Now()
+		_ = s.agent(alice, CheckBackground, `{"task_ids":["`+sleeper+`","`+asks+`"],"wait_seconds":540,"until":"all"}`)
+		require.Zero(t, time.Since(began))
+		_, _ = s.Call(t.Context(), Request{Session: bob, Tool: CheckBackground, Args: json.RawMessage(`{"task_ids":["` + s.spawn(bob, "sleeper", `{}`) + `","` + asks + `"],"wait_seconds":60}`)})
+		require.Equal(t, time.Minute, time.Since(began), "it is none of bob's")
+	})
+}
+
 // A caller that ends its call, to make it again with the answers, races with the
 // time at which the call is parked. Either the call has ended and left nothing,
 // or the run it has become asks for itself.

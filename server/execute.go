@@ -36,13 +36,14 @@ func (s *Service) execute(ctx context.Context, run background.Run, sink *backgro
 // executable looks the tool of a run up anew: since the run was admitted its
 // plugin may have been replaced. A schedule is for whatever plugin has the tool;
 // any other run is for the one its arguments were checked against, and whose
-// version its record says.
+// version its record says, and so is one that goes on where it was when its host
+// went down: what it saved is of that version.
 func (s *Service) executable(run background.Run) (*plugins.Tool, error) {
 	tool, err := s.registry.Lookup(run.Tool)
 	if err == nil {
 		err = s.admit(tool, run.Args)
 	}
-	if err == nil && run.Schedule == "" {
+	if err == nil && (run.Schedule == "" || run.Attempt > 1) {
 		err = sameVersion(tool, run)
 	}
 	return tool, err

@@ -97,7 +97,9 @@ func (s *Service) callParking(ctx context.Context, tool *plugins.Tool, call host
 	call.Policy.Timeout = b.deadline
 	live := &live{call: call, gone: make(chan struct{})}
 	if asked.AskLater {
-		live.later = s.asked.ask
+		live.later = func(ctx context.Context, run string, round int, q abi.Questions) (abi.Answers, error) {
+			return s.asked.ask(ctx, call.Session, run, round, q)
+		}
 	}
 	defer live.detach()
 	var (
@@ -111,7 +113,7 @@ func (s *Service) callParking(ctx context.Context, tool *plugins.Tool, call host
 		Work: func(ctx context.Context, sink *background.Sink) (background.Outcome, error) {
 			r, rerr = s.run(ctx, tool, live.into(s.withSink(call, sink)))
 			ended = true
-			return outcome(ctx, r, rerr)
+			return parkedOutcome(ctx, tool, r, rerr)
 		},
 	}
 	if public, secret := tool.PublicArgs(call.Args); secret {
@@ -139,6 +141,16 @@ func (s *Service) callParking(ctx context.Context, tool *plugins.Tool, call host
 		r.Error = fmt.Sprintf("time limit of %v reached", b.deadline)
 	}
 	return r, rerr
+}
+
+// parkedOutcome is outcome for a call that may be a run by now. If its plugin was
+// replaced nothing has run, and a caller that still waits has the call made again.
+func parkedOutcome(ctx context.Context, tool *plugins.Tool, r abi.Result, err error) (background.Outcome, error) {
+	if errors.Is(err, plugins.ErrReplaced) {
+		err = anotherPlugin(tool.Name)
+		return background.Outcome{}, &background.Error{Kind: background.KindRejected, Message: public(err), Err: err}
+	}
+	return outcome(ctx, r, err)
 }
 
 // canceled is the end of a call whose caller has gone, whether the tool noticed

@@ -147,6 +147,52 @@ func TestParkedWhenItsToolIsGone(t *testing.T) {
 	})
 }
 
+// slowFile is a folder whose file is opened when the test says so.
+type slowFile struct {
+	fstest.MapFS
+	name   string
+	opened chan struct{} // is told of each time there is a gate
+	gate   chan struct{} // nil: at once
+}
+
+func (f *slowFile) Open(name string) (fs.File, error) {
+	if gate := f.gate; gate != nil && name == f.name {
+		f.opened <- struct{}{}
+		<-gate
+	}
+	return f.MapFS.Open(name)
+}
+
+// A call that was parked before anything has run, as its plugin was still being
+// compiled, and whose plugin is replaced meanwhile, says what happened.
+func TestParkedCallIsReplaced(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		files := &slowFile{MapFS: fstest.MapFS{"one.wasm": numbered("one", 1)}, name: "one.wasm", opened: make(chan struct{}, 1)}
+		opened, err := Open(t.Context(), Config{Folders: []plugins.Folder{{Path: "zoo", FS: files}}, Runs: RunsConfig{ParkAfter: time.Minute}})
+		require.NoError(t, err)
+		s := service{Service: opened, t: t}
+		defer func() { require.NoError(t, s.Close(done())) }()
+		tool, err := s.Lookup("one")
+		require.NoError(t, err)
+		_, err = tool.Plugin.Digest()
+		require.NoError(t, err)
+		gate := make(chan struct{})
+		files.gate = gate
+		var parked struct {
+			TaskID string `json:"task_id"`
+		}
+		require.NoError(t, json.Unmarshal(s.call(alice, "one", "{}").Value, &parked))
+		<-files.opened
+		files.gate = nil
+		files.MapFS["one.wasm"] = numbered("one", 2)
+		require.Equal(t, []string{"one"}, s.reload().Changed)
+		close(gate)
+		run := s.settled(alice, parked.TaskID)
+		require.Equal(t, &background.RunError{Kind: background.KindRejected, Message: "the plugin of one is another one by now"}, run.Error)
+		require.Equal(t, "2", string(s.call(alice, "one", "{}").Value))
+	})
+}
+
 // What an earlier process left is there for the agent, whatever plugins there
 // are now.
 func TestAgentToolsForWhatWasLeft(t *testing.T) {
@@ -198,6 +244,49 @@ func TestRunsOverReloads(t *testing.T) {
 		_, err = s.execute(t.Context(), background.Run{Tool: "one", Version: version, Args: json.RawMessage("{}"), Timeout: time.Minute}, nil)
 		require.EqualError(t, err, "rejected: the plugin of one is another one by now")
 	})
+}
+
+// What a schedule fires has the version it began with, and not that of when the
+// schedule was made: after a crash it goes on in that one, and in no other.
+func TestScheduledRunsVersion(t *testing.T) {
+	keeper := func(version string) *fstest.MapFile {
+		p := zoo()["keeper"]
+		p.Manifest.Version = version
+		return &fstest.MapFile{Data: p.Wasm()}
+	}
+	for name, c := range map[string]struct {
+		after string
+		goes  bool
+	}{"as it began": {"2.0.0", true}, "as it was scheduled": {"1.0.0", false}} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				cfg := Config{memory: background.NewMemoryEngine(), Grants: map[string]plugins.Grant{"keeper": {Clock: true}}}
+				files := fstest.MapFS{"keeper.wasm": keeper("1.0.0")}
+				first := openFolder(t, cfg, files)
+				first.schedule(alice, "keeper", `{}`, `{"cron_expression":"0 12 * * *"}`)
+				files["keeper.wasm"] = keeper("2.0.0")
+				require.Equal(t, []string{"keeper"}, first.reload().Changed)
+				time.Sleep(12*time.Hour + time.Minute)
+				id := first.agent(alice, CheckBackground, `{}`)["tasks"].([]any)[0].(map[string]any)["task_id"].(string)
+				require.Equal(t, "running", first.check(alice, id, `,"wait_seconds":0`)["status"])
+
+				second := openFolder(t, cfg, fstest.MapFS{"keeper.wasm": keeper(c.after)}) // as if the first host had died
+				synctest.Wait()
+				if !c.goes {
+					require.Equal(t, background.KindOrphaned, second.settled(alice, id).Error.Kind)
+					return
+				}
+				require.Equal(t, "succeeded", second.stop(alice, id, "")["status"])
+				run := second.settled(alice, id)
+				require.Equal(t, 2, run.Attempt)
+				require.JSONEq(t, `{"data":"aGFsZi13YXk="}`, string(run.Result))
+
+				run.Version = "another"
+				_, err := second.execute(t.Context(), run, nil)
+				require.EqualError(t, err, "rejected: the plugin of keeper is another one by now")
+			})
+		})
+	}
 }
 
 // No call and no run fails because plugins are replaced under them, again and

@@ -54,7 +54,7 @@ func (c RunsConfig) check(most time.Duration) error {
 func (s *Service) openRuns(ctx context.Context) (err error) {
 	c := s.cfg.Runs
 	cfg := background.Config{
-		Executor: s.execute, Readmit: s.readmit, OnNotice: s.cfg.OnNotice, Logger: s.cfg.Logger,
+		Executor: s.execute, Readmit: s.readmit, Version: s.versionNow, OnNotice: s.cfg.OnNotice, Logger: s.cfg.Logger,
 		PerSession: c.PerSession, PerHost: c.PerHost, Parked: c.Parked, Schedules: c.Schedules,
 		Grace: s.cfg.grace, MaxTimeout: s.maxLimits().Background, OutputCap: c.OutputCap,
 		Retention: c.Retention, RetainRuns: c.RetainRuns, NoticeTTL: c.NoticeTTL, EndSession: c.EndSession,
@@ -118,6 +118,17 @@ func (s *Service) readmit(ctx context.Context, run background.Run) error {
 	return &background.Error{Kind: background.KindRejected, Message: public(err), Err: err}
 }
 
+// versionNow is the version of a tool that a schedule is about to run; empty if
+// it is not there, or is just being replaced.
+func (s *Service) versionNow(name string) string {
+	tool, err := s.registry.Lookup(name)
+	if err != nil {
+		return ""
+	}
+	version, _ := tool.Plugin.Digest()
+	return version
+}
+
 // mayRunAgain says why a run may not be executed twice.
 func mayRunAgain(tool *plugins.Tool, run background.Run) error {
 	if hints := tool.Tool.Hints; !hints.Idempotent && !hints.Readonly {
@@ -130,9 +141,13 @@ func mayRunAgain(tool *plugins.Tool, run background.Run) error {
 func sameVersion(tool *plugins.Tool, run background.Run) error {
 	version, err := tool.Plugin.Digest()
 	if err == nil && run.Version != version || errors.Is(err, plugins.ErrReplaced) || errors.Is(err, plugins.ErrChanged) {
-		err = refuse("the plugin of %s is another one by now", run.Tool)
+		err = anotherPlugin(run.Tool)
 	}
 	return err
+}
+
+func anotherPlugin(tool string) error {
+	return refuse("the plugin of %s is another one by now", tool)
 }
 
 // public is what an agent may be told of an error of a door.

@@ -25,6 +25,10 @@ type CheckRequest struct {
 	Cursor   string        // of an earlier report: show only later output; "": the latest output; for one id only
 	MaxChars int           // characters of output for each run; 0: DefaultChars; cut to MaxChars; negative: no output
 	Peek     bool          // who looks is not the session's agent: notices stay pending
+
+	// Enough ends the wait when it is closed: there is something else to see than
+	// an end. Nil never does.
+	Enough <-chan struct{}
 }
 
 // A Checked is the answer to a check. Reports are in the order of the ids.
@@ -95,7 +99,7 @@ func (m *Manager) Check(ctx context.Context, session string, req CheckRequest) (
 	if req.Wait > 0 {
 		timer := time.NewTimer(req.Wait)
 		defer timer.Stop()
-		if err := await(ctx, timer.C, known, req.Until); err != nil {
+		if err := await(ctx, timer.C, req.Enough, known, req.Until); err != nil {
 			return Checked{}, fmt.Errorf("check: waiting: %w", err)
 		}
 	}

@@ -106,6 +106,11 @@ type Config struct {
 	// those with Attempt 0, and no others. It is called from many goroutines.
 	Readmit func(ctx context.Context, run Run) error
 
+	// Version returns the version of a tool now. It is recorded with each run a
+	// schedule fires, as the schedule may have been made with another one. With
+	// nil, and where it returns "", that is the schedule's.
+	Version func(tool string) string
+
 	// OnNotice is called with the notice of a run after its end was stored,
 	// one at a time and in the order the ends were stored. It is not called
 	// for an end that an agent saw by then. Notices nobody acknowledged are

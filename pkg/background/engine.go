@@ -31,8 +31,8 @@ type Engine interface {
 	// Get returns a run, or an error matching [ErrNotFound].
 	Get(ctx context.Context, id string) (Run, error)
 
-	// List returns the runs that match q, newest first, without their Args and
-	// Result.
+	// List returns the runs that match q, newest first, without their Args,
+	// Result and Content.
 	List(ctx context.Context, q Query) ([]Run, error)
 
 	// Claim makes the caller the worker of a run: a queued one, or a running

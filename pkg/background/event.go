@@ -21,7 +21,7 @@ const (
 	EventMissed    EventKind = "missed"    // the watcher was too slow, and events were dropped: look at everything again
 )
 
-// An Event is one change. Run has neither Args nor Result.
+// An Event is one change. Run has no Args, Result and Content.
 type Event struct {
 	Kind     EventKind `json:"kind"`
 	Session  string    `json:"session,omitempty"`

@@ -111,9 +111,9 @@ func (e *MemoryEngine) List(_ context.Context, q Query) ([]Run, error) {
 		if !q.matches(r.run) {
 			continue
 		}
-		run := r.run.Clone()
-		run.Args, run.Result, run.Content = nil, nil, nil
-		runs = append(runs, run)
+		run := r.run
+		run.Args, run.Result, run.Content = nil, nil, nil // before it is copied: they may have megabytes
+		runs = append(runs, run.Clone())
 		if len(runs) == q.Limit {
 			break
 		}

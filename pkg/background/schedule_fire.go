@@ -1,6 +1,7 @@
 package background
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -132,6 +133,9 @@ func (m *Manager) startFiring(ctx context.Context, s Schedule, f firing) (id str
 // firingRun makes the record of the run for one time a schedule is due. Its id
 // follows from the two, so that no time is fired for twice.
 func (m *Manager) firingRun(s Schedule, at time.Time) Run {
+	if m.cfg.Version != nil {
+		s.Version = cmp.Or(m.cfg.Version(s.Tool), s.Version)
+	}
 	return Run{
 		ID:      "bg_" + digest(s.ID+"@"+at.UTC().Format(time.RFC3339Nano)),
 		Session: s.Session, Tool: s.Tool, Version: s.Version, Args: s.Args, Title: s.Title, By: s.By,

@@ -63,7 +63,7 @@ func (m *Manager) Stop(ctx context.Context, session, id string, req StopRequest)
 	}
 	patience := time.NewTimer(grace + time.Second)
 	defer patience.Stop()
-	if err := await(ctx, patience.C, asked, UntilAll); err != nil {
+	if err := await(ctx, patience.C, nil, asked, UntilAll); err != nil {
 		return newStopped(run), fmt.Errorf("stop: waiting for run %s: %w", id, err)
 	}
 	if run, t, err = m.relook(ctx, session, asked[0]); err != nil {

@@ -35,7 +35,7 @@ func (m *Manager) Wait(ctx context.Context, session string, ids []string, until 
 		err = missing
 	}
 	if err == nil {
-		err = await(ctx, nil, known, until)
+		err = await(ctx, nil, nil, known, until)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("wait: %w", err)
@@ -82,9 +82,9 @@ func (m *Manager) find(ctx context.Context, session string, ids []string) (known
 	return known, missing, nil
 }
 
-// await waits until any or all of the runs have ended or enough delivers, and
-// returns ctx's error if that ends first. A run without a task counts as ended.
-func await(ctx context.Context, enough <-chan time.Time, known []handle, until Until) error {
+// await waits until any or all of the runs have ended, or it is late or enough,
+// and returns ctx's error if that ends first. A run without a task counts as ended.
+func await(ctx context.Context, late <-chan time.Time, enough <-chan struct{}, known []handle, until Until) error {
 	if until == UntilAll {
 		for _, h := range known {
 			if h.task == nil {
@@ -92,6 +92,8 @@ func await(ctx context.Context, enough <-chan time.Time, known []handle, until U
 			}
 			select {
 			case <-h.task.done:
+			case <-late:
+				return nil
 			case <-enough:
 				return nil
 			case <-ctx.Done():
@@ -102,6 +104,7 @@ func await(ctx context.Context, enough <-chan time.Time, known []handle, until U
 	}
 	cases := []reflect.SelectCase{
 		{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(ctx.Done())},
+		{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(late)},
 		{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(enough)},
 	}
 	for _, h := range known {

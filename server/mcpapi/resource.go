@@ -52,11 +52,11 @@ func fileLink(id, name string) *mcp.ResourceLink {
 	return &mcp.ResourceLink{URI: fileURI(id, name, 0), Name: name, MIMEType: mime}
 }
 
-// excerpt is the result of a run whose value is too large to be told in full.
-func excerpt(run background.Run, value json.RawMessage) *mcp.CallToolResult {
+// excerpt is told of the value of a run that is too large to be told in full.
+func excerpt(run background.Run, value json.RawMessage) []mcp.Content {
 	head := strings.ToValidUTF8(string(value[:preview]), "")
 	text := fmt.Sprintf("The result has %d bytes. It begins:\n%s\nAll of it is in the resource %s.", len(value), head, fileURI(run.ID, background.ResultJSON, 0))
-	return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}, fileLink(run.ID, background.ResultJSON)}}
+	return []mcp.Content{&mcp.TextContent{Text: text}, fileLink(run.ID, background.ResultJSON)}
 }
 
 // links adds to what the agent's own tools answered a link to each file it

@@ -77,6 +77,11 @@ func TestRunResultWithContent(t *testing.T) {
 	const value = `{"value":1,"content":[{"type":"text","text":"beside"}]}`
 	r = a.runResult(background.Run{End: background.End{Result: json.RawMessage(value)}})
 	require.Equal(t, []mcp.Content{&mcp.TextContent{Text: value}}, r.Content, "a value is not read as content")
+	large := json.RawMessage(`"` + strings.Repeat("x", maxInline) + `"`)
+	r = a.runResult(background.Run{ID: "bg_a", End: background.End{Result: large, Content: beside}})
+	require.Len(t, r.Content, 3)
+	require.Equal(t, fileLink("bg_a", background.ResultJSON), r.Content[1])
+	require.Equal(t, &mcp.TextContent{Text: "beside"}, r.Content[2], "it is shown though the value is not")
 }
 
 // The agent's own tools name files by their paths on the host: a client gets

@@ -253,7 +253,7 @@ func (a *api) runResult(run background.Run) *mcp.CallToolResult {
 	structured := a.served.Load().tools[run.Tool].structured
 	out := toResult(r, structured)
 	if len(r.Value) > maxInline && !structured {
-		out = excerpt(run, r.Value)
+		out.Content = append(excerpt(run, r.Value), out.Content[1:]...)
 	}
 	return out
 }

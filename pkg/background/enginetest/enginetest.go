@@ -28,6 +28,7 @@ func Run(t *testing.T, open func(t *testing.T) background.Engine) {
 		"adopt":                             adopt,
 		"list":                              list,
 		"list pages":                        listPages,
+		"list is light":                     listIsLight,
 		"claim":                             claim,
 		"one of many claims wins":           claimRace,
 		"claim of a stale lease fences":     claimStale,

@@ -3,6 +3,8 @@ package enginetest
 import (
 	"encoding/json"
 	"fmt"
+	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -320,5 +322,26 @@ func cancelRace(t *testing.T, e background.Engine) {
 		} else {
 			require.Equal(t, background.StatusCanceled, run.Status)
 		}
+	}
+}
+
+// What of a run may have megabytes is not copied to be left out.
+func listIsLight(t *testing.T, e background.Engine) {
+	large := json.RawMessage(`"` + strings.Repeat("x", 4<<20) + `"`)
+	run := newRun("bg_a", "s")
+	run.Args = large
+	require.NoError(t, e.Submit(t.Context(), run))
+	_, err := claimed(t, e, "bg_a").Complete(t.Context(), background.StatusSucceeded, background.Beat{}, background.End{Result: large, Content: large, FinishedAt: time.Now()})
+	require.NoError(t, err)
+	for _, q := range []background.Query{{}, {Session: "s"}} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		for range 10 {
+			runs, err := e.List(t.Context(), q)
+			require.NoError(t, err)
+			require.Len(t, runs, 1)
+		}
+		runtime.ReadMemStats(&after)
+		require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(len(large)))
 	}
 }

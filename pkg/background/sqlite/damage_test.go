@@ -298,6 +298,60 @@ func TestMigrateFromFirst(t *testing.T) {
 	require.Nil(t, old.Content)
 }
 
+// A crash in the middle of a migration leaves the version before, whole, and the
+// next start takes the step.
+func TestCrashInAMigration(t *testing.T) {
+	dir, after := t.TempDir(), t.TempDir()
+	path := filepath.Join(dir, databaseName)
+	require.NoError(t, os.WriteFile(path, nil, 0o600))
+	c, err := connect(path)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, c.close()) }()
+	require.NoError(t, c.script(fmt.Sprintf("PRAGMA journal_mode = WAL; %s PRAGMA application_id = %d; PRAGMA user_version = 1;", schema1, applicationID)))
+	// With no cache, and more in the step than fits, pages reach the disk before the end of it.
+	require.NoError(t, c.script("PRAGMA cache_size = 1; BEGIN IMMEDIATE; "+schema2+
+		" INSERT INTO contents WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 1000) SELECT i, randomblob(1000) FROM n; PRAGMA user_version = 2;"))
+	require.NoError(t, os.CopyFS(after, os.DirFS(dir)))
+	wal, err := os.ReadFile(filepath.Join(after, databaseName+"-wal"))
+	require.NoError(t, err)
+	require.Greater(t, len(wal), 1<<19, "or nothing of the step was on the disk")
+
+	e := opened(t, after)
+	require.Empty(t, e.Problems())
+	l := started(t, e, "bg_a")
+	_, err = l.Complete(t.Context(), background.StatusSucceeded, background.Beat{}, background.End{Content: json.RawMessage(`[]`), FinishedAt: time.Now()})
+	require.NoError(t, err)
+	require.JSONEq(t, `[]`, string(get(t, e, "bg_a").Content))
+	require.NoError(t, e.Close())
+}
+
+// What a run showed goes where its record goes: away with it, or to the
+// quarantine.
+func TestContentGoesWithItsRun(t *testing.T) {
+	e := opened(t, t.TempDir())
+	defer func() { require.NoError(t, e.Close()) }()
+	for _, id := range []string{"bg_a", "bg_bad"} {
+		_, err := started(t, e, id).Complete(t.Context(), background.StatusSucceeded, background.Beat{}, background.End{Result: json.RawMessage(`1`), Content: json.RawMessage(`["` + id + `"]`), FinishedAt: time.Now()})
+		require.NoError(t, err)
+	}
+	count := func(sql string) (n int64) {
+		require.NoError(t, e.read(t.Context(), func(c *conn) (err error) { n, err = c.number(sql); return err }))
+		return n
+	}
+	require.EqualValues(t, 2, count("SELECT count(*) FROM contents"))
+	sql(t, e, "UPDATE runs SET record = x'00' WHERE id = 'bg_bad'")
+	_, err := e.Get(t.Context(), "bg_bad")
+	require.ErrorIs(t, err, background.ErrNotFound)
+	require.EqualValues(t, 1, count("SELECT count(*) FROM contents"))
+	require.EqualValues(t, 1, count(`SELECT count(*) FROM quarantine WHERE id = 'bg_bad' AND content = CAST('["bg_bad"]' AS BLOB)`))
+	n, err := e.Prune(t.Context(), background.Retention{Before: time.Now().Add(time.Hour), Notices: time.Now().Add(time.Hour)})
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	for _, table := range []string{"runs", "args", "results", "contents", "checkpoints"} {
+		require.Zero(t, count("SELECT count(*) FROM "+table), table)
+	}
+}
+
 // TestSweep leaves in the directory what a crash may leave.
 func TestSweep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
