@@ -24,7 +24,7 @@ const (
 	moment   = 5 * time.Millisecond // between events that wait
 	patience = 5 * time.Second
 	burst    = 1024 // events that are looked at in a time of quiet
-	respite  = 3    // times as long as it took to read the folders, before they are read again
+	respite  = 3    // times as long as it took to read the folders, before they are read again; at most patience
 
 	maxWatched = 1024 // folders, those that links lead to included
 )
@@ -56,7 +56,7 @@ func (r *Registry) Watch(ctx context.Context, told func(Changes, error)) {
 		if err == nil && !changes.Empty() {
 			told(changes, nil)
 		}
-		pause(ctx, respite*time.Since(begin))
+		pause(ctx, min(respite*time.Since(begin), patience))
 		w.wait(ctx)
 		w.close()
 	}

@@ -92,7 +92,7 @@ func (a *app) runServer(ctx context.Context) error {
 		}
 	}
 	wrong := problems(s)
-	a.announce(fmt.Sprintf("ready: %d tools, %d problems", len(s.Tools()), len(wrong)))
+	a.announce(fmt.Sprintf("ready: %d tools, %s", len(s.Tools()), plural(len(wrong), "problem")))
 	for _, p := range wrong {
 		a.announce("problem: " + p)
 	}
@@ -153,6 +153,10 @@ func (a *app) drain(s *server.Service, api *httpapi.API) error {
 	return err
 }
 
+// minToken is the least length of a token, in bytes, where others than this
+// machine may try it.
+const minToken = 16
+
 // checkListen refuses to be reachable from elsewhere by everybody.
 func (a *app) checkListen() error {
 	address := a.config.Serve.Listen
@@ -162,7 +166,14 @@ func (a *app) checkListen() error {
 	if _, _, err := net.SplitHostPort(address); err != nil {
 		return &usageError{fmt.Errorf("--listen %s: expected host:port", address), "such as --listen 127.0.0.1:7070"}
 	}
-	if !httpapi.Loopback(address) && a.config.Token == "" && a.config.OAuth.config() == nil {
+	if httpapi.Loopback(address) {
+		return nil
+	}
+	if n := len(a.config.Token); n > 0 && n < minToken {
+		return &usageError{fmt.Errorf("--listen %s: others than this machine could reach it, and the token has %d characters: it can be guessed", address, n),
+			fmt.Sprintf("set a random TOOLHOST_TOKEN of %d characters or more, such as that of openssl rand -hex 16", minToken)}
+	}
+	if a.config.Token == "" && a.config.OAuth.config() == nil {
 		return &usageError{fmt.Errorf("--listen %s: others than this machine could reach it, and no token is configured", address),
 			"listen on 127.0.0.1 or localhost, or set a long random TOOLHOST_TOKEN, which clients then have to send, or oauth.issuer and oauth.audience"}
 	}

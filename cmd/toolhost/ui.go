@@ -142,6 +142,14 @@ func oneLine(s string) string {
 	}, s)
 }
 
+// plural is a number of things.
+func plural(n int, thing string) string {
+	if n != 1 {
+		thing += "s"
+	}
+	return fmt.Sprintf("%d %s", n, thing)
+}
+
 // size prints bytes for people.
 func size(n int64) string {
 	switch {

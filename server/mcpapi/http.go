@@ -196,6 +196,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, fmt.Sprintf("the array has more than %d messages", maxBatch))
 		return
 	}
+	if !json.Valid(body) { // the SDK would say so in plain text
+		refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeParseError, "the body is not JSON")
+		return
+	}
 	var m envelope
 	_ = json.Unmarshal(body, &m) // what is no message is the SDK's to refuse
 	switch {
