@@ -34,7 +34,7 @@ var layers = map[string][]string{
 	"internal/owned":                     {},
 	"internal/schema":                    {"abi"},
 	"internal/share":                     {},
-	"host":                               {"abi", "internal/fuel", "internal/snapshot", "internal/wasmbin", "internal/rootfs", "internal/owned"},
+	"host":                               {"abi", "internal/fuel", "internal/snapshot", "internal/wasmbin", "internal/rootfs", "internal/owned", "internal/share"},
 	"plugins":                            {"abi", "host", "internal/schema", "internal/owned"},
 	"pkg/background":                     {}, // knows nothing of wasm, anyone can import it
 	"pkg/background/enginetest":          {"pkg/background"},

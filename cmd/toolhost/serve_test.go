@@ -210,9 +210,9 @@ func TestMCPFolders(t *testing.T) {
 	s, err := a.openFree(t.Context())
 	require.NoError(t, err)
 	defer a.closeService(t.Context(), s)
-	_, err = a.openKept(t.Context(), a.mcpFolder(5))
+	_, err = a.openKept(t.Context(), a.mcpFolder(5), false)
 	require.ErrorIs(t, err, background.ErrLocked)
-	_, err = a.openKept(t.Context(), a.mcpFolder(1))
+	_, err = a.openKept(t.Context(), a.mcpFolder(1), false)
 	require.ErrorContains(t, err, fmt.Sprintf("is used by process %d", os.Getpid()))
 	require.NoDirExists(t, filepath.Join(data, "runs"))
 }
