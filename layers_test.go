@@ -41,7 +41,7 @@ var layers = map[string][]string{
 	"pkg/background/sqlite":              {"pkg/background", "pkg/background/enginetest"},
 	"server/httpapi":                     {"abi", "host", "plugins", "pkg/background", "server", "internal/share"},
 	"server/httpapi/internal/openapigen": {"server/httpapi"},
-	"server":                             {"abi", "host", "plugins", "pkg/background", "pkg/background/sqlite", "internal/schema"},
+	"server":                             {"abi", "host", "plugins", "pkg/background", "pkg/background/sqlite", "internal/schema", "internal/share"},
 	"server/mcpapi":                      {"abi", "host", "plugins", "pkg/background", "server", "internal/share"},
 	"server/webui":                       {"abi", "host", "plugins", "pkg/background", "server"},
 	"internal/plugintest":                {"abi", "internal/wasmbin"}, // for tests only

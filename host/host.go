@@ -48,7 +48,7 @@ type Config struct {
 	// client can have three quarters of Calls and of TotalCalls, at least one: its
 	// calls wait although there are places, so that there is one for whoever comes
 	// next. Without it one client can have them all, and another waits for the end
-	// of a call.
+	// of a call. Package server shares its background runs likewise.
 	Shared bool
 	// Warm is how many clean instances of one module wait for calls, and WarmFor
 	// how long. 0 is DefaultWarm and DefaultWarmFor. Negative keeps none.

@@ -5,6 +5,8 @@ import (
 	"container/list"
 	"fmt"
 	"sync"
+
+	"github.com/toolhost/toolhost/internal/share"
 )
 
 // rule is how many calls a line lets through at a time.
@@ -20,7 +22,7 @@ type rule struct {
 func newRule(most int64, shared bool, what, where string) rule {
 	r := rule{max: int(most), each: int(most)}
 	if shared {
-		r.each = max(1, r.max*3/4)
+		r.each = share.Most(r.max)
 	}
 	why := func(n int, whose string) string {
 		return fmt.Sprintf("at most %d calls%s%s run at a time%s: try again when others have ended, or let the operator allow more", n, what, whose, where)
