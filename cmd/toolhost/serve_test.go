@@ -140,7 +140,6 @@ func TestServeUsers(t *testing.T) {
 	require.NotContains(t, said.String(), ana)
 }
 
-// The socket is for this user only, whatever the folder around it is.
 // A server has several clients, and keeps some of what they share from each.
 func TestServeSharesRuns(t *testing.T) {
 	t.Setenv("TOOLHOST_BACKGROUND_PER_HOST", "2")
@@ -164,6 +163,7 @@ func TestServeSharesRuns(t *testing.T) {
 	require.Equal(t, exitOK, code, errs)
 }
 
+// The socket is for this user only, whatever the folder around it is.
 func TestSocketIsPrivate(t *testing.T) {
 	startServer(t)
 	socket := socketPath(os.Getenv("TOOLHOST_DATA"))
