@@ -9,8 +9,8 @@ import (
 
 // BenchmarkLine measures the time for one of a thousand calls that want a place
 // of 64 at once, and give it back at once: of 1, 100 and 1,000 clients, beside a
-// channel as a semaphore, which lets through who came first. The last line of
-// each is the way through with nobody else there.
+// channel as a semaphore, which lets through who came first. What is called alone
+// is the way through with nobody else there.
 func BenchmarkLine(b *testing.B) {
 	const calls, rounds = 1000, 10
 	through := func(pass func(i int)) time.Duration {
