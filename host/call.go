@@ -11,6 +11,7 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/internal/fuel"
+	"github.com/toolhost/toolhost/internal/share"
 )
 
 // errDeadline is what timeoutError matches.
@@ -40,7 +41,10 @@ type Call struct {
 	// of an instance that has just started up under the same policy.
 	ImpureInit bool
 
-	ID      string // for logs and the plugin
+	ID string // for logs and the plugin
+	// Session is whose call it is. Sessions USER/NAME of one USER are one client
+	// where calls wait (see [Config.Shared]), any other is a client by itself, and
+	// calls without a session are one together.
 	Session string
 	Attempt int // 0 is 1
 	Locale  string
@@ -77,6 +81,7 @@ type call struct {
 	Call
 	host    *Host
 	module  *Module
+	client  string // that it counts for in a line
 	outer   *call  // that this one was made within; nil if there is none
 	turn    *turn  // that it has or waits for
 	unplace func() // gives back the place among all calls, once; nil: places.leave does
@@ -169,7 +174,7 @@ func (h *Host) begin(m *Module, req Call) (*call, error) {
 	if len(req.Args) == 0 {
 		req.Args = json.RawMessage("{}")
 	}
-	c := &call{Call: req, host: h, module: m, started: time.Now()}
+	c := &call{Call: req, host: h, module: m, client: share.ClientOf(req.Session), started: time.Now()}
 	c.meter = fuel.NewMeter(req.Policy.Fuel, c.interrupted)
 	return c, nil
 }

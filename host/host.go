@@ -13,7 +13,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -37,12 +36,20 @@ type Config struct {
 	// that would need more is refused, or ended where it grows, with an error that matches [ErrHostMemory]. Compiled code
 	// does not count. 0 is DefaultHostMemory.
 	Memory int64
-	// Calls is how many calls of one module may run at a time; others wait in
-	// the order they came, and their time runs. 0 is DefaultCalls.
+	// Calls is how many calls of one module may run at a time; others wait, and
+	// their time runs. A place that comes free goes to the client that has the
+	// fewest (see Call.Session), and to its calls in the order they came. 0 is
+	// DefaultCalls.
 	Calls int
 	// TotalCalls is how many calls of all modules may run at a time, those with
 	// Call.Background left out; others wait likewise. 0 is DefaultTotalCalls.
 	TotalCalls int
+	// Shared says that calls of several clients are to be expected. Then one
+	// client can have three quarters of Calls and of TotalCalls, at least one: its
+	// calls wait although there are places, so that there is one for whoever comes
+	// next. Without it one client can have them all, and another waits for the end
+	// of a call. Package server shares its background runs likewise.
+	Shared bool
 	// Warm is how many clean instances of one module wait for calls, and WarmFor
 	// how long. 0 is DefaultWarm and DefaultWarmFor. Negative keeps none.
 	Warm    int
@@ -71,10 +78,9 @@ type Host struct {
 	ctx  context.Context // done when calls have to end
 	stop context.CancelCauseFunc
 
-	pool      pool
-	instances int    // of a module at a time
-	whyPlaces string // a call of a module waits
-	places    line   // for all calls but background runs
+	pool     pool
+	ofModule rule // for the calls of one module
+	places   line // for all calls but background runs
 
 	mu      sync.Mutex
 	closed  bool
@@ -92,10 +98,9 @@ func New(ctx context.Context, cfg Config) (*Host, error) {
 	if h.log == nil {
 		h.log = slog.New(slog.DiscardHandler)
 	}
-	h.instances = int(limit(int64(cfg.Calls), DefaultCalls, 1<<20))
-	h.whyPlaces = fmt.Sprintf("at most %d calls of one plugin run at a time: try again when others have ended, or let the operator allow more", h.instances)
-	h.places.free = int(limit(int64(cfg.TotalCalls), DefaultTotalCalls, 1<<20))
-	h.places.why = fmt.Sprintf("at most %d calls run at a time on this host: try again when others have ended, or let the operator allow more", h.places.free)
+	h.ofModule = newRule(limit(int64(cfg.Calls), DefaultCalls, 1<<20), cfg.Shared, " of one plugin", "")
+	ofAll := newRule(limit(int64(cfg.TotalCalls), DefaultTotalCalls, 1<<20), cfg.Shared, "", " on this host")
+	h.places.rule = &ofAll
 	h.pool.ceiling = limit(cfg.Memory, DefaultHostMemory, 1<<50)
 	h.pool.most = max(cmp.Or(cfg.Warm, DefaultWarm), 0)
 	h.pool.age = limit(cfg.WarmFor, DefaultWarmFor, 1<<62)

@@ -81,7 +81,7 @@ func (h *Host) Compile(ctx context.Context, wasm []byte) (*Module, error) {
 		host: h, Info: info, Isolation: isolation(info, p.Why),
 		compiled: p.compiled, runtime: p.runtime, base: base, globals: p.Globals,
 		renews:  slices.Contains(info.Exports, abi.ExportRestored),
-		account: a, places: line{free: h.instances, why: h.whyPlaces},
+		account: a, places: line{rule: &h.ofModule},
 		snapshots: map[string]*snapshot{}, priming: make(chan struct{}, 1), turns: map[string]*turn{},
 	}
 	h.mu.Lock()

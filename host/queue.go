@@ -1,34 +1,19 @@
 package host
 
 import (
-	"container/list"
 	"fmt"
 	"sync"
 	"time"
 )
 
-// line lets so many calls through at a time; others wait in the order they came.
-type line struct {
-	why string // what a call that waits is told
-
-	mu      sync.Mutex
-	free    int
-	waiting list.List // of chan struct{}, closed when it is its turn
-}
-
-// pass waits until the call may go on, no longer than it may take. Who passed
-// leaves.
-func (l *line) pass(c *call) error {
-	l.mu.Lock()
-	if l.free > 0 {
-		l.free--
-		l.mu.Unlock()
+// pass waits in a line until the call has a place, no longer than it may take.
+// Who passed leaves.
+func (c *call) pass(l *line) error {
+	w := l.enter(c.client)
+	if w == nil {
 		return nil
 	}
-	turn := make(chan struct{})
-	e := l.waiting.PushBack(turn)
 	c.count(countWaiting, 1)
-	l.mu.Unlock()
 	came := time.Now()
 	defer func() {
 		c.count(countWaiting, -1)
@@ -36,47 +21,11 @@ func (l *line) pass(c *call) error {
 		c.count(countWaitTime, int64(time.Since(came)))
 	}()
 	select {
-	case <-turn:
+	case <-w.turn:
 		return nil
 	case <-c.ctx.Done():
+		return fmt.Errorf("%w while the call waited: %s", c.interrupted(), l.quit(w))
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	select {
-	case <-turn: // it came at the same moment: the next one has it
-		l.next()
-	default:
-		l.waiting.Remove(e)
-	}
-	return fmt.Errorf("%w while the call waited: %s", c.interrupted(), l.why)
-}
-
-// try passes if nobody has to be waited for.
-func (l *line) try() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.free == 0 {
-		return false
-	}
-	l.free--
-	return true
-}
-
-func (l *line) leave() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.next()
-}
-
-// next lets the call pass that waits longest. The caller holds mu.
-func (l *line) next() {
-	e := l.waiting.Front()
-	if e == nil {
-		l.free++
-		return
-	}
-	l.waiting.Remove(e)
-	close(e.Value.(chan struct{}))
 }
 
 // turn is the line of a session for a module.
@@ -85,9 +34,12 @@ type turn struct {
 	calls int // that have it or wait for it
 }
 
+var oneTurn = rule{max: 1, each: 1, why: "its tools take turns within a session, and another call had the turn: try again when that has ended"}
+
 // admit pays for the arguments of a call, which it keeps while it waits, and
-// waits until it may have an instance: for its turn within its session, which holds up nobody else, then for a place among the calls of its
-// module, and then among all.
+// waits until it may have an instance: for its turn within its session, which
+// holds up nobody else, then for a place among the calls of its module, and then
+// among all.
 //
 // A call that was made within another waits for nothing, for what it would wait
 // for may wait for that one: it runs in the place of the other, and is refused
@@ -112,18 +64,18 @@ func (c *call) admit() error {
 }
 
 func (c *call) place() error {
-	if err := c.module.places.pass(c); err != nil {
+	if err := c.pass(&c.module.places); err != nil {
 		return err
 	}
 	if c.Background {
 		return nil
 	}
-	if err := c.host.places.pass(c); err != nil {
-		c.module.places.leave()
+	if err := c.pass(&c.host.places); err != nil {
+		c.module.places.leave(c.client)
 		return err
 	}
 	if c.Placed != nil {
-		c.unplace = sync.OnceFunc(c.host.places.leave)
+		c.unplace = sync.OnceFunc(func() { c.host.places.leave(c.client) })
 		c.Placed(c.unplace)
 	}
 	return nil
@@ -137,9 +89,9 @@ func (c *call) dismiss() {
 		case c.unplace != nil:
 			c.unplace()
 		case !c.Background:
-			c.host.places.leave()
+			c.host.places.leave(c.client)
 		}
-		c.module.places.leave()
+		c.module.places.leave(c.client)
 	}
 	c.yield()
 }
@@ -160,7 +112,7 @@ func (c *call) takeTurn() error {
 	m.mu.Lock()
 	t := m.turns[c.Session]
 	if t == nil {
-		t = &turn{line: line{free: 1, why: "its tools take turns within a session, and another call had the turn: try again when that has ended"}}
+		t = &turn{line: line{rule: &oneTurn}}
 		m.turns[c.Session] = t
 	}
 	t.calls++
@@ -169,9 +121,9 @@ func (c *call) takeTurn() error {
 	var err error
 	switch {
 	case c.outer == nil:
-		err = t.pass(c)
-	case !t.try():
-		err = fmt.Errorf("%w: %s", ErrBusy, t.why)
+		err = c.pass(&t.line)
+	case !t.try(c.client):
+		err = fmt.Errorf("%w: %s", ErrBusy, t.rule.why)
 	}
 	if err != nil {
 		c.forgo()
@@ -182,7 +134,7 @@ func (c *call) takeTurn() error {
 // yield ends the turn of a call that has it.
 func (c *call) yield() {
 	if c.turn != nil {
-		c.turn.leave()
+		c.turn.leave(c.client)
 		c.forgo()
 	}
 }

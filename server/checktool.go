@@ -21,9 +21,9 @@ const (
 	minRoom     = 32               // characters; nothing is cut below it
 )
 
-// share is what the output and the result of each of n runs may take of an
+// portion is what the output and the result of each of n runs may take of an
 // answer.
-func share(n int) int { return (maxAnswer/n - envelope) / 2 }
+func portion(n int) int { return (maxAnswer/n - envelope) / 2 }
 
 // excerpt stands for a result, or content beside it, that is too large to show.
 type excerpt struct {
@@ -119,7 +119,7 @@ func (s *Service) checkRuns(ctx context.Context, session string, r background.Ch
 	defer end()
 	r.Enough = asked
 	var waited *background.Checked
-	for room := share(len(r.IDs)); ; room /= 2 {
+	for room := portion(len(r.IDs)); ; room /= 2 {
 		if r.MaxChars = min(wanted, room); r.MaxChars == 0 {
 			r.MaxChars = -1 // none at all
 		}

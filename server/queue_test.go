@@ -2,6 +2,8 @@ package server
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/fstest"
@@ -49,8 +51,8 @@ func timed(s service, requests ...Request) (took []time.Duration, results []abi.
 	return took, results
 }
 
-// Direct calls beyond the limit wait in the order they came, with their time
-// running; what they are told names the limit. Background runs have their own.
+// Direct calls beyond the limit wait for one of the places, with their time
+// running, here in the order they came because nobody has one yet; what they are told names the limit. Background runs have their own.
 func TestTotalCalls(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		files, grants := nappers()
@@ -66,6 +68,62 @@ func TestTotalCalls(t *testing.T) {
 		require.Equal(t, "succeeded", run["status"])
 		require.Equal(t, napTime.Seconds(), run["elapsed_seconds"])
 	})
+}
+
+// One user has hundreds of long calls, in several sessions. Others find a place,
+// or have the next one, and what the user is told says that it was its share.
+func TestGreedyUser(t *testing.T) {
+	for name, c := range map[string]struct {
+		shared bool
+		waits  time.Duration // others, at most
+		told   string
+	}{
+		"shared":     {true, 0, "at most 6 calls of one client run at a time on this host: try again"},
+		"not shared": {false, napTime, "at most 8 calls run at a time on this host: try again"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				files, grants := nappers()
+				s := openFolder(t, Config{Grants: grants, Host: host.Config{TotalCalls: 8, Calls: 1000, Shared: c.shared}}, files)
+				var requests []Request
+				for i := range 500 {
+					requests = append(requests, Request{Session: fmt.Sprint("ana/", i%5), Tool: "napper", Limits: Limits{Timeout: 2*napTime + time.Second}})
+				}
+				greedy := len(requests)
+				for _, session := range []string{"bo/default", "cy/default"} {
+					requests = append(requests, Request{Session: session, Tool: "napper"})
+				}
+				took, results := timed(s, requests...)
+				require.Equal(t, []time.Duration{napTime + c.waits, napTime + c.waits}, took[greedy:])
+				ended := 0
+				for _, r := range results[:greedy] {
+					if r.Kind == abi.Success {
+						ended++
+						continue
+					}
+					require.Equal(t, abi.LimitTime, r.Limit)
+				}
+				require.Contains(t, results[greedy-1].Error, c.told)
+				if c.shared {
+					require.Equal(t, 2*6, ended)
+				} else {
+					require.Equal(t, 2*8-2, ended, "no place is kept for anybody")
+				}
+			})
+		})
+	}
+}
+
+// A client that is alone on a host for one has all places there are.
+func TestOneSessionHasAllPlaces(t *testing.T) {
+	for _, session := range []string{"", alice} {
+		bubble(t, func(t *testing.T) {
+			files, grants := nappers()
+			s := openFolder(t, Config{Grants: grants, Host: host.Config{TotalCalls: 8}}, files)
+			took, _ := timed(s, slices.Repeat([]Request{{Session: session, Tool: "napper"}}, 8)...)
+			require.Equal(t, slices.Repeat([]time.Duration{napTime}, 8), took)
+		})
+	}
 }
 
 // A tool that is not to overlap takes turns within a session, whether it is

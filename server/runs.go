@@ -1,11 +1,13 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"time"
 
+	"github.com/toolhost/toolhost/internal/share"
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/sqlite"
 	"github.com/toolhost/toolhost/plugins"
@@ -18,7 +20,7 @@ const DefaultLogQuota = sqlite.DefaultLogQuota
 // is its default.
 type RunsConfig struct {
 	PerSession int // active runs of one session, parked calls not counted; 0 is background.DefaultPerSession
-	PerHost    int // active runs of all sessions, parked calls counted; 0 is background.DefaultPerHost
+	PerHost    int // active runs of all sessions, parked calls counted; 0 is background.DefaultPerHost. With Config.Host.Shared one client can have three quarters of them
 	Parked     int // active parked calls of one session; 0 is background.DefaultParked
 	Schedules  int // enabled schedules of one session; 0 is background.DefaultSchedules
 
@@ -59,6 +61,9 @@ func (s *Service) openRuns(ctx context.Context) (err error) {
 		Grace: s.cfg.grace, MaxTimeout: s.maxLimits().Background, OutputCap: c.OutputCap,
 		Retention: c.Retention, RetainRuns: c.RetainRuns, NoticeTTL: c.NoticeTTL, EndSession: c.EndSession,
 		MinInterval: c.MinInterval, Misfire: c.Misfire, Engine: s.cfg.memory,
+	}
+	if s.cfg.Host.Shared {
+		cfg.Owner, cfg.PerOwner = share.ClientOf, share.Most(cmp.Or(c.PerHost, background.DefaultPerHost))
 	}
 	if s.cfg.DataDir != "" {
 		if s.engine, err = sqlite.Open(ctx, s.cfg.DataDir, sqlite.Config{LogQuota: c.LogQuota, Logger: s.cfg.Logger}); err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/plugins"
 )
@@ -177,6 +178,22 @@ func TestHostLimit(t *testing.T) {
 		require.Equal(t, "this host already runs the maximum of 64 background runs; try again when one has ended",
 			s.refused(alice, SpawnBackground, `{"tool":"sleeper","args":{}}`))
 		require.Empty(t, s.agent(alice, CheckBackground, `{}`)["tasks"])
+	})
+}
+
+// A user has no more of the host's runs by naming more sessions, where several
+// are expected.
+func TestRunsOfOneUser(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := open(t, Config{Host: host.Config{Shared: true}}, "sleeper")
+		for i := range 48 {
+			s.spawn(fmt.Sprint("ana/", i/background.DefaultPerSession), "sleeper", "{}")
+		}
+		synctest.Wait()
+		require.Equal(t, "your sessions together already have the maximum of 48 background runs; wait for one to end or stop one",
+			s.refused("ana/new", SpawnBackground, `{"tool":"sleeper","args":{}}`))
+		s.spawn("bo/new", "sleeper", "{}")
+		s.spawn(alice, "sleeper", "{}")
 	})
 }
 

@@ -67,7 +67,7 @@ func (a *app) mcpFolder(n int) string {
 // process uses: each client of MCP may start a process of its own.
 func (a *app) openFree(ctx context.Context) (*server.Service, error) {
 	for n := 1; ; n++ {
-		s, err := a.openKept(ctx, a.mcpFolder(n))
+		s, err := a.openKept(ctx, a.mcpFolder(n), false)
 		switch {
 		case err == nil:
 			a.logger().Info("runs are kept", "folder", a.mcpFolder(n))

@@ -146,13 +146,15 @@ func (a *app) open(ctx context.Context, approve func(context.Context, server.App
 	return s, func() { a.closeService(ctx, s) }, nil
 }
 
-// openKept opens the service with its runs kept in a folder.
-func (a *app) openKept(ctx context.Context, folder string) (*server.Service, error) {
+// openKept opens the service with its runs kept in a folder, for one client or
+// for several.
+func (a *app) openKept(ctx context.Context, folder string, shared bool) (*server.Service, error) {
 	cfg, err := a.serverConfig(a.approve)
 	if err != nil {
 		return nil, err
 	}
 	cfg.DataDir, cfg.Watch, cfg.OnReload = folder, a.config.Watch, a.reloaded
+	cfg.Host.Shared = shared
 	return server.Open(ctx, cfg)
 }
 

@@ -53,7 +53,7 @@ func (a *app) runServer(ctx context.Context) error {
 	if err := a.checkListen(); err != nil {
 		return err
 	}
-	s, err := a.openKept(ctx, filepath.Join(a.config.Data, "runs"))
+	s, err := a.openKept(ctx, filepath.Join(a.config.Data, "runs"), true)
 	if errors.Is(err, background.ErrLocked) {
 		return &usageError{err, "stop that process first, or choose another folder with --data"}
 	}

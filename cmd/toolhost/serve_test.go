@@ -121,6 +121,29 @@ func TestServeUsers(t *testing.T) {
 	require.NotContains(t, said.String(), ana)
 }
 
+// A server has several clients, and keeps some of what they share from each.
+func TestServeSharesRuns(t *testing.T) {
+	t.Setenv("TOOLHOST_BACKGROUND_PER_HOST", "2")
+	startServer(t)
+	spin := plugintest.Manifest("spin")
+	spin.Tools[0].Hints.SupportsBackground = true
+	wasm := plugintest.Plugin{Manifest: spin, Invoke: plugintest.Do().Spin()}.Wasm()
+	require.NoError(t, os.WriteFile(filepath.Join(os.Getenv("TOOLHOST_PLUGINS"), "spin.wasm"), wasm, 0o600))
+	require.Eventually(t, func() bool {
+		_, out, _ := toolhost(t.Context(), "spawn", "spin", "--session", "ana/1")
+		return strings.HasPrefix(out, "bg_")
+	}, time.Minute, 5*time.Millisecond)
+	code, _, errs := toolhost(t.Context(), "spawn", "spin", "--session", "ana/2")
+	require.Equal(t, exitLimit, code)
+	require.Contains(t, errs, "your sessions together already have the maximum of 1 background runs")
+	code, out, errs := toolhost(t.Context(), "spawn", "echo", "{}", "--wait", "--session", "bo/1")
+	require.Equal(t, exitOK, code, errs)
+	require.Equal(t, "{}\n", out)
+	_, out, _ = toolhost(t.Context(), "tasks", "--session", "ana/1")
+	code, _, errs = toolhost(t.Context(), "stop", "--force", "--session", "ana/1", regexp.MustCompile("bg_[a-z0-9]+").FindString(out))
+	require.Equal(t, exitOK, code, errs)
+}
+
 // The socket is for this user only, whatever the folder around it is.
 func TestSocketIsPrivate(t *testing.T) {
 	startServer(t)
@@ -191,9 +214,9 @@ func TestMCPFolders(t *testing.T) {
 	s, err := a.openFree(t.Context())
 	require.NoError(t, err)
 	defer a.closeService(t.Context(), s)
-	_, err = a.openKept(t.Context(), a.mcpFolder(5))
+	_, err = a.openKept(t.Context(), a.mcpFolder(5), false)
 	require.ErrorIs(t, err, background.ErrLocked)
-	_, err = a.openKept(t.Context(), a.mcpFolder(1))
+	_, err = a.openKept(t.Context(), a.mcpFolder(1), false)
 	require.ErrorContains(t, err, fmt.Sprintf("is used by process %d", os.Getpid()))
 	require.NoDirExists(t, filepath.Join(data, "runs"))
 }

@@ -62,6 +62,10 @@ func (p *Pool) Give(who string, n int) {
 	}
 }
 
+// Most is how many of n places one client can have where the others wait for
+// one: three quarters, and at least one.
+func Most(n int) int { return max(1, n*3/4) }
+
 // ClientOf is the client that a session counts for. The sessions of a user are
 // USER/NAME and count as one client, or a user would have more by naming more.
 // Any other session is a client by itself.

@@ -57,6 +57,12 @@ func TestPoolIsConcurrent(t *testing.T) {
 	}
 }
 
+func TestMost(t *testing.T) {
+	for n, most := range map[int]int{1: 1, 2: 1, 3: 2, 4: 3, 5: 3, 64: 48} {
+		require.Equal(t, most, share.Most(n))
+	}
+}
+
 func TestClientOf(t *testing.T) {
 	for session, client := range map[string]string{"default": "default", "ana/default": "ana/", "ana/other": "ana/", "ana": "ana", "": ""} {
 		require.Equal(t, client, share.ClientOf(session), session)

@@ -1,6 +1,7 @@
 package background
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -81,6 +82,7 @@ type Config struct {
 	Executor   Executor      // does the work; required
 	Engine     Engine        // stores runs; nil: a new MemoryEngine
 	PerSession int           // active runs of one session, parked calls not counted; 0: DefaultPerSession
+	PerOwner   int           // active runs of all sessions of one owner, parked calls counted; 0: PerHost
 	PerHost    int           // active runs of all sessions, parked calls counted; 0: DefaultPerHost
 	Parked     int           // active parked calls of one session; 0: DefaultParked
 	Schedules  int           // enabled schedules of one session; 0: DefaultSchedules
@@ -119,6 +121,11 @@ type Config struct {
 	// notices.
 	OnNotice func(Notice)
 
+	// Owner says whose a session is, for PerOwner. It is a function of the
+	// session alone, and called under locks. With nil each session is an owner by
+	// itself.
+	Owner func(session string) string
+
 	Logger *slog.Logger // nil: nothing is logged
 
 	clock func() time.Time // what schedules go by, for tests; nil: time.Now
@@ -151,6 +158,7 @@ func (c Config) withDefaults() (Config, error) {
 	}{
 		{"PerSession", &c.PerSession, DefaultPerSession},
 		{"PerHost", &c.PerHost, DefaultPerHost},
+		{"PerOwner", &c.PerOwner, cmp.Or(c.PerHost, DefaultPerHost)},
 		{"Parked", &c.Parked, DefaultParked},
 		{"Schedules", &c.Schedules, DefaultSchedules},
 		{"Attempts", &c.Attempts, DefaultAttempts},

@@ -13,6 +13,9 @@ var (
 	ErrNotFound = errors.New("no such background task in this session")
 	// ErrSessionLimit: the session already runs as many runs as it may.
 	ErrSessionLimit = errors.New("session limit of background runs reached")
+	// ErrOwnerLimit: the sessions of the owner together already have as many
+	// active runs as they may.
+	ErrOwnerLimit = errors.New("limit of background runs of all sessions of an owner reached")
 	// ErrHostLimit: the host already runs as many runs as it may.
 	ErrHostLimit = errors.New("host limit of background runs reached")
 	// ErrParkedLimit: the session already has as many parked calls as it may.
@@ -69,18 +72,20 @@ func (e *Error) Error() string { return string(e.Kind) + ": " + e.Message }
 func (e *Error) Unwrap() error { return e.Err }
 
 // A LimitError says which limit refused a spawn, ended a call that was to be
-// parked, or refused a schedule. It matches [ErrSessionLimit], [ErrHostLimit],
-// [ErrParkedLimit] or [ErrScheduleLimit].
+// parked, or refused a schedule. It matches [ErrSessionLimit], [ErrOwnerLimit],
+// [ErrHostLimit], [ErrParkedLimit] or [ErrScheduleLimit].
 type LimitError struct {
 	Err    error    // the sentinel
 	Max    int      // the limit
-	Active []string // the ids that hold the session's slots, sorted; nil for the host's limit
+	Active []string // the ids that hold the session's slots, sorted; nil for the limits of owner and host
 }
 
 func (e *LimitError) Error() string {
 	switch {
 	case errors.Is(e.Err, ErrHostLimit):
 		return fmt.Sprintf("this host already runs the maximum of %d background runs; try again when one has ended", e.Max)
+	case errors.Is(e.Err, ErrOwnerLimit):
+		return fmt.Sprintf("your sessions together already have the maximum of %d background runs; wait for one to end or stop one", e.Max)
 	case errors.Is(e.Err, ErrParkedLimit):
 		return fmt.Sprintf("this session already has the maximum of %d calls that went on in the background (%s); wait for one to end or stop one",
 			e.Max, strings.Join(e.Active, ", "))

@@ -1,28 +1,32 @@
 package background
 
 import (
+	"cmp"
 	"container/heap"
 	"maps"
 	"slices"
 	"sync"
 )
 
-// limits hands out the permits of runs: one of the host's and one of the
-// session's for each; parked calls have permits of their own in a session. A
+// limits hands out the permits of runs: one of the host's, one of the owner's
+// and one of the session's for each; parked calls have permits of their own in a session. A
 // permit is taken before a run has a record, or before a queued one starts,
 // and given back after its terminal write. It is safe for concurrent use.
 //
 // Runs that are queued wait here too, each in the line of its session. A
 // permit that comes free goes, in the same step, to the run that has waited
-// longest of those whose session has room: nobody polls, and nobody is
+// longest of those whose session and owner have room: nobody polls, and nobody is
 // overtaken by a spawn.
 type limits struct {
-	perSession, perHost, parked int
+	perSession, perOwner, perHost, parked int
+
+	owner func(session string) string
 
 	mu     sync.Mutex
 	closed bool // nothing that waits is started any more
 	host   int
 	lines  map[lane]*line // a lane without permits held and runs waiting has none
+	owners map[string]*owner
 	ready  readyLines
 	seq    int64
 	queued int
@@ -39,9 +43,18 @@ func laneOf(run Run) lane { return lane{run.Session, run.Origin == OriginParked}
 // A line is the runs of a lane: those that hold a permit, and those that wait.
 type line struct {
 	lane    lane
+	owner   *owner
 	held    map[string]bool // ids
 	waiting []waiter        // first come, first served
 	index   int             // in ready; -1 if it is not
+}
+
+// An owner is whose sessions share permits.
+type owner struct {
+	name    string
+	lines   int
+	held    int            // permits, by all its lines
+	blocked map[*line]bool // lines whose first run lacks the owner's permit, and may lack the host's
 }
 
 // A waiter is a queued run. Its task is nil if it has given up.
@@ -51,7 +64,14 @@ type waiter struct {
 }
 
 func newLimits(cfg Config) *limits {
-	return &limits{perSession: cfg.PerSession, perHost: cfg.PerHost, parked: cfg.Parked, lines: make(map[lane]*line)}
+	l := &limits{
+		perSession: cfg.PerSession, perOwner: cmp.Or(cfg.PerOwner, cfg.PerHost), perHost: cfg.PerHost, parked: cfg.Parked, owner: cfg.Owner,
+		lines: make(map[lane]*line), owners: make(map[string]*owner),
+	}
+	if l.owner == nil {
+		l.owner = func(session string) string { return session }
+	}
+	return l
 }
 
 // max returns how many permits a lane has.
@@ -64,16 +84,23 @@ func (l *limits) max(of lane) int {
 
 // line returns the line of a lane, made if needed. The lock must be held.
 func (l *limits) line(of lane) *line {
-	n := l.lines[of]
-	if n == nil {
-		n = &line{lane: of, held: make(map[string]bool), index: -1}
-		l.lines[of] = n
+	if n := l.lines[of]; n != nil {
+		return n
 	}
+	name := l.owner(of.session)
+	o := l.owners[name]
+	if o == nil {
+		o = &owner{name: name, blocked: make(map[*line]bool)}
+		l.owners[name] = o
+	}
+	o.lines++
+	n := &line{lane: of, owner: o, held: make(map[string]bool), index: -1}
+	l.lines[of] = n
 	return n
 }
 
-// acquire takes both permits or none, and never waits. The host's limit is
-// looked at first. It returns a *LimitError if there is no room.
+// acquire takes all permits or none, and never waits. The host's limit is looked
+// at first, the owner's last. It returns a *LimitError if there is no room.
 func (l *limits) acquire(of lane, id string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -88,9 +115,19 @@ func (l *limits) acquire(of lane, id string) error {
 		}
 		return &LimitError{Err: sentinel, Max: most, Active: slices.Sorted(maps.Keys(n.held))}
 	}
-	n.held[id] = true
-	l.host++
+	if n.owner.held >= l.perOwner {
+		l.settle(n)
+		return &LimitError{Err: ErrOwnerLimit, Max: l.perOwner}
+	}
+	l.take(n, id)
 	return nil
+}
+
+// take gives a line the permits for a run. The lock must be held.
+func (l *limits) take(n *line, id string) {
+	n.held[id] = true
+	n.owner.held++
+	l.host++
 }
 
 // release gives back the permits of a run, and returns the queued runs that
@@ -103,7 +140,12 @@ func (l *limits) release(of lane, id string) []*task {
 		return nil
 	}
 	delete(n.held, id)
+	n.owner.held--
 	l.host--
+	for other := range n.owner.blocked {
+		delete(n.owner.blocked, other)
+		l.settle(other)
+	}
 	l.settle(n)
 	return l.dispatch()
 }
@@ -164,11 +206,14 @@ func (l *limits) dispatch() []*task {
 	var started []*task
 	for !l.closed && l.host < l.perHost && len(l.ready) > 0 {
 		n := l.ready[0]
+		if n.owner.held >= l.perOwner { // by what another of its lines has got
+			l.settle(n)
+			continue
+		}
 		t := n.waiting[0].task
 		n.waiting[0] = waiter{}
 		n.waiting = n.waiting[1:]
-		n.held[t.run.ID] = true
-		l.host++
+		l.take(n, t.run.ID)
 		l.queued--
 		l.settle(n)
 		started = append(started, t)
@@ -177,13 +222,17 @@ func (l *limits) dispatch() []*task {
 }
 
 // settle brings a line that changed to its place: into ready if its first run
-// lacks nothing but the host's permit, and away if it is empty. The lock must
-// be held.
+// lacks nothing but the host's permit, among those that its owner blocks if it
+// lacks that one's, and away if it is empty. The lock must be held.
 func (l *limits) settle(n *line) {
 	for len(n.waiting) > 0 && n.waiting[0].task == nil {
 		n.waiting = n.waiting[1:]
 	}
 	can := len(n.waiting) > 0 && len(n.held) < l.max(n.lane)
+	delete(n.owner.blocked, n)
+	if can && n.owner.held >= l.perOwner {
+		n.owner.blocked[n], can = true, false
+	}
 	switch {
 	case can && n.index < 0:
 		heap.Push(&l.ready, n)
@@ -194,6 +243,9 @@ func (l *limits) settle(n *line) {
 	}
 	if len(n.waiting) == 0 && len(n.held) == 0 {
 		delete(l.lines, n.lane)
+		if n.owner.lines--; n.owner.lines == 0 {
+			delete(l.owners, n.owner.name)
+		}
 	}
 }
 

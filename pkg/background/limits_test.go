@@ -56,6 +56,31 @@ func TestHostLimitComesFirst(t *testing.T) {
 	})
 }
 
+// The sessions of one owner share a limit of their own, whatever door their runs
+// come by, and those of others go on.
+func TestOwnerLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t, Config{PerSession: 2, PerOwner: 3, PerHost: 5, Owner: func(session string) string { return session[:1] }})
+		ids := []string{spawn(t, m, "a1", "sleep").ID, spawn(t, m, "a1", "sleep").ID, spawn(t, m, "a2", "second").ID}
+		for _, session := range []string{"a2", "a3"} {
+			_, err := m.Spawn(t.Context(), session, SpawnRequest{Tool: "echo"})
+			require.ErrorIs(t, err, ErrOwnerLimit)
+			require.ErrorContains(t, err, "your sessions together already have the maximum of 3 background runs; wait for one to end or stop one")
+		}
+		require.NotContains(t, m.limits.lines, lane{session: "a3"})
+		queued := fired(t, m, "a3", "second", "")
+		require.Equal(t, StatusQueued, status(t, m, "a3", queued), "the host has places")
+		spawn(t, m, "b1", "sleep")
+		require.Equal(t, StatusRunning, status(t, m, "b2", fired(t, m, "b2", "sleep", "")), "it came later")
+		time.Sleep(time.Second)
+		synctest.Wait()
+		require.Equal(t, StatusRunning, status(t, m, "a3", queued), "who waits is first")
+		_, err := m.Stop(t.Context(), "a1", ids[0], StopRequest{Force: true})
+		require.NoError(t, err)
+		spawn(t, m, "a2", "sleep")
+	})
+}
+
 func TestLastSlotGoesToOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(t, Config{})

@@ -201,11 +201,12 @@ func TestReadmitAtTheStart(t *testing.T) {
 }
 
 // The limits are compared with rules one can read: a permit goes to the first
-// of those whose session has room, at once.
+// of those whose session and owner have room, at once.
 func TestLimitsFollowTheirRules(t *testing.T) {
-	for seed := range uint64(200) {
+	ownerOf := func(session string) string { return session[:len(session)/2] } // 0 and 1 have the same, as 22 and 23 have
+	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		l := newLimits(Config{PerSession: 2, PerHost: 5, Parked: 1})
+		l := newLimits(Config{PerSession: 2, PerOwner: 3, PerHost: 5, Parked: 1, Owner: ownerOf})
 		var waiting, held []*task
 		count := func(of lane) (n int) {
 			for _, t := range held {
@@ -215,7 +216,15 @@ func TestLimitsFollowTheirRules(t *testing.T) {
 			}
 			return n
 		}
-		room := func(of lane) bool { return len(held) < 5 && count(of) < l.max(of) }
+		owned := func(of lane) (n int) {
+			for _, t := range held {
+				if ownerOf(t.lane.session) == ownerOf(of.session) {
+					n++
+				}
+			}
+			return n
+		}
+		room := func(of lane) bool { return len(held) < 5 && owned(of) < 3 && count(of) < l.max(of) }
 		dispatch := func(got []*task) {
 			for {
 				at := slices.IndexFunc(waiting, func(t *task) bool { return room(t.lane) })
@@ -234,7 +243,7 @@ func TestLimitsFollowTheirRules(t *testing.T) {
 			if rng.IntN(4) == 0 {
 				origin = OriginParked
 			}
-			x := newTask(Run{ID: fmt.Sprint(i), Session: fmt.Sprint(rng.IntN(4)), Origin: origin})
+			x := newTask(Run{ID: fmt.Sprint(i), Session: [...]string{"0", "1", "22", "23", "33"}[rng.IntN(5)], Origin: origin})
 			switch op := rng.IntN(8); {
 			case op < 3:
 				waiting = append(waiting, x)
@@ -264,5 +273,6 @@ func TestLimitsFollowTheirRules(t *testing.T) {
 			require.Empty(t, l.release(x.lane, x.run.ID))
 		}
 		require.Empty(t, l.lines, "what is empty is forgotten")
+		require.Empty(t, l.owners)
 	}
 }

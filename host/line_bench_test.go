@@ -1,0 +1,71 @@
+package host
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+)
+
+// BenchmarkLine measures the time for one of a thousand calls that want a place
+// of 64 at once, and give it back at once: of 1, 100 and 1,000 clients, beside a
+// channel as a semaphore, which lets through who came first. What is called alone
+// is the way through with nobody else there.
+func BenchmarkLine(b *testing.B) {
+	const calls, rounds = 1000, 10
+	through := func(pass func(i int)) time.Duration {
+		begin := time.Now()
+		var wg sync.WaitGroup
+		for i := range calls {
+			wg.Go(func() {
+				for range rounds {
+					pass(i)
+				}
+			})
+		}
+		wg.Wait()
+		return time.Since(begin) / calls / rounds
+	}
+	for _, clients := range []int{1, 100, 1000} {
+		b.Run(fmt.Sprint(clients), func(b *testing.B) {
+			l, places := lineOf(64, false), make(chan struct{}, 64)
+			fair := func(i int) {
+				who := names[i%clients]
+				if w := l.enter(who); w != nil {
+					<-w.turn
+				}
+				l.leave(who)
+			}
+			fifo := func(int) {
+				places <- struct{}{}
+				<-places
+			}
+			var took, base, alone, baseAlone time.Duration
+			for b.Loop() {
+				took += through(fair)
+				base += through(fifo)
+				begin := time.Now()
+				for i := range calls {
+					fair(i)
+				}
+				alone += time.Since(begin) / calls
+				begin = time.Now()
+				for i := range calls {
+					fifo(i)
+				}
+				baseAlone += time.Since(begin) / calls
+			}
+			for name, d := range map[string]time.Duration{"fair": took, "channel": base, "fair-alone": alone, "channel-alone": baseAlone} {
+				b.ReportMetric(float64(d.Nanoseconds())/float64(b.N), name+"-ns")
+			}
+			b.ReportMetric(0, "ns/op") // of all of them: says nothing
+		})
+	}
+}
+
+var names = func() (all [1000]string) {
+	for i := range all {
+		all[i] = fmt.Sprint("user-", i, "/")
+	}
+	return all
+}()
