@@ -370,3 +370,15 @@ func TestRunFiles(t *testing.T) {
 		}
 	})
 }
+
+// What is not JSON is answered as the protocol has it, and not in plain text.
+func TestWhatIsNotJSON(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		e := serveHTTP(t, server.Config{})
+		for _, body := range []string{"", "{", `{"id":1}}`, "\xff"} {
+			w, r := e.post(body)
+			require.Equal(t, http.StatusBadRequest, w.Code)
+			require.Equal(t, -32700, r.Error.Code, "%q", body)
+		}
+	})
+}
