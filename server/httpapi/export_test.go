@@ -54,3 +54,6 @@ func (a *API) FillAnswers() {
 		a.open.Take(strconv.Itoa(i), 1)
 	}
 }
+
+// OpenAnswers is how many answers wait or stream.
+func (a *API) OpenAnswers() int { return a.open.Used() }

@@ -26,7 +26,7 @@ func serveMCP(t testing.TB, cfg httpapi.Config, names ...string) (*fixture, *mcp
 	cfg.MCP = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { handler.ServeHTTP(w, r) })
 	f := serve(t, cfg, names...)
 	var err error
-	handler, err = mcpapi.NewHandler(f.service, mcpapi.HTTPConfig{Session: httpapi.SessionOf})
+	handler, err = mcpapi.NewHandler(f.service, mcpapi.HTTPConfig{Session: httpapi.SessionOf, Until: httpapi.UntilOf})
 	require.NoError(t, err)
 	t.Cleanup(handler.Close)
 	return f, handler

@@ -84,6 +84,9 @@ func (w *response) end(whole bool) {
 		w.zip.end(whole && !w.head)
 		w.zip = nil
 	}
+	if whole && w.sent {
+		w.hurry() // for the end of a stream that nothing was written to for long
+	}
 }
 
 // hurry gives the client a new deadline.
