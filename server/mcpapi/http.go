@@ -175,7 +175,9 @@ func (h *Handler) Close() {
 }
 
 // ServeHTTP answers one request.
-func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (h *Handler) ServeHTTP(inner http.ResponseWriter, r *http.Request) {
+	w := newBeating(inner)
+	defer w.end()
 	w.Header().Set("X-Accel-Buffering", "no") // or nginx would hold back events
 	if r.Method != http.MethodPost {
 		h.serveLegacy(w, r, envelope{}, 0)
