@@ -60,7 +60,7 @@ func (a *app) runServer(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	mcp, err := mcpapi.NewHandler(s, mcpapi.HTTPConfig{Version: version(), Session: httpapi.SessionOf, Logger: a.logger()})
+	mcp, err := mcpapi.NewHandler(s, mcpapi.HTTPConfig{Version: version(), Session: httpapi.SessionOf, Until: httpapi.UntilOf, Logger: a.logger()})
 	if err != nil {
 		a.closeService(ctx, s)
 		return err

@@ -26,6 +26,9 @@ type Caller struct {
 // Operator reports whether the caller may do everything.
 func (c Caller) Operator() bool { return c.User == "" }
 
+// expired reports whether the caller's token has ended since it was looked at.
+func (c Caller) expired() bool { return !c.until.IsZero() && !time.Now().Before(c.until) }
+
 // nobody is who sent a request that needs no login, and whoever it is that a
 // context does not say. No user has that key.
 var nobody = Caller{User: "?"}
@@ -104,6 +107,11 @@ func sessionOf(r *http.Request) (string, error) {
 	}
 	return named[0], nil
 }
+
+// UntilOf returns when the token of a request ends, for a handler of another
+// protocol: a stream that was asked for with it is not to go on beyond that. It
+// is zero for one that does not end.
+func UntilOf(r *http.Request) time.Time { return CallerOf(r.Context()).until }
 
 // SessionOf returns what a handler of another protocol, see [Config], has to
 // know of a request: the key of its session, which is all that its runs are

@@ -54,3 +54,14 @@ func (a *API) FillAnswers() {
 		a.open.Take(strconv.Itoa(i), 1)
 	}
 }
+
+// OpenAnswers is how many answers wait or stream.
+func (a *API) OpenAnswers() int { return a.open.Used() }
+
+// ServeCounted serves l until the API is shut down. It returns how many requests are answered and how many
+// bytes of bodies are held.
+func (a *API) ServeCounted(l net.Listener) (held func() (requests, bodies int)) {
+	c := newConns(l, maxConns)
+	go func() { _ = a.http.Serve(c) }()
+	return func() (int, int) { return c.requests.Used(), a.bodies.Used() }
+}

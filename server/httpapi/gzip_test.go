@@ -6,6 +6,7 @@ import (
 	"compress/gzip"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -252,4 +253,29 @@ func TestCompressedBodies(t *testing.T) {
 		resp, _ := f.do("POST", "/v1/calls", `{"tool":"echo"}`, "Content-Type", "text/plain")
 		require.Empty(t, resp.Header.Get("Accept-Encoding"), "that was not why")
 	})
+}
+
+// An answer that has fewer bytes than it said, for its file was cut or could not
+// be read, does not look whole, compressed or not.
+func TestShortAnswers(t *testing.T) {
+	text := strings.Repeat("half of it\n", 10<<10)
+	for _, takes := range []string{"gzip", "identity"} {
+		bubble(t, func(t *testing.T) {
+			f := serve(t, httpapi.Config{MCP: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", "text/plain")
+				w.Header().Set("Content-Length", strconv.Itoa(2*len(text)))
+				_, _ = io.WriteString(w, text)
+				require.NoError(t, http.NewResponseController(w).Flush())
+			})}, "echo")
+			conn := f.dial("tcp")
+			go func() { _ = newRequest(t, "POST", "/mcp", "", "Accept-Encoding", takes).Write(conn) }()
+			resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			require.NoError(t, err)
+			require.Equal(t, takes == "gzip", resp.Header.Get("Content-Encoding") == "gzip")
+			_, err = io.ReadAll(resp.Body)
+			require.ErrorIs(t, err, io.ErrUnexpectedEOF, takes)
+			require.Zero(t, httpapi.Compressing())
+			require.Zero(t, f.OpenAnswers())
+		})
+	}
 }

@@ -26,7 +26,7 @@ func serveMCP(t testing.TB, cfg httpapi.Config, names ...string) (*fixture, *mcp
 	cfg.MCP = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { handler.ServeHTTP(w, r) })
 	f := serve(t, cfg, names...)
 	var err error
-	handler, err = mcpapi.NewHandler(f.service, mcpapi.HTTPConfig{Session: httpapi.SessionOf})
+	handler, err = mcpapi.NewHandler(f.service, mcpapi.HTTPConfig{Session: httpapi.SessionOf, Until: httpapi.UntilOf})
 	require.NoError(t, err)
 	t.Cleanup(handler.Close)
 	return f, handler
@@ -226,4 +226,34 @@ func TestHostileSockets(t *testing.T) {
 	_ = f.Shutdown(ctx) // closes what does not end
 	handler.Close()
 	require.NoError(t, <-served)
+}
+
+// A client that has sent more than its request is not seen to leave until it is
+// written to. So something is, on each stream, and what it held is free.
+func TestLeavingUnseen(t *testing.T) {
+	listen := `{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{` + clientMeta + `,"notifications":{"toolsListChanged":true}}}`
+	for name, request := range map[string]string{
+		"events":           "GET /v1/events HTTP/1.1\nHost: localhost\n\n",
+		"a session of MCP": headMCP("GET", "SESSION", "", 0),
+		"a subscription": fmt.Sprintf("POST /mcp HTTP/1.1\nHost: localhost\nAccept: application/json, text/event-stream\nContent-Type: application/json\n"+
+			"Mcp-Protocol-Version: 2026-07-28\nMcp-Method: subscriptions/listen\nContent-Length: %d\n\n%s", len(listen), listen),
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				f, _ := serveMCP(t, httpapi.Config{}, "echo")
+				conn := f.begin(strings.ReplaceAll(request, "SESSION", f.beginMCP()))
+				resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+				require.NoError(t, err)
+				require.Equal(t, 200, resp.StatusCode)
+				go func() { _, _ = io.Copy(io.Discard, resp.Body) }()
+				_, err = io.WriteString(conn, "X")
+				require.NoError(t, err)
+				synctest.Wait()
+				require.Equal(t, 1, f.OpenAnswers())
+				require.NoError(t, conn.Close())
+				time.Sleep(time.Minute)
+				require.Zero(t, f.OpenAnswers())
+			})
+		})
+	}
 }

@@ -91,7 +91,7 @@ func serveTCP(t *testing.T, l net.Listener, cfg httpapi.Config) {
 		CacheDir: plugintest.CacheDir(),
 	})
 	require.NoError(t, err)
-	h, err := mcpapi.NewHandler(s, mcpapi.HTTPConfig{Session: httpapi.SessionOf})
+	h, err := mcpapi.NewHandler(s, mcpapi.HTTPConfig{Session: httpapi.SessionOf, Until: httpapi.UntilOf})
 	require.NoError(t, err)
 	cfg.MCP = h
 	api := httpapi.New(s, cfg)

@@ -205,10 +205,13 @@ func (p *Problem) write(w http.ResponseWriter) {
 // fail answers a request with an error.
 func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() != nil && errors.Is(err, context.Canceled) {
-		if a.ended() {
+		switch {
+		case a.ended():
 			refuse(CodeClosing, "the server is shutting down").write(w)
+		case CallerOf(r.Context()).expired():
+			a.unauthorized(r, "invalid_token", errTokenTime.Error()).write(w)
 		}
-		return // the client is gone
+		return // or the client is gone
 	}
 	p := problem(err)
 	if p.Code == CodeInternal && a.draining.Load() {

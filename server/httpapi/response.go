@@ -19,6 +19,7 @@ type response struct {
 	head   bool // no body is to be sent
 	last   bool // of its connection: what follows a body in chunks may be meant as part of it by whoever passed it on
 	zip    *compressor
+	rest   int // bytes that were announced and did not come yet; only of what is compressed
 }
 
 // Unwrap is for http.ResponseController.
@@ -57,6 +58,7 @@ func (w *response) sendHead(size int) {
 			w.zip = newCompressor(pieces{w})
 		}
 		if w.zip != nil {
+			w.rest, _ = strconv.Atoi(w.Header().Get("Content-Length"))
 			gzipHead(w.Header())
 		}
 	}
@@ -70,19 +72,28 @@ func (w *response) Write(p []byte) (n int, err error) {
 	case w.zip != nil && w.head:
 		return len(p), nil // net/http would take what it has of it for the length
 	case w.zip != nil:
+		w.rest -= len(p)
 		return w.zip.Write(p)
 	}
 	return pieces{w}.Write(p)
 }
 
-// end sends what is held back. An answer that is not whole is left as it is.
+// end sends what is held back. An answer that is not whole is left as it is. One
+// that is shorter than was announced is not whole: net/http sees that of what it
+// sends as it is, and cannot of what is compressed.
 func (w *response) end(whole bool) {
 	if whole && w.begun {
 		w.sendHead(0)
 	}
 	if w.zip != nil {
-		w.zip.end(whole && !w.head)
-		w.zip = nil
+		short := whole && !w.head && w.rest > 0
+		w.zip.end(whole && !w.head && !short)
+		if w.zip = nil; short {
+			panic(http.ErrAbortHandler)
+		}
+	}
+	if whole && w.sent {
+		w.hurry() // for the end of a stream that nothing was written to for long
 	}
 }
 

@@ -141,14 +141,26 @@ func (a *API) challenge(code, description string) string {
 }
 
 // sameOrigin refuses what a browser sends on behalf of a page of another
-// origin. Programs send neither header.
+// origin: also a GET, for a page need not read what an image or a frame of it
+// comes to, and sees all the same whether it came, and when. A link may be
+// followed. Programs send none of the headers.
 func sameOrigin(r *http.Request) error {
 	var browser http.CrossOriginProtection
 	origin := r.Header.Get("Origin")
-	if browser.Check(r) == nil && (origin == "" || originHost(origin) == strings.ToLower(r.Host)) {
+	if browser.Check(r) == nil && !embedded(r.Header) && (origin == "" || originHost(origin) == strings.ToLower(r.Host)) {
 		return nil
 	}
 	return refuse(CodeForbidden, "requests of web pages of another origin are refused")
+}
+
+// embedded reports whether a page of another origin has a browser ask for
+// something without a person going there.
+func embedded(h http.Header) bool {
+	switch h.Get("Sec-Fetch-Site") {
+	case "cross-site", "same-site":
+		return h.Get("Sec-Fetch-Mode") != "navigate" || h.Get("Sec-Fetch-Dest") != "document"
+	}
+	return false
 }
 
 func originHost(origin string) string {

@@ -1,6 +1,7 @@
 package httpapi_test
 
 import (
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -61,6 +62,32 @@ func TestGuard(t *testing.T) {
 					}
 					require.Contains(t, text, `"code":"`+string(test.want)+`"`)
 				}
+			})
+		})
+	}
+}
+
+// A page of another origin gets nothing by a GET either: not as an image, a
+// script or a frame, which a browser asks for without saying the origin, and
+// whose time and outcome the page sees. A link that is followed is let through.
+func TestGetsOfPages(t *testing.T) {
+	for name, test := range map[string]struct {
+		site, mode, dest string
+		refused          bool
+	}{
+		"an image":                  {"cross-site", "no-cors", "image", true},
+		"a script of a subdomain":   {"same-site", "no-cors", "script", true},
+		"a frame":                   {"cross-site", "navigate", "iframe", true},
+		"a fetch without an origin": {"cross-site", "no-cors", "empty", true},
+		"a link":                    {"cross-site", "navigate", "document", false},
+		"an address that is typed":  {"none", "navigate", "document", false},
+		"the page's own script":     {"same-origin", "no-cors", "script", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				f := serve(t, httpapi.Config{}, "echo")
+				resp, text := f.do("GET", "/v1/runs", "", "Sec-Fetch-Site", test.site, "Sec-Fetch-Mode", test.mode, "Sec-Fetch-Dest", test.dest)
+				require.Equal(t, test.refused, resp.StatusCode == http.StatusForbidden, text)
 			})
 		})
 	}

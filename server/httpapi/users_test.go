@@ -134,6 +134,45 @@ func TestStreamsEndWithTheToken(t *testing.T) {
 	})
 }
 
+// It does whatever the client says it takes, and over MCP in both eras. Who
+// waits for a run is told to log in again.
+func TestEveryStreamEndsWithTheToken(t *testing.T) {
+	const listen = `{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{` + clientMeta + `,"notifications":{"toolsListChanged":true}}}`
+	for name, test := range map[string]struct {
+		method, path, body string
+		headers            []string
+		status             int
+	}{
+		"events, whatever is taken": {"GET", "/v1/events", "", nil, 200},
+		"events, all is taken":      {"GET", "/v1/events", "", []string{"Accept", "*/*"}, 200},
+		"a wait":                    {"GET", "/v1/runs/RUN?wait=9m", "", nil, 401},
+		"a wait with events":        {"GET", "/v1/runs/RUN?wait=9m", "", []string{"Accept", "text/event-stream"}, 401},
+		"output":                    {"GET", "/v1/runs/RUN/output", "", []string{"Accept", "text/event-stream"}, 200},
+		"MCP, a session's stream":   {"GET", "/mcp", "", []string{"Accept", "*/*"}, 200},
+		"MCP, a subscription": {"POST", "/mcp", listen, []string{
+			"Accept", "application/json, text/event-stream", "Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", "subscriptions/listen"}, 200},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				f := serveUsers(t)
+				token := []string{"Authorization", "Bearer " + changed("exp", time.Now().Add(10*time.Second).Unix())(t)}
+				headers := append(token[:2:2], test.headers...)
+				if test.method == "GET" && test.path == "/mcp" {
+					headers = append(headers, "Mcp-Session-Id", f.legacy(token), "Mcp-Protocol-Version", "2025-06-18")
+				}
+				path := strings.ReplaceAll(test.path, "RUN", f.spawn("sleeper", token...))
+				began := time.Now()
+				conn := f.dial("tcp")
+				require.NoError(t, conn.SetDeadline(began.Add(time.Hour)))
+				resp, text := exchange(t, conn, newRequest(t, test.method, path, test.body, headers...))
+				require.Equal(t, test.status, resp.StatusCode, text)
+				require.Equal(t, 10*time.Second+httpapi.ClockSkew, time.Since(began), text)
+				require.Zero(t, f.OpenAnswers())
+			})
+		})
+	}
+}
+
 // A user's key has one form, whatever the issuer calls the user, and no two
 // users have the same.
 func TestUserKeys(t *testing.T) {

@@ -54,6 +54,21 @@ func (a *api) bound(calls *share.Pool) mcp.Middleware {
 	}
 }
 
+// expire ends a subscription with the token it was asked for with. It is a POST
+// like any other, which what is around the handler cannot tell from a call, and
+// a call goes on.
+func expire(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		extra := req.GetExtra()
+		if method == methodListen && extra != nil && extra.TokenInfo != nil && !extra.TokenInfo.Expiration.IsZero() {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithDeadline(ctx, extra.TokenInfo.Expiration)
+			defer cancel()
+		}
+		return next(ctx, method, req)
+	}
+}
+
 const (
 	methodPing    = "ping"
 	notifications = "notifications/"

@@ -39,6 +39,10 @@ type HTTPConfig struct {
 	// known only to the user who began it. Nil is one session, and one user.
 	Session func(*http.Request) (session, user string)
 
+	// Until returns when what a request was let in with ends, and with it a
+	// subscription that it began. Nil, and the zero time, is never.
+	Until func(*http.Request) time.Time
+
 	// Grace is how long a call is waited for before a client that takes tasks
 	// gets one; 0 is two seconds.
 	Grace time.Duration
@@ -60,6 +64,7 @@ type Handler struct {
 	modern   http.Handler // of requests that stand for themselves, since 2026-07-28
 	legacy   http.Handler // of sessions that begin with initialize
 	whose    func(*http.Request) (session, user string)
+	until    func(*http.Request) time.Time
 	sessions *sessions // those
 	end      context.CancelCauseFunc
 }
@@ -68,6 +73,9 @@ type Handler struct {
 func NewHandler(service *server.Service, cfg HTTPConfig) (*Handler, error) {
 	if cfg.Session == nil {
 		cfg.Session = func(*http.Request) (string, string) { return DefaultSession, "" }
+	}
+	if cfg.Until == nil {
+		cfg.Until = func(*http.Request) time.Time { return time.Time{} }
 	}
 	ctx, end := context.WithCancelCause(context.Background())
 	a := newAPI(ctx, service, cfg.Logger, cfg.Grace)
@@ -78,8 +86,8 @@ func NewHandler(service *server.Service, cfg HTTPConfig) (*Handler, error) {
 		a.unfollow()
 		return nil, err
 	}
-	h := &Handler{api: a, server: srv, whose: cfg.Session, sessions: newSessions(srv.Sessions), end: end}
-	srv.AddReceivingMiddleware(h.sessions.track)
+	h := &Handler{api: a, server: srv, whose: cfg.Session, until: cfg.Until, sessions: newSessions(srv.Sessions), end: end}
+	srv.AddReceivingMiddleware(h.sessions.track, expire)
 	get := func(*http.Request) *mcp.Server { return srv }
 	options := mcp.StreamableHTTPOptions{
 		Logger: sdkLog(a.log), MaxRequestBodyBytes: maxLine, DisableLocalhostProtection: true, // see Handler
@@ -116,7 +124,7 @@ func sessionOf(extra *mcp.RequestExtra) string {
 func (h *Handler) identified(next http.Handler) http.Handler {
 	known := func(_ context.Context, _ string, r *http.Request) (*auth.TokenInfo, error) {
 		session, user := h.whose(r)
-		return &auth.TokenInfo{UserID: "user " + user, Extra: map[string]any{sessionKey: session}}, nil
+		return &auth.TokenInfo{UserID: "user " + user, Expiration: h.until(r), Extra: map[string]any{sessionKey: session}}, nil
 	}
 	inner := auth.RequireBearerToken(known, &auth.RequireBearerTokenOptions{AllowMissingExpiration: true})(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -167,7 +175,9 @@ func (h *Handler) Close() {
 }
 
 // ServeHTTP answers one request.
-func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (h *Handler) ServeHTTP(inner http.ResponseWriter, r *http.Request) {
+	w := newBeating(inner)
+	defer w.end()
 	w.Header().Set("X-Accel-Buffering", "no") // or nginx would hold back events
 	if r.Method != http.MethodPost {
 		h.serveLegacy(w, r, envelope{}, 0)

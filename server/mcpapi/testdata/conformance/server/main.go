@@ -64,7 +64,7 @@ func serve(ctx context.Context) error {
 	f := &features{}
 	// The suite's tools work for a second or so, and it expects tasks of them.
 	mcp, err := mcpapi.NewHandler(s, mcpapi.HTTPConfig{
-		Version: "conformance", Session: httpapi.SessionOf, Grace: 300 * time.Millisecond, Logger: log,
+		Version: "conformance", Session: httpapi.SessionOf, Until: httpapi.UntilOf, Grace: 300 * time.Millisecond, Logger: log,
 		Extend: mcpapi.Extend{Options: f.options, Server: f.add},
 	})
 	if err != nil {
