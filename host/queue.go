@@ -6,6 +6,10 @@ import (
 	"time"
 )
 
+// Waited is in the error of a call that used up its time before it ran, before
+// what it waited for.
+const Waited = " while the call waited: "
+
 // pass waits in a line until the call has a place, no longer than it may take.
 // Who passed leaves.
 func (c *call) pass(l *line) error {
@@ -24,7 +28,7 @@ func (c *call) pass(l *line) error {
 	case <-w.turn:
 		return nil
 	case <-c.ctx.Done():
-		return fmt.Errorf("%w while the call waited: %s", c.interrupted(), l.quit(w))
+		return fmt.Errorf("%w%s%s", c.interrupted(), Waited, l.quit(w))
 	}
 }
 

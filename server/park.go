@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 	"time"
 
@@ -138,7 +139,11 @@ func (s *Service) callParking(ctx context.Context, tool *plugins.Tool, call host
 	case ctx.Err() != nil && r.Kind != abi.Success:
 		return canceled(ctx, r)
 	case r.Limit == abi.LimitTime: // two clocks went off, and either may have been seen first
+		_, why, waited := strings.Cut(r.Error, host.Waited) // what it waited for stays
 		r.Error = fmt.Sprintf("time limit of %v reached", b.deadline)
+		if waited {
+			r.Error += host.Waited + why
+		}
 	}
 	return r, rerr
 }

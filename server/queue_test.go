@@ -88,9 +88,9 @@ func TestGreedyUser(t *testing.T) {
 				s := openFolder(t, Config{Grants: grants, Host: host.Config{TotalCalls: 8, Calls: 1000, Shared: c.shared}}, files)
 				var requests []Request
 				for i := range 500 {
-					requests = append(requests, Request{Session: fmt.Sprint("ana/", i%5), Tool: "napper", Limits: Limits{
-						Timeout: 2*napTime + time.Second + time.Duration(i)*time.Millisecond, // one after the other, or a place is given to who has no time left
-					}})
+					// Those that came last give up first: who has a place must not make room for them then.
+					timeout := 2*napTime + time.Second + time.Duration(500-i)*time.Millisecond
+					requests = append(requests, Request{Session: fmt.Sprint("ana/", i%5), Tool: "napper", Limits: Limits{Timeout: timeout}})
 				}
 				greedy := len(requests)
 				for _, session := range []string{"bo/default", "cy/default"} {
