@@ -36,14 +36,18 @@ func (p *Pool) Used() int {
 
 // Take takes n places for a client. If there are not as many for it, it takes
 // none and returns the limit that is reached: Each, or Max.
-func (p *Pool) Take(who string, n int) (limit int, ok bool) {
+func (p *Pool) Take(who string, n int) (limit int, ok bool) { return p.TakeBelow(p.max, who, n) }
+
+// TakeBelow is Take for clients that leave some places to others: no more than
+// most may be taken then, by all clients together.
+func (p *Pool) TakeBelow(most int, who string, n int) (limit int, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
 	case p.of[who]+n > p.each:
 		return p.each, false
-	case p.used+n > p.max:
-		return p.max, false
+	case p.used+n > most:
+		return most, false
 	}
 	p.used += n
 	if n > 0 {

@@ -68,3 +68,16 @@ func TestClientOf(t *testing.T) {
 		require.Equal(t, client, share.ClientOf(session), session)
 	}
 }
+
+func TestTakeBelow(t *testing.T) {
+	p := share.New(8, 4)
+	for _, who := range []string{"ana", "ana", "ana", "bo", "bo", "bo"} {
+		_, ok := p.TakeBelow(6, who, 1)
+		require.True(t, ok)
+	}
+	limit, ok := p.TakeBelow(6, "cy", 1)
+	require.False(t, ok)
+	require.Equal(t, 6, limit)
+	_, ok = p.Take("operator", 2)
+	require.True(t, ok, "what is kept is for those who need not leave it")
+}

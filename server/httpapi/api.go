@@ -219,18 +219,18 @@ func (a *API) admit(r *http.Request) (release func(), err error) {
 	if err != nil || r.Body == nil || r.Body == http.NoBody {
 		return free, err
 	}
-	u := &upload{ReadCloser: r.Body, pool: a.bodies, who: client(r)}
+	u := &upload{ReadCloser: r.Body, pool: a.bodies, who: clientOf(r)}
 	r.Body = u
 	return func() { u.done(); free() }, nil
 }
 
 // occupy takes one of the slots for answers that wait or stream, until release.
 func (a *API) occupy(r *http.Request) (release func(), err error) {
-	who := client(r)
-	if limit, ok := a.open.Take(who, 1); !ok {
+	who := clientOf(r)
+	if limit, ok := who.take(a.open, 1); !ok {
 		return nil, tooMany(limit, "%d waits and streams are open already", limit)
 	}
-	return func() { a.open.Give(who, 1) }, nil
+	return func() { a.open.Give(who.name, 1) }, nil
 }
 
 // setReadDeadline bounds how long the rest of a request may take; 0 is no bound.

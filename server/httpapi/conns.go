@@ -118,14 +118,14 @@ func (c *conn) CloseWrite() error {
 }
 
 // hold has a request of a client hold the connection until release.
-func (c *conn) hold(who string) (release func(), err error) {
-	if limit, ok := c.pool.requests.Take(who, 1); !ok {
+func (c *conn) hold(who client) (release func(), err error) {
+	if limit, ok := who.take(c.pool.requests, 1); !ok {
 		return nil, tooMany(limit, "the server answers %d requests already", limit)
 	}
 	c.set(true)
 	return func() {
 		c.set(false)
-		c.pool.requests.Give(who, 1)
+		c.pool.requests.Give(who.name, 1)
 	}, nil
 }
 
@@ -145,17 +145,33 @@ func withConn(ctx context.Context, c net.Conn) context.Context {
 // hold has a request hold its connection, if the API serves it.
 func (a *API) hold(r *http.Request) (release func(), err error) {
 	if c, ok := r.Context().Value(connKey{}).(*conn); ok {
-		return c.hold(client(r))
+		return c.hold(clientOf(r))
 	}
 	return func() {}, nil
 }
 
-// client is who the bounds on what one client can have hold for: the user, or the
+// client is who the bounds on what one client can have hold for: a user, or a
 // session of the operator's. The operator may name any session, so that these
 // keep clients apart that do not mean harm, and not who has the token.
-func client(r *http.Request) string {
+type client struct {
+	name     string
+	operator bool
+}
+
+func clientOf(r *http.Request) client {
 	session, _ := SessionOf(r)
-	return share.ClientOf(session)
+	if CallerOf(r.Context()).Operator() {
+		return client{session, true} // also when it is a user's: it is not the user who asks
+	}
+	return client{share.ClientOf(session), false}
+}
+
+// take takes places of a pool. Users leave some to the operator: an eighth.
+func (c client) take(p *share.Pool, n int) (limit int, ok bool) {
+	if c.operator {
+		return p.Take(c.name, n)
+	}
+	return p.TakeBelow(p.Max()-p.Max()/8, c.name, n)
 }
 
 // hostOf is the host an address is of, as far as that can be told: the network
@@ -185,20 +201,20 @@ func tooMany(limit int, format string, args ...any) *Problem {
 type upload struct {
 	io.ReadCloser
 	pool *share.Pool
-	who  string
+	who  client
 	size int
 }
 
 func (u *upload) Read(p []byte) (int, error) {
 	n, err := u.ReadCloser.Read(p)
-	if limit, ok := u.pool.Take(u.who, n); !ok {
+	if limit, ok := u.who.take(u.pool, n); !ok {
 		return 0, busyError{tooMany(limit, "bodies of requests take %d bytes already", limit)}
 	}
 	u.size += n
 	return n, err
 }
 
-func (u *upload) done() { u.pool.Give(u.who, u.size) }
+func (u *upload) done() { u.pool.Give(u.who.name, u.size) }
 
 // busyError tells a handler of another protocol that the body may be sent again.
 type busyError struct{ *Problem }

@@ -48,9 +48,9 @@ const MaxGzip = maxGzip
 // Compressing is how many are.
 func Compressing() int32 { return compressing.Load() }
 
-// FillAnswers takes all slots for answers that wait or stream.
-func (a *API) FillAnswers() {
-	for i := range a.open.Max() {
+// FillAnswers takes all slots for answers that wait or stream but for some.
+func (a *API) FillAnswers(free int) {
+	for i := range a.open.Max() - free {
 		a.open.Take(strconv.Itoa(i), 1)
 	}
 }

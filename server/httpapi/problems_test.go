@@ -150,7 +150,7 @@ func (s *scene) provoke(r httpapi.Route, code httpapi.Code) {
 		length = 9 << 20
 		body = strings.Repeat(" ", length)
 	case httpapi.CodeMediaType:
-		headers = append(headers, "Content-Type", "text/plain")
+		headers = append(headers, "Content-Encoding", "br")
 	case httpapi.CodeTimeout:
 		length += 1000
 	case httpapi.CodeLimit:
@@ -199,8 +199,14 @@ func (f *fixture) fill(operation string) {
 		for range background.DefaultSchedules {
 			f.ask("POST", "/v1/schedules", `{"tool":"echo","cron_expression":"0 0 * * *"}`, headers...)
 		}
+	case "callTool", "listRuns", "getRun", "readOutput", "watchEvents":
+		f.FillAnswers(0)
 	default:
-		f.FillAnswers()
+		f.limited(16) // 15 of them for requests, 3 of a session
+		for i := range 15 {
+			f.begin(fmt.Sprintf("POST /v1/calls HTTP/1.1\nHost: localhost\nAuthorization: Bearer s3cret\nContent-Type: application/json\nContent-Length: 9\n%s: s%d\n\n{", httpapi.SessionHeader, i/3))
+		}
+		synctest.Wait()
 	}
 }
 

@@ -52,7 +52,10 @@ type EventType struct {
 // Codes are those of all the problems a request to the route can be answered
 // with.
 func (r *Route) Codes() []Code {
-	codes := append([]Code{CodeInvalid, CodeInternal}, r.Refuses...)
+	codes := append([]Code{CodeInvalid, CodeInternal, CodeMediaType}, r.Refuses...)
+	if r.Path != pathHealth && r.Path != pathReady && !slices.Contains(codes, CodeLimit) { // these are answered in any case
+		codes = append(codes, CodeLimit)
+	}
 	if !isMetadata(r.Path) { // which is for pages of all origins
 		codes = append(codes, CodeForbidden)
 	}
@@ -60,7 +63,7 @@ func (r *Route) Codes() []Code {
 		codes = append(codes, CodeUnauthorized, CodeScope, CodeIssuer)
 	}
 	if r.Request != nil {
-		codes = append(codes, CodeTimeout, CodeTooLarge, CodeMediaType)
+		codes = append(codes, CodeTimeout, CodeTooLarge)
 	}
 	if r.Begins {
 		codes = append(codes, CodeClosing)

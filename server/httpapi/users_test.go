@@ -346,6 +346,21 @@ func TestMCPSessionsAreBound(t *testing.T) {
 	})
 }
 
+// Users cannot take everything: there is room for the operator, also where it
+// looks at what is a user's.
+func TestOperatorFindsRoom(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := serve(t, httpapi.Config{OAuth: startIssuer(t).trust(), Token: "s3cret"}, "echo")
+		f.FillAnswers(2048 / 8)
+		p := f.refused("POST", "/v1/calls", `{"tool":"echo"}`, as(t, "ana")...)
+		require.Equal(t, httpapi.CodeLimit, p.Code)
+		require.Equal(t, 2048-2048/8, p.Max)
+		for _, session := range []string{"default", "ana/default"} {
+			f.ask("POST", "/v1/calls", `{"tool":"echo"}`, "Authorization", "Bearer s3cret", httpapi.SessionHeader, session)
+		}
+	})
+}
+
 // serveUsers serves MCP too, to operators by token and to users.
 func serveUsers(t *testing.T) *fixture {
 	f, _ := serveMCP(t, httpapi.Config{OAuth: startIssuer(t).trust(), Token: "s3cret"}, "echo", "sleeper")
