@@ -76,6 +76,10 @@ func (l *logFile) seal() (extent, error) {
 
 func (l *logFile) writeWhole(lay layout) error {
 	if lay.end == l.head && len(l.segs) == 0 {
+		// One that is there was left by a host that went down, and is not of this log.
+		if err := os.Remove(filepath.Join(l.dir, outputNew)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
 		return syncAs(filepath.Join(l.dir, background.OutputLog), l.head)
 	}
 	parts := []io.Reader{lay.reader(0, lay.head)}
