@@ -32,6 +32,7 @@ var layers = map[string][]string{
 	"internal/snapshot":                  {"internal/wasmbin"}, // likewise
 	"internal/rootfs":                    {},
 	"internal/owned":                     {},
+	"internal/human":                     {},
 	"internal/schema":                    {"abi"},
 	"internal/share":                     {},
 	"host":                               {"abi", "internal/fuel", "internal/snapshot", "internal/wasmbin", "internal/rootfs", "internal/owned", "internal/share"},
@@ -43,12 +44,12 @@ var layers = map[string][]string{
 	"server/httpapi/internal/openapigen": {"server/httpapi"},
 	"server":                             {"abi", "host", "plugins", "pkg/background", "pkg/background/sqlite", "internal/schema", "internal/share"},
 	"server/mcpapi":                      {"abi", "host", "plugins", "pkg/background", "server", "internal/share"},
-	"server/webui":                       {"abi", "host", "plugins", "pkg/background", "server"},
+	"server/webui":                       {"abi", "host", "plugins", "pkg/background", "server", "internal/human"},
 	"internal/plugintest":                {"abi", "internal/wasmbin"}, // for tests only
 	"internal/testlog":                   {},                          // likewise
 	"internal/pluginbuild":               {"abi", "host", "internal/wasmbin"},
 	"examples/plugins/internal/generate": {"host", "internal/pluginbuild"},
-	"cmd/toolhost":                       {"abi", "host", "plugins", "pkg/background", "server", "server/mcpapi", "server/httpapi", "server/webui", "internal/pluginbuild"},
+	"cmd/toolhost":                       {"abi", "host", "plugins", "pkg/background", "server", "server/mcpapi", "server/httpapi", "server/webui", "internal/pluginbuild", "internal/human"},
 	"examples/agent":                     {"abi", "plugins", "pkg/background", "server", "host", "internal/pluginbuild"}, // the last two build its plugins
 	"examples/plugins/*":                 {"guest", "guest/guesttest"},                                                   // what a third party would import, and no more
 }

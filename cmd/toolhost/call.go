@@ -15,6 +15,7 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/internal/human"
 	"github.com/toolhost/toolhost/server"
 )
 
@@ -152,12 +153,12 @@ func (a *app) printContent(blocks []abi.Block) {
 		case "resource_link":
 			a.printf("[%s %s]\n", oneLine(b.Name), oneLine(b.URI))
 		default:
-			a.printf("[%s %s, %s]\n", b.Type, oneLine(b.MIMEType), size(int64(len(b.Data))))
+			a.printf("[%s %s, %s]\n", b.Type, oneLine(b.MIMEType), human.Bytes(int64(len(b.Data))))
 		}
 	}
 }
 
 // cost is what a call used, for people.
 func cost(u abi.Usage) string {
-	return fmt.Sprintf("fuel %s · %s · memory %s · output %s", count(u.Fuel), u.Wall.Round(10*time.Microsecond), size(u.MemoryPeak), size(u.OutputBytes))
+	return fmt.Sprintf("fuel %s · %s · memory %s · output %s", count(u.Fuel), u.Wall.Round(10*time.Microsecond), human.Bytes(u.MemoryPeak), human.Bytes(u.OutputBytes))
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/internal/human"
 	"github.com/toolhost/toolhost/internal/pluginbuild"
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server"
@@ -178,7 +179,7 @@ func (s *session) askUntil(ctx context.Context, tool string, args any, limits se
 	}
 	s.printf("< %s\n", answer)
 	if r.Usage.Fuel > 0 {
-		s.printf("  (%v, fuel %d, memory %s)\n", took, r.Usage.Fuel, size(r.Usage.MemoryPeak))
+		s.printf("  (%v, fuel %d, memory %s)\n", took, r.Usage.Fuel, human.Bytes(r.Usage.MemoryPeak))
 	} else {
 		s.printf("  (%v)\n", took)
 	}

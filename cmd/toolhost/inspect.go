@@ -13,6 +13,7 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/internal/human"
 	"github.com/toolhost/toolhost/plugins"
 )
 
@@ -88,10 +89,10 @@ func (a *app) printInspected(i inspected) {
 	m := i.Manifest
 	a.printf("%s %s: %s\n\n", m.Name, m.Version, oneLine(m.Description))
 	row := func(name, value string) { a.printf("%-10s %s\n", name, value) }
-	row("file", fmt.Sprintf("%s, %s, sha256 %s", i.File, size(int64(i.Module.Size)), i.Module.Digest))
+	row("file", fmt.Sprintf("%s, %s, sha256 %s", i.File, human.Bytes(int64(i.Module.Size)), i.Module.Digest))
 	row("manifest", i.Source)
 	row("shape", string(i.Module.Shape))
-	row("memory", fmt.Sprintf("%s to %s", size(i.Module.MinBytes), size(i.Module.MaxBytes)))
+	row("memory", fmt.Sprintf("%s to %s", human.Bytes(i.Module.MinBytes), human.Bytes(i.Module.MaxBytes)))
 	row("isolation", describeIsolation(i.Isolation, m.Tools))
 	row("needs", needs(m.Needs))
 	row("cost", fmt.Sprintf("table %d: %d functions, %d operators, %d loops; %d charges and %d checks make the code %+.0f%% larger",

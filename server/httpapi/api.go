@@ -215,11 +215,12 @@ func (a *API) admit(r *http.Request) (release func(), err error) {
 	if r.URL.Path == pathHealth || r.URL.Path == pathReady {
 		return func() {}, nil
 	}
-	free, err := a.hold(r)
+	who := clientOf(r)
+	free, err := hold(r, who)
 	if err != nil || r.Body == nil || r.Body == http.NoBody {
 		return free, err
 	}
-	u := &upload{ReadCloser: r.Body, pool: a.bodies, who: clientOf(r)}
+	u := &upload{ReadCloser: r.Body, pool: a.bodies, who: who}
 	r.Body = u
 	return func() { u.done(); free() }, nil
 }

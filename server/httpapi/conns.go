@@ -142,10 +142,10 @@ func withConn(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, c)
 }
 
-// hold has a request hold its connection, if the API serves it.
-func (a *API) hold(r *http.Request) (release func(), err error) {
+// hold has a request of a client hold its connection, if an API accepted it.
+func hold(r *http.Request, who client) (release func(), err error) {
 	if c, ok := r.Context().Value(connKey{}).(*conn); ok {
-		return c.hold(clientOf(r))
+		return c.hold(who)
 	}
 	return func() {}, nil
 }

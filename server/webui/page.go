@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/toolhost/toolhost/internal/human"
 	"github.com/toolhost/toolhost/pkg/background"
 )
 
@@ -50,7 +51,7 @@ func (p part) html() []byte {
 
 // templates are those of all pages. A page's are called by it.
 var templates = template.Must(template.New("").Funcs(template.FuncMap{
-	"asset": asset, "size": size, "span": span, "int": number[int], "long": number[int64], "brief": brief,
+	"asset": asset, "size": human.Bytes, "span": span, "int": number[int], "long": number[int64], "brief": brief,
 }).ParseFS(files, "templates/*.html"))
 
 // render executes a template.

@@ -89,19 +89,6 @@ func cut(s string, n int) string {
 	return s[:n] + "…"
 }
 
-// size is a number of bytes for people.
-func size(n int64) string {
-	switch {
-	case n >= 1<<30:
-		return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
-	case n >= 1<<20:
-		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
-	case n >= 1<<10:
-		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
-	}
-	return fmt.Sprintf("%d B", n)
-}
-
 // number is a number for people: with a comma between thousands.
 func number[T int | int64 | float64](v T) string {
 	f := float64(v)
