@@ -159,10 +159,12 @@ func (h *Host) Describe(ctx context.Context, m *Module) ([]byte, error) {
 	return c.manifest, nil
 }
 
-// The budget of a describe: enough for the start of a large runtime.
+// The budget of a describe: enough for the start of a large runtime. The fuel
+// is less than a second of computing, and the time what a busy machine may take
+// for it.
 const (
 	describeFuel    = 500_000_000
-	describeTimeout = 10 * time.Second
+	describeTimeout = time.Minute
 )
 
 func (h *Host) begin(m *Module, req Call) (*call, error) {
