@@ -11,6 +11,7 @@ const { chromium } = createRequire(`${process.env.MODULES}/`)("playwright-core")
 
 const [work] = process.argv.slice(2);
 const seconds = (n) => n * 1000;
+const many = 1000; // steps of a run that is stopped long before: its progress moves every two seconds
 
 // free returns a port of this machine that nobody uses.
 async function free() {
@@ -31,7 +32,7 @@ class Server {
 		server.token = token;
 		server.data = `${work}/data-${server.port}`;
 		server.config = `${work}/config-${server.port}.yaml`;
-		writeFileSync(server.config, `plugins: [${work}/plugins]\nlog: {level: error}\ngrants: {hostile: {clock: true}, misspelled: {clock: true}}\nserve: {drain: 1s}\n`);
+		writeFileSync(server.config, `plugins: [${work}/plugins]\nlog: {level: error}\nlimits: {fuel: 10000000000000}\ngrants: {hostile: {clock: true}, misspelled: {clock: true}}\nserve: {drain: 1s}\n`);
 		await server.up();
 		return server;
 	}
@@ -39,12 +40,13 @@ class Server {
 		this.process = spawn(`${work}/toolhost`, ["serve", "--listen", `127.0.0.1:${this.port}`, "--config", this.config, "--data", this.data],
 			{ stdio: ["ignore", "inherit", "pipe"], env: { ...process.env, TOOLHOST_TOKEN: this.token ?? "" } });
 		this.exited = once(this.process, "exit");
-		let announced = false;
+		const said = [];
 		for await (const line of createInterface({ input: this.process.stderr })) {
-			announced ||= line === `toolhost: page for operators: ${this.url}/`;
+			said.push(line);
 			if (line.includes("ready:")) break;
 		}
-		assert(announced, "the page is announced");
+		assert.match(said.at(-1) ?? "", /ready:/, `the server does not start: ${said.join("\n")}`);
+		assert(said.includes(`toolhost: page for operators: ${this.url}/`), `the page is not announced: ${said.join("\n")}`);
 		this.process.stderr.resume();
 	}
 	async down() {
@@ -61,6 +63,15 @@ class Server {
 	}
 	async spawn(session, body) {
 		return (await this.api("/v1/runs", { session, body })).task_id;
+	}
+	async stop(session, id) {
+		await this.api(`/v1/runs/${id}/stop`, { session, body: {} });
+	}
+	// output is all that an ended run has written.
+	async output(session, id) {
+		const response = await fetch(`${this.url}/v1/runs/${id}/artifacts/output.log`, { headers: { "Toolhost-Session": session } });
+		assert(response.ok, `output.log: ${response.status}`);
+		return response.text();
 	}
 }
 
@@ -83,7 +94,7 @@ const row = (page, id) => page.locator(`#run-${id}`);
 
 async function withPage(browser, server, options, test) {
 	const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, ...options });
-	context.setDefaultTimeout(seconds(30));
+	context.setDefaultTimeout(seconds(120)); // only a broken page gets there
 	const page = await context.newPage();
 	const wrong = looks(page, server);
 	await test(page, context);
@@ -111,7 +122,7 @@ const tests = {
 		await page.goto(server.url);
 		await live(page);
 		await page.evaluate(() => { window.loadedOnce = true; });
-		const id = await server.spawn("ana", { tool: "hostile", args: { steps: 25 }, title: "</a><script>alert(4)</script>" });
+		const id = await server.spawn("ana", { tool: "hostile", args: { steps: many }, title: "</a><script>alert(4)</script>" });
 		await row(page, id).waitFor();
 		assert.equal(await row(page, id).getByRole("link", { name: "</a><script>alert(4)</script>" }).count(), 1);
 		const bar = row(page, id).getByRole("progressbar");
@@ -122,14 +133,17 @@ const tests = {
 		await page.waitForURL(`${server.url}/ui/runs/${id}`);
 		await live(page);
 		const output = page.locator("#output-rows");
-		const steps = async () => (await output.innerText()).match(/^step \d+$/gm)?.length ?? 0;
-		const seen = await steps();
-		await page.waitForFunction((n) => document.querySelector("#output-rows").innerText.match(/^step \d+$/gm).length > n, seen);
+		const stepsIn = (text) => text.match(/^step \d+$/gm)?.length ?? 0;
+		const seen = stepsIn(await output.innerText());
+		await page.waitForFunction((n) => document.querySelector("#output-rows").innerText.match(/^step \d+$/gm)?.length > n, seen);
 		const text = await output.innerText();
 		assert(text.includes(`<script>document.title="owned";alert(1)</script><img src=`), text);
 		assert(text.includes("red ⟨U+202E⟩gpj.exe⟨U+202C⟩"), text);
+		await server.stop("ana", id);
 		await page.getByRole("status").getByText("succeeded").waitFor();
-		assert.equal(await steps(), 25);
+		const written = stepsIn(await server.output("ana", id));
+		assert(written > seen);
+		await page.waitForFunction((n) => document.querySelector("#output-rows").innerText.match(/^step \d+$/gm).length === n, written);
 		await page.locator("#end").getByText('document.title=').waitFor();
 		assert.equal(await page.locator("form.stop").count(), 0);
 		for (const bad of ["main iframe", "main img", "main script", "main style", "base"]) assert.equal(await page.locator(bad).count(), 0, bad);
@@ -144,7 +158,7 @@ const tests = {
 		const id = await server.spawn("ana", { tool: "flood", args: { width: 100 } });
 		await page.goto(`${server.url}/ui/runs/${id}`);
 		await page.getByText("This is the end of it.").waitFor();
-		await page.getByRole("status").getByText("failed: output limit").waitFor({ timeout: seconds(120) });
+		await page.getByRole("status").getByText("failed: output limit").waitFor();
 		assert((await page.locator("#output-rows").innerText()).length <= 70 << 10);
 		const end = await page.locator(".log").evaluate((e) => Math.abs(e.scrollTop));
 		assert(end <= 1, "the last line is in view");
@@ -188,7 +202,7 @@ const tests = {
 	},
 
 	async "what has the focus keeps it"(page, server) {
-		const id = await server.spawn("ana", { tool: "hostile", args: { steps: 40 }, title: "Focus" });
+		const id = await server.spawn("ana", { tool: "hostile", args: { steps: many }, title: "Focus" });
 		await page.goto(server.url);
 		await live(page);
 		await row(page, id).getByRole("link").first().focus();
@@ -196,6 +210,7 @@ const tests = {
 		const before = await value();
 		await page.waitForFunction(([id, before]) => document.querySelector(`#run-${id} progress`)?.value > Number(before), [id, before]);
 		assert.equal(await page.evaluate(() => document.activeElement?.getAttribute("href")), `/ui/runs/${id}`);
+		await server.stop("ana", id);
 	},
 
 	async "nothing is wider than a narrow window"(page, server) {
@@ -233,16 +248,14 @@ async function withoutScript(page, server) {
 	await page.locator("#plugin-primes").waitFor();
 }
 
-// Where a token is configured the browser asks for it. A server whose guard
-// does not take it from a browser yet says Bearer, and is not tried.
+// Where a token is configured the browser asks for it.
 async function login(browser) {
 	const token = "a-token-for-this-test-only";
 	const server = await Server.start(token);
-	const asked = await fetch(server.url);
-	assert.equal(asked.status, 401);
-	if (!/^Basic /.test(asked.headers.get("WWW-Authenticate"))) {
-		console.log("skip logging in: browsers are not asked for the token");
-	} else {
+	try {
+		const asked = await fetch(server.url);
+		assert.equal(asked.status, 401);
+		assert.match(asked.headers.get("WWW-Authenticate"), /^Basic /);
 		await withPage(browser, server, { httpCredentials: { username: "operator", password: token } }, async (page) => {
 			const id = await server.spawn("ana", { tool: "primes", args: { limit: 1000 } });
 			await page.goto(server.url);
@@ -251,16 +264,19 @@ async function login(browser) {
 			assert(!(await page.content()).includes(token));
 		});
 		console.log("ok   logging in");
+	} finally {
+		await server.down();
 	}
-	await server.down();
 }
 
-const browser = await chromium.launch({
-	executablePath: process.env.CHROMIUM,
-	args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
-});
 const server = await Server.start();
+let browser;
 try {
+	browser = await chromium.launch({
+		executablePath: process.env.CHROMIUM,
+		timeout: seconds(120),
+		args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
+	});
 	for (const [name, test] of Object.entries(tests)) {
 		await withPage(browser, server, {}, (page, context) => test(page, server, context));
 		console.log(`ok   ${name}`);
@@ -269,6 +285,6 @@ try {
 	console.log("ok   all of it works without JavaScript");
 	await login(browser);
 } finally {
-	await browser.close();
+	await browser?.close();
 	await server.down();
 }

@@ -1,5 +1,6 @@
 // Plugin hostile writes what would do harm in a page that did not escape it,
-// and then a line and its progress again and again. Built for .ci/page.sh.
+// and then a line and its progress again and again, until it is asked to stop,
+// which is a success. Built for .ci/page.sh.
 package main
 
 import (
@@ -31,7 +32,7 @@ func write(c *guest.Call, in args) (result, error) {
 			break
 		}
 	}
-	return result{attack}, c.Err()
+	return result{attack}, nil
 }
 
 var plugin = guest.Plugin{
