@@ -104,7 +104,7 @@ func TestParkedCall(t *testing.T) {
 	require.Contains(t, m.Result.Content[0].Text, `{"type":"background","task_id":"TASK-1","background_id":"TASK-1","tool":"spin"`)
 	c.send([]byte(`{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"stop_background","arguments":{"task_id":"TASK-1","force":true}}}` + "\n"))
 	c.receive(1) // stopping, if this machine is very slow
-	c.send([]byte(`{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"check_background","arguments":{"task_id":"TASK-1"}}}` + "\n"))
+	c.send([]byte(`{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"check_background","arguments":{"task_id":"TASK-1","wait_seconds":50}}}` + "\n"))
 	require.Contains(t, c.next().Result.Content[0].Text, `"status":"canceled"`)
 
 	c.call(5, "primes", `{"limit":1000000000}`)
