@@ -47,7 +47,7 @@ url=${url/127.0.0.1/localhost}
 # server-sse-polling is of a way to resume streams that 2026-07-28 has removed.
 for revision in 2026-07-28 2025-11-25; do
 	echo "conformance: $revision"
-	if ! (cd "$work" && timeout 300 "$modules/.bin/conformance" server --url "$url" --requirements "$revision" -o "$work/out") >"$work/report" 2>&1; then
+	if ! (cd "$work" && timeout 600 "$modules/.bin/conformance" server --url "$url" --requirements "$revision" -o "$work/out") >"$work/report" 2>&1; then
 		sed -n '/=== SUMMARY ===/,$p' "$work/report"
 		fail "$revision does not pass"
 	fi
