@@ -173,10 +173,10 @@ func TestCloseLeavesNothing(t *testing.T) {
 
 // requireGoroutines waits for the last goroutines to return, such as the one of
 // a timer that has ended a call: they have done their work, but the system may
-// have taken their thread away. A minute is for those that never do.
+// have taken their thread away. The time is for those that never do.
 func requireGoroutines(t *testing.T, most int) {
 	t.Helper()
-	for late := time.Now().Add(time.Minute); runtime.NumGoroutine() > most && time.Now().Before(late); {
+	for late := time.Now().Add(5 * time.Minute); runtime.NumGoroutine() > most && time.Now().Before(late); {
 		runtime.Gosched()
 	}
 	require.LessOrEqual(t, runtime.NumGoroutine(), most)

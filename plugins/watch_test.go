@@ -50,7 +50,7 @@ func openWatched(t *testing.T, dirs ...string) watched {
 // matter: a change that takes long may be seen half done.
 func (w watched) until(tools ...string) {
 	w.t.Helper()
-	late := time.After(time.Minute) // only where nothing is told any more
+	late := time.After(5 * time.Minute) // only where nothing is told any more
 	for !slices.Equal(toolNames(w.Registry), tools) {
 		select {
 		case <-w.told:

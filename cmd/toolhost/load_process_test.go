@@ -83,7 +83,7 @@ func startProcess(t *testing.T, command string, args ...string) *loadProcess {
 	p.cmd.Stderr = p.said
 	require.NoError(t, p.cmd.Start())
 	t.Cleanup(func() { _ = p.cmd.Process.Kill(); _ = p.cmd.Wait() })
-	require.Eventually(t, func() bool { return strings.Contains(p.said.String(), "ready: ") }, time.Minute, 5*time.Millisecond, "%s", p.said)
+	require.Eventually(t, func() bool { return strings.Contains(p.said.String(), "ready: ") }, 5*time.Minute, 5*time.Millisecond, "%s", p.said)
 	p.base, p.debug = p.address(`listening on (http://[\d.:]+)`), p.address(`profiles at (http://[\d.:]+)`)
 	return p
 }
@@ -182,7 +182,7 @@ func (p *loadProcess) heap() (kept, stacks int64) {
 }
 
 func (p *loadProcess) profile(name string) string {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute) // only a broken server gets there
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.debug+"/debug/pprof/"+name, nil)
 	require.NoError(p.t, err)

@@ -101,7 +101,7 @@ type memory struct {
 func (l *load) until(what string, is func(httpapi.Stats) bool) httpapi.Stats {
 	l.t.Helper()
 	var stats httpapi.Stats
-	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(20 * time.Millisecond) { // only a broken server gets there
+	for deadline := time.Now().Add(10 * time.Minute); ; time.Sleep(20 * time.Millisecond) { // only a broken server gets there
 		a, err := l.asker.send(l.t.Context(), "GET", "/v1/stats", nil)
 		require.NoError(l.t, err)
 		stats = httpapi.Stats{}
