@@ -47,6 +47,7 @@ var layers = map[string][]string{
 	"server/webui":                       {"abi", "host", "plugins", "pkg/background", "server", "internal/human"},
 	"internal/plugintest":                {"abi", "internal/wasmbin"}, // for tests only
 	"internal/testlog":                   {},                          // likewise
+	"internal/wiretest":                  {},                          // likewise
 	"internal/pluginbuild":               {"abi", "host", "internal/wasmbin"},
 	"examples/plugins/internal/generate": {"host", "internal/pluginbuild"},
 	"cmd/toolhost":                       {"abi", "host", "plugins", "pkg/background", "server", "server/mcpapi", "server/httpapi", "server/webui", "internal/pluginbuild", "internal/human"},

@@ -183,12 +183,10 @@ func fit(r background.Report, among bool, room int) report {
 	if r.Output == nil || r.Output.OmittedBytes == 0 {
 		out.LogPath = ""
 	}
-	if r.Error != nil && len(r.Error.Message) > room {
-		out.Error = &background.RunError{Kind: r.Error.Kind, Message: strings.ToValidUTF8(r.Error.Message[:room], "") + "…"}
+	if r.Error != nil {
+		out.Error = &background.RunError{Kind: r.Error.Kind, Message: clip(r.Error.Message, room)}
 	}
-	if len(r.Summary) > room {
-		out.Summary = strings.ToValidUTF8(r.Summary[:room], "") + "…"
-	}
+	out.Summary = clip(r.Summary, room)
 	if among && out.ResultBytes > 0 && out.ResultBytes <= maxInline {
 		out.Next = "check this task alone for the whole result"
 	}

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"encoding/json"
 
 	"github.com/toolhost/toolhost/abi"
@@ -101,8 +102,8 @@ func (s *Service) define(t *plugins.Tool) Definition {
 		Name: t.Name, Title: t.Tool.Title, Description: t.Tool.Description,
 		InputSchema: t.Tool.InputSchema, OutputSchema: t.Tool.OutputSchema,
 		Plugin:             t.Plugin.Manifest.Name,
-		Approval:           first(t.Tool.Approval, abi.ApprovalAuto),
-		Deferrable:         first(t.Tool.Deferrable, abi.DeferAutomatic),
+		Approval:           cmp.Or(t.Tool.Approval, abi.ApprovalAuto),
+		Deferrable:         cmp.Or(t.Tool.Deferrable, abi.DeferAutomatic),
 		Annotations:        Annotate(t),
 		SupportsBackground: t.Tool.Hints.SupportsBackground,
 		MayPark:            s.mayPark(t),

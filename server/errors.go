@@ -85,38 +85,37 @@ func notFound(err *background.NotFoundError) string { return named(err.Error(), 
 
 // named adds to a text the ids an agent may have meant.
 func named(text string, active []string) string {
+	text = clip(text, maxText)
 	if len(active) == 0 {
-		return clip(text) + "; none is active"
+		return text + "; none is active"
 	}
-	return clip(text) + "; active: " + strings.Join(active[:min(len(active), 5)], ", ")
+	return text + "; active: " + strings.Join(active[:min(len(active), 5)], ", ")
 }
 
 // toolError is a text for the agent. Much of what it says may be what a model
 // or a plugin said first, so that it is cut.
 func toolError(format string, args ...any) abi.Result {
-	return abi.Result{Kind: abi.ToolError, Error: clip(fmt.Sprintf(format, args...))}
+	return abi.Result{Kind: abi.ToolError, Error: clip(fmt.Sprintf(format, args...), maxText)}
 }
 
 // maxText bounds an error text that is made here, in bytes.
 const maxText = 4 << 10
 
-func clip(s string) string {
-	if len(s) <= maxText {
+// clip cuts a text of more than so many bytes.
+func clip(s string, most int) string {
+	if len(s) <= most {
 		return s
 	}
-	return strings.ToValidUTF8(s[:maxText], "") + "…"
+	return strings.ToValidUTF8(s[:most], "") + "…"
 }
 
 // list is one line of problems. A problem may quote what is wrong, however long
 // it is.
 func list(problems []abi.Problem) string {
-	const most = 300 // runes of one problem
+	const most = 300 // bytes of one problem
 	lines := make([]string, len(problems))
 	for i, p := range problems {
-		lines[i] = p.String()
-		if len(lines[i]) > most {
-			lines[i] = strings.ToValidUTF8(lines[i][:most], "") + "…"
-		}
+		lines[i] = clip(p.String(), most)
 	}
 	return strings.Join(lines, "; ")
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -39,8 +40,8 @@ var defaultMaxLimits = Limits{
 // or fills in the fields that are zero.
 func (l Limits) or(m Limits) Limits {
 	return Limits{
-		Fuel: first(l.Fuel, m.Fuel), Memory: first(l.Memory, m.Memory), Output: first(l.Output, m.Output),
-		Timeout: first(l.Timeout, m.Timeout), Background: first(l.Background, m.Background),
+		Fuel: cmp.Or(l.Fuel, m.Fuel), Memory: cmp.Or(l.Memory, m.Memory), Output: cmp.Or(l.Output, m.Output),
+		Timeout: cmp.Or(l.Timeout, m.Timeout), Background: cmp.Or(l.Background, m.Background),
 	}
 }
 
@@ -50,14 +51,6 @@ func (l Limits) atMost(m Limits) Limits {
 		Fuel: min(l.Fuel, m.Fuel), Memory: min(l.Memory, m.Memory), Output: min(l.Output, m.Output),
 		Timeout: min(l.Timeout, m.Timeout), Background: min(l.Background, m.Background),
 	}
-}
-
-func first[T comparable](a, b T) T {
-	var zero T
-	if a != zero {
-		return a
-	}
-	return b
 }
 
 // limits are those of one call: the caller's, else what the tool asks for, else
@@ -85,7 +78,7 @@ func (s *Service) deadline(asked time.Duration, tool *abi.Tool) (time.Duration, 
 	if asked < 0 || asked > most {
 		return 0, &background.FieldError{Field: "timeout_seconds", Problem: fmt.Sprintf("must be between 1 and %.0f", most.Seconds())}
 	}
-	return first(asked, s.limits(Limits{}, tool).Background), nil
+	return cmp.Or(asked, s.limits(Limits{}, tool).Background), nil
 }
 
 // duration is a number of seconds from JSON, where 60.0 is whole and 1e300 is a

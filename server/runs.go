@@ -190,7 +190,7 @@ func (s *Service) EndSession(ctx context.Context, session string) error {
 // Retention is how long an ended run is kept at least, unless the session has
 // more of them than [RunsConfig.RetainRuns].
 func (s *Service) Retention() time.Duration {
-	return first(s.cfg.Runs.Retention, background.DefaultRetention)
+	return cmp.Or(s.cfg.Runs.Retention, background.DefaultRetention)
 }
 
 // Tail reads the raw output of a run, live or stored: see

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -115,7 +116,7 @@ func (s *Service) prepareNow(req SpawnRequest) (tool *plugins.Tool, checked back
 		return nil, checked, err
 	}
 	checked = background.SpawnRequest{
-		Tool: name, Version: version, Args: req.Args, Title: first(strings.TrimSpace(req.Title), titleOf(tool)),
+		Tool: name, Version: version, Args: req.Args, Title: cmp.Or(strings.TrimSpace(req.Title), titleOf(tool)),
 		Silent: req.Silent, Timeout: timeout, IdempotencyKey: req.IdempotencyKey, By: req.By,
 	}
 	if public, secret := tool.PublicArgs(req.Args); secret {

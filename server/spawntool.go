@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -88,7 +89,7 @@ func spawn(ctx context.Context, s *Service, req Request) (any, error) {
 	}
 	if req.DryRun {
 		_, r, err := s.prepare(run)
-		return spawned{Title: first(r.Title, "Background "+r.Tool), Tool: r.Tool, DeadlineSeconds: int64(r.Timeout.Seconds()),
+		return spawned{Title: cmp.Or(r.Title, "Background "+r.Tool), Tool: r.Tool, DeadlineSeconds: int64(r.Timeout.Seconds()),
 			SignalOnCompletion: !r.Silent, DryRun: true}, err
 	}
 	r, err := s.Spawn(ctx, run)

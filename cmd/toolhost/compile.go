@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -61,7 +60,7 @@ func (a *app) compileAll(cmd *cobra.Command) error {
 		a.printf("%d of %d plugins are compiled\n", len(seen)-failed, len(seen))
 	}
 	if failed > 0 {
-		return &reportedError{errors.New(fmt.Sprint(failed, " plugins do not compile"))}
+		return &reportedError{fmt.Errorf("%s not compiled", plural(failed, "plugin"))}
 	}
 	return nil
 }

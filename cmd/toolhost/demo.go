@@ -215,7 +215,7 @@ func (s *session) callTool(ctx context.Context) error {
 	return nil
 }
 
-// run is the part of a report the demo looks at.
+// runState is the part of a report the demo looks at.
 type runState struct {
 	TaskID string `json:"task_id"`
 	Status string `json:"status"`

@@ -82,7 +82,7 @@ func (b *buffer) bounds() (head, tail int64) {
 	if head == tail {
 		return head, tail
 	}
-	head -= int64(partialRune(b.head))
+	head -= int64(PartialRune(b.head))
 	for range min(b.n, utf8.UTFMax-1) {
 		if utf8.RuneStart(b.ring[(b.start+int(tail-b.total)+b.n)%b.tailCap]) {
 			break
@@ -90,20 +90,6 @@ func (b *buffer) bounds() (head, tail int64) {
 		tail++
 	}
 	return head, tail
-}
-
-// partialRune returns how many bytes at the end of p are the beginning of a
-// character that is not whole.
-func partialRune(p []byte) int {
-	for k := 1; k <= min(utf8.UTFMax-1, len(p)); k++ {
-		if last := p[len(p)-k:]; utf8.RuneStart(last[0]) {
-			if !utf8.FullRune(last) {
-				return k
-			}
-			return 0
-		}
-	}
-	return 0
 }
 
 // read returns up to limit bytes from offset on, or, if offset is negative,

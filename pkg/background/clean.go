@@ -39,6 +39,21 @@ func Clean(raw []byte) string {
 	return string(out)
 }
 
+// PartialRune returns how many bytes at the end of a piece of output are the
+// beginning of a character of UTF-8 that is not whole: the rest of it may come
+// with the next piece.
+func PartialRune(p []byte) int {
+	for k := 1; k <= min(utf8.UTFMax-1, len(p)); k++ {
+		if last := p[len(p)-k:]; utf8.RuneStart(last[0]) {
+			if !utf8.FullRune(last) {
+				return k
+			}
+			return 0
+		}
+	}
+	return 0
+}
+
 // tagLen returns the length of the stderr tag at the beginning of a line.
 func tagLen(line []byte) int {
 	if bytes.HasPrefix(line, []byte(stderrTag)) {

@@ -71,3 +71,21 @@ func TestClip(t *testing.T) {
 	require.Equal(t, "…", clip("ab", 1))
 	require.Equal(t, "", clip("", 3))
 }
+
+// What a piece lacks of its last character is at most three bytes. What can be no
+// character is whole: nothing that comes could make it one.
+func TestPartialRune(t *testing.T) {
+	for piece, want := range map[string]int{
+		"":                  0,
+		"abc":               0,
+		"a€":                0,
+		"a€"[:3]:            2,
+		"a€"[:2]:            1,
+		"\U0001f600"[:3]:    3,
+		"\xac":              0,
+		"a\xe2\x82\xac\xac": 0,
+		"\xff":              0,
+	} {
+		require.Equal(t, want, PartialRune([]byte(piece)), "%q", piece)
+	}
+}

@@ -27,7 +27,7 @@ type limits struct {
 	host   int
 	lines  map[lane]*line // a lane without permits held and runs waiting has none
 	owners map[string]*owner
-	ready  readyLines
+	ready  pile[*line]
 	seq    int64
 	queued int
 }
@@ -48,6 +48,11 @@ type line struct {
 	waiting []waiter        // first come, first served
 	index   int             // in ready; -1 if it is not
 }
+
+// before says that a line's first run has waited longer than another one's.
+func (n *line) before(other *line) bool { return n.waiting[0].seq < other.waiting[0].seq }
+
+func (n *line) place() *int { return &n.index }
 
 // An owner is whose sessions share permits.
 type owner struct {
@@ -260,30 +265,4 @@ func (l *limits) counts() (active, parked, queued int) {
 		}
 	}
 	return l.host, parked, l.queued
-}
-
-// readyLines is a heap of lines by how long their first run has waited, see
-// [container/heap].
-type readyLines []*line
-
-func (r readyLines) Len() int           { return len(r) }
-func (r readyLines) Less(i, j int) bool { return r[i].waiting[0].seq < r[j].waiting[0].seq }
-
-func (r readyLines) Swap(i, j int) {
-	r[i], r[j] = r[j], r[i]
-	r[i].index, r[j].index = i, j
-}
-
-func (r *readyLines) Push(x any) {
-	n := x.(*line)
-	n.index = len(*r)
-	*r = append(*r, n)
-}
-
-func (r *readyLines) Pop() any {
-	n := (*r)[len(*r)-1]
-	(*r)[len(*r)-1] = nil
-	*r = (*r)[:len(*r)-1]
-	n.index = -1
-	return n
 }

@@ -24,7 +24,7 @@ const (
 type scheduler struct {
 	mu      sync.Mutex
 	waiting map[string]*due
-	order   dues
+	order   pile[*due]
 	timer   *time.Timer // nil before the manager keeps schedules
 }
 
@@ -33,6 +33,9 @@ type due struct {
 	at time.Time
 	in int // the place in the order
 }
+
+func (d *due) before(other *due) bool { return d.at.Before(other.at) }
+func (d *due) place() *int            { return &d.in }
 
 // plan makes a schedule due at a time; never if that is zero.
 func (s *scheduler) plan(id string, at, now time.Time) {
@@ -88,29 +91,6 @@ func (s *scheduler) reset(now time.Time) {
 	if s.timer != nil && len(s.order) > 0 {
 		s.timer.Reset(min(clockEvery, s.order[0].at.Sub(now)))
 	}
-}
-
-// dues is a heap, the first one due on top.
-type dues []*due
-
-func (d dues) Len() int           { return len(d) }
-func (d dues) Less(i, j int) bool { return d[i].at.Before(d[j].at) }
-func (d dues) Swap(i, j int)      { d[i], d[j] = d[j], d[i]; d[i].in, d[j].in = i, j }
-
-// Push implements [heap.Interface].
-func (d *dues) Push(x any) {
-	added := x.(*due)
-	added.in = len(*d)
-	*d = append(*d, added)
-}
-
-// Pop implements [heap.Interface].
-func (d *dues) Pop() any {
-	last := len(*d) - 1
-	removed := (*d)[last]
-	(*d)[last] = nil
-	*d = (*d)[:last]
-	return removed
 }
 
 // wall returns the time schedules go by: that of the clock, which may be set.

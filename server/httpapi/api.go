@@ -156,21 +156,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r = r.WithContext(ctx)
 	release := func() {}
 	defer func() { release() }() // last, when all is written
-	defer func() {
-		v := recover()
-		defer answer.end(v == nil || !answer.begun)
-		if v != nil && v != http.ErrAbortHandler {
-			a.log.Error("request panicked", "method", r.Method, "path", r.URL.Path, "panic", v, "stack", string(debug.Stack()))
-		}
-		a.log.Debug("request", "method", r.Method, "path", r.URL.Path, "status", answer.status, "seconds", time.Since(began).Seconds())
-		switch {
-		case v == nil:
-		case answer.begun:
-			panic(http.ErrAbortHandler) // the client is to see that the answer is not whole
-		default:
-			refuse(CodeInternal, "the server's log says what went wrong").write(answer)
-		}
-	}()
+	defer func() { a.finish(answer, r, began, recover()) }()
 	secureHeaders(answer.Header())
 	caller, err := a.guard(r)
 	if err != nil {
@@ -199,6 +185,22 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	a.mux.ServeHTTP(answer, r)
+}
+
+// finish ends an answer, also where its handler panicked with a value.
+func (a *API) finish(answer *response, r *http.Request, began time.Time, v any) {
+	defer answer.end(v == nil || !answer.begun)
+	if v != nil && v != http.ErrAbortHandler {
+		a.log.Error("request panicked", "method", r.Method, "path", r.URL.Path, "panic", v, "stack", string(debug.Stack()))
+	}
+	a.log.Debug("request", "method", r.Method, "path", r.URL.Path, "status", answer.status, "seconds", time.Since(began).Seconds())
+	switch {
+	case v == nil:
+	case answer.begun:
+		panic(http.ErrAbortHandler) // the client is to see that the answer is not whole
+	default:
+		refuse(CodeInternal, "the server's log says what went wrong").write(answer)
+	}
 }
 
 // secureHeaders keeps browsers from taking an answer for what it is not: what

@@ -159,7 +159,7 @@ func (f *follower) read(ctx context.Context, run background.Run) (more bool, err
 	}
 	reaches := c.Offset + int64(len(c.Data))
 	if !run.Status.Terminal() || reaches < c.End {
-		c.Data = wholeRunes(c.Data)
+		c.Data = c.Data[:len(c.Data)-background.PartialRune(c.Data)]
 	}
 	if len(c.Data) == 0 {
 		return false, nil
@@ -176,19 +176,6 @@ func (f *follower) read(ctx context.Context, run background.Run) (more bool, err
 
 // chunk is how much of a log one event carries, in bytes.
 const chunk = 32 << 10
-
-// wholeRunes leaves out a character at the end that is not whole.
-func wholeRunes(p []byte) []byte {
-	for k := 1; k <= min(utf8.UTFMax-1, len(p)); k++ {
-		if last := p[len(p)-k:]; utf8.RuneStart(last[0]) {
-			if !utf8.FullRune(last) {
-				return p[:len(p)-k]
-			}
-			break
-		}
-	}
-	return p
-}
 
 func (f *follower) cursor() string { return fmt.Sprintf("%d:%d", f.attempt, f.at) }
 

@@ -222,7 +222,7 @@ func (k *keySet) get(ctx context.Context, url string, v any) error {
 	if err != nil {
 		return err
 	}
-	req.Header.Set("Accept", "application/json")
+	req.Header.Set("Accept", jsonMedia)
 	resp, err := k.client.Do(req)
 	if err != nil {
 		return err

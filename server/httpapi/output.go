@@ -138,7 +138,7 @@ func (a *API) artifact(r *request) error {
 	h := r.w.Header()
 	h.Set("Content-Type", plainText)
 	if name == background.ResultJSON {
-		h.Set("Content-Type", "application/json")
+		h.Set("Content-Type", jsonMedia)
 	}
 	h.Set(attemptHeader, strconv.Itoa(run.Attempt))
 	w := &fileAnswer{ResponseWriter: r.w}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/toolhost/toolhost/pkg/background"
 )
 
 // A Param is a parameter of a path or a query, or a header. What a parameter of
@@ -68,7 +70,7 @@ var pathParams = map[string]Param{
 	"tool":     text("tool", "the name of a tool"),
 	"run":      formed("run", "the id of a run", runForm, ""),
 	"schedule": formed("schedule", "the id of a schedule", scheduleForm, ""),
-	"name":     oneOf("name", "the file", "output.log", "result.json"),
+	"name":     oneOf("name", "the file", background.OutputLog, background.ResultJSON),
 }
 
 // SessionParam is the header that names the session of a request.

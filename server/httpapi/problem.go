@@ -30,7 +30,7 @@ const (
 	CodeTimeout      Code = "timeout"            // 408: the body of the request came too slowly
 	CodeConflict     Code = "conflict"           // 409: the idempotency key belongs to another request, or the thing changed meanwhile
 	CodeTooLarge     Code = "too_large"          // 413: the body of the request
-	CodeMediaType    Code = "media_type"         // 415: the body of the request is not application/json
+	CodeMediaType    Code = "media_type"         // 415: the body of the request is not application/json, or is compressed
 	CodeRange        Code = "range"              // 416: the output does not reach as far
 	CodeUnsupported  Code = "unsupported"        // 422: the tool cannot do that, such as run in the background
 	CodeLimit        Code = "limit"              // 429: no room for another run, schedule or open answer

@@ -127,8 +127,8 @@ func checkMediaType(header string, empty bool) error {
 	}
 	media, params, err := mime.ParseMediaType(header)
 	charset := params["charset"]
-	if err != nil || media != "application/json" || charset != "" && !strings.EqualFold(charset, "utf-8") {
-		return refuse(CodeMediaType, "send the body as Content-Type: application/json")
+	if err != nil || media != jsonMedia || charset != "" && !strings.EqualFold(charset, "utf-8") {
+		return refuse(CodeMediaType, "send the body as Content-Type: %s", jsonMedia)
 	}
 	return nil
 }

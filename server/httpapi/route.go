@@ -124,7 +124,7 @@ func endpoint[In, Out any](method, path, summary string, handle func(a *API, r *
 			r.w.WriteHeader(status)
 			return nil
 		}
-		r.w.Header().Set("Content-Type", "application/json")
+		r.w.Header().Set("Content-Type", jsonMedia)
 		r.w.WriteHeader(status)
 		_ = writeJSON(r.w, out) // what goes wrong here is a client that is gone
 		return nil

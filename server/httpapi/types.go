@@ -26,7 +26,7 @@ type Call struct {
 	Args   json.RawMessage `json:"args,omitempty" schema:"type=object"` // absent is {}
 	Limits CallLimits      `json:"limits,omitzero"`                     // absent ones are the tool's
 	Locale string          `json:"locale,omitempty"`                    // BCP 47
-	DryRun bool            `json:"dry_run,omitempty"`                   // the tool is told to change nothing
+	DryRun bool            `json:"dry_run,omitempty"`                   // spawn_background and stop_background only say what they would do; of other tools only readonly ones are called
 }
 
 // CallLimits are the caller's own limits, never beyond the operator's.

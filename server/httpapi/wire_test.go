@@ -6,12 +6,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -19,19 +17,16 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/rogpeppe/go-internal/txtar"
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/internal/wiretest"
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/httpapi"
 )
 
-var update = flag.Bool("update", false, "write what the server answered into testdata/*.txtar")
-
-// TestWire runs the conversations in testdata. Each file says first why it is
-// there. Then its sections follow in turn:
+// TestWire plays the conversations in testdata. Their sections are:
 //
 //	-- plugins --       the plugins that are there, one a line
 //	-- token --         the token the server asks for, if any
@@ -46,58 +41,34 @@ var update = flag.Bool("update", false, "write what the server answered into tes
 //
 // Of the headers, those that are the same in all answers are left out. JSON is
 // indented, and what differs from run to run has a name instead: ids, digests,
-// times that were measured. A conversation runs in a bubble, where the time is
-// 2000-01-01 and passes only when everybody waits.
-func TestWire(t *testing.T) {
-	files, err := filepath.Glob("testdata/*.txtar")
-	require.NoError(t, err)
-	require.NotEmpty(t, files)
-	for _, file := range files {
-		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
-			bubble(t, func(t *testing.T) { converse(t, file) })
-		})
-	}
-}
+// times that were measured. The time is 2000-01-01.
+func TestWire(t *testing.T) { wiretest.Run(t, converse) }
 
 func converse(t *testing.T, file string) {
-	archive, err := txtar.ParseFile(file)
-	require.NoError(t, err)
-	require.NotEmpty(t, bytes.TrimSpace(archive.Comment), "the file has to say why it is there")
 	w := &wire{names: map[string]string{}}
 	var cfg httpapi.Config
-	var said []byte
-	for i := range archive.Files {
-		section := &archive.Files[i]
-		kind, argument, _ := strings.Cut(section.Name, " ")
-		switch kind {
+	wiretest.Play(t, file, "response", func(name []string, text []byte) []byte {
+		argument := strings.Join(name[1:], " ")
+		switch name[0] {
 		case "token":
-			cfg.Token = strings.TrimSpace(string(section.Data))
+			cfg.Token = strings.TrimSpace(string(text))
 		case "oauth":
-			cfg.OAuth = startIssuer(t).trust(strings.Fields(string(section.Data))...)
+			cfg.OAuth = startIssuer(t).trust(strings.Fields(string(text))...)
 		case "plugins":
-			w.fixture = serve(t, cfg, strings.Fields(string(section.Data))...)
+			w.fixture = serve(t, cfg, strings.Fields(string(text))...)
 		case "task":
-			w.task(strings.TrimSpace(string(section.Data)))
+			w.task(strings.TrimSpace(string(text)))
 		case "sleep":
 			time.Sleep(w.duration(argument))
-		case "request", "socket":
-			require.Empty(t, said, "%s follows a request", section.Name)
-			network := map[string]string{"request": "tcp", "socket": "unix"}[kind]
-			said = w.send(network, section.Data, w.duration(argument))
-		case "response":
-			if *update {
-				section.Data = said
-			}
-			require.Equal(t, string(section.Data), string(said))
-			said = nil
+		case "request":
+			return w.send("tcp", text, w.duration(argument))
+		case "socket":
+			return w.send("unix", text, w.duration(argument))
 		default:
-			t.Fatalf("unknown section %q", section.Name)
+			t.Fatalf("unknown section %q", name)
 		}
-	}
-	require.Empty(t, said)
-	if *update {
-		require.NoError(t, os.WriteFile(file, txtar.Format(archive), 0o666))
-	}
+		return nil
+	})
 }
 
 // wire is one conversation.

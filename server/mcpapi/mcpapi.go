@@ -1,8 +1,9 @@
-// Package mcpapi serves a [server.Service] over the Model Context Protocol:
-// newline-delimited JSON-RPC on a pair of streams, in every protocol revision
-// the official Go SDK speaks, both those that begin with initialize and
-// 2026-07-28, which has no handshake. One process is one session, and its
-// background runs belong to that session.
+// Package mcpapi serves a [server.Service] over the Model Context Protocol: as
+// newline-delimited JSON-RPC on a pair of streams ([Run]) and over streamable
+// HTTP ([Handler]), in every protocol revision the official Go SDK speaks, both
+// those that begin with initialize and 2026-07-28, which has no handshake. What
+// runs in the background belongs to a session of the service: one for a pair of
+// streams, and the one of each request over HTTP.
 //
 // What a tool answers goes out whole, whatever part of a result a client shows
 // its model: see toResult. What went wrong with a tool is a result too, so

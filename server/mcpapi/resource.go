@@ -111,7 +111,7 @@ func (a *api) readFile(ctx context.Context, req *mcp.ReadResourceRequest) (*mcp.
 	}
 	contents := &mcp.ResourceContents{URI: req.Params.URI, MIMEType: fileLink(id, name).MIMEType}
 	if next := offset + int64(len(data)); next < end {
-		data = wholeRunes(data)
+		data = data[:len(data)-background.PartialRune(data)]
 		next = offset + int64(len(data))
 		contents.Meta = mcp.Meta{nextKey: fileURI(id, name, next)}
 	}
@@ -152,17 +152,4 @@ func (a *api) piece(ctx context.Context, session, id, name string, offset int64)
 	var piece bytes.Buffer
 	_, err = io.Copy(&piece, io.NewSectionReader(file, min(offset, end), maxPiece))
 	return piece.Bytes(), end, err
-}
-
-// wholeRunes leaves out a character at the end that is not whole.
-func wholeRunes(p []byte) []byte {
-	for k := 1; k < utf8.UTFMax && k < len(p); k++ {
-		if last := p[len(p)-k:]; utf8.RuneStart(last[0]) {
-			if !utf8.FullRune(last) {
-				return p[:len(p)-k]
-			}
-			break
-		}
-	}
-	return p
 }

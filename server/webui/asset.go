@@ -5,7 +5,6 @@ import (
 	"embed"
 	"encoding/hex"
 	"io/fs"
-	"mime"
 	"net/http"
 	"path"
 )
@@ -53,7 +52,7 @@ func static(w http.ResponseWriter, r *http.Request) error {
 
 // types are the media types of static files, whatever the system says.
 var types = map[string]string{
-	".css": mime.FormatMediaType("text/css", map[string]string{"charset": "utf-8"}),
-	".js":  mime.FormatMediaType("text/javascript", map[string]string{"charset": "utf-8"}),
+	".css": "text/css; charset=utf-8",
+	".js":  "text/javascript; charset=utf-8",
 	".svg": "image/svg+xml",
 }

@@ -40,23 +40,6 @@ func (o *overview) heard(e background.Event) bool {
 	return true
 }
 
-// beat takes what one of the runs says of itself from an event, and reports
-// whether it could: many runs that tell of progress are not to have all of them
-// read again and again.
-func beat(runs []background.Run, e background.Event) bool {
-	if e.Kind != background.EventBeat {
-		return false
-	}
-	i := slices.IndexFunc(runs, func(r background.Run) bool {
-		return r.ID == e.Run.ID && r.Attempt == e.Run.Attempt && r.Status == background.StatusRunning
-	})
-	if i < 0 {
-		return false
-	}
-	runs[i].Beat = e.Run.Beat
-	return true
-}
-
 // read reads the runs.
 func (o *overview) read(ctx context.Context) (err error) {
 	if o.known {
@@ -100,19 +83,6 @@ func (o *overview) look(ctx context.Context, now time.Time) ([]part, error) {
 	return c.parts, c.err
 }
 
-// runRows renders rows of runs.
-func runRows(template string, runs []background.Run, now time.Time) ([]row, error) {
-	rows := make([]row, 0, len(runs))
-	for _, r := range runs {
-		made, err := newRow(template, "run-"+r.ID, newRunView(r, now))
-		if err != nil {
-			return nil, err
-		}
-		rows = append(rows, made)
-	}
-	return rows, nil
-}
-
 // A problem is what keeps something from working.
 type problem struct{ What, Why string }
 
@@ -149,7 +119,7 @@ func newUsage(s server.Stats) usage {
 	u.Calls = tallies(outcomes(s.Host.Outcomes))
 	ends := map[string]int64{"succeeded": s.Runs.Succeeded, "canceled": s.Runs.Canceled}
 	for kind, n := range s.Runs.Failed {
-		ends[cmp.Or(kinds[kind], string(kind))] = n
+		ends[wordOf(kind)] = n
 	}
 	u.Runs = tallies(ends)
 	return u

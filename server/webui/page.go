@@ -85,6 +85,19 @@ func newRow(template, id string, data any) (row, error) {
 	return row{id, []byte(html)}, err
 }
 
+// newRows renders a row for each of all, of its id and what view makes of it.
+func newRows[T any](template string, all []T, view func(T) (id string, data any)) ([]row, error) {
+	rows := make([]row, len(all))
+	for i, v := range all {
+		id, data := view(v)
+		var err error
+		if rows[i], err = newRow(template, id, data); err != nil {
+			return nil, err
+		}
+	}
+	return rows, nil
+}
+
 // collect gathers parts until one fails.
 type collect struct {
 	parts []part
@@ -131,7 +144,7 @@ func (s *site) write(w http.ResponseWriter, r *http.Request, status int, f frame
 	html, err := render("layout", f)
 	if err != nil {
 		s.log.Error("page not rendered", "path", r.URL.Path, "error", err)
-		http.Error(w, "Something went wrong. The server's log says what", http.StatusInternalServerError)
+		http.Error(w, textWrong, http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")

@@ -49,13 +49,11 @@ func (p *pluginsPage) read(ctx context.Context) ([]part, error) {
 	for _, u := range unread {
 		problems = append(problems, problem{u.File, cut(u.Err.Error(), maxProblem)})
 	}
-	rows := make([]row, 0, len(loaded))
-	for _, l := range loaded {
-		made, err := newRow("plugins-row", "plugin-"+l.Manifest.Name, newPluginView(l))
-		if err != nil {
-			return nil, err
-		}
-		rows = append(rows, made)
+	rows, err := newRows("plugins-row", loaded, func(l *plugins.Plugin) (string, any) {
+		return "plugin-" + l.Manifest.Name, newPluginView(l)
+	})
+	if err != nil {
+		return nil, err
 	}
 	var c collect
 	c.add(whole("problems", problems))

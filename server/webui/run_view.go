@@ -1,6 +1,8 @@
 package webui
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"github.com/toolhost/toolhost/pkg/background"
@@ -25,6 +27,28 @@ func newRunView(r background.Run, now time.Time) runView {
 	}
 }
 
+// runRows renders rows of runs.
+func runRows(template string, runs []background.Run, now time.Time) ([]row, error) {
+	return newRows(template, runs, func(r background.Run) (string, any) { return "run-" + r.ID, newRunView(r, now) })
+}
+
+// beat takes what one of the runs says of itself from an event, and reports
+// whether it could: many runs that tell of progress are not to have all of them
+// read again and again.
+func beat(runs []background.Run, e background.Event) bool {
+	if e.Kind != background.EventBeat {
+		return false
+	}
+	i := slices.IndexFunc(runs, func(r background.Run) bool {
+		return r.ID == e.Run.ID && r.Attempt == e.Run.Attempt && r.Status == background.StatusRunning
+	})
+	if i < 0 {
+		return false
+	}
+	runs[i].Beat = e.Run.Beat
+	return true
+}
+
 // A state says in a word and a sign how a run is: never by its color alone.
 type state struct{ Class, Sign, Word string }
 
@@ -35,7 +59,7 @@ func stateOf(r background.Run) state {
 	case r.Status == background.StatusCanceled:
 		return state{"off", "■", "canceled"}
 	case r.Status == background.StatusFailed && r.Error != nil:
-		return state{"bad", "✗", "failed: " + kinds[r.Error.Kind]}
+		return state{"bad", "✗", "failed: " + wordOf(r.Error.Kind)}
 	case r.Status == background.StatusFailed:
 		return state{"bad", "✗", "failed"}
 	case r.Cancel != nil:
@@ -53,6 +77,8 @@ var kinds = map[background.ErrorKind]string{
 	background.KindTrap: "crashed", background.KindConnectionRequired: "connection required", background.KindLimit: "no place",
 	background.KindRejected: "rejected", background.KindOrphaned: "orphaned", background.KindInterrupted: "interrupted",
 }
+
+func wordOf(k background.ErrorKind) string { return cmp.Or(kinds[k], string(k)) }
 
 // A bar is the progress of a run.
 type bar struct {

@@ -72,13 +72,11 @@ func (p *schedulesPage) look(ctx context.Context, now time.Time) ([]part, error)
 	if err := p.read(ctx); err != nil {
 		return nil, err
 	}
-	rows := make([]row, 0, len(p.found))
-	for _, s := range p.found {
-		made, err := newRow("schedules-row", "schedule-"+s.ID, scheduleView{s, at(s.At, now), at(s.NextAt, now), at(s.LastAt, now)})
-		if err != nil {
-			return nil, err
-		}
-		rows = append(rows, made)
+	rows, err := newRows("schedules-row", p.found, func(s background.Schedule) (string, any) {
+		return "schedule-" + s.ID, scheduleView{s, at(s.At, now), at(s.NextAt, now), at(s.LastAt, now)}
+	})
+	if err != nil {
+		return nil, err
 	}
 	schedules, err := list("schedules", struct {
 		N, More int

@@ -119,6 +119,9 @@ func (s *site) show(pattern string, open func(*http.Request) (page, error)) {
 	})
 }
 
+// textWrong is all that is shown of what only the log says.
+const textWrong = "Something went wrong. The server's log says what"
+
 // refusal is why a request is not answered, for its sender.
 type refusal struct {
 	status int
@@ -143,7 +146,7 @@ func (s *site) fail(w http.ResponseWriter, r *http.Request, err error) {
 		refused = &refusal{http.StatusServiceUnavailable, "The server is shutting down"}
 	default:
 		s.log.Error("page not shown", "method", r.Method, "path", r.URL.Path, "error", err)
-		refused = &refusal{http.StatusInternalServerError, "Something went wrong. The server's log says what"}
+		refused = &refusal{http.StatusInternalServerError, textWrong}
 	}
 	body, err := render("error", refused.text)
 	if err != nil {

@@ -133,7 +133,7 @@ func (l *layout) trim() error {
 	if err != nil {
 		return err
 	}
-	l.head -= int64(partialRune(last))
+	l.head -= int64(background.PartialRune(last))
 	first, err := l.bytes(l.tail, min(l.end, l.tail+utf8.UTFMax-1))
 	if err != nil {
 		return err
@@ -145,20 +145,6 @@ func (l *layout) trim() error {
 		l.tail++
 	}
 	return nil
-}
-
-// partialRune returns how many bytes at the end of p are the beginning of a
-// character that is not whole.
-func partialRune(p []byte) int {
-	for k := 1; k <= min(utf8.UTFMax-1, len(p)); k++ {
-		if last := p[len(p)-k:]; utf8.RuneStart(last[0]) {
-			if utf8.FullRune(last) {
-				return 0
-			}
-			return k
-		}
-	}
-	return 0
 }
 
 // bytes reads [from,to) of the stream, which must be kept.

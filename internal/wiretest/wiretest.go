@@ -1,0 +1,60 @@
+// Package wiretest is for tests of a wire: it plays conversations that are
+// written down as text, what the client says and what the server has to answer.
+package wiretest
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/rogpeppe/go-internal/txtar"
+	"github.com/stretchr/testify/require"
+)
+
+var update = flag.Bool("update", false, "write what the server answered into testdata/*.txtar")
+
+// Run runs the conversations of testdata/*.txtar, each as a test of its own in a
+// bubble: time passes only when everybody waits, and no goroutine may be left
+// in the end.
+func Run(t *testing.T, converse func(t *testing.T, file string)) {
+	files, err := filepath.Glob("testdata/*.txtar")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { converse(t, file) })
+		})
+	}
+}
+
+// Play plays the conversation of a file, which says first why it is there. Each
+// of its sections is given to say, by the words of its name, which returns what
+// the server answered. If that is anything, the next section has to be called
+// answer and to have the same text: with -update it gets it.
+func Play(t *testing.T, file, answer string, say func(name []string, text []byte) []byte) {
+	archive, err := txtar.ParseFile(file)
+	require.NoError(t, err)
+	require.NotEmpty(t, bytes.TrimSpace(archive.Comment), "the file has to say why it is there")
+	var said []byte
+	for i := range archive.Files {
+		section := &archive.Files[i]
+		if section.Name != answer {
+			require.Empty(t, said, "-- %s -- stands where the answer should", section.Name)
+			said = say(strings.Fields(section.Name), section.Data)
+			continue
+		}
+		if *update {
+			section.Data = said
+		}
+		require.Equal(t, string(section.Data), string(said))
+		said = nil
+	}
+	require.Empty(t, said, "the answer is missing")
+	if *update {
+		require.NoError(t, os.WriteFile(file, txtar.Format(archive), 0o666))
+	}
+}
