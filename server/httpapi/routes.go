@@ -56,7 +56,7 @@ func Routes() []Route {
 }
 
 func runRoutes() []Route {
-	wait := duration("wait", "how long to wait for the end, such as `30s`; more than 9m is 9m")
+	wait := duration("wait", "how long to wait for the end, such as `30s`; more than 9m is 9m. The wait ends when a run waits for its user, see its `questions`")
 	tail := number("tail", "characters of the latest output to show, cleaned for a model", 0, background.MaxChars, 0)
 	ids := formed("id", "a run to look at, in place of a list", runForm, "expected ids: bg_ and 26 characters")
 	ids.Many = background.MaxIDs
