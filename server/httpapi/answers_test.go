@@ -19,8 +19,10 @@ import (
 // wait for its user, and there is none while it does.
 func TestWaitsEndWithQuestions(t *testing.T) {
 	for name, path := range map[string]func(run, other string) string{
-		"one run":          func(run, _ string) string { return "/v1/runs/" + run + "?wait=9m" },
-		"the first of two": func(run, other string) string { return "/v1/runs?" + url.Values{"id": {other, run}, "wait": {"9m"}}.Encode() },
+		"one run": func(run, _ string) string { return "/v1/runs/" + run + "?wait=9m" },
+		"the first of two": func(run, other string) string {
+			return "/v1/runs?" + url.Values{"id": {other, run}, "wait": {"9m"}}.Encode()
+		},
 		"both of two": func(run, other string) string {
 			return "/v1/runs?" + url.Values{"id": {other, run}, "wait": {"9m"}, "until": {"all"}}.Encode()
 		},

@@ -76,10 +76,10 @@ func runRoutes() []Route {
 			query(limit(), formed("before", "only runs older than the one with this id: the next page", runForm, "expected an id: bg_ and 26 characters"),
 				yesNo("active", "leave out runs that have ended"), ids, wait,
 				oneOf("until", "with `id` and `wait`: whether to wait for `any` of the runs or for `all`; any if absent", string(background.UntilAny), string(background.UntilAll)), tail).
-			refuses(CodeNotFound, CodeLimit, CodeClosing),
+			refuses(CodeNotFound, CodeLimit),
 		endpoint("GET", "/v1/runs/{run}", "One run", (*API).getRun).named("getRun").
 			query(wait, tail, formed("cursor", "with `tail`: only output after the `cursor` of an earlier answer", placeForm, "expected the cursor of an earlier answer")).
-			refuses(CodeNotFound, CodeLimit, CodeClosing),
+			refuses(CodeNotFound, CodeLimit),
 		endpoint("POST", "/v1/runs/{run}/stop", "Stop a run; answers with its true state when it has ended, or after the grace", (*API).stop).named("stopRun").
 			doc("It may be repeated. A result that came first is kept, and told.").refuses(CodeNotFound),
 		endpoint("POST", "/v1/runs/{run}/answers", "Answer questions a run waits for; it goes on when all are answered", (*API).answer).named("answerRun").
