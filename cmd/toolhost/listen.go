@@ -15,27 +15,29 @@ import (
 // machine may try it.
 const minToken = 16
 
-// checkListen refuses to be reachable from elsewhere by everybody.
-func (a *app) checkListen() error {
-	address := a.config.Serve.Listen
+// checkListen notes an address that everybody could reach, and others than this
+// machine are not to.
+func (c *loaded) checkListen() {
+	address := c.Serve.Listen
 	if address == "" {
-		return nil
+		return
 	}
+	const key = "serve.listen"
 	if _, _, err := net.SplitHostPort(address); err != nil {
-		return &usageError{fmt.Errorf("--listen %s: expected host:port", address), "such as --listen 127.0.0.1:7070"}
+		c.fault(key, "%s: expected host:port, such as 127.0.0.1:7070", address)
+		return
 	}
 	if httpapi.Loopback(address) {
-		return nil
+		return
 	}
-	if n := len(a.config.Token); n > 0 && n < minToken {
-		return &usageError{fmt.Errorf("--listen %s: others than this machine could reach it, and the token has %d characters: it can be guessed", address, n),
-			fmt.Sprintf("set a random TOOLHOST_TOKEN of %d characters or more, such as that of openssl rand -hex 16", minToken)}
+	if n := len(c.Token); n > 0 && n < minToken {
+		c.fault("token", "others than this machine could reach %s, and the token has %d characters: it can be guessed: set a random TOOLHOST_TOKEN of %d characters or more, such as that of openssl rand -hex 16",
+			address, n, minToken)
 	}
-	if a.config.Token == "" && a.config.OAuth.config() == nil {
-		return &usageError{fmt.Errorf("--listen %s: others than this machine could reach it, and no token is configured", address),
-			"listen on 127.0.0.1 or localhost, or set a long random TOOLHOST_TOKEN, which clients then have to send, or oauth.issuer and oauth.audience"}
+	if c.Token == "" && c.OAuth.config() == nil {
+		c.fault(key, "others than this machine could reach %s, and no token is configured: listen on 127.0.0.1 or localhost, or set a long random TOOLHOST_TOKEN, which clients then have to send, or oauth.issuer and oauth.audience",
+			address)
 	}
-	return nil
 }
 
 // listen opens the socket and the address, if there is one.

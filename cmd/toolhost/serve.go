@@ -49,7 +49,8 @@ serve.drain says, and interrupts what is left. A second signal ends it at once.`
 
 // runServer serves until ctx ends.
 func (a *app) runServer(ctx context.Context) error {
-	if err := a.checkListen(); err != nil {
+	a.config.checkListen()
+	if err := a.config.wrong(); err != nil {
 		return err
 	}
 	s, err := a.openKept(ctx, filepath.Join(a.config.Data, "runs"), true)
