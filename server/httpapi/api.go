@@ -194,7 +194,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	release = admitted
-	if path.Clean(r.URL.Path) != r.URL.Path { // the mux would send the client elsewhere
+	if path.Clean(r.URL.Path) != r.URL.Path && r.URL.Path != pathUI { // the mux would send the client elsewhere
 		a.fail(answer, r, refuse(CodeNotFound, "there is no %s here", r.URL.Path))
 		return
 	}
