@@ -181,7 +181,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	r = r.WithContext(withCaller(r.Context(), caller))
-	if r.Method == http.MethodGet && !caller.until.IsZero() { // whatever it says it takes: it may stream or wait
+	if (r.Method == http.MethodGet || answer.head) && !caller.until.IsZero() { // whatever it says it takes: it may stream or wait
 		defer time.AfterFunc(time.Until(caller.until), cancel).Stop() // who wants to see more has to have a new token
 	}
 	if err := plainBody(answer, r); err != nil {

@@ -22,6 +22,9 @@ func (a *API) runs(r *request, _ none) (Runs, error) {
 	found, err := a.service.Runs().Runs(r.Context(), r.session, background.Query{
 		Active: r.yes("active"), Before: r.get("before"), Limit: limit + 1,
 	})
+	if before := r.get("before"); err == nil && before != "" && len(found) == 0 { // it may be the end, or the run is gone: then nobody knows
+		_, err = a.service.Runs().Get(r.Context(), r.session, before)
+	}
 	if err != nil {
 		return Runs{}, err
 	}
