@@ -194,7 +194,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	release = admitted
-	if path.Clean(r.URL.Path) != r.URL.Path && r.URL.Path != pathUI { // the mux would send the client elsewhere
+	if clean := path.Clean(r.URL.Path) == r.URL.Path || r.URL.Path == pathUI; !clean || r.RequestURI == "*" { // the mux would send the client elsewhere, or say nothing
 		a.fail(answer, r, refuse(CodeNotFound, "there is no %s here", r.URL.Path))
 		return
 	}

@@ -73,7 +73,7 @@ func runRoutes() []Route {
 		endpoint("GET", "/v1/runs", "The runs of the session, newest first; or those named by id", (*API).runs).named("listRuns").
 			doc("Either a page of the list (`limit`, `before`, `active`), or the runs named by `id` (with `wait`, `until`, `tail`). "+
 				"Ids the session does not have are in `missing`; if it has none of them, the answer is 404.").
-			query(limit(), formed("before", "only runs older than the one with this id: the next page", runForm, "expected an id: bg_ and 26 characters"),
+			query(limit(), formed("before", "only runs older than the one with this id: the next page. If it is not kept any more the answer is 404", runForm, "expected an id: bg_ and 26 characters"),
 				yesNo("active", "leave out runs that have ended"), ids, wait,
 				oneOf("until", "with `id` and `wait`: whether to wait for `any` of the runs or for `all`; any if absent", string(background.UntilAny), string(background.UntilAll)), tail).
 			refuses(CodeNotFound, CodeLimit),
