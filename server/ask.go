@@ -191,6 +191,17 @@ func (q *questions) tell(w *watcher) {
 	close(w.asked)
 }
 
+// Check looks at background runs as [background.Manager.Check] does, whose errors
+// it has. It waits no longer than until one of them waits for its user: the end
+// may then not come before somebody has answered. If one does already, it does
+// not wait.
+func (s *Service) Check(ctx context.Context, session string, r background.CheckRequest) (background.Checked, error) {
+	asked, end := s.asked.watch(session, r.IDs)
+	defer end()
+	r.Enough = asked
+	return s.runs.Check(ctx, session, r)
+}
+
 // Questions returns what a background run of the session waits for its user to
 // answer; nothing if it does not wait. For a run the session does not have, the
 // error matches background.ErrNotFound.

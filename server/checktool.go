@@ -109,21 +109,17 @@ func (s *Service) list(ctx context.Context, session string, r background.ListReq
 	return listing{runs, awaiting}, err
 }
 
-// checkRuns looks at runs and fits what there is to say into one answer. It waits
-// no longer than until one of them waits for its user: the end may then not come
-// before the agent has told them. Where text takes more room in JSON than it has
-// characters, it looks again for less: what is not shown, the next check shows.
+// checkRuns looks at runs and fits what there is to say into one answer. Where
+// text takes more room in JSON than it has characters, it looks again for less:
+// what is not shown, the next check shows.
 func (s *Service) checkRuns(ctx context.Context, session string, r background.CheckRequest) (any, error) {
 	wanted, shortened := r.MaxChars, r.Wait > background.MaxWait
-	asked, end := s.asked.watch(session, r.IDs)
-	defer end()
-	r.Enough = asked
 	var waited *background.Checked
 	for room := portion(len(r.IDs)); ; room /= 2 {
 		if r.MaxChars = min(wanted, room); r.MaxChars == 0 {
 			r.MaxChars = -1 // none at all
 		}
-		checked, err := s.runs.Check(ctx, session, r)
+		checked, err := s.Check(ctx, session, r)
 		if err != nil {
 			return nil, err
 		}

@@ -138,7 +138,8 @@ func (a *app) wait() *cobra.Command {
 		Use:   "wait ID…",
 		Short: "Wait for background runs to end, and print their results",
 		Long: `Wait until all of the runs have ended. The results go to stdout in the order of
-the ids, a line each. A server that is restarted meanwhile is waited for.
+the ids, a line each. A server that is restarted meanwhile is waited for, and so
+is a user whom one of the runs asks something.
 
 Exit codes: 0 all succeeded, 1 one failed or was canceled, 3 one hit a limit, 4
 one was denied, 5 not found, 130 interrupted; of several the first run's.`,
@@ -183,21 +184,41 @@ func (a *app) waitFor(ctx context.Context, c *client, ids []string) (httpapi.Run
 	}
 	retry := again{bar: progress}
 	query := url.Values{"until": {"all"}}
+	told := map[string]bool{}
 	for {
 		found, err := c.runs(ctx, ids, query)
-		if err == nil {
+		switch {
+		case err != nil:
+			err = retry.try(ctx, err)
+		case allDone(found.Runs):
+			return found, nil
+		default:
 			retry.there()
-			if allDone(found.Runs) {
-				return found, nil
-			}
 			progress.setRuns(found.Runs)
 			query.Set("wait", wait.String()) // not at first: what there is to see is shown at once
-			continue
+			if progress.asks(found.Runs, told) {
+				err = pause(ctx, waitShown) // the server waits for none of them now
+			}
 		}
-		if err := retry.try(ctx, err); err != nil {
+		if err != nil {
 			return httpapi.Runs{}, err
 		}
 	}
+}
+
+// asks tells what runs ask their user, each question once, and reports whether
+// any does.
+func (b *bar) asks(runs []httpapi.Run, told map[string]bool) (any bool) {
+	for _, run := range runs {
+		for _, key := range slices.Sorted(maps.Keys(run.Questions)) {
+			any = true
+			if at := run.TaskID + " " + key; !told[at] {
+				told[at] = true
+				fmt.Fprintf(b, "toolhost: %s waits for its user: %s\n", run.TaskID, oneLine(run.Questions[key].Message))
+			}
+		}
+	}
+	return any
 }
 
 func allDone(runs []httpapi.Run) bool {

@@ -68,7 +68,7 @@ func newClient(addr, socket, token, session string) (*client, error) {
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
 		return nil, &usageError{fmt.Errorf("the address %q is none", addr), "write host:port, a URL such as http://127.0.0.1:7070, or the path of a socket"}
 	}
-	c.base, c.where = u.Scheme+"://"+u.Host, u.Host
+	c.base, c.where = (&url.URL{Scheme: u.Scheme, Host: u.Host}).String(), u.Host
 	c.http.Transport = &http.Transport{Proxy: http.ProxyFromEnvironment}
 	return c, nil
 }
@@ -212,8 +212,13 @@ func (g *again) try(ctx context.Context, err error) error {
 	if time.Since(g.gone) > comeback {
 		return err
 	}
+	return pause(ctx, 200*time.Millisecond)
+}
+
+// pause waits so long, and returns ctx's error if that ends first.
+func pause(ctx context.Context, d time.Duration) error {
 	select {
-	case <-time.After(200 * time.Millisecond):
+	case <-time.After(d):
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"slices"
 	"strings"
 
@@ -11,21 +13,18 @@ import (
 	"github.com/toolhost/toolhost/server"
 )
 
-func (c *config) check() error {
-	oneOf := func(key, value string, allowed ...string) error {
+// check notes the values that are none for their keys.
+func (c *loaded) check() {
+	oneOf := func(key, value string, allowed ...string) {
 		if !slices.Contains(allowed, value) {
-			return fmt.Errorf("%s: expected one of %s, found %q", key, strings.Join(allowed, ", "), value)
+			c.fault(key, "expected one of %s, found %q", strings.Join(allowed, ", "), value)
 		}
-		return nil
 	}
-	errs := []error{
-		oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error"),
-		oneOf("log.format", c.Log.Format, "text", "json"),
-		oneOf("approve", c.Approve, "deny", "auto"),
-		oneOf("background.park", c.Background.Park, string(server.ParkHinted), string(server.ParkAll), string(server.ParkNever)),
-		oneOf("background.end_session", c.Background.EndSession, string(background.EndParked), string(background.EndAll)),
-		c.checkPark(), c.checkOAuth(),
-	}
+	oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
+	oneOf("log.format", c.Log.Format, "text", "json")
+	oneOf("approve", c.Approve, "deny", "auto")
+	oneOf("background.park", c.Background.Park, string(server.ParkHinted), string(server.ParkAll), string(server.ParkNever))
+	oneOf("background.end_session", c.Background.EndSession, string(background.EndParked), string(background.EndAll))
 	for key, n := range map[string]int64{
 		"limits.fuel": c.Limits.Fuel, "limits.timeout": int64(c.Limits.Timeout), "limits.background": int64(c.Limits.Background),
 		"max_limits.fuel": c.MaxLimits.Fuel, "max_limits.timeout": int64(c.MaxLimits.Timeout), "max_limits.background": int64(c.MaxLimits.Background),
@@ -41,49 +40,98 @@ func (c *config) check() error {
 		"host.calls": int64(c.Host.Calls), "host.total_calls": int64(c.Host.Total), "host.warm_for": int64(c.Host.WarmFor),
 	} {
 		if n < 0 {
-			errs = append(errs, fmt.Errorf("%s: expected a positive number, found %d", key, n))
+			c.fault(key, "expected a positive number, found %d", n)
 		}
 	}
 	for name, g := range c.Grants {
 		for i, m := range g.Files {
 			at := fmt.Sprintf("grants.%s.files.%d", name, i)
-			errs = append(errs, oneOf(at+".mode", m.Mode, "read", "write"))
+			oneOf(at+".mode", m.Mode, "read", "write")
 			if m.Dir == "" {
-				errs = append(errs, fmt.Errorf("%s.dir: expected a folder", at))
+				c.fault(at+".dir", "expected a folder")
 			}
 			if !strings.HasPrefix(m.Path, "/") || m.Path == "/" {
-				errs = append(errs, fmt.Errorf("%s.path: expected an absolute path below /, such as /work, found %q", at, m.Path))
+				c.fault(at+".path", "expected an absolute path below /, such as /work, found %q", m.Path)
 			}
 		}
 	}
-	return errors.Join(errs...)
+	c.checkPark()
+	c.checkOAuth()
 }
 
-// checkOAuth says of each fault which key has it.
-func (c *config) checkOAuth() error {
+// checkOAuth notes of each fault which key has it.
+func (c *loaded) checkOAuth() {
 	o := c.OAuth.config()
 	if o == nil {
-		return nil
+		return
 	}
 	if err := o.Check(); err != nil {
-		return fmt.Errorf("oauth.%s", strings.ReplaceAll(err.Error(), "\n", "\noauth."))
+		for line := range strings.SplitSeq(err.Error(), "\n") {
+			key, text, _ := strings.Cut(line, ": ")
+			c.fault("oauth."+key, "%s", text)
+		}
 	}
-	return nil
 }
 
 // checkPark refuses a time after which calls are parked that leaves them less
 // than they are promised.
-func (c *config) checkPark() error {
-	if c.Background.ParkAfter == nil || c.Background.Park == string(server.ParkNever) {
-		return nil
+func (c *loaded) checkPark() {
+	if c.Background.ParkAfter == nil || c.Background.Park == string(server.ParkNever) || c.faulty("max_limits.background") {
+		return
 	}
 	after, most := *c.Background.ParkAfter, cmp.Or(c.MaxLimits.Background, background.DefaultMaxTimeout)
 	switch {
 	case after < 0:
-		return fmt.Errorf("background.park_after: expected a positive duration, or 0 for never, found %v", after)
+		c.fault("background.park_after", "expected a positive duration, or 0 for never, found %v", after)
 	case after > 0 && after+server.ParkedTime > most:
-		return fmt.Errorf("background.park_after: a call that is parked after %v may take %v, and max_limits.background is %v: raise it, park sooner, or set background.park to never",
+		c.fault("background.park_after", "a call that is parked after %v may take %v, and max_limits.background is %v: raise it, park sooner, or set background.park to never",
 			after, after+server.ParkedTime, most)
 	}
-	return nil
+}
+
+// checkUse notes what is no fault of a value, and cannot work, or not as it is
+// written: of what some commands do without, and what may be mended while a
+// server runs, such as a folder that is not there yet.
+func (c *loaded) checkUse() {
+	c.checkListen()
+	c.checkLimits()
+	folder := func(key, dir string) {
+		if info, err := os.Stat(dir); err != nil {
+			c.fault(key, "%v", err)
+		} else if !info.IsDir() {
+			c.fault(key, "%s is not a folder", dir)
+		}
+	}
+	for i, dir := range c.Plugins {
+		folder(fmt.Sprintf("plugins.%d", i), dir)
+	}
+	for name, g := range c.Grants {
+		for i, m := range g.Files {
+			folder(fmt.Sprintf("grants.%s.files.%d.dir", name, i), m.Dir)
+		}
+	}
+	if _, err := os.Stat(c.Data); !errors.Is(err, fs.ErrNotExist) { // it would be made
+		folder("data", c.Data)
+		if err := safeData(c.Data); err != nil {
+			c.fault("data", "%v", err)
+		}
+	}
+}
+
+// checkLimits notes limits that others keep from ever being reached.
+func (c *loaded) checkLimits() {
+	for key, n := range map[string][2]int64{
+		"limits.fuel":       {c.Limits.Fuel, cmp.Or(c.MaxLimits.Fuel, server.DefaultMaxFuel)},
+		"limits.memory":     {int64(c.Limits.Memory), cmp.Or(int64(c.MaxLimits.Memory), server.DefaultMaxMemory)},
+		"limits.output":     {int64(c.Limits.Output), cmp.Or(int64(c.MaxLimits.Output), server.DefaultMaxOutput)},
+		"limits.timeout":    {int64(c.Limits.Timeout), int64(cmp.Or(c.MaxLimits.Timeout, background.DefaultMaxTimeout))},
+		"limits.background": {int64(c.Limits.Background), int64(cmp.Or(c.MaxLimits.Background, background.DefaultMaxTimeout))},
+	} {
+		if n[0] > n[1] && !c.faulty("max_"+key) {
+			c.fault(key, "more than max_%s lets a call have: lower it, or raise that", key)
+		}
+	}
+	if b := c.Background; b.PerSession > cmp.Or(b.PerHost, background.DefaultPerHost) && !c.faulty("background.per_host") {
+		c.fault("background.per_session", "more than background.per_host lets all sessions have together: lower it, or raise that")
+	}
 }

@@ -40,11 +40,12 @@ type layer struct {
 	of   func(key string) string // names the source of one key, if name is empty
 }
 
-// loaded is a configuration with where it is from.
+// loaded is a configuration with where it is from, and what is wrong with it.
 type loaded struct {
 	config
 	merged *koanf.Koanf
 	layers []layer
+	faults []*fault
 }
 
 // defaults are what holds where nobody says anything.
@@ -69,37 +70,20 @@ func defaultData() string {
 }
 
 // loadConfig reads the layers: defaults, the file, the environment, the flags.
+// If something is wrong with them the error says all of it, and what could be
+// read is returned all the same.
 func loadConfig(flags *pflag.FlagSet, environ []string) (*loaded, error) {
 	c := &loaded{merged: koanf.New(delim)}
-	add := func(l layer, p koanf.Provider, parser koanf.Parser) error {
-		l.k = koanf.New(delim)
-		if err := l.k.Load(p, parser); err != nil {
-			return err
-		}
-		c.layers = append(c.layers, l)
-		return c.merged.Merge(l.k)
+	if err := c.add(layer{name: "default"}, confmap.Provider(defaults(), delim)); err != nil {
+		return c, err
 	}
-	if err := add(layer{name: "default"}, confmap.Provider(defaults(), delim), nil); err != nil {
-		return nil, err
-	}
-	name, err := configFile(flags, environ)
-	if err != nil {
-		return nil, err
-	}
-	if name != "" {
-		if err := c.addFile(name); err != nil {
-			return nil, &usageError{err: fmt.Errorf("%s: %w", name, err)}
-		}
-	}
-	variables, err := environment(environ)
-	if err != nil {
-		return nil, err
-	}
-	if err := add(layer{of: variable}, env.Provider(delim, env.Opt{Prefix: "TOOLHOST_", EnvironFunc: func() []string { return environ }, TransformFunc: func(name, value string) (string, any) {
+	whole := c.addFile(configFile(flags, environ))
+	variables := c.environment(environ)
+	if err := c.add(layer{of: variable}, env.Provider(delim, env.Opt{Prefix: "TOOLHOST_", EnvironFunc: func() []string { return environ }, TransformFunc: func(name, value string) (string, any) {
 		key := variables[name]
 		return key, typed(key, value)
-	}}), nil); err != nil {
-		return nil, err
+	}})); err != nil {
+		return c, err
 	}
 	fromFlags := posflag.ProviderWithFlag(flags, delim, koanf.New(delim), func(f *pflag.Flag) (string, any) {
 		key, ok := flagKeys[f.Name]
@@ -108,10 +92,24 @@ func loadConfig(flags *pflag.FlagSet, environ []string) (*loaded, error) {
 		}
 		return key, posflag.FlagVal(flags, f)
 	})
-	if err := add(layer{of: func(key string) string { return "--" + flagOf(key) }}, fromFlags, nil); err != nil {
-		return nil, err
+	if err := c.add(layer{of: func(key string) string { return "--" + flagOf(key) }}, fromFlags); err != nil {
+		return c, err
 	}
-	return c, c.decode()
+	c.decode()
+	if whole { // or what is missing may be in the file
+		c.check()
+	}
+	return c, c.wrong()
+}
+
+// add reads one layer.
+func (c *loaded) add(l layer, p koanf.Provider) error {
+	l.k = koanf.New(delim)
+	if err := l.k.Load(p, nil); err != nil {
+		return err
+	}
+	c.layers = append(c.layers, l)
+	return c.merged.Merge(l.k)
 }
 
 // flagKeys are the flags that set a key.
@@ -146,32 +144,48 @@ func configFile(flags *pflag.FlagSet, environ []string) (string, error) {
 		}
 	}
 	if len(found) > 1 {
-		return "", &usageError{fmt.Errorf("more than one configuration: %s", strings.Join(found, ", ")), "remove all but one, or choose with --config"}
+		return "", fmt.Errorf("more than one configuration: %s: remove all but one, or choose with --config", strings.Join(found, ", "))
 	}
 	return strings.Join(found, ""), nil
 }
 
-// addFile reads a file. Paths in it are relative to its folder.
-func (c *loaded) addFile(name string) error {
-	parsers := map[string]koanf.Parser{".yaml": yaml.Parser(), ".yml": yaml.Parser(), ".json": json.Parser(), ".toml": toml.Parser()}
-	parser, ok := parsers[filepath.Ext(name)]
-	if !ok {
-		return errors.New("expected a file that ends in .yaml, .toml or .json")
-	}
-	k := koanf.New(delim)
-	if err := k.Load(file.Provider(name), parser); err != nil {
-		var missing *fs.PathError
-		if errors.As(err, &missing) {
-			return missing.Err
+// addFile reads a file, if there is one, and reports whether it could. Paths in
+// it are relative to its folder.
+func (c *loaded) addFile(name string, err error) bool {
+	if err != nil || name == "" {
+		if err != nil {
+			c.faults = append(c.faults, &fault{text: err.Error()})
 		}
-		return err
+		return err == nil
 	}
-	if err := unknownKeys("", k.Raw(), reflect.TypeFor[config]()); err != nil {
-		return err
+	k, err := readFile(name)
+	if err != nil {
+		c.faults = append(c.faults, &fault{key: name, text: flat(err)})
+		return false
 	}
 	absolute(k, filepath.Dir(name))
 	c.layers = append(c.layers, layer{name: name, k: k})
-	return c.merged.Merge(k)
+	if err := c.merged.Merge(k); err != nil {
+		c.faults = append(c.faults, &fault{key: name, text: flat(err)})
+		return false
+	}
+	c.unknownKeys("", k.Raw(), reflect.TypeFor[config](), name)
+	return true
+}
+
+func readFile(name string) (*koanf.Koanf, error) {
+	parsers := map[string]koanf.Parser{".yaml": yaml.Parser(), ".yml": yaml.Parser(), ".json": json.Parser(), ".toml": toml.Parser()}
+	parser, ok := parsers[filepath.Ext(name)]
+	if !ok {
+		return nil, errors.New("expected a file that ends in .yaml, .toml or .json")
+	}
+	k := koanf.New(delim)
+	err := k.Load(file.Provider(name), parser)
+	var missing *fs.PathError
+	if errors.As(err, &missing) {
+		err = missing.Err
+	}
+	return k, err
 }
 
 // absolute makes the paths of a file independent of the working directory.
@@ -205,47 +219,41 @@ func absolute(k *koanf.Koanf, dir string) {
 	}
 }
 
-// unknownKeys refuses what the configuration does not have.
-func unknownKeys(at string, value any, t reflect.Type) error {
+// unknownKeys notes what a file has and the configuration has not.
+func (c *loaded) unknownKeys(at string, value any, t reflect.Type, file string) {
 	switch t.Kind() {
 	case reflect.Struct:
 		m, ok := value.(map[string]any)
 		if !ok {
-			return nil // a wrong type is reported when it is decoded
+			return // a wrong type is noted when it is decoded
 		}
 		fields := map[string]reflect.Type{}
 		for i := range t.NumField() {
 			fields[t.Field(i).Tag.Get("koanf")] = t.Field(i).Type
 		}
 		for _, key := range slices.Sorted(maps.Keys(m)) {
-			field, ok := fields[key]
-			if !ok {
-				names := slices.Sorted(maps.Keys(fields))
-				if near := abi.Nearest(key, names); near != "" {
-					return fmt.Errorf("unknown key %q, did you mean %q?", at+key, at+near)
-				}
-				return fmt.Errorf("unknown key %q, expected one of %s", at+key, strings.Join(names, ", "))
+			if field, ok := fields[key]; ok {
+				c.unknownKeys(at+key+".", m[key], field, file)
+				continue
 			}
-			if err := unknownKeys(at+key+".", m[key], field); err != nil {
-				return err
+			names := slices.Sorted(maps.Keys(fields))
+			text := "unknown key, expected one of " + strings.Join(names, ", ")
+			if near := abi.Nearest(key, names); near != "" {
+				text = "unknown key, did you mean " + at + near + "?"
 			}
+			c.faults = append(c.faults, &fault{at + key, text, file})
 		}
 	case reflect.Map:
 		m, _ := value.(map[string]any)
 		for _, key := range slices.Sorted(maps.Keys(m)) {
-			if err := unknownKeys(at+key+".", m[key], t.Elem()); err != nil {
-				return err
-			}
+			c.unknownKeys(at+key+".", m[key], t.Elem(), file)
 		}
 	case reflect.Slice:
 		list, _ := value.([]any)
 		for i, item := range list {
-			if err := unknownKeys(fmt.Sprintf("%s%d.", at, i), item, t.Elem()); err != nil {
-				return err
-			}
+			c.unknownKeys(fmt.Sprintf("%s%d.", at, i), item, t.Elem(), file)
 		}
 	}
-	return nil
 }
 
 // leaves are the keys with a value of their own, and its type. What is inside
@@ -276,7 +284,7 @@ func variable(key string) string {
 }
 
 // environment maps the variables that are set to their keys.
-func environment(environ []string) (map[string]string, error) {
+func (c *loaded) environment(environ []string) map[string]string {
 	keys := map[string]string{}
 	for key := range leaves() {
 		keys[variable(key)] = key
@@ -289,15 +297,16 @@ func environment(environ []string) (map[string]string, error) {
 		}
 		key, ok := keys[name]
 		if !ok {
-			err := &usageError{err: fmt.Errorf("unknown variable %s", name)}
+			text := "unknown variable"
 			if near := abi.Nearest(name, slices.Sorted(maps.Keys(keys))); near != "" {
-				err.hint = "did you mean " + near + "?"
+				text += ", did you mean " + near + "?"
 			}
-			return nil, err
+			c.faults = append(c.faults, &fault{name, text, "environment"})
+			continue
 		}
 		found[name] = key
 	}
-	return found, nil
+	return found
 }
 
 // typed reads the text of a variable as what its key holds. What does not fit
@@ -325,26 +334,18 @@ func typed(key, value string) any {
 	return value
 }
 
-// decode fills the struct from the merged layers and checks it.
-func (c *loaded) decode() error {
-	var problem error
+// decode fills the struct from the merged layers, as far as they fit.
+func (c *loaded) decode() {
 	err := c.merged.UnmarshalWithConf("", &c.config, koanf.UnmarshalConf{DecoderConfig: &mapstructure.DecoderConfig{
 		Result: &c.config, TagName: "koanf",
 		DecodeHook: mapstructure.ComposeDecodeHookFunc(strictDuration, mapstructure.TextUnmarshallerHookFunc()),
 	}})
 	if err != nil {
-		text := strings.TrimPrefix(err.Error(), "decoding failed due to the following error(s):")
-		problem = errors.New(strings.Join(strings.Fields(strings.ReplaceAll(text, delim, ".")), " "))
-	} else {
-		if c.merged.Exists(parkAfterKey) && c.merged.Get(parkAfterKey) == nil { // null, which is not nothing
-			c.Background.ParkAfter = new(time.Duration)
-		}
-		problem = c.check()
+		c.undecoded(err)
 	}
-	if problem != nil {
-		return &usageError{fmt.Errorf("configuration: %w", problem), "toolhost config shows where each value comes from"}
+	if c.merged.Exists(parkAfterKey) && c.merged.Get(parkAfterKey) == nil { // null, which is not nothing
+		c.Background.ParkAfter = new(time.Duration)
 	}
-	return nil
 }
 
 const (

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,9 +21,17 @@ func (a *app) configuration() *cobra.Command {
 		Use:   "config",
 		Short: "Show the effective configuration and where each value comes from",
 		Args:  cobra.NoArgs,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) (err error) {
+			a.config, err = loadConfig(cmd.Flags(), a.environ)
+			if check {
+				return nil // it is told with what else is wrong
+			}
+			return err
+		},
 		RunE: func(*cobra.Command, []string) error {
 			if check {
-				return a.checkFolders()
+				a.config.checkUse()
+				return a.config.wrong()
 			}
 			values := a.config.values()
 			if a.json {
@@ -39,7 +46,7 @@ func (a *app) configuration() *cobra.Command {
 		},
 	}
 	cmd.Flags().Bool("json", false, "print JSON")
-	cmd.Flags().BoolVar(&check, "check", false, "print nothing, and fail if something in it cannot work")
+	cmd.Flags().BoolVar(&check, "check", false, "print nothing, or all that is wrong with it, such as folders that are not there, and fail then")
 	return cmd
 }
 
@@ -97,13 +104,8 @@ func (c *loaded) values() []setting {
 	var out []setting
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
 		s := setting{Key: strings.ReplaceAll(key, delim, "."), Value: c.merged.Get(key), Source: fromCode}
-		for _, l := range c.layers {
-			if !l.k.Exists(key) {
-				continue
-			}
-			if s.Source = l.name; l.of != nil {
-				s.Source = l.of(key)
-			}
+		if from := c.from(key); from != "" {
+			s.Source = from
 		}
 		if s.Value == nil && s.Source == fromCode {
 			s.Value = builtIn[s.Key]
@@ -117,31 +119,4 @@ func (c *loaded) values() []setting {
 		out = append(out, s)
 	}
 	return out
-}
-
-// checkFolders fails if a folder the configuration names is not there.
-func (a *app) checkFolders() error {
-	folder := func(key, dir string) error {
-		info, err := os.Stat(dir)
-		if err == nil && !info.IsDir() {
-			err = fmt.Errorf("%s is not a folder", dir)
-		}
-		if err != nil {
-			return &usageError{fmt.Errorf("%s: %w", key, err), "toolhost config shows where each value comes from"}
-		}
-		return nil
-	}
-	for _, dir := range a.config.Plugins {
-		if err := folder("plugins", dir); err != nil {
-			return err
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(a.config.Grants)) {
-		for i, m := range a.config.Grants[name].Files {
-			if err := folder(fmt.Sprintf("grants.%s.files.%d.dir", name, i), m.Dir); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }

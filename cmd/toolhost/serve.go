@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -50,7 +49,8 @@ serve.drain says, and interrupts what is left. A second signal ends it at once.`
 
 // runServer serves until ctx ends.
 func (a *app) runServer(ctx context.Context) error {
-	if err := a.checkListen(); err != nil {
+	a.config.checkListen()
+	if err := a.config.wrong(); err != nil {
 		return err
 	}
 	s, err := a.openKept(ctx, filepath.Join(a.config.Data, "runs"), true)
@@ -86,9 +86,9 @@ func (a *app) runServer(ctx context.Context) error {
 				broken <- err
 			}
 		})
-		a.announce("listening on "+where(l), "address", where(l))
+		a.announce("listening on "+where(l)+a.others(l), "address", where(l))
 		if _, local := l.(*namedListener); !local {
-			a.announce("page for operators: "+where(l)+"/", "address", where(l)+"/")
+			a.announce("page for operators: "+a.here(l)+"/", "address", a.here(l)+"/")
 		}
 	}
 	wrong := problems(s)
@@ -151,64 +151,6 @@ func (a *app) drain(s *server.Service, api *httpapi.API) error {
 		a.logger().Info("connections closed that were still in use")
 	}
 	return err
-}
-
-// minToken is the least length of a token, in bytes, where others than this
-// machine may try it.
-const minToken = 16
-
-// checkListen refuses to be reachable from elsewhere by everybody.
-func (a *app) checkListen() error {
-	address := a.config.Serve.Listen
-	if address == "" {
-		return nil
-	}
-	if _, _, err := net.SplitHostPort(address); err != nil {
-		return &usageError{fmt.Errorf("--listen %s: expected host:port", address), "such as --listen 127.0.0.1:7070"}
-	}
-	if httpapi.Loopback(address) {
-		return nil
-	}
-	if n := len(a.config.Token); n > 0 && n < minToken {
-		return &usageError{fmt.Errorf("--listen %s: others than this machine could reach it, and the token has %d characters: it can be guessed", address, n),
-			fmt.Sprintf("set a random TOOLHOST_TOKEN of %d characters or more, such as that of openssl rand -hex 16", minToken)}
-	}
-	if a.config.Token == "" && a.config.OAuth.config() == nil {
-		return &usageError{fmt.Errorf("--listen %s: others than this machine could reach it, and no token is configured", address),
-			"listen on 127.0.0.1 or localhost, or set a long random TOOLHOST_TOKEN, which clients then have to send, or oauth.issuer and oauth.audience"}
-	}
-	return nil
-}
-
-// listen opens the socket and the address, if there is one.
-func (a *app) listen() ([]net.Listener, error) {
-	socket, err := listenSocket(socketPath(a.config.Data))
-	if err != nil {
-		return nil, &usageError{fmt.Errorf("socket: %w", err), "choose another folder with --data"}
-	}
-	listeners := []net.Listener{&namedListener{socket, socketPath(a.config.Data)}}
-	if a.config.Serve.Listen != "" {
-		l, err := net.Listen("tcp", a.config.Serve.Listen)
-		if err != nil {
-			return nil, errors.Join(&usageError{err, "choose another address with --listen"}, socket.Close(), os.Remove(socketPath(a.config.Data)))
-		}
-		listeners = append(listeners, l)
-	}
-	return listeners, nil
-}
-
-// namedListener is a socket whose address is not the path it was opened by.
-type namedListener struct {
-	*net.UnixListener
-	path string
-}
-
-// where is the address of a listener, for people.
-func where(l net.Listener) string {
-	if named, ok := l.(*namedListener); ok {
-		return named.path
-	}
-	return "http://" + l.Addr().String()
 }
 
 // announce tells what an operator wants to know at any log level.

@@ -13,7 +13,7 @@ import (
 
 // The manners of this command: results go to stdout, all else to stderr. An
 // error is one line that starts with "toolhost:", without a capital letter and
-// without a period, and a hint says what to do next. Colors and bars appear
+// without a period, several are a line each, and a hint says what to do next. Colors and bars appear
 // only where a person looks: on a terminal.
 
 // ui is where a command reads from and writes to.
@@ -33,7 +33,9 @@ func (u *ui) fail(d diagnosis) {
 		u.printJSON(map[string]diagnosis{"error": d})
 		return
 	}
-	u.notef("toolhost: %s", d.Message)
+	for line := range strings.SplitSeq(d.Message, "\n") {
+		u.notef("toolhost: %s", line)
+	}
 	if d.Hint != "" {
 		u.notef("toolhost: hint: %s", d.Hint)
 	}

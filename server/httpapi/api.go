@@ -5,13 +5,36 @@
 // another session is not found. Who sends it is a [Caller]: the operator, or a
 // user of an [OAuth] issuer with sessions of its own. Errors are problem
 // details (RFC 9457), see [Problem]. GET changes nothing, not even a run's
-// notice. All endpoints are in one table, see [Routes].
+// notice. All endpoints are in one table, see [Routes]; docs/http.md explains
+// them, and [Document] describes them to programs.
 //
 // A client is not trusted to be quick, well-behaved or who it says: bodies,
 // headers, waits and the number of open streams are bounded, a client that
 // reads too slowly loses its connection, web pages of other origins are
 // refused, and so are host names that are not this machine's, unless a token
 // or OAuth is configured, which every request over TCP then needs.
+//
+// # In a program
+//
+// [New] makes an [API] of a Service, and [API.Serve] is a whole server for a
+// listener, over plain HTTP. Without a login it is for a listener that only
+// this machine reaches, see [Loopback]: the host a request has to name is the
+// client's to choose, and keeps nobody out but web pages. Whoever reaches a
+// listener of unix sockets is the operator, so that the permissions of its file
+// are the login.
+//
+// An API is a handler, too, for a server of the program's own, such as one with
+// TLS. What Serve does beside it is then that server's: bounds on connections
+// and on the time and the size of a request's head. An API is at the root of its
+// host: its paths, those it answers with and those of OAuth begin there, so that
+// http.StripPrefix does not move it. A handler before it that wraps the
+// http.ResponseWriter has to give it an Unwrap method, as http.ResponseController
+// has it, or nothing can be streamed, and who takes nothing keeps its connection.
+//
+// The end has an order: [API.Drain], so that nothing new begins, then the Close
+// of the Service, which waits for what runs, then [API.Shutdown], so that clients
+// hear of the end of their runs, and last the program's own server, if there is
+// one.
 package httpapi
 
 import (
@@ -41,7 +64,8 @@ const (
 	piece         = 256 << 10        // bytes of one piece of an answer
 )
 
-// Config configures an [API]. Its zero value is ready for use.
+// Config configures an [API]. Its zero value is ready for use: without a login,
+// for this machine only.
 type Config struct {
 	Version string // of the program, told to clients
 	// Token is what the operator sends over TCP as a bearer token. Empty: none.
@@ -51,10 +75,12 @@ type Config struct {
 	// OAuth says whose access tokens are taken over TCP, beside Token: those of
 	// users, see [Caller]. Nil is none.
 	OAuth *OAuth
-	// MCP is served at /mcp, see [SessionOf]. Nil is nothing.
+	// MCP is served at /mcp, behind the same guards: such as a handler of package
+	// mcpapi that has [SessionOf] and [UntilOf]. It is closed by who made it. Nil
+	// is nothing.
 	MCP http.Handler
 	// Page is served at / and below /ui/, to operators: it shows what belongs to
-	// all sessions. Nil is nothing.
+	// all sessions. It is one of package webui. Nil is nothing.
 	Page http.Handler
 	// Logger gets what operators should know. Nil discards.
 	Logger *slog.Logger
@@ -77,7 +103,10 @@ type API struct {
 	http     *http.Server
 }
 
-// New returns an API. It does not own the service.
+// New returns an API. It does not own the service, which has to be there until
+// [API.Shutdown] has returned, or closed after [API.Drain]. With an OAuth that
+// has a fault, see [OAuth.Check], no token of users is taken, and the log says
+// why.
 func New(service *server.Service, cfg Config) *API {
 	a := &API{service: service, version: cfg.Version, token: tokenSum(cfg.Token), log: cfg.Logger,
 		open: share.New(maxOpen, maxOpen/partOfOne), bodies: share.New(maxBodies, maxBodies/partOfOne)}
@@ -110,7 +139,9 @@ func New(service *server.Service, cfg Config) *API {
 }
 
 // Serve answers the requests that come in at l, until [API.Shutdown], which
-// makes it return nil at once. It may be called for several listeners.
+// makes it return nil at once, before the last of them are answered. It closes l.
+// It may be called for several listeners, at the same time. The error is that of
+// l. After Shutdown it returns nil, and answers nothing.
 func (a *API) Serve(l net.Listener) error {
 	if err := a.http.Serve(newConns(l, connLimit())); !errors.Is(err, http.ErrServerClosed) {
 		return err
@@ -118,13 +149,15 @@ func (a *API) Serve(l net.Listener) error {
 	return nil
 }
 
-// Drain refuses from now on what begins work: calls, spawns and schedules.
-// Everything else is answered, and /readyz says that the server is not ready.
+// Drain refuses from now on what begins work, with [CodeClosing]: calls, spawns
+// and schedules. Everything else is answered, and /readyz says that the server is
+// not ready. What [Config].MCP begins is its own.
 func (a *API) Drain() { a.draining.Store(true) }
 
-// Shutdown ends all waits and streams, waits for other requests to be answered,
-// and ends. When ctx is done first it closes the connections and returns its
-// error.
+// Shutdown drains, ends all waits and streams, also those of a server of the
+// program's own, waits until the requests that came by [API.Serve] are answered,
+// and ends. When ctx is done first it closes their connections and returns its
+// error. It may be called again.
 func (a *API) Shutdown(ctx context.Context) error {
 	a.Drain()
 	a.end()
@@ -140,7 +173,8 @@ func (a *API) Shutdown(ctx context.Context) error {
 
 func (a *API) ended() bool { return a.ending.Err() != nil }
 
-// ServeHTTP answers one request.
+// ServeHTTP answers one request. If the client is to see that an answer is not
+// whole it panics with http.ErrAbortHandler, as net/http has it.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
 	answer := &response{
@@ -167,7 +201,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	r = r.WithContext(withCaller(r.Context(), caller))
-	if r.Method == http.MethodGet && !caller.until.IsZero() { // whatever it says it takes: it may stream or wait
+	if (r.Method == http.MethodGet || answer.head) && !caller.until.IsZero() { // whatever it says it takes: it may stream or wait
 		defer time.AfterFunc(time.Until(caller.until), cancel).Stop() // who wants to see more has to have a new token
 	}
 	if err := plainBody(answer, r); err != nil {
@@ -180,7 +214,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	release = admitted
-	if path.Clean(r.URL.Path) != r.URL.Path { // the mux would send the client elsewhere
+	if clean := path.Clean(r.URL.Path) == r.URL.Path || r.URL.Path == pathUI; !clean || r.RequestURI == "*" { // the mux would send the client elsewhere, or say nothing
 		a.fail(answer, r, refuse(CodeNotFound, "there is no %s here", r.URL.Path))
 		return
 	}

@@ -63,14 +63,14 @@ func (f *follower) resume(id string) error {
 	if id == "" {
 		return nil
 	}
-	attempt, offset, ok := strings.Cut(id, ":")
-	n, err1 := strconv.Atoi(attempt)
-	at, err2 := strconv.ParseUint(offset, 10, 63)
-	if !ok || err1 != nil || err2 != nil || n < 0 {
+	if !placeForm.MatchString(id) {
 		return invalid("Last-Event-ID", "expected the id of an event of this stream")
 	}
+	attempt, offset, _ := strings.Cut(id, ":")
+	n, _ := strconv.Atoi(attempt)
+	at, _ := strconv.ParseInt(offset, 10, 64) // its form says that it is a number
 	if n == f.attempt {
-		f.at = int64(at)
+		f.at = at
 	}
 	return nil
 }

@@ -3,6 +3,8 @@ package httpapi
 import (
 	"errors"
 	"fmt"
+	"io"
+	"math"
 	"net/http"
 	"strconv"
 	"strings"
@@ -43,8 +45,12 @@ func (a *API) output(r *request) error {
 	h := r.w.Header()
 	h.Set("Content-Type", plainText)
 	h.Set("Accept-Ranges", "bytes")
-	if spec, ok := strings.CutPrefix(r.Header.Get("Range"), "bytes="); ok && !strings.Contains(spec, ",") {
-		return a.outputRange(r, run.ID, strings.TrimSpace(spec))
+	from, to, part, err := wantedRange(r.Request)
+	switch {
+	case err != nil:
+		return err
+	case part:
+		return a.outputRange(r, run.ID, from, to)
 	}
 	return a.wholeOutput(r, run.ID)
 }
@@ -66,11 +72,7 @@ func (a *API) wholeOutput(r *request, id string) error {
 // outputRange sends one piece of the log. Offsets are those of the whole log
 // as it was written. Of what was dropped nothing is sent: the piece begins
 // after the gap, or ends before it, and Content-Range tells.
-func (a *API) outputRange(r *request, id, spec string) error {
-	from, to, err := parseRange(spec)
-	if err != nil {
-		return err
-	}
+func (a *API) outputRange(r *request, id string, from, to int64) error {
 	c, err := a.service.Runs().Tail(r.Context(), r.session, id, from, maxRead)
 	if err != nil {
 		return err
@@ -91,31 +93,43 @@ func (a *API) outputRange(r *request, id, spec string) error {
 	return nil
 }
 
-// parseRange reads the one range of a header: its first byte, negative from
-// the end, and its last one, -1 for the end.
-func parseRange(spec string) (from, to int64, err error) {
-	bad := invalid("Range", "expected bytes=FIRST-LAST, bytes=FIRST- or bytes=-COUNT")
-	first, last, ok := strings.Cut(spec, "-")
-	if !ok || first == "" && last == "" {
-		return 0, 0, bad
+// wantedRange is the range of bytes a request asks for, as parseRange has it. All
+// is sent to who asks for several ranges, or of another unit, or by another
+// method than GET (RFC 9110, 14.2), or if nothing has changed (13.1.5): nothing
+// here has a tag or a date to know that by.
+func wantedRange(r *http.Request) (from, to int64, part bool, err error) {
+	unit, spec, _ := strings.Cut(strings.Join(r.Header.Values("Range"), ","), "=")
+	if !strings.EqualFold(unit, "bytes") || strings.Contains(spec, ",") || r.Method != http.MethodGet || r.Header.Get("If-Range") != "" {
+		return 0, 0, false, nil
 	}
-	number := func(s string) int64 {
-		n, err := strconv.ParseUint(s, 10, 63)
+	from, to, err = parseRange(strings.TrimSpace(spec))
+	return from, to, true, err
+}
+
+// parseRange reads one range: its first byte, negative from the end, and its last
+// one, -1 for the end. However large a number is, it is one: of what there is not.
+func parseRange(spec string) (from, to int64, err error) {
+	if !rangeForm.MatchString("bytes=" + spec) {
+		return 0, 0, invalid("Range", "expected bytes=FIRST-LAST, bytes=FIRST- or bytes=-COUNT")
+	}
+	number := func(digits string) int64 {
+		n, err := strconv.ParseUint(digits, 10, 63)
 		if err != nil {
-			ok = false
+			return math.MaxInt64
 		}
 		return int64(n)
 	}
+	first, last, _ := strings.Cut(spec, "-")
 	switch {
+	case first == "" && number(last) == 0:
+		return math.MaxInt64, -1, nil // the last none are beyond the end
 	case first == "":
-		from, to = -number(last), -1
+		return -number(last), -1, nil
 	case last == "":
-		from, to = number(first), -1
-	default:
-		from, to = number(first), number(last)
+		return number(first), -1, nil
 	}
-	if !ok || to >= 0 && to < from || first == "" && from == 0 {
-		return 0, 0, bad
+	if from, to = number(first), number(last); to < from {
+		return 0, 0, invalid("Range", "the last byte comes before the first")
 	}
 	return from, to, nil
 }
@@ -141,31 +155,47 @@ func (a *API) artifact(r *request) error {
 		h.Set("Content-Type", jsonMedia)
 	}
 	h.Set(attemptHeader, strconv.Itoa(run.Attempt))
-	w := &fileAnswer{ResponseWriter: r.w}
-	http.ServeContent(w, r.Request, "", run.FinishedAt, file)
-	if w.beyond {
-		h.Del("Content-Length")
-		return refuse(CodeRange, "the file does not reach as far: Content-Range says how far it does")
+	h.Set("Accept-Ranges", "bytes")
+	return sendFile(r, file)
+}
+
+// sendFile sends a file that does not change, or the range of it that is asked
+// for.
+func sendFile(r *request, file io.ReadSeeker) error {
+	size, err := file.Seek(0, io.SeekEnd)
+	if err != nil {
+		return err
+	}
+	from, to, part, err := wantedRange(r.Request)
+	if err != nil {
+		return err
+	}
+	if from < 0 {
+		from = max(0, size+from)
+	}
+	if !part || to < 0 {
+		to = math.MaxInt64
+	}
+	to = min(to, size-1)
+	h, status := r.w.Header(), http.StatusOK
+	switch {
+	case part && from >= size:
+		h.Set("Content-Range", fmt.Sprintf("bytes */%d", size))
+		return refuse(CodeRange, "the file has %d bytes", size)
+	case part:
+		h.Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", from, to, size))
+		status = http.StatusPartialContent
+	}
+	if _, err := file.Seek(from, io.SeekStart); err != nil {
+		return err
+	}
+	h.Set("Content-Length", strconv.FormatInt(to-from+1, 10))
+	r.w.WriteHeader(status)
+	if r.Method == http.MethodHead {
+		return nil
+	}
+	if _, err := io.CopyN(r.w, file, to-from+1); err != nil {
+		panic(http.ErrAbortHandler) // the client is to see that it is not whole, or is gone
 	}
 	return nil
-}
-
-// fileAnswer keeps back what net/http says of a range that is beyond the end,
-// for it is to be a problem.
-type fileAnswer struct {
-	http.ResponseWriter
-	beyond bool
-}
-
-func (w *fileAnswer) WriteHeader(status int) {
-	if w.beyond = status == http.StatusRequestedRangeNotSatisfiable; !w.beyond {
-		w.ResponseWriter.WriteHeader(status)
-	}
-}
-
-func (w *fileAnswer) Write(p []byte) (int, error) {
-	if w.beyond {
-		return len(p), nil
-	}
-	return w.ResponseWriter.Write(p)
 }

@@ -40,7 +40,14 @@ func TestPage(t *testing.T) {
 		resp, _ = f.do("GET", "/ui/nothing", "")
 		require.Equal(t, http.StatusNotFound, resp.StatusCode)
 		require.Equal(t, "text/html; charset=utf-8", resp.Header.Get("Content-Type"))
-		for _, path := range []string{"/nothing", "/index.html", "/uix", "/v1/ui/", "/ui/../v1", "//"} {
+		for _, path := range []string{"/ui", "/ui/"} {
+			for _, method := range []string{"GET", "HEAD", "POST"} {
+				resp, _ = f.do(method, path, "")
+				require.Equal(t, http.StatusSeeOther, resp.StatusCode)
+				require.Equal(t, "/", resp.Header.Get("Location"))
+			}
+		}
+		for _, path := range []string{"/ui//", "/nothing", "/index.html", "/uix", "/v1/ui/", "/ui/../v1", "//"} {
 			require.Equal(t, httpapi.CodeNotFound, f.refused("GET", path, "").Code, path)
 		}
 		require.Equal(t, httpapi.CodeNotFound, f.refused("POST", "/", "{}").Code)
@@ -51,15 +58,20 @@ func TestPage(t *testing.T) {
 	})
 	bubble(t, func(t *testing.T) {
 		f := servePage(t, httpapi.Config{Token: "s3cret"}, "echo")
-		for _, path := range []string{"/", "/ui/runs", "/ui/static/x/page.js"} {
-			require.Equal(t, httpapi.CodeUnauthorized, f.refused("GET", path, "").Code)
+		for _, path := range []string{"/", "/ui", "/ui/", "/ui/runs", "/ui/static/x/page.js"} {
+			resp, _ := f.do("GET", path, "")
+			require.Equal(t, http.StatusUnauthorized, resp.StatusCode)
+			require.Contains(t, resp.Header.Get("WWW-Authenticate"), "Basic ", "a browser asks for the token")
 		}
 		resp, body := f.do("GET", "/", "", "Authorization", "Bearer s3cret")
 		require.Equal(t, http.StatusOK, resp.StatusCode)
 		require.NotContains(t, body, "s3cret")
 	})
 	bubble(t, func(t *testing.T) {
-		require.Equal(t, httpapi.CodeNotFound, serve(t, httpapi.Config{}, "echo").refused("GET", "/", "").Code)
+		f := serve(t, httpapi.Config{}, "echo")
+		for _, path := range []string{"/", "/ui", "/ui/"} {
+			require.Equal(t, httpapi.CodeNotFound, f.refused("GET", path, "").Code)
+		}
 	})
 }
 

@@ -143,9 +143,7 @@ func (s *scene) provoke(r httpapi.Route, code httpapi.Code) {
 	case httpapi.CodeScope:
 		headers = []string{"Authorization", "Bearer " + sign(s.t, jose.RS256, rsaKey(), map[string]any{"kid": "rsa"}, claimsOf("ada", map[string]any{"scope": "other"}))}
 	case httpapi.CodeIssuer:
-		s.issuer.breaks(http.NotFound)
-		time.Sleep(time.Minute) // until it would be asked again
-		headers = []string{"Authorization", "Bearer " + sign(s.t, jose.RS256, rsaKey(), map[string]any{"kid": "new"}, claimsOf("ada", nil))}
+		headers = s.unknownKey(http.NotFound)
 	case httpapi.CodeTooLarge:
 		length = 9 << 20
 		body = strings.Repeat(" ", length)
@@ -156,7 +154,14 @@ func (s *scene) provoke(r httpapi.Route, code httpapi.Code) {
 	case httpapi.CodeLimit:
 		s.fill(r.Name)
 	case httpapi.CodeClosing:
-		s.close(r)
+		s.Drain()
+		if _, waits := refusals[r.Name+" closing"]; !r.Begins && !r.Open && !waits { // it is caught in the middle of a login
+			headers = s.unknownKey(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+		}
+		go func() {
+			time.Sleep(time.Second)
+			_ = s.Shutdown(context.Background())
+		}()
 	}
 	p, h := s.problem(r.Method, path, body, length, headers...)
 	require.Equal(s.t, code, p.Code, "%s: %+v", r.Name, p)
@@ -164,15 +169,12 @@ func (s *scene) provoke(r httpapi.Route, code httpapi.Code) {
 	require.Equal(s.t, passes, h.Get("Retry-After") != "", "what passes by itself says when to come again: %v", h)
 }
 
-// close has the server begin nothing new, and end what waits.
-func (s *scene) close(r httpapi.Route) {
-	s.Drain()
-	if !r.Begins {
-		go func() {
-			time.Sleep(time.Second) // the request waits
-			_ = s.Shutdown(context.Background())
-		}()
-	}
+// unknownKey is the head of a request of a user whose token is signed by a key
+// that the issuer has to be asked for, which then answers so.
+func (s *scene) unknownKey(fault http.HandlerFunc) []string {
+	s.issuer.breaks(fault)
+	time.Sleep(time.Minute) // until it would be asked again
+	return []string{"Authorization", "Bearer " + sign(s.t, jose.RS256, rsaKey(), map[string]any{"kid": "new"}, claimsOf("ada", nil))}
 }
 
 // A route that says it needs no token does need none.

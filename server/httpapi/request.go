@@ -7,12 +7,14 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"net/url"
 	"os"
 	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/pkg/background"
@@ -56,7 +58,11 @@ func newRequest(w http.ResponseWriter, r *http.Request, route *Route) (*request,
 	if err != nil {
 		return nil, err
 	}
-	for name, values := range r.URL.Query() {
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil { // what cannot be read would be left out
+		return nil, refuse(CodeInvalid, "the query of the URL cannot be read: %v", err)
+	}
+	for name, values := range query {
 		i := slices.IndexFunc(route.Query, func(p Param) bool { return p.Name == name })
 		switch {
 		case i < 0 && len(route.Query) == 0:
@@ -70,6 +76,20 @@ func newRequest(w http.ResponseWriter, r *http.Request, route *Route) (*request,
 	}
 	caller := CallerOf(r.Context())
 	return &request{Request: r, route: route, caller: caller, session: caller.sessionKey(session), w: w}, nil
+}
+
+// key is the idempotency key of a request; empty for none.
+func (r *request) key() (string, error) {
+	switch given := r.Header.Values(KeyHeader); {
+	case len(given) == 0:
+		return "", nil
+	case len(given) > 1:
+		return "", invalid(KeyHeader, "given more than once")
+	case utf8.RuneCountInString(given[0]) > maxKey:
+		return "", invalid(KeyHeader, "longer than %d characters", maxKey)
+	default:
+		return given[0], nil
+	}
 }
 
 // shorten cuts what a client called a parameter or a field.

@@ -59,14 +59,11 @@ func (r *Route) Codes() []Code {
 	if !isMetadata(r.Path) { // which is for pages of all origins
 		codes = append(codes, CodeForbidden)
 	}
-	if !r.Open {
-		codes = append(codes, CodeUnauthorized, CodeScope, CodeIssuer)
+	if !r.Open { // the server may end while it looks at the token, too
+		codes = append(codes, CodeUnauthorized, CodeScope, CodeIssuer, CodeClosing)
 	}
 	if r.Request != nil {
 		codes = append(codes, CodeTimeout, CodeTooLarge)
-	}
-	if r.Begins {
-		codes = append(codes, CodeClosing)
 	}
 	return codes
 }

@@ -56,7 +56,7 @@ func Routes() []Route {
 }
 
 func runRoutes() []Route {
-	wait := duration("wait", "how long to wait for the end, such as `30s`; more than 9m is 9m")
+	wait := duration("wait", "how long to wait for the end, such as `30s`; more than 9m is 9m. The wait ends when a run waits for its user, see its `questions`")
 	tail := number("tail", "characters of the latest output to show, cleaned for a model", 0, background.MaxChars, 0)
 	ids := formed("id", "a run to look at, in place of a list", runForm, "expected ids: bg_ and 26 characters")
 	ids.Many = background.MaxIDs
@@ -73,13 +73,13 @@ func runRoutes() []Route {
 		endpoint("GET", "/v1/runs", "The runs of the session, newest first; or those named by id", (*API).runs).named("listRuns").
 			doc("Either a page of the list (`limit`, `before`, `active`), or the runs named by `id` (with `wait`, `until`, `tail`). "+
 				"Ids the session does not have are in `missing`; if it has none of them, the answer is 404.").
-			query(limit(), formed("before", "only runs older than the one with this id: the next page", runForm, "expected an id: bg_ and 26 characters"),
+			query(limit(), formed("before", "only runs older than the one with this id: the next page. If it is not kept any more the answer is 404", runForm, "expected an id: bg_ and 26 characters"),
 				yesNo("active", "leave out runs that have ended"), ids, wait,
 				oneOf("until", "with `id` and `wait`: whether to wait for `any` of the runs or for `all`; any if absent", string(background.UntilAny), string(background.UntilAll)), tail).
-			refuses(CodeNotFound, CodeLimit, CodeClosing),
+			refuses(CodeNotFound, CodeLimit),
 		endpoint("GET", "/v1/runs/{run}", "One run", (*API).getRun).named("getRun").
 			query(wait, tail, formed("cursor", "with `tail`: only output after the `cursor` of an earlier answer", placeForm, "expected the cursor of an earlier answer")).
-			refuses(CodeNotFound, CodeLimit, CodeClosing),
+			refuses(CodeNotFound, CodeLimit),
 		endpoint("POST", "/v1/runs/{run}/stop", "Stop a run; answers with its true state when it has ended, or after the grace", (*API).stop).named("stopRun").
 			doc("It may be repeated. A result that came first is kept, and told.").refuses(CodeNotFound),
 		endpoint("POST", "/v1/runs/{run}/answers", "Answer questions a run waits for; it goes on when all are answered", (*API).answer).named("answerRun").

@@ -22,6 +22,9 @@ func (a *API) runs(r *request, _ none) (Runs, error) {
 	found, err := a.service.Runs().Runs(r.Context(), r.session, background.Query{
 		Active: r.yes("active"), Before: r.get("before"), Limit: limit + 1,
 	})
+	if before := r.get("before"); err == nil && before != "" && len(found) == 0 { // it may be the end, or the run is gone: then nobody knows
+		_, err = a.service.Runs().Get(r.Context(), r.session, before)
+	}
 	if err != nil {
 		return Runs{}, err
 	}
@@ -61,9 +64,9 @@ func (a *API) getRun(r *request, _ none) (Run, error) {
 	return runs[0], nil
 }
 
-// look waits for runs, if it is asked to, and returns them, and the ids the
-// session does not have. If it has none of them, that is the error. The
-// notices of runs that have ended stay as they are: who looks here need not be
+// look waits for runs, if it is asked to, until they end or one of them waits for
+// its user, and returns them, and the ids the session does not have. If it has
+// none of them, that is the error. The notices of runs that have ended stay as they are: who looks here need not be
 // the agent that is to be told.
 func (a *API) look(r *request, ids []string) (runs []Run, missing []string, err error) {
 	req := background.CheckRequest{
@@ -81,7 +84,7 @@ func (a *API) look(r *request, ids []string) (runs []Run, missing []string, err 
 		}
 		defer release()
 	}
-	checked, err := a.service.Runs().Check(r.Context(), r.session, req)
+	checked, err := a.service.Check(r.Context(), r.session, req)
 	if err != nil {
 		return nil, nil, err
 	}

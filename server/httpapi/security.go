@@ -45,9 +45,6 @@ func (a *API) guard(r *http.Request) (Caller, error) {
 	return caller, err
 }
 
-// isPage reports whether a path is of the operator's page.
-func isPage(path string) bool { return path == "/" || strings.HasPrefix(path, "/ui/") }
-
 // onlyOperator refuses users.
 func (c Caller) onlyOperator(why string) error {
 	if c.Operator() {

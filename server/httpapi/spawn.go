@@ -29,7 +29,9 @@ func (a *API) spawn(r *request, in Spawn) (Run, error) {
 	if err != nil {
 		return Run{}, err
 	}
-	req.IdempotencyKey = r.Header.Get(KeyHeader)
+	if req.IdempotencyKey, err = r.key(); err != nil {
+		return Run{}, err
+	}
 	spawned, err := a.service.Spawn(r.Context(), req)
 	if err != nil {
 		return Run{}, err

@@ -56,7 +56,8 @@ func (e events) beat() error {
 func wantsEvents(r *http.Request) bool {
 	for _, accept := range r.Header.Values("Accept") {
 		for part := range strings.SplitSeq(accept, ",") {
-			if media, _, _ := strings.Cut(part, ";"); strings.EqualFold(strings.TrimSpace(media), eventStream) {
+			media, params, _ := strings.Cut(part, ";")
+			if strings.EqualFold(strings.TrimSpace(media), eventStream) && quality(params) > 0 {
 				return true
 			}
 		}

@@ -1,0 +1,125 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"os"
+
+	"github.com/toolhost/toolhost/server/httpapi"
+)
+
+// minToken is the least length of a token, in bytes, where others than this
+// machine may try it.
+const minToken = 16
+
+// checkListen notes an address that everybody could reach, and others than this
+// machine are not to.
+func (c *loaded) checkListen() {
+	address := c.Serve.Listen
+	if address == "" {
+		return
+	}
+	const key = "serve.listen"
+	if _, _, err := net.SplitHostPort(address); err != nil {
+		c.fault(key, "%s: expected host:port, such as 127.0.0.1:7070", address)
+		return
+	}
+	if httpapi.Loopback(address) {
+		return
+	}
+	if n := len(c.Token); n > 0 && n < minToken {
+		c.fault("token", "others than this machine could reach %s, and the token has %d characters: it can be guessed: set a random TOOLHOST_TOKEN of %d characters or more, such as that of openssl rand -hex 16",
+			address, n, minToken)
+	}
+	if c.Token == "" && c.OAuth.config() == nil {
+		c.fault(key, "others than this machine could reach %s, and no token is configured: listen on 127.0.0.1 or localhost, or set a long random TOOLHOST_TOKEN, which clients then have to send, or oauth.issuer and oauth.audience",
+			address)
+	}
+}
+
+// listen opens the socket and the address, if there is one.
+func (a *app) listen() ([]net.Listener, error) {
+	socket, err := listenSocket(socketPath(a.config.Data))
+	if err != nil {
+		return nil, &usageError{fmt.Errorf("socket: %w", err), "choose another folder with --data"}
+	}
+	listeners := []net.Listener{&namedListener{socket, socketPath(a.config.Data)}}
+	if address := a.config.Serve.Listen; address != "" {
+		l, err := net.Listen(family(address), address)
+		if err != nil {
+			return nil, errors.Join(&usageError{err, "choose another address with --listen"}, socket.Close(), os.Remove(socketPath(a.config.Data)))
+		}
+		listeners = append(listeners, l)
+	}
+	return listeners, nil
+}
+
+// family is the network of an address to listen at. Go's "tcp" takes 0.0.0.0 for
+// the addresses of both families. Of those that a name has it takes one, of IPv4
+// if there is one.
+func family(address string) string {
+	ip, ok := literal(address)
+	switch {
+	case !ok:
+		return "tcp"
+	case ip.Unmap().Is4():
+		return "tcp4"
+	}
+	return "tcp6"
+}
+
+// literal is the IP address of host:port, if the host is one.
+func literal(address string) (netip.Addr, bool) {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return netip.Addr{}, false
+	}
+	ip, err := netip.ParseAddr(host)
+	return ip, err == nil
+}
+
+// namedListener is a socket whose address is not the path it was opened by.
+type namedListener struct {
+	*net.UnixListener
+	path string
+}
+
+// where is the address of a listener, for people.
+func where(l net.Listener) string {
+	if named, ok := l.(*namedListener); ok {
+		return named.path
+	}
+	return urlOf(l.Addr().String())
+}
+
+// urlOf is the URL of host:port. The zone of an address is escaped in it
+// (RFC 6874).
+func urlOf(address string) string { return (&url.URL{Scheme: "http", Host: address}).String() }
+
+// here is the URL of a listener for clients on this machine: an address that
+// stands for all of a family is none to connect to.
+func (a *app) here(l net.Listener) string {
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	switch ip, _ := literal(l.Addr().String()); {
+	case !ip.IsUnspecified():
+		return where(l)
+	case family(a.config.Serve.Listen) == "tcp":
+		return urlOf(net.JoinHostPort("localhost", port))
+	case ip.Is4():
+		return urlOf(net.JoinHostPort("127.0.0.1", port))
+	}
+	return urlOf(net.JoinHostPort("::1", port))
+}
+
+// others says what an address stands for that is none of its own.
+func (a *app) others(l net.Listener) string {
+	ip, ok := literal(l.Addr().String())
+	if !ok || !ip.IsUnspecified() {
+		return ""
+	}
+	kind := map[string]string{"tcp": "all addresses", "tcp4": "all IPv4 addresses", "tcp6": "all IPv6 addresses"}
+	return fmt.Sprintf(" (%s of this machine; from here %s)", kind[family(a.config.Serve.Listen)], a.here(l))
+}

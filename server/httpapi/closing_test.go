@@ -1,0 +1,74 @@
+package httpapi_test
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/internal/plugintest"
+	"github.com/toolhost/toolhost/plugins"
+	"github.com/toolhost/toolhost/server"
+	"github.com/toolhost/toolhost/server/httpapi"
+)
+
+// withoutRuns are the routes that need nothing of what a service that is closed
+// has no more.
+var withoutRuns = []string{"listTools", "getTool", "watchEvents", "getStats", "getOpenAPI", "getHealth", "getResourceMetadata", "getMCPResourceMetadata"}
+
+// When the service is closed under a route, the answer is that the server shuts
+// down, and not that it is broken, or that there is nothing.
+func TestClosedUnderRoutes(t *testing.T) {
+	echo := zoo()["echo"]
+	gone, cancel := context.WithCancel(context.Background())
+	cancel()
+	for _, r := range httpapi.Routes() {
+		t.Run(r.Name, func(t *testing.T) {
+			service, err := server.Open(t.Context(), server.Config{
+				Folders:  []plugins.Folder{{Path: "zoo", FS: fstest.MapFS{"echo.wasm": &fstest.MapFile{Data: echo.Wasm()}}}},
+				CacheDir: plugintest.CacheDir(), DataDir: t.TempDir(),
+			})
+			require.NoError(t, err)
+			t.Cleanup(func() { _ = service.Close(gone) })
+			api := httpapi.New(service, httpapi.Config{OAuth: &httpapi.OAuth{Issuer: "https://login.example", Audience: audience}, Token: "s3cret"})
+			answer := func(method, path, body string) *httptest.ResponseRecorder {
+				w := httptest.NewRecorder()
+				api.ServeHTTP(w, newRequest(t, method, path, body, "Authorization", "Bearer s3cret"))
+				return w
+			}
+			var run, schedule struct {
+				ID string `json:"task_id"`
+				At string `json:"schedule_id"`
+			}
+			require.NoError(t, json.Unmarshal(answer("POST", "/v1/runs", `{"tool":"echo"}`).Body.Bytes(), &run))
+			require.NoError(t, json.Unmarshal(answer("POST", "/v1/schedules", `{"tool":"echo","cron_expression":"0 0 * * *"}`).Body.Bytes(), &schedule))
+			answer("GET", "/v1/runs/"+run.ID+"?wait="+time.Minute.String(), "")
+			ask := asks[r.Name]
+			if ask[0] == "" {
+				ask[0] = r.Path
+			}
+			names := strings.NewReplacer("{run}", run.ID, "{sleeper}", run.ID, "{schedule}", schedule.At, "{tool}", "echo", "{name}", "output.log")
+
+			api.Drain()
+			require.NoError(t, service.Close(gone))
+			require.NoError(t, api.Shutdown(t.Context()))
+			w := answer(r.Method, names.Replace(ask[0]), names.Replace(ask[1]))
+			if slices.Contains(withoutRuns, r.Name) {
+				require.Equal(t, http.StatusOK, w.Code, w.Body)
+				return
+			}
+			var p httpapi.Problem
+			require.NoError(t, json.Unmarshal(w.Body.Bytes(), &p), w.Body)
+			require.Equal(t, httpapi.CodeClosing, p.Code, w.Body)
+			require.Equal(t, "1", w.Header().Get("Retry-After"))
+			require.Contains(t, r.Codes(), p.Code)
+		})
+	}
+}
