@@ -70,7 +70,10 @@ func ExampleAPI_ServeHTTP() {
 		log.Fatal(err)
 	}
 	api := httpapi.New(service, httpapi.Config{Version: "1.0", Token: "a long random token", MCP: mcp})
-	own := httptest.NewTLSServer(api) // stands for an http.Server with ReadHeaderTimeout and the like
+	mux := http.NewServeMux() // beside what the program serves itself
+	mux.Handle("/v1/", api)
+	mux.Handle("/mcp", api)
+	own := httptest.NewTLSServer(mux) // stands for an http.Server with ReadHeaderTimeout and the like
 
 	for _, token := range []string{"", "a long random token"} {
 		req, err := http.NewRequest(http.MethodGet, own.URL+"/v1/tools/echo", nil)
