@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -213,18 +214,19 @@ func (e *slowEngine) Get(ctx context.Context, id string) (Run, error) {
 // weighedEngine knows whether the last result it gave out is still held.
 type weighedEngine struct {
 	*MemoryEngine
-	last weak.Pointer[byte]
-	gone bool
+	last atomic.Pointer[weak.Pointer[byte]]
+	gone atomic.Bool
 }
 
 func (e *weighedEngine) Get(ctx context.Context, id string) (Run, error) {
-	if e.gone {
+	if e.gone.Load() {
 		return Run{}, ErrNotFound
 	}
 	run, err := e.MemoryEngine.Get(ctx, id)
 	if run.Result != nil {
 		run.Result = append(make(json.RawMessage, 0, 1<<20), run.Result...)
-		e.last = weak.Make(&run.Result[0])
+		last := weak.Make(&run.Result[0])
+		e.last.Store(&last)
 	}
 	return run, err
 }
@@ -251,10 +253,10 @@ func TestCheckHoldsNoResultsWhileItWaits(t *testing.T) {
 					checked <- c
 				}()
 				synctest.Wait()
-				require.NotZero(t, engine.last, "its record was read")
+				require.NotNil(t, engine.last.Load(), "its record was read")
 				runtime.GC()
-				require.Nil(t, engine.last.Value())
-				engine.gone = gone
+				require.Nil(t, engine.last.Load().Value())
+				engine.gone.Store(gone)
 				c := <-checked
 				if gone {
 					require.Equal(t, []string{ended}, c.Missing.IDs)
