@@ -149,7 +149,7 @@ func (a *app) printContent(blocks []abi.Block) {
 	for _, b := range blocks {
 		switch b.Type {
 		case "text":
-			a.printf("%s\n", a.visible(strings.TrimSuffix(b.Text, "\n")))
+			a.printf("%s\n", strings.TrimSuffix(b.Text, "\n"))
 		case "resource_link":
 			a.printf("[%s %s]\n", oneLine(b.Name), oneLine(b.URI))
 		default:

@@ -70,20 +70,11 @@ func (a *app) printRunResult(run httpapi.Run) {
 	switch {
 	case result == nil:
 	case result[0] == '"' && json.Unmarshal(result, &text) == nil:
-		a.printf("%s\n", a.visible(strings.TrimSuffix(text, "\n")))
+		a.printf("%s\n", strings.TrimSuffix(text, "\n"))
 	default:
 		a.printf("%s\n", result)
 	}
 	a.printContent(run.Content)
-}
-
-// visible is text of a tool as it is printed: whole, but on a terminal without
-// what would control it.
-func (a *app) visible(text string) string {
-	if terminal(a.out) == 0 {
-		return text
-	}
-	return background.Clean([]byte(text))
 }
 
 // icon stands for a status in a table.

@@ -242,10 +242,8 @@ func (a *app) printLog(ctx context.Context, c *client, id string) error {
 	switch {
 	case a.json:
 		a.printJSON(newLog(id, data))
-	case terminal(a.out) > 0:
-		a.printf("%s", background.Clean(data))
 	default:
-		_, _ = a.out.Write(data)
+		a.printf("%s", data)
 	}
 	return nil
 }

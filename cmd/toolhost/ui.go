@@ -9,6 +9,8 @@ import (
 	"sync"
 
 	"golang.org/x/term"
+
+	"github.com/toolhost/toolhost/pkg/background"
 )
 
 // The manners of this command: results go to stdout, all else to stderr. An
@@ -23,9 +25,18 @@ type ui struct {
 	json     bool // errors too are JSON, on stdout
 }
 
-func (u *ui) printf(format string, args ...any) { fmt.Fprintf(u.out, format, args...) }
+func (u *ui) printf(format string, args ...any) { show(u.out, fmt.Sprintf(format, args...)) }
 
-func (u *ui) notef(format string, args ...any) { fmt.Fprintf(u.err, format+"\n", args...) }
+func (u *ui) notef(format string, args ...any) { show(u.err, fmt.Sprintf(format+"\n", args...)) }
+
+// show prints text, which plugins may have a part in: as it is, but on a terminal
+// without what would control it.
+func show(w io.Writer, text string) {
+	if terminal(w) > 0 {
+		text = background.Clean([]byte(text))
+	}
+	_, _ = io.WriteString(w, text) // what goes wrong here is a closed pipe
+}
 
 // fail reports an error.
 func (u *ui) fail(d diagnosis) {
@@ -42,10 +53,12 @@ func (u *ui) fail(d diagnosis) {
 }
 
 func (u *ui) printJSON(v any) {
-	enc := json.NewEncoder(u.out)
+	var text strings.Builder
+	enc := json.NewEncoder(&text)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
-	_ = enc.Encode(v) // what goes wrong here is a closed pipe
+	_ = enc.Encode(v)          // what is printed is JSON
+	show(u.out, text.String()) // which may hold control characters beyond ASCII
 }
 
 // terminal returns the width of a terminal, or 0 if w is none.
@@ -72,8 +85,18 @@ type bar struct {
 
 func newBar(w io.Writer) *bar { return &bar{w: w, width: terminal(w)} }
 
-// Write passes output above the bar.
-func (b *bar) Write(p []byte) (int, error) { return b.above(b.w, p) }
+// Write passes output of a tool above the bar, on a terminal without what would
+// control it.
+func (b *bar) Write(p []byte) (int, error) {
+	shown := p
+	if b.width > 0 {
+		shown = []byte(background.Clean(p))
+	}
+	if _, err := b.above(b.w, shown); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
 
 // above writes to what may be the same terminal while the bar is away.
 func (b *bar) above(w io.Writer, p []byte) (int, error) {

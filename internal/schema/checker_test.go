@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -119,6 +120,32 @@ func TestProblemsAreShort(t *testing.T) {
 		require.LessOrEqual(t, len(p.Message), maxText+len("…"))
 		require.True(t, strings.HasPrefix(p.Pointer, "/éé") && strings.HasSuffix(p.Pointer, "é…"), p.Pointer)
 	}
+}
+
+// TestFewLargeDocuments: large documents are read a few at a time, and small ones
+// do not wait for them.
+func TestFewLargeDocuments(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		before := reading
+		defer func() { reading = before }()
+		reading = make(chan struct{}, 1)
+		s, err := Compile(json.RawMessage(`{"properties":{"n":{"x-secret":true}}}`))
+		require.NoError(t, err)
+		document := json.RawMessage(`{"n":"` + strings.Repeat("x", large) + `"}`)
+		reading <- struct{}{} // somebody reads one
+		ended := 0
+		for _, read := range []func(){func() { s.Check(document) }, func() { s.Public(document) }} {
+			go func() { read(); ended++ }()
+			synctest.Wait()
+			s.Check(json.RawMessage(`{"n":1}`))
+			require.Zero(t, ended)
+			<-reading
+			synctest.Wait()
+			require.Equal(t, 1, ended)
+			reading <- struct{}{}
+			ended = 0
+		}
+	})
 }
 
 // TestCheckConcurrently: checks that overlap do not wait for each other, nor

@@ -54,9 +54,27 @@ func Compile(raw json.RawMessage) (*Schema, error) {
 	return s, nil
 }
 
+// large is the size of a document, in bytes, from which on few are read at once:
+// what is made of one takes up to forty times its size.
+const large = 1 << 20
+
+// reading has room for those.
+var reading = make(chan struct{}, max(2, runtime.GOMAXPROCS(0)))
+
+// turn waits until a document may be read. The reader calls done after it has
+// forgotten what it made of it.
+func turn(document json.RawMessage) (done func()) {
+	if len(document) < large {
+		return func() {}
+	}
+	reading <- struct{}{}
+	return func() { <-reading }
+}
+
 // Check reports what does not fit, each with the JSON pointer of the value; nil
 // if the document fits.
 func (s *Schema) Check(document json.RawMessage) []abi.Problem {
+	defer turn(document)()
 	doc, size, err := decode(document)
 	if err != nil {
 		return []abi.Problem{{Message: err.Error()}}

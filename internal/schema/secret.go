@@ -22,6 +22,7 @@ func (s *Schema) Public(document json.RawMessage) (public json.RawMessage, secre
 	if !s.secrets {
 		return document, false
 	}
+	defer turn(document)()
 	dec := json.NewDecoder(bytes.NewReader(document))
 	dec.UseNumber()
 	var doc any

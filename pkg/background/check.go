@@ -3,6 +3,7 @@ package background
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -97,6 +98,7 @@ func (m *Manager) Check(ctx context.Context, session string, req CheckRequest) (
 	}
 	began := time.Now()
 	if req.Wait > 0 {
+		forget(known)
 		timer := time.NewTimer(req.Wait)
 		defer timer.Stop()
 		if err := await(ctx, timer.C, req.Enough, known, req.Until); err != nil {
@@ -108,6 +110,13 @@ func (m *Manager) Check(ctx context.Context, session string, req CheckRequest) (
 	var ended []handle
 	for i := range known {
 		report, err := m.report(ctx, session, &known[i], after, chars)
+		if unknown, gone := errors.AsType[*NotFoundError](err); gone { // while the others were waited for
+			if checked.Missing == nil {
+				checked.Missing = &NotFoundError{Active: unknown.Active}
+			}
+			checked.Missing.IDs = append(checked.Missing.IDs, known[i].id)
+			continue
+		}
 		if err != nil {
 			return Checked{}, fmt.Errorf("check: %w", err)
 		}
@@ -120,10 +129,21 @@ func (m *Manager) Check(ctx context.Context, session string, req CheckRequest) (
 		}
 		checked.Reports, checked.Runs = append(checked.Reports, report), append(checked.Runs, known[i].run)
 	}
+	if len(checked.Runs) == 0 {
+		return Checked{}, fmt.Errorf("check: %w", checked.Missing)
+	}
 	if !req.Peek {
 		m.saw(ctx, session, ended)
 	}
 	return checked, nil
+}
+
+// forget lets go of the records of runs before a wait, which may be long: those
+// of runs that have ended may be large. They are read again after it.
+func forget(known []handle) {
+	for i := range known {
+		known[i].run = Run{}
+	}
 }
 
 // normalize checks the request, brings it into bounds, and returns its cursor

@@ -4,10 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/stretchr/testify/require"
 )
@@ -206,6 +209,64 @@ func (e *slowEngine) Get(ctx context.Context, id string) (Run, error) {
 		f()
 	}
 	return run, err
+}
+
+// weighedEngine knows whether the last result it gave out is still held.
+type weighedEngine struct {
+	*MemoryEngine
+	last atomic.Pointer[weak.Pointer[byte]]
+	gone atomic.Bool
+}
+
+func (e *weighedEngine) Get(ctx context.Context, id string) (Run, error) {
+	if e.gone.Load() {
+		return Run{}, ErrNotFound
+	}
+	run, err := e.MemoryEngine.Get(ctx, id)
+	if run.Result != nil {
+		run.Result = append(make(json.RawMessage, 0, 1<<20), run.Result...)
+		last := weak.Make(&run.Result[0])
+		e.last.Store(&last)
+	}
+	return run, err
+}
+
+// Who waits for a run holds no results of others meanwhile: there are many who
+// wait, and results are large.
+func TestCheckHoldsNoResultsWhileItWaits(t *testing.T) {
+	for name, gone := range map[string]bool{"there": false, "purged meanwhile": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				engine := &weighedEngine{MemoryEngine: NewMemoryEngine()}
+				m := newManager(t, Config{Engine: engine, Executor: func(ctx context.Context, run Run, _ *Sink) (Outcome, error) {
+					if run.Tool == "sleep" {
+						time.Sleep(time.Minute)
+					}
+					return Outcome{Result: json.RawMessage(`{"n":4}`)}, nil
+				}})
+				ended, sleeps := spawned(t, m, alice, "echo"), spawned(t, m, alice, "sleep")
+				synctest.Wait()
+				checked := make(chan Checked)
+				go func() {
+					c, err := m.Check(t.Context(), alice, CheckRequest{IDs: []string{ended, sleeps}, Until: UntilAll, Wait: 5 * time.Minute})
+					require.NoError(t, err)
+					checked <- c
+				}()
+				synctest.Wait()
+				require.NotNil(t, engine.last.Load(), "its record was read")
+				runtime.GC()
+				require.Nil(t, engine.last.Load().Value())
+				engine.gone.Store(gone)
+				c := <-checked
+				if gone {
+					require.Equal(t, []string{ended}, c.Missing.IDs)
+					return
+				}
+				require.Len(t, c.Runs, 2)
+				require.JSONEq(t, `{"n":4}`, string(c.Reports[0].Result))
+			})
+		})
+	}
 }
 
 func TestContextFreesWaiters(t *testing.T) {

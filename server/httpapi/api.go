@@ -97,6 +97,7 @@ type API struct {
 	mux      *http.ServeMux
 	open     *share.Pool // of answers that wait or stream
 	bodies   *share.Pool // of bytes of bodies
+	answers  *share.Pool // of bytes of answers that clients have not taken yet
 	draining atomic.Bool
 	ending   context.Context // ends with Shutdown
 	end      context.CancelFunc
@@ -109,7 +110,8 @@ type API struct {
 // why.
 func New(service *server.Service, cfg Config) *API {
 	a := &API{service: service, version: cfg.Version, token: tokenSum(cfg.Token), log: cfg.Logger,
-		open: share.New(maxOpen, maxOpen/partOfOne), bodies: share.New(maxBodies, maxBodies/partOfOne)}
+		open: share.New(maxOpen, maxOpen/partOfOne), bodies: share.New(maxBodies, maxBodies/partOfOne),
+		answers: share.New(maxAnswers, maxAnswers/partOfOne)}
 	if a.log == nil {
 		a.log = slog.New(slog.DiscardHandler)
 	}
@@ -201,6 +203,8 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	r = r.WithContext(withCaller(r.Context(), caller))
+	who := clientOf(r)
+	answer.keep = func(n int) (func(), error) { return a.keep(who, n) }
 	if (r.Method == http.MethodGet || answer.head) && !caller.until.IsZero() { // whatever it says it takes: it may stream or wait
 		defer time.AfterFunc(time.Until(caller.until), cancel).Stop() // who wants to see more has to have a new token
 	}
@@ -268,6 +272,16 @@ func (a *API) occupy(r *http.Request) (release func(), err error) {
 		return nil, tooMany(limit, "%d waits and streams are open already", limit)
 	}
 	return func() { a.open.Give(who.name, 1) }, nil
+}
+
+// keep takes room for a piece of an answer that a client has to take, until
+// release. One piece has room for itself, however large it is.
+func (a *API) keep(who client, n int) (release func(), err error) {
+	n = min(n, a.answers.Each())
+	if limit, ok := who.take(a.answers, n); !ok {
+		return nil, tooMany(limit, "%d bytes of answers wait to be taken already", limit)
+	}
+	return func() { a.answers.Give(who.name, n) }, nil
 }
 
 // setReadDeadline bounds how long the rest of a request may take; 0 is no bound.

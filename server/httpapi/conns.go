@@ -16,6 +16,7 @@ const (
 	maxConns    = 4096        // connections of a listener, at once
 	minConns    = 16          // however few files the process may open
 	maxBodies   = 256 << 20   // bytes of the bodies of requests that are being answered
+	maxAnswers  = 256 << 20   // bytes of answers that wait for their clients to take them
 	partOfOne   = 4           // one client can have one in so many of what is bounded
 	spareConns  = 16          // one in so many connections is held by no request
 	refusedWait = time.Second // for the body of a request that was refused

@@ -151,6 +151,36 @@ func TestBodiesAreBounded(t *testing.T) {
 	})
 }
 
+// What clients do not take of large answers takes only so much memory, however
+// many they ask for.
+func TestUntakenAnswersAreBounded(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := serve(t, httpapi.Config{}, "wordy")
+		begin := func(session string) net.Conn {
+			return f.begin("GET /v1/tools HTTP/1.1\nHost: localhost\nToolhost-Session: " + session + "\n\n").(net.Conn)
+		}
+		first := begin("mallory")
+		synctest.Wait()
+		size := f.AnswerBytes()
+		require.Greater(t, size, 500<<10)
+		taken := []net.Conn{first}
+		for range httpapi.MaxAnswers/4/size - 1 {
+			taken = append(taken, begin("mallory"))
+		}
+		synctest.Wait()
+		resp, err := http.ReadResponse(bufio.NewReader(begin("mallory")), nil)
+		require.NoError(t, err)
+		require.Equal(t, http.StatusTooManyRequests, resp.StatusCode)
+		f.ask("GET", "/v1/tools", "", "Toolhost-Session", "ana")
+		for _, conn := range taken {
+			_ = conn.Close()
+		}
+		synctest.Wait()
+		require.Zero(t, f.AnswerBytes())
+		f.ask("GET", "/v1/tools", "", "Toolhost-Session", "mallory")
+	})
+}
+
 // A client that asks and asks and takes no answer loses its connection, also
 // where the answers have no body.
 func TestUnreadAnswers(t *testing.T) {

@@ -15,7 +15,11 @@ const (
 	MaxOpen      = maxOpen
 	MaxOpenOfOne = maxOpen / partOfOne
 	MaxBodies    = maxBodies
+	MaxAnswers   = maxAnswers
 )
+
+// AnswerBytes is how many bytes of answers wait for their clients.
+func (a *API) AnswerBytes() int { return a.answers.Used() }
 
 // ServeLimited is Serve with so many connections.
 func (a *API) ServeLimited(l net.Listener, most int) error { return a.http.Serve(newConns(l, most)) }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -43,6 +44,7 @@ func zoo() map[string]plugintest.Plugin {
 		"asker":     {Invoke: do().Ask(`{"questions":{"name":{"message":"Who are you?","schema":{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}}}}`)},
 		"ponders":   {Invoke: do().Sleep(60).Ask(`{"questions":{"name":{"message":"Who are you?","schema":{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}}}}`)},
 		"dangerous": {Invoke: do().Echo()},
+		"wordy":     {Invoke: do().Echo()},
 		"denied":    {Invoke: do().Echo()},
 	}
 	for name, p := range all {
@@ -60,6 +62,13 @@ func zoo() map[string]plugintest.Plugin {
 			m.Tools[0].Title = "Echo"
 			m.Tools[0].Hints.Readonly = true
 			m.Tools[0].InputSchema = json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"}}}`)
+		case "wordy":
+			m.Tools[0].InputSchema = json.RawMessage(`{"type":"object","description":"` + strings.Repeat("x", 60<<10) + `"}`)
+			for i := range 10 {
+				tool := m.Tools[0]
+				tool.Name = fmt.Sprint("more", i)
+				m.Tools = append(m.Tools, tool)
+			}
 		case "denied":
 			m.Needs.Random = true // which nobody is granted
 		case "dangerous":

@@ -13,11 +13,12 @@ import (
 type response struct {
 	http.ResponseWriter
 	status int
-	begun  bool // the handler has begun to answer
-	sent   bool // the head is with net/http
-	gzip   bool // the client takes it
-	head   bool // no body is to be sent
-	last   bool // of its connection: what follows a body in chunks may be meant as part of it by whoever passed it on
+	begun  bool                                    // the handler has begun to answer
+	sent   bool                                    // the head is with net/http
+	gzip   bool                                    // the client takes it
+	head   bool                                    // no body is to be sent
+	last   bool                                    // of its connection: what follows a body in chunks may be meant as part of it by whoever passed it on
+	keep   func(n int) (release func(), err error) // says whether so many bytes may wait for the client; nil: they may
 	zip    *compressor
 	rest   int // bytes that were announced and did not come yet; only of what is compressed
 }
@@ -66,7 +67,18 @@ func (w *response) sendHead(size int) {
 	w.ResponseWriter.WriteHeader(w.status)
 }
 
+// Write sends p. What is more than a piece is in memory for as long as the client
+// takes for it, and counts for that client. If there is no room for it, it is not
+// sent: the answer is a refusal, or ends if a part of it is on its way.
 func (w *response) Write(p []byte) (n int, err error) {
+	if len(p) > piece && w.keep != nil && !w.head {
+		release, err := w.keep(len(p))
+		if err != nil {
+			w.refuse(err)
+			return 0, err
+		}
+		defer release()
+	}
 	w.sendHead(len(p))
 	switch {
 	case w.zip != nil && w.head:
@@ -76,6 +88,17 @@ func (w *response) Write(p []byte) (n int, err error) {
 		return w.zip.Write(p)
 	}
 	return pieces{w}.Write(p)
+}
+
+// refuse answers with a problem in place of what was to be sent, if nothing of
+// it was.
+func (w *response) refuse(err error) {
+	if w.sent {
+		return
+	}
+	w.begun = false
+	w.Header().Del("Content-Length")
+	problem(err).write(w)
 }
 
 // end sends what is held back. An answer that is not whole is left as it is. One

@@ -15,7 +15,11 @@ const (
 	MaxCallsOfClient    = maxCallsOfClient
 	MaxBatch            = maxBatch
 	MaxInitialize       = maxInitialize
+	MaxMeta             = maxMeta
 )
+
+// Messages are the messages of an array.
+var Messages = messages
 
 // Sessions is how many sessions there are that began with initialize.
 func (h *Handler) Sessions() int {

@@ -1,6 +1,7 @@
 package mcpapi
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -24,8 +25,9 @@ const (
 	maxCallsHTTP     = 2048 // of all clients
 	maxCallsOfClient = maxCallsHTTP / 4
 
-	maxBatch = 64  // messages of one array
-	maxToken = 256 // bytes of a progress token, which each notification repeats
+	maxMeta  = 64 << 10 // bytes of _meta over HTTP
+	maxBatch = 64       // messages of one array
+	maxToken = 256      // bytes of a progress token, which each notification repeats
 )
 
 // codeBusy is the error of a request that is one too many, of those JSON-RPC
@@ -104,12 +106,23 @@ func progressToken(params *mcp.CallToolParamsRaw) (any, error) {
 	return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf("progressToken: expected a number or a string of at most %d bytes", maxToken)}
 }
 
-// messages are the messages of an array, if a body or a line is one.
+// messages are the messages of an array, if a body or a line is one: of one that
+// is too long no more than tell that. Each small value would take many times its
+// size.
 func messages(data []byte) (list []json.RawMessage, isArray bool) {
 	if len(data) == 0 || data[0] != '[' {
 		return nil, false
 	}
-	return list, json.Unmarshal(data, &list) == nil
+	dec := json.NewDecoder(bytes.NewReader(data))
+	_, _ = dec.Token()
+	for dec.More() && len(list) <= maxBatch {
+		var message json.RawMessage
+		if dec.Decode(&message) != nil {
+			return nil, false
+		}
+		list = append(list, message)
+	}
+	return list, true
 }
 
 // sdkLog is the log of the SDK. What it says, errors too, is of clients that

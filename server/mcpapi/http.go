@@ -202,7 +202,8 @@ func (h *Handler) ServeHTTP(inner http.ResponseWriter, r *http.Request) {
 	// All is read: what was a deadline for that must not end a long answer.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 	r.Body = io.NopCloser(bytes.NewReader(body))
-	if list, ok := messages(bytes.TrimSpace(body)); ok && len(list) > maxBatch {
+	list, ok := messages(bytes.TrimSpace(body))
+	if ok && len(list) > maxBatch {
 		refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, fmt.Sprintf("the array has more than %d messages", maxBatch))
 		return
 	}
@@ -213,6 +214,8 @@ func (h *Handler) ServeHTTP(inner http.ResponseWriter, r *http.Request) {
 	var m envelope
 	_ = json.Unmarshal(body, &m) // what is no message is the SDK's to refuse
 	switch {
+	case m.Params.Meta.size > maxMeta, tooLarge(list):
+		refuse(w, http.StatusRequestEntityTooLarge, m.ID, jsonrpc.CodeInvalidRequest, fmt.Sprintf("_meta has more than %d bytes", maxMeta))
 	case !m.modern(r.Header):
 		h.serveLegacy(w, r, m, len(body))
 	case m.namesAnother(r.Header):
@@ -255,9 +258,35 @@ type envelope struct {
 	ID     json.RawMessage `json:"id"`
 	Method string          `json:"method"`
 	Params struct {
-		TaskID string                     `json:"taskId"`
-		Meta   map[string]json.RawMessage `json:"_meta"`
+		TaskID string `json:"taskId"`
+		Meta   meta   `json:"_meta"`
 	} `json:"params"`
+}
+
+// meta is what a request says of itself. The SDK makes a tree of it, which takes
+// many times its size.
+type meta struct {
+	last json.RawMessage
+	size int // of the largest, if there are several
+}
+
+// UnmarshalJSON keeps one that is not too large.
+func (m *meta) UnmarshalJSON(data []byte) error {
+	if m.size = max(m.size, len(data)); m.size <= maxMeta {
+		m.last = bytes.Clone(data)
+	}
+	return nil
+}
+
+// tooLarge reports whether the SDK would have to read a meta that is too large.
+func tooLarge(list []json.RawMessage) bool {
+	for _, one := range list {
+		var m envelope
+		if _ = json.Unmarshal(one, &m); m.Params.Meta.size > maxMeta {
+			return true
+		}
+	}
+	return false
 }
 
 // metaVersion is where a modern request says its protocol revision.
@@ -266,7 +295,9 @@ const metaVersion = "io.modelcontextprotocol/protocolVersion"
 // modern reports whether a request stands for itself: its header or its body
 // names a revision that has no sessions.
 func (m envelope) modern(h http.Header) bool {
-	_, says := m.Params.Meta[metaVersion]
+	var members map[string]json.RawMessage
+	_ = json.Unmarshal(m.Params.Meta.last, &members)
+	_, says := members[metaVersion]
 	return says || h.Get(headerVersion) >= modernVersion
 }
 

@@ -344,6 +344,45 @@ func TestBodyTooLarge(t *testing.T) {
 	})
 }
 
+// What the SDK makes a tree of is not large, in a message of an array neither.
+func TestMetaTooLarge(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		e := serveHTTP(t, server.Config{})
+		const version = `"io.modelcontextprotocol/protocolVersion":"2026-07-28"`
+		for size, status := range map[int]int{1 << 10: http.StatusOK, mcpapi.MaxMeta: http.StatusRequestEntityTooLarge} {
+			list := `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{` + version + `,"io.modelcontextprotocol/clientCapabilities":{},"x":"` + strings.Repeat("x", size) + `"}%s}}`
+			for body, want := range map[string]int{
+				fmt.Sprintf(list, ""):                               status,
+				fmt.Sprintf(list, `,"_META":{`+version+`}`):         max(status, http.StatusOK),
+				`[` + fmt.Sprintf(list, "") + `,{"jsonrpc":"2.0"}]`: max(status, http.StatusBadRequest),
+			} {
+				w, _ := e.post(body, "Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", "tools/list")
+				require.Equal(t, want, w.Code, "%d: %.200s", size, w.Body)
+			}
+		}
+	})
+}
+
+// Of an array that is too long no more is read than tells that.
+func TestMessagesOfALongArray(t *testing.T) {
+	list, ok := mcpapi.Messages([]byte("[0" + strings.Repeat(",0", 1<<20) + "]"))
+	require.True(t, ok)
+	require.Len(t, list, mcpapi.MaxBatch+1)
+}
+
+// An initialize that is refused is no fault of ours.
+func TestInitializeRefused(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		e := serveHTTP(t, server.Config{})
+		const body = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"test","version":"1"}}}`
+		w, m := e.post(body)
+		require.Nil(t, m.Error)
+		w, m = e.post(body, "Mcp-Session-Id", w.Header().Get("Mcp-Session-Id"))
+		require.NotNil(t, m.Error, "%s", w.Body)
+		require.NotEqual(t, abi.InternalMessage, m.Error.Message)
+	})
+}
+
 // The files of a run are read in pieces, by those it belongs to.
 func TestRunFiles(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -132,13 +132,16 @@ func (a *api) wholeList(next mcp.MethodHandler) mcp.MethodHandler {
 func (a *api) instruct(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		result, err := next(ctx, method, req)
+		if err != nil { // the result is a nil pointer then
+			return nil, err
+		}
 		switch r := result.(type) {
 		case *mcp.InitializeResult:
 			r.Instructions = a.served.Load().instructions
 		case *mcp.DiscoverResult:
 			r.Instructions = a.served.Load().instructions
 		}
-		return result, err
+		return result, nil
 	}
 }
 
