@@ -9,7 +9,6 @@ import (
 	"io"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
@@ -47,18 +46,25 @@ type pipe struct {
 	out     io.Writer
 
 	mu         sync.Mutex
-	calls      map[jsonrpc.ID]bool // those without an answer yet, and whether they were canceled
-	initialize jsonrpc.ID          // the last call of that method
-	answered   chan struct{}       // has room for one: another call was answered
+	calls      map[jsonrpc.ID]*openCall // those without an answer yet
+	initialize jsonrpc.ID               // the last call of that method
+	answered   chan struct{}            // has room for one: another call was answered
 
 	closing sync.Once
 	closed  chan struct{}
 }
 
+// openCall is a call that has no answer yet.
+type openCall struct {
+	canceled bool
+	listens  bool     // is answered when the session ends: nobody waits for it
+	taskIDs  []string // that it wants to hear of
+}
+
 func newPipe(in io.Reader, out io.Writer, grace time.Duration) *pipe {
 	return &pipe{
 		in: in, grace: grace, lines: bufio.NewReader(in), ended: make(chan struct{}), out: out,
-		calls: map[jsonrpc.ID]bool{}, answered: make(chan struct{}, 1), closed: make(chan struct{}),
+		calls: map[jsonrpc.ID]*openCall{}, answered: make(chan struct{}, 1), closed: make(chan struct{}),
 	}
 }
 
@@ -102,10 +108,15 @@ func (p *pipe) drain() {
 	}
 }
 
-func (p *pipe) unanswered() int {
+func (p *pipe) unanswered() (n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.calls)
+	for _, call := range p.calls {
+		if !call.listens {
+			n++
+		}
+	}
+	return n
 }
 
 // Close ends a Read that waits, if the input can be closed.
@@ -144,11 +155,8 @@ func (p *pipe) line() ([]byte, error) {
 // accept lets a line through to the SDK, or answers it.
 func (p *pipe) accept(line []byte) error {
 	message := bytes.TrimSpace(line)
-	switch {
-	case len(message) == 0:
+	if len(message) == 0 {
 		return nil
-	case !utf8.Valid(message) || !json.Valid(message):
-		return p.refuse(jsonrpc.CodeParseError, "the line is not JSON in UTF-8")
 	}
 	list, isArray := messages(message)
 	switch {
@@ -159,22 +167,58 @@ func (p *pipe) accept(line []byte) error {
 	case !isArray:
 		list = []json.RawMessage{message}
 	}
-	var decoded []jsonrpc.Message
-	for _, one := range list {
-		m, err := jsonrpc.DecodeMessage(one)
-		if err != nil {
-			return p.refuse(jsonrpc.CodeInvalidRequest, "not a JSON-RPC 2.0 message: "+err.Error())
-		}
-		decoded = append(decoded, m)
-	}
-	if p.room(decoded) {
+	received, err := p.read(list)
+	switch {
+	case err != nil && err.quiet:
+		return nil
+	case err != nil:
+		return p.refuseCall(err.to, err.Error)
+	case p.room(received):
 		p.rest = append(message, '\n')
 		return nil
-	}
-	if req, ok := decoded[0].(*jsonrpc.Request); ok && !isArray {
-		return p.refuseCall(req.ID.Raw(), busy(maxCalls))
+	case len(received) == 1:
+		return p.refuseCall(received[0].ID, busy(maxCalls))
 	}
 	return p.refuseCall(nil, busy(maxCalls))
+}
+
+// refusal is why a line is not let through.
+type refusal struct {
+	*jsonrpc.Error
+	to    json.RawMessage // the call it answers, if it can be said which
+	quiet bool            // a notification: nobody may be answered
+}
+
+// received is a message as we and as the SDK read it.
+type received struct {
+	envelope
+	jsonrpc.Message
+}
+
+// read reads the messages of a line.
+func (p *pipe) read(list []json.RawMessage) (all []received, refused *refusal) {
+	ids := map[jsonrpc.ID]bool{}
+	for _, one := range list {
+		m, problem := readEnvelope(one)
+		if problem == nil && m.ID != nil {
+			problem = m.unsupported()
+		}
+		if problem != nil {
+			return nil, &refusal{problem, m.ID, m.notifies()}
+		}
+		decoded, err := jsonrpc.DecodeMessage(one)
+		if err != nil {
+			return nil, &refusal{invalidMessage(err.Error()), m.ID, m.notifies()}
+		}
+		if call, ok := decoded.(*jsonrpc.Request); ok && call.IsCall() {
+			if ids[call.ID] || p.open(call.ID) != nil { // with the id, it would seem to be the other one's answer
+				return nil, &refusal{Error: invalidMessage("id: another request has it, and no answer yet")}
+			}
+			ids[call.ID] = true
+		}
+		all = append(all, received{m, decoded})
+	}
+	return all, nil
 }
 
 // patience is how long a call waits for room. Later ones wait no more, until
@@ -183,10 +227,10 @@ func (p *pipe) accept(line []byte) error {
 const patience = 10 * time.Second
 
 // room waits until there is room for the calls among messages, and notes them.
-func (p *pipe) room(list []jsonrpc.Message) bool {
+func (p *pipe) room(list []received) bool {
 	n, most := 0, maxCalls
 	for _, m := range list {
-		if req, ok := m.(*jsonrpc.Request); ok && req.IsCall() {
+		if req, ok := m.Message.(*jsonrpc.Request); ok && req.IsCall() {
 			n++
 			if len(list) == 1 && req.Method == methodPing { // it has to tell that the server is there
 				most += morePings
@@ -247,8 +291,8 @@ func (p *pipe) waitForRoom(most int) bool {
 }
 
 // note remembers which calls wait for an answer and which no longer do.
-func (p *pipe) note(m jsonrpc.Message) {
-	req, ok := m.(*jsonrpc.Request)
+func (p *pipe) note(m received) {
+	req, ok := m.Message.(*jsonrpc.Request)
 	if !ok {
 		return
 	}
@@ -257,20 +301,25 @@ func (p *pipe) note(m jsonrpc.Message) {
 	if req.Method == methodInitialize {
 		p.initialize = req.ID
 	}
-	if req.IsCall() && req.Method != methodListen {
-		p.calls[req.ID] = false
+	if req.IsCall() {
+		p.calls[req.ID] = &openCall{listens: req.Method == methodListen, taskIDs: m.TaskIDs}
 	}
-	if req.Method != methodCancelled {
+	if m.Cancels == nil {
 		return
 	}
-	var params struct {
-		RequestID any `json:"requestId"`
+	var canceled any
+	_ = json.Unmarshal(m.Cancels, &canceled) // it is valid
+	id, err := jsonrpc.MakeID(canceled)
+	if call := p.calls[id]; err == nil && call != nil {
+		call.canceled = true
 	}
-	_ = json.Unmarshal(req.Params, &params) // one without an id cancels nothing
-	id, err := jsonrpc.MakeID(params.RequestID)
-	if _, waits := p.calls[id]; err == nil && waits {
-		p.calls[id] = true
-	}
+}
+
+// open returns a call that has no answer yet, or nil.
+func (p *pipe) open(id jsonrpc.ID) *openCall {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.calls[id]
 }
 
 // refuse answers a line that has no id to answer to.
@@ -278,12 +327,8 @@ func (p *pipe) refuse(code int64, message string) error {
 	return p.refuseCall(nil, &jsonrpc.Error{Code: code, Message: message})
 }
 
-func (p *pipe) refuseCall(id any, reason *jsonrpc.Error) error {
-	answer, err := json.Marshal(struct {
-		Version string         `json:"jsonrpc"`
-		ID      any            `json:"id"`
-		Error   *jsonrpc.Error `json:"error"`
-	}{"2.0", id, reason})
+func (p *pipe) refuseCall(id json.RawMessage, reason *jsonrpc.Error) error {
+	answer, err := json.Marshal(failure{"2.0", id, reason})
 	if err != nil {
 		return err
 	}
@@ -296,6 +341,22 @@ func (p *pipe) write(line []byte) error {
 	_, err := p.out.Write(line)
 	return err
 }
+
+// taskIDs are the tasks that an open subscription wants to hear of.
+func (p *pipe) taskIDs(subscription any) []string {
+	if n, ok := subscription.(int64); ok {
+		subscription = float64(n) // as MakeID has it
+	}
+	id, err := jsonrpc.MakeID(subscription)
+	call := p.open(id)
+	if err != nil || call == nil {
+		return nil
+	}
+	return call.taskIDs
+}
+
+// send writes a message that the SDK does not know of.
+func (p *pipe) send(message []byte) error { return p.write(append(message, '\n')) }
 
 // writer is the pipe's other end. The SDK writes each message to it at once.
 func (p *pipe) writer() io.WriteCloser { return pipeWriter{p} }
@@ -336,7 +397,8 @@ func answered(line []byte) (ids []jsonrpc.ID) {
 func (p *pipe) canceled(id jsonrpc.ID) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.calls[id]
+	call := p.calls[id]
+	return call != nil && call.canceled
 }
 
 // settle forgets calls that are answered.
