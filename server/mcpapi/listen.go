@@ -83,21 +83,8 @@ func (a *api) acknowledge(next mcp.MethodHandler) mcp.MethodHandler {
 			return next(ctx, method, req)
 		}
 		l.id = agreed.Meta[mcp.MetaKeySubscriptionID]
-		wanted := l.outlet.taskIDs(l.id)
-		if len(wanted) > 0 && !l.who.tasks {
-			l.refused = missingTasks()
+		if l.refused = a.find(ctx, l, l.outlet.taskIDs(l.id)); l.refused != nil {
 			return nil, l.refused
-		}
-		happens := a.service.Runs().Watch(ctx, l.who.session) // before the first look, so that nothing is missed between
-		for _, id := range wanted {
-			_, err := a.service.Runs().Get(ctx, l.who.session, id)
-			switch {
-			case err == nil:
-				l.tasks[id] = &heard{fresh: true}
-			case !errors.Is(err, background.ErrNotFound):
-				l.refused = taskProblem(id, err)
-				return nil, l.refused
-			}
 		}
 		if len(l.tasks) == 0 {
 			return next(ctx, method, req)
@@ -110,10 +97,28 @@ func (a *api) acknowledge(next mcp.MethodHandler) mcp.MethodHandler {
 			"_meta": agreed.Meta, "notifications": notifications{agreed.Notifications, slices.Sorted(maps.Keys(l.tasks))},
 		})
 		if err == nil {
-			l.telling.Go(func() { a.tellTasks(ctx, l, happens) })
+			l.telling.Go(func() { a.tellTasks(ctx, l) })
 		}
 		return nil, err
 	}
+}
+
+// find looks which of those tasks a subscription may hear of. Its error is for the
+// client.
+func (a *api) find(ctx context.Context, l *listener, ids []string) error {
+	if len(ids) > 0 && !l.who.tasks {
+		return missingTasks()
+	}
+	for _, id := range ids {
+		_, err := a.service.Runs().Get(ctx, l.who.session, id)
+		switch {
+		case err == nil:
+			l.tasks[id] = &heard{fresh: true}
+		case !errors.Is(err, background.ErrNotFound):
+			return taskProblem(id, err)
+		}
+	}
+	return nil
 }
 
 func (l *listener) send(method string, params any) error {
@@ -130,7 +135,10 @@ func (l *listener) send(method string, params any) error {
 
 // tellTasks tells how the tasks are, and how that changes, until they have ended
 // or ctx is done.
-func (a *api) tellTasks(ctx context.Context, l *listener, happens <-chan background.Event) {
+func (a *api) tellTasks(ctx context.Context, l *listener) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	happens := a.service.Runs().Watch(ctx, l.who.session) // before the first look, so that nothing is missed between
 	pause := time.NewTimer(0)
 	defer pause.Stop()
 	for rested := false; len(l.tasks) > 0; {
@@ -193,6 +201,9 @@ func (a *api) tellFresh(ctx context.Context, l *listener) error {
 		if !l.tasks[id].fresh {
 			continue
 		}
+		if ctx.Err() != nil { // who has canceled hears no more
+			return errUntold
+		}
 		t, err := a.taskNow(ctx, l.who, id)
 		if gone, ok := errors.AsType[*jsonrpc.Error](err); ok && gone.Code == jsonrpc.CodeInvalidParams {
 			delete(l.tasks, id) // its time is over
@@ -200,8 +211,8 @@ func (a *api) tellFresh(ctx context.Context, l *listener) error {
 		if err == nil {
 			err = a.tellTask(ctx, l, t)
 		}
-		if ctx.Err() != nil || errors.Is(err, errUntold) {
-			return errUntold
+		if errors.Is(err, errUntold) {
+			return err
 		}
 	}
 	return nil
