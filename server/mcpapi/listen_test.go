@@ -189,8 +189,10 @@ func TestListenEnds(t *testing.T) {
 		e := serveHTTP(t, server.Config{})
 		id := e.start("ana", "forever")
 		e.patience = 5 * time.Second
+		began := time.Now()
 		events := e.hear("ana", taskIDs(id))
-		require.Equal(t, []string{"notifications/subscriptions/acknowledged", "working "}, saidOf(events))
+		require.Equal(t, []string{"notifications/subscriptions/acknowledged", "working "}, saidOf(events)[:2])
+		require.Equal(t, e.patience, time.Since(began))
 
 		until := time.Now().Add(10 * time.Second)
 		h, err := mcpapi.NewHandler(e.service, mcpapi.HTTPConfig{
@@ -205,7 +207,7 @@ func TestListenEnds(t *testing.T) {
 		require.Equal(t, until, time.Now())
 
 		until = time.Now().Add(time.Hour)
-		began := time.Now()
+		began = time.Now()
 		time.AfterFunc(time.Minute, h.Close)
 		e.hear("ana", taskIDs(id))
 		require.Equal(t, time.Minute, time.Since(began))

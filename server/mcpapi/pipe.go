@@ -25,15 +25,16 @@ const (
 	methodListen     = "subscriptions/listen"
 )
 
-// pipe stands between the client's streams and the SDK, for three things the SDK
-// does not do. A line that is no message is answered with an error, as
+// pipe stands between the client's streams and the SDK, for what the SDK does not
+// do. A line that is no message is answered with an error, as
 // JSON-RPC 2.0 section 5.1 has it, where the SDK would end the session. A call
 // that the client canceled is not answered, as MCP asks of servers
 // (basic/utilities/cancellation). And a client that asks faster than it is
 // answered waits: nothing is read while maxCalls calls have no answer.
 //
-// Arrays of messages, which revisions before 2025-06-18 allow, pass if they are
-// not too long: only the SDK knows the revision.
+// Arrays of messages, which revisions before 2025-06-18 allow, pass as their
+// messages, and their answers come back as one array: the SDK would not answer one
+// with a notification, and end the session at one that it does not allow.
 type pipe struct {
 	in    io.Reader
 	grace time.Duration // of drain
@@ -48,6 +49,7 @@ type pipe struct {
 	mu         sync.Mutex
 	calls      map[jsonrpc.ID]*openCall // those without an answer yet
 	initialize jsonrpc.ID               // the last call of that method
+	arrays     bool                     // the revision that was agreed on has them
 	answered   chan struct{}            // has room for one: another call was answered
 
 	closing sync.Once
@@ -59,6 +61,13 @@ type openCall struct {
 	canceled bool
 	listens  bool     // is answered when the session ends: nobody waits for it
 	taskIDs  []string // that it wants to hear of
+	array    *array   // it came in; nil for none
+}
+
+// array is the answer to an array of messages.
+type array struct {
+	open    int // calls without an answer
+	answers [][]byte
 }
 
 func newPipe(in io.Reader, out io.Writer, grace time.Duration) *pipe {
@@ -164,17 +173,25 @@ func (p *pipe) accept(line []byte) error {
 		return p.refuse(jsonrpc.CodeInvalidRequest, fmt.Sprintf("the array has more than %d messages", maxBatch))
 	case isArray && len(list) == 0:
 		return p.refuse(jsonrpc.CodeInvalidRequest, "the array is empty")
+	case isArray && !p.takesArrays():
+		return p.refuse(jsonrpc.CodeInvalidRequest, "arrays of messages are for revisions before 2025-06-18, once one was agreed on")
 	case !isArray:
 		list = []json.RawMessage{message}
 	}
 	received, err := p.read(list)
+	var together *array
+	if isArray {
+		together = &array{}
+	}
 	switch {
 	case err != nil && err.quiet:
 		return nil
 	case err != nil:
 		return p.refuseCall(err.to, err.Error)
-	case p.room(received):
-		p.rest = append(message, '\n')
+	case p.room(received, together):
+		for _, one := range list {
+			p.rest = append(append(p.rest, one...), '\n')
+		}
 		return nil
 	case len(received) == 1:
 		return p.refuseCall(received[0].ID, busy(maxCalls))
@@ -227,7 +244,7 @@ func (p *pipe) read(list []json.RawMessage) (all []received, refused *refusal) {
 const patience = 10 * time.Second
 
 // room waits until there is room for the calls among messages, and notes them.
-func (p *pipe) room(list []received) bool {
+func (p *pipe) room(list []received, together *array) bool {
 	n, most := 0, maxCalls
 	for _, m := range list {
 		if req, ok := m.Message.(*jsonrpc.Request); ok && req.IsCall() {
@@ -241,7 +258,7 @@ func (p *pipe) room(list []received) bool {
 		return false
 	}
 	for _, m := range list {
-		p.note(m)
+		p.note(m, together)
 	}
 	return true
 }
@@ -291,7 +308,7 @@ func (p *pipe) waitForRoom(most int) bool {
 }
 
 // note remembers which calls wait for an answer and which no longer do.
-func (p *pipe) note(m received) {
+func (p *pipe) note(m received, together *array) {
 	req, ok := m.Message.(*jsonrpc.Request)
 	if !ok {
 		return
@@ -302,7 +319,10 @@ func (p *pipe) note(m received) {
 		p.initialize = req.ID
 	}
 	if req.IsCall() {
-		p.calls[req.ID] = &openCall{listens: req.Method == methodListen, taskIDs: m.TaskIDs}
+		p.calls[req.ID] = &openCall{listens: req.Method == methodListen, taskIDs: m.TaskIDs, array: together}
+		if together != nil {
+			together.open++
+		}
 	}
 	if m.Cancels == nil {
 		return
@@ -364,10 +384,17 @@ func (p *pipe) writer() io.WriteCloser { return pipeWriter{p} }
 type pipeWriter struct{ *pipe }
 
 func (w pipeWriter) Write(line []byte) (int, error) {
-	ids := answered(line)
-	defer w.settle(ids) // once it is written: the session may end then
-	if len(ids) == 1 && w.canceled(ids[0]) {
-		return len(line), nil
+	m, _ := jsonrpc.DecodeMessage(line)
+	if response, ok := m.(*jsonrpc.Response); ok {
+		defer w.settle(response.ID) // once it is written: the session may end then
+		line, n := w.due(response, line), len(line)
+		if len(line) == 0 {
+			return n, nil
+		}
+		if err := w.write(line); err != nil {
+			return 0, err
+		}
+		return n, nil
 	}
 	if err := w.write(line); err != nil {
 		return 0, err
@@ -378,38 +405,52 @@ func (w pipeWriter) Write(line []byte) (int, error) {
 // Close does nothing: the output is its owner's.
 func (w pipeWriter) Close() error { return nil }
 
-// answered returns the calls a line answers.
-func answered(line []byte) (ids []jsonrpc.ID) {
-	list, isArray := messages(line)
-	if !isArray {
-		list = []json.RawMessage{bytes.TrimSpace(line)}
-	}
-	for _, one := range list {
-		m, _ := jsonrpc.DecodeMessage(one)
-		if response, ok := m.(*jsonrpc.Response); ok {
-			ids = append(ids, response.ID)
-		}
-	}
-	return ids
-}
-
-// canceled reports whether the client canceled the call.
-func (p *pipe) canceled(id jsonrpc.ID) bool {
+// due returns what is to be written when a call is answered: the answer, or that of
+// its array if it is the last one; nothing if the client has canceled it.
+func (p *pipe) due(response *jsonrpc.Response, line []byte) []byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	call := p.calls[id]
-	return call != nil && call.canceled
+	call := p.calls[response.ID]
+	switch {
+	case call == nil:
+		return line
+	case response.ID == p.initialize && response.Error == nil:
+		var agreed struct{ ProtocolVersion string }
+		_ = json.Unmarshal(response.Result, &agreed)
+		p.arrays = agreed.ProtocolVersion != "" && agreed.ProtocolVersion < "2025-06-18"
+	case call.array != nil:
+		return call.array.answer(call, line)
+	}
+	if call.canceled {
+		return nil
+	}
+	return line
 }
 
-// settle forgets calls that are answered.
-func (p *pipe) settle(ids []jsonrpc.ID) {
-	if len(ids) == 0 {
-		return
+// answer takes the answer of one call, and returns that of the array if it was the
+// last one.
+func (a *array) answer(call *openCall, line []byte) []byte {
+	a.open--
+	if !call.canceled {
+		a.answers = append(a.answers, bytes.Clone(bytes.TrimSpace(line)))
 	}
+	if a.open > 0 || len(a.answers) == 0 {
+		return nil
+	}
+	return fmt.Appendf(nil, "[%s]\n", bytes.Join(a.answers, []byte(",")))
+}
+
+// takesArrays reports whether the client may send arrays of messages.
+func (p *pipe) takesArrays() bool {
 	p.mu.Lock()
-	for _, id := range ids {
-		delete(p.calls, id)
-	}
+	defer p.mu.Unlock()
+	return p.arrays
+}
+
+// settle forgets a call that is answered.
+func (p *pipe) settle(id jsonrpc.ID) {
+	p.mu.Lock()
+	delete(p.calls, id)
 	p.mu.Unlock()
 	select {
 	case p.answered <- struct{}{}:
