@@ -4,9 +4,12 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { createServer } from "node:net";
 import { createInterface } from "node:readline";
+import { Readable } from "node:stream";
 import { setTimeout as sleep } from "node:timers/promises";
 
-const { withTasks } = await import(`${process.env.MODULES}/@modelcontextprotocol/ext-tasks/dist/client/index.js`);
+const extension = `${process.env.MODULES}/@modelcontextprotocol/ext-tasks/dist`;
+const { withTasks } = await import(`${extension}/client/index.js`);
+const { contributeTaskFilterV2, isTaskStatusNotificationV2, readAcceptedTaskIdsV2 } = await import(`${extension}/core/v2/integration.js`);
 
 const [transport, program, config, data] = process.argv.slice(2);
 const version = "2026-07-28";
@@ -44,7 +47,7 @@ class HTTPServer {
 		assert.match(said.at(-1) ?? "", /ready:/, `the server does not start: ${said.join("\n")}`);
 		this.process.stderr.pipe(process.stderr);
 	}
-	async dispatch(request) {
+	async dispatch(request, hear = () => {}) {
 		const body = frame(request, ++this.id);
 		const headers = {
 			"Content-Type": "application/json", Accept: "application/json, text/event-stream",
@@ -53,11 +56,13 @@ class HTTPServer {
 		const name = body.params.taskId ?? body.params.name;
 		if (name) headers["Mcp-Name"] = name;
 		const response = await fetch(this.url, { method: "POST", headers, body: JSON.stringify(body) });
-		const text = await response.text();
-		const data = text.startsWith("{") ? [text] : text.split("\n").filter((l) => l.startsWith("data: ")).map((l) => l.slice(6));
-		const found = data.map((d) => JSON.parse(d)).find((m) => m.id === body.id);
-		assert(found, `no answer to ${body.method}: ${response.status} ${text}`);
-		return answer(found);
+		for await (const line of createInterface({ input: Readable.fromWeb(response.body) })) {
+			if (!/^(data: )?\{/.test(line)) continue;
+			const message = JSON.parse(line.replace("data: ", ""));
+			if (message.id === body.id) return answer(message);
+			hear(message);
+		}
+		assert.fail(`no answer to ${body.method}: ${response.status}`);
 	}
 }
 
@@ -68,15 +73,18 @@ class StdioServer {
 	}
 	async start() {
 		this.waiting = new Map();
+		this.hear = () => {};
 		this.process = spawn(program, ["mcp", "--config", config, "--data", data], { stdio: ["pipe", "pipe", "inherit"] });
 		this.exited = once(this.process, "exit");
 		createInterface({ input: this.process.stdout }).on("line", (line) => {
 			const m = JSON.parse(line);
-			this.waiting.get(m.id)?.(answer(m));
+			if (m.method) this.hear(m);
+			else this.waiting.get(m.id)?.(answer(m));
 		});
 	}
-	dispatch(request) {
+	dispatch(request, hear) {
 		const body = frame(request, ++this.id);
+		if (hear) this.hear = hear;
 		return new Promise((resolve) => {
 			this.waiting.set(body.id, resolve);
 			this.process.stdin.write(JSON.stringify(body) + "\n");
@@ -148,6 +156,20 @@ try {
 		assert.equal(fails.outcome.result.isError, true);
 		const crashes = await crashing.settle();
 		assert.equal(crashes.outcome.status, "failed");
+	});
+	await check("who subscribes to a task hears of it until it has ended", async () => {
+		const e = await session.callTool("slow_compute", { seconds: 3, label: "heard" });
+		const { taskId } = e.handle;
+		const heard = [];
+		const params = contributeTaskFilterV2({ notifications: {} }, [taskId, "bg_aaaaaaaaaaaaaaaaaaaaaaaaaa"]);
+		const ended = await server.dispatch({ method: "subscriptions/listen", params }, (m) => heard.push(m));
+		assert.equal(ended.kind, "result");
+		assert.deepEqual(readAcceptedTaskIdsV2(heard[0].params), [taskId]);
+		const told = heard.filter((m) => m.method === "notifications/tasks");
+		for (const m of told) assert(isTaskStatusNotificationV2(m), JSON.stringify(m));
+		assert.equal(told.at(0).params.status, "working");
+		assert.equal(told.at(-1).params.status, "completed");
+		assert.deepEqual(told.at(-1).params.result.content, (await e.settle()).outcome.result.content);
 	});
 	await check("a task is canceled", async () => {
 		const e = await session.callTool("slow_compute", { seconds: 300 });

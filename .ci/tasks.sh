@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Drives the Tasks extension of `toolhost serve` and `toolhost mcp` with the
 # client of its authors, @modelcontextprotocol/ext-tasks: a task that finishes,
-# fails, crashes, asks, is canceled, is resumed by a second client, and is
-# resumed after the server was killed. Needs Go and npm.
+# fails, crashes, asks, is subscribed to, is canceled, is resumed by a second
+# client, and is resumed after the server was killed. Needs Go and npm.
 set -euo pipefail
 
 tasks=0.2.2  # @modelcontextprotocol/ext-tasks

@@ -217,6 +217,13 @@ func (s *Service) Questions(ctx context.Context, session, id string) (map[string
 	return nil, nil
 }
 
+// Asked returns what is closed as soon as one of those background runs of the
+// session waits for its user to answer, at once if one does, and what ends the
+// watch. It is safe for concurrent use.
+func (s *Service) Asked(session string, ids []string) (asked <-chan struct{}, end func()) {
+	return s.asked.watch(session, ids)
+}
+
 // awaited are the messages of the questions a run waits for its user to answer,
 // cleaned for a model, in at most so many characters together.
 func (s *Service) awaited(id string, room int) []string {

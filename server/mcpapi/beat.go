@@ -1,6 +1,8 @@
 package mcpapi
 
 import (
+	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -63,6 +65,24 @@ func (w *beating) keep() {
 func (w *beating) FlushError() error {
 	w.lock()
 	defer w.unlock()
+	return http.NewResponseController(w.ResponseWriter).Flush()
+}
+
+// errGone is that an answer has ended.
+var errGone = errors.New("the client is gone")
+
+// event sends a message that the SDK does not know of on a stream that it has
+// begun.
+func (w *beating) event(message []byte) error {
+	w.lock()
+	defer w.unlock()
+	if w.ended {
+		return errGone
+	}
+	w.keep()
+	if _, err := fmt.Fprintf(w.ResponseWriter, "event: message\ndata: %s\n\n", message); err != nil {
+		return err
+	}
 	return http.NewResponseController(w.ResponseWriter).Flush()
 }
 

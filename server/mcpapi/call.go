@@ -65,10 +65,7 @@ func (a *api) call(ctx context.Context, req *mcp.CallToolRequest, structured boo
 	follow.Ask = asking.ask
 	var run *background.Run
 	follow.Parked = func(r background.Run) { run = &r }
-	token, err := progressToken(req.Params)
-	if err != nil {
-		return nil, err
-	}
+	token := req.Params.GetProgressToken() // see repeatable
 	follow.ParkAfter = a.patience(who, token != nil)
 	if token != nil {
 		reporter := startReporter(ctx, func(ctx context.Context, n notice) {

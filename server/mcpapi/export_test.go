@@ -31,3 +31,14 @@ func (h *Handler) Sessions() int {
 	}
 	return n
 }
+
+// DecodeHeader reads a value that may be in base64.
+var DecodeHeader = decodeHeader
+
+// TaskOf is the task that the parameters of a method are for, or "".
+func TaskOf(params any) string {
+	if p, ok := params.(*taskParams); ok && p != nil {
+		return p.TaskID
+	}
+	return ""
+}

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"runtime/debug"
 	"strings"
 
@@ -25,14 +27,15 @@ const (
 	maxCallsHTTP     = 2048 // of all clients
 	maxCallsOfClient = maxCallsHTTP / 4
 
-	maxMeta  = 64 << 10 // bytes of _meta over HTTP
+	maxMeta  = 64 << 10 // bytes of _meta, which the SDK makes a tree of that takes many times as much
 	maxBatch = 64       // messages of one array
-	maxToken = 256      // bytes of a progress token, which each notification repeats
+	maxToken = 256      // bytes of an id or a progress token, which what is sent repeats
 )
 
-// codeBusy is the error of a request that is one too many, of those JSON-RPC
-// leaves to servers.
-const codeBusy = -32000
+// codeBusy is the error of a request that is one too many. It is HTTP's: new
+// codes are to be outside of what JSON-RPC reserves (2026-07-28, basic, error
+// codes).
+const codeBusy = http.StatusTooManyRequests
 
 func busy(limit int) *jsonrpc.Error {
 	return &jsonrpc.Error{Code: codeBusy, Message: fmt.Sprintf("%d requests wait for an answer already: wait for some of them, then try again", limit)}
@@ -87,23 +90,19 @@ func (a *api) contain(next mcp.MethodHandler) mcp.MethodHandler {
 				result, err = nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: abi.InternalMessage}
 			}
 		}()
-		return next(ctx, method, req)
+		result, err = next(ctx, method, req)
+		return result, sayable(err)
 	}
 }
 
-// progressToken is what a client wants to hear of its call under; nil for
-// nothing.
-func progressToken(params *mcp.CallToolParamsRaw) (any, error) {
-	token := params.GetProgressToken()
-	switch t := token.(type) {
-	case nil, int64, int32, int, float64, json.Number:
-		return token, nil
-	case string:
-		if len(t) <= maxToken {
-			return token, nil
-		}
+// sayable is an error that can be sent. The SDK's own, of a resource that is not
+// there, has data that is no JSON if the URI has control characters, and to fail to
+// send it would end the session.
+func sayable(err error) error {
+	if e, ok := errors.AsType[*jsonrpc.Error](err); ok && len(e.Data) > 0 && !json.Valid(e.Data) {
+		return &jsonrpc.Error{Code: e.Code, Message: e.Message}
 	}
-	return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf("progressToken: expected a number or a string of at most %d bytes", maxToken)}
+	return err
 }
 
 // messages are the messages of an array, if a body or a line is one: of one that
@@ -122,7 +121,7 @@ func messages(data []byte) (list []json.RawMessage, isArray bool) {
 		}
 		list = append(list, message)
 	}
-	return list, true
+	return list, len(list) > maxBatch || json.Valid(data)
 }
 
 // sdkLog is the log of the SDK. What it says, errors too, is of clients that

@@ -242,7 +242,7 @@ func TestCallsOfClientsThatLeave(t *testing.T) {
 		e.patience = 0
 		_, m := e.within("mallory", session, `{"jsonrpc":"2.0","id":"more","method":"tools/call","params":{"name":"echo","arguments":{}}}`)
 		require.NotNil(t, m.Error)
-		require.Equal(t, -32000, m.Error.Code)
+		require.Equal(t, 429, m.Error.Code)
 		_, m = e.within("mallory", session, `{"jsonrpc":"2.0","id":"ping","method":"ping"}`)
 		require.Nil(t, m.Error)
 		_, m = e.ask("ana", `{}`, "tools/list", "")

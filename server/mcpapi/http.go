@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,7 +11,6 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
@@ -21,13 +19,6 @@ import (
 
 	"github.com/toolhost/toolhost/internal/share"
 	"github.com/toolhost/toolhost/server"
-)
-
-// The headers of the streamable HTTP transport.
-const (
-	headerVersion = "Mcp-Protocol-Version"
-	headerSession = "Mcp-Session-Id"
-	headerName    = "Mcp-Name"
 )
 
 // HTTPConfig configures a [Handler].
@@ -179,7 +170,12 @@ func (h *Handler) ServeHTTP(inner http.ResponseWriter, r *http.Request) {
 	w := newBeating(inner)
 	defer w.end()
 	w.Header().Set("X-Accel-Buffering", "no") // or nginx would hold back events
-	if r.Method != http.MethodPost {
+	switch {
+	case r.Method == http.MethodPost:
+	case r.Header.Get(headerVersion) >= modernVersion: // 405
+		h.modern.ServeHTTP(w, r)
+		return
+	default:
 		h.serveLegacy(w, r, envelope{}, 0)
 		return
 	}
@@ -202,27 +198,51 @@ func (h *Handler) ServeHTTP(inner http.ResponseWriter, r *http.Request) {
 	// All is read: what was a deadline for that must not end a long answer.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 	r.Body = io.NopCloser(bytes.NewReader(body))
-	list, ok := messages(bytes.TrimSpace(body))
-	if ok && len(list) > maxBatch {
-		refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeInvalidRequest, fmt.Sprintf("the array has more than %d messages", maxBatch))
-		return
-	}
-	if !json.Valid(body) { // the SDK would say so in plain text
-		refuse(w, http.StatusBadRequest, nil, jsonrpc.CodeParseError, "the body is not JSON")
-		return
-	}
-	var m envelope
-	_ = json.Unmarshal(body, &m) // what is no message is the SDK's to refuse
+	m, problem := readBody(body)
 	switch {
-	case m.Params.Meta.size > maxMeta, tooLarge(list):
-		refuse(w, http.StatusRequestEntityTooLarge, m.ID, jsonrpc.CodeInvalidRequest, fmt.Sprintf("_meta has more than %d bytes", maxMeta))
-	case !m.modern(r.Header):
-		h.serveLegacy(w, r, m, len(body))
-	case m.namesAnother(r.Header):
-		refuse(w, http.StatusBadRequest, m.ID, mcp.CodeHeaderMismatch, "the header Mcp-Name has to be there, and to be params.taskId")
+	case problem != nil:
+		refuse(w, http.StatusBadRequest, m.ID, problem)
+	case m.modern(r.Header):
+		h.serveModern(w, r, m)
 	default:
-		h.modern.ServeHTTP(w, r)
+		h.serveLegacy(w, r, m, len(body))
 	}
+}
+
+// readBody reads the message of a body. Of several, which only revisions before
+// 2025-06-18 allow, it is as if there were none.
+func readBody(body []byte) (m envelope, problem *jsonrpc.Error) {
+	list, isArray := messages(bytes.TrimSpace(body))
+	if !isArray {
+		return readEnvelope(body)
+	}
+	if len(list) > maxBatch {
+		return m, invalidMessage(fmt.Sprintf("the array has more than %d messages", maxBatch))
+	}
+	for _, one := range list {
+		if m, problem = readEnvelope(one); problem != nil {
+			return m, problem
+		}
+	}
+	return envelope{}, nil
+}
+
+// serveModern serves a request that stands for itself.
+func (h *Handler) serveModern(w *beating, r *http.Request, m envelope) {
+	if problem := m.belied(r.Header); problem != nil {
+		refuse(w, http.StatusBadRequest, m.ID, problem)
+		return
+	}
+	r = r.WithContext(context.WithValue(r.Context(), outletKey{}, outlet{
+		taskIDs: func(any) []string { return m.TaskIDs },
+		send:    w.event,
+	}))
+	r.Header = r.Header.Clone()
+	r.Header.Del("Last-Event-ID") // such streams are not resumed
+	if _, ok := named[m.Method]; ok {
+		r.Header.Set(headerName, m.Name) // the SDK does not decode it
+	}
+	h.modern.ServeHTTP(w, r)
 }
 
 // serveLegacy serves a session. A POST without one makes one, whatever it says,
@@ -239,13 +259,13 @@ func (h *Handler) serveLegacy(w http.ResponseWriter, r *http.Request, m envelope
 		defer leave()
 	} else if r.Method == http.MethodPost {
 		if size > maxInitialize {
-			refuse(w, http.StatusRequestEntityTooLarge, m.ID, jsonrpc.CodeInvalidRequest, fmt.Sprintf("what begins a session has more than %d bytes", maxInitialize))
+			refuse(w, http.StatusRequestEntityTooLarge, m.ID, invalidMessage(fmt.Sprintf("what begins a session has more than %d bytes", maxInitialize)))
 			return
 		}
 		made, ok := h.sessions.admit(owner)
 		if !ok {
 			w.Header().Set("Retry-After", "60")
-			refuse(w, http.StatusServiceUnavailable, m.ID, codeBusy, "as many sessions as there may be are in use: close some, or try again later")
+			refuse(w, http.StatusServiceUnavailable, m.ID, &jsonrpc.Error{Code: codeBusy, Message: "as many sessions as there may be are in use: close some, or try again later"})
 			return
 		}
 		defer func() { made(w.Header().Get(headerSession)) }()
@@ -253,86 +273,11 @@ func (h *Handler) serveLegacy(w http.ResponseWriter, r *http.Request, m envelope
 	h.legacy.ServeHTTP(&discreet{ResponseWriter: w}, r)
 }
 
-// envelope is what of a message decides who answers it.
-type envelope struct {
-	ID     json.RawMessage `json:"id"`
-	Method string          `json:"method"`
-	Params struct {
-		TaskID string `json:"taskId"`
-		Meta   meta   `json:"_meta"`
-	} `json:"params"`
-}
-
-// meta is what a request says of itself. The SDK makes a tree of it, which takes
-// many times its size.
-type meta struct {
-	last json.RawMessage
-	size int // of the largest, if there are several
-}
-
-// UnmarshalJSON keeps one that is not too large.
-func (m *meta) UnmarshalJSON(data []byte) error {
-	if m.size = max(m.size, len(data)); m.size <= maxMeta {
-		m.last = bytes.Clone(data)
-	}
-	return nil
-}
-
-// tooLarge reports whether the SDK would have to read a meta that is too large.
-func tooLarge(list []json.RawMessage) bool {
-	for _, one := range list {
-		var m envelope
-		if _ = json.Unmarshal(one, &m); m.Params.Meta.size > maxMeta {
-			return true
-		}
-	}
-	return false
-}
-
-// metaVersion is where a modern request says its protocol revision.
-const metaVersion = "io.modelcontextprotocol/protocolVersion"
-
-// modern reports whether a request stands for itself: its header or its body
-// names a revision that has no sessions.
-func (m envelope) modern(h http.Header) bool {
-	var members map[string]json.RawMessage
-	_ = json.Unmarshal(m.Params.Meta.last, &members)
-	_, says := members[metaVersion]
-	return says || h.Get(headerVersion) >= modernVersion
-}
-
-// namesAnother reports whether a request for a task lacks the header that names
-// it to intermediaries, or has one that lies (SEP-2663, routing headers).
-func (m envelope) namesAnother(h http.Header) bool {
-	switch m.Method {
-	case methodTaskGet, methodTaskUpdate, methodTaskCancel:
-		name, ok := decodeHeader(strings.TrimSpace(h.Get(headerName)))
-		return !ok || name != m.Params.TaskID
-	}
-	return false
-}
-
-// decodeHeader reads a value that may be =?base64?…?= (2026-07-28,
-// basic/transports).
-func decodeHeader(value string) (string, bool) {
-	const begin, end = "=?base64?", "?="
-	if !strings.HasPrefix(value, begin) || !strings.HasSuffix(value, end) || len(value) < len(begin)+len(end) {
-		return value, true
-	}
-	text, err := base64.StdEncoding.DecodeString(value[len(begin) : len(value)-len(end)])
-	return string(text), err == nil
-}
-
 // refuse answers a request with an error.
-func refuse(w http.ResponseWriter, status int, id json.RawMessage, code int64, message string) {
-	if len(id) == 0 {
-		id = json.RawMessage("null")
-	}
+func refuse(w http.ResponseWriter, status int, id json.RawMessage, reason *jsonrpc.Error) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(map[string]any{
-		"jsonrpc": "2.0", "id": id, "error": jsonrpc.Error{Code: code, Message: message},
-	})
+	_ = json.NewEncoder(w).Encode(failure{"2.0", id, reason})
 }
 
 // newKey returns a key for requestState. It is of the process: what a client

@@ -349,7 +349,7 @@ func TestMetaTooLarge(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		e := serveHTTP(t, server.Config{})
 		const version = `"io.modelcontextprotocol/protocolVersion":"2026-07-28"`
-		for size, status := range map[int]int{1 << 10: http.StatusOK, mcpapi.MaxMeta: http.StatusRequestEntityTooLarge} {
+		for size, status := range map[int]int{1 << 10: http.StatusOK, mcpapi.MaxMeta: http.StatusBadRequest} {
 			list := `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{` + version + `,"io.modelcontextprotocol/clientCapabilities":{},"x":"` + strings.Repeat("x", size) + `"}%s}}`
 			for body, want := range map[string]int{
 				fmt.Sprintf(list, ""):                               status,

@@ -98,6 +98,7 @@ func Run(ctx context.Context, service *server.Service, cfg Config) error {
 		return fmt.Errorf("MCP session: %w", err)
 	}
 	pipe := newPipe(cfg.In, cfg.Out, cmp.Or(cfg.drain, drainGrace))
+	ctx = context.WithValue(ctx, outletKey{}, outlet{taskIDs: pipe.taskIDs, send: pipe.send})
 	transport := &mcp.IOTransport{Reader: pipe, Writer: pipe.writer(), MaxLineLength: -1} // the pipe bounds them
 	conn, err := srv.Connect(ctx, transport, nil)
 	if err != nil {
@@ -195,11 +196,11 @@ func (a *api) newServer(version string, extend Extend, calls *share.Pool) (*mcp.
 	}
 	srv := mcp.NewServer(&mcp.Implementation{Name: serverName, Title: "Toolhost", Version: version}, options)
 	a.serveTools(srv)
-	srv.AddReceivingMiddleware(asTask, a.nearestTool, a.wholeList)
+	srv.AddReceivingMiddleware(asTask, a.nearestTool, a.wholeList, a.listen)
 	if options.Instructions == "" { // the program has none of its own
 		srv.AddReceivingMiddleware(a.instruct)
 	}
-	srv.AddSendingMiddleware(a.begun)
+	srv.AddSendingMiddleware(a.begun, a.acknowledge)
 	a.addFiles(srv)
 	if err := a.addTasks(srv); err != nil {
 		return nil, err

@@ -9,7 +9,6 @@ import (
 	"io"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
@@ -26,15 +25,16 @@ const (
 	methodListen     = "subscriptions/listen"
 )
 
-// pipe stands between the client's streams and the SDK, for three things the SDK
-// does not do. A line that is no message is answered with an error, as
+// pipe stands between the client's streams and the SDK, for what the SDK does not
+// do. A line that is no message is answered with an error, as
 // JSON-RPC 2.0 section 5.1 has it, where the SDK would end the session. A call
 // that the client canceled is not answered, as MCP asks of servers
 // (basic/utilities/cancellation). And a client that asks faster than it is
 // answered waits: nothing is read while maxCalls calls have no answer.
 //
-// Arrays of messages, which revisions before 2025-06-18 allow, pass if they are
-// not too long: only the SDK knows the revision.
+// Arrays of messages, which revisions before 2025-06-18 allow, pass as their
+// messages, and their answers come back as one array: the SDK would not answer one
+// with a notification, and end the session at one that it does not allow.
 type pipe struct {
 	in    io.Reader
 	grace time.Duration // of drain
@@ -47,18 +47,33 @@ type pipe struct {
 	out     io.Writer
 
 	mu         sync.Mutex
-	calls      map[jsonrpc.ID]bool // those without an answer yet, and whether they were canceled
-	initialize jsonrpc.ID          // the last call of that method
-	answered   chan struct{}       // has room for one: another call was answered
+	calls      map[jsonrpc.ID]*openCall // those without an answer yet
+	initialize jsonrpc.ID               // the last call of that method
+	arrays     bool                     // the revision that was agreed on has them
+	answered   chan struct{}            // has room for one: another call was answered
 
 	closing sync.Once
 	closed  chan struct{}
 }
 
+// openCall is a call that has no answer yet.
+type openCall struct {
+	canceled bool
+	listens  bool     // is answered when the session ends: nobody waits for it
+	taskIDs  []string // that it wants to hear of
+	array    *array   // it came in; nil for none
+}
+
+// array is the answer to an array of messages.
+type array struct {
+	open    int // calls without an answer
+	answers [][]byte
+}
+
 func newPipe(in io.Reader, out io.Writer, grace time.Duration) *pipe {
 	return &pipe{
 		in: in, grace: grace, lines: bufio.NewReader(in), ended: make(chan struct{}), out: out,
-		calls: map[jsonrpc.ID]bool{}, answered: make(chan struct{}, 1), closed: make(chan struct{}),
+		calls: map[jsonrpc.ID]*openCall{}, answered: make(chan struct{}, 1), closed: make(chan struct{}),
 	}
 }
 
@@ -102,10 +117,15 @@ func (p *pipe) drain() {
 	}
 }
 
-func (p *pipe) unanswered() int {
+func (p *pipe) unanswered() (n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.calls)
+	for _, call := range p.calls {
+		if !call.listens {
+			n++
+		}
+	}
+	return n
 }
 
 // Close ends a Read that waits, if the input can be closed.
@@ -144,11 +164,8 @@ func (p *pipe) line() ([]byte, error) {
 // accept lets a line through to the SDK, or answers it.
 func (p *pipe) accept(line []byte) error {
 	message := bytes.TrimSpace(line)
-	switch {
-	case len(message) == 0:
+	if len(message) == 0 {
 		return nil
-	case !utf8.Valid(message) || !json.Valid(message):
-		return p.refuse(jsonrpc.CodeParseError, "the line is not JSON in UTF-8")
 	}
 	list, isArray := messages(message)
 	switch {
@@ -156,25 +173,69 @@ func (p *pipe) accept(line []byte) error {
 		return p.refuse(jsonrpc.CodeInvalidRequest, fmt.Sprintf("the array has more than %d messages", maxBatch))
 	case isArray && len(list) == 0:
 		return p.refuse(jsonrpc.CodeInvalidRequest, "the array is empty")
+	case isArray && !p.takesArrays():
+		return p.refuse(jsonrpc.CodeInvalidRequest, "arrays of messages are for revisions before 2025-06-18, once one was agreed on")
 	case !isArray:
 		list = []json.RawMessage{message}
 	}
-	var decoded []jsonrpc.Message
-	for _, one := range list {
-		m, err := jsonrpc.DecodeMessage(one)
-		if err != nil {
-			return p.refuse(jsonrpc.CodeInvalidRequest, "not a JSON-RPC 2.0 message: "+err.Error())
-		}
-		decoded = append(decoded, m)
+	received, err := p.read(list)
+	var together *array
+	if isArray {
+		together = &array{}
 	}
-	if p.room(decoded) {
-		p.rest = append(message, '\n')
+	switch {
+	case err != nil && err.quiet:
 		return nil
-	}
-	if req, ok := decoded[0].(*jsonrpc.Request); ok && !isArray {
-		return p.refuseCall(req.ID.Raw(), busy(maxCalls))
+	case err != nil:
+		return p.refuseCall(err.to, err.Error)
+	case p.room(received, together):
+		for _, one := range list {
+			p.rest = append(append(p.rest, one...), '\n')
+		}
+		return nil
+	case len(received) == 1:
+		return p.refuseCall(received[0].ID, busy(maxCalls))
 	}
 	return p.refuseCall(nil, busy(maxCalls))
+}
+
+// refusal is why a line is not let through.
+type refusal struct {
+	*jsonrpc.Error
+	to    json.RawMessage // the call it answers, if it can be said which
+	quiet bool            // a notification: nobody may be answered
+}
+
+// received is a message as we and as the SDK read it.
+type received struct {
+	envelope
+	jsonrpc.Message
+}
+
+// read reads the messages of a line.
+func (p *pipe) read(list []json.RawMessage) (all []received, refused *refusal) {
+	ids := map[jsonrpc.ID]bool{}
+	for _, one := range list {
+		m, problem := readEnvelope(one)
+		if problem == nil && m.ID != nil {
+			problem = m.unsupported()
+		}
+		if problem != nil {
+			return nil, &refusal{problem, m.ID, m.notifies()}
+		}
+		decoded, err := jsonrpc.DecodeMessage(one)
+		if err != nil {
+			return nil, &refusal{invalidMessage(err.Error()), m.ID, m.notifies()}
+		}
+		if call, ok := decoded.(*jsonrpc.Request); ok && call.IsCall() {
+			if ids[call.ID] || p.open(call.ID) != nil { // with the id, it would seem to be the other one's answer
+				return nil, &refusal{Error: invalidMessage("id: another request has it, and no answer yet")}
+			}
+			ids[call.ID] = true
+		}
+		all = append(all, received{m, decoded})
+	}
+	return all, nil
 }
 
 // patience is how long a call waits for room. Later ones wait no more, until
@@ -183,10 +244,10 @@ func (p *pipe) accept(line []byte) error {
 const patience = 10 * time.Second
 
 // room waits until there is room for the calls among messages, and notes them.
-func (p *pipe) room(list []jsonrpc.Message) bool {
+func (p *pipe) room(list []received, together *array) bool {
 	n, most := 0, maxCalls
 	for _, m := range list {
-		if req, ok := m.(*jsonrpc.Request); ok && req.IsCall() {
+		if req, ok := m.Message.(*jsonrpc.Request); ok && req.IsCall() {
 			n++
 			if len(list) == 1 && req.Method == methodPing { // it has to tell that the server is there
 				most += morePings
@@ -197,7 +258,7 @@ func (p *pipe) room(list []jsonrpc.Message) bool {
 		return false
 	}
 	for _, m := range list {
-		p.note(m)
+		p.note(m, together)
 	}
 	return true
 }
@@ -247,8 +308,8 @@ func (p *pipe) waitForRoom(most int) bool {
 }
 
 // note remembers which calls wait for an answer and which no longer do.
-func (p *pipe) note(m jsonrpc.Message) {
-	req, ok := m.(*jsonrpc.Request)
+func (p *pipe) note(m received, together *array) {
+	req, ok := m.Message.(*jsonrpc.Request)
 	if !ok {
 		return
 	}
@@ -257,20 +318,28 @@ func (p *pipe) note(m jsonrpc.Message) {
 	if req.Method == methodInitialize {
 		p.initialize = req.ID
 	}
-	if req.IsCall() && req.Method != methodListen {
-		p.calls[req.ID] = false
+	if req.IsCall() {
+		p.calls[req.ID] = &openCall{listens: req.Method == methodListen, taskIDs: m.TaskIDs, array: together}
+		if together != nil {
+			together.open++
+		}
 	}
-	if req.Method != methodCancelled {
+	if m.Cancels == nil {
 		return
 	}
-	var params struct {
-		RequestID any `json:"requestId"`
+	var canceled any
+	_ = json.Unmarshal(m.Cancels, &canceled) // it is valid
+	id, err := jsonrpc.MakeID(canceled)
+	if call := p.calls[id]; err == nil && call != nil {
+		call.canceled = true
 	}
-	_ = json.Unmarshal(req.Params, &params) // one without an id cancels nothing
-	id, err := jsonrpc.MakeID(params.RequestID)
-	if _, waits := p.calls[id]; err == nil && waits {
-		p.calls[id] = true
-	}
+}
+
+// open returns a call that has no answer yet, or nil.
+func (p *pipe) open(id jsonrpc.ID) *openCall {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.calls[id]
 }
 
 // refuse answers a line that has no id to answer to.
@@ -278,12 +347,8 @@ func (p *pipe) refuse(code int64, message string) error {
 	return p.refuseCall(nil, &jsonrpc.Error{Code: code, Message: message})
 }
 
-func (p *pipe) refuseCall(id any, reason *jsonrpc.Error) error {
-	answer, err := json.Marshal(struct {
-		Version string         `json:"jsonrpc"`
-		ID      any            `json:"id"`
-		Error   *jsonrpc.Error `json:"error"`
-	}{"2.0", id, reason})
+func (p *pipe) refuseCall(id json.RawMessage, reason *jsonrpc.Error) error {
+	answer, err := json.Marshal(failure{"2.0", id, reason})
 	if err != nil {
 		return err
 	}
@@ -297,16 +362,39 @@ func (p *pipe) write(line []byte) error {
 	return err
 }
 
+// taskIDs are the tasks that an open subscription wants to hear of.
+func (p *pipe) taskIDs(subscription any) []string {
+	if n, ok := subscription.(int64); ok {
+		subscription = float64(n) // as MakeID has it
+	}
+	id, err := jsonrpc.MakeID(subscription)
+	call := p.open(id)
+	if err != nil || call == nil {
+		return nil
+	}
+	return call.taskIDs
+}
+
+// send writes a message that the SDK does not know of.
+func (p *pipe) send(message []byte) error { return p.write(append(message, '\n')) }
+
 // writer is the pipe's other end. The SDK writes each message to it at once.
 func (p *pipe) writer() io.WriteCloser { return pipeWriter{p} }
 
 type pipeWriter struct{ *pipe }
 
 func (w pipeWriter) Write(line []byte) (int, error) {
-	ids := answered(line)
-	defer w.settle(ids) // once it is written: the session may end then
-	if len(ids) == 1 && w.canceled(ids[0]) {
-		return len(line), nil
+	m, _ := jsonrpc.DecodeMessage(line)
+	if response, ok := m.(*jsonrpc.Response); ok {
+		defer w.settle(response.ID) // once it is written: the session may end then
+		line, n := w.due(response, line), len(line)
+		if len(line) == 0 {
+			return n, nil
+		}
+		if err := w.write(line); err != nil {
+			return 0, err
+		}
+		return n, nil
 	}
 	if err := w.write(line); err != nil {
 		return 0, err
@@ -317,37 +405,52 @@ func (w pipeWriter) Write(line []byte) (int, error) {
 // Close does nothing: the output is its owner's.
 func (w pipeWriter) Close() error { return nil }
 
-// answered returns the calls a line answers.
-func answered(line []byte) (ids []jsonrpc.ID) {
-	list, isArray := messages(line)
-	if !isArray {
-		list = []json.RawMessage{bytes.TrimSpace(line)}
-	}
-	for _, one := range list {
-		m, _ := jsonrpc.DecodeMessage(one)
-		if response, ok := m.(*jsonrpc.Response); ok {
-			ids = append(ids, response.ID)
-		}
-	}
-	return ids
-}
-
-// canceled reports whether the client canceled the call.
-func (p *pipe) canceled(id jsonrpc.ID) bool {
+// due returns what is to be written when a call is answered: the answer, or that of
+// its array if it is the last one; nothing if the client has canceled it.
+func (p *pipe) due(response *jsonrpc.Response, line []byte) []byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.calls[id]
+	call := p.calls[response.ID]
+	switch {
+	case call == nil:
+		return line
+	case response.ID == p.initialize && response.Error == nil:
+		var agreed struct{ ProtocolVersion string }
+		_ = json.Unmarshal(response.Result, &agreed)
+		p.arrays = agreed.ProtocolVersion != "" && agreed.ProtocolVersion < "2025-06-18"
+	case call.array != nil:
+		return call.array.answer(call, line)
+	}
+	if call.canceled {
+		return nil
+	}
+	return line
 }
 
-// settle forgets calls that are answered.
-func (p *pipe) settle(ids []jsonrpc.ID) {
-	if len(ids) == 0 {
-		return
+// answer takes the answer of one call, and returns that of the array if it was the
+// last one.
+func (a *array) answer(call *openCall, line []byte) []byte {
+	a.open--
+	if !call.canceled {
+		a.answers = append(a.answers, bytes.Clone(bytes.TrimSpace(line)))
 	}
+	if a.open > 0 || len(a.answers) == 0 {
+		return nil
+	}
+	return fmt.Appendf(nil, "[%s]\n", bytes.Join(a.answers, []byte(",")))
+}
+
+// takesArrays reports whether the client may send arrays of messages.
+func (p *pipe) takesArrays() bool {
 	p.mu.Lock()
-	for _, id := range ids {
-		delete(p.calls, id)
-	}
+	defer p.mu.Unlock()
+	return p.arrays
+}
+
+// settle forgets a call that is answered.
+func (p *pipe) settle(id jsonrpc.ID) {
+	p.mu.Lock()
+	delete(p.calls, id)
 	p.mu.Unlock()
 	select {
 	case p.answered <- struct{}{}:

@@ -3,7 +3,6 @@ package mcpapi
 import (
 	"bytes"
 	"encoding/json"
-	"net/http"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -28,22 +27,6 @@ func FuzzParseFileURI(f *testing.F) {
 		require.Contains(t, []string{background.OutputLog, background.ResultJSON}, name)
 		require.NotContains(t, id, "/")
 		require.GreaterOrEqual(t, offset, int64(0))
-	})
-}
-
-// FuzzEnvelope: whatever comes in is sent to one of the two, and a header is
-// never read past its end.
-func FuzzEnvelope(f *testing.F) {
-	f.Add([]byte(`{"method":"tasks/get","params":{"taskId":"a","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`), "2026-07-28", "=?base64?YQ==?=")
-	f.Add([]byte(`[]`), "", "=?base64?=")
-	f.Fuzz(func(t *testing.T, body []byte, version, name string) {
-		var m envelope
-		_ = json.Unmarshal(body, &m)
-		h := http.Header{headerVersion: {version}, headerName: {name}}
-		if version >= modernVersion {
-			require.True(t, m.modern(h))
-		}
-		m.namesAnother(h)
 	})
 }
 

@@ -38,6 +38,8 @@ const (
 	taskCancelled     taskStatus = "cancelled"
 )
 
+func (s taskStatus) terminal() bool { return s != taskWorking && s != taskInputRequired }
+
 // taskParams are the parameters of all three methods.
 type taskParams struct {
 	mcp.ParamsBase
@@ -49,7 +51,7 @@ type taskParams struct {
 // tasks/get answers.
 type task struct {
 	mcp.ResultBase
-	ResultType    string              `json:"resultType"`
+	ResultType    string              `json:"resultType,omitempty"` // "" for a notification
 	TaskID        string              `json:"taskId"`
 	Status        taskStatus          `json:"status"`
 	StatusMessage string              `json:"statusMessage,omitempty"`
@@ -147,12 +149,22 @@ func taskProblem(id string, err error) error {
 }
 
 func (a *api) getTask(ctx context.Context, who caller, id string) (*task, error) {
+	t, err := a.taskNow(ctx, who, id)
+	if err != nil {
+		return nil, err
+	}
+	t.ResultType = "complete"
+	a.shown(ctx, who, t)
+	return t, nil
+}
+
+// taskNow is a task with what came of it.
+func (a *api) taskNow(ctx context.Context, who caller, id string) (*task, error) {
 	run, err := a.service.Runs().Get(ctx, who.session, id)
 	if err != nil {
 		return nil, taskProblem(id, err)
 	}
 	t := a.describe(run)
-	t.ResultType = "complete"
 	switch t.Status {
 	case taskWorking:
 		questions, err := a.service.Questions(ctx, who.session, id)
@@ -162,17 +174,23 @@ func (a *api) getTask(ctx context.Context, who caller, id string) (*task, error)
 		if len(questions) > 0 {
 			t.Status, t.InputRequests = taskInputRequired, inputRequests(questions)
 		}
-		return t, nil
 	case taskCompleted:
 		t.Result = &taskResult{a.runResult(run)}
 	case taskFailed:
 		t.Error = &taskError{jsonrpc.CodeInternalError, run.Error.Message, map[string]any{"kind": run.Error.Kind}}
 	}
-	// Who asks is told of the end: the session need not be told again.
-	if err := a.service.Acknowledge(ctx, who.session, []string{id}); err != nil {
-		a.log.Warn("notice not taken back", "task_id", id, "error", err)
-	}
 	return t, nil
+}
+
+// shown takes back the notice of a task's end, which the session need not be
+// told again.
+func (a *api) shown(ctx context.Context, who caller, t *task) {
+	if !t.Status.terminal() {
+		return
+	}
+	if err := a.service.Acknowledge(ctx, who.session, []string{t.TaskID}); err != nil {
+		a.log.Warn("notice not taken back", "task_id", t.TaskID, "error", err)
+	}
 }
 
 // newTask is the answer to a call that has become a task. Its record is stored.
