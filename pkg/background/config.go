@@ -21,7 +21,7 @@ const (
 	DefaultTimeout    = 5 * time.Minute // deadline of a run that names none
 	DefaultMaxTimeout = time.Hour       // the longest deadline a run may name
 	DefaultRetention  = 24 * time.Hour  // how long an ended run is kept
-	DefaultRetainRuns = 100             // how many ended runs of a session are kept
+	DefaultRetainRuns = 500             // how many ended runs of a session are kept
 	DefaultInterval   = time.Minute     // the shortest time between two firings of a schedule
 	DefaultMisfire    = time.Hour       // how late a missed firing is still caught up
 	DefaultNoticeTTL  = 7 * 24 * time.Hour

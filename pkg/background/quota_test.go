@@ -102,7 +102,7 @@ func TestFiringWithoutRoom(t *testing.T) {
 		require.Contains(t, log.String(), "there is no room for the record of its run")
 		require.True(t, must(m.GetSchedule(t.Context(), alice, s.ID)).Enabled, "nothing is lost")
 		require.Empty(t, must(m.engine.List(t.Context(), Query{Schedule: s.ID})))
-		wait(t, m, alice, first.ID)
+		require.NoError(t, m.Acknowledge(t.Context(), alice, []string{first.ID}))
 		time.Sleep(fireAgain)
 		synctest.Wait()
 		runs := must(m.engine.List(t.Context(), Query{Schedule: s.ID}))
