@@ -50,7 +50,7 @@ func TestDefaults(t *testing.T) {
 	require.Equal(t, 300*time.Second, cfg.Timeout)
 	require.Equal(t, 3600*time.Second, cfg.MaxTimeout)
 	require.Equal(t, 24*time.Hour, cfg.Retention)
-	require.Equal(t, 100, cfg.RetainRuns)
+	require.Equal(t, 500, cfg.RetainRuns)
 	require.Equal(t, 32, cfg.Parked)
 	require.Equal(t, 5, cfg.Schedules)
 	require.Equal(t, 3, cfg.Attempts)
