@@ -16,6 +16,9 @@ import (
 // DefaultLogQuota is how many bytes the output of all runs may take on disk.
 const DefaultLogQuota = sqlite.DefaultLogQuota
 
+// DefaultRecordQuota is how many bytes records may take on disk.
+const DefaultRecordQuota = sqlite.DefaultRecordQuota
+
 // RunsConfig bounds background runs, and says how they are kept. A zero field
 // is its default.
 type RunsConfig struct {
@@ -27,11 +30,18 @@ type RunsConfig struct {
 	Park      Park          // which calls go on in the background; empty is ParkHinted
 	ParkAfter time.Duration // how long a call is waited for before; 0 is DefaultParkAfter, or less if MaxLimits.Background has no room for it; negative is never
 
-	Retention  time.Duration         // how long an ended run is kept; 0 is background.DefaultRetention
-	RetainRuns int                   // how many ended runs of a session are kept; 0 is background.DefaultRetainRuns
-	NoticeTTL  time.Duration         // how long a notice nobody took is kept, and its run with it; 0 is background.DefaultNoticeTTL
-	OutputCap  int                   // bytes of output kept of a run; 0 is background.DefaultOutputCap
-	LogQuota   int64                 // bytes of the output of all runs in Config.DataDir; 0 is DefaultLogQuota
+	Retention  time.Duration // how long an ended run is kept; 0 is background.DefaultRetention
+	RetainRuns int           // how many ended runs of a session are kept; 0 is background.DefaultRetainRuns
+	NoticeTTL  time.Duration // how long a notice nobody took is kept, and its run with it; 0 is background.DefaultNoticeTTL
+	OutputCap  int           // bytes of output kept of a run; 0 is background.DefaultOutputCap
+	LogQuota   int64         // bytes of the output of all runs in Config.DataDir; 0 is DefaultLogQuota
+
+	// RecordQuota is how many bytes the records of all runs and schedules may
+	// take: see background.Quota. 0 is DefaultRecordQuota, or with no
+	// Config.DataDir, where output counts too, background.DefaultRecordQuota.
+	// With Config.Host.Shared one client can have three quarters of it.
+	RecordQuota int64
+
 	EndSession background.SessionEnd // what the end of a session does to its runs; empty is background.EndParked
 
 	MinInterval time.Duration // between two firings of a schedule; 0 is background.DefaultInterval
@@ -52,6 +62,13 @@ func (c RunsConfig) check(most time.Duration) error {
 	return nil
 }
 
+func (c RunsConfig) recordQuota(disk bool) int64 {
+	if disk {
+		return cmp.Or(c.RecordQuota, DefaultRecordQuota)
+	}
+	return cmp.Or(c.RecordQuota, background.DefaultRecordQuota)
+}
+
 // openRuns opens the data directory, if there is one, and the manager of runs.
 func (s *Service) openRuns(ctx context.Context) (err error) {
 	c := s.cfg.Runs
@@ -61,9 +78,11 @@ func (s *Service) openRuns(ctx context.Context) (err error) {
 		Grace: s.cfg.grace, MaxTimeout: s.maxLimits().Background, OutputCap: c.OutputCap,
 		Retention: c.Retention, RetainRuns: c.RetainRuns, NoticeTTL: c.NoticeTTL, EndSession: c.EndSession,
 		MinInterval: c.MinInterval, Misfire: c.Misfire, Engine: s.cfg.memory,
+		RecordQuota: c.recordQuota(s.cfg.DataDir != ""),
 	}
 	if s.cfg.Host.Shared {
 		cfg.Owner, cfg.PerOwner = share.ClientOf, share.Most(cmp.Or(c.PerHost, background.DefaultPerHost))
+		cfg.OwnerQuota = max(1, cfg.RecordQuota-cfg.RecordQuota/4)
 	}
 	if s.cfg.DataDir != "" {
 		if s.engine, err = sqlite.Open(ctx, s.cfg.DataDir, sqlite.Config{LogQuota: c.LogQuota, Logger: s.cfg.Logger}); err != nil {
@@ -187,8 +206,10 @@ func (s *Service) EndSession(ctx context.Context, session string) error {
 	return s.runs.EndSession(ctx, session)
 }
 
-// Retention is how long an ended run is kept at least, unless the session has
-// more of them than [RunsConfig.RetainRuns].
+// Retention is how long an ended run is kept. One whose notice nobody took is
+// kept that long in any case, unless [RunsConfig.NoticeTTL] is shorter; another one
+// may go sooner, if the session has more than [RunsConfig.RetainRuns] or there
+// is no room for the record of a new run.
 func (s *Service) Retention() time.Duration {
 	return cmp.Or(s.cfg.Runs.Retention, background.DefaultRetention)
 }

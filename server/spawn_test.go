@@ -197,6 +197,20 @@ func TestRunsOfOneUser(t *testing.T) {
 	})
 }
 
+// Nor more of the room for records.
+func TestRecordsOfOneUser(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := open(t, Config{Host: host.Config{Shared: true}, Runs: RunsConfig{RecordQuota: 8 * (background.RecordOverhead + 100)}}, "sleeper")
+		for i := range 6 {
+			s.spawn(fmt.Sprint("ana/", i), "sleeper", "{}")
+		}
+		require.Contains(t, s.refused("ana/new", SpawnBackground, `{"tool":"sleeper","args":{}}`),
+			fmt.Sprintf("records may take %d bytes; check the runs that have ended", 6*(background.RecordOverhead+100)))
+		s.spawn("bo/new", "sleeper", "{}")
+		s.spawn(alice, "sleeper", "{}")
+	})
+}
+
 func TestConfiguredLimits(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := open(t, Config{Runs: RunsConfig{PerSession: 1, PerHost: 2}}, "sleeper")

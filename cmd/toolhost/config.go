@@ -79,6 +79,7 @@ type backgroundConfig struct {
 	NoticeTTL   time.Duration  `koanf:"notice_ttl"`   // of notices nobody took
 	OutputCap   byteSize       `koanf:"output_cap"`   // kept of a run
 	LogQuota    byteSize       `koanf:"log_quota"`    // output of all runs on disk
+	RecordQuota byteSize       `koanf:"record_quota"` // records of all runs and schedules
 	EndSession  string         `koanf:"end_session"`  // parked or all: what the end of a session stops
 	MinInterval time.Duration  `koanf:"min_interval"` // between two firings of a schedule
 	Misfire     time.Duration  `koanf:"misfire"`      // how late a missed firing is caught up
@@ -151,7 +152,7 @@ func (b backgroundConfig) runs() server.RunsConfig {
 	c := server.RunsConfig{
 		PerSession: b.PerSession, PerHost: b.PerHost, Parked: b.Parked, Schedules: b.Schedules, Park: server.Park(b.Park),
 		Retention: b.Retention, RetainRuns: b.RetainRuns, NoticeTTL: b.NoticeTTL,
-		OutputCap: int(b.OutputCap), LogQuota: int64(b.LogQuota), EndSession: background.SessionEnd(b.EndSession),
+		OutputCap: int(b.OutputCap), LogQuota: int64(b.LogQuota), RecordQuota: int64(b.RecordQuota), EndSession: background.SessionEnd(b.EndSession),
 		MinInterval: b.MinInterval, Misfire: b.Misfire,
 	}
 	switch {

@@ -35,7 +35,8 @@ func (c *loaded) check() {
 		"limits.memory": int64(c.Limits.Memory), "limits.output": int64(c.Limits.Output),
 		"max_limits.memory": int64(c.MaxLimits.Memory), "max_limits.output": int64(c.MaxLimits.Output),
 		"background.output_cap": int64(c.Background.OutputCap), "background.log_quota": int64(c.Background.LogQuota),
-		"host.memory": int64(c.Host.Memory), "host.cache": int64(c.Host.Cache),
+		"background.record_quota": int64(c.Background.RecordQuota),
+		"host.memory":             int64(c.Host.Memory), "host.cache": int64(c.Host.Cache),
 		"background.misfire": int64(c.Background.Misfire), "serve.drain": int64(c.Serve.Drain),
 		"host.calls": int64(c.Host.Calls), "host.total_calls": int64(c.Host.Total), "host.warm_for": int64(c.Host.WarmFor),
 	} {

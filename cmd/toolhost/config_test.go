@@ -36,10 +36,10 @@ func TestRunsConfig(t *testing.T) {
 		{`background: {park: never, park_after: 100h}`, with(func(c *server.RunsConfig) { c.Park, c.ParkAfter = server.ParkNever, 100*time.Hour })},
 		{
 			`background: {per_session: 1, per_host: 2, parked: 3, schedules: 4, park: all, retention: 5h, retain_runs: 6, notice_ttl: 7h,
-			  output_cap: 8KiB, log_quota: 9MiB, end_session: all, min_interval: 10s, misfire: 11s}`,
+			  output_cap: 8KiB, log_quota: 9MiB, record_quota: 8MiB, end_session: all, min_interval: 10s, misfire: 11s}`,
 			server.RunsConfig{
 				PerSession: 1, PerHost: 2, Parked: 3, Schedules: 4, Park: server.ParkAll, Retention: 5 * time.Hour, RetainRuns: 6, NoticeTTL: 7 * time.Hour,
-				OutputCap: 8 << 10, LogQuota: 9 << 20, EndSession: background.EndAll, MinInterval: 10 * time.Second, Misfire: 11 * time.Second,
+				OutputCap: 8 << 10, LogQuota: 9 << 20, RecordQuota: 8 << 20, EndSession: background.EndAll, MinInterval: 10 * time.Second, Misfire: 11 * time.Second,
 			},
 		},
 	} {
@@ -60,7 +60,7 @@ func TestRunsConfig(t *testing.T) {
 func TestNegativeSizes(t *testing.T) {
 	for _, key := range []string{
 		"limits.memory", "limits.output", "max_limits.memory", "max_limits.output",
-		"host.memory", "host.cache", "background.output_cap", "background.log_quota",
+		"host.memory", "host.cache", "background.output_cap", "background.log_quota", "background.record_quota",
 	} {
 		section, name, _ := strings.Cut(key, ".")
 		file := filepath.Join(t.TempDir(), "toolhost.yaml")

@@ -75,6 +75,7 @@ var builtIn = map[string]any{
 	"background.retention":  background.DefaultRetention.String(), "background.retain_runs": background.DefaultRetainRuns,
 	"background.notice_ttl": background.DefaultNoticeTTL.String(),
 	"background.output_cap": inUnits(background.DefaultOutputCap), "background.log_quota": inUnits(server.DefaultLogQuota),
+	"background.record_quota": inUnits(server.DefaultRecordQuota),
 	"background.min_interval": background.DefaultInterval.String(), "background.misfire": background.DefaultMisfire.String(),
 
 	"host.memory": inUnits(host.DefaultHostMemory), "host.cache": inUnits(host.DefaultCacheSize),

@@ -21,17 +21,19 @@ const (
 	DefaultTimeout    = 5 * time.Minute // deadline of a run that names none
 	DefaultMaxTimeout = time.Hour       // the longest deadline a run may name
 	DefaultRetention  = 24 * time.Hour  // how long an ended run is kept
-	DefaultRetainRuns = 100             // how many ended runs of a session are kept
+	DefaultRetainRuns = 500             // how many ended runs of a session are kept
 	DefaultInterval   = time.Minute     // the shortest time between two firings of a schedule
 	DefaultMisfire    = time.Hour       // how late a missed firing is still caught up
 	DefaultNoticeTTL  = 7 * 24 * time.Hour
-	MaxWait           = 9 * time.Minute  // the longest wait of one Check; longer ones are cut to it
-	MaxIDs            = 20               // ids in one Check
-	DefaultChars      = 2048             // characters of output in a Report
-	MaxChars          = 16384            // the most characters of output in a Report
-	MaxCheckpoint     = 1 << 20          // bytes of a checkpoint
-	HeartbeatEvery    = 2 * time.Second  // how often a lease is extended
-	LeaseTTL          = 30 * time.Second // how long a lease lasts after it was last extended
+	// DefaultRecordQuota is how many bytes records take at most, as they do in memory.
+	DefaultRecordQuota = 256 << 20
+	MaxWait            = 9 * time.Minute  // the longest wait of one Check; longer ones are cut to it
+	MaxIDs             = 20               // ids in one Check
+	DefaultChars       = 2048             // characters of output in a Report
+	MaxChars           = 16384            // the most characters of output in a Report
+	MaxCheckpoint      = 1 << 20          // bytes of a checkpoint
+	HeartbeatEvery     = 2 * time.Second  // how often a lease is extended
+	LeaseTTL           = 30 * time.Second // how long a lease lasts after it was last extended
 )
 
 const (
@@ -94,7 +96,14 @@ type Config struct {
 	Retention  time.Duration // how long an ended run is kept; 0: DefaultRetention
 	RetainRuns int           // how many ended runs of a session are kept; 0: DefaultRetainRuns
 	NoticeTTL  time.Duration // how long a notice nobody took is kept, and its run with it; 0: DefaultNoticeTTL
-	EndSession SessionEnd    // what the end of a session does to its runs; "": EndParked
+
+	// RecordQuota is how many bytes the records of all runs and schedules may
+	// take, and OwnerQuota those of one owner: see [Quota] for what counts, and
+	// for which records go before that to make room.
+	RecordQuota int64 // 0: DefaultRecordQuota
+	OwnerQuota  int64 // at most RecordQuota; 0: RecordQuota
+
+	EndSession SessionEnd // what the end of a session does to its runs; "": EndParked
 
 	MinInterval time.Duration // the shortest time between two firings of a schedule; 0: DefaultInterval
 	Misfire     time.Duration // how late a missed firing is still caught up; 0: DefaultMisfire
@@ -121,7 +130,7 @@ type Config struct {
 	// notices.
 	OnNotice func(Notice)
 
-	// Owner says whose a session is, for PerOwner. It is a function of the
+	// Owner says whose a session is, for PerOwner and OwnerQuota. It is a function of the
 	// session alone, and called under locks. With nil each session is an owner by
 	// itself.
 	Owner func(session string) string
@@ -185,11 +194,20 @@ func (c Config) withDefaults() (Config, error) {
 			return c, err
 		}
 	}
+	if err := fill("RecordQuota", &c.RecordQuota, DefaultRecordQuota); err != nil {
+		return c, err
+	}
+	if err := fill("OwnerQuota", &c.OwnerQuota, c.RecordQuota); err != nil {
+		return c, err
+	}
 	if err := fill("Timeout", &c.Timeout, min(DefaultTimeout, c.MaxTimeout)); err != nil {
 		return c, err
 	}
 	if c.Timeout > c.MaxTimeout {
 		return c, &FieldError{"Timeout", fmt.Sprintf("%v is longer than MaxTimeout, %v", c.Timeout, c.MaxTimeout)}
+	}
+	if c.OwnerQuota > c.RecordQuota {
+		return c, &FieldError{"OwnerQuota", fmt.Sprintf("%d is more than RecordQuota, %d", c.OwnerQuota, c.RecordQuota)}
 	}
 	switch c.EndSession {
 	case "":
@@ -202,7 +220,7 @@ func (c Config) withDefaults() (Config, error) {
 }
 
 // fill sets *v to def if it is 0, and refuses it if it is negative.
-func fill[T int | time.Duration](name string, v *T, def T) error {
+func fill[T int | int64 | time.Duration](name string, v *T, def T) error {
 	if *v < 0 {
 		return &FieldError{name, fmt.Sprintf("must not be negative, is %v", *v)}
 	}

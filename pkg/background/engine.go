@@ -17,15 +17,26 @@ import (
 //
 // Package enginetest checks an implementation against this contract.
 type Engine interface {
+	// Limit says what records may take from now on, and counts those there are.
+	// Before that there is no limit. A [Manager] calls it first of all.
+	Limit(ctx context.Context, q Quota) error
+
+	// Recorded returns how many bytes records take now, as [Quota] counts them; 0
+	// before Limit. What an engine keeps of a run in another place than
+	// its log counts too.
+	Recorded() int64
+
 	// Submit stores a new run, with the status queued. It returns an error
 	// matching [ErrExists], and changes nothing, if the engine has a run with
-	// that id.
+	// that id. If there is no room for its record, others that may go are
+	// removed in the same step, as by Prune; where that is not enough the error
+	// is a *[LimitError] that matches [ErrRecordLimit], and nothing is changed.
 	Submit(ctx context.Context, run Run) error
 
 	// Adopt stores a new run whose work already goes on: it is running, in its
 	// first attempt, and the caller holds its lease. run.StartedAt is kept. It
 	// returns an error matching [ErrExists], and changes nothing, if the engine
-	// has a run with that id.
+	// has a run with that id. It makes room as Submit does.
 	Adopt(ctx context.Context, run Run) (Lease, error)
 
 	// Get returns a run, or an error matching [ErrNotFound].
@@ -89,7 +100,8 @@ type Engine interface {
 	// that has the same Revision; if not, the error matches [ErrConflict], or
 	// [ErrNotFound] if there is none. A schedule that would be the session's
 	// (max+1)th enabled one is refused with a *[LimitError] that matches
-	// [ErrScheduleLimit]; counting and storing are one step.
+	// [ErrScheduleLimit]; counting and storing are one step. For a new one it
+	// makes room as Submit does.
 	PutSchedule(ctx context.Context, s Schedule, max int) (Schedule, error)
 
 	// GetSchedule returns a schedule, or an error matching [ErrNotFound].

@@ -20,6 +20,9 @@ var (
 	ErrHostLimit = errors.New("host limit of background runs reached")
 	// ErrParkedLimit: the session already has as many parked calls as it may.
 	ErrParkedLimit = errors.New("session limit of parked calls reached")
+	// ErrRecordLimit: the records of runs and schedules take as much room as
+	// they may, or those of one owner do, and none of them may go.
+	ErrRecordLimit = errors.New("quota of records reached")
 	// ErrScheduleLimit: the session already has as many schedules as it may.
 	ErrScheduleLimit = errors.New("session limit of schedules reached")
 	// ErrNoSchedule: the session has no such schedule.
@@ -73,17 +76,20 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // A LimitError says which limit refused a spawn, ended a call that was to be
 // parked, or refused a schedule. It matches [ErrSessionLimit], [ErrOwnerLimit],
-// [ErrHostLimit], [ErrParkedLimit] or [ErrScheduleLimit].
+// [ErrHostLimit], [ErrParkedLimit], [ErrScheduleLimit] or [ErrRecordLimit].
 type LimitError struct {
 	Err    error    // the sentinel
-	Max    int      // the limit
-	Active []string // the ids that hold the session's slots, sorted; nil for the limits of owner and host
+	Max    int      // the limit; bytes for ErrRecordLimit
+	Active []string // the ids that hold the session's slots, sorted; nil for the limits of owner, host and records
 }
 
 func (e *LimitError) Error() string {
 	switch {
 	case errors.Is(e.Err, ErrHostLimit):
 		return fmt.Sprintf("this host already runs the maximum of %d background runs; try again when one has ended", e.Max)
+	case errors.Is(e.Err, ErrRecordLimit):
+		return fmt.Sprintf("there is no room to keep another background run or schedule: records may take %d bytes; "+
+			"check the runs that have ended, as a record goes only when the end of its run was seen, or have the operator raise background.record_quota", e.Max)
 	case errors.Is(e.Err, ErrOwnerLimit):
 		return fmt.Sprintf("your sessions together already have the maximum of %d background runs; wait for one to end or stop one", e.Max)
 	case errors.Is(e.Err, ErrParkedLimit):

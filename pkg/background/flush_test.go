@@ -289,7 +289,7 @@ func TestTailAndArtifacts(t *testing.T) {
 		run := wait(t, m, alice, id)
 		require.Equal(t, "raw\x1b[", read())
 		require.Equal(t, "runs/"+id+"/output.log", run.LogPath())
-		for name, want := range map[string]string{OutputLog: "\x1b[1mraw\x1b[0m\r\n", ResultJSON: `"status": "succeeded"`} {
+		for name, want := range map[string]string{OutputLog: "\x1b[1mraw\x1b[0m\r\n", ResultJSON: `"status":"succeeded"`} {
 			file, err := m.Open(t.Context(), alice, id, name)
 			require.NoError(t, err)
 			var got bytes.Buffer

@@ -69,6 +69,9 @@ func New(ctx context.Context, cfg Config) (*Manager, error) {
 		planned: make(chan struct{}),
 		kept:    make(chan struct{}),
 	}
+	if err := m.engine.Limit(ctx, Quota{Max: cfg.RecordQuota, Each: cfg.OwnerQuota, Owner: cfg.Owner}); err != nil {
+		return nil, fmt.Errorf("background: counting what an earlier process left: %w", err)
+	}
 	if err := m.recover(ctx); err != nil {
 		return nil, fmt.Errorf("background: %w", err)
 	}

@@ -50,7 +50,7 @@ func TestDefaults(t *testing.T) {
 	require.Equal(t, 300*time.Second, cfg.Timeout)
 	require.Equal(t, 3600*time.Second, cfg.MaxTimeout)
 	require.Equal(t, 24*time.Hour, cfg.Retention)
-	require.Equal(t, 100, cfg.RetainRuns)
+	require.Equal(t, 500, cfg.RetainRuns)
 	require.Equal(t, 32, cfg.Parked)
 	require.Equal(t, 5, cfg.Schedules)
 	require.Equal(t, 3, cfg.Attempts)
@@ -402,7 +402,7 @@ func TestStats(t *testing.T) {
 		require.ErrorIs(t, err, ErrSessionLimit)
 		queued := fired(t, m, alice, "echo", "")
 		require.Equal(t, Stats{Active: 3, PerHost: DefaultPerHost, Queued: 1, Spawned: 8, Succeeded: 2, Failed: map[ErrorKind]int64{KindToolError: 1, KindInternal: 1},
-			Refused: 1, Output: 16}, m.Stats())
+			Refused: 1, Output: 16}, counts(m))
 		_, err = m.Stop(t.Context(), alice, queued, StopRequest{})
 		require.NoError(t, err)
 		require.EqualValues(t, 1, m.Stats().Canceled)

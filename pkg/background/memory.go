@@ -19,6 +19,7 @@ type MemoryEngine struct {
 	seq       int
 	schedules []memorySchedule // in the order they were made
 	feed      Feed
+	ledger    *Ledger // nil before Limit
 }
 
 type record struct {
@@ -26,6 +27,7 @@ type record struct {
 	run        Run
 	log        buffer
 	checkpoint []byte
+	counted
 }
 
 // NewMemoryEngine returns an empty engine.
@@ -42,6 +44,9 @@ func (e *MemoryEngine) Submit(_ context.Context, run Run) error {
 	if e.runs[run.ID] != nil {
 		return fmt.Errorf("%w: %s", ErrExists, run.ID)
 	}
+	if err := e.makeRoom(run.Session, run.Size()); err != nil {
+		return err
+	}
 	e.add(run)
 	e.feed.Publish(RunEvent(EventQueued, run))
 	return nil
@@ -53,6 +58,7 @@ func (e *MemoryEngine) add(run Run) *record {
 	r := &record{seq: e.seq, run: run}
 	e.runs[run.ID] = r
 	e.sessions[run.Session] = append(e.sessions[run.Session], r)
+	e.count(r)
 	return r
 }
 
@@ -64,6 +70,9 @@ func (e *MemoryEngine) Adopt(_ context.Context, run Run) (Lease, error) {
 	defer e.mu.Unlock()
 	if e.runs[run.ID] != nil {
 		return nil, fmt.Errorf("%w: %s", ErrExists, run.ID)
+	}
+	if err := e.makeRoom(run.Session, run.Size()); err != nil {
+		return nil, err
 	}
 	r := e.add(run)
 	r.log = newBuffer(max(1, run.OutputCap))
@@ -139,6 +148,7 @@ func (e *MemoryEngine) Claim(_ context.Context, id string) (Lease, error) {
 	r.run.StartedAt, r.run.HeartbeatAt = now, now
 	r.run.Beat = Beat{}
 	r.log = newBuffer(max(1, r.run.OutputCap))
+	e.count(r)
 	e.feed.Publish(RunEvent(EventStarted, r.run))
 	return &memoryLease{e, r.run.Clone(), bytes.Clone(r.checkpoint)}, nil
 }
@@ -177,6 +187,7 @@ func (e *MemoryEngine) Abandon(_ context.Context, id string, attempt int, status
 func (e *MemoryEngine) end(r *record, run Run) Run {
 	run.OutputBytes = max(run.OutputBytes, r.log.total)
 	r.run, r.checkpoint = run.Clone(), nil
+	e.count(r)
 	e.feed.Publish(RunEvent(EventEnded, r.run))
 	return r.run.Clone()
 }
@@ -242,21 +253,32 @@ func (e *MemoryEngine) pruneSession(session string, ret Retention) int {
 	for i, r := range ended {
 		told := r.run.Notice != NoticePending || r.run.FinishedAt.Before(ret.Notices)
 		if told && (i >= ret.Keep || r.run.FinishedAt.Before(ret.Before)) {
-			delete(e.runs, r.run.ID)
-			e.feed.Publish(RunEvent(EventPurged, r.run))
+			e.remove(r)
 			removed++
 		}
 	}
-	if removed == 0 {
-		return 0
+	if removed > 0 {
+		e.forget(session)
 	}
+	return removed
+}
+
+// remove removes a run. The lock must be held, and forget called afterwards.
+func (e *MemoryEngine) remove(r *record) {
+	delete(e.runs, r.run.ID)
+	e.uncount(r.run.Session, &r.counted)
+	e.feed.Publish(RunEvent(EventPurged, r.run))
+}
+
+// forget takes runs that were removed out of their session. The lock must be
+// held.
+func (e *MemoryEngine) forget(session string) {
 	rest := slices.DeleteFunc(e.sessions[session], func(r *record) bool { return e.runs[r.run.ID] != r })
 	if len(rest) == 0 {
 		delete(e.sessions, session)
 	} else {
 		e.sessions[session] = rest
 	}
-	return removed
 }
 
 type memoryLease struct {
@@ -290,6 +312,7 @@ func (l *memoryLease) Save(_ context.Context, data []byte) error {
 		return err
 	}
 	r.checkpoint = bytes.Clone(data)
+	l.engine.count(r)
 	return nil
 }
 
@@ -320,6 +343,7 @@ func (l *memoryLease) Append(_ context.Context, offset int64, p []byte) error {
 		return err
 	}
 	r.log.appendAt(offset, p)
+	l.engine.count(r)
 	return nil
 }
 

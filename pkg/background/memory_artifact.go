@@ -3,7 +3,6 @@ package background
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 )
@@ -21,8 +20,8 @@ func (e *MemoryEngine) Open(_ context.Context, id, name string) (Artifact, error
 		case OutputLog:
 			return memoryArtifact{bytes.NewReader([]byte(r.log.output().String()))}, nil
 		case ResultJSON:
-			data, err := json.MarshalIndent(r.run.Envelope(), "", "  ")
-			return memoryArtifact{bytes.NewReader(append(data, '\n'))}, err
+			data, err := r.run.ResultFile()
+			return memoryArtifact{bytes.NewReader(data)}, err
 		}
 	}
 	return nil, fmt.Errorf("%w: %s of %s", ErrNotFound, name, id)
@@ -39,6 +38,7 @@ func (e *MemoryEngine) Acknowledge(_ context.Context, session string, ids []stri
 	for _, r := range e.sessions[session] {
 		if r.run.Notice == NoticePending && slices.Contains(ids, r.run.ID) {
 			r.run.Notice = NoticeSeen
+			e.count(r)
 			e.feed.Publish(RunEvent(EventSeen, r.run))
 		}
 	}

@@ -11,6 +11,7 @@ import (
 type memorySchedule struct {
 	Schedule
 	changed time.Time
+	counted
 }
 
 // PutSchedule implements [Engine].
@@ -31,11 +32,18 @@ func (e *MemoryEngine) PutSchedule(_ context.Context, s Schedule, max int) (Sche
 		return Schedule{}, err
 	}
 	s.Revision++
+	put := memorySchedule{Schedule: s, changed: time.Now()}
 	if at < 0 {
-		e.schedules = append(e.schedules, memorySchedule{s, time.Now()})
+		if err := e.makeRoom(s.Session, s.Size()); err != nil {
+			return Schedule{}, err
+		}
+		at = len(e.schedules)
+		e.schedules = append(e.schedules, put)
 	} else {
-		e.schedules[at] = memorySchedule{s, time.Now()}
+		e.uncount(e.schedules[at].Session, &e.schedules[at].counted)
+		e.schedules[at] = put
 	}
+	e.countSchedule(&e.schedules[at])
 	stored := s.clone()
 	e.feed.Publish(Event{Kind: EventScheduled, Session: s.Session, Schedule: &stored})
 	return s.clone(), nil
@@ -100,10 +108,21 @@ func (e *MemoryEngine) pruneSchedules(ret Retention) {
 		for i, s := range of {
 			if i >= ret.Keep || s.changed.Before(ret.Before) {
 				gone[s.ID] = true
-				purged := s.Schedule.clone()
-				e.feed.Publish(Event{Kind: EventPurged, Session: s.Session, Schedule: &purged})
 			}
 		}
 	}
-	e.schedules = slices.DeleteFunc(e.schedules, func(s memorySchedule) bool { return gone[s.ID] })
+	e.removeSchedules(gone)
+}
+
+// removeSchedules removes the schedules with these ids. The lock must be held.
+func (e *MemoryEngine) removeSchedules(gone map[string]bool) {
+	e.schedules = slices.DeleteFunc(e.schedules, func(s memorySchedule) bool {
+		if !gone[s.ID] {
+			return false
+		}
+		e.uncount(s.Session, &s.counted)
+		purged := s.Schedule.clone()
+		e.feed.Publish(Event{Kind: EventPurged, Session: s.Session, Schedule: &purged})
+		return true
+	})
 }

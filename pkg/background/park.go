@@ -46,9 +46,10 @@ type Ran struct {
 // parked.
 //
 // A call cannot be refused when its time to be parked comes. If the session
-// has too many parked calls or the host too many runs by then, the work is
-// stopped, and the error is a *[LimitError] unless it gave a result. If the
-// record cannot be stored, which is logged, or the manager is closing, the
+// has too many parked calls or the host too many runs by then, or there is no
+// room to keep its record, the work is stopped, and the error is a *[LimitError]
+// unless it gave a result. If the record cannot be stored for another reason,
+// which is logged, or the manager is closing, the
 // call goes on in the foreground. A bad request is a *[FieldError]; after
 // Close the error is [ErrClosed].
 func (m *Manager) Run(ctx context.Context, session string, req RunRequest) (Ran, error) {
@@ -191,6 +192,7 @@ func (m *Manager) park(t *task) error {
 	delete(m.calls, t)
 	m.mu.Unlock()
 	if err := m.adopt(t); err != nil {
+		m.countRefused(err)
 		m.mu.Lock()
 		delete(m.tasks, t.run.ID)
 		m.calls[t] = struct{}{}

@@ -57,7 +57,7 @@ func TestParkedCall(t *testing.T) {
 		require.Equal(t, 1, run.Attempt)
 		require.True(t, run.StartedAt.Equal(began), "it runs since the call began")
 		require.True(t, run.ParkedAt.Equal(time.Now()))
-		require.Equal(t, Stats{Active: 1, PerHost: DefaultPerHost, Parked: 1, Spawned: 1, Failed: map[ErrorKind]int64{}}, m.Stats())
+		require.Equal(t, Stats{Active: 1, PerHost: DefaultPerHost, Parked: 1, Spawned: 1, Failed: map[ErrorKind]int64{}}, counts(m))
 
 		report := check(t, m, alice, CheckRequest{IDs: []string{run.ID}})
 		require.Equal(t, "working\n", report.Output.Text, "with what it wrote before")

@@ -50,7 +50,7 @@ func TestQueuedRunsStartInOrder(t *testing.T) {
 			fired(t, m, c.session, c.tool, "")
 		}
 		require.Equal(t, []string{"a1", "b1"}, order, "the host has two places, each session one")
-		require.Equal(t, Stats{Active: 2, PerHost: 2, Queued: 4, Spawned: 6, Failed: map[ErrorKind]int64{}}, m.Stats())
+		require.Equal(t, Stats{Active: 2, PerHost: 2, Queued: 4, Spawned: 6, Failed: map[ErrorKind]int64{}}, counts(m))
 		_, err := m.Spawn(t.Context(), "dave", SpawnRequest{Tool: "echo"})
 		require.ErrorIs(t, err, ErrHostLimit, "a spawn overtakes nobody")
 		began := time.Now()

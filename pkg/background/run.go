@@ -239,6 +239,17 @@ func (r Run) LogPath() string { return "runs/" + r.Folder() + "/" + OutputLog }
 // the engine keeps runs. The file is there when the run has ended.
 func (r Run) ResultPath() string { return "runs/" + r.Folder() + "/" + ResultJSON }
 
+// ResultFile returns [ResultJSON] of an ended run: its Envelope, on one line. It
+// is there for engines. It has no indentation, which takes many times the room
+// of a result that is nested deeply, and no escapes a browser would need.
+func (r Run) ResultFile() ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(r.Envelope())
+	return b.Bytes(), err
+}
+
 // Envelope returns what [ResultJSON] of an ended run holds.
 func (r Run) Envelope() Envelope {
 	return Envelope{

@@ -63,6 +63,9 @@ type Schedule struct {
 	Revision int64     `json:"revision"`                    // counts the changes; set by the engine
 }
 
+// Size returns what the record of a schedule counts. It is there for engines.
+func (s Schedule) Size() int64 { return RecordOverhead + int64(len(s.Args)) }
+
 func (s Schedule) clone() Schedule {
 	s.Args = append(json.RawMessage(nil), s.Args...)
 	return s

@@ -36,6 +36,9 @@ func (m *Manager) fireSchedule(ctx context.Context, id string, now time.Time) {
 	switch {
 	case err == nil, errors.Is(err, errGone), errors.Is(err, ErrNotFound):
 	case errors.Is(err, ErrClosed), ctx.Err() != nil: // the next manager's
+	case errors.Is(err, ErrRecordLimit):
+		m.log.Warn("background schedule not fired: there is no room for the record of its run; trying again", "schedule_id", id, "session", s.Session, "due", s.NextAt)
+		m.scheduler.plan(id, now.Add(fireAgain), now)
 	default:
 		m.log.Error("background schedule not fired; trying again", "schedule_id", id, "session", s.Session, "error", err)
 		m.scheduler.plan(id, now.Add(fireAgain), now)

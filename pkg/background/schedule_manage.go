@@ -15,8 +15,9 @@ const changesAtOnce = 100
 // on, at most one for each time it is due, and also after a restart.
 //
 // A bad request is a *[FieldError]. If the session has as many schedules as it
-// may, the error is a *[LimitError] that matches [ErrScheduleLimit], and
-// nothing is stored. After Close it is [ErrClosed].
+// may, or there is no room to keep its record, the error is a *[LimitError]
+// that matches [ErrScheduleLimit] or [ErrRecordLimit], and nothing is stored.
+// After Close it is [ErrClosed].
 func (m *Manager) Schedule(ctx context.Context, session string, req ScheduleRequest) (Schedule, error) {
 	s, err := m.newSchedule(session, req, m.wall())
 	if err == nil {
@@ -42,7 +43,8 @@ func (m *Manager) addSchedule(ctx context.Context, s Schedule) (Schedule, error)
 	ctx = context.WithoutCancel(ctx) // what is stored must be planned
 	stored, err := m.engine.PutSchedule(ctx, s, m.cfg.Schedules)
 	switch {
-	case errors.Is(err, ErrScheduleLimit):
+	case errors.Is(err, ErrScheduleLimit), errors.Is(err, ErrRecordLimit):
+		m.countRefused(err)
 		return Schedule{}, err
 	case err != nil:
 		return Schedule{}, fmt.Errorf("storing the schedule: %w", err)

@@ -38,7 +38,8 @@ type Spawned struct {
 // Spawn returns that one instead. With the same key and another tool or other
 // arguments, the error matches [ErrKeyReused].
 //
-// If there is no room, the error is a *[LimitError], and nothing is stored. A
+// If there is no place for it, or no room to keep its record, the error is a
+// *[LimitError], and nothing is stored. A
 // bad request is a *[FieldError]; after Close the error is [ErrClosed].
 func (m *Manager) Spawn(ctx context.Context, session string, req SpawnRequest) (Spawned, error) {
 	run, err := m.newRun(session, req)
@@ -192,6 +193,7 @@ func (m *Manager) admit(ctx context.Context, run Run, args json.RawMessage) erro
 	m.mu.Unlock()
 
 	if err := m.submit(ctx, run); err != nil {
+		m.countRefused(err)
 		started := m.limits.release(t.lane, run.ID)
 		m.leave(t)
 		m.running.Done()
@@ -203,11 +205,18 @@ func (m *Manager) admit(ctx context.Context, run Run, args json.RawMessage) erro
 	return nil
 }
 
+// countRefused counts a record there was no room for, if that is what err says.
+func (m *Manager) countRefused(err error) {
+	if errors.Is(err, ErrRecordLimit) {
+		m.count(func(s *Stats) { s.Refused++ })
+	}
+}
+
 // submit stores the record of a new run. Once that has begun it is brought to
 // its end, whatever becomes of ctx: a record nobody works on must not stay.
 func (m *Manager) submit(ctx context.Context, run Run) error {
 	ctx = context.WithoutCancel(ctx)
-	if err := m.engine.Submit(ctx, run); errors.Is(err, ErrExists) {
+	if err := m.engine.Submit(ctx, run); errors.Is(err, ErrExists) || errors.Is(err, ErrRecordLimit) {
 		return err
 	} else if err != nil {
 		if _, missing := m.engine.Get(ctx, run.ID); missing != nil {

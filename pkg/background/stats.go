@@ -11,11 +11,14 @@ type Stats struct {
 	Unstored  int `json:"unstored"`  // runs whose end is not stored yet
 	Unnoticed int `json:"unnoticed"` // notices that wait for Config.OnNotice
 
+	RecordBytes int64 `json:"record_bytes"` // what records of runs and schedules take
+	RecordQuota int64 `json:"record_quota"` // what they may take: see [Config]
+
 	Spawned   int64               `json:"spawned"`      // runs that came in, by whatever door
 	Succeeded int64               `json:"succeeded"`    // runs that ended so
 	Failed    map[ErrorKind]int64 `json:"failed"`       // runs that ended so, by why
 	Canceled  int64               `json:"canceled"`     // runs that ended so
-	Refused   int64               `json:"refused"`      // spawns and parked calls there was no place for
+	Refused   int64               `json:"refused"`      // spawns, parked calls and schedules there was no place or no room for
 	Notices   int64               `json:"notices"`      // notices handed to Config.OnNotice
 	Rerun     int64               `json:"rerun"`        // runs that were queued again after their host went down
 	Output    int64               `json:"output_bytes"` // bytes of output of ended runs, kept or not
@@ -24,11 +27,13 @@ type Stats struct {
 // Stats returns the counts of this moment.
 func (m *Manager) Stats() Stats {
 	active, parked, queued := m.limits.counts()
+	recorded := m.engine.Recorded()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s := m.stats
 	s.Failed = maps.Clone(s.Failed)
 	s.Active, s.Parked, s.Queued, s.PerHost = active, parked, queued, m.cfg.PerHost
+	s.RecordBytes, s.RecordQuota = recorded, m.cfg.RecordQuota
 	s.Unnoticed = m.notices.waiting()
 	for _, t := range m.tasks {
 		if t.unstored() {

@@ -97,7 +97,7 @@ type Problem struct {
 	Detail string   `json:"detail,omitempty"`
 	Code   Code     `json:"code"`
 	Field  string   `json:"field,omitempty"`  // of CodeInvalid: which field, parameter or header
-	Max    int      `json:"max,omitempty"`    // of CodeLimit: the limit
+	Max    int      `json:"max,omitempty"`    // of CodeLimit: the limit; bytes, where it is that of records
 	Active []string `json:"active,omitempty"` // of CodeLimit and CodeNotFound: runs of the session that are active
 
 	challenge string // for WWW-Authenticate
@@ -150,7 +150,7 @@ func problem(err error) *Problem {
 	case errors.As(err, &limit):
 		p = refuse(CodeLimit, "%v", limit)
 		p.Max, p.Active = limit.Max, limit.Active
-		if !errors.Is(limit.Err, background.ErrScheduleLimit) { // schedules do not end by themselves
+		if !errors.Is(limit.Err, background.ErrScheduleLimit) && !errors.Is(limit.Err, background.ErrRecordLimit) { // schedules do not end by themselves, and somebody has to see ends
 			p.retry = 5
 		}
 	case errors.As(err, &missing):

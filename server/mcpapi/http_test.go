@@ -397,7 +397,7 @@ func TestRunFiles(t *testing.T) {
 		m := read("ana", uri)
 		require.Nil(t, m.Error)
 		require.Equal(t, "private", m.Result["cacheScope"])
-		require.Contains(t, m.Result["contents"].([]any)[0].(map[string]any)["text"], `"task_id": "`+id)
+		require.Contains(t, m.Result["contents"].([]any)[0].(map[string]any)["text"], `"task_id":"`+id)
 		whole := m.Result["contents"].([]any)[0].(map[string]any)["text"].(string)
 		rest := read("ana", uri+"?offset=10").Result["contents"].([]any)[0].(map[string]any)["text"]
 		require.Equal(t, whole[10:], rest)

@@ -129,7 +129,7 @@ func (e *Engine) Open(ctx context.Context, id, name string) (background.Artifact
 	if r.Status.Terminal() {
 		switch name {
 		case background.ResultJSON:
-			data, err := envelope(r.Run)
+			data, err := r.ResultFile()
 			return memory{bytes.NewReader(data)}, err
 		case background.OutputLog:
 			return e.openLog(ctx, r)

@@ -18,6 +18,7 @@ import (
 type conn struct {
 	driver.Conn
 	stmts map[string]driver.Stmt
+	book  book // of the connection that writes
 }
 
 // connect opens the database file, which has to be there.
@@ -38,7 +39,7 @@ func connect(path string) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &conn{dc, make(map[string]driver.Stmt)}, nil
+	return &conn{Conn: dc, stmts: make(map[string]driver.Stmt)}, nil
 }
 
 // close closes the connection and its statements.

@@ -283,10 +283,9 @@ func TestMigrateFromFirst(t *testing.T) {
 	record, err := stored{Run: run, Log: &extent{}}.encode()
 	require.NoError(t, err)
 	require.NoError(t, c.script(fmt.Sprintf("%s PRAGMA application_id = %d; PRAGMA user_version = 1;", schema1, applicationID)))
-	seq, err := insert(c, run, record)
-	require.NoError(t, err)
-	require.NoError(t, c.run(`UPDATE runs SET finished = 1 WHERE seq = ?`, seq))
-	require.NoError(t, c.run(`INSERT INTO results VALUES (?, ?)`, seq, []byte(`{"value":1,"content":[]}`)))
+	require.NoError(t, c.run(`INSERT INTO runs (seq, id, session, finished, record) VALUES (1, 'bg_old', 's', 1, ?)`, record))
+	require.NoError(t, c.run(`INSERT INTO args VALUES (1, ?)`, []byte(`{}`)))
+	require.NoError(t, c.run(`INSERT INTO results VALUES (1, ?)`, []byte(`{"value":1,"content":[]}`)))
 	require.NoError(t, c.close())
 
 	e := opened(t, dir)
@@ -295,6 +294,8 @@ func TestMigrateFromFirst(t *testing.T) {
 	old, err := e.Get(t.Context(), "bg_old")
 	require.NoError(t, err)
 	require.JSONEq(t, `{"value":1,"content":[]}`, string(old.Result), "as it was stored")
+	require.NoError(t, e.Limit(t.Context(), background.Quota{Max: 1 << 30, Each: 1 << 30}))
+	require.EqualValues(t, background.RecordOverhead+2+2*24, e.Recorded())
 	require.Nil(t, old.Content)
 }
 

@@ -98,6 +98,8 @@ type Engine struct {
 	used     atomic.Int64 // bytes of logs on disk
 	evicting sync.Mutex
 
+	recorded atomic.Int64 // bytes of records, as the last transaction left them
+
 	life    sync.Mutex
 	closed  bool
 	calls   sync.WaitGroup // calls of methods, and the keeper

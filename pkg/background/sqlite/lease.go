@@ -100,7 +100,7 @@ func (l *lease) Save(ctx context.Context, data []byte) error {
 	}
 	defer release()
 	return l.engine.write(ctx, func(w *conn) (func(), error) {
-		return nil, w.run(`INSERT INTO checkpoints VALUES (?, ?) ON CONFLICT (seq) DO UPDATE SET data = excluded.data`, v.seq, append([]byte{}, data...))
+		return nil, save(w, l.run.Session, v.seq, append([]byte{}, data...))
 	})
 }
 

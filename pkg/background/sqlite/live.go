@@ -211,7 +211,8 @@ func (e *Engine) end(ctx context.Context, r row, args []byte) (background.Run, e
 	x, sealing := log.seal()
 	r.Log = &x
 	r.OutputBytes = max(r.OutputBytes, x.End)
-	err = errors.Join(err, sealing, writeEnvelope(log.dir, r.Run), syncDir(log.dir), syncDir(e.path(runsFolder)))
+	file, writing := writeEnvelope(log.dir, r.Run)
+	err = errors.Join(err, sealing, writing, syncDir(log.dir), syncDir(e.path(runsFolder)))
 	if err != nil {
 		e.log.Error("artifacts of a background run not written", "task_id", r.ID, "error", err)
 		if r.ArtifactError == "" {
@@ -227,7 +228,8 @@ func (e *Engine) end(ctx context.Context, r row, args []byte) (background.Run, e
 		if now.seq != r.seq || now.Status.Terminal() || now.Attempt != r.Attempt {
 			return nil, fenced(r.ID, r.Attempt)
 		}
-		return func() { e.over(background.EventEnded, r.Run) }, r.finish(w, logged)
+		r.size = now.size
+		return func() { e.over(background.EventEnded, r.Run) }, r.finish(w, logged, file)
 	})
 	if err = e.quarantine(ctx, err); err != nil {
 		return background.Run{}, err

@@ -47,7 +47,7 @@ var benchSpawn = background.SpawnRequest{Tool: "primes", Args: json.RawMessage(`
 
 func benchManager(b *testing.B, work background.Executor) *background.Manager {
 	const many = 1 << 30
-	m, err := background.New(b.Context(), background.Config{Executor: work, Engine: benchEngine(b), PerSession: many, PerHost: many, RetainRuns: many})
+	m, err := background.New(b.Context(), background.Config{Executor: work, Engine: benchEngine(b), PerSession: many, PerHost: many, RetainRuns: many, RecordQuota: 1 << 40})
 	require.NoError(b, err)
 	b.Cleanup(func() {
 		now, cancel := context.WithCancel(context.Background())

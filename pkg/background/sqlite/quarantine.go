@@ -37,7 +37,7 @@ func (e *Engine) quarantine(ctx context.Context, err error) error {
 			return nil, err
 		}
 		if d.table == "schedules" {
-			err = w.run(`DELETE FROM schedules WHERE seq = ?`, d.seq)
+			err = dropSchedule(w, d.seq)
 		} else {
 			err = remove(w, d.seq)
 		}

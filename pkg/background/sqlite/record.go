@@ -20,7 +20,8 @@ type stored struct {
 
 // A row is a run in the database.
 type row struct {
-	seq int64
+	seq  int64
+	size int64 // what its record takes, as it is in the database
 	stored
 }
 
@@ -82,7 +83,7 @@ func (s stored) encode() ([]byte, error) {
 	return json.Marshal(s)
 }
 
-const selectRow = `SELECT seq, record FROM runs WHERE id = ?`
+const selectRow = `SELECT seq, record, size FROM runs WHERE id = ?`
 
 // load reads a run without its Args, Result and Content.
 func load(c *conn, id string) (row, error) {
@@ -93,7 +94,9 @@ func load(c *conn, id string) (row, error) {
 	if found == nil {
 		return row{}, fmt.Errorf("%w: %s", background.ErrNotFound, id)
 	}
-	return decode(found[0].(int64), id, found[1])
+	r, err := decode(found[0].(int64), id, found[1])
+	r.size, _ = found[2].(int64)
+	return r, err
 }
 
 const selectFull = `SELECT r.seq, r.record, a.data, s.data, c.data FROM runs r
@@ -126,15 +129,24 @@ func loadFull(c *conn, id string) (row, error) {
 
 // insert stores a new run. record is the encoded one: made by the caller, as
 // the goroutine that writes has enough to do.
-func insert(w *conn, run background.Run, record []byte) (seq int64, err error) {
-	changed, seq, err := w.exec(`INSERT INTO runs (id, session, idempotency_key, schedule, record) VALUES (?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`,
-		run.ID, run.Session, optional(run.IdempotencyKey), optional(run.Schedule), record)
+func insert(w *conn, run background.Run, record []byte, room room) (seq int64, err error) {
+	there, err := w.number(`SELECT 1 FROM runs WHERE id = ?`, run.ID)
 	if err != nil {
 		return 0, err
 	}
-	if changed == 0 {
+	if there != 0 {
 		return 0, fmt.Errorf("%w: %s", background.ErrExists, run.ID)
 	}
+	size := background.RecordOverhead + int64(len(run.Args))
+	if err := room(run.Session, size); err != nil {
+		return 0, err
+	}
+	_, seq, err = w.exec(`INSERT INTO runs (id, session, idempotency_key, schedule, size, record) VALUES (?, ?, ?, ?, ?, ?)`,
+		run.ID, run.Session, optional(run.IdempotencyKey), optional(run.Schedule), size, record)
+	if err != nil {
+		return 0, err
+	}
+	w.book.add(run.Session, size, 0)
 	if run.Args == nil {
 		return seq, nil
 	}
@@ -164,19 +176,33 @@ func (r *row) acknowledge(w *conn) error {
 	if err != nil {
 		return err
 	}
-	return w.run(`UPDATE runs SET record = ?, notice = 0 WHERE seq = ?`, record, r.seq)
+	if err := w.run(`UPDATE runs SET record = ?, notice = 0 WHERE seq = ?`, record, r.seq); err != nil {
+		return err
+	}
+	w.book.add(r.Session, 0, r.size)
+	return nil
 }
 
-// finish stores the end of a run. logged is what its logs take on disk.
-func (r row) finish(w *conn, logged int64) error {
+// finish stores the end of a run. logged is what its logs take on disk, file
+// its result.json.
+func (r row) finish(w *conn, logged, file int64) error {
 	record, err := r.encode()
 	if err != nil {
 		return err
 	}
-	err = w.run(`UPDATE runs SET record = ?, finished = ?, notice = ?, logged = ? WHERE seq = ?`,
-		record, nanos(r.FinishedAt), flag(r.Notice == background.NoticePending), logged, r.seq)
+	saved, err := w.number(selectSaved, r.seq)
 	if err != nil {
 		return err
+	}
+	more := int64(len(r.Result)+len(r.Content)) + file - saved
+	err = w.run(`UPDATE runs SET record = ?, finished = ?, notice = ?, logged = ?, size = size + ? WHERE seq = ?`,
+		record, nanos(r.FinishedAt), flag(r.Notice == background.NoticePending), logged, more, r.seq)
+	if err != nil {
+		return err
+	}
+	w.book.add(r.Session, more, 0)
+	if r.Spare() {
+		w.book.add(r.Session, 0, r.size+more)
 	}
 	if r.Result != nil {
 		if err := w.run(`INSERT INTO results VALUES (?, ?)`, r.seq, []byte(r.Result)); err != nil {
@@ -189,6 +215,22 @@ func (r row) finish(w *conn, logged int64) error {
 		}
 	}
 	return w.run(`DELETE FROM checkpoints WHERE seq = ?`, r.seq)
+}
+
+const selectSaved = `SELECT length(data) FROM checkpoints WHERE seq = ?`
+
+// save stores a checkpoint of a run in place of an earlier one.
+func save(w *conn, session string, seq int64, data []byte) error {
+	before, err := w.number(selectSaved, seq)
+	if err != nil {
+		return err
+	}
+	more := int64(len(data)) - before
+	if err := w.run(`UPDATE runs SET size = size + ? WHERE seq = ?`, more, seq); err != nil {
+		return err
+	}
+	w.book.add(session, more, 0)
+	return w.run(`INSERT INTO checkpoints VALUES (?, ?) ON CONFLICT (seq) DO UPDATE SET data = excluded.data`, seq, data)
 }
 
 func flag(on bool) int64 {
@@ -212,6 +254,9 @@ func nanos(t time.Time) int64 {
 
 // remove deletes a run.
 func remove(w *conn, seq int64) error {
+	if err := w.uncount(`SELECT session, size, iif(finished IS NOT NULL AND notice = 0, size, 0) FROM runs WHERE seq = ?`, seq); err != nil {
+		return err
+	}
 	for _, sql := range []string{`DELETE FROM runs WHERE seq = ?`, `DELETE FROM args WHERE seq = ?`,
 		`DELETE FROM results WHERE seq = ?`, `DELETE FROM contents WHERE seq = ?`, `DELETE FROM checkpoints WHERE seq = ?`} {
 		if err := w.run(sql, seq); err != nil {

@@ -40,8 +40,8 @@ func (e *Engine) Submit(ctx context.Context, run background.Run) error {
 		return err
 	}
 	event := background.RunEvent(background.EventQueued, run)
-	return e.write(ctx, func(w *conn) (func(), error) {
-		_, err := insert(w, run, record)
+	return e.create(ctx, func(w *conn, room room) (func(), error) {
+		_, err := insert(w, run, record, room)
 		return func() { e.feed.Publish(event) }, err
 	})
 }
@@ -66,8 +66,8 @@ func (e *Engine) Adopt(ctx context.Context, run background.Run) (background.Leas
 		return nil, err
 	}
 	l := &lease{engine: e, run: run.Clone()}
-	err = e.write(ctx, func(w *conn) (func(), error) {
-		seq, err := insert(w, run, record)
+	err = e.create(ctx, func(w *conn, room room) (func(), error) {
+		seq, err := insert(w, run, record, room)
 		return func() { e.begin(l, seq) }, err
 	})
 	if err != nil {

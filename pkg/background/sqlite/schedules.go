@@ -14,7 +14,8 @@ import (
 
 // A scheduleRow is a schedule in the database.
 type scheduleRow struct {
-	seq int64
+	seq  int64
+	size int64 // what its record takes, as it is in the database
 	background.Schedule
 }
 
@@ -37,7 +38,7 @@ func decodeSchedule(found []driver.Value) (scheduleRow, error) {
 	return s, nil
 }
 
-const selectSchedule = `SELECT seq, id, record FROM schedules WHERE id = ?`
+const selectSchedule = `SELECT seq, id, record, size FROM schedules WHERE id = ?`
 
 func loadSchedule(c *conn, id string) (scheduleRow, error) {
 	found, err := c.one(selectSchedule, id)
@@ -47,7 +48,9 @@ func loadSchedule(c *conn, id string) (scheduleRow, error) {
 	if found == nil {
 		return scheduleRow{}, fmt.Errorf("%w: schedule %s", background.ErrNotFound, id)
 	}
-	return decodeSchedule(found)
+	s, err := decodeSchedule(found)
+	s.size, _ = found[3].(int64)
+	return s, err
 }
 
 // PutSchedule implements [background.Engine].
@@ -58,7 +61,7 @@ func (e *Engine) PutSchedule(ctx context.Context, s background.Schedule, max int
 	defer e.calls.Done()
 	s.Args = slices.Clone(s.Args)
 	put := s
-	err := e.write(ctx, func(w *conn) (func(), error) {
+	err := e.create(ctx, func(w *conn, room room) (func(), error) {
 		old, err := loadSchedule(w, s.ID)
 		if err = against(s, old, err); err != nil {
 			return nil, err
@@ -70,9 +73,9 @@ func (e *Engine) PutSchedule(ctx context.Context, s background.Schedule, max int
 		event := put
 		return func() {
 			e.feed.Publish(background.Event{Kind: background.EventScheduled, Session: put.Session, Schedule: &event})
-		}, store(w, old.seq, put)
+		}, store(w, old, put, room)
 	})
-	if err = e.quarantine(ctx, err); err != nil {
+	if err != nil {
 		return background.Schedule{}, err
 	}
 	put.Args = slices.Clone(put.Args)
@@ -116,17 +119,34 @@ func roomFor(w *conn, s background.Schedule, max int) error {
 	return &background.LimitError{Err: background.ErrScheduleLimit, Max: max, Active: active}
 }
 
-// store writes a schedule: a new one if seq is 0.
-func store(w *conn, seq int64, s background.Schedule) error {
+// store writes a schedule: in place of old, or a new one if that has no seq.
+func store(w *conn, old scheduleRow, s background.Schedule, room room) error {
 	record, err := json.Marshal(s)
 	if err != nil {
 		return err
 	}
-	now := time.Now().UnixNano()
-	if seq == 0 {
-		return w.run(`INSERT INTO schedules (id, session, enabled, changed, record) VALUES (?, ?, ?, ?, ?)`, s.ID, s.Session, flag(s.Enabled), now, record)
+	now, size := time.Now().UnixNano(), background.RecordOverhead+int64(len(record))
+	if old.seq == 0 {
+		if err := room(s.Session, size); err != nil {
+			return err
+		}
+		err = w.run(`INSERT INTO schedules (id, session, enabled, changed, size, record) VALUES (?, ?, ?, ?, ?, ?)`,
+			s.ID, s.Session, flag(s.Enabled), now, size, record)
+	} else {
+		w.book.add(old.Session, -old.size, -old.size*flag(!old.Enabled))
+		err = w.run(`UPDATE schedules SET session = ?, enabled = ?, changed = ?, size = ?, record = ? WHERE seq = ?`,
+			s.Session, flag(s.Enabled), now, size, record, old.seq)
 	}
-	return w.run(`UPDATE schedules SET session = ?, enabled = ?, changed = ?, record = ? WHERE seq = ?`, s.Session, flag(s.Enabled), now, record, seq)
+	w.book.add(s.Session, size, size*flag(!s.Enabled))
+	return err
+}
+
+// dropSchedule deletes a schedule.
+func dropSchedule(w *conn, seq int64) error {
+	if err := w.uncount(`SELECT session, size, iif(enabled = 0, size, 0) FROM schedules WHERE seq = ?`, seq); err != nil {
+		return err
+	}
+	return w.run(`DELETE FROM schedules WHERE seq = ?`, seq)
 }
 
 // GetSchedule implements [background.Engine].
@@ -195,6 +215,6 @@ func (e *Engine) removeSchedule(ctx context.Context, v victim) error {
 		}
 		return func() {
 			e.feed.Publish(background.Event{Kind: background.EventPurged, Session: s.Session, Schedule: &s.Schedule})
-		}, w.run(`DELETE FROM schedules WHERE seq = ?`, v.seq)
+		}, dropSchedule(w, v.seq)
 	})
 }

@@ -20,7 +20,7 @@ const applicationID = 0x746c6873
 // migrations are the steps from an empty database to the present one. The
 // number of steps that were taken is PRAGMA user_version. A step that was
 // released is never changed.
-var migrations = [...]string{schema1, schema2}
+var migrations = [...]string{schema1, schema2, schema3}
 
 // In runs, what is not in a column of its own is in record, the JSON form of a
 // stored. The arguments of a run and its result may be large, and have tables
@@ -73,6 +73,21 @@ CREATE TABLE meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 const schema2 = `
 CREATE TABLE contents (seq INTEGER PRIMARY KEY, data BLOB NOT NULL);
 ALTER TABLE quarantine ADD COLUMN content BLOB;
+`
+
+// What a record takes is counted, and those that may go are found in the order
+// in which they do: see Limit. Of records of before, what a result.json has is
+// taken to be as long as the result.
+const schema3 = `
+ALTER TABLE runs ADD COLUMN size INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE schedules ADD COLUMN size INTEGER NOT NULL DEFAULT 0;
+UPDATE runs SET size = 16384 + ifnull((SELECT length(data) FROM args a WHERE a.seq = runs.seq), 0)
+	+ 2 * ifnull((SELECT length(data) FROM results s WHERE s.seq = runs.seq), 0)
+	+ 2 * ifnull((SELECT length(data) FROM contents c WHERE c.seq = runs.seq), 0)
+	+ ifnull((SELECT length(data) FROM checkpoints k WHERE k.seq = runs.seq), 0);
+UPDATE schedules SET size = 16384 + length(record);
+CREATE INDEX runs_spare ON runs (finished, seq, session, size) WHERE finished IS NOT NULL AND notice = 0;
+CREATE INDEX schedules_spare ON schedules (changed, seq, session, size) WHERE enabled = 0;
 `
 
 // databaseName is the name of the database file in the data directory.

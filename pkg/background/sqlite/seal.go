@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"io"
 	"io/fs"
@@ -167,20 +166,16 @@ func removeSegments(dir string) error {
 	return err
 }
 
-// writeEnvelope writes the file that says how a run ended.
-func writeEnvelope(dir string, run background.Run) error {
-	data, err := envelope(run)
+// writeEnvelope writes the file that says how a run ended, and returns how long
+// it is meant to be.
+func writeEnvelope(dir string, run background.Run) (int64, error) {
+	data, err := run.ResultFile()
 	if err != nil {
-		return err
+		return 0, err
 	}
 	path := filepath.Join(dir, background.ResultJSON)
 	if err := writeFile(path+".new", bytes.NewReader(data), true); err != nil {
-		return err
+		return int64(len(data)), err
 	}
-	return os.Rename(path+".new", path)
-}
-
-func envelope(run background.Run) ([]byte, error) {
-	data, err := json.MarshalIndent(run.Envelope(), "", "  ")
-	return append(data, '\n'), err
+	return int64(len(data)), os.Rename(path+".new", path)
 }

@@ -106,6 +106,8 @@ func (e *Engine) store(w *conn, batch []*op) {
 	if err == nil {
 		err = w.run("COMMIT")
 	}
+	w.book.close(err == nil)
+	e.recorded.Store(w.book.ledger.Used())
 	if err != nil {
 		_ = w.run("ROLLBACK") // SQLite may have done so itself
 		e.suspect(err)

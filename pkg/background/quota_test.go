@@ -1,0 +1,142 @@
+package background
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/internal/testlog"
+)
+
+func large(n int) json.RawMessage { return json.RawMessage(`"` + strings.Repeat("x", n-2) + `"`) }
+
+func TestRecordQuota(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t, Config{RecordQuota: 500 << 10, OwnerQuota: 400 << 10, Owner: func(session string) string { return session[:1] }})
+		request := SpawnRequest{Tool: "second", Args: large(80 << 10)}
+		var ids []string
+		for range 4 {
+			ids = append(ids, must(m.Spawn(t.Context(), alice, request)).ID)
+		}
+		_, err := m.Spawn(t.Context(), alice, request)
+		var limit *LimitError
+		require.ErrorAs(t, err, &limit)
+		require.ErrorIs(t, err, ErrRecordLimit)
+		require.Equal(t, 400<<10, limit.Max)
+		require.ErrorContains(t, err, "check the runs that have ended")
+		require.ErrorContains(t, err, "background.record_quota")
+		require.Len(t, must(m.engine.List(t.Context(), Query{})), 4, "nothing of it is left")
+		require.Equal(t, 4, m.limits.host)
+		for _, id := range ids {
+			for { // until it has ended, and nobody is told
+				if run := must(m.engine.Get(t.Context(), id)); run.Status.Terminal() {
+					break
+				}
+				time.Sleep(time.Second)
+			}
+		}
+		_, err = m.Spawn(t.Context(), alice, request)
+		require.ErrorIs(t, err, ErrRecordLimit, "results nobody was told of stay")
+		_, err = m.Schedule(t.Context(), alice, ScheduleRequest{Tool: "echo", Cron: "0 * * * *", Args: large(80 << 10)})
+		require.ErrorIs(t, err, ErrRecordLimit)
+		bobs := spawn(t, m, bob, "echo")
+		wait(t, m, bob, bobs.ID)
+		stats := m.Stats()
+		require.EqualValues(t, 3, stats.Refused)
+		require.Equal(t, m.engine.Recorded(), stats.RecordBytes)
+		require.EqualValues(t, 500<<10, stats.RecordQuota)
+
+		require.NoError(t, m.Acknowledge(t.Context(), alice, ids[1:2]))
+		must(m.Spawn(t.Context(), alice, request))
+		_, err = m.Get(t.Context(), alice, ids[1])
+		require.ErrorIs(t, err, ErrNotFound)
+		for _, id := range []string{ids[0], ids[2], ids[3]} {
+			require.Equal(t, StatusSucceeded, must(m.Get(t.Context(), alice, id)).Status)
+		}
+		require.NotZero(t, must(m.Get(t.Context(), bob, bobs.ID)))
+	})
+}
+
+// A call there is no room for ends as one there is no place for.
+func TestParkedCallWithoutRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t, Config{RecordQuota: 50 << 10})
+		call := func(tool string) (Ran, error) {
+			return m.Run(t.Context(), alice, RunRequest{
+				Tool: tool, Args: large(80 << 10), ParkAfter: time.Second,
+				Work: func(ctx context.Context, sink *Sink) (Outcome, error) {
+					<-sink.Stopping()
+					if tool == "polite" {
+						return Outcome{Result: json.RawMessage(`1`)}, nil
+					}
+					return Outcome{}, ErrStopped
+				},
+			})
+		}
+		_, err := call("other")
+		require.ErrorIs(t, err, ErrRecordLimit)
+		ran, err := call("polite")
+		require.NoError(t, err)
+		require.False(t, ran.Parked)
+		require.JSONEq(t, `1`, string(ran.Outcome.Result), "what it had is not lost")
+		require.EqualValues(t, 2, m.Stats().Refused)
+		require.Zero(t, m.limits.host)
+		require.Empty(t, m.allTasks())
+	})
+}
+
+// A firing there is no room for waits until there is.
+func TestFiringWithoutRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log := new(testlog.Buffer)
+		m := newManager(t, Config{RecordQuota: 150 << 10, Logger: logTo(log)})
+		s := must(m.Schedule(t.Context(), alice, ScheduleRequest{Tool: "echo", At: time.Now().Add(time.Minute), Args: large(40 << 10)}))
+		first := must(m.Spawn(t.Context(), alice, SpawnRequest{Tool: "second", Args: large(60 << 10)}))
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		require.Contains(t, log.String(), "there is no room for the record of its run")
+		require.True(t, must(m.GetSchedule(t.Context(), alice, s.ID)).Enabled, "nothing is lost")
+		require.Empty(t, must(m.engine.List(t.Context(), Query{Schedule: s.ID})))
+		require.NoError(t, m.Acknowledge(t.Context(), alice, []string{first.ID}))
+		time.Sleep(fireAgain)
+		synctest.Wait()
+		runs := must(m.engine.List(t.Context(), Query{Schedule: s.ID}))
+		require.Len(t, runs, 1)
+		require.Equal(t, StatusSucceeded, runs[0].Status)
+		require.False(t, must(m.GetSchedule(t.Context(), alice, s.ID)).Enabled)
+	})
+}
+
+func TestRecordQuotaConfig(t *testing.T) {
+	for field, cfg := range map[string]Config{
+		"RecordQuota": {RecordQuota: -1},
+		"OwnerQuota":  {OwnerQuota: 2, RecordQuota: 1},
+	} {
+		cfg.Executor = script
+		_, err := New(t.Context(), cfg)
+		var bad *FieldError
+		require.ErrorAs(t, err, &bad)
+		require.Equal(t, field, bad.Field)
+	}
+}
+
+// What a result takes on disk is bounded by what it is: indentation would take
+// the square of it.
+func TestResultFileIsNotLarger(t *testing.T) {
+	const depth = 5000
+	deep := strings.Repeat("[", depth) + strings.Repeat("1,", depth) + "1" + strings.Repeat("]", depth)
+	for _, result := range []string{deep, `"` + strings.Repeat("<", 10_000) + `"`} {
+		run := Run{ID: "bg_a", End: End{Result: json.RawMessage(result)}}
+		data, err := run.ResultFile()
+		require.NoError(t, err)
+		require.Less(t, len(data), len(result)+500)
+		var e Envelope
+		require.NoError(t, json.Unmarshal(data, &e))
+		require.JSONEq(t, result, string(e.Result))
+	}
+}

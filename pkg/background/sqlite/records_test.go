@@ -1,0 +1,211 @@
+package sqlite
+
+import (
+	"bytes"
+	"database/sql/driver"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/pkg/background"
+)
+
+// testQuota is small: much has to go in a test. Sessions are their owners, so
+// that two ledgers can be compared.
+var testQuota = background.Quota{Max: 600 << 10, Each: 400 << 10}
+
+// selectLengths is what records take by what is stored of them, but for their
+// result.json.
+const selectLengths = `SELECT r.id, r.session, r.size, r.finished IS NOT NULL, r.notice,
+	16384 + ifnull(length(a.data), 0) + ifnull(length(s.data), 0) + ifnull(length(c.data), 0) + ifnull(length(k.data), 0)
+	FROM runs r LEFT JOIN args a ON a.seq = r.seq LEFT JOIN results s ON s.seq = r.seq
+	LEFT JOIN contents c ON c.seq = r.seq LEFT JOIN checkpoints k ON k.seq = r.seq`
+
+// recount compares the ledger, the sizes in the database and what is stored. The
+// goroutine that writes does it, which must not end.
+func recount(t *testing.T, e *Engine, step any) {
+	t.Helper()
+	fresh := background.NewLedger(testQuota)
+	require.NoError(t, e.write(t.Context(), func(w *conn) (func(), error) {
+		err := w.query(func(row []driver.Value) error {
+			id, session, size, ended, pending, length := row[0].(string), row[1].(string), row[2].(int64), row[3].(int64), row[4].(int64), row[5].(int64)
+			if ended == 1 {
+				r, err := loadFull(w, id)
+				assert.NoError(t, err)
+				file, err := os.ReadFile(e.path(runsFolder, r.Folder(), background.ResultJSON))
+				assert.NoError(t, err)
+				length += int64(len(file))
+			}
+			assert.Equal(t, length, size, "%v: %s", step, id)
+			fresh.Add(session, size, size*ended*(1-pending))
+			return nil
+		}, selectLengths)
+		assert.NoError(t, err)
+		err = w.query(func(row []driver.Value) error {
+			assert.Equal(t, row[1], row[2], step)
+			fresh.Add(row[0].(string), row[1].(int64), row[1].(int64)*(1-row[3].(int64)))
+			return nil
+		}, `SELECT session, size, 16384 + length(record), enabled FROM schedules`)
+		assert.NoError(t, err)
+		assert.Equal(t, fresh, w.book.ledger, step)
+		return nil, nil
+	}))
+	require.False(t, t.Failed())
+	require.Equal(t, fresh.Used(), e.Recorded(), step)
+}
+
+func text(n int) json.RawMessage { return json.RawMessage(`"` + strings.Repeat("<", n) + `"`) }
+
+// FuzzRecordQuota does what the bytes say, three for each step, and compares
+// what is counted with what is there. Kept under the quota is what was let in;
+// what active runs add comes on top.
+func FuzzRecordQuota(f *testing.F) {
+	f.Add([]byte("a0\x40a1\x40b1\x40c1\x50d1\x60f0\x10g0\x20f1\x30g1\x20h1\x20a2\x80a3\x80a4\x80"))
+	f.Add([]byte("a0\xffa1\xffa2\xffb0\x10b1\x10b2\x10d0\xffd1\xffd2\xffe0\x00a3\x20a4\xffk0\x00a5\xff"))
+	f.Add([]byte("a0\x40b0\x10c0\x30c0\x20d0\x10g0\x20"))
+	f.Add([]byte("i0\x40i1\x40i2\x40j0\x10j1\x10i3\xffi4\xffk0\x00i5\xffi6\xffi7\xffl0\x00"))
+	f.Add([]byte("a0\x10b0\x10c0\x10k0\x00a1\xffb1\x10m1\x10b1\x10c1\xffc1\x01d1\x80g1\x00a2\xffa3\xffa4\xff"))
+	f.Fuzz(func(t *testing.T, script []byte) {
+		if len(script) <= 150 {
+			countedScript(t, script)
+		}
+	})
+}
+
+// TestRecordQuota does the same with scripts that are long.
+func TestRecordQuota(t *testing.T) {
+	const ops = "aaabbbcccdddefgggghhiijjklm"
+	for seed := range uint64(4) {
+		rnd := rand.New(rand.NewPCG(seed, 0))
+		var script []byte
+		for range 120 {
+			script = append(script, ops[rnd.IntN(len(ops))], byte(rnd.UintN(6)), byte(rnd.UintN(100)))
+		}
+		countedScript(t, script)
+	}
+}
+
+func countedScript(t *testing.T, script []byte) {
+	dir := t.TempDir()
+	e := openedWith(t, dir, Config{})
+	require.NoError(t, e.Limit(t.Context(), testQuota))
+	leases := map[string]background.Lease{}
+	for i := 0; i+3 <= len(script); i += 3 {
+		op, n, size := script[i], int(script[i+1]%16), int(script[i+2])<<10
+		id, session := fmt.Sprintf("bg_%d", n), string("xyz"[n%3])
+		run := newRun(id)
+		run.Session, run.Args, run.SignalOnCompletion = session, text(size), n%2 == 0
+		var err error
+		switch op {
+		case 'a':
+			err = e.Submit(t.Context(), run)
+		case 'b':
+			if l, err := e.Claim(t.Context(), id); err == nil {
+				leases[id] = l
+			}
+		case 'h':
+			var l background.Lease
+			if l, err = e.Adopt(t.Context(), run); err == nil {
+				leases[id] = l
+			}
+		case 'c':
+			if l := leases[id]; l != nil {
+				_ = l.Save(t.Context(), text(size))
+			}
+		case 'd':
+			if l := leases[id]; l != nil {
+				_, _ = l.Complete(t.Context(), background.StatusSucceeded, background.Beat{}, background.End{Result: text(size), Content: text(size / 3), FinishedAt: time.Now()})
+			}
+		case 'e':
+			_, _ = e.Cancel(t.Context(), id, background.Cancellation{At: time.Now()})
+		case 'f':
+			_, _ = e.Abandon(t.Context(), id, 0, background.StatusFailed, background.Beat{}, background.End{FinishedAt: time.Now()})
+		case 'g':
+			_ = e.Acknowledge(t.Context(), session, []string{id})
+		case 'm':
+			_ = e.Requeue(t.Context(), id, 1)
+		case 'i', 'j':
+			s, missing := e.GetSchedule(t.Context(), id)
+			if missing != nil {
+				s = background.Schedule{ID: id, Session: session, Tool: "t"}
+			}
+			s.Args, s.Enabled = text(size), op == 'i'
+			_, err = e.PutSchedule(t.Context(), s, 1000)
+		case 'l':
+			_, err = e.Prune(t.Context(), background.Retention{Keep: n, Notices: time.Now().Add(time.Hour)})
+		case 'k':
+			require.NoError(t, e.Close())
+			e = openedWith(t, dir, Config{})
+			require.NoError(t, e.Limit(t.Context(), testQuota))
+			clear(leases)
+		}
+		if err != nil && !errors.Is(err, background.ErrExists) {
+			require.ErrorIs(t, err, background.ErrRecordLimit)
+		}
+		recount(t, e, string(script[:i+3]))
+	}
+	require.Empty(t, e.Problems())
+}
+
+// A change that SQLite refuses counts for nothing, as do those it takes with it,
+// until they are made again.
+func TestRecordsOfATransactionThatFails(t *testing.T) {
+	e := opened(t, t.TempDir())
+	require.NoError(t, e.Limit(t.Context(), testQuota))
+	run := newRun("bg_a")
+	run.Args = text(1000)
+	require.NoError(t, e.Submit(t.Context(), run))
+	before := e.Recorded()
+	err := e.write(t.Context(), func(w *conn) (func(), error) {
+		other := newRun("bg_b")
+		if _, err := insert(w, other, []byte("{}"), anyRoom); err != nil {
+			return nil, err
+		}
+		return nil, w.run(`INSERT INTO args VALUES (1, 'x'), (1, 'y')`)
+	})
+	require.True(t, isSQL(err), err)
+	require.Equal(t, before, e.Recorded())
+	recount(t, e, "rolled back")
+}
+
+// A record that has to go and cannot be read goes to the quarantine, and the
+// next one makes room.
+func TestDamagedRecordGoes(t *testing.T) {
+	e := opened(t, t.TempDir())
+	require.NoError(t, e.Limit(t.Context(), background.Quota{Max: 100 << 10, Each: 100 << 10}))
+	for i := range 3 {
+		id := fmt.Sprintf("bg_%d", i)
+		ended(t, e, id, "")
+		require.NoError(t, e.Acknowledge(t.Context(), "s", []string{id}))
+	}
+	sql(t, e, `UPDATE runs SET record = 'x' WHERE id = 'bg_0'`)
+	run := newRun("bg_new")
+	run.Args = json.RawMessage(bytes.Repeat([]byte{'1'}, 60<<10))
+	require.NoError(t, e.Submit(t.Context(), run))
+	require.Len(t, e.Problems(), 1)
+	_, err := e.Get(t.Context(), "bg_1")
+	require.ErrorIs(t, err, background.ErrNotFound)
+	require.Equal(t, "bg_2", get(t, e, "bg_2").ID, "no more than is needed")
+	require.NoDirExists(t, e.path(runsFolder, "bg_1"))
+}
+
+// What is read to find what goes is in two indexes, in their order.
+func TestSpareIsNotSorted(t *testing.T) {
+	e := opened(t, t.TempDir())
+	var plan []string
+	require.NoError(t, e.read(t.Context(), func(c *conn) error {
+		return c.query(func(row []driver.Value) error { plan = append(plan, fmt.Sprint(row[3])); return nil }, "EXPLAIN QUERY PLAN "+selectSpare)
+	}))
+	all := strings.Join(plan, "\n")
+	require.NotContains(t, all, "TEMP B-TREE")
+	require.Contains(t, all, "COVERING INDEX runs_spare")
+	require.Contains(t, all, "COVERING INDEX schedules_spare")
+}

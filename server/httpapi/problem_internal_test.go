@@ -1,0 +1,28 @@
+package httpapi
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/pkg/background"
+)
+
+// Who has to do something first is not told to come again.
+func TestRetryOfLimits(t *testing.T) {
+	for limit, retry := range map[error]string{
+		background.ErrSessionLimit: "5", background.ErrOwnerLimit: "5", background.ErrHostLimit: "5",
+		background.ErrScheduleLimit: "", background.ErrRecordLimit: "",
+	} {
+		w := httptest.NewRecorder()
+		p := problem(fmt.Errorf("spawn: %w", &background.LimitError{Err: limit, Max: 7}))
+		p.write(w)
+		require.Equal(t, http.StatusTooManyRequests, w.Code, limit)
+		require.Equal(t, CodeLimit, p.Code, limit)
+		require.Equal(t, 7, p.Max, limit)
+		require.Equal(t, retry, w.Header().Get("Retry-After"), limit)
+	}
+}
