@@ -58,6 +58,7 @@ type pipe struct {
 
 // openCall is a call that has no answer yet.
 type openCall struct {
+	answered bool // its answer is being written
 	canceled bool
 	listens  bool     // is answered when the session ends: nobody waits for it
 	taskIDs  []string // that it wants to hear of
@@ -335,11 +336,15 @@ func (p *pipe) note(m received, together *array) {
 	}
 }
 
-// open returns a call that has no answer yet, or nil.
+// open returns a call that has no answer yet, or nil. Who has taken an answer may
+// use its id again, before we know that it is written.
 func (p *pipe) open(id jsonrpc.ID) *openCall {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.calls[id]
+	if call := p.calls[id]; call != nil && !call.answered {
+		return call
+	}
+	return nil
 }
 
 // refuse answers a line that has no id to answer to.
@@ -411,9 +416,11 @@ func (p *pipe) due(response *jsonrpc.Response, line []byte) []byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	call := p.calls[response.ID]
-	switch {
-	case call == nil:
+	if call == nil {
 		return line
+	}
+	call.answered = true
+	switch {
 	case response.ID == p.initialize && response.Error == nil:
 		var agreed struct{ ProtocolVersion string }
 		_ = json.Unmarshal(response.Result, &agreed)
@@ -447,10 +454,15 @@ func (p *pipe) takesArrays() bool {
 	return p.arrays
 }
 
-// settle forgets a call that is answered.
+// settle forgets a call that is answered: another one may have its id by now.
 func (p *pipe) settle(id jsonrpc.ID) {
 	p.mu.Lock()
-	delete(p.calls, id)
+	if call := p.calls[id]; call != nil && call.answered {
+		delete(p.calls, id)
+	}
+	if id == p.initialize {
+		p.initialize = jsonrpc.ID{}
+	}
 	p.mu.Unlock()
 	select {
 	case p.answered <- struct{}{}:

@@ -123,6 +123,42 @@ func TestPipeMakesRoom(t *testing.T) {
 	})
 }
 
+// outFunc is a client that takes what is written.
+type outFunc func(line []byte)
+
+func (f outFunc) Write(line []byte) (int, error) {
+	f(line)
+	return len(line), nil
+}
+
+// A client that uses an id again as soon as it has the answer is ahead of who
+// wrote that, and asks for another call all the same.
+func TestPipeTakesAnIDAgain(t *testing.T) {
+	ping := json.RawMessage(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)
+	answer := []byte(`{"jsonrpc":"2.0","id":1,"result":{}}` + "\n")
+	var p *pipe
+	ask := func() {
+		all, refused := p.read([]json.RawMessage{ping})
+		require.Nil(t, refused)
+		p.note(all[0], nil)
+	}
+	took := 0
+	p = newPipe(strings.NewReader(""), outFunc(func([]byte) {
+		if took++; took == 1 {
+			ask() // before the write has returned
+		}
+	}), -1)
+	ask()
+	_, refused := p.read([]json.RawMessage{ping})
+	require.NotNil(t, refused, "it has no answer yet")
+	for open := range 2 {
+		_, err := p.writer().Write(answer)
+		require.NoError(t, err)
+		require.Equal(t, 1-open, p.unanswered(), "the second call is not forgotten with the first")
+	}
+	require.Equal(t, 2, took)
+}
+
 // FuzzPipe checks that whatever a client sends, the SDK reads only lines of
 // JSON and the client is answered in nothing else.
 func FuzzPipe(f *testing.F) {
