@@ -11,13 +11,15 @@ import (
 
 const quarantineFolder = "quarantine"
 
+// By its number alone it may be another one's by now: that of the last record is
+// given again once it is gone.
 const moveRun = `INSERT INTO quarantine (kind, id, session, reason, at, record, args, result, checkpoint, content)
 	SELECT 'run', r.id, r.session, ?, ?, r.record, a.data, s.data, k.data, c.data FROM runs r
 	LEFT JOIN args a ON a.seq = r.seq LEFT JOIN results s ON s.seq = r.seq LEFT JOIN checkpoints k ON k.seq = r.seq
-	LEFT JOIN contents c ON c.seq = r.seq WHERE r.seq = ?`
+	LEFT JOIN contents c ON c.seq = r.seq WHERE r.seq = ? AND iif(typeof(r.id) = 'text', r.id, '') = ?`
 
 const moveSchedule = `INSERT INTO quarantine (kind, id, session, reason, at, record)
-	SELECT 'schedule', id, session, ?, ?, record FROM schedules WHERE seq = ?`
+	SELECT 'schedule', id, session, ?, ?, record FROM schedules WHERE seq = ? AND iif(typeof(id) = 'text', id, '') = ?`
 
 // quarantine looks at an error. If it is that of a damaged record, the record
 // is set aside. It returns the error, or the one of setting aside.
@@ -33,7 +35,7 @@ func (e *Engine) quarantine(ctx context.Context, err error) error {
 			sql, p.Kind = moveSchedule, ProblemSchedule
 		}
 		var err error
-		if moved, _, err = w.exec(sql, d.err.Error(), time.Now().UnixNano(), d.seq); err != nil || moved == 0 {
+		if moved, _, err = w.exec(sql, d.err.Error(), time.Now().UnixNano(), d.seq, d.id); err != nil || moved == 0 {
 			return nil, err
 		}
 		if d.table == "schedules" {

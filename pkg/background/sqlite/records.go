@@ -168,6 +168,9 @@ func (c *conn) makeRoom(session string, size int64) (gone evicted, err error) {
 		if err != nil {
 			return gone, err
 		}
+		if found == nil {
+			return gone, errMiscounted
+		}
 		s, err := decodeSchedule(found)
 		if err != nil {
 			return gone, err
@@ -192,6 +195,9 @@ func (c *conn) victim(seq int64) (run background.Run, logged int64, err error) {
 	found, err := c.one(`SELECT id, record, logged FROM runs WHERE seq = ?`, seq)
 	if err != nil {
 		return run, 0, err
+	}
+	if found == nil {
+		return run, 0, errMiscounted
 	}
 	id, _ := found[0].(string)
 	r, err := decode(seq, id, found[1])
@@ -231,5 +237,6 @@ func (c *conn) victims(eviction *background.Eviction) (runs, schedules []int64, 
 	return runs, schedules, nil
 }
 
-// errMiscounted: the database has less that may go than was counted.
+// errMiscounted: the database has less that may go than was counted, or than its
+// indexes say.
 var errMiscounted = errors.New("records are not as they were counted")

@@ -197,6 +197,32 @@ func TestDamagedRecordGoes(t *testing.T) {
 	require.NoDirExists(t, e.path(runsFolder, "bg_1"))
 }
 
+// Whoever finds a damaged record sets it aside, and not what has its number by
+// then.
+func TestDamagedRecordIsSetAsideOnce(t *testing.T) {
+	e := opened(t, t.TempDir())
+	ended(t, e, "bg_0", "")
+	sql(t, e, `UPDATE runs SET record = 'x'`)
+	_, first := e.load(t.Context(), "bg_0", load)
+	require.Error(t, first)
+	require.NoError(t, e.Submit(t.Context(), newRun("bg_1")))
+	require.Error(t, e.quarantine(t.Context(), first))
+	require.NoError(t, e.Submit(t.Context(), newRun("bg_2")))
+	require.Equal(t, "bg_1", get(t, e, "bg_1").ID)
+	require.Len(t, e.Problems(), 1)
+}
+
+// An index that has what its table has not is an error, for the goroutine that
+// writes must go on.
+func TestNothingWhereARecordShouldBe(t *testing.T) {
+	e := opened(t, t.TempDir())
+	require.NoError(t, e.write(t.Context(), func(w *conn) (func(), error) {
+		_, _, err := w.victim(7)
+		assert.ErrorIs(t, err, errMiscounted)
+		return nil, nil
+	}))
+}
+
 // What is read to find what goes is in two indexes, in their order.
 func TestSpareIsNotSorted(t *testing.T) {
 	e := opened(t, t.TempDir())
