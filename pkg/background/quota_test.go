@@ -112,6 +112,36 @@ func TestFiringWithoutRoom(t *testing.T) {
 	})
 }
 
+// One that finds room too late does not fire, and says why.
+func TestFiringWithoutRoomForLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t, Config{RecordQuota: 150 << 10})
+		s := must(m.Schedule(t.Context(), alice, ScheduleRequest{Tool: "echo", At: time.Now().Add(time.Minute), Args: large(40 << 10)}))
+		first := must(m.Spawn(t.Context(), alice, SpawnRequest{Tool: "second", Args: large(60 << 10)}))
+		time.Sleep(2 * DefaultMisfire)
+		require.NoError(t, m.Acknowledge(t.Context(), alice, []string{first.ID}))
+		time.Sleep(fireAgain)
+		synctest.Wait()
+		runs := must(m.engine.List(t.Context(), Query{Schedule: s.ID}))
+		require.Len(t, runs, 1)
+		require.Equal(t, StatusFailed, runs[0].Status)
+		require.Contains(t, runs[0].Error.Message, "no room for its record")
+		require.False(t, must(m.GetSchedule(t.Context(), alice, s.ID)).Enabled)
+	})
+}
+
+// A schedule is refused for want of a place as for want of room.
+func TestRefusedSchedulesAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t, Config{Schedules: 1})
+		request := ScheduleRequest{Tool: "echo", Cron: "0 * * * *"}
+		must(m.Schedule(t.Context(), alice, request))
+		_, err := m.Schedule(t.Context(), alice, request)
+		require.ErrorIs(t, err, ErrScheduleLimit)
+		require.EqualValues(t, 1, m.Stats().Refused)
+	})
+}
+
 func TestRecordQuotaConfig(t *testing.T) {
 	for field, cfg := range map[string]Config{
 		"RecordQuota": {RecordQuota: -1},

@@ -173,8 +173,8 @@ func (m *Manager) makeWay(ctx context.Context, s Schedule, active []Run) (after 
 	return after, true
 }
 
-// missFiring stores a run that was due while the host was down, and is too
-// late now, as failed: so its session is told.
+// missFiring stores a run that was due while the host was down, or had no room
+// for it, and is too late now, as failed: so its session is told.
 func (m *Manager) missFiring(ctx context.Context, run Run) error {
 	if err := m.submit(ctx, run); err != nil {
 		return err
@@ -183,7 +183,7 @@ func (m *Manager) missFiring(ctx context.Context, run Run) error {
 	m.mu.Lock()
 	m.tasks[run.ID] = t
 	m.mu.Unlock()
-	text := fmt.Sprintf("It was due at %s, when the host was down, and is not caught up after more than %v", run.ScheduledFor.Format(time.RFC3339), m.cfg.Misfire)
+	text := fmt.Sprintf("It was due at %s, when the host was down or had no room for its record, and is not caught up after more than %v", run.ScheduledFor.Format(time.RFC3339), m.cfg.Misfire)
 	m.settle(t, &ending{status: StatusFailed, end: failure(&RunError{KindInterrupted, text})})
 	return nil
 }

@@ -283,7 +283,7 @@ func TestScheduleMissed(t *testing.T) {
 				got = append(got, run.ScheduledFor.Sub(start))
 				if test.disabled == DisabledMissed {
 					require.Equal(t, KindInterrupted, run.Error.Kind)
-					require.Equal(t, "It was due at 2000-01-01T01:00:00Z, when the host was down, and is not caught up after more than 1h0m0s", run.Error.Message)
+					require.Equal(t, "It was due at 2000-01-01T01:00:00Z, when the host was down or had no room for its record, and is not caught up after more than 1h0m0s", run.Error.Message)
 					require.Equal(t, NoticePending, run.Notice, "the session is told")
 				} else {
 					require.Equal(t, StatusSucceeded, run.Status)

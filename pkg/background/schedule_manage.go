@@ -44,7 +44,7 @@ func (m *Manager) addSchedule(ctx context.Context, s Schedule) (Schedule, error)
 	stored, err := m.engine.PutSchedule(ctx, s, m.cfg.Schedules)
 	switch {
 	case errors.Is(err, ErrScheduleLimit), errors.Is(err, ErrRecordLimit):
-		m.countRefused(err)
+		m.count(func(s *Stats) { s.Refused++ })
 		return Schedule{}, err
 	case err != nil:
 		return Schedule{}, fmt.Errorf("storing the schedule: %w", err)
