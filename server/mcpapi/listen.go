@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -97,7 +98,14 @@ func (a *api) acknowledge(next mcp.MethodHandler) mcp.MethodHandler {
 			"_meta": agreed.Meta, "notifications": notifications{agreed.Notifications, slices.Sorted(maps.Keys(l.tasks))},
 		})
 		if err == nil {
-			l.telling.Go(func() { a.tellTasks(ctx, l) })
+			l.telling.Go(func() {
+				defer func() { // see contain
+					if v := recover(); v != nil {
+						a.log.Error("subscription panicked", "panic", v, "stack", string(debug.Stack()))
+					}
+				}()
+				a.tellTasks(ctx, l)
+			})
 		}
 		return nil, err
 	}

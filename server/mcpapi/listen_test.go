@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
+	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
@@ -15,6 +17,7 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/internal/plugintest"
+	"github.com/toolhost/toolhost/internal/testlog"
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server"
@@ -252,4 +255,39 @@ func TestListenOnAPipe(t *testing.T) {
 		require.NoError(t, err)
 		require.Empty(t, rest)
 	})
+}
+
+// What goes wrong while a subscription is told of its tasks ends that, and not the
+// process.
+func TestListenPanics(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		log := new(testlog.Buffer)
+		e := serveHTTP(t, server.Config{})
+		id := e.start("ana", "forever")
+		in, out := io.Pipe()
+		ended := make(chan error)
+		go func() {
+			ended <- mcpapi.Run(t.Context(), e.service, mcpapi.Config{
+				Session: "of ana", In: in, Out: panicker{}, Logger: slog.New(slog.NewTextHandler(log, nil)),
+			}.WithoutDrain())
+		}()
+		_, err := fmt.Fprintf(out, `{"jsonrpc":"2.0","id":1,"method":"subscriptions/listen","params":{"notifications":%s,"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":%s}}}`+"\n", taskIDs(id), tasksCapability)
+		require.NoError(t, err)
+		synctest.Wait()
+		require.Contains(t, log.String(), "subscription panicked")
+		require.NoError(t, out.Close())
+		require.NoError(t, <-ended)
+		_, err = e.service.Runs().Stop(t.Context(), "of ana", id, background.StopRequest{})
+		require.NoError(t, err)
+	})
+}
+
+// panicker panics when it is to send how a task is.
+type panicker struct{}
+
+func (panicker) Write(line []byte) (int, error) {
+	if bytes.Contains(line, []byte(`"notifications/tasks"`)) {
+		panic("a bug")
+	}
+	return len(line), nil
 }
