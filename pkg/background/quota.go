@@ -113,6 +113,9 @@ func (l *Ledger) Room(session string, size int64) (*Eviction, error) {
 		return nil, nil
 	}
 	e.more = l.quota.Max / 20
+	for giver := range e.want {
+		e.more = min(e.more, l.accounts[giver].used/20)
+	}
 	return e, nil
 }
 
@@ -163,7 +166,7 @@ type Eviction struct {
 	quota Quota
 	want  map[string]int64 // by owner: bytes that have to go
 	need  int64            // their sum
-	more  int64            // bytes that may go beyond it, so that the next ones find room
+	more  int64            // bytes that may go beyond it, so that the next ones find room: little of what each has
 	taken int
 }
 

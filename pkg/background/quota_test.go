@@ -62,6 +62,24 @@ func TestRecordQuota(t *testing.T) {
 	})
 }
 
+// Where many have little, none of them loses all of it for one new record.
+func TestRoomOfManyOwners(t *testing.T) {
+	const owners, records = 40, 64
+	l := NewLedger(Quota{Max: owners * records * RecordOverhead, Each: records * RecordOverhead})
+	for i := range owners {
+		l.Add(string(rune('a'+i)), records*RecordOverhead, records*RecordOverhead)
+	}
+	e := must(l.Room("new", RecordOverhead))
+	took := 0
+	for range records {
+		if e.Take("a", RecordOverhead) {
+			took++
+		}
+	}
+	require.True(t, e.Enough())
+	require.Equal(t, 1+records/20, took)
+}
+
 // A call there is no room for ends as one there is no place for.
 func TestParkedCallWithoutRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
