@@ -200,7 +200,13 @@ func (m *Manager) report(ctx context.Context, session string, h *handle, after *
 		}
 		h.run, h.task = run, t
 		report := newReport(run, time.Now())
-		tail := func(offset int64, max int) (Chunk, error) { return m.tail(ctx, h.id, t, offset, max) }
+		tail := func(offset int64, max int) (Chunk, error) {
+			c, err := m.tail(ctx, h.id, t, offset, max)
+			if errors.Is(err, ErrNotFound) && run.Status.Terminal() { // its record is gone by now, see relook, and its log too
+				return Chunk{Offset: run.OutputBytes, End: run.OutputBytes}, nil
+			}
+			return c, err
+		}
 		if report.Output, err = readOutput(run, tail, after, chars); err != nil {
 			return Report{}, fmt.Errorf("reading the output of run %s: %w", h.id, err)
 		}

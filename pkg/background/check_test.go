@@ -269,6 +269,31 @@ func TestCheckHoldsNoResultsWhileItWaits(t *testing.T) {
 	}
 }
 
+// loglessEngine has removed the records of all runs whose logs are asked for.
+type loglessEngine struct{ *MemoryEngine }
+
+func (loglessEngine) Tail(_ context.Context, id string, _ int64, _ int) (Chunk, error) {
+	return Chunk{}, fmt.Errorf("%w: %s", ErrNotFound, id)
+}
+
+// A run whose record goes while it is shown is shown as it was read, without its
+// log.
+func TestCheckOfARunThatGoes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t, Config{Engine: loglessEngine{NewMemoryEngine()}, Executor: func(_ context.Context, _ Run, sink *Sink) (Outcome, error) {
+			_, err := sink.Stdout().Write([]byte("some words\n"))
+			return Outcome{Result: json.RawMessage(`{"n":4}`)}, err
+		}})
+		id := spawned(t, m, alice, "echo")
+		synctest.Wait()
+		c, err := m.Check(t.Context(), alice, CheckRequest{IDs: []string{id}})
+		require.NoError(t, err)
+		require.JSONEq(t, `{"n":4}`, string(c.Reports[0].Result))
+		require.Empty(t, c.Reports[0].Output.Text)
+		require.EqualValues(t, 11, c.Reports[0].Output.OmittedBytes)
+	})
+}
+
 func TestContextFreesWaiters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(t, Config{})
