@@ -91,9 +91,12 @@ func (a *app) callTool(ctx context.Context, req server.Request) error {
 	}
 	defer done()
 	progress := newBar(a.err)
-	req.Stdout, req.Stderr = progress, progress
+	stdout, stderr := progress.output(a.err), progress.output(a.err)
+	req.Stdout, req.Stderr = stdout, stderr
 	req.Progress = func(p host.Progress) { progress.set(p.Done, p.Total, p.Message) }
 	result, err := s.Call(ctx, req)
+	stdout.end()
+	stderr.end()
 	progress.clear()
 	if err == nil && result.Kind != abi.Success {
 		err = &toolFailed{result}

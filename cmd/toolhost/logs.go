@@ -3,14 +3,12 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
-	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/server/httpapi"
 )
 
@@ -61,6 +59,7 @@ func (a *app) printLog(ctx context.Context, c *client, id string) error {
 // followLog prints a log as it is written.
 func (a *app) followLog(ctx context.Context, c *client, id string) error {
 	progress := newBar(a.err)
+	shown := progress.output(a.out)
 	enc := json.NewEncoder(a.out)
 	enc.SetEscapeHTML(false)
 	attempt := 1
@@ -71,32 +70,18 @@ func (a *app) followLog(ctx context.Context, c *client, id string) error {
 				return
 			}
 			if out.Attempt > attempt {
+				shown.end()
 				progress.clear()
 				a.notef("toolhost: the run was started again, attempt %d", out.Attempt)
 				attempt = out.Attempt
 			}
-			_, _ = progress.above(a.out, outputBytes(out, terminal(a.out) > 0))
+			shown.take(out)
 		},
 		run: func(run httpapi.Run) { progress.setRun(run) },
 	})
+	shown.end()
 	progress.clear()
 	return err
-}
-
-// outputBytes are those of a piece of output, with a line for what was dropped
-// before it. For a terminal they are cleaned.
-func outputBytes(out httpapi.Output, clean bool) []byte {
-	data := out.Base64
-	if data == nil {
-		data = []byte(out.Text)
-	}
-	if clean {
-		data = []byte(background.Clean(data))
-	}
-	if out.Omitted > 0 {
-		data = append(fmt.Appendf(nil, "\n[system] %d bytes omitted\n", out.Omitted), data...)
-	}
-	return data
 }
 
 // log is the output of a run as JSON.

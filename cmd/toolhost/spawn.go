@@ -128,10 +128,12 @@ func (a *app) spawnSchedule(ctx context.Context, c *client, req httpapi.NewSched
 // on stderr, the result on stdout.
 func (a *app) attend(ctx context.Context, c *client, id string) error {
 	progress := newBar(a.err)
+	shown := progress.output(a.err)
 	run, err := c.follow(ctx, progress, id, follower{
-		output: func(out httpapi.Output) { _, _ = progress.Write(outputBytes(out, terminal(a.err) > 0)) },
+		output: shown.take,
 		run:    func(run httpapi.Run) { progress.setRun(run) },
 	})
+	shown.end()
 	progress.clear()
 	if err != nil {
 		if ctx.Err() != nil {

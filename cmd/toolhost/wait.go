@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"net/url"
 	"slices"
@@ -95,7 +94,7 @@ func (b *bar) asks(runs []httpapi.Run, told map[string]bool) (any bool) {
 			any = true
 			if at := run.TaskID + " " + key; !told[at] {
 				told[at] = true
-				fmt.Fprintf(b, "toolhost: %s waits for its user: %s\n", run.TaskID, oneLine(run.Questions[key].Message))
+				b.notef("toolhost: %s waits for its user: %s", run.TaskID, oneLine(run.Questions[key].Message))
 			}
 		}
 	}
