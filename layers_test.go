@@ -41,7 +41,7 @@ var layers = map[string][]string{
 	"pkg/background/enginetest":          {"pkg/background"},
 	"pkg/background/sqlite":              {"pkg/background", "pkg/background/enginetest"},
 	"server/httpapi":                     {"abi", "host", "plugins", "pkg/background", "server", "internal/share"},
-	"server/httpapi/internal/openapigen": {"server/httpapi"},
+	"server/httpapi/internal/openapigen": {"pkg/background", "server/httpapi"},
 	"server":                             {"abi", "host", "plugins", "pkg/background", "pkg/background/sqlite", "internal/schema", "internal/share"},
 	"server/mcpapi":                      {"abi", "host", "plugins", "pkg/background", "server", "internal/share"},
 	"server/webui":                       {"abi", "host", "plugins", "pkg/background", "server", "internal/human"},

@@ -14,7 +14,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -192,6 +194,18 @@ func (s *Service) Tools() []*plugins.Tool { return s.registry.Tools() }
 
 // Problems returns what of the folders was not loaded, and why.
 func (s *Service) Problems() []plugins.Problem { return s.registry.Problems() }
+
+// Unusable returns all that an operator has to look at: Problems, and the plugins
+// that were loaded and were not granted what they need.
+func (s *Service) Unusable() []plugins.Problem {
+	found := s.Problems()
+	for _, p := range s.Plugins() {
+		if len(p.Missing) > 0 {
+			found = append(found, plugins.Problem{File: p.File, Err: fmt.Errorf("not granted what it needs: %s", strings.Join(p.Missing, ", "))})
+		}
+	}
+	return found
+}
 
 // Compile compiles all plugins now, as [plugins.Registry.Compile] does, so that
 // no first call has to.

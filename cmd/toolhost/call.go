@@ -91,9 +91,12 @@ func (a *app) callTool(ctx context.Context, req server.Request) error {
 	}
 	defer done()
 	progress := newBar(a.err)
-	req.Stdout, req.Stderr = progress, progress
+	stdout, stderr := progress.output(a.err), progress.output(a.err)
+	req.Stdout, req.Stderr = stdout, stderr
 	req.Progress = func(p host.Progress) { progress.set(p.Done, p.Total, p.Message) }
 	result, err := s.Call(ctx, req)
+	stdout.end()
+	stderr.end()
 	progress.clear()
 	if err == nil && result.Kind != abi.Success {
 		err = &toolFailed{result}
@@ -106,7 +109,7 @@ func (a *app) callTool(ctx context.Context, req server.Request) error {
 		return nil
 	}
 	if result.Kind == abi.Success {
-		a.printResult(result)
+		a.printResult(result.Value, result.Content)
 	}
 	if terminal(a.err) > 0 {
 		a.notef("%s", cost(result.Usage))
@@ -132,21 +135,18 @@ func envelope(ctx context.Context, r abi.Result, err error) any {
 	return out
 }
 
-// printResult prints the value, text as it is, and the content after it.
-func (a *app) printResult(r abi.Result) {
+// printResult prints what a call or a run gave: its value, text as it is and all
+// else as JSON, and the content after it.
+func (a *app) printResult(value json.RawMessage, content []abi.Block) {
 	var text string
 	switch {
-	case r.Value == nil:
-	case json.Unmarshal(r.Value, &text) == nil && r.Value[0] == '"':
+	case len(value) == 0:
+	case value[0] == '"' && json.Unmarshal(value, &text) == nil:
 		a.printf("%s\n", strings.TrimSuffix(text, "\n"))
 	default:
-		a.printf("%s\n", r.Value)
+		a.printf("%s\n", value)
 	}
-	a.printContent(r.Content)
-}
-
-func (a *app) printContent(blocks []abi.Block) {
-	for _, b := range blocks {
+	for _, b := range content {
 		switch b.Type {
 		case "text":
 			a.printf("%s\n", strings.TrimSuffix(b.Text, "\n"))

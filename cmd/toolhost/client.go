@@ -207,7 +207,7 @@ func (g *again) try(ctx context.Context, err error) error {
 	if g.gone.IsZero() {
 		g.gone = time.Now()
 		g.bar.clear()
-		fmt.Fprintf(g.bar.w, "toolhost: %v; waiting for it to come back\n", err)
+		g.bar.notef("toolhost: %v; waiting for it to come back", err)
 	}
 	if time.Since(g.gone) > comeback {
 		return err

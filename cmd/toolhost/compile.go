@@ -42,7 +42,7 @@ func (a *app) compileAll(cmd *cobra.Command) error {
 		if err != nil {
 			failed++
 			one.Error = err.Error()
-			fmt.Fprintf(progress, "problem: %v\n", err)
+			progress.notef("problem: %v", err)
 		}
 		seen = append(seen, one)
 		progress.set(float64(done), float64(total), file)

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -59,22 +58,8 @@ func (a *app) finish(run httpapi.Run) error {
 		}
 		return nil
 	}
-	a.printRunResult(run)
+	a.printResult(run.Result, run.Content)
 	return err
-}
-
-// printRunResult prints what a run gave: text as it is, other values as JSON.
-func (a *app) printRunResult(run httpapi.Run) {
-	result := run.Result
-	var text string
-	switch {
-	case result == nil:
-	case result[0] == '"' && json.Unmarshal(result, &text) == nil:
-		a.printf("%s\n", strings.TrimSuffix(text, "\n"))
-	default:
-		a.printf("%s\n", result)
-	}
-	a.printContent(run.Content)
 }
 
 // icon stands for a status in a table.
@@ -142,12 +127,9 @@ func when(t time.Time) string {
 	return t.Local().Format("2006-01-02 15:04:05 MST")
 }
 
-// isSchedule reports whether an id is that of a schedule.
-func isSchedule(id string) bool { return strings.HasPrefix(id, "sc_") }
-
 // checkRun refuses what cannot be the id of a run before anybody is asked.
 func checkRun(id string) error {
-	if rest, ok := strings.CutPrefix(id, "bg_"); !ok || len(rest) != 26 || strings.Trim(rest, "abcdefghijklmnopqrstuvwxyz234567") != "" {
+	if !background.IsRunID(id) {
 		return &usageError{fmt.Errorf("%q is no id of a run", id), "toolhost tasks shows the ids"}
 	}
 	return nil

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"os/signal"
 	"path/filepath"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -53,10 +53,7 @@ func (a *app) runServer(ctx context.Context) error {
 	if err := a.config.wrong(); err != nil {
 		return err
 	}
-	s, err := a.openKept(ctx, filepath.Join(a.config.Data, "runs"), true)
-	if errors.Is(err, background.ErrLocked) {
-		return &usageError{err, "stop that process first, or choose another folder with --data"}
-	}
+	s, err := a.openFreed(ctx, filepath.Join(a.config.Data, "runs"))
 	if err != nil {
 		return err
 	}
@@ -78,6 +75,38 @@ func (a *app) runServer(ctx context.Context) error {
 		Version: version(), Token: a.config.Token, OAuth: a.config.OAuth.config(), MCP: mcp, Page: page, Logger: a.logger(),
 	})
 	defer a.reloadOnHangup(s)()
+	return a.serveAll(ctx, s, api, listeners)
+}
+
+// How long serve waits for the process that has its folder, and how long between
+// two looks: one that was killed a moment ago has its lock until it is gone.
+const (
+	lockWait = 5 * time.Second
+	lockLook = 100 * time.Millisecond
+)
+
+// openFreed opens the service with its runs kept in a folder that another process
+// may have for a moment more.
+func (a *app) openFreed(ctx context.Context, folder string) (*server.Service, error) {
+	for began, told := time.Now(), false; ; told = true {
+		s, err := a.openKept(ctx, folder, true)
+		switch {
+		case !errors.Is(err, background.ErrLocked):
+			return s, err
+		case time.Since(began) >= lockWait:
+			return nil, &usageError{err, "stop that process first, or choose another folder with --data"}
+		case !told:
+			a.announce(fmt.Sprintf("waiting up to %v for another process to end: %v", lockWait, err))
+		}
+		if err := pause(ctx, lockLook); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// serveAll answers at all listeners until ctx ends or one of them breaks, and
+// then ends the service.
+func (a *app) serveAll(ctx context.Context, s *server.Service, api *httpapi.API, listeners []net.Listener) (err error) {
 	var serving sync.WaitGroup
 	broken := make(chan error, len(listeners))
 	for _, l := range listeners {
@@ -86,19 +115,10 @@ func (a *app) runServer(ctx context.Context) error {
 				broken <- err
 			}
 		})
-		a.announce("listening on "+where(l)+a.others(l), "address", where(l))
-		if _, local := l.(*namedListener); !local {
-			a.announce("page for operators: "+a.here(l)+"/", "address", a.here(l)+"/")
-		}
 	}
-	wrong := problems(s)
-	a.announce(fmt.Sprintf("ready: %d tools, %s", len(s.Tools()), plural(len(wrong), "problem")))
-	for _, p := range wrong {
-		a.announce("problem: " + p)
-	}
+	a.announceReady(s, listeners)
 	select {
 	case <-ctx.Done():
-		err = nil
 	case err = <-broken:
 	}
 	again := make(chan os.Signal, 1)
@@ -118,19 +138,19 @@ func (a *app) runServer(ctx context.Context) error {
 	}
 }
 
-// problems are those that the page shows: what was not loaded, and plugins that
-// lack a grant.
-func problems(s *server.Service) []string {
-	var found []string
-	for _, p := range s.Problems() {
-		found = append(found, p.String())
-	}
-	for _, p := range s.Plugins() {
-		if len(p.Missing) > 0 {
-			found = append(found, p.File+": not granted what it needs: "+strings.Join(p.Missing, ", "))
+// announceReady tells where the server is, what it has and what it lacks.
+func (a *app) announceReady(s *server.Service, listeners []net.Listener) {
+	for _, l := range listeners {
+		a.announce("listening on "+where(l)+a.others(l), "address", where(l))
+		if _, local := l.(*namedListener); !local {
+			a.announce("page for operators: "+a.here(l)+"/", "address", a.here(l)+"/")
 		}
 	}
-	return found
+	wrong := s.Unusable()
+	a.announce(fmt.Sprintf("ready: %s, %s", plural(len(s.Tools()), "tool"), plural(len(wrong), "problem")))
+	for _, p := range wrong {
+		a.announce("problem: " + p.String())
+	}
 }
 
 // httpGrace is how long the server waits for the last answers to be read.

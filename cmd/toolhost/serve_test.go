@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -219,4 +220,42 @@ func TestMCPFolders(t *testing.T) {
 	_, err = a.openKept(t.Context(), a.mcpFolder(1), false)
 	require.ErrorContains(t, err, fmt.Sprintf("is used by process %d", os.Getpid()))
 	require.NoDirExists(t, filepath.Join(data, "runs"))
+}
+
+// onSay runs a function when something is first written to it.
+type onSay struct {
+	testlog.Buffer
+	once sync.Once
+	run  func()
+}
+
+func (w *onSay) Write(p []byte) (int, error) {
+	defer w.once.Do(w.run)
+	return w.Buffer.Write(p)
+}
+
+// A server that is started while another one ends waits for its folder, and says
+// so.
+func TestServeWaitsForTheFolder(t *testing.T) {
+	data := filepath.Join(t.TempDir(), "data")
+	require.NoError(t, os.Mkdir(data, 0o700))
+	require.NoError(t, os.Symlink(plugintest.CacheDir(), filepath.Join(data, "cache")))
+	said := new(onSay)
+	a := &app{ui: ui{err: said}, config: &loaded{config: config{
+		Plugins: []string{t.TempDir()}, Data: data, Log: logConfig{Level: "warn"},
+	}}}
+	runs := filepath.Join(data, "runs")
+	first, err := a.openFreed(t.Context(), runs)
+	require.NoError(t, err)
+	require.Empty(t, said.String(), "it had nothing to wait for")
+	said.run = func() { require.NoError(t, first.Close(t.Context())) }
+	second, err := a.openFreed(t.Context(), runs)
+	require.NoError(t, err)
+	require.Regexp(t, fmt.Sprintf(`^toolhost: waiting up to 5s for another process to end: .* is used by process %d;.*\n$`, os.Getpid()), said)
+	defer a.closeService(t.Context(), second)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	a.err = &onSay{run: cancel}
+	_, err = a.openFreed(ctx, runs)
+	require.ErrorIs(t, err, context.Canceled, "nobody waits for it any more")
 }

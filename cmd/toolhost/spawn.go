@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"time"
 
@@ -129,10 +128,12 @@ func (a *app) spawnSchedule(ctx context.Context, c *client, req httpapi.NewSched
 // on stderr, the result on stdout.
 func (a *app) attend(ctx context.Context, c *client, id string) error {
 	progress := newBar(a.err)
+	shown := progress.output(a.err)
 	run, err := c.follow(ctx, progress, id, follower{
-		output: func(out httpapi.Output) { _, _ = progress.Write(outputBytes(out, terminal(a.err) > 0)) },
+		output: shown.take,
 		run:    func(run httpapi.Run) { progress.setRun(run) },
 	})
+	shown.end()
 	progress.clear()
 	if err != nil {
 		if ctx.Err() != nil {
@@ -141,134 +142,4 @@ func (a *app) attend(ctx context.Context, c *client, id string) error {
 		return err
 	}
 	return a.finish(run)
-}
-
-// setRun draws how far a run is.
-func (b *bar) setRun(run httpapi.Run) {
-	if p := run.Progress; p != nil {
-		b.set(p.Done, p.Total, p.Message)
-	}
-}
-
-// outputBytes are those of a piece of output, with a line for what was dropped
-// before it. For a terminal they are cleaned.
-func outputBytes(out httpapi.Output, clean bool) []byte {
-	data := out.Base64
-	if data == nil {
-		data = []byte(out.Text)
-	}
-	if clean {
-		data = []byte(background.Clean(data))
-	}
-	if out.Omitted > 0 {
-		data = append(fmt.Appendf(nil, "\n[system] %d bytes omitted\n", out.Omitted), data...)
-	}
-	return data
-}
-
-func (a *app) stop() *cobra.Command {
-	var in httpapi.Stop
-	cmd := &cobra.Command{
-		Use:   "stop ID",
-		Short: "Stop a background run, or disable a schedule",
-		Long: `Stop a background run of a server: it is asked to end, and after the server's
-grace, or at once with --force, it is ended. The answer tells its true state: a
-result that came first is kept. With the id of a schedule, the schedule is
-disabled; a run it has started goes on.`,
-		Args: cobra.ExactArgs(1),
-	}
-	cmd.Flags().BoolVar(&in.Force, "force", false, "end it at once, without a chance to give way")
-	cmd.Flags().StringVar(&in.Reason, "reason", "", "why, kept with the run")
-	return a.remote(cmd, func(c *client, cmd *cobra.Command, args []string) error {
-		if isSchedule(args[0]) {
-			return a.stopSchedule(cmd.Context(), c, args[0])
-		}
-		if err := checkRun(args[0]); err != nil {
-			return err
-		}
-		var stopped background.Stopped
-		if err := c.do(cmd.Context(), http.MethodPost, "/v1/runs/"+args[0]+"/stop", in, &stopped); err != nil {
-			return err
-		}
-		switch {
-		case a.json:
-			a.printJSON(stopped)
-		case stopped.AlreadyFinished:
-			a.printf("%s has ended by itself: %s\n", stopped.TaskID, stopped.Status)
-		case stopped.Stopping:
-			a.printf("%s is %s and asked to end\n", stopped.TaskID, stopped.Status)
-		default:
-			a.printf("%s %s\n", stopped.TaskID, stopped.Status)
-		}
-		return nil
-	})
-}
-
-func (a *app) logs() *cobra.Command {
-	var follow bool
-	cmd := &cobra.Command{
-		Use:   "logs ID",
-		Short: "Print the output of a background run",
-		Long: `Print what a background run has written: the raw bytes, or what is fit to be
-seen if this is a terminal. --follow goes on until the run has ended, also over a
-restart of the server.
-
-Exit codes: 0 ok, 2 usage, or no server, 5 not found, 130 interrupted.`,
-		Args: cobra.ExactArgs(1),
-	}
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the run has ended")
-	return a.remote(cmd, func(c *client, cmd *cobra.Command, args []string) error {
-		if err := checkRun(args[0]); err != nil {
-			return err
-		}
-		if follow {
-			return a.followLog(cmd.Context(), c, args[0])
-		}
-		return a.printLog(cmd.Context(), c, args[0])
-	})
-}
-
-// printLog prints what there is of a log.
-func (a *app) printLog(ctx context.Context, c *client, id string) error {
-	resp, err := c.send(ctx, http.MethodGet, "/v1/runs/"+id+"/output", nil)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	data, err := readAll(resp.Body)
-	if err != nil {
-		return c.broken(ctx, err)
-	}
-	switch {
-	case a.json:
-		a.printJSON(newLog(id, data))
-	default:
-		a.printf("%s", data)
-	}
-	return nil
-}
-
-// followLog prints a log as it is written.
-func (a *app) followLog(ctx context.Context, c *client, id string) error {
-	progress := newBar(a.err)
-	enc := json.NewEncoder(a.out)
-	enc.SetEscapeHTML(false)
-	attempt := 1
-	_, err := c.follow(ctx, progress, id, follower{
-		output: func(out httpapi.Output) {
-			if a.json {
-				_ = enc.Encode(out) // a document a line
-				return
-			}
-			if out.Attempt > attempt {
-				progress.clear()
-				a.notef("toolhost: the run was started again, attempt %d", out.Attempt)
-				attempt = out.Attempt
-			}
-			_, _ = progress.above(a.out, outputBytes(out, terminal(a.out) > 0))
-		},
-		run: func(run httpapi.Run) { progress.setRun(run) },
-	})
-	progress.clear()
-	return err
 }

@@ -115,17 +115,3 @@ func scheduleState(s httpapi.Schedule) string {
 	}
 	return "disabled"
 }
-
-// stopSchedule disables a schedule.
-func (a *app) stopSchedule(ctx context.Context, c *client, id string) error {
-	var s httpapi.Schedule
-	if err := c.do(ctx, http.MethodDelete, "/v1/schedules/"+url.PathEscape(id), nil, &s); err != nil {
-		return err
-	}
-	if a.json {
-		a.printJSON(s)
-		return nil
-	}
-	a.printf("%s %s\n", s.ScheduleID, scheduleState(s))
-	return nil
-}

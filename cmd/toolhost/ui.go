@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/term"
 
+	"github.com/toolhost/toolhost/internal/human"
 	"github.com/toolhost/toolhost/pkg/background"
 )
 
@@ -30,13 +31,17 @@ func (u *ui) printf(format string, args ...any) { show(u.out, fmt.Sprintf(format
 func (u *ui) notef(format string, args ...any) { show(u.err, fmt.Sprintf(format+"\n", args...)) }
 
 // show prints text, which plugins may have a part in: as it is, but on a terminal
-// without what would control it.
+// fit for one.
 func show(w io.Writer, text string) {
 	if terminal(w) > 0 {
-		text = background.Clean([]byte(text))
+		text = string(fit([]byte(text)))
 	}
 	_, _ = io.WriteString(w, text) // what goes wrong here is a closed pipe
 }
+
+// fit is text for a terminal: without what would control it, and with nothing in
+// it that cannot be seen, such as an override of the writing direction.
+func fit(text []byte) []byte { return human.Visible([]byte(background.Clean(text))) }
 
 // fail reports an error.
 func (u *ui) fail(d diagnosis) {
@@ -85,17 +90,13 @@ type bar struct {
 
 func newBar(w io.Writer) *bar { return &bar{w: w, width: terminal(w)} }
 
-// Write passes output of a tool above the bar, on a terminal without what would
-// control it.
-func (b *bar) Write(p []byte) (int, error) {
-	shown := p
+// notef passes a line above the bar.
+func (b *bar) notef(format string, args ...any) {
+	line := fmt.Appendf(nil, format+"\n", args...)
 	if b.width > 0 {
-		shown = []byte(background.Clean(p))
+		line = fit(line)
 	}
-	if _, err := b.above(b.w, shown); err != nil {
-		return 0, err
-	}
-	return len(p), nil
+	_, _ = b.above(b.w, line)
 }
 
 // above writes to what may be the same terminal while the bar is away.
@@ -123,11 +124,7 @@ func (b *bar) set(done, total float64, message string) {
 		full := int(part * barWidth)
 		line = fmt.Sprintf("%s%s %3.0f%% %s", strings.Repeat("█", full), strings.Repeat("░", barWidth-full), part*100, message)
 	}
-	if runes := []rune(oneLine(line)); len(runes) >= b.width {
-		line = string(runes[:b.width-1])
-	} else {
-		line = string(runes)
-	}
+	line = fill(oneLine(line), b.width-1)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if line != b.line {
@@ -157,14 +154,29 @@ func (b *bar) draw() {
 	}
 }
 
-// oneLine keeps what a plugin says from moving the cursor.
+// fill is as much of a line as has room in so many columns. A line that is wrapped
+// could not be drawn anew in place: what may be two columns wide counts as such.
+func fill(line string, columns int) string {
+	for i, r := range line {
+		if columns--; r >= '\u1100' && !strings.ContainsRune("█░…·", r) {
+			columns--
+		}
+		if columns < 0 {
+			return line[:i]
+		}
+	}
+	return line
+}
+
+// oneLine keeps what a plugin says from moving the cursor and from hiding what
+// it says.
 func oneLine(s string) string {
-	return strings.Map(func(r rune) rune {
+	return string(human.Visible([]byte(strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f || (r >= 0x80 && r < 0xa0) {
 			return ' '
 		}
 		return r
-	}, s)
+	}, s))))
 }
 
 // plural is a number of things.

@@ -43,6 +43,21 @@ func TestBar(t *testing.T) {
 	require.Equal(t, []string{"said", ""}, screen(w.String()))
 }
 
+// The bar is never wrapped, which would leave the rest of it behind.
+func TestBarFitsNarrowTerminals(t *testing.T) {
+	for line, want := range map[string]string{
+		"":             "",
+		"12345678":     "12345678",
+		"123456789":    "12345678",
+		"██░░ 5% x":    "██░░ 5% ",
+		"東京都庁の前":       "東京都庁",
+		"1 東京都庁の前":     "1 東京都",
+		"Zürich läuft": "Zürich l",
+	} {
+		require.Equal(t, want, fill(line, 8), line)
+	}
+}
+
 // Of several runs the bar shows how far they are together.
 func TestBarOfSeveralRuns(t *testing.T) {
 	var w bytes.Buffer
@@ -160,12 +175,15 @@ func TestServerAwayClearsTheBar(t *testing.T) {
 	require.Equal(t, "██████░░░░░░░░░░░░░░░░░░  25% first", screen(w.String())[1])
 }
 
-// Output a tool wrote is cleaned for a terminal, and raw otherwise.
-func TestOutputBytes(t *testing.T) {
-	out := httpapi.Output{Offset: 7, Omitted: 3, Text: "\x1b[31mred\x1b[0m\n"}
-	require.Equal(t, "\n[system] 3 bytes omitted\nred\n", string(outputBytes(out, true)))
-	require.Equal(t, "\n[system] 3 bytes omitted\n\x1b[31mred\x1b[0m\n", string(outputBytes(out, false)))
-	require.Equal(t, "\xff\xfe", string(outputBytes(httpapi.Output{Base64: []byte("\xff\xfe")}, false)))
+// Output of a run is passed on as it is where no terminal is, with what is missing.
+func TestOutputOffATerminal(t *testing.T) {
+	var w bytes.Buffer
+	o := newBar(&w).output(&w)
+	o.take(httpapi.Output{Text: "\x1b[31mred\x1b[0m\n"})
+	o.take(httpapi.Output{Base64: []byte("\xff\xc3")})
+	o.take(httpapi.Output{Omitted: 3, Text: "\u202eend"})
+	o.end()
+	require.Equal(t, "\x1b[31mred\x1b[0m\n\xff\xc3\n[system] 3 bytes omitted\n\u202eend", w.String())
 	data, err := json.Marshal(newLog("bg_x", []byte("\xff\xfe")))
 	require.NoError(t, err)
 	require.JSONEq(t, `{"task_id":"bg_x","text":"","base64":"//4="}`, string(data))

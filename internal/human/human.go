@@ -1,4 +1,4 @@
-// Package human writes figures as people read them.
+// Package human writes figures and texts as people read them.
 package human
 
 import "fmt"

@@ -2,13 +2,9 @@ package background
 
 import (
 	"bytes"
-	"encoding/base32"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
-
-	"github.com/google/uuid"
 )
 
 // Status is the state of a run.
@@ -73,7 +69,7 @@ func (k ErrorKind) valid() bool {
 //
 // The slices and pointers of a Run must not be written to.
 type Run struct {
-	ID                 string          `json:"task_id"`
+	ID                 string          `json:"task_id"` // of the form RunIDForm
 	Session            string          `json:"session"`
 	Tool               string          `json:"tool"`
 	Args               json.RawMessage `json:"args"`
@@ -194,16 +190,6 @@ func clonePointer[T any](p *T) *T {
 	}
 	v := *p
 	return &v
-}
-
-// newID returns a fresh run id: "bg_" and the 128 bits of a version 4 UUID
-// (RFC 9562) as 26 lower-case base32 characters (RFC 4648, no padding).
-func newID() (string, error) {
-	u, err := uuid.NewRandom()
-	if err != nil {
-		return "", fmt.Errorf("making a run id: %w", err)
-	}
-	return "bg_" + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(u[:])), nil
 }
 
 // Ended returns the run with its end filled in, and its notice pending if it

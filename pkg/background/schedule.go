@@ -37,7 +37,7 @@ const (
 // shows twice fires the first time only. So a schedule of every minute pauses
 // while an hour comes again in autumn; in UTC, the default, it does not.
 type Schedule struct {
-	ID                 string          `json:"schedule_id"` // "sc_" and 26 characters, as a run's
+	ID                 string          `json:"schedule_id"` // of the form ScheduleIDForm
 	Session            string          `json:"session"`
 	Tool               string          `json:"tool"`
 	Version            string          `json:"tool_version,omitempty"`

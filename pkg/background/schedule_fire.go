@@ -140,7 +140,7 @@ func (m *Manager) firingRun(s Schedule, at time.Time) Run {
 		s.Version = cmp.Or(m.cfg.Version(s.Tool), s.Version)
 	}
 	return Run{
-		ID:      "bg_" + digest(s.ID+"@"+at.UTC().Format(time.RFC3339Nano)),
+		ID:      runPrefix + digest(s.ID+"@"+at.UTC().Format(time.RFC3339Nano)),
 		Session: s.Session, Tool: s.Tool, Version: s.Version, Args: s.Args, Title: s.Title, By: s.By,
 		Origin: OriginScheduled, Schedule: s.ID, ScheduledFor: at, SignalOnCompletion: s.SignalOnCompletion,
 		Status: StatusQueued, Timeout: s.Timeout, OutputCap: m.cfg.OutputCap, CreatedAt: time.Now(),

@@ -2,8 +2,6 @@ package background
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/base32"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -51,7 +49,7 @@ func (m *Manager) newSchedule(session string, req ScheduleRequest, now time.Time
 		return Schedule{}, err
 	}
 	s := Schedule{
-		ID: "sc_" + strings.TrimPrefix(run.ID, "bg_"), Session: session, Tool: run.Tool, Version: run.Version, Args: run.Args,
+		ID: schedulePrefix + strings.TrimPrefix(run.ID, runPrefix), Session: session, Tool: run.Tool, Version: run.Version, Args: run.Args,
 		Title: run.Title, By: run.By, SignalOnCompletion: run.SignalOnCompletion, Timeout: run.Timeout, CreatedAt: now.UTC(),
 		Timezone: cmp.Or(strings.TrimSpace(req.Timezone), "UTC"), Overlap: cmp.Or(req.Overlap, OverlapSkip), Enabled: true,
 	}
@@ -73,12 +71,6 @@ func (m *Manager) newSchedule(session string, req ScheduleRequest, now time.Time
 		err = s.recurring(m.cfg.MinInterval, now)
 	}
 	return s, err
-}
-
-// digest returns 128 bits of the SHA-256 of text, as ids have them.
-func digest(text string) string {
-	sum := sha256.Sum256([]byte(text))
-	return strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:16]))
 }
 
 // once makes s a one-shot.

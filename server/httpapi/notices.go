@@ -32,7 +32,7 @@ func (a *API) acknowledge(r *request, in Seen) (none, error) {
 		return none{}, invalid("task_ids", "expected 1 to %d ids", maxSeen)
 	}
 	for _, id := range in.TaskIDs {
-		if !runForm.MatchString(id) {
+		if !background.IsRunID(id) {
 			return none{}, invalid("task_ids", "%q is no id of a run", shorten(id))
 		}
 	}

@@ -28,8 +28,8 @@ type Param struct {
 }
 
 var (
-	runForm      = regexp.MustCompile(`^bg_[a-z2-7]{26}$`)
-	scheduleForm = regexp.MustCompile(`^sc_[a-z2-7]{26}$`)
+	runForm      = regexp.MustCompile(background.RunIDForm)
+	scheduleForm = regexp.MustCompile(background.ScheduleIDForm)
 
 	// durationForm is of durations that time.ParseDuration takes and that do not
 	// overflow.

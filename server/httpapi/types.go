@@ -145,7 +145,7 @@ type Notices struct {
 
 // Seen is the body of POST /v1/notices/ack.
 type Seen struct {
-	TaskIDs []string `json:"task_ids" schema:"minItems=1,maxItems=1000,pattern=^bg_[a-z2-7]{26}$"` // of the runs
+	TaskIDs []string `json:"task_ids" schema:"minItems=1,maxItems=1000,form=run_id"` // of the runs
 }
 
 // NewSchedule is the body of POST /v1/schedules. Exactly one of Cron and At is

@@ -64,7 +64,7 @@ func (s *site) disable(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	id := r.PathValue("schedule")
-	if !scheduleForm.MatchString(id) {
+	if !background.IsScheduleID(id) {
 		return background.ErrNoSchedule
 	}
 	schedule, err := s.service.Runs().AnySchedule(r.Context(), id)

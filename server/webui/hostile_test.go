@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/toolhost/toolhost/internal/human"
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/server"
 )
@@ -51,7 +52,7 @@ var (
 func inspect(t testing.TB, html string) {
 	t.Helper()
 	require.True(t, utf8.ValidString(html))
-	require.Equal(t, html, string(visible([]byte(html))), "all of it can be seen")
+	require.Equal(t, html, string(human.Visible([]byte(html))), "all of it can be seen")
 	d := xml.NewDecoder(strings.NewReader(html))
 	d.Strict, d.AutoClose, d.Entity = false, xml.HTMLAutoClose, xml.HTMLEntity
 	for {
@@ -115,23 +116,6 @@ func inspectEvents(t *testing.T, events []event) {
 	for _, e := range events {
 		require.Contains(t, []string{eventHello, eventPut, eventAdd, eventDrop}, e.name)
 		inspect(t, e.HTML)
-	}
-}
-
-func TestVisible(t *testing.T) {
-	for in, want := range map[string]string{
-		"plain\n\ttext":          "plain\n\ttext",
-		"\x1b[31m\r\x00\x7f":     "␛[31m␍␀␡",
-		"a\u202eb\u2066c\u200fd": "a⟨U+202E⟩b⟨U+2066⟩c⟨U+200F⟩d",
-		"\u0085\u2028\ufeff":     "⟨U+0085⟩⟨U+2028⟩⟨U+FEFF⟩",
-		"\U000e0041":             "⟨U+E0041⟩",
-		"\xff\xc3":               "\ufffd\ufffd",
-		"Zürich, 東京, שלום":       "Zürich, 東京, שלום",
-		"👩\u200d🔬 \u200d":        "👩\u200d🔬 ⟨U+200D⟩",
-		"e\u0301" + strings.Repeat("\u0301", 9) + "!": "e\u0301\u0301\u0301\u0301⟨more marks⟩!",
-	} {
-		require.Equal(t, want, string(visible([]byte(in))), "%q", in)
-		require.Equal(t, want, string(visible([]byte(want))), "again")
 	}
 }
 

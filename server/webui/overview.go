@@ -5,7 +5,6 @@ import (
 	"context"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/toolhost/toolhost/host"
@@ -86,17 +85,11 @@ func (o *overview) look(ctx context.Context, now time.Time) ([]part, error) {
 // A problem is what keeps something from working.
 type problem struct{ What, Why string }
 
-// problems are what the operator has to look at: what was not loaded, and
-// plugins that lack a grant.
+// problems are what the operator has to look at.
 func (s *site) problems() []problem {
 	var found []problem
-	for _, p := range s.service.Problems() {
+	for _, p := range s.service.Unusable() {
 		found = append(found, problem{p.File, cut(p.Err.Error(), maxProblem)})
-	}
-	for _, p := range s.service.Plugins() {
-		if len(p.Missing) > 0 {
-			found = append(found, problem{p.File, "not granted what it needs: " + cut(strings.Join(p.Missing, ", "), maxProblem)})
-		}
 	}
 	return found
 }

@@ -60,7 +60,7 @@ func render(name string, data any) (template.HTML, error) {
 	if err := templates.ExecuteTemplate(&b, name, data); err != nil {
 		return "", err
 	}
-	return template.HTML(visible(b.Bytes())), nil
+	return template.HTML(human.Visible(b.Bytes())), nil
 }
 
 // whole is a part without rows.

@@ -35,7 +35,7 @@ type resultView struct {
 
 func (s *site) run(r *http.Request) (page, error) {
 	id := r.PathValue("run")
-	if !runForm.MatchString(id) {
+	if !background.IsRunID(id) {
 		return nil, background.ErrNotFound
 	}
 	return &runPage{site: s, id: id, output: tail{runs: s.service.Runs()}}, nil

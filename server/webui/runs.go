@@ -54,7 +54,7 @@ func (s *site) runs(r *http.Request) (page, error) {
 		return nil, err
 	}
 	f := runFilter{Session: session, Before: r.URL.Query().Get("before"), Active: r.URL.Query().Get("active") == "true"}
-	if f.Before != "" && !runForm.MatchString(f.Before) {
+	if f.Before != "" && !background.IsRunID(f.Before) {
 		return nil, &refusal{http.StatusBadRequest, "The parameter before is no id of a run"}
 	}
 	return &runsPage{site: s, filter: f}, nil

@@ -21,7 +21,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"regexp"
 	"strings"
 
 	"github.com/toolhost/toolhost/pkg/background"
@@ -157,16 +156,10 @@ func (s *site) fail(w http.ResponseWriter, r *http.Request, err error) {
 	s.write(w, r, refused.status, frame{Title: http.StatusText(refused.status), Body: body})
 }
 
-// The forms of ids. What does not have it is not looked for.
-var (
-	runForm      = regexp.MustCompile(`^bg_[a-z2-7]{26}$`)
-	scheduleForm = regexp.MustCompile(`^sc_[a-z2-7]{26}$`)
-)
-
 // record returns the run a request names.
 func (s *site) record(r *http.Request) (background.Run, error) {
 	id := r.PathValue("run")
-	if !runForm.MatchString(id) {
+	if !background.IsRunID(id) {
 		return background.Run{}, background.ErrNotFound
 	}
 	return s.service.Runs().AnyRun(r.Context(), id)

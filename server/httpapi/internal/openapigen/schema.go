@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/server/httpapi"
 )
 
@@ -192,8 +193,11 @@ func (s *schemas) fields(schema *jsonschema.Schema, t reflect.Type, sent bool) e
 	return nil
 }
 
-// refine adds what a tag says: keywords of JSON Schema, such as minLength=1. A
-// pattern is of the strings of a list. An object may have any fields, which some
+// forms are those that tags name.
+var forms = map[string]string{"run_id": background.RunIDForm}
+
+// refine adds what a tag says: keywords of JSON Schema, such as minLength=1, and
+// the form of the strings of a list. An object may have any fields, which some
 // generators have to be told: without it they make a type that has none.
 func refine(schema *jsonschema.Schema, tag string) error {
 	if tag == "" {
@@ -210,12 +214,12 @@ func refine(schema *jsonschema.Schema, tag string) error {
 			}
 		case "format":
 			schema.Format, err = value, nil
-		case "pattern":
-			of := schema
-			if schema.Items != nil {
-				of = schema.Items
+		case "form":
+			form, known := forms[value]
+			if !known || schema.Items == nil {
+				return fmt.Errorf("no form, or not of a list: %q", part)
 			}
-			of.Pattern, err = value, nil
+			schema.Items.Pattern, err = form, nil
 		case "default":
 			schema.Default, err = literal(value), nil
 		case "minimum":

@@ -1,0 +1,74 @@
+package human
+
+import (
+	"bytes"
+	"fmt"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Visible returns text in which everything can be seen: control characters are
+// replaced by their pictures, and what has no picture (overrides of the writing
+// direction, marks of no width, tags) by its code point, as in ⟨U+202E⟩. New lines
+// and tabs stay. What is put in place means nothing to HTML and to a terminal.
+func Visible(text []byte) []byte {
+	if plain(text) {
+		return text
+	}
+	out := bytes.NewBuffer(make([]byte, 0, len(text)+len(text)/8))
+	marks := 0 // combining ones, in a row
+	prev := rune(0)
+	for len(text) > 0 {
+		r, size := utf8.DecodeRune(text)
+		text = text[size:]
+		if !unicode.Is(unicode.Mn, r) && !unicode.Is(unicode.Me, r) {
+			marks = 0
+		} else if marks++; marks > maxMarks {
+			if marks == maxMarks+1 {
+				out.WriteString("⟨more marks⟩")
+			}
+			continue
+		}
+		switch {
+		case r == '\n' || r == '\t':
+			out.WriteRune(r)
+		case r < ' ':
+			out.WriteRune('␀' + r)
+		case r == 0x7f:
+			out.WriteRune('␡')
+		case hidden(r, prev):
+			fmt.Fprintf(out, "⟨U+%04X⟩", r)
+		default:
+			out.WriteRune(r)
+		}
+		prev = r
+	}
+	return out.Bytes()
+}
+
+// maxMarks is how many combining marks one character may have: enough for every
+// language, too few to paint over other lines.
+const maxMarks = 4
+
+// plain reports whether there is nothing but printable ASCII, new lines and
+// tabs.
+func plain(p []byte) bool {
+	for _, c := range p {
+		if c >= 0x7f || c < ' ' && c != '\n' && c != '\t' {
+			return false
+		}
+	}
+	return true
+}
+
+// hidden reports whether a character after prev is seen only by its effect.
+// Joiners stay in scripts that need them, and in emoji.
+func hidden(r, prev rune) bool {
+	switch {
+	case r == '\u200c' || r == '\u200d':
+		return prev < 0x300
+	case 0x80 <= r && r < 0xa0, r == '\u2028', r == '\u2029':
+		return true
+	}
+	return unicode.Is(unicode.Cf, r) && !unicode.Is(unicode.Prepended_Concatenation_Mark, r)
+}

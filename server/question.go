@@ -1,0 +1,108 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host"
+)
+
+// questions are those that running background runs wait for. They are in
+// memory, as the work that waits is: a run that is started again asks again.
+// The zero value is empty.
+type questions struct {
+	mu       sync.Mutex
+	waiting  map[string]*waiting // by run
+	watchers map[*watcher]bool
+}
+
+// watcher is who is to know when one of some runs asks.
+type watcher struct {
+	session string
+	runs    []string
+	asked   chan struct{} // closed then
+}
+
+// waiting is a run that waits for answers.
+type waiting struct {
+	session string
+	open    map[string]abi.Question
+	given   map[string]abi.Answer
+	done    chan struct{} // closed when nothing is open
+}
+
+// ask puts questions of a run, and waits until all are answered. The round sets
+// them apart from others the run asked under the same keys: a key is never used
+// twice in the life of a run.
+func (q *questions) ask(ctx context.Context, session, run string, round int, asked abi.Questions) (abi.Answers, error) {
+	w := &waiting{session: session, open: map[string]abi.Question{}, given: map[string]abi.Answer{}, done: make(chan struct{})}
+	unique := func(key string) string { return fmt.Sprintf("%s.%d", key, round) }
+	for key, question := range asked.Questions {
+		w.open[unique(key)] = question
+	}
+	q.mu.Lock()
+	if q.waiting[run] != nil { // a guest has one thread, so that this does not happen
+		q.mu.Unlock()
+		return abi.Answers{}, fmt.Errorf("%w: the run waits for answers already", host.ErrDenied)
+	}
+	if q.waiting == nil {
+		q.waiting = map[string]*waiting{}
+	}
+	q.waiting[run] = w
+	for watcher := range q.watchers {
+		if q.asks(watcher, run) {
+			q.tell(watcher)
+		}
+	}
+	q.mu.Unlock()
+	defer func() {
+		q.mu.Lock()
+		delete(q.waiting, run)
+		q.mu.Unlock()
+	}()
+	select {
+	case <-w.done:
+		answers := map[string]abi.Answer{}
+		for key := range asked.Questions {
+			answers[key] = w.given[unique(key)]
+		}
+		return abi.Answers{Answers: answers}, nil
+	case <-ctx.Done():
+		return abi.Answers{}, ctx.Err()
+	}
+}
+
+// watch returns a channel that is closed as soon as one of the runs of the session
+// waits for its user, and what ends that.
+func (q *questions) watch(session string, runs []string) (asked <-chan struct{}, end func()) {
+	w := &watcher{session, runs, make(chan struct{})}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.watchers == nil {
+		q.watchers = map[*watcher]bool{}
+	}
+	q.watchers[w] = true
+	if slices.ContainsFunc(runs, func(run string) bool { return q.asks(w, run) }) {
+		q.tell(w)
+	}
+	return w.asked, func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		delete(q.watchers, w)
+	}
+}
+
+// asks reports whether a run is one the watcher is for, and asks. q is locked.
+func (q *questions) asks(w *watcher, run string) bool {
+	asking := q.waiting[run]
+	return asking != nil && len(asking.open) > 0 && asking.session == w.session && slices.Contains(w.runs, run)
+}
+
+// tell tells a watcher, once. q is locked.
+func (q *questions) tell(w *watcher) {
+	delete(q.watchers, w)
+	close(w.asked)
+}
