@@ -119,8 +119,12 @@ func (r *Registry) read(ctx context.Context, before *set) (*set, error) {
 	found = l.giveWay(found)
 	taken := collisions(found, r.cfg.Reserved)
 	s := &set{tools: map[string]*Tool{}, problems: append(l.problems, taken...)}
+	refused := map[string]bool{}
+	for _, t := range taken {
+		refused[t.File] = true
+	}
 	for _, p := range found {
-		if slices.ContainsFunc(taken, func(t Problem) bool { return t.File == p.File }) {
+		if refused[p.File] {
 			l.drop(ctx, []*Plugin{p})
 			continue
 		}
@@ -170,17 +174,28 @@ func taken(p *Plugin, claims map[string][]*Plugin, reserved []string) error {
 		}
 	}
 	for _, claim := range p.claims() {
-		var others []string
-		for _, other := range claims[claim] {
-			if other != p {
-				others = append(others, other.File)
-			}
-		}
-		if others != nil {
-			return fmt.Errorf("%s is also in %s: none of them is loaded, remove or rename all but one", claim, strings.Join(others, ", "))
+		if len(claims[claim]) > 1 {
+			return fmt.Errorf("%s is also in %s: none of them is loaded, remove or rename all but one", claim, otherFiles(p, claims[claim]))
 		}
 	}
 	return nil
+}
+
+// otherFiles names the files of others than p, a few of them: each of them has
+// such a list.
+func otherFiles(p *Plugin, all []*Plugin) string {
+	const most = 3
+	var files []string
+	for _, other := range all {
+		switch {
+		case other == p:
+		case len(files) == most:
+			return fmt.Sprintf("%s, and %d more", strings.Join(files, ", "), len(all)-1-most)
+		default:
+			files = append(files, other.File)
+		}
+	}
+	return strings.Join(files, ", ")
 }
 
 // unusedGrants reports grants for plugins that are not there: most often a
