@@ -11,10 +11,12 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
@@ -32,7 +34,34 @@ type Folder struct {
 }
 
 // Dir is the folder of that path. It needs not be there yet.
-func Dir(path string) Folder { return Folder{Path: path, FS: os.DirFS(path), dir: path} }
+func Dir(path string) Folder {
+	return Folder{Path: path, FS: dirFS{os.DirFS(path).(statDirFS), path}, dir: path}
+}
+
+// dirFS is os.DirFS, but that to open a pipe does not wait for its other end: one
+// that took the place of a file a moment ago would hold up the reload, and the end
+// of the process, for ever.
+type dirFS struct {
+	statDirFS
+	path string
+}
+
+type statDirFS interface {
+	fs.StatFS
+	fs.ReadDirFS
+}
+
+// Open opens a file for reading.
+func (d dirFS) Open(name string) (fs.File, error) {
+	if !fs.ValidPath(name) {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrInvalid}
+	}
+	file, err := os.OpenFile(filepath.Join(d.path, filepath.FromSlash(name)), os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil { // not a nil *os.File
+		return nil, err
+	}
+	return file, nil
+}
 
 // Config says where plugins are and what they are granted.
 type Config struct {
