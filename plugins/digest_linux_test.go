@@ -313,3 +313,32 @@ func TestBrokenCode(t *testing.T) {
 	require.Len(t, problems(r), 1)
 	require.Contains(t, problems(r)[0], "p.wasm: module: malformed wasm")
 }
+
+// swapping is a folder in which a pipe takes the place of each plugin between the
+// look at it and its opening.
+type swapping struct {
+	statDirFS
+	dir string
+}
+
+func (s swapping) Stat(name string) (fs.FileInfo, error) {
+	info, err := s.statDirFS.Stat(name)
+	if file := filepath.Join(s.dir, name); err == nil && strings.HasSuffix(name, ".wasm") {
+		err = os.Remove(file)
+		if err == nil {
+			err = syscall.Mkfifo(file, 0o600)
+		}
+	}
+	return info, err
+}
+
+// It would hold up the reload, and the end of the process, until somebody opens
+// the other end.
+func TestPipeTakesThePlaceOfAFile(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "p.wasm"), sealed(named("p")), 0o600))
+	folder := Dir(dir)
+	folder.FS = swapping{folder.FS.(statDirFS), dir}
+	r := openWith(t, newHost(t), Config{Folders: []Folder{folder}})
+	require.Equal(t, []string{filepath.Join(dir, "p.wasm") + ": expected a file"}, problems(r))
+}

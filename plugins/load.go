@@ -198,18 +198,23 @@ func (l *loader) read(ctx context.Context, p *Plugin, stem string) error {
 
 // openFile opens a file of at most so many bytes.
 func openFile(folder fs.FS, name string, most int64) (fs.File, stamp, error) {
-	info, err := fs.Stat(folder, name) // to open a pipe would wait for its other end
+	info, err := fs.Stat(folder, name) // to open a device may do something
 	if err != nil {
 		return nil, stamp{}, unpath(err)
 	}
 	if !info.Mode().IsRegular() {
-		return nil, stamp{}, errors.New("expected a file")
+		return nil, stamp{}, errNoFile
 	}
 	file, err := folder.Open(name)
 	if err != nil {
 		return nil, stamp{}, unpath(err)
 	}
-	if info, err = file.Stat(); err == nil && info.Size() > most {
+	info, err = file.Stat()
+	switch {
+	case err != nil:
+	case !info.Mode().IsRegular(): // it took the file's place
+		err = errNoFile
+	case info.Size() > most:
 		err = fmt.Errorf("the file has %d bytes, and at most %d are read", info.Size(), most)
 	}
 	if err != nil {
@@ -229,6 +234,8 @@ func readAll(file fs.File, s stamp) ([]byte, error) {
 	}
 	return data, nil
 }
+
+var errNoFile = errors.New("expected a file")
 
 func readFile(folder fs.FS, name string, most int64) ([]byte, stamp, error) {
 	file, s, err := openFile(folder, name, most)

@@ -11,10 +11,12 @@ import (
 	"io/fs"
 	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
@@ -32,7 +34,34 @@ type Folder struct {
 }
 
 // Dir is the folder of that path. It needs not be there yet.
-func Dir(path string) Folder { return Folder{Path: path, FS: os.DirFS(path), dir: path} }
+func Dir(path string) Folder {
+	return Folder{Path: path, FS: dirFS{os.DirFS(path).(statDirFS), path}, dir: path}
+}
+
+// dirFS is os.DirFS, but that to open a pipe does not wait for its other end: one
+// that took the place of a file a moment ago would hold up the reload, and the end
+// of the process, for ever.
+type dirFS struct {
+	statDirFS
+	path string
+}
+
+type statDirFS interface {
+	fs.StatFS
+	fs.ReadDirFS
+}
+
+// Open opens a file for reading.
+func (d dirFS) Open(name string) (fs.File, error) {
+	if !fs.ValidPath(name) {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrInvalid}
+	}
+	file, err := os.OpenFile(filepath.Join(d.path, filepath.FromSlash(name)), os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil { // not a nil *os.File
+		return nil, err
+	}
+	return file, nil
+}
 
 // Config says where plugins are and what they are granted.
 type Config struct {
@@ -119,8 +148,12 @@ func (r *Registry) read(ctx context.Context, before *set) (*set, error) {
 	found = l.giveWay(found)
 	taken := collisions(found, r.cfg.Reserved)
 	s := &set{tools: map[string]*Tool{}, problems: append(l.problems, taken...)}
+	refused := map[string]bool{}
+	for _, t := range taken {
+		refused[t.File] = true
+	}
 	for _, p := range found {
-		if slices.ContainsFunc(taken, func(t Problem) bool { return t.File == p.File }) {
+		if refused[p.File] {
 			l.drop(ctx, []*Plugin{p})
 			continue
 		}
@@ -170,17 +203,28 @@ func taken(p *Plugin, claims map[string][]*Plugin, reserved []string) error {
 		}
 	}
 	for _, claim := range p.claims() {
-		var others []string
-		for _, other := range claims[claim] {
-			if other != p {
-				others = append(others, other.File)
-			}
-		}
-		if others != nil {
-			return fmt.Errorf("%s is also in %s: none of them is loaded, remove or rename all but one", claim, strings.Join(others, ", "))
+		if len(claims[claim]) > 1 {
+			return fmt.Errorf("%s is also in %s: none of them is loaded, remove or rename all but one", claim, otherFiles(p, claims[claim]))
 		}
 	}
 	return nil
+}
+
+// otherFiles names the files of others than p, a few of them: each of them has
+// such a list.
+func otherFiles(p *Plugin, all []*Plugin) string {
+	const most = 3
+	var files []string
+	for _, other := range all {
+		switch {
+		case other == p:
+		case len(files) == most:
+			return fmt.Sprintf("%s, and %d more", strings.Join(files, ", "), len(all)-1-most)
+		default:
+			files = append(files, other.File)
+		}
+	}
+	return strings.Join(files, ", ")
 }
 
 // unusedGrants reports grants for plugins that are not there: most often a

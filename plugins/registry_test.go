@@ -1,6 +1,7 @@
 package plugins
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -104,6 +105,18 @@ func TestCollisions(t *testing.T) {
 			require.Len(t, r.Plugins(), 1)
 		})
 	}
+}
+
+// What is said of many that clash does not grow with the square of their number.
+func TestManyCollisions(t *testing.T) {
+	files := map[string][]byte{}
+	for i := range 30 {
+		files[fmt.Sprintf("%02d.wasm", i)] = sealed(named("a"))
+	}
+	r := open(t, files)
+	require.Len(t, problems(r), 30)
+	require.Equal(t, `plugins/01.wasm: the plugin "a" is also in plugins/00.wasm, plugins/02.wasm, plugins/03.wasm, and 26 more: `+
+		"none of them is loaded, remove or rename all but one", problems(r)[1])
 }
 
 // A plugin that says itself what it is was compiled for that: it is freed when

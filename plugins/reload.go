@@ -200,8 +200,12 @@ func compare(before, now *set) (c Changes) {
 	}
 	c.Added, c.Changed, c.Removed = differ(had, have, func(a, b *Plugin) bool { return a == b })
 	c.ToolsAdded, c.ToolsChanged, c.ToolsRemoved = differ(before.tools, now.tools, sameWords)
+	known := map[string]bool{}
+	for _, p := range before.problems {
+		known[p.String()] = true
+	}
 	for _, p := range now.problems {
-		if !slices.ContainsFunc(before.problems, func(b Problem) bool { return b.String() == p.String() }) {
+		if !known[p.String()] {
 			c.Problems = append(c.Problems, p)
 		}
 	}

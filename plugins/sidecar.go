@@ -35,7 +35,7 @@ func (l *loader) sidecar(p *Plugin, stem string) (name string, document []byte, 
 	if name == "" {
 		return "", nil, nil
 	}
-	data, _, err := readFile(p.folder, name, abi.MaxManifest)
+	data, _, err := readFile(p.folder, name, mostOf(name))
 	if err == nil {
 		document, err = toJSON(name, data)
 	}
@@ -43,6 +43,21 @@ func (l *loader) sidecar(p *Plugin, stem string) (name string, document []byte, 
 		return name, nil, fmt.Errorf("%s: %w", name, err)
 	}
 	return name, document, nil
+}
+
+// The bounds of what people write: the time to decode YAML and TOML grows with
+// the square of what there is in one place, and a merge key is such a place each
+// time.
+const (
+	maxWritten = 64 << 10 // bytes of a sidecar that is no JSON
+	maxKeys    = 256      // of one mapping of YAML
+)
+
+func mostOf(sidecar string) int64 {
+	if path.Ext(sidecar) == ".json" {
+		return abi.MaxManifest
+	}
+	return maxWritten
 }
 
 // toJSON turns a sidecar into the JSON the contract is decoded from.
@@ -79,7 +94,14 @@ func decodeTOML(data []byte, into *any) error {
 // decodeYAML reads one document. An empty file is null.
 func decodeYAML(data []byte, into *any) error {
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
-	err := decoder.Decode(into)
+	var document yaml.Node
+	err := decoder.Decode(&document)
+	if err == nil {
+		err = narrow(&document)
+	}
+	if err == nil {
+		err = document.Decode(into)
+	}
 	var many *yaml.TypeError
 	switch {
 	case errors.Is(err, io.EOF):
@@ -92,6 +114,19 @@ func decodeYAML(data []byte, into *any) error {
 	var more any
 	if err := decoder.Decode(&more); !errors.Is(err, io.EOF) {
 		return errors.New("expected one YAML document, found another after ---")
+	}
+	return nil
+}
+
+// narrow refuses mappings of too many keys, in a document as it is written.
+func narrow(n *yaml.Node) error {
+	if n.Kind == yaml.MappingNode && len(n.Content) > 2*maxKeys {
+		return fmt.Errorf("line %d: a mapping has %d keys, and at most %d are read", n.Line, len(n.Content)/2, maxKeys)
+	}
+	for _, inner := range n.Content {
+		if err := narrow(inner); err != nil {
+			return err
+		}
 	}
 	return nil
 }

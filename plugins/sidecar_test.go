@@ -22,6 +22,15 @@ func aliases() string {
 	return b.String()
 }
 
+// keys are the keys of a mapping of YAML.
+func keys(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "k%d: 1, ", i)
+	}
+	return b.String()
+}
+
 func TestBadSidecar(t *testing.T) {
 	replace := func(document, old, new string) string {
 		require.Contains(t, document, old)
@@ -36,10 +45,10 @@ func TestBadSidecar(t *testing.T) {
 			"one long text many times", "yaml", "a: &a '" + strings.Repeat("x", 10_000) + "'\nb: [" + strings.Repeat("*a, ", 1000) + "]\n",
 			"it comes to more than 1048576 bytes, and at most these are read",
 		},
-		{"deep flow", "yaml", "a: " + strings.Repeat("[", 500_000), "yaml: exceeded max depth"},
+		{"deep flow", "yaml", "a: " + strings.Repeat("[", 50_000), "yaml: exceeded max depth"},
 		{"deep", "yaml", "a: " + strings.Repeat("[", 200) + strings.Repeat("]", 200), "expected at most 100 levels of nesting"},
 		{"deep key", "toml", strings.Repeat("a.", 10_000) + "b = 1", "expected at most 100 levels of nesting"},
-		{"deep table", "toml", "a = " + strings.Repeat("[", 500_000), "toml: arrays and inline tables are nested more than"},
+		{"deep table", "toml", "a = " + strings.Repeat("[", 50_000), "toml: arrays and inline tables are nested more than"},
 		{"deep JSON", "json", strings.Repeat("[", 500_000), "expected at most 64 levels of nesting"},
 		{"an alias of itself", "yaml", "a: &a [*a]", "yaml: anchor 'a' value contains itself"},
 		{"empty", "yaml", "", "expected an object, found null"},
@@ -65,7 +74,10 @@ func TestBadSidecar(t *testing.T) {
 		},
 		{"unknown field", "toml", "colour = 'red'\n" + sidecarTOML, "/colour: unknown field, expected one of abi, name, "},
 		{"no UTF-8", "json", "\xff\xfe", "expected UTF-8 text"},
-		{"too long", "yaml", sidecarYAML + "#" + strings.Repeat("x", abi.MaxManifest), "bytes, and at most 1048576 are read"},
+		{"too long", "yaml", sidecarYAML + "#" + strings.Repeat("x", 64<<10), "bytes, and at most 65536 are read"},
+		{"too long", "toml", sidecarTOML + "#" + strings.Repeat("x", 64<<10), "bytes, and at most 65536 are read"},
+		{"too long", "json", sidecarJSON + strings.Repeat(" ", abi.MaxManifest), "bytes, and at most 1048576 are read"},
+		{"wide", "yaml", "b: {a: &a {" + keys(1000) + "}, c: {<<: [*a" + strings.Repeat(",*a", 10_000) + "]}}", "line 1: a mapping has 1000 keys, and at most 256 are read"},
 	} {
 		t.Run(test.name+" "+test.ending, func(t *testing.T) {
 			r := open(t, map[string][]byte{

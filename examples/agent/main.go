@@ -15,6 +15,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -26,6 +27,10 @@ import (
 const (
 	session     = "session-1"
 	maxMessages = 6 // then the conversation is compacted; a real one goes by tokens
+
+	// What a tool may write, 8 MiB, would fill a model's context, and each turn
+	// that follows would fail.
+	maxResult = 50_000 // bytes of a result that the model is shown
 )
 
 func main() {
@@ -139,11 +144,19 @@ func (a *agent) callAll(ctx context.Context, calls []call) []result {
 			if !r.IsSuccess() {
 				text = r.Error
 			}
-			results[i] = result{c.ID, text, r.IsError(), r.Content}
+			results[i] = result{c.ID, cut(text), r.IsError(), r.Content}
 		})
 	}
 	wg.Wait()
 	return results
+}
+
+// cut cuts what a tool wrote to what a model is shown, and says so.
+func cut(text string) string {
+	if len(text) <= maxResult {
+		return text
+	}
+	return fmt.Sprintf("%s\n[these are the first %d of %d bytes]", strings.ToValidUTF8(text[:maxResult], ""), maxResult, len(text))
 }
 
 // wait waits until there is a notice, and reports false if there is none and

@@ -10,10 +10,14 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"testing/fstest"
 	"testing/synctest"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/internal/plugintest"
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server"
@@ -111,6 +115,28 @@ func TestForgetfulLoop(t *testing.T) {
 			require.ErrorContains(t, err, c.want, transcript)
 		})
 	}
+}
+
+// A tool that writes much, or for a terminal, harms neither the conversation nor
+// who reads along.
+func TestHostileResults(t *testing.T) {
+	folder := fstest.MapFS{}
+	for name, text := range map[string]string{"much": strings.Repeat("é", 30_000), "little": "é"} {
+		say := plugintest.Do().Say(abi.StreamResult, fmt.Sprintf("%q", text))
+		folder[name+".wasm"] = &fstest.MapFile{Data: plugintest.Plugin{Manifest: plugintest.Manifest(name), Invoke: say}.Wasm()}
+	}
+	service, err := server.Open(t.Context(), server.Config{Folders: []plugins.Folder{{Path: "hostile", FS: folder}}, CacheDir: cacheDir()})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, service.Close(context.Background())) }()
+	a := agent{service: service, out: io.Discard}
+	results := a.callAll(t.Context(), []call{{ID: "1", Name: "much", Input: []byte("{}")}, {ID: "2", Name: "little", Input: []byte("{}")}})
+	require.False(t, results[0].IsError, results[0].Text)
+	require.Less(t, len(results[0].Text), maxResult+100)
+	require.Contains(t, results[0].Text, "[these are the first 50000 of 60002 bytes]")
+	require.True(t, utf8.ValidString(results[0].Text))
+	require.Equal(t, `"é"`, results[1].Text)
+
+	require.Equal(t, "< 1 error: red0m\n", message{Results: []result{{CallID: "1", IsError: true, Text: "\x1b[31mred\x1b]0;title\a\u009b0m"}}}.String())
 }
 
 // What a model was to be told when its API failed, it is told at its next turn,

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/pkg/background"
 )
 
 // A model answers a conversation. An app has an HTTP client here.
@@ -52,7 +53,8 @@ type reply struct {
 	Calls []call
 }
 
-// String is the message as a transcript shows it.
+// String is the message as a transcript shows it: on a terminal, which what a tool
+// wrote is not to control.
 func (m message) String() string {
 	var b strings.Builder
 	if m.Text != "" {
@@ -66,7 +68,7 @@ func (m message) String() string {
 		if r.IsError {
 			mark = "error: "
 		}
-		fmt.Fprintf(&b, "< %s %s%s\n", r.CallID, mark, r.Text)
+		fmt.Fprintf(&b, "< %s %s%s\n", r.CallID, mark, background.Clean([]byte(r.Text)))
 	}
 	return b.String()
 }
