@@ -42,6 +42,9 @@ func (a *API) call(r *request, in Call) (abi.Result, error) {
 	if err := checkArgs(in.Tool, in.Args); err != nil {
 		return abi.Result{}, err
 	}
+	if len(in.Locale) > server.MaxLocale {
+		return abi.Result{}, invalid("locale", "longer than %d bytes", server.MaxLocale)
+	}
 	limits := server.Limits{Fuel: in.Limits.Fuel, Memory: in.Limits.MemoryBytes, Output: in.Limits.OutputBytes}
 	var err error
 	if limits.Timeout, err = seconds("limits.timeout_seconds", in.Limits.TimeoutSeconds); err != nil {
