@@ -33,17 +33,18 @@ var layers = map[string][]string{
 	"internal/rootfs":                    {},
 	"internal/owned":                     {},
 	"internal/human":                     {},
-	"internal/schema":                    {"abi"},
+	"internal/schema":                    {"abi", "internal/jsontext"},
+	"internal/jsontext":                  {},
 	"internal/share":                     {},
 	"host":                               {"abi", "internal/fuel", "internal/snapshot", "internal/wasmbin", "internal/rootfs", "internal/owned", "internal/share"},
 	"plugins":                            {"abi", "host", "internal/schema", "internal/owned"},
 	"pkg/background":                     {}, // knows nothing of wasm, anyone can import it
 	"pkg/background/enginetest":          {"pkg/background"},
 	"pkg/background/sqlite":              {"pkg/background", "pkg/background/enginetest"},
-	"server/httpapi":                     {"abi", "host", "plugins", "pkg/background", "server", "internal/share"},
+	"server/httpapi":                     {"abi", "host", "plugins", "pkg/background", "server", "internal/jsontext", "internal/share"},
 	"server/httpapi/internal/openapigen": {"pkg/background", "server/httpapi"},
 	"server":                             {"abi", "host", "plugins", "pkg/background", "pkg/background/sqlite", "internal/schema", "internal/share"},
-	"server/mcpapi":                      {"abi", "host", "plugins", "pkg/background", "server", "internal/share"},
+	"server/mcpapi":                      {"abi", "host", "plugins", "pkg/background", "server", "internal/jsontext", "internal/share"},
 	"server/webui":                       {"abi", "host", "plugins", "pkg/background", "server", "internal/human"},
 	"internal/plugintest":                {"abi", "internal/wasmbin"}, // for tests only
 	"internal/testlog":                   {},                          // likewise

@@ -96,10 +96,16 @@ type causeError struct{ err, cause error }
 func (e *causeError) Error() string   { return e.cause.Error() }
 func (e *causeError) Unwrap() []error { return []error{e.cause, e.err} }
 
-// timeoutError is the cause of a call that used up its time.
-type timeoutError struct{ limit time.Duration }
+// TimeoutError is the cause of a call that used up its time.
+type TimeoutError struct{ Limit time.Duration }
 
-func (e timeoutError) Error() string { return fmt.Sprintf("time limit of %v reached", e.limit) }
+// TimeLimit returns what a call ends with that used up the time of a policy,
+// where 0 is DefaultTimeout.
+func TimeLimit(timeout time.Duration) TimeoutError {
+	return TimeoutError{Policy{Timeout: timeout}.withDefaults().Timeout}
+}
+
+func (e TimeoutError) Error() string { return fmt.Sprintf("time limit of %v reached", e.Limit) }
 
 // Is makes it match context.DeadlineExceeded, as a deadline of the caller does.
-func (e timeoutError) Is(target error) bool { return target == errDeadline }
+func (e TimeoutError) Is(target error) bool { return target == errDeadline }

@@ -77,7 +77,7 @@ func (l *lifetime) over() (err, cause error) {
 		<-l.Context.Done() // its timer may be late when guests keep every core busy
 		return l.Context.Err(), context.Cause(l.Context)
 	}
-	return context.DeadlineExceeded, timeoutError{l.limit}
+	return context.DeadlineExceeded, TimeoutError{l.limit}
 }
 
 // Done implements context.Context.
@@ -85,7 +85,7 @@ func (l *lifetime) Done() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.timed == nil {
-		ctx, cancelTime := context.WithDeadlineCause(l.Context, l.began.Add(l.limit), timeoutError{l.limit})
+		ctx, cancelTime := context.WithDeadlineCause(l.Context, l.began.Add(l.limit), TimeoutError{l.limit})
 		ctx, cancel := context.WithCancel(ctx)
 		release := context.AfterFunc(l.call.host.ctx, cancel)
 		l.timed, l.stop = ctx, func() {

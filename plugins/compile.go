@@ -50,12 +50,14 @@ func (r *Registry) Compile(ctx context.Context, progress func(done, total int, f
 }
 
 // compilation is one that callers wait for. It ends early when none of them
-// waits any more.
+// waits any more, unless one did as long as it had time: then the next one, who
+// may have no more, is to find it done.
 type compilation struct {
 	done    chan struct{} // closed when module and err are there
 	module  *host.Module
 	err     error
 	waiting int
+	goesOn  bool // although nobody waits
 	cancel  context.CancelCauseFunc
 }
 
@@ -90,6 +92,13 @@ func (p *Plugin) use(ctx context.Context) (*host.Module, error) {
 	return c.module, p.replaced(c.err)
 }
 
+// compiled reports whether use returns at once.
+func (p *Plugin) compiled() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.module != nil
+}
+
 // giveUp is for one who no longer waits for a compilation. It is false if that
 // has ended.
 func (p *Plugin) giveUp(c *compilation, cause error) bool {
@@ -98,7 +107,8 @@ func (p *Plugin) giveUp(c *compilation, cause error) bool {
 	if p.compiling != c {
 		return false
 	}
-	if c.waiting--; c.waiting == 0 {
+	c.goesOn = c.goesOn || errors.Is(cause, context.DeadlineExceeded)
+	if c.waiting--; c.waiting == 0 && !c.goesOn {
 		c.cancel(cause)
 		p.compiling = nil // whoever comes now starts anew
 	}
@@ -197,6 +207,9 @@ func (p *Plugin) start(ctx context.Context) *compilation {
 		p.compiling, p.module, p.failed = nil, module, err
 		if err == nil {
 			p.users = c.waiting
+			if p.gone != nil {
+				_ = p.free(ctx) // unless somebody waits, nobody will come for it
+			}
 		}
 		close(c.done)
 	})

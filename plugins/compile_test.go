@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
 )
 
@@ -260,4 +261,47 @@ func TestCompileKeepsWhatIsUsed(t *testing.T) {
 	a.unuse()
 	require.Zero(t, a.users)
 	require.Zero(t, b.users)
+}
+
+// A call waits for the compilation of its plugin no longer than it may take, and
+// that goes on for the next one.
+func TestCallWaitsForCompilation(t *testing.T) {
+	r, files := blocked(t)
+	tool := r.Tools()[0]
+	type called struct {
+		result abi.Result
+		err    error
+	}
+	first := make(chan called)
+	go func() {
+		result, err := tool.Call(t.Context(), host.Call{Policy: host.Policy{Timeout: time.Millisecond}})
+		first <- called{result, err}
+	}()
+	<-files.opened
+	c := <-first
+	require.ErrorIs(t, c.err, context.DeadlineExceeded)
+	require.Equal(t, abi.LimitReached, c.result.Kind)
+	require.Equal(t, abi.LimitTime, c.result.Limit)
+	require.Equal(t, "time limit of 1ms reached"+host.Waited+"its plugin was still being compiled, which is done once: try again in some seconds", c.result.Error)
+	files.allow <- struct{}{} // it is opened once
+	_, err := tool.Call(t.Context(), host.Call{})
+	require.NoError(t, err)
+	require.Zero(t, tool.Plugin.users)
+}
+
+// What is compiled for nobody is freed where nobody can come for it any more.
+func TestCompiledForNobody(t *testing.T) {
+	r, files := blocked(t)
+	p := r.Plugins()[0]
+	first := make(chan error)
+	go func() {
+		_, err := r.Tools()[0].Call(t.Context(), host.Call{Policy: host.Policy{Timeout: time.Millisecond}})
+		first <- err
+	}()
+	<-files.opened
+	require.ErrorIs(t, <-first, context.DeadlineExceeded)
+	require.NoError(t, p.retire(t.Context()))
+	files.allow <- struct{}{}
+	p.compilations.Wait()
+	require.Nil(t, p.module)
 }

@@ -3,6 +3,7 @@ package plugins
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"strings"
@@ -79,7 +80,8 @@ func (t *Tool) CheckResult(value json.RawMessage) []abi.Problem {
 	return t.output.Check(value)
 }
 
-// Call runs the tool: it compiles the plugin if this is its first call, and
+// Call runs the tool: it compiles the plugin if this is its first call, and waits
+// for that no longer than the call may take: the compilation goes on. It
 // adds what the operator granted to the policy of the call. Calls of the tools
 // of a plugin that are not to overlap take turns within their session. Its errors are
 // those of host.Host.Call and of host.Host.Compile, and match host.ErrDenied
@@ -94,7 +96,19 @@ func (t *Tool) Call(ctx context.Context, req host.Call) (abi.Result, error) {
 	if err := p.Denied(); err != nil {
 		return fail(abi.ToolError, err.Error(), err)
 	}
+	limit := host.TimeLimit(req.Policy.Timeout)
+	if !p.compiled() { // to wait for that takes of the call's time
+		timed, cancel := context.WithTimeoutCause(ctx, limit.Limit, limit)
+		defer cancel()
+		ctx = timed
+	}
 	module, err := p.use(ctx)
+	if errors.Is(err, limit) {
+		text := err.Error() + host.Waited + "its plugin was still being compiled, which is done once: try again in some seconds"
+		r, err := fail(abi.LimitReached, text, fmt.Errorf("%w%s", err, strings.TrimPrefix(text, err.Error())))
+		r.Limit = abi.LimitTime
+		return r, err
+	}
 	if err != nil {
 		return fail(abi.Internal, abi.InternalMessage, fmt.Errorf("%s: %w", p.File, err))
 	}

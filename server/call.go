@@ -19,15 +19,18 @@ import (
 // MaxArgs bounds the arguments of a call, in bytes.
 const MaxArgs = 8 << 20
 
+// MaxLocale bounds the locale of a call, in bytes.
+const MaxLocale = 64
+
 // Request is one call of a tool.
 type Request struct {
 	Session string          // whose call it is; background runs belong to it
 	Tool    string          // as in Definitions
 	Args    json.RawMessage // an object; nil is {}
-	// Limits are the caller's own, and never go beyond the operator's maximum.
-	// A parked call that is run again after its host has died has the tool's.
+	// Limits are the caller's own, and never go beyond the operator's maximum. A
+	// parked call that is run again after its host has died has them too.
 	Limits Limits
-	Locale string // BCP 47; empty is none
+	Locale string // BCP 47, at most MaxLocale bytes; empty is none
 	// DryRun lets spawn_background and stop_background only say what they
 	// would do. Other tools do not know it: a call of one is refused unless it
 	// is readonly.
@@ -72,6 +75,9 @@ func (s *Service) Call(ctx context.Context, req Request) (abi.Result, error) {
 	}
 	if len(req.Args) > MaxArgs {
 		return explain(tooLarge(req.Args))
+	}
+	if len(req.Locale) > MaxLocale {
+		return explain(&background.FieldError{Field: "locale", Problem: fmt.Sprintf("longer than %d bytes", MaxLocale)})
 	}
 	if a := s.agentTool(req.Tool); a != nil {
 		return a.call(ctx, s, req)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/pkg/background"
 )
 
@@ -174,6 +175,57 @@ func TestCheckpointOfACall(t *testing.T) {
 		require.Equal(t, "succeeded", s.stop(alice, id, "")["status"])
 		require.JSONEq(t, `{}`, string(s.settled(alice, id).Result), "the first attempt is given none")
 	})
+}
+
+// A later attempt of a parked call has the limits and the locale of its caller.
+func TestParkedTerms(t *testing.T) {
+	req := Request{
+		Session: alice, Tool: "reader", Locale: "de-CH",
+		Limits: Limits{Fuel: 5e9, Memory: 1 << 20, Output: 1000, Timeout: time.Hour},
+	}
+	const stored, fuel = `{"fuel":5000000000,"memory":1048576,"output":1000,"locale":"de-CH"}`, 5e9
+	check := func(t *testing.T, first service, again func() service) {
+		var id string
+		req.Parked = func(run background.Run) { id = run.ID }
+		_, err := first.Call(t.Context(), req)
+		require.NoError(t, err)
+		first.said(alice, id, "reading\n")
+		second := again()
+		for attempt := 1; attempt == 1; time.Sleep(time.Millisecond) {
+			run, err := second.Runs().Get(t.Context(), alice, id)
+			require.NoError(t, err)
+			attempt = run.Attempt
+		}
+		second.said(alice, id, "reading\n")
+		require.Equal(t, "succeeded", second.stop(alice, id, "")["status"])
+		run := second.settled(alice, id)
+		require.Equal(t, 2, run.Attempt)
+		require.JSONEq(t, stored, string(run.Terms))
+		var told abi.Context
+		require.NoError(t, json.Unmarshal(run.Result, &told))
+		require.Equal(t, abi.Context{CallID: id, Session: alice, Attempt: 2, Locale: "de-CH", TimeoutMS: 3_600_000, Fuel: fuel}, told)
+	}
+	t.Run("memory", func(t *testing.T) {
+		bubble(t, func(t *testing.T) {
+			cfg := Config{memory: background.NewMemoryEngine(), Runs: RunsConfig{ParkAfter: time.Second}}
+			check(t, open(t, cfg, "reader"), func() service { return open(t, cfg, "reader") }) // as if the first host had died
+		})
+	})
+	t.Run("disk", func(t *testing.T) {
+		cfg := Config{DataDir: t.TempDir(), Runs: RunsConfig{ParkAfter: 10 * time.Millisecond}}
+		first := open(t, cfg, "reader")
+		check(t, first, func() service {
+			require.NoError(t, first.Close(done()))
+			return open(t, cfg, "reader")
+		})
+	})
+}
+
+// Terms that cannot be read are none that could be kept to.
+func TestUnreadableTerms(t *testing.T) {
+	s := open(t, Config{}, "echo")
+	_, err := s.execute(t.Context(), background.Run{ID: "bg_a", Tool: "echo", Args: json.RawMessage(`{}`), Terms: json.RawMessage(`{"fuel":"much"}`)}, nil)
+	require.ErrorContains(t, err, "reading the terms of bg_a")
 }
 
 // What a schema marks as secret reaches the tool, and is kept nowhere: not on

@@ -16,15 +16,19 @@ import (
 // the run's sink follow. It depends on nothing but the record, so that a run
 // can be executed again.
 func (s *Service) execute(ctx context.Context, run background.Run, sink *background.Sink) (background.Outcome, error) {
+	terms, err := termsIn(run)
+	if err != nil {
+		return background.Outcome{}, err
+	}
 	for {
 		tool, err := s.executable(run)
 		if err != nil {
 			return background.Outcome{}, &background.Error{Kind: background.KindRejected, Message: public(err), Err: err}
 		}
-		limits := s.limits(Limits{}, tool.Tool)
+		limits := s.limits(terms.limits(), tool.Tool)
 		limits.Timeout = run.Timeout
 		r, err := s.run(ctx, tool, s.withSink(host.Call{
-			ID: run.ID, Session: run.Session, Attempt: run.Attempt, Args: run.Args, Policy: limits.policy(), Background: true,
+			ID: run.ID, Session: run.Session, Attempt: run.Attempt, Args: run.Args, Locale: terms.Locale, Policy: limits.policy(), Background: true,
 		}, sink))
 		if errors.Is(err, plugins.ErrReplaced) { // nothing has run
 			continue
@@ -32,6 +36,39 @@ func (s *Service) execute(ctx context.Context, run background.Run, sink *backgro
 		return outcome(ctx, r, err)
 	}
 }
+
+// terms are what a caller has said of a call beside its arguments and its
+// deadline, as the record has it once the call is parked: a later attempt is
+// bound by it too.
+type terms struct {
+	Fuel   int64  `json:"fuel,omitempty"`
+	Memory int64  `json:"memory,omitempty"`
+	Output int64  `json:"output,omitempty"`
+	Locale string `json:"locale,omitempty"`
+}
+
+// termsOf encodes the terms of a call; nil if it has none of its own.
+func termsOf(req Request) json.RawMessage {
+	own := terms{req.Limits.Fuel, req.Limits.Memory, req.Limits.Output, req.Locale}
+	if own == (terms{}) {
+		return nil
+	}
+	data, _ := json.Marshal(own) // numbers and a text
+	return data
+}
+
+// termsIn reads the terms a run has in its record. Without them it is not run.
+func termsIn(run background.Run) (own terms, err error) {
+	if run.Terms == nil {
+		return own, nil
+	}
+	if err := json.Unmarshal(run.Terms, &own); err != nil {
+		return own, fmt.Errorf("reading the terms of %s: %w", run.ID, err)
+	}
+	return own, nil
+}
+
+func (t terms) limits() Limits { return Limits{Fuel: t.Fuel, Memory: t.Memory, Output: t.Output} }
 
 // executable looks the tool of a run up anew: since the run was admitted its
 // plugin may have been replaced. A schedule is for whatever plugin has the tool;

@@ -110,7 +110,7 @@ func (s *Service) callParking(ctx context.Context, tool *plugins.Tool, call host
 	)
 	req := background.RunRequest{
 		Tool: tool.Name, Title: titleOf(tool), Version: version, Args: call.Args,
-		Timeout: b.deadline, ParkAfter: b.park,
+		Timeout: b.deadline, ParkAfter: b.park, Terms: termsOf(asked),
 		Work: func(ctx context.Context, sink *background.Sink) (background.Outcome, error) {
 			r, rerr = s.run(ctx, tool, live.into(s.withSink(call, sink)))
 			ended = true

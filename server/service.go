@@ -149,6 +149,9 @@ func (s *Service) open(ctx context.Context) (err error) {
 	return nil
 }
 
+// Closed reports whether Close was called.
+func (s *Service) Closed() bool { return s.closed.Load() }
+
 // Close refuses new calls and runs, waits for those that are active until ctx
 // is done, then ends them, and frees everything.
 func (s *Service) Close(ctx context.Context) error {

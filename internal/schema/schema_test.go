@@ -21,6 +21,10 @@ func TestCheck(t *testing.T) {
 		{"wrong type", `{"name":1}`, `/name: expected string, found number`},
 		{"nested", `{"name":"Ada","tags":["a","c"]}`, `/tags/1: value must be one of 'a', 'b'`},
 		{"format", `{"name":"Ada","mail":"x"}`, `/mail: 'x' is not valid email: missing @`},
+		{"a name twice", `{"name":"A","name":"Ada"}`, `there are two members of the same name: /name`},
+		{"a name twice, escaped", `{"name":"Ada","n\u0061me":"Ada"}`, `there are two members of the same name: /name`},
+		{"a name twice, deep", `{"name":"Ada","tags":[{},[],{"a":{"b:":":","c":{}}},{"a":{"x":{"c":1},"c/":{"c":[1]},"c/":2}}]}`, `there are two members of the same name: /tags/3/a/c~1`},
+		{"names in other objects", `{"name":"Ada","tags":["a","a"]}`, ``},
 		{"not json", `{`, `expected JSON: unexpected EOF`},
 		{"two documents", `{"name":"Ada"} 1`, `expected JSON: invalid character after top-level value`},
 		{"huge exponent", `{"name":"Ada","age":1e999999999}`, `the number 1e999999999… is out of range`},
@@ -47,6 +51,7 @@ func TestCompileRefuses(t *testing.T) {
 		{"remote reference", `{"type":"object","properties":{"a":{"$ref":"https://example.com/s.json"}}}`, `remote schemas are never fetched`},
 		{"file reference", `{"type":"object","properties":{"a":{"$ref":"file:///etc/passwd"}}}`, `remote schemas are never fetched`},
 		{"dangling reference", `{"type":"object","properties":{"a":{"$ref":"#/$defs/b"}}}`, `$defs/b`},
+		{"a name twice", `{"type":"object","properties":{"a":{"type":"string"},"a":true}}`, `there are two members of the same name: /properties/a`},
 		{"not json", `{`, `expected JSON`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

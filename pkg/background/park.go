@@ -1,6 +1,7 @@
 package background
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,6 +18,10 @@ type RunRequest struct {
 	Title   string          // at most 120 characters; "": "Background {tool}"
 	By      string          // as in SpawnRequest
 	Timeout time.Duration   // hard deadline; 0: Config.Timeout; at most Config.MaxTimeout
+	// Terms is what Config.Executor has to know of the call beside that, if it
+	// makes a later attempt: any JSON value of at most 1 KiB, kept with the run as
+	// Run.Terms, and in no report; nil: nothing.
+	Terms json.RawMessage
 
 	// ParkAfter is when a call that goes on becomes a background run; 0: never.
 	ParkAfter time.Duration
@@ -26,6 +31,9 @@ type RunRequest struct {
 	// context has the values of Run's.
 	Work func(ctx context.Context, sink *Sink) (Outcome, error)
 }
+
+// maxTerms bounds the terms of a call, in bytes: lists have them too.
+const maxTerms = 1 << 10
 
 // A Ran is what became of a call.
 type Ran struct {
@@ -90,10 +98,12 @@ func (m *Manager) call(ctx context.Context, session string, req RunRequest) (*ca
 		return nil, &FieldError{"work", "required"}
 	case req.ParkAfter < 0:
 		return nil, &FieldError{"park_after", "must not be negative"}
+	case len(req.Terms) > maxTerms, req.Terms != nil && !json.Valid(req.Terms):
+		return nil, &FieldError{"terms", fmt.Sprintf("not valid JSON of at most %d bytes", maxTerms)}
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	}
-	run.Origin, run.StartedAt = OriginParked, run.CreatedAt
+	run.Origin, run.StartedAt, run.Terms = OriginParked, run.CreatedAt, bytes.Clone(req.Terms)
 	c := &call{task: newTask(run), worked: make(chan struct{}), fate: make(chan bool, 1)}
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -317,6 +318,7 @@ func TestRunRefusesBadRequests(t *testing.T) {
 			"work":            {Tool: "tool"},
 			"args":            {Tool: "tool", Work: works(0), Args: json.RawMessage("{")},
 			"park_after":      {Tool: "tool", Work: works(0), ParkAfter: -1},
+			"terms":           {Tool: "tool", Work: works(0), Terms: json.RawMessage(`"` + strings.Repeat("x", maxTerms) + `"`)},
 			"timeout_seconds": {Tool: "tool", Work: works(0), Timeout: 2 * time.Hour},
 		} {
 			_, err := m.Run(t.Context(), alice, req)

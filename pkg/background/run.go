@@ -80,6 +80,7 @@ type Run struct {
 	By                 string          `json:"by,omitempty"`              // who asked for it; "": the session's agent
 	Version            string          `json:"tool_version,omitempty"`    // of the tool, as [SpawnRequest] says it
 	Secret             bool            `json:"args_incomplete,omitempty"` // Args lack what must not be stored: the run cannot be run again
+	Terms              json.RawMessage `json:"terms,omitempty"`           // of a call that was parked, see [RunRequest]
 	Schedule           string          `json:"schedule_id,omitempty"`     // the schedule that fired it
 	ScheduledFor       time.Time       `json:"scheduled_for,omitzero"`    // when it was due
 	Timeout            time.Duration   `json:"timeout_ns"`                // hard deadline, counted from StartedAt
@@ -175,6 +176,7 @@ func (r Run) Elapsed(now time.Time) time.Duration {
 // Clone returns a copy that shares no memory with r. It is there for engines.
 func (r Run) Clone() Run {
 	r.Args = bytes.Clone(r.Args)
+	r.Terms = bytes.Clone(r.Terms)
 	r.Result = bytes.Clone(r.Result)
 	r.Content = bytes.Clone(r.Content)
 	r.Cancel = clonePointer(r.Cancel)

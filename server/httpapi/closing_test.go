@@ -56,9 +56,11 @@ func TestClosedUnderRoutes(t *testing.T) {
 			}
 			names := strings.NewReplacer("{run}", run.ID, "{sleeper}", run.ID, "{schedule}", schedule.At, "{tool}", "echo", "{name}", "output.log")
 
-			api.Drain()
-			require.NoError(t, service.Close(gone))
-			require.NoError(t, api.Shutdown(t.Context()))
+			if r.Name == "watchEvents" { // a stream ends with the API
+				api.Drain()
+				require.NoError(t, api.Shutdown(t.Context()))
+			}
+			require.NoError(t, service.Close(gone)) // whoever mounts the API may do no more than that
 			w := answer(r.Method, names.Replace(ask[0]), names.Replace(ask[1]))
 			if slices.Contains(withoutRuns, r.Name) {
 				require.Equal(t, http.StatusOK, w.Code, w.Body)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"mime"
 	"net/http"
 	"net/url"
@@ -12,11 +13,11 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/internal/jsontext"
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/server"
 )
@@ -27,7 +28,8 @@ const (
 	// digits and . _ : @ -. Without it the session is [DefaultSession]. A user's
 	// is apart from all of others, whatever its name, see [Caller].
 	SessionHeader = "Toolhost-Session"
-	// KeyHeader is the idempotency key of a spawn: up to 128 characters.
+	// KeyHeader is the idempotency key of a spawn: up to 128 characters. Calls and
+	// schedules with one are refused.
 	KeyHeader = "Idempotency-Key"
 )
 
@@ -90,6 +92,15 @@ func (r *request) key() (string, error) {
 	default:
 		return given[0], nil
 	}
+}
+
+// noKey refuses an idempotency key where it would not keep a request from being
+// done twice: its client relies on it.
+func (r *request) noKey(instead string) error {
+	if len(r.Header.Values(KeyHeader)) > 0 {
+		return invalid(KeyHeader, "not taken here, %s", instead)
+	}
+	return nil
 }
 
 // shorten cuts what a client called a parameter or a field.
@@ -155,8 +166,12 @@ func checkMediaType(header string, empty bool) error {
 
 // decode reads one JSON object strictly and says which field is wrong.
 func decode(data []byte, v any) error {
+	if json.Valid(data) {
+		if err := checkNames(data, reflect.TypeOf(v).Elem(), ""); err != nil {
+			return err
+		}
+	}
 	dec := json.NewDecoder(bytes.NewReader(data))
-	dec.DisallowUnknownFields()
 	err := dec.Decode(v)
 	if err == nil {
 		if _, err := dec.Token(); err != io.EOF {
@@ -174,16 +189,62 @@ func decode(data []byte, v any) error {
 	case errors.As(err, &wrong):
 		return refuse(CodeInvalid, "the body is a JSON %s, and an object is expected", wrong.Value)
 	}
-	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
-		if unquoted, err := strconv.Unquote(name); err == nil {
-			name = unquoted
-		}
-		if near := abi.Nearest(name, fieldNames(reflect.TypeOf(v).Elem())); near != "" {
-			return invalid(shorten(name), "unknown field, did you mean %q?", near)
-		}
-		return invalid(shorten(name), "unknown field")
-	}
 	return refuse(CodeInvalid, "the body is not JSON: %v", err)
+}
+
+// checkNames refuses members of valid JSON that a type does not have, in this very
+// case, and those that are there twice: encoding/json would take both. What the
+// type leaves as it is, such as the arguments of a tool, it does not look into.
+func checkNames(data []byte, t reflect.Type, path string) error {
+	if t.Kind() != reflect.Struct && t.Kind() != reflect.Map {
+		return nil
+	}
+	fields, seen := map[string]reflect.Type{}, map[string]bool{}
+	addFields(fields, t)
+	for name, value := range jsontext.Members(data) {
+		inner, known := fields[name]
+		if t.Kind() == reflect.Map {
+			inner, known = t.Elem(), true
+		}
+		at := path + shorten(name)
+		switch {
+		case !known:
+			if near := nearest(name, slices.Sorted(maps.Keys(fields))); near != "" {
+				return invalid(at, "unknown field, did you mean %q?", near)
+			}
+			return invalid(at, "unknown field")
+		case seen[name]:
+			return invalid(at, "given more than once")
+		}
+		seen[name] = true
+		if err := checkNames(value, inner, at+"."); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addFields adds the types of a body's fields, by name.
+func addFields(fields map[string]reflect.Type, t reflect.Type) {
+	if t.Kind() != reflect.Struct {
+		return
+	}
+	for f := range t.Fields() {
+		if f.Anonymous {
+			addFields(fields, f.Type)
+		}
+		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" && name != "-" {
+			fields[name] = f.Type
+		}
+	}
+}
+
+// nearest is the name that was meant; empty if there is none like it.
+func nearest(name string, known []string) string {
+	if i := slices.IndexFunc(known, func(k string) bool { return strings.EqualFold(k, name) }); i >= 0 {
+		return known[i]
+	}
+	return abi.Nearest(name, known)
 }
 
 // typeName is what JSON calls a Go type.
@@ -201,23 +262,6 @@ func typeName(t reflect.Type) string {
 		return "a whole number"
 	}
 	return "a number"
-}
-
-// fieldNames are the names of a body's fields.
-func fieldNames(t reflect.Type) []string {
-	var names []string
-	if t.Kind() != reflect.Struct {
-		return nil
-	}
-	for i := range t.NumField() {
-		if t.Field(i).Anonymous {
-			names = append(names, fieldNames(t.Field(i).Type)...)
-		}
-		if name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ","); name != "" && name != "-" {
-			names = append(names, name)
-		}
-	}
-	return names
 }
 
 // clip cuts a text of a problem.

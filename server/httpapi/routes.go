@@ -22,7 +22,8 @@ func Routes() []Route {
 		endpoint("GET", "/v1/tools/{tool}", "One tool", (*API).tool).named("getTool").refuses(CodeNotFound, CodeDenied),
 		endpoint("POST", "/v1/calls", "Call a tool and wait for its result", (*API).call).named("callTool").begins().
 			doc("The answer is a result also of a call that failed or ran into a limit: its `kind` says so. Only a call that was not made is a problem. "+
-				"A call that takes long may be parked: `value` then has the `task_id` of the run it goes on as. A client that leaves before that cancels its call.").
+				"A call that takes long may be parked: `value` then has the `task_id` of the run it goes on as. A client that leaves before that cancels its call. "+
+				"With an `Idempotency-Key` it is refused: a run takes one.").
 			refuses(CodeNotFound, CodeDenied, CodeLimit),
 	}
 	anyone := text("Access-Control-Allow-Origin", "pages of all origins may read it")
@@ -104,7 +105,7 @@ func runRoutes() []Route {
 func scheduleRoutes() []Route {
 	return []Route{
 		endpoint("POST", "/v1/schedules", "Start a tool at times of a cron expression, or once", (*API).schedule).named("createSchedule").created().begins().
-			doc("Exactly one of `cron_expression` and `scheduled_at` is to be set.").sends(text("Location", "the path of the schedule")).
+			doc("Exactly one of `cron_expression` and `scheduled_at` is to be set. With an `Idempotency-Key` it is refused.").sends(text("Location", "the path of the schedule")).
 			refuses(CodeNotFound, CodeDenied, CodeUnsupported, CodeLimit),
 		endpoint("GET", "/v1/schedules", "The schedules of the session, newest first", (*API).schedules).named("listSchedules").
 			query(yesNo("enabled", "leave out those that will not fire again")),

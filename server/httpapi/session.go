@@ -25,7 +25,7 @@ func (a *API) health(*request, none) (Health, error) {
 }
 
 func (a *API) ready(*request, none) (Health, error) {
-	if a.draining.Load() {
+	if a.draining.Load() || a.service.Closed() {
 		return Health{}, refuse(CodeClosing, "the server is shutting down")
 	}
 	return Health{Status: "ready", Version: a.version}, nil

@@ -47,6 +47,9 @@ func (a *API) spawn(r *request, in Spawn) (Run, error) {
 
 // schedule stores a schedule.
 func (a *API) schedule(r *request, in NewSchedule) (Schedule, error) {
+	if err := r.noKey("for a schedule is made each time: before you repeat the request see whether it is there, GET /v1/schedules"); err != nil {
+		return Schedule{}, err
+	}
 	spawn, err := in.Spawn.request(r)
 	if err != nil {
 		return Schedule{}, err

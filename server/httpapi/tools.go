@@ -39,8 +39,14 @@ func (a *API) tool(r *request, _ none) (server.Definition, error) {
 // call calls a tool. What came of a call that was made is a result, whatever
 // it is; an error is why it was not made.
 func (a *API) call(r *request, in Call) (abi.Result, error) {
+	if err := r.noKey("for a call is made again each time: start a run with it, POST /v1/runs"); err != nil {
+		return abi.Result{}, err
+	}
 	if err := checkArgs(in.Tool, in.Args); err != nil {
 		return abi.Result{}, err
+	}
+	if len(in.Locale) > server.MaxLocale {
+		return abi.Result{}, invalid("locale", "longer than %d bytes", server.MaxLocale)
 	}
 	limits := server.Limits{Fuel: in.Limits.Fuel, Memory: in.Limits.MemoryBytes, Output: in.Limits.OutputBytes}
 	var err error

@@ -23,10 +23,10 @@ type Tools struct {
 // refused is answered with a [Problem].
 type Call struct {
 	Tool   string          `json:"tool" schema:"minLength=1"`
-	Args   json.RawMessage `json:"args,omitempty" schema:"type=object"` // absent is {}
-	Limits CallLimits      `json:"limits,omitzero"`                     // absent ones are the tool's
-	Locale string          `json:"locale,omitempty"`                    // BCP 47
-	DryRun bool            `json:"dry_run,omitempty"`                   // spawn_background and stop_background only say what they would do; of other tools only readonly ones are called
+	Args   json.RawMessage `json:"args,omitempty" schema:"type=object"`    // absent is {}
+	Limits CallLimits      `json:"limits,omitzero"`                        // absent ones are the tool's
+	Locale string          `json:"locale,omitempty" schema:"maxLength=64"` // BCP 47
+	DryRun bool            `json:"dry_run,omitempty"`                      // spawn_background and stop_background only say what they would do; of other tools only readonly ones are called
 }
 
 // CallLimits are the caller's own limits, never beyond the operator's.

@@ -12,6 +12,8 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/toolhost/toolhost/internal/jsontext"
 )
 
 // envelope is what of a message says who answers it, and what it is to those it
@@ -166,51 +168,19 @@ var whatIsRepeatable = fmt.Sprintf("a string of at most %d bytes, or an integer 
 // members returns the values of an object of valid JSON under those names, nil
 // for those it lacks. It is an error if one of them is there twice.
 func members(object []byte, names ...string) ([][]byte, error) {
-	values := make([][]byte, len(names))
-	rest, ok := bytes.CutPrefix(bytes.TrimSpace(object), []byte("{"))
-	if !ok {
+	if !bytes.HasPrefix(bytes.TrimSpace(object), []byte("{")) {
 		return nil, errors.New("expected an object")
 	}
-	for {
-		var key, value []byte
-		if key, rest = cutValue(rest); len(key) == 0 { // it is empty
-			return values, nil
-		}
-		value, rest = cutValue(rest[1:])
-		var name string
-		_ = json.Unmarshal(key, &name) // it is valid
-		if i := slices.Index(names, name); i >= 0 {
-			if values[i] != nil {
-				return nil, fmt.Errorf("%q is there twice", name)
-			}
+	values := make([][]byte, len(names))
+	for name, value := range jsontext.Members(object) {
+		i := slices.Index(names, name)
+		switch {
+		case i < 0:
+		case values[i] != nil:
+			return nil, fmt.Errorf("%q is there twice", name)
+		default:
 			values[i] = value
 		}
-		if rest[0] == '}' {
-			return values, nil
-		}
-		rest = rest[1:]
 	}
-}
-
-// cutValue cuts the first value from what follows a bracket, a comma or a colon
-// in valid JSON. What is left begins with what ended it.
-func cutValue(data []byte) (value, rest []byte) {
-	depth, quoted := 0, false
-	for i := 0; i < len(data); i++ {
-		c := data[i]
-		switch {
-		case quoted && c == '\\':
-			i++
-		case c == '"':
-			quoted = !quoted
-		case quoted:
-		case c == '{' || c == '[':
-			depth++
-		case depth == 0 && (c == ',' || c == ':' || c == '}'):
-			return bytes.TrimSpace(data[:i]), data[i:]
-		case c == '}' || c == ']':
-			depth--
-		}
-	}
-	return bytes.TrimSpace(data), nil
+	return values, nil
 }

@@ -15,7 +15,7 @@ import (
 
 func submitAndGet(t *testing.T, e background.Engine) {
 	run := newRun("bg_a", "s")
-	run.IdempotencyKey = "key"
+	run.IdempotencyKey, run.Terms = "key", json.RawMessage(`{"fuel":5}`)
 	require.NoError(t, e.Submit(t.Context(), run))
 	same(t, run, get(t, e, "bg_a"))
 }
@@ -34,12 +34,16 @@ func submitRace(t *testing.T, e background.Engine) {
 
 func nothingShared(t *testing.T, e background.Engine) {
 	run := newRun("bg_a", "s")
+	run.Terms = json.RawMessage(`{"fuel":5}`)
 	require.NoError(t, e.Submit(t.Context(), run))
-	run.Args[0] = 'X'
+	run.Args[0], run.Terms[0] = 'X', 'X'
 	got := get(t, e, "bg_a")
 	require.JSONEq(t, `{"limit":10}`, string(got.Args))
-	got.Args[0] = 'X'
-	require.JSONEq(t, `{"limit":10}`, string(get(t, e, "bg_a").Args))
+	require.JSONEq(t, `{"fuel":5}`, string(got.Terms))
+	got.Args[0], got.Terms[0] = 'X', 'X'
+	got = get(t, e, "bg_a")
+	require.JSONEq(t, `{"limit":10}`, string(got.Args))
+	require.JSONEq(t, `{"fuel":5}`, string(got.Terms))
 
 	lease := claimed(t, e, "bg_a")
 	code, result, content := 3, json.RawMessage(`{"a":1}`), json.RawMessage(`[{"b":2}]`)
@@ -155,6 +159,7 @@ func notFound(t *testing.T, e background.Engine) {
 func adopt(t *testing.T, e background.Engine) {
 	run := newRun("bg_a", "s")
 	run.Origin, run.StartedAt, run.ParkedAt = background.OriginParked, time.Now(), time.Now().Add(time.Minute)
+	run.Terms = json.RawMessage(`{"fuel":5}`)
 	time.Sleep(time.Minute)
 	lease, err := e.Adopt(t.Context(), run)
 	require.NoError(t, err)
@@ -181,6 +186,15 @@ func adopt(t *testing.T, e background.Engine) {
 	_, err = e.Adopt(t.Context(), run)
 	require.ErrorIs(t, err, background.ErrExists)
 	require.Equal(t, background.StatusQueued, get(t, e, "bg_b").Status)
+
+	run.ID = "bg_c"
+	_, err = e.Adopt(t.Context(), run)
+	require.NoError(t, err)
+	time.Sleep(background.LeaseTTL)
+	require.NoError(t, e.Requeue(t.Context(), "bg_c", 1))
+	got = claimed(t, e, "bg_c").Run()
+	require.Equal(t, 2, got.Attempt)
+	require.JSONEq(t, string(run.Terms), string(got.Terms))
 }
 
 func listPages(t *testing.T, e background.Engine) {

@@ -62,8 +62,9 @@ import (
 // DefaultLogQuota is how many bytes the logs of all runs may take on disk.
 const DefaultLogQuota = 1 << 30
 
-// ErrClosed: the engine was closed.
-var ErrClosed = errors.New("engine closed")
+// ErrClosed: the engine was closed. It matches [background.ErrClosed]: who closes
+// an engine has closed its manager.
+var ErrClosed = fmt.Errorf("%w: engine closed", background.ErrClosed)
 
 // A Config configures an [Engine]. The zero value of a field is its default.
 type Config struct {
