@@ -113,11 +113,16 @@ func (s *Service) list(ctx context.Context, session string, r background.ListReq
 // text takes more room in JSON than it has characters, it looks again for less:
 // what is not shown, the next check shows.
 func (s *Service) checkRuns(ctx context.Context, session string, r background.CheckRequest) (any, error) {
+	var excerpts []excerpt
 	wanted, shortened := r.MaxChars, r.Wait > background.MaxWait
 	var waited *background.Checked
 	for room := portion(len(r.IDs)); ; room /= 2 {
 		if r.MaxChars = min(wanted, room); r.MaxChars == 0 {
 			r.MaxChars = -1 // none at all
+		}
+		excerpts = nil
+		r.Each = func(_ background.Run, seen *background.Report) {
+			excerpts = append(excerpts, cut(&seen.Result, &seen.Content, min(room, maxInline)))
 		}
 		checked, err := s.Check(ctx, session, r)
 		if err != nil {
@@ -126,7 +131,7 @@ func (s *Service) checkRuns(ctx context.Context, session string, r background.Ch
 		if waited == nil {
 			waited = &checked
 		}
-		answer, err := encode(s.answers(checked, len(r.IDs), room, shortened, waited.Reports))
+		answer, err := encode(s.answers(checked, excerpts, len(r.IDs), room, shortened, waited.Reports))
 		if err != nil || utf8.RuneCount(answer) <= maxAnswer || room < minRoom {
 			return answer, err
 		}
@@ -137,14 +142,15 @@ func (s *Service) checkRuns(ctx context.Context, session string, r background.Ch
 // nextAwaited is advice on a run that waits for its user.
 const nextAwaited = "it waits for your user to answer: tell them; you cannot answer for them"
 
-// answers fits the reports on n runs into so much room for each. Shortened says
+// answers fits the reports on n runs, and what stands for their results, into so
+// much room for each. Shortened says
 // that the wait asked for was longer than a wait can be; waited are the reports
 // that tell how long it was.
-func (s *Service) answers(checked background.Checked, n, room int, shortened bool, waited []background.Report) any {
+func (s *Service) answers(checked background.Checked, excerpts []excerpt, n, room int, shortened bool, waited []background.Report) any {
 	reports := make([]report, len(checked.Reports))
 	for i, r := range checked.Reports {
 		r.WaitedSeconds = waited[min(i, len(waited)-1)].WaitedSeconds
-		reports[i] = fit(r, n > 1, room)
+		reports[i] = fit(r, excerpts[i], n > 1, room)
 		if !r.Done {
 			reports[i].Awaited = s.awaited(r.TaskID, room)
 		}
@@ -170,9 +176,8 @@ func (s *Service) answers(checked background.Checked, n, room int, shortened boo
 
 // fit cuts a report to its room. Paths are told where they lead to more than
 // was shown.
-func fit(r background.Report, among bool, room int) report {
-	out := report{Report: r}
-	out.excerpt = cut(&out.Result, &out.Content, min(room, maxInline))
+func fit(r background.Report, e excerpt, among bool, room int) report {
+	out := report{Report: r, excerpt: e}
 	if out.whole() {
 		out.ResultPath = ""
 	}

@@ -183,18 +183,31 @@ func (p *Program) Say(stream abi.Stream, text string) *Program {
 // Echo writes the arguments to the result.
 func (p *Program) Echo() *Program { return p.Read(abi.FieldArgs) }
 
+// EchoLarge is Echo for arguments of up to 8 MiB. It takes memory for them.
+func (p *Program) EchoLarge() *Program {
+	return p.then(func(a *assembler) {
+		a.constant(8 << 20 >> 16)
+		a.opX(wasmbin.OpMemoryGrow, 0)
+		a.opX(wasmbin.OpLocalSet, 0) // and is not looked at
+		a.read(abi.FieldArgs, pages<<16, 8<<20)
+	})
+}
+
 // Read writes a field of the call to the result.
 func (p *Program) Read(field abi.Field) *Program {
-	return p.then(func(a *assembler) {
-		a.constant(int(field))
-		a.constant(bufferAt)
-		a.constant((pages << 16) - bufferAt)
-		a.opX(wasmbin.OpCall, fnRead)
-		a.opX(wasmbin.OpLocalSet, 0)
-		a.write(abi.StreamResult, func() {
-			a.constant(bufferAt)
-			a.opX(wasmbin.OpLocalGet, 0)
-		})
+	return p.then(func(a *assembler) { a.read(field, bufferAt, (pages<<16)-bufferAt) })
+}
+
+// read writes a field of the call to the result, by way of memory.
+func (a *assembler) read(field abi.Field, at, size int) {
+	a.constant(int(field))
+	a.constant(at)
+	a.constant(size)
+	a.opX(wasmbin.OpCall, fnRead)
+	a.opX(wasmbin.OpLocalSet, 0)
+	a.write(abi.StreamResult, func() {
+		a.constant(at)
+		a.opX(wasmbin.OpLocalGet, 0)
 	})
 }
 

@@ -14,7 +14,7 @@ type Pool struct {
 	max, each int
 
 	mu   sync.Mutex
-	used int
+	used int            // what is overdrawn left out
 	of   map[string]int // by client; none of them 0
 }
 
@@ -27,7 +27,7 @@ func (p *Pool) Max() int { return p.max }
 // Each is how many places one client can hold.
 func (p *Pool) Each() int { return p.each }
 
-// Used is how many places are held.
+// Used is how many places are held, those left out that clients have beyond Each.
 func (p *Pool) Used() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -49,19 +49,46 @@ func (p *Pool) TakeBelow(most int, who string, n int) (limit int, ok bool) {
 	case p.used+n > most:
 		return most, false
 	}
-	p.used += n
-	if n > 0 {
-		p.of[who] += n
+	p.change(who, n)
+	return 0, true
+}
+
+// Room reports whether a client may have more, where no more than most may be
+// taken by all together. One that has nothing may, whatever the others have. If
+// not, limit is the one that is reached.
+func (p *Pool) Room(most int, who string) (limit int, ok bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch has := p.of[who]; {
+	case has >= p.each:
+		return p.each, false
+	case has > 0 && p.used >= most:
+		return most, false
 	}
 	return 0, true
+}
+
+// Overdraw takes n places for a client, whether there are as many or not. Those
+// beyond Each are no places of others: they count for this client only.
+func (p *Pool) Overdraw(who string, n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.change(who, n)
 }
 
 // Give gives back n places that the client has taken.
 func (p *Pool) Give(who string, n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.used -= n
-	if p.of[who] -= n; p.of[who] <= 0 {
+	p.change(who, -n)
+}
+
+// change has a client have n places more. p.mu is held.
+func (p *Pool) change(who string, n int) {
+	had := p.of[who]
+	has := had + n
+	p.used += min(has, p.each) - min(had, p.each)
+	if p.of[who] = has; has <= 0 {
 		delete(p.of, who)
 	}
 }

@@ -81,3 +81,31 @@ func TestTakeBelow(t *testing.T) {
 	_, ok = p.Take("operator", 2)
 	require.True(t, ok, "what is kept is for those who need not leave it")
 }
+
+func TestOverdraw(t *testing.T) {
+	p := share.New(8, 4)
+	room := func(who string, limit int) {
+		t.Helper()
+		got, ok := p.Room(8, who)
+		require.Equal(t, limit == 0, ok)
+		require.Equal(t, limit, got)
+	}
+	p.Overdraw("ana", 3)
+	room("ana", 0)
+	p.Overdraw("ana", 30)
+	room("ana", p.Each())
+	require.Equal(t, 4, p.Used(), "the others have as many places as if she had kept to hers")
+	p.Overdraw("bo", 3)
+	p.Overdraw("cy", 1)
+	room("bo", p.Max())
+	room("dee", 0) // who has nothing may have something
+	p.Give("ana", 3)
+	require.Equal(t, 8, p.Used())
+	p.Give("ana", 29)
+	require.Equal(t, 5, p.Used())
+	room("ana", 0)
+	p.Give("ana", 1)
+	p.Give("bo", 3)
+	p.Give("cy", 1)
+	require.Zero(t, p.Used())
+}

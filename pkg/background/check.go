@@ -27,6 +27,12 @@ type CheckRequest struct {
 	MaxChars int           // characters of output for each run; 0: DefaultChars; cut to MaxChars; negative: no output
 	Peek     bool          // who looks is not the session's agent: notices stay pending
 
+	// Each is called with each report as it is made and the record it is of, in
+	// the order of the ids. The check keeps no record, and of a report what Each
+	// leaves: a result may have megabytes. It has to be quick, and not to check
+	// itself: other checks wait for it. Nil leaves all.
+	Each func(run Run, r *Report)
+
 	// Enough ends the wait when it is closed: there is something else to see than
 	// an end. Nil never does.
 	Enough <-chan struct{}
@@ -35,7 +41,6 @@ type CheckRequest struct {
 // A Checked is the answer to a check. Reports are in the order of the ids.
 type Checked struct {
 	Reports []Report
-	Runs    []Run          // the records the reports are of, in the same order
 	Missing *NotFoundError // the ids the session does not have; nil if it has all
 }
 
@@ -89,7 +94,7 @@ func (m *Manager) Check(ctx context.Context, session string, req CheckRequest) (
 	if err != nil {
 		return Checked{}, fmt.Errorf("check: %w", err)
 	}
-	known, missing, err := m.find(ctx, session, req.IDs)
+	known, missing, err := m.find(ctx, session, req.IDs, req.keeps())
 	if err != nil {
 		return Checked{}, fmt.Errorf("check: %w", err)
 	}
@@ -98,7 +103,6 @@ func (m *Manager) Check(ctx context.Context, session string, req CheckRequest) (
 	}
 	began := time.Now()
 	if req.Wait > 0 {
-		forget(known)
 		timer := time.NewTimer(req.Wait)
 		defer timer.Stop()
 		if err := await(ctx, timer.C, req.Enough, known, req.Until); err != nil {
@@ -109,7 +113,7 @@ func (m *Manager) Check(ctx context.Context, session string, req CheckRequest) (
 	checked := Checked{Missing: missing}
 	var ended []handle
 	for i := range known {
-		report, err := m.report(ctx, session, &known[i], after, chars)
+		report, err := m.reportOne(ctx, session, &known[i], after, chars, req.Each)
 		if unknown, gone := errors.AsType[*NotFoundError](err); gone { // while the others were waited for
 			if checked.Missing == nil {
 				checked.Missing = &NotFoundError{Active: unknown.Active}
@@ -127,9 +131,9 @@ func (m *Manager) Check(ctx context.Context, session string, req CheckRequest) (
 		if report.Done {
 			ended = append(ended, known[i])
 		}
-		checked.Reports, checked.Runs = append(checked.Reports, report), append(checked.Runs, known[i].run)
+		checked.Reports = append(checked.Reports, report)
 	}
-	if len(checked.Runs) == 0 {
+	if len(checked.Reports) == 0 {
 		return Checked{}, fmt.Errorf("check: %w", checked.Missing)
 	}
 	if !req.Peek {
@@ -138,12 +142,21 @@ func (m *Manager) Check(ctx context.Context, session string, req CheckRequest) (
 	return checked, nil
 }
 
-// forget lets go of the records of runs before a wait, which may be long: those
-// of runs that have ended may be large. They are read again after it.
-func forget(known []handle) {
-	for i := range known {
-		known[i].run = Run{}
+// maxKnown is how large a record of one of several runs may be, in bytes, that is
+// kept from when it is found. A larger one is read again: all of them together
+// may be very large.
+const maxKnown = 64 << 10
+
+// keeps is how large a record may be that is kept from when it is found: none is
+// during a wait, which may be long.
+func (r *CheckRequest) keeps() int {
+	switch {
+	case r.Wait > 0:
+		return -1
+	case len(r.IDs) > 1:
+		return maxKnown
 	}
+	return math.MaxInt
 }
 
 // normalize checks the request, brings it into bounds, and returns its cursor
@@ -188,6 +201,24 @@ func distinct(ids []string) []string {
 		}
 	}
 	return out
+}
+
+// reportOne reports on one run, and has it seen by each. Of the record no more is
+// kept in h than its notice. So many records are held at once as there are
+// processors: to look at one is work, and no wait.
+func (m *Manager) reportOne(ctx context.Context, session string, h *handle, after *cursor, chars int, each func(Run, *Report)) (Report, error) {
+	select {
+	case m.looking <- struct{}{}:
+		defer func() { <-m.looking }()
+	case <-ctx.Done():
+		return Report{}, ctx.Err()
+	}
+	report, err := m.report(ctx, session, h, after, chars)
+	if err == nil && each != nil {
+		each(h.run, &report)
+	}
+	h.run = Run{Notice: h.run.Notice}
+	return report, err
 }
 
 // report looks at one run, and leaves in h what it saw.

@@ -262,7 +262,7 @@ func TestCheckHoldsNoResultsWhileItWaits(t *testing.T) {
 					require.Equal(t, []string{ended}, c.Missing.IDs)
 					return
 				}
-				require.Len(t, c.Runs, 2)
+				require.Len(t, c.Reports, 2)
 				require.JSONEq(t, `{"n":4}`, string(c.Reports[0].Result))
 			})
 		})
@@ -512,5 +512,33 @@ func TestListShowsSchedules(t *testing.T) {
 		require.Len(t, listing.Schedules, 1)
 		require.Equal(t, ScheduleRow{"sc_a", strings.Repeat("ä", 39) + "…", listing.Schedules[0].NextTriggerAt}, listing.Schedules[0])
 		require.True(t, listing.Schedules[0].NextTriggerAt.Equal(next))
+	})
+}
+
+// A check of several runs holds neither their records nor what of them nobody
+// wants: each is there while it is looked at.
+func TestCheckHoldsOneRecord(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := &weighedEngine{MemoryEngine: NewMemoryEngine()}
+		large := json.RawMessage(`"` + strings.Repeat("x", 100<<10) + `"`)
+		m := newManager(t, Config{Engine: engine, Executor: func(context.Context, Run, *Sink) (Outcome, error) {
+			return Outcome{Result: large}, nil
+		}})
+		ids := []string{spawned(t, m, alice, "echo"), spawned(t, m, alice, "echo"), spawned(t, m, alice, "echo")}
+		synctest.Wait()
+		var seen []string
+		var before weak.Pointer[byte]
+		c, err := m.Check(t.Context(), alice, CheckRequest{IDs: ids, Each: func(run Run, r *Report) {
+			runtime.GC()
+			require.Nil(t, before.Value(), "the record before is gone")
+			require.Len(t, r.Result, len(large))
+			before, r.Result = weak.Make(&run.Result[0]), nil
+			seen = append(seen, run.ID)
+		}})
+		require.NoError(t, err)
+		require.Equal(t, ids, seen)
+		require.Len(t, c.Reports, 3)
+		require.Nil(t, c.Reports[0].Result)
+		require.Empty(t, must(m.Pending(t.Context(), alice, 0)), "their ends were seen")
 	})
 }

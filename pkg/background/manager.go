@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -30,6 +31,7 @@ type Manager struct {
 	stats   Stats
 	running sync.WaitGroup // one for each goroutine that executes a run
 
+	looking   chan struct{} // has an element for each record that a check looks at
 	notices   *notifier
 	scheduler scheduler
 	unplan    func()        // ends the schedules
@@ -65,6 +67,7 @@ func New(ctx context.Context, cfg Config) (*Manager, error) {
 		keys:    make(map[string]chan struct{}),
 		blocked: make(map[string][]*task),
 		stats:   Stats{Failed: make(map[ErrorKind]int64)},
+		looking: make(chan struct{}, runtime.GOMAXPROCS(0)),
 		notices: newNotifier(),
 		planned: make(chan struct{}),
 		kept:    make(chan struct{}),

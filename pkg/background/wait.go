@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"reflect"
 	"time"
 )
@@ -30,7 +31,7 @@ func (m *Manager) Wait(ctx context.Context, session string, ids []string, until 
 	if ids = distinct(ids); len(ids) > maxWaitIDs {
 		return nil, fmt.Errorf("wait: %w", &FieldError{"task_ids", fmt.Sprintf("more than %d", maxWaitIDs)})
 	}
-	known, missing, err := m.find(ctx, session, ids)
+	known, missing, err := m.find(ctx, session, ids, math.MaxInt)
 	if err == nil && missing != nil {
 		err = missing
 	}
@@ -60,8 +61,9 @@ type handle struct {
 }
 
 // find returns those of the ids that the session has, and which it has not. If
-// it has none, that is the error.
-func (m *Manager) find(ctx context.Context, session string, ids []string) (known []handle, missing *NotFoundError, err error) {
+// it has none, that is the error. Records are kept that have no more than so many
+// bytes of arguments, result and content.
+func (m *Manager) find(ctx context.Context, session string, ids []string, keeps int) (known []handle, missing *NotFoundError, err error) {
 	for _, id := range ids {
 		run, t, err := m.lookup(ctx, session, id)
 		var unknown *NotFoundError
@@ -73,6 +75,9 @@ func (m *Manager) find(ctx context.Context, session string, ids []string) (known
 		case err != nil:
 			return nil, nil, err
 		default:
+			if len(run.Args)+len(run.Result)+len(run.Content) > keeps {
+				run = Run{}
+			}
 			known = append(known, handle{id, t, run})
 		}
 	}

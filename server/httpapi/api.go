@@ -190,8 +190,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer cancel()
 	defer context.AfterFunc(a.ending, cancel)()
 	r = r.WithContext(ctx)
-	release := func() {}
-	defer func() { release() }() // last, when all is written
+	defer answer.giveBack() // last, when all is written
 	defer func() { a.finish(answer, r, began, recover()) }()
 	secureHeaders(answer.Header())
 	caller, err := a.guard(r)
@@ -205,7 +204,10 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r = r.WithContext(withCaller(r.Context(), caller))
 	who := clientOf(r)
 	answer.keep = func(n int) (func(), error) { return a.keep(who, n) }
-	if (r.Method == http.MethodGet || answer.head) && !caller.until.IsZero() { // whatever it says it takes: it may stream or wait
+	if !reads(r) { // what it did is not to be lost
+		answer.keep = func(n int) (func(), error) { return a.overdraw(who, n), nil }
+	}
+	if reads(r) && !caller.until.IsZero() { // whatever it says it takes: it may stream or wait
 		defer time.AfterFunc(time.Until(caller.until), cancel).Stop() // who wants to see more has to have a new token
 	}
 	if err := plainBody(answer, r); err != nil {
@@ -217,7 +219,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		a.fail(answer, r, err)
 		return
 	}
-	release = admitted
+	answer.whenWritten(admitted)
 	if clean := path.Clean(r.URL.Path) == r.URL.Path || r.URL.Path == pathUI; !clean || r.RequestURI == "*" { // the mux would send the client elsewhere, or say nothing
 		a.fail(answer, r, refuse(CodeNotFound, "there is no %s here", r.URL.Path))
 		return
@@ -249,13 +251,21 @@ func secureHeaders(h http.Header) {
 	h.Set("X-Content-Type-Options", "nosniff")
 }
 
+// reads reports whether a request changes nothing, so that it can be made again.
+func reads(r *http.Request) bool { return r.Method == http.MethodGet || r.Method == http.MethodHead }
+
 // admit has a request hold its connection and pay for its body, until release.
-// Whether the server is there is told in any case.
+// One that may do something is refused here, before it did, if its client has no
+// room for what it answers: later it would be lost. Whether the server is there
+// is told in any case.
 func (a *API) admit(r *http.Request) (release func(), err error) {
 	if r.URL.Path == pathHealth || r.URL.Path == pathReady {
 		return func() {}, nil
 	}
 	who := clientOf(r)
+	if limit, ok := a.answers.Room(who.most(a.answers), who.name); !ok && !reads(r) {
+		return nil, tooMany(limit, untaken, limit)
+	}
 	free, err := hold(r, who)
 	if err != nil || r.Body == nil || r.Body == http.NoBody {
 		return free, err
@@ -279,10 +289,19 @@ func (a *API) occupy(r *http.Request) (release func(), err error) {
 func (a *API) keep(who client, n int) (release func(), err error) {
 	n = min(n, a.answers.Each())
 	if limit, ok := who.take(a.answers, n); !ok {
-		return nil, tooMany(limit, "%d bytes of answers wait to be taken already", limit)
+		return nil, tooMany(limit, untaken, limit)
 	}
 	return func() { a.answers.Give(who.name, n) }, nil
 }
+
+// overdraw is keep for what is not refused: it counts, and what the client asks
+// for next finds less room.
+func (a *API) overdraw(who client, n int) (release func()) {
+	a.answers.Overdraw(who.name, n)
+	return func() { a.answers.Give(who.name, n) }
+}
+
+const untaken = "%d bytes of answers wait to be taken already"
 
 // setReadDeadline bounds how long the rest of a request may take; 0 is no bound.
 func setReadDeadline(w http.ResponseWriter, d time.Duration) {

@@ -167,12 +167,18 @@ func clientOf(r *http.Request) client {
 	return client{share.ClientOf(session), false}
 }
 
-// take takes places of a pool. Users leave some to the operator: an eighth.
+// take takes places of a pool.
 func (c client) take(p *share.Pool, n int) (limit int, ok bool) {
+	return p.TakeBelow(c.most(p), c.name, n)
+}
+
+// most is how many places of a pool such clients can have together. Users leave
+// some to the operator: an eighth.
+func (c client) most(p *share.Pool) int {
 	if c.operator {
-		return p.Take(c.name, n)
+		return p.Max()
 	}
-	return p.TakeBelow(p.Max()-p.Max()/8, c.name, n)
+	return p.Max() - p.Max()/8
 }
 
 // hostOf is the host an address is of, as far as that can be told: the network

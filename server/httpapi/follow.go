@@ -80,7 +80,7 @@ func (f *follower) follow(ctx context.Context, id string, happens <-chan backgro
 	defer alive.Stop()
 	for {
 		run, err := f.runs.Get(ctx, f.session, id)
-		if err == nil {
+		if run.Args = nil; err == nil { // they may be large, and a run may be followed for long
 			err = f.tell(ctx, run)
 		}
 		if err != nil || run.Status.Terminal() {
@@ -121,6 +121,9 @@ func (f *follower) tell(ctx context.Context, run background.Run) error {
 	}
 	switch {
 	case run.Status.Terminal():
+		if err := f.out.w.hold(len(run.Result) + len(run.Content)); err != nil {
+			return fmt.Errorf("%w: %w", errGone, err)
+		}
 		return f.send(EventEnd, f.cursor(), newRun(f.caller, run, time.Now()))
 	case f.told.ID == "" || !sameBeat(run, f.told):
 		f.told = run

@@ -32,6 +32,7 @@ func zoo() map[string]plugintest.Plugin {
 	all := map[string]plugintest.Plugin{
 		"plain":     {Invoke: do().Echo()},
 		"echo":      {Invoke: do().Say(abi.StreamOutput, "echoing\n").Echo()},
+		"large":     {Invoke: do().EchoLarge()},
 		"sleeper":   {Invoke: do().Say(abi.StreamOutput, "working\n").Progress("half way").Sleep(3600).Return(abi.InvokeToolError)},
 		"chatty":    {Invoke: do().Say(abi.StreamOutput, "one\n").Sleep(10).Say(abi.StreamOutput, "two\n").Sleep(10).Say(abi.StreamOutput, "three\n")},
 		"fails":     {Invoke: do().Say(abi.StreamError, "the file is not there").Return(abi.InvokeToolError)},

@@ -23,13 +23,15 @@ const attemptHeader = "Toolhost-Attempt"
 // maxRead is how much of a log is read at once, in bytes.
 const maxRead = 256 << 10
 
-// record returns the run a request names.
+// record returns the run a request names, without what it was given and has given.
 func (a *API) record(r *request) (background.Run, error) {
 	id, err := r.run()
 	if err != nil {
 		return background.Run{}, err
 	}
-	return a.service.Runs().Get(r.Context(), r.session, id)
+	run, err := a.service.Runs().Get(r.Context(), r.session, id)
+	run.Args, run.Result, run.Content = nil, nil, nil // they may be large, and the answer take long
+	return run, err
 }
 
 // output answers with a run's log: all of it, a range of bytes, or events that

@@ -50,7 +50,7 @@ type request struct {
 	caller  Caller
 	session string // the key by which the service knows it
 	status  int    // of the answer, if it is not the route's
-	w       http.ResponseWriter
+	w       *response
 }
 
 // newRequest checks what is the same for all requests: the session and the
@@ -77,7 +77,7 @@ func newRequest(w http.ResponseWriter, r *http.Request, route *Route) (*request,
 		}
 	}
 	caller := CallerOf(r.Context())
-	return &request{Request: r, route: route, caller: caller, session: caller.sessionKey(session), w: w}, nil
+	return &request{Request: r, route: route, caller: caller, session: caller.sessionKey(session), w: w.(*response)}, nil
 }
 
 // key is the idempotency key of a request; empty for none.

@@ -19,6 +19,8 @@ type response struct {
 	head   bool                                    // no body is to be sent
 	last   bool                                    // of its connection: what follows a body in chunks may be meant as part of it by whoever passed it on
 	keep   func(n int) (release func(), err error) // says whether so many bytes may wait for the client; nil: they may
+	held   int                                     // bytes that have room already, see hold
+	after  []func()                                // called when all is written
 	zip    *compressor
 	rest   int // bytes that were announced and did not come yet; only of what is compressed
 }
@@ -71,8 +73,8 @@ func (w *response) sendHead(size int) {
 // takes for it, and counts for that client. If there is no room for it, it is not
 // sent: the answer is a refusal, or ends if a part of it is on its way.
 func (w *response) Write(p []byte) (n int, err error) {
-	if len(p) > piece && w.keep != nil && !w.head {
-		release, err := w.keep(len(p))
+	if more := len(p) - w.held; more > piece && w.keep != nil && !w.head {
+		release, err := w.keep(more)
 		if err != nil {
 			w.refuse(err)
 			return 0, err
@@ -88,6 +90,29 @@ func (w *response) Write(p []byte) (n int, err error) {
 		return w.zip.Write(p)
 	}
 	return pieces{w}.Write(p)
+}
+
+// hold takes room for an answer of about so many bytes that is not encoded yet,
+// until it is written: it would be encoded for nothing if there were none.
+func (w *response) hold(n int) error {
+	if n <= piece || w.keep == nil || w.head {
+		return nil
+	}
+	release, err := w.keep(n)
+	if err == nil {
+		w.held += n
+		w.whenWritten(release)
+	}
+	return err
+}
+
+// whenWritten has something given back when the answer has ended.
+func (w *response) whenWritten(release func()) { w.after = append(w.after, release) }
+
+func (w *response) giveBack() {
+	for _, release := range w.after {
+		release()
+	}
 }
 
 // refuse answers with a problem in place of what was to be sent, if nothing of

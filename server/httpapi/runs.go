@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"encoding/json"
 	"maps"
 	"slices"
 	"time"
@@ -66,7 +67,9 @@ func (a *API) getRun(r *request, _ none) (Run, error) {
 
 // look waits for runs, if it is asked to, until they end or one of them waits for
 // its user, and returns them, and the ids the session does not have. If it has
-// none of them, that is the error. The notices of runs that have ended stay as they are: who looks here need not be
+// none of them, that is the error. Of several runs, what is large is left out;
+// one alone has room in what its client may leave untaken, or is refused. The
+// notices of runs that have ended stay as they are: who looks here need not be
 // the agent that is to be told.
 func (a *API) look(r *request, ids []string) (runs []Run, missing []string, err error) {
 	req := background.CheckRequest{
@@ -84,7 +87,23 @@ func (a *API) look(r *request, ids []string) (runs []Run, missing []string, err 
 		}
 		defer release()
 	}
+	room, full := maxResults, error(nil)
+	req.Each = func(record background.Run, report *background.Report) {
+		report.Result, report.Content = nil, nil // the record has them
+		var result, content int                  // bytes that are left out
+		if len(ids) > 1 {
+			result, content = fit(&record.Result, &room), fit(&record.Content, &room)
+		} else if full = r.w.hold(len(record.Result) + len(record.Content)); full != nil {
+			return
+		}
+		run := newRun(r.caller, record, time.Now())
+		run.Args, run.ResultBytes, run.ContentBytes = background.Redact(record.Args), result, content
+		runs = append(runs, run)
+	}
 	checked, err := a.service.Check(r.Context(), r.session, req)
+	if err == nil {
+		err = full
+	}
 	if err != nil {
 		return nil, nil, err
 	}
@@ -92,20 +111,31 @@ func (a *API) look(r *request, ids []string) (runs []Run, missing []string, err 
 		missing = checked.Missing.IDs
 	}
 	for i, report := range checked.Reports {
-		record := checked.Runs[i]
-		run := newRun(r.caller, record, time.Now())
-		run.Args = background.Redact(record.Args)
-		if !run.Done {
-			if run.Questions, err = a.service.Questions(r.Context(), r.session, run.TaskID); err != nil {
+		if runs[i].WaitedSeconds = report.WaitedSeconds; tail {
+			runs[i].Output = report.Output
+		}
+		if !runs[i].Done {
+			if runs[i].Questions, err = a.service.Questions(r.Context(), r.session, runs[i].TaskID); err != nil {
 				return nil, nil, err
 			}
 		}
-		if run.WaitedSeconds = report.WaitedSeconds; tail {
-			run.Output = report.Output
-		}
-		runs = append(runs, run)
 	}
 	return runs, missing, nil
+}
+
+// maxResults is how many bytes the results and the content of several runs take in
+// one answer.
+const maxResults = 1 << 20
+
+// fit drops a part of a record that there is no room for, and returns how large
+// it was.
+func fit(part *json.RawMessage, room *int) (dropped int) {
+	if n := len(*part); n > *room {
+		*part = nil
+		return n
+	}
+	*room -= len(*part)
+	return 0
 }
 
 // answer answers questions of a run.

@@ -15,15 +15,11 @@ type events struct{ w *response }
 
 // stream begins a stream of events.
 func (r *request) stream() (events, error) {
-	w, ok := r.w.(*response)
-	if !ok {
-		return events{}, fmt.Errorf("an answer that cannot be streamed: %T", r.w)
-	}
-	h := w.Header()
+	h := r.w.Header()
 	h.Set("Content-Type", eventStream)
 	h.Set("X-Accel-Buffering", "no") // proxies are not to hold events back
-	w.WriteHeader(http.StatusOK)
-	return events{w}, w.FlushError()
+	r.w.WriteHeader(http.StatusOK)
+	return events{r.w}, r.w.FlushError()
 }
 
 // send sends one event. Without an id, a client that comes back asks for what

@@ -62,7 +62,7 @@ func (a *API) call(r *request, in Call) (abi.Result, error) {
 	if err != nil {
 		return abi.Result{}, err
 	}
-	defer release()
+	r.w.whenWritten(release) // its result is not refused, so that no more of them wait than there are places
 	result, err := a.service.Call(r.Context(), server.Request{
 		Session: r.session, Tool: in.Tool, Args: in.Args, Limits: limits, Locale: in.Locale, DryRun: in.DryRun,
 	})

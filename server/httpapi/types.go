@@ -78,8 +78,10 @@ type Run struct {
 
 	Questions map[string]abi.Question `json:"questions,omitempty"` // what it waits for its user to answer, by key; not in lists
 
-	Result        json.RawMessage      `json:"result,omitempty"`  // not in lists
-	Content       []abi.Block          `json:"content,omitempty"` // what the tool showed beside its result or its error; not in lists
+	Result        json.RawMessage      `json:"result,omitempty"`        // not in lists
+	Content       []abi.Block          `json:"content,omitempty"`       // what the tool showed beside its result or its error; not in lists
+	ResultBytes   int                  `json:"result_bytes,omitempty"`  // of a result that is left out: it was too large among several runs, and the run alone has it
+	ContentBytes  int                  `json:"content_bytes,omitempty"` // of content that is left out, likewise
 	ExitCode      *int                 `json:"exit_code,omitempty"`
 	Error         *background.RunError `json:"error,omitempty"` // if it failed
 	Summary       string               `json:"summary,omitempty"`

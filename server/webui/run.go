@@ -74,7 +74,7 @@ func (p *runPage) look(ctx context.Context, now time.Time) ([]part, error) {
 			p.args = background.Redact(run.Args)
 		}
 		p.result = showResult(run.Result)
-		p.Run.Args, p.Run.Result = nil, nil // both may be large
+		p.Run.Args, p.Run.Result, p.Run.Content = nil, nil, nil // which may be large
 	}
 	p.runView = newRunView(p.Run, now)
 	if err := p.output.read(ctx, p.Run); err != nil {
