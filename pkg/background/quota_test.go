@@ -80,6 +80,24 @@ func TestRoomOfManyOwners(t *testing.T) {
 	require.Equal(t, 1+records/20, took)
 }
 
+// What an owner has beyond its part is not counted, so that to take that makes no
+// room: what has to go is that, and as much as is needed.
+func TestRoomOfWhatIsNotCounted(t *testing.T) {
+	l := NewLedger(Quota{Max: 10 * RecordOverhead, Each: 4 * RecordOverhead})
+	for owner, records := range map[string]int64{"a": 6, "b": 4, "c": 2} {
+		l.Add(owner, records*RecordOverhead, records*RecordOverhead)
+	}
+	e := must(l.Room("new", RecordOverhead))
+	took := 0
+	for range 6 {
+		if e.Take("a", RecordOverhead) {
+			took++
+		}
+	}
+	require.True(t, e.Enough())
+	require.Equal(t, 3, took)
+}
+
 // A call there is no room for ends as one there is no place for.
 func TestParkedCallWithoutRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
