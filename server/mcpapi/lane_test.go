@@ -40,8 +40,8 @@ func (c *client) sendf(format string, args ...any) {
 const handshake = `{"jsonrpc":"2.0","id":"hello","method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{}},"clientInfo":{"name":"test","version":"1"}}}`
 
 // A user is asked in the way of each call's era, on one pipe, and the answer
-// comes to the call that waits for it. What the embedding program has set to ping
-// clients with does not, on a pipe.
+// comes to the call that waits for it. Clients are not pinged meanwhile, whatever
+// the embedding program has set.
 func TestBothErasAsk(t *testing.T) {
 	const call = `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"test_input_required_result_multi_round","arguments":{}%s}}`
 	const modern = `,"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}}`
@@ -112,7 +112,7 @@ func TestBothErasHear(t *testing.T) {
 	hears(nil)
 }
 
-// A session that does not end does not keep the other one's calls from it.
+// However a pipe ends, the calls of both eras end with it.
 func TestBothErasEnd(t *testing.T) {
 	const spin = `{"jsonrpc":"2.0","id":%q,"method":"tools/call","params":{"name":"spin","arguments":{},"_meta":{"progressToken":%[1]q%s}}}`
 	for name, end := range map[string]func(*client) error{

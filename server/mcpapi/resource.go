@@ -97,7 +97,7 @@ func notFound(next mcp.MethodHandler) mcp.MethodHandler {
 		result, err := next(ctx, method, req)
 		read, ok := req.(*mcp.ReadResourceRequest)
 		problem, wrong := errors.AsType[*jsonrpc.Error](err)
-		if !ok || !wrong || read.ProtocolVersion() >= modernVersion || problem.Code != mcp.CodeResourceNotFound || problem.Message != resourceNotFound {
+		if !ok || !wrong || read.ProtocolVersion() >= modernVersion || problem.Code != jsonrpc.CodeInvalidParams || problem.Message != resourceNotFound {
 			return result, err
 		}
 		return nil, &jsonrpc.Error{Code: codeNotFound, Message: problem.Message, Data: problem.Data}
