@@ -16,8 +16,11 @@ import (
 	"github.com/toolhost/toolhost/server"
 )
 
-// modernVersion is the first protocol revision without a handshake.
-const modernVersion = "2026-07-28"
+// The first protocol revision without a handshake, and the last with one.
+const (
+	modernVersion = "2026-07-28"
+	lastLegacy    = "2025-11-25"
+)
 
 // caller is who makes a request, and what that request says its client can do.
 // It is judged for each request anew: nothing is remembered of another one.

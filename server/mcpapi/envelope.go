@@ -30,6 +30,9 @@ type envelope struct {
 // notifies reports whether nobody may be answered.
 func (m envelope) notifies() bool { return m.Method != "" && m.ID == nil }
 
+// modern reports whether a message names a revision without a handshake.
+func (m envelope) modern() bool { return m.Version != nil && *m.Version >= modernVersion }
+
 // unsupported returns what is wrong with the revision that a request names. The SDK
 // takes one that is older than all for none.
 func (m envelope) unsupported() *jsonrpc.Error {

@@ -16,9 +16,9 @@ const (
 	headerName    = "Mcp-Name"
 )
 
-// modern reports whether a request stands for itself: its header or its body
-// names a revision that has no sessions.
-func (m envelope) modern(h http.Header) bool {
+// standsAlone reports whether a request stands for itself: its header names a
+// revision that has no sessions, or its body any at all.
+func (m envelope) standsAlone(h http.Header) bool {
 	return m.Version != nil || h.Get(headerVersion) >= modernVersion
 }
 

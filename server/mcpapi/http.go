@@ -202,7 +202,7 @@ func (h *Handler) ServeHTTP(inner http.ResponseWriter, r *http.Request) {
 	switch {
 	case problem != nil:
 		refuse(w, http.StatusBadRequest, m.ID, problem)
-	case m.modern(r.Header):
+	case m.standsAlone(r.Header):
 		h.serveModern(w, r, m)
 	default:
 		h.serveLegacy(w, r, m, len(body))

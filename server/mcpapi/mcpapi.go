@@ -24,6 +24,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/toolhost/toolhost/internal/share"
@@ -93,42 +94,70 @@ func Run(ctx context.Context, service *server.Service, cfg Config) error {
 	defer a.unfollow()
 	session := cmp.Or(cfg.Session, DefaultSession)
 	a.session = func(*mcp.RequestExtra) string { return session }
-	srv, err := a.newServer(cfg.Version, cfg.Extend, share.New(maxCalls, maxCalls))
+	extend := cfg.Extend
+	extend.Options = func(o *mcp.ServerOptions) {
+		if cfg.Options != nil {
+			cfg.Options(o)
+		}
+		o.KeepAlive = 0
+	}
+	srv, err := a.newServer(cfg.Version, extend, share.New(maxCalls, maxCalls))
 	if err != nil {
 		return fmt.Errorf("MCP session: %w", err)
 	}
 	pipe := newPipe(cfg.In, cfg.Out, cmp.Or(cfg.drain, drainGrace))
 	ctx = context.WithValue(ctx, outletKey{}, outlet{taskIDs: pipe.taskIDs, send: pipe.send})
-	transport := &mcp.IOTransport{Reader: pipe, Writer: pipe.writer(), MaxLineLength: -1} // the pipe bounds them
-	conn, err := srv.Connect(ctx, transport, nil)
-	if err != nil {
-		return fmt.Errorf("MCP session: %w", err)
+	var sessions []*mcp.ServerSession
+	for _, lane := range []*lane{pipe.legacy, pipe.modern} {
+		session, err := srv.Connect(ctx, lane, nil)
+		if err != nil {
+			_ = pipe.Close()
+			return fmt.Errorf("MCP session: %w", err)
+		}
+		sessions = append(sessions, session)
 	}
-	return serve(ctx, conn, pipe.ended)
+	go pipe.run()
+	return serve(ctx, pipe, sessions)
 }
 
-// serve waits for the end of a session, and brings it about when ctx is done.
-func serve(ctx context.Context, conn *mcp.ServerSession, inputEnded <-chan struct{}) error {
+// serve waits for the end of the sessions of a pipe, and brings it about when ctx
+// is done.
+func serve(ctx context.Context, pipe *pipe, sessions []*mcp.ServerSession) error {
 	var waiting sync.WaitGroup
-	ended := make(chan error, 1)
-	waiting.Go(func() { ended <- conn.Wait() })
-	select {
-	case err := <-ended:
-		waiting.Wait()
-		return sessionError(ctx, err)
-	case <-inputEnded: // the SDK cancels the calls
-	case <-ctx.Done(): // every call sees it, see api.call
-		waiting.Go(func() { _ = conn.Close() })
+	ended := make(chan error, len(sessions))
+	for _, s := range sessions {
+		waiting.Go(func() { ended <- s.Wait() })
 	}
-	stuck := time.NewTimer(stopGrace)
-	defer stuck.Stop()
-	select {
-	case err := <-ended:
-		waiting.Wait()
-		return sessionError(ctx, err)
-	case <-stuck.C:
-		return fmt.Errorf("%w: a call or a write is still running after %s", ErrStuck, stopGrace)
+	input, done := pipe.ended, ctx.Done()
+	var stuck <-chan time.Time
+	var first error
+	for open := len(sessions); open > 0; {
+		select {
+		case err := <-ended:
+			open--
+			first = cmp.Or(first, err)
+			if ctx.Err() == nil { // of the other one nothing can be read or written either
+				_ = pipe.Close()
+			}
+			continue
+		case <-input: // the SDK cancels the calls
+			input = nil
+		case <-done: // every call sees it, see api.call
+			done = nil
+			for _, s := range sessions {
+				waiting.Go(func() { _ = s.Close() })
+			}
+		case <-stuck:
+			_ = pipe.Close()
+			return fmt.Errorf("%w: a call or a write is still running after %s", ErrStuck, stopGrace)
+		}
+		if stuck == nil {
+			stuck = time.After(stopGrace)
+		}
 	}
+	waiting.Wait()
+	_ = pipe.Close()
+	return sessionError(ctx, first)
 }
 
 // sessionError tells why a session ended. That the client went away is how
@@ -176,8 +205,11 @@ func (a *api) unfollow() {
 // Extend lets a program that embeds this package serve what no tool of a plugin
 // can be, such as prompts and resources of its own. Its zero value adds nothing.
 type Extend struct {
-	Options func(*mcp.ServerOptions) // called before the server is made
-	Server  func(*mcp.Server)        // called before it serves
+	// Options is called before the server is made. On a pair of streams its
+	// KeepAlive is ignored: who is gone closes them, and since 2026-07-28 servers
+	// send no requests.
+	Options func(*mcp.ServerOptions)
+	Server  func(*mcp.Server) // called before it serves
 }
 
 func (a *api) newServer(version string, extend Extend, calls *share.Pool) (*mcp.Server, error) {
@@ -196,11 +228,11 @@ func (a *api) newServer(version string, extend Extend, calls *share.Pool) (*mcp.
 	}
 	srv := mcp.NewServer(&mcp.Implementation{Name: serverName, Title: "Toolhost", Version: version}, options)
 	a.serveTools(srv)
-	srv.AddReceivingMiddleware(asTask, a.nearestTool, a.wholeList, a.listen)
+	srv.AddReceivingMiddleware(asTask, a.nearestTool, a.wholeList, a.listen, notFound, handshake)
 	if options.Instructions == "" { // the program has none of its own
 		srv.AddReceivingMiddleware(a.instruct)
 	}
-	srv.AddSendingMiddleware(a.begun, a.acknowledge)
+	srv.AddSendingMiddleware(a.begun, a.acknowledge, unasked)
 	a.addFiles(srv)
 	if err := a.addTasks(srv); err != nil {
 		return nil, err
@@ -221,5 +253,40 @@ func (a *api) newServer(version string, extend Extend, calls *share.Pool) (*mcp.
 func private(_ context.Context, req mcp.Request, c *mcp.Cacheable) {
 	if _, ok := req.(*mcp.ReadResourceRequest); ok {
 		c.CacheScope = "private"
+	}
+}
+
+// handshake takes a client that begins with initialize for one of the revisions
+// that do, whatever it asks for: the SDK agrees on such a one, and goes by what
+// was asked for. A second handshake it refuses with an error that has no code.
+func handshake(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		p, ok := req.GetParams().(*mcp.InitializeParams)
+		if !ok || p == nil {
+			return next(ctx, method, req)
+		}
+		if p.ProtocolVersion >= modernVersion {
+			p.ProtocolVersion = lastLegacy
+		}
+		result, err := next(ctx, method, req)
+		if _, coded := errors.AsType[*jsonrpc.Error](err); err != nil && !coded {
+			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: err.Error()}
+		}
+		return result, err
+	}
+}
+
+// unasked keeps pings from clients of revisions in which servers send no
+// requests. The SDK looks only at the other ones.
+func unasked(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		s, ok := req.GetSession().(*mcp.ServerSession)
+		if !ok || method != methodPing {
+			return next(ctx, method, req)
+		}
+		if p := s.InitializeParams(); p != nil && p.ProtocolVersion >= modernVersion {
+			return nil, fmt.Errorf("%s is not for clients of %s", methodPing, p.ProtocolVersion)
+		}
+		return next(ctx, method, req)
 	}
 }

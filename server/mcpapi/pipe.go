@@ -3,6 +3,7 @@ package mcpapi
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,15 +19,18 @@ import (
 const maxLine = 16 << 20
 
 // The methods a pipe knows: the one that has to be answered first, the one that
-// cancels, and the one call that is answered when the session ends.
+// asks whether that is needed, the one that cancels, and the one call that is
+// answered when the session ends.
 const (
 	methodInitialize = "initialize"
+	methodDiscover   = "server/discover"
 	methodCancelled  = "notifications/cancelled"
 	methodListen     = "subscriptions/listen"
 )
 
 // pipe stands between the client's streams and the SDK, for what the SDK does not
-// do. A line that is no message is answered with an error, as
+// do. Each message goes to the session of its era, see lane, so that both may be
+// spoken, in any order. A line that is no message is answered with an error, as
 // JSON-RPC 2.0 section 5.1 has it, where the SDK would end the session. A call
 // that the client canceled is not answered, as MCP asks of servers
 // (basic/utilities/cancellation). And a client that asks faster than it is
@@ -39,9 +43,11 @@ type pipe struct {
 	in    io.Reader
 	grace time.Duration // of drain
 	lines *bufio.Reader
-	rest  []byte        // of the line being read
 	stuck bool          // calls waited for room in vain, and none was answered since
 	ended chan struct{} // closed when the input has ended
+	err   error         // why, once it has
+
+	legacy, modern *lane
 
 	writing sync.Mutex // one line at a time
 	out     io.Writer
@@ -49,7 +55,7 @@ type pipe struct {
 	mu         sync.Mutex
 	calls      map[jsonrpc.ID]*openCall // those without an answer yet
 	initialize jsonrpc.ID               // the last call of that method
-	arrays     bool                     // the revision that was agreed on has them
+	agreed     string                   // the revision that initialize agreed on; "" before
 	answered   chan struct{}            // has room for one: another call was answered
 
 	closing sync.Once
@@ -58,6 +64,7 @@ type pipe struct {
 
 // openCall is a call that has no answer yet.
 type openCall struct {
+	lane     *lane
 	answered bool // its answer is being written
 	canceled bool
 	listens  bool     // is answered when the session ends: nobody waits for it
@@ -72,10 +79,12 @@ type array struct {
 }
 
 func newPipe(in io.Reader, out io.Writer, grace time.Duration) *pipe {
-	return &pipe{
+	p := &pipe{
 		in: in, grace: grace, lines: bufio.NewReader(in), ended: make(chan struct{}), out: out,
 		calls: map[jsonrpc.ID]*openCall{}, answered: make(chan struct{}, 1), closed: make(chan struct{}),
 	}
+	p.legacy, p.modern = newLane(p), newLane(p)
+	return p
 }
 
 // drainGrace is how long calls that were made before the input ended may still
@@ -83,24 +92,19 @@ func newPipe(in io.Reader, out io.Writer, grace time.Duration) *pipe {
 // its answers, and one that went away keeps the process for no longer.
 const drainGrace = time.Second
 
-// Read hands out the client's messages. It is called by one goroutine, and not
-// again after an error.
-func (p *pipe) Read(b []byte) (int, error) {
-	for len(p.rest) == 0 {
-		line, err := p.line()
-		if err != nil {
+// run hands the client's messages to the sessions until the input ends. A read
+// that closing the input does not end outlives them, and what it reads is
+// dropped.
+func (p *pipe) run() {
+	defer close(p.ended)
+	for p.err == nil {
+		var line []byte
+		if line, p.err = p.line(); p.err != nil {
 			p.drain()
-			close(p.ended)
-			return 0, err
+			return
 		}
-		if err := p.accept(line); err != nil {
-			close(p.ended)
-			return 0, err
-		}
+		p.err = p.accept(line)
 	}
-	n := copy(b, p.rest)
-	p.rest = p.rest[n:]
-	return n, nil
 }
 
 // drain waits for the answers of the calls that were made.
@@ -168,6 +172,9 @@ func (p *pipe) accept(line []byte) error {
 	if len(message) == 0 {
 		return nil
 	}
+	if !p.begun() {
+		return io.ErrClosedPipe
+	}
 	list, isArray := messages(message)
 	switch {
 	case len(list) > maxBatch:
@@ -179,7 +186,7 @@ func (p *pipe) accept(line []byte) error {
 	case !isArray:
 		list = []json.RawMessage{message}
 	}
-	received, err := p.read(list)
+	received, err := p.read(list, isArray)
 	var together *array
 	if isArray {
 		together = &array{}
@@ -189,9 +196,13 @@ func (p *pipe) accept(line []byte) error {
 		return nil
 	case err != nil:
 		return p.refuseCall(err.to, err.Error)
-	case p.room(received, together):
-		for _, one := range list {
-			p.rest = append(append(p.rest, one...), '\n')
+	case p.room(received):
+		to := make([]*lane, len(received))
+		for i, m := range received {
+			to[i] = p.note(m, together)
+		}
+		for i, m := range received {
+			to[i].take(m.Message)
 		}
 		return nil
 	case len(received) == 1:
@@ -214,12 +225,15 @@ type received struct {
 }
 
 // read reads the messages of a line.
-func (p *pipe) read(list []json.RawMessage) (all []received, refused *refusal) {
+func (p *pipe) read(list []json.RawMessage, isArray bool) (all []received, refused *refusal) {
 	ids := map[jsonrpc.ID]bool{}
 	for _, one := range list {
 		m, problem := readEnvelope(one)
 		if problem == nil && m.ID != nil {
-			problem = m.unsupported()
+			problem = cmp.Or(m.unsupported(), p.premature(m))
+		}
+		if problem == nil && isArray && m.modern() {
+			problem = invalidMessage("arrays are for revisions before 2025-06-18")
 		}
 		if problem != nil {
 			return nil, &refusal{problem, m.ID, m.notifies()}
@@ -239,13 +253,26 @@ func (p *pipe) read(list []json.RawMessage) (all []received, refused *refusal) {
 	return all, nil
 }
 
+// premature returns what is wrong with a call that says no revision where none
+// was agreed on. What is asked for is what 2026-07-28 asks of a request that
+// lacks its _meta; earlier revisions leave it open.
+func (p *pipe) premature(m envelope) *jsonrpc.Error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	free := m.Method == "" || m.Method == methodInitialize || m.Method == methodPing || m.Method == methodDiscover
+	if free || p.agreed != "" || m.modern() {
+		return nil
+	}
+	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: fmt.Sprintf("%q needs the protocol version in _meta, or initialize before it", m.Method)}
+}
+
 // patience is how long a call waits for room. Later ones wait no more, until
 // another call was answered: behind them may be what those that are running wait
 // for, the answer of a user or a cancellation.
 const patience = 10 * time.Second
 
-// room waits until there is room for the calls among messages, and notes them.
-func (p *pipe) room(list []received, together *array) bool {
+// room waits until there is room for the calls among messages.
+func (p *pipe) room(list []received) bool {
 	n, most := 0, maxCalls
 	for _, m := range list {
 		if req, ok := m.Message.(*jsonrpc.Request); ok && req.IsCall() {
@@ -255,13 +282,7 @@ func (p *pipe) room(list []received, together *array) bool {
 			}
 		}
 	}
-	if !p.begun() || n > 0 && p.unanswered()+n > most && !p.waitForRoom(most-n) {
-		return false
-	}
-	for _, m := range list {
-		p.note(m, together)
-	}
-	return true
+	return n == 0 || p.unanswered()+n <= most || p.waitForRoom(most-n)
 }
 
 // morePings is how many pings there may be beyond maxCalls.
@@ -308,32 +329,27 @@ func (p *pipe) waitForRoom(most int) bool {
 	return true
 }
 
-// note remembers which calls wait for an answer and which no longer do.
-func (p *pipe) note(m received, together *array) {
-	req, ok := m.Message.(*jsonrpc.Request)
-	if !ok {
-		return
-	}
+// note remembers which calls wait for an answer and which no longer do, and
+// returns where the message goes.
+func (p *pipe) note(m received, together *array) *lane {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	to := p.lane(m.envelope)
+	if call := p.canceledBy(m.envelope); call != nil {
+		call.canceled = true
+	}
+	req, ok := m.Message.(*jsonrpc.Request)
+	if !ok || !req.IsCall() {
+		return to
+	}
 	if req.Method == methodInitialize {
 		p.initialize = req.ID
 	}
-	if req.IsCall() {
-		p.calls[req.ID] = &openCall{listens: req.Method == methodListen, taskIDs: m.TaskIDs, array: together}
-		if together != nil {
-			together.open++
-		}
+	p.calls[req.ID] = &openCall{lane: to, listens: req.Method == methodListen, taskIDs: m.TaskIDs, array: together}
+	if together != nil {
+		together.open++
 	}
-	if m.Cancels == nil {
-		return
-	}
-	var canceled any
-	_ = json.Unmarshal(m.Cancels, &canceled) // it is valid
-	id, err := jsonrpc.MakeID(canceled)
-	if call := p.calls[id]; err == nil && call != nil {
-		call.canceled = true
-	}
+	return to
 }
 
 // open returns a call that has no answer yet, or nil. Who has taken an answer may
@@ -383,33 +399,6 @@ func (p *pipe) taskIDs(subscription any) []string {
 // send writes a message that the SDK does not know of.
 func (p *pipe) send(message []byte) error { return p.write(append(message, '\n')) }
 
-// writer is the pipe's other end. The SDK writes each message to it at once.
-func (p *pipe) writer() io.WriteCloser { return pipeWriter{p} }
-
-type pipeWriter struct{ *pipe }
-
-func (w pipeWriter) Write(line []byte) (int, error) {
-	m, _ := jsonrpc.DecodeMessage(line)
-	if response, ok := m.(*jsonrpc.Response); ok {
-		defer w.settle(response.ID) // once it is written: the session may end then
-		line, n := w.due(response, line), len(line)
-		if len(line) == 0 {
-			return n, nil
-		}
-		if err := w.write(line); err != nil {
-			return 0, err
-		}
-		return n, nil
-	}
-	if err := w.write(line); err != nil {
-		return 0, err
-	}
-	return len(line), nil
-}
-
-// Close does nothing: the output is its owner's.
-func (w pipeWriter) Close() error { return nil }
-
 // due returns what is to be written when a call is answered: the answer, or that of
 // its array if it is the last one; nothing if the client has canceled it.
 func (p *pipe) due(response *jsonrpc.Response, line []byte) []byte {
@@ -424,7 +413,7 @@ func (p *pipe) due(response *jsonrpc.Response, line []byte) []byte {
 	case response.ID == p.initialize && response.Error == nil:
 		var agreed struct{ ProtocolVersion string }
 		_ = json.Unmarshal(response.Result, &agreed)
-		p.arrays = agreed.ProtocolVersion != "" && agreed.ProtocolVersion < "2025-06-18"
+		p.agreed = agreed.ProtocolVersion
 	case call.array != nil:
 		return call.array.answer(call, line)
 	}
@@ -451,7 +440,7 @@ func (a *array) answer(call *openCall, line []byte) []byte {
 func (p *pipe) takesArrays() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.arrays
+	return p.agreed != "" && p.agreed < "2025-06-18"
 }
 
 // settle forgets a call that is answered: another one may have its id by now.

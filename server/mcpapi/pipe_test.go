@@ -1,7 +1,6 @@
 package mcpapi
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"fmt"
@@ -12,8 +11,29 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/stretchr/testify/require"
 )
+
+// readAll runs a pipe and returns what both sessions read, a message on each line.
+func readAll(t *testing.T, p *pipe) []byte {
+	t.Helper()
+	var said []byte
+	go p.run()
+	for {
+		var m jsonrpc.Message
+		select {
+		case m = <-p.legacy.in:
+		case m = <-p.modern.in:
+		case <-p.ended:
+			require.ErrorIs(t, p.err, io.EOF)
+			return said
+		}
+		line, err := jsonrpc.EncodeMessage(m)
+		require.NoError(t, err)
+		said = append(append(said, line...), '\n')
+	}
+}
 
 func TestPipeReads(t *testing.T) {
 	ping := `{"jsonrpc":"2.0","method":"ping"}`
@@ -40,10 +60,8 @@ func TestPipeReads(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			var out bytes.Buffer
 			p := newPipe(strings.NewReader(test.in), &out, -1)
-			p.arrays = true
-			got, err := io.ReadAll(p)
-			require.NoError(t, err)
-			require.Equal(t, test.want, string(got))
+			p.agreed = "2025-03-26"
+			require.Equal(t, test.want, string(readAll(t, p)))
 			answers := strings.SplitAfter(out.String(), "\n")
 			require.Len(t, answers, len(test.refused)+1)
 			for i, want := range test.refused {
@@ -53,6 +71,19 @@ func TestPipeReads(t *testing.T) {
 			<-p.ended
 		})
 	}
+}
+
+// A _meta is bounded before the SDK makes a tree of it.
+func TestPipeBoundsMeta(t *testing.T) {
+	line := func(size int) string {
+		meta := `{"x":"` + strings.Repeat("x", size-len(`{"x":""}`)) + `"}`
+		return `{"jsonrpc":"2.0","id":1,"method":"ping","params":{"_meta":` + meta + "}}\n"
+	}
+	var out bytes.Buffer
+	require.Equal(t, line(maxMeta), string(readAll(t, newPipe(strings.NewReader(line(maxMeta)), &out, -1))))
+	require.Empty(t, out.String())
+	require.Empty(t, readAll(t, newPipe(strings.NewReader(line(maxMeta+1)), &out, -1)))
+	require.Equal(t, `{"jsonrpc":"2.0","id":1,"error":{"code":-32602,"message":"params: _meta: has more than 65536 bytes"}}`+"\n", out.String())
 }
 
 // A client that does not read is not read: what it sends is not kept.
@@ -79,14 +110,18 @@ func TestPipeOfAClientThatDoesNotRead(t *testing.T) {
 				}
 				unread, out := io.Pipe()
 				p := newPipe(strings.NewReader(in.String()), out, -1)
-				p.arrays = true
+				p.agreed = "2025-03-26"
 				read, ended := 0, make(chan struct{})
 				go func() {
 					defer close(ended)
-					for scanner := bufio.NewScanner(p); scanner.Scan(); {
+					for {
+						if _, err := p.legacy.Read(t.Context()); err != nil {
+							return
+						}
 						read++
 					}
 				}()
+				go p.run()
 				time.Sleep(time.Hour)
 				synctest.Wait()
 				require.Equal(t, test.want, read)
@@ -107,18 +142,23 @@ func TestPipeMakesRoom(t *testing.T) {
 		}
 		var out bytes.Buffer
 		p := newPipe(strings.NewReader(in.String()), &out, -1)
-		read := bufio.NewScanner(p)
+		p.agreed = lastLegacy
+		go p.run()
 		for range maxCalls {
-			require.True(t, read.Scan())
+			_, err := p.legacy.Read(t.Context())
+			require.NoError(t, err)
 		}
 		go func() {
 			time.Sleep(patience - time.Second)
-			_, err := p.writer().Write([]byte(`{"jsonrpc":"2.0","id":7,"result":{}}` + "\n"))
+			id, err := jsonrpc.MakeID(7.0)
 			require.NoError(t, err)
+			require.NoError(t, p.legacy.Write(t.Context(), &jsonrpc.Response{ID: id, Result: json.RawMessage("{}")}))
 		}()
-		require.True(t, read.Scan())
-		require.Contains(t, read.Text(), fmt.Sprintf(`"id":%d`, maxCalls))
-		require.False(t, read.Scan())
+		m, err := p.legacy.Read(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, int64(maxCalls), m.(*jsonrpc.Request).ID.Raw())
+		_, err = p.legacy.Read(t.Context())
+		require.ErrorIs(t, err, io.EOF)
 		require.Contains(t, out.String(), fmt.Sprintf(`"id":%d,"error":{"code":429`, maxCalls+1))
 	})
 }
@@ -135,10 +175,11 @@ func (f outFunc) Write(line []byte) (int, error) {
 // wrote that, and asks for another call all the same.
 func TestPipeTakesAnIDAgain(t *testing.T) {
 	ping := json.RawMessage(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)
-	answer := []byte(`{"jsonrpc":"2.0","id":1,"result":{}}` + "\n")
+	id, err := jsonrpc.MakeID(1.0)
+	require.NoError(t, err)
 	var p *pipe
 	ask := func() {
-		all, refused := p.read([]json.RawMessage{ping})
+		all, refused := p.read([]json.RawMessage{ping}, false)
 		require.Nil(t, refused)
 		p.note(all[0], nil)
 	}
@@ -149,11 +190,10 @@ func TestPipeTakesAnIDAgain(t *testing.T) {
 		}
 	}), -1)
 	ask()
-	_, refused := p.read([]json.RawMessage{ping})
+	_, refused := p.read([]json.RawMessage{ping}, false)
 	require.NotNil(t, refused, "it has no answer yet")
 	for open := range 2 {
-		_, err := p.writer().Write(answer)
-		require.NoError(t, err)
+		require.NoError(t, p.legacy.Write(t.Context(), &jsonrpc.Response{ID: id, Result: json.RawMessage("{}")}))
 		require.Equal(t, 1-open, p.unanswered(), "the second call is not forgotten with the first")
 	}
 	require.Equal(t, 2, took)
@@ -167,9 +207,8 @@ func FuzzPipe(f *testing.F) {
 	f.Fuzz(func(t *testing.T, in []byte) {
 		var out bytes.Buffer
 		p := newPipe(iotest.OneByteReader(bytes.NewReader(in)), &out, -1)
-		p.arrays = true
-		got, err := io.ReadAll(p)
-		require.NoError(t, err)
+		p.agreed = "2025-03-26"
+		got := readAll(t, p)
 		for _, said := range [][]byte{got, out.Bytes()} {
 			for line := range bytes.Lines(said) {
 				require.True(t, bytes.HasSuffix(line, []byte("\n")))

@@ -87,6 +87,27 @@ func links(tool string, r abi.Result, out *mcp.CallToolResult) {
 	}
 }
 
+// codeNotFound is the error of a resource that is not there in the revisions
+// before 2026-07-28 (2025-11-25, server/resources, error handling).
+const codeNotFound = -32002
+
+// notFound tells clients of those that a resource is not there in their way.
+func notFound(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		result, err := next(ctx, method, req)
+		read, ok := req.(*mcp.ReadResourceRequest)
+		problem, wrong := errors.AsType[*jsonrpc.Error](err)
+		if !ok || !wrong || read.ProtocolVersion() >= modernVersion || problem.Code != jsonrpc.CodeInvalidParams || problem.Message != resourceNotFound {
+			return result, err
+		}
+		return nil, &jsonrpc.Error{Code: codeNotFound, Message: problem.Message, Data: problem.Data}
+	}
+}
+
+// resourceNotFound is what the SDK says then; the code alone says no more than
+// that params are wrong.
+const resourceNotFound = "Resource not found"
+
 func (a *api) addFiles(srv *mcp.Server) {
 	srv.AddResourceTemplate(&mcp.ResourceTemplate{
 		Name: "run files", Title: "Files of background runs", URITemplate: filesTemplate,
