@@ -3,10 +3,11 @@ package background
 import (
 	"bytes"
 	"encoding/json"
-	"io"
 	"log/slog"
+	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
 const (
@@ -35,42 +36,81 @@ func (a loggedArgs) String() string { return Redact(json.RawMessage(a)) }
 // digits. Secret are api_key, auth, authorization, and keys that end in token,
 // secret, password, apikey, credential, credentials, privatekey or cookie.
 func Redact(args json.RawMessage) string {
-	dec := json.NewDecoder(bytes.NewReader(args))
-	dec.UseNumber()
-	var v any
-	if err := dec.Decode(&v); err != nil {
+	if !json.Valid(args) {
 		return unprintable
 	}
-	if _, err := dec.Token(); err != io.EOF {
-		return unprintable
-	}
-	var out strings.Builder
-	enc := json.NewEncoder(&out)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(redactValue(v)); err != nil {
-		return unprintable
-	}
-	return clip(strings.TrimSuffix(out.String(), "\n"), maxRedacted)
+	r := redactor{in: json.NewDecoder(bytes.NewReader(args))}
+	r.in.UseNumber()
+	r.value()
+	return clip(r.out.String(), maxRedacted)
 }
 
-func redactValue(v any) any {
-	switch v := v.(type) {
-	case map[string]any:
-		for key, value := range v {
-			if secretKey(key) {
-				v[key] = redacted
-			} else {
-				v[key] = redactValue(value)
+// A redactor reads valid JSON no further than it is shown: a tree of it all would
+// take many times its size.
+type redactor struct {
+	in  *json.Decoder
+	out strings.Builder
+}
+
+// full reports whether what follows would be cut off.
+func (r *redactor) full() bool { return r.out.Len() > maxRedacted*utf8.UTFMax }
+
+// value writes the next value.
+func (r *redactor) value() {
+	token, _ := r.in.Token()
+	switch token {
+	case json.Delim('{'):
+		r.members('}', func() {
+			key, _ := r.in.Token()
+			name, _ := key.(string)
+			r.text(name)
+			r.out.WriteByte(':')
+			if !secretKey(name) {
+				r.value()
+				return
 			}
-		}
-	case []any:
-		for i := range v {
-			v[i] = redactValue(v[i])
-		}
-	case string:
-		return clip(v, maxRedactString)
+			r.text(redacted)
+			var skipped json.RawMessage
+			_ = r.in.Decode(&skipped)
+		})
+		return
+	case json.Delim('['):
+		r.members(']', r.value)
+		return
 	}
-	return v
+	switch v := token.(type) {
+	case string:
+		r.text(clip(v, maxRedactString))
+	case json.Number:
+		r.out.WriteString(v.String())
+	case bool:
+		r.out.WriteString(strconv.FormatBool(v))
+	default:
+		r.out.WriteString("null")
+	}
+}
+
+// members writes what is in an object or an array up to its end.
+func (r *redactor) members(end byte, member func()) {
+	r.out.WriteByte(end - 2) // '[' and '{' are two before what closes them
+	for first := true; r.in.More() && !r.full(); first = false {
+		if !first {
+			r.out.WriteByte(',')
+		}
+		member()
+	}
+	if !r.full() {
+		_, _ = r.in.Token()
+		r.out.WriteByte(end)
+	}
+}
+
+func (r *redactor) text(s string) {
+	var line bytes.Buffer
+	enc := json.NewEncoder(&line)
+	enc.SetEscapeHTML(false)
+	_ = enc.Encode(s)
+	r.out.Write(bytes.TrimSuffix(line.Bytes(), []byte("\n")))
 }
 
 func secretKey(key string) bool {
