@@ -16,6 +16,7 @@ import (
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/internal/human"
+	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server"
 )
 
@@ -74,8 +75,11 @@ func (a *app) arguments(args []string) (json.RawMessage, error) {
 	if err != nil {
 		return nil, err
 	}
-	if data = bytes.TrimSpace(data); !json.Valid(data) {
-		hint := `quote it for your shell: '{"text":"a b"}'`
+	hint := `quote it for your shell: '{"text":"a b"}'`
+	if data = bytes.TrimSpace(data); len(data) == 0 {
+		return nil, &usageError{errors.New("the arguments are empty: expected a JSON object"), hint}
+	}
+	if !json.Valid(data) {
 		return nil, &usageError{fmt.Errorf("the arguments are not JSON: %.60s", oneLine(string(data))), hint}
 	}
 	return data, nil
@@ -98,6 +102,11 @@ func (a *app) callTool(ctx context.Context, req server.Request) error {
 	stdout.end()
 	stderr.end()
 	progress.clear()
+	if errors.Is(err, plugins.ErrNoTool) { // it may be in what was not loaded
+		for _, p := range s.Problems() {
+			a.notef("toolhost: problem: %s", p)
+		}
+	}
 	if err == nil && result.Kind != abi.Success {
 		err = &toolFailed{result}
 	}

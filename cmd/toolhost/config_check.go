@@ -41,7 +41,7 @@ func (c *loaded) check() {
 		"host.calls": int64(c.Host.Calls), "host.total_calls": int64(c.Host.Total), "host.warm_for": int64(c.Host.WarmFor),
 	} {
 		if n < 0 {
-			c.fault(key, "expected a positive number, found %d", n)
+			c.fault(key, "expected a positive number, found %v", c.merged.Get(strings.ReplaceAll(key, ".", delim)))
 		}
 	}
 	for name, g := range c.Grants {

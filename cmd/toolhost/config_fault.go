@@ -56,9 +56,9 @@ func (c *loaded) wrong() error {
 // source is where the value of a key is from. What is inside a list or a grant is
 // from where that is from.
 func (c *loaded) source(key string) string {
-	known := leaves()
-	for at := strings.ReplaceAll(key, ".", delim); at != ""; at = at[:max(0, strings.LastIndex(at, delim))] {
-		if known[at] == nil && !strings.HasPrefix(at, "grants") {
+	known, whole := leaves(), strings.ReplaceAll(key, ".", delim)
+	for at := whole; at != ""; at = at[:max(0, strings.LastIndex(at, delim))] {
+		if at != whole && known[at] == nil && !strings.HasPrefix(at, "grants") {
 			continue
 		}
 		if from := c.from(at); from != "" {

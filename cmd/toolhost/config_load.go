@@ -183,7 +183,12 @@ func readFile(name string) (*koanf.Koanf, error) {
 	err := k.Load(file.Provider(name), parser)
 	var missing *fs.PathError
 	if errors.As(err, &missing) {
-		err = missing.Err
+		return k, missing.Err
+	}
+	var at interface{ Position() (row, column int) } // of TOML; YAML says it itself
+	if errors.As(err, &at) {
+		row, _ := at.Position()
+		err = fmt.Errorf("line %d: %w", row, err)
 	}
 	return k, err
 }
@@ -338,7 +343,7 @@ func typed(key, value string) any {
 func (c *loaded) decode() {
 	err := c.merged.UnmarshalWithConf("", &c.config, koanf.UnmarshalConf{DecoderConfig: &mapstructure.DecoderConfig{
 		Result: &c.config, TagName: "koanf",
-		DecodeHook: mapstructure.ComposeDecodeHookFunc(strictDuration, mapstructure.TextUnmarshallerHookFunc()),
+		DecodeHook: mapstructure.ComposeDecodeHookFunc(strict, mapstructure.TextUnmarshallerHookFunc()),
 	}})
 	if err != nil {
 		c.undecoded(err)
@@ -352,17 +357,3 @@ const (
 	parkAfterKey = "background" + delim + "park_after"
 	scopesKey    = "oauth" + delim + "scopes"
 )
-
-// strictDuration reads a duration, and refuses a number in its place: of what?
-// Zero is the same of anything.
-func strictDuration(from, to reflect.Type, value any) (any, error) {
-	if to != reflect.TypeFor[time.Duration]() || from == to || value == 0 {
-		return value, nil
-	}
-	if text, ok := value.(string); ok {
-		if d, err := time.ParseDuration(text); err == nil {
-			return d, nil
-		}
-	}
-	return nil, fmt.Errorf("expected a duration such as 30s, found %v", value)
-}

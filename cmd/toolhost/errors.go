@@ -105,7 +105,7 @@ func refusal(p *httpapi.Problem) (exit int, code, hint string) {
 	case httpapi.CodeDenied, httpapi.CodeForbidden, httpapi.CodeScope:
 		return exitDenied, code, ""
 	case httpapi.CodeNotFound:
-		return exitNotFound, code, "toolhost tasks shows the runs of a session, toolhost list the tools"
+		return exitNotFound, code, "toolhost tasks and toolhost schedules show what a session has, toolhost list the tools"
 	case httpapi.CodeInternal, httpapi.CodeClosing, httpapi.CodeIssuer:
 		return exitToolError, code, ""
 	}

@@ -41,6 +41,9 @@ type inspected struct {
 
 func (a *app) inspectFile(cmd *cobra.Command, name string) error {
 	ctx := cmd.Context()
+	if info, err := os.Stat(name); err == nil && info.IsDir() {
+		return &usageError{errors.New(name + " is a folder: expected a file that ends in .wasm"), "toolhost list --plugins shows what is in a folder"}
+	}
 	wasm, err := os.ReadFile(name)
 	if err != nil {
 		return err

@@ -10,10 +10,12 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/plugins"
@@ -37,6 +39,9 @@ func run(ctx context.Context, args []string, in io.Reader, out, errw io.Writer) 
 	root.SetOut(out)
 	root.SetErr(errw)
 	err := root.ExecuteContext(ctx)
+	if err == nil {
+		err = a.lost
+	}
 	if err == nil {
 		return exitOK
 	}
@@ -70,8 +75,18 @@ an agent can spawn, check and stop.`,
 		},
 	}
 	root.SetVersionTemplate("toolhost {{.Version}}\n")
+	root.SuggestionsMinimumDistance = 2
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		var value *pflag.InvalidValueError
+		var number *strconv.NumError
+		switch {
+		case !errors.As(err, &value):
+		case value.GetFlag().Value.Type() == "duration":
+			err = fmt.Errorf("--%s: expected a duration such as 30s, found %q", value.GetFlag().Name, value.GetValue())
+		case errors.As(err, &number):
+			err = fmt.Errorf("--%s: expected a whole number, found %q", value.GetFlag().Name, value.GetValue())
+		}
 		return &usageError{err, cmd.CommandPath() + " --help shows the flags"}
 	})
 	flags := root.PersistentFlags()

@@ -21,7 +21,17 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"toolhost": main, "toolhost-profiled": serveProfiled, "bare": serveBare})
+	testscript.Main(m, map[string]func(){"toolhost": main, "toolhost-profiled": serveProfiled, "bare": serveBare, "full": fullDisk})
+}
+
+// fullDisk runs the command of its arguments with a full disk for stdout.
+func fullDisk() {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		panic(err)
+	}
+	os.Stdout, os.Args = full, os.Args[1:]
+	main()
 }
 
 // TestScripts runs testdata/script: each file is a part of the command's

@@ -23,20 +23,30 @@ import (
 type ui struct {
 	in       io.Reader
 	out, err io.Writer
-	json     bool // errors too are JSON, on stdout
+	json     bool  // errors too are JSON, on stdout
+	lost     error // what first went wrong in printing a result
 }
 
-func (u *ui) printf(format string, args ...any) { show(u.out, fmt.Sprintf(format, args...)) }
+func (u *ui) printf(format string, args ...any) { u.print(fmt.Sprintf(format, args...)) }
 
-func (u *ui) notef(format string, args ...any) { show(u.err, fmt.Sprintf(format+"\n", args...)) }
+// print prints what the command is for. That it is lost, on a full disk, is an
+// error of the command.
+func (u *ui) print(text string) {
+	if err := show(u.out, text); u.lost == nil {
+		u.lost = err
+	}
+}
+
+func (u *ui) notef(format string, args ...any) { _ = show(u.err, fmt.Sprintf(format+"\n", args...)) }
 
 // show prints text, which plugins may have a part in: as it is, but on a terminal
 // fit for one.
-func show(w io.Writer, text string) {
+func show(w io.Writer, text string) error {
 	if terminal(w) > 0 {
 		text = string(fit([]byte(text)))
 	}
-	_, _ = io.WriteString(w, text) // what goes wrong here is a closed pipe
+	_, err := io.WriteString(w, text)
+	return err
 }
 
 // fit is text for a terminal: without what would control it, and with nothing in
@@ -62,8 +72,8 @@ func (u *ui) printJSON(v any) {
 	enc := json.NewEncoder(&text)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
-	_ = enc.Encode(v)          // what is printed is JSON
-	show(u.out, text.String()) // which may hold control characters beyond ASCII
+	_ = enc.Encode(v)      // what is printed is JSON
+	u.print(text.String()) // which may hold control characters beyond ASCII
 }
 
 // terminal returns the width of a terminal, or 0 if w is none.
