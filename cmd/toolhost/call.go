@@ -38,7 +38,7 @@ Exit codes: 0 ok, 1 tool error, 2 usage or configuration, 3 a limit was hit
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var err error
 			req.Tool = args[0]
-			if req.Args, err = a.arguments(args[1:]); err != nil {
+			if req.Args, err = a.arguments(cmd.Context(), args[1:]); err != nil {
 				return err
 			}
 			req.Limits.Memory = int64(memory)
@@ -58,7 +58,7 @@ Exit codes: 0 ok, 1 tool error, 2 usage or configuration, 3 a limit was hit
 }
 
 // arguments reads the JSON object of a call.
-func (a *app) arguments(args []string) (json.RawMessage, error) {
+func (a *app) arguments(ctx context.Context, args []string) (json.RawMessage, error) {
 	if len(args) == 0 {
 		return json.RawMessage("{}"), nil
 	}
@@ -66,7 +66,7 @@ func (a *app) arguments(args []string) (json.RawMessage, error) {
 	var err error
 	switch {
 	case args[0] == "-":
-		data, err = io.ReadAll(io.LimitReader(a.in, server.MaxArgs+1))
+		data, err = readUntil(ctx, io.LimitReader(a.in, server.MaxArgs+1))
 	case strings.HasPrefix(args[0], "@"):
 		data, err = os.ReadFile(args[0][1:])
 	default:
@@ -83,6 +83,26 @@ func (a *app) arguments(args []string) (json.RawMessage, error) {
 		return nil, &usageError{fmt.Errorf("the arguments are not JSON: %.60s", oneLine(string(data))), hint}
 	}
 	return data, nil
+}
+
+// readUntil reads all there is, unless ctx ends before. A read that goes on then,
+// of a terminal, ends with the process.
+func readUntil(ctx context.Context, r io.Reader) ([]byte, error) {
+	type read struct {
+		data []byte
+		err  error
+	}
+	done := make(chan read, 1)
+	go func() {
+		data, err := io.ReadAll(r)
+		done <- read{data, err}
+	}()
+	select {
+	case all := <-done:
+		return all.data, all.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 // callTool runs the tool and prints what came of it.

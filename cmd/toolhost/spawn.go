@@ -45,7 +45,7 @@ is that of the schedule.`,
 	flags.StringVar(&f.timezone, "timezone", "", "time zone of --cron, such as Europe/Vienna (default UTC)")
 	flags.StringVar(&f.overlap, "overlap", "", "with --cron, while the run before is active: skip, queue or cancel_previous (default skip)")
 	return a.remote(cmd, func(c *client, cmd *cobra.Command, args []string) error {
-		in, err := a.arguments(args[1:])
+		in, err := a.arguments(cmd.Context(), args[1:])
 		if err != nil {
 			return err
 		}
