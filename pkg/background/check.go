@@ -204,16 +204,21 @@ func distinct(ids []string) []string {
 }
 
 // reportOne reports on one run, and has it seen by each. Of the record no more is
-// kept in h than its notice. So many records are held at once as there are
-// processors: to look at one is work, and no wait.
+// kept in h than its notice. A large one is let go and looked at again in turn:
+// so many of them are held at once as there are processors, and those who look at
+// small ones wait for nobody.
 func (m *Manager) reportOne(ctx context.Context, session string, h *handle, after *cursor, chars int, each func(Run, *Report)) (Report, error) {
-	select {
-	case m.looking <- struct{}{}:
-		defer func() { <-m.looking }()
-	case <-ctx.Done():
-		return Report{}, ctx.Err()
-	}
 	report, err := m.report(ctx, session, h, after, chars)
+	if err == nil && h.run.Size() > RecordOverhead+maxKnown {
+		h.run, report = Run{}, Report{}
+		select {
+		case m.looking <- struct{}{}:
+			defer func() { <-m.looking }()
+		case <-ctx.Done():
+			return Report{}, ctx.Err()
+		}
+		report, err = m.report(ctx, session, h, after, chars)
+	}
 	if err == nil && each != nil {
 		each(h.run, &report)
 	}

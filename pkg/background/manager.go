@@ -31,7 +31,7 @@ type Manager struct {
 	stats   Stats
 	running sync.WaitGroup // one for each goroutine that executes a run
 
-	looking   chan struct{} // has an element for each record that a check looks at
+	looking   chan struct{} // has an element for each large record that a check looks at
 	notices   *notifier
 	scheduler scheduler
 	unplan    func()        // ends the schedules
