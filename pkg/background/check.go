@@ -142,21 +142,18 @@ func (m *Manager) Check(ctx context.Context, session string, req CheckRequest) (
 	return checked, nil
 }
 
-// maxKnown is how large a record of one of several runs may be, in bytes, that is
-// kept from when it is found. A larger one is read again: all of them together
-// may be very large.
+// maxKnown is how large a record may be, in bytes, that is kept from when it is
+// found. A larger one is read again, in turn: all of them together may be very
+// large.
 const maxKnown = 64 << 10
 
 // keeps is how large a record may be that is kept from when it is found: none is
 // during a wait, which may be long.
-func (r *CheckRequest) keeps() int {
-	switch {
-	case r.Wait > 0:
+func (r *CheckRequest) keeps() int64 {
+	if r.Wait > 0 {
 		return -1
-	case len(r.IDs) > 1:
-		return maxKnown
 	}
-	return math.MaxInt
+	return maxKnown
 }
 
 // normalize checks the request, brings it into bounds, and returns its cursor
@@ -204,13 +201,17 @@ func distinct(ids []string) []string {
 }
 
 // reportOne reports on one run, and has it seen by each. Of the record no more is
-// kept in h than its notice. A large one is let go and looked at again in turn:
-// so many of them are held at once as there are processors, and those who look at
-// small ones wait for nobody.
-func (m *Manager) reportOne(ctx context.Context, session string, h *handle, after *cursor, chars int, each func(Run, *Report)) (Report, error) {
-	report, err := m.report(ctx, session, h, after, chars)
-	if err == nil && h.run.Size() > RecordOverhead+maxKnown {
-		h.run, report = Run{}, Report{}
+// kept in h than its notice. Large ones are looked at in turn: so many of them are
+// held at once as there are processors, and those who look at small ones wait for
+// nobody.
+func (m *Manager) reportOne(ctx context.Context, session string, h *handle, after *cursor, chars int, each func(Run, *Report)) (report Report, err error) {
+	if !h.large {
+		report, err = m.report(ctx, session, h, after, chars)
+		if h.large = h.run.payload() > maxKnown; h.large { // it was not, when it was found: it is let go
+			h.run = Run{}
+		}
+	}
+	if err == nil && h.large {
 		select {
 		case m.looking <- struct{}{}:
 			defer func() { <-m.looking }()

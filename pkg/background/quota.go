@@ -207,8 +207,11 @@ func clampInt(n int64) int { return int(min(n, math.MaxInt)) }
 
 // Size returns what the record of a run counts, without its checkpoint. It is
 // there for engines.
-func (r Run) Size() int64 {
-	return RecordOverhead + int64(len(r.Args)) + int64(len(r.Result)) + int64(len(r.Content))
+func (r Run) Size() int64 { return RecordOverhead + r.payload() }
+
+// payload is what of a record may be large.
+func (r Run) payload() int64 {
+	return int64(len(r.Args)) + int64(len(r.Result)) + int64(len(r.Content))
 }
 
 // Spare reports whether the record of a run may go to make room, see [Quota].

@@ -168,7 +168,7 @@ func (m *Manager) retry(ctx context.Context, t *task) error {
 	seen := t.seen
 	t.mu.Unlock()
 	if seen {
-		m.saw(ctx, t.run.Session, []handle{{t.run.ID, t, *t.final}})
+		m.saw(ctx, t.run.Session, []handle{{id: t.run.ID, task: t, run: *t.final}})
 	}
 	return nil
 }

@@ -46,7 +46,7 @@ func (m *Manager) Stop(ctx context.Context, session, id string, req StopRequest)
 		return Stopped{}, fmt.Errorf("stop: %w", err)
 	}
 	if run.Status.Terminal() {
-		m.stopSaw(ctx, req, handle{id, t, run})
+		m.stopSaw(ctx, req, handle{id: id, task: t, run: run})
 		return newStopped(run), nil
 	}
 	request := Cancellation{At: time.Now(), By: cmp.Or(req.By, "session"), Reason: shorten(req.Reason, maxReason)}
@@ -69,7 +69,7 @@ func (m *Manager) Stop(ctx context.Context, session, id string, req StopRequest)
 	if run, t, err = m.relook(ctx, session, asked[0]); err != nil {
 		return Stopped{}, fmt.Errorf("stop: %w", err)
 	}
-	m.stopSaw(ctx, req, handle{id, t, run})
+	m.stopSaw(ctx, req, handle{id: id, task: t, run: run})
 	return newStopped(run), nil
 }
 

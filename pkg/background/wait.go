@@ -31,7 +31,7 @@ func (m *Manager) Wait(ctx context.Context, session string, ids []string, until 
 	if ids = distinct(ids); len(ids) > maxWaitIDs {
 		return nil, fmt.Errorf("wait: %w", &FieldError{"task_ids", fmt.Sprintf("more than %d", maxWaitIDs)})
 	}
-	known, missing, err := m.find(ctx, session, ids, math.MaxInt)
+	known, missing, err := m.find(ctx, session, ids, math.MaxInt64)
 	if err == nil && missing != nil {
 		err = missing
 	}
@@ -55,15 +55,16 @@ func (m *Manager) Wait(ctx context.Context, session string, ids []string, until 
 // A handle is a run the session has, and its task, nil if this manager has
 // nothing to do with it.
 type handle struct {
-	id   string
-	task *task
-	run  Run // as it was seen last, if it was
+	id    string
+	task  *task
+	run   Run  // as it was seen last, if it was
+	large bool // its record was, when it was found: more than maxKnown
 }
 
 // find returns those of the ids that the session has, and which it has not. If
 // it has none, that is the error. Records are kept that have no more than so many
 // bytes of arguments, result and content.
-func (m *Manager) find(ctx context.Context, session string, ids []string, keeps int) (known []handle, missing *NotFoundError, err error) {
+func (m *Manager) find(ctx context.Context, session string, ids []string, keeps int64) (known []handle, missing *NotFoundError, err error) {
 	for _, id := range ids {
 		run, t, err := m.lookup(ctx, session, id)
 		var unknown *NotFoundError
@@ -75,10 +76,11 @@ func (m *Manager) find(ctx context.Context, session string, ids []string, keeps 
 		case err != nil:
 			return nil, nil, err
 		default:
-			if len(run.Args)+len(run.Result)+len(run.Content) > keeps {
-				run = Run{}
+			h := handle{id: id, task: t, large: run.payload() > maxKnown}
+			if run.payload() <= keeps {
+				h.run = run
 			}
-			known = append(known, handle{id, t, run})
+			known = append(known, h)
 		}
 	}
 	if missing != nil && len(known) == 0 {
