@@ -123,9 +123,7 @@ func (a *app) callTool(ctx context.Context, req server.Request) error {
 	stderr.end()
 	progress.clear()
 	if errors.Is(err, plugins.ErrNoTool) { // it may be in what was not loaded
-		for _, p := range s.Problems() {
-			a.notef("toolhost: problem: %s", p)
-		}
+		a.tellProblems(s.Problems())
 	}
 	if err == nil && result.Kind != abi.Success {
 		err = &toolFailed{result}

@@ -76,9 +76,7 @@ func (a *app) inspectFile(cmd *cobra.Command, name string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	for _, problem := range problems {
-		a.notef("problem: %s", problem)
-	}
+	a.tellProblems(problems)
 	i := inspected{name, info, p.Source, p.Manifest, cost, isolation}
 	if a.json {
 		a.printJSON(i)

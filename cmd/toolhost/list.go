@@ -99,9 +99,7 @@ func (a *app) printList(tools []*plugins.Tool, problems []plugins.Problem) {
 	if len(tools) == 0 {
 		a.notef("no tools in %s", strings.Join(a.config.Plugins, ", "))
 	}
-	for _, p := range problems {
-		a.notef("problem: %s", p)
-	}
+	a.tellProblems(problems)
 }
 
 func dash(s string) string {

@@ -41,9 +41,7 @@ watch is false), and on SIGHUP, and the client is told.`,
 				in = a.in
 			}
 			signal.Ignore(syscall.SIGPIPE) // a client that goes away ends the session, not the process
-			for _, p := range s.Problems() {
-				a.notef("toolhost: problem: %s", p)
-			}
+			a.tellProblems(s.Problems())
 			return mcpapi.Run(cmd.Context(), s, mcpapi.Config{Version: version(), Session: session, In: in, Out: a.out, Logger: a.logger()})
 		},
 	}

@@ -27,8 +27,13 @@ func (a *app) reloaded(c plugins.Changes) {
 	if len(parts) > 0 {
 		a.announce("reloaded: "+strings.Join(parts, "; "), attrs...)
 	}
-	for _, p := range c.Problems {
-		a.announce("problem: " + p.String())
+	a.tellProblems(c.Problems)
+}
+
+// tellProblems tells what is wrong with plugins, a line each.
+func (a *app) tellProblems(problems []plugins.Problem) {
+	for _, p := range problems {
+		a.announce("problem: " + oneLine(p.String()))
 	}
 }
 

@@ -148,9 +148,7 @@ func (a *app) announceReady(s *server.Service, listeners []net.Listener) {
 	}
 	wrong := s.Unusable()
 	a.announce(fmt.Sprintf("ready: %s, %s", plural(len(s.Tools()), "tool"), plural(len(wrong), "problem")))
-	for _, p := range wrong {
-		a.announce("problem: " + p.String())
-	}
+	a.tellProblems(wrong)
 }
 
 // httpGrace is how long the server waits for the last answers to be read.
