@@ -33,15 +33,15 @@ func (r *Registry) Compile(ctx context.Context, progress func(done, total int, f
 		if errors.Is(err, ErrReplaced) {
 			err = nil // nobody calls it any more
 		}
+		mu.Lock()
+		defer mu.Unlock()
+		if progress != nil {
+			progress(len(errs)+1, len(plugins), p.File, err)
+		}
 		if err != nil {
 			err = fmt.Errorf("%s: %w", p.File, err)
 		}
-		mu.Lock()
-		defer mu.Unlock()
 		errs = append(errs, err)
-		if progress != nil {
-			progress(len(errs), len(plugins), p.File, err)
-		}
 	})
 	if ctx.Err() != nil {
 		return context.Cause(ctx)

@@ -1,9 +1,11 @@
 package main
 
 import (
-	"fmt"
+	"errors"
 
 	"github.com/spf13/cobra"
+
+	"github.com/toolhost/toolhost/plugins"
 )
 
 func (a *app) compile() *cobra.Command {
@@ -13,7 +15,8 @@ func (a *app) compile() *cobra.Command {
 		Long: `Compile all plugins now and keep what comes of it in the data folder, where every
 later call finds it. Nobody has to: the first call of a plugin does the same.
 
-Exit code 1 says that some plugin does not compile.`,
+Exit code 1 says that some plugin does not compile, or that something else is
+wrong with the plugins: one cannot be loaded, a folder cannot be read.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.compileAll(cmd) },
 	}
@@ -21,10 +24,10 @@ Exit code 1 says that some plugin does not compile.`,
 	return cmd
 }
 
-// compiledPlugin is one plugin of compile --json.
-type compiledPlugin struct {
-	File  string `json:"file"`
-	Error string `json:"error,omitempty"`
+// compiled is what compile --json prints.
+type compiled struct {
+	Plugins  []string      `json:"plugins"` // files of those that are compiled
+	Problems []fileProblem `json:"problems"`
 }
 
 func (a *app) compileAll(cmd *cobra.Command) error {
@@ -34,33 +37,28 @@ func (a *app) compileAll(cmd *cobra.Command) error {
 	}
 	defer done()
 	problems := s.Problems() // before: what does not compile becomes one
-	seen := []compiledPlugin{}
-	failed := 0
+	files := []string{}
 	progress := newBar(a.err)
 	err = s.Compile(cmd.Context(), func(done, total int, file string, err error) {
-		one := compiledPlugin{File: file}
 		if err != nil {
-			failed++
-			one.Error = err.Error()
-			progress.notef("problem: %v", err)
+			problems = append(problems, plugins.Problem{File: file, Err: err})
+		} else {
+			files = append(files, file)
 		}
-		seen = append(seen, one)
 		progress.set(float64(done), float64(total), file)
 	})
 	progress.clear()
 	if cmd.Context().Err() != nil {
 		return err
 	}
-	for _, p := range problems {
-		a.notef("problem: %s", p)
-	}
 	if a.json {
-		a.printJSON(map[string]any{"plugins": seen})
+		a.printJSON(compiled{files, problemsOf(problems)})
 	} else {
-		a.printf("%d of %d plugins are compiled\n", len(seen)-failed, len(seen))
+		a.tellProblems(problems)
+		a.printf("%d of %d plugins are compiled\n", len(files), len(s.Plugins()))
 	}
-	if failed > 0 {
-		return &reportedError{fmt.Errorf("%s not compiled", plural(failed, "plugin"))}
+	if len(problems) > 0 {
+		return &reportedError{errors.New(plural(len(problems), "problem"))}
 	}
 	return nil
 }

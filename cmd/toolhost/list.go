@@ -56,15 +56,25 @@ type listed struct {
 	Missing     []string           `json:"missing_grants,omitempty"`
 }
 
-func listing(tools []*plugins.Tool, problems []plugins.Problem) any {
-	type problem struct {
-		File  string `json:"file"`
-		Error string `json:"error"`
+// fileProblem is one problem, as JSON.
+type fileProblem struct {
+	File  string `json:"file"`
+	Error string `json:"error"`
+}
+
+func problemsOf(problems []plugins.Problem) []fileProblem {
+	out := make([]fileProblem, len(problems))
+	for i, p := range problems {
+		out[i] = fileProblem{p.File, p.Err.Error()}
 	}
+	return out
+}
+
+func listing(tools []*plugins.Tool, problems []plugins.Problem) any {
 	out := struct {
-		Tools    []listed  `json:"tools"`
-		Problems []problem `json:"problems"`
-	}{[]listed{}, []problem{}}
+		Tools    []listed      `json:"tools"`
+		Problems []fileProblem `json:"problems"`
+	}{[]listed{}, problemsOf(problems)}
 	for _, t := range tools {
 		p := t.Plugin
 		digest, _ := p.Digest() // else it is among the problems
@@ -73,9 +83,6 @@ func listing(tools []*plugins.Tool, problems []plugins.Problem) any {
 			Plugin: p.Manifest.Name, Version: p.Manifest.Version, File: p.File, Digest: digest,
 			Hints: t.Tool.Hints, Annotations: server.Annotate(t), Grants: p.Grant.Names(), Missing: p.Missing,
 		})
-	}
-	for _, p := range problems {
-		out.Problems = append(out.Problems, problem{p.File, p.Err.Error()})
 	}
 	return out
 }
