@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	stdjson "encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -174,7 +176,7 @@ func (c *loaded) addFile(name string, err error) bool {
 }
 
 func readFile(name string) (*koanf.Koanf, error) {
-	parsers := map[string]koanf.Parser{".yaml": yaml.Parser(), ".yml": yaml.Parser(), ".json": json.Parser(), ".toml": toml.Parser()}
+	parsers := map[string]koanf.Parser{".yaml": yaml.Parser(), ".yml": yaml.Parser(), ".json": jsonParser{json.Parser()}, ".toml": toml.Parser()}
 	parser, ok := parsers[filepath.Ext(name)]
 	if !ok {
 		return nil, errors.New("expected a file that ends in .yaml, .toml or .json")
@@ -191,6 +193,19 @@ func readFile(name string) (*koanf.Koanf, error) {
 		err = fmt.Errorf("line %d: %w", row, err)
 	}
 	return k, err
+}
+
+// jsonParser says in which line something is wrong.
+type jsonParser struct{ *json.JSON }
+
+func (p jsonParser) Unmarshal(text []byte) (map[string]any, error) {
+	m, err := p.JSON.Unmarshal(text)
+	var at *stdjson.SyntaxError
+	if errors.As(err, &at) {
+		before := text[:max(0, at.Offset-1)]
+		err = fmt.Errorf("line %d: %w", 1+bytes.Count(before, []byte("\n")), err)
+	}
+	return m, err
 }
 
 // absolute makes the paths of a file independent of the working directory.

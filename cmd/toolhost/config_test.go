@@ -70,3 +70,19 @@ func TestNegativeSizes(t *testing.T) {
 		require.Contains(t, errs, key+": expected a positive number, found -5")
 	}
 }
+
+// What is no JSON is found by its line, as what is no YAML or TOML is.
+func TestLinesOfJSON(t *testing.T) {
+	for _, test := range []struct{ json, want string }{
+		{"", "line 1: unexpected end of JSON input"},
+		{"{}}", "line 1: invalid character '}' after top-level value"},
+		{"{\n\"watch\": true,\n}\n", "line 3: invalid character '}' looking for beginning of object key string"},
+		{"{\n\"data\": \"a\nb\"}", "line 2: invalid character '\\n' in string literal"},
+		{"{\r\n\"watch\": yes}", "line 2: invalid character 'y' looking for beginning of value"},
+	} {
+		file := filepath.Join(t.TempDir(), "toolhost.json")
+		require.NoError(t, os.WriteFile(file, []byte(test.json), 0o600))
+		_, err := readFile(file)
+		require.EqualError(t, err, test.want)
+	}
+}
