@@ -15,6 +15,7 @@ import (
 
 	"github.com/toolhost/toolhost/internal/human"
 	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server"
 )
 
@@ -135,7 +136,7 @@ func FuzzRender(f *testing.F) {
 		renderRun(t, run, []byte(s))
 		run.Status, run.End = background.StatusFailed, background.End{Summary: s, ExitCode: &code, ArtifactError: s, FinishedAt: time.Unix(n, 0), Error: &background.RunError{Kind: background.ErrorKind(s), Message: s}}
 		renderRun(t, run, []byte(s))
-		problems, err := whole("problems", []problem{{s, s}})
+		problems, err := whole("problems", newProblems([]plugins.Problem{{File: s, Err: errors.New(s)}}))
 		require.NoError(t, err)
 		inspect(t, string(problems.html()))
 		schedule, err := newRow("schedules-row", "x", scheduleView{Schedule: background.Schedule{ID: "sc_x", Session: s, Tool: s, Title: s, Cron: s, Timezone: s, Disabled: s, Enabled: n%2 == 0}})

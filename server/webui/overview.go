@@ -9,14 +9,16 @@ import (
 
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server"
 )
 
 const (
-	maxActive  = 200  // active runs on the overview: there are more only if the operator allows more
-	maxEnded   = 10   // ended ones
-	maxRecent  = 200  // runs among which those that ended last are looked for
-	maxProblem = 1000 // bytes of a problem
+	maxActive   = 200  // active runs on the overview: there are more only if the operator allows more
+	maxEnded    = 10   // ended ones
+	maxRecent   = 200  // runs among which those that ended last are looked for
+	maxProblems = 50   // that are shown
+	maxProblem  = 1000 // bytes of a problem, and of what has it
 )
 
 // overview shows what runs, what has ended, what is wrong, and what it takes.
@@ -67,7 +69,7 @@ func (o *overview) look(ctx context.Context, now time.Time) ([]part, error) {
 		return nil, err
 	}
 	var c collect
-	c.add(whole("problems", o.site.problems()))
+	c.add(whole("problems", newProblems(o.site.service.Unusable())))
 	c.add(whole("usage", newUsage(o.site.service.Stats())))
 	for _, l := range []struct {
 		id   string
@@ -82,16 +84,24 @@ func (o *overview) look(ctx context.Context, now time.Time) ([]part, error) {
 	return c.parts, c.err
 }
 
+// problems are what the operator has to look at: the first of them.
+type problems struct {
+	N     int
+	Shown []problem
+}
+
+// More is how many are not shown.
+func (p problems) More() int { return p.N - len(p.Shown) }
+
 // A problem is what keeps something from working.
 type problem struct{ What, Why string }
 
-// problems are what the operator has to look at.
-func (s *site) problems() []problem {
-	var found []problem
-	for _, p := range s.service.Unusable() {
-		found = append(found, problem{p.File, cut(p.Err.Error(), maxProblem)})
+func newProblems(all []plugins.Problem) problems {
+	p := problems{N: len(all)}
+	for _, one := range all[:min(len(all), maxProblems)] {
+		p.Shown = append(p.Shown, problem{cut(one.File, maxProblem), cut(one.Err.Error(), maxProblem)})
 	}
-	return found
+	return p
 }
 
 // usage is what runs and calls take, beside what they may.

@@ -1,8 +1,10 @@
 package webui
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server"
 )
 
@@ -41,6 +44,34 @@ func TestPages(t *testing.T) {
 			require.NotContains(t, f.get(path), "a value nobody is shown")
 		}
 	})
+}
+
+// However many problems there are, and however long, the page has as much of them
+// as is looked at, and says how many there are.
+func TestManyProblems(t *testing.T) {
+	long := strings.Repeat("x", 1<<20)
+	for _, test := range []struct {
+		n    int
+		head string
+		more string
+	}{
+		{1, " 1 problem<", ""},
+		{maxProblems, " 50 problems<", ""},
+		{maxProblems + 1, " 51 problems<", "<p>1 more are not shown"},
+		{5000, " 5,000 problems<", "<p>4,950 more are not shown"},
+	} {
+		all := slices.Repeat([]plugins.Problem{{File: long, Err: errors.New(long)}}, test.n)
+		shown, err := whole("problems", newProblems(all))
+		require.NoError(t, err)
+		html := string(shown.html())
+		require.Equal(t, min(test.n, maxProblems), strings.Count(html, "<li>"))
+		require.Less(t, len(html), (2*maxProblem+200)*maxProblems)
+		require.Contains(t, html, test.head)
+		if test.more == "" {
+			require.NotContains(t, html, "not shown")
+		}
+		require.Contains(t, html, test.more)
+	}
 }
 
 // The runs of all sessions come page by page, and can be told apart.

@@ -41,13 +41,9 @@ func (p *pluginsPage) look(ctx context.Context, now time.Time) (parts []part, er
 
 func (p *pluginsPage) read(ctx context.Context) ([]part, error) {
 	loaded := p.site.service.Plugins()
-	problems := p.site.problems()
 	unread, err := plugins.ReadDigests(ctx, loaded) // known after the first time
 	if err != nil {
 		return nil, err
-	}
-	for _, u := range unread {
-		problems = append(problems, problem{u.File, cut(u.Err.Error(), maxProblem)})
 	}
 	rows, err := newRows("plugins-row", loaded, func(l *plugins.Plugin) (string, any) {
 		return "plugin-" + l.Manifest.Name, newPluginView(l)
@@ -56,7 +52,7 @@ func (p *pluginsPage) read(ctx context.Context) ([]part, error) {
 		return nil, err
 	}
 	var c collect
-	c.add(whole("problems", problems))
+	c.add(whole("problems", newProblems(append(p.site.service.Unusable(), unread...))))
 	c.add(list("plugins", struct{ N, Tools int }{len(rows), len(p.site.service.Tools())}, rows))
 	return c.parts, c.err
 }
