@@ -69,6 +69,7 @@ func TestDamagedRecord(t *testing.T) {
 				require.ErrorIs(t, err, background.ErrNotFound)
 				require.Len(t, e.Problems(), 1, "it is told once")
 				require.FileExists(t, filepath.Join(dir, "quarantine", "bg_bad", "output.log"))
+				require.Zero(t, e.used.Load())
 				sql(t, e, "UPDATE quarantine SET reason = reason WHERE id = 'bg_bad'")
 				claimed(t, e, "bg_good")
 				submitted(t, e, "bg_bad")

@@ -179,6 +179,9 @@ func (e *Engine) start() error {
 	if err := syncDir(e.dir); err != nil {
 		return errors.Join(err, w.close(), e.closeReaders())
 	}
+	if err := e.read(context.Background(), e.countLogs); err != nil {
+		e.log.Warn("logs of earlier processes not counted; the next start tries again", "error", err)
+	}
 	go e.writeAll(w)
 	e.calls.Add(1)
 	go e.keep()

@@ -97,12 +97,9 @@ func (e *Engine) redirty(ids []string) {
 // errStopped: the engine is closing.
 var errStopped = errors.New("closing")
 
-// sweep counts what the logs take, and removes folders that have no record:
-// their runs were pruned when the process died.
+// sweep removes folders that have no record: their runs were pruned when the
+// process died.
 func (e *Engine) sweep(ctx context.Context) error {
-	if err := e.countLogs(ctx); err != nil {
-		return ignoreStopped(err)
-	}
 	folders, err := os.ReadDir(e.path(runsFolder)) // sorted
 	if err != nil || len(folders) == 0 {
 		return err
@@ -136,35 +133,30 @@ const (
 	selectActive = `SELECT seq, id, record FROM runs INDEXED BY runs_active WHERE finished IS NULL`
 )
 
-// countLogs adds what the logs of runs of earlier processes take.
-func (e *Engine) countLogs(ctx context.Context) error {
-	var active []background.Run
-	var ended int64
-	err := e.read(ctx, func(c *conn) (err error) {
-		if ended, err = c.number(selectLogged); err != nil {
-			return err
-		}
-		return c.query(func(found []driver.Value) error {
-			id, _ := found[1].(string)
-			if r, err := decode(found[0].(int64), id, found[2]); err == nil && r.Attempt > 0 && e.worker(id) == nil {
-				active = append(active, r.Run)
-			}
-			return nil
-		}, selectActive)
-	})
+// countLogs adds what the logs of runs of earlier processes take. It is done
+// before anybody can change that: a log that came or went meanwhile would be
+// counted twice, or not at all. What it costs are an index and the folders of the
+// runs that had not ended.
+func (e *Engine) countLogs(c *conn) error {
+	ended, err := c.number(selectLogged)
 	if err != nil {
 		return err
 	}
 	e.used.Add(ended)
-	for _, run := range active {
-		if e.stopped() {
-			return errStopped
+	return c.query(func(found []driver.Value) error {
+		id, _ := found[1].(string)
+		r, err := decode(found[0].(int64), id, found[2])
+		if err != nil { // until it is met, see quarantine
+			for _, name := range e.foldersOf(id) {
+				e.used.Add(logSize(e.path(runsFolder, name)))
+			}
+			return nil
 		}
-		for ; run.Attempt > 0; run.Attempt-- {
-			e.used.Add(logSize(e.path(runsFolder, run.Folder())))
+		for ; r.Attempt > 0; r.Attempt-- {
+			e.used.Add(logSize(e.path(runsFolder, r.Folder())))
 		}
-	}
-	return nil
+		return nil
+	}, selectActive)
 }
 
 func (e *Engine) stopped() bool {

@@ -35,6 +35,7 @@ type logFile struct {
 	segs   []segment
 	stale  []segment // to be removed once what comes after them is written
 	end    int64     // length of the stream
+	rest   int64     // bytes of files that an earlier process left, and the end removes
 }
 
 type segment struct{ head, off, n int64 }
@@ -162,7 +163,7 @@ func writeAt(path string, flags int, p []byte, at int64) (err error) {
 func (l *logFile) size() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	n := l.head
+	n := l.head + l.rest
 	for _, s := range slices.Concat(l.stale, l.segs) {
 		n += s.n
 	}

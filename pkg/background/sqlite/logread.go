@@ -56,6 +56,7 @@ func (e *Engine) findLog(run background.Run) (*logFile, error) {
 		last := l.segs[len(l.segs)-1]
 		l.end = last.off + last.n
 	}
+	l.rest = logSize(l.dir) - l.size()
 	return l, nil
 }
 

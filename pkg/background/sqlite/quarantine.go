@@ -21,6 +21,11 @@ const moveRun = `INSERT INTO quarantine (kind, id, session, reason, at, record, 
 const moveSchedule = `INSERT INTO quarantine (kind, id, session, reason, at, record)
 	SELECT 'schedule', id, session, ?, ?, record FROM schedules WHERE seq = ? AND iif(typeof(id) = 'text', id, '') = ?`
 
+// notEnded stands for the logs of a run that has not ended: what is in its folders.
+const notEnded = -1
+
+const selectCounted = `SELECT iif(finished IS NULL, -1, iif(typeof(logged) = 'integer', max(0, logged), 0)) FROM runs WHERE seq = ?`
+
 // quarantine looks at an error. If it is that of a damaged record, the record
 // is set aside. It returns the error, or the one of setting aside.
 func (e *Engine) quarantine(ctx context.Context, err error) error {
@@ -28,7 +33,7 @@ func (e *Engine) quarantine(ctx context.Context, err error) error {
 	if !errors.As(err, &d) {
 		return err
 	}
-	moved := int64(0)
+	var moved, logged int64
 	write := e.write(ctx, func(w *conn) (func(), error) {
 		sql, p := moveRun, Problem{Kind: ProblemRun, ID: d.id, Reason: d.err.Error(), Moved: "state.db, table quarantine"}
 		if d.table == "schedules" {
@@ -39,37 +44,54 @@ func (e *Engine) quarantine(ctx context.Context, err error) error {
 			return nil, err
 		}
 		if d.table == "schedules" {
-			err = dropSchedule(w, d.seq)
-		} else {
-			err = remove(w, d.seq)
+			return func() { e.report(p) }, dropSchedule(w, d.seq)
 		}
-		return func() { e.report(p) }, err
+		if logged, err = w.number(selectCounted, d.seq); err != nil {
+			return nil, err
+		}
+		return func() { e.report(p) }, remove(w, d.seq)
 	})
 	if write != nil {
 		return fmt.Errorf("%w; setting it aside: %w", d.err, write)
 	}
 	if moved > 0 && d.table == "runs" {
-		e.moveFolders(d.id)
+		e.moveFolders(d.id, logged)
 	}
 	return err
 }
 
-// moveFolders takes the folders of a damaged record to the quarantine.
-func (e *Engine) moveFolders(id string) {
+// moveFolders takes the folders of a damaged record to the quarantine, where
+// what logs take is not counted.
+func (e *Engine) moveFolders(id string, logged int64) {
 	e.mu.Lock()
 	delete(e.live, id)
 	e.mu.Unlock()
+	for _, name := range e.foldersOf(id) {
+		path := e.path(runsFolder, name)
+		if logged == notEnded {
+			e.used.Add(-logSize(path))
+		}
+		if err := e.moveAside(path, name); err != nil {
+			e.log.Warn("folder of a damaged record not moved", "task_id", id, "error", err)
+		}
+	}
+	if logged != notEnded {
+		e.used.Add(-logged)
+	}
+}
+
+// foldersOf returns the names of the folders of a run of which no more is known.
+func (e *Engine) foldersOf(id string) (names []string) {
 	if checkID(id) != nil {
-		return
+		return nil
 	}
 	entries, _ := os.ReadDir(e.path(runsFolder))
 	for _, entry := range entries {
-		if name, _, _ := strings.Cut(entry.Name(), "."); name == id {
-			if err := e.moveAside(e.path(runsFolder, entry.Name()), entry.Name()); err != nil {
-				e.log.Warn("folder of a damaged record not moved", "task_id", id, "error", err)
-			}
+		if of, _, _ := strings.Cut(entry.Name(), "."); of == id {
+			names = append(names, entry.Name())
 		}
 	}
+	return names
 }
 
 // setAside moves a damaged file to the quarantine, and reports that.

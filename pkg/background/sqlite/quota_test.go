@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"testing"
 	"testing/synctest"
@@ -96,9 +97,8 @@ func TestQuotaCounts(t *testing.T) {
 		before := e.used.Load()
 		require.NoError(t, e.Close())
 		e = opened(t, dir)
-		synctest.Wait()
+		check("reopened, before anything else can happen")
 		require.Equal(t, before, e.used.Load())
-		check("reopened")
 		_, err := e.Prune(t.Context(), background.Retention{Keep: 3, Notices: time.Now().Add(time.Hour)})
 		require.NoError(t, err)
 		check("pruned")
@@ -110,4 +110,56 @@ func TestQuotaCounts(t *testing.T) {
 		check("all pruned")
 		require.Positive(t, e.used.Load(), "of the run that goes on")
 	})
+}
+
+// TestQuarantineIsNotCounted damages records of runs that ended, that goes on in
+// its second attempt, and that waits for one.
+func TestQuarantineIsNotCounted(t *testing.T) {
+	dir := t.TempDir()
+	e := opened(t, dir)
+	ended(t, e, "bg_good", "good")
+	ended(t, e, "bg_ended", "ended")
+	for _, id := range []string{"bg_live", "bg_waits"} {
+		require.NoError(t, started(t, e, id).Append(t.Context(), 0, []byte("first")))
+		require.NoError(t, e.Requeue(t.Context(), id, 1))
+	}
+	require.NoError(t, claimed(t, e, "bg_live").Append(t.Context(), 0, []byte("second")))
+	require.Equal(t, onDisk(t, dir), e.used.Load())
+	sql(t, e, "UPDATE runs SET record = x'7b' WHERE id != 'bg_good'")
+	for _, id := range []string{"bg_ended", "bg_live", "bg_waits"} {
+		_, err := e.Get(t.Context(), id)
+		require.ErrorIs(t, err, background.ErrNotFound)
+		require.Equal(t, onDisk(t, dir), e.used.Load(), id)
+	}
+	require.EqualValues(t, len("good"), e.used.Load())
+}
+
+// TestLeftoversAreCounted has in the folder of a run what the end of an attempt
+// leaves there if the process dies in it.
+func TestLeftoversAreCounted(t *testing.T) {
+	for name, finish := range map[string]func(t *testing.T, e *Engine){
+		"abandoned": func(t *testing.T, e *Engine) {
+			_, err := e.Abandon(t.Context(), "bg_a", 1, background.StatusFailed, background.Beat{}, background.End{FinishedAt: time.Now()})
+			require.NoError(t, err)
+		},
+		"claimed and completed": func(t *testing.T, e *Engine) { completed(t, claimed(t, e, "bg_a")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			e := opened(t, dir)
+			require.NoError(t, started(t, e, "bg_a").Append(t.Context(), 0, stream(0, 3*testCap)))
+			require.NoError(t, e.Close())
+			for _, file := range []string{outputNew, segmentName(testCap/4*3, testCap/4*3)} { // the second before a gap
+				require.NoError(t, os.WriteFile(filepath.Join(dir, runsFolder, "bg_a", file), []byte("left"), 0o600))
+			}
+			e = opened(t, dir)
+			require.Equal(t, onDisk(t, dir), e.used.Load())
+			finish(t, e)
+			require.Equal(t, onDisk(t, dir), e.used.Load())
+			_, err := e.Prune(t.Context(), background.Retention{Notices: time.Now().Add(time.Hour)})
+			require.NoError(t, err)
+			require.Zero(t, onDisk(t, dir))
+			require.Zero(t, e.used.Load())
+		})
+	}
 }
