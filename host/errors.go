@@ -69,6 +69,17 @@ func (e *CallError) Error() string {
 // Unwrap returns the reason.
 func (e *CallError) Unwrap() error { return e.Err }
 
+// WaitedError is the reason of a call that ended before it ran.
+type WaitedError struct {
+	Err error  // what ended the wait: most often a TimeoutError
+	For string // what it waited for, and what to do
+}
+
+func (e *WaitedError) Error() string { return e.Err.Error() + " while the call waited: " + e.For }
+
+// Unwrap returns what ended the wait.
+func (e *WaitedError) Unwrap() error { return e.Err }
+
 // mountError is a granted folder that cannot be opened. Its cause names a folder
 // of the host, so that the agent is shown only what stands before it.
 type mountError struct {

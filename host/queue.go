@@ -6,10 +6,6 @@ import (
 	"time"
 )
 
-// Waited is in the error of a call that used up its time before it ran, before
-// what it waited for.
-const Waited = " while the call waited: "
-
 // pass waits in a line until the call has a place, no longer than it may take.
 // Who passed leaves.
 func (c *call) pass(l *line) error {
@@ -28,7 +24,7 @@ func (c *call) pass(l *line) error {
 	case <-w.turn:
 		return nil
 	case <-c.ctx.Done():
-		return fmt.Errorf("%w%s%s", c.interrupted(), Waited, l.quit(w))
+		return &WaitedError{Err: c.interrupted(), For: l.quit(w)}
 	}
 }
 

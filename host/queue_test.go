@@ -27,6 +27,9 @@ func TestTotalCalls(t *testing.T) {
 
 	late := do(context.Background(), h, b, host.Call{Policy: host.Policy{Timeout: time.Millisecond}})
 	require.ErrorIs(t, late.err, context.DeadlineExceeded)
+	var waited *host.WaitedError
+	require.ErrorAs(t, late.err, &waited)
+	require.Equal(t, host.TimeoutError{Limit: time.Millisecond}, waited.Err)
 	require.ErrorContains(t, late.err, "time limit of 1ms reached while the call waited: at most 1 calls run at a time on this host: try again")
 	require.Equal(t, abi.LimitTime, late.Limit)
 

@@ -282,7 +282,10 @@ func TestCallWaitsForCompilation(t *testing.T) {
 	require.ErrorIs(t, c.err, context.DeadlineExceeded)
 	require.Equal(t, abi.LimitReached, c.result.Kind)
 	require.Equal(t, abi.LimitTime, c.result.Limit)
-	require.Equal(t, "time limit of 1ms reached"+host.Waited+"its plugin was still being compiled, which is done once: try again in some seconds", c.result.Error)
+	var waited *host.WaitedError
+	require.ErrorAs(t, c.err, &waited)
+	require.Equal(t, host.TimeoutError{Limit: time.Millisecond}, waited.Err)
+	require.Equal(t, "time limit of 1ms reached while the call waited: its plugin was still being compiled, which is done once: try again in some seconds", c.result.Error)
 	files.allow <- struct{}{} // it is opened once
 	_, err := tool.Call(t.Context(), host.Call{})
 	require.NoError(t, err)

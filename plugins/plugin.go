@@ -104,8 +104,8 @@ func (t *Tool) Call(ctx context.Context, req host.Call) (abi.Result, error) {
 	}
 	module, err := p.use(ctx)
 	if errors.Is(err, limit) {
-		text := err.Error() + host.Waited + "its plugin was still being compiled, which is done once: try again in some seconds"
-		r, err := fail(abi.LimitReached, text, fmt.Errorf("%w%s", err, strings.TrimPrefix(text, err.Error())))
+		err = &host.WaitedError{Err: err, For: "its plugin was still being compiled, which is done once: try again in some seconds"}
+		r, err := fail(abi.LimitReached, err.Error(), err)
 		r.Limit = abi.LimitTime
 		return r, err
 	}

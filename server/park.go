@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"sync"
 	"time"
 
@@ -139,13 +138,19 @@ func (s *Service) callParking(ctx context.Context, tool *plugins.Tool, call host
 	case ctx.Err() != nil && r.Kind != abi.Success:
 		return canceled(ctx, r)
 	case r.Limit == abi.LimitTime: // two clocks went off, and either may have been seen first
-		_, why, waited := strings.Cut(r.Error, host.Waited) // what it waited for stays
-		r.Error = fmt.Sprintf("time limit of %v reached", b.deadline)
-		if waited {
-			r.Error += host.Waited + why
-		}
+		r.Error = outOfTime(b.deadline, rerr).Error()
 	}
 	return r, rerr
+}
+
+// outOfTime is the end of a call that used up its time, with what the error says
+// that it waited for.
+func outOfTime(limit time.Duration, err error) error {
+	var waited *host.WaitedError
+	if errors.As(err, &waited) {
+		return &host.WaitedError{Err: host.TimeLimit(limit), For: waited.For}
+	}
+	return host.TimeLimit(limit)
 }
 
 // parkedOutcome is outcome for a call that may be a run by now. If its plugin was

@@ -131,6 +131,18 @@ func TestParkDetachesTheCaller(t *testing.T) {
 	})
 }
 
+// The time of a call that could not be parked is told in the same words whichever
+// of its two clocks went off first, and with what it waited for.
+func TestOutOfTime(t *testing.T) {
+	for _, clock := range []error{host.TimeLimit(time.Hour), context.DeadlineExceeded} {
+		err := outOfTime(time.Hour, &host.CallError{Tool: "slow", Err: clock})
+		require.EqualError(t, err, "time limit of 1h0m0s reached")
+		err = outOfTime(time.Hour, &host.CallError{Tool: "slow", Err: &host.WaitedError{Err: clock, For: "its turn"}})
+		require.EqualError(t, err, "time limit of 1h0m0s reached while the call waited: its turn")
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+	}
+}
+
 // Which calls are parked, when, and how long they may take then.
 func TestWhatIsParked(t *testing.T) {
 	const never = 0
