@@ -28,7 +28,7 @@ func toTool(d server.Definition) (*mcp.Tool, error) {
 	tool := &mcp.Tool{
 		Name: d.Name, Title: d.Title, Description: d.Description, InputSchema: d.InputSchema,
 		Annotations: &mcp.ToolAnnotations{
-			Title:        d.Title, // where revisions before 2025-06-18 look for it
+			Title:        d.Title, // where revisions before 2025-06-18 look for it, and clients of later ones too
 			ReadOnlyHint: a.ReadOnly, DestructiveHint: &a.Destructive, IdempotentHint: a.Idempotent, OpenWorldHint: &a.OpenWorld,
 		},
 	}
