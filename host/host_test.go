@@ -36,10 +36,7 @@ func TestMain(m *testing.M) {
 // their compiled code.
 func newHost(t testing.TB, logger *slog.Logger) *host.Host {
 	t.Helper()
-	h, err := host.New(context.Background(), host.Config{CacheDir: plugintest.CacheDir(), Logger: logger})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, h.Close(context.Background())) })
-	return h
+	return hostWith(t, host.Config{CacheDir: plugintest.CacheDir(), Logger: logger})
 }
 
 func compile(t testing.TB, h *host.Host, wasm []byte) *host.Module {
