@@ -16,6 +16,7 @@ import (
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/internal/human"
 	"github.com/toolhost/toolhost/internal/pluginbuild"
+	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server"
 )
@@ -152,7 +153,7 @@ func (s *session) ask(ctx context.Context, tool string, args any, limits server.
 }
 
 // maxAsks is how often a call is repeated whose answer is not yet enough.
-const maxAsks = 60
+const maxAsks = 600
 
 // askUntil calls a tool until its answer is enough, and prints the call and the
 // last answer.
@@ -277,7 +278,11 @@ func (s *session) stopInLoop(ctx context.Context) error {
 		return fmt.Errorf("spin is %s, expected running", run.Status)
 	}
 	stop := map[string]any{"task_id": run.TaskID, "force": true, "reason": "no use"}
-	if err := s.read(ctx, server.StopBackground, stop, &run); err != nil {
+	ended := func(r abi.Result) bool { // on a busy machine it may take a while to end
+		var stopped background.Stopped
+		return json.Unmarshal(r.Value, &stopped) != nil || !stopped.Stopping
+	}
+	if err := s.readUntil(ctx, server.StopBackground, stop, &run, ended); err != nil {
 		return err
 	}
 	if run.Status != "canceled" {
