@@ -271,14 +271,18 @@ func (s *session) stopInLoop(ctx context.Context) error {
 	if err := s.read(ctx, server.SpawnBackground, map[string]any{"tool": "spin", "args": map[string]any{}}, &run); err != nil {
 		return err
 	}
-	if err := s.read(ctx, server.CheckBackground, map[string]any{"task_id": run.TaskID, "wait_seconds": 1, "max_chars": 0}, &run); err != nil {
+	begun := func(r abi.Result) bool { // on a busy machine it may take a while, as its end may
+		var run runState
+		return json.Unmarshal(r.Value, &run) != nil || run.Status != string(background.StatusQueued)
+	}
+	if err := s.readUntil(ctx, server.CheckBackground, map[string]any{"task_id": run.TaskID, "wait_seconds": 1, "max_chars": 0}, &run, begun); err != nil {
 		return err
 	}
 	if run.Status != "running" {
 		return fmt.Errorf("spin is %s, expected running", run.Status)
 	}
 	stop := map[string]any{"task_id": run.TaskID, "force": true, "reason": "no use"}
-	ended := func(r abi.Result) bool { // on a busy machine it may take a while to end
+	ended := func(r abi.Result) bool {
 		var stopped background.Stopped
 		return json.Unmarshal(r.Value, &stopped) != nil || !stopped.Stopping
 	}
