@@ -43,7 +43,10 @@ func (a *app) demo() *cobra.Command {
 			if err := a.buildMissing(ctx, root, dist, cache); err != nil {
 				return err
 			}
-			s, err := server.Open(ctx, server.Config{Folders: []plugins.Folder{plugins.Dir(dist)}, CacheDir: cache, Logger: a.logger()})
+			s, err := server.Open(ctx, server.Config{
+				Folders: []plugins.Folder{plugins.Dir(dist)}, CacheDir: cache, Logger: a.logger(),
+				Limits: server.Limits{Background: time.Hour}, // enough for any machine
+			})
 			if err != nil {
 				return err
 			}
@@ -256,7 +259,11 @@ func (s *session) spawnAndCheck(ctx context.Context) error {
 	if run.Output != nil {
 		args["cursor"] = run.Output.Cursor
 	}
-	if err := s.read(ctx, server.CheckBackground, args, &run); err != nil {
+	done := func(r abi.Result) bool {
+		var run runState
+		return json.Unmarshal(r.Value, &run) != nil || run.Done
+	}
+	if err := s.readUntil(ctx, server.CheckBackground, args, &run, done); err != nil {
 		return err
 	}
 	if run.Result == nil || run.Result.Count != 11_078_937 {
