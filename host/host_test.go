@@ -2,6 +2,7 @@ package host_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"log"
@@ -11,6 +12,7 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -63,7 +65,10 @@ func (o outcome) codes() []int32 {
 	return codes
 }
 
+// do makes a call, which has an hour unless req says otherwise, and returns what
+// came of it.
 func do(ctx context.Context, h *host.Host, m *host.Module, req host.Call) outcome {
+	req.Policy.Timeout = cmp.Or(req.Policy.Timeout, time.Hour)
 	var o outcome
 	var stdout, stderr bytes.Buffer
 	if req.Tool == "" {
