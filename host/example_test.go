@@ -25,7 +25,7 @@ func ExampleHost_Call() {
 	}
 	result, err := h.Call(ctx, module, host.Call{
 		Plugin: "echo", Tool: "echo", Args: []byte(`{"text": "hello"}`),
-		Policy: host.Policy{Fuel: 1_000_000, Memory: 1 << 20, Timeout: time.Second},
+		Policy: host.Policy{Fuel: 1_000_000, Memory: 1 << 20, Timeout: 5 * time.Minute},
 	})
 	if err != nil {
 		log.Fatal(err)

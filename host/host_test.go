@@ -2,6 +2,7 @@ package host_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"log"
@@ -11,6 +12,7 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -36,10 +38,7 @@ func TestMain(m *testing.M) {
 // their compiled code.
 func newHost(t testing.TB, logger *slog.Logger) *host.Host {
 	t.Helper()
-	h, err := host.New(context.Background(), host.Config{CacheDir: plugintest.CacheDir(), Logger: logger})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, h.Close(context.Background())) })
-	return h
+	return hostWith(t, host.Config{CacheDir: plugintest.CacheDir(), Logger: logger})
 }
 
 func compile(t testing.TB, h *host.Host, wasm []byte) *host.Module {
@@ -66,7 +65,10 @@ func (o outcome) codes() []int32 {
 	return codes
 }
 
+// do makes a call, which has an hour unless req says otherwise, and returns what
+// came of it.
 func do(ctx context.Context, h *host.Host, m *host.Module, req host.Call) outcome {
+	req.Policy.Timeout = cmp.Or(req.Policy.Timeout, time.Hour)
 	var o outcome
 	var stdout, stderr bytes.Buffer
 	if req.Tool == "" {

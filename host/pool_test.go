@@ -2,6 +2,7 @@ package host_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -18,8 +19,11 @@ import (
 	"github.com/toolhost/toolhost/internal/wasmbin"
 )
 
+// hostWith returns a host that ends with the test. What it keeps warm stays so,
+// however long the test takes, unless cfg says otherwise.
 func hostWith(t testing.TB, cfg host.Config) *host.Host {
 	t.Helper()
+	cfg.WarmFor = cmp.Or(cfg.WarmFor, time.Hour)
 	h, err := host.New(context.Background(), cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, h.Close(context.Background())) })
@@ -54,7 +58,7 @@ func (o *holder) release(t *testing.T) {
 	require.NoError(t, (<-o.done).err)
 }
 
-// untilWaiting waits until that many calls of the module wait. A minute is for
+// untilWaiting waits until that many calls of the module wait. The time is for
 // those that never do.
 func untilWaiting(t *testing.T, m *host.Module, n int) {
 	t.Helper()

@@ -178,7 +178,7 @@ func TestSnapshotsAreTakenOneAtATime(t *testing.T) {
 		before := runtime.NumGoroutine()
 		for range 30 {
 			do(context.Background(), h, m, host.Call{Policy: short})
-			require.LessOrEqual(t, runtime.NumGoroutine(), before+10)
+			requireGoroutines(t, before+10)
 		}
 		require.Less(t, h.Stats().MemoryPeak, int64(2*pages*page))
 	})

@@ -261,7 +261,7 @@ func TestLogs(t *testing.T) {
 func TestContext(t *testing.T) {
 	o := run(t, guest{invoke: seq(set(0, read(abi.FieldContext, dataAt, 1024)),
 		i32(int64(abi.StreamResult)), i32(dataAt), get(0), call(fnWrite), drop(nil), i32(0))},
-		host.Call{ID: "c1", Session: "s1", Locale: "de-CH", Policy: host.Policy{Timeout: time.Minute, Fuel: 5000, Config: map[string]string{"k": "v"}}})
+		host.Call{ID: "c1", Session: "s1", Locale: "de-CH", Policy: host.Policy{Timeout: time.Hour, Fuel: 5000, Config: map[string]string{"k": "v"}}})
 	require.NoError(t, o.err)
-	require.JSONEq(t, `{"call_id":"c1","session":"s1","attempt":1,"timeout_ms":60000,"fuel":5000,"locale":"de-CH","config":{"k":"v"}}`, string(o.Value))
+	require.JSONEq(t, `{"call_id":"c1","session":"s1","attempt":1,"timeout_ms":3600000,"fuel":5000,"locale":"de-CH","config":{"k":"v"}}`, string(o.Value))
 }

@@ -49,6 +49,17 @@ func (r *Registry) Compile(ctx context.Context, progress func(done, total int, f
 	return errors.Join(errs...)
 }
 
+// Compile compiles the plugin, if it was not called yet and is not compiled, so
+// that its next call has all of its time to itself. Its error names the file, or
+// is the cause of the context as soon as ctx is done.
+func (p *Plugin) Compile(ctx context.Context) error {
+	if _, err := p.use(ctx); err != nil {
+		return fmt.Errorf("%s: %w", p.File, err)
+	}
+	p.unuse()
+	return nil
+}
+
 // compilation is one that callers wait for. It ends early when none of them
 // waits any more, unless one did as long as it had time: then the next one, who
 // may have no more, is to find it done.

@@ -292,6 +292,33 @@ func TestCallWaitsForCompilation(t *testing.T) {
 	require.Zero(t, tool.Plugin.users)
 }
 
+// A plugin that was compiled beforehand leaves its call all of its time. Who no
+// longer waits for that is let go at once.
+func TestCompileBeforehand(t *testing.T) {
+	r, files := blocked(t)
+	p := r.Plugins()[0]
+	gone := errors.New("the caller went away")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	compiled := make(chan error)
+	go func() { compiled <- p.Compile(ctx) }()
+	<-files.opened
+	cancel(gone)
+	require.ErrorIs(t, <-compiled, gone)
+	files.allow <- struct{}{}
+	go func() { compiled <- p.Compile(t.Context()) }()
+	<-files.opened
+	files.allow <- struct{}{}
+	require.NoError(t, <-compiled)
+	require.Zero(t, p.users)
+
+	late, err := r.Tools()[0].Call(t.Context(), host.Call{Policy: host.Policy{Timeout: 1}})
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.Equal(t, "time limit of 1ns reached", late.Error)
+	_, err = r.Tools()[0].Call(t.Context(), host.Call{})
+	require.NoError(t, err)
+	require.NoError(t, p.Compile(t.Context()), "nothing is left to do")
+}
+
 // What is compiled for nobody is freed where nobody can come for it any more.
 func TestCompiledForNobody(t *testing.T) {
 	r, files := blocked(t)

@@ -244,7 +244,9 @@ func TestDigestsHeal(t *testing.T) {
 // look the same. Its digest is not kept either.
 func TestDigestOfAFileThatIsNew(t *testing.T) {
 	dir, cache := t.TempDir(), t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "p.wasm"), padded("p", 1), 0o600))
+	file, soon := filepath.Join(dir, "p.wasm"), time.Now().Add(time.Hour) // however long it takes from here
+	require.NoError(t, os.WriteFile(file, padded("p", 1), 0o600))
+	require.NoError(t, os.Chtimes(file, soon, soon))
 	r := openWith(t, newHost(t), Config{Folders: []Folder{Dir(dir)}, CacheDir: cache})
 	require.NotEmpty(t, r.Plugins()[0].known())
 	_, err := ReadDigests(t.Context(), r.Plugins())

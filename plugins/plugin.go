@@ -81,8 +81,8 @@ func (t *Tool) CheckResult(value json.RawMessage) []abi.Problem {
 }
 
 // Call runs the tool: it compiles the plugin if this is its first call, and waits
-// for that no longer than the call may take: the compilation goes on. It
-// adds what the operator granted to the policy of the call. Calls of the tools
+// for that no longer than the call may take: the compilation goes on (see
+// [Plugin.Compile]). It adds what the operator granted to the policy of the call. Calls of the tools
 // of a plugin that are not to overlap take turns within their session. Its errors are
 // those of host.Host.Call and of host.Host.Compile, and match host.ErrDenied
 // if the plugin was not granted all it needs. One that matches [ErrReplaced]

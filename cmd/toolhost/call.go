@@ -115,10 +115,14 @@ func (a *app) callTool(ctx context.Context, req server.Request) error {
 	}
 	defer done()
 	progress := newBar(a.err)
+	compileFor(ctx, s, req, progress)
 	stdout, stderr := progress.output(a.err), progress.output(a.err)
 	req.Stdout, req.Stderr = stdout, stderr
 	req.Progress = func(p host.Progress) { progress.set(p.Done, p.Total, p.Message) }
-	result, err := s.Call(ctx, req)
+	result, err := abi.Result{Kind: abi.CanceledKind}, ctx.Err() // interrupted before there was a call
+	if err == nil {
+		result, err = s.Call(ctx, req)
+	}
 	stdout.end()
 	stderr.end()
 	progress.clear()
@@ -142,6 +146,20 @@ func (a *app) callTool(ctx context.Context, req server.Request) error {
 		a.notef("%s", cost(result.Usage))
 	}
 	return err
+}
+
+// compileFor compiles the plugin of a call that will be made, so that the time of
+// the call is the tool's: who typed it can interrupt what takes too long, and this
+// process makes no other call that would find it done. What goes wrong is told by
+// the call.
+func compileFor(ctx context.Context, s *server.Service, req server.Request, progress *bar) {
+	tool, err := s.Lookup(req.Tool)
+	if err != nil || tool.Plugin.Denied() != nil || len(tool.CheckArgs(req.Args)) > 0 {
+		return
+	}
+	progress.set(0, 1, "compiling "+tool.Plugin.File)
+	defer progress.clear()
+	_ = tool.Plugin.Compile(ctx)
 }
 
 // envelope is the result with what the error adds for a person who debugs.

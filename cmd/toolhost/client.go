@@ -184,7 +184,7 @@ func (c *client) broken(ctx context.Context, err error) error {
 }
 
 // comeback is how long a command that waits waits for a server that went away.
-const comeback = 30 * time.Second
+const comeback = 2 * time.Minute
 
 // again says whether to try again after an error: if the server went away, and
 // has not been away for too long. It is used by one command at a time.
@@ -219,7 +219,7 @@ func (g *again) try(ctx context.Context, err error) error {
 func pause(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):
-		return nil
+		return ctx.Err()
 	case <-ctx.Done():
 		return ctx.Err()
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/internal/human"
 	"github.com/toolhost/toolhost/internal/pluginbuild"
+	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server"
 )
@@ -42,7 +43,10 @@ func (a *app) demo() *cobra.Command {
 			if err := a.buildMissing(ctx, root, dist, cache); err != nil {
 				return err
 			}
-			s, err := server.Open(ctx, server.Config{Folders: []plugins.Folder{plugins.Dir(dist)}, CacheDir: cache, Logger: a.logger()})
+			s, err := server.Open(ctx, server.Config{
+				Folders: []plugins.Folder{plugins.Dir(dist)}, CacheDir: cache, Logger: a.logger(),
+				Limits: server.Limits{Background: time.Hour}, // enough for any machine
+			})
 			if err != nil {
 				return err
 			}
@@ -152,7 +156,7 @@ func (s *session) ask(ctx context.Context, tool string, args any, limits server.
 }
 
 // maxAsks is how often a call is repeated whose answer is not yet enough.
-const maxAsks = 60
+const maxAsks = 600
 
 // askUntil calls a tool until its answer is enough, and prints the call and the
 // last answer.
@@ -255,7 +259,11 @@ func (s *session) spawnAndCheck(ctx context.Context) error {
 	if run.Output != nil {
 		args["cursor"] = run.Output.Cursor
 	}
-	if err := s.read(ctx, server.CheckBackground, args, &run); err != nil {
+	done := func(r abi.Result) bool {
+		var run runState
+		return json.Unmarshal(r.Value, &run) != nil || run.Done
+	}
+	if err := s.readUntil(ctx, server.CheckBackground, args, &run, done); err != nil {
 		return err
 	}
 	if run.Result == nil || run.Result.Count != 11_078_937 {
@@ -270,14 +278,22 @@ func (s *session) stopInLoop(ctx context.Context) error {
 	if err := s.read(ctx, server.SpawnBackground, map[string]any{"tool": "spin", "args": map[string]any{}}, &run); err != nil {
 		return err
 	}
-	if err := s.read(ctx, server.CheckBackground, map[string]any{"task_id": run.TaskID, "wait_seconds": 1, "max_chars": 0}, &run); err != nil {
+	begun := func(r abi.Result) bool { // on a busy machine it may take a while, as its end may
+		var run runState
+		return json.Unmarshal(r.Value, &run) != nil || run.Status != string(background.StatusQueued)
+	}
+	if err := s.readUntil(ctx, server.CheckBackground, map[string]any{"task_id": run.TaskID, "wait_seconds": 1, "max_chars": 0}, &run, begun); err != nil {
 		return err
 	}
 	if run.Status != "running" {
 		return fmt.Errorf("spin is %s, expected running", run.Status)
 	}
 	stop := map[string]any{"task_id": run.TaskID, "force": true, "reason": "no use"}
-	if err := s.read(ctx, server.StopBackground, stop, &run); err != nil {
+	ended := func(r abi.Result) bool {
+		var stopped background.Stopped
+		return json.Unmarshal(r.Value, &stopped) != nil || !stopped.Stopping
+	}
+	if err := s.readUntil(ctx, server.StopBackground, stop, &run, ended); err != nil {
 		return err
 	}
 	if run.Status != "canceled" {

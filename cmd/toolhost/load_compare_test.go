@@ -81,7 +81,7 @@ func (l *load) callers(n int, d door) []time.Duration {
 	until := time.Now().Add(compareRound)
 	for i := range n {
 		all.Go(func() {
-			for began := time.Now(); began.Before(until) && errs[i] == nil; began = time.Now() {
+			for began := time.Now(); (began.Before(until) || took[i] == nil) && errs[i] == nil; began = time.Now() {
 				errs[i] = d.call(ctx)
 				took[i] = append(took[i], time.Since(began))
 			}

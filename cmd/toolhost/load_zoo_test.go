@@ -71,12 +71,12 @@ func loadZoo(t *testing.T) string {
 	return dir
 }
 
-// loadConfiguration is that of a server with those plugins: the defaults, and the
-// clock for those that sleep. What is kept warm is kept shorter, so that the test
+// loadConfiguration is that of a server with those plugins: the defaults, the
+// clock for those that sleep, and time for all, however slow the machine is. What is kept warm is kept shorter, so that the test
 // need not wait for it to go.
 func loadConfiguration(warm time.Duration) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "host: {warm_for: %s}\ngrants:\n", warm)
+	fmt.Fprintf(&b, "host: {warm_for: %s}\nlimits: {timeout: 1h, background: 1h}\ngrants:\n", warm)
 	for _, name := range loadTools {
 		fmt.Fprintf(&b, "  %s: {clock: true}\n", name)
 	}

@@ -86,6 +86,7 @@ func writeZoo(t *testing.T) string {
 		m := plugintest.Manifest(name)
 		m.Needs.Clock = true
 		m.Tools[0].Hints = abi.Hints{SupportsBackground: true, Idempotent: name == "steady"}
+		m.Tools[0].Limits.BackgroundSeconds = 3600
 		p := plugintest.Plugin{Manifest: m, Invoke: plugintest.Do().Say(abi.StreamOutput, "working\n").Progress("half way").
 			Sleep(1).Say(abi.StreamOutput, "still working\n").Sleep(3600).Echo()}
 		if err := os.WriteFile(filepath.Join(zoo, name+".wasm"), p.Wasm(), 0o644); err != nil {

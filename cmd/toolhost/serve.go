@@ -88,15 +88,16 @@ const (
 // openFreed opens the service with its runs kept in a folder that another process
 // may have for a moment more.
 func (a *app) openFreed(ctx context.Context, folder string) (*server.Service, error) {
-	for began, told := time.Now(), false; ; told = true {
+	for began := (time.Time{}); ; {
 		s, err := a.openKept(ctx, folder, true)
 		switch {
 		case !errors.Is(err, background.ErrLocked):
 			return s, err
+		case began.IsZero():
+			began = time.Now()
+			a.announce(fmt.Sprintf("waiting up to %v for another process to end: %v", lockWait, err))
 		case time.Since(began) >= lockWait:
 			return nil, &usageError{err, "stop that process first, or choose another folder with --data"}
-		case !told:
-			a.announce(fmt.Sprintf("waiting up to %v for another process to end: %v", lockWait, err))
 		}
 		if err := pause(ctx, lockLook); err != nil {
 			return nil, err
@@ -154,12 +155,13 @@ func (a *app) announceReady(s *server.Service, listeners []net.Listener) {
 // httpGrace is how long the server waits for the last answers to be read.
 const httpGrace = 2 * time.Second
 
-// drain takes nothing new, waits for what runs, and ends.
+// drain takes nothing new, waits for what runs, and ends. Who sees that nothing
+// new is taken has been told what is waited for.
 func (a *app) drain(s *server.Service, api *httpapi.API) error {
-	api.Drain()
 	if n := s.Stats().Runs.Active; n > 0 {
 		a.announce(fmt.Sprintf("shutting down: waiting up to %s for %d runs; a second signal ends at once", a.config.Serve.Drain, n))
 	}
+	api.Drain()
 	ctx, cancel := context.WithTimeout(context.Background(), a.config.Serve.Drain)
 	defer cancel()
 	err := s.Close(ctx)
