@@ -156,6 +156,7 @@ server_ends() {
 }
 
 serve() {
+	: >"$work/serve" # it is looked at at once
 	"$work/toolhost" serve --config "$work/toolhost.yaml" --data "$work/served" --listen 127.0.0.1:0 2>"$work/serve" &
 	server=$!
 	until grep -q 'ready:' "$work/serve"; do
