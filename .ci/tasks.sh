@@ -26,6 +26,6 @@ build_conformance "$work/plugins"
 } >"$work/toolhost.yaml"
 
 for transport in http stdio; do
-	MODULES=$modules timeout 600 node "$root/.ci/tasks.mjs" "$transport" "$work/toolhost" "$work/toolhost.yaml" "$work/data-$transport"
+	MODULES=$modules timeout 1500 node "$root/.ci/tasks.mjs" "$transport" "$work/toolhost" "$work/toolhost.yaml" "$work/data-$transport"
 done
 echo "tasks: all is well"

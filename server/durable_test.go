@@ -39,6 +39,19 @@ func (s service) said(session, id, text string) {
 	}
 }
 
+// again waits until a run is in another attempt than its first.
+func (s service) again(session, id string) background.Run {
+	s.t.Helper()
+	for {
+		run, err := s.Runs().Get(s.t.Context(), session, id)
+		require.NoError(s.t, err)
+		if run.Attempt > 1 {
+			return run
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
 // What is kept in a data directory outlasts the process: ended runs with their
 // files, notices and schedules; and runs go on where their tools allow it.
 func TestDataDir(t *testing.T) {
@@ -73,11 +86,10 @@ func TestDataDir(t *testing.T) {
 	require.Equal(t, background.KindInterrupted, run.Error.Kind, "sleeper is neither idempotent nor readonly")
 	require.Contains(t, s.check(alice, lost, "")["output"].(map[string]any)["text"], "working\n")
 
-	s.said(alice, goes, "saved\n")
-	run, err = s.Runs().Get(t.Context(), alice, goes)
-	require.NoError(t, err)
+	run = s.again(alice, goes)
 	require.Equal(t, background.StatusRunning, run.Status)
 	require.Equal(t, 2, run.Attempt)
+	s.said(alice, goes, "saved\n")
 	schedules := s.agent(alice, CheckBackground, `{}`)["schedules"].([]any)
 	require.Equal(t, daily, schedules[0].(map[string]any)["schedule_id"])
 }
@@ -191,11 +203,7 @@ func TestParkedTerms(t *testing.T) {
 		require.NoError(t, err)
 		first.said(alice, id, "reading\n")
 		second := again()
-		for attempt := 1; attempt == 1; time.Sleep(time.Millisecond) {
-			run, err := second.Runs().Get(t.Context(), alice, id)
-			require.NoError(t, err)
-			attempt = run.Attempt
-		}
+		second.again(alice, id)
 		second.said(alice, id, "reading\n")
 		require.Equal(t, "succeeded", second.stop(alice, id, "")["status"])
 		run := second.settled(alice, id)
@@ -212,7 +220,7 @@ func TestParkedTerms(t *testing.T) {
 		})
 	})
 	t.Run("disk", func(t *testing.T) {
-		cfg := Config{DataDir: t.TempDir(), Runs: RunsConfig{ParkAfter: 10 * time.Millisecond}}
+		cfg := Config{DataDir: t.TempDir(), Runs: RunsConfig{ParkAfter: 10 * time.Millisecond}, grace: time.Hour}
 		first := open(t, cfg, "reader")
 		check(t, first, func() service {
 			require.NoError(t, first.Close(done()))

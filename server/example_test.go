@@ -77,7 +77,7 @@ func ExampleService_Call_background() {
 		Result json.RawMessage `json:"result"`
 	}
 	call(server.SpawnBackground, `{"tool":"echo","args":{"text":"hello"},"title":"Say hello"}`, &run)
-	call(server.CheckBackground, `{"task_id":"`+run.ID+`","wait_seconds":60}`, &run)
+	call(server.CheckBackground, `{"task_id":"`+run.ID+`","wait_seconds":540}`, &run)
 	fmt.Println(run.Status, string(run.Result))
 
 	// Output:

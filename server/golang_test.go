@@ -29,7 +29,9 @@ func TestGoPlugin(t *testing.T) {
 	require.NoError(t, h.Close(t.Context()))
 
 	s := service{t: t, logs: &testlog.Buffer{}}
-	s.Service, err = Open(t.Context(), Config{Folders: []plugins.Folder{plugins.Dir(dir)}, CacheDir: cache})
+	s.Service, err = Open(t.Context(), Config{
+		Folders: []plugins.Folder{plugins.Dir(dir)}, CacheDir: cache, Limits: Limits{Fuel: 1e12, Background: time.Hour}, grace: time.Hour,
+	})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close(context.Background())) })
 	require.Empty(t, s.Problems())
@@ -40,7 +42,7 @@ func TestGoPlugin(t *testing.T) {
 		require.Contains(t, s.refused(alice, "primes", `{"limit":-1}`), "/limit: expected at least 0, found -1")
 	})
 	t.Run("spawn", func(t *testing.T) {
-		report := s.check(alice, s.spawn(alice, "primes", `{"limit":100000}`), "")
+		report := s.check(alice, s.spawn(alice, "primes", `{"limit":100000}`), longest)
 		require.Equal(t, "succeeded", report["status"])
 		require.Equal(t, map[string]any{"limit": 100_000.0, "count": 9592.0, "largest": 99_991.0}, report["result"])
 		require.Equal(t, "Count primes", report["title"])
@@ -58,7 +60,7 @@ func TestGoPlugin(t *testing.T) {
 		require.Less(t, report["progress"].(map[string]any)["done"], 1e9, "in the middle of it")
 	})
 	t.Run("resume", func(t *testing.T) {
-		cfg := Config{Folders: []plugins.Folder{plugins.Dir(dir)}, CacheDir: cache, DataDir: t.TempDir(), Limits: Limits{Fuel: 1e12}}
+		cfg := Config{Folders: []plugins.Folder{plugins.Dir(dir)}, CacheDir: cache, DataDir: t.TempDir(), Limits: Limits{Fuel: 1e12, Background: time.Hour}}
 		restart := func() service {
 			s := service{t: t, logs: &testlog.Buffer{}}
 			s.Service, err = Open(t.Context(), cfg)

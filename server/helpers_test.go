@@ -203,6 +203,9 @@ func (s service) spawn(session, tool, args string) string {
 	return id
 }
 
+// longest has a check wait as long as one may, where time is real.
+const longest = `,"wait_seconds":540`
+
 // check checks one run, with more fields if given.
 func (s service) check(session, id, more string) object {
 	s.t.Helper()

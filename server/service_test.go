@@ -119,7 +119,7 @@ func TestConcurrentCalls(t *testing.T) {
 			}
 			_, id, _ := strings.Cut(string(r.Value), `"task_id":"`)
 			id, _, _ = strings.Cut(id, `"`)
-			r, err = s.Call(context.Background(), Request{Session: session, Tool: CheckBackground, Args: []byte(`{"task_id":"` + id + `"}`)})
+			r, err = s.Call(context.Background(), Request{Session: session, Tool: CheckBackground, Args: []byte(`{"task_id":"` + id + `"` + longest + `}`)})
 			if !strings.Contains(string(r.Value), `"result":`+args) {
 				return fmt.Errorf("run %q of %s: %v %w", id, args, r, err)
 			}

@@ -145,7 +145,7 @@ func (c *loadClient) badRequest(ctx context.Context) error {
 func (c *loadClient) start(ctx context.Context, tool string) (*loadRun, error) {
 	r := &loadRun{tool: tool, args: c.args(""), watched: c.watched != nil}
 	var run httpapi.Run
-	_, err := c.do(ctx, "spawn", "POST", "/v1/runs", httpapi.Spawn{Tool: tool, Args: json.RawMessage(r.args)}, &run, isCreated)
+	_, err := c.do(ctx, "spawn", "POST", "/v1/runs", httpapi.Spawn{Tool: tool, Args: json.RawMessage(r.args), TimeoutSeconds: 3600}, &run, isCreated)
 	if err != nil {
 		return nil, err
 	}

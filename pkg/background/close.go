@@ -19,7 +19,8 @@ import (
 //
 // It returns nil when they have ended and all is stored and told, and an error
 // matching [ErrStillRunning] with the ids of those that have not after the
-// grace and a second more: their executor ignores its context.
+// grace and two minutes more: their executor ignores its context. As long it
+// waits, after that, for an OnNotice or an engine that does not return.
 //
 // Records can still be read afterwards. Close may be called more than once.
 func (m *Manager) Close(ctx context.Context) error {
@@ -30,7 +31,7 @@ func (m *Manager) Close(ctx context.Context) error {
 			t.interrupt()
 		}
 	}
-	patience, release := context.WithTimeout(m.base, m.cfg.Grace+time.Second)
+	patience, release := context.WithTimeout(m.base, m.cfg.Grace+hung)
 	defer release()
 	var errs []error
 	if allDone(tasks, patience.Done()) {
@@ -42,10 +43,14 @@ func (m *Manager) Close(ctx context.Context) error {
 	return errors.Join(append(errs, m.endKeepers()...)...)
 }
 
-// endKeepers ends the goroutines that are not runs, and says which do not end
-// within a second.
+// hung is how long Close waits for what has nothing left to do but to return:
+// what takes that long never will. A machine that is slow, or stands still for a
+// while, must not be taken for it.
+const hung = 2 * time.Minute
+
+// endKeepers ends the goroutines that are not runs, and says which do not end.
 func (m *Manager) endKeepers() (errs []error) {
-	patience, release := context.WithTimeout(m.base, time.Second)
+	patience, release := context.WithTimeout(m.base, hung)
 	defer release()
 	m.notices.close()
 	for name, ended := range map[string]chan struct{}{"OnNotice": m.notices.ended, "the schedules": m.planned} {

@@ -63,7 +63,7 @@ func TestCloseNamesWhatDoesNotEnd(t *testing.T) {
 		err := m.Close(ctx)
 		require.ErrorIs(t, err, ErrStillRunning)
 		require.Contains(t, err.Error(), id)
-		require.Equal(t, 6*time.Second, time.Since(began))
+		require.Equal(t, DefaultGrace+hung, time.Since(began))
 		require.Equal(t, StatusRunning, must(m.Get(t.Context(), alice, id)).Status)
 		time.Sleep(time.Hour)
 		require.Equal(t, KindInterrupted, must(m.Get(t.Context(), alice, id)).Error.Kind)
@@ -172,7 +172,7 @@ func TestCloseWithAStuckEngine(t *testing.T) {
 		require.ErrorIs(t, err, ErrStillRunning)
 		require.ErrorContains(t, err, id)
 		require.ErrorContains(t, err, "the engine did not answer")
-		require.Equal(t, 7*time.Second, time.Since(began))
+		require.Equal(t, DefaultGrace+2*hung, time.Since(began))
 		time.Sleep(3 * time.Hour)
 	})
 }

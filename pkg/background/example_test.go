@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/toolhost/toolhost/pkg/background"
 )
@@ -12,6 +13,7 @@ func ExampleManager_Stop() {
 	ctx := context.Background()
 	started := make(chan struct{})
 	m, err := background.New(ctx, background.Config{
+		Grace: 10 * time.Minute, // to clean up
 		Executor: func(ctx context.Context, run background.Run, sink *background.Sink) (background.Outcome, error) {
 			fmt.Fprintln(sink.Stdout(), "counting for ever")
 			close(started)

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -53,10 +54,10 @@ func buildPlugins(run func() int) (int, error) {
 }
 
 // serviceConfig is a service with the plugins of those names. They keep what
-// they compiled to, so that only the first test of each plugin pays for it. Fuel
-// does not run out: a call that should have been canceled has to show.
+// they compiled to, so that only the first test of each plugin pays for it. Neither
+// fuel nor time runs out: a call that should have been canceled has to show.
 func serviceConfig(names ...string) server.Config {
-	cfg := server.Config{CacheDir: plugintest.CacheDir(), Limits: server.Limits{Fuel: 1e12}}
+	cfg := server.Config{CacheDir: plugintest.CacheDir(), Limits: server.Limits{Fuel: 1e12, Timeout: time.Hour}}
 	for _, name := range names {
 		cfg.Folders = append(cfg.Folders, plugins.Dir(filepath.Join(built, name)))
 	}

@@ -37,10 +37,6 @@ const DefaultSession = "default"
 // serverName is what clients are told they talk to.
 const serverName = "toolhost"
 
-// stopGrace is how long Run waits, once it has to end, for calls to give way
-// and for a client that does not read what it is sent.
-const stopGrace = 5 * time.Second
-
 // ErrStuck is why Run gave up on a clean end: something still runs, most often
 // a write to a client that does not read.
 var ErrStuck = errors.New("the MCP session does not end")
@@ -74,10 +70,11 @@ type Config struct {
 }
 
 // Run serves one session until the client closes In or goes away, and returns
-// nil, or until ctx is done, and returns its cause. Calls made before In was
-// closed have a second to be answered. By its return it has canceled the calls
-// that were still running and waited for them. It returns an error that matches
-// [ErrStuck] if they do not end within five seconds. Background runs go on,
+// nil, or until ctx is done, and returns its cause. Calls of tools made before In
+// was closed have a second to be answered, and other requests are answered. By its
+// return it has canceled the calls that were still running and waited for them. It
+// returns an error that matches [ErrStuck] if they do not end within two minutes,
+// or the client does not read so long. Background runs go on,
 // parked calls and tasks among them: the next client of the session has them,
 // and closing the service ends them.
 //
@@ -149,10 +146,10 @@ func serve(ctx context.Context, pipe *pipe, sessions []*mcp.ServerSession) error
 			}
 		case <-stuck:
 			_ = pipe.Close()
-			return fmt.Errorf("%w: a call or a write is still running after %s", ErrStuck, stopGrace)
+			return fmt.Errorf("%w: a call or a write is still running after %s", ErrStuck, hung)
 		}
 		if stuck == nil {
-			stuck = time.After(stopGrace)
+			stuck = time.After(hung)
 		}
 	}
 	waiting.Wait()

@@ -19,11 +19,12 @@ import (
 const maxLine = 16 << 20
 
 // The methods a pipe knows: the one that has to be answered first, the one that
-// asks whether that is needed, the one that cancels, and the one call that is
-// answered when the session ends.
+// asks whether that is needed, the one that may take long, the one that cancels,
+// and the one call that is answered when the session ends.
 const (
 	methodInitialize = "initialize"
 	methodDiscover   = "server/discover"
+	methodCall       = "tools/call"
 	methodCancelled  = "notifications/cancelled"
 	methodListen     = "subscriptions/listen"
 )
@@ -67,6 +68,7 @@ type openCall struct {
 	lane     *lane
 	answered bool // its answer is being written
 	canceled bool
+	tool     bool     // of a tool, which may take long
 	listens  bool     // is answered when the session ends: nobody waits for it
 	taskIDs  []string // that it wants to hear of
 	array    *array   // it came in; nil for none
@@ -87,10 +89,15 @@ func newPipe(in io.Reader, out io.Writer, grace time.Duration) *pipe {
 	return p
 }
 
-// drainGrace is how long calls that were made before the input ended may still
-// be answered: a client that writes all it has to ask and closes its end gets
-// its answers, and one that went away keeps the process for no longer.
+// drainGrace is how long calls of tools that were made before the input ended may
+// still be answered: a client that writes all it has to ask and closes its end
+// gets its answers, and one that went away keeps the process for no longer.
 const drainGrace = time.Second
+
+// hung is how long Run waits for what takes a moment: what takes that long never
+// ends. A machine that is slow, or stands still for a while, must not be taken for
+// it.
+const hung = 2 * time.Minute
 
 // run hands the client's messages to the sessions until the input ends. A read
 // that closing the input does not end outlives them, and what it reads is
@@ -107,14 +114,19 @@ func (p *pipe) run() {
 	}
 }
 
-// drain waits for the answers of the calls that were made.
+// drain waits for the answers of the calls that were made: those of tools for the
+// grace, and those that take a moment for as long as it is one.
 func (p *pipe) drain() {
-	grace := time.NewTimer(p.grace)
+	grace, late := time.NewTimer(p.grace), time.NewTimer(hung)
 	defer grace.Stop()
-	for p.grace > 0 && p.unanswered() > 0 {
+	defer late.Stop()
+	waited := func(c *openCall) bool { return !c.listens }
+	for p.grace > 0 && p.count(waited) > 0 {
 		select {
 		case <-p.answered:
 		case <-grace.C:
+			waited = func(c *openCall) bool { return !c.listens && !c.tool }
+		case <-late.C:
 			return
 		case <-p.closed:
 			return
@@ -122,11 +134,14 @@ func (p *pipe) drain() {
 	}
 }
 
-func (p *pipe) unanswered() (n int) {
+func (p *pipe) unanswered() int { return p.count(func(c *openCall) bool { return !c.listens }) }
+
+// count returns how many calls there are of a kind that have no answer yet.
+func (p *pipe) count(is func(*openCall) bool) (n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, call := range p.calls {
-		if !call.listens {
+		if is(call) {
 			n++
 		}
 	}
@@ -345,7 +360,7 @@ func (p *pipe) note(m received, together *array) *lane {
 	if req.Method == methodInitialize {
 		p.initialize = req.ID
 	}
-	p.calls[req.ID] = &openCall{lane: to, listens: req.Method == methodListen, taskIDs: m.TaskIDs, array: together}
+	p.calls[req.ID] = &openCall{lane: to, tool: req.Method == methodCall, listens: req.Method == methodListen, taskIDs: m.TaskIDs, array: together}
 	if together != nil {
 		together.open++
 	}

@@ -163,6 +163,39 @@ func TestPipeMakesRoom(t *testing.T) {
 	})
 }
 
+// When the input has ended, calls of tools have their grace, and what the server
+// answers by itself is waited for, however slow the machine is; but not for ever.
+func TestPipeDrains(t *testing.T) {
+	for name, test := range map[string]struct {
+		method   string
+		answered time.Duration // 0: never
+		ended    time.Duration
+	}{
+		"a call":                {methodCall, drainGrace / 2, drainGrace / 2},
+		"a long call":           {methodCall, 0, drainGrace},
+		"a list":                {"tools/list", hung / 2, hung / 2},
+		"a list nobody answers": {"tools/list", 0, hung},
+		"a subscription":        {methodListen, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := newPipe(strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"`+test.method+`","params":{}}`), io.Discard, drainGrace)
+				p.agreed = lastLegacy
+				began := time.Now()
+				go p.run()
+				m, err := p.legacy.Read(t.Context())
+				require.NoError(t, err)
+				if test.answered > 0 {
+					time.Sleep(test.answered)
+					require.NoError(t, p.legacy.Write(t.Context(), &jsonrpc.Response{ID: m.(*jsonrpc.Request).ID, Result: json.RawMessage("{}")}))
+				}
+				<-p.ended
+				require.Equal(t, test.ended, time.Since(began))
+			})
+		})
+	}
+}
+
 // outFunc is a client that takes what is written.
 type outFunc func(line []byte)
 

@@ -162,14 +162,22 @@ func TestPowerCut(t *testing.T) {
 	e := opened(t, dir)
 	var mu sync.Mutex
 	lives := make(map[string]life)
-	stop := make(chan struct{})
-	acked := func(v life) { mu.Lock(); defer mu.Unlock(); lives[v.id] = v }
-	var writers sync.WaitGroup
-	for i := range 8 {
-		w := workload{e, rand.New(rand.NewPCG(uint64(i), 7)), testCap / 4 * 3, acked, stop}
-		writers.Go(func() { w.run(t, strconv.Itoa(i)) })
-	}
-	for range rounds {
+	for round := range rounds {
+		stop, begun, left := make(chan struct{}), make(chan struct{}), 300
+		acked := func(v life) {
+			mu.Lock()
+			defer mu.Unlock()
+			lives[v.id] = v
+			if left--; left == 0 {
+				close(begun)
+			}
+		}
+		var writers sync.WaitGroup // they end with the copy: what is checked takes longer than what is written
+		for i := range 8 {
+			w := workload{e, rand.New(rand.NewPCG(uint64(i), uint64(round))), testCap / 4 * 3, acked, stop}
+			writers.Go(func() { w.run(t, fmt.Sprint(round, "-", i)) })
+		}
+		<-begun
 		copied := t.TempDir()
 		var before map[string]life
 		require.NoError(t, e.read(t.Context(), func(c *conn) error {
@@ -182,6 +190,9 @@ func TestPowerCut(t *testing.T) {
 			copyTree(t, dir, copied)
 			return c.script("COMMIT")
 		}))
+		close(stop)
+		writers.Wait()
+		require.NotEmpty(t, before)
 		after := opened(t, copied)
 		for _, v := range before {
 			checkLife(t, after, v)
@@ -189,9 +200,6 @@ func TestPowerCut(t *testing.T) {
 		require.Empty(t, after.Problems())
 		require.NoError(t, after.Close())
 	}
-	close(stop)
-	writers.Wait()
-	require.NotEmpty(t, lives)
 }
 
 // copyTree copies the database first: what SQLite moves there from its log in
@@ -247,7 +255,7 @@ func TestEngineKilled(t *testing.T) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	for round := range rounds {
 		dir := t.TempDir()
-		lives := killed(t, dir, time.Duration(r.Int64N(int64(300*time.Millisecond))))
+		lives := killed(t, dir, 1+r.IntN(600))
 		t.Logf("seed %d, round %d: %d runs", seed, round, len(lives))
 		e := opened(t, dir)
 		for _, v := range lives {
@@ -258,9 +266,9 @@ func TestEngineKilled(t *testing.T) {
 	}
 }
 
-// killed starts this test in another process, kills it after a while, and
-// returns what it had acknowledged.
-func killed(t *testing.T, dir string, after time.Duration) map[string]life {
+// killed starts this test in another process, kills it when it has acknowledged
+// so much, in the middle of what it does then, and returns all it had acknowledged.
+func killed(t *testing.T, dir string, after int) map[string]life {
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestEngineKilled$", "-test.v")
 	cmd.Env = append(os.Environ(), killedDir+"="+dir)
 	out, err := cmd.StdoutPipe()
@@ -268,13 +276,15 @@ func killed(t *testing.T, dir string, after time.Duration) map[string]life {
 	require.NoError(t, cmd.Start())
 	lines := bufio.NewReader(out)
 	var said bytes.Buffer
-	for !strings.HasSuffix(said.String(), "!\n") { // until it works
+	for after > 0 {
 		line, err := lines.ReadString('\n')
 		said.WriteString(line)
 		require.NoError(t, err, said.String())
+		if strings.HasSuffix(line, "!\n") {
+			after--
+		}
 	}
-	timer := time.AfterFunc(after, func() { _ = cmd.Process.Kill() })
-	defer timer.Stop()
+	require.NoError(t, cmd.Process.Kill())
 	_, err = said.ReadFrom(lines)
 	require.NoError(t, err)
 	require.Error(t, cmd.Wait())

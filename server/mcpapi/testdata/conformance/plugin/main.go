@@ -69,7 +69,7 @@ func long(tool string, h guest.Handler) guest.Tool {
 // work is how long a tool works before it does what it is for: longer than the
 // server of the suite waits before a call is a task. Other servers wait longer.
 type work struct {
-	Seconds float64 `json:"seconds" min:"0" max:"60" default:"1"`
+	Seconds float64 `json:"seconds" min:"0" max:"60" default:"2.5"`
 }
 
 func (w work) do(c *guest.Call) error {
@@ -183,6 +183,9 @@ func compute(c *guest.Call, in struct {
 	if err := c.Progress(0, in.Seconds, "computing"); err != nil {
 		return "", err
 	}
+	if in.Seconds > 0 { // or it is to be no task
+		in.Seconds = max(in.Seconds, 2.5)
+	}
 	if err := c.Sleep(time.Duration(in.Seconds * float64(time.Second))); err != nil {
 		return "", err
 	}
@@ -191,7 +194,7 @@ func compute(c *guest.Call, in struct {
 
 func confirm(c *guest.Call, in struct {
 	Filename string  `json:"filename"`
-	Seconds  float64 `json:"seconds" min:"0" max:"60" default:"1"`
+	Seconds  float64 `json:"seconds" min:"0" max:"60" default:"2.5"`
 }) (string, error) {
 	if err := (work{in.Seconds}).do(c); err != nil {
 		return "", err

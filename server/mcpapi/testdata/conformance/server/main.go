@@ -62,9 +62,10 @@ func serve(ctx context.Context) error {
 		return errors.Join(err, fmt.Errorf("found %d plugins, expected %d", len(s.Plugins()), len(names)))
 	}
 	f := &features{}
-	// The suite's tools work for a second or so, and it expects tasks of them.
+	// The suite's tools work for some seconds, and it expects tasks of them, but not
+	// before the one of them that asks first has done so.
 	mcp, err := mcpapi.NewHandler(s, mcpapi.HTTPConfig{
-		Version: "conformance", Session: httpapi.SessionOf, Until: httpapi.UntilOf, Grace: 300 * time.Millisecond, Logger: log,
+		Version: "conformance", Session: httpapi.SessionOf, Until: httpapi.UntilOf, Grace: time.Second, Logger: log,
 		Extend: mcpapi.Extend{Options: f.options, Server: f.add},
 	})
 	if err != nil {
