@@ -19,7 +19,7 @@ import (
 //
 // It returns nil when they have ended and all is stored and told, and an error
 // matching [ErrStillRunning] with the ids of those that have not after the
-// grace and two minutes more: their executor ignores its context. As long it
+// grace and 30 seconds more: their executor ignores its context. As long it
 // waits, after that, for an OnNotice or an engine that does not return.
 //
 // Records can still be read afterwards. Close may be called more than once.
@@ -46,7 +46,7 @@ func (m *Manager) Close(ctx context.Context) error {
 // hung is how long Close waits for what has nothing left to do but to return:
 // what takes that long never will. A machine that is slow, or stands still for a
 // while, must not be taken for it.
-const hung = 2 * time.Minute
+const hung = 30 * time.Second
 
 // endKeepers ends the goroutines that are not runs, and says which do not end.
 func (m *Manager) endKeepers() (errs []error) {

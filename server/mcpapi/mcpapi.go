@@ -73,7 +73,7 @@ type Config struct {
 // nil, or until ctx is done, and returns its cause. Calls of tools made before In
 // was closed have a second to be answered, and other requests are answered. By its
 // return it has canceled the calls that were still running and waited for them. It
-// returns an error that matches [ErrStuck] if they do not end within two minutes,
+// returns an error that matches [ErrStuck] if they do not end within 30 seconds,
 // or the client does not read so long. Background runs go on,
 // parked calls and tasks among them: the next client of the session has them,
 // and closing the service ends them.

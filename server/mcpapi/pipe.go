@@ -97,7 +97,7 @@ const drainGrace = time.Second
 // hung is how long Run waits for what takes a moment: what takes that long never
 // ends. A machine that is slow, or stands still for a while, must not be taken for
 // it.
-const hung = 2 * time.Minute
+const hung = 30 * time.Second
 
 // run hands the client's messages to the sessions until the input ends. A read
 // that closing the input does not end outlives them, and what it reads is
