@@ -100,8 +100,8 @@ type Engine interface {
 	// that has the same Revision; if not, the error matches [ErrConflict], or
 	// [ErrNotFound] if there is none. A schedule that would be the session's
 	// (max+1)th enabled one, and was not enabled before, is refused with a
-	// *[LimitError] that matches [ErrScheduleLimit]; counting and storing are one step. For a new one it
-	// makes room as Submit does.
+	// *[LimitError] that matches [ErrScheduleLimit]; counting and storing are
+	// one step. For a new one it makes room as Submit does.
 	PutSchedule(ctx context.Context, s Schedule, max int) (Schedule, error)
 
 	// GetSchedule returns a schedule, or an error matching [ErrNotFound].
