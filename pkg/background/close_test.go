@@ -123,6 +123,7 @@ func TestCloseLeavesWhatCanGoOn(t *testing.T) {
 		m := newManager(t, Config{Engine: engine, Readmit: readmit})
 		require.Equal(t, StatusSucceeded, wait(t, m, alice, waiting).Status)
 		require.Equal(t, StatusSucceeded, wait(t, m, alice, after).Status)
+		synctest.Wait() // the others may have ended before it was claimed
 		run := must(m.Get(t.Context(), alice, again))
 		require.Equal(t, StatusRunning, run.Status)
 		require.Equal(t, 2, run.Attempt)

@@ -99,16 +99,16 @@ type Engine interface {
 	// is one with that id. Otherwise it replaces the one that is stored if
 	// that has the same Revision; if not, the error matches [ErrConflict], or
 	// [ErrNotFound] if there is none. A schedule that would be the session's
-	// (max+1)th enabled one is refused with a *[LimitError] that matches
-	// [ErrScheduleLimit]; counting and storing are one step. For a new one it
-	// makes room as Submit does.
+	// (max+1)th enabled one, and was not enabled before, is refused with a
+	// *[LimitError] that matches [ErrScheduleLimit]; counting and storing are
+	// one step. For a new one it makes room as Submit does.
 	PutSchedule(ctx context.Context, s Schedule, max int) (Schedule, error)
 
 	// GetSchedule returns a schedule, or an error matching [ErrNotFound].
 	GetSchedule(ctx context.Context, id string) (Schedule, error)
 
 	// Schedules returns the schedules of a session, or of all if session is
-	// "", newest first; enabled ones only if enabled is set.
+	// "", newest first, without their Args; enabled ones only if enabled is set.
 	Schedules(ctx context.Context, session string, enabled bool) ([]Schedule, error)
 
 	// Watch returns what happens to the runs and schedules of a session, or of

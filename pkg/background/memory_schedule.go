@@ -28,8 +28,10 @@ func (e *MemoryEngine) PutSchedule(_ context.Context, s Schedule, max int) (Sche
 	case at >= 0 && s.Revision != e.schedules[at].Revision:
 		return Schedule{}, fmt.Errorf("%w: schedule %s", ErrConflict, s.ID)
 	}
-	if err := e.roomFor(s, max); err != nil {
-		return Schedule{}, err
+	if had := at >= 0 && e.schedules[at].Enabled; !had { // one that was enabled has its place
+		if err := e.roomFor(s, max); err != nil {
+			return Schedule{}, err
+		}
 	}
 	s.Revision++
 	put := memorySchedule{Schedule: s, changed: time.Now()}
@@ -87,7 +89,8 @@ func (e *MemoryEngine) Schedules(_ context.Context, session string, enabled bool
 	var found []Schedule
 	for _, s := range slices.Backward(e.schedules) {
 		if (session == "" || s.Session == session) && (s.Enabled || !enabled) {
-			found = append(found, s.clone())
+			s.Args = nil
+			found = append(found, s.Schedule)
 		}
 	}
 	return found, nil

@@ -33,8 +33,8 @@ func (m *Manager) AnyRun(ctx context.Context, id string) (Run, error) {
 	return run, nil
 }
 
-// AllSchedules returns the schedules of all sessions, the newest first: enabled
-// ones and those that fire no more.
+// AllSchedules returns the schedules of all sessions, the newest first, without
+// their arguments: enabled ones and those that fire no more.
 func (m *Manager) AllSchedules(ctx context.Context) ([]Schedule, error) {
 	found, err := m.engine.Schedules(ctx, "", false)
 	if err != nil {

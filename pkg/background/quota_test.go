@@ -126,16 +126,18 @@ func TestParkedCallWithoutRoom(t *testing.T) {
 	})
 }
 
-// A firing there is no room for waits until there is.
+// A firing there is no room for waits until there is. However many wait, each
+// try is one line of the log.
 func TestFiringWithoutRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := new(testlog.Buffer)
 		m := newManager(t, Config{RecordQuota: 150 << 10, Logger: logTo(log)})
 		s := must(m.Schedule(t.Context(), alice, ScheduleRequest{Tool: "echo", At: time.Now().Add(time.Minute), Args: large(40 << 10)}))
+		other := must(m.Schedule(t.Context(), alice, ScheduleRequest{Tool: "echo", At: s.At}))
 		first := must(m.Spawn(t.Context(), alice, SpawnRequest{Tool: "second", Args: large(60 << 10)}))
-		time.Sleep(2 * time.Minute)
+		time.Sleep(2*time.Minute - time.Second)
 		synctest.Wait()
-		require.Contains(t, log.String(), "there is no room for the record of its run")
+		require.Equal(t, 6, strings.Count(log.String(), "there is no room for the records of their runs; trying again\",\"schedules\":2"), log.String())
 		require.True(t, must(m.GetSchedule(t.Context(), alice, s.ID)).Enabled, "nothing is lost")
 		require.Empty(t, must(m.engine.List(t.Context(), Query{Schedule: s.ID})))
 		require.NoError(t, m.Acknowledge(t.Context(), alice, []string{first.ID}))
@@ -145,6 +147,7 @@ func TestFiringWithoutRoom(t *testing.T) {
 		require.Len(t, runs, 1)
 		require.Equal(t, StatusSucceeded, runs[0].Status)
 		require.False(t, must(m.GetSchedule(t.Context(), alice, s.ID)).Enabled)
+		require.Equal(t, 1, must(m.GetSchedule(t.Context(), alice, other.ID)).Fired)
 	})
 }
 

@@ -21,28 +21,26 @@ type firing struct {
 
 // fireSchedule fires a schedule that is due, and plans when it is due next. If
 // it fails, or the host does, in the middle, that comes to it again: the id of
-// the run says what was done.
-func (m *Manager) fireSchedule(ctx context.Context, id string, now time.Time) {
+// the run says what was done. Its error is why it is tried again.
+func (m *Manager) fireSchedule(ctx context.Context, id string, now time.Time) error {
 	s, err := m.engine.GetSchedule(ctx, id)
 	switch {
 	case errors.Is(err, ErrNotFound), err == nil && !s.Enabled, ctx.Err() != nil:
-		return
+		return nil
 	case err == nil && s.NextAt.After(now):
 		m.scheduler.plan(id, s.NextAt, now)
-		return
+		return nil
 	case err == nil:
 		err = m.fireNow(ctx, s, now)
 	}
 	switch {
 	case err == nil, errors.Is(err, errGone), errors.Is(err, ErrNotFound):
 	case errors.Is(err, ErrClosed), ctx.Err() != nil: // the next manager's
-	case errors.Is(err, ErrRecordLimit):
-		m.log.Warn("background schedule not fired: there is no room for the record of its run; trying again", "schedule_id", id, "session", s.Session, "due", s.NextAt)
-		m.scheduler.plan(id, now.Add(fireAgain), now)
 	default:
-		m.log.Error("background schedule not fired; trying again", "schedule_id", id, "session", s.Session, "error", err)
 		m.scheduler.plan(id, now.Add(fireAgain), now)
+		return err
 	}
+	return nil
 }
 
 // fireNow starts the run of a schedule that is due, and stores that.

@@ -54,8 +54,8 @@ func (m *Manager) addSchedule(ctx context.Context, s Schedule) (Schedule, error)
 	return stored, nil
 }
 
-// Schedules returns the schedules of a session, the newest first: enabled ones
-// and those that fire no more.
+// Schedules returns the schedules of a session, the newest first, without their
+// arguments: enabled ones and those that fire no more.
 func (m *Manager) Schedules(ctx context.Context, session string) ([]Schedule, error) {
 	if session == "" {
 		return nil, fmt.Errorf("schedules: %w", &FieldError{"session", "required"})

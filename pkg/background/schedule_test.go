@@ -111,7 +111,9 @@ func TestScheduleIsStored(t *testing.T) {
 			ID: once.ID, Session: alice, Tool: "echo", Args: json.RawMessage(`{}`), Title: "once", Timeout: time.Minute, CreatedAt: now,
 			At: now.Add(90 * time.Minute), Timezone: "UTC", Overlap: OverlapQueue, Enabled: true, NextAt: now.Add(90 * time.Minute), Revision: 1,
 		}, once)
-		require.Equal(t, []Schedule{once, s}, must(m.Schedules(t.Context(), alice)))
+		listed := []Schedule{once, s}
+		listed[0].Args, listed[1].Args = nil, nil
+		require.Equal(t, listed, must(m.Schedules(t.Context(), alice)))
 		require.Empty(t, must(m.Schedules(t.Context(), bob)))
 		_, err = m.Schedules(t.Context(), "")
 		require.ErrorIs(t, err, ErrInvalid)

@@ -170,16 +170,45 @@ func (m *Manager) replan(ctx context.Context, s Schedule, next time.Time) {
 	}
 }
 
-// fireDue fires what is due.
+// fireDue fires what is due. What could not be fired is told together: it may be
+// thousands of schedules, again and again.
 func (m *Manager) fireDue(ctx context.Context, now time.Time) {
 	var firing sync.WaitGroup
+	var tight, broken failures
 	room := make(chan struct{}, firingsAtOnce)
 	for _, id := range m.scheduler.take(now) {
 		room <- struct{}{}
 		firing.Go(func() {
 			defer func() { <-room }()
-			m.fireSchedule(ctx, id, now)
+			switch err := m.fireSchedule(ctx, id, now); {
+			case errors.Is(err, ErrRecordLimit):
+				tight.add(id, err)
+			case err != nil:
+				broken.add(id, err)
+			}
 		})
 	}
 	firing.Wait()
+	if tight.n > 0 {
+		m.log.Warn("background schedules not fired: there is no room for the records of their runs; trying again", "schedules", tight.n, "schedule_id", tight.id)
+	}
+	if broken.n > 0 {
+		m.log.Error("background schedules not fired; trying again", "schedules", broken.n, "schedule_id", broken.id, "error", broken.err)
+	}
+}
+
+// failures counts the schedules that could not be fired, and names one of them.
+// It is safe for concurrent use.
+type failures struct {
+	mu  sync.Mutex
+	n   int
+	id  string
+	err error
+}
+
+func (f *failures) add(id string, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.n++
+	f.id, f.err = id, err
 }

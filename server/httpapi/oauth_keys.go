@@ -126,7 +126,7 @@ func (k *keySet) refresh() {
 	defer cancel()
 	keys, err := k.fetch(ctx)
 	if err != nil && k.ctx.Err() == nil {
-		k.log.Warn("the keys of the OAuth issuer were not fetched", "issuer", k.Issuer, "error", err)
+		k.log.Warn("the keys of the OAuth issuer were not fetched", "issuer", k.Issuer, "error", clip(err.Error())) // it has what the issuer said
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()

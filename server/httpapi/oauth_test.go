@@ -285,6 +285,12 @@ func TestIssuerFails(t *testing.T) {
 		"it is another": func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = w.Write([]byte(`{"issuer":"http://localhost:9000","jwks_uri":"` + issuerURL + `/keys"}`))
 		},
+		"it has a long name": func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write([]byte(`{"issuer":"` + strings.Repeat("a", 1<<18) + `"}`))
+		},
+		"its keys are far away": func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write([]byte(`{"issuer":"` + issuerURL + `","jwks_uri":"http://` + strings.Repeat("a", 1<<18) + `"}`))
+		},
 		"its keys are anywhere": func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = w.Write([]byte(`{"issuer":"` + issuerURL + `","jwks_uri":"http://169.254.169.254/keys"}`))
 		},
@@ -313,6 +319,7 @@ func TestIssuerFails(t *testing.T) {
 				f.ask("GET", "/healthz", "")
 				require.Zero(t, time.Since(began))
 				require.Contains(t, f.logs.String(), "the keys of the OAuth issuer were not fetched")
+				require.Less(t, len(f.logs.String()), 16<<10, "the issuer does not write the log")
 
 				time.Sleep(httpapi.KeysPause)
 				i.breaks(nil)

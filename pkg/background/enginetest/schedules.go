@@ -77,6 +77,9 @@ func schedules(t *testing.T, e background.Engine) {
 		found, err := e.Schedules(t.Context(), c.session, c.enabled)
 		require.NoError(t, err)
 		require.Equal(t, c.want, scheduleIDs(found), "%+v", c)
+		for _, s := range found {
+			require.Nil(t, s.Args, "they may be large")
+		}
 	}
 }
 
@@ -137,6 +140,9 @@ func scheduleLimit(t *testing.T, e background.Engine) {
 	a.Fired++
 	a, err = e.PutSchedule(t.Context(), a, 2)
 	require.NoError(t, err, "one that is counted already")
+	a.Fired++
+	a, err = e.PutSchedule(t.Context(), a, 1)
+	require.NoError(t, err, "it has its place, however few there may be now")
 	disabled.Enabled = true
 	_, err = e.PutSchedule(t.Context(), disabled, 2)
 	require.ErrorIs(t, err, background.ErrScheduleLimit, "it would be enabled again")

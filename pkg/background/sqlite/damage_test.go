@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -25,6 +26,13 @@ func sql(t testing.TB, e *Engine, statement string, args ...any) {
 		copy(values, args)
 		return nil, w.run(fmt.Sprintf(statement, values...))
 	}))
+}
+
+// count is the number that a query is answered with.
+func count(t testing.TB, e *Engine, query string) (n int64) {
+	t.Helper()
+	require.NoError(t, e.read(t.Context(), func(c *conn) (err error) { n, err = c.number(query); return err }))
+	return n
 }
 
 func TestDamagedRecord(t *testing.T) {
@@ -254,14 +262,14 @@ func TestMigrate(t *testing.T) {
 	c, err := connect(path)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, c.close()) }()
-	require.NoError(t, migrate(c, path, []string{schema1, schema2}))
+	require.NoError(t, migrate(c, path, migrations[:]))
 	require.NoError(t, c.run(`INSERT INTO meta VALUES ('a', 1)`))
-	steps := []string{schema1, schema2, `ALTER TABLE meta ADD COLUMN note TEXT;`, `UPDATE meta SET note = 'two'; CREATE TABLE broken (;`}
+	steps := append(slices.Clone(migrations[:]), `ALTER TABLE meta ADD COLUMN note TEXT;`, `UPDATE meta SET note = 'two'; CREATE TABLE broken (;`)
 	require.Error(t, migrate(c, path, steps))
 	version, err := c.number("PRAGMA user_version")
 	require.NoError(t, err)
-	require.EqualValues(t, 3, version, "steps are taken whole")
-	steps[3] = `UPDATE meta SET note = 'two';`
+	require.EqualValues(t, len(steps)-1, version, "steps are taken whole")
+	steps[len(steps)-1] = `UPDATE meta SET note = 'two';`
 	for range 2 {
 		require.NoError(t, migrate(c, path, steps))
 		row, err := c.one("SELECT note FROM meta")
@@ -287,6 +295,9 @@ func TestMigrateFromFirst(t *testing.T) {
 	require.NoError(t, c.run(`INSERT INTO runs (seq, id, session, finished, record) VALUES (1, 'bg_old', 's', 1, ?)`, record))
 	require.NoError(t, c.run(`INSERT INTO args VALUES (1, ?)`, []byte(`{}`)))
 	require.NoError(t, c.run(`INSERT INTO results VALUES (1, ?)`, []byte(`{"value":1,"content":[]}`)))
+	record, err = json.Marshal(background.Schedule{ID: "sc_old", Session: "s", Args: json.RawMessage(`{"n":1}`), Enabled: true, Revision: 1})
+	require.NoError(t, err)
+	require.NoError(t, c.run(`INSERT INTO schedules (seq, id, session, enabled, changed, record) VALUES (1, 'sc_old', 's', 1, 1, ?)`, record))
 	require.NoError(t, c.close())
 
 	e := opened(t, dir)
@@ -296,8 +307,21 @@ func TestMigrateFromFirst(t *testing.T) {
 	require.NoError(t, err)
 	require.JSONEq(t, `{"value":1,"content":[]}`, string(old.Result), "as it was stored")
 	require.NoError(t, e.Limit(t.Context(), background.Quota{Max: 1 << 30, Each: 1 << 30}))
-	require.EqualValues(t, background.RecordOverhead+2+2*24, e.Recorded())
+	require.EqualValues(t, 2*background.RecordOverhead+2+2*24+len(record), e.Recorded())
 	require.Nil(t, old.Content)
+	for i := range 3 { // its arguments are in its record, and from then on apart
+		found, err := e.Schedules(t.Context(), "s", true)
+		require.NoError(t, err)
+		require.Len(t, found, 1)
+		require.Nil(t, found[0].Args)
+		s, err := e.GetSchedule(t.Context(), "sc_old")
+		require.NoError(t, err)
+		require.Equal(t, `{"n":1}`, string(s.Args))
+		require.EqualValues(t, min(i, 1), count(t, e, "SELECT count(*) FROM schedule_args"))
+		_, err = e.PutSchedule(t.Context(), s, 5)
+		require.NoError(t, err)
+	}
+	require.Equal(t, count(t, e, "SELECT sum(size) FROM (SELECT size FROM runs UNION ALL SELECT size FROM schedules)"), e.Recorded())
 }
 
 // A crash in the middle of a migration leaves the version before, whole, and the
@@ -336,21 +360,17 @@ func TestContentGoesWithItsRun(t *testing.T) {
 		_, err := started(t, e, id).Complete(t.Context(), background.StatusSucceeded, background.Beat{}, background.End{Result: json.RawMessage(`1`), Content: json.RawMessage(`["` + id + `"]`), FinishedAt: time.Now()})
 		require.NoError(t, err)
 	}
-	count := func(sql string) (n int64) {
-		require.NoError(t, e.read(t.Context(), func(c *conn) (err error) { n, err = c.number(sql); return err }))
-		return n
-	}
-	require.EqualValues(t, 2, count("SELECT count(*) FROM contents"))
+	require.EqualValues(t, 2, count(t, e, "SELECT count(*) FROM contents"))
 	sql(t, e, "UPDATE runs SET record = x'00' WHERE id = 'bg_bad'")
 	_, err := e.Get(t.Context(), "bg_bad")
 	require.ErrorIs(t, err, background.ErrNotFound)
-	require.EqualValues(t, 1, count("SELECT count(*) FROM contents"))
-	require.EqualValues(t, 1, count(`SELECT count(*) FROM quarantine WHERE id = 'bg_bad' AND content = CAST('["bg_bad"]' AS BLOB)`))
+	require.EqualValues(t, 1, count(t, e, "SELECT count(*) FROM contents"))
+	require.EqualValues(t, 1, count(t, e, `SELECT count(*) FROM quarantine WHERE id = 'bg_bad' AND content = CAST('["bg_bad"]' AS BLOB)`))
 	n, err := e.Prune(t.Context(), background.Retention{Before: time.Now().Add(time.Hour), Notices: time.Now().Add(time.Hour)})
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
 	for _, table := range []string{"runs", "args", "results", "contents", "checkpoints"} {
-		require.Zero(t, count("SELECT count(*) FROM "+table), table)
+		require.Zero(t, count(t, e, "SELECT count(*) FROM "+table), table)
 	}
 }
 
@@ -430,5 +450,32 @@ func TestCrashAtTheEnd(t *testing.T) {
 			}
 			require.Empty(t, e.Problems())
 		})
+	}
+}
+
+// So does what a schedule is fired with.
+func TestArgsGoWithTheirSchedule(t *testing.T) {
+	e := opened(t, t.TempDir())
+	defer func() { require.NoError(t, e.Close()) }()
+	for _, id := range []string{"sc_a", "sc_bad"} {
+		s, err := e.PutSchedule(t.Context(), background.Schedule{ID: id, Session: "s", Enabled: true, Args: json.RawMessage(`["` + id + `"]`)}, 5)
+		require.NoError(t, err)
+		s.Enabled = false
+		_, err = e.PutSchedule(t.Context(), s, 5)
+		require.NoError(t, err)
+	}
+	require.EqualValues(t, 2, count(t, e, "SELECT count(*) FROM schedule_args"))
+	sql(t, e, "UPDATE schedules SET record = x'00' WHERE id = 'sc_bad'")
+	_, err := e.GetSchedule(t.Context(), "sc_bad")
+	require.ErrorIs(t, err, background.ErrNotFound)
+	require.EqualValues(t, 1, count(t, e, `SELECT count(*) FROM quarantine WHERE id = 'sc_bad' AND args = CAST('["sc_bad"]' AS BLOB)`))
+	require.EqualValues(t, 1, count(t, e, "SELECT count(*) FROM schedule_args"))
+	s, err := e.GetSchedule(t.Context(), "sc_a")
+	require.NoError(t, err)
+	require.Equal(t, `["sc_a"]`, string(s.Args))
+	_, err = e.Prune(t.Context(), background.Retention{Before: time.Now().Add(time.Hour)})
+	require.NoError(t, err)
+	for _, table := range []string{"schedules", "schedule_args"} {
+		require.Zero(t, count(t, e, "SELECT count(*) FROM "+table), table)
 	}
 }

@@ -18,8 +18,9 @@ const moveRun = `INSERT INTO quarantine (kind, id, session, reason, at, record, 
 	LEFT JOIN args a ON a.seq = r.seq LEFT JOIN results s ON s.seq = r.seq LEFT JOIN checkpoints k ON k.seq = r.seq
 	LEFT JOIN contents c ON c.seq = r.seq WHERE r.seq = ? AND iif(typeof(r.id) = 'text', r.id, '') = ?`
 
-const moveSchedule = `INSERT INTO quarantine (kind, id, session, reason, at, record)
-	SELECT 'schedule', id, session, ?, ?, record FROM schedules WHERE seq = ? AND iif(typeof(id) = 'text', id, '') = ?`
+const moveSchedule = `INSERT INTO quarantine (kind, id, session, reason, at, record, args)
+	SELECT 'schedule', s.id, s.session, ?, ?, s.record, a.data FROM schedules s LEFT JOIN schedule_args a ON a.seq = s.seq
+	WHERE s.seq = ? AND iif(typeof(s.id) = 'text', s.id, '') = ?`
 
 // notEnded stands for the logs of a run that has not ended: what is in its folders.
 const notEnded = -1

@@ -53,7 +53,8 @@ func recount(t *testing.T, e *Engine, step any) {
 			assert.Equal(t, row[1], row[2], step)
 			fresh.Add(row[0].(string), row[1].(int64), row[1].(int64)*(1-row[3].(int64)))
 			return nil
-		}, `SELECT session, size, 16384 + length(record), enabled FROM schedules`)
+		}, `SELECT session, size, 16384 + length(record) + ifnull((SELECT length(data) FROM schedule_args a WHERE a.seq = schedules.seq), 0),
+			enabled FROM schedules`)
 		assert.NoError(t, err)
 		assert.Equal(t, fresh, w.book.ledger, step)
 		return nil, nil

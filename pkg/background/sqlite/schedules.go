@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"bytes"
 	"context"
 	"database/sql/driver"
 	"encoding/json"
@@ -14,11 +15,14 @@ import (
 
 // A scheduleRow is a schedule in the database.
 type scheduleRow struct {
-	seq  int64
-	size int64 // what its record takes, as it is in the database
+	seq   int64
+	size  int64 // what its record takes, as it is in the database
+	apart bool  // its arguments are in the table for them
 	background.Schedule
 }
 
+// decodeSchedule reads a record. It has arguments only if the schedule was
+// stored before there was a table for them.
 func decodeSchedule(found []driver.Value) (scheduleRow, error) {
 	s := scheduleRow{seq: found[0].(int64)}
 	id, _ := found[1].(string)
@@ -38,7 +42,8 @@ func decodeSchedule(found []driver.Value) (scheduleRow, error) {
 	return s, nil
 }
 
-const selectSchedule = `SELECT seq, id, record, size FROM schedules WHERE id = ?`
+const selectSchedule = `SELECT s.seq, s.id, s.record, s.size, a.data FROM schedules s
+	LEFT JOIN schedule_args a ON a.seq = s.seq WHERE s.id = ?`
 
 func loadSchedule(c *conn, id string) (scheduleRow, error) {
 	found, err := c.one(selectSchedule, id)
@@ -50,6 +55,9 @@ func loadSchedule(c *conn, id string) (scheduleRow, error) {
 	}
 	s, err := decodeSchedule(found)
 	s.size, _ = found[3].(int64)
+	if data, ok := found[4].([]byte); ok {
+		s.Args, s.apart = data, true
+	}
 	return s, err
 }
 
@@ -66,7 +74,7 @@ func (e *Engine) PutSchedule(ctx context.Context, s background.Schedule, max int
 		if err = against(s, old, err); err != nil {
 			return nil, err
 		}
-		if err := roomFor(w, s, max); err != nil {
+		if err := roomFor(w, old, s, max); err != nil {
 			return nil, err
 		}
 		put.Revision = s.Revision + 1
@@ -100,10 +108,10 @@ func against(s background.Schedule, old scheduleRow, err error) error {
 	return nil
 }
 
-// roomFor returns an error if s would be one enabled schedule too many of its
-// session.
-func roomFor(w *conn, s background.Schedule, max int) error {
-	if !s.Enabled {
+// roomFor returns an error if s, in place of old, would be one enabled schedule
+// too many of its session.
+func roomFor(w *conn, old scheduleRow, s background.Schedule, max int) error {
+	if !s.Enabled || old.Enabled { // one that was enabled has its place: each time it fires it comes here
 		return nil
 	}
 	var active []string
@@ -121,16 +129,18 @@ func roomFor(w *conn, s background.Schedule, max int) error {
 
 // store writes a schedule: in place of old, or a new one if that has no seq.
 func store(w *conn, old scheduleRow, s background.Schedule, room room) error {
+	args := s.Args
+	s.Args = nil
 	record, err := json.Marshal(s)
 	if err != nil {
 		return err
 	}
-	now, size := time.Now().UnixNano(), background.RecordOverhead+int64(len(record))
+	now, size := time.Now().UnixNano(), background.RecordOverhead+int64(len(record)+len(args))
 	if old.seq == 0 {
 		if err := room(s.Session, size); err != nil {
 			return err
 		}
-		err = w.run(`INSERT INTO schedules (id, session, enabled, changed, size, record) VALUES (?, ?, ?, ?, ?, ?)`,
+		_, old.seq, err = w.exec(`INSERT INTO schedules (id, session, enabled, changed, size, record) VALUES (?, ?, ?, ?, ?, ?)`,
 			s.ID, s.Session, flag(s.Enabled), now, size, record)
 	} else {
 		w.book.add(old.Session, -old.size, -old.size*flag(!old.Enabled))
@@ -138,7 +148,18 @@ func store(w *conn, old scheduleRow, s background.Schedule, room room) error {
 			s.Session, flag(s.Enabled), now, size, record, old.seq)
 	}
 	w.book.add(s.Session, size, size*flag(!s.Enabled))
-	return err
+	if err != nil || old.apart && bytes.Equal(old.Args, args) { // they are written once, not with each firing
+		return err
+	}
+	return storeScheduleArgs(w, old.seq, args)
+}
+
+// storeScheduleArgs writes the arguments of a schedule; nil for none.
+func storeScheduleArgs(w *conn, seq int64, args []byte) error {
+	if args == nil {
+		return w.run(`DELETE FROM schedule_args WHERE seq = ?`, seq)
+	}
+	return w.run(`INSERT OR REPLACE INTO schedule_args VALUES (?, ?)`, seq, args)
 }
 
 // dropSchedule deletes a schedule.
@@ -146,7 +167,10 @@ func dropSchedule(w *conn, seq int64) error {
 	if err := w.uncount(`SELECT session, size, iif(enabled = 0, size, 0) FROM schedules WHERE seq = ?`, seq); err != nil {
 		return err
 	}
-	return w.run(`DELETE FROM schedules WHERE seq = ?`, seq)
+	if err := w.run(`DELETE FROM schedules WHERE seq = ?`, seq); err != nil {
+		return err
+	}
+	return w.run(`DELETE FROM schedule_args WHERE seq = ?`, seq)
 }
 
 // GetSchedule implements [background.Engine].
@@ -188,6 +212,7 @@ func (e *Engine) Schedules(ctx context.Context, session string, enabled bool) ([
 				damaged = append(damaged, err)
 				return nil
 			}
+			s.Args = nil
 			found = append(found, s.Schedule)
 			return nil
 		}, sql+` ORDER BY seq DESC`, args...)

@@ -20,7 +20,7 @@ const applicationID = 0x746c6873
 // migrations are the steps from an empty database to the present one. The
 // number of steps that were taken is PRAGMA user_version. A step that was
 // released is never changed.
-var migrations = [...]string{schema1, schema2, schema3}
+var migrations = [...]string{schema1, schema2, schema3, schema4}
 
 // In runs, what is not in a column of its own is in record, the JSON form of a
 // stored. The arguments of a run and its result may be large, and have tables
@@ -88,6 +88,12 @@ UPDATE runs SET size = 16384 + ifnull((SELECT length(data) FROM args a WHERE a.s
 UPDATE schedules SET size = 16384 + length(record);
 CREATE INDEX runs_spare ON runs (finished, seq, session, size) WHERE finished IS NOT NULL AND notice = 0;
 CREATE INDEX schedules_spare ON schedules (changed, seq, session, size) WHERE enabled = 0;
+`
+
+// The arguments of a schedule may be large too, and lists have none. Those of a
+// schedule that was stored before are in its record until it is stored again.
+const schema4 = `
+CREATE TABLE schedule_args (seq INTEGER PRIMARY KEY, data BLOB NOT NULL);
 `
 
 // databaseName is the name of the database file in the data directory.
@@ -205,7 +211,7 @@ func migrate(c *conn, path string, steps []string) error {
 		}
 	}
 	// A first look, so that a damage that is easy to see is seen now.
-	for _, table := range []string{"runs", "args", "results", "contents", "checkpoints", "schedules", "quarantine"} {
+	for _, table := range []string{"runs", "args", "results", "contents", "checkpoints", "schedules", "schedule_args", "quarantine"} {
 		if _, err := c.number("SELECT max(seq) FROM " + table); err != nil {
 			return err
 		}
