@@ -107,7 +107,7 @@ func New(ctx context.Context, cfg Config) (*Host, error) {
 	h.pool.written = openPagemap(pagemapPath)
 	h.ctx, h.stop = context.WithCancelCause(context.Background())
 	var err error
-	if h.engine, err = h.newEngine(ctx, wazero.NewCompilationCache()); err == nil && cfg.CacheDir != "" {
+	if h.engine, err = h.newEngine(ctx, compiler(), wazero.NewCompilationCache()); err == nil && cfg.CacheDir != "" {
 		h.code, err = openCodeCache(h, cfg.CacheDir, limit(cfg.CacheSize, DefaultCacheSize, 1<<50))
 	}
 	if err != nil {
