@@ -32,9 +32,10 @@ type Config struct {
 	CacheSize int64
 	// Memory is how many bytes all calls and what is kept for them may take
 	// together: linear memory, what large tables and the like beside it take, deep
-	// stacks, snapshots, and large arguments and results while a call runs. A call
-	// that would need more is refused, or ended where it grows, with an error that matches [ErrHostMemory]. Compiled code
-	// does not count. 0 is DefaultHostMemory.
+	// stacks, snapshots, large arguments and results while a call runs, and what
+	// an interpreter makes of a plugin (see Describe). A call that would need more
+	// is refused, or ended where it grows, with an error that matches
+	// [ErrHostMemory]. Compiled code does not count. 0 is DefaultHostMemory.
 	Memory int64
 	// Calls is how many calls of one module may run at a time; others wait, and
 	// their time runs. A place that comes free goes to the client that has the
