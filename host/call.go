@@ -3,7 +3,6 @@ package host
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"time"
 
@@ -131,41 +130,6 @@ func (h *Host) Call(ctx context.Context, m *Module, req Call) (abi.Result, error
 	c.countEnd(r, err)
 	return r, err
 }
-
-// Describe runs toolhost_describe in the sandbox, with a small budget and
-// nothing granted, and returns the manifest it writes. Its errors are those of
-// [Host.Call], or match [ErrABI] if the module has no such export.
-func (h *Host) Describe(ctx context.Context, m *Module) ([]byte, error) {
-	req := Call{Tool: abi.ExportDescribe, Policy: Policy{Fuel: describeFuel, Output: abi.MaxManifest, Timeout: describeTimeout}}
-	if !m.Info.Describe {
-		return nil, &ModuleError{"export", abi.ExportDescribe, ErrNoManifest}
-	}
-	c, err := h.begin(m, req)
-	if err != nil {
-		return nil, &CallError{Plugin: req.Plugin, Tool: req.Tool, Err: err}
-	}
-	defer c.end()
-	c.describing = true
-	c.live(ctx)
-	r, err := c.outcome(c.run(&c.ctx))
-	switch {
-	case err != nil:
-		return nil, err
-	case r.Kind != abi.Success:
-		return nil, &CallError{Tool: req.Tool, Err: fmt.Errorf("%w: %s", ErrABI, r.Error)}
-	case c.manifest == nil:
-		return nil, &CallError{Tool: req.Tool, Err: ErrNoManifest}
-	}
-	return c.manifest, nil
-}
-
-// The budget of a describe: enough for the start of a large runtime. The fuel
-// is less than a second of computing, and the time what a busy machine may take
-// for it.
-const (
-	describeFuel    = 500_000_000
-	describeTimeout = time.Minute
-)
 
 func (h *Host) begin(m *Module, req Call) (*call, error) {
 	if err := h.enter(); err != nil {

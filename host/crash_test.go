@@ -159,11 +159,12 @@ func TestDescribe(t *testing.T) {
 		"too long":   {guest{describe: seq(forever(drop(write(abi.StreamManifest, 0, page))), i32(0))}, host.ErrOutput, ""},
 		"an exit of a command": {guest{command: code{}, describe: seq(drop(write(abi.StreamManifest, dataAt, 1)), i32(0), call(fnExit), i32(0)), data: "{"},
 			host.ErrABI, "toolhost_describe: the plugin breaks the contract: it exited before it answered"},
-		"a command": {guest{command: unreachable(), describe: seq(drop(write(abi.StreamManifest, dataAt, 2)), i32(0)), data: "{}"}, nil, "{}"},
+		"no end to it": {guest{helper: call(fnHelper), describe: seq(call(fnHelper), i32(0))}, host.ErrTrap, "toolhost_describe: the plugin crashed: stack overflow"},
+		"a command":    {guest{command: unreachable(), describe: seq(drop(write(abi.StreamManifest, dataAt, 2)), i32(0)), data: "{}"}, nil, "{}"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHost(t, nil)
-			manifest, err := h.Describe(context.Background(), compile(t, h, c.guest.wasm()))
+			manifest, err := h.Describe(context.Background(), c.guest.wasm())
 			if c.is == nil {
 				require.NoError(t, err)
 				require.Equal(t, c.want, string(manifest))
@@ -191,7 +192,7 @@ func TestDescribeSeesNothing(t *testing.T) {
 		body = append(body, store(int64(512+4*i), c)...)
 	}
 	wasm := guest{describe: seq(body, drop(write(abi.StreamManifest, 512, 52)), i32(0)), data: "sleep"}.wasm()
-	manifest, err := h.Describe(context.Background(), compile(t, h, wasmbin.AppendCustom(wasm, abi.SectionScript, []byte("print(1)"))))
+	manifest, err := h.Describe(context.Background(), wasmbin.AppendCustom(wasm, abi.SectionScript, []byte("print(1)")))
 	require.NoError(t, err)
 	require.Equal(t, []int32{-1, -1, -1, -1, 8, -2, 0, -2, -2, -2, -2, 0, abi.CallDenied}, outcome{stdout: string(manifest)}.codes())
 }

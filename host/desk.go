@@ -162,7 +162,7 @@ func (c *codeCache) open(ctx context.Context) bool {
 	c.once.Do(func() {
 		cache, where, err := wazeroCache(filepath.Join(c.desk, "laid"))
 		if err == nil {
-			c.loader, err = c.host.newEngine(context.WithoutCancel(ctx), cache)
+			c.loader, err = c.host.newEngine(context.WithoutCancel(ctx), compiler(), cache)
 		}
 		if err != nil {
 			c.host.log.Warn("compiled code is not kept", "reason", err)

@@ -17,9 +17,12 @@ import (
 // of the call. Measured: 287 MiB at a depth of 3,000, for 1.5 million units.
 const features = wasmbin.Features &^ experimental.CoreFeaturesExceptionHandling
 
-// runtimeConfig is that of each runtime.
-func runtimeConfig() wazero.RuntimeConfig {
-	return wazero.NewRuntimeConfig().WithCoreFeatures(features).WithDebugInfoEnabled(false)
+// compiler and interpreter are the configurations of runtimes.
+func compiler() wazero.RuntimeConfig    { return configured(wazero.NewRuntimeConfig()) }
+func interpreter() wazero.RuntimeConfig { return configured(wazero.NewRuntimeConfigInterpreter()) }
+
+func configured(c wazero.RuntimeConfig) wazero.RuntimeConfig {
+	return c.WithCoreFeatures(features).WithDebugInfoEnabled(false)
 }
 
 // engine is a runtime with the cache of compiled code that it closes.
@@ -30,8 +33,8 @@ type engine struct {
 
 // newEngine returns a runtime that has all that plugins import. It keeps the
 // cache, also where it fails.
-func (h *Host) newEngine(ctx context.Context, cache wazero.CompilationCache) (*engine, error) {
-	e := &engine{wazero.NewRuntimeWithConfig(ctx, runtimeConfig().WithCompilationCache(cache)), cache}
+func (h *Host) newEngine(ctx context.Context, config wazero.RuntimeConfig, cache wazero.CompilationCache) (*engine, error) {
+	e := &engine{wazero.NewRuntimeWithConfig(ctx, config.WithCompilationCache(cache)), cache}
 	if err := h.instantiateImports(ctx, e); err != nil {
 		return nil, errors.Join(err, e.close(ctx))
 	}
@@ -45,7 +48,7 @@ func (e *engine) close(ctx context.Context) error {
 	return errors.Join(e.Runtime.Close(ctx), e.cache.Close(ctx))
 }
 
-// compile has the runtime compile a module with all processors.
+// compile has the runtime compile a module, with all processors if it can.
 func (e *engine) compile(ctx context.Context, wasm []byte) (wazero.CompiledModule, error) {
 	return e.CompileModule(experimental.WithCompilationWorkers(ctx, runtime.GOMAXPROCS(0)), wasm)
 }

@@ -32,9 +32,10 @@ type Config struct {
 	CacheSize int64
 	// Memory is how many bytes all calls and what is kept for them may take
 	// together: linear memory, what large tables and the like beside it take, deep
-	// stacks, snapshots, and large arguments and results while a call runs. A call
-	// that would need more is refused, or ended where it grows, with an error that matches [ErrHostMemory]. Compiled code
-	// does not count. 0 is DefaultHostMemory.
+	// stacks, snapshots, large arguments and results while a call runs, and what
+	// an interpreter makes of a plugin (see Describe). A call that would need more
+	// is refused, or ended where it grows, with an error that matches
+	// [ErrHostMemory]. Compiled code does not count. 0 is DefaultHostMemory.
 	Memory int64
 	// Calls is how many calls of one module may run at a time; others wait, and
 	// their time runs. A place that comes free goes to the client that has the
@@ -107,7 +108,7 @@ func New(ctx context.Context, cfg Config) (*Host, error) {
 	h.pool.written = openPagemap(pagemapPath)
 	h.ctx, h.stop = context.WithCancelCause(context.Background())
 	var err error
-	if h.engine, err = h.newEngine(ctx, wazero.NewCompilationCache()); err == nil && cfg.CacheDir != "" {
+	if h.engine, err = h.newEngine(ctx, compiler(), wazero.NewCompilationCache()); err == nil && cfg.CacheDir != "" {
 		h.code, err = openCodeCache(h, cfg.CacheDir, limit(cfg.CacheSize, DefaultCacheSize, 1<<50))
 	}
 	if err != nil {

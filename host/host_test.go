@@ -135,11 +135,17 @@ var buildAll = sync.OnceValue(func() error {
 	return nil
 })
 
-// module returns the compiled fixture.
-func (f fixture) module(t testing.TB, h *host.Host) *host.Module {
+// wasm returns the fixture.
+func (f fixture) wasm(t testing.TB) []byte {
 	t.Helper()
 	require.NoError(t, buildAll())
 	wasm, err := os.ReadFile(filepath.Join(temp, filepath.Base(f.dir)+".wasm"))
 	require.NoError(t, err)
-	return compile(t, h, wasm)
+	return wasm
+}
+
+// module returns the compiled fixture.
+func (f fixture) module(t testing.TB, h *host.Host) *host.Module {
+	t.Helper()
+	return compile(t, h, f.wasm(t))
 }

@@ -20,14 +20,15 @@ type Module struct {
 	Info      *Info
 	Isolation Isolation
 
-	host     *Host
-	compiled wazero.CompiledModule
-	runtime  wazero.Runtime // that compiled it
-	base     *image         // what a new instance starts with
-	globals  int            // mutable ones
-	renews   bool           // it exports toolhost_restored
-	account  *account
-	places   line // for its calls
+	host        *Host
+	compiled    wazero.CompiledModule
+	runtime     wazero.Runtime // that compiled it
+	base        *image         // what a new instance starts with
+	globals     int            // mutable ones
+	renews      bool           // it exports toolhost_restored
+	interpreted bool           // and not compiled
+	account     *account
+	places      line // for its calls
 
 	snapshots map[string]*snapshot // by view; guarded by the mutex of the pool
 	taking    sync.WaitGroup       // who takes them
@@ -57,24 +58,37 @@ func (h *Host) Compile(ctx context.Context, wasm []byte) (*Module, error) {
 	}
 	info.Digest = digestOf(wasm)
 	p, err := h.prepare(ctx, info, wasm)
-	if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
-		return nil, err
-	}
-	if refused := (*ModuleError)(nil); err != nil && !errors.As(err, &refused) {
-		err = &ModuleError{Part: "module", Err: err}
-	}
 	if err != nil {
-		return nil, err
+		return nil, refused(ctx, err)
 	}
 	if p.found {
 		h.countCompile(countCached, started)
 	} else {
 		h.countCompile(countAnew, started)
 	}
+	m, err := h.newModule(info, p)
+	if err != nil {
+		return nil, errors.Join(err, p.compiled.Close(ctx))
+	}
+	return m, nil
+}
+
+// refused is why a plugin cannot be prepared: that nobody waits for it any more,
+// or a [*ModuleError].
+func refused(ctx context.Context, err error) error {
+	var module *ModuleError
+	if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) || errors.As(err, &module) {
+		return err
+	}
+	return &ModuleError{Part: "module", Err: err}
+}
+
+// newModule returns the module of a plugin that is prepared. Its error matches
+// ErrMemory.
+func (h *Host) newModule(info *Info, p *prepared) (*Module, error) {
 	a := &account{pool: &h.pool, beside: p.Beside}
 	base, err := a.newImage(p.Image, p.At, uint64(info.MinBytes))
 	if err != nil {
-		_ = p.compiled.Close(ctx)
 		return nil, err
 	}
 	m := &Module{

@@ -208,7 +208,7 @@ func (c *codeCache) build(ctx context.Context, temp string, outline, wasm []byte
 	if err != nil {
 		return "", "", err
 	}
-	e := &engine{wazero.NewRuntimeWithConfig(ctx, runtimeConfig().WithCompilationCache(cache)), cache}
+	e := &engine{wazero.NewRuntimeWithConfig(ctx, compiler().WithCompilationCache(cache)), cache}
 	defer e.close(ctx)
 	var files [2]string
 	for i, module := range [][]byte{outline, wasm} { // where the one is refused the other is

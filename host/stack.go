@@ -44,7 +44,7 @@ func (e *entry) bytes() int64 {
 	if !e.stack.IsValid() {
 		return stackMost
 	}
-	return int64(e.stack.Len())
+	return int64(e.stack.Cap()) * int64(e.stack.Type().Elem().Size()) // an interpreter's is of words
 }
 
 // cached returns an entry that is made once for an instance, unless a call made
@@ -73,6 +73,9 @@ func (c *call) payStack() error {
 	n := c.entered.bytes()
 	if n <= max(c.stack, stackKept) {
 		return nil
+	}
+	if c.module.interpreted && n > stackMost {
+		return errUnfit
 	}
 	if err := c.module.account.take(uint64(n - c.stack)); err != nil {
 		return err

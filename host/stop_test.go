@@ -228,12 +228,8 @@ func requireClosed(t *testing.T, h *host.Host, m *host.Module) {
 	require.Equal(t, abi.CanceledKind, o.Kind)
 	_, err := h.Compile(context.Background(), guest{}.wasm())
 	require.ErrorIs(t, err, host.ErrClosed)
-	_, err = h.Describe(context.Background(), compileElsewhere(t, guest{describe: i32(0)}))
+	_, err = h.Describe(context.Background(), guest{describe: i32(0)}.wasm())
 	require.ErrorIs(t, err, host.ErrClosed)
-}
-
-func compileElsewhere(t *testing.T, g guest) *host.Module {
-	return compile(t, newHost(t, nil), g.wasm())
 }
 
 func TestCloseLetsCallsFinish(t *testing.T) {

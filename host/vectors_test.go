@@ -143,7 +143,7 @@ func logs(t *testing.T, data []byte) (all []logged) {
 // is not sealed.
 func TestVectorsManifest(t *testing.T) {
 	h := newHost(t, nil)
-	manifest, err := h.Describe(context.Background(), vectorsPlugin.module(t, h))
+	manifest, err := h.Describe(context.Background(), vectorsPlugin.wasm(t))
 	require.NoError(t, err)
 	decoded, err := abi.DecodeManifest(manifest)
 	require.NoError(t, err)

@@ -229,25 +229,44 @@ func (p *Plugin) start(ctx context.Context) *compilation {
 
 // load reads and compiles the file, if it is still what it was.
 func (p *Plugin) load(ctx context.Context) (*host.Module, error) {
-	wasm, s, err := readFile(p.folder, p.name, MaxWasm)
+	wasm, s, err := p.reread()
 	if err != nil {
-		return nil, missing(err)
-	}
-	if p.known() == "" && !s.sameContent(p.stamp) {
-		return nil, ErrChanged
+		return nil, err
 	}
 	module, err := p.host.Compile(ctx, wasm)
 	if err != nil {
 		return nil, err
 	}
-	if digest := module.Info.Digest; p.known() == "" {
-		p.learn(digest)
-		p.digests.add(s, digest)
-	} else if digest != p.known() {
-		p.digests.forget(p.stamp)
-		return nil, errors.Join(ErrChanged, module.Close(ctx))
+	if err := p.is(module.Info.Digest, s); err != nil {
+		return nil, errors.Join(err, module.Close(ctx))
 	}
 	return module, nil
+}
+
+// reread reads the file, if it still looks as it did. Whether it is what it was
+// is said by its digest, see is.
+func (p *Plugin) reread() ([]byte, stamp, error) {
+	wasm, s, err := readFile(p.folder, p.name, MaxWasm)
+	if err != nil {
+		return nil, s, missing(err)
+	}
+	if p.known() == "" && !s.sameContent(p.stamp) {
+		return nil, s, ErrChanged
+	}
+	return wasm, s, nil
+}
+
+// is checks the digest of what was read, or learns it where it is not known yet.
+func (p *Plugin) is(digest string, s stamp) error {
+	switch known := p.known(); {
+	case known == "":
+		p.learn(digest)
+		p.digests.add(s, digest)
+	case known != digest:
+		p.digests.forget(p.stamp)
+		return ErrChanged
+	}
+	return nil
 }
 
 // failure is why the plugin could not be compiled the last time, nil if it was

@@ -61,16 +61,6 @@ func (r *Registry) loader(before *set) *loader {
 	return l
 }
 
-// drop closes plugins that are not to be used, but for those of the earlier
-// reading.
-func (l *loader) drop(ctx context.Context, found []*Plugin) {
-	for _, p := range found {
-		if l.before[p.at] != p {
-			_ = p.close(ctx)
-		}
-	}
-}
-
 // Load loads one file of a folder, with nothing granted, and returns what is
 // worth knowing beside it.
 func Load(ctx context.Context, h *host.Host, folder Folder, name, cacheDir string) (*Plugin, []Problem, error) {
@@ -153,7 +143,6 @@ func (l *loader) plugin(ctx context.Context, i int, folder Folder, stem string) 
 	}
 	p := &Plugin{File: path.Join(folder.Path, name), at: place{i, name}, host: l.host, digests: l.digests, folder: folder.FS, name: name}
 	if err := l.read(ctx, p, stem); err != nil {
-		_ = p.close(ctx) // describe may have compiled it
 		return nil, err
 	}
 	return p, nil
@@ -290,12 +279,14 @@ func (l *loader) describe(ctx context.Context, p *Plugin) ([]byte, error) {
 			return document, nil
 		}
 	}
-	module, err := p.use(ctx)
+	wasm, s, err := p.reread()
 	if err != nil {
 		return nil, err
 	}
-	defer p.unuse()
-	document, err := l.host.Describe(ctx, module)
+	if err := p.is(digestOf(wasm), s); err != nil {
+		return nil, err
+	}
+	document, err := l.host.Describe(ctx, wasm)
 	if err != nil {
 		return nil, err
 	}

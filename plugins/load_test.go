@@ -3,10 +3,12 @@ package plugins
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/fstest"
 
 	"github.com/stretchr/testify/require"
 
@@ -94,8 +96,13 @@ func TestDescribeIsCachedByDigest(t *testing.T) {
 	openCached := func() *Registry {
 		return openWith(t, h, Config{Folders: []Folder{folder(map[string][]byte{"p.wasm": wasm})}, CacheDir: cache})
 	}
+	asked := func(times int64) {
+		t.Helper()
+		require.Equal(t, times, h.Stats().Started)
+		require.Zero(t, h.Stats().Compiled, "nothing is compiled for it")
+	}
 	r := openCached()
-	require.NotNil(t, r.Plugins()[0].module, "the plugin had to be asked")
+	asked(1)
 	digest, err := r.Plugins()[0].Digest()
 	require.NoError(t, err)
 	file := filepath.Join(cache, "manifest-"+digest+".json")
@@ -105,16 +112,42 @@ func TestDescribeIsCachedByDigest(t *testing.T) {
 
 	r = openCached()
 	require.Equal(t, []string{"described"}, toolNames(r))
-	require.Nil(t, r.Plugins()[0].module, "the cache was not used")
+	asked(1)
 
 	require.NoError(t, os.WriteFile(file, kept[:len(kept)/2], 0o600))
 	r = openCached()
 	require.Equal(t, []string{"described"}, toolNames(r))
-	require.NotNil(t, r.Plugins()[0].module, "half a file was taken for a manifest")
+	asked(2) // half a file is no manifest
 	require.Empty(t, problems(r))
 
 	wasm = describing(named("other"))
 	require.Equal(t, []string{"other"}, toolNames(openCached()), "another binary has another digest")
+}
+
+// changingFS has another file each time one is opened.
+type changingFS struct {
+	fstest.MapFS
+	next [][]byte
+}
+
+func (c *changingFS) Open(name string) (fs.File, error) {
+	if len(c.next) > 0 {
+		c.MapFS[name], c.next = wasmFile(c.next[0]), c.next[1:]
+	}
+	return c.MapFS.Open(name)
+}
+
+// A plugin is asked only if its file is still the one that was looked at.
+func TestDescribeOfChangedFile(t *testing.T) {
+	files := &changingFS{MapFS: fstest.MapFS{"p.wasm": wasmFile(describing(named("a")))}}
+	h := newHost(t)
+	files.next = [][]byte{describing(named("a")), describing(named("b"))}
+	_, _, err := Load(t.Context(), h, Folder{Path: "plugins", FS: files}, "p.wasm", "")
+	require.ErrorIs(t, err, ErrChanged)
+	require.Zero(t, h.Stats().Started)
+	p, _, err := Load(t.Context(), h, Folder{Path: "plugins", FS: files}, "p.wasm", "")
+	require.NoError(t, err)
+	require.Equal(t, "b", p.Manifest.Name)
 }
 
 // What others could have put into the cache is not believed.

@@ -140,7 +140,6 @@ func (r *Registry) read(ctx context.Context, before *set) (*set, error) {
 	for i, folder := range r.cfg.Folders {
 		found = append(found, l.folder(ctx, i, folder)...)
 		if ctx.Err() != nil {
-			l.drop(ctx, found)
 			return nil, context.Cause(ctx)
 		}
 	}
@@ -154,7 +153,6 @@ func (r *Registry) read(ctx context.Context, before *set) (*set, error) {
 	}
 	for _, p := range found {
 		if refused[p.File] {
-			l.drop(ctx, []*Plugin{p})
 			continue
 		}
 		s.plugins = append(s.plugins, p)

@@ -162,12 +162,7 @@ func Seal(ctx context.Context, h *host.Host, wasm []byte) ([]byte, error) {
 	if info.Manifest != nil {
 		return wasm, nil
 	}
-	module, err := h.Compile(ctx, wasm)
-	if err != nil {
-		return nil, err
-	}
-	defer module.Close(ctx)
-	manifest, err := h.Describe(ctx, module)
+	manifest, err := h.Describe(ctx, wasm)
 	if err != nil {
 		return nil, err
 	}

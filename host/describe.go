@@ -1,0 +1,179 @@
+package host
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/tetratelabs/wazero"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/internal/wasmbin"
+)
+
+// The budget of a describe: enough for the start of a large runtime. The fuel
+// is less than a second of computing, and the time what a busy machine may take
+// for it.
+const (
+	describeFuel    = 500_000_000
+	describeTimeout = time.Minute
+)
+
+// What of it is spent on interpreting: in about the time in which most plugins
+// can be compiled. A plugin made by Go takes 5 to 12 million units.
+const (
+	interpretFuel    = 50_000_000
+	interpretTimeout = 10 * time.Second
+)
+
+// Describe runs toolhost_describe of a plugin in the sandbox, with a small budget
+// and nothing granted, and returns the manifest it writes. Its errors are those
+// of [Host.Compile] and [Host.Call], or match [ErrNoManifest] if the module has
+// no such export or writes none.
+//
+// Most plugins are interpreted for it, since to compile one takes longer than all
+// it does there. Whatever an interpreter does not bring to its end is compiled,
+// and begins anew: what comes of a describe does not depend on which it was.
+func (h *Host) Describe(ctx context.Context, wasm []byte) ([]byte, error) {
+	if err := h.enter(); err != nil {
+		return nil, err
+	}
+	defer h.calls.Done()
+	info, err := h.Scan(bytes.NewReader(wasm), int64(len(wasm)))
+	if err != nil {
+		return nil, err
+	}
+	if !info.Describe {
+		return nil, &ModuleError{"export", abi.ExportDescribe, ErrNoManifest}
+	}
+	manifest, err := h.describeInterpreted(ctx, info, wasm)
+	if errors.Is(err, errUnfit) {
+		return h.describeCompiled(ctx, wasm)
+	}
+	return manifest, err
+}
+
+func (h *Host) describeCompiled(ctx context.Context, wasm []byte) ([]byte, error) {
+	m, err := h.Compile(ctx, wasm)
+	if err != nil {
+		return nil, err
+	}
+	defer m.Close(ctx)
+	return m.describe(ctx, describeFuel, describeTimeout)
+}
+
+// errUnfit: to interpret a plugin takes too much of what an interpreter has.
+var errUnfit = errors.New("it cannot be interpreted")
+
+// describeInterpreted describes in a runtime that is closed after it. Its error
+// may match errUnfit.
+func (h *Host) describeInterpreted(ctx context.Context, info *Info, wasm []byte) ([]byte, error) {
+	program, err := rewrite(wasm)
+	if err != nil {
+		return nil, refused(ctx, err)
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	size, err := interpreterBytes(program.Wasm)
+	if err != nil {
+		return nil, err
+	}
+	room := &account{pool: &h.pool}
+	if !room.tryTake(size) {
+		return nil, errUnfit
+	}
+	defer room.give(size)
+	e, err := h.newEngine(ctx, interpreter(), wazero.NewCompilationCache())
+	if err != nil {
+		return nil, err
+	}
+	defer e.close(context.WithoutCancel(ctx))
+	compiled, err := e.compile(ctx, program.Wasm)
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if err != nil {
+		return nil, refused(ctx, fmt.Errorf("%w: %w", errRefused, err))
+	}
+	m, err := h.newModule(info, &prepared{program: program, compiled: compiled, runtime: e})
+	if err != nil {
+		return nil, err
+	}
+	defer m.Close(ctx)
+	m.interpreted = true
+	return m.describe(ctx, interpretFuel, interpretTimeout)
+}
+
+// An interpreter has words for each operator and each local: some 30 bytes of heap
+// for a byte of code that a compiler made, and at most about 60. It also pushes
+// the locals of a function whenever that is called, which no fuel pays for, and
+// lets 2,000 calls be within each other.
+const (
+	interpretBytes = 60
+	interpretMost  = 8 << 20 // bytes of code and locals together
+	localsMost     = 1000    // of one function
+)
+
+// interpreterBytes is the heap that an interpreter takes for a module. Its error
+// matches errUnfit if that is too much.
+func interpreterBytes(wasm []byte) (uint64, error) {
+	m, err := wasmbin.Parse(wasm)
+	if err != nil {
+		return 0, err
+	}
+	total := 0
+	for _, c := range m.Codes {
+		locals := 0
+		for _, g := range c.Locals {
+			locals += int(g.Count)
+		}
+		total += len(c.Body) + locals
+		if total > interpretMost || locals > localsMost {
+			return 0, errUnfit
+		}
+	}
+	return uint64(total) * interpretBytes, nil
+}
+
+// describe runs toolhost_describe.
+func (m *Module) describe(ctx context.Context, units int64, timeout time.Duration) ([]byte, error) {
+	req := Call{Tool: abi.ExportDescribe, Policy: Policy{Fuel: units, Output: abi.MaxManifest, Timeout: timeout}}
+	c, err := m.host.begin(m, req)
+	if err != nil {
+		return nil, &CallError{Tool: req.Tool, Err: err}
+	}
+	defer c.end()
+	c.describing = true
+	c.live(ctx)
+	code, err := c.run(&c.ctx)
+	if m.interpreted && ctx.Err() == nil && unfit(err) {
+		return nil, errUnfit
+	}
+	r, err := c.outcome(code, err)
+	switch {
+	case err != nil:
+		return nil, err
+	case r.Kind != abi.Success:
+		return nil, &CallError{Tool: req.Tool, Err: fmt.Errorf("%w: %s", ErrABI, r.Error)}
+	case c.manifest == nil:
+		return nil, &CallError{Tool: req.Tool, Err: ErrNoManifest}
+	}
+	return c.manifest, nil
+}
+
+// unfit reports whether a run was ended by a limit that is lower in an
+// interpreter.
+func unfit(err error) bool {
+	switch {
+	case err == nil:
+		return false
+	case errors.Is(err, errUnfit), errors.Is(err, ErrFuel), errors.Is(err, context.DeadlineExceeded):
+		return true
+	}
+	message, _, _ := strings.Cut(err.Error(), "\nwasm stack trace:\n")
+	return strings.HasSuffix(message, "wasm error: stack overflow")
+}

@@ -1,0 +1,63 @@
+package host
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"github.com/tetratelabs/wazero"
+
+	"github.com/toolhost/toolhost/abi"
+)
+
+// DescribeCompiled describes as Host.Describe does where a plugin is not
+// interpreted.
+func (h *Host) DescribeCompiled(ctx context.Context, wasm []byte) ([]byte, error) {
+	return h.describeCompiled(ctx, wasm)
+}
+
+// Interpretable reports whether a module, as it was rewritten, is interpreted.
+func Interpretable(wasm []byte) bool {
+	_, err := interpreterBytes(wasm)
+	return err == nil
+}
+
+// Described is how a describe ended in some kind of runtime.
+type Described struct {
+	Manifest string
+	Err      string
+	Fuel     int64
+	Memory   int64 // at its peak
+}
+
+// DescribeIn describes in an interpreter, or compiled.
+func (h *Host) DescribeIn(t *testing.T, interpreted bool, wasm []byte, units int64) Described {
+	t.Helper()
+	m, err := h.Compile(t.Context(), wasm)
+	require.NoError(t, err)
+	defer m.Close(t.Context())
+	if interpreted {
+		program, err := rewrite(wasm)
+		require.NoError(t, err)
+		e, err := h.newEngine(t.Context(), interpreter(), wazero.NewCompilationCache())
+		require.NoError(t, err)
+		defer e.close(t.Context())
+		compiled, err := e.compile(t.Context(), program.Wasm)
+		require.NoError(t, err)
+		m, err = h.newModule(m.Info, &prepared{program: program, compiled: compiled, runtime: e})
+		require.NoError(t, err)
+		defer m.Close(t.Context())
+		m.interpreted = true
+	}
+	c, err := h.begin(m, Call{Tool: abi.ExportDescribe, Policy: Policy{Fuel: units, Output: abi.MaxManifest}})
+	require.NoError(t, err)
+	defer c.end()
+	c.describing = true
+	c.live(t.Context())
+	r, err := c.outcome(c.run(&c.ctx))
+	d := Described{Manifest: string(c.manifest), Err: r.Error, Fuel: r.Usage.Fuel, Memory: r.Usage.MemoryPeak}
+	if err != nil {
+		d.Err = err.Error()
+	}
+	return d
+}
