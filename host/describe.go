@@ -71,6 +71,12 @@ var errUnfit = errors.New("it cannot be interpreted")
 // describeInterpreted describes in a runtime that is closed after it. Its error
 // may match errUnfit.
 func (h *Host) describeInterpreted(ctx context.Context, info *Info, wasm []byte) ([]byte, error) {
+	select {
+	case h.interpreting <- struct{}{}:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	defer func() { <-h.interpreting }()
 	program, err := rewrite(wasm)
 	if err != nil {
 		return nil, refused(ctx, err)
@@ -107,6 +113,10 @@ func (h *Host) describeInterpreted(ctx context.Context, info *Info, wasm []byte)
 	m.interpreted = true
 	return m.describe(ctx, interpretFuel, interpretTimeout)
 }
+
+// interpretedAtOnce is how many plugins are interpreted at a time: one made by Go
+// takes a hundred megabytes.
+const interpretedAtOnce = 4
 
 // An interpreter has words for each operator and each local: some 30 bytes of heap
 // for a byte of code that a compiler made, and at most about 60. It also pushes

@@ -22,6 +22,14 @@ func Interpretable(wasm []byte) bool {
 	return err == nil
 }
 
+// Interpret takes all places to interpret, and returns what gives one back.
+func (h *Host) Interpret() (end func()) {
+	for range interpretedAtOnce {
+		h.interpreting <- struct{}{}
+	}
+	return func() { <-h.interpreting }
+}
+
 // Described is how a describe ended in some kind of runtime.
 type Described struct {
 	Manifest string

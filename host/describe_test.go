@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -192,6 +193,28 @@ func TestDescribeIsCanceled(t *testing.T) {
 	cancel(gone)
 	_, err := h.Describe(ctx, endless)
 	require.ErrorIs(t, err, gone)
+}
+
+// TestDescribesTakeTurns: some at a time are interpreted, since each takes a lot
+// of memory, and the next one waits.
+func TestDescribesTakeTurns(t *testing.T) {
+	wasm := guest{describe: says()}.wasm()
+	synctest.Test(t, func(t *testing.T) {
+		h := hostWith(t, host.Config{})
+		end := h.Interpret()
+		described := make(chan error, 1)
+		go func() {
+			_, err := h.Describe(t.Context(), wasm)
+			described <- err
+		}()
+		synctest.Wait()
+		require.Empty(t, described)
+		end()
+		require.NoError(t, <-described)
+		require.Zero(t, h.Stats().Compiled.Anew)
+		_, err := h.Describe(t.Context(), wasm)
+		require.NoError(t, err, "it has given its place back")
+	})
 }
 
 // BenchmarkDescribe measures asking a plugin made by Go what it is, and beside it

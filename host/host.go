@@ -83,6 +83,8 @@ type Host struct {
 	ofModule rule // for the calls of one module
 	places   line // for all calls but background runs
 
+	interpreting chan struct{} // has the plugins that are
+
 	mu      sync.Mutex
 	closed  bool
 	calls   sync.WaitGroup
@@ -95,7 +97,7 @@ type Host struct {
 
 // New returns a Host. Close it to free the compiled code.
 func New(ctx context.Context, cfg Config) (*Host, error) {
-	h := &Host{log: cfg.Logger, modules: map[*Module]bool{}}
+	h := &Host{log: cfg.Logger, modules: map[*Module]bool{}, interpreting: make(chan struct{}, interpretedAtOnce)}
 	if h.log == nil {
 		h.log = slog.New(slog.DiscardHandler)
 	}
