@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"time"
 
@@ -92,7 +93,12 @@ func (h *Host) describeInterpreted(ctx context.Context, info *Info, wasm []byte)
 	if !room.tryTake(size) {
 		return nil, errUnfit
 	}
-	defer room.give(size)
+	defer func() {
+		if size >= interpretLarge {
+			runtime.GC() // what the next one takes would else come on top of it
+		}
+		room.give(size)
+	}()
 	e, err := h.newEngine(ctx, interpreter(), wazero.NewCompilationCache())
 	if err != nil {
 		return nil, err
@@ -124,8 +130,9 @@ const interpretedAtOnce = 4
 // lets 2,000 calls be within each other.
 const (
 	interpretBytes = 60
-	interpretMost  = 8 << 20 // bytes of code and locals together
-	localsMost     = 1000    // of one function
+	interpretMost  = 8 << 20  // bytes of code and locals together
+	interpretLarge = 16 << 20 // bytes of heap that are not left to the next collection
+	localsMost     = 1000     // of one function
 )
 
 // interpreterBytes is the heap that an interpreter takes for a module. Its error
