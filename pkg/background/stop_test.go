@@ -50,6 +50,25 @@ func TestStop(t *testing.T) {
 	}
 }
 
+// TestForceComesBeforeTheRequest: work that gives way to a request to stop ends by
+// itself, with a result, however late the force would come.
+func TestForceComesBeforeTheRequest(t *testing.T) {
+	task := newTask(Run{})
+	task.launch(t.Context())
+	cancel := task.cancel
+	task.cancel = func(cause error) {
+		select {
+		case <-task.sink.Stopping():
+			t.Error("the work was asked before its context ended")
+		default:
+		}
+		cancel(cause)
+	}
+	task.requestStop(0)
+	require.ErrorIs(t, context.Cause(task.ctx), ErrStopped)
+	<-task.sink.Stopping()
+}
+
 func TestStopKeepsWhoAndWhy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(t, Config{})

@@ -114,15 +114,15 @@ func (t *task) requestStop(grace time.Duration) {
 	}
 	first := !t.stopped
 	t.stopped = true
-	if first {
-		t.sink.RequestStop()
-	}
 	switch {
 	case t.cancel == nil: // it is not launched, and will not start
-	case grace <= 0:
+	case grace <= 0: // before the work is asked: what gives way to a request ends by itself
 		t.cancel(ErrStopped)
 	case first:
 		t.kill = time.AfterFunc(grace, func() { t.cancel(ErrStopped) })
+	}
+	if first {
+		t.sink.RequestStop()
 	}
 }
 
