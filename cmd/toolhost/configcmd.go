@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -40,7 +41,7 @@ func (a *app) configuration() *cobra.Command {
 			}
 			w := tabwriter.NewWriter(a.out, 0, 8, 2, ' ', 0)
 			for _, v := range values {
-				fmt.Fprintf(w, "%s\t%v\t%s\n", v.Key, v.Value, v.Source)
+				fmt.Fprintf(w, "%s\t%s\t%s\n", v.Key, v.text(), v.Source)
 			}
 			return w.Flush()
 		},
@@ -55,6 +56,17 @@ type setting struct {
 	Key    string `json:"key"`
 	Value  any    `json:"value"`
 	Source string `json:"source"`
+}
+
+// text is the value as a line shows it, lists as they can be written in YAML.
+func (s setting) text() string {
+	switch s.Value.(type) {
+	case []any, []string:
+		if text, err := json.Marshal(s.Value); err == nil {
+			return string(text)
+		}
+	}
+	return fmt.Sprint(s.Value)
 }
 
 // fromCode is the source of what no layer has.

@@ -99,7 +99,7 @@ func refusal(p *httpapi.Problem) (exit int, code, hint string) {
 	code = string(p.Code)
 	switch p.Code {
 	case httpapi.CodeLimit:
-		return exitLimit, code, "toolhost tasks --active shows what runs"
+		return exitLimit, code, "toolhost tasks --active shows what runs, toolhost schedules what is scheduled"
 	case httpapi.CodeUnauthorized:
 		return exitDenied, code, "set TOOLHOST_TOKEN to the token of the server, or to an access token for it"
 	case httpapi.CodeDenied, httpapi.CodeForbidden, httpapi.CodeScope:

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"log/slog"
 	"os"
 	"os/signal"
 	"strings"
@@ -33,7 +34,7 @@ func (a *app) reloaded(c plugins.Changes) {
 // tellProblems tells what is wrong with plugins, a line each.
 func (a *app) tellProblems(problems []plugins.Problem) {
 	for _, p := range problems {
-		a.announce("problem: " + oneLine(p.String()))
+		a.announceAs(slog.LevelWarn, "problem: "+oneLine(p.String()), "file", p.File)
 	}
 }
 

@@ -174,12 +174,15 @@ func (a *app) drain(s *server.Service, api *httpapi.API) error {
 }
 
 // announce tells what an operator wants to know at any log level.
-func (a *app) announce(text string, attrs ...any) {
+func (a *app) announce(text string, attrs ...any) { a.announceAs(slog.LevelInfo, text, attrs...) }
+
+// announceAs announces what a log in JSON has under this level.
+func (a *app) announceAs(level slog.Level, text string, attrs ...any) {
 	if a.config.Log.Format != "json" {
 		a.notef("toolhost: %s", text)
 		return
 	}
-	record := slog.NewRecord(time.Now(), slog.LevelInfo, text, 0)
+	record := slog.NewRecord(time.Now(), level, text, 0)
 	record.Add(attrs...)
 	_ = a.logger().Handler().Handle(context.Background(), record)
 }

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/toolhost/toolhost/pkg/background"
@@ -54,18 +55,37 @@ func (a *API) schedule(r *request, in NewSchedule) (Schedule, error) {
 	if err != nil {
 		return Schedule{}, err
 	}
-	req := server.ScheduleRequest{SpawnRequest: spawn, Cron: in.Cron, Timezone: in.Timezone, Overlap: in.Overlap}
-	if in.At != "" {
-		if req.At, err = time.Parse(time.RFC3339, in.At); err != nil {
-			return Schedule{}, invalid("scheduled_at", "expected a time such as 2030-01-31T09:30:00Z")
-		}
+	at, err := in.once()
+	if err != nil {
+		return Schedule{}, err
 	}
+	req := server.ScheduleRequest{SpawnRequest: spawn, Cron: in.Cron, At: at, Timezone: in.Timezone, Overlap: in.Overlap}
 	stored, err := a.service.Schedule(r.Context(), req)
 	if err != nil {
 		return Schedule{}, err
 	}
 	r.w.Header().Set("Location", "/v1/schedules/"+stored.ID)
 	return detailed(r.caller, stored), nil
+}
+
+// once is the time of a schedule that fires once, and zero for one with a cron
+// expression. That there is one of the two is checked here too, as a model has
+// them in a field that is not in this body.
+func (in NewSchedule) once() (time.Time, error) {
+	recurring := strings.TrimSpace(in.Cron) != ""
+	switch {
+	case recurring && in.At != "":
+		return time.Time{}, invalid("scheduled_at", "not beside a cron_expression: give one of the two")
+	case recurring:
+		return time.Time{}, nil
+	case in.At == "":
+		return time.Time{}, invalid("cron_expression", "required, or in its place scheduled_at")
+	}
+	at, err := time.Parse(time.RFC3339, in.At)
+	if err != nil {
+		return time.Time{}, invalid("scheduled_at", "expected a time such as 2030-01-31T09:30:00Z")
+	}
+	return at, nil
 }
 
 // detailed is a schedule with its arguments.
