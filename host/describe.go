@@ -112,6 +112,9 @@ func (h *Host) describeInterpreted(ctx context.Context, info *Info, wasm []byte)
 		return nil, refused(ctx, fmt.Errorf("%w: %w", errRefused, err))
 	}
 	m, err := h.newModule(info, &prepared{program: program, compiled: compiled, runtime: e})
+	if unfit(err) {
+		return nil, errUnfit
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -125,11 +128,14 @@ func (h *Host) describeInterpreted(ctx context.Context, info *Info, wasm []byte)
 const interpretedAtOnce = 4
 
 // An interpreter has words for each operator and each local: some 30 bytes of heap
-// for a byte of code that a compiler made, and at most about 60. It also pushes
-// the locals of a function whenever that is called, which no fuel pays for, and
-// lets 2,000 calls be within each other.
+// for a byte of code that a compiler made, and at most interpretBytes; while it
+// makes them those of the function it is at are there up to three times. It also
+// pushes the locals of a function whenever that is called, which no fuel pays for,
+// and lets 2,000 calls be within each other.
 const (
-	interpretBytes = 60
+	interpretBytes = 80
+	makingBytes    = 160      // more for the code of the largest function
+	declaredBytes  = 300      // of a function or a type, without code
 	interpretMost  = 8 << 20  // bytes of code and locals together
 	interpretLarge = 16 << 20 // bytes of heap that are not left to the next collection
 	localsMost     = 1000     // of one function
@@ -142,18 +148,21 @@ func interpreterBytes(wasm []byte) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	total := 0
+	total, largest := 0, 0
 	for _, c := range m.Codes {
 		locals := 0
 		for _, g := range c.Locals {
 			locals += int(g.Count)
 		}
-		total += len(c.Body) + locals
+		size := len(c.Body) + locals
+		total += size
+		largest = max(largest, size)
 		if total > interpretMost || locals > localsMost {
 			return 0, errUnfit
 		}
 	}
-	return uint64(total) * interpretBytes, nil
+	declared := len(m.Codes) + len(m.Types)
+	return uint64(total)*interpretBytes + uint64(largest)*makingBytes + uint64(declared)*declaredBytes, nil
 }
 
 // describe runs toolhost_describe.
@@ -183,12 +192,13 @@ func (m *Module) describe(ctx context.Context, units int64, timeout time.Duratio
 }
 
 // unfit reports whether a run was ended by a limit that is lower in an
-// interpreter.
+// interpreter. The memory of the host is one: what the interpreter takes of it
+// would be there for the plugin.
 func unfit(err error) bool {
 	switch {
 	case err == nil:
 		return false
-	case errors.Is(err, errUnfit), errors.Is(err, ErrFuel), errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, errUnfit), errors.Is(err, ErrFuel), errors.Is(err, ErrHostMemory), errors.Is(err, context.DeadlineExceeded):
 		return true
 	}
 	message, _, _ := strings.Cut(err.Error(), "\nwasm stack trace:\n")

@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/tetratelabs/wazero"
@@ -57,7 +58,7 @@ func (h *Host) DescribeIn(t *testing.T, interpreted bool, wasm []byte, units int
 		defer m.Close(t.Context())
 		m.interpreted = true
 	}
-	c, err := h.begin(m, Call{Tool: abi.ExportDescribe, Policy: Policy{Fuel: units, Output: abi.MaxManifest}})
+	c, err := h.begin(m, Call{Tool: abi.ExportDescribe, Policy: Policy{Fuel: units, Output: abi.MaxManifest, Timeout: time.Hour}})
 	require.NoError(t, err)
 	defer c.end()
 	c.describing = true

@@ -86,6 +86,19 @@ func locals(functions int, each uint32) func(m *wasmbin.Module) {
 	}
 }
 
+// types adds types that nothing has.
+func types(n int) func(m *wasmbin.Module) {
+	return func(m *wasmbin.Module) { m.Types = append(m.Types, slices.Repeat(m.Types[:1], n)...) }
+}
+
+// pages has a memory begin with so many beside another change.
+func pages(n uint32, change func(*wasmbin.Module)) func(m *wasmbin.Module) {
+	return func(m *wasmbin.Module) {
+		m.Memories[0].Min = n
+		change(m)
+	}
+}
+
 // TestInterpretable: what is too large for an interpreter is known before it is
 // given to one.
 func TestInterpretable(t *testing.T) {
@@ -119,11 +132,16 @@ func TestDescribeCompiles(t *testing.T) {
 		"deep recursion":          {guest{describe: says(deeply), helper: deepHelper}, 0, true},
 		"many locals":             {guest{describe: says(), change: locals(1, 1000)}, 0, false},
 		"too many of a function":  {guest{describe: says(), change: locals(1, 1001)}, 0, true},
-		"some in little memory":   {guest{describe: says(), change: locals(10, 1000)}, 1 << 20, false},
+		"some in little memory":   {guest{describe: says(), change: locals(8, 1000)}, 1 << 20, false},
+		"much in one function":    {guest{describe: says(slices.Repeat(code{byte(wasmbin.OpNop)}, 6000))}, 1 << 20, true},
+		"many functions":          {guest{describe: says(), change: locals(3600, 1)}, 1 << 20, true},
+		"many types":              {guest{describe: says(), change: types(4000)}, 1 << 20, true},
+		"no room for it to grow":  {guest{describe: says(drop(grow(8))), change: locals(8, 1000)}, 1 << 20, true},
+		"no room for its memory":  {guest{describe: says(), change: pages(8, locals(8, 1000))}, 1 << 20, true},
 		"more than there is room": {guest{describe: says(), change: locals(20, 1000)}, 1 << 20, true},
 	} {
 		c.guest.data = "{}"
-		t.Run(name, func(t *testing.T) {
+		describes := func(t *testing.T) {
 			var log bytes.Buffer
 			h := hostWith(t, host.Config{Memory: c.memory, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 			manifest, err := h.Describe(context.Background(), c.guest.wasm())
@@ -134,13 +152,22 @@ func TestDescribeCompiles(t *testing.T) {
 			require.Zero(t, stats.Memory)
 			require.Zero(t, stats.Instances)
 			require.Empty(t, log.String())
+		}
+		t.Run(name, func(t *testing.T) {
+			if c.compiles {
+				describes(t) // at the latest when the time of an interpreter is over
+			} else {
+				synctest.Test(t, describes) // where none passes
+			}
 		})
 	}
 }
 
 // TestDescribePaysForItsStack: the values of an interpreted guest lie on a heap
 // that the guest does not see, and 1,000 locals are pushed by each call.
-func TestDescribePaysForItsStack(t *testing.T) {
+func TestDescribePaysForItsStack(t *testing.T) { synctest.Test(t, testDescribePaysForItsStack) }
+
+func testDescribePaysForItsStack(t *testing.T) {
 	helper, recurse := deep(1900)
 	looks := drop(read(abi.FieldScript, 0, 8)) // as each function of the host does
 	wasm := guest{describe: says(recurse), helper: seq(helper, looks), data: "{}", change: func(m *wasmbin.Module) {
@@ -177,7 +204,9 @@ func (c *countdown) Err() error {
 }
 
 // TestDescribeIsCanceled at each of its looks at the context.
-func TestDescribeIsCanceled(t *testing.T) {
+func TestDescribeIsCanceled(t *testing.T) { synctest.Test(t, testDescribeIsCanceled) }
+
+func testDescribeIsCanceled(t *testing.T) {
 	h := hostWith(t, host.Config{})
 	endless := guest{describe: seq(forever(), i32(0))}.wasm()
 	for looks := 1; looks <= 8; looks++ {

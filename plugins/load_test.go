@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 
@@ -89,7 +90,11 @@ func TestOpenRunsNothingSealed(t *testing.T) {
 	require.Nil(t, r.Plugins()[0].module)
 }
 
-func TestDescribeIsCachedByDigest(t *testing.T) {
+// No time passes in it: a plugin that is interpreted has seconds, and is compiled
+// after them.
+func TestDescribeIsCachedByDigest(t *testing.T) { synctest.Test(t, testDescribeIsCachedByDigest) }
+
+func testDescribeIsCachedByDigest(t *testing.T) {
 	cache := filepath.Join(t.TempDir(), "made", "on demand")
 	wasm := describing(named("described"))
 	h := newHost(t)
