@@ -55,18 +55,24 @@ func (m *Manager) fireNow(ctx context.Context, s Schedule, now time.Time) error 
 		}
 	}
 	_, err := m.change(ctx, s.ID, func(s *Schedule) error {
-		if !s.Enabled || s.NextAt.After(now) { // another host was faster
+		if s.Enabled && s.NextAt.After(now) { // another host was faster
 			m.scheduler.plan(s.ID, s.NextAt, now)
 			return errGone
 		}
-		if fresh || id != "" && f.at.After(s.LastAt) { // if not, it was noted before the clock was set back
+		fired := fresh || id != "" && f.at.After(s.LastAt) // if not, it was noted before the clock was set back
+		if fired {
 			s.LastAt, s.LastRun = f.at, id
 			s.Fired++
 		}
-		if f.next.IsZero() {
+		switch {
+		case !s.Enabled && !fired:
+			return errGone
+		case !s.Enabled: // since it was fired: by its session, or by the run, which was refused
+		case f.next.IsZero():
 			return s.disable(f.reason)
+		default:
+			s.NextAt = f.next
 		}
-		s.NextAt = f.next
 		return nil
 	})
 	return err

@@ -194,6 +194,40 @@ func (e *crashing) PutSchedule(ctx context.Context, s Schedule, max int) (Schedu
 	return e.Engine.PutSchedule(ctx, s, max)
 }
 
+// meanwhile is an engine that does something else once, before it stores that a
+// schedule has fired.
+type meanwhile struct {
+	Engine
+	do func(Schedule)
+}
+
+func (e *meanwhile) PutSchedule(ctx context.Context, s Schedule, max int) (Schedule, error) {
+	if do := e.do; do != nil && s.Fired > 0 {
+		e.do = nil
+		do(s)
+	}
+	return e.Engine.PutSchedule(ctx, s, max)
+}
+
+// What a schedule has fired counts, also where it is disabled at that moment.
+func TestScheduleDisabledAsItFires(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var m *Manager
+		m = newManager(t, Config{Engine: &meanwhile{NewMemoryEngine(), func(s Schedule) {
+			_, err := m.Unschedule(t.Context(), alice, s.ID)
+			require.NoError(t, err)
+		}}})
+		s := schedule(t, m, alice, ScheduleRequest{Tool: "echo", Cron: "0 * * * *"})
+		time.Sleep(5 * time.Hour)
+		synctest.Wait()
+		runs := firings(t, m, s)
+		require.Len(t, runs, 1)
+		after := reread(t, m, s)
+		require.Equal(t, []any{1, runs[0].ID, DisabledStopped}, []any{after.Fired, after.LastRun, after.Disabled})
+		require.Zero(t, after.NextAt)
+	})
+}
+
 func TestScheduleFiresOnceThroughACrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine := &crashing{Engine: NewMemoryEngine()}
