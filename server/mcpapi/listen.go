@@ -75,8 +75,7 @@ func (a *api) listen(next mcp.MethodHandler) mcp.MethodHandler {
 }
 
 // acknowledge says to a subscription of which tasks it will hear: those of its
-// session. From then on it hears of them, and of changes of the tools if it is to:
-// of those the SDK tells only the last one of a session.
+// session.
 func (a *api) acknowledge(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		agreed, ok := req.GetParams().(*mcp.SubscriptionsAcknowledgedParams)
@@ -88,63 +87,27 @@ func (a *api) acknowledge(next mcp.MethodHandler) mcp.MethodHandler {
 		if l.refused = a.find(ctx, l, l.outlet.taskIDs(l.id)); l.refused != nil {
 			return nil, l.refused
 		}
-		changed := a.nextChange() // before the client counts on it
-		var err error
-		if len(l.tasks) > 0 {
-			err = l.agree(agreed)
-		} else { // all of it the SDK knows
-			_, err = next(ctx, method, req)
+		if len(l.tasks) == 0 {
+			return next(ctx, method, req)
 		}
-		if err != nil {
-			return nil, err
+		type notifications struct {
+			mcp.NotificationSubscriptions
+			TaskIDs []string `json:"taskIds"`
 		}
-		if agreed.Notifications.ToolsListChanged {
-			a.tell(l, func() { a.tellTools(ctx, l, changed) })
+		err := l.send(methodAcknowledged, map[string]any{
+			"_meta": agreed.Meta, "notifications": notifications{agreed.Notifications, slices.Sorted(maps.Keys(l.tasks))},
+		})
+		if err == nil {
+			l.telling.Go(func() {
+				defer func() { // see contain
+					if v := recover(); v != nil {
+						a.log.Error("subscription panicked", "panic", v, "stack", string(debug.Stack()))
+					}
+				}()
+				a.tellTasks(ctx, l)
+			})
 		}
-		if len(l.tasks) > 0 {
-			a.tell(l, func() { a.tellTasks(ctx, l) })
-		}
-		return nil, nil
-	}
-}
-
-// agree says what a subscription will hear of, tasks too.
-func (l *listener) agree(agreed *mcp.SubscriptionsAcknowledgedParams) error {
-	type notifications struct {
-		mcp.NotificationSubscriptions
-		TaskIDs []string `json:"taskIds"`
-	}
-	return l.send(methodAcknowledged, map[string]any{
-		"_meta": agreed.Meta, "notifications": notifications{agreed.Notifications, slices.Sorted(maps.Keys(l.tasks))},
-	})
-}
-
-// tell starts what tells a subscription something until it ends.
-func (a *api) tell(l *listener, something func()) {
-	l.telling.Go(func() {
-		defer func() { // see contain
-			if v := recover(); v != nil {
-				a.log.Error("subscription panicked", "panic", v, "stack", string(debug.Stack()))
-			}
-		}()
-		something()
-	})
-}
-
-// tellTools tells changes of the tools until ctx is done.
-func (a *api) tellTools(ctx context.Context, l *listener, changed <-chan struct{}) {
-	for {
-		select {
-		case <-changed:
-		case <-ctx.Done():
-		}
-		changed = a.nextChange()
-		if ctx.Err() != nil { // who has canceled hears no more
-			return
-		}
-		if l.send(methodToolsChanged, map[string]any{"_meta": mcp.Meta{mcp.MetaKeySubscriptionID: l.id}}) != nil {
-			return
-		}
+		return nil, err
 	}
 }
 

@@ -179,8 +179,7 @@ type api struct {
 	key     []byte                         // signs what clients carry for us
 
 	served    atomic.Pointer[served]
-	listing   sync.RWMutex  // held for reading while tools are listed: no client sees half of a change
-	changed   chan struct{} // closed when other tools are served, and then another one; guarded by listing
+	listing   sync.RWMutex // held for reading while tools are listed: no client sees half of a change
 	following sync.WaitGroup
 	leave     context.CancelFunc // ends following
 }
@@ -189,7 +188,7 @@ func newAPI(ctx context.Context, service *server.Service, log *slog.Logger, grac
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	a := &api{ctx: ctx, service: service, log: log, grace: cmp.Or(grace, defaultGrace), key: newKey(), changed: make(chan struct{}), leave: func() {}}
+	a := &api{ctx: ctx, service: service, log: log, grace: cmp.Or(grace, defaultGrace), key: newKey(), leave: func() {}}
 	a.served.Store(&served{})
 	return a
 }

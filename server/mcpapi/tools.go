@@ -33,15 +33,13 @@ type servedTool struct {
 func (s *served) names() []string { return slices.Sorted(maps.Keys(s.tools)) }
 
 // serveTools serves the tools of the service as they are now in place of those
-// that were served before. If there is a difference the SDK tells clients that began
-// with initialize, and tellTools those that listen. It is called by one goroutine
-// at a time.
+// that were served before. The SDK tells clients if there is a difference. It is
+// called by one goroutine at a time.
 func (a *api) serveTools(srv *mcp.Server) {
 	before, definitions := a.served.Load(), a.service.Definitions("")
 	now := &served{tools: map[string]servedTool{}, refused: map[string]string{}, instructions: instructions(definitions)}
 	a.listing.Lock()
 	defer a.listing.Unlock()
-	differs := false
 	for _, d := range definitions {
 		tool, err := toTool(d)
 		if err != nil {
@@ -54,7 +52,6 @@ func (a *api) serveTools(srv *mcp.Server) {
 		told, _ := json.Marshal(tool) // schemas that were parsed: it cannot fail
 		now.tools[d.Name] = servedTool{told, tool.OutputSchema != nil}
 		if !bytes.Equal(before.tools[d.Name].told, told) {
-			differs = true
 			srv.AddTool(tool, a.handler(tool.OutputSchema != nil))
 		}
 	}
@@ -63,18 +60,6 @@ func (a *api) serveTools(srv *mcp.Server) {
 	if len(gone) > 0 {
 		srv.RemoveTools(gone...)
 	}
-	if differs || len(gone) > 0 {
-		close(a.changed)
-		a.changed = make(chan struct{})
-	}
-}
-
-// nextChange returns a channel that is closed when other tools are served than
-// now.
-func (a *api) nextChange() <-chan struct{} {
-	a.listing.RLock()
-	defer a.listing.RUnlock()
-	return a.changed
 }
 
 // handler answers calls of one tool.
@@ -164,18 +149,14 @@ func (a *api) instruct(next mcp.MethodHandler) mcp.MethodHandler {
 const methodToolsChanged = "notifications/tools/list_changed"
 
 // begun tells changes of the tools only to sessions that have begun, which the
-// SDK does not look at, and to no subscription: that is tellTools's. That a client
-// cannot be told, because it does not listen, is no fault of anybody's, and worth
-// no warning.
+// SDK does not look at. That a client cannot be told, because it does not listen,
+// is no fault of anybody's, and worth no warning.
 func (a *api) begun(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		if method != methodToolsChanged {
 			return next(ctx, method, req)
 		}
 		if session, ok := req.GetSession().(*mcp.ServerSession); ok && session.InitializeParams() == nil {
-			return nil, nil
-		}
-		if req.GetParams().GetMeta()[mcp.MetaKeySubscriptionID] != nil {
 			return nil, nil
 		}
 		if _, err := next(ctx, method, req); err != nil {

@@ -61,6 +61,9 @@ func serve(ctx context.Context) error {
 	if err != nil || len(s.Plugins()) != len(names) {
 		return errors.Join(err, fmt.Errorf("found %d plugins, expected %d", len(s.Plugins()), len(names)))
 	}
+	if err := s.Compile(ctx, nil); err != nil { // the suite gives a first call no time for that
+		return err
+	}
 	f := &features{}
 	// The suite's tools work for some seconds, and it expects tasks of them, but not
 	// before the one of them that asks first has done so.
