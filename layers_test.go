@@ -36,7 +36,8 @@ var layers = map[string][]string{
 	"internal/schema":                    {"abi", "internal/jsontext"},
 	"internal/jsontext":                  {},
 	"internal/share":                     {},
-	"host":                               {"abi", "internal/fuel", "internal/snapshot", "internal/wasmbin", "internal/rootfs", "internal/owned", "internal/share"},
+	"host/internal/compiler":             {"internal/fuel", "internal/snapshot", "internal/wasmbin", "internal/owned"}, // bytes of a stranger in, files out
+	"host":                               {"abi", "host/internal/compiler", "internal/fuel", "internal/snapshot", "internal/wasmbin", "internal/rootfs", "internal/owned", "internal/share"},
 	"plugins":                            {"abi", "host", "internal/schema", "internal/owned"},
 	"pkg/background":                     {}, // knows nothing of wasm, anyone can import it
 	"pkg/background/enginetest":          {"pkg/background"},

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/host/internal/compiler"
 )
 
 // Checksum is what a file in the cache folder has in its name.
@@ -17,16 +19,18 @@ func Checksum(content []byte) string {
 // LoadsOutline reports whether the outline of a plugin can be loaded, before or
 // after its code was stored.
 func (h *Host) LoadsOutline(t *testing.T, wasm []byte, stored bool) bool {
-	program, err := rewrite(wasm)
-	require.NoError(t, err)
-	require.True(t, h.code.open(t.Context()))
+	c := h.openCode(t.Context())
+	require.NotNil(t, c)
 	if stored {
-		require.NoError(t, h.code.store(t.Context(), digestOf(wasm), program))
-		return h.code.find(digestOf(wasm)) != nil
+		_, err := c.store(digestOf(wasm), func(dir string) (compiler.Output, error) { return compiler.Build(t.Context(), dir, wasm) })
+		require.NoError(t, err)
+		return c.find(digestOf(wasm)) != nil
 	}
-	short, err := outline(program.Wasm)
+	program, err := compiler.Rewrite(wasm)
 	require.NoError(t, err)
-	return h.code.load(short, nil) != nil
+	short, err := compiler.Outline(program.Wasm)
+	require.NoError(t, err)
+	return c.load(short, nil) != nil
 }
 
 // Beside is what each instance of a module takes beside its memory, in bytes.

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host/internal/compiler"
 	"github.com/toolhost/toolhost/internal/wasmbin"
 )
 
@@ -102,8 +103,8 @@ func (h *Host) check(m *wasmbin.Module, info *Info) (*Info, error) {
 			info.script = c.Data
 		}
 	}
-	if err := countBeside(m).check(); err != nil {
-		return nil, err
+	if err := compiler.CountOverhead(m).Check(); err != nil {
+		return nil, moduleError(err)
 	}
 	if err := h.checkImports(m, info); err != nil {
 		return nil, err

@@ -5,14 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"strings"
 	"time"
 
-	"github.com/tetratelabs/wazero"
-
 	"github.com/toolhost/toolhost/abi"
-	"github.com/toolhost/toolhost/internal/wasmbin"
 )
 
 // The budget of a describe: enough for the start of a large runtime. The fuel
@@ -78,47 +74,23 @@ func (h *Host) describeInterpreted(ctx context.Context, info *Info, wasm []byte)
 		return nil, context.Cause(ctx)
 	}
 	defer func() { <-h.interpreting }()
-	program, err := rewrite(wasm)
-	if err != nil {
-		return nil, refused(ctx, err)
-	}
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-	size, err := interpreterBytes(program.Wasm)
-	if err != nil {
-		return nil, err
-	}
-	room := &account{pool: &h.pool}
-	if !room.tryTake(size) {
-		return nil, errUnfit
-	}
-	defer func() {
-		if size >= interpretLarge {
-			runtime.GC() // what the next one takes would else come on top of it
-		}
-		room.give(size)
-	}()
-	e, err := h.newEngine(ctx, interpreter(), wazero.NewCompilationCache())
-	if err != nil {
-		return nil, err
-	}
-	defer e.close(context.WithoutCancel(ctx))
-	compiled, err := e.compile(ctx, program.Wasm)
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-	if err != nil {
-		return nil, refused(ctx, fmt.Errorf("%w: %w", errRefused, err))
-	}
-	m, err := h.newModule(info, &prepared{program: program, compiled: compiled, runtime: e})
+
+	p, err := h.interpreted(ctx, wasm, interpretable{describedCode})
 	if unfit(err) {
 		return nil, errUnfit
 	}
 	if err != nil {
+		return nil, moduleError(err)
+	}
+	m, err := h.newModule(info, p)
+	if err != nil {
+		p.release()
+		if unfit(err) {
+			return nil, errUnfit
+		}
 		return nil, err
 	}
-	defer m.Close(ctx)
+	defer m.Close(context.WithoutCancel(ctx))
 	m.interpreted = true
 	return m.describe(ctx, interpretFuel, interpretTimeout)
 }
@@ -126,44 +98,6 @@ func (h *Host) describeInterpreted(ctx context.Context, info *Info, wasm []byte)
 // interpretedAtOnce is how many plugins are interpreted at a time: one made by Go
 // takes a hundred megabytes.
 const interpretedAtOnce = 4
-
-// An interpreter has words for each operator and each local: some 30 bytes of heap
-// for a byte of code that a compiler made, and at most interpretBytes; while it
-// makes them those of the function it is at are there up to three times. It also
-// pushes the locals of a function whenever that is called, which no fuel pays for,
-// and lets 2,000 calls be within each other.
-const (
-	interpretBytes = 80
-	makingBytes    = 160      // more for the code of the largest function
-	declaredBytes  = 300      // of a function or a type, without code
-	interpretMost  = 8 << 20  // bytes of code and locals together
-	interpretLarge = 16 << 20 // bytes of heap that are not left to the next collection
-	localsMost     = 1000     // of one function
-)
-
-// interpreterBytes is the heap that an interpreter takes for a module. Its error
-// matches errUnfit if that is too much.
-func interpreterBytes(wasm []byte) (uint64, error) {
-	m, err := wasmbin.Parse(wasm)
-	if err != nil {
-		return 0, err
-	}
-	total, largest := 0, 0
-	for _, c := range m.Codes {
-		locals := 0
-		for _, g := range c.Locals {
-			locals += int(g.Count)
-		}
-		size := len(c.Body) + locals
-		total += size
-		largest = max(largest, size)
-		if total > interpretMost || locals > localsMost {
-			return 0, errUnfit
-		}
-	}
-	declared := len(m.Codes) + len(m.Types)
-	return uint64(total)*interpretBytes + uint64(largest)*makingBytes + uint64(declared)*declaredBytes, nil
-}
 
 // describe runs toolhost_describe.
 func (m *Module) describe(ctx context.Context, units int64, timeout time.Duration) ([]byte, error) {

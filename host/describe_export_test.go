@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"github.com/tetratelabs/wazero"
 
 	"github.com/toolhost/toolhost/abi"
 )
@@ -19,7 +18,7 @@ func (h *Host) DescribeCompiled(ctx context.Context, wasm []byte) ([]byte, error
 
 // Interpretable reports whether a module, as it was rewritten, is interpreted.
 func Interpretable(wasm []byte) bool {
-	_, err := interpreterBytes(wasm)
+	_, err := interpretable{describedCode}.bytes(wasm)
 	return err == nil
 }
 
@@ -46,14 +45,9 @@ func (h *Host) DescribeIn(t *testing.T, interpreted bool, wasm []byte, units int
 	require.NoError(t, err)
 	defer m.Close(t.Context())
 	if interpreted {
-		program, err := rewrite(wasm)
+		p, err := h.interpreted(t.Context(), wasm, interpretable{maxInterpretedCode})
 		require.NoError(t, err)
-		e, err := h.newEngine(t.Context(), interpreter(), wazero.NewCompilationCache())
-		require.NoError(t, err)
-		defer e.close(t.Context())
-		compiled, err := e.compile(t.Context(), program.Wasm)
-		require.NoError(t, err)
-		m, err = h.newModule(m.Info, &prepared{program: program, compiled: compiled, runtime: e})
+		m, err = h.newModule(m.Info, p)
 		require.NoError(t, err)
 		defer m.Close(t.Context())
 		m.interpreted = true

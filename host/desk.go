@@ -17,6 +17,7 @@ import (
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/experimental"
 
+	"github.com/toolhost/toolhost/host/internal/compiler"
 	"github.com/toolhost/toolhost/internal/owned"
 )
 
@@ -32,8 +33,8 @@ import (
 // compiled at a time.
 type codeCache struct {
 	host   *Host
-	folder *cacheFolder
-	above  []string // folders of this user's that the desk is in
+	folder *cacheFolder // nil keeps no code beyond this process
+	above  []string     // folders of this user's that the desk is in
 	desk   string
 	held   *os.File // its lock
 
@@ -81,6 +82,18 @@ func openCodeCache(h *Host, dir string, most int64) (*codeCache, error) {
 	}
 	clearDesks(desks)
 	return c, nil
+}
+
+// privateCode is a code cache for one host that has no folder: what a child
+// process makes has to lie somewhere until it is loaded. It is nil, and that is
+// logged, if there is no room for that.
+func privateCode(h *Host) *codeCache {
+	desk, held, err := tempDesk()
+	if err != nil {
+		h.log.Error("no folder to compile in: plugins cannot be compiled", "reason", err)
+		return nil
+	}
+	return &codeCache{host: h, desk: desk, held: held}
 }
 
 // tempDesk makes a desk where everybody may have one.
@@ -160,9 +173,9 @@ func (c *codeCache) close(ctx context.Context) error {
 // open makes the runtime that loads, the first time.
 func (c *codeCache) open(ctx context.Context) bool {
 	c.once.Do(func() {
-		cache, where, err := wazeroCache(filepath.Join(c.desk, "laid"))
+		cache, where, err := compiler.FileCache(filepath.Join(c.desk, "laid"))
 		if err == nil {
-			c.loader, err = c.host.newEngine(context.WithoutCancel(ctx), compiler(), cache)
+			c.loader, err = c.host.newEngine(context.WithoutCancel(ctx), compiler.Config(), cache)
 		}
 		if err != nil {
 			c.host.log.Warn("compiled code is not kept", "reason", err)
@@ -170,22 +183,6 @@ func (c *codeCache) open(ctx context.Context) bool {
 		c.where = where
 	})
 	return c.loader != nil
-}
-
-// wazeroCache returns a cache of wazero in a new folder, and the folder in there
-// that it uses. Its name has wazero's version, the system and the processor.
-func wazeroCache(folder string) (cache wazero.CompilationCache, where string, err error) {
-	if cache, err = wazero.NewCompilationCacheWithDir(folder); err != nil {
-		return nil, "", err
-	}
-	all, err := os.ReadDir(folder)
-	if err == nil && len(all) != 1 {
-		err = errors.New("the runtime keeps its code elsewhere")
-	}
-	if err != nil {
-		return nil, "", errors.Join(err, cache.Close(context.Background()))
-	}
-	return cache, filepath.Join(folder, all[0].Name()), nil
 }
 
 // onDesk is the desk with the folders it is in, and some in it.

@@ -3,27 +3,11 @@ package host
 import (
 	"context"
 	"errors"
-	"runtime"
 
 	"github.com/tetratelabs/wazero"
-	"github.com/tetratelabs/wazero/experimental"
 
-	"github.com/toolhost/toolhost/internal/wasmbin"
+	"github.com/toolhost/toolhost/host/internal/compiler"
 )
-
-// features are those of the rewriter, but for exceptions: wazero copies the
-// guest's whole stack for each try_table that is entered, so that recursion
-// through one takes host memory by the square of its depth, outside the limit
-// of the call. Measured: 287 MiB at a depth of 3,000, for 1.5 million units.
-const features = wasmbin.Features &^ experimental.CoreFeaturesExceptionHandling
-
-// compiler and interpreter are the configurations of runtimes.
-func compiler() wazero.RuntimeConfig    { return configured(wazero.NewRuntimeConfig()) }
-func interpreter() wazero.RuntimeConfig { return configured(wazero.NewRuntimeConfigInterpreter()) }
-
-func configured(c wazero.RuntimeConfig) wazero.RuntimeConfig {
-	return c.WithCoreFeatures(features).WithDebugInfoEnabled(false)
-}
 
 // engine is a runtime with the cache of compiled code that it closes.
 type engine struct {
@@ -50,5 +34,5 @@ func (e *engine) close(ctx context.Context) error {
 
 // compile has the runtime compile a module, with all processors if it can.
 func (e *engine) compile(ctx context.Context, wasm []byte) (wazero.CompiledModule, error) {
-	return e.CompileModule(experimental.WithCompilationWorkers(ctx, runtime.GOMAXPROCS(0)), wasm)
+	return e.CompileModule(compiler.WithWorkers(ctx), wasm)
 }

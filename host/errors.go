@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host/internal/compiler"
 )
 
 // Why a module is refused or a call ended. The errors that match them are a
@@ -24,6 +25,11 @@ var (
 	// ErrHostMemory is the limit of the host, Config.Memory, not that of the call.
 	// It matches ErrMemory too.
 	ErrHostMemory = fmt.Errorf("%w on this host", ErrMemory)
+	// ErrCompileLimit is why a module is refused that takes more memory or time to
+	// compile than Config allows, and ErrCompileCrash is why one is that breaks the
+	// compiler. Both match ErrABI.
+	ErrCompileLimit = errors.New("compile limit reached")
+	ErrCompileCrash = errors.New("the compiler crashed")
 	// ErrBusy is why a call that was made within another is refused where it
 	// would have to wait for a serial tool.
 	ErrBusy = errors.New("busy")
@@ -49,6 +55,27 @@ func (e *ModuleError) Error() string {
 
 // Unwrap returns [ErrABI] and the cause.
 func (e *ModuleError) Unwrap() []error { return []error{ErrABI, e.Err} }
+
+// moduleError returns an error of the compiler as a [*ModuleError], if the module
+// is at fault.
+func moduleError(err error) error {
+	var (
+		refused *compiler.RefusedError
+		taken   *compiler.LimitError
+		crash   *compiler.CrashError
+	)
+	switch {
+	case errors.As(err, &refused):
+		return &ModuleError{Part: refused.Part, Err: refused.Err}
+	case errors.As(err, &taken):
+		return &ModuleError{Part: "module", Err: fmt.Errorf("%w: %w", ErrCompileLimit, err)}
+	case errors.As(err, &crash):
+		return &ModuleError{Part: "module", Err: fmt.Errorf("%w: %w", ErrCompileCrash, err)}
+	case errors.Is(err, errUnfit) && !errors.Is(err, ErrHostMemory):
+		return &ModuleError{Part: "module", Err: err}
+	}
+	return err
+}
 
 // CallError says where a call ended without a result of the tool.
 type CallError struct {

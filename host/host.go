@@ -20,6 +20,8 @@ import (
 	"time"
 
 	"github.com/tetratelabs/wazero"
+
+	"github.com/toolhost/toolhost/host/internal/compiler"
 )
 
 // Config configures a Host. The zero Config works.
@@ -55,6 +57,17 @@ type Config struct {
 	// how long. 0 is DefaultWarm and DefaultWarmFor. Negative keeps none.
 	Warm    int
 	WarmFor time.Duration
+	// Compiler is a program to compile in: each plugin in a process of its own,
+	// with limits, since a hostile module can take a compiler down or keep it busy
+	// without end. Its main function calls [CompilerMain] first of all; most often
+	// it is this program, see [ThisProgram]. Empty compiles in this process, where
+	// nothing but the bounds on a module's structure protects it.
+	Compiler string
+	// CompileMemory and CompileTime are how much memory, in bytes, and processor
+	// time Compiler may take for one plugin. It may take ten times as much real
+	// time. 0 is DefaultCompileMemory and DefaultCompileTime.
+	CompileMemory int64
+	CompileTime   time.Duration
 	// Logger gets what plugins log, and what went wrong inside. Nil discards.
 	Logger *slog.Logger
 }
@@ -67,14 +80,19 @@ const (
 	DefaultTotalCalls = 64
 	DefaultWarm       = 8
 	DefaultWarmFor    = time.Minute
+
+	DefaultCompileMemory = 1 << 30 // bytes
+	DefaultCompileTime   = time.Minute
 )
 
 // Host compiles plugins and calls their tools. It is safe for concurrent use.
 type Host struct {
-	log    *slog.Logger
-	engine *engine              // compiles, and keeps code in memory only
-	code   *codeCache           // nil without a folder
-	wasi   map[string]signature // what the WASI module exports
+	log      *slog.Logger
+	engine   *engine           // compiles, and keeps code in memory only
+	code     *codeCache        // nil without a folder
+	process  *compiler.Process // nil compiles in this process
+	refusals *refusals
+	wasi     map[string]signature // what the WASI module exports
 
 	ctx  context.Context // done when calls have to end
 	stop context.CancelCauseFunc
@@ -84,6 +102,10 @@ type Host struct {
 	places   line // for all calls but background runs
 
 	interpreting chan struct{} // has the plugins that are
+	building     chan struct{} // has those that a child process compiles
+
+	compiling     context.Context // done when nothing is to be compiled any more
+	stopCompiling context.CancelFunc
 
 	mu      sync.Mutex
 	closed  bool
@@ -97,7 +119,7 @@ type Host struct {
 
 // New returns a Host. Close it to free the compiled code.
 func New(ctx context.Context, cfg Config) (*Host, error) {
-	h := &Host{log: cfg.Logger, modules: map[*Module]bool{}, interpreting: make(chan struct{}, interpretedAtOnce)}
+	h := &Host{log: cfg.Logger, modules: map[*Module]bool{}, interpreting: make(chan struct{}, interpretedAtOnce), building: make(chan struct{}, buildsAtOnce)}
 	if h.log == nil {
 		h.log = slog.New(slog.DiscardHandler)
 	}
@@ -109,24 +131,45 @@ func New(ctx context.Context, cfg Config) (*Host, error) {
 	h.pool.age = limit(cfg.WarmFor, DefaultWarmFor, 1<<62)
 	h.pool.written = openPagemap(pagemapPath)
 	h.ctx, h.stop = context.WithCancelCause(context.Background())
-	var err error
-	if h.engine, err = h.newEngine(ctx, compiler(), wazero.NewCompilationCache()); err == nil && cfg.CacheDir != "" {
-		h.code, err = openCodeCache(h, cfg.CacheDir, limit(cfg.CacheSize, DefaultCacheSize, 1<<50))
-	}
-	if err != nil {
+	h.compiling, h.stopCompiling = context.WithCancel(context.Background())
+	if err := h.openCompiler(ctx, cfg); err != nil {
 		_ = h.Close(ctx)
 		return nil, err
 	}
 	return h, nil
 }
 
-// Close refuses new calls, waits for the running ones, and frees everything.
+// openCompiler opens what compiles, and what keeps code.
+func (h *Host) openCompiler(ctx context.Context, cfg Config) (err error) {
+	if h.engine, err = h.newEngine(ctx, compiler.Config(), wazero.NewCompilationCache()); err != nil {
+		return err
+	}
+	memory, processor := limit(cfg.CompileMemory, DefaultCompileMemory, 1<<50), limit(cfg.CompileTime, DefaultCompileTime, 1<<62)
+	if cfg.Compiler != "" && compiler.Supported {
+		h.process = &compiler.Process{Path: cfg.Compiler, Memory: memory, Processor: processor}
+	}
+
+	if cfg.CacheDir != "" {
+		if h.code, err = openCodeCache(h, cfg.CacheDir, limit(cfg.CacheSize, DefaultCacheSize, 1<<50)); err != nil {
+			return err
+		}
+	}
+	h.refusals = newRefusals(h.code, memory, processor)
+	if h.code == nil && h.process != nil {
+		h.code = privateCode(h)
+	}
+	return nil
+}
+
+// Close refuses new calls, ends compilations, waits for the calls that run, and
+// frees everything.
 // When ctx is done first, it ends them: each returns an error that matches
 // [ErrClosed]. No goroutine and no instance is left when it returns.
 func (h *Host) Close(ctx context.Context) error {
 	h.mu.Lock()
 	h.closed = true
 	h.mu.Unlock()
+	h.stopCompiling() // no call could come of it
 	release := context.AfterFunc(ctx, func() { h.stop(ErrClosed) })
 	h.calls.Wait()
 	release()

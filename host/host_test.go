@@ -25,6 +25,7 @@ import (
 var temp string
 
 func TestMain(m *testing.M) {
+	host.CompilerMain()
 	var err error
 	if temp, err = os.MkdirTemp("", "toolhost-host-test-*"); err != nil {
 		log.Fatal(err)

@@ -27,6 +27,7 @@ type Module struct {
 	globals     int            // mutable ones
 	renews      bool           // it exports toolhost_restored
 	interpreted bool           // and not compiled
+	free        func()         // gives back what the runtime has of this module alone
 	account     *account
 	places      line // for its calls
 
@@ -41,52 +42,66 @@ type Module struct {
 }
 
 // Compile checks a binary against the contract, rewrites it to be metered, and
-// compiles it. What the contract or the compiler refuses is a [*ModuleError].
-// A module of some megabytes takes a second or more, unless Config.CacheDir has
-// it.
+// compiles it, with zero [CompileOptions].
 func (h *Host) Compile(ctx context.Context, wasm []byte) (*Module, error) {
+	return h.CompileWith(ctx, wasm, CompileOptions{})
+}
+
+// CompileWith checks a binary against the contract, rewrites it to be metered,
+// and compiles it. A module of some megabytes takes a second or more, unless
+// Config.CacheDir has it.
+//
+// What the contract or the compiler refuses is a [*ModuleError]. One that takes
+// more than Config.CompileMemory or CompileTime matches [ErrCompileLimit] too, and
+// one that breaks the compiler [ErrCompileCrash]. Such a module is remembered by
+// its digest: it is refused at once from then on. The error is the cause of ctx
+// once that is done, and [ErrClosed] once the host is.
+func (h *Host) CompileWith(ctx context.Context, wasm []byte, opts CompileOptions) (*Module, error) {
 	if err := h.enter(); err != nil {
 		return nil, err
 	}
 	defer h.calls.Done()
-	started := time.Now()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(h.compiling, func() { cancel(ErrClosed) })()
+
 	// Code and data are looked at where they are rewritten, which is not done
 	// for what the cache has.
+	started := time.Now()
 	info, err := h.Scan(bytes.NewReader(wasm), int64(len(wasm)))
 	if err != nil {
 		return nil, err
 	}
 	info.Digest = digestOf(wasm)
-	p, err := h.prepare(ctx, info, wasm)
+	p, err := h.prepare(ctx, info, wasm, opts)
 	if err != nil {
-		return nil, refused(ctx, err)
+		return nil, moduleError(err)
 	}
 	if p.found {
 		h.countCompile(countCached, started)
 	} else {
 		h.countCompile(countAnew, started)
 	}
+
 	m, err := h.newModule(info, p)
 	if err != nil {
-		return nil, errors.Join(err, p.compiled.Close(ctx))
+		err = errors.Join(err, p.compiled.Close(ctx))
+		p.release()
+		return nil, err
 	}
 	return m, nil
 }
 
-// refused is why a plugin cannot be prepared: that nobody waits for it any more,
-// or a [*ModuleError].
-func refused(ctx context.Context, err error) error {
-	var module *ModuleError
-	if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) || errors.As(err, &module) {
-		return err
-	}
-	return &ModuleError{Part: "module", Err: err}
-}
+// Refused returns why the module of a digest could not be compiled before, which
+// is why it is not tried again, or nil. The error is what CompileWith returns. It
+// is remembered until the module, the limits or the version of Toolhost change:
+// in Config.CacheDir, if there is one, and else as long as the host lives.
+func (h *Host) Refused(digest string) error { return moduleError(h.refusals.recall(digest)) }
 
 // newModule returns the module of a plugin that is prepared. Its error matches
 // ErrMemory.
 func (h *Host) newModule(info *Info, p *prepared) (*Module, error) {
-	a := &account{pool: &h.pool, beside: p.Beside}
+	a := &account{pool: &h.pool, beside: p.Overhead}
 	base, err := a.newImage(p.Image, p.At, uint64(info.MinBytes))
 	if err != nil {
 		return nil, err
@@ -94,6 +109,7 @@ func (h *Host) newModule(info *Info, p *prepared) (*Module, error) {
 	m := &Module{
 		host: h, Info: info, Isolation: isolation(info, p.Why),
 		compiled: p.compiled, runtime: p.runtime, base: base, globals: p.Globals,
+		free:    p.release,
 		renews:  slices.Contains(info.Exports, abi.ExportRestored),
 		account: a, places: line{rule: &h.ofModule},
 		snapshots: map[string]*snapshot{}, priming: make(chan struct{}, 1), turns: map[string]*turn{},
@@ -106,7 +122,7 @@ func (h *Host) newModule(info *Info, p *prepared) (*Module, error) {
 
 // KeepsCode reports whether compiled code outlives the modules: to compile one
 // again takes little time.
-func (h *Host) KeepsCode() bool { return h.code != nil }
+func (h *Host) KeepsCode() bool { return h.code != nil && h.code.folder != nil }
 
 // Cost says what metering a module takes: a report for people, and for those
 // who wonder why a file grew.
@@ -143,6 +159,7 @@ func (m *Module) forget() {
 	m.forgotten.Do(func() {
 		m.forgetSnapshots()
 		m.base.close()
+		m.free()
 		m.host.mu.Lock()
 		delete(m.host.modules, m) // until which the host waits for this
 		m.host.mu.Unlock()

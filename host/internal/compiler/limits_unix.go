@@ -1,0 +1,75 @@
+//go:build linux || darwin
+
+package compiler
+
+import (
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	maxFile  = 1 << 30 // bytes in one file of a build
+	maxFiles = 64      // open at a time
+)
+
+// limitProcess limits what this process may take. Go's heap, stacks and mapped
+// code are data. A limit on address space would be of no use: Go reserves far
+// more than it takes.
+func limitProcess(j job) error {
+	closeInherited()
+
+	seconds := uint64((j.Processor + time.Second - 1) / time.Second)
+	timedOut := make(chan os.Signal, 1)
+	signal.Notify(timedOut, unix.SIGXCPU)
+	go func() {
+		<-timedOut
+		os.Exit(exitProcessor)
+	}()
+	signal.Ignore(unix.SIGXFSZ) // the write fails then
+
+	limits := map[int]unix.Rlimit{
+		unix.RLIMIT_CPU:    {Cur: seconds, Max: seconds + 1},
+		unix.RLIMIT_FSIZE:  {Cur: maxFile, Max: maxFile},
+		unix.RLIMIT_CORE:   {},
+		unix.RLIMIT_NOFILE: {Cur: maxFiles, Max: maxFiles},
+	}
+	if dataCanBeLimited {
+		limits[unix.RLIMIT_DATA] = unix.Rlimit{Cur: uint64(j.Memory), Max: uint64(j.Memory)}
+	}
+	for resource, limit := range limits {
+		if err := unix.Setrlimit(resource, &limit); err != nil {
+			return os.NewSyscallError("setrlimit", err)
+		}
+	}
+	return nil
+}
+
+// maxInherited is up to which number a child looks for files it inherited.
+const maxInherited = 4096
+
+// closeInherited closes the files that whoever started the host left open for
+// any program: all that this process opened itself are closed on exec.
+func closeInherited() {
+	for fd := 3; fd < maxInherited; fd++ {
+		if flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil && flags&unix.FD_CLOEXEC == 0 {
+			_ = unix.Close(fd)
+		}
+	}
+}
+
+// crashed reports whether a process was ended by a fault of its own.
+func crashed(state *os.ProcessState) bool {
+	status, ok := state.Sys().(syscall.WaitStatus)
+	if !ok || !status.Signaled() {
+		return false
+	}
+	switch status.Signal() {
+	case syscall.SIGSEGV, syscall.SIGBUS, syscall.SIGILL, syscall.SIGABRT, syscall.SIGFPE, syscall.SIGSYS, syscall.SIGTRAP:
+		return true
+	}
+	return false
+}

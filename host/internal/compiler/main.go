@@ -1,0 +1,87 @@
+package compiler
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+)
+
+// maxStack is how many bytes one stack of the child may take. wazero's compiler
+// recurses once for each block that a value lives through.
+const maxStack = 256 << 20
+
+// Main builds one module and ends the process, if the process was started by a
+// [Process]. Else it returns at once. Programs that can be a Process.Path call
+// it first of all.
+func Main() {
+	if len(os.Args) != 1 || os.Args[0] != ChildName {
+		return
+	}
+	if err := serve(os.Stdin, os.Stdout, Build); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// serve reads a job, builds it in the working directory and answers.
+func serve(in io.Reader, out io.Writer, build func(ctx context.Context, dir string, wasm []byte) (Output, error)) error {
+	r := bufio.NewReader(in)
+	line, err := r.ReadBytes('\n')
+	if err != nil {
+		return fmt.Errorf("reading the job: %w", err)
+	}
+	var j job
+	if err := json.Unmarshal(line, &j); err != nil {
+		return fmt.Errorf("reading the job: %w", err)
+	}
+	confined, err := confine(j)
+	if err != nil {
+		return err
+	}
+
+	wasm := make([]byte, j.Size)
+	if _, err := io.ReadFull(r, wasm); err != nil {
+		return fmt.Errorf("reading the module: %w", err)
+	}
+	answer := answerOf(build(context.Background(), ".", wasm))
+	answer.Confined = confined
+	return json.NewEncoder(out).Encode(answer)
+}
+
+func answerOf(built Output, err error) reply {
+	var refused *RefusedError
+	switch {
+	case errors.As(err, &refused):
+		return reply{Part: refused.Part, Refused: clip(refused.Err.Error())}
+	case err != nil:
+		return reply{Failed: clip(err.Error())}
+	}
+	return reply{Code: filepath.Base(built.Code), Name: built.Name}
+}
+
+// clip bounds a text that may quote the module.
+func clip(s string) string {
+	const most = 4096
+	if len(s) > most {
+		return s[:most] + "…"
+	}
+	return s
+}
+
+// confine takes from this process what a build does not need. It returns what
+// was taken, as names for people.
+func confine(j job) ([]string, error) {
+	debug.SetTraceback("none")
+	debug.SetMaxStack(maxStack)
+	debug.SetMemoryLimit(j.Memory / 4 * 3) // collect more often before the hard limit is met
+	go watchMemory(j.Memory)
+
+	return confineProcess(j)
+}

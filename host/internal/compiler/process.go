@@ -1,0 +1,176 @@
+package compiler
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/toolhost/toolhost/internal/owned"
+)
+
+// Process runs builds, each in a child process of its own. It is safe for
+// concurrent use.
+type Process struct {
+	// Path is the program to start. Its main function calls [Main] first.
+	Path string
+	// Memory and Processor limit each build, in bytes and in processor time.
+	Memory    int64
+	Processor time.Duration
+}
+
+// ChildName is the name, in place of the program's path, by which [Main] knows
+// that it is to build.
+const ChildName = "toolhost-compiler"
+
+// wallFactor is how many times its processor time a build may take in real
+// time: the machine may be busy with other things.
+const wallFactor = 10
+
+// job is what a child is told before the bytes of the module.
+type job struct {
+	Memory    int64         `json:"memory"`
+	Processor time.Duration `json:"processor"`
+	Low       bool          `json:"low"`
+	Size      int           `json:"size"` // of the module, in bytes
+}
+
+// reply is what a child answers. One of Name, Refused and Failed is set.
+type reply struct {
+	Code     string   `json:"code,omitempty"` // base name of the file
+	Name     string   `json:"name,omitempty"`
+	Part     string   `json:"part,omitempty"` // of a RefusedError
+	Refused  string   `json:"refused,omitempty"`
+	Failed   string   `json:"failed,omitempty"`   // what is wrong with the folder, or with the system
+	Confined []string `json:"confined,omitempty"` // what the child gave up
+}
+
+// Build does what the function [Build] does, in a child process that is killed
+// when ctx is done, and that gives way to other work if low is set. A build that
+// takes too much is a [*LimitError], one that breaks the compiler a
+// [*CrashError].
+func (p *Process) Build(ctx context.Context, dir string, wasm []byte, low bool) (Output, error) {
+	wall := wallFactor * p.Processor
+	ctx, cancel := context.WithTimeoutCause(ctx, wall, &LimitError{Wall: wall})
+	defer cancel()
+
+	head, err := json.Marshal(job{p.Memory, p.Processor, low, len(wasm)})
+	if err != nil {
+		return Output{}, err
+	}
+	var stdout, stderr capped
+	cmd := exec.CommandContext(ctx, p.Path)
+	cmd.Args = []string{ChildName}
+	cmd.Env = []string{}
+	cmd.Dir = dir
+	cmd.Stdin = io.MultiReader(bytes.NewReader(append(head, '\n')), bytes.NewReader(wasm))
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	cmd.WaitDelay = time.Second
+
+	err = runConfined(cmd, dir, low)
+	switch {
+	case ctx.Err() != nil:
+		return Output{}, context.Cause(ctx)
+	case err != nil:
+		return Output{}, p.ended(cmd.ProcessState, stderr.String(), err)
+	}
+	return received(dir, stdout.Bytes())
+}
+
+// received reads the answer of a child that ended well, and checks that it left
+// the files it speaks of.
+func received(dir string, answer []byte) (Output, error) {
+	var r reply
+	if err := json.Unmarshal(answer, &r); err != nil {
+		return Output{}, fmt.Errorf("unexpected answer of the compiler process: %w", err)
+	}
+	switch {
+	case r.Refused != "":
+		return Output{}, &RefusedError{Part: r.Part, Err: errors.New(r.Refused)}
+	case r.Failed != "":
+		return Output{}, errors.New(r.Failed)
+	case !isFileName(r.Name) || !isFileName(r.Code):
+		return Output{}, errors.New("unexpected answer of the compiler process: no files")
+	}
+
+	folders, err := filepath.Glob(filepath.Join(dir, "wazero-*"))
+	if err == nil && len(folders) != 1 {
+		err = errors.New("the compiler process left no code")
+	}
+	if err == nil {
+		err = owned.Folder(folders[0])
+	}
+	if err != nil {
+		return Output{}, err
+	}
+	return Output{Module: filepath.Join(dir, moduleFile), Code: filepath.Join(folders[0], r.Code), Name: r.Name}, nil
+}
+
+// isFileName reports whether s is a name as the runtime gives its files.
+func isFileName(s string) bool {
+	return s != "" && len(s) <= 128 && strings.Trim(s, "0123456789abcdef") == ""
+}
+
+// Exit codes of a child that knows why it ends early. Go itself ends with 2.
+const (
+	exitProcessor = 10 + iota
+	exitMemory
+)
+
+// ended says why a child ended without an answer.
+func (p *Process) ended(state *os.ProcessState, stderr string, err error) error {
+	if state == nil {
+		return fmt.Errorf("the compiler process does not start: %w", err)
+	}
+	switch used := state.UserTime() + state.SystemTime(); {
+	case state.ExitCode() == exitProcessor, used >= p.Processor:
+		return &LimitError{Processor: p.Processor}
+	case state.ExitCode() == exitMemory, outOfMemory(stderr):
+		return &LimitError{Memory: p.Memory}
+	case state.ExitCode() == 2 || crashed(state):
+		return &CrashError{firstLine(stderr)}
+	}
+	return fmt.Errorf("the compiler process ended early: %v: %s", state, firstLine(stderr))
+}
+
+// outOfMemory reports whether a child died because it was refused memory: by
+// Go's heap, by the runtime's mappings, or for a thread.
+func outOfMemory(stderr string) bool {
+	for _, sign := range []string{"out of memory", "cannot allocate memory", "failed to create new OS thread", "pthread_create failed"} {
+		if strings.Contains(stderr, sign) {
+			return true
+		}
+	}
+	return false
+}
+
+// firstLine is the line in which Go says why a process died.
+func firstLine(stderr string) string {
+	for line := range strings.Lines(stderr) {
+		for _, sign := range []string{"fatal error: ", "panic: ", "SIG"} {
+			if strings.HasPrefix(line, sign) {
+				return strings.TrimSpace(strings.TrimPrefix(line, "fatal error: "))
+			}
+		}
+	}
+	line, _, _ := strings.Cut(strings.TrimSpace(stderr), "\n")
+	return line
+}
+
+// capped keeps the first bytes written to it, and drops the others.
+type capped struct{ bytes.Buffer }
+
+// maxAnswer is how many bytes are kept of what a child writes.
+const maxAnswer = 64 << 10
+
+func (c *capped) Write(p []byte) (int, error) {
+	_, _ = c.Buffer.Write(p[:min(len(p), maxAnswer-c.Len())])
+	return len(p), nil
+}

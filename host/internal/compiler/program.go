@@ -1,0 +1,96 @@
+// Package compiler turns the bytes of a plugin into code that the runtime can
+// load: [Build] rewrites the module (metered, bounded, with its state where the
+// host can put it back), has wazero compile the result, and leaves two files.
+//
+// Both steps work on bytes that a stranger wrote, and wazero's compiler cannot
+// be interrupted within a function: a small module can keep it busy for minutes,
+// make it allocate gigabytes, or overflow its stack, which ends the process.
+// [Process] therefore runs Build in a child process with limits on memory,
+// processor time and wall time, and as few rights as the system lets it give up.
+//
+// What comes of a build is executed by the host. The child contains what the
+// compiler does while it runs, not what a wrong instruction of its product would
+// do later.
+package compiler
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+
+	"github.com/toolhost/toolhost/internal/fuel"
+	"github.com/toolhost/toolhost/internal/snapshot"
+	"github.com/toolhost/toolhost/internal/wasmbin"
+)
+
+// Program is a plugin that was rewritten for the runtime.
+type Program struct {
+	snapshot.Program
+	Overhead uint64 // bytes that each instance takes in addition to its memory
+}
+
+// Rewrite makes a plugin ready for the runtime: bounded, metered, and with its
+// state where the host can put it back. Its error is a [*RefusedError].
+func Rewrite(wasm []byte) (*Program, error) {
+	m, err := wasmbin.Parse(wasm)
+	if err != nil {
+		return nil, refuse(err)
+	}
+	overhead := CountOverhead(m)
+	if err := overhead.Check(); err != nil {
+		return nil, err
+	}
+
+	metered, err := fuel.Rewrite(wasm)
+	if err != nil {
+		return nil, refuse(err)
+	}
+	p, err := snapshot.Prepare(metered.Wasm)
+	if err != nil {
+		return nil, refuse(err)
+	}
+	return &Program{*p, overhead.bytes(&metered.Stats)}, nil
+}
+
+// programHead is what a file says of a program before the bytes of it.
+type programHead struct {
+	Program
+	WasmSize, ImageSize int
+}
+
+// Encode returns a program as a file has it: the length of the head in four
+// bytes, the head as JSON, the module, the image.
+func (p *Program) Encode() []byte {
+	head := *p
+	head.Wasm, head.Image = nil, nil
+	text, _ := json.Marshal(programHead{head, len(p.Wasm), len(p.Image)}) // numbers and texts only
+
+	out := binary.LittleEndian.AppendUint32(nil, uint32(len(text)))
+	return append(append(append(out, text...), p.Wasm...), p.Image...)
+}
+
+// Decode reads what Encode wrote. The program is made of views into data. It is
+// nil if data is something else.
+func Decode(data []byte) *Program {
+	if len(data) < 4 {
+		return nil
+	}
+	n := int(binary.LittleEndian.Uint32(data))
+	data = data[4:]
+
+	var head programHead
+	if n > len(data) || json.NewDecoder(bytes.NewReader(data[:n])).Decode(&head) != nil {
+		return nil
+	}
+	data = data[n:]
+	if head.WasmSize < 0 || head.WasmSize > len(data) || head.ImageSize != len(data)-head.WasmSize {
+		return nil
+	}
+
+	p := head.Program
+	p.Wasm = data[:head.WasmSize:head.WasmSize]
+	if head.ImageSize > 0 {
+		p.Image = data[head.WasmSize:]
+	}
+	return &p
+}

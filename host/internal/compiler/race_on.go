@@ -1,0 +1,6 @@
+//go:build race
+
+package compiler
+
+// The race detector maps terabytes.
+const dataCanBeLimited = false

@@ -1,0 +1,185 @@
+package compiler
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// niceness is the priority of builds that nobody waits for.
+const niceness = 10
+
+// runConfined runs cmd with rights that are given up before it starts: its
+// thread cannot gain privileges, and sees no file but those in dir and those the
+// program itself is loaded from. They are taken from the thread that starts it,
+// since a child inherits from that one, and Go lets nothing run between fork and
+// exec. The thread ends with this call.
+//
+// The child is killed should the thread, and with it this process, end first.
+func runConfined(cmd *exec.Cmd, dir string, low bool) error {
+	cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
+	ended := make(chan error, 1)
+	go onNewThread(func() {
+		if err := confineThread(cmd.Path, dir, low); err != nil {
+			ended <- err
+			return
+		}
+		ended <- cmd.Run()
+	})
+	return <-ended
+}
+
+// onNewThread calls f on a thread that ends with it. The first thread of a
+// process cannot end; should the scheduler give us that one, hold it meanwhile.
+func onNewThread(f func()) {
+	runtime.LockOSThread() // and never unlock
+	if unix.Gettid() != unix.Getpid() {
+		f()
+		return
+	}
+
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		onNewThread(f)
+	}()
+	<-done
+	runtime.UnlockOSThread()
+}
+
+// confineThread takes from this thread what a build does not need. What the
+// kernel does not have is left out.
+func confineThread(program, dir string, low bool) error {
+	if low {
+		_ = unix.Setpriority(unix.PRIO_PROCESS, 0, niceness) // 0 is this thread
+	}
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("no_new_privs: %w", err)
+	}
+
+	abi, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
+	if errno != 0 { // the kernel was built, or started, without it
+		return nil
+	}
+	return landlock(int(abi), program, dir)
+}
+
+// Rights of landlock: see https://docs.kernel.org/userspace-api/landlock.html.
+const (
+	rightsRead = unix.LANDLOCK_ACCESS_FS_EXECUTE | unix.LANDLOCK_ACCESS_FS_READ_FILE
+	rightsDir  = unix.LANDLOCK_ACCESS_FS_READ_FILE | unix.LANDLOCK_ACCESS_FS_READ_DIR | unix.LANDLOCK_ACCESS_FS_WRITE_FILE |
+		unix.LANDLOCK_ACCESS_FS_MAKE_REG | unix.LANDLOCK_ACCESS_FS_MAKE_DIR | unix.LANDLOCK_ACCESS_FS_REMOVE_FILE | unix.LANDLOCK_ACCESS_FS_TRUNCATE
+)
+
+// landlock restricts this thread to a folder, and to reading and executing what
+// a program is loaded from.
+func landlock(abi int, program, dir string) error {
+	handled := unix.LandlockRulesetAttr{Handled_access_fs: handledRights(abi)}
+	size := unsafe.Sizeof(handled.Handled_access_fs)
+	if abi >= 4 {
+		handled.Handled_access_net = unix.LANDLOCK_ACCESS_NET_BIND_TCP | unix.LANDLOCK_ACCESS_NET_CONNECT_TCP
+		size += unsafe.Sizeof(handled.Handled_access_net)
+	}
+	set, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, uintptr(unsafe.Pointer(&handled)), size, 0)
+	if errno != 0 {
+		return fmt.Errorf("landlock: %w", errno)
+	}
+	defer unix.Close(int(set))
+
+	if err := allow(int(set), dir, rightsDir&handled.Handled_access_fs); err != nil {
+		return fmt.Errorf("landlock: %w", err)
+	}
+	for _, file := range loadedFrom(program) {
+		if err := allow(int(set), file, rightsRead); err != nil && !errors.Is(err, unix.ENOENT) {
+			return fmt.Errorf("landlock: %s: %w", file, err)
+		}
+	}
+	if _, _, errno := unix.Syscall(unix.SYS_LANDLOCK_RESTRICT_SELF, set, 0, 0); errno != 0 {
+		return fmt.Errorf("landlock: %w", errno)
+	}
+	return nil
+}
+
+// handledRights are all rights that a version of landlock knows: what no rule
+// allows is denied.
+func handledRights(abi int) uint64 {
+	rights := uint64(unix.LANDLOCK_ACCESS_FS_MAKE_SYM<<1 - 1) // the thirteen of version 1
+	for version, right := range map[int]uint64{2: unix.LANDLOCK_ACCESS_FS_REFER, 3: unix.LANDLOCK_ACCESS_FS_TRUNCATE, 5: unix.LANDLOCK_ACCESS_FS_IOCTL_DEV} {
+		if abi >= version {
+			rights |= right
+		}
+	}
+	return rights
+}
+
+// allow adds rights below a path to a set of rules.
+func allow(set int, path string, rights uint64) error {
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+
+	rule := unix.LandlockPathBeneathAttr{Allowed_access: rights, Parent_fd: int32(fd)}
+	_, _, errno := unix.Syscall6(unix.SYS_LANDLOCK_ADD_RULE, uintptr(set), unix.LANDLOCK_RULE_PATH_BENEATH, uintptr(unsafe.Pointer(&rule)), 0, 0, 0)
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// loadedFrom lists the files that a program is loaded from: itself, and the
+// libraries of the system it is linked with. Most often the program is the one
+// that runs here, so that they are what is mapped here.
+func loadedFrom(program string) []string {
+	files := []string{program, "/etc/ld.so.cache"}
+	maps, err := os.Open("/proc/self/maps")
+	if err != nil {
+		return files
+	}
+	defer maps.Close()
+
+	seen := map[string]bool{}
+	for lines := bufio.NewScanner(maps); lines.Scan(); {
+		fields := strings.Fields(lines.Text())
+		if len(fields) != 6 || !strings.Contains(fields[1], "x") || !strings.HasPrefix(fields[5], "/") || seen[fields[5]] {
+			continue
+		}
+		seen[fields[5]] = true
+		files = append(files, fields[5])
+	}
+	return files
+}
+
+// confineProcess takes from the whole process what a build does not need.
+func confineProcess(j job) ([]string, error) {
+	if err := limitProcess(j); err != nil {
+		return nil, err
+	}
+	confined := []string{"limits", "no_new_privs"}
+	if !readable("/proc") {
+		confined = append(confined, "landlock")
+	}
+
+	switch err := seccomp(); {
+	case err == nil:
+		return append(confined, "seccomp"), nil
+	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOSYS), errors.Is(err, errors.ErrUnsupported):
+		return confined, nil // the kernel or the processor has no filter
+	default:
+		return nil, fmt.Errorf("seccomp: %w", err)
+	}
+}
+
+// readable reports whether a folder can be read.
+func readable(dir string) bool {
+	_, err := os.ReadDir(dir)
+	return err == nil
+}

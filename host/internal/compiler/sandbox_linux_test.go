@@ -1,0 +1,127 @@
+package compiler
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// probe tries in a child what a build does not need, and returns what worked, as
+// JSON. It tries each from a thread of its own: rights are those of threads.
+func probe() string {
+	attempts := map[string]func() error{
+		"read a file":        func() error { _, err := os.ReadFile("/etc/hostname"); return err },
+		"list a folder":      func() error { _, err := os.ReadDir("/"); return err },
+		"list the parent":    func() error { _, err := os.ReadDir(".."); return err },
+		"write elsewhere":    func() error { return os.WriteFile("../elsewhere", nil, 0o600) },
+		"make a link":        func() error { return os.Symlink("/etc", "link") },
+		"see its processes":  func() error { _, err := os.ReadDir("/proc"); return err },
+		"run a program":      func() error { return exec.Command("/proc/self/exe").Run() },
+		"open a socket":      func() error { _, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0); return err },
+		"open a unix socket": func() error { _, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM, 0); return err },
+		"connect":            func() error { _, err := net.Dial("tcp", "127.0.0.1:1"); return unless(err, unix.ECONNREFUSED) },
+		"signal its parent":  func() error { return unix.Kill(os.Getppid(), 0) },
+		"trace its parent":   func() error { return unix.PtraceAttach(os.Getppid()) },
+		"raise a limit": func() error {
+			return unix.Setrlimit(unix.RLIMIT_CPU, &unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY})
+		},
+		"change its user": func() error { return unix.Setuid(65534) },
+		"mount":           func() error { return unix.Mount("none", ".", "tmpfs", 0, "") },
+		"see a variable": func() error {
+			if len(os.Environ()) > 0 {
+				return nil
+			}
+			return unix.ENOENT
+		},
+		"write its own folder": func() error { return os.WriteFile("own", []byte("x"), 0o600) },
+		"read its own folder":  func() error { _, err := os.ReadDir("."); return err },
+	}
+
+	worked := map[string]string{}
+	if inherited() {
+		worked["inherit a file"] = "worked"
+	}
+	var mu sync.Mutex
+	var threads sync.WaitGroup
+	for name, try := range attempts {
+		threads.Go(func() {
+			runtime.LockOSThread()
+			err := try()
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil {
+				worked[name] = "worked"
+			} else if !strings.Contains(err.Error(), "not permitted") && !strings.Contains(err.Error(), "denied") {
+				worked[name] = err.Error()
+			}
+		})
+	}
+	threads.Wait()
+	text, _ := json.Marshal(worked)
+	return string(text)
+}
+
+// inherited reports whether a file is open that is no pipe, and none of the
+// runtime's own for events.
+func inherited() bool {
+	for fd := 3; fd < maxFiles; fd++ {
+		var s unix.Stat_t
+		if unix.Fstat(fd, &s) == nil && s.Mode&unix.S_IFMT != 0 && s.Mode&unix.S_IFMT != unix.S_IFIFO {
+			return true
+		}
+	}
+	return false
+}
+
+func unless(err error, wanted error) error {
+	if err != nil && strings.Contains(err.Error(), wanted.Error()) {
+		return nil
+	}
+	return err
+}
+
+// TestChildHasNothing: a child can do nothing but compute, and write files into
+// its own folder. What the kernel lacks is not asked of it.
+func TestChildHasNothing(t *testing.T) {
+	_, _, landlock := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION)
+	if landlock != 0 || auditArch == 0 {
+		t.Skip("the kernel has no landlock, or there is no list of system calls for this processor")
+	}
+	_, err := process(t).Build(t.Context(), t.TempDir(), []byte("probe"), false)
+	require.Error(t, err)
+	var worked map[string]string
+	require.NoError(t, json.Unmarshal([]byte(err.Error()), &worked), "%v", err)
+	require.Equal(t, map[string]string{
+		"write its own folder": "worked", "read its own folder": "worked",
+		"see a variable": "no such file or directory",
+	}, worked)
+}
+
+// TestParentKeepsItsRights: what the thread that starts a child gives up is given
+// up by no other.
+func TestParentKeepsItsRights(t *testing.T) {
+	_, err := process(t).Build(t.Context(), t.TempDir(), []byte("folder"), true)
+	require.ErrorContains(t, err, "the disk is full")
+	var threads sync.WaitGroup
+	for range 50 {
+		threads.Go(func() {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			_, err := os.ReadFile("/proc/self/status")
+			require.NoError(t, err)
+			status, err := os.ReadFile(fmt.Sprintf("/proc/self/task/%d/status", unix.Gettid()))
+			require.NoError(t, err)
+			require.Contains(t, string(status), "NoNewPrivs:\t0")
+		})
+	}
+	threads.Wait()
+}

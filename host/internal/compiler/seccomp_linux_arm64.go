@@ -1,0 +1,8 @@
+package compiler
+
+import "golang.org/x/sys/unix"
+
+const auditArch = unix.AUDIT_ARCH_AARCH64
+
+// archCalls are the calls that only this processor has, or has by this name.
+var archCalls = []uint32{unix.SYS_FSTATAT}
