@@ -13,7 +13,7 @@ import (
 // DescribeCompiled describes as Host.Describe does where a plugin is not
 // interpreted.
 func (h *Host) DescribeCompiled(ctx context.Context, wasm []byte) ([]byte, error) {
-	return h.describeCompiled(ctx, wasm)
+	return h.describeCompiled(ctx, wasm, CompileOptions{})
 }
 
 // Interpretable reports whether a module, as it was rewritten, is interpreted.

@@ -88,9 +88,10 @@ const (
 // Host compiles plugins and calls their tools. It is safe for concurrent use.
 type Host struct {
 	log      *slog.Logger
-	engine   *engine           // compiles, and keeps code in memory only
-	code     *codeCache        // nil without a folder
-	process  *compiler.Process // nil compiles in this process
+	engine   *engine    // compiles, and keeps code in memory only
+	code     *codeCache // nil without a folder
+	compiler string     // path of a program; empty compiles in this process
+	limits   compileLimits
 	refusals *refusals
 	wasi     map[string]signature // what the WASI module exports
 
@@ -144,9 +145,9 @@ func (h *Host) openCompiler(ctx context.Context, cfg Config) (err error) {
 	if h.engine, err = h.newEngine(ctx, compiler.Config(), wazero.NewCompilationCache()); err != nil {
 		return err
 	}
-	memory, processor := limit(cfg.CompileMemory, DefaultCompileMemory, 1<<50), limit(cfg.CompileTime, DefaultCompileTime, 1<<62)
-	if cfg.Compiler != "" && compiler.Supported {
-		h.process = &compiler.Process{Path: cfg.Compiler, Memory: memory, Processor: processor}
+	h.limits = compileLimits{limit(cfg.CompileMemory, DefaultCompileMemory, 1<<50), limit(cfg.CompileTime, DefaultCompileTime, 1<<62)}
+	if compiler.Supported {
+		h.compiler = cfg.Compiler
 	}
 
 	if cfg.CacheDir != "" {
@@ -154,8 +155,8 @@ func (h *Host) openCompiler(ctx context.Context, cfg Config) (err error) {
 			return err
 		}
 	}
-	h.refusals = newRefusals(h.code, memory, processor)
-	if h.code == nil && h.process != nil {
+	h.refusals = newRefusals(h.code)
+	if h.code == nil && h.compiler != "" {
 		h.code = privateCode(h)
 	}
 	return nil

@@ -96,7 +96,7 @@ func (h *Host) CompileWith(ctx context.Context, wasm []byte, opts CompileOptions
 // is why it is not tried again, or nil. The error is what CompileWith returns. It
 // is remembered until the module, the limits or the version of Toolhost change:
 // in Config.CacheDir, if there is one, and else as long as the host lives.
-func (h *Host) Refused(digest string) error { return moduleError(h.refusals.recall(digest)) }
+func (h *Host) Refused(digest string) error { return moduleError(h.refusals.recall(digest, h.limits)) }
 
 // newModule returns the module of a plugin that is prepared. Its error matches
 // ErrMemory.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/tetratelabs/wazero"
 
@@ -28,6 +29,8 @@ type CompileOptions struct {
 	// LowPriority has the compiler process give way to other work, where the
 	// system can do that. Nothing changes without Config.Compiler.
 	LowPriority bool
+
+	processor time.Duration // less than Config.CompileTime, 0 if not
 }
 
 // prepared is a plugin as a runtime has it.
@@ -51,16 +54,20 @@ func (h *Host) prepare(ctx context.Context, info *Info, wasm []byte, opts Compil
 		p.found = true
 		return p, nil
 	}
-	if err := h.refusals.recall(info.Digest); err != nil {
+	limits := h.limits
+	if opts.processor > 0 {
+		limits.Processor = min(limits.Processor, opts.processor)
+	}
+	if err := h.refusals.recall(info.Digest, limits); err != nil {
 		return nil, err
 	}
 
-	p, err := h.build(ctx, c, info.Digest, wasm, opts)
+	p, err := h.build(ctx, c, info.Digest, wasm, opts, limits)
 	if err != nil {
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}
-		h.refusals.remember(info.Digest, err)
+		h.refusals.remember(info.Digest, err, limits)
 	}
 	return p, err
 }
@@ -75,12 +82,12 @@ func (h *Host) openCode(ctx context.Context) *codeCache {
 
 // build compiles a plugin anew: in a child process where the host has one, and
 // else in this one.
-func (h *Host) build(ctx context.Context, c *codeCache, digest string, wasm []byte, opts CompileOptions) (*prepared, error) {
-	if h.process != nil {
+func (h *Host) build(ctx context.Context, c *codeCache, digest string, wasm []byte, opts CompileOptions, limits compileLimits) (*prepared, error) {
+	if h.compiler != "" {
 		if c == nil {
 			return nil, errNoCodeFolder
 		}
-		return h.buildInChild(ctx, c, digest, wasm, opts)
+		return h.buildInChild(ctx, c, digest, wasm, opts.LowPriority, limits)
 	}
 
 	if c != nil && !c.folder.paused() {
@@ -104,7 +111,7 @@ var errNoCodeFolder = errors.New("compiled code cannot be stored anywhere: see t
 const buildsAtOnce = 2
 
 // buildInChild compiles in a child process, once there is room for one.
-func (h *Host) buildInChild(ctx context.Context, c *codeCache, digest string, wasm []byte, opts CompileOptions) (*prepared, error) {
+func (h *Host) buildInChild(ctx context.Context, c *codeCache, digest string, wasm []byte, low bool, limits compileLimits) (*prepared, error) {
 	select {
 	case h.building <- struct{}{}:
 	case <-ctx.Done():
@@ -112,9 +119,8 @@ func (h *Host) buildInChild(ctx context.Context, c *codeCache, digest string, wa
 	}
 	defer func() { <-h.building }()
 
-	return c.store(digest, func(dir string) (compiler.Output, error) {
-		return h.process.Build(ctx, dir, wasm, opts.LowPriority)
-	})
+	child := compiler.Process{Path: h.compiler, Memory: limits.Memory, Processor: limits.Processor}
+	return c.store(digest, func(dir string) (compiler.Output, error) { return child.Build(ctx, dir, wasm, low) })
 }
 
 // buildInMemory compiles into the memory of this process only.

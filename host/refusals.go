@@ -19,12 +19,10 @@ import (
 // spends the time again: not the next call, nor the next process. What could not
 // be compiled for another reason than the module is not remembered.
 type refusals struct {
-	dir       string // empty keeps them in memory only
-	memory    int64  // the limits that hold now
-	processor time.Duration
+	dir string // empty keeps them in memory only
 
 	mu    sync.Mutex
-	known map[string]error
+	known map[string]refusal
 }
 
 // refusalsFolder is the folder of refusals within Config.CacheDir.
@@ -34,8 +32,8 @@ const refusalsFolder = "refused"
 // the bound is there for somebody who changes a file again and again.
 const maxRefusals = 4096
 
-func newRefusals(code *codeCache, memory int64, processor time.Duration) *refusals {
-	r := &refusals{memory: memory, processor: processor, known: map[string]error{}}
+func newRefusals(code *codeCache) *refusals {
+	r := &refusals{known: map[string]refusal{}}
 	if code != nil && !code.folder.paused() {
 		r.dir = filepath.Join(code.folder.dir, refusalsFolder)
 	}
@@ -44,13 +42,18 @@ func newRefusals(code *codeCache, memory int64, processor time.Duration) *refusa
 
 // refusal is a compiler's error as a file has it.
 type refusal struct {
-	Version   string        `json:"version"` // of what refused it
-	Part      string        `json:"part,omitempty"`
-	Refused   string        `json:"refused,omitempty"`
-	Crashed   string        `json:"crashed,omitempty"`
-	Exceeded  string        `json:"exceeded,omitempty"` // memory or processor
-	Memory    int64         `json:"memory"`             // the limits there were
-	Processor time.Duration `json:"processor"`
+	Version       string `json:"version"` // of what refused it
+	Part          string `json:"part,omitempty"`
+	Refused       string `json:"refused,omitempty"`
+	Crashed       string `json:"crashed,omitempty"`
+	Exceeded      string `json:"exceeded,omitempty"` // memory or processor
+	compileLimits        // there were
+}
+
+// compileLimits are what compiling one module may take.
+type compileLimits struct {
+	Memory    int64         `json:"memory"`    // bytes
+	Processor time.Duration `json:"processor"` // processor time
 }
 
 // refusalVersion names all that decides whether a module is refused, but for the
@@ -61,8 +64,8 @@ func refusalVersion() string {
 
 // remember notes why a module cannot be compiled, if that is the module's fault
 // and would happen again.
-func (r *refusals) remember(digest string, err error) {
-	f := refusal{Version: refusalVersion(), Memory: r.memory, Processor: r.processor}
+func (r *refusals) remember(digest string, err error, limits compileLimits) {
+	f := refusal{Version: refusalVersion(), compileLimits: limits}
 	var (
 		refused *compiler.RefusedError
 		taken   *compiler.LimitError
@@ -86,7 +89,7 @@ func (r *refusals) remember(digest string, err error) {
 	if len(r.known) >= maxRefusals {
 		clear(r.known)
 	}
-	r.known[digest] = err
+	r.known[digest] = f
 	if r.dir != "" {
 		_ = r.write(digest, f) // else the next process finds out for itself
 	}
@@ -122,37 +125,36 @@ func (r *refusals) write(digest string, f refusal) error {
 }
 
 // recall returns why a module could not be compiled before, nil if it was not
-// tried, or if other limits hold now.
-func (r *refusals) recall(digest string) error {
+// tried with limits as high as these.
+func (r *refusals) recall(digest string, limits compileLimits) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err := r.known[digest]; err != nil || r.dir == "" {
-		return err
+	if f, ok := r.known[digest]; ok {
+		return f.error(limits)
+	}
+	if r.dir == "" {
+		return nil
 	}
 
 	data, err := owned.ReadFile(filepath.Join(r.dir, digest))
-	if err != nil {
-		return nil
-	}
 	var f refusal
-	if json.Unmarshal(data, &f) != nil || f.Version != refusalVersion() {
+	if err != nil || json.Unmarshal(data, &f) != nil || f.Version != refusalVersion() {
 		return nil
 	}
-	return f.error(r.memory, r.processor)
+	return f.error(limits)
 }
 
-// error is the compiler's error. It is nil if another limit than today's was
-// exceeded.
-func (f refusal) error(memory int64, processor time.Duration) error {
+// error is the compiler's error. It is nil if limits allow more than there was.
+func (f refusal) error(limits compileLimits) error {
 	switch {
 	case f.Refused != "":
 		return &compiler.RefusedError{Part: f.Part, Err: errors.New(f.Refused)}
-	case f.Memory != memory, f.Processor != processor:
+	case f.Memory < limits.Memory, f.Processor < limits.Processor:
 		return nil
 	case f.Exceeded == "memory":
-		return &compiler.LimitError{Memory: memory}
+		return &compiler.LimitError{Memory: f.Memory}
 	case f.Exceeded == "processor":
-		return &compiler.LimitError{Processor: processor}
+		return &compiler.LimitError{Processor: f.Processor}
 	case f.Crashed != "":
 		return &compiler.CrashError{Reason: f.Crashed}
 	}

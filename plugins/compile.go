@@ -19,6 +19,10 @@ import (
 // of the plugins, each with its file, and is the cause of the context once ctx is
 // done.
 func (r *Registry) Compile(ctx context.Context, progress func(done, total int, file string, err error)) error {
+	if err := r.describeLate(ctx); err != nil {
+		return err
+	}
+
 	var (
 		mu   sync.Mutex
 		errs []error
@@ -60,23 +64,27 @@ func (p *Plugin) Compile(ctx context.Context) error {
 	return nil
 }
 
-// compilation is one that callers wait for. It ends early when none of them
-// waits any more, unless one did as long as it had time: then the next one, who
-// may have no more, is to find it done.
+// compilation is one that callers wait for. It is ended when none of them waits
+// any more.
 type compilation struct {
 	done    chan struct{} // closed when module and err are there
 	module  *host.Module
 	err     error
 	waiting int
-	goesOn  bool // although nobody waits
 	cancel  context.CancelCauseFunc
 }
 
 // use returns the compiled plugin, which the caller gives back with unuse. The
-// plugin is compiled once, for all who ask meanwhile. One that fails is tried
-// again by the next call: what failed may have been the disk. As soon as ctx is
-// done it returns the cause.
+// plugin is compiled once, for all who ask meanwhile. If that fails the next
+// caller tries again, since what failed may have been the disk; the host refuses
+// at once what was the module's fault. As soon as ctx is done use returns the
+// cause.
 func (p *Plugin) use(ctx context.Context) (*host.Module, error) {
+	return p.useWith(ctx, host.CompileOptions{})
+}
+
+// useWith is use. The options are those of the compilation it starts.
+func (p *Plugin) useWith(ctx context.Context, opts host.CompileOptions) (*host.Module, error) {
 	p.mu.Lock()
 	if p.module != nil {
 		defer p.mu.Unlock()
@@ -89,7 +97,7 @@ func (p *Plugin) use(ctx context.Context) (*host.Module, error) {
 	}
 	c := p.compiling
 	if c == nil {
-		c = p.start(ctx)
+		c = p.start(ctx, opts)
 	}
 	c.waiting++
 	p.mu.Unlock()
@@ -118,8 +126,7 @@ func (p *Plugin) giveUp(c *compilation, cause error) bool {
 	if p.compiling != c {
 		return false
 	}
-	c.goesOn = c.goesOn || errors.Is(cause, context.DeadlineExceeded)
-	if c.waiting--; c.waiting == 0 && !c.goesOn {
+	if c.waiting--; c.waiting == 0 {
 		c.cancel(cause)
 		p.compiling = nil // whoever comes now starts anew
 	}
@@ -197,14 +204,14 @@ func (p *Plugin) replaced(err error) error {
 }
 
 // start begins a compilation. The plugin is locked.
-func (p *Plugin) start(ctx context.Context) *compilation {
+func (p *Plugin) start(ctx context.Context, opts host.CompileOptions) *compilation {
 	c := &compilation{done: make(chan struct{})}
 	ctx, c.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	p.compiling = c
 	p.loading++
 	p.compilations.Go(func() {
 		defer c.cancel(nil)
-		module, err := p.load(ctx)
+		module, err := p.load(ctx, opts)
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.loading--
@@ -228,19 +235,19 @@ func (p *Plugin) start(ctx context.Context) *compilation {
 }
 
 // load reads and compiles the file, if it is still what it was.
-func (p *Plugin) load(ctx context.Context) (*host.Module, error) {
+func (p *Plugin) load(ctx context.Context, opts host.CompileOptions) (*host.Module, error) {
 	wasm, s, err := p.reread()
 	if err != nil {
 		return nil, err
 	}
-	module, err := p.host.Compile(ctx, wasm)
-	if err != nil {
+	if err := p.is(digestOf(wasm), s); err != nil {
 		return nil, err
 	}
-	if err := p.is(module.Info.Digest, s); err != nil {
-		return nil, errors.Join(err, module.Close(ctx))
-	}
-	return module, nil
+
+	opts.Interpret = p.interpret
+	module, err := p.host.CompileWith(ctx, wasm, opts)
+	p.digests.save() // by which the next process knows what is refused
+	return module, err
 }
 
 // reread reads the file, if it still looks as it did. Whether it is what it was

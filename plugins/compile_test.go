@@ -263,8 +263,8 @@ func TestCompileKeepsWhatIsUsed(t *testing.T) {
 	require.Zero(t, b.users)
 }
 
-// A call waits for the compilation of its plugin no longer than it may take, and
-// that goes on for the next one.
+// A call waits for the compilation of its plugin no longer than it may take. That
+// ends with its last caller, and the next one has one of its own.
 func TestCallWaitsForCompilation(t *testing.T) {
 	r, files := blocked(t)
 	tool := r.Tools()[0]
@@ -285,10 +285,16 @@ func TestCallWaitsForCompilation(t *testing.T) {
 	var waited *host.WaitedError
 	require.ErrorAs(t, c.err, &waited)
 	require.Equal(t, host.TimeoutError{Limit: time.Millisecond}, waited.Err)
-	require.Equal(t, "time limit of 1ms reached while the call waited: its plugin was still being compiled, which is done once: try again in some seconds", c.result.Error)
-	files.allow <- struct{}{} // it is opened once
-	_, err := tool.Call(t.Context(), host.Call{})
-	require.NoError(t, err)
+	require.Equal(t, "time limit of 1ms reached while the call waited: its plugin was still being compiled, which is done once: try again in some seconds, or with more time", c.result.Error)
+	files.allow <- struct{}{}
+
+	go func() {
+		result, err := tool.Call(t.Context(), host.Call{})
+		first <- called{result, err}
+	}()
+	<-files.opened
+	files.allow <- struct{}{}
+	require.NoError(t, (<-first).err)
 	require.Zero(t, tool.Plugin.users)
 }
 
@@ -319,7 +325,7 @@ func TestCompileBeforehand(t *testing.T) {
 	require.NoError(t, p.Compile(t.Context()), "nothing is left to do")
 }
 
-// What is compiled for nobody is freed where nobody can come for it any more.
+// What is compiled for somebody who gave up is freed.
 func TestCompiledForNobody(t *testing.T) {
 	r, files := blocked(t)
 	p := r.Plugins()[0]

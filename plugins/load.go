@@ -3,7 +3,6 @@ package plugins
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -30,10 +29,14 @@ type loader struct {
 	digests  *digests
 	before   map[place]*Plugin // those of an earlier reading
 	problems []Problem
+
+	describing context.Context // done when there is no more time for it
+	described  *described
+	late       []*Plugin // that did not describe themselves in time
 }
 
 func newLoader(h *host.Host, cfg Config) *loader {
-	l := &loader{host: h, cfg: cfg}
+	l := &loader{host: h, cfg: cfg, describing: context.Background(), described: new(described)}
 	if cfg.CacheDir == "" {
 		return l
 	}
@@ -54,6 +57,7 @@ func (r *Registry) loader(before *set) *loader {
 		}
 		l.digests = r.digests
 	}
+	l.described = &r.described
 	l.before = map[place]*Plugin{}
 	for _, p := range before.plugins {
 		l.before[p.at] = p
@@ -65,8 +69,9 @@ func (r *Registry) loader(before *set) *loader {
 // worth knowing beside it.
 func Load(ctx context.Context, h *host.Host, folder Folder, name, cacheDir string) (*Plugin, []Problem, error) {
 	l := newLoader(h, Config{CacheDir: cacheDir})
+	l.describing = ctx
 	l.digests = openDigests(l.cfg.CacheDir)
-	p, err := l.plugin(ctx, 0, folder, strings.TrimSuffix(name, ".wasm"))
+	p, err := l.plugin(0, folder, strings.TrimSuffix(name, ".wasm"))
 	return p, l.problems, err
 }
 
@@ -81,35 +86,29 @@ func (l *loader) folder(ctx context.Context, i int, folder Folder) []*Plugin {
 		return l.keepFolder(i, err)
 	}
 	slices.SortFunc(entries, byName)
-	type loaded struct {
-		plugin   *Plugin
-		problems []Problem
-	}
-	files := make([]loaded, len(entries))
+	ones := make([]loader, len(entries))
+	plugins := make([]*Plugin, len(entries))
 	each(ctx, len(entries), func(n int) {
-		one := &loader{host: l.host, cfg: l.cfg, digests: l.digests, before: l.before}
-		files[n].plugin = one.file(ctx, i, folder, entries[n])
-		files[n].problems = one.problems
+		ones[n] = loader{host: l.host, cfg: l.cfg, digests: l.digests, before: l.before, describing: l.describing, described: l.described}
+		plugins[n] = ones[n].file(i, folder, entries[n])
 	})
-	var found []*Plugin
-	for _, f := range files {
-		l.problems = append(l.problems, f.problems...)
-		if f.plugin != nil {
-			found = append(found, f.plugin)
-		}
+
+	for _, one := range ones {
+		l.problems = append(l.problems, one.problems...)
+		l.late = append(l.late, one.late...)
 	}
-	return found
+	return slices.DeleteFunc(plugins, func(p *Plugin) bool { return p == nil })
 }
 
 // file loads what may be a plugin. It is nil if it is not.
-func (l *loader) file(ctx context.Context, i int, folder Folder, entry fs.DirEntry) *Plugin {
+func (l *loader) file(i int, folder Folder, entry fs.DirEntry) *Plugin {
 	name := entry.Name()
 	if strings.HasPrefix(name, ".") || entry.IsDir() {
 		return nil
 	}
 	file := path.Join(folder.Path, name)
 	if stem, ok := strings.CutSuffix(name, ".wasm"); ok {
-		p, err := l.plugin(ctx, i, folder, stem)
+		p, err := l.plugin(i, folder, stem)
 		if err != nil {
 			p, err = l.keep(place{i, name}, err)
 			l.problem(file, err)
@@ -135,14 +134,14 @@ func unpath(err error) error {
 	return err
 }
 
-func (l *loader) plugin(ctx context.Context, i int, folder Folder, stem string) (*Plugin, error) {
+func (l *loader) plugin(i int, folder Folder, stem string) (*Plugin, error) {
 	name := stem + ".wasm"
 	if before := l.before[place{i, name}]; before != nil && l.same(before, stem) {
 		before.release()
 		return before, nil
 	}
 	p := &Plugin{File: path.Join(folder.Path, name), at: place{i, name}, host: l.host, digests: l.digests, folder: folder.FS, name: name}
-	if err := l.read(ctx, p, stem); err != nil {
+	if err := l.read(p, stem); err != nil {
 		return nil, err
 	}
 	return p, nil
@@ -151,7 +150,7 @@ func (l *loader) plugin(ctx context.Context, i int, folder Folder, stem string) 
 // read fills in what the files of a plugin say. Of the plugin itself it reads
 // only that, unless it was changed a moment ago: the next change could then not
 // be told, so that the digest has to be known.
-func (l *loader) read(ctx context.Context, p *Plugin, stem string) error {
+func (l *loader) read(p *Plugin, stem string) error {
 	file, s, err := openFile(p.folder, p.name, MaxWasm)
 	if err != nil {
 		return err
@@ -170,7 +169,7 @@ func (l *loader) read(ctx context.Context, p *Plugin, stem string) error {
 	if p.Info, err = l.host.Scan(at, s.size); err != nil {
 		return unpath(err)
 	}
-	document, err := l.manifest(ctx, p, stem)
+	document, err := l.manifest(p, stem)
 	if err != nil {
 		return err
 	}
@@ -179,6 +178,10 @@ func (l *loader) read(ctx context.Context, p *Plugin, stem string) error {
 	}
 	if err := p.tools(); err != nil {
 		return fmt.Errorf("%s: %w", p.Source, err)
+	}
+	p.interpret = slices.ContainsFunc(l.cfg.Interpret, func(name string) bool { return name == allPlugins || name == p.Manifest.Name })
+	if digest := p.known(); digest != "" && !p.interpret {
+		p.failed = l.host.Refused(digest)
 	}
 	p.Grant = l.cfg.Grants[p.Manifest.Name]
 	p.Missing = p.Grant.Missing(p.Manifest.Needs)
@@ -238,7 +241,7 @@ func readFile(folder fs.FS, name string, most int64) ([]byte, stamp, error) {
 
 // manifest returns the manifest as JSON: from the custom section, a sidecar, or
 // the plugin's own describe, in this order.
-func (l *loader) manifest(ctx context.Context, p *Plugin, stem string) ([]byte, error) {
+func (l *loader) manifest(p *Plugin, stem string) ([]byte, error) {
 	name, sidecar, err := l.sidecar(p, stem)
 	if p.Info.Manifest != nil {
 		l.ignored(p, name)
@@ -253,7 +256,7 @@ func (l *loader) manifest(ctx context.Context, p *Plugin, stem string) ([]byte, 
 		return sidecar, nil
 	}
 	p.Source = abi.ExportDescribe
-	return l.describe(ctx, p)
+	return l.describe(p)
 }
 
 // ignored reports a sidecar that is not used.
@@ -261,41 +264,6 @@ func (l *loader) ignored(p *Plugin, sidecar string) {
 	if sidecar != "" {
 		l.problem(path.Join(path.Dir(p.File), sidecar), errors.New("ignored: the module has a manifest of its own"))
 	}
-}
-
-// describe asks the plugin itself, once for each digest.
-func (l *loader) describe(ctx context.Context, p *Plugin) ([]byte, error) {
-	if !p.Info.Describe {
-		return nil, host.ErrNoManifest
-	}
-	var cached string
-	if l.cfg.CacheDir != "" {
-		digest, err := p.Digest()
-		if err != nil {
-			return nil, err
-		}
-		cached = filepath.Join(l.cfg.CacheDir, "manifest-"+digest+".json")
-		if document, err := owned.ReadFile(cached); err == nil && json.Valid(document) {
-			return document, nil
-		}
-	}
-	wasm, s, err := p.reread()
-	if err != nil {
-		return nil, err
-	}
-	if err := p.is(digestOf(wasm), s); err != nil {
-		return nil, err
-	}
-	document, err := l.host.Describe(ctx, wasm)
-	if err != nil {
-		return nil, err
-	}
-	if cached != "" {
-		if err := writeFile(cached, document); err != nil {
-			l.problem(cached, fmt.Errorf("the manifest cannot be cached: %w", unpath(err)))
-		}
-	}
-	return document, nil
 }
 
 // writeFile writes a file that other processes may read at any moment.

@@ -26,10 +26,11 @@ type Plugin struct {
 	Missing  []string // what it needs and was not granted; it is not called before all is
 	Tools    []*Tool
 
-	host   *host.Host
-	at     place
-	folder fs.FS
-	name   string
+	host      *host.Host
+	interpret bool // in place of compiling it
+	at        place
+	folder    fs.FS
+	name      string
 
 	stamp     stamp  // of the file
 	seen      stamp  // of the file when it was found the same last; whoever reads the folders has it
@@ -81,8 +82,8 @@ func (t *Tool) CheckResult(value json.RawMessage) []abi.Problem {
 }
 
 // Call runs the tool: it compiles the plugin if this is its first call, and waits
-// for that no longer than the call may take: the compilation goes on (see
-// [Plugin.Compile]). It adds what the operator granted to the policy of the call. Calls of the tools
+// for that no longer than the call may take (see [Registry.CompileAhead]). It
+// adds what the operator granted to the policy of the call. Calls of the tools
 // of a plugin that are not to overlap take turns within their session. Its errors are
 // those of host.Host.Call and of host.Host.Compile, and match host.ErrDenied
 // if the plugin was not granted all it needs. One that matches [ErrReplaced]
@@ -104,13 +105,17 @@ func (t *Tool) Call(ctx context.Context, req host.Call) (abi.Result, error) {
 	}
 	module, err := p.use(ctx)
 	if errors.Is(err, limit) {
-		err = &host.WaitedError{Err: err, For: "its plugin was still being compiled, which is done once: try again in some seconds"}
+		err = &host.WaitedError{Err: err, For: "its plugin was still being compiled, which is done once: try again in some seconds, or with more time"}
 		r, err := fail(abi.LimitReached, err.Error(), err)
 		r.Limit = abi.LimitTime
 		return r, err
 	}
 	if err != nil {
-		return fail(abi.Internal, abi.InternalMessage, fmt.Errorf("%s: %w", p.File, err))
+		message := abi.InternalMessage
+		if errors.Is(err, host.ErrABI) { // the module is at fault, and nothing else is in the error
+			message = fmt.Sprintf("the plugin %s (%s) cannot be run: %v", p.Manifest.Name, p.name, err)
+		}
+		return fail(abi.Internal, message, fmt.Errorf("%s: %w", p.File, err))
 	}
 	defer p.unuse()
 	req.Plugin, req.Tool, req.Argv = p.Manifest.Name, t.Tool.Name, t.Tool.Argv
@@ -127,4 +132,14 @@ func (p *Plugin) Denied() error {
 		return nil
 	}
 	return fmt.Errorf("%w: the plugin %s needs %s, which the operator has not granted", host.ErrDenied, p.Manifest.Name, strings.Join(p.Missing, ", "))
+}
+
+// Refused says why the plugin cannot be compiled, if that was found out before:
+// see host.Host.Refused. It is nil if it can be, or was not tried.
+func (p *Plugin) Refused() error {
+	digest, err := p.Digest()
+	if err != nil {
+		return nil
+	}
+	return p.host.Refused(digest)
 }

@@ -79,7 +79,7 @@ func TestFileChangedAfterLoad(t *testing.T) {
 		want string
 	}{
 		{"replaced", plugintest.Plugin{Manifest: named("p"), Invoke: plugintest.Do().Trap()}.Wasm(), "the file has changed since it was loaded: reload to have it as it is"},
-		{"broken", original[:len(original)/2], "malformed wasm"},
+		{"broken", original[:len(original)/2], "the file has changed since it was loaded: reload to have it as it is"},
 		{"gone", nil, "no such file"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
@@ -72,11 +73,22 @@ type Config struct {
 	Grants map[string]Grant
 	// Reserved are names of tools that no plugin may take: the host's own.
 	Reserved []string
+	// Interpret names plugins that are interpreted, and never compiled: see
+	// host.CompileOptions. "*" stands for all.
+	Interpret []string
+	// DescribeTime is how long Open and Reload wait for plugins to describe
+	// themselves, all of them together. What is not done by then is a Problem, and
+	// [Registry.CompileAhead] and [Registry.Compile] take it up. 0 is
+	// DefaultDescribeTime.
+	DescribeTime time.Duration
 	// CacheDir keeps what plugins without a sealed manifest described, and
 	// digests. One that others can write to is a Problem, and is not used. Empty
 	// asks them anew in each process.
 	CacheDir string
 }
+
+// DefaultDescribeTime is the DescribeTime of a zero Config.
+const DefaultDescribeTime = 30 * time.Second
 
 // Registry knows the tools of a set of folders, as they were when it was opened
 // or reloaded last. It is safe for concurrent use: what is asked while it reloads
@@ -92,6 +104,9 @@ type Registry struct {
 	stop   context.CancelCauseFunc
 	frozen sync.Once
 
+	described described
+	reloaded  chan struct{} // has something once there is a new set
+
 	mu      sync.Mutex
 	retired []*Plugin // that were still in use when they were
 }
@@ -102,6 +117,7 @@ type set struct {
 	tools    map[string]*Tool
 	names    []string // of the tools, sorted
 	problems []Problem
+	late     []*Plugin // that did not describe themselves in time; they have no manifest
 }
 
 // place is where a plugin is: which folder, and the name of its file.
@@ -122,7 +138,7 @@ func (p Problem) String() string { return p.File + ": " + p.Err.Error() }
 // section nor a sidecar has its manifest. It fails only when ctx is done;
 // everything else is among Problems.
 func Open(ctx context.Context, h *host.Host, cfg Config) (*Registry, error) {
-	r := &Registry{host: h, cfg: cfg, turn: make(chan struct{}, 1)}
+	r := &Registry{host: h, cfg: cfg, turn: make(chan struct{}, 1), reloaded: make(chan struct{}, 1)}
 	r.ctx, r.stop = context.WithCancelCause(context.Background())
 	read, err := r.read(ctx, &set{})
 	if err != nil {
@@ -136,6 +152,10 @@ func Open(ctx context.Context, h *host.Host, cfg Config) (*Registry, error) {
 // the new one too.
 func (r *Registry) read(ctx context.Context, before *set) (*set, error) {
 	l := r.loader(before)
+	var cancel context.CancelFunc
+	l.describing, cancel = context.WithTimeoutCause(ctx, cmp.Or(r.cfg.DescribeTime, DefaultDescribeTime), errLate)
+	defer cancel()
+
 	var found []*Plugin
 	for i, folder := range r.cfg.Folders {
 		found = append(found, l.folder(ctx, i, folder)...)
@@ -146,7 +166,7 @@ func (r *Registry) read(ctx context.Context, before *set) (*set, error) {
 	l.digests.save()
 	found = l.giveWay(found)
 	taken := collisions(found, r.cfg.Reserved)
-	s := &set{tools: map[string]*Tool{}, problems: append(l.problems, taken...)}
+	s := &set{tools: map[string]*Tool{}, problems: append(l.problems, taken...), late: l.late}
 	refused := map[string]bool{}
 	for _, t := range taken {
 		refused[t.File] = true
@@ -161,7 +181,8 @@ func (r *Registry) read(ctx context.Context, before *set) (*set, error) {
 		}
 	}
 	s.names = slices.Sorted(maps.Keys(s.tools))
-	s.problems = append(s.problems, unusedGrants(r.cfg.Grants, found)...)
+	s.problems = append(s.problems, unusedNames("grants.", slices.Sorted(maps.Keys(r.cfg.Grants)), found)...)
+	s.problems = append(s.problems, unusedNames("interpret: ", r.cfg.Interpret, found)...)
 	return s, nil
 }
 
@@ -225,26 +246,29 @@ func otherFiles(p *Plugin, all []*Plugin) string {
 	return strings.Join(files, ", ")
 }
 
-// unusedGrants reports grants for plugins that are not there: most often a
+// unusedNames reports settings for plugins that are not there: most often a
 // misspelled name.
-func unusedGrants(grants map[string]Grant, found []*Plugin) []Problem {
+func unusedNames(setting string, configured []string, found []*Plugin) []Problem {
 	var names []string
 	for _, p := range found {
 		names = append(names, p.Manifest.Name)
 	}
 	var problems []Problem
-	for _, name := range slices.Sorted(maps.Keys(grants)) {
-		if slices.Contains(names, name) || len(found) == 0 {
+	for _, name := range configured {
+		if name == allPlugins || slices.Contains(names, name) || len(found) == 0 {
 			continue
 		}
 		err := errors.New("there is no such plugin")
 		if near := abi.Nearest(name, names); near != "" {
 			err = fmt.Errorf("there is no such plugin, did you mean %q?", near)
 		}
-		problems = append(problems, Problem{"grants." + name, err})
+		problems = append(problems, Problem{setting + name, err})
 	}
 	return problems
 }
+
+// allPlugins stands for the names of all plugins.
+const allPlugins = "*"
 
 // Plugins returns the loaded plugins in the order of their folders and files.
 func (r *Registry) Plugins() []*Plugin { return slices.Clone(r.set.Load().plugins) }

@@ -69,6 +69,10 @@ func (r *Registry) Reload(ctx context.Context) (Changes, error) {
 		return Changes{}, err
 	}
 	r.set.Store(now)
+	select {
+	case r.reloaded <- struct{}{}:
+	default:
+	}
 	r.retire(context.WithoutCancel(ctx), before, now)
 	return compare(before, now), nil
 }

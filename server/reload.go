@@ -20,9 +20,7 @@ func (s *Service) Reload(ctx context.Context) (plugins.Changes, error) {
 }
 
 // watch reloads whenever the folders change, until the service is closed.
-func (s *Service) watch() {
-	ctx, cancel := context.WithCancel(context.Background())
-	s.unwatch = cancel
+func (s *Service) watch(ctx context.Context) {
 	s.watching.Go(func() {
 		s.registry.Watch(ctx, func(c plugins.Changes, err error) {
 			if err != nil {

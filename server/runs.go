@@ -158,6 +158,9 @@ func mayRunAgain(tool *plugins.Tool, run background.Run) error {
 	if hints := tool.Tool.Hints; !hints.Idempotent && !hints.Readonly {
 		return refuse("%s is neither idempotent nor readonly", run.Tool)
 	}
+	if err := tool.Plugin.Refused(); err != nil {
+		return refuse("its plugin cannot be compiled: %v", err)
+	}
 	return sameVersion(tool, run)
 }
 

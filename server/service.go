@@ -33,6 +33,7 @@ type Config struct {
 	Folders   []plugins.Folder
 	Grants    map[string]plugins.Grant // by plugin name
 	CacheDir  string                   // for compiled plugins, shared between processes; empty keeps them in memory
+	Interpret []string                 // plugins that are interpreted, and never compiled; "*" is all
 	Limits    Limits                   // of a call whose tool asks for nothing; zero fields are the host's defaults
 	MaxLimits Limits                   // the most a tool may ask for; zero fields are 10^13 units, 1 GiB, 256 MiB and an hour
 
@@ -52,6 +53,10 @@ type Config struct {
 	// Service is closed: see plugins.Registry.Watch. Without it only
 	// [Service.Reload] does.
 	Watch bool
+	// CompileAhead compiles the plugins in the background, until the Service is
+	// closed, so that no call has to wait for it: see
+	// plugins.Registry.CompileAhead.
+	CompileAhead bool
 	// OnReload is told what a reload has changed, if it has changed anything or
 	// met a new problem. Calls do not overlap. It must not call [Service.Reload]
 	// or [Service.Close]. Nil leaves it to Logger.
@@ -132,7 +137,7 @@ func (s *Service) open(ctx context.Context) (err error) {
 		return err
 	}
 	s.registry, err = plugins.Open(ctx, s.host, plugins.Config{
-		Folders: cfg.Folders, Grants: cfg.Grants, Reserved: agentNames, CacheDir: cfg.CacheDir,
+		Folders: cfg.Folders, Grants: cfg.Grants, Reserved: agentNames, CacheDir: cfg.CacheDir, Interpret: cfg.Interpret,
 	})
 	if err != nil {
 		return err
@@ -143,8 +148,12 @@ func (s *Service) open(ctx context.Context) (err error) {
 	if err := s.openRuns(ctx); err != nil { // it starts what an earlier process left
 		return err
 	}
+	ctx, s.unwatch = context.WithCancel(context.WithoutCancel(ctx))
 	if s.cfg.Watch {
-		s.watch()
+		s.watch(ctx)
+	}
+	if s.cfg.CompileAhead {
+		s.watching.Go(func() { s.registry.CompileAhead(ctx) })
 	}
 	return nil
 }

@@ -15,9 +15,11 @@ import (
 // config is everything an operator can set. The names are those of the file;
 // in the environment log.level is TOOLHOST_LOG_LEVEL.
 type config struct {
-	Plugins    []string               `koanf:"plugins"` // folders
-	Watch      bool                   `koanf:"watch"`   // serve and mcp reload plugins that change
-	Data       string                 `koanf:"data"`    // folder for what is kept between runs
+	Plugins    []string               `koanf:"plugins"`   // folders
+	Watch      bool                   `koanf:"watch"`     // serve and mcp reload plugins that change
+	Compile    string                 `koanf:"compile"`   // ahead or on_demand: when serve and mcp compile plugins
+	Interpret  []string               `koanf:"interpret"` // names of plugins that are never compiled; * is all
+	Data       string                 `koanf:"data"`      // folder for what is kept between runs
 	Log        logConfig              `koanf:"log"`
 	Limits     limitsConfig           `koanf:"limits"`     // where a tool asks for nothing; 0 is the built-in default
 	MaxLimits  limitsConfig           `koanf:"max_limits"` // the most a tool or a caller may ask for
@@ -93,10 +95,16 @@ type hostConfig struct {
 	Total   int           `koanf:"total_calls"` // of all plugins at a time, background runs not counted
 	Warm    int           `koanf:"warm"`        // instances of one plugin that wait for a call
 	WarmFor time.Duration `koanf:"warm_for"`    // how long they wait
+
+	CompileMemory byteSize      `koanf:"compile_memory"` // of the process that compiles a plugin
+	CompileTime   time.Duration `koanf:"compile_time"`   // processor time of that
 }
 
 func (c hostConfig) config() host.Config {
-	return host.Config{Memory: int64(c.Memory), CacheSize: int64(c.Cache), Calls: c.Calls, TotalCalls: c.Total, Warm: c.Warm, WarmFor: c.WarmFor}
+	return host.Config{
+		Memory: int64(c.Memory), CacheSize: int64(c.Cache), Calls: c.Calls, TotalCalls: c.Total, Warm: c.Warm, WarmFor: c.WarmFor,
+		Compiler: host.ThisProgram(), CompileMemory: int64(c.CompileMemory), CompileTime: c.CompileTime,
+	}
 }
 
 type grantConfig struct {

@@ -22,6 +22,7 @@ func (c *loaded) check() {
 	}
 	oneOf("log.level", c.Log.Level, "debug", "info", "warn", "error")
 	oneOf("log.format", c.Log.Format, "text", "json")
+	oneOf("compile", c.Compile, compileAhead, compileOnDemand)
 	oneOf("approve", c.Approve, "deny", "auto")
 	oneOf("background.park", c.Background.Park, string(server.ParkHinted), string(server.ParkAll), string(server.ParkNever))
 	oneOf("background.end_session", c.Background.EndSession, string(background.EndParked), string(background.EndAll))
@@ -39,6 +40,7 @@ func (c *loaded) check() {
 		"host.memory":             int64(c.Host.Memory), "host.cache": int64(c.Host.Cache),
 		"background.misfire": int64(c.Background.Misfire), "serve.drain": int64(c.Serve.Drain),
 		"host.calls": int64(c.Host.Calls), "host.total_calls": int64(c.Host.Total), "host.warm_for": int64(c.Host.WarmFor),
+		"host.compile_memory": int64(c.Host.CompileMemory), "host.compile_time": int64(c.Host.CompileTime),
 	} {
 		if n < 0 {
 			c.fault(key, "expected a positive number, found %v", c.merged.Get(strings.ReplaceAll(key, ".", delim)))
@@ -59,6 +61,13 @@ func (c *loaded) check() {
 	c.checkPark()
 	c.checkOAuth()
 }
+
+// When serve and mcp compile plugins: in the background once they are ready, or
+// each with its first call.
+const (
+	compileAhead    = "ahead"
+	compileOnDemand = "on_demand"
+)
 
 // checkOAuth notes of each fault which key has it.
 func (c *loaded) checkOAuth() {

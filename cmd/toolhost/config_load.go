@@ -53,7 +53,7 @@ type loaded struct {
 // defaults are what holds where nobody says anything.
 func defaults() map[string]any {
 	return map[string]any{
-		"data": defaultData(), "approve": "deny", "watch": true,
+		"data": defaultData(), "approve": "deny", "watch": true, "compile": compileAhead,
 		"log/level": "warn", "log/format": "text", "serve/drain": "10s",
 		"background/park": string(server.ParkHinted), "background/end_session": string(background.EndParked),
 	}

@@ -9,9 +9,13 @@ import (
 	"os/signal"
 	"syscall"
 	_ "time/tzdata" // schedules name time zones, and a small container knows none
+
+	"github.com/toolhost/toolhost/host"
 )
 
 func main() {
+	host.CompilerMain()
+
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
 	stop()

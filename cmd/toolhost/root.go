@@ -169,6 +169,7 @@ func (a *app) openKept(ctx context.Context, folder string, shared bool) (*server
 		return nil, err
 	}
 	cfg.DataDir, cfg.Watch, cfg.OnReload = folder, a.config.Watch, a.reloaded
+	cfg.CompileAhead = a.config.Compile == compileAhead
 	cfg.Host.Shared = shared
 	return server.Open(ctx, cfg)
 }
@@ -188,7 +189,7 @@ func (a *app) serverConfig(approve func(context.Context, server.Approval) error)
 		Limits: a.config.Limits.limits(), MaxLimits: a.config.MaxLimits.limits(),
 		Runs:   a.config.Background.runs(),
 		Host:   a.config.Host.config(),
-		Grants: map[string]plugins.Grant{},
+		Grants: map[string]plugins.Grant{}, Interpret: a.config.Interpret,
 	}
 	for _, dir := range a.config.Plugins {
 		cfg.Folders = append(cfg.Folders, plugins.Dir(dir))

@@ -21,6 +21,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	host.CompilerMain()
 	testscript.Main(m, map[string]func(){"toolhost": main, "toolhost-profiled": serveProfiled, "bare": serveBare, "full": fullDisk})
 }
 

@@ -37,7 +37,6 @@ var acts = map[string]func(dir string) (Output, error){
 	"folder":   func(string) (Output, error) { return Output{}, errors.New("the disk is full") },
 	"sleep":    func(string) (Output, error) { time.Sleep(time.Hour); return Output{}, nil },
 	"name":     func(string) (Output, error) { return Output{Name: "ab", Code: "../../escape"}, nil },
-	"probe":    func(string) (Output, error) { return Output{}, errors.New(probe()) },
 }
 
 func act(ctx context.Context, dir string, wasm []byte) (Output, error) {

@@ -1,0 +1,44 @@
+package plugins
+
+import (
+	"context"
+	"errors"
+
+	"github.com/toolhost/toolhost/host"
+)
+
+// CompileAhead compiles the plugins that are not compiled yet, so that no call
+// has to wait for it: one at a time, at low priority, and after each reload what
+// that brought. Plugins that were too late to describe themselves are described
+// first. It returns when ctx is done. What does not compile becomes a problem.
+//
+// Where the host keeps compiled code in a folder, what comes of it takes no
+// memory before the first call.
+func (r *Registry) CompileAhead(ctx context.Context) {
+	for {
+		_ = r.describeLate(ctx) // an error is that of ctx, or of a closed registry
+		for _, p := range r.set.Load().plugins {
+			if ctx.Err() != nil {
+				return
+			}
+			_ = p.compileAhead(ctx) // a problem of the plugin, see Problems
+		}
+
+		select {
+		case <-r.reloaded:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// compileAhead compiles the plugin unless there is no need, or no use.
+func (p *Plugin) compileAhead(ctx context.Context) error {
+	if p.interpret || p.compiled() || p.Denied() != nil || errors.Is(p.failure(), host.ErrABI) {
+		return nil
+	}
+	if _, err := p.useWith(ctx, host.CompileOptions{LowPriority: true}); err != nil {
+		return err
+	}
+	return p.leave(ctx, p.host.KeepsCode())
+}
