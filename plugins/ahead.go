@@ -34,11 +34,12 @@ func (r *Registry) CompileAhead(ctx context.Context) {
 
 // compileAhead compiles the plugin unless there is no need, or no use.
 func (p *Plugin) compileAhead(ctx context.Context) error {
-	if p.interpret || p.compiled() || p.Denied() != nil || errors.Is(p.failure(), host.ErrABI) {
+	if p.interpret || p.stored.Load() || p.compiled() || p.Denied() != nil || errors.Is(p.failure(), host.ErrABI) {
 		return nil
 	}
 	if _, err := p.useWith(ctx, host.CompileOptions{LowPriority: true}); err != nil {
 		return err
 	}
+	p.stored.Store(p.host.KeepsCode())
 	return p.leave(ctx, p.host.KeepsCode())
 }

@@ -277,11 +277,16 @@ func (p *Plugin) is(digest string, s stamp) error {
 }
 
 // failure is why the plugin could not be compiled the last time, nil if it was
-// not tried or is compiled.
+// not tried or is compiled. What an earlier process found out is known once the
+// digest is.
 func (p *Plugin) failure() error {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.failed
+	module, failed := p.module, p.failed
+	p.mu.Unlock()
+	if digest := p.known(); failed == nil && module == nil && digest != "" && !p.interpret {
+		return p.host.Refused(digest)
+	}
+	return failed
 }
 
 // close frees what is compiled, and ends and waits for what is being compiled.

@@ -180,9 +180,6 @@ func (l *loader) read(p *Plugin, stem string) error {
 		return fmt.Errorf("%s: %w", p.Source, err)
 	}
 	p.interpret = slices.ContainsFunc(l.cfg.Interpret, func(name string) bool { return name == allPlugins || name == p.Manifest.Name })
-	if digest := p.known(); digest != "" && !p.interpret {
-		p.failed = l.host.Refused(digest)
-	}
 	p.Grant = l.cfg.Grants[p.Manifest.Name]
 	p.Missing = p.Grant.Missing(p.Manifest.Needs)
 	return nil

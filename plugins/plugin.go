@@ -38,6 +38,7 @@ type Plugin struct {
 	digests   *digests
 	digesting sync.Mutex
 	digest    atomic.Pointer[string] // nil until somebody needs it
+	stored    atomic.Bool            // its compiled code was stored for later
 
 	mu        sync.Mutex
 	module    *host.Module // nil until it is compiled

@@ -284,7 +284,8 @@ func (r *Registry) Tools() []*Tool {
 }
 
 // Problems returns what was not loaded, in the order it was met, and then what
-// could not be compiled when it was last tried.
+// could not be compiled when it was last tried, by this process or an earlier
+// one.
 func (r *Registry) Problems() []Problem {
 	s := r.set.Load()
 	problems := slices.Clone(s.problems)
