@@ -93,7 +93,7 @@ func (a *app) buildMissing(ctx context.Context, root, dist, cache string) error 
 	if len(stale) == 0 {
 		return nil
 	}
-	h, err := host.New(ctx, host.Config{CacheDir: cache})
+	h, err := host.New(ctx, host.Config{CacheDir: cache, Compiler: host.ThisProgram()})
 	if err != nil {
 		return err
 	}

@@ -55,7 +55,9 @@ func (a *app) inspectFile(cmd *cobra.Command, name string) error {
 	if err != nil {
 		return err
 	}
-	h, err := host.New(ctx, host.Config{CacheDir: cache, Logger: a.logger()})
+	cfg := a.config.Host.config()
+	cfg.CacheDir, cfg.Logger = cache, a.logger()
+	h, err := host.New(ctx, cfg)
 	if err != nil {
 		return err
 	}
@@ -63,6 +65,9 @@ func (a *app) inspectFile(cmd *cobra.Command, name string) error {
 	p, problems, err := plugins.Load(ctx, h, plugins.Dir(filepath.Dir(name)), filepath.Base(name), cache)
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
+	}
+	if err := p.Refused(); err != nil {
+		problems = append(problems, plugins.Problem{File: p.File, Err: err})
 	}
 	info, err := h.Inspect(wasm) // all of it, not only what loading needs
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server"
@@ -34,6 +35,7 @@ const (
 )
 
 func main() {
+	host.CompilerMain() // first of all: plugins are compiled in a child process, which is this program
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	folder := "examples/plugins/dist"
@@ -55,6 +57,7 @@ func run(ctx context.Context, folder string, m model, out io.Writer) (err error)
 		Folders:  []plugins.Folder{plugins.Dir(folder)},
 		Grants:   map[string]plugins.Grant{"clock": {Clock: true}},
 		CacheDir: cacheDir(),
+		Host:     host.Config{Compiler: host.ThisProgram()},
 		Runs:     server.RunsConfig{ParkAfter: time.Second}, // 10 minutes if left out
 		OnNotice: func(background.Notice) {
 			select {
