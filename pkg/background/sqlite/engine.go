@@ -95,6 +95,16 @@ type Engine struct {
 	mu       sync.Mutex
 	live     map[string]*live // the runs this process holds a lease of
 	problems []Problem
+	met      int      // problems, those that are not remembered too
+	removed  []string // runs whose folders were removed, which is not stored yet
+
+	files    []watched             // of the database
+	failed   atomic.Pointer[error] // why nothing is stored any more; nil: it is
+	mark     *markFile             // of the writer
+	unmarked bool                  // the mark could not be written; said once
+	swept    atomic.Bool           // folders were looked at
+	aside    atomic.Int64          // what there is in the quarantine
+	salvaged atomic.Int64          // records read from damaged files
 
 	used     atomic.Int64 // bytes of logs on disk
 	evicting sync.Mutex
