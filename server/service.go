@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -180,12 +181,29 @@ func (s *Service) Close(ctx context.Context) error {
 
 // Stats are figures for operators.
 type Stats struct {
-	Runs background.Stats `json:"runs"`
-	Host host.Stats       `json:"host"` // calls, those of runs included
+	Runs    background.Stats `json:"runs"`
+	Host    host.Stats       `json:"host"`    // calls, those of runs included
+	Storage sqlite.Stats     `json:"storage"` // what of the data folder was damaged or lost; nothing without one
 }
 
 // Stats returns what runs and calls are doing and did, and what they take.
-func (s *Service) Stats() Stats { return Stats{s.runs.Stats(), s.host.Stats()} }
+func (s *Service) Stats() Stats {
+	stats := Stats{Runs: s.runs.Stats(), Host: s.host.Stats()}
+	if s.engine != nil {
+		stats.Storage = s.engine.Stats()
+	}
+	return stats
+}
+
+// StorageErr returns why nothing is stored any more, until the service is opened
+// again: an error that matches [sqlite.ErrReplaced]. It is nil as long as
+// Config.DataDir is in order.
+func (s *Service) StorageErr() error {
+	if s.engine == nil {
+		return nil
+	}
+	return s.engine.Err()
+}
 
 // Plugins returns the loaded plugins. What this and the like return is of the
 // moment: the next one may come after a reload.
@@ -198,10 +216,16 @@ func (s *Service) Tools() []*plugins.Tool { return s.registry.Tools() }
 // Problems returns what of the folders was not loaded, and why.
 func (s *Service) Problems() []plugins.Problem { return s.registry.Problems() }
 
-// Unusable returns all that an operator has to look at: Problems, and the plugins
-// that were loaded and were not granted what they need.
+// Unusable returns all that an operator has to look at: Problems, the plugins
+// that were loaded and were not granted what they need, and what of
+// Config.DataDir was damaged or lost.
 func (s *Service) Unusable() []plugins.Problem {
 	found := s.Problems()
+	if s.engine != nil {
+		for _, p := range s.engine.Problems() {
+			found = append(found, plugins.Problem{File: filepath.Join(s.cfg.DataDir, p.Moved), Err: errors.New(p.String())})
+		}
+	}
 	for _, p := range s.Plugins() {
 		if len(p.Missing) > 0 {
 			found = append(found, plugins.Problem{File: p.File, Err: fmt.Errorf("not granted what it needs: %s", strings.Join(p.Missing, ", "))})

@@ -27,6 +27,15 @@ type Problem struct {
 	Moved  string // where what is damaged was moved to, below the data directory; "" if nowhere
 }
 
+// String says what is damaged, and why, in one line.
+func (p Problem) String() string {
+	what := string(p.Kind)
+	if p.ID != "" {
+		what += " " + p.ID
+	}
+	return what + ": " + p.Reason
+}
+
 // Stats count what was damaged or lost.
 type Stats struct {
 	Failed     string `json:"failed,omitempty"` // why nothing is stored any more, until the server is started again
