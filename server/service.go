@@ -95,6 +95,7 @@ type Service struct {
 	engine   *sqlite.Engine // nil without Config.DataDir
 	runs     *background.Manager
 	closed   atomic.Bool
+	step     atomic.Pointer[string] // what Close waits for
 	asked    questions
 	agent    []*agentTool // spawn, check and stop, whether they are told to models or not
 	had      atomic.Bool  // there are or were runs or schedules: see offered
@@ -154,29 +155,71 @@ func (s *Service) open(ctx context.Context) (err error) {
 func (s *Service) Closed() bool { return s.closed.Load() }
 
 // Close refuses new calls and runs, waits for those that are active until ctx
-// is done, then ends them, and frees everything.
+// is done, then ends them, and frees everything. [Service.WaitsFor] says how far
+// it is.
 func (s *Service) Close(ctx context.Context) error {
 	s.closed.Store(true)
 	s.unwatch()
+	s.waits("a reload of the plugins")
 	s.watching.Wait()
 	s.changed.close()
 	if s.registry != nil {
 		s.registry.Freeze()
 	}
+
 	var errs []error
 	if s.runs != nil {
+		s.waits("runs and calls")
 		errs = append(errs, s.runs.Close(ctx))
 	}
 	if s.engine != nil {
+		s.waits("the database")
 		errs = append(errs, s.engine.Close())
 	}
 	if s.host != nil {
+		s.waits("calls and compilations")
 		errs = append(errs, s.host.Close(ctx)) // no call runs any more
 	}
 	if s.registry != nil {
+		s.waits("the plugins")
 		errs = append(errs, s.registry.Close(ctx))
 	}
+	s.waits("")
 	return errors.Join(errs...)
+}
+
+func (s *Service) waits(what string) { s.step.Store(&what) }
+
+// maxUnfinished is how many runs WaitsFor names.
+const maxUnfinished = 5
+
+// WaitsFor says in a line what [Service.Close] waits for: which part of the
+// service, and which runs and calls have not ended; "" if it does not wait.
+func (s *Service) WaitsFor() string {
+	step := s.step.Load()
+	if step == nil || *step == "" {
+		return ""
+	}
+	text := *step
+	if s.runs == nil {
+		return text
+	}
+
+	left := s.runs.Unfinished()
+	for i, run := range left[:min(len(left), maxUnfinished)] {
+		separator := ", "
+		if i == 0 {
+			separator = ": "
+		}
+		text += fmt.Sprintf("%s%s of %s, since %s", separator, run.ID, run.Tool, run.CreatedAt.Format(time.TimeOnly))
+	}
+	if more := len(left) - maxUnfinished; more > 0 {
+		text += fmt.Sprintf(", and %d more", more)
+	}
+	if n := s.host.Stats().Running; n > 0 {
+		text += fmt.Sprintf(" (%d calls of plugins run)", n)
+	}
+	return text
 }
 
 // Stats are figures for operators.
@@ -196,7 +239,7 @@ func (s *Service) Stats() Stats {
 }
 
 // StorageErr returns why nothing is stored any more, until the service is opened
-// again: an error that matches [sqlite.ErrReplaced]. It is nil as long as
+// again: an error that matches [background.ErrStorageLost]. It is nil as long as
 // Config.DataDir is in order.
 func (s *Service) StorageErr() error {
 	if s.engine == nil {

@@ -5,11 +5,9 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-)
 
-// ErrReplaced: the database was deleted or replaced while it was in use.
-// Nothing is stored any more, whatever is called, until the next [Open].
-var ErrReplaced = errors.New("the database was deleted or replaced while it was in use")
+	"github.com/toolhost/toolhost/pkg/background"
+)
 
 // A watched file is one that must stay what it was when it was opened.
 type watched struct {
@@ -28,7 +26,7 @@ func (e *Engine) watchFiles() {
 }
 
 // Err returns why nothing is stored any more: an error that matches
-// [ErrReplaced]. It is nil as long as the engine works.
+// [background.ErrStorageLost]. It is nil as long as the engine works.
 func (e *Engine) Err() error {
 	if err := e.failed.Load(); err != nil {
 		return *err
@@ -53,7 +51,7 @@ func (e *Engine) look() error {
 }
 
 func (e *Engine) fail(name string) error {
-	err := fmt.Errorf("%w: %s; nothing is stored any more: put it back, and start again", ErrReplaced, name)
+	err := fmt.Errorf("%w: %s; nothing is stored any more: put it back, and start again", background.ErrStorageLost, name)
 	if e.failed.CompareAndSwap(nil, &err) {
 		e.report(Problem{Kind: ProblemDatabase, Reason: err.Error()})
 	}

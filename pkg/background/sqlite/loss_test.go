@@ -176,10 +176,10 @@ func TestReplacedDatabase(t *testing.T) {
 			l := started(t, e, "bg_a")
 			damage(t, filepath.Join(dir, databaseName))
 
-			require.ErrorIs(t, e.Submit(t.Context(), newRun("bg_b")), ErrReplaced)
+			require.ErrorIs(t, e.Submit(t.Context(), newRun("bg_b")), background.ErrStorageLost)
 			_, err := l.Complete(t.Context(), background.StatusSucceeded, background.Beat{}, background.End{FinishedAt: time.Now()})
-			require.ErrorIs(t, err, ErrReplaced)
-			require.ErrorIs(t, e.Err(), ErrReplaced)
+			require.ErrorIs(t, err, background.ErrStorageLost)
+			require.ErrorIs(t, e.Err(), background.ErrStorageLost)
 			require.Len(t, e.Problems(), 1, "it is told once")
 			require.NotEmpty(t, e.Stats().Failed)
 			require.Equal(t, background.StatusRunning, get(t, e, "bg_a").Status, "what was stored can be read")
