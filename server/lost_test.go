@@ -2,9 +2,12 @@ package server
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -32,6 +35,64 @@ func TestStorageThatIsLost(t *testing.T) {
 	require.Contains(t, s.Unusable()[0].Err.Error(), "deleted or replaced")
 	require.Equal(t, 1, s.Stats().Storage.Problems)
 	require.NotEmpty(t, s.Stats().Storage.Failed)
+}
+
+// A fullEngine is one whose disk is full: no end is stored.
+type fullEngine struct {
+	*background.MemoryEngine
+	full atomic.Bool
+}
+
+type fullLease struct {
+	background.Lease
+	engine *fullEngine
+}
+
+func (e *fullEngine) Claim(ctx context.Context, id string) (background.Lease, error) {
+	l, err := e.MemoryEngine.Claim(ctx, id)
+	return &fullLease{l, e}, err
+}
+
+func (l *fullLease) Complete(ctx context.Context, status background.Status, b background.Beat, end background.End) (background.Run, error) {
+	if l.engine.full.Load() {
+		return background.Run{}, errors.New("no space left on device")
+	}
+	return l.Lease.Complete(ctx, status, b, end)
+}
+
+// The agent is told of an end that is not stored, and that it is not.
+func TestUnsavedEnd(t *testing.T) {
+	engine := &fullEngine{MemoryEngine: background.NewMemoryEngine()}
+	engine.full.Store(true)
+	s := open(t, Config{memory: engine}, "echo")
+	id := s.spawn("s", "echo", `{"n":1}`)
+	run := s.settled("s", id)
+	require.True(t, run.Unsaved)
+
+	answer := func(tool, args string) map[string]any {
+		r, err := s.Call(t.Context(), Request{Session: "s", Tool: tool, Args: json.RawMessage(args)})
+		require.NoError(t, err)
+		var out map[string]any
+		require.NoError(t, json.Unmarshal(r.Value, &out))
+		return out
+	}
+	report := answer("check_background", `{"task_id":"`+id+`"}`)
+	require.Equal(t, "succeeded", report["status"])
+	require.Equal(t, true, report["unsaved"])
+	require.Equal(t, false, report["done"])
+	require.Contains(t, report["next"], "not stored yet")
+	require.Equal(t, map[string]any{"n": 1.0}, report["result"])
+	stopped := answer("stop_background", `{"task_id":"`+id+`"}`)
+	require.Equal(t, true, stopped["unsaved"])
+	require.Contains(t, stopped["next"], "a crash would lose it")
+	listed := answer("check_background", `{"list":true}`)
+	require.Equal(t, true, listed["tasks"].([]any)[0].(map[string]any)["unsaved"])
+
+	engine.full.Store(false)
+	report = answer("check_background", `{"task_id":"`+id+`"}`) // it waits until that is stored
+	require.Equal(t, true, report["done"])
+	require.NotContains(t, report, "unsaved")
+	require.NotContains(t, report, "next")
 }
 
 // While the service closes it can say what it waits for.
