@@ -3,6 +3,7 @@ package host
 import (
 	"errors"
 	"fmt"
+	"syscall"
 	"time"
 
 	"github.com/toolhost/toolhost/abi"
@@ -30,6 +31,9 @@ var (
 	// compiler. Both match ErrABI.
 	ErrCompileLimit = errors.New("compile limit reached")
 	ErrCompileCrash = errors.New("the compiler crashed")
+	// ErrFiles: the process, or the system, has as many open files as it may. It
+	// passes when some are closed: the same call may do better later.
+	ErrFiles = errors.New("too many open files on this host; try again later")
 	// ErrBusy is why a call that was made within another is refused where it
 	// would have to wait for a serial tool.
 	ErrBusy = errors.New("busy")
@@ -115,10 +119,18 @@ type mountError struct {
 }
 
 func (e *mountError) public() string {
-	return fmt.Sprintf("%v: the folder granted as %s cannot be opened", ErrDenied, e.path)
+	return fmt.Sprintf("%v: the folder granted as %s cannot be opened", e.reason(), e.path)
 }
 func (e *mountError) Error() string   { return e.public() + ": " + e.err.Error() }
-func (e *mountError) Unwrap() []error { return []error{ErrDenied, e.err} }
+func (e *mountError) Unwrap() []error { return []error{e.reason(), e.err} }
+
+// reason is ErrFiles where the folder may be in order.
+func (e *mountError) reason() error {
+	if errors.Is(e.err, syscall.EMFILE) || errors.Is(e.err, syscall.ENFILE) {
+		return ErrFiles
+	}
+	return ErrDenied
+}
 
 // because returns the error of a context that is done in the words of its
 // cause. It matches both.

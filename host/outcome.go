@@ -119,6 +119,9 @@ func (c *call) classify(err *CallError, r *abi.Result) {
 		r.Limit = abi.LimitTime
 	case errors.Is(err, ErrBusy):
 		r.Kind = abi.ToolError
+	case errors.Is(err, ErrFiles) && errors.As(err, &mount):
+		r.Kind, r.Error = abi.Internal, mount.public()
+		c.host.log.Error("too many open files: raise the limit of the process (ulimit -n)", "plugin", err.Plugin, "tool", err.Tool, "call", c.ID, "error", mount.err)
 	case errors.As(err, &mount):
 		r.Kind, r.Error = abi.ToolError, mount.public()
 	case errors.Is(err, ErrTrap), errors.Is(err, ErrABI):

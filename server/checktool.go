@@ -157,7 +157,7 @@ func (s *Service) answers(checked background.Checked, excerpts []excerpt, n, roo
 		switch {
 		case len(reports[i].Awaited) > 0:
 			reports[i].Next = nextAwaited
-		case shortened && !r.Done:
+		case shortened && !r.Done && !r.Unsaved:
 			reports[i].Next = fmt.Sprintf("%.0f seconds is the longest wait: check again to go on waiting", background.MaxWait.Seconds())
 		}
 	}

@@ -146,6 +146,8 @@ func errorKind(r abi.Result, err error) background.ErrorKind {
 		return background.KindConnectionRequired
 	case errors.Is(err, host.ErrDenied):
 		return background.KindRejected
+	case errors.Is(err, host.ErrFiles):
+		return background.KindLimit
 	case errors.Is(err, host.ErrTrap):
 		return background.KindTrap
 	}

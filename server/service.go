@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -99,6 +100,7 @@ type Service struct {
 	engine   *sqlite.Engine // nil without Config.DataDir
 	runs     *background.Manager
 	closed   atomic.Bool
+	step     atomic.Pointer[string] // what Close waits for
 	asked    questions
 	agent    []*agentTool // spawn, check and stop, whether they are told to models or not
 	had      atomic.Bool  // there are or were runs or schedules: see offered
@@ -162,39 +164,98 @@ func (s *Service) open(ctx context.Context) (err error) {
 func (s *Service) Closed() bool { return s.closed.Load() }
 
 // Close refuses new calls and runs, waits for those that are active until ctx
-// is done, then ends them, and frees everything.
+// is done, then ends them, and frees everything. [Service.WaitsFor] says how far
+// it is.
 func (s *Service) Close(ctx context.Context) error {
 	s.closed.Store(true)
 	s.unwatch()
+	s.waits("a reload of the plugins")
 	s.watching.Wait()
 	s.changed.close()
 	if s.registry != nil {
 		s.registry.Freeze()
 	}
+
 	var errs []error
 	if s.runs != nil {
+		s.waits("runs and calls")
 		errs = append(errs, s.runs.Close(ctx))
 	}
 	if s.engine != nil {
+		s.waits("the database")
 		errs = append(errs, s.engine.Close())
 	}
 	if s.host != nil {
+		s.waits("calls and compilations")
 		errs = append(errs, s.host.Close(ctx)) // no call runs any more
 	}
 	if s.registry != nil {
+		s.waits("the plugins")
 		errs = append(errs, s.registry.Close(ctx))
 	}
+	s.waits("")
 	return errors.Join(errs...)
+}
+
+func (s *Service) waits(what string) { s.step.Store(&what) }
+
+// maxUnfinished is how many runs WaitsFor names.
+const maxUnfinished = 5
+
+// WaitsFor says in a line what [Service.Close] waits for: which part of the
+// service, and which runs and calls have not ended; "" if it does not wait.
+func (s *Service) WaitsFor() string {
+	step := s.step.Load()
+	if step == nil || *step == "" {
+		return ""
+	}
+	text := *step
+	if s.runs == nil {
+		return text
+	}
+
+	left := s.runs.Unfinished()
+	for i, run := range left[:min(len(left), maxUnfinished)] {
+		separator := ", "
+		if i == 0 {
+			separator = ": "
+		}
+		text += fmt.Sprintf("%s%s of %s, since %s", separator, run.ID, run.Tool, run.CreatedAt.Format(time.TimeOnly))
+	}
+	if more := len(left) - maxUnfinished; more > 0 {
+		text += fmt.Sprintf(", and %d more", more)
+	}
+	if n := s.host.Stats().Running; n > 0 {
+		text += fmt.Sprintf(" (%d calls of plugins run)", n)
+	}
+	return text
 }
 
 // Stats are figures for operators.
 type Stats struct {
-	Runs background.Stats `json:"runs"`
-	Host host.Stats       `json:"host"` // calls, those of runs included
+	Runs    background.Stats `json:"runs"`
+	Host    host.Stats       `json:"host"`    // calls, those of runs included
+	Storage sqlite.Stats     `json:"storage"` // what of the data folder was damaged or lost; nothing without one
 }
 
 // Stats returns what runs and calls are doing and did, and what they take.
-func (s *Service) Stats() Stats { return Stats{s.runs.Stats(), s.host.Stats()} }
+func (s *Service) Stats() Stats {
+	stats := Stats{Runs: s.runs.Stats(), Host: s.host.Stats()}
+	if s.engine != nil {
+		stats.Storage = s.engine.Stats()
+	}
+	return stats
+}
+
+// StorageErr returns why nothing is stored any more, until the service is opened
+// again: an error that matches [background.ErrStorageLost]. It is nil as long as
+// Config.DataDir is in order.
+func (s *Service) StorageErr() error {
+	if s.engine == nil {
+		return nil
+	}
+	return s.engine.Err()
+}
 
 // Plugins returns the loaded plugins. What this and the like return is of the
 // moment: the next one may come after a reload.
@@ -207,10 +268,16 @@ func (s *Service) Tools() []*plugins.Tool { return s.registry.Tools() }
 // Problems returns what of the folders was not loaded, and why.
 func (s *Service) Problems() []plugins.Problem { return s.registry.Problems() }
 
-// Unusable returns all that an operator has to look at: Problems, and the plugins
-// that were loaded and were not granted what they need.
+// Unusable returns all that an operator has to look at: Problems, the plugins
+// that were loaded and were not granted what they need, and what of
+// Config.DataDir was damaged or lost.
 func (s *Service) Unusable() []plugins.Problem {
 	found := s.Problems()
+	if s.engine != nil {
+		for _, p := range s.engine.Problems() {
+			found = append(found, plugins.Problem{File: filepath.Join(s.cfg.DataDir, p.Moved), Err: errors.New(p.String())})
+		}
+	}
 	for _, p := range s.Plugins() {
 		if len(p.Missing) > 0 {
 			found = append(found, plugins.Problem{File: p.File, Err: fmt.Errorf("not granted what it needs: %s", strings.Join(p.Missing, ", "))})

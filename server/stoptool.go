@@ -44,7 +44,7 @@ func stop(ctx context.Context, s *Service, req Request) (any, error) {
 	if req.DryRun {
 		run, err := s.runs.Get(ctx, req.Session, in.ID)
 		done := run.Status.Terminal()
-		return stopped{Stopped: background.Stopped{TaskID: run.ID, Status: run.Status, AlreadyFinished: done}, DryRun: true}, err
+		return stopped{Stopped: background.Stopped{TaskID: run.ID, Status: run.Status, AlreadyFinished: done, Unsaved: run.Unsaved}, DryRun: true}, err
 	}
 	answer, err := s.runs.Stop(ctx, req.Session, in.ID, background.StopRequest{Force: in.Force, Reason: in.Reason})
 	large := cut(&answer.Result, &answer.Content, maxInline)

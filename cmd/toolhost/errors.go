@@ -76,6 +76,8 @@ func diagnose(ctx context.Context, err error) diagnosis {
 		d.exit, d.Code, d.Hint = exitLimit, "output", "raise limits.output in the configuration"
 	case errors.Is(err, context.DeadlineExceeded):
 		d.exit, d.Code, d.Hint = exitLimit, "time", "raise it with --timeout"
+	case errors.Is(err, host.ErrFiles):
+		d.exit, d.Code, d.Hint = exitLimit, "files", "raise the limit of open files: ulimit -n"
 	case errors.Is(err, host.ErrDenied):
 		d.exit, d.Code, d.Hint = exitDenied, "denied", "grants stand in the configuration, see toolhost config"
 	case errors.Is(err, plugins.ErrNoTool):

@@ -92,6 +92,10 @@ func elapsed(seconds float64) string {
 
 // state is a run's status in a few words.
 func state(run httpapi.Run) string {
+	if run.Unsaved {
+		run.Unsaved = false
+		return state(run) + ", not stored yet"
+	}
 	switch {
 	case run.Error != nil:
 		return fmt.Sprintf("%s (%s)", run.Status, run.Error.Kind)

@@ -36,7 +36,8 @@ Plugins that are added, replaced or removed are taken up while it runs (unless
 watch is false), and on SIGHUP. The configuration is read once.
 
 SIGINT or SIGTERM ends it: it takes nothing new, waits for what runs as long as
-serve.drain says, and interrupts what is left. A second signal ends it at once.`,
+serve.drain says, and interrupts what is left. If that takes longer it says what
+it waits for, and gives up 45 seconds later. A second signal ends it at once.`,
 		Example: `  toolhost serve
   toolhost serve --listen 127.0.0.1:7070
   curl --unix-socket ~/.local/share/toolhost/serve/http.sock http://localhost/v1/tools`,
@@ -62,7 +63,7 @@ func (a *app) runServer(ctx context.Context) error {
 		a.closeService(ctx, s)
 		return err
 	}
-	defer mcp.Close()
+	defer within(endGrace, mcp.Close)
 	listeners, err := a.listen()
 	if err != nil {
 		a.closeService(ctx, s)
@@ -74,7 +75,7 @@ func (a *app) runServer(ctx context.Context) error {
 	api := httpapi.New(s, httpapi.Config{
 		Version: version(), Token: a.config.Token, OAuth: a.config.OAuth.config(), MCP: mcp, Page: page, Logger: a.logger(),
 	})
-	defer a.reloadOnHangup(s)()
+	defer within(endGrace, a.reloadOnHangup(s))
 	return a.serveAll(ctx, s, api, listeners)
 }
 
@@ -126,16 +127,58 @@ func (a *app) serveAll(ctx context.Context, s *server.Service, api *httpapi.API,
 	signal.Notify(again, os.Interrupt, syscall.SIGTERM)
 	defer signal.Stop(again)
 	ended := make(chan error, 1)
-	go func() { // abandoned if a second signal ends the process
+	go func() { // abandoned if it takes too long, or a second signal ends the process
 		closed := a.drain(s, api)
 		serving.Wait()
 		ended <- closed
 	}()
+	return errors.Join(err, a.awaitEnd(ended, again, s.WaitsFor))
+}
+
+// How long after serve.drain the server says again and again what it waits for,
+// how often, and how long what is left to do at the end may take. What has not
+// ended then is left as by a crash: the next start takes it up.
+const (
+	endLimit = 45 * time.Second // more than runs are given to end once they are interrupted
+	endTell  = 6 * time.Second
+	endGrace = 2 * time.Second
+)
+
+// awaitEnd waits for the end of the shutdown, but no longer than serve.drain and
+// endLimit, or until there is a second signal. When the drain has passed it says
+// what it waits for.
+func (a *app) awaitEnd(ended <-chan error, again <-chan os.Signal, waitsFor func() string) error {
+	began := time.Now()
+	tell := time.NewTimer(a.config.Serve.Drain + endTell)
+	defer tell.Stop()
+	late := time.NewTimer(a.config.Serve.Drain + endLimit)
+	defer late.Stop()
+	for {
+		select {
+		case err := <-ended:
+			return err
+		case <-again:
+			return context.Canceled
+		case <-tell.C:
+			a.announceAs(slog.LevelWarn, fmt.Sprintf("still shutting down after %v: waiting for %s", time.Since(began).Round(time.Second), waitsFor()))
+			tell.Reset(endTell)
+		case <-late.C:
+			return fmt.Errorf("the shutdown did not end within %v, and is given up: it waited for %s; the next start takes up what was left",
+				a.config.Serve.Drain+endLimit, waitsFor())
+		}
+	}
+}
+
+// within calls f, and waits for it no longer than d.
+func within(d time.Duration, f func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
 	select {
-	case closed := <-ended:
-		return errors.Join(err, closed)
-	case <-again:
-		return context.Canceled
+	case <-done:
+	case <-time.After(d):
 	}
 }
 

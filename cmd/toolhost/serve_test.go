@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
@@ -258,4 +259,56 @@ func TestServeWaitsForTheFolder(t *testing.T) {
 	a.err = &onSay{run: cancel}
 	_, err = a.openFreed(ctx, runs)
 	require.ErrorIs(t, err, context.Canceled, "nobody waits for it any more")
+}
+
+// A shutdown that takes longer than its drain says what it waits for, and ends.
+func TestShutdownThatDoesNotEnd(t *testing.T) {
+	for name, test := range map[string]struct {
+		ends, again time.Duration // when the shutdown ends, and when there is a second signal; 0: never
+		took        time.Duration
+		told        int // how often it says what it waits for
+		err         string
+	}{
+		"it ends in time":     {ends: 9 * time.Second, took: 9 * time.Second},
+		"it ends late":        {ends: 21 * time.Second, took: 21 * time.Second, told: 1},
+		"it never ends":       {took: 10*time.Second + endLimit, told: 7, err: "the shutdown did not end within 55s, and is given up: it waited for the moon; the next start takes up what was left"},
+		"it is ended at once": {again: time.Second, took: time.Second, err: context.Canceled.Error()},
+		"it is ended at last": {again: 17 * time.Second, took: 17 * time.Second, told: 1, err: context.Canceled.Error()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				said := new(testlog.Buffer)
+				a := &app{ui: ui{err: said}, config: &loaded{config: config{Serve: serveConfig{Drain: 10 * time.Second}}}}
+				ended, again := make(chan error, 1), make(chan os.Signal, 1)
+				if test.ends > 0 {
+					time.AfterFunc(test.ends, func() { ended <- nil })
+				}
+				if test.again > 0 {
+					time.AfterFunc(test.again, func() { again <- os.Interrupt })
+				}
+				began := time.Now()
+				err := a.awaitEnd(ended, again, func() string { return "the moon" })
+				require.Equal(t, test.took, time.Since(began))
+				require.Equal(t, test.told, strings.Count(said.String(), "s: waiting for the moon\n"), said)
+				if test.err == "" {
+					require.NoError(t, err)
+				} else {
+					require.EqualError(t, err, test.err)
+				}
+			})
+		})
+	}
+}
+
+// What does not end at the end does not hold up the end.
+func TestWithin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stuck := make(chan struct{})
+		began := time.Now()
+		within(endGrace, func() { <-stuck })
+		require.Equal(t, endGrace, time.Since(began))
+		within(endGrace, func() {})
+		require.Equal(t, endGrace, time.Since(began))
+		close(stuck)
+	})
 }

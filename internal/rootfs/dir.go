@@ -35,22 +35,32 @@ var _ sys.File = (*dir)(nil)
 
 // openDir opens a directory; anything else is refused without being opened.
 func (f *FS) openDir(n string) (*dir, sys.Errno) {
+	d, err := f.dirAt(n)
+	if err != nil {
+		return nil, f.errno(err)
+	}
+	return d, 0
+}
+
+// dirAt is openDir, with the error of the system.
+func (f *FS) dirAt(n string) (*dir, error) {
 	// With the dot n is opened as a directory on the way to it; without, a
 	// FIFO swapped in for n would block.
 	root, err := f.root.OpenRoot(n + "/.")
 	if err != nil {
-		return nil, f.errno(err)
+		return nil, err
 	}
+
 	d := &dir{fs: f, root: root}
-	if errno := d.rewind(); errno != 0 {
+	if d.list, err = root.Open("."); err != nil {
 		_ = root.Close()
-		return nil, errno
+		return nil, err
 	}
 	if d.info, err = d.list.Stat(); err != nil {
 		_ = d.closeHandles()
-		return nil, f.errno(err)
+		return nil, err
 	}
-	return d, 0
+	return d, nil
 }
 
 // rewind starts the listing over, so that it shows entries made since.
@@ -59,9 +69,7 @@ func (d *dir) rewind() sys.Errno {
 	if err != nil {
 		return d.fs.errno(err)
 	}
-	if d.list != nil {
-		_ = d.list.Close()
-	}
+	_ = d.list.Close()
 	d.list = list
 	return 0
 }

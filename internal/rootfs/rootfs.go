@@ -154,9 +154,9 @@ func (f *FS) prepare() error {
 
 	// wazero opens the folder when the guest first uses it, and panics if that
 	// fails for any reason but ENOENT. Opened now, it cannot fail then.
-	d, errno := f.openDir(".")
-	if errno != 0 {
-		return errno
+	d, err := f.dirAt(".")
+	if err != nil {
+		return err
 	}
 	f.preopen, f.self = d, d.info
 	f.open[d] = struct{}{}

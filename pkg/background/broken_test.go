@@ -3,6 +3,7 @@ package background
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -58,16 +59,99 @@ func TestOutputThatCannotBeStored(t *testing.T) {
 
 func TestClaimThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		var log testlog.Buffer
 		engine := &brokenEngine{MemoryEngine: NewMemoryEngine()}
-		m := newManager(t, Config{Engine: engine, Logger: logTo(new(testlog.Buffer))})
+		m := newManager(t, Config{Engine: engine, Logger: logTo(&log)})
 		engine.brokenClaim.Store(true)
 		id := spawned(t, m, alice, "echo")
-		run := wait(t, m, alice, id)
-		require.Equal(t, KindInternal, run.Error.Kind)
+		time.Sleep(time.Hour)
+		require.Equal(t, StatusQueued, status(t, m, alice, id), "it was acknowledged: it is not given up")
+		require.Equal(t, 1, strings.Count(log.String(), "could not be claimed"), "it is said once")
 		engine.brokenClaim.Store(false)
-		time.Sleep(HeartbeatEvery)
+		time.Sleep(claimLate)
 		synctest.Wait()
-		require.Equal(t, StatusFailed, must(engine.Get(t.Context(), id)).Status)
+		run := must(engine.Get(t.Context(), id))
+		require.Equal(t, StatusSucceeded, run.Status)
+		require.Equal(t, 1, run.Attempt)
+		require.Zero(t, m.limits.host)
+	})
+}
+
+func TestStopOfARunThatCannotBeClaimed(t *testing.T) {
+	for name, broken := range map[string]bool{"and its stop cannot be stored": true, "and its stop can be": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				engine := &brokenEngine{MemoryEngine: NewMemoryEngine()}
+				m := newManager(t, Config{Engine: engine, Logger: logTo(new(testlog.Buffer))})
+				engine.brokenClaim.Store(true)
+				id := spawned(t, m, alice, "echo")
+				time.Sleep(time.Minute)
+				engine.broken.Store(broken)
+				stopped := must(m.Stop(t.Context(), alice, id, StopRequest{}))
+				require.True(t, stopped.Stopped)
+				require.Equal(t, broken, stopped.Unsaved)
+				engine.broken.Store(false)
+				time.Sleep(HeartbeatEvery)
+				synctest.Wait()
+				run := must(engine.Get(t.Context(), id))
+				require.Equal(t, StatusCanceled, run.Status)
+				require.Zero(t, run.Attempt, "it never started")
+				require.Zero(t, m.limits.host)
+			})
+		})
+	}
+}
+
+func TestCloseLeavesARunThatCannotBeClaimed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := &brokenEngine{MemoryEngine: NewMemoryEngine()}
+		m, err := New(t.Context(), Config{Engine: engine, Executor: script, Logger: logTo(new(testlog.Buffer))})
+		require.NoError(t, err)
+		engine.brokenClaim.Store(true)
+		id := spawned(t, m, alice, "echo")
+		time.Sleep(time.Minute)
+		began := time.Now()
+		require.NoError(t, m.Close(t.Context()))
+		require.LessOrEqual(t, time.Since(began), claimLate)
+		require.Equal(t, StatusQueued, must(engine.Get(t.Context(), id)).Status, "for the next start")
+	})
+}
+
+// Each answer about an end that is not stored says so, until it is.
+func TestUnsavedEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		engine := &brokenEngine{MemoryEngine: NewMemoryEngine()}
+		m := newManager(t, Config{Engine: engine, Logger: logTo(new(testlog.Buffer))})
+		id := spawned(t, m, alice, "second")
+		engine.broken.Store(true)
+
+		began := time.Now()
+		report := check(t, m, alice, CheckRequest{IDs: []string{id}, Wait: time.Minute})
+		require.Equal(t, time.Second, time.Since(began), "the end is told when it comes")
+		require.Equal(t, StatusSucceeded, report.Status)
+		require.JSONEq(t, `"slept"`, string(report.Result))
+		require.True(t, report.Unsaved)
+		require.False(t, report.Done)
+		require.Equal(t, nextUnsaved, report.Next)
+		run := wait(t, m, alice, id)
+		require.True(t, run.Unsaved)
+		require.False(t, run.Final())
+		stopped := must(m.Stop(t.Context(), alice, id, StopRequest{}))
+		require.True(t, stopped.AlreadyFinished && stopped.Unsaved)
+		require.Equal(t, nextUnsaved, stopped.Next)
+		require.True(t, must(m.List(t.Context(), alice, ListRequest{})).Tasks[0].Unsaved)
+		require.True(t, must(m.Runs(t.Context(), alice, Query{}))[0].Unsaved)
+
+		time.AfterFunc(10*time.Second, func() { engine.broken.Store(false) })
+		began = time.Now()
+		report = check(t, m, alice, CheckRequest{IDs: []string{id}, Wait: time.Minute})
+		require.InDelta(t, 10*time.Second, time.Since(began), float64(HeartbeatEvery), "who asks again waits for what is new")
+		require.True(t, report.Done)
+		require.False(t, report.Unsaved)
+		require.Empty(t, report.Next)
+		require.False(t, must(m.Stop(t.Context(), alice, id, StopRequest{})).Unsaved)
+		require.False(t, must(m.List(t.Context(), alice, ListRequest{})).Tasks[0].Unsaved)
+		require.True(t, must(m.Get(t.Context(), alice, id)).Final())
 	})
 }
 

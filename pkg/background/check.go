@@ -1,6 +1,7 @@
 package background
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -51,7 +52,8 @@ type Report struct {
 	Tool              string          `json:"tool"`
 	Title             string          `json:"title"`
 	Status            Status          `json:"status"`
-	Done              bool            `json:"done"` // the status is terminal
+	Done              bool            `json:"done"`              // the status is terminal, and stored
+	Unsaved           bool            `json:"unsaved,omitempty"` // the run has ended, and that is not stored yet: see Run.Unsaved
 	Stopping          bool            `json:"stopping,omitempty"`
 	ElapsedSeconds    float64         `json:"elapsed_seconds"` // since the start, to the end; to a tenth
 	Detail            string          `json:"detail,omitempty"`
@@ -82,8 +84,9 @@ type OutputReport struct {
 
 // Check reports on runs of a session, and waits for their end first if asked
 // to. Reading changes nothing: the same check gives the same answer until the
-// run goes on. Only the notice of an end that is shown is taken back, unless
-// the request is to Peek. The third equal check within 10 seconds is advised to
+// run goes on. Only the notice of an end that is shown, and is stored, is taken
+// back, unless the request is to Peek. A wait ends with the end of a run whether
+// that can be stored or not; the next one waits until it is. The third equal check within 10 seconds is advised to
 // do something else.
 //
 // If the session has none of the runs, the error is a *[NotFoundError]; if it
@@ -105,7 +108,7 @@ func (m *Manager) Check(ctx context.Context, session string, req CheckRequest) (
 	if req.Wait > 0 {
 		timer := time.NewTimer(req.Wait)
 		defer timer.Stop()
-		if err := await(ctx, timer.C, req.Enough, known, req.Until); err != nil {
+		if err := await(ctx, timer.C, req.Enough, known, req.Until, (*task).news); err != nil {
 			return Checked{}, fmt.Errorf("check: waiting: %w", err)
 		}
 	}
@@ -126,10 +129,13 @@ func (m *Manager) Check(ctx context.Context, session string, req CheckRequest) (
 		}
 		report.WaitedSeconds = tenths(waited)
 		if !req.Peek && known[i].task != nil {
-			report.Next = known[i].task.look(report)
+			report.Next = cmp.Or(report.Next, known[i].task.look(report))
 		}
 		if report.Done {
 			ended = append(ended, known[i])
+		}
+		if report.Unsaved {
+			known[i].task.shown.Store(true)
 		}
 		checked.Reports = append(checked.Reports, report)
 	}
@@ -260,7 +266,8 @@ func newReport(run Run, now time.Time) Report {
 		Tool:           run.Tool,
 		Title:          run.Title,
 		Status:         run.Status,
-		Done:           run.Status.Terminal(),
+		Done:           run.Final(),
+		Unsaved:        run.Unsaved,
 		Stopping:       run.Cancel != nil && !run.Status.Terminal(),
 		ElapsedSeconds: tenths(elapsed),
 		Detail:         run.Detail,
@@ -273,6 +280,9 @@ func newReport(run Run, now time.Time) Report {
 	}
 	if r.Done {
 		r.LogPath, r.ResultPath, r.ArtifactError = run.LogPath(), run.ResultPath(), run.ArtifactError
+	}
+	if run.Unsaved {
+		r.Next = nextUnsaved
 	}
 	if run.Status == StatusRunning {
 		r.DeadlineInSeconds = tenths(max(0, run.Timeout-elapsed))
@@ -290,6 +300,9 @@ const (
 	maxLooks   = 3
 	nextQuiet  = "nothing new. Wait with wait_seconds, or go on with other work."
 	nextTold   = "nothing new; you will be notified. Wait with wait_seconds, or go on with other work."
+
+	// nextUnsaved is advice on a run whose end is not stored.
+	nextUnsaved = "This result is not stored yet (is the disk full?): a crash would lose it. Check again until done is true."
 )
 
 // looks are the last checks of a run in a row that saw the same.

@@ -90,6 +90,24 @@ func (m *Manager) shut() []*task {
 	return slices.AppendSeq(slices.Collect(maps.Values(m.tasks)), maps.Keys(m.calls))
 }
 
+// Unfinished returns the runs whose work goes on, and the calls in the
+// foreground: what [Manager.Close] waits for, the oldest first. They are as they
+// were when they came in; a call has an ID that nobody else knows.
+func (m *Manager) Unfinished() []Run {
+	m.mu.Lock()
+	tasks := slices.AppendSeq(slices.Collect(maps.Values(m.tasks)), maps.Keys(m.calls))
+	m.mu.Unlock()
+
+	var left []Run
+	for _, t := range tasks {
+		if !t.ended() {
+			left = append(left, t.run)
+		}
+	}
+	slices.SortFunc(left, func(a, b Run) int { return a.CreatedAt.Compare(b.CreatedAt) })
+	return left
+}
+
 // stillRunning names the runs that have not ended.
 func stillRunning(tasks []*task) error {
 	var ids []string

@@ -15,6 +15,9 @@ import (
 // One write is one method, so that an engine can make it atomic: what has to
 // be stored together is never spread over two.
 //
+// An engine whose storage is gone returns errors matching [ErrStorageLost] from
+// all that changes something.
+//
 // Package enginetest checks an implementation against this contract.
 type Engine interface {
 	// Limit says what records may take from now on, and counts those there are.

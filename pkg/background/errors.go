@@ -49,6 +49,10 @@ var (
 	ErrConflict = errors.New("changed in the meantime")
 	// ErrLocked: another process uses the data directory of an engine.
 	ErrLocked = errors.New("data directory in use")
+	// ErrStorageLost: what an engine stores in was deleted or replaced while it
+	// was in use. It stores nothing any more, until it is opened again; what it
+	// seems to have stored is not kept.
+	ErrStorageLost = errors.New("the storage was deleted or replaced while it was in use")
 	// ErrQuota: the logs of all runs take as much room as they may.
 	ErrQuota = errors.New("quota of logs reached")
 	// ErrNotClaimable: the run is terminal, or another worker holds its lease.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"time"
 )
 
 // errExited stands for work that ended its goroutine in place of returning.
@@ -73,8 +74,60 @@ func (m *Manager) begin(t *task) bool {
 		m.settle(t, &ending{status: StatusFailed, beat: t.run.Beat, end: failure(refusal)})
 		return false
 	}
-	if err := m.claim(t); err != nil {
-		m.refused(t, err)
+	return m.claimed(t)
+}
+
+// How long a claim that the engine failed at waits before it is tried again: at
+// first, and at most.
+const (
+	claimSoon = 100 * time.Millisecond
+	claimLate = 5 * time.Second
+)
+
+// claimed claims the run of a task, and reports whether its work is to be done.
+// While the engine fails, because the disk is full, the run stays queued: to end
+// it would tell of an end that is not stored.
+func (m *Manager) claimed(t *task) bool {
+	for wait, told := claimSoon, false; ; wait = min(2*wait, claimLate) {
+		err := m.claim(t)
+		switch {
+		case err == nil:
+			return true
+		case lost(err): // it was canceled before it started
+			t.hasReturned()
+			m.settle(t, nil)
+			return false
+		case !told:
+			told = true
+			m.log.Error("background run not started, as it could not be claimed; trying again", "task_id", t.run.ID, "error", err)
+		}
+
+		select {
+		case <-time.After(wait):
+		case <-t.sink.Stopping():
+		case <-t.ctx.Done():
+		}
+		if m.givesUp(t) {
+			return false
+		}
+	}
+}
+
+// givesUp ends a task that could not be claimed and that nobody wants any more:
+// a stop was asked for, or the manager closes and leaves it to the next one.
+func (m *Manager) givesUp(t *task) bool {
+	m.mu.Lock()
+	closing := m.closing
+	m.mu.Unlock()
+	switch {
+	case closing:
+		t.hasReturned()
+		m.limits.release(t.lane, t.run.ID)
+		m.leave(t)
+	case t.stopAsked():
+		t.hasReturned()
+		m.settle(t, &ending{status: StatusCanceled, end: End{Summary: summaryCanceled, FinishedAt: time.Now()}})
+	default:
 		return false
 	}
 	return true
@@ -109,16 +162,4 @@ func protect(work func() (Outcome, error), after func(Outcome, error)) {
 		after(outcome, err)
 	}()
 	outcome, err = work()
-}
-
-// refused ends a task whose run could not be claimed: it was canceled before
-// it started, or the engine does not work.
-func (m *Manager) refused(t *task, err error) {
-	t.hasReturned()
-	if errors.Is(err, ErrNotClaimable) || errors.Is(err, ErrNotFound) {
-		m.settle(t, nil)
-		return
-	}
-	end := m.verdict(t, Outcome{}, fmt.Errorf("claiming the run: %w", err), nil, false)
-	m.settle(t, &end)
 }

@@ -42,6 +42,7 @@ type Row struct {
 	Tool           string  `json:"tool"`
 	Title          string  `json:"title"` // cut to 40 characters
 	Status         Status  `json:"status"`
+	Unsaved        bool    `json:"unsaved,omitempty"` // its end is not stored yet: see Run.Unsaved
 	ElapsedSeconds float64 `json:"elapsed_seconds"`
 }
 
@@ -74,7 +75,7 @@ func (m *Manager) List(ctx context.Context, session string, req ListRequest) (Li
 	for _, run := range rows[:len(rows)-listing.More] {
 		listing.Tasks = append(listing.Tasks, Row{
 			TaskID: run.ID, Tool: run.Tool, Title: clip(run.Title, maxListTitle),
-			Status: run.Status, ElapsedSeconds: tenths(run.Elapsed(now)),
+			Status: run.Status, Unsaved: run.Unsaved, ElapsedSeconds: tenths(run.Elapsed(now)),
 		})
 	}
 	for _, s := range schedules {

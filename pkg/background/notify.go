@@ -139,14 +139,14 @@ func (m *Manager) hand(ctx context.Context, id string) {
 
 // watch says that somebody waits for the end of these runs and will show it to
 // their agent: until unwatch, the end is not told otherwise. It returns the
-// tasks to unwatch: those that have not ended.
+// tasks to unwatch: those whose end is not stored.
 func watch(runs []handle) (watched []*task) {
 	for _, h := range runs {
 		if h.task == nil {
 			continue
 		}
 		h.task.mu.Lock()
-		if !h.task.ended() {
+		if !h.task.ended() || h.task.unstored() {
 			h.task.viewers++
 			watched = append(watched, h.task)
 		}

@@ -96,7 +96,15 @@ type Run struct {
 	Notice      NoticeState   `json:"notice,omitempty"`
 	Beat                      // what the work last said of itself
 	End                       // zero until the run is terminal, but for Status
+
+	// Unsaved: the end is not stored yet, because the engine fails: if the host
+	// dies now, the run ends differently. It is of the moment, and no part of the
+	// record.
+	Unsaved bool `json:"-"`
 }
+
+// Final reports whether the run has ended, and will always have ended so.
+func (r Run) Final() bool { return r.Status.Terminal() && !r.Unsaved }
 
 // A Beat is what a running run says of itself.
 type Beat struct {

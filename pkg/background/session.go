@@ -89,7 +89,7 @@ func (m *Manager) EndSession(ctx context.Context, session string) error {
 	}
 	patience := time.NewTimer(m.cfg.Grace + time.Second)
 	defer patience.Stop()
-	errs = append(errs, await(ctx, patience.C, nil, stopped, UntilAll))
+	errs = append(errs, await(ctx, patience.C, nil, stopped, UntilAll, (*task).end))
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("end session: %w", err)
 	}

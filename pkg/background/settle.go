@@ -108,6 +108,7 @@ func (m *Manager) storeEnd(t *task, e *ending) (final Run, stored bool) {
 	}
 	m.log.Error("end of a background run not stored; trying again", "task_id", t.run.ID, "error", err)
 	t.unsaved = e
+	t.pending.Store(true)
 	if e.cancel != nil {
 		return final.Canceled(*e.cancel), false
 	}
@@ -164,12 +165,6 @@ func (m *Manager) retry(ctx context.Context, t *task) error {
 	}
 	<-t.done
 	m.over(t)
-	t.mu.Lock()
-	seen := t.seen
-	t.mu.Unlock()
-	if seen {
-		m.saw(ctx, t.run.Session, []handle{{id: t.run.ID, task: t, run: *t.final}})
-	}
 	return nil
 }
 
@@ -185,5 +180,7 @@ func (m *Manager) storeAgain(ctx context.Context, t *task) (stored bool, err err
 		return false, err
 	}
 	t.unsaved = nil
+	t.pending.Store(false)
+	close(t.saved)
 	return true, nil
 }

@@ -216,7 +216,7 @@ func (m *Manager) countRefused(err error) {
 // its end, whatever becomes of ctx: a record nobody works on must not stay.
 func (m *Manager) submit(ctx context.Context, run Run) error {
 	ctx = context.WithoutCancel(ctx)
-	if err := m.engine.Submit(ctx, run); errors.Is(err, ErrExists) || errors.Is(err, ErrRecordLimit) {
+	if err := m.engine.Submit(ctx, run); errors.Is(err, ErrExists) || errors.Is(err, ErrRecordLimit) || errors.Is(err, ErrStorageLost) {
 		return err
 	} else if err != nil {
 		if _, missing := m.engine.Get(ctx, run.ID); missing != nil {

@@ -24,6 +24,8 @@ type Stopped struct {
 	Stopped         bool            `json:"stopped"`                    // the run was canceled, and its work has ended
 	AlreadyFinished bool            `json:"already_finished,omitempty"` // the run ended by itself: before the stop, or before it took effect
 	Stopping        bool            `json:"stopping,omitempty"`         // the run is asked to end and has not ended yet
+	Unsaved         bool            `json:"unsaved,omitempty"`          // the run has ended, and that is not stored yet: see Run.Unsaved
+	Next            string          `json:"next,omitempty"`             // advice, if it is unsaved
 	Result          json.RawMessage `json:"result,omitempty"`
 	Content         json.RawMessage `json:"content,omitempty"` // what the work showed beside Result or Error
 	Error           *RunError       `json:"error,omitempty"`
@@ -63,7 +65,7 @@ func (m *Manager) Stop(ctx context.Context, session, id string, req StopRequest)
 	}
 	patience := time.NewTimer(grace + time.Second)
 	defer patience.Stop()
-	if err := await(ctx, patience.C, nil, asked, UntilAll); err != nil {
+	if err := await(ctx, patience.C, nil, asked, UntilAll, (*task).end); err != nil {
 		return newStopped(run), fmt.Errorf("stop: waiting for run %s: %w", id, err)
 	}
 	if run, t, err = m.relook(ctx, session, asked[0]); err != nil {
@@ -78,7 +80,7 @@ func (r StopRequest) own() bool { return r.By == "" || r.By == "session" }
 
 // stopSaw takes back the notice of an end that the session's agent is shown.
 func (m *Manager) stopSaw(ctx context.Context, req StopRequest, h handle) {
-	if req.own() && h.run.Status.Terminal() {
+	if req.own() && h.run.Final() {
 		m.saw(ctx, h.run.Session, []handle{h})
 	}
 }
@@ -111,14 +113,19 @@ func (m *Manager) askToStop(ctx context.Context, id string, c Cancellation, grac
 }
 
 func newStopped(run Run) Stopped {
-	return Stopped{
+	s := Stopped{
 		TaskID:          run.ID,
 		Status:          run.Status,
 		Stopped:         run.Status == StatusCanceled,
 		AlreadyFinished: run.Status.Terminal() && run.Status != StatusCanceled,
 		Stopping:        !run.Status.Terminal(),
+		Unsaved:         run.Unsaved,
 		Result:          run.Result,
 		Content:         run.Content,
 		Error:           run.Error,
 	}
+	if run.Unsaved {
+		s.Next = nextUnsaved
+	}
+	return s
 }

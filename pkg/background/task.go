@@ -31,20 +31,23 @@ type task struct {
 
 	viewers int  // checks and stops under way, which will show the end
 	stored  bool // the end is stored
-	seen    bool // the end was shown before it was stored
+	seen    bool // the end was shown
 	told    bool // the notice is on its way, or not needed
 	looks   looks
 
-	io      turn        // held while the lease is used
-	lease   Lease       // nil before the run is claimed
-	flushed int64       // how much of the log has been appended to the lease
-	beat    Beat        // as the lease was extended with last
-	dull    bool        // the log could not be stored; said once
-	flusher *time.Timer // appends what is new; made with the lease
-	live    atomic.Bool // the run is claimed: the sink has all of its log
-	settled atomic.Bool // an end was decided, and is about to be stored
-	unsaved *ending     // an end that could not be stored yet
-	orphan  atomic.Bool // taking up the run an earlier process left did not work yet
+	io      turn          // held while the lease is used
+	lease   Lease         // nil before the run is claimed
+	flushed int64         // how much of the log has been appended to the lease
+	beat    Beat          // as the lease was extended with last
+	dull    bool          // the log could not be stored; said once
+	flusher *time.Timer   // appends what is new; made with the lease
+	live    atomic.Bool   // the run is claimed: the sink has all of its log
+	settled atomic.Bool   // an end was decided, and is about to be stored
+	unsaved *ending       // an end that could not be stored yet
+	pending atomic.Bool   // there is one
+	shown   atomic.Bool   // a check has shown that there is one
+	saved   chan struct{} // closed when there is none any more
+	orphan  atomic.Bool   // taking up the run an earlier process left did not work yet
 }
 
 // An ending is what is written when a run ends.
@@ -57,7 +60,7 @@ type ending struct {
 }
 
 func newTask(run Run) *task {
-	return &task{run: run, lane: laneOf(run), sink: NewSink(run.OutputCap), done: make(chan struct{}), io: make(turn, 1)}
+	return &task{run: run, lane: laneOf(run), sink: NewSink(run.OutputCap), done: make(chan struct{}), saved: make(chan struct{}), io: make(turn, 1)}
 }
 
 // A turn is a mutex that may be held for long, while an engine writes: unlike
@@ -78,14 +81,19 @@ func (t turn) TryLock() bool {
 }
 
 // ended reports whether done is closed.
-func (t *task) ended() bool {
+func (t *task) ended() bool { return closed(t.done) }
+
+func closed(c <-chan struct{}) bool {
 	select {
-	case <-t.done:
+	case <-c:
 		return true
 	default:
 		return false
 	}
 }
+
+// end returns what is closed when the run has ended.
+func (t *task) end() <-chan struct{} { return t.done }
 
 // launch makes the context of the work.
 func (t *task) launch(base context.Context) {
@@ -155,11 +163,20 @@ func (t *task) hasReturned() (stopped bool) {
 }
 
 // unstored reports whether the run has ended and that is not stored yet.
-func (t *task) unstored() bool {
-	if !t.ended() {
-		return false
+func (t *task) unstored() bool { return t.ended() && t.pending.Load() }
+
+// asEnded returns the run as it ended. The task must have ended.
+func (t *task) asEnded() Run {
+	run := *t.final
+	run.Unsaved = t.pending.Load()
+	return run
+}
+
+// news returns what is closed when there is more to say of the end of the run
+// than was said: that it has ended, or that this is stored.
+func (t *task) news() <-chan struct{} {
+	if t.shown.Load() && t.unstored() {
+		return t.saved
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return !t.stored
+	return t.done
 }

@@ -36,7 +36,7 @@ func (m *Manager) Wait(ctx context.Context, session string, ids []string, until 
 		err = missing
 	}
 	if err == nil {
-		err = await(ctx, nil, nil, known, until)
+		err = await(ctx, nil, nil, known, until, (*task).end)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("wait: %w", err)
@@ -90,15 +90,16 @@ func (m *Manager) find(ctx context.Context, session string, ids []string, keeps 
 }
 
 // await waits until any or all of the runs have ended, or it is late or enough,
-// and returns ctx's error if that ends first. A run without a task counts as ended.
-func await(ctx context.Context, late <-chan time.Time, enough <-chan struct{}, known []handle, until Until) error {
+// and returns ctx's error if that ends first. What is waited for of a run is end,
+// [task.end] or [task.news]. A run without a task counts as ended.
+func await(ctx context.Context, late <-chan time.Time, enough <-chan struct{}, known []handle, until Until, end func(*task) <-chan struct{}) error {
 	if until == UntilAll {
 		for _, h := range known {
 			if h.task == nil {
 				continue
 			}
 			select {
-			case <-h.task.done:
+			case <-end(h.task):
 			case <-late:
 				return nil
 			case <-enough:
@@ -115,10 +116,10 @@ func await(ctx context.Context, late <-chan time.Time, enough <-chan struct{}, k
 		{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(enough)},
 	}
 	for _, h := range known {
-		if h.task == nil || h.task.ended() {
+		if h.task == nil || closed(end(h.task)) {
 			return nil
 		}
-		cases = append(cases, reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(h.task.done)})
+		cases = append(cases, reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(end(h.task))})
 	}
 	if len(known) == 0 {
 		return nil
@@ -153,7 +154,7 @@ func (m *Manager) lookup(ctx context.Context, session, id string) (Run, *task, e
 // change, and its record may be gone by now.
 func (m *Manager) relook(ctx context.Context, session string, h handle) (Run, *task, error) {
 	if h.task != nil && h.task.ended() && h.task.final.Status.Terminal() {
-		return *h.task.final, h.task, nil
+		return h.task.asEnded(), h.task, nil
 	}
 	if h.task == nil && h.run.Status.Terminal() {
 		return h.run, nil, nil
@@ -167,7 +168,7 @@ func view(run Run, t *task) Run {
 	case t == nil || run.Status.Terminal():
 		return run
 	case t.ended():
-		return *t.final
+		return t.asEnded()
 	}
 	if t.live.Load() {
 		run.Beat = t.sink.Beat()

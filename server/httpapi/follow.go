@@ -83,7 +83,7 @@ func (f *follower) follow(ctx context.Context, id string, happens <-chan backgro
 		if run.Args = nil; err == nil { // they may be large, and a run may be followed for long
 			err = f.tell(ctx, run)
 		}
-		if err != nil || run.Status.Terminal() {
+		if err != nil || run.Final() {
 			return err
 		}
 		for changed := false; !changed; {
@@ -120,7 +120,7 @@ func (f *follower) tell(ctx context.Context, run background.Run) error {
 		}
 	}
 	switch {
-	case run.Status.Terminal():
+	case run.Final():
 		if err := f.out.w.hold(len(run.Result) + len(run.Content)); err != nil {
 			return fmt.Errorf("%w: %w", errGone, err)
 		}

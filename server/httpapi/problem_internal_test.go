@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -25,4 +26,14 @@ func TestRetryOfLimits(t *testing.T) {
 		require.Equal(t, 7, p.Max, limit)
 		require.Equal(t, retry, w.Header().Get("Retry-After"), limit)
 	}
+}
+
+// A run whose end is not stored is not done.
+func TestUnsavedRun(t *testing.T) {
+	record := background.Run{Status: background.StatusSucceeded}
+	require.True(t, newRun(Caller{}, record, time.Now()).Done)
+	record.Unsaved = true
+	run := newRun(Caller{}, record, time.Now())
+	require.False(t, run.Done)
+	require.True(t, run.Unsaved)
 }

@@ -28,6 +28,9 @@ func (a *API) ready(*request, none) (Health, error) {
 	if a.draining.Load() || a.service.Closed() {
 		return Health{}, refuse(CodeClosing, "the server is shutting down")
 	}
+	if err := a.service.StorageErr(); err != nil {
+		return Health{}, refuse(CodeInternal, "%v", err)
+	}
 	return Health{Status: "ready", Version: a.version}, nil
 }
 

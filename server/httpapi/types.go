@@ -57,7 +57,8 @@ type Run struct {
 	Origin      background.Origin    `json:"origin"`
 	By          string               `json:"by,omitempty"` // who asked for it, if not the session's agent
 	Status      background.Status    `json:"status"`
-	Done        bool                 `json:"done"`               // the status is final
+	Done        bool                 `json:"done"`               // the status is final: it is terminal, and stored
+	Unsaved     bool                 `json:"unsaved,omitempty"`  // it has ended, and that is not stored yet, because the disk is full for example: a crash would lose it. Ask again until it is done
 	Stopping    *Stopping            `json:"stopping,omitempty"` // its end was asked for
 	Attempt     int                  `json:"attempt"`            // 0 until it starts
 	Reused      bool                 `json:"reused,omitempty"`   // of a spawn: it is the earlier run of the idempotency key
@@ -103,7 +104,7 @@ type Stopping = background.Cancellation
 func newRun(c Caller, r background.Run, now time.Time) Run {
 	return Run{
 		TaskID: r.ID, Session: c.sessionName(r.Session), Tool: r.Tool, ToolVersion: r.Version, Title: r.Title,
-		Origin: r.Origin, By: r.By, Status: r.Status, Done: r.Status.Terminal(), Stopping: r.Cancel, Attempt: r.Attempt,
+		Origin: r.Origin, By: r.By, Status: r.Status, Done: r.Final(), Unsaved: r.Unsaved, Stopping: r.Cancel, Attempt: r.Attempt,
 		Detail: r.Detail, Progress: r.Progress,
 		CreatedAt: r.CreatedAt, StartedAt: r.StartedAt, ParkedAt: r.ParkedAt, FinishedAt: r.FinishedAt,
 		ElapsedSeconds:  tenths(r.Elapsed(now)),

@@ -219,9 +219,12 @@ func (a *api) describe(run background.Run) *task {
 }
 
 // statusOf maps a run to a task: what a tool says is a result, also that it
-// could not; failed is for what gave none.
+// could not; failed is for what gave none. A run whose end is not stored works:
+// a client asks no more for a task that is in a terminal state.
 func statusOf(run background.Run) taskStatus {
 	switch {
+	case run.Unsaved:
+		return taskWorking
 	case run.Status == background.StatusSucceeded,
 		run.Status == background.StatusFailed && run.Error.Kind == background.KindToolError:
 		return taskCompleted
@@ -236,6 +239,8 @@ func statusOf(run background.Run) taskStatus {
 // statusMessage says in one line how far a task is, or how it ended.
 func statusMessage(run background.Run) string {
 	switch {
+	case run.Unsaved:
+		return fmt.Sprintf("%s, and that is not stored yet (is the disk full?): a crash would lose it", run.Status)
 	case run.Status == background.StatusFailed:
 		return run.Error.Message
 	case run.Status == background.StatusCanceled && run.Cancel != nil:

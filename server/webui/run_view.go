@@ -53,6 +53,10 @@ func beat(runs []background.Run, e background.Event) bool {
 type state struct{ Class, Sign, Word string }
 
 func stateOf(r background.Run) state {
+	if r.Unsaved {
+		r.Unsaved = false
+		return state{"warn", "◌", stateOf(r).Word + ", not stored yet"}
+	}
 	switch {
 	case r.Status == background.StatusSucceeded:
 		return state{"good", "✓", "succeeded"}

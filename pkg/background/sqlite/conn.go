@@ -19,6 +19,8 @@ type conn struct {
 	driver.Conn
 	stmts map[string]driver.Stmt
 	book  book // of the connection that writes
+
+	changed int64 // rows changed so far
 }
 
 // connect opens the database file, which has to be there.
@@ -84,6 +86,7 @@ func (c *conn) exec(sql string, args ...driver.Value) (changed, rowid int64, err
 	}
 	changed, _ = result.RowsAffected()
 	rowid, _ = result.LastInsertId()
+	c.changed += changed
 	return changed, rowid, nil
 }
 

@@ -11,11 +11,14 @@
 //
 //	lock                          held by the process that uses the directory; its pid
 //	state.db                      records, arguments, results, checkpoints, notices, schedules
+//	state.mark                    which database that is, and how many transactions it has
 //	runs/{folder}/output.log      the raw output of a run's attempt, see [background.Run.Folder]
 //	runs/{folder}/tail.{h}.{o}    while it runs and the head of the log is full: a piece of its tail
 //	runs/{folder}/result.json     how the run ended, a [background.Envelope]
-//	quarantine/                   files of damaged records, and damaged logs
+//	quarantine/                   files of damaged records, damaged logs, folders without a record
 //	state.db.corrupt-{time}       a damaged database that was set aside
+//	state.db.lost-{time}…         what was beside a database that is missing
+//	state.db-wal.torn-{time}      a copy of a torn write-ahead log
 //
 // Directories have the mode 0700, files 0600.
 //
@@ -35,14 +38,28 @@
 // An append to a log goes to its file at once, and is synced when the run
 // ends. After the death of the process the log is there as it was appended.
 //
-// # Damage
+// # Damage and loss
 //
-// A record or schedule that cannot be read is moved to the table quarantine,
-// a log that is not what its record says to the folder quarantine; the rest
-// goes on. A database SQLite cannot read is set aside, and a new one begun; the
-// folders of its runs stay. All of that is logged and kept for
-// [Engine.Problems]. Only a database of another program or of a newer version
-// of this one is refused.
+// A record or schedule that cannot be read is moved to the table quarantine, and
+// a log that is not what its record says to the folder quarantine; the rest goes
+// on. A database SQLite cannot read is set aside, and a new one is begun with
+// every record that can be read from it. Only a database of another program or
+// of a newer version of this one is refused.
+//
+// After each transaction its number is written to state.mark. [Open] compares
+// the two: a database that is missing, empty, another one, or has fewer
+// transactions than its mark is reported. What a torn write-ahead log still has
+// is read. Runs that are queued in such a database may have been started since,
+// so they count as interrupted ones.
+//
+// A folder of a run is deleted only if the deletion of its record says so. A
+// folder without a record is moved to quarantine, and never deleted.
+//
+// When the database is deleted or replaced while it is in use, nothing is
+// acknowledged any more: see [background.ErrStorageLost].
+//
+// All of that is logged, kept for [Engine.Problems] and counted in
+// [Engine.Stats].
 package sqlite
 
 import (
@@ -95,6 +112,16 @@ type Engine struct {
 	mu       sync.Mutex
 	live     map[string]*live // the runs this process holds a lease of
 	problems []Problem
+	met      int      // problems, those that are not remembered too
+	removed  []string // runs whose folders were removed, which is not stored yet
+
+	files    []watched             // of the database
+	failed   atomic.Pointer[error] // why nothing is stored any more; nil: it is
+	mark     *markFile             // of the writer
+	unmarked bool                  // the mark could not be written; said once
+	swept    atomic.Bool           // folders were looked at
+	aside    atomic.Int64          // what there is in the quarantine
+	salvaged atomic.Int64          // records read from damaged files
 
 	used     atomic.Int64 // bytes of logs on disk
 	evicting sync.Mutex
@@ -116,7 +143,7 @@ var _ background.Engine = (*Engine)(nil)
 // or [ErrForeign] if there is a database this version must not touch.
 //
 // Runs that were running when an earlier process ended can be claimed at once.
-// What that process left behind is removed in the background. The values of
+// What that process left behind is removed, or set aside, in the background. The values of
 // ctx and its end do not matter once Open has returned.
 func Open(ctx context.Context, dir string, cfg Config) (*Engine, error) {
 	e, err := open(ctx, dir, cfg)

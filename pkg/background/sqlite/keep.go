@@ -3,11 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql/driver"
-	"errors"
-	"os"
-	"runtime"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/toolhost/toolhost/pkg/background"
@@ -16,11 +12,11 @@ import (
 const (
 	storeBeatsEvery = 10 * time.Second
 	beatsAtOnce     = 64
-	sweepAtOnce     = 1000
 )
 
 // keep is the goroutine that looks after the rest: what an earlier process
-// left behind, and beats that are not stored.
+// left behind, beats that are not stored, folders whose runs are gone, and
+// whether the database is still there.
 func (e *Engine) keep() {
 	defer e.calls.Done()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -28,16 +24,31 @@ func (e *Engine) keep() {
 	if err := e.sweep(ctx); err != nil {
 		e.log.Warn("leftovers not removed; the next start tries again", "error", err)
 	}
+	e.swept.Store(true)
 	tick := time.NewTicker(storeBeatsEvery)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
-			e.storeBeats(ctx)
+			e.round(ctx)
 		case <-e.closing:
-			e.storeBeats(ctx)
+			e.round(ctx)
 			return
 		}
+	}
+}
+
+func (e *Engine) round(ctx context.Context) {
+	if e.look() != nil {
+		return // it was told
+	}
+
+	e.storeBeats(ctx)
+	if err := e.forgetRemoved(ctx); err != nil {
+		e.log.Warn("removed folders not forgotten; trying again", "error", err)
+	}
+	if err := e.mark.sync(); err != nil {
+		e.log.Warn("mark of the database not synced; trying again", "error", err)
 	}
 }
 
@@ -94,40 +105,6 @@ func (e *Engine) redirty(ids []string) {
 	}
 }
 
-// errStopped: the engine is closing.
-var errStopped = errors.New("closing")
-
-// sweep removes folders that have no record: their runs were pruned when the
-// process died.
-func (e *Engine) sweep(ctx context.Context) error {
-	folders, err := os.ReadDir(e.path(runsFolder)) // sorted
-	if err != nil || len(folders) == 0 {
-		return err
-	}
-	var before int64
-	err = e.read(ctx, func(c *conn) (err error) {
-		before, err = c.number(`SELECT value FROM meta WHERE name = 'kept_before'`)
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	for some := range slices.Chunk(folders, sweepAtOnce) {
-		if err := e.sweepFolders(ctx, some, time.Unix(0, before)); err != nil {
-			return ignoreStopped(err)
-		}
-		runtime.Gosched()
-	}
-	return nil
-}
-
-func ignoreStopped(err error) error {
-	if errors.Is(err, errStopped) {
-		return nil
-	}
-	return err
-}
-
 const (
 	selectLogged = `SELECT sum(logged) FROM runs INDEXED BY runs_logged WHERE logged > 0`
 	selectActive = `SELECT seq, id, record FROM runs INDEXED BY runs_active WHERE finished IS NULL`
@@ -157,51 +134,4 @@ func (e *Engine) countLogs(c *conn) error {
 		}
 		return nil
 	}, selectActive)
-}
-
-func (e *Engine) stopped() bool {
-	select {
-	case <-e.closing:
-		return true
-	default:
-		return false
-	}
-}
-
-// sweepFolders removes those of the folders that have no record. They were
-// listed before the records are read, and a record is made before its folder.
-// Folders of records in quarantine are moved by who put them there, and those
-// older than before are of a damaged database: they stay.
-func (e *Engine) sweepFolders(ctx context.Context, folders []os.DirEntry, before time.Time) error {
-	if e.stopped() {
-		return errStopped
-	}
-	known := make(map[string]bool)
-	idOf := func(f os.DirEntry) string { id, _, _ := strings.Cut(f.Name(), "."); return id }
-	first, last := idOf(folders[0]), idOf(folders[0])
-	for _, f := range folders { // the order of names is not that of ids: "." comes after "-"
-		first, last = min(first, idOf(f)), max(last, idOf(f))
-	}
-	err := e.read(ctx, func(c *conn) error {
-		return c.query(func(found []driver.Value) error {
-			id, _ := found[0].(string)
-			known[id] = true
-			return nil
-		}, `SELECT id FROM runs WHERE id BETWEEN ?1 AND ?2 UNION ALL SELECT id FROM quarantine WHERE id BETWEEN ?1 AND ?2`, first, last)
-	})
-	if err != nil {
-		return err
-	}
-	for _, f := range folders {
-		if known[idOf(f)] {
-			continue
-		}
-		if info, err := f.Info(); err != nil || info.ModTime().Before(before) {
-			continue
-		}
-		if err := os.RemoveAll(e.path(runsFolder, f.Name())); err != nil {
-			return err
-		}
-	}
-	return nil
 }

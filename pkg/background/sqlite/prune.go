@@ -3,8 +3,6 @@ package sqlite
 import (
 	"context"
 	"database/sql/driver"
-	"errors"
-	"os"
 
 	"github.com/toolhost/toolhost/pkg/background"
 )
@@ -88,8 +86,8 @@ func (e *Engine) prunable(ctx context.Context, ret background.Retention) (runs, 
 	return runs, schedules, err
 }
 
-// removeRuns removes records of terminal runs, and then their folders: a crash
-// in between leaves folders the next Open removes.
+// removeRuns removes records of terminal runs, and then their folders: those
+// that a crash in between leaves are in the table removals.
 func (e *Engine) removeRuns(ctx context.Context, some []victim) (int, error) {
 	var gone []background.Run
 	var logged int64
@@ -110,6 +108,9 @@ func (e *Engine) removeRuns(ctx context.Context, some []victim) (int, error) {
 			if err := remove(w, v.seq); err != nil {
 				return nil, err
 			}
+			if err := remember(w, r.Run); err != nil {
+				return nil, err
+			}
 			logged += n
 			gone = append(gone, r.Run)
 		}
@@ -118,9 +119,7 @@ func (e *Engine) removeRuns(ctx context.Context, some []victim) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	for _, run := range gone {
-		e.removeFolders(run)
-	}
+	e.removeFolders(gone...)
 	return len(gone), nil
 }
 
@@ -128,19 +127,5 @@ func (e *Engine) purged(runs []background.Run, logged int64) {
 	e.used.Add(-logged)
 	for _, run := range runs {
 		e.feed.Publish(background.RunEvent(background.EventPurged, run))
-	}
-}
-
-// removeFolders removes the folders of all attempts of a run.
-func (e *Engine) removeFolders(run background.Run) {
-	var errs []error
-	for ; ; run.Attempt-- {
-		errs = append(errs, os.RemoveAll(e.path(runsFolder, run.Folder())))
-		if run.Attempt <= 1 {
-			break
-		}
-	}
-	if err := errors.Join(errs...); err != nil {
-		e.log.Warn("folder of a background run not removed; the next start tries again", "task_id", run.ID, "error", err)
 	}
 }

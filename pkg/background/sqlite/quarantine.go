@@ -72,7 +72,7 @@ func (e *Engine) moveFolders(id string, logged int64) {
 		if logged == notEnded {
 			e.used.Add(-logSize(path))
 		}
-		if err := e.moveAside(path, name); err != nil {
+		if _, err := e.moveAside(path, name); err != nil {
 			e.log.Warn("folder of a damaged record not moved", "task_id", id, "error", err)
 		}
 	}
@@ -97,17 +97,29 @@ func (e *Engine) foldersOf(id string) (names []string) {
 
 // setAside moves a damaged file to the quarantine, and reports that.
 func (e *Engine) setAside(p Problem, path, name string) {
-	if err := e.moveAside(path, name); err != nil {
+	moved, err := e.moveAside(path, name)
+	if err != nil {
 		p.Reason += "; not moved: " + err.Error()
-	} else {
-		p.Moved = quarantineFolder + "/" + name
 	}
+	p.Moved = moved
 	e.report(p)
 }
 
-func (e *Engine) moveAside(path, name string) error {
+// moveAside moves a file or a folder to the quarantine and returns where it is,
+// below the data directory. If there is one by that name, the time is added.
+func (e *Engine) moveAside(path, name string) (moved string, err error) {
 	if err := os.MkdirAll(e.path(quarantineFolder), 0o700); err != nil {
-		return err
+		return "", err
 	}
-	return os.Rename(path, e.path(quarantineFolder, name))
+	if _, err := os.Lstat(e.path(quarantineFolder, name)); err == nil {
+		name += "." + timestamp()
+	}
+	if err := os.Rename(path, e.path(quarantineFolder, name)); err != nil {
+		return "", err
+	}
+	e.aside.Add(1)
+	return quarantineFolder + "/" + name, nil
 }
+
+// timestamp is a part of the name of what is set aside.
+func timestamp() string { return time.Now().UTC().Format("20060102T150405.000000000Z") }

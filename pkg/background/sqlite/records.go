@@ -99,8 +99,7 @@ func (e *Engine) Recorded() int64 { return e.recorded.Load() }
 
 // create stores a new record. do stores it, and before it writes anything it
 // calls room, which removes records that may go until there is room for one of
-// size bytes. Folders of runs go afterwards: a crash in between leaves folders
-// the next Open removes.
+// size bytes. Folders of runs go afterwards, as in removeRuns.
 func (e *Engine) create(ctx context.Context, do func(w *conn, room room) (after func(), err error)) error {
 	for {
 		var gone evicted
@@ -113,9 +112,7 @@ func (e *Engine) create(ctx context.Context, do func(w *conn, room room) (after 
 			return func() { e.evicted(gone); after() }, err
 		})
 		if err == nil {
-			for _, run := range gone.runs {
-				e.removeFolders(run)
-			}
+			e.removeFolders(gone.runs...)
 			return nil
 		}
 		// One that was to go may be damaged: it goes another way, and the next one is looked at.
@@ -177,8 +174,11 @@ func (c *conn) makeRoom(session string, size int64) (gone evicted, err error) {
 		}
 		gone.schedules = append(gone.schedules, s.Schedule)
 	}
-	for _, seq := range runs {
+	for i, seq := range runs {
 		if err := remove(c, seq); err != nil {
+			return gone, err
+		}
+		if err := remember(c, gone.runs[i]); err != nil {
 			return gone, err
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"time"
 )
 
 // ErrNewer: the database was written by a newer version of this package.
@@ -20,7 +19,7 @@ const applicationID = 0x746c6873
 // migrations are the steps from an empty database to the present one. The
 // number of steps that were taken is PRAGMA user_version. A step that was
 // released is never changed.
-var migrations = [...]string{schema1, schema2, schema3, schema4}
+var migrations = [...]string{schema1, schema2, schema3, schema4, schema5}
 
 // In runs, what is not in a column of its own is in record, the JSON form of a
 // stored. The arguments of a run and its result may be large, and have tables
@@ -96,34 +95,14 @@ const schema4 = `
 CREATE TABLE schedule_args (seq INTEGER PRIMARY KEY, data BLOB NOT NULL);
 `
 
+// The folders of runs whose records are gone, until they are gone too: a crash
+// in between leaves them, and the next start removes these and no others.
+const schema5 = `
+CREATE TABLE removals (id TEXT PRIMARY KEY, attempt INTEGER NOT NULL) WITHOUT ROWID;
+`
+
 // databaseName is the name of the database file in the data directory.
 const databaseName = "state.db"
-
-// openDatabase returns the connection that writes. A file that is damaged is
-// set aside, and a new one begun.
-func (e *Engine) openDatabase() (*conn, error) {
-	path := e.path(databaseName)
-	c, err := openFile(path, e.suspected(path))
-	if !damagedFile(err) {
-		return c, err
-	}
-	now := time.Now()
-	aside := fmt.Sprintf("%s.corrupt-%s", databaseName, now.UTC().Format("20060102T150405.000000000Z"))
-	for _, suffix := range []string{"", "-wal", "-shm"} {
-		if err := os.Rename(path+suffix, e.path(aside+suffix)); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return nil, fmt.Errorf("setting the damaged database aside: %w", err)
-		}
-	}
-	e.report(Problem{Kind: ProblemDatabase, Moved: aside, Reason: err.Error()})
-	if c, err = openFile(path, false); err != nil {
-		return nil, err
-	}
-	// What runs are in the folders only the damaged file knew: they stay.
-	if err := c.run(`INSERT INTO meta VALUES ('kept_before', ?)`, now.UnixNano()); err != nil {
-		return nil, errors.Join(err, c.close())
-	}
-	return c, os.RemoveAll(path + suspectSuffix)
-}
 
 // suspectSuffix makes the name of a file that says: SQLite met damage while
 // the engine was running, look closely at the next start.

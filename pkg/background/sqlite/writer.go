@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"sync/atomic"
@@ -59,6 +60,9 @@ func (e *Engine) writeAll(w *conn) {
 		if err := w.close(); err != nil {
 			e.log.Error("database not closed", "error", err)
 		}
+		if err := errors.Join(e.mark.sync(), e.mark.f.Close()); err != nil {
+			e.log.Warn("mark of the database not closed", "error", err)
+		}
 	}()
 	for first := range e.ops {
 		if batch := e.gather(first); len(batch) > 0 {
@@ -94,14 +98,27 @@ func (e *Engine) gather(first *op) (batch []*op) {
 // store makes the changes of a batch in one transaction, and tells their
 // callers. If SQLite refuses anything of it, each change gets a transaction of
 // its own, so that one cannot hurt another.
+//
+// Nothing is acknowledged once the database is not the file that was opened:
+// what goes into it would be gone at the next start.
 func (e *Engine) store(w *conn, batch []*op) {
+	if err := e.Err(); err != nil {
+		refuse(batch, err)
+		return
+	}
+
 	results := make([]error, len(batch))
 	err := w.run("BEGIN IMMEDIATE")
+	before := w.changed // of BEGIN SQLite gives the count of the statement before it
 	for i := 0; err == nil && i < len(batch); i++ {
 		batch[i].after, results[i] = batch[i].do(w)
 		if isSQL(results[i]) {
 			err = results[i]
 		}
+	}
+	changed := w.changed != before
+	if err == nil && changed {
+		err = e.mark.stamp(w)
 	}
 	if err == nil {
 		err = w.run("COMMIT")
@@ -119,10 +136,24 @@ func (e *Engine) store(w *conn, batch []*op) {
 		}
 		results[0] = fmt.Errorf("writing the database: %w", err)
 	}
+	if err == nil && changed {
+		if err := e.committed(); err != nil {
+			refuse(batch, err)
+			return
+		}
+	}
+
 	for i, o := range batch {
 		if results[i] == nil && o.after != nil {
 			o.after()
 		}
 		o.done <- results[i]
+	}
+}
+
+// refuse answers all changes of a batch with an error.
+func refuse(batch []*op, err error) {
+	for _, o := range batch {
+		o.done <- err
 	}
 }

@@ -116,7 +116,7 @@ func TestSchemasOfStats(t *testing.T) {
 	s := newSchemas(&source{root: root})
 	_, err = s.of(reflect.TypeFor[httpapi.Stats](), false)
 	require.NoError(t, err)
-	require.Equal(t, []string{"runs", "host", "open_answers"}, s.components["Stats"].PropertyOrder)
+	require.Equal(t, []string{"runs", "host", "storage", "open_answers"}, s.components["Stats"].PropertyOrder)
 	require.Equal(t, "#/components/schemas/BackgroundStats", s.components["Stats"].Properties["runs"].Ref)
 	failed := s.components["BackgroundStats"].Properties["failed"]
 	require.Equal(t, "#/components/schemas/ErrorKind", failed.PropertyNames.Ref)

@@ -1,0 +1,164 @@
+package sqlite
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/pkg/background"
+)
+
+// The kinds of pages, by their first byte.
+const (
+	leafOfIndex = 0x0a
+	leafOfTable = 0x0d
+)
+
+// salvageable is a database of runs in all states, and a schedule. It returns the
+// runs and the whole schedule as they are stored.
+func salvageable(t *testing.T, dir string, n int) (runs map[string]background.Run, schedule background.Schedule) {
+	t.Helper()
+	e := opened(t, dir)
+	for i := range n {
+		run := newRun(fmt.Sprintf("bg_%d", i))
+		run.Args = fmt.Appendf(nil, `{"n":%d,"pad":"%0*d"}`, i, i%7*300, i)
+		require.NoError(t, e.Submit(t.Context(), run))
+		if i%4 == 0 {
+			continue // it stays queued
+		}
+		l := claimed(t, e, run.ID)
+		require.NoError(t, l.Save(t.Context(), []byte(run.ID)))
+		if i%4 == 1 {
+			continue // it runs on
+		}
+		end := background.End{Result: fmt.Appendf(nil, `{"of":%d,"pad":"%0*d"}`, i, i%5*1500, i), Content: json.RawMessage(`["x"]`), FinishedAt: time.Now()}
+		_, err := l.Complete(t.Context(), background.StatusSucceeded, background.Beat{}, end)
+		require.NoError(t, err)
+		if i%4 == 2 {
+			require.NoError(t, e.Acknowledge(t.Context(), "s", []string{run.ID}))
+		}
+	}
+	s, err := e.PutSchedule(t.Context(), background.Schedule{ID: "sc_a", Session: "s", Args: json.RawMessage(`{"a":1}`), Enabled: true}, 5)
+	require.NoError(t, err)
+
+	runs = make(map[string]background.Run)
+	for i := range n {
+		run := get(t, e, fmt.Sprintf("bg_%d", i))
+		runs[run.ID] = run
+	}
+	require.NoError(t, e.Close())
+	return runs, s
+}
+
+// damagePages overwrites those of the pages of a database behind the first that
+// which says.
+func damagePages(t *testing.T, path string, which func(number int, page []byte) bool) (n int) {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	for i := 1; i < len(data)/pageSize; i++ {
+		if page := data[i*pageSize:][:pageSize]; which(i, page) {
+			copy(page, bytes.Repeat([]byte{0xff}, pageSize))
+			n++
+		}
+	}
+	require.NoError(t, os.WriteFile(path, data, 0o600))
+	require.NoError(t, os.WriteFile(path+suspectSuffix, nil, 0o600), "SQLite has met it")
+	return n
+}
+
+func TestSalvage(t *testing.T) {
+	const n = 300
+	random := rand.New(rand.NewPCG(1, 2))
+	for name, test := range map[string]struct {
+		which func(number int, page []byte) bool
+		least int // runs that are read at least
+	}{
+		"indexes": {func(_ int, p []byte) bool { return p[0] == leafOfIndex }, n},
+		"a part of a table": {func(_ int, p []byte) bool {
+			return p[0] == leafOfTable && bytes.Contains(p, []byte(`"task_id":"bg_150"`))
+		}, n - 20},
+		"arguments of one": {func(_ int, p []byte) bool { return p[0] == leafOfTable && bytes.Contains(p, []byte(`{"n":100,`)) }, n - 20},
+		"a tenth of all":   {func(i int, _ []byte) bool { return i > 25 && random.IntN(10) == 0 }, n / 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			runs, schedule := salvageable(t, dir, n)
+			require.Positive(t, damagePages(t, filepath.Join(dir, databaseName), test.which))
+
+			e, problems := reopened(t, dir)
+			require.Equal(t, ProblemDatabase, problems[0].Kind)
+			require.Regexp(t, `\d+ records were read from it`, problems[0].Reason)
+			found, err := e.List(t.Context(), background.Query{})
+			require.NoError(t, err)
+			require.GreaterOrEqual(t, len(found), test.least)
+			require.GreaterOrEqual(t, e.Stats().Salvaged, int64(len(found)))
+			for _, run := range found {
+				checkSalvaged(t, e, runs[run.ID])
+			}
+			if s, err := e.GetSchedule(t.Context(), "sc_a"); err == nil {
+				require.Equal(t, schedule.Args, s.Args)
+				require.True(t, s.Enabled)
+			} else {
+				require.Equal(t, "a tenth of all", name)
+			}
+
+			require.NoError(t, e.Limit(t.Context(), background.Quota{Max: 1 << 30, Each: 1 << 30}))
+			require.Equal(t, count(t, e, "SELECT sum(size) FROM (SELECT size FROM runs UNION ALL SELECT size FROM schedules)"), e.Recorded())
+			for id := range maps.Keys(runs) {
+				require.True(t, slices.ContainsFunc(found, func(r background.Run) bool { return r.ID == id }) || !exists(filepath.Join(dir, runsFolder, id)) ||
+					count(t, e, "SELECT count(*) FROM quarantine WHERE id = '"+id+"'") == 1, "the folder of %s has a record, or is set aside", id)
+			}
+			submitted(t, e, "bg_new")
+			require.NoError(t, e.Close())
+			require.Empty(t, opened(t, dir).Problems())
+		})
+	}
+}
+
+// checkSalvaged makes sure that a run is as it was, or that nobody can take it
+// for one that was not started.
+func checkSalvaged(t *testing.T, e *Engine, was background.Run) {
+	t.Helper()
+	now := get(t, e, was.ID)
+	require.Equal(t, string(was.Result), string(now.Result), was.ID)
+	require.Equal(t, was.Notice, now.Notice, was.ID)
+	if was.Status.Terminal() {
+		require.Equal(t, was.Status, now.Status, was.ID)
+		return
+	}
+	require.Equal(t, background.StatusRunning, now.Status, "what was queued may have been started since")
+	require.Equal(t, string(was.Args), string(now.Args), was.ID)
+	if was.Status == background.StatusRunning {
+		require.Equal(t, was.ID, string(claimed(t, e, was.ID).Checkpoint()))
+	}
+}
+
+// The notices of runs that were read are told, and their results come from their
+// files where the database has lost them.
+func TestSalvageResultFromItsFile(t *testing.T) {
+	dir := t.TempDir()
+	runs, _ := salvageable(t, dir, 40)
+	n := damagePages(t, filepath.Join(dir, databaseName), func(_ int, p []byte) bool {
+		return p[0] == leafOfTable && bytes.Contains(p, []byte(`{"of":`))
+	})
+	require.Positive(t, n)
+
+	e, _ := reopened(t, dir)
+	for id, was := range runs {
+		checkSalvaged(t, e, runs[id])
+		require.Equal(t, string(was.Content), string(get(t, e, id).Content))
+	}
+	pending, err := e.List(t.Context(), background.Query{Notice: true})
+	require.NoError(t, err)
+	require.Len(t, pending, 10)
+}

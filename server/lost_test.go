@@ -1,0 +1,116 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/pkg/background"
+)
+
+// A database that is deleted under the service is one of the problems an
+// operator is shown, and nothing is acknowledged any more.
+func TestStorageThatIsLost(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("nobody can delete a file that is open")
+	}
+	dir := filepath.Join(t.TempDir(), "data")
+	s := open(t, Config{DataDir: dir}, "echo")
+	require.NoError(t, s.StorageErr())
+	require.Empty(t, s.Unusable())
+	require.NoError(t, os.Remove(filepath.Join(dir, "state.db")))
+
+	_, err := s.Spawn(t.Context(), SpawnRequest{Session: "s", Tool: "echo"})
+	require.ErrorIs(t, err, background.ErrStorageLost)
+	require.ErrorIs(t, s.StorageErr(), background.ErrStorageLost)
+	require.Len(t, s.Unusable(), 1)
+	require.Contains(t, s.Unusable()[0].Err.Error(), "deleted or replaced")
+	require.Equal(t, 1, s.Stats().Storage.Problems)
+	require.NotEmpty(t, s.Stats().Storage.Failed)
+}
+
+// A fullEngine is one whose disk is full: no end is stored.
+type fullEngine struct {
+	*background.MemoryEngine
+	full atomic.Bool
+}
+
+type fullLease struct {
+	background.Lease
+	engine *fullEngine
+}
+
+func (e *fullEngine) Claim(ctx context.Context, id string) (background.Lease, error) {
+	l, err := e.MemoryEngine.Claim(ctx, id)
+	return &fullLease{l, e}, err
+}
+
+func (l *fullLease) Complete(ctx context.Context, status background.Status, b background.Beat, end background.End) (background.Run, error) {
+	if l.engine.full.Load() {
+		return background.Run{}, errors.New("no space left on device")
+	}
+	return l.Lease.Complete(ctx, status, b, end)
+}
+
+// The agent is told of an end that is not stored, and that it is not.
+func TestUnsavedEnd(t *testing.T) {
+	engine := &fullEngine{MemoryEngine: background.NewMemoryEngine()}
+	engine.full.Store(true)
+	s := open(t, Config{memory: engine}, "echo")
+	id := s.spawn("s", "echo", `{"n":1}`)
+	run := s.settled("s", id)
+	require.True(t, run.Unsaved)
+
+	answer := func(tool, args string) map[string]any {
+		r, err := s.Call(t.Context(), Request{Session: "s", Tool: tool, Args: json.RawMessage(args)})
+		require.NoError(t, err)
+		var out map[string]any
+		require.NoError(t, json.Unmarshal(r.Value, &out))
+		return out
+	}
+	report := answer("check_background", `{"task_id":"`+id+`"}`)
+	require.Equal(t, "succeeded", report["status"])
+	require.Equal(t, true, report["unsaved"])
+	require.Equal(t, false, report["done"])
+	require.Contains(t, report["next"], "not stored yet")
+	require.Equal(t, map[string]any{"n": 1.0}, report["result"])
+	stopped := answer("stop_background", `{"task_id":"`+id+`"}`)
+	require.Equal(t, true, stopped["unsaved"])
+	require.Contains(t, stopped["next"], "a crash would lose it")
+	listed := answer("check_background", `{"list":true}`)
+	require.Equal(t, true, listed["tasks"].([]any)[0].(map[string]any)["unsaved"])
+
+	engine.full.Store(false)
+	report = answer("check_background", `{"task_id":"`+id+`"}`) // it waits until that is stored
+	require.Equal(t, true, report["done"])
+	require.NotContains(t, report, "unsaved")
+	require.NotContains(t, report, "next")
+}
+
+// While the service closes it can say what it waits for.
+func TestWaitsFor(t *testing.T) {
+	s := open(t, Config{DataDir: filepath.Join(t.TempDir(), "data")}, "sleeper")
+	require.Empty(t, s.WaitsFor(), "it does not close")
+	run, err := s.Spawn(t.Context(), SpawnRequest{Session: "s", Tool: "sleeper"})
+	require.NoError(t, err)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	closed := make(chan error, 1)
+	go func() { closed <- s.Close(ctx) }()
+	for !s.Closed() || s.WaitsFor() == "" || s.WaitsFor() == "a reload of the plugins" {
+		time.Sleep(time.Millisecond)
+	}
+	require.Regexp(t, `^runs and calls: `+run.ID+` of sleeper, since \d\d:\d\d:\d\d`, s.WaitsFor())
+	cancel()
+	require.NoError(t, <-closed)
+	require.Empty(t, s.WaitsFor())
+	require.NotEqual(t, background.StatusRunning, run.Status)
+}
