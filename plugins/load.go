@@ -77,7 +77,7 @@ func (l *loader) problem(file string, err error) {
 func (l *loader) folder(ctx context.Context, i int, folder Folder) []*Plugin {
 	entries, err := fs.ReadDir(folder.FS, ".")
 	if err != nil {
-		l.problem(folder.Path, fmt.Errorf("the folder cannot be read: %w", unpath(err)))
+		l.problem(folder.Path, unreadable(err))
 		return l.keepFolder(i, err)
 	}
 	slices.SortFunc(entries, byName)
@@ -99,6 +99,14 @@ func (l *loader) folder(ctx context.Context, i int, folder Folder) []*Plugin {
 		}
 	}
 	return found
+}
+
+// unreadable is why nothing is loaded from a folder.
+func unreadable(err error) error {
+	if errors.Is(err, owned.ErrUnsafe) {
+		return fmt.Errorf("no plugin is loaded from the folder: %w", err)
+	}
+	return fmt.Errorf("the folder cannot be read: %w", unpath(err))
 }
 
 // file loads what may be a plugin. It is nil if it is not.

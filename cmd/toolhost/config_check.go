@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/toolhost/toolhost/internal/owned"
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/server"
 )
@@ -113,7 +114,7 @@ func (c *loaded) checkUse() {
 	}
 	if _, err := os.Stat(c.Data); !errors.Is(err, fs.ErrNotExist) { // it would be made
 		folder("data", c.Data)
-		if err := safeData(c.Data); err != nil {
+		if err := owned.Behind(c.Data); errors.Is(err, owned.ErrUnsafe) {
 			c.fault("data", "%v", err)
 		}
 	}

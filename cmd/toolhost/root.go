@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/internal/owned"
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server"
 )
@@ -217,8 +218,8 @@ func (a *app) cacheDir() (string, error) {
 	if err := os.MkdirAll(a.config.Data, 0o700); err != nil {
 		return "", &usageError{fmt.Errorf("data folder: %w", err), "choose another with --data"}
 	}
-	if err := safeData(a.config.Data); err != nil {
-		return "", err
+	if err := owned.Behind(a.config.Data); err != nil {
+		return "", fmt.Errorf("data folder: %w", err)
 	}
 	cache := filepath.Join(a.config.Data, "cache")
 	if elsewhere, err := filepath.EvalSymlinks(cache); err == nil { // the data folder is the user's, and so is a link in it
