@@ -299,33 +299,11 @@ func (l *loader) describe(ctx context.Context, p *Plugin) ([]byte, error) {
 		return nil, err
 	}
 	if cached != "" {
-		if err := writeFile(cached, document); err != nil {
+		if err := owned.WriteFile(cached, document); err != nil {
 			l.problem(cached, fmt.Errorf("the manifest cannot be cached: %w", unpath(err)))
 		}
 	}
 	return document, nil
-}
-
-// writeFile writes a file that other processes may read at any moment.
-func writeFile(name string, data []byte) error {
-	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
-		return err
-	}
-	temp, err := os.CreateTemp(filepath.Dir(name), ".manifest-*")
-	if err != nil {
-		return err
-	}
-	_, err = temp.Write(data)
-	if cerr := temp.Close(); err == nil {
-		err = cerr
-	}
-	if err == nil {
-		err = os.Rename(temp.Name(), name)
-	}
-	if err != nil {
-		_ = os.Remove(temp.Name())
-	}
-	return err
 }
 
 // tools compiles the schemas of the plugin's tools.

@@ -97,6 +97,9 @@ func (c *loaded) checkPark() {
 func (c *loaded) checkUse() {
 	c.checkListen()
 	c.checkLimits()
+	for _, f := range c.ignored {
+		c.faults = append(c.faults, &fault{text: f.String()})
+	}
 	folder := func(key, dir string) {
 		if info, err := os.Stat(dir); err != nil {
 			c.fault(key, "%v", err)

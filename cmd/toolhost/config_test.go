@@ -74,15 +74,16 @@ func TestNegativeSizes(t *testing.T) {
 // What is no JSON is found by its line, as what is no YAML or TOML is.
 func TestLinesOfJSON(t *testing.T) {
 	for _, test := range []struct{ json, want string }{
-		{"", "line 1: unexpected end of JSON input"},
-		{"{}}", "line 1: invalid character '}' after top-level value"},
-		{"{\n\"watch\": true,\n}\n", "line 3: invalid character '}' looking for beginning of object key string"},
-		{"{\n\"data\": \"a\nb\"}", "line 2: invalid character '\\n' in string literal"},
-		{"{\r\n\"watch\": yes}", "line 2: invalid character 'y' looking for beginning of value"},
+		{"", "unexpected end of JSON input (line 1, column 1)"},
+		{"{}}", "invalid character '}' after top-level value (line 1, column 3)"},
+		{"{\n\"watch\": true,\n}\n", "invalid character '}' looking for beginning of object key string (line 3, column 1)"},
+		{"{\n\"data\": \"a\nb\"}", "invalid character '\\n' in string literal (line 2, column 11)"},
+		{"{\r\n\"watch\": yes}", "invalid character 'y' looking for beginning of value (line 2, column 10)"},
 	} {
 		file := filepath.Join(t.TempDir(), "toolhost.json")
 		require.NoError(t, os.WriteFile(file, []byte(test.json), 0o600))
-		_, err := readFile(file)
-		require.EqualError(t, err, test.want)
+		code, _, errs := toolhost(t.Context(), "config", "--config", file)
+		require.Equal(t, exitUsage, code)
+		require.Equal(t, "toolhost: "+file+": "+test.want+"\n", errs)
 	}
 }

@@ -60,7 +60,8 @@ func (a *app) inspectFile(cmd *cobra.Command, name string) error {
 		return err
 	}
 	defer h.Close(ctx)
-	p, problems, err := plugins.Load(ctx, h, plugins.Dir(filepath.Dir(name)), filepath.Base(name), cache)
+	folder := plugins.Folder{Path: filepath.Dir(name), FS: os.DirFS(filepath.Dir(name))} // whoever wrote it: nothing is granted
+	p, problems, err := plugins.Load(ctx, h, folder, filepath.Base(name), cache)
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}

@@ -21,7 +21,31 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"toolhost": main, "toolhost-profiled": serveProfiled, "bare": serveBare, "full": fullDisk})
+	testscript.Main(alone{m}, map[string]func(){"toolhost": main, "toolhost-profiled": serveProfiled, "bare": serveBare, "full": fullDisk})
+}
+
+// alone runs the tests of this process without the configuration of whoever runs
+// them. Commands of scripts have the environment of their script.
+type alone struct{ m *testing.M }
+
+func (a alone) Run() int {
+	home, err := os.MkdirTemp("", "toolhost-home-*")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(home)
+
+	for name, dir := range homeFolders(home) {
+		if err := os.Setenv(name, dir); err != nil {
+			panic(err)
+		}
+	}
+	return a.m.Run()
+}
+
+// homeFolders are the variables that say where a user's own files are.
+func homeFolders(home string) map[string]string {
+	return map[string]string{"XDG_CONFIG_HOME": filepath.Join(home, "config"), "XDG_DATA_HOME": filepath.Join(home, "share")}
 }
 
 // fullDisk runs the command of its arguments with a full disk for stdout.
@@ -48,6 +72,9 @@ func TestScripts(t *testing.T) {
 			env.Setenv("DIST", dist)
 			env.Setenv("ZOO", zoo)
 			env.Setenv("TOOLHOST_PLUGINS", dist)
+			for name, dir := range homeFolders(filepath.Join(env.WorkDir, "home")) {
+				env.Setenv(name, dir)
+			}
 			data := filepath.Join(env.WorkDir, "data")
 			env.Setenv("TOOLHOST_DATA", data)
 			if err := os.Mkdir(data, 0o700); err != nil {

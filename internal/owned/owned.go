@@ -154,6 +154,30 @@ func ReadFile(name string) ([]byte, error) {
 	return io.ReadAll(file)
 }
 
+// WriteFile writes a file, for this user only, that other processes may read at
+// any moment: they see what there was, or all of data. It makes the folder.
+func WriteFile(name string, data []byte) error {
+	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+		return err
+	}
+	temp, err := os.CreateTemp(filepath.Dir(name), ".new-*")
+	if err != nil {
+		return err
+	}
+
+	_, err = temp.Write(data)
+	if cerr := temp.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil {
+		err = os.Rename(temp.Name(), name)
+	}
+	if err != nil {
+		_ = os.Remove(temp.Name())
+	}
+	return err
+}
+
 // Temp is the folder for temporary files, if others cannot replace what this
 // process puts there: where they can write to it too, it has to be sticky.
 func Temp() (string, error) {
