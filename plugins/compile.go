@@ -233,6 +233,11 @@ func (p *Plugin) load(ctx context.Context) (*host.Module, error) {
 	if err != nil {
 		return nil, err
 	}
+	if p.pin != nil { // nothing else is even compiled
+		if err := p.is(digestOf(wasm), s); err != nil {
+			return nil, err
+		}
+	}
 	module, err := p.host.Compile(ctx, wasm)
 	if err != nil {
 		return nil, err

@@ -145,7 +145,7 @@ func unpath(err error) error {
 
 func (l *loader) plugin(ctx context.Context, i int, folder Folder, stem string) (*Plugin, error) {
 	name := stem + ".wasm"
-	if before := l.before[place{i, name}]; before != nil && l.same(before, stem) {
+	if before := l.before[place{i, name}]; before != nil && l.same(before, stem) && l.samePin(before) {
 		before.release()
 		return before, nil
 	}
@@ -184,6 +184,9 @@ func (l *loader) read(ctx context.Context, p *Plugin, stem string) error {
 	}
 	if p.Manifest, err = abi.DecodeManifest(document); err != nil {
 		return fmt.Errorf("%s: %w", p.Source, err)
+	}
+	if err := l.checkPin(p); err != nil {
+		return err
 	}
 	if err := p.tools(); err != nil {
 		return fmt.Errorf("%s: %w", p.Source, err)

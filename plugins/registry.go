@@ -85,6 +85,11 @@ type Config struct {
 	// Grants are what the operator grants, by the plugin's name. A plugin that
 	// is not named gets nothing.
 	Grants map[string]Grant
+	// PinDir has the pins of plugins, see [WritePin]. A plugin whose name is pinned
+	// is loaded only if it is what the pin says, and any other is a Problem. Pins
+	// are read whenever the folders are, and watched as they are. Nothing is
+	// pinned if it is empty.
+	PinDir string
 	// Reserved are names of tools that no plugin may take: the host's own.
 	Reserved []string
 	// CacheDir keeps what plugins without a sealed manifest described, and

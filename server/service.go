@@ -32,6 +32,7 @@ import (
 type Config struct {
 	Folders   []plugins.Folder
 	Grants    map[string]plugins.Grant // by plugin name
+	PinDir    string                   // of the pins of plugins, see plugins.Config; empty pins nothing
 	CacheDir  string                   // for compiled plugins, shared between processes; empty keeps them in memory
 	Limits    Limits                   // of a call whose tool asks for nothing; zero fields are the host's defaults
 	MaxLimits Limits                   // the most a tool may ask for; zero fields are 10^13 units, 1 GiB, 256 MiB and an hour
@@ -132,7 +133,7 @@ func (s *Service) open(ctx context.Context) (err error) {
 		return err
 	}
 	s.registry, err = plugins.Open(ctx, s.host, plugins.Config{
-		Folders: cfg.Folders, Grants: cfg.Grants, Reserved: agentNames, CacheDir: cfg.CacheDir,
+		Folders: cfg.Folders, Grants: cfg.Grants, Reserved: agentNames, CacheDir: cfg.CacheDir, PinDir: cfg.PinDir,
 	})
 	if err != nil {
 		return err

@@ -94,7 +94,7 @@ an agent can spawn, check and stop.`,
 	flags.String("log-level", "", "debug, info, warn or error (default warn)")
 	flags.String("log-format", "", "text or json (default text)")
 	root.AddCommand(
-		a.list(), a.inspect(), a.call(), a.compile(), a.serve(), a.mcp(), a.configuration(), a.trust(), a.demo(),
+		a.list(), a.inspect(), a.call(), a.compile(), a.serve(), a.mcp(), a.configuration(), a.trust(), a.pin(), a.unpin(), a.demo(),
 		a.spawn(), a.check(), a.wait(), a.stop(), a.logs(), a.tasks(), a.schedules(),
 	)
 	for _, c := range root.Commands() {
@@ -192,7 +192,7 @@ func (a *app) serverConfig(approve func(context.Context, server.Approval) error)
 		return server.Config{}, err
 	}
 	cfg := server.Config{
-		CacheDir: cache, Logger: a.logger(), Approve: approve,
+		CacheDir: cache, PinDir: a.pinDir(), Logger: a.logger(), Approve: approve,
 		Limits: a.config.Limits.limits(), MaxLimits: a.config.MaxLimits.limits(),
 		Runs:   a.config.Background.runs(),
 		Host:   a.config.Host.config(),
