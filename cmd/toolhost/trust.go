@@ -225,7 +225,7 @@ func (f *ignoredFile) String() string {
 	if errors.Is(f.err, errUntrusted) || errors.Is(f.err, errChanged) {
 		return fmt.Sprintf("ignored %s, which %v: read it, then run toolhost trust", path, f.err)
 	}
-	return fmt.Sprintf("ignored %s, as toolhost trust cannot be asked about it: %v", path, oneLine(f.err.Error()))
+	return fmt.Sprintf("ignored %s, which cannot be trusted: %v", path, oneLine(f.err.Error()))
 }
 
 // trustedFile reads the trusted configuration of the working directory. Of the
