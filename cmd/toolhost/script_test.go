@@ -37,6 +37,9 @@ func (a alone) Run() int {
 		panic(err)
 	}
 	defer os.RemoveAll(home)
+	if dir, err := os.UserConfigDir(); err == nil && os.Getenv("GOENV") == "" { // the go command's own stays
+		os.Setenv("GOENV", filepath.Join(dir, "go", "env"))
+	}
 
 	for name, dir := range homeFolders(home) {
 		if err := os.Setenv(name, dir); err != nil {

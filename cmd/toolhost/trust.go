@@ -12,6 +12,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/knadh/koanf/v2"
 	"github.com/spf13/cobra"
 
 	"github.com/toolhost/toolhost/internal/owned"
@@ -70,12 +71,23 @@ func (a *app) trustFile(store trustStore, args []string) error {
 	absolute(k, filepath.Dir(path))
 	c.merged = k
 	a.printFile(c.set())
+	if names := ownGrants(); k.Exists("plugins") && len(names) > 0 {
+		a.printf("its plugins also have what your own configuration grants to the names %s\n", oneLine(strings.Join(names, ", ")))
+	}
 
 	if err := store.add(path, data); err != nil {
 		return err
 	}
 	a.printf("trusted until it changes: %s\n", oneLine(path))
 	return nil
+}
+
+// ownGrants are the names of plugins that the user's own configuration grants
+// something.
+func ownGrants() []string {
+	c := loaded{merged: koanf.New(delim)}
+	c.addUserFile()
+	return c.merged.MapKeys("grants")
 }
 
 // printFile prints the settings of a file.
