@@ -107,8 +107,14 @@ func (c *loaded) checkUse() {
 			c.fault(key, "%s is not a folder", dir)
 		}
 	}
+	safe := func(key, dir string) {
+		folder(key, dir)
+		if err := owned.Behind(dir); errors.Is(err, owned.ErrUnsafe) {
+			c.fault(key, "%v", err)
+		}
+	}
 	for i, dir := range c.Plugins {
-		folder(fmt.Sprintf("plugins.%d", i), dir)
+		safe(fmt.Sprintf("plugins.%d", i), dir)
 	}
 	for name, g := range c.Grants {
 		for i, m := range g.Files {
@@ -116,10 +122,7 @@ func (c *loaded) checkUse() {
 		}
 	}
 	if _, err := os.Stat(c.Data); !errors.Is(err, fs.ErrNotExist) { // it would be made
-		folder("data", c.Data)
-		if err := owned.Behind(c.Data); errors.Is(err, owned.ErrUnsafe) {
-			c.fault("data", "%v", err)
-		}
+		safe("data", c.Data)
 	}
 }
 
