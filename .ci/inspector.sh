@@ -40,6 +40,7 @@ build() {
 	# A command without options, which the Inspector would take for its own.
 	printf '#!/bin/sh\nexec %q mcp --config %q --data %q\n' "$work/toolhost" "$work/toolhost.yaml" "$work/data" >"$work/mcp"
 	chmod +x "$work/mcp"
+	export XDG_CONFIG_HOME=$work/config # not the configuration of whoever runs this
 	"$work/toolhost" compile --config "$work/toolhost.yaml" --data "$work/data"
 }
 

@@ -29,5 +29,6 @@ done
 	-o "$work/plugins/hostile.wasm" ./server/webui/testdata/hostile)
 head -c 100 "$work/plugins/spin.wasm" >"$work/plugins/broken.wasm"
 
+export XDG_CONFIG_HOME=$work/config # not the configuration of whoever runs this
 MODULES=$modules CHROMIUM=$chromium timeout 3000 node "$root/.ci/page.mjs" "$work"
 echo "page: all is well"

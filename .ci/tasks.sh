@@ -25,6 +25,7 @@ build_conformance "$work/plugins"
 	done
 } >"$work/toolhost.yaml"
 
+export XDG_CONFIG_HOME=$work/config # not the configuration of whoever runs this
 for transport in http stdio; do
 	MODULES=$modules timeout 1500 node "$root/.ci/tasks.mjs" "$transport" "$work/toolhost" "$work/toolhost.yaml" "$work/data-$transport"
 done

@@ -110,18 +110,7 @@ func (r *refusals) write(digest string, f refusal) error {
 	if err != nil {
 		return err
 	}
-	temp, err := os.CreateTemp(r.dir, ".new-*")
-	if err != nil {
-		return err
-	}
-	_, err = temp.Write(data)
-	if err = errors.Join(err, temp.Close()); err == nil {
-		err = os.Rename(temp.Name(), filepath.Join(r.dir, digest))
-	}
-	if err != nil {
-		_ = os.Remove(temp.Name())
-	}
-	return err
+	return owned.WriteFile(filepath.Join(r.dir, digest), data)
 }
 
 // recall returns why a module could not be compiled before, nil if it was not

@@ -132,7 +132,7 @@ func (l *loader) cache(name string, document []byte) {
 	if name == "" {
 		return
 	}
-	if err := writeFile(name, document); err != nil {
+	if err := owned.WriteFile(name, document); err != nil {
 		l.problem(name, fmt.Errorf("the manifest cannot be cached: %w", unpath(err)))
 	}
 }

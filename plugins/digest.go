@@ -253,5 +253,5 @@ func (d *digests) save() {
 			}
 		}
 	}
-	_ = writeFile(d.file, append([]byte(digestOf(lines.Bytes())+"\n"), lines.Bytes()...))
+	_ = owned.WriteFile(d.file, append([]byte(digestOf(lines.Bytes())+"\n"), lines.Bytes()...))
 }

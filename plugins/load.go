@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -82,7 +81,7 @@ func (l *loader) problem(file string, err error) {
 func (l *loader) folder(ctx context.Context, i int, folder Folder) []*Plugin {
 	entries, err := fs.ReadDir(folder.FS, ".")
 	if err != nil {
-		l.problem(folder.Path, fmt.Errorf("the folder cannot be read: %w", unpath(err)))
+		l.problem(folder.Path, unreadable(err))
 		return l.keepFolder(i, err)
 	}
 	slices.SortFunc(entries, byName)
@@ -98,6 +97,14 @@ func (l *loader) folder(ctx context.Context, i int, folder Folder) []*Plugin {
 		l.late = append(l.late, one.late...)
 	}
 	return slices.DeleteFunc(plugins, func(p *Plugin) bool { return p == nil })
+}
+
+// unreadable is why nothing is loaded from a folder.
+func unreadable(err error) error {
+	if errors.Is(err, owned.ErrUnsafe) {
+		return fmt.Errorf("no plugin is loaded from the folder: %w", err)
+	}
+	return fmt.Errorf("the folder cannot be read: %w", unpath(err))
 }
 
 // file loads what may be a plugin. It is nil if it is not.
@@ -136,7 +143,7 @@ func unpath(err error) error {
 
 func (l *loader) plugin(i int, folder Folder, stem string) (*Plugin, error) {
 	name := stem + ".wasm"
-	if before := l.before[place{i, name}]; before != nil && l.same(before, stem) {
+	if before := l.before[place{i, name}]; before != nil && l.same(before, stem) && l.samePin(before) {
 		before.release()
 		return before, nil
 	}
@@ -175,6 +182,9 @@ func (l *loader) read(p *Plugin, stem string) error {
 	}
 	if p.Manifest, err = abi.DecodeManifest(document); err != nil {
 		return fmt.Errorf("%s: %w", p.Source, err)
+	}
+	if err := l.checkPin(p); err != nil {
+		return err
 	}
 	if err := p.tools(); err != nil {
 		return fmt.Errorf("%s: %w", p.Source, err)
@@ -261,28 +271,6 @@ func (l *loader) ignored(p *Plugin, sidecar string) {
 	if sidecar != "" {
 		l.problem(path.Join(path.Dir(p.File), sidecar), errors.New("ignored: the module has a manifest of its own"))
 	}
-}
-
-// writeFile writes a file that other processes may read at any moment.
-func writeFile(name string, data []byte) error {
-	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
-		return err
-	}
-	temp, err := os.CreateTemp(filepath.Dir(name), ".manifest-*")
-	if err != nil {
-		return err
-	}
-	_, err = temp.Write(data)
-	if cerr := temp.Close(); err == nil {
-		err = cerr
-	}
-	if err == nil {
-		err = os.Rename(temp.Name(), name)
-	}
-	if err != nil {
-		_ = os.Remove(temp.Name())
-	}
-	return err
 }
 
 // tools compiles the schemas of the plugin's tools.

@@ -161,9 +161,9 @@ func TestDescribeCacheUnsafe(t *testing.T) {
 		change  func(cache, file string) error
 		problem string
 	}{
-		"a folder that others write to": {func(cache, _ string) error { return os.Chmod(cache, 0o777) }, "what is cached is not used: unsafe cache folder: "},
-		"a sticky one":                  {func(cache, _ string) error { return os.Chmod(cache, 0o777|os.ModeSticky) }, "what is cached is not used: unsafe cache folder: "},
-		"another user's folder":         {func(cache, _ string) error { return os.Chown(cache, 65534, 65534) }, "what is cached is not used: unsafe cache folder: "},
+		"a folder that others write to": {func(cache, _ string) error { return os.Chmod(cache, 0o777) }, "what is cached is not used: unsafe: "},
+		"a sticky one":                  {func(cache, _ string) error { return os.Chmod(cache, 0o777|os.ModeSticky) }, "what is cached is not used: unsafe: "},
+		"another user's folder":         {func(cache, _ string) error { return os.Chown(cache, 65534, 65534) }, "what is cached is not used: unsafe: "},
 		"a file that others write":      {func(_, file string) error { return os.Chmod(file, 0o666) }, ""},
 		"another user's file":           {func(_, file string) error { return os.Chown(file, 65534, 65534) }, ""},
 		"a link":                        {func(_, file string) error { return errors.Join(os.Rename(file, file+"~"), os.Symlink(file+"~", file)) }, ""},

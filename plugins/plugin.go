@@ -35,6 +35,7 @@ type Plugin struct {
 	stamp     stamp  // of the file
 	seen      stamp  // of the file when it was found the same last; whoever reads the folders has it
 	beside    string // digest of the sidecar its manifest is from; empty if it is from none
+	pin       *Pin   // which it fits; nil if its name is not pinned
 	digests   *digests
 	digesting sync.Mutex
 	digest    atomic.Pointer[string] // nil until somebody needs it

@@ -21,6 +21,7 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/internal/owned"
 )
 
 // ErrNoTool is why a name was not found. The message suggests the nearest one.
@@ -34,7 +35,10 @@ type Folder struct {
 	dir string // of the system, to be watched; empty if it is none
 }
 
-// Dir is the folder of that path. It needs not be there yet.
+// Dir is the folder of that path. It needs not be there yet. A folder, or a file
+// in it, that others than this user or root can write to is refused: what they
+// put there would have what the operator granted. So is a file that a link in the
+// folder leads to, if others can replace it.
 func Dir(path string) Folder {
 	return Folder{Path: path, FS: dirFS{os.DirFS(path).(statDirFS), path}, dir: path}
 }
@@ -52,7 +56,15 @@ type statDirFS interface {
 	fs.ReadDirFS
 }
 
-// Open opens a file for reading.
+// ReadDir reads the folder itself, unless others can put files into it.
+func (d dirFS) ReadDir(name string) ([]fs.DirEntry, error) {
+	if err := owned.Behind(filepath.Join(d.path, filepath.FromSlash(name))); errors.Is(err, owned.ErrUnsafe) {
+		return nil, err
+	}
+	return d.statDirFS.ReadDir(name)
+}
+
+// Open opens a file for reading, unless others can have written it.
 func (d dirFS) Open(name string) (fs.File, error) {
 	if !fs.ValidPath(name) {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrInvalid}
@@ -60,6 +72,9 @@ func (d dirFS) Open(name string) (fs.File, error) {
 	file, err := os.OpenFile(filepath.Join(d.path, filepath.FromSlash(name)), os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil { // not a nil *os.File
 		return nil, err
+	}
+	if err := owned.Opened(file); err != nil {
+		return nil, errors.Join(err, file.Close())
 	}
 	return file, nil
 }
@@ -71,6 +86,11 @@ type Config struct {
 	// Grants are what the operator grants, by the plugin's name. A plugin that
 	// is not named gets nothing.
 	Grants map[string]Grant
+	// PinDir has the pins of plugins, see [WritePin]. A plugin whose name is pinned
+	// is loaded only if it is what the pin says, and any other is a Problem. Pins
+	// are read whenever the folders are, and watched as they are. Nothing is
+	// pinned if it is empty.
+	PinDir string
 	// Reserved are names of tools that no plugin may take: the host's own.
 	Reserved []string
 	// Interpret names plugins that are interpreted, and never compiled: see

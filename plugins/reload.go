@@ -138,7 +138,7 @@ func (l *loader) same(p *Plugin, stem string) bool {
 // go on: there is no code of it left.
 func (l *loader) keep(at place, err error) (*Plugin, error) {
 	p := l.before[at]
-	if p == nil || errors.Is(err, fs.ErrNotExist) || !p.hold() {
+	if p == nil || errors.Is(err, fs.ErrNotExist) || l.pinnedAway(p) || !p.hold() {
 		return nil, err
 	}
 	return p, &keptError{err}
@@ -185,7 +185,7 @@ func (l *loader) keepFolder(i int, err error) (kept []*Plugin) {
 		return nil
 	}
 	for at, p := range l.before {
-		if at.folder == i && p.hold() {
+		if at.folder == i && !l.pinnedAway(p) && p.hold() {
 			kept = append(kept, p)
 		}
 	}

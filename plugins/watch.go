@@ -46,7 +46,7 @@ func (r *Registry) Watch(ctx context.Context, told func(Changes, error)) {
 	defer cancel()
 	defer context.AfterFunc(r.ctx, cancel)()
 	for failed := ""; ctx.Err() == nil; {
-		w, err := watch(r.cfg.Folders)
+		w, err := watch(r.watched())
 		if err != nil && err.Error() != failed { // it comes again each time
 			failed = err.Error()
 			told(Changes{}, err)
@@ -60,6 +60,14 @@ func (r *Registry) Watch(ctx context.Context, told func(Changes, error)) {
 		w.wait(ctx)
 		w.close()
 	}
+}
+
+// watched are the folders to watch: those of plugins, and that of pins.
+func (r *Registry) watched() []Folder {
+	if r.cfg.PinDir == "" {
+		return r.cfg.Folders
+	}
+	return append(slices.Clone(r.cfg.Folders), Dir(r.cfg.PinDir))
 }
 
 // watches are folders that are watched, from when they were looked at until the

@@ -30,6 +30,11 @@ func openWatched(t *testing.T, dirs ...string) watched {
 	for _, dir := range dirs {
 		cfg.Folders = append(cfg.Folders, Dir(dir))
 	}
+	return watchWith(t, cfg)
+}
+
+func watchWith(t *testing.T, cfg Config) watched {
+	t.Helper()
 	w := watched{openWith(t, newHost(t), cfg), t, make(chan Changes, 100)}
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan struct{})

@@ -33,6 +33,7 @@ import (
 type Config struct {
 	Folders   []plugins.Folder
 	Grants    map[string]plugins.Grant // by plugin name
+	PinDir    string                   // of the pins of plugins, see plugins.Config; empty pins nothing
 	CacheDir  string                   // for compiled plugins, shared between processes; empty keeps them in memory
 	Interpret []string                 // plugins that are interpreted, and never compiled; "*" is all
 	Limits    Limits                   // of a call whose tool asks for nothing; zero fields are the host's defaults
@@ -139,7 +140,7 @@ func (s *Service) open(ctx context.Context) (err error) {
 		return err
 	}
 	s.registry, err = plugins.Open(ctx, s.host, plugins.Config{
-		Folders: cfg.Folders, Grants: cfg.Grants, Reserved: agentNames, CacheDir: cfg.CacheDir, Interpret: cfg.Interpret,
+		Folders: cfg.Folders, Grants: cfg.Grants, Reserved: agentNames, CacheDir: cfg.CacheDir, Interpret: cfg.Interpret, PinDir: cfg.PinDir,
 	})
 	if err != nil {
 		return err

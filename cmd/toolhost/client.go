@@ -37,7 +37,14 @@ func (a *app) remote(cmd *cobra.Command, run func(c *client, cmd *cobra.Command,
 	flags.StringVar(&session, "session", httpapi.DefaultSession, "session the runs belong to")
 	flags.Bool("json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c, err := newClient(a.config.Addr, socketPath(a.config.Data), a.config.Token, session)
+		if a.config.Addr == "" && a.config.Data == "" {
+			return errNoData
+		}
+		token, err := a.config.clientToken()
+		if err != nil {
+			return err
+		}
+		c, err := newClient(a.config.Addr, socketPath(a.config.Data), token, session)
 		if err != nil {
 			return err
 		}
@@ -50,6 +57,7 @@ func (a *app) remote(cmd *cobra.Command, run func(c *client, cmd *cobra.Command,
 // newClient makes a client for an address, or for a socket if it is empty.
 func newClient(addr, socket, token, session string) (*client, error) {
 	c := &client{session: session, token: token}
+	c.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // the token is for this address
 	if path, ok := socketOf(addr); ok || addr == "" {
 		if addr == "" {
 			path = socket
@@ -61,16 +69,25 @@ func newClient(addr, socket, token, session string) (*client, error) {
 		}
 		return c, nil
 	}
+	u, err := serverURL(addr)
+	if err != nil {
+		return nil, err
+	}
+	c.base, c.where = u.String(), u.Host
+	c.http.Transport = &http.Transport{Proxy: http.ProxyFromEnvironment}
+	return c, nil
+}
+
+// serverURL is the URL of a server over TCP.
+func serverURL(addr string) (*url.URL, error) {
 	if !strings.Contains(addr, "://") {
 		addr = "http://" + addr
 	}
 	u, err := url.Parse(addr)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
-		return nil, &usageError{fmt.Errorf("the address %q is none", addr), "write host:port, a URL such as http://127.0.0.1:7070, or the path of a socket"}
+		return nil, &usageError{fmt.Errorf("invalid address %q", addr), "write host:port, a URL such as http://127.0.0.1:7070, or the path of a socket"}
 	}
-	c.base, c.where = (&url.URL{Scheme: u.Scheme, Host: u.Host}).String(), u.Host
-	c.http.Transport = &http.Transport{Proxy: http.ProxyFromEnvironment}
-	return c, nil
+	return &url.URL{Scheme: u.Scheme, Host: strings.ToLower(u.Host)}, nil
 }
 
 // socketOf is the path in an address that names a socket.
@@ -137,7 +154,7 @@ func (c *client) send(ctx context.Context, method, path string, in any, headers 
 	if err != nil {
 		return nil, c.broken(ctx, err)
 	}
-	if resp.StatusCode < 400 {
+	if resp.StatusCode < 300 {
 		return resp, nil
 	}
 	defer resp.Body.Close()
@@ -147,6 +164,9 @@ func (c *client) send(ctx context.Context, method, path string, in any, headers 
 // refused reads an answer that is an error.
 func (c *client) refused(resp *http.Response) error {
 	data, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
+	if to := resp.Header.Get("Location"); resp.StatusCode < 400 && to != "" {
+		return &usageError{fmt.Errorf("%s redirects to %s, where nothing is sent", c.where, to), "name that server with --addr if it is the right one"}
+	}
 	p := new(httpapi.Problem)
 	if json.Unmarshal(data, p) != nil || p.Code == "" {
 		return &usageError{fmt.Errorf("%s answered %s, which is no answer of a Toolhost server", c.where, resp.Status), "look at --addr"}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/toolhost/toolhost/internal/owned"
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/server"
 )
@@ -105,6 +106,9 @@ func (c *loaded) checkPark() {
 func (c *loaded) checkUse() {
 	c.checkListen()
 	c.checkLimits()
+	for _, f := range c.ignored {
+		c.faults = append(c.faults, &fault{text: f.String()})
+	}
 	folder := func(key, dir string) {
 		if info, err := os.Stat(dir); err != nil {
 			c.fault(key, "%v", err)
@@ -112,8 +116,14 @@ func (c *loaded) checkUse() {
 			c.fault(key, "%s is not a folder", dir)
 		}
 	}
+	safe := func(key, dir string) {
+		folder(key, dir)
+		if err := owned.Behind(dir); errors.Is(err, owned.ErrUnsafe) {
+			c.fault(key, "%v", err)
+		}
+	}
 	for i, dir := range c.Plugins {
-		folder(fmt.Sprintf("plugins.%d", i), dir)
+		safe(fmt.Sprintf("plugins.%d", i), dir)
 	}
 	for name, g := range c.Grants {
 		for i, m := range g.Files {
@@ -121,10 +131,7 @@ func (c *loaded) checkUse() {
 		}
 	}
 	if _, err := os.Stat(c.Data); !errors.Is(err, fs.ErrNotExist) { // it would be made
-		folder("data", c.Data)
-		if err := safeData(c.Data); err != nil {
-			c.fault("data", "%v", err)
-		}
+		safe("data", c.Data)
 	}
 }
 

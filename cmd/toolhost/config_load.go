@@ -1,11 +1,7 @@
 package main
 
 import (
-	"bytes"
-	stdjson "encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -16,12 +12,8 @@ import (
 	"time"
 
 	"github.com/go-viper/mapstructure/v2"
-	"github.com/knadh/koanf/parsers/json"
-	"github.com/knadh/koanf/parsers/toml/v2"
-	"github.com/knadh/koanf/parsers/yaml"
 	"github.com/knadh/koanf/providers/confmap"
 	"github.com/knadh/koanf/providers/env/v2"
-	"github.com/knadh/koanf/providers/file"
 	"github.com/knadh/koanf/providers/posflag"
 	"github.com/knadh/koanf/v2"
 	"github.com/spf13/pflag"
@@ -40,38 +32,38 @@ type layer struct {
 	name string // for people: "default", a file, or ""; the flags and variables name themselves
 	k    *koanf.Koanf
 	of   func(key string) string // names the source of one key, if name is empty
+	kind layerKind
 }
+
+type layerKind int
+
+const (
+	byDefault layerKind = iota
+	userFile            // the user's own configuration
+	namedFile           // named by a flag or a variable, or trusted in the working directory
+	byHand              // variables and flags
+)
 
 // loaded is a configuration with where it is from, and what is wrong with it.
 type loaded struct {
 	config
-	merged *koanf.Koanf
-	layers []layer
-	faults []*fault
+	merged  *koanf.Koanf
+	layers  []layer
+	faults  []*fault
+	ignored []*ignoredFile // of the working directory
 }
 
 // defaults are what holds where nobody says anything.
 func defaults() map[string]any {
 	return map[string]any{
-		"data": defaultData(), "approve": "deny", "watch": true, "compile": compileAhead,
+		"data": userData(), "approve": "deny", "watch": true, "compile": compileAhead,
 		"log/level": "warn", "log/format": "text", "serve/drain": "10s",
 		"background/park": string(server.ParkHinted), "background/end_session": string(background.EndParked),
 	}
 }
 
-// defaultData is the folder of this user for data, as the system has it.
-func defaultData() string {
-	if dir := os.Getenv("XDG_DATA_HOME"); filepath.IsAbs(dir) {
-		return filepath.Join(dir, "toolhost")
-	}
-	home, err := os.UserHomeDir()
-	if err != nil {
-		return ".toolhost"
-	}
-	return filepath.Join(home, ".local", "share", "toolhost")
-}
-
-// loadConfig reads the layers: defaults, the file, the environment, the flags.
+// loadConfig reads the layers: defaults, the user's own configuration, the file
+// that is named or trusted, the environment, the flags.
 // If something is wrong with them the error says all of it, and what could be
 // read is returned all the same.
 func loadConfig(flags *pflag.FlagSet, environ []string) (*loaded, error) {
@@ -79,9 +71,9 @@ func loadConfig(flags *pflag.FlagSet, environ []string) (*loaded, error) {
 	if err := c.add(layer{name: "default"}, confmap.Provider(defaults(), delim)); err != nil {
 		return c, err
 	}
-	whole := c.addFile(configFile(flags, environ))
+	whole := c.addFiles(flags, environ)
 	variables := c.environment(environ)
-	if err := c.add(layer{of: variable}, env.Provider(delim, env.Opt{Prefix: "TOOLHOST_", EnvironFunc: func() []string { return environ }, TransformFunc: func(name, value string) (string, any) {
+	if err := c.add(layer{of: variable, kind: byHand}, env.Provider(delim, env.Opt{Prefix: "TOOLHOST_", EnvironFunc: func() []string { return environ }, TransformFunc: func(name, value string) (string, any) {
 		key := variables[name]
 		return key, typed(key, value)
 	}})); err != nil {
@@ -94,7 +86,7 @@ func loadConfig(flags *pflag.FlagSet, environ []string) (*loaded, error) {
 		}
 		return key, posflag.FlagVal(flags, f)
 	})
-	if err := c.add(layer{of: func(key string) string { return "--" + flagOf(key) }}, fromFlags); err != nil {
+	if err := c.add(layer{of: func(key string) string { return "--" + flagOf(key) }, kind: byHand}, fromFlags); err != nil {
 		return c, err
 	}
 	c.decode()
@@ -127,85 +119,6 @@ func flagOf(key string) string {
 		}
 	}
 	return ""
-}
-
-// configFile is the file to read: the one named, or toolhost.* in this folder.
-func configFile(flags *pflag.FlagSet, environ []string) (string, error) {
-	if f := flags.Lookup("config"); f != nil && f.Changed {
-		return f.Value.String(), nil
-	}
-	for _, e := range environ {
-		if name, ok := strings.CutPrefix(e, "TOOLHOST_CONFIG="); ok && name != "" {
-			return name, nil
-		}
-	}
-	var found []string
-	for _, name := range []string{"toolhost.yaml", "toolhost.toml", "toolhost.json"} {
-		if _, err := os.Stat(name); err == nil {
-			found = append(found, name)
-		}
-	}
-	if len(found) > 1 {
-		return "", fmt.Errorf("more than one configuration: %s: remove all but one, or choose with --config", strings.Join(found, ", "))
-	}
-	return strings.Join(found, ""), nil
-}
-
-// addFile reads a file, if there is one, and reports whether it could. Paths in
-// it are relative to its folder.
-func (c *loaded) addFile(name string, err error) bool {
-	if err != nil || name == "" {
-		if err != nil {
-			c.faults = append(c.faults, &fault{text: err.Error()})
-		}
-		return err == nil
-	}
-	k, err := readFile(name)
-	if err != nil {
-		c.faults = append(c.faults, &fault{key: name, text: flat(err)})
-		return false
-	}
-	absolute(k, filepath.Dir(name))
-	c.layers = append(c.layers, layer{name: name, k: k})
-	if err := c.merged.Merge(k); err != nil {
-		c.faults = append(c.faults, &fault{key: name, text: flat(err)})
-		return false
-	}
-	c.unknownKeys("", k.Raw(), reflect.TypeFor[config](), name)
-	return true
-}
-
-func readFile(name string) (*koanf.Koanf, error) {
-	parsers := map[string]koanf.Parser{".yaml": yaml.Parser(), ".yml": yaml.Parser(), ".json": jsonParser{json.Parser()}, ".toml": toml.Parser()}
-	parser, ok := parsers[filepath.Ext(name)]
-	if !ok {
-		return nil, errors.New("expected a file that ends in .yaml, .toml or .json")
-	}
-	k := koanf.New(delim)
-	err := k.Load(file.Provider(name), parser)
-	var missing *fs.PathError
-	if errors.As(err, &missing) {
-		return k, missing.Err
-	}
-	var at interface{ Position() (row, column int) } // of TOML; YAML says it itself
-	if errors.As(err, &at) {
-		row, _ := at.Position()
-		err = fmt.Errorf("line %d: %w", row, err)
-	}
-	return k, err
-}
-
-// jsonParser says in which line something is wrong.
-type jsonParser struct{ *json.JSON }
-
-func (p jsonParser) Unmarshal(text []byte) (map[string]any, error) {
-	m, err := p.JSON.Unmarshal(text)
-	var at *stdjson.SyntaxError
-	if errors.As(err, &at) {
-		before := text[:max(0, at.Offset-1)]
-		err = fmt.Errorf("line %d: %w", 1+bytes.Count(before, []byte("\n")), err)
-	}
-	return m, err
 }
 
 // absolute makes the paths of a file independent of the working directory.

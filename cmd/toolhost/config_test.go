@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -74,15 +75,44 @@ func TestNegativeSizes(t *testing.T) {
 // What is no JSON is found by its line, as what is no YAML or TOML is.
 func TestLinesOfJSON(t *testing.T) {
 	for _, test := range []struct{ json, want string }{
-		{"", "line 1: unexpected end of JSON input"},
-		{"{}}", "line 1: invalid character '}' after top-level value"},
-		{"{\n\"watch\": true,\n}\n", "line 3: invalid character '}' looking for beginning of object key string"},
-		{"{\n\"data\": \"a\nb\"}", "line 2: invalid character '\\n' in string literal"},
-		{"{\r\n\"watch\": yes}", "line 2: invalid character 'y' looking for beginning of value"},
+		{"", "unexpected end of JSON input (line 1, column 1)"},
+		{"{}}", "invalid character '}' after top-level value (line 1, column 3)"},
+		{"{\n\"watch\": true,\n}\n", "invalid character '}' looking for beginning of object key string (line 3, column 1)"},
+		{"{\n\"data\": \"a\nb\"}", "invalid character '\\n' in string literal (line 2, column 11)"},
+		{"{\r\n\"watch\": yes}", "invalid character 'y' looking for beginning of value (line 2, column 10)"},
 	} {
 		file := filepath.Join(t.TempDir(), "toolhost.json")
 		require.NoError(t, os.WriteFile(file, []byte(test.json), 0o600))
-		_, err := readFile(file)
-		require.EqualError(t, err, test.want)
+		code, _, errs := toolhost(t.Context(), "config", "--config", file)
+		require.Equal(t, exitUsage, code)
+		require.Equal(t, "toolhost: "+file+": "+test.want+"\n", errs)
+	}
+}
+
+// A file takes no more time and memory than its size allows, whatever it nests,
+// and the fault is told with file, line and reason.
+func TestDeepConfiguration(t *testing.T) {
+	for _, test := range []struct{ name, text, want string }{
+		{"toml", "watch = true\n" + strings.Repeat("a.", 30_000) + "a = 1", "expected at most 100 levels of nesting (line 2)"},
+		{"toml", strings.Repeat("a.", 50_000) + "a = 1", "the file has more than 65536 bytes, which are the most that are read"},
+		{"toml", "[" + strings.Repeat("a.", 30_000) + "a]", "expected at most 100 levels of nesting (line 1)"},
+		{"toml", "a = " + strings.Repeat("{a = ", 101) + "1" + strings.Repeat("}", 101), "expected at most 100 levels of nesting (line 1)"},
+		{"yaml", "watch: true\na: " + strings.Repeat("[", 2000) + strings.Repeat("]", 2000), "expected at most 100 levels of nesting (line 2)"},
+		{"json", "{\n\"a\":\n" + strings.Repeat("[", 500_000), "expected at most 100 levels of nesting (line 3)"},
+		{"json", strings.Repeat(" ", 2<<20), "the file has more than 1048576 bytes, which are the most that are read"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "toolhost."+test.name)
+			require.NoError(t, os.WriteFile(file, []byte(test.text), 0o600))
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+
+			code, _, errs := toolhost(t.Context(), "config", "--config", file)
+
+			runtime.ReadMemStats(&after)
+			require.Equal(t, exitUsage, code)
+			require.Equal(t, "toolhost: "+file+": "+test.want+"\n", errs)
+			require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(64<<20))
+		})
 	}
 }

@@ -22,12 +22,12 @@ func (a *app) configuration() *cobra.Command {
 		Use:   "config",
 		Short: "Show the effective configuration and where each value comes from",
 		Args:  cobra.NoArgs,
-		PersistentPreRunE: func(cmd *cobra.Command, _ []string) (err error) {
-			a.config, err = loadConfig(cmd.Flags(), a.environ)
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			if check {
-				return nil // it is told with what else is wrong
+				a.config, _ = loadConfig(cmd.Flags(), a.environ)
+				return nil // what is wrong is told with the rest
 			}
-			return err
+			return a.load(cmd.Flags())
 		},
 		RunE: func(*cobra.Command, []string) error {
 			if check {
@@ -116,9 +116,9 @@ func (c *loaded) values() []setting {
 	}
 	var out []setting
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
-		s := setting{Key: strings.ReplaceAll(key, delim, "."), Value: c.merged.Get(key), Source: fromCode}
-		if from := c.from(key); from != "" {
-			s.Source = from
+		s := c.setting(key)
+		if s.Source == "" {
+			s.Source = fromCode
 		}
 		if s.Value == nil && s.Source == fromCode {
 			s.Value = builtIn[s.Key]
@@ -126,10 +126,25 @@ func (c *loaded) values() []setting {
 		if s.Value == nil {
 			s.Value = ""
 		}
-		if key == "token" && s.Value != "" {
-			s.Value = "<redacted>"
-		}
 		out = append(out, s)
+	}
+	return out
+}
+
+// setting is the value of a key, as it may be shown. Its source is empty if no
+// layer has it.
+func (c *loaded) setting(key string) setting {
+	s := setting{Key: strings.ReplaceAll(key, delim, "."), Value: c.merged.Get(key), Source: c.from(key)}
+	if key == "token" && s.Value != nil && s.Value != "" {
+		s.Value = "<redacted>"
+	}
+	return s
+}
+
+// set are the settings that some layer has.
+func (c *loaded) set() (out []setting) {
+	for _, key := range c.merged.Keys() {
+		out = append(out, c.setting(key))
 	}
 	return out
 }

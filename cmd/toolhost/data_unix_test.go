@@ -8,8 +8,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/toolhost/toolhost/host"
 )
 
 // A data folder that others can write to is refused by all that keep something
@@ -27,35 +25,13 @@ func TestUnsafeDataFolder(t *testing.T) {
 				code, out, errs := toolhost(t.Context(), append(args, "--data", data)...)
 				require.Equal(t, exitUsage, code, args)
 				require.Empty(t, out, args)
-				require.Equal(t, "toolhost: unsafe cache folder: the data folder "+data+" can be written by others: chmod go-w "+data+
-					", after you have removed what is in it\ntoolhost: hint: or choose another folder with --data\n", errs, args)
+				require.Equal(t, "toolhost: data folder: unsafe: "+dir+" can be written by others: chmod go-w "+dir+
+					", after you have removed what others put there\ntoolhost: hint: or choose another folder with --data\n", errs, args)
 			}
 		}
 		entries, err := os.ReadDir(dir)
 		require.NoError(t, err)
 		require.Empty(t, entries)
 		require.NoError(t, os.Chmod(dir, 0o755))
-		require.NoError(t, safeData(dir))
-		require.NoError(t, safeData(link))
-	}
-}
-
-// Somebody else's folder is refused, and root's is not.
-func TestDataFolderOfOthers(t *testing.T) {
-	require.NoError(t, safeData("/"))
-	if os.Geteuid() != 0 {
-		t.Skip("only root can give a folder away")
-	}
-	dir := filepath.Join(t.TempDir(), "data")
-	require.NoError(t, os.Mkdir(dir, 0o700))
-	link := filepath.Join(t.TempDir(), "link")
-	require.NoError(t, os.Symlink(dir, link))
-	require.NoError(t, os.Lchown(link, 4711, -1))
-	require.NoError(t, safeData(dir))
-	for _, data := range []string{link, dir} {
-		require.NoError(t, os.Lchown(data, 4711, -1))
-		err := safeData(data)
-		require.ErrorIs(t, err, host.ErrCacheFolder)
-		require.ErrorContains(t, err, "belongs to the user 4711: choose a folder of your own")
 	}
 }

@@ -35,6 +35,7 @@ type inspected struct {
 	Source   string        `json:"manifest_source"`
 	Manifest *abi.Manifest `json:"manifest"`
 	Cost     host.Cost     `json:"cost"`
+	Pin      string        `json:"pin,omitempty"` // what the plugin's name is pinned to, for people
 	// Isolation is how calls are kept apart.
 	Isolation host.Isolation `json:"isolation"`
 }
@@ -62,7 +63,8 @@ func (a *app) inspectFile(cmd *cobra.Command, name string) error {
 		return err
 	}
 	defer h.Close(ctx)
-	p, problems, err := plugins.Load(ctx, h, plugins.Dir(filepath.Dir(name)), filepath.Base(name), cache)
+	folder := plugins.Folder{Path: filepath.Dir(name), FS: os.DirFS(filepath.Dir(name))} // whoever wrote it: nothing is granted
+	p, problems, err := plugins.Load(ctx, h, folder, filepath.Base(name), cache)
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
@@ -82,7 +84,11 @@ func (a *app) inspectFile(cmd *cobra.Command, name string) error {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	a.tellProblems(problems)
-	i := inspected{name, info, p.Source, p.Manifest, cost, isolation}
+	pin, err := a.describePin(p)
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	i := inspected{name, info, p.Source, p.Manifest, cost, pin, isolation}
 	if a.json {
 		a.printJSON(i)
 		return nil
@@ -96,6 +102,9 @@ func (a *app) printInspected(i inspected) {
 	a.printf("%s %s: %s\n\n", m.Name, m.Version, oneLine(m.Description))
 	row := func(name, value string) { a.printf("%-10s %s\n", name, value) }
 	row("file", fmt.Sprintf("%s, %s, sha256 %s", i.File, human.Bytes(int64(i.Module.Size)), i.Module.Digest))
+	if i.Pin != "" {
+		row("pinned", i.Pin)
+	}
 	row("manifest", i.Source)
 	row("shape", string(i.Module.Shape))
 	row("memory", fmt.Sprintf("%s to %s", human.Bytes(i.Module.MinBytes), human.Bytes(i.Module.MaxBytes)))

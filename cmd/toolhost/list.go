@@ -50,6 +50,7 @@ type listed struct {
 	Version     string             `json:"version"`
 	File        string             `json:"file"`
 	Digest      string             `json:"digest"`
+	Pinned      bool               `json:"pinned,omitempty"`
 	Hints       abi.Hints          `json:"hints"`
 	Annotations server.Annotations `json:"annotations"`
 	Grants      []string           `json:"grants"`
@@ -80,7 +81,7 @@ func listing(tools []*plugins.Tool, problems []plugins.Problem) any {
 		digest, _ := p.Digest() // else it is among the problems
 		out.Tools = append(out.Tools, listed{
 			Name: t.Name, Title: t.Tool.Title, Description: t.Tool.Description,
-			Plugin: p.Manifest.Name, Version: p.Manifest.Version, File: p.File, Digest: digest,
+			Plugin: p.Manifest.Name, Version: p.Manifest.Version, File: p.File, Digest: digest, Pinned: p.Pinned(),
 			Hints: t.Tool.Hints, Annotations: server.Annotate(t), Grants: p.Grant.Names(), Missing: p.Missing,
 		})
 	}
@@ -96,11 +97,15 @@ func (a *app) printList(tools []*plugins.Tool, problems []plugins.Problem) {
 	for _, t := range tools {
 		p := t.Plugin
 		digest, _ := p.Digest()
+		digest = dash(digest[:min(len(digest), 12)])
+		if p.Pinned() {
+			digest += " pinned"
+		}
 		grants := strings.Join(p.Grant.Names(), ", ")
 		if len(p.Missing) > 0 {
 			grants = "MISSING: " + strings.Join(p.Missing, ", ")
 		}
-		write(t.Name, hints(t), p.Manifest.Name+" "+p.Manifest.Version, dash(digest[:min(len(digest), 12)]), dash(grants), short(t.Tool.Description, 60))
+		write(t.Name, hints(t), p.Manifest.Name+" "+p.Manifest.Version, digest, dash(grants), short(t.Tool.Description, 60))
 	}
 	_ = w.Flush()
 	if len(tools) == 0 {

@@ -18,6 +18,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/internal/owned"
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server"
 )
@@ -66,13 +67,10 @@ func (a *app) root() *cobra.Command {
 fuel, bounded by time and memory, and, when they take long, as background runs
 an agent can spawn, check and stop.`,
 		SilenceErrors: true, SilenceUsage: true,
-		Version: version(),
-		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
-		PersistentPreRunE: func(cmd *cobra.Command, _ []string) (err error) {
-			a.config, err = loadConfig(cmd.Flags(), a.environ)
-			return err
-		},
+		Version:           version(),
+		Args:              cobra.NoArgs,
+		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return a.load(cmd.Flags()) },
 	}
 	root.SetVersionTemplate("toolhost {{.Version}}\n")
 	root.SuggestionsMinimumDistance = 2
@@ -90,13 +88,13 @@ an agent can spawn, check and stop.`,
 		return &usageError{err, cmd.CommandPath() + " --help shows the flags"}
 	})
 	flags := root.PersistentFlags()
-	flags.String("config", "", "configuration `file` (default toolhost.yaml, .toml or .json in this folder)")
+	flags.String("config", "", "configuration `file` (default toolhost.yaml, .toml or .json in this folder, if it is trusted)")
 	flags.StringArray("plugins", nil, "`folder` of plugins, may be repeated")
 	flags.String("data", "", "`folder` for what is kept between runs")
 	flags.String("log-level", "", "debug, info, warn or error (default warn)")
 	flags.String("log-format", "", "text or json (default text)")
 	root.AddCommand(
-		a.list(), a.inspect(), a.call(), a.compile(), a.serve(), a.mcp(), a.configuration(), a.demo(),
+		a.list(), a.inspect(), a.call(), a.compile(), a.serve(), a.mcp(), a.configuration(), a.trust(), a.pin(), a.unpin(), a.demo(),
 		a.spawn(), a.check(), a.wait(), a.stop(), a.logs(), a.tasks(), a.schedules(),
 	)
 	for _, c := range root.Commands() {
@@ -113,6 +111,16 @@ an agent can spawn, check and stop.`,
 		return err
 	}
 	return root
+}
+
+// load loads the configuration, and tells which files of the working directory
+// it ignored.
+func (a *app) load(flags *pflag.FlagSet) (err error) {
+	a.config, err = loadConfig(flags, a.environ)
+	for _, f := range a.config.ignored {
+		a.announceAs(slog.LevelWarn, f.String(), "file", f.path)
+	}
+	return err
 }
 
 // usageArgs makes what a command says of its arguments a usage error.
@@ -178,14 +186,14 @@ func (a *app) openKept(ctx context.Context, folder string, shared bool) (*server
 // folder is for one process at a time.
 func (a *app) serverConfig(approve func(context.Context, server.Approval) error) (server.Config, error) {
 	if len(a.config.Plugins) == 0 {
-		return server.Config{}, &usageError{errors.New("no folder of plugins"), "name one with --plugins, or under plugins: in toolhost.yaml"}
+		return server.Config{}, &usageError{errors.New("no folder of plugins"), "name one with --plugins, or under plugins: in the configuration"}
 	}
 	cache, err := a.cacheDir()
 	if err != nil {
 		return server.Config{}, err
 	}
 	cfg := server.Config{
-		CacheDir: cache, Logger: a.logger(), Approve: approve,
+		CacheDir: cache, PinDir: a.pinDir(), Logger: a.logger(), Approve: approve,
 		Limits: a.config.Limits.limits(), MaxLimits: a.config.MaxLimits.limits(),
 		Runs:   a.config.Background.runs(),
 		Host:   a.config.Host.config(),
@@ -212,14 +220,21 @@ func (a *app) closeService(ctx context.Context, s *server.Service) {
 // shutdownGrace is how long a command that ends waits for what still runs.
 const shutdownGrace = 100 * time.Millisecond
 
+// errNoData: there is no folder for data, and none is made in the working
+// directory, where one may be that somebody else wrote.
+var errNoData = &usageError{errors.New("no data folder: no home folder is known"), "set HOME to an absolute path, or choose a folder with --data"}
+
 // cacheDir makes the folder for compiled code, in a data folder that nobody else
 // can put files into.
 func (a *app) cacheDir() (string, error) {
+	if a.config.Data == "" {
+		return "", errNoData
+	}
 	if err := os.MkdirAll(a.config.Data, 0o700); err != nil {
 		return "", &usageError{fmt.Errorf("data folder: %w", err), "choose another with --data"}
 	}
-	if err := safeData(a.config.Data); err != nil {
-		return "", err
+	if err := owned.Behind(a.config.Data); err != nil {
+		return "", fmt.Errorf("data folder: %w", err)
 	}
 	cache := filepath.Join(a.config.Data, "cache")
 	if elsewhere, err := filepath.EvalSymlinks(cache); err == nil { // the data folder is the user's, and so is a link in it

@@ -3,6 +3,9 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -22,7 +25,34 @@ import (
 
 func TestMain(m *testing.M) {
 	host.CompilerMain()
-	testscript.Main(m, map[string]func(){"toolhost": main, "toolhost-profiled": serveProfiled, "bare": serveBare, "full": fullDisk})
+	testscript.Main(alone{m}, map[string]func(){"toolhost": main, "toolhost-profiled": serveProfiled, "bare": serveBare, "full": fullDisk})
+}
+
+// alone runs the tests of this process without the configuration of whoever runs
+// them. Commands of scripts have the environment of their script.
+type alone struct{ m *testing.M }
+
+func (a alone) Run() int {
+	home, err := os.MkdirTemp("", "toolhost-home-*")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(home)
+	if dir, err := os.UserConfigDir(); err == nil && os.Getenv("GOENV") == "" { // the go command's own stays
+		os.Setenv("GOENV", filepath.Join(dir, "go", "env"))
+	}
+
+	for name, dir := range homeFolders(home) {
+		if err := os.Setenv(name, dir); err != nil {
+			panic(err)
+		}
+	}
+	return a.m.Run()
+}
+
+// homeFolders are the variables that say where a user's own files are.
+func homeFolders(home string) map[string]string {
+	return map[string]string{"XDG_CONFIG_HOME": filepath.Join(home, "config"), "XDG_DATA_HOME": filepath.Join(home, "share")}
 }
 
 // fullDisk runs the command of its arguments with a full disk for stdout.
@@ -40,6 +70,7 @@ func fullDisk() {
 func TestScripts(t *testing.T) {
 	dist := buildExamples(t)
 	zoo := writeZoo(t)
+	boxes := writeBoxes(t)
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		RequireUniqueNames:  true,
@@ -48,7 +79,11 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("DIST", dist)
 			env.Setenv("ZOO", zoo)
+			env.Setenv("BOXES", boxes)
 			env.Setenv("TOOLHOST_PLUGINS", dist)
+			for name, dir := range homeFolders(filepath.Join(env.WorkDir, "home")) {
+				env.Setenv(name, dir)
+			}
 			data := filepath.Join(env.WorkDir, "data")
 			env.Setenv("TOOLHOST_DATA", data)
 			if err := os.Mkdir(data, 0o700); err != nil {
@@ -56,7 +91,7 @@ func TestScripts(t *testing.T) {
 			}
 			return os.Symlink(plugintest.CacheDir(), filepath.Join(data, "cache")) // that of all tests
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "wasm": wasm, "until": until, "capture": capture, "open": open, "draining": draining, "hangup": hangUp},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "wasm": wasm, "until": until, "capture": capture, "open": open, "draining": draining, "hangup": hangUp, "listener": listener},
 	})
 }
 
@@ -95,6 +130,44 @@ func writeZoo(t *testing.T) string {
 		}
 	}
 	return zoo
+}
+
+// writeBoxes writes two plugins of the same name, with tools of the same name:
+// genuine.wasm answers with its arguments, thief.wasm also makes a file in the
+// first folder that box was granted.
+func writeBoxes(t *testing.T) string {
+	boxes := t.TempDir()
+	m := plugintest.Manifest("box")
+	m.Tools[0].Hints.SupportsBackground = true
+	for name, invoke := range map[string]*plugintest.Program{
+		"genuine": plugintest.Do().Echo(),
+		"thief":   plugintest.Do().Create("stolen.txt").Echo(),
+	} {
+		p := plugintest.Plugin{Manifest: m, Invoke: invoke}
+		if err := os.WriteFile(filepath.Join(boxes, name+".wasm"), p.Wasm(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return boxes
+}
+
+// listener NAME FILE listens at an address, puts it into a variable, and writes
+// a line for each request to a file: its path and what it is authorized with.
+func listener(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: listener NAME FILE")
+	}
+	file, err := os.Create(ts.MkAbs(args[1]))
+	ts.Check(err)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(file, "%s %q\n", r.URL.Path, r.Header.Get("Authorization"))
+		w.WriteHeader(http.StatusTeapot)
+	}))
+	ts.Defer(func() {
+		server.Close()
+		_ = file.Close()
+	})
+	ts.Setenv(args[0], strings.TrimPrefix(server.URL, "http://"))
 }
 
 // until PATTERN COMMAND… runs a command again and again until its output has

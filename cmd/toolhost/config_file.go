@@ -1,0 +1,195 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"syscall"
+
+	"github.com/knadh/koanf/providers/confmap"
+	"github.com/knadh/koanf/v2"
+	"github.com/spf13/pflag"
+
+	"github.com/toolhost/toolhost/internal/document"
+	"github.com/toolhost/toolhost/internal/owned"
+)
+
+// configNames are the files looked for in a folder. A folder has one of them.
+var configNames = []string{"toolhost.yaml", "toolhost.toml", "toolhost.json"}
+
+// userData is the folder of this user for data. It is empty where no home folder
+// is known: one in the working directory would be somebody else's.
+func userData() string {
+	if dir := os.Getenv("XDG_DATA_HOME"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "toolhost")
+	}
+	if home, err := os.UserHomeDir(); err == nil && filepath.IsAbs(home) {
+		return filepath.Join(home, ".local", "share", "toolhost")
+	}
+	return ""
+}
+
+// userConfig is the folder of this user's own configuration, empty likewise.
+func userConfig() string {
+	if dir := os.Getenv("XDG_CONFIG_HOME"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "toolhost")
+	}
+	if dir, err := os.UserConfigDir(); err == nil && filepath.IsAbs(dir) {
+		return filepath.Join(dir, "toolhost")
+	}
+	return ""
+}
+
+// addFiles reads the user's own configuration, and the file that is named, or
+// else the trusted one of the working directory. It reports whether it could.
+func (c *loaded) addFiles(flags *pflag.FlagSet, environ []string) bool {
+	own, whole := c.addUserFile()
+
+	if name := namedConfig(flags, environ); name != "" {
+		data, err := readConfig(name)
+		return c.addFile(namedFile, name, data, err) && whole
+	}
+	name, data, err := c.trustedFile(own)
+	if err != nil {
+		c.faults = append(c.faults, &fault{text: err.Error()})
+		return false
+	}
+	return (name == "" || c.addFile(namedFile, name, data, nil)) && whole
+}
+
+// namedConfig is the file that a flag or a variable names.
+func namedConfig(flags *pflag.FlagSet, environ []string) string {
+	if f := flags.Lookup("config"); f != nil && f.Changed {
+		return f.Value.String()
+	}
+	for _, e := range environ {
+		if name, ok := strings.CutPrefix(e, "TOOLHOST_CONFIG="); ok && name != "" {
+			return name
+		}
+	}
+	return ""
+}
+
+// addUserFile reads the user's own configuration, if there is one. It returns its
+// folder, and reports whether it could.
+func (c *loaded) addUserFile() (dir string, whole bool) {
+	dir = userConfig()
+	var found []string
+	for _, name := range configNames {
+		if name = filepath.Join(dir, name); dir != "" && exists(name) {
+			found = append(found, name)
+		}
+	}
+
+	switch len(found) {
+	case 0:
+		return dir, true
+	case 1:
+		data, err := readOwn(found[0])
+		return dir, c.addFile(userFile, found[0], data, err)
+	}
+	c.faults = append(c.faults, &fault{text: manyConfigs(found)})
+	return dir, false
+}
+
+func exists(name string) bool {
+	_, err := os.Stat(name)
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+func manyConfigs(names []string) string {
+	return fmt.Sprintf("more than one configuration: %s: remove all but one, or choose with --config", strings.Join(names, ", "))
+}
+
+// readOwn reads a file of the user's own, that others cannot have written.
+func readOwn(name string) ([]byte, error) {
+	if err := owned.Behind(filepath.Dir(name)); err != nil {
+		return nil, err
+	}
+	return readBounded(name, owned.Opened)
+}
+
+// readConfig reads a file, whoever wrote it.
+func readConfig(name string) ([]byte, error) {
+	return readBounded(name, func(*os.File) error { return nil })
+}
+
+// readBounded reads a file that passes a check and is no longer than its format
+// may be. It opens the file once: what is read is what was checked.
+func readBounded(name string, check func(*os.File) error) ([]byte, error) {
+	file, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // to open a pipe would wait for its other end
+	if err != nil {
+		return nil, unpath(err)
+	}
+	defer file.Close()
+
+	info, err := file.Stat()
+	switch {
+	case err != nil:
+		return nil, unpath(err)
+	case !info.Mode().IsRegular():
+		return nil, errors.New("expected a file")
+	}
+	if err := check(file); err != nil {
+		return nil, err
+	}
+
+	data, err := io.ReadAll(io.LimitReader(file, document.MaxSize(name)+1))
+	if err != nil {
+		return nil, unpath(err)
+	}
+	if most := document.MaxSize(name); int64(len(data)) > most {
+		return nil, fmt.Errorf("the file has more than %d bytes, which are the most that are read", most)
+	}
+	return data, nil
+}
+
+// unpath drops the path from an error that is reported with one.
+func unpath(err error) error {
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		return p.Err
+	}
+	return err
+}
+
+// addFile adds a file that was read, and reports whether it could. Paths in it
+// are relative to its folder.
+func (c *loaded) addFile(kind layerKind, name string, data []byte, err error) bool {
+	var k *koanf.Koanf
+	if err == nil {
+		k, err = parseConfig(name, data)
+	}
+	if err == nil {
+		absolute(k, filepath.Dir(name))
+		err = c.merged.Merge(k)
+	}
+	if err != nil {
+		c.faults = append(c.faults, &fault{key: name, text: flat(err)})
+		return false
+	}
+
+	c.layers = append(c.layers, layer{name: name, k: k, kind: kind})
+	c.unknownKeys("", k.Raw(), reflect.TypeFor[config](), name)
+	return true
+}
+
+// parseConfig parses a file that was read.
+func parseConfig(name string, data []byte) (*koanf.Koanf, error) {
+	k := koanf.New(delim)
+	value, err := document.Decode(name, data)
+	if err != nil || value == nil {
+		return k, err
+	}
+
+	keys, ok := value.(map[string]any)
+	if !ok {
+		return k, fmt.Errorf("expected keys and their values, found %s", found(value))
+	}
+	return k, k.Load(confmap.Provider(keys, ""), nil)
+}
