@@ -30,13 +30,14 @@ var layers = map[string][]string{
 	"internal/wasmbin":                   {},                   // knows nothing of fuel
 	"internal/fuel":                      {"internal/wasmbin"}, // bytes in, bytes out
 	"internal/snapshot":                  {"internal/wasmbin"}, // likewise
+	"internal/complexity":                {"internal/wasmbin"}, // knows the compiler's limits, and nothing of fuel
 	"internal/rootfs":                    {},
 	"internal/owned":                     {},
 	"internal/human":                     {},
 	"internal/schema":                    {"abi", "internal/jsontext"},
 	"internal/jsontext":                  {},
 	"internal/share":                     {},
-	"host":                               {"abi", "internal/fuel", "internal/snapshot", "internal/wasmbin", "internal/rootfs", "internal/owned", "internal/share"},
+	"host":                               {"abi", "internal/fuel", "internal/snapshot", "internal/complexity", "internal/wasmbin", "internal/rootfs", "internal/owned", "internal/share"},
 	"plugins":                            {"abi", "host", "internal/schema", "internal/owned"},
 	"pkg/background":                     {}, // knows nothing of wasm, anyone can import it
 	"pkg/background/enginetest":          {"pkg/background"},
@@ -46,9 +47,10 @@ var layers = map[string][]string{
 	"server":                             {"abi", "host", "plugins", "pkg/background", "pkg/background/sqlite", "internal/schema", "internal/share"},
 	"server/mcpapi":                      {"abi", "host", "plugins", "pkg/background", "server", "internal/jsontext", "internal/share"},
 	"server/webui":                       {"abi", "host", "plugins", "pkg/background", "server", "internal/human"},
-	"internal/plugintest":                {"abi", "internal/wasmbin"}, // for tests only
-	"internal/testlog":                   {},                          // likewise
-	"internal/wiretest":                  {},                          // likewise
+	"internal/plugintest":                {"abi", "internal/wasmbin"},                 // for tests only
+	"internal/bombs":                     {"internal/plugintest", "internal/wasmbin"}, // likewise
+	"internal/testlog":                   {},                                          // likewise
+	"internal/wiretest":                  {},                                          // likewise
 	"internal/pluginbuild":               {"abi", "host", "internal/wasmbin"},
 	"examples/plugins/internal/generate": {"host", "internal/pluginbuild"},
 	"cmd/toolhost":                       {"abi", "host", "plugins", "pkg/background", "server", "server/mcpapi", "server/httpapi", "server/webui", "internal/pluginbuild", "internal/human"},

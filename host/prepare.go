@@ -99,6 +99,9 @@ func rewrite(wasm []byte) (*program, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := checkComplexity(p.Wasm); err != nil {
+		return nil, err
+	}
 	return &program{*p, has.bytes(&metered.Stats)}, nil
 }
 
