@@ -103,6 +103,9 @@ func branches() []Bomb {
 		{"wide br_if", "1,000 arguments for each branch, for 4 bytes", 20_000, func(n int) []byte {
 			return wideCode(1, typed(opBlock, wideType), repeat(n, i32(0), brIf(0)), end())
 		}},
+		{"wide br_if of comparisons", "the same; metering makes an if with 1,000 values of each", 20_000, func(n int) []byte {
+			return wideCode(1, typed(opBlock, wideType), repeat(n, i32(0), op(wasmbin.OpI32Eqz), brIf(0)), end())
+		}},
 		{"wide br_table", "1,000 arguments for each label, for one byte", 20_000, func(n int) []byte {
 			return wideCode(1, typed(opBlock, wideType), brTable(make([]uint32, n)...), end())
 		}},

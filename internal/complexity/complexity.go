@@ -64,18 +64,19 @@ func cut(name string) string {
 // Bounds of one function. What the largest functions of real programs have is in
 // docs/operating.md.
 const (
-	maxSize   = 4 << 20       // bytes
+	maxSize   = 3 << 20       // bytes
 	maxBlocks = 200_000       // basic blocks
 	maxLoops  = 200           // within each other
 	maxDepth  = 150_000_000   // steps
 	maxPreds  = 2_000_000_000 // steps
 	maxWalk   = 40_000_000    // steps
-	maxLive   = 24_000_000    // values in blocks
-	maxPhis   = 8_000_000_000 // steps
+	maxLive   = 32_000_000    // values in blocks
+	maxMeets  = 3_000_000     // values in blocks
+	maxPhis   = 5_000_000_000 // steps
 	maxAccess = 200_000_000   // addresses in blocks
 	maxValues = 256 << 10     // values
 	maxLoads  = 4_000_000     // of globals
-	maxTraps  = 256 << 10     // instructions
+	maxTraps  = 100_000       // instructions
 )
 
 // Bounds of a module.
@@ -138,6 +139,7 @@ func (f *counts) check(globals uint64) *Error {
 		{"steps between branches that meet", f.preds, maxPreds},
 		{"steps from its locals to where they are set", f.walk, maxWalk},
 		{"values across its blocks", f.live, maxLive},
+		{"values where its branches meet", f.meets, maxMeets},
 		{"steps between values that meet", f.phis, maxPhis},
 		{"addresses across its blocks", f.access, maxAccess},
 		{"values passed to blocks and functions", f.values, maxValues},

@@ -16,6 +16,7 @@ type counts struct {
 	preds  uint64 // sum over all labels of the square of the branches to it: addPred
 	walk   uint64 // sum over all reads of a local of the blocks back to where it was set: findValue
 	live   uint64 // sum over all blocks of the values that live there: livenessAnalysis
+	meets  uint64 // sum over all blocks with several edges of the locals that live there: findValue
 	phis   uint64 // sum over all edges of the square of the values that may differ by it: passRedundantPhiElimination
 	access uint64 // sum over all blocks of the memory accesses on the way there: knownSafeBounds
 	values uint64 // that blocks, branches, calls and functions pass
@@ -84,7 +85,7 @@ type merge struct {
 	block        int32
 	preds, takes int
 	most         int // locals that can differ by where control comes from
-	rounds       int // loops around it, and itself
+	loops        int // around it, and itself
 }
 
 func newCounter(m *wasmbin.Module) *counter {

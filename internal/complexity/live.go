@@ -128,11 +128,15 @@ func (c *counter) settle(locals int) {
 		c.live += uint64(now)
 	}
 	for _, m := range c.merges {
-		v := uint64(m.takes)
+		live := 0
 		if int(m.block) < len(c.starts) {
-			v += uint64(min(int(c.starts[m.block]), m.most))
+			live = int(c.starts[m.block])
 		}
-		c.phis += uint64(m.preds) * v * v * uint64(m.rounds)
+		if m.preds > 1 {
+			c.meets += uint64(live)
+		}
+		v := uint64(m.takes + min(live, m.most))
+		c.phis += uint64(m.preds) * v * v * uint64(2+m.loops) / 3
 	}
 	c.starts = c.starts[:cap(c.starts)]
 	clear(c.starts)
