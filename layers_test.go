@@ -47,10 +47,10 @@ var layers = map[string][]string{
 	"server":                             {"abi", "host", "plugins", "pkg/background", "pkg/background/sqlite", "internal/schema", "internal/share"},
 	"server/mcpapi":                      {"abi", "host", "plugins", "pkg/background", "server", "internal/jsontext", "internal/share"},
 	"server/webui":                       {"abi", "host", "plugins", "pkg/background", "server", "internal/human"},
-	"internal/plugintest":                {"abi", "internal/wasmbin"},                 // for tests only
-	"internal/bombs":                     {"internal/plugintest", "internal/wasmbin"}, // likewise
-	"internal/testlog":                   {},                                          // likewise
-	"internal/wiretest":                  {},                                          // likewise
+	"internal/plugintest":                {"abi", "internal/wasmbin"},                        // for tests only
+	"internal/bombs":                     {"abi", "internal/plugintest", "internal/wasmbin"}, // likewise
+	"internal/testlog":                   {},                                                 // likewise
+	"internal/wiretest":                  {},                                                 // likewise
 	"internal/pluginbuild":               {"abi", "host", "internal/wasmbin"},
 	"examples/plugins/internal/generate": {"host", "internal/pluginbuild"},
 	"cmd/toolhost":                       {"abi", "host", "plugins", "pkg/background", "server", "server/mcpapi", "server/httpapi", "server/webui", "internal/pluginbuild", "internal/human"},

@@ -120,7 +120,7 @@ func branches() []Bomb {
 }
 
 // wideType is the type that wideCode's blocks have.
-const wideType = 7
+const wideType = 8
 
 // wideCode is a plugin with a function that repeats a piece of code with 1,000
 // values on the stack.

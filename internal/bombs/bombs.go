@@ -6,6 +6,13 @@
 // notices nothing before it looks at their code.
 package bombs
 
+import (
+	"slices"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/internal/wasmbin"
+)
+
 // A Bomb is one shape of plugin, of any size.
 type Bomb struct {
 	Name string
@@ -21,6 +28,16 @@ type Bomb struct {
 
 // Wasm is the plugin at its hurtful size.
 func (b Bomb) Wasm() []byte { return b.Make(b.Size) }
+
+// Unsealed is the plugin without its manifest, which has to be asked for it.
+func Unsealed(plugin []byte) []byte {
+	m, err := wasmbin.Parse(plugin)
+	if err != nil {
+		panic(err)
+	}
+	m.Customs = slices.DeleteFunc(m.Customs, func(c wasmbin.Custom) bool { return c.Name == abi.SectionManifest })
+	return m.Encode()
+}
 
 // All returns all bombs.
 func All() []Bomb {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"slices"
 
+	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/internal/plugintest"
 	"github.com/toolhost/toolhost/internal/wasmbin"
 )
@@ -64,9 +65,14 @@ const wide = 1000
 // module is a plugin in the making.
 type module struct{ *wasmbin.Module }
 
-// plugin is a plugin that answers null, to which code is added.
+// plugin is a plugin that answers null, to which code is added. Its manifest is
+// sealed in, and it can describe itself too.
 func plugin() module {
-	m, err := wasmbin.Parse(plugintest.Plugin{Manifest: plugintest.Manifest("bomb")}.Wasm())
+	manifest := plugintest.Manifest("bomb")
+	m, err := wasmbin.Parse(plugintest.Plugin{
+		Manifest: manifest,
+		Describe: plugintest.Do().Say(abi.StreamManifest, string(plugintest.JSON(manifest))),
+	}.Wasm())
 	if err != nil {
 		panic(err)
 	}

@@ -13,20 +13,20 @@ func straight() []Bomb {
 			return function(1, get(0), get(0), repeat(n, get(0), op(wasmbin.OpI32Add)), store())
 		}},
 		{"deep stack", "n values live at once: linear, and a frame of 8n bytes", 2_000_000, func(n int) []byte {
-			return function(1, repeat(n, get(0), load()), repeat(n-1, op(wasmbin.OpI32Add)), drop())
+			return function(1, get(0), repeat(n, get(0), load()), repeat(n-1, op(wasmbin.OpI32Add)), store())
 		}},
 		{"selects", "a chain of n selects: linear", 2_000_000, func(n int) []byte {
 			return function(1, get(0), get(0), repeat(n, get(0), get(0), op(wasmbin.OpSelect)), store())
 		}},
 		{"divisions", "checks and fixed registers for each: linear, 3 kilobytes of memory each", 2_000_000, func(n int) []byte {
-			return function(1, get(0), repeat(n, get(0), code{0x6e}), drop()) // i32.div_u
+			return function(1, get(0), get(0), repeat(n, get(0), code{0x6e}), store()) // i32.div_u
 		}},
 		{"stores", "a check of the bounds for each: linear", 2_000_000, func(n int) []byte {
 			return function(1, repeat(n, get(0), get(0), store()))
 		}},
 		{"vectors", "n vectors live at once: linear", 1_000_000, func(n int) []byte {
 			splat, add := code{0xfd, 0x11}, code{0xfd, 0xae, 0x01} // i32x4.splat, i32x4.add
-			return function(1, repeat(n, get(0), load(), splat), repeat(n-1, add), code{0xfd, 0x15, 0}, drop())
+			return function(1, get(0), repeat(n, get(0), load(), splat), repeat(n-1, add), code{0xfd, 0x1b, 0}, store())
 		}},
 		{"truncations", "checks for each: linear", 2_000_000, func(n int) []byte {
 			return function(1, repeat(n, get(0), code{0xb2}, code{0xa8}, set(0))) // f32.convert_i32_s, i32.trunc_f32_s
@@ -81,11 +81,11 @@ func modules() []Bomb {
 			}
 			return m.functions(n, len(m.Types)-1, nil)
 		}},
-		{"functions after a large one", "buildSparseTable goes through the largest table made before for each function; n times that", 20_000, func(n int) []byte {
+		{"functions after a large one", "buildSparseTable goes through the largest table made before for each function; n times that", 400_000, func(n int) []byte {
 			m := plugin()
 			t := m.addType(nil, nil)
 			for range 8 { // one for each worker
-				m.add(t, repeat(10_000, block(i32(0), brIf(0))))
+				m.add(t, repeat(7_000, block(i32(0), brIf(0))))
 			}
 			return m.functions(n, t, nil)
 		}},

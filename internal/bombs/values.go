@@ -39,28 +39,34 @@ func values() []Bomb {
 			m.add(m.addType(nil, nil), seq(repeat(n, i32(0), brIf(0)), each(9_000, func(i int) code { return seq(opX(wasmbin.OpGlobalGet, i), drop()) })), locals(1))
 			return m.Encode()
 		}},
-		{"addresses across ifs", "knownSafeBounds: each block has a copy of all addresses checked before it; n by n", 25_000, func(n int) []byte {
-			return function(1, each(n, func(i int) code { return seq(i32(4*i), load(), drop()) }), repeat(n, when()))
+		{"a local read at the end of a chain", "findValue walks back through 5,000 branches for each read; n times that", 100_000, func(n int) []byte {
+			return function(2, i32(1), set(1), repeat(5_000, i32(0), brIf(0)), repeat(n, get(1), drop()))
 		}},
-		{"values across a chain", "scheduleSpill walks up the dominator tree for each value that was spilled; n by n", 40_000, func(n int) []byte {
-			return function(1, repeat(n, get(0), load()), repeat(n, get(0), brIf(0)), repeat(n, drop()))
+		{"addresses across ifs", "knownSafeBounds: each of 5,000 ifs has a copy of all addresses checked before it; n times that", 200_000, func(n int) []byte {
+			return function(1, each(n, func(i int) code { return seq(i32(4*i), load(), drop()) }), repeat(5_000, when()))
 		}},
-		{"values used after a chain", "the same, and each is live in each block", 25_000, func(n int) []byte {
-			return function(1, repeat(n, get(0), load()), repeat(n, when()), repeat(n-1, op(wasmbin.OpI32Add)), drop())
+		{"values across a chain", "livenessAnalysis: n values in each of 10,000 blocks", 50_000, func(n int) []byte {
+			return function(1, get(0), repeat(n, get(0), load()), repeat(5_000, i32(0), brIf(0)), repeat(n-1, op(wasmbin.OpI32Add)), store())
 		}},
-		{"values across calls", "each is live in each of n calls: linear", 2_000_000, func(n int) []byte {
+		{"values across ifs", "the same, where branches meet", 50_000, func(n int) []byte {
+			return function(1, get(0), repeat(n, get(0), load()), repeat(5_000, when()), repeat(n-1, op(wasmbin.OpI32Add)), store())
+		}},
+		{"values across loops", "the same, around loops", 50_000, func(n int) []byte {
+			return function(1, get(0), repeat(n, get(0), load()), repeat(2_000, loop(i32(0), brIf(0))), repeat(n-1, op(wasmbin.OpI32Add)), store())
+		}},
+		{"values across calls", "each is spilled and live in each of n calls: linear", 2_000_000, func(n int) []byte {
 			m := plugin()
 			t := m.addType(nil, nil)
 			f := m.add(t, nil)
-			m.add(t, seq(repeat(n, get(0), load()), repeat(n, call(f)), repeat(n-1, op(wasmbin.OpI32Add)), drop()), locals(1))
+			m.add(t, seq(get(0), repeat(n, get(0), load()), repeat(n, call(f)), repeat(n-1, op(wasmbin.OpI32Add)), store()), locals(1))
 			return m.Encode()
 		}},
 	}
 }
 
-// sum adds up n locals and drops the sum.
+// sum adds up n locals and stores the sum: what is dropped is not compiled.
 func sum(n int) code {
-	return seq(get(0), each(n-1, func(i int) code { return seq(get(i+1), op(wasmbin.OpI32Add)) }), drop())
+	return seq(get(0), get(0), each(n-1, func(i int) code { return seq(get(i+1), op(wasmbin.OpI32Add)) }), store())
 }
 
 // addGlobals adds n mutable globals of type i32.

@@ -67,14 +67,14 @@ const (
 	maxSize   = 3 << 20       // bytes
 	maxBlocks = 200_000       // basic blocks
 	maxLoops  = 200           // within each other
-	maxDepth  = 150_000_000   // steps
+	maxDepth  = 100_000_000   // steps
 	maxPreds  = 2_000_000_000 // steps
-	maxWalk   = 40_000_000    // steps
+	maxWalk   = 20_000_000    // steps
 	maxLive   = 32_000_000    // values in blocks
 	maxMeets  = 3_000_000     // values in blocks
 	maxPhis   = 5_000_000_000 // steps
 	maxAccess = 200_000_000   // addresses in blocks
-	maxValues = 256 << 10     // values
+	maxValues = 256 << 10     // values and calls
 	maxLoads  = 4_000_000     // of globals
 	maxTraps  = 100_000       // instructions
 )
@@ -108,6 +108,9 @@ func Check(m *wasmbin.Module) error {
 
 	most := min(estimateBase+time.Duration(size)*estimatePerByte, maxEstimate)
 	c, total := newCounter(m), newEstimate(m)
+	if e := total.check(most); e != nil {
+		return e
+	}
 	for i := range m.Codes {
 		f := c.function(i)
 		if e := f.check(total.mutable); e != nil {
@@ -116,11 +119,8 @@ func Check(m *wasmbin.Module) error {
 			return e
 		}
 		total.add(f)
-		if total.sum > most {
-			return &Error{
-				Module: true, What: "milliseconds of compiling, by estimate,",
-				Found: uint64(total.sum / time.Millisecond), Most: uint64(most / time.Millisecond),
-			}
+		if e := total.check(most); e != nil {
+			return e
 		}
 	}
 	return nil
@@ -142,7 +142,7 @@ func (f *counts) check(globals uint64) *Error {
 		{"values where its branches meet", f.meets, maxMeets},
 		{"steps between values that meet", f.phis, maxPhis},
 		{"addresses across its blocks", f.access, maxAccess},
-		{"values passed to blocks and functions", f.values, maxValues},
+		{"calls, and values passed to blocks and functions", f.values, maxValues},
 		{"loads of globals after calls", f.calls * globals, maxLoads},
 		{"divisions, conversions and instructions for memory and tables", f.traps, maxTraps},
 	} {

@@ -2,6 +2,7 @@ package complexity
 
 import (
 	"math"
+	"slices"
 
 	"github.com/toolhost/toolhost/internal/wasmbin"
 )
@@ -19,7 +20,7 @@ type counts struct {
 	meets  uint64 // sum over all blocks with several edges of the locals that live there: findValue
 	phis   uint64 // sum over all edges of the square of the values that may differ by it: passRedundantPhiElimination
 	access uint64 // sum over all blocks of the memory accesses on the way there: knownSafeBounds
-	values uint64 // that blocks, branches, calls and functions pass
+	values uint64 // that blocks, branches, calls and functions pass, and calls
 	traps  uint64 // instructions that become many: divisions, conversions and what calls into the host
 	calls  uint64 // that may change globals: reloadAfterCall
 }
@@ -63,7 +64,8 @@ type frame struct {
 	dead   bool
 	start  int32 // number of the instruction that begins it
 	height int   // of the operand stack below it
-	leaves int   // values it leaves
+	params int   // values it takes
+	leaves int   // and leaves
 	loop   int32 // number of the loop it is
 	header int32 // block it begins with, if it is a loop
 	begin  place // of an if
@@ -100,39 +102,35 @@ func newCounter(m *wasmbin.Module) *counter {
 
 // function counts a function of the module.
 func (c *counter) function(i int) counts {
+	c.begin(i)
+	var in wasmbin.Instr
+	for len(c.frames) > 0 && c.rd.Next(&in) {
+		c.instr(&in)
+	}
+
+	c.settle()
+	return c.counts
+}
+
+func (c *counter) begin(i int) {
 	code, t := &c.m.Codes[i], &c.m.Types[c.m.Functions[i]]
 	n := len(t.Params)
 	for _, g := range code.Locals {
 		n += int(g.Count)
 	}
+	c.locals = slices.Grow(c.locals[:0], n)[:n]
+	clear(c.locals)
+	c.frames, c.loops, c.merges, c.ends = c.frames[:0], c.loops[:0], c.merges[:0], c.ends[:0]
+	c.at, c.block, c.linear, c.height, c.dead = 0, 0, 1, 0, false
 	c.counts = counts{size: uint64(len(code.Body)), values: uint64(len(t.Params) + len(t.Results))}
-	c.reset(n)
+
 	c.frames = append(c.frames, frame{op: wasmbin.OpBlock, leaves: len(t.Results), label: newLabel(len(t.Results))})
 	c.enter(place{depth: 1})
-
 	c.rd.Reset(code, len(c.m.Types))
-	var in wasmbin.Instr
-	for len(c.frames) > 0 && c.rd.Next(&in) {
-		c.at++
-		c.instr(&in)
-	}
-
-	c.settle(n)
-	return c.counts
 }
 
 func newLabel(takes int) label {
 	return label{takes: takes, least: place{math.MaxInt, math.MaxInt, math.MaxInt}}
-}
-
-func (c *counter) reset(locals int) {
-	if locals > len(c.locals) {
-		c.locals = append(c.locals, make([]local, locals-len(c.locals))...)
-	}
-	clear(c.locals[:locals])
-	c.frames, c.loops, c.merges = c.frames[:0], c.loops[:0], c.merges[:0]
-	c.ends = c.ends[:0]
-	c.at, c.block, c.linear, c.height, c.dead = 0, 0, 1, 0, false
 }
 
 // enter begins a block.
@@ -172,7 +170,9 @@ func (c *counter) target(label uint32) *frame {
 	return &c.frames[max(0, len(c.frames)-1-int(min(label, math.MaxInt32)))]
 }
 
+// instr counts the next instruction.
 func (c *counter) instr(in *wasmbin.Instr) {
+	c.at++
 	switch in.Op {
 	case wasmbin.OpBlock, wasmbin.OpLoop, wasmbin.OpIf:
 		c.start(in)
@@ -262,7 +262,7 @@ func (c *counter) branchTable(labels []uint32) {
 
 func (c *counter) call(t *wasmbin.FuncType, leaves bool) {
 	c.calls++
-	c.values += uint64(len(t.Params) + len(t.Results))
+	c.values += uint64(1 + len(t.Params) + len(t.Results))
 	c.height += len(t.Results) - len(t.Params)
 	c.dead = leaves
 }
@@ -287,23 +287,22 @@ func (c *counter) typeAt(t uint32) *wasmbin.FuncType {
 func (c *counter) start(in *wasmbin.Instr) {
 	f := frame{op: in.Op, dead: c.dead, start: c.at}
 	if !c.dead {
-		params := 0
 		if in.Block.Typed {
 			t := c.typeAt(in.Block.Index)
-			params, f.leaves = len(t.Params), len(t.Results)
+			f.params, f.leaves = len(t.Params), len(t.Results)
 		} else if in.Block.Result != 0 {
 			f.leaves = 1
 		}
-		c.values += uint64(params + f.leaves)
+		c.values += uint64(f.params + f.leaves)
 		if in.Op == wasmbin.OpIf {
 			c.height--
 		}
-		f.height, f.begin, f.label = c.height-params, c.place, newLabel(f.leaves)
+		f.height, f.begin, f.label = c.height-f.params, c.place, newLabel(f.leaves)
 		switch in.Op {
 		case wasmbin.OpIf:
 			c.follow(c.place)
 		case wasmbin.OpLoop:
-			f.label = newLabel(params)
+			f.label = newLabel(f.params)
 			c.edge(&f.label, c.place)
 			c.enter(place{c.place.depth + 1, 0, c.place.access})
 			c.linear, f.header, f.loop = c.block, c.block, int32(len(c.ends))
@@ -324,7 +323,7 @@ func (c *counter) otherwise() {
 		c.edge(&f.label, c.place)
 	}
 	c.dead, f.then = false, f.preds
-	c.height = f.height // and its parameters, which are few
+	c.height = f.height + f.params
 	c.follow(f.begin)
 	c.linear = c.block
 }

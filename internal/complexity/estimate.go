@@ -19,6 +19,10 @@ type estimate struct {
 
 func newEstimate(m *wasmbin.Module) *estimate {
 	e := &estimate{types: uint64(len(m.Types)), globals: uint64(len(m.Globals))}
+	for i := range m.Types {
+		values := len(m.Types[i].Params) + len(m.Types[i].Results)
+		e.sum += 2*time.Microsecond + time.Duration(values)*1500*time.Nanosecond // code to call it
+	}
 	for _, g := range m.Globals {
 		if g.Mutable {
 			e.mutable++
@@ -35,4 +39,14 @@ func (e *estimate) add(f counts) {
 		f.calls*e.mutable*330_000 +
 		e.types*14_000 + e.globals*10_000 + e.largest*2_600 // for each function
 	e.sum += time.Duration(ps / 1_000)
+}
+
+func (e *estimate) check(most time.Duration) *Error {
+	if e.sum <= most {
+		return nil
+	}
+	return &Error{
+		Module: true, What: "milliseconds of compiling, by estimate,",
+		Found: uint64(e.sum.Milliseconds()), Most: uint64(most.Milliseconds()),
+	}
 }

@@ -114,8 +114,8 @@ func (c *counter) loopSince(at int32) int32 {
 
 // settle adds up what has to be known to the end of the function: which locals
 // live in each block.
-func (c *counter) settle(locals int) {
-	for i := range c.locals[:locals] {
+func (c *counter) settle() {
+	for i := range c.locals {
 		if l := &c.locals[i]; l.to > 0 {
 			c.lives(l)
 		}
