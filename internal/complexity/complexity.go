@@ -70,7 +70,7 @@ const (
 	maxDepth  = 100_000_000   // steps
 	maxPreds  = 2_000_000_000 // steps
 	maxWalk   = 20_000_000    // steps
-	maxLive   = 32_000_000    // values in blocks
+	maxLive   = 24_000_000    // values in blocks
 	maxMeets  = 3_000_000     // values in blocks
 	maxPhis   = 5_000_000_000 // steps
 	maxAccess = 200_000_000   // addresses in blocks

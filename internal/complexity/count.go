@@ -173,6 +173,11 @@ func (c *counter) target(label uint32) *frame {
 // instr counts the next instruction.
 func (c *counter) instr(in *wasmbin.Instr) {
 	c.at++
+	if in.Op < 0x100 && plain[in.Op] { // most are; in dead code it does not matter
+		c.height += int(effects[in.Op])
+		c.place.access += int(addresses[in.Op])
+		return
+	}
 	switch in.Op {
 	case wasmbin.OpBlock, wasmbin.OpLoop, wasmbin.OpIf:
 		c.start(in)
@@ -228,8 +233,7 @@ func (c *counter) reached(in *wasmbin.Instr) {
 
 // accesses reports whether an operation checks an address.
 func accesses(op wasmbin.Op) bool {
-	return op >= wasmbin.OpI32Load && op <= wasmbin.OpI64Store32 ||
-		op >= 0xfd00 && (op <= 0xfd0b || op >= 0xfd54 && op <= 0xfd5d)
+	return op < 0x100 && addresses[op] > 0 || op >= 0xfd00 && (op <= 0xfd0b || op >= 0xfd54 && op <= 0xfd5d)
 }
 
 // becomesMany reports whether an operation becomes many instructions, with ways

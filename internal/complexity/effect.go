@@ -6,6 +6,21 @@ import "github.com/toolhost/toolhost/internal/wasmbin"
 // higher after it. Those that depend on a type are not in it.
 var effects = oneByteEffects()
 
+// addresses has for each operation of one byte how many addresses it checks, and
+// plain whether it does nothing else that is counted.
+var addresses, plain = oneBytePlain()
+
+func oneBytePlain() (checks [256]uint8, plain [256]bool) {
+	for op := range 0x100 {
+		if op >= int(wasmbin.OpI32Load) && op <= int(wasmbin.OpI64Store32) {
+			checks[op] = 1
+		}
+		plain[op] = op >= int(wasmbin.OpDrop) && op <= 0xd2 && op != int(wasmbin.OpTryTable) &&
+			(op < int(wasmbin.OpLocalGet) || op > int(wasmbin.OpLocalTee)) && !becomesMany(wasmbin.Op(op))
+	}
+	return checks, plain
+}
+
 func oneByteEffects() (e [256]int8) {
 	set := func(n int8, first, last int) {
 		for op := first; op <= last; op++ {

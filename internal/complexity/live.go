@@ -59,6 +59,9 @@ func (c *counter) read(x uint32) {
 		return
 	}
 	l := &c.locals[x]
+	if l.count > 0 && l.sets[l.count-1].block == c.block {
+		return
+	}
 	s := c.latest(l)
 	if s.block == c.block {
 		return
