@@ -35,7 +35,7 @@ func newEstimate(m *wasmbin.Module) *estimate {
 func (e *estimate) add(f counts) {
 	e.largest = max(e.largest, f.blocks)
 	ps := f.size*70_000 + f.blocks*5_000_000 + f.values*800_000 + f.traps*5_000_000 +
-		f.depth*8_000 + f.preds*300 + f.walk*25_000 + f.live*100_000 + f.meets*1_200_000 + f.phis*800 + f.access*8_000 +
+		f.depth*8_000 + f.preds*300 + f.walk*25_000 + f.live*250_000 + f.meets*1_200_000 + f.phis*800 + f.access*8_000 +
 		f.calls*e.mutable*330_000 +
 		e.types*14_000 + e.globals*10_000 + e.largest*2_600 // for each function
 	e.sum += time.Duration(ps / 1_000)
