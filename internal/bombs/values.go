@@ -17,7 +17,7 @@ func values() []Bomb {
 		{"1,000 locals across nested loops", "a round of passRedundantPhiElimination for each loop around", 250, func(n int) []byte {
 			return function(wide, repeat(n, open(opLoop)), sum(wide), repeat(n, get(0), brIf(0), end()))
 		}},
-		{"1,000 locals set in ifs", "a parameter of each block for each local; its square", 8_000, func(n int) []byte {
+		{"1,000 locals set in ifs", "a parameter of each block for each local; its square", 2_000, func(n int) []byte {
 			sets := each(wide, func(i int) code { return seq(get((i+1)%wide), set(i)) })
 			return function(wide, repeat(n, when(sets)), sum(wide))
 		}},
