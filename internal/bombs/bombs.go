@@ -19,8 +19,8 @@ type Bomb struct {
 	// Why says what it costs: which part of the compiler, and how it grows.
 	Why string
 	// Size is a size that hurts: it takes many seconds of processor time or
-	// gigabytes of memory to compile, or overflows the stack. A shape whose cost
-	// is linear has the size at which a file of some megabytes hurts.
+	// gigabytes of memory to compile, or overflows the stack. Where the cost is
+	// linear it is that of a file of some megabytes.
 	Size int
 	// Make returns the plugin of a size.
 	Make func(n int) []byte

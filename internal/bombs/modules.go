@@ -9,51 +9,45 @@ import (
 // straight are functions without branches.
 func straight() []Bomb {
 	return []Bomb{
-		{"additions", "one block of n values: linear", 8_000_000, func(n int) []byte {
+		{"additions", "one block of n values: linear", 2_000_000, func(n int) []byte {
 			return function(1, get(0), get(0), repeat(n, get(0), op(wasmbin.OpI32Add)), store())
 		}},
-		{"deep stack", "n values live at once: linear, and a frame of 8n bytes", 2_000_000, func(n int) []byte {
+		{"deep stack", "n values live at once: linear, and a frame of 8n bytes", 1_000_000, func(n int) []byte {
 			return function(1, get(0), repeat(n, get(0), load()), repeat(n-1, op(wasmbin.OpI32Add)), store())
 		}},
-		{"selects", "a chain of n selects: linear", 2_000_000, func(n int) []byte {
+		{"selects", "a chain of n selects: linear", 1_000_000, func(n int) []byte {
 			return function(1, get(0), get(0), repeat(n, get(0), get(0), op(wasmbin.OpSelect)), store())
 		}},
-		{"divisions", "checks and fixed registers for each: linear, 3 kilobytes of memory each", 2_000_000, func(n int) []byte {
+		{"divisions", "checks and fixed registers for each: linear, 3 kilobytes of memory each", 1_200_000, func(n int) []byte {
 			return function(1, get(0), get(0), repeat(n, get(0), code{0x6e}), store()) // i32.div_u
 		}},
 		{"stores", "a check of the bounds for each: linear", 2_000_000, func(n int) []byte {
 			return function(1, repeat(n, get(0), get(0), store()))
 		}},
-		{"vectors", "n vectors live at once: linear", 1_000_000, func(n int) []byte {
+		{"vectors", "n vectors live at once: linear", 700_000, func(n int) []byte {
 			splat, add := code{0xfd, 0x11}, code{0xfd, 0xae, 0x01} // i32x4.splat, i32x4.add
 			return function(1, get(0), repeat(n, get(0), load(), splat), repeat(n-1, add), code{0xfd, 0x1b, 0}, store())
 		}},
-		{"truncations", "checks for each: linear", 2_000_000, func(n int) []byte {
+		{"truncations", "checks for each: linear", 700_000, func(n int) []byte {
 			return function(1, repeat(n, get(0), code{0xb2}, code{0xa8}, set(0))) // f32.convert_i32_s, i32.trunc_f32_s
 		}},
-		{"saturations", "branches for each: linear", 2_000_000, func(n int) []byte {
+		{"saturations", "branches for each: linear", 700_000, func(n int) []byte {
 			return function(1, repeat(n, get(0), code{0xb3}, code{0xfc, 0x01}, set(0)), get(0), get(0), store()) // f32.convert_i32_u, i32.trunc_sat_f32_u
 		}},
-		{"memory.grow", "a call into the host for each: linear", 1_000_000, func(n int) []byte {
+		{"memory.grow", "a call into the host for each: linear", 100_000, func(n int) []byte {
 			return function(1, repeat(n, get(0), code{0x40, 0}, set(0)))
 		}},
-		{"table.get", "checks for each: linear", 2_000_000, func(n int) []byte {
+		{"table.get", "checks for each: linear", 1_000_000, func(n int) []byte {
 			m := plugin()
 			m.addTable()
 			m.add(m.addType(nil, nil), repeat(n, get(0), code{0x25, 0}, drop()), locals(1))
 			return m.Encode()
 		}},
-		{"calls", "a call and its reloads each: linear", 3_000_000, func(n int) []byte {
+		{"calls", "a call and its reloads each: linear", 2_000_000, func(n int) []byte {
 			m := plugin()
 			t := m.addType(nil, nil)
 			m.add(t, repeat(n, call(m.add(t, nil))))
 			return m.Encode()
-		}},
-		{"vector constants", "16 bytes of pool for each: linear", 500_000, func(n int) []byte {
-			return function(1, repeat(n, code{0xfd, 0x0c}, make(code, 16), drop()))
-		}},
-		{"dead blocks", "what is never reached: linear", 3_000_000, func(n int) []byte {
-			return function(1, op(opDeadEnd), repeat(n, block()))
 		}},
 	}
 }
@@ -114,7 +108,7 @@ func modules() []Bomb {
 			}
 			return m.Encode()
 		}},
-		{"wide types", "the same, with 1,000 parameters and results", 5_000, func(n int) []byte {
+		{"wide types", "the same, with 1,000 parameters and results", 4_000, func(n int) []byte {
 			m := plugin()
 			for range n {
 				m.addType(ints(wide), ints(wide))

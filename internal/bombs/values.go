@@ -54,7 +54,7 @@ func values() []Bomb {
 		{"values across loops", "the same, around loops", 50_000, func(n int) []byte {
 			return function(1, get(0), repeat(n, get(0), load()), repeat(2_000, loop(i32(0), brIf(0))), repeat(n-1, op(wasmbin.OpI32Add)), store())
 		}},
-		{"values across calls", "each is spilled and live in each of n calls: linear", 2_000_000, func(n int) []byte {
+		{"values across calls", "each is spilled and live in each of n calls: linear", 700_000, func(n int) []byte {
 			m := plugin()
 			t := m.addType(nil, nil)
 			f := m.add(t, nil)

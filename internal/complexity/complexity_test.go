@@ -66,7 +66,6 @@ func TestBombs(t *testing.T) {
 
 		"additions": size, "deep stack": size, "selects": size, "divisions": size, "stores": size, "vectors": size,
 		"truncations": size, "saturations": size, "memory.grow": size, "table.get": size, "calls": size,
-		"vector constants": size, "dead blocks": size,
 
 		"calls among globals": globals, "functions among globals": estimate, "functions among types": estimate,
 		"functions after a large one": estimate, "functions with locals": locals, "functions with parameters": estimate,
