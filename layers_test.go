@@ -30,6 +30,7 @@ var layers = map[string][]string{
 	"internal/wasmbin":                   {},                   // knows nothing of fuel
 	"internal/fuel":                      {"internal/wasmbin"}, // bytes in, bytes out
 	"internal/snapshot":                  {"internal/wasmbin"}, // likewise
+	"internal/complexity":                {"internal/wasmbin"}, // knows the compiler's limits, and nothing of fuel
 	"internal/rootfs":                    {},
 	"internal/owned":                     {},
 	"internal/human":                     {},
@@ -37,7 +38,7 @@ var layers = map[string][]string{
 	"internal/jsontext":                  {},
 	"internal/document":                  {},
 	"internal/share":                     {},
-	"host/internal/compiler":             {"internal/fuel", "internal/snapshot", "internal/wasmbin", "internal/owned"}, // bytes of a stranger in, files out
+	"host/internal/compiler":             {"internal/fuel", "internal/snapshot", "internal/complexity", "internal/wasmbin", "internal/owned"}, // bytes of a stranger in, files out
 	"host":                               {"abi", "host/internal/compiler", "internal/fuel", "internal/snapshot", "internal/wasmbin", "internal/rootfs", "internal/owned", "internal/share"},
 	"plugins":                            {"abi", "host", "internal/schema", "internal/owned", "internal/document"},
 	"pkg/background":                     {}, // knows nothing of wasm, anyone can import it
@@ -48,9 +49,10 @@ var layers = map[string][]string{
 	"server":                             {"abi", "host", "plugins", "pkg/background", "pkg/background/sqlite", "internal/schema", "internal/share"},
 	"server/mcpapi":                      {"abi", "host", "plugins", "pkg/background", "server", "internal/jsontext", "internal/share"},
 	"server/webui":                       {"abi", "host", "plugins", "pkg/background", "server", "internal/human"},
-	"internal/plugintest":                {"abi", "internal/wasmbin"}, // for tests only
-	"internal/testlog":                   {},                          // likewise
-	"internal/wiretest":                  {},                          // likewise
+	"internal/plugintest":                {"abi", "internal/wasmbin"},                        // for tests only
+	"internal/bombs":                     {"abi", "internal/plugintest", "internal/wasmbin"}, // likewise
+	"internal/testlog":                   {},                                                 // likewise
+	"internal/wiretest":                  {},                                                 // likewise
 	"internal/pluginbuild":               {"abi", "host", "internal/wasmbin"},
 	"examples/plugins/internal/generate": {"host", "internal/pluginbuild"},
 	"cmd/toolhost":                       {"abi", "host", "plugins", "pkg/background", "server", "server/mcpapi", "server/httpapi", "server/webui", "internal/pluginbuild", "internal/human", "internal/owned", "internal/document"},

@@ -2,6 +2,7 @@ package fuel
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 
 	"github.com/toolhost/toolhost/internal/wasmbin"
@@ -11,10 +12,19 @@ import (
 // compilers has a tenth of it.
 const maxLoops = 64
 
+// maxNodes and maxAllNodes are how many nodes the graphs of a function and of a
+// module may have: a node and its loop take some 200 bytes, and three bytes of
+// code make one. The largest programs have 70,000 and 1.5 million.
+const (
+	maxNodes    = 200_000
+	maxAllNodes = 5_000_000
+)
+
 // builder makes graphs.
 type builder struct {
 	r      *rewriter
 	rd     wasmbin.Reader
+	code   *wasmbin.Code
 	g      *graph
 	frames []block
 	nodes  []node // of the graph before, to be used again
@@ -47,7 +57,7 @@ type block struct {
 // build reads a function, refusing what is not well-formed.
 func (b *builder) build(code *wasmbin.Code, t *wasmbin.FuncType) (*graph, error) {
 	g := &graph{nodes: b.nodes[:0]}
-	b.g = g
+	b.g, b.code = g, code
 	b.locals = uint32(len(t.Params))
 	for _, l := range code.Locals {
 		b.locals += l.Count
@@ -93,6 +103,13 @@ func (b *builder) finish(n uint32, how ending, target int32) *node {
 	return nd
 }
 
+func (b *builder) tooMany(what string, most int) error {
+	return &wasmbin.Error{
+		Err: wasmbin.ErrUnsupported, Section: "code", Offset: b.code.Offset,
+		Detail: fmt.Sprintf("%s with more than %d blocks: split it, or build with optimization (-O2)", what, most),
+	}
+}
+
 func (b *builder) newLabel() int32 {
 	b.g.labels = append(b.g.labels, exit)
 	return int32(len(b.g.labels) - 1)
@@ -104,6 +121,9 @@ func (b *builder) instr(n uint32, in *wasmbin.Instr) error {
 	}
 	if err := b.r.validate(&b.rd, in, b.locals); err != nil {
 		return err
+	}
+	if len(b.g.nodes) > maxNodes {
+		return b.tooMany("a function", maxNodes)
 	}
 	switch in.Op {
 	case wasmbin.OpBlock, wasmbin.OpLoop, wasmbin.OpIf, wasmbin.OpTryTable:

@@ -43,8 +43,8 @@ func TestHostileShapes(t *testing.T) {
 		"nested blocks":       code(blocks, branches(deep), ends),
 		"br_table":            code(blocks, wasmbin.OpI32Const, 1, wasmbin.OpBrTable, uint32(200_000-1), table, ends),
 		"calls":               repeat(300_000, wasmbin.OpCall, uint32(0)),
-		"loops in a row":      code(repeat(200_000, wasmbin.OpLoop, void, wasmbin.OpI32Const, 1, wasmbin.OpBrIf, uint32(0), wasmbin.OpEnd)),
-		"ifs in a row":        code(repeat(200_000, wasmbin.OpI32Const, 1, wasmbin.OpIf, void, wasmbin.OpEnd)),
+		"loops in a row":      code(repeat(60_000, wasmbin.OpLoop, void, wasmbin.OpI32Const, 1, wasmbin.OpBrIf, uint32(0), wasmbin.OpEnd)),
+		"ifs in a row":        code(repeat(60_000, wasmbin.OpI32Const, 1, wasmbin.OpIf, void, wasmbin.OpEnd)),
 		"many jump targets":   code(dispatch, ends),
 		"empty blocks, calls": code(repeat(100_000, wasmbin.OpBlock, void, wasmbin.OpEnd, wasmbin.OpCall, uint32(0))),
 	}
@@ -55,6 +55,12 @@ func TestHostileShapes(t *testing.T) {
 			require.NoError(t, err)
 		})
 	}
+	t.Run("too many blocks", func(t *testing.T) {
+		body := code(repeat(maxNodes, wasmbin.OpLoop, void, wasmbin.OpEnd))
+		_, err := Rewrite(module([]fn{{name: "f", sig: sig(nil, nil), body: body}}, nil))
+		require.ErrorIs(t, err, wasmbin.ErrUnsupported)
+		require.ErrorContains(t, err, "a function with more than 200000 blocks")
+	})
 	t.Run("tiny functions", func(t *testing.T) {
 		m := &wasmbin.Module{Types: []wasmbin.FuncType{{}}}
 		for range 200_000 {

@@ -31,10 +31,11 @@ type rewriter struct {
 	grown    bool // there is a table.grow
 	throws   bool // the module can catch exceptions
 
-	taken   []bool            // functions of the module that may be called other than by name
-	prepaid []int64           // what callers charge in advance for each function of the module
-	passing map[string]uint32 // types of blocks that pass values through, by name
-	simple  bool              // rewrite every function in the simple way
+	taken   []bool                      // functions of the module that may be called other than by name
+	prepaid []int64                     // what callers charge in advance for each function of the module
+	passing map[string]uint32           // types of blocks that pass values through, by name
+	passed  map[*wasmbin.ValType]uint32 // and by the list of their values
+	simple  bool                        // rewrite every function in the simple way
 }
 
 func newRewriter(m *wasmbin.Module) *rewriter {
@@ -46,6 +47,7 @@ func newRewriter(m *wasmbin.Module) *rewriter {
 		globals:  uint32(m.Count(wasmbin.KindGlobal)),
 		refs:     references{index: make(map[uint32]uint32)},
 		passing:  make(map[string]uint32),
+		passed:   make(map[*wasmbin.ValType]uint32),
 	}
 	for _, i := range m.Imports {
 		if i.Kind == wasmbin.KindFunc {

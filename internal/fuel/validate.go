@@ -52,6 +52,15 @@ func (r *rewriter) appendPassing(b []byte, values []wasmbin.ValType) []byte {
 	if len(values) == 0 {
 		return append(b, 0x40)
 	}
+	return wasmbin.AppendS64(b, int64(r.passingType(values)))
+}
+
+func (r *rewriter) passingType(values []wasmbin.ValType) uint32 {
+	list := &values[0] // of a type of the module, if there are several
+	if i, ok := r.passed[list]; ok {
+		return i
+	}
+
 	t := wasmbin.FuncType{Params: values, Results: values}
 	key := t.String()
 	i, ok := r.passing[key]
@@ -60,5 +69,8 @@ func (r *rewriter) appendPassing(b []byte, values []wasmbin.ValType) []byte {
 		r.m.Types = append(r.m.Types, t)
 		r.passing[key] = i
 	}
-	return wasmbin.AppendS64(b, int64(i))
+	if len(values) > 1 {
+		r.passed[list] = i // a name takes long to make
+	}
+	return i
 }

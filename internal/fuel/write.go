@@ -35,10 +35,14 @@ func (r *rewriter) graphs() ([]*graph, error) {
 	m := r.m
 	b := builder{r: r}
 	graphs := make([]*graph, len(m.Codes))
+	nodes := 0
 	for i := range m.Codes {
 		g, err := b.build(&m.Codes[i], &m.Types[m.Functions[i]])
 		if err != nil {
 			return nil, err
+		}
+		if nodes += len(g.nodes); nodes > maxAllNodes {
+			return nil, b.tooMany("a module", maxAllNodes)
 		}
 		g.simple = g.simple || r.throws
 		graphs[i] = g

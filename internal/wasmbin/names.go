@@ -1,5 +1,7 @@
 package wasmbin
 
+import "unicode/utf8"
+
 // NewCustom is a custom section that comes last in its module.
 func NewCustom(name string, data []byte) Custom {
 	return Custom{Name: name, Data: data, after: secData}
@@ -44,4 +46,25 @@ func moveNames(c *cursor, index func(uint32) uint32) []byte {
 		b = appendName(b, c.name("name"))
 	}
 	return b
+}
+
+// FuncName returns the name that the content of a name section has for a
+// function. It is empty if there is none, or the content cannot be read.
+func FuncName(data []byte, index uint32) string {
+	c := &cursor{b: data}
+	for c.left() > 0 {
+		id := c.byte("subsection")
+		sub := &cursor{b: c.bytes(c.count(1, "subsection"), "subsection")}
+		if id != nameFuncs {
+			continue
+		}
+		for n := sub.count(2, "names"); n > 0 && sub.err == nil; n-- {
+			found := sub.u32("index")
+			name := sub.bytes(sub.count(1, "name"), "name")
+			if found == index && sub.err == nil && utf8.Valid(name) {
+				return string(name)
+			}
+		}
+	}
+	return ""
 }

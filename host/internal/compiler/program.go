@@ -17,7 +17,9 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 
+	"github.com/toolhost/toolhost/internal/complexity"
 	"github.com/toolhost/toolhost/internal/fuel"
 	"github.com/toolhost/toolhost/internal/snapshot"
 	"github.com/toolhost/toolhost/internal/wasmbin"
@@ -49,7 +51,25 @@ func Rewrite(wasm []byte) (*Program, error) {
 	if err != nil {
 		return nil, refuse(err)
 	}
+	if err := checkComplexity(p.Wasm); err != nil {
+		return nil, refuse(err)
+	}
 	return &Program{*p, overhead.bytes(&metered.Stats)}, nil
+}
+
+// checkComplexity refuses a module that was rewritten and would take it minutes
+// or gigabytes to compile.
+func checkComplexity(wasm []byte) error {
+	m, err := wasmbin.Parse(wasm)
+	if err != nil {
+		return err
+	}
+
+	err = complexity.Check(m)
+	if e := (*complexity.Error)(nil); errors.As(err, &e) && !e.Module {
+		e.Function-- // the meter has added an import
+	}
+	return err
 }
 
 // programHead is what a file says of a program before the bytes of it.

@@ -1,0 +1,163 @@
+// Package complexity refuses WebAssembly modules that are small and take a
+// compiler minutes or gigabytes.
+//
+// wazero's compiler takes more than linear time in places, and recurses in some:
+// in the depth of the tree of blocks, in the branches that meet in one place, in
+// the values that live across many blocks. No code that is written by a compiler
+// comes near the sizes where that matters, and a hostile module of some kilobytes
+// can. [Check] counts what decides about it, in one pass over the code and in
+// linear time, and holds it against bounds that are several times what the
+// largest functions of real programs have.
+//
+// The counts and the bounds are those of wazero 1.12. docs/operating.md has the
+// measurements they come from.
+package complexity
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/toolhost/toolhost/internal/wasmbin"
+)
+
+// ErrTooComplex is the reason of every [*Error].
+var ErrTooComplex = errors.New("too complex to compile")
+
+// Error says which function is too complex to compile, and why.
+type Error struct {
+	Function uint32 // index of the function, imports included
+	Name     string // of it, as the name section has it; the module's author chose it
+	Module   bool   // it is all functions together, and Function does not count
+	What     string // what was counted
+	Found    uint64
+	Most     uint64
+}
+
+// maxName is how much of the name of a function a message shows.
+const maxName = 60
+
+// Error names the function, what was counted, and what to do about it.
+func (e *Error) Error() string {
+	if e.Module {
+		return fmt.Sprintf("%v: %d %s in all functions together, at most %d: leave out what is not used, or split the plugin",
+			ErrTooComplex, e.Found, e.What, e.Most)
+	}
+	name := ""
+	if e.Name != "" {
+		name = fmt.Sprintf(" %q", cut(e.Name))
+	}
+	return fmt.Sprintf("function %d%s: %v: %d %s, at most %d: split the function, or build with optimization (-O2)",
+		e.Function, name, ErrTooComplex, e.Found, e.What, e.Most)
+}
+
+// Unwrap returns [ErrTooComplex].
+func (e *Error) Unwrap() error { return ErrTooComplex }
+
+func cut(name string) string {
+	if runes := []rune(name); len(runes) > maxName {
+		return string(runes[:maxName]) + "…"
+	}
+	return name
+}
+
+// Bounds of one function. What the largest functions of real programs have is in
+// docs/operating.md.
+const (
+	maxSize   = 3 << 20       // bytes
+	maxBlocks = 200_000       // basic blocks
+	maxLoops  = 200           // within each other
+	maxDepth  = 100_000_000   // steps
+	maxPreds  = 2_000_000_000 // steps
+	maxWalk   = 20_000_000    // steps
+	maxLive   = 24_000_000    // values in blocks
+	maxMeets  = 3_000_000     // values in blocks
+	maxPhis   = 5_000_000_000 // steps
+	maxAccess = 200_000_000   // addresses in blocks
+	maxValues = 256 << 10     // values and calls
+	maxLoads  = 4_000_000     // of globals
+	maxTraps  = 100_000       // instructions
+)
+
+// Bounds of a module.
+const (
+	maxLocals = 16 << 20 // of all functions
+
+	// How long it may take to compile by estimate, in processor time: some seconds
+	// for each function that is out of the ordinary, and what a large program takes.
+	estimateBase    = 10 * time.Second
+	estimatePerByte = 5 * time.Microsecond // of code
+	maxEstimate     = 2 * time.Minute
+)
+
+// Check counts what compiling the functions of a module takes. It returns an
+// [*Error] for the first function that is out of bounds, or for all together. The
+// module has to be one that wasmbin decoded, as the compiler will be given it. A
+// module that is not valid may pass: the compiler refuses it.
+func Check(m *wasmbin.Module) error {
+	locals, size := uint64(0), 0
+	for i := range m.Codes {
+		size += len(m.Codes[i].Body)
+		for _, g := range m.Codes[i].Locals {
+			locals += uint64(g.Count)
+		}
+	}
+	if locals > maxLocals {
+		return &Error{Module: true, What: "locals", Found: locals, Most: maxLocals}
+	}
+
+	most := min(estimateBase+time.Duration(size)*estimatePerByte, maxEstimate)
+	c, total := newCounter(m), newEstimate(m)
+	if e := total.check(most); e != nil {
+		return e
+	}
+	for i := range m.Codes {
+		f := c.function(i)
+		if e := f.check(total.mutable); e != nil {
+			e.Function = uint32(len(c.imports) + i)
+			e.Name = functionName(m, e.Function)
+			return e
+		}
+		total.add(f)
+		if e := total.check(most); e != nil {
+			return e
+		}
+	}
+	return nil
+}
+
+// check holds the counts of a function against the bounds.
+func (f *counts) check(globals uint64) *Error {
+	for _, b := range [...]struct {
+		what        string
+		found, most uint64
+	}{
+		{"bytes of code", f.size, maxSize},
+		{"blocks", f.blocks, maxBlocks},
+		{"loops within each other", f.loops, maxLoops},
+		{"steps from its blocks to the entry", f.depth, maxDepth},
+		{"steps between branches that meet", f.preds, maxPreds},
+		{"steps from its locals to where they are set", f.walk, maxWalk},
+		{"values across its blocks", f.live, maxLive},
+		{"values where its branches meet", f.meets, maxMeets},
+		{"steps between values that meet", f.phis, maxPhis},
+		{"addresses across its blocks", f.access, maxAccess},
+		{"calls, and values passed to blocks and functions", f.values, maxValues},
+		{"loads of globals after calls", f.calls * globals, maxLoads},
+		{"divisions, conversions and instructions for memory and tables", f.traps, maxTraps},
+	} {
+		if b.found > b.most {
+			return &Error{What: b.what, Found: b.found, Most: b.most}
+		}
+	}
+	return nil
+}
+
+// functionName is the name of a function in the name section.
+func functionName(m *wasmbin.Module, index uint32) string {
+	data, ok := m.Custom("name")
+	if !ok {
+		return ""
+	}
+	return wasmbin.FuncName(data, index)
+}
