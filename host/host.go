@@ -64,7 +64,7 @@ type Config struct {
 	// nothing but the bounds on a module's structure protects it.
 	Compiler string
 	// CompileMemory and CompileTime are how much memory, in bytes, and processor
-	// time Compiler may take for one plugin. It may take ten times as much real
+	// time Compiler may take for one plugin. It may take five times as much real
 	// time. 0 is DefaultCompileMemory and DefaultCompileTime.
 	CompileMemory int64
 	CompileTime   time.Duration
@@ -81,8 +81,8 @@ const (
 	DefaultWarm       = 8
 	DefaultWarmFor    = time.Minute
 
-	DefaultCompileMemory = 1 << 30 // bytes
-	DefaultCompileTime   = time.Minute
+	DefaultCompileMemory = 2 << 30 // bytes
+	DefaultCompileTime   = 2 * time.Minute
 )
 
 // Host compiles plugins and calls their tools. It is safe for concurrent use.

@@ -32,7 +32,7 @@ const ChildName = "toolhost-compiler"
 
 // wallFactor is how many times its processor time a build may take in real
 // time: the machine may be busy with other things.
-const wallFactor = 10
+const wallFactor = 5
 
 // job is what a child is told before the bytes of the module.
 type job struct {
