@@ -15,6 +15,7 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -82,6 +83,7 @@ type Host struct {
 	pool     pool
 	ofModule rule // for the calls of one module
 	places   line // for all calls but background runs
+	cpus     *processors
 
 	interpreting chan struct{} // has the plugins that are
 
@@ -104,6 +106,7 @@ func New(ctx context.Context, cfg Config) (*Host, error) {
 	h.ofModule = newRule(limit(int64(cfg.Calls), DefaultCalls, 1<<20), cfg.Shared, " of one plugin", "")
 	ofAll := newRule(limit(int64(cfg.TotalCalls), DefaultTotalCalls, 1<<20), cfg.Shared, "", " on this host")
 	h.places.rule = &ofAll
+	h.cpus = newProcessors(func() int { return runtime.GOMAXPROCS(0) })
 	h.pool.ceiling = limit(cfg.Memory, DefaultHostMemory, 1<<50)
 	h.pool.most = max(cmp.Or(cfg.Warm, DefaultWarm), 0)
 	h.pool.age = limit(cfg.WarmFor, DefaultWarmFor, 1<<62)
