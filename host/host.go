@@ -111,6 +111,7 @@ func New(ctx context.Context, cfg Config) (*Host, error) {
 	h.pool.most = max(cmp.Or(cfg.Warm, DefaultWarm), 0)
 	h.pool.age = limit(cfg.WarmFor, DefaultWarmFor, 1<<62)
 	h.pool.written = openPagemap(pagemapPath)
+	h.pool.freed.L = &h.pool.mu
 	h.ctx, h.stop = context.WithCancelCause(context.Background())
 	var err error
 	if h.engine, err = h.newEngine(ctx, compiler(), wazero.NewCompilationCache()); err == nil && cfg.CacheDir != "" {

@@ -85,7 +85,8 @@ type guest struct {
 	slot   chan struct{} // closed when it gets a slot; made anew for each wait
 	came   time.Duration // it waits
 	marked bool          // it lent its slot before revoke was last here
-	at     *list.Element // in rotation, while it waits
+	turn   *rotating     // that it waits for, or has; nil if it did not have to wait
+	at     *list.Element // there, while it waits
 }
 
 // guestState is what a guest has of the processors.
@@ -201,8 +202,11 @@ func (p *processors) requeue(g *guest, now time.Duration) bool {
 		return true // its call has ended, or another guest has given way
 	}
 	p.slots = p.count()
+	turn := g.turn
+	g.turn = nil
 	p.release(g, now)
 	p.wait(g, now)
+	turn.done() // after it waits for the next one: its client keeps its place among the others
 	p.dispatch(now)
 	if g.state == guestWaiting {
 		p.waits++
@@ -283,11 +287,13 @@ func (p *processors) release(g *guest, now time.Duration) {
 		p.unlend(g)
 	}
 	p.taken--
+	g.turn.done()
+	g.turn = nil
 
 	spent := now - g.since
 	g.used += spent
 	for l := g.urgency + 1; l < urgencies; l++ {
-		if p.waiting[l].len() > 0 {
+		if p.waiting[l].waiting > 0 {
 			p.passed[l] += spent
 		}
 	}
@@ -315,7 +321,7 @@ func (g *guest) class() urgency {
 // remove takes a guest out of the queue.
 func (p *processors) remove(g *guest) {
 	l := g.urgency
-	if p.waiting[l].remove(g); p.waiting[l].len() == 0 {
+	if p.waiting[l].remove(g); p.waiting[l].waiting == 0 {
 		p.passed[l] = 0
 	}
 }
@@ -327,8 +333,7 @@ func (p *processors) dispatch(now time.Duration) {
 		if l == urgencies {
 			return
 		}
-		g := p.waiting[l].first()
-		p.remove(g)
+		g := p.waiting[l].next()
 		p.passed[l] = 0
 
 		p.waitTime += now - g.came
@@ -345,7 +350,7 @@ func (p *processors) dispatch(now time.Duration) {
 func (p *processors) next() (l urgency, certain bool) {
 	most := p.mostUrgent()
 	for l := urgencies - 1; l > most; l-- {
-		if p.passed[l] >= leastShare && p.waiting[l].len() > 0 {
+		if p.passed[l] >= leastShare && p.waiting[l].waiting > 0 {
 			return l, true
 		}
 	}
@@ -354,7 +359,7 @@ func (p *processors) next() (l urgency, certain bool) {
 
 func (p *processors) mostUrgent() urgency {
 	for l := range urgencies {
-		if p.waiting[l].len() > 0 {
+		if p.waiting[l].waiting > 0 {
 			return l
 		}
 	}
@@ -383,7 +388,7 @@ func (p *processors) stats() ProcessorStats {
 
 	s := ProcessorStats{Computing: p.taken, Waited: p.waits, WaitTime: p.waitTime}
 	for l := range urgencies {
-		s.Waiting += p.waiting[l].len()
+		s.Waiting += p.waiting[l].waiting
 	}
 	return s
 }

@@ -2,56 +2,78 @@ package host
 
 import "container/list"
 
-// rotation is a queue of guests in which clients take turns, and so do the
-// guests of each client. It is not safe for concurrent use.
+// rotation is a queue of guests in which clients take turns: the next one is
+// that whose last turn began the longest ago. The guests of a client take turns
+// likewise. It is not safe for concurrent use.
 type rotation struct {
 	clients map[string]*rotating
 	turns   list.List // of *rotating, the next first
-	size    int
+	waiting int
 }
 
-// rotating is a client with guests that wait.
+// rotating is a client that has guests in the queue, or had the turn and has not
+// given it back.
 type rotating struct {
+	of     *rotation
+	name   string
 	guests list.List // of *guest, the next first
+	turns  int       // it has
 	at     *list.Element
 }
-
-func (r *rotation) len() int { return r.size }
 
 // push queues a guest behind those of its client.
 func (r *rotation) push(g *guest) {
 	c := r.clients[g.client]
 	if c == nil {
-		c = &rotating{}
+		c = &rotating{of: r, name: g.client}
 		c.at = r.turns.PushBack(c)
 		if r.clients == nil {
 			r.clients = map[string]*rotating{}
 		}
 		r.clients[g.client] = c
 	}
-	g.at = c.guests.PushBack(g)
-	r.size++
+	g.turn, g.at = c, c.guests.PushBack(g)
+	r.waiting++
 }
 
-// first returns the guest whose turn it is. There must be one.
-func (r *rotation) first() *guest {
-	return r.turns.Front().Value.(*rotating).guests.Front().Value.(*guest)
-}
-
-// remove takes a guest out of the queue. It was the turn of its client, if it is
-// the first.
+// remove takes a guest out of the queue that has not had its turn.
 func (r *rotation) remove(g *guest) {
-	c := r.clients[g.client]
-	first := c.at == r.turns.Front() && g.at == c.guests.Front()
+	c := g.turn
 	c.guests.Remove(g.at)
-	g.at = nil
-	r.size--
+	g.turn, g.at = nil, nil
+	r.waiting--
+	c.settle()
+}
 
-	switch {
-	case c.guests.Len() == 0:
-		r.turns.Remove(c.at)
-		delete(r.clients, g.client)
-	case first:
-		r.turns.MoveToBack(c.at)
+// next takes out the guest whose turn it is. There must be one. The turn is given
+// back with done.
+func (r *rotation) next() *guest {
+	e := r.turns.Front()
+	for e.Value.(*rotating).guests.Len() == 0 { // as many as have turns
+		e = e.Next()
+	}
+	c := e.Value.(*rotating)
+	c.turns++
+	r.turns.MoveToBack(e)
+
+	g := c.guests.Remove(c.guests.Front()).(*guest)
+	g.at = nil
+	r.waiting--
+	return g
+}
+
+// done ends a turn. A nil client never had one.
+func (c *rotating) done() {
+	if c != nil {
+		c.turns--
+		c.settle()
+	}
+}
+
+// settle forgets a client that has nothing here.
+func (c *rotating) settle() {
+	if c.turns == 0 && c.guests.Len() == 0 {
+		c.of.turns.Remove(c.at)
+		delete(c.of.clients, c.name)
 	}
 }

@@ -3,9 +3,11 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"runtime"
+	"sync"
 	"testing"
 	"time"
 
@@ -22,13 +24,14 @@ const (
 	spinners       = 64
 	spinPerSession = 5
 	loadCounts     = "counts" // counts to spinWork, and ends
-	spinWork       = 1_000_000_000
+	spinWork       = 250_000_000
 )
 
 // spinning is one run of TestLoadSpinning.
 type spinning struct {
 	*load
 	clients []*loadClient // each with its spinning runs
+	running int           // spinning runs
 }
 
 // TestLoadSpinning has as many runs spin as the defaults allow, and asks for the
@@ -50,8 +53,10 @@ func TestLoadSpinning(t *testing.T) {
 	s.asker = newLoadClient(s.server.base, 999, s.seed)
 	require.NoError(t, s.asker.callSmall(t.Context()))
 
-	s.spin()
-	s.ask()
+	s.spin(1)
+	s.ask("1 spins")
+	s.spin(spinners)
+	s.ask("64 spin")
 	s.stopAll()
 	s.work()
 
@@ -77,17 +82,17 @@ func spinZoo(t *testing.T) string {
 	return dir
 }
 
-// spin starts the runs, and waits until all are running.
-func (s *spinning) spin() {
+// spin starts runs until so many are running.
+func (s *spinning) spin(most int) {
 	ctx := s.t.Context()
-	for n := range spinners {
+	for n := s.running; n < most; n++ {
 		if n%spinPerSession == 0 {
 			s.clients = append(s.clients, newLoadClient(s.server.base, n/spinPerSession, s.seed))
 		}
-		c := s.clients[n/spinPerSession]
-		require.NoError(s.t, c.spawnSpinning(ctx, loadSpins))
+		require.NoError(s.t, s.clients[n/spinPerSession].spawnSpinning(ctx, loadSpins))
 	}
-	s.until("all are running", func(stats httpapi.Stats) bool { return stats.Host.Running == spinners })
+	s.running = most
+	s.until("all are running", func(stats httpapi.Stats) bool { return stats.Host.Running == most })
 }
 
 func (c *loadClient) spawnSpinning(ctx context.Context, tool string) error {
@@ -101,19 +106,24 @@ func (c *loadClient) spawnSpinning(ctx context.Context, tool string) error {
 }
 
 // ask asks for everything in turn, and takes the time.
-func (s *spinning) ask() {
+func (s *spinning) ask(when string) {
 	ctx := s.t.Context()
+	s.asker.figures = newLatencies()
 	for began, n := time.Now(), 0; n < 3 || s.whole && time.Since(began) < s.duration; n++ {
-		_, err := s.asker.do(ctx, "health", "GET", "/healthz", nil, nil, isOK)
+		_, err := s.asker.do(ctx, "health, "+when, "GET", "/healthz", nil, nil, isOK)
 		require.NoError(s.t, err)
-		require.NoError(s.t, s.asker.callEcho(ctx, "call", "hello"))
+		args := s.asker.args("hello")
+		r, err := s.asker.call(ctx, "call, "+when, httpapi.Call{Tool: loadEcho, Args: json.RawMessage(args)})
+		require.NoError(s.t, err)
+		require.JSONEq(s.t, args, string(r.Value))
 
 		c := s.clients[n%len(s.clients)]
 		run := c.runs[0]
 		c.runs = c.runs[1:]
 		began := time.Now()
+		require.NoError(s.t, c.stop(ctx, run, true))
+		s.asker.figures.add("stop, "+when, time.Since(began))
 		require.NoError(s.t, c.endSpinning(ctx, run))
-		s.asker.figures.add("stop, until it has ended", time.Since(began))
 		require.NoError(s.t, c.spawnSpinning(ctx, loadSpins))
 	}
 	if s.whole {
@@ -121,11 +131,8 @@ func (s *spinning) ask() {
 	}
 }
 
-// endSpinning stops a run without grace, and waits until it has ended.
+// endSpinning waits for the end of a run that was stopped.
 func (c *loadClient) endSpinning(ctx context.Context, r *loadRun) error {
-	if err := c.stop(ctx, r, true); err != nil {
-		return err
-	}
 	run, err := c.untilEnd(ctx, r)
 	if err != nil {
 		return err
@@ -141,14 +148,22 @@ func (c *loadClient) untilEnd(ctx context.Context, r *loadRun) (run httpapi.Run,
 	return run, err
 }
 
+// stopAll stops what still spins, all sessions at once.
 func (s *spinning) stopAll() {
-	for _, c := range s.clients {
-		for _, run := range c.runs {
-			require.NoError(s.t, c.endSpinning(s.t.Context(), run))
-		}
-		c.runs = nil
-		c.http.CloseIdleConnections()
+	errs := make([]error, len(s.clients))
+	var all sync.WaitGroup
+	for i, c := range s.clients {
+		all.Go(func() {
+			for _, run := range c.runs {
+				errs[i] = errors.Join(errs[i], c.stop(s.t.Context(), run, true), c.endSpinning(s.t.Context(), run))
+			}
+			c.runs = nil
+			c.http.CloseIdleConnections()
+		})
 	}
+	all.Wait()
+
+	require.NoError(s.t, errors.Join(errs...))
 	s.until("none is running", func(stats httpapi.Stats) bool { return stats.Host.Running == 0 })
 }
 
