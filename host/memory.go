@@ -175,4 +175,4 @@ func (m *memory) release() {
 }
 
 // freeAtOnce is how much memory a call gives back itself.
-const freeAtOnce = 2 << 20
+const freeAtOnce = 4 << 20

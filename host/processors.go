@@ -35,8 +35,7 @@ const (
 	urgencies
 )
 
-// processors is a scheduler for guests. It has a slot for each processor that Go
-// uses, and a guest computes only while it has a slot. All others wait where Go's
+// processors is a scheduler for guests. It has a slot for each processor, and a guest computes only while it has a slot. All others wait where Go's
 // own scheduler does not see them. So the goroutines of the host, which answer
 // requests and stop runs, never queue behind more guests than there are
 // processors.
@@ -53,8 +52,9 @@ type processors struct {
 	began time.Time
 
 	// What a guest checks at each refill, without the mutex.
-	full   atomic.Bool  // all slots are taken
-	urgent atomic.Int32 // the lowest urgency that waits, or urgencies
+	full    atomic.Bool  // all slots are taken
+	urgent  atomic.Int32 // the lowest urgency that waits, or urgencies
+	crowded atomic.Bool  // guests can take all processors that Go has
 
 	mu       sync.Mutex
 	slots    int
@@ -100,9 +100,16 @@ const (
 )
 
 func newProcessors(count func() int) *processors {
-	p := &processors{count: count, began: time.Now(), slots: count()}
+	p := &processors{count: count, began: time.Now()}
+	p.resize()
 	p.publish()
 	return p
+}
+
+// resize has as many slots as there are processors now.
+func (p *processors) resize() {
+	p.slots = p.count()
+	p.crowded.Store(p.slots >= runtime.GOMAXPROCS(0))
 }
 
 func (p *processors) now() time.Duration { return time.Since(p.began) }
@@ -117,7 +124,7 @@ func (p *processors) enter(g *guest, mustNotWait bool) bool {
 
 	now := p.now()
 	if p.taken >= p.slots {
-		p.slots = p.count()
+		p.resize()
 		p.dispatch(now)
 	}
 	if p.taken < p.slots || mustNotWait {
@@ -164,9 +171,10 @@ func (p *processors) leave(g *guest) {
 	p.dispatch(now)
 }
 
-// yield is called by a guest at each refill. It lets other goroutines of the
-// process run, and takes the slot away if the guest has to give way. It reports
-// whether the guest has its slot. If not, it waits for g.slot.
+// yield is called by a guest at each refill. It takes the slot away if the guest
+// has to give way, and lets other goroutines of the process run where no processor
+// is left to them. It reports whether the guest has its slot. If not, it waits for
+// g.slot.
 //
 // It costs a look at one variable unless all slots are taken.
 func (p *processors) yield(g *guest) bool {
@@ -177,7 +185,7 @@ func (p *processors) yield(g *guest) bool {
 	if p.givesWay(g, now) {
 		return p.requeue(g, now)
 	}
-	if now-g.polled >= pollEvery {
+	if now-g.polled >= pollEvery && p.crowded.Load() {
 		g.polled = now
 		runtime.Gosched()
 	}
@@ -201,7 +209,7 @@ func (p *processors) requeue(g *guest, now time.Duration) bool {
 	if g.state != guestRuns || !p.givesWay(g, now) {
 		return true // its call has ended, or another guest has given way
 	}
-	p.slots = p.count()
+	p.resize()
 	turn := g.turn
 	g.turn = nil
 	p.release(g, now)
