@@ -157,7 +157,10 @@ func (p *processors) leave(g *guest) {
 	defer p.mu.Unlock()
 	defer p.publish()
 
-	now := p.now()
+	now := g.since
+	if p.mostUrgent() < urgencies { // else nobody asks how long it has computed
+		now = p.now()
+	}
 	switch g.state {
 	case guestIdle:
 		return
@@ -376,8 +379,12 @@ func (p *processors) mostUrgent() urgency {
 
 // publish says what guests check without the mutex.
 func (p *processors) publish() {
-	p.full.Store(p.taken >= p.slots)
-	p.urgent.Store(int32(p.mostUrgent()))
+	if full := p.taken >= p.slots; full != p.full.Load() {
+		p.full.Store(full)
+	}
+	if most := int32(p.mostUrgent()); most != p.urgent.Load() {
+		p.urgent.Store(most)
+	}
 }
 
 // ProcessorStats are figures of who computes on a host. A call has a processor,
