@@ -87,6 +87,7 @@ type call struct {
 	ctx     lifetime
 	started time.Time
 	meter   *fuel.Meter
+	guest   guest // in the scheduler
 
 	instance *instance         // that runs it; nil before there is one and after
 	counter  api.MutableGlobal // its fuel counter
@@ -142,6 +143,8 @@ func (h *Host) begin(m *Module, req Call) (*call, error) {
 	}
 	c := &call{Call: req, host: h, module: m, client: share.ClientOf(req.Session), started: time.Now()}
 	c.meter = fuel.NewMeter(req.Policy.Fuel, c.interrupted)
+	c.guest.client = c.client
+	c.guest.background.Store(req.Background)
 	return c, nil
 }
 

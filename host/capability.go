@@ -76,6 +76,8 @@ func (c *call) sleepCapability(request []byte) int32 {
 func (c *call) sleep(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
+	c.idle()
+	defer c.compute() // a call that has to end meanwhile ends at its next check
 	select {
 	case <-timer.C:
 	case <-c.Stopping:

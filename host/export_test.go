@@ -31,3 +31,22 @@ func (h *Host) OnDiscard(f func()) {
 		}
 	}
 }
+
+// Processors makes a host that was just made have so many processors for guests.
+func (h *Host) Processors(n int) { h.cpus = newProcessors(func() int { return n }) }
+
+// TakeProcessors takes all processors that guests have, for a guest that gives
+// way to nobody, until the returned function is called.
+func (h *Host) TakeProcessors() (giveBack func()) {
+	var guests []*guest
+	for s := h.cpus; !s.full.Load(); {
+		g := &guest{}
+		s.enter(g, false)
+		guests = append(guests, g)
+	}
+	return func() {
+		for _, g := range guests {
+			h.cpus.leave(g)
+		}
+	}
+}

@@ -15,6 +15,7 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -47,6 +48,11 @@ type Config struct {
 	// TotalCalls is how many calls of all modules may run at a time, those with
 	// Call.Background left out; others wait likewise. 0 is DefaultTotalCalls.
 	TotalCalls int
+	// Computing is how many guests compute at a time; others wait, and their time
+	// runs. Direct calls go before background runs, and clients take turns. 0 is as
+	// many as Go uses processors, see [runtime.GOMAXPROCS]. Where it is less than
+	// that, the rest of the program never waits for a guest.
+	Computing int
 	// Shared says that calls of several clients are to be expected. Then one
 	// client can have three quarters of Calls and of TotalCalls, at least one: its
 	// calls wait although there are places, so that there is one for whoever comes
@@ -101,6 +107,7 @@ type Host struct {
 	pool     pool
 	ofModule rule // for the calls of one module
 	places   line // for all calls but background runs
+	cpus     *processors
 
 	interpreting chan struct{} // has the plugins that are
 	building     chan struct{} // has those that a child process compiles
@@ -127,10 +134,12 @@ func New(ctx context.Context, cfg Config) (*Host, error) {
 	h.ofModule = newRule(limit(int64(cfg.Calls), DefaultCalls, 1<<20), cfg.Shared, " of one plugin", "")
 	ofAll := newRule(limit(int64(cfg.TotalCalls), DefaultTotalCalls, 1<<20), cfg.Shared, "", " on this host")
 	h.places.rule = &ofAll
+	h.cpus = newProcessors(func() int { return cmp.Or(max(cfg.Computing, 0), runtime.GOMAXPROCS(0)) })
 	h.pool.ceiling = limit(cfg.Memory, DefaultHostMemory, 1<<50)
 	h.pool.most = max(cmp.Or(cfg.Warm, DefaultWarm), 0)
 	h.pool.age = limit(cfg.WarmFor, DefaultWarmFor, 1<<62)
 	h.pool.written = openPagemap(pagemapPath)
+	h.pool.freed.L = &h.pool.mu
 	h.ctx, h.stop = context.WithCancelCause(context.Background())
 	h.compiling, h.stopCompiling = context.WithCancel(context.Background())
 	if err := h.openCompiler(ctx, cfg); err != nil {

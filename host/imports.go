@@ -74,15 +74,30 @@ func (h *Host) instantiateImports(ctx context.Context, r wazero.Runtime) error {
 	return nil
 }
 
-// checked comes before each function of WASI, which are wazero's own: a call that
-// has to end ends there too. Some of them take long for little fuel.
-func checked(name string) experimental.FunctionListenerFunc {
-	return func(ctx context.Context, _ api.Module, _ api.FunctionDefinition, _ []uint64, _ experimental.StackIterator) {
-		c := callOf(ctx)
-		c.touched(name)
-		c.check()
+// checked is around each function of WASI, which are wazero's own: a call that
+// has to end ends there too. Some of them take long for little fuel, and those
+// that reach files wait for disks.
+type checked string
+
+// Before implements experimental.FunctionListener.
+func (name checked) Before(ctx context.Context, _ api.Module, _ api.FunctionDefinition, _ []uint64, _ experimental.StackIterator) {
+	c := callOf(ctx)
+	c.touched(string(name))
+	c.check()
+	if len(c.Policy.Files) > 0 {
+		c.lend()
 	}
 }
+
+// After implements experimental.FunctionListener.
+func (checked) After(ctx context.Context, _ api.Module, _ api.FunctionDefinition, _ []uint64) {
+	if c := callOf(ctx); len(c.Policy.Files) > 0 {
+		c.reclaim()
+	}
+}
+
+// Abort implements experimental.FunctionListener: the call ends.
+func (checked) Abort(context.Context, api.Module, api.FunctionDefinition, error) {}
 
 // wasiNotSupported is errno notsup of WASI preview 1.
 const wasiNotSupported = 58
@@ -98,6 +113,7 @@ func valTypes(types []api.ValueType) []wasmbin.ValType {
 // refill is called by the rewritten guest when its slice of fuel is used up.
 func refill(ctx context.Context, _ api.Module, stack []uint64) {
 	c := callOf(ctx)
+	c.giveWay()
 	counter, err := c.meter.Refill(int64(stack[0]))
 	if err != nil {
 		panic(&ended{c.exhausted(err)})
@@ -258,7 +274,7 @@ func (c *call) progress(mem api.Memory, stack []uint64) int32 {
 	}
 	if c.Progress != nil {
 		p := Progress{Done: done, Total: total, Message: clip(string(message), maxMessage)}
-		outside(func() { c.Progress(p) })
+		c.outside(func() { c.Progress(p) })
 	}
 	return c.answer()
 }

@@ -156,10 +156,23 @@ func (m *memory) restore(from, to uint64) bool {
 func (m *memory) Free() {}
 
 // release gives the memory back. Nothing may look at it from then on.
+//
+// The system takes a while to take back what was written to, some milliseconds
+// for 64 MiB. A call does not wait for that; one that needs the memory does.
 func (m *memory) release() {
+	free := func() { m.account.give(m.paid + m.account.beside) }
 	if m.mapped {
-		unreserve(m.room)
+		free = func() {
+			unreserve(m.room)
+			m.account.give(m.paid + m.account.beside)
+		}
 	}
-	m.account.give(m.paid + m.account.beside)
-	m.room, m.size, m.paid, m.mapped = nil, 0, 0, false
+	if m.mapped && m.paid > freeAtOnce {
+		m.account.pool.freeLater(free)
+	} else {
+		free()
+	}
 }
+
+// freeAtOnce is how much memory a call gives back itself.
+const freeAtOnce = 4 << 20

@@ -29,6 +29,9 @@ type pool struct {
 	timer        *time.Timer
 	expiring     sync.WaitGroup // what timer started or will start
 	closed       bool
+	freeing      int   // memories that freeLater gives back
+	frees        int64 // how many it has given back
+	freed        sync.Cond
 }
 
 // account is the part of the ledger that one module has.
@@ -52,8 +55,8 @@ func (a *account) take(n uint64) error {
 	}
 	p.reclaiming.Lock()
 	defer p.reclaiming.Unlock()
-	for !a.tryTake(n) {
-		if !p.reclaim(n) {
+	for frees := p.freesSoFar(); !a.tryTake(n); frees = p.freesSoFar() {
+		if !p.awaitFree(frees) && !p.reclaim(n) {
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			return fmt.Errorf("%w: all calls together hold %d of the %d bytes this host allows them, and %d more are needed: try again when others have ended",
@@ -130,6 +133,42 @@ func (a *account) give(n uint64) {
 	defer a.pool.mu.Unlock()
 	a.pool.memory -= int64(n)
 	a.memory -= int64(n)
+}
+
+// freeLater has memory given back by another goroutine.
+func (p *pool) freeLater(free func()) {
+	p.mu.Lock()
+	p.freeing++
+	p.mu.Unlock()
+
+	go func() {
+		free()
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.freeing--
+		p.frees++
+		p.freed.Broadcast()
+	}()
+}
+
+func (p *pool) freesSoFar() int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.frees
+}
+
+// awaitFree waits until freeLater has given back more memories than there were.
+// It is false if there are none to wait for.
+func (p *pool) awaitFree(were int64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for p.frees == were {
+		if p.freeing == 0 {
+			return false
+		}
+		p.freed.Wait()
+	}
+	return true
 }
 
 // oldest takes out the instance that waits longest, nil if none does. The
@@ -249,5 +288,10 @@ func (p *pool) close() {
 	p.mu.Unlock()
 	p.expiring.Wait()
 	p.discardWhile(func(*instance) bool { return true })
+	p.mu.Lock()
+	for p.freeing > 0 {
+		p.freed.Wait()
+	}
+	p.mu.Unlock()
 	p.written.close()
 }

@@ -98,6 +98,10 @@ func noSnapshot(err error) string {
 // prime starts the module up and captures the state it is in then. Its error
 // matches errAgain if another call may have more luck.
 func (c *call) prime(s *snapshot) (err error) {
+	if err := c.compute(); err != nil {
+		return errAgain
+	}
+	defer c.idle()
 	c.meter = fuel.NewMeter(c.Policy.Fuel, c.interrupted)
 	in, err := c.instantiate(&c.ctx, nil)
 	if err != nil {

@@ -75,7 +75,10 @@ func (c *call) place() error {
 		return err
 	}
 	if c.Placed != nil {
-		c.unplace = sync.OnceFunc(func() { c.host.places.leave(c.client) })
+		c.unplace = sync.OnceFunc(func() {
+			c.host.places.leave(c.client)
+			c.guest.background.Store(true)
+		})
 		c.Placed(c.unplace)
 	}
 	return nil

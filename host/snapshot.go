@@ -58,11 +58,9 @@ func (c *call) snapshot() (*snapshot, error) {
 	select {
 	case <-s.taken:
 	default:
-		select {
-		case <-s.taken:
-		case <-c.ctx.Done():
+		if err := c.await(s.taken); err != nil {
 			s.release()
-			return nil, &ended{c.interrupted()}
+			return nil, &ended{err}
 		}
 	}
 	if s.image == nil {

@@ -82,6 +82,8 @@ type Stats struct {
 	MemoryLimit int64        `json:"memory_limit"` // of the host, for all modules
 	MemoryOf    MemoryOf     `json:"memory_of"`    // what Memory is made of
 	Compiled    CompileStats `json:"compiled"`     // of a host
+	// Processors is who computes on a host.
+	Processors ProcessorStats `json:"processors"`
 	// Startup is why calls of a module start it up anew although its isolation
 	// is Reset. It is known once one has done so, and empty for a host.
 	Startup string `json:"startup,omitempty"`
@@ -219,7 +221,9 @@ func (h *Host) Stats() Stats {
 	p := &h.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.tally.stats(p.memory, p.peak, p.ceiling, p.idle.Len())
+	s := p.tally.stats(p.memory, p.peak, p.ceiling, p.idle.Len())
+	s.Processors = h.cpus.stats()
+	return s
 }
 
 // Isolation says how the calls of a plugin would be kept apart. It does not

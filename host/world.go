@@ -172,12 +172,14 @@ func (o output) Write(p []byte) (int, error) {
 func (c *call) emit(w io.Writer, p []byte) {
 	if w != nil {
 		p = bytes.Clone(p) // it is memory of the guest: one that kept it would read another call's
-		outside(func() { _, _ = w.Write(p) })
+		c.outside(func() { _, _ = w.Write(p) })
 	}
 }
 
 // outside runs what the caller gave. That it panics is no crash of the guest.
-func outside(f func()) {
+func (c *call) outside(f func()) {
+	c.lend()
+	defer c.reclaim()
 	defer func() {
 		if r := recover(); r != nil {
 			panic(&ended{fmt.Errorf("a writer or a function of the caller panicked: %v", r)})

@@ -95,6 +95,7 @@ func startLoaded(t *testing.T, zoo, config string) *loadProcess {
 	dir := t.TempDir()
 	data := filepath.Join(dir, "data")
 	require.NoError(t, os.Mkdir(data, 0o700))
+	require.NoError(t, os.MkdirAll(plugintest.CacheDir(), 0o700))
 	require.NoError(t, os.Symlink(plugintest.CacheDir(), filepath.Join(data, "cache")))
 	file := filepath.Join(dir, "toolhost.yaml")
 	require.NoError(t, os.WriteFile(file, []byte(config), 0o600))

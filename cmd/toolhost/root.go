@@ -8,10 +8,12 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -178,9 +180,19 @@ func (a *app) openKept(ctx context.Context, folder string, shared bool) (*server
 	}
 	cfg.DataDir, cfg.Watch, cfg.OnReload = folder, a.config.Watch, a.reloaded
 	cfg.CompileAhead = a.config.Compile == compileAhead
-	cfg.Host.Shared = shared
+	cfg.Host.Shared, cfg.Host.Computing = shared, spareProcessor()
 	return server.Open(ctx, cfg)
 }
+
+// spareProcessor has Go use one processor more than guests compute on, and
+// returns how many those are. Go does not look for what came over a connection
+// while all its processors are busy, but for each 10 ms. On the spare one it waits
+// for that, and the system shares the real processors.
+var spareProcessor = sync.OnceValue(func() int {
+	n := runtime.GOMAXPROCS(0)
+	runtime.GOMAXPROCS(n + 1)
+	return n
+})
 
 // serverConfig is the configuration of a service that keeps nothing: the data
 // folder is for one process at a time.

@@ -7,9 +7,13 @@ import (
 )
 
 const (
-	// chunk is how many bytes a fill or copy moves between two looks at the
-	// counter; some ten microseconds. It is a multiple of what a unit pays for.
-	chunk = 256 << 10
+	// chunk is how many bytes a fill or copy moves between two checks of the
+	// counter. It is a multiple of what a unit pays for.
+	chunk = 64 << 10
+	// bulkSlice is how much of a slice is used when a long fill or copy refills
+	// it, in units: 512 KiB. A whole slice pays for 6 MiB, which takes ten
+	// milliseconds and more where each page of them is touched for the first time.
+	bulkSlice = 8192
 	// maxEntries is how many entries the tables of a module may have together.
 	maxEntries = 1 << 20
 )
@@ -51,7 +55,7 @@ func (r *rewriter) entries() int {
 }
 
 // bulk writes a memory.fill or memory.copy whose length is in local n and on the
-// stack: a long one is done by a function that looks at the counter every chunk.
+// stack: a long one is done by a function that checks the counter every chunk.
 // It pays for itself there, and leaves nothing to charge.
 func (e *emitter) bulk(r *rewriter, op wasmbin.Op, n uint32) {
 	e.opX(wasmbin.OpLocalGet, n)
@@ -89,7 +93,7 @@ func (r *rewriter) addBulk(t uint32) {
 		e.i64(chunk >> bytesShift)
 		e.op(wasmbin.OpI64Sub)
 		e.setCounter()
-		e.checkpoint()
+		e.refillEarly()
 		e.opX(wasmbin.OpLocalGet, 2)
 		e.i32(chunk)
 		e.op(wasmbin.OpI32GtU)
@@ -104,6 +108,17 @@ func (r *rewriter) addBulk(t uint32) {
 		r.m.Functions = append(r.m.Functions, t)
 		r.m.Codes = append(r.m.Codes, wasmbin.Code{Body: e.out})
 	}
+}
+
+// refillEarly asks for more once bulkSlice is used, or the budget ends.
+func (e *emitter) refillEarly() {
+	e.getCounter()
+	e.i64(Slice - bulkSlice)
+	e.op(wasmbin.OpI64LtS)
+	e.op(wasmbin.OpIf)
+	e.out = append(e.out, 0x40)
+	e.refill()
+	e.op(wasmbin.OpEnd)
 }
 
 // trapIfOutside runs the operator as it is if it is out of bounds: it traps

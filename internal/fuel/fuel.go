@@ -24,7 +24,7 @@ const (
 
 // RewriterVersion changes whenever the same input makes another output. It
 // belongs in the key of every cache of compiled programs.
-const RewriterVersion = 3
+const RewriterVersion = 4
 
 // ErrReserved: the guest imports or exports a name that is reserved for metering.
 var ErrReserved = errors.New("reserved name")

@@ -292,6 +292,21 @@ func (p *Program) Spin() *Program {
 	})
 }
 
+// Count counts to n, which computes and does nothing else.
+func (p *Program) Count(n int) *Program {
+	return p.then(func(a *assembler) {
+		a.constant(n)
+		a.opX(wasmbin.OpLocalSet, 0)
+		a.loop()
+		a.opX(wasmbin.OpLocalGet, 0)
+		a.constant(1)
+		a.op(wasmbin.OpI32Sub)
+		a.opX(wasmbin.OpLocalTee, 0)
+		a.opX(wasmbin.OpBrIf, 0)
+		a.op(wasmbin.OpEnd)
+	})
+}
+
 // Flood writes output for ever.
 func (p *Program) Flood() *Program {
 	return p.then(func(a *assembler) {
