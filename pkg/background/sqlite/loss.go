@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 
 	"github.com/toolhost/toolhost/pkg/background"
 )
@@ -12,15 +11,15 @@ import (
 // A watched file is one that must stay what it was when it was opened.
 type watched struct {
 	name string
-	info fs.FileInfo
+	identity
 }
 
 // watchFiles notes which files the database is in. Windows lets nobody delete
 // or rename a file that is open, so that there the look costs and finds nothing.
 func (e *Engine) watchFiles() {
 	for _, name := range []string{databaseName, databaseName + "-wal"} {
-		if info, err := os.Stat(e.path(name)); err == nil {
-			e.files = append(e.files, watched{name, info})
+		if id, err := identify(e.path(name)); err == nil {
+			e.files = append(e.files, watched{name, id})
 		}
 	}
 }
@@ -42,8 +41,8 @@ func (e *Engine) look() error {
 	}
 
 	for _, w := range e.files {
-		info, err := os.Stat(e.path(w.name))
-		if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(info, w.info) {
+		id, err := identify(e.path(w.name))
+		if errors.Is(err, fs.ErrNotExist) || err == nil && !w.same(id) {
 			return e.fail(w.name)
 		}
 	}
