@@ -113,11 +113,11 @@ func (t *Tool) Call(ctx context.Context, req host.Call) (abi.Result, error) {
 		return r, err
 	}
 	if err != nil {
-		message := abi.InternalMessage
+		kind, message := abi.Internal, abi.InternalMessage
 		if errors.Is(err, host.ErrABI) { // the module is at fault, and nothing else is in the error
-			message = fmt.Sprintf("the plugin %s (%s) cannot be run: %v", p.Manifest.Name, p.name, err)
+			kind, message = abi.ToolError, fmt.Sprintf("the plugin %s (%s) cannot be run: %v", p.Manifest.Name, p.name, err)
 		}
-		return fail(abi.Internal, message, fmt.Errorf("%s: %w", p.File, err))
+		return fail(kind, message, fmt.Errorf("%s: %w", p.File, err))
 	}
 	defer p.unuse()
 	req.Plugin, req.Tool, req.Argv = p.Manifest.Name, t.Tool.Name, t.Tool.Argv

@@ -140,7 +140,7 @@ func Content(run background.Run) []abi.Block {
 // errorKind maps how a call ended to why a run failed.
 func errorKind(r abi.Result, err error) background.ErrorKind {
 	switch {
-	case r.Kind == abi.ToolError && err == nil:
+	case r.Kind == abi.ToolError && (err == nil || errors.Is(err, host.ErrABI)): // the latter is a plugin that cannot be compiled
 		return background.KindToolError
 	case r.Kind == abi.ConnectionRequired:
 		return background.KindConnectionRequired

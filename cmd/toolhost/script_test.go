@@ -18,6 +18,7 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/internal/bombs"
 	"github.com/toolhost/toolhost/internal/pluginbuild"
 	"github.com/toolhost/toolhost/internal/plugintest"
 	"github.com/toolhost/toolhost/server/httpapi"
@@ -91,7 +92,7 @@ func TestScripts(t *testing.T) {
 			}
 			return os.Symlink(plugintest.CacheDir(), filepath.Join(data, "cache")) // that of all tests
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "wasm": wasm, "until": until, "capture": capture, "open": open, "draining": draining, "hangup": hangUp, "listener": listener},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "wasm": wasm, "until": until, "capture": capture, "open": open, "draining": draining, "hangup": hangUp, "bomb": bomb, "listener": listener},
 	})
 }
 
@@ -264,6 +265,21 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	if code != want {
 		ts.Fatalf("exit code %d, expected %d", code, want)
 	}
+}
+
+// bomb NAME FILE writes a plugin that would cost its compiler a lot, without a
+// manifest.
+func bomb(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: bomb NAME FILE")
+	}
+	for _, b := range bombs.All() {
+		if b.Name == args[0] {
+			ts.Check(os.WriteFile(ts.MkAbs(args[1]), bombs.Unsealed(b.Wasm()), 0o644))
+			return
+		}
+	}
+	ts.Fatalf("there is no bomb %q", args[0])
 }
 
 // wasm FILE KIND writes a file that is no plugin in one of the ways they come.
