@@ -132,7 +132,7 @@ func TestFiringWithoutRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := new(testlog.Buffer)
 		m := newManager(t, Config{RecordQuota: 150 << 10, Logger: logTo(log)})
-		s := must(m.Schedule(t.Context(), alice, ScheduleRequest{Tool: "echo", At: time.Now().Add(time.Minute), Args: large(40 << 10)}))
+		s := must(m.Schedule(t.Context(), alice, ScheduleRequest{Tool: "second", At: time.Now().Add(time.Minute), Args: large(40 << 10)}))
 		other := must(m.Schedule(t.Context(), alice, ScheduleRequest{Tool: "echo", At: s.At}))
 		first := must(m.Spawn(t.Context(), alice, SpawnRequest{Tool: "second", Args: large(60 << 10)}))
 		time.Sleep(2*time.Minute - time.Second)
@@ -141,7 +141,7 @@ func TestFiringWithoutRoom(t *testing.T) {
 		require.True(t, must(m.GetSchedule(t.Context(), alice, s.ID)).Enabled, "nothing is lost")
 		require.Empty(t, must(m.engine.List(t.Context(), Query{Schedule: s.ID})))
 		require.NoError(t, m.Acknowledge(t.Context(), alice, []string{first.ID}))
-		time.Sleep(fireAgain)
+		time.Sleep(fireAgain + 2*time.Second) // a run takes one
 		synctest.Wait()
 		runs := must(m.engine.List(t.Context(), Query{Schedule: s.ID}))
 		require.Len(t, runs, 1)

@@ -51,7 +51,11 @@ func spin() {
 	}
 }
 
+// overflow recurses deeper than any stack.
 func overflow(depth int) string {
+	if depth < 0 {
+		return ""
+	}
 	var frame [1024]byte
 	frame[depth%1024] = 'a'
 	return overflow(depth+1) + string(frame[:1])
