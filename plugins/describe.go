@@ -138,22 +138,23 @@ func (l *loader) cache(name string, document []byte) {
 }
 
 // describeLate describes the plugins that were late, with all the time that
-// compiling one may take, and reloads if there were any.
+// compiling one may take, and reloads if that changes something.
 func (r *Registry) describeLate(ctx context.Context) error {
-	late := r.set.Load().late
-	for _, p := range late {
+	changed := false
+	for _, p := range r.set.Load().late {
 		document, err := p.describe(ctx, r.host.Describe)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 		if digest := p.known(); digest != "" {
 			r.described.put(digest, document, err)
+			changed = changed || err == nil || atFault(err) || r.host.Refused(digest) != nil
 		}
 		if err == nil {
 			(&loader{}).cache(cachedManifest(r.cfg.CacheDir, p.known()), document)
 		}
 	}
-	if len(late) == 0 {
+	if !changed {
 		return nil
 	}
 	_, err := r.Reload(ctx)

@@ -4,8 +4,6 @@ import (
 	"errors"
 
 	"github.com/spf13/cobra"
-
-	"github.com/toolhost/toolhost/plugins"
 )
 
 func (a *app) compile() *cobra.Command {
@@ -36,13 +34,10 @@ func (a *app) compileAll(cmd *cobra.Command) error {
 		return err
 	}
 	defer done()
-	problems := s.Problems() // before: what does not compile becomes one
 	files := []string{}
 	progress := newBar(a.err)
 	err = s.Compile(cmd.Context(), func(done, total int, file string, err error) {
-		if err != nil {
-			problems = append(problems, plugins.Problem{File: file, Err: err})
-		} else {
+		if err == nil {
 			files = append(files, file)
 		}
 		progress.set(float64(done), float64(total), file)
@@ -51,6 +46,7 @@ func (a *app) compileAll(cmd *cobra.Command) error {
 	if cmd.Context().Err() != nil {
 		return err
 	}
+	problems := s.Problems() // with what does not compile
 	if a.json {
 		a.printJSON(compiled{files, problemsOf(problems)})
 	} else {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/toolhost/toolhost/internal/owned"
 	"github.com/toolhost/toolhost/pkg/background"
@@ -59,8 +60,25 @@ func (c *loaded) check() {
 			}
 		}
 	}
+	c.checkCompile()
 	c.checkPark()
 	c.checkOAuth()
+}
+
+// The least that a compiler needs for a plugin of no size.
+const (
+	minCompileMemory = 128 << 20
+	minCompileTime   = time.Second
+)
+
+// checkCompile refuses limits that no plugin could be compiled in.
+func (c *loaded) checkCompile() {
+	if n := c.Host.CompileMemory; n > 0 && n < minCompileMemory {
+		c.fault("host.compile_memory", "expected at least %dMiB", minCompileMemory>>20)
+	}
+	if d := c.Host.CompileTime; d > 0 && d < minCompileTime {
+		c.fault("host.compile_time", "expected at least %v", minCompileTime)
+	}
 }
 
 // When serve and mcp compile plugins: in the background once they are ready, or

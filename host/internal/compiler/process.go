@@ -132,16 +132,17 @@ func (p *Process) ended(state *os.ProcessState, stderr string, err error) error 
 	switch used := state.UserTime() + state.SystemTime(); {
 	case state.ExitCode() == exitProcessor, used >= p.Processor:
 		return &LimitError{Processor: p.Processor}
-	case state.ExitCode() == exitMemory, outOfMemory(stderr):
+	case state.ExitCode() == exitMemory, outOfMemory(stderr) && largest(state) >= p.Memory/2:
 		return &LimitError{Memory: p.Memory}
+	case outOfMemory(stderr): // the system's, not its own
 	case state.ExitCode() == 2 || crashed(state):
 		return &CrashError{firstLine(stderr)}
 	}
 	return fmt.Errorf("the compiler process ended early: %v: %s", state, firstLine(stderr))
 }
 
-// outOfMemory reports whether a child died because it was refused memory: by
-// Go's heap, by the runtime's mappings, or for a thread.
+// outOfMemory reports whether a child died because it was refused memory, or a
+// thread, by its own limit or by the system.
 func outOfMemory(stderr string) bool {
 	for _, sign := range []string{"out of memory", "cannot allocate memory", "failed to create new OS thread", "pthread_create failed"} {
 		if strings.Contains(stderr, sign) {

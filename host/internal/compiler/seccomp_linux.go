@@ -2,6 +2,7 @@ package compiler
 
 import (
 	"errors"
+	"fmt"
 	"runtime"
 	"unsafe"
 
@@ -43,9 +44,12 @@ func seccomp() error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	// The flag has all threads filtered, and with no_new_privs.
-	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&prog)))
-	if errno != 0 {
+	thread, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&prog)))
+	switch {
+	case errno != 0:
 		return errno
+	case thread != 0:
+		return fmt.Errorf("thread %d cannot be filtered", thread)
 	}
 	return nil
 }
