@@ -42,11 +42,20 @@ func limitProcess(j job) error {
 		limits[unix.RLIMIT_DATA] = unix.Rlimit{Cur: uint64(j.Memory), Max: uint64(j.Memory)}
 	}
 	for resource, limit := range limits {
-		if err := unix.Setrlimit(resource, &limit); err != nil {
+		if err := lower(resource, limit); err != nil {
 			return os.NewSyscallError("setrlimit", err)
 		}
 	}
 	return nil
+}
+
+// lower sets a limit, unless there is a lower one already.
+func lower(resource int, limit unix.Rlimit) error {
+	var now unix.Rlimit
+	if err := unix.Getrlimit(resource, &now); err != nil {
+		return err
+	}
+	return unix.Setrlimit(resource, &unix.Rlimit{Cur: min(limit.Cur, now.Max), Max: min(limit.Max, now.Max)})
 }
 
 // maxInherited is up to which number a child looks for files it inherited.
