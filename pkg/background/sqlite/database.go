@@ -7,6 +7,9 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
 
 	"github.com/toolhost/toolhost/pkg/background"
 )
@@ -48,9 +51,16 @@ func (e *Engine) openDatabase() (*conn, error) {
 // openWhole opens the database. One that is missing or damaged is replaced by a
 // new one; told says that this was reported.
 func (e *Engine) openWhole(left mark, known bool) (c *conn, told bool, err error) {
+	if aside, err := e.unfinishedSalvage(); err != nil || aside != "" {
+		if err == nil {
+			c, err = e.replace(aside, "an earlier start was cut short while it read what is left of a damaged database")
+		}
+		return c, true, err
+	}
+
 	path := e.path(databaseName)
 	if why := e.missing(left, known); why != "" {
-		aside, err := e.setDatabaseAside("lost")
+		aside, err := e.setDatabaseAside(asideName("lost"))
 		if err != nil {
 			return nil, false, err
 		}
@@ -68,27 +78,82 @@ func (e *Engine) openWhole(left mark, known bool) (c *conn, told bool, err error
 	if !damagedFile(err) {
 		return c, false, err
 	}
-	p := Problem{Kind: ProblemDatabase, Reason: err.Error()}
-	if p.Moved, err = e.setDatabaseAside("corrupt"); err != nil {
+	damage := err
+	aside := asideName("corrupt")
+	if err := e.beginSalvage(aside); err != nil {
+		return nil, false, fmt.Errorf("setting the damaged database aside: %w", err)
+	}
+	if _, err := e.setDatabaseAside(aside); err != nil {
 		return nil, false, err
 	}
-	if c, err = openFile(path, false); err != nil {
+	if c, err = e.replace(aside, damage.Error()); err != nil {
 		return nil, false, err
 	}
-	if said, err := e.salvageAside(c, p.Moved); err != nil {
-		return nil, false, errors.Join(err, c.close())
-	} else {
-		p.Reason += said
-	}
-	e.report(p)
 	return c, true, os.RemoveAll(path + suspectSuffix)
+}
+
+// salvagingName is a file that names the database that was set aside and is not
+// read yet. It is there until all that can be read of that is in the new one: a
+// start that is cut short is done again by the next.
+const salvagingName = databaseName + ".salvaging"
+
+func (e *Engine) beginSalvage(aside string) error {
+	return errors.Join(writeFile(e.path(salvagingName), strings.NewReader(aside), true), syncDir(e.dir))
+}
+
+// unfinishedSalvage returns the name of a database that an earlier start set
+// aside and did not finish reading, after it has removed what that start made;
+// "" if there is none.
+func (e *Engine) unfinishedSalvage() (aside string, err error) {
+	name, err := os.ReadFile(e.path(salvagingName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	aside = filepath.Base(string(name))
+	if _, err := os.Stat(e.path(aside)); err != nil {
+		return "", os.Remove(e.path(salvagingName)) // it was not set aside yet
+	}
+
+	// Without a new database its log is still that of the damaged one.
+	if _, err := os.Stat(e.path(databaseName)); errors.Is(err, fs.ErrNotExist) {
+		_, err = e.setDatabaseAside(aside)
+		return aside, err
+	}
+	for _, suffix := range databaseSuffixes {
+		if err := os.RemoveAll(e.path(databaseName + suffix)); err != nil {
+			return "", err
+		}
+	}
+	return aside, nil
+}
+
+// replace makes a new database of what can be read of one that was set aside.
+func (e *Engine) replace(aside, reason string) (*conn, error) {
+	c, err := openFile(e.path(databaseName), false)
+	if err != nil {
+		return nil, err
+	}
+	said, err := e.salvageAside(c, aside)
+	if err == nil {
+		err = os.Remove(e.path(salvagingName))
+	}
+	if err != nil {
+		return nil, errors.Join(err, c.close())
+	}
+	e.report(Problem{Kind: ProblemDatabase, Moved: aside, Reason: reason + said})
+	return c, nil
 }
 
 // salvageAside reads what can be read of a database that was set aside. How far
 // that was cannot be known.
 func (e *Engine) salvageAside(c *conn, aside string) (said string, err error) {
 	_ = os.Remove(e.path(tornName)) // it is among what was set aside
-	if err := writeImage(e.path(imageName), e.path(aside), e.path(aside+"-wal")); err != nil {
+	if err := writeImage(e.path(imageName), e.path(aside), e.path(aside+"-wal")); errors.Is(err, syscall.ENOSPC) {
+		return "", fmt.Errorf("reading a damaged database needs as much room again: %w", err)
+	} else if err != nil {
 		return "; nothing was read from it: " + err.Error(), nil
 	}
 	doubted := ""
@@ -99,11 +164,18 @@ func (e *Engine) salvageAside(c *conn, aside string) (said string, err error) {
 	return "; " + said + doubted, nil
 }
 
+// databaseSuffixes are those of the files of a database.
+var databaseSuffixes = []string{"", "-wal", "-shm"}
+
+// asideName is what a database is renamed to that is set aside.
+func asideName(why string) string {
+	return fmt.Sprintf("%s.%s-%s", databaseName, why, timestamp())
+}
+
 // setDatabaseAside renames the files of the database, and returns the new name
 // of the first one; "" if there was none.
-func (e *Engine) setDatabaseAside(why string) (aside string, err error) {
-	name := fmt.Sprintf("%s.%s-%s", databaseName, why, timestamp())
-	for _, suffix := range []string{"", "-wal", "-shm"} {
+func (e *Engine) setDatabaseAside(name string) (aside string, err error) {
+	for _, suffix := range databaseSuffixes {
 		err := os.Rename(e.path(databaseName+suffix), e.path(name+suffix))
 		if err == nil {
 			aside = name

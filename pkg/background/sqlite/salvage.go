@@ -75,9 +75,10 @@ func (s *salvage) each(sql string, do func(found []driver.Value) error) (err err
 	if err := s.to.run("BEGIN IMMEDIATE"); err != nil {
 		return err
 	}
-	tries := salvageTries
+	tries, saved, broken := salvageTries, s.saved, s.broken
 	err = s.walk(sql, do, 0, math.MaxInt64, &tries)
 	if err != nil {
+		s.saved, s.broken = saved, broken
 		return errors.Join(err, s.to.run("ROLLBACK"))
 	}
 	return s.to.run("COMMIT")

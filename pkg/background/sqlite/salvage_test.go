@@ -3,7 +3,9 @@ package sqlite
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -119,6 +121,51 @@ func TestSalvage(t *testing.T) {
 					count(t, e, "SELECT count(*) FROM quarantine WHERE id = '"+id+"'") == 1, "the folder of %s has a record, or is set aside", id)
 			}
 			submitted(t, e, "bg_new")
+			require.NoError(t, e.Close())
+			require.Empty(t, opened(t, dir).Problems())
+		})
+	}
+}
+
+// TestSalvageThatWasCutShort: a start that ends while it reads what is left of a
+// damaged database is done again by the next, however far it came.
+func TestSalvageThatWasCutShort(t *testing.T) {
+	const n = 60
+	const aside = databaseName + ".corrupt-20260102T030405.000000000Z"
+	damage := func(_ int, p []byte) bool { return p[0] == leafOfIndex }
+	rename := func(t *testing.T, dir string, suffixes ...string) {
+		for _, suffix := range suffixes {
+			err := os.Rename(filepath.Join(dir, databaseName+suffix), filepath.Join(dir, aside+suffix))
+			require.True(t, err == nil || errors.Is(err, fs.ErrNotExist), err)
+		}
+	}
+
+	for name, cut := range map[string]func(t *testing.T, dir string){
+		"before it is renamed": func(*testing.T, string) {},
+		"while it is renamed":  func(t *testing.T, dir string) { rename(t, dir, "") },
+		"when it is renamed":   func(t *testing.T, dir string) { rename(t, dir, databaseSuffixes...) },
+		"with a new database": func(t *testing.T, dir string) {
+			rename(t, dir, databaseSuffixes...)
+			fresh := t.TempDir()
+			require.NoError(t, opened(t, fresh).Close())
+			data, err := os.ReadFile(filepath.Join(fresh, databaseName))
+			require.NoError(t, err)
+			require.NoError(t, os.WriteFile(filepath.Join(dir, databaseName), data, 0o600))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			salvageable(t, dir, n)
+			require.Positive(t, damagePages(t, filepath.Join(dir, databaseName), damage))
+			require.NoError(t, os.WriteFile(filepath.Join(dir, salvagingName), []byte(aside), 0o600))
+			cut(t, dir)
+
+			e, problems := reopened(t, dir)
+			require.Contains(t, problems[0].Reason, "records were read from it")
+			found, err := e.List(t.Context(), background.Query{})
+			require.NoError(t, err)
+			require.Len(t, found, n)
+			require.NoFileExists(t, filepath.Join(dir, salvagingName))
 			require.NoError(t, e.Close())
 			require.Empty(t, opened(t, dir).Problems())
 		})
