@@ -3,11 +3,13 @@
 package host_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/internal/bombs"
 )
 
 // TestCompileLimit: a module that takes more than it may is refused. It is not
@@ -15,13 +17,13 @@ import (
 // detector a process cannot have so little memory.
 func TestCompileLimit(t *testing.T) {
 	dir := t.TempDir()
-	little := host.Config{CacheDir: dir, CompileMemory: 40 << 20}
-	wasm := heavy()
+	little := host.Config{CacheDir: dir, CompileMemory: 300 << 20}
+	wasm := manyFunctions(700_000)
 	h := inChild(t, little)
 	_, err := h.Compile(t.Context(), wasm)
 	require.ErrorIs(t, err, host.ErrCompileLimit)
 	require.ErrorIs(t, err, host.ErrABI)
-	require.ErrorContains(t, err, "more than the 40 MiB of memory allowed")
+	require.ErrorContains(t, err, "more than the 300 MiB of memory allowed")
 	var module *host.ModuleError
 	require.ErrorAs(t, err, &module)
 
@@ -35,8 +37,13 @@ func TestCompileLimit(t *testing.T) {
 
 	more := inChild(t, host.Config{CacheDir: dir})
 	callEcho(t, more)
-	require.NoError(t, more.Refused(digest))
-	m, err := more.Compile(t.Context(), wasm)
-	require.NoError(t, err)
-	require.NoError(t, m.Close(t.Context()))
+	require.NoError(t, more.Refused(digest), "it would be tried again")
+}
+
+// manyFunctions is a module that takes a kilobyte of memory to compile for each of
+// its functions.
+func manyFunctions(n int) []byte {
+	all := bombs.All()
+	i := slices.IndexFunc(all, func(b bombs.Bomb) bool { return b.Name == "functions" })
+	return all[i].Make(n)
 }

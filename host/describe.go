@@ -35,22 +35,12 @@ const (
 // it does there. Whatever an interpreter does not bring to its end is compiled,
 // and begins anew: what comes of a describe does not depend on which it was.
 func (h *Host) Describe(ctx context.Context, wasm []byte) ([]byte, error) {
-	return h.describe(ctx, wasm, CompileOptions{})
+	return h.DescribeWith(ctx, wasm, CompileOptions{})
 }
 
-// quickCompileTime is how much processor time a plugin may take to be compiled
-// for DescribeQuickly.
-const quickCompileTime = 5 * time.Second
-
-// DescribeQuickly does what Describe does, for somebody who has other plugins to
-// wait for: one that takes more than five seconds of processor time to be
-// compiled is an error that matches [ErrCompileLimit]. Without Config.Compiler
-// it is Describe.
-func (h *Host) DescribeQuickly(ctx context.Context, wasm []byte) ([]byte, error) {
-	return h.describe(ctx, wasm, CompileOptions{processor: quickCompileTime})
-}
-
-func (h *Host) describe(ctx context.Context, wasm []byte, opts CompileOptions) ([]byte, error) {
+// DescribeWith does what Describe does. The options are for a plugin that has to
+// be compiled for it.
+func (h *Host) DescribeWith(ctx context.Context, wasm []byte, opts CompileOptions) ([]byte, error) {
 	if err := h.enter(); err != nil {
 		return nil, err
 	}

@@ -160,14 +160,16 @@ func (m *memory) Free() {}
 // The system takes a while to take back what was written to, some milliseconds
 // for 64 MiB. A call does not wait for that; one that needs the memory does.
 func (m *memory) release() {
-	free := func() { m.account.give(m.paid + m.account.beside) }
-	if m.mapped {
-		free = func() {
-			unreserve(m.room)
-			m.account.give(m.paid + m.account.beside)
+	room, paid, mapped := m.room, m.paid, m.mapped
+	m.room, m.size, m.paid, m.mapped = nil, 0, 0, false
+
+	free := func() {
+		if mapped {
+			unreserve(room)
 		}
+		m.account.give(paid + m.account.beside)
 	}
-	if m.mapped && m.paid > freeAtOnce {
+	if mapped && paid > freeAtOnce {
 		m.account.pool.freeLater(free)
 	} else {
 		free()

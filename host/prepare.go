@@ -29,8 +29,9 @@ type CompileOptions struct {
 	// LowPriority has the compiler process give way to other work, where the
 	// system can do that. Nothing changes without Config.Compiler.
 	LowPriority bool
-
-	processor time.Duration // less than Config.CompileTime, 0 if not
+	// Time is how much processor time compiling may take, if that is less than
+	// Config.CompileTime. 0 is the latter. Nothing changes without Config.Compiler.
+	Time time.Duration
 }
 
 // prepared is a plugin as a runtime has it.
@@ -55,8 +56,8 @@ func (h *Host) prepare(ctx context.Context, info *Info, wasm []byte, opts Compil
 		return p, nil
 	}
 	limits := h.limits
-	if opts.processor > 0 {
-		limits.Processor = min(limits.Processor, opts.processor)
+	if opts.Time > 0 {
+		limits.Processor = min(limits.Processor, opts.Time)
 	}
 	if err := h.refusals.recall(info.Digest, limits); err != nil {
 		return nil, err

@@ -48,6 +48,8 @@ type refusal struct {
 	Crashed       string `json:"crashed,omitempty"`
 	Exceeded      string `json:"exceeded,omitempty"` // memory or processor
 	compileLimits        // there were
+
+	wall time.Duration // real time that was exceeded; this process remembers it
 }
 
 // compileLimits are what compiling one module may take.
@@ -59,7 +61,8 @@ type compileLimits struct {
 // refusalVersion names all that decides whether a module is refused, but for the
 // limits.
 func refusalVersion() string {
-	return fmt.Sprintf("rewriter %d, state %d, features %d, runtime %s", fuel.RewriterVersion, wasmstate.Version, compiler.Features, compiler.Runtime())
+	return fmt.Sprintf("rewriter %d, state %d, bounds %s, features %d, runtime %s",
+		fuel.RewriterVersion, wasmstate.Version, compiler.Bounds, compiler.Features, compiler.Runtime())
 }
 
 // remember notes why a module cannot be compiled, if that is the module's fault
@@ -78,6 +81,8 @@ func (r *refusals) remember(digest string, err error, limits compileLimits) {
 		f.Exceeded = "memory"
 	case errors.As(err, &taken) && taken.Processor > 0:
 		f.Exceeded = "processor"
+	case errors.As(err, &taken):
+		f.Exceeded, f.wall = "time", taken.Wall
 	case errors.As(err, &crash):
 		f.Crashed = crash.Reason
 	default:
@@ -90,7 +95,7 @@ func (r *refusals) remember(digest string, err error, limits compileLimits) {
 		clear(r.known)
 	}
 	r.known[digest] = f
-	if r.dir != "" {
+	if r.dir != "" && f.wall == 0 { // which says as much of the machine as of the module
 		_ = r.write(digest, f) // else the next process finds out for itself
 	}
 }
@@ -144,6 +149,8 @@ func (f refusal) error(limits compileLimits) error {
 		return &compiler.LimitError{Memory: f.Memory}
 	case f.Exceeded == "processor":
 		return &compiler.LimitError{Processor: f.Processor}
+	case f.Exceeded == "time":
+		return &compiler.LimitError{Wall: f.wall}
 	case f.Crashed != "":
 		return &compiler.CrashError{Reason: f.Crashed}
 	}

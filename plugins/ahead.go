@@ -10,19 +10,20 @@ import (
 // CompileAhead compiles the plugins that are not compiled yet, so that no call
 // has to wait for it: one at a time, at low priority, and after each reload what
 // that brought. Plugins that were too late to describe themselves are described
-// first. It returns when ctx is done. What does not compile becomes a problem.
+// last. It returns when ctx is done. What does not compile becomes a problem.
 //
 // Where the host keeps compiled code in a folder, what comes of it takes no
 // memory before the first call.
 func (r *Registry) CompileAhead(ctx context.Context) {
+	low := host.CompileOptions{LowPriority: true}
 	for {
-		_ = r.describeLate(ctx) // an error is that of ctx, or of a closed registry
 		for _, p := range r.set.Load().plugins {
 			if ctx.Err() != nil {
 				return
 			}
-			_ = p.compileAhead(ctx) // a problem of the plugin, see Problems
+			_ = p.compileAhead(ctx, low) // a problem of the plugin, see Problems
 		}
+		_ = r.describeLate(ctx, low) // an error is that of ctx, or of a closed registry
 
 		select {
 		case <-r.reloaded:
@@ -33,11 +34,11 @@ func (r *Registry) CompileAhead(ctx context.Context) {
 }
 
 // compileAhead compiles the plugin unless there is no need, or no use.
-func (p *Plugin) compileAhead(ctx context.Context) error {
+func (p *Plugin) compileAhead(ctx context.Context, low host.CompileOptions) error {
 	if p.interpret || p.stored.Load() || p.compiled() || p.Denied() != nil || errors.Is(p.failure(), host.ErrABI) {
 		return nil
 	}
-	if _, err := p.useWith(ctx, host.CompileOptions{LowPriority: true}); err != nil {
+	if _, err := p.useWith(ctx, low); err != nil {
 		return err
 	}
 	p.stored.Store(p.host.KeepsCode())

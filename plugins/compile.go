@@ -19,7 +19,7 @@ import (
 // of the plugins, each with its file, and is the cause of the context once ctx is
 // done.
 func (r *Registry) Compile(ctx context.Context, progress func(done, total int, file string, err error)) error {
-	if err := r.describeLate(ctx); err != nil {
+	if err := r.describeLate(ctx, host.CompileOptions{}); err != nil {
 		return err
 	}
 
@@ -71,8 +71,15 @@ type compilation struct {
 	module  *host.Module
 	err     error
 	waiting int
+	low     bool // at low priority
 	cancel  context.CancelCauseFunc
+
+	overtaken bool // another one has taken its place
 }
+
+// errOvertaken is why a compilation at low priority ended: somebody waits for the
+// plugin, and it has begun anew for them.
+var errOvertaken = errors.New("a call waits for the plugin")
 
 // use returns the compiled plugin, which the caller gives back with unuse. The
 // plugin is compiled once, for all who ask meanwhile. If that fails the next
@@ -96,6 +103,11 @@ func (p *Plugin) useWith(ctx context.Context, opts host.CompileOptions) (*host.M
 		return nil, p.gone
 	}
 	c := p.compiling
+	if c != nil && c.low && !opts.LowPriority { // no process can have a higher priority than it began with
+		c.overtaken = true
+		c.cancel(errOvertaken)
+		c = nil
+	}
 	if c == nil {
 		c = p.start(ctx, opts)
 	}
@@ -124,7 +136,7 @@ func (p *Plugin) giveUp(c *compilation, cause error) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.compiling != c {
-		return false
+		return c.overtaken
 	}
 	if c.waiting--; c.waiting == 0 {
 		c.cancel(cause)
@@ -189,6 +201,9 @@ func (p *Plugin) retire(ctx context.Context) error {
 	if p.gone == nil {
 		p.gone = ErrReplaced
 	}
+	if p.compiling != nil && p.compiling.low {
+		p.compiling.cancel(p.gone)
+	}
 	return p.free(ctx)
 }
 
@@ -205,7 +220,7 @@ func (p *Plugin) replaced(err error) error {
 
 // start begins a compilation. The plugin is locked.
 func (p *Plugin) start(ctx context.Context, opts host.CompileOptions) *compilation {
-	c := &compilation{done: make(chan struct{})}
+	c := &compilation{done: make(chan struct{}), low: opts.LowPriority}
 	ctx, c.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	p.compiling = c
 	p.loading++
@@ -215,10 +230,12 @@ func (p *Plugin) start(ctx context.Context, opts host.CompileOptions) *compilati
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.loading--
-		if p.compiling != c { // nobody waits
+		if p.compiling != c { // nobody waits, or only those who were overtaken
 			if module != nil {
 				_ = module.Close(ctx)
 			}
+			c.err = errOvertaken
+			close(c.done)
 			return
 		}
 		c.module, c.err = module, err

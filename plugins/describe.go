@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"sync"
+	"time"
 
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/internal/owned"
@@ -34,7 +36,7 @@ type described struct {
 }
 
 // maxDescribed bounds both maps.
-const maxDescribed = 1024
+const maxDescribed = 1 << 14
 
 // take returns what is known of a plugin. A document is forgotten with it.
 func (d *described) take(digest string) (document []byte, err error) {
@@ -62,9 +64,9 @@ func (d *described) put(digest string, document []byte, err error) {
 // atFault reports whether a plugin that could not be described is to blame, and
 // would fail again.
 func atFault(err error) bool {
-	for _, reason := range []error{host.ErrABI, host.ErrTrap, host.ErrFuel, host.ErrOutput, host.ErrNoManifest} {
+	for _, reason := range []error{host.ErrABI, host.ErrTrap, host.ErrFuel, host.ErrMemory, host.ErrOutput, host.ErrNoManifest} {
 		if errors.Is(err, reason) {
-			return !errors.Is(err, host.ErrCompileLimit)
+			return !errors.Is(err, host.ErrCompileLimit) && !errors.Is(err, host.ErrHostMemory)
 		}
 	}
 	return false
@@ -90,7 +92,11 @@ func (l *loader) describe(p *Plugin) ([]byte, error) {
 		}
 	}
 
-	document, err := p.describe(l.describing, l.host.DescribeQuickly)
+	if err := l.host.Refused(digest); err != nil && !slices.Contains(l.cfg.Interpret, allPlugins) {
+		return nil, err
+	}
+
+	document, err := p.describe(l.describing, host.CompileOptions{Time: quickCompileTime})
 	if errors.Is(err, errLate) || errors.Is(err, host.ErrCompileLimit) && l.host.Refused(digest) == nil {
 		l.late = append(l.late, p)
 		return nil, &lateError{err}
@@ -103,8 +109,12 @@ func (l *loader) describe(p *Plugin) ([]byte, error) {
 	return document, nil
 }
 
+// quickCompileTime is how much processor time a plugin may take to be compiled
+// that cannot be described without, while others wait for it.
+const quickCompileTime = 5 * time.Second
+
 // describe asks the plugin what it is.
-func (p *Plugin) describe(ctx context.Context, ask func(ctx context.Context, wasm []byte) ([]byte, error)) ([]byte, error) {
+func (p *Plugin) describe(ctx context.Context, opts host.CompileOptions) ([]byte, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -115,7 +125,7 @@ func (p *Plugin) describe(ctx context.Context, ask func(ctx context.Context, was
 	if err := p.is(digestOf(wasm), s); err != nil {
 		return nil, err
 	}
-	return ask(ctx, wasm)
+	return p.host.DescribeWith(ctx, wasm, opts)
 }
 
 // cachedManifest is the file that keeps what a plugin said of itself, empty if
@@ -139,10 +149,10 @@ func (l *loader) cache(name string, document []byte) {
 
 // describeLate describes the plugins that were late, with all the time that
 // compiling one may take, and reloads if that changes something.
-func (r *Registry) describeLate(ctx context.Context) error {
+func (r *Registry) describeLate(ctx context.Context, opts host.CompileOptions) error {
 	changed := false
 	for _, p := range r.set.Load().late {
-		document, err := p.describe(ctx, r.host.Describe)
+		document, err := p.describe(ctx, opts)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}

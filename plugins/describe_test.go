@@ -156,3 +156,68 @@ func TestRefusedPlugin(t *testing.T) {
 		require.NoError(t, h.Close(t.Context()))
 	}
 }
+
+// TestRefusedPluginIsNotLateForEver: a plugin that cannot be compiled to describe
+// itself is a problem, and not asked again and again, also where there is no time
+// for it.
+func TestRefusedPluginIsNotLateForEver(t *testing.T) {
+	module, err := wasmbin.Parse(describing(named("bad")))
+	require.NoError(t, err)
+	for i := range module.Codes {
+		module.Codes[i] = wasmbin.Code{Body: []byte{byte(wasmbin.OpI64Const), 0, byte(wasmbin.OpEnd)}}
+	}
+	wasm := module.Encode()
+
+	h := newHost(t)
+	_, err = h.Compile(t.Context(), wasm)
+	require.ErrorIs(t, err, host.ErrABI)
+	r := openWith(t, h, Config{Folders: []Folder{folder(map[string][]byte{"bad.wasm": wasm})}, DescribeTime: 1})
+	require.Empty(t, r.set.Load().late)
+	require.Len(t, r.Problems(), 1)
+	require.ErrorContains(t, r.Problems()[0].Err, "it does not compile")
+}
+
+// TestUrgentCallerOvertakes: who calls a plugin that is being compiled at low
+// priority has it compiled anew, and whoever began that is let go.
+func TestUrgentCallerOvertakes(t *testing.T) {
+	r, files := blocked(t)
+	p := r.Plugins()[0]
+	low, urgent := make(chan error), make(chan error)
+	go func() { low <- p.compileAhead(t.Context(), host.CompileOptions{LowPriority: true}) }()
+	<-files.opened
+	go func() {
+		_, err := p.use(t.Context())
+		urgent <- err
+	}()
+	<-files.opened // anew
+	files.allow <- struct{}{}
+	files.allow <- struct{}{}
+	require.NoError(t, <-urgent)
+	require.ErrorIs(t, <-low, errOvertaken)
+	require.Equal(t, 1, p.users)
+	require.Empty(t, r.Problems())
+	p.unuse()
+}
+
+// TestGiveUpWhenOvertaken: nobody waits for a compilation whose place another one
+// has taken.
+func TestGiveUpWhenOvertaken(t *testing.T) {
+	r, files := blocked(t)
+	p := r.Plugins()[0]
+	ctx, cancel := context.WithCancel(t.Context())
+	low, urgent := make(chan error), make(chan error)
+	go func() { low <- p.compileAhead(ctx, host.CompileOptions{LowPriority: true}) }()
+	<-files.opened
+	go func() {
+		_, err := p.use(t.Context())
+		urgent <- err
+	}()
+	<-files.opened
+	cancel()
+	require.ErrorIs(t, <-low, context.Canceled)
+	files.allow <- struct{}{}
+	files.allow <- struct{}{}
+	require.NoError(t, <-urgent)
+	require.Equal(t, 1, p.users)
+	p.unuse()
+}

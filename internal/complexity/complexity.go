@@ -21,6 +21,10 @@ import (
 	"github.com/toolhost/toolhost/internal/wasmbin"
 )
 
+// Version changes whenever a bound does, or what is counted: what was refused
+// before may not be by another version.
+const Version = 1
+
 // ErrTooComplex is the reason of every [*Error].
 var ErrTooComplex = errors.New("too complex to compile")
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -13,6 +14,7 @@ import (
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/experimental"
 
+	"github.com/toolhost/toolhost/internal/complexity"
 	"github.com/toolhost/toolhost/internal/wasmbin"
 )
 
@@ -152,6 +154,12 @@ func Outline(wasm []byte) ([]byte, error) {
 	m.Customs = append(m.Customs, wasmbin.NewCustom(outlineSection, digest[:]))
 	return m.Encode(), nil
 }
+
+// overheadVersion changes with the bounds of [Overhead].
+const overheadVersion = 1
+
+// Bounds names the bounds that a module is held against before it is compiled.
+var Bounds = fmt.Sprintf("%d.%d", overheadVersion, complexity.Version)
 
 // Supported reports whether wazero has a compiler for this processor. Without
 // one its runtimes interpret.

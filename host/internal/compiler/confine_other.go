@@ -8,9 +8,6 @@ import "os"
 // its memory and the time that its parent gives it.
 func confineProcess(job) ([]string, error) { return nil, nil }
 
-// largest is the most memory that a process has had, which is unknown here.
-func largest(*os.ProcessState) int64 { return 0 }
-
 // crashed reports whether a process was ended by a fault of its own: here it
 // ends with an exit code.
 func crashed(*os.ProcessState) bool { return false }

@@ -5,7 +5,6 @@ package compiler
 import (
 	"os"
 	"os/signal"
-	"runtime"
 	"syscall"
 	"time"
 
@@ -69,18 +68,6 @@ func closeInherited() {
 			_ = unix.Close(fd)
 		}
 	}
-}
-
-// largest is the most memory that a process has had, in bytes.
-func largest(state *os.ProcessState) int64 {
-	usage, ok := state.SysUsage().(*syscall.Rusage)
-	switch {
-	case !ok:
-		return 0
-	case runtime.GOOS == "darwin":
-		return usage.Maxrss
-	}
-	return usage.Maxrss << 10 // it is in KiB
 }
 
 // crashed reports whether a process was ended by a fault of its own.

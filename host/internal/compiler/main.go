@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"sync"
 )
 
 // maxStack is how many bytes one stack of the child may take. wazero's compiler
@@ -41,7 +42,8 @@ func serve(in io.Reader, out io.Writer, build func(ctx context.Context, dir stri
 	if err := json.Unmarshal(line, &j); err != nil {
 		return fmt.Errorf("reading the job: %w", err)
 	}
-	confined, err := confine(j)
+	answers := &answers{to: json.NewEncoder(out)}
+	confined, err := confine(j, func() { _ = answers.send(reply{Half: true}) })
 	if err != nil {
 		return err
 	}
@@ -52,7 +54,25 @@ func serve(in io.Reader, out io.Writer, build func(ctx context.Context, dir stri
 	}
 	answer := answerOf(build(context.Background(), ".", wasm))
 	answer.Confined = confined
-	return json.NewEncoder(out).Encode(answer)
+	return answers.send(answer)
+}
+
+// answers writes what a child has to say, whole and one after the other, and
+// nothing after the last word.
+type answers struct {
+	mu    sync.Mutex
+	to    *json.Encoder
+	ended bool
+}
+
+func (a *answers) send(r reply) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.ended {
+		return nil
+	}
+	a.ended = !r.Half
+	return a.to.Encode(r)
 }
 
 func answerOf(built Output, err error) reply {
@@ -77,11 +97,11 @@ func clip(s string) string {
 
 // confine takes from this process what a build does not need. It returns what
 // was taken, as names for people.
-func confine(j job) ([]string, error) {
+func confine(j job, half func()) ([]string, error) {
 	debug.SetTraceback("none")
 	debug.SetMaxStack(maxStack)
 	debug.SetMemoryLimit(j.Memory / 4 * 3) // collect more often before the hard limit is met
-	go watchMemory(j.Memory)
+	go watchMemory(j.Memory, half)
 
 	return confineProcess(j)
 }

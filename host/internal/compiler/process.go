@@ -34,6 +34,9 @@ const ChildName = "toolhost-compiler"
 // time: the machine may be busy with other things.
 const wallFactor = 5
 
+// maxProcessor is the most processor time that counts for that.
+const maxProcessor = 24 * time.Hour
+
 // job is what a child is told before the bytes of the module.
 type job struct {
 	Memory    int64         `json:"memory"`
@@ -42,8 +45,10 @@ type job struct {
 	Size      int           `json:"size"` // of the module, in bytes
 }
 
-// reply is what a child answers. One of Name, Refused and Failed is set.
+// reply is what a child answers: first, if it comes to that, that it has taken
+// half of its memory, then one of Name, Refused and Failed.
 type reply struct {
+	Half     bool     `json:"half,omitempty"`
 	Code     string   `json:"code,omitempty"` // base name of the file
 	Name     string   `json:"name,omitempty"`
 	Part     string   `json:"part,omitempty"` // of a RefusedError
@@ -57,7 +62,7 @@ type reply struct {
 // takes too much is a [*LimitError], one that breaks the compiler a
 // [*CrashError].
 func (p *Process) Build(ctx context.Context, dir string, wasm []byte, low bool) (Output, error) {
-	wall := wallFactor * p.Processor
+	wall := wallFactor * min(p.Processor, maxProcessor)
 	ctx, cancel := context.WithTimeoutCause(ctx, wall, &LimitError{Wall: wall})
 	defer cancel()
 
@@ -75,22 +80,29 @@ func (p *Process) Build(ctx context.Context, dir string, wasm []byte, low bool) 
 	cmd.WaitDelay = time.Second
 
 	err = runConfined(cmd, dir, low)
+	answers := json.NewDecoder(&stdout.Buffer)
+	var r reply
+	failed := answers.Decode(&r)
+	half := r.Half
+	if half {
+		r = reply{}
+		failed = answers.Decode(&r)
+	}
+
 	switch {
 	case ctx.Err() != nil:
 		return Output{}, context.Cause(ctx)
 	case err != nil:
-		return Output{}, p.ended(cmd.ProcessState, stderr.String(), err)
+		return Output{}, p.ended(cmd.ProcessState, stderr.String(), half, err)
+	case failed != nil:
+		return Output{}, fmt.Errorf("unexpected answer of the compiler process: %w", failed)
 	}
-	return received(dir, stdout.Bytes())
+	return r.output(dir)
 }
 
-// received reads the answer of a child that ended well, and checks that it left
-// the files it speaks of.
-func received(dir string, answer []byte) (Output, error) {
-	var r reply
-	if err := json.Unmarshal(answer, &r); err != nil {
-		return Output{}, fmt.Errorf("unexpected answer of the compiler process: %w", err)
-	}
+// output is what a child that ended well says it built. It checks that the files
+// are where they have to be.
+func (r *reply) output(dir string) (Output, error) {
 	switch {
 	case r.Refused != "":
 		return Output{}, &RefusedError{Part: r.Part, Err: errors.New(r.Refused)}
@@ -124,15 +136,16 @@ const (
 	exitMemory
 )
 
-// ended says why a child ended without an answer.
-func (p *Process) ended(state *os.ProcessState, stderr string, err error) error {
+// ended says why a child ended without an answer. One that was refused memory
+// before it had half of what it may have was refused it by the system.
+func (p *Process) ended(state *os.ProcessState, stderr string, half bool, err error) error {
 	if state == nil {
 		return fmt.Errorf("the compiler process does not start: %w", err)
 	}
 	switch used := state.UserTime() + state.SystemTime(); {
 	case state.ExitCode() == exitProcessor, used >= p.Processor:
 		return &LimitError{Processor: p.Processor}
-	case state.ExitCode() == exitMemory, outOfMemory(stderr) && largest(state) >= p.Memory/2:
+	case state.ExitCode() == exitMemory, outOfMemory(stderr) && half:
 		return &LimitError{Memory: p.Memory}
 	case outOfMemory(stderr): // the system's, not its own
 	case state.ExitCode() == 2 || crashed(state):
@@ -154,6 +167,11 @@ func outOfMemory(stderr string) bool {
 
 // firstLine is the line in which Go says why a process died.
 func firstLine(stderr string) string {
+	for line := range strings.Lines(stderr) {
+		if outOfMemory(line) {
+			return strings.TrimSpace(line)
+		}
+	}
 	for line := range strings.Lines(stderr) {
 		for _, sign := range []string{"fatal error: ", "panic: ", "SIG"} {
 			if strings.HasPrefix(line, sign) {
