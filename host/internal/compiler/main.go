@@ -100,7 +100,8 @@ func clip(s string) string {
 func confine(j job, half func()) ([]string, error) {
 	debug.SetTraceback("none")
 	debug.SetMaxStack(maxStack)
-	debug.SetMemoryLimit(j.Memory / 4 * 3) // collect more often before the hard limit is met
+	debug.SetGCPercent(400)                // of a process that ends soon
+	debug.SetMemoryLimit(j.Memory / 4 * 3) // but collect more often before the hard limit is met
 	go watchMemory(j.Memory, half)
 
 	return confineProcess(j)
