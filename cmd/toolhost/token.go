@@ -34,7 +34,7 @@ func (c *loaded) clientToken() (string, error) {
 	}
 	return "", &usageError{
 		fmt.Errorf("the token of %s is not sent to %s, the addr of %s: it was given for %s", c.from(tokenKey), c.Addr, c.from(addrKey), given),
-		"write addr beside the token, or give both by hand: TOOLHOST_TOKEN, and --addr or TOOLHOST_ADDR",
+		"write addr into the same file, or give both by hand: TOOLHOST_TOKEN, and --addr or TOOLHOST_ADDR",
 	}
 }
 
