@@ -130,8 +130,8 @@ func (p *Plugin) compiled() bool {
 	return p.module != nil
 }
 
-// giveUp is for one who no longer waits for a compilation. It is false if that
-// has ended.
+// giveUp is for a caller that no longer waits for a compilation. It is false if
+// the compilation has ended, and its outcome is the caller's.
 func (p *Plugin) giveUp(c *compilation, cause error) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -105,7 +105,9 @@ func (l *loader) describe(p *Plugin) ([]byte, error) {
 		l.described.put(digest, nil, err)
 		return nil, err
 	}
-	l.cache(cached, document)
+	if err := cacheManifest(cached, document); err != nil {
+		l.problem(cached, err)
+	}
 	return document, nil
 }
 
@@ -137,14 +139,15 @@ func cachedManifest(cacheDir, digest string) string {
 	return filepath.Join(cacheDir, "manifest-"+digest+".json")
 }
 
-// cache keeps what a plugin said of itself.
-func (l *loader) cache(name string, document []byte) {
+// cacheManifest keeps what a plugin said of itself, if name is not empty.
+func cacheManifest(name string, document []byte) error {
 	if name == "" {
-		return
+		return nil
 	}
 	if err := owned.WriteFile(name, document); err != nil {
-		l.problem(name, fmt.Errorf("the manifest cannot be cached: %w", unpath(err)))
+		return fmt.Errorf("the manifest cannot be cached: %w", unpath(err))
 	}
+	return nil
 }
 
 // describeLate describes the plugins that were late, with all the time that
@@ -161,7 +164,7 @@ func (r *Registry) describeLate(ctx context.Context, opts host.CompileOptions) e
 			changed = changed || err == nil || atFault(err) || r.host.Refused(digest) != nil
 		}
 		if err == nil {
-			(&loader{}).cache(cachedManifest(r.cfg.CacheDir, p.known()), document)
+			_ = cacheManifest(cachedManifest(r.cfg.CacheDir, p.known()), document) // else it is asked again by the next process
 		}
 	}
 	if !changed {

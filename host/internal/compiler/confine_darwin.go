@@ -6,9 +6,9 @@ import "golang.org/x/sys/unix"
 const niceness = 10
 
 // confineProcess limits what this process may take.
-func confineProcess(j job) ([]string, error) {
+func confineProcess(j job) error {
 	if j.Low {
 		_ = unix.Setpriority(unix.PRIO_PROCESS, 0, niceness)
 	}
-	return []string{"limits"}, limitProcess(j)
+	return limitProcess(j)
 }

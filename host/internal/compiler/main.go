@@ -43,8 +43,7 @@ func serve(in io.Reader, out io.Writer, build func(ctx context.Context, dir stri
 		return fmt.Errorf("reading the job: %w", err)
 	}
 	answers := &answers{to: json.NewEncoder(out)}
-	confined, err := confine(j, func() { _ = answers.send(reply{Half: true}) })
-	if err != nil {
+	if err := confine(j, func() { _ = answers.send(reply{Half: true}) }); err != nil {
 		return err
 	}
 
@@ -52,9 +51,7 @@ func serve(in io.Reader, out io.Writer, build func(ctx context.Context, dir stri
 	if _, err := io.ReadFull(r, wasm); err != nil {
 		return fmt.Errorf("reading the module: %w", err)
 	}
-	answer := answerOf(build(context.Background(), ".", wasm))
-	answer.Confined = confined
-	return answers.send(answer)
+	return answers.send(answerOf(build(context.Background(), ".", wasm)))
 }
 
 // answers writes what a child has to say, whole and one after the other, and
@@ -95,9 +92,9 @@ func clip(s string) string {
 	return s
 }
 
-// confine takes from this process what a build does not need. It returns what
-// was taken, as names for people.
-func confine(j job, half func()) ([]string, error) {
+// confine takes from this process what a build does not need. It calls half once
+// half of the memory is taken.
+func confine(j job, half func()) error {
 	debug.SetTraceback("none")
 	debug.SetMaxStack(maxStack)
 	debug.SetGCPercent(400)                // of a process that ends soon

@@ -48,13 +48,12 @@ type job struct {
 // reply is what a child answers: first, if it comes to that, that it has taken
 // half of its memory, then one of Name, Refused and Failed.
 type reply struct {
-	Half     bool     `json:"half,omitempty"`
-	Code     string   `json:"code,omitempty"` // base name of the file
-	Name     string   `json:"name,omitempty"`
-	Part     string   `json:"part,omitempty"` // of a RefusedError
-	Refused  string   `json:"refused,omitempty"`
-	Failed   string   `json:"failed,omitempty"`   // what is wrong with the folder, or with the system
-	Confined []string `json:"confined,omitempty"` // what the child gave up
+	Half    bool   `json:"half,omitempty"`
+	Code    string `json:"code,omitempty"` // base name of the file
+	Name    string `json:"name,omitempty"`
+	Part    string `json:"part,omitempty"` // of a RefusedError
+	Refused string `json:"refused,omitempty"`
+	Failed  string `json:"failed,omitempty"` // what is wrong with the folder, or with the system
 }
 
 // Build does what the function [Build] does, in a child process that is killed

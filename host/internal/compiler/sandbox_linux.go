@@ -158,28 +158,19 @@ func loadedFrom(program string) []string {
 	return files
 }
 
-// confineProcess takes from the whole process what a build does not need.
-func confineProcess(j job) ([]string, error) {
+// confineProcess takes from the whole process what a build does not need. What
+// the kernel or the processor does not have is left out.
+func confineProcess(j job) error {
 	if err := limitProcess(j); err != nil {
-		return nil, err
-	}
-	confined := []string{"limits", "no_new_privs"}
-	if !readable("/proc") {
-		confined = append(confined, "landlock")
+		return err
 	}
 
-	switch err := seccomp(); {
-	case err == nil:
-		return append(confined, "seccomp"), nil
-	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOSYS), errors.Is(err, errors.ErrUnsupported):
-		return confined, nil // the kernel or the processor has no filter
-	default:
-		return nil, fmt.Errorf("seccomp: %w", err)
+	err := seccomp()
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) || errors.Is(err, errors.ErrUnsupported) {
+		return nil
 	}
-}
-
-// readable reports whether a folder can be read.
-func readable(dir string) bool {
-	_, err := os.ReadDir(dir)
-	return err == nil
+	if err != nil {
+		return fmt.Errorf("seccomp: %w", err)
+	}
+	return nil
 }
