@@ -37,17 +37,17 @@ var layers = map[string][]string{
 	"internal/schema":                    {"abi", "internal/jsontext"},
 	"internal/jsontext":                  {},
 	"internal/document":                  {},
-	"internal/share":                     {},
+	"internal/fair":                      {},
 	"host/internal/compiler":             {"internal/fuel", "internal/snapshot", "internal/complexity", "internal/wasmbin", "internal/owned"}, // bytes of a stranger in, files out
-	"host":                               {"abi", "host/internal/compiler", "internal/fuel", "internal/snapshot", "internal/wasmbin", "internal/rootfs", "internal/owned", "internal/share"},
+	"host":                               {"abi", "host/internal/compiler", "internal/fuel", "internal/snapshot", "internal/wasmbin", "internal/rootfs", "internal/owned", "internal/fair"},
 	"plugins":                            {"abi", "host", "internal/schema", "internal/owned", "internal/document"},
 	"pkg/background":                     {}, // knows nothing of wasm, anyone can import it
 	"pkg/background/enginetest":          {"pkg/background"},
 	"pkg/background/sqlite":              {"pkg/background", "pkg/background/enginetest"},
-	"server/httpapi":                     {"abi", "host", "plugins", "pkg/background", "server", "internal/jsontext", "internal/share"},
+	"server/httpapi":                     {"abi", "host", "plugins", "pkg/background", "server", "internal/jsontext", "internal/fair"},
 	"server/httpapi/internal/openapigen": {"pkg/background", "server/httpapi"},
-	"server":                             {"abi", "host", "plugins", "pkg/background", "pkg/background/sqlite", "internal/schema", "internal/share"},
-	"server/mcpapi":                      {"abi", "host", "plugins", "pkg/background", "server", "internal/jsontext", "internal/share"},
+	"server":                             {"abi", "host", "plugins", "pkg/background", "pkg/background/sqlite", "internal/schema", "internal/fair"},
+	"server/mcpapi":                      {"abi", "host", "plugins", "pkg/background", "server", "internal/jsontext", "internal/fair"},
 	"server/webui":                       {"abi", "host", "plugins", "pkg/background", "server", "internal/human"},
 	"internal/plugintest":                {"abi", "internal/wasmbin"},                        // for tests only
 	"internal/bombs":                     {"abi", "internal/plugintest", "internal/wasmbin"}, // likewise

@@ -9,8 +9,8 @@ import (
 	"github.com/tetratelabs/wazero/api"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/internal/fair"
 	"github.com/toolhost/toolhost/internal/fuel"
-	"github.com/toolhost/toolhost/internal/share"
 )
 
 // errDeadline is what timeoutError matches.
@@ -83,7 +83,7 @@ type call struct {
 	client  string // that it counts for in a line
 	outer   *call  // that this one was made within; nil if there is none
 	turn    *turn  // that it has or waits for
-	unplace func() // gives back the place among all calls, once; nil: places.leave does
+	unplace func() // gives back the place among all calls, once; nil: slots.Release does
 	ctx     lifetime
 	started time.Time
 	meter   *fuel.Meter
@@ -141,7 +141,7 @@ func (h *Host) begin(m *Module, req Call) (*call, error) {
 	if len(req.Args) == 0 {
 		req.Args = json.RawMessage("{}")
 	}
-	c := &call{Call: req, host: h, module: m, client: share.ClientOf(req.Session), started: time.Now()}
+	c := &call{Call: req, host: h, module: m, client: fair.ClientOf(req.Session), started: time.Now()}
 	c.meter = fuel.NewMeter(req.Policy.Fuel, c.interrupted)
 	c.guest.client = c.client
 	c.guest.background.Store(req.Background)

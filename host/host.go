@@ -105,8 +105,8 @@ type Host struct {
 	stop context.CancelCauseFunc
 
 	pool     pool
-	ofModule rule // for the calls of one module
-	places   line // for all calls but background runs
+	slots    waitQueue        // for all calls but background runs
+	ofModule func() waitQueue // makes that for the calls of one module
 	cpus     *processors
 
 	interpreting chan struct{} // has the plugins that are
@@ -131,9 +131,10 @@ func New(ctx context.Context, cfg Config) (*Host, error) {
 	if h.log == nil {
 		h.log = slog.New(slog.DiscardHandler)
 	}
-	h.ofModule = newRule(limit(int64(cfg.Calls), DefaultCalls, 1<<20), cfg.Shared, " of one plugin", "")
-	ofAll := newRule(limit(int64(cfg.TotalCalls), DefaultTotalCalls, 1<<20), cfg.Shared, "", " on this host")
-	h.places.rule = &ofAll
+	perModule := int(limit(int64(cfg.Calls), DefaultCalls, 1<<20))
+	h.ofModule = func() waitQueue { return newWaitQueue(perModule, cfg.Shared, " of one plugin", "") }
+	total := int(limit(int64(cfg.TotalCalls), DefaultTotalCalls, 1<<20))
+	h.slots = newWaitQueue(total, cfg.Shared, "", " on this host")
 	h.cpus = newProcessors(func() int { return cmp.Or(max(cfg.Computing, 0), runtime.GOMAXPROCS(0)) })
 	h.pool.ceiling = limit(cfg.Memory, DefaultHostMemory, 1<<50)
 	h.pool.most = max(cmp.Or(cfg.Warm, DefaultWarm), 0)

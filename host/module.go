@@ -29,7 +29,7 @@ type Module struct {
 	interpreted bool           // and not compiled
 	free        func()         // gives back what the runtime has of this module alone
 	account     *account
-	places      line // for its calls
+	slots       waitQueue // for its calls
 
 	snapshots map[string]*snapshot // by view; guarded by the mutex of the pool
 	taking    sync.WaitGroup       // who takes them
@@ -111,7 +111,7 @@ func (h *Host) newModule(info *Info, p *prepared) (*Module, error) {
 		compiled: p.compiled, runtime: p.runtime, base: base, globals: p.Globals,
 		free:    p.release,
 		renews:  slices.Contains(info.Exports, abi.ExportRestored),
-		account: a, places: line{rule: &h.ofModule},
+		account: a, slots: h.ofModule(),
 		snapshots: map[string]*snapshot{}, priming: make(chan struct{}, 1), turns: map[string]*turn{},
 	}
 	h.mu.Lock()

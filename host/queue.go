@@ -6,35 +6,29 @@ import (
 	"time"
 )
 
-// pass waits in a line until the call has a place, no longer than it may take.
-// Who passed leaves.
-func (c *call) pass(l *line) error {
-	w := l.enter(c.client)
-	if w == nil {
+// wait waits for a slot of a queue, no longer than the call may take.
+func (c *call) wait(q waitQueue) error {
+	if q.TryAcquire(c.client) {
 		return nil
 	}
+
 	c.count(countWaiting, 1)
-	came := time.Now()
-	defer func() {
-		c.count(countWaiting, -1)
-		c.count(countWaited, 1)
-		c.count(countWaitTime, int64(time.Since(came)))
-	}()
-	select {
-	case <-w.turn:
-		return nil
-	case <-c.ctx.Done():
-		return &WaitedError{Err: c.interrupted(), For: l.quit(w)}
+	began := time.Now()
+	err := q.Acquire(&c.ctx, c.client)
+	c.count(countWaiting, -1)
+	c.count(countWaited, 1)
+	c.count(countWaitTime, int64(time.Since(began)))
+	if err != nil {
+		return &WaitedError{Err: c.interrupted(), For: q.reason(err)}
 	}
+	return nil
 }
 
-// turn is the line of a session for a module.
+// turn is the queue of the serial calls of a session to a module.
 type turn struct {
-	line
-	calls int // that have it or wait for it
+	waitQueue
+	calls int // that run or wait
 }
-
-var oneTurn = rule{max: 1, each: 1, why: "its tools take turns within a session, and another call had the turn: try again when that has ended"}
 
 // admit pays for the arguments of a call, which it keeps while it waits, and
 // waits until it may have an instance: for its turn within its session, which
@@ -64,19 +58,19 @@ func (c *call) admit() error {
 }
 
 func (c *call) place() error {
-	if err := c.pass(&c.module.places); err != nil {
+	if err := c.wait(c.module.slots); err != nil {
 		return err
 	}
 	if c.Background {
 		return nil
 	}
-	if err := c.pass(&c.host.places); err != nil {
-		c.module.places.leave(c.client)
+	if err := c.wait(c.host.slots); err != nil {
+		c.module.slots.Release(c.client)
 		return err
 	}
 	if c.Placed != nil {
 		c.unplace = sync.OnceFunc(func() {
-			c.host.places.leave(c.client)
+			c.host.slots.Release(c.client)
 			c.guest.background.Store(true)
 		})
 		c.Placed(c.unplace)
@@ -92,9 +86,9 @@ func (c *call) dismiss() {
 		case c.unplace != nil:
 			c.unplace()
 		case !c.Background:
-			c.host.places.leave(c.client)
+			c.host.slots.Release(c.client)
 		}
-		c.module.places.leave(c.client)
+		c.module.slots.Release(c.client)
 	}
 	c.yield()
 }
@@ -115,7 +109,7 @@ func (c *call) takeTurn() error {
 	m.mu.Lock()
 	t := m.turns[c.Session]
 	if t == nil {
-		t = &turn{line: line{rule: &oneTurn}}
+		t = &turn{waitQueue: newSessionQueue()}
 		m.turns[c.Session] = t
 	}
 	t.calls++
@@ -124,9 +118,9 @@ func (c *call) takeTurn() error {
 	var err error
 	switch {
 	case c.outer == nil:
-		err = c.pass(&t.line)
-	case !t.try(c.client):
-		err = fmt.Errorf("%w: %s", ErrBusy, t.rule.why)
+		err = c.wait(t.waitQueue)
+	case !t.TryAcquire(c.client):
+		err = fmt.Errorf("%w: %s", ErrBusy, t.full)
 	}
 	if err != nil {
 		c.forgo()
@@ -137,7 +131,7 @@ func (c *call) takeTurn() error {
 // yield ends the turn of a call that has it.
 func (c *call) yield() {
 	if c.turn != nil {
-		c.turn.leave(c.client)
+		c.turn.Release(c.client)
 		c.forgo()
 	}
 }

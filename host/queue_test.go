@@ -33,7 +33,7 @@ func testTotalCalls(t *testing.T) {
 	var waited *host.WaitedError
 	require.ErrorAs(t, late.err, &waited)
 	require.Equal(t, host.TimeoutError{Limit: time.Millisecond}, waited.Err)
-	require.ErrorContains(t, late.err, "time limit of 1ms reached while the call waited: at most 1 calls run at a time on this host: try again")
+	require.ErrorContains(t, late.err, "time limit of 1ms reached while the call waited: at most 1 calls run at a time on this host: retry")
 	require.Equal(t, abi.LimitTime, late.Limit)
 
 	background := hold(t, h, b, host.Call{Background: true})

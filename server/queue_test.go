@@ -64,7 +64,7 @@ func TestTotalCalls(t *testing.T) {
 			Request{Session: alice, Tool: "loner", Limits: Limits{Timeout: napTime / 2}}, Request{Session: "bob", Tool: "loner"})
 		require.Equal(t, []time.Duration{napTime, 2 * napTime, napTime / 2, 3 * napTime}, took)
 		require.Equal(t, abi.LimitTime, results[2].Limit)
-		require.Contains(t, results[2].Error, "time limit of 10s reached while the call waited: at most 1 calls run at a time on this host: try again")
+		require.Contains(t, results[2].Error, "time limit of 10s reached while the call waited: at most 1 calls run at a time on this host: retry")
 		run := s.check(alice, id, "")
 		require.Equal(t, "succeeded", run["status"])
 		require.Equal(t, napTime.Seconds(), run["elapsed_seconds"])
@@ -79,8 +79,8 @@ func TestGreedyUser(t *testing.T) {
 		waits  time.Duration // others, at most
 		told   string
 	}{
-		"shared":     {true, 0, "at most 6 calls of one client run at a time on this host: try again"},
-		"not shared": {false, napTime, "at most 8 calls run at a time on this host: try again"},
+		"shared":     {true, 0, "at most 6 calls of one client run at a time on this host: retry"},
+		"not shared": {false, napTime, "at most 8 calls run at a time on this host: retry"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -145,7 +145,7 @@ func TestSerialTool(t *testing.T) {
 		took, results := timed(s, Request{Session: alice, Tool: "loner"}, Request{Session: "bob", Tool: "loner"},
 			Request{Session: alice, Tool: "napper"}, Request{Session: alice, Tool: "loner", Limits: Limits{Timeout: napTime}})
 		require.Equal(t, []time.Duration{3 * napTime, napTime, napTime, napTime}, took)
-		require.Contains(t, results[3].Error, "its tools take turns within a session")
+		require.Contains(t, results[3].Error, "the plugin runs one call of a session at a time")
 		require.Equal(t, abi.LimitTime, results[3].Limit)
 		require.Equal(t, napTime.Seconds(), s.check(alice, first, "")["elapsed_seconds"])
 		require.Equal(t, 2*napTime.Seconds(), s.check(alice, second, "")["elapsed_seconds"])

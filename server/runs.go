@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/toolhost/toolhost/internal/share"
+	"github.com/toolhost/toolhost/internal/fair"
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/sqlite"
 	"github.com/toolhost/toolhost/plugins"
@@ -81,7 +81,7 @@ func (s *Service) openRuns(ctx context.Context) (err error) {
 		RecordQuota: c.recordQuota(s.cfg.DataDir != ""),
 	}
 	if s.cfg.Host.Shared {
-		cfg.Owner, cfg.PerOwner = share.ClientOf, share.Most(cmp.Or(c.PerHost, background.DefaultPerHost))
+		cfg.Owner, cfg.PerOwner = fair.ClientOf, fair.PerClient(cmp.Or(c.PerHost, background.DefaultPerHost))
 		cfg.OwnerQuota = max(1, cfg.RecordQuota-cfg.RecordQuota/4)
 	}
 	if s.cfg.DataDir != "" {

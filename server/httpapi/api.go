@@ -48,7 +48,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/toolhost/toolhost/internal/share"
+	"github.com/toolhost/toolhost/internal/fair"
 	"github.com/toolhost/toolhost/server"
 )
 
@@ -95,9 +95,9 @@ type API struct {
 	oauth    *verifier // of access tokens; nil for none
 	log      *slog.Logger
 	mux      *http.ServeMux
-	open     *share.Pool // of answers that wait or stream
-	bodies   *share.Pool // of bytes of bodies
-	answers  *share.Pool // of bytes of answers that clients have not taken yet
+	open     *fair.Pool // of answers that wait or stream
+	bodies   *fair.Pool // of bytes of bodies
+	answers  *fair.Pool // of bytes of answers that clients have not taken yet
 	draining atomic.Bool
 	ending   context.Context // ends with Shutdown
 	end      context.CancelFunc
@@ -110,8 +110,8 @@ type API struct {
 // why.
 func New(service *server.Service, cfg Config) *API {
 	a := &API{service: service, version: cfg.Version, token: tokenSum(cfg.Token), log: cfg.Logger,
-		open: share.New(maxOpen, maxOpen/partOfOne), bodies: share.New(maxBodies, maxBodies/partOfOne),
-		answers: share.New(maxAnswers, maxAnswers/partOfOne)}
+		open: fair.NewPool(maxOpen, maxOpen/partOfOne), bodies: fair.NewPool(maxBodies, maxBodies/partOfOne),
+		answers: fair.NewPool(maxAnswers, maxAnswers/partOfOne)}
 	if a.log == nil {
 		a.log = slog.New(slog.DiscardHandler)
 	}

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/toolhost/toolhost/internal/share"
+	"github.com/toolhost/toolhost/internal/fair"
 )
 
 const (
@@ -30,7 +30,7 @@ const (
 type conns struct {
 	net.Listener
 	max      int
-	requests *share.Pool
+	requests *fair.Pool
 
 	mu  sync.Mutex
 	all map[*conn]bool
@@ -39,7 +39,7 @@ type conns struct {
 
 func newConns(l net.Listener, most int) *conns {
 	held := most - most/spareConns
-	return &conns{Listener: l, max: most, requests: share.New(held, held/partOfOne), all: map[*conn]bool{}, of: map[string]int{}}
+	return &conns{Listener: l, max: most, requests: fair.NewPool(held, held/partOfOne), all: map[*conn]bool{}, of: map[string]int{}}
 }
 
 // connLimit is how many connections a listener may have: a quarter of the files
@@ -164,17 +164,17 @@ func clientOf(r *http.Request) client {
 	if CallerOf(r.Context()).Operator() {
 		return client{session, true} // also when it is a user's: it is not the user who asks
 	}
-	return client{share.ClientOf(session), false}
+	return client{fair.ClientOf(session), false}
 }
 
 // take takes places of a pool.
-func (c client) take(p *share.Pool, n int) (limit int, ok bool) {
+func (c client) take(p *fair.Pool, n int) (limit int, ok bool) {
 	return p.TakeBelow(c.most(p), c.name, n)
 }
 
 // most is how many places of a pool such clients can have together. Users leave
 // some to the operator: an eighth.
-func (c client) most(p *share.Pool) int {
+func (c client) most(p *fair.Pool) int {
 	if c.operator {
 		return p.Max()
 	}
@@ -207,7 +207,7 @@ func tooMany(limit int, format string, args ...any) *Problem {
 // read until the request is answered: arguments are kept as long.
 type upload struct {
 	io.ReadCloser
-	pool *share.Pool
+	pool *fair.Pool
 	who  client
 	size int
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/toolhost/toolhost/abi"
-	"github.com/toolhost/toolhost/internal/share"
+	"github.com/toolhost/toolhost/internal/fair"
 )
 
 // What clients may ask for at once. A request counts until it is answered, also
@@ -43,13 +43,13 @@ func busy(limit int) *jsonrpc.Error {
 
 // bound refuses what is more than a client may ask for at once. What is answered
 // at once is not counted: a ping has to tell that the server is there.
-func (a *api) bound(calls *share.Pool) mcp.Middleware {
+func (a *api) bound(calls *fair.Pool) mcp.Middleware {
 	return func(next mcp.MethodHandler) mcp.MethodHandler {
 		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 			if method == methodPing || strings.HasPrefix(method, notifications) {
 				return next(ctx, method, req)
 			}
-			who := share.ClientOf(a.session(req.GetExtra()))
+			who := fair.ClientOf(a.session(req.GetExtra()))
 			if limit, ok := calls.Take(who, 1); !ok {
 				return nil, busy(limit)
 			}

@@ -17,7 +17,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/toolhost/toolhost/internal/share"
+	"github.com/toolhost/toolhost/internal/fair"
 	"github.com/toolhost/toolhost/server"
 )
 
@@ -71,7 +71,7 @@ func NewHandler(service *server.Service, cfg HTTPConfig) (*Handler, error) {
 	ctx, end := context.WithCancelCause(context.Background())
 	a := newAPI(ctx, service, cfg.Logger, cfg.Grace)
 	a.session = sessionOf
-	srv, err := a.newServer(cfg.Version, cfg.Extend, share.New(maxCallsHTTP, maxCallsOfClient))
+	srv, err := a.newServer(cfg.Version, cfg.Extend, fair.NewPool(maxCallsHTTP, maxCallsOfClient))
 	if err != nil {
 		end(nil)
 		a.unfollow()
@@ -249,7 +249,7 @@ func (h *Handler) serveModern(w *beating, r *http.Request, m envelope) {
 // and the SDK keeps it if it was initialized.
 func (h *Handler) serveLegacy(w http.ResponseWriter, r *http.Request, m envelope, size int) {
 	session, _ := h.whose(r)
-	owner, id := share.ClientOf(session), r.Header.Get(headerSession)
+	owner, id := fair.ClientOf(session), r.Header.Get(headerSession)
 	if id != "" {
 		leave, ok := h.sessions.enter(id, owner)
 		if !ok {

@@ -27,7 +27,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/toolhost/toolhost/internal/share"
+	"github.com/toolhost/toolhost/internal/fair"
 	"github.com/toolhost/toolhost/server"
 )
 
@@ -98,7 +98,7 @@ func Run(ctx context.Context, service *server.Service, cfg Config) error {
 		}
 		o.KeepAlive = 0
 	}
-	srv, err := a.newServer(cfg.Version, extend, share.New(maxCalls, maxCalls))
+	srv, err := a.newServer(cfg.Version, extend, fair.NewPool(maxCalls, maxCalls))
 	if err != nil {
 		return fmt.Errorf("MCP session: %w", err)
 	}
@@ -209,7 +209,7 @@ type Extend struct {
 	Server  func(*mcp.Server) // called before it serves
 }
 
-func (a *api) newServer(version string, extend Extend, calls *share.Pool) (*mcp.Server, error) {
+func (a *api) newServer(version string, extend Extend, calls *fair.Pool) (*mcp.Server, error) {
 	ctx, leave := context.WithCancel(a.ctx)
 	a.leave = leave
 	changed := a.service.ToolsChanged(ctx) // before they are looked at

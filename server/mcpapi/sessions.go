@@ -33,7 +33,7 @@ type sessions struct {
 
 // connection is what is known of one of them.
 type connection struct {
-	owner string // the client it counts for, see share.ClientOf
+	owner string // the client it counts for, see fair.ClientOf
 	busy  int
 	used  time.Time // when it was last busy
 	gone  bool      // gave way, and is being closed

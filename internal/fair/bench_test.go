@@ -1,4 +1,4 @@
-package host
+package fair
 
 import (
 	"fmt"
@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// BenchmarkLine measures the time for one of a thousand calls that want a place
+// BenchmarkSemaphore measures the time for one of a thousand calls that want a place
 // of 64 at once, and give it back at once: of 1, 100 and 1,000 clients, beside a
 // channel as a semaphore, which lets through who came first. What is called alone
 // is the way through with nobody else there.
-func BenchmarkLine(b *testing.B) {
+func BenchmarkSemaphore(b *testing.B) {
 	const calls, rounds = 1000, 10
 	through := func(pass func(i int)) time.Duration {
 		begin := time.Now()
@@ -28,13 +28,13 @@ func BenchmarkLine(b *testing.B) {
 	}
 	for _, clients := range []int{1, 100, 1000} {
 		b.Run(fmt.Sprint(clients), func(b *testing.B) {
-			l, places := lineOf(64, false), make(chan struct{}, 64)
+			l, places := semaphoreOf(64, false), make(chan struct{}, 64)
 			fair := func(i int) {
 				who := names[i%clients]
 				if w := l.enter(who); w != nil {
-					<-w.turn
+					<-w.granted
 				}
-				l.leave(who)
+				l.Release(who)
 			}
 			fifo := func(int) {
 				places <- struct{}{}

@@ -1,4 +1,4 @@
-package share_test
+package fair_test
 
 import (
 	"fmt"
@@ -7,11 +7,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/toolhost/toolhost/internal/share"
+	"github.com/toolhost/toolhost/internal/fair"
 )
 
 func TestPool(t *testing.T) {
-	p := share.New(8, 4)
+	p := fair.NewPool(8, 4)
 	take := func(who string, n, limit int) {
 		t.Helper()
 		got, ok := p.Take(who, n)
@@ -36,7 +36,7 @@ func TestPool(t *testing.T) {
 }
 
 func TestPoolIsConcurrent(t *testing.T) {
-	p := share.New(16, 4)
+	p := fair.NewPool(16, 4)
 	var all sync.WaitGroup
 	for i := range 64 {
 		who := fmt.Sprint(i % 8)
@@ -57,20 +57,20 @@ func TestPoolIsConcurrent(t *testing.T) {
 	}
 }
 
-func TestMost(t *testing.T) {
+func TestPerClient(t *testing.T) {
 	for n, most := range map[int]int{1: 1, 2: 1, 3: 2, 4: 3, 5: 3, 64: 48} {
-		require.Equal(t, most, share.Most(n))
+		require.Equal(t, most, fair.PerClient(n))
 	}
 }
 
 func TestClientOf(t *testing.T) {
 	for session, client := range map[string]string{"default": "default", "ana/default": "ana/", "ana/other": "ana/", "ana": "ana", "": ""} {
-		require.Equal(t, client, share.ClientOf(session), session)
+		require.Equal(t, client, fair.ClientOf(session), session)
 	}
 }
 
 func TestTakeBelow(t *testing.T) {
-	p := share.New(8, 4)
+	p := fair.NewPool(8, 4)
 	for _, who := range []string{"ana", "ana", "ana", "bo", "bo", "bo"} {
 		_, ok := p.TakeBelow(6, who, 1)
 		require.True(t, ok)
@@ -83,7 +83,7 @@ func TestTakeBelow(t *testing.T) {
 }
 
 func TestOverdraw(t *testing.T) {
-	p := share.New(8, 4)
+	p := fair.NewPool(8, 4)
 	room := func(who string, limit int) {
 		t.Helper()
 		got, ok := p.Room(8, who)
