@@ -42,6 +42,10 @@ var layers = map[string][]string{
 	"host":                               {"abi", "host/internal/compiler", "internal/fuel", "internal/snapshot", "internal/wasmbin", "internal/rootfs", "internal/owned", "internal/fair"},
 	"plugins":                            {"abi", "host", "internal/schema", "internal/owned", "internal/document"},
 	"pkg/background":                     {}, // knows nothing of wasm, anyone can import it
+	"pkg/background/engine":              {}, // records, and what a store of them must do
+	"pkg/background/internal/ledger":     {"pkg/background/engine"},
+	"pkg/background/output":              {"pkg/background/engine"},
+	"pkg/background/engine/memory":       {"pkg/background/engine", "pkg/background/internal/ledger", "pkg/background/output"},
 	"pkg/background/enginetest":          {"pkg/background"},
 	"pkg/background/sqlite":              {"pkg/background", "pkg/background/enginetest"},
 	"server/httpapi":                     {"abi", "host", "plugins", "pkg/background", "server", "internal/jsontext", "internal/fair"},

@@ -1,0 +1,39 @@
+package engine
+
+// RecordOverhead is how many bytes the record of a run or a schedule counts in
+// addition to its payload and its checkpoint: for its texts, which are bounded,
+// and for what an engine keeps of it elsewhere.
+const RecordOverhead = 16 << 10
+
+// A Quota bounds what the records of runs and schedules take. It holds for new
+// records: what a run adds later, a checkpoint and its end, is always stored.
+//
+// A record may be evicted for a new one if the run has ended and its notice is
+// not pending, or the schedule is not enabled. Records of the owner who takes
+// most go first, the oldest before the others, and never those of an owner who
+// takes less than the owner of the new record.
+type Quota struct {
+	Max   int64                       // bytes of all records; 0: no limit
+	Each  int64                       // bytes of the records of one owner; 0: Max
+	Owner func(session string) string // whose a session is; nil: each session is its own owner
+}
+
+// OwnerOf returns the owner of a session.
+func (q Quota) OwnerOf(session string) string {
+	if q.Owner == nil {
+		return session
+	}
+	return q.Owner(session)
+}
+
+// Size returns how many bytes the record of a run with its payload counts,
+// without its checkpoint.
+func (r Run) Size() int64 {
+	return RecordOverhead + int64(len(r.Args)) + int64(len(r.Result)) + int64(len(r.Content))
+}
+
+// Evictable reports whether the record of a run may be evicted.
+func (r Run) Evictable() bool { return r.Status.Terminal() && r.Notice != NoticePending }
+
+// Size returns how many bytes the record of a schedule counts.
+func (s Schedule) Size() int64 { return RecordOverhead + int64(len(s.Args)) }

@@ -1,0 +1,269 @@
+package engine
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// Status is the state of a run.
+type Status string
+
+// The states of a run. Succeeded, Failed and Canceled are terminal.
+const (
+	StatusQueued    Status = "queued"
+	StatusRunning   Status = "running"
+	StatusSucceeded Status = "succeeded"
+	StatusFailed    Status = "failed"
+	StatusCanceled  Status = "canceled"
+)
+
+// Terminal reports whether s is final: a run in a terminal state never changes.
+func (s Status) Terminal() bool {
+	return s == StatusSucceeded || s == StatusFailed || s == StatusCanceled
+}
+
+// Origin is how a run came to be.
+type Origin string
+
+// How runs come to be.
+const (
+	OriginSpawned   Origin = "spawned"
+	OriginParked    Origin = "parked"
+	OriginScheduled Origin = "scheduled"
+)
+
+// ErrorKind says why a run failed. Programs that run work add kinds of their
+// own.
+type ErrorKind string
+
+// The kinds that package background itself uses.
+const (
+	KindToolError   ErrorKind = "tool_error"  // the work said so, or ended with a non-zero exit code
+	KindInternal    ErrorKind = "internal"    // an internal error; the log has the details
+	KindTimeout     ErrorKind = "timeout"     // the run's deadline passed
+	KindRejected    ErrorKind = "rejected"    // the run was not admitted
+	KindOrphaned    ErrorKind = "orphaned"    // its worker died and it may not be run again
+	KindInterrupted ErrorKind = "interrupted" // its worker shut down
+)
+
+// A Run is the record of one background run. It is a value: a Run that a method
+// returned does not change as the run continues. Its JSON form is what engines
+// store.
+//
+// Args, Result and Content are its payload, which may be megabytes. Reads leave
+// it out; [Engine.Payload] returns it by part. The slices and pointers of a Run
+// must not be written to.
+type Run struct {
+	ID                 string          `json:"task_id"`
+	Session            string          `json:"session"`
+	Tool               string          `json:"tool"`
+	Args               json.RawMessage `json:"args"`
+	Title              string          `json:"title"`
+	Origin             Origin          `json:"origin"`
+	IdempotencyKey     string          `json:"idempotency_key,omitempty"`
+	SignalOnCompletion bool            `json:"signal_on_completion"`
+	By                 string          `json:"by,omitempty"`              // who asked for it; "": the session's agent
+	Version            string          `json:"tool_version,omitempty"`    // of the tool
+	Secret             bool            `json:"args_incomplete,omitempty"` // Args lack what must not be stored: the run cannot be run again
+	Terms              json.RawMessage `json:"terms,omitempty"`           // what a later attempt of a parked call has to know, at most 1 KiB
+	Schedule           string          `json:"schedule_id,omitempty"`     // the schedule that fired it
+	ScheduledFor       time.Time       `json:"scheduled_for,omitzero"`    // when it was due
+	After              string          `json:"after,omitempty"`           // the run that has to end before this one is claimed
+	Timeout            time.Duration   `json:"timeout_ns"`                // hard deadline, counted from StartedAt
+	OutputCap          int             `json:"output_cap_bytes"`          // bytes of output kept
+	CreatedAt          time.Time       `json:"created_at"`
+
+	Status      Status        `json:"status"`
+	Attempt     int           `json:"attempt"` // 0 while queued for the first time, then 1, 2, …
+	StartedAt   time.Time     `json:"started_at,omitzero"`
+	HeartbeatAt time.Time     `json:"heartbeat_at,omitzero"` // when its worker last renewed its lease
+	ParkedAt    time.Time     `json:"parked_at,omitzero"`    // when the call became a background run
+	Cancel      *Cancellation `json:"cancel_requested,omitempty"`
+	Notice      NoticeState   `json:"notice,omitempty"`
+	Beat                      // what the work last said of itself
+	End                       // zero until the run is terminal
+}
+
+// A Part names a large part of a run.
+type Part string
+
+// The parts of a run's payload.
+const (
+	PartArgs    Part = "args"
+	PartResult  Part = "result"
+	PartContent Part = "content"
+)
+
+// Part returns a part of the payload of r.
+func (r Run) Part(p Part) json.RawMessage {
+	switch p {
+	case PartArgs:
+		return r.Args
+	case PartResult:
+		return r.Result
+	case PartContent:
+		return r.Content
+	}
+	return nil
+}
+
+// Light returns r without its payload.
+func (r Run) Light() Run {
+	r.Args, r.Result, r.Content = nil, nil, nil
+	return r
+}
+
+// A Beat is what a running run says of itself.
+type Beat struct {
+	Detail       string    `json:"detail,omitempty"`
+	Progress     *Progress `json:"progress,omitempty"`
+	LastOutputAt time.Time `json:"last_output_at,omitzero"`
+	OutputBytes  int64     `json:"output_bytes,omitempty"` // bytes written to the log so far, kept or not
+}
+
+// Equal reports whether b and c say the same.
+func (b Beat) Equal(c Beat) bool {
+	same := b.Progress == c.Progress || b.Progress != nil && c.Progress != nil && *b.Progress == *c.Progress
+	return same && b.Detail == c.Detail && b.LastOutputAt.Equal(c.LastOutputAt) && b.OutputBytes == c.OutputBytes
+}
+
+// Clone returns a copy that shares no memory with b.
+func (b Beat) Clone() Beat {
+	b.Progress = clone(b.Progress)
+	return b
+}
+
+// Progress is how far a run is, in units of its own choice.
+type Progress struct {
+	Done    float64 `json:"done"`
+	Total   float64 `json:"total,omitempty"` // 0: unknown
+	Message string  `json:"message,omitempty"`
+}
+
+// An End is how a run ended.
+type End struct {
+	Summary       string          `json:"summary,omitempty"`
+	Result        json.RawMessage `json:"result,omitempty"`
+	Content       json.RawMessage `json:"content,omitempty"` // what the work showed next to Result or Error
+	ExitCode      *int            `json:"exit_code,omitempty"`
+	Error         *RunError       `json:"error,omitempty"`          // set if and only if the run failed
+	ArtifactError string          `json:"artifact_error,omitempty"` // what of the run could not be stored
+	FinishedAt    time.Time       `json:"finished_at,omitzero"`
+}
+
+// A RunError says why a run failed, in words fit for a model.
+type RunError struct {
+	Kind    ErrorKind `json:"kind"`
+	Message string    `json:"message"`
+}
+
+// A Cancellation says who asked for the end of a run, when and why.
+type Cancellation struct {
+	At     time.Time `json:"at"`
+	By     string    `json:"by"`
+	Reason string    `json:"reason,omitempty"`
+}
+
+// NoticeState is the state of the notice of a run's end.
+type NoticeState string
+
+// The states of a notice. A run that has not ended, or that ended without a
+// notice, has none.
+const (
+	NoticeNone    NoticeState = ""
+	NoticePending NoticeState = "pending" // to be delivered
+	NoticeSeen    NoticeState = "seen"    // acknowledged, or the end was seen otherwise
+)
+
+// Elapsed returns how long the run has been running, or ran: 0 if it never
+// started.
+func (r Run) Elapsed(now time.Time) time.Duration {
+	if r.StartedAt.IsZero() {
+		return 0
+	}
+	if !r.FinishedAt.IsZero() {
+		now = r.FinishedAt
+	}
+	return max(0, now.Sub(r.StartedAt))
+}
+
+// Clone returns a copy that shares no memory with r.
+func (r Run) Clone() Run {
+	r.Args = bytes.Clone(r.Args)
+	r.Terms = bytes.Clone(r.Terms)
+	r.Result = bytes.Clone(r.Result)
+	r.Content = bytes.Clone(r.Content)
+	r.Cancel = clone(r.Cancel)
+	r.Beat = r.Beat.Clone()
+	r.ExitCode = clone(r.ExitCode)
+	r.Error = clone(r.Error)
+	return r
+}
+
+func clone[T any](p *T) *T {
+	if p == nil {
+		return nil
+	}
+	v := *p
+	return &v
+}
+
+// Finish returns the run with its end, and its notice pending if it is to have
+// one.
+func (r Run) Finish(status Status, b Beat, e End) Run {
+	r.Status, r.Beat, r.End = status, b, e
+	if r.SignalOnCompletion {
+		r.Notice = NoticePending
+	}
+	return r
+}
+
+// Folder returns the name of the folder of a run's attempt: its id for the
+// first one, "{id}.{attempt}" for a later one.
+func (r Run) Folder() string {
+	if r.Attempt <= 1 {
+		return r.ID
+	}
+	return fmt.Sprintf("%s.%d", r.ID, r.Attempt)
+}
+
+// Path returns the name of an artifact of the run below the folder of an
+// engine.
+func (r Run) Path(artifact string) string { return "runs/" + r.Folder() + "/" + artifact }
+
+// An Envelope is what [ResultJSON] holds, however the run ended.
+type Envelope struct {
+	TaskID          string          `json:"task_id"`
+	Attempt         int             `json:"attempt"`
+	Tool            string          `json:"tool"`
+	Title           string          `json:"title"`
+	Status          Status          `json:"status"`
+	Result          json.RawMessage `json:"result,omitempty"`
+	Content         json.RawMessage `json:"content,omitempty"`
+	Error           *RunError       `json:"error,omitempty"`
+	ExitCode        *int            `json:"exit_code,omitempty"`
+	Summary         string          `json:"summary,omitempty"`
+	StartedAt       time.Time       `json:"started_at,omitzero"`
+	FinishedAt      time.Time       `json:"finished_at"`
+	OutputBytes     int64           `json:"output_bytes"`
+	OutputTruncated bool            `json:"output_truncated"`
+}
+
+// ResultFile returns [ResultJSON] of an ended run with its payload: its
+// [Envelope] on one line, without indentation or HTML escapes, which would
+// multiply the size of a deeply nested result.
+func (r Run) ResultFile() ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(Envelope{
+		TaskID: r.ID, Attempt: r.Attempt, Tool: r.Tool, Title: r.Title, Status: r.Status,
+		Result: r.Result, Content: r.Content, Error: r.Error, ExitCode: r.ExitCode, Summary: r.Summary,
+		StartedAt: r.StartedAt, FinishedAt: r.FinishedAt,
+		OutputBytes: r.OutputBytes, OutputTruncated: r.OutputBytes > int64(r.OutputCap),
+	})
+
+	return b.Bytes(), err
+}

@@ -1,0 +1,71 @@
+package engine
+
+import (
+	"bytes"
+	"encoding/json"
+	"time"
+)
+
+// Overlap says what a schedule does when it fires while a run of an earlier
+// firing is still active.
+type Overlap string
+
+// What a schedule does on overlap; "" is OverlapSkip.
+const (
+	OverlapSkip   Overlap = "skip"            // nothing: the firing is left out
+	OverlapQueue  Overlap = "queue"           // the run waits until the earlier one has ended; while one waits, firings are left out
+	OverlapCancel Overlap = "cancel_previous" // the earlier run is stopped, the new one starts when it has ended
+)
+
+// Why a schedule is not enabled.
+const (
+	DisabledStopped  = "stopped"                                    // by its session or an operator
+	DisabledFired    = "it has fired"                               // a one-shot
+	DisabledMissed   = "the host was down when it was due"          // a one-shot
+	DisabledRejected = "its runs were refused three times in a row" // at their start
+	DisabledOver     = "it does not fire again within 10 years"     // a cron expression
+	DisabledZone     = "its time zone is unknown to the host"       // or its expression no longer read
+)
+
+// A Schedule starts runs of a tool: again and again, by a cron expression, or
+// once. It is a value, like a [Run]. Its JSON form is what engines store.
+//
+// Its cron expression is read as crontab(5) does: five fields, minute hour
+// day-of-month month day-of-week, of "*", numbers, names of months and
+// weekdays, ranges, steps and lists; a day matches by both of its fields, or
+// by one of them if neither has a "*". It means the clock of its time zone. A
+// time that clock skips fires at the first minute it shows again, and one it
+// shows twice fires the first time only. So a schedule of every minute pauses
+// while an hour comes again in autumn; in UTC, the default, it does not.
+type Schedule struct {
+	ID                 string          `json:"schedule_id"`
+	Session            string          `json:"session"`
+	Tool               string          `json:"tool"`
+	Version            string          `json:"tool_version,omitempty"`
+	Args               json.RawMessage `json:"args"`
+	Title              string          `json:"title"`
+	By                 string          `json:"by,omitempty"` // who asked for it; "": the session's agent
+	SignalOnCompletion bool            `json:"signal_on_completion"`
+	Timeout            time.Duration   `json:"timeout_ns"`
+	CreatedAt          time.Time       `json:"created_at"`
+
+	Cron     string    `json:"cron_expression,omitempty"` // five fields; "" for a one-shot
+	At       time.Time `json:"scheduled_at,omitzero"`     // zero for a recurring one
+	Timezone string    `json:"timezone"`                  // an IANA name
+	Overlap  Overlap   `json:"overlap"`
+
+	Enabled  bool      `json:"enabled"`
+	Disabled string    `json:"disabled_reason,omitempty"` // why it is not enabled: one of the Disabled constants
+	NextAt   time.Time `json:"next_trigger_at,omitzero"`  // zero if it will not fire again
+	LastAt   time.Time `json:"last_triggered_at,omitzero"`
+	LastRun  string    `json:"last_task_id,omitempty"`
+	Fired    int       `json:"trigger_count"`
+	Rejected int       `json:"rejected_in_a_row,omitempty"` // firings refused since one was not
+	Revision int64     `json:"revision"`                    // counts the changes; set by the engine
+}
+
+// Clone returns a copy that shares no memory with s.
+func (s Schedule) Clone() Schedule {
+	s.Args = bytes.Clone(s.Args)
+	return s
+}

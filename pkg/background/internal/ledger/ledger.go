@@ -1,0 +1,191 @@
+// Package ledger counts what the records of an engine take, and decides which
+// are evicted for a new one.
+package ledger
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/toolhost/toolhost/pkg/background/engine"
+)
+
+// A Ledger counts what records take, and says which have to go for a new one.
+// It is not safe for concurrent use. A nil Ledger
+// counts nothing, and has room for everything.
+type Ledger struct {
+	quota     engine.Quota
+	accounts  map[string]account // by owner; none is zero
+	used      int64
+	over      int64 // of used, what owners have beyond Quota.Each
+	evictable int64
+}
+
+// An account is what the records of an owner take.
+type account struct {
+	used      int64
+	evictable int64 // of it, what may go
+}
+
+// New returns a Ledger that has counted nothing yet.
+func New(q engine.Quota) *Ledger {
+	if q.Max == 0 {
+		q.Max = math.MaxInt64 / 4
+	}
+	if q.Each == 0 {
+		q.Each = q.Max
+	}
+	return &Ledger{quota: q, accounts: make(map[string]account)}
+}
+
+// Used returns how many bytes all records take.
+func (l *Ledger) Used() int64 {
+	if l == nil {
+		return 0
+	}
+	return l.used
+}
+
+// Add counts that the records of a session take used bytes more, and those of
+// them that may go evictable bytes more: less, if they are negative.
+func (l *Ledger) Add(session string, used, evictable int64) {
+	if l == nil {
+		return
+	}
+	who := l.quota.OwnerOf(session)
+	a := l.accounts[who]
+	l.over -= max(0, a.used-l.quota.Each)
+	a.used += used
+	a.evictable += evictable
+	l.over += max(0, a.used-l.quota.Each)
+	l.used += used
+	l.evictable += evictable
+	if a == (account{}) {
+		delete(l.accounts, who)
+	} else {
+		l.accounts[who] = a
+	}
+}
+
+// Room says what has to go so that there is room for a record of size bytes of
+// a session: nil for nothing. If there is no room even so, it returns a
+// *[engine.LimitError] that matches [engine.ErrRecordLimit].
+//
+// What goes are records of the owner who takes most, and of the next one if
+// these are not enough; never of one who takes less than the session's owner
+// then does. What an owner came to have beyond its own part, by runs that were
+// let in before, is not at the expense of others.
+func (l *Ledger) Room(session string, size int64) (*Eviction, error) {
+	if l == nil {
+		return nil, nil
+	}
+	who := l.quota.OwnerOf(session)
+	a := l.accounts[who]
+	e := &Eviction{quota: l.quota, want: make(map[string]int64)}
+	after := account{a.used + size, a.evictable}
+	if over := after.used - l.quota.Each; over > 0 {
+		if over > a.evictable {
+			return nil, &engine.LimitError{Err: engine.ErrRecordLimit, Max: clampInt(l.quota.Each)}
+		}
+		e.add(who, over)
+		after.used, after.evictable = after.used-over, after.evictable-over
+	}
+	lack := l.used - l.over - min(a.used, l.quota.Each) + after.used - l.quota.Max
+	if lack > 0 && !l.claim(e, who, after, lack) {
+		return nil, &engine.LimitError{Err: engine.ErrRecordLimit, Max: clampInt(l.quota.Max)}
+	}
+	if e.need == 0 {
+		return nil, nil
+	}
+	e.more = l.quota.Max / 20
+	for giver := range e.want {
+		e.more = min(e.more, l.accounts[giver].used/20)
+	}
+	return e, nil
+}
+
+// claim adds to e what others than who, and who itself at last, have to give up
+// so that lack bytes come free, and reports whether they have as much. after is
+// what who will have.
+func (l *Ledger) claim(e *Eviction, who string, after account, lack int64) bool {
+	if lack > l.evictable-e.need {
+		return false
+	}
+	type giver struct {
+		name string
+		account
+	}
+	var givers []giver
+	for name, a := range l.accounts {
+		if name == who {
+			a = after
+		}
+		if a.evictable > 0 && a.used >= after.used {
+			givers = append(givers, giver{name, a})
+		}
+	}
+	slices.SortFunc(givers, func(a, b giver) int {
+		return cmp.Or(cmp.Compare(b.used, a.used), cmp.Compare(a.name, b.name))
+	})
+	for _, g := range givers {
+		vain := max(0, g.used-l.quota.Each) // it is not counted anyway
+		if gain := min(lack, g.evictable-vain); gain > 0 {
+			e.add(g.name, vain+gain)
+			lack -= gain
+		}
+		if lack == 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// evictAtOnce is how many records go at once if there are as many, so that
+// they are not looked for each time.
+const evictAtOnce = 64
+
+// An Eviction says which records have to go: see [Ledger.Room]. The engine
+// shows it all that may go, those that ended first before the others, until it
+// is Done.
+type Eviction struct {
+	quota engine.Quota
+	want  map[string]int64 // by owner: bytes that have to go
+	need  int64            // their sum
+	more  int64            // bytes that may go beyond it, so that the next ones find room: little of what each has
+	taken int
+}
+
+func (e *Eviction) add(who string, n int64) {
+	e.want[who] += n
+	e.need += n
+}
+
+// Take reports whether a record of a session has to go that takes size bytes.
+func (e *Eviction) Take(session string, size int64) bool {
+	who := e.quota.OwnerOf(session)
+	want, ok := e.want[who]
+	switch {
+	case !ok, e.Done():
+		return false
+	case want > 0:
+		e.need -= min(want, size)
+		e.want[who] = max(0, want-size)
+	case e.more < size || e.taken >= evictAtOnce:
+		return false
+	default:
+		e.more -= size
+	}
+	e.taken++
+	return true
+}
+
+// Enough reports whether what was taken makes room.
+func (e *Eviction) Enough() bool { return e.need == 0 }
+
+// Done reports whether no more is taken.
+func (e *Eviction) Done() bool {
+	return e.need == 0 && (e.taken >= evictAtOnce || e.more < engine.RecordOverhead)
+}
+
+// clampInt is n as an int, which may have 32 bits.
+func clampInt(n int64) int { return int(min(n, math.MaxInt)) }
