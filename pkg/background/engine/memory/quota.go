@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"slices"
 	"time"
-
-	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
 // counted is what the ledger has of a record.
