@@ -118,10 +118,10 @@ type mountError struct {
 	err  error
 }
 
-func (e *mountError) public() string {
+func (e *mountError) Public() string {
 	return fmt.Sprintf("%v: the folder granted as %s cannot be opened", e.reason(), e.path)
 }
-func (e *mountError) Error() string   { return e.public() + ": " + e.err.Error() }
+func (e *mountError) Error() string   { return e.Public() + ": " + e.err.Error() }
 func (e *mountError) Unwrap() []error { return []error{e.reason(), e.err} }
 
 // reason is ErrFiles where the folder may be in order.

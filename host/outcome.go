@@ -120,10 +120,10 @@ func (c *call) classify(err *CallError, r *abi.Result) {
 	case errors.Is(err, ErrBusy):
 		r.Kind = abi.ToolError
 	case errors.Is(err, ErrFiles) && errors.As(err, &mount):
-		r.Kind, r.Error = abi.Internal, mount.public()
+		r.Kind, r.Error = abi.Internal, mount.Public()
 		c.host.log.Error("too many open files: raise the limit of the process (ulimit -n)", "plugin", err.Plugin, "tool", err.Tool, "call", c.ID, "error", mount.err)
 	case errors.As(err, &mount):
-		r.Kind, r.Error = abi.ToolError, mount.public()
+		r.Kind, r.Error = abi.ToolError, mount.Public()
 	case errors.Is(err, ErrTrap), errors.Is(err, ErrABI):
 		r.Kind, r.Error = abi.Internal, abi.InternalMessage
 		c.host.log.Error("the plugin broke", "plugin", err.Plugin, "tool", err.Tool, "call", c.ID, "error", err.Err, "trace", err.Trace)

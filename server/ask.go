@@ -28,12 +28,7 @@ func (s *Service) Questions(ctx context.Context, session, id string) (map[string
 	if _, err := s.runs.Get(ctx, session, id); err != nil {
 		return nil, err
 	}
-	s.asked.mu.Lock()
-	defer s.asked.mu.Unlock()
-	if w := s.asked.waiting[id]; w != nil {
-		return maps.Clone(w.open), nil
-	}
-	return nil, nil
+	return s.asked.open(id), nil
 }
 
 // Asked returns what is closed as soon as one of those background runs of the

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,7 +9,6 @@ import (
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/pkg/background"
-	"github.com/toolhost/toolhost/plugins"
 )
 
 // ErrApproval is why a call was refused that a person has to agree to. It
@@ -38,50 +36,6 @@ type ArgsError struct {
 func (e *ArgsError) Error() string {
 	return fmt.Sprintf("the arguments of %s do not fit its schema: %s", e.Tool, list(e.Problems))
 }
-
-// explain turns the error of a door into what the agent is told: what is
-// wrong, and what to do about it. Errors that the agent can mend end here; the
-// others are returned, for callers and logs. What nothing here knows is not the
-// agent's business.
-func explain(err error) (abi.Result, error) {
-	var (
-		refused Refusal
-		args    *ArgsError
-		limit   *background.LimitError
-		missing *background.NotFoundError
-		field   *background.FieldError
-		place   *host.CallError
-	)
-	switch {
-	case errors.As(err, &refused):
-		return toolError("%v", refused), nil
-	case errors.As(err, &args):
-		return toolError("%v", args), nil
-	case errors.As(err, &limit):
-		return toolError("%v", limit), nil
-	case errors.As(err, &missing):
-		return toolError("%s", notFound(missing)), nil
-	case errors.As(err, &field):
-		return toolError("%v", field), nil
-	case errors.Is(err, background.ErrNoSchedule):
-		return toolError("%v", background.ErrNoSchedule), nil
-	case errors.Is(err, background.ErrKeyReused):
-		return toolError("idempotency_key: it was used for another tool or other arguments: take a new one"), nil
-	case errors.Is(err, host.ErrDenied) && errors.As(err, &place):
-		return toolError("%v", place.Err), err // the agent knows which tool it called
-	case errors.Is(err, plugins.ErrNoTool), errors.Is(err, host.ErrDenied):
-		return toolError("%v", err), err
-	case errors.Is(err, background.ErrClosed), errors.Is(err, host.ErrClosed):
-		return toolError("the host is shutting down"), err
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return abi.Result{Kind: abi.CanceledKind, Error: "the call was canceled"}, err
-	}
-	return abi.Result{Kind: abi.Internal, Error: abi.InternalMessage}, err
-}
-
-// notFound says which runs there are in place of those that are not. It is the
-// same for runs that never were, that are gone and that are somebody else's.
-func notFound(err *background.NotFoundError) string { return named(err.Error(), err.Active) }
 
 // named adds to a text the ids an agent may have meant.
 func named(text string, active []string) string {

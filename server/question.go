@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
@@ -73,6 +74,16 @@ func (q *questions) ask(ctx context.Context, session, run string, round int, ask
 	case <-ctx.Done():
 		return abi.Answers{}, ctx.Err()
 	}
+}
+
+// open returns what a run asks its user; nil if it asks nothing.
+func (q *questions) open(run string) map[string]abi.Question {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if w := q.waiting[run]; w != nil {
+		return maps.Clone(w.open)
+	}
+	return nil
 }
 
 // watch returns a channel that is closed as soon as one of the runs of the session

@@ -57,10 +57,10 @@ func TestClose(t *testing.T) {
 		before := time.Now()
 		go func() { closed <- s.Close(ctx) }()
 		synctest.Wait()
-		require.Equal(t, "the host is shutting down", s.refused(alice, SpawnBackground, `{"tool":"sleeper","args":{}}`))
+		require.Equal(t, "the server is shutting down", s.refused(alice, SpawnBackground, `{"tool":"sleeper","args":{}}`))
 		r, err := s.Call(t.Context(), Request{Session: alice, Tool: "echo"})
 		require.ErrorIs(t, err, host.ErrClosed)
-		require.Equal(t, abi.Result{Kind: abi.ToolError, Error: "the host is shutting down"}, r)
+		require.Equal(t, abi.Result{Kind: abi.ToolError, Error: "the server is shutting down"}, r)
 		require.Equal(t, "running", s.check(alice, long, `,"wait_seconds":0`)["status"], "what runs can be looked at")
 
 		require.NoError(t, <-closed)

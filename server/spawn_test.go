@@ -234,7 +234,7 @@ func TestIdempotencyKey(t *testing.T) {
 		require.Equal(t, first["task_id"], again["task_id"])
 		require.Equal(t, true, again["reused"])
 		require.Equal(t, "succeeded", again["status"])
-		require.Equal(t, "idempotency_key: it was used for another tool or other arguments: take a new one",
+		require.Equal(t, "the idempotency key was used for another tool or other arguments: use a new one",
 			s.refused(alice, SpawnBackground, `{"tool":"echo","args":{"n":2},"idempotency_key":"k"}`))
 		require.NotEqual(t, first["task_id"], spawn(bob, `{"n":1}`)["task_id"], "a key is its session's")
 	})

@@ -1,0 +1,353 @@
+package server
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/server/wire"
+)
+
+// Session reads and stops what one session has: its runs, their output, its
+// schedules and its notices. It starts nothing: that is for [Service.Call],
+// [Service.Spawn] and [Service.Schedule]. It is a small value, safe for
+// concurrent use.
+//
+// For a run that the session does not have, the error has the reason
+// [wire.CodeNotFound]: see [ReasonOf].
+type Session struct {
+	service *Service
+	name    string
+	all     bool
+}
+
+// Session returns what a session has. An unknown session has nothing.
+func (s *Service) Session(name string) Session { return Session{service: s, name: name} }
+
+// AllSessions returns what all sessions have, for operators.
+func (s *Service) AllSessions() Session { return Session{service: s, all: true} }
+
+// RunQuery selects runs. Its zero value selects all.
+type RunQuery struct {
+	Session string // with [Service.AllSessions]: only runs of this session; empty selects all
+	Active  bool   // only runs that have not ended
+	Before  string // only runs submitted before the run with this id
+	Limit   int    // at most so many; 0 is no limit
+}
+
+// CheckRequest says what to check. Only IDs is required.
+type CheckRequest struct {
+	IDs      []string      // 1 to MaxIDs
+	Wait     time.Duration // how long to wait for the end; cut to MaxWait
+	Until    string        // UntilAny or UntilAll; empty is UntilAny
+	Cursor   string        // of an earlier excerpt: show only later output; only with one id
+	MaxChars int           // characters of output of each run; 0 shows none
+	Agent    bool          // the session's agent checks: notices of ends it sees are acknowledged
+	Large    int           // bytes that the results and the content of all runs may have; what exceeds it is left out. 0 is no limit
+}
+
+// Bounds and modes of checks.
+const (
+	MaxIDs   = background.MaxIDs   // runs of one check
+	MaxWait  = background.MaxWait  // the longest wait of a check
+	MaxChars = background.MaxChars // characters of output of one run
+
+	UntilAny = string(background.UntilAny) // wait for the first run to end
+	UntilAll = string(background.UntilAll) // wait for all of them
+)
+
+// A Chunk is a piece of a run's raw log.
+type Chunk = background.Chunk
+
+// A Log is all that is kept of a run's raw log.
+type Log = background.Log
+
+// An Artifact is an open file of a run.
+type Artifact interface {
+	io.ReadSeekCloser
+	io.ReaderAt
+}
+
+// Run returns a run without its arguments, its result and its content.
+func (v Session) Run(ctx context.Context, id string) (wire.Run, error) {
+	r, err := v.record(ctx, id)
+	if err != nil {
+		return wire.Run{}, err
+	}
+	return newRun(r, time.Now()), nil
+}
+
+// WholeRun returns a run with all it has, however large.
+func (v Session) WholeRun(ctx context.Context, id string) (wire.Run, error) {
+	r, err := v.record(ctx, id)
+	if err != nil {
+		return wire.Run{}, err
+	}
+	return newWholeRun(r, time.Now()), nil
+}
+
+func (v Session) record(ctx context.Context, id string) (background.Run, error) {
+	if v.all {
+		return v.service.runs.AnyRun(ctx, id)
+	}
+	return v.service.runs.Get(ctx, v.name, id)
+}
+
+// owner is the session that has a run.
+func (v Session) owner(ctx context.Context, id string) (string, error) {
+	if !v.all {
+		return v.name, nil
+	}
+	r, err := v.service.runs.AnyRun(ctx, id)
+	return r.Session, err
+}
+
+// Runs returns runs, the newest first, without their arguments, results and
+// content.
+func (v Session) Runs(ctx context.Context, q RunQuery) ([]wire.Run, error) {
+	query := background.Query{Active: q.Active, Before: q.Before, Limit: q.Limit}
+	var found []background.Run
+	var err error
+	if v.all {
+		query.Session = q.Session
+		found, err = v.service.runs.AllRuns(ctx, query)
+	} else {
+		found, err = v.service.runs.Runs(ctx, v.name, query)
+	}
+	if err != nil {
+		return nil, err
+	}
+
+	runs, now := make([]wire.Run, len(found)), time.Now()
+	for i, r := range found {
+		runs[i] = newRun(r, now)
+	}
+	return runs, nil
+}
+
+// Check returns runs with all they have, after it has waited for them to end if
+// asked to. It waits no longer than until one of them asks its user something:
+// its end may then not come before somebody has answered.
+//
+// The ids the session does not have are among Missing; if it has none of them,
+// that is the error.
+func (v Session) Check(ctx context.Context, r CheckRequest) (wire.Runs, error) {
+	var out wire.Runs
+	room := r.Large
+	keep := func(size int) bool {
+		if r.Large > 0 && size > room {
+			return false
+		}
+		room -= size
+		return true
+	}
+
+	req := background.CheckRequest{
+		IDs: r.IDs, Wait: r.Wait, Until: background.Until(r.Until), Cursor: r.Cursor, MaxChars: r.MaxChars, Peek: !r.Agent,
+		Each: func(record background.Run, report *background.Report) {
+			run := newRun(record, time.Now())
+			run.Args = background.Redact(record.Args)
+			if size := len(record.Result); keep(size) {
+				run.Result = record.Result
+			} else {
+				run.ResultBytes = size
+			}
+			if size := len(record.Content); keep(size) {
+				run.Content = blocks(record.Content)
+			} else {
+				run.ContentBytes = size
+			}
+			report.Result, report.Content = nil, nil
+			out.Runs = append(out.Runs, run)
+		},
+	}
+	if r.MaxChars <= 0 {
+		req.MaxChars = -1 // no output: 0 would be the default
+	}
+
+	checked, err := v.service.Check(ctx, v.name, req)
+	if err != nil {
+		return wire.Runs{}, err
+	}
+	if checked.Missing != nil {
+		out.Missing = checked.Missing.IDs
+	}
+	for i, report := range checked.Reports {
+		run := &out.Runs[i]
+		run.WaitedSeconds = report.WaitedSeconds
+		if r.MaxChars > 0 {
+			run.Output = newExcerpt(report.Output)
+		}
+		if !run.Done {
+			run.Questions = v.service.asked.open(run.TaskID)
+		}
+	}
+	return out, nil
+}
+
+// Watch returns a channel of what happens to runs and schedules from now on. It
+// is closed when ctx is done. A watcher that is too slow gets
+// [wire.EventMissed].
+func (v Session) Watch(ctx context.Context) <-chan wire.Event {
+	from, to := v.service.runs.Watch(ctx, v.name), make(chan wire.Event)
+	go func() {
+		defer close(to)
+		for e := range from {
+			select {
+			case to <- newEvent(e, time.Now()):
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return to
+}
+
+// Stop asks a run to end, and waits until it has, or its grace period is over.
+// by names who asks, and is kept with the run; empty is the session's agent.
+func (v Session) Stop(ctx context.Context, id, by string, how wire.Stop) (wire.Stopped, error) {
+	session, err := v.owner(ctx, id)
+	if err != nil {
+		return wire.Stopped{}, err
+	}
+	s, err := v.service.runs.Stop(ctx, session, id, background.StopRequest{Force: how.Force, Reason: how.Reason, By: by})
+	return newStopped(s), err
+}
+
+// Tail reads up to max bytes, at most 1 MiB, of the raw log of a run's current
+// attempt from offset on; a negative offset counts from the end.
+func (v Session) Tail(ctx context.Context, id string, offset int64, max int) (Chunk, error) {
+	session, err := v.owner(ctx, id)
+	if err != nil {
+		return Chunk{}, err
+	}
+	return v.service.runs.Tail(ctx, session, id, offset, max)
+}
+
+// Log returns all that is kept of the raw log of a run's current attempt.
+func (v Session) Log(ctx context.Context, id string) (*Log, error) {
+	session, err := v.owner(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return v.service.runs.Log(ctx, session, id)
+}
+
+// Open opens a file of a run that has ended: [wire.OutputLog] or
+// [wire.ResultJSON]. The caller closes it.
+func (v Session) Open(ctx context.Context, id, name string) (Artifact, error) {
+	session, err := v.owner(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return v.service.runs.Open(ctx, session, id, name)
+}
+
+// Questions returns what a run asks its user, by key; nil if it asks nothing.
+func (v Session) Questions(ctx context.Context, id string) (map[string]abi.Question, error) {
+	if _, err := v.record(ctx, id); err != nil {
+		return nil, err
+	}
+	return v.service.asked.open(id), nil
+}
+
+// Answer answers questions of a run, which continues when all are answered.
+// Answers to closed or unknown questions are dropped. If one does not fit its
+// question, the error is an [*AnswerError], and all questions stay open.
+func (v Session) Answer(ctx context.Context, id string, answers map[string]abi.Answer) error {
+	return v.service.Answer(ctx, v.name, id, answers)
+}
+
+// Asked returns a channel that is closed as soon as one of those runs asks its
+// user something, at once if one already does. Call stop when done.
+func (v Session) Asked(ids []string) (asked <-chan struct{}, stop func()) {
+	return v.service.asked.watch(v.name, ids)
+}
+
+// Notices returns the pending notices of runs that have ended, at most limit of
+// them; 0 is no limit. They stay pending until they are acknowledged.
+func (v Session) Notices(ctx context.Context, limit int) (wire.Notices, error) {
+	pending, err := v.service.runs.Pending(ctx, v.name, 0)
+	if err != nil {
+		return wire.Notices{}, err
+	}
+
+	shown := pending
+	if limit > 0 {
+		shown = pending[:min(limit, len(pending))]
+	}
+	out := wire.Notices{Notices: make([]wire.Notice, len(shown)), More: len(pending) - len(shown)}
+	for i, n := range shown {
+		out.Notices[i] = newNotice(n)
+	}
+	out.Text = background.RenderNotices(shown, out.More)
+	return out, nil
+}
+
+// Acknowledge takes back the notices of these runs: they were shown.
+func (v Session) Acknowledge(ctx context.Context, ids []string) error {
+	return v.service.runs.Acknowledge(ctx, v.name, ids)
+}
+
+// Schedules returns schedules, the newest first, without their arguments.
+func (v Session) Schedules(ctx context.Context) ([]wire.Schedule, error) {
+	var found []background.Schedule
+	var err error
+	if v.all {
+		found, err = v.service.runs.AllSchedules(ctx)
+	} else {
+		found, err = v.service.runs.Schedules(ctx, v.name)
+	}
+
+	out := make([]wire.Schedule, len(found))
+	for i, s := range found {
+		out[i] = newSchedule(s)
+	}
+	return out, err
+}
+
+// Schedule returns a schedule.
+func (v Session) Schedule(ctx context.Context, id string) (wire.Schedule, error) {
+	if v.all {
+		s, err := v.service.runs.AnySchedule(ctx, id)
+		return newWholeSchedule(s), err
+	}
+	s, err := v.service.runs.GetSchedule(ctx, v.name, id)
+	return newWholeSchedule(s), err
+}
+
+// Unschedule disables a schedule. Its runs continue.
+func (v Session) Unschedule(ctx context.Context, id string) (wire.Schedule, error) {
+	session := v.name
+	if v.all {
+		s, err := v.service.runs.AnySchedule(ctx, id)
+		if err != nil {
+			return wire.Schedule{}, err
+		}
+		session = s.Session
+	}
+	s, err := v.service.runs.Unschedule(ctx, session, id)
+	return newWholeSchedule(s), err
+}
+
+// Snapshot describes the session's active runs to a model whose conversation
+// was cut, in at most 1,000 characters; empty if there are none.
+func (v Session) Snapshot(ctx context.Context) (string, error) {
+	return v.service.runs.Snapshot(ctx, v.name)
+}
+
+// End says that the session is over: its parked calls are stopped, or all its
+// runs, as [RunsConfig.EndSession] says.
+func (v Session) End(ctx context.Context) error {
+	return v.service.runs.EndSession(ctx, v.name)
+}
+
+// Clean returns raw output as it should be shown: as valid text, without escape
+// sequences and control characters.
+func Clean(raw []byte) string { return background.Clean(raw) }
+
+// PartialRune returns how many bytes at the end of a piece of output are the
+// beginning of a character.
+func PartialRune(p []byte) int { return background.PartialRune(p) }

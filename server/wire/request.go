@@ -1,0 +1,112 @@
+package wire
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/toolhost/toolhost/abi"
+)
+
+// A Call is the body of POST /v1/calls. The answer is an abi.Result, also for a
+// tool that failed or ran into a limit. Only a call that was refused is answered
+// with a [Problem].
+type Call struct {
+	Tool   string          `json:"tool" schema:"minLength=1"`
+	Args   json.RawMessage `json:"args,omitempty" schema:"type=object"`    // absent means {}
+	Limits CallLimits      `json:"limits,omitzero"`                        // absent ones are the tool's
+	Locale string          `json:"locale,omitempty" schema:"maxLength=64"` // BCP 47
+	DryRun bool            `json:"dry_run,omitempty"`                      // spawn_background and stop_background only report what they would do; other tools are called only if they are readonly
+}
+
+// CallLimits are the caller's own limits. They never exceed the operator's.
+type CallLimits struct {
+	Fuel           int64   `json:"fuel,omitempty" schema:"minimum=0"`         // units
+	MemoryBytes    int64   `json:"memory_bytes,omitempty" schema:"minimum=0"` // of linear memory
+	OutputBytes    int64   `json:"output_bytes,omitempty" schema:"minimum=0"` // written to all streams
+	TimeoutSeconds float64 `json:"timeout_seconds,omitempty" schema:"minimum=0,maximum=2147483647"`
+}
+
+// A Spawn is the body of POST /v1/runs.
+type Spawn struct {
+	Tool               string          `json:"tool" schema:"minLength=1"`
+	Args               json.RawMessage `json:"args,omitempty" schema:"type=object"`                             // absent means {}
+	Title              string          `json:"title,omitempty" schema:"maxLength=120"`                          // absent means the tool's
+	SignalOnCompletion *bool           `json:"signal_on_completion,omitempty" schema:"default=true"`            // whether the session is notified when it ends
+	TimeoutSeconds     float64         `json:"timeout_seconds,omitempty" schema:"minimum=0,maximum=2147483647"` // deadline of the run; absent means the tool's
+}
+
+// A Stop is the body of POST /v1/runs/{run}/stop.
+type Stop struct {
+	Force  bool   `json:"force,omitempty"`  // end it at once, without a grace period
+	Reason string `json:"reason,omitempty"` // kept with the run, cut to 200 characters
+}
+
+// Answers is the body of POST /v1/runs/{run}/answers.
+type Answers struct {
+	Answers map[string]abi.Answer `json:"answers"` // by the keys of the run's questions; some may be left for later
+}
+
+// Seen is the body of POST /v1/notices/ack.
+type Seen struct {
+	TaskIDs []string `json:"task_ids" schema:"minItems=1,maxItems=1000,form=run_id"`
+}
+
+// NewSchedule is the body of POST /v1/schedules. Set exactly one of Cron and At.
+type NewSchedule struct {
+	Spawn
+	Cron     string  `json:"cron_expression,omitempty"`                        // five fields: minute, hour, day of the month, month, day of the week
+	At       string  `json:"scheduled_at,omitempty" schema:"format=date-time"` // once, in the form of RFC 3339
+	Timezone string  `json:"timezone,omitempty" schema:"default=UTC"`          // an IANA name
+	Overlap  Overlap `json:"overlap,omitempty" schema:"default=skip"`          // what to do if the run of the firing before is still active
+}
+
+// Overlap says what a schedule does when it fires while its last run is active.
+type Overlap string
+
+// The ways to overlap.
+const (
+	OverlapSkip   Overlap = "skip"            // skip the firing
+	OverlapQueue  Overlap = "queue"           // start the run when the earlier one has ended; while one waits, skip firings
+	OverlapCancel Overlap = "cancel_previous" // stop the earlier run, and start the new one when it has ended
+)
+
+// A Schedule starts runs of a tool, repeatedly or once.
+type Schedule struct {
+	ScheduleID         string    `json:"schedule_id"`
+	Session            string    `json:"session"`
+	Tool               string    `json:"tool"`
+	ToolVersion        string    `json:"tool_version,omitempty"`
+	Title              string    `json:"title"`
+	Args               string    `json:"args,omitempty"` // shortened, values with the name of a secret left out; not in lists
+	SignalOnCompletion bool      `json:"signal_on_completion"`
+	DeadlineSeconds    float64   `json:"deadline_seconds"` // of each run
+	Cron               string    `json:"cron_expression,omitempty"`
+	At                 time.Time `json:"scheduled_at,omitzero"`
+	Timezone           string    `json:"timezone"`
+	Overlap            Overlap   `json:"overlap"`
+	Enabled            bool      `json:"enabled"`
+	DisabledReason     string    `json:"disabled_reason,omitempty"`
+	CreatedAt          time.Time `json:"created_at"`
+	NextTriggerAt      time.Time `json:"next_trigger_at,omitzero"`
+	LastTriggeredAt    time.Time `json:"last_triggered_at,omitzero"`
+	LastTaskID         string    `json:"last_task_id,omitempty"`
+	TriggerCount       int       `json:"trigger_count"`
+	RejectedInARow     int       `json:"rejected_in_a_row,omitempty"`
+}
+
+// Schedules is the answer of GET /v1/schedules.
+type Schedules struct {
+	Schedules []Schedule `json:"schedules"`
+}
+
+// Session is the answer of GET /v1/session.
+type Session struct {
+	Session  string `json:"session"`
+	Snapshot string `json:"snapshot"` // the active runs, for a model whose conversation was cut; at most 1,000 characters
+}
+
+// Health is the answer of GET /healthz and /readyz.
+type Health struct {
+	Status  string `json:"status"`
+	Version string `json:"version,omitempty"`
+}

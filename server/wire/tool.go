@@ -1,0 +1,124 @@
+package wire
+
+import (
+	"encoding/json"
+
+	"github.com/toolhost/toolhost/abi"
+)
+
+// Definition is a tool as a model sees it. The methods give the shapes of the
+// model APIs.
+type Definition struct {
+	Name         string          `json:"name"`
+	Title        string          `json:"title,omitempty"`
+	Description  string          `json:"description"`
+	InputSchema  json.RawMessage `json:"input_schema"`
+	OutputSchema json.RawMessage `json:"output_schema,omitempty"`
+	Plugin       string          `json:"plugin,omitempty"` // empty for the agent's own tools
+	Approval     abi.Approval    `json:"approval"`
+	Deferrable   abi.Deferrable  `json:"deferrable"`
+	Annotations  Annotations     `json:"annotations"`
+	// SupportsBackground says that spawn_background takes the tool.
+	SupportsBackground bool `json:"supports_background"`
+	// MayPark says that a call that takes long is answered with
+	// {"type":"background", …} instead of what OutputSchema describes.
+	MayPark bool `json:"may_park"`
+}
+
+// Tools is the answer of GET /v1/tools.
+type Tools struct {
+	Tools []Definition `json:"tools"`
+}
+
+// Annotations say what a call may do, in MCP's terms. They are not what the
+// plugin claims, but what its claims and the operator's grants leave possible:
+// a tool that says it is readonly gets no folder it could write to, and one
+// without a grant to reach the network cannot be open to it.
+type Annotations struct {
+	ReadOnly    bool `json:"readOnlyHint"`
+	Destructive bool `json:"destructiveHint"`
+	Idempotent  bool `json:"idempotentHint"`
+	OpenWorld   bool `json:"openWorldHint"`
+}
+
+// Anthropic is the tool for the Messages API: a member of "tools".
+func (d Definition) Anthropic() json.RawMessage {
+	return shape(struct {
+		Name        string          `json:"name"`
+		Description string          `json:"description"`
+		InputSchema json.RawMessage `json:"input_schema"`
+	}{d.Name, d.Description, d.InputSchema})
+}
+
+// OpenAI is the tool for the Chat Completions API: a member of "tools".
+func (d Definition) OpenAI() json.RawMessage {
+	type function struct {
+		Name        string          `json:"name"`
+		Description string          `json:"description"`
+		Parameters  json.RawMessage `json:"parameters"`
+	}
+	return shape(struct {
+		Type     string   `json:"type"`
+		Function function `json:"function"`
+	}{"function", function{d.Name, d.Description, d.InputSchema}})
+}
+
+// MCP is the tool for a result of tools/list: a member of "tools".
+func (d Definition) MCP() json.RawMessage {
+	return shape(struct {
+		Name         string          `json:"name"`
+		Title        string          `json:"title,omitempty"`
+		Description  string          `json:"description"`
+		InputSchema  json.RawMessage `json:"inputSchema"`
+		OutputSchema json.RawMessage `json:"outputSchema,omitempty"`
+		Annotations  Annotations     `json:"annotations"`
+	}{d.Name, d.Title, d.Description, d.InputSchema, d.OutputSchema, d.Annotations})
+}
+
+func shape(v any) json.RawMessage {
+	data, _ := json.Marshal(v) // strings and schemas that were parsed before: it cannot fail
+	return data
+}
+
+// A Plugin is a loaded plugin file. Of granted variables and settings it has
+// only the names.
+type Plugin struct {
+	Name        string       `json:"name"`
+	Version     string       `json:"version"`
+	Description string       `json:"description,omitempty"`
+	File        string       `json:"file"`
+	Digest      string       `json:"digest"` // SHA-256; empty if the file cannot be read
+	Pinned      bool         `json:"pinned,omitempty"`
+	Needs       []string     `json:"needs"`
+	Grants      []string     `json:"grants"`
+	Missing     []string     `json:"missing_grants,omitempty"` // needed and not granted: its tools are refused
+	Tools       []PluginTool `json:"tools"`
+}
+
+// A PluginTool is a tool of a plugin, as operators see it.
+type PluginTool struct {
+	Name        string       `json:"name"` // as agents see it
+	Title       string       `json:"title,omitempty"`
+	Description string       `json:"description"`
+	Approval    abi.Approval `json:"approval,omitempty"`
+	Hints       abi.Hints    `json:"hints"`
+	Annotations Annotations  `json:"annotations"`
+}
+
+// A FileProblem is something an operator has to look at: a plugin file that
+// could not be loaded, a plugin that lacks grants, or damaged stored data.
+type FileProblem struct {
+	File  string `json:"file"`
+	Error string `json:"error"`
+}
+
+// Changes is what a reload has changed. Names of tools are those agents see.
+type Changes struct {
+	Added        []string      `json:"added,omitempty"` // plugins
+	Changed      []string      `json:"changed,omitempty"`
+	Removed      []string      `json:"removed,omitempty"`
+	ToolsAdded   []string      `json:"tools_added,omitempty"`
+	ToolsChanged []string      `json:"tools_changed,omitempty"`
+	ToolsRemoved []string      `json:"tools_removed,omitempty"`
+	Problems     []FileProblem `json:"problems,omitempty"` // that were not there before
+}
