@@ -11,39 +11,33 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// packages are the folders of the names the checklist gives packages.
+// packages are the folders of the names that the page gives packages.
 var packages = map[string]string{
 	"abi": "abi", "guest": "guest", "background": "pkg/background", "enginetest": "pkg/background/enginetest", "sqlite": "pkg/background/sqlite", "host": "host",
 	"httpapi": "server/httpapi", "openapigen": "server/httpapi/internal/openapigen", "mcpapi": "server/mcpapi", "plugins": "plugins", "schema": "internal/schema", "server": "server", "toolhost": "cmd/toolhost",
 	"echo": "examples/plugins/echo", "fail": "examples/plugins/fail", "files": "examples/plugins/files", "math": "examples/plugins/math",
 }
 
-// Patterns of the checklist: a row, a test with a subtest if it names one, and
-// what stands for a test that is not there.
+// Patterns of the page: a row of a table, and a test with a subtest if it names
+// one.
 var (
-	row     = regexp.MustCompile(`(?m)^\| (\d+) \| .* \| (.+) \|$`)
-	named   = regexp.MustCompile(`\b(\w+)\.((?:Test|Benchmark|Fuzz)[A-Z]\w*|Run\b)(?:/([^\s;|()` + "`" + `]+))?`)
-	missing = regexp.MustCompile(`(?i)\bissue\b|\blater\b|\bnot yet\b|\btodo\b`)
+	row   = regexp.MustCompile(`(?m)^\| ([A-Z][^|]*) \| (.+) \|$`)
+	named = regexp.MustCompile(`\b(\w+)\.((?:Test|Benchmark|Fuzz)[A-Z]\w*|Run\b)(?:/([^\s;|,()` + "`" + `]+))?`)
 )
 
-// TestChecklist holds that each row names a test, or why there is nothing to
-// test, and that every test the checklist names exists.
-func TestChecklist(t *testing.T) {
-	data, err := os.ReadFile("checklist.md")
+// TestPromises holds that each promise names a test, and that every test the
+// page names exists.
+func TestPromises(t *testing.T) {
+	data, err := os.ReadFile("runs.md")
 	require.NoError(t, err)
 	doc := string(data)
+
 	rows := row.FindAllStringSubmatch(doc, -1)
-	require.Len(t, rows, 240+20, "all rows are there")
-	for i, r := range rows {
-		want := i + 1
-		if want > 240 {
-			want -= 240 // those of the second table
-		}
-		require.Equal(t, strconv.Itoa(want), r[1], "rows are in order")
-		require.NotRegexp(t, missing, r[2], "row %s", r[1])
-		reason, impossible := strings.CutPrefix(r[2], "cannot happen: ")
-		require.True(t, named.MatchString(r[2]) || impossible && reason != "", "row %s names no test: %s", r[1], r[2])
+	require.NotEmpty(t, rows)
+	for _, r := range rows {
+		require.Regexp(t, named, r[2], "%q names no test", r[1])
 	}
+
 	sources := map[string]string{}
 	for _, n := range named.FindAllStringSubmatch(doc, -1) {
 		name, test, sub := n[1], n[2], strings.TrimRight(n[3], ",.:")
