@@ -43,7 +43,7 @@ func TestAnswersChecked(t *testing.T) {
 		"missing":   {"asker", answering(accepted(`{}`)), refused, "missing: name"},
 		"no object": {"asker", answering(accepted(`null`)), refused, "expected object, found null"},
 		"nothing":   {"asker", answering(abi.Answer{Action: abi.AnswerAccept}), refused, "it has no content"},
-		"no JSON":   {"asker", answering(accepted(`{`)), refused, "expected JSON: unexpected EOF"},
+		"no JSON":   {"asker", answering(accepted(`{`)), refused, "expected JSON: unexpected EOF (byte 1)"},
 		"shrugged":  {"asker", answering(abi.Answer{Action: "shrug"}), refused, `expected the action accept, decline or cancel, found "shrug"`},
 		"both":      {"asker", answering(abi.Answer{Action: abi.AnswerDecline, Content: json.RawMessage(`{"name":"Ana"}`)}), refused, "only an accepted question has content"},
 		"no answer": {"asker", func(context.Context, abi.Questions) (abi.Answers, error) { return abi.Answers{}, nil },

@@ -114,8 +114,8 @@ func TestCallBadArgs(t *testing.T) {
 		{"each of several", `{"lines":[1,0,"x"],"paht":"/a"}`, "/lines/1: expected at least 1, found 0; /lines/2: expected integer, found string; missing: path; unknown field: paht"},
 		{"pattern", `{"path":"a"}`, "/path: 'a' does not match pattern '^/'"},
 		{"no object", `[1]`, "expected object, found array"},
-		{"no JSON", `{"path":`, "expected JSON: unexpected EOF"},
-		{"two documents", `{"path":"/a"} {}`, "expected JSON: invalid character after top-level value"},
+		{"no JSON", `{"path":`, "expected JSON: unexpected EOF (byte 8)"},
+		{"two documents", `{"path":"/a"} {}`, "expected JSON: invalid character '{' after top-level value (byte 14)"},
 		{"a number nobody can hold", `{"path":1e999999999}`, "the number 1e999999999… is out of range"},
 	} {
 		t.Run(test.name, func(t *testing.T) { require.Equal(t, prefix+test.want, s.refused(alice, "typed", test.args)) })

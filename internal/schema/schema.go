@@ -22,7 +22,7 @@ import (
 	"golang.org/x/text/message"
 
 	"github.com/toolhost/toolhost/abi"
-	"github.com/toolhost/toolhost/internal/jsontext"
+	"github.com/toolhost/toolhost/internal/strictjson"
 )
 
 // ErrSchema is why a document is not taken as a schema.
@@ -77,12 +77,15 @@ func turn(document json.RawMessage) (done func()) {
 func (s *Schema) Check(document json.RawMessage) []abi.Problem {
 	defer turn(document)()
 	doc, size, err := decode(document)
-	if err != nil {
-		return []abi.Problem{{Message: err.Error()}}
+	var unreadable *strictjson.Error
+	if errors.As(err, &unreadable) {
+		return []abi.Problem{{Pointer: short(unreadable.Pointer), Message: short(unreadable.Message)}}
 	}
+
 	c := s.checker()
 	defer func() { s.idle <- c }()
 	err = c.check(doc, size)
+
 	var invalid *jsonschema.ValidationError
 	switch {
 	case errors.As(err, &invalid):
@@ -109,104 +112,6 @@ func (s *Schema) checker() *checker {
 	s.made.Add(-1)
 	return <-s.idle
 }
-
-// decode reads a document with exact numbers, and refuses those that would take
-// exact arithmetic more than a moment. It refuses a name that is twice in an
-// object too: a plugin may read the one that is not checked here. Its size is how
-// many values and names are in it.
-func decode(raw json.RawMessage) (doc any, size int, err error) {
-	if doc, err = jsonschema.UnmarshalJSON(bytes.NewReader(raw)); err != nil {
-		return nil, 0, fmt.Errorf("expected JSON: %w", err)
-	}
-	size, names, err := measure(doc)
-	if err == nil && names != jsontext.Names(raw) {
-		err = fmt.Errorf("there are two members of the same name: %s", short(pointer(twice(raw))))
-	}
-	return doc, size, err
-}
-
-// twice returns where a member is whose object has another one of that name before
-// it, in a document that was read.
-func twice(raw json.RawMessage) []string {
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	dec.UseNumber()
-	var walk func(at []string) []string
-	walk = func(at []string) []string {
-		seen := map[string]bool{}
-		begin, _ := dec.Token()
-		_, nested := begin.(json.Delim)
-		for i := 0; nested && dec.More(); i++ {
-			inner := append(at, strconv.Itoa(i))
-			if begin == json.Delim('{') {
-				name, _ := dec.Token()
-				inner[len(at)] = name.(string)
-				if seen[inner[len(at)]] {
-					return inner
-				}
-				seen[inner[len(at)]] = true
-			}
-			if found := walk(inner); found != nil {
-				return found
-			}
-		}
-		if nested {
-			_, _ = dec.Token() // its end
-		}
-		return nil
-	}
-	return walk(nil)
-}
-
-// measure looks through a document, which nests no deeper than encoding/json
-// allows.
-func measure(doc any) (size, names int, err error) {
-	size = 1
-	add := func(v any) {
-		if err == nil {
-			var s, n int
-			s, n, err = measure(v)
-			size, names = size+s, names+n
-		}
-	}
-	switch doc := doc.(type) {
-	case json.Number:
-		if !moderate(doc) {
-			return 0, 0, fmt.Errorf("the number %.20s… is out of range", doc)
-		}
-		if long(doc) {
-			return 10, 0, nil
-		}
-	case []any:
-		for _, v := range doc {
-			add(v)
-		}
-	case map[string]any:
-		size, names = size+len(doc), len(doc)
-		for _, v := range doc {
-			add(v)
-		}
-	}
-	return size, names, err
-}
-
-func moderate(n json.Number) bool {
-	mantissa, exponent := n.String(), ""
-	if i := strings.IndexAny(mantissa, "eE"); i >= 0 {
-		mantissa, exponent = mantissa[:i], mantissa[i+1:]
-	}
-	if len(mantissa) > 400 {
-		return false
-	}
-	if exponent == "" {
-		return true
-	}
-	e, err := strconv.Atoi(exponent)
-	return err == nil && -400 < e && e < 400
-}
-
-// long reports whether a number takes exact arithmetic several times as long as
-// others do.
-func long(n json.Number) bool { return len(n) > 30 || strings.ContainsAny(n.String(), "eE") }
 
 var printer = message.NewPrinter(language.English)
 

@@ -1,7 +1,6 @@
 package schema
 
 import (
-	"bytes"
 	"encoding/json"
 	"slices"
 	"strconv"
@@ -23,10 +22,8 @@ func (s *Schema) Public(document json.RawMessage) (public json.RawMessage, secre
 		return document, false
 	}
 	defer turn(document)()
-	dec := json.NewDecoder(bytes.NewReader(document))
-	dec.UseNumber()
-	var doc any
-	if !json.Valid(document) || dec.Decode(&doc) != nil {
+	doc, _, err := decode(document)
+	if err != nil {
 		return nothing, true
 	}
 	c := s.checker()
@@ -40,7 +37,7 @@ func (s *Schema) Public(document json.RawMessage) (public json.RawMessage, secre
 	case !w.found:
 		return document, false
 	}
-	public, err := json.Marshal(doc)
+	public, err = json.Marshal(doc)
 	if err != nil {
 		return nothing, true
 	}

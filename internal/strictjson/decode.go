@@ -1,0 +1,114 @@
+package strictjson
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/toolhost/toolhost/abi"
+)
+
+// Decode reads one JSON object into a struct or a map, in one pass. A name that
+// the struct does not have, in this exact case, is an error, and so is a repeated
+// one; a field of type [Object] is checked in full. The error is an *[Error].
+func Decode(text []byte, into any) error {
+	if !utf8.Valid(text) {
+		return &Error{Problem: abi.Problem{Message: "expected UTF-8 text"}}
+	}
+	if start := bytes.TrimLeft(text, space); len(start) > 0 && start[0] != '{' {
+		_, err := Parse(text)
+		return err
+	}
+	return Explain(jsonv2.Unmarshal(text, into, jsonv2.RejectUnknownMembers(true), utf8Checked))
+}
+
+// Explain turns an error of encoding/json/v2 and its jsontext into an *[Error].
+// Nil stays nil.
+func Explain(err error) error {
+	var syntax *jsontext.SyntacticError
+	var meaning *jsonv2.SemanticError
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &syntax) && errors.Is(err, jsontext.ErrDuplicateName):
+		return &Error{Problem: abi.Problem{Pointer: string(syntax.JSONPointer), Message: "given more than once"}}
+	case errors.As(err, &syntax):
+		return &Error{Problem: abi.Problem{Message: fmt.Sprintf("expected JSON: %v (byte %d)", syntax.Err, syntax.ByteOffset)}}
+	case !errors.As(err, &meaning):
+		return &Error{abi.Problem{Message: err.Error()}, err}
+	}
+
+	found := &Error{abi.Problem{Pointer: string(meaning.JSONPointer)}, meaning.Err}
+	switch {
+	case errors.Is(meaning.Err, jsonv2.ErrUnknownName):
+		found.Message = "unknown field"
+		if near := nearest(meaning.JSONPointer.LastToken(), meaning.GoType); near != "" {
+			found.Message = fmt.Sprintf("unknown field, did you mean %q?", near)
+		}
+	case meaning.Err != nil && !errors.Is(meaning.Err, strconv.ErrSyntax) && !errors.Is(meaning.Err, strconv.ErrRange):
+		found.Message = meaning.Err.Error()
+	default:
+		found.Message = fmt.Sprintf("expected %s, found %s", typeName(meaning.GoType), kind(meaning.JSONKind))
+	}
+	return found
+}
+
+// nearest returns the field of a struct that a misspelled name probably means.
+func nearest(name string, t reflect.Type) string {
+	var known []string
+	for _, f := range reflect.VisibleFields(t) {
+		if tag, _, _ := strings.Cut(f.Tag.Get("json"), ","); tag != "" && tag != "-" {
+			known = append(known, tag)
+		}
+	}
+
+	slices.Sort(known)
+	if i := slices.IndexFunc(known, func(k string) bool { return strings.EqualFold(k, name) }); i >= 0 {
+		return known[i]
+	}
+	return abi.Nearest(name, known)
+}
+
+// typeName is what JSON calls a Go type.
+func typeName(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.String:
+		return "a string"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Slice, reflect.Array:
+		return "an array"
+	case reflect.Struct, reflect.Map:
+		return "an object"
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64, reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		return "a whole number"
+	case reflect.Float32, reflect.Float64:
+		return "a number"
+	}
+	return "another value"
+}
+
+// kind names what a text has.
+func kind(k jsontext.Kind) string {
+	switch k {
+	case '{':
+		return "an object"
+	case '[':
+		return "an array"
+	case '"':
+		return "a string"
+	case '0':
+		return "a number"
+	case 'n':
+		return "null"
+	}
+	return k.String()
+}

@@ -1,0 +1,146 @@
+// Package strictjson reads JSON the way RFC 7493 (I-JSON) asks for: UTF-8, no name
+// twice in an object, names matched in their exact case, no unknown names.
+// encoding/json accepts all of those, so two readers of one text could see two
+// different values.
+//
+// It is a thin layer over encoding/json/v2 (in its module until Go 1.27 has it).
+// Half a surrogate pair, written as an escape, is accepted: JSON.stringify makes it.
+package strictjson
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"iter"
+	"strings"
+	"unicode/utf8"
+
+	jsonv2 "github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/toolhost/toolhost/abi"
+)
+
+// Error says what is wrong with a text. Err is the cause: an error of a type's own
+// UnmarshalJSON, or nil.
+type Error struct {
+	abi.Problem
+	Err error
+}
+
+func (e *Error) Error() string { return e.String() }
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Path returns the place as names and indexes joined by dots; "" is the whole text.
+func (e *Error) Path() string {
+	return strings.ReplaceAll(strings.ReplaceAll(strings.ReplaceAll(strings.TrimPrefix(e.Pointer, "/"), "/", "."), "~1", "/"), "~0", "~")
+}
+
+// Object is a JSON object that was checked in full: code that receives one needs
+// not check it again. The zero value is no object and has no bytes.
+type Object struct{ raw json.RawMessage }
+
+// Parse checks a text in one pass. It keeps the bytes, which the caller must not
+// change. The error is an *[Error].
+func Parse(text []byte) (Object, error) {
+	if err := Check(text); err != nil {
+		return Object{}, err
+	}
+	text = bytes.TrimSpace(text)
+	if text[0] != '{' {
+		return Object{}, &Error{Problem: abi.Problem{Message: "expected an object, found " + kind(jsontext.Value(text).Kind())}}
+	}
+	return Object{text}, nil
+}
+
+// Raw returns the text of the object, nil for the zero value.
+func (o Object) Raw() json.RawMessage { return o.raw }
+
+// MarshalJSON returns the text; null for the zero value.
+func (o Object) MarshalJSON() ([]byte, error) { return o.raw.MarshalJSON() }
+
+// UnmarshalJSONFrom lets [Decode] read a field of this type without a second pass.
+func (o *Object) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
+	value, err := dec.ReadValue()
+	if err != nil {
+		return err
+	}
+	if value.Kind() != '{' {
+		return errors.New("expected an object, found " + kind(value.Kind()))
+	}
+
+	o.raw = bytes.Clone(value)
+	if loose, _ := jsonv2.GetOption(dec.Options(), jsontext.AllowDuplicateNames); loose {
+		*o, err = Parse(o.raw)
+	}
+	return err
+}
+
+// Members returns the names and values of the object in their order.
+func (o Object) Members() iter.Seq2[string, json.RawMessage] {
+	return func(yield func(string, json.RawMessage) bool) {
+		rest := o.raw
+		for len(rest) > 0 && rest[0] != '}' {
+			rest = bytes.TrimLeft(rest[1:], space) // past a brace or a comma
+			if rest[0] == '}' {
+				return
+			}
+
+			name, _ := jsontext.AppendUnquote(nil, rest[:end(rest)]) // an error is half a surrogate pair, replaced
+			rest = bytes.TrimLeft(rest[end(rest):], space)
+			rest = bytes.TrimLeft(rest[1:], space)
+			value := rest[:end(rest)]
+			rest = bytes.TrimLeft(rest[len(value):], space)
+
+			if !yield(string(name), value) {
+				return
+			}
+		}
+	}
+}
+
+const space = " \t\r\n"
+
+// end returns the length of the value at the start of valid JSON.
+func end(text []byte) int {
+	for i, depth := 0, 0; i < len(text); i++ {
+		switch text[i] {
+		case '"':
+			for i++; text[i] != '"'; i++ {
+				if text[i] == '\\' {
+					i++
+				}
+			}
+		case '{', '[':
+			depth++
+			continue
+		case '}', ']':
+			depth--
+		default:
+			if depth > 0 || i+1 < len(text) && !strings.ContainsRune(space+",]}", rune(text[i+1])) {
+				continue
+			}
+		}
+		if depth == 0 {
+			return i + 1
+		}
+	}
+	return len(text)
+}
+
+// Check reports whether a text is one valid JSON value of any kind, in one pass.
+// The error is an *[Error].
+func Check(text []byte) error {
+	if !utf8.Valid(text) {
+		return &Error{Problem: abi.Problem{Message: "expected UTF-8 text"}}
+	}
+	if jsontext.Value(text).IsValid(utf8Checked) {
+		return nil
+	}
+	_, err := jsontext.AppendFormat(nil, text, utf8Checked) // once more, for the reason
+	return Explain(err)
+}
+
+var utf8Checked = jsontext.AllowInvalidUTF8(true)

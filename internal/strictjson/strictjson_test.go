@@ -1,0 +1,182 @@
+package strictjson
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestParse(t *testing.T) {
+	for _, test := range []struct{ text, want string }{
+		{`{}`, ""},
+		{" {\"a\":[1,{\"b\":\"}\"}]}\n", ""},
+		{`{"a":"\ud800"}`, ""},
+		{`{"a":{"a":1}}`, ""},
+		{``, "expected JSON: unexpected EOF (byte 0)"},
+		{`{"a":`, "expected JSON: unexpected EOF (byte 5)"},
+		{`{"a":1} 2`, "expected JSON: invalid character '2' after top-level value (byte 8)"},
+		{"{\"a\":\"\xff\"}", "expected UTF-8 text"},
+		{`[1]`, "expected an object, found an array"},
+		{` null`, "expected an object, found null"},
+		{`{"a":1,"\u0061":2}`, "/a: given more than once"},
+		{`{"a":[{"b/c":1,"b/c":2}]}`, "/a/0/b~1c: given more than once"},
+		{strings.Repeat(`{"a":`, 20_000), "expected JSON: exceeded max depth (byte 50000)"},
+	} {
+		object, err := Parse([]byte(test.text))
+		if test.want == "" {
+			require.NoError(t, err, test.text)
+			require.Equal(t, strings.TrimSpace(test.text), string(object.Raw()))
+			continue
+		}
+		require.EqualError(t, err, test.want)
+		require.Nil(t, object.Raw())
+	}
+}
+
+func TestMembers(t *testing.T) {
+	for text, want := range map[string][]string{
+		`{}`:      nil,
+		` { } `:   nil,
+		`{"a":1}`: {"a", "1"},
+		` {"a" : [ {"x":"}"} , 2 ] , "\u0062\"" : {"c":{"d":","}} , "n" : -1.5e3 } `: {"a", `[ {"x":"}"} , 2 ]`, `b"`, `{"c":{"d":","}}`, "n", "-1.5e3"},
+		`{"a":"\\","b":"\"","A":null}`: {"a", `"\\"`, "b", `"\""`, "A", "null"},
+	} {
+		object, err := Parse([]byte(text))
+		require.NoError(t, err)
+		var got []string
+		for name, value := range object.Members() {
+			got = append(got, name, string(value))
+		}
+		require.Equal(t, want, got, text)
+	}
+
+	object, err := Parse([]byte(`{"a":1,"b":2}`))
+	require.NoError(t, err)
+	for range object.Members() {
+		break
+	}
+	for range (Object{}).Members() {
+		t.Fatal("the zero value has no members")
+	}
+}
+
+type body struct {
+	Tool   string  `json:"tool"`
+	Args   Object  `json:"args"`
+	Raw    any     `json:"raw"`
+	Count  int64   `json:"count"`
+	Score  float64 `json:"score"`
+	On     bool    `json:"on"`
+	Limits struct {
+		Fuel int64 `json:"fuel"`
+	} `json:"limits"`
+	Answers map[string][]struct {
+		Content json.RawMessage `json:"content"`
+	} `json:"answers"`
+	At time.Time `json:"at"`
+}
+
+func TestDecode(t *testing.T) {
+	for _, test := range []struct{ text, path, want string }{
+		{`{"tool":1}`, "tool", "expected a string, found a number"},
+		{`{"Tool":"a"}`, "Tool", `unknown field, did you mean "tool"?`},
+		{`{"tol":"a"}`, "tol", `unknown field, did you mean "tool"?`},
+		{`{"whatever":"a"}`, "whatever", "unknown field"},
+		{`{"tool":"a","tool":"a"}`, "tool", "given more than once"},
+		{`{"limits":{"fuel":1.5}}`, "limits.fuel", "expected a whole number, found a number"},
+		{`{"limits":{"fule":1}}`, "limits.fule", `unknown field, did you mean "fuel"?`},
+		{`{"limits":[]}`, "limits", "expected an object, found an array"},
+		{`{"answers":{"a.b":[{},{"Content":1}]}}`, "answers.a.b.1.Content", `unknown field, did you mean "content"?`},
+		{`{"answers":{"a":1,"a":2}}`, "answers.a", "expected an array, found a number"},
+		{`{"answers":{"a":[],"a":[]}}`, "answers.a", "given more than once"},
+		{`{"args":1}`, "args", "expected an object, found a number"},
+		{`{"args":{"a":1,"a":1}}`, "args.a", "given more than once"},
+		{`{"score":"x"}`, "score", "expected a number, found a string"},
+		{`{"on":1}`, "on", "expected true or false, found a number"},
+		{`{"at":"x"}`, "at", `parsing time "x" as "2006-01-02T15:04:05Z07:00": cannot parse "x" as "2006"`},
+		{`null`, "", "expected an object, found null"},
+		{` 1 2`, "", "expected JSON: invalid character '2' after top-level value (byte 3)"},
+		{`{"on":tru}`, "", "expected JSON: invalid character '}' in literal true (expecting 'e') (byte 9)"},
+		{`{} {}`, "", "expected JSON: invalid character '{' after top-level value (byte 3)"},
+		{"{\"tool\":\"\xff\"}", "", "expected UTF-8 text"},
+	} {
+		var into body
+		err := Decode([]byte(test.text), &into)
+		var found *Error
+		require.ErrorAs(t, err, &found, test.text)
+		require.Equal(t, test.path, found.Path(), test.text)
+		require.Equal(t, test.want, found.Message, test.text)
+	}
+
+	var into body
+	require.NoError(t, Decode([]byte(`{"tool":"a","args": {"b": [1]},"count":3,"answers":{"a":[{"content":[{}]}]}}`), &into))
+	require.Equal(t, `{"b": [1]}`, string(into.Args.Raw()))
+	require.Equal(t, `[{}]`, string(into.Answers["a"][0].Content))
+	require.EqualValues(t, 3, into.Count)
+
+	text, err := json.Marshal(map[string]Object{"a": into.Args, "b": {}})
+	require.NoError(t, err)
+	require.Equal(t, `{"a":{"b":[1]},"b":null}`, string(text))
+}
+
+// FuzzParse: it accepts the objects that encoding/json accepts whose names are
+// unique, and finds the same members.
+func FuzzParse(f *testing.F) {
+	for _, seed := range []string{`{"a":[1,{"b":"}"}],"c":"\""}`, `{}`, ` {"a" : {} , "b":[[]]} `, `{"a":1,"a":2}`, `[]`, `{"\ud800":"\udc00x"}`} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		object, err := Parse(data)
+		if err != nil {
+			return
+		}
+		require.True(t, utf8.Valid(data) && json.Valid(data))
+
+		var want map[string]json.RawMessage
+		require.NoError(t, json.Unmarshal(data, &want))
+		got := map[string]json.RawMessage{}
+		for name, value := range object.Members() {
+			require.NotContains(t, got, name)
+			got[name] = value
+		}
+		require.Len(t, got, len(want))
+		for name, value := range want {
+			require.Equal(t, string(value), string(got[name]))
+		}
+	})
+}
+
+// BenchmarkParse compares the full check with json.Valid, which checks less.
+func BenchmarkParse(b *testing.B) {
+	row := `{"id":123456,"name":"a name","tags":["a","b"],"ok":true,"score":-1.5e3}`
+	for name, text := range map[string]string{
+		"16B":  `{"text":"123456"}`,
+		"text": `{"text":"` + strings.Repeat("lorem ipsum ", 1<<20/12) + `"}`,
+		"rows": `{"rows":[` + strings.Repeat(row+",", 1<<20/len(row)) + row + `]}`,
+	} {
+		data := []byte(text)
+		for _, check := range []struct {
+			name  string
+			valid func([]byte) bool
+		}{
+			{"parse", func(b []byte) bool { _, err := Parse(b); return err == nil }},
+			{"valid", json.Valid},
+		} {
+			b.Run(fmt.Sprintf("%s/%s", name, check.name), func(b *testing.B) {
+				b.SetBytes(int64(len(data)))
+				b.ReportAllocs()
+				for b.Loop() {
+					if !check.valid(bytes.TrimSpace(data)) {
+						b.Fatal("refused")
+					}
+				}
+			})
+		}
+	}
+}
