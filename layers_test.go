@@ -50,10 +50,11 @@ var layers = map[string][]string{
 	"pkg/background/enginetest":          {"pkg/background"},
 	"pkg/background/sqlite":              {"pkg/background", "pkg/background/enginetest"},
 	"server/wire":                        {"abi"}, // JSON shapes
-	"server/httpapi":                     {"abi", "host", "plugins", "pkg/background", "server", "server/wire", "internal/jsontext", "internal/fair"},
+	"server/identity":                    {}, // tokens and users, for any transport
+	"server/httpapi":                     {"abi", "host", "plugins", "pkg/background", "server", "server/identity", "server/wire", "internal/jsontext", "internal/fair"},
 	"server/httpapi/internal/openapigen": {"pkg/background", "server/httpapi"},
 	"server":                             {"abi", "host", "plugins", "pkg/background", "pkg/background/sqlite", "server/wire", "internal/schema", "internal/fair"},
-	"server/mcpapi":                      {"abi", "host", "plugins", "pkg/background", "server", "server/wire", "internal/jsontext", "internal/fair"},
+	"server/mcpapi":                      {"abi", "host", "plugins", "pkg/background", "server", "server/identity", "server/wire", "internal/jsontext", "internal/fair"},
 	"server/webui":                       {"abi", "host", "plugins", "pkg/background", "server", "server/wire", "internal/human"},
 	"internal/plugintest":                {"abi", "internal/wasmbin"},                        // for tests only
 	"internal/bombs":                     {"abi", "internal/plugintest", "internal/wasmbin"}, // likewise
@@ -61,7 +62,7 @@ var layers = map[string][]string{
 	"internal/wiretest":                  {},                                                 // likewise
 	"internal/pluginbuild":               {"abi", "host", "internal/wasmbin"},
 	"examples/plugins/internal/generate": {"host", "internal/pluginbuild"},
-	"cmd/toolhost":                       {"abi", "host", "plugins", "pkg/background", "server", "server/wire", "server/mcpapi", "server/httpapi", "server/webui", "internal/pluginbuild", "internal/human", "internal/owned", "internal/document"},
+	"cmd/toolhost":                       {"abi", "host", "plugins", "pkg/background", "server", "server/wire", "server/mcpapi", "server/httpapi", "server/identity", "server/webui", "internal/pluginbuild", "internal/human", "internal/owned", "internal/document"},
 	"examples/agent":                     {"abi", "plugins", "pkg/background", "server", "host", "internal/pluginbuild"}, // the last two build its plugins
 	"examples/plugins/*":                 {"guest", "guest/guesttest"},                                                   // what a third party would import, and no more
 }

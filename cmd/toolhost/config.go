@@ -9,7 +9,7 @@ import (
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/server"
-	"github.com/toolhost/toolhost/server/httpapi"
+	"github.com/toolhost/toolhost/server/identity"
 )
 
 // config is everything an operator can set. The names are those of the file;
@@ -38,7 +38,7 @@ type serveConfig struct {
 	Drain  time.Duration `koanf:"drain"`  // how long a server that ends waits for what runs
 }
 
-// oauthConfig is httpapi.OAuth; all empty is none.
+// oauthConfig is identity.OAuth; all empty is none.
 type oauthConfig struct {
 	Issuer   string   `koanf:"issuer"`   // URL
 	Audience string   `koanf:"audience"` // URL of this server
@@ -47,11 +47,11 @@ type oauthConfig struct {
 }
 
 // config is nil if there is none.
-func (c oauthConfig) config() *httpapi.OAuth {
+func (c oauthConfig) config() *identity.OAuth {
 	if c.Issuer == "" && c.Audience == "" && c.JWKS == "" && len(c.Scopes) == 0 {
 		return nil
 	}
-	return &httpapi.OAuth{Issuer: c.Issuer, Audience: c.Audience, JWKS: c.JWKS, Scopes: c.Scopes}
+	return &identity.OAuth{Issuer: c.Issuer, Audience: c.Audience, JWKS: c.JWKS, Scopes: c.Scopes}
 }
 
 type logConfig struct {

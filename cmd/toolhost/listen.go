@@ -8,7 +8,7 @@ import (
 	"net/url"
 	"os"
 
-	"github.com/toolhost/toolhost/server/httpapi"
+	"github.com/toolhost/toolhost/server/identity"
 )
 
 // minToken is the least length of a token, in bytes, where others than this
@@ -27,7 +27,7 @@ func (c *loaded) checkListen() {
 		c.fault(key, "%s: expected host:port, such as 127.0.0.1:7070", address)
 		return
 	}
-	if httpapi.Loopback(address) {
+	if identity.Loopback(address) {
 		return
 	}
 	if n := len(c.Token); n > 0 && n < minToken {

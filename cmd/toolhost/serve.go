@@ -18,6 +18,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/httpapi"
+	"github.com/toolhost/toolhost/server/identity"
 	"github.com/toolhost/toolhost/server/mcpapi"
 	"github.com/toolhost/toolhost/server/webui"
 )
@@ -58,7 +59,7 @@ func (a *app) runServer(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	mcp, err := mcpapi.NewHandler(s, mcpapi.HTTPConfig{Version: version(), Session: httpapi.SessionOf, Until: httpapi.UntilOf, Logger: a.logger()})
+	mcp, err := mcpapi.NewHandler(s, mcpapi.HTTPConfig{Version: version(), Session: identity.SessionOf, Until: identity.UntilOf, Logger: a.logger()})
 	if err != nil {
 		a.closeService(ctx, s)
 		return err

@@ -2,8 +2,8 @@
 // runs with their output, notices, schedules and events, as JSON under /v1.
 //
 // Each request belongs to a session, named by [SessionHeader]; what belongs to
-// another session is not found. Who sends it is a [Caller]: the operator, or a
-// user of an [OAuth] issuer with sessions of its own. Errors are problem
+// another session is not found. Who sends it is an
+// [identity.Caller]: the operator, or a user of an OAuth issuer with sessions of its own. Errors are problem
 // details (RFC 9457), see [Problem]. GET changes nothing, not even a run's
 // notice. All endpoints are in one table, see [Routes]; docs/http.md explains
 // them, and [Document] describes them to programs.
@@ -50,6 +50,7 @@ import (
 
 	"github.com/toolhost/toolhost/internal/fair"
 	"github.com/toolhost/toolhost/server"
+	"github.com/toolhost/toolhost/server/identity"
 )
 
 // How patient the server is.
@@ -73,10 +74,10 @@ type Config struct {
 	// this machine as their host. Requests over a unix socket never need any.
 	Token string
 	// OAuth says whose access tokens are taken over TCP, beside Token: those of
-	// users, see [Caller]. Nil is none.
-	OAuth *OAuth
+	// users, see [identity.Caller]. Nil is none.
+	OAuth *identity.OAuth
 	// MCP is served at /mcp, behind the same guards: such as a handler of package
-	// mcpapi that has [SessionOf] and [UntilOf]. It is closed by who made it. Nil
+	// mcpapi that has [identity.SessionOf] and [identity.UntilOf]. It is closed by who made it. Nil
 	// is nothing.
 	MCP http.Handler
 	// Page is served at / and below /ui/, to operators: it shows what belongs to
@@ -91,8 +92,7 @@ type Config struct {
 type API struct {
 	service  *server.Service
 	version  string
-	token    []byte    // its SHA-256; nil for none
-	oauth    *verifier // of access tokens; nil for none
+	auth     *identity.Authenticator
 	log      *slog.Logger
 	mux      *http.ServeMux
 	open     *fair.Pool // of answers that wait or stream
@@ -106,21 +106,19 @@ type API struct {
 
 // New returns an API. It does not own the service, which has to be there until
 // [API.Shutdown] has returned, or closed after [API.Drain]. With an OAuth that
-// has a fault, see [OAuth.Check], no token of users is taken, and the log says
+// has a fault, see [identity.OAuth.Check], no token of users is taken, and the log says
 // why.
 func New(service *server.Service, cfg Config) *API {
-	a := &API{service: service, version: cfg.Version, token: tokenSum(cfg.Token), log: cfg.Logger,
+	a := &API{service: service, version: cfg.Version, log: cfg.Logger,
 		open: fair.NewPool(maxOpen, maxOpen/partOfOne), bodies: fair.NewPool(maxBodies, maxBodies/partOfOne),
 		answers: fair.NewPool(maxAnswers, maxAnswers/partOfOne)}
 	if a.log == nil {
 		a.log = slog.New(slog.DiscardHandler)
 	}
 	a.ending, a.end = context.WithCancel(context.Background())
-	if cfg.OAuth != nil {
-		a.oauth = newVerifier(a.ending, *cfg.OAuth, a.log)
-	}
+	a.auth = identity.New(identity.Config{Token: cfg.Token, OAuth: cfg.OAuth, Logger: a.log})
 	a.mux = a.newMux(Routes())
-	if a.oauth != nil {
+	if cfg.OAuth != nil {
 		a.mux.HandleFunc("OPTIONS "+pathMetadata, a.metadataPreflight)
 		a.mux.HandleFunc("OPTIONS "+pathMetadataMCP, a.metadataPreflight)
 	}
@@ -163,12 +161,10 @@ func (a *API) Drain() { a.draining.Store(true) }
 func (a *API) Shutdown(ctx context.Context) error {
 	a.Drain()
 	a.end()
+	a.auth.Close()
 	err := a.http.Shutdown(ctx)
 	if err != nil {
 		_ = a.http.Close()
-	}
-	if a.oauth != nil {
-		a.oauth.keys.close()
 	}
 	return err
 }
@@ -201,14 +197,14 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		a.fail(answer, r, err)
 		return
 	}
-	r = r.WithContext(withCaller(r.Context(), caller))
+	r = r.WithContext(identity.NewContext(r.Context(), caller))
 	who := clientOf(r)
 	answer.keep = func(n int) (func(), error) { return a.keep(who, n) }
 	if !reads(r) { // what it did is not to be lost
 		answer.keep = func(n int) (func(), error) { return a.overdraw(who, n), nil }
 	}
-	if reads(r) && !caller.until.IsZero() { // whatever it says it takes: it may stream or wait
-		defer time.AfterFunc(time.Until(caller.until), cancel).Stop() // who wants to see more has to have a new token
+	if reads(r) && !caller.Until.IsZero() { // whatever it says it takes: it may stream or wait
+		defer time.AfterFunc(time.Until(caller.Until), cancel).Stop() // who wants to see more has to have a new token
 	}
 	if err := plainBody(answer, r); err != nil {
 		a.fail(answer, r, err)

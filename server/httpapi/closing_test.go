@@ -16,6 +16,7 @@ import (
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/httpapi"
+	"github.com/toolhost/toolhost/server/identity"
 )
 
 // withoutRuns are the routes that need nothing of what a service that is closed
@@ -36,7 +37,7 @@ func TestClosedUnderRoutes(t *testing.T) {
 			})
 			require.NoError(t, err)
 			t.Cleanup(func() { _ = service.Close(gone) })
-			api := httpapi.New(service, httpapi.Config{OAuth: &httpapi.OAuth{Issuer: "https://login.example", Audience: audience}, Token: "s3cret"})
+			api := httpapi.New(service, httpapi.Config{OAuth: &identity.OAuth{Issuer: "https://login.example", Audience: audience}, Token: "s3cret"})
 			answer := func(method, path, body string) *httptest.ResponseRecorder {
 				w := httptest.NewRecorder()
 				api.ServeHTTP(w, newRequest(t, method, path, body, "Authorization", "Bearer s3cret"))

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/toolhost/toolhost/internal/fair"
+	"github.com/toolhost/toolhost/server/identity"
 )
 
 const (
@@ -160,11 +161,8 @@ type client struct {
 }
 
 func clientOf(r *http.Request) client {
-	session, _ := SessionOf(r)
-	if CallerOf(r.Context()).Operator() {
-		return client{session, true} // also when it is a user's: it is not the user who asks
-	}
-	return client{fair.ClientOf(session), false}
+	c := identity.FromContext(r.Context())
+	return client{c.Client(), c.Operator()}
 }
 
 // take takes places of a pool.

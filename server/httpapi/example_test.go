@@ -16,6 +16,7 @@ import (
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/httpapi"
+	"github.com/toolhost/toolhost/server/identity"
 	"github.com/toolhost/toolhost/server/mcpapi"
 )
 
@@ -65,7 +66,7 @@ func ExampleAPI_ServeHTTP() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	mcp, err := mcpapi.NewHandler(service, mcpapi.HTTPConfig{Version: "1.0", Session: httpapi.SessionOf, Until: httpapi.UntilOf})
+	mcp, err := mcpapi.NewHandler(service, mcpapi.HTTPConfig{Version: "1.0", Session: identity.SessionOf, Until: identity.UntilOf})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"context"
 	"io"
 	"log/slog"
 	"net"
@@ -32,19 +31,6 @@ func Statuses() map[Code]int {
 	}
 	return out
 }
-
-// The bounds on asking an issuer for its keys.
-const (
-	KeysFresh   = keysFresh
-	KeysLast    = keysLast
-	KeysPause   = keysPause
-	KeysTimeout = keysTimeout
-	ClockSkew   = clockSkew
-	MaxToken    = maxToken
-)
-
-// DialBy has the issuer asked over connections that dial opens.
-func (o *OAuth) DialBy(dial func(context.Context, string, string) (net.Conn, error)) { o.dial = dial }
 
 // MaxGzip is how many answers are compressed at once.
 const MaxGzip = maxGzip

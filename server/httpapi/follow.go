@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/server/identity"
 )
 
 // The events of a followed output.
@@ -23,7 +24,7 @@ const (
 // follower sends what a run writes, as it writes it.
 type follower struct {
 	runs    *background.Manager
-	caller  Caller
+	caller  identity.Caller
 	session string
 	out     events
 	attempt int   // whose log is read

@@ -20,12 +20,22 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/stretchr/testify/require"
 
-	"github.com/toolhost/toolhost/server/httpapi"
+	"github.com/toolhost/toolhost/server/identity"
 )
 
 const (
 	issuerURL = "http://localhost:9000/realm"
 	audience  = "https://tools.example/mcp"
+)
+
+// What docs/http.md promises of the issuer's keys and tokens.
+const (
+	keysFresh   = 10 * time.Minute
+	keysLast    = time.Hour
+	keysPause   = 10 * time.Second
+	keysTimeout = 5 * time.Second
+	clockSkew   = 30 * time.Second
+	maxToken    = 16 << 10
 )
 
 // The keys of issuers. They are made once, for that takes long.
@@ -126,9 +136,8 @@ func (i *issuer) withdraw() {
 }
 
 // trust is an OAuth that takes its tokens.
-func (i *issuer) trust(scopes ...string) *httpapi.OAuth {
-	o := &httpapi.OAuth{Issuer: issuerURL, Audience: audience, Scopes: scopes}
-	o.DialBy(func(ctx context.Context, _, address string) (net.Conn, error) {
+func (i *issuer) trust(scopes ...string) *identity.OAuth {
+	dial := func(ctx context.Context, _, address string) (net.Conn, error) {
 		require.Equal(i.t, "localhost:9000", address)
 		client, server := net.Pipe()
 		select {
@@ -139,8 +148,11 @@ func (i *issuer) trust(scopes ...string) *httpapi.OAuth {
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
-	})
-	return o
+	}
+	return &identity.OAuth{
+		Issuer: issuerURL, Audience: audience, Scopes: scopes,
+		Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true},
+	}
 }
 
 // claims of a good token for somebody, with changes; nil removes one.

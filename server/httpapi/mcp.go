@@ -12,10 +12,6 @@ const pathMCP = "/mcp"
 // requests come from, their session, and how many answers are open.
 func (a *API) mount(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if _, err := sessionOf(r); err != nil {
-			a.fail(w, r, err)
-			return
-		}
 		release, err := a.occupy(r)
 		if err != nil {
 			a.fail(w, r, err)

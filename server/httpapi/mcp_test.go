@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/server/httpapi"
+	"github.com/toolhost/toolhost/server/identity"
 )
 
 // Another protocol is behind the same guards, and sees the session.
@@ -15,7 +16,7 @@ func TestMounted(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var seen []string
 		other := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			session, _ := httpapi.SessionOf(r)
+			session, _ := identity.SessionOf(r)
 			seen = append(seen, session)
 			w.WriteHeader(http.StatusTeapot)
 		})
@@ -35,7 +36,7 @@ func TestMounted(t *testing.T) {
 			resp, body := f.do("POST", "/mcp", `{}`, c.headers...)
 			require.Equal(t, c.status, resp.StatusCode, body)
 		}
-		require.Equal(t, []string{httpapi.DefaultSession, "ana"}, seen)
+		require.Equal(t, []string{identity.DefaultSession, "ana"}, seen)
 	})
 	bubble(t, func(t *testing.T) {
 		resp, _ := serve(t, httpapi.Config{}, "echo").do("POST", "/mcp", `{}`)

@@ -21,6 +21,7 @@ import (
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/httpapi"
+	"github.com/toolhost/toolhost/server/identity"
 	"github.com/toolhost/toolhost/server/mcpapi"
 )
 
@@ -33,7 +34,7 @@ func TestMCPClientLogsIn(t *testing.T) {
 	endpoint := "http://" + l.Addr().String() + "/mcp"
 
 	issuer := authorizationServer(t)
-	serveTCP(t, l, httpapi.Config{OAuth: &httpapi.OAuth{Issuer: issuer.URL, Audience: endpoint, Scopes: []string{"tools"}}})
+	serveTCP(t, l, httpapi.Config{OAuth: &identity.OAuth{Issuer: issuer.URL, Audience: endpoint, Scopes: []string{"tools"}}})
 
 	login, err := auth.NewAuthorizationCodeHandler(&auth.AuthorizationCodeHandlerConfig{
 		PreregisteredClient: &oauthex.ClientCredentials{ClientID: "client", ClientSecretAuth: &oauthex.ClientSecretAuth{ClientSecret: "x"}},
@@ -91,7 +92,7 @@ func serveTCP(t *testing.T, l net.Listener, cfg httpapi.Config) {
 		CacheDir: plugintest.CacheDir(),
 	})
 	require.NoError(t, err)
-	h, err := mcpapi.NewHandler(s, mcpapi.HTTPConfig{Session: httpapi.SessionOf, Until: httpapi.UntilOf})
+	h, err := mcpapi.NewHandler(s, mcpapi.HTTPConfig{Session: identity.SessionOf, Until: identity.UntilOf})
 	require.NoError(t, err)
 	cfg.MCP = h
 	api := httpapi.New(s, cfg)

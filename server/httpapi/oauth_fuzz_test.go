@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"bytes"
 	"crypto/ed25519"
 	"encoding/base64"
 	"encoding/json"
@@ -9,10 +10,11 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/server/identity"
 )
 
 // FuzzAuthorization: whatever the header says, it names the operator only with
@@ -39,13 +41,12 @@ func FuzzAuthorization(f *testing.F) {
 		f.Add(seed, "/v1/runs")
 		f.Add(seed, "/ui/")
 	}
-	a := New(nil, Config{Token: "s3cret", OAuth: &OAuth{Issuer: "https://login.example", Audience: "https://tools.example/mcp"}})
-	a.oauth.keys.client.Transport = nowhere{}
+	keys, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{KeyID: "k", Key: key.Public()}}})
+	require.NoError(f, err)
+	a := New(nil, Config{Token: "s3cret", OAuth: &identity.OAuth{
+		Issuer: "https://login.example", Audience: "https://tools.example/mcp", JWKS: "https://login.example/keys", Transport: published(keys),
+	}})
 	f.Fuzz(func(t *testing.T, header, path string) {
-		keys := a.oauth.keys
-		keys.mu.Lock()
-		keys.keys, keys.got, keys.err = []jose.JSONWebKey{{KeyID: "k", Key: key.Public()}}, time.Now(), nil
-		keys.mu.Unlock()
 		r := httptest.NewRequest(http.MethodGet, "http://tools.example/", nil)
 		r.URL.Path = path
 		r.Header["Authorization"] = []string{header}
@@ -61,7 +62,7 @@ func FuzzAuthorization(f *testing.F) {
 		}
 		_, credentials, _ := strings.Cut(header, " ")
 		switch {
-		case caller == nobody:
+		case caller.User == identity.Nobody.User:
 			require.True(t, isMetadata(path) || path == pathHealth || path == pathReady)
 		case caller.Operator():
 			password, _ := base64.StdEncoding.DecodeString(strings.TrimSpace(credentials))
@@ -76,7 +77,9 @@ func FuzzAuthorization(f *testing.F) {
 	})
 }
 
-// nowhere is a network on which nobody answers.
-type nowhere struct{}
+// published is the body that an issuer answers each request with.
+type published []byte
 
-func (nowhere) RoundTrip(*http.Request) (*http.Response, error) { return nil, io.ErrUnexpectedEOF }
+func (p published) RoundTrip(r *http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(bytes.NewReader(p)), Request: r}, nil
+}

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/server/httpapi"
+	"github.com/toolhost/toolhost/server/identity"
 )
 
 // Which access tokens are taken, and whose they are.
@@ -40,8 +41,8 @@ func TestTokensThatAreTaken(t *testing.T) {
 		"for others too":             rs(id, map[string]any{"aud": []string{"https://other.example", audience}}),
 		"with the scopes in a list":  rs(id, map[string]any{"scope": nil, "scp": []string{"tools"}}),
 		"with more scopes":           rs(id, map[string]any{"scope": "a tools b"}),
-		"that has expired just now":  rs(id, map[string]any{"exp": 946684800 - int64(httpapi.ClockSkew.Seconds())}),
-		"of a clock that is ahead":   rs(id, map[string]any{"nbf": 946684800 + int64(httpapi.ClockSkew.Seconds()), "iat": 946684800 + int64(httpapi.ClockSkew.Seconds())}),
+		"that has expired just now":  rs(id, map[string]any{"exp": 946684800 - int64(clockSkew.Seconds())}),
+		"of a clock that is ahead":   rs(id, map[string]any{"nbf": 946684800 + int64(clockSkew.Seconds()), "iat": 946684800 + int64(clockSkew.Seconds())}),
 		"by RS384":                   by(jose.RS384, "rsa", anyRSA),
 		"by RS512":                   by(jose.RS512, "rsa", anyRSA),
 		"by PS256":                   by(jose.PS256, "rsa", anyRSA),
@@ -86,7 +87,7 @@ var badTokens = map[string]func(t *testing.T) string{
 	"three empty parts":     func(*testing.T) string { return ".." },
 	"dots":                  func(*testing.T) string { return strings.Repeat(".", 9000) },
 	"as JSON":               func(t *testing.T) string { return `{"payload":"e30","signatures":[]}` },
-	"too long":              func(t *testing.T) string { return strings.Repeat("a", httpapi.MaxToken+1) },
+	"too long":              func(t *testing.T) string { return strings.Repeat("a", maxToken+1) },
 	"without a signature":   func(t *testing.T) string { return unsigned(`{"alg":"none"}`, claimsOf("ana", nil)) + "." },
 	"of none by other name": func(t *testing.T) string { return unsigned(`{"alg":"nOnE"}`, claimsOf("ana", nil)) + "." },
 	"cut off":               func(t *testing.T) string { token := tokenOf(t, "ana"); return token[:len(token)-4] },
@@ -120,13 +121,13 @@ var badTokens = map[string]func(t *testing.T) string{
 	"without an end":            changed("exp", nil),
 	"with an odd end":           changed("exp", "tomorrow"),
 	"expired": func(t *testing.T) string {
-		return changed("exp", time.Now().Add(-httpapi.ClockSkew-time.Second).Unix())(t)
+		return changed("exp", time.Now().Add(-clockSkew-time.Second).Unix())(t)
 	},
 	"not valid yet": func(t *testing.T) string {
-		return changed("nbf", time.Now().Add(httpapi.ClockSkew+time.Second).Unix())(t)
+		return changed("nbf", time.Now().Add(clockSkew+time.Second).Unix())(t)
 	},
 	"issued in the future": func(t *testing.T) string {
-		return changed("iat", time.Now().Add(httpapi.ClockSkew+time.Second).Unix())(t)
+		return changed("iat", time.Now().Add(clockSkew+time.Second).Unix())(t)
 	},
 	"bound to a key":           changed("cnf", map[string]any{"jkt": "x"}),
 	"an ID token":              changed("nonce", "x"),
@@ -228,7 +229,7 @@ func TestRotation(t *testing.T) {
 			return resp.StatusCode
 		}
 		require.Equal(t, 200, status(rsaKey(), "rsa"))
-		time.Sleep(httpapi.KeysPause)
+		time.Sleep(keysPause)
 		i.withdraw()
 		i.publish("new", &otherRSA().PublicKey)
 		require.Equal(t, 200, status(rsaKey(), "rsa"), "it is not asked for each token")
@@ -239,7 +240,7 @@ func TestRotation(t *testing.T) {
 
 		i.withdraw()
 		i.publish("newer", &rsaKey().PublicKey)
-		time.Sleep(httpapi.KeysFresh + time.Second)
+		time.Sleep(keysFresh + time.Second)
 		require.Equal(t, 200, status(otherRSA(), "new"), "who asks first does not wait for the keys")
 		synctest.Wait()
 		require.Equal(t, 401, status(otherRSA(), "new"))
@@ -263,7 +264,7 @@ func TestUnknownKeysDoNotHammer(t *testing.T) {
 			require.Equal(t, want, resp.StatusCode)
 			time.Sleep(during / 300)
 		}
-		require.LessOrEqual(t, i.fetches(), 1+int(during/httpapi.KeysPause))
+		require.LessOrEqual(t, i.fetches(), 1+int(during/keysPause))
 		require.Greater(t, i.fetches(), 1)
 	})
 }
@@ -312,26 +313,26 @@ func TestIssuerFails(t *testing.T) {
 					require.Equal(t, "10", resp.Header.Get("Retry-After"))
 				}
 				uncertain()
-				require.LessOrEqual(t, time.Since(began), httpapi.KeysTimeout)
+				require.LessOrEqual(t, time.Since(began), keysTimeout)
 				began = time.Now()
 				uncertain() // at once
 				f.ask("GET", "/v1/stats", "", "Authorization", "Bearer s3cret")
 				f.ask("GET", "/healthz", "")
 				require.Zero(t, time.Since(began))
-				require.Contains(t, f.logs.String(), "the keys of the OAuth issuer were not fetched")
+				require.Contains(t, f.logs.String(), "fetching the keys of the OAuth issuer failed")
 				require.Less(t, len(f.logs.String()), 16<<10, "the issuer does not write the log")
 
-				time.Sleep(httpapi.KeysPause)
+				time.Sleep(keysPause)
 				i.breaks(nil)
 				f.ask("GET", "/v1/runs", "", as(t, "ana")...)
 				i.breaks(fault)
 				for range 5 { // what is there is used while it may be
-					time.Sleep(httpapi.KeysFresh)
+					time.Sleep(keysFresh)
 					began = time.Now()
 					f.ask("GET", "/v1/runs", "", as(t, "ana")...)
 					require.Zero(t, time.Since(began))
 				}
-				time.Sleep(httpapi.KeysLast)
+				time.Sleep(keysLast)
 				uncertain()
 			})
 		})
@@ -342,16 +343,16 @@ func TestIssuerFails(t *testing.T) {
 // operator says.
 func TestDiscovery(t *testing.T) {
 	for name, test := range map[string]struct {
-		prepare func(*issuer, *httpapi.OAuth)
+		prepare func(*issuer, *identity.OAuth)
 		asked   string
 	}{
-		"OpenID Connect": {func(*issuer, *httpapi.OAuth) {}, "/realm/.well-known/openid-configuration"},
-		"RFC 8414": {func(i *issuer, _ *httpapi.OAuth) {
+		"OpenID Connect": {func(*issuer, *identity.OAuth) {}, "/realm/.well-known/openid-configuration"},
+		"RFC 8414": {func(i *issuer, _ *identity.OAuth) {
 			i.mux = http.NewServeMux()
 			i.describe("/.well-known/oauth-authorization-server/realm", issuerURL, issuerURL+"/keys")
 			i.mux.HandleFunc("/realm/keys", func(w http.ResponseWriter, _ *http.Request) { _ = json.NewEncoder(w).Encode(i.keys) })
 		}, "/.well-known/oauth-authorization-server/realm"},
-		"configured": {func(_ *issuer, o *httpapi.OAuth) { o.JWKS = issuerURL + "/keys" }, "/realm/keys"},
+		"configured": {func(_ *issuer, o *identity.OAuth) { o.JWKS = issuerURL + "/keys" }, "/realm/keys"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -382,30 +383,30 @@ func TestShutdownEndsFetch(t *testing.T) {
 		synctest.Wait()
 		began := time.Now()
 		require.NoError(t, f.Shutdown(t.Context()))
-		require.Less(t, time.Since(began), httpapi.KeysTimeout)
+		require.Less(t, time.Since(began), keysTimeout)
 		require.Contains(t, <-answer, `"code":"closing"`)
 	})
 }
 
 // What cannot be right is refused when it is read, and lets nobody in.
 func TestOAuthCheck(t *testing.T) {
-	good := httpapi.OAuth{Issuer: "https://login.example", Audience: audience, JWKS: "https://login.example/keys?x=1", Scopes: []string{"a:b", "https://x/y"}}
+	good := identity.OAuth{Issuer: "https://login.example", Audience: audience, JWKS: "https://login.example/keys?x=1", Scopes: []string{"a:b", "https://x/y"}}
 	require.NoError(t, good.Check())
-	require.NoError(t, httpapi.OAuth{Issuer: "http://127.0.0.1:9000/realm", Audience: "http://[::1]:7070/mcp"}.Check())
-	for want, o := range map[string]httpapi.OAuth{
-		"issuer: required":                {Audience: audience},
-		"audience: required":              {Issuer: good.Issuer},
-		"has to be https":                 {Issuer: "http://login.example", Audience: audience},
-		"audience: \"http://10.0.0.1/x\"": {Issuer: good.Issuer, Audience: "http://10.0.0.1/x"},
-		"issuer: \"login.example\" is no": {Issuer: "login.example", Audience: audience},
-		"has a query":                     {Issuer: "https://login.example?x", Audience: audience},
-		"has a fragment":                  {Issuer: good.Issuer, Audience: audience + "#"},
-		"has a user":                      {Issuer: "https://a:b@login.example", Audience: audience},
-		"jwks: \"http://login":            {Issuer: good.Issuer, Audience: audience, JWKS: "http://login.example/keys"},
-		"jwks: \"file:///keys\"":          {Issuer: good.Issuer, Audience: audience, JWKS: "file:///keys"},
-		"audience: \"https://t/\\\"":      {Issuer: good.Issuer, Audience: `https://t/"`},
-		"scopes: \"a b\"":                 {Issuer: good.Issuer, Audience: audience, Scopes: []string{"a b"}},
-		"scopes: \"\"":                    {Issuer: good.Issuer, Audience: audience, Scopes: []string{""}},
+	require.NoError(t, identity.OAuth{Issuer: "http://127.0.0.1:9000/realm", Audience: "http://[::1]:7070/mcp"}.Check())
+	for want, o := range map[string]identity.OAuth{
+		"issuer: required":                 {Audience: audience},
+		"audience: required":               {Issuer: good.Issuer},
+		"has to be https":                  {Issuer: "http://login.example", Audience: audience},
+		"audience: \"http://10.0.0.1/x\"":  {Issuer: good.Issuer, Audience: "http://10.0.0.1/x"},
+		"issuer: \"login.example\" is not": {Issuer: "login.example", Audience: audience},
+		"must not have a query":            {Issuer: "https://login.example?x", Audience: audience},
+		"must not have a fragment":         {Issuer: good.Issuer, Audience: audience + "#"},
+		"must not have a user":             {Issuer: "https://a:b@login.example", Audience: audience},
+		"jwks: \"http://login":             {Issuer: good.Issuer, Audience: audience, JWKS: "http://login.example/keys"},
+		"jwks: \"file:///keys\"":           {Issuer: good.Issuer, Audience: audience, JWKS: "file:///keys"},
+		"audience: \"https://t/\\\"":       {Issuer: good.Issuer, Audience: `https://t/"`},
+		"scopes: \"a b\"":                  {Issuer: good.Issuer, Audience: audience, Scopes: []string{"a b"}},
+		"scopes: \"\"":                     {Issuer: good.Issuer, Audience: audience, Scopes: []string{""}},
 	} {
 		err := o.Check()
 		require.ErrorContains(t, err, want)

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/server/identity"
 )
 
 // A Param is a parameter of a path or a query, or a header. What a parameter of
@@ -75,8 +76,8 @@ var pathParams = map[string]Param{
 
 // SessionParam is the header that names the session of a request.
 func SessionParam() Param {
-	p := formed(SessionHeader, "the session the request is for; empty is as none", orEmpty(sessionKeyForm), "")
-	p.Default = DefaultSession
+	p := formed(SessionHeader, "the session the request is for; empty is as none", orEmpty(regexp.MustCompile(identity.AnySessionForm)), "")
+	p.Default = identity.DefaultSession
 	return p
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server"
+	"github.com/toolhost/toolhost/server/identity"
 )
 
 // A Code says why a request was refused. Codes are stable: programs branch on
@@ -138,9 +139,12 @@ func problem(err error) *Problem {
 		field   *background.FieldError
 		tooBig  *http.MaxBytesError
 		place   *host.CallError
+		login   *identity.Error
 	)
 	switch {
 	case errors.As(err, &p):
+	case errors.As(err, &login):
+		p = loginProblem(login)
 	case errors.As(err, &args):
 		p = invalid("args", "%v", args)
 	case errors.As(err, &misfit):
@@ -182,6 +186,24 @@ func problem(err error) *Problem {
 	return p
 }
 
+// loginProblem is the problem of a refused login.
+func loginProblem(e *identity.Error) *Problem {
+	p := refuse(loginCodes[e.Reason], "%s", e.Detail)
+	if e.Reason == identity.Ambiguous {
+		p = invalid("Authorization", "%s", e.Detail)
+	}
+	p.challenge = e.Challenge
+	return p
+}
+
+var loginCodes = map[identity.Reason]Code{
+	identity.Unauthorized:      CodeUnauthorized,
+	identity.Ambiguous:         CodeInvalid,
+	identity.InsufficientScope: CodeScope,
+	identity.Unavailable:       CodeIssuer,
+	identity.Closed:            CodeClosing,
+}
+
 // write sends the problem.
 func (p *Problem) write(w http.ResponseWriter) {
 	h := w.Header()
@@ -193,7 +215,7 @@ func (p *Problem) write(w http.ResponseWriter) {
 	case CodeClosing:
 		p.retry = 1
 	case CodeIssuer:
-		p.retry = int(keysPause.Seconds())
+		p.retry = int(identity.RetryAfter.Seconds())
 	}
 	if p.retry > 0 {
 		h.Set("Retry-After", strconv.Itoa(p.retry))
@@ -208,8 +230,8 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 		switch {
 		case a.ended():
 			refuse(CodeClosing, "the server is shutting down").write(w)
-		case CallerOf(r.Context()).expired():
-			a.unauthorized(r, "invalid_token", errTokenTime.Error()).write(w)
+		case identity.FromContext(r.Context()).Expired():
+			problem(a.auth.Expired()).write(w)
 		}
 		return // or the client is gone
 	}

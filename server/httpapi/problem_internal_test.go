@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/server/identity"
 )
 
 // Who has to do something first is not told to come again.
@@ -31,9 +32,9 @@ func TestRetryOfLimits(t *testing.T) {
 // A run whose end is not stored is not done.
 func TestUnsavedRun(t *testing.T) {
 	record := background.Run{Status: background.StatusSucceeded}
-	require.True(t, newRun(Caller{}, record, time.Now()).Done)
+	require.True(t, newRun(identity.Caller{}, record, time.Now()).Done)
 	record.Unsaved = true
-	run := newRun(Caller{}, record, time.Now())
+	run := newRun(identity.Caller{}, record, time.Now())
 	require.False(t, run.Done)
 	require.True(t, run.Unsaved)
 }

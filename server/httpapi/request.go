@@ -20,13 +20,14 @@ import (
 	"github.com/toolhost/toolhost/internal/jsontext"
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/server"
+	"github.com/toolhost/toolhost/server/identity"
 )
 
 // The headers of this API.
 const (
 	// SessionHeader names the session a request is for: 1 to 128 letters,
-	// digits and . _ : @ -. Without it the session is [DefaultSession]. A user's
-	// is apart from all of others, whatever its name, see [Caller].
+	// digits and . _ : @ -. Without it the session is [identity.DefaultSession]. A user's
+	// is apart from all of others, whatever its name, see [identity.Caller].
 	SessionHeader = "Toolhost-Session"
 	// KeyHeader is the idempotency key of a spawn: up to 128 characters. Calls and
 	// schedules with one are refused.
@@ -36,9 +37,6 @@ const (
 // maxKey bounds an idempotency key, in characters.
 const maxKey = 128
 
-// DefaultSession is the session of requests that name none.
-const DefaultSession = "default"
-
 // maxBody bounds the body of a request: the largest arguments and what is
 // around them.
 const maxBody = server.MaxArgs + 64<<10
@@ -47,7 +45,7 @@ const maxBody = server.MaxArgs + 64<<10
 type request struct {
 	*http.Request
 	route   *Route
-	caller  Caller
+	caller  identity.Caller
 	session string // the key by which the service knows it
 	status  int    // of the answer, if it is not the route's
 	w       *response
@@ -56,10 +54,6 @@ type request struct {
 // newRequest checks what is the same for all requests: the session and the
 // names of the parameters.
 func newRequest(w http.ResponseWriter, r *http.Request, route *Route) (*request, error) {
-	session, err := sessionOf(r)
-	if err != nil {
-		return nil, err
-	}
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil { // what cannot be read would be left out
 		return nil, refuse(CodeInvalid, "the query of the URL cannot be read: %v", err)
@@ -76,8 +70,8 @@ func newRequest(w http.ResponseWriter, r *http.Request, route *Route) (*request,
 			return nil, err
 		}
 	}
-	caller := CallerOf(r.Context())
-	return &request{Request: r, route: route, caller: caller, session: caller.sessionKey(session), w: w.(*response)}, nil
+	caller := identity.FromContext(r.Context())
+	return &request{Request: r, route: route, caller: caller, session: caller.Session, w: w.(*response)}, nil
 }
 
 // key is the idempotency key of a request; empty for none.

@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/toolhost/toolhost/server/identity"
 )
 
 // A Route is one endpoint. All that is to be known of it for its documentation
@@ -196,7 +198,7 @@ func (a *API) serve(w http.ResponseWriter, r *http.Request, route *Route) error 
 		return refuse(CodeClosing, "the server is shutting down and begins nothing new")
 	}
 	if route.Operator {
-		if err := CallerOf(r.Context()).onlyOperator("this is for the operator: it tells of all sessions, and you have your own"); err != nil {
+		if err := onlyOperator(identity.FromContext(r.Context()), "this is for the operator: it tells of all sessions, and you have your own"); err != nil {
 			return err
 		}
 	}

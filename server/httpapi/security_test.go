@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/server/httpapi"
+	"github.com/toolhost/toolhost/server/identity"
 )
 
 // Who may ask: programs of this machine, or with the token. Web pages of
@@ -165,7 +166,7 @@ func TestLoopback(t *testing.T) {
 		"127.0.0.1:7070": true, "localhost:0": true, "[::1]:7070": true, "127.1.2.3:1": true,
 		"0.0.0.0:7070": false, ":7070": false, "[::]:7070": false, "192.168.0.7:7070": false, "example.com:7070": false, "7070": false, "": false,
 	} {
-		require.Equal(t, want, httpapi.Loopback(address), address)
+		require.Equal(t, want, identity.Loopback(address), address)
 	}
 }
 

@@ -5,11 +5,12 @@ import (
 	"time"
 
 	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/server/identity"
 )
 
 func (a *API) getSession(r *request, _ none) (Session, error) {
 	snapshot, err := a.service.Runs().Snapshot(r.Context(), r.session)
-	return Session{Session: r.caller.sessionName(r.session), Snapshot: snapshot}, err
+	return Session{Session: r.caller.SessionName(r.session), Snapshot: snapshot}, err
 }
 
 func (a *API) endSession(r *request, _ none) (none, error) {
@@ -71,7 +72,7 @@ func (a *API) events(r *request) error {
 	return nil // the client is gone
 }
 
-func newEvent(c Caller, e background.Event, now time.Time) Event {
+func newEvent(c identity.Caller, e background.Event, now time.Time) Event {
 	out := Event{Kind: e.Kind}
 	if e.Run != nil {
 		run := newRun(c, *e.Run, now)

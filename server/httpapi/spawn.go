@@ -7,6 +7,7 @@ import (
 
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/server"
+	"github.com/toolhost/toolhost/server/identity"
 )
 
 // request is the spawn as the service takes it.
@@ -89,7 +90,7 @@ func (in NewSchedule) once() (time.Time, error) {
 }
 
 // detailed is a schedule with its arguments.
-func detailed(c Caller, s background.Schedule) Schedule {
+func detailed(c identity.Caller, s background.Schedule) Schedule {
 	out := newScheduleAnswer(c, s)
 	out.Args = background.Redact(s.Args)
 	return out

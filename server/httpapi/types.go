@@ -1,9 +1,5 @@
 package httpapi
 
-// The comments beside the fields here, and in the packages these types come
-// from, are the descriptions of the OpenAPI document. What a body has to fit
-// beside its type is in the tag "schema"; go generate after each change.
-
 import (
 	"encoding/json"
 	"time"
@@ -11,7 +7,12 @@ import (
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/server"
+	"github.com/toolhost/toolhost/server/identity"
 )
+
+// The comments beside the fields here, and in the packages these types come
+// from, are the descriptions of the OpenAPI document. What a body has to fit
+// beside its type is in the tag "schema"; go generate after each change.
 
 // Tools is the answer of GET /v1/tools.
 type Tools struct {
@@ -101,9 +102,9 @@ type Run struct {
 type Stopping = background.Cancellation
 
 // newRun is a run as it is told to a client.
-func newRun(c Caller, r background.Run, now time.Time) Run {
+func newRun(c identity.Caller, r background.Run, now time.Time) Run {
 	return Run{
-		TaskID: r.ID, Session: c.sessionName(r.Session), Tool: r.Tool, ToolVersion: r.Version, Title: r.Title,
+		TaskID: r.ID, Session: c.SessionName(r.Session), Tool: r.Tool, ToolVersion: r.Version, Title: r.Title,
 		Origin: r.Origin, By: r.By, Status: r.Status, Done: r.Final(), Unsaved: r.Unsaved, Stopping: r.Cancel, Attempt: r.Attempt,
 		Detail: r.Detail, Progress: r.Progress,
 		CreatedAt: r.CreatedAt, StartedAt: r.StartedAt, ParkedAt: r.ParkedAt, FinishedAt: r.FinishedAt,
@@ -186,9 +187,9 @@ type Schedule struct {
 }
 
 // newScheduleAnswer is a schedule as it is told to a client.
-func newScheduleAnswer(c Caller, s background.Schedule) Schedule {
+func newScheduleAnswer(c identity.Caller, s background.Schedule) Schedule {
 	return Schedule{
-		ScheduleID: s.ID, Session: c.sessionName(s.Session), Tool: s.Tool, ToolVersion: s.Version, Title: s.Title,
+		ScheduleID: s.ID, Session: c.SessionName(s.Session), Tool: s.Tool, ToolVersion: s.Version, Title: s.Title,
 		SignalOnCompletion: s.SignalOnCompletion, DeadlineSeconds: s.Timeout.Seconds(),
 		Cron: s.Cron, At: s.At, Timezone: s.Timezone, Overlap: s.Overlap,
 		Enabled: s.Enabled, DisabledReason: s.Disabled, CreatedAt: s.CreatedAt,

@@ -123,11 +123,11 @@ func TestStreamsEndWithTheToken(t *testing.T) {
 		began := time.Now()
 		resp, _ := f.do("GET", "/v1/events", "", append(token, "Accept", "text/event-stream")...)
 		require.Equal(t, 200, resp.StatusCode)
-		require.Equal(t, 10*time.Second+httpapi.ClockSkew, time.Since(began))
+		require.Equal(t, 10*time.Second+clockSkew, time.Since(began))
 		time.Sleep(time.Second)
 		require.Equal(t, httpapi.CodeUnauthorized, f.refused("GET", "/v1/runs/"+id, "", append(token, "Accept", "text/event-stream")...).Code)
 
-		token = []string{"Authorization", "Bearer " + changed("exp", time.Now().Add(-httpapi.ClockSkew+10*time.Second).Unix())(t)}
+		token = []string{"Authorization", "Bearer " + changed("exp", time.Now().Add(-clockSkew+10*time.Second).Unix())(t)}
 		result := f.ask("POST", "/v1/calls", `{"tool":"chatty"}`, append(token, "Accept", "text/event-stream")...)
 		require.Equal(t, "success", result["kind"])
 		require.Greater(t, time.Since(began), time.Minute)
@@ -166,7 +166,7 @@ func TestEveryStreamEndsWithTheToken(t *testing.T) {
 				require.NoError(t, conn.SetDeadline(began.Add(time.Hour)))
 				resp, text := exchange(t, conn, newRequest(t, test.method, path, test.body, headers...))
 				require.Equal(t, test.status, resp.StatusCode, text)
-				require.Equal(t, 10*time.Second+httpapi.ClockSkew, time.Since(began), text)
+				require.Equal(t, 10*time.Second+clockSkew, time.Since(began), text)
 				require.Zero(t, f.OpenAnswers())
 			})
 		})

@@ -24,6 +24,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/httpapi"
+	"github.com/toolhost/toolhost/server/identity"
 )
 
 // TestWire plays the conversations in testdata. Their sections are:
@@ -90,7 +91,7 @@ func (w *wire) duration(text string) time.Duration {
 // user: the call becomes a run, which asks.
 func (w *wire) task(tool string) {
 	_, err := w.service.Call(w.t.Context(), server.Request{
-		Session: httpapi.DefaultSession, Tool: tool, AskLater: true, Parked: func(run background.Run) { w.name([]byte(run.ID)) },
+		Session: identity.DefaultSession, Tool: tool, AskLater: true, Parked: func(run background.Run) { w.name([]byte(run.ID)) },
 		Ask: func(context.Context, abi.Questions) (abi.Answers, error) { return abi.Answers{}, server.ErrAskAgain },
 	})
 	require.NoError(w.t, err)

@@ -1,4 +1,4 @@
-package httpapi
+package identity
 
 import (
 	"context"
@@ -16,25 +16,27 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// How the issuer's keys are fetched and kept.
 const (
-	keysFresh    = 10 * time.Minute // then they are fetched anew, while those there are still go on
-	keysLast     = time.Hour        // then they are dropped: a key the issuer took back must not go on for ever
-	keysPause    = 10 * time.Second // from one fetch to the next at least, whatever clients send
+	keysFresh    = 10 * time.Minute // until keys are fetched again; meanwhile they remain in use
+	keysLast     = time.Hour        // until they are dropped: a revoked key must not live on
+	keysPause    = 10 * time.Second // between two fetches at least, whatever clients send
 	keysTimeout  = 5 * time.Second  // of a fetch with all its requests
 	maxKeysBytes = 512 << 10        // of one answer of the issuer
-	maxKeys      = 64               // a token that does not name its key may have them all tried
+	maxKeys      = 64               // a token without a key id may have them all tried
 	minRSA       = 256              // bytes of a modulus: 2,048 bits (RFC 7518, 3.3)
+	maxLogged    = 4 << 10          // bytes of an error, which may quote the issuer
 )
 
-// errNoKeys is that the issuer's keys cannot be had now, so that nobody can say
-// whether a token is good.
-var errNoKeys = errors.New("the issuer's keys are not to be had")
+// RetryAfter is how long to wait after [Unavailable].
+const RetryAfter = keysPause
 
-// keySet has the issuer's keys. They are fetched when a token first needs them,
-// when one names a key that is not there, and now and then; never more often
-// than each keysPause, and never by two at once. Nobody waits for a fetch whose
-// token can be checked without it.
+// errNoKeys reports that the issuer's keys are not available, so that no token
+// can be checked.
+var errNoKeys = errors.New("the issuer's keys are not available")
+
+// keySet caches the issuer's keys. A fetch begins when a token needs a missing
+// key or the keys are no longer fresh, at most every keysPause, one at a time.
+// A token that can be checked without the fetch does not wait for it.
 type keySet struct {
 	OAuth
 	client *http.Client
@@ -43,30 +45,30 @@ type keySet struct {
 
 	mu      sync.Mutex
 	keys    []jose.JSONWebKey
-	got     time.Time     // when they came
+	fetched time.Time     // when the keys came
 	next    time.Time     // no fetch before
-	pending chan struct{} // closes when the fetch that is going on ends; nil is none
+	pending chan struct{} // closed when the running fetch ends; nil for none
 	err     error         // of the last fetch
-	closed  bool          // no fetch any more
+	closed  bool
 	running sync.WaitGroup
 }
 
 func newKeySet(ctx context.Context, o OAuth, log *slog.Logger) *keySet {
+	transport := o.Transport
+	if transport == nil {
+		transport = &http.Transport{
+			Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true, MaxResponseHeaderBytes: 32 << 10, ForceAttemptHTTP2: true,
+		}
+	}
 	return &keySet{OAuth: o, ctx: ctx, log: log, client: &http.Client{
-		Transport: keysTransport(o.dial), Timeout: keysTimeout,
-		// What the issuer publishes is where it says it is: a redirect could lead
-		// to plain HTTP, or to what only this machine can reach.
+		Transport: transport, Timeout: keysTimeout,
+		// A redirect could lead to plain HTTP, or to what only this machine can reach.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 }
 
-// keysTransport asks the issuer: seldom, so that no connection is kept.
-func keysTransport(dial dialer) http.RoundTripper {
-	return &http.Transport{DialContext: dial, Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true, MaxResponseHeaderBytes: 32 << 10, ForceAttemptHTTP2: true}
-}
-
-// close waits for the fetch that is going on, and no other begins. The set's
-// context has to be done, or it may take keysTimeout.
+// close waits for the running fetch and allows no other. The set's context has
+// to be done, or it may take keysTimeout.
 func (k *keySet) close() {
 	k.mu.Lock()
 	k.closed = true
@@ -74,11 +76,10 @@ func (k *keySet) close() {
 	k.running.Wait()
 }
 
-// find returns the keys a token with this header may be signed by. Without an
-// id that is each that fits (RFC 7515, 4.1.4). Its error is errNoKeys, or that
-// ctx is done.
+// find returns the keys that may have signed a token; without an id, all that
+// fit the algorithm (RFC 7515, 4.1.4). The error is errNoKeys, or that of ctx.
 func (k *keySet) find(ctx context.Context, id, algorithm string) ([]jose.JSONWebKey, error) {
-	found, pending := k.look(id, algorithm)
+	found, pending := k.lookup(id, algorithm)
 	if len(found) > 0 {
 		return found, nil
 	}
@@ -88,31 +89,34 @@ func (k *keySet) find(ctx context.Context, id, algorithm string) ([]jose.JSONWeb
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
-		found, _ = k.look(id, algorithm)
+		found, _ = k.lookup(id, algorithm)
 	}
+
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if len(found) == 0 && (k.err != nil || k.got.IsZero()) {
+	if len(found) == 0 && (k.err != nil || k.fetched.IsZero()) {
 		return nil, errNoKeys
 	}
 	return found, nil
 }
 
-// look returns what is there, and the fetch that is going on. It begins one if
-// it makes sense and may be.
-func (k *keySet) look(id, algorithm string) (found []jose.JSONWebKey, pending <-chan struct{}) {
+// lookup returns the cached keys and the running fetch. It begins a fetch if one
+// is needed and allowed.
+func (k *keySet) lookup(id, algorithm string) (found []jose.JSONWebKey, pending <-chan struct{}) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+
 	now := time.Now()
-	if now.Sub(k.got) > keysLast {
-		k.keys, k.got = nil, time.Time{}
+	if now.Sub(k.fetched) > keysLast {
+		k.keys, k.fetched = nil, time.Time{}
 	}
 	for _, key := range k.keys {
 		if (id == "" || key.KeyID == id) && (key.Algorithm == "" || key.Algorithm == algorithm) {
 			found = append(found, key)
 		}
 	}
-	wanted := len(found) == 0 || now.Sub(k.got) > keysFresh
+
+	wanted := len(found) == 0 || now.Sub(k.fetched) > keysFresh
 	if wanted && k.pending == nil && !now.Before(k.next) && !k.closed {
 		k.pending, k.next = make(chan struct{}), now.Add(keysPause)
 		k.running.Go(k.refresh)
@@ -120,18 +124,19 @@ func (k *keySet) look(id, algorithm string) (found []jose.JSONWebKey, pending <-
 	return found, k.pending
 }
 
-// refresh fetches the keys.
 func (k *keySet) refresh() {
 	ctx, cancel := context.WithTimeout(k.ctx, keysTimeout)
 	defer cancel()
 	keys, err := k.fetch(ctx)
 	if err != nil && k.ctx.Err() == nil {
-		k.log.Warn("the keys of the OAuth issuer were not fetched", "issuer", k.Issuer, "error", clip(err.Error())) // it has what the issuer said
+		text := err.Error()
+		k.log.Warn("fetching the keys of the OAuth issuer failed", "issuer", k.Issuer, "error", text[:min(len(text), maxLogged)])
 	}
+
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.err = err; err == nil {
-		k.keys, k.got = keys, time.Now()
+		k.keys, k.fetched = keys, time.Now()
 	}
 	close(k.pending)
 	k.pending = nil
@@ -145,6 +150,7 @@ func (k *keySet) fetch(ctx context.Context) ([]jose.JSONWebKey, error) {
 			return nil, err
 		}
 	}
+
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`
 	}
@@ -158,8 +164,8 @@ func (k *keySet) fetch(ctx context.Context) ([]jose.JSONWebKey, error) {
 	return keys, nil
 }
 
-// usable are the keys of a set that can be used: public ones for signatures.
-// What else is there is left out (RFC 7517, 5).
+// usable returns the public signature keys of a set, and skips the rest (RFC
+// 7517, 5).
 func usable(set []json.RawMessage) []jose.JSONWebKey {
 	var keys []jose.JSONWebKey
 	for _, data := range set {
@@ -177,43 +183,45 @@ func usable(set []json.RawMessage) []jose.JSONWebKey {
 	return keys
 }
 
-// discover asks the issuer where its keys are: as OpenID Connect Discovery, 4
-// has it, then as RFC 8414, 3.1.
+// discover finds the URL of the keys in the issuer's metadata: of OpenID Connect
+// Discovery, 4, else of RFC 8414, 3.1.
 func (k *keySet) discover(ctx context.Context) (string, error) {
 	var errs []error
 	for _, at := range []string{
 		strings.TrimSuffix(k.Issuer, "/") + "/.well-known/openid-configuration",
 		wellKnown(k.Issuer, "/.well-known/oauth-authorization-server"),
 	} {
-		var metadata struct {
-			Issuer string `json:"issuer"`
-			JWKS   string `json:"jwks_uri"`
-		}
-		err := k.get(ctx, at, &metadata)
-		if err == nil && metadata.Issuer != k.Issuer { // RFC 8414, 3.3
-			err = fmt.Errorf("%s: it is of the issuer %q", at, metadata.Issuer)
-		}
+		keys, err := k.discoverAt(ctx, at)
 		if err == nil {
-			err = k.checkDiscovered(at, metadata.JWKS)
-		}
-		if err == nil {
-			return metadata.JWKS, nil
+			return keys, nil
 		}
 		errs = append(errs, err)
 	}
 	return "", errors.Join(errs...)
 }
 
-// checkDiscovered keeps an issuer elsewhere from having this machine asked.
-func (k *keySet) checkDiscovered(at, keys string) error {
-	u, err := secureURL("jwks_uri", keys)
+// discoverAt refuses metadata of another issuer (RFC 8414, 3.3), and metadata of
+// a remote issuer that names a URL on this machine.
+func (k *keySet) discoverAt(ctx context.Context, at string) (string, error) {
+	var metadata struct {
+		Issuer string `json:"issuer"`
+		JWKS   string `json:"jwks_uri"`
+	}
+	if err := k.get(ctx, at, &metadata); err != nil {
+		return "", err
+	}
+	if metadata.Issuer != k.Issuer {
+		return "", fmt.Errorf("%s: metadata of the issuer %q", at, metadata.Issuer)
+	}
+
+	u, err := secureURL("jwks_uri", metadata.JWKS)
 	if err == nil && u.Scheme != "https" && !strings.HasPrefix(k.Issuer, "http:") {
-		err = fmt.Errorf("jwks_uri: %q is not https", keys)
+		err = fmt.Errorf("jwks_uri: %q is not https", metadata.JWKS)
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", at, err)
+		return "", fmt.Errorf("%s: %w", at, err)
 	}
-	return nil
+	return metadata.JWKS, nil
 }
 
 // get fetches a JSON object.
@@ -222,12 +230,13 @@ func (k *keySet) get(ctx context.Context, url string, v any) error {
 	if err != nil {
 		return err
 	}
-	req.Header.Set("Accept", jsonMedia)
+	req.Header.Set("Accept", "application/json")
 	resp, err := k.client.Do(req)
 	if err != nil {
 		return err
 	}
 	defer resp.Body.Close()
+
 	if resp.StatusCode != http.StatusOK {
 		return fmt.Errorf("%s: %s", url, resp.Status)
 	}
@@ -238,7 +247,7 @@ func (k *keySet) get(ctx context.Context, url string, v any) error {
 	case len(data) > maxKeysBytes:
 		return fmt.Errorf("%s: more than %d bytes", url, maxKeysBytes)
 	case json.Unmarshal(data, v) != nil:
-		return fmt.Errorf("%s: not the JSON that is expected", url)
+		return fmt.Errorf("%s: unexpected JSON", url)
 	}
 	return nil
 }

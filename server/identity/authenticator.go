@@ -1,0 +1,179 @@
+package identity
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"errors"
+	"log/slog"
+	"strings"
+)
+
+// Config configures an [Authenticator]. Its zero value requires no login.
+type Config struct {
+	Token  string       // the operator's static token; empty for none
+	OAuth  *OAuth       // whose access tokens are accepted; nil for none
+	Logger *slog.Logger // nil discards
+}
+
+// An Authenticator checks credentials. It is safe for concurrent use.
+type Authenticator struct {
+	token  []byte // SHA-256; nil for none
+	oauth  *verifier
+	ctx    context.Context // ends requests to the issuer
+	cancel context.CancelFunc
+}
+
+// New returns an Authenticator; close it after use. If the OAuth configuration
+// is invalid, see [OAuth.Check], it accepts no access token and logs why.
+func New(cfg Config) *Authenticator {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+
+	a := &Authenticator{}
+	a.ctx, a.cancel = context.WithCancel(context.Background())
+	if cfg.Token != "" {
+		sum := sha256.Sum256([]byte(cfg.Token))
+		a.token = sum[:]
+	}
+	if cfg.OAuth != nil {
+		a.oauth = newVerifier(a.ctx, *cfg.OAuth, cfg.Logger)
+	}
+	return a
+}
+
+// Close ends requests to the issuer. It may be called again.
+func (a *Authenticator) Close() {
+	a.cancel()
+	if a.oauth != nil {
+		a.oauth.keys.close()
+	}
+}
+
+// Required reports whether callers have to log in.
+func (a *Authenticator) Required() bool { return a.token != nil || a.oauth != nil }
+
+// A Reason says why a login was refused.
+type Reason int
+
+// The reasons.
+const (
+	Unauthorized      Reason = iota // there are no valid credentials
+	Ambiguous                       // there is more than one header
+	InsufficientScope               // the access token does not have all scopes
+	Unavailable                     // access tokens cannot be checked now: try again later
+	Closed                          // the Authenticator was closed
+)
+
+// An Error is a refused login. Neither text quotes the credentials.
+type Error struct {
+	Reason    Reason
+	Detail    string // for the caller
+	Challenge string // the value of WWW-Authenticate; empty for none
+}
+
+// Error returns the detail.
+func (e *Error) Error() string { return e.Detail }
+
+// Login returns the caller that the values of the header Authorization name,
+// in no session yet. Browsers may send the static token as a password instead.
+// The error is an [Error], or that of ctx.
+func (a *Authenticator) Login(ctx context.Context, header []string, browser bool) (Caller, error) {
+	if len(header) > 1 { // a proxy may have checked the other one (RFC 6750, 3.1)
+		return Nobody, a.refuse(Ambiguous, "invalid_request", "more than one header Authorization")
+	}
+
+	scheme, token, _ := strings.Cut(strings.Join(header, ""), " ")
+	token = strings.TrimSpace(token)
+	browser = browser && a.token != nil
+	bearer := strings.EqualFold(scheme, "Bearer") && token != ""
+
+	switch {
+	case browser && strings.EqualFold(scheme, "Basic") && a.isToken(password(token)):
+		return Caller{}, nil
+	case bearer && len(token) <= maxToken && a.isToken(token):
+		return Caller{}, nil
+	case bearer && len(token) <= maxToken && a.oauth != nil:
+		return a.loginUser(ctx, token, browser)
+	case browser:
+		return Nobody, basicLogin()
+	case bearer && len(token) > maxToken:
+		return Nobody, a.refuse(Unauthorized, "invalid_token", "the token is too long")
+	case bearer:
+		return Nobody, a.refuse(Unauthorized, "invalid_token", "send the server's token as Authorization: Bearer …")
+	case a.oauth == nil:
+		return Nobody, a.refuse(Unauthorized, "", "send the server's token as Authorization: Bearer …")
+	}
+	return Nobody, a.refuse(Unauthorized, "", "send an access token of "+a.oauth.Issuer+" as Authorization: Bearer …")
+}
+
+// loginUser checks an access token.
+func (a *Authenticator) loginUser(ctx context.Context, token string, browser bool) (Caller, error) {
+	caller, err := a.oauth.verify(ctx, token)
+
+	switch {
+	case err == nil:
+		return caller, nil
+	case errors.Is(err, context.Canceled):
+		return Nobody, err
+	case errors.Is(err, errScope):
+		e := a.refuse(InsufficientScope, "insufficient_scope", err.Error())
+		e.Detail += ": it needs " + strings.Join(a.oauth.Scopes, " ")
+		return Nobody, e
+	case errors.Is(err, errNoKeys) && a.ctx.Err() != nil:
+		return Nobody, &Error{Reason: Closed, Detail: "the server is shutting down"}
+	case errors.Is(err, errNoKeys), a.oauth.err != nil:
+		return Nobody, &Error{Reason: Unavailable, Detail: "tokens cannot be checked now, because the keys of their issuer are not available: try again later"}
+	case browser:
+		return Nobody, basicLogin()
+	}
+	return Nobody, a.refuse(Unauthorized, "invalid_token", err.Error())
+}
+
+// Expired returns the error for a caller whose token has expired.
+func (a *Authenticator) Expired() error {
+	return a.refuse(Unauthorized, "invalid_token", errTime.Error())
+}
+
+func (a *Authenticator) refuse(reason Reason, code, detail string) *Error {
+	e := &Error{Reason: reason, Detail: detail, Challenge: `Bearer realm="toolhost"`}
+	if a.oauth != nil {
+		e.Challenge = a.oauth.challenge(code, detail)
+	}
+	return e
+}
+
+// basicLogin has a browser ask for the token (RFC 7617, 2.1).
+func basicLogin() *Error {
+	return &Error{Unauthorized, "log in with the server's token as the password, and any name", `Basic realm="toolhost", charset="UTF-8"`}
+}
+
+// isToken reports whether text is the static token.
+func (a *Authenticator) isToken(text string) bool {
+	sum := sha256.Sum256([]byte(text))
+	return a.token != nil && subtle.ConstantTimeCompare(sum[:], a.token) == 1
+}
+
+// password returns the password of basic credentials; empty if they are invalid.
+func password(credentials string) string {
+	data, err := base64.StdEncoding.DecodeString(credentials)
+	if err != nil {
+		return ""
+	}
+	_, password, _ := strings.Cut(string(data), ":")
+	return password
+}
+
+// Metadata returns the OAuth metadata of this server, nil without OAuth.
+func (a *Authenticator) Metadata() *Metadata {
+	if a.oauth == nil {
+		return nil
+	}
+	o := a.oauth.OAuth
+	return &Metadata{
+		Resource: o.Audience, AuthorizationServers: []string{o.Issuer}, ScopesSupported: o.Scopes,
+		BearerMethods: []string{"header"}, ResourceName: "Toolhost",
+	}
+}

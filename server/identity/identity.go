@@ -1,0 +1,154 @@
+// Package identity says who sends a request: the operator, or a user of an
+// OAuth 2 issuer, and which session the request is for.
+//
+// A transport authenticates a request with an [Authenticator], resolves its
+// session with [Caller.InSession] and passes the [Caller] on in the context,
+// where other transports mounted behind it find it with [FromContext].
+package identity
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"net"
+	"net/http"
+	"net/netip"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// DefaultSession is the session of requests that name none.
+const DefaultSession = "default"
+
+// Caller is who sent a request. Its zero value is the operator, in no session.
+//
+// Users have their own sessions: what a user calls x, the service and the
+// operator know by the key USER/x. Session names have no slash, so no user can
+// name the session of another.
+type Caller struct {
+	User    string    // the user's key; empty for the operator
+	Session string    // the key of the session
+	Until   time.Time // when the caller's token expires; zero if it does not
+}
+
+// Nobody is the caller of requests that need no login. No user has its key.
+var Nobody = Caller{User: "?", Session: "?/" + DefaultSession}
+
+// Operator reports whether the caller is the operator, who may do everything.
+func (c Caller) Operator() bool { return c.User == "" }
+
+// Expired reports whether the caller's token has expired since it was checked.
+func (c Caller) Expired() bool { return !c.Until.IsZero() && !time.Now().Before(c.Until) }
+
+// Client returns the key that limits count by: all sessions of a user are one
+// client, each session of the operator is one.
+func (c Caller) Client() string {
+	if c.Operator() {
+		return c.Session
+	}
+	return c.User + "/"
+}
+
+const (
+	sessionPattern = `[A-Za-z0-9._:@-]{1,128}`
+	userPattern    = `[A-Za-z0-9._:@-]{1,64}`
+)
+
+// The forms of a session's name. Only the operator may name a user's session,
+// as USER/NAME.
+const (
+	SessionForm    = `^` + sessionPattern + `$`
+	AnySessionForm = `^(?:(?:` + userPattern + `|~[0-9a-f]{64})/)?` + sessionPattern + `$`
+)
+
+var (
+	sessionForm    = regexp.MustCompile(SessionForm)
+	anySessionForm = regexp.MustCompile(AnySessionForm)
+	userForm       = regexp.MustCompile(`^` + userPattern + `$`)
+)
+
+// ErrSession reports an invalid session name.
+var ErrSession = errors.New("expected 1 to 128 letters, digits and . _ : @ -")
+
+// InSession returns the caller in the session it calls name; empty is
+// [DefaultSession]. The error is [ErrSession].
+func (c Caller) InSession(name string) (Caller, error) {
+	form := sessionForm
+	if c.Operator() {
+		form = anySessionForm
+	}
+
+	switch {
+	case name == "":
+		name = DefaultSession
+	case !form.MatchString(name):
+		return Nobody, ErrSession
+	}
+
+	c.Session = name
+	if !c.Operator() {
+		c.Session = c.User + "/" + name
+	}
+	return c, nil
+}
+
+// SessionName returns what the caller calls the session with a key: users are
+// not shown their own key.
+func (c Caller) SessionName(key string) string {
+	if c.Operator() {
+		return key
+	}
+	return strings.TrimPrefix(key, c.User+"/")
+}
+
+// userKey returns the key of the user with a subject. A subject that is long or
+// has other characters than session names is hashed, with the full hash because
+// users may choose their subject. The tilde keeps subjects from being a hash.
+func userKey(subject string) string {
+	if userForm.MatchString(subject) {
+		return subject
+	}
+	sum := sha256.Sum256([]byte(subject))
+	return "~" + hex.EncodeToString(sum[:])
+}
+
+type callerKey struct{}
+
+// NewContext returns a context that carries the caller.
+func NewContext(ctx context.Context, c Caller) context.Context {
+	return context.WithValue(ctx, callerKey{}, c)
+}
+
+// FromContext returns the caller a context carries, [Nobody] if it has none.
+func FromContext(ctx context.Context) Caller {
+	if c, ok := ctx.Value(callerKey{}).(Caller); ok {
+		return c
+	}
+	return Nobody
+}
+
+// SessionOf returns the session key and the user of a request's context.
+func SessionOf(r *http.Request) (session, user string) {
+	c := FromContext(r.Context())
+	return c.Session, c.User
+}
+
+// UntilOf returns when the token of a request's caller expires; zero is never.
+func UntilOf(r *http.Request) time.Time { return FromContext(r.Context()).Until }
+
+// Loopback reports whether a host, with or without a port, names this machine
+// to itself: localhost, or a loopback address.
+func Loopback(hostport string) bool {
+	name, _, err := net.SplitHostPort(hostport)
+	if err != nil {
+		name = strings.TrimSuffix(strings.TrimPrefix(hostport, "["), "]")
+	}
+	if strings.EqualFold(strings.TrimSuffix(name, "."), "localhost") {
+		return true
+	}
+
+	addr, err := netip.ParseAddr(name)
+	return err == nil && addr.IsLoopback()
+}

@@ -1,0 +1,162 @@
+package identity
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/json" // case-sensitive, refuses duplicate names
+	"github.com/go-jose/go-jose/v4/jwt"
+)
+
+const (
+	maxToken  = 16 << 10         // bytes
+	clockSkew = 30 * time.Second // tolerated between the issuer's clock and ours
+)
+
+// algorithms are those a token may be signed with: not "none", and none with a
+// shared secret, which a public key could be passed off as (RFC 8725, 2.1, 3.1).
+var algorithms = []jose.SignatureAlgorithm{
+	jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512, jose.ES256, jose.ES384, jose.EdDSA,
+}
+
+// Why a token is refused. Clients are told this much, not what the token says.
+var (
+	errForm     = errors.New("the token is not a signed JWT of an accepted algorithm")
+	errType     = errors.New("the token is not an access token")
+	errIssuer   = errors.New("the token is from another issuer")
+	errAudience = errors.New("the token is for another resource")
+	errTime     = errors.New("the token has expired, or is not valid yet")
+	errSubject  = errors.New("the token has no subject")
+	errBound    = errors.New("the token is bound to a key, and bearer tokens must not be")
+	errSigned   = errors.New("the token is not signed by a key of the issuer")
+	errScope    = errors.New("the token does not have all required scopes")
+)
+
+// claims are those of a token that are checked (RFC 9068, 2.2; RFC 7519, 4.1).
+type claims struct {
+	jwt.Claims
+	Scope        scopes          `json:"scope"`
+	Scp          scopes          `json:"scp"` // what some issuers call it
+	Confirmation json.RawMessage `json:"cnf"`
+
+	// Only ID tokens and security events have these.
+	TokenHash json.RawMessage `json:"at_hash"`
+	CodeHash  json.RawMessage `json:"c_hash"`
+	Nonce     json.RawMessage `json:"nonce"`
+	Events    json.RawMessage `json:"events"`
+}
+
+// scopes are separated by spaces, or a list.
+type scopes []string
+
+// UnmarshalJSON reads either form. Anything else counts as no scopes.
+func (s *scopes) UnmarshalJSON(data []byte) error {
+	var text string
+	if json.Unmarshal(data, &text) == nil {
+		*s = strings.Fields(text)
+		return nil
+	}
+
+	var list []string
+	if json.Unmarshal(data, &list) == nil {
+		*s = list
+	}
+	return nil
+}
+
+// verifier checks access tokens. It is safe for concurrent use.
+type verifier struct {
+	OAuth
+	keys *keySet
+	err  error // an invalid configuration: no token is accepted
+}
+
+// newVerifier returns a verifier that asks the issuer until ctx is done.
+func newVerifier(ctx context.Context, o OAuth, log *slog.Logger) *verifier {
+	v := &verifier{OAuth: o, keys: newKeySet(ctx, o, log), err: o.Check()}
+	if v.err != nil {
+		log.Error("invalid OAuth configuration: no access token is accepted", "error", v.err)
+	}
+	return v
+}
+
+// verify returns whose token it is. It checks the claims before it needs keys,
+// so that only a token issued for this server can cause a request to the issuer.
+// The error is one of those above, errNoKeys, or that of ctx.
+func (v *verifier) verify(ctx context.Context, token string) (Caller, error) {
+	if v.err != nil {
+		return Nobody, v.err
+	}
+
+	jws, err := jose.ParseSignedCompact(token, algorithms)
+	if err != nil || len(jws.Signatures) != 1 {
+		return Nobody, errForm
+	}
+	header, now := jws.Signatures[0].Protected, time.Now()
+	if _, err := v.check(header, jws.UnsafePayloadWithoutVerification(), now); err != nil {
+		return Nobody, err
+	}
+
+	keys, err := v.keys.find(ctx, header.KeyID, header.Algorithm)
+	if err != nil {
+		return Nobody, err
+	}
+	for _, key := range keys {
+		payload, err := jws.Verify(key)
+		if err != nil {
+			continue
+		}
+		c, err := v.check(header, payload, now)
+		if err == nil && !v.inScope(c) {
+			err = errScope
+		}
+		if err != nil {
+			return Nobody, err
+		}
+		return Caller{User: userKey(c.Subject), Until: c.Expiry.Time().Add(clockSkew)}, nil
+	}
+	return Nobody, errSigned
+}
+
+// check decodes and checks the claims of a token (RFC 9068, 4).
+func (v *verifier) check(header jose.Header, payload []byte, now time.Time) (claims, error) {
+	var c claims
+	if json.Unmarshal(payload, &c) != nil {
+		return c, errForm
+	}
+
+	typ, _ := header.ExtraHeaders[jose.HeaderType].(string)
+	typ = strings.TrimPrefix(strings.ToLower(typ), "application/") // RFC 7515, 4.1.9
+	_, typed := header.ExtraHeaders[jose.HeaderType]
+	foreign := c.TokenHash != nil || c.CodeHash != nil || c.Nonce != nil || c.Events != nil
+
+	switch {
+	case typed && typ != "jwt" && typ != "at+jwt", typ != "at+jwt" && foreign: // RFC 8725, 3.11
+		return c, errType
+	case c.Issuer != v.Issuer:
+		return c, errIssuer
+	case !slices.Contains(c.Audience, v.Audience):
+		return c, errAudience
+	case c.Subject == "":
+		return c, errSubject
+	case c.Confirmation != nil: // the caller would have to prove possession of the key (RFC 9449, 7.2; RFC 8705, 3)
+		return c, errBound
+	case c.Expiry == nil, c.ValidateWithLeeway(jwt.Expected{Time: now}, clockSkew) != nil:
+		return c, errTime
+	}
+	return c, nil
+}
+
+func (v *verifier) inScope(c claims) bool {
+	for _, want := range v.Scopes {
+		if !slices.Contains(c.Scope, want) && !slices.Contains(c.Scp, want) {
+			return false
+		}
+	}
+	return true
+}
