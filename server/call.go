@@ -14,6 +14,7 @@ import (
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/plugins"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 // MaxArgs bounds the arguments of a call, in bytes.
@@ -43,6 +44,7 @@ type Request struct {
 	// Parked is called, before Call returns, with the run the call has become.
 	// Nil ignores it: the result says so too.
 	Parked func(background.Run)
+	OnPark func(wire.Run) // replaces Parked
 	// Ask puts questions of the plugin to the user of the caller, and waits for
 	// the answers: see host.Call. It is not called after Call has returned.
 	// ErrAskAgain says that the caller ends the call, to make it again with the
@@ -55,8 +57,11 @@ type Request struct {
 	// Stdout, Stderr and Progress follow a plugin's tool while it runs, see
 	// host.Call.
 	Stdout, Stderr io.Writer
-	Progress       func(host.Progress)
+	Progress       func(Progress)
 }
+
+// Progress is how far a call says it is.
+type Progress = host.Progress
 
 // Call runs a tool, one of a plugin or one of the agent's own, and waits for
 // it. A tool that may be parked (see [RunsConfig.Park]) is not waited for longer

@@ -2,80 +2,18 @@ package server
 
 import (
 	"cmp"
-	"encoding/json"
+	"fmt"
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/plugins"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
-// Definition is a tool as it is told to a model. The methods give the shapes
-// of the model APIs.
-type Definition struct {
-	Name         string          `json:"name"`
-	Title        string          `json:"title,omitempty"`
-	Description  string          `json:"description"`
-	InputSchema  json.RawMessage `json:"input_schema"`
-	OutputSchema json.RawMessage `json:"output_schema,omitempty"`
-	Plugin       string          `json:"plugin,omitempty"` // empty for the agent's own tools
-	Approval     abi.Approval    `json:"approval"`
-	Deferrable   abi.Deferrable  `json:"deferrable"`
-	Annotations  Annotations     `json:"annotations"`
-	// SupportsBackground says that spawn_background takes the tool.
-	SupportsBackground bool `json:"supports_background"`
-	// MayPark says that a call that takes long is answered with
-	// {"type":"background", …} in place of what OutputSchema describes.
-	MayPark bool `json:"may_park"`
-}
+// A Definition is a tool as a model sees it.
+type Definition = wire.Definition
 
-// Annotations say what a call may do, as MCP names it. They are not what the
-// plugin claims but what its claims and the operator's grants leave possible:
-// a tool that says it is readonly gets no folder it could write to, and one
-// without a grant to reach the world cannot be open to it.
-type Annotations struct {
-	ReadOnly    bool `json:"readOnlyHint"`
-	Destructive bool `json:"destructiveHint"`
-	Idempotent  bool `json:"idempotentHint"`
-	OpenWorld   bool `json:"openWorldHint"`
-}
-
-// Anthropic is the tool for the Messages API: a member of "tools".
-func (d Definition) Anthropic() json.RawMessage {
-	return shape(struct {
-		Name        string          `json:"name"`
-		Description string          `json:"description"`
-		InputSchema json.RawMessage `json:"input_schema"`
-	}{d.Name, d.Description, d.InputSchema})
-}
-
-// OpenAI is the tool for the Chat Completions API: a member of "tools".
-func (d Definition) OpenAI() json.RawMessage {
-	type function struct {
-		Name        string          `json:"name"`
-		Description string          `json:"description"`
-		Parameters  json.RawMessage `json:"parameters"`
-	}
-	return shape(struct {
-		Type     string   `json:"type"`
-		Function function `json:"function"`
-	}{"function", function{d.Name, d.Description, d.InputSchema}})
-}
-
-// MCP is the tool for a result of tools/list: a member of "tools".
-func (d Definition) MCP() json.RawMessage {
-	return shape(struct {
-		Name         string          `json:"name"`
-		Title        string          `json:"title,omitempty"`
-		Description  string          `json:"description"`
-		InputSchema  json.RawMessage `json:"inputSchema"`
-		OutputSchema json.RawMessage `json:"outputSchema,omitempty"`
-		Annotations  Annotations     `json:"annotations"`
-	}{d.Name, d.Title, d.Description, d.InputSchema, d.OutputSchema, d.Annotations})
-}
-
-func shape(v any) json.RawMessage {
-	data, _ := json.Marshal(v) // strings and schemas that were parsed: it cannot fail
-	return data
-}
+// Annotations say what a call of a tool may do.
+type Annotations = wire.Annotations
 
 // Definitions returns all tools a session may call: those of the plugins,
 // sorted by name, then the agent's own three, if there is a tool to spawn or
@@ -95,6 +33,23 @@ func (s *Service) Definitions(session string) []Definition {
 		ds = append(ds, a.definition)
 	}
 	return ds
+}
+
+// Definition returns the definition of a tool. The error of a tool that does not
+// exist has the reason [wire.CodeNotFound], that of one whose plugin lacks a
+// grant [wire.CodeDenied].
+func (s *Service) Definition(name string) (Definition, error) {
+	if a := s.agentTool(name); a != nil {
+		return a.definition, nil
+	}
+	tool, err := s.registry.Lookup(name)
+	if err != nil {
+		return Definition{}, err
+	}
+	if len(tool.Plugin.Missing) > 0 {
+		return Definition{}, fmt.Errorf("%w: %s was not granted all it needs", ErrDenied, name)
+	}
+	return s.define(tool), nil
 }
 
 func (s *Service) define(t *plugins.Tool) Definition {

@@ -11,6 +11,9 @@ import (
 	"github.com/toolhost/toolhost/pkg/background"
 )
 
+// ErrDenied is why a call is refused that the operator has not granted.
+var ErrDenied = host.ErrDenied
+
 // ErrApproval is why a call was refused that a person has to agree to. It
 // matches host.ErrDenied too.
 var ErrApproval = fmt.Errorf("%w: the tool needs a person's approval", host.ErrDenied)

@@ -128,6 +128,9 @@ func (s *Service) callParking(ctx context.Context, tool *plugins.Tool, call host
 		if asked.Parked != nil {
 			asked.Parked(ran.Run)
 		}
+		if asked.OnPark != nil {
+			asked.OnPark(newRun(ran.Run, time.Now()))
+		}
 		return answerParked(ran.Run, b.park)
 	case errors.As(err, &limit):
 		return explain(refuse("%s was stopped after %gs: it would have gone on in the background, and %v", tool.Name, b.park.Seconds(), limit))

@@ -10,10 +10,8 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// Session reads and stops what one session has: its runs, their output, its
-// schedules and its notices. It starts nothing: that is for [Service.Call],
-// [Service.Spawn] and [Service.Schedule]. It is a small value, safe for
-// concurrent use.
+// Session is what one session has: its runs, their output, its schedules and its
+// notices. It is a small value, safe for concurrent use.
 //
 // For a run that the session does not have, the error has the reason
 // [wire.CodeNotFound]: see [ReasonOf].
@@ -102,6 +100,36 @@ func (v Session) owner(ctx context.Context, id string) (string, error) {
 	}
 	r, err := v.service.runs.AnyRun(ctx, id)
 	return r.Session, err
+}
+
+// Spawn starts a background run and returns at once. The checks are those of
+// [Service.Call], and that the tool supports background runs. Reused says that
+// the run is an earlier one with the same idempotency key.
+//
+// The error is an [*ArgsError], a [Refusal], or has another reason: see
+// [ReasonOf].
+func (v Session) Spawn(ctx context.Context, req SpawnRequest) (wire.Run, error) {
+	req.Session = v.name
+	r, err := v.service.Spawn(ctx, req)
+	if err != nil {
+		return wire.Run{}, err
+	}
+	run := newRun(r.Run, time.Now())
+	run.Args, run.Reused = background.Redact(r.Args), r.Reused
+	return run, nil
+}
+
+// NewSchedule stores a schedule, after the checks of [Session.Spawn]. They are
+// repeated at each firing, and a person is asked again where the tool requires
+// approval. Arguments that contain a secret (writeOnly or x-secret in the tool's
+// schema) are refused, because they would have to be stored.
+func (v Session) NewSchedule(ctx context.Context, req ScheduleRequest) (wire.Schedule, error) {
+	req.Session = v.name
+	stored, err := v.service.Schedule(ctx, req)
+	if err != nil {
+		return wire.Schedule{}, err
+	}
+	return newWholeSchedule(stored), nil
 }
 
 // Runs returns runs, the newest first, without their arguments, results and

@@ -1,0 +1,73 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/toolhost/toolhost/plugins"
+	"github.com/toolhost/toolhost/server/wire"
+)
+
+// Catalog returns the loaded plugins, and all that an operator has to look at:
+// the problems of [Service.Findings], and files that cannot be read now. It may
+// have to read the files of plugins.
+func (s *Service) Catalog(ctx context.Context) ([]wire.Plugin, []wire.FileProblem, error) {
+	loaded := s.registry.Plugins()
+	unread, err := plugins.ReadDigests(ctx, loaded)
+	if err != nil {
+		return nil, nil, err
+	}
+
+	all := make([]wire.Plugin, len(loaded))
+	for i, p := range loaded {
+		all[i] = newPlugin(p)
+	}
+	return all, append(s.Findings(), newProblems(unread)...), nil
+}
+
+func newPlugin(p *plugins.Plugin) wire.Plugin {
+	digest, _ := p.Digest() // else it is among the problems
+	out := wire.Plugin{
+		Name: p.Manifest.Name, Version: p.Manifest.Version, Description: p.Manifest.Description, File: p.File,
+		Digest: digest, Pinned: p.Pinned(),
+		Needs: plugins.Grant{}.Missing(p.Manifest.Needs), Grants: p.Grant.Names(), Missing: p.Missing,
+	}
+	if len(p.Grant.Config) > 0 {
+		out.Grants = append(out.Grants, "config")
+	}
+
+	for _, t := range p.Tools {
+		out.Tools = append(out.Tools, wire.PluginTool{
+			Name: t.Name, Title: t.Tool.Title, Description: t.Tool.Description,
+			Approval: t.Tool.Approval, Hints: t.Tool.Hints, Annotations: Annotate(t),
+		})
+	}
+	return out
+}
+
+// Findings returns what an operator has to look at: plugins that were not
+// loaded, plugins that lack grants, and damage to Config.DataDir.
+func (s *Service) Findings() []wire.FileProblem {
+	found := newProblems(s.registry.Problems())
+	if s.engine != nil {
+		for _, p := range s.engine.Problems() {
+			found = append(found, wire.FileProblem{File: filepath.Join(s.cfg.DataDir, p.Moved), Error: p.String()})
+		}
+	}
+	for _, p := range s.registry.Plugins() {
+		if len(p.Missing) > 0 {
+			found = append(found, wire.FileProblem{File: p.File, Error: fmt.Sprintf("not granted what it needs: %s", strings.Join(p.Missing, ", "))})
+		}
+	}
+	return found
+}
+
+func newProblems(all []plugins.Problem) []wire.FileProblem {
+	var out []wire.FileProblem
+	for _, p := range all {
+		out = append(out, wire.FileProblem{File: p.File, Error: p.Err.Error()})
+	}
+	return out
+}
