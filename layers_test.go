@@ -46,7 +46,8 @@ var layers = map[string][]string{
 	"pkg/background/engine":              {}, // records, and what a store of them must do
 	"pkg/background/internal/ledger":     {"pkg/background/engine"},
 	"pkg/background/output":              {"pkg/background/engine"},
-	"pkg/background/engine/memory":       {"pkg/background/engine", "pkg/background/internal/ledger", "pkg/background/output"},
+	"pkg/background/engine/memory":       {"pkg/background/engine", "pkg/background/engine/enginetest", "pkg/background/internal/ledger", "pkg/background/output"},
+	"pkg/background/engine/enginetest":   {"pkg/background/engine"},
 	"pkg/background/enginetest":          {"pkg/background"},
 	"pkg/background/sqlite":              {"pkg/background", "pkg/background/enginetest"},
 	"server/wire":                        {"abi"}, // JSON shapes
