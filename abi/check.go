@@ -142,23 +142,6 @@ func (d *decoder) needs(at string, n *Needs) {
 			d.add(at+"/env/"+strconv.Itoa(i), "expected the name of an environment variable, found %q", e)
 		}
 	}
-	for i, s := range n.Secrets {
-		at := at + "/secrets/" + strconv.Itoa(i)
-		if !isEnvName(s.Name) || s.Name[0] == '_' {
-			d.add(at+"/name", "expected a name of letters, digits and _, found %q", s.Name)
-		}
-		if len(s.Hosts) == 0 {
-			d.add(at+"/hosts", "expected at least one host the secret may be sent to")
-		}
-		if (s.Header == "") == (s.Query == "") {
-			d.add(at, "expected either header or query")
-		}
-	}
-	for i, p := range n.HTTP {
-		if !strings.HasPrefix(p, "https://") && !strings.HasPrefix(p, "http://") {
-			d.add(at+"/http/"+strconv.Itoa(i), "expected a URL pattern that starts with https:// or http://, found %q", p)
-		}
-	}
 }
 
 // schema checks what every client and model API needs of a tool's schema,

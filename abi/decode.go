@@ -172,8 +172,8 @@ func (d *decoder) token(dec *json.Decoder, path []string) error {
 }
 
 var (
-	rawType  = reflect.TypeFor[json.RawMessage]()
-	textType = reflect.TypeFor[Text]()
+	rawType   = reflect.TypeFor[json.RawMessage]()
+	needsType = reflect.TypeFor[Needs]()
 )
 
 func (d *decoder) value(pointer string, data []byte, v reflect.Value) {
@@ -181,8 +181,6 @@ func (d *decoder) value(pointer string, data []byte, v reflect.Value) {
 	switch {
 	case v.Type() == rawType:
 		v.SetBytes(bytes.Clone(data))
-	case v.Type() == textType:
-		d.text(pointer, data, v)
 	case v.Kind() == reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
 		d.value(pointer, data, v.Elem())
@@ -218,11 +216,16 @@ func (d *decoder) object(pointer string, data []byte, v reflect.Value) {
 		delete(fields, name)
 	}
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		what := "field"
+		if v.Type() == needsType {
+			what = "capability" // of a newer host, perhaps
+		}
+
 		at := pointer + "/" + escape(name)
 		if near := Nearest(name, known); near != "" {
-			d.add(at, "unknown field, did you mean %q?", near)
+			d.add(at, "unknown %s, did you mean %q?", what, near)
 		} else {
-			d.add(at, "unknown field, expected one of %s", strings.Join(known, ", "))
+			d.add(at, "unknown %s, expected one of %s", what, strings.Join(known, ", "))
 		}
 	}
 }
@@ -257,15 +260,6 @@ func (d *decoder) integer(pointer string, data []byte, v reflect.Value) {
 		n = int64(f)
 	}
 	v.SetInt(n)
-}
-
-func (d *decoder) text(pointer string, data []byte, v reflect.Value) {
-	var t Text
-	if err := json.Unmarshal(data, &t); err != nil || string(data) == "null" {
-		d.add(pointer, "expected a string or an object from locale to string, found %s", found(data))
-		return
-	}
-	v.Set(reflect.ValueOf(t))
 }
 
 // expected names what a Go type is in JSON.

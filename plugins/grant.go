@@ -65,19 +65,6 @@ func (g Grant) Missing(needs abi.Needs) []string {
 		_, granted := g.Env[name]
 		want(true, granted, "env "+name)
 	}
-	// What this version of the host can grant to nobody.
-	want(needs.KV, false, "kv")
-	for _, list := range []struct {
-		kind  string
-		names []string
-	}{{"http", needs.HTTP}, {"tools", needs.Tools}} {
-		for _, name := range list.names {
-			want(true, false, list.kind+" "+name)
-		}
-	}
-	for _, s := range needs.Secrets {
-		want(true, false, "secret "+s.Name)
-	}
 	return missing
 }
 
