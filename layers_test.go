@@ -52,14 +52,14 @@ var layers = map[string][]string{
 	"pkg/background/enginetest":          {"pkg/background"},
 	"pkg/background/sqlite":              {"pkg/background", "pkg/background/enginetest"},
 	"server/wire":                        {"abi"}, // JSON shapes
-	"server/identity":                    {}, // tokens and users, for any transport
+	"server/identity":                    {},      // tokens and users, for any transport
 	"server/httpapi":                     {"abi", "host", "plugins", "pkg/background", "server", "server/identity", "server/wire", "internal/jsontext", "internal/fair"},
 	"server/httpapi/internal/openapigen": {"pkg/background", "server/httpapi"},
 	"server":                             {"abi", "host", "plugins", "pkg/background", "pkg/background/sqlite", "server/wire", "internal/schema", "internal/fair"},
 	"server/mcpapi":                      {"abi", "host", "plugins", "pkg/background", "server", "server/identity", "server/wire", "internal/jsontext", "internal/fair"},
 	"server/webui":                       {"abi", "host", "plugins", "pkg/background", "server", "server/wire", "internal/human"},
 	"internal/plugintest":                {"abi", "internal/wasmbin"},                        // for tests only
-	"internal/bombs":                     {"abi", "internal/plugintest", "internal/wasmbin"}, // likewise
+	"internal/plugintest/bombs":          {"abi", "internal/plugintest", "internal/wasmbin"}, // likewise
 	"internal/testlog":                   {},                                                 // likewise
 	"internal/wiretest":                  {},                                                 // likewise
 	"internal/pluginbuild":               {"abi", "host", "internal/wasmbin"},
