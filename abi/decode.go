@@ -127,6 +127,7 @@ func (d *decoder) syntax(data []byte) error {
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return errors.New("expected one JSON document, found something after it")
 	}
+
 	return nil
 }
 
@@ -140,6 +141,7 @@ func (d *decoder) token(dec *json.Decoder, path []string) error {
 	if err != nil {
 		return err
 	}
+
 	switch t {
 	case json.Delim('{'):
 		seen := map[string]bool{}
@@ -153,6 +155,7 @@ func (d *decoder) token(dec *json.Decoder, path []string) error {
 			if seen[key] {
 				d.add(pointer(at), "the field is given twice")
 			}
+
 			seen[key] = true
 			if err := d.token(dec, at); err != nil {
 				return err
@@ -167,6 +170,7 @@ func (d *decoder) token(dec *json.Decoder, path []string) error {
 	default:
 		return nil
 	}
+
 	_, err = dec.Token() // the closing delimiter
 	return err
 }
@@ -204,6 +208,7 @@ func (d *decoder) object(pointer string, data []byte, v reflect.Value) {
 		d.add(pointer, "expected an object, found %s", found(data))
 		return
 	}
+
 	var known []string
 	for i := range v.NumField() {
 		name, options, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
@@ -215,6 +220,7 @@ func (d *decoder) object(pointer string, data []byte, v reflect.Value) {
 		}
 		delete(fields, name)
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		what := "field"
 		if v.Type() == needsType {
@@ -239,6 +245,7 @@ func (d *decoder) array(pointer string, data []byte, v reflect.Value) {
 	if len(items) == 0 {
 		return // as if it were left out
 	}
+
 	v.Set(reflect.MakeSlice(v.Type(), len(items), len(items)))
 	for i, item := range items {
 		if len(d.problems) >= maxProblems {

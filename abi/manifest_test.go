@@ -58,6 +58,7 @@ func TestNearest(t *testing.T) {
 	} {
 		require.Equal(t, want, abi.Nearest(name, known), name)
 	}
+
 	require.Empty(t, abi.Nearest("name", nil))
 	require.Equal(t, "add", abi.Nearest("adx", []string{"sub", "add", "ado"}), "the first of the nearest")
 }

@@ -33,6 +33,7 @@ func TestSchemaAgreesWithDecoder(t *testing.T) {
 		require.NoError(t, err, name)
 		require.NoError(t, s.Validate(v), name)
 	}
+
 	for _, c := range readInvalid(t) {
 		v, err := jsonschema.UnmarshalJSON(bytes.NewReader(c.document()))
 		if err != nil {
@@ -84,6 +85,7 @@ func (w walker) object(at string, s map[string]any, t reflect.Type) {
 			w.value(at+"/"+name, w.resolve(at+"/"+name, p), t.Field(i).Type)
 		}
 	}
+
 	require.ElementsMatch(w, names, keys(properties), "%s: properties", at)
 	require.ElementsMatch(w, required, s["required"], "%s: required", at)
 }

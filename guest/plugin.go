@@ -85,6 +85,7 @@ func (t *Tool) manifest() (abi.Tool, error) {
 	if t.Handler.run == nil {
 		return m, errors.New("it has no handler, make one with guest.Handle")
 	}
+
 	var err error
 	if m.InputSchema, err = inputSchema(t.Handler.in); err != nil {
 		return m, fmt.Errorf("arguments: %w", err)
@@ -92,6 +93,7 @@ func (t *Tool) manifest() (abi.Tool, error) {
 	if m.OutputSchema, err = outputSchema(t.Handler.out); err != nil {
 		return m, fmt.Errorf("result: %w", err)
 	}
+
 	for i, e := range t.Examples {
 		x := abi.Example{Name: e.Name, Error: e.Error}
 		if x.Args, err = marshal(e.Args); err != nil {
@@ -104,6 +106,7 @@ func (t *Tool) manifest() (abi.Tool, error) {
 		}
 		m.Examples = append(m.Examples, x)
 	}
+
 	return m, nil
 }
 

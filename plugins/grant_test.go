@@ -132,6 +132,7 @@ func TestReadonlyToolCannotWrite(t *testing.T) {
 		Folders: []Folder{folder(map[string][]byte{"p.wasm": plugintest.Plugin{Manifest: m, Invoke: plugintest.Do().Create("made")}.Wasm()})},
 		Grants:  map[string]Grant{"p": {Files: []host.Mount{{Dir: dir, Path: "/data", Write: true}}}},
 	})
+
 	require.True(t, r.Plugins()[0].Grant.Writes())
 	for _, tool := range r.Tools() {
 		_, err := tool.Call(t.Context(), host.Call{})
