@@ -72,7 +72,6 @@ func DecodeQuestions(data []byte) (Questions, error) {
 	if n := len(q.Questions); n == 0 || n > MaxQuestions {
 		return Questions{}, fmt.Errorf("%w: found %d, expected 1 to %d", ErrQuestions, n, MaxQuestions)
 	}
-
 	for key, one := range q.Questions {
 		if err := one.check(key); err != nil {
 			return Questions{}, fmt.Errorf("%w: %w", ErrQuestions, err)
@@ -90,7 +89,6 @@ func (q Question) check(key string) error {
 	case len(q.Schema) > MaxFormSchema:
 		return fmt.Errorf("%s: the schema has %d bytes, and at most %d are allowed", key, len(q.Schema), MaxFormSchema)
 	}
-
 	var root struct {
 		Type any `json:"type"`
 	}

@@ -40,6 +40,5 @@ func distance(a, b string) int {
 			}
 		}
 	}
-
 	return row[len(b)]
 }

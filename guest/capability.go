@@ -26,7 +26,6 @@ func (c *Call) Host(op string, request, response any) error {
 	if response == nil {
 		return nil
 	}
-
 	return json.Unmarshal(answer, response)
 }
 

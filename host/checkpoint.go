@@ -48,9 +48,9 @@ func (c *call) saveCheckpoint(request []byte) int32 {
 		return c.refuse(abi.CallLimit, "limit", fmt.Sprintf("a checkpoint has at most %d bytes", MaxCheckpoint))
 	}
 	c.charge(saveCost)
-	c.guest.Lend()
+	c.lend()
 	err := c.Checkpoint.Save(in.Data)
-	c.guest.Reclaim()
+	c.reclaim()
 	switch {
 	case errors.Is(err, ErrDenied):
 		return c.refuse(abi.CallDenied, "denied", noCheckpoint)

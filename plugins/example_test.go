@@ -25,13 +25,11 @@ func ExampleOpen() {
 	if err != nil {
 		log.Fatal(err)
 	}
-
 	defer h.Close(ctx)
 	registry, err := plugins.Open(ctx, h, plugins.Config{Folders: []plugins.Folder{folder}})
 	if err != nil {
 		log.Fatal(err)
 	}
-
 	defer registry.Close(ctx)
 	for _, p := range registry.Problems() {
 		fmt.Println(p)
@@ -40,7 +38,6 @@ func ExampleOpen() {
 	if err != nil {
 		log.Fatal(err)
 	}
-
 	result, err := tool.Call(ctx, host.Call{Args: json.RawMessage(`{"text":"hello"}`)})
 	fmt.Println(result.Kind, string(result.Value), err)
 	_, err = registry.Lookup("ecko")

@@ -67,7 +67,6 @@ func ReadPin(dir, name string) (*Pin, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-
 	return nil, err
 }
 
@@ -149,7 +148,6 @@ func (l *loader) checkPin(p *Plugin) error {
 	if have != *pin {
 		return &pinError{p.Manifest.Name, *pin, have}
 	}
-
 	p.pin = pin
 	return nil
 }

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"fmt"
+	"path/filepath"
 	"strings"
 
 	"github.com/toolhost/toolhost/plugins"
@@ -50,8 +51,10 @@ func newPlugin(p *plugins.Plugin) wire.Plugin {
 // loaded, plugins that lack grants, and damage to Config.DataDir.
 func (s *Service) Findings() []wire.FileProblem {
 	found := newProblems(s.registry.Problems())
-	if s.storage != nil {
-		found = append(found, s.storage.findings()...)
+	if s.engine != nil {
+		for _, p := range s.engine.Problems() {
+			found = append(found, wire.FileProblem{File: filepath.Join(s.cfg.DataDir, p.Moved), Error: p.String()})
+		}
 	}
 	for _, p := range s.registry.Plugins() {
 		if len(p.Missing) > 0 {

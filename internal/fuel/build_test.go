@@ -47,7 +47,6 @@ func code(parts ...any) []byte {
 			panic(p)
 		}
 	}
-
 	return append(b, byte(wasmbin.OpEnd))
 }
 
@@ -66,7 +65,6 @@ func module(fns []fn, change func(*wasmbin.Module)) []byte {
 	if change != nil {
 		change(m)
 	}
-
 	imported := uint32(m.ImportCount(wasmbin.KindFunc))
 	for i, f := range fns {
 		m.Functions = append(m.Functions, uint32(len(m.Types)))
@@ -76,7 +74,6 @@ func module(fns []fn, change func(*wasmbin.Module)) []byte {
 			m.Exports = append(m.Exports, wasmbin.Export{Name: f.name, Index: imported + uint32(i)})
 		}
 	}
-
 	return m.Encode()
 }
 
@@ -106,7 +103,6 @@ func newRuntimeWith(t testing.TB, config wazero.RuntimeConfig, meter **Meter) wa
 		}), []api.ValueType{api.ValueTypeI64}, []api.ValueType{api.ValueTypeI64}).
 		Export(ImportName).Instantiate(ctx)
 	require.NoError(t, err)
-
 	return rt
 }
 
@@ -168,7 +164,6 @@ func buildGo(t testing.TB, source string) []byte {
 	require.NoError(t, err, string(msg))
 	wasm, err := os.ReadFile(out)
 	require.NoError(t, err)
-
 	return wasm
 }
 

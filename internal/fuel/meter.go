@@ -86,7 +86,6 @@ func (m *Meter) Charge(left, n int64) (int64, error) {
 			return left, m.end(left, err)
 		}
 	}
-
 	n = max(n, 0)
 	if n > left+m.budget-m.granted {
 		left, m.granted = -1, m.budget
@@ -95,7 +94,6 @@ func (m *Meter) Charge(left, n int64) (int64, error) {
 	if left -= n; left >= 0 {
 		return left, nil
 	}
-
 	return m.grant(left)
 }
 

@@ -19,7 +19,6 @@ func ExampleOpen() {
 		fmt.Println(err)
 		return
 	}
-
 	defer os.RemoveAll(dir)
 
 	mount, err := rootfs.Open(dir, rootfs.Options{MaxBytes: 1 << 20})
@@ -27,7 +26,6 @@ func ExampleOpen() {
 		fmt.Println(err)
 		return
 	}
-
 	defer mount.Close() // after the guest is gone: it may have left files open
 
 	config := wazero.NewModuleConfig().WithFSConfig(
@@ -41,7 +39,6 @@ func ExampleFS_Err() {
 		fmt.Println(err)
 		return
 	}
-
 	defer os.RemoveAll(dir)
 	if err := os.WriteFile(filepath.Join(dir, "note"), nil, 0o600); err != nil {
 		fmt.Println(err)
@@ -52,7 +49,6 @@ func ExampleFS_Err() {
 		fmt.Println(err)
 		return
 	}
-
 	defer mount.Close()
 
 	file, _ := mount.OpenFile("note", sys.O_WRONLY, 0)

@@ -70,7 +70,6 @@ func newChecker(raw json.RawMessage) (*checker, error) {
 		}
 		return nil, fmt.Errorf("%w: %s", ErrSchema, strings.ReplaceAll(err.Error(), location, ""))
 	}
-
 	return s, nil
 }
 
@@ -96,7 +95,6 @@ func weigh(v any) (weight int) {
 			weight += 10 + weigh(item)
 		}
 	}
-
 	return 1 + weight
 }
 

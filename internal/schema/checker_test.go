@@ -137,7 +137,6 @@ func TestFewLargeDocuments(t *testing.T) {
 		require.NoError(t, err)
 		document := json.RawMessage(`{"n":"` + strings.Repeat("x", large) + `"}`)
 		reading <- struct{}{} // somebody reads one
-
 		ended := 0
 		for _, read := range []func(){func() { s.Check(document) }, func() { s.Public(document) }} {
 			go func() { read(); ended++ }()
@@ -164,7 +163,6 @@ func TestCheckConcurrently(t *testing.T) {
 		s.idle <- one
 		s.idle <- other
 	}
-
 	var wg sync.WaitGroup
 	for i := range 8 {
 		wg.Go(func() {
@@ -175,7 +173,6 @@ func TestCheckConcurrently(t *testing.T) {
 			}
 		})
 	}
-
 	wg.Wait()
 	require.LessOrEqual(t, int(s.made.Load()), runtime.GOMAXPROCS(0))
 	require.Len(t, s.idle, int(s.made.Load()))

@@ -57,7 +57,6 @@ func (r *reader) value() (any, error) {
 	case '{':
 		return r.object()
 	}
-
 	return nil, nil
 }
 
@@ -88,7 +87,6 @@ func (r *reader) object() (any, error) {
 			return nil, err
 		}
 	}
-
 	_, err := r.ReadToken()
 	return members, err
 }

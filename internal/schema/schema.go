@@ -93,7 +93,6 @@ func (s *Schema) Check(document json.RawMessage) []abi.Problem {
 	case err != nil:
 		return []abi.Problem{{Message: err.Error()}}
 	}
-
 	return nil
 }
 
@@ -132,14 +131,12 @@ func (c *checker) problems(e *jsonschema.ValidationError) []abi.Problem {
 			}
 			found = append(found, abi.Problem{Pointer: short(pointer(e.InstanceLocation)), Message: short(say(e.ErrorKind))})
 		}
-
 		for _, cause := range e.Causes {
 			walk(cause)
 		}
 	}
 	walk(e)
 	slices.SortFunc(found, func(a, b abi.Problem) int { return strings.Compare(a.String(), b.String()) })
-
 	return found
 }
 
@@ -158,7 +155,6 @@ func text(k jsonschema.ErrorKind) string {
 	case *kind.Maximum:
 		return fmt.Sprintf("expected at most %s, found %s", number(k.Want), number(k.Got))
 	}
-
 	return k.LocalizedString(printer)
 }
 

@@ -123,12 +123,10 @@ func end(text []byte) int {
 				continue
 			}
 		}
-
 		if depth == 0 {
 			return i + 1
 		}
 	}
-
 	return len(text)
 }
 

@@ -129,7 +129,6 @@ func (e *encoder) entries(id byte) int {
 			return 1
 		}
 	}
-
 	return 0
 }
 
@@ -184,7 +183,6 @@ func (e *encoder) section(id byte, n int) {
 			b = appendData(b, &m.Data[i])
 		}
 	}
-
 	e.out = appendSection(e.out, id, b)
 	e.body = b
 }
@@ -216,7 +214,6 @@ func appendImport(b []byte, i *Import) []byte {
 	case KindGlobal:
 		b = appendGlobalType(b, i.Global)
 	}
-
 	return b
 }
 
@@ -252,7 +249,6 @@ func appendElement(b []byte, e *Element) []byte {
 	if exprs {
 		flags |= 4
 	}
-
 	b = append(b, flags)
 	if e.Mode == Active {
 		if explicit {
@@ -274,7 +270,6 @@ func appendElement(b []byte, e *Element) []byte {
 		}
 		return b
 	}
-
 	b = AppendU32(b, uint32(len(e.Funcs)))
 	for _, f := range e.Funcs {
 		b = AppendU32(b, f)

@@ -35,7 +35,6 @@ func MoveFuncNames(data []byte, index func(uint32) uint32) ([]byte, bool) {
 			return nil, false
 		}
 	}
-
 	return out, c.err == nil && len(out) > 0
 }
 
@@ -67,6 +66,5 @@ func FuncName(data []byte, index uint32) string {
 			}
 		}
 	}
-
 	return ""
 }

@@ -46,7 +46,6 @@ func (t ValType) String() string {
 	case ExnRef:
 		return "exnref"
 	}
-
 	return "type " + strconv.Itoa(int(t))
 }
 
@@ -80,6 +79,5 @@ func (t FuncType) String() string {
 	} else {
 		list(t.Results)
 	}
-
 	return b.String()
 }

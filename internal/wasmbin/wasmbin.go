@@ -94,7 +94,6 @@ func (k Kind) String() string {
 	case KindTag:
 		return "tag"
 	}
-
 	return "unknown"
 }
 
@@ -228,7 +227,6 @@ func (m *Module) Count(k Kind) int {
 	case KindTag:
 		n += len(m.Tags)
 	}
-
 	return n
 }
 
@@ -245,7 +243,6 @@ func (m *Module) FuncType(index uint32) (FuncType, bool) {
 		}
 		i--
 	}
-
 	if uint64(i) >= uint64(len(m.Functions)) {
 		return FuncType{}, false
 	}

@@ -10,28 +10,24 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/toolhost/toolhost/abi"
-	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/server"
 )
 
-// asking puts the questions of one call to the client's user.
+// asker puts the questions of one call to the client's user.
 //
-// Before 2026-07-28 the server asks with elicitation/create, while the call
-// waits. Since then a server sends no requests: the call is ended and answered
-// with the questions, and the client makes it again with the answers
-// (basic/patterns/mrtr). The tool then runs from its beginning, and is given the
-// answers it had before, which the client carries in requestState; an answer
-// that does not fit is asked for again. A call that has become a task asks
-// through tasks/get and tasks/update.
-type asking struct {
+// Before 2026-07-28 the server asks with elicitation/create, while the call waits.
+// Since then a server sends no requests: the call is answered with the questions,
+// and the client calls again with the answers (basic/patterns/mrtr). The tool then
+// runs from its beginning, with the answers it had before, which the client carries
+// in requestState. A call that has become a task asks through tasks/get and
+// tasks/update.
+type asker struct {
 	api     *api
 	who     caller
 	session *mcp.ServerSession
@@ -43,19 +39,20 @@ type asking struct {
 	wanted map[string]abi.Question // not answered yet
 }
 
-// errAsked is why a call was ended that has questions.
+// errAsked is why a call with questions was ended.
 var errAsked = errors.New("the user is asked first")
 
-// asking reads the answers a call comes with. Its error is for the client.
-func (a *api) asking(who caller, req *mcp.CallToolRequest, cancel context.CancelCauseFunc) (*asking, error) {
-	k := &asking{api: a, who: who, session: req.Session, digest: digest(who.session, req.Params), cancel: cancel, known: map[string]abi.Answer{}}
+// newAsker reads the answers that a call brings. Its error is for the client.
+func (a *api) newAsker(who caller, req *mcp.CallToolRequest, cancel context.CancelCauseFunc) (*asker, error) {
+	k := &asker{api: a, who: who, session: req.Session, digest: digest(who.session, req.Params), cancel: cancel, known: map[string]abi.Answer{}}
 	if !who.modern {
 		return k, nil
 	}
+
 	if state := req.Params.RequestState; state != "" {
 		known, err := a.openState(state, k.digest, time.Now())
 		if err != nil {
-			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: "requestState: " + err.Error()}
+			return nil, invalidParams("requestState: " + err.Error())
 		}
 		k.known = known
 	}
@@ -67,27 +64,28 @@ func (a *api) asking(who caller, req *mcp.CallToolRequest, cancel context.Cancel
 	return k, nil
 }
 
-// ask is server.Request's Ask.
-func (k *asking) ask(ctx context.Context, q abi.Questions) (abi.Answers, error) {
-	answers := map[string]abi.Answer{}
-	wanted := map[string]abi.Question{}
+// ask implements Ask of [server.Request].
+func (k *asker) ask(ctx context.Context, q abi.Questions) (abi.Answers, error) {
+	answers, wanted := map[string]abi.Answer{}, map[string]abi.Question{}
 	for key, question := range q.Questions {
-		a, ok := k.known[key]
-		switch misfit := server.CheckAnswer(key, question, a); {
-		case ok && misfit == nil:
-			answers[key] = a
-			continue
-		case ok:
-			question.Message += "\n\n(" + misfit.Error() + ")" // so that the user sees why it comes again
+		answer, ok := k.known[key]
+		if ok {
+			problem := server.CheckAnswer(key, question, answer)
+			if problem == nil {
+				answers[key] = answer
+				continue
+			}
+			question.Message += "\n\n(" + problem.Error() + ")" // so the user sees why it is asked again
+			delete(k.known, key)
 		}
-		delete(k.known, key)
 		wanted[key] = question
 	}
+
 	switch {
 	case len(wanted) == 0:
 		return abi.Answers{Answers: answers}, nil
 	case !k.who.elicits:
-		return abi.Answers{}, fmt.Errorf("%w: the client cannot ask its user, for it does not declare elicitation", host.ErrDenied)
+		return abi.Answers{}, fmt.Errorf("%w: the client cannot ask its user: it does not declare elicitation", server.ErrDenied)
 	case !k.who.modern:
 		return k.elicit(ctx, wanted)
 	}
@@ -99,7 +97,7 @@ func (k *asking) ask(ctx context.Context, q abi.Questions) (abi.Answers, error) 
 }
 
 // elicit asks one question after the other, while the call waits.
-func (k *asking) elicit(ctx context.Context, wanted map[string]abi.Question) (abi.Answers, error) {
+func (k *asker) elicit(ctx context.Context, wanted map[string]abi.Question) (abi.Answers, error) {
 	out := abi.Answers{Answers: map[string]abi.Answer{}}
 	for _, key := range slices.Sorted(maps.Keys(wanted)) {
 		result, err := k.session.Elicit(ctx, elicitation(wanted[key]))
@@ -131,34 +129,31 @@ func toAnswer(r *mcp.ElicitResult) abi.Answer {
 	return answer
 }
 
-// open reports whether the call was ended by its questions.
-func (k *asking) open() bool {
+// asked reports whether the call was ended by its questions.
+func (k *asker) asked() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.wanted != nil
 }
 
 // result is the answer to a call with open questions.
-func (k *asking) result() (mcp.Result, error) {
-	state, err := k.api.sealState(k.known, k.digest, time.Now())
-	if err != nil {
-		return nil, err
-	}
-	return &mcp.CallToolResult{InputRequests: inputRequests(k.wanted), RequestState: state}, nil
+func (k *asker) result() *mcp.CallToolResult {
+	sealed := k.api.sealState(k.known, k.digest, time.Now())
+	return &mcp.CallToolResult{InputRequests: inputRequests(k.wanted), RequestState: sealed}
 }
 
 // stateLife is how long a client may take to answer.
 const stateLife = time.Hour
 
-// state is what a requestState holds. It is signed: clients are to be trusted
-// with no more than their own answers to this very call.
+// state is the content of a requestState. It is signed, so that a client can give
+// answers only to this very call.
 type state struct {
 	Expires int64                 `json:"exp"` // Unix time
 	Digest  []byte                `json:"for"`
 	Known   map[string]abi.Answer `json:"known,omitempty"`
 }
 
-// digest binds answers to who gave them, and to what.
+// digest binds answers to the session and the call they are for.
 func digest(session string, params *mcp.CallToolParamsRaw) []byte {
 	h := sha256.New()
 	for _, part := range []string{session, params.Name, string(params.Arguments)} {
@@ -167,12 +162,9 @@ func digest(session string, params *mcp.CallToolParamsRaw) []byte {
 	return h.Sum(nil)
 }
 
-func (a *api) sealState(known map[string]abi.Answer, digest []byte, now time.Time) (string, error) {
-	body, err := json.Marshal(state{now.Add(stateLife).Unix(), digest, known})
-	if err != nil {
-		return "", err
-	}
-	return base64.RawURLEncoding.EncodeToString(body) + "." + base64.RawURLEncoding.EncodeToString(a.sign(body)), nil
+func (a *api) sealState(known map[string]abi.Answer, digest []byte, now time.Time) string {
+	body, _ := json.Marshal(state{now.Add(stateLife).Unix(), digest, known}) // answers were JSON: it cannot fail
+	return base64.RawURLEncoding.EncodeToString(append(a.sign(body), body...))
 }
 
 func (a *api) sign(body []byte) []byte {
@@ -181,19 +173,20 @@ func (a *api) sign(body []byte) []byte {
 	return mac.Sum(nil)
 }
 
-// openState returns the answers in a state of this server, for that call.
+// openState returns the answers in a state that this server sealed for that call.
 func (a *api) openState(sealed string, digest []byte, now time.Time) (map[string]abi.Answer, error) {
-	text, signature, _ := strings.Cut(sealed, ".")
-	body, err1 := base64.RawURLEncoding.DecodeString(text)
-	mac, err2 := base64.RawURLEncoding.DecodeString(signature)
 	var s state
+	data, err := base64.RawURLEncoding.DecodeString(sealed)
+	if err != nil || len(data) < sha256.Size || !hmac.Equal(data[:sha256.Size], a.sign(data[sha256.Size:])) ||
+		json.Unmarshal(data[sha256.Size:], &s) != nil {
+		return nil, errors.New("this server did not give it: call again without it")
+	}
+
 	switch {
-	case err1 != nil || err2 != nil || !hmac.Equal(mac, a.sign(body)) || json.Unmarshal(body, &s) != nil:
-		return nil, errors.New("it is not what this server gave")
 	case now.Unix() > s.Expires:
 		return nil, errors.New("it is too old: call again without it")
 	case !hmac.Equal(s.Digest, digest):
-		return nil, errors.New("it was given for another call")
+		return nil, errors.New("it was given for another call: call again without it")
 	case s.Known == nil:
 		s.Known = map[string]abi.Answer{}
 	}

@@ -9,17 +9,13 @@ func (c Config) WithoutDrain() Config {
 
 // What clients may ask for at once.
 const (
-	MaxSessions         = maxSessions
-	MaxSessionsOfClient = maxSessionsOfClient
+	MaxSessions         = maxConnections
+	MaxSessionsOfClient = maxConnectionsOfClient
 	MaxCalls            = maxCalls
 	MaxCallsOfClient    = maxCallsOfClient
-	MaxBatch            = maxBatch
 	MaxInitialize       = maxInitialize
 	MaxMeta             = maxMeta
 )
-
-// Messages are the messages of an array.
-var Messages = messages
 
 // Sessions is how many sessions there are that began with initialize.
 func (h *Handler) Sessions() int {

@@ -16,42 +16,42 @@ const (
 	headerName    = "Mcp-Name"
 )
 
-// standsAlone reports whether a request stands for itself: its header names a
-// revision that has no sessions, or its body any at all.
+// standsAlone reports whether a request needs no session: its header names a
+// revision that has none, or its body any revision at all.
 func (m envelope) standsAlone(h http.Header) bool {
 	return m.Version != nil || h.Get(headerVersion) >= modernVersion
 }
 
-// belied returns what is wrong if the headers do not say of a modern request what
-// it is, which intermediaries go by (2026-07-28, basic/transports/streamable-http,
-// server validation). What it does not look at is looked at by the SDK.
-func (m envelope) belied(h http.Header) *jsonrpc.Error {
+// mismatch returns an error if the headers of a modern request contradict its body
+// (2026-07-28, basic/transports/streamable-http, server validation): proxies act on
+// them. The SDK checks the rest.
+func (m envelope) mismatch(h http.Header) *jsonrpc.Error {
 	for name, values := range h {
 		if len(values) > 1 && strings.HasPrefix(name, "Mcp-") {
-			return mismatch("the header " + name + " is there twice")
+			return headerMismatch("the header " + name + " is given twice")
 		}
 	}
-	version := h.Get(headerVersion)
-	if m.Version != nil && *m.Version != version {
-		return mismatch("the header MCP-Protocol-Version has to be there, and to be what _meta says")
+
+	if m.Version != nil && *m.Version != h.Get(headerVersion) {
+		return headerMismatch("the header MCP-Protocol-Version must be set to the version in _meta")
 	}
 	if problem := m.unsupported(); problem != nil {
 		return problem
 	}
-	if what, ok := named[m.Method]; ok {
+	if param, ok := named[m.Method]; ok {
 		name, ok := decodeHeader(strings.TrimSpace(h.Get(headerName)))
 		if !ok || name != m.Name || len(h.Values(headerName)) == 0 {
-			return mismatch("the header Mcp-Name has to be there, and to be params." + what)
+			return headerMismatch("the header Mcp-Name must be set to params." + param)
 		}
 	}
 	return nil
 }
 
-func mismatch(message string) *jsonrpc.Error {
+func headerMismatch(message string) *jsonrpc.Error {
 	return &jsonrpc.Error{Code: mcp.CodeHeaderMismatch, Message: message}
 }
 
-// decodeHeader reads a value that may be =?base64?…?= (2026-07-28,
+// decodeHeader reads a value that may be written =?base64?…?= (2026-07-28,
 // basic/transports).
 func decodeHeader(value string) (string, bool) {
 	const begin, end = "=?base64?", "?="

@@ -20,7 +20,7 @@ import (
 	"github.com/toolhost/toolhost/server/mcpapi"
 )
 
-const legacyVersion = "2025-03-26" // the last that allows arrays
+const legacyVersion = "2025-03-26" // the one that allowed arrays
 
 // begin begins a session with initialize and returns its id.
 func (e *endpoint) begin(user string) string {
@@ -113,31 +113,23 @@ func TestPanicsAreContained(t *testing.T) {
 	})
 }
 
-// An array of messages is a request, and not as many as fit into a body.
-func TestLongArrays(t *testing.T) {
-	array := func(n int) string {
-		var calls []string
-		for i := range n {
-			calls = append(calls, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"ping"}`, i+10))
-		}
-		return "[" + strings.Join(calls, ",") + "]"
-	}
+// An array of messages is refused, and ends nothing.
+func TestArrays(t *testing.T) {
+	const array = `[{"jsonrpc":"2.0","id":10,"method":"ping"},{"jsonrpc":"2.0","id":11,"method":"ping"}]`
 	bubble(t, func(t *testing.T) {
 		e := serveHTTP(t, server.Config{})
 		session := e.begin("mallory")
-		w, _ := e.within("mallory", session, array(mcpapi.MaxBatch))
-		require.Equal(t, mcpapi.MaxBatch, strings.Count(w.Body.String(), `"result":`))
-		w, m := e.within("mallory", session, " "+array(mcpapi.MaxBatch+1))
+		w, m := e.within("mallory", session, " "+array)
 		require.Equal(t, http.StatusBadRequest, w.Code)
-		require.Contains(t, m.Error.Message, "more than 64 messages")
-	})
-	bubble(t, func(t *testing.T) {
-		c := connect(t, openService(t))
+		require.Contains(t, m.Error.Message, "send each message by itself")
+		e.works("mallory", session)
+
+		c := connect(t, e.service)
 		c.sendEach([]byte(strings.Replace(initialize, "2025-11-25", legacyVersion, 1)))
-		c.send([]byte(array(mcpapi.MaxBatch) + "\n"))
-		require.Equal(t, mcpapi.MaxBatch, strings.Count(string(c.receive(1)), `"result":`))
-		c.send([]byte(array(mcpapi.MaxBatch+1) + "\n"))
-		require.Contains(t, c.next().Error.Message, "more than 64 messages")
+		c.send([]byte(array + "\n"))
+		require.Contains(t, c.next().Error.Message, "send each message by itself")
+		c.send([]byte(`{"jsonrpc":"2.0","id":1,"method":"ping"}` + "\n"))
+		require.Equal(t, "1", string(c.next().ID))
 	})
 }
 
@@ -153,7 +145,7 @@ func TestSessionsOfAGreedyClient(t *testing.T) {
 		first := e.begin("mallory")
 		for range mcpapi.MaxSessions {
 			time.Sleep(time.Millisecond)
-			w, _ := e.post("["+strings.TrimSpace(initialize)+"]", "User", "mallory")
+			w, _ := e.post(strings.TrimSpace(initialize), "User", "mallory")
 			require.Equal(t, http.StatusOK, w.Code)
 		}
 		require.Equal(t, mcpapi.MaxSessionsOfClient+1, e.Sessions())

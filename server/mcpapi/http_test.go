@@ -363,13 +363,6 @@ func TestMetaTooLarge(t *testing.T) {
 	})
 }
 
-// Of an array that is too long no more is read than tells that.
-func TestMessagesOfALongArray(t *testing.T) {
-	list, ok := mcpapi.Messages([]byte("[0" + strings.Repeat(",0", 1<<20) + "]"))
-	require.True(t, ok)
-	require.Len(t, list, mcpapi.MaxBatch+1)
-}
-
 // An initialize that is refused is no fault of ours.
 func TestInitializeRefused(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -2,7 +2,6 @@ package mcpapi
 
 import (
 	"context"
-	"encoding/json"
 	"io"
 	"sync"
 
@@ -10,13 +9,11 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// lane is what of a pipe is of one era of the protocol: a session of the SDK's
-// own. In one session a client that had sent a single modern request could not
-// begin with initialize any more, as clients do that had no answer to
-// server/discover in time. It is a transport of the SDK, and its connection.
+// lane carries the messages of one era between a pipe and a session of the SDK. It
+// is the transport of that session, and its connection.
 type lane struct {
 	pipe   *pipe
-	in     chan jsonrpc.Message // of the client
+	in     chan jsonrpc.Message // from the client
 	once   sync.Once
 	closed chan struct{}
 }
@@ -25,37 +22,9 @@ func newLane(p *pipe) *lane {
 	return &lane{pipe: p, in: make(chan jsonrpc.Message), closed: make(chan struct{})}
 }
 
-// lane is where a message goes: to the modern session what names such a revision,
-// to the session of the call what cancels it, and all else to the legacy one,
-// answers too, for since 2026-07-28 servers send no requests. p.mu is held.
-func (p *pipe) lane(m envelope) *lane {
-	switch call := p.canceledBy(m); {
-	case call != nil:
-		return call.lane
-	case m.modern():
-		return p.modern
-	}
-	return p.legacy
-}
-
-// canceledBy returns the call without an answer that a message cancels, or nil.
-// p.mu is held.
-func (p *pipe) canceledBy(m envelope) *openCall {
-	if m.Cancels == nil {
-		return nil
-	}
-	var canceled any
-	_ = json.Unmarshal(m.Cancels, &canceled) // it is valid
-	id, err := jsonrpc.MakeID(canceled)
-	if err != nil {
-		return nil
-	}
-	return p.calls[id]
-}
-
-// take waits until the SDK takes a message. One that comes when its session has
-// ended is dropped.
-func (l *lane) take(m jsonrpc.Message) {
+// deliver waits until the session takes a message. It drops one for a session that
+// has ended.
+func (l *lane) deliver(m jsonrpc.Message) {
 	select {
 	case l.in <- m:
 	case <-l.closed:
@@ -63,13 +32,13 @@ func (l *lane) take(m jsonrpc.Message) {
 	}
 }
 
-// Connect is mcp.Transport's.
+// Connect implements [mcp.Transport].
 func (l *lane) Connect(context.Context) (mcp.Connection, error) { return l, nil }
 
-// SessionID is mcp.Connection's: a pipe has no names for its sessions.
+// SessionID implements [mcp.Connection]. Sessions on a pipe have no name.
 func (l *lane) SessionID() string { return "" }
 
-// Read is mcp.Connection's.
+// Read implements [mcp.Connection].
 func (l *lane) Read(ctx context.Context) (jsonrpc.Message, error) {
 	select {
 	case m := <-l.in:
@@ -85,27 +54,29 @@ func (l *lane) Read(ctx context.Context) (jsonrpc.Message, error) {
 	}
 }
 
-// Write is mcp.Connection's.
+// Write implements [mcp.Connection].
 func (l *lane) Write(ctx context.Context, m jsonrpc.Message) error {
 	if err := ctx.Err(); err != nil {
-		return err // that of a request is never done
+		return err
 	}
 	line, err := jsonrpc.EncodeMessage(m)
 	if err != nil {
 		return err
 	}
-	line = append(line, '\n')
+
 	if response, ok := m.(*jsonrpc.Response); ok {
-		defer l.pipe.settle(response.ID) // once it is written: the session may end then
-		line = l.pipe.due(response, line)
-	}
-	if len(line) == 0 {
-		return nil
+		call, wanted := l.pipe.answer(response)
+		if call != nil {
+			defer l.pipe.settle(call)
+		}
+		if !wanted {
+			return nil
+		}
 	}
 	return l.pipe.write(line)
 }
 
-// Close is mcp.Connection's. The other lane goes on.
+// Close implements [mcp.Connection]. The other lane stays open.
 func (l *lane) Close() error {
 	l.once.Do(func() { close(l.closed) })
 	return nil

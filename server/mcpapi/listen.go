@@ -3,8 +3,6 @@ package mcpapi
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"maps"
 	"runtime/debug"
 	"slices"
@@ -14,115 +12,104 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/server"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 const (
 	methodAcknowledged = "notifications/subscriptions/acknowledged"
 	methodTasks        = "notifications/tasks"
 
-	maxHeard  = 64          // tasks that one subscription may hear of
-	hearEvery = time.Second // the shortest time between two notifications of a task
+	maxWatched    = 64          // tasks of one subscription
+	watchInterval = time.Second // the shortest time between two notifications of a task
 )
 
-// outlet is the way of a client around the SDK, which knows no tasks: of which of
-// them a subscription wants to hear, and what it hears.
-type outlet struct {
-	taskIDs func(subscription any) []string
-	send    func(message []byte) error
-}
-
-type outletKey struct{}
-
-// listener is a request to subscriptions/listen. The SDK answers it. Under which
-// id, and what else it agreed to tell, is known when it acknowledges the request.
+// listener is a request to subscriptions/listen. The SDK answers it, and knows
+// nothing of tasks. What they are notified of goes past it.
 type listener struct {
-	who     caller
-	outlet  outlet
-	id      any               // of the subscription
-	tasks   map[string]*heard // that have not ended, by id
-	refused error
-	telling sync.WaitGroup
+	who       caller
+	id        any              // of the subscription, known once the SDK acknowledges it
+	tasks     map[string]shown // that have not ended, by id
+	refused   error
+	notifying sync.WaitGroup
 }
 
 type listenerKey struct{}
 
-// heard is what a subscription has heard of a task.
-type heard struct {
-	fresh     bool // there may be something new
+// shown is what a subscription was last notified of about a task.
+type shown struct {
 	status    taskStatus
 	message   string
-	questions []string
+	questions string
 }
 
-// listen answers a subscription when the SDK has nothing to tell it any more, and
-// the tasks it is for have ended.
-func (a *api) listen(next mcp.MethodHandler) mcp.MethodHandler {
-	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
-		r, ok := req.(*mcp.SubscriptionsListenRequest)
-		way, can := ctx.Value(outletKey{}).(outlet)
-		if !ok || !can || r.Params == nil {
-			return next(ctx, method, req)
-		}
-		l := &listener{who: a.caller(r), outlet: way, tasks: map[string]*heard{}}
-		result, err := next(context.WithValue(ctx, listenerKey{}, l), method, req)
-		l.telling.Wait()
-		if l.refused != nil {
-			return nil, l.refused
-		}
-		return result, err
+// listen answers a subscription when the SDK has nothing more to send, and the tasks
+// it is for have ended. It ends with the token that it was made with: to what is
+// around the handler, it is a request like any other, which may be completed.
+func (a *api) listen(ctx context.Context, req *mcp.SubscriptionsListenRequest, next mcp.MethodHandler) (mcp.Result, error) {
+	l := &listener{who: callerOf(req), tasks: map[string]shown{}}
+	if !l.who.until.IsZero() {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, l.who.until)
+		defer cancel()
 	}
-}
 
-// acknowledge says to a subscription of which tasks it will hear: those of its
-// session.
-func (a *api) acknowledge(next mcp.MethodHandler) mcp.MethodHandler {
-	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
-		agreed, ok := req.GetParams().(*mcp.SubscriptionsAcknowledgedParams)
-		l, listens := ctx.Value(listenerKey{}).(*listener)
-		if !ok || !listens {
-			return next(ctx, method, req)
-		}
-		l.id = agreed.Meta[mcp.MetaKeySubscriptionID]
-		if l.refused = a.find(ctx, l, l.outlet.taskIDs(l.id)); l.refused != nil {
-			return nil, l.refused
-		}
-		if len(l.tasks) == 0 {
-			return next(ctx, method, req)
-		}
-		type notifications struct {
-			mcp.NotificationSubscriptions
-			TaskIDs []string `json:"taskIds"`
-		}
-		err := l.send(methodAcknowledged, map[string]any{
-			"_meta": agreed.Meta, "notifications": notifications{agreed.Notifications, slices.Sorted(maps.Keys(l.tasks))},
-		})
-		if err == nil {
-			l.telling.Go(func() {
-				defer func() { // see contain
-					if v := recover(); v != nil {
-						a.log.Error("subscription panicked", "panic", v, "stack", string(debug.Stack()))
-					}
-				}()
-				a.tellTasks(ctx, l)
-			})
-		}
-		return nil, err
+	result, err := next(context.WithValue(ctx, listenerKey{}, l), methodListen, req)
+	l.notifying.Wait()
+	if l.refused != nil {
+		return nil, l.refused
 	}
+	return result, err
 }
 
-// find looks which of those tasks a subscription may hear of. Its error is for the
-// client.
-func (a *api) find(ctx context.Context, l *listener, ids []string) error {
-	if len(ids) > 0 && !l.who.tasks {
+// acknowledge replaces the SDK's acknowledgment of a subscription by one that names
+// its tasks. There is none but the SDK's if it has no tasks.
+func (a *api) acknowledge(ctx context.Context, l *listener, agreed *mcp.SubscriptionsAcknowledgedParams, sendSDKs func() error) error {
+	l.id = agreed.Meta[mcp.MetaKeySubscriptionID]
+	if l.refused = a.findTasks(ctx, l); l.refused != nil {
+		return l.refused
+	}
+	if len(l.tasks) == 0 {
+		return sendSDKs()
+	}
+
+	type notifications struct {
+		mcp.NotificationSubscriptions
+		TaskIDs []string `json:"taskIds"`
+	}
+	err := l.send(methodAcknowledged, map[string]any{
+		"_meta": agreed.Meta, "notifications": notifications{agreed.Notifications, slices.Sorted(maps.Keys(l.tasks))},
+	})
+	if err != nil {
+		return err
+	}
+	l.notifying.Go(func() {
+		defer func() { // see guard
+			if v := recover(); v != nil {
+				a.log.Error("subscription panicked", "panic", v, "stack", string(debug.Stack()))
+			}
+		}()
+		a.watchTasks(ctx, l)
+	})
+	return nil
+}
+
+// findTasks looks up the tasks of a subscription: those of its session. Its error is
+// for the client.
+func (a *api) findTasks(ctx context.Context, l *listener) error {
+	if l.who.send == nil || len(l.who.taskIDs) == 0 {
+		return nil
+	}
+	if !l.who.tasks {
 		return missingTasks()
 	}
-	for _, id := range ids {
-		_, err := a.service.Runs().Get(ctx, l.who.session, id)
+
+	for _, id := range l.who.taskIDs {
+		_, err := a.service.Session(l.who.session).Run(ctx, id)
 		switch {
 		case err == nil:
-			l.tasks[id] = &heard{fresh: true}
-		case !errors.Is(err, background.ErrNotFound):
+			l.tasks[id] = shown{}
+		case server.ReasonOf(err).Code != wire.CodeNotFound:
 			return taskProblem(id, err)
 		}
 	}
@@ -138,115 +125,87 @@ func (l *listener) send(method string, params any) error {
 	if err != nil {
 		return err
 	}
-	return l.outlet.send(message)
+	return l.who.send(message)
 }
 
-// tellTasks tells how the tasks are, and how that changes, until they have ended
-// or ctx is done.
-func (a *api) tellTasks(ctx context.Context, l *listener) {
+// watchTasks notifies of the state of tasks and of each change, until they have
+// ended or ctx is done.
+func (a *api) watchTasks(ctx context.Context, l *listener) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	happens := a.service.Runs().Watch(ctx, l.who.session) // before the first look, so that nothing is missed between
+	view := a.service.Session(l.who.session)
+	events := view.Watch(ctx) // before the first look, so that nothing is missed
 	pause := time.NewTimer(0)
 	defer pause.Stop()
-	for rested := false; len(l.tasks) > 0; {
-		quiet := l.quiet()
-		asked, end := a.service.Asked(l.who.session, quiet)
+
+	for changed, rested := true, false; len(l.tasks) > 0; {
+		var ids []string
+		if !changed {
+			ids = slices.Collect(maps.Keys(l.tasks))
+		}
+		asked, end := view.Asked(ids)
 		select {
-		case e := <-happens: // the zero event: ctx is done
-			l.happened(e)
+		case e := <-events:
+			_, ours := l.tasks[taskOf(e)]
+			changed = changed || ours || e.Kind == wire.EventMissed
 		case <-asked:
-			l.look(quiet)
+			changed = true
 		case <-pause.C:
 			rested = true
 		case <-ctx.Done():
 		}
 		end()
-		if rested && len(l.quiet()) < len(l.tasks) {
-			if a.tellFresh(ctx, l) != nil {
-				return
-			}
-			rested = false
-			pause.Reset(hearEvery)
-		}
 		if ctx.Err() != nil {
 			return
 		}
-	}
-}
 
-// quiet are the tasks that nothing is to be told of, sorted.
-func (l *listener) quiet() (ids []string) {
-	for id, h := range l.tasks {
-		if !h.fresh {
-			ids = append(ids, id)
+		if changed && rested {
+			var err error
+			if changed, err = a.notify(ctx, l); err != nil {
+				return
+			}
+			rested = false
+			pause.Reset(watchInterval)
 		}
 	}
-	slices.Sort(ids)
-	return ids
 }
 
-// look has tasks be looked at.
-func (l *listener) look(ids []string) {
-	for _, id := range ids {
-		l.tasks[id].fresh = true
+func taskOf(e wire.Event) string {
+	if e.Run == nil {
+		return ""
 	}
+	return e.Run.TaskID
 }
 
-// happened has the tasks be looked at that an event is of.
-func (l *listener) happened(e background.Event) {
-	switch {
-	case e.Kind == background.EventMissed:
-		l.look(l.quiet())
-	case e.Run != nil && l.tasks[e.Run.ID] != nil:
-		l.tasks[e.Run.ID].fresh = true
-	}
-}
-
-// tellFresh tells what is new of tasks. Its error is that the client is gone.
-func (a *api) tellFresh(ctx context.Context, l *listener) error {
+// notify sends what has changed. It reports whether to check again without an event:
+// none says that a user has answered. Its error says that the client is gone.
+func (a *api) notify(ctx context.Context, l *listener) (again bool, err error) {
 	for _, id := range slices.Sorted(maps.Keys(l.tasks)) {
-		if !l.tasks[id].fresh {
-			continue
-		}
-		if ctx.Err() != nil { // who has canceled hears no more
-			return errUntold
+		if err := ctx.Err(); err != nil { // the client has canceled the subscription
+			return false, err
 		}
 		t, err := a.taskNow(ctx, l.who, id)
-		if gone, ok := errors.AsType[*jsonrpc.Error](err); ok && gone.Code == jsonrpc.CodeInvalidParams {
-			delete(l.tasks, id) // its time is over
+		if err != nil {
+			if server.ReasonOf(err).Code == wire.CodeNotFound { // its record was removed
+				delete(l.tasks, id)
+			}
+			continue
 		}
-		if err == nil {
-			err = a.tellTask(ctx, l, t)
+
+		asks, _ := json.Marshal(slices.Sorted(maps.Keys(t.InputRequests)))
+		now := shown{t.Status, t.StatusMessage, string(asks)}
+		if now != l.tasks[id] {
+			t.SetMeta(mcp.Meta{mcp.MetaKeySubscriptionID: l.id})
+			if err := l.send(methodTasks, t); err != nil {
+				return false, err
+			}
 		}
-		if errors.Is(err, errUntold) {
-			return err
+		l.tasks[id] = now
+		again = again || t.Status == taskInputRequired
+		if t.Status.terminal() {
+			a.acknowledgeEnd(ctx, l.who, t)
+			delete(l.tasks, id)
 		}
 	}
-	return nil
-}
-
-// errUntold is that a client does not take what it is sent.
-var errUntold = errors.New("the client is gone")
-
-// tellTask tells how a task is, if that is news, and no more once it has ended.
-func (a *api) tellTask(ctx context.Context, l *listener, t *task) error {
-	now := heard{status: t.Status, message: t.StatusMessage, questions: slices.Sorted(maps.Keys(t.InputRequests))}
-	now.fresh = t.Status == taskInputRequired // nothing tells that the user has answered
-	if before := l.tasks[t.TaskID]; !now.same(*before) {
-		t.SetMeta(mcp.Meta{mcp.MetaKeySubscriptionID: l.id})
-		if err := l.send(methodTasks, t); err != nil {
-			return fmt.Errorf("%w: %w", errUntold, err)
-		}
-	}
-	l.tasks[t.TaskID] = &now
-	if t.Status.terminal() {
-		a.shown(ctx, l.who, t)
-		delete(l.tasks, t.TaskID)
-	}
-	return nil
-}
-
-func (h heard) same(as heard) bool {
-	return h.status == as.status && h.message == as.message && slices.Equal(h.questions, as.questions)
+	return again, nil
 }

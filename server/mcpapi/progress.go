@@ -5,16 +5,14 @@ import (
 	"sync"
 	"time"
 
-	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/server"
 )
 
 const (
-	// heartbeatEvery is how long a client hears nothing of a call. Clients time
-	// out after as little as a minute of silence; 15 seconds are what they may
-	// count on, timers and pipes included.
-	heartbeatEvery = 10 * time.Second
-	// noticeEvery is the shortest time between two notices of a call.
-	noticeEvery = 250 * time.Millisecond
+	// heartbeatInterval is the longest silence of a call. Clients may rely on 15
+	// seconds, timers and pipes included; some give up after a minute.
+	heartbeatInterval = 10 * time.Second
+	noticeInterval    = 250 * time.Millisecond // the shortest time between two notices of a call
 )
 
 // notice is one progress notification.
@@ -23,21 +21,20 @@ type notice struct {
 	message     string
 }
 
-// reporter tells a client how far a call is: the newest report of the tool, not
-// more often than noticeEvery, and the last one again, or just how long the
-// call has run, when there is none for heartbeatEvery. Reports never wait for
-// the client.
+// reporter sends a client the progress of a call: the newest report of the tool, at
+// most once in noticeInterval, and if there is none for heartbeatInterval the last
+// one again, or how long the call has run. Reports never wait for the client.
 type reporter struct {
 	notify  func(context.Context, notice)
 	started time.Time
 	cancel  context.CancelFunc
 	running sync.WaitGroup
-	fresh   chan struct{} // there is a report to tell
+	fresh   chan struct{} // a report was not sent yet
 
 	mu     sync.Mutex
-	latest host.Progress
+	latest server.Progress
 
-	told bool // these two belong to run
+	sent bool // these two belong to run
 	last float64
 }
 
@@ -56,36 +53,39 @@ func (r *reporter) stop() {
 }
 
 // report takes a report of the tool. It does not block.
-func (r *reporter) report(p host.Progress) {
+func (r *reporter) report(p server.Progress) {
 	r.mu.Lock()
 	r.latest = p
 	r.mu.Unlock()
+
 	select {
 	case r.fresh <- struct{}{}:
-	default: // the one waiting is told with this report
+	default: // the waiting notice will have this report
 	}
 }
 
 func (r *reporter) run(ctx context.Context) {
-	heartbeat := time.NewTimer(heartbeatEvery)
+	heartbeat := time.NewTimer(heartbeatInterval)
 	defer heartbeat.Stop()
-	pause := time.NewTimer(0)
-	defer pause.Stop()
+
 	for {
 		select {
-		case <-ctx.Done():
-			return
-		case <-pause.C:
-		}
-		select {
-		case <-ctx.Done():
-			return
 		case <-r.fresh:
 		case <-heartbeat.C:
+		case <-ctx.Done():
+			return
+		}
+		if ctx.Err() != nil {
+			return
 		}
 		r.notify(ctx, r.next())
-		heartbeat.Reset(heartbeatEvery)
-		pause.Reset(noticeEvery)
+
+		heartbeat.Reset(heartbeatInterval)
+		select {
+		case <-time.After(noticeInterval):
+		case <-ctx.Done():
+			return
+		}
 	}
 }
 
@@ -94,6 +94,7 @@ func (r *reporter) next() notice {
 	r.mu.Lock()
 	p := r.latest
 	r.mu.Unlock()
+
 	n := notice{done: r.after(p.Done), total: max(p.Total, 0), message: p.Message}
 	if n.message == "" {
 		n.message = "running for " + time.Since(r.started).Truncate(time.Second).String()
@@ -101,16 +102,15 @@ func (r *reporter) next() notice {
 	return n
 }
 
-// exact bounds the numbers that can be told apart when a little is added.
-const exact = 1e12
+// maxExact is the largest number that a small step still changes.
+const maxExact = 1e12
 
-// after is the number to tell for done. MCP wants each one larger than the one
-// before, whatever the tool says: one that is not is told as a trifle more than
-// the last.
+// after is the number to send for done: MCP wants each one to be larger than the
+// one before, whatever the tool reports.
 func (r *reporter) after(done float64) float64 {
-	if r.told && done <= r.last || done > exact {
+	if r.sent && done <= r.last || done > maxExact {
 		done = r.last + max(1e-6, r.last*1e-9)
 	}
-	r.told, r.last = true, done
+	r.sent, r.last = true, done
 	return done
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/server"
 )
 
 // told is a notice and when it came.
@@ -27,14 +27,14 @@ func follow(t *testing.T, tool func(r *reporter)) []told {
 		tool(r)
 		r.stop()
 		before := len(all)
-		r.report(host.Progress{Done: 1e9, Message: "too late"})
+		r.report(server.Progress{Done: 1e9, Message: "too late"})
 		time.Sleep(time.Hour)
 		require.Len(t, all, before, "notices after the end")
 	})
 	for i := 1; i < len(all); i++ {
 		require.Greater(t, all[i].done, all[i-1].done, "notice %d", i)
 		require.LessOrEqual(t, all[i].at-all[i-1].at, 15*time.Second, "notice %d", i)
-		require.GreaterOrEqual(t, all[i].at-all[i-1].at, noticeEvery, "notice %d", i)
+		require.GreaterOrEqual(t, all[i].at-all[i-1].at, noticeInterval, "notice %d", i)
 	}
 	return all
 }
@@ -42,12 +42,12 @@ func follow(t *testing.T, tool func(r *reporter)) []told {
 func TestProgressIsThrottled(t *testing.T) {
 	all := follow(t, func(r *reporter) {
 		for i := range 1000 {
-			r.report(host.Progress{Done: float64(i), Total: 1000, Message: "working"})
+			r.report(server.Progress{Done: float64(i), Total: 1000, Message: "working"})
 			time.Sleep(10 * time.Millisecond)
 		}
 	})
 	require.Equal(t, told{notice{0, 1000, "working"}, 0}, all[0])
-	require.InDelta(t, 10*time.Second/noticeEvery, len(all), 2)
+	require.InDelta(t, 10*time.Second/noticeInterval, len(all), 2)
 	require.Greater(t, all[len(all)-1].done, 950.0)
 }
 
@@ -62,9 +62,9 @@ func TestHeartbeats(t *testing.T) {
 	t.Run("after its last word", func(t *testing.T) {
 		all := follow(t, func(r *reporter) {
 			time.Sleep(12 * time.Second)
-			r.report(host.Progress{Done: 50, Total: 100, Message: "half"})
+			r.report(server.Progress{Done: 50, Total: 100, Message: "half"})
 			time.Sleep(21 * time.Second)
-			r.report(host.Progress{Done: 51, Total: 100, Message: "more"})
+			r.report(server.Progress{Done: 51, Total: 100, Message: "more"})
 			time.Sleep(time.Second)
 		})
 		require.Len(t, all, 5)
@@ -76,7 +76,7 @@ func TestHeartbeats(t *testing.T) {
 	t.Run("of a tool that goes back", func(t *testing.T) {
 		all := follow(t, func(r *reporter) {
 			for _, done := range []float64{70, 10, 10, 1e300, 1e308, 0, 71} {
-				r.report(host.Progress{Done: done, Total: -1})
+				r.report(server.Progress{Done: done, Total: -1})
 				time.Sleep(time.Second)
 			}
 		})
@@ -103,7 +103,7 @@ func TestReportsDoNotBlock(t *testing.T) {
 		var last notice
 		r := startReporter(t.Context(), func(_ context.Context, n notice) { <-release; last = n })
 		for i := range 1000 {
-			r.report(host.Progress{Done: float64(i)})
+			r.report(server.Progress{Done: float64(i)})
 			synctest.Wait()
 		}
 		close(release)

@@ -1,10 +1,8 @@
 package mcpapi
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/url"
@@ -12,28 +10,23 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/toolhost/toolhost/abi"
-	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/server"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 const (
-	// maxInline is how large a value of a task may be that is told in full, in
-	// bytes; of a larger one its beginning is, with a link to all of it.
-	maxInline = 256 << 10
-	// preview is how much is told of a value that is too large, in bytes.
-	preview = 8 << 10
-	// maxPiece is how much of a resource one read returns, in bytes.
-	maxPiece = 512 << 10
+	maxInline   = 256 << 10 // bytes of a task's value that are shown in full; of a larger one only the beginning is, and a link
+	previewSize = 8 << 10   // bytes of that beginning
+	maxPiece    = 512 << 10 // bytes of a resource that one read returns
 )
 
-// filesTemplate is where the files of runs are. The offset is in bytes.
+// filesTemplate is the URI of the files of runs. The offset is in bytes.
 const filesTemplate = "toolhost://runs/{task_id}/{file}{?offset}"
 
-// nextKey, in the _meta of a resource's contents, is the URI its next piece has.
+// nextKey is the URI of the next piece of a resource, in the _meta of its contents.
 const nextKey = "toolhost/next"
 
 func fileURI(id, name string, offset int64) string {
@@ -46,22 +39,23 @@ func fileURI(id, name string, offset int64) string {
 
 func fileLink(id, name string) *mcp.ResourceLink {
 	mime := "text/plain"
-	if name == background.ResultJSON {
+	if name == wire.ResultJSON {
 		mime = "application/json"
 	}
 	return &mcp.ResourceLink{URI: fileURI(id, name, 0), Name: name, MIMEType: mime}
 }
 
-// excerpt is told of the value of a run that is too large to be told in full.
-func excerpt(run background.Run, value json.RawMessage) []mcp.Content {
-	head := strings.ToValidUTF8(string(value[:preview]), "")
-	text := fmt.Sprintf("The result has %d bytes. It begins:\n%s\nAll of it is in the resource %s.", len(value), head, fileURI(run.ID, background.ResultJSON, 0))
-	return []mcp.Content{&mcp.TextContent{Text: text}, fileLink(run.ID, background.ResultJSON)}
+// excerpt shows the value of a run that is too large to be shown in full.
+func excerpt(run wire.Run) []mcp.Content {
+	beginning := strings.ToValidUTF8(string(run.Result[:previewSize]), "")
+	text := fmt.Sprintf("The result has %d bytes. It begins:\n%s\nAll of it is in the resource %s.",
+		len(run.Result), beginning, fileURI(run.TaskID, wire.ResultJSON, 0))
+	return []mcp.Content{&mcp.TextContent{Text: text}, fileLink(run.TaskID, wire.ResultJSON)}
 }
 
-// links adds to what the agent's own tools answered a link to each file it
-// names: its paths are of use on the host only.
-func links(tool string, r abi.Result, out *mcp.CallToolResult) {
+// addLinks adds to a result of the agent's own tools a link to each file that it
+// names: the paths are of use on the host only.
+func addLinks(tool string, r abi.Result, out *mcp.CallToolResult) {
 	if tool != server.CheckBackground && tool != server.StopBackground || r.Kind != abi.Success {
 		return
 	}
@@ -77,36 +71,16 @@ func links(tool string, r abi.Result, out *mcp.CallToolResult) {
 	if json.Unmarshal(r.Value, &answer) != nil {
 		return
 	}
+
 	for _, t := range append(answer.Tasks, answer.report) {
 		if t.ID != "" && t.Log != "" {
-			out.Content = append(out.Content, fileLink(t.ID, background.OutputLog))
+			out.Content = append(out.Content, fileLink(t.ID, wire.OutputLog))
 		}
 		if t.ID != "" && t.Result != "" {
-			out.Content = append(out.Content, fileLink(t.ID, background.ResultJSON))
+			out.Content = append(out.Content, fileLink(t.ID, wire.ResultJSON))
 		}
 	}
 }
-
-// codeNotFound is the error of a resource that is not there in the revisions
-// before 2026-07-28 (2025-11-25, server/resources, error handling).
-const codeNotFound = -32002
-
-// notFound tells clients of those that a resource is not there in their way.
-func notFound(next mcp.MethodHandler) mcp.MethodHandler {
-	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
-		result, err := next(ctx, method, req)
-		read, ok := req.(*mcp.ReadResourceRequest)
-		problem, wrong := errors.AsType[*jsonrpc.Error](err)
-		if !ok || !wrong || read.ProtocolVersion() >= modernVersion || problem.Code != jsonrpc.CodeInvalidParams || problem.Message != resourceNotFound {
-			return result, err
-		}
-		return nil, &jsonrpc.Error{Code: codeNotFound, Message: problem.Message, Data: problem.Data}
-	}
-}
-
-// resourceNotFound is what the SDK says then; the code alone says no more than
-// that params are wrong.
-const resourceNotFound = "Resource not found"
 
 func (a *api) addFiles(srv *mcp.Server) {
 	srv.AddResourceTemplate(&mcp.ResourceTemplate{
@@ -115,31 +89,30 @@ func (a *api) addFiles(srv *mcp.Server) {
 	}, a.readFile)
 }
 
-// readFile answers resources/read for one piece of a file of the caller's runs.
+// readFile answers resources/read with one piece of a file of the caller's runs.
 func (a *api) readFile(ctx context.Context, req *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
-	missing := mcp.ResourceNotFoundError(req.Params.URI)
 	id, name, offset, ok := parseFileURI(req.Params.URI)
 	if !ok {
-		return nil, missing
+		return nil, mcp.ResourceNotFoundError(req.Params.URI)
 	}
-	data, end, err := a.piece(ctx, a.session(req.Extra), id, name, offset)
-	switch {
-	case errors.Is(err, background.ErrNotFound):
-		return nil, missing
-	case err != nil:
-		a.log.Error("file of a run not read", "task_id", id, "file", name, "error", err)
-		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: abi.InternalMessage}
+	piece, size, err := a.readPiece(ctx, originOf(req.Extra).session, id, name, offset)
+	if server.ReasonOf(err).Code == wire.CodeNotFound {
+		return nil, mcp.ResourceNotFoundError(req.Params.URI)
 	}
+	if err != nil {
+		a.log.Error("cannot read a file of a run", "task_id", id, "file", name, "error", err)
+		return nil, internalError()
+	}
+
 	contents := &mcp.ResourceContents{URI: req.Params.URI, MIMEType: fileLink(id, name).MIMEType}
-	if next := offset + int64(len(data)); next < end {
-		data = data[:len(data)-background.PartialRune(data)]
-		next = offset + int64(len(data))
-		contents.Meta = mcp.Meta{nextKey: fileURI(id, name, next)}
+	if offset+int64(len(piece)) < size {
+		piece = piece[:len(piece)-server.PartialRune(piece)]
+		contents.Meta = mcp.Meta{nextKey: fileURI(id, name, offset+int64(len(piece)))}
 	}
-	if utf8.Valid(data) {
-		contents.Text = string(data)
+	if utf8.Valid(piece) {
+		contents.Text = string(piece)
 	} else {
-		contents.MIMEType, contents.Blob = "application/octet-stream", data
+		contents.MIMEType, contents.Blob = "application/octet-stream", piece
 	}
 	return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{contents}}, nil
 }
@@ -155,22 +128,21 @@ func parseFileURI(uri string) (id, name string, offset int64, ok bool) {
 		n, err := strconv.ParseUint(text, 10, 62)
 		offset, ok = int64(n), ok && err == nil
 	}
-	return id, name, offset, ok && (name == background.OutputLog || name == background.ResultJSON)
+	return id, name, offset, ok && (name == wire.OutputLog || name == wire.ResultJSON)
 }
 
-// piece reads a piece of a file, and returns how long the file is. A file is
-// there when its run has ended.
-func (a *api) piece(ctx context.Context, session, id, name string, offset int64) ([]byte, int64, error) {
-	file, err := a.service.OpenArtifact(ctx, session, id, name)
+// readPiece reads a piece of a file, and returns the size of the whole. A run has
+// files once it has ended.
+func (a *api) readPiece(ctx context.Context, session, id, name string, offset int64) (piece []byte, size int64, err error) {
+	file, err := a.service.Session(session).Open(ctx, id, name)
 	if err != nil {
 		return nil, 0, err
 	}
 	defer file.Close()
-	end, err := file.Seek(0, io.SeekEnd)
-	if err != nil {
+
+	if size, err = file.Seek(0, io.SeekEnd); err != nil {
 		return nil, 0, err
 	}
-	var piece bytes.Buffer
-	_, err = io.Copy(&piece, io.NewSectionReader(file, min(offset, end), maxPiece))
-	return piece.Bytes(), end, err
+	piece, err = io.ReadAll(io.NewSectionReader(file, min(offset, size), maxPiece))
+	return piece, size, err
 }

@@ -11,20 +11,20 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/abi"
-	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/server"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 func FuzzParseFileURI(f *testing.F) {
-	f.Add(fileURI("bg_a", background.OutputLog, 0))
-	f.Add(fileURI("bg_a", background.ResultJSON, 1<<40))
+	f.Add(fileURI("bg_a", wire.OutputLog, 0))
+	f.Add(fileURI("bg_a", wire.ResultJSON, 1<<40))
 	f.Add("toolhost://runs/a/b/result.json?offset=-1")
 	f.Fuzz(func(t *testing.T, uri string) {
 		id, name, offset, ok := parseFileURI(uri)
 		if !ok {
 			return
 		}
-		require.Contains(t, []string{background.OutputLog, background.ResultJSON}, name)
+		require.Contains(t, []string{wire.OutputLog, wire.ResultJSON}, name)
 		require.NotContains(t, id, "/")
 		require.GreaterOrEqual(t, offset, int64(0))
 	})
@@ -36,34 +36,34 @@ func TestExcerpt(t *testing.T) {
 	require.NoError(t, err)
 	a := newAPI(t.Context(), nil, nil, 0)
 	a.served.Store(&served{tools: map[string]servedTool{"strict": {structured: true}}})
-	r := a.runResult(background.Run{ID: "bg_a", Tool: "free", End: background.End{Result: value}})
+	r := a.runResult(wire.Run{TaskID: "bg_a", Tool: "free", Result: value})
 	require.Len(t, r.Content, 2)
 	text, err := json.Marshal(r)
 	require.NoError(t, err)
-	require.Less(t, len(text), 2*preview)
+	require.Less(t, len(text), 2*previewSize)
 	require.True(t, utf8.Valid(text))
 	require.True(t, bytes.Contains(text, []byte(`"uri":"toolhost://runs/bg_a/result.json"`)))
 
-	r = a.runResult(background.Run{ID: "bg_a", Tool: "strict", End: background.End{Result: value}})
+	r = a.runResult(wire.Run{TaskID: "bg_a", Tool: "strict", Result: value})
 	require.Equal(t, json.RawMessage(value), r.StructuredContent, "what has a schema has to fit it")
 }
 
 // Content that a run keeps beside its value comes back as content.
 func TestRunResultWithContent(t *testing.T) {
 	a := newAPI(t.Context(), nil, nil, 0)
-	beside := json.RawMessage(`[{"type":"text","text":"beside"}]`)
-	r := a.runResult(background.Run{End: background.End{Result: json.RawMessage(`1`), Content: beside}})
+	beside := []abi.Block{{Type: "text", Text: "beside"}}
+	r := a.runResult(wire.Run{Result: json.RawMessage(`1`), Content: beside})
 	require.Equal(t, []mcp.Content{&mcp.TextContent{Text: "1"}, &mcp.TextContent{Text: "beside"}}, r.Content)
-	r = a.runResult(background.Run{End: background.End{Error: &background.RunError{Kind: background.KindToolError, Message: "no"}, Content: beside}})
+	r = a.runResult(wire.Run{Error: &wire.RunError{Kind: wire.KindToolError, Message: "no"}, Content: beside})
 	require.True(t, r.IsError)
 	require.Equal(t, []mcp.Content{&mcp.TextContent{Text: "no"}, &mcp.TextContent{Text: "beside"}}, r.Content)
 	const value = `{"value":1,"content":[{"type":"text","text":"beside"}]}`
-	r = a.runResult(background.Run{End: background.End{Result: json.RawMessage(value)}})
+	r = a.runResult(wire.Run{Result: json.RawMessage(value)})
 	require.Equal(t, []mcp.Content{&mcp.TextContent{Text: value}}, r.Content, "a value is not read as content")
 	large := json.RawMessage(`"` + strings.Repeat("x", maxInline) + `"`)
-	r = a.runResult(background.Run{ID: "bg_a", End: background.End{Result: large, Content: beside}})
+	r = a.runResult(wire.Run{TaskID: "bg_a", Result: large, Content: beside})
 	require.Len(t, r.Content, 3)
-	require.Equal(t, fileLink("bg_a", background.ResultJSON), r.Content[1])
+	require.Equal(t, fileLink("bg_a", wire.ResultJSON), r.Content[1])
 	require.Equal(t, &mcp.TextContent{Text: "beside"}, r.Content[2], "it is shown though the value is not")
 }
 
@@ -72,10 +72,10 @@ func TestRunResultWithContent(t *testing.T) {
 func TestLinks(t *testing.T) {
 	r := abi.Result{Kind: abi.Success, Value: json.RawMessage(`{"tasks":[{"task_id":"bg_a","log_path":"/x/output.log"},{"task_id":"bg_b","result_path":"/x/result.json"}]}`)}
 	out := toResult(r, false)
-	links(server.CheckBackground, r, out)
-	require.Equal(t, fileLink("bg_a", background.OutputLog), out.Content[1])
-	require.Equal(t, fileLink("bg_b", background.ResultJSON), out.Content[2])
+	addLinks(server.CheckBackground, r, out)
+	require.Equal(t, fileLink("bg_a", wire.OutputLog), out.Content[1])
+	require.Equal(t, fileLink("bg_b", wire.ResultJSON), out.Content[2])
 	out = toResult(r, false)
-	links("another", r, out)
+	addLinks("another", r, out)
 	require.Len(t, out.Content, 1)
 }

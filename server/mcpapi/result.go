@@ -11,23 +11,20 @@ import (
 	"github.com/toolhost/toolhost/abi"
 )
 
-// toResult is a result as MCP tells it. Some clients show their model only
-// content, others only structuredContent where there is one, so that each has
-// to be the whole value:
+// toResult is a result in MCP's form. Some clients show their model only content,
+// others only structuredContent if there is one, so each has the whole value:
 //
-//   - content begins with the value as JSON text. A value that is a string is
-//     its own text, for a model reads that better, unless the tool declares an
-//     output schema, or the string cannot be written in UTF-8 as it is. The
-//     content blocks of the tool follow in their order.
-//   - structuredContent is the value again, for tools that declare an output
-//     schema that MCP can tell (structured). MCP demands it of those, and
-//     clients refuse a result that lacks it.
+//   - content begins with the value as JSON text. A string is its own text, which a
+//     model reads better, unless the tool declares an output schema, or the string
+//     cannot be written in UTF-8. The content blocks of the tool follow.
+//   - structuredContent is the value again, if the tool declares an output schema
+//     that MCP allows (structured). Then clients refuse a result without it.
 //
-// Everything but a success is an error the model sees, and never breaks the
-// output schema, which errors are exempt from. Only a tool's own error keeps
-// its content: what a broken plugin left is not the agent's business.
+// Anything but a success is an error that the model sees; errors are exempt from
+// the output schema. Only a tool's own error keeps its content: what a broken plugin
+// left behind is of no use to the agent.
 func toResult(r abi.Result, structured bool) *mcp.CallToolResult {
-	out := &mcp.CallToolResult{}
+	out := &mcp.CallToolResult{Content: []mcp.Content{}}
 	switch r.Kind {
 	case abi.Success:
 		if r.Value != nil {
@@ -37,20 +34,43 @@ func toResult(r abi.Result, structured bool) *mcp.CallToolResult {
 			out.StructuredContent = r.Value
 		}
 	case abi.ConnectionRequired:
-		out.IsError = true
-		out.Content = append(out.Content, &mcp.TextContent{Text: connectionText(r)})
-		return out
+		return failed(connectionText(r))
+	case abi.ToolError:
+		out = failed(r.Error)
 	default:
-		out.IsError = true
-		out.Content = append(out.Content, &mcp.TextContent{Text: r.Error})
-		if r.Kind != abi.ToolError {
-			return out
-		}
+		return failed(r.Error)
 	}
+
 	for _, b := range r.Content {
 		out.Content = append(out.Content, toContent(b))
 	}
 	return out
+}
+
+// modernResult is a result since 2026-07-28, which has a type. The SDK sets it only
+// in its own handlers.
+type modernResult struct{ *mcp.CallToolResult }
+
+func (r modernResult) MarshalJSON() ([]byte, error) {
+	out := struct {
+		Meta              mcp.Meta            `json:"_meta,omitempty"`
+		Content           any                 `json:"content,omitempty"`
+		StructuredContent any                 `json:"structuredContent,omitempty"`
+		IsError           bool                `json:"isError,omitempty"`
+		InputRequests     mcp.InputRequestMap `json:"inputRequests,omitempty"`
+		RequestState      string              `json:"requestState,omitempty"`
+		ResultType        string              `json:"resultType"`
+	}{r.Meta, r.Content, r.StructuredContent, r.IsError, r.InputRequests, r.RequestState, "complete"}
+
+	if r.InputRequests != nil {
+		out.Content, out.ResultType = nil, "input_required"
+	}
+	return json.Marshal(out)
+}
+
+// failed is a result that tells the model what went wrong.
+func failed(text string) *mcp.CallToolResult {
+	return &mcp.CallToolResult{IsError: true, Content: []mcp.Content{&mcp.TextContent{Text: text}}}
 }
 
 func valueText(value json.RawMessage, structured bool) string {
@@ -69,14 +89,16 @@ func connectionText(r abi.Result) string {
 	if r.Connection == nil {
 		return r.Error
 	}
+
 	text := "This tool needs a connection to " + r.Connection.Provider
 	if r.Connection.Subject != "" {
 		text += " (" + r.Connection.Subject + ")"
 	}
+	at := ""
 	if r.Connection.SetupURL != "" {
-		return text + ". Ask the user to set it up at " + r.Connection.SetupURL + " and then call the tool again."
+		at = " at " + r.Connection.SetupURL
 	}
-	return text + ". Ask the user to set it up and then call the tool again."
+	return text + ". Ask the user to set it up" + at + " and then call the tool again."
 }
 
 func toContent(b abi.Block) mcp.Content {
@@ -92,7 +114,8 @@ func toContent(b abi.Block) mcp.Content {
 	case "resource_link":
 		return &mcp.ResourceLink{URI: b.URI, Name: b.Name, MIMEType: b.MIMEType}
 	}
-	// A kind of block that is newer than this adapter: its JSON loses nothing.
+
+	// A type that this adapter does not know: its JSON loses nothing.
 	data, err := json.Marshal(b)
 	if err != nil {
 		data = fmt.Appendf(nil, "content of type %s: %v", b.Type, err)

@@ -27,7 +27,7 @@ func TestResult(t *testing.T) {
 			`{"content":[{"type":"text","text":"12345678901234567890"}]}`},
 		{"null", abi.Result{Kind: abi.Success, Value: json.RawMessage(`null`)}, false,
 			`{"content":[{"type":"text","text":"null"}]}`},
-		{"nothing", abi.Result{Kind: abi.Success}, false, `{"content":null}`}, // which the SDK writes as []
+		{"nothing", abi.Result{Kind: abi.Success}, false, `{"content":[]}`},
 		{"content alone", abi.Result{Kind: abi.Success, Content: block}, false,
 			`{"content":[{"type":"text","text":"more"}]}`},
 		{"string", abi.Result{Kind: abi.Success, Value: json.RawMessage(`"a\nb"`)}, false,

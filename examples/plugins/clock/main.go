@@ -61,6 +61,7 @@ var plugin = guest.Plugin{
 		Hints: guest.Hints{
 			SupportsBackground: true, Idempotent: true, Readonly: true, LongRunning: true, OpenWorld: new(false),
 		},
+		Narrate: guest.Narration{Started: guest.Text{Default: "Waiting for {seconds} seconds"}},
 	}},
 }
 

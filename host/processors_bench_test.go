@@ -1,13 +1,13 @@
-package sched
+package host
 
 import "testing"
 
 // BenchmarkProcessor is what a call pays for its processor where nobody waits.
 func BenchmarkProcessor(b *testing.B) {
-	p := New(func() int { return 2 })
+	p := newProcessors(func() int { return 2 })
 	g := newGuest("a", false)
 	for b.Loop() {
-		p.enter(g)
+		p.enter(g, false)
 		p.yield(g)
 		p.leave(g)
 	}

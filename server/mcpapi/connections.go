@@ -1,0 +1,125 @@
+package mcpapi
+
+import (
+	"iter"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/toolhost/toolhost/internal/fair"
+)
+
+const (
+	maxConnections         = 1024               // that begin with initialize
+	maxConnectionsOfClient = maxConnections / 4 // of one client
+	connectionTimeout      = 30 * time.Minute   // without a request
+	maxInitialize          = 64 << 10           // bytes of the request that begins one, which is kept as long
+)
+
+// connections are those of clients that begin with initialize (Mcp-Session-Id).
+// Opening one costs a client nothing, so their number is limited. At a limit an
+// idle one is closed, see [fair.Victim]. One is busy while it has an open request
+// or stream, or a call without an answer.
+type connections struct {
+	live func() iter.Seq[*mcp.ServerSession] // all sessions of the SDK
+
+	mu   sync.Mutex
+	open map[string]*connection // by Mcp-Session-Id
+}
+
+type connection struct {
+	session *mcp.ServerSession
+	user    string // who opened it: others cannot use it
+	client  string // that it counts for, see fair.ClientOf
+	busy    int
+	used    time.Time // when it was last busy
+}
+
+// enter marks a connection of a user as busy until leave is called. It reports
+// false if the user has no such connection.
+func (c *connections) enter(id, user string) (leave func(), ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	conn := c.open[id]
+	if conn == nil || conn.user != user {
+		return nil, false
+	}
+	return c.hold(conn), true
+}
+
+// track marks the connection of a request as busy until leave is called: before
+// 2026-07-28 a call outlives the HTTP request that brought it. The first request
+// of a connection makes it known.
+func (c *connections) track(req mcp.Request) (leave func()) {
+	session, ok := req.GetSession().(*mcp.ServerSession)
+	if !ok || session.ID() == "" {
+		return func() {}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	conn := c.open[session.ID()]
+	if conn == nil {
+		from := originOf(req.GetExtra())
+		conn = &connection{session: session, user: from.user, client: fair.ClientOf(from.session)}
+		c.open[session.ID()] = conn
+	}
+	return c.hold(conn)
+}
+
+// hold marks a connection as busy. c.mu is held.
+func (c *connections) hold(conn *connection) (release func()) {
+	conn.busy++
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		conn.busy--
+		conn.used = time.Now()
+	}
+}
+
+// admit makes room for a connection of a client. It reports false if all that could
+// be closed are busy.
+func (c *connections) admit(client string) bool {
+	victim, ok := c.evict(client)
+	if victim != nil {
+		_ = victim.session.Close() // it is idle, so this does not wait
+	}
+	return ok
+}
+
+// evict returns which connection to close; nil if there is room.
+func (c *connections) evict(client string) (victim *connection, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	live, own := map[string]*connection{}, 0
+	for session := range c.live() {
+		if conn := c.open[session.ID()]; conn != nil {
+			live[session.ID()] = conn
+			if conn.client == client {
+				own++
+			}
+		}
+	}
+	c.open = live
+	if len(live) < maxConnections && own < maxConnectionsOfClient {
+		return nil, true
+	}
+
+	newcomer := client
+	if own < maxConnectionsOfClient {
+		newcomer = "" // it holds none: anybody's may go
+	}
+	holding := func(conn *connection) fair.Holding {
+		return fair.Holding{Key: conn.client, Busy: conn.busy > 0, Since: conn.used}
+	}
+	victim, ok = fair.Victim(maps.Values(live), holding, newcomer)
+	if ok {
+		delete(c.open, victim.session.ID())
+	}
+	return victim, ok
+}

@@ -1,0 +1,215 @@
+package mcpapi
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/toolhost/toolhost/internal/strictjson"
+)
+
+// The first protocol revision without a handshake, and the last one with it.
+const (
+	modernVersion = "2026-07-28"
+	lastLegacy    = "2025-11-25"
+)
+
+// The methods that need care, besides those of tasks.
+const (
+	methodInitialize = "initialize"
+	methodPing       = "ping"
+	methodDiscover   = "server/discover"
+	methodCall       = "tools/call"
+	methodListen     = "subscriptions/listen"
+	methodCancelled  = "notifications/cancelled"
+
+	notifications = "notifications/"
+)
+
+const (
+	maxMeta  = 64 << 10 // bytes of _meta: the tree that the SDK makes of it is many times as large
+	maxToken = 256      // bytes of an id or a progress token
+)
+
+// envelope is what transports need to know of a message before the SDK reads it.
+type envelope struct {
+	ID      json.RawMessage // nil: there is none, or none that an answer can repeat
+	Method  string          // "": the message is an answer
+	Version *string         // the protocol revision that _meta names
+	Name    string          // the tool, prompt, resource or task that it is for
+	TaskIDs []string        // the tasks that a subscription is for
+	Cancels json.RawMessage // the id of the request that it cancels
+}
+
+// notifies reports whether nobody may be answered.
+func (m envelope) notifies() bool { return m.Method != "" && m.ID == nil }
+
+// modern reports whether a message is of the era without a handshake.
+func (m envelope) modern() bool { return m.Version != nil && *m.Version >= modernVersion }
+
+// unsupported returns what is wrong with the revision that a request names. The SDK
+// would ignore one that is older than all it knows.
+func (m envelope) unsupported() *jsonrpc.Error {
+	known := mcp.SupportedProtocolVersions()
+	if m.Version == nil || slices.Contains(known, *m.Version) {
+		return nil
+	}
+	data, _ := json.Marshal(mcp.UnsupportedProtocolVersionData{Supported: known, Requested: *m.Version})
+	return &jsonrpc.Error{Code: mcp.CodeUnsupportedProtocolVersion, Message: "unsupported protocol version", Data: data}
+}
+
+// named are the methods that are for a thing, and the parameter that names it. The
+// header Mcp-Name repeats it (2026-07-28, basic/transports/streamable-http).
+var named = map[string]string{
+	methodCall: "name", "prompts/get": "name", "resources/read": "uri",
+	methodTaskGet: "taskId", methodTaskUpdate: "taskId", methodTaskCancel: "taskId",
+}
+
+// readEnvelope reads a message strictly: names are matched in their exact case, and
+// one that is given twice is refused, for another reader of the message, a proxy or
+// a plugin, could see the other value. What passes means the same to the SDK.
+func readEnvelope(data []byte) (m envelope, problem *jsonrpc.Error) {
+	var top map[string]json.RawMessage
+	if err := strictjson.Decode(data, &top); err != nil {
+		return m, m.explain(data, top["id"], err)
+	}
+
+	id, method, params := top["id"], top["method"], top["params"]
+	switch {
+	case string(top["jsonrpc"]) != `"2.0"`:
+		return m, invalidRequest(`jsonrpc: expected "2.0"`)
+	case id != nil && !repeatable(id):
+		return m, invalidRequest("id: expected " + repeatableForm)
+	}
+	m.ID = id
+	if method == nil {
+		return m, nil
+	}
+	if method[0] != '"' || json.Unmarshal(method, &m.Method) != nil {
+		return m, invalidRequest("method: expected a string")
+	}
+	if params == nil || params[0] != '{' {
+		return m, nil // the SDK knows which methods need some
+	}
+	if err := m.readParams(params); err != nil {
+		return m, invalidParams("params: " + err.Error())
+	}
+	return m, nil
+}
+
+// explain returns why a message cannot be read. The client is told which request it
+// was if the fault is within its params.
+func (m *envelope) explain(data []byte, id json.RawMessage, err error) *jsonrpc.Error {
+	at, _ := errors.AsType[*strictjson.Error](err)
+	switch {
+	case strings.HasPrefix(at.Pointer, "/params/"):
+		if id != nil && repeatable(id) {
+			m.ID = id
+		}
+		return invalidParams(at.Path() + ": " + at.Message)
+	case at.Pointer != "":
+		return invalidRequest(at.Path() + ": " + at.Message)
+	case bytes.HasPrefix(bytes.TrimSpace(data), []byte("[")) && json.Valid(data):
+		return invalidRequest("arrays are not supported: send each message by itself")
+	case json.Valid(data) && utf8.Valid(data):
+		return invalidRequest(at.Message)
+	}
+	return &jsonrpc.Error{Code: jsonrpc.CodeParseError, Message: "the message is not JSON in UTF-8"}
+}
+
+func (m *envelope) readParams(params json.RawMessage) error {
+	var in map[string]json.RawMessage
+	if err := strictjson.Decode(params, &in); err != nil {
+		return err
+	}
+
+	_ = json.Unmarshal(in[named[m.Method]], &m.Name) // the SDK refuses what is not a string
+	switch m.Method {
+	case methodCancelled:
+		if m.Cancels = in["requestId"]; m.Cancels != nil && !repeatable(m.Cancels) {
+			return errors.New("requestId: expected " + repeatableForm)
+		}
+	case methodListen:
+		if err := m.readTaskIDs(in["notifications"]); err != nil {
+			return err
+		}
+	}
+
+	meta := in["_meta"]
+	if len(meta) > maxMeta {
+		return fmt.Errorf("_meta: has more than %d bytes", maxMeta)
+	}
+	var tags map[string]json.RawMessage
+	if strictjson.Decode(meta, &tags) != nil {
+		return nil // it is not an object: the SDK refuses it
+	}
+	if version := tags[mcp.MetaKeyProtocolVersion]; version != nil {
+		m.Version = new(string)
+		_ = json.Unmarshal(version, m.Version)
+	}
+	if token := tags["progressToken"]; token != nil && string(token) != "null" && !repeatable(token) {
+		return errors.New("_meta.progressToken: expected " + repeatableForm)
+	}
+	return nil
+}
+
+func (m *envelope) readTaskIDs(listen json.RawMessage) error {
+	var in map[string]json.RawMessage
+	if strictjson.Decode(listen, &in) != nil || in["taskIds"] == nil {
+		return nil // the SDK refuses what is not an object
+	}
+	if json.Unmarshal(in["taskIds"], &m.TaskIDs) != nil {
+		return errors.New("notifications.taskIds: expected strings")
+	}
+
+	slices.Sort(m.TaskIDs)
+	m.TaskIDs = slices.Compact(m.TaskIDs)
+	m.TaskIDs = m.TaskIDs[:min(len(m.TaskIDs), maxWatched)]
+	return nil
+}
+
+func invalidRequest(message string) *jsonrpc.Error {
+	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: "not a JSON-RPC 2.0 message of MCP: " + message}
+}
+
+func invalidParams(message string) *jsonrpc.Error {
+	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: message}
+}
+
+// failure is an error response. It has no id if the request's is unknown: in MCP an
+// id is never null.
+type failure struct {
+	Version string          `json:"jsonrpc"`
+	ID      json.RawMessage `json:"id,omitempty"`
+	Error   *jsonrpc.Error  `json:"error"`
+}
+
+// repeatable reports whether an id or a token reaches the client again as it was
+// sent. Larger numbers lose digits on their way, in clients too.
+func repeatable(value []byte) bool {
+	const exact = 1<<53 - 1
+	var text string
+	if value[0] == '"' && json.Unmarshal(value, &text) == nil {
+		return len(text) <= maxToken && !strings.ContainsRune(text, utf8.RuneError) // half a surrogate pair
+	}
+	n, err := strconv.ParseInt(string(value), 10, 64)
+	return err == nil && -exact <= n && n <= exact
+}
+
+var repeatableForm = fmt.Sprintf("a string of at most %d bytes, or an integer of at most 53 bits", maxToken)
+
+// toID returns a repeatable id as the SDK has it; the zero ID if there is none.
+func toID(value json.RawMessage) jsonrpc.ID {
+	var v any
+	_ = json.Unmarshal(value, &v)
+	id, _ := jsonrpc.MakeID(v)
+	return id
+}

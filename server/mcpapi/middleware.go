@@ -1,0 +1,166 @@
+package mcpapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"runtime/debug"
+	"strings"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/internal/fair"
+)
+
+// guard is the outermost middleware. It limits the requests of a client, except
+// pings, which have to show that the server is there. And it makes an error of a
+// panic: the SDK answers each request on a goroutine of its own, where a panic
+// would end the process and everybody's work.
+func (a *api) guard(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (result mcp.Result, err error) {
+		defer func() {
+			if v := recover(); v != nil {
+				a.log.Error("request panicked", "method", method, "panic", v, "stack", string(debug.Stack()))
+				result, err = nil, internalError()
+			}
+		}()
+
+		if a.connections != nil {
+			defer a.connections.track(req)()
+		}
+		if a.calls != nil && method != methodPing && !strings.HasPrefix(method, notifications) {
+			client := fair.ClientOf(originOf(req.GetExtra()).session)
+			if limit, ok := a.calls.Take(client, 1); !ok {
+				return nil, busy(limit)
+			}
+			defer a.calls.Give(client, 1)
+		}
+		return next(ctx, method, req)
+	}
+}
+
+// codeBusy is the error of one request too many. It is HTTP's: MCP asks for codes
+// outside of the range that JSON-RPC reserves (2026-07-28, basic, error codes).
+const codeBusy = http.StatusTooManyRequests
+
+func busy(limit int) *jsonrpc.Error {
+	return &jsonrpc.Error{Code: codeBusy, Message: fmt.Sprintf("%d requests wait for an answer already: wait for some of them, then try again", limit)}
+}
+
+func internalError() *jsonrpc.Error {
+	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: abi.InternalMessage}
+}
+
+// receive is the innermost middleware: it answers what the SDK does not know of,
+// and corrects what the SDK answers.
+func (a *api) receive(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		switch r := req.(type) {
+		case *mcp.ServerRequest[*taskParams]:
+			return a.answerTask(ctx, method, r)
+		case *mcp.CallToolRequest:
+			return a.callTool(ctx, r, next)
+		case *mcp.SubscriptionsListenRequest:
+			return a.listen(ctx, r, next)
+		case *mcp.ReadResourceRequest:
+			result, err := next(ctx, method, r)
+			return result, readError(r, err)
+		case *mcp.ListToolsRequest: // no list shows half of a reload
+			a.listing.RLock()
+			defer a.listing.RUnlock()
+		}
+		if p, ok := req.GetParams().(*mcp.InitializeParams); ok && p != nil && p.ProtocolVersion >= modernVersion {
+			p.ProtocolVersion = lastLegacy // the SDK agrees on that, and would act on what was asked for
+		}
+
+		result, err := next(ctx, method, req)
+		if err != nil {
+			if _, ok := errors.AsType[*jsonrpc.Error](err); !ok && method == methodInitialize { // a second one: the SDK gives it no code
+				err = &jsonrpc.Error{Code: jsonrpc.CodeInvalidRequest, Message: err.Error()}
+			}
+			return nil, err
+		}
+		a.instruct(result)
+		return result, nil
+	}
+}
+
+// instruct sets the instructions of now. The SDK sends those of when the server was
+// made.
+func (a *api) instruct(result mcp.Result) {
+	if a.instructed { // by the embedding program
+		return
+	}
+	switch r := result.(type) {
+	case *mcp.InitializeResult:
+		r.Instructions = a.served.Load().instructions
+	case *mcp.DiscoverResult:
+		r.Instructions = a.served.Load().instructions
+	}
+}
+
+// callTool calls a tool of the service, or of the embedding program.
+func (a *api) callTool(ctx context.Context, req *mcp.CallToolRequest, next mcp.MethodHandler) (mcp.Result, error) {
+	served := a.served.Load()
+	if tool, ok := served.tools[req.Params.Name]; ok {
+		return a.call(ctx, req, tool.structured)
+	}
+
+	result, err := next(ctx, methodCall, req)
+	if e, ok := errors.AsType[*jsonrpc.Error](err); ok && e.Message == unknownTool(req.Params.Name).Message {
+		if near := abi.Nearest(req.Params.Name, served.names()); near != "" {
+			return nil, invalidParams(fmt.Sprintf("%s, did you mean %q?", e.Message, near))
+		}
+	}
+	return result, err
+}
+
+// unknownTool is the error of the SDK for a tool that does not exist.
+func unknownTool(name string) *jsonrpc.Error {
+	return invalidParams(fmt.Sprintf("unknown tool %q", name))
+}
+
+// codeNotFound is the error of a missing resource before 2026-07-28 (2025-11-25,
+// server/resources, error handling).
+const codeNotFound = -32002
+
+// readError turns the SDK's error for a missing resource into one of the client's
+// revision. It makes the data anew: the SDK's is not JSON if the URI has control
+// characters, and a message that cannot be sent ends the session.
+func readError(r *mcp.ReadResourceRequest, err error) error {
+	e, ok := errors.AsType[*jsonrpc.Error](err)
+	if !ok || e.Code != jsonrpc.CodeInvalidParams || e.Message != "Resource not found" {
+		return err
+	}
+	out := &jsonrpc.Error{Code: e.Code, Message: e.Message}
+	out.Data, _ = json.Marshal(map[string]string{"uri": r.Params.URI})
+	if r.ProtocolVersion() < modernVersion {
+		out.Code = codeNotFound
+	}
+	return out
+}
+
+// send is the middleware of messages to clients.
+func (a *api) send(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		switch p := req.GetParams().(type) {
+		case *mcp.SubscriptionsAcknowledgedParams:
+			if l, ok := ctx.Value(listenerKey{}).(*listener); ok {
+				return nil, a.acknowledge(ctx, l, p, func() error {
+					_, err := next(ctx, method, req)
+					return err
+				})
+			}
+		case *mcp.ToolListChangedParams:
+			// The SDK sends it also to sessions that have not begun.
+			if s, ok := req.GetSession().(*mcp.ServerSession); ok && s.InitializeParams() == nil {
+				return nil, nil
+			}
+		}
+		return next(ctx, method, req)
+	}
+}

@@ -1,0 +1,70 @@
+package mcpapi
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/auth"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// origin is what a transport knows of a request. It reaches the handlers in the one
+// place that the SDK has for it, the information on an access token.
+type origin struct {
+	session string    // whose runs the request sees
+	user    string    // who sent it
+	until   time.Time // when its permission ends; zero: never
+
+	taskIDs []string                   // the tasks that a subscription is for
+	send    func(message []byte) error // sends a message that the SDK does not know; nil: impossible
+}
+
+const originKey = "origin"
+
+func (o origin) token() *auth.TokenInfo {
+	// The SDK refuses a session to all but the user who began it. This has to hold
+	// for the operator's too, so no name may be empty.
+	return &auth.TokenInfo{UserID: "user " + o.user, Expiration: o.until, Extra: map[string]any{originKey: o}}
+}
+
+func (o origin) extra(header http.Header) *mcp.RequestExtra {
+	return &mcp.RequestExtra{TokenInfo: o.token(), Header: header}
+}
+
+// originOf returns the origin of a request. An unknown one sees no runs: no session
+// has its name.
+func originOf(extra *mcp.RequestExtra) origin {
+	if extra != nil && extra.TokenInfo != nil {
+		if o, ok := extra.TokenInfo.Extra[originKey].(origin); ok {
+			return o
+		}
+	}
+	return origin{session: "?"}
+}
+
+// caller is who makes a request, and what its client can do. It is judged from that
+// request alone.
+type caller struct {
+	origin
+	modern  bool
+	tasks   bool // takes a task for an answer
+	elicits bool // can ask its user
+}
+
+// request is what requests of the SDK have in common.
+type request interface {
+	mcp.Request
+	ClientCapabilities() *mcp.ClientCapabilities
+	ProtocolVersion() string
+}
+
+func callerOf(req request) caller {
+	c := caller{origin: originOf(req.GetExtra()), modern: req.ProtocolVersion() >= modernVersion}
+	if can := req.ClientCapabilities(); can != nil {
+		_, tasks := can.Extensions[tasksExtension]
+		c.tasks = tasks && c.modern
+		e := can.Elicitation
+		c.elicits = e != nil && (e.Form != nil || e.URL == nil) // an empty one means forms
+	}
+	return c
+}

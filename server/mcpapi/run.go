@@ -1,0 +1,133 @@
+package mcpapi
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/toolhost/toolhost/server"
+)
+
+// ErrStuck is the error of [Run] if a call or a write does not end, most often a
+// write to a client that does not read.
+var ErrStuck = errors.New("the MCP session does not end")
+
+// Config configures [Run]. Its zero value serves the process's own streams.
+type Config struct {
+	Version string // of the program, as clients see it
+
+	// In and Out are the streams. Nil means standard input and output. Nothing else
+	// may write to Out. Run closes In at the end if it is an io.Closer, so that a
+	// read that still waits returns.
+	In  io.Reader
+	Out io.Writer
+
+	// Logger gets what operators should know. Nil discards it. It must not write to
+	// Out.
+	Logger *slog.Logger
+
+	// Session is the session whose runs and tasks the client sees. The default is
+	// [DefaultSession]: a client that is started again finds its runs, if the
+	// service keeps them.
+	Session string
+
+	// Grace is how long a client that takes tasks waits for a result before it
+	// gets a task. The default is two seconds.
+	Grace time.Duration
+
+	Extend // what tools of plugins cannot be
+
+	drain time.Duration // 0 means drainGrace; negative none: a guest that spins stops the clock of a test
+}
+
+// Run serves one client until it closes In or goes away, and returns nil, or until
+// ctx is done, and returns its cause. Before it returns it answers the requests made
+// before In was closed, calls of tools for a second, and cancels the calls that
+// still run. It returns [ErrStuck] if they do not end within 30 seconds, or the
+// client does not read for that long. Background runs, parked calls and tasks
+// continue until the service is closed; the next client of the session has them.
+//
+// A program that serves its standard output should ignore SIGPIPE, or the system
+// ends it when the client goes away.
+func Run(ctx context.Context, service *server.Service, cfg Config) error {
+	if cfg.In == nil {
+		cfg.In = os.Stdin
+	}
+	if cfg.Out == nil {
+		cfg.Out = os.Stdout
+	}
+
+	a := newAPI(ctx, service, cfg.Logger, cfg.Grace)
+	defer a.close()
+	srv, err := a.newServer(cfg.Version, cfg.Extend)
+	if err != nil {
+		return fmt.Errorf("MCP session: %w", err)
+	}
+	p := newPipe(cfg.In, cfg.Out, origin{session: cmp.Or(cfg.Session, DefaultSession)}, cmp.Or(cfg.drain, drainGrace))
+	var sessions []*mcp.ServerSession
+	for _, l := range []*lane{p.legacy, p.modern} {
+		session, err := srv.Connect(ctx, l, nil)
+		if err != nil {
+			_ = p.Close()
+			return fmt.Errorf("MCP session: %w", err)
+		}
+		sessions = append(sessions, session)
+	}
+	go p.run()
+	return serve(ctx, p, sessions)
+}
+
+// serve waits for the end of the sessions of a pipe, and ends them when ctx is done.
+func serve(ctx context.Context, p *pipe, sessions []*mcp.ServerSession) error {
+	ended := make(chan error, len(sessions))
+	for _, s := range sessions {
+		go func() {
+			err := s.Wait()
+			if ctx.Err() == nil {
+				_ = p.Close() // the streams are of no use to the other session either
+			}
+			ended <- err
+		}()
+	}
+
+	select {
+	case <-p.ended: // the SDK cancels the calls
+	case <-p.closed:
+	case <-ctx.Done(): // the calls see it, see api.call
+		for _, s := range sessions {
+			go func() { _ = s.Close() }()
+		}
+	}
+
+	defer p.Close()
+	late := time.After(hungTimeout)
+	var first error
+	for range sessions {
+		select {
+		case err := <-ended:
+			first = cmp.Or(first, err)
+		case <-late:
+			return fmt.Errorf("%w: a call or a write is still running after %s", ErrStuck, hungTimeout)
+		}
+	}
+	return sessionError(ctx, first)
+}
+
+// sessionError returns why a session ended. It is normal that the client goes away.
+func sessionError(ctx context.Context, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case err == nil, errors.Is(err, syscall.EPIPE), errors.Is(err, io.ErrClosedPipe), errors.Is(err, os.ErrClosed):
+		return nil
+	}
+	return fmt.Errorf("MCP session: %w", err)
+}
