@@ -18,7 +18,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/toolhost/toolhost/server/httpapi"
-	"github.com/toolhost/toolhost/server/identity"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 // client talks to a running server.
@@ -35,7 +35,7 @@ func (a *app) remote(cmd *cobra.Command, run func(c *client, cmd *cobra.Command,
 	var session string
 	flags := cmd.Flags()
 	flags.String("addr", "", "`address` of the server: host:port, a URL, or the path of a socket (default: the socket of the data folder)")
-	flags.StringVar(&session, "session", identity.DefaultSession, "session the runs belong to")
+	flags.StringVar(&session, "session", wire.DefaultSession, "session the runs belong to")
 	flags.Bool("json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if a.config.Addr == "" && a.config.Data == "" {

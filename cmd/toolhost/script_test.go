@@ -22,7 +22,7 @@ import (
 	"github.com/toolhost/toolhost/internal/pluginbuild"
 	"github.com/toolhost/toolhost/internal/plugintest"
 	"github.com/toolhost/toolhost/server/httpapi"
-	"github.com/toolhost/toolhost/server/identity"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 func TestMain(m *testing.M) {
@@ -225,7 +225,7 @@ func hangUp(ts *testscript.TestScript, neg bool, args []string) {
 
 // poll asks the server of a script until it says yes.
 func poll(ts *testscript.TestScript, ask func(ctx context.Context, c *client) bool) {
-	c, err := newClient("", socketPath(ts.Getenv("TOOLHOST_DATA")), "", identity.DefaultSession)
+	c, err := newClient("", socketPath(ts.Getenv("TOOLHOST_DATA")), "", wire.DefaultSession)
 	ts.Check(err)
 	defer c.http.CloseIdleConnections()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute) // only a broken server gets there

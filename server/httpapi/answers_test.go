@@ -13,7 +13,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/httpapi"
-	"github.com/toolhost/toolhost/server/identity"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 // A wait for the end of a run, or of several, ends when one of them begins to
@@ -56,7 +56,7 @@ func (f *fixture) ponder() string {
 	f.t.Helper()
 	var id string
 	_, err := f.service.Call(f.t.Context(), server.Request{
-		Session: identity.DefaultSession, Tool: "ponders", AskLater: true, Parked: func(run background.Run) { id = run.ID },
+		Session: wire.DefaultSession, Tool: "ponders", AskLater: true, Parked: func(run background.Run) { id = run.ID },
 		Ask: func(context.Context, abi.Questions) (abi.Answers, error) { return abi.Answers{}, server.ErrAskAgain },
 	})
 	require.NoError(f.t, err)

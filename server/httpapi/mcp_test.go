@@ -9,6 +9,7 @@ import (
 
 	"github.com/toolhost/toolhost/server/httpapi"
 	"github.com/toolhost/toolhost/server/identity"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 // Another protocol is behind the same guards, and sees the session.
@@ -36,7 +37,7 @@ func TestMounted(t *testing.T) {
 			resp, body := f.do("POST", "/mcp", `{}`, c.headers...)
 			require.Equal(t, c.status, resp.StatusCode, body)
 		}
-		require.Equal(t, []string{identity.DefaultSession, "ana"}, seen)
+		require.Equal(t, []string{wire.DefaultSession, "ana"}, seen)
 	})
 	bubble(t, func(t *testing.T) {
 		resp, _ := serve(t, httpapi.Config{}, "echo").do("POST", "/mcp", `{}`)

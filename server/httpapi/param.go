@@ -11,6 +11,7 @@ import (
 
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/server/identity"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 // A Param is a parameter of a path or a query, or a header. What a parameter of
@@ -77,7 +78,7 @@ var pathParams = map[string]Param{
 // SessionParam is the header that names the session of a request.
 func SessionParam() Param {
 	p := formed(SessionHeader, "the session the request is for; empty is as none", orEmpty(regexp.MustCompile(identity.AnySessionForm)), "")
-	p.Default = identity.DefaultSession
+	p.Default = wire.DefaultSession
 	return p
 }
 

@@ -26,7 +26,7 @@ import (
 // The headers of this API.
 const (
 	// SessionHeader names the session a request is for: 1 to 128 letters,
-	// digits and . _ : @ -. Without it the session is [identity.DefaultSession]. A user's
+	// digits and . _ : @ -. Without it the session is [wire.DefaultSession]. A user's
 	// is apart from all of others, whatever its name, see [identity.Caller].
 	SessionHeader = "Toolhost-Session"
 	// KeyHeader is the idempotency key of a spawn: up to 128 characters. Calls and

@@ -24,7 +24,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/httpapi"
-	"github.com/toolhost/toolhost/server/identity"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 // TestWire plays the conversations in testdata. Their sections are:
@@ -46,7 +46,7 @@ import (
 func TestWire(t *testing.T) { wiretest.Run(t, converse) }
 
 func converse(t *testing.T, file string) {
-	w := &wire{names: map[string]string{}}
+	w := &conversation{names: map[string]string{}}
 	var cfg httpapi.Config
 	wiretest.Play(t, file, "response", func(name []string, text []byte) []byte {
 		argument := strings.Join(name[1:], " ")
@@ -72,13 +72,13 @@ func converse(t *testing.T, file string) {
 	})
 }
 
-// wire is one conversation.
-type wire struct {
+// conversation is one conversation.
+type conversation struct {
 	*fixture
 	names map[string]string // of ids
 }
 
-func (w *wire) duration(text string) time.Duration {
+func (w *conversation) duration(text string) time.Duration {
 	if text == "" {
 		return 0
 	}
@@ -89,9 +89,9 @@ func (w *wire) duration(text string) time.Duration {
 
 // task calls a tool as MCP does for a client that takes tasks and can ask its
 // user: the call becomes a run, which asks.
-func (w *wire) task(tool string) {
+func (w *conversation) task(tool string) {
 	_, err := w.service.Call(w.t.Context(), server.Request{
-		Session: identity.DefaultSession, Tool: tool, AskLater: true, Parked: func(run background.Run) { w.name([]byte(run.ID)) },
+		Session: wire.DefaultSession, Tool: tool, AskLater: true, Parked: func(run background.Run) { w.name([]byte(run.ID)) },
 		Ask: func(context.Context, abi.Questions) (abi.Answers, error) { return abi.Answers{}, server.ErrAskAgain },
 	})
 	require.NoError(w.t, err)
@@ -99,7 +99,7 @@ func (w *wire) task(tool string) {
 
 // send sends a request as it stands there and returns the answer. With a time,
 // the answer is a stream that is read so long.
-func (w *wire) send(network string, text []byte, during time.Duration) []byte {
+func (w *conversation) send(network string, text []byte, during time.Duration) []byte {
 	for id, name := range w.names {
 		text = bytes.ReplaceAll(text, []byte(name), []byte(id))
 	}
@@ -132,7 +132,7 @@ func (w *wire) send(network string, text []byte, during time.Duration) []byte {
 }
 
 // check holds that the OpenAPI document has the exchange.
-func (w *wire) check(request []byte, resp *http.Response, answer []byte) {
+func (w *conversation) check(request []byte, resp *http.Response, answer []byte) {
 	head, body, _ := bytes.Cut(request, []byte("\n\n"))
 	words := strings.Fields(string(head))
 	r, err := http.NewRequest(words[0], "http://localhost"+words[1], nil)
@@ -145,7 +145,7 @@ func (w *wire) check(request []byte, resp *http.Response, answer []byte) {
 // everywhere are headers of all answers, or of the connection.
 var everywhere = []string{"Date", "Content-Length", "Cache-Control", "Content-Security-Policy", "X-Content-Type-Options", "Transfer-Encoding", "Connection"}
 
-func (w *wire) show(resp *http.Response, body []byte) []byte {
+func (w *conversation) show(resp *http.Response, body []byte) []byte {
 	var out bytes.Buffer
 	fmt.Fprintf(&out, "HTTP/1.1 %s\n", resp.Status)
 	for _, name := range slices.Sorted(func(yield func(string) bool) {
@@ -184,7 +184,7 @@ var (
 )
 
 // name gives names to what differs from run to run.
-func (w *wire) name(text []byte) []byte {
+func (w *conversation) name(text []byte) []byte {
 	for _, id := range anyID.FindAllString(string(text), -1) {
 		if w.names[id] != "" || strings.Count(id, "a") == 26 {
 			continue

@@ -17,10 +17,9 @@ import (
 	"regexp"
 	"strings"
 	"time"
-)
 
-// DefaultSession is the session of requests that name none.
-const DefaultSession = "default"
+	"github.com/toolhost/toolhost/server/wire"
+)
 
 // Caller is who sent a request. Its zero value is the operator, in no session.
 //
@@ -34,7 +33,7 @@ type Caller struct {
 }
 
 // Nobody is the caller of requests that need no login. No user has its key.
-var Nobody = Caller{User: "?", Session: "?/" + DefaultSession}
+var Nobody = Caller{User: "?", Session: "?/" + wire.DefaultSession}
 
 // Operator reports whether the caller is the operator, who may do everything.
 func (c Caller) Operator() bool { return c.User == "" }
@@ -73,7 +72,7 @@ var (
 var ErrSession = errors.New("expected 1 to 128 letters, digits and . _ : @ -")
 
 // InSession returns the caller in the session it calls name; empty is
-// [DefaultSession]. The error is [ErrSession].
+// [wire.DefaultSession]. The error is [ErrSession].
 func (c Caller) InSession(name string) (Caller, error) {
 	form := sessionForm
 	if c.Operator() {
@@ -82,7 +81,7 @@ func (c Caller) InSession(name string) (Caller, error) {
 
 	switch {
 	case name == "":
-		name = DefaultSession
+		name = wire.DefaultSession
 	case !form.MatchString(name):
 		return Nobody, ErrSession
 	}

@@ -1,0 +1,157 @@
+package client
+
+import (
+	"context"
+	"io"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/server/wire"
+)
+
+// Tools returns the tools the session may call.
+func (c *Client) Tools(ctx context.Context) ([]wire.Definition, error) {
+	out, err := do[wire.Tools](ctx, c, "GET", "/v1/tools", nil)
+	return out.Tools, err
+}
+
+// Call calls a tool and waits for its result. The result also describes a call
+// that failed or ran into a limit; the error is for a call that was not made.
+// When ctx is done, the call is canceled.
+func (c *Client) Call(ctx context.Context, call wire.Call) (abi.Result, error) {
+	return do[abi.Result](ctx, c, "POST", "/v1/calls", call)
+}
+
+// Spawn starts a tool as a background run. With an idempotency key a request
+// that got no answer can be repeated: the same key, tool and arguments return
+// the same run. An empty key is none.
+func (c *Client) Spawn(ctx context.Context, spawn wire.Spawn, key string) (wire.Run, error) {
+	return do[wire.Run](ctx, c, "POST", "/v1/runs", spawn, wire.KeyHeader, key)
+}
+
+// RunQuery selects runs of a list. Its zero value is the newest 50.
+type RunQuery struct {
+	Active bool   // only runs that have not ended
+	Before string // the page after [wire.Runs].Next
+	Limit  int    // up to 200; 0 is 50
+}
+
+// Runs lists runs, the newest first, without their results.
+func (c *Client) Runs(ctx context.Context, q RunQuery) (wire.Runs, error) {
+	query := url.Values{}
+	if q.Active {
+		query.Set("active", "true")
+	}
+	if q.Before != "" {
+		query.Set("before", q.Before)
+	}
+	if q.Limit != 0 {
+		query.Set("limit", strconv.Itoa(q.Limit))
+	}
+	return do[wire.Runs](ctx, c, "GET", "/v1/runs?"+query.Encode(), nil)
+}
+
+// CheckOptions say what to return of runs, and when. The zero value returns them
+// at once, without output.
+type CheckOptions struct {
+	Wait time.Duration // how long to wait for the end, at most 9 minutes
+	All  bool          // wait for all of the runs, not for the first
+	Tail int           // characters of the latest output, cleaned
+}
+
+// Check returns up to 20 runs with their results. It returns early if a run has
+// questions for its user.
+func (c *Client) Check(ctx context.Context, ids []string, opts CheckOptions) (wire.Runs, error) {
+	query := url.Values{"id": ids}
+	if opts.Wait > 0 {
+		query.Set("wait", opts.Wait.String())
+	}
+	if opts.All {
+		query.Set("until", "all")
+	}
+	if opts.Tail > 0 {
+		query.Set("tail", strconv.Itoa(opts.Tail))
+	}
+	return do[wire.Runs](ctx, c, "GET", "/v1/runs?"+query.Encode(), nil)
+}
+
+// Run returns a run with its whole result.
+func (c *Client) Run(ctx context.Context, id string) (wire.Run, error) {
+	return do[wire.Run](ctx, c, "GET", runPath(id), nil)
+}
+
+// Stop asks a run to end and returns what became of it, at the latest after the
+// grace period.
+func (c *Client) Stop(ctx context.Context, id string, how wire.Stop) (wire.Stopped, error) {
+	return do[wire.Stopped](ctx, c, "POST", runPath(id)+"/stop", how)
+}
+
+// Answer answers questions of a run, by key. All answers are accepted or none.
+func (c *Client) Answer(ctx context.Context, id string, answers map[string]abi.Answer) error {
+	return c.Do(ctx, "POST", runPath(id)+"/answers", wire.Answers{Answers: answers}, nil)
+}
+
+// Output returns what is kept of a run's raw output. The caller closes it.
+func (c *Client) Output(ctx context.Context, id string) (io.ReadCloser, error) {
+	return c.open(ctx, runPath(id)+"/output")
+}
+
+// Artifact opens [wire.OutputLog] or [wire.ResultJSON] of a run that has ended.
+// The caller closes it.
+func (c *Client) Artifact(ctx context.Context, id, name string) (io.ReadCloser, error) {
+	return c.open(ctx, runPath(id)+"/artifacts/"+url.PathEscape(name))
+}
+
+func (c *Client) open(ctx context.Context, path string) (io.ReadCloser, error) {
+	resp, err := c.send(ctx, "GET", path, nil)
+	if err != nil {
+		return nil, err
+	}
+	return resp.Body, nil
+}
+
+func runPath(id string) string { return "/v1/runs/" + url.PathEscape(id) }
+
+// Notices returns the pending notices of runs that have ended; limit 0 is 50.
+func (c *Client) Notices(ctx context.Context, limit int) (wire.Notices, error) {
+	path := "/v1/notices"
+	if limit != 0 {
+		path += "?limit=" + strconv.Itoa(limit)
+	}
+	return do[wire.Notices](ctx, c, "GET", path, nil)
+}
+
+// Acknowledge takes back the notices of these runs: the session has seen them.
+func (c *Client) Acknowledge(ctx context.Context, ids ...string) error {
+	return c.Do(ctx, "POST", "/v1/notices/ack", wire.Seen{TaskIDs: ids}, nil)
+}
+
+// CreateSchedule stores a schedule. It has no idempotency key: before repeating
+// a request without an answer, list the schedules.
+func (c *Client) CreateSchedule(ctx context.Context, schedule wire.NewSchedule) (wire.Schedule, error) {
+	return do[wire.Schedule](ctx, c, "POST", "/v1/schedules", schedule)
+}
+
+// Schedules returns the schedules, the newest first; with enabled only those that
+// will fire again.
+func (c *Client) Schedules(ctx context.Context, enabled bool) ([]wire.Schedule, error) {
+	out, err := do[wire.Schedules](ctx, c, "GET", "/v1/schedules?enabled="+strconv.FormatBool(enabled), nil)
+	return out.Schedules, err
+}
+
+// DisableSchedule stops a schedule from firing. Its runs continue.
+func (c *Client) DisableSchedule(ctx context.Context, id string) (wire.Schedule, error) {
+	return do[wire.Schedule](ctx, c, "DELETE", "/v1/schedules/"+url.PathEscape(id), nil)
+}
+
+// Session describes the active runs for a model whose conversation was cut.
+func (c *Client) Session(ctx context.Context) (wire.Session, error) {
+	return do[wire.Session](ctx, c, "GET", "/v1/session", nil)
+}
+
+// EndSession ends the session: its parked calls are stopped.
+func (c *Client) EndSession(ctx context.Context) error {
+	return c.Do(ctx, "DELETE", "/v1/session", nil, nil)
+}

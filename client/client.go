@@ -1,0 +1,273 @@
+// Package client is the HTTP API of a Toolhost server as Go: calls, background
+// runs with their output, notices, schedules and events.
+//
+//	c, err := client.New("127.0.0.1:7070", client.Options{Token: token})
+//	result, err := c.Call(ctx, wire.Call{Tool: "primes", Args: json.RawMessage(`{"limit":100}`)})
+//
+// What goes over the wire are the types of package wire. An answer that is an
+// error is a [*wire.Problem], whose Code says what is wrong; branch on the code
+// only. Without an answer the error is an [*Unreachable].
+//
+// docs/http.md describes the endpoints.
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/toolhost/toolhost/server/wire"
+)
+
+// Options are how a [Client] reaches its server. The zero value is ready for use.
+type Options struct {
+	// Token is sent over TCP: the server's static token, or an access token.
+	// Over a socket none is needed, and none is sent.
+	Token string
+	// Session is the session of all requests; empty is [wire.DefaultSession].
+	Session string
+	// DialSocket connects to a unix socket; nil is net.Dial. Some systems allow
+	// only short paths.
+	DialSocket func(ctx context.Context, path string) (net.Conn, error)
+	// Transport sends the requests; nil uses the proxy of the environment over
+	// TCP, and DialSocket over a socket.
+	Transport http.RoundTripper
+}
+
+// Client sends requests to one server, for one session. It is safe for
+// concurrent use.
+type Client struct {
+	http    http.Client
+	base    string // URL
+	address string // for messages
+	token   string
+	session string
+}
+
+// New returns a client for an address: host:port, a URL without a path, or a
+// socket: a path that begins with a slash or a dot, or unix:PATH. It does not
+// connect. The error is an [*AddressError].
+func New(address string, opts Options) (*Client, error) {
+	c := &Client{token: opts.Token, session: opts.Session}
+	c.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // the token is for this server only
+
+	if path, ok := socketPath(address); ok {
+		dial := opts.DialSocket
+		if dial == nil {
+			dial = func(ctx context.Context, path string) (net.Conn, error) {
+				return new(net.Dialer).DialContext(ctx, "unix", path)
+			}
+		}
+		c.base, c.address, c.token = "http://localhost", path, ""
+		c.http.Transport = &http.Transport{
+			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, path) },
+		}
+	} else {
+		u, err := serverURL(address)
+		if err != nil {
+			return nil, err
+		}
+		c.base, c.address = u.String(), u.Host
+		c.http.Transport = &http.Transport{Proxy: http.ProxyFromEnvironment}
+	}
+
+	if opts.Transport != nil {
+		c.http.Transport = opts.Transport
+	}
+	return c, nil
+}
+
+// Close closes idle connections. It does not end requests.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// Address returns the host or the socket of the server.
+func (c *Client) Address() string { return c.address }
+
+func serverURL(address string) (*url.URL, error) {
+	text := address
+	if !strings.Contains(text, "://") {
+		text = "http://" + text
+	}
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
+		return nil, &AddressError{fmt.Sprintf("invalid address %q: want host:port, a URL such as http://127.0.0.1:7070, or the path of a socket", address)}
+	}
+	return &url.URL{Scheme: u.Scheme, Host: strings.ToLower(u.Host)}, nil
+}
+
+func socketPath(address string) (string, bool) {
+	if path, ok := strings.CutPrefix(address, "unix:"); ok {
+		return strings.TrimPrefix(path, "//"), true
+	}
+	return address, strings.HasPrefix(address, "/") || strings.HasPrefix(address, ".")
+}
+
+// Do sends a request and decodes the answer into out, unless out is nil. It is
+// for what has no method here. in is sent as JSON; nil sends no body. Headers
+// are names and values in turn; an empty value is left out.
+func (c *Client) Do(ctx context.Context, method, path string, in, out any, headers ...string) error {
+	resp, err := c.send(ctx, method, path, in, headers...)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+
+	if out == nil {
+		return nil
+	}
+	if err := json.NewDecoder(resp.Body).Decode(out); err != nil {
+		return c.unreachable(ctx, err)
+	}
+	return nil
+}
+
+func do[Out any](ctx context.Context, c *Client, method, path string, in any, headers ...string) (out Out, err error) {
+	err = c.Do(ctx, method, path, in, &out, headers...)
+	return out, err
+}
+
+// send sends a request and returns an answer that is no error.
+func (c *Client) send(ctx context.Context, method, path string, in any, headers ...string) (*http.Response, error) {
+	body := new(bytes.Buffer)
+	if in != nil {
+		if err := json.NewEncoder(body).Encode(in); err != nil {
+			return nil, err
+		}
+		headers = append(headers, "Content-Type", "application/json")
+	}
+	req, err := http.NewRequestWithContext(ctx, method, c.base+path, body)
+	if err != nil {
+		return nil, err
+	}
+	headers = append(headers, wire.SessionHeader, c.session)
+	if c.token != "" {
+		headers = append(headers, "Authorization", "Bearer "+c.token)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		if headers[i+1] != "" {
+			req.Header.Set(headers[i], headers[i+1])
+		}
+	}
+
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, c.unreachable(ctx, err)
+	}
+	if resp.StatusCode < 300 {
+		return resp, nil
+	}
+	defer resp.Body.Close()
+	return nil, c.problem(resp)
+}
+
+// maxProblem bounds the body of an error, in bytes.
+const maxProblem = 64 << 10
+
+// problem decodes an answer that is an error.
+func (c *Client) problem(resp *http.Response) error {
+	data, _ := io.ReadAll(io.LimitReader(resp.Body, maxProblem)) // a broken body is no problem document
+	if to := resp.Header.Get("Location"); resp.StatusCode < 400 && to != "" {
+		return &AddressError{fmt.Sprintf("%s redirects to %s, and requests are not redirected: use that address if it is the right one", c.address, to)}
+	}
+
+	p := new(wire.Problem)
+	if json.Unmarshal(data, p) != nil || p.Code == "" {
+		return &AddressError{fmt.Sprintf("%s is not a Toolhost server: it answered %s", c.address, resp.Status)}
+	}
+	return p
+}
+
+// An AddressError reports an invalid address, or one of something that is not a
+// Toolhost server.
+type AddressError struct{ Text string }
+
+// Error returns the text.
+func (e *AddressError) Error() string { return e.Text }
+
+// Unreachable reports that there was no answer: no server listens at the
+// address, or the connection broke.
+type Unreachable struct {
+	Address string
+	Refused bool // no server listens there
+	Err     error
+}
+
+// Error names the address.
+func (e *Unreachable) Error() string {
+	if e.Refused {
+		return "no server at " + e.Address
+	}
+	return fmt.Sprintf("lost the server at %s: %v", e.Address, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *Unreachable) Unwrap() error { return e.Err }
+
+// unreachable returns why there was no answer: ctx's error, if it is done.
+func (c *Client) unreachable(ctx context.Context, err error) error {
+	var inner *url.Error
+	if errors.As(err, &inner) {
+		err = inner.Err
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	refused := errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, os.ErrNotExist)
+	return &Unreachable{Address: c.address, Refused: refused, Err: err}
+}
+
+// Retry repeats requests to a server that is restarted. Its zero value gives up
+// after two minutes. It is for one goroutine.
+type Retry struct {
+	For  time.Duration   // how long the server may be away; 0 is two minutes
+	Away func(err error) // called once each time the server goes away; may be nil
+
+	reached bool
+	since   time.Time // when it went away; zero while it is there
+}
+
+// Reached notes that the server answered. Until then nothing is repeated.
+func (r *Retry) Reached() { r.reached, r.since = true, time.Time{} }
+
+// Wait waits a moment and returns nil if the request that failed with err may be
+// repeated: the server has gone away, and not for too long. Otherwise it returns
+// err, or the error of ctx.
+func (r *Retry) Wait(ctx context.Context, err error) error {
+	var lost *Unreachable
+	var p *wire.Problem
+	closing := errors.As(err, &p) && p.Code == wire.CodeClosing
+	if !r.reached || !errors.As(err, &lost) && !closing {
+		return err
+	}
+
+	if r.since.IsZero() {
+		r.since = time.Now()
+		if r.Away != nil {
+			r.Away(err)
+		}
+	}
+	limit := r.For
+	if limit == 0 {
+		limit = 2 * time.Minute
+	}
+	if time.Since(r.since) > limit {
+		return err
+	}
+
+	select {
+	case <-time.After(200 * time.Millisecond):
+		return ctx.Err()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
