@@ -49,8 +49,9 @@ var layers = map[string][]string{
 	"pkg/background/engine/memory":       {"pkg/background/engine", "pkg/background/internal/ledger", "pkg/background/output"},
 	"pkg/background/enginetest":          {"pkg/background"},
 	"pkg/background/sqlite":              {"pkg/background", "pkg/background/enginetest"},
-	"server/wire":                        {"abi"}, // JSON shapes
-	"server/identity":                    {},      // tokens and users, for any transport
+	"server/wire":                        {"abi"},                // JSON shapes
+	"client":                             {"abi", "server/wire"}, // the HTTP API as Go: no engine comes with it
+	"server/identity":                    {"server/wire"},        // tokens and users, for any transport
 	"server/httpapi":                     {"abi", "host", "plugins", "pkg/background", "server", "server/identity", "server/wire", "internal/jsontext", "internal/fair"},
 	"server/httpapi/internal/openapigen": {"pkg/background", "server/httpapi"},
 	"server":                             {"abi", "host", "plugins", "pkg/background", "pkg/background/sqlite", "server/wire", "internal/schema", "internal/fair"},
@@ -62,7 +63,7 @@ var layers = map[string][]string{
 	"internal/wiretest":                  {},                                                 // likewise
 	"internal/pluginbuild":               {"abi", "host", "internal/wasmbin"},
 	"examples/plugins/internal/generate": {"host", "internal/pluginbuild"},
-	"cmd/toolhost":                       {"abi", "host", "plugins", "pkg/background", "server", "server/wire", "server/mcpapi", "server/httpapi", "server/identity", "server/webui", "client", "internal/pluginbuild", "internal/human", "internal/owned", "internal/document"},
+	"cmd/toolhost":                       {"abi", "host", "plugins", "pkg/background", "server", "server/wire", "server/mcpapi", "server/httpapi", "server/identity", "server/webui", "client", "client", "internal/pluginbuild", "internal/human", "internal/owned", "internal/document"},
 	"examples/agent":                     {"abi", "plugins", "pkg/background", "server", "host", "internal/pluginbuild"}, // the last two build its plugins
 	"examples/plugins/*":                 {"guest", "guest/guesttest"},                                                   // what a third party would import, and no more
 }
