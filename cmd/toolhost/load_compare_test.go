@@ -8,8 +8,9 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
-	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -155,10 +156,85 @@ func post(ctx context.Context, client *http.Client, base string, body []byte) ([
 	return io.ReadAll(resp.Body)
 }
 
-// bare calls a server that only answers, with what the other one answers.
+// bare calls a server that only reads the request and writes what the other one
+// answers.
 func (l *load) bare(ctx context.Context) door {
-	a, err := l.asker.send(l.t.Context(), "POST", "/v1/calls", httpapi.Call{Tool: loadEcho, Args: json.RawMessage(comparedArgs)})
+	return l.overHTTP(ctx, "bare HTTP", "tcp", l.bareServer(loadEcho, comparedArgs))
+}
+
+// bareServer starts a server that answers every request as the other one answers
+// a call with these arguments.
+func (l *load) bareServer(tool, args string) (base string) {
+	a, err := l.asker.send(l.t.Context(), "POST", "/v1/calls", httpapi.Call{Tool: tool, Args: json.RawMessage(args)})
 	require.NoError(l.t, err)
-	p := startProcess(l.t, "bare", strconv.Quote(string(a.body)))
-	return l.overHTTP(ctx, "bare HTTP", "tcp", p.base)
+	var r abi.Result
+	require.NoError(l.t, json.Unmarshal(a.body, &r))
+	require.True(l.t, r.Kind == abi.Success && sameJSON(r.Value, args), "%s", excerptOf(a.body))
+
+	file := filepath.Join(l.t.TempDir(), "answer.json")
+	require.NoError(l.t, os.WriteFile(file, a.body, 0o600))
+	return startProcess(l.t, "bare", file).base
+}
+
+// sizes compares a call over HTTP with a bare server that reads and writes the
+// same bytes, for small and for large arguments. The tool answers with its
+// arguments, so that both directions are as large. The client looks at no more
+// than the length of what it reads.
+func (l *load) sizes() {
+	if !l.whole {
+		return
+	}
+	ctx, cancel := context.WithCancel(l.t.Context())
+	defer cancel()
+	for _, size := range []struct {
+		name, tool string
+		bytes      int
+	}{{"16 B", loadEcho, 16}, {"1 MiB", loadLarge, 1 << 20}} {
+		const around = len(`{"text":""}`)
+		args := `{"text":"` + strings.Repeat("x", size.bytes-around) + `"}`
+		doors := []door{l.raw(ctx, l.server.base, size.tool, args), l.raw(ctx, l.bareServer(size.tool, args), size.tool, args)}
+
+		profiled := l.profileSize(size.name)
+		took := make([][]time.Duration, len(doors))
+		for began := time.Now(); took[0] == nil || time.Since(began) < l.duration/6; {
+			for i, d := range doors {
+				took[i] = append(took[i], l.callers(1, d)...)
+			}
+		}
+		profiled.Wait()
+		call, bare := quantile(took[0], 0.5), quantile(took[1], 0.5)
+		l.figures.add("call over HTTP, arguments of "+size.name+", p50", ms(call), "ms")
+		l.figures.add("bare HTTP, the same bytes, "+size.name+", p50", ms(bare), "ms")
+		l.figures.add("call over HTTP, arguments of "+size.name+", p50, over bare HTTP", float64(call)/float64(bare), "times")
+	}
+}
+
+// profileSize profiles the server meanwhile, if the environment asks for that.
+func (l *load) profileSize(name string) *sync.WaitGroup {
+	var profiling sync.WaitGroup
+	if loadProfile != "" {
+		profiling.Go(func() {
+			data := l.server.profile(fmt.Sprintf("profile?seconds=%d", max(1, int(l.duration.Seconds()/6))))
+			if err := os.WriteFile(loadProfile+"."+strings.ReplaceAll(name, " ", ""), []byte(data), 0o644); err != nil {
+				l.t.Error(err)
+			}
+		})
+	}
+	return &profiling
+}
+
+// raw calls a server over a connection that is kept.
+func (l *load) raw(ctx context.Context, base, tool, args string) door {
+	transport := &http.Transport{DisableCompression: true}
+	context.AfterFunc(ctx, transport.CloseIdleConnections)
+	client := &http.Client{Transport: transport}
+	body, err := json.Marshal(httpapi.Call{Tool: tool, Args: json.RawMessage(args)})
+	require.NoError(l.t, err)
+	return door{"of " + base, func(ctx context.Context) error {
+		answer, err := post(ctx, client, base, body)
+		if err != nil {
+			return err
+		}
+		return expect(len(answer) > len(args), "%.200s", answer)
+	}}
 }

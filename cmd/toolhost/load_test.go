@@ -56,7 +56,8 @@ func taken(name string) string {
 //
 // It does a little of that in a few seconds. With TOOLHOST_LOAD=1m it takes so
 // long with 500 clients (TOOLHOST_LOAD_CLIENTS), and measures: what clients cost
-// that wait, and a call over HTTP beside the same call in process. With
+// that wait, a call over HTTP next to the same call in process, and a call over
+// HTTP next to a bare server of net/http that reads and writes the same bytes. With
 // TOOLHOST_LOAD_JSON=FILE the figures are appended to a file as lines of JSON,
 // with TOOLHOST_LOAD_PROFILE=FILE the server is profiled in the mix: FILE has
 // where its time went, FILE.allocs what it allocated, FILE.goroutines who waits.
@@ -77,6 +78,7 @@ func TestLoad(t *testing.T) {
 	l.start()
 	idle := l.idle()
 	l.waiters()
+	l.sizes()
 	l.compare()
 	l.mix()
 	l.settle(idle)

@@ -17,6 +17,7 @@ import (
 // The tools of the load run. Those that are spawned give back their arguments.
 const (
 	loadEcho  = "echoes" // gives back its arguments
+	loadLarge = "large"  // likewise, up to 1 MiB
 	loadFails = "fails"  // is a tool error
 	loadSpins = "spins"  // uses up its fuel
 	loadQuick = "quick"  // writes loadPage and ends
@@ -25,7 +26,7 @@ const (
 	loadSleep = "sleeps" // takes an hour, and ends when it is asked to
 )
 
-var loadTools = []string{loadEcho, loadFails, loadSpins, loadQuick, loadWorks, loadTardy, loadSleep}
+var loadTools = []string{loadEcho, loadLarge, loadFails, loadSpins, loadQuick, loadWorks, loadTardy, loadSleep}
 
 // loadPage is some output: lines with characters of several bytes, so that a
 // piece may end within one.
@@ -55,6 +56,7 @@ func loadZoo(t *testing.T) string {
 	say := func(p *plugintest.Program, text string) *plugintest.Program { return p.Say(abi.StreamOutput, text) }
 	for name, invoke := range map[string]*plugintest.Program{
 		loadEcho:  do().Echo(),
+		loadLarge: do().EchoUpTo(1 << 20),
 		loadFails: do().Say(abi.StreamError, loadGone).Return(abi.InvokeToolError),
 		loadSpins: do().Spin(),
 		loadQuick: say(do(), loadPage).Echo(),

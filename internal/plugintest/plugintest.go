@@ -184,12 +184,16 @@ func (p *Program) Say(stream abi.Stream, text string) *Program {
 func (p *Program) Echo() *Program { return p.Read(abi.FieldArgs) }
 
 // EchoLarge is Echo for arguments of up to 8 MiB. It takes memory for them.
-func (p *Program) EchoLarge() *Program {
+func (p *Program) EchoLarge() *Program { return p.EchoUpTo(8 << 20) }
+
+// EchoUpTo is Echo for arguments of up to so many bytes, for which it takes
+// memory.
+func (p *Program) EchoUpTo(size int) *Program {
 	return p.then(func(a *assembler) {
-		a.constant(8 << 20 >> 16)
+		a.constant((size + 1<<16 - 1) >> 16)
 		a.opX(wasmbin.OpMemoryGrow, 0)
 		a.opX(wasmbin.OpLocalSet, 0) // and is not looked at
-		a.read(abi.FieldArgs, pages<<16, 8<<20)
+		a.read(abi.FieldArgs, pages<<16, size)
 	})
 }
 
