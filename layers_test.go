@@ -40,13 +40,15 @@ var layers = map[string][]string{
 	"internal/document":                  {},
 	"internal/fair":                      {},
 	"host/internal/compiler":             {"internal/fuel", "internal/snapshot", "internal/complexity", "internal/wasmbin", "internal/owned"}, // bytes of a stranger in, files out
-	"host":                               {"abi", "host/internal/compiler", "internal/fuel", "internal/snapshot", "internal/wasmbin", "internal/rootfs", "internal/owned", "internal/fair"},
+	"host/internal/sched":                {},
+	"host":                               {"abi", "host/internal/compiler", "host/internal/sched", "internal/fuel", "internal/snapshot", "internal/wasmbin", "internal/rootfs", "internal/owned", "internal/fair"},
 	"plugins":                            {"abi", "host", "internal/schema", "internal/owned", "internal/document"},
 	"pkg/background":                     {}, // knows nothing of wasm, anyone can import it
 	"pkg/background/engine":              {}, // records, and what a store of them must do
 	"pkg/background/internal/ledger":     {"pkg/background/engine"},
 	"pkg/background/output":              {"pkg/background/engine"},
-	"pkg/background/engine/memory":       {"pkg/background/engine", "pkg/background/internal/ledger", "pkg/background/output"},
+	"pkg/background/engine/memory":       {"pkg/background/engine", "pkg/background/engine/enginetest", "pkg/background/internal/ledger", "pkg/background/output"},
+	"pkg/background/engine/enginetest":   {"pkg/background/engine"},
 	"pkg/background/enginetest":          {"pkg/background"},
 	"pkg/background/sqlite":              {"pkg/background", "pkg/background/enginetest"},
 	"server/wire":                        {"abi"},                // JSON shapes
@@ -58,7 +60,7 @@ var layers = map[string][]string{
 	"server/mcpapi":                      {"abi", "server", "server/wire", "internal/strictjson", "internal/fair"},
 	"server/webui":                       {"abi", "host", "plugins", "pkg/background", "server", "server/wire", "internal/human"},
 	"internal/plugintest":                {"abi", "internal/wasmbin"},                        // for tests only
-	"internal/bombs":                     {"abi", "internal/plugintest", "internal/wasmbin"}, // likewise
+	"internal/plugintest/bombs":          {"abi", "internal/plugintest", "internal/wasmbin"}, // likewise
 	"internal/testlog":                   {},                                                 // likewise
 	"internal/wiretest":                  {},                                                 // likewise
 	"internal/pluginbuild":               {"abi", "host", "internal/wasmbin"},

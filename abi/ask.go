@@ -72,6 +72,7 @@ func DecodeQuestions(data []byte) (Questions, error) {
 	if n := len(q.Questions); n == 0 || n > MaxQuestions {
 		return Questions{}, fmt.Errorf("%w: found %d, expected 1 to %d", ErrQuestions, n, MaxQuestions)
 	}
+
 	for key, one := range q.Questions {
 		if err := one.check(key); err != nil {
 			return Questions{}, fmt.Errorf("%w: %w", ErrQuestions, err)
@@ -89,6 +90,7 @@ func (q Question) check(key string) error {
 	case len(q.Schema) > MaxFormSchema:
 		return fmt.Errorf("%s: the schema has %d bytes, and at most %d are allowed", key, len(q.Schema), MaxFormSchema)
 	}
+
 	var root struct {
 		Type any `json:"type"`
 	}

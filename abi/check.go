@@ -58,10 +58,12 @@ func (m *Manifest) check() []Problem {
 	if !isSemver(m.Version) {
 		c.add("/version", "expected a semantic version such as 1.0.0, found %q", m.Version)
 	}
+
 	c.description("/description", m.Description)
 	if len(m.Tools) == 0 || len(m.Tools) > MaxTools {
 		c.add("/tools", "expected 1 to %d tools, found %d", MaxTools, len(m.Tools))
 	}
+
 	first := map[string]int{}
 	for i := range m.Tools {
 		at := "/tools/" + strconv.Itoa(i)
@@ -72,6 +74,7 @@ func (m *Manifest) check() []Problem {
 		}
 		c.tool(at, m.Name, &m.Tools[i])
 	}
+
 	c.needs("/needs", &m.Needs)
 	return c.problems
 }
@@ -91,6 +94,7 @@ func (d *decoder) tool(at, plugin string, t *Tool) {
 	} else if n := AgentName(plugin, t.Name); len(n) > MaxAgentName {
 		d.add(at+"/name", "agents would see %q, %d characters, and at most %d are allowed: shorten the plugin's or the tool's name", n, len(n), MaxAgentName)
 	}
+
 	d.description(at+"/description", t.Description)
 	d.schema(at+"/input_schema", t.InputSchema, true)
 	if t.OutputSchema != nil {
@@ -102,6 +106,7 @@ func (d *decoder) tool(at, plugin string, t *Tool) {
 	if t.Hints.Readonly && t.Hints.Destructive != nil && *t.Hints.Destructive {
 		d.add(at+"/hints", "readonly and destructive exclude each other")
 	}
+
 	limits := reflect.ValueOf(t.Limits)
 	for i := range limits.NumField() {
 		if n := limits.Field(i).Int(); n < 0 {
@@ -109,6 +114,7 @@ func (d *decoder) tool(at, plugin string, t *Tool) {
 			d.add(at+"/limits/"+name, "expected a positive number, found %d", n)
 		}
 	}
+
 	for i, e := range t.Examples {
 		at := at + "/examples/" + strconv.Itoa(i)
 		if found(e.Args) != "an object" {
@@ -137,26 +143,10 @@ func (d *decoder) needs(at string, n *Needs) {
 		}
 		oneOf(d, at+"/mode", f.Mode, FileRead, FileWrite)
 	}
+
 	for i, e := range n.Env {
 		if !isEnvName(e) {
 			d.add(at+"/env/"+strconv.Itoa(i), "expected the name of an environment variable, found %q", e)
-		}
-	}
-	for i, s := range n.Secrets {
-		at := at + "/secrets/" + strconv.Itoa(i)
-		if !isEnvName(s.Name) || s.Name[0] == '_' {
-			d.add(at+"/name", "expected a name of letters, digits and _, found %q", s.Name)
-		}
-		if len(s.Hosts) == 0 {
-			d.add(at+"/hosts", "expected at least one host the secret may be sent to")
-		}
-		if (s.Header == "") == (s.Query == "") {
-			d.add(at, "expected either header or query")
-		}
-	}
-	for i, p := range n.HTTP {
-		if !strings.HasPrefix(p, "https://") && !strings.HasPrefix(p, "http://") {
-			d.add(at+"/http/"+strconv.Itoa(i), "expected a URL pattern that starts with https:// or http://, found %q", p)
 		}
 	}
 }
@@ -185,6 +175,7 @@ func (d *decoder) schema(at string, raw json.RawMessage, input bool) {
 			}
 		}
 	}
+
 	d.references(at, nil, root, false)
 }
 

@@ -127,6 +127,7 @@ func (d *decoder) syntax(data []byte) error {
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return errors.New("expected one JSON document, found something after it")
 	}
+
 	return nil
 }
 
@@ -140,6 +141,7 @@ func (d *decoder) token(dec *json.Decoder, path []string) error {
 	if err != nil {
 		return err
 	}
+
 	switch t {
 	case json.Delim('{'):
 		seen := map[string]bool{}
@@ -153,6 +155,7 @@ func (d *decoder) token(dec *json.Decoder, path []string) error {
 			if seen[key] {
 				d.add(pointer(at), "the field is given twice")
 			}
+
 			seen[key] = true
 			if err := d.token(dec, at); err != nil {
 				return err
@@ -167,13 +170,14 @@ func (d *decoder) token(dec *json.Decoder, path []string) error {
 	default:
 		return nil
 	}
+
 	_, err = dec.Token() // the closing delimiter
 	return err
 }
 
 var (
-	rawType  = reflect.TypeFor[json.RawMessage]()
-	textType = reflect.TypeFor[Text]()
+	rawType   = reflect.TypeFor[json.RawMessage]()
+	needsType = reflect.TypeFor[Needs]()
 )
 
 func (d *decoder) value(pointer string, data []byte, v reflect.Value) {
@@ -181,8 +185,6 @@ func (d *decoder) value(pointer string, data []byte, v reflect.Value) {
 	switch {
 	case v.Type() == rawType:
 		v.SetBytes(bytes.Clone(data))
-	case v.Type() == textType:
-		d.text(pointer, data, v)
 	case v.Kind() == reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
 		d.value(pointer, data, v.Elem())
@@ -206,6 +208,7 @@ func (d *decoder) object(pointer string, data []byte, v reflect.Value) {
 		d.add(pointer, "expected an object, found %s", found(data))
 		return
 	}
+
 	var known []string
 	for i := range v.NumField() {
 		name, options, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
@@ -217,12 +220,18 @@ func (d *decoder) object(pointer string, data []byte, v reflect.Value) {
 		}
 		delete(fields, name)
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		what := "field"
+		if v.Type() == needsType {
+			what = "capability" // of a newer host, perhaps
+		}
+
 		at := pointer + "/" + escape(name)
 		if near := Nearest(name, known); near != "" {
-			d.add(at, "unknown field, did you mean %q?", near)
+			d.add(at, "unknown %s, did you mean %q?", what, near)
 		} else {
-			d.add(at, "unknown field, expected one of %s", strings.Join(known, ", "))
+			d.add(at, "unknown %s, expected one of %s", what, strings.Join(known, ", "))
 		}
 	}
 }
@@ -236,6 +245,7 @@ func (d *decoder) array(pointer string, data []byte, v reflect.Value) {
 	if len(items) == 0 {
 		return // as if it were left out
 	}
+
 	v.Set(reflect.MakeSlice(v.Type(), len(items), len(items)))
 	for i, item := range items {
 		if len(d.problems) >= maxProblems {
@@ -257,15 +267,6 @@ func (d *decoder) integer(pointer string, data []byte, v reflect.Value) {
 		n = int64(f)
 	}
 	v.SetInt(n)
-}
-
-func (d *decoder) text(pointer string, data []byte, v reflect.Value) {
-	var t Text
-	if err := json.Unmarshal(data, &t); err != nil || string(data) == "null" {
-		d.add(pointer, "expected a string or an object from locale to string, found %s", found(data))
-		return
-	}
-	v.Set(reflect.ValueOf(t))
 }
 
 // expected names what a Go type is in JSON.

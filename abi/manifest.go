@@ -35,7 +35,6 @@ type Tool struct {
 	Hints        Hints           `json:"hints,omitzero"`
 	Approval     Approval        `json:"approval,omitempty"`
 	Deferrable   Deferrable      `json:"deferrable,omitempty"`
-	Narration    Narration       `json:"narrate,omitzero"`
 	Limits       Limits          `json:"limits,omitzero"`
 	Examples     []Example       `json:"examples,omitempty"`
 	// Argv is for WASI commands: the arguments come on stdin as JSON in any
@@ -63,9 +62,6 @@ func (h Hints) IsDestructive() bool {
 	}
 	return *h.Destructive
 }
-
-// IsOpenWorld reports whether the tool may talk to things outside the host.
-func (h Hints) IsOpenWorld() bool { return h.OpenWorld == nil || *h.OpenWorld }
 
 // IsPureInit reports whether an instance may be snapshotted after its init.
 func (h Hints) IsPureInit() bool { return h.PureInit == nil || *h.PureInit }
@@ -120,15 +116,11 @@ type Example struct {
 // Needs is what a plugin asks the operator to grant. The zero Needs asks for
 // nothing, and a plugin that was not granted all it needs is not called.
 type Needs struct {
-	HTTP    []string     `json:"http,omitempty"` // URL patterns, such as https://api.example.com/*
-	Files   []FileNeed   `json:"files,omitempty"`
-	Env     []string     `json:"env,omitempty"`
-	Secrets []SecretNeed `json:"secrets,omitempty"`
-	KV      bool         `json:"kv,omitempty"`
-	Clock   bool         `json:"clock,omitempty"`
-	Random  bool         `json:"random,omitempty"`
-	Ask     bool         `json:"ask,omitempty"`   // put questions to the user
-	Tools   []string     `json:"tools,omitempty"` // agent-facing names of other tools
+	Files  []FileNeed `json:"files,omitempty"`
+	Env    []string   `json:"env,omitempty"` // names of environment variables
+	Clock  bool       `json:"clock,omitempty"`
+	Random bool       `json:"random,omitempty"`
+	Ask    bool       `json:"ask,omitempty"` // put questions to the user
 }
 
 // FileNeed is a folder as the plugin sees it.
@@ -145,15 +137,6 @@ const (
 	FileRead  FileMode = "read"
 	FileWrite FileMode = "write" // and read
 )
-
-// SecretNeed is a secret the host puts into requests at egress. It never
-// enters the guest. Exactly one of Header and Query is set.
-type SecretNeed struct {
-	Name   string   `json:"name"`
-	Hosts  []string `json:"hosts"`
-	Header string   `json:"header,omitempty"`
-	Query  string   `json:"query,omitempty"`
-}
 
 // Lookup returns the tool of that name.
 func (m *Manifest) Lookup(name string) (*Tool, bool) {

@@ -11,17 +11,16 @@ import (
 
 func TestHintsReadCarefully(t *testing.T) {
 	for name, c := range map[string]struct {
-		hints                            abi.Hints
-		destructive, openWorld, pureInit bool
+		hints                 abi.Hints
+		destructive, pureInit bool
 	}{
-		"left out":  {abi.Hints{}, true, true, true},
-		"readonly":  {abi.Hints{Readonly: true}, false, true, true},
-		"all false": {abi.Hints{Destructive: new(false), OpenWorld: new(false), PureInit: new(false)}, false, false, false},
-		"all true":  {abi.Hints{Destructive: new(true), OpenWorld: new(true), PureInit: new(true)}, true, true, true},
+		"left out":  {abi.Hints{}, true, true},
+		"readonly":  {abi.Hints{Readonly: true}, false, true},
+		"all false": {abi.Hints{Destructive: new(false), PureInit: new(false)}, false, false},
+		"all true":  {abi.Hints{Destructive: new(true), PureInit: new(true)}, true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.Equal(t, c.destructive, c.hints.IsDestructive())
-			require.Equal(t, c.openWorld, c.hints.IsOpenWorld())
 			require.Equal(t, c.pureInit, c.hints.IsPureInit())
 		})
 	}
@@ -59,6 +58,7 @@ func TestNearest(t *testing.T) {
 	} {
 		require.Equal(t, want, abi.Nearest(name, known), name)
 	}
+
 	require.Empty(t, abi.Nearest("name", nil))
 	require.Equal(t, "add", abi.Nearest("adx", []string{"sub", "add", "ado"}), "the first of the nearest")
 }

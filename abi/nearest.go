@@ -40,5 +40,6 @@ func distance(a, b string) int {
 			}
 		}
 	}
+
 	return row[len(b)]
 }

@@ -91,12 +91,14 @@ func DecodeBlock(data []byte) (Block, error) {
 	if needs == nil {
 		return Block{}, fmt.Errorf("%w: type %q is none of text, image, audio, resource, resource_link", ErrContent, b.Type)
 	}
+
 	for _, name := range needs {
 		if !want[name] && name != "text" { // a text may be empty
 			return Block{}, fmt.Errorf("%w: a block of type %s needs %s", ErrContent, b.Type, name)
 		}
 		delete(want, name)
 	}
+
 	if b.Type == "resource_link" || b.Type == "resource" {
 		delete(want, "mimeType")
 	}
@@ -105,6 +107,7 @@ func DecodeBlock(data []byte) (Block, error) {
 			return Block{}, fmt.Errorf("%w: a block of type %s has no %s", ErrContent, b.Type, name)
 		}
 	}
+
 	return b, nil
 }
 

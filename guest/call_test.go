@@ -63,6 +63,7 @@ func TestStopping(t *testing.T) {
 		require.ErrorIs(t, c.Content(guest.TextBlock("x")), guest.ErrCanceled)
 		require.ErrorIs(t, c.Sleep(time.Second), guest.ErrCanceled)
 		require.ErrorIs(t, c.Sleep(0), guest.ErrCanceled)
+
 		return c.Err()
 	})
 	require.Equal(t, abi.Result{Kind: abi.ToolError, Error: "canceled", Content: []abi.Block{guest.TextBlock("x")}}, out.Result)
@@ -201,6 +202,7 @@ func TestGoroutines(t *testing.T) {
 				results <- err
 			}()
 		}
+
 		var all error
 		for range 20 {
 			all = errors.Join(all, <-results)

@@ -26,6 +26,7 @@ func (c *Call) Host(op string, request, response any) error {
 	if response == nil {
 		return nil
 	}
+
 	return json.Unmarshal(answer, response)
 }
 

@@ -33,6 +33,7 @@ func ExampleHandle() {
 		fmt.Println(err)
 		return
 	}
+
 	fmt.Println(string(m.Tools[0].InputSchema))
 	fmt.Println(guesttest.Call(&plugin, "words", args{"a b c"}))
 	fmt.Println(guesttest.Call(&plugin, "words", args{" "}).Error)

@@ -43,5 +43,6 @@ func (l Logger) write(s abi.Stream, message string, pairs []any) {
 		}
 		b.WriteString(" " + key + "=" + text)
 	}
+
 	_ = l.call.Write(s, []byte(b.String())) // logging must not change what a tool does
 }

@@ -10,13 +10,10 @@ import (
 
 // The parts of a manifest that plugins fill in as the contract has them.
 type (
-	Hints      = abi.Hints
-	Limits     = abi.Limits
-	Needs      = abi.Needs
-	FileNeed   = abi.FileNeed
-	SecretNeed = abi.SecretNeed
-	Narration  = abi.Narration
-	Text       = abi.Text
+	Hints    = abi.Hints
+	Limits   = abi.Limits
+	Needs    = abi.Needs
+	FileNeed = abi.FileNeed
 )
 
 // Plugin is a plugin and its tools. It must not change once it is served.
@@ -41,7 +38,6 @@ type Tool struct {
 	Hints       Hints
 	Approval    abi.Approval
 	Deferrable  abi.Deferrable
-	Narrate     Narration
 	Limits      Limits
 	Examples    []Example
 }
@@ -84,11 +80,12 @@ func (p *Plugin) document() ([]byte, error) {
 func (t *Tool) manifest() (abi.Tool, error) {
 	m := abi.Tool{
 		Name: t.Name, Title: t.Title, Description: t.Description, Hints: t.Hints,
-		Approval: t.Approval, Deferrable: t.Deferrable, Narration: t.Narrate, Limits: t.Limits,
+		Approval: t.Approval, Deferrable: t.Deferrable, Limits: t.Limits,
 	}
 	if t.Handler.run == nil {
 		return m, errors.New("it has no handler, make one with guest.Handle")
 	}
+
 	var err error
 	if m.InputSchema, err = inputSchema(t.Handler.in); err != nil {
 		return m, fmt.Errorf("arguments: %w", err)
@@ -96,6 +93,7 @@ func (t *Tool) manifest() (abi.Tool, error) {
 	if m.OutputSchema, err = outputSchema(t.Handler.out); err != nil {
 		return m, fmt.Errorf("result: %w", err)
 	}
+
 	for i, e := range t.Examples {
 		x := abi.Example{Name: e.Name, Error: e.Error}
 		if x.Args, err = marshal(e.Args); err != nil {
@@ -108,6 +106,7 @@ func (t *Tool) manifest() (abi.Tool, error) {
 		}
 		m.Examples = append(m.Examples, x)
 	}
+
 	return m, nil
 }
 

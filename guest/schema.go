@@ -56,6 +56,7 @@ func (ps properties) MarshalJSON() ([]byte, error) {
 		}
 		b = append(append(append(b, name...), ':'), value...)
 	}
+
 	return append(b, '}'), nil
 }
 
@@ -101,6 +102,7 @@ func (b *schemaBuilder) of(t reflect.Type) (*schema, error) {
 	case b.converts(t, reflect.TypeFor[encoding.TextMarshaler](), reflect.TypeFor[encoding.TextUnmarshaler]()):
 		return &schema{Type: "string"}, nil
 	}
+
 	switch t.Kind() {
 	case reflect.Interface:
 		return &schema{}, nil
@@ -209,6 +211,7 @@ func (b *schemaBuilder) fields(s *schema, t reflect.Type, root bool) error {
 		case name == "":
 			name = f.Name
 		}
+
 		if slices.ContainsFunc(s.Properties, func(p property) bool { return p.name == name }) {
 			return fmt.Errorf("field %s: the name %q is taken", f.Name, name)
 		}
@@ -216,11 +219,13 @@ func (b *schemaBuilder) fields(s *schema, t reflect.Type, root bool) error {
 		if err != nil {
 			return fmt.Errorf("field %s: %w", f.Name, err)
 		}
+
 		s.Properties = append(s.Properties, property{name, p})
 		if !optional {
 			s.Required = append(s.Required, name)
 		}
 	}
+
 	return nil
 }
 
@@ -240,6 +245,7 @@ func (b *schemaBuilder) field(f reflect.StructField, options []string, root bool
 	if err := applyTags(s, f, b.output, root); err != nil {
 		return nil, false, err
 	}
+
 	optional := omitted || s.Default != nil || !b.output && f.Type.Kind() == reflect.Pointer
 	return s, optional, nil
 }

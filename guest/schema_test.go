@@ -123,6 +123,7 @@ func TestOutputSchema(t *testing.T) {
 		"additionalProperties": false
 	}`), string(m.Tools[0].OutputSchema))
 	p.Tools[0].Examples = []guest.Example{{Args: struct{}{}, Result: result{}}}
+
 	guesttest.Check(t, p) // the zero result fits
 
 	for name, c := range map[string]struct {

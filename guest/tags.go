@@ -48,6 +48,7 @@ func applyTags(s *schema, f reflect.StructField, output, root bool) error {
 		}
 		s.Default = v
 	}
+
 	return applyBounds(s, f.Tag)
 }
 
@@ -68,6 +69,7 @@ func applyBound(s *schema, tag reflect.StructTag, key string, number **float64, 
 	if err != nil {
 		return fmt.Errorf("tag %s: expected a number, found %q", key, text)
 	}
+
 	switch s.typeName() {
 	case "number", "integer":
 		*number = &n
@@ -78,6 +80,7 @@ func applyBound(s *schema, tag reflect.StructTag, key string, number **float64, 
 	default:
 		return fmt.Errorf("tag %s: only for numbers, strings and slices", key)
 	}
+
 	return nil
 }
 
@@ -112,6 +115,7 @@ func setDefaults(v reflect.Value) error {
 			}
 			continue
 		}
+
 		text, ok := f.Tag.Lookup("default")
 		if !ok || !f.IsExported() || !isScalar(f.Type.Kind()) {
 			continue
@@ -120,7 +124,9 @@ func setDefaults(v reflect.Value) error {
 		if err != nil {
 			return fmt.Errorf("field %s: tag default: %w", f.Name, err)
 		}
+
 		v.Field(i).Set(reflect.ValueOf(value))
 	}
+
 	return nil
 }

@@ -59,6 +59,7 @@ func readVectors(t *testing.T) []vector {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.DisallowUnknownFields()
 	require.NoError(t, dec.Decode(&file))
+
 	require.Equal(t, vectors.Plugin().Name, file.Plugin)
 	for i := range file.Cases {
 		if v := &file.Cases[i]; v.Big != nil {
@@ -66,6 +67,7 @@ func readVectors(t *testing.T) []vector {
 			v.Args, _ = json.Marshal(map[string]json.RawMessage{"value": v.Want.Value})
 		}
 	}
+
 	return file.Cases
 }
 
@@ -93,6 +95,7 @@ func TestVectors(t *testing.T) {
 			v.Want.check(t, h.Call(plugin, v.Tool, v.Args))
 		})
 	}
+
 	for _, tool := range plugin.Tools {
 		require.True(t, called[tool.Name], "tool %s has no vector", tool.Name)
 	}
@@ -105,6 +108,7 @@ func (w want) check(t *testing.T, got guesttest.Outcome) {
 	} else {
 		require.JSONEq(t, string(w.Value), string(got.Value))
 	}
+
 	require.Equal(t, w.Content, got.Content)
 	require.Equal(t, w.Connection, got.Connection)
 	require.Equal(t, w.ExitCode, got.ExitCode)

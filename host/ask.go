@@ -30,7 +30,7 @@ func (c *call) askCapability(request []byte) int32 {
 		case <-ctx.Done():
 		}
 	})
-	c.idle()
+	c.guest.Idle()
 	answers, err := c.Ask(ctx, q)
 	_ = c.compute()
 	c.charge(0) // a call that was ended meanwhile ends here

@@ -9,6 +9,7 @@ import (
 	"github.com/tetratelabs/wazero/api"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host/internal/sched"
 	"github.com/toolhost/toolhost/internal/fair"
 	"github.com/toolhost/toolhost/internal/fuel"
 )
@@ -87,7 +88,7 @@ type call struct {
 	ctx     lifetime
 	started time.Time
 	meter   *fuel.Meter
-	guest   guest // in the scheduler
+	guest   *sched.Guest
 
 	instance *instance         // that runs it; nil before there is one and after
 	counter  api.MutableGlobal // its fuel counter
@@ -143,8 +144,6 @@ func (h *Host) begin(m *Module, req Call) (*call, error) {
 	}
 	c := &call{Call: req, host: h, module: m, client: fair.ClientOf(req.Session), started: time.Now()}
 	c.meter = fuel.NewMeter(req.Policy.Fuel, c.interrupted)
-	c.guest.client = c.client
-	c.guest.background.Store(req.Background)
 	return c, nil
 }
 

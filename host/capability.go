@@ -76,7 +76,7 @@ func (c *call) sleepCapability(request []byte) int32 {
 func (c *call) sleep(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
-	c.idle()
+	c.guest.Idle()
 	defer c.compute() // a call that has to end meanwhile ends at its next check
 	select {
 	case <-timer.C:

@@ -48,9 +48,9 @@ func (c *call) saveCheckpoint(request []byte) int32 {
 		return c.refuse(abi.CallLimit, "limit", fmt.Sprintf("a checkpoint has at most %d bytes", MaxCheckpoint))
 	}
 	c.charge(saveCost)
-	c.lend()
+	c.guest.Lend()
 	err := c.Checkpoint.Save(in.Data)
-	c.reclaim()
+	c.guest.Reclaim()
 	switch {
 	case errors.Is(err, ErrDenied):
 		return c.refuse(abi.CallDenied, "denied", noCheckpoint)

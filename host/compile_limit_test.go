@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/host"
-	"github.com/toolhost/toolhost/internal/bombs"
+	"github.com/toolhost/toolhost/internal/plugintest/bombs"
 )
 
 // TestCompileLimit: a module that takes more than it may is refused. It is not

@@ -7,9 +7,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/host"
-	"github.com/toolhost/toolhost/internal/bombs"
 	"github.com/toolhost/toolhost/internal/complexity"
 	"github.com/toolhost/toolhost/internal/plugintest"
+	"github.com/toolhost/toolhost/internal/plugintest/bombs"
 	"github.com/toolhost/toolhost/internal/wasmbin"
 )
 

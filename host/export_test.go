@@ -1,5 +1,11 @@
 package host
 
+import (
+	"context"
+
+	"github.com/toolhost/toolhost/host/internal/sched"
+)
+
 // OnHeap makes a host that was just made keep memories on Go's heap, as one does
 // on systems where none are mapped.
 func (h *Host) OnHeap() { h.pool.heapOnly = true }
@@ -33,20 +39,21 @@ func (h *Host) OnDiscard(f func()) {
 }
 
 // Processors makes a host that was just made have so many processors for guests.
-func (h *Host) Processors(n int) { h.cpus = newProcessors(func() int { return n }) }
+func (h *Host) Processors(n int) { h.cpus = sched.New(func() int { return n }) }
 
-// TakeProcessors takes all processors that guests have, for a guest that gives
-// way to nobody, until the returned function is called.
+// TakeProcessors takes all processors that guests have, for guests that give way
+// to nobody, until the returned function is called.
 func (h *Host) TakeProcessors() (giveBack func()) {
-	var guests []*guest
-	for s := h.cpus; !s.full.Load(); {
-		g := &guest{}
-		s.enter(g, false)
+	var guests []*sched.Guest
+	for !h.cpus.Full() {
+		g := h.cpus.Guest(context.Background(), sched.GuestOptions{})
+		g.Compute()
 		guests = append(guests, g)
 	}
+
 	return func() {
 		for _, g := range guests {
-			h.cpus.leave(g)
+			g.Idle()
 		}
 	}
 }

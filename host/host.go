@@ -23,6 +23,7 @@ import (
 	"github.com/tetratelabs/wazero"
 
 	"github.com/toolhost/toolhost/host/internal/compiler"
+	"github.com/toolhost/toolhost/host/internal/sched"
 )
 
 // Config configures a Host. The zero Config works.
@@ -107,7 +108,7 @@ type Host struct {
 	pool     pool
 	slots    waitQueue        // for all calls but background runs
 	ofModule func() waitQueue // makes that for the calls of one module
-	cpus     *processors
+	cpus     *sched.Scheduler
 
 	interpreting chan struct{} // has the plugins that are
 	building     chan struct{} // has those that a child process compiles
@@ -135,7 +136,7 @@ func New(ctx context.Context, cfg Config) (*Host, error) {
 	h.ofModule = func() waitQueue { return newWaitQueue(perModule, cfg.Shared, " of one plugin", "") }
 	total := int(limit(int64(cfg.TotalCalls), DefaultTotalCalls, 1<<20))
 	h.slots = newWaitQueue(total, cfg.Shared, "", " on this host")
-	h.cpus = newProcessors(func() int { return cmp.Or(max(cfg.Computing, 0), runtime.GOMAXPROCS(0)) })
+	h.cpus = sched.New(func() int { return cmp.Or(max(cfg.Computing, 0), runtime.GOMAXPROCS(0)) })
 	h.pool.ceiling = limit(cfg.Memory, DefaultHostMemory, 1<<50)
 	h.pool.most = max(cmp.Or(cfg.Warm, DefaultWarm), 0)
 	h.pool.age = limit(cfg.WarmFor, DefaultWarmFor, 1<<62)

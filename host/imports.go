@@ -85,14 +85,14 @@ func (name checked) Before(ctx context.Context, _ api.Module, _ api.FunctionDefi
 	c.touched(string(name))
 	c.check()
 	if len(c.Policy.Files) > 0 {
-		c.lend()
+		c.guest.Lend()
 	}
 }
 
 // After implements experimental.FunctionListener.
 func (checked) After(ctx context.Context, _ api.Module, _ api.FunctionDefinition, _ []uint64) {
 	if c := callOf(ctx); len(c.Policy.Files) > 0 {
-		c.reclaim()
+		c.guest.Reclaim()
 	}
 }
 
@@ -113,7 +113,7 @@ func valTypes(types []api.ValueType) []wasmbin.ValType {
 // refill is called by the rewritten guest when its slice of fuel is used up.
 func refill(ctx context.Context, _ api.Module, stack []uint64) {
 	c := callOf(ctx)
-	c.giveWay()
+	c.guest.GiveWay()
 	counter, err := c.meter.Refill(int64(stack[0]))
 	if err != nil {
 		panic(&ended{c.exhausted(err)})

@@ -50,7 +50,7 @@ func (c *call) run(ctx context.Context) (code int32, err error) {
 	if err := c.compute(); err != nil {
 		return 0, &ended{&WaitedError{Err: err, For: busyProcessors}}
 	}
-	defer c.idle()
+	defer c.guest.Idle()
 	clean := false
 	defer func() { c.leave(clean) }() // which a panic or runtime.Goexit of the caller's writers passes too
 	if err := c.ready(ctx); err != nil {

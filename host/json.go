@@ -2,229 +2,50 @@ package host
 
 import (
 	"encoding/binary"
+	"encoding/json"
 	"math/bits"
 	"unicode/utf8"
 )
 
-// What a plugin answers is checked here rather than by encoding/json: eight bytes
-// of a string at a time, which is what a result of a megabyte takes most of its
-// time for. It accepts what json.Valid and utf8.Valid both accept (RFC 8259), as a
-// fuzz test holds it to.
-
-// maxNesting is how deep arrays and objects may nest, as in encoding/json.
-const maxNesting = 10_000
-
-// document is a JSON text that is being checked.
-type document struct {
-	text   []byte
-	at     int
-	depth  int
-	object [maxNesting/64 + 1]uint64 // a bit for each level: an object, or else an array
-	spaced bool                      // there is white space between its tokens
-}
-
-// checkJSON reports whether a text is one JSON value in UTF-8, and whether there
-// is white space between its tokens.
+// checkJSON reports whether a text is one JSON value in UTF-8, as json.Valid has
+// it, and whether there is white space between its tokens.
+//
+// Most of a large result is the text of strings, which json.Valid reads byte by
+// byte: for a megabyte it takes longer than the whole call. So long runs of bytes
+// that mean themselves there are left out of what it is given.
 func checkJSON(text []byte) (spaced, ok bool) {
 	if !utf8.Valid(text) {
 		return false, false
 	}
-	d := document{text: text}
-	for ok = d.value(); ok && d.depth > 0; {
-		ok = d.next()
-	}
-	d.space()
-	return d.spaced, ok && d.at == len(text)
-}
 
-// peek is the next byte, 0 at the end.
-func (d *document) peek() byte {
-	if d.at < len(d.text) {
-		return d.text[d.at]
-	}
-	return 0
-}
-
-// space skips white space.
-func (d *document) space() {
-	for d.at < len(d.text) {
-		switch d.text[d.at] {
+	var short []byte
+	kept := 0 // of text, or left out
+	for i := 0; i < len(text); i++ {
+		switch text[i] {
 		case ' ', '\t', '\r', '\n':
-			d.at++
-			d.spaced = true
-		default:
-			return
-		}
-	}
-}
-
-// value reads a value, or the beginning of one that contains others with the
-// first of those.
-func (d *document) value() bool {
-	for {
-		d.space()
-		switch c := d.peek(); {
-		case c == '"':
-			return d.string()
-		case c == '{':
-			if !d.open(1) {
-				return false
-			}
-			if d.peek() == '}' {
-				return d.close()
-			}
-			if !d.key() {
-				return false
-			}
-		case c == '[':
-			if !d.open(0) {
-				return false
-			}
-			if d.peek() == ']' {
-				return d.close()
-			}
-		case c == '-' || '0' <= c && c <= '9':
-			return d.number()
-		default:
-			return d.literal()
-		}
-	}
-}
-
-// next reads what comes after a value within another: its end, or one more.
-func (d *document) next() bool {
-	d.space()
-	object := d.object[(d.depth-1)/64] >> ((d.depth - 1) % 64) & 1
-	switch d.peek() {
-	case ',':
-		d.at++
-		return (object == 0 || d.key()) && d.value()
-	case '}':
-		return object == 1 && d.close()
-	case ']':
-		return object == 0 && d.close()
-	}
-	return false
-}
-
-func (d *document) open(object uint64) bool {
-	if d.depth == maxNesting {
-		return false
-	}
-	word, bit := &d.object[d.depth/64], d.depth%64
-	*word = *word&^(1<<bit) | object<<bit
-	d.depth++
-	d.at++
-	d.space()
-	return true
-}
-
-func (d *document) close() bool {
-	d.depth--
-	d.at++
-	return true
-}
-
-// key reads the name of a member and its colon.
-func (d *document) key() bool {
-	d.space()
-	if d.peek() != '"' || !d.string() {
-		return false
-	}
-	d.space()
-	if d.peek() != ':' {
-		return false
-	}
-	d.at++
-	return true
-}
-
-func (d *document) literal() bool {
-	word := "null"
-	switch d.peek() {
-	case 't':
-		word = "true"
-	case 'f':
-		word = "false"
-	}
-	if rest := d.text[d.at:]; len(rest) < len(word) || string(rest[:len(word)]) != word {
-		return false
-	}
-	d.at += len(word)
-	return true
-}
-
-func (d *document) number() bool {
-	if d.peek() == '-' {
-		d.at++
-	}
-	if d.peek() == '0' {
-		d.at++
-	} else if !d.digits() {
-		return false
-	}
-	if d.peek() == '.' {
-		d.at++
-		if !d.digits() {
-			return false
-		}
-	}
-	if c := d.peek(); c == 'e' || c == 'E' {
-		d.at++
-		if c := d.peek(); c == '+' || c == '-' {
-			d.at++
-		}
-		return d.digits()
-	}
-	return true
-}
-
-func (d *document) digits() bool {
-	first := d.at
-	for d.at < len(d.text) && d.text[d.at]-'0' <= 9 {
-		d.at++
-	}
-	return d.at > first
-}
-
-// string reads a string from its first quote to its last.
-func (d *document) string() bool {
-	d.at++
-	for {
-		d.at += plain(d.text[d.at:])
-		switch d.peek() {
+			spaced = true
 		case '"':
-			d.at++
-			return true
-		case '\\':
-			if !d.escape() {
-				return false
+			for i++; i < len(text); i++ {
+				n := plain(text[i:])
+				if n >= longRun {
+					short = append(short, text[kept:i+4]...) // digits of \u among them
+					kept = i + n
+				}
+				if i += n; i == len(text) || text[i] != '\\' {
+					break
+				}
+				i++
 			}
-		default: // a control character, or the end
-			return false
 		}
 	}
+	if kept == 0 {
+		return spaced, json.Valid(text)
+	}
+	return spaced, json.Valid(append(short, text[kept:]...))
 }
 
-func (d *document) escape() bool {
-	d.at++
-	c := d.peek()
-	d.at++
-	switch c {
-	case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
-		return true
-	case 'u':
-		for range 4 {
-			c := d.peek()
-			if !('0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'f') {
-				return false
-			}
-			d.at++
-		}
-		return true
-	}
-	return false
-}
+// longRun is how many bytes of a string are worth leaving out.
+const longRun = 32
 
 // plain is how many bytes at the start of a text mean themselves in a string: all
 // but control characters, the quote and the backslash.
@@ -242,26 +63,24 @@ func plain(text []byte) int {
 			return at + bits.TrailingZeros64(found)/8
 		}
 	}
-	for at < len(text) && special(uint64(text[at])|ones*' '&^0xff) == 0 {
+	for at < len(text) && text[at] >= ' ' && text[at] != '"' && text[at] != '\\' {
 		at++
 	}
 	return at
 }
 
-// ones times a byte is eight of them.
-const ones = 0x0101010101010101
-
-// special has the highest bit of the first byte that is not plain set, and of
-// no byte before it. Subtracting from eight bytes at once borrows from the ones
-// after a byte that was too small, which is why the rest may be anything
-// (Mycroft's test for a zero byte). Flipping the second bit puts the quote among
-// the control characters, and out of the way what was between them (Lemire).
+// special has the highest bit of the first byte that is not plain set, and of no
+// byte before it. Subtracting from eight bytes at once borrows from the ones after
+// a byte that was too small, so the rest may be anything (Mycroft's test for a
+// zero byte). Flipping the second bit puts the quote among the control characters,
+// and what was between them out of the way (Lemire).
 func special(x uint64) uint64 {
+	const ones = 0x0101010101010101
 	return (((x ^ ones*2) - ones*0x21) | ((x ^ ones*'\\') - ones)) &^ x & (ones * 0x80)
 }
 
-// compactJSON takes the white space between the tokens out of a valid JSON text,
-// in place.
+// compactJSON removes the white space between the tokens of a valid JSON text, in
+// place.
 func compactJSON(text []byte) []byte {
 	out := text[:0]
 	for i := 0; i < len(text); i++ {

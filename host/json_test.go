@@ -40,6 +40,7 @@ func TestCheckJSON(t *testing.T) {
 	for _, text := range jsonTexts {
 		sameAsStandard(t, []byte(text))
 	}
+	const maxNesting = 10_000 // of encoding/json
 	for _, depth := range []int{1, 63, 64, 65, maxNesting - 1, maxNesting, maxNesting + 1, 3 * maxNesting} {
 		sameAsStandard(t, []byte(strings.Repeat("[", depth)+strings.Repeat("]", depth)))
 		sameAsStandard(t, []byte(strings.Repeat(`{"a":[`, depth)+strings.Repeat("]}", depth)))

@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/toolhost/toolhost/host/internal/sched"
 )
 
 // lifetime is the context of a call: it ends with the caller's, with the time
@@ -39,6 +41,7 @@ func (c *call) live(ctx context.Context) *lifetime {
 	if deadline, ok := ctx.Deadline(); ok {
 		l.deadline = min(l.deadline, deadline.Sub(l.began))
 	}
+	c.guest = c.host.cpus.Guest(l, sched.GuestOptions{Client: c.client, Background: c.Background, Nested: c.outer != nil, Stopping: c.Stopping})
 	return l
 }
 

@@ -16,8 +16,8 @@ func (c *call) logLine(stream abi.Stream, data []byte) {
 	c.logged += int64(len(data))
 	switch {
 	case c.logged <= maxLogged:
-		c.lend()
-		defer c.reclaim()
+		c.guest.Lend()
+		defer c.guest.Reclaim()
 		log.Log(&c.ctx, level(stream), clean(data))
 	case before <= maxLogged:
 		log.Warn("the plugin logs too much, the rest of this call is dropped", "bytes_allowed", maxLogged)

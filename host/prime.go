@@ -101,7 +101,7 @@ func (c *call) prime(s *snapshot) (err error) {
 	if err := c.compute(); err != nil {
 		return errAgain
 	}
-	defer c.idle()
+	defer c.guest.Idle()
 	c.meter = fuel.NewMeter(c.Policy.Fuel, c.interrupted)
 	in, err := c.instantiate(&c.ctx, nil)
 	if err != nil {

@@ -71,7 +71,7 @@ func (c *call) place() error {
 	if c.Placed != nil {
 		c.unplace = sync.OnceFunc(func() {
 			c.host.slots.Release(c.client)
-			c.guest.background.Store(true)
+			c.guest.Background()
 		})
 		c.Placed(c.unplace)
 	}

@@ -153,7 +153,7 @@ func TestBusyWithinCall(t *testing.T) {
 	require.NoError(t, do(context.Background(), h, outer, host.Call{Session: "s"}).err)
 	require.ErrorIs(t, inner.err, host.ErrBusy)
 	require.Equal(t, abi.ToolError, inner.Kind)
-	require.Contains(t, inner.Error, "another call had the turn")
+	require.Contains(t, inner.Error, "another one is running")
 	first.release(t)
 	require.Equal(t, host.Outcomes{Success: 2, Busy: 1}, h.Stats().Outcomes)
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host/internal/sched"
 	wasmstate "github.com/toolhost/toolhost/internal/snapshot"
 )
 
@@ -37,6 +38,9 @@ func isolation(info *Info, why string) Isolation {
 	}
 	return Isolation{Reset, "its memory and its globals are all that changes"}
 }
+
+// ProcessorStats are figures of who computes on a host.
+type ProcessorStats = sched.Stats
 
 // Counts are what the calls of a module, or of all, are doing and did.
 type Counts struct {
@@ -222,7 +226,7 @@ func (h *Host) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := p.tally.stats(p.memory, p.peak, p.ceiling, p.idle.Len())
-	s.Processors = h.cpus.stats()
+	s.Processors = h.cpus.Stats()
 	return s
 }
 

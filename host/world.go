@@ -178,8 +178,8 @@ func (c *call) emit(w io.Writer, p []byte) {
 
 // outside runs what the caller gave. That it panics is no crash of the guest.
 func (c *call) outside(f func()) {
-	c.lend()
-	defer c.reclaim()
+	c.guest.Lend()
+	defer c.guest.Reclaim()
 	defer func() {
 		if r := recover(); r != nil {
 			panic(&ended{fmt.Errorf("a writer or a function of the caller panicked: %v", r)})

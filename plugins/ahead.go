@@ -23,6 +23,7 @@ func (r *Registry) CompileAhead(ctx context.Context) {
 			}
 			_ = p.compileAhead(ctx, low) // a problem of the plugin, see Problems
 		}
+
 		_ = r.describeLate(ctx, low) // an error is that of ctx, or of a closed registry
 
 		select {

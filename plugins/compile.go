@@ -37,6 +37,7 @@ func (r *Registry) Compile(ctx context.Context, progress func(done, total int, f
 		if errors.Is(err, ErrReplaced) {
 			err = nil // nobody calls it any more
 		}
+
 		mu.Lock()
 		defer mu.Unlock()
 		if progress != nil {
@@ -45,11 +46,13 @@ func (r *Registry) Compile(ctx context.Context, progress func(done, total int, f
 		if err != nil {
 			err = fmt.Errorf("%s: %w", p.File, err)
 		}
+
 		errs = append(errs, err)
 	})
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
+
 	return errors.Join(errs...)
 }
 
@@ -102,6 +105,7 @@ func (p *Plugin) useWith(ctx context.Context, opts host.CompileOptions) (*host.M
 		defer p.mu.Unlock()
 		return nil, p.gone
 	}
+
 	c := p.compiling
 	if c != nil && c.low && !opts.LowPriority { // no process can have a higher priority than it began with
 		c.overtaken = true
@@ -111,6 +115,7 @@ func (p *Plugin) useWith(ctx context.Context, opts host.CompileOptions) (*host.M
 	if c == nil {
 		c = p.start(ctx, opts)
 	}
+
 	c.waiting++
 	p.mu.Unlock()
 	select {
@@ -120,6 +125,7 @@ func (p *Plugin) useWith(ctx context.Context, opts host.CompileOptions) (*host.M
 			return nil, context.Cause(ctx)
 		}
 	}
+
 	return c.module, p.replaced(c.err)
 }
 
@@ -238,6 +244,7 @@ func (p *Plugin) start(ctx context.Context, opts host.CompileOptions) *compilati
 			close(c.done)
 			return
 		}
+
 		c.module, c.err = module, err
 		p.compiling, p.module, p.failed = nil, module, err
 		if err == nil {
@@ -246,8 +253,10 @@ func (p *Plugin) start(ctx context.Context, opts host.CompileOptions) *compilati
 				_ = p.free(ctx) // unless somebody waits, nobody will come for it
 			}
 		}
+
 		close(c.done)
 	})
+
 	return c
 }
 

@@ -156,6 +156,7 @@ func TestGiveUpAsCompilationEnds(t *testing.T) {
 				require.Zero(t, p.users)
 				return
 			}
+
 			require.NotNil(t, b.module)
 			require.Equal(t, 2, p.users)
 			p.unuse()
@@ -228,6 +229,7 @@ func TestCompileIsCanceledBetweenPlugins(t *testing.T) {
 		name := fmt.Sprintf("p%d", i)
 		files[name+".wasm"] = &fstest.MapFile{Data: sealed(named(name))}
 	}
+
 	r := openWith(t, newHost(t), Config{Folders: []Folder{{Path: "plugins", FS: files}}})
 	enough := errors.New("that is enough")
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -253,11 +255,13 @@ func TestCompileKeepsWhatIsUsed(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, r.Compile(t.Context(), nil))
 	require.NotNil(t, a.module)
+
 	require.Nil(t, b.module)
 	for _, tool := range r.Tools() {
 		_, err := tool.Call(t.Context(), host.Call{})
 		require.NoError(t, err)
 	}
+
 	a.unuse()
 	require.Zero(t, a.users)
 	require.Zero(t, b.users)

@@ -85,6 +85,7 @@ func (l *loader) describe(p *Plugin) ([]byte, error) {
 	if document, err := l.described.take(digest); document != nil || err != nil {
 		return document, err
 	}
+
 	cached := cachedManifest(l.cfg.CacheDir, digest)
 	if cached != "" {
 		if document, err := owned.ReadFile(cached); err == nil && json.Valid(document) {
@@ -108,6 +109,7 @@ func (l *loader) describe(p *Plugin) ([]byte, error) {
 	if err := cacheManifest(cached, document); err != nil {
 		l.problem(cached, err)
 	}
+
 	return document, nil
 }
 
@@ -167,6 +169,7 @@ func (r *Registry) describeLate(ctx context.Context, opts host.CompileOptions) e
 			_ = cacheManifest(cachedManifest(r.cfg.CacheDir, p.known()), document) // else it is asked again by the next process
 		}
 	}
+
 	if !changed {
 		return nil
 	}

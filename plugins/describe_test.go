@@ -67,6 +67,7 @@ func TestFailedDescribeIsRemembered(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, r.Problems(), 1)
 	}
+
 	require.Equal(t, compiled, h.Stats().Compiled.Anew)
 
 	files["p.wasm"] = wasmFile(describing(named("p")))
@@ -117,6 +118,7 @@ func TestCompileAhead(t *testing.T) {
 	_, err = r.Reload(t.Context())
 	require.NoError(t, err)
 	compiled(4)
+
 	require.Zero(t, h.Stats().Compiled.Cached, "none is compiled twice")
 
 	for _, tool := range r.Tools() {
@@ -136,6 +138,7 @@ func TestRefusedPlugin(t *testing.T) {
 	for i := range module.Codes {
 		module.Codes[i] = wasmbin.Code{Body: []byte{byte(wasmbin.OpI64Const), 0, byte(wasmbin.OpEnd)}}
 	}
+
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "bad.wasm"), module.Encode(), 0o600))
 
 	for _, tried := range []bool{false, true} {

@@ -43,6 +43,7 @@ func (p *Plugin) Digest() (string, error) {
 	if err != nil {
 		return "", p.replaced(missing(err))
 	}
+
 	p.learn(digest)
 	p.digests.add(stamp, digest)
 	return digest, nil
@@ -86,6 +87,7 @@ func ReadDigests(ctx context.Context, list []*Plugin) ([]Problem, error) {
 			problems = append(problems, Problem{p.File, errs[i]})
 		}
 	}
+
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -139,6 +141,7 @@ func hashFile(folder fs.FS, name string) (string, stamp, error) {
 	if err != nil {
 		return "", s, unpath(err)
 	}
+
 	info, err := file.Stat()
 	if err != nil {
 		return "", s, unpath(err)
@@ -146,6 +149,7 @@ func hashFile(folder fs.FS, name string) (string, stamp, error) {
 	if after := stampOf(info); n != s.size || after.key() != s.key() {
 		return "", s, ErrChanged
 	}
+
 	return hex.EncodeToString(h.Sum(nil)), s, nil
 }
 
@@ -182,6 +186,7 @@ func readDigests(name string) map[string]string {
 	if err != nil {
 		return known
 	}
+
 	sum, lines, _ := bytes.Cut(data, []byte("\n"))
 	if digestOf(lines) != string(sum) {
 		return known
@@ -190,6 +195,7 @@ func readDigests(name string) map[string]string {
 		digest, key, _ := strings.Cut(scan.Text(), " ")
 		known[key] = digest
 	}
+
 	return known
 }
 
@@ -242,6 +248,7 @@ func (d *digests) save() {
 	if !d.changed {
 		return
 	}
+
 	d.changed = false
 	var lines bytes.Buffer
 	n := 0
@@ -253,5 +260,6 @@ func (d *digests) save() {
 			}
 		}
 	}
+
 	_ = owned.WriteFile(d.file, append([]byte(digestOf(lines.Bytes())+"\n"), lines.Bytes()...))
 }

@@ -158,11 +158,13 @@ func TestDigestOfAFileThatChanged(t *testing.T) {
 	require.ErrorIs(t, err, ErrChanged)
 	problems, err := ReadDigests(t.Context(), unknown.Plugins())
 	require.NoError(t, err)
+
 	require.Equal(t, []Problem{{"plugins/p.wasm", ErrChanged}}, problems)
 	for _, r := range []*Registry{known, unknown} {
 		_, err := r.Tools()[0].Call(t.Context(), host.Call{})
 		require.ErrorIs(t, err, ErrChanged)
 	}
+
 	r := openWith(t, h, cfg)
 	require.Equal(t, digestOf(padded("p", 2)), digest(t, r))
 	_, err = r.Tools()[0].Call(t.Context(), host.Call{})
@@ -228,12 +230,14 @@ func TestDigestsHeal(t *testing.T) {
 	whole, err := os.ReadFile(index)
 	require.NoError(t, err)
 	flipped := append([]byte(nil), whole...)
+
 	flipped[70] ^= 1 // in the digest
 	for name, data := range map[string][]byte{"empty": {}, "cut off": whole[:len(whole)-5], "flipped": flipped, "text": []byte("no index\n"), "more": append(whole[:len(whole):len(whole)], "x y\n"...)} {
 		require.NoError(t, os.WriteFile(index, data, 0o600))
 		require.True(t, read(), name)
 		require.False(t, read(), name)
 	}
+
 	require.NoError(t, os.Remove(index))
 	require.NoError(t, os.MkdirAll(filepath.Join(index, "in it"), 0o700))
 	require.True(t, read())

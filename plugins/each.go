@@ -18,6 +18,7 @@ func each(ctx context.Context, n int, do func(i int)) {
 			}
 		})
 	}
+
 	for i := 0; i < n && ctx.Err() == nil; i++ {
 		work <- i
 	}

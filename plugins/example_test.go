@@ -25,11 +25,13 @@ func ExampleOpen() {
 	if err != nil {
 		log.Fatal(err)
 	}
+
 	defer h.Close(ctx)
 	registry, err := plugins.Open(ctx, h, plugins.Config{Folders: []plugins.Folder{folder}})
 	if err != nil {
 		log.Fatal(err)
 	}
+
 	defer registry.Close(ctx)
 	for _, p := range registry.Problems() {
 		fmt.Println(p)
@@ -38,6 +40,7 @@ func ExampleOpen() {
 	if err != nil {
 		log.Fatal(err)
 	}
+
 	result, err := tool.Call(ctx, host.Call{Args: json.RawMessage(`{"text":"hello"}`)})
 	fmt.Println(result.Kind, string(result.Value), err)
 	_, err = registry.Lookup("ecko")

@@ -73,6 +73,7 @@ func TestFoldersOthersCanWriteTo(t *testing.T) {
 				require.Empty(t, problems(r))
 				return
 			}
+
 			require.Empty(t, toolNames(r))
 			require.Len(t, problems(r), 1)
 			require.Equal(t, root+test.at, r.Problems()[0].File)

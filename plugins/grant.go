@@ -30,6 +30,7 @@ func (g Grant) Names() []string {
 	if g.Ask {
 		names = append(names, "ask")
 	}
+
 	for _, m := range g.Files {
 		mode := abi.FileRead
 		if m.Write {
@@ -37,6 +38,7 @@ func (g Grant) Names() []string {
 		}
 		names = append(names, "files "+m.Path+" ("+string(mode)+")")
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(g.Env)) {
 		names = append(names, "env "+name)
 	}
@@ -54,6 +56,7 @@ func (g Grant) Missing(needs abi.Needs) []string {
 	}
 	want(needs.Clock, g.Clock, "clock")
 	want(needs.Random, g.Random, "random")
+
 	want(needs.Ask, g.Ask, "ask")
 	for _, f := range needs.Files {
 		granted := slices.ContainsFunc(g.Files, func(m host.Mount) bool {
@@ -61,22 +64,10 @@ func (g Grant) Missing(needs abi.Needs) []string {
 		})
 		want(true, granted, "files "+f.Path+" ("+string(f.Mode)+")")
 	}
+
 	for _, name := range needs.Env {
 		_, granted := g.Env[name]
 		want(true, granted, "env "+name)
-	}
-	// What this version of the host can grant to nobody.
-	want(needs.KV, false, "kv")
-	for _, list := range []struct {
-		kind  string
-		names []string
-	}{{"http", needs.HTTP}, {"tools", needs.Tools}} {
-		for _, name := range list.names {
-			want(true, false, list.kind+" "+name)
-		}
-	}
-	for _, s := range needs.Secrets {
-		want(true, false, "secret "+s.Name)
 	}
 	return missing
 }

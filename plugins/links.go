@@ -28,6 +28,7 @@ func follow(path string) (real string, turns []entry) {
 			real = filepath.Dir(real)
 			continue
 		}
+
 		at := filepath.Join(real, name)
 		info, err := os.Lstat(at)
 		link := err == nil && info.Mode()&os.ModeSymlink != 0
@@ -41,6 +42,7 @@ func follow(path string) (real string, turns []entry) {
 			}
 			continue
 		}
+
 		target, err := os.Readlink(at)
 		if links++; err != nil || links > maxLinks {
 			return "", turns
@@ -48,8 +50,10 @@ func follow(path string) (real string, turns []entry) {
 		if filepath.IsAbs(target) {
 			real = filepath.VolumeName(target) + string(filepath.Separator)
 		}
+
 		rest = append(parts(target), rest...)
 	}
+
 	return real, turns
 }
 

@@ -56,6 +56,7 @@ func (r *Registry) loader(before *set) *loader {
 		}
 		l.digests = r.digests
 	}
+
 	l.described = &r.described
 	l.before = map[place]*Plugin{}
 	for _, p := range before.plugins {
@@ -84,9 +85,11 @@ func (l *loader) folder(ctx context.Context, i int, folder Folder) []*Plugin {
 		l.problem(folder.Path, unreadable(err))
 		return l.keepFolder(i, err)
 	}
+
 	slices.SortFunc(entries, byName)
 	ones := make([]loader, len(entries))
 	plugins := make([]*Plugin, len(entries))
+
 	each(ctx, len(entries), func(n int) {
 		ones[n] = loader{host: l.host, cfg: l.cfg, digests: l.digests, before: l.before, describing: l.describing, described: l.described}
 		plugins[n] = ones[n].file(i, folder, entries[n])
@@ -122,6 +125,7 @@ func (l *loader) file(i int, folder Folder, entry fs.DirEntry) *Plugin {
 		}
 		return p
 	}
+
 	for _, ending := range sidecars {
 		if stem, ok := strings.CutSuffix(name, ending); ok {
 			if _, err := fs.Stat(folder.FS, stem+".wasm"); err != nil {
@@ -129,6 +133,7 @@ func (l *loader) file(i int, folder Folder, entry fs.DirEntry) *Plugin {
 			}
 		}
 	}
+
 	return nil
 }
 
@@ -176,6 +181,7 @@ func (l *loader) read(p *Plugin, stem string) error {
 	if p.Info, err = l.host.Scan(at, s.size); err != nil {
 		return unpath(err)
 	}
+
 	document, err := l.manifest(p, stem)
 	if err != nil {
 		return err
@@ -189,6 +195,7 @@ func (l *loader) read(p *Plugin, stem string) error {
 	if err := p.tools(); err != nil {
 		return fmt.Errorf("%s: %w", p.Source, err)
 	}
+
 	p.interpret = slices.ContainsFunc(l.cfg.Interpret, func(name string) bool { return name == allPlugins || name == p.Manifest.Name })
 	p.Grant = l.cfg.Grants[p.Manifest.Name]
 	p.Missing = p.Grant.Missing(p.Manifest.Needs)
@@ -204,10 +211,12 @@ func openFile(folder fs.FS, name string, most int64) (fs.File, stamp, error) {
 	if !info.Mode().IsRegular() {
 		return nil, stamp{}, errNoFile
 	}
+
 	file, err := folder.Open(name)
 	if err != nil {
 		return nil, stamp{}, unpath(err)
 	}
+
 	info, err = file.Stat()
 	switch {
 	case err != nil:
@@ -220,6 +229,7 @@ func openFile(folder fs.FS, name string, most int64) (fs.File, stamp, error) {
 		_ = file.Close()
 		return nil, stamp{}, unpath(err)
 	}
+
 	return file, stampOf(info), nil
 }
 
@@ -262,6 +272,7 @@ func (l *loader) manifest(p *Plugin, stem string) ([]byte, error) {
 		p.Source, p.beside = name, digestOf(sidecar)
 		return sidecar, nil
 	}
+
 	p.Source = abi.ExportDescribe
 	return l.describe(p)
 }
@@ -288,7 +299,9 @@ func (p *Plugin) tools() error {
 				return fmt.Errorf("%s/output_schema: %w", at, err)
 			}
 		}
+
 		p.Tools = append(p.Tools, t)
 	}
+
 	return nil
 }

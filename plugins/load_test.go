@@ -36,6 +36,7 @@ func TestManifestSource(t *testing.T) {
 		Describe: plugintest.Do().Say(abi.StreamManifest, string(plugintest.JSON(named("described")))),
 	}
 	unsealedBoth := both
+
 	unsealedBoth.Manifest = nil
 	for _, test := range []struct {
 		name    string
@@ -181,12 +182,14 @@ func TestDescribeCacheUnsafe(t *testing.T) {
 			if err := c.change(cache, file); err != nil {
 				t.Skip(err)
 			}
+
 			r := open()
 			require.Equal(t, []string{"described"}, toolNames(r))
 			if c.problem == "" {
 				require.Empty(t, problems(r))
 				return
 			}
+
 			require.Len(t, problems(r), 1)
 			require.Contains(t, problems(r)[0], c.problem)
 		})
@@ -220,6 +223,7 @@ func TestBadFiles(t *testing.T) {
 		return m.Encode()
 	}()
 	schema := named("p")
+
 	schema.Tools[0].InputSchema = []byte(`{"type":"object","properties":{"n":{"type":"intger"}}}`)
 	for _, test := range []struct {
 		name  string

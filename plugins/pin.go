@@ -67,6 +67,7 @@ func ReadPin(dir, name string) (*Pin, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
+
 	return nil, err
 }
 
@@ -148,6 +149,7 @@ func (l *loader) checkPin(p *Plugin) error {
 	if have != *pin {
 		return &pinError{p.Manifest.Name, *pin, have}
 	}
+
 	p.pin = pin
 	return nil
 }

@@ -124,6 +124,7 @@ func TestPinFiles(t *testing.T) {
 	require.ErrorIs(t, RemovePin(dir, "p"), fs.ErrNotExist)
 	pin, err = ReadPin("", "p")
 	require.NoError(t, err)
+
 	require.Nil(t, pin)
 	for _, name := range []string{"../p", "a/b", "/p"} {
 		require.ErrorContains(t, WritePin(dir, name, Pin{Digest: "x"}), "is not the name of a plugin")

@@ -99,12 +99,14 @@ func (t *Tool) Call(ctx context.Context, req host.Call) (abi.Result, error) {
 	if err := p.Denied(); err != nil {
 		return fail(abi.ToolError, err.Error(), err)
 	}
+
 	limit := host.TimeLimit(req.Policy.Timeout)
 	if !p.compiled() { // to wait for that takes of the call's time
 		timed, cancel := context.WithTimeoutCause(ctx, limit.Limit, limit)
 		defer cancel()
 		ctx = timed
 	}
+
 	module, err := p.use(ctx)
 	if errors.Is(err, limit) {
 		err = &host.WaitedError{Err: err, For: "its plugin was still being compiled, which is done once: try again in some seconds, or with more time"}
@@ -119,6 +121,7 @@ func (t *Tool) Call(ctx context.Context, req host.Call) (abi.Result, error) {
 		}
 		return fail(kind, message, fmt.Errorf("%s: %w", p.File, err))
 	}
+
 	defer p.unuse()
 	req.Plugin, req.Tool, req.Argv = p.Manifest.Name, t.Tool.Name, t.Tool.Argv
 	req.Serial = t.Tool.Hints.Concurrency == abi.Serial

@@ -50,11 +50,13 @@ func TestCompileOnce(t *testing.T) {
 			results[i], errs[i] = r.Tools()[0].Call(context.Background(), host.Call{Args: []byte(strconv.Itoa(i))})
 		})
 	}
+
 	callers.Wait()
 	for i, result := range results {
 		require.NoError(t, errs[i])
 		require.Equal(t, strconv.Itoa(i), string(result.Value))
 	}
+
 	require.Equal(t, 2, counted.reads, "and once to compile it")
 }
 
@@ -95,6 +97,7 @@ func TestFileChangedAfterLoad(t *testing.T) {
 			require.Equal(t, "p", where.Plugin)
 		})
 	}
+
 	require.NoError(t, os.WriteFile(file, original, 0o600))
 	require.NoError(t, call(), "the failure was not kept")
 	require.NoError(t, os.Remove(file))

@@ -183,6 +183,7 @@ func (r *Registry) read(ctx context.Context, before *set) (*set, error) {
 			return nil, context.Cause(ctx)
 		}
 	}
+
 	l.digests.save()
 	found = l.giveWay(found)
 	taken := collisions(found, r.cfg.Reserved)
@@ -200,6 +201,7 @@ func (r *Registry) read(ctx context.Context, before *set) (*set, error) {
 			s.tools[t.Name] = t
 		}
 	}
+
 	s.names = slices.Sorted(maps.Keys(s.tools))
 	s.problems = append(s.problems, unusedNames("grants.", slices.Sorted(maps.Keys(r.cfg.Grants)), found)...)
 	s.problems = append(s.problems, unusedNames("interpret: ", r.cfg.Interpret, found)...)
@@ -216,12 +218,14 @@ func collisions(found []*Plugin, reserved []string) []Problem {
 			claims[claim] = append(claims[claim], p)
 		}
 	}
+
 	var problems []Problem
 	for _, p := range found {
 		if err := taken(p, claims, reserved); err != nil {
 			problems = append(problems, Problem{p.File, err})
 		}
 	}
+
 	return problems
 }
 
@@ -273,6 +277,7 @@ func unusedNames(setting string, configured []string, found []*Plugin) []Problem
 	for _, p := range found {
 		names = append(names, p.Manifest.Name)
 	}
+
 	var problems []Problem
 	for _, name := range configured {
 		if name == allPlugins || slices.Contains(names, name) || len(found) == 0 {
@@ -284,6 +289,7 @@ func unusedNames(setting string, configured []string, found []*Plugin) []Problem
 		}
 		problems = append(problems, Problem{setting + name, err})
 	}
+
 	return problems
 }
 

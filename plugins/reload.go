@@ -56,6 +56,7 @@ func (r *Registry) Reload(ctx context.Context) (Changes, error) {
 	case <-r.ctx.Done():
 		return Changes{}, context.Cause(r.ctx)
 	}
+
 	defer func() { <-r.turn }()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -63,16 +64,19 @@ func (r *Registry) Reload(ctx context.Context) (Changes, error) {
 	if r.ctx.Err() != nil {
 		return Changes{}, context.Cause(r.ctx)
 	}
+
 	before := r.set.Load()
 	now, err := r.read(ctx, before)
 	if err != nil {
 		return Changes{}, err
 	}
+
 	r.set.Store(now)
 	select {
 	case r.reloaded <- struct{}{}:
 	default:
 	}
+
 	r.retire(context.WithoutCancel(ctx), before, now)
 	return compare(before, now), nil
 }
@@ -121,6 +125,7 @@ func (l *loader) same(p *Plugin, stem string) bool {
 		}
 		p.seen = s
 	}
+
 	name, sidecar, err := l.sidecar(p, stem)
 	if p.Info.Manifest != nil {
 		l.ignored(p, name)
@@ -130,6 +135,7 @@ func (l *loader) same(p *Plugin, stem string) bool {
 	if name != "" {
 		beside = digestOf(sidecar)
 	}
+
 	return err == nil && beside == p.beside && (name == "" || name == p.Source)
 }
 
@@ -165,6 +171,7 @@ func (l *loader) giveWay(found []*Plugin) []*Plugin {
 			}
 		}
 	}
+
 	return slices.DeleteFunc(found, func(p *Plugin) bool {
 		if !p.isHeld() || !slices.ContainsFunc(p.claims(), func(c string) bool { return claimed[c] }) {
 			return false
@@ -213,6 +220,7 @@ func compare(before, now *set) (c Changes) {
 			c.Problems = append(c.Problems, p)
 		}
 	}
+
 	return c
 }
 
@@ -231,6 +239,7 @@ func differ[T any](had, have map[string]T, same func(a, b T) bool) (added, chang
 			changed = append(changed, name)
 		}
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(had)) {
 		if _, ok := have[name]; !ok {
 			removed = append(removed, name)

@@ -179,6 +179,7 @@ func TestReloadOfBrokenFiles(t *testing.T) {
 				if compiled {
 					require.Equal(t, "1", answer(t, r, "p"))
 				}
+
 				test.change()
 				c := reload(t, r)
 				if !test.goesOn || !compiled {
@@ -189,6 +190,7 @@ func TestReloadOfBrokenFiles(t *testing.T) {
 					require.ErrorIs(t, err, ErrReplaced)
 					return
 				}
+
 				require.Len(t, c.Problems, 1)
 				require.ErrorContains(t, c.Problems[0].Err, goesOn)
 				require.Equal(t, Changes{Problems: c.Problems}, c)
@@ -291,6 +293,7 @@ func TestReloadOfSwappedFiles(t *testing.T) {
 		require.NoError(t, os.WriteFile(file(name), saying(name, "one", n), 0o600))
 		require.NoError(t, os.Chtimes(file(name), time.Time{}, time.Unix(1, 0)))
 	}
+
 	r := openWith(t, newHost(t), Config{Folders: []Folder{Dir(dir)}})
 	require.Equal(t, "0", answer(t, r, "a"))
 	for range 2 {
@@ -302,6 +305,7 @@ func TestReloadOfSwappedFiles(t *testing.T) {
 		require.Equal(t, "1", answer(t, r, "b"))
 		require.Empty(t, problems(r))
 	}
+
 	require.Empty(t, r.retired)
 }
 
@@ -408,12 +412,14 @@ func TestReloadIsEnded(t *testing.T) {
 	begin(t.Context())
 	frozen := make(chan struct{})
 	go func() { r.Freeze(); close(frozen) }()
+
 	require.ErrorIs(t, <-ended, host.ErrClosed, "the one that waits")
 	select {
 	case <-frozen:
 		t.Fatal("a reload runs")
 	default:
 	}
+
 	files.allow <- struct{}{}
 	require.ErrorIs(t, <-ended, host.ErrClosed)
 	<-frozen
@@ -474,6 +480,7 @@ func TestReloadUnderLoad(t *testing.T) {
 			}
 		})
 	}
+
 	busy.Go(func() {
 		for ctx.Err() == nil {
 			tools := r.Tools()
@@ -491,6 +498,7 @@ func TestReloadUnderLoad(t *testing.T) {
 			runtime.Gosched()
 		}
 	}
+
 	stop()
 	busy.Wait()
 	require.Empty(t, problems(r))

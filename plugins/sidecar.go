@@ -24,6 +24,7 @@ func (l *loader) sidecar(p *Plugin, stem string) (name string, manifest []byte, 
 		}
 		name = stem + ending
 	}
+
 	if name == "" {
 		return "", nil, nil
 	}
@@ -34,6 +35,7 @@ func (l *loader) sidecar(p *Plugin, stem string) (name string, manifest []byte, 
 	if err != nil {
 		return name, nil, fmt.Errorf("%s: %w", name, err)
 	}
+
 	return name, manifest, nil
 }
 

@@ -125,6 +125,7 @@ func FuzzSidecar(f *testing.F) {
 			f.Add(ending, []byte(seed))
 		}
 	}
+
 	f.Fuzz(func(t *testing.T, ending string, data []byte) {
 		if len(data) > 1<<16 {
 			t.Skip("long documents are long in other ways too")
@@ -134,12 +135,14 @@ func FuzzSidecar(f *testing.F) {
 			require.Nil(t, document)
 			return
 		}
+
 		require.LessOrEqual(t, len(document), 32*abi.MaxManifest)
 		m, err := abi.DecodeManifest(document)
 		if err != nil {
 			require.ErrorIs(t, err, abi.ErrManifest)
 			return
 		}
+
 		require.NotEmpty(t, m.Tools)
 	})
 }

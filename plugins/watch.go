@@ -44,6 +44,7 @@ func (r *Registry) Watch(ctx context.Context, told func(Changes, error)) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+
 	defer context.AfterFunc(r.ctx, cancel)()
 	for failed := ""; ctx.Err() == nil; {
 		w, err := watch(r.watched())
@@ -51,11 +52,13 @@ func (r *Registry) Watch(ctx context.Context, told func(Changes, error)) {
 			failed = err.Error()
 			told(Changes{}, err)
 		}
+
 		begin := time.Now()
 		changes, err := r.Reload(ctx)
 		if err == nil && !changes.Empty() {
 			told(changes, nil)
 		}
+
 		pause(ctx, min(respite*time.Since(begin), patience))
 		w.wait(ctx)
 		w.close()
@@ -88,6 +91,7 @@ func watch(folders []Folder) (*watches, error) {
 		return w, fmt.Errorf("the plugins are not watched, and have to be reloaded by hand: %w", err)
 	}
 	w.events, w.errors = w.system.Events, w.system.Errors
+
 	failed := map[string]error{}
 	// A link that was replaced before its folder was watched would not be
 	// noticed, so that it is looked at again.
@@ -103,16 +107,19 @@ func watch(folders []Folder) (*watches, error) {
 				w.names[dir] = wanted[dir]
 			}
 		}
+
 		if !fresh {
 			break
 		}
 	}
+
 	var errs []error
 	for _, dir := range slices.Sorted(maps.Keys(failed)) {
 		if failed[dir] != nil {
 			errs = append(errs, fmt.Errorf("the folder %s is not watched, and plugins there have to be reloaded by hand: %w", dir, failed[dir]))
 		}
 	}
+
 	return w, errors.Join(errs...)
 }
 
@@ -150,6 +157,7 @@ func interesting(folders []Folder) map[string][]string {
 		if real == "" || err != nil {
 			continue
 		}
+
 		names[real] = nil
 		for _, e := range entries {
 			if e.Type()&os.ModeSymlink != 0 && isOurs(e.Name()) {
@@ -157,6 +165,7 @@ func interesting(folders []Folder) map[string][]string {
 			}
 		}
 	}
+
 	return names
 }
 
@@ -182,6 +191,7 @@ func (w *watches) wait(ctx context.Context) {
 		case <-w.errors: // most often that there were too many events
 			changed = true
 		}
+
 		for begin, more := time.Now(), true; more && time.Since(begin) < patience; {
 			pause(ctx, quiet)
 			more = w.drain()
@@ -207,6 +217,7 @@ func (w *watches) drain() (matter bool) {
 		}
 		next.Reset(moment)
 	}
+
 	return matter
 }
 

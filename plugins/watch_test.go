@@ -48,6 +48,7 @@ func watchWith(t *testing.T, cfg Config) watched {
 		})
 	}()
 	t.Cleanup(func() { cancel(); <-ended })
+
 	return w
 }
 
@@ -263,12 +264,14 @@ func TestFollow(t *testing.T) {
 	}
 	root, err := filepath.EvalSymlinks(t.TempDir())
 	require.NoError(t, err)
+
 	require.NoError(t, os.MkdirAll(root+"/a/b", 0o755))
 	for link, target := range map[string]string{
 		"relative": "a/b", "absolute": root + "/a", "a/up": "../a/b", "chain": "relative", "dangling": "nowhere/deep", "loop": "loop", "root": "/",
 	} {
 		require.NoError(t, os.Symlink(target, filepath.Join(root, link)))
 	}
+
 	for _, test := range []struct {
 		path, real string
 		turns      []entry
@@ -292,6 +295,7 @@ func TestFollow(t *testing.T) {
 		}
 		require.Equal(t, test.turns, turns, test.path)
 	}
+
 	real, turns := follow(filepath.Join(root, "loop"))
 	require.Empty(t, real)
 	require.Len(t, turns, maxLinks+1)

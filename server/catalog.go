@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 	"strings"
 
 	"github.com/toolhost/toolhost/plugins"
@@ -51,10 +50,8 @@ func newPlugin(p *plugins.Plugin) wire.Plugin {
 // loaded, plugins that lack grants, and damage to Config.DataDir.
 func (s *Service) Findings() []wire.FileProblem {
 	found := newProblems(s.registry.Problems())
-	if s.engine != nil {
-		for _, p := range s.engine.Problems() {
-			found = append(found, wire.FileProblem{File: filepath.Join(s.cfg.DataDir, p.Moved), Error: p.String()})
-		}
+	if s.storage != nil {
+		found = append(found, s.storage.findings()...)
 	}
 	for _, p := range s.registry.Plugins() {
 		if len(p.Missing) > 0 {

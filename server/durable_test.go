@@ -97,7 +97,7 @@ func TestDataDir(t *testing.T) {
 // An attempt is given what the one before it saved, over the plugin's contract.
 func TestCheckpoint(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		cfg := Config{memory: background.NewMemoryEngine()}
+		cfg := Config{Engine: background.NewMemoryEngine()}
 		first := open(t, cfg, "keeper")
 		id := first.spawn(alice, "keeper", `{}`)
 		synctest.Wait()
@@ -127,10 +127,10 @@ func TestOrphans(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				memory := background.NewMemoryEngine()
-				first := open(t, Config{memory: memory}, "keeper")
+				first := open(t, Config{Engine: memory}, "keeper")
 				id := first.spawn(alice, "keeper", `{}`)
 				time.Sleep(time.Second) // what it said is stored
-				second := openFolder(t, Config{memory: memory}, test.files)
+				second := openFolder(t, Config{Engine: memory}, test.files)
 				run := second.settled(alice, id)
 				require.Equal(t, background.StatusFailed, run.Status)
 				require.Equal(t, &background.RunError{Kind: background.KindOrphaned, Message: "The host went down, and the run is not run again: " + test.want}, run.Error)
@@ -148,12 +148,12 @@ func TestOrphans(t *testing.T) {
 func TestRecoveryWaitsForRoom(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		memory := background.NewMemoryEngine()
-		first := open(t, Config{memory: memory}, "keeper")
+		first := open(t, Config{Engine: memory}, "keeper")
 		for range 3 {
 			first.spawn(alice, "keeper", `{}`)
 		}
 		synctest.Wait()
-		second := open(t, Config{memory: memory, Runs: RunsConfig{PerSession: 1}}, "keeper")
+		second := open(t, Config{Engine: memory, Runs: RunsConfig{PerSession: 1}}, "keeper")
 		synctest.Wait()
 		statuses := func() (running, queued int) {
 			for _, row := range second.agent(alice, CheckBackground, `{}`)["tasks"].([]any) {
@@ -215,7 +215,7 @@ func TestParkedTerms(t *testing.T) {
 	}
 	t.Run("memory", func(t *testing.T) {
 		bubble(t, func(t *testing.T) {
-			cfg := Config{memory: background.NewMemoryEngine(), Runs: RunsConfig{ParkAfter: time.Second}}
+			cfg := Config{Engine: background.NewMemoryEngine(), Runs: RunsConfig{ParkAfter: time.Second}}
 			check(t, open(t, cfg, "reader"), func() service { return open(t, cfg, "reader") }) // as if the first host had died
 		})
 	})

@@ -64,7 +64,7 @@ func (l *fullLease) Complete(ctx context.Context, status background.Status, b ba
 func TestUnsavedEnd(t *testing.T) {
 	engine := &fullEngine{MemoryEngine: background.NewMemoryEngine()}
 	engine.full.Store(true)
-	s := open(t, Config{memory: engine}, "echo")
+	s := open(t, Config{Engine: engine}, "echo")
 	id := s.spawn("s", "echo", `{"n":1}`)
 	run := s.settled("s", id)
 	require.True(t, run.Unsaved)

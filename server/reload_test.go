@@ -260,7 +260,7 @@ func TestScheduledRunsVersion(t *testing.T) {
 	}{"as it began": {"2.0.0", true}, "as it was scheduled": {"1.0.0", false}} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				cfg := Config{memory: background.NewMemoryEngine(), Grants: map[string]plugins.Grant{"keeper": {Clock: true}}}
+				cfg := Config{Engine: background.NewMemoryEngine(), Grants: map[string]plugins.Grant{"keeper": {Clock: true}}}
 				files := fstest.MapFS{"keeper.wasm": keeper("1.0.0")}
 				first := openFolder(t, cfg, files)
 				first.schedule(alice, "keeper", `{}`, `{"cron_expression":"0 12 * * *"}`)

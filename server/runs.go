@@ -9,15 +9,8 @@ import (
 
 	"github.com/toolhost/toolhost/internal/fair"
 	"github.com/toolhost/toolhost/pkg/background"
-	"github.com/toolhost/toolhost/pkg/background/sqlite"
 	"github.com/toolhost/toolhost/plugins"
 )
-
-// DefaultLogQuota is how many bytes the output of all runs may take on disk.
-const DefaultLogQuota = sqlite.DefaultLogQuota
-
-// DefaultRecordQuota is how many bytes records may take on disk.
-const DefaultRecordQuota = sqlite.DefaultRecordQuota
 
 // RunsConfig bounds background runs, and says how they are kept. A zero field
 // is its default.
@@ -69,26 +62,23 @@ func (c RunsConfig) recordQuota(disk bool) int64 {
 	return cmp.Or(c.RecordQuota, background.DefaultRecordQuota)
 }
 
-// openRuns opens the data directory, if there is one, and the manager of runs.
+// openRuns opens the engine and the manager of runs.
 func (s *Service) openRuns(ctx context.Context) (err error) {
+	if s.engine, err = s.openEngine(ctx); err != nil {
+		return err
+	}
 	c := s.cfg.Runs
 	cfg := background.Config{
 		Executor: s.execute, Readmit: s.readmit, Version: s.versionNow, OnNotice: s.cfg.OnNotice, Logger: s.cfg.Logger,
 		PerSession: c.PerSession, PerHost: c.PerHost, Parked: c.Parked, Schedules: c.Schedules,
 		Grace: s.cfg.grace, MaxTimeout: s.maxLimits().Background, OutputCap: c.OutputCap,
 		Retention: c.Retention, RetainRuns: c.RetainRuns, NoticeTTL: c.NoticeTTL, EndSession: c.EndSession,
-		MinInterval: c.MinInterval, Misfire: c.Misfire, Engine: s.cfg.memory,
+		MinInterval: c.MinInterval, Misfire: c.Misfire, Engine: s.engine,
 		RecordQuota: c.recordQuota(s.cfg.DataDir != ""),
 	}
 	if s.cfg.Host.Shared {
 		cfg.Owner, cfg.PerOwner = fair.ClientOf, fair.PerClient(cmp.Or(c.PerHost, background.DefaultPerHost))
 		cfg.OwnerQuota = max(1, cfg.RecordQuota-cfg.RecordQuota/4)
-	}
-	if s.cfg.DataDir != "" {
-		if s.engine, err = sqlite.Open(ctx, s.cfg.DataDir, sqlite.Config{LogQuota: c.LogQuota, Logger: s.cfg.Logger}); err != nil {
-			return err
-		}
-		cfg.Engine = s.engine
 	}
 	if cfg.Engine != nil {
 		left, err := leftRuns(ctx, cfg.Engine)

@@ -16,7 +16,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -24,7 +23,6 @@ import (
 
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/pkg/background"
-	"github.com/toolhost/toolhost/pkg/background/sqlite"
 	"github.com/toolhost/toolhost/plugins"
 )
 
@@ -40,11 +38,15 @@ type Config struct {
 	MaxLimits Limits                   // the most a tool may ask for; zero fields are 10^13 units, 1 GiB, 256 MiB and an hour
 
 	// DataDir is the folder where runs, their output, notices and schedules
-	// outlast the process; it is made if it is not there. One Service has it at
-	// a time: for another the error of Open matches background.ErrLocked. Empty
-	// keeps all that in memory.
+	// outlast the process; it is created if it does not exist. One Service uses
+	// it at a time: for another, the error of Open matches background.ErrLocked.
+	// Empty keeps everything in memory, unless Engine is set.
 	DataDir string
-	Runs    RunsConfig // bounds background runs
+	// Engine stores runs and schedules instead of DataDir: any implementation
+	// that passes the conformance suite enginetest. The caller closes it after
+	// the Service. Nil leaves it to DataDir.
+	Engine background.Engine
+	Runs   RunsConfig // bounds background runs
 
 	// OnNotice is called when a background run has ended that the session is to
 	// be told of: see background.Config.OnNotice. Nil leaves it to
@@ -77,8 +79,7 @@ type Config struct {
 	// Logger gets what operators should know. Nil discards.
 	Logger *slog.Logger
 
-	grace  time.Duration     // background.Config.Grace; tests shorten it
-	memory background.Engine // in place of DataDir; tests share one to lose a host
+	grace time.Duration // background.Config.Grace; tests shorten it
 }
 
 // Approval is a call that a person has to agree to. Its arguments are whole:
@@ -98,7 +99,8 @@ type Service struct {
 	log      *slog.Logger
 	host     *host.Host
 	registry *plugins.Registry
-	engine   *sqlite.Engine // nil without Config.DataDir
+	engine   background.Engine // nil keeps runs in memory
+	storage  storage           // the engine, if the service opened it; else nil
 	runs     *background.Manager
 	closed   atomic.Bool
 	step     atomic.Pointer[string] // what Close waits for
@@ -182,9 +184,9 @@ func (s *Service) Close(ctx context.Context) error {
 		s.waits("runs and calls")
 		errs = append(errs, s.runs.Close(ctx))
 	}
-	if s.engine != nil {
+	if s.storage != nil {
 		s.waits("the database")
-		errs = append(errs, s.engine.Close())
+		errs = append(errs, s.storage.Close())
 	}
 	if s.host != nil {
 		s.waits("calls and compilations")
@@ -236,26 +238,16 @@ func (s *Service) WaitsFor() string {
 type Stats struct {
 	Runs    background.Stats `json:"runs"`
 	Host    host.Stats       `json:"host"`    // calls, those of runs included
-	Storage sqlite.Stats     `json:"storage"` // what of the data folder was damaged or lost; nothing without one
+	Storage StorageStats     `json:"storage"`
 }
 
 // Stats returns what runs and calls are doing and did, and what they take.
 func (s *Service) Stats() Stats {
 	stats := Stats{Runs: s.runs.Stats(), Host: s.host.Stats()}
-	if s.engine != nil {
-		stats.Storage = s.engine.Stats()
+	if s.storage != nil {
+		stats.Storage = s.storage.storageStats()
 	}
 	return stats
-}
-
-// StorageErr returns why nothing is stored any more, until the service is opened
-// again: an error that matches [background.ErrStorageLost]. It is nil as long as
-// Config.DataDir is in order.
-func (s *Service) StorageErr() error {
-	if s.engine == nil {
-		return nil
-	}
-	return s.engine.Err()
 }
 
 // Plugins returns the loaded plugins. What this and the like return is of the
@@ -274,9 +266,9 @@ func (s *Service) Problems() []plugins.Problem { return s.registry.Problems() }
 // Config.DataDir was damaged or lost.
 func (s *Service) Unusable() []plugins.Problem {
 	found := s.Problems()
-	if s.engine != nil {
-		for _, p := range s.engine.Problems() {
-			found = append(found, plugins.Problem{File: filepath.Join(s.cfg.DataDir, p.Moved), Err: errors.New(p.String())})
+	if s.storage != nil {
+		for _, p := range s.storage.findings() {
+			found = append(found, plugins.Problem{File: p.File, Err: errors.New(p.Error)})
 		}
 	}
 	for _, p := range s.Plugins() {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/plugins"
 )
 
@@ -141,4 +142,12 @@ func TestConcurrentCalls(t *testing.T) {
 	}
 	callers.Wait()
 	require.NoError(t, errors.Join(errs...))
+}
+
+// TestEngineOrDataDir: an engine stores runs instead of a folder, not besides one.
+func TestEngineOrDataDir(t *testing.T) {
+	_, err := Open(t.Context(), Config{Engine: background.NewMemoryEngine(), DataDir: t.TempDir()})
+	var field *background.FieldError
+	require.ErrorAs(t, err, &field)
+	require.Equal(t, "Engine", field.Field)
 }

@@ -22,7 +22,7 @@ import (
 
 func (a *app) call() *cobra.Command {
 	req := server.Request{}
-	var memory byteSize
+	var memory string
 	cmd := &cobra.Command{
 		Use:   "call TOOL [ARGS|@FILE|-]",
 		Short: "Run one tool: live output on stderr, the result on stdout",
@@ -41,7 +41,13 @@ Exit codes: 0 ok, 1 tool error, 2 usage or configuration, 3 a limit was hit
 			if req.Args, err = a.arguments(cmd.Context(), args[1:]); err != nil {
 				return err
 			}
-			req.Limits.Memory = int64(memory)
+			if memory != "" {
+				n, err := size.read(memory)
+				if err != nil {
+					return &usageError{fmt.Errorf("--memory: %w", err), ""}
+				}
+				req.Limits.Memory = n.(int64)
+			}
 			if req.Limits.Fuel < 0 || req.Limits.Timeout < 0 {
 				return &usageError{errors.New("a limit cannot be negative"), "leave the flag out for the default"}
 			}
@@ -51,7 +57,7 @@ Exit codes: 0 ok, 1 tool error, 2 usage or configuration, 3 a limit was hit
 	flags := cmd.Flags()
 	flags.Int64Var(&req.Limits.Fuel, "fuel", 0, "fuel budget in `units` (default: what the tool asks for, or 100 billion)")
 	flags.DurationVar(&req.Limits.Timeout, "timeout", 0, "time limit (default: what the tool asks for, or 2m)")
-	flags.Var(&memory, "memory", "memory limit, such as 64MiB")
+	flags.StringVar(&memory, "memory", "", "memory limit: a `size` such as 64MiB")
 	flags.StringVar(&req.Session, "session", "cli", "session the call belongs to")
 	flags.Bool("json", false, "print the whole result as JSON")
 	return cmd
@@ -107,7 +113,7 @@ func readUntil(ctx context.Context, r io.Reader) ([]byte, error) {
 
 // callTool runs the tool and prints what came of it.
 func (a *app) callTool(ctx context.Context, req server.Request) error {
-	a.config.Background.Park = string(server.ParkNever) // who types it waits for it, and nothing goes on when this process ends
+	a.config.server.Runs.Park = server.ParkNever // who types it waits for it, and nothing goes on when this process ends
 	// Whoever types the call approves of it.
 	s, done, err := a.open(ctx, func(context.Context, server.Approval) error { return nil })
 	if err != nil {

@@ -38,14 +38,14 @@ func (a *app) remote(cmd *cobra.Command, run func(c *client, cmd *cobra.Command,
 	flags.StringVar(&session, "session", wire.DefaultSession, "session the runs belong to")
 	flags.Bool("json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if a.config.Addr == "" && a.config.Data == "" {
+		if a.config.addr == "" && a.config.data == "" {
 			return errNoData
 		}
 		token, err := a.config.clientToken()
 		if err != nil {
 			return err
 		}
-		c, err := newClient(a.config.Addr, socketPath(a.config.Data), token, session)
+		c, err := newClient(a.config.addr, socketPath(a.config.data), token, session)
 		if err != nil {
 			return err
 		}

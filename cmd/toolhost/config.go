@@ -1,174 +1,297 @@
 package main
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
-	"strconv"
+	"maps"
+	"reflect"
+	"slices"
 	"strings"
-	"time"
 
-	"github.com/toolhost/toolhost/host"
-	"github.com/toolhost/toolhost/pkg/background"
-	"github.com/toolhost/toolhost/server"
-	"github.com/toolhost/toolhost/server/identity"
+	"github.com/knadh/koanf/providers/confmap"
+	"github.com/knadh/koanf/v2"
+	"github.com/spf13/pflag"
+
+	"github.com/toolhost/toolhost/abi"
 )
 
-// config is everything an operator can set. The names are those of the file;
-// in the environment log.level is TOOLHOST_LOG_LEVEL.
-type config struct {
-	Plugins    []string               `koanf:"plugins"`   // folders
-	Watch      bool                   `koanf:"watch"`     // serve and mcp reload plugins that change
-	Compile    string                 `koanf:"compile"`   // ahead or on_demand: when serve and mcp compile plugins
-	Interpret  []string               `koanf:"interpret"` // names of plugins that are never compiled; * is all
-	Data       string                 `koanf:"data"`      // folder for what is kept between runs
-	Log        logConfig              `koanf:"log"`
-	Limits     limitsConfig           `koanf:"limits"`     // where a tool asks for nothing; 0 is the built-in default
-	MaxLimits  limitsConfig           `koanf:"max_limits"` // the most a tool or a caller may ask for
-	Background backgroundConfig       `koanf:"background"`
-	Host       hostConfig             `koanf:"host"`
-	Approve    string                 `koanf:"approve"` // deny or auto: tools that ask for a person's approval
-	Serve      serveConfig            `koanf:"serve"`
-	Addr       string                 `koanf:"addr"`   // of the server that spawn, check and the like talk to
-	Token      string                 `koanf:"token"`  // what clients send to a server over TCP
-	OAuth      oauthConfig            `koanf:"oauth"`  // whose access tokens a server takes beside it
-	Grants     map[string]grantConfig `koanf:"grants"` // by plugin
+// delim separates the parts of a key inside koanf. In files and messages that is
+// a dot, which names of plugins and variables may contain.
+const delim = "/"
+
+func path(key string) string { return strings.ReplaceAll(key, ".", delim) }
+
+// layer is one source of values.
+type layer struct {
+	kind layerKind
+	name func(key string) string // names the source of a key, for people
+	k    *koanf.Koanf
 }
 
-type serveConfig struct {
-	Listen string        `koanf:"listen"` // host:port beside the socket
-	Drain  time.Duration `koanf:"drain"`  // how long a server that ends waits for what runs
+type layerKind int
+
+const (
+	userFile  layerKind = iota // the user's own configuration
+	namedFile                  // named by a flag or a variable, or trusted in the working directory
+	byHand                     // variables and flags
+)
+
+// loaded is a configuration, the sources it was merged from, and its problems.
+type loaded struct {
+	config
+	merged   *koanf.Koanf
+	layers   []layer
+	problems problems
+	ignored  []*ignoredFile // of the working directory
 }
 
-// oauthConfig is identity.OAuth; all empty is none.
-type oauthConfig struct {
-	Issuer   string   `koanf:"issuer"`   // URL
-	Audience string   `koanf:"audience"` // URL of this server
-	JWKS     string   `koanf:"jwks"`     // URL of the issuer's keys; empty is what its metadata says
-	Scopes   []string `koanf:"scopes"`   // all of them are required
-}
+// loadConfig merges the user's own configuration, the file that is named or
+// trusted, the environment and the flags. The error lists every problem; what
+// could be read is returned with it.
+func loadConfig(flags *pflag.FlagSet, environ []string) (*loaded, error) {
+	c := &loaded{config: newConfig(), merged: koanf.New(delim)}
 
-// config is nil if there is none.
-func (c oauthConfig) config() *identity.OAuth {
-	if c.Issuer == "" && c.Audience == "" && c.JWKS == "" && len(c.Scopes) == 0 {
-		return nil
+	whole := c.addFiles(flags, environ)
+	c.addValues(variable, c.variables(environ))
+	c.addValues(flagOf, flagValues(flags))
+
+	c.report(readTable(settings(&c.config), c.merged.Raw(), ""))
+	if whole { // otherwise what is missing may be in the file that cannot be read
+		c.check()
 	}
-	return &identity.OAuth{Issuer: c.Issuer, Audience: c.Audience, JWKS: c.JWKS, Scopes: c.Scopes}
+	return c, c.problems.usage()
 }
 
-type logConfig struct {
-	Level  string `koanf:"level"`  // debug, info, warn or error
-	Format string `koanf:"format"` // text or json
+func (c *loaded) add(l layer) {
+	c.layers = append(c.layers, l)
+	_ = c.merged.Merge(l.k) // fails only for strict instances
 }
 
-type limitsConfig struct {
-	Fuel       int64         `koanf:"fuel"`
-	Memory     byteSize      `koanf:"memory"`
-	Output     byteSize      `koanf:"output"`
-	Timeout    time.Duration `koanf:"timeout"`
-	Background time.Duration `koanf:"background"`
+func (c *loaded) addValues(name func(key string) string, values map[string]any) {
+	k := koanf.New(delim)
+	_ = k.Load(confmap.Provider(values, delim), nil) // of a map nothing can fail
+	c.add(layer{byHand, name, k})
 }
 
-// backgroundConfig is about background runs; what is left out is the built-in
-// default.
-type backgroundConfig struct {
-	PerSession  int            `koanf:"per_session"`  // active runs of a session
-	PerHost     int            `koanf:"per_host"`     // of all sessions, parked calls counted
-	Parked      int            `koanf:"parked"`       // parked calls of a session
-	Schedules   int            `koanf:"schedules"`    // enabled ones of a session
-	Park        string         `koanf:"park"`         // hinted, all or never: which calls go on in the background
-	ParkAfter   *time.Duration `koanf:"park_after"`   // 0 or null is never
-	Retention   time.Duration  `koanf:"retention"`    // of ended runs
-	RetainRuns  int            `koanf:"retain_runs"`  // ended runs of a session
-	NoticeTTL   time.Duration  `koanf:"notice_ttl"`   // of notices nobody took
-	OutputCap   byteSize       `koanf:"output_cap"`   // kept of a run
-	LogQuota    byteSize       `koanf:"log_quota"`    // output of all runs on disk
-	RecordQuota byteSize       `koanf:"record_quota"` // records of all runs and schedules
-	EndSession  string         `koanf:"end_session"`  // parked or all: what the end of a session stops
-	MinInterval time.Duration  `koanf:"min_interval"` // between two firings of a schedule
-	Misfire     time.Duration  `koanf:"misfire"`      // how late a missed firing is caught up
+// flagKeys are the flags that set a key.
+var flagKeys = map[string]string{
+	"plugins": "plugins", "data": "data", "log-level": "log.level", "log-format": "log.format",
+	"addr": "addr", "listen": "serve.listen",
 }
 
-// hostConfig is what all calls share; 0 is the built-in default.
-type hostConfig struct {
-	Memory  byteSize      `koanf:"memory"`      // of all calls and warm instances together
-	Cache   byteSize      `koanf:"cache"`       // compiled code on disk
-	Calls   int           `koanf:"calls"`       // of one plugin at a time
-	Total   int           `koanf:"total_calls"` // of all plugins at a time, background runs not counted
-	Warm    int           `koanf:"warm"`        // instances of one plugin that wait for a call
-	WarmFor time.Duration `koanf:"warm_for"`    // how long they wait
-
-	CompileMemory byteSize      `koanf:"compile_memory"` // of the process that compiles a plugin
-	CompileTime   time.Duration `koanf:"compile_time"`   // processor time of that
-}
-
-func (c hostConfig) config() host.Config {
-	return host.Config{
-		Memory: int64(c.Memory), CacheSize: int64(c.Cache), Calls: c.Calls, TotalCalls: c.Total, Warm: c.Warm, WarmFor: c.WarmFor,
-		Compiler: host.ThisProgram(), CompileMemory: int64(c.CompileMemory), CompileTime: c.CompileTime,
-	}
-}
-
-type grantConfig struct {
-	Clock  bool              `koanf:"clock"`
-	Random bool              `koanf:"random"`
-	Ask    bool              `koanf:"ask"` // put questions to the user
-	Files  []mountConfig     `koanf:"files"`
-	Env    map[string]string `koanf:"env"`
-	Config map[string]string `koanf:"config"`
-}
-
-type mountConfig struct {
-	Dir  string `koanf:"dir"`  // of the host
-	Path string `koanf:"path"` // in the sandbox
-	Mode string `koanf:"mode"` // read or write
-}
-
-// byteSize is a number of bytes, written as a number or as 64MiB.
-type byteSize int64
-
-var units = []struct {
-	suffix string
-	bytes  int64
-}{
-	{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40},
-	{"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}, {"B", 1},
-}
-
-// UnmarshalText reads a size.
-func (s *byteSize) UnmarshalText(text []byte) error {
-	number, factor := strings.TrimSpace(string(text)), int64(1)
-	for _, u := range units {
-		if n, ok := strings.CutSuffix(number, u.suffix); ok {
-			number, factor = strings.TrimSpace(n), u.bytes
-			break
+func flagOf(key string) string {
+	for flag, k := range flagKeys {
+		if k == key {
+			return "--" + flag
 		}
 	}
-	n, err := strconv.ParseFloat(number, 64)
-	if err != nil || n < 0 || n*float64(factor) > 1<<60 {
-		return fmt.Errorf("expected a size such as 64MiB or 1048576, found %q", text)
-	}
-	*s = byteSize(n * float64(factor))
-	return nil
+	return ""
 }
 
-// Set, String and Type make it a flag.
-func (s *byteSize) Set(text string) error { return s.UnmarshalText([]byte(text)) }
-func (s *byteSize) String() string        { return strconv.FormatInt(int64(*s), 10) }
-func (s *byteSize) Type() string          { return "size" }
+// flagValues are the values of the flags that are set.
+func flagValues(flags *pflag.FlagSet) map[string]any {
+	values := map[string]any{}
+	flags.Visit(func(f *pflag.Flag) {
+		key, ok := flagKeys[f.Name]
+		switch list, many := f.Value.(pflag.SliceValue); {
+		case !ok:
+		case many:
+			values[path(key)] = anyList(list.GetSlice())
+		default:
+			values[path(key)] = f.Value.String()
+		}
+	})
+	return values
+}
 
-// runs is the part of the configuration that the service has for it.
-func (b backgroundConfig) runs() server.RunsConfig {
-	c := server.RunsConfig{
-		PerSession: b.PerSession, PerHost: b.PerHost, Parked: b.Parked, Schedules: b.Schedules, Park: server.Park(b.Park),
-		Retention: b.Retention, RetainRuns: b.RetainRuns, NoticeTTL: b.NoticeTTL,
-		OutputCap: int(b.OutputCap), LogQuota: int64(b.LogQuota), RecordQuota: int64(b.RecordQuota), EndSession: background.SessionEnd(b.EndSession),
-		MinInterval: b.MinInterval, Misfire: b.Misfire,
+// variable is the name of a key in the environment.
+func variable(key string) string {
+	return "TOOLHOST_" + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
+}
+
+// variables are the values of the environment. Unknown variables are problems.
+func (c *loaded) variables(environ []string) map[string]any {
+	known := map[string]setting{}
+	for _, s := range settings(new(config)) {
+		if s.key != "grants" {
+			known[variable(s.key)] = s
+		}
 	}
+
+	values := map[string]any{}
+	for _, e := range environ {
+		name, value, _ := strings.Cut(e, "=")
+		if !strings.HasPrefix(name, "TOOLHOST_") || name == "TOOLHOST_CONFIG" || value == "" {
+			continue
+		}
+
+		s, ok := known[name]
+		switch {
+		case !ok:
+			text := "unknown variable"
+			if near := abi.Nearest(name, slices.Sorted(maps.Keys(known))); near != "" {
+				text += ", did you mean " + near + "?"
+			}
+			c.problems = append(c.problems, problem{name, text, "environment"})
+		case s.kind.parse != nil:
+			values[path(s.key)] = s.kind.parse(value)
+		default:
+			values[path(s.key)] = value
+		}
+	}
+	return values
+}
+
+// readTable reads the values of a mapping into the fields of a table, as far as
+// they fit. Problems have their keys below at.
+func readTable(table []setting, value any, at string) (wrong problems) {
+	values, ok := value.(map[string]any)
+	if !ok && value != nil {
+		wrong.add(at, errNoKeys(value))
+	}
+
+	below := map[string][]setting{} // by the first part of the key
+	for _, s := range table {
+		first, rest, _ := strings.Cut(s.key, ".")
+		s.key = rest
+		below[first] = append(below[first], s)
+	}
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		here := strings.TrimPrefix(at+"."+key, ".")
+		switch group := below[key]; {
+		case group == nil:
+			wrong.add(here, unknownKey(key, slices.Sorted(maps.Keys(below))))
+		case group[0].key != "":
+			wrong = append(wrong, readTable(group, values[key], here)...)
+		default:
+			wrong.add(here, group[0].set(values[key]))
+		}
+	}
+	return wrong
+}
+
+func unknownKey(key string, names []string) error {
+	if near := abi.Nearest(key, names); near != "" {
+		return fmt.Errorf("unknown key, did you mean %s?", near)
+	}
+	return fmt.Errorf("unknown key, expected one of %s", strings.Join(names, ", "))
+}
+
+// set reads a value into the field. Of a value with problems inside, it sets the
+// rest. Null leaves the default, unless it has a meaning.
+func (s setting) set(value any) error {
+	v, err := s.kind.read(value)
+	if inside := (problems)(nil); err != nil && !errors.As(err, &inside) {
+		if value == nil {
+			err = nil
+		}
+		return err
+	}
+	field := reflect.ValueOf(s.to).Elem()
+	field.Set(reflect.ValueOf(v).Convert(field.Type()))
+	return err
+}
+
+// problem is one thing that is wrong with a configuration.
+type problem struct {
+	key    string // as in a file; of a file that cannot be read, its name
+	text   string
+	source string // of the value: a file, a variable or a flag; empty if that is clear
+}
+
+func (p problem) String() string {
+	text := p.text
+	if p.key != "" {
+		text = p.key + ": " + text
+	}
+	if p.source != "" {
+		text += " (" + p.source + ")"
+	}
+	return text
+}
+
+type problems []problem
+
+// Error lists the problems, a line each.
+func (p problems) Error() string {
+	lines := make([]string, len(p))
+	for i, one := range p {
+		lines[i] = one.String()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// add adds the problems of an error, below a key.
+func (p *problems) add(at string, err error) {
+	var inside problems
 	switch {
-	case b.ParkAfter == nil: // the built-in default
-	case *b.ParkAfter == 0:
-		c.ParkAfter = -1 // never
-	default:
-		c.ParkAfter = *b.ParkAfter
+	case errors.As(err, &inside):
+		for _, one := range inside {
+			*p = append(*p, problem{key: at + "." + one.key, text: one.text})
+		}
+	case err != nil:
+		*p = append(*p, problem{key: at, text: err.Error()})
 	}
-	return c
+}
+
+func (p problems) err() error {
+	if len(p) == 0 {
+		return nil
+	}
+	return p
+}
+
+// usage is the error of a command, sorted by key.
+func (p problems) usage() error {
+	if len(p) == 0 {
+		return nil
+	}
+	slices.SortStableFunc(p, func(a, b problem) int { return cmp.Compare(a.key, b.key) })
+	return &usageError{err: p}
+}
+
+func (p problems) has(key string) bool {
+	return slices.ContainsFunc(p, func(one problem) bool { return one.key == key })
+}
+
+// report adds problems with the sources of their values.
+func (c *loaded) report(found problems) {
+	for _, p := range found {
+		c.problem(p.key, "%s", p.text)
+	}
+}
+
+// problem adds a problem. A key has one: others may only follow from it.
+func (c *loaded) problem(key, format string, args ...any) {
+	if !c.problems.has(key) {
+		c.problems = append(c.problems, problem{key, fmt.Sprintf(format, args...), c.source(key)})
+	}
+}
+
+// source is where the value of a key is from. Items of a list and keys inside a
+// grant have the source of the list or grant.
+func (c *loaded) source(key string) string {
+	known := func(key string) bool {
+		return strings.HasPrefix(key, "grants") || slices.ContainsFunc(settings(new(config)), func(s setting) bool { return s.key == key })
+	}
+	for at := key; at != ""; at = at[:max(0, strings.LastIndex(at, "."))] {
+		if at != key && !known(at) {
+			continue
+		}
+		if from := c.from(at); from != "" {
+			return from
+		}
+	}
+	return "not set"
+}
+
+// from is the last source that has a key; empty if none has.
+func (c *loaded) from(key string) (name string) {
+	for _, l := range c.layers {
+		if l.k.Exists(path(key)) {
+			name = l.name(key)
+		}
+	}
+	return name
 }

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"syscall"
 
@@ -50,16 +49,19 @@ func userConfig() string {
 func (c *loaded) addFiles(flags *pflag.FlagSet, environ []string) bool {
 	own, whole := c.addUserFile()
 
-	if name := namedConfig(flags, environ); name != "" {
-		data, err := readConfig(name)
-		return c.addFile(namedFile, name, data, err) && whole
-	}
-	name, data, err := c.trustedFile(own)
-	if err != nil {
-		c.faults = append(c.faults, &fault{text: err.Error()})
+	name := namedConfig(flags, environ)
+	data, err := []byte(nil), error(nil)
+	if name != "" {
+		data, err = readConfig(name)
+	} else if name, data, err = c.trustedFile(own); err != nil {
+		c.problems = append(c.problems, problem{text: err.Error()})
 		return false
 	}
-	return (name == "" || c.addFile(namedFile, name, data, nil)) && whole
+
+	if name == "" {
+		return whole
+	}
+	return c.addFile(namedFile, name, data, err) && whole
 }
 
 // namedConfig is the file that a flag or a variable names.
@@ -93,7 +95,7 @@ func (c *loaded) addUserFile() (dir string, whole bool) {
 		data, err := readOwn(found[0])
 		return dir, c.addFile(userFile, found[0], data, err)
 	}
-	c.faults = append(c.faults, &fault{text: manyConfigs(found)})
+	c.problems = append(c.problems, problem{text: manyConfigs(found)})
 	return dir, false
 }
 
@@ -103,7 +105,7 @@ func exists(name string) bool {
 }
 
 func manyConfigs(names []string) string {
-	return fmt.Sprintf("more than one configuration: %s: remove all but one, or choose with --config", strings.Join(names, ", "))
+	return fmt.Sprintf("more than one configuration: %s: remove all but one, or choose one with --config", strings.Join(names, ", "))
 }
 
 // readOwn reads a file of the user's own, that others cannot have written.
@@ -144,7 +146,7 @@ func readBounded(name string, check func(*os.File) error) ([]byte, error) {
 		return nil, unpath(err)
 	}
 	if most := document.MaxSize(name); int64(len(data)) > most {
-		return nil, fmt.Errorf("the file has more than %d bytes, which are the most that are read", most)
+		return nil, fmt.Errorf("the file has more than %d bytes, the limit", most)
 	}
 	return data, nil
 }
@@ -165,31 +167,36 @@ func (c *loaded) addFile(kind layerKind, name string, data []byte, err error) bo
 	if err == nil {
 		k, err = parseConfig(name, data)
 	}
-	if err == nil {
-		absolute(k, filepath.Dir(name))
-		err = c.merged.Merge(k)
-	}
 	if err != nil {
-		c.faults = append(c.faults, &fault{key: name, text: flat(err)})
+		c.problems = append(c.problems, problem{key: name, text: flat(err)})
 		return false
 	}
 
-	c.layers = append(c.layers, layer{name: name, k: k, kind: kind})
-	c.unknownKeys("", k.Raw(), reflect.TypeFor[config](), name)
+	c.add(layer{kind, func(string) string { return name }, k})
 	return true
 }
 
-// parseConfig parses a file that was read.
+// parseConfig parses a file, and makes the paths in it absolute or relative to
+// the working directory.
 func parseConfig(name string, data []byte) (*koanf.Koanf, error) {
 	k := koanf.New(delim)
 	value, err := document.Decode(name, data)
 	if err != nil || value == nil {
 		return k, err
 	}
-
 	keys, ok := value.(map[string]any)
 	if !ok {
-		return k, fmt.Errorf("expected keys and their values, found %s", found(value))
+		return k, errNoKeys(value)
 	}
+
+	rebase(settings(new(config)), keys, func(v any) any {
+		if s, ok := v.(string); ok && s != "" && !filepath.IsAbs(s) {
+			return filepath.Join(filepath.Dir(name), s)
+		}
+		return v
+	})
 	return k, k.Load(confmap.Provider(keys, ""), nil)
 }
+
+// flat is an error in one line.
+func flat(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }

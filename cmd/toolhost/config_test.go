@@ -15,8 +15,8 @@ import (
 	"github.com/toolhost/toolhost/server"
 )
 
-// What a file says of background runs is what the service is told. The default
-// is not never.
+// The settings of background runs reach the service. A park_after that is not set
+// is not the same as never.
 func TestRunsConfig(t *testing.T) {
 	defaults := server.RunsConfig{Park: server.ParkHinted, EndSession: background.EndParked}
 	with := func(change func(*server.RunsConfig)) server.RunsConfig {
@@ -52,7 +52,7 @@ func TestRunsConfig(t *testing.T) {
 			require.NoError(t, flags.Set("config", file))
 			c, err := loadConfig(flags, nil)
 			require.NoError(t, err)
-			require.Equal(t, test.want, c.Background.runs())
+			require.Equal(t, test.want, c.server.Runs)
 		})
 	}
 }
@@ -72,7 +72,7 @@ func TestNegativeSizes(t *testing.T) {
 	}
 }
 
-// What is no JSON is found by its line, as what is no YAML or TOML is.
+// Invalid JSON is reported with its line, as invalid YAML and TOML are.
 func TestLinesOfJSON(t *testing.T) {
 	for _, test := range []struct{ json, want string }{
 		{"", "unexpected end of JSON input (line 1, column 1)"},
@@ -94,12 +94,12 @@ func TestLinesOfJSON(t *testing.T) {
 func TestDeepConfiguration(t *testing.T) {
 	for _, test := range []struct{ name, text, want string }{
 		{"toml", "watch = true\n" + strings.Repeat("a.", 30_000) + "a = 1", "expected at most 100 levels of nesting (line 2)"},
-		{"toml", strings.Repeat("a.", 50_000) + "a = 1", "the file has more than 65536 bytes, which are the most that are read"},
+		{"toml", strings.Repeat("a.", 50_000) + "a = 1", "the file has more than 65536 bytes, the limit"},
 		{"toml", "[" + strings.Repeat("a.", 30_000) + "a]", "expected at most 100 levels of nesting (line 1)"},
 		{"toml", "a = " + strings.Repeat("{a = ", 101) + "1" + strings.Repeat("}", 101), "expected at most 100 levels of nesting (line 1)"},
 		{"yaml", "watch: true\na: " + strings.Repeat("[", 2000) + strings.Repeat("]", 2000), "expected at most 100 levels of nesting (line 2)"},
 		{"json", "{\n\"a\":\n" + strings.Repeat("[", 500_000), "expected at most 100 levels of nesting (line 3)"},
-		{"json", strings.Repeat(" ", 2<<20), "the file has more than 1048576 bytes, which are the most that are read"},
+		{"json", strings.Repeat(" ", 2<<20), "the file has more than 1048576 bytes, the limit"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "toolhost."+test.name)

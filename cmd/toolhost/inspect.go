@@ -56,7 +56,7 @@ func (a *app) inspectFile(cmd *cobra.Command, name string) error {
 	if err != nil {
 		return err
 	}
-	cfg := a.config.Host.config()
+	cfg := a.config.server.Host
 	cfg.CacheDir, cfg.Logger = cache, a.logger()
 	h, err := host.New(ctx, cfg)
 	if err != nil {

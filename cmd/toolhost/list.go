@@ -109,7 +109,7 @@ func (a *app) printList(tools []*plugins.Tool, problems []plugins.Problem) {
 	}
 	_ = w.Flush()
 	if len(tools) == 0 {
-		a.notef("no tools in %s", strings.Join(a.config.Plugins, ", "))
+		a.notef("no tools in %s", strings.Join(a.config.plugins, ", "))
 	}
 	a.tellProblems(problems)
 }

@@ -7,50 +7,19 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
-
-	"github.com/toolhost/toolhost/server/identity"
 )
-
-// minToken is the least length of a token, in bytes, where others than this
-// machine may try it.
-const minToken = 16
-
-// checkListen notes an address that everybody could reach, and others than this
-// machine are not to.
-func (c *loaded) checkListen() {
-	address := c.Serve.Listen
-	if address == "" {
-		return
-	}
-	const key = "serve.listen"
-	if _, _, err := net.SplitHostPort(address); err != nil {
-		c.fault(key, "%s: expected host:port, such as 127.0.0.1:7070", address)
-		return
-	}
-	if identity.Loopback(address) {
-		return
-	}
-	if n := len(c.Token); n > 0 && n < minToken {
-		c.fault("token", "others than this machine could reach %s, and the token has %d characters: it can be guessed: set a random TOOLHOST_TOKEN of %d characters or more, such as that of openssl rand -hex 16",
-			address, n, minToken)
-	}
-	if c.Token == "" && c.OAuth.config() == nil {
-		c.fault(key, "others than this machine could reach %s, and no token is configured: listen on 127.0.0.1 or localhost, or set a long random TOOLHOST_TOKEN, which clients then have to send, or oauth.issuer and oauth.audience",
-			address)
-	}
-}
 
 // listen opens the socket and the address, if there is one.
 func (a *app) listen() ([]net.Listener, error) {
-	socket, err := listenSocket(socketPath(a.config.Data))
+	socket, err := listenSocket(socketPath(a.config.data))
 	if err != nil {
 		return nil, &usageError{fmt.Errorf("socket: %w", err), "choose another folder with --data"}
 	}
-	listeners := []net.Listener{&namedListener{socket, socketPath(a.config.Data)}}
-	if address := a.config.Serve.Listen; address != "" {
+	listeners := []net.Listener{&namedListener{socket, socketPath(a.config.data)}}
+	if address := a.config.listen; address != "" {
 		l, err := net.Listen(family(address), address)
 		if err != nil {
-			return nil, errors.Join(&usageError{err, "choose another address with --listen"}, socket.Close(), os.Remove(socketPath(a.config.Data)))
+			return nil, errors.Join(&usageError{err, "choose another address with --listen"}, socket.Close(), os.Remove(socketPath(a.config.data)))
 		}
 		listeners = append(listeners, l)
 	}
@@ -106,7 +75,7 @@ func (a *app) here(l net.Listener) string {
 	switch ip, _ := literal(l.Addr().String()); {
 	case !ip.IsUnspecified():
 		return where(l)
-	case family(a.config.Serve.Listen) == "tcp":
+	case family(a.config.listen) == "tcp":
 		return urlOf(net.JoinHostPort("localhost", port))
 	case ip.Is4():
 		return urlOf(net.JoinHostPort("127.0.0.1", port))
@@ -121,5 +90,5 @@ func (a *app) others(l net.Listener) string {
 		return ""
 	}
 	kind := map[string]string{"tcp": "all addresses", "tcp4": "all IPv4 addresses", "tcp6": "all IPv6 addresses"}
-	return fmt.Sprintf(" (%s of this machine; from here %s)", kind[family(a.config.Serve.Listen)], a.here(l))
+	return fmt.Sprintf(" (%s of this machine; from here %s)", kind[family(a.config.listen)], a.here(l))
 }

@@ -56,9 +56,9 @@ const maxMCP = 16
 // that of serve, which has to find it free.
 func (a *app) mcpFolder(n int) string {
 	if n == 1 {
-		return filepath.Join(a.config.Data, "mcp")
+		return filepath.Join(a.config.data, "mcp")
 	}
-	return filepath.Join(a.config.Data, fmt.Sprintf("mcp-%d", n))
+	return filepath.Join(a.config.data, fmt.Sprintf("mcp-%d", n))
 }
 
 // openFree opens the service on the first of these folders that no other
@@ -73,7 +73,7 @@ func (a *app) openFree(ctx context.Context) (*server.Service, error) {
 		case !errors.Is(err, background.ErrLocked):
 			return nil, err
 		case n == maxMCP:
-			return nil, &usageError{fmt.Errorf("%d processes of toolhost mcp keep runs in %s already", n, a.config.Data), "end some of them, or choose another folder with --data"}
+			return nil, &usageError{fmt.Errorf("%d processes of toolhost mcp keep runs in %s already", n, a.config.data), "end some of them, or choose another folder with --data"}
 		}
 	}
 }

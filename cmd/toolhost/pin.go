@@ -49,7 +49,7 @@ func (a *app) unpin() *cobra.Command {
 }
 
 // pinDir is where pins are kept.
-func (a *app) pinDir() string { return filepath.Join(a.config.Data, "pins") }
+func (a *app) pinDir() string { return filepath.Join(a.config.data, "pins") }
 
 // pinPlugin pins the plugin of a name that would be loaded if nothing was pinned.
 func (a *app) pinPlugin(cmd *cobra.Command, name string) error {
@@ -81,7 +81,7 @@ func (a *app) pinPlugin(cmd *cobra.Command, name string) error {
 	}
 
 	a.tellProblems(s.Problems()) // it may be among them
-	return &usageError{fmt.Errorf("no plugin %q in %s", name, strings.Join(a.config.Plugins, ", ")), "toolhost list shows the plugins"}
+	return &usageError{fmt.Errorf("no plugin %q in %s", name, strings.Join(a.config.plugins, ", ")), "toolhost list shows the plugins"}
 }
 
 // describePin says what the name of a plugin is pinned to; empty if to nothing.

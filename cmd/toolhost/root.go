@@ -19,7 +19,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/internal/owned"
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server"
@@ -149,9 +148,9 @@ func version() string {
 // logger writes to stderr, where the configuration says how.
 func (a *app) logger() *slog.Logger {
 	var level slog.Level
-	_ = level.UnmarshalText([]byte(a.config.Log.Level)) // checked when it was loaded
+	_ = level.UnmarshalText([]byte(a.config.logLevel)) // checked when it was loaded
 	opts := &slog.HandlerOptions{Level: level}
-	if a.config.Log.Format == "json" {
+	if a.config.logFormat == "json" {
 		return slog.New(slog.NewJSONHandler(a.err, opts))
 	}
 	return slog.New(slog.NewTextHandler(a.err, opts))
@@ -178,8 +177,8 @@ func (a *app) openKept(ctx context.Context, folder string, shared bool) (*server
 	if err != nil {
 		return nil, err
 	}
-	cfg.DataDir, cfg.Watch, cfg.OnReload = folder, a.config.Watch, a.reloaded
-	cfg.CompileAhead = a.config.Compile == compileAhead
+	cfg.DataDir, cfg.Watch, cfg.OnReload = folder, a.config.watch, a.reloaded
+	cfg.CompileAhead = a.config.compile == compileAhead
 	cfg.Host.Shared, cfg.Host.Computing = shared, spareProcessor()
 	return server.Open(ctx, cfg)
 }
@@ -197,25 +196,17 @@ var spareProcessor = sync.OnceValue(func() int {
 // serverConfig is the configuration of a service that keeps nothing: the data
 // folder is for one process at a time.
 func (a *app) serverConfig(approve func(context.Context, server.Approval) error) (server.Config, error) {
-	if len(a.config.Plugins) == 0 {
+	if len(a.config.plugins) == 0 {
 		return server.Config{}, &usageError{errors.New("no folder of plugins"), "name one with --plugins, or under plugins: in the configuration"}
 	}
 	cache, err := a.cacheDir()
 	if err != nil {
 		return server.Config{}, err
 	}
-	cfg := server.Config{
-		CacheDir: cache, PinDir: a.pinDir(), Logger: a.logger(), Approve: approve,
-		Limits: a.config.Limits.limits(), MaxLimits: a.config.MaxLimits.limits(),
-		Runs:   a.config.Background.runs(),
-		Host:   a.config.Host.config(),
-		Grants: map[string]plugins.Grant{}, Interpret: a.config.Interpret,
-	}
-	for _, dir := range a.config.Plugins {
+	cfg := a.config.server
+	cfg.CacheDir, cfg.PinDir, cfg.Logger, cfg.Approve = cache, a.pinDir(), a.logger(), approve
+	for _, dir := range a.config.plugins {
 		cfg.Folders = append(cfg.Folders, plugins.Dir(dir))
-	}
-	for name, g := range a.config.Grants {
-		cfg.Grants[name] = g.grant()
 	}
 	return cfg, nil
 }
@@ -239,16 +230,16 @@ var errNoData = &usageError{errors.New("no data folder: no home folder is known"
 // cacheDir makes the folder for compiled code, in a data folder that nobody else
 // can put files into.
 func (a *app) cacheDir() (string, error) {
-	if a.config.Data == "" {
+	if a.config.data == "" {
 		return "", errNoData
 	}
-	if err := os.MkdirAll(a.config.Data, 0o700); err != nil {
+	if err := os.MkdirAll(a.config.data, 0o700); err != nil {
 		return "", &usageError{fmt.Errorf("data folder: %w", err), "choose another with --data"}
 	}
-	if err := owned.Behind(a.config.Data); err != nil {
+	if err := owned.Behind(a.config.data); err != nil {
 		return "", fmt.Errorf("data folder: %w", err)
 	}
-	cache := filepath.Join(a.config.Data, "cache")
+	cache := filepath.Join(a.config.data, "cache")
 	if elsewhere, err := filepath.EvalSymlinks(cache); err == nil { // the data folder is the user's, and so is a link in it
 		cache = elsewhere
 	}
@@ -258,22 +249,10 @@ func (a *app) cacheDir() (string, error) {
 	return cache, nil
 }
 
-func (l limitsConfig) limits() server.Limits {
-	return server.Limits{Fuel: l.Fuel, Memory: int64(l.Memory), Output: int64(l.Output), Timeout: l.Timeout, Background: l.Background}
-}
-
-func (g grantConfig) grant() plugins.Grant {
-	grant := plugins.Grant{Clock: g.Clock, Random: g.Random, Ask: g.Ask, Env: g.Env, Config: g.Config}
-	for _, m := range g.Files {
-		grant.Files = append(grant.Files, host.Mount{Dir: m.Dir, Path: m.Path, Write: m.Mode == "write"})
-	}
-	return grant
-}
-
 // approve is the policy for tools that ask for a person's approval, where
 // nobody is asked.
 func (a *app) approve(context.Context, server.Approval) error {
-	if a.config.Approve == "auto" {
+	if a.config.approve == approveAuto {
 		return nil
 	}
 	return errors.New("nobody can be asked here, and approve is deny in the configuration")

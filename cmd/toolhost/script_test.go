@@ -18,9 +18,9 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
-	"github.com/toolhost/toolhost/internal/bombs"
 	"github.com/toolhost/toolhost/internal/pluginbuild"
 	"github.com/toolhost/toolhost/internal/plugintest"
+	"github.com/toolhost/toolhost/internal/plugintest/bombs"
 	"github.com/toolhost/toolhost/server/httpapi"
 	"github.com/toolhost/toolhost/server/wire"
 )

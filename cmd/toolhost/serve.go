@@ -52,10 +52,10 @@ it waits for, and gives up 45 seconds later. A second signal ends it at once.`,
 // runServer serves until ctx ends.
 func (a *app) runServer(ctx context.Context) error {
 	a.config.checkListen()
-	if err := a.config.wrong(); err != nil {
+	if err := a.config.problems.usage(); err != nil {
 		return err
 	}
-	s, err := a.openFreed(ctx, filepath.Join(a.config.Data, "runs"))
+	s, err := a.openFreed(ctx, filepath.Join(a.config.data, "runs"))
 	if err != nil {
 		return err
 	}
@@ -70,11 +70,11 @@ func (a *app) runServer(ctx context.Context) error {
 		a.closeService(ctx, s)
 		return err
 	}
-	defer removeSocket(socketPath(a.config.Data))()
+	defer removeSocket(socketPath(a.config.data))()
 	signal.Ignore(syscall.SIGPIPE) // that nobody reads the log any more does not end the process
 	page := webui.New(s, webui.Config{Version: version(), Logger: a.logger()})
 	api := httpapi.New(s, httpapi.Config{
-		Version: version(), Token: a.config.Token, OAuth: a.config.OAuth.config(), MCP: mcp, Page: page, Logger: a.logger(),
+		Version: version(), Token: a.config.token, OAuth: a.config.issuer(), MCP: mcp, Page: page, Logger: a.logger(),
 	})
 	defer within(endGrace, a.reloadOnHangup(s))
 	return a.serveAll(ctx, s, api, listeners)
@@ -150,9 +150,9 @@ const (
 // what it waits for.
 func (a *app) awaitEnd(ended <-chan error, again <-chan os.Signal, waitsFor func() string) error {
 	began := time.Now()
-	tell := time.NewTimer(a.config.Serve.Drain + endTell)
+	tell := time.NewTimer(a.config.drain + endTell)
 	defer tell.Stop()
-	late := time.NewTimer(a.config.Serve.Drain + endLimit)
+	late := time.NewTimer(a.config.drain + endLimit)
 	defer late.Stop()
 	for {
 		select {
@@ -165,7 +165,7 @@ func (a *app) awaitEnd(ended <-chan error, again <-chan os.Signal, waitsFor func
 			tell.Reset(endTell)
 		case <-late.C:
 			return fmt.Errorf("the shutdown did not end within %v, and is given up: it waited for %s; the next start takes up what was left",
-				a.config.Serve.Drain+endLimit, waitsFor())
+				a.config.drain+endLimit, waitsFor())
 		}
 	}
 }
@@ -203,10 +203,10 @@ const httpGrace = 2 * time.Second
 // new is taken has been told what is waited for.
 func (a *app) drain(s *server.Service, api *httpapi.API) error {
 	if n := s.Stats().Runs.Active; n > 0 {
-		a.announce(fmt.Sprintf("shutting down: waiting up to %s for %d runs; a second signal ends at once", a.config.Serve.Drain, n))
+		a.announce(fmt.Sprintf("shutting down: waiting up to %s for %d runs; a second signal ends at once", a.config.drain, n))
 	}
 	api.Drain()
-	ctx, cancel := context.WithTimeout(context.Background(), a.config.Serve.Drain)
+	ctx, cancel := context.WithTimeout(context.Background(), a.config.drain)
 	defer cancel()
 	err := s.Close(ctx)
 	ctx, cancel = context.WithTimeout(context.Background(), httpGrace)
@@ -222,7 +222,7 @@ func (a *app) announce(text string, attrs ...any) { a.announceAs(slog.LevelInfo,
 
 // announceAs announces what a log in JSON has under this level.
 func (a *app) announceAs(level slog.Level, text string, attrs ...any) {
-	if a.config.Log.Format != "json" {
+	if a.config.logFormat != "json" {
 		a.notef("toolhost: %s", text)
 		return
 	}

@@ -198,7 +198,7 @@ func TestMCPFolders(t *testing.T) {
 	require.NoError(t, os.Mkdir(data, 0o700))
 	require.NoError(t, os.Symlink(plugintest.CacheDir(), filepath.Join(data, "cache")))
 	a := &app{ui: ui{err: new(testlog.Buffer)}, config: &loaded{config: config{
-		Plugins: []string{t.TempDir()}, Data: data, Log: logConfig{Level: "warn"},
+		plugins: []string{t.TempDir()}, data: data, logLevel: "warn",
 	}}}
 	var services []*server.Service
 	for n := range maxMCP {
@@ -243,7 +243,7 @@ func TestServeWaitsForTheFolder(t *testing.T) {
 	require.NoError(t, os.Symlink(plugintest.CacheDir(), filepath.Join(data, "cache")))
 	said := new(onSay)
 	a := &app{ui: ui{err: said}, config: &loaded{config: config{
-		Plugins: []string{t.TempDir()}, Data: data, Log: logConfig{Level: "warn"},
+		plugins: []string{t.TempDir()}, data: data, logLevel: "warn",
 	}}}
 	runs := filepath.Join(data, "runs")
 	first, err := a.openFreed(t.Context(), runs)
@@ -278,7 +278,7 @@ func TestShutdownThatDoesNotEnd(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				said := new(testlog.Buffer)
-				a := &app{ui: ui{err: said}, config: &loaded{config: config{Serve: serveConfig{Drain: 10 * time.Second}}}}
+				a := &app{ui: ui{err: said}, config: &loaded{config: config{drain: 10 * time.Second}}}
 				ended, again := make(chan error, 1), make(chan os.Signal, 1)
 				if test.ends > 0 {
 					time.AfterFunc(test.ends, func() { ended <- nil })

@@ -16,24 +16,24 @@ const (
 // of the environment, or of the user's own configuration. So a file that somebody
 // else wrote can direct a client, and gets no token of its user's.
 func (c *loaded) clientToken() (string, error) {
-	if _, socket := socketOf(c.Addr); c.Token == "" || c.Addr == "" || socket {
+	if _, socket := socketOf(c.addr); c.token == "" || c.addr == "" || socket {
 		return "", nil
 	}
 
 	given := c.givenFor()
-	to, err := serverURL(c.Addr)
+	to, err := serverURL(c.addr)
 	if err != nil {
 		return "", err
 	}
 	if from, err := serverURL(given); err == nil && *from == *to {
-		return c.Token, nil
+		return c.token, nil
 	}
 
 	if given == "" {
 		given = "no address"
 	}
 	return "", &usageError{
-		fmt.Errorf("the token of %s is not sent to %s, the addr of %s: it was given for %s", c.from(tokenKey), c.Addr, c.from(addrKey), given),
+		fmt.Errorf("the token of %s is not sent to %s, the addr of %s: it was given for %s", c.from(tokenKey), c.addr, c.from(addrKey), given),
 		"write addr into the same file, or give both by hand: TOOLHOST_TOKEN, and --addr or TOOLHOST_ADDR",
 	}
 }

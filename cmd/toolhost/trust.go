@@ -68,7 +68,6 @@ func (a *app) trustFile(store trustStore, args []string) error {
 	if err != nil {
 		return &usageError{fmt.Errorf("%s: %s", name, flat(err)), "nothing is trusted that cannot be shown"}
 	}
-	absolute(k, filepath.Dir(path))
 	c.merged = k
 	a.printFile(c.set())
 	if names := ownGrants(); k.Exists("plugins") && len(names) > 0 {
@@ -91,7 +90,7 @@ func ownGrants() []string {
 }
 
 // printFile prints the settings of a file.
-func (a *app) printFile(settings []setting) {
+func (a *app) printFile(settings []shown) {
 	var table strings.Builder
 	w := tabwriter.NewWriter(&table, 0, 8, 2, ' ', 0)
 	for _, s := range settings {

@@ -29,6 +29,7 @@ func Check(t *testing.T, p *guest.Plugin) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	for _, tool := range m.Tools {
 		if problem := badSchema(&tool); problem != "" {
 			t.Errorf("tool %s: %s", tool.Name, problem)
@@ -77,6 +78,7 @@ func wrongExample(p *guest.Plugin, tool *abi.Tool, e abi.Example) string {
 	case !sameJSON(got.Value, e.Result):
 		return fmt.Sprintf("expected %s, found %s", e.Result, got)
 	}
+
 	if problems := misfit(tool.OutputSchema, got.Value); problems != "" {
 		return "the result does not fit the output schema: " + problems
 	}

@@ -114,6 +114,7 @@ func TestCapabilities(t *testing.T) {
 	} {
 		require.Equal(t, want, h.Call(p, "tool", opArgs{op}).Error, op)
 	}
+
 	require.JSONEq(t, `{"n":1}`, string(h.Call(p, "tool", opArgs{"works"}).Value))
 	require.JSONEq(t, `{"op":"works"}`, string(request))
 }

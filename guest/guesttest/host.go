@@ -77,6 +77,7 @@ func (h Host) Call(p *guest.Plugin, tool string, args any) Outcome {
 	if err != nil {
 		return broken("%v", err)
 	}
+
 	declared, ok := m.Lookup(tool)
 	if !ok {
 		return broken("plugin %s has no tool %q", p.Name, tool)
@@ -84,6 +85,7 @@ func (h Host) Call(p *guest.Plugin, tool string, args any) Outcome {
 	if problems := misfit(declared.InputSchema, data); problems != "" {
 		return Outcome{Result: abi.Result{Kind: abi.ToolError, Error: "the arguments do not fit: " + problems}}
 	}
+
 	c := &call{Host: h, tool: tool, args: data}
 	if h.Checkpoint != nil {
 		c.restored = *h.Checkpoint
@@ -130,6 +132,7 @@ func (c *call) Read(f abi.Field, into []byte) int32 {
 	case abi.FieldScript:
 		data = c.Script
 	}
+
 	if data == nil {
 		return abi.Absent
 	}
@@ -162,6 +165,7 @@ func (c *call) Write(s abi.Stream, data []byte) int32 {
 	default:
 		return abi.RefusedStream
 	}
+
 	return c.answer()
 }
 
@@ -174,6 +178,7 @@ func (c *call) Progress(done, total float64, message string) int32 {
 			return abi.RefusedProgress
 		}
 	}
+
 	if done < 0 || !utf8.ValidString(message) {
 		return abi.RefusedProgress
 	}
@@ -181,6 +186,7 @@ func (c *call) Progress(done, total float64, message string) int32 {
 	if len(c.out.Progress) == c.StopAfter {
 		c.stopping = true
 	}
+
 	return c.answer()
 }
 
@@ -213,6 +219,7 @@ func (c *call) Call(op string, request []byte) int32 {
 	if c.response, err = json.Marshal(response); err != nil {
 		panic(fmt.Sprintf("the response of capability %s has no JSON: %v", op, err))
 	}
+
 	return int32(len(c.response))
 }
 
@@ -222,6 +229,7 @@ func (c *call) use(op string, request []byte) (any, error) {
 	c.mu.Lock()
 	stopping := c.stopping
 	c.mu.Unlock()
+
 	f, known := c.Capabilities[op]
 	switch {
 	case !known && strings.HasPrefix(op, "checkpoint."):
@@ -233,6 +241,7 @@ func (c *call) use(op string, request []byte) (any, error) {
 	case f == nil:
 		return nil, &guest.HostError{Code: "denied", Message: op + " is not granted to this plugin"}
 	}
+
 	return f(request)
 }
 
@@ -246,6 +255,7 @@ func (c *call) checkpoint(op string, request []byte) (any, error) {
 		Data []byte `json:"data,omitempty"`
 	}
 	c.mu.Lock()
+
 	defer c.mu.Unlock()
 	switch op {
 	case "checkpoint.load":
@@ -256,6 +266,7 @@ func (c *call) checkpoint(op string, request []byte) (any, error) {
 		*c.Checkpoint = in.Data
 		return struct{}{}, err
 	}
+
 	return nil, &guest.HostError{Code: "unknown", Message: "this host has no such capability"}
 }
 
@@ -264,6 +275,7 @@ func (c *call) outcome(code int32) Outcome {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	o := c.out
+
 	o.Stdout, o.Stderr = c.stdout.String(), c.stderr.String()
 	switch code {
 	case abi.InvokeOK:
@@ -291,5 +303,6 @@ func (c *call) outcome(code int32) Outcome {
 	default:
 		o.Kind, o.Error = abi.Internal, string(c.errText)
 	}
+
 	return o
 }

@@ -7,8 +7,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/toolhost/toolhost/internal/bombs"
 	"github.com/toolhost/toolhost/internal/fuel"
+	"github.com/toolhost/toolhost/internal/plugintest/bombs"
 	"github.com/toolhost/toolhost/internal/snapshot"
 	"github.com/toolhost/toolhost/internal/wasmbin"
 )

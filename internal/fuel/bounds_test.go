@@ -51,6 +51,7 @@ func TestNothingRunsLong(t *testing.T) {
 				require.ErrorContains(t, err, "stack overflow") // which ends it as well
 				return
 			}
+
 			require.ErrorIs(t, err, stop)
 			require.Greater(t, used, int64(budget))
 			require.Greater(t, asked, 5)
@@ -88,6 +89,7 @@ func TestLongBulk(t *testing.T) {
 	for i := range memory {
 		memory[i] = byte(i * 31 >> 3)
 	}
+
 	copy(want, memory)
 	for _, move := range [][2]uint64{{1000, 5000}, {5000, 1000}, {7, 7}, {64, 0}, {0, 2 * chunk}} {
 		_, used, err := g.call(MaxBudget, "copy", move[0], move[1], size)
@@ -96,12 +98,14 @@ func TestLongBulk(t *testing.T) {
 		copy(want[move[0]:move[0]+size], want[move[1]:move[1]+size])
 		require.Equal(t, want, memory)
 	}
+
 	_, used, err := g.call(MaxBudget, "fill", 9, 0xab, size)
 	require.NoError(t, err)
 	require.EqualValues(t, 4+size/64, used)
 	for i := range size {
 		want[9+i] = 0xab
 	}
+
 	require.Equal(t, want, memory)
 	for _, name := range []string{"copy", "fill"} {
 		_, used, err = g.call(MaxBudget, name, 64*wasmbin.PageSize-size+1, 0, size)

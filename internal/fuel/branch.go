@@ -22,6 +22,7 @@ func (w *writer) branch(in *wasmbin.Instr, nd *node) {
 	if to == exit {
 		w.exit()
 	}
+
 	switch {
 	case nd.end == endThread:
 		w.opX(wasmbin.OpBr, w.depth(nd.target))
@@ -55,6 +56,7 @@ func (w *writer) branchIf(in *wasmbin.Instr, nd *node) {
 		w.copy(in)
 		return
 	}
+
 	w.op(wasmbin.OpIf)
 	w.out = w.r.appendPassing(w.out, w.opened[len(w.opened)-1-int(in.X)].takes)
 	w.pay(n)
@@ -66,6 +68,7 @@ func (w *writer) branchIf(in *wasmbin.Instr, nd *node) {
 	} else {
 		w.opX(wasmbin.OpBr, in.X+1)
 	}
+
 	w.op(wasmbin.OpEnd)
 }
 
@@ -106,16 +109,19 @@ func (w *writer) table(in *wasmbin.Instr) {
 			checked = append(checked, back)
 		}
 	}
+
 	if len(dear) == 0 {
 		w.copy(in)
 		return
 	}
 	w.scratch = max(w.scratch, 1)
+
 	w.opX(wasmbin.OpLocalSet, w.first)
 	for range dear {
 		w.op(wasmbin.OpBlock)
 		w.out = append(w.out, 0x40)
 	}
+
 	w.opX(wasmbin.OpLocalGet, w.first)
 	w.op(wasmbin.OpBrTable)
 	w.out = wasmbin.AppendU32(w.out, uint32(len(in.Labels)-1))
@@ -126,6 +132,7 @@ func (w *writer) table(in *wasmbin.Instr) {
 			w.out = wasmbin.AppendU32(w.out, depth+uint32(len(dear)))
 		}
 	}
+
 	for i, depth := range dear {
 		w.op(wasmbin.OpEnd)
 		w.pay(w.g.edge(w.cur, nodes[i]))

@@ -75,12 +75,14 @@ func (b *builder) build(code *wasmbin.Code, t *wasmbin.FuncType) (*graph, error)
 			return nil, err
 		}
 	}
+
 	if b.rd.Err() != nil {
 		return nil, b.rd.Err()
 	}
 	if len(b.frames) > 0 {
 		return nil, b.rd.Errorf(&in, "function body ends within a block")
 	}
+
 	b.nodes = g.nodes
 	g.nodes = slices.Clone(g.nodes)
 	g.pin()
@@ -125,6 +127,7 @@ func (b *builder) instr(n uint32, in *wasmbin.Instr) error {
 	if len(b.g.nodes) > maxNodes {
 		return b.tooMany("a function", maxNodes)
 	}
+
 	switch in.Op {
 	case wasmbin.OpBlock, wasmbin.OpLoop, wasmbin.OpIf, wasmbin.OpTryTable:
 		return b.open(n, in)
@@ -134,6 +137,7 @@ func (b *builder) instr(n uint32, in *wasmbin.Instr) error {
 		b.close(n)
 		return nil
 	}
+
 	if b.cur >= 0 {
 		return b.live(n, in)
 	}
@@ -172,6 +176,7 @@ func (b *builder) open(n uint32, in *wasmbin.Instr) error {
 		}
 		b.prev = [2]before{}
 	}
+
 	b.frames = append(b.frames, f)
 	return nil
 }
@@ -189,6 +194,7 @@ func (b *builder) otherwise(n uint32, in *wasmbin.Instr) error {
 	if b.cur >= 0 {
 		b.finish(n, endJoin, f.label)
 	}
+
 	b.g.labels[f.otherwise] = int32(len(b.g.nodes))
 	b.begin(n, true)
 	return nil
@@ -211,6 +217,7 @@ func (b *builder) close(n uint32) {
 		}
 		return
 	}
+
 	live := b.cur >= 0
 	if live && f.op == wasmbin.OpBlock && !f.targeted {
 		b.prev, b.blocks = [2]before{}, false
@@ -219,6 +226,7 @@ func (b *builder) close(n uint32) {
 	if live {
 		b.finish(n, endFall, 0)
 	}
+
 	b.begin(n, true)
 	if f.op != wasmbin.OpLoop {
 		b.g.labels[f.label] = b.cur
@@ -262,6 +270,7 @@ func (b *builder) live(n uint32, in *wasmbin.Instr) error {
 			b.r.bulky = b.r.bulky || in.Op == wasmbin.OpMemoryFill || in.Op == wasmbin.OpMemoryCopy
 		}
 	}
+
 	b.blocks = b.blocks && in.Op == wasmbin.OpLocalGet && b.prev[1].op != wasmbin.OpLocalGet
 	b.prev[0], b.prev[1] = b.prev[1], before{op: in.Op, x: in.X, value: in.Const}
 	return nil
@@ -323,6 +332,7 @@ func (b *builder) branch(n uint32, in *wasmbin.Instr) error {
 		b.finish(n+1, endBr, f.label)
 		return nil
 	}
+
 	b.finish(n+1, endBrIf, f.label)
 	b.begin(n+1, false)
 	return nil
@@ -339,6 +349,7 @@ func (b *builder) thread(f *block) (int32, int64, bool) {
 		d.others++
 		return 0, 0, false
 	}
+
 	k := uint32(b.prev[0].value)
 	t := b.g.tables[d.table+int32(min(uint64(k), uint64(d.tableLen-1)))]
 	i, ok := slices.BinarySearchFunc(b.frames, t, func(f block, t int32) int { return cmp.Compare(f.label, t) })
@@ -346,6 +357,7 @@ func (b *builder) thread(f *block) (int32, int64, bool) {
 		b.frames[i].targeted = true
 		return t, d.cost, true
 	}
+
 	return 0, 0, false
 }
 
@@ -364,6 +376,7 @@ func (b *builder) switchOn(n uint32, in *wasmbin.Instr) error {
 		}
 		g.tables = append(g.tables, f.label)
 	}
+
 	cost := g.nodes[b.cur].cost
 	nd := b.finish(n+1, endTable, 0)
 	nd.table, nd.tableLen = table, int32(len(in.Labels))

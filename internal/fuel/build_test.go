@@ -47,6 +47,7 @@ func code(parts ...any) []byte {
 			panic(p)
 		}
 	}
+
 	return append(b, byte(wasmbin.OpEnd))
 }
 
@@ -65,6 +66,7 @@ func module(fns []fn, change func(*wasmbin.Module)) []byte {
 	if change != nil {
 		change(m)
 	}
+
 	imported := uint32(m.ImportCount(wasmbin.KindFunc))
 	for i, f := range fns {
 		m.Functions = append(m.Functions, uint32(len(m.Types)))
@@ -74,6 +76,7 @@ func module(fns []fn, change func(*wasmbin.Module)) []byte {
 			m.Exports = append(m.Exports, wasmbin.Export{Name: f.name, Index: imported + uint32(i)})
 		}
 	}
+
 	return m.Encode()
 }
 
@@ -103,6 +106,7 @@ func newRuntimeWith(t testing.TB, config wazero.RuntimeConfig, meter **Meter) wa
 		}), []api.ValueType{api.ValueTypeI64}, []api.ValueType{api.ValueTypeI64}).
 		Export(ImportName).Instantiate(ctx)
 	require.NoError(t, err)
+
 	return rt
 }
 
@@ -164,6 +168,7 @@ func buildGo(t testing.TB, source string) []byte {
 	require.NoError(t, err, string(msg))
 	wasm, err := os.ReadFile(out)
 	require.NoError(t, err)
+
 	return wasm
 }
 

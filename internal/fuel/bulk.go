@@ -31,6 +31,7 @@ func (r *rewriter) limitTables() error {
 	if left < 0 {
 		return &wasmbin.Error{Err: wasmbin.ErrUnsupported, Section: "table", Detail: fmt.Sprintf("tables of more than %d entries", maxEntries)}
 	}
+
 	for i := range m.Tables {
 		l := &m.Tables[i].Limits
 		most := l.Min + uint32(left)/uint32(len(m.Tables))
@@ -38,6 +39,7 @@ func (r *rewriter) limitTables() error {
 			l.HasMax, l.Max = true, most
 		}
 	}
+
 	return nil
 }
 
@@ -180,6 +182,7 @@ func (e *emitter) nextChunk(op wasmbin.Op) {
 		up()
 		return
 	}
+
 	e.opX(wasmbin.OpLocalGet, 0)
 	e.opX(wasmbin.OpLocalGet, 1)
 	e.op(wasmbin.OpI32LeU)
@@ -187,12 +190,14 @@ func (e *emitter) nextChunk(op wasmbin.Op) {
 	e.out = append(e.out, 0x40)
 	up()
 	e.op(wasmbin.OpElse)
+
 	shorten()
 	for i := range uint32(2) {
 		e.opX(wasmbin.OpLocalGet, i)
 		e.opX(wasmbin.OpLocalGet, 2)
 		e.op(wasmbin.OpI32Add)
 	}
+
 	e.i32(chunk)
 	e.bulkOp(op)
 	e.op(wasmbin.OpEnd)

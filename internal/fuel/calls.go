@@ -36,6 +36,7 @@ func (p *planner) plan() {
 			p.prepay(uint32(f))
 		}
 	}
+
 	for _, f := range order {
 		g := p.graphs[f]
 		for _, c := range g.calls {
@@ -43,6 +44,7 @@ func (p *planner) plan() {
 				g.nodes[c.node].cost += p.r.prepaid[c.callee]
 			}
 		}
+
 		switch {
 		case g.simple:
 		case p.early[f]:
@@ -50,6 +52,7 @@ func (p *planner) plan() {
 		default:
 			p.prepay(f)
 		}
+
 		p.run[f] = p.checkSites(f)
 		g.looks = p.looks(f)
 		if p.run[f] > maxRun || g.simple || g.looks {
@@ -98,6 +101,7 @@ func (p *planner) order() []uint32 {
 			continue
 		}
 		stack = append(stack, visit{f: uint32(root)})
+
 		state[root] = open
 		for len(stack) > 0 {
 			v := &stack[len(stack)-1]
@@ -108,6 +112,7 @@ func (p *planner) order() []uint32 {
 				stack = stack[:len(stack)-1]
 				continue
 			}
+
 			callee := calls[v.next].callee
 			v.next++
 			switch {
@@ -121,6 +126,7 @@ func (p *planner) order() []uint32 {
 			}
 		}
 	}
+
 	return order
 }
 
@@ -154,6 +160,7 @@ func (p *planner) checkSites(f uint32) int64 {
 			if c.callee != indirect && p.looks(c.callee) {
 				continue
 			}
+
 			most, run = max(most, run), 0
 			c.before = true
 			c.after = g.tail(int32(i)) > maxTail
@@ -161,6 +168,7 @@ func (p *planner) checkSites(f uint32) int64 {
 				l.looks = true
 			}
 		}
+
 		most = max(most, run)
 		g.each(int32(i), func(to int32) {
 			if to > int32(i) && to != exit {
@@ -168,6 +176,7 @@ func (p *planner) checkSites(f uint32) int64 {
 			}
 		})
 	}
+
 	return most
 }
 

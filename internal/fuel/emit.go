@@ -117,6 +117,7 @@ func (e *emitter) branchBack(depth uint32, takes int) {
 		e.opX(wasmbin.OpBr, depth+1)
 		e.op(wasmbin.OpEnd)
 	}
+
 	e.refill()
 	e.opX(wasmbin.OpBr, depth)
 	e.checked()
@@ -160,6 +161,7 @@ func (e *emitter) chargeSize(s size, n uint32) {
 		e.op(wasmbin.OpI32Ne)
 		e.op(wasmbin.OpSelect)
 	}
+
 	e.op(wasmbin.OpI64Sub)
 	e.setCounter()
 	if e.stats != nil {

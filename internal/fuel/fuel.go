@@ -67,12 +67,14 @@ func rewrite(wasm []byte, simple bool) (*Program, error) {
 	if err := refuseReserved(m); err != nil {
 		return nil, err
 	}
+
 	r := newRewriter(m)
 	r.simple = simple
 	r.stats.Original = len(wasm)
 	if err := r.rewrite(); err != nil {
 		return nil, err
 	}
+
 	out := m.Encode()
 	r.stats.Rewritten = len(out)
 	return &Program{Wasm: out, Stats: r.stats}, nil

@@ -51,6 +51,7 @@ func generate(seed []byte) []byte {
 		}
 		g.fns = append(g.fns, t)
 	}
+
 	var fns []fn
 	for i := range g.fns {
 		g.fn, g.out, g.ops = i, nil, 60
@@ -60,6 +61,7 @@ func generate(seed []byte) []byte {
 		if t := g.result(); t != 0 {
 			g.expression(t, 3)
 		}
+
 		g.op(wasmbin.OpEnd)
 		f := fn{sig: g.fns[i], body: g.out, locals: []wasmbin.LocalGroup{{Count: 2, Type: i32}, {Count: 2, Type: i64}}}
 		if i == n-1 {
@@ -67,6 +69,7 @@ func generate(seed []byte) []byte {
 		}
 		fns = append(fns, f)
 	}
+
 	return module(fns, func(m *wasmbin.Module) {
 		m.Types = []wasmbin.FuncType{{}}
 		m.Imports = []wasmbin.Import{{Module: "env", Name: "host"}}
@@ -177,6 +180,7 @@ func (g *generator) block(op wasmbin.Op, depth int) {
 	if op == wasmbin.OpLoop {
 		label.takes = 0
 	}
+
 	g.labels = append(g.labels, label)
 	if op == wasmbin.OpLoop {
 		g.tick()
@@ -219,6 +223,7 @@ func (g *generator) conditional(depth int) {
 		g.op(wasmbin.OpElse)
 		g.statements(depth - 1)
 	}
+
 	g.closeWith(t, depth)
 }
 
@@ -234,6 +239,7 @@ func (g *generator) branch(op wasmbin.Op, depth int) {
 		g.constant(i32, int64(g.next(int(l.dispatch)+2)))
 		g.opX(wasmbin.OpLocalSet, 0)
 	}
+
 	g.opX(op, uint32(d))
 	if op == wasmbin.OpBrIf && l.takes != 0 {
 		g.op(wasmbin.OpDrop)
@@ -249,6 +255,7 @@ func (g *generator) table(depth int) {
 			fit = append(fit, uint32(d))
 		}
 	}
+
 	g.op(wasmbin.OpBlock)
 	g.out = append(g.out, void)
 	if takes != 0 {
@@ -270,12 +277,14 @@ func (g *generator) dispatch(depth int) {
 	g.opX(wasmbin.OpLocalSet, 0)
 	g.op(wasmbin.OpLoop)
 	g.out = append(g.out, void)
+
 	g.labels = append(g.labels, genLabel{dispatch: uint32(n)})
 	for range n {
 		g.op(wasmbin.OpBlock)
 		g.out = append(g.out, void)
 		g.labels = append(g.labels, genLabel{})
 	}
+
 	g.opX(wasmbin.OpLocalGet, 0)
 	g.opX(wasmbin.OpBrTable, uint32(n-1))
 	for i := range n {
@@ -287,6 +296,7 @@ func (g *generator) dispatch(depth int) {
 		g.tick()
 		g.statements(depth - 1)
 	}
+
 	g.op(wasmbin.OpEnd)
 	g.labels = g.labels[:len(g.labels)-1]
 }
@@ -328,6 +338,7 @@ func (g *generator) leave(depth int) {
 		}
 		g.op(wasmbin.OpReturn)
 	}
+
 	g.op(wasmbin.OpEnd)
 }
 
@@ -339,6 +350,7 @@ func (g *generator) bulk(depth int) {
 		g.opX(wasmbin.OpLocalSet, 1)
 		return
 	}
+
 	g.constant(i32, int64(g.next(256)*64))
 	g.expression(i32, 1)
 	g.constant(i32, int64(g.next(256)*200))
@@ -363,6 +375,7 @@ func (g *generator) expression(t wasmbin.ValType, depth int) {
 		}
 		return
 	}
+
 	switch g.next(6) {
 	case 0:
 		g.expression(t, depth-1)

@@ -80,6 +80,7 @@ func TestGoModule(t *testing.T) {
 	g := instantiate(t, wasm, NewMeter(MaxBudget, nil), withWASI(t))
 	_, used, err := g.call(MaxBudget, "_initialize")
 	require.NoError(t, err)
+
 	require.Positive(t, used)
 	for _, call := range []struct {
 		name string
@@ -92,6 +93,7 @@ func TestGoModule(t *testing.T) {
 		require.Equal(t, want, got)
 		require.Positive(t, used)
 	}
+
 	_, used, err = g.call(1_000_000, "spin")
 	require.ErrorIs(t, err, ErrExhausted)
 	require.EqualValues(t, 1_000_000, used)

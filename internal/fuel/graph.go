@@ -112,6 +112,7 @@ func (g *graph) pin() {
 		if nd.end != endTable {
 			continue
 		}
+
 		for _, l := range g.tables[nd.table : nd.table+nd.tableLen] {
 			if to := g.labels[l]; to != exit && to > int32(i) {
 				g.nodes[to].pinned = true

@@ -32,12 +32,14 @@ func TestHostileShapes(t *testing.T) {
 	for i := range deep {
 		dispatch = wasmbin.AppendU32(dispatch, uint32(i))
 	}
+
 	dispatch = append(dispatch, byte(wasmbin.OpEnd))
 	for range deep {
 		c := code(wasmbin.OpI32Const, deep-1, wasmbin.OpLocalSet, uint32(0), wasmbin.OpI32Const, 1, wasmbin.OpIf, void,
 			wasmbin.OpI32Const, deep-1, wasmbin.OpLocalSet, uint32(0), wasmbin.OpBr, uint32(1), wasmbin.OpEnd)
 		dispatch = append(dispatch, c[:len(c)-1]...)
 	}
+
 	tests := map[string][]byte{
 		"nested loops":        code(loops, branches(deep), ends),
 		"nested blocks":       code(blocks, branches(deep), ends),
@@ -48,6 +50,7 @@ func TestHostileShapes(t *testing.T) {
 		"many jump targets":   code(dispatch, ends),
 		"empty blocks, calls": code(repeat(100_000, wasmbin.OpBlock, void, wasmbin.OpEnd, wasmbin.OpCall, uint32(0))),
 	}
+
 	tests["calls"] = append(tests["calls"], byte(wasmbin.OpEnd))
 	for name, body := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -55,6 +58,7 @@ func TestHostileShapes(t *testing.T) {
 			require.NoError(t, err)
 		})
 	}
+
 	t.Run("too many blocks", func(t *testing.T) {
 		body := code(repeat(maxNodes, wasmbin.OpLoop, void, wasmbin.OpEnd))
 		_, err := Rewrite(module([]fn{{name: "f", sig: sig(nil, nil), body: body}}, nil))

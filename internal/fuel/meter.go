@@ -86,6 +86,7 @@ func (m *Meter) Charge(left, n int64) (int64, error) {
 			return left, m.end(left, err)
 		}
 	}
+
 	n = max(n, 0)
 	if n > left+m.budget-m.granted {
 		left, m.granted = -1, m.budget
@@ -94,6 +95,7 @@ func (m *Meter) Charge(left, n int64) (int64, error) {
 	if left -= n; left >= 0 {
 		return left, nil
 	}
+
 	return m.grant(left)
 }
 

@@ -54,6 +54,7 @@ func newRewriter(m *wasmbin.Module) *rewriter {
 			r.types1 = append(r.types1, i.Type)
 		}
 	}
+
 	r.stubs = make([]uint32, r.imported)
 	r.declared = make([]bool, r.funcs)
 	r.taken = make([]bool, len(m.Functions))
@@ -61,6 +62,7 @@ func newRewriter(m *wasmbin.Module) *rewriter {
 	r.throws = m.Count(wasmbin.KindTag) > 0
 	r.stats.CostVersion = CostVersion
 	r.stats.Functions = len(m.Functions)
+
 	return r
 }
 
@@ -73,6 +75,7 @@ func (r *rewriter) rewrite() error {
 	if err != nil {
 		return err
 	}
+
 	m.Types = append(m.Types, wasmbin.FuncType{Params: []wasmbin.ValType{wasmbin.I32, wasmbin.I32, wasmbin.I32}})
 	if err := r.segments(); err != nil {
 		return err
@@ -84,6 +87,7 @@ func (r *rewriter) rewrite() error {
 			e.Index = r.direct(e.Index)
 		}
 	}
+
 	if m.Start != nil {
 		r.take(*m.Start)
 		*m.Start = r.direct(*m.Start)
@@ -94,6 +98,7 @@ func (r *rewriter) rewrite() error {
 	if err := r.bodies(graphs); err != nil {
 		return err
 	}
+
 	r.addMeter()
 	r.addReferences()
 	r.addStubs()
@@ -183,6 +188,7 @@ func (r *rewriter) segments() error {
 			e.Funcs[j] = r.reference(f)
 		}
 	}
+
 	for i := range m.Data {
 		expr("data", &m.Data[i].Offset)
 	}
@@ -198,6 +204,7 @@ func (r *rewriter) constExpr(section string, expr []byte) ([]byte, error) {
 	var rd wasmbin.Reader
 	var in wasmbin.Instr
 	rd.Reset(&wasmbin.Code{Body: expr}, r.types)
+
 	var out []byte
 	for done := 0; rd.Next(&in); {
 		switch in.Op {
@@ -214,10 +221,12 @@ func (r *rewriter) constExpr(section string, expr []byte) ([]byte, error) {
 			out = wasmbin.AppendOpX(out, wasmbin.OpRefFunc, r.reference(in.X))
 			done = in.End
 		}
+
 		if in.End == len(expr) && done > 0 {
 			out = append(out, expr[done:]...)
 		}
 	}
+
 	if rd.Err() != nil {
 		return nil, rd.Err()
 	}
@@ -270,6 +279,7 @@ func (r *rewriter) addMeter() {
 	if r.bulks() > 0 {
 		r.addBulk(r.bulkType())
 	}
+
 	m.Globals = append(m.Globals, wasmbin.Global{
 		GlobalType: wasmbin.GlobalType{Type: wasmbin.I64, Mutable: true},
 		Init:       []byte{byte(wasmbin.OpI64Const), 0, byte(wasmbin.OpEnd)},

@@ -66,6 +66,7 @@ func (g *graph) potentials(strict bool) bool {
 		l := &g.loops[i]
 		l.exits, l.base, l.backOut = l.exits[:0], 0, math.MinInt64
 	}
+
 	ok := true
 	for i := int32(len(g.nodes)) - 1; i >= 0; i-- {
 		nd := &g.nodes[i]
@@ -80,6 +81,7 @@ func (g *graph) potentials(strict bool) bool {
 			ok = false
 		}
 	}
+
 	return ok
 }
 
@@ -106,6 +108,7 @@ func (g *graph) leave(i int32, strict bool) {
 			busy = busy || g.nodes[to].busy
 			return
 		}
+
 		leads = true
 		level, value := g.level(to)
 		if level == nd.loop || fixed {
@@ -118,6 +121,7 @@ func (g *graph) leave(i int32, strict bool) {
 		nd.trap, nd.busy, nd.start = trap+nd.cost, busy, 0
 		return
 	}
+
 	nd.trap = -1
 	if back && strict && stay != none {
 		stay = min(stay, 0)
@@ -128,6 +132,7 @@ func (g *graph) leave(i int32, strict bool) {
 			nd.out = d.cost // what its header will have: the back edge charges nothing
 		}
 	}
+
 	l := &g.loops[nd.loop]
 	if back {
 		l.backOut = max(l.backOut, nd.out)
@@ -171,12 +176,14 @@ func (g *graph) closeLoop(i int32) bool {
 	if l.fixed {
 		return true
 	}
+
 	base := int64(none)
 	for _, e := range l.exits {
 		if e.level == l.parent {
 			base = min(base, e.value-e.out)
 		}
 	}
+
 	if base != none {
 		l.base = base
 	}
@@ -184,6 +191,7 @@ func (g *graph) closeLoop(i int32) bool {
 		l.fixed = true // for the next try
 		return false
 	}
+
 	parent := &g.loops[l.parent]
 	for _, e := range l.exits {
 		if e.level != l.parent {
@@ -191,6 +199,7 @@ func (g *graph) closeLoop(i int32) bool {
 			parent.exits = append(parent.exits, e)
 		}
 	}
+
 	return true
 }
 
@@ -223,12 +232,14 @@ func (g *graph) pinCrowded() bool {
 			crowd[to]++
 		}
 	}
+
 	any := false
 	for i, n := range crowd {
 		if n > 2 && !g.nodes[i].pinned {
 			g.nodes[i].pinned, any = true, true
 		}
 	}
+
 	return any
 }
 
@@ -245,6 +256,7 @@ func (g *graph) sink() {
 			}
 		})
 	}
+
 	for i := range g.nodes {
 		nd := &g.nodes[i]
 		if n := least[i]; n > 0 && n != none && nd.trap < 0 && i > 0 && (g.loops[nd.loop].header != int32(i) || g.loops[nd.loop].backs > 2) {
@@ -310,6 +322,7 @@ func (g *graph) holds() bool {
 	if len(g.loops) == 1 {
 		return false
 	}
+
 	often := make([]int64, len(g.loops))
 	for i := range often {
 		often[i] = 1
@@ -317,6 +330,7 @@ func (g *graph) holds() bool {
 			often[i] = min(often[g.loops[i].parent]*8, 1<<20)
 		}
 	}
+
 	stores, calls := int64(0), int64(2)
 	charges, sites := 0, 0
 	for i := range g.nodes {
@@ -334,5 +348,6 @@ func (g *graph) holds() bool {
 			}
 		})
 	}
+
 	return calls < stores && sites*4 <= charges // and does not grow much
 }

@@ -44,6 +44,7 @@ func runProgram(t *testing.T, config wazero.RuntimeConfig, wasm []byte, budget i
 	if err != nil {
 		r.err = firstLine(err)
 	}
+
 	r.left, r.sum = mod.ExportedGlobal("left").Get(), mod.ExportedGlobal("sum").Get()
 	r.memory, _ = mod.Memory().Read(0, mod.Memory().Size())
 	r.memory = bytes.Clone(r.memory)
@@ -67,6 +68,7 @@ func checkProgram(t *testing.T, config wazero.RuntimeConfig, wasm []byte) {
 	if err != nil {
 		return
 	}
+
 	require.Equal(t, usedSimple, used, "fuel: simple, fast")
 	_, again, err := runProgram(t, config, fast.Wasm, used)
 	require.NoError(t, err, "with exactly what it needs")

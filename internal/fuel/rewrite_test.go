@@ -85,6 +85,7 @@ func TestRewriteKeepsIndicesClosed(t *testing.T) {
 			require.ErrorIs(t, err, wasmbin.ErrMalformed)
 		})
 	}
+
 	_, err := Rewrite(module([]fn{{body: code()}}, counted))
 	require.NoError(t, err)
 }

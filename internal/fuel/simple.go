@@ -41,18 +41,21 @@ func (w *walker) function(i uint32) error {
 	w.emitter = w.r.emitter(len(w.code.Body)*3/2 + 32)
 	w.dead, w.check, w.cost, w.scratch, w.stretch = false, true, -w.r.prepaid[i], 0, w.stretch[:0]
 	w.rd.Reset(w.code, w.r.types)
+
 	var in wasmbin.Instr
 	for w.rd.Next(&in) {
 		if err := w.instr(&in); err != nil {
 			return err
 		}
 	}
+
 	if w.rd.Err() != nil {
 		return w.rd.Err()
 	}
 	if len(w.frames) > 0 {
 		return w.rd.Errorf(&in, "function body ends within a block")
 	}
+
 	w.flush()
 	if w.scratch > 0 {
 		w.code.Locals = append(w.code.Locals[:len(w.code.Locals):len(w.code.Locals)],
@@ -70,6 +73,7 @@ func (w *walker) instr(in *wasmbin.Instr) error {
 	if err := w.r.validate(&w.rd, in, w.locals); err != nil {
 		return err
 	}
+
 	switch in.Op {
 	case wasmbin.OpBlock, wasmbin.OpLoop, wasmbin.OpIf, wasmbin.OpTryTable:
 		if len(w.frames) >= wasmbin.MaxNesting {
@@ -86,6 +90,7 @@ func (w *walker) instr(in *wasmbin.Instr) error {
 		w.dead = w.frames[len(w.frames)-1].dead
 		w.frames = w.frames[:len(w.frames)-1]
 	}
+
 	if w.dead {
 		w.copy(in)
 		return nil
@@ -105,11 +110,13 @@ func (w *walker) live(in *wasmbin.Instr) {
 			cost += w.r.prepaid[in.X-w.r.imported]
 		}
 	}
+
 	w.cost += cost
 	if s, ok := sizeOf(in.Op); ok {
 		w.sized(in, s)
 		return
 	}
+
 	w.copy(in)
 	switch in.Op {
 	case wasmbin.OpLoop:

@@ -31,6 +31,7 @@ func TestSpec(t *testing.T) {
 	require.NoError(t, err)
 	dir := filepath.Join(strings.TrimSpace(string(out)), "internal", "integration_test", "spectest")
 	spectest, err := os.ReadFile(filepath.Join(dir, "testdata", "spectest.wasm"))
+
 	require.NoError(t, err)
 	for _, suite := range []string{"v1", "v2", "tail-call", "extended-const", "exception-handling"} {
 		files, err := filepath.Glob(filepath.Join(dir, suite, "testdata", "*.json"))
@@ -98,6 +99,7 @@ func runSpec(t *testing.T, file string, spectest []byte) {
 		if skipping {
 			continue
 		}
+
 		plain := worlds[0].do(c, wasm)
 		if c.Type == "module" && plain.err != "" {
 			require.Contains(t, file, "exception-handling", "line %d", c.Line) // needs typed references
@@ -107,6 +109,7 @@ func runSpec(t *testing.T, file string, spectest []byte) {
 		if c.Type == "assert_return" {
 			require.Empty(t, plain.err, "line %d", c.Line)
 		}
+
 		var used int64
 		for k, w := range worlds[1:] {
 			got := w.do(c, wasm)
@@ -164,6 +167,7 @@ func newWorld(t *testing.T, change func([]byte) ([]byte, error), spectest []byte
 	require.NoError(t, err)
 	_, err = w.rt.InstantiateWithConfig(ctx, spectest, wazero.NewModuleConfig())
 	require.NoError(t, err)
+
 	return w
 }
 
@@ -214,6 +218,7 @@ func (w *world) run(c specCommand, wasm []byte) outcome {
 		}
 		return outcome{}
 	}
+
 	m := w.last
 	if c.Action.Module != "" {
 		m = w.named[c.Action.Module]
@@ -221,6 +226,7 @@ func (w *world) run(c specCommand, wasm []byte) outcome {
 	if c.Action.Type == "get" {
 		return outcome{values: []uint64{m.ExportedGlobal(c.Action.Field).Get()}}
 	}
+
 	var args []uint64
 	for _, a := range c.Action.Args {
 		args = append(args, a.stack()...)
@@ -230,6 +236,7 @@ func (w *world) run(c specCommand, wasm []byte) outcome {
 	if err != nil {
 		return outcome{err: firstLine(err)}
 	}
+
 	i := 0
 	for _, t := range f.Definition().ResultTypes() {
 		if t != api.ValueTypeI32 && t != api.ValueTypeI64 && t != api.ValueTypeF32 && t != api.ValueTypeF64 && t != api.ValueTypeExternref && t != 0x7b && values[i] != 0 {
@@ -239,6 +246,7 @@ func (w *world) run(c specCommand, wasm []byte) outcome {
 			i++
 		}
 	}
+
 	return outcome{values: values}
 }
 
@@ -260,6 +268,7 @@ func (v specValue) stack() []uint64 {
 		}
 		return []uint64{n}
 	}
+
 	lanes := v.Value.([]any)
 	out := []uint64{0, 0}
 	width := 128 / len(lanes)
@@ -270,6 +279,7 @@ func (v specValue) stack() []uint64 {
 		}
 		out[i*width/64] |= n << (i * width % 64)
 	}
+
 	return out
 }
 
@@ -282,6 +292,7 @@ func specNumber(s, typ string) uint64 {
 	case strings.HasPrefix(s, "nan:"):
 		return 0x7ff8 << 48
 	}
+
 	n, err := strconv.ParseUint(s, 10, 64)
 	if err != nil {
 		m, _ := strconv.ParseInt(s, 10, 64)
@@ -290,5 +301,6 @@ func specNumber(s, typ string) uint64 {
 	if strings.HasSuffix(typ, "32") {
 		n = uint64(uint32(n))
 	}
+
 	return n
 }

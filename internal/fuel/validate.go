@@ -25,6 +25,7 @@ func (r *rewriter) validate(rd *wasmbin.Reader, in *wasmbin.Instr, locals uint32
 	default:
 		return nil
 	}
+
 	if in.X >= limit {
 		return rd.Errorf(in, "%v: no %s %d", in.Op, what, in.X)
 	}
@@ -72,5 +73,6 @@ func (r *rewriter) passingType(values []wasmbin.ValType) uint32 {
 	if len(values) > 1 {
 		r.passed[list] = i // a name takes long to make
 	}
+
 	return i
 }

@@ -14,6 +14,7 @@ func (r *rewriter) bodies(graphs []*graph) error {
 		}
 		return nil
 	}
+
 	p := newPlanner(r, graphs)
 	p.plan()
 	w := writer{r: r}
@@ -27,6 +28,7 @@ func (r *rewriter) bodies(graphs []*graph) error {
 			return err
 		}
 	}
+
 	return nil
 }
 
@@ -47,6 +49,7 @@ func (r *rewriter) graphs() ([]*graph, error) {
 		g.simple = g.simple || r.throws
 		graphs[i] = g
 	}
+
 	return graphs, nil
 }
 
@@ -96,6 +99,7 @@ func (w *writer) function(f uint32, g *graph, check bool) {
 		w.first++
 		w.hold()
 	}
+
 	w.pay(g.entry(w.r.prepaid[f]))
 	if check {
 		w.checkpoint()
@@ -112,6 +116,7 @@ func (w *writer) function(f uint32, g *graph, check bool) {
 	if w.scratch > 0 {
 		locals = append(locals, wasmbin.LocalGroup{Count: w.scratch, Type: wasmbin.I32})
 	}
+
 	w.code.Locals, w.code.Body = locals, w.out
 }
 
@@ -131,6 +136,7 @@ func (w *writer) instr(n uint32, in *wasmbin.Instr) {
 		w.fallInto(w.node)
 		w.enter()
 	}
+
 	if int(w.node) < len(nodes) && nodes[w.node].first == n {
 		w.lead(in)
 		return
@@ -139,6 +145,7 @@ func (w *writer) instr(n uint32, in *wasmbin.Instr) {
 		w.live(n, in)
 		return
 	}
+
 	switch in.Op { // dead code, or the end of the function
 	case wasmbin.OpBlock, wasmbin.OpLoop, wasmbin.OpIf, wasmbin.OpTryTable:
 		w.opened = append(w.opened, opened{node: -1, dead: true})
@@ -149,6 +156,7 @@ func (w *writer) instr(n uint32, in *wasmbin.Instr) {
 			w.exit()
 		}
 	}
+
 	w.copy(in)
 }
 
@@ -204,6 +212,7 @@ func (w *writer) lead(in *wasmbin.Instr) {
 		w.opened = w.opened[:len(w.opened)-1]
 		w.copy(in)
 	}
+
 	w.enter()
 }
 
@@ -249,6 +258,7 @@ func (w *writer) live(n uint32, in *wasmbin.Instr) {
 	default:
 		w.plain(in)
 	}
+
 	w.before = in.Op
 }
 
@@ -259,6 +269,7 @@ func (w *writer) plain(in *wasmbin.Instr) {
 		w.copy(in)
 		return
 	}
+
 	w.scratch = max(w.scratch, s.scratch())
 	w.opX(wasmbin.OpLocalTee, w.first)
 	if in.Op == wasmbin.OpMemoryFill || in.Op == wasmbin.OpMemoryCopy {
@@ -266,6 +277,7 @@ func (w *writer) plain(in *wasmbin.Instr) {
 	} else {
 		w.copy(in)
 	}
+
 	w.chargeSize(s, w.first)
 }
 
@@ -293,6 +305,7 @@ func (w *writer) call(in *wasmbin.Instr, nd *node, last bool) {
 		w.copy(in)
 		return
 	}
+
 	w.release()
 	w.copy(in)
 	w.hold()

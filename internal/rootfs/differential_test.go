@@ -38,6 +38,7 @@ func TestLikeDirFS(t *testing.T) {
 			log = append(log, fmt.Sprintf("%v: %s", op, want))
 			require.Equal(t, want, got, "seed %d\n%s", seed, strings.Join(log, "\n"))
 		}
+
 		a.closeAll()
 		b.closeAll()
 		require.Equal(t, tree(t, theirs), tree(t, ours), "seed %d", seed)
@@ -73,6 +74,7 @@ func randomOp(r *rand.Rand) op {
 		sys.O_RDWR | sys.O_TRUNC, sys.O_WRONLY | sys.O_CREAT | sys.O_TRUNC, sys.O_WRONLY | sys.O_APPEND,
 		sys.O_RDONLY | sys.O_DIRECTORY, sys.O_RDONLY | sys.O_NOFOLLOW, sys.O_RDWR | sys.O_CREAT | sys.O_NOFOLLOW,
 	}
+
 	return op{
 		verb: verbs[r.IntN(len(verbs))],
 		path: paths[r.IntN(len(paths))],
@@ -130,6 +132,7 @@ func (s *script) do(o op) string {
 	case "utimens":
 		return outcome(s.fs.Utimens(o.path, 5, int64(o.n)*1e9))
 	}
+
 	if len(s.files) == 0 {
 		return ""
 	}
@@ -179,6 +182,7 @@ func (s *script) doFile(o op, file sys.File) string {
 		s.files = slices.DeleteFunc(s.files, func(f sys.File) bool { return f == file })
 		return outcome(file.Close())
 	}
+
 	return ""
 }
 
@@ -216,6 +220,7 @@ func tree(t testing.TB, dir string) map[string]string {
 		if err != nil {
 			return err
 		}
+
 		text := fi.Mode().String()
 		switch {
 		case fi.Mode().IsRegular():
@@ -227,9 +232,11 @@ func tree(t testing.TB, dir string) map[string]string {
 			}
 			text += " " + target
 		}
+
 		name, err := filepath.Rel(dir, path)
 		entries[name] = text
 		return err
 	}))
+
 	return entries
 }

@@ -60,6 +60,7 @@ func (f *FS) dirAt(n string) (*dir, error) {
 		_ = d.closeHandles()
 		return nil, err
 	}
+
 	return d, nil
 }
 
@@ -120,6 +121,7 @@ func (d *dir) Readdir(n int) ([]sys.Dirent, sys.Errno) {
 	if n <= 0 || n > maxDirents {
 		limit = maxDirents + 1 // one more tells whether the rest fits
 	}
+
 	dirents, errno := d.next(limit)
 	if errno == 0 && len(dirents) > maxDirents {
 		return nil, sys.ERANGE
@@ -139,12 +141,14 @@ func (d *dir) next(n int) ([]sys.Dirent, sys.Errno) {
 		if err != nil {
 			return nil, d.fs.errno(err)
 		}
+
 		for _, name := range names {
 			if e, ok := d.entry(name); ok {
 				dirents = append(dirents, e)
 			}
 		}
 	}
+
 	return dirents, 0
 }
 

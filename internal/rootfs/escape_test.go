@@ -58,6 +58,7 @@ func setTrap(t testing.TB) *trap {
 	require.NoError(t, os.Symlink(outer, filepath.Join(s.folder, "absdir")))
 	require.NoError(t, os.Symlink(filepath.Join(s.folder, "file"), filepath.Join(s.folder, "absin")))
 	s.before, s.mtime = s.outside(t)
+
 	return s
 }
 
@@ -162,6 +163,7 @@ func TestNoLinkLeadsOut(t *testing.T) {
 	for name := range wayOut {
 		links = append(links, name)
 	}
+
 	want := map[string]sys.Errno{ // zero where not listed
 		"mkdir": sys.EEXIST, "exclusive": sys.EEXIST, "nofollow": sys.ELOOP, "rmdir": sys.ENOTDIR,
 	}
@@ -175,6 +177,7 @@ func TestNoLinkLeadsOut(t *testing.T) {
 				s.check(t, after)
 			}
 		}
+
 		for name, do := range act {
 			s := setTrap(t)
 			f := mount(t, s.folder, Options{})
@@ -182,6 +185,7 @@ func TestNoLinkLeadsOut(t *testing.T) {
 			require.Equal(t, want[name], do(f, link), after)
 			s.check(t, after)
 		}
+
 		for name, do := range act {
 			s := setTrap(t)
 			f := mount(t, s.folder, Options{})
@@ -252,6 +256,7 @@ func TestOpenDirectoryMovedOut(t *testing.T) {
 	s := setTrap(t)
 	f := mount(t, s.folder, Options{})
 	sub := open(t, f, "sub", sys.O_RDONLY)
+
 	require.NoError(t, os.Rename(filepath.Join(s.folder, "sub"), filepath.Join(s.outer, "outdir", "sub")))
 	for range 2 {
 		dirents, errno := sub.Readdir(10)
@@ -261,6 +266,7 @@ func TestOpenDirectoryMovedOut(t *testing.T) {
 		_, errno = sub.Seek(0, 0)
 		require.Zero(t, errno)
 	}
+
 	for _, path := range []string{"sub/../secret", "sub/secret", "sub"} {
 		require.Equal(t, sys.ENOENT, tryRead(f, path, sys.O_RDONLY), path)
 	}
@@ -281,6 +287,7 @@ func TestSwappedLinksDoNotLeadOut(t *testing.T) {
 				return
 			default:
 			}
+
 			_ = os.WriteFile(parked+"file", []byte("inside"), 0o600)
 			_ = os.Rename(parked+"file", door)
 			_ = os.Symlink("../secret", parked+"link")
@@ -302,6 +309,7 @@ func TestSwappedLinksDoNotLeadOut(t *testing.T) {
 			}
 		}
 	}
+
 	close(stop)
 	swapper.Wait()
 	s.check(t, "swapping")
@@ -314,6 +322,7 @@ func FuzzPath(f *testing.F) {
 		f.Add(name, "taken")
 		f.Add(name+"/secret", name+"/made")
 	}
+
 	for _, path := range []string{"", ".", "..", "../secret", "/", "//", "sub/../../secret", "a\x00b", "\xff", "file/", "..."} {
 		f.Add(path, path)
 	}

@@ -19,6 +19,7 @@ func ExampleOpen() {
 		fmt.Println(err)
 		return
 	}
+
 	defer os.RemoveAll(dir)
 
 	mount, err := rootfs.Open(dir, rootfs.Options{MaxBytes: 1 << 20})
@@ -26,6 +27,7 @@ func ExampleOpen() {
 		fmt.Println(err)
 		return
 	}
+
 	defer mount.Close() // after the guest is gone: it may have left files open
 
 	config := wazero.NewModuleConfig().WithFSConfig(
@@ -39,6 +41,7 @@ func ExampleFS_Err() {
 		fmt.Println(err)
 		return
 	}
+
 	defer os.RemoveAll(dir)
 	if err := os.WriteFile(filepath.Join(dir, "note"), nil, 0o600); err != nil {
 		fmt.Println(err)
@@ -49,6 +52,7 @@ func ExampleFS_Err() {
 		fmt.Println(err)
 		return
 	}
+
 	defer mount.Close()
 
 	file, _ := mount.OpenFile("note", sys.O_WRONLY, 0)

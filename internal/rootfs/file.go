@@ -65,6 +65,7 @@ func (w *file) SetAppend(enable bool) sys.Errno {
 	case w.appends() == enable:
 		return 0
 	}
+
 	flag := w.flag ^ sys.O_APPEND
 	again, fi, errno := w.fs.openOS(w.name, osFlags(flag), 0)
 	if errno != 0 {
@@ -74,6 +75,7 @@ func (w *file) SetAppend(enable bool) sys.Errno {
 		_ = again.Close()
 		return errno
 	}
+
 	w.flag = flag
 	return 0
 }
@@ -87,6 +89,7 @@ func (w *file) adopt(again *os.File, fi fs.FileInfo) sys.Errno {
 	if !os.SameFile(before, fi) {
 		return sys.ENOENT
 	}
+
 	offset, err := w.handle.Seek(0, io.SeekCurrent)
 	if err != nil {
 		return w.fs.errno(err)
@@ -94,6 +97,7 @@ func (w *file) adopt(again *os.File, fi fs.FileInfo) sys.Errno {
 	if _, err := again.Seek(offset, io.SeekStart); err != nil {
 		return w.fs.errno(err)
 	}
+
 	_ = w.handle.Close()
 	w.handle = again
 	return 0
@@ -170,6 +174,7 @@ func (w *file) Write(buf []byte) (int, sys.Errno) {
 			return 0, errno
 		}
 	}
+
 	return w.spendOn(len(buf), cost, func() (int, error) { return w.handle.Write(buf) })
 }
 
@@ -189,6 +194,7 @@ func (w *file) Pwrite(buf []byte, off int64) (int, sys.Errno) {
 	case len(buf) == 0:
 		return 0, 0
 	}
+
 	cost, errno := w.cost(off, len(buf))
 	if errno != 0 {
 		return 0, errno
@@ -206,6 +212,7 @@ func (w *file) Truncate(size int64) sys.Errno {
 	if size < 0 {
 		return sys.EINVAL
 	}
+
 	fi, err := w.handle.Stat()
 	if err != nil {
 		return w.fs.errno(err)
@@ -218,6 +225,7 @@ func (w *file) Truncate(size int64) sys.Errno {
 		w.fs.limits.refund(growth)
 		return w.fs.errno(err)
 	}
+
 	return 0
 }
 
@@ -284,6 +292,7 @@ func (w *file) Utimens(atim, mtim int64) sys.Errno {
 	case w.fs.readOnly:
 		return sys.EROFS
 	}
+
 	fi, err := w.handle.Stat()
 	if err != nil {
 		return w.fs.errno(err)
@@ -291,6 +300,7 @@ func (w *file) Utimens(atim, mtim int64) sys.Errno {
 	if errno := changeable(fi); errno != 0 {
 		return errno
 	}
+
 	return w.fs.errno(setTimes(w.handle, atim, mtim))
 }
 

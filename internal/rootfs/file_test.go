@@ -77,6 +77,7 @@ func TestFileRefusals(t *testing.T) {
 		require.Equal(t, tt.want, errno, name)
 		require.Zero(t, n, name)
 	}
+
 	require.Equal(t, "abc", content(t, filepath.Join(dir, "file")))
 	require.Zero(t, f.limits.bytes, "a refused write costs nothing")
 }
@@ -136,6 +137,7 @@ func TestUtimens(t *testing.T) {
 		require.EqualValues(t, 9000, st.Atim, name)
 		require.EqualValues(t, 7000, st.Mtim, name)
 	}
+
 	require.Zero(t, f.Utimens("full", atim, mtim), "a directory")
 	require.Zero(t, open(t, f, "full", sys.O_RDONLY).Utimens(1000, 2000))
 	st, _ := f.Stat("full")
@@ -166,12 +168,14 @@ func TestReaddir(t *testing.T) {
 				break
 			}
 		}
+
 		require.Equal(t, want, got)
 		write(t, filepath.Join(dir, "late"), "")
 		want["late"] = "-"
 		_, errno := folder.Seek(0, io.SeekStart)
 		require.Zero(t, errno)
 	}
+
 	_, errno := folder.Seek(1, io.SeekStart)
 	require.Equal(t, sys.EISDIR, errno)
 	_, errno = folder.Read(make([]byte, 1))
@@ -199,6 +203,7 @@ func TestReaddirOfAHugeDirectoryIsBounded(t *testing.T) {
 	require.Equal(t, sys.ERANGE, errno, "cut short it would look complete")
 	_, errno = folder.Seek(0, io.SeekStart)
 	require.Zero(t, errno)
+
 	var total int
 	for {
 		dirents, errno := folder.Readdir(1000)
@@ -208,5 +213,6 @@ func TestReaddirOfAHugeDirectoryIsBounded(t *testing.T) {
 			break
 		}
 	}
+
 	require.Equal(t, maxDirents+1, total)
 }

@@ -115,6 +115,7 @@ func (f *FS) remove(path string, allow func(isDir, slash bool) sys.Errno) sys.Er
 	if errno != 0 {
 		return errno
 	}
+
 	fi, err := f.root.Lstat(n)
 	if err != nil {
 		return f.errno(err)
@@ -122,6 +123,7 @@ func (f *FS) remove(path string, allow func(isDir, slash bool) sys.Errno) sys.Er
 	if errno := allow(fi.IsDir(), slash); errno != 0 {
 		return errno
 	}
+
 	return f.errno(f.root.Remove(n))
 }
 
@@ -135,6 +137,7 @@ func (f *FS) Rename(from, to string) sys.Errno {
 	if errno != 0 {
 		return errno
 	}
+
 	newName, newSlash, errno := entryName(to)
 	if errno != 0 {
 		return errno
@@ -146,6 +149,7 @@ func (f *FS) Rename(from, to string) sys.Errno {
 	if (oldSlash || newSlash) && !old.IsDir() {
 		return sys.ENOTDIR
 	}
+
 	target, err := f.root.Lstat(newName)
 	if err == nil && target.IsDir() {
 		return f.renameOverDir(oldName, newName, old, target)
@@ -162,6 +166,7 @@ func (f *FS) renameOverDir(oldName, newName string, old, target fs.FileInfo) sys
 	case strings.HasPrefix(path.Clean(newName), path.Clean(oldName)+"/"):
 		return sys.EINVAL
 	}
+
 	// os.Root.Rename refuses any existing directory.
 	if err := f.root.Remove(newName); err != nil {
 		return f.errno(err)
@@ -170,6 +175,7 @@ func (f *FS) renameOverDir(oldName, newName string, old, target fs.FileInfo) sys
 	if err != nil { // put back what was there; the reason matters more
 		_ = f.root.Mkdir(newName, target.Mode().Perm())
 	}
+
 	return f.errno(err)
 }
 
@@ -219,6 +225,7 @@ func (f *FS) changeInode(path string, change func(*os.File, fs.FileInfo) error) 
 	if errno := changeable(fi); errno != 0 {
 		return errno
 	}
+
 	file, fi, errno := f.openOS(n, attributeAccess, 0)
 	if errno != 0 {
 		return errno
@@ -227,5 +234,6 @@ func (f *FS) changeInode(path string, change func(*os.File, fs.FileInfo) error) 
 	if errno := changeable(fi); errno != 0 {
 		return errno
 	}
+
 	return f.errno(change(file, fi))
 }

@@ -22,12 +22,14 @@ func TestMaxOpenFiles(t *testing.T) {
 	require.Equal(t, errnoLimit, tryOpen(f, "file", sys.O_RDONLY))
 	require.ErrorIs(t, f.Err(), ErrMaxOpenFiles)
 	require.Zero(t, tryOpen(f, ".", sys.O_RDONLY), "the folder itself does not count, once")
+
 	require.Equal(t, errnoLimit, tryOpen(f, ".", sys.O_RDONLY))
 
 	for _, file := range held {
 		require.Zero(t, file.Close())
 		require.Zero(t, file.Close())
 	}
+
 	for range 100 { // neither success nor failure keeps a place
 		require.Zero(t, tryOpen(f, "file", sys.O_RDONLY))
 		require.Zero(t, tryOpen(f, "full", sys.O_RDONLY))

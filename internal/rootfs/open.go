@@ -33,6 +33,7 @@ func (f *FS) OpenFile(path string, flag sys.Oflag, perm fs.FileMode) (sys.File, 
 	if errno := f.limits.addFile(); errno != 0 {
 		return nil, errno
 	}
+
 	file, errno := f.openAny(n, flag, perm.Perm())
 	if errno != 0 {
 		f.limits.dropFile()
@@ -42,6 +43,7 @@ func (f *FS) OpenFile(path string, flag sys.Oflag, perm fs.FileMode) (sys.File, 
 		_ = file.Close() // gives the place back
 		return nil, sys.ENOENT
 	}
+
 	return file, 0
 }
 
@@ -78,6 +80,7 @@ func osFlags(flag sys.Oflag) int {
 	default:
 		n = os.O_RDONLY
 	}
+
 	if flag&sys.O_APPEND != 0 {
 		n |= os.O_APPEND
 	}
@@ -95,6 +98,7 @@ func (f *FS) openAny(n string, flag sys.Oflag, perm fs.FileMode) (sys.File, sys.
 	if exclusive || flag&sys.O_NOFOLLOW != 0 {
 		look = f.root.Lstat
 	}
+
 	fi, err := look(n)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && flag&sys.O_CREAT != 0:
@@ -104,12 +108,14 @@ func (f *FS) openAny(n string, flag sys.Oflag, perm fs.FileMode) (sys.File, sys.
 	case exclusive:
 		return nil, sys.EEXIST
 	}
+
 	if errno := openable(fi, flag); errno != 0 {
 		return nil, errno
 	}
 	if !fi.IsDir() {
 		return f.openRegular(n, flag, osFlags(flag), 0, fi)
 	}
+
 	d, errno := f.openDir(n)
 	if errno != 0 {
 		return nil, errno
@@ -119,6 +125,7 @@ func (f *FS) openAny(n string, flag sys.Oflag, perm fs.FileMode) (sys.File, sys.
 		_ = d.closeHandles()
 		return nil, sys.ELOOP
 	}
+
 	return d, 0
 }
 
@@ -131,6 +138,7 @@ func (f *FS) create(n string, flag sys.Oflag, perm fs.FileMode) (sys.File, sys.E
 	if flag&(sys.O_EXCL|sys.O_NOFOLLOW) != 0 {
 		osFlag |= os.O_EXCL // which follows no link either
 	}
+
 	file, errno := f.openRegular(n, flag, osFlag, perm, nil)
 	if errno != 0 {
 		f.limits.refund(EntryCost)
@@ -145,6 +153,7 @@ func (f *FS) openRegular(n string, flag sys.Oflag, osFlag int, perm fs.FileMode,
 	if errno != 0 {
 		return nil, errno
 	}
+
 	errno = openable(fi, flag)
 	switch {
 	case errno != 0:
@@ -159,6 +168,7 @@ func (f *FS) openRegular(n string, flag sys.Oflag, osFlag int, perm fs.FileMode,
 		_ = file.Close()
 		return nil, errno
 	}
+
 	return newFile(f, n, file, flag, fi), 0
 }
 
@@ -177,6 +187,7 @@ func (f *FS) openOS(n string, osFlag int, perm fs.FileMode) (*os.File, fs.FileIn
 		_ = file.Close()
 		return nil, nil, errno
 	}
+
 	return file, fi, 0
 }
 
@@ -198,6 +209,7 @@ func openable(fi fs.FileInfo, flag sys.Oflag) sys.Errno {
 	case flag&(accessMask|sys.O_TRUNC) != 0:
 		return changeable(fi)
 	}
+
 	return 0
 }
 

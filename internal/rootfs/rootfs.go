@@ -125,6 +125,7 @@ func Open(dir string, opts Options) (*FS, error) {
 	} else if !fi.IsDir() {
 		return nil, fmt.Errorf("mount: %w", &fs.PathError{Op: "open", Path: dir, Err: syscall.ENOTDIR})
 	}
+
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, fmt.Errorf("mount: %w", err)
@@ -139,6 +140,7 @@ func Open(dir string, opts Options) (*FS, error) {
 		_ = root.Close()
 		return nil, fmt.Errorf("mount %s: %w", dir, err)
 	}
+
 	return f, nil
 }
 
@@ -150,6 +152,7 @@ func (f *FS) prepare() error {
 	if !errors.As(err, &pathErr) {
 		return errors.New("the root does not confine paths")
 	}
+
 	f.escape = pathErr.Err
 
 	// wazero opens the folder when the guest first uses it, and panics if that
@@ -183,6 +186,7 @@ func (f *FS) Close() error {
 			errs = append(errs, fmt.Errorf("close a file of the mount: %w", errno))
 		}
 	}
+
 	return errors.Join(append(errs, f.root.Close())...)
 }
 

@@ -144,6 +144,7 @@ func TestHostilePathsAreErrors(t *testing.T) {
 	}
 	dir := t.TempDir()
 	plant(t, dir)
+
 	f := mount(t, dir, Options{})
 	for path, want := range tests {
 		_, errno := f.Stat(path)
@@ -165,6 +166,7 @@ func TestFolderItselfIsNoEntry(t *testing.T) {
 		require.Equal(t, sys.EPERM, f.Chmod(path, 0o777), path)
 		require.Zero(t, f.Utimens(path, 1000, 1000), path)
 	}
+
 	require.Zero(t, f.Rename("file", "..."), "three dots are a name")
 }
 
@@ -210,6 +212,7 @@ func TestModesLoseTheirSpecialBits(t *testing.T) {
 	require.Zero(t, errno)
 	require.Zero(t, file.Close())
 	require.Zero(t, f.Mkdir("dir", all))
+
 	require.Zero(t, f.Chmod("made", all))
 	for _, name := range []string{"made", "dir"} {
 		fi, err := os.Stat(filepath.Join(dir, name))
@@ -321,6 +324,7 @@ func TestConcurrentUseAndClose(t *testing.T) {
 			}
 		})
 	}
+
 	users.Go(func() { _ = f.Close() })
 	users.Wait()
 	require.NoError(t, f.Close())

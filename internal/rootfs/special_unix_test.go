@@ -42,6 +42,7 @@ func TestSpecialFilesDoNotOpen(t *testing.T) {
 			}
 			require.Equal(t, sys.EPERM, tryOpen(f, path, flag), "%s %b", path, flag)
 		}
+
 		require.Equal(t, sys.ENOTDIR, tryOpen(f, path, sys.O_DIRECTORY), path)
 		require.Equal(t, sys.EPERM, f.Chmod(path, 0o777), path)
 		require.Equal(t, sys.EPERM, f.Utimens(path, 1, 1), path)
@@ -64,6 +65,7 @@ func TestSwapBetweenLookAndOpen(t *testing.T) {
 	require.NoError(t, os.Symlink("fifo", filepath.Join(dir, "tofifo")))
 	f := mount(t, dir, Options{})
 	seen, err := os.Lstat(filepath.Join(dir, "full", "inner"))
+
 	require.NoError(t, err)
 
 	for _, path := range []string{"fifo", "tofifo"} {
@@ -74,6 +76,7 @@ func TestSwapBetweenLookAndOpen(t *testing.T) {
 		_, errno := f.openDir(path)
 		require.Equal(t, sys.ENOTDIR, errno)
 	}
+
 	_, errno := f.openRegular("full", sys.O_RDONLY, os.O_RDONLY, 0, seen)
 	require.Equal(t, sys.EISDIR, errno)
 	_, errno = f.openRegular("link", sys.O_RDONLY|sys.O_NOFOLLOW, os.O_RDONLY, 0, seen)
@@ -90,6 +93,7 @@ func TestFIFOSwappedInDoesNotBlock(t *testing.T) {
 	f := mount(t, dir, Options{MaxBytes: 1 << 40})
 	stop := make(chan struct{})
 	var swapper sync.WaitGroup
+
 	swapper.Go(func() {
 		for i := 0; ; i++ {
 			select {
@@ -97,6 +101,7 @@ func TestFIFOSwappedInDoesNotBlock(t *testing.T) {
 				return
 			default:
 			}
+
 			_ = os.Remove(door)
 			switch i % 3 {
 			case 0:
@@ -120,6 +125,7 @@ func TestFIFOSwappedInDoesNotBlock(t *testing.T) {
 			file.Close()
 		}
 	}
+
 	close(stop)
 	swapper.Wait()
 }

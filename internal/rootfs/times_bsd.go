@@ -26,6 +26,7 @@ func setTimes(file *os.File, atim, mtim int64) error {
 			mtim = st.Mtim
 		}
 	}
+
 	times := []syscall.Timeval{syscall.NsecToTimeval(atim), syscall.NsecToTimeval(mtim)}
 	return onDescriptor(file, func(fd uintptr) error { return syscall.Futimes(int(fd), times) })
 }

@@ -70,6 +70,7 @@ func newChecker(raw json.RawMessage) (*checker, error) {
 		}
 		return nil, fmt.Errorf("%w: %s", ErrSchema, strings.ReplaceAll(err.Error(), location, ""))
 	}
+
 	return s, nil
 }
 
@@ -95,6 +96,7 @@ func weigh(v any) (weight int) {
 			weight += 10 + weigh(item)
 		}
 	}
+
 	return 1 + weight
 }
 

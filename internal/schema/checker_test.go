@@ -137,6 +137,7 @@ func TestFewLargeDocuments(t *testing.T) {
 		require.NoError(t, err)
 		document := json.RawMessage(`{"n":"` + strings.Repeat("x", large) + `"}`)
 		reading <- struct{}{} // somebody reads one
+
 		ended := 0
 		for _, read := range []func(){func() { s.Check(document) }, func() { s.Public(document) }} {
 			go func() { read(); ended++ }()
@@ -163,6 +164,7 @@ func TestCheckConcurrently(t *testing.T) {
 		s.idle <- one
 		s.idle <- other
 	}
+
 	var wg sync.WaitGroup
 	for i := range 8 {
 		wg.Go(func() {
@@ -173,6 +175,7 @@ func TestCheckConcurrently(t *testing.T) {
 			}
 		})
 	}
+
 	wg.Wait()
 	require.LessOrEqual(t, int(s.made.Load()), runtime.GOMAXPROCS(0))
 	require.Len(t, s.idle, int(s.made.Load()))

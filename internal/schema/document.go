@@ -57,6 +57,7 @@ func (r *reader) value() (any, error) {
 	case '{':
 		return r.object()
 	}
+
 	return nil, nil
 }
 
@@ -87,6 +88,7 @@ func (r *reader) object() (any, error) {
 			return nil, err
 		}
 	}
+
 	_, err := r.ReadToken()
 	return members, err
 }

@@ -93,6 +93,7 @@ func (s *Schema) Check(document json.RawMessage) []abi.Problem {
 	case err != nil:
 		return []abi.Problem{{Message: err.Error()}}
 	}
+
 	return nil
 }
 
@@ -131,12 +132,14 @@ func (c *checker) problems(e *jsonschema.ValidationError) []abi.Problem {
 			}
 			found = append(found, abi.Problem{Pointer: short(pointer(e.InstanceLocation)), Message: short(say(e.ErrorKind))})
 		}
+
 		for _, cause := range e.Causes {
 			walk(cause)
 		}
 	}
 	walk(e)
 	slices.SortFunc(found, func(a, b abi.Problem) int { return strings.Compare(a.String(), b.String()) })
+
 	return found
 }
 
@@ -155,6 +158,7 @@ func text(k jsonschema.ErrorKind) string {
 	case *kind.Maximum:
 		return fmt.Sprintf("expected at most %s, found %s", number(k.Want), number(k.Got))
 	}
+
 	return k.LocalizedString(printer)
 }
 

@@ -26,6 +26,7 @@ func (s *Schema) Public(document json.RawMessage) (public json.RawMessage, secre
 	if err != nil {
 		return nothing, true
 	}
+
 	c := s.checker()
 	defer func() { s.idle <- c }()
 	w := &walker{left: maxSteps}
@@ -37,6 +38,7 @@ func (s *Schema) Public(document json.RawMessage) (public json.RawMessage, secre
 	case !w.found:
 		return document, false
 	}
+
 	public, err = json.Marshal(doc)
 	if err != nil {
 		return nothing, true
@@ -77,6 +79,7 @@ func (s *checker) leadsToSecret(location []string) bool {
 			return found
 		}))
 	}
+
 	return slices.ContainsFunc(schemas, isSecret) || w.left < 0
 }
 
@@ -106,6 +109,7 @@ func (w *walker) value(schemas []*jsonschema.Schema, v any) (any, bool) {
 			v[i], _ = w.value(below(schemas, func(s *jsonschema.Schema) []*jsonschema.Schema { return ofItem(s, i) }), item)
 		}
 	}
+
 	return v, false
 }
 
@@ -138,10 +142,12 @@ func (w *walker) inPlace(schemas []*jsonschema.Schema) []*jsonschema.Schema {
 		if s.DynamicRef != nil {
 			schemas = append(schemas, s.DynamicRef.Ref)
 		}
+
 		for _, dependent := range s.DependentSchemas {
 			schemas = append(schemas, dependent)
 		}
 	}
+
 	return all
 }
 

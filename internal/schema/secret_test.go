@@ -49,6 +49,7 @@ func TestSecretsAreNotQuoted(t *testing.T) {
 	s, err := Compile(json.RawMessage(`{"properties":{
 		"key":{"x-secret":true,"type":"string","pattern":"^k-","maxLength":9},"mail":{"writeOnly":true,"format":"email"},
 		"pin":{"x-secret":true,"minimum":1000,"multipleOf":2},"keys":{"items":{"x-secret":true,"properties":{"a":{"const":1}}}},"name":{"pattern":"^n-"}}}`))
+
 	require.NoError(t, err)
 	for _, test := range []struct{ document, want string }{
 		{`{"key":"hunter2"}`, "/key: does not match pattern '^k-'"},
@@ -118,5 +119,6 @@ func hasKey(v any) bool {
 			}
 		}
 	}
+
 	return false
 }

@@ -33,6 +33,7 @@ func dataArea(m *wasmbin.Module) (area, string) {
 		if !ok {
 			return area{}, "it computes where its data goes"
 		}
+
 		n := uint64(len(d.Init))
 		if uint64(at)+n > size {
 			return area{}, "its data does not fit into its memory"
@@ -42,6 +43,7 @@ func dataArea(m *wasmbin.Module) (area, string) {
 			total += n
 		}
 	}
+
 	if total == 0 {
 		return area{}, ""
 	}
@@ -61,6 +63,7 @@ func moveData(m *wasmbin.Module, a area) (image []byte, from uint64) {
 			copy(image[uint64(at)-a.from:], d.Init)
 		}
 	}
+
 	m.Data, m.DataCount = nil, nil
 	end := bytes.TrimRight(image, "\x00")
 	image = bytes.TrimLeft(end, "\x00")
@@ -78,6 +81,7 @@ func offset(expr []byte) (uint32, bool) {
 		ops int
 		at  uint32
 	)
+
 	rd.Reset(&wasmbin.Code{Body: expr}, 0)
 	for rd.Next(&in) {
 		switch ops++; {
@@ -88,5 +92,6 @@ func offset(expr []byte) (uint32, bool) {
 			return 0, false
 		}
 	}
+
 	return at, ops == 2 && rd.Err() == nil
 }

@@ -41,10 +41,12 @@ func scan(m *wasmbin.Module) (findings, error) {
 				f.segments = true
 			}
 		}
+
 		if err := rd.Err(); err != nil {
 			return f, err
 		}
 	}
+
 	return f, nil
 }
 
@@ -58,6 +60,7 @@ func (f findings) why(m *wasmbin.Module) string {
 	case len(m.Memories) == 0:
 		return "it has no memory"
 	}
+
 	for _, g := range m.Globals {
 		if !g.Mutable {
 			continue
@@ -68,6 +71,7 @@ func (f findings) why(m *wasmbin.Module) string {
 			return "it has a mutable global that holds a vector or a reference"
 		}
 	}
+
 	_, why := dataArea(m)
 	return why
 }

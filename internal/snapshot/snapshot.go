@@ -62,6 +62,7 @@ func Prepare(wasm []byte) (*Program, error) {
 			return nil, fmt.Errorf("export %q: %w: it belongs to the host", e.Name, ErrReserved)
 		}
 	}
+
 	found, err := scan(m)
 	if err != nil {
 		return nil, err
@@ -76,6 +77,7 @@ func Prepare(wasm []byte) (*Program, error) {
 		m.Exports = append(m.Exports, wasmbin.Export{Name: StartExport, Kind: wasmbin.KindFunc, Index: *m.Start})
 		m.Start, p.Start = nil, true
 	}
+
 	for i, g := range m.Globals {
 		if g.Mutable {
 			index := uint32(m.ImportCount(wasmbin.KindGlobal) + i)
@@ -83,6 +85,7 @@ func Prepare(wasm []byte) (*Program, error) {
 			p.Globals++
 		}
 	}
+
 	for i := range m.Memories {
 		m.Memories[i].HasMax = false // the host holds it: shrinking a memory that is full needs room above it
 	}

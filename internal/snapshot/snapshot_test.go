@@ -158,6 +158,7 @@ func TestExports(t *testing.T) {
 	in, err := r.Instantiate(ctx, p.Wasm)
 	require.NoError(t, err, "the start function did not run")
 	_, err = in.ExportedFunction(snapshot.StartExport).Call(ctx)
+
 	require.ErrorContains(t, err, "unreachable")
 	for i, want := range []uint64{2, 3, 0x04030201, 0x0807060504030201} {
 		g := in.ExportedGlobal(snapshot.GlobalExport(i)).(api.MutableGlobal)
@@ -165,6 +166,7 @@ func TestExports(t *testing.T) {
 		g.Set(9)
 		require.Equal(t, uint64(9), g.Get())
 	}
+
 	_, ok := in.Memory().Grow(1)
 	require.True(t, ok, "the host holds the maximum")
 }

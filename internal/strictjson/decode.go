@@ -58,6 +58,7 @@ func Explain(err error) error {
 	default:
 		found.Message = fmt.Sprintf("expected %s, found %s", typeName(meaning.GoType), kind(meaning.JSONKind))
 	}
+
 	return found
 }
 
@@ -93,6 +94,7 @@ func typeName(t reflect.Type) string {
 	case reflect.Float32, reflect.Float64:
 		return "a number"
 	}
+
 	return "another value"
 }
 
@@ -110,5 +112,6 @@ func kind(k jsontext.Kind) string {
 	case 'n':
 		return "null"
 	}
+
 	return k.String()
 }

@@ -123,10 +123,12 @@ func end(text []byte) int {
 				continue
 			}
 		}
+
 		if depth == 0 {
 			return i + 1
 		}
 	}
+
 	return len(text)
 }
 

@@ -145,6 +145,7 @@ func FuzzParse(f *testing.F) {
 			require.NotContains(t, got, name)
 			got[name] = value
 		}
+
 		require.Len(t, got, len(want))
 		for name, value := range want {
 			require.Equal(t, string(value), string(got[name]))

@@ -129,6 +129,7 @@ func (e *encoder) entries(id byte) int {
 			return 1
 		}
 	}
+
 	return 0
 }
 
@@ -183,6 +184,7 @@ func (e *encoder) section(id byte, n int) {
 			b = appendData(b, &m.Data[i])
 		}
 	}
+
 	e.out = appendSection(e.out, id, b)
 	e.body = b
 }
@@ -214,6 +216,7 @@ func appendImport(b []byte, i *Import) []byte {
 	case KindGlobal:
 		b = appendGlobalType(b, i.Global)
 	}
+
 	return b
 }
 
@@ -249,6 +252,7 @@ func appendElement(b []byte, e *Element) []byte {
 	if exprs {
 		flags |= 4
 	}
+
 	b = append(b, flags)
 	if e.Mode == Active {
 		if explicit {
@@ -270,6 +274,7 @@ func appendElement(b []byte, e *Element) []byte {
 		}
 		return b
 	}
+
 	b = AppendU32(b, uint32(len(e.Funcs)))
 	for _, f := range e.Funcs {
 		b = AppendU32(b, f)

@@ -47,6 +47,7 @@ func (p *parser) importEntry(c *cursor) Import {
 	default:
 		c.malformed(at, "unknown kind %#x of import %q %q", byte(i.Kind), i.Module, i.Name)
 	}
+
 	return i
 }
 
@@ -56,12 +57,14 @@ func (p *parser) export(c *cursor) Export {
 	if p.names[e.Name] && c.err == nil {
 		c.malformed(at, "export %q is repeated", e.Name)
 	}
+
 	p.names[e.Name] = true
 	at = c.pos
 	e.Kind = Kind(c.byte("export kind"))
 	if e.Kind > KindTag {
 		c.malformed(at, "unknown kind %#x of export %q", byte(e.Kind), e.Name)
 	}
+
 	e.Index = c.u32("export index")
 	return e
 }
@@ -81,6 +84,7 @@ func limits(c *cursor, what string) Limits {
 	default:
 		c.malformed(at, "%s: unknown limits %#x", what, flag)
 	}
+
 	l := Limits{Min: c.u32(what), HasMax: flag == 1}
 	if l.HasMax {
 		l.Max = c.u32(what)
@@ -88,6 +92,7 @@ func limits(c *cursor, what string) Limits {
 			c.malformed(at, "%s: its minimum %d is above its maximum %d", what, l.Min, l.Max)
 		}
 	}
+
 	return l
 }
 
@@ -124,6 +129,7 @@ func element(c *cursor) Element {
 		c.malformed(at, "unknown form %d of element segment", flags)
 		return Element{}
 	}
+
 	e := Element{Type: FuncRef}
 	explicit := flags&2 != 0
 	switch {
@@ -137,6 +143,7 @@ func element(c *cursor) Element {
 	default:
 		e.Mode = Passive
 	}
+
 	exprs := flags&4 != 0
 	if flags&3 != 0 {
 		at := c.pos
@@ -151,6 +158,7 @@ func element(c *cursor) Element {
 		repeat(c, 2, func() { e.Exprs = append(e.Exprs, constExpr(c)) })
 		return e
 	}
+
 	repeat(c, 1, func() { e.Funcs = append(e.Funcs, c.u32("function index")) })
 	return e
 }
@@ -169,6 +177,7 @@ func data(c *cursor) Data {
 	default:
 		c.malformed(at, "unknown form %d of data segment", flags)
 	}
+
 	if d.Mode == Active {
 		d.Offset = constExpr(c)
 	}
@@ -200,6 +209,7 @@ func code(c *cursor) Code {
 		c.err = body.err
 		c.pos = len(c.b)
 	}
+
 	return f
 }
 
@@ -223,6 +233,7 @@ func constExpr(c *cursor) []byte {
 			break
 		}
 	}
+
 	c.pos = r.c.pos
 	if r.c.err != nil {
 		if c.err == nil {
@@ -231,5 +242,6 @@ func constExpr(c *cursor) []byte {
 		c.pos = len(c.b)
 		return nil
 	}
+
 	return c.b[start:c.pos:c.pos]
 }

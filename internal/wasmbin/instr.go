@@ -67,6 +67,7 @@ func (r *Reader) Next(in *Instr) bool {
 	in.Pos = c.pos
 	b := c.b[c.pos]
 	c.pos++
+
 	in.Op = Op(b)
 	switch f := forms[b]; f {
 	case formNone:
@@ -85,6 +86,7 @@ func (r *Reader) Next(in *Instr) bool {
 	default:
 		r.immediates(f, in)
 	}
+
 	in.End = c.pos
 	return c.err == nil
 }
@@ -104,12 +106,14 @@ func (r *Reader) prefixed(prefix byte, in *Instr) {
 		c.malformed(in.Pos, "instruction %#x %#x is not written in its shortest form", prefix, n)
 		return
 	}
+
 	var f form
 	if prefix == 0xfc {
 		f = miscForm(n)
 	} else {
 		f = vectorForm(n)
 	}
+
 	in.Op = Op(prefix)<<8 | Op(n&0xff)
 	switch f {
 	case formBad:
@@ -203,6 +207,7 @@ func (r *Reader) blockType() BlockType {
 			return BlockType{Result: c.valType("block type")}
 		}
 	}
+
 	at := c.pos
 	i := c.signed(33, "block type")
 	if i < 0 || i >= int64(c.types) {
@@ -237,6 +242,7 @@ func (r *Reader) catchClauses() []Catch {
 		clause.Label = c.u32("label")
 		r.catches = append(r.catches, clause)
 	})
+
 	return r.catches
 }
 

@@ -35,6 +35,7 @@ func MoveFuncNames(data []byte, index func(uint32) uint32) ([]byte, bool) {
 			return nil, false
 		}
 	}
+
 	return out, c.err == nil && len(out) > 0
 }
 
@@ -66,5 +67,6 @@ func FuncName(data []byte, index uint32) string {
 			}
 		}
 	}
+
 	return ""
 }

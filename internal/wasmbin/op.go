@@ -167,6 +167,7 @@ func oneByteForms() (f [256]form) {
 	f[OpRefNull], f[OpRefIsNull], f[OpRefFunc] = formHeap, formNone, formIndex
 	set(formTyped, 0xd4, 0xd6)
 	f[0xfb], f[0xfc], f[0xfd], f[0xfe] = formGC, formPrefix, formPrefix, formThreads
+
 	return f
 }
 
@@ -186,6 +187,7 @@ func miscForm(n uint32) form {
 	case op == OpTableInit, op == OpTableCopy:
 		return formIndex2
 	}
+
 	return formIndex // data.drop, elem.drop, table.grow, table.size, table.fill
 }
 
@@ -203,6 +205,7 @@ func vectorForm(n uint32) form {
 	case n > 0xff, unusedVector[n]:
 		return formBad
 	}
+
 	return formNone
 }
 

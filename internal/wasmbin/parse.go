@@ -87,6 +87,7 @@ func (p *parser) parse(src *source) (*Module, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return p.m, nil
 }
 
@@ -102,6 +103,7 @@ func (p *parser) next(src *source, pos int) (int, error) {
 		c.malformed(0, "byte %#x: unknown section id %d", pos, id)
 		return 0, c.err
 	}
+
 	c.section = sectionNames[id]
 	size := int(c.u32("section size"))
 	start := pos + c.pos
@@ -126,6 +128,7 @@ func (p *parser) next(src *source, pos int) (int, error) {
 		}
 		p.rank, p.last = sectionRank[id], id
 	}
+
 	return start + size, p.content(src, id, start, size)
 }
 
@@ -143,6 +146,7 @@ func (p *parser) content(src *source, id byte, start, size int) error {
 			return err
 		}
 	}
+
 	b, err := src.bytes(start, min(want, size))
 	if err != nil {
 		return err
@@ -159,6 +163,7 @@ func (p *parser) content(src *source, id byte, start, size int) error {
 	if c.err != nil {
 		return c.err
 	}
+
 	return nil
 }
 
@@ -173,6 +178,7 @@ func (p *parser) customName(src *source, start, size int) (string, error) {
 	if err != nil {
 		return "", err
 	}
+
 	c := &cursor{base: start, section: sectionNames[secCustom], b: b}
 	length := c.u32("custom section name")
 	if c.err == nil && int64(length) > int64(size-c.pos) {
@@ -181,6 +187,7 @@ func (p *parser) customName(src *source, start, size int) (string, error) {
 	if c.err != nil {
 		return "", c.err
 	}
+
 	return string(c.b[c.pos:min(len(c.b), c.pos+int(length))]), nil
 }
 
@@ -212,6 +219,7 @@ func checkHeader(wasm []byte) error {
 		e := &Error{Err: ErrMalformed, Detail: "the file ends within its first 8 bytes; is it cut off?", cause: ErrTruncated}
 		return e
 	}
+
 	head := bytes.TrimLeft(wasm[:min(len(wasm), 512)], " \t\r\n")
 	if bytes.HasPrefix(head, []byte("(module")) || bytes.HasPrefix(head, []byte(";;")) {
 		return refuse(ErrMalformed, "this is WebAssembly text; translate it with wat2wasm first")
@@ -219,6 +227,7 @@ func checkHeader(wasm []byte) error {
 	if isText(wasm[:min(len(wasm), 512)]) {
 		return refuse(ErrMalformed, "this is a text file and no WebAssembly binary")
 	}
+
 	return refuse(ErrMalformed, `no WebAssembly binary: it does not start with "\0asm"`)
 }
 
@@ -315,6 +324,7 @@ func (p *parser) finish() error {
 	if m.Count(KindMemory) > 1 {
 		return fail(ErrUnsupported, "memory", "more than one memory is not supported")
 	}
+
 	var counts [KindTag + 1]int
 	for k := range counts {
 		counts[k] = m.Count(Kind(k))
@@ -322,11 +332,13 @@ func (p *parser) finish() error {
 	if m.Start != nil && int64(*m.Start) >= int64(counts[KindFunc]) {
 		return fail(ErrMalformed, "start", "no such function")
 	}
+
 	for _, e := range m.Exports {
 		if int64(e.Index) >= int64(counts[e.Kind]) {
 			return fail(ErrMalformed, "export", "export of a "+e.Kind.String()+" that does not exist")
 		}
 	}
+
 	for i, code := range m.Codes {
 		n := len(m.Types[m.Functions[i]].Params)
 		for _, g := range code.Locals {
@@ -336,5 +348,6 @@ func (p *parser) finish() error {
 			return &Error{Err: ErrUnsupported, Section: "code", Offset: code.Offset, Detail: fmt.Sprintf("a function has more than %d locals", MaxLocals)}
 		}
 	}
+
 	return nil
 }

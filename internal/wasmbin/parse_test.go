@@ -136,6 +136,7 @@ func instructions(code *Code, types int) ([]Op, error) {
 	var in Instr
 	var ops []Op
 	end := 0
+
 	r.Reset(code, types)
 	for r.Next(&in) {
 		if in.Pos != end || in.End <= in.Pos {
@@ -144,6 +145,7 @@ func instructions(code *Code, types int) ([]Op, error) {
 		end = in.End
 		ops = append(ops, in.Op)
 	}
+
 	return ops, r.Err()
 }
 
@@ -273,12 +275,14 @@ func main() {}
 	require.True(t, ok)
 	f, ok := m.FuncType(e.Index)
 	require.True(t, ok)
+
 	require.Equal(t, "(i32, i32) -> i32", f.String())
 	for i := range m.Codes {
 		ops, err := instructions(&m.Codes[i], len(m.Types))
 		require.NoError(t, err)
 		require.NotEmpty(t, ops)
 	}
+
 	out := m.Encode()
 	require.LessOrEqual(t, len(out), len(wasm))
 	again, err := Parse(out)
@@ -289,6 +293,7 @@ func main() {}
 	rt := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfigInterpreter().WithCoreFeatures(Features))
 	defer rt.Close(ctx)
 	_, err = rt.CompileModule(ctx, out)
+
 	require.NoError(t, err)
 
 	for _, cut := range []int{9, 100, len(wasm) / 2, len(wasm) - 1} {
@@ -310,6 +315,7 @@ func FuzzParse(f *testing.F) {
 			require.ErrorAs(t, err, &at)
 			return
 		}
+
 		out := m.Encode()
 		again, err := Parse(out)
 		require.NoError(t, err)

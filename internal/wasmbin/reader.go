@@ -63,6 +63,7 @@ func (c *cursor) u32(what string) uint32 {
 		c.pos++
 		return uint32(v)
 	}
+
 	start := c.pos
 	var v uint32
 	for shift := 0; shift < 35; shift += 7 {
@@ -80,6 +81,7 @@ func (c *cursor) u32(what string) uint32 {
 			return v
 		}
 	}
+
 	c.malformed(start, "%s: number does not fit 32 bits", what)
 	return 0
 }
@@ -105,8 +107,10 @@ func (c *cursor) signed(bits int, what string) int64 {
 		if shift+7 > bits && !signExtends(b, bits-shift) {
 			break
 		}
+
 		return v
 	}
+
 	c.malformed(start, "%s: number does not fit %d bits", what, bits)
 	return 0
 }
@@ -180,6 +184,7 @@ func (c *cursor) valTypes(what string) []ValType {
 	if n == 0 {
 		return nil
 	}
+
 	ts := make([]ValType, n)
 	for i := range ts {
 		ts[i] = c.valType(what)

@@ -48,6 +48,7 @@ func TestScan(t *testing.T) {
 	m.Customs = append(m.Customs, NewCustom("name", bulk), NewCustom("wanted", []byte("x")))
 	wasm := m.Encode()
 	parsed, err := Parse(wasm)
+
 	require.NoError(t, err)
 	for _, customs := range [][]string{nil, {"wanted"}, {"toolhost.manifest", "wanted"}, {"absent"}} {
 		file := &counted{ReaderAt: bytes.NewReader(wasm)}
@@ -56,6 +57,7 @@ func TestScan(t *testing.T) {
 		require.Equal(t, scanned(parsed, customs...), got)
 		require.Less(t, file.bytes, 6*windowSize)
 	}
+
 	got, err := scan(wasm, "name")
 	require.NoError(t, err)
 	require.Equal(t, bulk, got.Customs[0].Data, "one that is larger than the window")
@@ -97,6 +99,7 @@ func TestScanRefuses(t *testing.T) {
 			require.ErrorIs(t, err, test.err, "and Parse agrees")
 		})
 	}
+
 	_, err := Scan(bytes.NewReader(long), 1<<40)
 	require.ErrorIs(t, err, ErrUnsupported)
 }
@@ -131,6 +134,7 @@ func FuzzScan(f *testing.F) {
 			require.Equal(t, scanned(m, customs...), got)
 			return
 		}
+
 		var at *Error
 		require.ErrorAs(t, err, &at)
 		if serr == nil {

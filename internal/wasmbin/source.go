@@ -34,6 +34,7 @@ func (s *source) bytes(pos, n int) ([]byte, error) {
 	if read < len(window) {
 		return nil, &Error{Err: ErrMalformed, Offset: pos + read, Detail: "the file ends before its size: is it being written?", cause: ErrTruncated}
 	}
+
 	s.start, s.window = pos, window
 	return window[:n:n], nil
 }

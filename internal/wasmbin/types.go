@@ -46,6 +46,7 @@ func (t ValType) String() string {
 	case ExnRef:
 		return "exnref"
 	}
+
 	return "type " + strconv.Itoa(int(t))
 }
 
@@ -79,5 +80,6 @@ func (t FuncType) String() string {
 	} else {
 		list(t.Results)
 	}
+
 	return b.String()
 }

@@ -94,6 +94,7 @@ func (k Kind) String() string {
 	case KindTag:
 		return "tag"
 	}
+
 	return "unknown"
 }
 
@@ -227,6 +228,7 @@ func (m *Module) Count(k Kind) int {
 	case KindTag:
 		n += len(m.Tags)
 	}
+
 	return n
 }
 
@@ -243,6 +245,7 @@ func (m *Module) FuncType(index uint32) (FuncType, bool) {
 		}
 		i--
 	}
+
 	if uint64(i) >= uint64(len(m.Functions)) {
 		return FuncType{}, false
 	}

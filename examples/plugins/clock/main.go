@@ -61,7 +61,6 @@ var plugin = guest.Plugin{
 		Hints: guest.Hints{
 			SupportsBackground: true, Idempotent: true, Readonly: true, LongRunning: true, OpenWorld: new(false),
 		},
-		Narrate: guest.Narration{Started: guest.Text{Default: "Waiting for {seconds} seconds"}},
 	}},
 }
 

@@ -17,23 +17,23 @@ func newPlugin(w workspace) *guest.Plugin {
 		Tools: []guest.Tool{
 			{
 				Name: "read", Description: "Reads a text file, or a part of it by lines.",
-				Handler: guest.Handle(w.read), Hints: reads, Narrate: says("Reading {path}"), Examples: escape,
+				Handler: guest.Handle(w.read), Hints: reads, Examples: escape,
 			},
 			{
 				Name: "write", Description: "Writes a file, and the folders around it. What was in the file before is gone.",
-				Handler: guest.Handle(w.write), Hints: rewrites, Narrate: says("Writing {path}"),
+				Handler: guest.Handle(w.write), Hints: rewrites,
 			},
 			{
 				Name: "edit", Description: "Replaces the first occurrence of a text in a file. It is an error if there is none.",
-				Handler: guest.Handle(w.edit), Hints: writes, Narrate: says("Editing {path}"),
+				Handler: guest.Handle(w.edit), Hints: writes,
 			},
 			{
 				Name: "list", Description: "Lists the entries of a folder.",
-				Handler: guest.Handle(w.list), Hints: reads, Narrate: says("Listing {path}"),
+				Handler: guest.Handle(w.list), Hints: reads,
 			},
 			{
 				Name: "grep", Description: "Finds the lines that match a regular expression, in a file or in all text files below a folder.",
-				Handler: guest.Handle(w.grep), Hints: reads, Narrate: says("Searching for {pattern}"),
+				Handler: guest.Handle(w.grep), Hints: reads,
 			},
 			{
 				Name: "stat", Description: "Tells the type, size and time of change of a file or folder.",
@@ -41,14 +41,10 @@ func newPlugin(w workspace) *guest.Plugin {
 			},
 			{
 				Name: "delete", Description: "Deletes a file, or a folder that is empty.",
-				Handler: guest.Handle(w.remove), Hints: writes, Narrate: says("Deleting {path}"), Examples: escape,
+				Handler: guest.Handle(w.remove), Hints: writes, Examples: escape,
 			},
 		},
 	}
-}
-
-func says(started string) guest.Narration {
-	return guest.Narration{Started: guest.Text{Default: started}}
 }
 
 func init() { guest.Serve(newPlugin("/work")) }

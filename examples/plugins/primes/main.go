@@ -127,11 +127,6 @@ var plugin = guest.Plugin{
 		Hints: guest.Hints{
 			SupportsBackground: true, Idempotent: true, Readonly: true, LongRunning: true, OpenWorld: new(false),
 		},
-		Narrate: guest.Narration{
-			Started:  guest.Text{Default: "Counting primes up to {limit}"},
-			Finished: guest.Text{Default: "Counted primes up to {limit}"},
-			Failed:   guest.Text{Default: "Could not count primes up to {limit}"},
-		},
 		Examples: []guest.Example{
 			{Name: "none", Args: args{1}, Result: result{1, 0, 0}},
 			{Name: "a hundred", Args: args{100}, Result: result{100, 25, 97}},

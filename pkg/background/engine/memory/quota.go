@@ -61,6 +61,7 @@ func (e *Engine) makeRoom(session string, size int64) error {
 	if eviction == nil {
 		return err
 	}
+
 	schedules := make(map[string]bool) // by id
 	for _, s := range e.evictables() {
 		if eviction.Done() {
@@ -75,13 +76,14 @@ func (e *Engine) makeRoom(session string, size int64) error {
 			schedules[s.schedule] = true
 		}
 	}
+
 	if len(schedules) > 0 {
 		e.removeSchedules(schedules)
 	}
 	return nil
 }
 
-// A evictable is a record that may go: a run, or else a schedule.
+// An evictable is a record that may go: a run, or else a schedule.
 type evictable struct {
 	at       time.Time
 	session  string
@@ -104,6 +106,7 @@ func (e *Engine) evictables() []evictable {
 			all = append(all, evictable{s.changed, s.Session, s.counted.used, nil, s.ID})
 		}
 	}
+
 	slices.SortFunc(all, func(a, b evictable) int {
 		if order := a.at.Compare(b.at); order != 0 || a.run == nil || b.run == nil {
 			return cmp.Or(order, cmp.Compare(a.schedule, b.schedule))

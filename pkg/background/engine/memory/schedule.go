@@ -21,6 +21,7 @@ func (e *Engine) PutSchedule(_ context.Context, s engine.Schedule, max int) (eng
 	s = s.Clone()
 	e.mu.Lock()
 	defer e.mu.Unlock()
+
 	at := slices.IndexFunc(e.schedules, func(o schedule) bool { return o.ID == s.ID })
 	switch {
 	case at < 0 && s.Revision != 0:
@@ -35,6 +36,7 @@ func (e *Engine) PutSchedule(_ context.Context, s engine.Schedule, max int) (eng
 			return engine.Schedule{}, err
 		}
 	}
+
 	s.Revision++
 	put := schedule{Schedule: s, changed: time.Now()}
 	if at < 0 {
@@ -48,6 +50,7 @@ func (e *Engine) PutSchedule(_ context.Context, s engine.Schedule, max int) (eng
 		e.schedules[at] = put
 	}
 	e.countSchedule(&e.schedules[at])
+
 	stored := s.Clone()
 	e.feed.Publish(engine.Event{Kind: engine.EventScheduled, Session: s.Session, Schedule: &stored})
 	e.hint(engine.HintSchedule)
@@ -60,6 +63,7 @@ func (e *Engine) permitSchedule(s engine.Schedule, max int) error {
 	if !s.Enabled {
 		return nil
 	}
+
 	var active []string
 	for _, o := range e.schedules {
 		if o.Session == s.Session && o.Enabled && o.ID != s.ID {
@@ -77,6 +81,7 @@ func (e *Engine) permitSchedule(s engine.Schedule, max int) error {
 func (e *Engine) GetSchedule(_ context.Context, id string) (engine.Schedule, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+
 	for _, s := range e.schedules {
 		if s.ID == id {
 			return s.Clone(), nil
@@ -89,6 +94,7 @@ func (e *Engine) GetSchedule(_ context.Context, id string) (engine.Schedule, err
 func (e *Engine) Schedules(_ context.Context, session string, enabled bool) ([]engine.Schedule, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+
 	var found []engine.Schedule
 	for _, s := range slices.Backward(e.schedules) {
 		if (session == "" || s.Session == session) && (s.Enabled || !enabled) {
@@ -108,6 +114,7 @@ func (e *Engine) pruneSchedules(ret engine.Retention) {
 			disabled[s.Session] = append(disabled[s.Session], s)
 		}
 	}
+
 	gone := make(map[string]bool)
 	for _, of := range disabled {
 		slices.SortStableFunc(of, func(a, b schedule) int { return b.changed.Compare(a.changed) })

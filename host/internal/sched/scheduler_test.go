@@ -1,4 +1,4 @@
-package host
+package sched
 
 import (
 	"fmt"
@@ -9,27 +9,27 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// sched runs a test of a scheduler with so many slots. Time passes only where
+// run runs a test of a scheduler with so many slots. Time passes only where
 // the test says so.
-func sched(t *testing.T, slots int, test func(t *testing.T, p *processors)) {
+func run(t *testing.T, slots int, test func(t *testing.T, p *Scheduler)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		p := newProcessors(func() int { return slots })
+		p := New(func() int { return slots })
 		test(t, p)
-		s := p.stats()
+		s := p.Stats()
 		require.Zero(t, s.Waiting)
 		require.Zero(t, s.Computing)
 	})
 }
 
-func newGuest(client string, background bool) *guest {
-	g := &guest{client: client}
+func newGuest(client string, background bool) *Guest {
+	g := &Guest{client: client}
 	g.background.Store(background)
 	return g
 }
 
 // granted says whether a guest that waited has a slot.
-func granted(g *guest) bool {
+func granted(g *Guest) bool {
 	select {
 	case <-g.slot:
 		return true
@@ -39,14 +39,14 @@ func granted(g *guest) bool {
 }
 
 // waiting has guests wait for slots.
-func waiting(t *testing.T, p *processors, guests ...*guest) {
+func waiting(t *testing.T, p *Scheduler, guests ...*Guest) {
 	t.Helper()
 	for _, g := range guests {
-		require.False(t, p.enter(g, false))
+		require.False(t, p.enter(g))
 	}
 }
 
-func leaveAll(p *processors, guests ...*guest) {
+func leaveAll(p *Scheduler, guests ...*Guest) {
 	for _, g := range guests {
 		p.leave(g)
 	}
@@ -55,19 +55,19 @@ func leaveAll(p *processors, guests ...*guest) {
 // TestSlots: no more guests compute than there are slots, and one that leaves
 // makes room for the one that waits.
 func TestSlots(t *testing.T) {
-	sched(t, 2, func(t *testing.T, p *processors) {
+	run(t, 2, func(t *testing.T, p *Scheduler) {
 		a, b, c := newGuest("", false), newGuest("", false), newGuest("", false)
-		require.True(t, p.enter(a, false))
+		require.True(t, p.enter(a))
 		require.True(t, p.yield(a))
-		require.True(t, p.enter(b, false))
+		require.True(t, p.enter(b))
 		waiting(t, p, c)
-		require.Equal(t, ProcessorStats{Computing: 2, Waiting: 1, Waited: 1}, p.stats())
+		require.Equal(t, Stats{Computing: 2, Waiting: 1, Waited: 1}, p.Stats())
 
 		time.Sleep(time.Millisecond)
 		p.leave(b)
 		p.leave(b) // twice is once
 		require.True(t, granted(c))
-		require.Equal(t, ProcessorStats{Computing: 2, Waited: 1, WaitTime: time.Millisecond}, p.stats())
+		require.Equal(t, Stats{Computing: 2, Waited: 1, WaitTime: time.Millisecond}, p.Stats())
 		leaveAll(p, a, c)
 	})
 }
@@ -75,9 +75,9 @@ func TestSlots(t *testing.T) {
 // TestQuitWaiting: a guest that stops waiting, such as one that is stopped, takes
 // no slot, also where it got one at that moment.
 func TestQuitWaiting(t *testing.T) {
-	sched(t, 1, func(t *testing.T, p *processors) {
+	run(t, 1, func(t *testing.T, p *Scheduler) {
 		a, b, c := newGuest("", true), newGuest("", true), newGuest("", true)
-		require.True(t, p.enter(a, false))
+		require.True(t, p.enter(a))
 		waiting(t, p, b, c)
 		p.leave(b)
 		p.leave(a)
@@ -90,10 +90,10 @@ func TestQuitWaiting(t *testing.T) {
 // TestUrgency: a direct call has a slot at the next refill of a background run,
 // and those give way to nobody else before their quantum is over.
 func TestUrgency(t *testing.T) {
-	sched(t, 2, func(t *testing.T, p *processors) {
-		runs := []*guest{newGuest("a", true), newGuest("b", true)}
+	run(t, 2, func(t *testing.T, p *Scheduler) {
+		runs := []*Guest{newGuest("a", true), newGuest("b", true)}
 		for _, g := range runs {
-			require.True(t, p.enter(g, false))
+			require.True(t, p.enter(g))
 		}
 		other, call := newGuest("c", true), newGuest("d", false)
 		waiting(t, p, other)
@@ -115,9 +115,9 @@ func TestUrgency(t *testing.T) {
 // TestLongCallsAreLessUrgent: a direct call that has computed for long gives way
 // to one that has not, and not to a background run.
 func TestLongCallsAreLessUrgent(t *testing.T) {
-	sched(t, 1, func(t *testing.T, p *processors) {
+	run(t, 1, func(t *testing.T, p *Scheduler) {
 		long, run, brief := newGuest("a", false), newGuest("b", true), newGuest("c", false)
-		require.True(t, p.enter(long, false))
+		require.True(t, p.enter(long))
 		waiting(t, p, run)
 		time.Sleep(briefMost)
 		require.True(t, p.yield(long), "its quantum is over, and it goes first still")
@@ -135,9 +135,9 @@ func TestLongCallsAreLessUrgent(t *testing.T) {
 // TestParkedCallsGiveWay: a direct call that was parked counts as a background
 // run from its next quantum on.
 func TestParkedCallsGiveWay(t *testing.T) {
-	sched(t, 1, func(t *testing.T, p *processors) {
+	run(t, 1, func(t *testing.T, p *Scheduler) {
 		parked, run := newGuest("a", false), newGuest("b", true)
-		require.True(t, p.enter(parked, false))
+		require.True(t, p.enter(parked))
 		waiting(t, p, run)
 		time.Sleep(quantum)
 		require.True(t, p.yield(parked))
@@ -151,9 +151,9 @@ func TestParkedCallsGiveWay(t *testing.T) {
 
 // TestHurry: a run that is asked to stop while it waits goes before others.
 func TestHurry(t *testing.T) {
-	sched(t, 1, func(t *testing.T, p *processors) {
+	run(t, 1, func(t *testing.T, p *Scheduler) {
 		a, b, c := newGuest("a", true), newGuest("b", true), newGuest("c", true)
-		require.True(t, p.enter(a, false))
+		require.True(t, p.enter(a))
 		waiting(t, p, b, c)
 		p.hurry(c)
 		require.False(t, p.yield(a))
@@ -164,12 +164,12 @@ func TestHurry(t *testing.T) {
 
 // turns has one guest after the other compute for a quantum, and counts how many
 // each had.
-func turns(t *testing.T, p *processors, n int, guests ...*guest) map[string]int {
+func turns(t *testing.T, p *Scheduler, n int, guests ...*Guest) map[string]int {
 	t.Helper()
 	had := map[string]int{}
-	computing := map[*guest]bool{}
+	computing := map[*Guest]bool{}
 	for _, g := range guests {
-		computing[g] = p.enter(g, false)
+		computing[g] = p.enter(g)
 	}
 	for range n {
 		time.Sleep(quantum)
@@ -191,8 +191,8 @@ func turns(t *testing.T, p *processors, n int, guests ...*guest) map[string]int 
 func TestClientsTakeTurns(t *testing.T) {
 	for _, slots := range []int{1, 2} {
 		t.Run(fmt.Sprint(slots), func(t *testing.T) {
-			sched(t, slots, func(t *testing.T, p *processors) {
-				guests := []*guest{newGuest("b", true), newGuest("c", true)}
+			run(t, slots, func(t *testing.T, p *Scheduler) {
+				guests := []*Guest{newGuest("b", true), newGuest("c", true)}
 				for range 5 {
 					guests = append(guests, newGuest("a", true))
 				}
@@ -209,8 +209,8 @@ func TestClientsTakeTurns(t *testing.T) {
 // TestNobodyStarves: runs have a tenth of the time while direct calls would take
 // all of it.
 func TestNobodyStarves(t *testing.T) {
-	sched(t, 1, func(t *testing.T, p *processors) {
-		guests := []*guest{newGuest("run", true), newGuest("call", false), newGuest("call", false)}
+	run(t, 1, func(t *testing.T, p *Scheduler) {
+		guests := []*Guest{newGuest("run", true), newGuest("call", false), newGuest("call", false)}
 		had := turns(t, p, 1000, guests...)
 		require.InDelta(t, 100, had["run"], 3, "%v", had)
 		leaveAll(p, guests...)
@@ -219,9 +219,9 @@ func TestNobodyStarves(t *testing.T) {
 
 // TestCertainQuantum: what a run is certain of is not taken away by the next call.
 func TestCertainQuantum(t *testing.T) {
-	sched(t, 1, func(t *testing.T, p *processors) {
+	run(t, 1, func(t *testing.T, p *Scheduler) {
 		call, run, next := newGuest("a", false), newGuest("b", true), newGuest("c", false)
-		require.True(t, p.enter(call, false))
+		require.True(t, p.enter(call))
 		waiting(t, p, run)
 		time.Sleep(leastShare)
 		require.False(t, p.yield(call))
@@ -237,9 +237,9 @@ func TestCertainQuantum(t *testing.T) {
 // TestLend: others compute while a guest is in a host function for long. One that
 // comes back soon keeps its slot.
 func TestLend(t *testing.T) {
-	sched(t, 1, func(t *testing.T, p *processors) {
+	run(t, 1, func(t *testing.T, p *Scheduler) {
 		lends, other := newGuest("a", true), newGuest("b", true)
-		require.True(t, p.enter(lends, false))
+		require.True(t, p.enter(lends))
 		p.lend(lends)
 		p.lend(lends) // a function within another
 		time.Sleep(time.Hour)
@@ -257,7 +257,7 @@ func TestLend(t *testing.T) {
 		time.Sleep(2*lendFor + time.Microsecond)
 		require.True(t, granted(other))
 		require.False(t, p.reclaim(lends))
-		require.False(t, p.enter(lends, false))
+		require.False(t, p.enter(lends))
 		leaveAll(p, lends, other)
 	})
 }
@@ -265,10 +265,11 @@ func TestLend(t *testing.T) {
 // TestMustNotWait: a call within another has a slot in any case, and nobody gets
 // one until there are few enough again.
 func TestMustNotWait(t *testing.T) {
-	sched(t, 1, func(t *testing.T, p *processors) {
+	run(t, 1, func(t *testing.T, p *Scheduler) {
 		outer, inner, other := newGuest("a", false), newGuest("a", false), newGuest("b", false)
-		require.True(t, p.enter(outer, false))
-		require.True(t, p.enter(inner, true))
+		require.True(t, p.enter(outer))
+		inner.nested = true
+		require.True(t, p.enter(inner))
 		waiting(t, p, other)
 		p.leave(inner)
 		require.False(t, granted(other))
@@ -281,13 +282,13 @@ func TestMustNotWait(t *testing.T) {
 // TestProcessorsChange: slots follow the number of processors.
 func TestProcessorsChange(t *testing.T) {
 	slots := 1
-	p := newProcessors(func() int { return slots })
+	p := New(func() int { return slots })
 	a, b, c := newGuest("a", true), newGuest("b", true), newGuest("c", true)
-	require.True(t, p.enter(a, false))
+	require.True(t, p.enter(a))
 	waiting(t, p, b)
 	slots = 3
-	require.True(t, p.enter(c, false))
+	require.True(t, p.enter(c))
 	require.True(t, granted(b), "which came before")
 	leaveAll(p, a, b, c)
-	require.Zero(t, p.stats().Computing)
+	require.Zero(t, p.Stats().Computing)
 }

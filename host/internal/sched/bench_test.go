@@ -1,13 +1,13 @@
-package host
+package sched
 
 import "testing"
 
 // BenchmarkProcessor is what a call pays for its processor where nobody waits.
 func BenchmarkProcessor(b *testing.B) {
-	p := newProcessors(func() int { return 2 })
+	p := New(func() int { return 2 })
 	g := newGuest("a", false)
 	for b.Loop() {
-		p.enter(g, false)
+		p.enter(g)
 		p.yield(g)
 		p.leave(g)
 	}

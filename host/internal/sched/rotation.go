@@ -1,4 +1,4 @@
-package host
+package sched
 
 import "container/list"
 
@@ -7,7 +7,7 @@ import "container/list"
 // likewise. It is not safe for concurrent use.
 type rotation struct {
 	clients map[string]*rotating
-	turns   list.List // of *rotating, the next first
+	order   list.List // of *rotating, the next first
 	waiting int
 }
 
@@ -16,17 +16,17 @@ type rotation struct {
 type rotating struct {
 	of     *rotation
 	name   string
-	guests list.List // of *guest, the next first
+	guests list.List // of *Guest, the next first
 	turns  int       // it has
 	at     *list.Element
 }
 
 // push queues a guest behind those of its client.
-func (r *rotation) push(g *guest) {
+func (r *rotation) push(g *Guest) {
 	c := r.clients[g.client]
 	if c == nil {
 		c = &rotating{of: r, name: g.client}
-		c.at = r.turns.PushBack(c)
+		c.at = r.order.PushBack(c)
 		if r.clients == nil {
 			r.clients = map[string]*rotating{}
 		}
@@ -37,7 +37,7 @@ func (r *rotation) push(g *guest) {
 }
 
 // remove takes a guest out of the queue that has not had its turn.
-func (r *rotation) remove(g *guest) {
+func (r *rotation) remove(g *Guest) {
 	c := g.turn
 	c.guests.Remove(g.at)
 	g.turn, g.at = nil, nil
@@ -47,16 +47,16 @@ func (r *rotation) remove(g *guest) {
 
 // next takes out the guest whose turn it is. There must be one. The turn is given
 // back with done.
-func (r *rotation) next() *guest {
-	e := r.turns.Front()
+func (r *rotation) next() *Guest {
+	e := r.order.Front()
 	for e.Value.(*rotating).guests.Len() == 0 { // as many as have turns
 		e = e.Next()
 	}
 	c := e.Value.(*rotating)
 	c.turns++
-	r.turns.MoveToBack(e)
+	r.order.MoveToBack(e)
 
-	g := c.guests.Remove(c.guests.Front()).(*guest)
+	g := c.guests.Remove(c.guests.Front()).(*Guest)
 	g.at = nil
 	r.waiting--
 	return g
@@ -73,7 +73,7 @@ func (c *rotating) done() {
 // settle forgets a client that has nothing here.
 func (c *rotating) settle() {
 	if c.turns == 0 && c.guests.Len() == 0 {
-		c.of.turns.Remove(c.at)
+		c.of.order.Remove(c.at)
 		delete(c.of.clients, c.name)
 	}
 }

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"time"
+
+	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/plugins"
+	"github.com/toolhost/toolhost/server"
+	"github.com/toolhost/toolhost/server/identity"
+)
+
+// config is everything an operator can set. Settings of the server go straight
+// into its Config.
+type config struct {
+	server server.Config
+	oauth  identity.OAuth
+
+	plugins             []string // folders
+	data                string   // folder; empty if no home folder is known
+	watch               bool
+	compile, approve    string
+	logLevel, logFormat string
+	listen, addr, token string
+	drain               time.Duration
+}
+
+// Values of settings that are names.
+const (
+	compileAhead    = "ahead"
+	compileOnDemand = "on_demand"
+	approveDeny     = "deny"
+	approveAuto     = "auto"
+	formatText      = "text"
+	formatJSON      = "json"
+)
+
+// newConfig returns the configuration that is in force if nobody sets anything.
+func newConfig() config {
+	return config{
+		data: userData(), watch: true, compile: compileAhead, approve: approveDeny,
+		logLevel: "warn", logFormat: formatText, drain: 10 * time.Second,
+		server: server.Config{
+			Grants: map[string]plugins.Grant{},
+			Host:   host.Config{Compiler: host.ThisProgram()},
+			Runs:   server.RunsConfig{Park: server.ParkHinted, EndSession: background.EndParked},
+		},
+	}
+}
+
+// setting is one key of the configuration. Tables of settings drive reading,
+// checking and showing it, its JSON Schema and its table in docs/operating.md.
+type setting struct {
+	key  string // as in a file: log.level, which is TOOLHOST_LOG_LEVEL in the environment
+	kind kind
+	to   any // pointer to the field
+	// builtIn is the default that the packages below apply to a zero field, or a
+	// note about it. If it is nil, the default is what newConfig sets.
+	builtIn any
+	doc     string // in Markdown
+}
+
+// note is a default in words.
+type note string
+
+const none = note("none")
+
+// settings is the table of all settings but the grants. The values go to c.
+func settings(c *config) []setting {
+	s := &c.server
+	runs, most := &s.Runs, &s.MaxLimits
+
+	return []setting{
+		{"plugins", folders, &c.plugins, none, "Folders of plugins. Subfolders are not read."},
+		{"watch", flag, &c.watch, nil, "Whether `serve` and `mcp` reload plugins that are added, replaced or removed. See [Reloading](#reloading)."},
+		{"compile", oneOf(compileAhead, compileOnDemand), &c.compile, nil, "When `serve` and `mcp` compile plugins: in the background once they are ready, or each at its first call. See [Compiled code](#compiled-code)."},
+		{"interpret", list, &s.Interpret, none, "Names of plugins that run in an interpreter and are never compiled; `[\"*\"]` for all. See [Compiled code](#compiled-code)."},
+		{"data", folder, &c.data, note("`$XDG_DATA_HOME/toolhost` or `~/.local/share/toolhost`"), "Folder for compiled plugins, pins, and background runs. It is refused if other users own it or can write to it."},
+		{"log.level", oneOf("debug", "info", "warn", "error"), &c.logLevel, nil, "Least severe level that is logged to stderr. Problems with plugins and announcements of `serve` are always printed."},
+		{"log.format", oneOf(formatText, formatJSON), &c.logFormat, nil, "Format of the log. In `json`, announcements have the level INFO, problems WARN, and durations are in nanoseconds."},
+
+		{"limits.fuel", whole, &s.Limits.Fuel, int64(host.DefaultFuel), "Fuel of a call whose tool asks for no amount, in units."},
+		{"limits.memory", size, &s.Limits.Memory, int64(host.DefaultMemory), "Linear memory of a call."},
+		{"limits.output", size, &s.Limits.Output, int64(host.DefaultOutput), "Bytes that a call may write to all its streams."},
+		{"limits.timeout", duration, &s.Limits.Timeout, host.DefaultTimeout, "Time limit of a call that its caller waits for."},
+		{"limits.background", duration, &s.Limits.Background, background.DefaultTimeout, "Time limit of a background run."},
+		{"max_limits.fuel", whole, &most.Fuel, int64(server.DefaultMaxFuel), "The most fuel that a tool or a caller may ask for."},
+		{"max_limits.memory", size, &most.Memory, int64(server.DefaultMaxMemory), "The most memory that a tool or a caller may ask for."},
+		{"max_limits.output", size, &most.Output, int64(server.DefaultMaxOutput), "The most output that a tool or a caller may ask for."},
+		{"max_limits.timeout", duration, &most.Timeout, background.DefaultMaxTimeout, "The longest time limit of a call that a tool or a caller may ask for."},
+		{"max_limits.background", duration, &most.Background, background.DefaultMaxTimeout, "The longest time limit of a background run that a tool or a caller may ask for."},
+
+		{"background.per_session", whole, &runs.PerSession, background.DefaultPerSession, "Active background runs of a session, without its parked calls."},
+		{"background.per_host", whole, &runs.PerHost, background.DefaultPerHost, "Active background runs of all sessions, parked calls included. In `serve`, one client gets at most three quarters."},
+		{"background.parked", whole, &runs.Parked, background.DefaultParked, "Parked calls of a session."},
+		{"background.schedules", whole, &runs.Schedules, background.DefaultSchedules, "Enabled schedules of a session."},
+		{"background.park", oneOf(string(server.ParkHinted), string(server.ParkAll), string(server.ParkNever)), &runs.Park, nil, "Which long calls continue in the background: those of tools with the hint `supports_background`, all, or none."},
+		{"background.park_after", delay, &runs.ParkAfter, server.DefaultParkAfter, "How long a call runs before it is parked; a tool can only ask for less. `0` is never. This time and the 5 minutes that a parked call gets must fit into `max_limits.background`."},
+		{"background.retention", duration, &runs.Retention, background.DefaultRetention, "How long finished runs are kept."},
+		{"background.retain_runs", whole, &runs.RetainRuns, background.DefaultRetainRuns, "How many finished runs of a session are kept."},
+		{"background.notice_ttl", duration, &runs.NoticeTTL, background.DefaultNoticeTTL, "How long an unacknowledged notice is kept, and its run with it."},
+		{"background.output_cap", size, &runs.OutputCap, int64(background.DefaultOutputCap), "Output that is kept of a run: its beginning and its end."},
+		{"background.log_quota", size, &runs.LogQuota, int64(server.DefaultLogQuota), "Output of all runs on disk. The logs of runs that finished first are deleted first."},
+		{"background.record_quota", size, &runs.RecordQuota, int64(server.DefaultRecordQuota), "Records of all runs and schedules. In `serve`, one client gets at most three quarters. See [Records](#records)."},
+		{"background.end_session", oneOf(string(background.EndParked), string(background.EndAll)), &runs.EndSession, nil, "What the end of a session stops: its parked calls, or all its runs."},
+		{"background.min_interval", duration, &runs.MinInterval, background.DefaultInterval, "The shortest time between two firings of a schedule."},
+		{"background.misfire", duration, &runs.Misfire, background.DefaultMisfire, "How late a missed firing is made up for. However many were missed, the schedule fires once."},
+
+		{"serve.listen", text, &c.listen, none, "Address at which `serve` listens besides its socket, such as `127.0.0.1:7070`. See [Serving](#serving)."},
+		{"serve.drain", duration, &c.drain, nil, "How long a server that shuts down waits for calls and runs before it interrupts them."},
+		{"addr", text, &c.addr, note("the socket of the data folder"), "Server that `spawn`, `check`, `wait`, `stop`, `logs`, `tasks` and `schedules` talk to: `host:port`, a URL or the path of a socket."},
+		{"token", text, &c.token, none, "Token that commands send to a server over TCP, [only to the address it was given for](#where-a-token-goes), and that a server accepts from its operator. Set `TOOLHOST_TOKEN` to keep it out of files. A server that other machines can reach needs 16 characters or more."},
+		{"oauth.issuer", text, &c.oauth.Issuer, none, "URL of the issuer whose access tokens a server accepts over TCP. Each subject is a user with sessions of its own. See [Users](http.md#users)."},
+		{"oauth.audience", text, &c.oauth.Audience, none, "URL of this server that access tokens must be issued for."},
+		{"oauth.jwks", text, &c.oauth.JWKS, note("from the issuer's metadata"), "URL of the issuer's keys."},
+		{"oauth.scopes", words, &c.oauth.Scopes, none, "Scopes that every access token needs. In the environment they are separated by spaces."},
+
+		{"host.memory", size, &s.Host.Memory, int64(host.DefaultHostMemory), "Memory of all calls and of the instances kept for the next ones. See [Memory of the host](#memory-of-the-host)."},
+		{"host.total_calls", whole, &s.Host.TotalCalls, host.DefaultTotalCalls, "Direct calls at a time, of all plugins. Others [wait](#waiting) while their time runs. In `serve`, one client gets at most three quarters. Background runs have their own limit."},
+		{"host.calls", whole, &s.Host.Calls, host.DefaultCalls, "Calls of one plugin at a time, background runs included. Others wait. In `serve`, one client gets at most three quarters."},
+		{"host.warm", anyWhole, &s.Host.Warm, host.DefaultWarm, "Clean instances of a plugin that are kept for its next calls. A negative number keeps none."},
+		{"host.warm_for", duration, &s.Host.WarmFor, host.DefaultWarmFor, "How long a clean instance is kept."},
+		{"host.cache", size, &s.Host.CacheSize, int64(host.DefaultCacheSize), "Compiled code in the data folder. The least recently used is deleted first. See [Compiled code](#compiled-code)."},
+		{"host.compile_memory", sizeFrom(128 << 20), &s.Host.CompileMemory, int64(host.DefaultCompileMemory), "Memory that compiling one plugin may take, at least 128 MiB."},
+		{"host.compile_time", durationFrom(time.Second), &s.Host.CompileTime, host.DefaultCompileTime, "Processor time that compiling one plugin may take, at least 1s."},
+		{"approve", oneOf(approveDeny, approveAuto), &c.approve, nil, "Whether tools that require a person's approval are refused or run without it. `toolhost call` counts as approval."},
+		{"grants", grants, &s.Grants, none, "What each plugin is granted, by its name. A plugin that is not named gets nothing."},
+	}
+}
+
+// grantSettings is the table of what can be granted to a plugin, as keys of
+// grants.PLUGIN. The values go to g.
+func grantSettings(g *plugins.Grant) []setting {
+	return []setting{
+		{"clock", flag, &g.Clock, nil, "The real time."},
+		{"random", flag, &g.Random, nil, "Real randomness."},
+		{"ask", flag, &g.Ask, nil, "Questions to the user, in the plugin's words."},
+		{"files", mounts, &g.Files, none, "Folders of the host: a list of `{dir, path, mode}`, where `dir` is the folder, `path` is where the plugin sees it, and `mode` is `read` or `write`."},
+		{"env", texts, &g.Env, none, "Environment variables of the plugin. Not for secrets: `toolhost config` shows them."},
+		{"config", texts, &g.Config, none, "Settings of the plugin. Not for secrets: `toolhost config` shows them."},
+	}
+}

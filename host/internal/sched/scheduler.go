@@ -1,0 +1,371 @@
+// Package sched decides which guests compute. It has a slot for each processor,
+// and a guest computes only while it holds a slot. All others wait where Go's own
+// scheduler does not see them, so the goroutines that answer requests and stop
+// runs never queue behind more guests than there are processors.
+package sched
+
+import (
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// quantum is how long a guest computes before it gives way to one that waits
+	// at its own level.
+	quantum = 10 * time.Millisecond
+	// briefMost is how long a direct call computes at the most urgent level.
+	briefMost = 50 * time.Millisecond
+	// leastShare is how long the levels above one that waits compute for each
+	// quantum that it is certain of.
+	leastShare = 9 * quantum
+	// pollEvery is how long a guest computes before it lets other goroutines run.
+	pollEvery = time.Millisecond
+	// lendFor is how long a guest that waits in a host function keeps its slot, at
+	// most twice that.
+	lendFor = time.Millisecond
+)
+
+// urgency is what guests compute by: the lowest goes first.
+type urgency int32
+
+const (
+	briefCalls     urgency = iota // direct calls that have computed for less than briefMost
+	directCalls                   // other direct calls, and runs that were asked to stop
+	backgroundRuns                // background runs
+	urgencies
+)
+
+// Scheduler hands out the slots.
+//
+// A guest of a more urgent level goes first, and a less urgent one gives way to
+// it at its next refill of fuel. A level that waits still gets a tenth of the time
+// of those above it. Within a level clients take turns, and so do the guests of a
+// client, a quantum each.
+//
+// Times are since the scheduler was made. It is safe for concurrent use; each
+// guest is used by one goroutine at a time.
+type Scheduler struct {
+	count func() int // processors; it may change
+	began time.Time
+
+	// What a guest checks at each refill, without the mutex.
+	full    atomic.Bool  // all slots are taken
+	urgent  atomic.Int32 // the lowest urgency that waits, or urgencies
+	crowded atomic.Bool  // guests can take all processors that Go has
+
+	mu       sync.Mutex
+	slots    int
+	taken    int // more than slots while calls run within calls
+	waiting  [urgencies]rotation
+	passed   [urgencies]time.Duration // how long levels above computed while this one waited
+	lent     []*Guest                 // those in lending
+	revoking bool                     // revoke was scheduled
+
+	waits    int64         // that have begun
+	waitTime time.Duration // of those that have ended
+}
+
+// New returns a scheduler for as many processors as count says.
+func New(count func() int) *Scheduler {
+	s := &Scheduler{count: count, began: time.Now()}
+	s.resize()
+	s.publish()
+	return s
+}
+
+// Full reports whether all slots are taken.
+func (s *Scheduler) Full() bool { return s.full.Load() }
+
+// resize has as many slots as there are processors now.
+func (s *Scheduler) resize() {
+	s.slots = s.count()
+	s.crowded.Store(s.slots >= runtime.GOMAXPROCS(0))
+}
+
+func (s *Scheduler) now() time.Duration { return time.Since(s.began) }
+
+// enter takes a slot for a guest that has none, and reports whether there was
+// one. If not, the guest waits for g.slot. A nested one gets a slot in any case.
+func (s *Scheduler) enter(g *Guest) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	defer s.publish()
+
+	now := s.now()
+	if s.taken >= s.slots {
+		s.resize()
+		s.dispatch(now)
+	}
+	if s.taken < s.slots || g.nested {
+		s.grant(g, now)
+		return true
+	}
+	s.waits++
+	s.wait(g, now)
+	return false
+}
+
+// hurry has a guest that waits go before other background runs: it was asked to
+// stop, and has to compute to do so.
+func (s *Scheduler) hurry(g *Guest) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	defer s.publish()
+
+	if g.state == guestWaiting {
+		s.remove(g)
+		g.hurried = true
+		g.urgency = g.class()
+		s.waiting[g.urgency].push(g)
+	}
+}
+
+// leave gives back the slot of a guest, or its place in the queue.
+func (s *Scheduler) leave(g *Guest) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	defer s.publish()
+
+	now := g.since
+	if s.mostUrgent() < urgencies { // else nobody asks how long it has computed
+		now = s.now()
+	}
+	switch g.state {
+	case guestIdle:
+		return
+	case guestWaiting:
+		s.remove(g)
+		s.waitTime += now - g.came
+	default:
+		s.release(g, now)
+	}
+	g.state = guestIdle
+	s.dispatch(now)
+}
+
+// yield is called by a guest at each refill. It takes the slot away if the guest
+// has to give way, and lets other goroutines of the process run where no processor
+// is left to them. It reports whether the guest has its slot. If not, it waits for
+// g.slot.
+//
+// It costs a look at one variable unless all slots are taken.
+func (s *Scheduler) yield(g *Guest) bool {
+	if !s.Full() {
+		return true
+	}
+	now := s.now()
+	if s.givesWay(g, now) {
+		return s.requeue(g, now)
+	}
+	if now-g.polled >= pollEvery && s.crowded.Load() {
+		g.polled = now
+		runtime.Gosched()
+	}
+	return true
+}
+
+// givesWay reports whether a guest has to let others compute.
+func (s *Scheduler) givesWay(g *Guest, now time.Duration) bool {
+	urgent := urgency(s.urgent.Load())
+	if now-g.since >= quantum {
+		return urgent < urgencies
+	}
+	return urgent < g.urgency && now >= g.until
+}
+
+func (s *Scheduler) requeue(g *Guest, now time.Duration) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	defer s.publish()
+
+	if g.state != guestRunning || !s.givesWay(g, now) {
+		return true // its call has ended, or another guest has given way
+	}
+	s.resize()
+	turn := g.turn
+	g.turn = nil
+	s.release(g, now)
+	s.wait(g, now)
+	turn.done() // after it waits for the next one: its client keeps its place among the others
+	s.dispatch(now)
+	if g.state == guestWaiting {
+		s.waits++
+	}
+	return g.state == guestRunning
+}
+
+// lend lets others have the slot of a guest that enters a host function, if it
+// stays there for long.
+func (s *Scheduler) lend(g *Guest) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	if g.state == guestRunning {
+		g.state, g.marked = guestLending, false
+		s.lent = append(s.lent, g)
+		s.scheduleRevoke()
+	}
+}
+
+// reclaim ends lend. It reports whether the guest still has its slot.
+func (s *Scheduler) reclaim(g *Guest) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	if g.state == guestLending {
+		s.unlend(g)
+	}
+	return g.state == guestRunning
+}
+
+func (s *Scheduler) unlend(g *Guest) {
+	i := slices.Index(s.lent, g)
+	s.lent = slices.Delete(s.lent, i, i+1)
+	g.state = guestRunning
+}
+
+// scheduleRevoke has revoke called if it has something to do. The mutex must be
+// held, as for all below.
+func (s *Scheduler) scheduleRevoke() {
+	if len(s.lent) > 0 && !s.revoking && s.mostUrgent() < urgencies {
+		s.revoking = true
+		time.AfterFunc(lendFor, s.revoke)
+	}
+}
+
+// revoke takes away the slots of guests that have been in a host function since
+// the last time.
+func (s *Scheduler) revoke() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	defer s.publish()
+
+	s.revoking = false
+	now := s.now()
+	for _, g := range slices.Clone(s.lent) {
+		if g.marked {
+			s.release(g, now)
+			g.state = guestIdle
+		}
+		g.marked = true
+	}
+	s.dispatch(now)
+	s.scheduleRevoke()
+}
+
+// grant gives a slot to a guest.
+func (s *Scheduler) grant(g *Guest, now time.Duration) {
+	s.taken++
+	g.state = guestRunning
+	g.since, g.until, g.polled = now, now, now
+	g.urgency = g.class()
+}
+
+// release takes the slot of a guest away.
+func (s *Scheduler) release(g *Guest, now time.Duration) {
+	if g.state == guestLending {
+		s.unlend(g)
+	}
+	s.taken--
+	g.turn.done()
+	g.turn = nil
+
+	spent := now - g.since
+	g.used += spent
+	for l := g.urgency + 1; l < urgencies; l++ {
+		if s.waiting[l].waiting > 0 {
+			s.passed[l] += spent
+		}
+	}
+}
+
+// wait queues a guest.
+func (s *Scheduler) wait(g *Guest, now time.Duration) {
+	g.state, g.came, g.slot = guestWaiting, now, make(chan struct{})
+	g.urgency = g.class()
+	s.waiting[g.urgency].push(g)
+	s.scheduleRevoke()
+}
+
+// remove takes a guest out of the queue.
+func (s *Scheduler) remove(g *Guest) {
+	l := g.urgency
+	if s.waiting[l].remove(g); s.waiting[l].waiting == 0 {
+		s.passed[l] = 0
+	}
+}
+
+// dispatch gives free slots to guests that wait.
+func (s *Scheduler) dispatch(now time.Duration) {
+	for s.taken < s.slots {
+		l, certain := s.next()
+		if l == urgencies {
+			return
+		}
+		g := s.waiting[l].next()
+		s.passed[l] = 0
+
+		s.waitTime += now - g.came
+		s.grant(g, now)
+		if g.urgency = l; certain {
+			g.until = now + quantum
+		}
+		close(g.slot)
+	}
+}
+
+// next is the level whose turn it is, and whether it got it although others are
+// more urgent. It is urgencies if nobody waits.
+func (s *Scheduler) next() (l urgency, certain bool) {
+	most := s.mostUrgent()
+	for l := urgencies - 1; l > most; l-- {
+		if s.passed[l] >= leastShare && s.waiting[l].waiting > 0 {
+			return l, true
+		}
+	}
+	return most, false
+}
+
+func (s *Scheduler) mostUrgent() urgency {
+	for l := range urgencies {
+		if s.waiting[l].waiting > 0 {
+			return l
+		}
+	}
+	return urgencies
+}
+
+// publish says what guests check without the mutex.
+func (s *Scheduler) publish() {
+	if full := s.taken >= s.slots; full != s.full.Load() {
+		s.full.Store(full)
+	}
+	if most := int32(s.mostUrgent()); most != s.urgent.Load() {
+		s.urgent.Store(most)
+	}
+}
+
+// Stats are figures of who computes on a host. A call has a processor, or waits
+// for one, from when it gets an instance until it ends, except while its guest
+// sleeps or waits for an answer.
+type Stats struct {
+	Computing int           `json:"computing"` // calls that have a processor
+	Waiting   int           `json:"waiting"`   // calls that wait for one
+	Waited    int64         `json:"waited"`    // how many times one had to wait
+	WaitTime  time.Duration `json:"wait_ns"`   // for how long together, of waits that have ended
+}
+
+// Stats returns the figures.
+func (s *Scheduler) Stats() Stats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	stats := Stats{Computing: s.taken, Waited: s.waits, WaitTime: s.waitTime}
+	for l := range urgencies {
+		stats.Waiting += s.waiting[l].waiting
+	}
+	return stats
+}
