@@ -7,19 +7,16 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 const (
-	// operator is who asks for what is asked for here, as records say it.
-	operator = "operator"
-	// patience is how long a form waits for what it asked for. Then the page
-	// shows that it is on its way.
-	patience = time.Second
-	maxForm  = 8 << 10 // bytes of a form
+	operator    = "operator"  // who asks, in records
+	formTimeout = time.Second // how long a form waits for its effect; then the page shows the progress
+	maxForm     = 8 << 10     // bytes of a form
 )
 
-// form reads a form that was posted.
+// form reads a posted form.
 func form(w http.ResponseWriter, r *http.Request) error {
 	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || media != "application/x-www-form-urlencoded" {
@@ -36,7 +33,7 @@ func form(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// stop ends a run, in the name of its own session, and goes back to its page.
+// stop stops a run, and returns to its page.
 func (s *site) stop(w http.ResponseWriter, r *http.Request) error {
 	if err := form(w, r); err != nil {
 		return err
@@ -45,36 +42,86 @@ func (s *site) stop(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), patience)
+
+	ctx, cancel := context.WithTimeout(r.Context(), formTimeout)
 	defer cancel()
-	_, err = s.service.Runs().Stop(ctx, run.Session, run.ID, background.StopRequest{
-		Force: r.PostForm.Get("force") == "true", Reason: r.PostForm.Get("reason"), By: operator,
-	})
+	how := wire.Stop{Force: r.PostForm.Get("force") == "true", Reason: r.PostForm.Get("reason")}
+	_, err = s.service.Session(run.Session).Stop(ctx, run.TaskID, operator, how)
 	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
-	s.log.Info("run stopped by an operator", "task_id", run.ID, "session", run.Session, "force", r.PostForm.Get("force") == "true")
-	http.Redirect(w, r, "/ui/runs/"+run.ID, http.StatusSeeOther)
+
+	s.log.Info("run stopped by an operator", "task_id", run.TaskID, "session", run.Session, "force", how.Force)
+	http.Redirect(w, r, "/ui/runs/"+run.TaskID, http.StatusSeeOther)
 	return nil
 }
 
-// disable keeps a schedule from firing again, and goes back to the schedules.
+// disable keeps a schedule from firing again, and returns to the schedules.
 func (s *site) disable(w http.ResponseWriter, r *http.Request) error {
 	if err := form(w, r); err != nil {
 		return err
 	}
 	id := r.PathValue("schedule")
-	if !background.IsScheduleID(id) {
-		return background.ErrNoSchedule
+	if !wire.IsScheduleID(id) {
+		return errNoSchedule
 	}
-	schedule, err := s.service.Runs().AnySchedule(r.Context(), id)
-	if err == nil {
-		_, err = s.service.Runs().Unschedule(r.Context(), schedule.Session, id)
+
+	schedule, err := s.service.AllSessions().Unschedule(r.Context(), id)
+	if notFound(err) {
+		return errNoSchedule
 	}
 	if err != nil {
 		return err
 	}
+
 	s.log.Info("schedule disabled by an operator", "schedule_id", id, "session", schedule.Session)
 	http.Redirect(w, r, "/ui/schedules", http.StatusSeeOther)
+	return nil
+}
+
+// download makes an answer a file to be saved, not shown.
+func download(w http.ResponseWriter, name string) {
+	h := w.Header()
+	h.Set("Content-Security-Policy", filePolicy)
+	h.Set("Content-Type", "text/plain; charset=utf-8")
+	h.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": name}))
+}
+
+// output sends the raw output of a run that was kept so far.
+func (s *site) output(w http.ResponseWriter, r *http.Request) error {
+	run, err := s.record(r)
+	if err != nil {
+		return err
+	}
+	log, err := s.service.Session(run.Session).Log(r.Context(), run.TaskID)
+	if err != nil {
+		return err
+	}
+
+	download(w, run.TaskID+"-"+wire.OutputLog)
+	if _, err := log.WriteTo(w); err != nil {
+		panic(http.ErrAbortHandler) // shows the client that it is incomplete
+	}
+	return nil
+}
+
+// artifact sends a file of a run that has ended.
+func (s *site) artifact(w http.ResponseWriter, r *http.Request) error {
+	run, err := s.record(r)
+	if err != nil {
+		return err
+	}
+	name := r.PathValue("name")
+	file, err := s.service.Session(run.Session).Open(r.Context(), run.TaskID, name)
+	if notFound(err) {
+		return &refusal{http.StatusNotFound, "The run has no such file. Ended runs have " + wire.OutputLog + " and " + wire.ResultJSON}
+	}
+	if err != nil {
+		return err
+	}
+
+	defer file.Close()
+	download(w, run.TaskID+"-"+name)
+	http.ServeContent(w, r, "", run.FinishedAt, file)
 	return nil
 }

@@ -14,9 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/internal/human"
-	"github.com/toolhost/toolhost/pkg/background"
-	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 // hostile are texts that tools and clients may write to be more than text.
@@ -127,29 +126,30 @@ func FuzzRender(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, s string, n int64, p float64) {
 		code := int(n)
-		run := background.Run{
-			ID: "bg_x", Session: s, Tool: s, Title: s, By: s, Version: s, IdempotencyKey: s, Origin: background.Origin(s), Secret: n%2 == 0, OutputCap: 1 << 10,
-			Status: background.StatusRunning, Attempt: 1, CreatedAt: time.Unix(n%1e10, 0), StartedAt: time.Unix(n%1e9, 0), ScheduledFor: time.Unix(n%1e8, 0), Timeout: time.Duration(n),
-			Cancel: &background.Cancellation{By: s, Reason: s}, Schedule: "sc_x",
-			Beat: background.Beat{Detail: s, Progress: &background.Progress{Done: p, Total: float64(n), Message: s}, OutputBytes: n},
+		run := wire.Run{
+			TaskID: "bg_x", Session: s, Tool: s, Title: s, By: s, ToolVersion: s, IdempotencyKey: s, Origin: wire.Origin(s), ArgsIncomplete: n%2 == 0, Args: s,
+			Status: wire.StatusRunning, Attempt: 1, CreatedAt: time.Unix(n%1e10, 0), StartedAt: time.Unix(n%1e9, 0), ScheduledFor: time.Unix(n%1e8, 0), DeadlineSeconds: p,
+			Stopping: &wire.Stopping{By: s, Reason: s}, ScheduleID: "sc_x",
+			Detail: s, Progress: &wire.Progress{Done: p, Total: float64(n), Message: s}, OutputBytes: n,
 		}
 		renderRun(t, run, []byte(s))
-		run.Status, run.End = background.StatusFailed, background.End{Summary: s, ExitCode: &code, ArtifactError: s, FinishedAt: time.Unix(n, 0), Error: &background.RunError{Kind: background.ErrorKind(s), Message: s}}
+		run.Status, run.Summary, run.ExitCode, run.ArtifactError, run.FinishedAt = wire.StatusFailed, s, &code, s, time.Unix(n, 0)
+		run.Error = &wire.RunError{Kind: wire.ErrorKind(s), Message: s}
 		renderRun(t, run, []byte(s))
-		problems, err := whole("problems", newProblems([]plugins.Problem{{File: s, Err: errors.New(s)}}))
+		problems, err := whole("problems", newProblems([]wire.FileProblem{{File: s, Error: s}}))
 		require.NoError(t, err)
 		inspect(t, string(problems.html()))
-		schedule, err := newRow("schedules-row", "x", scheduleView{Schedule: background.Schedule{ID: "sc_x", Session: s, Tool: s, Title: s, Cron: s, Timezone: s, Disabled: s, Enabled: n%2 == 0}})
+		schedule, err := newRow("schedules-row", "x", scheduleView{Schedule: wire.Schedule{ScheduleID: "sc_x", Session: s, Tool: s, Title: s, Cron: s, Timezone: s, DisabledReason: s, Enabled: n%2 == 0}})
 		require.NoError(t, err)
 		inspect(t, string(schedule.html))
 	})
 }
 
-// renderRun renders all there is of a run.
-func renderRun(t *testing.T, run background.Run, output []byte) {
-	p := &runPage{id: run.ID, args: background.Redact(output), result: showResult(output), output: tail{attempt: run.Attempt}}
+// renderRun renders everything that is shown of a run.
+func renderRun(t *testing.T, run wire.Run, output []byte) {
+	p := &runPage{id: run.TaskID, result: showResult(output), output: tail{attempt: run.Attempt}}
 	p.runView = newRunView(run, time.Unix(1e9, 0))
-	p.output.take(background.Chunk{Offset: 7, Data: output, End: 7 + int64(len(output))})
+	p.output.take(server.Chunk{Offset: 7, Data: output, End: 7 + int64(len(output))})
 	parts, err := p.parts()
 	require.NoError(t, err)
 	for _, part := range parts {
@@ -175,7 +175,7 @@ func TestSizes(t *testing.T) {
 		synctest.Wait()
 		page = f.get("/ui/runs/" + id)
 		require.Less(t, len(page), maxShown+8<<10)
-		require.Contains(t, page, "That is its beginning: the whole has 40.0 KiB.")
+		require.Contains(t, page, "This is its beginning: the whole result has 40.0 KiB.")
 		raw := f.do("GET", "/ui/runs/"+id+"/artifacts/result.json", "")
 		require.Greater(t, raw.Body.Len(), 40<<10)
 	})

@@ -21,9 +21,9 @@ import (
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/internal/plugintest"
 	"github.com/toolhost/toolhost/internal/testlog"
-	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -138,16 +138,15 @@ func (f *fixture) spawn(session, tool string) string {
 
 func (f *fixture) spawnRequest(session string, req server.SpawnRequest) string {
 	f.t.Helper()
-	req.Session = session
-	spawned, err := f.service.Spawn(f.t.Context(), req)
+	run, err := f.service.Session(session).Spawn(f.t.Context(), req)
 	require.NoError(f.t, err)
 	synctest.Wait()
-	return spawned.Run.ID
+	return run.TaskID
 }
 
-func (f *fixture) run(id string) background.Run {
+func (f *fixture) run(id string) wire.Run {
 	f.t.Helper()
-	run, err := f.service.Runs().AnyRun(f.t.Context(), id)
+	run, err := f.service.AllSessions().Run(f.t.Context(), id)
 	require.NoError(f.t, err)
 	return run
 }

@@ -6,54 +6,56 @@ import (
 	"fmt"
 	"unicode/utf8"
 
-	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/server"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 const (
 	firstOutput = 32 << 10 // bytes of the end of an output that are shown at first
-	mostOutput  = 64 << 10 // bytes that are shown while it goes on
-	pieceOutput = 4 << 10  // bytes of one piece, about: what is sent again when a line is added to it
-	mostReads   = 8        // of a log in one look: a run that writes faster is read on at the next
+	mostOutput  = 64 << 10 // bytes that are shown as it grows
+	pieceOutput = 4 << 10  // about the bytes of one piece, which is sent again when a line is added to it
+	mostReads   = 8        // of a log each time the page is read
 )
 
 // A tail is the end of a run's output, which grows.
 type tail struct {
-	runs    *background.Manager
+	service *server.Service
 	attempt int
 	known   bool
-	at      int64 // where to read on
-	ended   bool  // it is all there
+	at      int64 // where to continue reading
+	ended   bool  // all of it was read
 	pieces  []piece
 }
 
-// A piece is some lines of an output. It is an element of its own, so that what
-// is added does not send the others again.
+// A piece is some lines of an output, and an element of its own: adding a line
+// does not send the others again.
 type piece struct {
 	Attempt int
 	From    int64
 	Gap     int64 // bytes before it that were not kept
 	data    []byte
-	row     *row // as it was rendered; nil: it has changed
+	row     *row // rendered; nil if it has changed
 }
 
-// Text is what a person reads of it: without escape sequences and lines that
-// were written over.
-func (p *piece) Text() string { return background.Clean(p.data) }
+// Text is the piece for people: without escape sequences and overwritten lines.
+func (p *piece) Text() string { return server.Clean(p.data) }
 
 // ID is the id of its element.
 func (p *piece) ID() string { return fmt.Sprintf("out-%d-%d", p.Attempt, p.From) }
 
-// read reads what is new. Of what is more than a page shows only the end is read.
-func (t *tail) read(ctx context.Context, run background.Run) error {
+// read reads new output; only the end of it if it is more than a page shows.
+func (t *tail) read(ctx context.Context, run wire.Run) error {
 	if run.Attempt != t.attempt {
-		*t = tail{runs: t.runs, attempt: run.Attempt}
+		*t = tail{service: t.service, attempt: run.Attempt}
 	}
+
+	log := t.service.Session(run.Session)
 	for reads := 0; reads < mostReads && !t.ended; reads++ {
 		from := t.at
 		if !t.known {
 			from = -firstOutput
 		}
-		c, err := t.runs.Tail(ctx, run.Session, run.ID, from, mostOutput)
+		c, err := log.Tail(ctx, run.TaskID, from, mostOutput)
 		if err != nil {
 			return err
 		}
@@ -74,8 +76,8 @@ func (t *tail) read(ctx context.Context, run background.Run) error {
 	return nil
 }
 
-// begin is at the first chunk, which is cut to whole lines if it can be.
-func (t *tail) begin(c *background.Chunk) {
+// begin starts with the first chunk, cut to whole lines if possible.
+func (t *tail) begin(c *server.Chunk) {
 	t.known, t.at = true, c.Offset
 	if i := bytes.IndexByte(c.Data, '\n') + 1; c.Offset > 0 && i < len(c.Data) {
 		c.Data, c.Offset = c.Data[i:], c.Offset+int64(i)
@@ -84,7 +86,7 @@ func (t *tail) begin(c *background.Chunk) {
 }
 
 // take adds a chunk to the pieces.
-func (t *tail) take(c background.Chunk) {
+func (t *tail) take(c server.Chunk) {
 	gap := c.Offset - t.at
 	for data := c.Data; len(data) > 0; {
 		last := len(t.pieces) - 1
@@ -100,8 +102,8 @@ func (t *tail) take(c background.Chunk) {
 	t.at = c.Offset + int64(len(c.Data))
 }
 
-// fill is how much of data goes into a piece that has room: whole lines, and
-// what is left at the end. A line that is longer is cut, between characters.
+// fill returns how much of data goes into a piece that has room: whole lines, or
+// all of it. A longer line is cut between characters.
 func fill(data []byte, room int) int {
 	if len(data) <= room {
 		return len(data)
@@ -123,6 +125,7 @@ func (t *tail) forget() {
 	for _, p := range t.pieces {
 		n += len(p.data)
 	}
+
 	drop := 0
 	for ; n > mostOutput; drop++ {
 		n -= len(t.pieces[drop].data)
@@ -147,7 +150,7 @@ func (t *tail) rows() ([]row, error) {
 	return rows, nil
 }
 
-// An outputView is what is to be known of an output beside its text.
+// An outputView describes an output.
 type outputView struct {
 	ID      string
 	Any     bool
@@ -155,8 +158,8 @@ type outputView struct {
 	Active  bool
 }
 
-func (t *tail) about(run background.Run) outputView {
+func (t *tail) about(run wire.Run) outputView {
 	return outputView{
-		ID: run.ID, Any: len(t.pieces) > 0, Earlier: len(t.pieces) > 0 && t.pieces[0].From > 0, Active: !run.Status.Terminal(),
+		ID: run.TaskID, Any: len(t.pieces) > 0, Earlier: len(t.pieces) > 0 && t.pieces[0].From > 0, Active: !run.Status.Terminal(),
 	}
 }

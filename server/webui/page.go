@@ -8,27 +8,26 @@ import (
 	"time"
 
 	"github.com/toolhost/toolhost/internal/human"
-	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
-// A page shows one side of the service: once as a document, or again and again
-// to a stream. It is used by one goroutine.
+// A page shows one side of the service: once as a document, or repeatedly to a
+// stream. It is used by one goroutine.
 type page interface {
-	// name returns the title of the page, and the entry of the menu it is below.
+	// name returns the title of the page, and the menu entry it belongs to.
 	name() (title, menu string)
-	// heard notes an event, and reports whether the page shows something else by it.
-	heard(e background.Event) bool
-	// look reads what is not known or known to be old, and returns the parts of
-	// the page in their order. If what it shows is gone, the error matches
-	// [background.ErrNotFound].
-	look(ctx context.Context, now time.Time) ([]part, error)
+	// changed notes an event, and reports whether the page shows something else now.
+	changed(e wire.Event) bool
+	// read reads what is not up to date, and returns the parts of the page in
+	// order. If what it shows is gone, the error has the reason not_found.
+	read(ctx context.Context, now time.Time) ([]part, error)
 }
 
-// A part is one element of a page, which is replaced when it changes. Its rows
-// are elements within it that are replaced each for itself, so that a progress
-// bar that moves does not send a whole table.
+// A part is one element of a page, which is replaced when it changes. Each of its
+// rows is replaced by itself, so that a moving progress bar does not send a whole
+// table.
 type part struct {
-	id            string // of the element; that of what has the rows is id-rows
+	id            string // of the element; id-rows is the element that has the rows
 	before, after []byte
 	rows          []row
 }
@@ -49,9 +48,10 @@ func (p part) html() []byte {
 	return b.Bytes()
 }
 
-// templates are those of all pages. A page's are called by it.
+// templates are the templates of all pages.
 var templates = template.Must(template.New("").Funcs(template.FuncMap{
-	"asset": asset, "size": human.Bytes, "span": span, "int": number[int], "long": number[int64], "brief": brief,
+	"asset": asset, "size": human.Bytes, "span": span, "seconds": seconds, "int": number[int], "long": number[int64], "brief": brief,
+	"claims": claims, "effects": effects,
 }).ParseFS(files, "templates/*.html"))
 
 // render executes a template.
@@ -85,7 +85,7 @@ func newRow(template, id string, data any) (row, error) {
 	return row{id, []byte(html)}, err
 }
 
-// newRows renders a row for each of all, of its id and what view makes of it.
+// newRows renders a row for each of all, from what view returns for it.
 func newRows[T any](template string, all []T, view func(T) (id string, data any)) ([]row, error) {
 	rows := make([]row, len(all))
 	for i, v := range all {
@@ -116,7 +116,7 @@ type frame struct {
 	Title, Menu string
 	Version     string
 	Build       string
-	Live        bool // it is worth a stream
+	Live        bool // its parts can be streamed
 	Now         *moment
 	Address     string // of this page
 	Body        template.HTML
@@ -124,10 +124,11 @@ type frame struct {
 
 // document answers with a page as it is now.
 func (s *site) document(w http.ResponseWriter, r *http.Request, p page) error {
-	parts, err := p.look(r.Context(), time.Now())
+	parts, err := p.read(r.Context(), time.Now())
 	if err != nil {
 		return err
 	}
+
 	f := frame{Live: true}
 	f.Title, f.Menu = p.name()
 	for _, p := range parts {
@@ -147,7 +148,8 @@ func (s *site) write(w http.ResponseWriter, r *http.Request, status int, f frame
 		http.Error(w, textWrong, http.StatusInternalServerError)
 		return
 	}
+
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = w.Write([]byte(html)) // what goes wrong here is a client that is gone
+	_, _ = w.Write([]byte(html)) // an error means that the client is gone
 }

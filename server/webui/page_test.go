@@ -1,7 +1,6 @@
 package webui
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -11,9 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/toolhost/toolhost/pkg/background"
-	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 // Each page as a browser without JavaScript has it: testdata has what is in them.
@@ -60,7 +58,7 @@ func TestManyProblems(t *testing.T) {
 		{maxProblems + 1, " 51 problems<", "<p>1 more are not shown"},
 		{5000, " 5,000 problems<", "<p>4,950 more are not shown"},
 	} {
-		all := slices.Repeat([]plugins.Problem{{File: long, Err: errors.New(long)}}, test.n)
+		all := slices.Repeat([]wire.FileProblem{{File: long, Error: long}}, test.n)
 		shown, err := whole("problems", newProblems(all))
 		require.NoError(t, err)
 		html := string(shown.html())
@@ -119,10 +117,10 @@ func TestStop(t *testing.T) {
 				require.Equal(t, http.StatusSeeOther, w.Code, w.Body)
 				require.Equal(t, "/ui/runs/"+id, w.Header().Get("Location"))
 				run := f.run(id)
-				require.Equal(t, background.StatusCanceled, run.Status)
-				require.Equal(t, "operator", run.Cancel.By)
-				require.Equal(t, test.reason, run.Cancel.Reason)
-				require.Equal(t, background.NoticePending, run.Notice)
+				require.Equal(t, wire.StatusCanceled, run.Status)
+				require.Equal(t, "operator", run.Stopping.By)
+				require.Equal(t, test.reason, run.Stopping.Reason)
+				require.Equal(t, wire.NoticePending, run.Notice)
 				page := f.get("/ui/runs/" + id)
 				require.Contains(t, page, "canceled")
 				require.NotContains(t, page, "<form")
@@ -159,7 +157,7 @@ func TestForgedForms(t *testing.T) {
 				require.Equal(t, test.status, f.do(test.method, path, test.body, test.headers...).Code, name)
 			}
 		}
-		require.Nil(t, f.run(id).Cancel)
+		require.Nil(t, f.run(id).Stopping)
 		s, err = f.service.Runs().AnySchedule(t.Context(), s.ID)
 		require.NoError(t, err)
 		require.True(t, s.Enabled)

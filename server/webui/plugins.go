@@ -6,9 +6,7 @@ import (
 	"time"
 
 	"github.com/toolhost/toolhost/abi"
-	"github.com/toolhost/toolhost/pkg/background"
-	"github.com/toolhost/toolhost/plugins"
-	"github.com/toolhost/toolhost/server"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 // maxDescription is how much of a description is shown, in bytes.
@@ -17,80 +15,50 @@ const maxDescription = 300
 // pluginsPage shows what is loaded, what was granted, and what is wrong.
 type pluginsPage struct {
 	site   *site
-	looked time.Time
-	parts  []part // as they were then
+	readAt time.Time
+	parts  []part // as of readAt
 }
 
-// seldom is how long a look at the plugins is good for: they change when the
-// operator changes something, and to look may be to read their files.
-const seldom = 5 * time.Second
+// pluginsAge is how long the list of plugins is shown without reading it again:
+// it changes when the operator changes something, and reading it may read files.
+const pluginsAge = 5 * time.Second
 
 func (s *site) plugins(*http.Request) (page, error) { return &pluginsPage{site: s}, nil }
 
 func (*pluginsPage) name() (title, menu string) { return "Plugins", "/ui/plugins" }
 
-func (*pluginsPage) heard(background.Event) bool { return false } // it is looked at now and then
+func (*pluginsPage) changed(wire.Event) bool { return false } // it is read now and then
 
-func (p *pluginsPage) look(ctx context.Context, now time.Time) (parts []part, err error) {
-	if p.parts == nil || now.Sub(p.looked) >= seldom {
-		p.looked = now
-		p.parts, err = p.read(ctx)
+func (p *pluginsPage) read(ctx context.Context, now time.Time) ([]part, error) {
+	if p.parts != nil && now.Sub(p.readAt) < pluginsAge {
+		return p.parts, nil
 	}
-	return p.parts, err
-}
-
-func (p *pluginsPage) read(ctx context.Context) ([]part, error) {
-	loaded := p.site.service.Plugins()
-	unread, err := plugins.ReadDigests(ctx, loaded) // known after the first time
+	loaded, found, err := p.site.service.Catalog(ctx)
 	if err != nil {
 		return nil, err
 	}
-	rows, err := newRows("plugins-row", loaded, func(l *plugins.Plugin) (string, any) {
-		return "plugin-" + l.Manifest.Name, newPluginView(l)
+
+	tools := 0
+	rows, err := newRows("plugins-row", loaded, func(l wire.Plugin) (string, any) {
+		tools += len(l.Tools)
+		return "plugin-" + l.Name, l
 	})
 	if err != nil {
 		return nil, err
 	}
+
 	var c collect
-	c.add(whole("problems", newProblems(append(p.site.service.Unusable(), unread...))))
-	c.add(list("plugins", struct{ N, Tools int }{len(rows), len(p.site.service.Tools())}, rows))
+	c.add(whole("problems", newProblems(found)))
+	c.add(list("plugins", struct{ N, Tools int }{len(rows), tools}, rows))
+	p.readAt, p.parts = now, c.parts
 	return c.parts, c.err
 }
 
 // brief cuts a description.
 func brief(s string) string { return cut(s, maxDescription) }
 
-// A pluginView is a plugin as the page shows it. Of variables and settings only
-// the names are shown.
-type pluginView struct {
-	*plugins.Plugin
-	Digest string // "": the file cannot be read
-	Needs  []string
-	Grants []string
-	Shown  []toolView
-}
-
-// A toolView is a tool as the page shows it.
-type toolView struct {
-	*plugins.Tool
-	Hints []string
-	Notes []string // what a call may do: by its hints, and what was granted
-}
-
-func newPluginView(p *plugins.Plugin) pluginView {
-	digest, _ := p.Digest() // else it is among the problems
-	v := pluginView{Plugin: p, Digest: digest, Needs: plugins.Grant{}.Missing(p.Manifest.Needs), Grants: p.Grant.Names()}
-	if len(p.Grant.Config) > 0 {
-		v.Grants = append(v.Grants, "config")
-	}
-	for _, t := range p.Tools {
-		v.Shown = append(v.Shown, toolView{t, hints(t.Tool), notes(server.Annotate(t))})
-	}
-	return v
-}
-
-// hints are what a tool says of itself.
-func hints(t *abi.Tool) []string {
+// claims are what a tool says of itself.
+func claims(t wire.PluginTool) []string {
 	return named([]naming{
 		{t.Hints.Readonly, "readonly"}, {t.Hints.Idempotent, "idempotent"}, {t.Hints.SupportsBackground, "background"},
 		{t.Hints.LongRunning, "long running"}, {t.Hints.Concurrency == abi.Serial, "serial"}, {!t.Hints.IsPureInit(), "fresh instance"},
@@ -98,24 +66,25 @@ func hints(t *abi.Tool) []string {
 	})
 }
 
-// notes are what a call may really do.
-func notes(a server.Annotations) []string {
+// effects are what a call may really do.
+func effects(t wire.PluginTool) []string {
+	a := t.Annotations
 	return named([]naming{
 		{a.ReadOnly, "changes nothing"}, {!a.ReadOnly && !a.Destructive, "writes"}, {a.Destructive, "may delete or overwrite"},
-		{a.Idempotent, "may be repeated"}, {a.OpenWorld, "reaches the world"},
+		{a.Idempotent, "may be repeated"}, {a.OpenWorld, "reaches the network"},
 	})
 }
 
-// A naming is a name for what is so.
+// A naming is a name for something that may hold.
 type naming struct {
-	is   bool
-	name string
+	holds bool
+	name  string
 }
 
 func named(all []naming) []string {
 	var names []string
 	for _, n := range all {
-		if n.is {
+		if n.holds {
 			names = append(names, n.name)
 		}
 	}

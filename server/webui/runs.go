@@ -6,7 +6,8 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/server"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 const (
@@ -19,16 +20,16 @@ const (
 type runsPage struct {
 	site    *site
 	filter  runFilter
-	known   bool // runs is as it is
-	runs    []background.Run
+	known   bool // runs are up to date
+	runs    []wire.Run
 	hasNext bool
 }
 
-// A runFilter says which runs are shown.
+// A runFilter selects runs.
 type runFilter struct {
-	Session string // "": of all
-	Active  bool   // not those that have ended
-	Before  string // only runs older than this one; "": from the newest on
+	Session string // empty: all
+	Active  bool   // only runs that have not ended
+	Before  string // only runs older than this one
 }
 
 // address is where the runs of a filter are shown.
@@ -54,26 +55,26 @@ func (s *site) runs(r *http.Request) (page, error) {
 		return nil, err
 	}
 	f := runFilter{Session: session, Before: r.URL.Query().Get("before"), Active: r.URL.Query().Get("active") == "true"}
-	if f.Before != "" && !background.IsRunID(f.Before) {
-		return nil, &refusal{http.StatusBadRequest, "The parameter before is no id of a run"}
+	if f.Before != "" && !wire.IsRunID(f.Before) {
+		return nil, &refusal{http.StatusBadRequest, "The parameter before is not a run id"}
 	}
 	return &runsPage{site: s, filter: f}, nil
 }
 
 func (*runsPage) name() (title, menu string) { return "Runs", "/ui/runs" }
 
-func (p *runsPage) heard(e background.Event) bool {
-	about := e.Run != nil && (p.filter.Session == "" || e.Session == p.filter.Session)
-	if !about && e.Kind != background.EventMissed {
+func (p *runsPage) changed(e wire.Event) bool {
+	about := e.Run != nil && (p.filter.Session == "" || e.Run.Session == p.filter.Session)
+	if !about && e.Kind != wire.EventMissed {
 		return false
 	}
-	p.known = p.known && beat(p.runs, e)
+	p.known = p.known && progressesOne(p.runs, e)
 	return true
 }
 
-func (p *runsPage) look(ctx context.Context, now time.Time) ([]part, error) {
+func (p *runsPage) read(ctx context.Context, now time.Time) ([]part, error) {
 	if !p.known {
-		found, err := p.site.service.Runs().AllRuns(ctx, background.Query{
+		found, err := p.site.service.AllSessions().Runs(ctx, server.RunQuery{
 			Session: p.filter.Session, Active: p.filter.Active, Before: p.filter.Before, Limit: rowsOfPage + 1,
 		})
 		if err != nil {
@@ -82,6 +83,7 @@ func (p *runsPage) look(ctx context.Context, now time.Time) ([]part, error) {
 		p.known, p.hasNext = true, len(found) > rowsOfPage
 		p.runs = found[:min(len(found), rowsOfPage)]
 	}
+
 	rows, err := runRows("runs-row", p.runs, now)
 	if err != nil {
 		return nil, err
@@ -92,11 +94,11 @@ func (p *runsPage) look(ctx context.Context, now time.Time) ([]part, error) {
 	return c.parts, c.err
 }
 
-// runLinks are the ways on from a page of runs.
+// runLinks lead from one page of runs to others.
 type runLinks struct {
 	N            int
 	Filtered     bool
-	Newest, Next string // "": there is none
+	Newest, Next string // empty: there is none
 }
 
 func (p *runsPage) links() runLinks {
@@ -106,7 +108,7 @@ func (p *runsPage) links() runLinks {
 		l.Newest = to.address()
 	}
 	if p.hasNext {
-		to.Before = p.runs[len(p.runs)-1].ID
+		to.Before = p.runs[len(p.runs)-1].TaskID
 		l.Next = to.address()
 	}
 	return l

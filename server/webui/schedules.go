@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 // maxSchedules bounds how many schedules a page shows.
@@ -15,9 +15,9 @@ const maxSchedules = 200
 // schedulesPage shows the schedules of all sessions, or of one.
 type schedulesPage struct {
 	site    *site
-	session string // "": all
-	known   bool   // found is as it is
-	found   []background.Schedule
+	session string // empty: all
+	known   bool   // found is up to date
+	found   []wire.Schedule
 	more    int // schedules that are not shown
 }
 
@@ -28,28 +28,30 @@ func (s *site) schedules(r *http.Request) (page, error) {
 
 func (*schedulesPage) name() (title, menu string) { return "Schedules", "/ui/schedules" }
 
-func (p *schedulesPage) heard(e background.Event) bool {
-	if e.Schedule == nil && e.Kind != background.EventMissed {
+func (p *schedulesPage) changed(e wire.Event) bool {
+	if e.Schedule == nil && e.Kind != wire.EventMissed {
 		return false
 	}
 	p.known = false
 	return true
 }
 
-// read reads the schedules: those that will fire first, the soonest at the top.
-func (p *schedulesPage) read(ctx context.Context) error {
+// readSchedules reads the schedules if they are not up to date: the next to fire
+// first, disabled ones last.
+func (p *schedulesPage) readSchedules(ctx context.Context) error {
 	if p.known {
 		return nil
 	}
-	found, err := p.site.service.Runs().AllSchedules(ctx)
+	found, err := p.site.service.AllSessions().Schedules(ctx)
 	if err != nil {
 		return err
 	}
-	found = slices.DeleteFunc(found, func(s background.Schedule) bool { return p.session != "" && s.Session != p.session })
-	slices.SortStableFunc(found, func(a, b background.Schedule) int {
+
+	found = slices.DeleteFunc(found, func(s wire.Schedule) bool { return p.session != "" && s.Session != p.session })
+	slices.SortStableFunc(found, func(a, b wire.Schedule) int {
 		switch {
 		case a.Enabled && b.Enabled:
-			return a.NextAt.Compare(b.NextAt)
+			return a.NextTriggerAt.Compare(b.NextTriggerAt)
 		case a.Enabled:
 			return -1
 		case b.Enabled:
@@ -64,20 +66,21 @@ func (p *schedulesPage) read(ctx context.Context) error {
 
 // A scheduleView is a schedule as the page shows it.
 type scheduleView struct {
-	background.Schedule
+	wire.Schedule
 	Once, Next, Last *moment
 }
 
-func (p *schedulesPage) look(ctx context.Context, now time.Time) ([]part, error) {
-	if err := p.read(ctx); err != nil {
+func (p *schedulesPage) read(ctx context.Context, now time.Time) ([]part, error) {
+	if err := p.readSchedules(ctx); err != nil {
 		return nil, err
 	}
-	rows, err := newRows("schedules-row", p.found, func(s background.Schedule) (string, any) {
-		return "schedule-" + s.ID, scheduleView{s, at(s.At, now), at(s.NextAt, now), at(s.LastAt, now)}
+	rows, err := newRows("schedules-row", p.found, func(s wire.Schedule) (string, any) {
+		return "schedule-" + s.ScheduleID, scheduleView{s, at(s.At, now), at(s.NextTriggerAt, now), at(s.LastTriggeredAt, now)}
 	})
 	if err != nil {
 		return nil, err
 	}
+
 	schedules, err := list("schedules", struct {
 		N, More int
 		Session string

@@ -10,36 +10,36 @@ import (
 	"slices"
 	"time"
 
-	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/server"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 const (
 	eventStream = "text/event-stream"
-	together    = 250 * time.Millisecond // what happens within it is sent at once
-	calm        = time.Second            // from one look to the next when nothing was heard: clocks go on
-	heartbeat   = 15 * time.Second       // between two signs of life
+	debounce    = 250 * time.Millisecond // changes within it are sent together
+	refresh     = time.Second            // between two updates without an event: the times shown change
+	heartbeat   = 15 * time.Second       // the longest time without any message
 )
 
-// The events of a stream. Their data is a [change]; that of eventHello names
-// the files the page was made of.
+// The events of a stream. Their data is a [change]; that of eventHello names the
+// build of the page.
 const (
-	eventHello = "hello" // the stream has begun: the parts follow, all of them
-	eventPut   = "put"   // an element is to be as HTML says
-	eventAdd   = "add"   // HTML is to be put at the end of an element
-	eventDrop  = "drop"  // an element is gone
-	eventGone  = "gone"  // what the page showed is gone: the last event
+	eventHello = "hello" // the stream has begun: all parts follow
+	eventPut   = "put"   // replace an element by HTML
+	eventAdd   = "add"   // append HTML to an element
+	eventDrop  = "drop"  // remove an element
+	eventGone  = "gone"  // the page shows something that no longer exists: the last event
 )
 
-// A change is what has changed of a page.
+// A change is a change of one element.
 type change struct {
 	ID   string `json:"id"` // of the element
 	HTML string `json:"html,omitempty"`
 }
 
-// A stream tells one client what changes of a page. However much happens it
-// looks at most once in a while, and then sends the difference between what the
-// client has and what there is. A client that is too slow is looked at less
-// often, and gets it all by the next difference.
+// A stream sends one client what changes on a page. Updates have a minimum
+// interval, and each is the difference between what the client has and the page
+// now, so a slow client gets fewer updates and misses nothing.
 type stream struct {
 	w     http.ResponseWriter
 	flush func() error
@@ -50,47 +50,49 @@ type stream struct {
 	out   bytes.Buffer
 }
 
-// follow streams what changes of a page, until the client leaves or what the
-// page shows is gone.
+// follow streams what changes on a page, until the client leaves or what the page
+// shows is gone.
 func (s *site) follow(w http.ResponseWriter, r *http.Request, p page) error {
 	h := w.Header()
 	h.Set("Content-Type", eventStream)
-	h.Set("X-Accel-Buffering", "no") // proxies are not to hold events back
+	h.Set("X-Accel-Buffering", "no") // keeps proxies from delaying events
 	w.WriteHeader(http.StatusOK)
+
 	st := &stream{w: w, flush: http.NewResponseController(w).Flush, page: p, shown: map[string]part{}}
 	if r.Method == http.MethodHead {
 		return nil
 	}
-	err := st.run(r.Context(), s.service.Runs().Watch(r.Context(), "")) // watched before the first look, so that nothing is missed between
+	err := st.run(r.Context(), s.service.AllSessions().Watch(r.Context())) // watch before the first read, so that nothing is missed in between
 	if err != nil && r.Context().Err() == nil && !errors.Is(err, errLeft) {
 		s.log.Error("page not followed", "path", r.URL.Path, "error", err)
 	}
-	return nil // the answer has begun, and its end tells: the client comes again
+	return nil // the answer has begun; the client reconnects when it ends
 }
 
-// errLeft is that the client does not take what it is sent.
+// errLeft means that the client does not read its stream.
 var errLeft = errors.New("the client is gone")
 
-// run looks at the page whenever something was heard that changes it, but for
-// at most so often, and now and then without.
-func (st *stream) run(ctx context.Context, happens <-chan background.Event) error {
-	tick := time.NewTicker(together)
+// run updates the client after events that change the page, and at least each
+// refresh.
+func (st *stream) run(ctx context.Context, happens <-chan wire.Event) error {
+	tick := time.NewTicker(debounce)
 	defer tick.Stop()
-	looked := time.Now()
-	done, err := st.look(ctx, looked)
+
+	updated := time.Now()
+	done, err := st.update(ctx, updated)
 	for stale := false; err == nil && !done; {
 		select {
 		case e, ok := <-happens:
 			if !ok {
 				return nil
 			}
-			stale = st.page.heard(e) || stale
+			stale = st.page.changed(e) || stale
 		case now := <-tick.C:
-			if !stale && now.Sub(looked) < calm {
+			if !stale && now.Sub(updated) < refresh {
 				continue
 			}
-			stale, looked = false, now
-			done, err = st.look(ctx, now)
+			stale, updated = false, now
+			done, err = st.update(ctx, now)
 		case <-ctx.Done():
 			return nil
 		}
@@ -98,17 +100,18 @@ func (st *stream) run(ctx context.Context, happens <-chan background.Event) erro
 	return err
 }
 
-// look sends what is not as the client has it.
-func (st *stream) look(ctx context.Context, now time.Time) (done bool, err error) {
+// update sends what the client does not have yet.
+func (st *stream) update(ctx context.Context, now time.Time) (done bool, err error) {
 	st.out.Reset()
 	if !st.begun {
 		st.begun = true
 		fmt.Fprintf(&st.out, "retry: 1000\n")
 		st.event(eventHello, build)
 	}
-	parts, err := st.page.look(ctx, now)
+
+	parts, err := st.page.read(ctx, now)
 	switch {
-	case errors.Is(err, background.ErrNotFound):
+	case err != nil && server.ReasonOf(err).Code == wire.CodeNotFound:
 		st.event(eventGone, change{})
 		done = true
 	case err != nil:
@@ -116,6 +119,7 @@ func (st *stream) look(ctx context.Context, now time.Time) (done bool, err error
 	default:
 		st.differences(parts)
 	}
+
 	if st.out.Len() == 0 && now.Sub(st.spoke) < heartbeat {
 		return false, nil
 	}
@@ -132,7 +136,7 @@ func (st *stream) look(ctx context.Context, now time.Time) (done bool, err error
 	return done, err
 }
 
-// differences writes events that make what the client has what there is.
+// differences writes the events that bring the client up to date.
 func (st *stream) differences(parts []part) {
 	for _, now := range parts {
 		was, known := st.shown[now.id]
@@ -144,12 +148,13 @@ func (st *stream) differences(parts []part) {
 	}
 }
 
-// rows writes the events for rows that have changed, gone at the beginning, or
-// come at the end. It reports false, and writes nothing, if that is not all.
+// rows writes the events for rows that have changed, left at the beginning, or
+// come at the end. It reports false, and writes nothing, if more has changed.
 func (st *stream) rows(was, now part) bool {
 	if len(was.rows) == 0 || len(now.rows) == 0 {
 		return len(was.rows) == len(now.rows)
 	}
+
 	gone := slices.IndexFunc(was.rows, func(r row) bool { return r.id == now.rows[0].id })
 	if gone < 0 {
 		return false
@@ -158,6 +163,7 @@ func (st *stream) rows(was, now part) bool {
 	if len(kept) > len(now.rows) || !slices.EqualFunc(kept, now.rows[:len(kept)], func(a, b row) bool { return a.id == b.id }) {
 		return false
 	}
+
 	for _, r := range was.rows[:gone] {
 		st.event(eventDrop, change{ID: r.id})
 	}

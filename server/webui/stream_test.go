@@ -17,8 +17,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/server"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 // event is one event of a stream.
@@ -125,20 +125,20 @@ func TestFollow(t *testing.T) {
 		require.Empty(t, c.take(10*time.Second), "nothing happens")
 
 		id := f.spawn("ana", "chatty")
-		events := c.take(together)
+		events := c.take(debounce)
 		require.Equal(t, "put usage, put active", say(events))
 		require.Contains(t, events[1].HTML, id)
-		require.Equal(t, "put run-"+id, say(c.take(calm)), "its clock goes on")
+		require.Equal(t, "put run-"+id, say(c.take(refresh)), "its clock goes on")
 
 		run := f.follow("/ui/runs/" + id)
 		require.Equal(t, "hello, put run, put stop, put end, put output, put facts", say(run.take(0)))
 		time.Sleep(10 * time.Second)
-		events = run.take(together)
+		events = run.take(debounce)
 		require.Contains(t, say(events), "put out-1-0", "the piece that grows")
 		require.NotContains(t, say(events), "put output")
 		require.Contains(t, events[len(events)-1].HTML+events[len(events)-2].HTML+events[0].HTML, "one\ntwo\n")
 		time.Sleep(10 * time.Second)
-		events = run.take(together)
+		events = run.take(debounce)
 		require.Contains(t, say(events), "put stop")
 		last := f.get("/ui/runs/" + id)
 		for _, e := range events {
@@ -153,69 +153,84 @@ func TestFollow(t *testing.T) {
 // However much happens, a client gets it a few times a second.
 func TestCoalesced(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		m := busy(t, 64)
-		c := &client{t: t, header: http.Header{}, ended: make(chan struct{})}
-		p := &lister{m: m}
 		ctx, leave := context.WithCancel(t.Context())
+		m := newBusy(ctx, 64)
+		c := &client{t: t, header: http.Header{}, ended: make(chan struct{})}
+		p := &lister{busy: m}
 		go func() {
 			defer close(c.ended)
 			st := &stream{w: c, flush: c.FlushError, page: p, shown: map[string]part{}}
-			_ = st.run(ctx, m.Watch(ctx, ""))
+			_ = st.run(ctx, m.events)
 		}()
 		time.Sleep(10 * time.Second)
 		leave()
 		<-c.ended
 		require.Greater(t, p.heardOf, 2000, "it was busy")
-		require.LessOrEqual(t, len(c.writes), 1+int(10*time.Second/together))
+		require.LessOrEqual(t, len(c.writes), 1+int(10*time.Second/debounce))
 		require.Greater(t, len(c.writes), 30)
 	})
 }
 
-// busy is a manager of runs that tell of progress twenty times a second.
-func busy(t *testing.T, n int) *background.Manager {
-	m, err := background.New(t.Context(), background.Config{PerSession: n, Executor: func(ctx context.Context, _ background.Run, sink *background.Sink) (background.Outcome, error) {
-		for i := 0; ctx.Err() == nil; i++ {
-			sink.Progress(float64(i), 200, "on and on")
+// busy are runs that report progress twenty times a second.
+type busy struct {
+	mu     sync.Mutex
+	runs   []wire.Run
+	events chan wire.Event
+	missed bool // an event was dropped, and a watcher does not know it yet
+}
+
+func newBusy(ctx context.Context, n int) *busy {
+	b := &busy{events: make(chan wire.Event, 256), runs: make([]wire.Run, n)}
+	for i := range b.runs {
+		b.runs[i] = wire.Run{TaskID: fmt.Sprint("bg_", i), Session: "ana", Status: wire.StatusRunning, Attempt: 1}
+	}
+	go func() {
+		for done := 0.0; ctx.Err() == nil; done++ {
+			b.mu.Lock()
+			for i := range b.runs {
+				b.runs[i].Progress = &wire.Progress{Done: done, Total: 200, Message: "on and on"}
+				run := b.runs[i]
+				b.send(wire.Event{Kind: wire.EventBeat, Run: &run})
+			}
+			b.mu.Unlock()
 			select {
 			case <-time.After(50 * time.Millisecond):
 			case <-ctx.Done():
 			}
 		}
-		return background.Outcome{}, ctx.Err()
-	}})
-	require.NoError(t, err)
-	t.Cleanup(func() {
-		gone, cancel := context.WithCancel(context.Background())
-		cancel()
-		require.NoError(t, m.Close(gone))
-	})
-	for range n {
-		_, err := m.Spawn(t.Context(), "ana", background.SpawnRequest{Tool: "x"})
-		require.NoError(t, err)
+	}()
+	return b
+}
+
+// send drops events that a slow watcher has no room for.
+func (b *busy) send(e wire.Event) {
+	if b.missed = b.missed && len(b.events) > 0; b.missed {
+		return
 	}
-	return m
+	if b.missed = len(b.events) == cap(b.events)-1; b.missed {
+		e = wire.Event{Kind: wire.EventMissed}
+	}
+	b.events <- e
 }
 
 // lister is a page of nothing but rows.
 type lister struct {
-	m       *background.Manager
+	*busy
 	heardOf int
 	missed  bool
 }
 
 func (*lister) name() (title, menu string) { return "", "" }
-func (l *lister) heard(e background.Event) bool {
+func (l *lister) changed(e wire.Event) bool {
 	l.heardOf++
-	l.missed = l.missed || e.Kind == background.EventMissed
+	l.missed = l.missed || e.Kind == wire.EventMissed
 	return true
 }
 
-func (l *lister) look(ctx context.Context, now time.Time) ([]part, error) {
-	runs, err := l.m.AllRuns(ctx, background.Query{Active: true})
-	if err != nil {
-		return nil, err
-	}
-	rows, err := runRows("active-row", runs, now)
+func (l *lister) read(_ context.Context, now time.Time) ([]part, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	rows, err := runRows("active-row", l.runs, now)
 	if err != nil {
 		return nil, err
 	}
@@ -227,14 +242,14 @@ func (l *lister) look(ctx context.Context, now time.Time) ([]part, error) {
 // everything by the next difference.
 func TestSlowClient(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		m := busy(t, 64)
-		c := &client{t: t, header: http.Header{}, ended: make(chan struct{}), stall: make(chan struct{})}
-		p := &lister{m: m}
 		ctx, leave := context.WithCancel(t.Context())
+		m := newBusy(ctx, 64)
+		c := &client{t: t, header: http.Header{}, ended: make(chan struct{}), stall: make(chan struct{})}
+		p := &lister{busy: m}
 		st := &stream{w: c, flush: c.FlushError, page: p, shown: map[string]part{}}
 		go func() {
 			defer close(c.ended)
-			_ = st.run(ctx, m.Watch(ctx, ""))
+			_ = st.run(ctx, m.events)
 		}()
 		time.Sleep(5 * time.Second)
 		synctest.Wait()

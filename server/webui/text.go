@@ -37,6 +37,12 @@ func number[T int | int64 | float64](v T) string {
 	return whole
 }
 
+// seconds is span for a number of seconds.
+func seconds(n float64) string { return span(time.Duration(n * float64(time.Second))) }
+
+// spaced is a name of the API as words.
+func spaced(name string) string { return strings.ReplaceAll(name, "_", " ") }
+
 // span is how long something takes, for people.
 func span(d time.Duration) string {
 	s := int64(d / time.Second)

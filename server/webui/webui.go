@@ -1,19 +1,18 @@
-// Package webui is the page of a [server.Service] for its operators: what runs,
-// with progress and output, what is scheduled, which plugins there are, what
-// they were granted and what they lack, and what all of it takes.
+// Package webui is the page of a [server.Service] for its operators. It shows
+// runs with their progress and output, schedules, plugins with their grants, and
+// the resources in use.
 //
-// It shows the runs of every session, so that who may not see them all must not
-// be let in: that is for what it is mounted in to say. No GET changes anything;
-// what changes something is a form that is posted from the page itself.
+// It shows the runs of every session: the handler it is mounted in must let in
+// only those who may see them all. No GET changes anything; changes are made by
+// forms that the page itself posts.
 //
-// Everything is rendered here, and reads well without JavaScript. With it the
-// same address is asked for as a stream of events, which has the parts of the
-// page that have changed, as HTML: there is no second renderer.
+// Everything is rendered here, and works without JavaScript. The script requests
+// the same address as a stream of events, which has the changed parts of the
+// page as HTML: there is no second renderer.
 //
-// What tools wrote is hostile. It is escaped where it is put into HTML, what
-// can be seen only by its effect (control characters, overrides of the writing
-// direction) is made visible in all that is sent, its size is bounded, and
-// the policy the page comes with lets nothing run but its own script.
+// Text of tools is hostile. It is escaped in HTML, invisible characters (control
+// characters, overrides of the writing direction) are made visible, its size is
+// bounded, and the page's policy lets nothing run but its own script.
 package webui
 
 import (
@@ -23,8 +22,8 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/server"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 // Config configures the page. Its zero value is ready for use.
@@ -34,7 +33,7 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// What the browser is told of pages, and of files.
+// The Content-Security-Policy of pages, and of files.
 const (
 	pagePolicy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; " +
 		"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -50,13 +49,14 @@ type site struct {
 }
 
 // New returns the page. It answers / and what is below /ui/, and is safe for
-// concurrent use. It does not own the service. Who mounts it bounds how slowly
-// a client may take its answers, and how many streams there are at once.
+// concurrent use. It does not own the service. Its mount limits how slowly a
+// client may read its answers, and how many streams are open at once.
 func New(service *server.Service, cfg Config) http.Handler {
 	s := &site{service: service, version: cfg.Version, log: cfg.Logger, mux: http.NewServeMux()}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
+
 	s.show("GET /{$}", s.overview)
 	s.show("GET /ui/runs", s.runs)
 	s.show("GET /ui/runs/{run}", s.run)
@@ -70,6 +70,7 @@ func New(service *server.Service, cfg Config) http.Handler {
 	s.handle("/", func(http.ResponseWriter, *http.Request) error {
 		return &refusal{http.StatusNotFound, "There is no such page"}
 	})
+
 	origin := http.NewCrossOriginProtection()
 	origin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.fail(w, r, &refusal{http.StatusForbidden, "Requests from other pages are refused"})
@@ -77,8 +78,8 @@ func New(service *server.Service, cfg Config) http.Handler {
 	return secured(origin.Handler(s.mux))
 }
 
-// secured says how a browser is to treat an answer, in place of what was said
-// around the page.
+// secured sets the security headers of all answers, in place of those of the
+// handler it is mounted in.
 func secured(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -104,7 +105,7 @@ func (s *site) handle(pattern string, handle func(http.ResponseWriter, *http.Req
 	})
 }
 
-// show answers requests with a page, or with what of it changes.
+// show answers requests with a page, or a stream of its changes.
 func (s *site) show(pattern string, open func(*http.Request) (page, error)) {
 	s.handle(pattern, func(w http.ResponseWriter, r *http.Request) error {
 		p, err := open(r)
@@ -118,8 +119,8 @@ func (s *site) show(pattern string, open func(*http.Request) (page, error)) {
 	})
 }
 
-// textWrong is all that is shown of what only the log says.
-const textWrong = "Something went wrong. The server's log says what"
+// textWrong is shown for errors whose details only the log has.
+const textWrong = "Something went wrong. The server's log has the details"
 
 // refusal is why a request is not answered, for its sender.
 type refusal struct {
@@ -129,6 +130,13 @@ type refusal struct {
 
 func (r *refusal) Error() string { return r.text }
 
+var (
+	errNoRun      = &refusal{http.StatusNotFound, "There is no such run. Its record may have been removed"}
+	errNoSchedule = &refusal{http.StatusNotFound, "There is no such schedule"}
+)
+
+func notFound(err error) bool { return err != nil && server.ReasonOf(err).Code == wire.CodeNotFound }
+
 // fail answers a request with an error.
 func (s *site) fail(w http.ResponseWriter, r *http.Request, err error) {
 	var refused *refusal
@@ -137,16 +145,15 @@ func (s *site) fail(w http.ResponseWriter, r *http.Request, err error) {
 	case errors.As(err, &refused):
 	case errors.As(err, &large):
 		refused = &refusal{http.StatusRequestEntityTooLarge, "The form is too large"}
-	case errors.Is(err, background.ErrNotFound):
-		refused = &refusal{http.StatusNotFound, "There is no such run. Its record may be gone by now"}
-	case errors.Is(err, background.ErrNoSchedule):
-		refused = &refusal{http.StatusNotFound, "There is no such schedule"}
-	case errors.Is(err, background.ErrClosed), r.Context().Err() != nil: // or the client is gone
+	case notFound(err):
+		refused = errNoRun
+	case server.ReasonOf(err).Code == wire.CodeClosing, r.Context().Err() != nil: // or the client is gone
 		refused = &refusal{http.StatusServiceUnavailable, "The server is shutting down"}
 	default:
 		s.log.Error("page not shown", "method", r.Method, "path", r.URL.Path, "error", err)
 		refused = &refusal{http.StatusInternalServerError, textWrong}
 	}
+
 	body, err := render("error", refused.text)
 	if err != nil {
 		s.log.Error("page not rendered", "path", r.URL.Path, "error", err)
@@ -157,12 +164,12 @@ func (s *site) fail(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 // record returns the run a request names.
-func (s *site) record(r *http.Request) (background.Run, error) {
+func (s *site) record(r *http.Request) (wire.Run, error) {
 	id := r.PathValue("run")
-	if !background.IsRunID(id) {
-		return background.Run{}, background.ErrNotFound
+	if !wire.IsRunID(id) {
+		return wire.Run{}, errNoRun
 	}
-	return s.service.Runs().AnyRun(r.Context(), id)
+	return s.service.AllSessions().Run(r.Context(), id)
 }
 
 // param returns a parameter of a query, or "".
