@@ -31,9 +31,7 @@ func AppendOp(b []byte, op Op) []byte {
 func AppendOpX(b []byte, op Op, x uint32) []byte { return AppendU32(AppendOp(b, op), x) }
 
 // AppendValType appends a value type.
-func AppendValType(b []byte, t ValType) []byte {
-	return append(b, byte(t))
-}
+func AppendValType(b []byte, t ValType) []byte { return append(b, byte(t)) }
 
 // AppendCustom returns the binary with a custom section added at its end. The
 // binary itself is not changed.
@@ -56,147 +54,97 @@ func appendName(b []byte, s string) []byte {
 // and numbers are written in their shortest form; decoding and encoding again
 // changes nothing.
 func (m *Module) Encode() []byte {
-	e := &encoder{m: m}
-	e.out = append(make([]byte, 0, e.size()), header...)
-	e.customs(0)
-	for _, id := range [...]byte{secType, secImport, secFunction, secTable, secMemory, secTag, secGlobal,
-		secExport, secStart, secElement, secDataCount, secCode, secData} {
-		if n := e.entries(id); n > 0 {
-			e.section(id, n)
+	size := 64 << 10 // a guess that is rarely too small
+	for i := range m.Codes {
+		size += len(m.Codes[i].Body) + 16
+	}
+	for i := range m.Data {
+		size += len(m.Data[i].Init) + 16
+	}
+
+	out := append(make([]byte, 0, size), header...)
+	out = m.appendCustoms(out, 0)
+	var body []byte
+	for _, section := range sectionEncoders {
+		if body = section.encode(body[:0], m); len(body) > 0 {
+			out = appendSection(out, section.id, body)
 		}
-		e.customs(id)
+		out = m.appendCustoms(out, section.id)
 	}
-	return e.out
+	return out
 }
 
-type encoder struct {
-	m    *Module
-	out  []byte
-	body []byte
-}
-
-// size is a guess of the size of the binary that is rarely too small.
-func (e *encoder) size() int {
-	n := 64 * 1024
-	for i := range e.m.Codes {
-		n += len(e.m.Codes[i].Body) + 16
-	}
-	for i := range e.m.Data {
-		n += len(e.m.Data[i].Init) + 16
-	}
-	return n
-}
-
-func (e *encoder) customs(after byte) {
-	for _, c := range e.m.Customs {
+// appendCustoms appends the custom sections that follow a section.
+func (m *Module) appendCustoms(b []byte, after byte) []byte {
+	for _, c := range m.Customs {
 		if c.after == after {
-			e.out = appendSection(e.out, secCustom, append(appendName(nil, c.Name), c.Data...))
+			b = appendSection(b, secCustom, append(appendName(nil, c.Name), c.Data...))
 		}
 	}
+	return b
 }
 
-func (e *encoder) entries(id byte) int {
-	m := e.m
-	switch id {
-	case secType:
-		return len(m.Types)
-	case secImport:
-		return len(m.Imports)
-	case secFunction:
-		return len(m.Functions)
-	case secTable:
-		return len(m.Tables)
-	case secMemory:
-		return len(m.Memories)
-	case secTag:
-		return len(m.Tags)
-	case secGlobal:
-		return len(m.Globals)
-	case secExport:
-		return len(m.Exports)
-	case secElement:
-		return len(m.Elements)
-	case secCode:
-		return len(m.Codes)
-	case secData:
-		return len(m.Data)
-	case secStart:
-		if m.Start != nil {
-			return 1
-		}
-	case secDataCount:
-		if m.DataCount != nil {
-			return 1
-		}
-	}
-
-	return 0
+// sectionEncoders append the content of each section, in the order of the format.
+var sectionEncoders = [...]struct {
+	id     byte
+	encode func(b []byte, m *Module) []byte
+}{
+	{secType, func(b []byte, m *Module) []byte { return vector(b, m.Types, appendFuncType) }},
+	{secImport, func(b []byte, m *Module) []byte { return vector(b, m.Imports, appendImport) }},
+	{secFunction, func(b []byte, m *Module) []byte { return vector(b, m.Functions, appendIndex) }},
+	{secTable, func(b []byte, m *Module) []byte { return vector(b, m.Tables, appendTable) }},
+	{secMemory, func(b []byte, m *Module) []byte { return vector(b, m.Memories, appendMemory) }},
+	{secTag, func(b []byte, m *Module) []byte { return vector(b, m.Tags, appendTag) }},
+	{secGlobal, func(b []byte, m *Module) []byte { return vector(b, m.Globals, appendGlobal) }},
+	{secExport, func(b []byte, m *Module) []byte { return vector(b, m.Exports, appendExport) }},
+	{secStart, func(b []byte, m *Module) []byte { return optional(b, m.Start) }},
+	{secElement, func(b []byte, m *Module) []byte { return vector(b, m.Elements, appendElement) }},
+	{secDataCount, func(b []byte, m *Module) []byte { return optional(b, m.DataCount) }},
+	{secCode, func(b []byte, m *Module) []byte { return vector(b, m.Codes, appendCode) }},
+	{secData, func(b []byte, m *Module) []byte { return vector(b, m.Data, appendData) }},
 }
 
-func (e *encoder) section(id byte, n int) {
-	m, b := e.m, e.body[:0]
-	if id != secStart && id != secDataCount {
-		b = AppendU32(b, uint32(n))
+// vector appends the number of entries and the entries, nothing if there are none.
+func vector[T any](b []byte, entries []T, one func([]byte, *T) []byte) []byte {
+	if len(entries) == 0 {
+		return b
 	}
-	switch id {
-	case secType:
-		b = e.types(b)
-	case secImport:
-		for i := range m.Imports {
-			b = appendImport(b, &m.Imports[i])
-		}
-	case secFunction:
-		for _, t := range m.Functions {
-			b = AppendU32(b, t)
-		}
-	case secTable:
-		for i := range m.Tables {
-			b = appendTableType(b, m.Tables[i].TableType)
-		}
-	case secMemory:
-		b = appendLimits(b, m.Memories[0])
-	case secTag:
-		for _, t := range m.Tags {
-			b = AppendU32(append(b, 0), t)
-		}
-	case secGlobal:
-		for _, g := range m.Globals {
-			b = append(appendGlobalType(b, g.GlobalType), g.Init...)
-		}
-	case secExport:
-		for _, x := range m.Exports {
-			b = AppendU32(append(appendName(b, x.Name), byte(x.Kind)), x.Index)
-		}
-	case secStart:
-		b = AppendU32(b, *m.Start)
-	case secElement:
-		for i := range m.Elements {
-			b = appendElement(b, &m.Elements[i])
-		}
-	case secDataCount:
-		b = AppendU32(b, *m.DataCount)
-	case secCode:
-		for i := range m.Codes {
-			b = appendCode(b, &m.Codes[i])
-		}
-	case secData:
-		for i := range m.Data {
-			b = appendData(b, &m.Data[i])
-		}
+	b = AppendU32(b, uint32(len(entries)))
+	for i := range entries {
+		b = one(b, &entries[i])
 	}
-
-	e.out = appendSection(e.out, id, b)
-	e.body = b
+	return b
 }
 
-func (e *encoder) types(b []byte) []byte {
-	for _, t := range e.m.Types {
-		b = append(b, 0x60)
-		for _, ts := range [2][]ValType{t.Params, t.Results} {
-			b = AppendU32(b, uint32(len(ts)))
-			for _, v := range ts {
-				b = AppendValType(b, v)
-			}
+func optional(b []byte, n *uint32) []byte {
+	if n == nil {
+		return b
+	}
+	return AppendU32(b, *n)
+}
+
+func appendIndex(b []byte, i *uint32) []byte { return AppendU32(b, *i) }
+
+func appendTag(b []byte, i *uint32) []byte { return AppendU32(append(b, 0), *i) }
+
+func appendTable(b []byte, t *Table) []byte { return appendTableType(b, t.TableType) }
+
+func appendMemory(b []byte, l *Limits) []byte { return appendLimits(b, *l) }
+
+func appendGlobal(b []byte, g *Global) []byte {
+	return append(appendGlobalType(b, g.GlobalType), g.Init...)
+}
+
+func appendExport(b []byte, e *Export) []byte {
+	return AppendU32(append(appendName(b, e.Name), byte(e.Kind)), e.Index)
+}
+
+func appendFuncType(b []byte, t *FuncType) []byte {
+	b = append(b, 0x60)
+	for _, types := range [2][]ValType{t.Params, t.Results} {
+		b = AppendU32(b, uint32(len(types)))
+		for _, v := range types {
+			b = AppendValType(b, v)
 		}
 	}
 	return b
@@ -243,14 +191,10 @@ func appendElement(b []byte, e *Element) []byte {
 	exprs := e.Exprs != nil
 	explicit := e.Mode == Declarative || e.Mode == Active && (e.hasTable || e.Table != 0 || exprs && e.Type != FuncRef)
 	var flags byte
-	if e.Mode != Active {
-		flags |= 1
-	}
-	if explicit {
-		flags |= 2
-	}
-	if exprs {
-		flags |= 4
+	for i, set := range [...]bool{e.Mode != Active, explicit, exprs} {
+		if set {
+			flags |= 1 << i
+		}
 	}
 
 	b = append(b, flags)
@@ -267,17 +211,17 @@ func appendElement(b []byte, e *Element) []byte {
 			b = append(b, 0)
 		}
 	}
-	if exprs {
-		b = AppendU32(b, uint32(len(e.Exprs)))
-		for _, x := range e.Exprs {
-			b = append(b, x...)
+
+	if !exprs {
+		b = AppendU32(b, uint32(len(e.Funcs)))
+		for _, f := range e.Funcs {
+			b = AppendU32(b, f)
 		}
 		return b
 	}
-
-	b = AppendU32(b, uint32(len(e.Funcs)))
-	for _, f := range e.Funcs {
-		b = AppendU32(b, f)
+	b = AppendU32(b, uint32(len(e.Exprs)))
+	for _, x := range e.Exprs {
+		b = append(b, x...)
 	}
 	return b
 }

@@ -107,24 +107,27 @@ func (r *Reader) prefixed(prefix byte, in *Instr) {
 		return
 	}
 
-	var f form
-	if prefix == 0xfc {
-		f = miscForm(n)
-	} else {
+	f := miscForm(n)
+	if prefix == 0xfd {
 		f = vectorForm(n)
 	}
-
 	in.Op = Op(prefix)<<8 | Op(n&0xff)
-	switch f {
-	case formBad:
-		if prefix == 0xfd && n >= 0x100 {
-			c.fail(ErrUnsupported, in.Pos, "relaxed vector instruction %#x is not supported", n)
-			return
-		}
-		c.malformed(in.Pos, "unknown instruction %#x %#x", prefix, n)
-	default:
+	switch {
+	case f != formBad:
 		r.immediates(f, in)
+	case prefix == 0xfd && n >= 0x100:
+		c.fail(ErrUnsupported, in.Pos, "relaxed vector instruction %#x is not supported", n)
+	default:
+		c.malformed(in.Pos, "unknown instruction %#x %#x", prefix, n)
 	}
+}
+
+// unsupported says why instructions of a form are refused.
+var unsupported = map[form]string{
+	formLegacy:  "legacy exception handling is not supported; translate it with wasm-opt --translate-to-exnref",
+	formTyped:   "typed function references are not supported",
+	formGC:      "garbage-collected types are not supported",
+	formThreads: "atomic instructions need threads, which are not supported",
 }
 
 // immediates decodes the less frequent forms.
@@ -167,15 +170,11 @@ func (r *Reader) immediates(f form, in *Instr) {
 		in.Catches = r.catchClauses()
 	case formHeap:
 		in.Type = c.refType("ref.null")
-	case formLegacy:
-		c.fail(ErrUnsupported, in.Pos, "legacy exception handling is not supported; translate it with wasm-opt --translate-to-exnref")
-	case formTyped:
-		c.fail(ErrUnsupported, in.Pos, "typed function references are not supported")
-	case formGC:
-		c.fail(ErrUnsupported, in.Pos, "garbage-collected types are not supported")
-	case formThreads:
-		c.fail(ErrUnsupported, in.Pos, "atomic instructions need threads, which are not supported")
 	default:
+		if reason := unsupported[f]; reason != "" {
+			c.fail(ErrUnsupported, in.Pos, "%s", reason)
+			return
+		}
 		c.malformed(in.Pos, "unknown %s", in.Op)
 	}
 }

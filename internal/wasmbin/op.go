@@ -141,53 +141,49 @@ const (
 // forms has the form of each one-byte operation.
 var forms = oneByteForms()
 
-func oneByteForms() (f [256]form) {
-	set := func(k form, first, last Op) {
-		for op := first; op <= last; op++ {
-			f[op] = k
+func oneByteForms() (forms [256]form) {
+	for _, r := range []struct {
+		form        form
+		first, last Op
+	}{
+		{formNone, OpUnreachable, OpNop}, {formBlock, OpBlock, OpIf}, {formNone, OpElse, OpElse},
+		{formLegacy, 0x06, 0x07}, {formIndex, OpThrow, OpThrow}, {formLegacy, 0x09, 0x09}, {formNone, OpThrowRef, OpEnd},
+		{formIndex, OpBr, OpBrIf}, {formBrTable, OpBrTable, OpBrTable}, {formNone, OpReturn, OpReturn},
+		{formIndex, OpCall, OpCall}, {formIndex2, OpCallIndirect, OpCallIndirect},
+		{formIndex, OpReturnCall, OpReturnCall}, {formIndex2, OpReturnCallIndirect, OpReturnCallIndirect},
+		{formTyped, 0x14, 0x15}, {formLegacy, 0x18, 0x19}, {formNone, OpDrop, OpSelect},
+		{formSelect, OpSelectType, OpSelectType}, {formTry, OpTryTable, OpTryTable},
+		{formIndex, OpLocalGet, OpTableSet}, {formMemArg, OpI32Load, OpI64Store32}, {formZero, OpMemorySize, OpMemoryGrow},
+		{formI32, OpI32Const, OpI32Const}, {formI64, OpI64Const, OpI64Const},
+		{formBytes4, OpF32Const, OpF32Const}, {formBytes8, OpF64Const, OpF64Const}, {formNone, OpI32Eqz, 0xc4},
+		{formHeap, OpRefNull, OpRefNull}, {formNone, OpRefIsNull, OpRefIsNull}, {formIndex, OpRefFunc, OpRefFunc},
+		{formTyped, 0xd4, 0xd6}, {formGC, 0xfb, 0xfb}, {formPrefix, 0xfc, 0xfd}, {formThreads, 0xfe, 0xfe},
+	} {
+		for op := r.first; op <= r.last; op++ {
+			forms[op] = r.form
 		}
 	}
-	set(formNone, OpUnreachable, OpNop)
-	set(formBlock, OpBlock, OpIf)
-	set(formNone, OpElse, OpElse)
-	f[OpEnd], f[OpReturn], f[OpThrowRef], f[OpDrop], f[OpSelect] = formNone, formNone, formNone, formNone, formNone
-	f[0x06], f[0x07], f[0x09], f[0x18], f[0x19] = formLegacy, formLegacy, formLegacy, formLegacy, formLegacy
-	f[OpThrow] = formIndex
-	set(formIndex, OpBr, OpBrIf)
-	f[OpBrTable] = formBrTable
-	f[OpCall], f[OpReturnCall] = formIndex, formIndex
-	f[OpCallIndirect], f[OpReturnCallIndirect] = formIndex2, formIndex2
-	set(formTyped, 0x14, 0x15)
-	f[OpSelectType], f[OpTryTable] = formSelect, formTry
-	set(formIndex, OpLocalGet, OpTableSet)
-	set(formMemArg, OpI32Load, OpI64Store32)
-	set(formZero, OpMemorySize, OpMemoryGrow)
-	f[OpI32Const], f[OpI64Const], f[OpF32Const], f[OpF64Const] = formI32, formI64, formBytes4, formBytes8
-	set(formNone, OpI32Eqz, 0xc4)
-	f[OpRefNull], f[OpRefIsNull], f[OpRefFunc] = formHeap, formNone, formIndex
-	set(formTyped, 0xd4, 0xd6)
-	f[0xfb], f[0xfc], f[0xfd], f[0xfe] = formGC, formPrefix, formPrefix, formThreads
-
-	return f
+	return forms
 }
 
 // miscForm is the form of 0xfc followed by n.
 func miscForm(n uint32) form {
-	switch op := Op(0xfc00 | n&0xff); {
+	switch {
 	case n > 0x11:
 		return formBad
 	case n <= 7:
 		return formNone
-	case op == OpMemoryInit:
+	}
+	switch Op(0xfc00 | n) {
+	case OpMemoryInit:
 		return formIndexZero
-	case op == OpMemoryCopy:
+	case OpMemoryCopy:
 		return formZero2
-	case op == OpMemoryFill:
+	case OpMemoryFill:
 		return formZero
-	case op == OpTableInit, op == OpTableCopy:
+	case OpTableInit, OpTableCopy:
 		return formIndex2
 	}
-
 	return formIndex // data.drop, elem.drop, table.grow, table.size, table.fill
 }
 

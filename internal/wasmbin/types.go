@@ -22,32 +22,19 @@ const (
 )
 
 // IsRef reports whether values of the type are references.
-func (t ValType) IsRef() bool {
-	return t == FuncRef || t == ExternRef || t == ExnRef
-}
+func (t ValType) IsRef() bool { return t == FuncRef || t == ExternRef || t == ExnRef }
 
 // String is the name of the type in the text format.
 func (t ValType) String() string {
-	switch t {
-	case I32:
-		return "i32"
-	case I64:
-		return "i64"
-	case F32:
-		return "f32"
-	case F64:
-		return "f64"
-	case V128:
-		return "v128"
-	case FuncRef:
-		return "funcref"
-	case ExternRef:
-		return "externref"
-	case ExnRef:
-		return "exnref"
+	if name, ok := typeNames[t]; ok {
+		return name
 	}
-
 	return "type " + strconv.Itoa(int(t))
+}
+
+var typeNames = map[ValType]string{
+	I32: "i32", I64: "i64", F32: "f32", F64: "f64", V128: "v128",
+	FuncRef: "funcref", ExternRef: "externref", ExnRef: "exnref",
 }
 
 // FuncType is the type of a function.
@@ -62,24 +49,15 @@ func (t FuncType) Equal(u FuncType) bool {
 
 // String is the type as "(i32, i32) -> i64".
 func (t FuncType) String() string {
-	var b strings.Builder
-	list := func(ts []ValType) {
-		b.WriteByte('(')
-		for i, v := range ts {
-			if i > 0 {
-				b.WriteString(", ")
-			}
-			b.WriteString(v.String())
+	list := func(types []ValType) string {
+		names := make([]string, len(types))
+		for i, v := range types {
+			names[i] = v.String()
 		}
-		b.WriteByte(')')
+		return "(" + strings.Join(names, ", ") + ")"
 	}
-	list(t.Params)
-	b.WriteString(" -> ")
 	if len(t.Results) == 1 {
-		b.WriteString(t.Results[0].String())
-	} else {
-		list(t.Results)
+		return list(t.Params) + " -> " + t.Results[0].String()
 	}
-
-	return b.String()
+	return list(t.Params) + " -> " + list(t.Results)
 }

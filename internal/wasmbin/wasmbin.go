@@ -82,20 +82,11 @@ const (
 
 // String is the name of the kind in the text format.
 func (k Kind) String() string {
-	switch k {
-	case KindFunc:
-		return "func"
-	case KindTable:
-		return "table"
-	case KindMemory:
-		return "memory"
-	case KindGlobal:
-		return "global"
-	case KindTag:
-		return "tag"
+	names := [...]string{"func", "table", "memory", "global", "tag"}
+	if int(k) >= len(names) {
+		return "unknown"
 	}
-
-	return "unknown"
+	return names[k]
 }
 
 // Import is one import. Which of the last four fields counts follows from Kind.
@@ -215,21 +206,11 @@ func (m *Module) ImportCount(k Kind) int {
 
 // Count is the number of functions, tables, memories, globals or tags, imports included.
 func (m *Module) Count(k Kind) int {
-	n := m.ImportCount(k)
-	switch k {
-	case KindFunc:
-		n += len(m.Functions)
-	case KindTable:
-		n += len(m.Tables)
-	case KindMemory:
-		n += len(m.Memories)
-	case KindGlobal:
-		n += len(m.Globals)
-	case KindTag:
-		n += len(m.Tags)
+	defined := [...]int{
+		KindFunc: len(m.Functions), KindTable: len(m.Tables), KindMemory: len(m.Memories),
+		KindGlobal: len(m.Globals), KindTag: len(m.Tags),
 	}
-
-	return n
+	return m.ImportCount(k) + defined[k]
 }
 
 // FuncType returns the type of the function with that index, imports included.
