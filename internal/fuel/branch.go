@@ -116,14 +116,12 @@ func (w *writer) table(in *wasmbin.Instr) {
 	}
 	w.scratch = max(w.scratch, 1)
 
-	w.opX(wasmbin.OpLocalSet, w.first)
+	w.set(w.first)
 	for range dear {
-		w.op(wasmbin.OpBlock)
-		w.out = append(w.out, 0x40)
+		w.block(wasmbin.OpBlock)
 	}
 
-	w.opX(wasmbin.OpLocalGet, w.first)
-	w.op(wasmbin.OpBrTable)
+	w.get(w.first).op(wasmbin.OpBrTable)
 	w.out = wasmbin.AppendU32(w.out, uint32(len(in.Labels)-1))
 	for _, depth := range in.Labels {
 		if d, ok := place[depth]; ok {

@@ -58,10 +58,7 @@ type block struct {
 func (b *builder) build(code *wasmbin.Code, t *wasmbin.FuncType) (*graph, error) {
 	g := &graph{nodes: b.nodes[:0]}
 	b.g, b.code = g, code
-	b.locals = uint32(len(t.Params))
-	for _, l := range code.Locals {
-		b.locals += l.Count
-	}
+	b.locals = localCount(code, t)
 	b.loop, b.loops, b.cur = 0, 0, -1
 	g.loops = append(g.loops, loop{parent: -1, header: -1, label: -1})
 	g.labels = append(g.labels, exit)

@@ -60,26 +60,21 @@ func (r *rewriter) entries() int {
 // stack: a long one is done by a function that checks the counter every chunk.
 // It pays for itself there, and leaves nothing to charge.
 func (e *emitter) bulk(r *rewriter, op wasmbin.Op, n uint32) {
-	e.opX(wasmbin.OpLocalGet, n)
-	e.i32(chunk)
-	e.op(wasmbin.OpI32GtU)
-	e.op(wasmbin.OpIf)
+	e.get(n).i32(chunk).op(wasmbin.OpI32GtU).op(wasmbin.OpIf)
 	e.out = wasmbin.AppendS64(e.out, int64(r.bulkType()))
 	e.release()
 	e.opX(wasmbin.OpCall, r.bulkFunc(op))
 	e.hold()
-	e.i32(0)
-	e.opX(wasmbin.OpLocalSet, n)
-	e.op(wasmbin.OpElse)
-	e.bulkOp(op)
-	e.op(wasmbin.OpEnd)
+	e.i32(0).set(n)
+	e.op(wasmbin.OpElse).bulkOp(op).end()
 }
 
-func (e *emitter) bulkOp(op wasmbin.Op) {
+func (e *emitter) bulkOp(op wasmbin.Op) *emitter {
 	e.op(op)
 	if e.out = append(e.out, 0); op == wasmbin.OpMemoryCopy {
 		e.out = append(e.out, 0)
 	}
+	return e
 }
 
 // addBulk adds the functions for long fills and copies. Their parameters are
@@ -88,39 +83,24 @@ func (r *rewriter) addBulk(t uint32) {
 	for _, op := range [...]wasmbin.Op{wasmbin.OpMemoryFill, wasmbin.OpMemoryCopy} {
 		e := r.emitter(128)
 		e.trapIfOutside(op)
-		e.op(wasmbin.OpLoop)
-		e.out = append(e.out, 0x40)
+
+		e.block(wasmbin.OpLoop)
 		e.nextChunk(op)
-		e.getCounter()
-		e.i64(chunk >> bytesShift)
-		e.op(wasmbin.OpI64Sub)
-		e.setCounter()
+		e.getCounter().i64(chunk >> bytesShift).op(wasmbin.OpI64Sub).setCounter()
 		e.refillEarly()
-		e.opX(wasmbin.OpLocalGet, 2)
-		e.i32(chunk)
-		e.op(wasmbin.OpI32GtU)
-		e.opX(wasmbin.OpBrIf, 0)
-		e.op(wasmbin.OpEnd)
-		for i := range uint32(3) {
-			e.opX(wasmbin.OpLocalGet, i)
-		}
-		e.bulkOp(op)
+		e.get(2).i32(chunk).op(wasmbin.OpI32GtU).opX(wasmbin.OpBrIf, 0)
+		e.end()
+
+		e.get(0).get(1).get(2).bulkOp(op)
 		e.chargeSize(size{right: bytesShift}, 2)
-		e.op(wasmbin.OpEnd)
-		r.m.Functions = append(r.m.Functions, t)
-		r.m.Codes = append(r.m.Codes, wasmbin.Code{Body: e.out})
+		r.addFunction(t, e.end())
 	}
 }
 
 // refillEarly asks for more once bulkSlice is used, or the budget ends.
 func (e *emitter) refillEarly() {
-	e.getCounter()
-	e.i64(Slice - bulkSlice)
-	e.op(wasmbin.OpI64LtS)
-	e.op(wasmbin.OpIf)
-	e.out = append(e.out, 0x40)
-	e.refill()
-	e.op(wasmbin.OpEnd)
+	e.getCounter().i64(Slice - bulkSlice).op(wasmbin.OpI64LtS)
+	e.block(wasmbin.OpIf).refill().end()
 }
 
 // trapIfOutside runs the operator as it is if it is out of bounds: it traps
@@ -130,48 +110,26 @@ func (e *emitter) trapIfOutside(op wasmbin.Op) {
 	if op == wasmbin.OpMemoryCopy {
 		ends = append(ends, 1)
 	}
+
 	for _, start := range ends {
-		e.opX(wasmbin.OpLocalGet, start)
-		e.op(wasmbin.OpI64ExtendI32U)
-		e.opX(wasmbin.OpLocalGet, 2)
-		e.op(wasmbin.OpI64ExtendI32U)
+		e.get(start).op(wasmbin.OpI64ExtendI32U)
+		e.get(2).op(wasmbin.OpI64ExtendI32U)
 		e.op(wasmbin.OpI64Add)
 		e.op(wasmbin.OpMemorySize)
 		e.out = append(e.out, 0)
-		e.op(wasmbin.OpI64ExtendI32U)
-		e.i64(16)
-		e.op(wasmbin.OpI64Shl)
+		e.op(wasmbin.OpI64ExtendI32U).i64(16).op(wasmbin.OpI64Shl)
 		e.op(wasmbin.OpI64GtU)
-		e.op(wasmbin.OpIf)
-		e.out = append(e.out, 0x40)
-		for i := range uint32(3) {
-			e.opX(wasmbin.OpLocalGet, i)
-		}
-		e.bulkOp(op)
-		e.op(wasmbin.OpEnd)
+		e.block(wasmbin.OpIf).get(0).get(1).get(2).bulkOp(op).end()
 	}
 }
 
 // nextChunk moves one chunk. A fill goes up; so does a copy to lower addresses,
 // while one to higher addresses goes down, as the parts may overlap.
 func (e *emitter) nextChunk(op wasmbin.Op) {
-	shorten := func() {
-		e.opX(wasmbin.OpLocalGet, 2)
-		e.i32(chunk)
-		e.op(wasmbin.OpI32Sub)
-		e.opX(wasmbin.OpLocalSet, 2)
-	}
-	advance := func(i uint32) {
-		e.opX(wasmbin.OpLocalGet, i)
-		e.i32(chunk)
-		e.op(wasmbin.OpI32Add)
-		e.opX(wasmbin.OpLocalSet, i)
-	}
+	shorten := func() { e.get(2).i32(chunk).op(wasmbin.OpI32Sub).set(2) }
+	advance := func(i uint32) { e.get(i).i32(chunk).op(wasmbin.OpI32Add).set(i) }
 	up := func() {
-		e.opX(wasmbin.OpLocalGet, 0)
-		e.opX(wasmbin.OpLocalGet, 1)
-		e.i32(chunk)
-		e.bulkOp(op)
+		e.get(0).get(1).i32(chunk).bulkOp(op)
 		advance(0)
 		if op == wasmbin.OpMemoryCopy {
 			advance(1)
@@ -183,22 +141,12 @@ func (e *emitter) nextChunk(op wasmbin.Op) {
 		return
 	}
 
-	e.opX(wasmbin.OpLocalGet, 0)
-	e.opX(wasmbin.OpLocalGet, 1)
-	e.op(wasmbin.OpI32LeU)
-	e.op(wasmbin.OpIf)
-	e.out = append(e.out, 0x40)
+	e.get(0).get(1).op(wasmbin.OpI32LeU).block(wasmbin.OpIf)
 	up()
 	e.op(wasmbin.OpElse)
-
 	shorten()
 	for i := range uint32(2) {
-		e.opX(wasmbin.OpLocalGet, i)
-		e.opX(wasmbin.OpLocalGet, 2)
-		e.op(wasmbin.OpI32Add)
+		e.get(i).get(2).op(wasmbin.OpI32Add)
 	}
-
-	e.i32(chunk)
-	e.bulkOp(op)
-	e.op(wasmbin.OpEnd)
+	e.i32(chunk).bulkOp(op).end()
 }

@@ -2,7 +2,7 @@
 // and can be stopped, and keeps the account of one call.
 //
 // The rewritten module subtracts the price of what it runs from a counter. Where
-// a path can repeat (loops, recursion) it looks whether the counter is below
+// a path can repeat (loops, recursion) it checks whether the counter is below
 // zero, and then calls a host function that hands out the next slice of the
 // budget or ends the call. That one call is where an exhausted budget, a
 // deadline, a stop and a shutdown arrive, and it is a safepoint for Go's garbage
@@ -25,7 +25,7 @@
 //
 // Rewritten, it keeps the counter in a local, charges the first iteration and
 // the return at its entry, and every other iteration on the back edge, which is
-// also where it looks. The way out of the loop charges nothing.
+// also where it checks the counter. The way out of the loop charges nothing.
 //
 //	(func $sum (param $n i32) (result i32) (local $s i32) (local $fuel i64)
 //	  (local.set $fuel (i64.sub (global.get $counter) (i64.const 10)))
@@ -65,5 +65,5 @@
 //	Meter.Finish, Meter.Used     after the call
 //
 // A host function that calls back into the guest must ask the meter first
-// (Meter.Charge with 0 will do): that recursion the rewriter does not see.
+// (Meter.Charge with 0 will do): the rewriter does not see that recursion.
 package fuel

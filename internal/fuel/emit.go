@@ -9,124 +9,115 @@ type emitter struct {
 	more    uint32 // index of the function that refills the counter; the one after it refills a local
 	local   uint32 // index of the local that holds the counter, if held
 	held    bool
-	stats   *Stats // nil if nobody counts
+	stats   *Stats
 }
 
-func (e *emitter) op(op wasmbin.Op)            { e.out = wasmbin.AppendOp(e.out, op) }
-func (e *emitter) opX(op wasmbin.Op, x uint32) { e.out = wasmbin.AppendOpX(e.out, op, x) }
+// The methods below append one instruction and return the emitter, so that a
+// sequence reads as in the text format.
 
-func (e *emitter) i32(v int32) {
+func (e *emitter) op(op wasmbin.Op) *emitter {
+	e.out = wasmbin.AppendOp(e.out, op)
+	return e
+}
+
+func (e *emitter) opX(op wasmbin.Op, x uint32) *emitter {
+	e.out = wasmbin.AppendOpX(e.out, op, x)
+	return e
+}
+
+func (e *emitter) get(local uint32) *emitter { return e.opX(wasmbin.OpLocalGet, local) }
+func (e *emitter) set(local uint32) *emitter { return e.opX(wasmbin.OpLocalSet, local) }
+func (e *emitter) end() *emitter             { return e.op(wasmbin.OpEnd) }
+
+func (e *emitter) i32(v int32) *emitter {
 	e.out = wasmbin.AppendS64(wasmbin.AppendOp(e.out, wasmbin.OpI32Const), int64(v))
+	return e
 }
 
-func (e *emitter) i64(v int64) {
+func (e *emitter) i64(v int64) *emitter {
 	e.out = wasmbin.AppendS64(wasmbin.AppendOp(e.out, wasmbin.OpI64Const), v)
+	return e
+}
+
+// block opens a block, loop or if without values.
+func (e *emitter) block(op wasmbin.Op) *emitter {
+	e.out = append(wasmbin.AppendOp(e.out, op), 0x40)
+	return e
 }
 
 // getCounter and setCounter move the counter to and from the stack.
-func (e *emitter) getCounter() {
+func (e *emitter) getCounter() *emitter {
 	if e.held {
-		e.opX(wasmbin.OpLocalGet, e.local)
-	} else {
-		e.opX(wasmbin.OpGlobalGet, e.counter)
+		return e.get(e.local)
 	}
+	return e.opX(wasmbin.OpGlobalGet, e.counter)
 }
 
-func (e *emitter) setCounter() {
+func (e *emitter) setCounter() *emitter {
 	if e.held {
-		e.opX(wasmbin.OpLocalSet, e.local)
-	} else {
-		e.opX(wasmbin.OpGlobalSet, e.counter)
+		return e.set(e.local)
 	}
+	return e.opX(wasmbin.OpGlobalSet, e.counter)
 }
 
-// hold takes the counter into the local, and release gives it back, where it has
-// to be around calls and when the function is left.
+// hold loads the counter into the local. release stores it back, where the global
+// has to be right: around calls and when the function is left.
 func (e *emitter) hold() {
 	if e.held {
-		e.opX(wasmbin.OpGlobalGet, e.counter)
-		e.opX(wasmbin.OpLocalSet, e.local)
+		e.opX(wasmbin.OpGlobalGet, e.counter).set(e.local)
 	}
 }
 
 func (e *emitter) release() {
 	if e.held {
-		e.opX(wasmbin.OpLocalGet, e.local)
-		e.opX(wasmbin.OpGlobalSet, e.counter)
+		e.get(e.local).opX(wasmbin.OpGlobalSet, e.counter)
 	}
 }
 
 // refill asks for more.
-func (e *emitter) refill() {
+func (e *emitter) refill() *emitter {
 	if e.held {
-		e.opX(wasmbin.OpLocalGet, e.local)
-		e.opX(wasmbin.OpCall, e.more+1)
-		e.opX(wasmbin.OpLocalSet, e.local)
-	} else {
-		e.opX(wasmbin.OpCall, e.more)
+		return e.get(e.local).opX(wasmbin.OpCall, e.more+1).set(e.local)
 	}
+	return e.opX(wasmbin.OpCall, e.more)
 }
 
 // charge subtracts n from the counter.
 func (e *emitter) charge(n int64) {
-	e.getCounter()
-	e.i64(n)
-	e.op(wasmbin.OpI64Sub)
-	e.setCounter()
-	if e.stats != nil {
-		e.stats.Charges++
-	}
+	e.getCounter().i64(n).op(wasmbin.OpI64Sub).setCounter()
+	e.stats.Charges++
 }
 
-// checkpoint asks for more when the counter is below zero. What is rare goes
-// back to look again instead of joining what is frequent: where two paths join,
+// checkpoint asks for more when the counter is below zero. The rare case jumps
+// back to check again instead of joining the frequent one: where two paths join,
 // the runtime's compiler makes the one without the call move its values to where
 // the call has left them, but not at the head of a loop.
 func (e *emitter) checkpoint() {
-	e.op(wasmbin.OpLoop)
-	e.out = append(e.out, 0x40)
+	e.block(wasmbin.OpLoop)
 	e.checkpointInLoop()
-	e.op(wasmbin.OpEnd)
+	e.end()
 }
 
 // checkpointInLoop does so at the head of a loop.
 func (e *emitter) checkpointInLoop() {
-	e.getCounter()
-	e.i64(0)
-	e.op(wasmbin.OpI64LtS)
-	e.op(wasmbin.OpIf)
-	e.out = append(e.out, 0x40)
-	e.refill()
-	e.opX(wasmbin.OpBr, 1)
-	e.op(wasmbin.OpEnd)
-	e.checked()
+	e.getCounter().i64(0).op(wasmbin.OpI64LtS)
+	e.block(wasmbin.OpIf).refill().opX(wasmbin.OpBr, 1).end()
+	e.stats.Checks++
 }
 
 // branchBack branches to the loop depth blocks out unless the counter is below
-// zero, and then asks for more first. What is rare comes last, so that the
+// zero, and then asks for more first. The rare case comes last, so that the
 // processor runs straight through the rest. (An if, not a br_if: see fuses.)
 func (e *emitter) branchBack(depth uint32, takes int) {
-	e.getCounter()
-	e.i64(0)
-	e.op(wasmbin.OpI64GeS)
+	e.getCounter().i64(0).op(wasmbin.OpI64GeS)
 	if takes > 0 {
 		e.opX(wasmbin.OpBrIf, depth) // which passes values by itself
 	} else {
-		e.op(wasmbin.OpIf)
-		e.out = append(e.out, 0x40)
-		e.opX(wasmbin.OpBr, depth+1)
-		e.op(wasmbin.OpEnd)
+		e.block(wasmbin.OpIf).opX(wasmbin.OpBr, depth+1).end()
 	}
 
-	e.refill()
-	e.opX(wasmbin.OpBr, depth)
-	e.checked()
-}
-
-func (e *emitter) checked() {
-	if e.stats != nil {
-		e.stats.Checks++
-	}
+	e.refill().opX(wasmbin.OpBr, depth)
+	e.stats.Checks++
 }
 
 // scratch is how many i32 locals chargeSize needs.
@@ -138,35 +129,25 @@ func (s size) scratch() uint32 {
 }
 
 // chargeSize charges for an operator by its size, which is in local n. It comes
-// after the operator, which so has not trapped, and looks at the counter, so
-// that a row of them is not free until the next loop.
+// after the operator, which has not trapped then, and checks the counter, so that
+// a row of them is not free until the next loop.
 func (e *emitter) chargeSize(s size, n uint32) {
 	if s.grows {
 		e.opX(wasmbin.OpLocalTee, n+1)
 	}
-	e.getCounter()
-	e.opX(wasmbin.OpLocalGet, n)
-	e.op(wasmbin.OpI64ExtendI32U)
+
+	e.getCounter().get(n).op(wasmbin.OpI64ExtendI32U)
 	if s.left > 0 {
-		e.i64(s.left)
-		e.op(wasmbin.OpI64Shl)
+		e.i64(s.left).op(wasmbin.OpI64Shl)
 	} else {
-		e.i64(s.right)
-		e.op(wasmbin.OpI64ShrU)
+		e.i64(s.right).op(wasmbin.OpI64ShrU)
 	}
 	if s.grows {
-		e.i64(0)
-		e.opX(wasmbin.OpLocalGet, n+1)
-		e.i32(-1)
-		e.op(wasmbin.OpI32Ne)
-		e.op(wasmbin.OpSelect)
+		e.i64(0).get(n + 1).i32(-1).op(wasmbin.OpI32Ne).op(wasmbin.OpSelect)
 	}
 
-	e.op(wasmbin.OpI64Sub)
-	e.setCounter()
-	if e.stats != nil {
-		e.stats.Charges++
-	}
+	e.op(wasmbin.OpI64Sub).setCounter()
+	e.stats.Charges++
 	e.checkpoint()
 }
 

@@ -41,14 +41,14 @@ type Stats struct {
 	Original    int // size of the module in bytes
 	Rewritten   int // size of the rewritten module in bytes
 	Functions   int // defined in the module
-	Operators   int // that cost something, in all its functions
+	Operators   int // operators that cost something, in all functions
 	Loops       int
 	Charges     int // places that subtract from the counter
-	Checks      int // places that look whether it is below zero
+	Checks      int // places that check whether the counter is below zero
 	Simple      int // functions rewritten the simple way
 	Threaded    int // jumps that skip a dispatch
-	References  int // functions whose references code takes: a global each was added
-	Entries     int // that its tables can have together
+	References  int // functions whose reference the code takes; each adds a global
+	Entries     int // table entries the module can have, all tables together
 }
 
 // Rewrite returns the module wasm as a program that counts what it executes. Its

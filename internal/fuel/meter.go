@@ -17,8 +17,8 @@ var ErrExhausted = errors.New("out of fuel")
 // the slices that were granted, so fuel used is granted minus left, exactly and
 // at any time.
 //
-// A Meter is used by the goroutine that runs the call; only what its interrupt
-// function looks at may be changed by others.
+// A Meter belongs to the goroutine that runs the call. Only what the interrupt
+// function reads may be changed by other goroutines.
 type Meter struct {
 	budget    int64
 	granted   int64
@@ -100,8 +100,8 @@ func (m *Meter) Charge(left, n int64) (int64, error) {
 }
 
 // Finish settles a call whose guest has returned with left on the counter. It
-// returns [ErrExhausted] if the guest has used more than its budget, which it
-// can since it last looked.
+// returns [ErrExhausted] if the guest has used more than its budget since its last
+// check.
 func (m *Meter) Finish(left int64) error {
 	if m.err == nil && m.granted-left > m.budget {
 		return m.end(left, ErrExhausted)
@@ -109,9 +109,9 @@ func (m *Meter) Finish(left int64) error {
 	return m.err
 }
 
-// Used is the fuel the call has used with left on the counter, at most its
-// budget. Once Refill, Charge or Finish has returned an error it is what had
-// been used by then, whatever left is.
+// Used returns the fuel the call has used with left on the counter, at most its
+// budget. After Refill, Charge or Finish has returned an error it returns the fuel
+// used up to that error, whatever left is.
 func (m *Meter) Used(left int64) int64 {
 	if m.err != nil {
 		return m.used

@@ -158,6 +158,7 @@ func (r *rewriter) take(f uint32) {
 // after the original's; the next one refills a local that holds it.
 func (r *rewriter) more() uint32 { return r.funcs + 1 }
 
+// emitter returns one with room for size bytes of code.
 func (r *rewriter) emitter(size int) emitter {
 	return emitter{counter: r.globals, more: r.more(), stats: &r.stats, out: make([]byte, 0, size)}
 }
@@ -239,19 +240,21 @@ func (r *rewriter) constExpr(section string, expr []byte) ([]byte, error) {
 // addStubs adds the functions that stand for imported ones in tables and
 // references.
 func (r *rewriter) addStubs() {
-	m := r.m
 	for _, f := range r.stubbed {
 		t := r.types1[f]
 		e := r.emitter(16)
 		e.charge(HostCallCost)
-		for i := range m.Types[t].Params {
-			e.opX(wasmbin.OpLocalGet, uint32(i))
+		for i := range r.m.Types[t].Params {
+			e.get(uint32(i))
 		}
-		e.opX(wasmbin.OpCall, f)
-		e.op(wasmbin.OpEnd)
-		m.Functions = append(m.Functions, t)
-		m.Codes = append(m.Codes, wasmbin.Code{Body: e.out})
+		r.addFunction(t, e.opX(wasmbin.OpCall, f).end())
 	}
+}
+
+// addFunction adds a function of type t, which e has the code of.
+func (r *rewriter) addFunction(t uint32, e *emitter) {
+	r.m.Functions = append(r.m.Functions, t)
+	r.m.Codes = append(r.m.Codes, wasmbin.Code{Body: e.out})
 }
 
 // addMeter adds the imported refill function, the functions that call it, which
@@ -262,20 +265,12 @@ func (r *rewriter) addMeter() {
 	t := uint32(len(m.Types))
 	m.Types = append(m.Types, wasmbin.FuncType{Params: i64, Results: i64}, wasmbin.FuncType{})
 	m.Imports = append(m.Imports, wasmbin.Import{Module: ImportModule, Name: ImportName, Type: t})
-	e := r.emitter(16)
-	e.opX(wasmbin.OpGlobalGet, r.globals)
-	e.opX(wasmbin.OpCall, r.imported)
-	e.opX(wasmbin.OpGlobalSet, r.globals)
-	e.op(wasmbin.OpEnd)
-	held := r.emitter(16)
-	held.opX(wasmbin.OpLocalGet, 0)
-	held.opX(wasmbin.OpCall, r.imported)
-	held.opX(wasmbin.OpLocalTee, 0)
+
+	e, held := r.emitter(16), r.emitter(16)
+	r.addFunction(t+1, e.opX(wasmbin.OpGlobalGet, r.globals).opX(wasmbin.OpCall, r.imported).opX(wasmbin.OpGlobalSet, r.globals).end())
+	held.get(0).opX(wasmbin.OpCall, r.imported).opX(wasmbin.OpLocalTee, 0)
 	held.opX(wasmbin.OpGlobalSet, r.globals) // so that a trap is accounted to a slice
-	held.opX(wasmbin.OpLocalGet, 0)
-	held.op(wasmbin.OpEnd)
-	m.Functions = append(m.Functions, t+1, t)
-	m.Codes = append(m.Codes, wasmbin.Code{Body: e.out}, wasmbin.Code{Body: held.out})
+	r.addFunction(t, held.get(0).end())
 	if r.bulks() > 0 {
 		r.addBulk(r.bulkType())
 	}

@@ -1,8 +1,6 @@
 package fuel
 
-import (
-	"github.com/toolhost/toolhost/internal/wasmbin"
-)
+import "github.com/toolhost/toolhost/internal/wasmbin"
 
 // walker rewrites one function at a time in the simple way: it cuts the code
 // into stretches that run from their start to their end and charges for each at
@@ -33,10 +31,7 @@ type frame struct {
 func (w *walker) function(i uint32) error {
 	m := w.r.m
 	w.code = &m.Codes[i]
-	w.locals = uint32(len(m.Types[m.Functions[i]].Params))
-	for _, g := range w.code.Locals {
-		w.locals += g.Count
-	}
+	w.locals = localCount(w.code, &m.Types[m.Functions[i]])
 	w.frames = append(w.frames[:0], frame{op: wasmbin.OpBlock})
 	w.emitter = w.r.emitter(len(w.code.Body)*3/2 + 32)
 	w.dead, w.check, w.cost, w.scratch, w.stretch = false, true, -w.r.prepaid[i], 0, w.stretch[:0]

@@ -76,3 +76,12 @@ func (r *rewriter) passingType(values []wasmbin.ValType) uint32 {
 
 	return i
 }
+
+// localCount is how many locals a function has, parameters included.
+func localCount(code *wasmbin.Code, t *wasmbin.FuncType) uint32 {
+	n := uint32(len(t.Params))
+	for _, group := range code.Locals {
+		n += group.Count
+	}
+	return n
+}

@@ -87,10 +87,7 @@ func (w *writer) function(f uint32, g *graph, check bool) {
 	m := w.r.m
 	w.code, w.g = &m.Codes[f], g
 	w.emitter = w.r.emitter(len(w.code.Body)*3/2 + 32)
-	w.locals = uint32(len(m.Types[m.Functions[f]].Params))
-	for _, l := range w.code.Locals {
-		w.locals += l.Count
-	}
+	w.locals = localCount(w.code, &m.Types[m.Functions[f]])
 	w.opened = append(w.opened[:0], opened{node: -1, takes: m.Types[m.Functions[f]].Results})
 	w.label, w.node, w.cur, w.site, w.scratch = 1, 0, -1, 0, 0
 	w.first, w.dead = w.locals, g.deadStores()
