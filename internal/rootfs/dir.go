@@ -5,7 +5,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"sync"
 
 	"github.com/tetratelabs/wazero/experimental/sys"
 	wasys "github.com/tetratelabs/wazero/sys"
@@ -21,14 +20,9 @@ const maxDirents = 4096
 type dir struct {
 	sys.DirFile // refuses what only files do: EISDIR
 
-	fs      *FS
-	info    fs.FileInfo // as it was when opened
-	counted bool        // takes a place among the open files
-
-	mu     sync.Mutex
-	root   *os.Root // the directory, to look at its entries
-	list   *os.File // the directory, to list it
-	closed bool
+	handle           // the directory, to list it
+	counted bool     // counts as an open file
+	root    *os.Root // the directory, to look up its entries
 }
 
 var _ sys.File = (*dir)(nil)
@@ -51,12 +45,12 @@ func (f *FS) dirAt(n string) (*dir, error) {
 		return nil, err
 	}
 
-	d := &dir{fs: f, root: root}
-	if d.list, err = root.Open("."); err != nil {
+	d := &dir{handle: handle{fs: f}, root: root}
+	if d.os, err = root.Open("."); err != nil {
 		_ = root.Close()
 		return nil, err
 	}
-	if d.info, err = d.list.Stat(); err != nil {
+	if d.info, err = d.os.Stat(); err != nil {
 		_ = d.closeHandles()
 		return nil, err
 	}
@@ -70,26 +64,9 @@ func (d *dir) rewind() sys.Errno {
 	if err != nil {
 		return d.fs.errno(err)
 	}
-	_ = d.list.Close()
-	d.list = list
+	_ = d.os.Close()
+	d.os = list
 	return 0
-}
-
-// Dev implements [sys.File].
-func (d *dir) Dev() (uint64, sys.Errno) { return wasys.NewStat_t(d.info).Dev, 0 }
-
-// Ino implements [sys.File].
-func (d *dir) Ino() (wasys.Inode, sys.Errno) { return wasys.NewStat_t(d.info).Ino, 0 }
-
-// Stat implements [sys.File].
-func (d *dir) Stat() (wasys.Stat_t, sys.Errno) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	fi, err := d.list.Stat()
-	if err != nil {
-		return wasys.Stat_t{}, d.fs.errno(err)
-	}
-	return statOf(fi), 0
 }
 
 // Seek implements [sys.File] for going back to the start; any other move in a
@@ -134,7 +111,7 @@ func (d *dir) next(n int) ([]sys.Dirent, sys.Errno) {
 	var dirents []sys.Dirent
 	for len(dirents) < n {
 		// Only names: on its own os.File would look at the entries by path.
-		names, err := d.list.Readdirnames(n - len(dirents))
+		names, err := d.os.Readdirnames(n - len(dirents))
 		if errors.Is(err, io.EOF) || err == nil && len(names) == 0 {
 			return dirents, 0
 		}
@@ -164,29 +141,6 @@ func (d *dir) entry(name string) (sys.Dirent, bool) {
 	return sys.Dirent{Name: name, Type: fi.Mode().Type(), Ino: wasys.NewStat_t(fi).Ino}, true
 }
 
-// Sync implements [sys.File].
-func (d *dir) Sync() sys.Errno {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.fs.errno(d.list.Sync())
-}
-
-// Datasync implements [sys.File] as Sync.
-func (d *dir) Datasync() sys.Errno { return d.Sync() }
-
-// Utimens implements [sys.File], with the precision of [FS.Utimens].
-func (d *dir) Utimens(atim, mtim int64) sys.Errno {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	switch {
-	case d.closed:
-		return sys.EBADF
-	case d.fs.readOnly:
-		return sys.EROFS
-	}
-	return d.fs.errno(setTimes(d.list, atim, mtim))
-}
-
 // Close implements [sys.File].
 func (d *dir) Close() sys.Errno {
 	d.mu.Lock()
@@ -203,5 +157,5 @@ func (d *dir) Close() sys.Errno {
 }
 
 func (d *dir) closeHandles() error {
-	return errors.Join(d.list.Close(), d.root.Close())
+	return errors.Join(d.os.Close(), d.root.Close())
 }

@@ -5,23 +5,15 @@ import (
 	"io/fs"
 	"math"
 	"os"
-	"sync"
 
 	"github.com/tetratelabs/wazero/experimental/sys"
-	wasys "github.com/tetratelabs/wazero/sys"
 )
 
 // file is an open regular file. It implements [sys.File].
 type file struct {
-	fs   *FS
+	handle
 	name string
-	dev  uint64
-	ino  wasys.Inode
-
-	mu     sync.Mutex // one operation at a time: they share the offset
-	flag   sys.Oflag  // access mode, O_APPEND and the O_SYNC flags
-	handle *os.File
-	closed bool
+	flag sys.Oflag // access mode, O_APPEND and the O_SYNC flags
 }
 
 var _ sys.File = (*file)(nil)
@@ -31,15 +23,8 @@ var _ sys.File = (*file)(nil)
 type position = int64
 
 func newFile(f *FS, name string, osFile *os.File, flag sys.Oflag, fi fs.FileInfo) *file {
-	st := wasys.NewStat_t(fi)
-	return &file{fs: f, name: name, dev: st.Dev, ino: st.Ino, flag: flag, handle: osFile}
+	return &file{handle: handle{fs: f, info: fi, os: osFile}, name: name, flag: flag}
 }
-
-// Dev implements [sys.File].
-func (w *file) Dev() (uint64, sys.Errno) { return w.dev, 0 }
-
-// Ino implements [sys.File].
-func (w *file) Ino() (wasys.Inode, sys.Errno) { return w.ino, 0 }
 
 // IsDir implements [sys.File].
 func (w *file) IsDir() (bool, sys.Errno) { return false, 0 }
@@ -82,7 +67,7 @@ func (w *file) SetAppend(enable bool) sys.Errno {
 
 // adopt replaces w's handle by another one of the same file.
 func (w *file) adopt(again *os.File, fi fs.FileInfo) sys.Errno {
-	before, err := w.handle.Stat()
+	before, err := w.os.Stat()
 	if err != nil {
 		return w.fs.errno(err)
 	}
@@ -90,7 +75,7 @@ func (w *file) adopt(again *os.File, fi fs.FileInfo) sys.Errno {
 		return sys.ENOENT
 	}
 
-	offset, err := w.handle.Seek(0, io.SeekCurrent)
+	offset, err := w.os.Seek(0, io.SeekCurrent)
 	if err != nil {
 		return w.fs.errno(err)
 	}
@@ -98,20 +83,9 @@ func (w *file) adopt(again *os.File, fi fs.FileInfo) sys.Errno {
 		return w.fs.errno(err)
 	}
 
-	_ = w.handle.Close()
-	w.handle = again
+	_ = w.os.Close()
+	w.os = again
 	return 0
-}
-
-// Stat implements [sys.File].
-func (w *file) Stat() (wasys.Stat_t, sys.Errno) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	fi, err := w.handle.Stat()
-	if err != nil {
-		return wasys.Stat_t{}, w.fs.errno(err)
-	}
-	return statOf(fi), 0
 }
 
 // Read implements [sys.File].
@@ -121,7 +95,7 @@ func (w *file) Read(buf []byte) (int, sys.Errno) {
 	if w.closed {
 		return 0, sys.EBADF
 	}
-	n, err := w.handle.Read(buf)
+	n, err := w.os.Read(buf)
 	return n, w.fs.errno(err)
 }
 
@@ -135,7 +109,7 @@ func (w *file) Pread(buf []byte, off int64) (int, sys.Errno) {
 	case off < 0:
 		return 0, sys.EINVAL
 	}
-	n, err := w.handle.ReadAt(buf, off)
+	n, err := w.os.ReadAt(buf, off)
 	return n, w.fs.errno(err)
 }
 
@@ -149,7 +123,7 @@ func (w *file) Seek(offset position, whence int) (position, sys.Errno) {
 	case whence < io.SeekStart || whence > io.SeekEnd:
 		return 0, sys.EINVAL
 	}
-	n, err := w.handle.Seek(offset, whence)
+	n, err := w.os.Seek(offset, whence)
 	return n, w.fs.errno(err)
 }
 
@@ -165,7 +139,7 @@ func (w *file) Write(buf []byte) (int, sys.Errno) {
 	}
 	cost := int64(len(buf))
 	if !w.appends() {
-		off, err := w.handle.Seek(0, io.SeekCurrent)
+		off, err := w.os.Seek(0, io.SeekCurrent)
 		if err != nil {
 			return 0, w.fs.errno(err)
 		}
@@ -175,7 +149,7 @@ func (w *file) Write(buf []byte) (int, sys.Errno) {
 		}
 	}
 
-	return w.spendOn(len(buf), cost, func() (int, error) { return w.handle.Write(buf) })
+	return w.spendOn(len(buf), cost, func() (int, error) { return w.os.Write(buf) })
 }
 
 // Pwrite implements [sys.File]. It is [sys.ENOTSUP] in append mode, where
@@ -199,7 +173,7 @@ func (w *file) Pwrite(buf []byte, off int64) (int, sys.Errno) {
 	if errno != 0 {
 		return 0, errno
 	}
-	return w.spendOn(len(buf), cost, func() (int, error) { return w.handle.WriteAt(buf, off) })
+	return w.spendOn(len(buf), cost, func() (int, error) { return w.os.WriteAt(buf, off) })
 }
 
 // Truncate implements [sys.File].
@@ -213,7 +187,7 @@ func (w *file) Truncate(size int64) sys.Errno {
 		return sys.EINVAL
 	}
 
-	fi, err := w.handle.Stat()
+	fi, err := w.os.Stat()
 	if err != nil {
 		return w.fs.errno(err)
 	}
@@ -221,7 +195,7 @@ func (w *file) Truncate(size int64) sys.Errno {
 	if errno := w.fs.limits.spend(growth); errno != 0 {
 		return errno
 	}
-	if err := w.handle.Truncate(size); err != nil {
+	if err := w.os.Truncate(size); err != nil {
 		w.fs.limits.refund(growth)
 		return w.fs.errno(err)
 	}
@@ -248,7 +222,7 @@ func (w *file) cost(off int64, n int) (int64, sys.Errno) {
 	if off > math.MaxInt64-int64(n) {
 		return 0, sys.EINVAL
 	}
-	fi, err := w.handle.Stat()
+	fi, err := w.os.Stat()
 	if err != nil {
 		return 0, w.fs.errno(err)
 	}
@@ -272,38 +246,6 @@ func (w *file) spendOn(n int, cost int64, write func() (int, error)) (int, sys.E
 	return written, w.fs.errno(err)
 }
 
-// Sync implements [sys.File].
-func (w *file) Sync() sys.Errno {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.fs.errno(w.handle.Sync())
-}
-
-// Datasync implements [sys.File] as Sync.
-func (w *file) Datasync() sys.Errno { return w.Sync() }
-
-// Utimens implements [sys.File], with the precision of [FS.Utimens].
-func (w *file) Utimens(atim, mtim int64) sys.Errno {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	switch {
-	case w.closed:
-		return sys.EBADF
-	case w.fs.readOnly:
-		return sys.EROFS
-	}
-
-	fi, err := w.handle.Stat()
-	if err != nil {
-		return w.fs.errno(err)
-	}
-	if errno := changeable(fi); errno != 0 {
-		return errno
-	}
-
-	return w.fs.errno(setTimes(w.handle, atim, mtim))
-}
-
 // Close implements [sys.File].
 func (w *file) Close() sys.Errno {
 	w.mu.Lock()
@@ -314,5 +256,5 @@ func (w *file) Close() sys.Errno {
 	w.closed = true
 	w.fs.forget(w)
 	w.fs.limits.dropFile()
-	return w.fs.errno(w.handle.Close())
+	return w.fs.errno(w.os.Close())
 }

@@ -1,0 +1,70 @@
+package rootfs
+
+import (
+	"io/fs"
+	"os"
+	"sync"
+
+	"github.com/tetratelabs/wazero/experimental/sys"
+	wasys "github.com/tetratelabs/wazero/sys"
+)
+
+// handle is what open files and open directories have in common: the parts of
+// [sys.File] that act on a descriptor. Operations lock it, as they share an offset.
+type handle struct {
+	fs   *FS
+	info fs.FileInfo // as it was when opened
+
+	mu     sync.Mutex
+	os     *os.File
+	closed bool
+}
+
+// Dev implements [sys.File].
+func (h *handle) Dev() (uint64, sys.Errno) { return wasys.NewStat_t(h.info).Dev, 0 }
+
+// Ino implements [sys.File].
+func (h *handle) Ino() (wasys.Inode, sys.Errno) { return wasys.NewStat_t(h.info).Ino, 0 }
+
+// Stat implements [sys.File].
+func (h *handle) Stat() (wasys.Stat_t, sys.Errno) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+
+	fi, err := h.os.Stat()
+	if err != nil {
+		return wasys.Stat_t{}, h.fs.errno(err)
+	}
+	return statOf(fi), 0
+}
+
+// Sync implements [sys.File].
+func (h *handle) Sync() sys.Errno {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.fs.errno(h.os.Sync())
+}
+
+// Datasync implements [sys.File] as Sync.
+func (h *handle) Datasync() sys.Errno { return h.Sync() }
+
+// Utimens implements [sys.File], with the precision of [FS.Utimens].
+func (h *handle) Utimens(atim, mtim int64) sys.Errno {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case h.closed:
+		return sys.EBADF
+	case h.fs.readOnly:
+		return sys.EROFS
+	}
+
+	fi, err := h.os.Stat()
+	if err != nil {
+		return h.fs.errno(err)
+	}
+	if errno := changeable(fi); errno != 0 {
+		return errno
+	}
+	return h.fs.errno(setTimes(h.os, atim, mtim))
+}
