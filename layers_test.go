@@ -41,7 +41,8 @@ var layers = map[string][]string{
 	"internal/fair":                      {},
 	"host/internal/compiler":             {"internal/fuel", "internal/snapshot", "internal/complexity", "internal/wasmbin", "internal/owned"}, // bytes of a stranger in, files out
 	"host/internal/sched":                {},
-	"host":                               {"abi", "host/internal/compiler", "host/internal/sched", "internal/fuel", "internal/snapshot", "internal/wasmbin", "internal/rootfs", "internal/owned", "internal/fair"},
+	"host/internal/instance":             {"internal/fuel", "internal/snapshot", "internal/wasmbin"}, // memory and state of guests; knows no call
+	"host":                               {"abi", "host/internal/compiler", "host/internal/sched", "host/internal/instance", "internal/fuel", "internal/snapshot", "internal/wasmbin", "internal/rootfs", "internal/owned", "internal/fair"},
 	"plugins":                            {"abi", "host", "internal/schema", "internal/owned", "internal/document"},
 	"pkg/background":                     {}, // knows nothing of wasm, anyone can import it
 	"pkg/background/engine":              {}, // records, and what a store of them must do

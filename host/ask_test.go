@@ -46,7 +46,7 @@ func TestAsk(t *testing.T) {
 		{"the client is gone", question, true, failing(errors.New("broken pipe to /secret")), abi.CallFailed, `{"code":"failed","message":"the question could not be asked"}`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			o := run(t, ask("ask", c.request), host.Call{Ask: c.ask, Policy: host.Policy{Ask: c.granted}})
+			o := run(t, ask("ask", c.request), host.Call{Services: host.Services{Ask: c.ask}, Policy: host.Policy{Grant: host.Grant{Ask: c.granted}}})
 			require.NoError(t, o.err)
 			if c.code == 0 {
 				c.code = int32(len(c.response))
@@ -66,13 +66,13 @@ func TestAskEnds(t *testing.T) {
 		return abi.Answers{}, ctx.Err()
 	}
 	synctest.Test(t, func(t *testing.T) {
-		o := run(t, ask("ask", question), host.Call{Ask: wait, Policy: host.Policy{Ask: true, Timeout: time.Minute}})
+		o := run(t, ask("ask", question), host.Call{Services: host.Services{Ask: wait}, Policy: host.Policy{Grant: host.Grant{Ask: true}, Timeout: time.Minute}})
 		require.Equal(t, abi.LimitTime, o.Limit)
 	})
 	synctest.Test(t, func(t *testing.T) {
 		stopping := make(chan struct{})
 		time.AfterFunc(time.Second, func() { close(stopping) })
-		o := run(t, ask("ask", question), host.Call{Ask: wait, Stopping: stopping, Policy: host.Policy{Ask: true, Timeout: time.Minute}})
+		o := run(t, ask("ask", question), host.Call{Services: host.Services{Ask: wait}, Stopping: stopping, Policy: host.Policy{Grant: host.Grant{Ask: true}, Timeout: time.Minute}})
 		require.Equal(t, abi.CallCanceled, o.codes()[0])
 	})
 }

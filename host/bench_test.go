@@ -39,7 +39,7 @@ func compare(b *testing.B, wasm []byte, tool, args string) {
 	var ours, theirs time.Duration
 	for b.Loop() {
 		begin := time.Now()
-		r, err := h.Call(context.Background(), m, host.Call{Plugin: "bench", Tool: tool, Args: []byte(args)})
+		r, err := h.Call(context.Background(), m, host.Call{Traits: host.Traits{Plugin: "bench"}, Tool: tool, Args: []byte(args)})
 		ours += time.Since(begin)
 		if err != nil || r.Kind != abi.Success {
 			b.Fatal(r.Kind, r.Error, err)

@@ -33,8 +33,9 @@ func (h *Host) LoadsOutline(t *testing.T, wasm []byte, stored bool) bool {
 	return c.load(short, nil) != nil
 }
 
-// Beside is what each instance of a module takes beside its memory, in bytes.
-func (m *Module) Beside() int64 { return int64(m.account.beside) }
+// Overhead is what each instance of a module takes in addition to its memory, in
+// bytes.
+func (m *Module) Overhead() int64 { return m.account.Overhead() }
 
 // ListEntry is what is found of an entry of a cache, of one file.
 func ListEntry(dir, key, file string) (found []string) {

@@ -54,7 +54,7 @@ func TestCheckpoint(t *testing.T) {
 		{"load nothing", "checkpoint.load", `{}`, keep(nil), 2, `{}`, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			o := run(t, ask(c.op, c.request), host.Call{Checkpoint: c.checkpoint})
+			o := run(t, ask(c.op, c.request), host.Call{Services: host.Services{Checkpoint: c.checkpoint}})
 			require.NoError(t, o.err)
 			require.Equal(t, []int32{c.code}, o.codes())
 			require.JSONEq(t, c.response, string(o.Value))
@@ -72,7 +72,7 @@ func TestCheckpointIsBounded(t *testing.T) {
 		data := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("x", size)))
 		g := ask("checkpoint.save", `{"data":"`+data+`"}`)
 		g.change = func(m *wasmbin.Module) { m.Memories[0].Min = 64 }
-		return run(t, g, host.Call{Checkpoint: checkpoint})
+		return run(t, g, host.Call{Services: host.Services{Checkpoint: checkpoint}})
 	}
 	require.Equal(t, []int32{2}, save(host.MaxCheckpoint).codes())
 	require.Equal(t, 1, saved)
@@ -85,7 +85,7 @@ func TestCheckpointIsBounded(t *testing.T) {
 
 	n := int64(len("checkpoint.save"))
 	o := run(t, guest{data: `checkpoint.save{}`, invoke: seq(forever(drop(capability(dataAt, n, dataAt+n, 2))), i32(0))},
-		host.Call{Checkpoint: checkpoint, Policy: host.Policy{Fuel: 10_000_000}})
+		host.Call{Services: host.Services{Checkpoint: checkpoint}, Policy: host.Policy{Fuel: 10_000_000}})
 	require.ErrorIs(t, o.err, host.ErrFuel)
 	require.InDelta(t, 10, saved, 2)
 }

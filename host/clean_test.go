@@ -89,7 +89,7 @@ type vandalism struct {
 func vandals(t testing.TB) map[string]vandalism {
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "note"), []byte("a note"), 0o600))
-	folder := host.Policy{Files: []host.Mount{{Dir: dir, Path: "/work"}}}
+	folder := host.Policy{Grant: host.Grant{Files: []host.Mount{{Dir: dir, Path: "/work"}}}}
 	change := func(changes ...func(*wasmbin.Module)) guest {
 		g := vandal
 		g.change = func(m *wasmbin.Module) {
@@ -137,12 +137,12 @@ func vandals(t testing.TB) map[string]vandalism {
 		"large heap":    {change(filled, func(m *wasmbin.Module) { m.Memories[0].Min = 30 }), host.Call{}, host.Reset, heap, restored},
 		"folder":        {opened, host.Call{Policy: folder}, host.Reset, nil, restored},
 		"folder, heap":  {opened, host.Call{Policy: folder}, host.Reset, heap, restored},
-		"impure":        {change(filled), host.Call{ImpureInit: true}, host.Reset, nil, started},
+		"impure":        {change(filled), host.Call{Traits: host.Traits{ImpureInit: true}}, host.Reset, nil, started},
 		"fresh":         {tables, host.Call{}, host.Fresh, nil, started},
 		"fresh, heap":   {tables, host.Call{}, host.Fresh, heap, started},
 		"segments":      {segments, host.Call{}, host.Fresh, nil, started},
 		"command":       {command, host.Call{}, host.Fresh, nil, started},
-		"fresh, folder": {opened, host.Call{ImpureInit: true, Policy: folder}, host.Reset, nil, started},
+		"fresh, folder": {opened, host.Call{Traits: host.Traits{ImpureInit: true}, Policy: folder}, host.Reset, nil, started},
 	}
 }
 

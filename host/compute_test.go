@@ -117,19 +117,19 @@ func TestWaitingTakesNoProcessor(t *testing.T) {
 	}{
 		"sleep": {
 			guest{data: `sleep{"ms":3600000}`, invoke: seq(drop(capability(dataAt, 5, dataAt+5, 14)), i32(0))},
-			host.Call{Policy: host.Policy{Clock: true}},
+			host.Call{Policy: host.Policy{Grant: host.Grant{Clock: true}}},
 		},
 		"ask": {
 			guest{data: "ask" + question, invoke: seq(drop(capability(dataAt, 3, dataAt+3, int64(len(question)))), i32(0))},
-			host.Call{Policy: host.Policy{Ask: true}, Ask: func(context.Context, abi.Questions) (abi.Answers, error) {
+			host.Call{Policy: host.Policy{Grant: host.Grant{Ask: true}}, Services: host.Services{Ask: func(context.Context, abi.Questions) (abi.Answers, error) {
 				slow()
 				return abi.Answers{}, host.ErrDenied
-			}},
+			}}},
 		},
-		"progress":   {held, host.Call{Progress: func(host.Progress) { slow() }}},
-		"output":     {guest{invoke: seq(drop(write(abi.StreamOutput, 0, 1)), i32(0))}, host.Call{Stdout: onWrite(slow)}},
+		"progress":   {held, host.Call{Observers: host.Observers{Progress: func(host.Progress) { slow() }}}},
+		"output":     {guest{invoke: seq(drop(write(abi.StreamOutput, 0, 1)), i32(0))}, host.Call{Observers: host.Observers{Stdout: onWrite(slow)}}},
 		"log":        {logging, host.Call{}},
-		"checkpoint": {guest{data: `checkpoint.save{}`, invoke: seq(drop(capability(dataAt, 15, dataAt+15, 2)), i32(0))}, host.Call{Checkpoint: &host.Checkpoint{Save: func([]byte) error { slow(); return nil }}}},
+		"checkpoint": {guest{data: `checkpoint.save{}`, invoke: seq(drop(capability(dataAt, 15, dataAt+15, 2)), i32(0))}, host.Call{Services: host.Services{Checkpoint: &host.Checkpoint{Save: func([]byte) error { slow(); return nil }}}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -165,7 +165,7 @@ func TestMemoryOfAnEndedCall(t *testing.T) {
 	fill := append(op(wasmbin.OpMemoryFill, i32(0), i32(1), i32(pages*page)), 0)
 	m := compile(t, h, guest{invoke: seq(drop(grow(pages)), fill, i32(1))}.wasm())
 	for range 30 {
-		o := do(context.Background(), h, m, host.Call{ImpureInit: true, Policy: host.Policy{Memory: 2 * pages * page}})
+		o := do(context.Background(), h, m, host.Call{Traits: host.Traits{ImpureInit: true}, Policy: host.Policy{Memory: 2 * pages * page}})
 		require.Equal(t, abi.ToolError, o.Kind, "%v", o.err)
 	}
 }

@@ -68,9 +68,6 @@ func (h *Host) describeCompiled(ctx context.Context, wasm []byte, opts CompileOp
 	return m.describe(ctx, describeFuel, describeTimeout)
 }
 
-// errUnfit: to interpret a plugin takes too much of what an interpreter has.
-var errUnfit = errors.New("it cannot be interpreted")
-
 // describeInterpreted describes in a runtime that is closed after it. Its error
 // may match errUnfit.
 func (h *Host) describeInterpreted(ctx context.Context, info *Info, wasm []byte) ([]byte, error) {
@@ -108,14 +105,12 @@ const interpretedAtOnce = 4
 // describe runs toolhost_describe.
 func (m *Module) describe(ctx context.Context, units int64, timeout time.Duration) ([]byte, error) {
 	req := Call{Tool: abi.ExportDescribe, Policy: Policy{Fuel: units, Output: abi.MaxManifest, Timeout: timeout}}
-	c, err := m.host.begin(m, req)
+	c, err := m.host.begin(ctx, m, req, describing)
 	if err != nil {
 		return nil, &CallError{Tool: req.Tool, Err: err}
 	}
 	defer c.end()
-	c.describing = true
-	c.live(ctx)
-	code, err := c.run(&c.ctx)
+	code, err := c.run()
 	if m.interpreted && ctx.Err() == nil && unfit(err) {
 		return nil, errUnfit
 	}
@@ -125,10 +120,10 @@ func (m *Module) describe(ctx context.Context, units int64, timeout time.Duratio
 		return nil, err
 	case r.Kind != abi.Success:
 		return nil, &CallError{Tool: req.Tool, Err: fmt.Errorf("%w: %s", ErrABI, r.Error)}
-	case c.manifest == nil:
+	case c.answer.manifest == nil:
 		return nil, &CallError{Tool: req.Tool, Err: ErrNoManifest}
 	}
-	return c.manifest, nil
+	return c.answer.manifest, nil
 }
 
 // unfit reports whether a run was ended by a limit that is lower in an

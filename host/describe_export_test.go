@@ -52,13 +52,11 @@ func (h *Host) DescribeIn(t *testing.T, interpreted bool, wasm []byte, units int
 		defer m.Close(t.Context())
 		m.interpreted = true
 	}
-	c, err := h.begin(m, Call{Tool: abi.ExportDescribe, Policy: Policy{Fuel: units, Output: abi.MaxManifest, Timeout: time.Hour}})
+	c, err := h.begin(t.Context(), m, Call{Tool: abi.ExportDescribe, Policy: Policy{Fuel: units, Output: abi.MaxManifest, Timeout: time.Hour}}, describing)
 	require.NoError(t, err)
 	defer c.end()
-	c.describing = true
-	c.live(t.Context())
-	r, err := c.outcome(c.run(&c.ctx))
-	d := Described{Manifest: string(c.manifest), Err: r.Error, Fuel: r.Usage.Fuel, Memory: r.Usage.MemoryPeak}
+	r, err := c.outcome(c.run())
+	d := Described{Manifest: string(c.answer.manifest), Err: r.Error, Fuel: r.Usage.Fuel, Memory: r.Usage.MemoryPeak}
 	if err != nil {
 		d.Err = err.Error()
 	}

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"syscall"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host/internal/compiler"
+	"github.com/toolhost/toolhost/host/internal/instance"
 )
 
 // Why a module is refused or a call ended. The errors that match them are a
@@ -18,14 +20,14 @@ var (
 	ErrClosed = errors.New("the host is closed")
 	ErrABI    = errors.New("the plugin breaks the contract")
 	ErrFuel   = errors.New("out of fuel")
-	ErrMemory = errors.New("out of memory")
+	ErrMemory = instance.ErrMemory
 	ErrOutput = errors.New("output limit reached")
 	ErrDenied = errors.New("denied")
 	ErrTrap   = errors.New("the plugin crashed")
 
 	// ErrHostMemory is the limit of the host, Config.Memory, not that of the call.
 	// It matches ErrMemory too.
-	ErrHostMemory = fmt.Errorf("%w on this host", ErrMemory)
+	ErrHostMemory = instance.ErrHostMemory
 	// ErrCompileLimit is why a module is refused that takes more memory or time to
 	// compile than Config allows, and ErrCompileCrash is why one is that breaks the
 	// compiler. Both match ErrABI.
@@ -158,4 +160,4 @@ func TimeLimit(timeout time.Duration) TimeoutError {
 func (e TimeoutError) Error() string { return fmt.Sprintf("time limit of %v reached", e.Limit) }
 
 // Is makes it match context.DeadlineExceeded, as a deadline of the caller does.
-func (e TimeoutError) Is(target error) bool { return target == errDeadline }
+func (e TimeoutError) Is(target error) bool { return target == context.DeadlineExceeded }

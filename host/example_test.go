@@ -24,7 +24,7 @@ func ExampleHost_Call() {
 		log.Fatal(err)
 	}
 	result, err := h.Call(ctx, module, host.Call{
-		Plugin: "echo", Tool: "echo", Args: []byte(`{"text": "hello"}`),
+		Traits: host.Traits{Plugin: "echo"}, Tool: "echo", Args: []byte(`{"text": "hello"}`),
 		Policy: host.Policy{Fuel: 1_000_000, Memory: 1 << 20, Timeout: 5 * time.Minute},
 	})
 	if err != nil {
@@ -32,7 +32,7 @@ func ExampleHost_Call() {
 	}
 	fmt.Println(result.Kind, string(result.Value))
 
-	result, err = h.Call(ctx, module, host.Call{Plugin: "echo", Tool: "echo", Policy: host.Policy{Fuel: 100}})
+	result, err = h.Call(ctx, module, host.Call{Traits: host.Traits{Plugin: "echo"}, Tool: "echo", Policy: host.Policy{Fuel: 100}})
 	fmt.Println(result.Kind, result.Limit, errors.Is(err, host.ErrFuel))
 	fmt.Println(err)
 	// Output:

@@ -3,40 +3,43 @@ package host
 import (
 	"context"
 
+	"github.com/toolhost/toolhost/host/internal/instance"
 	"github.com/toolhost/toolhost/host/internal/sched"
 )
 
 // OnHeap makes a host that was just made keep memories on Go's heap, as one does
 // on systems where none are mapped.
-func (h *Host) OnHeap() { h.pool.heapOnly = true }
+func (h *Host) OnHeap() { h.changeLedger(func(c *instance.Config) { c.HeapOnly = true }) }
 
-// Blind makes a host that was just made put memories back without looking what
+// Blind makes a host that was just made put memories back without knowing what
 // was written to, as one does where the system does not tell.
-func (h *Host) Blind() {
-	h.pool.written.close()
-	h.pool.written = openPagemap("/dev/zero")
+func (h *Host) Blind() { h.changeLedger(func(c *instance.Config) { c.Pagemap = "/dev/zero" }) }
+
+func (h *Host) changeLedger(change func(*instance.Config)) {
+	cfg := h.ledger.Config
+	change(&cfg)
+	h.ledger.Close()
+	h.ledger = instance.NewLedger(cfg)
 }
 
 // Sees reports whether the system tells what was written to.
-func (h *Host) Sees() bool { return h.pool.written.file != nil }
+func (h *Host) Sees() bool { return h.ledger.Tells() }
 
 // Expire discards the warm instances, as their age does.
-func (h *Host) Expire() { h.pool.discardWhile(func(*instance) bool { return true }) }
+func (h *Host) Expire() { h.ledger.DiscardWhile(func(*instance.Instance) bool { return true }) }
 
 // OnDiscard has a function called while each of the warm instances there are is
 // discarded.
 func (h *Host) OnDiscard(f func()) {
-	h.pool.mu.Lock()
-	defer h.pool.mu.Unlock()
-	for e := h.pool.idle.Front(); e != nil; e = e.Next() {
-		in := e.Value.(*instance)
-		release := in.release
-		in.release = func() {
-			f()
-			release()
-		}
+	for _, in := range h.ledger.Waiting() {
+		env := in.Guest.(*environment)
+		env.open = append(env.open, closer(f))
 	}
 }
+
+type closer func()
+
+func (f closer) Close() error { f(); return nil }
 
 // Processors makes a host that was just made have so many processors for guests.
 func (h *Host) Processors(n int) { h.cpus = sched.New(func() int { return n }) }

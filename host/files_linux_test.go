@@ -32,7 +32,7 @@ func runOutOfFiles(t *testing.T) {
 	h := newHost(t, nil)
 	m := worldPlugin.module(t, h)
 	dir := t.TempDir()
-	call := host.Call{Args: []byte(`{"do":"exit"}`), Policy: host.Policy{Files: []host.Mount{{Dir: dir, Path: "/work"}}}}
+	call := host.Call{Args: []byte(`{"do":"exit"}`), Policy: host.Policy{Grant: host.Grant{Files: []host.Mount{{Dir: dir, Path: "/work"}}}}}
 	_, err := h.Call(t.Context(), m, call)
 	require.NoError(t, err)
 

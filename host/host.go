@@ -23,6 +23,7 @@ import (
 	"github.com/tetratelabs/wazero"
 
 	"github.com/toolhost/toolhost/host/internal/compiler"
+	"github.com/toolhost/toolhost/host/internal/instance"
 	"github.com/toolhost/toolhost/host/internal/sched"
 )
 
@@ -105,10 +106,11 @@ type Host struct {
 	ctx  context.Context // done when calls have to end
 	stop context.CancelCauseFunc
 
-	pool     pool
-	slots    waitQueue        // for all calls but background runs
-	ofModule func() waitQueue // makes that for the calls of one module
-	cpus     *sched.Scheduler
+	ledger     *instance.Ledger
+	slots      waitQueue        // for all calls but background runs
+	newQueue   func() waitQueue // for the calls of one module
+	cpus       *sched.Scheduler
+	operations map[string]operation // that guests call by name
 
 	interpreting chan struct{} // has the plugins that are
 	building     chan struct{} // has those that a child process compiles
@@ -123,7 +125,9 @@ type Host struct {
 	freed   error // what went wrong with it
 	// modules are those that were not closed: they hold memory that the
 	// runtime knows nothing of.
-	modules map[*Module]bool
+	modules  map[*Module]bool
+	past     Counts // of modules that were closed
+	compiled CompileStats
 }
 
 // New returns a Host. Close it to free the compiled code.
@@ -132,16 +136,16 @@ func New(ctx context.Context, cfg Config) (*Host, error) {
 	if h.log == nil {
 		h.log = slog.New(slog.DiscardHandler)
 	}
-	perModule := int(limit(int64(cfg.Calls), DefaultCalls, 1<<20))
-	h.ofModule = func() waitQueue { return newWaitQueue(perModule, cfg.Shared, " of one plugin", "") }
-	total := int(limit(int64(cfg.TotalCalls), DefaultTotalCalls, 1<<20))
+	perModule := limit(cfg.Calls, DefaultCalls, 1<<20)
+	h.newQueue = func() waitQueue { return newWaitQueue(perModule, cfg.Shared, " of one plugin", "") }
+	total := limit(cfg.TotalCalls, DefaultTotalCalls, 1<<20)
 	h.slots = newWaitQueue(total, cfg.Shared, "", " on this host")
 	h.cpus = sched.New(func() int { return cmp.Or(max(cfg.Computing, 0), runtime.GOMAXPROCS(0)) })
-	h.pool.ceiling = limit(cfg.Memory, DefaultHostMemory, 1<<50)
-	h.pool.most = max(cmp.Or(cfg.Warm, DefaultWarm), 0)
-	h.pool.age = limit(cfg.WarmFor, DefaultWarmFor, 1<<62)
-	h.pool.written = openPagemap(pagemapPath)
-	h.pool.freed.L = &h.pool.mu
+	h.ledger = instance.NewLedger(instance.Config{
+		Memory: limit(cfg.Memory, DefaultHostMemory, 1<<50), Warm: max(cmp.Or(cfg.Warm, DefaultWarm), 0),
+		WarmFor: limit(cfg.WarmFor, DefaultWarmFor, 1<<62),
+	})
+	h.operations = operations()
 	h.ctx, h.stop = context.WithCancelCause(context.Background())
 	h.compiling, h.stopCompiling = context.WithCancel(context.Background())
 	if err := h.openCompiler(ctx, cfg); err != nil {
@@ -188,7 +192,7 @@ func (h *Host) Close(ctx context.Context) error {
 	h.stop(ErrClosed)
 	h.freeing.Do(func() {
 		background := context.WithoutCancel(ctx)
-		h.pool.close()
+		h.ledger.Close()
 		h.forgetModules()
 		h.freed = errors.Join(h.code.close(background), h.engine.close(background))
 	})

@@ -128,19 +128,19 @@ func TestCapabilities(t *testing.T) {
 		code        int32
 		response    string
 	}{
-		"not granted":      {"http", `{}`, host.Policy{}, abi.CallDenied, `{"code":"denied","message":"http is not granted to this plugin"}`},
-		"misspelled":       {"kv.gett", `{}`, host.Policy{}, abi.CallUnknown, `{"code":"unknown","message":"this host has no such capability, did you mean \"kv.get\"?"}`},
+		"not granted":      {"ask", `{}`, host.Policy{}, abi.CallDenied, `{"code":"denied","message":"ask is not granted to this plugin"}`},
+		"misspelled":       {"sleeep", `{}`, host.Policy{}, abi.CallUnknown, `{"code":"unknown","message":"this host has no such capability, did you mean \"sleep\"?"}`},
 		"unknown":          {"teleportation", `{}`, host.Policy{}, abi.CallUnknown, `{"code":"unknown","message":"this host has no such capability"}`},
 		"not UTF-8":        {"\xff\xfe", "\xff", host.Policy{}, abi.CallUnknown, `{"code":"unknown","message":"this host has no such capability"}`},
-		"a huge name":      {strings.Repeat("sleep", 1000), ``, host.Policy{Clock: true}, abi.CallUnknown, `{"code":"unknown","message":"this host has no such capability"}`},
+		"a huge name":      {strings.Repeat("sleep", 1000), ``, host.Policy{Grant: host.Grant{Clock: true}}, abi.CallUnknown, `{"code":"unknown","message":"this host has no such capability"}`},
 		"sleep, no clock":  {"sleep", `{"ms":1}`, host.Policy{}, abi.CallDenied, `{"code":"denied","message":"sleep needs the clock, which is not granted to this plugin"}`},
-		"sleep":            {"sleep", `{"ms":0}`, host.Policy{Clock: true}, 2, `{}`},
-		"sleep, negative":  {"sleep", `{"ms":-1}`, host.Policy{Clock: true}, abi.CallInvalid, `{"code":"invalid","message":"expected {\"ms\": milliseconds}"}`},
-		"sleep, no number": {"sleep", `{"ms":"1"}`, host.Policy{Clock: true}, abi.CallInvalid, `{"code":"invalid","message":"expected {\"ms\": milliseconds}"}`},
-		"sleep, too large": {"sleep", `{"ms":1e99}`, host.Policy{Clock: true}, abi.CallInvalid, `{"code":"invalid","message":"expected {\"ms\": milliseconds}"}`},
-		"sleep, nothing":   {"sleep", ``, host.Policy{Clock: true}, abi.CallInvalid, `{"code":"invalid","message":"expected {\"ms\": milliseconds}"}`},
-		"sleep, not UTF-8": {"sleep", "\xff", host.Policy{Clock: true}, abi.CallInvalid, `{"code":"invalid","message":"expected {\"ms\": milliseconds}"}`},
-		"sleep, deep":      {"sleep", strings.Repeat("[", 50_000), host.Policy{Clock: true}, abi.CallInvalid, `{"code":"invalid","message":"expected {\"ms\": milliseconds}"}`},
+		"sleep":            {"sleep", `{"ms":0}`, host.Policy{Grant: host.Grant{Clock: true}}, 2, `{}`},
+		"sleep, negative":  {"sleep", `{"ms":-1}`, host.Policy{Grant: host.Grant{Clock: true}}, abi.CallInvalid, `{"code":"invalid","message":"expected {\"ms\": milliseconds}"}`},
+		"sleep, no number": {"sleep", `{"ms":"1"}`, host.Policy{Grant: host.Grant{Clock: true}}, abi.CallInvalid, `{"code":"invalid","message":"expected {\"ms\": milliseconds}"}`},
+		"sleep, too large": {"sleep", `{"ms":1e99}`, host.Policy{Grant: host.Grant{Clock: true}}, abi.CallInvalid, `{"code":"invalid","message":"expected {\"ms\": milliseconds}"}`},
+		"sleep, nothing":   {"sleep", ``, host.Policy{Grant: host.Grant{Clock: true}}, abi.CallInvalid, `{"code":"invalid","message":"expected {\"ms\": milliseconds}"}`},
+		"sleep, not UTF-8": {"sleep", "\xff", host.Policy{Grant: host.Grant{Clock: true}}, abi.CallInvalid, `{"code":"invalid","message":"expected {\"ms\": milliseconds}"}`},
+		"sleep, deep":      {"sleep", strings.Repeat("[", 50_000), host.Policy{Grant: host.Grant{Clock: true}}, abi.CallInvalid, `{"code":"invalid","message":"expected {\"ms\": milliseconds}"}`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n, size := int64(len(c.op)), int64(len(c.request))

@@ -9,6 +9,7 @@ import (
 	"github.com/tetratelabs/wazero"
 
 	"github.com/toolhost/toolhost/host/internal/compiler"
+	"github.com/toolhost/toolhost/host/internal/instance"
 	"github.com/toolhost/toolhost/internal/wasmbin"
 )
 
@@ -27,14 +28,14 @@ func (h *Host) interpreted(ctx context.Context, wasm []byte, limits interpretabl
 	if err != nil {
 		return nil, err
 	}
-	room := &account{pool: &h.pool}
-	if err := room.take(size); err != nil {
+	room := h.ledger.Account(0)
+	if err := room.Take(instance.Linear, size); err != nil {
 		return nil, fmt.Errorf("%w: %w", errUnfit, err)
 	}
 
 	e, err := h.newEngine(ctx, compiler.InterpreterConfig(), wazero.NewCompilationCache())
 	if err != nil {
-		room.give(size)
+		room.Give(instance.Linear, size)
 		return nil, err
 	}
 	free := sync.OnceFunc(func() {
@@ -42,7 +43,7 @@ func (h *Host) interpreted(ctx context.Context, wasm []byte, limits interpretabl
 		if size >= interpretLarge {
 			runtime.GC() // what the next one takes would else come on top of it
 		}
-		room.give(size)
+		room.Give(instance.Linear, size)
 	})
 	compiled, err := e.compile(ctx, program.Wasm)
 	if err != nil {

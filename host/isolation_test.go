@@ -77,8 +77,8 @@ func endings() []ending {
 		{"fuel", guest{invoke: seq(forever(), i32(0))}, host.Call{Policy: host.Policy{Fuel: 1_000_000}}, is(abi.LimitReached, abi.LimitFuel)},
 		{"time", guest{invoke: seq(forever(), i32(0))}, host.Call{Policy: host.Policy{Timeout: time.Millisecond}}, is(abi.LimitReached, abi.LimitTime)},
 		{"sleep", guest{invoke: seq(drop(capability(dataAt, 5, dataAt+5, 20)), i32(0)), data: `sleep{"ms":1000000000000}`},
-			host.Call{Policy: host.Policy{Clock: true, Timeout: time.Millisecond}}, is(abi.LimitReached, abi.LimitTime)},
-		{"folder", guest{invoke: seq(tell(wasi(fnPrestat, 3, 512)), i32(0))}, host.Call{Policy: host.Policy{Files: []host.Mount{{Dir: ".", Path: "/work"}}}}, is(abi.Success, "")},
+			host.Call{Policy: host.Policy{Grant: host.Grant{Clock: true}, Timeout: time.Millisecond}}, is(abi.LimitReached, abi.LimitTime)},
+		{"folder", guest{invoke: seq(tell(wasi(fnPrestat, 3, 512)), i32(0))}, host.Call{Policy: host.Policy{Grant: host.Grant{Files: []host.Mount{{Dir: ".", Path: "/work"}}}}}, is(abi.Success, "")},
 	}
 }
 

@@ -5,14 +5,11 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/toolhost/toolhost/host/internal/sched"
 )
 
 // lifetime is the context of a call: it ends with the caller's, with the time
 // limit, and with the host. Nearly all calls only ever ask whether they are
-// over, which a look at the clock answers, so that there is a timer only for
-// those that wait for the end.
+// over, which the clock answers: only those that wait for the end have a timer.
 type lifetime struct {
 	context.Context // the caller's
 	call            *call
@@ -31,18 +28,12 @@ type callKey struct{}
 
 func callOf(ctx context.Context) *call { return ctx.Value(callKey{}).(*call) }
 
-// live gives a call its lifetime. It ends with end.
-func (c *call) live(ctx context.Context) *lifetime {
-	l := &c.ctx
-	if outer, ok := ctx.Value(callKey{}).(*call); ok && outer.host == c.host && !outer.ctx.ended.Load() {
-		c.outer = outer
-	}
+// begin starts the lifetime of a call. It ends with end.
+func (l *lifetime) begin(ctx context.Context, c *call) {
 	l.Context, l.call, l.began, l.limit, l.deadline = ctx, c, c.started, c.Policy.Timeout, c.Policy.Timeout
 	if deadline, ok := ctx.Deadline(); ok {
 		l.deadline = min(l.deadline, deadline.Sub(l.began))
 	}
-	c.guest = c.host.cpus.Guest(l, sched.GuestOptions{Client: c.client, Background: c.Background, Nested: c.outer != nil, Stopping: c.Stopping})
-	return l
 }
 
 // Deadline implements context.Context.
@@ -87,6 +78,7 @@ func (l *lifetime) over() (err, cause error) {
 func (l *lifetime) Done() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	if l.timed == nil {
 		ctx, cancelTime := context.WithDeadlineCause(l.Context, l.began.Add(l.limit), TimeoutError{l.limit})
 		ctx, cancel := context.WithCancel(ctx)
@@ -107,6 +99,7 @@ func (l *lifetime) Done() <-chan struct{} {
 func (l *lifetime) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	l.ended.Store(true)
 	if l.stop != nil {
 		l.stop()

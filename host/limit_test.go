@@ -246,8 +246,8 @@ func TestTime(t *testing.T) {
 		"in start":                   {guest{start: forever()}, host.Policy{}},
 		"host calls":                 {guest{invoke: seq(forever(drop(read(abi.FieldTool, 0, 8))), i32(0))}, host.Policy{}},
 		"yields":                     {guest{invoke: seq(forever(drop(wasi(fnYield))), i32(0))}, host.Policy{}},
-		"sleep":                      {guest{invoke: seq(drop(capability(dataAt, 5, dataAt+5, 20)), i32(0)), data: `sleep{"ms":1000000000000}`}, host.Policy{Clock: true}},
-		"WASI's sleep":               {guest{invoke: seq(drop(wasi(fnPoll, dataAt, 0, 1, 512)), i32(0)), data: sleepForever}, host.Policy{Clock: true}},
+		"sleep":                      {guest{invoke: seq(drop(capability(dataAt, 5, dataAt+5, 20)), i32(0)), data: `sleep{"ms":1000000000000}`}, host.Policy{Grant: host.Grant{Clock: true}}},
+		"WASI's sleep":               {guest{invoke: seq(drop(wasi(fnPoll, dataAt, 0, 1, 512)), i32(0)), data: sleepForever}, host.Policy{Grant: host.Grant{Clock: true}}},
 		"a sleep that costs no time": {guest{invoke: seq(forever(drop(wasi(fnPoll, dataAt, 0, 1, 512))), i32(0)), data: sleepForever}, host.Policy{}},
 	} {
 		t.Run(name, func(t *testing.T) {

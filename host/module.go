@@ -11,6 +11,7 @@ import (
 	"github.com/tetratelabs/wazero"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host/internal/instance"
 	"github.com/toolhost/toolhost/internal/fuel"
 )
 
@@ -22,23 +23,20 @@ type Module struct {
 
 	host        *Host
 	compiled    wazero.CompiledModule
-	runtime     wazero.Runtime // that compiled it
-	base        *image         // what a new instance starts with
-	globals     int            // mutable ones
-	renews      bool           // it exports toolhost_restored
-	interpreted bool           // and not compiled
-	free        func()         // gives back what the runtime has of this module alone
-	account     *account
+	runtime     wazero.Runtime  // that compiled it
+	base        *instance.Image // what a new instance starts with
+	globals     int             // mutable ones
+	renews      bool            // it exports toolhost_restored
+	interpreted bool            // and not compiled
+	free        func()          // gives back what the runtime has of this module alone
+	account     *instance.Account
 	slots       waitQueue // for its calls
+	tally       tally
+	forgotten   sync.Once // see forget
 
-	snapshots map[string]*snapshot // by view; guarded by the mutex of the pool
-	taking    sync.WaitGroup       // who takes them
-	priming   chan struct{}        // held by the one of those that is at work
-	forgotten sync.Once            // see forget
-
-	mu      sync.Mutex
-	startup string           // why there is no snapshot for some view
-	turns   map[string]*turn // by session
+	mu       sync.Mutex
+	startup  string                   // why there is no snapshot for some view
+	sessions map[string]*sessionQueue // of serial calls
 }
 
 // Compile checks a binary against the contract, rewrites it to be metered, and
@@ -77,11 +75,7 @@ func (h *Host) CompileWith(ctx context.Context, wasm []byte, opts CompileOptions
 	if err != nil {
 		return nil, moduleError(err)
 	}
-	if p.found {
-		h.countCompile(countCached, started)
-	} else {
-		h.countCompile(countAnew, started)
-	}
+	h.countCompile(p.found, time.Since(started))
 
 	m, err := h.newModule(info, p)
 	if err != nil {
@@ -101,8 +95,8 @@ func (h *Host) Refused(digest string) error { return moduleError(h.refusals.reca
 // newModule returns the module of a plugin that is prepared. Its error matches
 // ErrMemory.
 func (h *Host) newModule(info *Info, p *prepared) (*Module, error) {
-	a := &account{pool: &h.pool, beside: p.Overhead}
-	base, err := a.newImage(p.Image, p.At, uint64(info.MinBytes))
+	a := h.ledger.Account(p.Overhead)
+	base, err := a.NewImage(p.Image, p.At, uint64(info.MinBytes))
 	if err != nil {
 		return nil, err
 	}
@@ -111,8 +105,7 @@ func (h *Host) newModule(info *Info, p *prepared) (*Module, error) {
 		compiled: p.compiled, runtime: p.runtime, base: base, globals: p.Globals,
 		free:    p.release,
 		renews:  slices.Contains(info.Exports, abi.ExportRestored),
-		account: a, slots: h.ofModule(),
-		snapshots: map[string]*snapshot{}, priming: make(chan struct{}, 1), turns: map[string]*turn{},
+		account: a, slots: h.newQueue(), sessions: map[string]*sessionQueue{},
 	}
 	h.mu.Lock()
 	h.modules[m] = true
@@ -157,11 +150,13 @@ func (m *Module) Close(ctx context.Context) error {
 // its host may be closed at the same time.
 func (m *Module) forget() {
 	m.forgotten.Do(func() {
-		m.forgetSnapshots()
-		m.base.close()
+		m.account.Close()
+		m.base.Close()
 		m.free()
+
 		m.host.mu.Lock()
+		defer m.host.mu.Unlock()
 		delete(m.host.modules, m) // until which the host waits for this
-		m.host.mu.Unlock()
+		m.host.past.add(m.tally.counts())
 	})
 }

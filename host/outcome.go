@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -28,6 +29,7 @@ func (c *call) outcome(code int32, err error) (abi.Result, error) {
 	if err == nil {
 		return r, nil
 	}
+
 	var callErr *CallError
 	if !errors.As(err, &callErr) {
 		callErr = &CallError{Err: err}
@@ -39,12 +41,12 @@ func (c *call) outcome(code int32, err error) (abi.Result, error) {
 
 // answered reads the answer of a guest that returned.
 func (c *call) answered(code int32, r *abi.Result) error {
-	r.Content = c.content
+	r.Content = c.answer.content
 	switch code {
 	case abi.InvokeOK:
 		r.Kind = abi.Success
 		if c.module.Info.Shape == Command {
-			r.Value = textOrJSON(c.result)
+			r.Value = textOrJSON(c.answer.result)
 			return nil
 		}
 		return c.value(r)
@@ -54,7 +56,7 @@ func (c *call) answered(code int32, r *abi.Result) error {
 	case abi.InvokePanic:
 		return fmt.Errorf("%w: it panicked: %s", ErrTrap, c.errorText("without a message"))
 	case abi.InvokeConnection:
-		connection, err := abi.DecodeConnection(c.errText)
+		connection, err := abi.DecodeConnection(c.answer.errText)
 		if err != nil {
 			return fmt.Errorf("%w: %w", ErrABI, err)
 		}
@@ -65,17 +67,17 @@ func (c *call) answered(code int32, r *abi.Result) error {
 }
 
 func (c *call) value(r *abi.Result) error {
-	if len(c.result) == 0 {
+	if len(c.answer.result) == 0 {
 		return nil
 	}
-	spaced, ok := checkJSON(c.result)
+	spaced, ok := checkJSON(c.answer.result)
 	if !ok {
 		return fmt.Errorf("%w: its result is not JSON in UTF-8", ErrABI)
 	}
 	if spaced {
-		c.result = compactJSON(c.result)
+		c.answer.result = compactJSON(c.answer.result)
 	}
-	r.Value = c.result
+	r.Value = c.answer.result
 	return nil
 }
 
@@ -87,16 +89,17 @@ func (c *call) ended(err error, r *abi.Result) error {
 	if !errors.As(reason, &exit) {
 		return &CallError{Err: reason, Trace: trace}
 	}
+
 	code := int(exit.ExitCode())
 	switch {
-	case code == 0 && c.module.Info.Shape == Command && !c.describing:
+	case code == 0 && c.module.Info.Shape == Command && c.purpose != describing:
 		return c.answered(abi.InvokeOK, r)
 	case code == 0:
 		return fmt.Errorf("%w: it exited before it answered", ErrABI)
 	}
 	r.ExitCode = &code
 	r.Kind, r.Error = abi.ToolError, fmt.Sprintf("exited with code %d", code)
-	if said := clean(c.stderr.bytes()); said != "" {
+	if said := clean(c.answer.stderr.bytes()); said != "" {
 		r.Error += ": " + said
 	}
 	return nil
@@ -136,11 +139,11 @@ func (c *call) classify(err *CallError, r *abi.Result) {
 }
 
 func (c *call) usage() abi.Usage {
-	return abi.Usage{Fuel: c.fuel, Wall: time.Since(c.started), MemoryPeak: c.peak, OutputBytes: c.written}
+	return abi.Usage{Fuel: c.fuel, Wall: time.Since(c.started), MemoryPeak: c.peak, OutputBytes: c.answer.written}
 }
 
 func (c *call) errorText(none string) string {
-	if s := clean(c.errText); s != "" {
+	if s := clean(c.answer.errText); s != "" {
 		return s
 	}
 	return none
@@ -172,4 +175,31 @@ func textOrJSON(out []byte) json.RawMessage {
 	}
 	text, _ := json.Marshal(strings.TrimRight(strings.ToValidUTF8(string(out), "\uFFFD"), "\n"))
 	return text
+}
+
+// log logs what a plugin says to the operator. It never reaches the model.
+func (c *call) log(stream abi.Stream, data []byte) {
+	log := c.host.log.With("plugin", c.Plugin, "tool", c.Tool, "call", c.ID)
+	before := c.answer.logged
+	c.answer.logged += int64(len(data))
+	switch {
+	case c.answer.logged <= maxLogged:
+		c.guest.Lend()
+		defer c.guest.Reclaim()
+		log.Log(&c.ctx, level(stream), clean(data))
+	case before <= maxLogged:
+		log.Warn("the plugin logs too much: the rest of this call is dropped", "bytes_allowed", maxLogged)
+	}
+}
+
+func level(stream abi.Stream) slog.Level {
+	switch stream {
+	case abi.StreamDebug:
+		return slog.LevelDebug
+	case abi.StreamInfo:
+		return slog.LevelInfo
+	case abi.StreamWarn:
+		return slog.LevelWarn
+	}
+	return slog.LevelError
 }

@@ -18,36 +18,20 @@ const (
 )
 
 // Policy says what one call may use and touch. The zero Policy has the default
-// limits and grants nothing: no folder, no environment, no clock (time stands
-// at the start of 2022 and moves only as the plugin sleeps or looks at it) and
-// no randomness (a fixed sequence). Under it a call depends on nothing but the
-// module and its arguments.
+// limits and grants nothing: no folder, no environment, no clock (time stands at
+// the start of 2022 and moves only as the plugin sleeps or reads it) and no
+// randomness (a fixed sequence). Under it a call depends on nothing but the module
+// and its arguments. A negative limit is the smallest.
 type Policy struct {
 	Fuel    int64         // units; 0 is DefaultFuel
 	Memory  int64         // bytes of linear memory, MaxMemory at most; 0 is DefaultMemory
 	Output  int64         // bytes written to all streams; 0 is DefaultOutput
 	Timeout time.Duration // wall time, waiting included; 0 is DefaultTimeout
 
-	Clock  bool // the real time, and sleeping
-	Random bool // real randomness
-	Ask    bool // questions to the user, if Call.Ask is there
-	Files  []Mount
-	Env    map[string]string
-	// Config is what the operator set for the plugin. It reads it from
-	// abi.FieldContext; it is no place for a secret.
-	Config map[string]string
+	Grant
 }
 
-// Mount grants a folder of the host to a plugin. Nothing outside the folder can
-// be reached through it, whatever links lie in it.
-type Mount struct {
-	Dir   string // folder of the host
-	Path  string // absolute path in the sandbox, such as /work
-	Write bool   // else nothing in it can be changed
-}
-
-// withDefaults fills in the limits left open. A negative limit is no limit
-// anybody can mean; it is taken as the smallest.
+// withDefaults fills in the limits left open.
 func (p Policy) withDefaults() Policy {
 	p.Fuel = limit(p.Fuel, DefaultFuel, MaxFuel)
 	p.Memory = limit(p.Memory, DefaultMemory, MaxMemory)
@@ -56,7 +40,7 @@ func (p Policy) withDefaults() Policy {
 	return p
 }
 
-func limit[T ~int64](n, zero, most T) T {
+func limit[T ~int | ~int64](n, zero, most T) T {
 	if n == 0 {
 		return zero
 	}

@@ -78,11 +78,11 @@ func TestCallsWaitInLine(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 5 {
 		wg.Go(func() {
-			do(context.Background(), h, m, host.Call{Progress: func(host.Progress) {
+			do(context.Background(), h, m, host.Call{Observers: host.Observers{Progress: func(host.Progress) {
 				mu.Lock()
 				defer mu.Unlock()
 				order = append(order, i)
-			}})
+			}}})
 		})
 		untilWaiting(t, m, i+1)
 	}
@@ -119,15 +119,15 @@ func TestWaitingEnds(t *testing.T) {
 func TestSerialCallsTakeTurns(t *testing.T) {
 	h := newHost(t, nil)
 	m := compile(t, h, held.wasm())
-	first := hold(t, h, m, host.Call{Serial: true, Session: "a"})
+	first := hold(t, h, m, host.Call{Traits: host.Traits{Serial: true}, Session: "a"})
 	<-first.in
-	second := hold(t, h, m, host.Call{Serial: true, Session: "a"})
+	second := hold(t, h, m, host.Call{Traits: host.Traits{Serial: true}, Session: "a"})
 	untilWaiting(t, m, 1)
-	other := hold(t, h, m, host.Call{Serial: true, Session: "b"})
+	other := hold(t, h, m, host.Call{Traits: host.Traits{Serial: true}, Session: "b"})
 	<-other.in
 	parallel := hold(t, h, m, host.Call{Session: "a"})
 	<-parallel.in
-	late := do(context.Background(), h, m, host.Call{Serial: true, Session: "a", Policy: host.Policy{Timeout: time.Millisecond}})
+	late := do(context.Background(), h, m, host.Call{Traits: host.Traits{Serial: true}, Session: "a", Policy: host.Policy{Timeout: time.Millisecond}})
 	require.ErrorIs(t, late.err, context.DeadlineExceeded)
 	select {
 	case <-second.in:
@@ -163,13 +163,13 @@ func TestMemoryCeiling(t *testing.T) {
 	require.Equal(t, []int32{1}, grown.codes())
 	require.ErrorIs(t, grown.err, host.ErrHostMemory)
 	require.Equal(t, abi.LimitMemory, grown.Limit)
-	require.ErrorContains(t, grown.err, "try again")
+	require.ErrorContains(t, grown.err, "retry when")
 	require.Equal(t, int64(4*page), grown.Usage.MemoryPeak)
 
 	first.release(t)
 	require.Equal(t, int64(10*page), h.Stats().MemoryPeak)
 	require.Equal(t, int64(6*page), m.Stats().MemoryPeak)
-	require.NoError(t, do(context.Background(), h, m, host.Call{Progress: func(host.Progress) {}}).err)
+	require.NoError(t, do(context.Background(), h, m, host.Call{Observers: host.Observers{Progress: func(host.Progress) {}}}).err)
 }
 
 // TestWarmInstancesMakeRoom: memory that only waits is given to those that need

@@ -7,10 +7,9 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/toolhost/toolhost/abi"
-	"github.com/toolhost/toolhost/internal/fuel"
+	"github.com/toolhost/toolhost/host/internal/instance"
 )
 
 // startFuel bounds what is spent on taking a snapshot: some seconds. A call that
@@ -21,9 +20,10 @@ const startFuel = 10_000_000_000
 // view can share a snapshot. It is empty for a call that must not have one.
 func (c *call) view() string {
 	p := &c.Policy
-	if c.module.Isolation.Mode != Reset || c.describing || c.ImpureInit {
+	if c.module.Isolation.Mode != Reset || c.purpose == describing || c.ImpureInit {
 		return ""
 	}
+
 	b := strconv.AppendInt(nil, p.Memory, 10)
 	b = strconv.AppendBool(strconv.AppendBool(b, p.Clock), p.Random)
 	for _, name := range slices.Sorted(maps.Keys(p.Env)) {
@@ -35,102 +35,105 @@ func (c *call) view() string {
 	return string(b)
 }
 
-// impureError says why calls cannot share what a module makes as it starts up.
-type impureError struct{ why string }
+// snapshot returns the snapshot the call starts from, which the caller releases.
+// It is nil if the call has to start up itself.
+func (c *call) snapshot() (*instance.Snapshot, error) {
+	view := c.view()
+	if view == "" {
+		return nil, nil
+	}
 
-func (e *impureError) Error() string { return e.why }
-
-// errAgain: no snapshot could be taken for a reason that passes.
-var errAgain = errors.New("no snapshot can be taken now")
-
-// take takes the snapshot, or finds out why there can be none. It starts the
-// module up in an instance that serves no call and knows of none: what starts
-// up there can see nothing but its view, and ends where it tries to do more.
-func (s *snapshot) take(ctx context.Context, plugin string, policy Policy) {
-	m, p := s.module, s.module.account.pool
-	err := errAgain
+	s := c.module.account.Snapshot(view, func() func(context.Context, *instance.Snapshot) error {
+		policy := c.Policy
+		policy.Env, policy.Files = maps.Clone(policy.Env), slices.Clone(policy.Files) // the caller's once its call ends
+		policy.Fuel, policy.Timeout = min(policy.Fuel, startFuel), DefaultTimeout
+		return c.module.primer(c.Plugin, policy)
+	})
 	select {
-	case m.priming <- struct{}{}:
-		defer func() { <-m.priming }()
-		c := &call{Call: Call{Plugin: plugin, Policy: policy}, host: m.host, module: m, started: time.Now(), priming: true}
-		c.live(ctx)
-		err = c.prime(s)
-		c.ctx.end()
-	case <-ctx.Done():
-	}
-	again := errors.Is(err, errAgain)
-	if err != nil && !again {
-		m.mu.Lock()
-		m.startup = noSnapshot(err)
-		m.mu.Unlock()
-	}
-	p.mu.Lock()
-	s.taking = false
-	switch {
-	case s.forgotten:
-	case again:
-		p.forget(s)
+	case <-s.Taken():
 	default:
-		s.recent = p.snapshots.PushBack(s)
+		if err := c.await(s.Taken()); err != nil {
+			s.Release()
+			return nil, &instance.Stop{Reason: err}
+		}
 	}
-	s.users++ // until it is released below
-	crowd := p.crowd(m)
-	p.mu.Unlock()
-	for _, old := range crowd {
-		old.forget()
+	if !s.Usable() {
+		s.Release()
+		return nil, nil
 	}
-	close(s.taken)
-	s.release()
+	return s, nil
 }
 
-// noSnapshot tells operators why there is none.
-func noSnapshot(err error) string {
-	var impure *impureError
-	switch {
-	case errors.As(err, &impure):
-		return impure.why
-	case errors.Is(err, ErrFuel):
-		return fmt.Sprintf("it needs more than %d units of fuel to start up", int64(startFuel))
+// primer returns a function that takes a snapshot, or finds out why there can be
+// none. It starts the module up in an instance that serves no call and knows of
+// none: what starts up there can see nothing but its view, and ends where it tries
+// to do more.
+func (m *Module) primer(plugin string, policy Policy) func(context.Context, *instance.Snapshot) error {
+	return func(ctx context.Context, s *instance.Snapshot) error {
+		c := m.host.newCall(ctx, m, Call{Traits: Traits{Plugin: plugin}, Policy: policy}, priming)
+		defer c.ctx.end()
+		err := c.prime(s)
+		if err != nil && !errors.Is(err, instance.ErrAgain) {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			m.startup = noSnapshot(err)
+		}
+		return err
 	}
-	return "it does not start up"
 }
 
 // prime starts the module up and captures the state it is in then. Its error
-// matches errAgain if another call may have more luck.
-func (c *call) prime(s *snapshot) (err error) {
+// matches instance.ErrAgain if another call may have more luck.
+func (c *call) prime(s *instance.Snapshot) error {
 	if err := c.compute(); err != nil {
-		return errAgain
+		return instance.ErrAgain
 	}
 	defer c.guest.Idle()
-	c.meter = fuel.NewMeter(c.Policy.Fuel, c.interrupted)
-	in, err := c.instantiate(&c.ctx, nil)
+	in, err := c.instantiate(nil)
 	if err != nil {
-		return fmt.Errorf("%w: %w", errAgain, err)
+		return fmt.Errorf("%w: %w", instance.ErrAgain, err)
 	}
-	defer in.discard()
-	defer c.repay()
+	defer in.Discard()
+	defer c.meter.repay()
+
 	c.serve(in)
 	if err = c.startUp(); err == nil {
 		err = c.settle()
 	}
 	switch {
 	case c.ctx.Err() != nil, errors.Is(err, ErrHostMemory), errors.Is(err, ErrFuel) && c.Policy.Fuel < startFuel:
-		return errAgain
+		return instance.ErrAgain
 	case err != nil:
 		return err
 	}
-	s.fuel = c.meter.Used(int64(c.counter.Get()))
-	return s.capture(in)
+	return s.Capture(in, c.meter.fuel.Used(c.meter.left()))
 }
 
+// noSnapshot tells operators why there is none.
+func noSnapshot(err error) string {
+	var impure *impureError
+	switch {
+	case errors.As(err, &impure), errors.Is(err, instance.ErrTooLarge):
+		return err.Error()
+	case errors.Is(err, ErrFuel):
+		return fmt.Sprintf("it needs more than %d units of fuel to start up", int64(startFuel))
+	}
+	return "it does not start up"
+}
+
+// impureError says why calls cannot share what a module makes as it starts up.
+type impureError struct{ why string }
+
+func (e *impureError) Error() string { return e.why }
+
 // wasiReads are the functions of WASI that only read what view tells apart, or
-// what each call sees in the same way. A module that does more while it starts
-// up does it for a call.
+// what each call sees in the same way. A module that does more while it starts up
+// does it for a call.
 var wasiReads = map[string]bool{
 	"args_get": true, "args_sizes_get": true, "environ_get": true, "environ_sizes_get": true,
 	"clock_res_get": true, "clock_time_get": true, "random_get": true, "sched_yield": true,
 	"fd_prestat_get": true, "fd_prestat_dir_name": true, "fd_fdstat_get": true,
-	"fd_fdstat_set_flags": true, // none of the streams and folders there are has any
+	"fd_fdstat_set_flags": true, // streams and folders have none
 }
 
 // wasiTraceless are those that leave nothing behind in the instance, where no
@@ -143,7 +146,7 @@ var wasiTraceless = map[string]bool{
 func (c *call) touched(function string) {
 	reads := wasiReads[function]
 	c.tainted = c.tainted || !reads && !wasiTraceless[function]
-	if !c.priming {
+	if c.purpose != priming {
 		return
 	}
 	switch {
@@ -156,13 +159,13 @@ func (c *call) touched(function string) {
 	}
 }
 
-// touchedContract notes that a guest used the contract, which knows one call
-// from another.
+// touchedContract notes that a guest used the contract, which knows one call from
+// another.
 func (c *call) touchedContract() {
-	if c.priming {
+	if c.purpose == priming {
 		c.impure("it calls " + abi.Version + " while it starts up")
 	}
 }
 
 // impure ends what would make a snapshot that calls must not share.
-func (c *call) impure(why string) { panic(&ended{&impureError{why}}) }
+func (c *call) impure(why string) { panic(&instance.Stop{Reason: &impureError{why}}) }

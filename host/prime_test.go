@@ -40,11 +40,11 @@ func TestNobodyWaitsForAWriter(t *testing.T) {
 			take := sync.OnceFunc(func() { close(taken) })
 			t.Cleanup(take)
 			go func() {
-				done <- do(context.Background(), h, m, host.Call{Stdout: writerFunc(func(p []byte) (int, error) {
+				done <- do(context.Background(), h, m, host.Call{Observers: host.Observers{Stdout: writerFunc(func(p []byte) (int, error) {
 					held <- struct{}{}
 					<-taken
 					return len(p), nil
-				})})
+				})}})
 			}()
 			<-held
 			for range 3 {
@@ -66,12 +66,12 @@ func TestCallsWithinCalls(t *testing.T) {
 			var deep func(level int) outcome
 			deep = func(level int) outcome {
 				var inner error
-				o := do(context.Background(), h, m, host.Call{Stdout: writerFunc(func(p []byte) (int, error) {
+				o := do(context.Background(), h, m, host.Call{Observers: host.Observers{Stdout: writerFunc(func(p []byte) (int, error) {
 					if level > 0 && inner == nil {
 						inner = deep(level - 1).err
 					}
 					return len(p), nil
-				})})
+				})}})
 				require.NoError(t, inner)
 				return o
 			}
@@ -96,15 +96,15 @@ func TestGoexit(t *testing.T) {
 				done := make(chan struct{})
 				go func() {
 					defer close(done)
-					do(context.Background(), h, m, host.Call{Serial: true, Stdout: writerFunc(func([]byte) (int, error) {
+					do(context.Background(), h, m, host.Call{Traits: host.Traits{Serial: true}, Observers: host.Observers{Stdout: writerFunc(func([]byte) (int, error) {
 						runtime.Goexit()
 						return 0, nil
-					})})
+					})}})
 				}()
 				<-done
 				require.LessOrEqual(t, h.Stats().Memory, before.Memory)
 				require.Zero(t, m.Stats().Idle, "the instance never returned")
-				require.NoError(t, do(context.Background(), h, m, host.Call{Serial: true}).err)
+				require.NoError(t, do(context.Background(), h, m, host.Call{Traits: host.Traits{Serial: true}}).err)
 			}
 			require.Zero(t, m.Stats().Running+m.Stats().Waiting)
 			require.Equal(t, before.Memory, h.Stats().Memory)
@@ -261,7 +261,7 @@ func TestManyViews(t *testing.T) {
 			for j := range name {
 				name[j] = 'A'
 			}
-			o := do(context.Background(), h, m, host.Call{Policy: host.Policy{Env: map[string]string{string(name): ""}}})
+			o := do(context.Background(), h, m, host.Call{Policy: host.Policy{Grant: host.Grant{Env: map[string]string{string(name): ""}}}})
 			require.NoError(t, o.err)
 			require.Equal(t, []int32{int32(i + 3)}, o.codes())
 		}

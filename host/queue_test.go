@@ -57,7 +57,7 @@ func TestPlaceGivenBack(t *testing.T) {
 	h := hostWith(t, host.Config{TotalCalls: 1})
 	m := compile(t, h, held.wasm())
 	var giveBack func()
-	first := hold(t, h, m, host.Call{Placed: func(f func()) { giveBack = f }})
+	first := hold(t, h, m, host.Call{Observers: host.Observers{Admitted: func(f func()) { giveBack = f }}})
 	<-first.in
 	second := hold(t, h, m, host.Call{})
 	untilWaiting(t, m, 1)
@@ -80,7 +80,7 @@ func TestCallsOfOneModuleHoldUpNobody(t *testing.T) {
 	a, b := compile(t, h, held.wasm()), compile(t, h, guest{invoke: held.invoke, data: "another"}.wasm())
 	var holders []*holder
 	for range 2 {
-		holders = append(holders, hold(t, h, a, host.Call{Serial: true, Session: "s"}), hold(t, h, a, host.Call{}))
+		holders = append(holders, hold(t, h, a, host.Call{Traits: host.Traits{Serial: true}, Session: "s"}), hold(t, h, a, host.Call{}))
 	}
 	untilWaiting(t, a, 2) // one for its turn, one for the module
 	other := hold(t, h, b, host.Call{})
@@ -132,9 +132,9 @@ func TestCallWithinCall(t *testing.T) {
 			var inner outcome
 			inner.err = io.EOF
 			handler.call = func(ctx context.Context) {
-				inner = do(ctx, h, c.module, host.Call{Serial: true, Session: c.session})
+				inner = do(ctx, h, c.module, host.Call{Traits: host.Traits{Serial: true}, Session: c.session})
 			}
-			require.NoError(t, do(context.Background(), h, outer, host.Call{Serial: true, Session: "s"}).err)
+			require.NoError(t, do(context.Background(), h, outer, host.Call{Traits: host.Traits{Serial: true}, Session: "s"}).err)
 			require.NoError(t, inner.err)
 		})
 	}
@@ -146,10 +146,10 @@ func TestBusyWithinCall(t *testing.T) {
 	handler := &within{Handler: slog.NewTextHandler(io.Discard, nil)}
 	h := hostWith(t, host.Config{Logger: slog.New(handler)})
 	outer, serial := compile(t, h, logging.wasm()), compile(t, h, held.wasm())
-	first := hold(t, h, serial, host.Call{Serial: true, Session: "s"})
+	first := hold(t, h, serial, host.Call{Traits: host.Traits{Serial: true}, Session: "s"})
 	<-first.in
 	var inner outcome
-	handler.call = func(ctx context.Context) { inner = do(ctx, h, serial, host.Call{Serial: true, Session: "s"}) }
+	handler.call = func(ctx context.Context) { inner = do(ctx, h, serial, host.Call{Traits: host.Traits{Serial: true}, Session: "s"}) }
 	require.NoError(t, do(context.Background(), h, outer, host.Call{Session: "s"}).err)
 	require.ErrorIs(t, inner.err, host.ErrBusy)
 	require.Equal(t, abi.ToolError, inner.Kind)

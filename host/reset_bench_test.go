@@ -100,7 +100,7 @@ func cleanly(b *testing.B, wasm []byte, tool, args string) {
 	m := compile(b, h, wasm)
 	raw := newRaw(b, wasm, tool, args)
 	call := func(impure bool) func() {
-		req := host.Call{Plugin: "bench", Tool: tool, Args: []byte(args), ImpureInit: impure}
+		req := host.Call{Traits: host.Traits{Plugin: "bench", ImpureInit: impure}, Tool: tool, Args: []byte(args)}
 		return func() {
 			if r, err := h.Call(context.Background(), m, req); err != nil || r.Kind != abi.Success {
 				b.Fatal(r.Kind, r.Error, err)

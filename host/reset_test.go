@@ -182,11 +182,11 @@ func TestSnapshotsAreNotShared(t *testing.T) {
 	for range 3 {
 		none := do(context.Background(), h, m, host.Call{})
 		require.Equal(t, []int32{0, 0, 1000}, none.codes())
-		one := do(context.Background(), h, m, host.Call{Policy: host.Policy{Env: map[string]string{"A": "b"}}})
+		one := do(context.Background(), h, m, host.Call{Policy: host.Policy{Grant: host.Grant{Env: map[string]string{"A": "b"}}}})
 		require.Equal(t, []int32{1, 4, 1000}, one.codes())
-		other := do(context.Background(), h, m, host.Call{Policy: host.Policy{Env: map[string]string{"A": "bc"}}})
+		other := do(context.Background(), h, m, host.Call{Policy: host.Policy{Grant: host.Grant{Env: map[string]string{"A": "bc"}}}})
 		require.Equal(t, []int32{1, 5, 1000}, other.codes())
-		clock := do(context.Background(), h, m, host.Call{Policy: host.Policy{Clock: true}})
+		clock := do(context.Background(), h, m, host.Call{Policy: host.Policy{Grant: host.Grant{Clock: true}}})
 		require.NotEqual(t, int32(1000), clock.codes()[2])
 	}
 	require.Equal(t, int64(3), m.Stats().Restored)
@@ -204,16 +204,16 @@ func TestStartingUp(t *testing.T) {
 	}{
 		"nothing":           {initialize: store(512, i32(1)), shared: true},
 		"fixed randomness":  {initialize: drop(wasi(fnRandom, 512, 4)), shared: true},
-		"real randomness":   {initialize: drop(wasi(fnRandom, 512, 4)), policy: host.Policy{Random: true}},
-		"that is renewed":   {initialize: drop(wasi(fnRandom, 512, 4)), policy: host.Policy{Random: true}, restored: true, shared: true},
+		"real randomness":   {initialize: drop(wasi(fnRandom, 512, 4)), policy: host.Policy{Grant: host.Grant{Random: true}}},
+		"that is renewed":   {initialize: drop(wasi(fnRandom, 512, 4)), policy: host.Policy{Grant: host.Grant{Random: true}}, restored: true, shared: true},
 		"reads arguments":   {initialize: drop(read(abi.FieldArgs, 512, 4))},
 		"writes output":     {initialize: drop(write(abi.StreamOutput, 512, 4))},
 		"writes to WASI":    {initialize: drop(wasi(fnFDWrite, 1, 700, 0, 708))},
 		"standing clock":    {initialize: drop(now(512)), shared: true},
-		"real clock":        {initialize: drop(now(512)), policy: host.Policy{Clock: true}},
-		"environment":       {initialize: drop(wasi(fnEnv, 512, 516)), policy: host.Policy{Env: map[string]string{"A": "b"}}, shared: true},
+		"real clock":        {initialize: drop(now(512)), policy: host.Policy{Grant: host.Grant{Clock: true}}},
+		"environment":       {initialize: drop(wasi(fnEnv, 512, 516)), policy: host.Policy{Grant: host.Grant{Env: map[string]string{"A": "b"}}}, shared: true},
 		"arguments of WASI": {initialize: drop(wasi(fnArgs, 512, 516)), shared: true},
-		"folders":           {initialize: drop(wasi(fnPrestat, 3, 512)), policy: host.Policy{Files: []host.Mount{{Dir: t.TempDir(), Path: "/work"}}}, shared: true},
+		"folders":           {initialize: drop(wasi(fnPrestat, 3, 512)), policy: host.Policy{Grant: host.Grant{Files: []host.Mount{{Dir: t.TempDir(), Path: "/work"}}}}, shared: true},
 		"reads input":       {initialize: drop(wasi(fnFDRead, 0, 700, 0, 708))},
 		"sleeps":            {initialize: drop(wasi(fnPoll, 700, 708, 0, 716))},
 		"exits":             {initialize: seq(i32(0), call(fnExit))},

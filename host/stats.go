@@ -2,10 +2,11 @@ package host
 
 import (
 	"errors"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host/internal/instance"
 	"github.com/toolhost/toolhost/host/internal/sched"
 	wasmstate "github.com/toolhost/toolhost/internal/snapshot"
 )
@@ -108,125 +109,115 @@ type CompileStats struct {
 	Time   time.Duration `json:"time_ns"`
 }
 
-// counter is one of the figures of a tally.
-type counter int
-
-const (
-	countRunning counter = iota
-	countWaiting
-	countWaited
-	countWaitTime // nanoseconds
-	countWarm
-	countRestored
-	countStarted
-	countInstances
-	countImages  // bytes
-	countStacks  // bytes
-	countBuffers // bytes
-	countCached
-	countAnew
-	countCompileTime // nanoseconds
-	countSuccess
-	countToolError
-	countConnection
-	countCanceled
-	countFuel
-	countTime
-	countMemory
-	countHostMemory
-	countOutput
-	countBusy
-	countInternal
-	counters
-)
-
-// tally is what is counted of a module or a host.
-type tally [counters]atomic.Int64
-
-// count adds to a figure of a module and of its host.
-func (a *account) count(f counter, n int64) {
-	a.tally[f].Add(n)
-	a.pool.tally[f].Add(n)
+// tally counts what calls do.
+type tally struct {
+	mu sync.Mutex
+	Counts
 }
 
-func (c *call) count(f counter, n int64) { c.module.account.count(f, n) }
-
-// countCompile counts a module that was compiled.
-func (h *Host) countCompile(f counter, begin time.Time) {
-	h.pool.tally[f].Add(1)
-	h.pool.tally[countCompileTime].Add(int64(time.Since(begin)))
-}
-
-// countEnd counts how a call ended.
-func (c *call) countEnd(r abi.Result, err error) { c.count(ending(r, err), 1) }
-
-func ending(r abi.Result, err error) counter {
-	switch r.Kind {
-	case abi.Success:
-		return countSuccess
-	case abi.ConnectionRequired:
-		return countConnection
-	case abi.CanceledKind:
-		return countCanceled
-	case abi.ToolError:
-		if errors.Is(err, ErrBusy) {
-			return countBusy
-		}
-		return countToolError
-	case abi.LimitReached:
-		if errors.Is(err, ErrHostMemory) {
-			return countHostMemory
-		}
-		return map[abi.Limit]counter{abi.LimitFuel: countFuel, abi.LimitTime: countTime, abi.LimitMemory: countMemory, abi.LimitOutput: countOutput}[r.Limit]
-	}
-	return countInternal
+func (t *tally) update(f func(*Counts)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	f(&t.Counts)
 }
 
 func (t *tally) counts() Counts {
-	get := func(f counter) int64 { return t[f].Load() }
-	return Counts{
-		Running: int(get(countRunning)), Waiting: int(get(countWaiting)), Waited: get(countWaited), WaitTime: time.Duration(get(countWaitTime)),
-		Warm: get(countWarm), Restored: get(countRestored), Started: get(countStarted),
-		Outcomes: Outcomes{
-			Success: get(countSuccess), ToolError: get(countToolError), ConnectionRequired: get(countConnection), Canceled: get(countCanceled),
-			Fuel: get(countFuel), Time: get(countTime), Memory: get(countMemory), HostMemory: get(countHostMemory), Output: get(countOutput),
-			Busy: get(countBusy), Internal: get(countInternal),
-		},
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.Counts
+}
+
+// origin is the count of calls whose instance is from the same place.
+func (n *Counts) origin(warm, restored bool) *int64 {
+	switch {
+	case warm:
+		return &n.Warm
+	case restored:
+		return &n.Restored
+	}
+	return &n.Started
+}
+
+// add adds the counts of another module.
+func (n *Counts) add(o Counts) {
+	n.Running += o.Running
+	n.Waiting += o.Waiting
+	n.Waited += o.Waited
+	n.WaitTime += o.WaitTime
+	n.Warm += o.Warm
+	n.Restored += o.Restored
+	n.Started += o.Started
+	for i, to := range n.Outcomes.all() {
+		*to += *o.Outcomes.all()[i]
 	}
 }
 
-// stats are the figures of a tally beside those of the ledger.
-func (t *tally) stats(memory, peak, ceiling int64, idle int) Stats {
-	get := func(f counter) int64 { return t[f].Load() }
-	of := MemoryOf{Images: get(countImages), Stacks: get(countStacks), Buffers: get(countBuffers)}
-	of.Instances = max(0, memory-of.Images-of.Stacks-of.Buffers)
+func (o *Outcomes) all() []*int64 {
+	return []*int64{&o.Success, &o.ToolError, &o.ConnectionRequired, &o.Canceled, &o.Fuel, &o.Time, &o.Memory, &o.HostMemory, &o.Output, &o.Busy, &o.Internal}
+}
+
+// of is the count of calls that ended in this way.
+func (o *Outcomes) of(r abi.Result, err error) *int64 {
+	switch {
+	case r.Kind == abi.Success:
+		return &o.Success
+	case r.Kind == abi.ConnectionRequired:
+		return &o.ConnectionRequired
+	case r.Kind == abi.CanceledKind:
+		return &o.Canceled
+	case r.Kind == abi.ToolError && errors.Is(err, ErrBusy):
+		return &o.Busy
+	case r.Kind == abi.ToolError:
+		return &o.ToolError
+	case r.Kind != abi.LimitReached:
+		return &o.Internal
+	case errors.Is(err, ErrHostMemory):
+		return &o.HostMemory
+	}
+	return map[abi.Limit]*int64{abi.LimitFuel: &o.Fuel, abi.LimitTime: &o.Time, abi.LimitMemory: &o.Memory, abi.LimitOutput: &o.Output}[r.Limit]
+}
+
+// countCompile counts a module that was compiled.
+func (h *Host) countCompile(cached bool, took time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if cached {
+		h.compiled.Cached++
+	} else {
+		h.compiled.Anew++
+	}
+	h.compiled.Time += took
+}
+
+// stats completes figures of memory.
+func stats(counts Counts, f instance.Figures, limit int64) Stats {
 	return Stats{
-		Counts: t.counts(), Instances: int(get(countInstances)), Idle: idle,
-		Memory: memory, MemoryPeak: peak, MemoryLimit: ceiling, MemoryOf: of,
-		Compiled: CompileStats{get(countCached), get(countAnew), time.Duration(get(countCompileTime))},
+		Counts: counts, Instances: f.Instances, Idle: f.Idle, Memory: f.Total(), MemoryPeak: f.Peak, MemoryLimit: limit,
+		MemoryOf: MemoryOf{f.Held[instance.Linear], f.Held[instance.Images], f.Held[instance.Stacks], f.Held[instance.Buffers]},
 	}
 }
 
 // Stats returns the figures of a module.
 func (m *Module) Stats() Stats {
+	s := stats(m.tally.counts(), m.account.Figures(), m.host.ledger.Memory)
 	m.mu.Lock()
-	startup := m.startup
-	m.mu.Unlock()
-	a := m.account
-	a.pool.mu.Lock()
-	defer a.pool.mu.Unlock()
-	s := a.tally.stats(a.memory, a.peak, a.pool.ceiling, a.idle)
-	s.Startup = startup
+	defer m.mu.Unlock()
+	s.Startup = m.startup
 	return s
 }
 
 // Stats returns the figures of all modules together.
 func (h *Host) Stats() Stats {
-	p := &h.pool
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	s := p.tally.stats(p.memory, p.peak, p.ceiling, p.idle.Len())
-	s.Processors = h.cpus.Stats()
+	h.mu.Lock()
+	counts := h.past // of modules that were closed
+	for m := range h.modules {
+		counts.add(m.tally.counts())
+	}
+	compiled := h.compiled
+	h.mu.Unlock()
+
+	s := stats(counts, h.ledger.Figures(), h.ledger.Memory)
+	s.Compiled, s.Processors = compiled, h.cpus.Stats()
 	return s
 }
 

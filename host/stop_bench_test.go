@@ -58,7 +58,7 @@ func benchmarkStop(b *testing.B, wasm []byte) {
 		begun := sync.OnceFunc(func() {
 			time.AfterFunc(time.Duration(10+i%50)*time.Millisecond, func() { at = time.Now(); stop() })
 		})
-		o := do(ctx, h, m, host.Call{Policy: policy, Progress: func(host.Progress) { begun() }, Stderr: onWrite(begun)})
+		o := do(ctx, h, m, host.Call{Policy: policy, Observers: host.Observers{Progress: func(host.Progress) { begun() }, Stderr: onWrite(begun)}})
 		took = append(took, time.Since(at))
 		require.ErrorIs(b, o.err, context.Canceled)
 	}

@@ -61,11 +61,11 @@ func TestCancel(t *testing.T) {
 			m := compile(t, h, signal.wasm())
 			c.cancel(context.Background(), func(ctx context.Context) {
 				cancel, _ := ctx.Value(began{}).(context.CancelFunc)
-				o := do(ctx, h, m, host.Call{Policy: host.Policy{Fuel: host.MaxFuel}, Progress: func(host.Progress) {
+				o := do(ctx, h, m, host.Call{Policy: host.Policy{Fuel: host.MaxFuel}, Observers: host.Observers{Progress: func(host.Progress) {
 					if cancel != nil {
 						go cancel()
 					}
-				}})
+				}}})
 				for _, want := range c.is {
 					require.ErrorIs(t, o.err, want)
 				}
@@ -97,7 +97,7 @@ func TestStopping(t *testing.T) {
 			store(0, i32('7')), drop(write(abi.StreamResult, 0, 1)),
 			tell(read(abi.FieldResponse, 512, 512)), i32(0),
 		),
-	}, host.Call{Stopping: stop, Policy: host.Policy{Clock: true}})
+	}, host.Call{Stopping: stop, Policy: host.Policy{Grant: host.Grant{Clock: true}}})
 	require.NoError(t, o.err)
 	require.Equal(t, []int32{1, 1, 1, 1, 1, abi.CallCanceled, int32(len(`{"code":"canceled","message":"the call is being stopped"}`))}, o.codes())
 	require.JSONEq(t, `7`, string(o.Value))
@@ -116,8 +116,8 @@ func TestSleepIsCutShort(t *testing.T) {
 			stop := make(chan struct{})
 			begin := time.Now()
 			o := run(t, sleeper, host.Call{
-				Stopping: stop, Policy: host.Policy{Clock: true, Timeout: 1000 * time.Hour},
-				Progress: func(host.Progress) { time.AfterFunc(time.Hour, func() { close(stop) }) },
+				Stopping: stop, Policy: host.Policy{Grant: host.Grant{Clock: true}, Timeout: 1000 * time.Hour},
+				Observers: host.Observers{Progress: func(host.Progress) { time.AfterFunc(time.Hour, func() { close(stop) }) }},
 			})
 			require.NoError(t, o.err)
 			require.Equal(t, []int32{abi.CallCanceled}, o.codes())
@@ -127,7 +127,7 @@ func TestSleepIsCutShort(t *testing.T) {
 	t.Run("by its time limit", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			begin := time.Now()
-			o := run(t, sleeper, host.Call{Policy: host.Policy{Clock: true, Timeout: time.Minute}})
+			o := run(t, sleeper, host.Call{Policy: host.Policy{Grant: host.Grant{Clock: true}, Timeout: time.Minute}})
 			require.ErrorIs(t, o.err, context.DeadlineExceeded)
 			require.Empty(t, o.codes())
 			require.Equal(t, time.Minute, time.Since(begin))
@@ -138,7 +138,7 @@ func TestSleepIsCutShort(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			begin := time.Now()
 			o := run(t, guest{data: `sleep{"ms":3600000}`, invoke: seq(tell(capability(dataAt, 5, dataAt+5, 14)), i32(0))},
-				host.Call{Policy: host.Policy{Clock: true, Timeout: 2 * time.Hour}})
+				host.Call{Policy: host.Policy{Grant: host.Grant{Clock: true}, Timeout: 2 * time.Hour}})
 			require.NoError(t, o.err)
 			require.Equal(t, []int32{2}, o.codes(), "the length of {}")
 			require.Equal(t, time.Hour, time.Since(begin))
@@ -156,7 +156,7 @@ func TestClose(t *testing.T) {
 	for range calls {
 		go func() {
 			ends <- do(context.Background(), h, m, host.Call{
-				Policy: host.Policy{Fuel: host.MaxFuel}, Progress: func(host.Progress) { running <- struct{}{} },
+				Policy: host.Policy{Fuel: host.MaxFuel}, Observers: host.Observers{Progress: func(host.Progress) { running <- struct{}{} }},
 			})
 		}()
 	}
@@ -237,9 +237,9 @@ func TestCloseLetsCallsFinish(t *testing.T) {
 	require.NoError(t, err)
 	m := compile(t, h, guest{invoke: seq(drop(progress(0, 1, 0, 0)), times(100_000), i32(0))}.wasm())
 	closed := make(chan error, 1)
-	o := do(context.Background(), h, m, host.Call{Progress: func(host.Progress) {
+	o := do(context.Background(), h, m, host.Call{Observers: host.Observers{Progress: func(host.Progress) {
 		go func() { closed <- h.Close(context.Background()) }()
-	}})
+	}}})
 	require.NoError(t, o.err)
 	require.NoError(t, <-closed)
 	requireClosed(t, h, m)

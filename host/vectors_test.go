@@ -92,14 +92,14 @@ func (v vector) call(h *host.Host, m *host.Module, plugin string) outcome {
 	stop := make(chan struct{})
 	reports := 0
 	return do(context.Background(), h, m, host.Call{
-		Plugin: plugin, Tool: v.Tool, Args: v.Args, Argv: plugin == "command" && v.Tool == "flags",
+		Traits: host.Traits{Plugin: plugin, Argv: plugin == "command" && v.Tool == "flags"}, Tool: v.Tool, Args: v.Args,
 		Session: v.Host.Session, Attempt: v.Host.Attempt, Locale: v.Host.Locale, Stopping: stop,
-		Policy: host.Policy{Clock: v.Host.Clock, Config: v.Host.Config},
-		Progress: func(host.Progress) {
+		Policy: host.Policy{Grant: host.Grant{Clock: v.Host.Clock, Config: v.Host.Config}},
+		Observers: host.Observers{Progress: func(host.Progress) {
 			if reports++; reports == v.Host.StopAfter {
 				close(stop)
 			}
-		},
+		}},
 	})
 }
 

@@ -72,17 +72,17 @@ func TestGrants(t *testing.T) {
 	none, _ := look(t, h, m, host.Call{})
 	t.Run("clock", func(t *testing.T) {
 		before := time.Now()
-		s, _ := look(t, h, m, host.Call{Policy: host.Policy{Clock: true}})
+		s, _ := look(t, h, m, host.Call{Policy: host.Policy{Grant: host.Grant{Clock: true}}})
 		require.WithinRange(t, s.Now[0], before.Round(0), time.Now())
 	})
 	t.Run("random", func(t *testing.T) {
-		s, _ := look(t, h, m, host.Call{Policy: host.Policy{Random: true}})
+		s, _ := look(t, h, m, host.Call{Policy: host.Policy{Grant: host.Grant{Random: true}}})
 		require.NotEqual(t, none.Random, s.Random)
-		again, _ := look(t, h, m, host.Call{Policy: host.Policy{Random: true}})
+		again, _ := look(t, h, m, host.Call{Policy: host.Policy{Grant: host.Grant{Random: true}}})
 		require.NotEqual(t, s.Random, again.Random)
 	})
 	t.Run("env", func(t *testing.T) {
-		s, _ := look(t, h, m, host.Call{Policy: host.Policy{Env: map[string]string{"B": "2=2", "A": "", "C": "größer"}}})
+		s, _ := look(t, h, m, host.Call{Policy: host.Policy{Grant: host.Grant{Env: map[string]string{"B": "2=2", "A": "", "C": "größer"}}}})
 		require.Equal(t, []string{"A=", "B=2=2", "C=größer"}, s.Env)
 	})
 }
@@ -92,7 +92,7 @@ func TestReactorSeesNothing(t *testing.T) {
 	o := run(t, guest{invoke: seq(
 		drop(wasi(fnArgs, 512, 516)), tell(load(i32(512))), drop(wasi(fnEnv, 512, 516)), tell(load(i32(512))),
 		tell(wasi(fnPrestat, 3, 512)), store(16, i32(512)), store(20, i32(8)), tell(wasi(fnFDRead, 0, 16, 1, 24)), tell(load(i32(24))), i32(0),
-	)}, host.Call{Args: []byte(`{"not":"for stdin"}`), Argv: true})
+	)}, host.Call{Args: []byte(`{"not":"for stdin"}`), Traits: host.Traits{Argv: true}})
 	require.NoError(t, o.err)
 	require.Equal(t, []int32{0, 0, 8, 0, 0}, o.codes(), "no args, no env, EBADF, an empty stdin")
 
@@ -100,7 +100,7 @@ func TestReactorSeesNothing(t *testing.T) {
 	first, second := run(t, random, host.Call{}), run(t, random, host.Call{})
 	require.Equal(t, first.stdout, second.stdout)
 	require.NotEqual(t, strings.Repeat("\x00", 32), first.stdout)
-	granted := run(t, random, host.Call{Policy: host.Policy{Random: true}})
+	granted := run(t, random, host.Call{Policy: host.Policy{Grant: host.Grant{Random: true}}})
 	require.NotEqual(t, first.stdout, granted.stdout)
 
 	clock := guest{invoke: seq(i32(1), i64(1), i32(8), call(fnClock), drop(nil), drop(write(abi.StreamOutput, 8, 8)), i32(0))}
@@ -145,7 +145,7 @@ func TestFiles(t *testing.T) {
 			require.NoError(t, os.Symlink(filepath.Join(outside, "secret"), filepath.Join(dir, "link")))
 			o := do(context.Background(), h, m, host.Call{
 				Args:   []byte(`{"do":"steps","steps":[` + strings.Join(all, ",") + `]}`),
-				Policy: host.Policy{Files: []host.Mount{{Dir: dir, Path: "/work", Write: writable}}},
+				Policy: host.Policy{Grant: host.Grant{Files: []host.Mount{{Dir: dir, Path: "/work", Write: writable}}}},
 			})
 			require.NoError(t, o.err)
 			var said []string
@@ -179,7 +179,7 @@ func TestFiles(t *testing.T) {
 // What the host has where belongs to the operator: the agent is not told.
 func TestAFolderThatIsNotThere(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "nowhere")
-	o := run(t, guest{}, host.Call{Policy: host.Policy{Files: []host.Mount{{Dir: dir, Path: "/work"}}}})
+	o := run(t, guest{}, host.Call{Policy: host.Policy{Grant: host.Grant{Files: []host.Mount{{Dir: dir, Path: "/work"}}}}})
 	require.ErrorIs(t, o.err, host.ErrDenied)
 	require.ErrorIs(t, o.err, os.ErrNotExist)
 	require.ErrorContains(t, o.err, dir)
@@ -226,11 +226,11 @@ func TestFlags(t *testing.T) {
 		`{"s":"","q":"\"'$(x)"}`:            `--q|"'$(x)|--s|`,
 		`{"a\u0000b":"c\u0000d"}`:           "--ab|cd",
 	} {
-		o := do(context.Background(), h, m, host.Call{Plugin: "command", Tool: "flags", Argv: true, Args: []byte(args)})
+		o := do(context.Background(), h, m, host.Call{Traits: host.Traits{Plugin: "command", Argv: true}, Tool: "flags", Args: []byte(args)})
 		require.NoError(t, o.err, args)
 		require.Equal(t, want+"\n", o.stdout, args)
 	}
-	o := do(context.Background(), h, m, host.Call{Plugin: "command", Tool: "flags", Args: []byte(`{"a":1}`)})
+	o := do(context.Background(), h, m, host.Call{Traits: host.Traits{Plugin: "command"}, Tool: "flags", Args: []byte(`{"a":1}`)})
 	require.Equal(t, "\n", o.stdout, "no flags unless the manifest asks")
 }
 
@@ -261,7 +261,7 @@ func TestLogs(t *testing.T) {
 func TestContext(t *testing.T) {
 	o := run(t, guest{invoke: seq(set(0, read(abi.FieldContext, dataAt, 1024)),
 		i32(int64(abi.StreamResult)), i32(dataAt), get(0), call(fnWrite), drop(nil), i32(0))},
-		host.Call{ID: "c1", Session: "s1", Locale: "de-CH", Policy: host.Policy{Timeout: time.Hour, Fuel: 5000, Config: map[string]string{"k": "v"}}})
+		host.Call{ID: "c1", Session: "s1", Locale: "de-CH", Policy: host.Policy{Timeout: time.Hour, Fuel: 5000, Grant: host.Grant{Config: map[string]string{"k": "v"}}}})
 	require.NoError(t, o.err)
 	require.JSONEq(t, `{"call_id":"c1","session":"s1","attempt":1,"timeout_ms":3600000,"fuel":5000,"locale":"de-CH","config":{"k":"v"}}`, string(o.Value))
 }

@@ -89,21 +89,20 @@ func TestGrantApply(t *testing.T) {
 		Clock: true, Env: map[string]string{"A": "1"}, Config: map[string]string{"k": "v"},
 		Files: []host.Mount{{Dir: "d", Path: "/work", Write: true}},
 	}
-	sneaky := host.Policy{Random: true, Env: map[string]string{"B": "2"}, Files: []host.Mount{{Dir: "/", Path: "/"}}, Fuel: 7}
+	sneaky := host.Policy{Grant: host.Grant{Random: true, Env: map[string]string{"B": "2"}, Files: []host.Mount{{Dir: "/", Path: "/"}}}, Fuel: 7}
 	policy := sneaky
-	grant.apply(&policy, abi.Hints{})
+	policy.Grant = granted(grant, abi.Hints{})
 	require.Equal(t, host.Policy{
-		Fuel: 7, Clock: true, Env: map[string]string{"A": "1"}, Config: map[string]string{"k": "v"},
-		Files: []host.Mount{{Dir: "d", Path: "/work", Write: true}},
+		Fuel: 7, Grant: host.Grant{Clock: true, Env: map[string]string{"A": "1"}, Config: map[string]string{"k": "v"}, Files: []host.Mount{{Dir: "d", Path: "/work", Write: true}}},
 	}, policy)
 
 	policy = sneaky
-	grant.apply(&policy, abi.Hints{Readonly: true})
+	policy.Grant = granted(grant, abi.Hints{Readonly: true})
 	require.False(t, policy.Files[0].Write, "a tool that says it is readonly")
 	require.True(t, grant.Files[0].Write, "the grant itself stays as it is")
 
 	policy = sneaky
-	Grant{}.apply(&policy, abi.Hints{})
+	policy.Grant = granted(Grant{}, abi.Hints{})
 	require.Equal(t, host.Policy{Fuel: 7}, policy, "nothing granted is nothing")
 }
 

@@ -126,7 +126,7 @@ func (t *Tool) Call(ctx context.Context, req host.Call) (abi.Result, error) {
 	req.Plugin, req.Tool, req.Argv = p.Manifest.Name, t.Tool.Name, t.Tool.Argv
 	req.Serial = t.Tool.Hints.Concurrency == abi.Serial
 	req.ImpureInit = !t.Tool.Hints.IsPureInit()
-	p.Grant.apply(&req.Policy, t.Tool.Hints)
+	req.Policy.Grant = granted(p.Grant, t.Tool.Hints)
 	return p.host.Call(ctx, module, req)
 }
 

@@ -109,7 +109,7 @@ func TestCallNamesPluginAndTool(t *testing.T) {
 	r := open(t, map[string][]byte{
 		"p.wasm": plugintest.Plugin{Manifest: named("p", "boom"), Invoke: plugintest.Do().Trap()}.Wasm(),
 	})
-	_, err := r.Tools()[0].Call(t.Context(), host.Call{Plugin: "another", Tool: "another"})
+	_, err := r.Tools()[0].Call(t.Context(), host.Call{Traits: host.Traits{Plugin: "another"}, Tool: "another"})
 	require.ErrorIs(t, err, host.ErrTrap)
 	require.ErrorContains(t, err, "p.boom: the plugin crashed: unreachable")
 }

@@ -120,7 +120,7 @@ func (s *Service) callPlugin(ctx context.Context, req Request) (abi.Result, erro
 	call := host.Call{
 		ID: "call_" + id.String(), Session: req.Session, Args: req.Args, Locale: req.Locale,
 		Policy: s.limits(req.Limits, tool.Tool).policy(),
-		Stdout: req.Stdout, Stderr: req.Stderr, Progress: req.Progress, Ask: req.Ask,
+		Observers: host.Observers{Stdout: req.Stdout, Stderr: req.Stderr, Progress: req.Progress}, Services: host.Services{Ask: req.Ask},
 	}
 	if budget, ok := s.parking(tool, req); ok {
 		return s.callParking(ctx, tool, call, budget, req)

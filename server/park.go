@@ -238,7 +238,7 @@ func (l *live) tell(f func()) {
 func (l *live) into(call host.Call) host.Call {
 	call.Stdout = tee{l, call.Stdout, l.call.Stdout}
 	call.Stderr = tee{l, call.Stderr, l.call.Stderr}
-	call.Placed = l.placed
+	call.Admitted = l.placed
 	if told := call.Progress; l.call.Progress != nil {
 		call.Progress = func(p host.Progress) {
 			told(p)

@@ -136,7 +136,7 @@ func TestBesideIsPaidFor(t *testing.T) {
 				}
 				require.NoError(t, do(context.Background(), h, m, host.Call{}).err)
 				warm := int64(h.Stats().Idle)
-				snapshots := h.Stats().Memory - warm*(page+m.Beside())
+				snapshots := h.Stats().Memory - warm*(page+m.Overhead())
 				require.GreaterOrEqual(t, snapshots, int64(0))
 				require.Less(t, snapshots, int64(page), "the image of a snapshot")
 
@@ -144,24 +144,24 @@ func TestBesideIsPaidFor(t *testing.T) {
 				const calls = 4
 				var inside func(depth int) host.Call
 				inside = func(depth int) host.Call {
-					return host.Call{Progress: func(host.Progress) {
+					return host.Call{Observers: host.Observers{Progress: func(host.Progress) {
 						if depth < calls {
 							require.NoError(t, do(context.Background(), h, m, inside(depth+1)).err)
 							return
 						}
 						heap, ledger = int64(liveHeap())-heap, h.Stats().Memory-ledger
-					}}
+					}}}
 				}
 				require.NoError(t, do(context.Background(), h, m, inside(1)).err)
 				more := calls - warm // instances than there were
-				require.Equal(t, more*(page+m.Beside()), ledger)
-				t.Logf("%d instances take %d bytes of heap, of which %d are counted", more, heap, more*m.Beside())
-				if m.Beside() == 0 {
+				require.Equal(t, more*(page+m.Overhead()), ledger)
+				t.Logf("%d instances take %d bytes of heap, of which %d are counted", more, heap, more*m.Overhead())
+				if m.Overhead() == 0 {
 					require.Less(t, heap, more*(64<<10))
 					continue
 				}
-				require.Greater(t, more*m.Beside(), heap*2/3-more*(32<<10))
-				require.Less(t, more*m.Beside(), heap*3/2)
+				require.Greater(t, more*m.Overhead(), heap*2/3-more*(32<<10))
+				require.Less(t, more*m.Overhead(), heap*3/2)
 				require.NoError(t, m.Close(context.Background()))
 				require.Zero(t, h.Stats().Memory)
 			}
@@ -193,7 +193,7 @@ func TestReferencesTakeNoMemory(t *testing.T) {
 	m := compile(t, h, guest{invoke: seq(times(turns, drop(refFunc())), drop(progress(0, 1, 0, 0)), i32(0)), change: declared}.wasm())
 	for range 5 {
 		before, during := int64(liveHeap()), int64(0)
-		o := do(context.Background(), h, m, host.Call{Progress: func(host.Progress) { during = int64(liveHeap()) }})
+		o := do(context.Background(), h, m, host.Call{Observers: host.Observers{Progress: func(host.Progress) { during = int64(liveHeap()) }}})
 		require.NoError(t, o.err)
 		require.Less(t, during-before, int64(1<<20))
 	}

@@ -1,4 +1,4 @@
-package host
+package instance
 
 import (
 	"encoding/binary"
@@ -100,6 +100,9 @@ func (p *pagemap) pages(mapping []byte, pages []uint64) ([]uint64, bool) {
 	}
 	return pages, true
 }
+
+// Tells reports whether the system tells what was written to.
+func (l *Ledger) Tells() bool { return l.pagemap.file != nil }
 
 func (p *pagemap) close() {
 	if p.file != nil {

@@ -1,6 +1,6 @@
 //go:build linux && (amd64 || arm64)
 
-package host
+package instance
 
 import (
 	"fmt"
@@ -51,7 +51,7 @@ func reserve(size uint64) ([]byte, error) {
 	return room, err
 }
 
-// unreserve gives room back. Nothing may look at it from then on: that ends the
+// unreserve gives room back. Nothing may read it afterwards: that ends the
 // process.
 func unreserve(room []byte) { _ = syscall.Munmap(room) }
 
@@ -67,9 +67,9 @@ func overlay(room []byte, file *os.File) error {
 	return nil
 }
 
-// forget undoes all writes to a part of room, whose ends are multiples of the
+// discard undoes all writes to a part of room, whose ends are multiples of the
 // system's pages. The part may lie in several mappings.
-func forget(room []byte) error {
+func discard(room []byte) error {
 	if len(room) == 0 {
 		return nil
 	}

@@ -1,6 +1,6 @@
 //go:build !linux || !(amd64 || arm64)
 
-package host
+package instance
 
 import (
 	"errors"
@@ -19,4 +19,4 @@ func unreserve([]byte) {}
 
 func overlay([]byte, *os.File) error { return errNoMapping }
 
-func forget([]byte) error { return errNoMapping }
+func discard([]byte) error { return errNoMapping }

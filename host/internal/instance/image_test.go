@@ -1,4 +1,4 @@
-package host
+package instance
 
 import (
 	"math/rand/v2"
@@ -14,7 +14,7 @@ import (
 // anything else.
 func TestImage(t *testing.T) {
 	const page = wasmbin.PageSize
-	a := &account{pool: &pool{ceiling: 1 << 30}}
+	a := NewLedger(Config{Memory: 1 << 30}).Account(0)
 	r := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
 		memory := make([]byte, page*r.IntN(8))
@@ -29,11 +29,11 @@ func TestImage(t *testing.T) {
 			require.NotZero(t, data[0])
 			require.NotZero(t, data[len(data)-1])
 		}
-		i, err := a.newImage(data, at, uint64(len(memory)))
+		i, err := a.NewImage(data, at, uint64(len(memory)))
 		require.NoError(t, err)
-		require.Equal(t, int64(len(i.bytes)), a.memory)
+		require.Equal(t, int64(len(i.bytes)), a.figures.Total())
 
-		m, err := a.newMemory(i, 8*page, 8*page)
+		m, err := a.NewMemory(i, 8*page, 8*page)
 		require.NoError(t, err)
 		require.Equal(t, memory, m.Reallocate(0))
 		for range 10 {
@@ -45,8 +45,8 @@ func TestImage(t *testing.T) {
 			i.restore(part, uint64(from))
 			require.Equal(t, memory, m.room[:len(memory)])
 		}
-		m.release()
-		i.close()
-		require.Zero(t, a.memory)
+		m.Release()
+		i.Close()
+		require.Zero(t, a.figures.Total())
 	}
 }

@@ -1,0 +1,69 @@
+package host
+
+import (
+	"fmt"
+
+	"github.com/toolhost/toolhost/abi"
+)
+
+// answer is what a guest has written.
+type answer struct {
+	limit   int64 // bytes of all streams together
+	written int64
+	logged  int64 // bytes for the operator's log
+
+	result, errText, manifest []byte
+	content                   []abi.Block
+	stderr                    tail // the last words of a command
+}
+
+const (
+	maxBlocks = 256      // of content in one result
+	maxTail   = 2048     // bytes of a tool's last words that an error text quotes
+	maxLogged = 64 << 10 // bytes that one call may put into the operator's log
+)
+
+// count counts n bytes. Its error matches ErrOutput, and ends the call.
+func (a *answer) count(n int) error {
+	if a.written+int64(n) > a.limit {
+		return fmt.Errorf("%w: it wrote more than the %d bytes allowed", ErrOutput, a.limit)
+	}
+	a.written += int64(n)
+	return nil
+}
+
+// buffer is where the data of a stream is kept until the call ends; nil if it is
+// not.
+func (a *answer) buffer(stream abi.Stream) *[]byte {
+	switch stream {
+	case abi.StreamResult:
+		return &a.result
+	case abi.StreamError:
+		return &a.errText
+	case abi.StreamManifest:
+		return &a.manifest
+	}
+	return nil
+}
+
+// add keeps a block of content.
+func (a *answer) add(data []byte) bool {
+	block, err := abi.DecodeBlock(data)
+	if err != nil || len(a.content) == maxBlocks {
+		return false
+	}
+	a.content = append(a.content, block)
+	return true
+}
+
+// tail keeps the last bytes written to it.
+type tail struct{ buf []byte }
+
+func (t *tail) write(p []byte) {
+	t.buf = append(t.buf, p[max(0, len(p)-maxTail):]...)
+	if len(t.buf) > 2*maxTail {
+		t.buf = append(t.buf[:0], t.buf[len(t.buf)-maxTail:]...)
+	}
+}
+
+func (t *tail) bytes() []byte { return t.buf[max(0, len(t.buf)-maxTail):] }

@@ -1,0 +1,78 @@
+package host
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+
+	"github.com/toolhost/toolhost/abi"
+)
+
+var askMissing, askNames = flag("ask", func(n abi.Needs) bool { return n.Ask }, func(g Grant) bool { return g.Ask })
+
+// askCapability puts questions to the user.
+var askCapability = Capability{
+	Name: "ask", Doc: "questions to the user", Missing: askMissing, Granted: askNames,
+	ops: map[string]operation{"ask": {askDenied, askOperation}},
+}
+
+func askDenied(c *call) string {
+	if !c.Policy.Ask {
+		return "ask is not granted to this plugin"
+	}
+	return ""
+}
+
+// askOperation waits for the answers. The time of the call runs meanwhile.
+func askOperation(c *call, request []byte) int32 {
+	q, err := abi.DecodeQuestions(request)
+	if err != nil {
+		return c.refuse(abi.CallInvalid, "invalid", err.Error())
+	}
+	if c.Ask == nil {
+		return c.deny("nobody can be asked here")
+	}
+
+	answers, err := c.ask(q)
+	c.meter.check() // a call that has to end ends here
+	switch {
+	case c.stopping():
+		return c.refuseStopped()
+	case errors.Is(err, ErrDenied):
+		return c.deny(err.Error())
+	case errors.Is(err, abi.ErrQuestions):
+		return c.refuse(abi.CallInvalid, "invalid", err.Error())
+	case errors.Is(err, abi.ErrAnswer):
+		return c.refuse(abi.CallFailed, "failed", err.Error())
+	case err != nil:
+		return c.refuse(abi.CallFailed, "failed", "the question could not be asked")
+	}
+
+	response, err := json.Marshal(answers)
+	if err != nil {
+		return c.refuse(abi.CallFailed, "failed", "the answer is not JSON")
+	}
+	return c.respond(response)
+}
+
+// ask asks until the call is asked to stop.
+func (c *call) ask(q abi.Questions) (abi.Answers, error) {
+	ctx, cancel := context.WithCancel(&c.ctx)
+	watching := make(chan struct{})
+	go func() {
+		defer close(watching)
+		select {
+		case <-c.Stopping:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	defer func() {
+		cancel()
+		<-watching
+	}()
+
+	c.guest.Idle()
+	defer c.guest.Compute()
+	return c.Ask(ctx, q)
+}

@@ -1,0 +1,91 @@
+package host
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/toolhost/toolhost/abi"
+)
+
+// MaxCheckpoint bounds a checkpoint, in bytes.
+const MaxCheckpoint = 1 << 20
+
+// saveCost is what keeping a checkpoint costs in addition to its bytes, as a
+// number of bytes: the host waits for its disk, and a guest that saves all the
+// time pays a million units of fuel each time.
+const saveCost = 1_000_000 * bytesPerUnit
+
+// noCheckpoint is why a call keeps none.
+const noCheckpoint = "only a background run has checkpoints: this call is not run again"
+
+// Checkpoint is the resume point of a background run: what one attempt kept for
+// the next. The grant is the run itself: it reaches nothing but its own record.
+type Checkpoint struct {
+	// Load returns what an earlier attempt kept last, nil if none did.
+	Load func() []byte
+	// Save keeps data, durably when it returns nil. An error that matches ErrDenied
+	// says that there is no run to keep it with yet. The plugin is not shown any
+	// other: the caller has to log it.
+	Save func(data []byte) error
+}
+
+// checkpointCapability is granted by what a call is, and not by the operator.
+var checkpointCapability = Capability{
+	Name: "checkpoint", Doc: "the resume point of a background run",
+	Missing: func(abi.Needs, Grant) []string { return nil },
+	Granted: func(Grant) []string { return nil },
+	ops: map[string]operation{
+		"checkpoint.save": {checkpointDenied, saveCheckpoint},
+		"checkpoint.load": {checkpointDenied, loadCheckpoint},
+	},
+}
+
+func checkpointDenied(c *call) string {
+	if c.Checkpoint == nil {
+		return noCheckpoint
+	}
+	return ""
+}
+
+// checkpointData is the request of checkpoint.save and the response of
+// checkpoint.load. Data is base64 in JSON.
+type checkpointData struct {
+	Data []byte `json:"data,omitempty"`
+}
+
+// saveCheckpoint keeps {"data": base64} with the run.
+func saveCheckpoint(c *call, request []byte) int32 {
+	tooLarge := len(request) > 2*MaxCheckpoint // base64 takes four thirds
+	var in checkpointData
+	if !tooLarge && json.Unmarshal(request, &in) != nil {
+		return c.refuse(abi.CallInvalid, "invalid", `expected {"data": base64}`)
+	}
+	if tooLarge || len(in.Data) > MaxCheckpoint {
+		return c.refuse(abi.CallLimit, "limit", fmt.Sprintf("a checkpoint has at most %d bytes", MaxCheckpoint))
+	}
+
+	c.meter.charge(saveCost)
+	c.guest.Lend()
+	err := c.Checkpoint.Save(in.Data)
+	c.guest.Reclaim()
+	switch {
+	case errors.Is(err, ErrDenied):
+		return c.deny(noCheckpoint)
+	case err != nil:
+		c.meter.check() // a run that was lost ends here
+		return c.refuse(abi.CallFailed, "failed", "the checkpoint could not be stored")
+	}
+	return c.respond([]byte("{}"))
+}
+
+// loadCheckpoint answers {"data": base64}, or {} if nothing was kept.
+func loadCheckpoint(c *call, _ []byte) int32 {
+	return c.respond(encode(checkpointData{c.Checkpoint.Load()}))
+}
+
+// encode is JSON of strings, numbers and bytes, which cannot fail.
+func encode(v any) []byte {
+	data, _ := json.Marshal(v)
+	return data
+}

@@ -1,0 +1,98 @@
+package host
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/experimental/sysfs"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/internal/rootfs"
+)
+
+// Mount grants a folder of the host to a plugin. Nothing outside the folder can be
+// reached through it, whatever links are in it.
+type Mount struct {
+	Dir   string // folder of the host
+	Path  string // absolute path in the sandbox, such as /work
+	Write bool   // else nothing in it can be changed
+}
+
+func (m Mount) mode() abi.FileMode {
+	if m.Write {
+		return abi.FileWrite
+	}
+	return abi.FileRead
+}
+
+// filesCapability is folders, which WASI reaches. See environment.mount.
+var filesCapability = Capability{
+	Name: "files", Doc: "folders of the host",
+	Missing: func(n abi.Needs, g Grant) (missing []string) {
+		for _, f := range n.Files {
+			if !slices.ContainsFunc(g.Files, func(m Mount) bool { return m.Path == f.Path && (m.Write || f.Mode == abi.FileRead) }) {
+				missing = append(missing, folderText(f.Path, f.Mode))
+			}
+		}
+		return missing
+	},
+	Granted: func(g Grant) (names []string) {
+		for _, m := range g.Files {
+			names = append(names, folderText(m.Path, m.mode()))
+		}
+		return names
+	},
+	Check: func(g Grant) (problems []GrantProblem) {
+		for i, m := range g.Files {
+			at := fmt.Sprintf("files.%d.", i)
+			if m.Dir == "" {
+				problems = append(problems, GrantProblem{at + "dir", "expected a folder"})
+			}
+			if !strings.HasPrefix(m.Path, "/") || m.Path == "/" {
+				problems = append(problems, GrantProblem{at + "path", fmt.Sprintf("expected an absolute path below /, such as /work, found %q", m.Path)})
+			}
+		}
+		return problems
+	},
+	Writes: func(g Grant) bool { return slices.ContainsFunc(g.Files, func(m Mount) bool { return m.Write }) },
+}
+
+func folderText(path string, mode abi.FileMode) string {
+	return fmt.Sprintf("files %s (%s)", path, mode)
+}
+
+// mount adds the granted folders.
+func (e *environment) mount(config wazero.ModuleConfig) (wazero.ModuleConfig, error) {
+	mounts := wazero.NewFSConfig()
+	for _, m := range e.call.Policy.Files {
+		fs, err := rootfs.Open(m.Dir, rootfs.Options{ReadOnly: !m.Write})
+		if err != nil {
+			return nil, &mountError{m.Path, err}
+		}
+		e.open = append(e.open, fs)
+		mounts = mounts.(sysfs.FSConfig).WithSysFSMount(fs, m.Path)
+	}
+	return config.WithFSConfig(mounts), nil
+}
+
+// envCapability is environment variables, which WASI reads. See environment.config.
+var envCapability = Capability{
+	Name: "env", Doc: "environment variables",
+	Missing: func(n abi.Needs, g Grant) (missing []string) {
+		for _, name := range n.Env {
+			if _, granted := g.Env[name]; !granted {
+				missing = append(missing, "env "+name)
+			}
+		}
+		return missing
+	},
+	Granted: func(g Grant) (names []string) {
+		for _, name := range slices.Sorted(maps.Keys(g.Env)) {
+			names = append(names, "env "+name)
+		}
+		return names
+	},
+}

@@ -1,0 +1,156 @@
+package instance
+
+import (
+	"container/list"
+	"context"
+	"reflect"
+	"time"
+
+	"github.com/tetratelabs/wazero/api"
+
+	"github.com/toolhost/toolhost/internal/fuel"
+	"github.com/toolhost/toolhost/internal/snapshot"
+)
+
+// Instance is a module that is ready to run, and serves one call at a time.
+type Instance struct {
+	Memory  *Memory
+	Env     *Env
+	Counter api.MutableGlobal // of fuel
+	Guest   any               // what the host has for it
+
+	account  *Account
+	module   api.Module
+	globals  []api.MutableGlobal
+	snapshot *Snapshot         // what it started from; nil if it started up itself
+	release  func()            // closes what the guest was given
+	entries  map[string]*Entry // those that are called again
+
+	waiting *list.Element // in the ledger
+	since   time.Time
+}
+
+// Parts are what an Instance is made of. Its Discard gives them back.
+type Parts struct {
+	Module   api.Module
+	Memory   *Memory
+	Globals  int // mutable ones, that package snapshot exports
+	Env      *Env
+	Guest    any
+	Snapshot *Snapshot // or nil; Memory started with its image
+	Release  func()
+}
+
+// New returns an instance. It uses the snapshot in place of the caller.
+func (a *Account) New(p Parts) *Instance {
+	in := &Instance{
+		Memory: p.Memory, Env: p.Env, Guest: p.Guest, account: a,
+		module: p.Module, snapshot: p.Snapshot, release: p.Release, entries: map[string]*Entry{},
+	}
+	a.instances(1)
+	in.Counter = p.Module.ExportedGlobal(fuel.CounterExport).(api.MutableGlobal)
+	for i := range p.Globals {
+		in.globals = append(in.globals, p.Module.ExportedGlobal(snapshot.GlobalExport(i)).(api.MutableGlobal))
+	}
+	if p.Snapshot != nil {
+		in.restore()
+	}
+	return in
+}
+
+// Restored reports whether the instance started from a snapshot.
+func (in *Instance) Restored() bool { return in.snapshot != nil }
+
+// restore gives an instance the state of its snapshot outside its memory.
+func (in *Instance) restore() {
+	for i, g := range in.globals {
+		g.Set(in.snapshot.globals[i])
+	}
+	in.Counter.Set(0)
+	*in.Env = in.snapshot.env
+}
+
+// reset brings an instance back to its snapshot after a call. It is false if
+// anything may be left of it.
+func (in *Instance) reset() bool {
+	if in.module.IsClosed() || !in.Memory.reset() {
+		return false
+	}
+	if in.Memory.anew {
+		if _, ok := in.module.Memory().Grow(1); !ok {
+			return false
+		}
+	}
+	in.restore()
+	return true
+}
+
+// Finish ends the service of an instance. One that is clean, so that it can be put
+// back to its snapshot, waits for the next call. Any other is discarded.
+func (in *Instance) Finish(clean bool) {
+	if !clean || in.snapshot == nil || !in.reset() || !in.account.ledger.keep(in) {
+		in.Discard()
+	}
+}
+
+// Discard closes an instance and gives back what it holds.
+func (in *Instance) Discard() {
+	_ = in.module.Close(context.Background())
+	in.release()
+	in.Memory.Release()
+	in.account.instances(-1)
+	in.snapshot.Release()
+}
+
+// Entry is a function of an instance that is called from outside, with the stack
+// that wazero keeps for its calls. The stack is on Go's heap and grows as the guest
+// recurses, outside the memory that a guest can see.
+type Entry struct {
+	Function api.Function
+	stack    reflect.Value // a []byte; invalid if this wazero has no such field
+}
+
+const (
+	// StackMost is about how large wazero lets the stack of a guest become, in
+	// bytes.
+	StackMost = 100_000_000
+	// StackKept is the largest stack that is kept for the next call and not paid
+	// for; wazero starts with 10 KiB.
+	StackKept = 16 << 10
+)
+
+// Entry returns an exported function, nil if there is none.
+func (in *Instance) Entry(name string) *Entry {
+	f := in.module.ExportedFunction(name)
+	if f == nil {
+		return nil
+	}
+
+	e := &Entry{Function: f}
+	if v := reflect.ValueOf(f); v.Kind() == reflect.Pointer && v.Elem().Kind() == reflect.Struct {
+		if s := v.Elem().FieldByName("stack"); s.Kind() == reflect.Slice {
+			e.stack = s
+		}
+	}
+	return e
+}
+
+// Cached returns an entry that is made once for an instance, unless a call made
+// its stack grow.
+func (in *Instance) Cached(name string) *Entry {
+	e := in.entries[name]
+	if e == nil || e.Stack() > StackKept {
+		e = in.Entry(name)
+		in.entries[name] = e
+	}
+	return e
+}
+
+// Stack is the size of the stack in bytes. wazero does not tell: it is read from
+// an unexported field, and is StackMost where there is none.
+func (e *Entry) Stack() int64 {
+	if !e.stack.IsValid() {
+		return StackMost
+	}
+	return int64(e.stack.Cap()) * int64(e.stack.Type().Elem().Size()) // an interpreter's is of words
+}

@@ -1,0 +1,299 @@
+// Package instance keeps the instances of modules, and accounts for their memory:
+// what a memory starts with (Image), the linear memory itself (Memory), the state
+// of a module that has started up (Snapshot), and the warm instances that wait,
+// clean, for the next call (Ledger). It knows nothing of calls.
+package instance
+
+import (
+	"cmp"
+	"container/list"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// The limits that a guest can meet. ErrHostMemory is that of the Ledger, and
+// matches ErrMemory too.
+var (
+	ErrMemory     = errors.New("out of memory")
+	ErrHostMemory = fmt.Errorf("%w on this host", ErrMemory)
+)
+
+// Stop is what host code panics with to end a guest: wazero unwinds the guest and
+// returns it as the error of the call.
+type Stop struct{ Reason error }
+
+func (s *Stop) Error() string { return s.Reason.Error() }
+
+// Unwrap returns the reason.
+func (s *Stop) Unwrap() error { return s.Reason }
+
+// Kind is what memory is used for.
+type Kind int
+
+// The kinds.
+const (
+	Linear  Kind = iota // memories of instances, with their overhead
+	Images              // what instances start with
+	Stacks              // of guests that recurse deeply
+	Buffers             // arguments and results of calls
+	kinds
+)
+
+// Figures are what a module holds, or all of them.
+type Figures struct {
+	Held      [kinds]int64 // bytes by Kind
+	Peak      int64        // the most bytes it held
+	Instances int
+	Idle      int // instances that wait for a call
+}
+
+// Total is how many bytes are held.
+func (f *Figures) Total() (n int64) {
+	for _, held := range f.Held {
+		n += held
+	}
+	return n
+}
+
+func (f *Figures) add(k Kind, n int64) {
+	f.Held[k] += n
+	f.Peak = max(f.Peak, f.Total())
+}
+
+// Config configures a Ledger.
+type Config struct {
+	Memory  int64 // bytes that all modules may hold together
+	Warm    int   // instances of a module that wait for calls
+	WarmFor time.Duration
+
+	HeapOnly bool   // keep all memory on Go's heap, as on systems where none is mapped
+	Pagemap  string // file that tells which pages were written to; empty is Linux's
+}
+
+// Ledger accounts for the memory of all modules of a host, and keeps what makes
+// calls quick: snapshots and warm instances. It is safe for concurrent use.
+type Ledger struct {
+	Config
+	pagemap *pagemap
+
+	// reclaiming is held while something that is kept is given up: its memory is
+	// neither free then, nor is it kept. It is locked before mu.
+	reclaiming sync.Mutex
+	freeing    sync.RWMutex // read-locked by each goroutine that gives memory back
+
+	mu        sync.Mutex
+	figures   Figures
+	idle      list.List // of *Instance, the one that waits longest first
+	snapshots list.List // of *Snapshot, the one used longest ago first
+	timer     *time.Timer
+	expiring  sync.WaitGroup // what timer started or will start
+	closed    bool
+}
+
+// NewLedger returns a Ledger. Close it.
+func NewLedger(cfg Config) *Ledger {
+	return &Ledger{Config: cfg, pagemap: openPagemap(cmp.Or(cfg.Pagemap, pagemapPath))}
+}
+
+// Account is what one module holds of a Ledger.
+type Account struct {
+	ledger   *Ledger
+	overhead uint64 // bytes that each instance takes in addition to its memory
+
+	taking  sync.WaitGroup // goroutines that take snapshots
+	priming chan struct{}  // held by the one of them that is at work
+
+	// The mutex of the ledger guards the rest.
+	figures   Figures
+	snapshots map[string]*Snapshot // by view
+}
+
+// Account returns the account of a module whose instances take overhead bytes in
+// addition to their memory.
+func (l *Ledger) Account(overhead uint64) *Account {
+	return &Account{ledger: l, overhead: overhead, priming: make(chan struct{}, 1), snapshots: map[string]*Snapshot{}}
+}
+
+// Figures returns what all modules hold.
+func (l *Ledger) Figures() Figures {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.figures
+}
+
+// Figures returns what the module holds.
+func (a *Account) Figures() Figures {
+	a.ledger.mu.Lock()
+	defer a.ledger.mu.Unlock()
+	return a.figures
+}
+
+// Overhead is how many bytes each instance takes in addition to its memory.
+func (a *Account) Overhead() int64 { return int64(a.overhead) }
+
+// Take pays for n bytes. Warm instances and snapshots make room for them. Its
+// error matches ErrHostMemory.
+func (a *Account) Take(k Kind, n uint64) error {
+	l := a.ledger
+	if a.tryTake(k, n) {
+		return nil
+	}
+
+	l.reclaiming.Lock()
+	defer l.reclaiming.Unlock()
+	for {
+		l.awaitFrees()
+		if a.tryTake(k, n) {
+			return nil
+		}
+		if !l.reclaim(n) {
+			held := l.Figures()
+			return fmt.Errorf("%w: all calls together hold %d of the %d bytes this host allows them, and %d more are needed: retry when others have ended",
+				ErrHostMemory, held.Total(), l.Memory, n)
+		}
+	}
+}
+
+func (a *Account) tryTake(k Kind, n uint64) bool {
+	l := a.ledger
+	l.mu.Lock()
+	defer l.mu.Unlock()
+
+	if l.figures.Total()+int64(n) > l.Memory {
+		return false
+	}
+	l.figures.add(k, int64(n))
+	a.figures.add(k, int64(n))
+	return true
+}
+
+// Give gives n bytes back.
+func (a *Account) Give(k Kind, n uint64) {
+	a.ledger.mu.Lock()
+	defer a.ledger.mu.Unlock()
+	a.ledger.figures.add(k, -int64(n))
+	a.figures.add(k, -int64(n))
+}
+
+// instances counts instances that were made, or discarded.
+func (a *Account) instances(n int) {
+	a.ledger.mu.Lock()
+	defer a.ledger.mu.Unlock()
+	a.ledger.figures.Instances += n
+	a.figures.Instances += n
+}
+
+// waiting counts instances that wait for calls. The mutex must be held.
+func (a *Account) waiting(n int) {
+	a.ledger.figures.Idle += n
+	a.figures.Idle += n
+}
+
+// roomy reports whether there is memory to keep things for later.
+func (l *Ledger) roomy() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.figures.Total() <= l.Memory/2
+}
+
+// freeLater has memory given back by another goroutine.
+func (l *Ledger) freeLater(free func()) {
+	l.freeing.RLock()
+	go func() {
+		defer l.freeing.RUnlock()
+		free()
+	}()
+}
+
+// awaitFrees waits until what freeLater was given is free.
+func (l *Ledger) awaitFrees() {
+	l.freeing.Lock()
+	l.freeing.Unlock() //nolint:staticcheck // it only waits
+}
+
+// reclaim gives up the warm instance that waits longest, or else the snapshot that
+// was used longest ago. It is false if all of them were not enough for n bytes.
+func (l *Ledger) reclaim(n uint64) bool {
+	l.mu.Lock()
+	if l.figures.Total()-l.spare()+int64(n) > l.Memory {
+		l.mu.Unlock()
+		return false
+	}
+	if e := l.idle.Front(); e != nil {
+		in := e.Value.(*Instance)
+		l.remove(in)
+		l.mu.Unlock()
+		in.Discard()
+		return true
+	}
+
+	for e := l.snapshots.Front(); e != nil; e = e.Next() {
+		if s := e.Value.(*Snapshot); s.unused() && s.bytes() > 0 {
+			l.forget(s) // which has no instance
+			s.users++   // until it is released
+			l.mu.Unlock()
+			s.Release()
+			return true
+		}
+	}
+	l.mu.Unlock()
+	return false
+}
+
+// spare is how many bytes are kept only to be quick. l.mu must be held, as for all
+// below.
+func (l *Ledger) spare() (bytes int64) {
+	for e := l.idle.Front(); e != nil; e = e.Next() {
+		in := e.Value.(*Instance)
+		bytes += int64(in.Memory.paid + in.account.overhead)
+	}
+	for e := l.snapshots.Front(); e != nil; e = e.Next() {
+		if s := e.Value.(*Snapshot); s.unused() {
+			bytes += s.bytes()
+		}
+	}
+	return bytes
+}
+
+// remove takes out an instance that waits.
+func (l *Ledger) remove(in *Instance) {
+	l.idle.Remove(in.waiting)
+	in.waiting = nil
+	in.account.waiting(-1)
+	s := in.snapshot
+	s.idle = slices.DeleteFunc(s.idle, func(other *Instance) bool { return other == in })
+}
+
+// forget takes a snapshot out, with its warm instances, which the caller discards.
+func (l *Ledger) forget(s *Snapshot) []*Instance {
+	s.forgotten = true
+	delete(s.account.snapshots, s.view)
+	if s.recent != nil {
+		l.snapshots.Remove(s.recent)
+	}
+
+	idle := slices.Clone(s.idle)
+	for _, in := range idle {
+		l.remove(in)
+	}
+	return idle
+}
+
+// excess returns the snapshots that are too many, of a module or of all.
+func (l *Ledger) excess(a *Account) (old []*Snapshot) {
+	ours, all := len(a.snapshots)-maxSnapshots, l.snapshots.Len()-maxHostSnapshots
+	for e := l.snapshots.Front(); e != nil && (ours > 0 || all > 0); e = e.Next() {
+		s := e.Value.(*Snapshot)
+		if all > 0 || s.account == a {
+			old = append(old, s)
+			all--
+			if s.account == a {
+				ours--
+			}
+		}
+	}
+	return old
+}

@@ -1,0 +1,192 @@
+package instance
+
+import (
+	"fmt"
+
+	"github.com/tetratelabs/wazero/experimental"
+)
+
+const (
+	// heapMost is the largest memory on Go's heap that is kept for the next call.
+	heapMost = 1 << 20
+	// writtenMost is how many pages of the system are put back one by one, which
+	// keeps them: a page that is mapped anew costs a fault at its next use. It
+	// bounds what a warm instance holds too.
+	writtenMost = 1024
+	// scanMost is how large a memory may be that is scanned for them.
+	scanMost = 64 << 20
+	// grownMost is how much of what a memory has grown by is kept, and paid for,
+	// for the next call to grow into. A running call cannot give it up, so a host
+	// that is more than half full keeps none.
+	grownMost = 4 << 20
+	// freeAtOnce is how much memory a call gives back itself. The system takes some
+	// milliseconds for 64 MiB that were written to: another goroutine does that.
+	freeAtOnce = 4 << 20
+)
+
+// Memory is the linear memory of one instance. It refuses to grow beyond the
+// limit of the call, which the guest sees as a memory.grow that answers -1. Where
+// it would grow beyond what the host has left, it ends the call: a guest that
+// continued would behave differently whenever others hold much.
+type Memory struct {
+	account *Account // pays for it
+	image   *Image   // what it starts with
+	limit   uint64   // of the call
+	most    uint64   // what the module declares, if that is less
+
+	room   []byte // reserved, or allocated; its length is how far it may grow
+	mapped bool   // room is reserved
+	size   uint64 // of the memory
+	paid   uint64 // may be backed by memory: up to peak, or further from an earlier call
+	anew   bool   // the next Reallocate makes it as large as its image
+
+	peak    uint64
+	refused error // why a growth was refused: what fails next is likely its fault
+}
+
+// Allocate implements experimental.MemoryAllocator. A module has one memory at
+// most, and the caller has checked that its minimum is within the limit.
+func (m *Memory) Allocate(_, _ uint64) experimental.LinearMemory { return m }
+
+// NewMemory returns a memory as its image says. Its error matches ErrMemory.
+func (a *Account) NewMemory(i *Image, limit, most uint64) (*Memory, error) {
+	if err := a.Take(Linear, i.size+a.overhead); err != nil {
+		return nil, err
+	}
+
+	m := &Memory{account: a, image: i, limit: limit, most: most, size: i.size, paid: i.size, peak: i.size, anew: true}
+	if !a.ledger.HeapOnly {
+		room, err := reserve(max(min(limit, most), i.size))
+		if err == nil && i.apply(room, true) {
+			m.room, m.mapped = room, true
+			return m, nil
+		}
+		if err == nil {
+			unreserve(room)
+		}
+	}
+	m.room = make([]byte, i.size)
+	i.apply(m.room, false)
+	return m, nil
+}
+
+// Peak is the most bytes that the memory had in this call.
+func (m *Memory) Peak() int64 { return int64(m.peak) }
+
+// Refused is why a growth was refused in this call, if one was.
+func (m *Memory) Refused() error { return m.refused }
+
+// Reallocate implements experimental.LinearMemory.
+func (m *Memory) Reallocate(size uint64) []byte {
+	switch {
+	case m.anew:
+		m.size, m.anew = m.image.size, false
+	case !m.grow(size):
+		return nil
+	}
+	return m.room[:m.size:m.size]
+}
+
+func (m *Memory) grow(size uint64) bool {
+	if size > m.limit {
+		m.refused = fmt.Errorf("%w: it wanted more than the %d bytes allowed", ErrMemory, m.limit)
+		return false
+	}
+	if size > m.most {
+		return false
+	}
+
+	if size > m.paid {
+		if err := m.account.Take(Linear, size-m.paid); err != nil {
+			panic(&Stop{err})
+		}
+		m.paid = size
+	}
+	if size > uint64(len(m.room)) {
+		room := make([]byte, min(m.limit, m.most, max(size, 2*uint64(len(m.room)))))
+		copy(room, m.room[:m.size])
+		m.room = room
+	}
+	m.size = size
+	m.peak = max(m.peak, size)
+	return true
+}
+
+// reset puts the memory back to its image. It is false if that cannot be done.
+// If it is larger than that, the instance still sees its old size: grow it by a
+// page then, which shrinks it.
+func (m *Memory) reset() bool {
+	size := m.image.size
+	kept := size // and what it has grown by is forgotten
+	if m.account.ledger.roomy() {
+		kept = min(m.peak, size+grownMost)
+	}
+
+	switch {
+	case !m.mapped:
+		if len(m.room) > heapMost {
+			return false
+		}
+		m.image.restore(m.room[:m.peak], 0)
+	case discard(m.room[kept:m.paid]) != nil:
+		return false
+	case !m.restore(0, size) || !m.restore(size, kept):
+		if discard(m.room[:kept]) != nil {
+			return false
+		}
+		if m.image.file == nil {
+			m.image.apply(m.room, false)
+		}
+		kept = size
+	}
+
+	m.account.Give(Linear, m.paid-kept)
+	m.paid = kept
+	m.peak, m.refused = size, nil
+	m.anew = m.size != size
+	return true
+}
+
+// restore copies the image over a part of the memory: all of it if it is small,
+// else the pages that were written to. It is false if the system cannot tell
+// which, or if they are too many.
+func (m *Memory) restore(from, to uint64) bool {
+	if to-from <= copyMost {
+		m.image.restore(m.room[from:to], from)
+		return true
+	}
+	if to-from > scanMost {
+		return false
+	}
+
+	pagemap := m.account.ledger.pagemap
+	var found [writtenMost]uint64
+	pages, ok := pagemap.pages(m.room[from:to], found[:0])
+	for _, at := range pages {
+		m.image.restore(m.room[from+at:][:pagemap.size], from+at)
+	}
+	return ok
+}
+
+// Free implements experimental.LinearMemory. It does nothing: wazero calls it
+// when it closes the instance, and the memory may still be read.
+func (m *Memory) Free() {}
+
+// Release gives the memory back. Nothing may read it afterwards. A call does not
+// wait for a large one; one that needs the memory does.
+func (m *Memory) Release() {
+	room, paid, mapped := m.room, m.paid, m.mapped
+	m.room, m.size, m.paid, m.mapped = nil, 0, 0, false
+
+	free := func() {
+		if mapped {
+			unreserve(room)
+		}
+		m.account.Give(Linear, paid+m.account.overhead)
+	}
+	if mapped && paid > freeAtOnce {
+		m.account.ledger.freeLater(free)
+	} else {
+		free()
+	}
+}

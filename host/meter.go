@@ -1,0 +1,127 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/tetratelabs/wazero/api"
+
+	"github.com/toolhost/toolhost/host/internal/instance"
+	"github.com/toolhost/toolhost/internal/fuel"
+)
+
+// meter counts what a call uses: fuel, and the memory on Go's heap that its guest
+// makes the host take.
+type meter struct {
+	fuel    *fuel.Meter
+	account *instance.Account
+	counter api.MutableGlobal // of the instance; nil before there is one and after
+	entry   *instance.Entry   // the function that runs; nil before and after
+
+	stack   int64 // bytes of its stack that are paid for
+	kept    int64 // bytes of arguments and results
+	buffers int64 // bytes of them that are paid for
+}
+
+const (
+	// bytesPerUnit is how many bytes the host copies for a unit of fuel, as many as
+	// the guest's own memory.copy.
+	bytesPerUnit = 64
+	// keptFree is how many bytes a call may keep before they are paid for.
+	keptFree = 4 << 10
+)
+
+// errUnfit: to interpret a plugin takes too much of what an interpreter has.
+var errUnfit = errors.New("it cannot be interpreted")
+
+// charge makes the guest pay for n bytes that the host handles for it, and ends
+// the call if it has to end.
+func (m *meter) charge(n int) {
+	if n >= bytesPerUnit {
+		m.pay(int64(n / bytesPerUnit))
+	}
+}
+
+// check ends the call if it has to end.
+func (m *meter) check() { m.pay(0) }
+
+func (m *meter) pay(units int64) {
+	left, err := m.fuel.Charge(int64(m.counter.Get()), units)
+	m.counter.Set(uint64(left))
+	if err != nil {
+		panic(&instance.Stop{Reason: m.exhausted(err)})
+	}
+}
+
+// refill returns the counter of a guest that has used up its slice of fuel.
+func (m *meter) refill(counter int64) int64 {
+	counter, err := m.fuel.Refill(counter)
+	if err != nil {
+		panic(&instance.Stop{Reason: m.exhausted(err)})
+	}
+	return counter
+}
+
+// finish ends a call that used more than its budget since its last check.
+func (m *meter) finish() error {
+	if err := m.fuel.Finish(m.left()); err != nil {
+		return &instance.Stop{Reason: m.exhausted(err)}
+	}
+	return nil
+}
+
+func (m *meter) left() int64 { return int64(m.counter.Get()) }
+
+// exhausted says how much there was of the fuel that is used up.
+func (m *meter) exhausted(err error) error {
+	if errors.Is(err, fuel.ErrExhausted) {
+		return fmt.Errorf("%w after %d units", ErrFuel, m.fuel.Budget())
+	}
+	return err
+}
+
+// payStack pays for what the stack of the guest has grown by. One of an
+// interpreter has a limit.
+func (m *meter) payStack(interpreted bool) error {
+	if m.entry == nil {
+		return nil
+	}
+	n := m.entry.Stack()
+	if n <= max(m.stack, instance.StackKept) {
+		return nil
+	}
+	if interpreted && n > instance.StackMost {
+		return errUnfit
+	}
+	if err := m.account.Take(instance.Stacks, uint64(n-m.stack)); err != nil {
+		return err
+	}
+	m.stack = n
+	return nil
+}
+
+// keep pays for n bytes of arguments or results that stay on Go's heap until the
+// call ends.
+func (m *meter) keep(n int) error {
+	m.kept += int64(n)
+	more := m.kept - m.buffers
+	if more <= keptFree {
+		return nil
+	}
+	if err := m.account.Take(instance.Buffers, uint64(more)); err != nil {
+		return err
+	}
+	m.buffers = m.kept
+	return nil
+}
+
+// repay gives back what was paid for.
+func (m *meter) repay() {
+	if m.stack > 0 {
+		m.account.Give(instance.Stacks, uint64(m.stack))
+	}
+	if m.buffers > 0 {
+		m.account.Give(instance.Buffers, uint64(m.buffers))
+	}
+	m.stack, m.buffers = 0, 0
+}
