@@ -19,9 +19,9 @@ const (
 	silentLimit = 50 * time.Second // for one that does not, and gets no progress: many give up after a minute
 )
 
-// call runs a tool of the service. ctx ends when the client cancels the call or goes
-// away.
-func (a *api) call(ctx context.Context, req *mcp.CallToolRequest, structured bool) (mcp.Result, error) {
+// call answers a call of a tool of the service. A call that has become a task is an
+// error to the SDK, see parked.
+func (a *api) call(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(a.ctx, func() { cancel(context.Cause(a.ctx)) })()
@@ -48,50 +48,32 @@ func (a *api) call(ctx context.Context, req *mcp.CallToolRequest, structured boo
 		call.ParkAfter = silentLimit
 	}
 	if token != nil {
-		reporter := startReporter(ctx, func(ctx context.Context, n notice) {
-			_ = req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ // if the client is gone, ctx ends
-				ProgressToken: token, Progress: n.done, Total: n.total, Message: n.message,
-			})
+		reporter := startReporter(ctx, func(ctx context.Context, p *mcp.ProgressNotificationParams) {
+			p.ProgressToken = token
+			_ = req.Session.NotifyProgress(ctx, p) // if the client is gone, ctx ends
 		})
 		defer reporter.stop()
 		call.Progress = reporter.report
 	}
 
+	structured := a.served.Load().tools[call.Tool].structured
 	r, err := a.service.Call(ctx, call)
-	var out *mcp.CallToolResult
 	switch {
 	case run != nil && who.tasks:
-		return a.newTask(*run), nil
-	case run != nil && structured:
-		out = stillRunning(*run)
+		return nil, parked{a.newTask(*run)}
+	case run != nil && structured: // errors are exempt from its output schema
+		return failed(fmt.Sprintf("%s is still running, as background run %s. Do not call it again: %s waits for its result, %s ends it.",
+			run.Tool, run.TaskID, server.CheckBackground, server.StopBackground)), nil
 	case run == nil && asker.asked():
-		out = asker.result()
+		return asker.result(), nil
 	case err != nil && server.ReasonOf(err).Code == wire.CodeNotFound: // removed by a reload
 		return nil, unknownTool(call.Tool)
-	default:
-		a.logFailure(ctx, call, r, err)
-		out = toResult(r, structured)
-		addLinks(call.Tool, r, out)
+	case err != nil && r.Kind == abi.Internal:
+		a.log.Error("the call had no result", "tool", call.Tool, "session", who.session, "error", err)
+	case err != nil:
+		a.log.Log(ctx, slog.LevelDebug, "the call had no result", "tool", call.Tool, "kind", r.Kind, "session", who.session, "error", err)
 	}
-	if who.modern {
-		return &modernResult{out}, nil
-	}
+	out := toResult(r, structured)
+	addLinks(call.Tool, r, out)
 	return out, nil
-}
-
-func (a *api) logFailure(ctx context.Context, call server.Request, r abi.Result, err error) {
-	level := slog.LevelDebug
-	if r.Kind == abi.Internal {
-		level = slog.LevelError
-	}
-	if err != nil {
-		a.log.Log(ctx, level, "the call had no result", "tool", call.Tool, "kind", r.Kind, "session", call.Session, "error", err)
-	}
-}
-
-// stillRunning answers a call that has become a run, and whose tool has an output
-// schema: errors are exempt from it.
-func stillRunning(run wire.Run) *mcp.CallToolResult {
-	return failed(fmt.Sprintf("%s is still running, as background run %s. Do not call it again: %s waits for its result, %s ends it.",
-		run.Tool, run.TaskID, server.CheckBackground, server.StopBackground))
 }

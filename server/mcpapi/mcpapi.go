@@ -137,7 +137,6 @@ func keepPrivate(_ context.Context, req mcp.Request, c *mcp.Cacheable) {
 // one.
 type served struct {
 	tools        map[string]servedTool
-	rejected     map[string]string // why tools are not served, by name
 	instructions string
 }
 
@@ -152,7 +151,7 @@ func (s *served) names() []string { return slices.Sorted(maps.Keys(s.tools)) }
 // SDK notifies clients of a difference. It is called by one goroutine at a time.
 func (a *api) serveTools(srv *mcp.Server) {
 	before, definitions := a.served.Load(), a.service.Definitions("")
-	now := &served{tools: map[string]servedTool{}, rejected: map[string]string{}, instructions: instructions(definitions)}
+	now := &served{tools: map[string]servedTool{}, instructions: instructions(definitions)}
 	a.listing.Lock()
 	defer a.listing.Unlock()
 
@@ -160,11 +159,8 @@ func (a *api) serveTools(srv *mcp.Server) {
 		tool := toTool(d)
 		definition, _ := json.Marshal(tool) // its schemas were parsed before: it cannot fail
 		if !bytes.Equal(before.tools[d.Name].definition, definition) {
-			if err := addTool(srv, tool); err != nil {
-				now.rejected[d.Name] = err.Error()
-				if before.rejected[d.Name] != err.Error() {
-					a.log.Error("the tool is not served over MCP", "tool", d.Name, "plugin", d.Plugin, "error", err)
-				}
+			if err := addTool(srv, tool, a.call); err != nil {
+				a.log.Error("the tool is not served over MCP", "tool", d.Name, "plugin", d.Plugin, "error", err)
 				continue
 			}
 		}

@@ -1,7 +1,6 @@
 package mcpapi
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -117,10 +116,8 @@ func (m *envelope) explain(data []byte, id json.RawMessage, err error) *jsonrpc.
 		return invalidParams(at.Path() + ": " + at.Message)
 	case at.Pointer != "":
 		return invalidRequest(at.Path() + ": " + at.Message)
-	case bytes.HasPrefix(bytes.TrimSpace(data), []byte("[")) && json.Valid(data):
-		return invalidRequest("arrays are not supported: send each message by itself")
 	case json.Valid(data) && utf8.Valid(data):
-		return invalidRequest(at.Message)
+		return invalidRequest(at.Message + "; arrays of messages are not supported")
 	}
 	return &jsonrpc.Error{Code: jsonrpc.CodeParseError, Message: "the message is not JSON in UTF-8"}
 }

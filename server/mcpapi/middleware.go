@@ -63,7 +63,11 @@ func (a *api) receive(next mcp.MethodHandler) mcp.MethodHandler {
 		case *mcp.ServerRequest[*taskParams]:
 			return a.answerTask(ctx, method, r)
 		case *mcp.CallToolRequest:
-			return a.callTool(ctx, r, next)
+			result, err := next(ctx, method, r)
+			if err != nil {
+				return a.callError(r, err)
+			}
+			return result, nil
 		case *mcp.SubscriptionsListenRequest:
 			return a.listen(ctx, r, next)
 		case *mcp.ReadResourceRequest:
@@ -103,20 +107,18 @@ func (a *api) instruct(result mcp.Result) {
 	}
 }
 
-// callTool calls a tool of the service, or of the embedding program.
-func (a *api) callTool(ctx context.Context, req *mcp.CallToolRequest, next mcp.MethodHandler) (mcp.Result, error) {
-	served := a.served.Load()
-	if tool, ok := served.tools[req.Params.Name]; ok {
-		return a.call(ctx, req, tool.structured)
+// callError turns the error of a call into its answer: a task, or an error that
+// names the tool that was probably meant.
+func (a *api) callError(req *mcp.CallToolRequest, err error) (mcp.Result, error) {
+	if t, ok := errors.AsType[parked](err); ok {
+		return t.task, nil
 	}
-
-	result, err := next(ctx, methodCall, req)
 	if e, ok := errors.AsType[*jsonrpc.Error](err); ok && e.Message == unknownTool(req.Params.Name).Message {
-		if near := abi.Nearest(req.Params.Name, served.names()); near != "" {
+		if near := abi.Nearest(req.Params.Name, a.served.Load().names()); near != "" {
 			return nil, invalidParams(fmt.Sprintf("%s, did you mean %q?", e.Message, near))
 		}
 	}
-	return result, err
+	return nil, err
 }
 
 // unknownTool is the error of the SDK for a tool that does not exist.

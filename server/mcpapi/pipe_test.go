@@ -48,11 +48,11 @@ func TestPipeReads(t *testing.T) {
 		{"not UTF-8", `{"jsonrpc":"2.0","id":1,"method":"` + "\xff" + `"}` + "\n" + ping, ping + "\n", []string{"not JSON in UTF-8"}},
 		{"two on a line", ping + ping + "\n" + ping, ping + "\n", []string{"not JSON"}},
 		{"no messages", "5\n\"x\"\nnull\n{}\n" + ping, ping + "\n", []string{"not a JSON-RPC", "not a JSON-RPC", "not a JSON-RPC", "not a JSON-RPC"}},
-		{"an array", "[" + ping + ", " + ping + "]\n" + ping, ping + "\n", []string{"send each message by itself"}},
+		{"an array", "[" + ping + ", " + ping + "]\n" + ping, ping + "\n", []string{"found an array; arrays of messages are not supported"}},
 		{"too long", `"` + strings.Repeat("x", maxMessage) + "\"\n" + ping, ping + "\n", []string{"more than 16777216 bytes"}},
 		{"too deep", strings.Repeat("[", 8<<20) + "\n" + ping, ping + "\n", []string{"not JSON"}},
 		{"deep in params", `{"jsonrpc":"2.0","id":1,"method":"ping","params":` + strings.Repeat(`{"a":`, 1<<20) + "\n" + ping, ping + "\n", []string{"not JSON"}},
-		{"arrays of no messages", "[]\n[1]\n[" + ping + ",{}]\n[" + strings.Repeat("[", 2000) + strings.Repeat("]", 2000) + "]\n" + ping, ping + "\n", []string{"arrays are not", "arrays are not", "arrays are not", "arrays are not"}},
+		{"arrays of no messages", "[]\n[1]\n[" + ping + ",{}]\n[" + strings.Repeat("[", 2000) + strings.Repeat("]", 2000) + "]\n" + ping, ping + "\n", []string{"arrays of messages are not", "arrays of messages are not", "arrays of messages are not", "arrays of messages are not"}},
 		{"as long as may be", strings.Repeat(" ", maxMessage-len(ping)-1) + ping + "\n", ping + "\n", nil},
 		{"too long to the end", strings.Repeat("x", maxMessage+5), "", nil},
 	} {

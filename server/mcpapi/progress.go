@@ -5,6 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
 	"github.com/toolhost/toolhost/server"
 )
 
@@ -15,17 +17,11 @@ const (
 	noticeInterval    = 250 * time.Millisecond // the shortest time between two notices of a call
 )
 
-// notice is one progress notification.
-type notice struct {
-	done, total float64 // total is 0 if unknown
-	message     string
-}
-
 // reporter sends a client the progress of a call: the newest report of the tool, at
 // most once in noticeInterval, and if there is none for heartbeatInterval the last
 // one again, or how long the call has run. Reports never wait for the client.
 type reporter struct {
-	notify  func(context.Context, notice)
+	notify  func(context.Context, *mcp.ProgressNotificationParams)
 	started time.Time
 	cancel  context.CancelFunc
 	running sync.WaitGroup
@@ -39,7 +35,7 @@ type reporter struct {
 }
 
 // startReporter starts a reporter that runs until it is stopped or ctx is done.
-func startReporter(ctx context.Context, notify func(context.Context, notice)) *reporter {
+func startReporter(ctx context.Context, notify func(context.Context, *mcp.ProgressNotificationParams)) *reporter {
 	ctx, cancel := context.WithCancel(ctx)
 	r := &reporter{notify: notify, started: time.Now(), cancel: cancel, fresh: make(chan struct{}, 1)}
 	r.running.Go(func() { r.run(ctx) })
@@ -90,14 +86,14 @@ func (r *reporter) run(ctx context.Context) {
 }
 
 // next is the notice to send now.
-func (r *reporter) next() notice {
+func (r *reporter) next() *mcp.ProgressNotificationParams {
 	r.mu.Lock()
 	p := r.latest
 	r.mu.Unlock()
 
-	n := notice{done: r.after(p.Done), total: max(p.Total, 0), message: p.Message}
-	if n.message == "" {
-		n.message = "running for " + time.Since(r.started).Truncate(time.Second).String()
+	n := &mcp.ProgressNotificationParams{Progress: r.after(p.Done), Total: max(p.Total, 0), Message: p.Message}
+	if n.Message == "" {
+		n.Message = "running for " + time.Since(r.started).Truncate(time.Second).String()
 	}
 	return n
 }

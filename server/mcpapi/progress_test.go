@@ -6,10 +6,21 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/server"
 )
+
+// notice is what a client is notified of.
+type notice struct {
+	done, total float64
+	message     string
+}
+
+func noticeOf(p *mcp.ProgressNotificationParams) notice {
+	return notice{p.Progress, p.Total, p.Message}
+}
 
 // told is a notice and when it came.
 type told struct {
@@ -23,7 +34,9 @@ func follow(t *testing.T, tool func(r *reporter)) []told {
 	var all []told
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()
-		r := startReporter(t.Context(), func(_ context.Context, n notice) { all = append(all, told{n, time.Since(start)}) })
+		r := startReporter(t.Context(), func(_ context.Context, p *mcp.ProgressNotificationParams) {
+			all = append(all, told{noticeOf(p), time.Since(start)})
+		})
 		tool(r)
 		r.stop()
 		before := len(all)
@@ -87,7 +100,7 @@ func TestHeartbeats(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			n := 0
-			r := startReporter(ctx, func(context.Context, notice) { n++ })
+			r := startReporter(ctx, func(context.Context, *mcp.ProgressNotificationParams) { n++ })
 			cancel()
 			time.Sleep(time.Minute)
 			require.Zero(t, n)
@@ -101,7 +114,7 @@ func TestReportsDoNotBlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		var last notice
-		r := startReporter(t.Context(), func(_ context.Context, n notice) { <-release; last = n })
+		r := startReporter(t.Context(), func(_ context.Context, p *mcp.ProgressNotificationParams) { <-release; last = noticeOf(p) })
 		for i := range 1000 {
 			r.report(server.Progress{Done: float64(i)})
 			synctest.Wait()

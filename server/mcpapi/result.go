@@ -47,27 +47,6 @@ func toResult(r abi.Result, structured bool) *mcp.CallToolResult {
 	return out
 }
 
-// modernResult is a result since 2026-07-28, which has a type. The SDK sets it only
-// in its own handlers.
-type modernResult struct{ *mcp.CallToolResult }
-
-func (r modernResult) MarshalJSON() ([]byte, error) {
-	out := struct {
-		Meta              mcp.Meta            `json:"_meta,omitempty"`
-		Content           any                 `json:"content,omitempty"`
-		StructuredContent any                 `json:"structuredContent,omitempty"`
-		IsError           bool                `json:"isError,omitempty"`
-		InputRequests     mcp.InputRequestMap `json:"inputRequests,omitempty"`
-		RequestState      string              `json:"requestState,omitempty"`
-		ResultType        string              `json:"resultType"`
-	}{r.Meta, r.Content, r.StructuredContent, r.IsError, r.InputRequests, r.RequestState, "complete"}
-
-	if r.InputRequests != nil {
-		out.Content, out.ResultType = nil, "input_required"
-	}
-	return json.Marshal(out)
-}
-
 // failed is a result that tells the model what went wrong.
 func failed(text string) *mcp.CallToolResult {
 	return &mcp.CallToolResult{IsError: true, Content: []mcp.Content{&mcp.TextContent{Text: text}}}

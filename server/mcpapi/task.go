@@ -58,9 +58,28 @@ type task struct {
 	LastUpdatedAt time.Time           `json:"lastUpdatedAt"`
 	TTLMs         int64               `json:"ttlMs"` // from CreatedAt
 	PollMs        int64               `json:"pollIntervalMs"`
-	Result        *modernResult       `json:"result,omitempty"`
+	Result        *taskResult         `json:"result,omitempty"`
 	Error         *taskError          `json:"error,omitempty"`
 	InputRequests mcp.InputRequestMap `json:"inputRequests,omitempty"`
+}
+
+// parked carries the task that a call has become past the SDK, whose handlers return
+// only results that it knows, and errors.
+type parked struct{ *task }
+
+func (p parked) Error() string { return "the call is now the task " + p.TaskID }
+
+// taskResult is a result of tools/call within another result. The SDK would leave
+// out its type.
+type taskResult struct{ *mcp.CallToolResult }
+
+func (r taskResult) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		ResultType        string        `json:"resultType"`
+		Content           []mcp.Content `json:"content"`
+		StructuredContent any           `json:"structuredContent,omitempty"`
+		IsError           bool          `json:"isError,omitempty"`
+	}{"complete", r.Content, r.StructuredContent, r.IsError})
 }
 
 // taskError is why a task has failed, in the form of JSON-RPC.
@@ -168,7 +187,7 @@ func (a *api) taskNow(ctx context.Context, who caller, id string) (*task, error)
 		if run, err = view.WholeRun(ctx, id); err != nil {
 			return nil, err
 		}
-		t.Result = &modernResult{a.runResult(run)}
+		t.Result = &taskResult{a.runResult(run)}
 	case taskFailed:
 		t.Error = &taskError{jsonrpc.CodeInternalError, run.Error.Message, map[string]any{"kind": run.Error.Kind}}
 	}

@@ -1,6 +1,7 @@
 package mcpapi
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -13,7 +14,7 @@ import (
 )
 
 func add(schema string) error {
-	return addTool(mcp.NewServer(&mcp.Implementation{}, nil), &mcp.Tool{Name: "t", InputSchema: json.RawMessage(schema)})
+	return addTool(mcp.NewServer(&mcp.Implementation{}, nil), &mcp.Tool{Name: "t", InputSchema: json.RawMessage(schema)}, newAPI(context.Background(), nil, nil, 0).call)
 }
 
 // A tool that the SDK does not allow is an error, with the place in its schema.
