@@ -58,7 +58,7 @@ var layers = map[string][]string{
 	"server/httpapi":                     {"abi", "host", "plugins", "pkg/background", "server", "server/identity", "server/wire", "internal/jsontext", "internal/fair"},
 	"server/httpapi/internal/openapigen": {"pkg/background", "server/httpapi"},
 	"server":                             {"abi", "host", "plugins", "pkg/background", "pkg/background/sqlite", "server/wire", "internal/schema", "internal/fair"},
-	"server/mcpapi":                      {"abi", "server", "server/wire", "internal/strictjson", "internal/fair"},
+	"server/mcpapi":                      {"abi", "server", "server/wire", "server/identity", "internal/strictjson", "internal/fair"},
 	"server/webui":                       {"abi", "server", "server/wire", "internal/human"},
 	"internal/plugintest":                {"abi", "internal/wasmbin"},                        // for tests only
 	"internal/plugintest/bombs":          {"abi", "internal/plugintest", "internal/wasmbin"}, // likewise

@@ -15,6 +15,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/mcpapi"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 func (a *app) mcp() *cobra.Command {
@@ -45,7 +46,7 @@ watch is false), and on SIGHUP, and the client is told.`,
 			return mcpapi.Run(cmd.Context(), s, mcpapi.Config{Version: version(), Session: session, In: in, Out: a.out, Logger: a.logger()})
 		},
 	}
-	cmd.Flags().StringVar(&session, "session", mcpapi.DefaultSession, "`name` whose runs the client sees")
+	cmd.Flags().StringVar(&session, "session", wire.DefaultSession, "`name` whose runs the client sees")
 	return cmd
 }
 

@@ -18,7 +18,6 @@ import (
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/httpapi"
-	"github.com/toolhost/toolhost/server/identity"
 	"github.com/toolhost/toolhost/server/mcpapi"
 	"github.com/toolhost/toolhost/server/webui"
 )
@@ -59,7 +58,7 @@ func (a *app) runServer(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	mcp, err := mcpapi.NewHandler(s, mcpapi.HTTPConfig{Version: version(), Session: identity.SessionOf, Until: identity.UntilOf, Logger: a.logger()})
+	mcp, err := mcpapi.NewHandler(s, mcpapi.Config{Version: version(), Logger: a.logger()})
 	if err != nil {
 		a.closeService(ctx, s)
 		return err

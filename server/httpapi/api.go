@@ -77,8 +77,8 @@ type Config struct {
 	// users, see [identity.Caller]. Nil is none.
 	OAuth *identity.OAuth
 	// MCP is served at /mcp, behind the same guards: such as a handler of package
-	// mcpapi that has [identity.SessionOf] and [identity.UntilOf]. It is closed by who made it. Nil
-	// is nothing.
+	// mcpapi. It finds the caller with [identity.FromContext]. Its maker closes it.
+	// Nil is nothing.
 	MCP http.Handler
 	// Page is served at / and below /ui/, to operators: it shows what belongs to
 	// all sessions. It is one of package webui. Nil is nothing.

@@ -16,7 +16,6 @@ import (
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/httpapi"
-	"github.com/toolhost/toolhost/server/identity"
 	"github.com/toolhost/toolhost/server/mcpapi"
 )
 
@@ -66,7 +65,7 @@ func ExampleAPI_ServeHTTP() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	mcp, err := mcpapi.NewHandler(service, mcpapi.HTTPConfig{Version: "1.0", Session: identity.SessionOf, Until: identity.UntilOf})
+	mcp, err := mcpapi.NewHandler(service, mcpapi.Config{Version: "1.0"})
 	if err != nil {
 		log.Fatal(err)
 	}

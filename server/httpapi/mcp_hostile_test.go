@@ -16,7 +16,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/server/httpapi"
-	"github.com/toolhost/toolhost/server/identity"
 	"github.com/toolhost/toolhost/server/mcpapi"
 )
 
@@ -27,7 +26,7 @@ func serveMCP(t testing.TB, cfg httpapi.Config, names ...string) (*fixture, *mcp
 	cfg.MCP = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { handler.ServeHTTP(w, r) })
 	f := serve(t, cfg, names...)
 	var err error
-	handler, err = mcpapi.NewHandler(f.service, mcpapi.HTTPConfig{Session: identity.SessionOf, Until: identity.UntilOf})
+	handler, err = mcpapi.NewHandler(f.service, mcpapi.Config{})
 	require.NoError(t, err)
 	t.Cleanup(handler.Close)
 	return f, handler

@@ -92,7 +92,7 @@ func serveTCP(t *testing.T, l net.Listener, cfg httpapi.Config) {
 		CacheDir: plugintest.CacheDir(),
 	})
 	require.NoError(t, err)
-	h, err := mcpapi.NewHandler(s, mcpapi.HTTPConfig{Session: identity.SessionOf, Until: identity.UntilOf})
+	h, err := mcpapi.NewHandler(s, mcpapi.Config{})
 	require.NoError(t, err)
 	cfg.MCP = h
 	api := httpapi.New(s, cfg)

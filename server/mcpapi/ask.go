@@ -44,7 +44,7 @@ var errAsked = errors.New("the user is asked first")
 
 // newAsker reads the answers that a call brings. Its error is for the client.
 func (a *api) newAsker(who caller, req *mcp.CallToolRequest, cancel context.CancelCauseFunc) (*asker, error) {
-	k := &asker{api: a, who: who, session: req.Session, digest: digest(who.session, req.Params), cancel: cancel, known: map[string]abi.Answer{}}
+	k := &asker{api: a, who: who, session: req.Session, digest: digest(who.Session, req.Params), cancel: cancel, known: map[string]abi.Answer{}}
 	if !who.modern {
 		return k, nil
 	}

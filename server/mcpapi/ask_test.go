@@ -3,7 +3,6 @@ package mcpapi_test
 import (
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -26,7 +25,7 @@ func askers(t *testing.T) *server.Service {
 func serveAskers(t *testing.T) *endpoint {
 	t.Helper()
 	s := askers(t)
-	h, err := mcpapi.NewHandler(s, mcpapi.HTTPConfig{Session: func(r *http.Request) (string, string) { return r.Header.Get("User"), r.Header.Get("User") }})
+	h, err := mcpapi.NewHandler(s, mcpapi.Config{})
 	require.NoError(t, err)
 	t.Cleanup(h.Close)
 	return &endpoint{Handler: h, t: t, service: s}

@@ -33,7 +33,7 @@ func (a *api) call(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallTool
 	}
 	var run *wire.Run
 	call := server.Request{
-		Session: who.session, Tool: req.Params.Name, Args: req.Params.Arguments,
+		Session: who.Session, Tool: req.Params.Name, Args: req.Params.Arguments,
 		Ask: asker.ask, AskLater: who.tasks && who.elicits, OnPark: func(r wire.Run) { run = &r },
 	}
 	if string(call.Args) == "null" { // as some clients send none
@@ -69,9 +69,9 @@ func (a *api) call(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallTool
 	case err != nil && server.ReasonOf(err).Code == wire.CodeNotFound: // removed by a reload
 		return nil, unknownTool(call.Tool)
 	case err != nil && r.Kind == abi.Internal:
-		a.log.Error("the call had no result", "tool", call.Tool, "session", who.session, "error", err)
+		a.log.Error("the call had no result", "tool", call.Tool, "session", who.Session, "error", err)
 	case err != nil:
-		a.log.Log(ctx, slog.LevelDebug, "the call had no result", "tool", call.Tool, "kind", r.Kind, "session", who.session, "error", err)
+		a.log.Log(ctx, slog.LevelDebug, "the call had no result", "tool", call.Tool, "kind", r.Kind, "session", who.Session, "error", err)
 	}
 	out := toResult(r, structured)
 	addLinks(call.Tool, r, out)

@@ -9,6 +9,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/toolhost/toolhost/internal/fair"
+	"github.com/toolhost/toolhost/server/identity"
 )
 
 const (
@@ -31,8 +32,7 @@ type connections struct {
 
 type connection struct {
 	session *mcp.ServerSession
-	user    string // who opened it: others cannot use it
-	client  string // that it counts for, see fair.ClientOf
+	owner   identity.Caller // who opened it: other users cannot use it
 	busy    int
 	used    time.Time // when it was last busy
 }
@@ -44,7 +44,7 @@ func (c *connections) enter(id, user string) (leave func(), ok bool) {
 	defer c.mu.Unlock()
 
 	conn := c.open[id]
-	if conn == nil || conn.user != user {
+	if conn == nil || conn.owner.User != user {
 		return nil, false
 	}
 	return c.hold(conn), true
@@ -63,8 +63,7 @@ func (c *connections) track(req mcp.Request) (leave func()) {
 
 	conn := c.open[session.ID()]
 	if conn == nil {
-		from := originOf(req.GetExtra())
-		conn = &connection{session: session, user: from.user, client: fair.ClientOf(from.session)}
+		conn = &connection{session: session, owner: originOf(req.GetExtra()).Caller}
 		c.open[session.ID()] = conn
 	}
 	return c.hold(conn)
@@ -100,7 +99,7 @@ func (c *connections) evict(client string) (victim *connection, ok bool) {
 	for session := range c.live() {
 		if conn := c.open[session.ID()]; conn != nil {
 			live[session.ID()] = conn
-			if conn.client == client {
+			if conn.owner.Client() == client {
 				own++
 			}
 		}
@@ -115,7 +114,7 @@ func (c *connections) evict(client string) (victim *connection, ok bool) {
 		newcomer = "" // it holds none: anybody's may go
 	}
 	holding := func(conn *connection) fair.Holding {
-		return fair.Holding{Key: conn.client, Busy: conn.busy > 0, Since: conn.used}
+		return fair.Holding{Key: conn.owner.Client(), Busy: conn.busy > 0, Since: conn.used}
 	}
 	victim, ok = fair.Victim(maps.Values(live), holding, newcomer)
 	if ok {

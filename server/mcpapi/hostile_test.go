@@ -93,7 +93,7 @@ func TestPanicsAreContained(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		e := serveHTTP(t, server.Config{})
 		var log bytes.Buffer
-		h, err := mcpapi.NewHandler(e.service, mcpapi.HTTPConfig{
+		h, err := mcpapi.NewHandler(e.service, mcpapi.Config{
 			Logger: slog.New(slog.NewTextHandler(&log, nil)),
 			Extend: mcpapi.Extend{Server: func(s *mcp.Server) {
 				s.AddTool(&mcp.Tool{Name: "panics", InputSchema: map[string]any{"type": "object"}}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {

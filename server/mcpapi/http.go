@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"os"
 	"time"
@@ -18,43 +17,20 @@ import (
 
 	"github.com/toolhost/toolhost/internal/fair"
 	"github.com/toolhost/toolhost/server"
+	"github.com/toolhost/toolhost/server/identity"
 )
-
-// HTTPConfig configures a [Handler].
-type HTTPConfig struct {
-	Version string // of the program, as clients see it
-
-	// Session returns the session whose runs a request sees, and the user who sent
-	// it. An Mcp-Session-Id is known only to the user who began it. Nil means one
-	// session and one user.
-	Session func(*http.Request) (session, user string)
-
-	// Until returns when the permission of a request ends, and with it a
-	// subscription that it began. Nil, and the zero time, mean never.
-	Until func(*http.Request) time.Time
-
-	// Grace is how long a client that takes tasks waits for a result before it
-	// gets a task. The default is two seconds.
-	Grace time.Duration
-
-	// Logger gets what operators should know. Nil discards it.
-	Logger *slog.Logger
-
-	Extend // what tools of plugins cannot be
-}
 
 // Handler serves a Service over MCP's streamable HTTP transport, in all protocol
 // revisions at one URL. It is safe for concurrent use.
 //
-// It checks neither who sends a request nor its Origin and Host: that is up to what
-// it is mounted in, such as package httpapi.
+// It checks neither who sends a request nor its Origin and Host. What it is mounted in
+// does, such as package httpapi, and puts the caller into the context of the request
+// with [identity.NewContext]. Requests without one are all of [identity.Nobody].
 type Handler struct {
 	api    *api
 	server *mcp.Server
 	modern http.Handler // of requests that stand alone, since 2026-07-28
 	legacy http.Handler // of connections that begin with initialize
-	whose  func(*http.Request) (session, user string)
-	until  func(*http.Request) time.Time
 	end    context.CancelCauseFunc
 }
 
@@ -65,20 +41,13 @@ const (
 	maxCallsOfClient = maxCallsHTTP / 4
 )
 
-// NewHandler returns a handler. It does not own the service. Close it when done.
-func NewHandler(service *server.Service, cfg HTTPConfig) (*Handler, error) {
-	if cfg.Session == nil {
-		cfg.Session = func(*http.Request) (string, string) { return DefaultSession, "" }
-	}
-	if cfg.Until == nil {
-		cfg.Until = func(*http.Request) time.Time { return time.Time{} }
-	}
-
+// NewHandler returns a handler. It ignores the streams and the session of cfg. It does not own the service. Close it when done.
+func NewHandler(service *server.Service, cfg Config) (*Handler, error) {
 	ctx, end := context.WithCancelCause(context.Background())
-	a := newAPI(ctx, service, cfg.Logger, cfg.Grace)
+	a := newAPI(ctx, service, cfg)
 	a.calls = fair.NewPool(maxCallsHTTP, maxCallsOfClient)
 	a.connections = &connections{open: map[string]*connection{}}
-	srv, err := a.newServer(cfg.Version, cfg.Extend)
+	srv, err := a.newServer(cfg)
 	if err != nil {
 		end(nil)
 		a.close()
@@ -93,10 +62,7 @@ func NewHandler(service *server.Service, cfg HTTPConfig) (*Handler, error) {
 				Logger: a.sdkLog(), MaxRequestBodyBytes: maxMessage, DisableLocalhostProtection: true, // see Handler
 			}))
 	}
-	return &Handler{
-		api: a, server: srv, modern: handler(true, 0), legacy: handler(false, connectionTimeout),
-		whose: cfg.Session, until: cfg.Until, end: end,
-	}, nil
+	return &Handler{api: a, server: srv, modern: handler(true, 0), legacy: handler(false, connectionTimeout), end: end}, nil
 }
 
 type tokenKey struct{}
@@ -142,8 +108,7 @@ func (h *Handler) ServeHTTP(inner http.ResponseWriter, r *http.Request) {
 		}
 	}
 
-	from := origin{until: h.until(r), taskIDs: m.TaskIDs}
-	from.session, from.user = h.whose(r)
+	from := origin{Caller: identity.FromContext(r.Context()), taskIDs: m.TaskIDs}
 	alone := m.standsAlone(r.Header)
 	if alone {
 		from.send = w.sendMessage
@@ -200,7 +165,7 @@ func (h *Handler) serveLegacy(w http.ResponseWriter, r *http.Request, m envelope
 	id := r.Header.Get(headerSession)
 	switch {
 	case id != "":
-		leave, ok := h.api.connections.enter(id, from.user)
+		leave, ok := h.api.connections.enter(id, from.User)
 		if !ok {
 			http.Error(w, "session not found", http.StatusNotFound) // the client begins a new one
 			return
@@ -210,7 +175,7 @@ func (h *Handler) serveLegacy(w http.ResponseWriter, r *http.Request, m envelope
 	case size > maxInitialize:
 		refuse(w, http.StatusRequestEntityTooLarge, m.ID, invalidRequest(fmt.Sprintf("the request that begins a session has more than %d bytes", maxInitialize)))
 		return
-	case !h.api.connections.admit(fair.ClientOf(from.session)):
+	case !h.api.connections.admit(from.Client()):
 		w.Header().Set("Retry-After", "60")
 		refuse(w, http.StatusServiceUnavailable, m.ID, &jsonrpc.Error{Code: codeBusy, Message: "session limit reached and all are in use: close one, or try again later"})
 		return

@@ -20,6 +20,7 @@ import (
 	"github.com/toolhost/toolhost/internal/plugintest"
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server"
+	"github.com/toolhost/toolhost/server/identity"
 	"github.com/toolhost/toolhost/server/mcpapi"
 )
 
@@ -43,6 +44,7 @@ type endpoint struct {
 	id      int
 
 	patience time.Duration // of the client; 0 is endless
+	until    time.Time     // when its token expires; zero: never
 }
 
 func serveHTTP(t *testing.T, cfg server.Config) *endpoint {
@@ -59,11 +61,16 @@ func serveHTTP(t *testing.T, cfg server.Config) *endpoint {
 	}
 	cfg.Folders, cfg.CacheDir = []plugins.Folder{{Path: "zoo", FS: files}}, plugintest.CacheDir()
 	s := open(t, cfg)
-	session := func(r *http.Request) (string, string) { return "of " + r.Header.Get("User"), r.Header.Get("User") }
-	h, err := mcpapi.NewHandler(s, mcpapi.HTTPConfig{Version: "test", Session: session})
+	h, err := mcpapi.NewHandler(s, mcpapi.Config{Version: "test"})
 	require.NoError(t, err)
 	t.Cleanup(h.Close)
 	return &endpoint{Handler: h, t: t, service: s}
+}
+
+// ServeHTTP takes a header for the user, as the API around a handler takes a token.
+func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	user := r.Header.Get("User")
+	e.Handler.ServeHTTP(w, r.WithContext(identity.NewContext(r.Context(), identity.Caller{User: user, Session: "of " + user, Until: e.until})))
 }
 
 // response is what an endpoint answers.
@@ -298,7 +305,7 @@ func TestTokenIsNotPassedOn(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		seen := 0
 		s := open(t, server.Config{})
-		h, err := mcpapi.NewHandler(s, mcpapi.HTTPConfig{Extend: mcpapi.Extend{Server: func(srv *mcp.Server) {
+		h, err := mcpapi.NewHandler(s, mcpapi.Config{Extend: mcpapi.Extend{Server: func(srv *mcp.Server) {
 			srv.AddReceivingMiddleware(func(next mcp.MethodHandler) mcp.MethodHandler {
 				return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 					seen++

@@ -48,9 +48,9 @@ type shown struct {
 // around the handler, it is a request like any other, which may be completed.
 func (a *api) listen(ctx context.Context, req *mcp.SubscriptionsListenRequest, next mcp.MethodHandler) (mcp.Result, error) {
 	l := &listener{who: callerOf(req), tasks: map[string]shown{}}
-	if !l.who.until.IsZero() {
+	if !l.who.Until.IsZero() {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadline(ctx, l.who.until)
+		ctx, cancel = context.WithDeadline(ctx, l.who.Until)
 		defer cancel()
 	}
 
@@ -105,7 +105,7 @@ func (a *api) findTasks(ctx context.Context, l *listener) error {
 	}
 
 	for _, id := range l.who.taskIDs {
-		_, err := a.service.Session(l.who.session).Run(ctx, id)
+		_, err := a.service.Session(l.who.Session).Run(ctx, id)
 		switch {
 		case err == nil:
 			l.tasks[id] = shown{}
@@ -133,7 +133,7 @@ func (l *listener) send(method string, params any) error {
 func (a *api) watchTasks(ctx context.Context, l *listener) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	view := a.service.Session(l.who.session)
+	view := a.service.Session(l.who.Session)
 	events := view.Watch(ctx) // before the first look, so that nothing is missed
 	pause := time.NewTimer(0)
 	defer pause.Stop()

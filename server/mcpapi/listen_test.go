@@ -171,7 +171,7 @@ func TestListenToChatter(t *testing.T) {
 		s := open(t, server.Config{
 			Folders: []plugins.Folder{{Path: "chatty", FS: files}}, CacheDir: plugintest.CacheDir(), Grants: map[string]plugins.Grant{"chatty": {Clock: true}},
 		})
-		h, err := mcpapi.NewHandler(s, mcpapi.HTTPConfig{})
+		h, err := mcpapi.NewHandler(s, mcpapi.Config{})
 		require.NoError(t, err)
 		t.Cleanup(h.Close)
 		e := &endpoint{Handler: h, t: t, service: s}
@@ -198,18 +198,15 @@ func TestListenEnds(t *testing.T) {
 		require.Equal(t, e.patience, time.Since(began))
 
 		until := time.Now().Add(10 * time.Second)
-		h, err := mcpapi.NewHandler(e.service, mcpapi.HTTPConfig{
-			Session: func(*http.Request) (string, string) { return "of ana", "ana" },
-			Until:   func(*http.Request) time.Time { return until },
-		})
+		h, err := mcpapi.NewHandler(e.service, mcpapi.Config{})
 		require.NoError(t, err)
 		t.Cleanup(h.Close)
-		e = &endpoint{Handler: h, t: t, service: e.service}
+		e = &endpoint{Handler: h, t: t, service: e.service, until: until}
 		events = e.hear("ana", taskIDs(id))
 		require.Equal(t, []string{"notifications/subscriptions/acknowledged", "working ", "answer complete"}, saidOf(events))
 		require.Equal(t, until, time.Now())
 
-		until = time.Now().Add(time.Hour)
+		e.until = time.Now().Add(time.Hour)
 		began = time.Now()
 		time.AfterFunc(time.Minute, h.Close)
 		e.hear("ana", taskIDs(id))

@@ -31,9 +31,6 @@ import (
 	"github.com/toolhost/toolhost/server"
 )
 
-// DefaultSession is the session of clients that name none.
-const DefaultSession = "default"
-
 // Extend lets a program that embeds this package serve what no tool of a plugin can
 // be, such as prompts and resources of its own. Its zero value adds nothing.
 type Extend struct {
@@ -62,13 +59,13 @@ type api struct {
 	leave     context.CancelFunc // ends following
 }
 
-func newAPI(ctx context.Context, service *server.Service, log *slog.Logger, grace time.Duration) *api {
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
+func newAPI(ctx context.Context, service *server.Service, cfg Config) *api {
 	// The key is the process's: what a client was asked before a restart it is
 	// asked again.
-	a := &api{ctx: ctx, service: service, log: log, grace: cmp.Or(grace, taskGrace), key: make([]byte, 32), leave: func() {}}
+	a := &api{ctx: ctx, service: service, log: cfg.Logger, grace: cmp.Or(cfg.Grace, taskGrace), key: make([]byte, 32), leave: func() {}}
+	if a.log == nil {
+		a.log = slog.New(slog.DiscardHandler)
+	}
 	_, _ = rand.Read(a.key) // it never fails
 	a.served.Store(&served{})
 	return a
@@ -89,7 +86,7 @@ func (a *api) sdkLog() *slog.Logger {
 	return slog.New(slog.DiscardHandler)
 }
 
-func (a *api) newServer(version string, extend Extend) (*mcp.Server, error) {
+func (a *api) newServer(cfg Config) (*mcp.Server, error) {
 	var ctx context.Context
 	ctx, a.leave = context.WithCancel(a.ctx)
 	changed := a.service.ToolsChanged(ctx) // before the first look at them
@@ -100,13 +97,13 @@ func (a *api) newServer(version string, extend Extend) (*mcp.Server, error) {
 	capabilities := &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{ListChanged: true}, Resources: &mcp.ResourceCapabilities{}}
 	capabilities.AddExtension(tasksExtension, nil)
 	options := &mcp.ServerOptions{Logger: a.sdkLog(), Capabilities: capabilities, SetCacheable: keepPrivate}
-	if extend.Options != nil {
-		extend.Options(options)
+	if cfg.Options != nil {
+		cfg.Options(options)
 	}
 	options.KeepAlive = 0
 	a.instructed = options.Instructions != ""
 
-	srv := mcp.NewServer(&mcp.Implementation{Name: "toolhost", Title: "Toolhost", Version: version}, options)
+	srv := mcp.NewServer(&mcp.Implementation{Name: "toolhost", Title: "Toolhost", Version: cfg.Version}, options)
 	a.serveTools(srv)
 	a.addFiles(srv)
 	if err := addTasks(srv); err != nil {
@@ -119,8 +116,8 @@ func (a *api) newServer(version string, extend Extend) (*mcp.Server, error) {
 			a.serveTools(srv)
 		}
 	})
-	if extend.Server != nil {
-		extend.Server(srv)
+	if cfg.Server != nil {
+		cfg.Server(srv)
 	}
 	srv.AddReceivingMiddleware(a.guard)
 	return srv, nil

@@ -13,7 +13,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/toolhost/toolhost/abi"
-	"github.com/toolhost/toolhost/internal/fair"
 )
 
 // guard is the outermost middleware. It limits the requests of a client, except
@@ -33,7 +32,7 @@ func (a *api) guard(next mcp.MethodHandler) mcp.MethodHandler {
 			defer a.connections.track(req)()
 		}
 		if a.calls != nil && method != methodPing && !strings.HasPrefix(method, notifications) {
-			client := fair.ClientOf(originOf(req.GetExtra()).session)
+			client := originOf(req.GetExtra()).Client()
 			if limit, ok := a.calls.Take(client, 1); !ok {
 				return nil, busy(limit)
 			}

@@ -2,19 +2,17 @@ package mcpapi
 
 import (
 	"net/http"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/toolhost/toolhost/server/identity"
 )
 
-// origin is what a transport knows of a request. It reaches the handlers in the one
-// place that the SDK has for it, the information on an access token.
+// origin is what a transport knows of a request. It reaches the handlers where the
+// SDK has a place for it: in the information on an access token.
 type origin struct {
-	session string    // whose runs the request sees
-	user    string    // who sent it
-	until   time.Time // when its permission ends; zero: never
-
+	identity.Caller
 	taskIDs []string                   // the tasks that a subscription is for
 	send    func(message []byte) error // sends a message that the SDK does not know; nil: impossible
 }
@@ -22,24 +20,23 @@ type origin struct {
 const originKey = "origin"
 
 func (o origin) token() *auth.TokenInfo {
-	// The SDK refuses a session to all but the user who began it. This has to hold
-	// for the operator's too, so no name may be empty.
-	return &auth.TokenInfo{UserID: "user " + o.user, Expiration: o.until, Extra: map[string]any{originKey: o}}
+	// The SDK refuses a session to all but the user who began it. No user may be
+	// empty, or this would not hold for the operator's sessions.
+	return &auth.TokenInfo{UserID: "user " + o.User, Expiration: o.Until, Extra: map[string]any{originKey: o}}
 }
 
 func (o origin) extra(header http.Header) *mcp.RequestExtra {
 	return &mcp.RequestExtra{TokenInfo: o.token(), Header: header}
 }
 
-// originOf returns the origin of a request. An unknown one sees no runs: no session
-// has its name.
+// originOf returns the origin of a request, nobody's if it is unknown.
 func originOf(extra *mcp.RequestExtra) origin {
 	if extra != nil && extra.TokenInfo != nil {
 		if o, ok := extra.TokenInfo.Extra[originKey].(origin); ok {
 			return o
 		}
 	}
-	return origin{session: "?"}
+	return origin{Caller: identity.Nobody}
 }
 
 // caller is who makes a request, and what its client can do. It is judged from that

@@ -66,7 +66,7 @@ func stdioTransport(t *testing.T, s *server.Service) mcp.Transport {
 }
 
 func httpTransport(t *testing.T, s *server.Service) mcp.Transport {
-	h, err := mcpapi.NewHandler(s, mcpapi.HTTPConfig{Version: "test"})
+	h, err := mcpapi.NewHandler(s, mcpapi.Config{Version: "test"})
 	require.NoError(t, err)
 	srv := httptest.NewServer(h)
 	t.Cleanup(srv.Close)
@@ -203,7 +203,7 @@ func TestToolsChangeBeforeTheSession(t *testing.T) {
 // its subscription.
 func TestListenHearsOnce(t *testing.T) {
 	f := openFolder(t)
-	h, err := mcpapi.NewHandler(f.service, mcpapi.HTTPConfig{Version: "test"})
+	h, err := mcpapi.NewHandler(f.service, mcpapi.Config{Version: "test"})
 	require.NoError(t, err)
 	srv := httptest.NewServer(h)
 	defer srv.Close()

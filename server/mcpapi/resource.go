@@ -95,7 +95,7 @@ func (a *api) readFile(ctx context.Context, req *mcp.ReadResourceRequest) (*mcp.
 	if !ok {
 		return nil, mcp.ResourceNotFoundError(req.Params.URI)
 	}
-	piece, size, err := a.readPiece(ctx, originOf(req.Extra).session, id, name, offset)
+	piece, size, err := a.readPiece(ctx, originOf(req.Extra).Session, id, name, offset)
 	if server.ReasonOf(err).Code == wire.CodeNotFound {
 		return nil, mcp.ResourceNotFoundError(req.Params.URI)
 	}

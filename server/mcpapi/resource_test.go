@@ -34,7 +34,7 @@ func FuzzParseFileURI(f *testing.F) {
 func TestExcerpt(t *testing.T) {
 	value, err := json.Marshal(strings.Repeat("ü", maxInline))
 	require.NoError(t, err)
-	a := newAPI(t.Context(), nil, nil, 0)
+	a := newAPI(t.Context(), nil, Config{})
 	a.served.Store(&served{tools: map[string]servedTool{"strict": {structured: true}}})
 	r := a.runResult(wire.Run{TaskID: "bg_a", Tool: "free", Result: value})
 	require.Len(t, r.Content, 2)
@@ -50,7 +50,7 @@ func TestExcerpt(t *testing.T) {
 
 // Content that a run keeps beside its value comes back as content.
 func TestRunResultWithContent(t *testing.T) {
-	a := newAPI(t.Context(), nil, nil, 0)
+	a := newAPI(t.Context(), nil, Config{})
 	beside := []abi.Block{{Type: "text", Text: "beside"}}
 	r := a.runResult(wire.Run{Result: json.RawMessage(`1`), Content: beside})
 	require.Equal(t, []mcp.Content{&mcp.TextContent{Text: "1"}, &mcp.TextContent{Text: "beside"}}, r.Content)

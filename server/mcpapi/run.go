@@ -14,36 +14,39 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/toolhost/toolhost/server"
+	"github.com/toolhost/toolhost/server/identity"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 // ErrStuck is the error of [Run] if a call or a write does not end, most often a
 // write to a client that does not read.
 var ErrStuck = errors.New("the MCP session does not end")
 
-// Config configures [Run]. Its zero value serves the process's own streams.
+// Config configures [Run] and [NewHandler]. Its zero value serves the process's own
+// streams.
 type Config struct {
 	Version string // of the program, as clients see it
-
-	// In and Out are the streams. Nil means standard input and output. Nothing else
-	// may write to Out. Run closes In at the end if it is an io.Closer, so that a
-	// read that still waits returns.
-	In  io.Reader
-	Out io.Writer
 
 	// Logger gets what operators should know. Nil discards it. It must not write to
 	// Out.
 	Logger *slog.Logger
-
-	// Session is the session whose runs and tasks the client sees. The default is
-	// [DefaultSession]: a client that is started again finds its runs, if the
-	// service keeps them.
-	Session string
 
 	// Grace is how long a client that takes tasks waits for a result before it
 	// gets a task. The default is two seconds.
 	Grace time.Duration
 
 	Extend // what tools of plugins cannot be
+
+	// In and Out are the streams of Run. Nil means standard input and output.
+	// Nothing else may write to Out. Run closes In at the end if it is an
+	// io.Closer, so that a read that still waits returns.
+	In  io.Reader
+	Out io.Writer
+
+	// Session is the session of the client of Run. The default is
+	// [wire.DefaultSession]: a client that is started again finds its runs, if the
+	// service keeps them.
+	Session string
 
 	drain time.Duration // 0 means drainGrace; negative none: a guest that spins stops the clock of a test
 }
@@ -65,13 +68,13 @@ func Run(ctx context.Context, service *server.Service, cfg Config) error {
 		cfg.Out = os.Stdout
 	}
 
-	a := newAPI(ctx, service, cfg.Logger, cfg.Grace)
+	a := newAPI(ctx, service, cfg)
 	defer a.close()
-	srv, err := a.newServer(cfg.Version, cfg.Extend)
+	srv, err := a.newServer(cfg)
 	if err != nil {
 		return fmt.Errorf("MCP session: %w", err)
 	}
-	p := newPipe(cfg.In, cfg.Out, origin{session: cmp.Or(cfg.Session, DefaultSession)}, cmp.Or(cfg.drain, drainGrace))
+	p := newPipe(cfg.In, cfg.Out, origin{Caller: identity.Caller{Session: cmp.Or(cfg.Session, wire.DefaultSession)}}, cmp.Or(cfg.drain, drainGrace))
 	var sessions []*mcp.ServerSession
 	for _, l := range []*lane{p.legacy, p.modern} {
 		session, err := srv.Connect(ctx, l, nil)

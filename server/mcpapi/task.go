@@ -167,7 +167,7 @@ func (a *api) getTask(ctx context.Context, who caller, id string) (*task, error)
 
 // taskNow returns a task with its result, its error or its questions.
 func (a *api) taskNow(ctx context.Context, who caller, id string) (*task, error) {
-	view := a.service.Session(who.session)
+	view := a.service.Session(who.Session)
 	run, err := view.Run(ctx, id)
 	if err != nil {
 		return nil, err
@@ -200,7 +200,7 @@ func (a *api) acknowledgeEnd(ctx context.Context, who caller, t *task) {
 	if !t.Status.terminal() {
 		return
 	}
-	if err := a.service.Session(who.session).Acknowledge(ctx, []string{t.TaskID}); err != nil {
+	if err := a.service.Session(who.Session).Acknowledge(ctx, []string{t.TaskID}); err != nil {
 		a.log.Warn("cannot acknowledge the end of a task", "task_id", t.TaskID, "error", err)
 	}
 }
@@ -296,7 +296,7 @@ func (a *api) runResult(run wire.Run) *mcp.CallToolResult {
 }
 
 func (a *api) updateTask(ctx context.Context, who caller, params *taskParams) error {
-	view := a.service.Session(who.session)
+	view := a.service.Session(who.Session)
 	questions, err := view.Questions(ctx, params.TaskID)
 	if err != nil {
 		return err
@@ -324,7 +324,7 @@ const cancelWait = time.Second
 func (a *api) cancelTask(ctx context.Context, who caller, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, cancelWait)
 	defer cancel()
-	_, err := a.service.Session(who.session).Stop(ctx, id, "", wire.Stop{Reason: "canceled by the client"})
+	_, err := a.service.Session(who.Session).Stop(ctx, id, "", wire.Stop{Reason: "canceled by the client"})
 	if errors.Is(err, context.DeadlineExceeded) {
 		return nil
 	}

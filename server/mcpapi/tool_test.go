@@ -14,7 +14,7 @@ import (
 )
 
 func add(schema string) error {
-	return addTool(mcp.NewServer(&mcp.Implementation{}, nil), &mcp.Tool{Name: "t", InputSchema: json.RawMessage(schema)}, newAPI(context.Background(), nil, nil, 0).call)
+	return addTool(mcp.NewServer(&mcp.Implementation{}, nil), &mcp.Tool{Name: "t", InputSchema: json.RawMessage(schema)}, newAPI(context.Background(), nil, Config{}).call)
 }
 
 // A tool that the SDK does not allow is an error, with the place in its schema.

@@ -138,7 +138,7 @@ func FuzzHeaders(f *testing.F) {
 	require.NoError(f, err)
 	f.Cleanup(func() { require.NoError(f, s.Close(context.Background())) })
 	var method, name string
-	h, err := mcpapi.NewHandler(s, mcpapi.HTTPConfig{Extend: mcpapi.Extend{Server: func(srv *mcp.Server) {
+	h, err := mcpapi.NewHandler(s, mcpapi.Config{Extend: mcpapi.Extend{Server: func(srv *mcp.Server) {
 		srv.AddReceivingMiddleware(func(mcp.MethodHandler) mcp.MethodHandler {
 			return func(_ context.Context, m string, req mcp.Request) (mcp.Result, error) {
 				method, name = m, ""

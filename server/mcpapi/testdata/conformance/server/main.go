@@ -20,7 +20,6 @@ import (
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/httpapi"
-	"github.com/toolhost/toolhost/server/identity"
 	"github.com/toolhost/toolhost/server/mcpapi"
 )
 
@@ -68,8 +67,8 @@ func serve(ctx context.Context) error {
 	f := &features{}
 	// The suite's tools work for some seconds, and it expects tasks of them, but not
 	// before the one of them that asks first has done so.
-	mcp, err := mcpapi.NewHandler(s, mcpapi.HTTPConfig{
-		Version: "conformance", Session: identity.SessionOf, Until: identity.UntilOf, Grace: time.Second, Logger: log,
+	mcp, err := mcpapi.NewHandler(s, mcpapi.Config{
+		Version: "conformance", Grace: time.Second, Logger: log,
 		Extend: mcpapi.Extend{Options: f.options, Server: f.add},
 	})
 	if err != nil {
