@@ -27,6 +27,7 @@ var errLong = errors.New("the document takes too long to check against the schem
 type checker struct {
 	root    *jsonschema.Schema
 	secrets bool // some value is marked as secret
+	texts   bool // texts of a document are looked into
 	listed  int  // what a value is compared with, in time for a short string
 	// What follows is of one check.
 	left  int // steps
@@ -52,6 +53,7 @@ func newChecker(raw json.RawMessage) (*checker, error) {
 		URL: location + "/keywords",
 		Compile: func(_ *jsonschema.CompilerContext, schema map[string]any) (jsonschema.SchemaExt, error) {
 			s.listed += weigh(schema["enum"]) + weigh(schema["const"])
+			s.texts = s.texts || readsTexts(schema)
 			secret := marked(schema)
 			s.secrets = s.secrets || secret
 			return keywords{s, secret}, nil
@@ -72,6 +74,19 @@ func newChecker(raw json.RawMessage) (*checker, error) {
 	}
 
 	return s, nil
+}
+
+// readsTexts reports whether a schema object asks for more of a text than that it
+// is one.
+func readsTexts(schema map[string]any) bool {
+	for _, keyword := range []string{
+		"const", "enum", "format", "maxLength", "minLength", "pattern", "uniqueItems", "contentEncoding", "contentMediaType", "contentSchema",
+	} {
+		if _, has := schema[keyword]; has {
+			return true
+		}
+	}
+	return false
 }
 
 // weigh tells how long it takes to compare with a value: numbers are compared

@@ -6,94 +6,143 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/internal/strictjson"
 )
 
-// reader builds the tree of a document in one pass, with exact numbers. It refuses
-// a repeated name, because a plugin could read the member that is not checked here,
-// and numbers that would take exact arithmetic more than a moment.
-type reader struct {
-	*jsontext.Decoder
-	size int // values and names so far; a long number counts as several
+// decode checks a document and returns its tree and its size: see [reader].
+func decode(raw json.RawMessage) (doc any, size int, err error) {
+	if err := strictjson.Check(raw); err != nil {
+		return nil, 0, err
+	}
+	return tree(raw, true)
 }
 
-// decode returns the tree of a document and its size. The error is a
+// tree returns the tree of a document that strictjson has checked, and its size.
+// Without texts, texts that are values are empty in it. The error is a
 // *strictjson.Error.
-func decode(raw json.RawMessage) (doc any, size int, err error) {
-	if !utf8.Valid(raw) {
-		return nil, 0, strictjson.Check(raw)
-	}
-	r := &reader{Decoder: jsontext.NewDecoder(bytes.NewBuffer(raw), jsontext.AllowInvalidUTF8(true))}
-
+func tree(raw json.RawMessage, texts bool) (doc any, size int, err error) {
+	r := &reader{text: raw, texts: texts}
 	if doc, err = r.value(); err != nil {
-		return nil, 0, strictjson.Explain(err)
-	}
-	if len(bytes.TrimSpace(raw[r.InputOffset():])) > 0 {
-		return nil, 0, strictjson.Check(raw)
+		return nil, 0, &strictjson.Error{Problem: abi.Problem{Message: err.Error()}}
 	}
 	return doc, r.size, nil
 }
 
-func (r *reader) value() (any, error) {
-	token, err := r.ReadToken()
-	if err != nil {
-		return nil, err
-	}
+// reader builds the tree of a checked document in one pass, with exact numbers. It
+// refuses numbers that would take exact arithmetic more than a moment.
+type reader struct {
+	text  []byte // valid JSON
+	at    int    // the next byte
+	texts bool
+	size  int // values and names so far; a long number counts as several
+}
 
+// next skips white space and returns the byte after it.
+func (r *reader) next() byte {
+	for {
+		switch c := r.text[r.at]; c {
+		case ' ', '\t', '\r', '\n':
+			r.at++
+		default:
+			return c
+		}
+	}
+}
+
+func (r *reader) value() (any, error) {
 	r.size++
-	switch token.Kind() {
-	case 't', 'f':
-		return token.Bool(), nil
-	case '"':
-		return token.String(), nil
-	case '0':
-		return r.number(json.Number(token.String()))
-	case '[':
-		return r.array()
+	switch r.next() {
 	case '{':
 		return r.object()
+	case '[':
+		return r.array()
+	case '"':
+		return r.quoted(r.texts), nil
+	case 't':
+		r.at += len("true")
+		return true, nil
+	case 'f':
+		r.at += len("false")
+		return false, nil
+	case 'n':
+		r.at += len("null")
+		return nil, nil
 	}
-
-	return nil, nil
+	return r.number()
 }
 
 func (r *reader) array() (any, error) {
 	items := []any{}
-	for r.PeekKind() != ']' {
+	for r.at++; r.next() != ']'; {
 		item, err := r.value()
 		if err != nil {
 			return nil, err
 		}
 		items = append(items, item)
+		if r.next() == ',' {
+			r.at++
+		}
 	}
-	_, err := r.ReadToken()
-	return items, err
+	r.at++
+	return items, nil
 }
 
-func (r *reader) object() (any, error) {
+func (r *reader) object() (_ any, err error) {
 	members := map[string]any{}
-	for r.PeekKind() != '}' {
-		name, err := r.ReadToken()
-		if err != nil {
+	for r.at++; r.next() != '}'; {
+		name := r.quoted(true)
+		r.size++
+		r.next()
+		r.at++ // the colon
+		if members[name], err = r.value(); err != nil {
 			return nil, err
 		}
-		key := name.String()
-
-		r.size++
-		if members[key], err = r.value(); err != nil {
-			return nil, err
+		if r.next() == ',' {
+			r.at++
 		}
 	}
-
-	_, err := r.ReadToken()
-	return members, err
+	r.at++
+	return members, nil
 }
 
-func (r *reader) number(n json.Number) (any, error) {
+// quoted reads a text, and returns it if it is wanted.
+func (r *reader) quoted(wanted bool) string {
+	start, escaped := r.at, false
+	r.at++
+	end := r.at + bytes.IndexByte(r.text[r.at:], '"')
+	for {
+		slash := bytes.IndexByte(r.text[r.at:end], '\\')
+		if slash < 0 {
+			break
+		}
+		escaped = true
+		if r.at += slash + 2; r.at > end { // the quote was escaped
+			end = r.at + bytes.IndexByte(r.text[r.at:], '"')
+		}
+	}
+	r.at = end + 1
+
+	switch {
+	case !wanted:
+		return ""
+	case !escaped:
+		return string(r.text[start+1 : r.at-1])
+	}
+	text, _ := jsontext.AppendUnquote(nil, r.text[start:r.at]) // an error is half a surrogate pair, replaced
+	return string(text)
+}
+
+func (r *reader) number() (any, error) {
+	start := r.at
+	for r.at < len(r.text) && strings.IndexByte("0123456789+-.eE", r.text[r.at]) >= 0 {
+		r.at++
+	}
+
+	n := json.Number(r.text[start:r.at])
 	if !moderate(n) {
 		return nil, fmt.Errorf("the number %.20s… is out of range", n)
 	}

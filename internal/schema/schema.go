@@ -39,6 +39,7 @@ const (
 type Schema struct {
 	raw     json.RawMessage
 	secrets bool          // some value it describes is secret
+	texts   bool          // it asks for more of a text than that it is one
 	made    atomic.Int32  // checkers
 	idle    chan *checker // with room for one for each processor
 }
@@ -49,7 +50,7 @@ func Compile(raw json.RawMessage) (*Schema, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Schema{raw: bytes.Clone(raw), secrets: c.secrets, idle: make(chan *checker, runtime.GOMAXPROCS(0))}
+	s := &Schema{raw: bytes.Clone(raw), secrets: c.secrets, texts: c.texts, idle: make(chan *checker, runtime.GOMAXPROCS(0))}
 	s.made.Add(1)
 	s.idle <- c
 	return s, nil
@@ -75,11 +76,21 @@ func turn(document json.RawMessage) (done func()) {
 // Check reports what does not fit, each with the JSON pointer of the value; nil
 // if the document fits.
 func (s *Schema) Check(document json.RawMessage) []abi.Problem {
+	if err := strictjson.Check(document); err != nil {
+		return unreadable(err)
+	}
+	return s.check(document)
+}
+
+// CheckObject is Check for an object that was read strictly: it is not read a
+// second time to see whether it is valid.
+func (s *Schema) CheckObject(o strictjson.Object) []abi.Problem { return s.check(o.Raw()) }
+
+func (s *Schema) check(document json.RawMessage) []abi.Problem {
 	defer turn(document)()
-	doc, size, err := decode(document)
-	var unreadable *strictjson.Error
-	if errors.As(err, &unreadable) {
-		return []abi.Problem{{Pointer: short(unreadable.Pointer), Message: short(unreadable.Message)}}
+	doc, size, err := tree(document, s.texts)
+	if err != nil {
+		return unreadable(err)
 	}
 
 	c := s.checker()
@@ -95,6 +106,15 @@ func (s *Schema) Check(document json.RawMessage) []abi.Problem {
 	}
 
 	return nil
+}
+
+// unreadable is the problem of a document that cannot be read.
+func unreadable(err error) []abi.Problem {
+	var wrong *strictjson.Error
+	if !errors.As(err, &wrong) {
+		return []abi.Problem{{Message: short(err.Error())}}
+	}
+	return []abi.Problem{{Pointer: short(wrong.Pointer), Message: short(wrong.Message)}}
 }
 
 // checker returns a checker that nobody uses. The first of those that are needed

@@ -74,3 +74,27 @@ func FuzzCheck(f *testing.F) {
 		s.Check(json.RawMessage(document))
 	})
 }
+
+// TestTreeOfCheckedDocument: the reader of checked documents sees what
+// encoding/json sees, with exact numbers, and can leave texts out.
+func TestTreeOfCheckedDocument(t *testing.T) {
+	for _, text := range []string{
+		`{"a":"x\"y\\","b\u00e9\"":[1,-2.5e3,true,false,null,{}," "],"c":{"d":[]}}`, " { \"a\" : [ 1 , 2 ] } ", `"\\\\"`, `""`, `0`, `[[[]]]`, `"\ud800"`,
+	} {
+		dec := json.NewDecoder(strings.NewReader(text))
+		dec.UseNumber()
+		var want any
+		require.NoError(t, dec.Decode(&want), text)
+		got, _, err := tree(json.RawMessage(text), true)
+		require.NoError(t, err)
+		require.Equal(t, want, got, text)
+	}
+
+	got, _, err := tree(json.RawMessage(`{"a\"":"x\"y","b":["z",1]}`), false)
+	require.NoError(t, err)
+	require.Equal(t, map[string]any{`a"`: "", "b": []any{"", json.Number("1")}}, got)
+
+	escapes := `"` + strings.Repeat(`\\`, 4<<20) + `"` // takes ages unless it is read in one pass
+	_, _, err = tree(json.RawMessage(escapes), false)
+	require.NoError(t, err)
+}
