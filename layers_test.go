@@ -43,7 +43,7 @@ var layers = map[string][]string{
 	"host/internal/sched":                {},
 	"host/internal/instance":             {"internal/fuel", "internal/snapshot", "internal/wasmbin"}, // memory and state of guests; knows no call
 	"host":                               {"abi", "host/internal/compiler", "host/internal/sched", "host/internal/instance", "internal/fuel", "internal/snapshot", "internal/wasmbin", "internal/rootfs", "internal/owned", "internal/fair"},
-	"plugins":                            {"abi", "host", "internal/schema", "internal/owned", "internal/document"},
+	"plugins":                            {"abi", "host", "internal/schema", "internal/owned", "internal/document", "internal/strictjson"},
 	"pkg/background":                     {}, // knows nothing of wasm, anyone can import it
 	"pkg/background/engine":              {}, // records, and what a store of them must do
 	"pkg/background/internal/ledger":     {"pkg/background/engine"},
@@ -57,7 +57,7 @@ var layers = map[string][]string{
 	"server/identity":                    {"server/wire"},        // tokens and users, for any transport
 	"server/httpapi":                     {"abi", "host", "plugins", "pkg/background", "server", "server/identity", "server/wire", "internal/jsontext", "internal/fair"},
 	"server/httpapi/internal/openapigen": {"pkg/background", "server/httpapi"},
-	"server":                             {"abi", "host", "plugins", "pkg/background", "pkg/background/sqlite", "server/wire", "internal/schema", "internal/fair"},
+	"server":                             {"abi", "host", "plugins", "pkg/background", "pkg/background/sqlite", "server/wire", "internal/schema", "internal/fair", "internal/strictjson"},
 	"server/mcpapi":                      {"abi", "server", "server/wire", "server/identity", "internal/strictjson", "internal/fair"},
 	"server/webui":                       {"abi", "server", "server/wire", "internal/human"},
 	"internal/plugintest":                {"abi", "internal/wasmbin"},                        // for tests only

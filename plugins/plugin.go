@@ -13,6 +13,7 @@ import (
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/internal/schema"
+	"github.com/toolhost/toolhost/internal/strictjson"
 )
 
 // Plugin is a loaded plugin file. Its fields do not change. Info.Digest is empty:
@@ -64,6 +65,9 @@ type Tool struct {
 
 // CheckArgs reports what in the arguments does not fit the tool's schema.
 func (t *Tool) CheckArgs(args json.RawMessage) []abi.Problem { return t.input.Check(args) }
+
+// CheckObject is CheckArgs for arguments that were read strictly.
+func (t *Tool) CheckObject(args strictjson.Object) []abi.Problem { return t.input.CheckObject(args) }
 
 // PublicArgs returns arguments without the values their schema marks as secret
 // (writeOnly or x-secret), and whether there were any: what may be stored.

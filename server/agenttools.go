@@ -109,7 +109,7 @@ func (s *Service) hasRuns() {
 }
 
 func (t *agentTool) call(ctx context.Context, s *Service, req Request) (abi.Result, error) {
-	if problems := t.input.Check(req.Args); len(problems) > 0 {
+	if problems := t.input.CheckObject(req.Parsed); len(problems) > 0 {
 		return explain(&ArgsError{t.definition.Name, problems})
 	}
 	if req.Session == "" {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/internal/strictjson"
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server/wire"
@@ -28,6 +29,7 @@ type Request struct {
 	Session string          // whose call it is; background runs belong to it
 	Tool    string          // as in Definitions
 	Args    json.RawMessage // an object; nil is {}
+	Parsed  Args            // the arguments of a caller that has read them already, instead of Args
 	// Limits are the caller's own, and never go beyond the operator's maximum. A
 	// parked call that is run again after its host has died has them too.
 	Limits Limits
@@ -63,6 +65,35 @@ type Request struct {
 // Progress is how far a call says it is.
 type Progress = host.Progress
 
+// Args are arguments that were read strictly: a JSON object in UTF-8 without
+// repeated names. What gets them does not read them again to check that.
+type Args = strictjson.Object
+
+// ParseArgs reads arguments strictly. It keeps args, which must not change.
+func ParseArgs(args []byte) (Args, error) { return strictjson.Parse(args) }
+
+var noArgs, _ = ParseArgs([]byte("{}"))
+
+// parseArgs returns the arguments of a call of a tool, which may have been read
+// already. The error is for the agent.
+func parseArgs(tool string, parsed Args, raw json.RawMessage) (Args, error) {
+	size := max(len(raw), len(parsed.Raw()))
+	switch {
+	case size > MaxArgs:
+		return Args{}, refuse("the arguments have %d bytes, and at most %d are allowed", size, MaxArgs)
+	case parsed.Raw() != nil:
+		return parsed, nil
+	case len(raw) == 0:
+		return noArgs, nil
+	}
+
+	parsed, err := strictjson.Parse(raw)
+	if wrong, ok := errors.AsType[*strictjson.Error](err); ok {
+		return Args{}, &ArgsError{tool, []abi.Problem{wrong.Problem}}
+	}
+	return parsed, err
+}
+
 // Call runs a tool, one of a plugin or one of the agent's own, and waits for
 // it. A tool that may be parked (see [RunsConfig.Park]) is not waited for longer
 // than that says: then it goes on as a background run of the session, and the
@@ -75,12 +106,11 @@ type Progress = host.Progress
 // [ErrApproval], one of the reasons of package host, or a context error.
 // Arguments that do not fit are a tool error, so that a model can mend them.
 func (s *Service) Call(ctx context.Context, req Request) (abi.Result, error) {
-	if len(req.Args) == 0 {
-		req.Args = json.RawMessage("{}")
+	var err error
+	if req.Parsed, err = parseArgs(req.Tool, req.Parsed, req.Args); err != nil {
+		return explain(err)
 	}
-	if len(req.Args) > MaxArgs {
-		return explain(tooLarge(req.Args))
-	}
+	req.Args = req.Parsed.Raw()
 	if len(req.Locale) > MaxLocale {
 		return explain(&background.FieldError{Field: "locale", Problem: fmt.Sprintf("longer than %d bytes", MaxLocale)})
 	}
@@ -107,7 +137,7 @@ func (s *Service) callPlugin(ctx context.Context, req Request) (abi.Result, erro
 	if req.DryRun && !tool.Tool.Hints.Readonly {
 		return toolError("dry run: %s is not called, because it is not readonly", tool.Name), nil
 	}
-	if err := s.admit(tool, req.Args); err != nil {
+	if err := s.admit(tool, req.Parsed); err != nil {
 		return explain(err)
 	}
 	if err := s.approve(ctx, tool, Approval{Session: req.Session, Args: req.Args}); err != nil {
@@ -130,21 +160,14 @@ func (s *Service) callPlugin(ctx context.Context, req Request) (abi.Result, erro
 
 // admit is the one set of checks before a plugin's tool runs, at every door,
 // but for a person's approval.
-func (s *Service) admit(tool *plugins.Tool, args json.RawMessage) error {
-	if len(args) > MaxArgs {
-		return tooLarge(args)
-	}
-	if problems := tool.CheckArgs(args); len(problems) > 0 {
+func (s *Service) admit(tool *plugins.Tool, args Args) error {
+	if problems := tool.CheckObject(args); len(problems) > 0 {
 		return &ArgsError{tool.Name, problems}
 	}
 	if err := tool.Plugin.Denied(); err != nil {
 		return &host.CallError{Plugin: tool.Plugin.Manifest.Name, Tool: tool.Tool.Name, Err: err}
 	}
 	return nil
-}
-
-func tooLarge(args json.RawMessage) error {
-	return refuse("the arguments have %d bytes, and at most %d are allowed", len(args), MaxArgs)
 }
 
 // approve asks a person, if the tool wants that. It comes last: nobody is asked

@@ -113,7 +113,7 @@ func TestCallBadArgs(t *testing.T) {
 		{"wrong type", `{"path":7}`, "/path: expected string, found number"},
 		{"each of several", `{"lines":[1,0,"x"],"paht":"/a"}`, "/lines/1: expected at least 1, found 0; /lines/2: expected integer, found string; missing: path; unknown field: paht"},
 		{"pattern", `{"path":"a"}`, "/path: 'a' does not match pattern '^/'"},
-		{"no object", `[1]`, "expected object, found array"},
+		{"no object", `[1]`, "expected an object, found an array"},
 		{"no JSON", `{"path":`, "expected JSON: unexpected EOF (byte 8)"},
 		{"two documents", `{"path":"/a"} {}`, "expected JSON: invalid character '{' after top-level value (byte 14)"},
 		{"a number nobody can hold", `{"path":1e999999999}`, "the number 1e999999999… is out of range"},
@@ -128,7 +128,7 @@ func TestCallBadArgs(t *testing.T) {
 		require.Contains(t, text, "; ", "one long problem does not hide the other")
 	})
 	t.Run("null is no object", func(t *testing.T) {
-		require.Equal(t, prefix+"expected object, found null", s.refused(alice, "typed", `null`))
+		require.Equal(t, prefix+"expected an object, found null", s.refused(alice, "typed", `null`))
 	})
 }
 
@@ -226,7 +226,7 @@ func TestApprovalComesLast(t *testing.T) {
 	s := open(t, Config{Approve: func(context.Context, Approval) error { panic("asked") }}, "dangerous", "needy", "echo")
 	require.Contains(t, s.refused(alice, "needy", `{"n":"x"}`), "/n: expected integer, found string")
 	require.Equal(t, "denied: the plugin needy needs env HOME, which the operator has not granted", s.refused(alice, "needy", `{"n":1}`))
-	require.Contains(t, s.refused(alice, "dangerous", `[]`), "expected object, found array")
+	require.Contains(t, s.refused(alice, "dangerous", `[]`), "expected an object, found an array")
 }
 
 // What is denied names the plugin and the tool for the operator.

@@ -78,12 +78,21 @@ func (t terms) limits() Limits { return Limits{Fuel: t.Fuel, Memory: t.Memory, O
 func (s *Service) executable(run background.Run) (*plugins.Tool, error) {
 	tool, err := s.registry.Lookup(run.Tool)
 	if err == nil {
-		err = s.admit(tool, run.Args)
+		err = s.admitRun(tool, run)
 	}
 	if err == nil && (run.Schedule == "" || run.Attempt > 1) {
 		err = sameVersion(tool, run)
 	}
 	return tool, err
+}
+
+// admitRun is admit for a run, whose record may be old.
+func (s *Service) admitRun(tool *plugins.Tool, run background.Run) error {
+	args, err := parseArgs(run.Tool, Args{}, run.Args)
+	if err != nil {
+		return err
+	}
+	return s.admit(tool, args)
 }
 
 // withSink lets the sink of a run follow a call, keep its checkpoints, and ask

@@ -118,7 +118,7 @@ func (s *Service) readmit(ctx context.Context, run background.Run) error {
 		err = refuse("%s does not support background runs", run.Tool)
 	}
 	if err == nil {
-		err = s.admit(tool, run.Args)
+		err = s.admitRun(tool, run)
 	}
 	if err == nil && run.Schedule != "" && !again { // the others were approved when they were asked for
 		err = s.approve(ctx, tool, Approval{Session: run.Session, Args: run.Args})

@@ -263,7 +263,7 @@ func TestReadmit(t *testing.T) {
 		{"again, changed since", background.Run{Tool: "keeper", Attempt: 1, Version: version("echo")}, background.KindOrphaned, again + "the plugin of keeper is another one by now"},
 		{"again, gone", background.Run{Tool: "gone", Attempt: 1}, background.KindOrphaned, again + `no such tool: "gone"`},
 		{"again, and no tool is named", background.Run{Attempt: 1}, background.KindOrphaned, again + `no such tool: ""`},
-		{"again, other arguments by now", background.Run{Tool: "echo", Attempt: 1, Version: version("echo"), Args: []byte(`[]`)}, background.KindOrphaned, again + "the arguments of echo do not fit its schema: expected object, found array"},
+		{"again, other arguments by now", background.Run{Tool: "echo", Attempt: 1, Version: version("echo"), Args: []byte(`[]`)}, background.KindOrphaned, again + "the arguments of echo do not fit its schema: expected an object, found an array"},
 		{"again, with a secret", background.Run{Tool: "vault", Attempt: 1, Version: version("vault"), Secret: true}, background.KindOrphaned, again + "its arguments had a secret in them, which was not stored"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -237,7 +237,7 @@ func (s *Service) WaitsFor() string {
 // Stats are figures for operators.
 type Stats struct {
 	Runs    background.Stats `json:"runs"`
-	Host    host.Stats       `json:"host"`    // calls, those of runs included
+	Host    host.Stats       `json:"host"` // calls, those of runs included
 	Storage StorageStats     `json:"storage"`
 }
 

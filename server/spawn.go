@@ -19,6 +19,7 @@ type SpawnRequest struct {
 	Session        string
 	Tool           string          // as in Definitions; it has to support background runs
 	Args           json.RawMessage // an object; nil is {}
+	Parsed         Args            // the arguments of a caller that has read them already, instead of Args
 	Title          string          // at most 120 characters; empty is the tool's own
 	Silent         bool            // the session is not told of the end
 	Timeout        time.Duration   // hard deadline; 0 is the tool's
@@ -105,10 +106,11 @@ func (s *Service) prepareNow(req SpawnRequest) (tool *plugins.Tool, checked back
 	if err != nil {
 		return nil, checked, err
 	}
-	if len(req.Args) == 0 {
-		req.Args = json.RawMessage("{}")
+	args, err := parseArgs(tool.Name, req.Parsed, req.Args)
+	if err == nil {
+		err = s.admit(tool, args)
 	}
-	if err := s.admit(tool, req.Args); err != nil {
+	if err != nil {
 		return nil, checked, err
 	}
 	version, err := s.version(tool)
@@ -116,10 +118,10 @@ func (s *Service) prepareNow(req SpawnRequest) (tool *plugins.Tool, checked back
 		return nil, checked, err
 	}
 	checked = background.SpawnRequest{
-		Tool: name, Version: version, Args: req.Args, Title: cmp.Or(strings.TrimSpace(req.Title), titleOf(tool)),
+		Tool: name, Version: version, Args: args.Raw(), Title: cmp.Or(strings.TrimSpace(req.Title), titleOf(tool)),
 		Silent: req.Silent, Timeout: timeout, IdempotencyKey: req.IdempotencyKey, By: req.By,
 	}
-	if public, secret := tool.PublicArgs(req.Args); secret {
+	if public, secret := tool.PublicArgs(args.Raw()); secret {
 		checked.Stored = public
 	}
 	return tool, checked, nil
