@@ -48,7 +48,8 @@ type Options struct {
 // concurrent use.
 type Client struct {
 	http    http.Client
-	base    string // URL
+	base    string // URL of requests
+	url     string // of the server; empty for a socket
 	address string // for messages
 	token   string
 	session string
@@ -77,7 +78,7 @@ func New(address string, opts Options) (*Client, error) {
 		if err != nil {
 			return nil, err
 		}
-		c.base, c.address = u.String(), u.Host
+		c.base, c.url, c.address = u.String(), u.String(), u.Host
 		c.http.Transport = &http.Transport{Proxy: http.ProxyFromEnvironment}
 	}
 
@@ -92,6 +93,9 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 // Address returns the host or the socket of the server.
 func (c *Client) Address() string { return c.address }
+
+// URL returns the URL of the server, without a path; empty for a socket.
+func (c *Client) URL() string { return c.url }
 
 func serverURL(address string) (*url.URL, error) {
 	text := address

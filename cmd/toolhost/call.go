@@ -20,7 +20,7 @@ import (
 	"github.com/toolhost/toolhost/server"
 )
 
-func (a *app) call() *cobra.Command {
+func callCommand(a *app) *cobra.Command {
 	req := server.Request{}
 	var memory string
 	cmd := &cobra.Command{
@@ -64,7 +64,7 @@ Exit codes: 0 ok, 1 tool error, 2 usage or configuration, 3 a limit was hit
 }
 
 // arguments reads the JSON object of a call.
-func (a *app) arguments(ctx context.Context, args []string) (json.RawMessage, error) {
+func (u *ui) arguments(ctx context.Context, args []string) (json.RawMessage, error) {
 	if len(args) == 0 {
 		return json.RawMessage("{}"), nil
 	}
@@ -72,7 +72,7 @@ func (a *app) arguments(ctx context.Context, args []string) (json.RawMessage, er
 	var err error
 	switch {
 	case args[0] == "-":
-		data, err = readUntil(ctx, io.LimitReader(a.in, server.MaxArgs+1))
+		data, err = readUntil(ctx, io.LimitReader(u.in, server.MaxArgs+1))
 	case strings.HasPrefix(args[0], "@"):
 		data, err = os.ReadFile(args[0][1:])
 	default:
@@ -133,7 +133,7 @@ func (a *app) callTool(ctx context.Context, req server.Request) error {
 	stderr.end()
 	progress.clear()
 	if errors.Is(err, plugins.ErrNoTool) { // it may be in what was not loaded
-		a.tellProblems(s.Problems())
+		a.warnOf(fileProblems(s.Problems()))
 	}
 	if err == nil && result.Kind != abi.Success {
 		err = &toolFailed{result}
@@ -188,23 +188,23 @@ func envelope(ctx context.Context, r abi.Result, err error) any {
 
 // printResult prints what a call or a run gave: its value, text as it is and all
 // else as JSON, and the content after it.
-func (a *app) printResult(value json.RawMessage, content []abi.Block) {
+func (u *ui) printResult(value json.RawMessage, content []abi.Block) {
 	var text string
 	switch {
 	case len(value) == 0:
 	case value[0] == '"' && json.Unmarshal(value, &text) == nil:
-		a.printf("%s\n", strings.TrimSuffix(text, "\n"))
+		u.printf("%s\n", strings.TrimSuffix(text, "\n"))
 	default:
-		a.printf("%s\n", value)
+		u.printf("%s\n", value)
 	}
 	for _, b := range content {
 		switch b.Type {
 		case "text":
-			a.printf("%s\n", strings.TrimSuffix(b.Text, "\n"))
+			u.printf("%s\n", strings.TrimSuffix(b.Text, "\n"))
 		case "resource_link":
-			a.printf("[%s %s]\n", oneLine(b.Name), oneLine(b.URI))
+			u.printf("[%s %s]\n", oneLine(b.Name), oneLine(b.URI))
 		default:
-			a.printf("[%s %s, %s]\n", b.Type, oneLine(b.MIMEType), human.Bytes(int64(len(b.Data))))
+			u.printf("[%s %s, %s]\n", b.Type, oneLine(b.MIMEType), human.Bytes(int64(len(b.Data))))
 		}
 	}
 }

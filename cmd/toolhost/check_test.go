@@ -13,8 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/client"
 	"github.com/toolhost/toolhost/internal/testlog"
-	"github.com/toolhost/toolhost/server/httpapi"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 // roundTrip answers requests without a server.
@@ -27,19 +28,21 @@ func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f
 func TestWaitForUser(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		id, began, asked := "bg_"+strings.Repeat("a", 26), time.Now(), 0
-		c := &client{base: "http://localhost", where: "x", http: http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+		transport := roundTrip(func(r *http.Request) (*http.Response, error) {
 			asked++
-			run := httpapi.Run{TaskID: id, Status: "running"}
+			run := wire.Run{TaskID: id, Status: wire.StatusRunning}
 			if time.Since(began) < 10*time.Second {
 				run.Questions = map[string]abi.Question{"name.1": {Message: "Who are\nyou?"}}
 			} else {
-				run.Status, run.Done = "succeeded", true
+				run.Status, run.Done = wire.StatusSucceeded, true
 			}
-			body, err := json.Marshal(httpapi.Runs{Runs: []httpapi.Run{run}})
+			body, err := json.Marshal(wire.Runs{Runs: []wire.Run{run}})
 			return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(bytes.NewReader(body)), Request: r}, err
-		})}}
+		})
+		c, err := client.New("localhost:7070", client.Options{Transport: transport})
+		require.NoError(t, err)
 		said := new(testlog.Buffer)
-		found, err := (&app{ui: ui{err: said}}).waitFor(t.Context(), c, []string{id})
+		found, err := (&remote{&ui{err: said}, c}).waitFor(t.Context(), []string{id})
 		require.NoError(t, err)
 		require.True(t, found.Runs[0].Done)
 		require.Equal(t, "toolhost: "+id+" waits for its user: Who are you?\n", said.String())
@@ -47,10 +50,13 @@ func TestWaitForUser(t *testing.T) {
 	})
 }
 
-// The URL that serve says is one that clients take, with a zone too.
+// Clients take the URL that serve prints, also with a zone.
 func TestAddressWithZone(t *testing.T) {
-	c, err := newClient(urlOf("[fe80::1%eth0]:7070"), "", "", "")
+	transport := roundTrip(func(r *http.Request) (*http.Response, error) {
+		require.Equal(t, "[fe80::1%eth0]:7070", r.URL.Host)
+		return &http.Response{StatusCode: http.StatusNoContent, Body: http.NoBody, Request: r}, nil
+	})
+	c, err := client.New(urlOf("[fe80::1%eth0]:7070"), client.Options{Transport: transport})
 	require.NoError(t, err)
-	_, err = c.request(t.Context(), "GET", "/v1/tools", nil)
-	require.NoError(t, err)
+	require.NoError(t, c.Do(t.Context(), "GET", "/v1/tools", nil, nil))
 }

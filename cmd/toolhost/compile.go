@@ -1,22 +1,25 @@
 package main
 
 import (
+	"context"
 	"errors"
 
 	"github.com/spf13/cobra"
+
+	"github.com/toolhost/toolhost/server/wire"
 )
 
-func (a *app) compile() *cobra.Command {
+func compileCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "compile",
-		Short: "Compile all plugins now, so that no first call has to",
-		Long: `Compile all plugins now and keep what comes of it in the data folder, where every
-later call finds it. Nobody has to: the first call of a plugin does the same.
+		Short: "Compile all plugins now",
+		Long: `Compile all plugins now, and keep the compiled code in the data folder for later
+calls. Otherwise the first call of a plugin compiles it.
 
-Exit code 1 says that some plugin does not compile, or that something else is
-wrong with the plugins: one cannot be loaded, a folder cannot be read.`,
+Exit code 1 means that a plugin does not compile or cannot be loaded, or that a
+folder cannot be read.`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.compileAll(cmd) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.compileAll(cmd.Context()) },
 	}
 	cmd.Flags().Bool("json", false, "print JSON")
 	return cmd
@@ -24,34 +27,36 @@ wrong with the plugins: one cannot be loaded, a folder cannot be read.`,
 
 // compiled is what compile --json prints.
 type compiled struct {
-	Plugins  []string      `json:"plugins"` // files of those that are compiled
-	Problems []fileProblem `json:"problems"`
+	Plugins  []string           `json:"plugins"` // files of those that are compiled
+	Problems []wire.FileProblem `json:"problems"`
 }
 
-func (a *app) compileAll(cmd *cobra.Command) error {
-	s, done, err := a.open(cmd.Context(), nil)
+func (a *app) compileAll(ctx context.Context) error {
+	s, done, err := a.open(ctx, nil)
 	if err != nil {
 		return err
 	}
 	defer done()
-	files := []string{}
+
+	files, all := []string{}, 0
 	progress := newBar(a.err)
-	err = s.Compile(cmd.Context(), func(done, total int, file string, err error) {
-		if err == nil {
+	err = s.Compile(ctx, func(done, total int, file string, err error) {
+		if all = total; err == nil {
 			files = append(files, file)
 		}
 		progress.set(float64(done), float64(total), file)
 	})
 	progress.clear()
-	if cmd.Context().Err() != nil {
+	if ctx.Err() != nil {
 		return err
 	}
-	problems := s.Problems() // with what does not compile
+
+	problems := fileProblems(s.Problems()) // including plugins that do not compile
 	if a.json {
-		a.printJSON(compiled{files, problemsOf(problems)})
+		a.printJSON(compiled{files, problems})
 	} else {
-		a.tellProblems(problems)
-		a.printf("%d of %d plugins are compiled\n", len(files), len(s.Plugins()))
+		a.warnOf(problems)
+		a.printf("%d of %d plugins are compiled\n", len(files), all)
 	}
 	if len(problems) > 0 {
 		return &reportedError{errors.New(plural(len(problems), "problem"))}

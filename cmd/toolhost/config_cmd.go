@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func (a *app) configuration() *cobra.Command {
+func configCommand(a *app) *cobra.Command {
 	var check, schema bool
 	cmd := &cobra.Command{
 		Use:   "config",
@@ -71,7 +71,8 @@ func (a *app) showConfig() error {
 	for _, v := range values {
 		fmt.Fprintf(w, "%s\t%s\t%s\n", v.Key, v.text(), v.Source)
 	}
-	return w.Flush()
+	a.flush(w)
+	return nil
 }
 
 // shown is the value of a setting and its source.

@@ -24,7 +24,7 @@ import (
 // demoPlugins are the examples the demo calls.
 var demoPlugins = []string{"wordcount", "primes", "spin"}
 
-func (a *app) demo() *cobra.Command {
+func demoCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "demo",
 		Short: "Play an agent session on the bundled example plugins, built from source",

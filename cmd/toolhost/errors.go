@@ -6,9 +6,10 @@ import (
 	"io/fs"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/client"
 	"github.com/toolhost/toolhost/host"
-	"github.com/toolhost/toolhost/plugins"
-	"github.com/toolhost/toolhost/server/httpapi"
+	"github.com/toolhost/toolhost/server"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 // The exit codes. They are part of the command's contract.
@@ -22,7 +23,7 @@ const (
 	exitInterrupted = 130
 )
 
-// usageError is a fault of the command line or the configuration.
+// usageError is a mistake on the command line or in the configuration.
 type usageError struct {
 	err  error
 	hint string
@@ -30,6 +31,11 @@ type usageError struct {
 
 func (e *usageError) Error() string { return e.err.Error() }
 func (e *usageError) Unwrap() error { return e.err }
+
+// reportedError is an error that the command has printed already.
+type reportedError struct{ error }
+
+func (e *reportedError) Unwrap() error { return e.error }
 
 // toolFailed is the end of a tool that ran and reported an error.
 type toolFailed struct{ result abi.Result }
@@ -44,72 +50,76 @@ type diagnosis struct {
 	Hint    string `json:"hint,omitempty"`
 }
 
-// diagnose maps every error to a code, once and here.
+// reasons are the exit codes and hints of errors of a service, in this process
+// or behind a server. Codes that are not listed are mistakes in a request.
+var reasons = map[wire.Code]struct {
+	exit int
+	hint string
+}{
+	wire.CodeFuel:         {exitLimit, "raise it with --fuel"},
+	wire.CodeMemory:       {exitLimit, "raise it with --memory"},
+	wire.CodeHostMemory:   {exitLimit, "raise host.memory in the configuration"},
+	wire.CodeOutput:       {exitLimit, "raise limits.output in the configuration"},
+	wire.CodeTime:         {exitLimit, "raise it with --timeout"},
+	wire.CodeFiles:        {exitLimit, "raise the limit of open files: ulimit -n"},
+	wire.CodeLimit:        {exitLimit, "toolhost tasks --active lists active runs, toolhost schedules lists schedules"},
+	wire.CodeDenied:       {exitDenied, "toolhost config shows the grants"},
+	wire.CodeForbidden:    {exitDenied, ""},
+	wire.CodeScope:        {exitDenied, ""},
+	wire.CodeUnauthorized: {exitDenied, "set TOOLHOST_TOKEN to the token of the server, or to an access token for it"},
+	wire.CodeNotFound:     {exitNotFound, "toolhost list shows the tools, toolhost tasks the runs of a session, toolhost schedules its schedules"},
+	wire.CodeTrap:         {exitToolError, ""},
+	wire.CodePlugin:       {exitToolError, ""},
+	wire.CodeInternal:     {exitToolError, ""},
+	wire.CodeClosing:      {exitToolError, ""},
+	wire.CodeIssuer:       {exitToolError, ""},
+	wire.CodeBusy:         {exitToolError, ""},
+}
+
+// diagnose maps every error to an exit code and a hint.
 func diagnose(ctx context.Context, err error) diagnosis {
+	var (
+		usage   *usageError
+		failed  *toolFailed
+		ended   *runEnded
+		refused *wire.Problem
+		address *client.AddressError
+		lost    *client.Unreachable
+	)
 	d := diagnosis{exit: exitToolError, Code: "failed", Message: err.Error()}
-	var usage *usageError
-	var failed *toolFailed
-	var ended *runEnded
-	var refused *httpapi.Problem
-	var away *unreachable
 	switch {
 	case errors.As(err, &usage):
 		d.exit, d.Code, d.Hint = exitUsage, "usage", usage.hint
+	case errors.As(err, &address):
+		d.exit, d.Code, d.Hint = exitUsage, "usage", "check the address: --addr, TOOLHOST_ADDR or addr in the configuration"
 	case errors.As(err, &failed):
 		d.Code = string(failed.result.Kind)
 	case errors.As(err, &ended):
 		d.exit, d.Code = ended.code()
-	case errors.As(err, &refused):
-		d.exit, d.Code, d.Hint = refusal(refused)
-	case errors.As(err, &away):
+	case errors.As(err, &lost):
 		d.exit, d.Code = exitUsage, "no_server"
-		if away.none {
+		if lost.Refused {
 			d.Hint = "start one with toolhost serve, or name one with --addr"
 		}
-	case errors.Is(err, host.ErrFuel):
-		d.exit, d.Code, d.Hint = exitLimit, "fuel", "raise it with --fuel"
-	case errors.Is(err, host.ErrHostMemory): // matches ErrMemory too
-		d.exit, d.Code, d.Hint = exitLimit, "memory", "raise host.memory in the configuration"
-	case errors.Is(err, host.ErrMemory):
-		d.exit, d.Code, d.Hint = exitLimit, "memory", "raise it with --memory"
-	case errors.Is(err, host.ErrOutput):
-		d.exit, d.Code, d.Hint = exitLimit, "output", "raise limits.output in the configuration"
-	case errors.Is(err, context.DeadlineExceeded):
-		d.exit, d.Code, d.Hint = exitLimit, "time", "raise it with --timeout"
-	case errors.Is(err, host.ErrFiles):
-		d.exit, d.Code, d.Hint = exitLimit, "files", "raise the limit of open files: ulimit -n"
-	case errors.Is(err, host.ErrDenied):
-		d.exit, d.Code, d.Hint = exitDenied, "denied", "grants stand in the configuration, see toolhost config"
-	case errors.Is(err, plugins.ErrNoTool):
-		d.exit, d.Code, d.Hint = exitNotFound, "not_found", "toolhost list shows the tools"
+	case errors.As(err, &refused):
+		d.set(refused.Code)
 	case errors.Is(err, host.ErrCacheFolder):
 		d.exit, d.Code, d.Hint = exitUsage, "usage", "or choose another folder with --data"
 	case errors.Is(err, fs.ErrNotExist):
 		d.exit, d.Code = exitNotFound, "not_found"
 	case errors.Is(err, context.Canceled) && ctx.Err() != nil:
 		d.exit, d.Code, d.Message = exitInterrupted, "interrupted", "interrupted"
-	case errors.Is(err, host.ErrTrap):
-		d.Code = "trap"
-	case errors.Is(err, host.ErrABI):
-		d.Code = "plugin"
+	default:
+		if code := server.ReasonOf(err).Code; code != wire.CodeInternal && code != wire.CodeCanceled {
+			d.set(code)
+		}
 	}
 	return d
 }
 
-// refusal is what a server's refusal is to a script, and what to do about it.
-func refusal(p *httpapi.Problem) (exit int, code, hint string) {
-	code = string(p.Code)
-	switch p.Code {
-	case httpapi.CodeLimit:
-		return exitLimit, code, "toolhost tasks --active shows what runs, toolhost schedules what is scheduled"
-	case httpapi.CodeUnauthorized:
-		return exitDenied, code, "set TOOLHOST_TOKEN to the token of the server, or to an access token for it"
-	case httpapi.CodeDenied, httpapi.CodeForbidden, httpapi.CodeScope:
-		return exitDenied, code, ""
-	case httpapi.CodeNotFound:
-		return exitNotFound, code, "toolhost tasks and toolhost schedules show what a session has, toolhost list the tools"
-	case httpapi.CodeInternal, httpapi.CodeClosing, httpapi.CodeIssuer:
-		return exitToolError, code, ""
+func (d *diagnosis) set(code wire.Code) {
+	d.exit, d.Code = exitUsage, string(code)
+	if reason, ok := reasons[code]; ok {
+		d.exit, d.Hint = reason.exit, reason.hint
 	}
-	return exitUsage, code, ""
 }

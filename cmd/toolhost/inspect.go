@@ -17,7 +17,7 @@ import (
 	"github.com/toolhost/toolhost/plugins"
 )
 
-func (a *app) inspect() *cobra.Command {
+func inspectCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "inspect FILE",
 		Short: "Show what a plugin file is, imports, exports, costs and asks for",
@@ -83,7 +83,7 @@ func (a *app) inspectFile(cmd *cobra.Command, name string) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	a.tellProblems(problems)
+	a.warnOf(fileProblems(problems))
 	pin, err := a.describePin(p)
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
@@ -115,7 +115,7 @@ func (a *app) printInspected(i inspected) {
 	for _, t := range m.Tools {
 		var schema bytes.Buffer
 		_ = json.Compact(&schema, t.InputSchema) // decoded before
-		a.printf("\ntool %s: %s\n  hints  %s\n  input  %s\n", abi.AgentName(m.Name, t.Name), oneLine(t.Description), hints(&plugins.Tool{Tool: &t}), &schema)
+		a.printf("\ntool %s: %s\n  hints  %s\n  input  %s\n", abi.AgentName(m.Name, t.Name), oneLine(t.Description), hints(t.Hints, t.Approval), &schema)
 	}
 	a.printf("\nimports\n")
 	for _, name := range i.Module.Imports {

@@ -2,38 +2,45 @@ package main
 
 import (
 	"runtime/debug"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"github.com/toolhost/toolhost/abi"
-	"github.com/toolhost/toolhost/plugins"
-	"github.com/toolhost/toolhost/server"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
-func (a *app) list() *cobra.Command {
+func listCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "Show the tools, where they are from, and what could not be loaded",
+		Short: "List the tools, their plugins, and plugins that could not be loaded",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			debug.SetGCPercent(400) // what loading leaves is gone with the process
+			debug.SetGCPercent(400) // the process ends soon
 			s, done, err := a.open(cmd.Context(), nil)
 			if err != nil {
 				return err
 			}
 			defer done()
-			unread, err := plugins.ReadDigests(cmd.Context(), s.Plugins())
+
+			loaded, found, err := s.Catalog(cmd.Context())
 			if err != nil {
 				return err
 			}
-			problems := append(s.Problems(), unread...)
+			tools, problems := listed(loaded), fileProblems(s.Problems())
+			for _, p := range loaded {
+				if p.Digest == "" { // its file cannot be read any more
+					problems = append(problems, found[slices.IndexFunc(found, func(f wire.FileProblem) bool { return f.File == p.File })])
+				}
+			}
 			if a.json {
-				a.printJSON(listing(s.Tools(), problems))
+				a.printJSON(listing{tools, problems})
 				return nil
 			}
-			a.printList(s.Tools(), problems)
+			a.printList(tools)
+			a.warnOf(problems)
 			return nil
 		},
 	}
@@ -41,96 +48,76 @@ func (a *app) list() *cobra.Command {
 	return cmd
 }
 
-// listed is one tool of list --json.
-type listed struct {
-	Name        string             `json:"name"`
-	Title       string             `json:"title,omitempty"`
-	Description string             `json:"description"`
-	Plugin      string             `json:"plugin"`
-	Version     string             `json:"version"`
-	File        string             `json:"file"`
-	Digest      string             `json:"digest"`
-	Pinned      bool               `json:"pinned,omitempty"`
-	Hints       abi.Hints          `json:"hints"`
-	Annotations server.Annotations `json:"annotations"`
-	Grants      []string           `json:"grants"`
-	Missing     []string           `json:"missing_grants,omitempty"`
+// listing is what list --json prints.
+type listing struct {
+	Tools    []listedTool       `json:"tools"`
+	Problems []wire.FileProblem `json:"problems"`
 }
 
-// fileProblem is one problem, as JSON.
-type fileProblem struct {
-	File  string `json:"file"`
-	Error string `json:"error"`
+// listedTool is a tool with the plugin it is from.
+type listedTool struct {
+	Name        string           `json:"name"`
+	Title       string           `json:"title,omitempty"`
+	Description string           `json:"description"`
+	Plugin      string           `json:"plugin"`
+	Version     string           `json:"version"`
+	File        string           `json:"file"`
+	Digest      string           `json:"digest"`
+	Pinned      bool             `json:"pinned,omitempty"`
+	Hints       abi.Hints        `json:"hints"`
+	Annotations wire.Annotations `json:"annotations"`
+	Grants      []string         `json:"grants"`
+	Missing     []string         `json:"missing_grants,omitempty"`
+
+	approval abi.Approval
 }
 
-func problemsOf(problems []plugins.Problem) []fileProblem {
-	out := make([]fileProblem, len(problems))
-	for i, p := range problems {
-		out[i] = fileProblem{p.File, p.Err.Error()}
+// listed are the tools of plugins, by name.
+func listed(plugins []wire.Plugin) []listedTool {
+	out := []listedTool{}
+	for _, p := range plugins {
+		for _, t := range p.Tools {
+			out = append(out, listedTool{
+				t.Name, t.Title, t.Description, p.Name, p.Version, p.File, p.Digest, p.Pinned, t.Hints, t.Annotations, p.Grants, p.Missing, t.Approval,
+			})
+		}
 	}
+	slices.SortFunc(out, func(a, b listedTool) int { return strings.Compare(a.Name, b.Name) })
 	return out
 }
 
-func listing(tools []*plugins.Tool, problems []plugins.Problem) any {
-	out := struct {
-		Tools    []listed      `json:"tools"`
-		Problems []fileProblem `json:"problems"`
-	}{[]listed{}, problemsOf(problems)}
-	for _, t := range tools {
-		p := t.Plugin
-		digest, _ := p.Digest() // else it is among the problems
-		out.Tools = append(out.Tools, listed{
-			Name: t.Name, Title: t.Tool.Title, Description: t.Tool.Description,
-			Plugin: p.Manifest.Name, Version: p.Manifest.Version, File: p.File, Digest: digest, Pinned: p.Pinned(),
-			Hints: t.Tool.Hints, Annotations: server.Annotate(t), Grants: p.Grant.Names(), Missing: p.Missing,
-		})
-	}
-	return out
-}
-
-func (a *app) printList(tools []*plugins.Tool, problems []plugins.Problem) {
-	w := tabwriter.NewWriter(a.out, 0, 8, 2, ' ', 0)
-	write := func(columns ...string) { _, _ = w.Write([]byte(strings.Join(columns, "\t") + "\n")) }
-	if len(tools) > 0 {
-		write("TOOL", "HINTS", "PLUGIN", "DIGEST", "GRANTS", "DESCRIPTION")
-	}
-	for _, t := range tools {
-		p := t.Plugin
-		digest, _ := p.Digest()
-		digest = dash(digest[:min(len(digest), 12)])
-		if p.Pinned() {
-			digest += " pinned"
-		}
-		grants := strings.Join(p.Grant.Names(), ", ")
-		if len(p.Missing) > 0 {
-			grants = "MISSING: " + strings.Join(p.Missing, ", ")
-		}
-		write(t.Name, hints(t), p.Manifest.Name+" "+p.Manifest.Version, digest, dash(grants), short(t.Tool.Description, 60))
-	}
-	_ = w.Flush()
+func (a *app) printList(tools []listedTool) {
 	if len(tools) == 0 {
 		a.notef("no tools in %s", strings.Join(a.config.plugins, ", "))
+		return
 	}
-	a.tellProblems(problems)
-}
 
-func dash(s string) string {
-	if s == "" {
-		return "-"
+	w := tabwriter.NewWriter(a.out, 0, 8, 2, ' ', 0)
+	write := func(columns ...string) { _, _ = w.Write([]byte(strings.Join(columns, "\t") + "\n")) }
+	write("TOOL", "HINTS", "PLUGIN", "DIGEST", "GRANTS", "DESCRIPTION")
+	for _, t := range tools {
+		digest := dash(t.Digest[:min(len(t.Digest), 12)])
+		if t.Pinned {
+			digest += " pinned"
+		}
+		grants := strings.Join(t.Grants, ", ")
+		if len(t.Missing) > 0 {
+			grants = "MISSING: " + strings.Join(t.Missing, ", ")
+		}
+		write(t.Name, hints(t.Hints, t.approval), t.Plugin+" "+t.Version, digest, dash(grants), short(t.Description, 60))
 	}
-	return s
+	a.flush(w)
 }
 
 // hints are those of a tool, in short.
-func hints(t *plugins.Tool) string {
+func hints(h abi.Hints, approval abi.Approval) string {
 	var names []string
-	h := t.Tool.Hints
 	for _, hint := range []struct {
 		on   bool
 		name string
 	}{
 		{h.SupportsBackground, "background"}, {h.Readonly, "readonly"}, {h.Idempotent, "idempotent"},
-		{h.LongRunning, "long"}, {h.Concurrency == abi.Serial, "serial"}, {t.Tool.Approval == abi.ApprovalRequired, "approval"},
+		{h.LongRunning, "long"}, {h.Concurrency == abi.Serial, "serial"}, {approval == abi.ApprovalRequired, "approval"},
 	} {
 		if hint.on {
 			names = append(names, hint.name)

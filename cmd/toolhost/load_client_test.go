@@ -16,6 +16,7 @@ import (
 
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/server/httpapi"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 // loadClient is one client of the load run: a session, connections of its own,
@@ -70,9 +71,22 @@ var errRefused = errors.New("refused: a limit is reached")
 
 // open sends a request and returns the answer as it begins.
 func (c *loadClient) open(ctx context.Context, method, path string, in any, headers ...string) (*http.Response, error) {
-	req, err := (&client{base: c.base, session: c.session}).request(ctx, method, path, in, headers...)
+	body := new(bytes.Buffer)
+	if in != nil {
+		if err := json.NewEncoder(body).Encode(in); err != nil {
+			return nil, err
+		}
+		headers = append(headers, "Content-Type", "application/json")
+	}
+	req, err := http.NewRequestWithContext(ctx, method, c.base+path, body)
 	if err != nil {
 		return nil, err
+	}
+	headers = append(headers, wire.SessionHeader, c.session)
+	for i := 0; i < len(headers); i += 2 {
+		if headers[i+1] != "" {
+			req.Header.Set(headers[i], headers[i+1])
+		}
 	}
 	return c.http.Do(req)
 }

@@ -4,91 +4,61 @@ import (
 	"context"
 	"encoding/json"
 	"io"
-	"net/http"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
-	"github.com/toolhost/toolhost/server/httpapi"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
-func (a *app) logs() *cobra.Command {
+func logsCommand(a *app) *cobra.Command {
 	var follow bool
 	cmd := &cobra.Command{
 		Use:   "logs ID",
 		Short: "Print the output of a background run",
-		Long: `Print what a background run has written: the raw bytes, or what is fit to be
-seen if this is a terminal. --follow goes on until the run has ended, also over a
-restart of the server.
+		Long: `Print what a background run has written: the raw bytes, or text without control
+characters on a terminal. --follow continues until the run has ended, also if the
+server is restarted.
 
-Exit codes: 0 ok, 2 usage, or no server, 5 not found, 130 interrupted.`,
+Exit codes: 0 ok, 2 usage or no server, 5 not found, 130 interrupted.`,
 		Args: cobra.ExactArgs(1),
 	}
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the run has ended")
-	return a.remote(cmd, func(c *client, cmd *cobra.Command, args []string) error {
-		if err := checkRun(args[0]); err != nil {
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "continue until the run has ended")
+
+	return a.remote(cmd, func(ctx context.Context, r *remote, args []string) error {
+		switch err := checkRun(args[0]); {
+		case err != nil:
 			return err
+		case follow:
+			return r.followLog(ctx, args[0])
 		}
-		if follow {
-			return a.followLog(cmd.Context(), c, args[0])
-		}
-		return a.printLog(cmd.Context(), c, args[0])
+		return r.printLog(ctx, args[0])
 	})
 }
 
-// printLog prints what there is of a log.
-func (a *app) printLog(ctx context.Context, c *client, id string) error {
-	resp, err := c.send(ctx, http.MethodGet, "/v1/runs/"+id+"/output", nil)
+// maxLog bounds the log that is read, in bytes. Servers keep less.
+const maxLog = 64 << 20
+
+// printLog prints the output so far.
+func (r *remote) printLog(ctx context.Context, id string) error {
+	body, err := r.client.Output(ctx, id)
 	if err != nil {
 		return err
 	}
-	defer resp.Body.Close()
-	data, err := readAll(resp.Body)
+	defer body.Close()
+	data, err := io.ReadAll(io.LimitReader(body, maxLog))
 	if err != nil {
-		return c.broken(ctx, err)
+		return err
 	}
-	switch {
-	case a.json:
-		a.printJSON(newLog(id, data))
-	default:
-		a.printf("%s", data)
-	}
-	return nil
-}
 
-// followLog prints a log as it is written.
-func (a *app) followLog(ctx context.Context, c *client, id string) error {
-	progress := newBar(a.err)
-	shown := progress.output(a.out)
-	enc := json.NewEncoder(a.out)
-	enc.SetEscapeHTML(false)
-	attempt := 1
-	_, err := c.follow(ctx, progress, id, follower{
-		output: func(out httpapi.Output) {
-			if a.json {
-				_ = enc.Encode(out) // a document a line
-				return
-			}
-			if out.Attempt > attempt {
-				shown.end()
-				progress.clear()
-				a.notef("toolhost: the run was started again, attempt %d", out.Attempt)
-				attempt = out.Attempt
-			}
-			shown.take(out)
-		},
-		run: func(run httpapi.Run) { progress.setRun(run) },
-	})
-	shown.end()
-	progress.clear()
-	return err
+	return r.printAs(newLog(id, data), nil, func() { r.print(string(data)) })
 }
 
 // log is the output of a run as JSON.
 type log struct {
 	TaskID string `json:"task_id"`
 	Text   string `json:"text"`
-	Base64 []byte `json:"base64,omitempty"` // in place of text, if it is no UTF-8
+	Base64 []byte `json:"base64,omitempty"` // instead of Text, if the output is not UTF-8
 }
 
 func newLog(id string, data []byte) log {
@@ -98,5 +68,27 @@ func newLog(id string, data []byte) log {
 	return log{TaskID: id, Base64: data}
 }
 
-// readAll reads a log, which servers keep a bounded part of.
-func readAll(r io.Reader) ([]byte, error) { return io.ReadAll(io.LimitReader(r, maxEvent)) }
+// followLog prints the output as it is written. As JSON, each piece is a document
+// on a line of its own.
+func (r *remote) followLog(ctx context.Context, id string) error {
+	progress := newBar(r.err)
+	shown := progress.output(r.out)
+	enc := json.NewEncoder(r.out)
+	enc.SetEscapeHTML(false)
+
+	attempt := 1
+	_, err := r.follow(ctx, id, progress, shown, func(out wire.Output) {
+		if r.json {
+			_ = enc.Encode(out)
+			return
+		}
+		if out.Attempt > attempt {
+			shown.end()
+			progress.clear()
+			r.notef("toolhost: the run was started again, attempt %d", out.Attempt)
+			attempt = out.Attempt
+		}
+		shown.take(out)
+	})
+	return err
+}

@@ -18,7 +18,7 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-func (a *app) mcp() *cobra.Command {
+func mcpCommand(a *app) *cobra.Command {
 	var session string
 	cmd := &cobra.Command{
 		Use:   "mcp",
@@ -42,7 +42,7 @@ watch is false), and on SIGHUP, and the client is told.`,
 				in = a.in
 			}
 			signal.Ignore(syscall.SIGPIPE) // a client that goes away ends the session, not the process
-			a.tellProblems(s.Problems())
+			a.warnOf(fileProblems(s.Problems()))
 			return mcpapi.Run(cmd.Context(), s, mcpapi.Config{Version: version(), Session: session, In: in, Out: a.out, Logger: a.logger()})
 		},
 	}

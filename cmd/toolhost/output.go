@@ -5,8 +5,8 @@ import (
 	"io"
 	"slices"
 
-	"github.com/toolhost/toolhost/pkg/background"
-	"github.com/toolhost/toolhost/server/httpapi"
+	"github.com/toolhost/toolhost/server"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 // output is a stream that a tool writes, on its way to where it is shown: on a
@@ -28,7 +28,7 @@ func (o *output) Write(p []byte) (int, error) {
 	shown := p
 	if o.seen {
 		whole := append(o.part, p...)
-		n := len(whole) - background.PartialRune(whole)
+		n := len(whole) - server.PartialRune(whole)
 		shown, o.part = fit(whole[:n]), slices.Clone(whole[n:])
 	}
 	if _, err := o.bar.above(o.to, shown); err != nil {
@@ -47,7 +47,7 @@ func (o *output) end() {
 
 // take writes a piece of a run's output, with a line for what was dropped before
 // it.
-func (o *output) take(piece httpapi.Output) {
+func (o *output) take(piece wire.Output) {
 	if piece.Omitted > 0 {
 		o.end()
 		fmt.Fprintf(o, "\n[system] %d bytes omitted\n", piece.Omitted)

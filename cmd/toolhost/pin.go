@@ -13,7 +13,7 @@ import (
 	"github.com/toolhost/toolhost/server"
 )
 
-func (a *app) pin() *cobra.Command {
+func pinCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "pin PLUGIN",
 		Short: "Load a plugin of this name only as it is now",
@@ -27,7 +27,7 @@ a server that watches its plugins follows them.`,
 	}
 }
 
-func (a *app) unpin() *cobra.Command {
+func unpinCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "unpin PLUGIN",
 		Short: "Load a plugin of this name whatever it is",
@@ -80,7 +80,7 @@ func (a *app) pinPlugin(cmd *cobra.Command, name string) error {
 		return nil
 	}
 
-	a.tellProblems(s.Problems()) // it may be among them
+	a.warnOf(fileProblems(s.Problems())) // it may be among them
 	return &usageError{fmt.Errorf("no plugin %q in %s", name, strings.Join(a.config.plugins, ", ")), "toolhost list shows the plugins"}
 }
 

@@ -10,9 +10,10 @@ import (
 
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
-// reloaded tells the operator what a reload has changed.
+// reloaded announces what a reload has changed.
 func (a *app) reloaded(c plugins.Changes) {
 	var parts []string
 	var attrs []any
@@ -25,27 +26,37 @@ func (a *app) reloaded(c plugins.Changes) {
 			attrs = append(attrs, change.name, change.plugins)
 		}
 	}
+
 	if len(parts) > 0 {
 		a.announce("reloaded: "+strings.Join(parts, "; "), attrs...)
 	}
-	a.tellProblems(c.Problems)
+	a.warnOf(fileProblems(c.Problems))
 }
 
-// tellProblems tells what is wrong with plugins, a line each.
-func (a *app) tellProblems(problems []plugins.Problem) {
-	for _, p := range problems {
-		a.announceAs(slog.LevelWarn, "problem: "+oneLine(p.String()), "file", p.File)
+func fileProblems(found []plugins.Problem) []wire.FileProblem {
+	out := make([]wire.FileProblem, len(found))
+	for i, p := range found {
+		out[i] = wire.FileProblem{File: p.File, Error: p.Err.Error()}
+	}
+	return out
+}
+
+// warnOf prints problems with plugins, a line each.
+func (a *app) warnOf(found []wire.FileProblem) {
+	for _, p := range found {
+		a.announceAs(slog.LevelWarn, "problem: "+oneLine(p.File+": "+p.Error), "file", p.File)
 	}
 }
 
-// reloadOnHangup reloads the plugins at each SIGHUP, where there is one. The
+// reloadOnHangup reloads the plugins at each SIGHUP, where the system has it. The
 // function it returns ends that, and waits for it.
 func (a *app) reloadOnHangup(s *server.Service) (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	asked := make(chan os.Signal, 1)
-	if len(hangup) > 0 { // none would mean all
+	if len(hangup) > 0 { // without signals Notify would catch all
 		signal.Notify(asked, hangup...)
 	}
+
 	var reloading sync.WaitGroup
 	reloading.Go(func() {
 		for {

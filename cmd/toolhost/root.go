@@ -55,10 +55,11 @@ func run(ctx context.Context, args []string, in io.Reader, out, errw io.Writer) 
 	return d.exit
 }
 
-// reportedError is an error the command has told the user already.
-type reportedError struct{ error }
-
-func (e *reportedError) Unwrap() error { return e.error }
+// commands make the commands, in no particular order.
+var commands = []func(*app) *cobra.Command{
+	callCommand, compileCommand, configCommand, demoCommand, inspectCommand, listCommand, mcpCommand, pinCommand, serveCommand, trustCommand, unpinCommand,
+	checkCommand, logsCommand, schedulesCommand, spawnCommand, stopCommand, tasksCommand, waitCommand,
+}
 
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
@@ -94,13 +95,12 @@ an agent can spawn, check and stop.`,
 	flags.String("data", "", "`folder` for what is kept between runs")
 	flags.String("log-level", "", "debug, info, warn or error (default warn)")
 	flags.String("log-format", "", "text or json (default text)")
-	root.AddCommand(
-		a.list(), a.inspect(), a.call(), a.compile(), a.serve(), a.mcp(), a.configuration(), a.trust(), a.pin(), a.unpin(), a.demo(),
-		a.spawn(), a.check(), a.wait(), a.stop(), a.logs(), a.tasks(), a.schedules(),
-	)
-	for _, c := range root.Commands() {
+	for _, command := range commands {
+		c := command(a)
 		c.Args = usageArgs(c.Args)
+		root.AddCommand(c)
 	}
+
 	root.Args = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
 			return nil

@@ -17,6 +17,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/client"
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/internal/pluginbuild"
 	"github.com/toolhost/toolhost/internal/plugintest"
@@ -196,18 +197,18 @@ func open(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: open N")
 	}
-	poll(ts, func(ctx context.Context, c *client) bool {
+	poll(ts, func(ctx context.Context, c *client.Client) bool {
 		var stats httpapi.Stats
-		ts.Check(c.do(ctx, "GET", "/v1/stats", nil, &stats))
+		ts.Check(c.Do(ctx, "GET", "/v1/stats", nil, &stats))
 		return strconv.Itoa(stats.OpenAnswers) == args[0]
 	})
 }
 
 // draining waits until the server takes nothing new.
 func draining(ts *testscript.TestScript, _ bool, _ []string) {
-	poll(ts, func(ctx context.Context, c *client) bool {
-		var p *httpapi.Problem
-		return errors.As(c.do(ctx, "GET", "/readyz", nil, nil), &p) && p.Code == httpapi.CodeClosing
+	poll(ts, func(ctx context.Context, c *client.Client) bool {
+		var p *wire.Problem
+		return errors.As(c.Do(ctx, "GET", "/readyz", nil, nil), &p) && p.Code == wire.CodeClosing
 	})
 }
 
@@ -224,10 +225,10 @@ func hangUp(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // poll asks the server of a script until it says yes.
-func poll(ts *testscript.TestScript, ask func(ctx context.Context, c *client) bool) {
-	c, err := newClient("", socketPath(ts.Getenv("TOOLHOST_DATA")), "", wire.DefaultSession)
+func poll(ts *testscript.TestScript, ask func(ctx context.Context, c *client.Client) bool) {
+	c, err := client.New("unix:"+socketPath(ts.Getenv("TOOLHOST_DATA")), client.Options{DialSocket: dialSocket})
 	ts.Check(err)
-	defer c.http.CloseIdleConnections()
+	defer c.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute) // only a broken server gets there
 	defer cancel()
 	for !ask(ctx, c) {

@@ -22,7 +22,7 @@ import (
 	"github.com/toolhost/toolhost/server/webui"
 )
 
-func (a *app) serve() *cobra.Command {
+func serveCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Serve the tools over HTTP, and keep background runs",
@@ -190,9 +190,9 @@ func (a *app) announceReady(s *server.Service, listeners []net.Listener) {
 			a.announce("page for operators: "+a.here(l)+"/", "address", a.here(l)+"/")
 		}
 	}
-	wrong := s.Unusable()
-	a.announce(fmt.Sprintf("ready: %s, %s", plural(len(s.Tools()), "tool"), plural(len(wrong), "problem")))
-	a.tellProblems(wrong)
+	found := s.Findings()
+	a.announce(fmt.Sprintf("ready: %s, %s", plural(len(s.Tools()), "tool"), plural(len(found), "problem")))
+	a.warnOf(found)
 }
 
 // httpGrace is how long the server waits for the last answers to be read.

@@ -2,144 +2,126 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"net/http"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/toolhost/toolhost/pkg/background"
-	"github.com/toolhost/toolhost/server/httpapi"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
-// spawnFlags are what spawn was asked for.
+// spawnFlags are the flags of spawn that are not part of the request.
 type spawnFlags struct {
-	title, key, cron, at, timezone, overlap string
-	timeout                                 time.Duration
-	silent, wait                            bool
+	key          string
+	timeout      time.Duration
+	silent, wait bool
 }
 
-func (a *app) spawn() *cobra.Command {
+func spawnCommand(a *app) *cobra.Command {
 	var f spawnFlags
+	var req wire.NewSchedule
 	cmd := &cobra.Command{
 		Use:   "spawn TOOL [ARGS|@FILE|-]",
-		Short: "Start a tool as a background run of a server, now or at times",
-		Long: `Start a tool as a background run of a server (see toolhost serve), and print its
-id. The run does not depend on this command: toolhost check, wait, logs and stop
-take the id. With --cron or --at the tool is started at those times, and the id
-is that of the schedule.`,
+		Short: "Start a tool as a background run of a server, now or on a schedule",
+		Long: `Start a tool as a background run of a server (see toolhost serve), and print the
+id of the run. The run does not depend on this command: use the id with toolhost
+check, wait, logs and stop. With --cron or --at, the command creates a schedule
+and prints its id.`,
 		Example: `  toolhost spawn primes '{"limit":2000000}' --title "Primes below 2 million"
   toolhost wait $(toolhost spawn primes '{"limit":2000000}')
   toolhost spawn report --cron '0 9 * * mon-fri' --timezone Europe/Vienna`,
 		Args: cobra.RangeArgs(1, 2),
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.title, "title", "", "what to call the run (default: the tool's title)")
+	flags.StringVar(&req.Title, "title", "", "title of the run (default: the tool's)")
 	flags.DurationVar(&f.timeout, "timeout", 0, "deadline of the run (default: the tool's)")
-	flags.StringVar(&f.key, "key", "", "idempotency `key`: the same key, tool and arguments give the same run")
-	flags.BoolVar(&f.silent, "silent", false, "the session is not told of the end")
+	flags.StringVar(&f.key, "key", "", "idempotency `key`: the same key, tool and arguments return the same run")
+	flags.BoolVar(&f.silent, "silent", false, "do not notify the session of the end")
 	flags.BoolVar(&f.wait, "wait", false, "wait for the end: live output on stderr, the result on stdout")
-	flags.StringVar(&f.cron, "cron", "", "start it again and again, by a cron `expression` of five fields")
-	flags.StringVar(&f.at, "at", "", "start it once, at a `time` such as 2030-01-31T09:30:00Z")
-	flags.StringVar(&f.timezone, "timezone", "", "time zone of --cron, such as Europe/Vienna (default UTC)")
-	flags.StringVar(&f.overlap, "overlap", "", "with --cron, while the run before is active: skip, queue or cancel_previous (default skip)")
-	return a.remote(cmd, func(c *client, cmd *cobra.Command, args []string) error {
-		in, err := a.arguments(cmd.Context(), args[1:])
-		if err != nil {
+	flags.StringVar(&req.Cron, "cron", "", "start it repeatedly, by a cron `expression` of five fields")
+	flags.StringVar(&req.At, "at", "", "start it once, at a `time` such as 2030-01-31T09:30:00Z")
+	flags.StringVar(&req.Timezone, "timezone", "", "time zone of --cron, such as Europe/Vienna (default UTC)")
+	flags.StringVar((*string)(&req.Overlap), "overlap", "", "with --cron, if the last run is still active: skip, queue or cancel_previous (default skip)")
+
+	return a.remote(cmd, func(ctx context.Context, r *remote, args []string) (err error) {
+		if err := f.check(req); err != nil {
+			return &usageError{err, "toolhost spawn --help shows the flags"}
+		}
+		req.Tool, req.TimeoutSeconds = args[0], f.timeout.Seconds()
+		if req.Args, err = r.arguments(ctx, args[1:]); err != nil {
 			return err
 		}
-		req, err := f.request(args[0], in)
-		if err != nil {
-			return err
+		if f.silent {
+			req.SignalOnCompletion = new(bool)
 		}
-		if f.cron != "" || f.at != "" {
-			return a.spawnSchedule(cmd.Context(), c, httpapi.NewSchedule{
-				Spawn: req, Cron: f.cron, At: f.at, Timezone: f.timezone, Overlap: background.Overlap(f.overlap),
-			})
+		if req.Cron != "" || req.At != "" {
+			return r.spawnSchedule(ctx, req)
 		}
-		return a.spawnRun(cmd.Context(), c, req, f)
+		return r.spawnRun(ctx, req.Spawn, f)
 	})
 }
 
-// request is the body of the request, if the flags fit together.
-func (f spawnFlags) request(tool string, args json.RawMessage) (httpapi.Spawn, error) {
-	scheduled := f.cron != "" || f.at != ""
-	wrong := func(text string) (httpapi.Spawn, error) {
-		return httpapi.Spawn{}, &usageError{errors.New(text), "toolhost spawn --help shows the flags"}
-	}
+// check refuses flags that contradict each other.
+func (f spawnFlags) check(req wire.NewSchedule) error {
+	scheduled := req.Cron != "" || req.At != ""
 	switch {
 	case f.timeout < 0:
-		return wrong("a deadline cannot be negative")
-	case f.cron != "" && f.at != "":
-		return wrong("--cron and --at do not go together")
+		return errors.New("--timeout cannot be negative")
+	case req.Cron != "" && req.At != "":
+		return errors.New("--cron cannot be used with --at")
 	case scheduled && (f.wait || f.key != ""):
-		return wrong("--wait and --key do not go with --cron and --at")
-	case !scheduled && (f.timezone != "" || f.overlap != ""):
-		return wrong("--timezone and --overlap need --cron or --at")
+		return errors.New("--wait and --key cannot be used with --cron or --at")
+	case !scheduled && (req.Timezone != "" || req.Overlap != ""):
+		return errors.New("--timezone and --overlap need --cron or --at")
 	}
-	req := httpapi.Spawn{Tool: tool, Args: args, Title: f.title, TimeoutSeconds: f.timeout.Seconds()}
-	if f.silent {
-		req.SignalOnCompletion = new(bool)
-	}
-	return req, nil
+	return nil
 }
 
-func (a *app) spawnRun(ctx context.Context, c *client, req httpapi.Spawn, f spawnFlags) error {
-	var run httpapi.Run
-	if err := c.do(ctx, http.MethodPost, "/v1/runs", req, &run, httpapi.KeyHeader, f.key); err != nil {
+func (r *remote) spawnRun(ctx context.Context, req wire.Spawn, f spawnFlags) error {
+	run, err := r.client.Spawn(ctx, req, f.key)
+	switch {
+	case err != nil:
 		return err
+	case f.wait:
+		return r.attend(ctx, run.TaskID)
 	}
-	if f.wait {
-		return a.attend(ctx, c, run.TaskID)
-	}
-	if a.json {
-		a.printJSON(run)
-		return nil
-	}
-	a.printf("%s\n", run.TaskID)
-	if terminal(a.err) > 0 {
-		verb := "started"
-		if run.Reused {
-			verb = "was there already"
+
+	return r.printAs(run, nil, func() {
+		r.printf("%s\n", run.TaskID)
+		if terminal(r.err) > 0 {
+			verb := "started"
+			if run.Reused {
+				verb = "already existed"
+			}
+			r.notef("%q %s; toolhost logs -f %s follows it", oneLine(run.Title), verb, run.TaskID)
 		}
-		a.notef("%q %s; toolhost logs -f %s follows it", oneLine(run.Title), verb, run.TaskID)
-	}
-	return nil
+	})
 }
 
-func (a *app) spawnSchedule(ctx context.Context, c *client, req httpapi.NewSchedule) error {
-	var s httpapi.Schedule
-	if err := c.do(ctx, http.MethodPost, "/v1/schedules", req, &s); err != nil {
+func (r *remote) spawnSchedule(ctx context.Context, req wire.NewSchedule) error {
+	s, err := r.client.CreateSchedule(ctx, req)
+	if err != nil {
 		return err
 	}
-	if a.json {
-		a.printJSON(s)
-		return nil
-	}
-	a.printf("%s\n", s.ScheduleID)
-	if terminal(a.err) > 0 {
-		a.notef("%q starts first at %s", oneLine(s.Title), when(s.NextTriggerAt))
-	}
-	return nil
+	return r.printAs(s, nil, func() {
+		r.printf("%s\n", s.ScheduleID)
+		if terminal(r.err) > 0 {
+			r.notef("%q starts first at %s", oneLine(s.Title), when(s.NextTriggerAt))
+		}
+	})
 }
 
-// attend follows a run to its end as call follows a call: output and progress
-// on stderr, the result on stdout.
-func (a *app) attend(ctx context.Context, c *client, id string) error {
-	progress := newBar(a.err)
-	shown := progress.output(a.err)
-	run, err := c.follow(ctx, progress, id, follower{
-		output: shown.take,
-		run:    func(run httpapi.Run) { progress.setRun(run) },
-	})
-	shown.end()
-	progress.clear()
+// attend follows a run to its end: output and progress on stderr, the result on
+// stdout, the failure as the command's error.
+func (r *remote) attend(ctx context.Context, id string) error {
+	progress := newBar(r.err)
+	shown := progress.output(r.err)
+	run, err := r.follow(ctx, id, progress, shown, shown.take)
 	if err != nil {
 		if ctx.Err() != nil {
-			a.notef("toolhost: the run goes on: toolhost wait %s", id)
+			r.notef("toolhost: the run continues: toolhost wait %s", id)
 		}
 		return err
 	}
-	return a.finish(run)
+	return r.printAs(run, outcome(wire.Runs{Runs: []wire.Run{run}}), func() { r.printResult(run.Result, run.Content) })
 }

@@ -1,59 +1,64 @@
 package main
 
-import "fmt"
+import (
+	"fmt"
 
-// addrKey and tokenKey are the keys of where a client connects, and with what.
-const (
-	addrKey  = "addr"
-	tokenKey = "token"
+	"github.com/toolhost/toolhost/client"
 )
 
 // clientToken is the token for the address in force. It is empty if there is
-// none, or the address is a socket, which needs none.
+// none, and for a socket, which needs none.
 //
 // A token goes only to the address it was given for. One in a file is for the
-// address in the same file; one in the environment is for the address of a flag,
+// address in the same file. One in the environment is for the address of a flag,
 // of the environment, or of the user's own configuration. So a file that somebody
-// else wrote can direct a client, and gets no token of its user's.
+// else wrote can choose the server, but does not get the user's token.
 func (c *loaded) clientToken() (string, error) {
-	if _, socket := socketOf(c.addr); c.token == "" || c.addr == "" || socket {
+	if c.token == "" || c.addr == "" {
 		return "", nil
+	}
+	to, err := urlOfServer(c.addr)
+	if to == "" || err != nil {
+		return "", err
 	}
 
 	given := c.givenFor()
-	to, err := serverURL(c.addr)
-	if err != nil {
-		return "", err
-	}
-	if from, err := serverURL(given); err == nil && *from == *to {
+	if from, err := urlOfServer(given); err == nil && from == to {
 		return c.token, nil
 	}
-
 	if given == "" {
 		given = "no address"
 	}
 	return "", &usageError{
-		fmt.Errorf("the token of %s is not sent to %s, the addr of %s: it was given for %s", c.from(tokenKey), c.addr, c.from(addrKey), given),
-		"write addr into the same file, or give both by hand: TOOLHOST_TOKEN, and --addr or TOOLHOST_ADDR",
+		fmt.Errorf("the token of %s is not sent to %s, the addr of %s: it was given for %s", c.from("token"), c.addr, c.from("addr"), given),
+		"write addr into the same file, or set TOOLHOST_TOKEN together with --addr or TOOLHOST_ADDR",
 	}
 }
 
+// urlOfServer is the URL of an address; empty for a socket.
+func urlOfServer(address string) (string, error) {
+	c, err := client.New(address, client.Options{})
+	if err != nil {
+		return "", err
+	}
+	return c.URL(), nil
+}
+
 // givenFor is the address that the source of the token names.
-func (c *loaded) givenFor() string {
+func (c *loaded) givenFor() (given string) {
 	var source layer
 	for _, l := range c.layers {
-		if l.k.Exists(tokenKey) {
+		if l.k.Exists("token") {
 			source = l
 		}
 	}
 	if source.kind != byHand {
-		return source.k.String(addrKey)
+		return source.k.String("addr")
 	}
 
-	given := ""
 	for _, l := range c.layers {
-		if l.kind != namedFile && l.k.Exists(addrKey) {
-			given = l.k.String(addrKey)
+		if l.kind != namedFile && l.k.Exists("addr") {
+			given = l.k.String("addr")
 		}
 	}
 	return given

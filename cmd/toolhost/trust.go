@@ -18,7 +18,7 @@ import (
 	"github.com/toolhost/toolhost/internal/owned"
 )
 
-func (a *app) trust() *cobra.Command {
+func trustCommand(a *app) *cobra.Command {
 	var revoke bool
 	cmd := &cobra.Command{
 		Use:   "trust [FILE]",

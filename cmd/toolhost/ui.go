@@ -7,11 +7,12 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"text/tabwriter"
 
 	"golang.org/x/term"
 
 	"github.com/toolhost/toolhost/internal/human"
-	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/server"
 )
 
 // The manners of this command: results go to stdout, all else to stderr. An
@@ -51,7 +52,7 @@ func show(w io.Writer, text string) error {
 
 // fit is text for a terminal: without what would control it, and with nothing in
 // it that cannot be seen, such as an override of the writing direction.
-func fit(text []byte) []byte { return human.Visible([]byte(background.Clean(text))) }
+func fit(text []byte) []byte { return human.Visible([]byte(server.Clean(text))) }
 
 // fail reports an error.
 func (u *ui) fail(d diagnosis) {
@@ -74,6 +75,13 @@ func (u *ui) printJSON(v any) {
 	enc.SetIndent("", "  ")
 	_ = enc.Encode(v)      // what is printed is JSON
 	u.print(text.String()) // which may hold control characters beyond ASCII
+}
+
+// flush ends a table.
+func (u *ui) flush(w *tabwriter.Writer) {
+	if err := w.Flush(); u.lost == nil {
+		u.lost = err
+	}
 }
 
 // terminal returns the width of a terminal, or 0 if w is none.
@@ -187,6 +195,14 @@ func oneLine(s string) string {
 		}
 		return r
 	}, s))))
+}
+
+// dash stands for an empty cell of a table.
+func dash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
 }
 
 // plural is a number of things.

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/toolhost/toolhost/server/httpapi"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 // openTerminal opens a terminal that nobody sits at.
@@ -47,7 +47,7 @@ func TestTerminalIsNotControlled(t *testing.T) {
 		"an error":        {func() { u.fail(diagnosis{Message: evil}) }, "toolhost: red2J\r\n"},
 		"JSON":            {func() { u.printJSON(evil) }, `"\u001b]0;owned\u0007\u001b[31mred2J"` + "\r\n"},
 		"live output":     {func() { fmt.Fprintln(newBar(inside).output(inside), evil) }, "red2J\r\n"},
-		"of a run":        {func() { newBar(inside).output(inside).take(httpapi.Output{Omitted: 3, Text: evil + "\n"}) }, "\r\n[system] 3 bytes omitted\r\nred2J\r\n"},
+		"of a run":        {func() { newBar(inside).output(inside).take(wire.Output{Omitted: 3, Text: evil + "\n"}) }, "\r\n[system] 3 bytes omitted\r\nred2J\r\n"},
 		"what a bar says": {func() { newBar(inside).notef("%s", evil) }, "red2J\r\n"},
 
 		"unseen in a result":    {func() { u.printf("%s\n", unseen) }, shown + "\r\n"},

@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/toolhost/toolhost/pkg/background"
-	"github.com/toolhost/toolhost/server/httpapi"
+	"github.com/toolhost/toolhost/client"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 // screen is what a terminal shows: its last line is redrawn in place.
@@ -28,14 +28,14 @@ func screen(written string) []string {
 func TestBar(t *testing.T) {
 	var w bytes.Buffer
 	b := &bar{w: &w, width: 60}
-	b.setRun(httpapi.Run{})
+	b.setRun(wire.Run{})
 	require.Empty(t, w.String(), "a run that says nothing has no bar")
-	b.setRun(httpapi.Run{Progress: &background.Progress{Done: 1, Total: 4, Message: "first"}})
+	b.setRun(wire.Run{Progress: &wire.Progress{Done: 1, Total: 4, Message: "first"}})
 	require.Equal(t, []string{"██████░░░░░░░░░░░░░░░░░░  25% first"}, screen(w.String()))
 	_, err := b.above(&w, []byte("said\n"))
 	require.NoError(t, err)
 	require.Equal(t, []string{"said", "██████░░░░░░░░░░░░░░░░░░  25% first"}, screen(w.String()))
-	b.setRun(httpapi.Run{Progress: &background.Progress{Done: 8, Total: 4, Message: "\x1b[31mred\nline" + strings.Repeat("x", 99)}})
+	b.setRun(wire.Run{Progress: &wire.Progress{Done: 8, Total: 4, Message: "\x1b[31mred\nline" + strings.Repeat("x", 99)}})
 	last := screen(w.String())[1]
 	require.True(t, strings.HasPrefix(last, "████████████████████████ 100%  [31mred linex"), last)
 	require.Len(t, []rune(last), 59, "it fits on one line")
@@ -62,11 +62,11 @@ func TestBarFitsNarrowTerminals(t *testing.T) {
 func TestBarOfSeveralRuns(t *testing.T) {
 	var w bytes.Buffer
 	b := &bar{w: &w, width: 80}
-	b.setRuns([]httpapi.Run{
+	b.setRuns([]wire.Run{
 		{Done: true},
-		{Progress: &background.Progress{Done: 1, Total: 2}},
+		{Progress: &wire.Progress{Done: 1, Total: 2}},
 		{},
-		{Progress: &background.Progress{Done: 5}},
+		{Progress: &wire.Progress{Done: 5}},
 	})
 	require.Equal(t, []string{"█████████░░░░░░░░░░░░░░░  38% 1 of 4 have ended"}, screen(w.String()))
 }
@@ -75,36 +75,36 @@ func TestBarOfSeveralRuns(t *testing.T) {
 func TestNoBarOffATerminal(t *testing.T) {
 	var w bytes.Buffer
 	b := newBar(&w)
-	b.setRun(httpapi.Run{Progress: &background.Progress{Done: 1, Total: 4}})
+	b.setRun(wire.Run{Progress: &wire.Progress{Done: 1, Total: 4}})
 	b.clear()
 	require.Empty(t, w.String())
 }
 
 // The exit code says how a run ended.
 func TestRunExitCodes(t *testing.T) {
-	failed := func(kind background.ErrorKind) httpapi.Run {
-		return httpapi.Run{Done: true, Status: background.StatusFailed, Error: &background.RunError{Kind: kind, Message: "it\x1b[2J broke"}}
+	failed := func(kind wire.ErrorKind) wire.Run {
+		return wire.Run{Done: true, Status: wire.StatusFailed, Error: &wire.RunError{Kind: kind, Message: "it\x1b[2J broke"}}
 	}
 	for name, test := range map[string]struct {
-		run  httpapi.Run
+		run  wire.Run
 		exit int
 		code string
 	}{
-		"succeeded":   {httpapi.Run{Done: true, Status: background.StatusSucceeded}, exitOK, ""},
-		"running":     {httpapi.Run{Status: background.StatusRunning}, exitOK, ""},
-		"canceled":    {httpapi.Run{Done: true, Status: background.StatusCanceled}, exitToolError, "canceled"},
-		"tool error":  {failed(background.KindToolError), exitToolError, "tool_error"},
-		"orphaned":    {failed(background.KindOrphaned), exitToolError, "orphaned"},
-		"interrupted": {failed(background.KindInterrupted), exitToolError, "interrupted"},
-		"fuel":        {failed(background.KindFuelExhausted), exitLimit, "fuel_exhausted"},
-		"memory":      {failed(background.KindMemoryLimit), exitLimit, "memory_limit"},
-		"output":      {failed(background.KindOutputLimit), exitLimit, "output_limit"},
-		"time":        {failed(background.KindTimeout), exitLimit, "timeout"},
-		"no place":    {failed(background.KindLimit), exitLimit, "limit"},
-		"rejected":    {failed(background.KindRejected), exitDenied, "rejected"},
+		"succeeded":   {wire.Run{Done: true, Status: wire.StatusSucceeded}, exitOK, ""},
+		"running":     {wire.Run{Status: wire.StatusRunning}, exitOK, ""},
+		"canceled":    {wire.Run{Done: true, Status: wire.StatusCanceled}, exitToolError, "canceled"},
+		"tool error":  {failed(wire.KindToolError), exitToolError, "tool_error"},
+		"orphaned":    {failed(wire.KindOrphaned), exitToolError, "orphaned"},
+		"interrupted": {failed(wire.KindInterrupted), exitToolError, "interrupted"},
+		"fuel":        {failed(wire.KindFuelExhausted), exitLimit, "fuel_exhausted"},
+		"memory":      {failed(wire.KindMemoryLimit), exitLimit, "memory_limit"},
+		"output":      {failed(wire.KindOutputLimit), exitLimit, "output_limit"},
+		"time":        {failed(wire.KindTimeout), exitLimit, "timeout"},
+		"no place":    {failed(wire.KindLimit), exitLimit, "limit"},
+		"rejected":    {failed(wire.KindRejected), exitDenied, "rejected"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := outcome(test.run)
+			err := outcome(wire.Runs{Runs: []wire.Run{test.run}})
 			if test.exit == exitOK {
 				require.NoError(t, err)
 				return
@@ -119,22 +119,22 @@ func TestRunExitCodes(t *testing.T) {
 
 // The exit code says why a server refused.
 func TestRefusalExitCodes(t *testing.T) {
-	for code, exit := range map[httpapi.Code]int{
-		httpapi.CodeInvalid: exitUsage, httpapi.CodeMediaType: exitUsage, httpapi.CodeTooLarge: exitUsage,
-		httpapi.CodeLimit: exitLimit, httpapi.CodeNotFound: exitNotFound,
-		httpapi.CodeDenied: exitDenied, httpapi.CodeUnauthorized: exitDenied, httpapi.CodeForbidden: exitDenied,
-		httpapi.CodeConflict: exitUsage, httpapi.CodeUnsupported: exitUsage,
-		httpapi.CodeInternal: exitToolError, httpapi.CodeClosing: exitToolError,
+	for code, exit := range map[wire.Code]int{
+		wire.CodeInvalid: exitUsage, wire.CodeMediaType: exitUsage, wire.CodeTooLarge: exitUsage,
+		wire.CodeLimit: exitLimit, wire.CodeNotFound: exitNotFound,
+		wire.CodeDenied: exitDenied, wire.CodeUnauthorized: exitDenied, wire.CodeForbidden: exitDenied,
+		wire.CodeConflict: exitUsage, wire.CodeUnsupported: exitUsage,
+		wire.CodeInternal: exitToolError, wire.CodeClosing: exitToolError,
 	} {
-		require.Equal(t, exit, diagnose(t.Context(), &httpapi.Problem{Code: code, Detail: "x"}).exit, code)
+		require.Equal(t, exit, diagnose(t.Context(), &wire.Problem{Code: code, Detail: "x"}).exit, code)
 	}
 }
 
 // What people are shown of states and times.
 func TestTaskWords(t *testing.T) {
-	for status, want := range map[background.Status]string{
-		background.StatusQueued: "○", background.StatusRunning: "●", background.StatusSucceeded: "✓",
-		background.StatusFailed: "✗", background.StatusCanceled: "■", "else": "?",
+	for status, want := range map[wire.Status]string{
+		wire.StatusQueued: "○", wire.StatusRunning: "●", wire.StatusSucceeded: "✓",
+		wire.StatusFailed: "✗", wire.StatusCanceled: "■", "else": "?",
 	} {
 		require.Equal(t, want, icon(status), status)
 	}
@@ -145,16 +145,16 @@ func TestTaskWords(t *testing.T) {
 
 // What a run says of itself is told apart from what the host says of it.
 func TestDoing(t *testing.T) {
-	progress := &background.Progress{Done: 1, Total: 4, Message: "12 primes"}
+	progress := &wire.Progress{Done: 1, Total: 4, Message: "12 primes"}
 	for _, test := range []struct {
-		run  httpapi.Run
+		run  wire.Run
 		want string
 	}{
-		{httpapi.Run{}, ""},
-		{httpapi.Run{Progress: progress}, "25% 12 primes"},
-		{httpapi.Run{Detail: "running again, attempt 2"}, "running again, attempt 2"},
-		{httpapi.Run{Progress: &background.Progress{}, Detail: "waiting"}, "waiting"},
-		{httpapi.Run{Progress: progress, Detail: "running again, attempt 2"}, "25% 12 primes · running again, attempt 2"},
+		{wire.Run{}, ""},
+		{wire.Run{Progress: progress}, "25% 12 primes"},
+		{wire.Run{Detail: "running again, attempt 2"}, "running again, attempt 2"},
+		{wire.Run{Progress: &wire.Progress{}, Detail: "waiting"}, "waiting"},
+		{wire.Run{Progress: progress, Detail: "running again, attempt 2"}, "25% 12 primes · running again, attempt 2"},
 	} {
 		require.Equal(t, test.want, doing(test.run))
 	}
@@ -166,10 +166,7 @@ func TestServerAwayClearsTheBar(t *testing.T) {
 	var w bytes.Buffer
 	b := &bar{w: &w, width: 60}
 	b.set(1, 4, "first")
-	retry := again{bar: b}
-	retry.there()
-	require.NoError(t, retry.try(t.Context(), &unreachable{where: "here", none: true}))
-	require.NoError(t, retry.try(t.Context(), &unreachable{where: "here", none: true}))
+	b.away(&client.Unreachable{Address: "here", Refused: true})
 	require.Equal(t, []string{"toolhost: no server at here; waiting for it to come back", ""}, screen(w.String()))
 	b.set(1, 4, "first")
 	require.Equal(t, "██████░░░░░░░░░░░░░░░░░░  25% first", screen(w.String())[1])
@@ -179,38 +176,13 @@ func TestServerAwayClearsTheBar(t *testing.T) {
 func TestOutputOffATerminal(t *testing.T) {
 	var w bytes.Buffer
 	o := newBar(&w).output(&w)
-	o.take(httpapi.Output{Text: "\x1b[31mred\x1b[0m\n"})
-	o.take(httpapi.Output{Base64: []byte("\xff\xc3")})
-	o.take(httpapi.Output{Omitted: 3, Text: "\u202eend"})
+	o.take(wire.Output{Text: "\x1b[31mred\x1b[0m\n"})
+	o.take(wire.Output{Base64: []byte("\xff\xc3")})
+	o.take(wire.Output{Omitted: 3, Text: "\u202eend"})
 	o.end()
 	require.Equal(t, "\x1b[31mred\x1b[0m\n\xff\xc3\n[system] 3 bytes omitted\n\u202eend", w.String())
+
 	data, err := json.Marshal(newLog("bg_x", []byte("\xff\xfe")))
 	require.NoError(t, err)
 	require.JSONEq(t, `{"task_id":"bg_x","text":"","base64":"//4="}`, string(data))
-}
-
-// An address is host:port, a URL or the path of a socket.
-func TestAddresses(t *testing.T) {
-	for addr, where := range map[string]string{
-		"":                      "/data/serve/http.sock",
-		"127.0.0.1:7070":        "127.0.0.1:7070",
-		"http://localhost:7070": "localhost:7070",
-		"https://tools.example": "tools.example",
-		"/run/toolhost.sock":    "/run/toolhost.sock",
-		"unix:/run/x.sock":      "/run/x.sock",
-		"unix:///run/x.sock":    "/run/x.sock",
-		"./x.sock":              "./x.sock",
-	} {
-		c, err := newClient(addr, "/data/serve/http.sock", "s3cret", "alice")
-		require.NoError(t, err, addr)
-		require.Equal(t, where, c.where, addr)
-		if strings.Contains(where, ".sock") {
-			require.Empty(t, c.token, "a socket is not sent the token")
-		}
-	}
-	for _, addr := range []string{"ftp://x", "http://", "http://x/path", "http://x?y", "http://x y"} {
-		_, err := newClient(addr, "", "", "")
-		var usage *usageError
-		require.ErrorAs(t, err, &usage, addr)
-	}
 }

@@ -2,106 +2,98 @@ package main
 
 import (
 	"context"
-	"maps"
-	"net/url"
-	"slices"
-	"strconv"
+	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/toolhost/toolhost/server/httpapi"
+	"github.com/toolhost/toolhost/client"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
-func (a *app) wait() *cobra.Command {
+func waitCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "wait ID…",
 		Short: "Wait for background runs to end, and print their results",
-		Long: `Wait until all of the runs have ended. The results go to stdout in the order of
-the ids, a line each. A server that is restarted meanwhile is waited for, and so
-is a user whom one of the runs asks something.
+		Long: `Wait until all runs have ended, and print their results to stdout in the order of
+the ids, one a line. The command keeps waiting if the server is restarted, or if a
+run has a question for its user.
 
-Exit codes: 0 all succeeded, 1 one failed or was canceled, 3 one hit a limit, 4
-one was denied, 5 not found, 130 interrupted; of several the first run's.`,
+Exit codes: 0 all succeeded, 1 one failed or was canceled, 3 one hit a limit,
+4 one was denied, 5 not found, 130 interrupted. If several runs did not succeed,
+the first one decides.`,
 		Args: cobra.RangeArgs(1, 20),
 	}
-	return a.remote(cmd, func(c *client, cmd *cobra.Command, args []string) error {
-		found, err := a.waitFor(cmd.Context(), c, args)
+	return a.remote(cmd, func(ctx context.Context, r *remote, args []string) error {
+		if err := checkRun(args...); err != nil {
+			return err
+		}
+		found, err := r.waitFor(ctx, args)
 		if err != nil {
 			return err
 		}
-		if err = outcome(found.Runs...); err == nil {
-			err = missing(found)
-		}
-		if a.json {
-			a.printJSON(found)
-			if err != nil {
-				return &reportedError{err}
+		return r.printAs(found, outcome(found), func() {
+			for _, run := range found.Runs {
+				r.printResult(run.Result, run.Content)
 			}
-			return nil
-		}
-		for _, run := range found.Runs {
-			a.printResult(run.Result, run.Content)
-		}
-		return err
+		})
 	})
 }
 
-// How long one request of a wait waits: where a person looks, what is shown has
-// to move.
+// How long one request waits: on a terminal, the progress bar has to move.
 const (
 	waitQuiet = 5 * time.Minute
 	waitShown = time.Second
 )
 
-// waitFor waits until all of the runs have ended.
-func (a *app) waitFor(ctx context.Context, c *client, ids []string) (httpapi.Runs, error) {
-	progress := newBar(a.err)
+// waitFor waits until all runs have ended.
+func (r *remote) waitFor(ctx context.Context, ids []string) (wire.Runs, error) {
+	progress := newBar(r.err)
 	defer progress.clear()
 	wait := waitQuiet
 	if progress.width > 0 {
 		wait = waitShown
 	}
-	retry := again{bar: progress}
-	query := url.Values{"until": {"all"}}
-	told := map[string]bool{}
+
+	retry := client.Retry{Away: progress.away}
+	options := client.CheckOptions{All: true} // at first without a wait, to show the progress at once
+	asked := map[string]bool{}
 	for {
-		found, err := c.runs(ctx, ids, query)
+		found, err := r.client.Check(ctx, ids, options)
 		switch {
 		case err != nil:
-			err = retry.try(ctx, err)
+			err = retry.Wait(ctx, err)
 		case allDone(found.Runs):
 			return found, nil
 		default:
-			retry.there()
+			retry.Reached()
 			progress.setRuns(found.Runs)
-			query.Set("wait", wait.String()) // not at first: what there is to see is shown at once
-			if progress.asks(found.Runs, told) {
-				err = pause(ctx, waitShown) // the server waits for none of them now
+			options.Wait = wait
+			if progress.asks(found.Runs, asked) {
+				err = pause(ctx, waitShown) // the server does not wait while there are questions
 			}
 		}
 		if err != nil {
-			return httpapi.Runs{}, err
+			return wire.Runs{}, err
 		}
 	}
 }
 
-// asks tells what runs ask their user, each question once, and reports whether
-// any does.
-func (b *bar) asks(runs []httpapi.Run, told map[string]bool) (any bool) {
+// asks prints each open question once, and reports whether there is one.
+func (b *bar) asks(runs []wire.Run, asked map[string]bool) (any bool) {
 	for _, run := range runs {
-		for _, key := range slices.Sorted(maps.Keys(run.Questions)) {
+		questions(run, func(key, text string) {
 			any = true
-			if at := run.TaskID + " " + key; !told[at] {
-				told[at] = true
-				b.notef("toolhost: %s waits for its user: %s", run.TaskID, oneLine(run.Questions[key].Message))
+			if at := run.TaskID + " " + key; !asked[at] {
+				asked[at] = true
+				b.notef("toolhost: %s waits for its user: %s", run.TaskID, text)
 			}
-		}
+		})
 	}
 	return any
 }
 
-func allDone(runs []httpapi.Run) bool {
+func allDone(runs []wire.Run) bool {
 	for _, run := range runs {
 		if !run.Done {
 			return false
@@ -110,20 +102,15 @@ func allDone(runs []httpapi.Run) bool {
 	return true
 }
 
-// setRun draws how far a run is.
-func (b *bar) setRun(run httpapi.Run) {
-	if p := run.Progress; p != nil {
-		b.set(p.Done, p.Total, p.Message)
-	}
-}
-
-// setRuns draws how far several runs are together.
-func (b *bar) setRuns(runs []httpapi.Run) {
+// setRuns draws the progress of several runs together.
+func (b *bar) setRuns(runs []wire.Run) {
 	if len(runs) == 1 {
 		b.setRun(runs[0])
 		return
 	}
-	var part, done float64
+
+	var part float64
+	done := 0
 	for _, run := range runs {
 		switch p := run.Progress; {
 		case run.Done:
@@ -133,5 +120,14 @@ func (b *bar) setRuns(runs []httpapi.Run) {
 			part += min(p.Done/p.Total, 1)
 		}
 	}
-	b.set(part, float64(len(runs)), strconv.Itoa(int(done))+" of "+strconv.Itoa(len(runs))+" have ended")
+	b.set(part, float64(len(runs)), fmt.Sprintf("%d of %d have ended", done, len(runs)))
+}
+
+// pause waits so long, or until ctx is done, and returns its error.
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+	return ctx.Err()
 }

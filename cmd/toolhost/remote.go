@@ -1,0 +1,217 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/toolhost/toolhost/client"
+	"github.com/toolhost/toolhost/server/wire"
+)
+
+// remote is what a command has that talks to a running server.
+type remote struct {
+	*ui
+	client *client.Client
+}
+
+// remote completes a command that talks to a running server.
+func (a *app) remote(cmd *cobra.Command, run func(ctx context.Context, r *remote, args []string) error) *cobra.Command {
+	var session string
+	flags := cmd.Flags()
+	flags.String("addr", "", "`address` of the server: host:port, a URL or the path of a socket (default: the socket of the data folder)")
+	flags.StringVar(&session, "session", wire.DefaultSession, "session of the runs")
+	flags.Bool("json", false, "print JSON")
+
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		address := a.config.addr
+		if address == "" && a.config.data == "" {
+			return errNoData
+		}
+		if address == "" {
+			address = "unix:" + socketPath(a.config.data)
+		}
+		token, err := a.config.clientToken()
+		if err != nil {
+			return err
+		}
+		c, err := client.New(address, client.Options{Token: token, Session: session, DialSocket: dialSocket})
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		return run(cmd.Context(), &remote{&a.ui, c}, args)
+	}
+	return cmd
+}
+
+// checkRun refuses what cannot be a run id, without a request.
+func checkRun(ids ...string) error {
+	for _, id := range ids {
+		if !wire.IsRunID(id) {
+			return &usageError{fmt.Errorf("%q is not a run id", id), "toolhost tasks shows the ids"}
+		}
+	}
+	return nil
+}
+
+// printAs prints an answer as JSON, or for people. The error is reported with
+// the JSON.
+func (r *remote) printAs(answer any, err error, people func()) error {
+	if !r.json {
+		people()
+		return err
+	}
+	r.printJSON(answer)
+	if err != nil {
+		return &reportedError{err}
+	}
+	return nil
+}
+
+// follow shows the output and the progress of a run until it has ended.
+func (r *remote) follow(ctx context.Context, id string, progress *bar, shown *output, take func(wire.Output)) (wire.Run, error) {
+	defer progress.clear()
+	defer shown.end()
+	return r.client.Follow(ctx, id, client.Follower{Output: take, Run: progress.setRun, Away: progress.away})
+}
+
+// away says that a server that went away is waited for.
+func (b *bar) away(err error) {
+	b.clear()
+	b.notef("toolhost: %v; waiting for it to come back", err)
+}
+
+// runEnded is the end of a run that did not succeed.
+type runEnded struct{ run wire.Run }
+
+func (e *runEnded) Error() string {
+	run := e.run
+	switch {
+	case run.Error != nil:
+		return fmt.Sprintf("%s failed (%s): %s", run.TaskID, run.Error.Kind, oneLine(run.Error.Message))
+	case run.Stopping != nil && run.Stopping.Reason != "":
+		return fmt.Sprintf("%s was canceled by %s: %s", run.TaskID, run.Stopping.By, oneLine(run.Stopping.Reason))
+	}
+	return run.TaskID + " was canceled"
+}
+
+// code is the end of the run for scripts.
+func (e *runEnded) code() (exit int, code string) {
+	if e.run.Error == nil {
+		return exitToolError, string(e.run.Status)
+	}
+	switch kind := e.run.Error.Kind; kind {
+	case wire.KindFuelExhausted, wire.KindMemoryLimit, wire.KindOutputLimit, wire.KindTimeout, wire.KindLimit:
+		return exitLimit, string(kind)
+	case wire.KindRejected:
+		return exitDenied, string(kind)
+	default:
+		return exitToolError, string(kind)
+	}
+}
+
+// outcome is the error of the first run that ended without success, or of the
+// runs that are missing.
+func outcome(found wire.Runs) error {
+	for _, run := range found.Runs {
+		if run.Done && run.Status != wire.StatusSucceeded {
+			return &runEnded{run}
+		}
+	}
+	return missing(found)
+}
+
+func missing(found wire.Runs) error {
+	if len(found.Missing) == 0 {
+		return nil
+	}
+	return &wire.Problem{Code: wire.CodeNotFound, Detail: "no such background run in this session: " + strings.Join(found.Missing, ", ")}
+}
+
+var icons = map[wire.Status]string{
+	wire.StatusQueued: "○", wire.StatusRunning: "●", wire.StatusSucceeded: "✓", wire.StatusFailed: "✗", wire.StatusCanceled: "■",
+}
+
+// icon stands for a state in a table.
+func icon(s wire.Status) string { return cmp.Or(icons[s], "?") }
+
+// state is a run's status in a few words.
+func state(run wire.Run) string {
+	text := string(run.Status)
+	switch {
+	case run.Error != nil:
+		text += fmt.Sprintf(" (%s)", run.Error.Kind)
+	case run.Stopping != nil && !run.Done:
+		text += ", stopping"
+	}
+	if run.Unsaved {
+		text += ", not stored yet"
+	}
+	return text
+}
+
+// doing is what an active run says it does; empty for others.
+func doing(run wire.Run) string {
+	if run.Done {
+		return ""
+	}
+	var parts []string
+	if p := run.Progress; p != nil {
+		switch {
+		case p.Total > 0:
+			parts = append(parts, fmt.Sprintf("%.0f%%", 100*min(p.Done/p.Total, 1)))
+		case p.Done > 0:
+			parts = append(parts, fmt.Sprintf("%g", p.Done))
+		}
+		if p.Message != "" {
+			parts = append(parts, p.Message)
+		}
+	}
+	if run.Detail != "" {
+		if len(parts) > 0 {
+			parts = append(parts, "·")
+		}
+		parts = append(parts, run.Detail)
+	}
+	return oneLine(strings.Join(parts, " "))
+}
+
+// elapsed is a time for people: 12.3s, 2.1m, 1.5h.
+func elapsed(seconds float64) string {
+	switch {
+	case seconds < 60:
+		return fmt.Sprintf("%.1fs", seconds)
+	case seconds < 3600:
+		return fmt.Sprintf("%.1fm", seconds/60)
+	}
+	return fmt.Sprintf("%.1fh", seconds/3600)
+}
+
+// when is a time for people, in their time zone.
+func when(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return t.Local().Format("2006-01-02 15:04:05 MST")
+}
+
+// setRun draws the progress of a run.
+func (b *bar) setRun(run wire.Run) {
+	if p := run.Progress; p != nil {
+		b.set(p.Done, p.Total, p.Message)
+	}
+}
+
+// questions calls f for each question of a run to its user.
+func questions(run wire.Run, f func(key, text string)) {
+	for _, key := range slices.Sorted(maps.Keys(run.Questions)) {
+		f(key, oneLine(run.Questions[key].Message))
+	}
+}
