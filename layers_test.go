@@ -40,9 +40,10 @@ var layers = map[string][]string{
 	"internal/document":                  {},
 	"internal/fair":                      {},
 	"host/internal/compiler":             {"internal/fuel", "internal/snapshot", "internal/complexity", "internal/wasmbin", "internal/owned"}, // bytes of a stranger in, files out
+	"host/internal/codecache":            {"host/internal/compiler", "internal/fuel", "internal/snapshot", "internal/owned"},
 	"host/internal/sched":                {},
 	"host/internal/instance":             {"internal/fuel", "internal/snapshot", "internal/wasmbin"}, // memory and state of guests; knows no call
-	"host":                               {"abi", "host/internal/compiler", "host/internal/sched", "host/internal/instance", "internal/fuel", "internal/snapshot", "internal/wasmbin", "internal/rootfs", "internal/owned", "internal/fair"},
+	"host":                               {"abi", "host/internal/compiler", "host/internal/codecache", "host/internal/sched", "host/internal/instance", "internal/fuel", "internal/snapshot", "internal/wasmbin", "internal/rootfs", "internal/fair"},
 	"plugins":                            {"abi", "host", "internal/schema", "internal/owned", "internal/document", "internal/strictjson"},
 	"pkg/background":                     {}, // knows nothing of wasm, anyone can import it
 	"pkg/background/engine":              {}, // records, and what a store of them must do

@@ -16,8 +16,9 @@ import (
 type admission struct {
 	call   *call
 	serial *sessionQueue // whose slot it holds; nil if there is none
-	slots  bool          // it holds one of its module
-	detach func()        // gives back its slot among all calls, once; nil if it has none
+	module bool          // it holds a slot among the calls of its module
+	host   bool          // it holds one among all calls
+	detach func()        // gives that back, once; nil: release does
 }
 
 // sessionQueue is the queue of the serial calls of a session to a module.
@@ -42,19 +43,20 @@ func (a *admission) acquire() error {
 	if err := a.wait(c.module.slots); err != nil {
 		return err
 	}
-	a.slots = true
+	a.module = true
 	if c.Background {
 		return nil
 	}
 	if err := a.wait(c.host.slots); err != nil {
 		return err
 	}
-	a.detach = sync.OnceFunc(func() { c.host.slots.Release(c.client) })
+	a.host = true
 	if c.Admitted != nil {
-		c.Admitted(func() {
-			a.detach()
+		a.detach = sync.OnceFunc(func() {
+			c.host.slots.Release(c.client)
 			c.guest.Background()
 		})
+		c.Admitted(a.detach)
 	}
 	return nil
 }
@@ -63,8 +65,10 @@ func (a *admission) acquire() error {
 func (a *admission) release() {
 	if a.detach != nil {
 		a.detach()
+	} else if a.host {
+		a.call.host.slots.Release(a.call.client)
 	}
-	if a.slots {
+	if a.module {
 		a.call.module.slots.Release(a.call.client)
 	}
 	if a.serial != nil {
@@ -80,14 +84,13 @@ func (a *admission) wait(q waitQueue) error {
 		return nil
 	}
 
-	c.count(func(n *Counts) { n.Waiting++ })
+	n := &c.module.tally
+	add(n, &n.Waiting, 1)
 	began := time.Now()
 	err := q.Acquire(&c.ctx, c.client)
-	c.count(func(n *Counts) {
-		n.Waiting--
-		n.Waited++
-		n.WaitTime += time.Since(began)
-	})
+	add(n, &n.Waiting, -1)
+	add(n, &n.Waited, 1)
+	add(n, &n.WaitTime, time.Since(began))
 	if err != nil {
 		return &WaitedError{Err: c.interrupted(), For: q.reason(err)}
 	}

@@ -18,7 +18,7 @@ import (
 // TestCacheFolderCleanedUp: somebody removes the whole folder while a host uses
 // it.
 func TestCacheFolderCleanedUp(t *testing.T) {
-	for _, folder := range []string{"code", "desk", "."} {
+	for _, folder := range []string{"code", "staging", "."} {
 		t.Run(folder, func(t *testing.T) {
 			dir := t.TempDir()
 			h := cachedHost(t, dir, 0)
@@ -60,8 +60,8 @@ func TestCacheFolderUnusable(t *testing.T) {
 	t.Run("what is there can be read only", func(t *testing.T) {
 		dir := t.TempDir()
 		callEcho(t, cachedHost(t, dir, 0))
-		require.NoError(t, os.RemoveAll(filepath.Join(dir, "desk")))
-		require.NoError(t, os.WriteFile(filepath.Join(dir, "desk"), nil, 0o600))
+		require.NoError(t, os.RemoveAll(filepath.Join(dir, "staging")))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "staging"), nil, 0o600))
 		t.Setenv("TMPDIR", t.TempDir())
 		h := open(t, dir)
 		require.Contains(t, log.String(), "compiled code is only read")
@@ -86,9 +86,9 @@ func TestCacheFolderUnsafe(t *testing.T) {
 		{"others write to the folder above", func(dir, code string) error { return os.Chmod(dir, 0o777) }, true},
 		{"others write to the folder above, which is sticky", func(dir, code string) error { return os.Chmod(dir, 0o777|os.ModeSticky) }, true},
 		{"sticky is not enough", func(dir, code string) error { return os.Chmod(code, 0o777|os.ModeSticky) }, true},
-		{"others write to the desks", func(dir, code string) error { return os.Chmod(filepath.Join(dir, "desk"), 0o777) }, true},
-		{"another user's desks", func(dir, code string) error { return os.Chown(filepath.Join(dir, "desk"), 65534, 65534) }, true},
-		{"desks elsewhere", func(dir, code string) error { return linkAway(filepath.Join(dir, "desk")) }, true},
+		{"others write to the staging directories", func(dir, code string) error { return os.Chmod(filepath.Join(dir, "staging"), 0o777) }, true},
+		{"another user's staging directories", func(dir, code string) error { return os.Chown(filepath.Join(dir, "staging"), 65534, 65534) }, true},
+		{"staging directories elsewhere", func(dir, code string) error { return linkAway(filepath.Join(dir, "staging")) }, true},
 		{"entries elsewhere", func(dir, code string) error { return linkAway(code) }, true},
 		{"a link to the folder", func(dir, code string) error { return linkAway(dir) }, true},
 		{"another user's entries", func(dir, code string) error { return os.Chown(code, 65534, 65534) }, true},
@@ -118,9 +118,9 @@ func linkAway(dir string) error {
 }
 
 // TestCacheFolderMadeAnew: somebody removes the folder while a host uses it, and
-// others can make it anew. Code is neither laid nor stored there, nor found.
+// others can make it anew. Code is neither staged nor stored there, nor found.
 func TestCacheFolderMadeAnew(t *testing.T) {
-	for _, folder := range []string{".", "code", "desk"} {
+	for _, folder := range []string{".", "code", "staging"} {
 		t.Run(folder, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "cache")
 			h := cachedHost(t, dir, 0)
@@ -154,9 +154,9 @@ func TestCacheRemovesOnlyWhatIsIts(t *testing.T) {
 	old := time.Now().Add(-time.Hour)
 	others := []string{
 		"code/project/main.go", "code/0123456789abcdef0123456789abcdeg/main.go", "code/0123456789abcdef/main.go",
-		"desk/papers/lock", "desk/toolhost-papers/lock", "desk/toolhost-7/thesis.txt",
+		"staging/papers/lock", "staging/toolhost-papers/lock", "staging/toolhost-7/thesis.txt",
 	}
-	ours := []string{"code/0123456789abcdef0123456789abcdef/x", "desk/toolhost-8/lock"}
+	ours := []string{"code/0123456789abcdef0123456789abcdef/x", "staging/toolhost-8/lock"}
 	for _, name := range append(others, ours...) {
 		name = filepath.Join(dir, name)
 		require.NoError(t, os.MkdirAll(filepath.Dir(name), 0o700))
@@ -185,7 +185,7 @@ func TestCacheKeepsWhatItCannotRead(t *testing.T) {
 	for _, list := range []func(testing.TB, string) []string{codes, modules} {
 		file := list(t, dir)[0]
 		require.NoError(t, os.Chmod(file, 0))
-		require.Empty(t, host.ListEntry(dir, filepath.Base(filepath.Dir(file)), file))
+		require.Empty(t, host.ListEntry(t, dir, filepath.Base(filepath.Dir(file)), file))
 		require.FileExists(t, file)
 		require.NoError(t, os.Chmod(file, 0o600))
 	}

@@ -14,11 +14,11 @@ import (
 	"github.com/toolhost/toolhost/host"
 )
 
-// requireTidy holds that nobody left a desk behind, and that others than this
+// requireTidy holds that nobody left a staging directory behind, and that others than this
 // user have no access.
 func requireTidy(t *testing.T, dir string) {
 	t.Helper()
-	left, err := os.ReadDir(filepath.Join(dir, "desk"))
+	left, err := os.ReadDir(filepath.Join(dir, "staging"))
 	require.NoError(t, err)
 	require.Empty(t, left)
 	for _, name := range append(folders(t, dir), append(codes(t, dir), modules(t, dir)...)...) {
@@ -106,28 +106,28 @@ func TestCacheOnAFullDisk(t *testing.T) {
 	require.True(t, cached(t, dir))
 }
 
-// TestDeskOfAProcessThatEnded is removed by the next one, however it ended. That
+// TestStagingOfAProcessThatEnded is removed by the next one, however it ended. That
 // of a host that lives is not, however old it is.
-func TestDeskOfAProcessThatEnded(t *testing.T) {
+func TestStagingOfAProcessThatEnded(t *testing.T) {
 	dir := t.TempDir()
 	startProcess(t, "killed", dir)()
-	desks := func() []string {
-		found, err := filepath.Glob(filepath.Join(dir, "desk", "*"))
+	dirs := func() []string {
+		found, err := filepath.Glob(filepath.Join(dir, "staging", "*"))
 		require.NoError(t, err)
 		return found
 	}
-	require.Len(t, desks(), 1)
-	dead := desks()[0]
+	require.Len(t, dirs(), 1)
+	dead := dirs()[0]
 	soon := time.Now().Add(time.Hour) // however long it takes from here
 	require.NoError(t, os.Chtimes(dead, soon, soon))
 	alive := cachedHost(t, dir, 0)
-	require.Len(t, desks(), 2, "it is too new to be sure")
+	require.Len(t, dirs(), 2, "it is too new to be sure")
 	old := time.Now().Add(-1000 * time.Hour)
-	for _, desk := range desks() {
-		require.NoError(t, os.Chtimes(desk, old, old))
+	for _, name := range dirs() {
+		require.NoError(t, os.Chtimes(name, old, old))
 	}
 	cachedHost(t, dir, 0)
-	require.Len(t, desks(), 2)
-	require.NotContains(t, desks(), dead)
+	require.Len(t, dirs(), 2)
+	require.NotContains(t, dirs(), dead)
 	callEcho(t, alive)
 }

@@ -24,7 +24,7 @@ type call struct {
 	purpose purpose
 
 	ctx       lifetime
-	guest     *sched.Guest
+	guest     sched.Guest
 	admission admission
 	meter     meter
 	answer    answer
@@ -64,7 +64,7 @@ func (h *Host) Call(ctx context.Context, m *Module, req Call) (abi.Result, error
 	defer c.end()
 
 	r, err := c.outcome(c.run())
-	c.count(func(n *Counts) { *n.Outcomes.of(r, err)++ })
+	add(&m.tally, m.tally.Outcomes.of(r, err), 1)
 	return r, err
 }
 
@@ -88,7 +88,7 @@ func (h *Host) newCall(ctx context.Context, m *Module, req Call, p purpose) *cal
 		c.outer = outer
 	}
 	c.ctx.begin(ctx, c)
-	c.guest = h.cpus.Guest(&c.ctx, sched.GuestOptions{
+	h.cpus.Init(&c.guest, &c.ctx, sched.GuestOptions{
 		Client: c.client, Background: c.Background, Nested: c.outer != nil, Stopping: c.Stopping,
 	})
 	c.admission.call = c
@@ -133,9 +133,6 @@ func (c *call) stopping() bool {
 		return false
 	}
 }
-
-// count counts something of the module.
-func (c *call) count(f func(*Counts)) { c.module.tally.update(f) }
 
 // context is abi.FieldContext.
 func (c *call) context() []byte {

@@ -20,12 +20,13 @@ type engine struct {
 func (h *Host) newEngine(ctx context.Context, config wazero.RuntimeConfig, cache wazero.CompilationCache) (*engine, error) {
 	e := &engine{wazero.NewRuntimeWithConfig(ctx, config.WithCompilationCache(cache)), cache}
 	if err := h.instantiateImports(ctx, e); err != nil {
-		return nil, errors.Join(err, e.close(ctx))
+		return nil, errors.Join(err, e.Close(ctx))
 	}
 	return e, nil
 }
 
-func (e *engine) close(ctx context.Context) error {
+// Close closes the runtime and its cache. It does nothing for nil.
+func (e *engine) Close(ctx context.Context) error {
 	if e == nil {
 		return nil
 	}

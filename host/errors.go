@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host/internal/codecache"
 	"github.com/toolhost/toolhost/host/internal/compiler"
 	"github.com/toolhost/toolhost/host/internal/instance"
 )
@@ -161,3 +162,8 @@ func (e TimeoutError) Error() string { return fmt.Sprintf("time limit of %v reac
 
 // Is makes it match context.DeadlineExceeded, as a deadline of the caller does.
 func (e TimeoutError) Is(target error) bool { return target == context.DeadlineExceeded }
+
+// ErrCacheFolder: the folder for compiled code, or a folder in it, belongs to
+// another user, can be written by others, who could have this process execute
+// what they like, or is a link.
+var ErrCacheFolder = codecache.ErrUnsafe

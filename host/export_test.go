@@ -49,7 +49,8 @@ func (h *Host) Processors(n int) { h.cpus = sched.New(func() int { return n }) }
 func (h *Host) TakeProcessors() (giveBack func()) {
 	var guests []*sched.Guest
 	for !h.cpus.Full() {
-		g := h.cpus.Guest(context.Background(), sched.GuestOptions{})
+		g := new(sched.Guest)
+		h.cpus.Init(g, context.Background(), sched.GuestOptions{})
 		g.Compute()
 		guests = append(guests, g)
 	}

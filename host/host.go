@@ -22,6 +22,7 @@ import (
 
 	"github.com/tetratelabs/wazero"
 
+	"github.com/toolhost/toolhost/host/internal/codecache"
 	"github.com/toolhost/toolhost/host/internal/compiler"
 	"github.com/toolhost/toolhost/host/internal/instance"
 	"github.com/toolhost/toolhost/host/internal/sched"
@@ -96,11 +97,11 @@ const (
 // Host compiles plugins and calls their tools. It is safe for concurrent use.
 type Host struct {
 	log      *slog.Logger
-	engine   *engine    // compiles, and keeps code in memory only
-	code     *codeCache // nil without a folder
-	compiler string     // path of a program; empty compiles in this process
-	limits   compileLimits
-	refusals *refusals
+	engine   *engine          // compiles, and keeps code in memory only
+	code     *codecache.Cache // nil without a folder
+	compiler string           // path of a program; empty compiles in this process
+	limits   codecache.Limits
+	refusals *codecache.Refusals
 	wasi     map[string]signature // what the WASI module exports
 
 	ctx  context.Context // done when calls have to end
@@ -160,19 +161,25 @@ func (h *Host) openCompiler(ctx context.Context, cfg Config) (err error) {
 	if h.engine, err = h.newEngine(ctx, compiler.Config(), wazero.NewCompilationCache()); err != nil {
 		return err
 	}
-	h.limits = compileLimits{limit(cfg.CompileMemory, DefaultCompileMemory, 1<<50), limit(cfg.CompileTime, DefaultCompileTime, 1<<62)}
+	h.limits = codecache.Limits{
+		Memory: limit(cfg.CompileMemory, DefaultCompileMemory, 1<<50), Processor: limit(cfg.CompileTime, DefaultCompileTime, 1<<62),
+	}
 	if compiler.Supported {
 		h.compiler = cfg.Compiler
 	}
 
+	cache := codecache.Config{Dir: cfg.CacheDir, Size: limit(cfg.CacheSize, DefaultCacheSize, 1<<50), Log: h.log,
+		Runtime: func(ctx context.Context, cache wazero.CompilationCache) (codecache.Runtime, error) {
+			return h.newEngine(ctx, compiler.Config(), cache)
+		}}
 	if cfg.CacheDir != "" {
-		if h.code, err = openCodeCache(h, cfg.CacheDir, limit(cfg.CacheSize, DefaultCacheSize, 1<<50)); err != nil {
+		if h.code, err = codecache.Open(cache); err != nil {
 			return err
 		}
 	}
-	h.refusals = newRefusals(h.code)
+	h.refusals = h.code.Refusals()
 	if h.code == nil && h.compiler != "" {
-		h.code = privateCode(h)
+		h.code = codecache.Private(cache)
 	}
 	return nil
 }
@@ -194,7 +201,7 @@ func (h *Host) Close(ctx context.Context) error {
 		background := context.WithoutCancel(ctx)
 		h.ledger.Close()
 		h.forgetModules()
-		h.freed = errors.Join(h.code.close(background), h.engine.close(background))
+		h.freed = errors.Join(h.code.Close(background), h.engine.Close(background))
 	})
 	return h.freed
 }

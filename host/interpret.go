@@ -8,6 +8,7 @@ import (
 
 	"github.com/tetratelabs/wazero"
 
+	"github.com/toolhost/toolhost/host/internal/codecache"
 	"github.com/toolhost/toolhost/host/internal/compiler"
 	"github.com/toolhost/toolhost/host/internal/instance"
 	"github.com/toolhost/toolhost/internal/wasmbin"
@@ -39,7 +40,7 @@ func (h *Host) interpreted(ctx context.Context, wasm []byte, limits interpretabl
 		return nil, err
 	}
 	free := sync.OnceFunc(func() {
-		_ = e.close(context.WithoutCancel(ctx))
+		_ = e.Close(context.WithoutCancel(ctx))
 		if size >= interpretLarge {
 			runtime.GC() // what the next one takes would else come on top of it
 		}
@@ -54,7 +55,7 @@ func (h *Host) interpreted(ctx context.Context, wasm []byte, limits interpretabl
 		return nil, compiler.RefuseCompile(err)
 	}
 	program.Wasm = nil
-	return &prepared{Program: program, compiled: compiled, runtime: e, free: free}, nil
+	return &prepared{Loaded: codecache.Loaded{Program: program, Compiled: compiled, Runtime: e}, free: free}, nil
 }
 
 // release gives back what is the module's alone.

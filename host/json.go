@@ -25,16 +25,15 @@ func checkJSON(text []byte) (spaced, ok bool) {
 		case ' ', '\t', '\r', '\n':
 			spaced = true
 		case '"':
-			for i++; i < len(text); i++ {
+			for i++; i < len(text); i = min(i+len(`\u00e9`), len(text)) {
 				n := plain(text[i:])
 				if n >= longRun {
-					short = append(short, text[kept:i+4]...) // digits of \u among them
+					short = append(short, text[kept:i]...)
 					kept = i + n
 				}
 				if i += n; i == len(text) || text[i] != '\\' {
 					break
 				}
-				i++
 			}
 		}
 	}
@@ -47,9 +46,25 @@ func checkJSON(text []byte) (spaced, ok bool) {
 // longRun is how many bytes of a string are worth leaving out.
 const longRun = 32
 
-// plain is how many bytes at the start of a text mean themselves in a string: all
-// but control characters, the quote and the backslash.
-func plain(text []byte) int {
+// plain is how many bytes at the start of a text are valid in a string: not control
+// characters, the quote, and escapes of more than one character.
+func plain(text []byte) (at int) {
+	for {
+		at += literal(text[at:])
+		if len(text)-at < 2 || text[at] != '\\' {
+			return at
+		}
+		switch text[at+1] {
+		case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+			at += 2
+		default:
+			return at
+		}
+	}
+}
+
+// literal is how many bytes at the start of a text mean themselves in a string.
+func literal(text []byte) int {
 	at := 0
 	for ; len(text)-at >= 32; at += 32 {
 		b := text[at : at+32]

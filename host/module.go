@@ -79,7 +79,7 @@ func (h *Host) CompileWith(ctx context.Context, wasm []byte, opts CompileOptions
 
 	m, err := h.newModule(info, p)
 	if err != nil {
-		err = errors.Join(err, p.compiled.Close(ctx))
+		err = errors.Join(err, p.Compiled.Close(ctx))
 		p.release()
 		return nil, err
 	}
@@ -90,7 +90,7 @@ func (h *Host) CompileWith(ctx context.Context, wasm []byte, opts CompileOptions
 // is why it is not tried again, or nil. The error is what CompileWith returns. It
 // is remembered until the module, the limits or the version of Toolhost change:
 // in Config.CacheDir, if there is one, and else as long as the host lives.
-func (h *Host) Refused(digest string) error { return moduleError(h.refusals.recall(digest, h.limits)) }
+func (h *Host) Refused(digest string) error { return moduleError(h.refusals.Recall(digest, h.limits)) }
 
 // newModule returns the module of a plugin that is prepared. Its error matches
 // ErrMemory.
@@ -102,7 +102,7 @@ func (h *Host) newModule(info *Info, p *prepared) (*Module, error) {
 	}
 	m := &Module{
 		host: h, Info: info, Isolation: isolation(info, p.Why),
-		compiled: p.compiled, runtime: p.runtime, base: base, globals: p.Globals,
+		compiled: p.Compiled, runtime: p.Runtime, base: base, globals: p.Globals,
 		free:    p.release,
 		renews:  slices.Contains(info.Exports, abi.ExportRestored),
 		account: a, slots: h.newQueue(), sessions: map[string]*sessionQueue{},
@@ -115,7 +115,7 @@ func (h *Host) newModule(info *Info, p *prepared) (*Module, error) {
 
 // KeepsCode reports whether compiled code outlives the modules: to compile one
 // again takes little time.
-func (h *Host) KeepsCode() bool { return h.code != nil && h.code.folder != nil }
+func (h *Host) KeepsCode() bool { return h.code.Keeps() }
 
 // Cost says what metering a module takes: a report for people, and for those
 // who wonder why a file grew.

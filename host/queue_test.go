@@ -149,7 +149,9 @@ func TestBusyWithinCall(t *testing.T) {
 	first := hold(t, h, serial, host.Call{Traits: host.Traits{Serial: true}, Session: "s"})
 	<-first.in
 	var inner outcome
-	handler.call = func(ctx context.Context) { inner = do(ctx, h, serial, host.Call{Traits: host.Traits{Serial: true}, Session: "s"}) }
+	handler.call = func(ctx context.Context) {
+		inner = do(ctx, h, serial, host.Call{Traits: host.Traits{Serial: true}, Session: "s"})
+	}
 	require.NoError(t, do(context.Background(), h, outer, host.Call{Session: "s"}).err)
 	require.ErrorIs(t, inner.err, host.ErrBusy)
 	require.Equal(t, abi.ToolError, inner.Kind)

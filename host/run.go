@@ -33,8 +33,9 @@ func (c *call) run() (code int32, err error) {
 	if err := c.admission.acquire(); err != nil {
 		return 0, &instance.Stop{Reason: err}
 	}
-	c.count(func(n *Counts) { n.Running++ })
-	defer c.count(func(n *Counts) { n.Running-- })
+	n := &c.module.tally
+	add(n, &n.Running, 1)
+	defer add(n, &n.Running, -1)
 	if err := c.compute(); err != nil {
 		return 0, &instance.Stop{Reason: &WaitedError{Err: err, For: busyProcessors}}
 	}
@@ -83,7 +84,8 @@ func (c *call) ready() error {
 		}
 	}
 
-	c.count(func(n *Counts) { *n.origin(warm, in.Restored())++ })
+	n := &c.module.tally
+	add(n, n.origin(warm, in.Restored()), 1)
 	c.serve(in)
 	if s != nil {
 		err = c.resume(s)

@@ -115,10 +115,11 @@ type tally struct {
 	Counts
 }
 
-func (t *tally) update(f func(*Counts)) {
+// add adds n to a count of the tally.
+func add[T ~int | ~int64](t *tally, count *T, n T) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	f(&t.Counts)
+	*count += n
 }
 
 func (t *tally) counts() Counts {

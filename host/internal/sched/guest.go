@@ -52,11 +52,10 @@ type GuestOptions struct {
 	Stopping   <-chan struct{} // asks it to stop: it goes before other background runs then
 }
 
-// Guest returns a guest that waits no longer than ctx.
-func (s *Scheduler) Guest(ctx context.Context, o GuestOptions) *Guest {
-	g := &Guest{s: s, ctx: ctx, client: o.Client, nested: o.Nested, stopping: o.Stopping}
+// Init makes a zero Guest one of the scheduler, which waits no longer than ctx.
+func (s *Scheduler) Init(g *Guest, ctx context.Context, o GuestOptions) {
+	g.s, g.ctx, g.client, g.nested, g.stopping = s, ctx, o.Client, o.Nested, o.Stopping
 	g.background.Store(o.Background)
-	return g
 }
 
 // Background has the guest count as a background run from its next quantum on.

@@ -1,4 +1,4 @@
-package host
+package codecache
 
 import (
 	"encoding/json"
@@ -12,48 +12,49 @@ import (
 	"github.com/toolhost/toolhost/host/internal/compiler"
 	"github.com/toolhost/toolhost/internal/fuel"
 	"github.com/toolhost/toolhost/internal/owned"
-	wasmstate "github.com/toolhost/toolhost/internal/snapshot"
+	"github.com/toolhost/toolhost/internal/snapshot"
 )
 
-// refusals remember which modules cannot be compiled, by digest, so that nobody
-// spends the time again: not the next call, nor the next process. What could not
-// be compiled for another reason than the module is not remembered.
-type refusals struct {
+// Refusals remember which modules cannot be compiled, by digest, so that nobody
+// spends the time again: not the next call, nor the next process. They remember no
+// failure that is not the module's fault. They are safe for concurrent use.
+type Refusals struct {
 	dir string // empty keeps them in memory only
 
 	mu    sync.Mutex
 	known map[string]refusal
 }
 
-// refusalsFolder is the folder of refusals within Config.CacheDir.
+// refusalsFolder is the folder of refusals within Config.Dir.
 const refusalsFolder = "refused"
 
 // maxRefusals is how many are kept, in memory and in the folder. They are small:
 // the bound is there for somebody who changes a file again and again.
 const maxRefusals = 4096
 
-func newRefusals(code *codeCache) *refusals {
-	r := &refusals{known: map[string]refusal{}}
-	if code != nil && !code.folder.paused() {
-		r.dir = filepath.Join(code.folder.dir, refusalsFolder)
+// Refusals returns those of the cache's folder, if there is one.
+func (c *Cache) Refusals() *Refusals {
+	r := &Refusals{known: map[string]refusal{}}
+	if !c.Paused() {
+		r.dir = filepath.Join(c.Dir, refusalsFolder)
 	}
 	return r
 }
 
 // refusal is a compiler's error as a file has it.
 type refusal struct {
-	Version       string `json:"version"` // of what refused it
-	Part          string `json:"part,omitempty"`
-	Refused       string `json:"refused,omitempty"`
-	Crashed       string `json:"crashed,omitempty"`
-	Exceeded      string `json:"exceeded,omitempty"` // memory or processor
-	compileLimits        // there were
+	Version  string `json:"version"` // of what refused it
+	Part     string `json:"part,omitempty"`
+	Refused  string `json:"refused,omitempty"`
+	Crashed  string `json:"crashed,omitempty"`
+	Exceeded string `json:"exceeded,omitempty"` // memory or processor
+	Limits          // there were
 
 	wall time.Duration // real time that was exceeded; this process remembers it
 }
 
-// compileLimits are what compiling one module may take.
-type compileLimits struct {
+// Limits are what compiling one module may take.
+type Limits struct {
 	Memory    int64         `json:"memory"`    // bytes
 	Processor time.Duration `json:"processor"` // processor time
 }
@@ -62,13 +63,13 @@ type compileLimits struct {
 // limits.
 func refusalVersion() string {
 	return fmt.Sprintf("rewriter %d, state %d, bounds %s, features %d, runtime %s",
-		fuel.RewriterVersion, wasmstate.Version, compiler.Bounds, compiler.Features, compiler.Runtime())
+		fuel.RewriterVersion, snapshot.Version, compiler.Bounds, compiler.Features, compiler.Runtime())
 }
 
-// remember notes why a module cannot be compiled, if that is the module's fault
+// Remember notes why a module cannot be compiled, if that is the module's fault
 // and would happen again.
-func (r *refusals) remember(digest string, err error, limits compileLimits) {
-	f := refusal{Version: refusalVersion(), compileLimits: limits}
+func (r *Refusals) Remember(digest string, err error, limits Limits) {
+	f := refusal{Version: refusalVersion(), Limits: limits}
 	var (
 		refused *compiler.RefusedError
 		taken   *compiler.LimitError
@@ -101,7 +102,7 @@ func (r *refusals) remember(digest string, err error, limits compileLimits) {
 }
 
 // write stores a refusal. A folder that is full is emptied.
-func (r *refusals) write(digest string, f refusal) error {
+func (r *Refusals) write(digest string, f refusal) error {
 	if err := ownFolders(filepath.Dir(r.dir), r.dir); err != nil {
 		return err
 	}
@@ -118,9 +119,9 @@ func (r *refusals) write(digest string, f refusal) error {
 	return owned.WriteFile(filepath.Join(r.dir, digest), data)
 }
 
-// recall returns why a module could not be compiled before, nil if it was not
+// Recall returns why a module could not be compiled before, nil if it was not
 // tried with limits as high as these.
-func (r *refusals) recall(digest string, limits compileLimits) error {
+func (r *Refusals) Recall(digest string, limits Limits) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if f, ok := r.known[digest]; ok {
@@ -139,7 +140,7 @@ func (r *refusals) recall(digest string, limits compileLimits) error {
 }
 
 // error is the compiler's error. It is nil if limits allow more than there was.
-func (f refusal) error(limits compileLimits) error {
+func (f refusal) error(limits Limits) error {
 	switch {
 	case f.Refused != "":
 		return &compiler.RefusedError{Part: f.Part, Err: errors.New(f.Refused)}

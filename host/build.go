@@ -1,0 +1,122 @@
+package host
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/toolhost/toolhost/host/internal/codecache"
+	"github.com/toolhost/toolhost/host/internal/compiler"
+)
+
+// CompileOptions say how one module is compiled. The zero value suits a module
+// that somebody waits for.
+type CompileOptions struct {
+	// Interpret runs the module in an interpreter. No compiler sees it, and its
+	// calls are some 10 to 100 times slower. Functions with more than 1,000 locals
+	// are refused, and calls may be nested 2,000 deep. What the interpreter keeps
+	// of it counts for Config.Memory until the module is closed.
+	Interpret bool
+	// LowPriority has the compiler process give way to other work, where the
+	// system can do that. Nothing changes without Config.Compiler.
+	LowPriority bool
+	// Time is how much processor time compiling may take, if that is less than
+	// Config.CompileTime. 0 is the latter. Nothing changes without Config.Compiler.
+	Time time.Duration
+}
+
+// prepared is a plugin as a runtime has it.
+type prepared struct {
+	codecache.Loaded
+	found bool   // in the cache
+	free  func() // gives back what is this module's alone; nil if there is nothing
+}
+
+// prepare rewrites a plugin and compiles it, unless the cache has the outcome.
+// Nothing that is wrong with the cache fails it. A module that could not be
+// compiled before is refused for the same reason, and not tried again.
+func (h *Host) prepare(ctx context.Context, info *Info, wasm []byte, opts CompileOptions) (*prepared, error) {
+	if opts.Interpret {
+		return h.interpreted(ctx, wasm, interpretable{maxInterpretedCode})
+	}
+	ready := h.code.Ready(ctx)
+	if ready {
+		if l := h.code.Find(info.Digest); l != nil {
+			return &prepared{Loaded: *l, found: true}, nil
+		}
+	}
+	limits := h.limits
+	if opts.Time > 0 {
+		limits.Processor = min(limits.Processor, opts.Time)
+	}
+	if err := h.refusals.Recall(info.Digest, limits); err != nil {
+		return nil, err
+	}
+
+	l, err := h.build(ctx, ready, info.Digest, wasm, opts, limits)
+	switch {
+	case err == nil:
+		return &prepared{Loaded: *l}, nil
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	}
+	h.refusals.Remember(info.Digest, err, limits)
+	return nil, err
+}
+
+// build compiles a plugin anew: in a child process where the host has one, and
+// else in this one. ready says that the cache can be used.
+func (h *Host) build(ctx context.Context, ready bool, digest string, wasm []byte, opts CompileOptions, limits codecache.Limits) (*codecache.Loaded, error) {
+	if h.compiler != "" {
+		if !ready {
+			return nil, errNoCodeFolder
+		}
+		return h.buildInChild(ctx, digest, wasm, opts.LowPriority, limits)
+	}
+
+	if ready && !h.code.Paused() {
+		l, err := h.code.Store(digest, func(dir string) (compiler.Output, error) { return compiler.Build(ctx, dir, wasm) })
+		var refused *compiler.RefusedError
+		if err == nil || ctx.Err() != nil || errors.As(err, &refused) {
+			return l, err
+		}
+		h.code.Failed()
+		h.log.Warn("compiled code is not kept", "digest", digest, "reason", err)
+	}
+	return h.buildInMemory(ctx, wasm)
+}
+
+// errNoCodeFolder is why a child process cannot compile.
+var errNoCodeFolder = errors.New("compiled code cannot be stored anywhere: see the log")
+
+// buildsAtOnce is how many child processes compile at a time. Each of them uses
+// all processors; the second is there so that a module that takes long does not
+// hold up all others.
+const buildsAtOnce = 2
+
+// buildInChild compiles in a child process, once one of them may start.
+func (h *Host) buildInChild(ctx context.Context, digest string, wasm []byte, low bool, limits codecache.Limits) (*codecache.Loaded, error) {
+	select {
+	case h.building <- struct{}{}:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	defer func() { <-h.building }()
+
+	child := compiler.Process{Path: h.compiler, Memory: limits.Memory, Processor: limits.Processor}
+	return h.code.Store(digest, func(dir string) (compiler.Output, error) { return child.Build(ctx, dir, wasm, low) })
+}
+
+// buildInMemory compiles into the memory of this process only.
+func (h *Host) buildInMemory(ctx context.Context, wasm []byte) (*codecache.Loaded, error) {
+	program, err := compiler.Rewrite(wasm)
+	if err != nil {
+		return nil, err
+	}
+	compiled, err := h.engine.compile(ctx, program.Wasm)
+	if err != nil {
+		return nil, compiler.RefuseCompile(err)
+	}
+	program.Wasm = nil
+	return &codecache.Loaded{Program: program, Compiled: compiled, Runtime: h.engine}, nil
+}

@@ -1,0 +1,216 @@
+package codecache
+
+import (
+	"cmp"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/toolhost/toolhost/internal/owned"
+)
+
+const (
+	// entriesFolder is the folder of entries within Config.Dir.
+	entriesFolder = "code"
+	// storePause is how long nothing is stored after that has failed: a disk that
+	// is full now is full in a moment, and to find out takes a compilation.
+	storePause = time.Minute
+	// maxStored bounds what is read of a file, in bytes. The code of the largest
+	// plugin has a quarter of that.
+	maxStored = 1 << 30
+)
+
+// folder is what processes share of compiled code: a folder for each module, named
+// after what its code depends on, and in it files that have a checksum in their
+// name. A file is complete before it has that name and never changes, so that
+// nothing is locked: a process removes what does not fit its name, and compiles
+// what it cannot read or write.
+//
+// The code in it is executed. The checksum is there for what breaks by itself; what
+// keeps others from putting code here is that the folder belongs to this user
+// alone, or to root, which is checked when it is opened.
+type folder struct {
+	dir     string // all of it
+	entries string
+	most    int64        // bytes in that
+	pause   atomic.Int64 // nothing is stored until then, in Unix nanoseconds
+}
+
+// openFolder makes the folder and those in it, for this user only. Its error
+// matches ErrUnsafe, or is why there is none.
+func openFolder(dir string, most int64) (*folder, error) {
+	f := &folder{dir: dir, entries: filepath.Join(dir, entriesFolder), most: most}
+	return f, ownFolders(f.dir, f.entries)
+}
+
+// ownFolders makes folders, each in the one before, if they are not there, and
+// checks whose they are: somebody may have cleaned up, and then anybody can have
+// made them anew.
+func ownFolders(names ...string) error {
+	for _, name := range names {
+		if err := os.MkdirAll(name, 0o700); err != nil {
+			return err
+		}
+		if err := owned.Folder(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// entry is the folder of a key.
+func (f *folder) entry(key string) string { return filepath.Join(f.entries, key) }
+
+// stored is a file of an entry.
+type stored struct {
+	path string
+	name string // without its checksum
+}
+
+// list returns what is whole of an entry, and removes what is not. What cannot be
+// read now may be whole.
+func (f *folder) list(key string) (files []stored) {
+	for _, dir := range []string{f.dir, f.entries, f.entry(key)} {
+		if owned.Folder(dir) != nil {
+			return nil
+		}
+	}
+
+	all, _ := os.ReadDir(f.entry(key))
+	for _, e := range all {
+		path := filepath.Join(f.entry(key), e.Name())
+		name, sum, _ := strings.Cut(e.Name(), "-")
+		have, err := checksumFile(path)
+		switch {
+		case err == nil && have == sum:
+			files = append(files, stored{path, name})
+		case err == nil, errors.Is(err, ErrUnsafe), errors.Is(err, errTooLarge), errors.Is(err, fs.ErrNotExist):
+			_ = os.RemoveAll(path)
+		}
+	}
+	return files
+}
+
+// used notes that an entry was used: the others are removed first.
+func (f *folder) used(key string) {
+	now := time.Now()
+	_ = os.Chtimes(f.entry(key), now, now)
+}
+
+// put moves a file into an entry, in place of one of that name. The file is on the
+// same file system.
+func (f *folder) put(key, name, from string) error {
+	sum, err := checksumFile(from)
+	if err != nil {
+		return err
+	}
+	if err := ownFolders(f.dir, f.entries, f.entry(key)); err != nil {
+		return err
+	}
+	path := filepath.Join(f.entry(key), name+"-"+sum)
+	if err := os.Rename(from, path); err != nil {
+		return err
+	}
+
+	for _, other := range f.list(key) {
+		if other.name == name && other.path != path {
+			_ = os.Remove(other.path)
+		}
+	}
+	return nil
+}
+
+// paused reports whether nothing is stored for now.
+func (f *folder) paused() bool { return time.Now().UnixNano() < f.pause.Load() }
+
+// failed notes that something could not be stored.
+func (f *folder) failed() { f.pause.Store(time.Now().Add(storePause).UnixNano()) }
+
+// bound removes the entries that were not used for the longest time until the
+// folder is small enough. A process that is about to use one compiles it again.
+// Other folders there may be somebody's own.
+func (f *folder) bound() {
+	type entry struct {
+		path string
+		used time.Time
+		size int64
+	}
+	var entries []entry
+	var total int64
+	all, _ := os.ReadDir(f.entries)
+	for _, e := range all {
+		info, err := e.Info()
+		if _, notKey := hex.DecodeString(e.Name()); err != nil || !e.IsDir() || len(e.Name()) != keyLen || notKey != nil {
+			continue
+		}
+		path := filepath.Join(f.entries, e.Name())
+		size := sizeOf(path)
+		entries, total = append(entries, entry{path, info.ModTime(), size}), total+size
+	}
+
+	slices.SortFunc(entries, func(a, b entry) int { return cmp.Or(a.used.Compare(b.used), strings.Compare(a.path, b.path)) })
+	for _, e := range entries {
+		if total <= f.most {
+			return
+		}
+		if os.RemoveAll(e.path) == nil {
+			total -= e.size
+		}
+	}
+}
+
+// sizeOf is how many bytes the files of a folder have.
+func sizeOf(dir string) (size int64) {
+	_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() {
+			if info, err := d.Info(); err == nil {
+				size += info.Size()
+			}
+		}
+		return nil
+	})
+	return size
+}
+
+var (
+	castagnoli  = crc32.MakeTable(crc32.Castagnoli)
+	errTooLarge = errors.New("the file is too large")
+)
+
+// Checksum is two checksums that processors compute, in hex: a third of the time
+// of a digest that would hold against people, of whom the folder is safe.
+func Checksum(r io.Reader) (string, error) {
+	a, b := crc32.New(castagnoli), crc32.NewIEEE()
+	n, err := io.CopyBuffer(struct{ io.Writer }{io.MultiWriter(a, b)}, struct{ io.Reader }{r}, make([]byte, 64<<10))
+	return fmt.Sprintf("%x.%08x%08x", n, a.Sum32(), b.Sum32()), err
+}
+
+// checksumFile is the checksum of a file that this user has written.
+func checksumFile(name string) (string, error) {
+	info, err := os.Lstat(name)
+	if err == nil {
+		err = owned.File(name, info)
+	}
+	if err != nil {
+		return "", err
+	}
+	if info.Size() >= maxStored {
+		return "", errTooLarge
+	}
+
+	file, err := os.Open(name)
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	return Checksum(file)
+}
