@@ -1,15 +1,15 @@
-// Package abi is the contract between the host and a plugin, and its only home:
-// the names that cross the boundary, the manifest with its strict decoder and
-// published JSON Schema, the result of a call, and in testdata the vectors that
-// the host and every guest SDK run.
+// Package abi is the contract between the host and a plugin: the names that cross
+// the boundary, the manifest with its strict decoder and published JSON Schema,
+// the result of a call, and in testdata the vectors that the host and every guest
+// SDK run.
 //
 // It imports nothing but the standard library and builds for GOOS=wasip1, so
 // that plugins written in Go share it with the host. Everything in it is
 // immutable or a plain value, safe for concurrent use.
 package abi
 
-// Version is the name of the import module, and so of the contract: additions
-// keep it, a breaking change makes toolhost_v2.
+// Version is the name of the import module and of the contract. Additions keep it;
+// a breaking change makes toolhost_v2.
 const Version = "toolhost_v1"
 
 // The four functions a plugin may import from [Version].
@@ -20,17 +20,17 @@ const (
 	ImportCall     = "call"     // (op, op_len, ptr, len i32) -> i32
 )
 
-// The exports of a reactor. A WASI command exports [ExportStart] in their place.
+// The exports of a reactor. A WASI command exports [ExportStart] instead.
 const (
 	ExportMemory     = "memory"
-	ExportDescribe   = "toolhost_describe" // () -> i32; optional where the manifest is found elsewhere
+	ExportDescribe   = "toolhost_describe" // () -> i32; optional if the manifest is in a section or a sidecar
 	ExportInvoke     = "toolhost_invoke"   // () -> i32, one of the Invoke codes
 	ExportRestored   = "toolhost_restored" // (); optional, called after a snapshot is restored
 	ExportInitialize = "_initialize"       // (); optional, called once before anything else
 	ExportStart      = "_start"            // () of a WASI preview 1 command
 )
 
-// ImportWASI is the module of WASI preview 1, the other one a plugin may import.
+// ImportWASI is the module of WASI preview 1. A plugin may import it besides [Version].
 const ImportWASI = "wasi_snapshot_preview1"
 
 // Custom sections of a module.
@@ -52,10 +52,10 @@ const (
 	FieldScript   Field = 4 // the module's [SectionScript]
 )
 
-// Absent is what [ImportRead] returns for a field that is not there.
+// Absent is what [ImportRead] returns for a missing field.
 const Absent int32 = -1
 
-// Stream is where a plugin's [ImportWrite] goes.
+// Stream says where the data of an [ImportWrite] goes.
 type Stream int32
 
 // The streams. Writes append; the bytes of all of them count against the
@@ -75,32 +75,32 @@ const (
 
 // What [ImportWrite] and [ImportProgress] return.
 const (
-	Continue        int32 = 0  // go on
+	Continue        int32 = 0
 	Canceled        int32 = 1  // the call is being stopped: finish soon, what is written still counts
 	RefusedOutput   int32 = -1 // the output limit is reached; the call ends at its next check
-	RefusedStream   int32 = -2 // there is no such stream, or not at this point
+	RefusedStream   int32 = -2 // unknown stream, or not allowed at this point
 	RefusedContent  int32 = -3 // not a content block
-	RefusedProgress int32 = -4 // a number that is no number, or a message that is not UTF-8
+	RefusedProgress int32 = -4 // not a number, or a message that is not UTF-8
 )
 
-// What [ImportCall] returns in place of a length. In each case the response is
-// a [CallFailure] as JSON.
+// What [ImportCall] returns instead of a length. The response is then a
+// [CallFailure] as JSON.
 const (
 	CallDenied   int32 = -1 // the operator has not granted it
 	CallUnknown  int32 = -2 // this host has no such capability
 	CallInvalid  int32 = -3 // the request does not fit the capability
-	CallFailed   int32 = -4 // it was tried and did not work
+	CallFailed   int32 = -4 // the host tried and failed
 	CallLimit    int32 = -5 // a limit of the capability
 	CallCanceled int32 = -6 // the call is being stopped
 )
 
-// CallFailure is the response of a host capability that refused or failed.
+// CallFailure is the response of a host capability that refuses or fails.
 type CallFailure struct {
 	Code    string `json:"code"` // denied, unknown, invalid, failed, limit or canceled
 	Message string `json:"message"`
 }
 
-// What [ExportInvoke] returns. Any other number is a broken plugin.
+// What [ExportInvoke] returns. Any other number means that the plugin is broken.
 const (
 	InvokeOK         int32 = 0 // the result is in StreamResult and StreamContent
 	InvokeToolError  int32 = 1 // the text for the agent is in StreamError
@@ -108,8 +108,8 @@ const (
 	InvokeConnection int32 = 3 // StreamError has a [Connection] as JSON
 )
 
-// Context is what [FieldContext] holds: the facts of a call that are not its
-// arguments. It never holds a secret.
+// Context is the content of [FieldContext]: what a plugin may know of a call
+// besides its arguments. It never holds a secret.
 type Context struct {
 	CallID    string            `json:"call_id"`
 	Session   string            `json:"session,omitempty"`

@@ -16,14 +16,14 @@ const (
 	maxQuestionKey = 64       // bytes
 )
 
-// Questions is the request of the capability "ask": what the tool wants to know
-// of the user, all at once, each under a key of the tool's choice. A key has 1
-// to 64 letters, digits and . _ -. A tool must not ask for passwords, tokens and
-// the like: the answers pass through the client and its logs.
+// Questions is the request of the capability "ask": all questions to the user at
+// once, each under a key that the tool chooses. A key has 1 to 64 letters, digits
+// and . _ -. A tool must not ask for passwords or tokens: the answers pass through
+// the client and its logs.
 //
-// Where the client answers by calling again, the tool is run again from its
-// beginning, and is given the answers it has asked for before: ask first, act
-// then, and ask the same under the same key.
+// A client may answer by repeating the call. The tool then runs again from its
+// beginning and receives the answers to its earlier questions. So ask before
+// acting, and ask the same question under the same key.
 type Questions struct {
 	Questions map[string]Question `json:"questions"`
 }
@@ -37,17 +37,17 @@ type Question struct {
 }
 
 // Answers is the response of the capability "ask", by the keys of the questions.
-// The host has checked them: there is one to each question, and what the user
-// accepted fits the question's schema.
+// The host has checked that each question has an answer, and that accepted content
+// fits the question's schema.
 type Answers struct {
 	Answers map[string]Answer `json:"answers"`
 }
 
-// What a user does with a question.
+// The actions of an answer.
 const (
 	AnswerAccept  = "accept"  // Content is there
-	AnswerDecline = "decline" // said no
-	AnswerCancel  = "cancel"  // said nothing
+	AnswerDecline = "decline" // the user said no
+	AnswerCancel  = "cancel"  // the user did not answer
 )
 
 // Answer is what the user did with one question.
@@ -57,9 +57,9 @@ type Answer struct {
 }
 
 var (
-	// ErrQuestions is why questions are refused.
+	// ErrQuestions is matched by the error for invalid questions.
 	ErrQuestions = errors.New("not questions for the user")
-	// ErrAnswer is why an answer is refused.
+	// ErrAnswer is matched by the error for an invalid answer.
 	ErrAnswer = errors.New("not an answer to the question")
 )
 

@@ -151,10 +151,9 @@ func (d *decoder) needs(at string, n *Needs) {
 	}
 }
 
-// schema checks what every client and model API needs of a tool's schema,
-// beyond its being one: an object at the root, nothing at the root that some
-// APIs refuse, and no reference that would be fetched. That it is a valid JSON
-// Schema is checked where it is compiled.
+// schema checks what clients and model APIs need of a tool's schema: an object at
+// the root without the keywords that some APIs refuse, and no reference that would
+// have to be fetched. Whether it is a valid JSON Schema shows when it is compiled.
 func (d *decoder) schema(at string, raw json.RawMessage, input bool) {
 	if len(raw) > MaxSchema {
 		d.add(at, "expected at most %d bytes, found %d", MaxSchema, len(raw))

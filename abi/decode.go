@@ -15,7 +15,7 @@ import (
 	"unicode/utf8"
 )
 
-// ErrManifest is why a manifest is refused. The error that matches it is a
+// ErrManifest is matched by the error for an invalid manifest, which is a
 // [*ManifestError].
 var ErrManifest = errors.New("bad manifest")
 
@@ -33,7 +33,7 @@ func (e *ManifestError) Error() string {
 // Is makes the error match [ErrManifest].
 func (e *ManifestError) Is(target error) bool { return target == ErrManifest }
 
-// Problem is one fault of a document.
+// Problem is one thing that is wrong with a document.
 type Problem struct {
 	Pointer string `json:"pointer"` // JSON pointer (RFC 6901); "" is the whole document
 	Message string `json:"message"` // what was expected, and what was found
@@ -46,16 +46,16 @@ func (p Problem) String() string {
 	return p.Pointer + ": " + p.Message
 }
 
-// maxProblems bounds the report on a hopeless document.
+// maxProblems is the largest number of problems in one report.
 const maxProblems = 20
 
 // maxDepth bounds the nesting of a document.
 const maxDepth = 64
 
-// DecodeManifest reads and checks a manifest. It accepts nothing that the
-// published schema ([ManifestSchema]) does not: an unknown or repeated field, a
-// wrong type, a bad name or a bad schema each is a problem with its JSON
-// pointer. Its error is a [*ManifestError].
+// DecodeManifest reads and checks a manifest. It accepts only what the published
+// schema ([ManifestSchema]) accepts: an unknown or repeated field, a wrong type, a
+// bad name and a bad schema are problems, each with its JSON pointer. The error is
+// a [*ManifestError].
 func DecodeManifest(data []byte) (*Manifest, error) {
 	if len(data) > MaxManifest {
 		return nil, &ManifestError{[]Problem{{"", fmt.Sprintf("the manifest has %d bytes, at most %d are allowed", len(data), MaxManifest)}}}
@@ -95,8 +95,7 @@ func (d *decoder) add(pointer, format string, args ...any) {
 	}
 }
 
-// maxText bounds the texts of one problem, in bytes: what they quote may be as
-// long as the document.
+// maxText bounds each text of a problem, in bytes: it may quote the document.
 const maxText = 1024
 
 func clip(s string) string {
@@ -106,8 +105,8 @@ func clip(s string) string {
 	return strings.ToValidUTF8(s[:maxText], "") + "…"
 }
 
-// syntax checks what encoding/json lets pass: nesting, repeated keys and what
-// comes after the document.
+// syntax checks what encoding/json accepts: deep nesting, repeated names and data
+// after the document.
 func (d *decoder) syntax(data []byte) error {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.UseNumber()
@@ -131,8 +130,8 @@ func (d *decoder) syntax(data []byte) error {
 	return nil
 }
 
-// token keeps the way to where it is as tokens: pointers made on the way down
-// would take time and memory in the square of a hostile document's size.
+// token keeps its path as tokens: a JSON pointer for each level would take time
+// and memory in the square of a hostile document's size.
 func (d *decoder) token(dec *json.Decoder, path []string) error {
 	if len(path) > maxDepth {
 		return fmt.Errorf("expected at most %d levels of nesting", maxDepth)

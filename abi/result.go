@@ -13,11 +13,11 @@ type Kind string
 // The kinds.
 const (
 	Success            Kind = "success"
-	ToolError          Kind = "tool_error"          // the tool says it could not; the model can react
-	Internal           Kind = "internal"            // the plugin or the host broke; details are for the operator
-	ConnectionRequired Kind = "connection_required" // neither success nor error: the user has to connect something first
+	ToolError          Kind = "tool_error"          // the tool failed; the model can react
+	Internal           Kind = "internal"            // a fault of the plugin or the host; details are for the operator
+	ConnectionRequired Kind = "connection_required" // the user has to connect something first; neither success nor error
 	LimitReached       Kind = "limit"               // see Result.Limit
-	CanceledKind       Kind = "canceled"            // stopped from outside before there was a result
+	CanceledKind       Kind = "canceled"            // stopped before there was a result
 )
 
 // Limit names what a call ran out of.
@@ -31,15 +31,15 @@ const (
 	LimitOutput Limit = "output"
 )
 
-// InternalMessage is the one sentence an agent sees of an internal error. The
-// cause goes to the operator's log.
+// InternalMessage is all that an agent sees of an internal error. The cause goes
+// to the operator's log.
 const InternalMessage = "An internal error occurred while executing the tool"
 
-// Result is the outcome of one call. It is what agents, the command line with
-// --json and every protocol adapter are given.
+// Result is the outcome of one call. Agents, the command line with --json and all
+// protocols show it.
 type Result struct {
 	Kind       Kind            `json:"kind"`
-	Value      json.RawMessage `json:"value,omitempty"`   // on success, what the tool answered
+	Value      json.RawMessage `json:"value,omitempty"`   // the tool's answer, on success
 	Content    []Block         `json:"content,omitempty"` // further blocks of the answer, in the order they were written
 	Error      string          `json:"error,omitempty"`   // for the agent; set unless Success
 	Limit      Limit           `json:"limit,omitempty"`
@@ -48,7 +48,7 @@ type Result struct {
 	Usage      Usage           `json:"usage"`
 }
 
-// IsSuccess reports whether the tool did what it was asked to.
+// IsSuccess reports whether the call succeeded.
 func (r Result) IsSuccess() bool { return r.Kind == Success }
 
 // IsError reports whether the call failed. A call that needs a connection
@@ -73,7 +73,7 @@ type Block struct {
 	Name     string `json:"name,omitempty"`     // of resource_link
 }
 
-// ErrContent is why a content block is refused.
+// ErrContent is matched by the error for an invalid content block.
 var ErrContent = errors.New("not a content block")
 
 // DecodeBlock reads a content block strictly. Its errors match [ErrContent].
@@ -89,7 +89,7 @@ func DecodeBlock(data []byte) (Block, error) {
 		"text": {"text"}, "image": {"data", "mimeType"}, "audio": {"data", "mimeType"}, "resource_link": {"uri", "name"}, "resource": {"text", "uri"},
 	}[b.Type]
 	if needs == nil {
-		return Block{}, fmt.Errorf("%w: type %q is none of text, image, audio, resource, resource_link", ErrContent, b.Type)
+		return Block{}, fmt.Errorf("%w: unknown type %q, expected text, image, audio, resource or resource_link", ErrContent, b.Type)
 	}
 
 	for _, name := range needs {
@@ -118,7 +118,7 @@ type Connection struct {
 	SetupURL string `json:"setup_url,omitempty"`
 }
 
-// ErrConnection is why a connection is refused.
+// ErrConnection is matched by the error for an invalid connection.
 var ErrConnection = errors.New("not a connection")
 
 // DecodeConnection reads a connection strictly. Its errors match [ErrConnection].

@@ -49,7 +49,7 @@ func TestDecodeBlockRefuses(t *testing.T) {
 		``:                                      "expected JSON: it ends too early",
 		`[]`:                                    "expected an object, found an array",
 		`{}`:                                    `the field "type" is missing`,
-		`{"type":"video"}`:                      `type "video" is none of text, image, audio, resource, resource_link`,
+		`{"type":"video"}`:                      `unknown type "video", expected text, image, audio, resource or resource_link`,
 		`{"type":"text","txt":"a"}`:             `/txt: unknown field, did you mean "text"?`,
 		`{"type":"text","text":"a","text":"b"}`: "/text: the field is given twice",
 		`{"type":"text","text":1}`:              "/text: expected a string, found a number",

@@ -6,8 +6,8 @@ import (
 	"github.com/toolhost/toolhost/abi"
 )
 
-// Question is one form put to the user, Answer what came of it: see
-// [abi.Questions] for what may be asked, and how.
+// Question is one form for the user and Answer is the reply. [abi.Questions] has
+// the rules.
 type (
 	Question = abi.Question
 	Answer   = abi.Answer
@@ -15,12 +15,12 @@ type (
 
 const opAsk = "ask"
 
-// Ask puts questions to the user, all at once, each under a key of the plugin's
-// choice, and waits for the answers. The plugin needs the grant for it, and the
-// call a client that can ask: without, the error matches [ErrDenied].
+// Ask asks the user all questions at once, each under a key that the plugin
+// chooses, and waits for the answers. Without the grant ask, or if the client cannot
+// ask, the error matches [ErrDenied].
 //
-// Ask before the tool changes anything: a client may answer by calling again,
-// which runs the tool again from its beginning.
+// Ask before the tool changes anything: a client may answer by repeating the call,
+// which runs the tool from its beginning.
 func (c *Call) Ask(questions map[string]Question) (map[string]Answer, error) {
 	var out abi.Answers
 	err := c.Host(opAsk, abi.Questions{Questions: questions}, &out)

@@ -9,19 +9,18 @@ import (
 	"github.com/toolhost/toolhost/abi"
 )
 
-// Call is one call of a tool, and the tool's way to the host. It is safe for
-// concurrent use by the goroutines of the tool, and must not be used once the
-// tool has returned.
+// Call is one call of a tool and its connection to the host. The tool's goroutines
+// may use it concurrently, but not after the tool has returned.
 type Call struct {
 	host     Host
 	tool     string
 	canceled atomic.Bool
 	facts    func() Facts
-	calling  sync.Mutex // the response of a host call is read by who made it
+	calling  sync.Mutex // held from a host call until its response is read
 }
 
-// Facts are what a call is besides its arguments: its id, session, attempt,
-// budgets and the operator's settings for the plugin.
+// Facts describe a call: its id, session, attempt, budgets and the operator's
+// settings for the plugin.
 type Facts = abi.Context
 
 func newCall(h Host) *Call {
@@ -29,7 +28,7 @@ func newCall(h Host) *Call {
 	c.tool = string(c.read(abi.FieldTool))
 	c.facts = sync.OnceValue(func() Facts {
 		var f Facts
-		_ = json.Unmarshal(c.read(abi.FieldContext), &f) // a host without facts has none to tell
+		_ = json.Unmarshal(c.read(abi.FieldContext), &f) // a host may have no facts
 		return f
 	})
 	return c
@@ -44,13 +43,10 @@ func (c *Call) Facts() Facts { return c.facts() }
 // Config returns the operator's setting of that name for the plugin, or "".
 func (c *Call) Config(name string) string { return c.facts().Config[name] }
 
-// Canceled reports whether the call is being stopped, as far as the tool has
-// been told: see [ErrCanceled].
-func (c *Call) Canceled() bool { return c.canceled.Load() }
-
-// Err returns [ErrCanceled] if the call is being stopped, else nil.
+// Err returns [ErrCanceled] once a write, a progress report or a host call has
+// returned that the call is being stopped, else nil.
 func (c *Call) Err() error {
-	if c.Canceled() {
+	if c.canceled.Load() {
 		return ErrCanceled
 	}
 	return nil
@@ -76,10 +72,11 @@ func (s stream) Write(p []byte) (int, error) {
 	return len(p), err
 }
 
-// Write appends data to a stream of the contract. [Call.Output],
-// [Call.Content] and [Call.Log] are built on it; it is for a tool that writes a
-// large result in parts, as JSON to [abi.StreamResult], and returns [None]. It
-// returns [ErrCanceled], though the data was taken, or a [*WriteError].
+// Write appends data to a stream of the contract. A tool that writes a large
+// result in parts writes JSON to [abi.StreamResult] and returns [None]; for other
+// streams use [Call.Output], [Call.Content] and [Call.Log]. If the call is being
+// stopped the data is written and Write returns [ErrCanceled]. Other errors are a
+// [*WriteError].
 func (c *Call) Write(s abi.Stream, data []byte) error {
 	return c.code(s, c.host.Write(s, data))
 }
@@ -88,10 +85,9 @@ func (c *Call) Write(s abi.Stream, data []byte) error {
 const progressStream abi.Stream = -1
 
 // Progress reports how much is done of a total, in any unit; a negative total
-// is unknown. The message may be empty. It is cheap enough to be called every
-// few milliseconds of work, and is how a tool learns early that it should
-// stop: it returns [ErrCanceled], or a [*WriteError] for what is no number or
-// not UTF-8.
+// is unknown. The message may be empty. Call it every few milliseconds of work: it
+// is cheap, and returns [ErrCanceled] once the call is being stopped. It returns a
+// [*WriteError] for NaN and for a message that is not UTF-8.
 func (c *Call) Progress(done, total float64, message string) error {
 	return c.code(progressStream, c.host.Progress(done, total, message))
 }
@@ -126,6 +122,6 @@ func (c *Call) read(f abi.Field) []byte {
 	}
 }
 
-// Script returns the module's custom section toolhost.script, for
-// interpreters, or nil if there is none.
+// Script returns the module's custom section toolhost.script, or nil if there is
+// none. It is for interpreters.
 func (c *Call) Script() []byte { return c.read(abi.FieldScript) }

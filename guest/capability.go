@@ -8,9 +8,9 @@ import (
 	"github.com/toolhost/toolhost/abi"
 )
 
-// Host asks the host for one of its capabilities, by the name and with the
-// request the host documents. The response is decoded into a pointer, or
-// dropped if that is nil. A host that refuses or fails is a [*HostError].
+// Host calls the capability op of the host. The request is sent as JSON, and the
+// response is decoded into response, which is a pointer or nil. The error is a
+// [*HostError] if the host refuses or fails.
 func (c *Call) Host(op string, request, response any) error {
 	data, err := marshal(request)
 	if err != nil {
@@ -49,9 +49,9 @@ const (
 	opCheckpointLoad = "checkpoint.load"
 )
 
-// Sleep waits, to the next millisecond, and returns early with an error that
-// matches [ErrCanceled] if the call is stopped. The plugin needs the clock for
-// it: without, the error matches [ErrDenied].
+// Sleep waits, rounded up to a millisecond. If the call is stopped it returns early
+// with an error that matches [ErrCanceled]. Without the grant clock the error
+// matches [ErrDenied].
 func (c *Call) Sleep(d time.Duration) error {
 	if d <= 0 {
 		return c.Err()
@@ -66,26 +66,25 @@ type checkpoint struct {
 	Data []byte `json:"data,omitempty"`
 }
 
-// SaveCheckpoint keeps data, at most 1 MiB, with a background run, for its next
-// attempt to resume from. It replaces what was kept before, and is durable when
-// it returns nil. It costs a million units of fuel, and as long as a disk takes
-// to write: save every few seconds of work, not at every step.
+// SaveCheckpoint stores up to 1 MiB with a background run, so that its next attempt
+// can resume. It replaces the checkpoint before, and is durable when it returns
+// nil. It costs a million units of fuel and a write to disk: save every few seconds
+// of work, not at every step.
 //
-// A call that is not run in the background is never run again. Nothing is kept
-// then, and that is no error.
+// In a call that is not a background run it does nothing and returns nil.
 func (c *Call) SaveCheckpoint(data []byte) error {
 	return unlessDenied(c.Host(opCheckpointSave, checkpoint{data}, nil))
 }
 
-// LoadCheckpoint returns what an earlier attempt of the run saved last; nil if
-// none did, or if the call is not run in the background.
+// LoadCheckpoint returns the last checkpoint of an earlier attempt of the run. It
+// is nil if there is none, or if the call is not a background run.
 func (c *Call) LoadCheckpoint() ([]byte, error) {
 	var saved checkpoint
 	err := c.Host(opCheckpointLoad, struct{}{}, &saved)
 	return saved.Data, unlessDenied(err)
 }
 
-// unlessDenied drops the error of a capability a tool can do without.
+// unlessDenied drops the error of a capability that is not granted.
 func unlessDenied(err error) error {
 	if errors.Is(err, ErrDenied) {
 		return nil

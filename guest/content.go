@@ -2,7 +2,7 @@ package guest
 
 import "github.com/toolhost/toolhost/abi"
 
-// Block is one piece of content beside the result.
+// Block is one piece of content besides the result.
 type Block = abi.Block
 
 // TextBlock makes a block of text.
@@ -24,14 +24,14 @@ func LinkBlock(uri, name, mimeType string) Block {
 	return Block{Type: "resource_link", URI: uri, Name: name, MIMEType: mimeType}
 }
 
-// ResourceBlock makes a block that has the text of a resource in it. The media
+// ResourceBlock makes a block with the text of a resource. The media
 // type may be empty.
 func ResourceBlock(uri, mimeType, text string) Block {
 	return Block{Type: "resource", URI: uri, MIMEType: mimeType, Text: text}
 }
 
-// Content appends a block to the answer. It returns [ErrCanceled], though the
-// block was taken, or a [*WriteError].
+// Content appends a block to the answer. If the call is being stopped the block is
+// appended and Content returns [ErrCanceled]. Other errors are a [*WriteError].
 func (c *Call) Content(b Block) error {
 	data, err := marshal(b)
 	if err != nil {

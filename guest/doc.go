@@ -57,16 +57,15 @@
 //
 // An error a tool returns is a tool error: its text is for the model, which can
 // react to it. An error made by [ConnectionRequired] asks the user to connect
-// something first. A panic in a tool is recovered: the operator sees it and its
-// stack, the model one generic sentence. A panic in a goroutine the tool
+// something first. A panic in a tool is recovered: the operator sees it with its
+// stack, the model sees one generic sentence. A panic in a goroutine that the tool
 // started cannot be recovered and ends the instance.
 //
 // # Stopping
 //
-// A call may be stopped at any time. The tool learns of it from what it tells
-// the host: [Call.Progress], writes and [Call.Host] return [ErrCanceled], and
-// [Call.Canceled] is true from then on. A tool that does none of these is ended
-// where it stands.
+// A call may be stopped at any time. From then on [Call.Progress], writes and
+// [Call.Host] return [ErrCanceled], and so does [Call.Err]. A tool that calls none
+// of these is ended wherever it is.
 //
 // # Testing
 //

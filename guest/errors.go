@@ -8,13 +8,12 @@ import (
 )
 
 var (
-	// ErrCanceled is returned once the call is being stopped. What the tool
-	// has written still counts; it should finish soon.
+	// ErrCanceled is returned once the call is being stopped. The tool should
+	// finish soon; its output and result still count.
 	ErrCanceled = errors.New("canceled")
-	// ErrRefused is matched by every error of a write the host did not take:
-	// [*WriteError].
+	// ErrRefused is matched by the [*WriteError] of a write that the host refused.
 	ErrRefused = errors.New("refused by the host")
-	// ErrDenied is matched by the [*HostError] of a capability the operator
+	// ErrDenied is matched by the [*HostError] of a capability that the operator
 	// has not granted.
 	ErrDenied = errors.New("not granted")
 	// ErrUnknown is matched by the [*HostError] of a capability this host does
@@ -22,8 +21,7 @@ var (
 	ErrUnknown = errors.New("unknown capability")
 )
 
-// Errorf makes a tool error. It is [fmt.Errorf]: any other error a tool returns
-// is as good.
+// Errorf makes a tool error. It is [fmt.Errorf]; any other error does as well.
 func Errorf(format string, args ...any) error { return fmt.Errorf(format, args...) }
 
 // Connection says what the user has to connect before the tool can work.

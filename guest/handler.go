@@ -8,7 +8,7 @@ import (
 	"github.com/toolhost/toolhost/abi"
 )
 
-// Handler is what a tool does, made by [Handle].
+// Handler is the function of a tool. [Handle] makes one.
 type Handler struct {
 	in, out reflect.Type
 	run     func(c *Call) error
@@ -20,9 +20,8 @@ type None struct{}
 
 // Handle makes a handler of a function from arguments to a result. In is a
 // struct. Out is any type encoding/json can write, or [None]; an [any] or
-// [json.RawMessage] has no output schema. The function gets the arguments as
-// the host has checked them against the input schema, and the call, which it
-// must not use after it has returned.
+// [json.RawMessage] has no output schema. The host has checked the arguments
+// against the input schema. The function must not use the call after it returns.
 func Handle[In, Out any](f func(c *Call, in In) (Out, error)) Handler {
 	warmUp[In, Out]()
 	return Handler{
@@ -42,11 +41,10 @@ func Handle[In, Out any](f func(c *Call, in In) (Out, error)) Handler {
 	}
 }
 
-// warmUp has encoding/json build what it keeps of the types, three quarters of the time
-// of a short call. It is done while the plugin starts up, of which hosts keep a
-// copy for all calls.
+// warmUp makes encoding/json build its caches for the types, which is three quarters
+// of the time of a short call. Hosts start every call from a snapshot taken after it.
 func warmUp[In, Out any]() {
-	defer func() { _ = recover() }() // of methods of the types, which hear of nobody's mistake here
+	defer func() { _ = recover() }() // a method of the types may panic on an empty value
 	_ = decodeArgs([]byte("{}"), new(In))
 	_, _ = marshal(new(Out))
 }
@@ -61,8 +59,8 @@ func decodeArgs(data []byte, in any) error {
 	return json.Unmarshal(data, in)
 }
 
-// result writes the result of a call. A result that cannot be written is the
-// plugin's mistake and nothing a model could react to, so it panics.
+// result writes the result of a call. It panics if the type cannot be written: that
+// is a mistake of the plugin, to which a model could not react.
 func (c *Call) result(out any) error {
 	if _, none := out.(*None); none {
 		return nil
@@ -74,5 +72,5 @@ func (c *Call) result(out any) error {
 	if err := c.Write(abi.StreamResult, data); err != ErrCanceled {
 		return err
 	}
-	return nil // it was taken, and a result that is there counts
+	return nil // the result was written, so it counts
 }

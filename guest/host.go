@@ -8,9 +8,8 @@ import (
 	"github.com/toolhost/toolhost/abi"
 )
 
-// Host is the four functions of the contract. In a module they are its imports;
-// in a test they are those of package guesttest. Plugins do not use it, they
-// have a [Call].
+// Host is the four functions of the contract: the imports of a module, or the host
+// of package guesttest. Plugins use [Call] instead.
 type Host interface {
 	// Read copies as much of a field as fits and returns its whole length, or
 	// [abi.Absent].
@@ -20,13 +19,13 @@ type Host interface {
 	Write(s abi.Stream, data []byte) int32
 	// Progress returns what Write does. A negative total is unknown.
 	Progress(done, total float64, message string) int32
-	// Call uses a capability. The response, or an [abi.CallFailure] if it
-	// returns one of the Call codes, is read as [abi.FieldResponse].
+	// Call uses a capability. The response is read as [abi.FieldResponse]. It is an
+	// [abi.CallFailure] if Call returns one of the Call codes.
 	Call(op string, request []byte) int32
 }
 
-// Describe answers a host that asks for the manifest, and returns one of the
-// Invoke codes of the contract.
+// Describe writes the manifest to the host and returns one of the Invoke codes of
+// the contract.
 func (p *Plugin) Describe(h Host) (code int32) {
 	c := newCall(h)
 	defer c.recover(&code)
@@ -38,8 +37,7 @@ func (p *Plugin) Describe(h Host) (code int32) {
 	return abi.InvokeOK
 }
 
-// Invoke does one call of a tool and returns one of the Invoke codes of the
-// contract.
+// Invoke runs one call of a tool and returns one of the Invoke codes of the contract.
 func (p *Plugin) Invoke(h Host) (code int32) {
 	c := newCall(h)
 	defer c.recover(&code)

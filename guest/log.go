@@ -8,18 +8,18 @@ import (
 	"github.com/toolhost/toolhost/abi"
 )
 
-// Logger writes records for the operator; the model never sees them. Its
-// methods take a message and pairs of key and value, as those of [log/slog] do,
-// which is not used because it would add a tenth to every plugin.
+// Logger writes records for the operator; the model never sees them. Its methods
+// take a message and pairs of key and value, like [log/slog], which would make every
+// plugin a tenth larger.
 type Logger struct{ call *Call }
 
 // Log returns the log of the call.
 func (c *Call) Log() Logger { return Logger{c} }
 
-// Debug writes a record for whoever looks for a fault.
+// Debug writes a record for debugging.
 func (l Logger) Debug(message string, pairs ...any) { l.write(abi.StreamDebug, message, pairs) }
 
-// Info writes a record of something worth knowing.
+// Info writes a record of a normal event.
 func (l Logger) Info(message string, pairs ...any) { l.write(abi.StreamInfo, message, pairs) }
 
 // Warn writes a record of something that may be wrong.

@@ -8,7 +8,7 @@ import (
 	"github.com/toolhost/toolhost/abi"
 )
 
-// The parts of a manifest that plugins fill in as the contract has them.
+// The parts of a manifest, as in the contract.
 type (
 	Hints    = abi.Hints
 	Limits   = abi.Limits
@@ -60,8 +60,8 @@ func (p *Plugin) Manifest() (*abi.Manifest, error) {
 	return abi.DecodeManifest(doc)
 }
 
-// document is the manifest as JSON. It is not checked, as the plugin's tests
-// and the host do that and the checks would be in every plugin's binary.
+// document returns the manifest as JSON, unchecked: the plugin's tests and the host
+// check it, and the checks would make every plugin's binary larger.
 func (p *Plugin) document() ([]byte, error) {
 	m := abi.Manifest{
 		ABI: abi.Version, Name: p.Name, Version: p.Version, Description: p.Description,

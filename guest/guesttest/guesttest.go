@@ -1,11 +1,10 @@
 // Package guesttest tests plugins written with package guest, in the test's own
-// process and on any platform. One line tests what a plugin says of itself:
+// process and on any platform. One line tests a plugin's manifest and examples:
 //
 //	func TestPlugin(t *testing.T) { guesttest.Check(t, &plugin) }
 //
-// [Call] and [Host.Call] call a tool for everything else. What only a sandbox
-// does is not done here: there are no limits, and what a tool prints to
-// [os.Stdout] goes there.
+// Use [Call] and [Host.Call] for other tests. There is no sandbox: no limit applies,
+// and a tool that prints to [os.Stdout] prints to the output of the test.
 package guesttest
 
 import (
@@ -20,9 +19,8 @@ import (
 	"github.com/toolhost/toolhost/internal/schema"
 )
 
-// Check fails the test if the plugin's manifest is not one a host would load,
-// or if one of its examples does not give the answer it claims. Each example is
-// a subtest.
+// Check fails the test if a host would refuse the plugin's manifest, or if an
+// example does not give the answer it states. Each example is a subtest.
 func Check(t *testing.T, p *guest.Plugin) {
 	t.Helper()
 	m, err := p.Manifest()

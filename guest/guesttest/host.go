@@ -17,25 +17,24 @@ import (
 // knows no facts and never stops a call. It is safe for concurrent use.
 type Host struct {
 	Facts guest.Facts
-	// Capabilities answers [guest.Call.Host] by the name of the capability. A
-	// nil function is a capability that is not granted; one that is missing is
-	// unknown to the host. An error is a failure, but a [*guest.HostError]
-	// says itself what it is.
+	// Capabilities answers [guest.Call.Host] by the name of the capability. A nil
+	// function is a capability that is not granted, a missing name one that the host
+	// does not know. An error is a failure; a [*guest.HostError] is returned as it is.
 	Capabilities map[string]func(request json.RawMessage) (response any, err error)
-	// StopAfter is the number of progress reports after which the call is
-	// being stopped: the last of them and all that follows is answered with
-	// [guest.ErrCanceled]. 0 never stops.
+	// StopAfter is the number of progress reports after which the call is being
+	// stopped: the last report and everything after it return [guest.ErrCanceled].
+	// 0 never stops.
 	StopAfter int
 	Script    []byte // the module's custom section toolhost.script
-	// Checkpoint is that of a background run: what a call saves, the next one
-	// loads. Nil is a call that is not run in the background and keeps nothing.
+	// Checkpoint is the checkpoint of a background run: the next call loads what a
+	// call saves. Nil is a call that is not a background run and saves nothing.
 	Checkpoint *[]byte
 }
 
-// Outcome is all that came of a call.
+// Outcome is the result of a call with its output, progress and logs.
 type Outcome struct {
 	abi.Result
-	Stdout, Stderr string // but what went to the process's own
+	Stdout, Stderr string // without writes to os.Stdout and os.Stderr
 	Progress       []Progress
 	Logs           []Log
 }
@@ -65,9 +64,8 @@ func (o Outcome) String() string {
 // Call calls a tool with the zero [Host].
 func Call(p *guest.Plugin, tool string, args any) Outcome { return Host{}.Call(p, tool, args) }
 
-// Call calls a tool. The arguments are what encoding/json makes of args; as
-// with any host, those that do not fit the tool's input schema are a tool
-// error.
+// Call calls a tool. The arguments are args as JSON. As with any host, arguments
+// that do not fit the tool's input schema are a tool error.
 func (h Host) Call(p *guest.Plugin, tool string, args any) Outcome {
 	data, err := json.Marshal(args)
 	if err != nil {
