@@ -7,13 +7,13 @@ import (
 	"github.com/toolhost/toolhost/host"
 )
 
-// CompileAhead compiles the plugins that are not compiled yet, so that no call
-// has to wait for it: one at a time, at low priority, and after each reload what
-// that brought. Plugins that were too late to describe themselves are described
-// last. It returns when ctx is done. What does not compile becomes a problem.
+// CompileAhead compiles plugins before their first call: one at a time, at low
+// priority, and after each reload the new ones. Plugins that took too long to
+// describe themselves come last. It returns when ctx is done. A plugin that does not
+// compile becomes a problem.
 //
-// Where the host keeps compiled code in a folder, what comes of it takes no
-// memory before the first call.
+// If the host keeps compiled code in a folder, the code takes no memory before the
+// first call.
 func (r *Registry) CompileAhead(ctx context.Context) {
 	low := host.CompileOptions{LowPriority: true}
 	for {
@@ -34,7 +34,7 @@ func (r *Registry) CompileAhead(ctx context.Context) {
 	}
 }
 
-// compileAhead compiles the plugin unless there is no need, or no use.
+// compileAhead compiles the plugin unless that is not needed or cannot succeed.
 func (p *Plugin) compileAhead(ctx context.Context, low host.CompileOptions) error {
 	if p.interpret || p.stored.Load() || p.compiled() || p.Denied() != nil || errors.Is(p.failure(), host.ErrABI) {
 		return nil

@@ -9,15 +9,14 @@ import (
 	"github.com/toolhost/toolhost/host"
 )
 
-// Compile compiles the plugins that were not called yet, some at a time, so that
-// no call has to wait for it. Nobody needs to: the first call of a plugin
-// compiles it. Where the host has a folder for compiled code, what comes of it is
-// there, and takes no memory before the first call. They are those of the moment:
-// what a reload meanwhile brings is not among them. After each plugin it tells
-// progress, if that is not nil, how many of how many are done, which one it was,
-// and what was wrong with it; these calls do not overlap. Its error joins those
-// of the plugins, each with its file, and is the cause of the context once ctx is
-// done.
+// Compile compiles the plugins that were not called yet, several at a time, so that
+// their first calls need not wait for it. If the host has a folder for compiled code,
+// the code is stored there and takes no memory before the first call. Plugins that a
+// reload adds meanwhile are not compiled.
+//
+// After each plugin it calls progress, unless that is nil, with the number of plugins
+// done and in total, the file and its error; these calls do not overlap. The returned
+// error joins the errors of the plugins, or is the cause of ctx.
 func (r *Registry) Compile(ctx context.Context, progress func(done, total int, file string, err error)) error {
 	if err := r.describeLate(ctx, host.CompileOptions{}); err != nil {
 		return err
@@ -56,9 +55,8 @@ func (r *Registry) Compile(ctx context.Context, progress func(done, total int, f
 	return errors.Join(errs...)
 }
 
-// Compile compiles the plugin, if it was not called yet and is not compiled, so
-// that its next call has all of its time to itself. Its error names the file, or
-// is the cause of the context as soon as ctx is done.
+// Compile compiles the plugin unless it is compiled, so that its next call need not
+// wait for it. The error names the file, or is the cause of ctx.
 func (p *Plugin) Compile(ctx context.Context) error {
 	if _, err := p.use(ctx); err != nil {
 		return fmt.Errorf("%s: %w", p.File, err)
@@ -67,8 +65,8 @@ func (p *Plugin) Compile(ctx context.Context) error {
 	return nil
 }
 
-// compilation is one that callers wait for. It is ended when none of them waits
-// any more.
+// compilation is a compilation that callers wait for. It is canceled when none of
+// them waits any more.
 type compilation struct {
 	done    chan struct{} // closed when module and err are there
 	module  *host.Module
@@ -80,15 +78,14 @@ type compilation struct {
 	overtaken bool // another one has taken its place
 }
 
-// errOvertaken is why a compilation at low priority ended: somebody waits for the
-// plugin, and it has begun anew for them.
+// errOvertaken ends a compilation at low priority: a call needs the plugin, which is
+// compiled anew for it.
 var errOvertaken = errors.New("a call waits for the plugin")
 
-// use returns the compiled plugin, which the caller gives back with unuse. The
-// plugin is compiled once, for all who ask meanwhile. If that fails the next
-// caller tries again, since what failed may have been the disk; the host refuses
-// at once what was the module's fault. As soon as ctx is done use returns the
-// cause.
+// use returns the compiled plugin, which the caller gives back with unuse. Callers
+// share one compilation. If it fails the next caller tries again, since the cause may
+// have been the disk; the host refuses a faulty module at once. Use returns the cause
+// of ctx as soon as it is done.
 func (p *Plugin) use(ctx context.Context) (*host.Module, error) {
 	return p.useWith(ctx, host.CompileOptions{})
 }
@@ -146,7 +143,7 @@ func (p *Plugin) giveUp(c *compilation, cause error) bool {
 	}
 	if c.waiting--; c.waiting == 0 {
 		c.cancel(cause)
-		p.compiling = nil // whoever comes now starts anew
+		p.compiling = nil // the next caller starts anew
 	}
 	return true
 }
@@ -154,8 +151,8 @@ func (p *Plugin) giveUp(c *compilation, cause error) bool {
 // unuse ends what use began. What could not be freed is freed with the host.
 func (p *Plugin) unuse() { _ = p.leave(context.Background(), false) }
 
-// leave ends what use began. The last one to leave frees the compiled plugin if
-// it is to be freed, or nobody can come any more.
+// leave ends what use began. The last user frees the compiled plugin if free is set
+// or the plugin is retired.
 func (p *Plugin) leave(ctx context.Context, free bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -166,7 +163,7 @@ func (p *Plugin) leave(ctx context.Context, free bool) error {
 	return p.free(ctx)
 }
 
-// free frees the compiled plugin unless somebody uses it. The plugin is locked.
+// free frees the compiled plugin unless it is in use. The caller holds p.mu.
 func (p *Plugin) free(ctx context.Context) error {
 	if p.users > 0 || p.module == nil {
 		return nil
@@ -176,8 +173,8 @@ func (p *Plugin) free(ctx context.Context) error {
 	return module.Close(ctx)
 }
 
-// hold keeps the compiled plugin, which can not be compiled again: its file is
-// not what it was. It is false if it is not compiled.
+// hold keeps the compiled plugin, which cannot be compiled again because its file has
+// changed. It returns false if the plugin is not compiled.
 func (p *Plugin) hold() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -199,8 +196,7 @@ func (p *Plugin) release() {
 	p.held = false
 }
 
-// retire lets nobody use the plugin any more who does not yet. What is compiled
-// is freed now, or by the last one who uses it.
+// retire refuses new users. The compiled code is freed now or by the last user.
 func (p *Plugin) retire(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -213,8 +209,7 @@ func (p *Plugin) retire(ctx context.Context) error {
 	return p.free(ctx)
 }
 
-// replaced adds to an error that the plugin is not the registry's any more, which
-// is then what it comes of.
+// replaced adds to an error that the plugin is retired, if it is.
 func (p *Plugin) replaced(err error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -224,7 +219,7 @@ func (p *Plugin) replaced(err error) error {
 	return fmt.Errorf("%w: %w", p.gone, err)
 }
 
-// start begins a compilation. The plugin is locked.
+// start begins a compilation. The caller holds p.mu.
 func (p *Plugin) start(ctx context.Context, opts host.CompileOptions) *compilation {
 	c := &compilation{done: make(chan struct{}), low: opts.LowPriority}
 	ctx, c.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
@@ -236,7 +231,7 @@ func (p *Plugin) start(ctx context.Context, opts host.CompileOptions) *compilati
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.loading--
-		if p.compiling != c { // nobody waits, or only those who were overtaken
+		if p.compiling != c { // no caller waits for it any more
 			if module != nil {
 				_ = module.Close(ctx)
 			}
@@ -250,7 +245,7 @@ func (p *Plugin) start(ctx context.Context, opts host.CompileOptions) *compilati
 		if err == nil {
 			p.users = c.waiting
 			if p.gone != nil {
-				_ = p.free(ctx) // unless somebody waits, nobody will come for it
+				_ = p.free(ctx) // unless a caller waits
 			}
 		}
 
@@ -260,7 +255,7 @@ func (p *Plugin) start(ctx context.Context, opts host.CompileOptions) *compilati
 	return c
 }
 
-// load reads and compiles the file, if it is still what it was.
+// load reads and compiles the file if it is unchanged.
 func (p *Plugin) load(ctx context.Context, opts host.CompileOptions) (*host.Module, error) {
 	wasm, s, err := p.reread()
 	if err != nil {
@@ -272,12 +267,11 @@ func (p *Plugin) load(ctx context.Context, opts host.CompileOptions) (*host.Modu
 
 	opts.Interpret = p.interpret
 	module, err := p.host.CompileWith(ctx, wasm, opts)
-	p.digests.save() // by which the next process knows what is refused
+	p.digests.save() // the next process finds what is refused by digest
 	return module, err
 }
 
-// reread reads the file, if it still looks as it did. Whether it is what it was
-// is said by its digest, see is.
+// reread reads the file if its stamp is unchanged. The caller checks the digest.
 func (p *Plugin) reread() ([]byte, stamp, error) {
 	wasm, s, err := readFile(p.folder, p.name, MaxWasm)
 	if err != nil {
@@ -302,9 +296,8 @@ func (p *Plugin) is(digest string, s stamp) error {
 	return nil
 }
 
-// failure is why the plugin could not be compiled the last time, nil if it was
-// not tried or is compiled. What an earlier process found out is known once the
-// digest is.
+// failure is the error of the last compilation, of this process or, once the digest
+// is known, an earlier one. It is nil if there was none or the plugin is compiled.
 func (p *Plugin) failure() error {
 	p.mu.Lock()
 	module, failed := p.module, p.failed
@@ -315,8 +308,8 @@ func (p *Plugin) failure() error {
 	return failed
 }
 
-// close frees what is compiled, and ends and waits for what is being compiled.
-// A call that runs all the same frees the plugin when it ends.
+// close frees the compiled code and stops compilations. A call that still runs frees
+// the code when it ends.
 func (p *Plugin) close(ctx context.Context) error {
 	p.mu.Lock()
 	p.gone = host.ErrClosed

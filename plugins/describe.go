@@ -14,10 +14,10 @@ import (
 	"github.com/toolhost/toolhost/internal/owned"
 )
 
-// errLate is why a plugin is not loaded that has had no time to describe itself.
-var errLate = errors.New("the time for that is over")
+// errLate says that there was no time left for a plugin to describe itself.
+var errLate = errors.New("out of time")
 
-// lateError is what is wrong with a plugin that is not described yet.
+// lateError is the problem of a plugin that is not described yet.
 type lateError struct{ err error }
 
 func (e *lateError) Error() string {
@@ -26,9 +26,8 @@ func (e *lateError) Error() string {
 
 func (e *lateError) Unwrap() error { return e.err }
 
-// described remembers what plugins that were late said of themselves, until they
-// are loaded, and why plugins failed to: nothing else comes of asking again. Both
-// are found by the digest of the plugin.
+// described caches by digest the manifests of plugins that were late, until they are
+// loaded, and the errors of plugins that failed: they would fail again.
 type described struct {
 	mu        sync.Mutex
 	documents map[string][]byte
@@ -38,7 +37,7 @@ type described struct {
 // maxDescribed bounds both maps.
 const maxDescribed = 1 << 14
 
-// take returns what is known of a plugin. A document is forgotten with it.
+// take returns what is known of a plugin, and removes the document.
 func (d *described) take(digest string) (document []byte, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -61,7 +60,7 @@ func (d *described) put(digest string, document []byte, err error) {
 	}
 }
 
-// atFault reports whether a plugin that could not be described is to blame, and
+// atFault reports whether an error of describing is the plugin's fault, so that it
 // would fail again.
 func atFault(err error) bool {
 	for _, reason := range []error{host.ErrABI, host.ErrTrap, host.ErrFuel, host.ErrMemory, host.ErrOutput, host.ErrNoManifest} {
@@ -72,8 +71,8 @@ func atFault(err error) bool {
 	return false
 }
 
-// describe asks the plugin itself, unless it is known what it says. A plugin that
-// takes long to compile for that, or comes when the time for it is over, is late.
+// describe asks the plugin itself, unless its answer is cached. A plugin for which
+// there is not enough time is late.
 func (l *loader) describe(p *Plugin) ([]byte, error) {
 	if !p.Info.Describe {
 		return nil, host.ErrNoManifest
@@ -113,8 +112,8 @@ func (l *loader) describe(p *Plugin) ([]byte, error) {
 	return document, nil
 }
 
-// quickCompileTime is how much processor time a plugin may take to be compiled
-// that cannot be described without, while others wait for it.
+// quickCompileTime is the processor time for compiling a plugin that cannot be
+// interpreted to describe it, while others wait.
 const quickCompileTime = 5 * time.Second
 
 // describe asks the plugin what it is.
@@ -132,8 +131,7 @@ func (p *Plugin) describe(ctx context.Context, opts host.CompileOptions) ([]byte
 	return p.host.DescribeWith(ctx, wasm, opts)
 }
 
-// cachedManifest is the file that keeps what a plugin said of itself, empty if
-// none does.
+// cachedManifest is the file with a plugin's description, empty without a cache.
 func cachedManifest(cacheDir, digest string) string {
 	if cacheDir == "" {
 		return ""
@@ -141,7 +139,7 @@ func cachedManifest(cacheDir, digest string) string {
 	return filepath.Join(cacheDir, "manifest-"+digest+".json")
 }
 
-// cacheManifest keeps what a plugin said of itself, if name is not empty.
+// cacheManifest stores a plugin's description, if name is not empty.
 func cacheManifest(name string, document []byte) error {
 	if name == "" {
 		return nil
@@ -152,8 +150,8 @@ func cacheManifest(name string, document []byte) error {
 	return nil
 }
 
-// describeLate describes the plugins that were late, with all the time that
-// compiling one may take, and reloads if that changes something.
+// describeLate describes the late plugins, without the limit on time, and reloads if
+// that changes something.
 func (r *Registry) describeLate(ctx context.Context, opts host.CompileOptions) error {
 	changed := false
 	for _, p := range r.set.Load().late {

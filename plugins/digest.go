@@ -18,18 +18,14 @@ import (
 	"github.com/toolhost/toolhost/internal/owned"
 )
 
-// Digest is the sha256 of the plugin's file in hex: what tells one build from
-// another, and what a lock file pins. It is that of the file as it was loaded;
-// a file that has changed since is an error, which matches [ErrReplaced] once
-// the registry has another plugin in its place.
+// Digest returns the SHA-256 of the plugin's file in hex, as the file was loaded. It
+// identifies a build, and pins name it. If the file has changed since, the error is
+// [ErrChanged]; it also matches [ErrReplaced] once the registry has reloaded.
 //
-// To read all files of a folder takes longer than all else that loading does,
-// so a digest is computed when it is first asked for, and what was computed for
-// a file is kept with what the system says of it: device, inode, size, and when
-// it was changed. No program can change a file and leave these as they were, short
-// of setting the clock.
-// Should a digest that was kept be wrong all the same, then nothing runs under
-// it: what is compiled has its digest computed from what was read.
+// Hashing takes longer than the rest of loading, so the digest is computed on
+// demand and cached by device, inode, size and change time, which no program can
+// keep while changing a file, short of setting the clock. Nothing runs under a wrong
+// digest: it is computed again from the bytes that are compiled.
 func (p *Plugin) Digest() (string, error) {
 	p.digesting.Lock()
 	defer p.digesting.Unlock()
@@ -49,9 +45,9 @@ func (p *Plugin) Digest() (string, error) {
 	return digest, nil
 }
 
-// ErrChanged is why a plugin cannot be compiled, or its digest not be told: its
-// file is not the one that was loaded, and was not read again yet.
-var ErrChanged = errors.New("the file has changed since it was loaded: reload to have it as it is")
+// ErrChanged says that a plugin cannot be compiled or its digest computed because
+// its file has changed since it was loaded.
+var ErrChanged = errors.New("the file has changed since it was loaded: reload the plugins")
 
 // missing adds to an error that the file has changed, if it is not there.
 func missing(err error) error {
@@ -75,8 +71,8 @@ func (p *Plugin) known() string {
 
 func (p *Plugin) learn(digest string) { p.digest.CompareAndSwap(nil, &digest) }
 
-// ReadDigests computes the digests of plugins that are not known yet, some at a
-// time. It returns those that failed. Its error is the cause of the context.
+// ReadDigests computes the unknown digests of plugins, several at a time, and
+// returns those that failed. The error is the cause of ctx.
 func ReadDigests(ctx context.Context, list []*Plugin) ([]Problem, error) {
 	errs := make([]error, len(list))
 	each(ctx, len(list), func(i int) { _, errs[i] = list[i].Digest() })
@@ -94,7 +90,7 @@ func ReadDigests(ctx context.Context, list []*Plugin) ([]Problem, error) {
 	return problems, nil
 }
 
-// stamp is what tells a file, and each change of it, from all others.
+// stamp identifies a file and each of its changes.
 type stamp struct {
 	size     int64
 	modified int64  // Unix nanoseconds
@@ -103,12 +99,12 @@ type stamp struct {
 	changed  time.Time // the later of the two
 }
 
-// sameContent reports whether a file is one that was seen before. It may have
-// other names, links and permissions than it had.
+// sameContent reports whether a file has the size and modification time it had.
+// Names, links and permissions may differ.
 func (s stamp) sameContent(o stamp) bool { return s.size == o.size && s.modified == o.modified }
 
-// settle is for how long a file must have been left alone for its stamp to tell
-// the next change: clocks of file systems tick up to once in two seconds.
+// settle is how long a file must be unchanged before its stamp is sure to show the
+// next change: clocks of file systems tick as slowly as every two seconds.
 const settle = 2*time.Second + 100*time.Millisecond
 
 // settled reports whether another change of the file has another stamp.
@@ -128,8 +124,7 @@ func stampOf(info fs.FileInfo) stamp {
 	return s
 }
 
-// hashFile reads a file. The stamp is that from before, and has no inode if the
-// file was changed meanwhile.
+// hashFile hashes a file. The error is [ErrChanged] if it changes meanwhile.
 func hashFile(folder fs.FS, name string) (string, stamp, error) {
 	file, s, err := openFile(folder, name, MaxWasm)
 	if err != nil {
@@ -153,8 +148,8 @@ func hashFile(folder fs.FS, name string) (string, stamp, error) {
 	return hex.EncodeToString(h.Sum(nil)), s, nil
 }
 
-// digests keep digests by stamp in a file, so that the next process need not
-// read the plugins again. A nil *digests keeps nothing.
+// digests caches digests by stamp in a file, so that the next process need not read
+// the plugins again. A nil *digests caches nothing.
 type digests struct {
 	file string
 
@@ -164,11 +159,10 @@ type digests struct {
 	changed bool
 }
 
-// maxDigests is how many the file has: those of this process, and of what others
-// have added.
+// maxDigests is the most entries of the file.
 const maxDigests = 4096
 
-// openDigests reads the file. One that is not whole is written anew.
+// openDigests reads the file. A damaged one is ignored and replaced later.
 func openDigests(cacheDir string) *digests {
 	if cacheDir == "" {
 		return nil

@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// each does something for each number below n, as many at a time as there are
-// processors. It begins no more once ctx is done, and waits for those it began.
+// each calls do for each number below n, on as many goroutines as there are
+// processors. It starts no more once ctx is done, and waits for those it started.
 func each(ctx context.Context, n int, do func(i int)) {
 	var workers sync.WaitGroup
 	work := make(chan int)

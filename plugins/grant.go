@@ -8,7 +8,7 @@ import (
 	"github.com/toolhost/toolhost/host"
 )
 
-// Grant is what the operator lets one plugin touch. The zero Grant is nothing.
+// Grant is what the operator grants one plugin. The zero Grant grants nothing.
 type Grant = host.Grant
 
 // granted is what a call of a tool may touch. A tool that says it is readonly gets

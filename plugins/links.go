@@ -6,17 +6,16 @@ import (
 	"strings"
 )
 
-// maxLinks is how many links a path may lead over: as many as Linux follows.
+// maxLinks is the most links followed in a path, as on Linux.
 const maxLinks = 40
 
 // entry is a name in a folder.
 type entry struct{ dir, name string }
 
-// follow follows a path that is absolute. It returns where it leads, empty if it
-// leads nowhere, and the entries that would have to change for it to lead
-// elsewhere: its last one, each link on the way, and the first that is not there.
-// A folder on the way that is no link is not among them: it is moved with what
-// is in it.
+// follow resolves an absolute path. It returns the real path, empty if there is none,
+// and the entries whose change would change it: the last one, each link on the way and
+// the first missing one. Real folders on the way are not among them: they move together
+// with their content.
 func follow(path string) (real string, turns []entry) {
 	volume := filepath.VolumeName(path) + string(filepath.Separator)
 	real = volume

@@ -21,17 +21,17 @@ import (
 // MaxWasm is the largest plugin file that is loaded, in bytes.
 const MaxWasm = 64 << 20
 
-// loader reads folders and collects what is wrong with them.
+// loader reads folders and collects problems.
 type loader struct {
 	host     *host.Host
 	cfg      Config
 	digests  *digests
-	before   map[place]*Plugin // those of an earlier reading
+	before   map[place]*Plugin // of the earlier reading
 	problems []Problem
 
-	describing context.Context // done when there is no more time for it
+	describing context.Context // done when the time for describing is over
 	described  *described
-	late       []*Plugin // that did not describe themselves in time
+	late       []*Plugin // not described in time
 }
 
 func newLoader(h *host.Host, cfg Config) *loader {
@@ -41,7 +41,7 @@ func newLoader(h *host.Host, cfg Config) *loader {
 	}
 	_ = os.MkdirAll(cfg.CacheDir, 0o700) // what is wrong with it is known where it is written to
 	if err := owned.Folder(cfg.CacheDir); errors.Is(err, owned.ErrUnsafe) {
-		l.problem(cfg.CacheDir, fmt.Errorf("what is cached is not used: %w", err))
+		l.problem(cfg.CacheDir, fmt.Errorf("the cache is not used: %w", err))
 		l.cfg.CacheDir = ""
 	}
 	return l
@@ -65,8 +65,8 @@ func (r *Registry) loader(before *set) *loader {
 	return l
 }
 
-// Load loads one file of a folder, with nothing granted, and returns what is
-// worth knowing beside it.
+// Load loads one file of a folder with nothing granted. It also returns problems that
+// did not prevent loading it.
 func Load(ctx context.Context, h *host.Host, folder Folder, name, cacheDir string) (*Plugin, []Problem, error) {
 	l := newLoader(h, Config{CacheDir: cacheDir})
 	l.describing = ctx
@@ -102,7 +102,7 @@ func (l *loader) folder(ctx context.Context, i int, folder Folder) []*Plugin {
 	return slices.DeleteFunc(plugins, func(p *Plugin) bool { return p == nil })
 }
 
-// unreadable is why nothing is loaded from a folder.
+// unreadable says why nothing is loaded from a folder.
 func unreadable(err error) error {
 	if errors.Is(err, owned.ErrUnsafe) {
 		return fmt.Errorf("no plugin is loaded from the folder: %w", err)
@@ -110,7 +110,7 @@ func unreadable(err error) error {
 	return fmt.Errorf("the folder cannot be read: %w", unpath(err))
 }
 
-// file loads what may be a plugin. It is nil if it is not.
+// file loads an entry of a folder. It returns nil if that is not a plugin.
 func (l *loader) file(i int, folder Folder, entry fs.DirEntry) *Plugin {
 	name := entry.Name()
 	if strings.HasPrefix(name, ".") || entry.IsDir() {
@@ -129,7 +129,7 @@ func (l *loader) file(i int, folder Folder, entry fs.DirEntry) *Plugin {
 	for _, ending := range sidecars {
 		if stem, ok := strings.CutSuffix(name, ending); ok {
 			if _, err := fs.Stat(folder.FS, stem+".wasm"); err != nil {
-				l.problem(file, fmt.Errorf("there is no %s.wasm beside it", stem))
+				l.problem(file, fmt.Errorf("there is no %s.wasm next to it", stem))
 			}
 		}
 	}
@@ -159,9 +159,9 @@ func (l *loader) plugin(i int, folder Folder, stem string) (*Plugin, error) {
 	return p, nil
 }
 
-// read fills in what the files of a plugin say. Of the plugin itself it reads
-// only that, unless it was changed a moment ago: the next change could then not
-// be told, so that the digest has to be known.
+// read fills in a plugin from its files. It reads the whole module only if that was
+// changed a moment ago: its stamp might not show the next change, so that its digest
+// is needed.
 func (l *loader) read(p *Plugin, stem string) error {
 	file, s, err := openFile(p.folder, p.name, MaxWasm)
 	if err != nil {
@@ -233,7 +233,7 @@ func openFile(folder fs.FS, name string, most int64) (fs.File, stamp, error) {
 	return file, stampOf(info), nil
 }
 
-// readAll reads an open file that has not changed since.
+// readAll reads an open file that has the size it had.
 func readAll(file fs.File, s stamp) ([]byte, error) {
 	data := make([]byte, s.size)
 	if _, err := io.ReadFull(file, data); errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) && s.size > 0 {
@@ -277,7 +277,7 @@ func (l *loader) manifest(p *Plugin, stem string) ([]byte, error) {
 	return l.describe(p)
 }
 
-// ignored reports a sidecar that is not used.
+// ignored reports an unused sidecar.
 func (l *loader) ignored(p *Plugin, sidecar string) {
 	if sidecar != "" {
 		l.problem(path.Join(path.Dir(p.File), sidecar), errors.New("ignored: the module has a manifest of its own"))
@@ -291,11 +291,11 @@ func (p *Plugin) tools() error {
 		t.Name = abi.AgentName(p.Manifest.Name, t.Tool.Name)
 		at := fmt.Sprintf("/tools/%d", i)
 		var err error
-		if t.input, err = schema.Compile(t.Tool.InputSchema); err != nil {
+		if t.input, err = schema.Compile(t.InputSchema); err != nil {
 			return fmt.Errorf("%s/input_schema: %w", at, err)
 		}
-		if t.Tool.OutputSchema != nil {
-			if t.output, err = schema.Compile(t.Tool.OutputSchema); err != nil {
+		if t.OutputSchema != nil {
+			if t.output, err = schema.Compile(t.OutputSchema); err != nil {
 				return fmt.Errorf("%s/output_schema: %w", at, err)
 			}
 		}

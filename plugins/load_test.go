@@ -162,9 +162,9 @@ func TestDescribeCacheUnsafe(t *testing.T) {
 		change  func(cache, file string) error
 		problem string
 	}{
-		"a folder that others write to": {func(cache, _ string) error { return os.Chmod(cache, 0o777) }, "what is cached is not used: unsafe: "},
-		"a sticky one":                  {func(cache, _ string) error { return os.Chmod(cache, 0o777|os.ModeSticky) }, "what is cached is not used: unsafe: "},
-		"another user's folder":         {func(cache, _ string) error { return os.Chown(cache, 65534, 65534) }, "what is cached is not used: unsafe: "},
+		"a folder that others write to": {func(cache, _ string) error { return os.Chmod(cache, 0o777) }, "the cache is not used: unsafe: "},
+		"a sticky one":                  {func(cache, _ string) error { return os.Chmod(cache, 0o777|os.ModeSticky) }, "the cache is not used: unsafe: "},
+		"another user's folder":         {func(cache, _ string) error { return os.Chown(cache, 65534, 65534) }, "the cache is not used: unsafe: "},
 		"a file that others write":      {func(_, file string) error { return os.Chmod(file, 0o666) }, ""},
 		"another user's file":           {func(_, file string) error { return os.Chown(file, 65534, 65534) }, ""},
 		"a link":                        {func(_, file string) error { return errors.Join(os.Rename(file, file+"~"), os.Symlink(file+"~", file)) }, ""},
@@ -267,7 +267,7 @@ func TestBadFiles(t *testing.T) {
 		},
 		{
 			"sidecar alone", map[string][]byte{"p.toolhost.json": []byte(sidecarJSON)},
-			[]string{"plugins/p.toolhost.json: there is no p.wasm beside it"},
+			[]string{"plugins/p.toolhost.json: there is no p.wasm next to it"},
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {

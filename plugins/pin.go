@@ -12,22 +12,21 @@ import (
 	"github.com/toolhost/toolhost/internal/owned"
 )
 
-// Pin says what a plugin has to be to be loaded. Grants go by the name that a
-// plugin gives itself, which any file can give itself: a pin makes them stick to
-// what was granted.
+// Pin is the identity that a plugin must have to be loaded. Grants go by a plugin's
+// name, and any file can claim a name: a pin ties the grants to one file.
 type Pin struct {
-	// Digest is that of the plugin's file, see [Plugin.Digest].
+	// Digest is the digest of the plugin's file, see [Plugin.Digest].
 	Digest string `json:"digest"`
-	// Sidecar is the sha256, in hex, of the manifest beside the file, as JSON. It
-	// is empty if the plugin has its manifest from itself.
+	// Sidecar is the SHA-256, in hex, of the manifest next to the file, as JSON. It is
+	// empty if the manifest is the plugin's own.
 	Sidecar string `json:"sidecar,omitempty"`
 }
 
-// ErrPinned is why a plugin is not loaded: its name is pinned, and it is not what
-// the pin says.
+// ErrPinned says that a plugin is not loaded because it does not match the pin of its
+// name.
 var ErrPinned = errors.New("not what is pinned")
 
-// pinError says which plugin is not what its pin says. It matches [ErrPinned].
+// pinError names the plugin and its pin. It matches [ErrPinned].
 type pinError struct {
 	name       string
 	want, have Pin
@@ -36,19 +35,19 @@ type pinError struct {
 func (e *pinError) Error() string {
 	accept := "if you want this one, run toolhost pin " + e.name
 	if e.want.Digest == e.have.Digest {
-		return fmt.Sprintf("the plugin %q is pinned to %s with another manifest beside it: %s", e.name, short(e.want.Digest), accept)
+		return fmt.Sprintf("the plugin %q is pinned to %s with another manifest next to it: %s", e.name, short(e.want.Digest), accept)
 	}
 	return fmt.Sprintf("the plugin %q is pinned to %s, and this file is %s: %s", e.name, short(e.want.Digest), short(e.have.Digest), accept)
 }
 
 func (e *pinError) Unwrap() error { return ErrPinned }
 
-// short is enough of a digest for people to tell it from others.
+// short is enough of a digest to recognize it.
 func short(digest string) string { return digest[:min(len(digest), 12)] }
 
-// ReadPin reads the pin of a plugin from a folder of pins. It returns nil if the
-// name is not pinned, or dir is empty or not there. A folder or file
-// that others can write to is an error, and so is a pin that is not whole.
+// ReadPin reads the pin of a plugin from a folder of pins. It returns nil if the name is
+// not pinned, or dir is empty or missing. A folder or file that others can write to is
+// an error, and so is a damaged pin.
 func ReadPin(dir, name string) (*Pin, error) {
 	if dir == "" {
 		return nil, nil
@@ -71,7 +70,7 @@ func ReadPin(dir, name string) (*Pin, error) {
 	return nil, err
 }
 
-// decodePin refuses what it does not know: it may be one more condition.
+// decodePin refuses unknown fields: they may be further conditions.
 func decodePin(file string, data []byte) (*Pin, error) {
 	pin := new(Pin)
 	decoder := json.NewDecoder(bytes.NewReader(data))
@@ -82,8 +81,8 @@ func decodePin(file string, data []byte) (*Pin, error) {
 	return pin, nil
 }
 
-// WritePin pins a plugin in a folder of pins, which is made if it is not there.
-// Registries of this folder follow at their next reload.
+// WritePin pins a plugin in a folder of pins, which it creates if necessary. Registries
+// that use the folder apply the pin at their next reload.
 func WritePin(dir, name string, pin Pin) error {
 	file, err := pinFile(dir, name)
 	if err != nil {
@@ -103,8 +102,8 @@ func WritePin(dir, name string, pin Pin) error {
 	return owned.WriteFile(file, append(data, '\n'))
 }
 
-// RemovePin unpins a plugin. Its error matches fs.ErrNotExist if it is not
-// pinned.
+// RemovePin removes the pin of a plugin. The error matches fs.ErrNotExist if there is
+// none.
 func RemovePin(dir, name string) error {
 	file, err := pinFile(dir, name)
 	if err != nil {
@@ -121,22 +120,22 @@ func pinFile(dir, name string) (string, error) {
 	return filepath.Join(dir, file), nil
 }
 
-// Pin returns what a pin of the plugin as it was loaded says. Its error is that
-// of [Plugin.Digest].
+// Pin returns the pin of the plugin as it was loaded. The error is that of
+// [Plugin.Digest].
 func (p *Plugin) Pin() (Pin, error) {
 	digest, err := p.Digest()
 	return Pin{Digest: digest, Sidecar: p.beside}, err
 }
 
-// Pinned reports whether the plugin's name is pinned, and so to this very plugin.
+// Pinned reports whether the plugin is pinned.
 func (p *Plugin) Pinned() bool { return p.pin != nil }
 
-// checkPin refuses a plugin that is not what its name is pinned to. Only of a
-// plugin that is pinned it needs the digest.
+// checkPin refuses a plugin that does not match the pin of its name. It needs the digest
+// of pinned plugins only.
 func (l *loader) checkPin(p *Plugin) error {
 	pin, err := ReadPin(l.cfg.PinDir, p.Manifest.Name)
 	if err != nil {
-		return fmt.Errorf("it cannot be known whether the plugin %q is pinned: %w", p.Manifest.Name, err)
+		return fmt.Errorf("the pin of the plugin %q cannot be read: %w", p.Manifest.Name, err)
 	}
 	if pin == nil {
 		return nil
@@ -154,7 +153,7 @@ func (l *loader) checkPin(p *Plugin) error {
 	return nil
 }
 
-// samePin reports whether a plugin is pinned as it was when it was loaded.
+// samePin reports whether the pin of a plugin is unchanged since it was loaded.
 func (l *loader) samePin(p *Plugin) bool {
 	pin, err := ReadPin(l.cfg.PinDir, p.Manifest.Name)
 	if err != nil || pin == nil || p.pin == nil {
@@ -163,8 +162,7 @@ func (l *loader) samePin(p *Plugin) bool {
 	return *pin == *p.pin
 }
 
-// pinnedAway reports whether the name of a plugin is by now pinned to another
-// one, so that it must not go on.
+// pinnedAway reports whether the name of a plugin is now pinned to another one.
 func (l *loader) pinnedAway(p *Plugin) bool {
 	pin, err := ReadPin(l.cfg.PinDir, p.Manifest.Name)
 	return err == nil && pin != nil && *pin != Pin{Digest: p.known(), Sidecar: p.beside}

@@ -62,12 +62,12 @@ func TestPins(t *testing.T) {
 		{"the same manifest", map[string][]byte{"s.wasm": unsealed(), "s.toolhost.yaml": []byte(sidecarYAML)}, nil, map[string][]byte{"s.wasm": unsealed(), "s.toolhost.yaml": []byte(sidecarYAML)}, []string{"side"}, ""},
 		{
 			"another manifest", map[string][]byte{"s.wasm": unsealed(), "s.toolhost.yaml": []byte(sidecarYAML)}, nil, map[string][]byte{"s.wasm": unsealed(), "s.toolhost.yaml": []byte(beside)}, []string{},
-			`plugins/s.wasm: the plugin "side" is pinned to ` + digestOf(unsealed())[:12] + " with another manifest beside it: if you want this one, run toolhost pin side",
+			`plugins/s.wasm: the plugin "side" is pinned to ` + digestOf(unsealed())[:12] + " with another manifest next to it: if you want this one, run toolhost pin side",
 		},
 		{"another name is free", map[string][]byte{"q.wasm": sealed(named("q"))}, nil, map[string][]byte{"p.wasm": evil}, []string{"p"}, ""},
 		{
 			"a pin of a later version", map[string][]byte{"p.wasm": genuine}, func(dir string) { mess(dir, "p.json") }, map[string][]byte{"p.wasm": genuine}, []string{},
-			`plugins/p.wasm: it cannot be known whether the plugin "p" is pinned: `,
+			`plugins/p.wasm: the pin of the plugin "p" cannot be read: `,
 		},
 		{
 			"a pin that others can write", map[string][]byte{"p.wasm": genuine},
@@ -80,7 +80,7 @@ func TestPins(t *testing.T) {
 				require.NoError(t, os.Mkdir(dir, 0o700))
 				require.NoError(t, os.Chmod(dir, 0o777))
 			},
-			map[string][]byte{"p.wasm": genuine}, []string{}, `it cannot be known whether the plugin "p" is pinned: unsafe: `,
+			map[string][]byte{"p.wasm": genuine}, []string{}, `the pin of the plugin "p" cannot be read: unsafe: `,
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -160,7 +160,7 @@ func TestReloadOfPinned(t *testing.T) {
 	changes := reload(t, r)
 	require.Len(t, changes.Problems, 1)
 	require.ErrorIs(t, changes.Problems[0].Err, ErrPinned)
-	require.ErrorContains(t, changes.Problems[0].Err, "; the version that was loaded before goes on")
+	require.ErrorContains(t, changes.Problems[0].Err, "; the earlier version stays in use")
 	require.Equal(t, "1", answer(t, r, "p"))
 
 	require.NoError(t, WritePin(dir, "p", Pin{Digest: digestOf(second)}))

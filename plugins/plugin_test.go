@@ -80,8 +80,8 @@ func TestFileChangedAfterLoad(t *testing.T) {
 		file []byte
 		want string
 	}{
-		{"replaced", plugintest.Plugin{Manifest: named("p"), Invoke: plugintest.Do().Trap()}.Wasm(), "the file has changed since it was loaded: reload to have it as it is"},
-		{"broken", original[:len(original)/2], "the file has changed since it was loaded: reload to have it as it is"},
+		{"replaced", plugintest.Plugin{Manifest: named("p"), Invoke: plugintest.Do().Trap()}.Wasm(), "the file has changed since it was loaded: reload the plugins"},
+		{"broken", original[:len(original)/2], "the file has changed since it was loaded: reload the plugins"},
 		{"gone", nil, "no such file"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

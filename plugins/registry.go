@@ -1,6 +1,6 @@
-// Package plugins finds plugin files in folders, reads their manifests, and
-// says which plugin has a tool. What cannot be loaded is a problem that names
-// the file and the reason; everything else loads.
+// Package plugins finds plugin files in folders, reads their manifests and looks up
+// tools by name. A file that cannot be loaded is a problem that names the file and the
+// reason; the others load.
 package plugins
 
 import (
@@ -24,7 +24,7 @@ import (
 	"github.com/toolhost/toolhost/internal/owned"
 )
 
-// ErrNoTool is why a name was not found. The message suggests the nearest one.
+// ErrNoTool says that there is no tool of a name. The message suggests a similar one.
 var ErrNoTool = errors.New("no such tool")
 
 // Folder is a folder of plugins.
@@ -32,20 +32,18 @@ type Folder struct {
 	Path string // for messages
 	FS   fs.FS
 
-	dir string // of the system, to be watched; empty if it is none
+	dir string // its path on disk, to watch it; empty for other file systems
 }
 
-// Dir is the folder of that path. It needs not be there yet. A folder, or a file
-// in it, that others than this user or root can write to is refused: what they
-// put there would have what the operator granted. So is a file that a link in the
-// folder leads to, if others can replace it.
+// Dir returns the folder of that path, which need not exist yet. A folder or file that
+// others than this user and root can write to is refused, because their plugins would
+// get what the operator granted. So is the target of a link that others can replace.
 func Dir(path string) Folder {
 	return Folder{Path: path, FS: dirFS{os.DirFS(path).(statDirFS), path}, dir: path}
 }
 
-// dirFS is os.DirFS, but that to open a pipe does not wait for its other end: one
-// that took the place of a file a moment ago would hold up the reload, and the end
-// of the process, for ever.
+// dirFS is os.DirFS that does not block when it opens a pipe: one that has just
+// replaced a file would hold up the reload, and the end of the process, for ever.
 type dirFS struct {
 	statDirFS
 	path string
@@ -56,7 +54,7 @@ type statDirFS interface {
 	fs.ReadDirFS
 }
 
-// ReadDir reads the folder itself, unless others can put files into it.
+// ReadDir reads a folder, unless others can write to it.
 func (d dirFS) ReadDir(name string) ([]fs.DirEntry, error) {
 	if err := owned.Behind(filepath.Join(d.path, filepath.FromSlash(name))); errors.Is(err, owned.ErrUnsafe) {
 		return nil, err
@@ -64,7 +62,7 @@ func (d dirFS) ReadDir(name string) ([]fs.DirEntry, error) {
 	return d.statDirFS.ReadDir(name)
 }
 
-// Open opens a file for reading, unless others can have written it.
+// Open opens a file for reading, unless others can write to it.
 func (d dirFS) Open(name string) (fs.File, error) {
 	if !fs.ValidPath(name) {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrInvalid}
@@ -79,74 +77,72 @@ func (d dirFS) Open(name string) (fs.File, error) {
 	return file, nil
 }
 
-// Config says where plugins are and what they are granted.
+// Config configures a [Registry].
 type Config struct {
-	// Folders are read in order; what is in their subfolders is not.
+	// Folders are read in order, without their subfolders.
 	Folders []Folder
-	// Grants are what the operator grants, by the plugin's name. A plugin that
-	// is not named gets nothing.
+	// Grants are what the operator grants, by the plugin's name. Plugins without an
+	// entry get nothing.
 	Grants map[string]Grant
-	// PinDir has the pins of plugins, see [WritePin]. A plugin whose name is pinned
-	// is loaded only if it is what the pin says, and any other is a Problem. Pins
-	// are read whenever the folders are, and watched as they are. Nothing is
-	// pinned if it is empty.
+	// PinDir is the folder of pins, see [WritePin]. A plugin whose name is pinned is
+	// loaded only if it matches the pin, and is a Problem otherwise. Pins are read
+	// and watched together with the folders. Empty pins nothing.
 	PinDir string
-	// Reserved are names of tools that no plugin may take: the host's own.
+	// Reserved are the names of the host's own tools, which no plugin may use.
 	Reserved []string
-	// Interpret names plugins that are interpreted, and never compiled: see
-	// host.CompileOptions. "*" stands for all.
+	// Interpret names plugins that are interpreted instead of compiled, see
+	// host.CompileOptions. "*" stands for all plugins.
 	Interpret []string
-	// DescribeTime is how long Open and Reload wait for plugins to describe
-	// themselves, all of them together. What is not done by then is a Problem, and
-	// [Registry.CompileAhead] and [Registry.Compile] take it up. 0 is
+	// DescribeTime is how long Open and Reload wait for all plugins to describe
+	// themselves. A plugin that is not done by then is a Problem;
+	// [Registry.CompileAhead] and [Registry.Compile] try it again. 0 is
 	// DefaultDescribeTime.
 	DescribeTime time.Duration
-	// CacheDir keeps what plugins without a sealed manifest described, and
-	// digests. One that others can write to is a Problem, and is not used. Empty
-	// asks them anew in each process.
+	// CacheDir caches digests and the manifests that plugins described. A folder that
+	// others can write to is a Problem and is not used. Empty caches nothing.
 	CacheDir string
 }
 
 // DefaultDescribeTime is the DescribeTime of a zero Config.
 const DefaultDescribeTime = 30 * time.Second
 
-// Registry knows the tools of a set of folders, as they were when it was opened
-// or reloaded last. It is safe for concurrent use: what is asked while it reloads
-// is answered of all of what there was, or of all of what there is.
+// Registry has the plugins and tools of a set of folders, as of the last reload. It is
+// safe for concurrent use. During a reload every method sees either all of the old set
+// or all of the new one.
 type Registry struct {
 	host    *host.Host
 	cfg     Config
 	digests *digests
 	set     atomic.Pointer[set]
 
-	turn   chan struct{}   // held by the one who reads the folders
-	ctx    context.Context // done when nobody is to read them any more
-	stop   context.CancelCauseFunc
-	frozen sync.Once
+	reading chan struct{}   // a mutex: one reload at a time
+	ctx     context.Context // done once reloading has ended for good
+	stop    context.CancelCauseFunc
+	frozen  sync.Once
 
 	described described
-	reloaded  chan struct{} // has something once there is a new set
+	reloaded  chan struct{} // signals a new set
 
 	mu      sync.Mutex
-	retired []*Plugin // that were still in use when they were
+	retired []*Plugin // replaced or removed, and still in use
 }
 
-// set is what the folders had when they were read. It does not change.
+// set is the content of the folders at one reading. It does not change.
 type set struct {
 	plugins  []*Plugin
 	tools    map[string]*Tool
 	names    []string // of the tools, sorted
 	problems []Problem
-	late     []*Plugin // that did not describe themselves in time; they have no manifest
+	late     []*Plugin // not described in time; they have no manifest
 }
 
-// place is where a plugin is: which folder, and the name of its file.
+// place is the folder and file name of a plugin.
 type place struct {
 	folder int
 	name   string
 }
 
-// Problem is a file that was not loaded, or not as it seems.
+// Problem is a file that was not loaded, or something worth knowing about one that was.
 type Problem struct {
 	File string `json:"file"`
 	Err  error  `json:"-"`
@@ -154,11 +150,11 @@ type Problem struct {
 
 func (p Problem) String() string { return p.File + ": " + p.Err.Error() }
 
-// Open reads the folders. It runs code of a plugin only if neither a custom
-// section nor a sidecar has its manifest. It fails only when ctx is done;
-// everything else is among Problems.
+// Open reads the folders. It runs code of a plugin only if its manifest is neither in a
+// custom section nor in a sidecar. It fails only when ctx is done; see
+// [Registry.Problems] for everything else.
 func Open(ctx context.Context, h *host.Host, cfg Config) (*Registry, error) {
-	r := &Registry{host: h, cfg: cfg, turn: make(chan struct{}, 1), reloaded: make(chan struct{}, 1)}
+	r := &Registry{host: h, cfg: cfg, reading: make(chan struct{}, 1), reloaded: make(chan struct{}, 1)}
 	r.ctx, r.stop = context.WithCancelCause(context.Background())
 	read, err := r.read(ctx, &set{})
 	if err != nil {
@@ -168,8 +164,7 @@ func Open(ctx context.Context, h *host.Host, cfg Config) (*Registry, error) {
 	return r, nil
 }
 
-// read reads the folders. Plugins of an earlier set that have not changed are in
-// the new one too.
+// read reads the folders. Unchanged plugins of the earlier set are reused.
 func (r *Registry) read(ctx context.Context, before *set) (*set, error) {
 	l := r.loader(before)
 	var cancel context.CancelFunc
@@ -208,8 +203,8 @@ func (r *Registry) read(ctx context.Context, before *set) (*set, error) {
 	return s, nil
 }
 
-// collisions finds plugins whose name or whose tools' names are taken, by
-// another plugin or by the host. None of them is loaded: which one an agent
+// collisions returns a problem for each plugin whose name, or the name of a tool, is
+// also used by another plugin or the host. None of them is loaded: which one an agent
 // reaches must not depend on the order of files.
 func collisions(found []*Plugin, reserved []string) []Problem {
 	claims := map[string][]*Plugin{} // by what is claimed
@@ -229,7 +224,7 @@ func collisions(found []*Plugin, reserved []string) []Problem {
 	return problems
 }
 
-// claims are the names that are to be the plugin's alone.
+// claims are the names that must be unique.
 func (p *Plugin) claims() []string {
 	claims := []string{fmt.Sprintf("the plugin %q", p.Manifest.Name)}
 	for _, t := range p.Tools {
@@ -238,7 +233,7 @@ func (p *Plugin) claims() []string {
 	return claims
 }
 
-// taken reports the first name of a plugin that is not its alone.
+// taken returns an error for the first name of a plugin that is not unique.
 func taken(p *Plugin, claims map[string][]*Plugin, reserved []string) error {
 	for _, t := range p.Tools {
 		if slices.Contains(reserved, t.Name) {
@@ -253,8 +248,7 @@ func taken(p *Plugin, claims map[string][]*Plugin, reserved []string) error {
 	return nil
 }
 
-// otherFiles names the files of others than p, a few of them: each of them has
-// such a list.
+// otherFiles names the first few files of all plugins but p.
 func otherFiles(p *Plugin, all []*Plugin) string {
 	const most = 3
 	var files []string
@@ -270,8 +264,7 @@ func otherFiles(p *Plugin, all []*Plugin) string {
 	return strings.Join(files, ", ")
 }
 
-// unusedNames reports settings for plugins that are not there: most often a
-// misspelled name.
+// unusedNames reports settings for unknown plugins, which are most often misspelled.
 func unusedNames(setting string, configured []string, found []*Plugin) []Problem {
 	var names []string
 	for _, p := range found {
@@ -309,9 +302,8 @@ func (r *Registry) Tools() []*Tool {
 	return tools
 }
 
-// Problems returns what was not loaded, in the order it was met, and then what
-// could not be compiled when it was last tried, by this process or an earlier
-// one.
+// Problems returns the problems of loading in the order of folders and files, then
+// those of the last attempts to compile, by this process or an earlier one.
 func (r *Registry) Problems() []Problem {
 	s := r.set.Load()
 	problems := slices.Clone(s.problems)
@@ -323,8 +315,8 @@ func (r *Registry) Problems() []Problem {
 	return problems
 }
 
-// Lookup returns the tool an agent knows by that name. Its error matches
-// [ErrNoTool] and suggests what may have been meant.
+// Lookup returns the tool of that name, as agents see it. The error matches
+// [ErrNoTool] and suggests a similar name.
 func (r *Registry) Lookup(name string) (*Tool, error) {
 	s := r.set.Load()
 	if t, ok := s.tools[name]; ok {
@@ -336,8 +328,8 @@ func (r *Registry) Lookup(name string) (*Tool, error) {
 	return nil, fmt.Errorf("%w: %.64q", ErrNoTool, name)
 }
 
-// Close ends a reload that runs and frees the compiled plugins. No call may be
-// running or start after it.
+// Close stops a running reload and frees the compiled plugins. No call may run during
+// or after it.
 func (r *Registry) Close(ctx context.Context) error {
 	r.Freeze()
 	var errs []error

@@ -11,53 +11,51 @@ import (
 	"github.com/toolhost/toolhost/host"
 )
 
-// ErrReplaced is why a plugin is not called, and its digest not told: the
-// registry has reloaded, and has another one in its place, or none. Nothing has
-// run. Whoever looks the tool up again has what there is now.
+// ErrReplaced says that a reload has replaced or removed the plugin. Nothing has run:
+// look the tool up again.
 var ErrReplaced = errors.New("the plugin was replaced or removed")
 
-// Changes are what a reload has changed: names of plugins and of tools, sorted.
+// Changes are the effects of a reload: sorted names of plugins and tools.
 type Changes struct {
 	Added, Changed, Removed []string // plugins
 
-	// The tools as agents see them. One has changed if a model is to be told
-	// otherwise of it; that of a plugin with new code and the old words has not.
+	// The tools as agents see them. A tool has changed if its definition for models
+	// has: new code with the same manifest changes no tool.
 	ToolsAdded, ToolsChanged, ToolsRemoved []string
 
-	Problems []Problem // that were not there before
+	Problems []Problem // new ones
 }
 
-// Empty reports whether a reload has changed nothing, and met nothing new.
+// Empty reports whether a reload has changed nothing and found no new problem.
 func (c Changes) Empty() bool {
 	return len(c.Added)+len(c.Changed)+len(c.Removed)+len(c.Problems) == 0
 }
 
-// Tools reports whether models are to be told of other tools than before.
+// Tools reports whether the definitions of tools for models have changed.
 func (c Changes) Tools() bool {
 	return len(c.ToolsAdded)+len(c.ToolsChanged)+len(c.ToolsRemoved) > 0
 }
 
-// Reload reads the folders anew, and returns what has changed. The result is
-// what Open would find, with one exception: a plugin that can no longer be read
-// or loaded, but that is compiled, goes on as it is, and is a problem. One whose
-// file is gone is gone.
+// Reload reads the folders again and returns what has changed. The result is that of
+// [Open], with one exception: a compiled plugin whose file can no longer be read or
+// loaded stays in use and is a problem. A plugin whose file was removed is removed.
 //
-// A plugin that has not changed, nor its sidecar, is the same as before, with
-// its compiled code and its warm instances. Of one that has, calls that run end
-// in it, and the last of them frees it. All changes are seen at once.
+// A plugin that has not changed, and whose sidecar has not, keeps its compiled code and
+// warm instances. Calls of a changed plugin finish in the old code, and the last one
+// frees it. All changes become visible at once.
 //
-// Reloads take turns. The error is the cause of ctx, or host.ErrClosed once the
-// registry is closed; nothing has changed then.
+// Concurrent reloads run one after the other. The error is the cause of ctx, or
+// host.ErrClosed once the registry is closed; nothing has changed then.
 func (r *Registry) Reload(ctx context.Context) (Changes, error) {
 	select {
-	case r.turn <- struct{}{}:
+	case r.reading <- struct{}{}:
 	case <-ctx.Done():
 		return Changes{}, context.Cause(ctx)
 	case <-r.ctx.Done():
 		return Changes{}, context.Cause(r.ctx)
 	}
 
-	defer func() { <-r.turn }()
+	defer func() { <-r.reading }()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(r.ctx, func() { cancel(context.Cause(r.ctx)) })()
@@ -81,17 +79,17 @@ func (r *Registry) Reload(ctx context.Context) (Changes, error) {
 	return compare(before, now), nil
 }
 
-// Freeze ends the reload that runs, and waits for it. Later ones return
-// host.ErrClosed. Lookups and calls go on.
+// Freeze stops a running reload and waits for it. Later reloads return host.ErrClosed.
+// Lookups and calls still work.
 func (r *Registry) Freeze() {
 	r.frozen.Do(func() {
 		r.stop(host.ErrClosed)
-		r.turn <- struct{}{}
+		r.reading <- struct{}{}
 	})
 }
 
-// retire gives up the plugins of an earlier set that the new one does not have,
-// and forgets those of even earlier ones that nobody uses any more.
+// retire retires the plugins that are not in the new set, and drops those retired
+// earlier that are no longer in use.
 func (r *Registry) retire(ctx context.Context, before, now *set) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -111,8 +109,7 @@ func (p *Plugin) idle() bool {
 	return p.module == nil && p.loading == 0
 }
 
-// same reports whether the files of a plugin are what they were when it was
-// loaded.
+// same reports whether the files of a plugin are unchanged since it was loaded.
 func (l *loader) same(p *Plugin, stem string) bool {
 	info, err := fs.Stat(p.folder, p.name)
 	if err != nil || !info.Mode().IsRegular() {
@@ -139,9 +136,9 @@ func (l *loader) same(p *Plugin, stem string) bool {
 	return err == nil && beside == p.beside && (name == "" || name == p.Source)
 }
 
-// keep returns the plugin that was loaded from a file that can no longer be
-// loaded, if it is to go on, and what is wrong. What nobody has compiled cannot
-// go on: there is no code of it left.
+// keep returns the plugin that was loaded earlier from a file that now cannot be
+// loaded, with the problem. It is nil if the plugin cannot stay in use: its file is
+// gone, another one is pinned, or it was never compiled, so that its code is lost.
 func (l *loader) keep(at place, err error) (*Plugin, error) {
 	p := l.before[at]
 	if p == nil || errors.Is(err, fs.ErrNotExist) || l.pinnedAway(p) || !p.hold() {
@@ -150,18 +147,17 @@ func (l *loader) keep(at place, err error) (*Plugin, error) {
 	return p, &keptError{err}
 }
 
-// keptError is what is wrong with the file of a plugin that goes on.
+// keptError is the problem of a plugin that stays in use although its file is broken.
 type keptError struct{ err error }
 
 func (e *keptError) Error() string {
-	return e.err.Error() + "; the version that was loaded before goes on until this is mended or the file removed"
+	return e.err.Error() + "; the earlier version stays in use until the file is repaired or removed"
 }
 
 func (e *keptError) Unwrap() error { return e.err }
 
-// giveWay takes plugins out that would go on although their files are broken, but
-// whose names another one has by now, that can be loaded: after a restart that
-// one would be there.
+// giveWay removes plugins that are kept although their files are broken, if a plugin
+// that does load has one of their names: after a restart only that one would be there.
 func (l *loader) giveWay(found []*Plugin) []*Plugin {
 	claimed := map[string]bool{}
 	for _, p := range found {
@@ -185,8 +181,8 @@ func (l *loader) giveWay(found []*Plugin) []*Plugin {
 	})
 }
 
-// keepFolder returns the plugins that were loaded from a folder that can no
-// longer be read, as far as they are to go on.
+// keepFolder returns the plugins that stay in use of a folder that can no longer be
+// read.
 func (l *loader) keepFolder(i int, err error) (kept []*Plugin) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -224,7 +220,7 @@ func compare(before, now *set) (c Changes) {
 	return c
 }
 
-// sameWords reports whether models are told the same of two tools of a name.
+// sameWords reports whether two tools have the same definition for models.
 func sameWords(a, b *Tool) bool {
 	return a == b || reflect.DeepEqual(a.Tool, b.Tool) && slices.Equal(a.Plugin.Missing, b.Plugin.Missing) &&
 		a.Plugin.Manifest.Name == b.Plugin.Manifest.Name

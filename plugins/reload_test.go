@@ -152,7 +152,7 @@ func TestReloadKeepsWhatIsTheSame(t *testing.T) {
 // compiled, and there is nothing to go on with if not.
 func TestReloadOfBrokenFiles(t *testing.T) {
 	files := fstest.MapFS{"p.wasm": wasmFile(saying("p", "one", 1))}
-	const goesOn = "; the version that was loaded before goes on until this is mended or the file removed"
+	const goesOn = "; the earlier version stays in use until the file is repaired or removed"
 	for _, test := range []struct {
 		name   string
 		change func()

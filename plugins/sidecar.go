@@ -9,11 +9,11 @@ import (
 	"github.com/toolhost/toolhost/internal/document"
 )
 
-// sidecars are the endings of a manifest beside NAME.wasm.
+// sidecars are the endings of a manifest next to NAME.wasm.
 var sidecars = []string{".toolhost.yaml", ".toolhost.yml", ".toolhost.json", ".toolhost.toml"}
 
-// sidecar reads the manifest beside a plugin, as JSON. The name is empty if
-// there is none.
+// sidecar returns the manifest next to a plugin, as JSON. The name is empty if there
+// is none.
 func (l *loader) sidecar(p *Plugin, stem string) (name string, manifest []byte, err error) {
 	for _, ending := range sidecars {
 		if _, err := fs.Stat(p.folder, stem+ending); err != nil {
@@ -39,8 +39,7 @@ func (l *loader) sidecar(p *Plugin, stem string) (name string, manifest []byte, 
 	return name, manifest, nil
 }
 
-// toJSON turns a sidecar into the JSON the contract is decoded from, which has
-// bounds of its own.
+// toJSON converts a sidecar to JSON, which abi.DecodeManifest checks.
 func toJSON(name string, data []byte) ([]byte, error) {
 	if path.Ext(name) == ".json" {
 		return data, nil

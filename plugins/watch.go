@@ -15,30 +15,29 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// The pace of watching. A file that is being copied is read when nothing has
-// changed for the time of quiet; where something always does, folders are read
-// all the same once patience is over. All of it bounds what a busy folder, or a
-// hostile one, costs.
+// The pace of watching. Folders are read again once nothing has changed for the
+// debounce time, so that a file is not read while it is copied, or after maxDelay if
+// something always changes. These bound the cost of a busy or hostile folder.
 const (
-	quiet    = 200 * time.Millisecond
-	moment   = 5 * time.Millisecond // between events that wait
-	patience = 5 * time.Second
-	burst    = 1024 // events that are looked at in a time of quiet
-	respite  = 3    // times as long as it took to read the folders, before they are read again; at most patience
+	debounce   = 200 * time.Millisecond
+	eventPause = 5 * time.Millisecond // longest between two events of a burst
+	maxDelay   = 5 * time.Second
+	burst      = 1024 // most events read in one debounce time
+	backoff    = 3    // times the duration of a reload is the pause before the next one, at most maxDelay
 
-	maxWatched = 1024 // folders, those that links lead to included
+	maxWatched = 1024 // folders, with the targets of links
 )
 
 // Watch reloads when something in the folders changes, until ctx is done or the
-// registry is closed. It begins with a reload, so that nothing is missed that
-// has changed since the last one. A folder may appear later, and it, or a link
-// that leads to it or to a file in it, may be replaced as a whole.
+// registry is closed. It begins with a reload, so that no change is missed. A folder
+// may appear later. It may be replaced as a whole, and so may links to it and links to
+// files in it.
 //
-// It tells each reload that was not empty, and an error for folders that cannot
-// be watched: the system has a limit for that, and some file systems report
-// nothing. These are as they were reloaded last. Folders that are not of the
-// system (see [Dir]) are not watched; if all are such it returns at once.
-func (r *Registry) Watch(ctx context.Context, told func(Changes, error)) {
+// Watch calls notify after each reload that was not empty, and with an error for
+// folders that cannot be watched: systems limit the number of watches, and some file
+// systems report no changes. Such folders need a manual reload. Only folders made by
+// [Dir] are watched; without one Watch returns at once.
+func (r *Registry) Watch(ctx context.Context, notify func(Changes, error)) {
 	if !slices.ContainsFunc(r.cfg.Folders, func(f Folder) bool { return f.dir != "" }) {
 		return
 	}
@@ -48,24 +47,24 @@ func (r *Registry) Watch(ctx context.Context, told func(Changes, error)) {
 	defer context.AfterFunc(r.ctx, cancel)()
 	for failed := ""; ctx.Err() == nil; {
 		w, err := watch(r.watched())
-		if err != nil && err.Error() != failed { // it comes again each time
+		if err != nil && err.Error() != failed { // report a repeated error once
 			failed = err.Error()
-			told(Changes{}, err)
+			notify(Changes{}, err)
 		}
 
 		begin := time.Now()
 		changes, err := r.Reload(ctx)
 		if err == nil && !changes.Empty() {
-			told(changes, nil)
+			notify(changes, nil)
 		}
 
-		pause(ctx, min(respite*time.Since(begin), patience))
+		pause(ctx, min(backoff*time.Since(begin), maxDelay))
 		w.wait(ctx)
 		w.close()
 	}
 }
 
-// watched are the folders to watch: those of plugins, and that of pins.
+// watched returns the folders to watch: those of plugins and that of pins.
 func (r *Registry) watched() []Folder {
 	if r.cfg.PinDir == "" {
 		return r.cfg.Folders
@@ -73,28 +72,26 @@ func (r *Registry) watched() []Folder {
 	return append(slices.Clone(r.cfg.Folders), Dir(r.cfg.PinDir))
 }
 
-// watches are folders that are watched, from when they were looked at until the
-// next change. They are made anew after each: what is watched are folders and
-// not their names, which may have come to lead to others.
+// watches watches folders until the next change. They are made anew after each change,
+// because the system watches folders, not paths, and a path may now lead elsewhere.
 type watches struct {
-	system *fsnotify.Watcher // nil: nothing is watched
+	system *fsnotify.Watcher // nil if nothing is watched
 	events <-chan fsnotify.Event
 	errors <-chan error
-	names  map[string][]string // by folder, the entries that matter; nil: all of them
+	names  map[string][]string // relevant entries by folder; nil means all
 }
 
-// watch begins to watch folders. The error says what of them is not watched.
+// watch starts watching. The error names the folders that are not watched.
 func watch(folders []Folder) (*watches, error) {
 	w := &watches{names: map[string][]string{}}
 	var err error
 	if w.system, err = fsnotify.NewWatcher(); err != nil {
-		return w, fmt.Errorf("the plugins are not watched, and have to be reloaded by hand: %w", err)
+		return w, fmt.Errorf("the plugins are not watched, reload them by hand: %w", err)
 	}
 	w.events, w.errors = w.system.Events, w.system.Errors
 
 	failed := map[string]error{}
-	// A link that was replaced before its folder was watched would not be
-	// noticed, so that it is looked at again.
+	// A link may have been replaced before its folder was watched: look again.
 	for range maxLinks {
 		wanted := interesting(folders)
 		fresh := false
@@ -116,7 +113,7 @@ func watch(folders []Folder) (*watches, error) {
 	var errs []error
 	for _, dir := range slices.Sorted(maps.Keys(failed)) {
 		if failed[dir] != nil {
-			errs = append(errs, fmt.Errorf("the folder %s is not watched, and plugins there have to be reloaded by hand: %w", dir, failed[dir]))
+			errs = append(errs, fmt.Errorf("the folder %s is not watched, reload its plugins by hand: %w", dir, failed[dir]))
 		}
 	}
 
@@ -128,14 +125,13 @@ func (w *watches) add(dir string) error {
 		return fmt.Errorf("there are %d others already", maxWatched)
 	}
 	err := w.system.Add(dir)
-	if errors.Is(err, syscall.ENOSPC) { // which says something else to most
+	if errors.Is(err, syscall.ENOSPC) { // its own text speaks of disk space
 		err = errors.New("the system's limit of watches is reached")
 	}
 	return err
 }
 
-// interesting returns the folders to watch, and which entries of them matter;
-// nil is all.
+// interesting returns the folders to watch and their relevant entries; nil means all.
 func interesting(folders []Folder) map[string][]string {
 	names := map[string][]string{}
 	add := func(path string) string {
@@ -169,7 +165,7 @@ func interesting(folders []Folder) map[string][]string {
 	return names
 }
 
-// isOurs reports whether a name is that of a plugin or a sidecar.
+// isOurs reports whether a file name is that of a plugin or a sidecar.
 func isOurs(name string) bool {
 	return strings.HasSuffix(name, ".wasm") || slices.ContainsFunc(sidecars, func(s string) bool { return strings.HasSuffix(name, s) })
 }
@@ -180,7 +176,7 @@ func (w *watches) close() {
 	}
 }
 
-// wait waits until something has changed, and then until nothing more does.
+// wait waits for a change, and then until there are no more.
 func (w *watches) wait(ctx context.Context) {
 	for changed := false; !changed; {
 		select {
@@ -188,23 +184,22 @@ func (w *watches) wait(ctx context.Context) {
 			return
 		case e := <-w.events:
 			changed = w.matters(e)
-		case <-w.errors: // most often that there were too many events
+		case <-w.errors: // most often too many events
 			changed = true
 		}
 
-		for begin, more := time.Now(), true; more && time.Since(begin) < patience; {
-			pause(ctx, quiet)
+		for begin, more := time.Now(), true; more && time.Since(begin) < maxDelay; {
+			pause(ctx, debounce)
 			more = w.drain()
 			changed = changed || more
 		}
 	}
 }
 
-// drain takes the events that are there, and reports whether one matters. It
-// leaves some if there are very many. They come one by one: the next may take a
-// moment.
+// drain reads the waiting events, at most burst of them, and reports whether one
+// matters. They arrive one by one, with short pauses.
 func (w *watches) drain() (matter bool) {
-	next := time.NewTimer(moment)
+	next := time.NewTimer(eventPause)
 	defer next.Stop()
 	for range burst {
 		select {
@@ -215,13 +210,13 @@ func (w *watches) drain() (matter bool) {
 		case <-next.C:
 			return matter
 		}
-		next.Reset(moment)
+		next.Reset(eventPause)
 	}
 
 	return matter
 }
 
-// matters reports whether it is about an entry that matters, or a folder itself.
+// matters reports whether an event is about a relevant entry or a folder itself.
 func (w *watches) matters(e fsnotify.Event) bool {
 	if _, itself := w.names[e.Name]; itself {
 		return true

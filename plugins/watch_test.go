@@ -236,7 +236,7 @@ func TestWatchWhatCannotBe(t *testing.T) {
 	require.NoError(t, os.Mkdir(sealedOff, 0o311))
 	w, err := watch([]Folder{Dir(dir), Dir(sealedOff)})
 	defer w.close()
-	require.ErrorContains(t, err, "the folder "+sealedOff+" is not watched, and plugins there have to be reloaded by hand")
+	require.ErrorContains(t, err, "the folder "+sealedOff+" is not watched, reload its plugins by hand")
 	require.Contains(t, w.names, dir)
 	require.NotContains(t, w.names, sealedOff)
 }
@@ -319,13 +319,13 @@ func TestWatchWaitsForQuiet(t *testing.T) {
 		send func(ctx context.Context, events chan<- fsnotify.Event, errs chan<- error)
 		want time.Duration
 	}{
-		{"one write", func(_ context.Context, events chan<- fsnotify.Event, _ chan<- error) { events <- at("/p/a.wasm") }, quiet},
+		{"one write", func(_ context.Context, events chan<- fsnotify.Event, _ chan<- error) { events <- at("/p/a.wasm") }, debounce},
 		{"a copy", func(_ context.Context, events chan<- fsnotify.Event, _ chan<- error) {
 			for range 10 {
 				events <- at("/p/a.wasm")
-				time.Sleep(quiet / 2)
+				time.Sleep(debounce / 2)
 			}
-		}, 5 * quiet},
+		}, 5 * debounce},
 		{"writes without end", func(ctx context.Context, events chan<- fsnotify.Event, _ chan<- error) {
 			for ctx.Err() == nil {
 				select {
@@ -333,15 +333,15 @@ func TestWatchWaitsForQuiet(t *testing.T) {
 				case <-ctx.Done():
 				}
 			}
-		}, patience},
-		{"a link above", func(_ context.Context, events chan<- fsnotify.Event, _ chan<- error) { events <- at("/link") }, quiet},
-		{"the folder itself", func(_ context.Context, events chan<- fsnotify.Event, _ chan<- error) { events <- at("/p") }, quiet},
-		{"too many", func(_ context.Context, _ chan<- fsnotify.Event, errs chan<- error) { errs <- fsnotify.ErrEventOverflow }, quiet},
+		}, maxDelay},
+		{"a link above", func(_ context.Context, events chan<- fsnotify.Event, _ chan<- error) { events <- at("/link") }, debounce},
+		{"the folder itself", func(_ context.Context, events chan<- fsnotify.Event, _ chan<- error) { events <- at("/p") }, debounce},
+		{"too many", func(_ context.Context, _ chan<- fsnotify.Event, errs chan<- error) { errs <- fsnotify.ErrEventOverflow }, debounce},
 		{"a neighbour first", func(_ context.Context, events chan<- fsnotify.Event, _ chan<- error) {
 			events <- at("/other")
 			time.Sleep(time.Hour)
 			events <- at("/p/a.wasm")
-		}, time.Hour + quiet},
+		}, time.Hour + debounce},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -353,7 +353,7 @@ func TestWatchWaitsForQuiet(t *testing.T) {
 				w.wait(ctx)
 				took := time.Since(begin)
 				require.GreaterOrEqual(t, took, test.want)
-				require.LessOrEqual(t, took, test.want+2*quiet)
+				require.LessOrEqual(t, took, test.want+2*debounce)
 			})
 		})
 	}
@@ -380,6 +380,6 @@ func TestWatchOfABusyNeighbour(t *testing.T) {
 		begin := time.Now()
 		w.wait(ctx)
 		require.GreaterOrEqual(t, time.Since(begin), long, "nothing is to be reloaded")
-		require.LessOrEqual(t, taken.Load(), int64(long/quiet+1)*(burst+1))
+		require.LessOrEqual(t, taken.Load(), int64(long/debounce+1)*(burst+1))
 	})
 }

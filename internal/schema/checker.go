@@ -12,12 +12,12 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// What one check may do. References can make the number of steps exponential in
-// the size of the schema, and long strings and lists each of them slow.
+// Bounds of one check. References can make the number of steps exponential in the size
+// of the schema, and long strings and lists can make each step slow.
 const (
 	maxSteps    = 200_000         // (schema, value) pairs
-	maxCompared = 500_000_000     // values of the document, times those the schema lists
-	maxTime     = 5 * time.Second // for what the others do not bound well
+	maxCompared = 500_000_000     // values of the document times values in the schema's lists
+	maxTime     = 5 * time.Second // for everything else
 )
 
 var errLong = errors.New("the document takes too long to check against the schema")
@@ -29,7 +29,7 @@ type checker struct {
 	secrets bool // some value is marked as secret
 	texts   bool // texts of a document are looked into
 	listed  int  // what a value is compared with, in time for a short string
-	// What follows is of one check.
+	// For the current check.
 	left  int // steps
 	until time.Time
 }
@@ -89,8 +89,7 @@ func readsTexts(schema map[string]any) bool {
 	return false
 }
 
-// weigh tells how long it takes to compare with a value: numbers are compared
-// as fractions.
+// weigh estimates the time to compare with a value: numbers are compared as fractions.
 func weigh(v any) (weight int) {
 	switch v := v.(type) {
 	case nil:
@@ -115,8 +114,7 @@ func weigh(v any) (weight int) {
 	return 1 + weight
 }
 
-// check reports what of a document of that size does not fit, or that the check
-// would take too long.
+// check returns what does not fit in a document of that size, or errLong.
 func (s *checker) check(doc any, size int) (err error) {
 	if s.listed > 0 && size > maxCompared/s.listed {
 		return errLong
@@ -127,8 +125,7 @@ func (s *checker) check(doc any, size int) (err error) {
 	return err
 }
 
-// bounded does something that may take a check's time, and reports whether it
-// came to its end.
+// bounded calls do within the bounds of one check, and reports whether it finished.
 func (s *checker) bounded(do func()) (done bool) {
 	s.left, s.until = maxSteps, time.Now().Add(maxTime)
 	defer func() {

@@ -25,7 +25,7 @@ import (
 	"github.com/toolhost/toolhost/internal/strictjson"
 )
 
-// ErrSchema is why a document is not taken as a schema.
+// ErrSchema is matched by the error for an invalid schema.
 var ErrSchema = errors.New("bad schema")
 
 // maxProblems bounds the report of one check, and maxText each text in it, in
@@ -56,16 +56,16 @@ func Compile(raw json.RawMessage) (*Schema, error) {
 	return s, nil
 }
 
-// large is the size of a document, in bytes, from which on few are read at once:
-// what is made of one takes up to forty times its size.
+// large is the size in bytes from which documents are read few at a time: the tree of
+// one takes up to forty times its size.
 const large = 1 << 20
 
-// reading has room for those.
+// reading is a semaphore for large documents.
 var reading = make(chan struct{}, max(2, runtime.GOMAXPROCS(0)))
 
-// turn waits until a document may be read. The reader calls done after it has
-// forgotten what it made of it.
-func turn(document json.RawMessage) (done func()) {
+// acquire waits until a document may be read. The caller calls release after it has
+// dropped the tree.
+func acquire(document json.RawMessage) (release func()) {
 	if len(document) < large {
 		return func() {}
 	}
@@ -73,8 +73,8 @@ func turn(document json.RawMessage) (done func()) {
 	return func() { <-reading }
 }
 
-// Check reports what does not fit, each with the JSON pointer of the value; nil
-// if the document fits.
+// Check returns the problems of a document that does not fit the schema, each with the
+// JSON pointer of the value, or nil if the document fits.
 func (s *Schema) Check(document json.RawMessage) []abi.Problem {
 	if err := strictjson.Check(document); err != nil {
 		return unreadable(err)
@@ -82,12 +82,17 @@ func (s *Schema) Check(document json.RawMessage) []abi.Problem {
 	return s.check(document)
 }
 
-// CheckObject is Check for an object that was read strictly: it is not read a
-// second time to see whether it is valid.
-func (s *Schema) CheckObject(o strictjson.Object) []abi.Problem { return s.check(o.Raw()) }
+// CheckObject is Check for an object that was read strictly, which needs no second
+// check of its syntax.
+func (s *Schema) CheckObject(o strictjson.Object) []abi.Problem {
+	if o.Raw() == nil { // no object
+		return s.Check(nil)
+	}
+	return s.check(o.Raw())
+}
 
 func (s *Schema) check(document json.RawMessage) []abi.Problem {
-	defer turn(document)()
+	defer acquire(document)()
 	doc, size, err := tree(document, s.texts)
 	if err != nil {
 		return unreadable(err)
@@ -117,8 +122,7 @@ func unreadable(err error) []abi.Problem {
 	return []abi.Problem{{Pointer: short(wrong.Pointer), Message: short(wrong.Message)}}
 }
 
-// checker returns a checker that nobody uses. The first of those that are needed
-// at a time was made with the schema.
+// checker returns an idle checker, or makes one if there are fewer than processors.
 func (s *Schema) checker() *checker {
 	select {
 	case c := <-s.idle:
@@ -136,8 +140,8 @@ func (s *Schema) checker() *checker {
 
 var printer = message.NewPrinter(language.English)
 
-// problems flattens an error to its leaves: what a person or a model can act
-// on. A value that is secret is not quoted.
+// problems flattens an error to its leaves, which a person or a model can act on. It
+// does not quote secret values.
 func (c *checker) problems(e *jsonschema.ValidationError) []abi.Problem {
 	var found []abi.Problem
 	var walk func(e *jsonschema.ValidationError)

@@ -8,20 +8,19 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// Public returns a document without the values its schema marks as secret, by
-// writeOnly or x-secret, and reports whether there were any: members of objects
-// are left out, items of arrays become null. Where the document has none, it is
+// Public returns a document without the values that the schema marks as secret, by
+// writeOnly or x-secret, and reports whether there were any. Secret members of objects
+// are left out and secret items of arrays become null. A document without secrets is
 // returned as it is.
 //
-// What may be secret counts: every subschema that could apply to a value is
-// looked at, whether the value fits it or not. Of a document that is no JSON,
-// or too much work, nothing is public.
+// A value is secret if any subschema that could apply to it says so, whether the value
+// fits it or not. Of a document that is invalid or too much work, nothing is public.
 func (s *Schema) Public(document json.RawMessage) (public json.RawMessage, secret bool) {
 	nothing := json.RawMessage("{}")
 	if !s.secrets {
 		return document, false
 	}
-	defer turn(document)()
+	defer acquire(document)()
 	doc, _, err := decode(document)
 	if err != nil {
 		return nothing, true
@@ -46,8 +45,8 @@ func (s *Schema) Public(document json.RawMessage) (public json.RawMessage, secre
 	return public, true
 }
 
-// secretKeyword marks a value that must not be stored or shown, where
-// writeOnly, of JSON Schema, would say more than is meant.
+// secretKeyword marks a value that must not be stored or shown. It is for values for
+// which JSON Schema's writeOnly would be wrong.
 const secretKeyword = "x-secret"
 
 // marked reports whether a schema object says that its value is secret.
@@ -55,8 +54,8 @@ func marked(schema map[string]any) bool {
 	return schema["writeOnly"] == true || schema[secretKeyword] == true
 }
 
-// secretAt reports whether the value at a place is secret, or in one that is. It
-// is if that takes too long to tell.
+// secretAt reports whether the value at a place is secret or within a secret one. A value
+// counts as secret if checking takes too long.
 func (s *checker) secretAt(location []string) (secret bool) {
 	if !s.secrets || s.root == nil {
 		return false
@@ -83,9 +82,9 @@ func (s *checker) leadsToSecret(location []string) bool {
 	return slices.ContainsFunc(schemas, isSecret) || w.left < 0
 }
 
-// walker takes the secret values out of a document.
+// walker removes the secret values of a document.
 type walker struct {
-	left  int // schemas it may still look at
+	left  int // schemas it may still visit
 	found bool
 }
 
@@ -113,8 +112,8 @@ func (w *walker) value(schemas []*jsonschema.Schema, v any) (any, bool) {
 	return v, false
 }
 
-// isSecret reports whether the values of a schema are secret, or may be: where
-// a dynamic reference leads is not known before a value is checked.
+// isSecret reports whether the values of a schema are or may be secret: the target of a
+// dynamic reference is not known before a value is checked.
 func isSecret(s *jsonschema.Schema) bool {
 	for _, extension := range s.Extensions {
 		if k, ok := extension.(keywords); ok && k.secret {
@@ -124,7 +123,7 @@ func isSecret(s *jsonschema.Schema) bool {
 	return s.DynamicRef != nil && s.DynamicRef.Anchor != ""
 }
 
-// inPlace adds to the schemas of a value all that they apply to it.
+// inPlace returns the schemas of a value with all that they apply to the same value.
 func (w *walker) inPlace(schemas []*jsonschema.Schema) []*jsonschema.Schema {
 	seen := map[*jsonschema.Schema]bool{}
 	var all []*jsonschema.Schema
