@@ -3,6 +3,7 @@ package mcpapi
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"runtime/debug"
 	"slices"
@@ -28,26 +29,19 @@ const (
 // nothing of tasks. What they are notified of goes past it.
 type listener struct {
 	who       caller
-	id        any              // of the subscription, known once the SDK acknowledges it
-	tasks     map[string]shown // that have not ended, by id
+	id        any               // of the subscription, known once the SDK acknowledges it
+	tasks     map[string]string // what was last sent of those that have not ended, by id
 	refused   error
 	notifying sync.WaitGroup
 }
 
 type listenerKey struct{}
 
-// shown is what a subscription was last notified of about a task.
-type shown struct {
-	status    taskStatus
-	message   string
-	questions string
-}
-
 // listen answers a subscription when the SDK has nothing more to send, and the tasks
 // it is for have ended. It ends with the token that it was made with: to what is
 // around the handler, it is a request like any other, which may be completed.
 func (a *api) listen(ctx context.Context, req *mcp.SubscriptionsListenRequest, next mcp.MethodHandler) (mcp.Result, error) {
-	l := &listener{who: callerOf(req), tasks: map[string]shown{}}
+	l := &listener{who: callerOf(req), tasks: map[string]string{}}
 	if !l.who.Until.IsZero() {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadline(ctx, l.who.Until)
@@ -108,7 +102,7 @@ func (a *api) findTasks(ctx context.Context, l *listener) error {
 		_, err := a.service.Session(l.who.Session).Run(ctx, id)
 		switch {
 		case err == nil:
-			l.tasks[id] = shown{}
+			l.tasks[id] = ""
 		case server.ReasonOf(err).Code != wire.CodeNotFound:
 			return taskProblem(id, err)
 		}
@@ -146,8 +140,11 @@ func (a *api) watchTasks(ctx context.Context, l *listener) {
 		asked, end := view.Asked(ids)
 		select {
 		case e := <-events:
-			_, ours := l.tasks[taskOf(e)]
-			changed = changed || ours || e.Kind == wire.EventMissed
+			changed = changed || e.Kind == wire.EventMissed
+			if e.Run != nil {
+				_, ours := l.tasks[e.Run.TaskID]
+				changed = changed || ours
+			}
 		case <-asked:
 			changed = true
 		case <-pause.C:
@@ -170,13 +167,6 @@ func (a *api) watchTasks(ctx context.Context, l *listener) {
 	}
 }
 
-func taskOf(e wire.Event) string {
-	if e.Run == nil {
-		return ""
-	}
-	return e.Run.TaskID
-}
-
 // notify sends what has changed. It reports whether to check again without an event:
 // none says that a user has answered. Its error says that the client is gone.
 func (a *api) notify(ctx context.Context, l *listener) (again bool, err error) {
@@ -192,8 +182,7 @@ func (a *api) notify(ctx context.Context, l *listener) (again bool, err error) {
 			continue
 		}
 
-		asks, _ := json.Marshal(slices.Sorted(maps.Keys(t.InputRequests)))
-		now := shown{t.Status, t.StatusMessage, string(asks)}
+		now := fmt.Sprintf("%q", append([]string{string(t.Status), t.StatusMessage}, slices.Sorted(maps.Keys(t.InputRequests))...))
 		if now != l.tasks[id] {
 			t.SetMeta(mcp.Meta{mcp.MetaKeySubscriptionID: l.id})
 			if err := l.send(methodTasks, t); err != nil {

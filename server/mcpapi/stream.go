@@ -11,19 +11,18 @@ import (
 // keepAliveInterval is the longest silence on a stream of events.
 const keepAliveInterval = 15 * time.Second
 
-// stream is an HTTP answer that sends a comment now and then once it is a stream of
-// events. Proxies close a silent stream, and net/http notices only by a write that
-// a client has left which sent more than its request.
+// stream is an HTTP answer that sends a comment now and then, once it is a stream of
+// events. Proxies close silent streams, and net/http may notice only by a write that
+// a client has left.
 //
-// Whoever writes at once writes whole events, so a comment falls between two.
+// Each write is of whole events, so a comment falls between two.
 type stream struct {
 	http.ResponseWriter
-	sem   chan struct{} // holds the fields below and the answer; not a mutex, because a write waits for the client
-	timer *time.Timer   // nil: it is not a stream yet
+	sem   chan struct{} // guards the rest and the answer; not a mutex, because a write waits for the client
+	timer *time.Timer   // nil before the first event is flushed
 	ended bool
 }
 
-// errGone says that the client takes no more.
 var errGone = errors.New("the client is gone")
 
 func newStream(w http.ResponseWriter) *stream {
@@ -36,19 +35,9 @@ func (w *stream) unlock() { <-w.sem }
 // Unwrap is for [http.ResponseController].
 func (w *stream) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-func (w *stream) WriteHeader(status int) {
-	w.lock()
-	defer w.unlock()
-	if status >= 200 {
-		w.postpone()
-	}
-	w.ResponseWriter.WriteHeader(status)
-}
-
 func (w *stream) Write(p []byte) (int, error) {
 	w.lock()
 	defer w.unlock()
-	w.postpone()
 	return w.ResponseWriter.Write(p)
 }
 
@@ -56,17 +45,18 @@ func (w *stream) Write(p []byte) (int, error) {
 func (w *stream) FlushError() error {
 	w.lock()
 	defer w.unlock()
-	return http.NewResponseController(w.ResponseWriter).Flush()
+	return w.flush()
 }
 
-// postpone delays the next comment. w is locked.
-func (w *stream) postpone() {
+// flush sends what was written, and delays the next comment. w is locked.
+func (w *stream) flush() error {
 	switch {
 	case w.timer != nil:
 		w.timer.Reset(keepAliveInterval)
 	case strings.HasPrefix(w.Header().Get("Content-Type"), "text/event-stream"):
 		w.timer = time.AfterFunc(keepAliveInterval, func() { _ = w.send(": alive\n\n") })
 	}
+	return http.NewResponseController(w.ResponseWriter).Flush()
 }
 
 // sendMessage sends a message that does not come from the SDK.
@@ -84,11 +74,7 @@ func (w *stream) send(text string) error {
 	if _, err := io.WriteString(w.ResponseWriter, text); err != nil {
 		return err
 	}
-	if err := http.NewResponseController(w.ResponseWriter).Flush(); err != nil {
-		return err
-	}
-	w.postpone()
-	return nil
+	return w.flush()
 }
 
 // end returns when nothing is written any more.

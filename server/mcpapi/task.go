@@ -129,7 +129,9 @@ func (a *api) answerTask(ctx context.Context, method string, req *mcp.ServerRequ
 }
 
 func missingTasks() error {
-	data, _ := json.Marshal(map[string]any{"requiredCapabilities": map[string]any{"extensions": map[string]any{tasksExtension: struct{}{}}}})
+	required := &mcp.ClientCapabilities{}
+	required.AddExtension(tasksExtension, nil)
+	data, _ := json.Marshal(mcp.MissingRequiredClientCapabilityData{RequiredCapabilities: required})
 	return &jsonrpc.Error{
 		Code: mcp.CodeMissingRequiredClientCapabilities, Message: "the request does not declare the extension " + tasksExtension, Data: data,
 	}
