@@ -10,7 +10,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -34,9 +34,7 @@ type asker struct {
 	digest  []byte // of what the answers are for
 	cancel  context.CancelCauseFunc
 	known   map[string]abi.Answer
-
-	mu     sync.Mutex
-	wanted map[string]abi.Question // not answered yet
+	wanted  atomic.Pointer[mcp.InputRequestMap] // questions without an answer, once the call was ended for them
 }
 
 // errAsked is why a call with questions was ended.
@@ -89,9 +87,8 @@ func (k *asker) ask(ctx context.Context, q abi.Questions) (abi.Answers, error) {
 	case !k.who.modern:
 		return k.elicit(ctx, wanted)
 	}
-	k.mu.Lock()
-	k.wanted = wanted
-	k.mu.Unlock()
+	requests := inputRequests(wanted)
+	k.wanted.Store(&requests)
 	k.cancel(errAsked)
 	return abi.Answers{}, server.ErrAskAgain
 }
@@ -129,17 +126,10 @@ func toAnswer(r *mcp.ElicitResult) abi.Answer {
 	return answer
 }
 
-// asked reports whether the call was ended by its questions.
-func (k *asker) asked() bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.wanted != nil
-}
-
 // result is the answer to a call with open questions.
 func (k *asker) result() *mcp.CallToolResult {
 	sealed := k.api.sealState(k.known, k.digest, time.Now())
-	return &mcp.CallToolResult{InputRequests: inputRequests(k.wanted), RequestState: sealed}
+	return &mcp.CallToolResult{InputRequests: *k.wanted.Load(), RequestState: sealed}
 }
 
 // stateLife is how long a client may take to answer.

@@ -64,7 +64,7 @@ func (a *api) call(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallTool
 	case run != nil && structured: // errors are exempt from its output schema
 		return failed(fmt.Sprintf("%s is still running, as background run %s. Do not call it again: %s waits for its result, %s ends it.",
 			run.Tool, run.TaskID, server.CheckBackground, server.StopBackground)), nil
-	case run == nil && asker.asked():
+	case run == nil && asker.wanted.Load() != nil:
 		return asker.result(), nil
 	case err != nil && server.ReasonOf(err).Code == wire.CodeNotFound: // removed by a reload
 		return nil, unknownTool(call.Tool)

@@ -41,12 +41,14 @@ const (
 	maxCallsOfClient = maxCallsHTTP / 4
 )
 
-// NewHandler returns a handler. It ignores the streams and the session of cfg. It does not own the service. Close it when done.
+// NewHandler returns a handler. It does not own the service, and ignores the streams
+// and the session of cfg. Close it when done.
 func NewHandler(service *server.Service, cfg Config) (*Handler, error) {
 	ctx, end := context.WithCancelCause(context.Background())
 	a := newAPI(ctx, service, cfg)
 	a.calls = fair.NewPool(maxCallsHTTP, maxCallsOfClient)
 	a.connections = &connections{open: map[string]*connection{}}
+
 	srv, err := a.newServer(cfg)
 	if err != nil {
 		end(nil)
@@ -135,6 +137,7 @@ func readStatus(err error) int {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return http.StatusRequestTimeout
 	}
+
 	later, ok := errors.AsType[interface {
 		error
 		Temporary() bool
@@ -180,6 +183,7 @@ func (h *Handler) serveLegacy(w http.ResponseWriter, r *http.Request, m envelope
 		refuse(w, http.StatusServiceUnavailable, m.ID, &jsonrpc.Error{Code: codeBusy, Message: "session limit reached and all are in use: close one, or try again later"})
 		return
 	}
+
 	h.legacy.ServeHTTP(w, r)
 }
 

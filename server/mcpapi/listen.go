@@ -155,30 +155,33 @@ func (a *api) watchTasks(ctx context.Context, l *listener) {
 		if ctx.Err() != nil {
 			return
 		}
-
-		if changed && rested {
-			var err error
-			if changed, err = a.notify(ctx, l); err != nil {
-				return
-			}
-			rested = false
-			pause.Reset(watchInterval)
+		if !changed || !rested {
+			continue
 		}
+
+		var err error
+		if changed, err = a.notify(ctx, l); err != nil {
+			return
+		}
+		rested = false
+		pause.Reset(watchInterval)
 	}
 }
 
-// notify sends what has changed. It reports whether to check again without an event:
-// none says that a user has answered. Its error says that the client is gone.
+// notify sends what has changed. It reports whether to check again without an event,
+// as none says that a user has answered. Its error says that the client is gone.
 func (a *api) notify(ctx context.Context, l *listener) (again bool, err error) {
 	for _, id := range slices.Sorted(maps.Keys(l.tasks)) {
 		if err := ctx.Err(); err != nil { // the client has canceled the subscription
 			return false, err
 		}
 		t, err := a.taskNow(ctx, l.who, id)
+		if err != nil && server.ReasonOf(err).Code == wire.CodeNotFound { // its record was removed
+			delete(l.tasks, id)
+			continue
+		}
 		if err != nil {
-			if server.ReasonOf(err).Code == wire.CodeNotFound { // its record was removed
-				delete(l.tasks, id)
-			}
+			again = true
 			continue
 		}
 

@@ -1,8 +1,6 @@
 package mcpapi
 
 import (
-	"net/http"
-
 	"github.com/modelcontextprotocol/go-sdk/auth"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -23,10 +21,6 @@ func (o origin) token() *auth.TokenInfo {
 	// The SDK refuses a session to all but the user who began it. No user may be
 	// empty, or this would not hold for the operator's sessions.
 	return &auth.TokenInfo{UserID: "user " + o.User, Expiration: o.Until, Extra: map[string]any{originKey: o}}
-}
-
-func (o origin) extra(header http.Header) *mcp.RequestExtra {
-	return &mcp.RequestExtra{TokenInfo: o.token(), Header: header}
 }
 
 // originOf returns the origin of a request, nobody's if it is unknown.

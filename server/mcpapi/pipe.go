@@ -8,10 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
 const (
@@ -156,7 +159,7 @@ func (p *pipe) accept(line []byte) error {
 
 	from := p.origin
 	from.taskIDs = m.TaskIDs
-	req.Extra = from.extra(nil)
+	req.Extra = &mcp.RequestExtra{TokenInfo: from.token()}
 	call := p.open(req.ID, m)
 	call.lane.deliver(req)
 	if m.Method == methodInitialize { // the SDK would keep in memory all that comes before its answer
@@ -198,9 +201,8 @@ func (p *pipe) read(line []byte) (envelope, jsonrpc.Message, *jsonrpc.Error) {
 	return m, message, nil
 }
 
-// lane is where a message goes that is not a request. A cancellation goes to the
-// session of its request. All else is of the legacy era: since 2026-07-28 servers
-// send no requests, and so get no answers.
+// lane returns the lane of a message. A cancellation has that of its request. Answers
+// are of the legacy era: since 2026-07-28 servers send no requests.
 func (p *pipe) lane(m envelope) *lane {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -240,13 +242,9 @@ func (p *pipe) acquire() bool {
 }
 
 func (p *pipe) open(id jsonrpc.ID, m envelope) *openCall {
+	call := &openCall{id: id, method: m.Method, lane: p.lane(m), done: make(chan struct{})}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-
-	call := &openCall{id: id, method: m.Method, lane: p.legacy, done: make(chan struct{})}
-	if m.modern() {
-		call.lane = p.modern
-	}
 	p.calls[id] = call
 	return call
 }
@@ -307,14 +305,10 @@ func (p *pipe) drain() {
 	}
 }
 
-func (p *pipe) unanswered() (calls []*openCall) {
+func (p *pipe) unanswered() []*openCall {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-
-	for _, call := range p.calls {
-		calls = append(calls, call)
-	}
-	return calls
+	return slices.Collect(maps.Values(p.calls))
 }
 
 // refuse answers a message that the SDK does not see.

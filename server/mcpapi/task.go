@@ -146,6 +146,7 @@ func taskProblem(id string, err error) error {
 	if coded, ok := errors.AsType[*jsonrpc.Error](err); ok {
 		return coded
 	}
+
 	switch reason := server.ReasonOf(err); reason.Code {
 	case wire.CodeNotFound:
 		return invalidParams(fmt.Sprintf("there is no task %.64q", id))
@@ -221,6 +222,7 @@ func (a *api) describe(run wire.Run) *task {
 		CreatedAt: run.CreatedAt.UTC(), LastUpdatedAt: run.CreatedAt.UTC(),
 		TTLMs: a.service.Retention().Milliseconds(), PollMs: pollInterval(time.Since(run.CreatedAt)).Milliseconds(),
 	}
+
 	for _, at := range []time.Time{run.StartedAt, run.ParkedAt, run.LastOutputAt, run.FinishedAt} {
 		if at.After(t.LastUpdatedAt) {
 			t.LastUpdatedAt = at.UTC()
