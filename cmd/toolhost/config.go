@@ -222,13 +222,13 @@ func (p problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// add adds the problems of an error, below a key.
+// add adds the problems of an error, with keys below at.
 func (p *problems) add(at string, err error) {
 	var inside problems
 	switch {
 	case errors.As(err, &inside):
 		for _, one := range inside {
-			*p = append(*p, problem{key: at + "." + one.key, text: one.text})
+			*p = append(*p, problem{key: strings.Trim(at+"."+one.key, "."), text: one.text})
 		}
 	case err != nil:
 		*p = append(*p, problem{key: at, text: err.Error()})

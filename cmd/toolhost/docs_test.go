@@ -15,8 +15,8 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/stretchr/testify/require"
 
+	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/internal/document"
-	"github.com/toolhost/toolhost/plugins"
 )
 
 var update = stdflag.Bool("update", false, "write what is generated into the documentation anew")
@@ -47,7 +47,7 @@ func settingsTable() string {
 	table := bytes.NewBufferString("| key | default | meaning |\n|---|---|---|\n")
 	defaults := newConfig()
 	all := settings(&defaults)
-	for _, s := range grantSettings(new(plugins.Grant)) {
+	for _, s := range grantSettings(new(host.Grant)) {
 		s.key = "grants.PLUGIN." + s.key
 		all = append(all, s)
 	}

@@ -1,11 +1,12 @@
 package main
 
 import (
+	"reflect"
+	"strings"
 	"time"
 
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/pkg/background"
-	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/identity"
 )
@@ -41,7 +42,7 @@ func newConfig() config {
 		data: userData(), watch: true, compile: compileAhead, approve: approveDeny,
 		logLevel: "warn", logFormat: formatText, drain: 10 * time.Second,
 		server: server.Config{
-			Grants: map[string]plugins.Grant{},
+			Grants: map[string]host.Grant{},
 			Host:   host.Config{Compiler: host.ThisProgram()},
 			Runs:   server.RunsConfig{Park: server.ParkHinted, EndSession: background.EndParked},
 		},
@@ -129,14 +130,34 @@ func settings(c *config) []setting {
 }
 
 // grantSettings is the table of what can be granted to a plugin, as keys of
-// grants.PLUGIN. The values go to g.
-func grantSettings(g *plugins.Grant) []setting {
-	return []setting{
-		{"clock", flag, &g.Clock, nil, "The real time."},
-		{"random", flag, &g.Random, nil, "Real randomness."},
-		{"ask", flag, &g.Ask, nil, "Questions to the user, in the plugin's words."},
-		{"files", mounts, &g.Files, none, "Folders of the host: a list of `{dir, path, mode}`, where `dir` is the folder, `path` is where the plugin sees it, and `mode` is `read` or `write`."},
-		{"env", texts, &g.Env, none, "Environment variables of the plugin. Not for secrets: `toolhost config` shows them."},
-		{"config", texts, &g.Config, none, "Settings of the plugin. Not for secrets: `toolhost config` shows them."},
+// grants.PLUGIN: the fields of a Grant, by their types. The values go to g.
+func grantSettings(g *host.Grant) (table []setting) {
+	docs := map[string]string{"config": "settings of the plugin"}
+	for _, c := range host.Capabilities {
+		docs[c.Name] = c.Doc
 	}
+
+	fields := reflect.ValueOf(g).Elem()
+	for i := range fields.NumField() {
+		key := strings.ToLower(fields.Type().Field(i).Name)
+		s := setting{key: key, to: fields.Field(i).Addr().Interface(), doc: sentence(docs[key])}
+		switch s.to.(type) {
+		case *bool:
+			s.kind = flag
+		case *map[string]string:
+			s.kind, s.builtIn = texts, none
+		case *[]host.Mount:
+			s.kind, s.builtIn = mounts, none
+			s.doc += " A list of `{dir, path, mode}`: `dir` is the folder, `path` is where the plugin sees it, and `mode` is `read` or `write`."
+		}
+		table = append(table, s)
+	}
+	return table
+}
+
+func sentence(phrase string) string {
+	if phrase == "" {
+		return ""
+	}
+	return strings.ToUpper(phrase[:1]) + phrase[1:] + "."
 }
