@@ -65,10 +65,10 @@ var layers = map[string][]string{
 	"internal/plugintest/bombs":          {"abi", "internal/plugintest", "internal/wasmbin"}, // likewise
 	"internal/testlog":                   {},                                                 // likewise
 	"internal/wiretest":                  {},                                                 // likewise
-	"internal/pluginbuild":               {"abi", "host", "internal/wasmbin"},
-	"examples/plugins/internal/generate": {"host", "internal/pluginbuild"},
-	"cmd/toolhost":                       {"abi", "host", "plugins", "pkg/background", "server", "server/wire", "server/mcpapi", "server/httpapi", "server/identity", "server/webui", "client", "internal/pluginbuild", "internal/human", "internal/owned", "internal/document"},
-	"examples/agent":                     {"abi", "plugins", "pkg/background", "server", "host", "internal/pluginbuild"}, // the last two build its plugins
+	"examples/pluginbuild":               {"abi", "host", "internal/wasmbin"},
+	"examples/plugins/internal/generate": {"host", "examples/pluginbuild"},
+	"cmd/toolhost":                       {"abi", "host", "plugins", "pkg/background", "server", "server/wire", "server/mcpapi", "server/httpapi", "server/identity", "server/webui", "client", "examples/pluginbuild", "internal/human", "internal/owned", "internal/document"},
+	"examples/agent":                     {"abi", "plugins", "pkg/background", "server", "host", "examples/pluginbuild"}, // the last two build its plugins
 	"examples/plugins/*":                 {"guest", "guest/guesttest"},                                                   // what a third party would import, and no more
 }
 

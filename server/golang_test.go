@@ -12,7 +12,7 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
-	"github.com/toolhost/toolhost/internal/pluginbuild"
+	"github.com/toolhost/toolhost/examples/pluginbuild"
 	"github.com/toolhost/toolhost/internal/plugintest"
 	"github.com/toolhost/toolhost/internal/testlog"
 	"github.com/toolhost/toolhost/plugins"

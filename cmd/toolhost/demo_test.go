@@ -30,8 +30,10 @@ func TestDemoWaitsForProgress(t *testing.T) {
 	var said, errs testlog.Buffer
 	a := &app{ui: ui{out: &said, err: &errs}}
 	defer a.closeService(t.Context(), s)
-	require.NoError(t, a.compileFirst(t.Context(), s))
-	require.NoError(t, (&session{app: a, service: s}).spawnAndCheck(t.Context()), &said)
+
+	require.NoError(t, compileFirst(t.Context(), s, newBar(a.err)))
+	require.NoError(t, (&session{ui: &a.ui, service: s}).spawnAndCheck(t.Context()), &said)
+
 	require.Equal(t, 3, strings.Count(said.String(), "\n> "), &said)
 	require.Equal(t, 3, strings.Count(said.String(), "\n< "), &said)
 	require.Empty(t, errs.String())

@@ -18,8 +18,8 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/client"
+	"github.com/toolhost/toolhost/examples/pluginbuild"
 	"github.com/toolhost/toolhost/host"
-	"github.com/toolhost/toolhost/internal/pluginbuild"
 	"github.com/toolhost/toolhost/internal/plugintest"
 	"github.com/toolhost/toolhost/internal/plugintest/bombs"
 	"github.com/toolhost/toolhost/server/httpapi"

@@ -6,34 +6,19 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/toolhost/toolhost/examples/pluginbuild"
 	"github.com/toolhost/toolhost/host"
-	"github.com/toolhost/toolhost/internal/pluginbuild"
 )
 
-// An app of your own needs nothing of this file: it has a folder of plugins.
+// An app of your own does not need this file: it has a folder of plugins.
 
-// buildPlugins builds the example plugins the task needs from source, as far as
-// they are not there.
-func buildPlugins(ctx context.Context, sources, dist string) error {
-	if _, err := os.Stat(sources); err != nil {
-		return fmt.Errorf("run it in a clone of the project, at the top, where the example plugins are: %w", err)
-	}
-	h, err := host.New(ctx, host.Config{CacheDir: cacheDir()})
-	if err != nil {
-		return err
-	}
-	defer h.Close(ctx)
-	for _, name := range []string{"primes", "wordcount", "clock"} {
-		s := pluginbuild.Source{Name: name, Dir: filepath.Join(sources, name)}
-		if !s.Stale(dist, "guest", "abi") {
-			continue
-		}
+// buildPlugins builds the example plugins of the task from source, unless that
+// was done before, and returns their folder. An empty one is that of the clone.
+func buildPlugins(ctx context.Context, dist string) (string, error) {
+	plugins := []string{"primes", "wordcount", "clock"}
+	return pluginbuild.Examples(ctx, host.Config{CacheDir: cacheDir()}, dist, plugins, func(name string, _, _ int) {
 		fmt.Fprintln(os.Stderr, "building the plugin", name)
-		if err := pluginbuild.Build(ctx, h, s, dist); err != nil {
-			return err
-		}
-	}
-	return nil
+	})
 }
 
 // cacheDir is for compiled plugins: the second start has them at once.

@@ -38,8 +38,8 @@ func main() {
 	host.CompilerMain() // first of all: plugins are compiled in a child process, which is this program
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	folder := "examples/plugins/dist"
-	err := buildPlugins(ctx, "examples/plugins", folder)
+
+	folder, err := buildPlugins(ctx, "")
 	if err == nil {
 		err = run(ctx, folder, script, os.Stdout)
 	}

@@ -7,8 +7,8 @@ import (
 	"os"
 	"os/signal"
 
+	"github.com/toolhost/toolhost/examples/pluginbuild"
 	"github.com/toolhost/toolhost/host"
-	"github.com/toolhost/toolhost/internal/pluginbuild"
 )
 
 func main() {

@@ -75,8 +75,8 @@ func newest(dir string) (t time.Time) {
 	return t
 }
 
-// Build makes NAME.wasm in out, with its sidecar beside it or its manifest
-// sealed in. Files that were there are replaced as a whole or not at all.
+// Build makes NAME.wasm in out, with its sidecar next to it or its manifest
+// sealed in. It replaces existing files as a whole or not at all.
 func Build(ctx context.Context, h *host.Host, s Source, out string) error {
 	if err := os.MkdirAll(out, 0o755); err != nil {
 		return err
@@ -85,10 +85,12 @@ func Build(ctx context.Context, h *host.Host, s Source, out string) error {
 	if err != nil {
 		return err
 	}
+
 	wasm, err := compile(ctx, s.Dir, len(sidecars) == 0)
 	if err != nil {
 		return fmt.Errorf("build %s: %w", s.Name, err)
 	}
+
 	for _, sidecar := range sidecars {
 		data, err := os.ReadFile(sidecar)
 		if err != nil {
@@ -106,7 +108,69 @@ func Build(ctx context.Context, h *host.Host, s Source, out string) error {
 	return replace(s.output(out), wasm)
 }
 
-// sidecars lists the manifests beside the source.
+// ErrNoClone: the working directory is in no clone of this project, whose sources
+// the examples are built from.
+var ErrNoClone = errors.New("not in a clone of the project: the example plugins are built from source")
+
+// Examples builds those example plugins of the clone around the working directory
+// that are missing in a folder, or older than their sources. It returns the
+// folder; if dist is empty, that is examples/plugins/dist of the clone. building
+// is called before each, with the number of those before.
+func Examples(ctx context.Context, cfg host.Config, dist string, names []string, building func(name string, done, total int)) (string, error) {
+	root, err := clone()
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(root, "examples", "plugins")
+	if dist == "" {
+		dist = filepath.Join(dir, "dist")
+	}
+
+	var stale []Source
+	for _, name := range names {
+		s := Source{Name: name, Dir: filepath.Join(dir, name)}
+		if s.Stale(dist, filepath.Join(root, "guest"), filepath.Join(root, "abi")) {
+			stale = append(stale, s)
+		}
+	}
+	if len(stale) == 0 {
+		return dist, nil
+	}
+
+	h, err := host.New(ctx, cfg)
+	if err != nil {
+		return "", err
+	}
+	defer h.Close(ctx)
+	for i, s := range stale {
+		building(s.Name, i, len(stale))
+		if err := Build(ctx, h, s, dist); err != nil {
+			return "", err
+		}
+	}
+	return dist, nil
+}
+
+// clone is the top of the clone around the working directory.
+func clone() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	module := []byte("module github.com/toolhost/toolhost\n")
+	for {
+		if data, err := os.ReadFile(filepath.Join(dir, "go.mod")); err == nil && bytes.Contains(data, module) {
+			return dir, nil
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			return "", ErrNoClone
+		}
+		dir = parent
+	}
+}
+
+// sidecars lists the manifests next to the source.
 func (s Source) sidecars() ([]string, error) {
 	entries, err := os.ReadDir(s.Dir)
 	if err != nil {
@@ -128,6 +192,7 @@ func compile(ctx context.Context, dir string, reactor bool) ([]byte, error) {
 		return nil, err
 	}
 	defer os.RemoveAll(temp)
+
 	file := filepath.Join(temp, "plugin.wasm")
 	args := []string{"build", "-buildvcs=false", "-trimpath", "-ldflags=-s -w", "-o", file}
 	if reactor {
@@ -139,12 +204,13 @@ func compile(ctx context.Context, dir string, reactor bool) ([]byte, error) {
 	cmd.Env = append(os.Environ(), "GOOS=wasip1", "GOARCH=wasm", "GOFLAGS=-mod=readonly", "GOWASM=")
 	var output bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &output, &output
+
 	err = cmd.Run()
 	switch {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case errors.Is(err, exec.ErrNotFound):
-		return nil, errors.New("the go command is not there: install Go from https://go.dev/dl")
+		return nil, errors.New("the go command was not found: install Go from https://go.dev/dl")
 	case err != nil:
 		return nil, fmt.Errorf("go build: %w\n%s", err, strings.TrimSpace(output.String()))
 	}
