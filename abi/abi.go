@@ -76,7 +76,7 @@ const (
 // What [ImportWrite] and [ImportProgress] return.
 const (
 	Continue        int32 = 0
-	Canceled        int32 = 1  // the call is being stopped: finish soon, what is written still counts
+	Canceled        int32 = 1  // the call is being stopped: finish soon; output and result still count
 	RefusedOutput   int32 = -1 // the output limit is reached; the call ends at its next check
 	RefusedStream   int32 = -2 // unknown stream, or not allowed at this point
 	RefusedContent  int32 = -3 // not a content block
@@ -104,7 +104,7 @@ type CallFailure struct {
 const (
 	InvokeOK         int32 = 0 // the result is in StreamResult and StreamContent
 	InvokeToolError  int32 = 1 // the text for the agent is in StreamError
-	InvokePanic      int32 = 2 // the guest panicked; StreamError has what it said
+	InvokePanic      int32 = 2 // the guest panicked; StreamError has its message
 	InvokeConnection int32 = 3 // StreamError has a [Connection] as JSON
 )
 

@@ -163,10 +163,10 @@ func TestBadTypes(t *testing.T) {
 		"tag max: only for numbers": pluginOf[struct {
 			A bool `max:"1"`
 		}, int](nil),
-		`tag enum: "x" is no int`: pluginOf[struct {
+		`tag enum: "x" is not of type int`: pluginOf[struct {
 			A int `enum:"1,x"`
 		}, int](nil),
-		`tag default: "x" is no int`: pluginOf[struct {
+		`tag default: "x" is not of type int`: pluginOf[struct {
 			A int `default:"x"`
 		}, int](nil),
 		"field B: field A: tag default: only for": pluginOf[struct {
@@ -177,7 +177,7 @@ func TestBadTypes(t *testing.T) {
 		"field A: tag default: only for strings, numbers and booleans": pluginOf[struct {
 			A []int `default:"[1]"`
 		}, int](nil),
-		`field A: tag example: "x" is no []int`: pluginOf[struct {
+		`field A: tag example: "x" is not of type []int`: pluginOf[struct {
 			A []int `example:"x"`
 		}, int](nil),
 		"the json option string is not supported": pluginOf[struct {

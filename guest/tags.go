@@ -100,7 +100,7 @@ func tagValue(t reflect.Type, text string) (any, error) {
 		return v.Elem().Interface(), nil
 	}
 	if err := json.Unmarshal([]byte(text), v.Interface()); err != nil {
-		return nil, fmt.Errorf("%q is no %s", text, t)
+		return nil, fmt.Errorf("%q is not of type %s", text, t)
 	}
 	return v.Elem().Interface(), nil
 }

@@ -61,9 +61,9 @@ func TestRefusals(t *testing.T) {
 		want string
 	}{
 		"an empty file":     {nil, `module: malformed wasm: the file is empty`},
-		"a text file":       {[]byte("Dear diary,\n"), `module: malformed wasm: this is a text file and no WebAssembly binary`},
+		"a text file":       {[]byte("Dear diary,\n"), `module: malformed wasm: this is a text file, not a WebAssembly binary`},
 		"text of a module":  {[]byte("(module)\n"), `module: malformed wasm: this is WebAssembly text; translate it with wat2wasm first`},
-		"not a module":      {[]byte("\x7fELF\x02\x01\x01\x00"), `module: malformed wasm: no WebAssembly binary: it does not start with "\0asm"`},
+		"not a module":      {[]byte("\x7fELF\x02\x01\x01\x00"), `module: malformed wasm: not a WebAssembly binary: it does not start with "\0asm"`},
 		"a component":       {[]byte("\x00asm\x0d\x00\x01\x00"), `module: unsupported wasm: this is a component, and only core modules are accepted; build for wasm32-wasip1 instead of wasip2, or take the core module out of it with wasm-tools`},
 		"a later version":   {[]byte("\x00asm\x02\x00\x00\x00"), `module: unsupported wasm: unknown version of the binary format; only version 1 is accepted`},
 		"a cut off header":  {plain[:6], `module: malformed wasm: the file ends within its first 8 bytes; is it cut off?`},

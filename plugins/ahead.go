@@ -39,7 +39,7 @@ func (p *Plugin) compileAhead(ctx context.Context, low host.CompileOptions) erro
 	if p.interpret || p.stored.Load() || p.compiled() || p.Denied() != nil || errors.Is(p.failure(), host.ErrABI) {
 		return nil
 	}
-	if _, err := p.useWith(ctx, low); err != nil {
+	if _, err := p.use(ctx, low); err != nil {
 		return err
 	}
 	p.stored.Store(p.host.KeepsCode())

@@ -29,7 +29,7 @@ func (r *Registry) Compile(ctx context.Context, progress func(done, total int, f
 	plugins := r.set.Load().plugins
 	each(ctx, len(plugins), func(i int) {
 		p := plugins[i]
-		_, err := p.use(ctx)
+		_, err := p.use(ctx, host.CompileOptions{})
 		if err == nil {
 			err = p.leave(ctx, p.host.KeepsCode())
 		}
@@ -58,7 +58,7 @@ func (r *Registry) Compile(ctx context.Context, progress func(done, total int, f
 // Compile compiles the plugin unless it is compiled, so that its next call need not
 // wait for it. The error names the file, or is the cause of ctx.
 func (p *Plugin) Compile(ctx context.Context) error {
-	if _, err := p.use(ctx); err != nil {
+	if _, err := p.use(ctx, host.CompileOptions{}); err != nil {
 		return fmt.Errorf("%s: %w", p.File, err)
 	}
 	p.unuse()
@@ -82,16 +82,12 @@ type compilation struct {
 // compiled anew for it.
 var errOvertaken = errors.New("a call waits for the plugin")
 
-// use returns the compiled plugin, which the caller gives back with unuse. Callers
-// share one compilation. If it fails the next caller tries again, since the cause may
-// have been the disk; the host refuses a faulty module at once. Use returns the cause
-// of ctx as soon as it is done.
-func (p *Plugin) use(ctx context.Context) (*host.Module, error) {
-	return p.useWith(ctx, host.CompileOptions{})
-}
-
-// useWith is use. The options are those of the compilation it starts.
-func (p *Plugin) useWith(ctx context.Context, opts host.CompileOptions) (*host.Module, error) {
+// use returns the compiled plugin, which the caller gives back with unuse or leave.
+// Callers share one compilation; the options are those of the one that this call
+// starts. If it fails the next caller tries again, since the cause may have been the
+// disk; the host refuses a faulty module at once. Use returns the cause of ctx as soon
+// as it is done.
+func (p *Plugin) use(ctx context.Context, opts host.CompileOptions) (*host.Module, error) {
 	p.mu.Lock()
 	if p.module != nil {
 		defer p.mu.Unlock()
@@ -255,45 +251,37 @@ func (p *Plugin) start(ctx context.Context, opts host.CompileOptions) *compilati
 	return c
 }
 
-// load reads and compiles the file if it is unchanged.
+// load compiles the file if it is unchanged.
 func (p *Plugin) load(ctx context.Context, opts host.CompileOptions) (*host.Module, error) {
-	wasm, s, err := p.reread()
+	wasm, err := p.contents()
 	if err != nil {
-		return nil, err
-	}
-	if err := p.is(digestOf(wasm), s); err != nil {
 		return nil, err
 	}
 
 	opts.Interpret = p.interpret
 	module, err := p.host.CompileWith(ctx, wasm, opts)
-	p.digests.save() // the next process finds what is refused by digest
+	p.digests.save() // the next process finds by digest what is refused
 	return module, err
 }
 
-// reread reads the file if its stamp is unchanged. The caller checks the digest.
-func (p *Plugin) reread() ([]byte, stamp, error) {
+// contents reads the file if it is unchanged, and learns its digest if that is unknown.
+func (p *Plugin) contents() ([]byte, error) {
 	wasm, s, err := readFile(p.folder, p.name, MaxWasm)
 	if err != nil {
-		return nil, s, missing(err)
+		return nil, missing(err)
 	}
-	if p.known() == "" && !s.sameContent(p.stamp) {
-		return nil, s, ErrChanged
-	}
-	return wasm, s, nil
-}
 
-// is checks the digest of what was read, or learns it where it is not known yet.
-func (p *Plugin) is(digest string, s stamp) error {
-	switch known := p.known(); {
+	switch digest, known := digestOf(wasm), p.known(); {
+	case known == "" && !s.sameContent(p.stamp):
+		return nil, ErrChanged
 	case known == "":
 		p.learn(digest)
 		p.digests.add(s, digest)
 	case known != digest:
 		p.digests.forget(p.stamp)
-		return ErrChanged
+		return nil, ErrChanged
 	}
-	return nil
+	return wasm, nil
 }
 
 // failure is the error of the last compilation, of this process or, once the digest

@@ -97,9 +97,9 @@ func TestOneOfTwoCallersGivesUp(t *testing.T) {
 	gone := errors.New("the caller went away")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	first, second := make(chan error), make(chan error)
-	go func() { _, err := p.use(ctx); first <- err }()
+	go func() { _, err := p.use(ctx, host.CompileOptions{}); first <- err }()
 	<-files.opened
-	go func() { _, err := p.use(t.Context()); second <- err }()
+	go func() { _, err := p.use(t.Context(), host.CompileOptions{}); second <- err }()
 	require.Eventually(t, func() bool { p.mu.Lock(); defer p.mu.Unlock(); return p.compiling.waiting == 2 }, 5*time.Minute, time.Millisecond)
 	cancel(gone)
 	require.ErrorIs(t, <-first, gone)
@@ -137,7 +137,7 @@ func TestGiveUpAsCompilationEnds(t *testing.T) {
 				err    error
 			}
 			first, second := make(chan used, 1), make(chan used, 1)
-			use := func(ctx context.Context, to chan used) { m, err := p.use(ctx); to <- used{m, err} }
+			use := func(ctx context.Context, to chan used) { m, err := p.use(ctx, host.CompileOptions{}); to <- used{m, err} }
 			go use(t.Context(), first)
 			<-files.opened
 			done, cancel := context.WithCancel(t.Context())
@@ -177,11 +177,11 @@ func TestAllCallersGiveUp(t *testing.T) {
 	gone := errors.New("the caller went away")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	first, second := make(chan error), make(chan error)
-	go func() { _, err := p.use(ctx); first <- err }()
+	go func() { _, err := p.use(ctx, host.CompileOptions{}); first <- err }()
 	<-files.opened
 	cancel(gone)
 	require.ErrorIs(t, <-first, gone)
-	go func() { _, err := p.use(t.Context()); second <- err }()
+	go func() { _, err := p.use(t.Context(), host.CompileOptions{}); second <- err }()
 	<-files.opened
 	files.allow <- struct{}{}
 	files.allow <- struct{}{}
@@ -196,14 +196,14 @@ func TestCloseWhileCompiling(t *testing.T) {
 	r, files := blocked(t)
 	p := r.Plugins()[0]
 	caller, closed := make(chan error), make(chan error)
-	go func() { _, err := p.use(t.Context()); caller <- err }()
+	go func() { _, err := p.use(t.Context(), host.CompileOptions{}); caller <- err }()
 	<-files.opened
 	go func() { closed <- r.Close(t.Context()) }()
 	require.Eventually(t, func() bool { p.mu.Lock(); defer p.mu.Unlock(); return p.gone != nil }, 5*time.Minute, time.Millisecond)
 	files.allow <- struct{}{}
 	require.ErrorIs(t, <-caller, host.ErrClosed)
 	require.NoError(t, <-closed)
-	_, err := p.use(t.Context())
+	_, err := p.use(t.Context(), host.CompileOptions{})
 	require.ErrorIs(t, err, host.ErrClosed)
 }
 
@@ -251,7 +251,7 @@ func TestCompileKeepsWhatIsUsed(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, h.Close(context.Background())) })
 	r := openWith(t, h, Config{Folders: []Folder{folder(map[string][]byte{"a.wasm": sealed(named("a")), "b.wasm": sealed(named("b"))})}})
 	a, b := r.Plugins()[0], r.Plugins()[1]
-	_, err = a.use(t.Context())
+	_, err = a.use(t.Context(), host.CompileOptions{})
 	require.NoError(t, err)
 	require.NoError(t, r.Compile(t.Context(), nil))
 	require.NotNil(t, a.module)

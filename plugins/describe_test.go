@@ -189,7 +189,7 @@ func TestUrgentCallerOvertakes(t *testing.T) {
 	go func() { low <- p.compileAhead(t.Context(), host.CompileOptions{LowPriority: true}) }()
 	<-files.opened
 	go func() {
-		_, err := p.use(t.Context())
+		_, err := p.use(t.Context(), host.CompileOptions{})
 		urgent <- err
 	}()
 	<-files.opened // anew
@@ -212,7 +212,7 @@ func TestGiveUpWhenOvertaken(t *testing.T) {
 	go func() { low <- p.compileAhead(ctx, host.CompileOptions{LowPriority: true}) }()
 	<-files.opened
 	go func() {
-		_, err := p.use(t.Context())
+		_, err := p.use(t.Context(), host.CompileOptions{})
 		urgent <- err
 	}()
 	<-files.opened

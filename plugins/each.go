@@ -10,18 +10,13 @@ import (
 // processors. It starts no more once ctx is done, and waits for those it started.
 func each(ctx context.Context, n int, do func(i int)) {
 	var workers sync.WaitGroup
-	work := make(chan int)
-	for range min(runtime.GOMAXPROCS(0), n) {
+	slots := make(chan struct{}, runtime.GOMAXPROCS(0))
+	for i := 0; i < n && ctx.Err() == nil; i++ {
+		slots <- struct{}{}
 		workers.Go(func() {
-			for i := range work {
-				do(i)
-			}
+			defer func() { <-slots }()
+			do(i)
 		})
 	}
-
-	for i := 0; i < n && ctx.Err() == nil; i++ {
-		work <- i
-	}
-	close(work)
 	workers.Wait()
 }

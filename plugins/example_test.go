@@ -46,7 +46,7 @@ func ExampleOpen() {
 	_, err = registry.Lookup("ecko")
 	fmt.Println(err)
 	// Output:
-	// plugins/broken.wasm: module: malformed wasm: this is a text file and no WebAssembly binary
+	// plugins/broken.wasm: module: malformed wasm: this is a text file, not a WebAssembly binary
 	// success {"text":"hello"} <nil>
 	// no such tool: "ecko", did you mean "echo"?
 }

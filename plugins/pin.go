@@ -1,7 +1,6 @@
 package plugins
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/toolhost/toolhost/internal/owned"
+	"github.com/toolhost/toolhost/internal/strictjson"
 )
 
 // Pin is the identity that a plugin must have to be loaded. Grants go by a plugin's
@@ -73,9 +73,7 @@ func ReadPin(dir, name string) (*Pin, error) {
 // decodePin refuses unknown fields: they may be further conditions.
 func decodePin(file string, data []byte) (*Pin, error) {
 	pin := new(Pin)
-	decoder := json.NewDecoder(bytes.NewReader(data))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(pin); err != nil || pin.Digest == "" {
+	if err := strictjson.Decode(data, pin); err != nil || pin.Digest == "" {
 		return nil, fmt.Errorf("%s is not a pin this version can read: remove it, or pin the plugin again", file)
 	}
 	return pin, nil

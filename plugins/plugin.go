@@ -113,7 +113,7 @@ func (t *Tool) Call(ctx context.Context, req host.Call) (abi.Result, error) {
 		ctx = timed
 	}
 
-	module, err := p.use(ctx)
+	module, err := p.use(ctx, host.CompileOptions{})
 	if errors.Is(err, limit) {
 		err = &host.WaitedError{Err: err, For: "its plugin was still being compiled, which is done once: try again in some seconds, or with more time"}
 		r, err := fail(abi.LimitReached, err.Error(), err)

@@ -315,9 +315,9 @@ func TestReloadWhileInUse(t *testing.T) {
 	files := fstest.MapFS{"p.wasm": wasmFile(saying("p", "one", 1))}
 	r := openMap(t, files)
 	p := r.Plugins()[0]
-	module, err := p.use(t.Context())
+	module, err := p.use(t.Context(), host.CompileOptions{})
 	require.NoError(t, err)
-	_, err = p.use(t.Context())
+	_, err = p.use(t.Context(), host.CompileOptions{})
 	require.NoError(t, err)
 	files["p.wasm"] = wasmFile(saying("p", "one", 2))
 	require.Equal(t, []string{"p"}, reload(t, r).Changed)
@@ -330,7 +330,7 @@ func TestReloadWhileInUse(t *testing.T) {
 	require.Equal(t, []*Plugin{p}, r.retired)
 	p.unuse()
 	require.Nil(t, p.module)
-	_, err = p.use(t.Context())
+	_, err = p.use(t.Context(), host.CompileOptions{})
 	require.ErrorIs(t, err, ErrReplaced)
 	require.Empty(t, reload(t, r))
 	require.Empty(t, r.retired)
@@ -341,7 +341,7 @@ func TestCloseFreesWhatWasReplaced(t *testing.T) {
 	files := fstest.MapFS{"p.wasm": wasmFile(saying("p", "one", 1))}
 	r := openMap(t, files)
 	p := r.Plugins()[0]
-	_, err := p.use(t.Context())
+	_, err := p.use(t.Context(), host.CompileOptions{})
 	require.NoError(t, err)
 	delete(files, "p.wasm")
 	reload(t, r)
@@ -358,7 +358,7 @@ func TestReloadWhileCompiling(t *testing.T) {
 	r, files := blocked(t)
 	p := r.Plugins()[0]
 	caller := make(chan error)
-	go func() { _, err := p.use(t.Context()); caller <- err }()
+	go func() { _, err := p.use(t.Context(), host.CompileOptions{}); caller <- err }()
 	<-files.opened
 	allow := files.allow
 	files.allow = nil

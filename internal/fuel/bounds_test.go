@@ -10,7 +10,7 @@ import (
 )
 
 // TestNothingRunsLong has programs that run for ages between two turns of any
-// loop. What they use between two looks at the counter is bounded.
+// loop. What they use between two checks the counter is bounded.
 func TestNothingRunsLong(t *testing.T) {
 	c, end := wasmbin.OpI32Const, wasmbin.OpEnd
 	tests := map[string][]byte{

@@ -78,11 +78,11 @@ func (w *writer) branchIf(in *wasmbin.Instr, nd *node) {
 func fuses(op wasmbin.Op) bool { return op >= wasmbin.OpI32Eqz && op <= 0x66 }
 
 // leaves reports whether a branch leaves the function and needs exit.
-func (w *writer) leaves(to int32) bool { return (w.held || w.g.looks) && to == exit }
+func (w *writer) leaves(to int32) bool { return (w.held || w.g.selfChecks) && to == exit }
 
 // exit is what has to be done before the function is left.
 func (w *writer) exit() {
-	if w.g.looks {
+	if w.g.selfChecks {
 		w.checkpoint()
 	}
 	w.release()

@@ -19,7 +19,7 @@ const (
 )
 
 // limitTables bounds the tables: what an instruction can do to one without a
-// look at the counter, and the host's memory, which the limit on the guest's
+// check of the counter, and the host's memory, which the limit on the guest's
 // memory does not cover. Tables that would be larger are refused, and those that
 // could grow larger get a maximum.
 func (r *rewriter) limitTables() error {

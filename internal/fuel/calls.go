@@ -4,22 +4,22 @@ const (
 	// maxPrepaid is the most a caller charges in advance for a function it calls.
 	maxPrepaid = 256
 	// maxRun is how much a function may run, at the dearest and with what it
-	// calls, without looking at the counter: well under a tenth of a millisecond.
+	// calls, without checking the counter: well under a tenth of a millisecond.
 	maxRun = 1 << 16
-	// maxTail is how much may run after a recursive call without a look: as
+	// maxTail is how much may run after a recursive call without a check: as
 	// often as the stack has frames.
 	maxTail = 32
 )
 
 // planner decides what concerns more than one function: what callers charge in
-// advance, and where calls need a look at the counter although nothing loops.
+// advance, and where calls need a check of the counter although nothing loops.
 type planner struct {
 	r      *rewriter
 	graphs []*graph
 	back   []int   // calls of it that come back to it, see order
 	early  []bool  // is called by functions that come before it in the order
-	check  []bool  // looks at the counter when it is entered
-	run    []int64 // the most it runs, counting loops once and what looks by itself not at all
+	check  []bool  // checks the counter when it is entered
+	run    []int64 // the most it runs, counting loops once and functions that check themselves not at all
 	done   []bool
 }
 
@@ -54,18 +54,18 @@ func (p *planner) plan() {
 		}
 
 		p.run[f] = p.checkSites(f)
-		g.looks = p.looks(f)
-		if p.run[f] > maxRun || g.simple || g.looks {
+		g.selfChecks = p.checksItself(f)
+		if p.run[f] > maxRun || g.simple || g.selfChecks {
 			p.check[f], p.run[f] = true, 0
 		}
 		p.done[f] = true
 	}
 }
 
-// looks reports whether a function that calls come back to looks at the counter
-// itself, when it is entered and when it returns: that is smaller than to look
+// checksItself reports whether a function that calls come back to checks the counter
+// itself, when it is entered and when it returns: that is less code than checks
 // around many calls.
-func (p *planner) looks(f uint32) bool { return p.back[f] > 2 && !p.graphs[f].simple }
+func (p *planner) checksItself(f uint32) bool { return p.back[f] > 2 && !p.graphs[f].simple }
 
 // prepay places the charges of a function and moves the charge at its entry to
 // its callers, if all of them are known.
@@ -130,15 +130,15 @@ func (p *planner) order() []uint32 {
 	return order
 }
 
-// checkSites puts looks at the counter around the calls in function f, and
+// checkSites puts checks of the counter around the calls in function f, and
 // returns the most it runs.
 //
 // Functions that call functions that call functions can run for years without a
-// loop. So a function that may run longer than maxRun looks when it is entered,
+// loop. So a function that may run longer than maxRun checks the counter when it is entered,
 // and counts for nothing in its callers: from one such entry to the next no more
 // runs than what is left of the functions on the way, each once.
 //
-// A recursion looks at the counter on its way down, before a call that comes
+// A recursion checks the counter on its way down, before a call that comes
 // back to it or a call by reference, and on its way up after it, if there is
 // much to do there; or the function that is called back does both.
 func (p *planner) checkSites(f uint32) int64 {
@@ -157,7 +157,7 @@ func (p *planner) checkSites(f uint32) int64 {
 				run += callee
 				continue
 			}
-			if c.callee != indirect && p.looks(c.callee) {
+			if c.callee != indirect && p.checksItself(c.callee) {
 				continue
 			}
 
@@ -165,7 +165,7 @@ func (p *planner) checkSites(f uint32) int64 {
 			c.before = true
 			c.after = g.tail(int32(i)) > maxTail
 			if l := &g.loops[g.nodes[i].loop]; l.header == int32(i) {
-				l.looks = true
+				l.selfChecks = true
 			}
 		}
 

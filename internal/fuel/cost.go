@@ -22,8 +22,8 @@ const CostVersion = 1
 //	memory.grow                                   1024 per page, which is 1 per 64 bytes
 //	table.grow                                    1 per 8 entries
 //
-// An operator that traps has its price, and what a host function does beyond
-// being called is charged by the host.
+// An operator that traps costs its price. The host charges for the work of host
+// functions.
 const (
 	// HostCallCost is the base price of a call that leaves the guest.
 	HostCallCost = 100

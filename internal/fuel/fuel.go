@@ -11,9 +11,9 @@ import (
 // Names that the rewritten module shares with its host. Guests that use them are
 // refused with [ErrReserved].
 const (
-	// ImportModule and ImportName name the imported refill function. Its type is
-	// (i64) -> i64: from what is left of the counter, below zero when it is
-	// overdrawn, to its new value.
+	// ImportModule and ImportName name the imported refill function, of type
+	// (i64) -> i64. It takes the counter, which is below zero when it is overdrawn,
+	// and returns its new value.
 	ImportModule = "toolhost.fuel"
 	ImportName   = "refill"
 	// CounterExport names the exported counter, a mutable global of type i64. It starts at 0.
@@ -26,7 +26,7 @@ const (
 // belongs in the key of every cache of compiled programs.
 const RewriterVersion = 4
 
-// ErrReserved: the guest imports or exports a name that is reserved for metering.
+// ErrReserved says that the guest imports or exports a name reserved for metering.
 var ErrReserved = errors.New("reserved name")
 
 // Program is a module rewritten to count what it executes.

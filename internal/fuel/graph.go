@@ -7,14 +7,14 @@ import "math"
 // code, so that an edge to an earlier node, or to the node itself, is a loop's
 // back edge, and every other edge leads forward.
 type graph struct {
-	nodes  []node
-	loops  []loop  // loops[0] stands for the function itself
-	labels []int32 // node that each label leads to, exit for the end of the function
-	tables []int32 // labels of the br_table instructions, one after the other
-	calls  []site  // in the order of the code
-	simple bool    // has control flow this graph does not describe
-	reads  int     // of local 0
-	looks  bool    // looks at the counter when it is entered and when it returns
+	nodes      []node
+	loops      []loop  // loops[0] stands for the function itself
+	labels     []int32 // node that each label leads to, exit for the end of the function
+	tables     []int32 // labels of the br_table instructions, one after the other
+	calls      []site  // in the order of the code
+	simple     bool    // has control flow this graph does not describe
+	reads      int     // of local 0
+	selfChecks bool    // checks the counter when it is entered and when it returns
 }
 
 // exit is the node that a return leads to.
@@ -57,16 +57,16 @@ const (
 
 // loop is a loop of the code.
 type loop struct {
-	parent   int32
-	header   int32
-	label    int32
-	fixed    bool  // its base is that of the loop around it
-	backs    int   // back edges
-	looks    bool  // looks at the counter by itself whenever it runs
-	base     int64 // potential of its back edges' sources, relative to that of the loop around it
-	exits    []exitEdge
-	backOut  int64 // highest potential of a source of its back edges
-	dispatch dispatch
+	parent     int32
+	header     int32
+	label      int32
+	fixed      bool  // its base is that of the loop around it
+	backs      int   // back edges
+	selfChecks bool  // checks the counter by itself whenever it runs
+	base       int64 // potential of its back edges' sources, relative to that of the loop around it
+	exits      []exitEdge
+	backOut    int64 // highest potential of a source of its back edges
+	dispatch   dispatch
 }
 
 // dispatch is how a loop begins that does nothing but branch by a local, which
@@ -82,16 +82,16 @@ type dispatch struct {
 
 // checksHeader reports whether the loop is checked at its header: one check
 // there is better than one on each of many back edges.
-func (l *loop) checksHeader() bool { return l.backs > 2 && !l.looks }
+func (l *loop) checksHeader() bool { return l.backs > 2 && !l.selfChecks }
 
 // checksBack reports whether the loop is checked on its back edges.
-func (l *loop) checksBack() bool { return l.backs <= 2 && !l.looks }
+func (l *loop) checksBack() bool { return l.backs <= 2 && !l.selfChecks }
 
 // site is a call of a function of the module.
 type site struct {
 	node   int32
 	callee uint32 // index among the functions of the module, or indirect
-	before bool   // look at the counter before it
+	before bool   // check the counter before it
 	after  bool   // and after it
 }
 

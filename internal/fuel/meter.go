@@ -10,7 +10,7 @@ const (
 	Slice = 100_000
 )
 
-// ErrExhausted: the call has used up its budget.
+// ErrExhausted says that the call has used up its budget.
 var ErrExhausted = errors.New("out of fuel")
 
 // A Meter is the account of one call. The guest's counter is what is left of
@@ -30,15 +30,14 @@ type Meter struct {
 // NewMeter returns the meter of a call with that budget in units, which is
 // clamped to 0 … [MaxBudget]. The interrupt function is asked at every refill
 // and charge whether the call has to end for another reason: stop, deadline,
-// shutdown. It must be quick. Nil means there is no other reason.
+// shutdown. It must be quick. Nil asks nothing.
 func NewMeter(budget int64, interrupt func() error) *Meter {
 	return &Meter{budget: min(max(budget, 0), MaxBudget), interrupt: interrupt}
 }
 
-// Refill is what the imported refill function does: it takes what is left of
-// the counter and returns its new value, or why the call ends: the error of the
-// interrupt function as it is, or [ErrExhausted]. The host ends the call by a
-// panic with that error.
+// Refill implements the imported refill function: it takes the counter and returns its
+// new value. Its error ends the call, by a panic of the host: the error of the
+// interrupt function as it is, or [ErrExhausted].
 //
 // A call ends by ErrExhausted if and only if it needs more than its budget; the
 // last slice is exactly what is left of it.
@@ -77,9 +76,8 @@ func (m *Meter) count(left int64) int64 {
 	return max(0, min(m.granted-left, m.budget))
 }
 
-// Charge takes n units for what a host function does from the counter, of which
-// left is left, and returns the counter's new value. Errors are those of Refill;
-// n below 0 counts as 0.
+// Charge subtracts n units for the work of a host function from the counter left, and
+// returns its new value. Errors are those of Refill; n below 0 counts as 0.
 func (m *Meter) Charge(left, n int64) (int64, error) {
 	if m.interrupt != nil {
 		if err := m.interrupt(); err != nil {

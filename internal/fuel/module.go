@@ -9,7 +9,8 @@ import (
 // rewriter changes a module in place. The refill function becomes the last
 // imported function, so that every function after it moves up by one; the
 // counter becomes the last global, with references to functions after it, and what
-// has to be added beside them goes after what is there. Indices in the comments are those of the original.
+// other additions go after the existing entries. Indices in comments are those of the
+// original.
 type rewriter struct {
 	m     *wasmbin.Module
 	stats Stats

@@ -21,7 +21,7 @@ import "math"
 // As no edge charges less than nothing, what was charged in advance is always
 // less than what any path from here to the end executes. So a counter that is
 // found below zero with nothing left to grant means that the call needs more
-// than its budget, wherever it is looked at.
+// than its budget, wherever it is checked.
 //
 // Some loops would have to be lowered so far that the code before them had to
 // give something back. They are held at the level of the code around them

@@ -4,7 +4,7 @@ import "github.com/toolhost/toolhost/internal/wasmbin"
 
 // walker rewrites one function at a time in the simple way: it cuts the code
 // into stretches that run from their start to their end and charges for each at
-// its start, and it looks at the counter at the function's entry and at every
+// its start, and it checks the counter at the function's entry and at every
 // loop's head. It serves the few functions whose control flow a graph does not
 // describe: those of modules with exceptions.
 type walker struct {
@@ -18,7 +18,7 @@ type walker struct {
 	emitter
 	stretch []byte // code of the current stretch
 	cost    int64  // of the current stretch
-	check   bool   // look at the counter at its start
+	check   bool   // check the counter at its start
 	scratch uint32 // number of i32 locals added
 }
 

@@ -286,7 +286,7 @@ func (w *writer) leave(nd *node, last bool) {
 	}
 }
 
-// call writes a call with the looks at the counter around it.
+// call writes a call and the checks of the counter around it.
 func (w *writer) call(in *wasmbin.Instr, nd *node, last bool) {
 	var c site
 	byName := in.Op == wasmbin.OpCall || in.Op == wasmbin.OpReturnCall

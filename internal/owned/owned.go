@@ -1,6 +1,5 @@
-// Package owned reports which folders and files only this user, or root, can
-// have written. Where the system does not say whom a file belongs to, it takes
-// all for such.
+// Package owned checks that only this user or root can have written a folder or file.
+// On systems that do not report owners every check passes.
 package owned
 
 import (
@@ -13,20 +12,18 @@ import (
 	"syscall"
 )
 
-// ErrUnsafe: others than this user could have put something into a folder, or
-// have written a file in it.
+// ErrUnsafe says that other users could have written a folder or a file.
 var ErrUnsafe = errors.New("unsafe")
 
-// What to do with a folder or a file before its permissions are taken back.
+// What to do before the permissions of a folder or a file are repaired.
 const (
 	removeAll    = "removed what is in it" // nobody can review compiled code
 	removeOthers = "removed what others put there"
 	review       = "checked it"
 )
 
-// Folder reports whether others can put files into a folder. A link to one is
-// refused: who can change where it leads is another question. Its error matches
-// [ErrUnsafe], or says why the folder cannot be looked at.
+// Folder returns an error that matches [ErrUnsafe] if others can put files into a
+// folder. It refuses links, because it does not check who can change their targets.
 func Folder(name string) error {
 	info, err := os.Lstat(filepath.Clean(name)) // with a slash at its end it would be followed
 	if err != nil {
@@ -41,10 +38,8 @@ func Folder(name string) error {
 	return nil
 }
 
-// Behind reports whether others can put files into the folder that a name leads
-// to. Links are followed, but one that the name itself is must not belong to
-// somebody else. Its error matches [ErrUnsafe], or says why the folder cannot be
-// looked at.
+// Behind is [Folder] for a name that may be a link. The link itself must belong to this
+// user or root.
 func Behind(name string) error {
 	link, err := os.Lstat(filepath.Clean(name))
 	if err != nil {
@@ -67,10 +62,9 @@ func Behind(name string) error {
 	return writable(real, info, removeOthers)
 }
 
-// Opened reports whether others can have written an open file, whose name may be
-// a link: nobody else can put another one where that leads. The folder of the
-// name itself is for [Behind]. Its error matches [ErrUnsafe], or says why the
-// file cannot be looked at.
+// Opened returns an error that matches [ErrUnsafe] if others can have written an open
+// file. If its name is a link, others must not be able to replace the target either.
+// Check the folder of the name with [Behind].
 func Opened(file *os.File) error {
 	info, err := file.Stat()
 	if err != nil {
@@ -92,7 +86,7 @@ func Opened(file *os.File) error {
 	if info, err = os.Stat(dir); err != nil {
 		return err
 	}
-	if info.Mode()&fs.ModeSticky != 0 { // others can add files there, and replace none of ours
+	if info.Mode()&fs.ModeSticky != 0 { // others can add files there, but not replace ours
 		return ownedBy(dir, info)
 	}
 	return writable(dir, info, removeOthers)
@@ -122,11 +116,11 @@ func ownedBy(name string, info fs.FileInfo) error {
 	return nil
 }
 
-// File reports whether others can have written a file. What is no regular file
-// is refused too.
+// File returns an error that matches [ErrUnsafe] if others can have written a file, or
+// if it is not a regular file.
 func File(name string, info fs.FileInfo) error {
 	if !info.Mode().IsRegular() {
-		return fmt.Errorf("%w: %s is no regular file", ErrUnsafe, name)
+		return fmt.Errorf("%w: %s is not a regular file", ErrUnsafe, name)
 	}
 	return check(name, info)
 }
@@ -146,7 +140,7 @@ func ReadFile(name string) ([]byte, error) {
 	}
 	defer file.Close()
 	if info, err = file.Stat(); err == nil {
-		err = File(name, info) // which may be another one by now
+		err = File(name, info) // it may have been replaced
 	}
 	if err != nil {
 		return nil, err
@@ -154,8 +148,8 @@ func ReadFile(name string) ([]byte, error) {
 	return io.ReadAll(file)
 }
 
-// WriteFile writes a file, for this user only, that other processes may read at
-// any moment: they see what there was, or all of data. It makes the folder.
+// WriteFile writes a file for this user only, and creates its folder. It is atomic:
+// readers see the old content or all of data.
 func WriteFile(name string, data []byte) error {
 	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 		return err

@@ -6,9 +6,8 @@ import (
 	"github.com/toolhost/toolhost/internal/wasmbin"
 )
 
-// Bounds of the image, in bytes. A module may ask for a byte of data at each end
-// of 4 GiB; nobody has to lay out what lies between them. What is laid out is at
-// most sparse times the data that the module has, unless it is small anyhow.
+// Bounds of the image, in bytes: a module may have a byte of data at each end of 4 GiB.
+// An image larger than smallImage is at most sparse times the module's data.
 const (
 	maxImage   = 64 << 20
 	smallImage = 1 << 20
@@ -19,15 +18,15 @@ const (
 // to.
 type area struct{ from, end uint64 }
 
-// dataArea finds the area, and says why its data has to stay in the module: one
-// lies outside of the memory, which has to trap, or where it lies is computed,
-// or it is spread too far.
+// dataArea returns the area, or why the data has to stay in the module: a segment is
+// outside of the memory, which must trap, its offset is computed, or the data is spread
+// too far.
 func dataArea(m *wasmbin.Module) (area, string) {
 	size := uint64(m.Memories[0].Min) * wasmbin.PageSize
 	a, total := area{from: size}, uint64(0)
 	for _, d := range m.Data {
 		if d.Mode != wasmbin.Active {
-			continue // nobody can use it
+			continue // no code can use it
 		}
 		at, ok := offset(d.Offset)
 		if !ok {

@@ -2,15 +2,14 @@ package snapshot
 
 import "github.com/toolhost/toolhost/internal/wasmbin"
 
-// findings is what the code of a module does that matters here.
+// findings are the relevant properties of a module's code.
 type findings struct {
-	changes  string // the first instruction that changes what cannot be put back
+	changes  string // the first instruction that changes state that cannot be restored
 	segments bool   // it uses data segments by their index
 }
 
-// stateful are the instructions that change what a host cannot put back, as the
-// text format names them. Data segments are never dropped behind its back:
-// without memory.init a dropped one cannot be told from one that is there.
+// stateful are the instructions that change state a host cannot restore. A data segment
+// that is dropped does not matter: without memory.init no code can notice.
 var stateful = map[wasmbin.Op]string{
 	wasmbin.OpTableSet:   "table.set",
 	wasmbin.OpTableGrow:  "table.grow",
@@ -50,7 +49,7 @@ func scan(m *wasmbin.Module) (findings, error) {
 	return f, nil
 }
 
-// why says what of a module cannot be put back, in words for its author.
+// why says for the author of a module why it cannot be restored.
 func (f findings) why(m *wasmbin.Module) string {
 	switch {
 	case f.changes != "":

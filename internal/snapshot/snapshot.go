@@ -1,11 +1,10 @@
-// Package snapshot prepares modules so that their instances can be put back to
-// an earlier state: it moves the data a memory starts with out into an image,
-// makes the start function an export, and exports every mutable global. No byte
-// of code changes.
+// Package snapshot prepares modules so that their instances can be restored to an
+// earlier state: it moves the initial data of the memory into an image, makes the
+// start function an export, and exports every mutable global. The code is unchanged.
 //
-// What it cannot put back it names: tables, dropped segments and globals that
-// hold references are no state a host can read or write. A module that changes
-// them needs a fresh instance for every call.
+// A host cannot read or write tables, dropped segments and globals with references. A
+// module that changes them needs a fresh instance for every call; [Program.Why] names
+// the reason.
 package snapshot
 
 import (
@@ -30,28 +29,27 @@ const (
 // Version changes whenever the same input makes another output.
 const Version = 2
 
-// ErrReserved: the module exports a name that is reserved for its host.
+// ErrReserved says that the module exports a name reserved for the host.
 var ErrReserved = errors.New("reserved name")
 
 // Program is a prepared module.
 type Program struct {
 	Wasm []byte
-	// Image is what the memory starts with, from the first byte that is not
-	// zero, at At, to the last. The module no longer has it: whoever makes an
-	// instance puts it there. Nil if there is none, or if it had to stay in the
-	// module.
+	// Image is the initial content of the memory, from its first nonzero byte, at At,
+	// to its last. The module no longer contains it: the host copies it into each
+	// instance. Nil if there is none, or if it had to stay in the module.
 	Image   []byte
 	At      uint64
-	Start   bool   // [StartExport] is there: call it first in each new instance
-	Globals int    // how many of [GlobalExport] there are
-	Why     string // why an instance cannot be put back; empty if it can
+	Start   bool   // call [StartExport] first in each new instance
+	Globals int    // number of [GlobalExport] names
+	Why     string // why an instance cannot be restored; empty if it can
 }
 
 // GlobalExport is the name of the i-th mutable global.
 func GlobalExport(i int) string { return globalExport + strconv.Itoa(i) }
 
-// Prepare prepares a module whose code does not change any more. Errors wrap
-// those of package wasmbin or [ErrReserved].
+// Prepare prepares a module. Do it last: nothing may rewrite the code afterwards.
+// Errors wrap those of package wasmbin or [ErrReserved].
 func Prepare(wasm []byte) (*Program, error) {
 	m, err := wasmbin.Parse(wasm)
 	if err != nil {
@@ -93,8 +91,8 @@ func Prepare(wasm []byte) (*Program, error) {
 	return p, nil
 }
 
-// Why says why an instance of a module cannot be put back to an earlier state.
-// It is empty if it can. Errors are those of [Prepare].
+// Why returns the reason why instances of a module cannot be restored, empty if they
+// can. Errors are those of [Prepare].
 func Why(wasm []byte) (string, error) {
 	m, err := wasmbin.Parse(wasm)
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 	"github.com/toolhost/toolhost/abi"
 )
 
-// Error says what is wrong with a text. Err is the cause: an error of a type's own
+// Error is a problem of a text and its place. Err is the error of a type's own
 // UnmarshalJSON, or nil.
 type Error struct {
 	abi.Problem
@@ -38,8 +38,8 @@ func (e *Error) Path() string {
 	return strings.ReplaceAll(strings.ReplaceAll(strings.ReplaceAll(strings.TrimPrefix(e.Pointer, "/"), "/", "."), "~1", "/"), "~0", "~")
 }
 
-// Object is a JSON object that was checked in full: code that receives one needs
-// not check it again. The zero value is no object and has no bytes.
+// Object is a JSON object that was checked in full, so that its receivers need not
+// check it again. The zero value is not an object and has no bytes.
 type Object struct{ raw json.RawMessage }
 
 // Parse checks a text in one pass. It keeps the bytes, which the caller must not

@@ -7,7 +7,7 @@ func funcType(c *cursor) FuncType {
 	case 0x5f, 0x5e, 0x50, 0x4f, 0x4e:
 		c.fail(ErrUnsupported, at, "type %#x needs garbage-collected types, which are not supported", form)
 	default:
-		c.malformed(at, "%#x is no function type", form)
+		c.malformed(at, "%#x is not a function type", form)
 	}
 	return FuncType{Params: c.valTypes("parameters"), Results: c.valTypes("results")}
 }

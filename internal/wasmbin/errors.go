@@ -5,18 +5,18 @@ import (
 	"fmt"
 )
 
-// Reasons a binary is refused. Errors of this package wrap one of them and are
-// an [*Error] that says where.
+// The reasons for refusing a binary. Errors of this package are an [*Error] and wrap
+// one of them.
 var (
-	// ErrMalformed: the bytes are no WebAssembly module.
+	// ErrMalformed says that the bytes are not a WebAssembly module.
 	ErrMalformed = errors.New("malformed wasm")
-	// ErrUnsupported: the bytes are WebAssembly, but use something outside [Features].
+	// ErrUnsupported says that the module uses something outside [Features].
 	ErrUnsupported = errors.New("unsupported wasm")
-	// ErrTruncated is wrapped beside ErrMalformed when the binary ends too early.
+	// ErrTruncated is wrapped together with ErrMalformed if the binary ends too early.
 	ErrTruncated = errors.New("unexpected end")
 )
 
-// Error is why a binary was refused, and where.
+// Error says why and where a binary was refused.
 type Error struct {
 	Err     error  // ErrMalformed or ErrUnsupported
 	Section string // name of the section, "" for the file as a whole

@@ -42,7 +42,7 @@ func (r *Reader) Reset(code *Code, types int) {
 	r.c = cursor{b: code.Body, base: code.Offset, section: "code", types: types}
 }
 
-// Err is why Next returned false, nil at the end of the body.
+// Err returns the error that stopped Next, nil at the end of the body.
 func (r *Reader) Err() error {
 	if r.c.err == nil {
 		return nil
@@ -50,7 +50,7 @@ func (r *Reader) Err() error {
 	return r.c.err
 }
 
-// Errorf is a malformed error at an instruction of the body being read.
+// Errorf returns an error that matches [ErrMalformed] for an instruction of the body.
 func (r *Reader) Errorf(in *Instr, format string, args ...any) error {
 	c := cursor{base: r.c.base, section: r.c.section}
 	c.malformed(in.Pos, format, args...)

@@ -2,7 +2,7 @@ package wasmbin
 
 import "unicode/utf8"
 
-// NewCustom is a custom section that comes last in its module.
+// NewCustom makes a custom section that comes last in its module.
 func NewCustom(name string, data []byte) Custom {
 	return Custom{Name: name, Data: data, after: secData}
 }

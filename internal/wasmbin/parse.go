@@ -40,8 +40,8 @@ var sectionRank = [...]int{
 
 const header = "\x00asm\x01\x00\x00\x00"
 
-// Limits that keep what a binary is decoded to within some times its size. No
-// compiler comes near them; those of entries are the JavaScript embedding's.
+// Limits that keep the decoded module within some times the size of its binary. No
+// compiler comes near them; maxEntries is from the JavaScript embedding.
 const (
 	maxCustoms = 10_000
 	maxEntries = 1_000_000 // of a section
@@ -52,18 +52,17 @@ const (
 // Parse decodes a module. Its error is an [*Error] that wraps [ErrMalformed] or
 // [ErrUnsupported].
 //
-// The module keeps views into wasm, which must not change while it is used.
-// Function bodies are not looked into; use a [Reader].
+// The module keeps views into wasm, which must not change while it is in use. Function
+// bodies are not decoded; use a [Reader].
 func Parse(wasm []byte) (*Module, error) {
 	p := &parser{m: &Module{}, names: make(map[string]bool), bodies: true}
 	return p.parse(&source{size: len(wasm), window: wasm})
 }
 
-// Scan decodes what a module of size bytes says of itself without reading its
-// bulk: Elements, Codes and Data stay empty, and of Customs there are only those
-// named. Whatever [Parse] accepts, Scan does; what it accepts may still have
-// something wrong in the parts it leaves out. Its error is that of Parse, or of
-// the file.
+// Scan decodes a module of size bytes without its bulk: Elements, Codes and Data stay
+// empty, and Customs has only the named sections. Scan accepts every module that
+// [Parse] accepts, and some with errors in the parts it skips. The error is that of
+// Parse, or of the file.
 func Scan(file io.ReaderAt, size int64, customs ...string) (*Module, error) {
 	if size > maxSize {
 		return nil, &Error{Err: ErrUnsupported, Detail: fmt.Sprintf("a binary of more than %d bytes", maxSize)}
@@ -167,8 +166,8 @@ func (p *parser) content(src *source, id byte, start, size int) error {
 	return nil
 }
 
-// customName is the name of a custom section, or as much of it as tells that
-// nobody wants it.
+// customName returns the name of a custom section, or enough of it to see that it is
+// not wanted.
 func (p *parser) customName(src *source, start, size int) (string, error) {
 	longest := 0
 	for _, name := range p.wanted {
@@ -191,7 +190,7 @@ func (p *parser) customName(src *source, start, size int) (string, error) {
 	return string(c.b[c.pos:min(len(c.b), c.pos+int(length))]), nil
 }
 
-// skipped notes how many entries a section has that is not read.
+// skipped counts the entries of a section that is not read.
 func (p *parser) skipped(id byte, c *cursor) {
 	switch n := c.u32("number of entries"); id {
 	case secCode:
@@ -225,10 +224,10 @@ func checkHeader(wasm []byte) error {
 		return refuse(ErrMalformed, "this is WebAssembly text; translate it with wat2wasm first")
 	}
 	if isText(wasm[:min(len(wasm), 512)]) {
-		return refuse(ErrMalformed, "this is a text file and no WebAssembly binary")
+		return refuse(ErrMalformed, "this is a text file, not a WebAssembly binary")
 	}
 
-	return refuse(ErrMalformed, `no WebAssembly binary: it does not start with "\0asm"`)
+	return refuse(ErrMalformed, `not a WebAssembly binary: it does not start with "\0asm"`)
 }
 
 // isText reports whether the start of a file looks like text.

@@ -56,7 +56,7 @@ func TestParseRefuses(t *testing.T) {
 		{"huge count", binary(section(secType, 0xff, 0xff, 0xff, 0xff, 0x0f)), ErrMalformed, "count 4294967295"},
 		{"name of 4 GiB", binary(section(secImport, 1, 0xff, 0xff, 0xff, 0xff, 0x0f, 0, 0)), ErrMalformed, "count"},
 		{"name not UTF-8", binary(section(secImport, 1, 1, 0xff, 0, 2, 0)), ErrMalformed, "UTF-8"},
-		{"unknown value type", binary(section(secType, 1, 0x60, 1, 0x10, 0)), ErrMalformed, "no value type"},
+		{"unknown value type", binary(section(secType, 1, 0x60, 1, 0x10, 0)), ErrMalformed, "not a value type"},
 		{"struct type", binary(section(secType, 1, 0x5f, 0, 0)), ErrUnsupported, "garbage-collected"},
 		{"no such type", binary(section(secFunction, 1, 0)), ErrMalformed, "no type 0"},
 		{"typed reference", binary(section(secType, 1, 0x60, 1, 0x63, 5, 0)), ErrUnsupported, "typed function references"},

@@ -161,7 +161,7 @@ func (c *cursor) badType(b byte, at int, what string) {
 	case b >= 0x5d && b <= 0x78:
 		c.fail(ErrUnsupported, at, "%s: type %#x needs garbage-collected types, which are not supported", what, b)
 	default:
-		c.malformed(at, "%s: %#x is no value type", what, b)
+		c.malformed(at, "%s: %#x is not a value type", what, b)
 	}
 }
 
@@ -169,7 +169,7 @@ func (c *cursor) refType(what string) ValType {
 	at := c.pos
 	t := c.valType(what)
 	if c.err == nil && !t.IsRef() {
-		c.malformed(at, "%s: %v is no reference type", what, t)
+		c.malformed(at, "%s: %v is not a reference type", what, t)
 	}
 	return t
 }

@@ -31,7 +31,7 @@ const Features = api.CoreFeaturesV2 |
 	experimental.CoreFeaturesExtendedConst |
 	experimental.CoreFeaturesExceptionHandling
 
-// Limits of what [Parse] accepts, beside those of the format.
+// Limits of [Parse], in addition to those of the format.
 const (
 	// MaxLocals is the largest number of locals of one function, parameters
 	// included; it is the limit of the JavaScript embedding and of most tools.
@@ -152,7 +152,7 @@ type Element struct {
 	Type     ValType
 	Funcs    []uint32 // if Exprs is nil
 	Exprs    [][]byte // constant expressions, end included; nil if Funcs lists functions
-	hasTable bool     // the table index was written out although it may be left out
+	hasTable bool     // the binary has the table index although it is optional
 }
 
 // Data is a data segment. Its memory is always memory 0.
