@@ -11,6 +11,7 @@ import (
 
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/plugins"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 // SpawnRequest says what to run in the background. Session and Tool are
@@ -31,10 +32,10 @@ type SpawnRequest struct {
 // once, at At. Exactly one of the two is set.
 type ScheduleRequest struct {
 	SpawnRequest
-	Cron     string             // five fields
-	At       time.Time          // in the future
-	Timezone string             // an IANA name; empty is UTC
-	Overlap  background.Overlap // what to do while the run before is still active; empty skips
+	Cron     string       // five fields
+	At       time.Time    // in the future
+	Timezone string       // an IANA name; empty is UTC
+	Overlap  wire.Overlap // what to do while the run before is still active; empty skips
 }
 
 // Spawn starts a background run and returns at once. The checks are those of
@@ -139,7 +140,7 @@ func (s *Service) prepareSchedule(req ScheduleRequest) (tool *plugins.Tool, chec
 	}
 	return tool, background.ScheduleRequest{
 		Tool: run.Tool, Version: run.Version, Args: run.Args, Title: run.Title, Silent: run.Silent, Timeout: run.Timeout, By: run.By,
-		Cron: req.Cron, At: req.At, Timezone: req.Timezone, Overlap: req.Overlap,
+		Cron: req.Cron, At: req.At, Timezone: req.Timezone, Overlap: background.Overlap(req.Overlap),
 	}, nil
 }
 

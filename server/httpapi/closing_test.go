@@ -17,6 +17,7 @@ import (
 	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/httpapi"
 	"github.com/toolhost/toolhost/server/identity"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 // withoutRuns are the routes that need nothing of what a service that is closed
@@ -66,11 +67,11 @@ func TestClosedUnderRoutes(t *testing.T) {
 				require.Equal(t, http.StatusOK, w.Code, w.Body)
 				return
 			}
-			var p httpapi.Problem
+			var p wire.Problem
 			require.NoError(t, json.Unmarshal(w.Body.Bytes(), &p), w.Body)
-			require.Equal(t, httpapi.CodeClosing, p.Code, w.Body)
+			require.Equal(t, wire.CodeClosing, p.Code, w.Body)
 			require.Equal(t, "1", w.Header().Get("Retry-After"))
-			require.Contains(t, r.Codes(), p.Code)
+			require.Contains(t, r.Codes, p.Code)
 		})
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/server/httpapi"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 // limited serves a fixture's API on another listener, with so many connections.
@@ -116,7 +117,7 @@ func TestBusyConnections(t *testing.T) {
 			}
 			synctest.Wait()
 			p := f.refused("GET", "/v1/tools", "", "Toolhost-Session", session)
-			require.Equal(t, httpapi.CodeLimit, p.Code)
+			require.Equal(t, wire.CodeLimit, p.Code)
 			require.Equal(t, 15, p.Max)
 		}
 		p := f.refused("GET", "/v1/tools", "", "Toolhost-Session", "ana")

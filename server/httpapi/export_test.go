@@ -1,10 +1,18 @@
 package httpapi
 
 import (
+	"cmp"
+	"encoding/json"
 	"io"
 	"log/slog"
 	"net"
+	"reflect"
+	"regexp"
+	"slices"
 	"strconv"
+	"strings"
+
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 func testLogger(w io.Writer) *slog.Logger { return slog.New(slog.NewTextHandler(w, nil)) }
@@ -12,7 +20,7 @@ func testLogger(w io.Writer) *slog.Logger { return slog.New(slog.NewTextHandler(
 // What there may be at once, and of one client.
 const (
 	MaxOpen      = maxOpen
-	MaxOpenOfOne = maxOpen / partOfOne
+	MaxOpenOfOne = maxOpen / perClient
 	MaxBodies    = maxBodies
 	MaxAnswers   = maxAnswers
 )
@@ -24,19 +32,67 @@ func (a *API) AnswerBytes() int { return a.answers.Used() }
 func (a *API) ServeLimited(l net.Listener, most int) error { return a.http.Serve(newConns(l, most)) }
 
 // Statuses are the status of each code.
-func Statuses() map[Code]int {
-	out := map[Code]int{}
+func Statuses() map[wire.Code]int {
+	out := map[wire.Code]int{}
 	for code, s := range statuses {
 		out[code] = s.status
 	}
 	return out
 }
 
-// MaxGzip is how many answers are compressed at once.
-const MaxGzip = maxGzip
+// A Route is an endpoint, with what the document says of it.
+type Route struct {
+	Method, Path      string
+	Begins            bool
+	Request, Response reflect.Type
+	Query             []string
 
-// Compressing is how many are.
-func Compressing() int32 { return compressing.Load() }
+	Name  string // of the operation
+	Open  bool   // it needs no login
+	Codes []wire.Code
+}
+
+// Routes are all endpoints. One that is not in the document has no name.
+func Routes() (all []Route) {
+	type answer struct {
+		Ref         string `json:"$ref"`
+		Description string
+	}
+	var doc struct {
+		Paths map[string]map[string]struct {
+			OperationID string
+			Security    *[]any
+			Responses   map[string]answer
+		}
+		Components struct{ Responses map[string]answer }
+	}
+	if err := json.Unmarshal(document, &doc); err != nil {
+		panic(err)
+	}
+
+	for _, r := range routes() {
+		op := doc.Paths[r.path][strings.ToLower(r.method)]
+		out := Route{
+			Method: r.method, Path: r.path, Begins: r.begins, Request: r.in, Response: r.out,
+			Name: op.OperationID, Open: op.Security != nil,
+		}
+		for _, p := range r.query {
+			out.Query = append(out.Query, p.name)
+		}
+		for _, answer := range op.Responses {
+			name := strings.TrimPrefix(answer.Ref, "#/components/responses/")
+			for _, code := range codeNames.FindAllStringSubmatch(doc.Components.Responses[name].Description, -1) {
+				out.Codes = append(out.Codes, wire.Code(code[1]))
+			}
+		}
+		slices.SortFunc(out.Codes, func(a, b wire.Code) int { return cmp.Compare(statuses[a].status, statuses[b].status) }) // the issuer last: it breaks
+		all = append(all, out)
+	}
+	return all
+}
+
+// codeNames finds the codes in the description of an answer.
+var codeNames = regexp.MustCompile("`([a-z_]+)`:")
 
 // FillAnswers takes all slots for answers that wait or stream but for some.
 func (a *API) FillAnswers(free int) {

@@ -10,56 +10,51 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/toolhost/toolhost/pkg/background"
-	"github.com/toolhost/toolhost/server/identity"
+	"github.com/toolhost/toolhost/server"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
-// The events of a followed output.
-const (
-	EventOutput = "output" // an [Output]
-	EventRun    = "run"    // a [Run]: its status, its detail or its progress is new
-	EventEnd    = "end"    // a [Run] that has ended: the last event
-)
+// chunk is how much of a log one event carries, in bytes.
+const chunk = 32 << 10
 
 // follower sends what a run writes, as it writes it.
 type follower struct {
-	runs    *background.Manager
-	caller  identity.Caller
-	session string
+	*request
 	out     events
-	attempt int   // whose log is read
-	at      int64 // where in it
-	told    background.Run
+	id      string
+	attempt int      // whose log is read
+	at      int64    // the offset in it
+	sent    wire.Run // the last state that was sent
 }
 
-// follow streams a run's output until the run has ended. It begins at the
-// beginning, or after the event a client saw last. A client that comes back
-// after the run was started again gets the new attempt's output from its
-// beginning.
-func (a *API) follow(r *request, run background.Run) error {
-	f := &follower{runs: a.service.Runs(), caller: r.caller, session: r.session, attempt: run.Attempt}
+// follow streams a run's output until the run has ended: from the beginning, or
+// after the last event a client has seen. If the run was started again since,
+// the output of the new attempt comes from its beginning.
+func (a *API) follow(r *request, run wire.Run) error {
+	f := &follower{request: r, id: run.TaskID, attempt: run.Attempt}
 	if err := f.resume(r.Header.Get("Last-Event-ID")); err != nil {
 		return err
 	}
-	release, err := a.occupy(r.Request)
+	release, err := a.occupy(r.caller)
 	if err != nil {
 		return err
 	}
 	defer release()
-	happens := f.runs.Watch(r.Context(), r.session) // before the first look, so that nothing is missed between
+
+	happens := r.session.Watch(r.Context()) // before the first read, so that nothing is missed in between
 	if f.out, err = r.stream(); err != nil || r.Method == http.MethodHead {
 		return nil // the client is gone
 	}
-	if err := f.follow(r.Context(), run.ID, happens); err != nil && r.Context().Err() == nil && !errors.Is(err, errGone) {
-		a.log.Warn("output not followed to its end", "task_id", run.ID, "error", err)
+	if err := f.follow(r.Context(), happens); err != nil && r.Context().Err() == nil && !errors.Is(err, errGone) {
+		a.log.Warn("following output failed", "task_id", run.TaskID, "error", err)
 	}
-	return nil // the answer has begun, and its end tells
+	return nil // the answer has begun, and its end says the rest
 }
 
-// errGone is that the client does not take what it is sent.
+// errGone reports that the client does not read what it is sent.
 var errGone = errors.New("the client is gone")
 
-// resume goes on after the event with that id.
+// resume continues after the event with an id.
 func (f *follower) resume(id string) error {
 	if id == "" {
 		return nil
@@ -69,37 +64,42 @@ func (f *follower) resume(id string) error {
 	}
 	attempt, offset, _ := strings.Cut(id, ":")
 	n, _ := strconv.Atoi(attempt)
-	at, _ := strconv.ParseInt(offset, 10, 64) // its form says that it is a number
+	at, _ := strconv.ParseInt(offset, 10, 64) // the form allows only numbers
 	if n == f.attempt {
 		f.at = at
 	}
 	return nil
 }
 
-func (f *follower) follow(ctx context.Context, id string, happens <-chan background.Event) error {
+func (f *follower) follow(ctx context.Context, happens <-chan wire.Event) error {
 	alive := time.NewTicker(heartbeat)
 	defer alive.Stop()
+
 	for {
-		run, err := f.runs.Get(ctx, f.session, id)
-		if run.Args = nil; err == nil { // they may be large, and a run may be followed for long
-			err = f.tell(ctx, run)
+		run, err := f.session.Run(ctx, f.id)
+		if err == nil {
+			err = f.report(ctx, run)
 		}
-		if err != nil || run.Final() {
+		if err != nil || run.Done {
 			return err
 		}
+
 		for changed := false; !changed; {
 			select {
 			case e, ok := <-happens:
 				if !ok {
 					return nil
 				}
-				if e.Kind == background.EventBeat && e.Run.ID == id && e.Run.Attempt == run.Attempt {
-					err = f.tell(ctx, *e.Run)
+				about := e.Run != nil && e.Run.TaskID == f.id
+				if about && e.Kind == wire.EventBeat && e.Run.Attempt == run.Attempt {
+					err = f.report(ctx, *e.Run)
 				} else {
-					changed = e.Kind == background.EventMissed || e.Run != nil && e.Run.ID == id
+					changed = about || e.Kind == wire.EventMissed
 				}
 			case <-alive.C:
-				err = f.send("", "", nil)
+				if f.out.beat() != nil {
+					err = errGone
+				}
 			case <-ctx.Done():
 				return nil
 			}
@@ -110,31 +110,33 @@ func (f *follower) follow(ctx context.Context, id string, happens <-chan backgro
 	}
 }
 
-// tell sends what is new of a run: output first, so that it is complete when
-// the end is told.
-func (f *follower) tell(ctx context.Context, run background.Run) error {
+// report sends what is new of a run: output first, so that it is complete before
+// the end.
+func (f *follower) report(ctx context.Context, run wire.Run) error {
 	f.reach(run.Attempt)
 	for more := true; more; {
 		var err error
-		if more, err = f.read(ctx, run); err != nil {
+		if more, err = f.read(ctx, run.Status.Terminal()); err != nil {
 			return err
 		}
 	}
+
 	switch {
-	case run.Final():
-		if err := f.out.w.hold(len(run.Result) + len(run.Content)); err != nil {
-			return fmt.Errorf("%w: %w", errGone, err)
+	case run.Done:
+		whole, err := f.session.WholeRun(ctx, f.id)
+		if err != nil {
+			return err
 		}
-		return f.send(EventEnd, f.cursor(), newRun(f.caller, run, time.Now()))
-	case f.told.ID == "" || !sameBeat(run, f.told):
-		f.told = run
-		return f.send(EventRun, f.cursor(), newRun(f.caller, run, time.Now()))
+		whole.Args = ""
+		return f.send(wire.StreamEnd, f.shown(whole))
+	case f.sent.TaskID == "" || !sameState(run, f.sent):
+		f.sent = run
+		return f.send(wire.StreamRun, f.shown(run))
 	}
 	return nil
 }
 
-// reach goes on with the log of a later attempt from its beginning. It reports
-// whether there is one.
+// reach continues with the log of a later attempt, if there is one.
 func (f *follower) reach(attempt int) bool {
 	if attempt <= f.attempt {
 		return false
@@ -143,55 +145,41 @@ func (f *follower) reach(attempt int) bool {
 	return true
 }
 
-// sameBeat reports whether two states of a run look the same but for output.
-func sameBeat(a, b background.Run) bool {
+// sameState reports whether two states of a run look the same except for output.
+func sameState(a, b wire.Run) bool {
 	same := a.Progress == b.Progress || a.Progress != nil && b.Progress != nil && *a.Progress == *b.Progress
-	return same && a.Status == b.Status && a.Attempt == b.Attempt && a.Detail == b.Detail && (a.Cancel == nil) == (b.Cancel == nil)
+	return same && a.Status == b.Status && a.Attempt == b.Attempt && a.Detail == b.Detail && (a.Stopping == nil) == (b.Stopping == nil)
 }
 
 // read sends the next piece of the log, and reports whether there may be more.
-func (f *follower) read(ctx context.Context, run background.Run) (more bool, err error) {
-	c, err := f.runs.Tail(ctx, f.session, run.ID, f.at, chunk)
+func (f *follower) read(ctx context.Context, ended bool) (more bool, err error) {
+	c, err := f.session.Tail(ctx, f.id, f.at, chunk)
 	if err != nil {
 		return false, err
 	}
-	if from := f.at; f.reach(c.Attempt) && from > 0 { // the run was started since its record was read
+	if from := f.at; f.reach(c.Attempt) && from > 0 { // the run was started again since it was read
 		return true, nil
 	}
-	if len(c.Data) == 0 {
-		return false, nil
-	}
-	reaches := c.Offset + int64(len(c.Data))
-	if !run.Status.Terminal() || reaches < c.End {
-		c.Data = c.Data[:len(c.Data)-background.PartialRune(c.Data)]
+	if len(c.Data) > 0 && (!ended || c.Offset+int64(len(c.Data)) < c.End) {
+		c.Data = c.Data[:len(c.Data)-server.PartialRune(c.Data)]
 	}
 	if len(c.Data) == 0 {
 		return false, nil
 	}
-	out := Output{Attempt: f.attempt, Offset: c.Offset, Omitted: c.Offset - f.at}
+
+	out := wire.Output{Attempt: f.attempt, Offset: c.Offset, Omitted: c.Offset - f.at}
 	if utf8.Valid(c.Data) {
 		out.Text = string(c.Data)
 	} else {
 		out.Base64 = c.Data
 	}
 	f.at = c.Offset + int64(len(c.Data))
-	return f.at < c.End, f.send(EventOutput, f.cursor(), out)
+	return f.at < c.End, f.send(wire.StreamOutput, out)
 }
 
-// chunk is how much of a log one event carries, in bytes.
-const chunk = 32 << 10
-
-func (f *follower) cursor() string { return fmt.Sprintf("%d:%d", f.attempt, f.at) }
-
-// send sends an event, or that the server is there.
-func (f *follower) send(event, id string, data any) error {
-	var err error
-	if event == "" {
-		err = f.out.beat()
-	} else {
-		err = f.out.send(event, id, data)
-	}
-	if err != nil {
+// send sends an event. Its id is where the log ends for a client that has it.
+func (f *follower) send(event string, data any) error {
+	if err := f.out.send(event, fmt.Sprintf("%d:%d", f.attempt, f.at), data); err != nil {
 		return fmt.Errorf("%w: %w", errGone, err)
 	}
 	return nil

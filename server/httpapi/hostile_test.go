@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/server/httpapi"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 // begin sends the beginning of a request and nothing more.
@@ -153,11 +154,11 @@ func TestOpenAnswersAreBounded(t *testing.T) {
 			}
 			synctest.Wait()
 			p := f.refused("GET", "/v1/events", "", "Toolhost-Session", session)
-			require.Equal(t, httpapi.CodeLimit, p.Code)
+			require.Equal(t, wire.CodeLimit, p.Code)
 			require.Equal(t, httpapi.MaxOpenOfOne, p.Max)
 		}
 		p := f.refused("GET", "/v1/events", "", "Toolhost-Session", "ana")
-		require.Equal(t, httpapi.CodeLimit, p.Code)
+		require.Equal(t, wire.CodeLimit, p.Code)
 		require.Equal(t, httpapi.MaxOpen, p.Max)
 		require.EqualValues(t, httpapi.MaxOpen, f.ask("GET", "/v1/stats", "")["open_answers"])
 	})
@@ -173,9 +174,9 @@ func TestDrainAndShutdown(t *testing.T) {
 		synctest.Wait() // until it runs
 		f.Drain()
 		for _, path := range []string{"/v1/calls", "/v1/runs", "/v1/schedules"} {
-			require.Equal(t, httpapi.CodeClosing, f.refused("POST", path, `{"tool":"sleeper"}`).Code)
+			require.Equal(t, wire.CodeClosing, f.refused("POST", path, `{"tool":"sleeper"}`).Code)
 		}
-		require.Equal(t, httpapi.CodeClosing, f.refused("GET", "/readyz", "").Code)
+		require.Equal(t, wire.CodeClosing, f.refused("GET", "/readyz", "").Code)
 		require.Equal(t, "ok", f.ask("GET", "/healthz", "")["status"])
 		require.Equal(t, "running", f.ask("GET", "/v1/runs/"+id, "")["status"])
 

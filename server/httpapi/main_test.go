@@ -24,6 +24,7 @@ import (
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/httpapi"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 // zoo is a folder of plugins that each behave in one known way.
@@ -230,10 +231,10 @@ func (f *fixture) ask(method, path, body string, headers ...string) object {
 }
 
 // refused sends a request that is refused, and returns the problem.
-func (f *fixture) refused(method, path, body string, headers ...string) httpapi.Problem {
+func (f *fixture) refused(method, path, body string, headers ...string) wire.Problem {
 	f.t.Helper()
 	resp, text := f.do(method, path, body, headers...)
-	var p httpapi.Problem
+	var p wire.Problem
 	require.NoError(f.t, json.Unmarshal([]byte(text), &p), text)
 	require.Equal(f.t, resp.StatusCode, p.Status)
 	require.Equal(f.t, "application/problem+json", resp.Header.Get("Content-Type"))

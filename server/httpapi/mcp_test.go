@@ -29,10 +29,10 @@ func TestMounted(t *testing.T) {
 		}{
 			{nil, http.StatusUnauthorized},
 			{append(token, "Origin", "https://evil.example"), http.StatusForbidden},
-			{append(token, httpapi.SessionHeader, "a b"), http.StatusBadRequest},
-			{append(token, httpapi.SessionHeader, strings.Repeat("a", 129)), http.StatusBadRequest},
+			{append(token, wire.SessionHeader, "a b"), http.StatusBadRequest},
+			{append(token, wire.SessionHeader, strings.Repeat("a", 129)), http.StatusBadRequest},
 			{token, http.StatusTeapot},
-			{append(token, httpapi.SessionHeader, "ana"), http.StatusTeapot},
+			{append(token, wire.SessionHeader, "ana"), http.StatusTeapot},
 		} {
 			resp, body := f.do("POST", "/mcp", `{}`, c.headers...)
 			require.Equal(t, c.status, resp.StatusCode, body)

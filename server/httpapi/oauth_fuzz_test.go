@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/server/identity"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 // FuzzAuthorization: whatever the header says, it names the operator only with
@@ -52,9 +53,9 @@ func FuzzAuthorization(f *testing.F) {
 		r.Header["Authorization"] = []string{header}
 		caller, err := a.guard(r)
 		if err != nil {
-			p := problem(err)
-			require.Contains(t, []Code{CodeUnauthorized, CodeForbidden, CodeIssuer}, p.Code)
-			require.Equal(t, p.Code == CodeUnauthorized, p.challenge != "")
+			p := problemOf(err)
+			require.Contains(t, []wire.Code{wire.CodeUnauthorized, wire.CodeForbidden, wire.CodeIssuer}, p.Code)
+			require.Equal(t, p.Code == wire.CodeUnauthorized, p.challenge != "")
 			require.NotContains(t, p.challenge, "\n")
 			_, err := json.Marshal(p)
 			require.NoError(t, err)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/toolhost/toolhost/server/httpapi"
 	"github.com/toolhost/toolhost/server/identity"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 // Which access tokens are taken, and whose they are.
@@ -57,7 +58,7 @@ func TestTokensThatAreTaken(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				f := serve(t, httpapi.Config{OAuth: startIssuer(t).trust("tools")}, "echo")
 				f.ask("POST", "/v1/runs", `{"tool":"echo"}`, "Authorization", "Bearer "+token(t))
-				resp, text := exchange(t, f.dial("unix"), newRequest(t, "GET", "/v1/runs", "", httpapi.SessionHeader, "ana/default"))
+				resp, text := exchange(t, f.dial("unix"), newRequest(t, "GET", "/v1/runs", "", wire.SessionHeader, "ana/default"))
 				require.Equal(t, 200, resp.StatusCode)
 				require.Contains(t, text, `"session":"ana/default"`)
 			})
@@ -197,8 +198,8 @@ func TestOneTokenInTheHeader(t *testing.T) {
 			require.Contains(t, resp.Header.Get("WWW-Authenticate"), `error="invalid_request"`)
 		}
 		p := f.refused("GET", "/v1/runs?access_token="+tokenOf(t, "ana"), "")
-		require.Equal(t, httpapi.CodeUnauthorized, p.Code)
-		require.Equal(t, httpapi.CodeUnauthorized, f.refused("GET", "/v1/runs", "", "Authorization", "Basic "+tokenOf(t, "ana")).Code)
+		require.Equal(t, wire.CodeUnauthorized, p.Code)
+		require.Equal(t, wire.CodeUnauthorized, f.refused("GET", "/v1/runs", "", "Authorization", "Basic "+tokenOf(t, "ana")).Code)
 	})
 }
 
@@ -415,6 +416,6 @@ func TestOAuthCheck(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		o := startIssuer(t).trust("a b")
 		f := serve(t, httpapi.Config{OAuth: o}, "echo")
-		require.Equal(t, httpapi.CodeIssuer, f.refused("GET", "/v1/runs", "", as(t, "ana")...).Code)
+		require.Equal(t, wire.CodeIssuer, f.refused("GET", "/v1/runs", "", as(t, "ana")...).Code)
 	})
 }

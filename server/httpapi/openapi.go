@@ -6,53 +6,69 @@ import (
 	_ "embed"
 	"fmt"
 	"net/http"
-	"strconv"
 	"strings"
+
+	"github.com/toolhost/toolhost/server/identity"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
-const (
-	pathOpenAPI = "/v1/openapi.json"
-	jsonMedia   = "application/json"
-)
-
-// document is made of [Routes] by internal/openapigen.
+// document describes the API. It is written by hand; tests compare it with the
+// routes, the types and the conversations in testdata.
 //
 //go:embed openapi.json
 var document []byte
 
-// documentTag is weak: compressed or not, it is the same document.
 var documentTag = func() string {
 	sum := sha256.Sum256(document)
-	return fmt.Sprintf(`W/"%x"`, sum[:16])
+	return fmt.Sprintf(`"%x"`, sum[:16])
 }()
 
-// Document returns the OpenAPI 3.1 document of the API, as it is served at
-// /v1/openapi.json. The caller may change what it is given.
+// Document returns the OpenAPI 3.1 document of the API, as served at
+// /v1/openapi.json. The caller may change it.
 func Document() []byte { return bytes.Clone(document) }
 
 // openAPI answers with the document. A client may keep it, but has to ask each
-// time whether it is still the one: another version of the program has another.
+// time whether it has changed.
 func (a *API) openAPI(r *request) error {
 	h := r.w.Header()
-	h.Set("Content-Type", jsonMedia)
 	h.Set("Cache-Control", "private, no-cache")
 	h.Set("ETag", documentTag)
-	h.Set("Vary", "Accept-Encoding")
 	if hasTag(r.Header.Values("If-None-Match"), documentTag) {
 		r.w.WriteHeader(http.StatusNotModified)
 		return nil
 	}
-	h.Set("Content-Length", strconv.Itoa(len(document)))
-	_, _ = r.w.Write(document) // what goes wrong here is a client that is gone
-	return nil
+	return r.w.send(http.StatusOK, jsonMedia, document)
 }
 
 // hasTag reports whether a header lists a tag, weak or not.
 func hasTag(headers []string, tag string) bool {
 	for part := range strings.SplitSeq(strings.Join(headers, ","), ",") {
-		if part = strings.TrimSpace(part); part == "*" || strings.TrimPrefix(part, "W/") == strings.TrimPrefix(tag, "W/") {
+		if part = strings.TrimSpace(part); part == "*" || strings.TrimPrefix(part, "W/") == tag {
 			return true
 		}
 	}
 	return false
 }
+
+// metadata says where to get an access token. Both of its paths answer the same,
+// because there is one audience.
+func (a *API) metadata(r *request, _ none) (identity.Metadata, error) {
+	m := a.auth.Metadata()
+	if m == nil {
+		return identity.Metadata{}, refuse(wire.CodeNotFound, "this server has no OAuth")
+	}
+	anyOrigin(r.w.Header())
+	return *m, nil
+}
+
+// metadataPreflight lets pages of other origins read the metadata with headers
+// of their own, as MCP clients in browsers do.
+func metadataPreflight(w http.ResponseWriter, _ *http.Request) {
+	anyOrigin(w.Header())
+	w.Header().Set("Access-Control-Allow-Methods", "GET")
+	w.Header().Set("Access-Control-Allow-Headers", "*")
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// anyOrigin lets pages of all origins read an answer: the metadata is public.
+func anyOrigin(h http.Header) { h.Set("Access-Control-Allow-Origin", "*") }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/toolhost/toolhost/server/httpapi"
 	"github.com/toolhost/toolhost/server/webui"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 // servePage serves the operators' page too.
@@ -48,13 +49,13 @@ func TestPage(t *testing.T) {
 			}
 		}
 		for _, path := range []string{"/ui//", "/nothing", "/index.html", "/uix", "/v1/ui/", "/ui/../v1", "//"} {
-			require.Equal(t, httpapi.CodeNotFound, f.refused("GET", path, "").Code, path)
+			require.Equal(t, wire.CodeNotFound, f.refused("GET", path, "").Code, path)
 		}
-		require.Equal(t, httpapi.CodeNotFound, f.refused("POST", "/", "{}").Code)
+		require.Equal(t, wire.CodeNotFound, f.refused("POST", "/", "{}").Code)
 
 		evil := []string{"Origin", "https://evil.example", "Content-Type", "application/x-www-form-urlencoded"}
-		require.Equal(t, httpapi.CodeForbidden, f.refused("POST", "/ui/runs/"+id+"/stop", "force=true", evil...).Code)
-		require.Equal(t, httpapi.CodeForbidden, f.refused("GET", "/", "", "Host", "evil.example").Code)
+		require.Equal(t, wire.CodeForbidden, f.refused("POST", "/ui/runs/"+id+"/stop", "force=true", evil...).Code)
+		require.Equal(t, wire.CodeForbidden, f.refused("GET", "/", "", "Host", "evil.example").Code)
 	})
 	bubble(t, func(t *testing.T) {
 		f := servePage(t, httpapi.Config{Token: "s3cret"}, "echo")
@@ -70,7 +71,7 @@ func TestPage(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := serve(t, httpapi.Config{}, "echo")
 		for _, path := range []string{"/", "/ui", "/ui/"} {
-			require.Equal(t, httpapi.CodeNotFound, f.refused("GET", path, "").Code)
+			require.Equal(t, wire.CodeNotFound, f.refused("GET", path, "").Code)
 		}
 	})
 }

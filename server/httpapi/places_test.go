@@ -43,7 +43,6 @@ func TestNoPlaceIsLost(t *testing.T) {
 				require.Zero(t, requests)
 				require.Zero(t, bodies)
 				require.Zero(t, f.OpenAnswers())
-				require.Zero(t, httpapi.Compressing())
 			})
 		})
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/server/httpapi"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 // asks are requests that are taken, for each route: its path, and its body.
@@ -40,9 +41,9 @@ var refusals = map[string][]string{
 	"callTool denied":           {"/v1/calls", `{"tool":"dangerous"}`},
 	"spawnRun not_found":        {"/v1/runs", `{"tool":"none"}`},
 	"spawnRun denied":           {"/v1/runs", `{"tool":"dangerous"}`},
-	"spawnRun conflict":         {"/v1/runs", `{"tool":"echo","args":{"n":1}}`, httpapi.KeyHeader, "monday"},
+	"spawnRun conflict":         {"/v1/runs", `{"tool":"echo","args":{"n":1}}`, wire.KeyHeader, "monday"},
 	"spawnRun unsupported":      {"/v1/runs", `{"tool":"plain"}`},
-	"spawnRun limit":            {"/v1/runs", `{"tool":"sleeper"}`, httpapi.SessionHeader, "full"},
+	"spawnRun limit":            {"/v1/runs", `{"tool":"sleeper"}`, wire.SessionHeader, "full"},
 	"listRuns not_found":        {"/v1/runs?id={none}"},
 	"listRuns limit":            {"/v1/runs?id={run}&wait=1s"},
 	"getRun not_found":          {"/v1/runs/{none}"},
@@ -57,7 +58,7 @@ var refusals = map[string][]string{
 	"readArtifact range":        {"/v1/runs/{run}/artifacts/output.log", "", "Range", "bytes=1000-"},
 	"createSchedule not_found":  {"/v1/schedules", `{"tool":"none","cron_expression":"0 0 * * *"}`},
 	"createSchedule denied":     {"/v1/schedules", `{"tool":"dangerous","cron_expression":"0 0 * * *"}`},
-	"createSchedule limit":      {"/v1/schedules", `{"tool":"echo","cron_expression":"0 0 * * *"}`, httpapi.SessionHeader, "full"},
+	"createSchedule limit":      {"/v1/schedules", `{"tool":"echo","cron_expression":"0 0 * * *"}`, wire.SessionHeader, "full"},
 	"getSchedule not_found":     {"/v1/schedules/sc_aaaaaaaaaaaaaaaaaaaaaaaaaa"},
 	"disableSchedule not_found": {"/v1/schedules/sc_aaaaaaaaaaaaaaaaaaaaaaaaaa"},
 	"watchEvents limit":         {"/v1/events"},
@@ -74,24 +75,24 @@ func TestDocumentedProblems(t *testing.T) {
 		t.Run(r.Name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				s := newScene(t)
-				for _, code := range r.Codes() {
+				for _, code := range r.Codes {
 					switch code {
-					case httpapi.CodeNotFound:
+					case wire.CodeNotFound:
 						if r.Open { // the metadata, where there is no issuer
 							p, _ := serve(t, httpapi.Config{}, "echo").problem(r.Method, r.Path, "", 0)
 							require.Equal(t, code, p.Code)
 							continue
 						}
 						s.provoke(r, code)
-					case httpapi.CodeInternal: // see TestPanics
-					case httpapi.CodeLimit, httpapi.CodeClosing: // below, for nothing is as before after them
+					case wire.CodeInternal: // see TestPanics
+					case wire.CodeLimit, wire.CodeClosing: // below, for nothing is as before after them
 					default:
 						s.provoke(r, code)
 					}
 				}
 			})
-			for _, code := range []httpapi.Code{httpapi.CodeLimit, httpapi.CodeClosing} {
-				if slices.Contains(r.Codes(), code) {
+			for _, code := range []wire.Code{wire.CodeLimit, wire.CodeClosing} {
+				if slices.Contains(r.Codes, code) {
 					bubble(t, func(t *testing.T) { newScene(t).provoke(r, code) })
 				}
 			}
@@ -111,7 +112,7 @@ func newScene(t *testing.T) *scene {
 	i := startIssuer(t)
 	f := serve(t, httpapi.Config{Token: "s3cret", OAuth: i.trust("tools")}, "echo", "plain", "dangerous", "denied", "sleeper")
 	token := []string{"Authorization", "Bearer s3cret"}
-	run := f.ask("POST", "/v1/runs", `{"tool":"echo"}`, append(token, httpapi.KeyHeader, "monday")...)["task_id"].(string)
+	run := f.ask("POST", "/v1/runs", `{"tool":"echo"}`, append(token, wire.KeyHeader, "monday")...)["task_id"].(string)
 	f.ask("GET", "/v1/runs/"+run+"?wait=1m", "", token...)
 	sleeper := f.ask("POST", "/v1/runs", `{"tool":"sleeper"}`, token...)["task_id"].(string)
 	nobody := strings.Repeat("a", 26)
@@ -120,7 +121,7 @@ func newScene(t *testing.T) *scene {
 }
 
 // provoke asks a route for what is answered with a code.
-func (s *scene) provoke(r httpapi.Route, code httpapi.Code) {
+func (s *scene) provoke(r httpapi.Route, code wire.Code) {
 	path, body, headers := r.Path, "", []string{"Authorization", "Bearer s3cret"}
 	if ask, ok := asks[r.Name]; ok {
 		path, body = ask[0], ask[1]
@@ -134,26 +135,26 @@ func (s *scene) provoke(r httpapi.Route, code httpapi.Code) {
 	path, body = s.names.Replace(path), s.names.Replace(body)
 	length := len(body) // what the body is said to have
 	switch code {
-	case httpapi.CodeInvalid:
-		headers = append(headers, httpapi.SessionHeader, "a b")
-	case httpapi.CodeForbidden:
+	case wire.CodeInvalid:
+		headers = append(headers, wire.SessionHeader, "a b")
+	case wire.CodeForbidden:
 		headers = append(headers, "Origin", "https://attacker.example")
-	case httpapi.CodeUnauthorized:
+	case wire.CodeUnauthorized:
 		headers = nil
-	case httpapi.CodeScope:
+	case wire.CodeScope:
 		headers = []string{"Authorization", "Bearer " + sign(s.t, jose.RS256, rsaKey(), map[string]any{"kid": "rsa"}, claimsOf("ada", map[string]any{"scope": "other"}))}
-	case httpapi.CodeIssuer:
+	case wire.CodeIssuer:
 		headers = s.unknownKey(http.NotFound)
-	case httpapi.CodeTooLarge:
+	case wire.CodeTooLarge:
 		length = 9 << 20
 		body = strings.Repeat(" ", length)
-	case httpapi.CodeMediaType:
+	case wire.CodeMediaType:
 		headers = append(headers, "Content-Encoding", "br")
-	case httpapi.CodeTimeout:
+	case wire.CodeTimeout:
 		length += 1000
-	case httpapi.CodeLimit:
+	case wire.CodeLimit:
 		s.fill(r.Name)
-	case httpapi.CodeClosing:
+	case wire.CodeClosing:
 		s.Drain()
 		if _, waits := refusals[r.Name+" closing"]; !r.Begins && !r.Open && !waits { // it is caught in the middle of a login
 			headers = s.unknownKey(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
@@ -165,7 +166,7 @@ func (s *scene) provoke(r httpapi.Route, code httpapi.Code) {
 	}
 	p, h := s.problem(r.Method, path, body, length, headers...)
 	require.Equal(s.t, code, p.Code, "%s: %+v", r.Name, p)
-	passes := code == httpapi.CodeClosing || code == httpapi.CodeIssuer || code == httpapi.CodeLimit && r.Name != "createSchedule"
+	passes := code == wire.CodeClosing || code == wire.CodeIssuer || code == wire.CodeLimit && r.Name != "createSchedule"
 	require.Equal(s.t, passes, h.Get("Retry-After") != "", "what passes by itself says when to come again: %v", h)
 }
 
@@ -191,7 +192,7 @@ func TestOpenRoutes(t *testing.T) {
 
 // fill takes all there is room for.
 func (f *fixture) fill(operation string) {
-	headers := []string{"Authorization", "Bearer s3cret", httpapi.SessionHeader, "full"}
+	headers := []string{"Authorization", "Bearer s3cret", wire.SessionHeader, "full"}
 	switch operation {
 	case "spawnRun":
 		for range background.DefaultPerSession {
@@ -206,7 +207,7 @@ func (f *fixture) fill(operation string) {
 	default:
 		f.limited(16) // 15 of them for requests, 3 of a session
 		for i := range 15 {
-			f.begin(fmt.Sprintf("POST /v1/calls HTTP/1.1\nHost: localhost\nAuthorization: Bearer s3cret\nContent-Type: application/json\nContent-Length: 9\n%s: s%d\n\n{", httpapi.SessionHeader, i/3))
+			f.begin(fmt.Sprintf("POST /v1/calls HTTP/1.1\nHost: localhost\nAuthorization: Bearer s3cret\nContent-Type: application/json\nContent-Length: 9\n%s: s%d\n\n{", wire.SessionHeader, i/3))
 		}
 		synctest.Wait()
 	}
@@ -214,7 +215,7 @@ func (f *fixture) fill(operation string) {
 
 // problem sends a request, of which the server may not take everything, or
 // which is shorter than it says, and returns the problem it is answered with.
-func (f *fixture) problem(method, path, body string, length int, headers ...string) (p httpapi.Problem, h http.Header) {
+func (f *fixture) problem(method, path, body string, length int, headers ...string) (p wire.Problem, h http.Header) {
 	f.t.Helper()
 	var head strings.Builder
 	fmt.Fprintf(&head, "%s %s HTTP/1.1\r\nHost: localhost\r\n", method, path)

@@ -1,103 +1,84 @@
 package httpapi
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"io"
-	"maps"
 	"mime"
 	"net/http"
 	"net/url"
 	"os"
-	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
-	"github.com/toolhost/toolhost/abi"
-	"github.com/toolhost/toolhost/internal/jsontext"
-	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/internal/strictjson"
 	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/identity"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
-// The headers of this API.
 const (
-	// SessionHeader names the session a request is for: 1 to 128 letters,
-	// digits and . _ : @ -. Without it the session is [wire.DefaultSession]. A user's
-	// is apart from all of others, whatever its name, see [identity.Caller].
-	SessionHeader = "Toolhost-Session"
-	// KeyHeader is the idempotency key of a spawn: up to 128 characters. Calls and
-	// schedules with one are refused.
-	KeyHeader = "Idempotency-Key"
+	maxKey    = 128                     // characters of an idempotency key
+	maxBody   = server.MaxArgs + 64<<10 // bytes: the largest arguments, and what is around them
+	firstRead = 64 << 10                // bytes allocated before any of a body has arrived
 )
-
-// maxKey bounds an idempotency key, in characters.
-const maxKey = 128
-
-// maxBody bounds the body of a request: the largest arguments and what is
-// around them.
-const maxBody = server.MaxArgs + 64<<10
 
 // request is a request as handlers see it, and the answer to it.
 type request struct {
 	*http.Request
-	route   *Route
-	caller  identity.Caller
-	session string // the key by which the service knows it
-	status  int    // of the answer, if it is not the route's
 	w       *response
+	route   *route
+	caller  identity.Caller
+	session server.Session // what the caller's session has
 }
 
-// newRequest checks what is the same for all requests: the session and the
-// names of the parameters.
-func newRequest(w http.ResponseWriter, r *http.Request, route *Route) (*request, error) {
+// newRequest checks the parameters of the query.
+func (a *API) newRequest(w *response, r *http.Request, route *route) (*request, error) {
 	query, err := url.ParseQuery(r.URL.RawQuery)
-	if err != nil { // what cannot be read would be left out
-		return nil, refuse(CodeInvalid, "the query of the URL cannot be read: %v", err)
+	if err != nil { // url.URL.Query would skip what is invalid
+		return nil, refuse(wire.CodeInvalid, "invalid query in the URL: %v", err)
 	}
 	for name, values := range query {
-		i := slices.IndexFunc(route.Query, func(p Param) bool { return p.Name == name })
+		i := slices.IndexFunc(route.query, func(p param) bool { return p.name == name })
 		switch {
-		case i < 0 && len(route.Query) == 0:
-			return nil, invalid(shorten(name), "unknown parameter, there are none here")
+		case i < 0 && len(route.query) == 0:
+			return nil, invalid(shorten(name), "unknown parameter, none is expected here")
 		case i < 0:
 			return nil, invalid(shorten(name), "unknown parameter, expected one of %s", route.parameters())
 		}
-		if err := route.Query[i].check(values); err != nil {
+		if err := route.query[i].check(values); err != nil {
 			return nil, err
 		}
 	}
+
 	caller := identity.FromContext(r.Context())
-	return &request{Request: r, route: route, caller: caller, session: caller.Session, w: w.(*response)}, nil
+	return &request{Request: r, w: w, route: route, caller: caller, session: a.service.Session(caller.Session)}, nil
 }
 
-// key is the idempotency key of a request; empty for none.
+// key returns the idempotency key; empty for none.
 func (r *request) key() (string, error) {
-	switch given := r.Header.Values(KeyHeader); {
+	switch given := r.Header.Values(wire.KeyHeader); {
 	case len(given) == 0:
 		return "", nil
 	case len(given) > 1:
-		return "", invalid(KeyHeader, "given more than once")
+		return "", invalid(wire.KeyHeader, "given more than once")
 	case utf8.RuneCountInString(given[0]) > maxKey:
-		return "", invalid(KeyHeader, "longer than %d characters", maxKey)
+		return "", invalid(wire.KeyHeader, "longer than %d characters", maxKey)
 	default:
 		return given[0], nil
 	}
 }
 
-// noKey refuses an idempotency key where it would not keep a request from being
-// done twice: its client relies on it.
+// noKey refuses an idempotency key where it would not prevent repetition: its
+// client relies on it.
 func (r *request) noKey(instead string) error {
-	if len(r.Header.Values(KeyHeader)) > 0 {
-		return invalid(KeyHeader, "not taken here, %s", instead)
+	if len(r.Header.Values(wire.KeyHeader)) > 0 {
+		return invalid(wire.KeyHeader, "not supported here: %s", instead)
 	}
 	return nil
 }
 
-// shorten cuts what a client called a parameter or a field.
+// shorten cuts a name that a client made up.
 func shorten(name string) string {
 	if len(name) > 64 {
 		return strings.ToValidUTF8(name[:64], "") + "…"
@@ -105,47 +86,67 @@ func shorten(name string) string {
 	return name
 }
 
-// run is the id of a run in the path.
-func (r *request) run() (string, error) { return r.id("run", runForm) }
-
-// schedule is the id of a schedule in the path.
-func (r *request) schedule() (string, error) { return r.id("schedule", scheduleForm) }
-
-func (r *request) id(name string, form *regexp.Regexp) (string, error) {
-	id := r.PathValue(name)
-	if !form.MatchString(id) {
-		return "", invalid(name, "expected an id: %s and 26 characters", form.String()[1:4])
+// run returns the id of the run in the path.
+func (r *request) run() (string, error) {
+	id := r.PathValue("run")
+	if !wire.IsRunID(id) {
+		return "", invalid("run", "expected an id: bg_ and 26 characters")
 	}
 	return id, nil
 }
 
-// body reads the JSON object of a request into v. An empty body is an empty
+// schedule returns the id of the schedule in the path.
+func (r *request) schedule() (string, error) {
+	id := r.PathValue("schedule")
+	if !wire.IsScheduleID(id) {
+		return "", invalid("schedule", "expected an id: sc_ and 26 characters")
+	}
+	return id, nil
+}
+
+// body decodes the JSON object of a request into v. An empty body is an empty
 // object.
 func (r *request) body(v any) error {
-	data, err := io.ReadAll(http.MaxBytesReader(r.w, r.Body, maxBody))
-	if err != nil {
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			return refuse(CodeTimeout, "the body did not arrive within %s", bodyTimeout)
-		}
-		var large *http.MaxBytesError
-		var busy busyError
-		if errors.As(err, &large) || errors.As(err, &busy) {
-			return err
-		}
-		return refuse(CodeInvalid, "the body ended too early")
+	data, err := readBody(http.MaxBytesReader(r.w, r.Body, maxBody), r.ContentLength)
+	var large *http.MaxBytesError
+	var refused *problem
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return refuse(wire.CodeTimeout, "the body did not arrive within %s", bodyTimeout)
+	case errors.As(err, &large), errors.As(err, &refused):
+		return err
+	case err != nil:
+		return refuse(wire.CodeInvalid, "the body ended too early")
 	}
 	setReadDeadline(r.w, 0)
-	if err := checkMediaType(r.Header.Get("Content-Type"), len(data) == 0); err != nil {
+
+	if err := checkMediaType(r.Header.Get("Content-Type"), len(data) == 0); err != nil || len(data) == 0 {
 		return err
-	}
-	if len(data) == 0 {
-		return nil
 	}
 	return decode(data, v)
 }
 
-// checkMediaType lets nothing in but JSON: a form of a web page cannot send it
-// without the browser asking this server first.
+// readBody reads a body into a buffer of its announced length. It allocates that
+// much only when a part has arrived.
+func readBody(body io.Reader, length int64) ([]byte, error) {
+	size := int(min(max(length, 0), maxBody)) + 1 // one more, to see the end
+	data := make([]byte, 0, min(size, firstRead))
+	for {
+		n, err := body.Read(data[len(data):cap(data)])
+		data = data[:len(data)+n]
+		switch {
+		case err == io.EOF:
+			return data, nil
+		case err != nil:
+			return nil, err
+		case len(data) == cap(data):
+			data = slices.Grow(data, max(min(size-len(data), 7*len(data)), len(data)/4+512))
+		}
+	}
+}
+
+// checkMediaType accepts JSON only: a form of a web page cannot send that unless
+// the browser asks this server first.
 func checkMediaType(header string, empty bool) error {
 	if header == "" && empty {
 		return nil
@@ -153,115 +154,19 @@ func checkMediaType(header string, empty bool) error {
 	media, params, err := mime.ParseMediaType(header)
 	charset := params["charset"]
 	if err != nil || media != jsonMedia || charset != "" && !strings.EqualFold(charset, "utf-8") {
-		return refuse(CodeMediaType, "send the body as Content-Type: %s", jsonMedia)
+		return refuse(wire.CodeMediaType, "send the body as Content-Type: %s", jsonMedia)
 	}
 	return nil
 }
 
-// decode reads one JSON object strictly and says which field is wrong.
+// decode reads one JSON object strictly, in one pass, and names what is wrong.
 func decode(data []byte, v any) error {
-	if json.Valid(data) {
-		if err := checkNames(data, reflect.TypeOf(v).Elem(), ""); err != nil {
-			return err
-		}
-	}
-	dec := json.NewDecoder(bytes.NewReader(data))
-	err := dec.Decode(v)
-	if err == nil {
-		if _, err := dec.Token(); err != io.EOF {
-			return refuse(CodeInvalid, "the body has more than one JSON value")
-		}
-		return nil
-	}
-	var wrong *json.UnmarshalTypeError
-	var field *background.FieldError
-	switch {
-	case errors.As(err, &field):
-		return err
-	case errors.As(err, &wrong) && wrong.Field != "":
-		return invalid(wrong.Field, "expected %s, found %s", typeName(wrong.Type), wrong.Value)
-	case errors.As(err, &wrong):
-		return refuse(CodeInvalid, "the body is a JSON %s, and an object is expected", wrong.Value)
-	}
-	return refuse(CodeInvalid, "the body is not JSON: %v", err)
-}
-
-// checkNames refuses members of valid JSON that a type does not have, in this very
-// case, and those that are there twice: encoding/json would take both. What the
-// type leaves as it is, such as the arguments of a tool, it does not look into.
-func checkNames(data []byte, t reflect.Type, path string) error {
-	if t.Kind() != reflect.Struct && t.Kind() != reflect.Map {
-		return nil
-	}
-	fields, seen := map[string]reflect.Type{}, map[string]bool{}
-	addFields(fields, t)
-	for name, value := range jsontext.Members(data) {
-		inner, known := fields[name]
-		if t.Kind() == reflect.Map {
-			inner, known = t.Elem(), true
-		}
-		at := path + shorten(name)
-		switch {
-		case !known:
-			if near := nearest(name, slices.Sorted(maps.Keys(fields))); near != "" {
-				return invalid(at, "unknown field, did you mean %q?", near)
-			}
-			return invalid(at, "unknown field")
-		case seen[name]:
-			return invalid(at, "given more than once")
-		}
-		seen[name] = true
-		if err := checkNames(value, inner, at+"."); err != nil {
-			return err
-		}
+	var wrong *strictjson.Error
+	switch err := strictjson.Decode(data, v); {
+	case errors.As(err, &wrong) && wrong.Path() != "":
+		return invalid(clip(wrong.Path()), "%s", wrong.Message)
+	case err != nil:
+		return refuse(wire.CodeInvalid, "invalid body: %v", err)
 	}
 	return nil
-}
-
-// addFields adds the types of a body's fields, by name.
-func addFields(fields map[string]reflect.Type, t reflect.Type) {
-	if t.Kind() != reflect.Struct {
-		return
-	}
-	for f := range t.Fields() {
-		if f.Anonymous {
-			addFields(fields, f.Type)
-		}
-		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" && name != "-" {
-			fields[name] = f.Type
-		}
-	}
-}
-
-// nearest is the name that was meant; empty if there is none like it.
-func nearest(name string, known []string) string {
-	if i := slices.IndexFunc(known, func(k string) bool { return strings.EqualFold(k, name) }); i >= 0 {
-		return known[i]
-	}
-	return abi.Nearest(name, known)
-}
-
-// typeName is what JSON calls a Go type.
-func typeName(t reflect.Type) string {
-	switch t.Kind() {
-	case reflect.String:
-		return "a string"
-	case reflect.Bool:
-		return "true or false"
-	case reflect.Slice, reflect.Array:
-		return "an array"
-	case reflect.Struct, reflect.Map:
-		return "an object"
-	case reflect.Int64:
-		return "a whole number"
-	}
-	return "a number"
-}
-
-// clip cuts a text of a problem.
-func clip(s string) string {
-	if len(s) <= maxDetail {
-		return s
-	}
-	return strings.ToValidUTF8(s[:maxDetail], "") + "…"
 }

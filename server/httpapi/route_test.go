@@ -27,11 +27,9 @@ func TestRoutes(t *testing.T) {
 		pattern := r.Method + " " + r.Path
 		tried.HandleFunc(pattern, func(http.ResponseWriter, *http.Request) {})
 		require.Contains(t, string(manual), "`"+pattern+"`")
-		require.NotEmpty(t, r.Summary, pattern)
 		require.Equal(t, r.Method == "GET" || r.Method == "DELETE", r.Request == nil, pattern)
-		for _, p := range append(r.Query, r.Headers...) {
-			require.NotEmpty(t, p.Description, "%s: %s", pattern, p.Name)
-			require.Contains(t, string(manual), "`"+p.Name+"`", pattern)
+		for _, name := range r.Query {
+			require.Contains(t, string(manual), "`"+name+"`", pattern)
 		}
 	}
 	files, err := filepath.Glob("testdata/*.txtar")
@@ -110,7 +108,6 @@ func TestTypesAreThoseOnTheWire(t *testing.T) {
 		for _, typ := range []reflect.Type{r.Request, r.Response} {
 			require.True(t, typ == nil || seen[pattern+" "+typ.String()], "no conversation in testdata shows %v of %s", typ, pattern)
 		}
-		require.True(t, r.Response != nil || len(r.Media) > 0 || r.Status == http.StatusNoContent, "%s: what does it answer?", pattern)
 	}
 }
 

@@ -1,145 +1,165 @@
 package httpapi
 
 import (
-	"encoding/json"
 	"maps"
+	"math"
+	"net/http"
 	"slices"
 	"time"
 
-	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/server"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
-// runs lists the runs of a session, or looks at some of them.
-func (a *API) runs(r *request, _ none) (Runs, error) {
-	if ids := r.URL.Query()["id"]; len(ids) > 0 {
-		return a.named(r, ids)
+const (
+	// asker is who asks for what HTTP clients do, in records.
+	asker = "api"
+	// maxResults bounds the results and the content of several runs in one
+	// answer, in bytes.
+	maxResults = 1 << 20
+)
+
+// spawn starts a run.
+func (a *API) spawn(r *request, in wire.Spawn) (status int, run wire.Run, err error) {
+	req, err := spawnRequest(in)
+	if err != nil {
+		return 0, run, err
 	}
-	for _, name := range []string{"wait", "until", "tail"} {
-		if r.get(name) != "" {
-			return Runs{}, invalid(name, "only with id")
+	if req.IdempotencyKey, err = r.key(); err != nil {
+		return 0, run, err
+	}
+	if run, err = r.session.Spawn(r.Context(), req); err != nil {
+		return 0, run, err
+	}
+
+	status = http.StatusCreated
+	if run.Reused {
+		status = http.StatusOK
+		if run, err = r.session.WholeRun(r.Context(), run.TaskID); err != nil { // its client may not know the result
+			return 0, run, err
 		}
+		run.Reused = true
 	}
-	limit := r.number("limit")
-	found, err := a.service.Runs().Runs(r.Context(), r.session, background.Query{
-		Active: r.yes("active"), Before: r.get("before"), Limit: limit + 1,
-	})
-	if before := r.get("before"); err == nil && before != "" && len(found) == 0 { // it may be the end, or the run is gone: then nobody knows
-		_, err = a.service.Runs().Get(r.Context(), r.session, before)
+	r.w.Header().Set("Location", "/v1/runs/"+run.TaskID)
+	return status, r.shown(run), nil
+}
+
+func spawnRequest(in wire.Spawn) (server.SpawnRequest, error) {
+	timeout, err := seconds("timeout_seconds", in.TimeoutSeconds)
+	if err == nil {
+		err = checkArgs(in.Tool, in.Args)
+	}
+	return server.SpawnRequest{
+		Tool: in.Tool, Args: in.Args, Title: in.Title, Timeout: timeout, By: asker,
+		Silent: in.SignalOnCompletion != nil && !*in.SignalOnCompletion,
+	}, err
+}
+
+// seconds returns a number of seconds as a duration; 0 for none.
+func seconds(field string, n float64) (time.Duration, error) {
+	if n < 0 || n > math.MaxInt32 {
+		return 0, invalid(field, "expected a number of seconds")
+	}
+	return time.Duration(n * float64(time.Second)), nil
+}
+
+// shown returns a run as its caller sees it: a user does not see its own key.
+func (r *request) shown(run wire.Run) wire.Run {
+	run.Session = r.caller.SessionName(run.Session)
+	return run
+}
+
+// runs lists the runs of a session, or returns those with an id.
+func (a *API) runs(r *request, _ none) (wire.Runs, error) {
+	if ids := r.URL.Query()["id"]; len(ids) > 0 {
+		if err := r.absent("not with id", "limit", "before", "active"); err != nil {
+			return wire.Runs{}, err
+		}
+		return a.check(r, ids)
+	}
+	if err := r.absent("only with id", "wait", "until", "tail"); err != nil {
+		return wire.Runs{}, err
+	}
+
+	limit, before := r.number("limit", defaultPage), r.get("before")
+	found, err := r.session.Runs(r.Context(), server.RunQuery{Active: r.get("active") == "true", Before: before, Limit: limit + 1})
+	if err == nil && before != "" && len(found) == 0 { // it may be the end, or the run is gone: then nobody knows
+		_, err = r.session.Run(r.Context(), before)
 	}
 	if err != nil {
-		return Runs{}, err
+		return wire.Runs{}, err
 	}
-	out := Runs{Runs: make([]Run, 0, len(found))}
+
+	var out wire.Runs
 	if len(found) > limit {
 		found = found[:limit]
-		out.Next = found[limit-1].ID
+		out.Next = found[limit-1].TaskID
 	}
-	now := time.Now()
-	for _, run := range found {
-		out.Runs = append(out.Runs, newRun(r.caller, run, now))
+	for i := range found {
+		found[i] = r.shown(found[i])
 	}
+	out.Runs = found
 	return out, nil
 }
 
-// named looks at the runs of a list of ids, in its order.
-func (a *API) named(r *request, ids []string) (Runs, error) {
-	for _, name := range []string{"limit", "before", "active"} {
+// absent refuses parameters that do not go with others.
+func (r *request) absent(why string, names ...string) error {
+	for _, name := range names {
 		if r.get(name) != "" {
-			return Runs{}, invalid(name, "not with id")
+			return invalid(name, "%s", why)
 		}
 	}
-	runs, missing, err := a.look(r, ids)
-	return Runs{Runs: runs, Missing: missing}, err
+	return nil
 }
 
 // getRun returns one run.
-func (a *API) getRun(r *request, _ none) (Run, error) {
+func (a *API) getRun(r *request, _ none) (wire.Run, error) {
 	id, err := r.run()
 	if err != nil {
-		return Run{}, err
+		return wire.Run{}, err
 	}
-	runs, _, err := a.look(r, []string{id})
+	out, err := a.check(r, []string{id})
 	if err != nil {
-		return Run{}, err
+		return wire.Run{}, err
 	}
-	return runs[0], nil
+	return out.Runs[0], nil
 }
 
-// look waits for runs, if it is asked to, until they end or one of them waits for
-// its user, and returns them, and the ids the session does not have. If it has
-// none of them, that is the error. Of several runs, what is large is left out;
-// one alone has room in what its client may leave untaken, or is refused. The
-// notices of runs that have ended stay as they are: who looks here need not be
-// the agent that is to be told.
-func (a *API) look(r *request, ids []string) (runs []Run, missing []string, err error) {
-	req := background.CheckRequest{
-		IDs: ids, Peek: true, Until: background.Until(r.get("until")), Cursor: r.get("cursor"),
-		Wait: r.duration("wait"), MaxChars: r.number("tail"),
+// check returns runs, after it has waited for them if asked to. It leaves their
+// notices alone: the client need not be the agent that has to be notified.
+func (a *API) check(r *request, ids []string) (wire.Runs, error) {
+	req := server.CheckRequest{
+		IDs: ids, Until: r.get("until"), Cursor: r.get("cursor"), Wait: r.duration("wait"), MaxChars: r.number("tail", 0),
 	}
-	tail := req.MaxChars > 0
-	if !tail {
-		req.MaxChars = -1 // none
+	if len(ids) > 1 {
+		req.Large = maxResults
 	}
 	if req.Wait > 0 {
-		release, err := a.occupy(r.Request)
+		release, err := a.occupy(r.caller)
 		if err != nil {
-			return nil, nil, err
+			return wire.Runs{}, err
 		}
 		defer release()
 	}
-	room, full := maxResults, error(nil)
-	req.Each = func(record background.Run, report *background.Report) {
-		report.Result, report.Content = nil, nil // the record has them
-		var result, content int                  // bytes that are left out
-		if len(ids) > 1 {
-			result, content = fit(&record.Result, &room), fit(&record.Content, &room)
-		} else if full = r.w.hold(len(record.Result) + len(record.Content)); full != nil {
-			return
-		}
-		run := newRun(r.caller, record, time.Now())
-		run.Args, run.ResultBytes, run.ContentBytes = background.Redact(record.Args), result, content
-		runs = append(runs, run)
+
+	out, err := r.session.Check(r.Context(), req)
+	for i := range out.Runs {
+		out.Runs[i] = r.shown(out.Runs[i])
 	}
-	checked, err := a.service.Check(r.Context(), r.session, req)
-	if err == nil {
-		err = full
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	if checked.Missing != nil {
-		missing = checked.Missing.IDs
-	}
-	for i, report := range checked.Reports {
-		if runs[i].WaitedSeconds = report.WaitedSeconds; tail {
-			runs[i].Output = report.Output
-		}
-		if !runs[i].Done {
-			if runs[i].Questions, err = a.service.Questions(r.Context(), r.session, runs[i].TaskID); err != nil {
-				return nil, nil, err
-			}
-		}
-	}
-	return runs, missing, nil
+	return out, err
 }
 
-// maxResults is how many bytes the results and the content of several runs take in
-// one answer.
-const maxResults = 1 << 20
-
-// fit drops a part of a record that there is no room for, and returns how large
-// it was.
-func fit(part *json.RawMessage, room *int) (dropped int) {
-	if n := len(*part); n > *room {
-		*part = nil
-		return n
+// stop asks a run to end.
+func (a *API) stop(r *request, in wire.Stop) (wire.Stopped, error) {
+	id, err := r.run()
+	if err != nil {
+		return wire.Stopped{}, err
 	}
-	*room -= len(*part)
-	return 0
+	return r.session.Stop(r.Context(), id, asker, in)
 }
 
 // answer answers questions of a run.
-func (a *API) answer(r *request, in Answers) (none, error) {
+func (a *API) answer(r *request, in wire.Answers) (none, error) {
 	id, err := r.run()
 	if err != nil {
 		return none{}, err
@@ -147,23 +167,15 @@ func (a *API) answer(r *request, in Answers) (none, error) {
 	if len(in.Answers) == 0 {
 		return none{}, invalid("answers", "required")
 	}
-	open, err := a.service.Questions(r.Context(), r.session, id)
+	open, err := r.session.Questions(r.Context(), id)
 	if err != nil {
 		return none{}, err
 	}
+
 	for _, key := range slices.Sorted(maps.Keys(in.Answers)) {
 		if _, ok := open[key]; !ok {
-			return none{}, refuse(CodeConflict, "%q is not asked, or not any more: read the run again", clip(key))
+			return none{}, refuse(wire.CodeConflict, "the question %q is not open: read the run again", clip(key))
 		}
 	}
-	return none{}, a.service.Answer(r.Context(), r.session, id, in.Answers)
-}
-
-// stop ends a run.
-func (a *API) stop(r *request, in Stop) (background.Stopped, error) {
-	id, err := r.run()
-	if err != nil {
-		return background.Stopped{}, err
-	}
-	return a.service.Runs().Stop(r.Context(), r.session, id, background.StopRequest{Force: in.Force, Reason: in.Reason, By: asker})
+	return none{}, r.session.Answer(r.Context(), id, in.Answers)
 }

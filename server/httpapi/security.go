@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/toolhost/toolhost/server/identity"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 // guard returns who sends a request and in which session, and refuses requests
@@ -17,13 +18,13 @@ func (a *API) guard(r *http.Request) (identity.Caller, error) {
 		return identity.Nobody, err
 	}
 
-	name := r.Header.Values(SessionHeader)
+	name := r.Header.Values(wire.SessionHeader)
 	if len(name) > 1 {
-		return identity.Nobody, invalid(SessionHeader, "given more than once")
+		return identity.Nobody, invalid(wire.SessionHeader, "given more than once")
 	}
 	caller, err = caller.InSession(strings.Join(name, ""))
 	if err != nil {
-		return identity.Nobody, invalid(SessionHeader, "%v", err)
+		return identity.Nobody, invalid(wire.SessionHeader, "%v", err)
 	}
 	return caller, nil
 }
@@ -45,11 +46,11 @@ func (a *API) identify(r *http.Request) (identity.Caller, error) {
 	}
 	if !a.auth.Required() {
 		if !identity.Loopback(r.Host) {
-			return identity.Nobody, refuse(CodeForbidden, "the host %q is not this machine: use localhost or 127.0.0.1, or configure a token", r.Host)
+			return identity.Nobody, refuse(wire.CodeForbidden, "the host %q is not this machine: use localhost or 127.0.0.1, or configure a token", r.Host)
 		}
 		return identity.Caller{}, nil
 	}
-	if r.URL.Path == pathHealth || r.URL.Path == pathReady {
+	if isHealth(r.URL.Path) {
 		return identity.Nobody, nil
 	}
 
@@ -65,24 +66,24 @@ func onlyOperator(c identity.Caller, why string) error {
 	if c.Operator() {
 		return nil
 	}
-	return refuse(CodeForbidden, "%s", why)
+	return refuse(wire.CodeForbidden, "%s", why)
 }
 
-// sameOrigin refuses what a browser sends on behalf of a page of another
-// origin: also a GET, for a page need not read what an image or a frame of it
-// comes to, and sees all the same whether it came, and when. A link may be
-// followed. Programs send none of the headers.
+// sameOrigin refuses what a browser sends for a page of another origin. That
+// includes GET: a page cannot read the answer to an image or a frame, but it
+// sees whether and when it came. Following a link is allowed. Programs send none
+// of these headers.
 func sameOrigin(r *http.Request) error {
 	var browser http.CrossOriginProtection
 	origin := r.Header.Get("Origin")
 	if browser.Check(r) == nil && !embedded(r.Header) && (origin == "" || originHost(origin) == strings.ToLower(r.Host)) {
 		return nil
 	}
-	return refuse(CodeForbidden, "requests of web pages of another origin are refused")
+	return refuse(wire.CodeForbidden, "requests from web pages of another origin are refused")
 }
 
-// embedded reports whether a page of another origin has a browser ask for
-// something without a person going there.
+// embedded reports whether a page of another origin makes a browser ask without
+// a person going there.
 func embedded(h http.Header) bool {
 	switch h.Get("Sec-Fetch-Site") {
 	case "cross-site", "same-site":

@@ -10,6 +10,7 @@ import (
 
 	"github.com/toolhost/toolhost/server/httpapi"
 	"github.com/toolhost/toolhost/server/identity"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 // Who may ask: programs of this machine, or with the token. Web pages of
@@ -19,29 +20,29 @@ func TestGuard(t *testing.T) {
 		token   string
 		network string // "": tcp
 		headers []string
-		want    httpapi.Code // "": let in
+		want    wire.Code // "": let in
 	}{
 		"a program":                     {},
 		"by address":                    {headers: []string{"Host", "127.0.0.1:7070"}},
 		"by another loopback address":   {headers: []string{"Host", "127.8.8.8"}},
 		"by the address of IPv6":        {headers: []string{"Host", "[::1]:7070"}},
 		"by a name with a dot":          {headers: []string{"Host", "localhost.:7070"}},
-		"by another name":               {headers: []string{"Host", "attacker.example:7070"}, want: httpapi.CodeForbidden},
-		"by a name that begins so":      {headers: []string{"Host", "localhost.attacker.example"}, want: httpapi.CodeForbidden},
-		"by an address of the network":  {headers: []string{"Host", "192.168.0.7:7070"}, want: httpapi.CodeForbidden},
+		"by another name":               {headers: []string{"Host", "attacker.example:7070"}, want: wire.CodeForbidden},
+		"by a name that begins so":      {headers: []string{"Host", "localhost.attacker.example"}, want: wire.CodeForbidden},
+		"by an address of the network":  {headers: []string{"Host", "192.168.0.7:7070"}, want: wire.CodeForbidden},
 		"over the socket, by any name":  {network: "unix", headers: []string{"Host", "whatever"}},
 		"a page of this server":         {headers: []string{"Host", "localhost:7070", "Origin", "http://localhost:7070", "Sec-Fetch-Site", "same-origin"}},
-		"a page of another origin":      {headers: []string{"Origin", "https://attacker.example", "Sec-Fetch-Site", "cross-site"}, want: httpapi.CodeForbidden},
-		"a page of another port":        {headers: []string{"Host", "localhost:7070", "Origin", "http://localhost:3000"}, want: httpapi.CodeForbidden},
-		"a page of no origin":           {headers: []string{"Origin", "null"}, want: httpapi.CodeForbidden},
-		"a page over the socket":        {network: "unix", headers: []string{"Origin", "https://attacker.example"}, want: httpapi.CodeForbidden},
-		"an old browser":                {headers: []string{"Origin", "https://attacker.example"}, want: httpapi.CodeForbidden},
-		"without the token":             {token: "s3cret", want: httpapi.CodeUnauthorized},
-		"with another token":            {token: "s3cret", headers: []string{"Authorization", "Bearer s3cre"}, want: httpapi.CodeUnauthorized},
-		"with the token, but no bearer": {token: "s3cret", headers: []string{"Authorization", "Basic s3cret"}, want: httpapi.CodeUnauthorized},
+		"a page of another origin":      {headers: []string{"Origin", "https://attacker.example", "Sec-Fetch-Site", "cross-site"}, want: wire.CodeForbidden},
+		"a page of another port":        {headers: []string{"Host", "localhost:7070", "Origin", "http://localhost:3000"}, want: wire.CodeForbidden},
+		"a page of no origin":           {headers: []string{"Origin", "null"}, want: wire.CodeForbidden},
+		"a page over the socket":        {network: "unix", headers: []string{"Origin", "https://attacker.example"}, want: wire.CodeForbidden},
+		"an old browser":                {headers: []string{"Origin", "https://attacker.example"}, want: wire.CodeForbidden},
+		"without the token":             {token: "s3cret", want: wire.CodeUnauthorized},
+		"with another token":            {token: "s3cret", headers: []string{"Authorization", "Bearer s3cre"}, want: wire.CodeUnauthorized},
+		"with the token, but no bearer": {token: "s3cret", headers: []string{"Authorization", "Basic s3cret"}, want: wire.CodeUnauthorized},
 		"with the token":                {token: "s3cret", headers: []string{"Authorization", "bearer s3cret"}},
 		"with the token, by any name":   {token: "s3cret", headers: []string{"Authorization", "Bearer s3cret", "Host", "tools.example"}},
-		"with the token, from a page":   {token: "s3cret", headers: []string{"Authorization", "Bearer s3cret", "Origin", "https://attacker.example"}, want: httpapi.CodeForbidden},
+		"with the token, from a page":   {token: "s3cret", headers: []string{"Authorization", "Bearer s3cret", "Origin", "https://attacker.example"}, want: wire.CodeForbidden},
 		"over the socket, no token":     {token: "s3cret", network: "unix"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -115,7 +116,7 @@ func TestEveryRouteIsGuarded(t *testing.T) {
 				for _, r := range httpapi.Routes() {
 					switch metadata := strings.HasPrefix(r.Path, "/.well-known/oauth-protected-resource"); {
 					case metadata && cfg.OAuth == nil:
-						require.Equal(t, httpapi.CodeNotFound, f.refused(r.Method, r.Path, "").Code)
+						require.Equal(t, wire.CodeNotFound, f.refused(r.Method, r.Path, "").Code)
 						continue
 					case metadata, r.Path == "/healthz", r.Path == "/readyz":
 						f.ask(r.Method, r.Path, "")
@@ -124,7 +125,7 @@ func TestEveryRouteIsGuarded(t *testing.T) {
 					conn := f.dial("tcp")
 					require.NoError(t, conn.SetDeadline(time.Now().Add(time.Minute))) // for a stream that is not refused
 					_, text := exchange(t, conn, newRequest(t, r.Method, path.Replace(r.Path), ""))
-					require.Contains(t, text, `"code":"`+string(httpapi.CodeUnauthorized)+`"`, "%s %s", r.Method, r.Path)
+					require.Contains(t, text, `"code":"`+string(wire.CodeUnauthorized)+`"`, "%s %s", r.Method, r.Path)
 					guarded++
 				}
 				require.Greater(t, guarded, 10)
@@ -140,7 +141,7 @@ func TestOnlyJSON(t *testing.T) {
 		f := serve(t, httpapi.Config{}, "echo")
 		for _, media := range []string{"text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "application/json; charset=latin1", "json"} {
 			p := f.refused("POST", "/v1/calls", `{"tool":"echo"}`, "Content-Type", media)
-			require.Equal(t, httpapi.CodeMediaType, p.Code, media)
+			require.Equal(t, wire.CodeMediaType, p.Code, media)
 		}
 		f.ask("POST", "/v1/calls", `{"tool":"echo"}`, "Content-Type", "application/json; charset=UTF-8")
 	})

@@ -4,46 +4,76 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/toolhost/toolhost/pkg/background"
-	"github.com/toolhost/toolhost/server/identity"
+	"github.com/toolhost/toolhost/server"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
-func (a *API) getSession(r *request, _ none) (Session, error) {
-	snapshot, err := a.service.Runs().Snapshot(r.Context(), r.session)
-	return Session{Session: r.caller.SessionName(r.session), Snapshot: snapshot}, err
+func (a *API) getSession(r *request, _ none) (wire.Session, error) {
+	snapshot, err := r.session.Snapshot(r.Context())
+	return wire.Session{Session: r.caller.SessionName(r.caller.Session), Snapshot: snapshot}, err
 }
 
 func (a *API) endSession(r *request, _ none) (none, error) {
-	return none{}, a.service.Runs().EndSession(r.Context(), r.session)
+	return none{}, r.session.End(r.Context())
+}
+
+func (a *API) notices(r *request, _ none) (wire.Notices, error) {
+	out, err := r.session.Notices(r.Context(), r.number("limit", defaultPage))
+	for i := range out.Notices {
+		out.Notices[i].Session = r.caller.SessionName(out.Notices[i].Session)
+	}
+	return out, err
+}
+
+// maxSeen bounds the notices of one acknowledgement.
+const maxSeen = 1000
+
+func (a *API) acknowledge(r *request, in wire.Seen) (none, error) {
+	if len(in.TaskIDs) == 0 || len(in.TaskIDs) > maxSeen {
+		return none{}, invalid("task_ids", "expected 1 to %d ids", maxSeen)
+	}
+	for _, id := range in.TaskIDs {
+		if !wire.IsRunID(id) {
+			return none{}, invalid("task_ids", "%q is not a run id", shorten(id))
+		}
+	}
+	return none{}, r.session.Acknowledge(r.Context(), in.TaskIDs)
+}
+
+// Stats is the answer of GET /v1/stats: counts of all sessions.
+type Stats struct {
+	server.Stats
+	OpenAnswers int `json:"open_answers"` // waits and streams of clients
 }
 
 func (a *API) stats(*request, none) (Stats, error) {
 	return Stats{Stats: a.service.Stats(), OpenAnswers: a.open.Used()}, nil
 }
 
-func (a *API) health(*request, none) (Health, error) {
-	return Health{Status: "ok", Version: a.version}, nil
+func (a *API) health(*request, none) (wire.Health, error) {
+	return wire.Health{Status: "ok", Version: a.version}, nil
 }
 
-func (a *API) ready(*request, none) (Health, error) {
+func (a *API) ready(*request, none) (wire.Health, error) {
 	if a.draining.Load() || a.service.Closed() {
-		return Health{}, refuse(CodeClosing, "the server is shutting down")
+		return wire.Health{}, refuse(wire.CodeClosing, textClosing)
 	}
 	if err := a.service.StorageErr(); err != nil {
-		return Health{}, refuse(CodeInternal, "%v", err)
+		return wire.Health{}, refuse(wire.CodeInternal, "%v", err)
 	}
-	return Health{Status: "ready", Version: a.version}, nil
+	return wire.Health{Status: "ready", Version: a.version}, nil
 }
 
-// events streams what happens to a session's runs and schedules, and to the
-// tools.
+// events streams what happens to the tools, and to the runs and schedules of a
+// session.
 func (a *API) events(r *request) error {
-	release, err := a.occupy(r.Request)
+	release, err := a.occupy(r.caller)
 	if err != nil {
 		return err
 	}
 	defer release()
-	happens, tools := a.service.Runs().Watch(r.Context(), r.session), a.service.ToolsChanged(r.Context())
+
+	happens, tools := r.session.Watch(r.Context()), a.service.ToolsChanged(r.Context())
 	out, err := r.stream()
 	if err != nil || r.Method == http.MethodHead {
 		return nil // the client is gone
@@ -56,13 +86,13 @@ func (a *API) events(r *request) error {
 			if !ok {
 				return nil
 			}
-			err = out.send(string(e.Kind), "", newEvent(r.caller, e, time.Now()))
+			err = out.send(string(e.Kind), "", r.shownEvent(e))
 		case _, ok := <-tools:
 			if !ok { // nothing reloads any more, and runs may still end
 				tools = nil
 				continue
 			}
-			err = out.send(string(EventTools), "", Event{Kind: EventTools})
+			err = out.send(string(wire.EventTools), "", wire.Event{Kind: wire.EventTools})
 		case <-alive.C:
 			err = out.beat()
 		case <-r.Context().Done():
@@ -72,15 +102,15 @@ func (a *API) events(r *request) error {
 	return nil // the client is gone
 }
 
-func newEvent(c identity.Caller, e background.Event, now time.Time) Event {
-	out := Event{Kind: e.Kind}
+// shownEvent returns an event as its caller sees it.
+func (r *request) shownEvent(e wire.Event) wire.Event {
 	if e.Run != nil {
-		run := newRun(c, *e.Run, now)
-		out.Run = &run
+		run := r.shown(*e.Run)
+		e.Run = &run
 	}
 	if e.Schedule != nil {
-		schedule := newScheduleAnswer(c, *e.Schedule)
-		out.Schedule = &schedule
+		s := r.shownSchedule(*e.Schedule)
+		e.Schedule = &s
 	}
-	return out
+	return e
 }

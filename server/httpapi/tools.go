@@ -1,83 +1,88 @@
 package httpapi
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
-	"math"
-	"time"
 
 	"github.com/toolhost/toolhost/abi"
-	"github.com/toolhost/toolhost/host"
-	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
-func (a *API) tools(r *request, _ none) (Tools, error) {
-	out := Tools{Tools: a.service.Definitions(r.session)}
+func (a *API) tools(r *request, _ none) (wire.Tools, error) {
+	out := wire.Tools{Tools: a.service.Definitions(r.caller.Session)}
 	if out.Tools == nil {
-		out.Tools = []server.Definition{}
+		out.Tools = []wire.Definition{} // in JSON a list, not null
 	}
 	return out, nil
 }
 
-func (a *API) tool(r *request, _ none) (server.Definition, error) {
+func (a *API) tool(r *request, _ none) (wire.Definition, error) {
 	name := r.PathValue("tool")
-	for _, d := range a.service.Definitions(r.session) {
+	for _, d := range a.service.Definitions(r.caller.Session) {
 		if d.Name == name {
 			return d, nil
 		}
 	}
-	_, err := a.service.Lookup(name)
-	if err == nil {
-		err = fmt.Errorf("%w: %s was not granted all it needs", host.ErrDenied, shorten(name))
+	if _, err := a.service.Lookup(name); err != nil {
+		return wire.Definition{}, err
 	}
-	return server.Definition{}, err
+	return wire.Definition{}, refuse(wire.CodeDenied, "permission denied: %s lacks grants that it needs", shorten(name))
 }
 
-// call calls a tool. What came of a call that was made is a result, whatever
-// it is; an error is why it was not made.
-func (a *API) call(r *request, in Call) (abi.Result, error) {
-	if err := r.noKey("for a call is made again each time: start a run with it, POST /v1/runs"); err != nil {
-		return abi.Result{}, err
-	}
-	if err := checkArgs(in.Tool, in.Args); err != nil {
-		return abi.Result{}, err
-	}
-	if len(in.Locale) > server.MaxLocale {
-		return abi.Result{}, invalid("locale", "longer than %d bytes", server.MaxLocale)
-	}
-	limits := server.Limits{Fuel: in.Limits.Fuel, Memory: in.Limits.MemoryBytes, Output: in.Limits.OutputBytes}
-	var err error
-	if limits.Timeout, err = seconds("limits.timeout_seconds", in.Limits.TimeoutSeconds); err != nil {
-		return abi.Result{}, err
-	}
-	for name, n := range map[string]int64{"fuel": limits.Fuel, "memory_bytes": limits.Memory, "output_bytes": limits.Output} {
-		if n < 0 {
-			return abi.Result{}, invalid("limits."+name, "must not be negative")
-		}
-	}
-	release, err := a.occupy(r.Request)
+// call calls a tool. What came of a call that was made is a result, whatever it
+// is; an error says why it was not made.
+func (a *API) call(r *request, in wire.Call) (abi.Result, error) {
+	req, err := r.callRequest(in)
 	if err != nil {
 		return abi.Result{}, err
 	}
-	r.w.whenWritten(release) // its result is not refused, so that no more of them wait than there are places
-	result, err := a.service.Call(r.Context(), server.Request{
-		Session: r.session, Tool: in.Tool, Args: in.Args, Limits: limits, Locale: in.Locale, DryRun: in.DryRun,
-	})
-	for _, refused := range []error{plugins.ErrNoTool, host.ErrDenied, host.ErrClosed, context.Canceled} {
-		if errors.Is(err, refused) {
-			return abi.Result{}, err
-		}
+	release, err := a.occupy(r.caller)
+	if err != nil {
+		return abi.Result{}, err
 	}
-	if err != nil && result.Kind == abi.Internal {
-		a.log.Error("call failed", "session", r.session, "tool", in.Tool, "error", err)
+	defer release()
+
+	result, err := a.service.Call(r.Context(), req)
+	if err == nil {
+		return result, nil
 	}
-	return result, nil // it says what a client is to know
+	switch server.ReasonOf(err).Code {
+	case wire.CodeNotFound, wire.CodeDenied, wire.CodeClosing, wire.CodeCanceled:
+		return abi.Result{}, err
+	}
+	if result.Kind == abi.Internal {
+		a.log.Error("call failed", "session", r.caller.Session, "tool", in.Tool, "error", err)
+	}
+	return result, nil // it says what a client may know
 }
 
-// checkArgs refuses what no tool takes.
+func (r *request) callRequest(in wire.Call) (server.Request, error) {
+	if err := r.noKey("a call is repeated with each request. For a key, start a run with POST /v1/runs"); err != nil {
+		return server.Request{}, err
+	}
+	if err := checkArgs(in.Tool, in.Args); err != nil {
+		return server.Request{}, err
+	}
+	if len(in.Locale) > server.MaxLocale {
+		return server.Request{}, invalid("locale", "longer than %d bytes", server.MaxLocale)
+	}
+	for _, limit := range []struct {
+		name string
+		n    int64
+	}{{"fuel", in.Limits.Fuel}, {"memory_bytes", in.Limits.MemoryBytes}, {"output_bytes", in.Limits.OutputBytes}} {
+		if limit.n < 0 {
+			return server.Request{}, invalid("limits."+limit.name, "must not be negative")
+		}
+	}
+
+	timeout, err := seconds("limits.timeout_seconds", in.Limits.TimeoutSeconds)
+	limits := server.Limits{Fuel: in.Limits.Fuel, Memory: in.Limits.MemoryBytes, Output: in.Limits.OutputBytes, Timeout: timeout}
+	return server.Request{
+		Session: r.caller.Session, Tool: in.Tool, Args: in.Args, Limits: limits, Locale: in.Locale, DryRun: in.DryRun,
+	}, err
+}
+
+// checkArgs refuses what no tool accepts.
 func checkArgs(tool string, args json.RawMessage) error {
 	switch {
 	case tool == "":
@@ -86,12 +91,4 @@ func checkArgs(tool string, args json.RawMessage) error {
 		return invalid("args", "expected an object")
 	}
 	return nil
-}
-
-// seconds is a number of seconds as a duration; 0 for none.
-func seconds(field string, n float64) (time.Duration, error) {
-	if n < 0 || n > math.MaxInt32 {
-		return 0, invalid(field, "expected a number of seconds")
-	}
-	return time.Duration(n * float64(time.Second)), nil
 }

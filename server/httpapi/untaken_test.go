@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/server/httpapi"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 const mallory = "Host: localhost\nToolhost-Session: mallory\n"
@@ -62,7 +63,7 @@ func TestNoResultIsLost(t *testing.T) {
 				require.NoError(t, err)
 				require.Equal(t, http.StatusTooManyRequests, resp.StatusCode)
 				require.Equal(t, "1", resp.Header.Get("Retry-After"))
-				require.Equal(t, httpapi.CodeLimit, f.refused("DELETE", "/v1/session", "", "Toolhost-Session", "mallory").Code)
+				require.Equal(t, wire.CodeLimit, f.refused("DELETE", "/v1/session", "", "Toolhost-Session", "mallory").Code)
 				require.Len(t, f.ask("GET", "/v1/runs", "", "Toolhost-Session", "mallory")["runs"], strings.Count(name, "spawn"), "small answers are given")
 				f.ask("POST", "/v1/calls", `{"tool":"echo"}`, "Toolhost-Session", "ana")
 				resp, err = http.ReadResponse(bufio.NewReader(made), nil)
@@ -105,8 +106,8 @@ func TestLargeResultsOfSeveral(t *testing.T) {
 		require.Equal(t, http.StatusOK, resp.StatusCode)
 		require.Less(t, len(text), 1<<20+8<<10)
 		var several, alone struct {
-			httpapi.Run
-			Runs []httpapi.Run
+			wire.Run
+			Runs []wire.Run
 		}
 		require.NoError(t, json.Unmarshal([]byte(text), &several))
 		around := len(`{"pad":""}`)

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/server/httpapi"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 // overSocket sends a request as the operator.
@@ -27,7 +28,7 @@ func (f *fixture) overSocket(method, path, body string, headers ...string) (*htt
 func TestUsersAreApart(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := serve(t, httpapi.Config{OAuth: startIssuer(t).trust()}, "echo", "sleeper")
-		key := []string{httpapi.KeyHeader, "one"}
+		key := []string{wire.KeyHeader, "one"}
 		ended := f.spawn("echo", as(t, "ana", key...)...)
 		running := f.spawn("sleeper", as(t, "ana")...)
 		schedule := f.ask("POST", "/v1/schedules", `{"tool":"echo","cron_expression":"0 9 * * *"}`, as(t, "ana")...)["schedule_id"].(string)
@@ -42,13 +43,13 @@ func TestUsersAreApart(t *testing.T) {
 				never := f.refused(c.method, fmt.Sprintf(c.path, "bg_"+strings.Repeat("a", 26)), c.body, bo...)
 				for _, id := range []string{ended, running} {
 					p := f.refused(c.method, fmt.Sprintf(c.path, id), c.body, bo...)
-					require.Equal(t, httpapi.CodeNotFound, p.Code)
+					require.Equal(t, wire.CodeNotFound, p.Code)
 					p.Detail = strings.ReplaceAll(p.Detail, id, "bg_"+strings.Repeat("a", 26))
 					require.Equal(t, never, p, c.path)
 				}
 			}
 			for _, method := range []string{"GET", "DELETE"} {
-				require.Equal(t, httpapi.CodeNotFound, f.refused(method, "/v1/schedules/"+schedule, "", bo...).Code)
+				require.Equal(t, wire.CodeNotFound, f.refused(method, "/v1/schedules/"+schedule, "", bo...).Code)
 			}
 			for _, path := range []string{"/v1/runs", "/v1/notices", "/v1/schedules", "/v1/session"} {
 				_, text := f.do("GET", path, "", bo...)
@@ -72,7 +73,7 @@ func TestUsersAreApart(t *testing.T) {
 			_, text := f.do("GET", path, "", ana...)
 			require.Contains(t, text, `"session":"default"`, "a user need not know its own key")
 			require.NotContains(t, text, "ana/")
-			_, text = f.overSocket("GET", path, "", httpapi.SessionHeader, "ana/default")
+			_, text = f.overSocket("GET", path, "", wire.SessionHeader, "ana/default")
 			require.Contains(t, text, `"session":"ana/default"`, "the operator sees it by its key")
 		}
 		_, text := f.overSocket("GET", "/v1/runs", "")
@@ -125,7 +126,7 @@ func TestStreamsEndWithTheToken(t *testing.T) {
 		require.Equal(t, 200, resp.StatusCode)
 		require.Equal(t, 10*time.Second+clockSkew, time.Since(began))
 		time.Sleep(time.Second)
-		require.Equal(t, httpapi.CodeUnauthorized, f.refused("GET", "/v1/runs/"+id, "", append(token, "Accept", "text/event-stream")...).Code)
+		require.Equal(t, wire.CodeUnauthorized, f.refused("GET", "/v1/runs/"+id, "", append(token, "Accept", "text/event-stream")...).Code)
 
 		token = []string{"Authorization", "Bearer " + changed("exp", time.Now().Add(-clockSkew+10*time.Second).Unix())(t)}
 		result := f.ask("POST", "/v1/calls", `{"tool":"chatty"}`, append(token, "Accept", "text/event-stream")...)
@@ -218,10 +219,10 @@ func TestSessionNames(t *testing.T) {
 			"ana/x/y": "none", "/x": "none", "ana/": "none", "/": "none", long + "a": "none", strings.Repeat("a", 65) + "/x": "none", "~/x": "none",
 			"~a/x": "none", hash: "none", "?/default": "none", "../x": "operator", "ana/../bo/x": "none", "a b": "none", "é": "none", "ana\\x": "none",
 		} {
-			resp, _ := f.do("GET", "/v1/runs", "", as(t, "ana", httpapi.SessionHeader, name)...)
+			resp, _ := f.do("GET", "/v1/runs", "", as(t, "ana", wire.SessionHeader, name)...)
 			require.Equal(t, by == "both", resp.StatusCode == 200, name)
 			for _, headers := range [][]string{{"Authorization", "Bearer s3cret"}} {
-				resp, _ := f.do("GET", "/v1/runs", "", append(headers, httpapi.SessionHeader, name)...)
+				resp, _ := f.do("GET", "/v1/runs", "", append(headers, wire.SessionHeader, name)...)
 				require.Equal(t, by != "none", resp.StatusCode == 200, name)
 				require.Contains(t, []int{200, 400}, resp.StatusCode)
 			}
@@ -243,7 +244,7 @@ func TestOperatorOnly(t *testing.T) {
 		bearer := basic("s3cret")
 		for _, path := range []string{"/v1/stats", "/", "/ui/", "/ui/x"} {
 			p := f.refused("GET", path, "", as(t, "ana")...)
-			require.Equal(t, httpapi.CodeForbidden, p.Code)
+			require.Equal(t, wire.CodeForbidden, p.Code)
 			require.Contains(t, p.Detail, "operator")
 			resp, text := f.do("GET", path, "", "Authorization", "Bearer s3cret")
 			require.NotContains(t, []int{401, 403}, resp.StatusCode, text)
@@ -307,7 +308,7 @@ func TestUsersAreApartOverMCP(t *testing.T) {
 		require.NotContains(t, text, "ana/")
 		_, text = f.inSession(as(t, "bo"), f.legacy(as(t, "bo")), "tools/call", `{"name":"check_background","arguments":{"task_id":"`+task+`"}}`)
 		require.NotContains(t, text, "running")
-		_, text = f.modern(append([]string{"Authorization", "Bearer s3cret"}, httpapi.SessionHeader, "ana/default"), "tasks/get", `,"taskId":"`+task+`"`)
+		_, text = f.modern(append([]string{"Authorization", "Bearer s3cret"}, wire.SessionHeader, "ana/default"), "tasks/get", `,"taskId":"`+task+`"`)
 		require.Contains(t, text, `"status":"working"`, "the operator sees it by its key")
 	})
 }
@@ -353,10 +354,10 @@ func TestOperatorFindsRoom(t *testing.T) {
 		f := serve(t, httpapi.Config{OAuth: startIssuer(t).trust(), Token: "s3cret"}, "echo")
 		f.FillAnswers(2048 / 8)
 		p := f.refused("POST", "/v1/calls", `{"tool":"echo"}`, as(t, "ana")...)
-		require.Equal(t, httpapi.CodeLimit, p.Code)
+		require.Equal(t, wire.CodeLimit, p.Code)
 		require.Equal(t, 2048-2048/8, p.Max)
 		for _, session := range []string{"default", "ana/default"} {
-			f.ask("POST", "/v1/calls", `{"tool":"echo"}`, "Authorization", "Bearer s3cret", httpapi.SessionHeader, session)
+			f.ask("POST", "/v1/calls", `{"tool":"echo"}`, "Authorization", "Bearer s3cret", wire.SessionHeader, session)
 		}
 	})
 }

@@ -171,7 +171,7 @@ func (w *conversation) show(resp *http.Response, body []byte) []byte {
 var (
 	anyToken = regexp.MustCompile(`\bTOKEN-OF-\w+`)
 	anyID    = regexp.MustCompile(`\b(bg|sc)_[a-z2-7]{26}\b`)
-	anyTag   = regexp.MustCompile(`W/"[0-9a-f]{32}"`)
+	anyTag   = regexp.MustCompile(`"[0-9a-f]{32}"`)
 	volatile = []struct {
 		pattern *regexp.Regexp
 		name    string
@@ -199,7 +199,7 @@ func (w *conversation) name(text []byte) []byte {
 		w.names[id] = fmt.Sprintf("%s-%d", kind, n)
 	}
 	for _, tag := range anyTag.FindAllString(string(text), -1) {
-		w.names[tag] = `W/"TAG"`
+		w.names[tag] = `"TAG"`
 	}
 	for id, name := range w.names {
 		text = bytes.ReplaceAll(text, []byte(id), []byte(name))

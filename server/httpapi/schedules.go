@@ -1,0 +1,92 @@
+package httpapi
+
+import (
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/toolhost/toolhost/server"
+	"github.com/toolhost/toolhost/server/wire"
+)
+
+// schedule stores a schedule.
+func (a *API) schedule(r *request, in wire.NewSchedule) (status int, s wire.Schedule, err error) {
+	if err := r.noKey("each request makes another schedule. Before you repeat it, look for the schedule with GET /v1/schedules"); err != nil {
+		return 0, s, err
+	}
+	spawn, err := spawnRequest(in.Spawn)
+	if err != nil {
+		return 0, s, err
+	}
+	at, err := once(in)
+	if err != nil {
+		return 0, s, err
+	}
+
+	s, err = r.session.NewSchedule(r.Context(), server.ScheduleRequest{
+		SpawnRequest: spawn, Cron: in.Cron, At: at, Timezone: in.Timezone, Overlap: in.Overlap,
+	})
+	if err != nil {
+		return 0, s, err
+	}
+	r.w.Header().Set("Location", "/v1/schedules/"+s.ScheduleID)
+	return http.StatusCreated, r.shownSchedule(s), nil
+}
+
+// once returns the time of a schedule that fires once, and zero for one with a
+// cron expression. It needs exactly one of the two.
+func once(in wire.NewSchedule) (time.Time, error) {
+	recurring := strings.TrimSpace(in.Cron) != ""
+	switch {
+	case recurring && in.At != "":
+		return time.Time{}, invalid("scheduled_at", "not together with cron_expression: set one of the two")
+	case recurring:
+		return time.Time{}, nil
+	case in.At == "":
+		return time.Time{}, invalid("cron_expression", "required, unless scheduled_at is set")
+	}
+	at, err := time.Parse(time.RFC3339, in.At)
+	if err != nil {
+		return time.Time{}, invalid("scheduled_at", "expected a time such as 2030-01-31T09:30:00Z")
+	}
+	return at, nil
+}
+
+// shownSchedule returns a schedule as its caller sees it.
+func (r *request) shownSchedule(s wire.Schedule) wire.Schedule {
+	s.Session = r.caller.SessionName(s.Session)
+	return s
+}
+
+func (a *API) schedules(r *request, _ none) (wire.Schedules, error) {
+	stored, err := r.session.Schedules(r.Context())
+	if err != nil {
+		return wire.Schedules{}, err
+	}
+
+	enabled, out := r.get("enabled") == "true", wire.Schedules{Schedules: make([]wire.Schedule, 0, len(stored))}
+	for _, s := range stored {
+		if s.Enabled || !enabled {
+			out.Schedules = append(out.Schedules, r.shownSchedule(s))
+		}
+	}
+	return out, nil
+}
+
+func (a *API) getSchedule(r *request, _ none) (wire.Schedule, error) {
+	id, err := r.schedule()
+	if err != nil {
+		return wire.Schedule{}, err
+	}
+	s, err := r.session.Schedule(r.Context(), id)
+	return r.shownSchedule(s), err
+}
+
+func (a *API) unschedule(r *request, _ none) (wire.Schedule, error) {
+	id, err := r.schedule()
+	if err != nil {
+		return wire.Schedule{}, err
+	}
+	s, err := r.session.Unschedule(r.Context(), id)
+	return r.shownSchedule(s), err
+}
