@@ -14,7 +14,7 @@ import (
 // packages are the folders of the names that the page gives packages.
 var packages = map[string]string{
 	"abi": "abi", "guest": "guest", "background": "pkg/background", "enginetest": "pkg/background/enginetest", "sqlite": "pkg/background/sqlite", "host": "host",
-	"httpapi": "server/httpapi", "openapigen": "server/httpapi/internal/openapigen", "mcpapi": "server/mcpapi", "plugins": "plugins", "schema": "internal/schema", "server": "server", "toolhost": "cmd/toolhost",
+	"httpapi": "server/httpapi", "mcpapi": "server/mcpapi", "plugins": "plugins", "schema": "internal/schema", "server": "server", "toolhost": "cmd/toolhost",
 	"echo": "examples/plugins/echo", "fail": "examples/plugins/fail", "files": "examples/plugins/files", "math": "examples/plugins/math",
 }
 

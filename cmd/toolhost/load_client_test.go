@@ -14,8 +14,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/toolhost/toolhost/pkg/background"
-	"github.com/toolhost/toolhost/server/httpapi"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -121,8 +119,8 @@ func (c *loadClient) do(ctx context.Context, what, method, path string, in, out 
 		}
 		return a, nil
 	}
-	var p httpapi.Problem
-	if json.Unmarshal(a.body, &p) == nil && p.Code == httpapi.CodeLimit && p.Max > 0 && p.Detail != "" {
+	var p wire.Problem
+	if json.Unmarshal(a.body, &p) == nil && p.Code == wire.CodeLimit && p.Max > 0 && p.Detail != "" {
 		c.figures.refuse(what)
 		return a, errRefused
 	}
@@ -174,7 +172,7 @@ func (c *loadClient) told(r *loadRun) *loadRun {
 // verify waits for the end of a run, and checks that all that is told of it is
 // as it was asked for.
 func (c *loadClient) verify(ctx context.Context, r *loadRun) error {
-	var run httpapi.Run
+	var run wire.Run
 	for !run.Done {
 		if _, err := c.do(ctx, "wait for the end", "GET", "/v1/runs/"+r.id+"?wait=30s", nil, &run, isOK); err != nil {
 			return err
@@ -188,9 +186,9 @@ func (c *loadClient) verify(ctx context.Context, r *loadRun) error {
 		return err
 	}
 	var kept struct {
-		TaskID string            `json:"task_id"`
-		Status background.Status `json:"status"`
-		Result json.RawMessage   `json:"result"`
+		TaskID string          `json:"task_id"`
+		Status wire.Status     `json:"status"`
+		Result json.RawMessage `json:"result"`
 	}
 	if _, err := c.do(ctx, "result.json", "GET", "/v1/runs/"+r.id+"/artifacts/result.json", nil, &kept, isOK); err != nil {
 		return err
@@ -201,20 +199,20 @@ func (c *loadClient) verify(ctx context.Context, r *loadRun) error {
 }
 
 // check compares the end of a run with what was asked for.
-func (r *loadRun) check(run httpapi.Run, log string) error {
+func (r *loadRun) check(run wire.Run, log string) error {
 	whole := loadOutput[r.tool]
 	attempt := 1
-	if r.stopped && run.Status == background.StatusCanceled && run.StartedAt.IsZero() {
+	if r.stopped && run.Status == wire.StatusCanceled && run.StartedAt.IsZero() {
 		attempt = 0 // it was stopped before it started
 	}
 	switch {
 	case run.Attempt != attempt || run.ArtifactError != "" || run.Tool != r.tool:
 		return fmt.Errorf("run %s: %+v", r.id, run)
-	case run.Status == background.StatusSucceeded && sameJSON(run.Result, r.args):
+	case run.Status == wire.StatusSucceeded && sameJSON(run.Result, r.args):
 		if log == whole || r.stopped && r.tool == loadWorks { // asked to stop, it writes on without its sleep
 			return nil
 		}
-	case run.Status == background.StatusCanceled && r.stopped:
+	case run.Status == wire.StatusCanceled && r.stopped:
 		said, _, _ := strings.Cut(log, "[system] ")
 		if said = strings.TrimSuffix(said, "\n"); strings.HasPrefix(whole, said) {
 			return nil
@@ -244,12 +242,12 @@ func (c *loadClient) finish(ctx context.Context) error {
 			return err
 		}
 	}
-	var active httpapi.Runs
+	var active wire.Runs
 	if _, err := c.do(ctx, "list", "GET", "/v1/runs?active=true", nil, &active, isOK); err != nil {
 		return err
 	}
 	for _, run := range active.Runs { // of calls whose client left when they were tasks already
-		if _, err := c.do(ctx, "stop", "POST", "/v1/runs/"+run.TaskID+"/stop", httpapi.Stop{Force: true}, nil, isOK); err != nil {
+		if _, err := c.do(ctx, "stop", "POST", "/v1/runs/"+run.TaskID+"/stop", wire.Stop{Force: true}, nil, isOK); err != nil {
 			return err
 		}
 	}
@@ -259,16 +257,16 @@ func (c *loadClient) finish(ctx context.Context) error {
 // checkNotices compares the notices that are told with the runs that ended: each
 // is told until it was taken, and then never again.
 func (c *loadClient) checkNotices(ctx context.Context) error {
-	var told httpapi.Notices
+	var told wire.Notices
 	if _, err := c.do(ctx, "notices", "GET", "/v1/notices?limit=200", nil, &told, isOK); err != nil {
 		return err
 	}
 	pending := map[string]bool{}
 	for _, n := range told.Notices {
-		if c.acked[n.ID] {
-			return fmt.Errorf("the notice of %s was taken, and is told again", n.ID)
+		if c.acked[n.TaskID] {
+			return fmt.Errorf("the notice of %s was taken, and is told again", n.TaskID)
 		}
-		pending[n.ID] = true
+		pending[n.TaskID] = true
 	}
 	for id, r := range c.ended {
 		if told.More == 0 && !r.taken && !pending[id] && !c.acked[id] {

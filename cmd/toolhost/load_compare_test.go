@@ -20,7 +20,7 @@ import (
 	"github.com/toolhost/toolhost/internal/plugintest"
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server"
-	"github.com/toolhost/toolhost/server/httpapi"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 // door is a way to make the call that is compared.
@@ -126,7 +126,7 @@ func (l *load) overHTTP(ctx context.Context, name, network, address string) door
 	}
 	context.AfterFunc(ctx, transport.CloseIdleConnections)
 	client := &http.Client{Transport: transport}
-	body, err := json.Marshal(httpapi.Call{Tool: loadEcho, Args: json.RawMessage(comparedArgs)})
+	body, err := json.Marshal(wire.Call{Tool: loadEcho, Args: json.RawMessage(comparedArgs)})
 	require.NoError(l.t, err)
 	return door{"over " + name, func(ctx context.Context) error {
 		answer, err := post(ctx, client, base, body)
@@ -147,7 +147,7 @@ func post(ctx context.Context, client *http.Client, base string, body []byte) ([
 		return nil, err
 	}
 	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set(httpapi.SessionHeader, "compared")
+	req.Header.Set(wire.SessionHeader, "compared")
 	resp, err := client.Do(req)
 	if err != nil {
 		return nil, err
@@ -165,7 +165,7 @@ func (l *load) bare(ctx context.Context) door {
 // bareServer starts a server that answers every request as the other one answers
 // a call with these arguments.
 func (l *load) bareServer(tool, args string) (base string) {
-	a, err := l.asker.send(l.t.Context(), "POST", "/v1/calls", httpapi.Call{Tool: tool, Args: json.RawMessage(args)})
+	a, err := l.asker.send(l.t.Context(), "POST", "/v1/calls", wire.Call{Tool: tool, Args: json.RawMessage(args)})
 	require.NoError(l.t, err)
 	var r abi.Result
 	require.NoError(l.t, json.Unmarshal(a.body, &r))
@@ -228,7 +228,7 @@ func (l *load) raw(ctx context.Context, base, tool, args string) door {
 	transport := &http.Transport{DisableCompression: true}
 	context.AfterFunc(ctx, transport.CloseIdleConnections)
 	client := &http.Client{Transport: transport}
-	body, err := json.Marshal(httpapi.Call{Tool: tool, Args: json.RawMessage(args)})
+	body, err := json.Marshal(wire.Call{Tool: tool, Args: json.RawMessage(args)})
 	require.NoError(l.t, err)
 	return door{"of " + base, func(ctx context.Context) error {
 		answer, err := post(ctx, client, base, body)

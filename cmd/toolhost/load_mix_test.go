@@ -11,8 +11,7 @@ import (
 	"time"
 
 	"github.com/toolhost/toolhost/abi"
-	"github.com/toolhost/toolhost/pkg/background"
-	"github.com/toolhost/toolhost/server/httpapi"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 // operation is one thing clients do, and how often beside the others.
@@ -81,7 +80,7 @@ func (c *loadClient) args(text string) string {
 }
 
 // call calls a tool and reads its result.
-func (c *loadClient) call(ctx context.Context, what string, in httpapi.Call) (r abi.Result, err error) {
+func (c *loadClient) call(ctx context.Context, what string, in wire.Call) (r abi.Result, err error) {
 	_, err = c.do(ctx, what, "POST", "/v1/calls", in, &r, isOK)
 	return r, err
 }
@@ -94,7 +93,7 @@ func (c *loadClient) callLarge(ctx context.Context) error {
 
 func (c *loadClient) callEcho(ctx context.Context, what, text string) error {
 	args := c.args(text)
-	r, err := c.call(ctx, what, httpapi.Call{Tool: loadEcho, Args: json.RawMessage(args)})
+	r, err := c.call(ctx, what, wire.Call{Tool: loadEcho, Args: json.RawMessage(args)})
 	if err != nil {
 		return err
 	}
@@ -102,7 +101,7 @@ func (c *loadClient) callEcho(ctx context.Context, what, text string) error {
 }
 
 func (c *loadClient) callFails(ctx context.Context) error {
-	r, err := c.call(ctx, "call that fails", httpapi.Call{Tool: loadFails})
+	r, err := c.call(ctx, "call that fails", wire.Call{Tool: loadFails})
 	if err != nil {
 		return err
 	}
@@ -110,7 +109,7 @@ func (c *loadClient) callFails(ctx context.Context) error {
 }
 
 func (c *loadClient) callSpins(ctx context.Context) error {
-	r, err := c.call(ctx, "call out of fuel", httpapi.Call{Tool: loadSpins, Limits: httpapi.CallLimits{Fuel: 1_000_000}})
+	r, err := c.call(ctx, "call out of fuel", wire.Call{Tool: loadSpins, Limits: wire.CallLimits{Fuel: 1_000_000}})
 	if err != nil {
 		return err
 	}
@@ -123,14 +122,14 @@ func (c *loadClient) badRequest(ctx context.Context) error {
 		method, path string
 		in           any
 		status       int
-		code         httpapi.Code
+		code         wire.Code
 	}{
-		{"POST", "/v1/runs", map[string]any{"tool": loadQuick, "tittle": ""}, http.StatusBadRequest, httpapi.CodeInvalid},
-		{"POST", "/v1/calls", httpapi.Call{Tool: "nothing"}, http.StatusNotFound, httpapi.CodeNotFound},
-		{"POST", "/v1/runs", httpapi.Spawn{Tool: loadEcho}, http.StatusUnprocessableEntity, httpapi.CodeUnsupported},
-		{"GET", "/v1/runs/bg_" + strings.Repeat("a", 26), nil, http.StatusNotFound, httpapi.CodeNotFound},
+		{"POST", "/v1/runs", map[string]any{"tool": loadQuick, "tittle": ""}, http.StatusBadRequest, wire.CodeInvalid},
+		{"POST", "/v1/calls", wire.Call{Tool: "nothing"}, http.StatusNotFound, wire.CodeNotFound},
+		{"POST", "/v1/runs", wire.Spawn{Tool: loadEcho}, http.StatusUnprocessableEntity, wire.CodeUnsupported},
+		{"GET", "/v1/runs/bg_" + strings.Repeat("a", 26), nil, http.StatusNotFound, wire.CodeNotFound},
 	} {
-		var p httpapi.Problem
+		var p wire.Problem
 		if _, err := c.do(ctx, "bad request", bad.method, bad.path, bad.in, &p, []int{bad.status}); err != nil {
 			return err
 		}
@@ -144,8 +143,8 @@ func (c *loadClient) badRequest(ctx context.Context) error {
 // start spawns a tool and keeps account of the run.
 func (c *loadClient) start(ctx context.Context, tool string) (*loadRun, error) {
 	r := &loadRun{tool: tool, args: c.args(""), watched: c.watched != nil}
-	var run httpapi.Run
-	_, err := c.do(ctx, "spawn", "POST", "/v1/runs", httpapi.Spawn{Tool: tool, Args: json.RawMessage(r.args), TimeoutSeconds: 3600}, &run, isCreated)
+	var run wire.Run
+	_, err := c.do(ctx, "spawn", "POST", "/v1/runs", wire.Spawn{Tool: tool, Args: json.RawMessage(r.args), TimeoutSeconds: 3600}, &run, isCreated)
 	if err != nil {
 		return nil, err
 	}
@@ -174,8 +173,8 @@ func (c *loadClient) spawnAndStop(ctx context.Context) error {
 
 func (c *loadClient) stop(ctx context.Context, r *loadRun, force bool) error {
 	r.stopped = true
-	var stopped background.Stopped
-	if _, err := c.do(ctx, "stop", "POST", "/v1/runs/"+r.id+"/stop", httpapi.Stop{Force: force, Reason: "enough"}, &stopped, isOK); err != nil {
+	var stopped wire.Stopped
+	if _, err := c.do(ctx, "stop", "POST", "/v1/runs/"+r.id+"/stop", wire.Stop{Force: force, Reason: "enough"}, &stopped, isOK); err != nil {
 		return err
 	}
 	states := 0
@@ -192,13 +191,13 @@ func (c *loadClient) stop(ctx context.Context, r *loadRun, force bool) error {
 func (c *loadClient) spawnTwice(ctx context.Context) error {
 	c.keys++
 	r := &loadRun{tool: loadQuick, args: c.args(""), watched: c.watched != nil}
-	in := httpapi.Spawn{Tool: r.tool, Args: json.RawMessage(r.args)}
+	in := wire.Spawn{Tool: r.tool, Args: json.RawMessage(r.args)}
 	key := fmt.Sprintf("%s-%d", c.session, c.keys)
-	var runs [3]httpapi.Run
+	var runs [3]wire.Run
 	var errs [3]error
 	send := func(c *loadClient, i int) {
 		_, errs[i] = c.do(ctx, "spawn with a key", "POST", "/v1/runs", in, &runs[i],
-			[]int{http.StatusOK, http.StatusCreated}, httpapi.KeyHeader, key)
+			[]int{http.StatusOK, http.StatusCreated}, wire.KeyHeader, key)
 	}
 	other := &loadClient{base: c.base, session: c.session, http: c.http, figures: newLatencies()}
 	var both sync.WaitGroup
@@ -235,7 +234,7 @@ func (c *loadClient) wait(ctx context.Context) error {
 	if r == nil {
 		return nil
 	}
-	var run httpapi.Run
+	var run wire.Run
 	if _, err := c.do(ctx, "wait", "GET", "/v1/runs/"+r.id+"?wait=2s&tail=2000", nil, &run, isOK); err != nil {
 		return err
 	}
@@ -269,7 +268,7 @@ func (c *loadClient) waitAll(ctx context.Context) error {
 	if n == 0 {
 		return nil
 	}
-	var runs httpapi.Runs
+	var runs wire.Runs
 	if _, err := c.do(ctx, "wait for several", "GET", "/v1/runs?wait=3s&until=all"+b.String(), nil, &runs, isOK); err != nil {
 		return err
 	}
@@ -304,7 +303,7 @@ func (c *loadClient) outputRange(ctx context.Context) error {
 
 // lists reads what is small and asked for often.
 func (c *loadClient) lists(ctx context.Context) error {
-	var runs httpapi.Runs
+	var runs wire.Runs
 	if _, err := c.do(ctx, "list", "GET", "/v1/runs?limit=20", nil, &runs, isOK); err != nil {
 		return err
 	}
@@ -328,17 +327,17 @@ func (c *loadClient) lists(ctx context.Context) error {
 // notices reads the notices, of which none may be one that was taken, and takes
 // some.
 func (c *loadClient) notices(ctx context.Context) error {
-	var told httpapi.Notices
+	var told wire.Notices
 	if _, err := c.do(ctx, "notices", "GET", "/v1/notices", nil, &told, isOK); err != nil {
 		return err
 	}
-	var take httpapi.Seen
+	var take wire.Seen
 	for _, n := range told.Notices {
-		if c.acked[n.ID] {
-			return fmt.Errorf("the notice of %s was taken, and is told again", n.ID)
+		if c.acked[n.TaskID] {
+			return fmt.Errorf("the notice of %s was taken, and is told again", n.TaskID)
 		}
 		if c.rng.IntN(4) > 0 {
-			take.TaskIDs = append(take.TaskIDs, n.ID)
+			take.TaskIDs = append(take.TaskIDs, n.TaskID)
 		}
 	}
 	if len(take.TaskIDs) == 0 {
@@ -355,8 +354,8 @@ func (c *loadClient) notices(ctx context.Context) error {
 
 // schedule makes a schedule that does not fire for long, and disables it.
 func (c *loadClient) schedule(ctx context.Context) error {
-	var s httpapi.Schedule
-	in := httpapi.NewSchedule{Spawn: httpapi.Spawn{Tool: loadQuick}, Cron: "0 4 29 2 *", Timezone: "Europe/Berlin"}
+	var s wire.Schedule
+	in := wire.NewSchedule{Spawn: wire.Spawn{Tool: loadQuick}, Cron: "0 4 29 2 *", Timezone: "Europe/Berlin"}
 	if _, err := c.do(ctx, "schedule", "POST", "/v1/schedules", in, &s, isCreated); err != nil {
 		return err
 	}
@@ -371,9 +370,9 @@ func (c *loadClient) schedule(ctx context.Context) error {
 
 // scheduleOnce makes a schedule that fires soon, once, and finds its run.
 func (c *loadClient) scheduleOnce(ctx context.Context) error {
-	var s httpapi.Schedule
+	var s wire.Schedule
 	r := &loadRun{tool: loadQuick, args: c.args("")}
-	in := httpapi.NewSchedule{Spawn: httpapi.Spawn{Tool: r.tool, Args: json.RawMessage(r.args)}, At: time.Now().Add(2 * time.Second).UTC().Format(time.RFC3339)}
+	in := wire.NewSchedule{Spawn: wire.Spawn{Tool: r.tool, Args: json.RawMessage(r.args)}, At: time.Now().Add(2 * time.Second).UTC().Format(time.RFC3339)}
 	a, err := c.do(ctx, "schedule", "POST", "/v1/schedules", in, nil, []int{http.StatusCreated, http.StatusBadRequest})
 	if err != nil {
 		return err
@@ -399,7 +398,7 @@ func (c *loadClient) scheduleOnce(ctx context.Context) error {
 func (c *loadClient) leave(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(c.rng.IntN(30_000))*time.Microsecond)
 	defer cancel()
-	method, path, in, headers := "POST", "/v1/calls", any(httpapi.Call{Tool: loadTardy}), []string(nil)
+	method, path, in, headers := "POST", "/v1/calls", any(wire.Call{Tool: loadTardy}), []string(nil)
 	if r := c.pick(anyRun); r != nil {
 		switch c.rng.IntN(3) {
 		case 0:

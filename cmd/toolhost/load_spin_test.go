@@ -15,8 +15,8 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/internal/plugintest"
-	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/server/httpapi"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 // The shape of TestLoadSpinning: as many runs as the defaults allow.
@@ -96,9 +96,9 @@ func (s *spinning) spin(most int) {
 }
 
 func (c *loadClient) spawnSpinning(ctx context.Context, tool string) error {
-	var run httpapi.Run
+	var run wire.Run
 	args := c.args("")
-	if _, err := c.do(ctx, "spawn", "POST", "/v1/runs", httpapi.Spawn{Tool: tool, Args: json.RawMessage(args)}, &run, isCreated); err != nil {
+	if _, err := c.do(ctx, "spawn", "POST", "/v1/runs", wire.Spawn{Tool: tool, Args: json.RawMessage(args)}, &run, isCreated); err != nil {
 		return err
 	}
 	c.told(&loadRun{id: run.TaskID, tool: tool, args: args})
@@ -113,7 +113,7 @@ func (s *spinning) ask(when string) {
 		_, err := s.asker.do(ctx, "health, "+when, "GET", "/healthz", nil, nil, isOK)
 		require.NoError(s.t, err)
 		args := s.asker.args("hello")
-		r, err := s.asker.call(ctx, "call, "+when, httpapi.Call{Tool: loadEcho, Args: json.RawMessage(args)})
+		r, err := s.asker.call(ctx, "call, "+when, wire.Call{Tool: loadEcho, Args: json.RawMessage(args)})
 		require.NoError(s.t, err)
 		require.JSONEq(s.t, args, string(r.Value))
 
@@ -137,11 +137,11 @@ func (c *loadClient) endSpinning(ctx context.Context, r *loadRun) error {
 	if err != nil {
 		return err
 	}
-	return expect(run.Status == background.StatusCanceled, "%s: %s", r.id, run.Status)
+	return expect(run.Status == wire.StatusCanceled, "%s: %s", r.id, run.Status)
 }
 
 // untilEnd waits for the end of a run.
-func (c *loadClient) untilEnd(ctx context.Context, r *loadRun) (run httpapi.Run, err error) {
+func (c *loadClient) untilEnd(ctx context.Context, r *loadRun) (run wire.Run, err error) {
 	for !run.Done && err == nil {
 		_, err = c.do(ctx, "wait for the end", "GET", "/v1/runs/"+r.id+"?wait=30s", nil, &run, isOK)
 	}
@@ -181,7 +181,7 @@ func (s *spinning) work() {
 		for _, r := range c.runs {
 			run, err := c.untilEnd(ctx, r)
 			require.NoError(s.t, err)
-			require.Equal(s.t, background.StatusSucceeded, run.Status, "%+v", run.Error)
+			require.Equal(s.t, wire.StatusSucceeded, run.Status, "%+v", run.Error)
 		}
 	}
 	done := float64(spinners) * spinWork / 1e9

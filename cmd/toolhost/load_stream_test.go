@@ -10,8 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/toolhost/toolhost/pkg/background"
-	"github.com/toolhost/toolhost/server/httpapi"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 // loadEvent is one server-sent event.
@@ -60,8 +59,8 @@ func (c *loadClient) follow(ctx context.Context, r *loadRun) error {
 		}
 		err := c.followOnce(ctx, r, &last, func(e loadEvent) (more bool, err error) {
 			switch e.name {
-			case httpapi.EventOutput:
-				var out httpapi.Output
+			case wire.StreamOutput:
+				var out wire.Output
 				if err := json.Unmarshal([]byte(e.data), &out); err != nil {
 					return false, err
 				}
@@ -69,7 +68,7 @@ func (c *loadClient) follow(ctx context.Context, r *loadRun) error {
 					return false, fmt.Errorf("output of %s: offset %d after %d bytes: %+v", r.id, out.Offset, got.Len(), out)
 				}
 				got.WriteString(out.Text)
-			case httpapi.EventEnd:
+			case wire.StreamEnd:
 				ended = true
 			}
 			leave--
@@ -150,13 +149,13 @@ func (c *loadClient) watch(ctx context.Context) (<-chan error, error) {
 
 // saw keeps what an event says, and checks that it can be.
 func (c *loadClient) saw(e loadEvent) error {
-	var event httpapi.Event
+	var event wire.Event
 	if err := json.Unmarshal([]byte(e.data), &event); err != nil {
 		return err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if event.Kind == background.EventMissed {
+	if event.Kind == wire.EventMissed {
 		c.missed = true
 	}
 	if event.Run == nil {
@@ -168,11 +167,11 @@ func (c *loadClient) saw(e loadEvent) error {
 		c.watched[event.Run.TaskID] = s
 	}
 	switch event.Kind {
-	case background.EventQueued:
+	case wire.EventQueued:
 		s.queued = true
-	case background.EventStarted:
+	case wire.EventStarted:
 		s.started = true
-	case background.EventEnded:
+	case wire.EventEnded:
 		s.ended = true
 	}
 	return expect(event.Run.Session == c.session, "an event of session %s in %s", event.Run.Session, c.session)

@@ -17,7 +17,7 @@ func TestMounted(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var seen []string
 		other := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			session, _ := identity.SessionOf(r)
+			session := identity.FromContext(r.Context()).Session
 			seen = append(seen, session)
 			w.WriteHeader(http.StatusTeapot)
 		})

@@ -12,7 +12,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"net"
-	"net/http"
 	"net/netip"
 	"regexp"
 	"strings"
@@ -127,15 +126,6 @@ func FromContext(ctx context.Context) Caller {
 	}
 	return Nobody
 }
-
-// SessionOf returns the session key and the user of a request's context.
-func SessionOf(r *http.Request) (session, user string) {
-	c := FromContext(r.Context())
-	return c.Session, c.User
-}
-
-// UntilOf returns when the token of a request's caller expires; zero is never.
-func UntilOf(r *http.Request) time.Time { return FromContext(r.Context()).Until }
 
 // Loopback reports whether a host, with or without a port, names this machine
 // to itself: localhost, or a loopback address.
