@@ -109,7 +109,7 @@ func (h *Host) buildInChild(ctx context.Context, digest string, wasm []byte, low
 
 // buildInMemory compiles into the memory of this process only.
 func (h *Host) buildInMemory(ctx context.Context, wasm []byte) (*codecache.Loaded, error) {
-	program, err := compiler.Rewrite(wasm)
+	program, _, err := compiler.Rewrite(wasm)
 	if err != nil {
 		return nil, err
 	}

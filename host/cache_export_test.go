@@ -26,11 +26,9 @@ func (h *Host) LoadsOutline(t *testing.T, wasm []byte, stored bool) bool {
 		require.NoError(t, err)
 		return h.code.Find(digestOf(wasm)) != nil
 	}
-	program, err := compiler.Rewrite(wasm)
+	program, m, err := compiler.Rewrite(wasm)
 	require.NoError(t, err)
-	short, err := compiler.Outline(program.Wasm)
-	require.NoError(t, err)
-	return h.code.LoadsOutline(short)
+	return h.code.LoadsOutline(compiler.Outline(m, program.Wasm))
 }
 
 // Overhead is what each instance of a module takes in addition to its memory, in

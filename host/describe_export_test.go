@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/internal/wasmbin"
 )
 
 // DescribeCompiled describes as Host.Describe does where a plugin is not
@@ -18,7 +19,10 @@ func (h *Host) DescribeCompiled(ctx context.Context, wasm []byte) ([]byte, error
 
 // Interpretable reports whether a module, as it was rewritten, is interpreted.
 func Interpretable(wasm []byte) bool {
-	_, err := interpretable{describedCode}.bytes(wasm)
+	m, err := wasmbin.Parse(wasm)
+	if err == nil {
+		_, err = interpretable{describedCode}.bytes(m)
+	}
 	return err == nil
 }
 

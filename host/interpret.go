@@ -18,14 +18,14 @@ import (
 // it is taken from the memory of the host until the plugin is released. The error
 // matches errUnfit if it is not interpretable.
 func (h *Host) interpreted(ctx context.Context, wasm []byte, limits interpretable) (*prepared, error) {
-	program, err := compiler.Rewrite(wasm)
+	program, m, err := compiler.Rewrite(wasm)
 	if err != nil {
 		return nil, err
 	}
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	size, err := limits.bytes(program.Wasm)
+	size, err := limits.bytes(m)
 	if err != nil {
 		return nil, err
 	}
@@ -90,12 +90,7 @@ type interpretable struct{ code int }
 
 // bytes is the heap that an interpreter takes for a module. Its error matches
 // errUnfit if the module is more than is interpreted.
-func (l interpretable) bytes(wasm []byte) (uint64, error) {
-	m, err := wasmbin.Parse(wasm)
-	if err != nil {
-		return 0, err
-	}
-
+func (l interpretable) bytes(m *wasmbin.Module) (uint64, error) {
 	total, largest := 0, 0
 	for i, c := range m.Codes {
 		locals := 0

@@ -59,25 +59,33 @@ type Stats struct {
 // is refused here or when the runtime compiles the program.
 func Rewrite(wasm []byte) (*Program, error) { return rewrite(wasm, false) }
 
+// RewriteModule does what [Rewrite] does with a module that is decoded, in place.
+// Stats.Original and Stats.Rewritten are 0.
+func RewriteModule(m *wasmbin.Module) (Stats, error) { return rewriteModule(m, false) }
+
 func rewrite(wasm []byte, simple bool) (*Program, error) {
 	m, err := wasmbin.Parse(wasm)
 	if err != nil {
 		return nil, err
 	}
-	if err := refuseReserved(m); err != nil {
-		return nil, err
-	}
-
-	r := newRewriter(m)
-	r.simple = simple
-	r.stats.Original = len(wasm)
-	if err := r.rewrite(); err != nil {
+	stats, err := rewriteModule(m, simple)
+	if err != nil {
 		return nil, err
 	}
 
 	out := m.Encode()
-	r.stats.Rewritten = len(out)
-	return &Program{Wasm: out, Stats: r.stats}, nil
+	stats.Original, stats.Rewritten = len(wasm), len(out)
+	return &Program{Wasm: out, Stats: stats}, nil
+}
+
+func rewriteModule(m *wasmbin.Module, simple bool) (Stats, error) {
+	if err := refuseReserved(m); err != nil {
+		return Stats{}, err
+	}
+	r := newRewriter(m)
+	r.simple = simple
+	err := r.rewrite()
+	return r.stats, err
 }
 
 func refuseReserved(m *wasmbin.Module) error {

@@ -55,6 +55,17 @@ func Prepare(wasm []byte) (*Program, error) {
 	if err != nil {
 		return nil, err
 	}
+	p, err := PrepareModule(m)
+	if err != nil {
+		return nil, err
+	}
+	p.Wasm = m.Encode()
+	return p, nil
+}
+
+// PrepareModule does what [Prepare] does with a module that is decoded, in place.
+// Program.Wasm is nil.
+func PrepareModule(m *wasmbin.Module) (*Program, error) {
 	for _, e := range m.Exports {
 		if strings.HasPrefix(e.Name, reservedPrefix) {
 			return nil, fmt.Errorf("export %q: %w: it belongs to the host", e.Name, ErrReserved)
@@ -87,7 +98,6 @@ func Prepare(wasm []byte) (*Program, error) {
 	for i := range m.Memories {
 		m.Memories[i].HasMax = false // the host holds it: shrinking a memory that is full needs room above it
 	}
-	p.Wasm = m.Encode()
 	return p, nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"sync"
 
 	"github.com/tetratelabs/wazero"
@@ -56,14 +57,12 @@ const moduleFile = "module"
 // cause of ctx once that is done, and else says what is wrong with the folder.
 // A compilation that runs ends with ctx only between two functions.
 func Build(ctx context.Context, dir string, wasm []byte) (Output, error) {
-	program, err := Rewrite(wasm)
+	program, m, err := Rewrite(wasm)
 	if err != nil {
 		return Output{}, err
 	}
 	short := *program
-	if short.Wasm, err = Outline(program.Wasm); err != nil {
-		return Output{}, err
-	}
+	short.Wasm = Outline(m, program.Wasm)
 	out := Output{Module: filepath.Join(dir, moduleFile)}
 	if err := os.WriteFile(out.Module, short.Encode(), 0o600); err != nil {
 		return Output{}, err
@@ -132,27 +131,19 @@ func FileCache(dir string) (cache wazero.CompilationCache, where string, err err
 // outline stands for. It is what makes the runtime tell their code apart.
 const outlineSection = "toolhost.outline"
 
-// Outline returns a module with bodies that only trap. It has all that a runtime
-// needs to load the code of the module itself and to make instances: checking
-// the bodies again would take as long as all the rest.
-func Outline(wasm []byte) ([]byte, error) {
-	m, err := wasmbin.Parse(wasm)
-	if err != nil {
-		return nil, refuse(err)
-	}
-	trap := wasmbin.Code{Body: []byte{byte(wasmbin.OpUnreachable), byte(wasmbin.OpEnd)}}
-	for i := range m.Codes {
-		m.Codes[i] = trap
-	}
-
-	names, named := m.Custom("name")
-	m.Customs = nil
-	if named { // for the stacks of traps
-		m.Customs = append(m.Customs, wasmbin.NewCustom("name", names))
+// Outline returns a module, given decoded and encoded, with bodies that only trap.
+// It has all that a runtime needs to load the code of the module itself and to make
+// instances: checking the bodies again would take as long as all the rest.
+func Outline(m *wasmbin.Module, wasm []byte) []byte {
+	short := *m
+	short.Codes = slices.Repeat([]wasmbin.Code{{Body: []byte{byte(wasmbin.OpUnreachable), byte(wasmbin.OpEnd)}}}, len(m.Codes))
+	short.Customs = nil
+	if names, named := m.Custom("name"); named { // for the stacks of traps
+		short.Customs = append(short.Customs, wasmbin.NewCustom("name", names))
 	}
 	digest := sha256.Sum256(wasm)
-	m.Customs = append(m.Customs, wasmbin.NewCustom(outlineSection, digest[:]))
-	return m.Encode(), nil
+	short.Customs = append(short.Customs, wasmbin.NewCustom(outlineSection, digest[:]))
+	return short.Encode()
 }
 
 // overheadVersion changes with the bounds of [Overhead].

@@ -32,44 +32,35 @@ type Program struct {
 }
 
 // Rewrite makes a plugin ready for the runtime: bounded, metered, and with its
-// state where the host can put it back. Its error is a [*RefusedError].
-func Rewrite(wasm []byte) (*Program, error) {
+// state where the host can put it back. It returns the rewritten module decoded
+// too. Its error is a [*RefusedError].
+func Rewrite(wasm []byte) (*Program, *wasmbin.Module, error) {
 	m, err := wasmbin.Parse(wasm)
 	if err != nil {
-		return nil, refuse(err)
+		return nil, nil, refuse(err)
 	}
 	overhead := CountOverhead(m)
 	if err := overhead.Check(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 
-	metered, err := fuel.Rewrite(wasm)
+	stats, err := fuel.RewriteModule(m)
 	if err != nil {
-		return nil, refuse(err)
+		return nil, nil, refuse(err)
 	}
-	p, err := snapshot.Prepare(metered.Wasm)
+	p, err := snapshot.PrepareModule(m)
 	if err != nil {
-		return nil, refuse(err)
+		return nil, nil, refuse(err)
 	}
-	if err := checkComplexity(p.Wasm); err != nil {
-		return nil, refuse(err)
-	}
-	return &Program{*p, overhead.bytes(&metered.Stats)}, nil
-}
-
-// checkComplexity refuses a module that was rewritten and would take it minutes
-// or gigabytes to compile.
-func checkComplexity(wasm []byte) error {
-	m, err := wasmbin.Parse(wasm)
-	if err != nil {
-		return err
-	}
-
 	err = complexity.Check(m)
 	if e := (*complexity.Error)(nil); errors.As(err, &e) && !e.Module {
 		e.Function-- // the meter has added an import
 	}
-	return err
+	if err != nil {
+		return nil, nil, refuse(err)
+	}
+	p.Wasm = m.Encode()
+	return &Program{*p, overhead.bytes(&stats)}, m, nil
 }
 
 // programHead is what a file says of a program before the bytes of it.
