@@ -58,6 +58,7 @@ func (a *admission) acquire() error {
 		})
 		c.Admitted(a.detach)
 	}
+
 	return nil
 }
 
@@ -68,6 +69,7 @@ func (a *admission) release() {
 	} else if a.host {
 		a.call.host.slots.Release(a.call.client)
 	}
+
 	if a.module {
 		a.call.module.slots.Release(a.call.client)
 	}

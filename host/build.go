@@ -45,6 +45,7 @@ func (h *Host) prepare(ctx context.Context, info *Info, wasm []byte, opts Compil
 			return &prepared{Loaded: *l, found: true}, nil
 		}
 	}
+
 	limits := h.limits
 	if opts.Time > 0 {
 		limits.Processor = min(limits.Processor, opts.Time)

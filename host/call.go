@@ -87,6 +87,7 @@ func (h *Host) newCall(ctx context.Context, m *Module, req Call, p purpose) *cal
 	if outer, ok := ctx.Value(callKey{}).(*call); ok && outer.host == h && !outer.ctx.ended.Load() {
 		c.outer = outer
 	}
+
 	c.ctx.begin(ctx, c)
 	h.cpus.Init(&c.guest, &c.ctx, sched.GuestOptions{
 		Client: c.client, Background: c.Background, Nested: c.outer != nil, Stopping: c.Stopping,

@@ -76,6 +76,7 @@ func saveCheckpoint(c *call, request []byte) int32 {
 		c.meter.check() // a run that was lost ends here
 		return c.refuse(abi.CallFailed, "failed", "the checkpoint could not be stored")
 	}
+
 	return c.respond([]byte("{}"))
 }
 

@@ -47,6 +47,7 @@ func callCapability(c *call, mem api.Memory, stack []uint64) int32 {
 		}
 		return c.refuse(abi.CallUnknown, "unknown", message)
 	}
+
 	if why := o.denied(c); why != "" {
 		return c.deny(why)
 	}

@@ -33,6 +33,7 @@ func ThisProgram() string {
 			return "/proc/self/exe"
 		}
 	}
+
 	path, err := os.Executable()
 	if err != nil {
 		return ""

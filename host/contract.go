@@ -103,6 +103,7 @@ func (h *Host) check(m *wasmbin.Module, info *Info) (*Info, error) {
 			info.script = c.Data
 		}
 	}
+
 	if err := compiler.CountOverhead(m).Check(); err != nil {
 		return nil, moduleError(err)
 	}
@@ -112,6 +113,7 @@ func (h *Host) check(m *wasmbin.Module, info *Info) (*Info, error) {
 	if err := checkExports(m, info); err != nil {
 		return nil, err
 	}
+
 	return info, nil
 }
 
@@ -140,6 +142,7 @@ func (h *Host) checkImports(m *wasmbin.Module, info *Info) error {
 			return &ModuleError{"import", name, fmt.Errorf("expected the type %s, found %s", want, got)}
 		}
 	}
+
 	return nil
 }
 
@@ -173,6 +176,7 @@ func foreign(module string) error {
 	case module == "env":
 		return errors.New(hint + ": an import from env is most often a symbol the linker did not find (C, Zig), an abort of AssemblyScript (build with --use abort=) or Emscripten")
 	}
+
 	return errors.New(hint)
 }
 
@@ -191,6 +195,7 @@ func checkExports(m *wasmbin.Module, info *Info) error {
 			}
 		}
 	}
+
 	_, invoke := found[abi.ExportInvoke]
 	_, start := found[abi.ExportStart]
 	_, info.Describe = found[abi.ExportDescribe]
@@ -202,6 +207,7 @@ func checkExports(m *wasmbin.Module, info *Info) error {
 	default:
 		return &ModuleError{"export", abi.ExportInvoke, fmt.Errorf("missing, and there is no %s either: a plugin exports one of the two", abi.ExportStart)}
 	}
+
 	memory, ok := found[abi.ExportMemory]
 	if !ok {
 		return &ModuleError{"export", abi.ExportMemory, errors.New("missing: the host reads arguments and results there")}
@@ -214,5 +220,6 @@ func checkExports(m *wasmbin.Module, info *Info) error {
 	if limits.HasMax {
 		info.MaxBytes = int64(limits.Max) * wasmbin.PageSize
 	}
+
 	return nil
 }

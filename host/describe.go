@@ -52,6 +52,7 @@ func (h *Host) DescribeWith(ctx context.Context, wasm []byte, opts CompileOption
 	if !info.Describe {
 		return nil, &ModuleError{"export", abi.ExportDescribe, ErrNoManifest}
 	}
+
 	manifest, err := h.describeInterpreted(ctx, info, wasm)
 	if errors.Is(err, errUnfit) {
 		return h.describeCompiled(ctx, wasm, opts)
@@ -114,6 +115,7 @@ func (m *Module) describe(ctx context.Context, units int64, timeout time.Duratio
 	if m.interpreted && ctx.Err() == nil && unfit(err) {
 		return nil, errUnfit
 	}
+
 	r, err := c.outcome(code, err)
 	switch {
 	case err != nil:
@@ -123,6 +125,7 @@ func (m *Module) describe(ctx context.Context, units int64, timeout time.Duratio
 	case c.answer.manifest == nil:
 		return nil, &CallError{Tool: req.Tool, Err: ErrNoManifest}
 	}
+
 	return c.answer.manifest, nil
 }
 

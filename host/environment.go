@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
@@ -32,7 +31,9 @@ type environment struct {
 // newEnvironment makes the environment of an instance for this call and those with
 // the same view.
 func newEnvironment(c *call) *environment {
-	return &environment{call: c, state: instance.Env{Random: *rand.NewChaCha8([32]byte([]byte("toolhost: nothing random granted")))}}
+	e := &environment{call: c}
+	e.state.Random.Seed([32]byte([]byte("toolhost: nothing random granted")))
+	return e
 }
 
 // close closes what the guest left open.
@@ -53,6 +54,7 @@ func (e *environment) config() (wazero.ModuleConfig, error) {
 	if c.module.Info.Shape == Command && c.purpose != describing {
 		config = config.WithStdin(bytes.NewReader(c.Args)).WithArgs(c.argv()...)
 	}
+
 	for _, name := range slices.Sorted(maps.Keys(c.Policy.Env)) {
 		config = config.WithEnv(name, c.Policy.Env[name])
 	}
@@ -61,6 +63,7 @@ func (e *environment) config() (wazero.ModuleConfig, error) {
 	if c.Policy.Random {
 		source = crand.Reader
 	}
+
 	return e.mount(config.WithRandSource(randomness{e, source}))
 }
 
@@ -123,6 +126,7 @@ func (c *call) argv() []string {
 		}
 		argv = append(argv, "--"+name, value)
 	}
+
 	for i := range argv {
 		argv[i] = strings.ReplaceAll(argv[i], "\x00", "") // which would end it
 	}
@@ -147,6 +151,7 @@ func (o output) Write(p []byte) (int, error) {
 			c.answer.result = append(c.answer.result, p...)
 		}
 	}
+
 	if err != nil {
 		c.failed = err // which ends the call at its next check
 		return 0, errOutputLimit

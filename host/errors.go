@@ -81,6 +81,7 @@ func moduleError(err error) error {
 	case errors.Is(err, errUnfit) && !errors.Is(err, ErrHostMemory):
 		return &ModuleError{Part: "module", Err: err}
 	}
+
 	return err
 }
 

@@ -97,5 +97,6 @@ func flag(name string, needed func(abi.Needs) bool, granted func(Grant) bool) (m
 		}
 		return nil
 	}
+
 	return missing, names
 }

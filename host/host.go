@@ -137,6 +137,7 @@ func New(ctx context.Context, cfg Config) (*Host, error) {
 	if h.log == nil {
 		h.log = slog.New(slog.DiscardHandler)
 	}
+
 	perModule := limit(cfg.Calls, DefaultCalls, 1<<20)
 	h.newQueue = func() waitQueue { return newWaitQueue(perModule, cfg.Shared, " of one plugin", "") }
 	total := limit(cfg.TotalCalls, DefaultTotalCalls, 1<<20)
@@ -146,6 +147,7 @@ func New(ctx context.Context, cfg Config) (*Host, error) {
 		Memory: limit(cfg.Memory, DefaultHostMemory, 1<<50), Warm: max(cmp.Or(cfg.Warm, DefaultWarm), 0),
 		WarmFor: limit(cfg.WarmFor, DefaultWarmFor, 1<<62),
 	})
+
 	h.operations = operations()
 	h.ctx, h.stop = context.WithCancelCause(context.Background())
 	h.compiling, h.stopCompiling = context.WithCancel(context.Background())
@@ -177,6 +179,7 @@ func (h *Host) openCompiler(ctx context.Context, cfg Config) (err error) {
 			return err
 		}
 	}
+
 	h.refusals = h.code.Refusals()
 	if h.code == nil && h.compiler != "" {
 		h.code = codecache.Private(cache)
@@ -203,6 +206,7 @@ func (h *Host) Close(ctx context.Context) error {
 		h.forgetModules()
 		h.freed = errors.Join(h.code.Close(background), h.engine.Close(background))
 	})
+
 	return h.freed
 }
 

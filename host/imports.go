@@ -50,6 +50,7 @@ func (h *Host) instantiateImports(ctx context.Context, r wazero.Runtime) error {
 			stack[0] = api.EncodeI32(f.call(c, mod.Memory(), stack))
 		}), f.params, []api.ValueType{i32}).Export(name)
 	}
+
 	if _, err := builder.Instantiate(ctx); err != nil {
 		return fmt.Errorf("module %s: %w", abi.Version, err)
 	}
@@ -82,6 +83,7 @@ func (h *Host) instantiateImports(ctx context.Context, r wazero.Runtime) error {
 			h.wasi[name] = signature(t.String())
 		}
 	}
+
 	return nil
 }
 
@@ -155,6 +157,7 @@ func (c *call) field(f abi.Field) ([]byte, bool) {
 	if c.purpose == describing && f != abi.FieldScript {
 		return nil, false
 	}
+
 	switch f {
 	case abi.FieldArgs:
 		return c.Args, true
@@ -187,6 +190,7 @@ func write(c *call, mem api.Memory, stack []uint64) int32 {
 		c.failed = err // which ends the call at its next check
 		return abi.RefusedOutput
 	}
+
 	switch stream {
 	case abi.StreamOutput, abi.StreamStderr:
 		c.emit(stream, data)
@@ -202,6 +206,7 @@ func write(c *call, mem api.Memory, stack []uint64) int32 {
 		}
 		*buffer = append(*buffer, data...)
 	}
+
 	return c.advice()
 }
 

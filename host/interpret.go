@@ -25,6 +25,7 @@ func (h *Host) interpreted(ctx context.Context, wasm []byte, limits interpretabl
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
+
 	size, err := limits.bytes(m)
 	if err != nil {
 		return nil, err
@@ -46,6 +47,7 @@ func (h *Host) interpreted(ctx context.Context, wasm []byte, limits interpretabl
 		}
 		room.Give(instance.Linear, size)
 	})
+
 	compiled, err := e.compile(ctx, program.Wasm)
 	if err != nil {
 		free()
@@ -107,6 +109,7 @@ func (l interpretable) bytes(m *wasmbin.Module) (uint64, error) {
 			return 0, fmt.Errorf("%w: it has more than %d bytes of code", errUnfit, l.code)
 		}
 	}
+
 	declared := len(m.Codes) + len(m.Types)
 	return uint64(total)*interpretBytes + uint64(largest)*makingBytes + uint64(declared)*declaredBytes, nil
 }

@@ -37,6 +37,7 @@ func checkJSON(text []byte) (spaced, ok bool) {
 			}
 		}
 	}
+
 	if kept == 0 {
 		return spaced, json.Valid(text)
 	}
@@ -73,6 +74,7 @@ func literal(text []byte) int {
 			break
 		}
 	}
+
 	for ; len(text)-at >= 8; at += 8 {
 		if found := special(binary.LittleEndian.Uint64(text[at:])); found != 0 {
 			return at + bits.TrailingZeros64(found)/8
@@ -113,5 +115,6 @@ func compactJSON(text []byte) []byte {
 			out = append(out, text[i])
 		}
 	}
+
 	return out
 }

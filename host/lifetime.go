@@ -71,6 +71,7 @@ func (l *lifetime) over() (err, cause error) {
 		<-l.Context.Done() // its timer may be late when guests keep every core busy
 		return l.Context.Err(), context.Cause(l.Context)
 	}
+
 	return context.DeadlineExceeded, TimeoutError{l.limit}
 }
 

@@ -86,6 +86,7 @@ func (m *meter) payStack(interpreted bool) error {
 	if m.entry == nil {
 		return nil
 	}
+
 	n := m.entry.Stack()
 	if n <= max(m.stack, instance.StackKept) {
 		return nil

@@ -107,6 +107,7 @@ func (h *Host) newModule(info *Info, p *prepared) (*Module, error) {
 		renews:  slices.Contains(info.Exports, abi.ExportRestored),
 		account: a, slots: h.newQueue(), sessions: map[string]*sessionQueue{},
 	}
+
 	h.mu.Lock()
 	h.modules[m] = true
 	h.mu.Unlock()

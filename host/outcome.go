@@ -1,8 +1,8 @@
 package host
 
 import (
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -18,16 +18,24 @@ import (
 // maxError bounds the error text an agent is shown, in bytes.
 const maxError = 8 << 10
 
+// outcome is the end of a call, as its caller gets it.
+type outcome struct {
+	*call
+	abi.Result
+}
+
 // outcome turns the end of a run into the result and the error of Host.Call.
 func (c *call) outcome(code int32, err error) (abi.Result, error) {
-	r := abi.Result{Usage: c.usage()}
+	o := outcome{c, abi.Result{Usage: abi.Usage{
+		Fuel: c.fuel, Wall: time.Since(c.started), MemoryPeak: c.peak, OutputBytes: c.answer.written,
+	}}}
 	if err == nil {
-		err = c.answered(code, &r)
+		err = o.answered(code)
 	} else {
-		err = c.ended(err, &r)
+		err = o.ended(err)
 	}
 	if err == nil {
-		return r, nil
+		return o.Result, nil
 	}
 
 	var callErr *CallError
@@ -35,56 +43,58 @@ func (c *call) outcome(code int32, err error) (abi.Result, error) {
 		callErr = &CallError{Err: err}
 	}
 	callErr.Plugin, callErr.Tool = c.Plugin, c.Tool
-	c.classify(callErr, &r)
-	return r, callErr
+	o.classify(callErr)
+	return o.Result, callErr
 }
 
 // answered reads the answer of a guest that returned.
-func (c *call) answered(code int32, r *abi.Result) error {
-	r.Content = c.answer.content
+func (o *outcome) answered(code int32) error {
+	o.Content = o.answer.content
 	switch code {
 	case abi.InvokeOK:
-		r.Kind = abi.Success
-		if c.module.Info.Shape == Command {
-			r.Value = textOrJSON(c.answer.result)
-			return nil
-		}
-		return c.value(r)
+		o.Kind = abi.Success
+		return o.value(o.answer.result)
 	case abi.InvokeToolError:
-		r.Kind, r.Error = abi.ToolError, c.errorText("the tool reported an error and did not say which")
+		o.Kind, o.Error = abi.ToolError, cmp.Or(clean(o.answer.errText), "the tool reported an error and did not say which")
 		return nil
 	case abi.InvokePanic:
-		return fmt.Errorf("%w: it panicked: %s", ErrTrap, c.errorText("without a message"))
+		return fmt.Errorf("%w: it panicked: %s", ErrTrap, cmp.Or(clean(o.answer.errText), "without a message"))
 	case abi.InvokeConnection:
-		connection, err := abi.DecodeConnection(c.answer.errText)
+		connection, err := abi.DecodeConnection(o.answer.errText)
 		if err != nil {
 			return fmt.Errorf("%w: %w", ErrABI, err)
 		}
-		r.Kind, r.Connection, r.Error = abi.ConnectionRequired, connection, "connect "+connection.Provider+" first"
+		o.Kind, o.Connection, o.Error = abi.ConnectionRequired, connection, "connect "+connection.Provider+" first"
 		return nil
 	}
 	return fmt.Errorf("%w: toolhost_invoke answered %d, expected 0 to 3", ErrABI, code)
 }
 
-func (c *call) value(r *abi.Result) error {
-	if len(c.answer.result) == 0 {
+// value reads a result. That of a command may be any text.
+func (o *outcome) value(result []byte) error {
+	command := o.module.Info.Shape == Command
+	if len(result) == 0 && !command {
 		return nil
 	}
-	spaced, ok := checkJSON(c.answer.result)
-	if !ok {
+
+	spaced, ok := checkJSON(result)
+	switch {
+	case ok && spaced:
+		o.Value = compactJSON(result)
+	case ok:
+		o.Value = result
+	case command:
+		o.Value = encode(strings.TrimRight(strings.ToValidUTF8(string(result), "\uFFFD"), "\n"))
+	default:
 		return fmt.Errorf("%w: its result is not JSON in UTF-8", ErrABI)
 	}
-	if spaced {
-		c.answer.result = compactJSON(c.answer.result)
-	}
-	r.Value = c.answer.result
 	return nil
 }
 
-// ended reads the end of a guest that did not return. A command that exits is
-// not an error of the call: 0 is a success, any other code a tool error.
-func (c *call) ended(err error, r *abi.Result) error {
-	trace, reason := c.reason(err)
+// ended reads the end of a guest that did not return. A command that exits is not
+// an error of the call: 0 is a success, any other code a tool error.
+func (o *outcome) ended(err error) error {
+	trace, reason := o.reason(err)
 	var exit *sys.ExitError
 	if !errors.As(reason, &exit) {
 		return &CallError{Err: reason, Trace: trace}
@@ -92,61 +102,50 @@ func (c *call) ended(err error, r *abi.Result) error {
 
 	code := int(exit.ExitCode())
 	switch {
-	case code == 0 && c.module.Info.Shape == Command && c.purpose != describing:
-		return c.answered(abi.InvokeOK, r)
+	case code == 0 && o.module.Info.Shape == Command && o.purpose != describing:
+		return o.answered(abi.InvokeOK)
 	case code == 0:
 		return fmt.Errorf("%w: it exited before it answered", ErrABI)
 	}
-	r.ExitCode = &code
-	r.Kind, r.Error = abi.ToolError, fmt.Sprintf("exited with code %d", code)
-	if said := clean(c.answer.stderr.bytes()); said != "" {
-		r.Error += ": " + said
+	o.ExitCode = &code
+	o.Kind, o.Error = abi.ToolError, fmt.Sprintf("exited with code %d", code)
+	if said := clean(o.answer.stderr.bytes()); said != "" {
+		o.Error += ": " + said
 	}
 	return nil
 }
 
 // classify says in the result what the error means for the agent. What broke
-// inside is for the operator: it goes to the log, and the agent sees one
-// sentence.
-func (c *call) classify(err *CallError, r *abi.Result) {
-	r.Kind, r.Error = abi.LimitReached, err.Err.Error()
+// inside is for the operator: it goes to the log, and the agent sees one sentence.
+func (o *outcome) classify(err *CallError) {
+	log := o.host.log.With("plugin", err.Plugin, "tool", err.Tool, "call", o.ID)
+	o.Kind, o.Error = abi.LimitReached, err.Err.Error()
 	var mount *mountError
 	switch {
 	case errors.Is(err, ErrFuel):
-		r.Limit = abi.LimitFuel
+		o.Limit = abi.LimitFuel
 	case errors.Is(err, ErrMemory):
-		r.Limit = abi.LimitMemory
+		o.Limit = abi.LimitMemory
 	case errors.Is(err, ErrOutput):
-		r.Limit = abi.LimitOutput
+		o.Limit = abi.LimitOutput
 	case errors.Is(err, context.DeadlineExceeded):
-		r.Limit = abi.LimitTime
+		o.Limit = abi.LimitTime
 	case errors.Is(err, ErrBusy):
-		r.Kind = abi.ToolError
+		o.Kind = abi.ToolError
 	case errors.Is(err, ErrFiles) && errors.As(err, &mount):
-		r.Kind, r.Error = abi.Internal, mount.Public()
-		c.host.log.Error("too many open files: raise the limit of the process (ulimit -n)", "plugin", err.Plugin, "tool", err.Tool, "call", c.ID, "error", mount.err)
+		o.Kind, o.Error = abi.Internal, mount.Public()
+		log.Error("too many open files: raise the limit of the process (ulimit -n)", "error", mount.err)
 	case errors.As(err, &mount):
-		r.Kind, r.Error = abi.ToolError, mount.Public()
+		o.Kind, o.Error = abi.ToolError, mount.Public()
 	case errors.Is(err, ErrTrap), errors.Is(err, ErrABI):
-		r.Kind, r.Error = abi.Internal, abi.InternalMessage
-		c.host.log.Error("the plugin broke", "plugin", err.Plugin, "tool", err.Tool, "call", c.ID, "error", err.Err, "trace", err.Trace)
-	case errors.Is(err, context.Canceled), c.ctx.Err() != nil:
-		r.Kind = abi.CanceledKind
+		o.Kind, o.Error = abi.Internal, abi.InternalMessage
+		log.Error("the plugin broke", "error", err.Err, "trace", err.Trace)
+	case errors.Is(err, context.Canceled), o.ctx.Err() != nil:
+		o.Kind = abi.CanceledKind
 	default:
-		r.Kind, r.Error = abi.Internal, abi.InternalMessage
-		c.host.log.Error("internal error", "plugin", err.Plugin, "tool", err.Tool, "call", c.ID, "error", err.Err, "trace", err.Trace)
+		o.Kind, o.Error = abi.Internal, abi.InternalMessage
+		log.Error("internal error", "error", err.Err, "trace", err.Trace)
 	}
-}
-
-func (c *call) usage() abi.Usage {
-	return abi.Usage{Fuel: c.fuel, Wall: time.Since(c.started), MemoryPeak: c.peak, OutputBytes: c.answer.written}
-}
-
-func (c *call) errorText(none string) string {
-	if s := clean(c.answer.errText); s != "" {
-		return s
-	}
-	return none
 }
 
 // clean makes text of a plugin fit for an agent: valid, bounded, trimmed.
@@ -163,18 +162,6 @@ func clip(s string, n int) string {
 		n--
 	}
 	return s[:n] + "…"
-}
-
-// textOrJSON is the output of a command as a JSON value.
-func textOrJSON(out []byte) json.RawMessage {
-	if spaced, ok := checkJSON(out); ok {
-		if spaced {
-			out = compactJSON(out)
-		}
-		return out
-	}
-	text, _ := json.Marshal(strings.TrimRight(strings.ToValidUTF8(string(out), "\uFFFD"), "\n"))
-	return text
 }
 
 // log logs what a plugin says to the operator. It never reaches the model.

@@ -49,6 +49,7 @@ func (c *call) snapshot() (*instance.Snapshot, error) {
 		policy.Fuel, policy.Timeout = min(policy.Fuel, startFuel), DefaultTimeout
 		return c.module.primer(c.Plugin, policy)
 	})
+
 	select {
 	case <-s.Taken():
 	default:
@@ -106,6 +107,7 @@ func (c *call) prime(s *instance.Snapshot) error {
 	case err != nil:
 		return err
 	}
+
 	return s.Capture(in, c.meter.fuel.Used(c.meter.left()))
 }
 
@@ -149,6 +151,7 @@ func (c *call) touched(function string) {
 	if c.purpose != priming {
 		return
 	}
+
 	switch {
 	case !reads:
 		c.impure("it calls " + function + " while it starts up")

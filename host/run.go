@@ -26,6 +26,7 @@ func (c *call) run() (code int32, err error) {
 	if need := c.module.Info.MinBytes; need > c.Policy.Memory {
 		return 0, &instance.Stop{Reason: fmt.Errorf("%w: the plugin starts with %d bytes of memory, and %d are allowed", ErrMemory, need, c.Policy.Memory)}
 	}
+
 	if err := c.meter.keep(len(c.Args)); err != nil { // also while it waits
 		return 0, &instance.Stop{Reason: err}
 	}
@@ -46,6 +47,7 @@ func (c *call) run() (code int32, err error) {
 	if err := c.ready(); err != nil {
 		return 0, err
 	}
+
 	switch in := c.instance; {
 	case c.purpose == describing:
 		code, err = c.enter(in.Entry(abi.ExportDescribe))
@@ -92,11 +94,13 @@ func (c *call) ready() error {
 	} else {
 		err = c.startUp()
 	}
+
 	if err == nil && c.module.renews && c.purpose != describing {
 		// What is random there differs between instances from here on. All call
 		// it, so that calls do not differ in what they cost.
 		_, err = c.enter(in.Cached(abi.ExportRestored))
 	}
+
 	return err
 }
 
@@ -120,6 +124,7 @@ func (c *call) instantiate(s *instance.Snapshot) (in *instance.Instance, err err
 		}
 		s.Release()
 	}()
+
 	if err := c.interrupted(); err != nil {
 		return nil, &instance.Stop{Reason: err}
 	}
@@ -127,6 +132,7 @@ func (c *call) instantiate(s *instance.Snapshot) (in *instance.Instance, err err
 	if s != nil {
 		image = s.Image()
 	}
+
 	if mem, err = m.account.NewMemory(image, uint64(c.Policy.Memory), uint64(m.Info.MaxBytes)); err != nil {
 		return nil, &instance.Stop{Reason: err}
 	}
@@ -216,6 +222,7 @@ func (c *call) reason(err error) (trace string, reason error) {
 		stop *instance.Stop
 	)
 	exits := errors.As(err, &exit)
+
 	switch {
 	case errors.As(err, &stop):
 		return trace, stop.Reason
@@ -228,6 +235,7 @@ func (c *call) reason(err error) (trace string, reason error) {
 	case exits:
 		return "", exit
 	}
+
 	return trace, fmt.Errorf("%w: %s", ErrTrap, strings.Replace(message, "wasm error: ", "", 1))
 }
 

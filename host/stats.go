@@ -118,8 +118,8 @@ type tally struct {
 // add adds n to a count of the tally.
 func add[T ~int | ~int64](t *tally, count *T, n T) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
 	*count += n
+	t.mu.Unlock()
 }
 
 func (t *tally) counts() Counts {
@@ -175,6 +175,7 @@ func (o *Outcomes) of(r abi.Result, err error) *int64 {
 	case errors.Is(err, ErrHostMemory):
 		return &o.HostMemory
 	}
+
 	return map[abi.Limit]*int64{abi.LimitFuel: &o.Fuel, abi.LimitTime: &o.Time, abi.LimitMemory: &o.Memory, abi.LimitOutput: &o.Output}[r.Limit]
 }
 

@@ -127,6 +127,7 @@ func Check(m *wasmbin.Module) error {
 			return e
 		}
 	}
+
 	return nil
 }
 
@@ -154,6 +155,7 @@ func (f *counts) check(globals uint64) *Error {
 			return &Error{What: b.what, Found: b.found, Most: b.most}
 		}
 	}
+
 	return nil
 }
 

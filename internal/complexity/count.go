@@ -178,6 +178,7 @@ func (c *counter) instr(in *wasmbin.Instr) {
 		c.place.access += int(addresses[in.Op])
 		return
 	}
+
 	switch in.Op {
 	case wasmbin.OpBlock, wasmbin.OpLoop, wasmbin.OpIf:
 		c.start(in)
@@ -315,6 +316,7 @@ func (c *counter) start(in *wasmbin.Instr) {
 			c.counts.loops = max(c.counts.loops, uint64(len(c.loops)))
 		}
 	}
+
 	c.frames = append(c.frames, f)
 }
 
@@ -338,6 +340,7 @@ func (c *counter) end() {
 	if f.dead {
 		return
 	}
+
 	repeats := f.loops
 	switch f.op {
 	case wasmbin.OpLoop:
@@ -356,6 +359,7 @@ func (c *counter) end() {
 		c.counts.depth += uint64(f.begin.depth)
 		c.place, c.dead = place{f.begin.depth + 1, f.begin.chain + 1, f.begin.access}, false
 	}
+
 	if !c.dead {
 		c.edge(&f.label, c.place)
 	}
@@ -367,6 +371,7 @@ func (c *counter) end() {
 		around.sets += f.sets
 		around.loops = around.loops || repeats
 	}
+
 	c.height = f.height + f.leaves
 	if c.dead = f.label.preds == 0; c.dead {
 		return
@@ -377,6 +382,7 @@ func (c *counter) end() {
 	} else {
 		l.chain = 0
 	}
+
 	c.enter(l)
 	c.linear = c.block
 	most := f.sets

@@ -27,6 +27,7 @@ func oneByteEffects() (e [256]int8) {
 			e[op] = n
 		}
 	}
+
 	set(-1, 0x1a, 0x1a) // drop
 	set(-2, 0x1b, 0x1c) // select
 	set(1, 0x20, 0x20)  // local.get
@@ -45,6 +46,7 @@ func oneByteEffects() (e [256]int8) {
 	set(-1, 0xa0, 0xa6)
 	set(1, 0xd0, 0xd0) // ref.null
 	set(1, 0xd2, 0xd2) // ref.func
+
 	return e
 }
 
@@ -88,6 +90,7 @@ func vectorEffect(n wasmbin.Op) int {
 	case unaryVector(n):
 		return 0
 	}
+
 	return -1
 }
 

@@ -79,6 +79,7 @@ func (c *counter) read(x uint32) {
 		c.lives(l)
 		l.from = max(s.block, l.over+1)
 	}
+
 	l.from, l.to = min(l.from, max(s.block, l.over+1)), c.block
 	if loop := c.loopSince(s.at); l.within == 0 || loop > 0 && loop < l.within {
 		l.within = loop
@@ -90,6 +91,7 @@ func (c *counter) lives(l *local) {
 	if l.within > 0 {
 		l.to = max(l.to, min(c.ends[l.within-1], c.block))
 	}
+
 	if l.to < l.from || l.to == 0 {
 		return
 	}
@@ -130,6 +132,7 @@ func (c *counter) settle() {
 		c.starts[i] = now
 		c.live += uint64(now)
 	}
+
 	for _, m := range c.merges {
 		live := 0
 		if int(m.block) < len(c.starts) {

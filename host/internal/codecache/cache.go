@@ -101,6 +101,7 @@ func Open(cfg Config) (*Cache, error) {
 		c.above = nil
 		c.staging, err = tempStaging()
 	}
+
 	if err != nil {
 		cfg.Log.Warn("compiled code is not kept", "reason", err)
 		return nil, nil
@@ -157,6 +158,7 @@ func (c *Cache) Ready(ctx context.Context) bool {
 		}
 		c.where = where
 	})
+
 	return c.loader != nil
 }
 
@@ -207,6 +209,7 @@ func (c *Cache) Find(digest string) *Loaded {
 	if l != nil {
 		c.folder.used(key)
 	}
+
 	return l
 }
 
@@ -238,6 +241,7 @@ func (c *Cache) Store(digest string, build func(dir string) (compiler.Output, er
 	if l == nil { // another process has made room for its own code
 		return nil, errors.New("the compiled code is gone from the cache")
 	}
+
 	return l, nil
 }
 
@@ -271,6 +275,7 @@ func (c *Cache) load(module string, code []stored) *Loaded {
 	if program == nil {
 		return nil
 	}
+
 	compiled := c.loadCode(program.Wasm, code)
 	if compiled == nil {
 		return nil
@@ -285,6 +290,7 @@ func (c *Cache) loadCode(outline []byte, code []stored) wazero.CompiledModule {
 	if c.ownStaging(filepath.Dir(c.where), c.where) != nil {
 		return nil
 	}
+
 	for i, file := range code {
 		if i > 0 && file.name == code[i-1].name {
 			continue // two processes have just stored it

@@ -97,6 +97,7 @@ func (f *folder) list(key string) (files []stored) {
 			_ = os.RemoveAll(path)
 		}
 	}
+
 	return files
 }
 
@@ -126,6 +127,7 @@ func (f *folder) put(key, name, from string) error {
 			_ = os.Remove(other.path)
 		}
 	}
+
 	return nil
 }
 
@@ -144,6 +146,7 @@ func (f *folder) bound() {
 		used time.Time
 		size int64
 	}
+
 	var entries []entry
 	var total int64
 	all, _ := os.ReadDir(f.entries)

@@ -75,6 +75,7 @@ func (r *Refusals) Remember(digest string, err error, limits Limits) {
 		taken   *compiler.LimitError
 		crash   *compiler.CrashError
 	)
+
 	switch {
 	case errors.As(err, &refused):
 		f.Part, f.Refused = refused.Part, refused.Err.Error()
@@ -95,6 +96,7 @@ func (r *Refusals) Remember(digest string, err error, limits Limits) {
 	if len(r.known) >= maxRefusals {
 		clear(r.known)
 	}
+
 	r.known[digest] = f
 	if r.dir != "" && f.wall == 0 { // which says as much of the machine as of the module
 		_ = r.write(digest, f) // else the next process finds out for itself
@@ -155,5 +157,6 @@ func (f refusal) error(limits Limits) error {
 	case f.Crashed != "":
 		return &compiler.CrashError{Reason: f.Crashed}
 	}
+
 	return nil
 }

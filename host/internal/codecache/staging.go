@@ -53,6 +53,7 @@ func newStaging(in string) (staging, error) {
 		_ = os.RemoveAll(dir)
 		return staging{}, err
 	}
+
 	return staging{dir, file}, nil
 }
 

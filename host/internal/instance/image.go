@@ -43,6 +43,7 @@ func (a *Account) NewImage(data []byte, at, size uint64) (*Image, error) {
 		i.at = at
 		return i, i.copy(data)
 	}
+
 	i.file, i.bytes = file, mapped
 	return i, nil
 }

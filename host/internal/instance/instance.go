@@ -22,9 +22,9 @@ type Instance struct {
 	account  *Account
 	module   api.Module
 	globals  []api.MutableGlobal
-	snapshot *Snapshot         // what it started from; nil if it started up itself
-	release  func()            // closes what the guest was given
-	entries  map[string]*Entry // those that are called again
+	snapshot *Snapshot // what it started from; nil if it started up itself
+	release  func()    // closes what the guest was given
+	entries  []*Entry  // those that are called again
 
 	waiting *list.Element // in the ledger
 	since   time.Time
@@ -45,8 +45,9 @@ type Parts struct {
 func (a *Account) New(p Parts) *Instance {
 	in := &Instance{
 		Memory: p.Memory, Env: p.Env, Guest: p.Guest, account: a,
-		module: p.Module, snapshot: p.Snapshot, release: p.Release, entries: map[string]*Entry{},
+		module: p.Module, snapshot: p.Snapshot, release: p.Release,
 	}
+
 	a.instances(1)
 	in.Counter = p.Module.ExportedGlobal(fuel.CounterExport).(api.MutableGlobal)
 	for i := range p.Globals {
@@ -107,6 +108,7 @@ func (in *Instance) Discard() {
 // recurses, outside the memory that a guest can see.
 type Entry struct {
 	Function api.Function
+	name     string
 	stack    reflect.Value // a []byte; invalid if this wazero has no such field
 }
 
@@ -126,7 +128,7 @@ func (in *Instance) Entry(name string) *Entry {
 		return nil
 	}
 
-	e := &Entry{Function: f}
+	e := &Entry{Function: f, name: name}
 	if v := reflect.ValueOf(f); v.Kind() == reflect.Pointer && v.Elem().Kind() == reflect.Struct {
 		if s := v.Elem().FieldByName("stack"); s.Kind() == reflect.Slice {
 			e.stack = s
@@ -138,11 +140,18 @@ func (in *Instance) Entry(name string) *Entry {
 // Cached returns an entry that is made once for an instance, unless a call made
 // its stack grow.
 func (in *Instance) Cached(name string) *Entry {
-	e := in.entries[name]
-	if e == nil || e.Stack() > StackKept {
-		e = in.Entry(name)
-		in.entries[name] = e
+	for i, e := range in.entries {
+		if e.name != name {
+			continue
+		}
+		if e.Stack() > StackKept {
+			in.entries[i] = in.Entry(name)
+		}
+		return in.entries[i]
 	}
+
+	e := in.Entry(name)
+	in.entries = append(in.entries, e)
 	return e
 }
 

@@ -239,6 +239,7 @@ func (l *Ledger) reclaim(n uint64) bool {
 			return true
 		}
 	}
+
 	l.mu.Unlock()
 	return false
 }
@@ -295,5 +296,6 @@ func (l *Ledger) excess(a *Account) (old []*Snapshot) {
 			}
 		}
 	}
+
 	return old
 }

@@ -24,6 +24,7 @@ func memoryFile(data []byte, at, length uint64) (*os.File, []byte, error) {
 	if errno != 0 {
 		return nil, nil, fmt.Errorf("memfd_create: %w", errno)
 	}
+
 	file := os.NewFile(fd, "memfd:toolhost")
 	_, err := file.WriteAt(data, int64(at))
 	if err == nil {
@@ -37,6 +38,7 @@ func memoryFile(data []byte, at, length uint64) (*os.File, []byte, error) {
 		_ = file.Close()
 		return nil, nil, err
 	}
+
 	return file, mapped, nil
 }
 

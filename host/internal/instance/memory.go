@@ -65,6 +65,7 @@ func (a *Account) NewMemory(i *Image, limit, most uint64) (*Memory, error) {
 			unreserve(room)
 		}
 	}
+
 	m.room = make([]byte, i.size)
 	i.apply(m.room, false)
 	return m, nil
@@ -102,6 +103,7 @@ func (m *Memory) grow(size uint64) bool {
 		}
 		m.paid = size
 	}
+
 	if size > uint64(len(m.room)) {
 		room := make([]byte, min(m.limit, m.most, max(size, 2*uint64(len(m.room)))))
 		copy(room, m.room[:m.size])

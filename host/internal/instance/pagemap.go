@@ -50,6 +50,7 @@ func (p *pagemap) works() bool {
 	for i := range data {
 		data[i] = 1
 	}
+
 	file, mapped, err := memoryFile(data, 0, uint64(len(data)))
 	if err != nil {
 		return false
@@ -58,6 +59,7 @@ func (p *pagemap) works() bool {
 		unreserve(mapped)
 		_ = file.Close()
 	}()
+
 	room, err := reserve(2 * uint64(len(data)))
 	if err != nil {
 		return false
@@ -79,6 +81,7 @@ func (p *pagemap) pages(mapping []byte, pages []uint64) ([]uint64, bool) {
 	if p.file == nil {
 		return nil, false
 	}
+
 	var entries [8 << 10]byte // those of 4 MiB, if pages have 4 KiB
 	length := uint64(len(mapping))
 	first := uint64(uintptr(unsafe.Pointer(unsafe.SliceData(mapping)))) / p.size
@@ -98,6 +101,7 @@ func (p *pagemap) pages(mapping []byte, pages []uint64) ([]uint64, bool) {
 			pages = append(pages, at)
 		}
 	}
+
 	return pages, true
 }
 

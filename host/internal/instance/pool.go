@@ -44,6 +44,7 @@ func (l *Ledger) expire() {
 func (l *Ledger) DiscardWhile(old func(*Instance) bool) {
 	l.reclaiming.Lock()
 	defer l.reclaiming.Unlock()
+
 	for {
 		l.mu.Lock()
 		e := l.idle.Front()

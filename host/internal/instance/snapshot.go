@@ -89,6 +89,7 @@ func (a *Account) Snapshot(view string, begin func() (take func(context.Context,
 		}
 		s.settle(err)
 	})
+
 	return s
 }
 
@@ -104,6 +105,7 @@ func (s *Snapshot) settle(err error) {
 	default:
 		s.recent = l.snapshots.PushBack(s)
 	}
+
 	s.users++ // until it is released below
 	excess := l.excess(s.account)
 	l.mu.Unlock()

@@ -133,6 +133,7 @@ func (s *Scheduler) leave(g *Guest) {
 	if s.mostUrgent() < urgencies { // else nobody asks how long it has computed
 		now = s.now()
 	}
+
 	switch g.state {
 	case guestIdle:
 		return
@@ -164,6 +165,7 @@ func (s *Scheduler) yield(g *Guest) bool {
 		g.polled = now
 		runtime.Gosched()
 	}
+
 	return true
 }
 
@@ -194,6 +196,7 @@ func (s *Scheduler) requeue(g *Guest, now time.Duration) bool {
 	if g.state == guestWaiting {
 		s.waits++
 	}
+
 	return g.state == guestRunning
 }
 
