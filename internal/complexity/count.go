@@ -174,7 +174,7 @@ func (c *counter) target(label uint32) *frame {
 func (c *counter) instr(in *wasmbin.Instr) {
 	c.at++
 	if in.Op < 0x100 && plain[in.Op] { // most are; in dead code it does not matter
-		c.height += int(effects[in.Op])
+		c.height += int(effects[0][in.Op])
 		c.place.access += int(addresses[in.Op])
 		return
 	}
@@ -230,23 +230,6 @@ func (c *counter) reached(in *wasmbin.Instr) {
 			c.traps++
 		}
 	}
-}
-
-// accesses reports whether an operation checks an address.
-func accesses(op wasmbin.Op) bool {
-	return op < 0x100 && addresses[op] > 0 || op >= 0xfd00 && (op <= 0xfd0b || op >= 0xfd54 && op <= 0xfd5d)
-}
-
-// becomesMany reports whether an operation becomes many instructions, with ways
-// out of the function or into the host.
-func becomesMany(op wasmbin.Op) bool {
-	switch {
-	case op >= 0x6d && op <= 0x70, op >= 0x7f && op <= 0x82: // divisions and remainders
-		return true
-	case op >= 0xa8 && op <= 0xb1, op >= 0xfc00 && op < 0xfd00: // floats to integers; memory and tables
-		return true
-	}
-	return op == wasmbin.OpMemoryGrow || op == wasmbin.OpTableGet || op == wasmbin.OpTableSet
 }
 
 // spare counts a block on an edge, which may have to be split.

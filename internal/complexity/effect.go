@@ -2,117 +2,82 @@ package complexity
 
 import "github.com/toolhost/toolhost/internal/wasmbin"
 
-// effects has for each operation of one byte by how much the operand stack is
-// higher after it. Those that depend on a type are not in it.
-var effects = oneByteEffects()
-
-// addresses has for each operation of one byte how many addresses it checks, and
-// plain whether it does nothing else that is counted.
-var addresses, plain = oneBytePlain()
+// effects has by how much the operand stack is higher after an operation without
+// control flow: of one byte, after 0xfc, and after 0xfd. Those that depend on a
+// type are not in it. addresses has how many addresses an operation of one byte
+// checks, and plain whether it does nothing else that is counted.
+var (
+	effects          = stackEffects()
+	addresses, plain = oneBytePlain()
+)
 
 func oneBytePlain() (checks [256]uint8, plain [256]bool) {
-	for op := range 0x100 {
-		if op >= int(wasmbin.OpI32Load) && op <= int(wasmbin.OpI64Store32) {
+	for op := range wasmbin.Op(0x100) {
+		if op >= wasmbin.OpI32Load && op <= wasmbin.OpI64Store32 {
 			checks[op] = 1
 		}
-		plain[op] = op >= int(wasmbin.OpDrop) && op <= 0xd2 && op != int(wasmbin.OpTryTable) &&
-			(op < int(wasmbin.OpLocalGet) || op > int(wasmbin.OpLocalTee)) && !becomesMany(wasmbin.Op(op))
+		plain[op] = op >= wasmbin.OpDrop && op <= 0xd2 && op != wasmbin.OpTryTable &&
+			(op < wasmbin.OpLocalGet || op > wasmbin.OpLocalTee) && !becomesMany(op)
 	}
 	return checks, plain
 }
 
-func oneByteEffects() (e [256]int8) {
-	set := func(n int8, first, last int) {
-		for op := first; op <= last; op++ {
-			e[op] = n
+func stackEffects() (e [3][256]int8) {
+	for _, r := range []struct {
+		page        int
+		n           int8
+		first, last int
+	}{
+		{0, -1, 0x1a, 0x1a}, {0, -2, 0x1b, 0x1c}, // drop, select
+		{0, 1, 0x20, 0x20}, {0, -1, 0x21, 0x21}, {0, 1, 0x23, 0x23}, {0, -1, 0x24, 0x24}, // locals and globals
+		{0, -2, 0x26, 0x26}, {0, -2, 0x36, 0x3e}, // table.set, stores
+		{0, 1, 0x3f, 0x3f}, {0, 1, 0x41, 0x44}, // memory.size, constants
+		{0, -1, 0x46, 0x4f}, {0, -1, 0x51, 0x66}, // comparisons, but for eqz
+		{0, -1, 0x6a, 0x78}, {0, -1, 0x7c, 0x8a}, {0, -1, 0x92, 0x98}, {0, -1, 0xa0, 0xa6}, // operators of two numbers
+		{0, 1, 0xd0, 0xd0}, {0, 1, 0xd2, 0xd2}, // ref.null, ref.func
+
+		{1, -3, 0x08, 0x08}, {1, -3, 0x0a, 0x0c}, {1, -3, 0x0e, 0x0e}, {1, -3, 0x11, 0x11}, // init, copy and fill
+		{1, -1, 0x0f, 0x0f}, {1, 1, 0x10, 0x10}, // table.grow, table.size
+
+		{2, -1, 0x00, 0xff},                                                             // vectors: operators of two, but for what follows
+		{2, 0, 0x00, 0x0a}, {2, -2, 0x0b, 0x0b}, {2, 1, 0x0c, 0x0c}, {2, 0, 0x0f, 0x14}, // loads, a store, const, splats
+		{2, 0, 0x15, 0x16}, {2, 0, 0x18, 0x19}, {2, 0, 0x1b, 0x1b}, {2, 0, 0x1d, 0x1d}, {2, 0, 0x1f, 0x1f}, {2, 0, 0x21, 0x21}, // extract_lane
+		{2, 0, 0x4d, 0x4d}, {2, -2, 0x52, 0x52}, {2, 0, 0x53, 0x53}, {2, -2, 0x58, 0x5b}, {2, 0, 0x5c, 0x64}, // not, bitselect, any_true, lanes
+		{2, 0, 0x67, 0x6a}, {2, 0, 0x74, 0x75}, {2, 0, 0x7a, 0x7a}, {2, 0, 0x7c, 0x81}, {2, 0, 0x83, 0x84}, {2, 0, 0x87, 0x8a},
+		{2, 0, 0x94, 0x94}, {2, 0, 0xa0, 0xa1}, {2, 0, 0xa3, 0xa4}, {2, 0, 0xa7, 0xaa}, {2, 0, 0xc0, 0xc1}, {2, 0, 0xc3, 0xc4},
+		{2, 0, 0xc7, 0xca}, {2, 0, 0xe0, 0xe1}, {2, 0, 0xe3, 0xe3}, {2, 0, 0xec, 0xed}, {2, 0, 0xef, 0xef}, {2, 0, 0xf8, 0xff},
+	} {
+		for op := r.first; op <= r.last; op++ {
+			e[r.page][op] = r.n
 		}
 	}
-
-	set(-1, 0x1a, 0x1a) // drop
-	set(-2, 0x1b, 0x1c) // select
-	set(1, 0x20, 0x20)  // local.get
-	set(-1, 0x21, 0x21) // local.set
-	set(1, 0x23, 0x23)  // global.get
-	set(-1, 0x24, 0x24) // global.set
-	set(-2, 0x26, 0x26) // table.set
-	set(-2, 0x36, 0x3e) // stores
-	set(1, 0x3f, 0x3f)  // memory.size
-	set(1, 0x41, 0x44)  // constants
-	set(-1, 0x46, 0x4f) // comparisons, but for eqz
-	set(-1, 0x51, 0x66)
-	set(-1, 0x6a, 0x78) // operators of two integers
-	set(-1, 0x7c, 0x8a)
-	set(-1, 0x92, 0x98) // and of two floats
-	set(-1, 0xa0, 0xa6)
-	set(1, 0xd0, 0xd0) // ref.null
-	set(1, 0xd2, 0xd2) // ref.func
-
 	return e
 }
 
-// effect is by how much the operand stack is higher after an operation without
-// control flow.
+// effect is that of an operation without control flow.
 func effect(op wasmbin.Op) int {
 	switch {
 	case op < 0x100:
-		return int(effects[op])
+		return int(effects[0][op])
 	case op < 0xfd00:
-		return bulkEffect(op)
+		return int(effects[1][op&0xff])
 	}
-	return vectorEffect(op & 0xff)
+	return int(effects[2][op&0xff])
 }
 
-func bulkEffect(op wasmbin.Op) int {
-	switch op {
-	case wasmbin.OpMemoryInit, wasmbin.OpMemoryCopy, wasmbin.OpMemoryFill, wasmbin.OpTableInit, wasmbin.OpTableCopy, wasmbin.OpTableFill:
-		return -3
-	case wasmbin.OpTableGrow:
-		return -1
-	case wasmbin.OpTableSize:
-		return 1
-	}
-	return 0
+// accesses reports whether an operation checks an address.
+func accesses(op wasmbin.Op) bool {
+	return op < 0x100 && addresses[op] > 0 || op >= 0xfd00 && (op <= 0xfd0b || op >= 0xfd54 && op <= 0xfd5d)
 }
 
-// vectorEffect is that of 0xfd followed by n.
-func vectorEffect(n wasmbin.Op) int {
+// becomesMany reports whether an operation becomes many instructions, with ways
+// out of the function or into the host.
+func becomesMany(op wasmbin.Op) bool {
 	switch {
-	case n == 0x0c: // v128.const
-		return 1
-	case n == 0x0b, n >= 0x58 && n <= 0x5b: // stores
-		return -2
-	case n == 0x52: // bitselect
-		return -2
-	case n <= 0x0a, n >= 0x0f && n <= 0x14, n == 0x5c, n == 0x5d: // loads, splats
-		return 0
-	case n >= 0x15 && n <= 0x22:
-		return laneEffect(n)
-	case unaryVector(n):
-		return 0
-	}
-
-	return -1
-}
-
-// laneEffect is that of extract_lane, or of replace_lane, which takes a value.
-func laneEffect(n wasmbin.Op) int {
-	switch n {
-	case 0x17, 0x1a, 0x1c, 0x1e, 0x20, 0x22:
-		return -1
-	}
-	return 0
-}
-
-// unaryVector reports whether a vector instruction takes one operand.
-func unaryVector(n wasmbin.Op) bool {
-	switch {
-	case n == 0x4d, n == 0x53, n == 0x5e, n == 0x5f, // not, any_true, demote, promote
-		n >= 0x60 && n <= 0x64, n >= 0x67 && n <= 0x6a, n == 0x74, n == 0x75, n == 0x7a, n >= 0x7c && n <= 0x7f,
-		n >= 0x80 && n <= 0x81, n == 0x83, n == 0x84, n >= 0x87 && n <= 0x8a, n == 0x94,
-		n == 0xa0, n == 0xa1, n == 0xa3, n == 0xa4, n >= 0xa7 && n <= 0xaa,
-		n == 0xc0, n == 0xc1, n == 0xc3, n == 0xc4, n >= 0xc7 && n <= 0xca,
-		n == 0xe0, n == 0xe1, n == 0xe3, n == 0xec, n == 0xed, n == 0xef, n >= 0xf8:
+	case op >= 0x6d && op <= 0x70, op >= 0x7f && op <= 0x82: // divisions and remainders
+		return true
+	case op >= 0xa8 && op <= 0xb1, op >= 0xfc00 && op < 0xfd00: // floats to integers; memory and tables
 		return true
 	}
-	return false
+	return op == wasmbin.OpMemoryGrow || op == wasmbin.OpTableGet || op == wasmbin.OpTableSet
 }
