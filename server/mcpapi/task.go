@@ -228,6 +228,9 @@ func (a *api) describe(run wire.Run) *task {
 			t.LastUpdatedAt = at.UTC()
 		}
 	}
+	if run.Status == wire.StatusRunning { // its progress has no time
+		t.LastUpdatedAt = time.Now().UTC()
+	}
 	if !run.FinishedAt.IsZero() { // it is kept that long from its end
 		t.TTLMs += run.FinishedAt.Sub(run.CreatedAt).Milliseconds()
 	}
