@@ -87,6 +87,7 @@ func (k *asker) ask(ctx context.Context, q abi.Questions) (abi.Answers, error) {
 	case !k.who.modern:
 		return k.elicit(ctx, wanted)
 	}
+
 	requests := inputRequests(wanted)
 	k.wanted.Store(&requests)
 	k.cancel(errAsked)

@@ -31,6 +31,7 @@ func (a *api) call(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallTool
 	if err != nil {
 		return nil, err
 	}
+
 	var run *wire.Run
 	call := server.Request{
 		Session: who.Session, Tool: req.Params.Name, Args: req.Params.Arguments,
@@ -73,6 +74,7 @@ func (a *api) call(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallTool
 	case err != nil:
 		a.log.Log(ctx, slog.LevelDebug, "the call had no result", "tool", call.Tool, "kind", r.Kind, "session", who.Session, "error", err)
 	}
+
 	out := toResult(r, structured)
 	addLinks(call.Tool, r, out)
 	return out, nil

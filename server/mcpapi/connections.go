@@ -58,6 +58,7 @@ func (c *connections) track(req mcp.Request) (leave func()) {
 	if !ok || session.ID() == "" {
 		return func() {}
 	}
+
 	c.mu.Lock()
 	defer c.mu.Unlock()
 

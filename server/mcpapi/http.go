@@ -115,6 +115,7 @@ func (h *Handler) ServeHTTP(inner http.ResponseWriter, r *http.Request) {
 	if alone {
 		from.send = w.sendMessage
 	}
+
 	r = r.WithContext(context.WithValue(r.Context(), tokenKey{}, from.token()))
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	r.Header = r.Header.Clone()

@@ -109,6 +109,7 @@ func (a *api) newServer(cfg Config) (*mcp.Server, error) {
 	if err := addTasks(srv); err != nil {
 		return nil, err
 	}
+
 	srv.AddReceivingMiddleware(a.receive)
 	srv.AddSendingMiddleware(a.send)
 	a.following.Go(func() {
@@ -116,6 +117,7 @@ func (a *api) newServer(cfg Config) (*mcp.Server, error) {
 			a.serveTools(srv)
 		}
 	})
+
 	if cfg.Server != nil {
 		cfg.Server(srv)
 	}

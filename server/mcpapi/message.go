@@ -90,6 +90,7 @@ func readEnvelope(data []byte) (m envelope, problem *jsonrpc.Error) {
 	case id != nil && !repeatable(id):
 		return m, invalidRequest("id: expected " + repeatableForm)
 	}
+
 	m.ID = id
 	if method == nil {
 		return m, nil
@@ -97,6 +98,7 @@ func readEnvelope(data []byte) (m envelope, problem *jsonrpc.Error) {
 	if method[0] != '"' || json.Unmarshal(method, &m.Method) != nil {
 		return m, invalidRequest("method: expected a string")
 	}
+
 	if params == nil || params[0] != '{' {
 		return m, nil // the SDK knows which methods need some
 	}
@@ -146,6 +148,7 @@ func (m *envelope) readParams(params json.RawMessage) error {
 	if len(meta) > maxMeta {
 		return fmt.Errorf("_meta: has more than %d bytes", maxMeta)
 	}
+
 	var tags map[string]json.RawMessage
 	if strictjson.Decode(meta, &tags) != nil {
 		return nil // it is not an object: the SDK refuses it
@@ -199,6 +202,7 @@ func repeatable(value []byte) bool {
 	if value[0] == '"' && json.Unmarshal(value, &text) == nil {
 		return len(text) <= maxToken && !strings.ContainsRune(text, utf8.RuneError) // half a surrogate pair
 	}
+
 	n, err := strconv.ParseInt(string(value), 10, 64)
 	return err == nil && -exact <= n && n <= exact
 }

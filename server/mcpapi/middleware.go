@@ -76,6 +76,7 @@ func (a *api) receive(next mcp.MethodHandler) mcp.MethodHandler {
 			a.listing.RLock()
 			defer a.listing.RUnlock()
 		}
+
 		if p, ok := req.GetParams().(*mcp.InitializeParams); ok && p != nil && p.ProtocolVersion >= modernVersion {
 			p.ProtocolVersion = lastLegacy // the SDK agrees on that, and would act on what was asked for
 		}
@@ -137,6 +138,7 @@ func readError(r *mcp.ReadResourceRequest, err error) error {
 	if !ok || e.Code != jsonrpc.CodeInvalidParams || e.Message != "Resource not found" {
 		return err
 	}
+
 	out := &jsonrpc.Error{Code: e.Code, Message: e.Message}
 	out.Data, _ = json.Marshal(map[string]string{"uri": r.Params.URI})
 	if r.ProtocolVersion() < modernVersion {
@@ -162,6 +164,7 @@ func (a *api) send(next mcp.MethodHandler) mcp.MethodHandler {
 				return nil, nil
 			}
 		}
+
 		return next(ctx, method, req)
 	}
 }

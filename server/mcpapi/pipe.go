@@ -160,6 +160,7 @@ func (p *pipe) accept(line []byte) error {
 	from := p.origin
 	from.taskIDs = m.TaskIDs
 	req.Extra = &mcp.RequestExtra{TokenInfo: from.token()}
+
 	call := p.open(req.ID, m)
 	call.lane.deliver(req)
 	if m.Method == methodInitialize { // the SDK would keep in memory all that comes before its answer
@@ -192,6 +193,7 @@ func (p *pipe) read(line []byte) (envelope, jsonrpc.Message, *jsonrpc.Error) {
 	if call := p.calls[message.(*jsonrpc.Request).ID]; call != nil && !call.answered {
 		return envelope{}, nil, invalidRequest("id: another request with this id has no answer yet") // whose answer the refusal would seem to be
 	}
+
 	if problem := m.unsupported(); problem != nil {
 		return m, nil, problem
 	}

@@ -59,6 +59,7 @@ func addLinks(tool string, r abi.Result, out *mcp.CallToolResult) {
 	if tool != server.CheckBackground && tool != server.StopBackground || r.Kind != abi.Success {
 		return
 	}
+
 	type report struct {
 		ID     string `json:"task_id"`
 		Log    string `json:"log_path"`

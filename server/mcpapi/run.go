@@ -74,6 +74,7 @@ func Run(ctx context.Context, service *server.Service, cfg Config) error {
 	if err != nil {
 		return fmt.Errorf("MCP session: %w", err)
 	}
+
 	p := newPipe(cfg.In, cfg.Out, origin{Caller: identity.Caller{Session: cmp.Or(cfg.Session, wire.DefaultSession)}}, cmp.Or(cfg.drain, drainGrace))
 	var sessions []*mcp.ServerSession
 	for _, l := range []*lane{p.legacy, p.modern} {
@@ -84,6 +85,7 @@ func Run(ctx context.Context, service *server.Service, cfg Config) error {
 		}
 		sessions = append(sessions, session)
 	}
+
 	go p.run()
 	return serve(ctx, p, sessions)
 }
