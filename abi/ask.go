@@ -78,6 +78,7 @@ func DecodeQuestions(data []byte) (Questions, error) {
 			return Questions{}, fmt.Errorf("%w: %w", ErrQuestions, err)
 		}
 	}
+
 	return q, nil
 }
 

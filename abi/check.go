@@ -100,6 +100,7 @@ func (d *decoder) tool(at, plugin string, t *Tool) {
 	if t.OutputSchema != nil {
 		d.schema(at+"/output_schema", t.OutputSchema, false)
 	}
+
 	oneOf(d, at+"/approval", t.Approval, ApprovalAuto, ApprovalRequired)
 	oneOf(d, at+"/deferrable", t.Deferrable, DeferAutomatic, DeferNever)
 	oneOf(d, at+"/hints/concurrency", t.Hints.Concurrency, Parallel, Serial)
@@ -159,11 +160,13 @@ func (d *decoder) schema(at string, raw json.RawMessage, input bool) {
 		d.add(at, "expected at most %d bytes, found %d", MaxSchema, len(raw))
 		return
 	}
+
 	var root map[string]any
 	if err := json.Unmarshal(raw, &root); err != nil || root == nil {
 		d.add(at, "expected an object, found %s", found(raw))
 		return
 	}
+
 	if input {
 		if root["type"] != "object" {
 			d.add(at+"/type", `expected "object": arguments are passed by name`)

@@ -123,6 +123,7 @@ func (d *decoder) syntax(data []byte) error {
 		}
 		return err
 	}
+
 	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
 		return errors.New("expected one JSON document, found something after it")
 	}
@@ -136,6 +137,7 @@ func (d *decoder) token(dec *json.Decoder, path []string) error {
 	if len(path) > maxDepth {
 		return fmt.Errorf("expected at most %d levels of nesting", maxDepth)
 	}
+
 	t, err := dec.Token()
 	if err != nil {
 		return err
@@ -149,6 +151,7 @@ func (d *decoder) token(dec *json.Decoder, path []string) error {
 			if err != nil {
 				return err
 			}
+
 			key := t.(string)
 			at := append(path, key)
 			if seen[key] {
@@ -217,6 +220,7 @@ func (d *decoder) object(pointer string, data []byte, v reflect.Value) {
 		} else if options == "" {
 			d.add(pointer, "the field %q is missing", name)
 		}
+
 		delete(fields, name)
 	}
 
@@ -241,6 +245,7 @@ func (d *decoder) array(pointer string, data []byte, v reflect.Value) {
 		d.add(pointer, "expected an array, found %s", found(data))
 		return
 	}
+
 	if len(items) == 0 {
 		return // as if it were left out
 	}

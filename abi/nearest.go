@@ -26,6 +26,7 @@ func distance(a, b string) int {
 	for j := range row {
 		row[j] = j
 	}
+
 	for i := range len(a) {
 		before, last, row = last, row, before
 		row[0] = i + 1
@@ -34,6 +35,7 @@ func distance(a, b string) int {
 			if a[i] == b[j] {
 				cost = 0
 			}
+
 			row[j+1] = min(last[j]+cost, last[j+1]+1, row[j]+1)
 			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
 				row[j+1] = min(row[j+1], before[j-1]+1)

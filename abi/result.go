@@ -82,6 +82,7 @@ func DecodeBlock(data []byte) (Block, error) {
 	if ps := decodeStrict(data, &b); len(ps) > 0 {
 		return Block{}, fmt.Errorf("%w: %s", ErrContent, ps[0])
 	}
+
 	want := map[string]bool{ // which fields the type needs; the others must be empty
 		"text": b.Text != "", "data": len(b.Data) > 0, "mimeType": b.MIMEType != "", "uri": b.URI != "", "name": b.Name != "",
 	}
@@ -102,6 +103,7 @@ func DecodeBlock(data []byte) (Block, error) {
 	if b.Type == "resource_link" || b.Type == "resource" {
 		delete(want, "mimeType")
 	}
+
 	for _, name := range []string{"text", "data", "mimeType", "uri", "name"} {
 		if want[name] {
 			return Block{}, fmt.Errorf("%w: a block of type %s has no %s", ErrContent, b.Type, name)

@@ -16,6 +16,7 @@ func (c *Call) Host(op string, request, response any) error {
 	if err != nil {
 		return err
 	}
+
 	c.calling.Lock()
 	code := c.host.Call(op, data)
 	answer := c.read(abi.FieldResponse)

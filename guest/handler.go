@@ -32,6 +32,7 @@ func Handle[In, Out any](f func(c *Call, in In) (Out, error)) Handler {
 			if err := decodeArgs(c.read(abi.FieldArgs), &in); err != nil {
 				return fmt.Errorf("the arguments do not fit: %w", err)
 			}
+
 			out, err := f(c, in)
 			if err != nil {
 				return err

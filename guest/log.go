@@ -36,6 +36,7 @@ func (l Logger) write(s abi.Stream, message string, pairs []any) {
 		if k, ok := value.(string); ok && len(pairs) > 1 {
 			key, value, pairs = k, pairs[1], pairs[1:]
 		}
+
 		pairs = pairs[1:]
 		text := fmt.Sprint(value)
 		if text == "" || strings.ContainsAny(text, " \t\r\n\"=") {

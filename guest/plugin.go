@@ -104,6 +104,7 @@ func (t *Tool) manifest() (abi.Tool, error) {
 				return m, fmt.Errorf("result of example %d: %w", i, err)
 			}
 		}
+
 		m.Examples = append(m.Examples, x)
 	}
 

@@ -49,11 +49,13 @@ func (ps properties) MarshalJSON() ([]byte, error) {
 		if i > 0 {
 			b = append(b, ',')
 		}
+
 		name, _ := marshal(p.name) // a string
 		value, err := marshal(p.schema)
 		if err != nil {
 			return nil, err
 		}
+
 		b = append(append(append(b, name...), ':'), value...)
 	}
 
@@ -215,6 +217,7 @@ func (b *schemaBuilder) fields(s *schema, t reflect.Type, root bool) error {
 		if slices.ContainsFunc(s.Properties, func(p property) bool { return p.name == name }) {
 			return fmt.Errorf("field %s: the name %q is taken", f.Name, name)
 		}
+
 		p, optional, err := b.field(f, strings.Split(options, ","), root)
 		if err != nil {
 			return fmt.Errorf("field %s: %w", f.Name, err)
@@ -235,6 +238,7 @@ func (b *schemaBuilder) field(f reflect.StructField, options []string, root bool
 	if err != nil {
 		return nil, false, err
 	}
+
 	omitted := slices.Contains(options, "omitempty") || slices.Contains(options, "omitzero")
 	if s.Type != nil && omitted {
 		s.Type = s.typeName() // what would be null is left out

@@ -18,6 +18,7 @@ func applyTags(s *schema, f reflect.StructField, output, root bool) error {
 	s.Format = cmp.Or(f.Tag.Get("format"), s.Format)
 	s.Pattern = f.Tag.Get("pattern")
 	s.WriteOnly = f.Tag.Get("secret") == "true"
+
 	if text, ok := f.Tag.Lookup("enum"); ok {
 		one, of := s, f.Type
 		if s.Items != nil {
@@ -31,6 +32,7 @@ func applyTags(s *schema, f reflect.StructField, output, root bool) error {
 			one.Enum = append(one.Enum, v)
 		}
 	}
+
 	if text, ok := f.Tag.Lookup("example"); ok {
 		v, err := tagValue(f.Type, text)
 		if err != nil {
@@ -38,14 +40,17 @@ func applyTags(s *schema, f reflect.StructField, output, root bool) error {
 		}
 		s.Examples = []any{v}
 	}
+
 	if text, ok := f.Tag.Lookup("default"); ok && !output {
 		if !root || !isScalar(f.Type.Kind()) {
 			return errors.New("tag default: only for strings, numbers and booleans of the arguments' own struct")
 		}
+
 		v, err := tagValue(f.Type, text)
 		if err != nil {
 			return fmt.Errorf("tag default: %w", err)
 		}
+
 		s.Default = v
 	}
 

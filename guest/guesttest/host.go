@@ -88,6 +88,7 @@ func (h Host) Call(p *guest.Plugin, tool string, args any) Outcome {
 	if h.Checkpoint != nil {
 		c.restored = *h.Checkpoint
 	}
+
 	return c.outcome(p.Invoke(c))
 }
 
@@ -117,6 +118,7 @@ var _ guest.Host = (*call)(nil)
 func (c *call) Read(f abi.Field, into []byte) int32 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	var data []byte
 	switch f {
 	case abi.FieldArgs:
@@ -134,6 +136,7 @@ func (c *call) Read(f abi.Field, into []byte) int32 {
 	if data == nil {
 		return abi.Absent
 	}
+
 	copy(into, data)
 	return int32(len(data))
 }
@@ -142,6 +145,7 @@ func (c *call) Read(f abi.Field, into []byte) int32 {
 func (c *call) Write(s abi.Stream, data []byte) int32 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	switch s {
 	case abi.StreamResult:
 		c.result = append(c.result, data...)
@@ -171,6 +175,7 @@ func (c *call) Write(s abi.Stream, data []byte) int32 {
 func (c *call) Progress(done, total float64, message string) int32 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	for _, n := range []float64{done, total} {
 		if math.IsNaN(n) || math.IsInf(n, 0) {
 			return abi.RefusedProgress
@@ -180,6 +185,7 @@ func (c *call) Progress(done, total float64, message string) int32 {
 	if done < 0 || !utf8.ValidString(message) {
 		return abi.RefusedProgress
 	}
+
 	c.out.Progress = append(c.out.Progress, Progress{done, total, message})
 	if len(c.out.Progress) == c.StopAfter {
 		c.stopping = true
@@ -229,6 +235,7 @@ func (c *call) use(op string, request []byte) (any, error) {
 	c.mu.Unlock()
 
 	f, known := c.Capabilities[op]
+
 	switch {
 	case !known && strings.HasPrefix(op, "checkpoint."):
 		return c.checkpoint(op, request)
@@ -249,12 +256,14 @@ func (c *call) checkpoint(op string, request []byte) (any, error) {
 	if c.Checkpoint == nil {
 		return nil, &guest.HostError{Code: "denied", Message: "only a background run has checkpoints: this call is not run again"}
 	}
+
 	var in struct {
 		Data []byte `json:"data,omitempty"`
 	}
 	c.mu.Lock()
 
 	defer c.mu.Unlock()
+
 	switch op {
 	case "checkpoint.load":
 		in.Data = c.restored
@@ -272,9 +281,11 @@ func (c *call) checkpoint(op string, request []byte) (any, error) {
 func (c *call) outcome(code int32) Outcome {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+
 	o := c.out
 
 	o.Stdout, o.Stderr = c.stdout.String(), c.stderr.String()
+
 	switch code {
 	case abi.InvokeOK:
 		o.Kind = abi.Success
@@ -285,6 +296,7 @@ func (c *call) outcome(code int32) Outcome {
 			o.Kind, o.Error = abi.Internal, "its result is not JSON in UTF-8"
 			break
 		}
+
 		o.Value = c.result
 	case abi.InvokeToolError:
 		o.Kind, o.Error = abi.ToolError, strings.TrimSpace(string(c.errText))

@@ -15,9 +15,11 @@ func Visible(text []byte) []byte {
 	if plain(text) {
 		return text
 	}
+
 	out := bytes.NewBuffer(make([]byte, 0, len(text)+len(text)/8))
 	marks := 0 // combining ones, in a row
 	prev := rune(0)
+
 	for len(text) > 0 {
 		r, size := utf8.DecodeRune(text)
 		text = text[size:]
@@ -29,6 +31,7 @@ func Visible(text []byte) []byte {
 			}
 			continue
 		}
+
 		switch {
 		case r == '\n' || r == '\t':
 			out.WriteRune(r)
@@ -41,8 +44,10 @@ func Visible(text []byte) []byte {
 		default:
 			out.WriteRune(r)
 		}
+
 		prev = r
 	}
+
 	return out.Bytes()
 }
 

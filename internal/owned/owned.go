@@ -59,6 +59,7 @@ func Behind(name string) error {
 	if err != nil {
 		return err
 	}
+
 	return writable(real, info, removeOthers)
 }
 
@@ -82,6 +83,7 @@ func Opened(file *os.File) error {
 	if err != nil {
 		return err
 	}
+
 	dir := filepath.Dir(real)
 	if info, err = os.Stat(dir); err != nil {
 		return err
@@ -89,6 +91,7 @@ func Opened(file *os.File) error {
 	if info.Mode()&fs.ModeSticky != 0 { // others can add files there, but not replace ours
 		return ownedBy(dir, info)
 	}
+
 	return writable(dir, info, removeOthers)
 }
 
@@ -138,13 +141,16 @@ func ReadFile(name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	defer file.Close()
+
 	if info, err = file.Stat(); err == nil {
 		err = File(name, info) // it may have been replaced
 	}
 	if err != nil {
 		return nil, err
 	}
+
 	return io.ReadAll(file)
 }
 
@@ -154,6 +160,7 @@ func WriteFile(name string, data []byte) error {
 	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
 		return err
 	}
+
 	temp, err := os.CreateTemp(filepath.Dir(name), ".new-*")
 	if err != nil {
 		return err
@@ -169,6 +176,7 @@ func WriteFile(name string, data []byte) error {
 	if err != nil {
 		_ = os.Remove(temp.Name())
 	}
+
 	return err
 }
 

@@ -46,14 +46,17 @@ func TestFolder(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "dir")
 			require.NoError(t, os.Mkdir(dir, 0o700))
 			err := owned.Folder(c.change(t, dir))
+
 			if c.want == "" {
 				require.NoError(t, err)
 				return
 			}
+
 			require.ErrorIs(t, err, owned.ErrUnsafe)
 			require.ErrorContains(t, err, c.want)
 		})
 	}
+
 	require.ErrorIs(t, owned.Folder(filepath.Join(t.TempDir(), "none")), fs.ErrNotExist)
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
@@ -91,10 +94,12 @@ func TestBehind(t *testing.T) {
 				require.NoError(t, err)
 				return
 			}
+
 			require.ErrorIs(t, err, owned.ErrUnsafe)
 			require.ErrorContains(t, err, c.want)
 		})
 	}
+
 	require.NoError(t, owned.Behind("/"))
 	require.ErrorIs(t, owned.Behind(filepath.Join(t.TempDir(), "none")), fs.ErrNotExist)
 }
@@ -124,10 +129,12 @@ func TestOpened(t *testing.T) {
 			at := filepath.Join(in, "dir", "file")
 			require.NoError(t, os.WriteFile(at, nil, 0o644))
 			c.change(t, at)
+
 			if c.link {
 				require.NoError(t, os.Symlink(at, filepath.Join(in, "link")))
 				at = filepath.Join(in, "link")
 			}
+
 			file, err := os.Open(at)
 			require.NoError(t, err)
 			defer file.Close()
@@ -138,6 +145,7 @@ func TestOpened(t *testing.T) {
 				require.NoError(t, err)
 				return
 			}
+
 			require.ErrorIs(t, err, owned.ErrUnsafe)
 			require.ErrorContains(t, err, c.want)
 		})
@@ -161,10 +169,12 @@ func TestReadFile(t *testing.T) {
 	data, err := owned.ReadFile(file)
 	require.NoError(t, err)
 	require.Equal(t, "mine", string(data))
+
 	for _, name := range []string{link(t, file), filepath.Dir(file), chmod(t, file, 0o666)} {
 		_, err = owned.ReadFile(name)
 		require.ErrorIs(t, err, owned.ErrUnsafe)
 	}
+
 	_, err = owned.ReadFile(filepath.Join(t.TempDir(), "none"))
 	require.ErrorIs(t, err, fs.ErrNotExist)
 	chmod(t, file, 0o600)

@@ -42,6 +42,7 @@ func newChecker(raw json.RawMessage) (*checker, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrSchema, err)
 	}
+
 	s := &checker{}
 	c := jsonschema.NewCompiler()
 	c.DefaultDraft(jsonschema.Draft2020)

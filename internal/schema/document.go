@@ -72,6 +72,7 @@ func (r *reader) value() (any, error) {
 		r.at += len("null")
 		return nil, nil
 	}
+
 	return r.number()
 }
 
@@ -82,11 +83,13 @@ func (r *reader) array() (any, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		items = append(items, item)
 		if r.next() == ',' {
 			r.at++
 		}
 	}
+
 	r.at++
 	return items, nil
 }
@@ -105,6 +108,7 @@ func (r *reader) object() (_ any, err error) {
 			r.at++
 		}
 	}
+
 	r.at++
 	return members, nil
 }
@@ -114,16 +118,19 @@ func (r *reader) quoted(wanted bool) string {
 	start, escaped := r.at, false
 	r.at++
 	end := r.at + bytes.IndexByte(r.text[r.at:], '"')
+
 	for {
 		slash := bytes.IndexByte(r.text[r.at:end], '\\')
 		if slash < 0 {
 			break
 		}
+
 		escaped = true
 		if r.at += slash + 2; r.at > end { // the quote was escaped
 			end = r.at + bytes.IndexByte(r.text[r.at:], '"')
 		}
 	}
+
 	r.at = end + 1
 
 	switch {
@@ -132,6 +139,7 @@ func (r *reader) quoted(wanted bool) string {
 	case !escaped:
 		return string(r.text[start+1 : r.at-1])
 	}
+
 	text, _ := jsontext.AppendUnquote(nil, r.text[start:r.at]) // an error is half a surrogate pair, replaced
 	return string(text)
 }
@@ -149,6 +157,7 @@ func (r *reader) number() (any, error) {
 	if long(n) {
 		r.size += 9
 	}
+
 	return n, nil
 }
 

@@ -103,6 +103,7 @@ func (s *Schema) check(document json.RawMessage) []abi.Problem {
 	err = c.check(doc, size)
 
 	var invalid *jsonschema.ValidationError
+
 	switch {
 	case errors.As(err, &invalid):
 		return c.problems(invalid)

@@ -20,6 +20,7 @@ func (s *Schema) Public(document json.RawMessage) (public json.RawMessage, secre
 	if !s.secrets {
 		return document, false
 	}
+
 	defer acquire(document)()
 	doc, _, err := decode(document)
 	if err != nil {
@@ -31,6 +32,7 @@ func (s *Schema) Public(document json.RawMessage) (public json.RawMessage, secre
 	w := &walker{left: maxSteps}
 	var all bool
 	done := c.bounded(func() { doc, all = w.value([]*jsonschema.Schema{c.root}, doc) })
+
 	switch {
 	case !done || all || w.left < 0:
 		return nothing, true
@@ -42,6 +44,7 @@ func (s *Schema) Public(document json.RawMessage) (public json.RawMessage, secre
 	if err != nil {
 		return nothing, true
 	}
+
 	return public, true
 }
 
@@ -95,6 +98,7 @@ func (w *walker) value(schemas []*jsonschema.Schema, v any) (any, bool) {
 		w.found = true
 		return nil, true
 	}
+
 	switch v := v.(type) {
 	case map[string]any:
 		for name, member := range v {
@@ -133,6 +137,7 @@ func (w *walker) inPlace(schemas []*jsonschema.Schema) []*jsonschema.Schema {
 		if s == nil || seen[s] {
 			continue
 		}
+
 		w.left--
 		seen[s] = true
 		all = append(all, s)

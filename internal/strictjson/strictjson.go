@@ -75,6 +75,7 @@ func (o *Object) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	if loose, _ := jsonv2.GetOption(dec.Options(), jsontext.AllowDuplicateNames); loose {
 		*o, err = Parse(o.raw)
 	}
+
 	return err
 }
 

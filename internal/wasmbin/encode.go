@@ -58,6 +58,7 @@ func (m *Module) Encode() []byte {
 	for i := range m.Codes {
 		size += len(m.Codes[i].Body) + 16
 	}
+
 	for i := range m.Data {
 		size += len(m.Data[i].Init) + 16
 	}
@@ -65,12 +66,14 @@ func (m *Module) Encode() []byte {
 	out := append(make([]byte, 0, size), header...)
 	out = m.appendCustoms(out, 0)
 	var body []byte
+
 	for _, section := range sectionEncoders {
 		if body = section.encode(body[:0], m); len(body) > 0 {
 			out = appendSection(out, section.id, body)
 		}
 		out = m.appendCustoms(out, section.id)
 	}
+
 	return out
 }
 
@@ -191,6 +194,7 @@ func appendElement(b []byte, e *Element) []byte {
 	exprs := e.Exprs != nil
 	explicit := e.Mode == Declarative || e.Mode == Active && (e.hasTable || e.Table != 0 || exprs && e.Type != FuncRef)
 	var flags byte
+
 	for i, set := range [...]bool{e.Mode != Active, explicit, exprs} {
 		if set {
 			flags |= 1 << i
@@ -204,6 +208,7 @@ func appendElement(b []byte, e *Element) []byte {
 		}
 		b = append(b, e.Offset...)
 	}
+
 	if flags&3 != 0 {
 		if exprs {
 			b = AppendValType(b, e.Type)
@@ -219,10 +224,12 @@ func appendElement(b []byte, e *Element) []byte {
 		}
 		return b
 	}
+
 	b = AppendU32(b, uint32(len(e.Exprs)))
 	for _, x := range e.Exprs {
 		b = append(b, x...)
 	}
+
 	return b
 }
 

@@ -33,6 +33,7 @@ func (p *parser) importEntry(c *cursor) Import {
 	i := Import{Module: c.name("import module"), Name: c.name("import name")}
 	at := c.pos
 	i.Kind = Kind(c.byte("import kind"))
+
 	switch i.Kind {
 	case KindFunc:
 		i.Type = p.typeIndex(c)
@@ -153,6 +154,7 @@ func element(c *cursor) Element {
 			c.malformed(at, "unknown element kind %#x", kind)
 		}
 	}
+
 	if exprs {
 		e.Exprs = [][]byte{}
 		repeat(c, 2, func() { e.Exprs = append(e.Exprs, constExpr(c)) })
@@ -181,6 +183,7 @@ func data(c *cursor) Data {
 	if d.Mode == Active {
 		d.Offset = constExpr(c)
 	}
+
 	d.Init = c.bytes(c.count(1, "data"), "data")
 	return d
 }
@@ -218,6 +221,7 @@ func constExpr(c *cursor) []byte {
 	start := c.pos
 	r := Reader{c: *c}
 	var in Instr
+
 	for {
 		if !r.Next(&in) {
 			if r.c.err == nil {
@@ -225,6 +229,7 @@ func constExpr(c *cursor) []byte {
 			}
 			break
 		}
+
 		if in.Op == OpEnd {
 			break
 		}

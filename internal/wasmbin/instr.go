@@ -64,11 +64,13 @@ func (r *Reader) Next(in *Instr) bool {
 	if c.pos >= len(c.b) {
 		return false
 	}
+
 	in.Pos = c.pos
 	b := c.b[c.pos]
 	c.pos++
 
 	in.Op = Op(b)
+
 	switch f := forms[b]; f {
 	case formNone:
 	case formIndex:
@@ -111,6 +113,7 @@ func (r *Reader) prefixed(prefix byte, in *Instr) {
 	if prefix == 0xfd {
 		f = vectorForm(n)
 	}
+
 	in.Op = Op(prefix)<<8 | Op(n&0xff)
 	switch {
 	case f != formBad:
@@ -234,10 +237,12 @@ func (r *Reader) catchClauses() []Catch {
 		if kind > 3 {
 			c.malformed(at, "unknown catch clause %#x", kind)
 		}
+
 		clause := Catch{Ref: kind&1 != 0, All: kind >= 2}
 		if !clause.All {
 			clause.Tag = c.u32("tag index")
 		}
+
 		clause.Label = c.u32("label")
 		r.catches = append(r.catches, clause)
 	})

@@ -31,6 +31,7 @@ func MoveFuncNames(data []byte, index func(uint32) uint32) ([]byte, bool) {
 		default:
 			continue
 		}
+
 		if sub.err != nil || sub.left() > 0 {
 			return nil, false
 		}

@@ -174,6 +174,7 @@ func miscForm(n uint32) form {
 	case n <= 7:
 		return formNone
 	}
+
 	switch Op(0xfc00 | n) {
 	case OpMemoryInit:
 		return formIndexZero
@@ -184,6 +185,7 @@ func miscForm(n uint32) form {
 	case OpTableInit, OpTableCopy:
 		return formIndex2
 	}
+
 	return formIndex // data.drop, elem.drop, table.grow, table.size, table.fill
 }
 

@@ -80,6 +80,7 @@ func (p *parser) parse(src *source) (*Module, error) {
 	for pos := len(header); err == nil && pos < src.size; {
 		pos, err = p.next(src, pos)
 	}
+
 	if err == nil {
 		err = p.finish()
 	}
@@ -96,6 +97,7 @@ func (p *parser) next(src *source, pos int) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+
 	c := &cursor{b: b, base: pos}
 	id := c.byte("section id")
 	if int(id) >= len(sectionNames) {
@@ -109,12 +111,14 @@ func (p *parser) next(src *source, pos int) (int, error) {
 	if c.err == nil && size > src.size-start {
 		c.truncated("section")
 	}
+
 	if c.err != nil {
 		if c.err.cause == ErrTruncated {
 			c.err.Detail += "; is the file cut off?"
 		}
 		return 0, c.err
 	}
+
 	if id == secCustom {
 		if p.customs++; p.customs > maxCustoms {
 			c.fail(ErrUnsupported, 0, "more than %d custom sections", maxCustoms)
@@ -150,6 +154,7 @@ func (p *parser) content(src *source, id byte, start, size int) error {
 	if err != nil {
 		return err
 	}
+
 	c := &cursor{base: start, section: sectionNames[id], b: b}
 	if bulk && !p.bodies {
 		p.skipped(id, c)
@@ -159,6 +164,7 @@ func (p *parser) content(src *source, id byte, start, size int) error {
 			c.malformed(c.pos, "%d bytes more than the section's content", c.left())
 		}
 	}
+
 	if c.err != nil {
 		return c.err
 	}
@@ -173,6 +179,7 @@ func (p *parser) customName(src *source, start, size int) (string, error) {
 	for _, name := range p.wanted {
 		longest = max(longest, len(name))
 	}
+
 	b, err := src.bytes(start, min(size, maxU32+longest+1))
 	if err != nil {
 		return "", err
@@ -328,6 +335,7 @@ func (p *parser) finish() error {
 	for k := range counts {
 		counts[k] = m.Count(Kind(k))
 	}
+
 	if m.Start != nil && int64(*m.Start) >= int64(counts[KindFunc]) {
 		return fail(ErrMalformed, "start", "no such function")
 	}

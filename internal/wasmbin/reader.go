@@ -71,9 +71,11 @@ func (c *cursor) u32(what string) uint32 {
 			c.truncated(what)
 			return 0
 		}
+
 		b := c.b[c.pos]
 		c.pos++
 		v |= uint32(b&0x7f) << shift
+
 		if b < 0x80 {
 			if shift == 28 && b > 0x0f {
 				break
@@ -95,6 +97,7 @@ func (c *cursor) signed(bits int, what string) int64 {
 			c.truncated(what)
 			return 0
 		}
+
 		b := c.b[c.pos]
 		c.pos++
 		v |= int64(b&0x7f) << shift
@@ -181,6 +184,7 @@ func (c *cursor) valTypes(what string) []ValType {
 		c.malformed(at, "%s: %d values, more than %d", what, n, maxValues)
 		return nil
 	}
+
 	if n == 0 {
 		return nil
 	}
@@ -189,5 +193,6 @@ func (c *cursor) valTypes(what string) []ValType {
 	for i := range ts {
 		ts[i] = c.valType(what)
 	}
+
 	return ts
 }

@@ -26,6 +26,7 @@ func (s *source) bytes(pos, n int) ([]byte, error) {
 		at := pos - s.start
 		return s.window[at : at+n : at+n], nil
 	}
+
 	window := make([]byte, min(max(n, windowSize), s.size-pos))
 	read, err := s.file.ReadAt(window, int64(pos))
 	if err != nil && !errors.Is(err, io.EOF) {
