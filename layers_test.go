@@ -65,8 +65,9 @@ var layers = map[string][]string{
 	"internal/testlog":                   {},                                                 // likewise
 	"internal/wiretest":                  {},                                                 // likewise
 	"examples/pluginbuild":               {"abi", "host", "internal/wasmbin"},
+	"examples/demo":                      {"abi", "host", "server", "internal/human"},
 	"examples/plugins/internal/generate": {"host", "examples/pluginbuild"},
-	"cmd/toolhost":                       {"abi", "host", "plugins", "pkg/background", "server", "server/wire", "server/mcpapi", "server/httpapi", "server/identity", "server/webui", "client", "examples/pluginbuild", "internal/human", "internal/owned", "internal/document"},
+	"cmd/toolhost":                       {"abi", "host", "plugins", "pkg/background", "server", "server/wire", "server/mcpapi", "server/httpapi", "server/identity", "server/webui", "client", "examples/demo", "examples/pluginbuild", "internal/human", "internal/owned", "internal/document"},
 	"examples/agent":                     {"abi", "plugins", "pkg/background", "server", "host", "examples/pluginbuild"}, // the last two build its plugins
 	"examples/plugins/*":                 {"guest", "guest/guesttest"},                                                   // what a third party would import, and no more
 }

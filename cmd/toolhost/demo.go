@@ -2,17 +2,14 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/examples/demo"
 	"github.com/toolhost/toolhost/examples/pluginbuild"
 	"github.com/toolhost/toolhost/host"
-	"github.com/toolhost/toolhost/internal/human"
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server"
 )
@@ -35,7 +32,7 @@ func (a *app) playDemo(ctx context.Context) error {
 	cfg := host.Config{CacheDir: cache, Compiler: host.ThisProgram()}
 	progress := newBar(a.err)
 	defer progress.clear()
-	dist, err := pluginbuild.Examples(ctx, cfg, "", []string{"wordcount", "primes", "spin"}, func(name string, done, total int) {
+	dist, err := pluginbuild.Examples(ctx, cfg, "", demo.Plugins, func(name string, done, total int) {
 		if progress.width == 0 {
 			a.notef("building example plugin %s (%d of %d)", name, done+1, total)
 		}
@@ -59,7 +56,7 @@ func (a *app) playDemo(ctx context.Context) error {
 	if err := compileFirst(ctx, s, progress); err != nil {
 		return err
 	}
-	return (&session{ui: &a.ui, service: s}).play(ctx)
+	return demo.Play(ctx, s, a.printf)
 }
 
 // compileFirst compiles all plugins, so that the times of the session do not
@@ -69,170 +66,4 @@ func compileFirst(ctx context.Context, s *server.Service, progress *bar) error {
 	return s.Compile(ctx, func(done, total int, file string, _ error) {
 		progress.set(float64(done), float64(total), "compiling "+file)
 	})
-}
-
-// session plays an agent: it calls tools as a model would, and fails if an answer
-// is wrong.
-type session struct {
-	*ui
-	service *server.Service
-}
-
-func (s *session) play(ctx context.Context) error {
-	s.printf("An agent session on real WebAssembly plugins. Each call has a sandbox of its own.\n")
-	for _, step := range []func(context.Context) error{s.callTool, s.spawnAndCheck, s.stopInLoop, s.outOfFuel} {
-		if err := step(ctx); err != nil {
-			return fmt.Errorf("demo: %w", err)
-		}
-	}
-	s.printf("\nDone. Try it: toolhost list · toolhost call TOOL · toolhost mcp\n")
-	return nil
-}
-
-func (s *session) say(format string, args ...any) { s.printf("\n# "+format+"\n", args...) }
-
-// maxCalls is how often a call is repeated until its answer is enough.
-const maxCalls = 600
-
-// object is the arguments of a call.
-type object = map[string]any
-
-// call calls a tool until its answer is enough, and prints the call and the last
-// answer. Nil is enough at once.
-func (s *session) call(ctx context.Context, tool string, args object, limits server.Limits, enough func(runState) bool) (abi.Result, error) {
-	raw, err := json.Marshal(args)
-	if err != nil {
-		return abi.Result{}, err
-	}
-	flags := ""
-	if limits.Fuel != 0 {
-		flags = fmt.Sprintf("  --fuel %d", limits.Fuel)
-	}
-	s.printf("> %s %s%s\n", tool, raw, flags)
-
-	started := time.Now()
-	var r abi.Result
-	for range maxCalls {
-		r, err = s.service.Call(ctx, server.Request{Session: "demo", Tool: tool, Args: raw, Limits: limits})
-		var state runState
-		if err != nil || r.Kind != abi.Success || enough == nil || json.Unmarshal(r.Value, &state) != nil || enough(state) {
-			break
-		}
-	}
-
-	answer := string(r.Value)
-	if r.Kind != abi.Success {
-		answer = fmt.Sprintf("%s: %s", r.Kind, r.Error)
-	}
-	used := fmt.Sprint(time.Since(started).Round(10 * time.Microsecond))
-	if r.Usage.Fuel > 0 {
-		used += fmt.Sprintf(", fuel %d, memory %s", r.Usage.Fuel, human.Bytes(r.Usage.MemoryPeak))
-	}
-	s.printf("< %s\n  (%s)\n", answer, used)
-	return r, err
-}
-
-// read is call for a tool that has to succeed. It decodes the answer.
-func (s *session) read(ctx context.Context, tool string, args object, into any, enough func(runState) bool) error {
-	r, err := s.call(ctx, tool, args, server.Limits{}, enough)
-	if err != nil {
-		return err
-	}
-	if r.Kind != abi.Success {
-		return fmt.Errorf("%s answered %s: %s", tool, r.Kind, r.Error)
-	}
-	return json.Unmarshal(r.Value, into)
-}
-
-func (s *session) callTool(ctx context.Context) error {
-	s.say("A tool is called.")
-	var counts struct{ Words int }
-	if err := s.read(ctx, "wordcount", object{"text": "to be or not to be"}, &counts, nil); err != nil {
-		return err
-	}
-	if counts.Words != 6 {
-		return fmt.Errorf("wordcount counted %d words, expected 6", counts.Words)
-	}
-	return nil
-}
-
-// runState is the part of a report that the demo checks.
-type runState struct {
-	TaskID   string `json:"task_id"`
-	Status   string `json:"status"`
-	Done     bool   `json:"done"`
-	Stopping bool   `json:"stopping"`
-	Output   *struct {
-		Cursor string `json:"cursor"`
-	} `json:"output"`
-	Progress *struct{ Done float64 } `json:"progress"`
-	Result   *struct{ Count int }    `json:"result"`
-}
-
-// moves reports whether a run has made progress.
-func (r runState) moves() bool { return r.Done || r.Progress != nil && r.Progress.Done > 0 }
-
-// Each answer may take a while on a busy machine: calls are repeated until then.
-func (s *session) spawnAndCheck(ctx context.Context) error {
-	s.say("A long one goes to the background; the agent has its id at once.")
-	var run runState
-	if err := s.read(ctx, server.SpawnBackground, object{"tool": "primes", "args": object{"limit": 200_000_000}}, &run, nil); err != nil {
-		return err
-	}
-
-	s.say("It is checked while it runs: progress and live output, each byte once.")
-	id := run.TaskID
-	if err := s.read(ctx, server.CheckBackground, object{"task_id": id, "wait_seconds": 1, "max_chars": 200}, &run, runState.moves); err != nil {
-		return err
-	}
-	if !run.moves() {
-		return errors.New("primes runs without progress")
-	}
-
-	s.say("One long wait costs fewer tokens than many short ones.")
-	args := object{"task_id": id, "wait_seconds": 540, "max_chars": 120}
-	if run.Output != nil {
-		args["cursor"] = run.Output.Cursor
-	}
-	if err := s.read(ctx, server.CheckBackground, args, &run, func(r runState) bool { return r.Done }); err != nil {
-		return err
-	}
-	if run.Result == nil || run.Result.Count != 11_078_937 {
-		return fmt.Errorf("primes is %s without the 11078937 primes below 200 million", run.Status)
-	}
-	return nil
-}
-
-func (s *session) stopInLoop(ctx context.Context) error {
-	s.say("One that loops forever is stopped in the middle.")
-	var run runState
-	if err := s.read(ctx, server.SpawnBackground, object{"tool": "spin", "args": object{}}, &run, nil); err != nil {
-		return err
-	}
-	id := run.TaskID
-	begun := func(r runState) bool { return r.Status != "queued" }
-	if err := s.read(ctx, server.CheckBackground, object{"task_id": id, "wait_seconds": 1, "max_chars": 0}, &run, begun); err != nil {
-		return err
-	}
-	if run.Status != "running" {
-		return fmt.Errorf("spin is %s, expected running", run.Status)
-	}
-
-	ended := func(r runState) bool { return !r.Stopping }
-	if err := s.read(ctx, server.StopBackground, object{"task_id": id, "force": true, "reason": "no use"}, &run, ended); err != nil {
-		return err
-	}
-	if run.Status != "canceled" {
-		return fmt.Errorf("spin is %s after the stop, expected canceled", run.Status)
-	}
-	return nil
-}
-
-func (s *session) outOfFuel(ctx context.Context) error {
-	s.say("Another one gets exactly the fuel it is given, to the unit.")
-	r, err := s.call(ctx, "spin", object{}, server.Limits{Fuel: 50_000_000}, nil)
-	if !errors.Is(err, host.ErrFuel) || r.Usage.Fuel != 50_000_000 {
-		return fmt.Errorf("spin ended as %s with %d units used, expected to run out of 50000000: %w", r.Kind, r.Usage.Fuel, err)
-	}
-	return nil
 }

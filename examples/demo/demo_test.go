@@ -1,6 +1,7 @@
-package main
+package demo
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,7 +11,6 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/internal/plugintest"
-	"github.com/toolhost/toolhost/internal/testlog"
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server"
 )
@@ -27,14 +27,13 @@ func TestDemoWaitsForProgress(t *testing.T) {
 		Folders: []plugins.Folder{plugins.Dir(dir)}, CacheDir: plugintest.CacheDir(), Grants: map[string]plugins.Grant{"primes": {Clock: true}},
 	})
 	require.NoError(t, err)
-	var said, errs testlog.Buffer
-	a := &app{ui: ui{out: &said, err: &errs}}
-	defer a.closeService(t.Context(), s)
+	defer func() { require.NoError(t, s.Close(t.Context())) }()
+	var said strings.Builder
+	printf := func(format string, args ...any) { fmt.Fprintf(&said, format, args...) }
 
-	require.NoError(t, compileFirst(t.Context(), s, newBar(a.err)))
-	require.NoError(t, (&session{ui: &a.ui, service: s}).spawnAndCheck(t.Context()), &said)
+	require.NoError(t, s.Compile(t.Context(), func(int, int, string, error) {}))
+	require.NoError(t, (&session{s, printf}).spawnAndCheck(t.Context()), said.String())
 
-	require.Equal(t, 3, strings.Count(said.String(), "\n> "), &said)
-	require.Equal(t, 3, strings.Count(said.String(), "\n< "), &said)
-	require.Empty(t, errs.String())
+	require.Equal(t, 3, strings.Count(said.String(), "\n> "), said.String())
+	require.Equal(t, 3, strings.Count(said.String(), "\n< "), said.String())
 }
