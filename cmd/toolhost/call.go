@@ -28,15 +28,14 @@ func callCommand(a *app) *cobra.Command {
 		Short: "Run one tool: live output on stderr, the result on stdout",
 		Long: `Run one tool and wait for it. The arguments are a JSON object: as text, from a
 file with @FILE, or from stdin with -. Live output and progress go to stderr, the
-result to stdout; --json prints the whole envelope with what the call cost.
+result to stdout. --json prints the result with the cost of the call.
 
 Exit codes: 0 ok, 1 tool error, 2 usage or configuration, 3 a limit was hit
 (fuel, memory, time, output), 4 denied, 5 not found, 130 interrupted.`,
 		Example: `  toolhost call wordcount '{"text":"a b"}'
   toolhost call primes '{"limit":2000000}' --timeout 10s --json`,
 		Args: cobra.RangeArgs(1, 2),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			var err error
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			req.Tool = args[0]
 			if req.Args, err = a.arguments(cmd.Context(), args[1:]); err != nil {
 				return err
@@ -49,7 +48,7 @@ Exit codes: 0 ok, 1 tool error, 2 usage or configuration, 3 a limit was hit
 				req.Limits.Memory = n.(int64)
 			}
 			if req.Limits.Fuel < 0 || req.Limits.Timeout < 0 {
-				return &usageError{errors.New("a limit cannot be negative"), "leave the flag out for the default"}
+				return &usageError{errors.New("--fuel and --timeout cannot be negative"), "leave the flag out for the default"}
 			}
 			return a.callTool(cmd.Context(), req)
 		},
@@ -58,8 +57,8 @@ Exit codes: 0 ok, 1 tool error, 2 usage or configuration, 3 a limit was hit
 	flags.Int64Var(&req.Limits.Fuel, "fuel", 0, "fuel budget in `units` (default: what the tool asks for, or 100 billion)")
 	flags.DurationVar(&req.Limits.Timeout, "timeout", 0, "time limit (default: what the tool asks for, or 2m)")
 	flags.StringVar(&memory, "memory", "", "memory limit: a `size` such as 64MiB")
-	flags.StringVar(&req.Session, "session", "cli", "session the call belongs to")
-	flags.Bool("json", false, "print the whole result as JSON")
+	flags.StringVar(&req.Session, "session", "cli", "session of the call")
+	flags.Bool("json", false, "print the result and its cost as JSON")
 	return cmd
 }
 
@@ -81,6 +80,7 @@ func (u *ui) arguments(ctx context.Context, args []string) (json.RawMessage, err
 	if err != nil {
 		return nil, err
 	}
+
 	hint := `quote it for your shell: '{"text":"a b"}'`
 	if data = bytes.TrimSpace(data); len(data) == 0 {
 		return nil, &usageError{errors.New("the arguments are empty: expected a JSON object"), hint}
@@ -91,8 +91,8 @@ func (u *ui) arguments(ctx context.Context, args []string) (json.RawMessage, err
 	return data, nil
 }
 
-// readUntil reads all there is, unless ctx ends before. A read that goes on then,
-// of a terminal, ends with the process.
+// readUntil reads everything, unless ctx is done first. A read of a terminal that
+// is still waiting then ends with the process.
 func readUntil(ctx context.Context, r io.Reader) ([]byte, error) {
 	type read struct {
 		data []byte
@@ -103,6 +103,7 @@ func readUntil(ctx context.Context, r io.Reader) ([]byte, error) {
 		data, err := io.ReadAll(r)
 		done <- read{data, err}
 	}()
+
 	select {
 	case all := <-done:
 		return all.data, all.err
@@ -111,15 +112,16 @@ func readUntil(ctx context.Context, r io.Reader) ([]byte, error) {
 	}
 }
 
-// callTool runs the tool and prints what came of it.
+// callTool calls the tool and prints the result. Typing the command counts as
+// approval.
 func (a *app) callTool(ctx context.Context, req server.Request) error {
-	a.config.server.Runs.Park = server.ParkNever // who types it waits for it, and nothing goes on when this process ends
-	// Whoever types the call approves of it.
+	a.config.server.Runs.Park = server.ParkNever // a parked call would end with this process
 	s, done, err := a.open(ctx, func(context.Context, server.Approval) error { return nil })
 	if err != nil {
 		return err
 	}
 	defer done()
+
 	progress := newBar(a.err)
 	compileFor(ctx, s, req, progress)
 	stdout, stderr := progress.output(a.err), progress.output(a.err)
@@ -132,12 +134,14 @@ func (a *app) callTool(ctx context.Context, req server.Request) error {
 	stdout.end()
 	stderr.end()
 	progress.clear()
-	if errors.Is(err, plugins.ErrNoTool) { // it may be in what was not loaded
+
+	if errors.Is(err, plugins.ErrNoTool) { // a plugin that was not loaded may have it
 		a.warnOf(fileProblems(s.Problems()))
 	}
 	if err == nil && result.Kind != abi.Success {
 		err = &toolFailed{result}
 	}
+
 	if a.json {
 		a.printJSON(envelope(ctx, result, err))
 		if err != nil {
@@ -154,10 +158,8 @@ func (a *app) callTool(ctx context.Context, req server.Request) error {
 	return err
 }
 
-// compileFor compiles the plugin of a call that will be made, so that the time of
-// the call is the tool's: who typed it can interrupt what takes too long, and this
-// process makes no other call that would find it done. What goes wrong is told by
-// the call.
+// compileFor compiles the plugin of a call, so that compiling it does not count
+// for the time limit of the call. The call reports a plugin that does not compile.
 func compileFor(ctx context.Context, s *server.Service, req server.Request, progress *bar) {
 	tool, err := s.Lookup(req.Tool)
 	if err != nil || tool.Plugin.Denied() != nil || len(tool.CheckArgs(req.Args)) > 0 {
@@ -168,7 +170,7 @@ func compileFor(ctx context.Context, s *server.Service, req server.Request, prog
 	_ = tool.Plugin.Compile(ctx)
 }
 
-// envelope is the result with what the error adds for a person who debugs.
+// envelope is the result, with the error for people who debug.
 func envelope(ctx context.Context, r abi.Result, err error) any {
 	out := struct {
 		abi.Result
@@ -186,8 +188,8 @@ func envelope(ctx context.Context, r abi.Result, err error) any {
 	return out
 }
 
-// printResult prints what a call or a run gave: its value, text as it is and all
-// else as JSON, and the content after it.
+// printResult prints the result of a call or a run, text as it is and other
+// values as JSON, and then its content.
 func (u *ui) printResult(value json.RawMessage, content []abi.Block) {
 	var text string
 	switch {
@@ -197,6 +199,7 @@ func (u *ui) printResult(value json.RawMessage, content []abi.Block) {
 	default:
 		u.printf("%s\n", value)
 	}
+
 	for _, b := range content {
 		switch b.Type {
 		case "text":
@@ -209,7 +212,7 @@ func (u *ui) printResult(value json.RawMessage, content []abi.Block) {
 	}
 }
 
-// cost is what a call used, for people.
+// cost describes what a call used.
 func cost(u abi.Usage) string {
 	return fmt.Sprintf("fuel %s · %s · memory %s · output %s", count(u.Fuel), u.Wall.Round(10*time.Microsecond), human.Bytes(u.MemoryPeak), human.Bytes(u.OutputBytes))
 }

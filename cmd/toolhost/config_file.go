@@ -18,11 +18,11 @@ import (
 	"github.com/toolhost/toolhost/internal/owned"
 )
 
-// configNames are the files looked for in a folder. A folder has one of them.
+// configNames are the names of configurations. A folder has at most one.
 var configNames = []string{"toolhost.yaml", "toolhost.toml", "toolhost.json"}
 
-// userData is the folder of this user for data. It is empty where no home folder
-// is known: one in the working directory would be somebody else's.
+// userData is the folder of this user for data. It is empty if no home folder is
+// known: the working directory may be somebody else's.
 func userData() string {
 	if dir := os.Getenv("XDG_DATA_HOME"); filepath.IsAbs(dir) {
 		return filepath.Join(dir, "toolhost")
@@ -33,7 +33,7 @@ func userData() string {
 	return ""
 }
 
-// userConfig is the folder of this user's own configuration, empty likewise.
+// userConfig is the folder of this user's own configuration; empty likewise.
 func userConfig() string {
 	if dir := os.Getenv("XDG_CONFIG_HOME"); filepath.IsAbs(dir) {
 		return filepath.Join(dir, "toolhost")
@@ -45,7 +45,7 @@ func userConfig() string {
 }
 
 // addFiles reads the user's own configuration, and the file that is named, or
-// else the trusted one of the working directory. It reports whether it could.
+// else the trusted one of the working directory. It reports whether it read all.
 func (c *loaded) addFiles(flags *pflag.FlagSet, environ []string) bool {
 	own, whole := c.addUserFile()
 
@@ -77,8 +77,8 @@ func namedConfig(flags *pflag.FlagSet, environ []string) string {
 	return ""
 }
 
-// addUserFile reads the user's own configuration, if there is one. It returns its
-// folder, and reports whether it could.
+// addUserFile reads the user's own configuration, if there is one. It returns the
+// folder, and whether nothing failed.
 func (c *loaded) addUserFile() (dir string, whole bool) {
 	dir = userConfig()
 	var found []string
@@ -108,7 +108,7 @@ func manyConfigs(names []string) string {
 	return fmt.Sprintf("more than one configuration: %s: remove all but one, or choose one with --config", strings.Join(names, ", "))
 }
 
-// readOwn reads a file of the user's own, that others cannot have written.
+// readOwn reads a file of the user that others cannot have written.
 func readOwn(name string) ([]byte, error) {
 	if err := owned.Behind(filepath.Dir(name)); err != nil {
 		return nil, err
@@ -116,15 +116,15 @@ func readOwn(name string) ([]byte, error) {
 	return readBounded(name, owned.Opened)
 }
 
-// readConfig reads a file, whoever wrote it.
+// readConfig reads a file that anyone may have written.
 func readConfig(name string) ([]byte, error) {
 	return readBounded(name, func(*os.File) error { return nil })
 }
 
-// readBounded reads a file that passes a check and is no longer than its format
-// may be. It opens the file once: what is read is what was checked.
+// readBounded reads a file that passes a check, up to the limit of its format. It
+// opens the file once, so it reads what was checked.
 func readBounded(name string, check func(*os.File) error) ([]byte, error) {
-	file, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // to open a pipe would wait for its other end
+	file, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // opening a pipe would block
 	if err != nil {
 		return nil, unpath(err)
 	}
@@ -135,7 +135,7 @@ func readBounded(name string, check func(*os.File) error) ([]byte, error) {
 	case err != nil:
 		return nil, unpath(err)
 	case !info.Mode().IsRegular():
-		return nil, errors.New("expected a file")
+		return nil, errors.New("it is not a regular file")
 	}
 	if err := check(file); err != nil {
 		return nil, err
@@ -151,7 +151,7 @@ func readBounded(name string, check func(*os.File) error) ([]byte, error) {
 	return data, nil
 }
 
-// unpath drops the path from an error that is reported with one.
+// unpath drops the path from an error that is reported with the path.
 func unpath(err error) error {
 	var p *fs.PathError
 	if errors.As(err, &p) {
@@ -160,7 +160,7 @@ func unpath(err error) error {
 	return err
 }
 
-// addFile adds a file that was read, and reports whether it could. Paths in it
+// addFile adds the content of a file, and reports whether it could. Paths in it
 // are relative to its folder.
 func (c *loaded) addFile(kind layerKind, name string, data []byte, err error) bool {
 	var k *koanf.Koanf

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,9 +21,9 @@ import (
 func inspectCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "inspect FILE",
-		Short: "Show what a plugin file is, imports, exports, costs and asks for",
+		Short: "Show the manifest, imports, exports, cost and needs of a plugin file",
 		Args:  cobra.ExactArgs(1),
-		RunE:  func(cmd *cobra.Command, args []string) error { return a.inspectFile(cmd, args[0]) },
+		RunE:  func(cmd *cobra.Command, args []string) error { return a.inspectFile(cmd.Context(), args[0]) },
 	}
 	cmd.Flags().Bool("json", false, "print JSON")
 	return cmd
@@ -30,18 +31,16 @@ func inspectCommand(a *app) *cobra.Command {
 
 // inspected is what inspect shows.
 type inspected struct {
-	File     string        `json:"file"`
-	Module   *host.Info    `json:"module"`
-	Source   string        `json:"manifest_source"`
-	Manifest *abi.Manifest `json:"manifest"`
-	Cost     host.Cost     `json:"cost"`
-	Pin      string        `json:"pin,omitempty"` // what the plugin's name is pinned to, for people
-	// Isolation is how calls are kept apart.
-	Isolation host.Isolation `json:"isolation"`
+	File      string         `json:"file"`
+	Module    *host.Info     `json:"module"`
+	Source    string         `json:"manifest_source"`
+	Manifest  *abi.Manifest  `json:"manifest"`
+	Cost      host.Cost      `json:"cost"`
+	Pin       string         `json:"pin,omitempty"` // what the plugin's name is pinned to, for people
+	Isolation host.Isolation `json:"isolation"`     // how calls are kept apart
 }
 
-func (a *app) inspectFile(cmd *cobra.Command, name string) error {
-	ctx := cmd.Context()
+func (a *app) inspectFile(ctx context.Context, name string) error {
 	if info, err := os.Stat(name); err == nil && info.IsDir() {
 		return &usageError{errors.New(name + " is a folder: expected a file that ends in .wasm"), "toolhost list --plugins shows what is in a folder"}
 	}
@@ -52,54 +51,63 @@ func (a *app) inspectFile(cmd *cobra.Command, name string) error {
 	if filepath.Ext(name) != ".wasm" {
 		return &usageError{errors.New(name + ": expected a file that ends in .wasm"), ""}
 	}
-	cache, err := a.cacheDir()
-	if err != nil {
+
+	i, err := a.inspectPlugin(ctx, name, wasm)
+	switch {
+	case err != nil:
 		return err
+	case a.json:
+		a.printJSON(i)
+	default:
+		a.printInspected(i)
 	}
+	return nil
+}
+
+// inspectPlugin loads a plugin, with nothing granted, and examines its module.
+func (a *app) inspectPlugin(ctx context.Context, name string, wasm []byte) (i inspected, err error) {
 	cfg := a.config.server.Host
-	cfg.CacheDir, cfg.Logger = cache, a.logger()
+	cfg.Logger = a.logger()
+	if cfg.CacheDir, err = a.cacheDir(); err != nil {
+		return i, err
+	}
 	h, err := host.New(ctx, cfg)
 	if err != nil {
-		return err
+		return i, err
 	}
 	defer h.Close(ctx)
-	folder := plugins.Folder{Path: filepath.Dir(name), FS: os.DirFS(filepath.Dir(name))} // whoever wrote it: nothing is granted
-	p, problems, err := plugins.Load(ctx, h, folder, filepath.Base(name), cache)
+
+	folder := plugins.Folder{Path: filepath.Dir(name), FS: os.DirFS(filepath.Dir(name))} // anyone may have written it
+	p, problems, err := plugins.Load(ctx, h, folder, filepath.Base(name), cfg.CacheDir)
 	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+		return i, fmt.Errorf("%s: %w", name, err)
 	}
 	if err := p.Refused(); err != nil {
 		problems = append(problems, plugins.Problem{File: p.File, Err: err})
 	}
-	info, err := h.Inspect(wasm) // all of it, not only what loading needs
-	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+
+	i = inspected{File: name, Source: p.Source, Manifest: p.Manifest}
+	i.Module, err = h.Inspect(wasm)
+	if err == nil {
+		i.Cost, err = h.Cost(wasm)
 	}
-	cost, err := h.Cost(wasm)
-	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+	if err == nil {
+		i.Isolation, err = h.Isolation(wasm)
 	}
-	isolation, err := h.Isolation(wasm)
+	if err == nil {
+		i.Pin, err = a.describePin(p)
+	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+		return i, fmt.Errorf("%s: %w", name, err)
 	}
 	a.warnOf(fileProblems(problems))
-	pin, err := a.describePin(p)
-	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	i := inspected{name, info, p.Source, p.Manifest, cost, pin, isolation}
-	if a.json {
-		a.printJSON(i)
-		return nil
-	}
-	a.printInspected(i)
-	return nil
+	return i, nil
 }
 
 func (a *app) printInspected(i inspected) {
 	m := i.Manifest
 	a.printf("%s %s: %s\n\n", m.Name, m.Version, oneLine(m.Description))
+
 	row := func(name, value string) { a.printf("%-10s %s\n", name, value) }
 	row("file", fmt.Sprintf("%s, %s, sha256 %s", i.File, human.Bytes(int64(i.Module.Size)), i.Module.Digest))
 	if i.Pin != "" {
@@ -112,11 +120,13 @@ func (a *app) printInspected(i inspected) {
 	row("needs", needs(m.Needs))
 	row("cost", fmt.Sprintf("table %d: %d functions, %d operators, %d loops; %d charges and %d checks make the code %+.0f%% larger",
 		i.Cost.Table, i.Cost.Functions, i.Cost.Operators, i.Cost.Loops, i.Cost.Charges, i.Cost.Checks, 100*i.Cost.Growth))
+
 	for _, t := range m.Tools {
 		var schema bytes.Buffer
 		_ = json.Compact(&schema, t.InputSchema) // decoded before
 		a.printf("\ntool %s: %s\n  hints  %s\n  input  %s\n", abi.AgentName(m.Name, t.Name), oneLine(t.Description), hints(t.Hints, t.Approval), &schema)
 	}
+
 	a.printf("\nimports\n")
 	for _, name := range i.Module.Imports {
 		a.printf("  %s\n", oneLine(name))
@@ -124,16 +134,17 @@ func (a *app) printInspected(i inspected) {
 	a.printf("exports\n  %s\n", oneLine(strings.Join(i.Module.Exports, ", ")))
 }
 
-// needs is what a plugin asks for, as the operator would grant it.
+// needs is what a plugin needs, as the operator would grant it.
 func needs(n abi.Needs) string {
 	return dash(strings.Join(plugins.Grant{}.Missing(n), ", "))
 }
 
-// describeIsolation says how calls are kept apart, and why so.
+// describeIsolation says how calls are kept apart, and why.
 func describeIsolation(i host.Isolation, tools []abi.Tool) string {
 	if i.Mode != host.Reset {
 		return "a fresh instance for each call: " + i.Why
 	}
+
 	text := "each call continues from a copy of the plugin as it has started up: " + i.Why
 	var impure []string
 	for _, t := range tools {

@@ -9,12 +9,13 @@ import (
 	"os"
 )
 
-// listen opens the socket and the address, if there is one.
+// listen listens at the socket, and at the address if one is configured.
 func (a *app) listen() ([]net.Listener, error) {
 	socket, err := listenSocket(socketPath(a.config.data))
 	if err != nil {
 		return nil, &usageError{fmt.Errorf("socket: %w", err), "choose another folder with --data"}
 	}
+
 	listeners := []net.Listener{&namedListener{socket, socketPath(a.config.data)}}
 	if address := a.config.listen; address != "" {
 		l, err := net.Listen(family(address), address)
@@ -26,9 +27,9 @@ func (a *app) listen() ([]net.Listener, error) {
 	return listeners, nil
 }
 
-// family is the network of an address to listen at. Go's "tcp" takes 0.0.0.0 for
-// the addresses of both families. Of those that a name has it takes one, of IPv4
-// if there is one.
+// family is the network of an address to listen at. Go's "tcp" would listen at the
+// addresses of both families for 0.0.0.0. For a name it uses one of its addresses,
+// IPv4 if it has one.
 func family(address string) string {
 	ip, ok := literal(address)
 	switch {
@@ -40,7 +41,7 @@ func family(address string) string {
 	return "tcp6"
 }
 
-// literal is the IP address of host:port, if the host is one.
+// literal is the IP address in host:port, unless the host is a name.
 func literal(address string) (netip.Addr, bool) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
@@ -50,7 +51,8 @@ func literal(address string) (netip.Addr, bool) {
 	return ip, err == nil
 }
 
-// namedListener is a socket whose address is not the path it was opened by.
+// namedListener is a socket with the path for people, which may be longer than its
+// address.
 type namedListener struct {
 	*net.UnixListener
 	path string
@@ -64,12 +66,11 @@ func where(l net.Listener) string {
 	return urlOf(l.Addr().String())
 }
 
-// urlOf is the URL of host:port. The zone of an address is escaped in it
-// (RFC 6874).
+// urlOf is the URL of host:port. It escapes the zone of an address (RFC 6874).
 func urlOf(address string) string { return (&url.URL{Scheme: "http", Host: address}).String() }
 
-// here is the URL of a listener for clients on this machine: an address that
-// stands for all of a family is none to connect to.
+// here is the URL of a listener for clients on this machine, which cannot connect
+// to an address that stands for all.
 func (a *app) here(l net.Listener) string {
 	_, port, _ := net.SplitHostPort(l.Addr().String())
 	switch ip, _ := literal(l.Addr().String()); {
@@ -83,12 +84,13 @@ func (a *app) here(l net.Listener) string {
 	return urlOf(net.JoinHostPort("::1", port))
 }
 
-// others says what an address stands for that is none of its own.
+// others explains an address that stands for all addresses.
 func (a *app) others(l net.Listener) string {
 	ip, ok := literal(l.Addr().String())
 	if !ok || !ip.IsUnspecified() {
 		return ""
 	}
+
 	kind := map[string]string{"tcp": "all addresses", "tcp4": "all IPv4 addresses", "tcp6": "all IPv6 addresses"}
 	return fmt.Sprintf(" (%s of this machine; from here %s)", kind[family(a.config.listen)], a.here(l))
 }

@@ -24,37 +24,40 @@ func mcpCommand(a *app) *cobra.Command {
 		Use:   "mcp",
 		Short: "Serve the tools over the Model Context Protocol on stdin and stdout",
 		Long: `Serve the tools over the Model Context Protocol on stdin and stdout, in every
-revision of the protocol. Background runs and tasks are kept in the data folder:
-a client that starts this command anew finds them, under the same session.
+revision of the protocol. Background runs and tasks are kept in the data folder: a
+client that starts this command again finds them under the same session.
 
-Plugins that are added, replaced or removed are taken up while it runs (unless
-watch is false), and on SIGHUP, and the client is told.`,
+Plugins that are added, replaced or removed are reloaded while it runs (unless
+watch is false), and on SIGHUP. The client is notified.`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := a.openFree(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer a.closeService(cmd.Context(), s)
-			defer a.reloadOnHangup(s)()
-			var in io.Reader // nil is the process's own, which is closed to end a read
-			if a.in != os.Stdin {
-				in = a.in
-			}
-			signal.Ignore(syscall.SIGPIPE) // a client that goes away ends the session, not the process
-			a.warnOf(fileProblems(s.Problems()))
-			return mcpapi.Run(cmd.Context(), s, mcpapi.Config{Version: version(), Session: session, In: in, Out: a.out, Logger: a.logger()})
-		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.runMCP(cmd.Context(), session) },
 	}
-	cmd.Flags().StringVar(&session, "session", wire.DefaultSession, "`name` whose runs the client sees")
+	cmd.Flags().StringVar(&session, "session", wire.DefaultSession, "`name` of the session whose runs the client sees")
 	return cmd
 }
 
-// maxMCP is how many processes that speak MCP can keep runs in one data folder.
+func (a *app) runMCP(ctx context.Context, session string) error {
+	s, err := a.openFree(ctx)
+	if err != nil {
+		return err
+	}
+	defer a.closeService(ctx, s)
+	defer a.reloadOnHangup(s)()
+
+	var in io.Reader // nil is the process's own, which can be closed to end a read
+	if a.in != os.Stdin {
+		in = a.in
+	}
+	signal.Ignore(syscall.SIGPIPE) // a client that goes away ends the session, not the process
+	a.warnOf(fileProblems(s.Problems()))
+	return mcpapi.Run(ctx, s, mcpapi.Config{Version: version(), Session: session, In: in, Out: a.out, Logger: a.logger()})
+}
+
+// maxMCP is how many processes of toolhost mcp can keep runs in one data folder.
 const maxMCP = 16
 
-// mcpFolder is where the nth process that speaks MCP keeps its runs. None takes
-// that of serve, which has to find it free.
+// mcpFolder is where the nth of these processes keeps its runs. The folder of
+// serve stays free for serve.
 func (a *app) mcpFolder(n int) string {
 	if n == 1 {
 		return filepath.Join(a.config.data, "mcp")
@@ -62,8 +65,8 @@ func (a *app) mcpFolder(n int) string {
 	return filepath.Join(a.config.data, fmt.Sprintf("mcp-%d", n))
 }
 
-// openFree opens the service on the first of these folders that no other
-// process uses: each client of MCP may start a process of its own.
+// openFree opens the service on the first of these folders that no other process
+// uses: each MCP client may start a process of its own.
 func (a *app) openFree(ctx context.Context) (*server.Service, error) {
 	for n := 1; ; n++ {
 		s, err := a.openKept(ctx, a.mcpFolder(n), false)
@@ -74,7 +77,7 @@ func (a *app) openFree(ctx context.Context) (*server.Service, error) {
 		case !errors.Is(err, background.ErrLocked):
 			return nil, err
 		case n == maxMCP:
-			return nil, &usageError{fmt.Errorf("%d processes of toolhost mcp keep runs in %s already", n, a.config.data), "end some of them, or choose another folder with --data"}
+			return nil, &usageError{fmt.Errorf("%d processes of toolhost mcp already keep runs in %s", n, a.config.data), "end some of them, or choose another folder with --data"}
 		}
 	}
 }

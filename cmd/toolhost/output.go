@@ -9,17 +9,17 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// output is a stream that a tool writes, on its way to where it is shown: on a
-// terminal fit for one, and above the bar. It is used by one goroutine at a time,
-// and ended.
+// output shows a stream that a tool writes: above the bar, and on a terminal
+// without control characters. It is for one goroutine at a time. Call end after
+// the last write.
 type output struct {
 	bar  *bar
 	to   io.Writer
-	seen bool   // it is shown on a terminal
-	part []byte // the beginning of a character whose rest is to come; empty off a terminal
+	seen bool   // on a terminal
+	part []byte // on a terminal: the beginning of a character whose rest is still missing
 }
 
-// output makes a stream that is shown there.
+// output returns an output that writes to a stream.
 func (b *bar) output(to io.Writer) *output {
 	return &output{bar: b, to: to, seen: terminal(to) > 0}
 }
@@ -37,7 +37,7 @@ func (o *output) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// end shows what is left, as nothing comes that belongs to it.
+// end shows the beginning of a character whose rest never came.
 func (o *output) end() {
 	if len(o.part) > 0 {
 		_, _ = o.bar.above(o.to, fit(o.part))
@@ -45,8 +45,8 @@ func (o *output) end() {
 	}
 }
 
-// take writes a piece of a run's output, with a line for what was dropped before
-// it.
+// take writes a piece of a run's output, and a line about bytes that were omitted
+// before it.
 func (o *output) take(piece wire.Output) {
 	if piece.Omitted > 0 {
 		o.end()
@@ -56,5 +56,5 @@ func (o *output) take(piece wire.Output) {
 	if data == nil {
 		data = []byte(piece.Text)
 	}
-	_, _ = o.Write(data) // what goes wrong here is a closed pipe
+	_, _ = o.Write(data) // fails only if nobody reads it
 }

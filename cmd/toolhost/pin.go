@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,24 +17,24 @@ import (
 func pinCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "pin PLUGIN",
-		Short: "Load a plugin of this name only as it is now",
-		Long: `Load a plugin of this name only as it is now: the same file, and the same manifest
-beside it if it has its manifest from there. Grants go by the name of a plugin,
-which any file in its folder can give itself. A file that is not what is pinned
-is a problem until it is pinned in its turn. Pins are kept in the data folder, and
-a server that watches its plugins follows them.`,
+		Short: "Load the plugin of this name only as it is now",
+		Long: `Load the plugin of this name only as it is now: the same file, and the same
+manifest next to it if it has one. Grants go by the name of a plugin, and any file
+can give itself that name. A file other than the pinned one is a problem until it
+is pinned. Pins are kept in the data folder, and apply at once to a server that
+watches its plugins.`,
 		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error { return a.pinPlugin(cmd, args[0]) },
+		RunE: func(cmd *cobra.Command, args []string) error { return a.pinPlugin(cmd.Context(), args[0]) },
 	}
 }
 
 func unpinCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "unpin PLUGIN",
-		Short: "Load a plugin of this name whatever it is",
+		Short: "Load the plugin of this name whatever its file is",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			if _, err := a.cacheDir(); err != nil { // the data folder is looked at
+			if _, err := a.cacheDir(); err != nil { // checks the data folder
 				return err
 			}
 			switch err := plugins.RemovePin(a.pinDir(), args[0]); {
@@ -48,22 +49,21 @@ func unpinCommand(a *app) *cobra.Command {
 	}
 }
 
-// pinDir is where pins are kept.
+// pinDir is the folder of the pins.
 func (a *app) pinDir() string { return filepath.Join(a.config.data, "pins") }
 
-// pinPlugin pins the plugin of a name that would be loaded if nothing was pinned.
-func (a *app) pinPlugin(cmd *cobra.Command, name string) error {
+// pinPlugin pins the plugin that would be loaded if nothing was pinned.
+func (a *app) pinPlugin(ctx context.Context, name string) error {
 	cfg, err := a.serverConfig(nil)
 	if err != nil {
 		return err
 	}
-	dir := cfg.PinDir
 	cfg.PinDir = ""
-	s, err := server.Open(cmd.Context(), cfg)
+	s, err := server.Open(ctx, cfg)
 	if err != nil {
 		return err
 	}
-	defer a.closeService(cmd.Context(), s)
+	defer a.closeService(ctx, s)
 
 	for _, p := range s.Plugins() {
 		if p.Manifest.Name != name {
@@ -73,14 +73,14 @@ func (a *app) pinPlugin(cmd *cobra.Command, name string) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", p.File, err)
 		}
-		if err := plugins.WritePin(dir, name, pin); err != nil {
+		if err := plugins.WritePin(a.pinDir(), name, pin); err != nil {
 			return err
 		}
 		a.printf("pinned %s to %s: %s, granted %s\n", name, pin.Digest, oneLine(p.File), dash(oneLine(strings.Join(p.Grant.Names(), ", "))))
 		return nil
 	}
 
-	a.warnOf(fileProblems(s.Problems())) // it may be among them
+	a.warnOf(fileProblems(s.Problems())) // the plugin may be among them
 	return &usageError{fmt.Errorf("no plugin %q in %s", name, strings.Join(a.config.plugins, ", ")), "toolhost list shows the plugins"}
 }
 
@@ -90,6 +90,7 @@ func (a *app) describePin(p *plugins.Plugin) (string, error) {
 	if err != nil || want == nil {
 		return "", err
 	}
+
 	have, err := p.Pin()
 	switch {
 	case err != nil:
@@ -97,7 +98,7 @@ func (a *app) describePin(p *plugins.Plugin) (string, error) {
 	case have == *want:
 		return "to this plugin", nil
 	case have.Digest == want.Digest:
-		return "to this file with another manifest beside it", nil
+		return "to this file with another manifest next to it", nil
 	}
 	return "to another file, sha256 " + want.Digest, nil
 }

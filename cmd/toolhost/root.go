@@ -31,8 +31,8 @@ type app struct {
 	environ []string
 }
 
-// run is the whole program but for the process: arguments and streams in, exit
-// code out.
+// run is the whole program, without the process: it takes arguments and streams,
+// and returns the exit code.
 func run(ctx context.Context, args []string, in io.Reader, out, errw io.Writer) int {
 	a := &app{ui: ui{in: in, out: out, err: errw, json: slices.Contains(args, "--json")}, environ: os.Environ()}
 	root := a.root()
@@ -40,6 +40,7 @@ func run(ctx context.Context, args []string, in io.Reader, out, errw io.Writer) 
 	root.SetIn(in)
 	root.SetOut(out)
 	root.SetErr(errw)
+
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		err = a.lost
@@ -47,6 +48,7 @@ func run(ctx context.Context, args []string, in io.Reader, out, errw io.Writer) 
 	if err == nil {
 		return exitOK
 	}
+
 	d := diagnose(ctx, err)
 	var reported *reportedError
 	if !errors.As(err, &reported) {
@@ -65,9 +67,9 @@ func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "toolhost",
 		Short: "Run the tools of AI agents as sandboxed WebAssembly plugins",
-		Long: `Toolhost runs the tools of AI agents as sandboxed WebAssembly plugins: metered by
-fuel, bounded by time and memory, and, when they take long, as background runs
-an agent can spawn, check and stop.`,
+		Long: `Toolhost runs the tools of AI agents as sandboxed WebAssembly plugins. Each call
+is metered by fuel and has limits on time, memory and output. Long calls can be
+background runs that an agent spawns, checks and stops.`,
 		SilenceErrors: true, SilenceUsage: true,
 		Version:           version(),
 		Args:              cobra.NoArgs,
@@ -77,44 +79,51 @@ an agent can spawn, check and stop.`,
 	root.SetVersionTemplate("toolhost {{.Version}}\n")
 	root.SuggestionsMinimumDistance = 2
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		var value *pflag.InvalidValueError
-		var number *strconv.NumError
-		switch {
-		case !errors.As(err, &value):
-		case value.GetFlag().Value.Type() == "duration":
-			err = fmt.Errorf("--%s: expected a duration such as 30s, found %q", value.GetFlag().Name, value.GetValue())
-		case errors.As(err, &number):
-			err = fmt.Errorf("--%s: expected a whole number, found %q", value.GetFlag().Name, value.GetValue())
-		}
-		return &usageError{err, cmd.CommandPath() + " --help shows the flags"}
-	})
+	root.SetFlagErrorFunc(flagError)
+	root.Args = unknownCommand
+
 	flags := root.PersistentFlags()
 	flags.String("config", "", "configuration `file` (default toolhost.yaml, .toml or .json in this folder, if it is trusted)")
-	flags.StringArray("plugins", nil, "`folder` of plugins, may be repeated")
-	flags.String("data", "", "`folder` for what is kept between runs")
-	flags.String("log-level", "", "debug, info, warn or error (default warn)")
-	flags.String("log-format", "", "text or json (default text)")
+	flags.StringArray("plugins", nil, "`folder` of plugins; may be repeated")
+	flags.String("data", "", "`folder` for compiled plugins, pins and background runs")
+	flags.String("log-level", "", "least severe `level` that is logged: debug, info, warn or error (default warn)")
+	flags.String("log-format", "", "`format` of the log: text or json (default text)")
+
 	for _, command := range commands {
 		c := command(a)
 		c.Args = usageArgs(c.Args)
 		root.AddCommand(c)
 	}
-
-	root.Args = func(cmd *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			return nil
-		}
-		err := &usageError{fmt.Errorf("unknown command %q", args[0]), "toolhost --help shows the commands"}
-		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-			err.hint = fmt.Sprintf("did you mean %q?", near[0])
-		}
-		return err
-	}
 	return root
 }
 
-// load loads the configuration, and tells which files of the working directory
+// flagError is the error of a flag that cannot be parsed.
+func flagError(cmd *cobra.Command, err error) error {
+	var value *pflag.InvalidValueError
+	var number *strconv.NumError
+	switch {
+	case !errors.As(err, &value):
+	case value.GetFlag().Value.Type() == "duration":
+		err = fmt.Errorf("--%s: expected a duration such as 30s, found %q", value.GetFlag().Name, value.GetValue())
+	case errors.As(err, &number):
+		err = fmt.Errorf("--%s: expected a whole number, found %q", value.GetFlag().Name, value.GetValue())
+	}
+	return &usageError{err, cmd.CommandPath() + " --help shows the flags"}
+}
+
+// unknownCommand refuses arguments of the root command, with a suggestion.
+func unknownCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	err := &usageError{fmt.Errorf("unknown command %q", args[0]), "toolhost --help shows the commands"}
+	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+		err.hint = fmt.Sprintf("did you mean %q?", near[0])
+	}
+	return err
+}
+
+// load loads the configuration, and warns of files in the working directory that
 // it ignored.
 func (a *app) load(flags *pflag.FlagSet) (err error) {
 	a.config, err = loadConfig(flags, a.environ)
@@ -124,12 +133,9 @@ func (a *app) load(flags *pflag.FlagSet) (err error) {
 	return err
 }
 
-// usageArgs makes what a command says of its arguments a usage error.
+// usageArgs makes errors about the arguments of a command usage errors.
 func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		if check == nil {
-			return nil
-		}
 		if err := check(cmd, args); err != nil {
 			return &usageError{err, "usage: " + cmd.UseLine()}
 		}
@@ -137,7 +143,7 @@ func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
 	}
 }
 
-// version is that of the module, as the Go toolchain recorded it.
+// version is the version of the module, as the Go toolchain recorded it.
 func version() string {
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
 		return info.Main.Version
@@ -145,19 +151,20 @@ func version() string {
 	return "(devel)"
 }
 
-// logger writes to stderr, where the configuration says how.
+// logger logs to stderr, as the configuration says.
 func (a *app) logger() *slog.Logger {
 	var level slog.Level
 	_ = level.UnmarshalText([]byte(a.config.logLevel)) // checked when it was loaded
 	opts := &slog.HandlerOptions{Level: level}
-	if a.config.logFormat == "json" {
+
+	if a.config.logFormat == formatJSON {
 		return slog.New(slog.NewJSONHandler(a.err, opts))
 	}
 	return slog.New(slog.NewTextHandler(a.err, opts))
 }
 
-// open opens the service on the configured folders. What it keeps of runs ends
-// with it. The returned function closes it, ending what still runs.
+// open opens a service that keeps its runs in memory. The returned function
+// closes it, and interrupts active runs.
 func (a *app) open(ctx context.Context, approve func(context.Context, server.Approval) error) (*server.Service, func(), error) {
 	cfg, err := a.serverConfig(approve)
 	if err != nil {
@@ -170,7 +177,7 @@ func (a *app) open(ctx context.Context, approve func(context.Context, server.App
 	return s, func() { a.closeService(ctx, s) }, nil
 }
 
-// openKept opens the service with its runs kept in a folder, for one client or
+// openKept opens a service that keeps its runs in a folder, for one client or
 // for several.
 func (a *app) openKept(ctx context.Context, folder string, shared bool) (*server.Service, error) {
 	cfg, err := a.serverConfig(a.approve)
@@ -183,26 +190,25 @@ func (a *app) openKept(ctx context.Context, folder string, shared bool) (*server
 	return server.Open(ctx, cfg)
 }
 
-// spareProcessor has Go use one processor more than guests compute on, and
-// returns how many those are. Go does not look for what came over a connection
-// while all its processors are busy, but for each 10 ms. On the spare one it waits
-// for that, and the system shares the real processors.
+// spareProcessor lets Go use one processor more than guests may compute on, and
+// returns how many those are. While all its processors are busy, Go polls the
+// network only every 10 ms. The spare one always polls.
 var spareProcessor = sync.OnceValue(func() int {
 	n := runtime.GOMAXPROCS(0)
 	runtime.GOMAXPROCS(n + 1)
 	return n
 })
 
-// serverConfig is the configuration of a service that keeps nothing: the data
-// folder is for one process at a time.
+// serverConfig is the configuration of a service that keeps its runs in memory.
 func (a *app) serverConfig(approve func(context.Context, server.Approval) error) (server.Config, error) {
 	if len(a.config.plugins) == 0 {
-		return server.Config{}, &usageError{errors.New("no folder of plugins"), "name one with --plugins, or under plugins: in the configuration"}
+		return server.Config{}, &usageError{errors.New("no folder of plugins"), "name one with --plugins, or in plugins of the configuration"}
 	}
 	cache, err := a.cacheDir()
 	if err != nil {
 		return server.Config{}, err
 	}
+
 	cfg := a.config.server
 	cfg.CacheDir, cfg.PinDir, cfg.Logger, cfg.Approve = cache, a.pinDir(), a.logger(), approve
 	for _, dir := range a.config.plugins {
@@ -211,7 +217,7 @@ func (a *app) serverConfig(approve func(context.Context, server.Approval) error)
 	return cfg, nil
 }
 
-// closeService ends what still runs, also after ctx is done.
+// closeService closes a service and interrupts active runs, also after ctx is done.
 func (a *app) closeService(ctx context.Context, s *server.Service) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownGrace)
 	defer cancel()
@@ -220,15 +226,15 @@ func (a *app) closeService(ctx context.Context, s *server.Service) {
 	}
 }
 
-// shutdownGrace is how long a command that ends waits for what still runs.
+// shutdownGrace is how long a command waits for active runs at its end.
 const shutdownGrace = 100 * time.Millisecond
 
-// errNoData: there is no folder for data, and none is made in the working
-// directory, where one may be that somebody else wrote.
+// errNoData: no data folder is known. The working directory is not used: it may
+// have a data folder that somebody else wrote.
 var errNoData = &usageError{errors.New("no data folder: no home folder is known"), "set HOME to an absolute path, or choose a folder with --data"}
 
-// cacheDir makes the folder for compiled code, in a data folder that nobody else
-// can put files into.
+// cacheDir makes the folder for compiled code, in a data folder that only this
+// user can write to.
 func (a *app) cacheDir() (string, error) {
 	if a.config.data == "" {
 		return "", errNoData
@@ -239,8 +245,9 @@ func (a *app) cacheDir() (string, error) {
 	if err := owned.Behind(a.config.data); err != nil {
 		return "", fmt.Errorf("data folder: %w", err)
 	}
+
 	cache := filepath.Join(a.config.data, "cache")
-	if elsewhere, err := filepath.EvalSymlinks(cache); err == nil { // the data folder is the user's, and so is a link in it
+	if elsewhere, err := filepath.EvalSymlinks(cache); err == nil { // a link in the user's own folder is the user's
 		cache = elsewhere
 	}
 	if err := os.MkdirAll(cache, 0o700); err != nil {
@@ -249,13 +256,13 @@ func (a *app) cacheDir() (string, error) {
 	return cache, nil
 }
 
-// approve is the policy for tools that ask for a person's approval, where
-// nobody is asked.
+// approve decides on tools that require a person's approval, where nobody can be
+// asked.
 func (a *app) approve(context.Context, server.Approval) error {
 	if a.config.approve == approveAuto {
 		return nil
 	}
-	return errors.New("nobody can be asked here, and approve is deny in the configuration")
+	return errors.New("it requires approval, and nobody can be asked here: set approve to auto in the configuration, or use toolhost call")
 }
 
 // short cuts text for a column.

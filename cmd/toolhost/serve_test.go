@@ -211,7 +211,7 @@ func TestMCPFolders(t *testing.T) {
 	_, err := a.openFree(t.Context())
 	var usage *usageError
 	require.ErrorAs(t, err, &usage)
-	require.EqualError(t, err, "16 processes of toolhost mcp keep runs in "+data+" already")
+	require.EqualError(t, err, "16 processes of toolhost mcp already keep runs in "+data)
 	require.NoError(t, services[4].Close(t.Context()))
 	s, err := a.openFree(t.Context())
 	require.NoError(t, err)
@@ -271,7 +271,7 @@ func TestShutdownThatDoesNotEnd(t *testing.T) {
 	}{
 		"it ends in time":     {ends: 9 * time.Second, took: 9 * time.Second},
 		"it ends late":        {ends: 21 * time.Second, took: 21 * time.Second, told: 1},
-		"it never ends":       {took: 10*time.Second + endLimit, told: 7, err: "the shutdown did not end within 55s, and is given up: it waited for the moon; the next start takes up what was left"},
+		"it never ends":       {took: 10*time.Second + endLimit, told: 7, err: "the shutdown did not end within 55s: it waited for the moon; the next start recovers what was left"},
 		"it is ended at once": {again: time.Second, took: time.Second, err: context.Canceled.Error()},
 		"it is ended at last": {again: 17 * time.Second, took: 17 * time.Second, told: 1, err: context.Canceled.Error()},
 	} {

@@ -15,9 +15,9 @@ import (
 func socketPath(data string) string { return filepath.Join(data, "serve", "http.sock") }
 
 // listenSocket makes the socket of a server: a file for this user only, in a
-// folder for this user only. What an earlier server left there is removed; the
-// caller holds the lock of the data folder, so that no other can be using it.
-// Closing the listener leaves the file, which the caller removes.
+// folder for this user only. It replaces the socket of an earlier server. The
+// caller holds the lock of the data folder, so no other server uses it. Closing
+// the listener leaves the file, which the caller removes.
 func listenSocket(path string) (*net.UnixListener, error) {
 	dir := filepath.Dir(path)
 	if err := privateDir(dir); err != nil {
@@ -28,12 +28,13 @@ func listenSocket(path string) (*net.UnixListener, error) {
 	case err != nil:
 		return nil, err
 	case info.Mode().Type() != fs.ModeSocket:
-		return nil, fmt.Errorf("%s is there and is no socket: move it away", path)
+		return nil, fmt.Errorf("%s exists and is not a socket: move it away", path)
 	default:
 		if err := os.Remove(path); err != nil {
 			return nil, err
 		}
 	}
+
 	short, done, err := shortPath(path)
 	if err != nil {
 		return nil, err
@@ -43,7 +44,7 @@ func listenSocket(path string) (*net.UnixListener, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.SetUnlinkOnClose(false) // it would remove a short path that is gone by then
+	l.SetUnlinkOnClose(false) // it would remove the short path, which is gone then
 	if err := os.Chmod(path, 0o600); err != nil {
 		_ = l.Close()
 		return nil, err
@@ -51,9 +52,8 @@ func listenSocket(path string) (*net.UnixListener, error) {
 	return l, nil
 }
 
-// removeSocket returns a function that removes the socket that is there now, and
-// not one that a later server has put in its place: by then the folder's lock
-// may be somebody else's.
+// removeSocket returns a function that removes the present socket, but not that of
+// a later server: another process may have the lock of the folder by then.
 func removeSocket(path string) func() {
 	made, err := os.Lstat(path)
 	return func() {
@@ -64,8 +64,8 @@ func removeSocket(path string) func() {
 	}
 }
 
-// privateDir makes a folder that nobody else can look into, or makes sure that
-// the one that is there is such.
+// privateDir makes a folder that only this user can access, or makes an existing
+// one private.
 func privateDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -75,9 +75,9 @@ func privateDir(dir string) error {
 		return err
 	}
 	if !info.IsDir() {
-		return fmt.Errorf("%s is no folder", dir)
+		return fmt.Errorf("%s is not a folder", dir)
 	}
-	return os.Chmod(dir, 0o700) // fails if it is somebody else's
+	return os.Chmod(dir, 0o700) // fails if it belongs to somebody else
 }
 
 // dialSocket connects to the socket of a server.

@@ -6,12 +6,12 @@ import (
 	"path/filepath"
 )
 
-// maxSocketPath is how long the path of a socket may be, see unix(7).
+// maxSocketPath is the most bytes that the path of a socket may have, see unix(7).
 const maxSocketPath = 107
 
-// shortPath returns a path to the same file that fits into the address of a
-// socket, and what to call when it is not needed any more. If the path itself
-// does not fit, the other one leads through an open file of its folder.
+// shortPath returns a path of the same file that fits into the address of a
+// socket: if path is too long, one through an open file of its folder. Call done
+// when the path is no longer needed.
 func shortPath(path string) (short string, done func(), err error) {
 	if len(path) <= maxSocketPath {
 		return path, func() {}, nil

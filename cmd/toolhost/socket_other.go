@@ -4,14 +4,13 @@ package main
 
 import "fmt"
 
-// maxSocketPath is how long the path of a socket may be where it is shortest.
+// maxSocketPath is the most bytes that the path of a socket may have on any system.
 const maxSocketPath = 103
 
-// shortPath returns the path of a socket if it is short enough to be one, and
-// what to call when it is not needed any more.
+// shortPath returns path if it fits into the address of a socket.
 func shortPath(path string) (short string, done func(), err error) {
 	if len(path) > maxSocketPath {
-		return "", nil, fmt.Errorf("the path of the socket, %s, has %d bytes, and %d are allowed: choose a shorter --data", path, len(path), maxSocketPath)
+		return "", nil, fmt.Errorf("the path of the socket, %s, has %d bytes, more than %d: choose a shorter folder with --data", path, len(path), maxSocketPath)
 	}
 	return path, func() {}, nil
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -22,92 +21,77 @@ func trustCommand(a *app) *cobra.Command {
 	var revoke bool
 	cmd := &cobra.Command{
 		Use:   "trust [FILE]",
-		Short: "Let the configuration of this folder, or FILE, take effect as it is now",
-		Long: `Let the configuration of this folder, or FILE, take effect as it is now, whenever
-a command runs in its folder. It shows every setting in the file. When the file
-changes it is ignored until it is trusted again.
+		Short: "Trust the configuration of this folder, or FILE, as it is now",
+		Long: `Trust the configuration of this folder, or FILE, as it is now: it takes effect
+whenever a command runs in its folder. The command shows every setting in the
+file. When the file changes, it is ignored until it is trusted again.
 
-A configuration decides which plugins run, what they may touch and which server
-this command talks to. So one in a working directory, which may be a checkout
-that somebody else wrote, is ignored until it is trusted. The configuration of
-your own, and a file named by --config or TOOLHOST_CONFIG, need no trust.`,
+A configuration decides which plugins run, what they may touch, and which server
+the commands talk to. A working directory may be a checkout that somebody else
+wrote, so its configuration is ignored until you trust it. Your own configuration
+and a file named by --config or TOOLHOST_CONFIG need no trust.`,
 		Args:              cobra.MaximumNArgs(1),
-		PersistentPreRunE: func(*cobra.Command, []string) error { return nil }, // what is in force does not matter
+		PersistentPreRunE: func(*cobra.Command, []string) error { return nil }, // the configuration in force does not matter
 		RunE: func(_ *cobra.Command, args []string) error {
 			store := trustStore(userData())
-			if store == "" {
-				return &usageError{errors.New("no folder to keep in what is trusted"), "set HOME, or XDG_DATA_HOME, to an absolute path"}
+			switch {
+			case store == "":
+				return &usageError{errors.New("no folder for the records of trusted files"), "set HOME, or XDG_DATA_HOME, to an absolute path"}
+			case revoke:
+				return store.revoke(&a.ui, args)
 			}
-			if revoke {
-				return a.revokeTrust(store, args)
-			}
-			return a.trustFile(store, args)
+			return trustFile(&a.ui, store, args)
 		},
 	}
-	cmd.Flags().BoolVar(&revoke, "revoke", false, "let it take effect no more")
+	cmd.Flags().BoolVar(&revoke, "revoke", false, "no longer trust it")
 	return cmd
 }
 
 // trustFile shows what is in a file, and trusts it.
-func (a *app) trustFile(store trustStore, args []string) error {
+func trustFile(u *ui, store trustStore, args []string) error {
 	name, err := fileToTrust(args)
 	if err != nil {
 		return err
 	}
 	path, err := realPath(name)
+	var data []byte
+	if err == nil {
+		data, err = readConfig(path)
+	}
 	if err != nil {
 		return &usageError{fmt.Errorf("%s: %w", name, unpath(err)), ""}
 	}
-	data, err := readConfig(path)
-	if err != nil {
-		return &usageError{fmt.Errorf("%s: %w", name, err), ""}
-	}
-
-	var c loaded
 	k, err := parseConfig(path, data)
 	if err != nil {
-		return &usageError{fmt.Errorf("%s: %s", name, flat(err)), "nothing is trusted that cannot be shown"}
+		return &usageError{fmt.Errorf("%s: %s", name, flat(err)), "a file is trusted only if its settings can be shown"}
 	}
-	c.merged = k
-	a.printFile(c.set())
-	if names := ownGrants(); k.Exists("plugins") && len(names) > 0 {
-		a.printf("its plugins also have what your own configuration grants to the names %s\n", oneLine(strings.Join(names, ", ")))
+
+	var table strings.Builder
+	w := tabwriter.NewWriter(&table, 0, 8, 2, ' ', 0)
+	for _, s := range (&loaded{merged: k}).set() {
+		fmt.Fprintf(w, "%s\t%s\n", oneLine(s.Key), oneLine(s.text()))
+	}
+	_ = w.Flush()
+	u.print(table.String())
+	own := loaded{merged: koanf.New(delim)}
+	own.addUserFile()
+	if names := own.merged.MapKeys("grants"); k.Exists("plugins") && len(names) > 0 {
+		u.printf("its plugins also get what your own configuration grants to the names %s\n", oneLine(strings.Join(names, ", ")))
 	}
 
 	if err := store.add(path, data); err != nil {
 		return err
 	}
-	a.printf("trusted until it changes: %s\n", oneLine(path))
+	u.printf("trusted until it changes: %s\n", oneLine(path))
 	return nil
-}
-
-// ownGrants are the names of plugins that the user's own configuration grants
-// something.
-func ownGrants() []string {
-	c := loaded{merged: koanf.New(delim)}
-	c.addUserFile()
-	return c.merged.MapKeys("grants")
-}
-
-// printFile prints the settings of a file.
-func (a *app) printFile(settings []shown) {
-	var table strings.Builder
-	w := tabwriter.NewWriter(&table, 0, 8, 2, ' ', 0)
-	for _, s := range settings {
-		fmt.Fprintf(w, "%s\t%s\n", oneLine(s.Key), oneLine(s.text()))
-	}
-	_ = w.Flush()
-	a.print(table.String())
 }
 
 // fileToTrust is the file of the arguments, or the one of this folder.
 func fileToTrust(args []string) (string, error) {
+	names := strings.Join(configNames, ", ")
 	if len(args) == 1 {
 		if !slices.Contains(configNames, filepath.Base(args[0])) {
-			return "", &usageError{
-				fmt.Errorf("%s is not read unless it is named: only %s are looked for in a working directory", args[0], strings.Join(configNames, ", ")),
-				"name it with --config, which needs no trust",
-			}
+			return "", &usageError{fmt.Errorf("only %s are read from a working directory, not %s", names, args[0]), "name it with --config, which needs no trust"}
 		}
 		return args[0], nil
 	}
@@ -120,70 +104,39 @@ func fileToTrust(args []string) (string, error) {
 	}
 	switch len(here) {
 	case 0:
-		return "", &usageError{fmt.Errorf("this folder has no %s", strings.Join(configNames, ", ")), "name a file: toolhost trust FILE"}
+		return "", &usageError{fmt.Errorf("this folder has no %s", names), "name a file: toolhost trust FILE"}
 	case 1:
 		return here[0], nil
 	}
 	return "", &usageError{fmt.Errorf("more than one configuration: %s", strings.Join(here, ", ")), "name one: toolhost trust FILE"}
 }
 
-// revokeTrust forgets a file, or all those of this folder, which need not be
-// there any more.
-func (a *app) revokeTrust(store trustStore, args []string) error {
-	names := configNames
-	if len(args) == 1 {
-		names = args
-	}
-
-	revoked := 0
-	for _, name := range names {
-		path, err := realPath(name)
-		if err != nil {
-			return &usageError{fmt.Errorf("%s: %w", name, unpath(err)), ""}
-		}
-		switch err := os.Remove(store.record(path)); {
-		case err == nil:
-			revoked++
-			a.printf("no longer trusted: %s\n", oneLine(path))
-		case !errors.Is(err, fs.ErrNotExist):
-			return err
-		}
-	}
-	if revoked == 0 {
-		a.notef("toolhost: nothing to revoke: %s was not trusted", strings.Join(names, ", "))
-	}
-	return nil
-}
-
-// realPath is the one path of a file that all names of its folder lead to. The
-// file itself may be a link: the paths in it are relative to where that is.
+// realPath is the one path of a file, whatever links lead to its folder. The file
+// itself may be a link: its paths are relative to where the link is.
 func realPath(name string) (string, error) {
 	dir, err := filepath.Abs(filepath.Dir(name))
-	if err != nil {
-		return "", err
+	if err == nil {
+		dir, err = filepath.EvalSymlinks(dir)
 	}
-	if dir, err = filepath.EvalSymlinks(dir); err != nil {
-		return "", err
-	}
-	return filepath.Join(dir, filepath.Base(name)), nil
+	return filepath.Join(dir, filepath.Base(name)), err
 }
 
-// trustStore is the folder of this user for data, where the digests of trusted
-// files are kept by path: a copy elsewhere is not trusted, as the paths in it
-// lead elsewhere. It does not follow the setting `data`, which such a file has.
+// trustStore is the folder of this user for data. It keeps the digests of trusted
+// files by path: a copy of a file elsewhere is not trusted, because its relative
+// paths lead elsewhere. The setting data does not move it, because trusted files
+// have that setting.
 type trustStore string
 
 func (s trustStore) folder() string { return filepath.Join(string(s), "trusted") }
 
 // record is the file about the file of a path.
 func (s trustStore) record(path string) string {
-	sum := sha256.Sum256([]byte(path))
-	return filepath.Join(s.folder(), hex.EncodeToString(sum[:]))
+	return filepath.Join(s.folder(), fmt.Sprintf("%x", sha256.Sum256([]byte(path))))
 }
 
+// line is the content of a record, as sha256sum writes it.
 func (s trustStore) line(path string, data []byte) string {
-	sum := sha256.Sum256(data)
-	return fmt.Sprintf("%x  %s\n", sum, path) // as sha256sum writes it
+	return fmt.Sprintf("%x  %s\n", sha256.Sum256(data), path)
 }
 
 func (s trustStore) add(path string, data []byte) error {
@@ -196,14 +149,41 @@ func (s trustStore) add(path string, data []byte) error {
 	return owned.WriteFile(s.record(path), []byte(s.line(path, data)))
 }
 
+// revoke removes the record of a file, or of all files of this folder. The files
+// need not exist.
+func (s trustStore) revoke(u *ui, args []string) error {
+	names := configNames
+	if len(args) == 1 {
+		names = args
+	}
+
+	revoked := false
+	for _, name := range names {
+		path, err := realPath(name)
+		if err != nil {
+			return &usageError{fmt.Errorf("%s: %w", name, unpath(err)), ""}
+		}
+		switch err := os.Remove(s.record(path)); {
+		case err == nil:
+			revoked = true
+			u.printf("no longer trusted: %s\n", oneLine(path))
+		case !errors.Is(err, fs.ErrNotExist):
+			return err
+		}
+	}
+	if !revoked {
+		u.notef("toolhost: nothing to revoke: %s was not trusted", strings.Join(names, ", "))
+	}
+	return nil
+}
+
 // Why a file is not trusted.
 var (
 	errUntrusted = errors.New("is not trusted")
 	errChanged   = errors.New("has changed since it was trusted")
 )
 
-// check returns errUntrusted or errChanged, or another error if it cannot be
-// known whether a file is trusted.
+// check returns errUntrusted or errChanged, or why the record cannot be read.
 func (s trustStore) check(path string, data []byte) error {
 	if s == "" {
 		return errUntrusted
@@ -216,12 +196,10 @@ func (s trustStore) check(path string, data []byte) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return errUntrusted
-	case err != nil:
-		return err
-	case string(line) != s.line(path, data):
+	case err == nil && string(line) != s.line(path, data):
 		return errChanged
 	}
-	return nil
+	return err
 }
 
 // ignoredFile is a configuration in the working directory that does not take
@@ -239,9 +217,9 @@ func (f *ignoredFile) String() string {
 	return fmt.Sprintf("ignored %s, which cannot be trusted: %v", path, oneLine(f.err.Error()))
 }
 
-// trustedFile reads the trusted configuration of the working directory. Of the
-// others nothing but the digest matters, and they are noted. The user's own
-// folder has none: it was read before.
+// trustedFile reads the trusted configuration of the working directory, and notes
+// the others, of which only the digest is computed. The user's own folder is left
+// out: its configuration was read before.
 func (c *loaded) trustedFile(own string) (name string, data []byte, err error) {
 	var trusted []string
 	for _, candidate := range configNames {

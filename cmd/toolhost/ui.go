@@ -15,23 +15,22 @@ import (
 	"github.com/toolhost/toolhost/server"
 )
 
-// The manners of this command: results go to stdout, all else to stderr. An
-// error is one line that starts with "toolhost:", without a capital letter and
-// without a period, several are a line each, and a hint says what to do next. Colors and bars appear
-// only where a person looks: on a terminal.
+// Results go to stdout, everything else to stderr. An error is a line that starts
+// with "toolhost:", without a capital letter and a period. A hint says what to do
+// next. Progress bars appear only on a terminal.
 
 // ui is where a command reads from and writes to.
 type ui struct {
 	in       io.Reader
 	out, err io.Writer
 	json     bool  // errors too are JSON, on stdout
-	lost     error // what first went wrong in printing a result
+	lost     error // the first error of printing a result
 }
 
 func (u *ui) printf(format string, args ...any) { u.print(fmt.Sprintf(format, args...)) }
 
-// print prints what the command is for. That it is lost, on a full disk, is an
-// error of the command.
+// print prints a result. That it cannot be written, on a full disk, is an error of
+// the command.
 func (u *ui) print(text string) {
 	if err := show(u.out, text); u.lost == nil {
 		u.lost = err
@@ -40,8 +39,8 @@ func (u *ui) print(text string) {
 
 func (u *ui) notef(format string, args ...any) { _ = show(u.err, fmt.Sprintf(format+"\n", args...)) }
 
-// show prints text, which plugins may have a part in: as it is, but on a terminal
-// fit for one.
+// show prints text that may come from plugins: on a terminal without control
+// characters.
 func show(w io.Writer, text string) error {
 	if terminal(w) > 0 {
 		text = string(fit([]byte(text)))
@@ -50,8 +49,8 @@ func show(w io.Writer, text string) error {
 	return err
 }
 
-// fit is text for a terminal: without what would control it, and with nothing in
-// it that cannot be seen, such as an override of the writing direction.
+// fit makes text harmless on a terminal: without control characters, and with
+// invisible characters made visible, such as an override of the writing direction.
 func fit(text []byte) []byte { return human.Visible([]byte(server.Clean(text))) }
 
 // fail reports an error.
@@ -73,8 +72,8 @@ func (u *ui) printJSON(v any) {
 	enc := json.NewEncoder(&text)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
-	_ = enc.Encode(v)      // what is printed is JSON
-	u.print(text.String()) // which may hold control characters beyond ASCII
+	_ = enc.Encode(v) // the types have nothing that cannot be encoded
+	u.print(text.String())
 }
 
 // flush ends a table.
@@ -84,7 +83,7 @@ func (u *ui) flush(w *tabwriter.Writer) {
 	}
 }
 
-// terminal returns the width of a terminal, or 0 if w is none.
+// terminal returns the width of a terminal, or 0 if w is not one.
 func terminal(w io.Writer) int {
 	f, ok := w.(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) {
@@ -97,18 +96,18 @@ func terminal(w io.Writer) int {
 	return width
 }
 
-// bar is a progress bar on the last line of a terminal, with output passing
-// above it. On anything else it draws nothing. It is safe for concurrent use.
+// bar is a progress bar on the last line of a terminal, below the output. If the
+// stream is not a terminal, it draws nothing. It is safe for concurrent use.
 type bar struct {
 	mu    sync.Mutex
 	w     io.Writer
 	width int
-	line  string // as drawn, "" if it is not there
+	line  string // as drawn; empty if there is none
 }
 
 func newBar(w io.Writer) *bar { return &bar{w: w, width: terminal(w)} }
 
-// notef passes a line above the bar.
+// notef prints a line above the bar.
 func (b *bar) notef(format string, args ...any) {
 	line := fmt.Appendf(nil, format+"\n", args...)
 	if b.width > 0 {
@@ -117,7 +116,7 @@ func (b *bar) notef(format string, args ...any) {
 	_, _ = b.above(b.w, line)
 }
 
-// above writes to what may be the same terminal while the bar is away.
+// above writes while the bar is erased, to a stream that may be the same terminal.
 func (b *bar) above(w io.Writer, p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -131,7 +130,7 @@ func (b *bar) above(w io.Writer, p []byte) (int, error) {
 
 const barWidth = 24
 
-// set draws the bar anew. An unknown total shows the count alone.
+// set redraws the bar. Without a total it shows only the count.
 func (b *bar) set(done, total float64, message string) {
 	if b.width == 0 {
 		return
@@ -143,6 +142,7 @@ func (b *bar) set(done, total float64, message string) {
 		line = fmt.Sprintf("%s%s %3.0f%% %s", strings.Repeat("█", full), strings.Repeat("░", barWidth-full), part*100, message)
 	}
 	line = fill(oneLine(line), b.width-1)
+
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if line != b.line {
@@ -152,7 +152,7 @@ func (b *bar) set(done, total float64, message string) {
 	}
 }
 
-// clear removes the bar for good.
+// clear removes the bar until it is set again.
 func (b *bar) clear() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -172,8 +172,8 @@ func (b *bar) draw() {
 	}
 }
 
-// fill is as much of a line as has room in so many columns. A line that is wrapped
-// could not be drawn anew in place: what may be two columns wide counts as such.
+// fill cuts a line to so many columns: a wrapped line could not be redrawn in
+// place. Characters that may be two columns wide count as two.
 func fill(line string, columns int) string {
 	for i, r := range line {
 		if columns--; r >= '\u1100' && !strings.ContainsRune("█░…·", r) {
@@ -186,8 +186,8 @@ func fill(line string, columns int) string {
 	return line
 }
 
-// oneLine keeps what a plugin says from moving the cursor and from hiding what
-// it says.
+// oneLine makes text of a plugin harmless in a line: it cannot move the cursor or
+// hide anything.
 func oneLine(s string) string {
 	return string(human.Visible([]byte(strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f || (r >= 0x80 && r < 0xa0) {
@@ -205,7 +205,7 @@ func dash(s string) string {
 	return s
 }
 
-// plural is a number of things.
+// plural counts things.
 func plural(n int, thing string) string {
 	if n != 1 {
 		thing += "s"
