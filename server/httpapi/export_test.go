@@ -76,6 +76,9 @@ func Routes() (all []Route) {
 			Method: r.method, Path: r.path, Begins: r.begins, Request: r.in, Response: r.out,
 			Name: op.OperationID, Open: op.Security != nil,
 		}
+		if r.in != nil && r.in.Field(0).Anonymous && r.in.Field(0).Type.Name() != "Spawn" || r.in == reflect.TypeFor[spawnBody]() {
+			out.Request = r.in.Field(0).Type // what clients send
+		}
 		for _, p := range r.query {
 			out.Query = append(out.Query, p.name)
 		}

@@ -25,7 +25,7 @@ func FuzzDecode(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		var in wire.NewSchedule
+		var in scheduleBody
 		err := decode(data, &in)
 		if err == nil {
 			require.True(t, json.Valid(data))

@@ -19,9 +19,15 @@ const (
 	maxResults = 1 << 20
 )
 
+// spawnBody is a [wire.Spawn] whose arguments are checked while the body is read.
+type spawnBody struct {
+	wire.Spawn
+	Args server.Args `json:"args"`
+}
+
 // spawn starts a run.
-func (a *API) spawn(r *request, in wire.Spawn) (status int, run wire.Run, err error) {
-	req, err := spawnRequest(in)
+func (a *API) spawn(r *request, in spawnBody) (status int, run wire.Run, err error) {
+	req, err := spawnRequest(in.Spawn, in.Args)
 	if err != nil {
 		return 0, run, err
 	}
@@ -44,13 +50,13 @@ func (a *API) spawn(r *request, in wire.Spawn) (status int, run wire.Run, err er
 	return status, r.shown(run), nil
 }
 
-func spawnRequest(in wire.Spawn) (server.SpawnRequest, error) {
+func spawnRequest(in wire.Spawn, args server.Args) (server.SpawnRequest, error) {
 	timeout, err := seconds("timeout_seconds", in.TimeoutSeconds)
-	if err == nil {
-		err = checkArgs(in.Tool, in.Args)
+	if err == nil && in.Tool == "" {
+		err = errNoTool
 	}
 	return server.SpawnRequest{
-		Tool: in.Tool, Args: in.Args, Title: in.Title, Timeout: timeout, By: asker,
+		Tool: in.Tool, Parsed: args, Title: in.Title, Timeout: timeout, By: asker,
 		Silent: in.SignalOnCompletion != nil && !*in.SignalOnCompletion,
 	}, err
 }

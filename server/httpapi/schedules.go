@@ -9,16 +9,23 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
+// scheduleBody is a [wire.NewSchedule] whose arguments are checked while the body
+// is read.
+type scheduleBody struct {
+	wire.NewSchedule
+	Args server.Args `json:"args"`
+}
+
 // schedule stores a schedule.
-func (a *API) schedule(r *request, in wire.NewSchedule) (status int, s wire.Schedule, err error) {
+func (a *API) schedule(r *request, in scheduleBody) (status int, s wire.Schedule, err error) {
 	if err := r.noKey("each request makes another schedule. Before you repeat it, look for the schedule with GET /v1/schedules"); err != nil {
 		return 0, s, err
 	}
-	spawn, err := spawnRequest(in.Spawn)
+	spawn, err := spawnRequest(in.Spawn, in.Args)
 	if err != nil {
 		return 0, s, err
 	}
-	at, err := once(in)
+	at, err := once(in.NewSchedule)
 	if err != nil {
 		return 0, s, err
 	}

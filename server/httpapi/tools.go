@@ -1,8 +1,6 @@
 package httpapi
 
 import (
-	"encoding/json"
-
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/wire"
@@ -29,9 +27,16 @@ func (a *API) tool(r *request, _ none) (wire.Definition, error) {
 	return wire.Definition{}, refuse(wire.CodeDenied, "permission denied: %s lacks grants that it needs", shorten(name))
 }
 
+// callBody is a [wire.Call] whose arguments are checked while the body is read,
+// and not again.
+type callBody struct {
+	wire.Call
+	Args server.Args `json:"args"`
+}
+
 // call calls a tool. What came of a call that was made is a result, whatever it
 // is; an error says why it was not made.
-func (a *API) call(r *request, in wire.Call) (abi.Result, error) {
+func (a *API) call(r *request, in callBody) (abi.Result, error) {
 	req, err := r.callRequest(in)
 	if err != nil {
 		return abi.Result{}, err
@@ -56,12 +61,12 @@ func (a *API) call(r *request, in wire.Call) (abi.Result, error) {
 	return result, nil // it says what a client may know
 }
 
-func (r *request) callRequest(in wire.Call) (server.Request, error) {
+func (r *request) callRequest(in callBody) (server.Request, error) {
 	if err := r.noKey("a call is repeated with each request. For a key, start a run with POST /v1/runs"); err != nil {
 		return server.Request{}, err
 	}
-	if err := checkArgs(in.Tool, in.Args); err != nil {
-		return server.Request{}, err
+	if in.Tool == "" {
+		return server.Request{}, errNoTool
 	}
 	if len(in.Locale) > server.MaxLocale {
 		return server.Request{}, invalid("locale", "longer than %d bytes", server.MaxLocale)
@@ -78,17 +83,8 @@ func (r *request) callRequest(in wire.Call) (server.Request, error) {
 	timeout, err := seconds("limits.timeout_seconds", in.Limits.TimeoutSeconds)
 	limits := server.Limits{Fuel: in.Limits.Fuel, Memory: in.Limits.MemoryBytes, Output: in.Limits.OutputBytes, Timeout: timeout}
 	return server.Request{
-		Session: r.caller.Session, Tool: in.Tool, Args: in.Args, Limits: limits, Locale: in.Locale, DryRun: in.DryRun,
+		Session: r.caller.Session, Tool: in.Tool, Parsed: in.Args, Limits: limits, Locale: in.Locale, DryRun: in.DryRun,
 	}, err
 }
 
-// checkArgs refuses what no tool accepts.
-func checkArgs(tool string, args json.RawMessage) error {
-	switch {
-	case tool == "":
-		return invalid("tool", "required")
-	case len(args) > 0 && args[0] != '{':
-		return invalid("args", "expected an object")
-	}
-	return nil
-}
+var errNoTool = invalid("tool", "required")

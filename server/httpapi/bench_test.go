@@ -1,0 +1,85 @@
+package httpapi_test
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/internal/plugintest"
+	"github.com/toolhost/toolhost/plugins"
+	"github.com/toolhost/toolhost/server"
+	"github.com/toolhost/toolhost/server/httpapi"
+)
+
+// BenchmarkCall compares a call over HTTP with a bare net/http server that reads
+// and writes the same bytes, in turns: the median of each, and their ratio.
+func BenchmarkCall(b *testing.B) {
+	manifest := plugintest.Manifest("echo")
+	echo := plugintest.Plugin{Manifest: manifest, Invoke: plugintest.Do().EchoLarge()}
+	service, err := server.Open(b.Context(), server.Config{
+		Folders:  []plugins.Folder{{Path: "zoo", FS: fstest.MapFS{"echo.wasm": {Data: echo.Wasm()}}}},
+		CacheDir: plugintest.CacheDir(),
+	})
+	require.NoError(b, err)
+	defer service.Close(b.Context())
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(b, err)
+	api := httpapi.New(service, httpapi.Config{})
+	go func() { _ = api.Serve(l) }()
+	defer api.Shutdown(b.Context())
+
+	for _, size := range []int{16, 1 << 20} {
+		b.Run(fmt.Sprint(size), func(b *testing.B) {
+			body := []byte(`{"tool":"echo","args":{"x":"` + strings.Repeat("x", size-8) + `"}}`)
+			answer := post(b, "http://"+l.Addr().String()+"/v1/calls", body)
+			bare := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				_, _ = io.Copy(io.Discard, r.Body)
+				w.Header().Set("Content-Type", "application/json")
+				_, _ = w.Write(answer)
+			}))
+			defer bare.Close()
+
+			var calls, bares []time.Duration
+			for b.Loop() {
+				began := time.Now()
+				post(b, "http://"+l.Addr().String()+"/v1/calls", body)
+				calls = append(calls, time.Since(began))
+				began = time.Now()
+				post(b, bare.URL, body)
+				bares = append(bares, time.Since(began))
+			}
+			call, base := median(calls), median(bares)
+			b.ReportMetric(float64(call.Microseconds()), "call-us")
+			b.ReportMetric(float64(base.Microseconds()), "bare-us")
+			b.ReportMetric(float64(call)/float64(base), "ratio")
+			b.ReportMetric(0, "ns/op") // of both together
+		})
+	}
+}
+
+func post(b *testing.B, url string, body []byte) []byte {
+	resp, err := http.Post(url, "application/json", bytes.NewReader(body))
+	require.NoError(b, err)
+	answer := make([]byte, 0, len(body)+1024)
+	buffer := bytes.NewBuffer(answer)
+	_, err = buffer.ReadFrom(resp.Body)
+	require.NoError(b, err)
+	_ = resp.Body.Close()
+	require.Equal(b, http.StatusOK, resp.StatusCode)
+	return buffer.Bytes()
+}
+
+func median(d []time.Duration) time.Duration {
+	slices.Sort(d)
+	return d[len(d)/2]
+}
