@@ -67,7 +67,6 @@ func (a *api) acknowledge(ctx context.Context, l *listener, agreed *mcp.Subscrip
 		return sendSDKs()
 	}
 
-
 	type notifications struct {
 		mcp.NotificationSubscriptions
 		TaskIDs []string `json:"taskIds"`
