@@ -15,8 +15,8 @@ import (
 
 // Why a module is refused or a call ended. The errors that match them are a
 // [*ModuleError] or a [*CallError]. A call that was canceled or ran out of time
-// matches context.Canceled or context.DeadlineExceeded in their place, and the
-// cause of the context too.
+// matches context.Canceled or context.DeadlineExceeded instead, and the cause of
+// the context too.
 var (
 	ErrClosed = errors.New("the host is closed")
 	ErrABI    = errors.New("the plugin breaks the contract")
@@ -26,20 +26,23 @@ var (
 	ErrDenied = errors.New("denied")
 	ErrTrap   = errors.New("the plugin crashed")
 
-	// ErrHostMemory is the limit of the host, Config.Memory, not that of the call.
-	// It matches ErrMemory too.
+	// ErrHostMemory: the limit of the host, Config.Memory, was reached, not that of
+	// the call. It matches ErrMemory too.
 	ErrHostMemory = instance.ErrHostMemory
-	// ErrCompileLimit is why a module is refused that takes more memory or time to
-	// compile than Config allows, and ErrCompileCrash is why one is that breaks the
-	// compiler. Both match ErrABI.
+	// ErrCompileLimit: compiling the module takes more memory or time than Config
+	// allows. ErrCompileCrash: the module breaks the compiler. Both match ErrABI.
 	ErrCompileLimit = errors.New("compile limit reached")
 	ErrCompileCrash = errors.New("the compiler crashed")
-	// ErrFiles: the process, or the system, has as many open files as it may. It
-	// passes when some are closed: the same call may do better later.
+	// ErrFiles: the process, or the system, has as many open files as it may. The
+	// same call may succeed later.
 	ErrFiles = errors.New("too many open files on this host; try again later")
-	// ErrBusy is why a call that was made within another is refused where it
-	// would have to wait for a serial tool.
+	// ErrBusy: a call that was made within another would have to wait for a serial
+	// tool.
 	ErrBusy = errors.New("busy")
+	// ErrCacheFolder: the folder for compiled code, or a folder in it, belongs to
+	// another user, can be written by others, or is a link: others could have this
+	// process execute what they like.
+	ErrCacheFolder = codecache.ErrUnsafe
 )
 
 // ErrNoManifest is why a plugin that does not say what it is cannot be loaded.
@@ -163,8 +166,3 @@ func (e TimeoutError) Error() string { return fmt.Sprintf("time limit of %v reac
 
 // Is makes it match context.DeadlineExceeded, as a deadline of the caller does.
 func (e TimeoutError) Is(target error) bool { return target == context.DeadlineExceeded }
-
-// ErrCacheFolder: the folder for compiled code, or a folder in it, belongs to
-// another user, can be written by others, who could have this process execute
-// what they like, or is a link.
-var ErrCacheFolder = codecache.ErrUnsafe

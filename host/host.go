@@ -30,54 +30,52 @@ import (
 
 // Config configures a Host. The zero Config works.
 type Config struct {
-	// CacheDir is a folder for compiled code, shared between processes. Empty
-	// keeps it in memory only, so that each process compiles each plugin anew.
+	// CacheDir is a folder for compiled code, shared between processes. Empty keeps
+	// it in memory only, so that each process compiles each plugin anew.
 	CacheDir string
-	// CacheSize is how many bytes of compiled code CacheDir may hold: what was
-	// not used for the longest time is removed. 0 is DefaultCacheSize.
+	// CacheSize is how many bytes of compiled code CacheDir may hold. The least
+	// recently used is removed. 0 is DefaultCacheSize.
 	CacheSize int64
-	// Memory is how many bytes all calls and what is kept for them may take
-	// together: linear memory, what large tables and the like beside it take, deep
-	// stacks, snapshots, large arguments and results while a call runs, and what
-	// an interpreter makes of a plugin (see Describe). A call that would need more
-	// is refused, or ended where it grows, with an error that matches
-	// [ErrHostMemory]. Compiled code does not count. 0 is DefaultHostMemory.
+	// Memory is how many bytes all calls and what is kept for them may take together:
+	// linear memory, overhead such as large tables, deep stacks, snapshots, large
+	// arguments and results while a call runs, and what an interpreter makes of a
+	// plugin (see Describe). A call that would need more is refused, or ended where
+	// it grows, with an error that matches [ErrHostMemory]. Compiled code does not
+	// count. 0 is DefaultHostMemory.
 	Memory int64
 	// Calls is how many calls of one module may run at a time; others wait, and
-	// their time runs. A place that comes free goes to the client that has the
-	// fewest (see Call.Session), and to its calls in the order they came. 0 is
-	// DefaultCalls.
+	// their time runs. A free slot goes to the client that holds the fewest (see
+	// Call.Session), and to its calls in order. 0 is DefaultCalls.
 	Calls int
 	// TotalCalls is how many calls of all modules may run at a time, those with
-	// Call.Background left out; others wait likewise. 0 is DefaultTotalCalls.
+	// Call.Background excluded; others wait likewise. 0 is DefaultTotalCalls.
 	TotalCalls int
 	// Computing is how many guests compute at a time; others wait, and their time
-	// runs. Direct calls go before background runs, and clients take turns. 0 is as
-	// many as Go uses processors, see [runtime.GOMAXPROCS]. Where it is less than
-	// that, the rest of the program never waits for a guest.
+	// runs. Direct calls go before background runs, and clients alternate. 0 is as
+	// many as Go uses processors, see [runtime.GOMAXPROCS]. With fewer than that the
+	// rest of the program never waits for a guest.
 	Computing int
-	// Shared says that calls of several clients are to be expected. Then one
-	// client can have three quarters of Calls and of TotalCalls, at least one: its
-	// calls wait although there are places, so that there is one for whoever comes
-	// next. Without it one client can have them all, and another waits for the end
-	// of a call. Package server shares its background runs likewise.
+	// Shared says that several clients are expected. One client can then hold three
+	// quarters of Calls and of TotalCalls, at least one, so that a slot is free for
+	// the next client. Otherwise one client can hold them all. Package server shares
+	// its background runs likewise.
 	Shared bool
 	// Warm is how many clean instances of one module wait for calls, and WarmFor
 	// how long. 0 is DefaultWarm and DefaultWarmFor. Negative keeps none.
 	Warm    int
 	WarmFor time.Duration
-	// Compiler is a program to compile in: each plugin in a process of its own,
-	// with limits, since a hostile module can take a compiler down or keep it busy
-	// without end. Its main function calls [CompilerMain] first of all; most often
-	// it is this program, see [ThisProgram]. Empty compiles in this process, where
-	// nothing but the bounds on a module's structure protects it.
+	// Compiler is a program to compile in: each plugin in a process of its own, with
+	// limits, since a hostile module can crash a compiler or keep it busy for ever.
+	// Its main function calls [CompilerMain] first; most often it is this program,
+	// see [ThisProgram]. Empty compiles in this process, which only the bounds on a
+	// module's structure protect.
 	Compiler string
-	// CompileMemory and CompileTime are how much memory, in bytes, and processor
-	// time Compiler may take for one plugin. It may take five times as much real
-	// time. 0 is DefaultCompileMemory and DefaultCompileTime.
+	// CompileMemory and CompileTime are how much memory, in bytes, and processor time
+	// Compiler may take for one plugin, and five times as much real time. 0 is
+	// DefaultCompileMemory and DefaultCompileTime.
 	CompileMemory int64
 	CompileTime   time.Duration
-	// Logger gets what plugins log, and what went wrong inside. Nil discards.
+	// Logger gets what plugins log, and internal errors. Nil discards.
 	Logger *slog.Logger
 }
 
@@ -113,8 +111,8 @@ type Host struct {
 	cpus       *sched.Scheduler
 	operations map[string]operation // that guests call by name
 
-	interpreting chan struct{} // has the plugins that are
-	building     chan struct{} // has those that a child process compiles
+	interpreting chan struct{} // semaphore: plugins that are interpreted
+	building     chan struct{} // semaphore: child processes that compile
 
 	compiling     context.Context // done when nothing is to be compiled any more
 	stopCompiling context.CancelFunc
@@ -123,7 +121,7 @@ type Host struct {
 	closed  bool
 	calls   sync.WaitGroup
 	freeing sync.Once
-	freed   error // what went wrong with it
+	freed   error // of freeing
 	// modules are those that were not closed: they hold memory that the
 	// runtime knows nothing of.
 	modules  map[*Module]bool
@@ -188,9 +186,8 @@ func (h *Host) openCompiler(ctx context.Context, cfg Config) (err error) {
 }
 
 // Close refuses new calls, ends compilations, waits for the calls that run, and
-// frees everything.
-// When ctx is done first, it ends them: each returns an error that matches
-// [ErrClosed]. No goroutine and no instance is left when it returns.
+// frees everything. If ctx ends first, it ends the calls: each returns an error that
+// matches [ErrClosed]. No goroutine and no instance is left when it returns.
 func (h *Host) Close(ctx context.Context) error {
 	h.mu.Lock()
 	h.closed = true

@@ -63,8 +63,7 @@ func (h *Host) CompileWith(ctx context.Context, wasm []byte, opts CompileOptions
 	defer cancel(nil)
 	defer context.AfterFunc(h.compiling, func() { cancel(ErrClosed) })()
 
-	// Code and data are looked at where they are rewritten, which is not done
-	// for what the cache has.
+	// Code and data are checked where they are rewritten, which the cache spares.
 	started := time.Now()
 	info, err := h.Scan(bytes.NewReader(wasm), int64(len(wasm)))
 	if err != nil {
@@ -86,10 +85,9 @@ func (h *Host) CompileWith(ctx context.Context, wasm []byte, opts CompileOptions
 	return m, nil
 }
 
-// Refused returns why the module of a digest could not be compiled before, which
-// is why it is not tried again, or nil. The error is what CompileWith returns. It
-// is remembered until the module, the limits or the version of Toolhost change:
-// in Config.CacheDir, if there is one, and else as long as the host lives.
+// Refused returns the error with which CompileWith refused the module of a digest
+// before, or nil. It is not compiled again until the module, the limits or the
+// version of Toolhost change. Config.CacheDir remembers that; without one, the host.
 func (h *Host) Refused(digest string) error { return moduleError(h.refusals.Recall(digest, h.limits)) }
 
 // newModule returns the module of a plugin that is prepared. Its error matches
@@ -118,15 +116,14 @@ func (h *Host) newModule(info *Info, p *prepared) (*Module, error) {
 // again takes little time.
 func (h *Host) KeepsCode() bool { return h.code.Keeps() }
 
-// Cost says what metering a module takes: a report for people, and for those
-// who wonder why a file grew.
+// Cost reports what metering adds to a module.
 type Cost struct {
 	Table     int     `json:"table"`     // version of the cost table
 	Functions int     `json:"functions"` // defined in the module
 	Operators int     `json:"operators"` // that cost fuel
 	Loops     int     `json:"loops"`
-	Charges   int     `json:"charges"` // places that count
-	Checks    int     `json:"checks"`  // places that can end the call
+	Charges   int     `json:"charges"` // instructions that count fuel
+	Checks    int     `json:"checks"`  // instructions that can end the call
 	Growth    float64 `json:"growth"`  // of the file: 0.1 is a tenth larger
 }
 
@@ -147,7 +144,7 @@ func (m *Module) Close(ctx context.Context) error {
 	return m.compiled.Close(ctx)
 }
 
-// forget gives back what the module holds beside its code, once: a module and
+// forget gives back what the module holds besides its code, once: a module and
 // its host may be closed at the same time.
 func (m *Module) forget() {
 	m.forgotten.Do(func() {

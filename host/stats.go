@@ -40,19 +40,19 @@ func isolation(info *Info, why string) Isolation {
 	return Isolation{Reset, "its memory and its globals are all that changes"}
 }
 
-// ProcessorStats are figures of who computes on a host.
+// ProcessorStats are figures of the calls of a host that compute.
 type ProcessorStats = sched.Stats
 
 // Counts are what the calls of a module, or of all, are doing and did.
 type Counts struct {
-	Running int `json:"running"` // calls that have a place, and an instance or soon one
-	Waiting int `json:"waiting"` // calls that wait for a turn or a place
-	// How many calls had to wait, those that gave up included, and for how long
-	// together.
+	Running int `json:"running"` // calls that hold their slots
+	Waiting int `json:"waiting"` // calls that wait for a slot or their session
+	// How many calls had to wait, including those that gave up, and for how long in
+	// total.
 	Waited   int64         `json:"waited"`
 	WaitTime time.Duration `json:"wait_ns"`
-	// How many calls had an instance that was warm, that was made from a
-	// snapshot, and that started up for them.
+	// How many calls had an instance that was warm, made from a snapshot, or started
+	// up for them.
 	Warm     int64 `json:"warm"`
 	Restored int64 `json:"restored"`
 	Started  int64 `json:"started"`
@@ -75,9 +75,8 @@ type Outcomes struct {
 	Internal           int64 `json:"internal"` // the plugin or the host broke
 }
 
-// Stats are figures for operators, of one module or of a host. They are taken
-// one after another while calls go on, so that they need not add up to the last
-// one.
+// Stats are figures for operators, of one module or of a host. They are taken one
+// after another while calls run, so they may be off by a few.
 type Stats struct {
 	Counts
 	Instances   int          `json:"instances"`    // that exist, the warm ones included
@@ -87,7 +86,7 @@ type Stats struct {
 	MemoryLimit int64        `json:"memory_limit"` // of the host, for all modules
 	MemoryOf    MemoryOf     `json:"memory_of"`    // what Memory is made of
 	Compiled    CompileStats `json:"compiled"`     // of a host
-	// Processors is who computes on a host.
+	// Processors says which calls of a host compute.
 	Processors ProcessorStats `json:"processors"`
 	// Startup is why calls of a module start it up anew although its isolation
 	// is Reset. It is known once one has done so, and empty for a host.
@@ -96,7 +95,7 @@ type Stats struct {
 
 // MemoryOf says what takes memory, in bytes.
 type MemoryOf struct {
-	Instances int64 `json:"instances"` // linear memory and what is beside it, of warm instances too
+	Instances int64 `json:"instances"` // linear memory with its overhead, of warm instances too
 	Images    int64 `json:"images"`    // what instances start with: data of modules, and snapshots
 	Stacks    int64 `json:"stacks"`    // of guests that recurse deeply
 	Buffers   int64 `json:"buffers"`   // arguments and results of running calls, where they are large

@@ -4,7 +4,7 @@ package compiler
 
 import "os"
 
-// confineProcess does nothing: what there is here are the child's own look at
+// confineProcess does nothing: the only limits are the child's own check of
 // its memory and the time that its parent gives it.
 func confineProcess(job) error { return nil }
 

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// memoryInterval is how often a child looks at its memory.
+// memoryInterval is how often a child checks its memory.
 const memoryInterval = 5 * time.Millisecond
 
 // watchMemory calls half when Go's runtime has taken more than half of most bytes

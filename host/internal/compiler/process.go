@@ -37,7 +37,7 @@ const wallFactor = 5
 // maxProcessor is the most processor time that counts for that.
 const maxProcessor = 24 * time.Hour
 
-// job is what a child is told before the bytes of the module.
+// job is what a child reads before the bytes of the module.
 type job struct {
 	Memory    int64         `json:"memory"`
 	Processor time.Duration `json:"processor"`

@@ -8,8 +8,8 @@ import (
 
 // pagemap tells which pages of a private mapping were written to, as Linux
 // documents in Documentation/admin-guide/mm/pagemap.rst: the first write makes a
-// page anonymous, no longer one of the file. Of what is no file's, it tells which
-// pages were touched.
+// page anonymous, no longer one of the file. For memory without a file it tells
+// which pages were touched.
 type pagemap struct {
 	file *os.File // nil where there is none
 	size uint64   // of a page
@@ -76,7 +76,7 @@ func (p *pagemap) works() bool {
 }
 
 // pages appends where in a mapping pages were written to. It is false if the
-// system does not tell, or if there is no room for all of them in pages.
+// system does not tell, or if they are more than pages can hold.
 func (p *pagemap) pages(mapping []byte, pages []uint64) ([]uint64, bool) {
 	if p.file == nil {
 		return nil, false

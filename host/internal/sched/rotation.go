@@ -2,9 +2,9 @@ package sched
 
 import "container/list"
 
-// rotation is a queue of guests in which clients take turns: the next one is
-// that whose last turn began the longest ago. The guests of a client take turns
-// likewise. It is not safe for concurrent use.
+// rotation is a round-robin queue: the next client is the one that was served the
+// longest time ago, and so is the next guest of a client. It is not safe for
+// concurrent use.
 type rotation struct {
 	clients map[string]*rotating
 	order   list.List // of *rotating, the next first
@@ -17,7 +17,7 @@ type rotating struct {
 	of     *rotation
 	name   string
 	guests list.List // of *Guest, the next first
-	turns  int       // it has
+	turns  int       // guests that are served
 	at     *list.Element
 }
 
@@ -45,11 +45,10 @@ func (r *rotation) remove(g *Guest) {
 	c.settle()
 }
 
-// next takes out the guest whose turn it is. There must be one. The turn is given
-// back with done.
+// next takes out the guest to serve. There must be one. done ends its service.
 func (r *rotation) next() *Guest {
 	e := r.order.Front()
-	for e.Value.(*rotating).guests.Len() == 0 { // as many as have turns
+	for e.Value.(*rotating).guests.Len() == 0 { // at most as many as are served
 		e = e.Next()
 	}
 	c := e.Value.(*rotating)
@@ -62,7 +61,7 @@ func (r *rotation) next() *Guest {
 	return g
 }
 
-// done ends a turn. A nil client never had one.
+// done ends the service of a guest. A nil client had none.
 func (c *rotating) done() {
 	if c != nil {
 		c.turns--

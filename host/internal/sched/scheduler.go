@@ -320,8 +320,8 @@ func (s *Scheduler) dispatch(now time.Duration) {
 	}
 }
 
-// next is the level whose turn it is, and whether it got it although others are
-// more urgent. It is urgencies if nobody waits.
+// next is the level to serve, and whether it is served although others are more
+// urgent. It is urgencies if nobody waits.
 func (s *Scheduler) next() (l urgency, certain bool) {
 	most := s.mostUrgent()
 	for l := urgencies - 1; l > most; l-- {
@@ -351,7 +351,7 @@ func (s *Scheduler) publish() {
 	}
 }
 
-// Stats are figures of who computes on a host. A call has a processor, or waits
+// Stats are figures of the calls that compute. A call has a processor, or waits
 // for one, from when it gets an instance until it ends, except while its guest
 // sleeps or waits for an answer.
 type Stats struct {
