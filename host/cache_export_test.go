@@ -2,7 +2,6 @@ package host
 
 import (
 	"bytes"
-	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -34,10 +33,3 @@ func (h *Host) LoadsOutline(t *testing.T, wasm []byte, stored bool) bool {
 // Overhead is what each instance of a module takes in addition to its memory, in
 // bytes.
 func (m *Module) Overhead() int64 { return m.account.Overhead() }
-
-// ListEntry is what is found of an entry of a cache, of one file.
-func ListEntry(t *testing.T, dir, key, file string) []string {
-	c, err := codecache.Open(codecache.Config{Dir: dir})
-	require.NoError(t, err)
-	return slices.DeleteFunc(c.List(key), func(name string) bool { return name != file })
-}

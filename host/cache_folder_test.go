@@ -174,20 +174,3 @@ func TestCacheRemovesOnlyWhatIsIts(t *testing.T) {
 		require.NoDirExists(t, filepath.Dir(filepath.Join(dir, name)))
 	}
 }
-
-// TestCacheKeepsWhatItCannotRead: it may be whole, and readable in a moment.
-func TestCacheKeepsWhatItCannotRead(t *testing.T) {
-	if os.Geteuid() == 0 {
-		t.Skip("root can read everything")
-	}
-	dir := t.TempDir()
-	callEcho(t, cachedHost(t, dir, 0))
-	for _, list := range []func(testing.TB, string) []string{codes, modules} {
-		file := list(t, dir)[0]
-		require.NoError(t, os.Chmod(file, 0))
-		require.Empty(t, host.ListEntry(t, dir, filepath.Base(filepath.Dir(file)), file))
-		require.FileExists(t, file)
-		require.NoError(t, os.Chmod(file, 0o600))
-	}
-	require.True(t, cached(t, dir))
-}

@@ -181,14 +181,6 @@ func (c *Cache) key(digest string) string {
 	return hex.EncodeToString(sum[:keyLen/2])
 }
 
-// List lists the files of an entry that are whole, and removes the others.
-func (c *Cache) List(key string) (paths []string) {
-	for _, file := range c.folder.list(key) {
-		paths = append(paths, file.path)
-	}
-	return paths
-}
-
 // Find loads a module. It is nil if it is not there. The cache must be Ready.
 func (c *Cache) Find(digest string) *Loaded {
 	if !c.Keeps() {
