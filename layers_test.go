@@ -36,7 +36,6 @@ var layers = map[string][]string{
 	"internal/human":                     {},
 	"internal/schema":                    {"abi", "internal/strictjson"},
 	"internal/strictjson":                {"abi"},
-	"internal/jsontext":                  {},
 	"internal/document":                  {},
 	"internal/fair":                      {},
 	"host/internal/compiler":             {"internal/fuel", "internal/snapshot", "internal/complexity", "internal/wasmbin", "internal/owned"}, // bytes of a stranger in, files out

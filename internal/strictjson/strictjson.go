@@ -11,7 +11,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"iter"
 	"strings"
 	"unicode/utf8"
 
@@ -79,59 +78,7 @@ func (o *Object) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	return err
 }
 
-// Members returns the names and values of the object in their order.
-func (o Object) Members() iter.Seq2[string, json.RawMessage] {
-	return func(yield func(string, json.RawMessage) bool) {
-		rest := o.raw
-		for len(rest) > 0 && rest[0] != '}' {
-			rest = bytes.TrimLeft(rest[1:], space) // past a brace or a comma
-			if rest[0] == '}' {
-				return
-			}
-
-			name, _ := jsontext.AppendUnquote(nil, rest[:end(rest)]) // an error is half a surrogate pair, replaced
-			rest = bytes.TrimLeft(rest[end(rest):], space)
-			rest = bytes.TrimLeft(rest[1:], space)
-			value := rest[:end(rest)]
-			rest = bytes.TrimLeft(rest[len(value):], space)
-
-			if !yield(string(name), value) {
-				return
-			}
-		}
-	}
-}
-
 const space = " \t\r\n"
-
-// end returns the length of the value at the start of valid JSON.
-func end(text []byte) int {
-	for i, depth := 0, 0; i < len(text); i++ {
-		switch text[i] {
-		case '"':
-			for i++; text[i] != '"'; i++ {
-				if text[i] == '\\' {
-					i++
-				}
-			}
-		case '{', '[':
-			depth++
-			continue
-		case '}', ']':
-			depth--
-		default:
-			if depth > 0 || i+1 < len(text) && !strings.ContainsRune(space+",]}", rune(text[i+1])) {
-				continue
-			}
-		}
-
-		if depth == 0 {
-			return i + 1
-		}
-	}
-
-	return len(text)
-}
 
 // Check reports whether a text is one valid JSON value of any kind, in one pass.
 // The error is an *[Error].
