@@ -43,7 +43,7 @@ func TestBadSidecar(t *testing.T) {
 		{"alias bomb", "yaml", aliases(), "document contains excessive aliasing"},
 		{
 			"one long text many times", "yaml", "a: &a '" + strings.Repeat("x", 10_000) + "'\nb: [" + strings.Repeat("*a, ", 1000) + "]\n",
-			"it comes to more than 1048576 bytes, and at most these are read",
+			"it expands to more than 1048576 bytes, the limit",
 		},
 		{"deep flow", "yaml", "a: " + strings.Repeat("[", 50_000), "yaml: exceeded max depth"},
 		{"deep", "yaml", "a: " + strings.Repeat("[", 200) + strings.Repeat("]", 200), "expected at most 100 levels of nesting"},

@@ -1,6 +1,5 @@
-// Package document decodes what people write in YAML, TOML or JSON, within
-// bounds: the author may be hostile, and the decoders themselves bound neither
-// time nor memory.
+// Package document decodes YAML, TOML and JSON of authors who may be hostile. It
+// bounds time and memory, which the decoders do not.
 package document
 
 import (
@@ -16,17 +15,16 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// The bounds of a document. The time to decode YAML and TOML grows with the
-// square of the number of keys in one mapping, and each merge key of YAML
-// repeats that cost.
+// The bounds of a document. Decoding a mapping of YAML or TOML takes time
+// quadratic in its keys, and each merge key of YAML repeats that.
 const (
-	MaxJSON    = 1 << 20  // bytes of a JSON file, and of what any document expands to
+	MaxJSON    = 1 << 20  // bytes of a JSON file, and of any document once it is expanded
 	MaxWritten = 64 << 10 // bytes of a YAML or TOML file
 	MaxNesting = 100      // levels of mappings and lists
 	maxKeys    = 256      // of one mapping of YAML
 )
 
-// MaxSize is the number of bytes a file of that name may have.
+// MaxSize is the most bytes that a file of this name may have.
 func MaxSize(name string) int64 {
 	if filepath.Ext(name) == ".json" {
 		return MaxJSON
@@ -34,10 +32,10 @@ func MaxSize(name string) int64 {
 	return MaxWritten
 }
 
-// Decode decodes a document in the format that the ending of its name says:
-// .json, .toml, .yaml or .yml. Mappings become map[string]any. An empty YAML
-// document is nil. Errors are one line long and say where in the document the
-// fault is, as far as that is known; they do not repeat the name.
+// Decode decodes a document. The ending of its name is its format: .json, .toml,
+// .yaml or .yml. Mappings become map[string]any. An empty YAML document is nil.
+// Errors are one line, with the line of the document if that is known, but without
+// the name.
 func Decode(name string, data []byte) (document any, err error) {
 	if most := MaxSize(name); int64(len(data)) > most {
 		return nil, fmt.Errorf("the file has %d bytes, and at most %d are read", len(data), most)
@@ -83,26 +81,27 @@ func decodeJSON(data []byte) (document any, err error) {
 	return document, err
 }
 
-// jsonNesting refuses deep nesting before anything is built from it. Faults of
-// syntax are left to the decoder.
+// jsonNesting refuses deep nesting before anything is decoded. Syntax errors are
+// left to the decoder.
 func jsonNesting(data []byte) error {
-	decoder := json.NewDecoder(bytes.NewReader(data))
-	for depth := 0; ; {
-		token, err := decoder.Token()
-		if err != nil {
-			return nil
-		}
-
-		switch token {
-		case json.Delim('['), json.Delim('{'):
+	depth, quoted := 0, false
+	for i := 0; i < len(data); i++ {
+		switch c := data[i]; {
+		case c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '[' || c == '{':
 			depth++
-		case json.Delim(']'), json.Delim('}'):
+		case c == ']' || c == '}':
 			depth--
 		}
 		if depth > MaxNesting {
-			return errNesting(lineAt(data[:decoder.InputOffset()]))
+			return errNesting(lineAt(data[:i]))
 		}
 	}
+	return nil
 }
 
 // lineAt is the number of the line that a text ends in.
@@ -137,8 +136,8 @@ func decodeYAML(data []byte) (document any, err error) {
 	return document, nil
 }
 
-// narrow refuses mappings of too many keys and deep nesting, in a document as it
-// is written: aliases are not followed. The root is at depth -1.
+// narrow refuses mappings with too many keys and deep nesting in a document as it
+// is written, before aliases are expanded. The root is at depth -1.
 func narrow(n *yaml.Node, depth int) error {
 	if depth > MaxNesting {
 		return errNesting(n.Line)

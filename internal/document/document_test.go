@@ -29,7 +29,7 @@ func TestDecode(t *testing.T) {
 	require.Nil(t, got)
 }
 
-// Each format is bounded alike, and the fault is found by its line.
+// Every format has the same bounds, and errors name the line.
 func TestBounds(t *testing.T) {
 	const deep = "expected at most 100 levels of nesting"
 	nested := func(open, close string, n int) string { return strings.Repeat(open, n) + strings.Repeat(close, n) }
@@ -60,7 +60,7 @@ func TestBounds(t *testing.T) {
 		{"d.toml", "a = nan", "expected numbers, found NaN"},
 		{"d.yaml", "#" + strings.Repeat("x", document.MaxWritten), "the file has 65537 bytes, and at most 65536 are read"},
 		{"d.json", strings.Repeat(" ", document.MaxJSON+1), "the file has 1048577 bytes, and at most 1048576 are read"},
-		{"d.yaml", "a: &a '" + strings.Repeat("x", 10_000) + "'\nb: [" + strings.Repeat("*a, ", 1000) + "]\n", "it comes to more than 1048576 bytes, and at most these are read"},
+		{"d.yaml", "a: &a '" + strings.Repeat("x", 10_000) + "'\nb: [" + strings.Repeat("*a, ", 1000) + "]\n", "it expands to more than 1048576 bytes, the limit"},
 		{"d.txt", "", "expected a file that ends in .yaml, .toml or .json"},
 	} {
 		_, err := document.Decode(test.name, []byte(test.text))

@@ -7,8 +7,8 @@ import (
 	"github.com/pelletier/go-toml/v2/unstable"
 )
 
-// tomlNesting refuses deep nesting before anything is built from it: a dotted
-// key is a level for each two bytes. Faults of syntax are left to the decoder.
+// tomlNesting refuses deep nesting before anything is decoded: a dotted key has a
+// level for each two bytes. Syntax errors are left to the decoder.
 func tomlNesting(data []byte) error {
 	var p unstable.Parser
 	p.Reset(data)
@@ -33,7 +33,7 @@ func tomlNesting(data []byte) error {
 	return nil
 }
 
-// tomlDepth is how many levels a node adds to what it is in.
+// tomlDepth is how many levels a node adds.
 func tomlDepth(n *unstable.Node) int {
 	switch n.Kind {
 	case unstable.KeyValue:
@@ -58,8 +58,8 @@ func keyParts(n *unstable.Node) (parts int) {
 	return parts
 }
 
-// budget bounds what a document expands to. A few bytes can become far more: a
-// YAML alias repeats a whole value.
+// budget bounds what a document expands to: a YAML alias of a few bytes repeats a
+// whole value.
 type budget struct{ bytes int }
 
 func (b *budget) value(v any, depth int) error {
@@ -67,12 +67,11 @@ func (b *budget) value(v any, depth int) error {
 		return fmt.Errorf("expected at most %d levels of nesting", MaxNesting)
 	}
 
+	b.bytes--
 	switch v := v.(type) {
 	case map[string]any:
 		for key, item := range v {
-			if err := b.take(len(key)); err != nil {
-				return err
-			}
+			b.bytes -= len(key)
 			if err := b.value(item, depth+1); err != nil {
 				return err
 			}
@@ -90,18 +89,15 @@ func (b *budget) value(v any, depth int) error {
 			}
 		}
 	case string:
-		return b.take(len(v))
+		b.bytes -= len(v)
 	case float64:
 		if math.IsNaN(v) || math.IsInf(v, 0) {
 			return fmt.Errorf("expected numbers, found %v", v)
 		}
 	}
-	return b.take(1)
-}
 
-func (b *budget) take(n int) error {
-	if b.bytes -= n; b.bytes < 0 {
-		return fmt.Errorf("it comes to more than %d bytes, and at most these are read", MaxJSON)
+	if b.bytes < 0 {
+		return fmt.Errorf("it expands to more than %d bytes, the limit", MaxJSON)
 	}
 	return nil
 }

@@ -3,7 +3,7 @@ package human
 
 import "fmt"
 
-// Bytes is a number of bytes: 512 B, 1.5 KiB, 64.0 MiB, 2.0 GiB.
+// Bytes writes a number of bytes: 512 B, 1.5 KiB, 64.0 MiB, 2.0 GiB.
 func Bytes(n int64) string {
 	switch {
 	case n >= 1<<30:

@@ -7,18 +7,17 @@ import (
 	"unicode/utf8"
 )
 
-// Visible returns text in which everything can be seen: control characters are
-// replaced by their pictures, and what has no picture (overrides of the writing
-// direction, marks of no width, tags) by its code point, as in ⟨U+202E⟩. New lines
-// and tabs stay. What is put in place means nothing to HTML and to a terminal.
+// Visible makes all characters of a text visible: control characters become their
+// pictures, and others (overrides of the writing direction, marks of no width,
+// tags) their code point, as in ⟨U+202E⟩. New lines and tabs stay. The replacements
+// mean nothing to HTML and to terminals.
 func Visible(text []byte) []byte {
 	if plain(text) {
 		return text
 	}
 
 	out := bytes.NewBuffer(make([]byte, 0, len(text)+len(text)/8))
-	marks := 0 // combining ones, in a row
-	prev := rune(0)
+	marks, prev := 0, rune(0) // combining marks in a row
 
 	for len(text) > 0 {
 		r, size := utf8.DecodeRune(text)
@@ -55,8 +54,7 @@ func Visible(text []byte) []byte {
 // language, too few to paint over other lines.
 const maxMarks = 4
 
-// plain reports whether there is nothing but printable ASCII, new lines and
-// tabs.
+// plain reports whether a text is only printable ASCII, new lines and tabs.
 func plain(p []byte) bool {
 	for _, c := range p {
 		if c >= 0x7f || c < ' ' && c != '\n' && c != '\t' {
@@ -66,8 +64,8 @@ func plain(p []byte) bool {
 	return true
 }
 
-// hidden reports whether a character after prev is seen only by its effect.
-// Joiners stay in scripts that need them, and in emoji.
+// hidden reports whether a character after prev is invisible. Joiners stay in
+// scripts that need them, and in emoji.
 func hidden(r, prev rune) bool {
 	switch {
 	case r == '\u200c' || r == '\u200d':

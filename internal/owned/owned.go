@@ -25,7 +25,7 @@ const (
 // Folder returns an error that matches [ErrUnsafe] if others can put files into a
 // folder. It refuses links, because it does not check who can change their targets.
 func Folder(name string) error {
-	info, err := os.Lstat(filepath.Clean(name)) // with a slash at its end it would be followed
+	info, err := os.Lstat(filepath.Clean(name)) // a slash at the end would follow a link
 	if err != nil {
 		return err
 	}
@@ -128,9 +128,9 @@ func File(name string, info fs.FileInfo) error {
 	return check(name, info)
 }
 
-// ReadFile reads a file that others cannot have written.
+// ReadFile reads a file that only this user can have written.
 func ReadFile(name string) ([]byte, error) {
-	info, err := os.Lstat(name) // to open a pipe would wait for its other end
+	info, err := os.Lstat(name) // opening a pipe would block
 	if err == nil {
 		err = File(name, info)
 	}
@@ -180,8 +180,8 @@ func WriteFile(name string, data []byte) error {
 	return err
 }
 
-// Temp is the folder for temporary files, if others cannot replace what this
-// process puts there: where they can write to it too, it has to be sticky.
+// Temp returns the folder for temporary files, if others cannot replace the files
+// of this process. A folder that others can write to has to be sticky.
 func Temp() (string, error) {
 	name, err := filepath.EvalSymlinks(os.TempDir())
 	if err != nil {
