@@ -20,11 +20,18 @@ type operation struct {
 // maxOp bounds the name of an operation, in bytes.
 const maxOp = 64
 
-// operations are those of all capabilities.
+// reserved are operations of the contract that this version denies to everybody, so
+// that a plugin can tell them from misspelled ones.
+var reserved = []string{"http", "kv.get", "kv.set", "kv.delete", "kv.list", "tool.call", "secret.exists"}
+
+// operations are those of all capabilities, and the reserved ones.
 func operations() map[string]operation {
 	all := map[string]operation{}
 	for _, c := range Capabilities {
 		maps.Copy(all, c.ops)
+	}
+	for _, op := range reserved {
+		all[op] = operation{denied: func(*call) string { return op + " is not granted to this plugin" }}
 	}
 	return all
 }

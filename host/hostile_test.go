@@ -128,8 +128,8 @@ func TestCapabilities(t *testing.T) {
 		code        int32
 		response    string
 	}{
-		"not granted":      {"ask", `{}`, host.Policy{}, abi.CallDenied, `{"code":"denied","message":"ask is not granted to this plugin"}`},
-		"misspelled":       {"sleeep", `{}`, host.Policy{}, abi.CallUnknown, `{"code":"unknown","message":"this host has no such capability, did you mean \"sleep\"?"}`},
+		"not granted":      {"http", `{}`, host.Policy{}, abi.CallDenied, `{"code":"denied","message":"http is not granted to this plugin"}`},
+		"misspelled":       {"kv.gett", `{}`, host.Policy{}, abi.CallUnknown, `{"code":"unknown","message":"this host has no such capability, did you mean \"kv.get\"?"}`},
 		"unknown":          {"teleportation", `{}`, host.Policy{}, abi.CallUnknown, `{"code":"unknown","message":"this host has no such capability"}`},
 		"not UTF-8":        {"\xff\xfe", "\xff", host.Policy{}, abi.CallUnknown, `{"code":"unknown","message":"this host has no such capability"}`},
 		"a huge name":      {strings.Repeat("sleep", 1000), ``, host.Policy{Grant: host.Grant{Clock: true}}, abi.CallUnknown, `{"code":"unknown","message":"this host has no such capability"}`},
