@@ -27,15 +27,15 @@ type follower struct {
 	sent    wire.Run // the last state that was sent
 }
 
-// follow streams a run's output until the run has ended: from the beginning, or
+// followOutput streams a run's output until the run has ended: from the beginning, or
 // after the last event a client has seen. If the run was started again since,
 // the output of the new attempt comes from its beginning.
-func (a *API) follow(r *request, run wire.Run) error {
+func followOutput(r *request, run wire.Run) error {
 	f := &follower{request: r, id: run.TaskID, attempt: run.Attempt}
 	if err := f.resume(r.Header.Get("Last-Event-ID")); err != nil {
 		return err
 	}
-	release, err := a.occupy(r.caller)
+	release, err := r.api.occupy(r.caller)
 	if err != nil {
 		return err
 	}
@@ -46,7 +46,7 @@ func (a *API) follow(r *request, run wire.Run) error {
 		return nil // the client is gone
 	}
 	if err := f.follow(r.Context(), happens); err != nil && r.Context().Err() == nil && !errors.Is(err, errGone) {
-		a.log.Warn("following output failed", "task_id", run.TaskID, "error", err)
+		r.api.log.Warn("following output failed", "task_id", run.TaskID, "error", err)
 	}
 	return nil // the answer has begun, and its end says the rest
 }

@@ -83,7 +83,7 @@ func FuzzRequest(f *testing.F) {
 		r.Header.Set("Last-Event-ID", other)
 		routes := routes()
 		for i := range routes { // what is before the service
-			routes[i].handle = func(_ *API, r *request) error {
+			routes[i].handle = func(r *request) error {
 				for _, parse := range []func() error{
 					func() error { _, err := r.run(); return err },
 					func() error { _, err := r.schedule(); return err },
@@ -122,8 +122,8 @@ func TestPanics(t *testing.T) {
 	var logs strings.Builder
 	a := New(nil, Config{Logger: testLogger(&logs)})
 	a.mux = a.newMux([]route{
-		raw("/early", func(*API, *request) error { panic("hunter2") }),
-		raw("/late", func(_ *API, r *request) error {
+		raw("/early", func(*request) error { panic("hunter2") }),
+		raw("/late", func(r *request) error {
 			_, _ = r.w.Write([]byte("half"))
 			panic("hunter2")
 		}),

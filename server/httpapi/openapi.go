@@ -27,9 +27,9 @@ var documentTag = func() string {
 // /v1/openapi.json. The caller may change it.
 func Document() []byte { return bytes.Clone(document) }
 
-// openAPI answers with the document. A client may keep it, but has to ask each
+// getOpenAPI answers with the document. A client may keep it, but has to ask each
 // time whether it has changed.
-func (a *API) openAPI(r *request) error {
+func getOpenAPI(r *request) error {
 	h := r.w.Header()
 	h.Set("Cache-Control", "private, no-cache")
 	h.Set("ETag", documentTag)
@@ -50,10 +50,10 @@ func hasTag(headers []string, tag string) bool {
 	return false
 }
 
-// metadata says where to get an access token. Both of its paths answer the same,
+// getMetadata says where to get an access token. Both of its paths answer the same,
 // because there is one audience.
-func (a *API) metadata(r *request, _ none) (identity.Metadata, error) {
-	m := a.auth.Metadata()
+func getMetadata(r *request, _ none) (identity.Metadata, error) {
+	m := r.api.auth.Metadata()
 	if m == nil {
 		return identity.Metadata{}, refuse(wire.CodeNotFound, "this server has no OAuth")
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	plainText = "text/plain; charset=utf-8" // browsers show it as nothing else, see secureHeaders
+	plainText = "text/plain; charset=utf-8" // browsers show it as nothing else, see newResponse
 	maxRead   = 256 << 10                   // bytes of a log that are read at once
 )
 
@@ -26,15 +26,15 @@ func (r *request) record() (wire.Run, error) {
 	return r.session.Run(r.Context(), id)
 }
 
-// output answers with a run's log: all of it, a range of bytes, or events that
+// readOutput answers with a run's log: all of it, a range of bytes, or events that
 // follow it.
-func (a *API) output(r *request) error {
+func readOutput(r *request) error {
 	run, err := r.record()
 	if err != nil {
 		return err
 	}
 	if wantsEvents(r.Request) {
-		return a.follow(r, run)
+		return followOutput(r, run)
 	}
 
 	h := r.w.Header()
@@ -130,8 +130,8 @@ func parseRange(spec string) (byteRange, error) {
 	return out, nil
 }
 
-// artifact sends a file of a run that has ended, or a range of it.
-func (a *API) artifact(r *request) error {
+// readArtifact sends a file of a run that has ended, or a range of it.
+func readArtifact(r *request) error {
 	run, err := r.record()
 	if err != nil {
 		return err

@@ -26,6 +26,7 @@ const (
 // request is a request as handlers see it, and the answer to it.
 type request struct {
 	*http.Request
+	api     *API
 	w       *response
 	route   *route
 	caller  identity.Caller
@@ -52,7 +53,7 @@ func (a *API) newRequest(w *response, r *http.Request, route *route) (*request, 
 	}
 
 	caller := identity.FromContext(r.Context())
-	return &request{Request: r, w: w, route: route, caller: caller, session: a.service.Session(caller.Session)}, nil
+	return &request{Request: r, api: a, w: w, route: route, caller: caller, session: a.service.Session(caller.Session)}, nil
 }
 
 // key returns the idempotency key; empty for none.

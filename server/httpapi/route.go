@@ -19,7 +19,7 @@ type route struct {
 	operator bool // it is about all sessions: refused to users
 
 	in, out reflect.Type // of the JSON bodies, for tests; nil for none, or another media type
-	handle  func(a *API, r *request) error
+	handle  func(r *request) error
 }
 
 func (r *route) parameters() string {
@@ -41,24 +41,24 @@ func typeOf[T any]() reflect.Type {
 }
 
 // endpoint makes a route with JSON in and JSON out.
-func endpoint[In, Out any](method, path string, handle func(a *API, r *request, in In) (Out, error), query ...param) route {
-	return answers(method, path, func(a *API, r *request, in In) (int, Out, error) {
-		out, err := handle(a, r, in)
+func endpoint[In, Out any](method, path string, handle func(r *request, in In) (Out, error), query ...param) route {
+	return answers(method, path, func(r *request, in In) (int, Out, error) {
+		out, err := handle(r, in)
 		return http.StatusOK, out, err
 	}, query...)
 }
 
 // answers is endpoint for a handler that chooses the status.
-func answers[In, Out any](method, path string, handle func(a *API, r *request, in In) (int, Out, error), query ...param) route {
+func answers[In, Out any](method, path string, handle func(r *request, in In) (int, Out, error), query ...param) route {
 	route := route{method: method, path: path, query: query, in: typeOf[In](), out: typeOf[Out]()}
-	route.handle = func(a *API, r *request) error {
+	route.handle = func(r *request) error {
 		var in In
 		if route.in != nil {
 			if err := r.body(&in); err != nil {
 				return err
 			}
 		}
-		status, out, err := handle(a, r, in)
+		status, out, err := handle(r, in)
 		if err != nil {
 			return err
 		}
@@ -77,7 +77,7 @@ func answers[In, Out any](method, path string, handle func(a *API, r *request, i
 }
 
 // raw makes a route whose handler writes the answer itself.
-func raw(path string, handle func(a *API, r *request) error) route {
+func raw(path string, handle func(r *request) error) route {
 	return route{method: http.MethodGet, path: path, handle: handle}
 }
 
@@ -125,7 +125,7 @@ func (a *API) serve(w *response, r *http.Request, route *route) error {
 	if err != nil {
 		return err
 	}
-	return route.handle(a, req)
+	return route.handle(req)
 }
 
 func notFound(r *http.Request) error {

@@ -25,8 +25,8 @@ type spawnBody struct {
 	Args server.Args `json:"args"`
 }
 
-// spawn starts a run.
-func (a *API) spawn(r *request, in spawnBody) (status int, run wire.Run, err error) {
+// spawnRun starts a run.
+func spawnRun(r *request, in spawnBody) (status int, run wire.Run, err error) {
 	req, err := spawnRequest(in.Spawn, in.Args)
 	if err != nil {
 		return 0, run, err
@@ -75,13 +75,13 @@ func (r *request) shown(run wire.Run) wire.Run {
 	return run
 }
 
-// runs lists the runs of a session, or returns those with an id.
-func (a *API) runs(r *request, _ none) (wire.Runs, error) {
+// listRuns lists the runs of a session, or returns those with an id.
+func listRuns(r *request, _ none) (wire.Runs, error) {
 	if ids := r.URL.Query()["id"]; len(ids) > 0 {
 		if err := r.absent("not with id", "limit", "before", "active"); err != nil {
 			return wire.Runs{}, err
 		}
-		return a.check(r, ids)
+		return checkRuns(r, ids)
 	}
 	if err := r.absent("only with id", "wait", "until", "tail"); err != nil {
 		return wire.Runs{}, err
@@ -119,21 +119,21 @@ func (r *request) absent(why string, names ...string) error {
 }
 
 // getRun returns one run.
-func (a *API) getRun(r *request, _ none) (wire.Run, error) {
+func getRun(r *request, _ none) (wire.Run, error) {
 	id, err := r.run()
 	if err != nil {
 		return wire.Run{}, err
 	}
-	out, err := a.check(r, []string{id})
+	out, err := checkRuns(r, []string{id})
 	if err != nil {
 		return wire.Run{}, err
 	}
 	return out.Runs[0], nil
 }
 
-// check returns runs, after it has waited for them if asked to. It leaves their
+// checkRuns returns runs, after it has waited for them if asked to. It leaves their
 // notices alone: the client need not be the agent that has to be notified.
-func (a *API) check(r *request, ids []string) (wire.Runs, error) {
+func checkRuns(r *request, ids []string) (wire.Runs, error) {
 	req := server.CheckRequest{
 		IDs: ids, Until: r.get("until"), Cursor: r.get("cursor"), Wait: r.duration("wait"), MaxChars: r.number("tail", 0),
 	}
@@ -141,7 +141,7 @@ func (a *API) check(r *request, ids []string) (wire.Runs, error) {
 		req.Large = maxResults
 	}
 	if req.Wait > 0 {
-		release, err := a.occupy(r.caller)
+		release, err := r.api.occupy(r.caller)
 		if err != nil {
 			return wire.Runs{}, err
 		}
@@ -155,8 +155,8 @@ func (a *API) check(r *request, ids []string) (wire.Runs, error) {
 	return out, err
 }
 
-// stop asks a run to end.
-func (a *API) stop(r *request, in wire.Stop) (wire.Stopped, error) {
+// stopRun asks a run to end.
+func stopRun(r *request, in wire.Stop) (wire.Stopped, error) {
 	id, err := r.run()
 	if err != nil {
 		return wire.Stopped{}, err
@@ -164,8 +164,8 @@ func (a *API) stop(r *request, in wire.Stop) (wire.Stopped, error) {
 	return r.session.Stop(r.Context(), id, asker, in)
 }
 
-// answer answers questions of a run.
-func (a *API) answer(r *request, in wire.Answers) (none, error) {
+// answerRun answers questions of a run.
+func answerRun(r *request, in wire.Answers) (none, error) {
 	id, err := r.run()
 	if err != nil {
 		return none{}, err

@@ -16,8 +16,8 @@ type scheduleBody struct {
 	Args server.Args `json:"args"`
 }
 
-// schedule stores a schedule.
-func (a *API) schedule(r *request, in scheduleBody) (status int, s wire.Schedule, err error) {
+// createSchedule stores a schedule.
+func createSchedule(r *request, in scheduleBody) (status int, s wire.Schedule, err error) {
 	if err := r.noKey("each request makes another schedule. Before you repeat it, look for the schedule with GET /v1/schedules"); err != nil {
 		return 0, s, err
 	}
@@ -65,7 +65,7 @@ func (r *request) shownSchedule(s wire.Schedule) wire.Schedule {
 	return s
 }
 
-func (a *API) schedules(r *request, _ none) (wire.Schedules, error) {
+func listSchedules(r *request, _ none) (wire.Schedules, error) {
 	stored, err := r.session.Schedules(r.Context())
 	if err != nil {
 		return wire.Schedules{}, err
@@ -80,7 +80,7 @@ func (a *API) schedules(r *request, _ none) (wire.Schedules, error) {
 	return out, nil
 }
 
-func (a *API) getSchedule(r *request, _ none) (wire.Schedule, error) {
+func getSchedule(r *request, _ none) (wire.Schedule, error) {
 	id, err := r.schedule()
 	if err != nil {
 		return wire.Schedule{}, err
@@ -89,7 +89,7 @@ func (a *API) getSchedule(r *request, _ none) (wire.Schedule, error) {
 	return r.shownSchedule(s), err
 }
 
-func (a *API) unschedule(r *request, _ none) (wire.Schedule, error) {
+func disableSchedule(r *request, _ none) (wire.Schedule, error) {
 	id, err := r.schedule()
 	if err != nil {
 		return wire.Schedule{}, err

@@ -15,16 +15,7 @@ import (
 // ServeHTTP answers one request. It panics with http.ErrAbortHandler if the
 // client has to see that an answer is incomplete.
 func (a *API) ServeHTTP(inner http.ResponseWriter, r *http.Request) {
-	began := time.Now()
-	w := &response{ResponseWriter: inner}
-	if r.ContentLength != 0 {
-		setReadDeadline(w, bodyTimeout)
-	}
-	if len(r.TransferEncoding) > 0 { // a proxy may take what follows a body in chunks for part of it
-		w.Header().Set("Connection", "close")
-	}
-	secureHeaders(w.Header())
-
+	began, w := time.Now(), newResponse(inner, r)
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	defer context.AfterFunc(a.ending, cancel)()
@@ -78,12 +69,22 @@ func (a *API) finish(w *response, r *http.Request, began time.Time, v any) {
 	a.log.Debug("request", "method", r.Method, "path", r.URL.Path, "status", w.status, "seconds", time.Since(began).Seconds())
 }
 
-// secureHeaders keep browsers from running an answer: it contains what tools
-// wrote.
-func secureHeaders(h http.Header) {
+// newResponse returns the answer of a request. Its headers keep browsers from
+// running it: it contains what tools wrote.
+func newResponse(inner http.ResponseWriter, r *http.Request) *response {
+	w := &response{ResponseWriter: inner}
+	if r.ContentLength != 0 {
+		setReadDeadline(w, bodyTimeout)
+	}
+
+	h := w.Header()
+	if len(r.TransferEncoding) > 0 { // a proxy may take what follows a body in chunks for part of it
+		h.Set("Connection", "close")
+	}
 	h.Set("Cache-Control", "no-store")
 	h.Set("Content-Security-Policy", "default-src 'none'; sandbox")
 	h.Set("X-Content-Type-Options", "nosniff")
+	return w
 }
 
 // safe reports whether a request changes nothing, so that it can be repeated.

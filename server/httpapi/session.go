@@ -8,16 +8,16 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-func (a *API) getSession(r *request, _ none) (wire.Session, error) {
+func getSession(r *request, _ none) (wire.Session, error) {
 	snapshot, err := r.session.Snapshot(r.Context())
 	return wire.Session{Session: r.caller.SessionName(r.caller.Session), Snapshot: snapshot}, err
 }
 
-func (a *API) endSession(r *request, _ none) (none, error) {
+func endSession(r *request, _ none) (none, error) {
 	return none{}, r.session.End(r.Context())
 }
 
-func (a *API) notices(r *request, _ none) (wire.Notices, error) {
+func listNotices(r *request, _ none) (wire.Notices, error) {
 	out, err := r.session.Notices(r.Context(), r.number("limit", defaultPage))
 	for i := range out.Notices {
 		out.Notices[i].Session = r.caller.SessionName(out.Notices[i].Session)
@@ -28,7 +28,7 @@ func (a *API) notices(r *request, _ none) (wire.Notices, error) {
 // maxSeen bounds the notices of one acknowledgement.
 const maxSeen = 1000
 
-func (a *API) acknowledge(r *request, in wire.Seen) (none, error) {
+func acknowledgeNotices(r *request, in wire.Seen) (none, error) {
 	if len(in.TaskIDs) == 0 || len(in.TaskIDs) > maxSeen {
 		return none{}, invalid("task_ids", "expected 1 to %d ids", maxSeen)
 	}
@@ -46,34 +46,34 @@ type Stats struct {
 	OpenAnswers int `json:"open_answers"` // waits and streams of clients
 }
 
-func (a *API) stats(*request, none) (Stats, error) {
-	return Stats{Stats: a.service.Stats(), OpenAnswers: a.open.Used()}, nil
+func getStats(r *request, _ none) (Stats, error) {
+	return Stats{Stats: r.api.service.Stats(), OpenAnswers: r.api.open.Used()}, nil
 }
 
-func (a *API) health(*request, none) (wire.Health, error) {
-	return wire.Health{Status: "ok", Version: a.version}, nil
+func getHealth(r *request, _ none) (wire.Health, error) {
+	return wire.Health{Status: "ok", Version: r.api.version}, nil
 }
 
-func (a *API) ready(*request, none) (wire.Health, error) {
-	if a.draining.Load() || a.service.Closed() {
+func getReadiness(r *request, _ none) (wire.Health, error) {
+	if r.api.draining.Load() || r.api.service.Closed() {
 		return wire.Health{}, refuse(wire.CodeClosing, textClosing)
 	}
-	if err := a.service.StorageErr(); err != nil {
+	if err := r.api.service.StorageErr(); err != nil {
 		return wire.Health{}, refuse(wire.CodeInternal, "%v", err)
 	}
-	return wire.Health{Status: "ready", Version: a.version}, nil
+	return wire.Health{Status: "ready", Version: r.api.version}, nil
 }
 
-// events streams what happens to the tools, and to the runs and schedules of a
+// watchEvents streams what happens to the tools, and to the runs and schedules of a
 // session.
-func (a *API) events(r *request) error {
-	release, err := a.occupy(r.caller)
+func watchEvents(r *request) error {
+	release, err := r.api.occupy(r.caller)
 	if err != nil {
 		return err
 	}
 	defer release()
 
-	happens, tools := r.session.Watch(r.Context()), a.service.ToolsChanged(r.Context())
+	happens, tools := r.session.Watch(r.Context()), r.api.service.ToolsChanged(r.Context())
 	out, err := r.stream()
 	if err != nil || r.Method == http.MethodHead {
 		return nil // the client is gone

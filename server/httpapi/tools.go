@@ -6,22 +6,22 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-func (a *API) tools(r *request, _ none) (wire.Tools, error) {
-	out := wire.Tools{Tools: a.service.Definitions(r.caller.Session)}
+func listTools(r *request, _ none) (wire.Tools, error) {
+	out := wire.Tools{Tools: r.api.service.Definitions(r.caller.Session)}
 	if out.Tools == nil {
 		out.Tools = []wire.Definition{} // in JSON a list, not null
 	}
 	return out, nil
 }
 
-func (a *API) tool(r *request, _ none) (wire.Definition, error) {
+func getTool(r *request, _ none) (wire.Definition, error) {
 	name := r.PathValue("tool")
-	for _, d := range a.service.Definitions(r.caller.Session) {
+	for _, d := range r.api.service.Definitions(r.caller.Session) {
 		if d.Name == name {
 			return d, nil
 		}
 	}
-	if _, err := a.service.Lookup(name); err != nil {
+	if _, err := r.api.service.Lookup(name); err != nil {
 		return wire.Definition{}, err
 	}
 	return wire.Definition{}, refuse(wire.CodeDenied, "permission denied: %s lacks grants that it needs", shorten(name))
@@ -34,20 +34,20 @@ type callBody struct {
 	Args server.Args `json:"args"`
 }
 
-// call calls a tool. What came of a call that was made is a result, whatever it
+// callTool calls a tool. What came of a call that was made is a result, whatever it
 // is; an error says why it was not made.
-func (a *API) call(r *request, in callBody) (abi.Result, error) {
+func callTool(r *request, in callBody) (abi.Result, error) {
 	req, err := r.callRequest(in)
 	if err != nil {
 		return abi.Result{}, err
 	}
-	release, err := a.occupy(r.caller)
+	release, err := r.api.occupy(r.caller)
 	if err != nil {
 		return abi.Result{}, err
 	}
 	defer release()
 
-	result, err := a.service.Call(r.Context(), req)
+	result, err := r.api.service.Call(r.Context(), req)
 	if err == nil {
 		return result, nil
 	}
@@ -56,7 +56,7 @@ func (a *API) call(r *request, in callBody) (abi.Result, error) {
 		return abi.Result{}, err
 	}
 	if result.Kind == abi.Internal {
-		a.log.Error("call failed", "session", r.caller.Session, "tool", in.Tool, "error", err)
+		r.api.log.Error("call failed", "session", r.caller.Session, "tool", in.Tool, "error", err)
 	}
 	return result, nil // it says what a client may know
 }
