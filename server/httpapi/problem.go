@@ -46,15 +46,6 @@ var statuses = map[wire.Code]struct {
 	wire.CodeIssuer:       {http.StatusServiceUnavailable, "Tokens cannot be checked now"},
 }
 
-// loginCodes are those of refused logins.
-var loginCodes = map[identity.Reason]wire.Code{
-	identity.Unauthorized:      wire.CodeUnauthorized,
-	identity.Ambiguous:         wire.CodeInvalid,
-	identity.InsufficientScope: wire.CodeScope,
-	identity.Unavailable:       wire.CodeIssuer,
-	identity.Closed:            wire.CodeClosing,
-}
-
 // problem is an answer that is an error.
 type problem struct {
 	wire.Problem
@@ -111,8 +102,8 @@ func problemOf(err error) *problem {
 	case errors.As(err, &large):
 		return refuse(wire.CodeTooLarge, "the body has more than the %d bytes allowed", large.Limit)
 	case errors.As(err, &login):
-		p = refuse(loginCodes[login.Reason], "%s", login.Detail)
-		if login.Reason == identity.Ambiguous {
+		p = refuse(login.Code, "%s", login.Detail)
+		if login.Code == wire.CodeInvalid {
 			p = invalid("Authorization", "%s", login.Detail)
 		}
 		p.challenge = login.Challenge

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
+
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 // Config configures an [Authenticator]. Its zero value requires no login.
@@ -55,23 +57,11 @@ func (a *Authenticator) Close() {
 // Required reports whether callers have to log in.
 func (a *Authenticator) Required() bool { return a.token != nil || a.oauth != nil }
 
-// A Reason says why a login was refused.
-type Reason int
-
-// The reasons.
-const (
-	Unauthorized      Reason = iota // there are no valid credentials
-	Ambiguous                       // there is more than one header
-	InsufficientScope               // the access token does not have all scopes
-	Unavailable                     // access tokens cannot be checked now: try again later
-	Closed                          // the Authenticator was closed
-)
-
 // An Error is a refused login. Neither text quotes the credentials.
 type Error struct {
-	Reason    Reason
-	Detail    string // for the caller
-	Challenge string // the value of WWW-Authenticate; empty for none
+	Code      wire.Code // unauthorized, insufficient_scope, issuer_unavailable, closing; or invalid for several headers
+	Detail    string    // for the caller
+	Challenge string    // the value of WWW-Authenticate; empty for none
 }
 
 // Error returns the detail.
@@ -82,7 +72,7 @@ func (e *Error) Error() string { return e.Detail }
 // The error is an [Error], or that of ctx.
 func (a *Authenticator) Login(ctx context.Context, header []string, browser bool) (Caller, error) {
 	if len(header) > 1 { // a proxy may have checked the other one (RFC 6750, 3.1)
-		return Nobody, a.refuse(Ambiguous, "invalid_request", "more than one header Authorization")
+		return Nobody, a.refuse(wire.CodeInvalid, "invalid_request", "more than one header Authorization")
 	}
 
 	scheme, token, _ := strings.Cut(strings.Join(header, ""), " ")
@@ -100,13 +90,13 @@ func (a *Authenticator) Login(ctx context.Context, header []string, browser bool
 	case browser:
 		return Nobody, basicLogin()
 	case bearer && len(token) > maxToken:
-		return Nobody, a.refuse(Unauthorized, "invalid_token", "the token is too long")
+		return Nobody, a.refuse(wire.CodeUnauthorized, "invalid_token", "the token is too long")
 	case bearer:
-		return Nobody, a.refuse(Unauthorized, "invalid_token", "send the server's token as Authorization: Bearer …")
+		return Nobody, a.refuse(wire.CodeUnauthorized, "invalid_token", "send the server's token as Authorization: Bearer …")
 	case a.oauth == nil:
-		return Nobody, a.refuse(Unauthorized, "", "send the server's token as Authorization: Bearer …")
+		return Nobody, a.refuse(wire.CodeUnauthorized, "", "send the server's token as Authorization: Bearer …")
 	}
-	return Nobody, a.refuse(Unauthorized, "", "send an access token of "+a.oauth.Issuer+" as Authorization: Bearer …")
+	return Nobody, a.refuse(wire.CodeUnauthorized, "", "send an access token of "+a.oauth.Issuer+" as Authorization: Bearer …")
 }
 
 // loginUser checks an access token.
@@ -119,35 +109,35 @@ func (a *Authenticator) loginUser(ctx context.Context, token string, browser boo
 	case errors.Is(err, context.Canceled):
 		return Nobody, err
 	case errors.Is(err, errScope):
-		e := a.refuse(InsufficientScope, "insufficient_scope", err.Error())
+		e := a.refuse(wire.CodeScope, "insufficient_scope", err.Error())
 		e.Detail += ": it needs " + strings.Join(a.oauth.Scopes, " ")
 		return Nobody, e
 	case errors.Is(err, errNoKeys) && a.ctx.Err() != nil:
-		return Nobody, &Error{Reason: Closed, Detail: "the server is shutting down"}
+		return Nobody, &Error{Code: wire.CodeClosing, Detail: "the server is shutting down"}
 	case errors.Is(err, errNoKeys), a.oauth.err != nil:
-		return Nobody, &Error{Reason: Unavailable, Detail: "tokens cannot be checked now, because the keys of their issuer are not available: try again later"}
+		return Nobody, &Error{Code: wire.CodeIssuer, Detail: "tokens cannot be checked now, because the keys of their issuer are not available: try again later"}
 	case browser:
 		return Nobody, basicLogin()
 	}
-	return Nobody, a.refuse(Unauthorized, "invalid_token", err.Error())
+	return Nobody, a.refuse(wire.CodeUnauthorized, "invalid_token", err.Error())
 }
 
 // Expired returns the error for a caller whose token has expired.
 func (a *Authenticator) Expired() error {
-	return a.refuse(Unauthorized, "invalid_token", errTime.Error())
+	return a.refuse(wire.CodeUnauthorized, "invalid_token", errTime.Error())
 }
 
-func (a *Authenticator) refuse(reason Reason, code, detail string) *Error {
-	e := &Error{Reason: reason, Detail: detail, Challenge: `Bearer realm="toolhost"`}
+func (a *Authenticator) refuse(code wire.Code, oauth, detail string) *Error {
+	e := &Error{Code: code, Detail: detail, Challenge: `Bearer realm="toolhost"`}
 	if a.oauth != nil {
-		e.Challenge = a.oauth.challenge(code, detail)
+		e.Challenge = a.oauth.challenge(oauth, detail)
 	}
 	return e
 }
 
 // basicLogin has a browser ask for the token (RFC 7617, 2.1).
 func basicLogin() *Error {
-	return &Error{Unauthorized, "log in with the server's token as the password, and any name", `Basic realm="toolhost", charset="UTF-8"`}
+	return &Error{wire.CodeUnauthorized, "log in with the server's token as the password, and any name", `Basic realm="toolhost", charset="UTF-8"`}
 }
 
 // isToken reports whether text is the static token.
