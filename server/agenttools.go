@@ -77,7 +77,7 @@ func agentTools() ([]*agentTool, error) {
 // the door to its runs.
 func (s *Service) offered(tools []*plugins.Tool) []*agentTool {
 	if slices.ContainsFunc(tools, func(t *plugins.Tool) bool {
-		return len(t.Plugin.Missing) == 0 && (t.Tool.Hints.SupportsBackground || s.mayPark(t))
+		return len(t.Plugin.Missing) == 0 && (t.Tool.Hints.SupportsBackground || s.rules.parks(t))
 	}) {
 		return s.agent
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 // named is an answer to the question of asker.
@@ -81,7 +82,7 @@ func (s service) parkAsking(session string) string {
 	s.t.Helper()
 	var id string
 	r, err := s.Call(s.t.Context(), Request{
-		Session: session, Tool: "asker", AskLater: true, Parked: func(run background.Run) { id = run.ID },
+		Session: session, Tool: "asker", AskLater: true, OnPark: func(run wire.Run) { id = run.TaskID },
 		Ask: func(context.Context, abi.Questions) (abi.Answers, error) { return abi.Answers{}, ErrAskAgain },
 	})
 	require.NoError(s.t, err)
@@ -96,24 +97,24 @@ func TestRunAnswersChecked(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := open(t, Config{Runs: RunsConfig{ParkAfter: time.Second}}, "asker")
 		id := s.parkAsking(alice)
-		open, err := s.Questions(t.Context(), alice, id)
+		open, err := s.Session(alice).Questions(t.Context(), id)
 		require.NoError(t, err)
 		require.Equal(t, "Who are you?", open["name.1"].Message)
 
 		for _, bad := range []abi.Answer{accepted(`{}`), accepted(`{"name":"A"}`), {Action: "shrug"}} {
-			err := s.Answer(t.Context(), alice, id, map[string]abi.Answer{"name.1": bad})
+			err := s.Session(alice).Answer(t.Context(), id, map[string]abi.Answer{"name.1": bad})
 			var misfit *AnswerError
 			require.ErrorAs(t, err, &misfit)
 			require.Equal(t, "name.1", misfit.Key)
 			require.ErrorIs(t, err, abi.ErrAnswer)
 		}
-		still, err := s.Questions(t.Context(), alice, id)
+		still, err := s.Session(alice).Questions(t.Context(), id)
 		require.NoError(t, err)
 		require.Equal(t, open, still)
 		require.Equal(t, "running", s.check(alice, id, `,"wait_seconds":1`)["status"])
 
-		require.ErrorIs(t, s.Answer(t.Context(), bob, id, map[string]abi.Answer{"name.1": accepted(`{"name":"Bob"}`)}), background.ErrNotFound)
-		require.NoError(t, s.Answer(t.Context(), alice, id, map[string]abi.Answer{"name.1": accepted(`{"name":"Ana"}`), "other": {}}))
+		require.ErrorIs(t, s.Session(bob).Answer(t.Context(), id, map[string]abi.Answer{"name.1": accepted(`{"name":"Bob"}`)}), background.ErrNotFound)
+		require.NoError(t, s.Session(alice).Answer(t.Context(), id, map[string]abi.Answer{"name.1": accepted(`{"name":"Ana"}`), "other": {}}))
 		report := s.check(alice, id, "")
 		require.Equal(t, "succeeded", report["status"])
 		require.Equal(t, object{"name": map[string]any{"action": "accept", "content": map[string]any{"name": "Ana"}}}, object(report["result"].(map[string]any)["answers"].(map[string]any)))
@@ -144,7 +145,7 @@ func TestCheckShowsQuestions(t *testing.T) {
 		delete(asked.open, "a")
 		s.asked.mu.Unlock()
 
-		require.NoError(t, s.Answer(t.Context(), alice, id, map[string]abi.Answer{"name.1": {Action: abi.AnswerDecline}}))
+		require.NoError(t, s.Session(alice).Answer(t.Context(), id, map[string]abi.Answer{"name.1": {Action: abi.AnswerDecline}}))
 		require.NotContains(t, s.check(alice, id, ""), "waiting_for_input")
 		require.NotContains(t, s.agent(alice, CheckBackground, `{}`), "waiting_for_input")
 	})
@@ -224,7 +225,7 @@ func (s service) askAndLeave(session string, after time.Duration) bool {
 	defer cancel()
 	var id string
 	r, err := s.Call(ctx, Request{
-		Session: session, Tool: "asker", AskLater: true, Parked: func(run background.Run) { id = run.ID },
+		Session: session, Tool: "asker", AskLater: true, OnPark: func(run wire.Run) { id = run.TaskID },
 		Ask: func(context.Context, abi.Questions) (abi.Answers, error) {
 			time.Sleep(after)
 			cancel()
@@ -241,7 +242,7 @@ func (s service) askAndLeave(session string, after time.Duration) bool {
 	}
 	require.NoError(s.t, err)
 	require.Equal(s.t, abi.Success, r.Kind)
-	require.NoError(s.t, s.Answer(s.t.Context(), session, id, map[string]abi.Answer{"name.1": accepted(`{"name":"Ana"}`)}))
+	require.NoError(s.t, s.Session(session).Answer(s.t.Context(), id, map[string]abi.Answer{"name.1": accepted(`{"name":"Ana"}`)}))
 	require.Equal(s.t, "succeeded", s.check(session, id, "")["status"])
 	return true
 }

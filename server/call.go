@@ -43,10 +43,9 @@ type Request struct {
 	// goes on in the background; 0 is as long as the service says, which is also
 	// the longest.
 	ParkAfter time.Duration
-	// Parked is called, before Call returns, with the run the call has become.
+	// OnPark is called, before Call returns, with the run the call has become.
 	// Nil ignores it: the result says so too.
-	Parked func(background.Run)
-	OnPark func(wire.Run) // replaces Parked
+	OnPark func(wire.Run)
 	// Ask puts questions of the plugin to the user of the caller, and waits for
 	// the answers: see host.Call. It is not called after Call has returned.
 	// ErrAskAgain says that the caller ends the call, to make it again with the
@@ -147,12 +146,13 @@ func (s *Service) callPlugin(ctx context.Context, req Request) (abi.Result, erro
 	if err != nil {
 		return explain(err)
 	}
+
+	limits := s.rules.limits(req.Limits, tool.Tool)
 	call := host.Call{
-		ID: "call_" + id.String(), Session: req.Session, Args: req.Args, Locale: req.Locale,
-		Policy: s.limits(req.Limits, tool.Tool).policy(),
+		ID: "call_" + id.String(), Session: req.Session, Args: req.Args, Locale: req.Locale, Policy: limits.policy(),
 		Observers: host.Observers{Stdout: req.Stdout, Stderr: req.Stderr, Progress: req.Progress}, Services: host.Services{Ask: req.Ask},
 	}
-	if budget, ok := s.parking(tool, req); ok {
+	if budget, ok := s.rules.budget(tool, limits, req); ok {
 		return s.callParking(ctx, tool, call, budget, req)
 	}
 	return s.run(ctx, tool, call)

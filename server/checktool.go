@@ -84,12 +84,15 @@ func check(ctx context.Context, s *Service, req Request) (any, error) {
 	if in.ID != "" {
 		ids = append(ids, in.ID)
 	}
+
+	v := s.Session(req.Session)
 	switch {
 	case in.List || len(ids) == 0:
-		return s.list(ctx, req.Session, background.ListRequest{ActiveOnly: in.Finished != nil && !*in.Finished})
+		return listRuns(ctx, v, background.ListRequest{ActiveOnly: in.Finished != nil && !*in.Finished})
 	case in.ID != "" && len(in.IDs) > 0:
 		return nil, &background.FieldError{Field: "task_ids", Problem: "give either task_id or task_ids"}
 	}
+
 	r := background.CheckRequest{IDs: ids, Wait: defaultWait, Until: background.Until(in.Until), Cursor: in.Cursor, MaxChars: background.DefaultChars}
 	if in.Wait != nil {
 		r.Wait = duration(*in.Wait)
@@ -97,22 +100,22 @@ func check(ctx context.Context, s *Service, req Request) (any, error) {
 	if in.MaxChars != nil {
 		r.MaxChars = int(max(0, min(*in.MaxChars, background.MaxChars)))
 	}
-	return s.checkRuns(ctx, req.Session, r)
+	return checkRuns(ctx, v, r)
 }
 
-func (s *Service) list(ctx context.Context, session string, r background.ListRequest) (any, error) {
-	runs, err := s.runs.List(ctx, session, r)
+func listRuns(ctx context.Context, v Session, r background.ListRequest) (any, error) {
+	runs, err := v.service.runs.List(ctx, v.name, r)
 	if err != nil {
 		return nil, err
 	}
-	awaiting, err := s.awaiting(ctx, session)
+	awaiting, err := v.awaiting(ctx)
 	return listing{runs, awaiting}, err
 }
 
 // checkRuns looks at runs and fits what there is to say into one answer. Where
 // text takes more room in JSON than it has characters, it looks again for less:
 // what is not shown, the next check shows.
-func (s *Service) checkRuns(ctx context.Context, session string, r background.CheckRequest) (any, error) {
+func checkRuns(ctx context.Context, v Session, r background.CheckRequest) (any, error) {
 	var excerpts []excerpt
 	wanted, shortened := r.MaxChars, r.Wait > background.MaxWait
 	var waited *background.Checked
@@ -124,14 +127,14 @@ func (s *Service) checkRuns(ctx context.Context, session string, r background.Ch
 		r.Each = func(_ background.Run, seen *background.Report) {
 			excerpts = append(excerpts, cut(&seen.Result, &seen.Content, min(room, maxInline)))
 		}
-		checked, err := s.Check(ctx, session, r)
+		checked, err := v.check(ctx, r)
 		if err != nil {
 			return nil, err
 		}
 		if waited == nil {
 			waited = &checked
 		}
-		answer, err := encode(s.answers(checked, excerpts, len(r.IDs), room, shortened, waited.Reports))
+		answer, err := encode(v.service.answers(checked, excerpts, len(r.IDs), room, shortened, waited.Reports))
 		if err != nil || utf8.RuneCount(answer) <= maxAnswer || room < minRoom {
 			return answer, err
 		}
@@ -152,7 +155,7 @@ func (s *Service) answers(checked background.Checked, excerpts []excerpt, n, roo
 		r.WaitedSeconds = waited[min(i, len(waited)-1)].WaitedSeconds
 		reports[i] = fit(r, excerpts[i], n > 1, room)
 		if !r.Done {
-			reports[i].Awaited = s.awaited(r.TaskID, room)
+			reports[i].Awaited = s.asked.messages(r.TaskID, room)
 		}
 		switch {
 		case len(reports[i].Awaited) > 0:

@@ -61,7 +61,7 @@ func (s *Service) define(t *plugins.Tool) Definition {
 		Deferrable:         cmp.Or(t.Tool.Deferrable, abi.DeferAutomatic),
 		Annotations:        Annotate(t),
 		SupportsBackground: t.Tool.Hints.SupportsBackground,
-		MayPark:            s.mayPark(t),
+		MayPark:            s.rules.parks(t),
 	}
 }
 

@@ -16,12 +16,13 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 // settled waits until a run has ended.
 func (s service) settled(session, id string) background.Run {
 	s.t.Helper()
-	runs, err := s.Runs().Wait(s.t.Context(), session, []string{id}, background.UntilAny)
+	runs, err := s.runs.Wait(s.t.Context(), session, []string{id}, background.UntilAny)
 	require.NoError(s.t, err)
 	return runs[0]
 }
@@ -30,7 +31,7 @@ func (s service) settled(session, id string) background.Run {
 func (s service) said(session, id, text string) {
 	s.t.Helper()
 	for {
-		chunk, err := s.Tail(s.t.Context(), session, id, 0, 100)
+		chunk, err := s.Session(session).Tail(s.t.Context(), id, 0, 100)
 		require.NoError(s.t, err)
 		if string(chunk.Data) == text {
 			return
@@ -43,7 +44,7 @@ func (s service) said(session, id, text string) {
 func (s service) again(session, id string) background.Run {
 	s.t.Helper()
 	for {
-		run, err := s.Runs().Get(s.t.Context(), session, id)
+		run, err := s.runs.Get(s.t.Context(), session, id)
 		require.NoError(s.t, err)
 		if run.Attempt > 1 {
 			return run
@@ -81,7 +82,7 @@ func TestDataDir(t *testing.T) {
 	require.NoError(t, json.Unmarshal(onDisk, &envelope))
 	require.JSONEq(t, `{"n":1}`, string(envelope.Result))
 
-	run, err := s.Runs().Get(t.Context(), alice, lost)
+	run, err := s.runs.Get(t.Context(), alice, lost)
 	require.NoError(t, err)
 	require.Equal(t, background.KindInterrupted, run.Error.Kind, "sleeper is neither idempotent nor readonly")
 	require.Contains(t, s.check(alice, lost, "")["output"].(map[string]any)["text"], "working\n")
@@ -121,7 +122,7 @@ func TestOrphans(t *testing.T) {
 		want  string
 	}{
 		{"gone", fstest.MapFS{}, `no such tool: "keeper"`},
-		{"changed", fstest.MapFS{"keeper.wasm": {Data: changed.Wasm()}}, "the plugin of keeper is another one by now"},
+		{"changed", fstest.MapFS{"keeper.wasm": {Data: changed.Wasm()}}, "the plugin of keeper was replaced in the meantime"},
 		{"not granted", fstest.MapFS{"keeper.wasm": {Data: zoo()["keeper"].Wasm()}}, "denied: the plugin keeper needs clock, which the operator has not granted"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -198,7 +199,7 @@ func TestParkedTerms(t *testing.T) {
 	const stored, fuel = `{"fuel":5000000000,"memory":1048576,"output":1000,"locale":"de-CH"}`, 5e9
 	check := func(t *testing.T, first service, again func() service) {
 		var id string
-		req.Parked = func(run background.Run) { id = run.ID }
+		req.OnPark = func(run wire.Run) { id = run.TaskID }
 		_, err := first.Call(t.Context(), req)
 		require.NoError(t, err)
 		first.said(alice, id, "reading\n")
@@ -232,7 +233,7 @@ func TestParkedTerms(t *testing.T) {
 // Terms that cannot be read are none that could be kept to.
 func TestUnreadableTerms(t *testing.T) {
 	s := open(t, Config{}, "echo")
-	_, err := s.execute(t.Context(), background.Run{ID: "bg_a", Tool: "echo", Args: json.RawMessage(`{}`), Terms: json.RawMessage(`{"fuel":"much"}`)}, nil)
+	_, err := executor{s.Service}.execute(t.Context(), background.Run{ID: "bg_a", Tool: "echo", Args: json.RawMessage(`{}`), Terms: json.RawMessage(`{"fuel":"much"}`)}, nil)
 	require.ErrorContains(t, err, "reading the terms of bg_a")
 }
 
@@ -242,11 +243,11 @@ func TestSecretsAreNotStored(t *testing.T) {
 	dir := t.TempDir()
 	cfg := Config{DataDir: dir, Runs: RunsConfig{ParkAfter: 50 * time.Millisecond}}
 	s := open(t, cfg, "vault", "keeper")
-	events := s.Runs().Watch(t.Context(), "")
+	events := s.runs.Watch(t.Context(), "")
 	const args = `{"n":1,"deep":{"code":"hunter2"}}`
 	spawned, parked := s.spawn(alice, "vault", args), s.park(alice, "vault", args)
 	s.said(alice, spawned, "opened\n")
-	run, err := s.Runs().Get(t.Context(), alice, spawned)
+	run, err := s.runs.Get(t.Context(), alice, spawned)
 	require.NoError(t, err)
 	require.JSONEq(t, `{"n":1,"deep":{}}`, string(run.Args))
 	require.True(t, run.Secret)
@@ -260,8 +261,8 @@ func TestSecretsAreNotStored(t *testing.T) {
 	}
 	say(s.call(alice, CheckBackground, `{}`), nil)
 	say(s.call(alice, CheckBackground, `{"task_ids":["`+spawned+`","`+parked+`"],"wait_seconds":0}`), nil)
-	say(s.Snapshot(t.Context(), alice))
-	say(s.Runs().Get(t.Context(), alice, parked))
+	say(s.Session(alice).Snapshot(t.Context()))
+	say(s.runs.Get(t.Context(), alice, parked))
 	require.NoError(t, s.Close(done()))
 	for len(events) > 0 {
 		say(<-events, nil)
@@ -273,7 +274,7 @@ func TestSecretsAreNotStored(t *testing.T) {
 	for _, id := range []string{spawned, parked} {
 		require.Equal(t, background.KindInterrupted, s.settled(alice, id).Error.Kind)
 	}
-	say(s.Notices(t.Context(), alice, 0))
+	say(s.Session(alice).Notices(t.Context(), 0))
 	say(s.call(alice, CheckBackground, `{}`), nil)
 	require.NotContains(t, seen.String()+logs+s.logs.String(), "hunter2")
 	require.NoError(t, s.Close(done()))

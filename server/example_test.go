@@ -7,10 +7,10 @@ import (
 	"log"
 	"strings"
 	"testing/fstest"
+	"time"
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/internal/plugintest"
-	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server"
 )
@@ -84,35 +84,36 @@ func ExampleService_Call_background() {
 	// succeeded {"text":"hello"}
 }
 
-// When a run has ended its session is told: before each of the model's turns,
-// the notices are put before it and acknowledged.
-func ExampleService_Notices() {
+// When a run has ended its session is notified: before each turn of the model, put
+// the notices before it and acknowledge them.
+func ExampleSession_Notices() {
 	ctx := context.Background()
 	service, err := server.Open(ctx, server.Config{Folders: []plugins.Folder{folder}})
 	if err != nil {
 		log.Fatal(err)
 	}
 	defer service.Close(ctx)
-	run, err := service.Spawn(ctx, server.SpawnRequest{Session: "session-1", Tool: "echo", Title: "Say hello"})
+	session := service.Session("session-1")
+
+	run, err := session.Spawn(ctx, server.SpawnRequest{Tool: "echo", Title: "Say hello"})
 	if err != nil {
 		log.Fatal(err)
 	}
-	if _, err := service.Runs().Wait(ctx, "session-1", []string{run.ID}, background.UntilAny); err != nil {
+	if _, err := session.Check(ctx, server.CheckRequest{IDs: []string{run.TaskID}, Wait: time.Minute}); err != nil { // the program's, not the agent's
 		log.Fatal(err)
 	}
 
-	notices, err := service.Notices(ctx, "session-1", 0)
+	notices, err := session.Notices(ctx, 0)
 	if err != nil {
 		log.Fatal(err)
 	}
 	var ids []string
-	for _, n := range notices {
+	for _, n := range notices.Notices {
 		fmt.Println(n.Status, n.Title)
-		ids = append(ids, n.ID)
+		ids = append(ids, n.TaskID)
 	}
-	text := background.RenderNotices(notices, 0) // for the request to the model, as data
-	fmt.Println(strings.Count(text, "\n"), "lines")
-	if err := service.Acknowledge(ctx, "session-1", ids); err != nil {
+	fmt.Println(strings.Count(notices.Text, "\n"), "lines") // notices.Text is for the request to the model, as data
+	if err := session.Acknowledge(ctx, ids); err != nil {
 		log.Fatal(err)
 	}
 

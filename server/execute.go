@@ -12,22 +12,25 @@ import (
 	"github.com/toolhost/toolhost/plugins"
 )
 
-// execute does the work of a background run: it calls the run's tool, and lets
-// the run's sink follow. It depends on nothing but the record, so that a run
-// can be executed again.
-func (s *Service) execute(ctx context.Context, run background.Run, sink *background.Sink) (background.Outcome, error) {
+// executor does the work of background runs for the manager of runs.
+type executor struct{ service *Service }
+
+// execute calls the tool of a run, and lets the run's sink follow. It depends on
+// nothing but the record, so that a run can be executed again.
+func (x executor) execute(ctx context.Context, run background.Run, sink *background.Sink) (background.Outcome, error) {
 	terms, err := termsIn(run)
 	if err != nil {
 		return background.Outcome{}, err
 	}
 	for {
-		tool, err := s.executable(run)
+		tool, err := x.tool(run)
 		if err != nil {
-			return background.Outcome{}, &background.Error{Kind: background.KindRejected, Message: public(err), Err: err}
+			return background.Outcome{}, rejected(background.KindRejected, "", err)
 		}
-		limits := s.limits(terms.limits(), tool.Tool)
+
+		limits := x.service.rules.limits(terms.limits(), tool.Tool)
 		limits.Timeout = run.Timeout
-		r, err := s.run(ctx, tool, s.withSink(host.Call{
+		r, err := x.service.run(ctx, tool, x.service.withSink(host.Call{
 			ID: run.ID, Session: run.Session, Attempt: run.Attempt, Args: run.Args, Locale: terms.Locale, Policy: limits.policy(), Background: true,
 		}, sink))
 		if errors.Is(err, plugins.ErrReplaced) { // nothing has run
@@ -37,9 +40,104 @@ func (s *Service) execute(ctx context.Context, run background.Run, sink *backgro
 	}
 }
 
-// terms are what a caller has said of a call beside its arguments and its
-// deadline, as the record has it once the call is parked: a later attempt is
-// bound by it too.
+// tool looks the tool of a run up again, because its plugin may have been
+// replaced since the run was admitted. A schedule takes any plugin that has the
+// tool. Any other run takes only the version its arguments were checked against,
+// and so does a repeated one: its checkpoint is of that version.
+func (x executor) tool(run background.Run) (*plugins.Tool, error) {
+	tool, err := x.service.registry.Lookup(run.Tool)
+	if err == nil {
+		err = x.admit(tool, run)
+	}
+	if err == nil && (run.Schedule == "" || run.Attempt > 1) {
+		err = sameVersion(tool, run)
+	}
+	return tool, err
+}
+
+// admit makes the checks of a call for a run, whose record may be old.
+func (x executor) admit(tool *plugins.Tool, run background.Run) error {
+	args, err := parseArgs(run.Tool, Args{}, run.Args)
+	if err != nil {
+		return err
+	}
+	return x.service.admit(tool, args)
+}
+
+// readmit decides whether a run may start that was not admitted just before: a
+// schedule fired it, or an earlier process left it. Everything is checked again:
+// the tool may be gone, replaced, or no longer granted.
+func (x executor) readmit(ctx context.Context, run background.Run) error {
+	again := run.Attempt > 0
+	tool, err := x.service.registry.Lookup(run.Tool)
+	switch {
+	case err != nil:
+	case run.Secret:
+		err = refuse("its arguments contained a secret, which was not stored")
+	case again:
+		err = mayRunAgain(tool, run)
+	case !tool.Tool.Hints.SupportsBackground:
+		err = refuse("%s does not support background runs", run.Tool)
+	}
+	if err == nil {
+		err = x.admit(tool, run)
+	}
+	if err == nil && run.Schedule != "" && !again { // other runs were approved when they were requested
+		err = x.service.approve(ctx, tool, Approval{Session: run.Session, Args: run.Args})
+	}
+
+	switch {
+	case err == nil:
+		return nil
+	case again:
+		return rejected(background.KindOrphaned, "The host went down, and the run is not run again: ", err)
+	}
+	return rejected(background.KindRejected, "", err)
+}
+
+// rejected is the end of a run that was not started.
+func rejected(kind background.ErrorKind, prefix string, err error) error {
+	r, _ := explain(err)
+	return &background.Error{Kind: kind, Message: prefix + r.Error, Err: err}
+}
+
+// version is the version of a tool that a schedule is about to run; empty if the
+// tool is missing, or just being replaced.
+func (x executor) version(name string) string {
+	tool, err := x.service.registry.Lookup(name)
+	if err != nil {
+		return ""
+	}
+	version, _ := tool.Plugin.Digest()
+	return version
+}
+
+// mayRunAgain returns why a run may not be executed twice.
+func mayRunAgain(tool *plugins.Tool, run background.Run) error {
+	if hints := tool.Tool.Hints; !hints.Idempotent && !hints.Readonly {
+		return refuse("%s is neither idempotent nor readonly", run.Tool)
+	}
+	if err := tool.Plugin.Refused(); err != nil {
+		return refuse("its plugin cannot be compiled: %v", err)
+	}
+	return sameVersion(tool, run)
+}
+
+// sameVersion returns an error if a tool is not the one a run was made for.
+func sameVersion(tool *plugins.Tool, run background.Run) error {
+	version, err := tool.Plugin.Digest()
+	if err == nil && run.Version != version || errors.Is(err, plugins.ErrReplaced) || errors.Is(err, plugins.ErrChanged) {
+		err = anotherPlugin(run.Tool)
+	}
+	return err
+}
+
+func anotherPlugin(tool string) error {
+	return refuse("the plugin of %s was replaced in the meantime", tool)
+}
+
+// terms are what a caller has said of a call besides its arguments and its
+// deadline. The record of a parked call keeps them for a later attempt.
 type terms struct {
 	Fuel   int64  `json:"fuel,omitempty"`
 	Memory int64  `json:"memory,omitempty"`
@@ -57,7 +155,8 @@ func termsOf(req Request) json.RawMessage {
 	return data
 }
 
-// termsIn reads the terms a run has in its record. Without them it is not run.
+// termsIn reads the terms a run has in its record. A run whose terms cannot be
+// read is not run.
 func termsIn(run background.Run) (own terms, err error) {
 	if run.Terms == nil {
 		return own, nil
@@ -69,31 +168,6 @@ func termsIn(run background.Run) (own terms, err error) {
 }
 
 func (t terms) limits() Limits { return Limits{Fuel: t.Fuel, Memory: t.Memory, Output: t.Output} }
-
-// executable looks the tool of a run up anew: since the run was admitted its
-// plugin may have been replaced. A schedule is for whatever plugin has the tool;
-// any other run is for the one its arguments were checked against, and whose
-// version its record says, and so is one that goes on where it was when its host
-// went down: what it saved is of that version.
-func (s *Service) executable(run background.Run) (*plugins.Tool, error) {
-	tool, err := s.registry.Lookup(run.Tool)
-	if err == nil {
-		err = s.admitRun(tool, run)
-	}
-	if err == nil && (run.Schedule == "" || run.Attempt > 1) {
-		err = sameVersion(tool, run)
-	}
-	return tool, err
-}
-
-// admitRun is admit for a run, whose record may be old.
-func (s *Service) admitRun(tool *plugins.Tool, run background.Run) error {
-	args, err := parseArgs(run.Tool, Args{}, run.Args)
-	if err != nil {
-		return err
-	}
-	return s.admit(tool, args)
-}
 
 // withSink lets the sink of a run follow a call, keep its checkpoints, and ask
 // it to stop.
@@ -113,22 +187,23 @@ func (s *Service) withSink(call host.Call, sink *background.Sink) host.Call {
 	return call
 }
 
-// outcome turns how a call ended into how its run ends.
+// outcome turns the end of a call into the end of its run.
 func outcome(ctx context.Context, r abi.Result, err error) (background.Outcome, error) {
 	out := background.Outcome{ExitCode: r.ExitCode}
-	if len(r.Content) > 0 && (r.Kind == abi.Success || r.Kind == abi.ToolError) { // what a broken plugin left is not the agent's business
+	if len(r.Content) > 0 && (r.Kind == abi.Success || r.Kind == abi.ToolError) { // the agent does not see what a broken plugin left
 		content, err := encode(r.Content)
 		if err != nil {
 			return out, err
 		}
 		out.Content = content
 	}
+
 	if r.Kind == abi.Success {
 		out.Result = r.Value
 		return out, nil
 	}
 	if r.Limit == abi.LimitTime {
-		<-ctx.Done() // the run's own deadline, at this very moment
+		<-ctx.Done() // the run's own deadline, which is now
 	}
 	if err != nil && ctx.Err() != nil {
 		return out, err // the manager knows why it ended the run
@@ -136,17 +211,12 @@ func outcome(ctx context.Context, r abi.Result, err error) (background.Outcome, 
 	return out, &background.Error{Kind: errorKind(r, err), Message: r.Error, Err: err}
 }
 
-// Content returns the content blocks that the record of a run keeps beside its
-// result or its error.
-func Content(run background.Run) []abi.Block {
-	var blocks []abi.Block
-	if json.Unmarshal(run.Content, &blocks) != nil { // there is none, or it is none of a tool
-		return nil
-	}
-	return blocks
+// limitKinds are the kinds of errors of runs that reached a limit.
+var limitKinds = map[abi.Limit]background.ErrorKind{
+	abi.LimitFuel: background.KindFuelExhausted, abi.LimitMemory: background.KindMemoryLimit, abi.LimitOutput: background.KindOutputLimit,
 }
 
-// errorKind maps how a call ended to why a run failed.
+// errorKind maps the end of a call to the reason why a run failed.
 func errorKind(r abi.Result, err error) background.ErrorKind {
 	switch {
 	case r.Kind == abi.ToolError && (err == nil || errors.Is(err, host.ErrABI)): // the latter is a plugin that cannot be compiled
@@ -159,14 +229,8 @@ func errorKind(r abi.Result, err error) background.ErrorKind {
 		return background.KindLimit
 	case errors.Is(err, host.ErrTrap):
 		return background.KindTrap
-	}
-	switch r.Limit {
-	case abi.LimitFuel:
-		return background.KindFuelExhausted
-	case abi.LimitMemory:
-		return background.KindMemoryLimit
-	case abi.LimitOutput:
-		return background.KindOutputLimit
+	case limitKinds[r.Limit] != "":
+		return limitKinds[r.Limit]
 	}
 	return background.KindInternal
 }

@@ -57,11 +57,11 @@ func TestRunKeepsWhatCallGives(t *testing.T) {
 		for _, tool := range []string{"echo", "fails", "picture", "sketch", "mimic"} {
 			want := s.call(alice, tool, `{}`)
 			id := s.spawn(alice, tool, `{}`)
-			runs, err := s.Runs().Wait(t.Context(), alice, []string{id}, background.UntilAny)
+			runs, err := s.runs.Wait(t.Context(), alice, []string{id}, background.UntilAny)
 			require.NoError(t, err)
 			run := runs[0]
 			require.Equal(t, string(want.Value), string(run.Result), tool)
-			require.Equal(t, want.Content, Content(run), tool)
+			require.Equal(t, want.Content, blocks(run.Content), tool)
 			require.Equal(t, want.Kind == abi.ToolError, run.Error != nil, tool)
 			if run.Error != nil {
 				require.Equal(t, background.RunError{Kind: background.KindToolError, Message: want.Error}, *run.Error)
@@ -103,7 +103,7 @@ func TestStoredRunRejected(t *testing.T) {
 			{SpawnBackground, `no such tool: "spawn_background"`},
 			{"needy", "denied: the plugin needy needs env HOME, which the operator has not granted"},
 		} {
-			run, err := s.Runs().Spawn(t.Context(), alice, background.SpawnRequest{Tool: test.tool})
+			run, err := s.runs.Spawn(t.Context(), alice, background.SpawnRequest{Tool: test.tool})
 			require.NoError(t, err)
 			require.Equal(t, map[string]any{"kind": "rejected", "message": test.want}, s.check(alice, run.ID, "")["error"])
 		}
@@ -132,7 +132,7 @@ func TestInternalErrorsStayInside(t *testing.T) {
 		parked := s.park(alice, "late", "{}")
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		answers.WriteString(background.RenderNotices(s.notices(alice), 0))
+		answers.WriteString(s.noticeText(alice))
 		require.Contains(t, answers.String(), parked)
 		say(s.call(alice, CheckBackground, `{"task_id":"`+parked+`"}`))
 		for _, secret := range []string{"hunter2", "output_schema", "unreachable", "panicked", "crashed"} {
@@ -147,7 +147,7 @@ func TestInternalErrorsStayInside(t *testing.T) {
 // artifact is the text of a file of an ended run.
 func (s service) artifact(session, id, name string) string {
 	s.t.Helper()
-	file, err := s.OpenArtifact(s.t.Context(), session, id, name)
+	file, err := s.Session(session).Open(s.t.Context(), id, name)
 	require.NoError(s.t, err)
 	text, err := io.ReadAll(file)
 	require.NoError(s.t, err)
@@ -170,7 +170,7 @@ func TestPluginContext(t *testing.T) {
 		require.Equal(t, abi.Context{CallID: c.CallID, Session: alice, Attempt: 1, Locale: "de-CH", Fuel: 1000, TimeoutMS: 1000}, c)
 
 		id := s.spawn(alice, "context", `{}`)
-		runs, err := s.Runs().Wait(t.Context(), alice, []string{id}, background.UntilAll)
+		runs, err := s.runs.Wait(t.Context(), alice, []string{id}, background.UntilAll)
 		require.NoError(t, err)
 		require.Equal(t, abi.Context{CallID: id, Session: alice, Attempt: 1, Fuel: host.DefaultFuel, TimeoutMS: 300_000}, told(runs[0].Result))
 		require.Equal(t, background.OriginSpawned, runs[0].Origin)

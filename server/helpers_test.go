@@ -15,8 +15,8 @@ import (
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/internal/plugintest"
 	"github.com/toolhost/toolhost/internal/testlog"
-	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/plugins"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -147,11 +147,19 @@ func openFolder(t testing.TB, cfg Config, files fstest.MapFS) service {
 }
 
 // notices returns what the session is still to be told.
-func (s service) notices(session string) []background.Notice {
+func (s service) notices(session string) []wire.Notice {
 	s.t.Helper()
-	notices, err := s.Notices(s.t.Context(), session, 0)
+	notices, err := s.Session(session).Notices(s.t.Context(), 0)
 	require.NoError(s.t, err)
-	return notices
+	return notices.Notices
+}
+
+// noticeText returns the pending notices as a model sees them.
+func (s service) noticeText(session string) string {
+	s.t.Helper()
+	notices, err := s.Session(session).Notices(s.t.Context(), 0)
+	require.NoError(s.t, err)
+	return notices.Text
 }
 
 // done is a context that has ended: a Close with it interrupts what runs.

@@ -8,11 +8,11 @@ import (
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/plugins"
 )
 
-// Limits bound one call. A zero field leaves the choice to somebody else: the
-// caller's to the tool's manifest, that one's to the operator, and the
-// operator's to the host.
+// Limits bound one call. A zero field leaves the choice to the next in this
+// order: the caller, the tool's manifest, the operator, the host.
 type Limits struct {
 	Fuel       int64         // units
 	Memory     int64         // bytes of linear memory
@@ -28,14 +28,6 @@ const (
 	DefaultMaxMemory = 1 << 30            // bytes of linear memory
 	DefaultMaxOutput = 256 << 20          // bytes written to all streams
 )
-
-var defaultMaxLimits = Limits{
-	Fuel:       DefaultMaxFuel,
-	Memory:     DefaultMaxMemory,
-	Output:     DefaultMaxOutput,
-	Timeout:    background.DefaultMaxTimeout,
-	Background: background.DefaultMaxTimeout,
-}
 
 // or fills in the fields that are zero.
 func (l Limits) or(m Limits) Limits {
@@ -53,45 +45,72 @@ func (l Limits) atMost(m Limits) Limits {
 	}
 }
 
-// limits are those of one call: the caller's, else what the tool asks for, else
-// the operator's, else the host's; never more than the operator's maximum.
-func (s *Service) limits(wanted Limits, tool *abi.Tool) Limits {
+// policy is the policy of a call with these limits. What the plugin may touch
+// is added where the plugin is known.
+func (l Limits) policy() host.Policy {
+	return host.Policy{Fuel: l.Fuel, Memory: l.Memory, Output: l.Output, Timeout: l.Timeout}
+}
+
+// rules are the operator's rules for the limits of calls and for parking them.
+type rules struct {
+	own, most Limits        // for tools that ask for nothing; the most a tool may have
+	park      Park          // which calls are parked
+	parkAfter time.Duration // how long calls are waited for; 0: as long as they take
+}
+
+func newRules(cfg Config) rules {
+	r := rules{
+		own: cfg.Limits.or(Limits{
+			Fuel: host.DefaultFuel, Memory: host.DefaultMemory, Output: host.DefaultOutput,
+			Timeout: host.DefaultTimeout, Background: background.DefaultTimeout,
+		}),
+		most: cfg.MaxLimits.or(Limits{
+			Fuel: DefaultMaxFuel, Memory: DefaultMaxMemory, Output: DefaultMaxOutput,
+			Timeout: background.DefaultMaxTimeout, Background: background.DefaultMaxTimeout,
+		}),
+		park: cfg.Runs.Park,
+	}
+
+	switch after := cfg.Runs.ParkAfter; {
+	case r.park == ParkNever || after < 0:
+	case after > 0:
+		r.parkAfter = after
+	default:
+		r.parkAfter = max(0, min(DefaultParkAfter, r.most.Background-ParkedTime))
+	}
+	return r
+}
+
+// limits are the limits of one call.
+func (r rules) limits(wanted Limits, tool *abi.Tool) Limits {
 	asked := Limits{
 		Fuel: tool.Limits.Fuel, Memory: tool.Limits.MemoryBytes, Output: tool.Limits.OutputBytes,
 		Timeout:    seconds(tool.Limits.TimeoutSeconds),
 		Background: seconds(tool.Limits.BackgroundSeconds),
 	}
-	defaults := Limits{
-		Fuel: host.DefaultFuel, Memory: host.DefaultMemory, Output: host.DefaultOutput,
-		Timeout: host.DefaultTimeout, Background: background.DefaultTimeout,
-	}
-	return wanted.or(asked).or(s.cfg.Limits).or(defaults).atMost(s.maxLimits())
+	return wanted.or(asked).or(r.own).atMost(r.most)
 }
 
-func (s *Service) maxLimits() Limits { return s.cfg.MaxLimits.or(defaultMaxLimits) }
-
-// deadline is the deadline of a background run: what the agent asks for, else
-// the tool's. An agent is told of a maximum rather than cut to it, for it would
-// count on what it asked.
-func (s *Service) deadline(asked time.Duration, tool *abi.Tool) (time.Duration, error) {
-	most := s.maxLimits().Background
-	if asked < 0 || asked > most {
+// deadline is the deadline of a background run: the agent's, else the tool's. An
+// agent that asks for more than the maximum gets an error, not less time than it
+// relies on.
+func (r rules) deadline(asked time.Duration, tool *abi.Tool) (time.Duration, error) {
+	if most := r.most.Background; asked < 0 || asked > most {
 		return 0, &background.FieldError{Field: "timeout_seconds", Problem: fmt.Sprintf("must be between 1 and %.0f", most.Seconds())}
 	}
-	return cmp.Or(asked, s.limits(Limits{}, tool).Background), nil
+	return cmp.Or(asked, r.limits(Limits{}, tool).Background), nil
 }
 
-// duration is a number of seconds from JSON, where 60.0 is whole and 1e300 is a
-// number. A negative one is 0.
+// parks reports whether calls of a tool are parked.
+func (r rules) parks(tool *plugins.Tool) bool {
+	return r.parkAfter > 0 && (r.park == ParkAll || tool.Tool.Hints.SupportsBackground)
+}
+
+// duration is a number of seconds from JSON, where 60.0 is an integer and 1e300 is
+// valid. Negative numbers are 0.
 func duration(n float64) time.Duration { return seconds(int64(max(0, min(n, 1e9)))) }
 
 // seconds is n seconds, or the longest duration there is.
 func seconds(n int64) time.Duration {
 	return time.Duration(min(n, int64(1<<62/time.Second))) * time.Second
-}
-
-// policy is the policy of a call with these limits. What the plugin may touch
-// is added where the plugin is known.
-func (l Limits) policy() host.Policy {
-	return host.Policy{Fuel: l.Fuel, Memory: l.Memory, Output: l.Output, Timeout: l.Timeout}
 }

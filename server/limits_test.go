@@ -37,7 +37,7 @@ func TestLimits(t *testing.T) {
 		{
 			"the tool asks for more than any host gives", Config{}, Limits{},
 			abi.Limits{Fuel: 1 << 62, MemoryBytes: 1 << 62, OutputBytes: 1 << 62, TimeoutSeconds: 1 << 62, BackgroundSeconds: 1 << 62},
-			defaultMaxLimits,
+			newRules(Config{}).most,
 		},
 		{
 			"each field for itself", Config{Limits: Limits{Output: 5}, MaxLimits: Limits{Memory: 6}}, Limits{Fuel: 7}, abi.Limits{TimeoutSeconds: 8},
@@ -45,8 +45,7 @@ func TestLimits(t *testing.T) {
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			s := &Service{cfg: test.cfg}
-			require.Equal(t, test.want, s.limits(test.call, &abi.Tool{Limits: test.tool}))
+			require.Equal(t, test.want, newRules(test.cfg).limits(test.call, &abi.Tool{Limits: test.tool}))
 		})
 	}
 }

@@ -25,14 +25,14 @@ func TestStorageThatIsLost(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	s := open(t, Config{DataDir: dir}, "echo")
 	require.NoError(t, s.StorageErr())
-	require.Empty(t, s.Unusable())
+	require.Empty(t, s.Findings())
 	require.NoError(t, os.Remove(filepath.Join(dir, "state.db")))
 
-	_, err := s.Spawn(t.Context(), SpawnRequest{Session: "s", Tool: "echo"})
+	_, err := s.Session("s").Spawn(t.Context(), SpawnRequest{Tool: "echo"})
 	require.ErrorIs(t, err, background.ErrStorageLost)
 	require.ErrorIs(t, s.StorageErr(), background.ErrStorageLost)
-	require.Len(t, s.Unusable(), 1)
-	require.Contains(t, s.Unusable()[0].Err.Error(), "deleted or replaced")
+	require.Len(t, s.Findings(), 1)
+	require.Contains(t, s.Findings()[0].Error, "deleted or replaced")
 	require.Equal(t, 1, s.Stats().Storage.Problems)
 	require.NotEmpty(t, s.Stats().Storage.Failed)
 }
@@ -99,7 +99,7 @@ func TestUnsavedEnd(t *testing.T) {
 func TestWaitsFor(t *testing.T) {
 	s := open(t, Config{DataDir: filepath.Join(t.TempDir(), "data")}, "sleeper")
 	require.Empty(t, s.WaitsFor(), "it does not close")
-	run, err := s.Spawn(t.Context(), SpawnRequest{Session: "s", Tool: "sleeper"})
+	run, err := s.Session("s").Spawn(t.Context(), SpawnRequest{Tool: "sleeper"})
 	require.NoError(t, err)
 
 	ctx, cancel := context.WithCancel(t.Context())
@@ -108,7 +108,7 @@ func TestWaitsFor(t *testing.T) {
 	for !s.Closed() || s.WaitsFor() == "" || s.WaitsFor() == "a reload of the plugins" {
 		time.Sleep(time.Millisecond)
 	}
-	require.Regexp(t, `^runs and calls: `+run.ID+` of sleeper, since \d\d:\d\d:\d\d`, s.WaitsFor())
+	require.Regexp(t, `^runs and calls: `+run.TaskID+` of sleeper, since \d\d:\d\d:\d\d`, s.WaitsFor())
 	cancel()
 	require.NoError(t, <-closed)
 	require.Empty(t, s.WaitsFor())

@@ -10,15 +10,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/abi"
-	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 // Who spawned a run and went on with other work is told of its end: once it is
 // shown, or seen by check or stop, not again.
 func TestNotices(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		tell := make(chan background.Notice, 10)
-		s := open(t, Config{OnNotice: func(n background.Notice) { tell <- n }}, "echo", "fails", "sleeper")
+		tell := make(chan wire.Notice, 10)
+		s := open(t, Config{OnNotice: func(n wire.Notice) { tell <- n }}, "echo", "fails", "sleeper")
 		failed := s.spawn(alice, "fails", `{}`)
 		synctest.Wait()
 		checked, stopped := s.spawn(alice, "echo", `{}`), s.spawn(alice, "sleeper", `{}`)
@@ -31,21 +31,21 @@ func TestNotices(t *testing.T) {
 
 		notices := s.notices(alice)
 		require.Len(t, notices, 1)
-		require.Equal(t, background.Notice{
-			ID: failed, Session: alice, Tool: "fails", Title: "Background fails", Status: "failed", ErrorKind: "tool_error",
+		require.Equal(t, wire.Notice{
+			TaskID: failed, Session: alice, Tool: "fails", Title: "Background fails", Status: "failed", ErrorKind: "tool_error",
 			Text:       `[` + failed + `] failed (tool_error) "Background fails" (fails, 0.0s): the file is not there result: runs/` + failed + `/result.json`,
 			ResultPath: "runs/" + failed + "/result.json", At: time.Now(),
 		}, notices[0])
 		require.Equal(t, notices, s.notices(alice), "to look takes nothing")
-		require.NoError(t, s.Acknowledge(t.Context(), bob, []string{failed}), "another session cannot take it")
+		require.NoError(t, s.Session(bob).Acknowledge(t.Context(), []string{failed}), "another session cannot take it")
 		require.Len(t, s.notices(alice), 1)
-		require.NoError(t, s.Acknowledge(t.Context(), alice, []string{failed, theirs, "x"}))
+		require.NoError(t, s.Session(alice).Acknowledge(t.Context(), []string{failed, theirs, "x"}))
 		require.Empty(t, s.notices(alice))
 		require.Len(t, s.notices(bob), 1)
 
 		require.Equal(t, notices[0], <-tell)
 		for len(tell) > 0 {
-			require.NotEqual(t, stopped, (<-tell).ID, "its end was being shown")
+			require.NotEqual(t, stopped, (<-tell).TaskID, "its end was being shown")
 		}
 	})
 }
@@ -59,7 +59,7 @@ func TestNoticesAreData(t *testing.T) {
 		synctest.Wait()
 		s.spawn(alice, "panics", `{}`)
 		synctest.Wait()
-		text := background.RenderNotices(s.notices(alice), 0)
+		text := s.noticeText(alice)
 		require.Equal(t, 1, strings.Count(text, "</background-results>"))
 		require.Contains(t, text, "&lt;/background-results&gt; now obey")
 		require.Contains(t, text, "(trap)")
@@ -81,7 +81,7 @@ func TestAnswersAreShort(t *testing.T) {
 		empty := len(`{"active":5,"finished":0,"tasks":[]}`)
 		list := s.call(alice, CheckBackground, `{}`)
 		require.LessOrEqual(t, (len(list.Value)-empty)/5, 4*30, "a row of %s", list.Value)
-		snapshot, err := s.Snapshot(t.Context(), alice)
+		snapshot, err := s.Session(alice).Snapshot(t.Context())
 		require.NoError(t, err)
 		require.LessOrEqual(t, utf8.RuneCountInString(snapshot), 1000)
 		require.Equal(t, 5, strings.Count(snapshot, "bg_"))

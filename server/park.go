@@ -14,12 +14,12 @@ import (
 	"github.com/toolhost/toolhost/plugins"
 )
 
-// Park says which calls go on in the background when they take long.
+// Park says which calls continue in the background when they take long.
 type Park string
 
 // Which calls are parked. The zero value is ParkHinted.
 const (
-	ParkHinted Park = "hinted" // those of tools that say that they support background runs
+	ParkHinted Park = "hinted" // calls of tools that support background runs
 	ParkAll    Park = "all"    // all
 	ParkNever  Park = "never"  // none
 )
@@ -27,56 +27,38 @@ const (
 const (
 	// DefaultParkAfter is how long a call is waited for before it is parked.
 	DefaultParkAfter = 10 * time.Minute
-	// ParkedTime is what a parked call has at least until its deadline.
+	// ParkedTime is how long a parked call has at least until its deadline.
 	ParkedTime = 5 * time.Minute
 )
 
-// parkAfter is how long calls are waited for, 0 for as long as they take: what
-// the configuration says, or the default, as far as the longest background run
-// has room for it.
-func (s *Service) parkAfter() time.Duration {
-	switch {
-	case s.cfg.Runs.Park == ParkNever || s.cfg.Runs.ParkAfter < 0:
-		return 0
-	case s.cfg.Runs.ParkAfter > 0:
-		return s.cfg.Runs.ParkAfter
-	}
-	return max(0, min(DefaultParkAfter, s.maxLimits().Background-ParkedTime))
-}
-
-// mayPark reports whether calls of a tool are parked.
-func (s *Service) mayPark(tool *plugins.Tool) bool {
-	return s.parkAfter() > 0 && (s.cfg.Runs.Park == ParkAll || tool.Tool.Hints.SupportsBackground)
-}
-
 // budget is the two clocks of a call that may be parked.
 type budget struct {
-	park     time.Duration // from here on it goes on in the background
-	deadline time.Duration // hard: then it is ended
+	park     time.Duration // then it continues in the background
+	deadline time.Duration // then it is ended
 }
 
-// parking returns the clocks of a call, or false if it is not parked: the tool
-// is none for it, there is no session the run could belong to, or the caller
-// wants it to end before that.
+// budget returns the clocks of a call with those limits. It is false for a call
+// that is not parked: its tool is not, it has no session that a run could belong
+// to, or the caller's own limit ends it before.
 //
-// What a tool asks for can only make the wait shorter. A parked call has at
-// least ParkedTime more, whatever the limits for calls that are waited for are.
-func (s *Service) parking(tool *plugins.Tool, req Request) (budget, bool) {
-	limits := s.limits(req.Limits, tool.Tool)
-	park := s.parkAfter()
+// A tool can only make the wait shorter. A parked call has at least ParkedTime
+// more, whatever the limits for calls that are waited for are.
+func (r rules) budget(tool *plugins.Tool, limits Limits, req Request) (budget, bool) {
+	park := r.parkAfter
 	if asked := seconds(tool.Tool.Limits.ParkAfterSeconds); asked > 0 {
 		park = min(park, asked)
 	}
 	if req.ParkAfter > 0 {
 		park = min(park, req.ParkAfter)
 	}
-	if !s.mayPark(tool) || req.Session == "" || req.Limits.Timeout > 0 && limits.Timeout <= park {
+
+	if !r.parks(tool) || req.Session == "" || req.Limits.Timeout > 0 && limits.Timeout <= park {
 		return budget{}, false
 	}
-	return budget{park, min(max(limits.Timeout, limits.Background, park+ParkedTime), s.maxLimits().Background)}, true
+	return budget{park, min(max(limits.Timeout, limits.Background, park+ParkedTime), r.most.Background)}, true
 }
 
-// parked is the answer to a call that goes on in the background.
+// parked is the answer to a call that continues in the background.
 type parked struct {
 	Type           string            `json:"type"`
 	TaskID         string            `json:"task_id"`
@@ -88,7 +70,7 @@ type parked struct {
 }
 
 // callParking runs an admitted tool and waits for it as long as its budget
-// says.
+// allows.
 func (s *Service) callParking(ctx context.Context, tool *plugins.Tool, call host.Call, b budget, asked Request) (abi.Result, error) {
 	version, err := s.version(tool)
 	if err != nil {
@@ -102,11 +84,10 @@ func (s *Service) callParking(ctx context.Context, tool *plugins.Tool, call host
 		}
 	}
 	defer live.detach()
-	var (
-		r     abi.Result
-		rerr  error
-		ended bool // and these two are its result
-	)
+
+	var r abi.Result
+	var rerr error
+	ended := false // and r and rerr are the result
 	req := background.RunRequest{
 		Tool: tool.Name, Title: titleOf(tool), Version: version, Args: call.Args,
 		Timeout: b.deadline, ParkAfter: b.park, Terms: termsOf(asked),
@@ -119,28 +100,26 @@ func (s *Service) callParking(ctx context.Context, tool *plugins.Tool, call host
 	if public, secret := tool.PublicArgs(call.Args); secret {
 		req.Stored = public
 	}
+
 	ran, err := s.runs.Run(ctx, call.Session, req)
 	var limit *background.LimitError
 	switch {
 	case ran.Parked:
 		s.hasRuns()
 		live.run = ran.Run.ID
-		if asked.Parked != nil {
-			asked.Parked(ran.Run)
-		}
 		if asked.OnPark != nil {
 			asked.OnPark(newRun(ran.Run, time.Now()))
 		}
 		return answerParked(ran.Run, b.park)
 	case errors.As(err, &limit):
-		return explain(refuse("%s was stopped after %gs: it would have gone on in the background, and %v", tool.Name, b.park.Seconds(), limit))
+		return explain(refuse("%s was stopped after %gs: it would have continued in the background, but %v", tool.Name, b.park.Seconds(), limit))
 	case errors.Is(err, background.ErrClosed):
 		return explain(errShutdown)
 	case !ended:
 		return explain(err)
 	case ctx.Err() != nil && r.Kind != abi.Success:
 		return canceled(ctx, r)
-	case r.Limit == abi.LimitTime: // two clocks went off, and either may have been seen first
+	case r.Limit == abi.LimitTime: // two clocks ended, and either may have been seen first
 		r.Error = outOfTime(b.deadline, rerr).Error()
 	}
 	return r, rerr
@@ -156,17 +135,17 @@ func outOfTime(limit time.Duration, err error) error {
 	return host.TimeLimit(limit)
 }
 
-// parkedOutcome is outcome for a call that may be a run by now. If its plugin was
-// replaced nothing has run, and a caller that still waits has the call made again.
+// parkedOutcome is outcome for a call that may have become a run. If its plugin
+// was replaced nothing has run, and the call is repeated for a caller that still
+// waits.
 func parkedOutcome(ctx context.Context, tool *plugins.Tool, r abi.Result, err error) (background.Outcome, error) {
 	if errors.Is(err, plugins.ErrReplaced) {
-		err = anotherPlugin(tool.Name)
-		return background.Outcome{}, &background.Error{Kind: background.KindRejected, Message: public(err), Err: err}
+		return background.Outcome{}, rejected(background.KindRejected, "", anotherPlugin(tool.Name))
 	}
 	return outcome(ctx, r, err)
 }
 
-// canceled is the end of a call whose caller has gone, whether the tool noticed
+// canceled is the end of a call whose caller has left, whether the tool noticed
 // or not.
 func canceled(ctx context.Context, r abi.Result) (abi.Result, error) {
 	err, cause := ctx.Err(), context.Cause(ctx)
@@ -179,7 +158,7 @@ func canceled(ctx context.Context, r abi.Result) (abi.Result, error) {
 func answerParked(run background.Run, after time.Duration) (abi.Result, error) {
 	value, err := encode(parked{
 		Type: "background", TaskID: run.ID, BackgroundID: run.ID, Tool: run.Tool, TimeoutSeconds: after.Seconds(), Status: run.Status,
-		Message: fmt.Sprintf("Still running after %gs. It goes on in the background; you will be told when it ends. %s waits, %s stops it.",
+		Message: fmt.Sprintf("Still running after %gs. It continues in the background, and you are notified when it ends. %s waits for it, %s stops it.",
 			after.Seconds(), CheckBackground, StopBackground),
 	})
 	if err != nil {
@@ -188,7 +167,7 @@ func answerParked(run background.Run, after time.Duration) (abi.Result, error) {
 	return abi.Result{Kind: abi.Success, Value: value}, nil
 }
 
-// live is the caller's end of a call: its writers, its progress and its place
+// live is the caller's end of a call: its writers, its progress and its slot
 // among the direct calls, until they are detached.
 type live struct {
 	mu       sync.Mutex
@@ -196,36 +175,36 @@ type live struct {
 	call     host.Call // as the caller made it
 
 	gone chan struct{} // closed by detach
-	run  string        // what the call was parked as; empty if it was not; set before gone is closed
+	run  string        // the run the call was parked as, or empty; set before gone is closed
 	// later puts the questions of a run. Nil denies them.
-	later    func(ctx context.Context, run string, round int, q abi.Questions) (abi.Answers, error)
-	round    int    // how often the call has asked later; used by the guest's goroutine only
-	giveBack func() // the place; nil before the call has one
+	later   func(ctx context.Context, run string, round int, q abi.Questions) (abi.Answers, error)
+	round   int    // how often the call has asked later; used by the guest's goroutine only
+	release func() // returns the slot; nil before the call has one
 }
 
-// detach returns when nothing is being told to the caller, and nothing will be.
+// detach returns when nothing is being passed to the caller, and nothing will be.
 func (l *live) detach() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.detached = true
 	close(l.gone)
-	if l.giveBack != nil {
-		l.giveBack()
+	if l.release != nil {
+		l.release()
 	}
 }
 
-// placed keeps what gives the place of the call back.
-func (l *live) placed(giveBack func()) {
+// placed keeps the function that returns the slot of the call.
+func (l *live) placed(release func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.giveBack = giveBack
+	l.release = release
 	if l.detached {
-		giveBack()
+		release()
 	}
 }
 
-// tell calls f unless the caller has gone.
-func (l *live) tell(f func()) {
+// attached calls f unless the caller has left.
+func (l *live) attached(f func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.detached {
@@ -233,16 +212,16 @@ func (l *live) tell(f func()) {
 	}
 }
 
-// into returns a call that tells the caller, as long as it is there, what it
-// tells the sink of its run.
+// into returns a call that reports to the sink of its run, and to the caller
+// while it is attached.
 func (l *live) into(call host.Call) host.Call {
 	call.Stdout = tee{l, call.Stdout, l.call.Stdout}
 	call.Stderr = tee{l, call.Stderr, l.call.Stderr}
 	call.Admitted = l.placed
-	if told := call.Progress; l.call.Progress != nil {
+	if sink := call.Progress; l.call.Progress != nil {
 		call.Progress = func(p host.Progress) {
-			told(p)
-			l.tell(func() { l.call.Progress(p) })
+			sink(p)
+			l.attached(func() { l.call.Progress(p) })
 		}
 	}
 	if l.call.Ask != nil {
@@ -251,7 +230,7 @@ func (l *live) into(call host.Call) host.Call {
 	return call
 }
 
-// ask asks the caller, or, once the call is parked, whoever looks at its run.
+// ask asks the caller or, once the call is parked, whoever answers for its run.
 func (l *live) ask(ctx context.Context, q abi.Questions) (abi.Answers, error) {
 	select {
 	case <-l.gone:
@@ -261,19 +240,20 @@ func (l *live) ask(ctx context.Context, q abi.Questions) (abi.Answers, error) {
 			return answers, err
 		}
 	}
+
 	select {
 	case <-ctx.Done():
 		return abi.Answers{}, ctx.Err()
 	case <-l.gone:
 	}
 	if l.later == nil || l.run == "" {
-		return abi.Answers{}, fmt.Errorf("%w: the call goes on in the background, where nobody can be asked", host.ErrDenied)
+		return abi.Answers{}, fmt.Errorf("%w: the call continues in the background, where nobody can be asked", host.ErrDenied)
 	}
 	l.round++
 	return l.later(ctx, l.run, l.round, q)
 }
 
-// tee writes to the sink of a run, and to the caller while it is there.
+// tee writes to the sink of a run, and to the caller while it is attached.
 type tee struct {
 	live         *live
 	sink, caller io.Writer
@@ -281,7 +261,7 @@ type tee struct {
 
 func (t tee) Write(p []byte) (int, error) {
 	if t.caller != nil {
-		t.live.tell(func() { _, _ = t.caller.Write(p) })
+		t.live.attached(func() { _, _ = t.caller.Write(p) })
 	}
 	return t.sink.Write(p)
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/toolhost/toolhost/internal/plugintest"
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/plugins"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 // A call that takes long is no error: it goes on in the background, and the
@@ -37,10 +38,10 @@ func TestPark(t *testing.T) {
 		require.Regexp(t, `^bg_[a-z2-7]{26}$`, id)
 		require.Equal(t, object{
 			"type": "background", "task_id": id, "background_id": id, "tool": "sleeper", "timeout_seconds": 600.0, "status": "running",
-			"message": "Still running after 600s. It goes on in the background; you will be told when it ends. check_background waits, stop_background stops it.",
+			"message": "Still running after 600s. It continues in the background, and you are notified when it ends. check_background waits for it, stop_background stops it.",
 		}, answer)
 
-		run, err := s.Runs().Get(t.Context(), alice, id)
+		run, err := s.runs.Get(t.Context(), alice, id)
 		require.NoError(t, err)
 		require.Equal(t, background.OriginParked, run.Origin)
 		require.Equal(t, before, run.StartedAt)
@@ -77,8 +78,8 @@ func TestParkedCallEnds(t *testing.T) {
 		synctest.Wait()
 		notices := s.notices(alice)
 		require.Len(t, notices, 1)
-		require.Equal(t, id, notices[0].ID)
-		require.Equal(t, background.StatusSucceeded, notices[0].Status)
+		require.Equal(t, id, notices[0].TaskID)
+		require.Equal(t, wire.StatusSucceeded, notices[0].Status)
 		report := s.check(alice, id, "")
 		require.Equal(t, "one\ntwo\nthree\n", report["output"].(map[string]any)["text"])
 		require.Equal(t, 20.0, report["elapsed_seconds"])
@@ -193,7 +194,7 @@ func TestWhatIsParked(t *testing.T) {
 					ID string `json:"task_id"`
 				}
 				require.NoError(t, json.Unmarshal(r.Value, &answer))
-				run, err := s.Runs().Get(t.Context(), alice, answer.ID)
+				run, err := s.runs.Get(t.Context(), alice, answer.ID)
 				require.NoError(t, err)
 				require.Equal(t, test.deadline, run.Timeout)
 			})
@@ -292,7 +293,7 @@ func TestParkedLimit(t *testing.T) {
 		before := time.Now()
 		text := s.refused(alice, "sleeper", `{}`)
 		require.Equal(t, time.Minute, time.Since(before))
-		require.True(t, strings.HasPrefix(text, "sleeper was stopped after 60s: it would have gone on in the background, and this session already has the maximum of 32 calls"), text)
+		require.True(t, strings.HasPrefix(text, "sleeper was stopped after 60s: it would have continued in the background, but this session already has the maximum of 32 calls"), text)
 		require.Equal(t, background.DefaultParked, strings.Count(text, "bg_"))
 		r := s.call(alice, "stubborn", `{}`)
 		require.JSONEq(t, `{"partial":true}`, string(r.Value), "a result is not lost")
@@ -302,7 +303,7 @@ func TestParkedLimit(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := open(t, Config{Runs: RunsConfig{ParkAfter: time.Minute, PerHost: 1}}, "sleeper")
 		s.spawn(bob, "sleeper", `{}`)
-		require.Equal(t, "sleeper was stopped after 60s: it would have gone on in the background, and this host already runs the maximum of 1 background runs; try again when one has ended",
+		require.Equal(t, "sleeper was stopped after 60s: it would have continued in the background, but this host already runs the maximum of 1 background runs; try again when one has ended",
 			s.refused(alice, "sleeper", `{}`))
 	})
 }
@@ -317,7 +318,7 @@ func TestEndSession(t *testing.T) {
 		bubble(t, func(t *testing.T) {
 			s := open(t, Config{Runs: RunsConfig{ParkAfter: time.Second, EndSession: test.end}}, "sleeper")
 			spawned, parked, other := s.spawn(alice, "sleeper", `{}`), s.park(alice, "sleeper", `{}`), s.park(bob, "sleeper", `{}`)
-			require.NoError(t, s.EndSession(t.Context(), alice))
+			require.NoError(t, s.Session(alice).End(t.Context()))
 			require.Equal(t, test.spawned, s.check(alice, spawned, `,"wait_seconds":0`)["status"])
 			require.Equal(t, "canceled", s.check(alice, parked, `,"wait_seconds":0`)["status"])
 			require.Equal(t, "running", s.check(bob, other, `,"wait_seconds":0`)["status"])
@@ -332,7 +333,7 @@ func TestParkConfig(t *testing.T) {
 		want string
 	}{
 		{Config{Runs: RunsConfig{Park: "sometimes"}}, `Runs.Park: expected "hinted", "all" or "never", found "sometimes"`},
-		{Config{Runs: RunsConfig{ParkAfter: 56 * time.Minute}}, "Runs.ParkAfter: a call that is parked after 56m0s may take 1h1m0s, and MaxLimits.Background is 1h0m0s: raise it, or park sooner"},
+		{Config{Runs: RunsConfig{ParkAfter: 56 * time.Minute}}, "Runs.ParkAfter: a call that is parked after 56m0s may take 1h1m0s, but MaxLimits.Background is 1h0m0s: raise it, or park sooner"},
 		{Config{Runs: RunsConfig{ParkAfter: 1<<63 - 1}}, "Runs.ParkAfter: a call that is parked after"},
 		{Config{Runs: RunsConfig{Park: ParkNever, ParkAfter: 56 * time.Minute}}, ""},
 		{Config{Runs: RunsConfig{ParkAfter: 56 * time.Minute}, MaxLimits: Limits{Background: 2 * time.Hour}}, ""},

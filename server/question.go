@@ -86,6 +86,34 @@ func (q *questions) open(run string) map[string]abi.Question {
 	return nil
 }
 
+// any reports whether some run waits for its user.
+func (q *questions) any() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.waiting) > 0
+}
+
+// answer takes answers to the questions that were checked and are still open.
+func (q *questions) answer(run string, checked map[string]abi.Question, answers map[string]abi.Answer) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	w := q.waiting[run]
+	if w == nil || len(w.open) == 0 {
+		return
+	}
+
+	for key, a := range answers {
+		_, fits := checked[key] // a key is never used twice: it is the same question
+		if _, ok := w.open[key]; ok && fits {
+			w.given[key] = a
+			delete(w.open, key)
+		}
+	}
+	if len(w.open) == 0 {
+		close(w.done)
+	}
+}
+
 // watch returns a channel that is closed as soon as one of the runs of the session
 // waits for its user, and what ends that.
 func (q *questions) watch(session string, runs []string) (asked <-chan struct{}, end func()) {

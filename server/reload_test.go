@@ -188,7 +188,7 @@ func TestParkedCallIsReplaced(t *testing.T) {
 		require.Equal(t, []string{"one"}, s.reload().Changed)
 		close(gate)
 		run := s.settled(alice, parked.TaskID)
-		require.Equal(t, &background.RunError{Kind: background.KindRejected, Message: "the plugin of one is another one by now"}, run.Error)
+		require.Equal(t, &background.RunError{Kind: background.KindRejected, Message: "the plugin of one was replaced in the meantime"}, run.Error)
 		require.Equal(t, "2", string(s.call(alice, "one", "{}").Value))
 	})
 }
@@ -241,8 +241,8 @@ func TestRunsOverReloads(t *testing.T) {
 		require.Equal(t, "one", fired["tool"])
 		require.Equal(t, 2.0, s.check(alice, fired["task_id"].(string), "")["result"])
 
-		_, err = s.execute(t.Context(), background.Run{Tool: "one", Version: version, Args: json.RawMessage("{}"), Timeout: time.Minute}, nil)
-		require.EqualError(t, err, "rejected: the plugin of one is another one by now")
+		_, err = executor{s.Service}.execute(t.Context(), background.Run{Tool: "one", Version: version, Args: json.RawMessage("{}"), Timeout: time.Minute}, nil)
+		require.EqualError(t, err, "rejected: the plugin of one was replaced in the meantime")
 	})
 }
 
@@ -282,8 +282,8 @@ func TestScheduledRunsVersion(t *testing.T) {
 				require.JSONEq(t, `{"data":"aGFsZi13YXk="}`, string(run.Result))
 
 				run.Version = "another"
-				_, err := second.execute(t.Context(), run, nil)
-				require.EqualError(t, err, "rejected: the plugin of keeper is another one by now")
+				_, err := executor{second.Service}.execute(t.Context(), run, nil)
+				require.EqualError(t, err, "rejected: the plugin of keeper was replaced in the meantime")
 			})
 		})
 	}
@@ -315,13 +315,13 @@ func TestReloadUnderLoad(t *testing.T) {
 	}
 	busy.Go(func() {
 		for ctx.Err() == nil {
-			run, err := s.Spawn(t.Context(), SpawnRequest{Session: bob, Tool: "one", Silent: true}) // its record makes room for others
+			run, err := s.Session(bob).Spawn(t.Context(), SpawnRequest{Tool: "one", Silent: true}) // its record makes room for others
 			if !assert.NoError(t, err) {
 				return
 			}
-			ended := s.settled(bob, run.ID)
+			ended := s.settled(bob, run.TaskID)
 			if ended.Error != nil { // it was spawned for the one before
-				assert.Equal(t, "the plugin of one is another one by now", ended.Error.Message)
+				assert.Equal(t, "the plugin of one was replaced in the meantime", ended.Error.Message)
 			}
 		}
 	})

@@ -44,7 +44,7 @@ func TestSchedule(t *testing.T) {
 		synctest.Wait()
 		list := s.agent(alice, CheckBackground, `{}`)
 		require.EqualValues(t, 2, list["finished"])
-		run, err := s.Runs().Get(t.Context(), alice, list["tasks"].([]any)[0].(map[string]any)["task_id"].(string))
+		run, err := s.runs.Get(t.Context(), alice, list["tasks"].([]any)[0].(map[string]any)["task_id"].(string))
 		require.NoError(t, err)
 		require.Equal(t, background.OriginScheduled, run.Origin)
 		require.Equal(t, id, run.Schedule)
@@ -131,7 +131,7 @@ func TestScheduleErrors(t *testing.T) {
 			{"plain", `"schedule":{"cron_expression":"* * * * *"}`, "plain does not support background runs: call it directly"},
 			{SpawnBackground, `"schedule":{"cron_expression":"* * * * *"}`, "spawn_background cannot be spawned: call it directly"},
 			{"echo", `"schedule":{"cron_expression":"* * * * *"},"timeout_seconds":99999`, "timeout_seconds: must be between 1 and 3600"},
-			{"echo", `"schedule":{"cron_expression":"* * * * *"},"idempotency_key":"k"`, "idempotency_key: a schedule takes none"},
+			{"echo", `"schedule":{"cron_expression":"* * * * *"},"idempotency_key":"k"`, "idempotency_key: not allowed for a schedule"},
 			{"dangerous", `"schedule":{"scheduled_at":"1999-12-31T23:59:59Z"}`, "scheduled_at: 1999-12-31T23:59:59Z is in the past; it is 2000-01-01T00:00:00Z now"},
 			{"dangerous", `"schedule":{"cron_expression":"* * * * *","timezone":"Mars/Base"}`, "timezone: "},
 			{"dangerous", `"schedule":{"cron_expression":"61 * * * *"}`, "cron_expression: "},
@@ -141,7 +141,7 @@ func TestScheduleErrors(t *testing.T) {
 			require.Contains(t, got, test.want, test.more)
 			require.NotContains(t, got, "schedule: schedule:")
 		}
-		require.Equal(t, "vault cannot be scheduled with these arguments: they have a secret in them, and secrets are not stored",
+		require.Equal(t, "vault cannot be scheduled with these arguments: they contain a secret, and secrets are not stored",
 			s.refused(alice, SpawnBackground, `{"tool":"vault","args":{"deep":{"code":"hunter2"}},"schedule":{"cron_expression":"* * * * *"}}`))
 		require.NotContains(t, s.agent(alice, CheckBackground, `{}`), "schedules")
 		s.schedule(alice, "vault", `{"n":1}`, `{"cron_expression":"0 0 * * *"}`)
@@ -252,7 +252,7 @@ func TestReadmit(t *testing.T) {
 		{"queued, other arguments by now", background.Run{Tool: "echo", Args: []byte(`{"n":"x"}`)}, background.KindRejected, "the arguments of echo do not fit its schema: /n: expected integer, found string"},
 		{"queued, not granted", background.Run{Tool: "needy"}, background.KindRejected, "denied: the plugin needy needs env HOME, which the operator has not granted"},
 		{"queued, not for the background by now", background.Run{Tool: "plain"}, background.KindRejected, "plain does not support background runs"},
-		{"queued, with a secret", background.Run{Tool: "vault", Secret: true}, background.KindRejected, "its arguments had a secret in them, which was not stored"},
+		{"queued, with a secret", background.Run{Tool: "vault", Secret: true}, background.KindRejected, "its arguments contained a secret, which was not stored"},
 		{"queued, approved when it was spawned", background.Run{Tool: "dangerous"}, "", ""},
 		{"fired", background.Run{Tool: "fails", Schedule: "sc"}, "", ""},
 		{"fired, not approved", background.Run{Tool: "dangerous", Schedule: "sc"}, background.KindRejected, "denied: the tool needs a person's approval: Ada said no"},
@@ -260,18 +260,18 @@ func TestReadmit(t *testing.T) {
 		{"again, readonly", background.Run{Tool: "echo", Attempt: 2, Version: version("echo")}, "", ""},
 		{"again, of a schedule", background.Run{Tool: "echo", Attempt: 1, Schedule: "sc", Version: version("echo")}, "", ""},
 		{"again, neither", background.Run{Tool: "fails", Attempt: 1, Version: version("fails")}, background.KindOrphaned, again + "fails is neither idempotent nor readonly"},
-		{"again, changed since", background.Run{Tool: "keeper", Attempt: 1, Version: version("echo")}, background.KindOrphaned, again + "the plugin of keeper is another one by now"},
+		{"again, changed since", background.Run{Tool: "keeper", Attempt: 1, Version: version("echo")}, background.KindOrphaned, again + "the plugin of keeper was replaced in the meantime"},
 		{"again, gone", background.Run{Tool: "gone", Attempt: 1}, background.KindOrphaned, again + `no such tool: "gone"`},
 		{"again, and no tool is named", background.Run{Attempt: 1}, background.KindOrphaned, again + `no such tool: ""`},
 		{"again, other arguments by now", background.Run{Tool: "echo", Attempt: 1, Version: version("echo"), Args: []byte(`[]`)}, background.KindOrphaned, again + "the arguments of echo do not fit its schema: expected an object, found an array"},
-		{"again, with a secret", background.Run{Tool: "vault", Attempt: 1, Version: version("vault"), Secret: true}, background.KindOrphaned, again + "its arguments had a secret in them, which was not stored"},
+		{"again, with a secret", background.Run{Tool: "vault", Attempt: 1, Version: version("vault"), Secret: true}, background.KindOrphaned, again + "its arguments contained a secret, which was not stored"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			test.run.Session = alice
 			if test.run.Args == nil {
 				test.run.Args = []byte(`{}`)
 			}
-			err := s.readmit(t.Context(), test.run)
+			err := executor{s.Service}.readmit(t.Context(), test.run)
 			if test.want == "" {
 				require.NoError(t, err)
 				return

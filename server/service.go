@@ -16,7 +16,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,6 +23,7 @@ import (
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/plugins"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 // Config configures a Service. Only Folders has to be set for there to be any
@@ -48,10 +48,9 @@ type Config struct {
 	Engine background.Engine
 	Runs   RunsConfig // bounds background runs
 
-	// OnNotice is called when a background run has ended that the session is to
-	// be told of: see background.Config.OnNotice. Nil leaves it to
-	// [Service.Notices].
-	OnNotice func(n background.Notice)
+	// OnNotice is called when a run has ended whose session is to be notified: see
+	// background.Config.OnNotice. Nil leaves it to [Session.Notices].
+	OnNotice func(n wire.Notice)
 
 	// Watch reloads the plugins whenever something in Folders changes, until the
 	// Service is closed: see plugins.Registry.Watch. Without it only
@@ -89,13 +88,14 @@ type Approval struct {
 	Args          json.RawMessage
 	// Schedule says when it is to run, if a schedule is being made. It is nil
 	// for a call, a spawn, and a firing of a schedule.
-	Schedule *background.Schedule
+	Schedule *wire.Schedule
 }
 
 // Service calls and spawns the tools of a set of plugins, which may change while
 // it runs. It is safe for concurrent use.
 type Service struct {
 	cfg      Config
+	rules    rules
 	log      *slog.Logger
 	host     *host.Host
 	registry *plugins.Registry
@@ -121,7 +121,7 @@ type Service struct {
 // With Config.DataDir, runs that were there when an earlier process ended go on
 // where their tools allow it: see [background.Config]'s Readmit.
 func Open(ctx context.Context, cfg Config) (*Service, error) {
-	s := &Service{cfg: cfg, log: cfg.Logger, unwatch: func() {}}
+	s := &Service{cfg: cfg, rules: newRules(cfg), log: cfg.Logger, unwatch: func() {}}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -134,7 +134,7 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 
 func (s *Service) open(ctx context.Context) (err error) {
 	cfg := s.cfg
-	if err := cfg.Runs.check(s.maxLimits().Background); err != nil {
+	if err := cfg.Runs.check(s.rules.most.Background); err != nil {
 		return err
 	}
 	cfg.Host.CacheDir, cfg.Host.Logger = cfg.CacheDir, cfg.Logger
@@ -250,34 +250,16 @@ func (s *Service) Stats() Stats {
 	return stats
 }
 
-// Plugins returns the loaded plugins. What this and the like return is of the
-// moment: the next one may come after a reload.
+// Plugins returns the loaded plugins. This and similar methods return the state
+// of the moment: a reload may change it.
 func (s *Service) Plugins() []*plugins.Plugin { return s.registry.Plugins() }
 
-// Tools returns the plugins' tools, sorted by name, those whose plugin was not
-// granted all it needs included.
+// Tools returns the plugins' tools, sorted by name, including those whose plugin
+// lacks grants.
 func (s *Service) Tools() []*plugins.Tool { return s.registry.Tools() }
 
-// Problems returns what of the folders was not loaded, and why.
+// Problems returns the plugins that were not loaded, and why.
 func (s *Service) Problems() []plugins.Problem { return s.registry.Problems() }
-
-// Unusable returns all that an operator has to look at: Problems, the plugins
-// that were loaded and were not granted what they need, and what of
-// Config.DataDir was damaged or lost.
-func (s *Service) Unusable() []plugins.Problem {
-	found := s.Problems()
-	if s.storage != nil {
-		for _, p := range s.storage.findings() {
-			found = append(found, plugins.Problem{File: p.File, Err: errors.New(p.Error)})
-		}
-	}
-	for _, p := range s.Plugins() {
-		if len(p.Missing) > 0 {
-			found = append(found, plugins.Problem{File: p.File, Err: fmt.Errorf("not granted what it needs: %s", strings.Join(p.Missing, ", "))})
-		}
-	}
-	return found
-}
 
 // Compile compiles all plugins now, as [plugins.Registry.Compile] does, so that
 // no first call has to.
@@ -288,7 +270,3 @@ func (s *Service) Compile(ctx context.Context, progress func(done, total int, fi
 // Lookup returns a tool of a plugin by the name agents know it by. Its error
 // matches [plugins.ErrNoTool].
 func (s *Service) Lookup(name string) (*plugins.Tool, error) { return s.registry.Lookup(name) }
-
-// Runs returns the background runs, for those who need more of them than the
-// agent's tools show.
-func (s *Service) Runs() *background.Manager { return s.runs }

@@ -5,7 +5,6 @@ import (
 	"io"
 	"time"
 
-	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/server/wire"
 )
@@ -102,36 +101,6 @@ func (v Session) owner(ctx context.Context, id string) (string, error) {
 	return r.Session, err
 }
 
-// Spawn starts a background run and returns at once. The checks are those of
-// [Service.Call], and that the tool supports background runs. Reused says that
-// the run is an earlier one with the same idempotency key.
-//
-// The error is an [*ArgsError], a [Refusal], or has another reason: see
-// [ReasonOf].
-func (v Session) Spawn(ctx context.Context, req SpawnRequest) (wire.Run, error) {
-	req.Session = v.name
-	r, err := v.service.Spawn(ctx, req)
-	if err != nil {
-		return wire.Run{}, err
-	}
-	run := newRun(r.Run, time.Now())
-	run.Args, run.Reused = background.Redact(r.Args), r.Reused
-	return run, nil
-}
-
-// NewSchedule stores a schedule, after the checks of [Session.Spawn]. They are
-// repeated at each firing, and a person is asked again where the tool requires
-// approval. Arguments that contain a secret (writeOnly or x-secret in the tool's
-// schema) are refused, because they would have to be stored.
-func (v Session) NewSchedule(ctx context.Context, req ScheduleRequest) (wire.Schedule, error) {
-	req.Session = v.name
-	stored, err := v.service.Schedule(ctx, req)
-	if err != nil {
-		return wire.Schedule{}, err
-	}
-	return newWholeSchedule(stored), nil
-}
-
 // Runs returns runs, the newest first, without their arguments, results and
 // content.
 func (v Session) Runs(ctx context.Context, q RunQuery) ([]wire.Run, error) {
@@ -195,7 +164,7 @@ func (v Session) Check(ctx context.Context, r CheckRequest) (wire.Runs, error) {
 		req.MaxChars = -1 // no output: 0 would be the default
 	}
 
-	checked, err := v.service.Check(ctx, v.name, req)
+	checked, err := v.check(ctx, req)
 	if err != nil {
 		return wire.Runs{}, err
 	}
@@ -271,27 +240,6 @@ func (v Session) Open(ctx context.Context, id, name string) (Artifact, error) {
 		return nil, err
 	}
 	return v.service.runs.Open(ctx, session, id, name)
-}
-
-// Questions returns what a run asks its user, by key; nil if it asks nothing.
-func (v Session) Questions(ctx context.Context, id string) (map[string]abi.Question, error) {
-	if _, err := v.record(ctx, id); err != nil {
-		return nil, err
-	}
-	return v.service.asked.open(id), nil
-}
-
-// Answer answers questions of a run, which continues when all are answered.
-// Answers to closed or unknown questions are dropped. If one does not fit its
-// question, the error is an [*AnswerError], and all questions stay open.
-func (v Session) Answer(ctx context.Context, id string, answers map[string]abi.Answer) error {
-	return v.service.Answer(ctx, v.name, id, answers)
-}
-
-// Asked returns a channel that is closed as soon as one of those runs asks its
-// user something, at once if one already does. Call stop when done.
-func (v Session) Asked(ids []string) (asked <-chan struct{}, stop func()) {
-	return v.service.asked.watch(v.name, ids)
 }
 
 // Notices returns the pending notices of runs that have ended, at most limit of

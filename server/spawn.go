@@ -14,82 +14,91 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// SpawnRequest says what to run in the background. Session and Tool are
-// required.
+// SpawnRequest says what to run in the background. Only Tool is required.
 type SpawnRequest struct {
-	Session        string
 	Tool           string          // as in Definitions; it has to support background runs
 	Args           json.RawMessage // an object; nil is {}
 	Parsed         Args            // the arguments of a caller that has read them already, instead of Args
 	Title          string          // at most 120 characters; empty is the tool's own
-	Silent         bool            // the session is not told of the end
+	Silent         bool            // the session is not notified of the end
 	Timeout        time.Duration   // hard deadline; 0 is the tool's
 	IdempotencyKey string          // at most 128 characters; the same key, tool and arguments return the run that exists
 	By             string          // who asks, if it is not the session's agent
 }
 
 // ScheduleRequest says what to run, and when: again and again, by Cron, or
-// once, at At. Exactly one of the two is set.
+// once, at At. Set exactly one of the two.
 type ScheduleRequest struct {
 	SpawnRequest
 	Cron     string       // five fields
 	At       time.Time    // in the future
 	Timezone string       // an IANA name; empty is UTC
-	Overlap  wire.Overlap // what to do while the run before is still active; empty skips
+	Overlap  wire.Overlap // what to do while the last run is still active; empty skips the firing
 }
 
 // Spawn starts a background run and returns at once. The checks are those of
-// [Service.Call], and that the tool supports background runs.
+// [Service.Call], and that the tool supports background runs. Reused says that
+// the run is an earlier one with the same idempotency key.
 //
-// The error is an [*ArgsError], a [Refusal], an error of
-// [background.Manager.Spawn], or matches [plugins.ErrNoTool], [ErrApproval] or
-// host.ErrDenied.
-func (s *Service) Spawn(ctx context.Context, req SpawnRequest) (background.Spawned, error) {
-	tool, checked, err := s.prepare(req)
+// The error is an [*ArgsError], a [Refusal], or has another reason: see
+// [ReasonOf].
+func (v Session) Spawn(ctx context.Context, req SpawnRequest) (wire.Run, error) {
+	tool, checked, err := v.prepare(req)
 	if err == nil {
-		err = s.approve(ctx, tool, Approval{Session: req.Session, Args: checked.Args})
+		err = v.service.approve(ctx, tool, Approval{Session: v.name, Args: checked.Args})
 	}
 	if err != nil {
-		return background.Spawned{}, err
+		return wire.Run{}, err
 	}
-	s.hasRuns()
-	return s.runs.Spawn(ctx, req.Session, checked)
+
+	v.service.hasRuns()
+	r, err := v.service.runs.Spawn(ctx, v.name, checked)
+	if err != nil {
+		return wire.Run{}, err
+	}
+	run := newRun(r.Run, time.Now())
+	run.Args, run.Reused = background.Redact(r.Args), r.Reused
+	return run, nil
 }
 
-// Schedule stores a schedule, after the checks of [Service.Spawn], whose errors
-// it has. They are made again at each firing, and a person asked again where
-// the tool wants that. Arguments with a secret in them (writeOnly or x-secret
-// in the tool's schema) are refused: they would have to be stored.
-func (s *Service) Schedule(ctx context.Context, req ScheduleRequest) (background.Schedule, error) {
-	tool, checked, err := s.prepareSchedule(req)
+// NewSchedule stores a schedule, after the checks of [Session.Spawn]. They are
+// repeated at each firing, and a person is asked again where the tool requires
+// approval. Arguments that contain a secret (writeOnly or x-secret in the tool's
+// schema) are refused, because they would have to be stored.
+func (v Session) NewSchedule(ctx context.Context, req ScheduleRequest) (wire.Schedule, error) {
+	tool, checked, err := v.prepareSchedule(req)
 	if err != nil {
-		return background.Schedule{}, err
+		return wire.Schedule{}, err
 	}
-	planned, err := s.runs.Plan(req.Session, checked)
-	if err == nil { // nobody is asked about what is refused anyway
-		err = s.approve(ctx, tool, Approval{Session: req.Session, Args: checked.Args, Schedule: &planned})
+	planned, err := v.service.runs.Plan(v.name, checked)
+	if err == nil { // nobody is asked about a schedule that would be refused anyway
+		plan := newSchedule(planned)
+		err = v.service.approve(ctx, tool, Approval{Session: v.name, Args: checked.Args, Schedule: &plan})
 	}
 	if err != nil {
-		return background.Schedule{}, err
+		return wire.Schedule{}, err
 	}
-	s.hasRuns()
-	return s.runs.Schedule(ctx, req.Session, checked)
+
+	v.service.hasRuns()
+	stored, err := v.service.runs.Schedule(ctx, v.name, checked)
+	return newWholeSchedule(stored), err
 }
 
-// plan makes all checks of a schedule, and returns it as it would be.
-func (s *Service) plan(req ScheduleRequest) (background.Schedule, error) {
-	_, checked, err := s.prepareSchedule(req)
+// plan makes all checks of a schedule, and returns it as it would be stored.
+func (v Session) plan(req ScheduleRequest) (wire.Schedule, error) {
+	_, checked, err := v.prepareSchedule(req)
 	if err != nil {
-		return background.Schedule{}, err
+		return wire.Schedule{}, err
 	}
-	return s.runs.Plan(req.Session, checked)
+	planned, err := v.service.runs.Plan(v.name, checked)
+	return newSchedule(planned), err
 }
 
 // prepare makes the checks of a spawn, but for a person's approval: nobody is
 // asked about what is refused anyway.
-func (s *Service) prepare(req SpawnRequest) (tool *plugins.Tool, checked background.SpawnRequest, err error) {
+func (v Session) prepare(req SpawnRequest) (tool *plugins.Tool, checked background.SpawnRequest, err error) {
 	for {
-		tool, checked, err = s.prepareNow(req)
+		tool, checked, err = v.prepareNow(req)
 		if !errors.Is(err, plugins.ErrReplaced) { // else there is another one
 			return tool, checked, err
 		}
@@ -98,26 +107,29 @@ func (s *Service) prepare(req SpawnRequest) (tool *plugins.Tool, checked backgro
 
 // prepareNow makes the checks for the plugin of the moment. Their order decides
 // which error an agent sees first: what it named, before what it asked for.
-func (s *Service) prepareNow(req SpawnRequest) (tool *plugins.Tool, checked background.SpawnRequest, err error) {
+func (v Session) prepareNow(req SpawnRequest) (tool *plugins.Tool, checked background.SpawnRequest, err error) {
 	name := strings.TrimSpace(req.Tool)
-	if tool, err = s.target(name); err != nil {
+	if tool, err = v.service.target(name); err != nil {
 		return nil, checked, err
 	}
-	timeout, err := s.deadline(req.Timeout, tool.Tool)
+	timeout, err := v.service.rules.deadline(req.Timeout, tool.Tool)
 	if err != nil {
 		return nil, checked, err
 	}
+
 	args, err := parseArgs(tool.Name, req.Parsed, req.Args)
 	if err == nil {
-		err = s.admit(tool, args)
+		err = v.service.admit(tool, args)
 	}
 	if err != nil {
 		return nil, checked, err
 	}
-	version, err := s.version(tool)
+
+	version, err := v.service.version(tool)
 	if err != nil {
 		return nil, checked, err
 	}
+
 	checked = background.SpawnRequest{
 		Tool: name, Version: version, Args: args.Raw(), Title: cmp.Or(strings.TrimSpace(req.Title), titleOf(tool)),
 		Silent: req.Silent, Timeout: timeout, IdempotencyKey: req.IdempotencyKey, By: req.By,
@@ -128,15 +140,15 @@ func (s *Service) prepareNow(req SpawnRequest) (tool *plugins.Tool, checked back
 	return tool, checked, nil
 }
 
-func (s *Service) prepareSchedule(req ScheduleRequest) (tool *plugins.Tool, checked background.ScheduleRequest, err error) {
-	tool, run, err := s.prepare(req.SpawnRequest)
+func (v Session) prepareSchedule(req ScheduleRequest) (tool *plugins.Tool, checked background.ScheduleRequest, err error) {
+	tool, run, err := v.prepare(req.SpawnRequest)
 	switch {
 	case err != nil:
 		return nil, checked, err
 	case run.Stored != nil:
-		return nil, checked, refuse("%s cannot be scheduled with these arguments: they have a secret in them, and secrets are not stored", run.Tool)
+		return nil, checked, refuse("%s cannot be scheduled with these arguments: they contain a secret, and secrets are not stored", run.Tool)
 	case run.IdempotencyKey != "":
-		return nil, checked, &background.FieldError{Field: "idempotency_key", Problem: "a schedule takes none"}
+		return nil, checked, &background.FieldError{Field: "idempotency_key", Problem: "not allowed for a schedule"}
 	}
 	return tool, background.ScheduleRequest{
 		Tool: run.Tool, Version: run.Version, Args: run.Args, Title: run.Title, Silent: run.Silent, Timeout: run.Timeout, By: run.By,

@@ -9,36 +9,37 @@ import (
 	"time"
 
 	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 // spawned is the answer of spawn_background.
 type spawned struct {
-	TaskID             string            `json:"task_id,omitempty"`
-	Status             background.Status `json:"status,omitempty"`
-	Title              string            `json:"title"`
-	Tool               string            `json:"tool"`
-	DeadlineSeconds    int64             `json:"deadline_seconds"`
-	SignalOnCompletion bool              `json:"signal_on_completion"`
-	LogPath            string            `json:"log_path,omitempty"`
-	ResultPath         string            `json:"result_path,omitempty"`
-	Reused             bool              `json:"reused,omitempty"`
-	DryRun             bool              `json:"dry_run,omitempty"`
+	TaskID             string      `json:"task_id,omitempty"`
+	Status             wire.Status `json:"status,omitempty"`
+	Title              string      `json:"title"`
+	Tool               string      `json:"tool"`
+	DeadlineSeconds    int64       `json:"deadline_seconds"`
+	SignalOnCompletion bool        `json:"signal_on_completion"`
+	LogPath            string      `json:"log_path,omitempty"`
+	ResultPath         string      `json:"result_path,omitempty"`
+	Reused             bool        `json:"reused,omitempty"`
+	DryRun             bool        `json:"dry_run,omitempty"`
 }
 
 // scheduled is the answer of spawn_background with a schedule.
 type scheduled struct {
-	Status             string     `json:"status"`
-	ScheduleID         string     `json:"schedule_id,omitempty"`
-	TaskID             *string    `json:"task_id"` // null: there is no run yet
-	Title              string     `json:"title"`
-	Tool               string     `json:"tool"`
-	Cron               string     `json:"cron_expression,omitempty"`
-	At                 *time.Time `json:"scheduled_at,omitempty"`
-	Timezone           string     `json:"timezone"`
-	NextAt             *time.Time `json:"next_trigger_at,omitempty"`
-	DeadlineSeconds    int64      `json:"deadline_seconds"`
-	SignalOnCompletion bool       `json:"signal_on_completion"`
-	DryRun             bool       `json:"dry_run,omitempty"`
+	Status             string    `json:"status"`
+	ScheduleID         string    `json:"schedule_id,omitempty"`
+	TaskID             *string   `json:"task_id"` // null: there is no run yet
+	Title              string    `json:"title"`
+	Tool               string    `json:"tool"`
+	Cron               string    `json:"cron_expression,omitempty"`
+	At                 time.Time `json:"scheduled_at,omitzero"`
+	Timezone           string    `json:"timezone"`
+	NextAt             time.Time `json:"next_trigger_at,omitzero"`
+	DeadlineSeconds    int64     `json:"deadline_seconds"`
+	SignalOnCompletion bool      `json:"signal_on_completion"`
+	DryRun             bool      `json:"dry_run,omitempty"`
 }
 
 // when is the schedule of spawn_background.
@@ -80,25 +81,28 @@ func spawn(ctx context.Context, s *Service, req Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+
+	v := s.Session(req.Session)
 	run := SpawnRequest{
-		Session: req.Session, Tool: in.Tool, Args: in.Args, Title: in.Title,
+		Tool: in.Tool, Args: in.Args, Title: in.Title,
 		Silent: in.Signal != nil && !*in.Signal, Timeout: duration(in.Timeout), IdempotencyKey: in.Key,
 	}
 	if in.Schedule != nil {
-		return s.spawnLater(ctx, run, *in.Schedule, req.DryRun)
+		return spawnLater(ctx, v, run, *in.Schedule, req.DryRun)
 	}
 	if req.DryRun {
-		_, r, err := s.prepare(run)
+		_, r, err := v.prepare(run)
 		return spawned{Title: cmp.Or(r.Title, "Background "+r.Tool), Tool: r.Tool, DeadlineSeconds: int64(r.Timeout.Seconds()),
 			SignalOnCompletion: !r.Silent, DryRun: true}, err
 	}
-	r, err := s.Spawn(ctx, run)
-	return spawned{TaskID: r.ID, Status: r.Status, Title: r.Title, Tool: r.Tool, DeadlineSeconds: int64(r.Timeout.Seconds()),
-		SignalOnCompletion: r.SignalOnCompletion, LogPath: r.LogPath(), ResultPath: r.ResultPath(), Reused: r.Reused}, err
+
+	r, err := v.Spawn(ctx, run)
+	return spawned{TaskID: r.TaskID, Status: r.Status, Title: r.Title, Tool: r.Tool, DeadlineSeconds: int64(r.DeadlineSeconds),
+		SignalOnCompletion: r.SignalOnCompletion, LogPath: r.LogPath, ResultPath: r.ResultPath, Reused: r.Reused}, err
 }
 
 // spawnLater makes a schedule.
-func (s *Service) spawnLater(ctx context.Context, run SpawnRequest, w when, dryRun bool) (any, error) {
+func spawnLater(ctx context.Context, v Session, run SpawnRequest, w when, dryRun bool) (any, error) {
 	if strings.TrimSpace(run.Tool) == "" {
 		return nil, &background.FieldError{Field: "tool", Problem: "required"}
 	}
@@ -106,21 +110,14 @@ func (s *Service) spawnLater(ctx context.Context, run SpawnRequest, w when, dryR
 	if err != nil {
 		return nil, err
 	}
-	req.SpawnRequest = run
-	var r background.Schedule
-	if dryRun {
-		r, err = s.plan(req)
-	} else {
-		r, err = s.Schedule(ctx, req)
-	}
-	return scheduled{Status: "scheduled", ScheduleID: r.ID, Title: r.Title, Tool: r.Tool, Cron: r.Cron, At: set(r.At), Timezone: r.Timezone,
-		NextAt: set(r.NextAt), DeadlineSeconds: int64(r.Timeout.Seconds()), SignalOnCompletion: r.SignalOnCompletion, DryRun: dryRun}, err
-}
 
-// set returns nil for the zero time.
-func set(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
+	req.SpawnRequest = run
+	var r wire.Schedule
+	if dryRun {
+		r, err = v.plan(req)
+	} else {
+		r, err = v.NewSchedule(ctx, req)
 	}
-	return &t
+	return scheduled{Status: "scheduled", ScheduleID: r.ScheduleID, Title: r.Title, Tool: r.Tool, Cron: r.Cron, At: r.At, Timezone: r.Timezone,
+		NextAt: r.NextTriggerAt, DeadlineSeconds: int64(r.DeadlineSeconds), SignalOnCompletion: r.SignalOnCompletion, DryRun: dryRun}, err
 }

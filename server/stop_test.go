@@ -36,7 +36,7 @@ func TestStop(t *testing.T) {
 		require.Equal(t, "Canceled by request.", report["summary"])
 		require.Equal(t, "working\n[system] Canceled by request.\n", report["output"].(map[string]any)["text"])
 		require.NotContains(t, report, "error")
-		run, err := s.Runs().Get(t.Context(), alice, id)
+		run, err := s.runs.Get(t.Context(), alice, id)
 		require.NoError(t, err)
 		require.Equal(t, "no longer needed", run.Cancel.Reason)
 	})
@@ -57,7 +57,7 @@ func TestStopAfterGrace(t *testing.T) {
 	s := open(t, Config{grace: time.Millisecond}, "spin")
 	id := s.spawn(alice, "spin", "{}")
 	s.stop(alice, id, "") // stopping, if this machine is very slow
-	_, err := s.Runs().Wait(t.Context(), alice, []string{id}, background.UntilAny)
+	_, err := s.runs.Wait(t.Context(), alice, []string{id}, background.UntilAny)
 	require.NoError(t, err)
 	require.Equal(t, object{"task_id": id, "status": "canceled", "stopped": true}, s.stop(alice, id, ""))
 	require.Zero(t, s.Stats().Runs.Active, "its place is free")

@@ -39,45 +39,50 @@ func stop(ctx context.Context, s *Service, req Request) (any, error) {
 	case in.ID != "" && in.Schedule != "":
 		return nil, &background.FieldError{Field: "schedule_id", Problem: "give either task_id or schedule_id"}
 	case in.Schedule != "":
-		return s.stopSchedule(ctx, req, in.Schedule)
+		return stopSchedule(ctx, s.Session(req.Session), in.Schedule, req.DryRun)
 	}
+
 	if req.DryRun {
 		run, err := s.runs.Get(ctx, req.Session, in.ID)
 		done := run.Status.Terminal()
 		return stopped{Stopped: background.Stopped{TaskID: run.ID, Status: run.Status, AlreadyFinished: done, Unsaved: run.Unsaved}, DryRun: true}, err
 	}
+
 	answer, err := s.runs.Stop(ctx, req.Session, in.ID, background.StopRequest{Force: in.Force, Reason: in.Reason})
 	large := cut(&answer.Result, &answer.Content, maxInline)
 	return stopped{Stopped: answer, excerpt: large}, err
 }
 
-// stopSchedule disables a schedule. A run it started goes on.
-func (s *Service) stopSchedule(ctx context.Context, req Request, id string) (any, error) {
-	schedule, err := s.runs.GetSchedule(ctx, req.Session, id)
-	answer := stoppedSchedule{ScheduleID: id, AlreadyFinished: !schedule.Enabled, DryRun: req.DryRun}
-	if err == nil && !req.DryRun {
-		schedule, err = s.runs.Unschedule(ctx, req.Session, id)
+// stopSchedule disables a schedule. A run it started continues.
+func stopSchedule(ctx context.Context, v Session, id string, dryRun bool) (any, error) {
+	schedule, err := v.Schedule(ctx, id)
+	answer := stoppedSchedule{ScheduleID: id, AlreadyFinished: !schedule.Enabled, DryRun: dryRun}
+	if err == nil && !dryRun {
+		schedule, err = v.Unschedule(ctx, id)
 	}
 	if errors.Is(err, background.ErrNoSchedule) {
-		return nil, s.noSchedule(ctx, req.Session, id)
+		return nil, noSchedule(ctx, v, id)
 	}
-	answer.Status, answer.Stopped = "disabled", !req.DryRun && !answer.AlreadyFinished
+
+	answer.Status, answer.Stopped = "disabled", !dryRun && !answer.AlreadyFinished
 	if schedule.Enabled {
 		answer.Status = "enabled"
 	}
 	return answer, err
 }
 
-// noSchedule says which schedules there are in place of one that is not. It is
-// the same for schedules that never were and for those of others.
-func (s *Service) noSchedule(ctx context.Context, session, id string) error {
-	listing, err := s.runs.List(ctx, session, background.ListRequest{Limit: 1})
+// noSchedule names the schedules of the session. It is the same for schedules
+// that never were and for those of others.
+func noSchedule(ctx context.Context, v Session, id string) error {
+	schedules, err := v.Schedules(ctx)
 	if err != nil {
 		return err
 	}
-	ids := make([]string, len(listing.Schedules))
-	for i, row := range listing.Schedules {
-		ids[i] = row.ScheduleID
+	var ids []string
+	for _, s := range schedules {
+		if s.Enabled {
+			ids = append(ids, s.ScheduleID)
+		}
 	}
 	return refuse("%s", named(background.ErrNoSchedule.Error()+": "+id, ids))
 }

@@ -84,7 +84,7 @@ function open() {
 	clearTimeout(again);
 	source = new EventSource(location.pathname + location.search);
 	source.addEventListener("hello", (event) => {
-		// The server is another one by now, whose pages are made otherwise.
+		// The server was replaced in the meantime, whose pages are made otherwise.
 		if (JSON.parse(event.data) !== document.documentElement.dataset.build) location.reload();
 		say("Live");
 	});
