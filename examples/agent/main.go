@@ -20,9 +20,9 @@ import (
 	"time"
 
 	"github.com/toolhost/toolhost/host"
-	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 const (
@@ -59,7 +59,7 @@ func run(ctx context.Context, folder string, m model, out io.Writer) (err error)
 		CacheDir: cacheDir(),
 		Host:     host.Config{Compiler: host.ThisProgram()},
 		Runs:     server.RunsConfig{ParkAfter: time.Second}, // 10 minutes if left out
-		OnNotice: func(background.Notice) {
+		OnNotice: func(wire.Notice) {
 			select {
 			case woken <- struct{}{}:
 			default: // it will look anyway
@@ -73,8 +73,8 @@ func run(ctx context.Context, folder string, m model, out io.Writer) (err error)
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer cancel()
 		err = errors.Join(err,
-			service.EndSession(ctx, session), // stops its parked calls
-			service.Close(ctx),               // waits for what else runs, then interrupts it
+			service.Session(session).End(ctx), // stops its parked calls
+			service.Close(ctx),                // waits for what else runs, then interrupts it
 		)
 	}()
 	return (&agent{service, m, woken, out}).do(ctx, task)
@@ -115,22 +115,22 @@ func (a *agent) do(ctx context.Context, task string) error {
 // turn puts before the model which runs have ended, and then asks it. Notices
 // are acknowledged when they are in: after a failure they come again.
 func (a *agent) turn(ctx context.Context, messages []message, tools []tool) ([]message, error) {
-	notices, err := a.service.Notices(ctx, session, 0)
+	notices, err := a.service.Session(session).Notices(ctx, 0)
 	if err != nil {
 		return nil, err
 	}
-	if text := background.RenderNotices(notices, 0); text != "" {
-		messages = a.add(messages, message{Role: user, Text: text}) // as data, never in the system role
+	if notices.Text != "" {
+		messages = a.add(messages, message{Role: user, Text: notices.Text}) // as data, never in the system role
 	}
 	reply, err := a.model(ctx, messages, tools)
 	if err != nil {
 		return nil, err
 	}
 	var told []string
-	for _, n := range notices {
-		told = append(told, n.ID)
+	for _, n := range notices.Notices {
+		told = append(told, n.TaskID)
 	}
-	return a.add(messages, message{Role: assistant, Text: reply.Text, Calls: reply.Calls}), a.service.Acknowledge(ctx, session, told)
+	return a.add(messages, message{Role: assistant, Text: reply.Text, Calls: reply.Calls}), a.service.Session(session).Acknowledge(ctx, told)
 }
 
 // callAll makes calls side by side. Their results are in their order.
@@ -167,14 +167,14 @@ func cut(text string) string {
 // the two looks has its notice in the second.
 func (a *agent) wait(ctx context.Context) (bool, error) {
 	for {
-		active, err := a.service.Runs().Runs(ctx, session, background.Query{Active: true})
+		active, err := a.service.Session(session).Runs(ctx, server.RunQuery{Active: true})
 		if err != nil {
 			return false, err
 		}
-		notices, err := a.service.Notices(ctx, session, 0)
-		quiet := !slices.ContainsFunc(active, func(r background.Run) bool { return r.SignalOnCompletion })
-		if err != nil || len(notices) > 0 || quiet {
-			return len(notices) > 0, err
+		notices, err := a.service.Session(session).Notices(ctx, 0)
+		quiet := !slices.ContainsFunc(active, func(r wire.Run) bool { return r.SignalOnCompletion })
+		if err != nil || len(notices.Notices) > 0 || quiet {
+			return len(notices.Notices) > 0, err
 		}
 		select {
 		case <-a.woken:
@@ -194,7 +194,7 @@ func (a *agent) compact(ctx context.Context, messages []message) ([]message, err
 	if err != nil {
 		return nil, err
 	}
-	running, err := a.service.Snapshot(ctx, session)
+	running, err := a.service.Session(session).Snapshot(ctx)
 	if err != nil {
 		return nil, err
 	}

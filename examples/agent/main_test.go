@@ -12,13 +12,13 @@ import (
 	"testing"
 	"testing/fstest"
 	"testing/synctest"
+	"time"
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/internal/plugintest"
-	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server"
 )
@@ -147,9 +147,9 @@ func TestNoticeSurvivesFailure(t *testing.T) {
 		service, err := server.Open(ctx, server.Config{Folders: []plugins.Folder{plugins.Dir(dist)}, CacheDir: cacheDir()})
 		require.NoError(t, err)
 		defer func() { require.NoError(t, service.Close(ctx)) }()
-		run, err := service.Spawn(ctx, server.SpawnRequest{Session: session, Tool: "primes", Args: []byte(`{"limit":10}`)})
+		run, err := service.Session(session).Spawn(ctx, server.SpawnRequest{Tool: "primes", Args: []byte(`{"limit":10}`)})
 		require.NoError(t, err)
-		_, err = service.Runs().Wait(ctx, session, []string{run.ID}, background.UntilAny)
+		_, err = service.Session(session).Check(ctx, server.CheckRequest{IDs: []string{run.TaskID}, Wait: time.Minute})
 		require.NoError(t, err)
 		a := agent{service: service, out: io.Discard}
 		overloaded := errors.New("overloaded")

@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/toolhost/toolhost/abi"
-	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/server"
 )
 
 // A model answers a conversation. An app has an HTTP client here.
@@ -68,7 +68,7 @@ func (m message) String() string {
 		if r.IsError {
 			mark = "error: "
 		}
-		fmt.Fprintf(&b, "< %s %s%s\n", r.CallID, mark, background.Clean([]byte(r.Text)))
+		fmt.Fprintf(&b, "< %s %s%s\n", r.CallID, mark, server.Clean([]byte(r.Text)))
 	}
 	return b.String()
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/abi"
-	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/httpapi"
 	"github.com/toolhost/toolhost/server/wire"
@@ -56,7 +55,7 @@ func (f *fixture) ponder() string {
 	f.t.Helper()
 	var id string
 	_, err := f.service.Call(f.t.Context(), server.Request{
-		Session: wire.DefaultSession, Tool: "ponders", AskLater: true, Parked: func(run background.Run) { id = run.ID },
+		Session: wire.DefaultSession, Tool: "ponders", AskLater: true, OnPark: func(run wire.Run) { id = run.TaskID },
 		Ask: func(context.Context, abi.Questions) (abi.Answers, error) { return abi.Answers{}, server.ErrAskAgain },
 	})
 	require.NoError(f.t, err)

@@ -21,7 +21,6 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/internal/wiretest"
-	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/httpapi"
 	"github.com/toolhost/toolhost/server/wire"
@@ -91,7 +90,7 @@ func (w *conversation) duration(text string) time.Duration {
 // user: the call becomes a run, which asks.
 func (w *conversation) task(tool string) {
 	_, err := w.service.Call(w.t.Context(), server.Request{
-		Session: wire.DefaultSession, Tool: tool, AskLater: true, Parked: func(run background.Run) { w.name([]byte(run.ID)) },
+		Session: wire.DefaultSession, Tool: tool, AskLater: true, OnPark: func(run wire.Run) { w.name([]byte(run.TaskID)) },
 		Ask: func(context.Context, abi.Questions) (abi.Answers, error) { return abi.Answers{}, server.ErrAskAgain },
 	})
 	require.NoError(w.t, err)

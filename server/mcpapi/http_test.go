@@ -179,9 +179,9 @@ func TestTaskEnds(t *testing.T) {
 				result := m.Result["result"].(map[string]any)
 				require.Equal(t, test.isError, result["isError"])
 				require.Equal(t, test.text, result["content"].([]any)[0].(map[string]any)["text"])
-				pending, err := e.service.Notices(t.Context(), "of ana", 0)
+				pending, err := e.service.Session("of ana").Notices(t.Context(), 0)
 				require.NoError(t, err)
-				require.Empty(t, pending, "who was shown the end need not be told of it")
+				require.Empty(t, pending.Notices, "who was shown the end need not be told of it")
 			})
 		})
 	}

@@ -18,10 +18,10 @@ import (
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/internal/plugintest"
 	"github.com/toolhost/toolhost/internal/testlog"
-	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/mcpapi"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 // event is a message on the stream of a subscription.
@@ -101,9 +101,9 @@ func TestListenToTasks(t *testing.T) {
 		for _, one := range events[3:5] {
 			require.Equal(t, e.get("ana", one.Params.TaskID).Result["result"], any(one.Params.Result))
 		}
-		pending, err := e.service.Notices(t.Context(), "of ana", 0)
+		pending, err := e.service.Session("of ana").Notices(t.Context(), 0)
 		require.NoError(t, err)
-		require.Empty(t, pending, "who was shown the end need not be told of it")
+		require.Empty(t, pending.Notices, "who was shown the end need not be told of it")
 
 		events = e.hear("ana", taskIDs(mine))
 		require.Equal(t, []string{"notifications/subscriptions/acknowledged", "completed ", "answer complete"}, saidOf(events), "also when it has ended already")
@@ -245,7 +245,7 @@ func TestListenOnAPipe(t *testing.T) {
 		}
 		synctest.Wait()
 		time.Sleep(time.Minute)
-		_, err := e.service.Runs().Stop(t.Context(), "of ana", long, background.StopRequest{})
+		_, err := e.service.Session("of ana").Stop(t.Context(), long, "", wire.Stop{})
 		require.NoError(t, err)
 		require.NoError(t, c.in.Close())
 		rest, err := c.wait()
@@ -274,7 +274,7 @@ func TestListenPanics(t *testing.T) {
 		require.Contains(t, log.String(), "subscription panicked")
 		require.NoError(t, out.Close())
 		require.NoError(t, <-ended)
-		_, err = e.service.Runs().Stop(t.Context(), "of ana", id, background.StopRequest{})
+		_, err = e.service.Session("of ana").Stop(t.Context(), id, "", wire.Stop{})
 		require.NoError(t, err)
 	})
 }

@@ -28,7 +28,7 @@ func TestPages(t *testing.T) {
 		time.Sleep(90 * time.Second)
 		running := f.spawnRequest("bo", server.SpawnRequest{Tool: "sleeper", Args: args(map[string]any{"api_token": "hunter2"})})
 		time.Sleep(10 * time.Second)
-		_, err := f.service.Schedule(t.Context(), server.ScheduleRequest{SpawnRequest: server.SpawnRequest{Session: "ana", Tool: "echo", Title: "Each night"}, Cron: "0 3 * * *", Timezone: "Europe/Zurich"})
+		_, err := f.service.Session("ana").NewSchedule(t.Context(), server.ScheduleRequest{SpawnRequest: server.SpawnRequest{Tool: "echo", Title: "Each night"}, Cron: "0 3 * * *", Timezone: "Europe/Zurich"})
 		require.NoError(t, err)
 		golden(t, "overview", f.get("/"))
 		golden(t, "runs", f.get("/ui/runs"))
@@ -135,10 +135,10 @@ func TestForgedForms(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := open(t, "sleeper", "echo")
 		id := f.spawn("ana", "sleeper")
-		s, err := f.service.Schedule(t.Context(), server.ScheduleRequest{SpawnRequest: server.SpawnRequest{Session: "ana", Tool: "echo"}, Cron: "0 0 1 1 *"})
+		s, err := f.service.Session("ana").NewSchedule(t.Context(), server.ScheduleRequest{SpawnRequest: server.SpawnRequest{Tool: "echo"}, Cron: "0 0 1 1 *"})
 		require.NoError(t, err)
 		form := []string{"Content-Type", "application/x-www-form-urlencoded"}
-		for _, path := range []string{"/ui/runs/" + id + "/stop", "/ui/schedules/" + s.ID + "/disable"} {
+		for _, path := range []string{"/ui/runs/" + id + "/stop", "/ui/schedules/" + s.ScheduleID + "/disable"} {
 			for name, test := range map[string]struct {
 				method  string
 				body    string
@@ -158,7 +158,7 @@ func TestForgedForms(t *testing.T) {
 			}
 		}
 		require.Nil(t, f.run(id).Stopping)
-		s, err = f.service.Runs().AnySchedule(t.Context(), s.ID)
+		s, err = f.service.AllSessions().Schedule(t.Context(), s.ScheduleID)
 		require.NoError(t, err)
 		require.True(t, s.Enabled)
 	})
@@ -167,10 +167,10 @@ func TestForgedForms(t *testing.T) {
 func TestDisable(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := open(t, "echo")
-		s, err := f.service.Schedule(t.Context(), server.ScheduleRequest{SpawnRequest: server.SpawnRequest{Session: "ana", Tool: "echo"}, Cron: "0 0 1 1 *"})
+		s, err := f.service.Session("ana").NewSchedule(t.Context(), server.ScheduleRequest{SpawnRequest: server.SpawnRequest{Tool: "echo"}, Cron: "0 0 1 1 *"})
 		require.NoError(t, err)
 		require.Contains(t, f.get("/ui/schedules"), "/disable")
-		w := f.post("/ui/schedules/"+s.ID+"/disable", "")
+		w := f.post("/ui/schedules/"+s.ScheduleID+"/disable", "")
 		require.Equal(t, http.StatusSeeOther, w.Code)
 		page := f.get("/ui/schedules")
 		require.NotContains(t, page, "/disable")
