@@ -86,6 +86,7 @@ func (u *ui) printRun(run wire.Run) {
 			u.printf("  | %s\n", strings.TrimSuffix(line, "\n"))
 		}
 	}
+
 	if run.Result != nil || len(run.Content) > 0 {
 		u.printf("  result: ")
 		u.printResult(run.Result, run.Content)

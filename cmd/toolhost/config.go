@@ -157,6 +157,7 @@ func readTable(table []setting, value any, at string) (wrong problems) {
 		s.key = rest
 		below[first] = append(below[first], s)
 	}
+
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		here := strings.TrimPrefix(at+"."+key, ".")
 		switch group := below[key]; {
@@ -188,6 +189,7 @@ func (s setting) set(value any) error {
 		}
 		return err
 	}
+
 	field := reflect.ValueOf(s.to).Elem()
 	field.Set(reflect.ValueOf(v).Convert(field.Type()))
 	return err
@@ -275,6 +277,7 @@ func (c *loaded) source(key string) string {
 	known := func(key string) bool {
 		return strings.HasPrefix(key, "grants") || slices.ContainsFunc(settings(new(config)), func(s setting) bool { return s.key == key })
 	}
+
 	for at := key; at != ""; at = at[:max(0, strings.LastIndex(at, "."))] {
 		if at != key && !known(at) {
 			continue

@@ -125,6 +125,7 @@ func (c *loaded) checkListen() {
 		c.problem("token", "other machines could reach %s, and a token of %d characters can be guessed: set TOOLHOST_TOKEN to %d or more random characters, such as the output of openssl rand -hex 16",
 			c.listen, n, minToken)
 	}
+
 	if c.token == "" && c.issuer() == nil {
 		c.problem(key, "other machines could reach %s, and no token is configured: listen on 127.0.0.1 or localhost, set TOOLHOST_TOKEN to a long random token, or set oauth.issuer and oauth.audience",
 			c.listen)

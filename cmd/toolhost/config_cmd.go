@@ -131,6 +131,7 @@ func (s setting) byDefault() any {
 	if value == nil || s.key == "data" {
 		value = reflect.ValueOf(s.to).Elem().Interface()
 	}
+
 	switch {
 	case reflect.TypeOf(value) == reflect.TypeFor[note]():
 		return ""

@@ -29,6 +29,7 @@ func (a *app) playDemo(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+
 	cfg := host.Config{CacheDir: cache, Compiler: host.ThisProgram()}
 	progress := newBar(a.err)
 	defer progress.clear()

@@ -48,6 +48,7 @@ func (a *app) inspectFile(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
+
 	if filepath.Ext(name) != ".wasm" {
 		return &usageError{errors.New(name + ": expected a file that ends in .wasm"), ""}
 	}

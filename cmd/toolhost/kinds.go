@@ -131,6 +131,7 @@ func sizeOf(value any) (int64, bool) {
 			break
 		}
 	}
+
 	n, err := strconv.ParseFloat(text, 64)
 	if err != nil || n < 0 || n*float64(factor) > 1<<60 {
 		return 0, false

@@ -44,6 +44,7 @@ func listCommand(a *app) *cobra.Command {
 			return nil
 		},
 	}
+
 	cmd.Flags().Bool("json", false, "print JSON")
 	return cmd
 }
@@ -82,6 +83,7 @@ func listed(plugins []wire.Plugin) []listedTool {
 			})
 		}
 	}
+
 	slices.SortFunc(out, func(a, b listedTool) int { return strings.Compare(a.Name, b.Name) })
 	return out
 }

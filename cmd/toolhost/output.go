@@ -31,6 +31,7 @@ func (o *output) Write(p []byte) (int, error) {
 		n := len(whole) - server.PartialRune(whole)
 		shown, o.part = fit(whole[:n]), slices.Clone(whole[n:])
 	}
+
 	if _, err := o.bar.above(o.to, shown); err != nil {
 		return 0, err
 	}

@@ -107,6 +107,7 @@ func (e *runEnded) code() (exit int, code string) {
 	if e.run.Error == nil {
 		return exitToolError, string(e.run.Status)
 	}
+
 	switch kind := e.run.Error.Kind; kind {
 	case wire.KindFuelExhausted, wire.KindMemoryLimit, wire.KindOutputLimit, wire.KindTimeout, wire.KindLimit:
 		return exitLimit, string(kind)
@@ -151,6 +152,7 @@ func state(run wire.Run) string {
 	case run.Stopping != nil && !run.Done:
 		text += ", stopping"
 	}
+
 	if run.Unsaved {
 		text += ", not stored yet"
 	}
@@ -162,6 +164,7 @@ func doing(run wire.Run) string {
 	if run.Done {
 		return ""
 	}
+
 	var parts []string
 	if p := run.Progress; p != nil {
 		switch {
@@ -174,6 +177,7 @@ func doing(run wire.Run) string {
 			parts = append(parts, p.Message)
 		}
 	}
+
 	if run.Detail != "" {
 		if len(parts) > 0 {
 			parts = append(parts, "·")

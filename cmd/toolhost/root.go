@@ -250,6 +250,7 @@ func (a *app) cacheDir() (string, error) {
 	if elsewhere, err := filepath.EvalSymlinks(cache); err == nil { // a link in the user's own folder is the user's
 		cache = elsewhere
 	}
+
 	if err := os.MkdirAll(cache, 0o700); err != nil {
 		return "", &usageError{fmt.Errorf("data folder: %w", err), "choose another with --data"}
 	}

@@ -44,6 +44,7 @@ func listenSocket(path string) (*net.UnixListener, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	l.SetUnlinkOnClose(false) // it would remove the short path, which is gone then
 	if err := os.Chmod(path, 0o600); err != nil {
 		_ = l.Close()
@@ -70,6 +71,7 @@ func privateDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
+
 	info, err := os.Lstat(dir)
 	if err != nil {
 		return err

@@ -103,6 +103,7 @@ func (r *remote) spawnSchedule(ctx context.Context, req wire.NewSchedule) error 
 	if err != nil {
 		return err
 	}
+
 	return r.printAs(s, nil, func() {
 		r.printf("%s\n", s.ScheduleID)
 		if terminal(r.err) > 0 {

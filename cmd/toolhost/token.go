@@ -26,6 +26,7 @@ func (c *loaded) clientToken() (string, error) {
 	if from, err := urlOfServer(given); err == nil && from == to {
 		return c.token, nil
 	}
+
 	if given == "" {
 		given = "no address"
 	}

@@ -73,6 +73,7 @@ func trustFile(u *ui, store trustStore, args []string) error {
 	}
 	_ = w.Flush()
 	u.print(table.String())
+
 	own := loaded{merged: koanf.New(delim)}
 	own.addUserFile()
 	if names := own.merged.MapKeys("grants"); k.Exists("plugins") && len(names) > 0 {
@@ -102,6 +103,7 @@ func fileToTrust(args []string) (string, error) {
 			here = append(here, name)
 		}
 	}
+
 	switch len(here) {
 	case 0:
 		return "", &usageError{fmt.Errorf("this folder has no %s", names), "name a file: toolhost trust FILE"}
@@ -171,6 +173,7 @@ func (s trustStore) revoke(u *ui, args []string) error {
 			return err
 		}
 	}
+
 	if !revoked {
 		u.notef("toolhost: nothing to revoke: %s was not trusted", strings.Join(names, ", "))
 	}

@@ -59,6 +59,7 @@ func (u *ui) fail(d diagnosis) {
 		u.printJSON(map[string]diagnosis{"error": d})
 		return
 	}
+
 	for line := range strings.SplitSeq(d.Message, "\n") {
 		u.notef("toolhost: %s", line)
 	}
@@ -135,6 +136,7 @@ func (b *bar) set(done, total float64, message string) {
 	if b.width == 0 {
 		return
 	}
+
 	line := fmt.Sprintf("%.0f %s", done, message)
 	if total > 0 {
 		part := min(max(done/total, 0), 1)

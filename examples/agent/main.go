@@ -69,6 +69,7 @@ func run(ctx context.Context, folder string, m model, out io.Writer) (err error)
 	if err != nil {
 		return err
 	}
+
 	defer func() { // also when ctx has ended
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
 		defer cancel()
@@ -94,6 +95,7 @@ func (a *agent) do(ctx context.Context, task string) error {
 	for _, d := range a.service.Definitions(session) {
 		tools = append(tools, d.Anthropic()) // or d.OpenAI(), d.MCP()
 	}
+
 	messages := a.add(nil, message{Role: user, Text: task})
 	for more := true; more; {
 		var err error
@@ -122,6 +124,7 @@ func (a *agent) turn(ctx context.Context, messages []message, tools []tool) ([]m
 	if notices.Text != "" {
 		messages = a.add(messages, message{Role: user, Text: notices.Text}) // as data, never in the system role
 	}
+
 	reply, err := a.model(ctx, messages, tools)
 	if err != nil {
 		return nil, err
@@ -150,6 +153,7 @@ func (a *agent) callAll(ctx context.Context, calls []call) []result {
 			results[i] = result{c.ID, cut(text), r.IsError(), r.Content}
 		})
 	}
+
 	wg.Wait()
 	return results
 }

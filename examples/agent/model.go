@@ -63,6 +63,7 @@ func (m message) String() string {
 	for _, c := range m.Calls {
 		fmt.Fprintf(&b, "> %s %s %s\n", c.ID, c.Name, c.Input)
 	}
+
 	for _, r := range m.Results {
 		mark := ""
 		if r.IsError {
@@ -202,6 +203,7 @@ func (m *memory) listen(text string) {
 			m.runs[id] = ended
 		}
 	}
+
 	for _, match := range noticeLine.FindAllStringSubmatch(text, -1) {
 		m.runs[match[1]], m.Waits = ended, false
 	}
