@@ -102,6 +102,7 @@ func serverURL(address string) (*url.URL, error) {
 	if !strings.Contains(text, "://") {
 		text = "http://" + text
 	}
+
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
 		return nil, &AddressError{fmt.Sprintf("invalid address %q: want host:port, a URL such as http://127.0.0.1:7070, or the path of a socket", address)}
@@ -149,6 +150,7 @@ func (c *Client) send(ctx context.Context, method, path string, in any, headers 
 		}
 		headers = append(headers, "Content-Type", "application/json")
 	}
+
 	req, err := http.NewRequestWithContext(ctx, method, c.base+path, body)
 	if err != nil {
 		return nil, err
@@ -226,6 +228,7 @@ func (c *Client) unreachable(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
+
 	refused := errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, os.ErrNotExist)
 	return &Unreachable{Address: c.address, Refused: refused, Err: err}
 }
@@ -260,6 +263,7 @@ func (r *Retry) Wait(ctx context.Context, err error) error {
 			r.Away(err)
 		}
 	}
+
 	limit := r.For
 	if limit == 0 {
 		limit = 2 * time.Minute

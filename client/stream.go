@@ -27,6 +27,7 @@ type Follower struct {
 func (c *Client) Follow(ctx context.Context, id string, f Follower) (wire.Run, error) {
 	var last string
 	retry := Retry{Away: f.Away}
+
 	for {
 		resp, err := c.send(ctx, "GET", runPath(id)+"/output", nil, "Accept", mediaEvents, "Last-Event-ID", last)
 		if err == nil {
@@ -39,6 +40,7 @@ func (c *Client) Follow(ctx context.Context, id string, f Follower) (wire.Run, e
 			}
 			err = c.unreachable(ctx, err)
 		}
+
 		if err := retry.Wait(ctx, err); err != nil {
 			return wire.Run{}, err
 		}
@@ -123,6 +125,7 @@ func events(r io.Reader) iter.Seq2[event, error] {
 	return func(yield func(event, error) bool) {
 		lines := bufio.NewScanner(r)
 		lines.Buffer(nil, maxEvent)
+
 		var e event
 		for lines.Scan() {
 			field, value, _ := strings.Cut(lines.Text(), ":")

@@ -118,6 +118,7 @@ func hold(r *http.Request, caller identity.Caller) (release func(), err error) {
 	if !ok {
 		return func() {}, nil
 	}
+
 	give, err := take(c.of.requests, caller, 1, "%d requests are being answered")
 	if err != nil {
 		return nil, err
@@ -137,6 +138,7 @@ func hostOf(addr net.Addr) string {
 	if err != nil {
 		return addr.Network() // a unix socket
 	}
+
 	ip := a.Addr().Unmap()
 	if ip.Is6() {
 		network, _ := ip.WithZone("").Prefix(64)

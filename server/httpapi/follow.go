@@ -62,6 +62,7 @@ func (f *follower) resume(id string) error {
 	if !placeForm.MatchString(id) {
 		return invalid("Last-Event-ID", "expected the id of an event of this stream")
 	}
+
 	attempt, offset, _ := strings.Cut(id, ":")
 	n, _ := strconv.Atoi(attempt)
 	at, _ := strconv.ParseInt(offset, 10, 64) // the form allows only numbers
@@ -160,6 +161,7 @@ func (f *follower) read(ctx context.Context, ended bool) (more bool, err error) 
 	if from := f.at; f.reach(c.Attempt) && from > 0 { // the run was started again since it was read
 		return true, nil
 	}
+
 	if len(c.Data) > 0 && (!ended || c.Offset+int64(len(c.Data)) < c.End) {
 		c.Data = c.Data[:len(c.Data)-server.PartialRune(c.Data)]
 	}

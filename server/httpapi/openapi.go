@@ -33,6 +33,7 @@ func getOpenAPI(r *request) error {
 	h := r.w.Header()
 	h.Set("Cache-Control", "private, no-cache")
 	h.Set("ETag", documentTag)
+
 	if hasTag(r.Header.Values("If-None-Match"), documentTag) {
 		r.w.WriteHeader(http.StatusNotModified)
 		return nil

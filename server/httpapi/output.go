@@ -99,6 +99,7 @@ func rangeOf(r *http.Request) (*byteRange, error) {
 	if !strings.EqualFold(unit, "bytes") || strings.Contains(spec, ",") || r.Method != http.MethodGet || r.Header.Get("If-Range") != "" {
 		return nil, nil
 	}
+
 	wanted, err := parseRange(strings.TrimSpace(spec))
 	return &wanted, err
 }
@@ -136,6 +137,7 @@ func readArtifact(r *request) error {
 	if err != nil {
 		return err
 	}
+
 	name := r.PathValue("name")
 	file, err := r.session.Open(r.Context(), run.TaskID, name)
 	if err != nil && server.ReasonOf(err).Code == wire.CodeNotFound {

@@ -55,6 +55,7 @@ func (p *param) check(values []string) error {
 		}
 		return invalid(p.name, "given more than %d times", most)
 	}
+
 	for _, v := range values {
 		if !p.valid(v) {
 			return invalid(p.name, "%s", p.expected)

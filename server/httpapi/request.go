@@ -132,6 +132,7 @@ func (r *request) body(v any) error {
 func readBody(body io.Reader, length int64) ([]byte, error) {
 	size := int(min(max(length, 0), maxBody)) + 1 // one more, to see the end
 	data := make([]byte, 0, min(size, firstRead))
+
 	for {
 		n, err := body.Read(data[len(data):cap(data)])
 		data = data[:len(data)+n]
@@ -152,6 +153,7 @@ func checkMediaType(header string, empty bool) error {
 	if header == "" && empty {
 		return nil
 	}
+
 	media, params, err := mime.ParseMediaType(header)
 	charset := params["charset"]
 	if err != nil || media != jsonMedia || charset != "" && !strings.EqualFold(charset, "utf-8") {

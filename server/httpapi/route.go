@@ -58,6 +58,7 @@ func answers[In, Out any](method, path string, handle func(r *request, in In) (i
 				return err
 			}
 		}
+
 		status, out, err := handle(r, in)
 		if err != nil {
 			return err
@@ -121,6 +122,7 @@ func (a *API) serve(w *response, r *http.Request, route *route) error {
 			return err
 		}
 	}
+
 	req, err := a.newRequest(w, r, route)
 	if err != nil {
 		return err

@@ -124,6 +124,7 @@ func getRun(r *request, _ none) (wire.Run, error) {
 	if err != nil {
 		return wire.Run{}, err
 	}
+
 	out, err := checkRuns(r, []string{id})
 	if err != nil {
 		return wire.Run{}, err
@@ -173,6 +174,7 @@ func answerRun(r *request, in wire.Answers) (none, error) {
 	if len(in.Answers) == 0 {
 		return none{}, invalid("answers", "required")
 	}
+
 	open, err := r.session.Questions(r.Context(), id)
 	if err != nil {
 		return none{}, err

@@ -21,6 +21,7 @@ func createSchedule(r *request, in scheduleBody) (status int, s wire.Schedule, e
 	if err := r.noKey("each request makes another schedule. Before you repeat it, look for the schedule with GET /v1/schedules"); err != nil {
 		return 0, s, err
 	}
+
 	spawn, err := spawnRequest(in.Spawn, in.Args)
 	if err != nil {
 		return 0, s, err
@@ -52,6 +53,7 @@ func once(in wire.NewSchedule) (time.Time, error) {
 	case in.At == "":
 		return time.Time{}, invalid("cron_expression", "required, unless scheduled_at is set")
 	}
+
 	at, err := time.Parse(time.RFC3339, in.At)
 	if err != nil {
 		return time.Time{}, invalid("scheduled_at", "expected a time such as 2030-01-31T09:30:00Z")

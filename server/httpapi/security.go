@@ -44,6 +44,7 @@ func (a *API) identify(r *http.Request) (identity.Caller, error) {
 	if overSocket(r) {
 		return identity.Caller{}, nil
 	}
+
 	if !a.auth.Required() {
 		if !identity.Loopback(r.Host) {
 			return identity.Nobody, refuse(wire.CodeForbidden, "the host %q is not this machine: use localhost or 127.0.0.1, or configure a token", r.Host)

@@ -112,6 +112,7 @@ func (a *API) admit(w *response, r *http.Request, c identity.Caller) (release fu
 	if err != nil || r.Body == nil || r.Body == http.NoBody {
 		return free, err
 	}
+
 	u := &upload{ReadCloser: r.Body, pool: a.bodies, caller: c}
 	r.Body = u
 	return func() { u.done(); free() }, nil
@@ -147,6 +148,7 @@ func (a *API) mount(cfg Config) {
 	if cfg.MCP != nil {
 		a.mux.Handle(pathMCP, a.mounted(cfg.MCP))
 	}
+
 	if cfg.Page != nil {
 		a.mux.Handle("GET /{$}", a.mounted(cfg.Page))
 		a.mux.Handle(pathUI, a.mounted(cfg.Page))

@@ -80,6 +80,7 @@ func watchEvents(r *request) error {
 	}
 	alive := time.NewTicker(heartbeat)
 	defer alive.Stop()
+
 	for err == nil {
 		select {
 		case e, ok := <-happens:

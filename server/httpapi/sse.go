@@ -29,6 +29,7 @@ func (e events) send(event, id string, data any) error {
 	if err != nil {
 		return err
 	}
+
 	head := ""
 	if id != "" {
 		head = "id: " + id + "\n"
@@ -64,6 +65,7 @@ func weight(params string) float64 {
 		if !strings.EqualFold(strings.TrimSpace(name), "q") {
 			continue
 		}
+
 		q, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
 		if err != nil || !(q >= 0 && q <= 1) {
 			return 0

@@ -21,6 +21,7 @@ func getTool(r *request, _ none) (wire.Definition, error) {
 			return d, nil
 		}
 	}
+
 	if _, err := r.api.service.Lookup(name); err != nil {
 		return wire.Definition{}, err
 	}
@@ -41,6 +42,7 @@ func callTool(r *request, in callBody) (abi.Result, error) {
 	if err != nil {
 		return abi.Result{}, err
 	}
+
 	release, err := r.api.occupy(r.caller)
 	if err != nil {
 		return abi.Result{}, err
@@ -51,6 +53,7 @@ func callTool(r *request, in callBody) (abi.Result, error) {
 	if err == nil {
 		return result, nil
 	}
+
 	switch server.ReasonOf(err).Code {
 	case wire.CodeNotFound, wire.CodeDenied, wire.CodeClosing, wire.CodeCanceled:
 		return abi.Result{}, err

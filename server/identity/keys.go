@@ -173,6 +173,7 @@ func usable(set []json.RawMessage) []jose.JSONWebKey {
 		if json.Unmarshal(data, &key) != nil || !key.Valid() || !key.IsPublic() || key.Use != "" && key.Use != "sig" {
 			continue
 		}
+
 		if k, ok := key.Key.(*rsa.PublicKey); ok && k.Size() < minRSA {
 			continue
 		}
@@ -230,6 +231,7 @@ func (k *keySet) get(ctx context.Context, url string, v any) error {
 	if err != nil {
 		return err
 	}
+
 	req.Header.Set("Accept", "application/json")
 	resp, err := k.client.Do(req)
 	if err != nil {

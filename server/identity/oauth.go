@@ -53,6 +53,7 @@ func (o OAuth) Check() error {
 		_, err := secureURL("jwks", o.JWKS)
 		errs = append(errs, err)
 	}
+
 	for _, scope := range o.Scopes {
 		if !scopeForm.MatchString(scope) {
 			errs = append(errs, fmt.Errorf("scopes: %q is not a scope: expected printable characters without spaces, quotes and backslashes", scope))
