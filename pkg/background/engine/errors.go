@@ -22,6 +22,8 @@ var (
 	ErrNotClaimable = errors.New("run cannot be claimed")
 	// ErrLocked: another worker uses a store that takes only one.
 	ErrLocked = errors.New("data directory in use")
+	// ErrClosed: the engine was closed.
+	ErrClosed = errors.New("engine closed")
 	// ErrStorageLost: the storage was deleted or replaced while it was in use.
 	// The engine stores nothing more until it is opened again; what it seemed to
 	// store since is not kept.

@@ -52,6 +52,7 @@ func (f *Feed) Watch(ctx context.Context, session string) <-chan Event {
 	w := &watcher{events: make(chan Event, watchBuffer)}
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	if f.watchers == nil {
 		f.watchers = make(map[string]map[*watcher]struct{})
 	}
@@ -68,6 +69,7 @@ func (f *Feed) Watch(ctx context.Context, session string) <-chan Event {
 		}
 		close(w.events)
 	})
+
 	return w.events
 }
 

@@ -84,7 +84,15 @@ type Run struct {
 	Notice      NoticeState   `json:"notice,omitempty"`
 	Beat                      // what the work last said of itself
 	End                       // zero until the run is terminal
+
+	// Unsaved means that the run has ended, and its end is not stored yet because
+	// the engine fails: it is lost if the worker dies. It is not part of the
+	// record, and engines do not set it.
+	Unsaved bool `json:"-"`
 }
+
+// Final reports whether the run has ended and its end is stored.
+func (r Run) Final() bool { return r.Status.Terminal() && !r.Unsaved }
 
 // A Part names a large part of a run.
 type Part string

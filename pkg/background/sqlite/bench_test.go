@@ -14,10 +14,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-func benchEngine(b *testing.B) *Engine {
+func bareBench(b *testing.B) *Engine {
 	b.Helper()
 	e, err := Open(b.Context(), b.TempDir(), Config{})
 	require.NoError(b, err)
@@ -25,15 +25,22 @@ func benchEngine(b *testing.B) *Engine {
 	return e
 }
 
+func benchEngine(b *testing.B) *tester {
+	b.Helper()
+	t := &tester{Engine: bareBench(b)}
+	t.limit(b, engine.Quota{})
+	return t
+}
+
 var benchIDs atomic.Int64
 
-func benchRun() background.Run {
+func benchRun() engine.Run {
 	n := benchIDs.Add(1)
-	return background.Run{
+	return engine.Run{
 		ID: fmt.Sprintf("bg_%026x", uint64(n)*0x9e3779b97f4a7c15), Session: fmt.Sprintf("session-%d", n%1000), Tool: "primes",
 		Args: json.RawMessage(`{"limit":1000000,"format":"json","path":"/data/primes"}`), Title: "Background primes",
-		Origin: background.OriginSpawned, SignalOnCompletion: true, Version: "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
-		Timeout: time.Minute, OutputCap: background.DefaultOutputCap, CreatedAt: time.Now(), Status: background.StatusQueued,
+		Origin: engine.OriginSpawned, SignalOnCompletion: true, Version: "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
+		Timeout: time.Minute, OutputCap: 256 << 10, CreatedAt: time.Now(), Status: engine.StatusQueued,
 	}
 }
 
@@ -136,7 +143,7 @@ func (r *rawCommits) commit(c *conn, o rawOp) {
 	}
 }
 
-func (r *rawCommits) insert(run background.Run) error {
+func (r *rawCommits) insert(run engine.Run) error {
 	record, err := json.Marshal(run)
 	if err != nil {
 		return err
@@ -157,7 +164,7 @@ func BenchmarkGet(b *testing.B) {
 	var next atomic.Int64
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			if _, err := e.Get(b.Context(), ids[next.Add(1)%1000]); err != nil {
+			if _, err := e.Engine.Get(b.Context(), ids[next.Add(1)%1000]); err != nil {
 				b.Error(err)
 			}
 		}
@@ -171,7 +178,7 @@ func BenchmarkOpen(b *testing.B) {
 	dir := b.TempDir()
 	e, err := Open(b.Context(), dir, Config{})
 	require.NoError(b, err)
-	fill(b, e, 200_000)
+	fill(b, &tester{Engine: e}, 200_000)
 	require.NoError(b, e.Close())
 	b.ResetTimer()
 	for range b.N {
@@ -185,10 +192,10 @@ func BenchmarkOpen(b *testing.B) {
 
 // fill stores ended runs as their ends would have, but all at once and without
 // files. It returns their ids.
-func fill(tb testing.TB, e *Engine, n int) (ids []string) {
+func fill(tb testing.TB, e *tester, n int) (ids []string) {
 	tb.Helper()
 	for done := 0; done < n; done += 10_000 {
-		require.NoError(tb, e.write(tb.Context(), func(w *conn) (func(), error) {
+		require.NoError(tb, e.db.write(tb.Context(), func(w *conn) (func(), error) {
 			for range min(10_000, n-done) {
 				run := benchRun()
 				ids = append(ids, run.ID)
@@ -202,23 +209,25 @@ func fill(tb testing.TB, e *Engine, n int) (ids []string) {
 	return ids
 }
 
-func fillOne(w *conn, run background.Run) error {
-	record, err := stored{Run: run}.encode()
+func fillOne(w *conn, run engine.Run) error {
+	r := row{size: run.Size(), stored: stored{Run: run}}
+	record, err := r.encode()
 	if err != nil {
 		return err
 	}
-	seq, err := insert(w, run, record, anyRoom)
-	if err != nil {
+	if r.seq, err = insert(w, nil, r, record, 0); err != nil {
 		return err
 	}
+	before := r.size
 	run.Attempt = 1
-	run = run.Ended(background.StatusSucceeded, background.Beat{OutputBytes: 1000},
-		background.End{Result: json.RawMessage(`{"primes":78498}`), FinishedAt: time.Now()})
-	r := row{seq: seq, size: run.Size(), stored: stored{run, &extent{Head: 1000, Tail: 1000, End: 1000, Whole: true}}}
-	return r.finish(w, 1000, 500)
+	run = run.Finish(engine.StatusSucceeded, engine.Beat{OutputBytes: 1000},
+		engine.End{Result: json.RawMessage(`{"primes":78498}`), FinishedAt: time.Now()})
+	r.stored, r.size = stored{run, &extent{Head: 1000, Tail: 1000, End: 1000, Whole: true}}, run.Size()+500
+	if record, err = r.encode(); err != nil {
+		return err
+	}
+	return r.finish(w, record, before, 1000)
 }
-
-func anyRoom(string, int64) error { return nil }
 
 // BenchmarkComplete measures whole runs: submitted, claimed, with a line of
 // output, and ended.
@@ -237,7 +246,7 @@ func BenchmarkComplete(b *testing.B) {
 		if err := l.Append(b.Context(), 0, []byte("done\n")); err != nil {
 			return err
 		}
-		_, err = l.Complete(b.Context(), background.StatusSucceeded, background.Beat{OutputBytes: 5}, background.End{FinishedAt: time.Now()})
+		_, err = l.Complete(b.Context(), engine.StatusSucceeded, engine.Beat{OutputBytes: 5}, engine.End{FinishedAt: time.Now()})
 		return err
 	})
 	b.ReportMetric(float64(b.N)/time.Since(start).Seconds(), "runs/s")
@@ -266,7 +275,7 @@ func BenchmarkPrune(b *testing.B) {
 	for _, session := range []string{"", "session-7"} {
 		b.Run("session="+session, func(b *testing.B) {
 			for range b.N {
-				if n, err := e.Prune(b.Context(), background.Retention{Session: session, Keep: 1000}); err != nil || n > 0 {
+				if n, err := e.Prune(b.Context(), engine.Retention{Session: session, Keep: 1000}); err != nil || n > 0 {
 					b.Fatal(n, err)
 				}
 			}

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
 // BenchmarkLive measures what 10,000 live runs cost: memory, and processor
@@ -18,7 +18,7 @@ func BenchmarkLive(b *testing.B) {
 	e := benchEngine(b)
 	const runs = 10_000
 	before := heap()
-	leases := make([]background.Lease, runs)
+	leases := make([]engine.Lease, runs)
 	var next atomic.Int64
 	spread(64, runs, func() (err error) {
 		i := next.Add(1) - 1
@@ -30,12 +30,12 @@ func BenchmarkLive(b *testing.B) {
 	b.ResetTimer()
 	for i := range b.N {
 		for k, l := range leases {
-			if _, err := l.Extend(b.Context(), background.Beat{Detail: "working", Progress: &background.Progress{Done: float64(i), Total: 1e9}, OutputBytes: int64(i * k)}); err != nil {
+			if err := l.Report(b.Context(), engine.Beat{Detail: "working", Progress: &engine.Progress{Done: float64(i), Total: 1e9}, OutputBytes: int64(i * k)}); err != nil {
 				b.Fatal(err)
 			}
 		}
 		if i%5 == 4 { // every ten seconds
-			e.storeBeats(b.Context())
+			e.keeper.storeBeats(b.Context())
 		}
 	}
 	b.ReportMetric((cpu()-used).Seconds()/(2*float64(b.N)), "cores")

@@ -41,6 +41,7 @@ func connect(path string) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	return &conn{Conn: dc, stmts: make(map[string]driver.Stmt)}, nil
 }
 

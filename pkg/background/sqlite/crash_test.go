@@ -24,6 +24,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/pkg/background/output"
 	"github.com/toolhost/toolhost/pkg/background/sqlite"
 )
 
@@ -137,25 +139,28 @@ func (h *harness) drain() {
 
 func (h *harness) verify() {
 	t, ctx := h.t, context.Background()
-	engine, err := sqlite.Open(ctx, h.folder, sqlite.Config{})
+	store, err := sqlite.Open(ctx, h.folder, sqlite.Config{})
 	require.NoError(t, err)
-	defer func() { require.NoError(t, engine.Close()) }()
-	require.Empty(t, engine.Problems(), "nothing is damaged")
-	stored := make(map[string]background.Run)
-	runs, err := engine.List(ctx, background.Query{})
+	defer func() { require.NoError(t, store.Close()) }()
+	require.Empty(t, store.Problems(), "nothing is damaged")
+	stored := make(map[string]engine.Run)
+	runs, err := store.List(ctx, engine.Query{})
 	require.NoError(t, err)
 	for _, r := range runs {
 		require.True(t, r.Status.Terminal(), "run %s (%s) is %s", r.ID, r.Tool, r.Status)
-		stored[r.ID], err = engine.Get(ctx, r.ID)
-		require.NoError(t, err)
+		for part, to := range map[engine.Part]*json.RawMessage{engine.PartArgs: &r.Args, engine.PartResult: &r.Result} {
+			*to, err = store.Payload(ctx, r.ID, part)
+			require.NoError(t, err)
+		}
+		stored[r.ID] = r
 	}
 	h.promised(stored)
 	h.executed(stored)
 	h.notices(stored)
-	h.schedules(engine, stored)
+	h.schedules(store, stored)
 	outcomes := make(map[string]int)
 	for _, r := range stored {
-		h.log(engine, r)
+		h.log(store, r)
 		outcome := fmt.Sprintf("%s %s %s attempt %d", r.Origin, r.Tool, r.Status, r.Attempt)
 		if r.Error != nil {
 			outcome += " " + string(r.Error.Kind)
@@ -169,7 +174,7 @@ func (h *harness) verify() {
 }
 
 // promised: no run is lost whose id was told, and an end that was told stays.
-func (h *harness) promised(stored map[string]background.Run) {
+func (h *harness) promised(stored map[string]engine.Run) {
 	for _, id := range h.said["spawned"] {
 		require.Contains(h.t, stored, id, "an acknowledged spawn is lost")
 	}
@@ -184,7 +189,7 @@ func (h *harness) promised(stored map[string]background.Run) {
 
 // executed: no tool is executed twice that must not be, no attempt twice, and
 // no result is that of another attempt.
-func (h *harness) executed(stored map[string]background.Run) {
+func (h *harness) executed(stored map[string]engine.Run) {
 	data, err := os.ReadFile(filepath.Join(h.folder, "effects"))
 	require.NoError(h.t, err)
 	starts, attempts := make(map[string]int), make(map[string]int)
@@ -206,7 +211,7 @@ func (h *harness) executed(stored map[string]background.Run) {
 		if !rerunnable[run.Tool] {
 			require.LessOrEqual(h.t, n, 1, "run %s of %s was executed %d times", id, run.Tool, n)
 		}
-		if run.Status == background.StatusSucceeded {
+		if run.Status == engine.StatusSucceeded {
 			var result crashResult
 			require.NoError(h.t, json.Unmarshal(run.Result, &result))
 			require.Equal(h.t, crashResult{token, run.Attempt}, result)
@@ -217,13 +222,13 @@ func (h *harness) executed(stored map[string]background.Run) {
 
 // schedules: a schedule that was told is stored, and each fired once: it was a
 // one-shot.
-func (h *harness) schedules(engine *sqlite.Engine, stored map[string]background.Run) {
+func (h *harness) schedules(store *sqlite.Engine, stored map[string]engine.Run) {
 	fired := make(map[string]int)
 	for _, run := range stored {
 		fired[run.Schedule]++
 	}
 	for _, id := range h.said["scheduled"] {
-		s, err := engine.GetSchedule(context.Background(), id)
+		s, err := store.GetSchedule(context.Background(), id)
 		require.NoError(h.t, err, "an acknowledged schedule is lost")
 		require.False(h.t, s.Enabled)
 		require.Equal(h.t, 1, fired[id], "schedule %s fired %d times", id, fired[id])
@@ -232,15 +237,15 @@ func (h *harness) schedules(engine *sqlite.Engine, stored map[string]background.
 
 // notices: each ended run has one that is pending, or it was handed out, or
 // its end was seen otherwise.
-func (h *harness) notices(stored map[string]background.Run) {
+func (h *harness) notices(stored map[string]engine.Run) {
 	told := make(map[string]bool)
 	for _, line := range append(h.said["handed"], h.said["seen"]...) {
 		told[line] = true
 	}
 	for id, run := range stored {
 		switch run.Notice {
-		case background.NoticePending:
-		case background.NoticeSeen:
+		case engine.NoticePending:
+		case engine.NoticeSeen:
 			require.True(h.t, told[id], "the notice of run %s is lost", id)
 		default:
 			require.False(h.t, run.SignalOnCompletion, "run %s has no notice", id)
@@ -250,17 +255,17 @@ func (h *harness) notices(stored map[string]background.Run) {
 
 // log: what is kept of an attempt is the beginning of what it wrote, and all
 // of it if the run came to its end.
-func (h *harness) log(engine *sqlite.Engine, run background.Run) {
+func (h *harness) log(store *sqlite.Engine, run engine.Run) {
 	if run.StartedAt.IsZero() {
 		return
 	}
 	whole := crashStream(crashToken(h.t, run.Args), run.Attempt)
-	file, err := engine.Open(context.Background(), run.ID, background.OutputLog)
+	file, err := store.Open(context.Background(), run.ID, engine.OutputLog)
 	require.NoError(h.t, err, "run %s", run.ID)
 	kept, err := io.ReadAll(file)
 	require.NoError(h.t, err)
 	require.NoError(h.t, file.Close())
-	if run.Status == background.StatusCanceled { // the manager says so in the log
+	if run.Status == engine.StatusCanceled { // the manager says so in the log
 		kept = bytes.TrimSuffix(bytes.TrimSuffix(kept, []byte("[system] Canceled by request.\n")), []byte("\n"))
 	}
 	head, tail, omitted := bytes.Cut(kept, []byte("\n[system] "))
@@ -269,7 +274,7 @@ func (h *harness) log(engine *sqlite.Engine, run background.Run) {
 		_, tail, _ = bytes.Cut(tail, []byte("omitted\n"))
 		require.True(h.t, bytes.Contains(whole, tail), "run %s: the end of the log is not what the run wrote", run.ID)
 	}
-	if run.Status == background.StatusSucceeded && !omitted {
+	if run.Status == engine.StatusSucceeded && !omitted {
 		require.Equal(h.t, len(whole), len(head), "run %s: output is lost", run.ID)
 	}
 }
@@ -317,12 +322,12 @@ func TestCrashHost(t *testing.T) {
 	var err error
 	h.effects, err = os.OpenFile(filepath.Join(folder, "effects"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	require.NoError(t, err)
-	engine, err := sqlite.Open(t.Context(), folder, sqlite.Config{})
+	store, err := sqlite.Open(t.Context(), folder, sqlite.Config{})
 	require.NoError(t, err)
-	require.Empty(t, engine.Problems())
+	require.Empty(t, store.Problems())
 	h.manager, err = background.New(t.Context(), background.Config{
-		Executor: h.execute, Engine: engine, PerSession: 12, PerHost: 24, OutputCap: crashOutput, RetainRuns: 1 << 20,
-		Readmit: func(_ context.Context, run background.Run) error {
+		Executor: h.execute, Engine: store, PerSession: 12, PerHost: 24, OutputCap: crashOutput, RetainRuns: 1 << 20,
+		Readmit: func(_ context.Context, run engine.Run) error {
 			if run.Attempt > 0 && !rerunnable[run.Tool] {
 				return errors.New("may have an effect twice")
 			}
@@ -334,7 +339,7 @@ func TestCrashHost(t *testing.T) {
 	if os.Getenv(crashDrain) != "" {
 		h.rest()
 		require.NoError(t, h.manager.Close(t.Context()))
-		require.NoError(t, engine.Close())
+		require.NoError(t, store.Close())
 		return
 	}
 	for {
@@ -358,13 +363,13 @@ func (h *crashHost) say(words ...any) {
 }
 
 // execute is the executor.
-func (h *crashHost) execute(ctx context.Context, run background.Run, sink *background.Sink) (background.Outcome, error) {
+func (h *crashHost) execute(ctx context.Context, run engine.Run, sink *output.Sink) (background.Outcome, error) {
 	return h.work(ctx, run.Tool, crashToken(h.t, run.Args), run.Attempt, sink)
 }
 
 // work is the tool: it notes that it is executed, writes its stream with
 // pauses, and ends in one of the ways a tool ends in.
-func (h *crashHost) work(ctx context.Context, tool, token string, attempt int, sink *background.Sink) (background.Outcome, error) {
+func (h *crashHost) work(ctx context.Context, tool, token string, attempt int, sink *output.Sink) (background.Outcome, error) {
 	if _, err := fmt.Fprintf(h.effects, "%s %d\n", token, attempt); err != nil {
 		return background.Outcome{}, err
 	}
@@ -390,7 +395,7 @@ func (h *crashHost) work(ctx context.Context, tool, token string, attempt int, s
 		}
 	}
 	if strings.HasSuffix(token, "a") {
-		return background.Outcome{}, &background.Error{Kind: background.KindToolError, Message: "as it may be"}
+		return background.Outcome{}, &background.Error{Kind: engine.KindToolError, Message: "as it may be"}
 	}
 	result, err := json.Marshal(crashResult{token, attempt})
 	return background.Outcome{Result: result}, err
@@ -439,7 +444,7 @@ func (h *crashHost) spawn(session string) {
 // park calls a tool in the foreground, in a goroutine of its own.
 func (h *crashHost) park(session string) {
 	req := background.RunRequest{Tool: h.tool(), Args: crashArgs(), ParkAfter: time.Duration(1+h.random.IntN(5)) * time.Millisecond}
-	req.Work = func(ctx context.Context, sink *background.Sink) (background.Outcome, error) {
+	req.Work = func(ctx context.Context, sink *output.Sink) (background.Outcome, error) {
 		return h.work(ctx, req.Tool, crashToken(h.t, req.Args), 1, sink)
 	}
 	go func() {
@@ -475,12 +480,12 @@ func (h *crashHost) notices(session string) {
 
 // any returns one of the session's runs, "" if it has none.
 func (h *crashHost) any(session string, active bool) string {
-	listing, err := h.manager.List(h.t.Context(), session, background.ListRequest{ActiveOnly: active})
+	runs, err := h.manager.List(h.t.Context(), engine.Query{Session: session, Active: active})
 	require.NoError(h.t, err)
-	if len(listing.Tasks) == 0 {
+	if len(runs) == 0 {
 		return ""
 	}
-	return listing.Tasks[h.random.IntN(len(listing.Tasks))].TaskID
+	return runs[h.random.IntN(len(runs))].ID
 }
 
 func (h *crashHost) stop(session string) {
@@ -517,10 +522,17 @@ func (h *crashHost) rest() {
 	for deadline := time.Now().Add(crashRest); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 		active := 0
 		for i := range crashSessions {
-			listing, err := h.manager.List(h.t.Context(), fmt.Sprint("session-", i), background.ListRequest{ActiveOnly: true})
+			session := fmt.Sprint("session-", i)
+			runs, err := h.manager.List(h.t.Context(), engine.Query{Session: session, Active: true})
 			require.NoError(h.t, err)
-			active += listing.Active
-			active += len(listing.Schedules)
+			schedules, err := h.manager.Schedules(h.t.Context(), session)
+			require.NoError(h.t, err)
+			active += len(runs)
+			for _, s := range schedules {
+				if s.Enabled {
+					active++
+				}
+			}
 		}
 		if active == 0 {
 			h.say("rested")

@@ -15,13 +15,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
 // sql changes the database behind the engine's back.
-func sql(t testing.TB, e *Engine, statement string, args ...any) {
+func sql(t testing.TB, e *tester, statement string, args ...any) {
 	t.Helper()
-	require.NoError(t, e.write(t.Context(), func(w *conn) (func(), error) {
+	require.NoError(t, e.db.write(t.Context(), func(w *conn) (func(), error) {
 		values := make([]any, len(args))
 		copy(values, args)
 		return nil, w.run(fmt.Sprintf(statement, values...))
@@ -29,9 +29,9 @@ func sql(t testing.TB, e *Engine, statement string, args ...any) {
 }
 
 // count is the number that a query is answered with.
-func count(t testing.TB, e *Engine, query string) (n int64) {
+func count(t testing.TB, e *tester, query string) (n int64) {
 	t.Helper()
-	require.NoError(t, e.read(t.Context(), func(c *conn) (err error) { n, err = c.number(query); return err }))
+	require.NoError(t, e.db.read(t.Context(), func(c *conn) (err error) { n, err = c.number(query); return err }))
 	return n
 }
 
@@ -46,19 +46,19 @@ func TestDamagedRecord(t *testing.T) {
 		"zeros of the disk": `zeroblob(500)`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			for method, meet := range map[string]func(e *Engine) error{
-				"Get":   func(e *Engine) error { _, err := e.Get(t.Context(), "bg_bad"); return err },
-				"Claim": func(e *Engine) error { _, err := e.Claim(t.Context(), "bg_bad"); return err },
-				"Cancel": func(e *Engine) error {
-					_, err := e.Cancel(t.Context(), "bg_bad", background.Cancellation{At: time.Now()})
+			for method, meet := range map[string]func(e *tester) error{
+				"Get":   func(e *tester) error { _, err := e.Get(t.Context(), "bg_bad"); return err },
+				"Claim": func(e *tester) error { _, err := e.Claim(t.Context(), "bg_bad"); return err },
+				"Cancel": func(e *tester) error {
+					_, err := e.Cancel(t.Context(), "bg_bad", engine.Cancellation{At: time.Now()})
 					return err
 				},
-				"Tail": func(e *Engine) error { _, err := e.Tail(t.Context(), "bg_bad", 0, 1); return err },
-				"List": func(e *Engine) error {
-					runs, err := e.List(t.Context(), background.Query{})
+				"Tail": func(e *tester) error { _, err := e.Tail(t.Context(), "bg_bad", 0, 1); return err },
+				"List": func(e *tester) error {
+					runs, err := e.List(t.Context(), engine.Query{})
 					require.NoError(t, err)
 					require.Len(t, runs, 1, "the others")
-					return background.ErrNotFound
+					return engine.ErrNotFound
 				},
 			} {
 				dir := t.TempDir()
@@ -68,16 +68,17 @@ func TestDamagedRecord(t *testing.T) {
 				sql(t, e, "UPDATE runs SET record = "+record+" WHERE id = 'bg_bad'")
 				require.NoError(t, e.Close())
 
-				e = opened(t, dir)
-				require.ErrorIs(t, meet(e), background.ErrNotFound, method)
-				require.Len(t, e.Problems(), 1, method)
+				e, _ = reopened(t, dir)
+				require.ErrorIs(t, meet(e), engine.ErrNotFound, method)
+				require.Len(t, e.Problems(), 2, method)
+				require.Equal(t, ProblemFolders, e.Problems()[1].Kind)
 				require.Equal(t, ProblemRun, e.Problems()[0].Kind)
 				require.Equal(t, "bg_bad", e.Problems()[0].ID)
 				_, err := e.Get(t.Context(), "bg_bad")
-				require.ErrorIs(t, err, background.ErrNotFound)
-				require.Len(t, e.Problems(), 1, "it is told once")
+				require.ErrorIs(t, err, engine.ErrNotFound)
+				require.Len(t, e.Problems(), 2, "it is told once")
 				require.FileExists(t, filepath.Join(dir, "quarantine", "bg_bad", "output.log"))
-				require.Zero(t, e.used.Load())
+				require.Zero(t, e.logs.used.Load())
 				sql(t, e, "UPDATE quarantine SET reason = reason WHERE id = 'bg_bad'")
 				claimed(t, e, "bg_good")
 				submitted(t, e, "bg_bad")
@@ -88,25 +89,25 @@ func TestDamagedRecord(t *testing.T) {
 }
 
 func TestDamagedSchedule(t *testing.T) {
-	for method, meet := range map[string]func(t *testing.T, e *Engine){
-		"Schedules": func(t *testing.T, e *Engine) {
+	for method, meet := range map[string]func(t *testing.T, e *tester){
+		"Schedules": func(t *testing.T, e *tester) {
 			found, err := e.Schedules(t.Context(), "s", true)
 			require.NoError(t, err)
 			require.Len(t, found, 1)
 		},
-		"GetSchedule": func(t *testing.T, e *Engine) {
+		"GetSchedule": func(t *testing.T, e *tester) {
 			_, err := e.GetSchedule(t.Context(), "sc_bad")
-			require.ErrorIs(t, err, background.ErrNotFound)
+			require.ErrorIs(t, err, engine.ErrNotFound)
 		},
-		"PutSchedule": func(t *testing.T, e *Engine) {
-			_, err := e.PutSchedule(t.Context(), background.Schedule{ID: "sc_bad", Session: "s", Revision: 1}, 5)
-			require.ErrorIs(t, err, background.ErrNotFound)
+		"PutSchedule": func(t *testing.T, e *tester) {
+			_, err := e.PutSchedule(t.Context(), engine.Schedule{ID: "sc_bad", Session: "s", Revision: 1}, 5)
+			require.ErrorIs(t, err, engine.ErrNotFound)
 		},
 	} {
 		t.Run(method, func(t *testing.T) {
 			e := opened(t, t.TempDir())
 			for _, id := range []string{"sc_bad", "sc_good"} {
-				_, err := e.PutSchedule(t.Context(), background.Schedule{ID: id, Session: "s", Enabled: true}, 5)
+				_, err := e.PutSchedule(t.Context(), engine.Schedule{ID: id, Session: "s", Enabled: true}, 5)
 				require.NoError(t, err)
 			}
 			sql(t, e, "UPDATE schedules SET record = x'7b' WHERE id = 'sc_bad'")
@@ -115,7 +116,7 @@ func TestDamagedSchedule(t *testing.T) {
 			require.Equal(t, ProblemSchedule, e.Problems()[0].Kind)
 			_, err := e.GetSchedule(t.Context(), "sc_good")
 			require.NoError(t, err)
-			_, err = e.PutSchedule(t.Context(), background.Schedule{ID: "sc_bad", Session: "s"}, 5)
+			_, err = e.PutSchedule(t.Context(), engine.Schedule{ID: "sc_bad", Session: "s"}, 5)
 			require.NoError(t, err, "there is room for a new one")
 		})
 	}
@@ -139,13 +140,13 @@ func TestDamagedLog(t *testing.T) {
 			damage(t, filepath.Join(dir, "runs", "bg_a", "output.log"))
 			chunk, err := e.Tail(t.Context(), "bg_a", 0, 100)
 			require.NoError(t, err)
-			require.Equal(t, background.Chunk{Offset: int64(len(long)), Data: []byte{}, End: int64(len(long))}, chunk, "all of it is omitted")
-			require.Equal(t, marker(int64(len(long))), artifact(t, e, "bg_a", background.OutputLog))
+			require.Equal(t, engine.Chunk{Offset: int64(len(long)), Data: []byte{}, End: int64(len(long)), Attempt: 1}, chunk, "all of it is omitted")
+			require.Equal(t, marker(int64(len(long))), artifact(t, e, "bg_a", engine.OutputLog))
 			require.Len(t, e.Problems(), 1)
 			require.Equal(t, ProblemLog, e.Problems()[0].Kind)
 			_, err = os.Stat(filepath.Join(dir, e.Problems()[0].Moved))
 			require.NoError(t, err)
-			require.Equal(t, background.StatusSucceeded, get(t, e, "bg_a").Status)
+			require.Equal(t, engine.StatusSucceeded, get(t, e, "bg_a").Status)
 			require.NotEmpty(t, tail(t, e, "bg_good"))
 		})
 	}
@@ -160,7 +161,7 @@ func TestMissingLog(t *testing.T) {
 	chunk, err := e.Tail(t.Context(), "bg_a", 0, 100)
 	require.NoError(t, err)
 	require.EqualValues(t, 5, chunk.Offset)
-	require.Equal(t, marker(5), artifact(t, e, "bg_a", background.OutputLog))
+	require.Equal(t, marker(5), artifact(t, e, "bg_a", engine.OutputLog))
 	require.Empty(t, e.Problems())
 }
 
@@ -219,12 +220,12 @@ func TestDamageMetLater(t *testing.T) {
 	}
 	require.NoError(t, os.WriteFile(path, data, 0o600))
 
-	e = opened(t, dir)
-	_, err = e.List(t.Context(), background.Query{})
+	damaged := bare(t, dir, Config{})
+	_, err = damaged.List(t.Context(), engine.Query{})
 	require.Error(t, err)
-	require.NotEmpty(t, e.Problems())
-	require.Empty(t, e.Problems()[0].Moved)
-	require.NoError(t, e.Close())
+	require.NotEmpty(t, damaged.Problems())
+	require.Empty(t, damaged.Problems()[0].Moved)
+	require.NoError(t, damaged.Close())
 	e = opened(t, dir)
 	require.Contains(t, e.Problems()[0].Moved, "corrupt-")
 	submitted(t, e, "bg_new")
@@ -285,9 +286,9 @@ func TestMigrateFromFirst(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, nil, 0o600))
 	c, err := connect(path)
 	require.NoError(t, err)
-	run := background.Run{
-		ID: "bg_old", Session: "s", Tool: "primes", Args: json.RawMessage(`{}`), Origin: background.OriginSpawned,
-		CreatedAt: time.Now(), Status: background.StatusSucceeded, Attempt: 1,
+	run := engine.Run{
+		ID: "bg_old", Session: "s", Tool: "primes", Args: json.RawMessage(`{}`), Origin: engine.OriginSpawned,
+		CreatedAt: time.Now(), Status: engine.StatusSucceeded, Attempt: 1,
 	}
 	record, err := stored{Run: run, Log: &extent{}}.encode()
 	require.NoError(t, err)
@@ -295,7 +296,7 @@ func TestMigrateFromFirst(t *testing.T) {
 	require.NoError(t, c.run(`INSERT INTO runs (seq, id, session, finished, record) VALUES (1, 'bg_old', 's', 1, ?)`, record))
 	require.NoError(t, c.run(`INSERT INTO args VALUES (1, ?)`, []byte(`{}`)))
 	require.NoError(t, c.run(`INSERT INTO results VALUES (1, ?)`, []byte(`{"value":1,"content":[]}`)))
-	record, err = json.Marshal(background.Schedule{ID: "sc_old", Session: "s", Args: json.RawMessage(`{"n":1}`), Enabled: true, Revision: 1})
+	record, err = json.Marshal(engine.Schedule{ID: "sc_old", Session: "s", Args: json.RawMessage(`{"n":1}`), Enabled: true, Revision: 1})
 	require.NoError(t, err)
 	require.NoError(t, c.run(`INSERT INTO schedules (seq, id, session, enabled, changed, record) VALUES (1, 'sc_old', 's', 1, 1, ?)`, record))
 	require.NoError(t, c.close())
@@ -306,8 +307,8 @@ func TestMigrateFromFirst(t *testing.T) {
 	old, err := e.Get(t.Context(), "bg_old")
 	require.NoError(t, err)
 	require.JSONEq(t, `{"value":1,"content":[]}`, string(old.Result), "as it was stored")
-	require.NoError(t, e.Limit(t.Context(), background.Quota{Max: 1 << 30, Each: 1 << 30}))
-	require.EqualValues(t, 2*background.RecordOverhead+2+2*24+len(record), e.Recorded())
+	e.limit(t, engine.Quota{Max: 1 << 30, Each: 1 << 30})
+	require.EqualValues(t, 2*engine.RecordOverhead+2+2*24+len(record), e.Recorded())
 	require.Nil(t, old.Content)
 	for i := range 3 { // its arguments are in its record, and from then on apart
 		found, err := e.Schedules(t.Context(), "s", true)
@@ -345,7 +346,7 @@ func TestCrashInAMigration(t *testing.T) {
 	e := opened(t, after)
 	require.Empty(t, e.Problems())
 	l := started(t, e, "bg_a")
-	_, err = l.Complete(t.Context(), background.StatusSucceeded, background.Beat{}, background.End{Content: json.RawMessage(`[]`), FinishedAt: time.Now()})
+	_, err = l.Complete(t.Context(), engine.StatusSucceeded, engine.Beat{}, engine.End{Content: json.RawMessage(`[]`), FinishedAt: time.Now()})
 	require.NoError(t, err)
 	require.JSONEq(t, `[]`, string(get(t, e, "bg_a").Content))
 	require.NoError(t, e.Close())
@@ -357,16 +358,16 @@ func TestContentGoesWithItsRun(t *testing.T) {
 	e := opened(t, t.TempDir())
 	defer func() { require.NoError(t, e.Close()) }()
 	for _, id := range []string{"bg_a", "bg_bad"} {
-		_, err := started(t, e, id).Complete(t.Context(), background.StatusSucceeded, background.Beat{}, background.End{Result: json.RawMessage(`1`), Content: json.RawMessage(`["` + id + `"]`), FinishedAt: time.Now()})
+		_, err := started(t, e, id).Complete(t.Context(), engine.StatusSucceeded, engine.Beat{}, engine.End{Result: json.RawMessage(`1`), Content: json.RawMessage(`["` + id + `"]`), FinishedAt: time.Now()})
 		require.NoError(t, err)
 	}
 	require.EqualValues(t, 2, count(t, e, "SELECT count(*) FROM contents"))
 	sql(t, e, "UPDATE runs SET record = x'00' WHERE id = 'bg_bad'")
 	_, err := e.Get(t.Context(), "bg_bad")
-	require.ErrorIs(t, err, background.ErrNotFound)
+	require.ErrorIs(t, err, engine.ErrNotFound)
 	require.EqualValues(t, 1, count(t, e, "SELECT count(*) FROM contents"))
 	require.EqualValues(t, 1, count(t, e, `SELECT count(*) FROM quarantine WHERE id = 'bg_bad' AND content = CAST('["bg_bad"]' AS BLOB)`))
-	n, err := e.Prune(t.Context(), background.Retention{Before: time.Now().Add(time.Hour), Notices: time.Now().Add(time.Hour)})
+	n, err := e.Prune(t.Context(), engine.Retention{Before: time.Now().Add(time.Hour), Notices: time.Now().Add(time.Hour)})
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
 	for _, table := range []string{"runs", "args", "results", "contents", "checkpoints"} {
@@ -396,7 +397,7 @@ func TestSweep(t *testing.T) {
 			names = append(names, entry.Name())
 		}
 		require.Equal(t, []string{"bg_a", "bg_a-a", "bg_a.2", "bg_b", "bg_b.7"}, names)
-		require.EqualValues(t, 2*len("hello")+len("so far"), e.used.Load())
+		require.EqualValues(t, 2*len("hello")+len("so far"), e.logs.used.Load())
 	})
 }
 
@@ -404,28 +405,28 @@ func TestSweep(t *testing.T) {
 func TestCrashAtTheEnd(t *testing.T) {
 	long := string(stream(0, 10*testCap))
 	for name, c := range map[string]struct {
-		crash  func(t *testing.T, e *Engine, l background.Lease)
-		status background.Status
+		crash  func(t *testing.T, e *tester, l engine.Lease)
+		status engine.Status
 	}{
-		"before anything": {func(*testing.T, *Engine, background.Lease) {}, background.StatusRunning},
-		"after the log": {func(t *testing.T, e *Engine, l background.Lease) {
-			_, err := e.worker("bg_a").log.seal()
+		"before anything": {func(*testing.T, *tester, engine.Lease) {}, engine.StatusRunning},
+		"after the log": {func(t *testing.T, e *tester, l engine.Lease) {
+			_, err := e.active.find("bg_a").log.seal()
 			require.NoError(t, err)
-		}, background.StatusRunning},
-		"after half of the log": {func(t *testing.T, e *Engine, l background.Lease) {
-			require.NoError(t, os.WriteFile(filepath.Join(e.worker("bg_a").log.dir, outputNew), []byte(long[:100]), 0o600))
-		}, background.StatusRunning},
-		"after the record": {func(t *testing.T, e *Engine, l background.Lease) {
-			dir := e.worker("bg_a").log.dir
+		}, engine.StatusRunning},
+		"after half of the log": {func(t *testing.T, e *tester, l engine.Lease) {
+			require.NoError(t, os.WriteFile(filepath.Join(e.active.find("bg_a").log.dir, outputNew), []byte(long[:100]), 0o600))
+		}, engine.StatusRunning},
+		"after the record": {func(t *testing.T, e *tester, l engine.Lease) {
+			dir := e.active.find("bg_a").log.dir
 			keep := t.TempDir()
 			require.NoError(t, os.CopyFS(keep, os.DirFS(dir)))
 			completed(t, l)
-			sealed, err := os.ReadFile(filepath.Join(dir, background.OutputLog))
+			sealed, err := os.ReadFile(filepath.Join(dir, engine.OutputLog))
 			require.NoError(t, err)
 			require.NoError(t, os.RemoveAll(dir))
 			require.NoError(t, os.CopyFS(dir, os.DirFS(keep)))
 			require.NoError(t, os.WriteFile(filepath.Join(dir, outputNew), sealed, 0o600))
-		}, background.StatusSucceeded},
+		}, engine.StatusSucceeded},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -437,16 +438,16 @@ func TestCrashAtTheEnd(t *testing.T) {
 			e = opened(t, dir)
 			require.Equal(t, c.status, get(t, e, "bg_a").Status)
 			checkLog(t, e, "bg_a", int64(len(long)))
-			if c.status == background.StatusRunning {
-				_, err := e.Abandon(t.Context(), "bg_a", 1, background.StatusFailed, background.Beat{}, background.End{FinishedAt: time.Now()})
+			if c.status == engine.StatusRunning {
+				_, err := e.Abandon(t.Context(), "bg_a", 1, engine.StatusFailed, engine.Beat{}, engine.End{FinishedAt: time.Now()})
 				require.NoError(t, err)
 			}
 			want := long[:testCap/4*3] + marker(9*testCap) + long[len(long)-testCap/4:]
-			require.Equal(t, want, artifact(t, e, "bg_a", background.OutputLog))
+			require.Equal(t, want, artifact(t, e, "bg_a", engine.OutputLog))
 			entries, err := os.ReadDir(filepath.Join(dir, "runs", "bg_a"))
 			require.NoError(t, err)
 			for _, entry := range entries {
-				require.Contains(t, []string{background.OutputLog, background.ResultJSON}, entry.Name(), "nothing else is left")
+				require.Contains(t, []string{engine.OutputLog, engine.ResultJSON}, entry.Name(), "nothing else is left")
 			}
 			require.Empty(t, e.Problems())
 		})
@@ -458,7 +459,7 @@ func TestArgsGoWithTheirSchedule(t *testing.T) {
 	e := opened(t, t.TempDir())
 	defer func() { require.NoError(t, e.Close()) }()
 	for _, id := range []string{"sc_a", "sc_bad"} {
-		s, err := e.PutSchedule(t.Context(), background.Schedule{ID: id, Session: "s", Enabled: true, Args: json.RawMessage(`["` + id + `"]`)}, 5)
+		s, err := e.PutSchedule(t.Context(), engine.Schedule{ID: id, Session: "s", Enabled: true, Args: json.RawMessage(`["` + id + `"]`)}, 5)
 		require.NoError(t, err)
 		s.Enabled = false
 		_, err = e.PutSchedule(t.Context(), s, 5)
@@ -467,13 +468,13 @@ func TestArgsGoWithTheirSchedule(t *testing.T) {
 	require.EqualValues(t, 2, count(t, e, "SELECT count(*) FROM schedule_args"))
 	sql(t, e, "UPDATE schedules SET record = x'00' WHERE id = 'sc_bad'")
 	_, err := e.GetSchedule(t.Context(), "sc_bad")
-	require.ErrorIs(t, err, background.ErrNotFound)
+	require.ErrorIs(t, err, engine.ErrNotFound)
 	require.EqualValues(t, 1, count(t, e, `SELECT count(*) FROM quarantine WHERE id = 'sc_bad' AND args = CAST('["sc_bad"]' AS BLOB)`))
 	require.EqualValues(t, 1, count(t, e, "SELECT count(*) FROM schedule_args"))
 	s, err := e.GetSchedule(t.Context(), "sc_a")
 	require.NoError(t, err)
 	require.Equal(t, `["sc_a"]`, string(s.Args))
-	_, err = e.Prune(t.Context(), background.Retention{Before: time.Now().Add(time.Hour)})
+	_, err = e.Prune(t.Context(), engine.Retention{Before: time.Now().Add(time.Hour)})
 	require.NoError(t, err)
 	for _, table := range []string{"schedules", "schedule_args"} {
 		require.Zero(t, count(t, e, "SELECT count(*) FROM "+table), table)

@@ -1,186 +1,274 @@
 package sqlite
 
 import (
-	"database/sql/driver"
+	"context"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
-	"syscall"
-
-	"github.com/toolhost/toolhost/pkg/background"
+	"sync"
+	"sync/atomic"
 )
 
-// openDatabase returns the connection that writes, to a database that is whole.
-// It compares what is there with the mark the last process left, reports what
-// is lost, and saves what can still be read.
-func (e *Engine) openDatabase() (*conn, error) {
-	left, known, err := readMark(e.path(markName))
+const (
+	databaseName = "state.db"
+	// suspectSuffix makes the name of a file that says: SQLite met damage while
+	// the engine was running, look closely at the next start.
+	suspectSuffix = ".suspect"
+	// salvagingSuffix makes the name of a file that names the database that was
+	// set aside and is not read yet: a start that is cut short is done again by
+	// the next.
+	salvagingSuffix = ".salvaging"
+	imageSuffix     = ".salvage"  // the image of a damaged database, until it is read
+	tornSuffix      = "-wal.torn" // the copy of a torn log, until it is known whether anything is lost
+)
+
+// databaseSuffixes are those of the files of a database.
+var databaseSuffixes = []string{"", "-wal", "-shm"}
+
+// A database is the database file, with one connection that writes and some
+// that read.
+type database struct {
+	dir      string
+	log      *slog.Logger
+	problems *problems
+	ops      chan *op
+	readers  chan *conn
+	files    []watched             // that must stay what they were
+	failed   atomic.Pointer[error] // why nothing is stored any more; nil: it is
+	mark     *markFile             // of the writer
+	unmarked bool                  // the mark could not be written; logged once
+	recorded atomic.Int64          // bytes of records, as the last transaction left them
+
+	life   sync.Mutex
+	closed bool
+	calls  sync.WaitGroup
+	wrote  chan struct{} // closed when the writer has ended
+}
+
+// A watched file is one that must stay what it was when it was opened.
+type watched struct {
+	suffix string
+	identity
+}
+
+func openDatabase(dir string, problems *problems, log *slog.Logger) (*database, error) {
+	db := &database{dir: dir, log: log, problems: problems, ops: make(chan *op, maxBatch), wrote: make(chan struct{})}
+	w, err := db.openWriter()
 	if err != nil {
 		return nil, err
 	}
 
-	c, told, err := e.openWhole(left, known)
+	db.readers = make(chan *conn, max(2, runtime.GOMAXPROCS(0)))
+	for range cap(db.readers) {
+		r, err := connect(db.path(""))
+		if err == nil {
+			err = r.script("PRAGMA busy_timeout = 10000; PRAGMA query_only = ON; PRAGMA trusted_schema = OFF")
+		}
+		if err != nil {
+			return nil, errors.Join(err, w.close(), db.closeReaders())
+		}
+		db.readers <- r
+	}
+	if err := syncDir(dir); err != nil {
+		return nil, errors.Join(err, w.close(), db.closeReaders())
+	}
+	go db.writeAll(w)
+	return db, nil
+}
+
+// path returns the path of the database with a suffix.
+func (db *database) path(suffix string) string { return filepath.Join(db.dir, databaseName+suffix) }
+
+// enter begins a call. The caller calls db.calls.Done when it is over.
+func (db *database) enter() error {
+	db.life.Lock()
+	defer db.life.Unlock()
+
+	if db.closed {
+		return ErrClosed
+	}
+	db.calls.Add(1)
+	return nil
+}
+
+// close waits for calls in progress, and closes the database.
+func (db *database) close() error {
+	db.life.Lock()
+	db.closed = true
+	db.life.Unlock()
+
+	db.calls.Wait()
+	err := db.closeReaders()
+	close(db.ops)
+	<-db.wrote
+	return err
+}
+
+func (db *database) closeReaders() error {
+	var errs []error
+	for range len(db.readers) {
+		errs = append(errs, (<-db.readers).close())
+	}
+	return errors.Join(errs...)
+}
+
+// read calls f with a connection to read from. f must not hold on to it.
+func (db *database) read(ctx context.Context, f func(c *conn) error) error {
+	if err := db.enter(); err != nil {
+		return err
+	}
+	defer db.calls.Done()
+
+	select {
+	case c := <-db.readers:
+		defer func() { db.readers <- c }()
+		err := f(c)
+		db.suspect(err)
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// suspect looks at an error of the database. If it says that the file is
+// damaged, that is reported once, and the next start looks closely.
+func (db *database) suspect(err error) {
+	if !damagedFile(err) {
+		return
+	}
+	f, create := os.OpenFile(db.path(suspectSuffix), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if create != nil {
+		return // known, or nothing can be done
+	}
+	_ = f.Close()
+	db.problems.report(Problem{Kind: ProblemDatabase, Reason: err.Error()})
+}
+
+// openWriter returns the connection that writes, to a database that is whole.
+// It compares what is there with the mark the last process left, reports what
+// is lost, and saves what can still be read.
+func (db *database) openWriter() (*conn, error) {
+	path := filepath.Join(db.dir, markName)
+	left, known, err := readMark(path)
 	if err != nil {
 		return nil, err
 	}
+	c, reported, err := db.openWhole(left, known)
+	if err != nil {
+		return nil, err
+	}
+
 	now, err := markOf(c)
-	if err == nil && known && !told {
-		err = e.compare(c, left, now)
+	if err == nil && known && !reported {
+		err = db.compare(c, left, now)
 	}
 	if err == nil {
-		now.commits = max(now.commits, left.commits) // of a database that was salvaged, or went back: the next loss counts from here
+		now.commits = max(now.commits, left.commits) // of one that was salvaged, or went back: the next loss counts from here
 		err = c.run(`UPDATE meta SET value = ? WHERE name = 'commits'`, now.commits)
 	}
 	if err == nil {
-		e.mark, err = newMarkFile(e.path(markName), now)
+		db.mark, err = newMarkFile(path, now)
 	}
 	if err != nil {
 		return nil, errors.Join(err, c.close())
 	}
 
-	entries, _ := os.ReadDir(e.path(quarantineFolder))
-	e.aside.Store(int64(len(entries)))
-	e.watchFiles()
+	// Windows lets nobody delete or rename a file that is open, so that there
+	// the look at them costs and finds nothing.
+	for _, suffix := range []string{"", "-wal"} {
+		if id, err := identify(db.path(suffix)); err == nil {
+			db.files = append(db.files, watched{suffix, id})
+		}
+	}
+
 	return c, nil
 }
 
 // openWhole opens the database. One that is missing or damaged is replaced by a
-// new one; told says that this was reported.
-func (e *Engine) openWhole(left mark, known bool) (c *conn, told bool, err error) {
-	if aside, err := e.unfinishedSalvage(); err != nil || aside != "" {
+// new one; reported says that this was reported.
+func (db *database) openWhole(left mark, known bool) (c *conn, reported bool, err error) {
+	if aside, err := db.unfinishedSalvage(); err != nil || aside != "" {
 		if err == nil {
-			c, err = e.replace(aside, "an earlier start was cut short while it read what is left of a damaged database")
+			c, err = db.replace(aside, "an earlier start was cut short while it read what is left of a damaged database")
 		}
 		return c, true, err
 	}
-
-	path := e.path(databaseName)
-	if why := e.missing(left, known); why != "" {
-		aside, err := e.setDatabaseAside(asideName("lost"))
+	if why := db.missing(left, known); why != "" {
+		aside, err := db.setAside(asideName("lost"))
 		if err != nil {
 			return nil, false, err
 		}
-		e.report(Problem{Kind: ProblemDatabase, Moved: aside, Reason: why})
-		c, err = openFile(path, false)
+		db.problems.report(Problem{Kind: ProblemDatabase, Moved: aside, Reason: why})
+		c, err = openFile(db.path(""), false)
 		return c, true, err
 	}
 
 	if known {
-		if err := e.keepTorn(); err != nil {
+		if err := db.keepTorn(); err != nil {
 			return nil, false, fmt.Errorf("keeping a torn write-ahead log: %w", err)
 		}
 	}
-	c, err = openFile(path, e.suspected(path))
+	_, suspected := os.Stat(db.path(suspectSuffix))
+	c, err = openFile(db.path(""), suspected == nil)
 	if !damagedFile(err) {
 		return c, false, err
 	}
-	damage := err
-	aside := asideName("corrupt")
-	if err := e.beginSalvage(aside); err != nil {
+
+	damage, aside := err, asideName("corrupt")
+	if err = errors.Join(writeFile(db.path(salvagingSuffix), strings.NewReader(aside)), syncDir(db.dir)); err == nil {
+		_, err = db.setAside(aside)
+	}
+	if err != nil {
 		return nil, false, fmt.Errorf("setting the damaged database aside: %w", err)
 	}
-	if _, err := e.setDatabaseAside(aside); err != nil {
+	if c, err = db.replace(aside, damage.Error()); err != nil {
 		return nil, false, err
 	}
-	if c, err = e.replace(aside, damage.Error()); err != nil {
-		return nil, false, err
-	}
-	return c, true, os.RemoveAll(path + suspectSuffix)
-}
 
-// salvagingName is a file that names the database that was set aside and is not
-// read yet. It is there until all that can be read of that is in the new one: a
-// start that is cut short is done again by the next.
-const salvagingName = databaseName + ".salvaging"
-
-func (e *Engine) beginSalvage(aside string) error {
-	return errors.Join(writeFile(e.path(salvagingName), strings.NewReader(aside), true), syncDir(e.dir))
+	return c, true, removeAll(db.path(suspectSuffix))
 }
 
 // unfinishedSalvage returns the name of a database that an earlier start set
 // aside and did not finish reading, after it has removed what that start made;
 // "" if there is none.
-func (e *Engine) unfinishedSalvage() (aside string, err error) {
-	name, err := os.ReadFile(e.path(salvagingName))
-	if errors.Is(err, fs.ErrNotExist) {
+func (db *database) unfinishedSalvage() (aside string, err error) {
+	name, err := os.ReadFile(db.path(salvagingSuffix))
+	if missingFile(err) {
 		return "", nil
 	}
 	if err != nil {
 		return "", err
 	}
 	aside = filepath.Base(string(name))
-	if _, err := os.Stat(e.path(aside)); err != nil {
-		return "", os.Remove(e.path(salvagingName)) // it was not set aside yet
+	if _, err := os.Stat(filepath.Join(db.dir, aside)); err != nil {
+		return "", os.Remove(db.path(salvagingSuffix)) // it was not set aside yet
 	}
 
 	// Without a new database its log is still that of the damaged one.
-	if _, err := os.Stat(e.path(databaseName)); errors.Is(err, fs.ErrNotExist) {
-		_, err = e.setDatabaseAside(aside)
+	if _, err := os.Stat(db.path("")); missingFile(err) {
+		_, err = db.setAside(aside)
 		return aside, err
 	}
+
+	return aside, removeAll(db.path(""), db.path("-wal"), db.path("-shm"))
+}
+
+func asideName(why string) string { return databaseName + "." + why + "-" + timestamp() }
+
+// setAside renames what there is of the database, and returns the first of its
+// new names.
+func (db *database) setAside(to string) (aside string, err error) {
 	for _, suffix := range databaseSuffixes {
-		if err := os.RemoveAll(e.path(databaseName + suffix)); err != nil {
+		err := os.Rename(db.path(suffix), filepath.Join(db.dir, to+suffix))
+		if err != nil && !missingFile(err) {
 			return "", err
 		}
-	}
-	return aside, nil
-}
-
-// replace makes a new database of what can be read of one that was set aside.
-func (e *Engine) replace(aside, reason string) (*conn, error) {
-	c, err := openFile(e.path(databaseName), false)
-	if err != nil {
-		return nil, err
-	}
-	said, err := e.salvageAside(c, aside)
-	if err == nil {
-		err = os.Remove(e.path(salvagingName))
-	}
-	if err != nil {
-		return nil, errors.Join(err, c.close())
-	}
-	e.report(Problem{Kind: ProblemDatabase, Moved: aside, Reason: reason + said})
-	return c, nil
-}
-
-// salvageAside reads what can be read of a database that was set aside. How far
-// that was cannot be known.
-func (e *Engine) salvageAside(c *conn, aside string) (said string, err error) {
-	_ = os.Remove(e.path(tornName)) // it is among what was set aside
-	if err := writeImage(e.path(imageName), e.path(aside), e.path(aside+"-wal")); errors.Is(err, syscall.ENOSPC) {
-		return "", fmt.Errorf("reading a damaged database needs as much room again: %w", err)
-	} else if err != nil {
-		return "; nothing was read from it: " + err.Error(), nil
-	}
-	doubted := ""
-	said = e.salvage(c)
-	if doubted, err = doubt(c); err != nil {
-		return "", err
-	}
-	return "; " + said + doubted, nil
-}
-
-// databaseSuffixes are those of the files of a database.
-var databaseSuffixes = []string{"", "-wal", "-shm"}
-
-// asideName is what a database is renamed to that is set aside.
-func asideName(why string) string {
-	return fmt.Sprintf("%s.%s-%s", databaseName, why, timestamp())
-}
-
-// setDatabaseAside renames the files of the database, and returns the new name
-// of the first one; "" if there was none.
-func (e *Engine) setDatabaseAside(name string) (aside string, err error) {
-	for _, suffix := range databaseSuffixes {
-		err := os.Rename(e.path(databaseName+suffix), e.path(name+suffix))
-		if err == nil {
-			aside = name
-		} else if !errors.Is(err, fs.ErrNotExist) {
-			return "", fmt.Errorf("setting the damaged database aside: %w", err)
+		if err == nil && aside == "" {
+			aside = to
 		}
 	}
 	return aside, nil
@@ -188,50 +276,44 @@ func (e *Engine) setDatabaseAside(name string) (aside string, err error) {
 
 // missing says why there is no database where there has to be one; "" if there
 // is one, or none was ever made.
-func (e *Engine) missing(left mark, known bool) string {
-	info, err := os.Stat(e.path(databaseName))
+func (db *database) missing(left mark, known bool) string {
+	info, err := os.Stat(db.path(""))
 	state := "is empty"
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	case missingFile(err):
 		state = "is missing"
 	case err != nil || info.Size() > 0:
 		return ""
 	}
 
-	folders, _ := os.ReadDir(e.path(runsFolder))
+	folders, _ := os.ReadDir(filepath.Join(db.dir, runsFolder))
 	switch {
 	case known:
 		return fmt.Sprintf("%s %s: all of its %d transactions are lost", databaseName, state, left.commits)
 	case len(folders) > 0:
 		return fmt.Sprintf("%s %s, and there are %d folders of runs", databaseName, state, len(folders))
 	}
+
 	return ""
 }
 
-// tornName is the name of the copy of a torn write-ahead log, while it is not
-// known yet whether anything is lost by it.
-const tornName = databaseName + "-wal.torn"
-
 // keepTorn makes a copy of a write-ahead log that is torn, and an image of the
 // database with it, before SQLite throws away what is behind the damage.
-func (e *Engine) keepTorn() error {
-	log := e.path(databaseName + "-wal")
+func (db *database) keepTorn() error {
+	log := db.path("-wal")
 	if torn, err := torn(log); err != nil || !torn {
 		return err
 	}
-	if err := os.Remove(e.path(tornName)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := copyFile(log, db.path(tornSuffix)); err != nil {
 		return err
 	}
-	if err := copyFile(log, e.path(tornName)); err != nil {
-		return err
-	}
-	return writeImage(e.path(imageName), e.path(databaseName), log)
+	return writeImage(db.path(imageSuffix), db.path(""), log)
 }
 
 // compare reports that the database is not the one, or not as far, as the mark
 // says, and reads what it can of what a torn write-ahead log had. A log that was
 // torn in what nobody was told of is no loss: the machine stopped there.
-func (e *Engine) compare(c *conn, left, now mark) error {
+func (db *database) compare(c *conn, left, now mark) error {
 	p := Problem{Kind: ProblemDatabase}
 	switch {
 	case now.store != left.store:
@@ -239,55 +321,15 @@ func (e *Engine) compare(c *conn, left, now mark) error {
 	case now.commits < left.commits:
 		p.Reason = fmt.Sprintf("%s went back in time: it has %d of %d transactions", databaseName, now.commits, left.commits)
 	default:
-		return errors.Join(os.RemoveAll(e.path(tornName)), os.RemoveAll(e.path(imageName)))
+		return removeAll(db.path(tornSuffix), db.path(imageSuffix))
 	}
 
-	if moved := tornName + "-" + timestamp(); os.Rename(e.path(tornName), e.path(moved)) == nil {
-		p.Moved = moved
-		p.Reason += "; " + e.salvage(c)
+	if moved := tornSuffix + "-" + timestamp(); os.Rename(db.path(tornSuffix), db.path(moved)) == nil {
+		p.Moved = databaseName + moved
+		p.Reason += "; " + db.salvage(c)
 	}
-	said, err := doubt(c)
-	p.Reason += said
-	e.report(p)
+	doubted, err := doubt(c)
+	p.Reason += doubted
+	db.problems.report(p)
 	return err
-}
-
-func copyFile(from, to string) error {
-	src, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = src.Close() }()
-	dst, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-
-	_, err = io.Copy(dst, src)
-	return errors.Join(err, dst.Sync(), dst.Close())
-}
-
-// doubt marks the runs that are queued in a database that is not as far as it
-// was: they may have been started since. They are taken for running ones whose
-// host went down, so that those whose tool may not be run twice are not.
-func doubt(c *conn) (said string, err error) {
-	var queued []row
-	err = c.query(func(found []driver.Value) error {
-		id, _ := found[1].(string)
-		r, err := decode(found[0].(int64), id, found[2])
-		if err == nil && r.Status == background.StatusQueued && r.Attempt == 0 {
-			queued = append(queued, r)
-		}
-		return nil
-	}, selectActive)
-	for _, r := range queued {
-		if err == nil {
-			r.Status, r.Attempt = background.StatusRunning, 1
-			err = r.update(c)
-		}
-	}
-	if err != nil || len(queued) == 0 {
-		return "", err
-	}
-	return fmt.Sprintf("; %d queued runs may have been started since: they are taken for interrupted ones", len(queued)), nil
 }

@@ -9,12 +9,13 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
 // TestFullDatabase fills the database up to a size it may not exceed, which is
@@ -25,7 +26,7 @@ func TestFullDatabase(t *testing.T) {
 	l := started(t, e, "bg_running")
 	require.NoError(t, l.Append(t.Context(), 0, []byte("output")))
 	pages := int64(0)
-	require.NoError(t, e.read(t.Context(), func(c *conn) (err error) { pages, err = c.number("PRAGMA page_count"); return err }))
+	require.NoError(t, e.db.read(t.Context(), func(c *conn) (err error) { pages, err = c.number("PRAGMA page_count"); return err }))
 	sql(t, e, "PRAGMA max_page_count = %d", pages+20)
 	var stored []string
 	var err error
@@ -43,20 +44,20 @@ func TestFullDatabase(t *testing.T) {
 		get(t, e, id)
 	}
 	_, err = e.Get(t.Context(), fmt.Sprintf("bg_%d", len(stored)))
-	require.ErrorIs(t, err, background.ErrNotFound, "what failed is not there")
+	require.ErrorIs(t, err, engine.ErrNotFound, "what failed is not there")
 
-	end := background.End{Result: json.RawMessage(`"` + strings.Repeat("r", 1<<20) + `"`), FinishedAt: time.Now()}
-	_, err = l.Complete(t.Context(), background.StatusSucceeded, background.Beat{}, end)
+	end := engine.End{Result: json.RawMessage(`"` + strings.Repeat("r", 1<<20) + `"`), FinishedAt: time.Now()}
+	_, err = l.Complete(t.Context(), engine.StatusSucceeded, engine.Beat{}, end)
 	require.Error(t, err)
-	require.Equal(t, background.StatusRunning, get(t, e, "bg_running").Status)
-	_, err = l.Extend(t.Context(), background.Beat{Detail: "waiting for room"})
+	require.Equal(t, engine.StatusRunning, get(t, e, "bg_running").Status)
+	err = l.Report(t.Context(), engine.Beat{Detail: "waiting for room"})
 	require.NoError(t, err, "the lease goes on")
 	require.Equal(t, "output", tail(t, e, "bg_running"))
 
 	sql(t, e, "PRAGMA max_page_count = 1000000")
-	_, err = l.Complete(t.Context(), background.StatusSucceeded, background.Beat{}, end)
+	_, err = l.Complete(t.Context(), engine.StatusSucceeded, engine.Beat{}, end)
 	require.NoError(t, err, "there is room again")
-	require.Equal(t, "output", artifact(t, e, "bg_running", background.OutputLog))
+	require.Equal(t, "output", artifact(t, e, "bg_running", engine.OutputLog))
 	submitted(t, e, "bg_later")
 	require.NoError(t, e.Close())
 	e = opened(t, dir)
@@ -71,7 +72,7 @@ func TestFullForOne(t *testing.T) {
 	e := opened(t, t.TempDir())
 	submitted(t, e, "bg_first")
 	pages := int64(0)
-	require.NoError(t, e.read(t.Context(), func(c *conn) (err error) { pages, err = c.number("PRAGMA page_count"); return err }))
+	require.NoError(t, e.db.read(t.Context(), func(c *conn) (err error) { pages, err = c.number("PRAGMA page_count"); return err }))
 	sql(t, e, "PRAGMA max_page_count = %d", pages+100)
 	errs := together(t, e, 20, func(i int) error {
 		run := newRun(fmt.Sprintf("bg_%d", i))
@@ -91,19 +92,20 @@ func TestFullForOne(t *testing.T) {
 }
 
 // together makes n changes that the writer finds at once.
-func together(t *testing.T, e *Engine, n int, change func(i int) error) []error {
+func together(t *testing.T, e *tester, n int, change func(i int) error) []error {
 	t.Helper()
 	hold, holding := make(chan struct{}), make(chan struct{})
 	var all sync.WaitGroup
 	all.Go(func() {
-		_ = e.write(t.Context(), func(*conn) (func(), error) { close(holding); <-hold; return nil, nil })
+		_ = e.db.write(t.Context(), func(*conn) (func(), error) { close(holding); <-hold; return nil, nil })
 	})
 	<-holding
 	errs := make([]error, n)
+	var answered atomic.Int64 // without the writer
 	for i := range n {
-		all.Go(func() { errs[i] = change(i) })
+		all.Go(func() { errs[i] = change(i); answered.Add(1) })
 	}
-	for len(e.ops) < n {
+	for len(e.db.ops)+int(answered.Load()) < n {
 		runtime.Gosched()
 	}
 	close(hold)
@@ -121,7 +123,7 @@ func TestBatch(t *testing.T) {
 		case 0:
 			return e.Submit(t.Context(), newRun("bg_exists"))
 		case 1:
-			return e.write(t.Context(), func(w *conn) (func(), error) {
+			return e.db.write(t.Context(), func(w *conn) (func(), error) {
 				if err := w.run("DELETE FROM runs"); err != nil {
 					return nil, err
 				}
@@ -134,7 +136,7 @@ func TestBatch(t *testing.T) {
 	for i, err := range errs {
 		switch i % 4 {
 		case 0:
-			require.ErrorIs(t, err, background.ErrExists)
+			require.ErrorIs(t, err, engine.ErrExists)
 		case 1:
 			require.ErrorContains(t, err, "nowhere")
 		default:
@@ -151,15 +153,15 @@ func TestReadOnly(t *testing.T) {
 	e := opened(t, t.TempDir())
 	l := started(t, e, "bg_a")
 	var writer *conn // used between changes only
-	require.NoError(t, e.write(t.Context(), func(w *conn) (func(), error) { writer = w; return nil, nil }))
+	require.NoError(t, e.db.write(t.Context(), func(w *conn) (func(), error) { writer = w; return nil, nil }))
 	require.NoError(t, writer.script("PRAGMA query_only = ON"))
 	require.Error(t, e.Submit(t.Context(), newRun("bg_b")))
-	_, err := l.Complete(t.Context(), background.StatusSucceeded, background.Beat{}, background.End{FinishedAt: time.Now()})
+	_, err := l.Complete(t.Context(), engine.StatusSucceeded, engine.Beat{}, engine.End{FinishedAt: time.Now()})
 	require.Error(t, err)
 	require.Error(t, e.Requeue(t.Context(), "bg_a", 1))
 	_, err = e.Claim(t.Context(), "bg_a")
 	require.Error(t, err)
-	require.Equal(t, background.StatusRunning, get(t, e, "bg_a").Status)
+	require.Equal(t, engine.StatusRunning, get(t, e, "bg_a").Status)
 	require.Error(t, l.Save(t.Context(), []byte("x")))
 	require.NoError(t, l.Append(t.Context(), 0, []byte("still")))
 	require.NoError(t, writer.script("PRAGMA query_only = OFF"))
@@ -176,12 +178,12 @@ func TestArtifactsThatCannotBeWritten(t *testing.T) {
 	require.NoError(t, os.WriteFile(blocked, nil, 0o600))
 	require.Error(t, l.Append(t.Context(), 0, []byte("output")))
 	run := completed(t, l)
-	require.Equal(t, background.StatusSucceeded, run.Status, "it ends all the same")
+	require.Equal(t, engine.StatusSucceeded, run.Status, "it ends all the same")
 	require.NotEmpty(t, run.ArtifactError)
 	require.NotContains(t, run.ArtifactError, dir)
-	require.Contains(t, artifact(t, e, "bg_a", background.ResultJSON), "succeeded")
-	require.Empty(t, artifact(t, e, "bg_a", background.OutputLog))
-	require.Zero(t, e.used.Load())
+	require.Contains(t, artifact(t, e, "bg_a", engine.ResultJSON), "succeeded")
+	require.Empty(t, artifact(t, e, "bg_a", engine.OutputLog))
+	require.Zero(t, e.logs.used.Load())
 }
 
 // TestFullLog has a log on a device that is always full, and then not.
@@ -196,7 +198,7 @@ func TestFullLog(t *testing.T) {
 	require.NoError(t, os.Mkdir(filepath.Dir(path), 0o700))
 	require.NoError(t, os.Symlink("/dev/full", path))
 	require.ErrorContains(t, l.Append(t.Context(), 0, []byte("hello ")), "no space left")
-	require.Zero(t, e.used.Load())
+	require.Zero(t, e.logs.used.Load())
 	require.Empty(t, tail(t, e, "bg_a"))
 	require.NoError(t, os.Remove(path))
 	require.NoError(t, l.Append(t.Context(), 0, []byte("hello ")), "again")
@@ -211,7 +213,7 @@ func TestFullLog(t *testing.T) {
 	run := completed(t, l)
 	require.NotEmpty(t, run.ArtifactError, "the last form of the log cannot be written")
 	checkLog(t, e, "bg_b", int64(len(long)))
-	require.Contains(t, artifact(t, e, "bg_b", background.OutputLog), string(long[len(long)-testCap/4:]), "but all of it is there")
+	require.Contains(t, artifact(t, e, "bg_b", engine.OutputLog), string(long[len(long)-testCap/4:]), "but all of it is there")
 }
 
 // TestSlowDisk holds the goroutine that writes.
@@ -220,10 +222,10 @@ func TestSlowDisk(t *testing.T) {
 	l := started(t, e, "bg_a")
 	hold, holding, held := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	go func() {
-		held <- e.write(t.Context(), func(*conn) (func(), error) { close(holding); <-hold; return nil, nil })
+		held <- e.db.write(t.Context(), func(*conn) (func(), error) { close(holding); <-hold; return nil, nil })
 	}()
 	<-holding
-	_, err := l.Extend(t.Context(), background.Beat{Detail: "on"})
+	err := l.Report(t.Context(), engine.Beat{Detail: "on"})
 	require.NoError(t, err)
 	require.NoError(t, l.Append(t.Context(), 0, []byte("output")))
 	require.Equal(t, "on", get(t, e, "bg_a").Detail)
@@ -231,7 +233,7 @@ func TestSlowDisk(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	given := make(chan error, 1)
 	go func() { given <- e.Submit(ctx, newRun("bg_b")) }()
-	for len(e.ops) == 0 {
+	for len(e.db.ops) == 0 {
 		runtime.Gosched()
 	}
 	cancel()
@@ -240,7 +242,7 @@ func TestSlowDisk(t *testing.T) {
 	require.NoError(t, <-held)
 	submitted(t, e, "bg_c")
 	_, err = e.Get(t.Context(), "bg_b")
-	require.ErrorIs(t, err, background.ErrNotFound, "who gave up changed nothing")
+	require.ErrorIs(t, err, engine.ErrNotFound, "who gave up changed nothing")
 }
 
 // TestFullTail cannot write what comes after a skip: what was appended before
@@ -254,13 +256,13 @@ func TestFullTail(t *testing.T) {
 	next := filepath.Join(dir, "runs", "bg_a", segmentName(testCap/4*3, before+skipped-testCap/4))
 	require.NoError(t, os.Mkdir(next, 0o700))
 	require.Error(t, l.Append(t.Context(), before, stream(before, skipped)))
-	found, err := e.findLog(l.Run())
+	found, err := e.logs.find(l.Run())
 	require.NoError(t, err)
-	require.EqualValues(t, before, found.end)
+	require.EqualValues(t, before, found.kept.Total())
 	require.NoError(t, os.Remove(next))
 	require.NoError(t, l.Append(t.Context(), before, stream(before, skipped)))
 	checkLog(t, e, "bg_a", before+skipped)
 	completed(t, l)
 	checkLog(t, e, "bg_a", before+skipped)
-	require.Equal(t, onDisk(t, dir), e.used.Load())
+	require.Equal(t, onDisk(t, dir), e.logs.used.Load())
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql/driver"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -19,18 +20,22 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/toolhost/toolhost/pkg/background"
-	"github.com/toolhost/toolhost/pkg/background/enginetest"
+	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/pkg/background/engine/enginetest"
 )
 
 func TestEngine(t *testing.T) {
-	enginetest.Run(t, func(t *testing.T) background.Engine { return opened(t, t.TempDir()) })
+	enginetest.Run(t, func(t *testing.T) engine.Engine { return bare(t, t.TempDir(), Config{}) }, enginetest.OneWorker)
 }
 
-// opened opens an engine that is closed after the test, unless it was before.
-func opened(t testing.TB, dir string) *Engine { return openedWith(t, dir, Config{}) }
+// A tester is an engine and its worker.
+type tester struct {
+	*Engine
+	worker engine.Worker
+}
 
-func openedWith(t testing.TB, dir string, cfg Config) *Engine {
+// bare opens an engine that is closed after the test, unless it was before.
+func bare(t testing.TB, dir string, cfg Config) *Engine {
 	t.Helper()
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.NewTextHandler(t.Output(), nil))
@@ -41,63 +46,154 @@ func openedWith(t testing.TB, dir string, cfg Config) *Engine {
 	return e
 }
 
+// opened opens an engine and joins it.
+func opened(t testing.TB, dir string) *tester { return openedWith(t, dir, Config{}) }
+
+func openedWith(t testing.TB, dir string, cfg Config) *tester {
+	t.Helper()
+	e := &tester{Engine: bare(t, dir, cfg)}
+	e.limit(t, engine.Quota{})
+	return e
+}
+
+// limit joins anew, with a quota.
+func (e *tester) limit(t testing.TB, q engine.Quota) {
+	t.Helper()
+	if e.worker != nil {
+		require.NoError(t, e.worker.Leave(t.Context()))
+	}
+	w, err := e.Join(t.Context(), engine.WorkerInfo{TTL: 24 * 365 * time.Hour, Quota: q})
+	require.NoError(t, err)
+	e.worker = w
+}
+
+// Submit stores a run that the worker has claimed.
+func (e *tester) Submit(ctx context.Context, run engine.Run) error {
+	return e.worker.Submit(ctx, run, &engine.Permits{})
+}
+
+func (e *tester) Adopt(ctx context.Context, run engine.Run) (engine.Lease, error) {
+	return e.worker.Adopt(ctx, run, engine.Permits{})
+}
+
+// Claim starts a run: one that is claimed, queued, or an orphan.
+func (e *tester) Claim(ctx context.Context, id string) (engine.Lease, error) {
+	l, err := e.worker.Start(ctx, id)
+	if !errors.Is(err, engine.ErrNotClaimable) {
+		return l, err
+	}
+	orphans, err := e.worker.Orphans(ctx, 1000)
+	if err != nil {
+		return nil, err
+	}
+	for _, run := range orphans {
+		if run.ID == id {
+			if err := e.worker.Requeue(ctx, id, run.Attempt); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if run, err := e.Engine.Get(ctx, id); err == nil && run.Status == engine.StatusRunning { // an orphan that an earlier call took
+		if e.active.find(id).lease == nil {
+			if err := e.worker.Requeue(ctx, id, run.Attempt); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if _, err := e.worker.Claim(ctx, 1000, engine.Permits{}); err != nil {
+		return nil, err
+	}
+	return e.worker.Start(ctx, id)
+}
+
+func (e *tester) Requeue(ctx context.Context, id string, attempt int) error {
+	if _, err := e.worker.Orphans(ctx, 1000); err != nil {
+		return err
+	}
+	return e.worker.Requeue(ctx, id, attempt)
+}
+
+func (e *tester) Abandon(ctx context.Context, id string, attempt int, status engine.Status, b engine.Beat, end engine.End) (engine.Run, error) {
+	if _, err := e.worker.Orphans(ctx, 1000); err != nil {
+		return engine.Run{}, err
+	}
+	return e.worker.Abandon(ctx, id, attempt, status, b, end)
+}
+
+func (e *tester) Cancel(ctx context.Context, id string, c engine.Cancellation) (engine.Run, error) {
+	return e.Engine.Cancel(ctx, id, c, engine.End{FinishedAt: c.At})
+}
+
+// Get returns a run with its payload.
+func (e *tester) Get(ctx context.Context, id string) (engine.Run, error) {
+	run, err := e.Engine.Get(ctx, id)
+	for part, to := range map[engine.Part]*json.RawMessage{
+		engine.PartArgs: &run.Args, engine.PartResult: &run.Result, engine.PartContent: &run.Content,
+	} {
+		if err == nil {
+			*to, err = e.Payload(ctx, id, part)
+		}
+	}
+	return run, err
+}
+
 const testCap = 1 << 10
 
-func newRun(id string) background.Run {
-	return background.Run{
-		ID: id, Session: "s", Tool: "primes", Args: json.RawMessage(`{"limit":10}`), Title: "Primes", Origin: background.OriginSpawned,
+func newRun(id string) engine.Run {
+	return engine.Run{
+		ID: id, Session: "s", Tool: "primes", Args: json.RawMessage(`{"limit":10}`), Title: "Primes", Origin: engine.OriginSpawned,
 		SignalOnCompletion: true, Timeout: time.Minute, OutputCap: testCap, CreatedAt: time.Now(),
 	}
 }
 
-func submitted(t testing.TB, e *Engine, id string) {
+func submitted(t testing.TB, e *tester, id string) {
 	t.Helper()
 	require.NoError(t, e.Submit(t.Context(), newRun(id)))
 }
 
-func started(t testing.TB, e *Engine, id string) background.Lease {
+func started(t testing.TB, e *tester, id string) engine.Lease {
 	t.Helper()
 	submitted(t, e, id)
 	return claimed(t, e, id)
 }
 
-func claimed(t testing.TB, e *Engine, id string) background.Lease {
+func claimed(t testing.TB, e *tester, id string) engine.Lease {
 	t.Helper()
 	l, err := e.Claim(t.Context(), id)
 	require.NoError(t, err)
 	return l
 }
 
-func completed(t testing.TB, l background.Lease) background.Run {
+func completed(t testing.TB, l engine.Lease) engine.Run {
 	t.Helper()
-	run, err := l.Complete(t.Context(), background.StatusSucceeded, background.Beat{}, background.End{FinishedAt: time.Now()})
+	run, err := l.Complete(t.Context(), engine.StatusSucceeded, engine.Beat{}, engine.End{FinishedAt: time.Now()})
 	require.NoError(t, err)
 	return run
 }
 
 // ended makes a run that wrote output and succeeded.
-func ended(t testing.TB, e *Engine, id, output string) background.Run {
+func ended(t testing.TB, e *tester, id, output string) engine.Run {
 	t.Helper()
 	l := started(t, e, id)
 	require.NoError(t, l.Append(t.Context(), 0, []byte(output)))
 	return completed(t, l)
 }
 
-func get(t testing.TB, e *Engine, id string) background.Run {
+func get(t testing.TB, e *tester, id string) engine.Run {
 	t.Helper()
 	run, err := e.Get(t.Context(), id)
 	require.NoError(t, err)
 	return run
 }
 
-func tail(t testing.TB, e *Engine, id string) string {
+func tail(t testing.TB, e *tester, id string) string {
 	t.Helper()
 	chunk, err := e.Tail(t.Context(), id, 0, 1<<20)
 	require.NoError(t, err)
 	return string(chunk.Data)
 }
 
-func artifact(t testing.TB, e *Engine, id, name string) string {
+func artifact(t testing.TB, e *tester, id, name string) string {
 	t.Helper()
 	f, err := e.Open(t.Context(), id, name)
 	require.NoError(t, err)
@@ -116,31 +212,30 @@ func TestReopen(t *testing.T) {
 	running := started(t, e, "bg_running")
 	require.NoError(t, running.Append(t.Context(), 0, []byte("so far")))
 	require.NoError(t, running.Save(t.Context(), []byte("page 7")))
-	_, err := running.Extend(t.Context(), background.Beat{Detail: "half", OutputBytes: 6})
+	err := running.Report(t.Context(), engine.Beat{Detail: "half", OutputBytes: 6})
 	require.NoError(t, err)
 	done := ended(t, e, "bg_done", "hello")
-	schedule, err := e.PutSchedule(t.Context(), background.Schedule{ID: "sc_a", Session: "s", Enabled: true, Cron: "* * * * *"}, 5)
+	schedule, err := e.PutSchedule(t.Context(), engine.Schedule{ID: "sc_a", Session: "s", Enabled: true, Cron: "* * * * *"}, 5)
 	require.NoError(t, err)
 	require.NoError(t, e.Close())
 
 	_, err = e.Get(t.Context(), "bg_done")
 	require.ErrorIs(t, err, ErrClosed)
-	_, err = running.Extend(t.Context(), background.Beat{})
-	require.ErrorIs(t, err, ErrClosed)
+	require.ErrorIs(t, running.Report(t.Context(), engine.Beat{}), engine.ErrFenced)
 	require.ErrorIs(t, running.Append(t.Context(), 6, []byte("late")), ErrClosed)
 	require.NoError(t, e.Close(), "twice")
 
 	e = opened(t, dir)
-	require.Equal(t, background.StatusQueued, get(t, e, "bg_queued").Status)
+	require.Equal(t, engine.StatusQueued, get(t, e, "bg_queued").Status)
 	require.JSONEq(t, `{"limit":10}`, string(get(t, e, "bg_queued").Args))
 	orphan := get(t, e, "bg_running")
-	require.Equal(t, background.StatusRunning, orphan.Status)
+	require.Equal(t, engine.StatusRunning, orphan.Status)
 	require.Equal(t, "half", orphan.Detail)
 	require.Equal(t, "so far", tail(t, e, "bg_running"))
 	again := get(t, e, "bg_done")
 	require.True(t, again.FinishedAt.Equal(done.FinishedAt))
-	require.Equal(t, background.NoticePending, again.Notice)
-	require.Equal(t, "hello", artifact(t, e, "bg_done", background.OutputLog))
+	require.Equal(t, engine.NoticePending, again.Notice)
+	require.Equal(t, "hello", artifact(t, e, "bg_done", engine.OutputLog))
 	stored, err := e.GetSchedule(t.Context(), "sc_a")
 	require.NoError(t, err)
 	require.Equal(t, schedule.Revision, stored.Revision)
@@ -163,12 +258,12 @@ func TestOrphanKeepsItsOutput(t *testing.T) {
 	require.NoError(t, e.Close())
 
 	e = opened(t, dir)
-	run, err := e.Abandon(t.Context(), "bg_a", 1, background.StatusFailed, background.Beat{},
-		background.End{Error: &background.RunError{Kind: background.KindOrphaned}, FinishedAt: time.Now()})
+	run, err := e.Abandon(t.Context(), "bg_a", 1, engine.StatusFailed, engine.Beat{},
+		engine.End{Error: &engine.RunError{Kind: engine.KindOrphaned}, FinishedAt: time.Now()})
 	require.NoError(t, err)
 	require.EqualValues(t, len(output), run.OutputBytes)
 	want := output[:testCap/4*3] + marker(int64(len(output)-testCap)) + output[len(output)-testCap/4:]
-	require.Equal(t, want, artifact(t, e, "bg_a", background.OutputLog))
+	require.Equal(t, want, artifact(t, e, "bg_a", engine.OutputLog))
 	data, err := os.ReadFile(filepath.Join(dir, "runs", "bg_a", "output.log"))
 	require.NoError(t, err)
 	require.Equal(t, want, string(data))
@@ -178,7 +273,7 @@ func TestLock(t *testing.T) {
 	dir := t.TempDir()
 	e := opened(t, dir)
 	_, err := Open(t.Context(), dir, Config{})
-	require.ErrorIs(t, err, background.ErrLocked)
+	require.ErrorIs(t, err, engine.ErrLocked)
 	require.ErrorContains(t, err, fmt.Sprintf("process %d", os.Getpid()))
 	require.ErrorContains(t, err, dir)
 	submitted(t, e, "bg_a")
@@ -197,8 +292,8 @@ func TestOpenRefuses(t *testing.T) {
 		cfg  Config
 		want error
 	}{
-		"no directory":     {t.Context(), "", Config{}, background.ErrInvalid},
-		"a negative quota": {t.Context(), t.TempDir(), Config{LogQuota: -1}, background.ErrInvalid},
+		"no directory":     {t.Context(), "", Config{}, nil},
+		"a negative quota": {t.Context(), t.TempDir(), Config{LogQuota: -1}, nil},
 		"an ended context": {ended, t.TempDir(), Config{}, context.Canceled},
 		"a file":           {t.Context(), file, Config{}, nil},
 	} {
@@ -213,11 +308,11 @@ func TestOpenRefuses(t *testing.T) {
 func TestHostileIDs(t *testing.T) {
 	e := opened(t, t.TempDir())
 	for _, id := range []string{"", ".", "..", "../x", "a/b", `a\b`, "a.2", "a b", "C:x", "a\x00b", "ä", strings.Repeat("x", maxIDLength+1)} {
-		require.ErrorIs(t, e.Submit(t.Context(), newRun(id)), background.ErrInvalid, "%q", id)
+		require.ErrorContains(t, e.Submit(t.Context(), newRun(id)), "invalid run id", "%q", id)
 		_, err := e.Adopt(t.Context(), newRun(id))
-		require.ErrorIs(t, err, background.ErrInvalid, "%q", id)
-		_, err = e.Open(t.Context(), id, background.OutputLog)
-		require.ErrorIs(t, err, background.ErrNotFound, "%q", id)
+		require.ErrorContains(t, err, "invalid run id", "%q", id)
+		_, err = e.Open(t.Context(), id, engine.OutputLog)
+		require.ErrorIs(t, err, engine.ErrNotFound, "%q", id)
 	}
 }
 
@@ -265,19 +360,19 @@ func TestResultJSON(t *testing.T) {
 	e := opened(t, dir)
 	l := started(t, e, "bg_a")
 	large := json.RawMessage(`"` + strings.Repeat("x", 2<<20) + `"`)
-	run, err := l.Complete(t.Context(), background.StatusSucceeded, background.Beat{}, background.End{Result: large, FinishedAt: time.Now()})
+	run, err := l.Complete(t.Context(), engine.StatusSucceeded, engine.Beat{}, engine.End{Result: large, FinishedAt: time.Now()})
 	require.NoError(t, err)
-	require.Equal(t, large, run.Result)
-	require.Equal(t, large, get(t, e, "bg_a").Result)
+	require.Nil(t, run.Result)
+	require.True(t, string(large) == string(get(t, e, "bg_a").Result))
 	path := filepath.Join(dir, "runs", "bg_a", "result.json")
 	data, err := os.ReadFile(path)
 	require.NoError(t, err)
-	require.Equal(t, artifact(t, e, "bg_a", background.ResultJSON), string(data))
-	var envelope background.Envelope
+	require.Equal(t, artifact(t, e, "bg_a", engine.ResultJSON), string(data))
+	var envelope engine.Envelope
 	require.NoError(t, json.Unmarshal(data, &envelope))
 	require.Equal(t, large, envelope.Result)
 	require.NoError(t, os.Remove(path))
-	require.Equal(t, string(data), artifact(t, e, "bg_a", background.ResultJSON), "the record is what counts")
+	require.Equal(t, string(data), artifact(t, e, "bg_a", engine.ResultJSON), "the record is what counts")
 	require.NoFileExists(t, path+".new")
 }
 
@@ -288,23 +383,23 @@ func TestBeatsAreStored(t *testing.T) {
 		l := started(t, e, "bg_a")
 		detail := func() string {
 			var r row
-			require.NoError(t, e.read(t.Context(), func(c *conn) (err error) { r, err = load(c, "bg_a"); return err }))
+			require.NoError(t, e.db.read(t.Context(), func(c *conn) (err error) { r, err = load(c, "bg_a"); return err }))
 			return r.Detail
 		}
-		_, err := l.Extend(t.Context(), background.Beat{Detail: "half"})
+		err := l.Report(t.Context(), engine.Beat{Detail: "half"})
 		require.NoError(t, err)
 		require.Equal(t, "half", get(t, e, "bg_a").Detail)
 		require.Empty(t, detail(), "not at once")
 		time.Sleep(storeBeatsEvery)
 		synctest.Wait()
 		require.Equal(t, "half", detail())
-		require.Empty(t, e.takeDirty(), "what is not new is not stored again")
-		_, err = l.Extend(t.Context(), background.Beat{Detail: "almost"})
+		require.False(t, e.active.find("bg_a").changed, "what is not new is not stored again")
+		err = l.Report(t.Context(), engine.Beat{Detail: "almost"})
 		require.NoError(t, err)
 		require.NoError(t, e.Requeue(t.Context(), "bg_a", 1))
 		require.Equal(t, "almost", detail())
 		time.Sleep(10 * storeBeatsEvery)
-		require.Equal(t, background.StatusQueued, get(t, e, "bg_a").Status)
+		require.Equal(t, engine.StatusQueued, get(t, e, "bg_a").Status)
 	})
 }
 
@@ -313,7 +408,7 @@ func TestPlans(t *testing.T) {
 	e := opened(t, t.TempDir())
 	for range 2 { // with and without statistics
 		for bits := 1; bits < 1<<6; bits++ {
-			q := background.Query{Active: bits&1 != 0, Notice: bits&2 != 0, Limit: 20}
+			q := engine.Query{Active: bits&1 != 0, Notice: bits&2 != 0, Limit: 20}
 			if bits&4 != 0 {
 				q.Session = "s"
 			}
@@ -328,7 +423,7 @@ func TestPlans(t *testing.T) {
 			}
 			sql, args := selectRuns(q)
 			plan := explain(t, e, sql, args...)
-			if q.Before != "" && (q == background.Query{Before: "bg_a", Limit: 20}) {
+			if q.Before != "" && (q == engine.Query{Before: "bg_a", Limit: 20}) {
 				continue // by rowid
 			}
 			require.NotContains(t, plan, "SCAN runs\n", "%+v\n%s", q, plan)
@@ -337,7 +432,7 @@ func TestPlans(t *testing.T) {
 			}
 		}
 		fill(t, e, 500)
-		require.NoError(t, e.write(t.Context(), func(w *conn) (func(), error) { return nil, w.run("ANALYZE") }))
+		require.NoError(t, e.db.write(t.Context(), func(w *conn) (func(), error) { return nil, w.run("ANALYZE") }))
 	}
 	for _, sql := range []string{selectPrunable, selectPrunableOf} {
 		plan := explain(t, e, sql, "s", int64(1), int64(1), int64(1))
@@ -348,10 +443,10 @@ func TestPlans(t *testing.T) {
 	require.Contains(t, explain(t, e, selectLogged), "COVERING INDEX")
 }
 
-func explain(t *testing.T, e *Engine, sql string, args ...driver.Value) string {
+func explain(t *testing.T, e *tester, sql string, args ...driver.Value) string {
 	t.Helper()
 	var plan strings.Builder
-	require.NoError(t, e.read(t.Context(), func(c *conn) error {
+	require.NoError(t, e.db.read(t.Context(), func(c *conn) error {
 		return c.query(func(row []driver.Value) error {
 			fmt.Fprintln(&plan, row[3])
 			return nil

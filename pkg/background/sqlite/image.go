@@ -6,7 +6,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
-	"io/fs"
 	"os"
 )
 
@@ -21,9 +20,6 @@ const (
 // write-ahead log: one that can be read without the log, with a header that says
 // what is there. It changes neither.
 func writeImage(to, database, log string) error {
-	if err := os.Remove(to); err != nil && !errors.Is(err, fs.ErrNotExist) { // of a process that died at this
-		return err
-	}
 	if err := copyFile(database, to); err != nil {
 		return err
 	}
@@ -36,6 +32,7 @@ func writeImage(to, database, log string) error {
 	if err == nil {
 		err = mendHeader(f)
 	}
+
 	return errors.Join(err, f.Close())
 }
 
@@ -77,7 +74,7 @@ func torn(log string) (bool, error) {
 // is written in the frame before.
 func frames(log string, each func(frame []byte, good bool) error) error {
 	f, err := os.Open(log)
-	if errors.Is(err, fs.ErrNotExist) {
+	if missingFile(err) {
 		return nil
 	}
 	if err != nil {

@@ -3,120 +3,98 @@ package sqlite
 import (
 	"bytes"
 	"context"
-	"errors"
-	"time"
 
-	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// A lease implements [background.Lease].
+// A lease implements [engine.Lease].
 type lease struct {
-	engine     *Engine
-	run        background.Run
+	worker     *worker
+	active     *active
+	run        engine.Run
 	checkpoint []byte
 }
 
-var _ background.Lease = (*lease)(nil)
+// Run implements [engine.Lease].
+func (l *lease) Run() engine.Run { return l.run.Clone() }
 
-// Run implements [background.Lease].
-func (l *lease) Run() background.Run { return l.run.Clone() }
-
-// Checkpoint implements [background.Lease].
+// Checkpoint implements [engine.Lease].
 func (l *lease) Checkpoint() []byte { return bytes.Clone(l.checkpoint) }
 
-// current returns the live run if the lease is its current one. Engine.mu must
-// be held.
-func (l *lease) current() (*live, error) {
-	if v := l.engine.live[l.run.ID]; v != nil && v.lease == l {
-		return v, nil
+// current returns an error if the lease is not the run's current one. The
+// registry's lock must be held.
+func (l *lease) current() error {
+	if l.active.gone || l.active.lease != l {
+		return fenced(l.run.ID, l.run.Attempt)
 	}
-	return nil, fenced(l.run.ID, l.run.Attempt)
+	return l.worker.ended()
 }
 
-// use begins a method that writes: until it calls release, nothing else
-// changes the attempt of the run.
-func (l *lease) use(ctx context.Context) (v *live, release func(), err error) {
-	e := l.engine
-	if release, err = e.enterRun(ctx, l.run.ID); err != nil {
-		return nil, nil, err
+// use begins a change of the run.
+func (l *lease) use() (release func(), err error) {
+	g := l.worker.engine.active
+	_, release, err = g.hold(l.run.ID)
+	if err != nil {
+		return nil, err
 	}
-	e.mu.Lock()
-	v, err = l.current()
-	e.mu.Unlock()
+
+	g.mu.Lock()
+	err = l.current()
+	g.mu.Unlock()
 	if err != nil {
 		release()
-		return nil, nil, err
-	}
-	return v, release, nil
-}
-
-// Extend implements [background.Lease]. It writes nothing.
-func (l *lease) Extend(_ context.Context, b background.Beat) (*background.Cancellation, error) {
-	e := l.engine
-	if err := e.enter(); err != nil {
 		return nil, err
 	}
-	defer e.calls.Done()
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	v, err := l.current()
-	if err != nil {
-		return nil, err
-	}
-	changed := !b.Equal(v.run.Beat)
-	v.run.HeartbeatAt = time.Now()
-	if changed {
-		v.run.Beat, v.dirty = b.Clone(), true
-		e.feed.Publish(background.RunEvent(background.EventBeat, v.run))
-	}
-	if v.run.Cancel == nil {
-		return nil, nil
-	}
-	c := *v.run.Cancel
-	return &c, nil
+
+	return release, nil
 }
 
-// Append implements [background.Lease].
+// Report implements [engine.Lease]. It writes nothing.
+func (l *lease) Report(_ context.Context, b engine.Beat) error {
+	g := l.worker.engine.active
+	g.mu.Lock()
+	defer g.mu.Unlock()
+
+	if err := l.current(); err != nil {
+		return err
+	}
+	l.worker.engine.beat(l.active, b)
+	return nil
+}
+
+// Append implements [engine.Lease].
 func (l *lease) Append(ctx context.Context, offset int64, p []byte) error {
-	v, release, err := l.use(ctx)
+	release, err := l.use()
 	if err != nil {
 		return err
 	}
 	defer release()
-	if err := l.engine.reserve(ctx, int64(len(p))); err != nil {
-		return err
-	}
-	before := v.log.size()
-	err = v.log.append(offset, p)
-	l.engine.used.Add(v.log.size() - before - int64(len(p)))
-	return err
+	return l.worker.engine.logs.append(ctx, l.active.log, offset, p)
 }
 
-// Save implements [background.Lease].
+// Save implements [engine.Lease].
 func (l *lease) Save(ctx context.Context, data []byte) error {
-	v, release, err := l.use(ctx)
+	release, err := l.use()
 	if err != nil {
 		return err
 	}
 	defer release()
-	return l.engine.write(ctx, func(w *conn) (func(), error) {
-		return nil, save(w, l.run.Session, v.seq, append([]byte{}, data...))
+
+	a := l.active
+	more := int64(len(data)) - a.saved
+	return l.worker.engine.db.write(ctx, func(w *conn) (func(), error) {
+		return func() { a.saved, a.size = a.saved+more, a.size+more }, save(w, l.run.Session, a.seq, more, append([]byte{}, data...))
 	})
 }
 
-// Complete implements [background.Lease].
-func (l *lease) Complete(ctx context.Context, status background.Status, b background.Beat, end background.End) (background.Run, error) {
-	v, release, err := l.use(ctx)
+// Complete implements [engine.Lease].
+func (l *lease) Complete(ctx context.Context, status engine.Status, b engine.Beat, end engine.End) (engine.Run, error) {
+	release, err := l.use()
 	if err != nil {
-		return background.Run{}, err
+		return engine.Run{}, err
 	}
 	defer release()
-	l.engine.mu.Lock()
-	r := row{seq: v.seq, stored: stored{Run: v.run.Ended(status, b, end)}}
-	l.engine.mu.Unlock()
-	ended, err := l.engine.end(ctx, r, l.run.Args)
-	if errors.Is(err, background.ErrNotFound) {
-		err = fenced(l.run.ID, l.run.Attempt)
-	}
-	return ended, err
+
+	e := l.worker.engine
+	return e.end(ctx, l.active, e.active.row(l.active).Finish(status, b, end).Clone())
 }

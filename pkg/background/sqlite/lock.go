@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
 // lockDir makes this process the only one that uses dir. The file says which
@@ -16,7 +16,7 @@ func lockDir(dir string) (*os.File, error) {
 	path := filepath.Join(dir, "lock")
 	f, held, err := tryLock(path)
 	if held {
-		return nil, fmt.Errorf("%w: %s%s; only one process can use it at a time", background.ErrLocked, dir, holder(path))
+		return nil, fmt.Errorf("%w: %s%s; only one process can use it at a time", engine.ErrLocked, dir, holder(path))
 	}
 	if err != nil {
 		return nil, err
@@ -25,6 +25,7 @@ func lockDir(dir string) (*os.File, error) {
 		_ = f.Close()
 		return nil, err
 	}
+
 	return f, nil
 }
 

@@ -15,6 +15,7 @@ func tryLock(path string) (f *os.File, held bool, err error) {
 	if err != nil {
 		return nil, false, err
 	}
+
 	for {
 		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		if err != syscall.EINTR {
@@ -25,5 +26,6 @@ func tryLock(path string) (f *os.File, held bool, err error) {
 		_ = f.Close()
 		return nil, errors.Is(err, syscall.EWOULDBLOCK), err
 	}
+
 	return f, false, nil
 }

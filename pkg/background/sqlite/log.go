@@ -1,27 +1,31 @@
 package sqlite
 
 import (
-	"errors"
-	"io/fs"
+	"bytes"
+	"fmt"
+	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 
-	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/pkg/background/output"
 )
 
 const (
-	runsFolder = "runs"
-	outputNew  = background.OutputLog + ".new" // the output of a run that is about to end
+	outputNew  = engine.OutputLog + ".new" // the output of a run that is about to end
 	tailPrefix = "tail."
 )
 
-// A logFile is the log of an attempt while it goes on. The first bytes, up to
-// three quarters of the run's cap, are in output.log. What comes then goes to
-// segments, files of a quarter of the cap each; of them the last two are kept,
-// so that there always is a whole quarter. Files are only ever appended to, so
-// that the death of the process leaves what was appended before.
+// A logFile is the log of an attempt while it runs. What is kept of it is in
+// memory, and in files that are only ever appended to, so that the death of the
+// process leaves what was appended before. The first bytes, up to three quarters
+// of the run's cap, are in output.log. What comes then goes to segments, files of
+// a quarter of the cap each, of which the last two are kept.
 //
 // The name of a segment, tail.{head}.{offset}, says how long the head is and
 // where in the stream the segment begins.
@@ -30,144 +34,315 @@ type logFile struct {
 	headCap, tailCap int64
 
 	mu     sync.Mutex
+	kept   output.Buffer
 	head   int64 // bytes of the stream in output.log
-	sealed bool  // nothing more goes there
+	sealed bool  // no more goes there
 	segs   []segment
 	stale  []segment // to be removed once what comes after them is written
-	end    int64     // length of the stream
 	rest   int64     // bytes of files that an earlier process left, and the end removes
 }
 
 type segment struct{ head, off, n int64 }
 
+func segmentName(head, off int64) string { return fmt.Sprintf("%s%d.%d", tailPrefix, head, off) }
+
 func (l *logFile) path(s segment) string { return filepath.Join(l.dir, segmentName(s.head, s.off)) }
 
-// newLog returns the log of a run's attempt that begins now.
-func (e *Engine) newLog(run background.Run) *logFile {
-	outputCap := int64(max(1, run.OutputCap))
-	head := outputCap/4*3 + outputCap%4*3/4
-	return &logFile{dir: e.path(runsFolder, run.Folder()), headCap: head, tailCap: outputCap - head}
+func (l *logFile) output() string { return filepath.Join(l.dir, engine.OutputLog) }
+
+// newLog returns the log of an attempt that begins now.
+func newLog(dir string, outputCap int) *logFile {
+	outputCap = max(1, outputCap)
+	head := int64(outputCap/4*3 + outputCap%4*3/4)
+	return &logFile{dir: dir, headCap: head, tailCap: int64(outputCap) - head, kept: output.NewBuffer(outputCap)}
 }
 
-// append adds p, which begins at offset of the stream, as [background.Lease]
-// has it. After an error, what was written before it is part of the log.
+// append adds p, which begins at offset of the stream, as [engine.Lease] says.
+// After an error, what was written before it is part of the log.
 func (l *logFile) append(offset int64, p []byte) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if offset > l.end {
+
+	if end := l.kept.Total(); offset > end {
 		l.skipTo(offset)
-	} else if over := l.end - offset; over >= int64(len(p)) {
-		return nil
 	} else {
-		p = p[over:]
+		p = p[min(int64(len(p)), end-offset):]
 	}
-	if room := l.headCap - l.head; !l.sealed && room > 0 {
-		k := min(int64(len(p)), room)
-		if err := l.writeHead(p[:k]); err != nil {
-			return err
-		}
-		p = p[k:]
-	}
+
 	for len(p) > 0 {
-		l.sealed = true
-		k, err := l.appendTail(p)
+		n, err := l.write(p)
 		if err != nil {
 			return err
 		}
-		p = p[k:]
+		p = p[n:]
 	}
+
 	return nil
 }
 
-// skipTo makes the stream go on at offset.
+// skipTo has the stream continue at offset.
 func (l *logFile) skipTo(offset int64) {
 	l.sealed = true
 	l.stale, l.segs = append(l.stale, l.segs...), nil
-	l.end = offset
+	l.kept.AppendAt(offset, nil)
 }
 
-// dropStale removes segments that are no longer needed. One that cannot be
-// removed is tried again.
-func (l *logFile) dropStale() {
-	l.stale = slices.DeleteFunc(l.stale, func(s segment) bool {
-		err := os.Remove(l.path(s))
-		return err == nil || errors.Is(err, fs.ErrNotExist)
-	})
-}
-
-func (l *logFile) writeHead(p []byte) error {
-	flags := 0
-	if l.head == 0 {
-		flags = os.O_TRUNC
+// write writes the first bytes of p to the file they belong to, and returns how
+// many. Of a p much longer than the tail, only the last bytes are written.
+func (l *logFile) write(p []byte) (n int64, err error) {
+	if n = min(int64(len(p)), l.headCap-l.head); n > 0 && !l.sealed {
+		if err := writeAt(l.output(), truncateAt(l.head), p[:n], l.head); err != nil {
+			return 0, err
+		}
+		l.head += n
+		l.kept.Append(p[:n])
+		return n, nil
 	}
-	if err := writeAt(filepath.Join(l.dir, background.OutputLog), flags, p, l.head); err != nil {
-		return err
-	}
-	l.head += int64(len(p))
-	l.end += int64(len(p))
-	return nil
-}
 
-// appendTail writes the first bytes of p to the last segment, and returns how
-// many. Of a p longer than the tail, only the last bytes are written.
-func (l *logFile) appendTail(p []byte) (int, error) {
+	l.sealed = true
 	if skip := int64(len(p)) - l.tailCap; skip > l.tailCap {
-		l.skipTo(l.end + skip)
-		return int(skip), nil
+		l.skipTo(l.kept.Total() + skip)
+		return skip, nil
 	}
 	if last := len(l.segs) - 1; last < 0 || l.segs[last].n == l.tailCap {
 		if len(l.segs) == 2 {
 			l.stale, l.segs = append(l.stale, l.segs[0]), l.segs[1:]
 		}
-		l.segs = append(l.segs, segment{head: l.head, off: l.end})
+		l.segs = append(l.segs, segment{head: l.head, off: l.kept.Total()})
 	}
+
 	seg := &l.segs[len(l.segs)-1]
-	k := min(int64(len(p)), l.tailCap-seg.n)
-	flags := 0
-	if seg.n == 0 {
-		flags = os.O_TRUNC
-	}
-	if err := writeAt(l.path(*seg), flags, p[:k], seg.n); err != nil {
+	n = min(int64(len(p)), l.tailCap-seg.n)
+	if err := writeAt(l.path(*seg), truncateAt(seg.n), p[:n], seg.n); err != nil {
 		return 0, err
 	}
-	seg.n += k
-	l.end += k
-	l.dropStale()
-	return int(k), nil
+	seg.n += n
+	l.kept.Append(p[:n])
+	l.stale = slices.DeleteFunc(l.stale, func(s segment) bool {
+		err := os.Remove(l.path(s))
+		return err == nil || missingFile(err) // else it is tried again
+	})
+
+	return n, nil
 }
 
-// writeAt writes p to a file at an offset, and makes the file and its folder
-// if they are not there. After an error the file is no longer than before.
-func writeAt(path string, flags int, p []byte, at int64) (err error) {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|flags, 0o600)
-	if errors.Is(err, fs.ErrNotExist) {
-		if err = os.MkdirAll(filepath.Dir(path), 0o700); err == nil {
-			f, err = os.OpenFile(path, os.O_WRONLY|os.O_CREATE|flags, 0o600)
-		}
+// truncateAt returns the flag for a file that is written from its beginning.
+func truncateAt(n int64) int {
+	if n == 0 {
+		return os.O_TRUNC
 	}
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if e := f.Close(); err == nil {
-			err = e
-		}
-	}()
-	if _, err = f.WriteAt(p, at); err != nil {
-		_ = f.Truncate(at)
-	}
-	return err
+	return 0
+}
+
+// read returns a piece of the log, as [output.Buffer] does.
+func (l *logFile) read(offset int64, limit int) engine.Chunk {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.kept.Read(offset, limit)
 }
 
 // size returns how many bytes the log takes on disk.
 func (l *logFile) size() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+
 	n := l.head + l.rest
 	for _, s := range slices.Concat(l.stale, l.segs) {
 		n += s.n
 	}
 	return n
+}
+
+// seal makes the log durable in its last form and returns where it is. A log
+// with a gap or segments is written anew, as output.log.new: publish puts it in
+// its place once the end of the run is stored, so that a crash in between leaves
+// the log as it was appended. If there is an error, the log stays as it is.
+func (l *logFile) seal() (extent, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+
+	kept := l.kept.Output()
+	head := int64(len(kept.Head))
+	x := extent{Head: head, Tail: head + kept.Omitted, End: l.kept.Total()}
+
+	var err error
+	if len(l.segs) == 0 && kept.Omitted == 0 {
+		// One that is there was left by a host that went down, and is not of this log.
+		if err = os.RemoveAll(filepath.Join(l.dir, outputNew)); err == nil {
+			err = syncAs(l.output(), l.head)
+		}
+	} else {
+		err = writeFile(filepath.Join(l.dir, outputNew), strings.NewReader(kept.String()))
+	}
+	x.Whole = err == nil
+	return x, err
+}
+
+// publish puts the last form of the log in its place, and removes the segments.
+func publish(dir string) error {
+	err := os.Rename(filepath.Join(dir, outputNew), filepath.Join(dir, engine.OutputLog))
+	if missingFile(err) {
+		return nil // it is in its place
+	}
+	if err != nil {
+		return err
+	}
+
+	segments, err := filepath.Glob(filepath.Join(dir, tailPrefix+"*"))
+	if err != nil {
+		return err
+	}
+
+	return removeAll(segments...)
+}
+
+// findLog returns the log of an attempt whose process is gone, as far as it had
+// been appended.
+func findLog(dir string, outputCap int) (*logFile, error) {
+	l := newLog(dir, outputCap)
+	entries, err := os.ReadDir(dir)
+	if missingFile(err) {
+		return l, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+
+	var segs []segment
+	inHead := int64(math.MaxInt64)
+	for _, entry := range entries {
+		info, err := entry.Info()
+		if err != nil {
+			return nil, err
+		}
+		if head, off, ok := parseSegment(entry.Name()); ok && info.Mode().IsRegular() && info.Size() > 0 && head <= off {
+			inHead = min(inHead, head)
+			segs = append(segs, segment{head, off, info.Size()})
+		}
+	}
+	slices.SortFunc(segs, func(a, b segment) int { return int(min(1, max(-1, a.off-b.off))) })
+
+	if err := l.load(inHead, segs); err != nil {
+		return nil, err
+	}
+	l.rest = logSize(dir) - l.head
+	for _, s := range l.segs {
+		l.rest -= s.n
+	}
+
+	return l, nil
+}
+
+// load reads the head, up to limit bytes of it, and the segments.
+func (l *logFile) load(limit int64, segs []segment) error {
+	data, err := os.ReadFile(l.output())
+	if err != nil && !missingFile(err) {
+		return err
+	}
+	data = data[:min(int64(len(data)), limit, l.headCap)]
+	l.head = int64(len(data))
+	l.kept.Append(data)
+
+	for _, s := range segs {
+		if data, err = os.ReadFile(l.path(s)); err != nil {
+			return err
+		}
+		if s.off+s.n > l.kept.Total() {
+			l.kept.AppendAt(s.off, data)
+			l.segs = append(l.segs, s)
+		}
+	}
+
+	return nil
+}
+
+// parseSegment reads the name of a segment.
+func parseSegment(name string) (head, off int64, ok bool) {
+	numbers, ok := strings.CutPrefix(name, tailPrefix)
+	if !ok {
+		return 0, 0, false
+	}
+	h, o, _ := strings.Cut(numbers, ".")
+	head, err := strconv.ParseInt(h, 10, 64)
+	off, err2 := strconv.ParseInt(o, 10, 64)
+	ok = err == nil && err2 == nil && 0 <= head && 0 <= off && off <= maxStream && name == segmentName(head, off)
+	return head, off, ok
+}
+
+// maxStream is more than any log will ever have.
+const maxStream = 1 << 60
+
+// An extent says where the log of a terminal run is. Kept are the bytes
+// [0,Head) and [Tail,End) of the stream; they are equal if nothing is missing.
+type extent struct {
+	Head int64 `json:"head"`
+	Tail int64 `json:"tail"`
+	End  int64 `json:"end"`
+	// Whole: output.log is as it is meant to be. If not, it could not be
+	// written, and the log is still in its segments.
+	Whole bool `json:"whole,omitempty"`
+}
+
+func (x extent) valid() bool {
+	return 0 <= x.Head && x.Head <= x.Tail && x.Tail <= x.End && x.End <= maxStream
+}
+
+// size returns how long output.log is, if it is whole.
+func (x extent) size() int64 {
+	if x.Tail == x.Head {
+		return x.End
+	}
+	return x.Head + int64(len(marker(x.Tail-x.Head))) + x.End - x.Tail
+}
+
+// marker returns the line that stands for omitted bytes.
+func marker(omitted int64) string { return output.Output{Omitted: omitted}.String() }
+
+// read returns a piece of a whole log, as [output.Buffer] does.
+func (x extent) read(file io.ReaderAt, offset int64, limit int) (engine.Chunk, error) {
+	gap := x.Head < x.Tail
+	if offset < 0 {
+		offset = max(0, x.End+offset)
+		if gap {
+			offset = max(offset, x.Tail)
+		}
+	}
+	offset = min(offset, x.End)
+	end, at := x.End, offset
+	if gap && offset < x.Head {
+		end = x.Head
+	} else if gap {
+		offset = max(offset, x.Tail)
+		at = x.size() - (x.End - offset)
+	}
+
+	data := make([]byte, min(end-offset, int64(max(0, limit))))
+	if len(data) > 0 {
+		if _, err := file.ReadAt(data, at); err != nil {
+			return engine.Chunk{}, err
+		}
+	}
+
+	return engine.Chunk{Offset: offset, Data: data, End: x.End}, nil
+}
+
+// writeEnvelope writes the file that says how a run ended, and returns how long
+// it is meant to be.
+func writeEnvelope(dir string, run engine.Run) (int64, error) {
+	data, err := run.ResultFile()
+	if err != nil {
+		return 0, err
+	}
+	path := filepath.Join(dir, engine.ResultJSON)
+	if err := writeFile(path+".new", bytes.NewReader(data)); err != nil {
+		return int64(len(data)), err
+	}
+	return int64(len(data)), os.Rename(path+".new", path)
+}
+
+// isLog reports whether a file of a run's folder is a part of its log.
+func isLog(name string) bool {
+	return name == engine.OutputLog || name == outputNew || strings.HasPrefix(name, tailPrefix)
 }
 
 // logSize returns how many bytes the log in a folder takes on disk.

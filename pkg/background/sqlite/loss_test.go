@@ -10,7 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
 // folderOf is where the folder of a run is: in its place, or in the quarantine.
@@ -43,10 +43,10 @@ func killed8(t *testing.T) string {
 }
 
 // reopened opens an engine, lets it look at all folders, and returns its problems.
-func reopened(t *testing.T, dir string) (*Engine, []Problem) {
+func reopened(t *testing.T, dir string) (*tester, []Problem) {
 	t.Helper()
 	e := opened(t, dir)
-	for e.swept.Load() == false {
+	for e.keeper.swept.Load() == false {
 		runtime.Gosched()
 	}
 	return e, e.Problems()
@@ -96,11 +96,11 @@ func TestLostDatabase(t *testing.T) {
 			kept := 0
 			for i := range 8 {
 				id := fmt.Sprintf("bg_%d", i)
-				require.FileExists(t, filepath.Join(folderOf(dir, id), background.OutputLog), "nothing is deleted")
+				require.FileExists(t, filepath.Join(folderOf(dir, id), engine.OutputLog), "nothing is deleted")
 				if run, err := e.Get(t.Context(), id); err == nil {
 					kept++
 					require.Equal(t, "hello", tail(t, e, id))
-					require.Equal(t, background.StatusSucceeded, run.Status)
+					require.Equal(t, engine.StatusSucceeded, run.Status)
 				}
 			}
 			require.Equal(t, test.kept, kept)
@@ -133,7 +133,7 @@ func TestDatabaseOfThePast(t *testing.T) {
 	require.NoError(t, err)
 
 	e = opened(t, dir)
-	require.Equal(t, background.StatusQueued, get(t, e, "bg_waits").Status)
+	require.Equal(t, engine.StatusQueued, get(t, e, "bg_waits").Status)
 	require.Empty(t, e.Problems(), "a whole database")
 	completed(t, claimed(t, e, "bg_waits"))
 	ended(t, e, "bg_later", "hello")
@@ -145,9 +145,9 @@ func TestDatabaseOfThePast(t *testing.T) {
 	require.Equal(t, ProblemFolders, problems[1].Kind)
 	require.Equal(t, 2, e.Stats().Problems)
 	run := get(t, e, "bg_waits")
-	require.Equal(t, background.StatusRunning, run.Status)
+	require.Equal(t, engine.StatusRunning, run.Status)
 	require.Equal(t, 1, run.Attempt)
-	require.FileExists(t, filepath.Join(dir, quarantineFolder, "bg_later", background.OutputLog))
+	require.FileExists(t, filepath.Join(dir, quarantineFolder, "bg_later", engine.OutputLog))
 }
 
 // What is deleted or replaced under a running server stores nothing: it
@@ -176,13 +176,13 @@ func TestReplacedDatabase(t *testing.T) {
 			l := started(t, e, "bg_a")
 			damage(t, filepath.Join(dir, databaseName))
 
-			require.ErrorIs(t, e.Submit(t.Context(), newRun("bg_b")), background.ErrStorageLost)
-			_, err := l.Complete(t.Context(), background.StatusSucceeded, background.Beat{}, background.End{FinishedAt: time.Now()})
-			require.ErrorIs(t, err, background.ErrStorageLost)
-			require.ErrorIs(t, e.Err(), background.ErrStorageLost)
+			require.ErrorIs(t, e.Submit(t.Context(), newRun("bg_b")), engine.ErrStorageLost)
+			_, err := l.Complete(t.Context(), engine.StatusSucceeded, engine.Beat{}, engine.End{FinishedAt: time.Now()})
+			require.ErrorIs(t, err, engine.ErrStorageLost)
+			require.ErrorIs(t, e.Err(), engine.ErrStorageLost)
 			require.Len(t, e.Problems(), 1, "it is told once")
 			require.NotEmpty(t, e.Stats().Failed)
-			require.Equal(t, background.StatusRunning, get(t, e, "bg_a").Status, "what was stored can be read")
+			require.Equal(t, engine.StatusRunning, get(t, e, "bg_a").Status, "what was stored can be read")
 		})
 	}
 }
@@ -200,7 +200,7 @@ func TestCrashInAPrune(t *testing.T) {
 	require.NoError(t, os.CopyFS(folders, os.DirFS(filepath.Join(dir, runsFolder))))
 
 	e = opened(t, dir)
-	n, err := e.Prune(t.Context(), background.Retention{Keep: 1, Notices: time.Now().Add(time.Hour)})
+	n, err := e.Prune(t.Context(), engine.Retention{Keep: 1, Notices: time.Now().Add(time.Hour)})
 	require.NoError(t, err)
 	require.Equal(t, 2, n)
 	require.EqualValues(t, 2, count(t, e, "SELECT count(*) FROM removals"))

@@ -11,6 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/pkg/background/output"
 )
 
 // BenchmarkManager measures a whole Manager over the engine, by turns with the
@@ -19,7 +21,7 @@ import (
 func BenchmarkManager(b *testing.B) {
 	for _, callers := range []int{1, 64} {
 		b.Run(fmt.Sprintf("spawn/callers=%d", callers), func(b *testing.B) {
-			m := benchManager(b, func(ctx context.Context, _ background.Run, _ *background.Sink) (background.Outcome, error) {
+			m := benchManager(b, func(ctx context.Context, _ engine.Run, _ *output.Sink) (background.Outcome, error) {
 				<-ctx.Done()
 				return background.Outcome{}, ctx.Err()
 			})
@@ -47,7 +49,7 @@ var benchSpawn = background.SpawnRequest{Tool: "primes", Args: json.RawMessage(`
 
 func benchManager(b *testing.B, work background.Executor) *background.Manager {
 	const many = 1 << 30
-	m, err := background.New(b.Context(), background.Config{Executor: work, Engine: benchEngine(b), PerSession: many, PerHost: many, RetainRuns: many, RecordQuota: 1 << 40})
+	m, err := background.New(b.Context(), background.Config{Executor: work, Engine: bareBench(b), PerSession: many, PerHost: many, RetainRuns: many, RecordQuota: 1 << 40})
 	require.NoError(b, err)
 	b.Cleanup(func() {
 		now, cancel := context.WithCancel(context.Background())
@@ -58,7 +60,7 @@ func benchManager(b *testing.B, work background.Executor) *background.Manager {
 }
 
 func benchChecks(b *testing.B, ended bool) {
-	m := benchManager(b, func(ctx context.Context, _ background.Run, sink *background.Sink) (background.Outcome, error) {
+	m := benchManager(b, func(ctx context.Context, _ engine.Run, sink *output.Sink) (background.Outcome, error) {
 		for i := range 100 {
 			_, _ = fmt.Fprintf(sink.Stdout(), "line %d of the output\n", i)
 		}

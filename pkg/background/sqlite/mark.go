@@ -3,7 +3,6 @@ package sqlite
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"math/rand/v2"
 	"os"
 	"sync/atomic"
@@ -29,7 +28,7 @@ const markFormat = "%016x %019d\n"
 // none, or if it cannot be read: it may have been cut off by a loss of power.
 func readMark(path string) (m mark, known bool, err error) {
 	text, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
+	if missingFile(err) {
 		return mark{}, false, nil
 	}
 	if err != nil {
@@ -66,6 +65,7 @@ func newMarkFile(path string, m mark) (*markFile, error) {
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
+
 	return k, nil
 }
 
@@ -111,6 +111,7 @@ func markOf(c *conn) (m mark, err error) {
 			return m, err
 		}
 	}
+
 	return m, nil
 }
 

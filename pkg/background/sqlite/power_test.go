@@ -19,7 +19,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
 // stream returns n bytes of the output every run of these tests writes: any
@@ -34,7 +34,7 @@ func stream(offset, n int64) []byte {
 
 // checkLog makes sure that the log of a run is what the stream says, and has at
 // least the bytes that were acknowledged.
-func checkLog(t testing.TB, e *Engine, id string, acknowledged int64) {
+func checkLog(t testing.TB, e *tester, id string, acknowledged int64) {
 	t.Helper()
 	head, err := e.Tail(t.Context(), id, 0, 1<<30)
 	require.NoError(t, err)
@@ -57,7 +57,7 @@ type life struct {
 // workload makes runs in all stages until a call fails, or stop is closed. It
 // tells of each step before it takes the next.
 type workload struct {
-	e     *Engine
+	e     *tester
 	r     *rand.Rand
 	limit int64 // of a run's output
 	acked func(life)
@@ -106,8 +106,8 @@ func (w workload) one(t testing.TB, v life, i int) error {
 	if i%3 == 0 {
 		return nil // it is left running
 	}
-	end := background.End{Result: []byte(`{"ok":true}`), Summary: v.id, FinishedAt: time.Now()}
-	if _, err := l.Complete(t.Context(), background.StatusSucceeded, background.Beat{OutputBytes: v.output}, end); err != nil {
+	end := engine.End{Result: []byte(`{"ok":true}`), Summary: v.id, FinishedAt: time.Now()}
+	if _, err := l.Complete(t.Context(), engine.StatusSucceeded, engine.Beat{OutputBytes: v.output}, end); err != nil {
 		return err
 	}
 	ack("ended")
@@ -121,25 +121,25 @@ func (w workload) one(t testing.TB, v life, i int) error {
 }
 
 // checkLife makes sure that what was acknowledged of a run is there.
-func checkLife(t testing.TB, e *Engine, v life) {
+func checkLife(t testing.TB, e *tester, v life) {
 	t.Helper()
 	run := get(t, e, v.id)
 	switch v.stage {
 	case "running":
-		require.NotEqual(t, background.StatusQueued, run.Status, v.id)
+		require.NotEqual(t, engine.StatusQueued, run.Status, v.id)
 		require.Equal(t, 1, run.Attempt, v.id)
 	case "ended", "seen":
-		require.Equal(t, background.StatusSucceeded, run.Status, v.id)
+		require.Equal(t, engine.StatusSucceeded, run.Status, v.id)
 		require.JSONEq(t, `{"ok":true}`, string(run.Result))
 		require.Empty(t, run.ArtifactError)
-		require.NotEqual(t, background.NoticeNone, run.Notice)
-		require.Contains(t, artifact(t, e, v.id, background.ResultJSON), v.id)
+		require.NotEqual(t, engine.NoticeNone, run.Notice)
+		require.Contains(t, artifact(t, e, v.id, engine.ResultJSON), v.id)
 	}
 	if v.stage == "seen" {
-		require.Equal(t, background.NoticeSeen, run.Notice)
+		require.Equal(t, engine.NoticeSeen, run.Notice)
 	}
 	checkLog(t, e, v.id, v.output)
-	if run.Status != background.StatusRunning {
+	if run.Status != engine.StatusRunning {
 		return
 	}
 	l := claimed(t, e, v.id)
@@ -180,7 +180,7 @@ func TestPowerCut(t *testing.T) {
 		<-begun
 		copied := t.TempDir()
 		var before map[string]life
-		require.NoError(t, e.read(t.Context(), func(c *conn) error {
+		require.NoError(t, e.db.read(t.Context(), func(c *conn) error {
 			require.NoError(t, c.script("BEGIN"))
 			_, err := c.number("SELECT count(*) FROM runs")
 			require.NoError(t, err)

@@ -1,10 +1,16 @@
 package sqlite
 
 import (
+	"log/slog"
 	"os"
+	"path/filepath"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 )
+
+const quarantineFolder = "quarantine"
 
 // A ProblemKind says what is damaged.
 type ProblemKind string
@@ -46,49 +52,76 @@ type Stats struct {
 
 // Stats returns the counts of this moment.
 func (e *Engine) Stats() Stats {
-	s := Stats{Quarantine: e.aside.Load(), Salvaged: e.salvaged.Load()}
+	s := Stats{Quarantine: e.problems.aside.Load(), Salvaged: e.problems.salvaged.Load()}
 	if err := e.Err(); err != nil {
 		s.Failed = err.Error()
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	s.Problems = e.met
+
+	e.problems.mu.Lock()
+	defer e.problems.mu.Unlock()
+	s.Problems = e.problems.met
 	return s
+}
+
+// Problems returns the damages met since Open, oldest first: the last 1,000.
+func (e *Engine) Problems() []Problem {
+	e.problems.mu.Lock()
+	defer e.problems.mu.Unlock()
+	return slices.Clone(e.problems.list)
 }
 
 // maxProblems is how many problems are remembered. All are logged.
 const maxProblems = 1000
 
-// Problems returns the damages met since Open, oldest first: the last 1,000.
-func (e *Engine) Problems() []Problem {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return slices.Clone(e.problems)
+// problems remembers what is damaged, and moves it aside.
+type problems struct {
+	dir      string
+	log      *slog.Logger
+	aside    atomic.Int64 // entries of the quarantine
+	salvaged atomic.Int64 // records read from damaged files
+
+	mu   sync.Mutex
+	list []Problem
+	met  int // those that are not remembered too
 }
 
-func (e *Engine) report(p Problem) {
-	p.At = time.Now()
-	e.log.Error("stored data damaged or lost", "kind", p.Kind, "id", p.ID, "reason", p.Reason, "moved", p.Moved)
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if len(e.problems) >= maxProblems {
-		e.problems = e.problems[1:]
-	}
-	e.problems = append(e.problems, p)
-	e.met++
+func newProblems(dir string, log *slog.Logger) *problems {
+	p := &problems{dir: dir, log: log}
+	entries, _ := os.ReadDir(filepath.Join(dir, quarantineFolder))
+	p.aside.Store(int64(len(entries)))
+	return p
 }
 
-// suspect looks at an error of the database. If it says that the file is
-// damaged, that is reported once, and the next Open looks closely.
-func (e *Engine) suspect(err error) {
-	if !damagedFile(err) {
-		return
+func (p *problems) report(problem Problem) {
+	problem.At = time.Now()
+	p.log.Error("stored data damaged or lost", "kind", problem.Kind, "id", problem.ID, "reason", problem.Reason, "moved", problem.Moved)
+
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.list) >= maxProblems {
+		p.list = p.list[1:]
 	}
-	path := e.path(databaseName) + suspectSuffix
-	f, create := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	if create != nil {
-		return // known, or nothing can be done
-	}
-	_ = f.Close()
-	e.report(Problem{Kind: ProblemDatabase, Reason: err.Error()})
+	p.list = append(p.list, problem)
+	p.met++
 }
+
+// moveAside moves a file or a folder to the quarantine and returns where it is,
+// below the data directory. If the name is taken, the time is added.
+func (p *problems) moveAside(path, name string) (moved string, err error) {
+	folder := filepath.Join(p.dir, quarantineFolder)
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return "", err
+	}
+	if _, err := os.Lstat(filepath.Join(folder, name)); err == nil {
+		name += "." + timestamp()
+	}
+	if err := os.Rename(path, filepath.Join(folder, name)); err != nil {
+		return "", err
+	}
+
+	p.aside.Add(1)
+	return quarantineFolder + "/" + name, nil
+}
+
+// timestamp is a part of the name of what is set aside.
+func timestamp() string { return time.Now().UTC().Format("20060102T150405.000000000Z") }

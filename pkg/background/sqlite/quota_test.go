@@ -12,7 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
 // onDisk returns what the logs in a directory take.
@@ -37,7 +37,7 @@ func TestQuota(t *testing.T) {
 	for i := range 4 {
 		ended(t, e, fmt.Sprintf("bg_%d", i), string(piece))
 	}
-	require.EqualValues(t, 4000, e.used.Load())
+	require.EqualValues(t, 4000, e.logs.used.Load())
 	live := started(t, e, "bg_live")
 	require.NoError(t, live.Append(t.Context(), 0, piece))
 	require.LessOrEqual(t, onDisk(t, dir), int64(4000))
@@ -45,9 +45,9 @@ func TestQuota(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 1000, chunk.Offset, "the oldest is gone")
 	require.EqualValues(t, 1000, chunk.End)
-	require.Equal(t, marker(1000), artifact(t, e, "bg_0", background.OutputLog))
-	require.Contains(t, artifact(t, e, "bg_0", background.ResultJSON), "succeeded")
-	require.Equal(t, background.NoticePending, get(t, e, "bg_0").Notice)
+	require.Equal(t, marker(1000), artifact(t, e, "bg_0", engine.OutputLog))
+	require.Contains(t, artifact(t, e, "bg_0", engine.ResultJSON), "succeeded")
+	require.Equal(t, engine.NoticePending, get(t, e, "bg_0").Notice)
 	require.Equal(t, string(piece), tail(t, e, "bg_3"), "the newest is not")
 
 	for i := range 3 { // until only logs of active runs are left
@@ -55,12 +55,12 @@ func TestQuota(t *testing.T) {
 	}
 	require.Empty(t, tail(t, e, "bg_3"))
 	other := started(t, e, "bg_other")
-	require.ErrorIs(t, other.Append(t.Context(), 0, piece), background.ErrQuota)
+	require.ErrorIs(t, other.Append(t.Context(), 0, piece), engine.ErrQuota)
 	require.Empty(t, tail(t, e, "bg_other"))
 	require.Equal(t, string(piece), tail(t, e, "bg_live"), "running work is not cut")
 	completed(t, live)
 	require.NoError(t, other.Append(t.Context(), 0, piece), "the log that ended goes")
-	require.Equal(t, onDisk(t, dir), e.used.Load())
+	require.Equal(t, onDisk(t, dir), e.logs.used.Load())
 	completed(t, other)
 	require.Empty(t, e.Problems())
 }
@@ -73,7 +73,7 @@ func TestQuotaCounts(t *testing.T) {
 		e := opened(t, dir)
 		check := func(step string) {
 			t.Helper()
-			require.Equal(t, onDisk(t, dir), e.used.Load(), step)
+			require.Equal(t, onDisk(t, dir), e.logs.used.Load(), step)
 		}
 		for i, n := range []int64{0, 10, testCap - 1, testCap, testCap + 1, 3 * testCap, 40 * testCap} {
 			l := started(t, e, fmt.Sprintf("bg_%d", i))
@@ -94,21 +94,21 @@ func TestQuotaCounts(t *testing.T) {
 				check("completed")
 			}
 		}
-		before := e.used.Load()
+		before := e.logs.used.Load()
 		require.NoError(t, e.Close())
 		e = opened(t, dir)
 		check("reopened, before anything else can happen")
-		require.Equal(t, before, e.used.Load())
-		_, err := e.Prune(t.Context(), background.Retention{Keep: 3, Notices: time.Now().Add(time.Hour)})
+		require.Equal(t, before, e.logs.used.Load())
+		_, err := e.Prune(t.Context(), engine.Retention{Keep: 3, Notices: time.Now().Add(time.Hour)})
 		require.NoError(t, err)
 		check("pruned")
-		_, err = e.evict(t.Context(), 1)
+		_, err = e.logs.evict(t.Context(), 1)
 		require.NoError(t, err)
 		check("evicted")
-		_, err = e.Prune(t.Context(), background.Retention{Notices: time.Now().Add(time.Hour)})
+		_, err = e.Prune(t.Context(), engine.Retention{Notices: time.Now().Add(time.Hour)})
 		require.NoError(t, err)
 		check("all pruned")
-		require.Positive(t, e.used.Load(), "of the run that goes on")
+		require.Positive(t, e.logs.used.Load(), "of the run that goes on")
 	})
 }
 
@@ -124,25 +124,33 @@ func TestQuarantineIsNotCounted(t *testing.T) {
 		require.NoError(t, e.Requeue(t.Context(), id, 1))
 	}
 	require.NoError(t, claimed(t, e, "bg_live").Append(t.Context(), 0, []byte("second")))
-	require.Equal(t, onDisk(t, dir), e.used.Load())
+	require.Equal(t, onDisk(t, dir), e.logs.used.Load())
 	sql(t, e, "UPDATE runs SET record = x'7b' WHERE id != 'bg_good'")
+	_, err := e.Get(t.Context(), "bg_ended")
+	require.ErrorIs(t, err, engine.ErrNotFound)
+	require.Equal(t, onDisk(t, dir), e.logs.used.Load(), "its folder is still there")
+	require.NoError(t, e.Close())
+
+	e, problems := reopened(t, dir)
+	require.Len(t, problems, 3, "two runs that had not ended, and all folders")
 	for _, id := range []string{"bg_ended", "bg_live", "bg_waits"} {
 		_, err := e.Get(t.Context(), id)
-		require.ErrorIs(t, err, background.ErrNotFound)
-		require.Equal(t, onDisk(t, dir), e.used.Load(), id)
+		require.ErrorIs(t, err, engine.ErrNotFound)
+		require.FileExists(t, filepath.Join(dir, quarantineFolder, id, engine.OutputLog))
 	}
-	require.EqualValues(t, len("good"), e.used.Load())
+	require.EqualValues(t, len("good"), e.logs.used.Load())
+	require.EqualValues(t, len("good"), onDisk(t, dir))
 }
 
 // TestLeftoversAreCounted has in the folder of a run what the end of an attempt
 // leaves there if the process dies in it.
 func TestLeftoversAreCounted(t *testing.T) {
-	for name, finish := range map[string]func(t *testing.T, e *Engine){
-		"abandoned": func(t *testing.T, e *Engine) {
-			_, err := e.Abandon(t.Context(), "bg_a", 1, background.StatusFailed, background.Beat{}, background.End{FinishedAt: time.Now()})
+	for name, finish := range map[string]func(t *testing.T, e *tester){
+		"abandoned": func(t *testing.T, e *tester) {
+			_, err := e.Abandon(t.Context(), "bg_a", 1, engine.StatusFailed, engine.Beat{}, engine.End{FinishedAt: time.Now()})
 			require.NoError(t, err)
 		},
-		"claimed and completed": func(t *testing.T, e *Engine) { completed(t, claimed(t, e, "bg_a")) },
+		"claimed and completed": func(t *testing.T, e *tester) { completed(t, claimed(t, e, "bg_a")) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -153,13 +161,13 @@ func TestLeftoversAreCounted(t *testing.T) {
 				require.NoError(t, os.WriteFile(filepath.Join(dir, runsFolder, "bg_a", file), []byte("left"), 0o600))
 			}
 			e = opened(t, dir)
-			require.Equal(t, onDisk(t, dir), e.used.Load())
+			require.Equal(t, onDisk(t, dir), e.logs.used.Load())
 			finish(t, e)
-			require.Equal(t, onDisk(t, dir), e.used.Load())
-			_, err := e.Prune(t.Context(), background.Retention{Notices: time.Now().Add(time.Hour)})
+			require.Equal(t, onDisk(t, dir), e.logs.used.Load())
+			_, err := e.Prune(t.Context(), engine.Retention{Notices: time.Now().Add(time.Hour)})
 			require.NoError(t, err)
 			require.Zero(t, onDisk(t, dir))
-			require.Zero(t, e.used.Load())
+			require.Zero(t, e.logs.used.Load())
 		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -15,12 +16,13 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/pkg/background/internal/ledger"
 )
 
 // testQuota is small: much has to go in a test. Sessions are their owners, so
 // that two ledgers can be compared.
-var testQuota = background.Quota{Max: 600 << 10, Each: 400 << 10}
+var testQuota = engine.Quota{Max: 600 << 10, Each: 400 << 10}
 
 // selectLengths is what records take by what is stored of them, but for their
 // result.json.
@@ -31,16 +33,16 @@ const selectLengths = `SELECT r.id, r.session, r.size, r.finished IS NOT NULL, r
 
 // recount compares the ledger, the sizes in the database and what is stored. The
 // goroutine that writes does it, which must not end.
-func recount(t *testing.T, e *Engine, step any) {
+func recount(t *testing.T, e *tester, step any) {
 	t.Helper()
-	fresh := background.NewLedger(testQuota)
-	require.NoError(t, e.write(t.Context(), func(w *conn) (func(), error) {
+	fresh := ledger.New(testQuota)
+	require.NoError(t, e.db.write(t.Context(), func(w *conn) (func(), error) {
 		err := w.query(func(row []driver.Value) error {
 			id, session, size, ended, pending, length := row[0].(string), row[1].(string), row[2].(int64), row[3].(int64), row[4].(int64), row[5].(int64)
 			if ended == 1 {
-				r, err := loadFull(w, id)
+				r, err := load(w, id)
 				assert.NoError(t, err)
-				file, err := os.ReadFile(e.path(runsFolder, r.Folder(), background.ResultJSON))
+				file, err := os.ReadFile(filepath.Join(e.dir, runsFolder, r.Folder(), engine.ResultJSON))
 				assert.NoError(t, err)
 				length += int64(len(file))
 			}
@@ -97,8 +99,8 @@ func TestRecordQuota(t *testing.T) {
 func countedScript(t *testing.T, script []byte) {
 	dir := t.TempDir()
 	e := openedWith(t, dir, Config{})
-	require.NoError(t, e.Limit(t.Context(), testQuota))
-	leases := map[string]background.Lease{}
+	e.limit(t, testQuota)
+	leases := map[string]engine.Lease{}
 	for i := 0; i+3 <= len(script); i += 3 {
 		op, n, size := script[i], int(script[i+1]%16), int(script[i+2])<<10
 		id, session := fmt.Sprintf("bg_%d", n), string("xyz"[n%3])
@@ -113,7 +115,7 @@ func countedScript(t *testing.T, script []byte) {
 				leases[id] = l
 			}
 		case 'h':
-			var l background.Lease
+			var l engine.Lease
 			if l, err = e.Adopt(t.Context(), run); err == nil {
 				leases[id] = l
 			}
@@ -123,12 +125,12 @@ func countedScript(t *testing.T, script []byte) {
 			}
 		case 'd':
 			if l := leases[id]; l != nil {
-				_, _ = l.Complete(t.Context(), background.StatusSucceeded, background.Beat{}, background.End{Result: text(size), Content: text(size / 3), FinishedAt: time.Now()})
+				_, _ = l.Complete(t.Context(), engine.StatusSucceeded, engine.Beat{}, engine.End{Result: text(size), Content: text(size / 3), FinishedAt: time.Now()})
 			}
 		case 'e':
-			_, _ = e.Cancel(t.Context(), id, background.Cancellation{At: time.Now()})
+			_, _ = e.Cancel(t.Context(), id, engine.Cancellation{At: time.Now()})
 		case 'f':
-			_, _ = e.Abandon(t.Context(), id, 0, background.StatusFailed, background.Beat{}, background.End{FinishedAt: time.Now()})
+			_, _ = e.Abandon(t.Context(), id, 0, engine.StatusFailed, engine.Beat{}, engine.End{FinishedAt: time.Now()})
 		case 'g':
 			_ = e.Acknowledge(t.Context(), session, []string{id})
 		case 'm':
@@ -136,20 +138,20 @@ func countedScript(t *testing.T, script []byte) {
 		case 'i', 'j':
 			s, missing := e.GetSchedule(t.Context(), id)
 			if missing != nil {
-				s = background.Schedule{ID: id, Session: session, Tool: "t"}
+				s = engine.Schedule{ID: id, Session: session, Tool: "t"}
 			}
 			s.Args, s.Enabled = text(size), op == 'i'
 			_, err = e.PutSchedule(t.Context(), s, 1000)
 		case 'l':
-			_, err = e.Prune(t.Context(), background.Retention{Keep: n, Notices: time.Now().Add(time.Hour)})
+			_, err = e.Prune(t.Context(), engine.Retention{Keep: n, Notices: time.Now().Add(time.Hour)})
 		case 'k':
 			require.NoError(t, e.Close())
 			e = openedWith(t, dir, Config{})
-			require.NoError(t, e.Limit(t.Context(), testQuota))
+			e.limit(t, testQuota)
 			clear(leases)
 		}
-		if err != nil && !errors.Is(err, background.ErrExists) {
-			require.ErrorIs(t, err, background.ErrRecordLimit)
+		if err != nil && !errors.Is(err, engine.ErrExists) {
+			require.ErrorIs(t, err, engine.ErrRecordLimit)
 		}
 		recount(t, e, string(script[:i+3]))
 	}
@@ -160,14 +162,14 @@ func countedScript(t *testing.T, script []byte) {
 // until they are made again.
 func TestRecordsOfATransactionThatFails(t *testing.T) {
 	e := opened(t, t.TempDir())
-	require.NoError(t, e.Limit(t.Context(), testQuota))
+	e.limit(t, testQuota)
 	run := newRun("bg_a")
 	run.Args = text(1000)
 	require.NoError(t, e.Submit(t.Context(), run))
 	before := e.Recorded()
-	err := e.write(t.Context(), func(w *conn) (func(), error) {
+	err := e.db.write(t.Context(), func(w *conn) (func(), error) {
 		other := newRun("bg_b")
-		if _, err := insert(w, other, []byte("{}"), anyRoom); err != nil {
+		if _, err := insert(w, nil, row{size: other.Size(), stored: stored{Run: other}}, []byte("{}"), 0); err != nil {
 			return nil, err
 		}
 		return nil, w.run(`INSERT INTO args VALUES (1, 'x'), (1, 'y')`)
@@ -181,7 +183,7 @@ func TestRecordsOfATransactionThatFails(t *testing.T) {
 // next one makes room.
 func TestDamagedRecordGoes(t *testing.T) {
 	e := opened(t, t.TempDir())
-	require.NoError(t, e.Limit(t.Context(), background.Quota{Max: 100 << 10, Each: 100 << 10}))
+	e.limit(t, engine.Quota{Max: 100 << 10, Each: 100 << 10})
 	for i := range 3 {
 		id := fmt.Sprintf("bg_%d", i)
 		ended(t, e, id, "")
@@ -193,9 +195,9 @@ func TestDamagedRecordGoes(t *testing.T) {
 	require.NoError(t, e.Submit(t.Context(), run))
 	require.Len(t, e.Problems(), 1)
 	_, err := e.Get(t.Context(), "bg_1")
-	require.ErrorIs(t, err, background.ErrNotFound)
+	require.ErrorIs(t, err, engine.ErrNotFound)
 	require.Equal(t, "bg_2", get(t, e, "bg_2").ID, "no more than is needed")
-	require.NoDirExists(t, e.path(runsFolder, "bg_1"))
+	require.NoDirExists(t, filepath.Join(e.dir, runsFolder, "bg_1"))
 }
 
 // Whoever finds a damaged record sets it aside, and not what has its number by
@@ -204,10 +206,10 @@ func TestDamagedRecordIsSetAsideOnce(t *testing.T) {
 	e := opened(t, t.TempDir())
 	ended(t, e, "bg_0", "")
 	sql(t, e, `UPDATE runs SET record = 'x'`)
-	_, first := e.load(t.Context(), "bg_0", load)
+	_, first := e.db.load(t.Context(), "bg_0")
 	require.Error(t, first)
 	require.NoError(t, e.Submit(t.Context(), newRun("bg_1")))
-	require.Error(t, e.quarantine(t.Context(), first))
+	require.Error(t, e.db.setRowAside(t.Context(), first))
 	require.NoError(t, e.Submit(t.Context(), newRun("bg_2")))
 	require.Equal(t, "bg_1", get(t, e, "bg_1").ID)
 	require.Len(t, e.Problems(), 1)
@@ -217,9 +219,10 @@ func TestDamagedRecordIsSetAsideOnce(t *testing.T) {
 // writes must go on.
 func TestNothingWhereARecordShouldBe(t *testing.T) {
 	e := opened(t, t.TempDir())
-	require.NoError(t, e.write(t.Context(), func(w *conn) (func(), error) {
-		_, _, err := w.victim(7)
-		assert.ErrorIs(t, err, errMiscounted)
+	require.NoError(t, e.db.write(t.Context(), func(w *conn) (func(), error) {
+		there, err := w.drop(&removal{}, victim{table: "runs", seq: 7})
+		assert.NoError(t, err)
+		assert.False(t, there)
 		return nil, nil
 	}))
 }
@@ -228,7 +231,7 @@ func TestNothingWhereARecordShouldBe(t *testing.T) {
 func TestSpareIsNotSorted(t *testing.T) {
 	e := opened(t, t.TempDir())
 	var plan []string
-	require.NoError(t, e.read(t.Context(), func(c *conn) error {
+	require.NoError(t, e.db.read(t.Context(), func(c *conn) error {
 		return c.query(func(row []driver.Value) error { plan = append(plan, fmt.Sprint(row[3])); return nil }, "EXPLAIN QUERY PLAN "+selectSpare)
 	}))
 	all := strings.Join(plan, "\n")

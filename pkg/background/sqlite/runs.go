@@ -3,114 +3,101 @@ package sqlite
 import (
 	"context"
 	"database/sql/driver"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
-	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// maxIDLength bounds the ids of runs: they are names of folders.
-const maxIDLength = 100
+const (
+	selectActive = `SELECT seq, id, record FROM runs INDEXED BY runs_active WHERE finished IS NULL`
+	selectLogged = `SELECT sum(logged) FROM runs INDEXED BY runs_logged WHERE logged > 0`
+	selectSizeOf = `SELECT size, ifnull((SELECT length(data) FROM checkpoints k WHERE k.seq = runs.seq), 0) FROM runs WHERE seq = ?`
+)
 
-// checkID refuses an id that cannot be the name of a folder.
-func checkID(id string) error {
-	ok := id != "" && len(id) <= maxIDLength && strings.IndexFunc(id, func(r rune) bool {
-		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '_' && r != '-'
-	}) < 0
-	if !ok {
-		return &background.FieldError{Field: "task_id", Problem: fmt.Sprintf("must be 1 to %d letters, digits, _ and -, is %.120q", maxIDLength, id)}
-	}
-	return nil
-}
-
-// Submit implements [background.Engine].
-func (e *Engine) Submit(ctx context.Context, run background.Run) error {
-	if err := e.enter(); err != nil {
+// restoreRuns reads the runs that have not ended, and counts what logs take: an
+// index, and the folders of these runs.
+func (e *Engine) restoreRuns(ctx context.Context) error {
+	var runs []*active
+	var damaged []error
+	err := e.db.read(ctx, func(c *conn) error {
+		ended, err := c.number(selectLogged)
+		if err != nil {
+			return err
+		}
+		e.logs.used.Add(ended)
+		err = c.query(func(found []driver.Value) error {
+			id, _ := found[1].(string)
+			r, err := decode(found[0].(int64), id, found[2])
+			if err != nil {
+				damaged = append(damaged, err)
+				return nil
+			}
+			e.logs.used.Add(e.logs.size(r.Run))
+			runs = append(runs, &active{seq: r.seq, run: r.Run})
+			return nil
+		}, selectActive)
+		for _, a := range runs {
+			sizes, missing := c.one(selectSizeOf, a.seq)
+			if missing == nil && sizes != nil {
+				a.size, _ = sizes[0].(int64)
+				a.saved, _ = sizes[1].(int64)
+			}
+			err = errors.Join(err, missing)
+		}
 		return err
-	}
-	defer e.calls.Done()
-	if err := checkID(run.ID); err != nil {
-		return err
-	}
-	run.Status = background.StatusQueued
-	record, err := stored{Run: run}.encode()
-	if err != nil {
-		return err
-	}
-	event := background.RunEvent(background.EventQueued, run)
-	return e.create(ctx, func(w *conn, room room) (func(), error) {
-		_, err := insert(w, run, record, room)
-		return func() { e.feed.Publish(event) }, err
 	})
+	if err != nil && !damagedFile(err) { // what can be read of a damaged file can be used until the next start
+		return err
+	}
+
+	for _, a := range runs {
+		e.active.add(a)
+	}
+
+	return e.db.setRowsAside(ctx, damaged)
 }
 
-// Adopt implements [background.Engine].
-func (e *Engine) Adopt(ctx context.Context, run background.Run) (background.Lease, error) {
-	if err := e.enter(); err != nil {
-		return nil, err
+// Get implements [engine.Engine].
+func (e *Engine) Get(ctx context.Context, id string) (engine.Run, error) {
+	if run, ok := e.active.light(id); ok {
+		return run, nil
 	}
-	defer e.calls.Done()
-	if err := checkID(run.ID); err != nil {
-		return nil, err
-	}
-	unlock, err := e.runs.lock(ctx, run.ID) // who claims it must find its worker
-	if err != nil {
-		return nil, err
-	}
-	defer unlock()
-	run.Status, run.Attempt, run.HeartbeatAt = background.StatusRunning, 1, time.Now()
-	record, err := stored{Run: run}.encode()
-	if err != nil {
-		return nil, err
-	}
-	l := &lease{engine: e, run: run.Clone()}
-	err = e.create(ctx, func(w *conn, room room) (func(), error) {
-		seq, err := insert(w, run, record, room)
-		return func() { e.begin(l, seq) }, err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return l, nil
-}
-
-// Get implements [background.Engine].
-func (e *Engine) Get(ctx context.Context, id string) (background.Run, error) {
-	if err := e.enter(); err != nil {
-		return background.Run{}, err
-	}
-	defer e.calls.Done()
-	r, err := e.load(ctx, id, loadFull)
+	r, err := e.db.load(ctx, id)
 	return r.Run, err
 }
 
-// load reads a run, with what its worker last said of itself.
-func (e *Engine) load(ctx context.Context, id string, load func(*conn, string) (row, error)) (r row, err error) {
-	err = e.read(ctx, func(c *conn) (err error) {
-		r, err = load(c, id)
+// Payload implements [engine.Engine].
+func (e *Engine) Payload(ctx context.Context, id string, part engine.Part) (data json.RawMessage, err error) {
+	err = e.db.read(ctx, func(c *conn) error {
+		seq, err := c.number(`SELECT seq FROM runs WHERE id = ?`, id)
+		if err == nil && seq == 0 {
+			err = fmt.Errorf("%w: %s", engine.ErrNotFound, id)
+		}
+		for _, p := range payloads {
+			if err == nil && p.part == part {
+				data, err = blob(c, p.table, seq)
+			}
+		}
 		return err
 	})
-	if err = e.quarantine(ctx, err); err != nil {
-		return row{}, err
-	}
-	e.refresh(&r.Run)
-	return r, nil
+
+	return data, err
 }
 
-// List implements [background.Engine].
-func (e *Engine) List(ctx context.Context, q background.Query) ([]background.Run, error) {
-	if err := e.enter(); err != nil {
-		return nil, err
-	}
-	defer e.calls.Done()
+// List implements [engine.Engine].
+func (e *Engine) List(ctx context.Context, q engine.Query) (runs []engine.Run, err error) {
 	sql, args := selectRuns(q)
-	var runs []background.Run
 	var damaged []error
-	err := e.read(ctx, func(c *conn) error {
+	err = e.db.read(ctx, func(c *conn) error {
 		return c.query(func(found []driver.Value) error {
 			id, _ := found[1].(string)
+			if run, ok := e.active.light(id); ok {
+				runs = append(runs, run)
+				return nil
+			}
 			r, err := decode(found[0].(int64), id, found[2])
 			if err != nil {
 				damaged = append(damaged, err)
@@ -120,24 +107,17 @@ func (e *Engine) List(ctx context.Context, q background.Query) ([]background.Run
 			return nil
 		}, sql, args...)
 	})
-	for _, d := range damaged {
-		if d := e.quarantine(ctx, d); !errors.Is(d, background.ErrNotFound) {
-			err = errors.Join(err, d)
-		}
-	}
-	if err != nil {
+	if err = errors.Join(err, e.db.setRowsAside(ctx, damaged)); err != nil {
 		return nil, err
 	}
-	for i := range runs {
-		e.refresh(&runs[i])
-	}
+
 	return runs, nil
 }
 
 // selectRuns returns the statement for q. It names the index to begin with,
 // the one that leaves the fewest runs: SQLite, which knows nothing of the
 // numbers, would rather look at all runs than sort a few.
-func selectRuns(q background.Query) (sql string, args []driver.Value) {
+func selectRuns(q engine.Query) (sql string, args []driver.Value) {
 	var where []string
 	index := ""
 	add := func(by, condition string, values ...driver.Value) {
@@ -165,6 +145,7 @@ func selectRuns(q background.Query) (sql string, args []driver.Value) {
 	if q.Before != "" {
 		add("", "seq < (SELECT b.seq FROM runs b WHERE b.id = ? AND (? = '' OR b.session = ?))", q.Before, q.Session, q.Session)
 	}
+
 	sql = "SELECT seq, id, record FROM runs" + index
 	if len(where) > 0 {
 		sql += " WHERE " + strings.Join(where, " AND ")
@@ -174,27 +155,23 @@ func selectRuns(q background.Query) (sql string, args []driver.Value) {
 		sql += " LIMIT ?"
 		args = append(args, int64(q.Limit))
 	}
+
 	return sql, args
 }
 
-// Acknowledge implements [background.Engine].
+// Acknowledge implements [engine.Engine].
 func (e *Engine) Acknowledge(ctx context.Context, session string, ids []string) error {
-	if err := e.enter(); err != nil {
-		return err
-	}
-	defer e.calls.Done()
-	var seen []background.Run
-	return e.write(ctx, func(w *conn) (func(), error) {
-		seen = nil
+	return e.db.write(ctx, func(w *conn) (func(), error) {
+		var seen []engine.Run
 		for _, id := range ids {
 			r, err := load(w, id)
-			if errors.Is(err, background.ErrNotFound) {
+			if errors.Is(err, engine.ErrNotFound) {
 				continue
 			}
 			if err != nil {
 				return nil, err
 			}
-			if r.Session != session || r.Notice != background.NoticePending {
+			if r.Session != session || r.Notice != engine.NoticePending {
 				continue
 			}
 			if err := r.acknowledge(w); err != nil {
@@ -204,8 +181,172 @@ func (e *Engine) Acknowledge(ctx context.Context, session string, ids []string) 
 		}
 		return func() {
 			for _, run := range seen {
-				e.feed.Publish(background.RunEvent(background.EventSeen, run))
+				e.feed.Publish(engine.RunEvent(engine.EventSeen, run))
 			}
 		}, nil
 	})
+}
+
+// Cancel implements [engine.Engine].
+func (e *Engine) Cancel(ctx context.Context, id string, c engine.Cancellation, end engine.End) (engine.Run, error) {
+	a, release, err := e.active.hold(id)
+	if err != nil {
+		return engine.Run{}, err
+	}
+	defer release()
+
+	if a == nil {
+		return e.Get(ctx, id)
+	}
+
+	r := e.active.row(a)
+	if r.Run.Cancel == nil {
+		r.Run.Cancel = &c
+	}
+	if r.Status == engine.StatusQueued {
+		return e.end(ctx, a, r.Finish(engine.StatusCanceled, r.Beat, end))
+	}
+	err = e.update(ctx, r, engine.EventStopping, func() {
+		a.run.Cancel = r.Run.Cancel
+		e.active.hint(engine.Hint{Kind: engine.HintStop, Run: id})
+	})
+
+	return r.Run.Clone(), err
+}
+
+// end stores the end of a run that is held: its log, its artifacts and its
+// record, in this order. run is the run as it will be, but for ArtifactError.
+func (e *Engine) end(ctx context.Context, a *active, run engine.Run) (engine.Run, error) {
+	log, _, err := e.liveLog(run.ID)
+	if err != nil {
+		log = e.logs.create(run)
+	}
+	before := log.size()
+	x, sealing := log.seal()
+	run.OutputBytes = max(run.OutputBytes, x.End)
+	file, writing := writeEnvelope(log.dir, run)
+	err = errors.Join(err, sealing, writing, syncDir(log.dir), syncDir(e.logs.dir))
+	if err != nil {
+		e.log.Error("artifacts of a background run not written", "task_id", run.ID, "error", err)
+		if run.ArtifactError == "" {
+			run.ArtifactError = "The output or result file could not be written"
+		}
+	}
+	logged := before
+	if x.Whole {
+		logged = x.size()
+	}
+	more := logged - before
+	if run.Attempt > 1 {
+		earlier := run
+		earlier.Attempt--
+		logged += e.logs.size(earlier)
+	}
+
+	r := row{seq: a.seq, stored: stored{Run: run, Log: &x}}
+	r.size = a.size - a.saved + int64(len(run.Result)+len(run.Content)) + file
+	record, err := r.encode()
+	if err != nil {
+		return engine.Run{}, err
+	}
+	run = run.Light()
+	err = e.db.write(ctx, func(w *conn) (func(), error) {
+		return func() { e.ended(a, run) }, r.finish(w, record, a.size, logged)
+	})
+	if err != nil {
+		return engine.Run{}, err
+	}
+	if x.Whole {
+		if err := publish(log.dir); err != nil {
+			e.log.Warn("log of a background run not put in its place yet", "task_id", run.ID, "error", err)
+		}
+		e.logs.used.Add(more)
+	}
+
+	return run.Clone(), nil
+}
+
+// ended makes an end that is stored known.
+func (e *Engine) ended(a *active, run engine.Run) {
+	g := e.active
+	g.mu.Lock()
+	g.drop(a)
+	a.run = run
+	if run.Notice == engine.NoticePending {
+		g.notices = append(g.notices, run.ID)
+		g.hint(engine.Hint{Kind: engine.HintNotice})
+	}
+	g.hint(engine.Hint{Kind: engine.HintQueue}) // it gave its permits back
+	g.mu.Unlock()
+	e.feed.Publish(engine.RunEvent(engine.EventEnded, run))
+}
+
+// Tail implements [engine.Engine].
+func (e *Engine) Tail(ctx context.Context, id string, offset int64, max int) (chunk engine.Chunk, err error) {
+	if log, attempt, err := e.liveLog(id); log != nil || err != nil {
+		if err == nil {
+			chunk = log.read(offset, max)
+			chunk.Attempt = attempt
+		}
+		return chunk, err
+	}
+
+	r, err := e.db.load(ctx, id)
+	if err == nil && r.Log == nil { // it has been stored a moment ago
+		return e.Tail(ctx, id, offset, max)
+	}
+	if err == nil {
+		chunk, err = e.logs.tail(r, offset, max)
+	}
+	if err != nil {
+		return chunk, fmt.Errorf("reading the log of %s: %w", id, err)
+	}
+	chunk.Attempt = r.Attempt
+	return chunk, nil
+}
+
+// liveLog returns the log of a run that has not ended; nil if there is none.
+func (e *Engine) liveLog(id string) (*logFile, int, error) {
+	e.active.mu.Lock()
+	defer e.active.mu.Unlock()
+
+	a := e.active.runs[id]
+	if a == nil || !a.stored {
+		return nil, 0, nil
+	}
+	if a.log == nil {
+		log, err := e.logs.find(a.run) // of an earlier process, as far as it had been appended
+		if err != nil {
+			return nil, 0, fmt.Errorf("reading the log of %s: %w", id, err)
+		}
+		a.log = log
+	}
+
+	return a.log, a.run.Attempt, nil
+}
+
+// Open implements [engine.Engine]. What [engine.ResultJSON] holds comes from
+// the record, so that it is there even if the file is not.
+func (e *Engine) Open(ctx context.Context, id, name string) (engine.Artifact, error) {
+	r, err := e.db.load(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if r.Log != nil {
+		switch name {
+		case engine.OutputLog:
+			return e.logs.open(r), nil
+		case engine.ResultJSON:
+			if r.Result, err = e.Payload(ctx, id, engine.PartResult); err != nil {
+				return nil, err
+			}
+			if r.Content, err = e.Payload(ctx, id, engine.PartContent); err != nil {
+				return nil, err
+			}
+			data, err := r.ResultFile()
+			return inMemory(string(data)), err
+		}
+	}
+
+	return nil, fmt.Errorf("%w: %s of %s", engine.ErrNotFound, name, id)
 }

@@ -8,10 +8,11 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 	"unicode/utf8"
 
-	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
 // salvageTries bounds how often a damaged table is asked again behind a row that
@@ -20,7 +21,7 @@ const salvageTries = 5_000
 
 // A salvage reads the records of a damaged database into one that is whole.
 type salvage struct {
-	e    *Engine
+	db   *database
 	from *conn // an image of the damaged one
 	to   *conn
 
@@ -29,14 +30,69 @@ type salvage struct {
 	partly bool // some of a table could not be read
 }
 
-// imageName is the name of the image of a damaged database, until it is read.
-const imageName = databaseName + ".salvage"
+// replace makes a new database of what can be read of one that was set aside.
+func (db *database) replace(aside, reason string) (*conn, error) {
+	c, err := openFile(db.path(""), false)
+	if err != nil {
+		return nil, err
+	}
+	result, err := db.salvageAside(c, aside)
+	if err == nil {
+		err = os.Remove(db.path(salvagingSuffix))
+	}
+	if err != nil {
+		return nil, errors.Join(err, c.close())
+	}
+	db.problems.report(Problem{Kind: ProblemDatabase, Moved: aside, Reason: reason + "; " + result})
+	return c, nil
+}
+
+// salvageAside reads what can be read of a database that was set aside. How far
+// that was cannot be known.
+func (db *database) salvageAside(c *conn, aside string) (result string, err error) {
+	_ = os.Remove(db.path(tornSuffix)) // it is among what was set aside
+	path := filepath.Join(db.dir, aside)
+	if err := writeImage(db.path(imageSuffix), path, path+"-wal"); errors.Is(err, syscall.ENOSPC) {
+		return "", fmt.Errorf("reading a damaged database needs as much room again: %w", err)
+	} else if err != nil {
+		return "nothing was read from it: " + err.Error(), nil
+	}
+	result = db.salvage(c)
+	doubted, err := doubt(c)
+	return result + doubted, err
+}
+
+// doubt marks the runs that are queued in a database that is not as far as it
+// was: they may have been started since. They count as running ones whose host
+// went down, so that those whose tool may not be run twice are not.
+func doubt(c *conn) (result string, err error) {
+	var queued []row
+	err = c.query(func(found []driver.Value) error {
+		id, _ := found[1].(string)
+		r, err := decode(found[0].(int64), id, found[2])
+		if err == nil && r.Status == engine.StatusQueued && r.Attempt == 0 {
+			queued = append(queued, r)
+		}
+		return nil
+	}, selectActive)
+	for _, r := range queued {
+		if err == nil {
+			r.Status, r.Attempt = engine.StatusRunning, 1
+			err = r.update(c)
+		}
+	}
+	if err != nil || len(queued) == 0 {
+		return "", err
+	}
+
+	return fmt.Sprintf("; %d queued runs may have been started since: they count as interrupted ones", len(queued)), nil
+}
 
 // salvage reads what can be read of the image, which it removes, and returns
 // what to say of it. Where a record is there already, the one that is further
 // stays.
-func (e *Engine) salvage(to *conn) (said string) {
-	image := e.path(imageName)
+func (db *database) salvage(to *conn) (result string) {
+	image := db.path(imageSuffix)
 	defer func() { _ = os.Remove(image) }()
 	from, err := connect(image)
 	if err == nil {
@@ -45,19 +101,20 @@ func (e *Engine) salvage(to *conn) (said string) {
 	if err != nil {
 		return "nothing was read from it: " + err.Error()
 	}
-	s := &salvage{e: e, from: from, to: to}
+	s := &salvage{db: db, from: from, to: to}
 	defer func() { _ = s.from.close() }()
 
 	err = errors.Join(s.each(selectSalvagedRuns, s.run), s.each(selectSalvagedSchedules, s.schedule))
-	e.salvaged.Add(int64(s.saved))
-	said = fmt.Sprintf("%d records were read from it, %d of those found are damaged", s.saved, s.broken)
+	db.problems.salvaged.Add(int64(s.saved))
+	result = fmt.Sprintf("%d records were read from it, %d of those found are damaged", s.saved, s.broken)
 	switch {
 	case err != nil:
-		said += ", the rest could not be written: " + err.Error()
+		result += ", the rest could not be written: " + err.Error()
 	case s.partly:
-		said += ", and others cannot be read"
+		result += ", and others cannot be read"
 	}
-	return said
+
+	return result
 }
 
 const (
@@ -81,6 +138,7 @@ func (s *salvage) each(sql string, do func(found []driver.Value) error) (err err
 		s.saved, s.broken = saved, broken
 		return errors.Join(err, s.to.run("ROLLBACK"))
 	}
+
 	return s.to.run("COMMIT")
 }
 
@@ -116,6 +174,7 @@ func (s *salvage) walk(sql string, do func([]driver.Value) error, lo, hi int64, 
 	if err := s.walk(sql, do, lo, middle, tries); err != nil {
 		return err
 	}
+
 	return s.walk(sql, do, middle+1, hi, tries)
 }
 
@@ -123,20 +182,11 @@ func (s *salvage) walk(sql string, do func([]driver.Value) error, lo, hi int64, 
 // what is longer goes on in others, and may have come apart.
 const inOnePage = 4000
 
-// part returns what a table has of a record; ok is false if it cannot be read.
-func (s *salvage) part(table string, seq int64) (data []byte, ok bool) {
-	found, err := s.from.one("SELECT data FROM "+table+" WHERE seq = ?", seq)
-	if err != nil || found == nil {
-		return nil, err == nil
-	}
-	data, ok = found[0].([]byte)
-	return data, ok
-}
-
-// json is part, of a table of JSON.
+// json returns what a table of JSON has of a record; ok is false if it cannot be
+// read.
 func (s *salvage) json(table string, seq int64) (data []byte, ok bool) {
-	data, ok = s.part(table, seq)
-	return data, ok && (data == nil || isText(data))
+	data, err := blob(s.from, table, seq)
+	return data, err == nil && (data == nil || isText(data))
 }
 
 // isText reports whether data is JSON in UTF-8.
@@ -168,12 +218,12 @@ func (s *salvage) run(found []driver.Value) error {
 			return err
 		}
 	}
-	saved, ok := s.part("checkpoints", seq)
-	if !ok || len(saved) > inOnePage { // the next attempt begins anew
+	saved, err := blob(s.from, "checkpoints", seq)
+	if err != nil || len(saved) > inOnePage { // the next attempt begins anew
 		saved = nil
 	}
 	s.saved++
-	return restore(s.to, r, saved, max(0, logged))
+	return s.store(r, saved, max(0, logged))
 }
 
 // parts reads what of a run is not in its record, and reports whether it has
@@ -190,12 +240,12 @@ func (s *salvage) parts(r *row) (whole bool) {
 		return r.Args != nil
 	}
 	short := len(r.Result) <= inOnePage && len(r.Content) <= inOnePage
-	if result && content && short && (r.Result != nil || r.Status != background.StatusSucceeded) {
+	if result && content && short && (r.Result != nil || r.Status != engine.StatusSucceeded) {
 		return true
 	}
 
-	text, err := os.ReadFile(s.e.path(runsFolder, r.Folder(), background.ResultJSON))
-	var file background.Envelope
+	text, err := os.ReadFile(filepath.Join(s.db.dir, runsFolder, r.Folder(), engine.ResultJSON))
+	var file engine.Envelope
 	if err != nil || json.Unmarshal(text, &file) != nil || file.TaskID != r.ID || file.Attempt != r.Attempt {
 		return result && content // a run may have no result
 	}
@@ -204,49 +254,45 @@ func (s *salvage) parts(r *row) (whole bool) {
 }
 
 // further reports whether a run is later in its life than another record of it.
-func further(a, b background.Run) bool {
+func further(a, b engine.Run) bool {
 	if a.Attempt != b.Attempt {
 		return a.Attempt > b.Attempt
 	}
-	return a.Status.Terminal() && !b.Status.Terminal() || a.Status == background.StatusRunning && b.Status == background.StatusQueued
+	return a.Status.Terminal() && !b.Status.Terminal() || a.Status == engine.StatusRunning && b.Status == engine.StatusQueued
 }
 
-// restore stores a run as it is.
-func restore(w *conn, r row, checkpoint []byte, logged int64) error {
+// store stores a run as it is, with its number if that is free.
+func (s *salvage) store(r row, checkpoint []byte, logged int64) error {
+	r.size = engine.RecordOverhead + int64(len(r.Args)+2*len(r.Result)+2*len(r.Content)+len(checkpoint))
 	record, err := r.encode()
 	if err != nil {
 		return err
 	}
-	var seq, finished driver.Value = r.seq, nil
-	taken, err := w.number(`SELECT 1 FROM runs WHERE seq = ?`, r.seq)
+
+	var seq driver.Value = r.seq
+	taken, err := s.to.number(`SELECT 1 FROM runs WHERE seq = ?`, r.seq)
 	if err != nil {
 		return err
 	}
 	if taken != 0 {
 		seq = nil
 	}
-	if r.Status.Terminal() {
-		finished = nanos(r.FinishedAt)
-	} else {
+	if !r.Status.Terminal() {
 		logged = 0
 	}
 
-	size := background.RecordOverhead + int64(len(r.Args)+2*len(r.Result)+2*len(r.Content)+len(checkpoint))
-	_, at, err := w.exec(`INSERT INTO runs (seq, id, session, idempotency_key, schedule, finished, notice, logged, size, record)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, seq, r.ID, r.Session, optional(r.IdempotencyKey), optional(r.Schedule),
-		finished, flag(r.Notice == background.NoticePending), logged, size, record)
-	for table, data := range map[string][]byte{"args": r.Args, "results": r.Result, "contents": r.Content, "checkpoints": checkpoint} {
-		if err == nil && data != nil {
-			err = w.run("INSERT OR REPLACE INTO "+table+" VALUES (?, ?)", at, data)
-		}
+	at, err := insert(s.to, seq, r, record, logged)
+	if err != nil || checkpoint == nil {
+		return err
 	}
-	return err
+
+	return s.to.run(`INSERT OR REPLACE INTO checkpoints VALUES (?, ?)`, at, checkpoint)
 }
 
 // schedule saves a schedule. One whose arguments cannot be read must not fire.
 func (s *salvage) schedule(found []driver.Value) error {
 	id, _ := found[1].(string)
-	r, err := decodeSchedule(found)
+	r, err := decodeSchedule(found[0].(int64), id, found[2])
 	if err != nil || !isText(found[2].([]byte)) {
 		return s.quarantine("schedule", id, found[2], "the record is damaged")
 	}
@@ -265,7 +311,7 @@ func (s *salvage) schedule(found []driver.Value) error {
 		return s.quarantine("schedule", id, found[2], "its arguments cannot be read")
 	}
 	s.saved++
-	return store(s.to, now, r.Schedule, func(string, int64) error { return nil })
+	return store(s.to, now, r.Schedule, anyRoom)
 }
 
 // quarantine keeps what there is of a record that is damaged.

@@ -16,7 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
 // The kinds of pages, by their first byte.
@@ -27,7 +27,7 @@ const (
 
 // salvageable is a database of runs in all states, and a schedule. It returns the
 // runs and the whole schedule as they are stored.
-func salvageable(t *testing.T, dir string, n int) (runs map[string]background.Run, schedule background.Schedule) {
+func salvageable(t *testing.T, dir string, n int) (runs map[string]engine.Run, schedule engine.Schedule) {
 	t.Helper()
 	e := opened(t, dir)
 	for i := range n {
@@ -42,17 +42,17 @@ func salvageable(t *testing.T, dir string, n int) (runs map[string]background.Ru
 		if i%4 == 1 {
 			continue // it runs on
 		}
-		end := background.End{Result: fmt.Appendf(nil, `{"of":%d,"pad":"%0*d"}`, i, i%5*1500, i), Content: json.RawMessage(`["x"]`), FinishedAt: time.Now()}
-		_, err := l.Complete(t.Context(), background.StatusSucceeded, background.Beat{}, end)
+		end := engine.End{Result: fmt.Appendf(nil, `{"of":%d,"pad":"%0*d"}`, i, i%5*1500, i), Content: json.RawMessage(`["x"]`), FinishedAt: time.Now()}
+		_, err := l.Complete(t.Context(), engine.StatusSucceeded, engine.Beat{}, end)
 		require.NoError(t, err)
 		if i%4 == 2 {
 			require.NoError(t, e.Acknowledge(t.Context(), "s", []string{run.ID}))
 		}
 	}
-	s, err := e.PutSchedule(t.Context(), background.Schedule{ID: "sc_a", Session: "s", Args: json.RawMessage(`{"a":1}`), Enabled: true}, 5)
+	s, err := e.PutSchedule(t.Context(), engine.Schedule{ID: "sc_a", Session: "s", Args: json.RawMessage(`{"a":1}`), Enabled: true}, 5)
 	require.NoError(t, err)
 
-	runs = make(map[string]background.Run)
+	runs = make(map[string]engine.Run)
 	for i := range n {
 		run := get(t, e, fmt.Sprintf("bg_%d", i))
 		runs[run.ID] = run
@@ -100,7 +100,7 @@ func TestSalvage(t *testing.T) {
 			e, problems := reopened(t, dir)
 			require.Equal(t, ProblemDatabase, problems[0].Kind)
 			require.Regexp(t, `\d+ records were read from it`, problems[0].Reason)
-			found, err := e.List(t.Context(), background.Query{})
+			found, err := e.List(t.Context(), engine.Query{})
 			require.NoError(t, err)
 			require.GreaterOrEqual(t, len(found), test.least)
 			require.GreaterOrEqual(t, e.Stats().Salvaged, int64(len(found)))
@@ -114,10 +114,10 @@ func TestSalvage(t *testing.T) {
 				require.Equal(t, "a tenth of all", name)
 			}
 
-			require.NoError(t, e.Limit(t.Context(), background.Quota{Max: 1 << 30, Each: 1 << 30}))
+			e.limit(t, engine.Quota{Max: 1 << 30, Each: 1 << 30})
 			require.Equal(t, count(t, e, "SELECT sum(size) FROM (SELECT size FROM runs UNION ALL SELECT size FROM schedules)"), e.Recorded())
 			for id := range maps.Keys(runs) {
-				require.True(t, slices.ContainsFunc(found, func(r background.Run) bool { return r.ID == id }) || !exists(filepath.Join(dir, runsFolder, id)) ||
+				require.True(t, slices.ContainsFunc(found, func(r engine.Run) bool { return r.ID == id }) || !exists(filepath.Join(dir, runsFolder, id)) ||
 					count(t, e, "SELECT count(*) FROM quarantine WHERE id = '"+id+"'") == 1, "the folder of %s has a record, or is set aside", id)
 			}
 			submitted(t, e, "bg_new")
@@ -157,15 +157,15 @@ func TestSalvageThatWasCutShort(t *testing.T) {
 			dir := t.TempDir()
 			salvageable(t, dir, n)
 			require.Positive(t, damagePages(t, filepath.Join(dir, databaseName), damage))
-			require.NoError(t, os.WriteFile(filepath.Join(dir, salvagingName), []byte(aside), 0o600))
+			require.NoError(t, os.WriteFile(filepath.Join(dir, databaseName+salvagingSuffix), []byte(aside), 0o600))
 			cut(t, dir)
 
 			e, problems := reopened(t, dir)
 			require.Contains(t, problems[0].Reason, "records were read from it")
-			found, err := e.List(t.Context(), background.Query{})
+			found, err := e.List(t.Context(), engine.Query{})
 			require.NoError(t, err)
 			require.Len(t, found, n)
-			require.NoFileExists(t, filepath.Join(dir, salvagingName))
+			require.NoFileExists(t, filepath.Join(dir, databaseName+salvagingSuffix))
 			require.NoError(t, e.Close())
 			require.Empty(t, opened(t, dir).Problems())
 		})
@@ -174,7 +174,7 @@ func TestSalvageThatWasCutShort(t *testing.T) {
 
 // checkSalvaged makes sure that a run is as it was, or that nobody can take it
 // for one that was not started.
-func checkSalvaged(t *testing.T, e *Engine, was background.Run) {
+func checkSalvaged(t *testing.T, e *tester, was engine.Run) {
 	t.Helper()
 	now := get(t, e, was.ID)
 	require.Equal(t, string(was.Result), string(now.Result), was.ID)
@@ -183,9 +183,9 @@ func checkSalvaged(t *testing.T, e *Engine, was background.Run) {
 		require.Equal(t, was.Status, now.Status, was.ID)
 		return
 	}
-	require.Equal(t, background.StatusRunning, now.Status, "what was queued may have been started since")
+	require.Equal(t, engine.StatusRunning, now.Status, "what was queued may have been started since")
 	require.Equal(t, string(was.Args), string(now.Args), was.ID)
-	if was.Status == background.StatusRunning {
+	if was.Status == engine.StatusRunning {
 		require.Equal(t, was.ID, string(claimed(t, e, was.ID).Checkpoint()))
 	}
 }
@@ -205,7 +205,7 @@ func TestSalvageResultFromItsFile(t *testing.T) {
 		checkSalvaged(t, e, runs[id])
 		require.Equal(t, string(was.Content), string(get(t, e, id).Content))
 	}
-	pending, err := e.List(t.Context(), background.Query{Notice: true})
+	pending, err := e.List(t.Context(), engine.Query{Notice: true})
 	require.NoError(t, err)
 	require.Len(t, pending, 10)
 }

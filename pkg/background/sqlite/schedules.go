@@ -10,7 +10,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
 // A scheduleRow is a schedule in the database.
@@ -18,31 +18,32 @@ type scheduleRow struct {
 	seq   int64
 	size  int64 // what its record takes, as it is in the database
 	apart bool  // its arguments are in the table for them
-	background.Schedule
+	engine.Schedule
 }
 
 // decodeSchedule reads a record. It has arguments only if the schedule was
 // stored before there was a table for them.
-func decodeSchedule(found []driver.Value) (scheduleRow, error) {
-	s := scheduleRow{seq: found[0].(int64)}
-	id, _ := found[1].(string)
-	text, ok := found[2].([]byte)
-	if !ok {
-		return s, &damagedRow{"schedules", s.seq, id, errType}
+func decodeSchedule(seq int64, id string, data driver.Value) (scheduleRow, error) {
+	s := scheduleRow{seq: seq}
+	text, ok := data.([]byte)
+	err := errType
+	if ok {
+		err = json.Unmarshal(text, &s.Schedule)
 	}
-	if err := json.Unmarshal(text, &s.Schedule); err != nil {
-		return s, &damagedRow{"schedules", s.seq, id, err}
+	if err == nil && s.ID != id {
+		err = errMismatch
 	}
-	if s.ID != id {
-		return s, &damagedRow{"schedules", s.seq, id, errMismatch}
+	if err != nil {
+		return s, &damagedRow{"schedules", seq, id, err}
 	}
 	if string(s.Args) == "null" {
 		s.Args = nil
 	}
+
 	return s, nil
 }
 
-const selectSchedule = `SELECT s.seq, s.id, s.record, s.size, a.data FROM schedules s
+const selectSchedule = `SELECT s.seq, s.record, s.size, a.data FROM schedules s
 	LEFT JOIN schedule_args a ON a.seq = s.seq WHERE s.id = ?`
 
 func loadSchedule(c *conn, id string) (scheduleRow, error) {
@@ -51,69 +52,94 @@ func loadSchedule(c *conn, id string) (scheduleRow, error) {
 		return scheduleRow{}, err
 	}
 	if found == nil {
-		return scheduleRow{}, fmt.Errorf("%w: schedule %s", background.ErrNotFound, id)
+		return scheduleRow{}, fmt.Errorf("%w: schedule %s", engine.ErrNotFound, id)
 	}
-	s, err := decodeSchedule(found)
-	s.size, _ = found[3].(int64)
-	if data, ok := found[4].([]byte); ok {
+
+	s, err := decodeSchedule(found[0].(int64), id, found[1])
+	s.size, _ = found[2].(int64)
+	if data, ok := found[3].([]byte); ok {
 		s.Args, s.apart = data, true
 	}
+
 	return s, err
 }
 
-// PutSchedule implements [background.Engine].
-func (e *Engine) PutSchedule(ctx context.Context, s background.Schedule, max int) (background.Schedule, error) {
-	if err := e.enter(); err != nil {
-		return background.Schedule{}, err
+// restoreSchedules reads when schedules are due.
+func (e *Engine) restoreSchedules(ctx context.Context) error {
+	enabled, err := e.Schedules(ctx, "", true)
+	if err != nil && !damagedFile(err) { // see restoreRuns
+		return err
 	}
-	defer e.calls.Done()
-	s.Args = slices.Clone(s.Args)
-	put := s
+	for _, s := range enabled {
+		e.active.schedule(s)
+	}
+	return nil
+}
+
+// schedule notes when a schedule is due.
+func (g *registry) schedule(s engine.Schedule) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+
+	if s.Enabled && !s.NextAt.IsZero() {
+		g.due[s.ID] = s.NextAt
+	} else {
+		delete(g.due, s.ID)
+	}
+	g.hint(engine.Hint{Kind: engine.HintSchedule})
+}
+
+// PutSchedule implements [engine.Engine].
+func (e *Engine) PutSchedule(ctx context.Context, s engine.Schedule, max int) (engine.Schedule, error) {
+	put := s.Clone()
+	put.Revision = s.Revision + 1
 	err := e.create(ctx, func(w *conn, room room) (func(), error) {
 		old, err := loadSchedule(w, s.ID)
 		if err = against(s, old, err); err != nil {
 			return nil, err
 		}
-		if err := roomFor(w, old, s, max); err != nil {
+		if err := placeFor(w, old, s, max); err != nil {
 			return nil, err
 		}
-		put.Revision = s.Revision + 1
-		event := put
+		event := put.Clone()
 		return func() {
-			e.feed.Publish(background.Event{Kind: background.EventScheduled, Session: put.Session, Schedule: &event})
+			e.active.schedule(put)
+			e.feed.Publish(engine.Event{Kind: engine.EventScheduled, Session: put.Session, Schedule: &event})
 		}, store(w, old, put, room)
 	})
-	if err != nil {
-		return background.Schedule{}, err
+	if err = e.db.setRowAside(ctx, err); err != nil {
+		return engine.Schedule{}, err
 	}
-	put.Args = slices.Clone(put.Args)
-	return put, nil
+
+	return put.Clone(), nil
 }
 
 // against compares a schedule to be stored with the one that is, or with the
 // error that says there is none.
-func against(s background.Schedule, old scheduleRow, err error) error {
+func against(s engine.Schedule, old scheduleRow, err error) error {
 	var damaged *damagedRow
-	missing := errors.Is(err, background.ErrNotFound) && !errors.As(err, &damaged)
+	missing := errors.Is(err, engine.ErrNotFound) && !errors.As(err, &damaged)
 	switch {
 	case missing && s.Revision == 0:
 		return nil
 	case err != nil:
 		return err
 	case s.Revision == 0:
-		return fmt.Errorf("%w: schedule %s", background.ErrExists, s.ID)
+		return fmt.Errorf("%w: schedule %s", engine.ErrExists, s.ID)
 	case s.Revision != old.Revision:
-		return fmt.Errorf("%w: schedule %s", background.ErrConflict, s.ID)
+		return fmt.Errorf("%w: schedule %s", engine.ErrConflict, s.ID)
 	}
+
 	return nil
 }
 
-// roomFor returns an error if s, in place of old, would be one enabled schedule
+// placeFor returns an error if s, in place of old, would be one enabled schedule
 // too many of its session.
-func roomFor(w *conn, old scheduleRow, s background.Schedule, max int) error {
-	if !s.Enabled || old.Enabled { // one that was enabled has its place: each time it fires it comes here
+func placeFor(w *conn, old scheduleRow, s engine.Schedule, max int) error {
+	if !s.Enabled || old.Enabled { // one that was enabled is counted already: each time it fires it comes here
 		return nil
 	}
+
 	var active []string
 	err := w.query(func(found []driver.Value) error {
 		if id, _ := found[0].(string); id != s.ID {
@@ -124,18 +150,20 @@ func roomFor(w *conn, old scheduleRow, s background.Schedule, max int) error {
 	if err != nil || len(active) < max {
 		return err
 	}
-	return &background.LimitError{Err: background.ErrScheduleLimit, Max: max, Active: active}
+
+	return &engine.LimitError{Err: engine.ErrScheduleLimit, Max: max, Active: active}
 }
 
 // store writes a schedule: in place of old, or a new one if that has no seq.
-func store(w *conn, old scheduleRow, s background.Schedule, room room) error {
+func store(w *conn, old scheduleRow, s engine.Schedule, room room) error {
 	args := s.Args
 	s.Args = nil
 	record, err := json.Marshal(s)
 	if err != nil {
 		return err
 	}
-	now, size := time.Now().UnixNano(), background.RecordOverhead+int64(len(record)+len(args))
+
+	now, size := time.Now().UnixNano(), engine.RecordOverhead+int64(len(record)+len(args))
 	if old.seq == 0 {
 		if err := room(s.Session, size); err != nil {
 			return err
@@ -148,18 +176,15 @@ func store(w *conn, old scheduleRow, s background.Schedule, room room) error {
 			s.Session, flag(s.Enabled), now, size, record, old.seq)
 	}
 	w.book.add(s.Session, size, size*flag(!s.Enabled))
-	if err != nil || old.apart && bytes.Equal(old.Args, args) { // they are written once, not with each firing
-		return err
-	}
-	return storeScheduleArgs(w, old.seq, args)
-}
 
-// storeScheduleArgs writes the arguments of a schedule; nil for none.
-func storeScheduleArgs(w *conn, seq int64, args []byte) error {
-	if args == nil {
-		return w.run(`DELETE FROM schedule_args WHERE seq = ?`, seq)
+	switch {
+	case err != nil || old.apart && bytes.Equal(old.Args, args): // they are written once, not with each firing
+		return err
+	case args == nil:
+		return w.run(`DELETE FROM schedule_args WHERE seq = ?`, old.seq)
 	}
-	return w.run(`INSERT OR REPLACE INTO schedule_args VALUES (?, ?)`, seq, args)
+
+	return w.run(`INSERT OR REPLACE INTO schedule_args VALUES (?, ?)`, old.seq, []byte(args))
 }
 
 // dropSchedule deletes a schedule.
@@ -173,29 +198,21 @@ func dropSchedule(w *conn, seq int64) error {
 	return w.run(`DELETE FROM schedule_args WHERE seq = ?`, seq)
 }
 
-// GetSchedule implements [background.Engine].
-func (e *Engine) GetSchedule(ctx context.Context, id string) (s background.Schedule, err error) {
-	if err := e.enter(); err != nil {
-		return s, err
-	}
-	defer e.calls.Done()
-	err = e.read(ctx, func(c *conn) error {
-		r, err := loadSchedule(c, id)
-		s = r.Schedule
+// GetSchedule implements [engine.Engine].
+func (e *Engine) GetSchedule(ctx context.Context, id string) (engine.Schedule, error) {
+	var s scheduleRow
+	err := e.db.read(ctx, func(c *conn) (err error) {
+		s, err = loadSchedule(c, id)
 		return err
 	})
-	if err = e.quarantine(ctx, err); err != nil {
-		return background.Schedule{}, err
+	if err = e.db.setRowAside(ctx, err); err != nil {
+		return engine.Schedule{}, err
 	}
-	return s, nil
+	return s.Schedule, nil
 }
 
-// Schedules implements [background.Engine].
-func (e *Engine) Schedules(ctx context.Context, session string, enabled bool) ([]background.Schedule, error) {
-	if err := e.enter(); err != nil {
-		return nil, err
-	}
-	defer e.calls.Done()
+// Schedules implements [engine.Engine].
+func (e *Engine) Schedules(ctx context.Context, session string, enabled bool) (found []engine.Schedule, err error) {
 	sql, args := `SELECT seq, id, record FROM schedules WHERE 1`, []driver.Value(nil)
 	if session != "" {
 		sql, args = sql+` AND session = ?`, append(args, session)
@@ -203,11 +220,12 @@ func (e *Engine) Schedules(ctx context.Context, session string, enabled bool) ([
 	if enabled {
 		sql += ` AND enabled = 1`
 	}
-	var found []background.Schedule
+
 	var damaged []error
-	err := e.read(ctx, func(c *conn) error {
+	err = e.db.read(ctx, func(c *conn) error {
 		return c.query(func(row []driver.Value) error {
-			s, err := decodeSchedule(row)
+			id, _ := row[1].(string)
+			s, err := decodeSchedule(row[0].(int64), id, row[2])
 			if err != nil {
 				damaged = append(damaged, err)
 				return nil
@@ -217,29 +235,44 @@ func (e *Engine) Schedules(ctx context.Context, session string, enabled bool) ([
 			return nil
 		}, sql+` ORDER BY seq DESC`, args...)
 	})
-	for _, d := range damaged {
-		if d := e.quarantine(ctx, d); !errors.Is(d, background.ErrNotFound) {
-			err = errors.Join(err, d)
-		}
-	}
-	if err != nil {
+	if err = errors.Join(err, e.db.setRowsAside(ctx, damaged)); err != nil {
 		return nil, err
 	}
+
 	return found, nil
 }
 
-// removeSchedule removes a schedule that is not enabled.
-func (e *Engine) removeSchedule(ctx context.Context, v victim) error {
-	return e.write(ctx, func(w *conn) (func(), error) {
-		s, err := loadSchedule(w, v.id)
-		if isSQL(err) {
-			return nil, err
+// Due implements [engine.Engine].
+func (e *Engine) Due(ctx context.Context, now time.Time, max int) (due []engine.Schedule, next time.Time, err error) {
+	g := e.active
+	var past []engine.Schedule
+	g.mu.Lock()
+	for id, at := range g.due {
+		if !at.After(now) {
+			past = append(past, engine.Schedule{ID: id, NextAt: at})
+		} else if next.IsZero() || at.Before(next) {
+			next = at
 		}
-		if err != nil || s.seq != v.seq || s.Enabled {
-			return nil, nil
+	}
+	g.mu.Unlock()
+
+	slices.SortFunc(past, func(a, b engine.Schedule) int { return a.NextAt.Compare(b.NextAt) })
+	if len(past) > max {
+		past, next = past[:max], past[max].NextAt
+	}
+
+	for _, p := range past {
+		s, err := e.GetSchedule(ctx, p.ID)
+		switch {
+		case errors.Is(err, engine.ErrNotFound):
+			g.schedule(engine.Schedule{ID: p.ID})
+		case err != nil:
+			return nil, time.Time{}, err
+		case s.Enabled:
+			s.Args = nil
+			due = append(due, s)
 		}
-		return func() {
-			e.feed.Publish(background.Event{Kind: background.EventPurged, Session: s.Session, Schedule: &s.Schedule})
-		}, dropSchedule(w, v.seq)
-	})
+	}
+
+	return due, next, nil
 }

@@ -101,27 +101,14 @@ const schema5 = `
 CREATE TABLE removals (id TEXT PRIMARY KEY, attempt INTEGER NOT NULL) WITHOUT ROWID;
 `
 
-// databaseName is the name of the database file in the data directory.
-const databaseName = "state.db"
-
-// suspectSuffix makes the name of a file that says: SQLite met damage while
-// the engine was running, look closely at the next start.
-const suspectSuffix = ".suspect"
-
-func (e *Engine) suspected(path string) bool {
-	_, err := os.Stat(path + suspectSuffix)
-	return err == nil
-}
-
 // openFile opens the database at path, makes it if it is not there, and brings
 // it to the present schema. With check set, all of it is looked at.
 func openFile(path string, check bool) (c *conn, err error) {
-	// SQLite gives its other files the mode of this one.
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, err
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600) // SQLite gives its other files the mode of this one
+	if err == nil {
+		err = f.Close()
 	}
-	if err := f.Close(); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	if c, err = connect(path); err != nil {
@@ -131,6 +118,7 @@ func openFile(path string, check bool) (c *conn, err error) {
 		_ = c.close()
 		return nil, err
 	}
+
 	return c, nil
 }
 
@@ -140,12 +128,14 @@ func prepareFile(c *conn, path string, check bool) error {
 			return err
 		}
 	}
+
 	for _, pragma := range []string{"PRAGMA busy_timeout = 10000", "PRAGMA journal_mode = WAL", "PRAGMA synchronous = FULL",
 		"PRAGMA journal_size_limit = 16777216", "PRAGMA trusted_schema = OFF"} {
 		if err := c.script(pragma); err != nil {
 			return fmt.Errorf("%s: %w", pragma, err)
 		}
 	}
+
 	return migrate(c, path, migrations[:])
 }
 
@@ -175,6 +165,7 @@ func migrate(c *conn, path string, steps []string) error {
 	if err != nil {
 		return err
 	}
+
 	switch {
 	case app != applicationID && (app != 0 || version != 0 || tables != 0):
 		return fmt.Errorf("%w: %s; use another data directory", ErrForeign, filepath.Base(path))
@@ -182,6 +173,7 @@ func migrate(c *conn, path string, steps []string) error {
 		return fmt.Errorf("%w: %s has version %d, this program knows up to %d; use the newer program, or another data directory",
 			ErrNewer, filepath.Base(path), version, len(steps))
 	}
+
 	for i := version; i < int64(len(steps)); i++ {
 		step := fmt.Sprintf("BEGIN IMMEDIATE; %s PRAGMA application_id = %d; PRAGMA user_version = %d; COMMIT", steps[i], applicationID, i+1)
 		if err := c.script(step); err != nil {
@@ -195,5 +187,6 @@ func migrate(c *conn, path string, steps []string) error {
 			return err
 		}
 	}
+
 	return nil
 }

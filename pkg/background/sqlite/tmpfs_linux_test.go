@@ -14,7 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
 // tmpfsDir is set in the process TestFullDisk starts.
@@ -70,10 +70,10 @@ func fillDisk(t *testing.T, dir string) {
 		}
 	}
 	require.ErrorIs(t, err, syscall.ENOSPC)
-	end := background.End{Result: json.RawMessage(`"` + strings.Repeat("r", 100_000) + `"`), FinishedAt: time.Now()}
-	_, err = l.Complete(t.Context(), background.StatusSucceeded, background.Beat{}, end)
+	end := engine.End{Result: json.RawMessage(`"` + strings.Repeat("r", 100_000) + `"`), FinishedAt: time.Now()}
+	_, err = l.Complete(t.Context(), engine.StatusSucceeded, engine.Beat{}, end)
 	require.Error(t, err)
-	_, err = l.Extend(t.Context(), background.Beat{Detail: "waiting for room"})
+	err = l.Report(t.Context(), engine.Beat{Detail: "waiting for room"})
 	require.NoError(t, err)
 	for _, id := range stored {
 		get(t, e, id)
@@ -82,7 +82,7 @@ func fillDisk(t *testing.T, dir string) {
 
 	require.NoError(t, os.Remove(ballast))
 	require.NoError(t, l.Append(t.Context(), written, stream(written, 100)), "there is room again")
-	run, err := l.Complete(t.Context(), background.StatusSucceeded, background.Beat{}, end)
+	run, err := l.Complete(t.Context(), engine.StatusSucceeded, engine.Beat{}, end)
 	require.NoError(t, err)
 	require.Empty(t, run.ArtifactError)
 	require.NoError(t, e.Close())

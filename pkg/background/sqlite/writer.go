@@ -6,17 +6,22 @@ import (
 	"fmt"
 	"runtime"
 	"sync/atomic"
+
+	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
 // maxBatch is how many changes are stored in one transaction at most.
 const maxBatch = 256
 
-// An op is one change to the database. do makes it. It checks before it
-// writes: an error that does not come from SQLite means that nothing was
-// written. It may be called again after an attempt that was rolled back. What
-// it returns is called once the change is stored.
+// A change changes the database. It checks before it writes: an error that does
+// not come from SQLite means that nothing was written. It may be called again
+// after an attempt that was rolled back. What it returns is called once the
+// change is stored.
+type change func(w *conn) (after func(), err error)
+
+// An op is a change that waits for the writer.
 type op struct {
-	do    func(w *conn) (after func(), err error)
+	do    change
 	after func()
 	state atomic.Int32
 	done  chan error
@@ -32,16 +37,22 @@ const (
 // write makes a change and returns when it is stored. If ctx ends before the
 // writer has begun with it, nothing is changed; after that, the outcome is
 // waited for, so that the caller knows.
-func (e *Engine) write(ctx context.Context, do func(w *conn) (after func(), err error)) error {
+func (db *database) write(ctx context.Context, do change) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	if err := db.enter(); err != nil {
+		return err
+	}
+	defer db.calls.Done()
+
 	o := &op{do: do, done: make(chan error, 1)}
 	select {
-	case e.ops <- o:
+	case db.ops <- o:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+
 	select {
 	case err := <-o.done:
 		return err
@@ -53,37 +64,36 @@ func (e *Engine) write(ctx context.Context, do func(w *conn) (after func(), err 
 	}
 }
 
-// writeAll is the goroutine that writes. It ends when e.ops is closed.
-func (e *Engine) writeAll(w *conn) {
-	defer close(e.wrote)
-	defer func() {
-		if err := w.close(); err != nil {
-			e.log.Error("database not closed", "error", err)
+// writeAll is the goroutine that writes. It ends when db.ops is closed.
+func (db *database) writeAll(w *conn) {
+	defer close(db.wrote)
+	for first := range db.ops {
+		if batch := db.gather(first); len(batch) > 0 {
+			db.store(w, batch)
 		}
-		if err := errors.Join(e.mark.sync(), e.mark.f.Close()); err != nil {
-			e.log.Warn("mark of the database not closed", "error", err)
-		}
-	}()
-	for first := range e.ops {
-		if batch := e.gather(first); len(batch) > 0 {
-			e.store(w, batch)
-		}
+	}
+
+	if err := w.close(); err != nil {
+		db.log.Error("database not closed", "error", err)
+	}
+	if err := errors.Join(db.mark.sync(), db.mark.f.Close()); err != nil {
+		db.log.Warn("mark of the database not closed", "error", err)
 	}
 }
 
 // gather takes the changes that wait.
-func (e *Engine) gather(first *op) (batch []*op) {
+func (db *database) gather(first *op) (batch []*op) {
 	take := func(o *op) {
 		if o.state.CompareAndSwap(opWaiting, opTaken) {
 			batch = append(batch, o)
 		}
 	}
+
 	take(first)
-	// Those who were told of the last transaction are about to come again.
-	runtime.Gosched()
+	runtime.Gosched() // those who were answered last are about to come again
 	for len(batch) < maxBatch {
 		select {
-		case o, ok := <-e.ops:
+		case o, ok := <-db.ops:
 			if !ok {
 				return batch
 			}
@@ -92,52 +102,39 @@ func (e *Engine) gather(first *op) (batch []*op) {
 			return batch
 		}
 	}
+
 	return batch
 }
 
-// store makes the changes of a batch in one transaction, and tells their
+// store makes the changes of a batch in one transaction, and answers their
 // callers. If SQLite refuses anything of it, each change gets a transaction of
 // its own, so that one cannot hurt another.
 //
 // Nothing is acknowledged once the database is not the file that was opened:
 // what goes into it would be gone at the next start.
-func (e *Engine) store(w *conn, batch []*op) {
-	if err := e.Err(); err != nil {
+func (db *database) store(w *conn, batch []*op) {
+	if err := db.lost(); err != nil {
 		refuse(batch, err)
 		return
 	}
 
 	results := make([]error, len(batch))
-	err := w.run("BEGIN IMMEDIATE")
-	before := w.changed // of BEGIN SQLite gives the count of the statement before it
-	for i := 0; err == nil && i < len(batch); i++ {
-		batch[i].after, results[i] = batch[i].do(w)
-		if isSQL(results[i]) {
-			err = results[i]
-		}
-	}
-	changed := w.changed != before
-	if err == nil && changed {
-		err = e.mark.stamp(w)
-	}
-	if err == nil {
-		err = w.run("COMMIT")
-	}
+	changed, err := db.commit(w, batch, results)
 	w.book.close(err == nil)
-	e.recorded.Store(w.book.ledger.Used())
+	db.recorded.Store(w.book.ledger.Used())
 	if err != nil {
 		_ = w.run("ROLLBACK") // SQLite may have done so itself
-		e.suspect(err)
+		db.suspect(err)
 		if len(batch) > 1 {
 			for _, o := range batch {
-				e.store(w, []*op{o})
+				db.store(w, []*op{o})
 			}
 			return
 		}
 		results[0] = fmt.Errorf("writing the database: %w", err)
 	}
 	if err == nil && changed {
-		if err := e.committed(); err != nil {
+		if err := db.committed(); err != nil {
 			refuse(batch, err)
 			return
 		}
@@ -151,9 +148,77 @@ func (e *Engine) store(w *conn, batch []*op) {
 	}
 }
 
+// commit makes the changes of a batch in one transaction, and reports whether
+// there was anything to commit.
+func (db *database) commit(w *conn, batch []*op, results []error) (changed bool, err error) {
+	if err := w.run("BEGIN IMMEDIATE"); err != nil {
+		return false, err
+	}
+
+	before := w.changed // of BEGIN SQLite gives the count of the statement before it
+	for i, o := range batch {
+		o.after, results[i] = o.do(w)
+		if isSQL(results[i]) {
+			return false, results[i]
+		}
+	}
+	if changed = w.changed != before; changed {
+		if err := db.mark.stamp(w); err != nil {
+			return false, err
+		}
+	}
+
+	return changed, w.run("COMMIT")
+}
+
 // refuse answers all changes of a batch with an error.
 func refuse(batch []*op, err error) {
 	for _, o := range batch {
 		o.done <- err
 	}
+}
+
+// lost returns why nothing is stored any more; nil as long as it is.
+func (db *database) lost() error {
+	if err := db.failed.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// look checks that the files of the database are those that were opened. If
+// they are not, that is reported once, and nothing is stored any more.
+func (db *database) look() error {
+	if err := db.lost(); err != nil {
+		return err
+	}
+
+	for _, w := range db.files {
+		id, err := identify(db.path(w.suffix))
+		if !missingFile(err) && (err != nil || w.same(id)) {
+			continue
+		}
+		err = fmt.Errorf("%w: %s; nothing is stored any more: put it back, and start again", engine.ErrStorageLost, databaseName+w.suffix)
+		if db.failed.CompareAndSwap(nil, &err) {
+			db.problems.report(Problem{Kind: ProblemDatabase, Reason: err.Error()})
+		}
+		return db.lost()
+	}
+
+	return nil
+}
+
+// committed is called when a transaction is durable and before anybody is
+// answered.
+func (db *database) committed() error {
+	if err := db.look(); err != nil {
+		return err
+	}
+
+	db.mark.commits++
+	if err := db.mark.write(); err != nil && !db.unmarked {
+		db.unmarked = true
+		db.log.Warn("mark of the database not written: a loss of what was stored may go unnoticed", "error", err)
+	}
+	return nil
 }

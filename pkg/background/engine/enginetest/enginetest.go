@@ -46,6 +46,7 @@ func Run(t *testing.T, open func(t *testing.T) engine.Engine, options ...Option)
 	for name, test := range cases {
 		run(name, test)
 	}
+
 	for name, test := range sharedCases {
 		s := &store{}
 		for _, option := range options {
@@ -192,6 +193,7 @@ func (s *store) dies(t *testing.T) (dead engine.Worker) {
 		_, err := s.worker.Renew(t.Context(), nil)
 		require.NoError(t, err)
 	}
+
 	return dead
 }
 

@@ -72,6 +72,7 @@ func noticesOnce(t *testing.T, e *store) {
 		submit(t, e, id, "s")
 		time.Sleep(time.Second)
 	}
+
 	for _, id := range []string{"bg_b", "bg_a", "bg_c", "bg_d"} {
 		complete(t, started(t, e, id), engine.StatusSucceeded)
 		time.Sleep(time.Second)

@@ -60,6 +60,7 @@ func pruneNotices(t *testing.T, e *store) {
 	for _, id := range []string{"bg_seen", "bg_old", "bg_new"} {
 		submit(t, e, id, "s")
 	}
+
 	for _, id := range []string{"bg_silent", "bg_seen", "bg_old"} {
 		complete(t, started(t, e, id), engine.StatusSucceeded)
 	}

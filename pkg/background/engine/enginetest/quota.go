@@ -178,9 +178,11 @@ func recordsOfMost(t *testing.T, e *store) {
 	for i := range 2 {
 		endBig(t, e, fmt.Sprintf("bg_s%d", i), "s", true)
 	}
+
 	for i := range 6 {
 		endBig(t, e, fmt.Sprintf("bg_m%d", i), "many", true)
 	}
+
 	for i := range 2 {
 		endBig(t, e, fmt.Sprintf("bg_n%d", i), "new", true)
 	}
@@ -204,6 +206,7 @@ func recordsOfOwner(t *testing.T, e *store) {
 	for i := range 4 { // their ends are told to nobody
 		endBig(t, e, fmt.Sprintf("bg_u%d", i), fmt.Sprintf("u/%d", i), false)
 	}
+
 	var limited *engine.LimitError
 	require.ErrorAs(t, submitBig(t, e, "bg_u4", "u/x"), &limited)
 	require.ErrorIs(t, limited, engine.ErrRecordLimit)

@@ -355,6 +355,7 @@ func readsAreLight(t *testing.T, e *store) {
 		"list":            func() ([]engine.Run, error) { return e.List(t.Context(), engine.Query{}) },
 		"list of session": func() ([]engine.Run, error) { return e.List(t.Context(), engine.Query{Session: "s"}) },
 	}
+
 	for name, read := range reads {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
@@ -379,6 +380,7 @@ func payload(t *testing.T, e *store) {
 		}
 		return string(data)
 	}
+
 	for range 2 {
 		require.Equal(t, `{"limit":10}`, part(engine.PartArgs))
 		require.Empty(t, part(engine.PartResult))

@@ -194,6 +194,7 @@ func due(t *testing.T, e *store) {
 		s.Enabled = id != "sc_disabled"
 		stored[id] = put(t, e, s)
 	}
+
 	for _, c := range []struct {
 		after time.Duration
 		max   int

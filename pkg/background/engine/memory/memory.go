@@ -127,6 +127,7 @@ func (e *Engine) List(_ context.Context, q engine.Query) ([]engine.Run, error) {
 			break
 		}
 	}
+
 	return runs, nil
 }
 
@@ -215,6 +216,7 @@ func (e *Engine) Open(_ context.Context, id, name string) (engine.Artifact, erro
 			return artifact{bytes.NewReader(data)}, err
 		}
 	}
+
 	return nil, fmt.Errorf("%w: %s of %s", engine.ErrNotFound, name, id)
 }
 
@@ -237,6 +239,7 @@ func (e *Engine) Acknowledge(_ context.Context, session string, ids []string) er
 		e.count(r)
 		e.publish(engine.EventSeen, r)
 	}
+
 	return nil
 }
 
@@ -253,6 +256,7 @@ func (e *Engine) Prune(_ context.Context, ret engine.Retention) (int, error) {
 	for session := range e.sessions {
 		removed += e.pruneSession(session, ret)
 	}
+
 	return removed, nil
 }
 
@@ -275,6 +279,7 @@ func (e *Engine) pruneSession(session string, ret engine.Retention) int {
 			removed++
 		}
 	}
+
 	return removed
 }
 

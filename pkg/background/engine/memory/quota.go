@@ -80,6 +80,7 @@ func (e *Engine) makeRoom(session string, size int64) error {
 	if len(schedules) > 0 {
 		e.removeSchedules(schedules)
 	}
+
 	return nil
 }
 
@@ -101,6 +102,7 @@ func (e *Engine) evictables() []evictable {
 			all = append(all, evictable{r.run.FinishedAt, r.run.Session, r.counted.used, r, ""})
 		}
 	}
+
 	for _, s := range e.schedules {
 		if s.counted.evictable > 0 {
 			all = append(all, evictable{s.changed, s.Session, s.counted.used, nil, s.ID})
@@ -113,5 +115,6 @@ func (e *Engine) evictables() []evictable {
 		}
 		return cmp.Compare(a.run.seq, b.run.seq)
 	})
+
 	return all
 }

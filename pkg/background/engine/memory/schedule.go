@@ -160,5 +160,6 @@ func (e *Engine) Due(_ context.Context, now time.Time, max int) (due []engine.Sc
 		}
 		due = append(due, s)
 	}
+
 	return due, time.Time{}, nil
 }

@@ -93,6 +93,7 @@ func (w *worker) Submit(_ context.Context, run engine.Run, permits *engine.Permi
 	if holder == nil {
 		e.hint(engine.HintQueue)
 	}
+
 	return nil
 }
 
@@ -131,6 +132,7 @@ func (w *worker) admit(run engine.Run, permits *engine.Permits, session error) e
 			return err
 		}
 	}
+
 	return e.makeRoom(run.Session, run.Size())
 }
 
@@ -162,6 +164,7 @@ func (e *Engine) permitted(run engine.Run, permits engine.Permits, session error
 	if permits.Owner > 0 && owned >= permits.Owner {
 		return &engine.LimitError{Err: engine.ErrOwnerLimit, Max: permits.Owner}
 	}
+
 	return nil
 }
 
@@ -170,6 +173,7 @@ func (w *worker) Claim(_ context.Context, max int, permits engine.Permits) ([]en
 	e := w.engine
 	e.mu.Lock()
 	defer e.mu.Unlock()
+
 	if err := w.check(); err != nil {
 		return nil, err
 	}
@@ -191,6 +195,7 @@ func (w *worker) Claim(_ context.Context, max int, permits engine.Permits) ([]en
 		r.holder = w
 		claimed = append(claimed, r.run.Light().Clone())
 	}
+
 	return claimed, nil
 }
 
@@ -233,6 +238,7 @@ func (w *worker) Renew(_ context.Context, held map[string]engine.Beat) (engine.R
 	e := w.engine
 	e.mu.Lock()
 	defer e.mu.Unlock()
+
 	if err := w.check(); err != nil {
 		return engine.Renewal{}, err
 	}
@@ -265,6 +271,7 @@ func (w *worker) Renew(_ context.Context, held map[string]engine.Beat) (engine.R
 			news.Notices = true
 		}
 	}
+
 	return news, nil
 }
 
@@ -281,6 +288,7 @@ func (w *worker) Orphans(_ context.Context, max int) ([]engine.Run, error) {
 	e := w.engine
 	e.mu.Lock()
 	defer e.mu.Unlock()
+
 	if err := w.check(); err != nil {
 		return nil, err
 	}
@@ -294,6 +302,7 @@ func (w *worker) Orphans(_ context.Context, max int) ([]engine.Run, error) {
 		r.holder = w
 		taken = append(taken, r.run.Light().Clone())
 	}
+
 	return taken, nil
 }
 
@@ -354,6 +363,7 @@ func (w *worker) Notices(_ context.Context, max int) ([]engine.Run, error) {
 	e := w.engine
 	e.mu.Lock()
 	defer e.mu.Unlock()
+
 	if err := w.check(); err != nil {
 		return nil, err
 	}
@@ -367,6 +377,7 @@ func (w *worker) Notices(_ context.Context, max int) ([]engine.Run, error) {
 		r.notifier = w
 		taken = append(taken, r.run.Light().Clone())
 	}
+
 	return taken, nil
 }
 
@@ -375,6 +386,7 @@ func (w *worker) Leave(context.Context) error {
 	e := w.engine
 	e.mu.Lock()
 	defer e.mu.Unlock()
+
 	if w.left {
 		return nil
 	}

@@ -101,6 +101,7 @@ func (l *Ledger) Room(session string, size int64) (*Eviction, error) {
 	for giver := range e.want {
 		e.more = min(e.more, l.accounts[giver].used/20)
 	}
+
 	return e, nil
 }
 
@@ -115,6 +116,7 @@ func (l *Ledger) claim(e *Eviction, who string, after account, lack int64) bool 
 		name string
 		account
 	}
+
 	var givers []giver
 	for name, a := range l.accounts {
 		if name == who {
@@ -127,6 +129,7 @@ func (l *Ledger) claim(e *Eviction, who string, after account, lack int64) bool 
 	slices.SortFunc(givers, func(a, b giver) int {
 		return cmp.Or(cmp.Compare(b.used, a.used), cmp.Compare(a.name, b.name))
 	})
+
 	for _, g := range givers {
 		vain := max(0, g.used-l.quota.Each) // it is not counted anyway
 		if gain := min(lack, g.evictable-vain); gain > 0 {
@@ -137,6 +140,7 @@ func (l *Ledger) claim(e *Eviction, who string, after account, lack int64) bool 
 			return true
 		}
 	}
+
 	return false
 }
 
