@@ -44,19 +44,19 @@ var layers = map[string][]string{
 	"host/internal/instance":             {"internal/fuel", "internal/snapshot", "internal/wasmbin"}, // memory and state of guests; knows no call
 	"host":                               {"abi", "host/internal/compiler", "host/internal/codecache", "host/internal/sched", "host/internal/instance", "internal/fuel", "internal/snapshot", "internal/wasmbin", "internal/rootfs", "internal/fair"},
 	"plugins":                            {"abi", "host", "internal/schema", "internal/owned", "internal/document", "internal/strictjson"},
-	"pkg/background":                     {}, // knows nothing of wasm, anyone can import it
+	"pkg/background":                     {"pkg/background/engine", "pkg/background/engine/memory", "pkg/background/internal/schedule", "pkg/background/output"}, // knows nothing of wasm, anyone can import it
+	"pkg/background/internal/schedule":   {},
 	"pkg/background/engine":              {}, // records, and what a store of them must do
 	"pkg/background/internal/ledger":     {"pkg/background/engine"},
 	"pkg/background/output":              {"pkg/background/engine"},
 	"pkg/background/engine/memory":       {"pkg/background/engine", "pkg/background/engine/enginetest", "pkg/background/internal/ledger", "pkg/background/output"},
 	"pkg/background/engine/enginetest":   {"pkg/background/engine"},
-	"pkg/background/enginetest":          {"pkg/background"},
-	"pkg/background/sqlite":              {"pkg/background", "pkg/background/enginetest"},
+	"pkg/background/sqlite":              {"pkg/background/engine", "pkg/background/engine/enginetest", "pkg/background/internal/ledger", "pkg/background/output"},
 	"server/wire":                        {"abi"},                // JSON shapes
 	"client":                             {"abi", "server/wire"}, // the HTTP API as Go: no engine comes with it
 	"server/identity":                    {"server/wire"},        // tokens and users, for any transport
 	"server/httpapi":                     {"abi", "server", "server/identity", "server/wire", "internal/strictjson", "internal/fair"},
-	"server":                             {"abi", "host", "plugins", "pkg/background", "pkg/background/sqlite", "server/wire", "internal/schema", "internal/fair", "internal/strictjson"},
+	"server":                             {"abi", "host", "plugins", "pkg/background", "pkg/background/engine", "pkg/background/sqlite", "server/wire", "internal/schema", "internal/fair", "internal/strictjson"},
 	"server/mcpapi":                      {"abi", "server", "server/wire", "server/identity", "internal/strictjson", "internal/fair"},
 	"server/webui":                       {"abi", "server", "server/wire", "internal/human"},
 	"internal/plugintest":                {"abi", "internal/wasmbin"},                        // for tests only

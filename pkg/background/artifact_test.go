@@ -103,7 +103,7 @@ func TestOrderAtTheEnd(t *testing.T) {
 		var checked bool
 		m = newManager(t, Config{PerSession: 1, OnNotice: func(n Notice) {
 			require.Equal(t, StatusSucceeded, must(m.engine.Get(t.Context(), n.ID)).Status)
-			require.JSONEq(t, `"slept"`, string(must(m.Get(t.Context(), alice, n.ID)).Result))
+			require.JSONEq(t, `"slept"`, result(t, m, alice, n.ID))
 			require.Contains(t, artifact(t, m, alice, n.ID, ResultJSON), "succeeded")
 			_, err := m.Spawn(t.Context(), alice, SpawnRequest{Tool: "echo", Silent: true})
 			require.NoError(t, err)
@@ -119,32 +119,22 @@ func TestOrderAtTheEnd(t *testing.T) {
 // that wrote it, though the record was read before.
 func TestTailOfARunThatStarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		engine := &heldEngine{slowEngine{MemoryEngine: NewMemoryEngine()}, make(chan struct{})}
+		open := make(chan struct{})
+		engine := gated(open)
 		m := newManager(t, Config{Engine: engine, Executor: func(_ context.Context, _ Run, sink *Sink) (Outcome, error) {
 			_, _ = sink.Stdout().Write([]byte("working\n"))
 			time.Sleep(time.Hour)
 			return Outcome{}, nil
 		}})
 		id := spawned(t, m, alice, "tool")
-		engine.afterGet = func() {
-			close(engine.claimable)
+		engine.after = onFirst("get", func() {
+			close(open)
 			synctest.Wait()
-		}
+		})
 		chunk, err := m.Tail(t.Context(), alice, id, 0, 100)
 		require.NoError(t, err)
 		require.Equal(t, Chunk{Data: []byte("working\n"), End: 8, Attempt: 1}, chunk)
 		wait(t, m, alice, id)
 		require.Equal(t, 1, must(m.Tail(t.Context(), alice, id, 0, 100)).Attempt)
 	})
-}
-
-// A heldEngine holds runs that are to start.
-type heldEngine struct {
-	slowEngine
-	claimable chan struct{}
-}
-
-func (e *heldEngine) Claim(ctx context.Context, id string) (Lease, error) {
-	<-e.claimable
-	return e.MemoryEngine.Claim(ctx, id)
 }

@@ -4,13 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"runtime"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
-	"weak"
 
 	"github.com/stretchr/testify/require"
 )
@@ -184,103 +181,48 @@ func TestCheckWaits(t *testing.T) {
 func TestLookupRacesTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		chunks := make(chan string)
-		engine := &slowEngine{MemoryEngine: NewMemoryEngine()}
+		engine := hooked(nil)
 		m := newManager(t, Config{Engine: engine, Executor: feed(chunks)})
 		id := spawned(t, m, alice, "tool")
-		engine.afterGet = func() {
+		engine.after = onFirst("get", func() {
 			close(chunks)
 			synctest.Wait()
-		}
+		})
 		require.Equal(t, StatusSucceeded, must(m.Get(t.Context(), alice, id)).Status)
 	})
 }
 
-// A slowEngine does something else once between reading a record and
-// returning it.
-type slowEngine struct {
-	*MemoryEngine
-	afterGet func()
-}
-
-func (e *slowEngine) Get(ctx context.Context, id string) (Run, error) {
-	run, err := e.MemoryEngine.Get(ctx, id)
-	if f := e.afterGet; f != nil {
-		e.afterGet = nil
-		f()
-	}
-	return run, err
-}
-
-// weighedEngine knows whether the last result it gave out is still held.
-type weighedEngine struct {
-	*MemoryEngine
-	last atomic.Pointer[weak.Pointer[byte]]
-	gone atomic.Bool
-}
-
-func (e *weighedEngine) Get(ctx context.Context, id string) (Run, error) {
-	if e.gone.Load() {
-		return Run{}, ErrNotFound
-	}
-	run, err := e.MemoryEngine.Get(ctx, id)
-	if run.Result != nil {
-		run.Result = append(make(json.RawMessage, 0, 1<<20), run.Result...)
-		last := weak.Make(&run.Result[0])
-		e.last.Store(&last)
-	}
-	return run, err
-}
-
-// Who waits for a run holds no results of others meanwhile: there are many who
-// wait, and results are large.
-func TestCheckHoldsNoResultsWhileItWaits(t *testing.T) {
-	for name, gone := range map[string]bool{"there": false, "purged meanwhile": true} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				engine := &weighedEngine{MemoryEngine: NewMemoryEngine()}
-				m := newManager(t, Config{Engine: engine, Executor: func(ctx context.Context, run Run, _ *Sink) (Outcome, error) {
-					if run.Tool == "sleep" {
-						time.Sleep(time.Minute)
-					}
-					return Outcome{Result: json.RawMessage(`{"n":4}`)}, nil
-				}})
-				ended, sleeps := spawned(t, m, alice, "echo"), spawned(t, m, alice, "sleep")
-				synctest.Wait()
-				checked := make(chan Checked)
-				go func() {
-					c, err := m.Check(t.Context(), alice, CheckRequest{IDs: []string{ended, sleeps}, Until: UntilAll, Wait: 5 * time.Minute})
-					require.NoError(t, err)
-					checked <- c
-				}()
-				synctest.Wait()
-				require.NotNil(t, engine.last.Load(), "its record was read")
-				runtime.GC()
-				require.Nil(t, engine.last.Load().Value())
-				engine.gone.Store(gone)
-				c := <-checked
-				if gone {
-					require.Equal(t, []string{ended}, c.Missing.IDs)
-					return
-				}
-				require.Len(t, c.Reports, 2)
-				require.JSONEq(t, `{"n":4}`, string(c.Reports[0].Result))
-			})
-		})
-	}
-}
-
-// loglessEngine has removed the records of all runs whose logs are asked for.
-type loglessEngine struct{ *MemoryEngine }
-
-func (loglessEngine) Tail(_ context.Context, id string, _ int64, _ int) (Chunk, error) {
-	return Chunk{}, fmt.Errorf("%w: %s", ErrNotFound, id)
+// A run that is purged while a check waits for another one is missing, and its
+// result is not held meanwhile.
+func TestCheckOfARunThatGoesMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t, Config{RetainRuns: 1, Executor: func(ctx context.Context, run Run, sink *Sink) (Outcome, error) {
+			if run.Tool == "sleep" {
+				time.Sleep(3 * time.Minute)
+			}
+			return Outcome{Result: json.RawMessage(`{"n":4}`)}, nil
+		}, MaxTimeout: time.Hour, Timeout: time.Hour})
+		ended, sleeps := spawned(t, m, alice, "echo"), spawned(t, m, alice, "sleep")
+		require.NoError(t, m.Acknowledge(t.Context(), alice, []string{ended}))
+		time.AfterFunc(30*time.Second, func() { spawn(t, m, alice, "echo") })
+		c, err := m.Check(t.Context(), alice, CheckRequest{IDs: []string{sleeps, ended}, Until: UntilAll, Wait: 5 * time.Minute})
+		require.NoError(t, err)
+		require.Len(t, c.Reports, 2, "what was found terminal does not change")
+		require.Nil(t, c.Reports[1].Result, "and its result went with its record")
+	})
 }
 
 // A run whose record goes while it is shown is shown as it was read, without its
 // log.
 func TestCheckOfARunThatGoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newManager(t, Config{Engine: loglessEngine{NewMemoryEngine()}, Executor: func(_ context.Context, _ Run, sink *Sink) (Outcome, error) {
+		logless := hooked(func(method string) error {
+			if method == "tail" {
+				return ErrNotFound
+			}
+			return nil
+		})
+		m := newManager(t, Config{Engine: logless, Executor: func(_ context.Context, _ Run, sink *Sink) (Outcome, error) {
 			_, err := sink.Stdout().Write([]byte("some words\n"))
 			return Outcome{Result: json.RawMessage(`{"n":4}`)}, err
 		}})
@@ -316,7 +258,7 @@ func TestContextFreesWaiters(t *testing.T) {
 func TestList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(t, Config{})
-		empty, err := json.Marshal(must(m.List(t.Context(), alice, ListRequest{})))
+		empty, err := json.Marshal(must(m.Overview(t.Context(), alice, OverviewRequest{})))
 		require.NoError(t, err)
 		require.JSONEq(t, `{"active":0,"finished":0,"tasks":[]}`, string(empty))
 
@@ -330,7 +272,7 @@ func TestList(t *testing.T) {
 		require.NoError(t, err)
 		spawned(t, m, bob, "sleep")
 
-		all := must(m.List(t.Context(), alice, ListRequest{Limit: 4}))
+		all := must(m.Overview(t.Context(), alice, OverviewRequest{Limit: 4}))
 		require.Equal(t, 2, all.Active)
 		require.Equal(t, 3, all.Finished)
 		require.Equal(t, 1, all.More)
@@ -339,11 +281,11 @@ func TestList(t *testing.T) {
 		require.Equal(t, Row{TaskID: first, Tool: "sleep", Title: "Background sleep", Status: StatusRunning, ElapsedSeconds: 4}, all.Tasks[1])
 		require.Equal(t, StatusSucceeded, all.Tasks[2].Status)
 
-		active := must(m.List(t.Context(), alice, ListRequest{ActiveOnly: true}))
+		active := must(m.Overview(t.Context(), alice, OverviewRequest{ActiveOnly: true}))
 		require.Len(t, active.Tasks, 2)
 		require.Equal(t, 3, active.Finished, "counts are honest")
 		require.Zero(t, active.More)
-		_, err = m.List(t.Context(), "", ListRequest{})
+		_, err = m.Overview(t.Context(), "", OverviewRequest{})
 		require.ErrorIs(t, err, ErrInvalid, "no session is not every session")
 	})
 }
@@ -458,8 +400,8 @@ func TestCheckingAgainAndAgain(t *testing.T) {
 		require.Empty(t, next(CheckRequest{}))
 		require.Empty(t, next(CheckRequest{}))
 		require.Empty(t, next(CheckRequest{Peek: true}), "an operator's looks do not count")
-		require.Equal(t, nextTold, next(CheckRequest{}), "the third")
-		require.Equal(t, nextTold, next(CheckRequest{}))
+		require.Equal(t, testTexts.Notified, next(CheckRequest{}), "the third")
+		require.Equal(t, testTexts.Notified, next(CheckRequest{}))
 		steps <- writes("new")
 		synctest.Wait()
 		require.Empty(t, next(CheckRequest{}), "something is new")
@@ -508,37 +450,32 @@ func TestListShowsSchedules(t *testing.T) {
 			_, err := m.engine.PutSchedule(t.Context(), s, 5)
 			require.NoError(t, err)
 		}
-		listing := must(m.List(t.Context(), alice, ListRequest{}))
+		listing := must(m.Overview(t.Context(), alice, OverviewRequest{}))
 		require.Len(t, listing.Schedules, 1)
 		require.Equal(t, ScheduleRow{"sc_a", strings.Repeat("ä", 39) + "…", listing.Schedules[0].NextTriggerAt}, listing.Schedules[0])
 		require.True(t, listing.Schedules[0].NextTriggerAt.Equal(next))
 	})
 }
 
-// A check of several runs holds neither their records nor what of them nobody
-// wants: each is there while it is looked at.
-func TestCheckHoldsOneRecord(t *testing.T) {
+// A check leaves out results that are larger than was asked for, and says how
+// large they are.
+func TestCheckOfLargeResults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		engine := &weighedEngine{MemoryEngine: NewMemoryEngine()}
 		large := json.RawMessage(`"` + strings.Repeat("x", 100<<10) + `"`)
-		m := newManager(t, Config{Engine: engine, Executor: func(context.Context, Run, *Sink) (Outcome, error) {
+		m := newManager(t, Config{Executor: func(_ context.Context, run Run, _ *Sink) (Outcome, error) {
+			if run.Tool == "small" {
+				return Outcome{Result: json.RawMessage(`1`), Content: large}, nil
+			}
 			return Outcome{Result: large}, nil
 		}})
-		ids := []string{spawned(t, m, alice, "echo"), spawned(t, m, alice, "echo"), spawned(t, m, alice, "echo")}
-		synctest.Wait()
-		var seen []string
-		var before weak.Pointer[byte]
-		c, err := m.Check(t.Context(), alice, CheckRequest{IDs: ids, Each: func(run Run, r *Report) {
-			runtime.GC()
-			require.Nil(t, before.Value(), "the record before is gone")
-			require.Len(t, r.Result, len(large))
-			before, r.Result = weak.Make(&run.Result[0]), nil
-			seen = append(seen, run.ID)
-		}})
+		ids := []string{spawned(t, m, alice, "large"), spawned(t, m, alice, "small")}
+		c, err := m.Check(t.Context(), alice, CheckRequest{IDs: ids, MaxPayload: 1000})
 		require.NoError(t, err)
-		require.Equal(t, ids, seen)
-		require.Len(t, c.Reports, 3)
 		require.Nil(t, c.Reports[0].Result)
+		require.Equal(t, len(large), c.Reports[0].OmittedResult)
+		require.Equal(t, "1", string(c.Reports[1].Result))
+		require.Equal(t, len(large), c.Reports[1].OmittedContent)
+		require.Equal(t, string(large), result(t, m, alice, ids[0]))
 		require.Empty(t, must(m.Pending(t.Context(), alice, 0)), "their ends were seen")
 	})
 }

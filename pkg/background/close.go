@@ -4,107 +4,99 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/toolhost/toolhost/pkg/background/engine"
 )
+
+// hung is how long Close waits for what has nothing left to do but to return:
+// what takes that long never will. It is long, as a machine may be slow or
+// suspended for a while.
+const hung = 30 * time.Second
 
 // Close ends the manager. It admits and starts no more runs and waits for the
 // active ones, and for foreground calls, until ctx is done. Then it interrupts
-// those that are left: their context is canceled with the cause [ErrClosed].
-// A run that may be run again is queued for the next manager of the engine;
-// the others end as failed with [KindInterrupted]. Runs that were queued stay
-// so.
+// the rest: their context is canceled with the cause [ErrClosed]. A run that may
+// be run again is queued for another worker or the next start; the others end as
+// failed with [engine.KindInterrupted]. Queued runs stay queued.
 //
-// It returns nil when they have ended and all is stored and told, and an error
-// matching [ErrStillRunning] with the ids of those that have not after the
-// grace and 30 seconds more: their executor ignores its context. As long it
-// waits, after that, for an OnNotice or an engine that does not return.
+// It returns nil when they have ended, all is stored and all notices are handed
+// out. It returns an error matching [ErrStillRunning] with the ids of runs that
+// have not ended after the grace period and 30 seconds more: their executor
+// ignores its context. After that it waits as long for an OnNotice or an engine
+// that does not return. After an error the lease on the engine is kept: call
+// Close again later.
 //
 // Records can still be read afterwards. Close may be called more than once.
 func (m *Manager) Close(ctx context.Context) error {
-	tasks := m.shut()
+	m.runs.close()
+	m.scheduler.stop()
+	tasks := m.runs.both()
 	if !allDone(tasks, ctx.Done()) {
 		m.log.Warn("background runs are interrupted by the shutdown", "active", len(tasks))
 		for _, t := range tasks {
 			t.interrupt()
 		}
 	}
-	patience, release := context.WithTimeout(m.base, m.cfg.Grace+hung)
+
+	late, release := context.WithTimeout(m.base, m.cfg.Grace+hung)
 	defer release()
 	var errs []error
-	if allDone(tasks, patience.Done()) {
-		m.running.Wait()
-		errs = append(errs, m.storeRest(patience))
+	if allDone(tasks, late.Done()) {
+		m.runs.running.Wait()
+		errs = append(errs, m.worker.storeRest(late))
 	} else {
 		errs = append(errs, stillRunning(tasks))
 	}
-	return errors.Join(append(errs, m.endKeepers()...)...)
+	errs = append(errs, m.endHelpers())
+	if err := errors.Join(errs...); err != nil {
+		return err // the lease is kept, so that what is missing can be stored later
+	}
+
+	m.quit()
+	<-m.kept
+	if err := m.member.leave(m.base); err != nil && !errors.Is(err, engine.ErrFenced) {
+		return fmt.Errorf("leaving the engine: %w", err)
+	}
+	return nil
 }
 
-// hung is how long Close waits for what has nothing left to do but to return:
-// what takes that long never will. A machine that is slow, or stands still for a
-// while, must not be taken for it.
-const hung = 30 * time.Second
-
-// endKeepers ends the goroutines that are not runs, and says which do not end.
-func (m *Manager) endKeepers() (errs []error) {
-	patience, release := context.WithTimeout(m.base, hung)
+// endHelpers ends the goroutines that hand out notices and fire schedules, and
+// returns which do not end, or do not answer.
+func (m *Manager) endHelpers() error {
+	late, release := context.WithTimeout(m.base, hung)
 	defer release()
-	m.notices.close()
-	for name, ended := range map[string]chan struct{}{"OnNotice": m.notices.ended, "the schedules": m.planned} {
-		if !closedFirst(ended, patience.Done()) {
-			errs = append(errs, fmt.Errorf("%w: %s did not return", ErrStillRunning, name))
-		}
+	m.notifier.close()
+
+	var errs []error
+	if !closedFirst(m.notifier.ended, late.Done()) {
+		errs = append(errs, fmt.Errorf("%w: OnNotice did not return", ErrStillRunning))
 	}
-	m.quit()
-	if !closedFirst(m.kept, patience.Done()) {
+	if !closedFirst(m.scheduler.ended, late.Done()) {
+		errs = append(errs, fmt.Errorf("%w: the schedules did not return", ErrStillRunning))
+	}
+	select {
+	case m.idle <- struct{}{}:
+	case <-m.kept:
+	case <-late.Done():
 		errs = append(errs, fmt.Errorf("%w: the engine did not answer", ErrStillRunning))
 	}
-	return errs
+	return errors.Join(errs...)
 }
 
-// shut admits no more runs, lets go of those that have not started, and
-// returns the others, and the foreground calls.
-func (m *Manager) shut() []*task {
-	m.mu.Lock()
-	m.closing = true
-	var left []*task
-	for _, waiting := range m.blocked {
-		left = append(left, waiting...)
-	}
-	clear(m.blocked)
-	m.mu.Unlock()
-	m.unplan()
-	for _, t := range append(left, m.limits.close()...) {
-		m.leave(t)
-	}
-	for _, t := range m.allTasks() {
-		if t.orphan.CompareAndSwap(true, false) {
-			m.leave(t)
-		}
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return slices.AppendSeq(slices.Collect(maps.Values(m.tasks)), maps.Keys(m.calls))
-}
-
-// Unfinished returns the runs whose work goes on, and the calls in the
+// Unfinished returns the runs whose work has not ended, and the calls in the
 // foreground: what [Manager.Close] waits for, the oldest first. They are as they
 // were when they came in; a call has an ID that nobody else knows.
-func (m *Manager) Unfinished() []Run {
-	m.mu.Lock()
-	tasks := slices.AppendSeq(slices.Collect(maps.Values(m.tasks)), maps.Keys(m.calls))
-	m.mu.Unlock()
-
-	var left []Run
-	for _, t := range tasks {
+func (m *Manager) Unfinished() []engine.Run {
+	var left []engine.Run
+	for _, t := range m.runs.both() {
 		if !t.ended() {
 			left = append(left, t.run)
 		}
 	}
-	slices.SortFunc(left, func(a, b Run) int { return a.CreatedAt.Compare(b.CreatedAt) })
+	slices.SortFunc(left, func(a, b engine.Run) int { return a.CreatedAt.Compare(b.CreatedAt) })
 	return left
 }
 
@@ -120,17 +112,6 @@ func stillRunning(tasks []*task) error {
 	return fmt.Errorf("%w: %s", ErrStillRunning, strings.Join(ids, ", "))
 }
 
-// storeRest tries once more to store the ends that could not be stored.
-func (m *Manager) storeRest(ctx context.Context) error {
-	var errs []error
-	for _, t := range m.allTasks() {
-		if err := m.retry(ctx, t); err != nil {
-			errs = append(errs, fmt.Errorf("storing the end of run %s: %w", t.run.ID, err))
-		}
-	}
-	return errors.Join(errs...)
-}
-
 // allDone waits until all tasks have ended, or until enough delivers or is
 // closed, and reports which.
 func allDone[T any](tasks []*task, enough <-chan T) bool {
@@ -142,13 +123,11 @@ func allDone[T any](tasks []*task, enough <-chan T) bool {
 	return true
 }
 
-// closedFirst waits until done is closed, or until enough delivers or is closed, and
-// reports which; done, if it is both.
+// closedFirst waits until done is closed, or until enough delivers or is closed,
+// and reports which; done, if it is both.
 func closedFirst[T any](done <-chan struct{}, enough <-chan T) bool {
-	select {
-	case <-done:
+	if closed(done) {
 		return true
-	default:
 	}
 	select {
 	case <-done:

@@ -26,7 +26,6 @@ func TestCloseDrains(t *testing.T) {
 		require.Equal(t, StatusSucceeded, must(m.Get(t.Context(), alice, id)).Status, "records can be read")
 		_, err := m.Spawn(t.Context(), alice, SpawnRequest{Tool: "echo"})
 		require.ErrorIs(t, err, ErrClosed)
-		require.Empty(t, m.limits.lines)
 	})
 }
 
@@ -46,7 +45,7 @@ func TestCloseInterrupts(t *testing.T) {
 		for _, id := range []string{polite, deaf} {
 			run := must(m.Get(t.Context(), alice, id))
 			require.Equal(t, StatusFailed, run.Status)
-			require.Equal(t, RunError{KindInterrupted, textInterrupted}, *run.Error)
+			require.Equal(t, RunError{Kind: KindInterrupted, Message: textInterrupted}, *run.Error)
 		}
 		require.Equal(t, StatusSucceeded, must(m.Get(t.Context(), alice, stubborn)).Status, "a result is kept")
 		require.NoError(t, m.Close(ctx), "again")
@@ -83,7 +82,7 @@ func TestCloseRacesSpawn(t *testing.T) {
 		}
 		require.NoError(t, m.Close(t.Context()))
 		all.Wait()
-		require.Zero(t, must(m.List(t.Context(), alice, ListRequest{})).Active)
+		require.Zero(t, must(m.Overview(t.Context(), alice, OverviewRequest{})).Active)
 	})
 }
 
@@ -118,17 +117,18 @@ func TestCloseLeavesWhatCanGoOn(t *testing.T) {
 		require.Equal(t, KindInterrupted, must(first.Get(t.Context(), alice, once)).Error.Kind)
 		require.Equal(t, KindInterrupted, must(first.Get(t.Context(), alice, secret.ID)).Error.Kind)
 		require.Equal(t, StatusQueued, status(t, first, alice, waiting))
-		require.Empty(t, first.tasks)
+		require.Empty(t, first.runs.all())
 
 		m := newManager(t, Config{Engine: engine, Readmit: readmit})
 		require.Equal(t, StatusSucceeded, wait(t, m, alice, waiting).Status)
-		require.Equal(t, StatusSucceeded, wait(t, m, alice, after).Status)
+		require.Equal(t, StatusQueued, status(t, m, alice, after), "also for the next manager it comes after that one")
 		synctest.Wait() // the others may have ended before it was claimed
 		run := must(m.Get(t.Context(), alice, again))
 		require.Equal(t, StatusRunning, run.Status)
 		require.Equal(t, 2, run.Attempt)
 		_, err = m.Stop(t.Context(), alice, again, StopRequest{})
 		require.NoError(t, err)
+		require.Equal(t, StatusSucceeded, wait(t, m, alice, after).Status)
 	})
 }
 
@@ -147,7 +147,7 @@ func TestCloseKeepsAStop(t *testing.T) {
 
 func TestCloseWithoutItsEngine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		engine := &brokenEngine{MemoryEngine: NewMemoryEngine()}
+		engine := newBroken(NewMemoryEngine())
 		m := newManager(t, Config{Engine: engine, Logger: logTo(new(testlog.Buffer))})
 		id := spawned(t, m, alice, "second")
 		engine.broken.Store(true)
@@ -162,7 +162,7 @@ func TestCloseWithoutItsEngine(t *testing.T) {
 
 func TestCloseWithAStuckEngine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		engine := &spyEngine{MemoryEngine: NewMemoryEngine(), takes: time.Hour}
+		engine := newSpy(time.Hour, "renew")
 		m := newManager(t, Config{Engine: engine})
 		id := spawned(t, m, alice, "sleep")
 		time.Sleep(HeartbeatEvery + time.Millisecond) // the keeper is in it now
@@ -174,6 +174,7 @@ func TestCloseWithAStuckEngine(t *testing.T) {
 		require.ErrorContains(t, err, id)
 		require.ErrorContains(t, err, "the engine did not answer")
 		require.Equal(t, DefaultGrace+2*hung, time.Since(began))
+		engine.fast.Store(true)
 		time.Sleep(3 * time.Hour)
 	})
 }

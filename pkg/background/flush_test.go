@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -17,44 +18,36 @@ import (
 
 // A spyEngine counts what its leases are asked to do, and may be slow at it.
 type spyEngine struct {
-	*MemoryEngine
-	takes                         time.Duration // each write
-	appends, extends, completions atomic.Int64
+	*hookEngine
+	appends, reports, completions atomic.Int64
 	most                          atomic.Int64 // bytes of one append
+	fast                          atomic.Bool  // no more slow
 }
 
-func (e *spyEngine) Claim(ctx context.Context, id string) (Lease, error) {
-	lease, err := e.MemoryEngine.Claim(ctx, id)
-	return &spyLease{lease, e}, err
-}
-
-func (e *spyEngine) Cancel(ctx context.Context, id string, c Cancellation) (Run, error) {
-	time.Sleep(e.takes)
-	return e.MemoryEngine.Cancel(ctx, id, c)
-}
-
-type spyLease struct {
-	Lease
-	spy *spyEngine
-}
-
-func (l *spyLease) Append(ctx context.Context, offset int64, p []byte) error {
-	l.spy.appends.Add(1)
-	l.spy.most.Store(max(l.spy.most.Load(), int64(len(p))))
-	time.Sleep(l.spy.takes)
-	return l.Lease.Append(ctx, offset, p)
-}
-
-func (l *spyLease) Extend(ctx context.Context, b Beat) (*Cancellation, error) {
-	l.spy.extends.Add(1)
-	time.Sleep(l.spy.takes)
-	return l.Lease.Extend(ctx, b)
-}
-
-func (l *spyLease) Complete(ctx context.Context, s Status, b Beat, e End) (Run, error) {
-	l.spy.completions.Add(1)
-	time.Sleep(l.spy.takes)
-	return l.Lease.Complete(ctx, s, b, e)
+// newSpy returns a spyEngine whose writes to runs take so long.
+func newSpy(takes time.Duration, more ...string) *spyEngine {
+	e := &spyEngine{hookEngine: hooked(nil)}
+	e.before = func(method string) error {
+		switch method {
+		case "append":
+			e.appends.Add(1)
+		case "report":
+			e.reports.Add(1)
+		case "complete":
+			e.completions.Add(1)
+		case "cancel":
+		default:
+			if !slices.Contains(more, method) {
+				return nil
+			}
+		}
+		if !e.fast.Load() {
+			time.Sleep(takes)
+		}
+		return nil
+	}
+	e.appended = func(n int) { e.most.Store(max(e.most.Load(), int64(n))) }
+	return e
 }
 
 // feed2 returns an executor that does to its sink what it is sent.
@@ -73,7 +66,7 @@ func writes(text string) func(*Sink) {
 
 func TestOutputIsStoredLive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		engine := &spyEngine{MemoryEngine: NewMemoryEngine()}
+		engine := newSpy(0)
 		steps := make(chan func(*Sink))
 		m := newManager(t, Config{Engine: engine, Executor: feed2(steps)})
 		id := spawned(t, m, alice, "tool")
@@ -88,10 +81,10 @@ func TestOutputIsStoredLive(t *testing.T) {
 		time.Sleep(100 * time.Millisecond)
 		require.True(t, strings.HasSuffix(stored(), "more\n"))
 
-		appends, extends := engine.appends.Load(), engine.extends.Load()
+		appends, reports := engine.appends.Load(), engine.reports.Load()
 		time.Sleep(time.Minute)
 		require.Equal(t, appends, engine.appends.Load(), "a run that is silent costs nothing")
-		require.LessOrEqual(t, engine.extends.Load()-extends, int64(time.Minute/HeartbeatEvery), "but its heartbeat")
+		require.Equal(t, reports, engine.reports.Load(), "its heartbeat is the worker's")
 		steps <- writes("last")
 		close(steps)
 		synctest.Wait()
@@ -131,7 +124,7 @@ func TestBeatsAreHeardOfLive(t *testing.T) {
 
 func TestSlowEngineIsAskedLess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		engine := &spyEngine{MemoryEngine: NewMemoryEngine(), takes: 10 * time.Second}
+		engine := newSpy(10 * time.Second)
 		m := newManager(t, Config{Engine: engine, OutputCap: 1000, Timeout: time.Hour, Executor: func(_ context.Context, _ Run, sink *Sink) (Outcome, error) {
 			for i := range 10_000 {
 				_, _ = fmt.Fprintf(sink.Stdout(), "line %d\n", i)
@@ -153,7 +146,7 @@ func TestSlowEngineIsAskedLess(t *testing.T) {
 
 func TestSlowEngineDoesNotHoldUpAStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		engine := &spyEngine{MemoryEngine: NewMemoryEngine(), takes: time.Minute}
+		engine := newSpy(time.Minute)
 		m := newManager(t, Config{Engine: engine})
 		var ended time.Time
 		m.cfg.Executor = func(ctx context.Context, _ Run, _ *Sink) (Outcome, error) {
@@ -173,7 +166,7 @@ func TestSlowEngineDoesNotHoldUpAStop(t *testing.T) {
 func TestOutputOnAFullDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log testlog.Buffer
-		engine := &brokenEngine{MemoryEngine: NewMemoryEngine()}
+		engine := newBroken(NewMemoryEngine())
 		steps := make(chan func(*Sink))
 		m := newManager(t, Config{Engine: engine, Executor: feed2(steps), Logger: logTo(&log)})
 		id := spawned(t, m, alice, "tool")
@@ -208,12 +201,10 @@ func TestCheckpoint(t *testing.T) {
 			kept = s
 		}
 		synctest.Wait()
-		require.NoError(t, engine.Requeue(t.Context(), id, 1))
-		lease, err := engine.Claim(t.Context(), id)
-		require.NoError(t, err)
+		lease := superseded(t, m, id)
 		require.Equal(t, "step 2", string(lease.Checkpoint()))
 		require.ErrorIs(t, kept.Checkpoint([]byte("zombie")), ErrFenced)
-		_, err = lease.Complete(t.Context(), StatusSucceeded, Beat{}, End{})
+		_, err := lease.Complete(t.Context(), StatusSucceeded, Beat{}, End{})
 		require.NoError(t, err)
 		close(steps)
 		synctest.Wait()
@@ -249,26 +240,24 @@ func TestFencedWriteStopsTheRun(t *testing.T) {
 			engine := NewMemoryEngine()
 			var log testlog.Buffer
 			causes := make(chan error, 1)
-			superseded := make(chan struct{})
+			fenced := make(chan struct{})
 			m := newManager(t, Config{Engine: engine, Logger: logTo(&log), Executor: func(ctx context.Context, _ Run, sink *Sink) (Outcome, error) {
-				<-superseded
+				<-fenced
 				write(sink)
 				<-ctx.Done()
 				causes <- context.Cause(ctx)
 				return Outcome{}, nil
 			}})
 			id := spawned(t, m, alice, "tool")
-			require.NoError(t, engine.Requeue(t.Context(), id, 1))
-			lease, err := engine.Claim(t.Context(), id)
-			require.NoError(t, err)
+			lease := superseded(t, m, id)
 			began := time.Now()
-			close(superseded)
+			close(fenced)
 			require.ErrorIs(t, <-causes, ErrFenced)
 			require.LessOrEqual(t, time.Since(began), 100*time.Millisecond)
 			synctest.Wait()
 			require.Empty(t, must(engine.Tail(t.Context(), id, 0, 100)).Data, "and changes nothing")
 			require.Contains(t, log.String(), "lost its lease")
-			_, err = lease.Complete(t.Context(), StatusSucceeded, Beat{}, End{})
+			_, err := lease.Complete(t.Context(), StatusSucceeded, Beat{}, End{})
 			require.NoError(t, err)
 		})
 	}
@@ -288,7 +277,7 @@ func TestTailAndArtifacts(t *testing.T) {
 		close(steps)
 		run := wait(t, m, alice, id)
 		require.Equal(t, "raw\x1b[", read())
-		require.Equal(t, "runs/"+id+"/output.log", run.LogPath())
+		require.Equal(t, "runs/"+id+"/output.log", run.Path(OutputLog))
 		for name, want := range map[string]string{OutputLog: "\x1b[1mraw\x1b[0m\r\n", ResultJSON: `"status":"succeeded"`} {
 			file, err := m.Open(t.Context(), alice, id, name)
 			require.NoError(t, err)

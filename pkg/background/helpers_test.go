@@ -11,9 +11,13 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
 const alice, bob = "alice", "bob"
+
+var testTexts = Texts{}.withDefaults()
 
 // newManager returns a manager that is closed when the test ends, and checks
 // then that no run is left active and no permit is held. Call it in a bubble,
@@ -32,8 +36,7 @@ func newManager(t *testing.T, cfg Config) *Manager {
 		active, err := m.engine.List(context.Background(), Query{Active: true})
 		require.NoError(t, err)
 		require.Empty(t, active, "runs left active")
-		require.Empty(t, m.limits.lines, "permits left")
-		require.Zero(t, m.limits.host, "permits left")
+		require.Zero(t, m.admission.active(), "slots left")
 	})
 	return m
 }
@@ -103,7 +106,11 @@ func wait(t *testing.T, m *Manager, session string, id string) Run {
 	runs, err := m.Wait(t.Context(), session, []string{id}, UntilAny)
 	require.NoError(t, err)
 	require.Len(t, runs, 1)
-	return runs[0]
+	run := runs[0]
+	run.Args = must(m.Payload(t.Context(), session, id, engine.PartArgs))
+	run.Result = must(m.Payload(t.Context(), session, id, engine.PartResult))
+	run.Content = must(m.Payload(t.Context(), session, id, engine.PartContent))
+	return run
 }
 
 func check(t *testing.T, m *Manager, session string, req CheckRequest) Report {

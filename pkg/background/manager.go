@@ -4,112 +4,84 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"maps"
-	"runtime"
-	"slices"
-	"sync"
 	"time"
+
+	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
 // A Manager runs an [Executor] in the background, for many sessions at once.
 // Make one with [New], and [Manager.Close] it when done. It is safe for
 // concurrent use, and owns every goroutine it starts.
+//
+// It is a worker of its engine, which several Managers can share, in one process
+// or in several, if the engine supports that.
 type Manager struct {
-	cfg    Config
-	engine Engine
-	log    *slog.Logger
-	base   context.Context // never done; its values are those of New's
-	limits *limits
-	born   time.Time
+	*core
+	member    *member    // the lease on the engine
+	runs      *registry  // the runs that this worker works on
+	admission *admission // lets runs in, and claims them from the queue
+	worker    *worker    // does their work
+	reader    *reader    // shows runs, wherever they are worked on
+	notifier  *notifier  // hands out notices
+	scheduler *scheduler // fires schedules
 
-	mu      sync.Mutex
-	closing bool
-	tasks   map[string]*task         // runs that this manager has to do with
-	calls   map[*task]struct{}       // foreground calls that are not parked
-	keys    map[string]chan struct{} // idempotency keys being spawned; closed when that is over
-	blocked map[string][]*task       // queued runs that wait for the end of a run, by its id
-	stats   Stats
-	running sync.WaitGroup // one for each goroutine that executes a run
-
-	looking   chan struct{} // has an element for each large record that a check looks at
-	notices   *notifier
-	scheduler scheduler
-	unplan    func()        // ends the schedules
-	planned   chan struct{} // closed when they have ended
-	quit      func()        // ends the keeper, and what else has not ended
-	kept      chan struct{} // closed when the keeper has ended
+	quit func()        // ends the keeper
+	idle chan struct{} // takes an element when the keeper does not wait for the engine
+	kept chan struct{} // closed when the keeper has ended
 }
 
-// New returns a Manager, after it has taken up what an earlier process left in
-// the engine; no other may use that at the same time. Runs that were queued
-// wait for their permits again. Those that were running are queued again if
-// [Config.Readmit] lets them, and end as failed with [KindOrphaned] if not, or
-// as canceled if that was asked for; their output is kept. Notices that were
-// not acknowledged are handed to [Config.OnNotice] again.
+// core is what all parts of a Manager share.
+type core struct {
+	cfg      Config
+	engine   engine.Engine
+	log      *slog.Logger
+	base     context.Context // never done; it has the values of New's context
+	counters counters
+}
+
+// New joins the engine and returns a Manager, after it has taken over the runs
+// that dead workers left, such as an earlier process: they are queued again if
+// they may be run again, and end as failed with [engine.KindOrphaned] if not, or
+// as canceled if that was asked for; their output is kept. Runs that were queued
+// wait for their turn.
 //
 // Runs may be executed before New returns. They see the values of ctx, but not
 // its end. The error, if any, matches [ErrInvalid], or says why the engine
-// could not be read.
+// could not be used.
 func New(ctx context.Context, cfg Config) (*Manager, error) {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
 		return nil, fmt.Errorf("background: %w", err)
 	}
-	m := &Manager{
-		cfg:     cfg,
-		engine:  cfg.Engine,
-		log:     cfg.Logger,
-		base:    context.WithoutCancel(ctx),
-		limits:  newLimits(cfg),
-		born:    time.Now(),
-		tasks:   make(map[string]*task),
-		calls:   make(map[*task]struct{}),
-		keys:    make(map[string]chan struct{}),
-		blocked: make(map[string][]*task),
-		stats:   Stats{Failed: make(map[ErrorKind]int64)},
-		looking: make(chan struct{}, runtime.GOMAXPROCS(0)),
-		notices: newNotifier(),
-		planned: make(chan struct{}),
-		kept:    make(chan struct{}),
+
+	c := &core{cfg: cfg, engine: cfg.Engine, log: cfg.Logger, base: context.WithoutCancel(ctx)}
+	m := &Manager{core: c, runs: newRegistry(), member: &member{core: c}, idle: make(chan struct{}), kept: make(chan struct{})}
+	m.admission = newAdmission(c, m.member, m.runs)
+	keeping, quit := context.WithCancel(c.base)
+	m.quit = quit
+	m.reader = &reader{core: c, runs: m.runs, quit: keeping.Done()}
+	m.worker = &worker{core: c, member: m.member, runs: m.runs, admission: m.admission, reader: m.reader}
+	m.admission.begin = m.worker.execute
+	m.notifier = newNotifier(c, m.member, m.runs)
+	m.scheduler = newScheduler(c, m.admission, m.worker)
+	m.worker.schedules = m.scheduler
+
+	m.member.lost = func() { m.abortAll(engine.ErrFenced) }
+	if err := m.member.join(ctx); err != nil {
+		return nil, fmt.Errorf("background: joining the engine: %w", err)
 	}
-	if err := m.engine.Limit(ctx, Quota{Max: cfg.RecordQuota, Each: cfg.OwnerQuota, Owner: cfg.Owner}); err != nil {
-		return nil, fmt.Errorf("background: counting what an earlier process left: %w", err)
+	if err := m.takeOver(ctx); err != nil {
+		return nil, fmt.Errorf("background: taking over the runs of an earlier process: %w", err)
 	}
-	if err := m.recover(ctx); err != nil {
-		return nil, fmt.Errorf("background: %w", err)
-	}
-	keeping, quit := context.WithCancel(m.base)
-	planning, unplan := context.WithCancel(keeping)
-	m.quit, m.unplan = quit, unplan
+	m.admission.claim()
+
 	go m.keep(keeping)
-	go m.notify(keeping)
-	go func() {
-		defer close(m.planned)
-		m.keepSchedules(planning)
-	}()
+	m.notifier.start(keeping)
+	m.scheduler.start(keeping)
 	return m, nil
 }
 
-func (m *Manager) task(id string) *task {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.tasks[id]
-}
-
-func (m *Manager) forget(t *task) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	delete(m.tasks, t.run.ID)
-}
-
-// allTasks returns the tasks of the moment.
-func (m *Manager) allTasks() []*task {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return slices.Collect(maps.Values(m.tasks))
-}
-
-// keep extends the leases of running runs, stores ends that could not be
+// keep renews the lease, follows its hints, stores ends that could not be
 // stored, and removes old records, until ctx is done.
 func (m *Manager) keep(ctx context.Context) {
 	defer close(m.kept)
@@ -117,19 +89,111 @@ func (m *Manager) keep(ctx context.Context) {
 	defer heartbeat.Stop()
 	prune := time.NewTicker(pruneEvery)
 	defer prune.Stop()
+
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-heartbeat.C:
-			for _, t := range m.allTasks() {
-				if ctx.Err() != nil {
-					return
-				}
-				m.heartbeat(ctx, t)
+		case <-m.idle:
+		case h, ok := <-m.member.hints():
+			if !ok {
+				m.member.noHints()
+				continue
 			}
+			m.follow(h)
+		case <-heartbeat.C:
+			m.heartbeat(ctx)
 		case <-prune.C:
 			m.prune(ctx)
+		}
+	}
+}
+
+// follow does what a hint of the engine says.
+func (m *Manager) follow(h engine.Hint) {
+	switch h.Kind {
+	case engine.HintQueue:
+		m.admission.expect(true)
+	case engine.HintNotice:
+		m.notifier.look()
+	case engine.HintSchedule:
+		m.scheduler.look()
+	case engine.HintStop:
+		if t := m.runs.get(h.Run); t != nil {
+			t.requestStop(m.cfg.Grace)
+		}
+	}
+}
+
+// heartbeat renews the lease with what all runs say of themselves, and does what
+// the engine answers.
+func (m *Manager) heartbeat(ctx context.Context) {
+	held := make(map[string]engine.Beat)
+	for _, t := range m.runs.all() {
+		m.worker.retry(ctx, t)
+		if t.live.Load() {
+			held[t.run.ID] = t.sink.Beat()
+		}
+	}
+	seen := m.admission.hinted()
+	news, err := m.member.renew(ctx, held)
+	if err != nil {
+		return
+	}
+
+	for _, id := range news.Stops {
+		if t := m.runs.get(id); t != nil {
+			t.requestStop(m.cfg.Grace)
+		}
+	}
+	for _, id := range news.Strays {
+		m.takeStray(ctx, id)
+	}
+	if news.Orphans {
+		if err := m.takeOver(ctx); err != nil && ctx.Err() == nil {
+			m.log.Warn("runs of a dead worker not taken over; trying again", "error", err)
+		}
+	}
+	if news.Notices {
+		m.notifier.look()
+	}
+	m.admission.renewed(news.Queued, seen)
+}
+
+// takeOver takes over the runs of dead workers.
+func (m *Manager) takeOver(ctx context.Context) error {
+	const batch = 100
+	for {
+		runs, err := m.member.worker().Orphans(ctx, batch)
+		if err != nil {
+			return err
+		}
+		for _, run := range runs {
+			m.worker.recover(ctx, run)
+		}
+		if len(runs) < batch {
+			return nil
+		}
+	}
+}
+
+// takeStray takes up a run that the engine says is this worker's, and that
+// nobody works on: the answer to its start was lost, or taking it over failed.
+func (m *Manager) takeStray(ctx context.Context, id string) {
+	if m.runs.get(id) != nil {
+		return // it has just begun
+	}
+	run, err := m.engine.Get(ctx, id)
+	if err == nil && run.Status == engine.StatusRunning && m.runs.get(id) == nil {
+		m.worker.recover(ctx, run)
+	}
+}
+
+// abortAll ends all work at once.
+func (m *Manager) abortAll(cause error) {
+	for _, t := range m.runs.all() {
+		if t.live.Load() {
+			t.abort(cause)
 		}
 	}
 }
@@ -137,7 +201,7 @@ func (m *Manager) keep(ctx context.Context) {
 // prune removes the records that are not kept any longer.
 func (m *Manager) prune(ctx context.Context) {
 	now := time.Now()
-	_, err := m.engine.Prune(ctx, Retention{Before: now.Add(-m.cfg.Retention), Keep: m.cfg.RetainRuns, Notices: now.Add(-m.cfg.NoticeTTL)})
+	_, err := m.engine.Prune(ctx, engine.Retention{Before: now.Add(-m.cfg.Retention), Keep: m.cfg.RetainRuns, Notices: now.Add(-m.cfg.NoticeTTL)})
 	if err != nil && ctx.Err() == nil {
 		m.log.Warn("background records not pruned", "error", err)
 	}

@@ -7,6 +7,9 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/pkg/background/output"
 )
 
 const (
@@ -17,29 +20,29 @@ const (
 	maxNoticeSummary = 300 // characters of it that are the tool's
 )
 
-// A Notice tells that a run has ended. There is one for each run that is to be
-// signaled, ever; the same one may be handed out more than once, with the same
-// ID, until it is acknowledged.
+// A Notice says that a run has ended. A run that is to be signaled has exactly
+// one, which may be handed out more than once, with the same ID, until it is
+// acknowledged.
 type Notice struct {
-	ID             string    `json:"task_id"` // of the run
-	Session        string    `json:"session"`
-	Tool           string    `json:"tool"`
-	Title          string    `json:"title"`
-	Status         Status    `json:"status"`
-	ErrorKind      ErrorKind `json:"error_kind,omitempty"`
-	ElapsedSeconds float64   `json:"elapsed_seconds"`
-	ExitCode       *int      `json:"exit_code,omitempty"`
-	Text           string    `json:"text"` // all of it on one line, at most 500 characters; not escaped
-	ResultPath     string    `json:"result_path"`
-	At             time.Time `json:"at"` // when the run ended
+	ID             string           `json:"task_id"` // of the run
+	Session        string           `json:"session"`
+	Tool           string           `json:"tool"`
+	Title          string           `json:"title"`
+	Status         engine.Status    `json:"status"`
+	ErrorKind      engine.ErrorKind `json:"error_kind,omitempty"`
+	ElapsedSeconds float64          `json:"elapsed_seconds"`
+	ExitCode       *int             `json:"exit_code,omitempty"`
+	Text           string           `json:"text"` // all of it on one line, at most 500 characters; not escaped
+	ResultPath     string           `json:"result_path"`
+	At             time.Time        `json:"at"` // when the run ended
 }
 
 // newNotice returns the notice of an ended run.
-func newNotice(run Run) Notice {
+func newNotice(run engine.Run) Notice {
 	n := Notice{
 		ID: run.ID, Session: run.Session, Tool: run.Tool, Title: run.Title, Status: run.Status,
 		ElapsedSeconds: tenths(run.Elapsed(run.FinishedAt)), ExitCode: run.ExitCode,
-		ResultPath: run.ResultPath(), At: run.FinishedAt,
+		ResultPath: run.Path(engine.ResultJSON), At: run.FinishedAt,
 	}
 	said := run.Summary
 	if run.Error != nil {
@@ -50,65 +53,57 @@ func newNotice(run Run) Notice {
 	return n
 }
 
-// text says it in one line: what the tool said comes before the path, and is
-// cut so that the path is whole.
+// text returns the notice in one line. The words of the tool come before the
+// path, and are cut so that the path is whole.
 func (n Notice) text(said string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "[%s] %s", n.ID, n.Status)
 	if n.ErrorKind != "" {
 		fmt.Fprintf(&b, " (%s)", n.ErrorKind)
 	}
-	fmt.Fprintf(&b, " %q (%s, %.1fs", shorten(n.Title, maxListTitle), shorten(n.Tool, maxListTitle), n.ElapsedSeconds)
+	fmt.Fprintf(&b, " %q (%s, %.1fs", output.Shorten(n.Title, maxListTitle), output.Shorten(n.Tool, maxListTitle), n.ElapsedSeconds)
 	if n.ExitCode != nil {
 		fmt.Fprintf(&b, ", exit %d", *n.ExitCode)
 	}
 	b.WriteString(")")
-	if said = shorten(said, maxNoticeSummary); said != "" {
+	if said = output.Shorten(said, maxNoticeSummary); said != "" {
 		b.WriteString(": " + said)
 	}
 	end := " result: " + n.ResultPath
-	return clip(b.String(), maxNotice-len(end)) + end
+	return output.Clip(b.String(), maxNotice-len(end)) + end
 }
 
-// Pending returns the notices of a session that nobody has taken: at most max
-// of them, all if max is not positive; those of runs that ended first come
+// Pending returns the notices of a session that are not acknowledged: at most
+// max of them, all if max is not positive; those of runs that ended first come
 // first. It changes nothing: [Manager.Acknowledge] those that were shown.
 func (m *Manager) Pending(ctx context.Context, session string, max int) ([]Notice, error) {
 	if session == "" {
 		return nil, fmt.Errorf("pending: %w", &FieldError{"session", "required"})
 	}
-	notices, err := m.pending(ctx, session)
+	runs, err := m.engine.List(ctx, engine.Query{Session: session, Notice: true})
 	if err != nil {
-		return nil, fmt.Errorf("pending: %w", err)
+		return nil, fmt.Errorf("pending: listing notices: %w", err)
 	}
-	if max > 0 && len(notices) > max {
-		notices = notices[:max]
-	}
-	return notices, nil
-}
 
-// pending returns the notices of a session, or of all if session is "", that
-// are neither taken nor expired, in the order of the ends.
-func (m *Manager) pending(ctx context.Context, session string) ([]Notice, error) {
-	runs, err := m.engine.List(ctx, Query{Session: session, Notice: true})
-	if err != nil {
-		return nil, fmt.Errorf("listing notices: %w", err)
-	}
-	oldest := time.Now().Add(-m.cfg.NoticeTTL)
 	slices.Reverse(runs)
-	slices.SortStableFunc(runs, func(a, b Run) int { return a.FinishedAt.Compare(b.FinishedAt) })
-	notices := make([]Notice, 0, len(runs))
-	for _, run := range runs {
-		if !run.FinishedAt.Before(oldest) {
-			notices = append(notices, newNotice(run))
-		}
+	slices.SortStableFunc(runs, func(a, b engine.Run) int { return a.FinishedAt.Compare(b.FinishedAt) })
+	runs = slices.DeleteFunc(runs, m.cfg.expired)
+	if max > 0 && len(runs) > max {
+		runs = runs[:max]
+	}
+	notices := make([]Notice, len(runs))
+	for i, run := range runs {
+		notices[i] = newNotice(run)
 	}
 	return notices, nil
 }
 
-// Acknowledge says that the notices of these runs were shown: they are not
+// expired reports whether the notice of an ended run is not delivered any more.
+func (c Config) expired(run engine.Run) bool { return time.Since(run.FinishedAt) > c.NoticeTTL }
+
+// Acknowledge records that the notices of these runs were shown: they are not
 // handed out again. Unknown ids, those of other sessions and those without a
-// notice are left as they are.
+// notice are ignored.
 func (m *Manager) Acknowledge(ctx context.Context, session string, ids []string) error {
 	if session == "" {
 		return fmt.Errorf("acknowledge: %w", &FieldError{"session", "required"})
@@ -122,38 +117,15 @@ func (m *Manager) Acknowledge(ctx context.Context, session string, ids []string)
 	return nil
 }
 
-// saw records that an agent was shown the end of runs, so that it is not told
-// again. That it cannot be stored is no reason not to show it.
-func (m *Manager) saw(ctx context.Context, session string, ended []handle) {
-	var ids []string
-	for _, h := range ended {
-		if h.run.Notice != NoticePending {
-			continue
-		}
-		ids = append(ids, h.id)
-		if h.task != nil {
-			h.task.mu.Lock()
-			h.task.seen = true
-			h.task.mu.Unlock()
-		}
-	}
-	if len(ids) == 0 {
-		return
-	}
-	if err := m.engine.Acknowledge(context.WithoutCancel(ctx), session, ids); err != nil {
-		m.log.Warn("notice of an end that was seen not taken back", "task_ids", ids, "error", err)
-	}
-}
-
 // noticeEscaper keeps a tool's text from ending the element it stands in.
 var noticeEscaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
 
 // RenderNotices returns notices as a text to put before a model, as data and
 // never as an instruction of the host: one line each, in an element
-// <background-results>, which nothing a tool said can end. It shows
-// [MaxNotices] of them; of the others, and of more that the caller has, it
-// says how many there are. It returns "" if there are none.
-func RenderNotices(notices []Notice, more int) string {
+// <background-results>, which no text of a tool can end. It shows [MaxNotices] of
+// them. Of the others, and of more that the caller has, it says how many there
+// are, and hint, how to see them. It returns "" if there are none.
+func RenderNotices(notices []Notice, more int, hint string) string {
 	if rest := len(notices) - MaxNotices; rest > 0 {
 		more = max(0, more) + rest
 		notices = notices[:MaxNotices]
@@ -164,10 +136,10 @@ func RenderNotices(notices []Notice, more int) string {
 	var b strings.Builder
 	b.WriteString("<background-results>\n")
 	for _, n := range notices {
-		b.WriteString(noticeEscaper.Replace(clip(strings.Join(strings.Fields(n.Text), " "), maxNotice)) + "\n")
+		b.WriteString(noticeEscaper.Replace(output.Clip(strings.Join(strings.Fields(n.Text), " "), maxNotice)) + "\n")
 	}
 	if more > 0 {
-		fmt.Fprintf(&b, "+%d more: check_background list=true\n", more)
+		fmt.Fprintf(&b, "+%d more: %s\n", more, hint)
 	}
 	b.WriteString("</background-results>")
 	return b.String()

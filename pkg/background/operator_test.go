@@ -26,7 +26,7 @@ func TestAllRuns(t *testing.T) {
 			"those of a session":  {Query{Session: bob}, []string{second}},
 			"those of no session": {Query{Session: "nobody"}, nil},
 		} {
-			runs, err := m.AllRuns(t.Context(), c.q)
+			runs, err := m.List(t.Context(), c.q)
 			require.NoError(t, err, name)
 			var ids []string
 			for _, run := range runs {
@@ -35,11 +35,11 @@ func TestAllRuns(t *testing.T) {
 			require.Equal(t, c.want, ids, name)
 		}
 		for id, session := range map[string]string{first.ID: alice, second: bob} {
-			run, err := m.AnyRun(t.Context(), id)
+			run, err := m.Find(t.Context(), id)
 			require.NoError(t, err)
 			require.Equal(t, session, run.Session)
 		}
-		_, err := m.AnyRun(t.Context(), "bg_x")
+		_, err := m.Find(t.Context(), "bg_x")
 		require.ErrorIs(t, err, ErrNotFound)
 	})
 }
@@ -55,15 +55,15 @@ func TestAllSchedules(t *testing.T) {
 		}
 		_, err := m.Unschedule(t.Context(), bob, ids[0])
 		require.NoError(t, err)
-		all, err := m.AllSchedules(t.Context())
+		all, err := m.Schedules(t.Context(), "")
 		require.NoError(t, err)
 		require.Len(t, all, 2)
 		require.Equal(t, ids[1], all[0].ID)
 		require.False(t, all[1].Enabled)
-		s, err := m.AnySchedule(t.Context(), ids[1])
+		s, err := m.FindSchedule(t.Context(), ids[1])
 		require.NoError(t, err)
 		require.Equal(t, alice, s.Session)
-		_, err = m.AnySchedule(t.Context(), "sc_x")
+		_, err = m.FindSchedule(t.Context(), "sc_x")
 		require.ErrorIs(t, err, ErrNoSchedule)
 	})
 }

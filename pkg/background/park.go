@@ -7,6 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/pkg/background/output"
 )
 
 // A RunRequest says what to call. Tool and Work are required.
@@ -18,9 +21,8 @@ type RunRequest struct {
 	Title   string          // at most 120 characters; "": "Background {tool}"
 	By      string          // as in SpawnRequest
 	Timeout time.Duration   // hard deadline; 0: Config.Timeout; at most Config.MaxTimeout
-	// Terms is what Config.Executor has to know of the call beside that, if it
-	// makes a later attempt: any JSON value of at most 1 KiB, kept with the run as
-	// Run.Terms, and in no report; nil: nothing.
+	// Terms are for Config.Executor if it makes a later attempt: any JSON value of
+	// at most 1 KiB, kept as Run.Terms and in no report; nil: nothing.
 	Terms json.RawMessage
 
 	// ParkAfter is when a call that goes on becomes a background run; 0: never.
@@ -29,17 +31,14 @@ type RunRequest struct {
 	// Work does the work, under the rules of an [Executor]. It is the first
 	// attempt; if the call was parked, a later one is Config.Executor's. Its
 	// context has the values of Run's.
-	Work func(ctx context.Context, sink *Sink) (Outcome, error)
+	Work func(ctx context.Context, sink *output.Sink) (Outcome, error)
 }
 
-// maxTerms bounds the terms of a call, in bytes: lists have them too.
-const maxTerms = 1 << 10
-
-// A Ran is what became of a call.
-type Ran struct {
-	Parked  bool    // the work goes on as Run
-	Run     Run     // the record, if it was parked
-	Outcome Outcome // what Work returned, if it was not
+// A RunResult is the outcome of a call.
+type RunResult struct {
+	Parked  bool       // the work goes on as Run
+	Run     engine.Run // the record, if it was parked
+	Outcome Outcome    // what Work returned, if it was not
 }
 
 // Run calls Work and waits for it. If it has returned within ParkAfter, Run
@@ -60,21 +59,21 @@ type Ran struct {
 // which is logged, or the manager is closing, the
 // call goes on in the foreground. A bad request is a *[FieldError]; after
 // Close the error is [ErrClosed].
-func (m *Manager) Run(ctx context.Context, session string, req RunRequest) (Ran, error) {
+func (m *Manager) Run(ctx context.Context, session string, req RunRequest) (RunResult, error) {
 	c, err := m.call(ctx, session, req)
 	if err != nil {
-		return Ran{}, fmt.Errorf("run: %w", err)
+		return RunResult{}, fmt.Errorf("run: %w", err)
 	}
 	parked, err := m.attend(ctx, c, req.ParkAfter)
 	c.fate <- parked
 	if parked {
-		return Ran{Parked: true, Run: c.task.lease.Run()}, nil
+		return RunResult{Parked: true, Run: c.task.lease.Run()}, nil
 	}
 	<-c.task.done
 	if err != nil && c.err != nil {
-		return Ran{Outcome: c.outcome}, fmt.Errorf("run: %w", err)
+		return RunResult{Outcome: c.outcome}, fmt.Errorf("run: %w", err)
 	}
-	return Ran{Outcome: c.outcome}, c.err
+	return RunResult{Outcome: c.outcome}, c.err
 }
 
 // A call is work in the foreground.
@@ -103,23 +102,19 @@ func (m *Manager) call(ctx context.Context, session string, req RunRequest) (*ca
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	}
-	run.Origin, run.StartedAt, run.Terms = OriginParked, run.CreatedAt, bytes.Clone(req.Terms)
+	run.Origin, run.StartedAt, run.Terms = engine.OriginParked, run.CreatedAt, bytes.Clone(req.Terms)
 	c := &call{task: newTask(run), worked: make(chan struct{}), fate: make(chan bool, 1)}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.closing {
-		return nil, ErrClosed
+	if err := m.runs.addCall(c.task); err != nil {
+		return nil, err
 	}
-	m.calls[c.task] = struct{}{}
-	m.running.Add(1)
 	c.task.launch(context.WithoutCancel(ctx))
 	go m.serve(c, req.Work)
 	return c, nil
 }
 
 // serve is the goroutine of a call.
-func (m *Manager) serve(c *call, work func(context.Context, *Sink) (Outcome, error)) {
-	defer m.running.Done()
+func (m *Manager) serve(c *call, work func(context.Context, *output.Sink) (Outcome, error)) {
+	defer m.runs.running.Done()
 	t := c.task
 	defer t.abort(nil)
 	ctx, release := context.WithTimeoutCause(t.ctx, t.run.Timeout, context.DeadlineExceeded)
@@ -130,14 +125,12 @@ func (m *Manager) serve(c *call, work func(context.Context, *Sink) (Outcome, err
 		c.outcome, c.err = o, err
 		close(c.worked)
 		if parked := <-c.fate; parked {
-			end := m.judge(t, o, err, cause, stopped)
-			m.settle(t, &end)
+			end := m.worker.judge(t, o, err, cause, stopped)
+			m.worker.settle(t, &end)
 			return
 		}
-		t.sink.close()
-		m.mu.Lock()
-		delete(m.calls, t)
-		m.mu.Unlock()
+		t.sink.Close()
+		m.runs.remove(t)
 		close(t.done)
 	})
 }
@@ -161,7 +154,7 @@ func (m *Manager) attend(ctx context.Context, c *call, parkAfter time.Duration) 
 		return false, nil
 	}
 	err = m.park(c.task)
-	var limit *LimitError
+	var limit *engine.LimitError
 	switch {
 	case err == nil:
 		return true, nil
@@ -185,32 +178,24 @@ func (c *call) follow(ctx context.Context) (stop func() bool) {
 	})
 }
 
-// park makes a call a background run: with permits, a record, and a lease.
+// park makes a call a background run: with a slot, a record, and a lease.
 func (m *Manager) park(t *task) error {
 	t.run.ParkedAt = time.Now()
-	m.mu.Lock()
-	err := ErrClosed
-	if !m.closing {
-		err = m.limits.acquire(t.lane, t.run.ID)
+	if err := m.admission.take(); err != nil {
+		return m.admission.refused(err)
+	}
+
+	err := m.runs.park(t, true)
+	if err == nil {
+		if err = m.adopt(t); err != nil {
+			_ = m.runs.park(t, false)
+		}
 	}
 	if err != nil {
-		m.stats.Refused++
-		m.mu.Unlock()
-		return err
+		m.admission.release()
+		return m.admission.refused(err)
 	}
-	m.tasks[t.run.ID] = t
-	delete(m.calls, t)
-	m.mu.Unlock()
-	if err := m.adopt(t); err != nil {
-		m.countRefused(err)
-		m.mu.Lock()
-		delete(m.tasks, t.run.ID)
-		m.calls[t] = struct{}{}
-		m.mu.Unlock()
-		m.start(m.limits.release(t.lane, t.run.ID))
-		return err
-	}
-	m.count(func(s *Stats) { s.Spawned++ })
+	m.counters.add(func(s *Stats) { s.Spawned++ })
 	m.log.Info("call parked", "task_id", t.run.ID, "session", t.run.Session, "tool", t.run.Tool, "args", loggedArgs(t.run.Args))
 	return nil
 }
@@ -219,10 +204,10 @@ func (m *Manager) park(t *task) error {
 func (m *Manager) adopt(t *task) error {
 	t.io.Lock()
 	defer t.io.Unlock()
-	lease, err := m.engine.Adopt(m.base, t.run)
+	lease, err := m.member.worker().Adopt(m.base, t.run, m.cfg.permits())
 	if err != nil {
 		return fmt.Errorf("storing the run: %w", err)
 	}
-	m.hold(t, lease)
+	m.worker.hold(t, lease)
 	return nil
 }

@@ -32,7 +32,7 @@ func works(d time.Duration) func(context.Context, *Sink) (Outcome, error) {
 	}
 }
 
-func call1(t *testing.T, m *Manager, session string, req RunRequest) Ran {
+func call1(t *testing.T, m *Manager, session string, req RunRequest) RunResult {
 	t.Helper()
 	if req.Tool == "" {
 		req.Tool = "tool"
@@ -100,7 +100,7 @@ func TestCallThatIsNotParked(t *testing.T) {
 				require.Equal(t, c.err, err)
 			}
 			require.Empty(t, must(m.engine.List(t.Context(), Query{})), "no trace is left")
-			require.Empty(t, m.calls)
+			require.Empty(t, m.runs.calls)
 			require.Zero(t, m.Stats().Active)
 		})
 	}
@@ -120,7 +120,7 @@ func TestPanicOfACall(t *testing.T) {
 			panic("hunter2")
 		}})
 		run := wait(t, m, alice, ran.Run.ID)
-		require.Equal(t, RunError{KindInternal, textInternal}, *run.Error)
+		require.Equal(t, RunError{Kind: KindInternal, Message: testTexts.Internal}, *run.Error)
 		require.Contains(t, log.String(), "hunter2")
 	})
 }
@@ -183,7 +183,7 @@ func TestContextOfACall(t *testing.T) {
 func TestParkingRacesTheCaller(t *testing.T) {
 	for i := range 500 {
 		synctest.Test(t, func(t *testing.T) {
-			engine := &slowAdopt{MemoryEngine: NewMemoryEngine(), takes: time.Duration(i%3) * time.Millisecond}
+			engine := slowEngine(time.Duration(i%3)*time.Millisecond, "adopt")
 			m := newManager(t, Config{Engine: engine})
 			ctx, cancel := context.WithCancel(t.Context())
 			time.AfterFunc(time.Second+time.Duration(i%5-2)*time.Millisecond, cancel)
@@ -204,20 +204,10 @@ func TestParkingRacesTheCaller(t *testing.T) {
 	}
 }
 
-type slowAdopt struct {
-	*MemoryEngine
-	takes time.Duration
-}
-
-func (e *slowAdopt) Adopt(ctx context.Context, run Run) (Lease, error) {
-	time.Sleep(e.takes)
-	return e.MemoryEngine.Adopt(ctx, run)
-}
-
 // The work ends while its call is being parked.
 func TestParkingRacesTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newManager(t, Config{Engine: &slowAdopt{MemoryEngine: NewMemoryEngine(), takes: time.Second}})
+		m := newManager(t, Config{Engine: slowEngine(time.Second, "adopt")})
 		ran := call1(t, m, alice, RunRequest{ParkAfter: time.Second, Work: works(1500 * time.Millisecond)})
 		require.True(t, ran.Parked)
 		run := wait(t, m, alice, ran.Run.ID)
@@ -230,7 +220,7 @@ func TestParkingRacesTheEnd(t *testing.T) {
 func TestParkedLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(t, Config{})
-		park := func(work func(context.Context, *Sink) (Outcome, error)) (Ran, error) {
+		park := func(work func(context.Context, *Sink) (Outcome, error)) (RunResult, error) {
 			return m.Run(t.Context(), alice, RunRequest{Tool: "tool", ParkAfter: time.Second, Work: work})
 		}
 		var mu sync.Mutex
@@ -255,7 +245,7 @@ func TestParkedLimit(t *testing.T) {
 		require.ErrorAs(t, err, &limit)
 		require.ErrorIs(t, err, ErrParkedLimit)
 		require.ElementsMatch(t, ids, limit.Active, "nothing was put out for it")
-		require.Equal(t, 37, must(m.List(t.Context(), alice, ListRequest{})).Active)
+		require.Equal(t, 37, must(m.Overview(t.Context(), alice, OverviewRequest{})).Active)
 		require.EqualValues(t, 1, m.Stats().Refused)
 
 		ran, err := park(func(_ context.Context, sink *Sink) (Outcome, error) {
@@ -293,7 +283,7 @@ func TestParkedCallsCountForTheHost(t *testing.T) {
 func TestParkingWithoutItsEngine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log testlog.Buffer
-		engine := &brokenEngine{MemoryEngine: NewMemoryEngine()}
+		engine := newBroken(NewMemoryEngine())
 		engine.broken.Store(true)
 		m := newManager(t, Config{Engine: engine, Logger: logTo(&log)})
 		began := time.Now()
@@ -360,7 +350,7 @@ func TestParkedSecrets(t *testing.T) {
 		m := newManager(t, Config{Logger: logTo(&log)})
 		ran := call1(t, m, alice, RunRequest{ParkAfter: time.Second, Work: works(time.Minute),
 			Args: json.RawMessage(`{"pin":"hunter2"}`), Stored: json.RawMessage(`{}`)})
-		run := must(m.engine.Get(t.Context(), ran.Run.ID))
+		run := payload(t, m.engine, ran.Run.ID)
 		require.JSONEq(t, `{}`, string(run.Args))
 		require.True(t, run.Secret)
 		require.NotContains(t, log.String(), "hunter2")

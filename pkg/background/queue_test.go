@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"testing"
@@ -22,7 +21,8 @@ func fired(t *testing.T, m *Manager, session, tool, after string) string {
 	run, err := m.newRun(session, SpawnRequest{Tool: tool})
 	require.NoError(t, err)
 	run.Origin = OriginScheduled
-	require.NoError(t, m.fire(t.Context(), run, after))
+	run.After = after
+	require.NoError(t, m.admission.enqueue(t.Context(), run))
 	synctest.Wait()
 	return run.ID
 }
@@ -82,7 +82,7 @@ func TestThousandsOfQueuedRuns(t *testing.T) {
 		for i := range 10_000 {
 			run, err := m.newRun(fmt.Sprint(i%20), SpawnRequest{Tool: "tool"})
 			require.NoError(t, err)
-			require.NoError(t, m.fire(t.Context(), run, ""))
+			require.NoError(t, m.admission.enqueue(t.Context(), run))
 		}
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
@@ -118,22 +118,25 @@ func TestStopOfAQueuedRun(t *testing.T) {
 
 func TestStopOfAQueuedRunWithoutItsEngine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		engine := &brokenEngine{MemoryEngine: NewMemoryEngine()}
+		engine := newBroken(NewMemoryEngine())
 		m := newManager(t, Config{Engine: engine, PerSession: 1, Logger: logTo(new(testlog.Buffer))})
 		first, second := fired(t, m, alice, "sleep", ""), fired(t, m, alice, "sleep", "")
 		engine.broken.Store(true)
-		stopped, err := m.Stop(t.Context(), alice, second, StopRequest{})
-		require.NoError(t, err)
-		require.True(t, stopped.Stopped, "it will never start")
+		_, err := m.Stop(t.Context(), alice, second, StopRequest{})
+		require.ErrorIs(t, err, errDisk, "another worker may start it")
 		_, err = m.Stop(t.Context(), alice, first, StopRequest{})
 		require.NoError(t, err)
 		synctest.Wait()
 		require.Equal(t, StatusQueued, must(engine.Get(t.Context(), second)).Status)
 		engine.broken.Store(false)
+		stopped, err := m.Stop(t.Context(), alice, second, StopRequest{})
+		require.NoError(t, err)
+		require.True(t, stopped.Stopped)
+		require.Equal(t, StatusCanceled, must(engine.Get(t.Context(), second)).Status)
 		time.Sleep(HeartbeatEvery)
 		synctest.Wait()
-		require.Equal(t, StatusCanceled, must(engine.Get(t.Context(), second)).Status)
-		require.Len(t, must(m.Pending(t.Context(), alice, 0)), 2, "what the agent saw was not stored")
+		require.Equal(t, StatusCanceled, must(engine.Get(t.Context(), first)).Status)
+		require.Len(t, must(m.Pending(t.Context(), alice, 0)), 1, "what the agent saw of the first was not stored")
 	})
 }
 
@@ -154,7 +157,6 @@ func TestAFiringWaitsForTheOneBefore(t *testing.T) {
 		require.True(t, stopped.Stopped, "also while it waits for another run")
 		time.Sleep(time.Second)
 		synctest.Wait()
-		require.Empty(t, m.blocked)
 	})
 }
 
@@ -163,11 +165,11 @@ func TestARunIsFiredOnce(t *testing.T) {
 		m := newManager(t, Config{})
 		run, err := m.newRun(alice, SpawnRequest{Tool: "echo"})
 		require.NoError(t, err)
-		require.NoError(t, m.fire(t.Context(), run, ""))
-		require.ErrorIs(t, m.fire(t.Context(), run, ""), ErrExists)
+		require.NoError(t, m.admission.enqueue(t.Context(), run))
+		require.ErrorIs(t, m.admission.enqueue(t.Context(), run), ErrExists)
 		synctest.Wait()
-		require.ErrorIs(t, m.fire(t.Context(), run, ""), ErrExists)
-		require.Equal(t, 1, must(m.List(t.Context(), alice, ListRequest{})).Finished)
+		require.ErrorIs(t, m.admission.enqueue(t.Context(), run), ErrExists)
+		require.Equal(t, 1, must(m.Overview(t.Context(), alice, OverviewRequest{})).Finished)
 	})
 }
 
@@ -179,9 +181,9 @@ func TestReadmitAtTheStart(t *testing.T) {
 	}{
 		"admitted":     {func(context.Context, Run) error { return nil }, RunError{}},
 		"asked nobody": {nil, RunError{}},
-		"typed error":  {func(context.Context, Run) error { return &Error{Kind: KindRejected, Message: "no such tool"} }, RunError{KindRejected, "no such tool"}},
-		"other error":  {func(context.Context, Run) error { return secret }, RunError{KindRejected, textRejected}},
-		"panic":        {func(context.Context, Run) error { panic(secret) }, RunError{KindRejected, textRejected}},
+		"typed error":  {func(context.Context, Run) error { return &Error{Kind: KindRejected, Message: "no such tool"} }, RunError{Kind: KindRejected, Message: "no such tool"}},
+		"other error":  {func(context.Context, Run) error { return secret }, RunError{Kind: KindRejected, Message: textRejected}},
+		"panic":        {func(context.Context, Run) error { panic(secret) }, RunError{Kind: KindRejected, Message: textRejected}},
 	} {
 		bubble(t, name, func(t *testing.T) {
 			var log testlog.Buffer
@@ -197,82 +199,5 @@ func TestReadmitAtTheStart(t *testing.T) {
 			require.Contains(t, log.String(), "not admitted")
 			require.Equal(t, StatusSucceeded, wait(t, m, alice, spawn(t, m, alice, "echo").ID).Status, "a spawn was checked at its door")
 		})
-	}
-}
-
-// The limits are compared with rules one can read: a permit goes to the first
-// of those whose session and owner have room, at once.
-func TestLimitsFollowTheirRules(t *testing.T) {
-	ownerOf := func(session string) string { return session[:len(session)/2] } // 0 and 1 have the same, as 22 and 23 have
-	for seed := range uint64(300) {
-		rng := rand.New(rand.NewPCG(seed, 1))
-		l := newLimits(Config{PerSession: 2, PerOwner: 3, PerHost: 5, Parked: 1, Owner: ownerOf})
-		var waiting, held []*task
-		count := func(of lane) (n int) {
-			for _, t := range held {
-				if t.lane == of {
-					n++
-				}
-			}
-			return n
-		}
-		owned := func(of lane) (n int) {
-			for _, t := range held {
-				if ownerOf(t.lane.session) == ownerOf(of.session) {
-					n++
-				}
-			}
-			return n
-		}
-		room := func(of lane) bool { return len(held) < 5 && owned(of) < 3 && count(of) < l.max(of) }
-		dispatch := func(got []*task) {
-			for {
-				at := slices.IndexFunc(waiting, func(t *task) bool { return room(t.lane) })
-				if at < 0 {
-					break
-				}
-				require.NotEmpty(t, got, "seed %d", seed)
-				require.Same(t, waiting[at], got[0], "seed %d", seed)
-				held, got = append(held, waiting[at]), got[1:]
-				waiting = slices.Delete(waiting, at, at+1)
-			}
-			require.Empty(t, got, "seed %d", seed)
-		}
-		for i := range 200 {
-			origin := OriginSpawned
-			if rng.IntN(4) == 0 {
-				origin = OriginParked
-			}
-			x := newTask(Run{ID: fmt.Sprint(i), Session: [...]string{"0", "1", "22", "23", "33"}[rng.IntN(5)], Origin: origin})
-			switch op := rng.IntN(8); {
-			case op < 3:
-				waiting = append(waiting, x)
-				dispatch(l.enqueue(x))
-			case op < 5:
-				ok := room(x.lane)
-				require.Equal(t, ok, l.acquire(x.lane, x.run.ID) == nil, "seed %d", seed)
-				if ok {
-					held = append(held, x)
-				}
-			case op < 7 && len(held) > 0:
-				at := rng.IntN(len(held))
-				done := held[at]
-				held = slices.Delete(held, at, at+1)
-				dispatch(l.release(done.lane, done.run.ID))
-			case op == 7 && len(waiting) > 0:
-				at := rng.IntN(len(waiting))
-				require.True(t, l.withdraw(waiting[at]))
-				require.False(t, l.withdraw(waiting[at]))
-				waiting = slices.Delete(waiting, at, at+1)
-			}
-			active, _, queued := l.counts()
-			require.Equal(t, []int{len(held), len(waiting)}, []int{active, queued}, "seed %d", seed)
-		}
-		require.ElementsMatch(t, waiting, l.close(), "seed %d", seed)
-		for _, x := range held {
-			require.Empty(t, l.release(x.lane, x.run.ID))
-		}
-		require.Empty(t, l.lines, "what is empty is forgotten")
-		require.Empty(t, l.owners)
 	}
 }

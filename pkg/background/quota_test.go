@@ -28,10 +28,8 @@ func TestRecordQuota(t *testing.T) {
 		require.ErrorAs(t, err, &limit)
 		require.ErrorIs(t, err, ErrRecordLimit)
 		require.Equal(t, 400<<10, limit.Max)
-		require.ErrorContains(t, err, "check the runs that have ended")
-		require.ErrorContains(t, err, "background.record_quota")
 		require.Len(t, must(m.engine.List(t.Context(), Query{})), 4, "nothing of it is left")
-		require.Equal(t, 4, m.limits.host)
+		require.Equal(t, 4, m.admission.active())
 		for _, id := range ids {
 			for { // until it has ended, and nobody is told
 				if run := must(m.engine.Get(t.Context(), id)); run.Status.Terminal() {
@@ -62,47 +60,11 @@ func TestRecordQuota(t *testing.T) {
 	})
 }
 
-// Where many have little, none of them loses all of it for one new record.
-func TestRoomOfManyOwners(t *testing.T) {
-	const owners, records = 40, 64
-	l := NewLedger(Quota{Max: owners * records * RecordOverhead, Each: records * RecordOverhead})
-	for i := range owners {
-		l.Add(string(rune('a'+i)), records*RecordOverhead, records*RecordOverhead)
-	}
-	e := must(l.Room("new", RecordOverhead))
-	took := 0
-	for range records {
-		if e.Take("a", RecordOverhead) {
-			took++
-		}
-	}
-	require.True(t, e.Enough())
-	require.Equal(t, 1+records/20, took)
-}
-
-// What an owner has beyond its part is not counted, so that to take that makes no
-// room: what has to go is that, and as much as is needed.
-func TestRoomOfWhatIsNotCounted(t *testing.T) {
-	l := NewLedger(Quota{Max: 10 * RecordOverhead, Each: 4 * RecordOverhead})
-	for owner, records := range map[string]int64{"a": 6, "b": 4, "c": 2} {
-		l.Add(owner, records*RecordOverhead, records*RecordOverhead)
-	}
-	e := must(l.Room("new", RecordOverhead))
-	took := 0
-	for range 6 {
-		if e.Take("a", RecordOverhead) {
-			took++
-		}
-	}
-	require.True(t, e.Enough())
-	require.Equal(t, 3, took)
-}
-
 // A call there is no room for ends as one there is no place for.
 func TestParkedCallWithoutRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(t, Config{RecordQuota: 50 << 10})
-		call := func(tool string) (Ran, error) {
+		call := func(tool string) (RunResult, error) {
 			return m.Run(t.Context(), alice, RunRequest{
 				Tool: tool, Args: large(80 << 10), ParkAfter: time.Second,
 				Work: func(ctx context.Context, sink *Sink) (Outcome, error) {
@@ -121,8 +83,8 @@ func TestParkedCallWithoutRoom(t *testing.T) {
 		require.False(t, ran.Parked)
 		require.JSONEq(t, `1`, string(ran.Outcome.Result), "what it had is not lost")
 		require.EqualValues(t, 2, m.Stats().Refused)
-		require.Zero(t, m.limits.host)
-		require.Empty(t, m.allTasks())
+		require.Zero(t, m.admission.active())
+		require.Empty(t, m.runs.all())
 	})
 }
 
@@ -137,7 +99,7 @@ func TestFiringWithoutRoom(t *testing.T) {
 		first := must(m.Spawn(t.Context(), alice, SpawnRequest{Tool: "second", Args: large(60 << 10)}))
 		time.Sleep(2*time.Minute - time.Second)
 		synctest.Wait()
-		require.Equal(t, 6, strings.Count(log.String(), "there is no room for the records of their runs; trying again\",\"schedules\":2"), log.String())
+		require.Equal(t, 6, strings.Count(log.String(), "no room for the records of their runs; trying again\",\"schedules\":2"), log.String())
 		require.True(t, must(m.GetSchedule(t.Context(), alice, s.ID)).Enabled, "nothing is lost")
 		require.Empty(t, must(m.engine.List(t.Context(), Query{Schedule: s.ID})))
 		require.NoError(t, m.Acknowledge(t.Context(), alice, []string{first.ID}))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,15 +13,30 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/internal/testlog"
+	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// A past is an engine as a process that was killed left it.
+// A past is an engine that a process uses until it is killed.
 type past struct {
 	t      *testing.T
 	engine *MemoryEngine
+	worker engine.Worker
 }
 
-func newPast(t *testing.T) past { return past{t, NewMemoryEngine()} }
+func newPast(t *testing.T) past {
+	p := past{t: t, engine: NewMemoryEngine()}
+	var err error
+	p.worker, err = p.engine.Join(t.Context(), engine.WorkerInfo{})
+	require.NoError(t, err)
+	return p
+}
+
+// crashed kills the process and returns its engine.
+func (p past) crashed() *MemoryEngine {
+	p.t.Helper()
+	require.NoError(p.t, p.worker.Leave(p.t.Context()))
+	return p.engine
+}
 
 // queued leaves a run that was never started.
 func (p past) queued(run Run) string {
@@ -31,7 +47,7 @@ func (p past) queued(run Run) string {
 	if run.Args == nil {
 		run.Args = []byte(`{"n":1}`)
 	}
-	require.NoError(p.t, p.engine.Submit(p.t.Context(), run))
+	require.NoError(p.t, p.worker.Submit(p.t.Context(), run, nil))
 	return id
 }
 
@@ -40,17 +56,34 @@ func (p past) running(run Run, attempt int) string {
 	p.t.Helper()
 	id := p.queued(run)
 	for range attempt {
-		lease, err := p.engine.Claim(p.t.Context(), id)
+		p.claim(id)
+		lease, err := p.worker.Start(p.t.Context(), id)
 		require.NoError(p.t, err)
 		require.NoError(p.t, lease.Append(p.t.Context(), 0, []byte("half of the output\n")))
 		require.NoError(p.t, lease.Save(p.t.Context(), []byte("step 7")))
-		_, err = lease.Extend(p.t.Context(), Beat{Detail: "working"})
-		require.NoError(p.t, err)
+		require.NoError(p.t, lease.Report(p.t.Context(), Beat{Detail: "working"}))
 		if lease.Run().Attempt < attempt {
-			require.NoError(p.t, p.engine.Requeue(p.t.Context(), id, lease.Run().Attempt))
+			p.requeue(id, lease.Run().Attempt)
 		}
 	}
 	return id
+}
+
+// claim claims a run, and no other.
+func (p past) claim(id string) {
+	p.t.Helper()
+	claimed, err := p.worker.Claim(p.t.Context(), 1000, engine.Permits{})
+	require.NoError(p.t, err)
+	for _, run := range claimed {
+		if run.ID != id {
+			p.requeue(run.ID, run.Attempt)
+		}
+	}
+}
+
+func (p past) requeue(id string, attempt int) {
+	p.t.Helper()
+	require.NoError(p.t, p.worker.Requeue(p.t.Context(), id, attempt))
 }
 
 func yes(context.Context, Run) error { return nil }
@@ -58,7 +91,7 @@ func yes(context.Context, Run) error { return nil }
 func TestRecovery(t *testing.T) {
 	no := errors.New("tool is neither idempotent nor readonly")
 	incident := func(p past, id string) {
-		_, err := p.engine.Cancel(p.t.Context(), id, Cancellation{By: "session", Reason: "before the crash"})
+		_, err := p.engine.Cancel(p.t.Context(), id, Cancellation{By: "session", Reason: "before the crash"}, End{})
 		require.NoError(p.t, err)
 	}
 	for name, c := range map[string]struct {
@@ -72,19 +105,19 @@ func TestRecovery(t *testing.T) {
 	}{
 		"queued":                            {readmit: yes, status: StatusSucceeded, ends: 1},
 		"queued, nobody to ask":             {status: StatusSucceeded, ends: 1},
-		"queued, not allowed any more":      {readmit: func(context.Context, Run) error { return no }, status: StatusFailed, want: RunError{KindRejected, textRejected}},
-		"queued, arguments were secret":     {run: Run{Secret: true}, readmit: yes, status: StatusFailed, want: RunError{KindOrphaned, textIncomplete}},
+		"queued, not allowed any more":      {readmit: func(context.Context, Run) error { return no }, status: StatusFailed, want: RunError{Kind: KindRejected, Message: textRejected}},
+		"queued, arguments were secret":     {run: Run{Secret: true}, readmit: yes, status: StatusFailed, want: RunError{Kind: KindOrphaned, Message: textIncomplete}},
 		"running, may be run again":         {attempt: 1, readmit: yes, status: StatusSucceeded, ends: 2},
 		"running, for the second time":      {attempt: 2, readmit: yes, status: StatusSucceeded, ends: 3},
-		"running, out of attempts":          {attempt: 3, readmit: yes, status: StatusFailed, want: RunError{KindOrphaned, textOrphaned}, ends: 3},
-		"running, nobody to ask":            {attempt: 1, status: StatusFailed, want: RunError{KindOrphaned, textOrphaned}, ends: 1},
-		"running, may not be run again":     {attempt: 1, readmit: func(context.Context, Run) error { return no }, status: StatusFailed, want: RunError{KindOrphaned, textOrphaned}, ends: 1},
-		"running, Readmit panics":           {attempt: 1, readmit: func(context.Context, Run) error { panic(no) }, status: StatusFailed, want: RunError{KindOrphaned, textOrphaned}, ends: 1},
-		"running, with a reason":            {attempt: 1, readmit: func(context.Context, Run) error { return &Error{Kind: KindOrphaned, Message: "the tool changed"} }, status: StatusFailed, want: RunError{KindOrphaned, "the tool changed"}, ends: 1},
-		"running, arguments were secret":    {run: Run{Secret: true}, attempt: 1, readmit: yes, status: StatusFailed, want: RunError{KindOrphaned, textOrphaned}, ends: 1},
+		"running, out of attempts":          {attempt: 3, readmit: yes, status: StatusFailed, want: RunError{Kind: KindOrphaned, Message: textOrphaned}, ends: 3},
+		"running, nobody to ask":            {attempt: 1, status: StatusFailed, want: RunError{Kind: KindOrphaned, Message: textOrphaned}, ends: 1},
+		"running, may not be run again":     {attempt: 1, readmit: func(context.Context, Run) error { return no }, status: StatusFailed, want: RunError{Kind: KindOrphaned, Message: textOrphaned}, ends: 1},
+		"running, Readmit panics":           {attempt: 1, readmit: func(context.Context, Run) error { panic(no) }, status: StatusFailed, want: RunError{Kind: KindOrphaned, Message: textOrphaned}, ends: 1},
+		"running, with a reason":            {attempt: 1, readmit: func(context.Context, Run) error { return &Error{Kind: KindOrphaned, Message: "the tool changed"} }, status: StatusFailed, want: RunError{Kind: KindOrphaned, Message: "the tool changed"}, ends: 1},
+		"running, arguments were secret":    {run: Run{Secret: true}, attempt: 1, readmit: yes, status: StatusFailed, want: RunError{Kind: KindOrphaned, Message: textOrphaned}, ends: 1},
 		"running, a stop was asked for":     {attempt: 1, then: incident, readmit: yes, status: StatusCanceled, ends: 1},
-		"queued again before the crash":     {attempt: 1, then: func(p past, id string) { require.NoError(p.t, p.engine.Requeue(p.t.Context(), id, 1)) }, readmit: yes, status: StatusSucceeded, ends: 2},
-		"queued again, not allowed anymore": {attempt: 1, then: func(p past, id string) { require.NoError(p.t, p.engine.Requeue(p.t.Context(), id, 1)) }, status: StatusFailed, want: RunError{KindOrphaned, textOrphaned}, ends: 1},
+		"queued again before the crash":     {attempt: 1, then: func(p past, id string) { p.requeue(id, 1) }, readmit: yes, status: StatusSucceeded, ends: 2},
+		"queued again, not allowed anymore": {attempt: 1, then: func(p past, id string) { p.requeue(id, 1) }, status: StatusFailed, want: RunError{Kind: KindOrphaned, Message: textOrphaned}, ends: 1},
 		"a parked call, may be run again":   {run: Run{Origin: OriginParked}, attempt: 1, readmit: yes, status: StatusSucceeded, ends: 2},
 	} {
 		bubble(t, name, func(t *testing.T) {
@@ -99,7 +132,7 @@ func TestRecovery(t *testing.T) {
 			if c.then != nil {
 				c.then(p, id)
 			}
-			m := newManager(t, Config{Engine: p.engine, Readmit: c.readmit, Logger: logTo(new(testlog.Buffer))})
+			m := newManager(t, Config{Engine: p.crashed(), Readmit: c.readmit, Logger: logTo(new(testlog.Buffer))})
 			run := wait(t, m, alice, id)
 			require.Equal(t, c.status, run.Status)
 			require.Equal(t, c.ends, run.Attempt)
@@ -127,13 +160,14 @@ func TestRecoveryOfSilentRuns(t *testing.T) {
 		p := newPast(t)
 		run := Run{Session: alice, Tool: "echo", Args: []byte(`{}`), Timeout: time.Hour, OutputCap: 1000}
 		for _, run.ID = range []string{"bg_queued", "bg_again", "bg_lost"} {
-			require.NoError(t, p.engine.Submit(t.Context(), run))
+			require.NoError(t, p.worker.Submit(t.Context(), run, nil))
 			if run.ID != "bg_queued" {
-				must(p.engine.Claim(t.Context(), run.ID))
+				p.claim(run.ID)
+				must(p.worker.Start(t.Context(), run.ID))
 			}
 		}
 		var box mailbox
-		m := newManager(t, Config{Engine: p.engine, OnNotice: box.put, Logger: logTo(new(testlog.Buffer)), Readmit: func(_ context.Context, run Run) error {
+		m := newManager(t, Config{Engine: p.crashed(), OnNotice: box.put, Logger: logTo(new(testlog.Buffer)), Readmit: func(_ context.Context, run Run) error {
 			if run.ID == "bg_lost" {
 				return errors.New("neither idempotent nor readonly")
 			}
@@ -154,7 +188,7 @@ func TestRecoveryHandsOverTheCheckpoint(t *testing.T) {
 		id := p.running(Run{Tool: "count"}, 1)
 		var restored []byte
 		var detail string
-		m := newManager(t, Config{Engine: p.engine, Readmit: yes, Executor: func(_ context.Context, run Run, sink *Sink) (Outcome, error) {
+		m := newManager(t, Config{Engine: p.crashed(), Readmit: yes, Executor: func(_ context.Context, run Run, sink *Sink) (Outcome, error) {
 			restored, detail = sink.Restore(), sink.Beat().Detail
 			require.Equal(t, 2, run.Attempt)
 			require.JSONEq(t, `{"n":1}`, string(run.Args))
@@ -180,7 +214,7 @@ func TestRecoveryKeepsTheOrderAndTheLimits(t *testing.T) {
 		}
 		var mu sync.Mutex
 		var order []string
-		m := newManager(t, Config{Engine: p.engine, PerSession: 1, Readmit: yes, Executor: func(ctx context.Context, run Run, sink *Sink) (Outcome, error) {
+		m := newManager(t, Config{Engine: p.crashed(), PerSession: 1, Readmit: yes, Executor: func(ctx context.Context, run Run, sink *Sink) (Outcome, error) {
 			mu.Lock()
 			order = append(order, run.ID)
 			mu.Unlock()
@@ -205,9 +239,9 @@ func TestRecoveryOfASchedulesRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPast(t)
 		first := p.running(Run{Tool: "second", Schedule: "sc_a", Origin: OriginScheduled}, 1)
-		second := p.queued(Run{Tool: "second", Schedule: "sc_a", Origin: OriginScheduled})
+		second := p.queued(Run{Tool: "second", Schedule: "sc_a", Origin: OriginScheduled, After: first})
 		other := p.queued(Run{Tool: "echo", Schedule: "sc_b", Origin: OriginScheduled})
-		m := newManager(t, Config{Engine: p.engine, Readmit: yes})
+		m := newManager(t, Config{Engine: p.crashed(), Readmit: yes})
 		synctest.Wait()
 		require.Equal(t, StatusRunning, status(t, m, alice, first))
 		require.Equal(t, StatusQueued, status(t, m, alice, second), "never two of one schedule at once")
@@ -220,7 +254,7 @@ func TestRecoveryWithABrokenEngine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPast(t)
 		again, lost := p.running(Run{Tool: "echo"}, 1), p.running(Run{Tool: "other"}, 1)
-		engine := &brokenEngine{MemoryEngine: p.engine}
+		engine := newBroken(p.crashed())
 		engine.broken.Store(true)
 		m := newManager(t, Config{Engine: engine, Logger: logTo(new(testlog.Buffer)), Readmit: func(_ context.Context, run Run) error {
 			if run.Tool == "other" {
@@ -230,7 +264,7 @@ func TestRecoveryWithABrokenEngine(t *testing.T) {
 		}})
 		time.Sleep(time.Minute)
 		require.Equal(t, StatusRunning, must(p.engine.Get(t.Context(), again)).Status)
-		require.Equal(t, KindOrphaned, wait(t, m, alice, lost).Error.Kind, "who asks is told")
+		require.Equal(t, StatusRunning, must(p.engine.Get(t.Context(), lost)).Status)
 		engine.broken.Store(false)
 		require.Equal(t, StatusSucceeded, wait(t, m, alice, again).Status, "as soon as the engine works")
 		time.Sleep(time.Minute) // its last try may have been right before that
@@ -242,7 +276,7 @@ func TestCloseDuringABrokenRecovery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPast(t)
 		id := p.running(Run{Tool: "echo"}, 1)
-		engine := &brokenEngine{MemoryEngine: p.engine}
+		engine := newBroken(p.crashed())
 		engine.broken.Store(true)
 		m, err := New(t.Context(), Config{Engine: engine, Executor: script, Readmit: yes, Logger: logTo(new(testlog.Buffer))})
 		require.NoError(t, err)
@@ -254,13 +288,14 @@ func TestCloseDuringABrokenRecovery(t *testing.T) {
 }
 
 func TestNewWithoutItsEngine(t *testing.T) {
-	_, err := New(t.Context(), Config{Engine: blindEngine{NewMemoryEngine()}, Executor: script})
+	_, err := New(t.Context(), Config{Executor: script, Engine: hooked(func(method string) error {
+		if method == "orphans" {
+			return errDisk
+		}
+		return nil
+	})})
 	require.ErrorIs(t, err, errDisk)
 }
-
-type blindEngine struct{ *MemoryEngine }
-
-func (blindEngine) List(context.Context, Query) ([]Run, error) { return nil, errDisk }
 
 // A process is killed again and again: a tool that may not be run again is
 // executed once, one that may no more often than the attempts allow, and
@@ -276,7 +311,14 @@ func TestRecoveryAgainAndAgain(t *testing.T) {
 		var mu sync.Mutex
 		for range 5 {
 			crashed := make(chan struct{})
-			m, err := New(t.Context(), Config{Engine: p.engine, Logger: logTo(new(testlog.Buffer)),
+			var dead atomic.Bool
+			process := &hookEngine{MemoryEngine: p.crashed(), before: func(string) error {
+				if dead.Load() {
+					return errDisk
+				}
+				return nil
+			}}
+			m, err := New(t.Context(), Config{Engine: process, Logger: logTo(new(testlog.Buffer)),
 				Readmit: func(_ context.Context, run Run) error {
 					if run.Attempt > 0 && run.Tool == "once" {
 						return errors.New("not idempotent")
@@ -293,7 +335,10 @@ func TestRecoveryAgainAndAgain(t *testing.T) {
 			require.NoError(t, err)
 			synctest.Wait()
 			// The next manager takes over; this one finds itself fenced.
+			dead.Store(true)
+			time.Sleep(LeaseTTL)
 			t.Cleanup(func() {
+				dead.Store(false)
 				close(crashed)
 				synctest.Wait()
 				require.NoError(t, m.Close(context.Background()))
@@ -317,9 +362,9 @@ func TestRecoveryOfMany(t *testing.T) {
 				p.running(Run{Tool: "echo"}, 1)
 			}
 		}
-		m := newManager(t, Config{Engine: p.engine, Readmit: yes, PerSession: 1000, PerHost: 1000})
+		m := newManager(t, Config{Engine: p.crashed(), Readmit: yes, PerSession: 1000, PerHost: 1000})
 		synctest.Wait()
-		require.Equal(t, 500, must(m.List(t.Context(), alice, ListRequest{})).Finished)
+		require.Equal(t, 500, must(m.Overview(t.Context(), alice, OverviewRequest{})).Finished)
 		stats := m.Stats()
 		require.EqualValues(t, 500, stats.Succeeded)
 		require.EqualValues(t, 250, stats.Rerun)

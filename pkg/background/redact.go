@@ -8,6 +8,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/toolhost/toolhost/pkg/background/output"
 )
 
 const (
@@ -42,7 +44,7 @@ func Redact(args json.RawMessage) string {
 	r := redactor{in: json.NewDecoder(bytes.NewReader(args))}
 	r.in.UseNumber()
 	r.value()
-	return clip(r.out.String(), maxRedacted)
+	return output.Clip(r.out.String(), maxRedacted)
 }
 
 // A redactor reads valid JSON no further than it is shown: a tree of it all would
@@ -80,7 +82,7 @@ func (r *redactor) value() {
 	}
 	switch v := token.(type) {
 	case string:
-		r.text(clip(v, maxRedactString))
+		r.text(output.Clip(v, maxRedactString))
 	case json.Number:
 		r.out.WriteString(v.String())
 	case bool:

@@ -7,6 +7,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/pkg/background/output"
 )
 
 func TestRedact(t *testing.T) {
@@ -35,7 +37,7 @@ func TestRedact(t *testing.T) {
 	all := Redact(json.RawMessage(`[` + strings.Repeat(`"0123456789",`, 100) + `1]`))
 	require.Equal(t, 500, utf8.RuneCountInString(all))
 	deep := Redact(json.RawMessage(strings.Repeat(`{"a":[`, 4000) + `{"token":[1,{}]},true,false,null,1e2` + strings.Repeat(`]}`, 4000)))
-	require.Equal(t, clip(strings.Repeat(`{"a":[`, 4000), 500), deep)
+	require.Equal(t, output.Clip(strings.Repeat(`{"a":[`, 4000), 500), deep)
 	require.Equal(t, `[{"token":"<redacted>"},true,false,null,1e2,{},[]]`, Redact(json.RawMessage(`[ {"token" : [1,{}]}, true,false,null,1e2, {}, []]`)))
 }
 

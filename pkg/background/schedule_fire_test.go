@@ -18,7 +18,7 @@ func TestScheduleFires(t *testing.T) {
 		var told []Notice
 		m := newManager(t, Config{OnNotice: func(n Notice) { told = append(told, n) }})
 		start := time.Now().UTC()
-		s := schedule(t, m, alice, ScheduleRequest{Tool: "echo", Version: "v1", Args: []byte(`{"n":1}`), Title: "quarterly", By: "operator", Timeout: time.Minute, Cron: "*/15 * * * *"})
+		s := newSchedule(t, m, alice, ScheduleRequest{Tool: "echo", Version: "v1", Args: []byte(`{"n":1}`), Title: "quarterly", By: "operator", Timeout: time.Minute, Cron: "*/15 * * * *"})
 		time.Sleep(15*time.Minute - time.Nanosecond)
 		synctest.Wait()
 		require.Empty(t, firings(t, m, s))
@@ -33,7 +33,7 @@ func TestScheduleFires(t *testing.T) {
 		for i, run := range runs {
 			due := start.Add(time.Duration(i+1) * 15 * time.Minute)
 			require.Regexp(t, `^bg_[a-z2-7]{26}$`, run.ID)
-			run = must(m.Get(t.Context(), alice, run.ID))
+			run = payload(t, m.engine, run.ID)
 			require.Equal(t, StatusSucceeded, run.Status)
 			require.Equal(t, []any{OriginScheduled, s.ID, due, "v1", `{"n":1}`, "quarterly", "operator", time.Minute, true},
 				[]any{run.Origin, run.Schedule, run.ScheduledFor, run.Version, string(run.Args), run.Title, run.By, run.Timeout, run.SignalOnCompletion})
@@ -53,7 +53,7 @@ func TestScheduleFiresOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(t, Config{})
 		at := time.Now().Add(90 * time.Second).UTC()
-		s := schedule(t, m, alice, ScheduleRequest{Tool: "echo", At: at})
+		s := newSchedule(t, m, alice, ScheduleRequest{Tool: "echo", At: at})
 		time.Sleep(24 * time.Hour / 2)
 		runs := firings(t, m, s)
 		require.Len(t, runs, 1)
@@ -78,13 +78,13 @@ func TestScheduleFiresThroughDaylightSaving(t *testing.T) {
 		{"autumn", time.Date(2027, 10, 30, 0, 0, 0, 0, time.UTC), []string{"30 00:30", "31 00:30", "01 01:30"}},
 	} {
 		bubble(t, test.name, func(t *testing.T) {
-			ahead := time.Until(test.from)
-			m := newManager(t, Config{clock: func() time.Time { return time.Now().Add(ahead) }})
-			s := schedule(t, m, alice, ScheduleRequest{Tool: "echo", Cron: "30 2 * * *", Timezone: "Europe/Berlin"})
+			by := time.Until(test.from)
+			m := newManager(t, Config{Engine: ahead(NewMemoryEngine(), by)})
+			s := newSchedule(t, m, alice, ScheduleRequest{Tool: "echo", Cron: "30 2 * * *", Timezone: "Europe/Berlin"})
 			time.Sleep(60 * time.Hour)
 			var got []string
 			for _, run := range firings(t, m, s) {
-				require.Equal(t, run.ScheduledFor.Add(-ahead), run.StartedAt.UTC())
+				require.Equal(t, run.ScheduledFor.Add(-by), run.StartedAt.UTC())
 				got = append(got, run.ScheduledFor.Format("02 15:04"))
 			}
 			require.Equal(t, test.want, got)
@@ -129,7 +129,7 @@ func TestScheduleOverlap(t *testing.T) {
 				return long(ctx, run, sink)
 			}})
 			start := time.Now()
-			s := schedule(t, m, alice, ScheduleRequest{Tool: "long", Cron: "*/10 * * * *", Timeout: time.Hour, Overlap: test.overlap})
+			s := newSchedule(t, m, alice, ScheduleRequest{Tool: "long", Cron: "*/10 * * * *", Timeout: time.Hour, Overlap: test.overlap})
 			time.Sleep(61 * time.Minute)
 			var got []string
 			runs := firings(t, m, s)
@@ -160,7 +160,7 @@ func TestScheduleWithoutPermit(t *testing.T) {
 		bubble(t, string(test.overlap), func(t *testing.T) {
 			m := newManager(t, Config{PerSession: 1})
 			start := time.Now()
-			s := schedule(t, m, alice, ScheduleRequest{Tool: "echo", Cron: "*/10 * * * *", Overlap: test.overlap})
+			s := newSchedule(t, m, alice, ScheduleRequest{Tool: "echo", Cron: "*/10 * * * *", Overlap: test.overlap})
 			busy, err := m.Spawn(t.Context(), alice, SpawnRequest{Tool: "sleep", Timeout: time.Hour})
 			require.NoError(t, err)
 			time.Sleep(35 * time.Minute)
@@ -217,7 +217,7 @@ func TestScheduleDisabledAsItFires(t *testing.T) {
 			_, err := m.Unschedule(t.Context(), alice, s.ID)
 			require.NoError(t, err)
 		}}})
-		s := schedule(t, m, alice, ScheduleRequest{Tool: "echo", Cron: "0 * * * *"})
+		s := newSchedule(t, m, alice, ScheduleRequest{Tool: "echo", Cron: "0 * * * *"})
 		time.Sleep(5 * time.Hour)
 		synctest.Wait()
 		runs := firings(t, m, s)
@@ -232,9 +232,9 @@ func TestScheduleFiresOnceThroughACrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine := &crashing{Engine: NewMemoryEngine()}
 		before := newManager(t, Config{Engine: engine})
-		s := schedule(t, before, alice, ScheduleRequest{Tool: "echo", Cron: "0 * * * *"})
-		once := schedule(t, before, alice, ScheduleRequest{Tool: "echo", At: time.Now().Add(time.Hour)})
-		long := schedule(t, before, alice, ScheduleRequest{Tool: "sleep", At: time.Now().Add(time.Hour), Overlap: OverlapCancel})
+		s := newSchedule(t, before, alice, ScheduleRequest{Tool: "echo", Cron: "0 * * * *"})
+		once := newSchedule(t, before, alice, ScheduleRequest{Tool: "echo", At: time.Now().Add(time.Hour)})
+		long := newSchedule(t, before, alice, ScheduleRequest{Tool: "sleep", At: time.Now().Add(time.Hour), Overlap: OverlapCancel})
 		engine.down.Store(true)
 		time.Sleep(time.Hour + time.Minute)
 		stopped, err := before.Stop(t.Context(), alice, firings(t, before, long)[0].ID, StopRequest{By: "test"})
@@ -261,7 +261,7 @@ func TestScheduleFiresOnceOnManyHosts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine := NewMemoryEngine()
 		seed := newManager(t, Config{Engine: engine})
-		s := schedule(t, seed, alice, ScheduleRequest{Tool: "echo", Cron: "* * * * *"})
+		s := newSchedule(t, seed, alice, ScheduleRequest{Tool: "echo", Cron: "* * * * *"})
 		require.NoError(t, seed.Close(t.Context()))
 		var executed atomic.Int32
 		count := func(context.Context, Run, *Sink) (Outcome, error) { executed.Add(1); return Outcome{}, nil }
@@ -306,7 +306,7 @@ func TestScheduleMissed(t *testing.T) {
 			if test.at > 0 {
 				req.At = start.Add(test.at)
 			}
-			s := schedule(t, before, alice, req)
+			s := newSchedule(t, before, alice, req)
 			require.NoError(t, before.Close(t.Context()))
 			time.Sleep(test.down)
 
@@ -352,7 +352,7 @@ func TestScheduleRejected(t *testing.T) {
 				return refuse
 			},
 		})
-		s := schedule(t, m, alice, ScheduleRequest{Tool: "echo", Args: []byte(`{"n":1}`), Cron: "0 * * * *"})
+		s := newSchedule(t, m, alice, ScheduleRequest{Tool: "echo", Args: []byte(`{"n":1}`), Cron: "0 * * * *"})
 		step := func(err error) Run {
 			say(err)
 			time.Sleep(time.Hour)
@@ -366,7 +366,7 @@ func TestScheduleRejected(t *testing.T) {
 		for range 2 {
 			run := step(gone)
 			require.Equal(t, StatusFailed, run.Status)
-			require.Equal(t, &RunError{KindRejected, "no tool echo"}, run.Error)
+			require.Equal(t, &RunError{Kind: KindRejected, Message: "no tool echo"}, run.Error)
 			require.Zero(t, run.StartedAt)
 		}
 		require.Equal(t, 2, reread(t, m, s).Rejected)
@@ -394,7 +394,7 @@ func TestScheduleRejected(t *testing.T) {
 func TestScheduleOutlivesItsSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(t, Config{EndSession: EndAll})
-		s := schedule(t, m, alice, ScheduleRequest{Tool: "echo", Cron: "0 * * * *"})
+		s := newSchedule(t, m, alice, ScheduleRequest{Tool: "echo", Cron: "0 * * * *"})
 		require.NoError(t, m.EndSession(t.Context(), alice))
 		time.Sleep(time.Hour + time.Minute)
 		require.Len(t, firings(t, m, s), 1)

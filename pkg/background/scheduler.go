@@ -1,214 +1,225 @@
 package background
 
 import (
-	"container/heap"
 	"context"
 	"errors"
 	"sync"
 	"time"
+
+	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/pkg/background/internal/schedule"
 )
 
 const (
-	// clockEvery is how often the clock is looked at while schedules wait: it
-	// may be set, and a machine may sleep, and timers know of neither.
+	// clockEvery is how often the clock is checked while schedules wait: it may be
+	// set, and a machine may sleep, and timers know of neither.
 	clockEvery = time.Minute
 	// fireAgain is when a firing that could not be stored is tried again.
 	fireAgain = 10 * time.Second
 	// firingsAtOnce is how many schedules that are due together fire at once.
 	firingsAtOnce = 16
+	// dueAtOnce is how many schedules are read at once that are due.
+	dueAtOnce = 256
 )
 
-// A scheduler knows when each schedule is due next. It has one timer for all.
-// What it knows is when to look at the record of a schedule: that decides. Its
-// zero value is ready for use.
+// A scheduler fires the schedules of the engine when they are due. Several
+// workers may fire the same schedule: the id of the run lets one of them win.
 type scheduler struct {
-	mu      sync.Mutex
-	waiting map[string]*due
-	order   pile[*due]
-	timer   *time.Timer // nil before the manager keeps schedules
+	*core
+	admission *admission
+	worker    *worker
+
+	news  chan struct{} // has an element if a schedule may be due earlier than thought
+	quit  func()        // ends the goroutine
+	ended chan struct{} // closed when it has ended
+
+	failed map[string]time.Time // schedules that could not be fired, and when they are tried again
+	synced bool                 // all schedules were planned by the clock of today
 }
 
-type due struct {
-	id string
-	at time.Time
-	in int // the place in the order
+func newScheduler(c *core, a *admission, w *worker) *scheduler {
+	return &scheduler{core: c, admission: a, worker: w, news: make(chan struct{}, 1), ended: make(chan struct{}), failed: make(map[string]time.Time)}
 }
 
-func (d *due) before(other *due) bool { return d.at.Before(other.at) }
-func (d *due) place() *int            { return &d.in }
+// look says that a schedule may be due earlier than thought.
+func (s *scheduler) look() { signal(s.news) }
 
-// plan makes a schedule due at a time; never if that is zero.
-func (s *scheduler) plan(id string, at, now time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if old := s.waiting[id]; old != nil {
-		heap.Remove(&s.order, old.in)
-		delete(s.waiting, id)
+// start starts the goroutine, which ends with ctx.
+func (s *scheduler) start(ctx context.Context) {
+	ctx, s.quit = context.WithCancel(ctx)
+	go s.run(ctx)
+}
+
+// stop fires no more.
+func (s *scheduler) stop() { s.quit() }
+
+// now returns the time that schedules go by.
+func (s *scheduler) now(ctx context.Context) time.Time {
+	now, err := s.engine.Now(ctx)
+	if err != nil {
+		return time.Now().Round(0)
 	}
-	if at.IsZero() {
-		return
-	}
-	d := &due{id: id, at: at}
-	if s.waiting == nil {
-		s.waiting = make(map[string]*due)
-	}
-	s.waiting[id] = d
-	heap.Push(&s.order, d)
-	if d.in == 0 {
-		s.reset(now)
-	}
+	return now.Round(0)
 }
 
-// take returns the schedules that are due, and forgets them.
-func (s *scheduler) take(now time.Time) (ids []string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for len(s.order) > 0 && !s.order[0].at.After(now) {
-		d := heap.Pop(&s.order).(*due)
-		delete(s.waiting, d.id)
-		ids = append(ids, d.id)
-	}
-	return ids
-}
-
-// start makes the timer, which rings at once.
-func (s *scheduler) start() *time.Timer {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.timer = time.NewTimer(0)
-	return s.timer
-}
-
-// sleep sets the timer to what is due next.
-func (s *scheduler) sleep(now time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.reset(now)
-}
-
-// reset is sleep under the lock.
-func (s *scheduler) reset(now time.Time) {
-	if s.timer != nil && len(s.order) > 0 {
-		s.timer.Reset(min(clockEvery, s.order[0].at.Sub(now)))
-	}
-}
-
-// wall returns the time schedules go by: that of the clock, which may be set.
-func (m *Manager) wall() time.Time {
-	if m.cfg.clock != nil {
-		return m.cfg.clock().Round(0)
-	}
-	return time.Now().Round(0)
-}
-
-// keepSchedules fires schedules that are due, until ctx is done.
-func (m *Manager) keepSchedules(ctx context.Context) {
-	timer := m.scheduler.start()
+// run fires schedules that are due, until ctx is done.
+func (s *scheduler) run(ctx context.Context) {
+	defer close(s.ended)
+	timer := time.NewTimer(0)
 	defer timer.Stop()
-	loaded := false
-	seen, lately := m.wall(), time.Now()
+
+	seen, lately := s.now(ctx), time.Now()
 	for {
 		select {
 		case <-ctx.Done():
 			return
+		case <-s.news:
 		case <-timer.C:
 		}
-		now, since := m.wall(), time.Since(lately)
+
+		now, since := s.now(ctx), time.Since(lately)
 		if now.Sub(seen) < since-clockEvery { // it was set back
-			loaded = false
+			s.synced = false
 		}
 		seen, lately = now, lately.Add(since)
-		if !loaded {
-			loaded = m.loadSchedules(ctx, now)
+		if !s.synced {
+			s.synced = s.planAgain(ctx, now)
 		}
-		m.fireDue(ctx, now)
-		if loaded {
-			m.scheduler.sleep(m.wall())
-		} else {
-			timer.Reset(fireAgain)
-		}
+		timer.Reset(s.fireDue(ctx, now))
 	}
 }
 
-// loadSchedules plans all enabled schedules. One that would be due earlier if
-// it were planned now was planned when the clock was ahead: by this clock it
-// would wait too long.
-func (m *Manager) loadSchedules(ctx context.Context, now time.Time) (ok bool) {
-	found, err := m.engine.Schedules(ctx, "", true)
+// planAgain plans the schedules earlier that were planned when the clock was
+// ahead: by this clock they would wait too long. It reports whether that is done.
+func (s *scheduler) planAgain(ctx context.Context, now time.Time) bool {
+	found, err := s.engine.Schedules(ctx, "", true)
 	if err != nil {
 		if ctx.Err() == nil {
-			m.log.Error("background schedules not read; trying again", "error", err)
+			s.log.Error("background schedules not read; trying again", "error", err)
 		}
 		return false
 	}
-	for _, s := range found {
-		m.scheduler.plan(s.ID, s.NextAt, now)
-		if s.Cron == "" {
+
+	for _, planned := range found {
+		if planned.Cron == "" {
 			continue
 		}
-		if spec, err := s.spec(); err == nil {
-			if next, ok := spec.next(now); ok && next.Before(s.NextAt) {
-				m.replan(ctx, s, next)
-			}
+		spec, err := specOf(planned)
+		if err != nil {
+			continue // it is disabled when it is due
+		}
+		if next, ok := spec.Next(now); ok && next.Before(planned.NextAt) {
+			s.plan(ctx, planned, next)
 		}
 	}
 	return true
 }
 
-// replan stores that a schedule is due earlier.
-func (m *Manager) replan(ctx context.Context, s Schedule, next time.Time) {
-	m.log.Warn("background schedule planned anew: the clock was set back", "schedule_id", s.ID, "from", s.NextAt, "to", next)
-	_, err := m.change(ctx, s.ID, func(now *Schedule) error {
-		if now.Revision != s.Revision {
-			return errGone
+// plan stores that a schedule is due earlier.
+func (s *scheduler) plan(ctx context.Context, planned engine.Schedule, next time.Time) {
+	s.log.Warn("background schedule planned again: the clock was set back", "schedule_id", planned.ID, "from", planned.NextAt, "to", next)
+	_, err := s.change(ctx, planned.ID, func(now *engine.Schedule) error {
+		if now.Revision != planned.Revision {
+			return errUnchanged
 		}
 		now.NextAt = next
 		return nil
 	})
-	if err != nil && !errors.Is(err, errGone) && ctx.Err() == nil {
-		m.log.Error("background schedule not planned anew", "schedule_id", s.ID, "error", err)
+	if err != nil && !errors.Is(err, errUnchanged) && ctx.Err() == nil {
+		s.log.Error("background schedule not planned again", "schedule_id", planned.ID, "error", err)
 	}
 }
 
-// fireDue fires what is due. What could not be fired is told together: it may be
-// thousands of schedules, again and again.
-func (m *Manager) fireDue(ctx context.Context, now time.Time) {
+// specOf reads the cron expression of a schedule. The error is a *[FieldError].
+func specOf(s engine.Schedule) (schedule.Spec, error) {
+	zone, err := schedule.Zone(s.Timezone)
+	if err != nil {
+		return schedule.Spec{}, &FieldError{"timezone", err.Error()}
+	}
+	spec, err := schedule.Parse(s.Cron, zone)
+	if err != nil {
+		return schedule.Spec{}, &FieldError{"cron_expression", err.Error()}
+	}
+	return spec, nil
+}
+
+// fireDue fires what is due, and returns when to look again.
+func (s *scheduler) fireDue(ctx context.Context, now time.Time) time.Duration {
+	due, next, err := s.engine.Due(ctx, now, dueAtOnce+len(s.failed))
+	if err != nil {
+		if ctx.Err() == nil {
+			s.log.Error("due background schedules not read; trying again", "error", err)
+		}
+		return fireAgain
+	}
+
 	var firing sync.WaitGroup
-	var tight, broken failures
-	room := make(chan struct{}, firingsAtOnce)
-	for _, id := range m.scheduler.take(now) {
-		room <- struct{}{}
+	var full, broken failures
+	slots := make(chan struct{}, firingsAtOnce)
+	waiting := make(map[string]time.Time)
+	fired := false
+	for _, d := range due {
+		if again := s.failed[d.ID]; again.After(now) && again.Sub(now) <= fireAgain {
+			waiting[d.ID] = again
+			continue
+		}
+		fired = true
+		slots <- struct{}{}
 		firing.Go(func() {
-			defer func() { <-room }()
-			switch err := m.fireSchedule(ctx, id, now); {
-			case errors.Is(err, ErrRecordLimit):
-				tight.add(id, err)
+			defer func() { <-slots }()
+			switch err := s.fireSchedule(ctx, d.ID, now); {
+			case errors.Is(err, engine.ErrRecordLimit):
+				full.add(d.ID, err)
 			case err != nil:
-				broken.add(id, err)
+				broken.add(d.ID, err)
 			}
 		})
 	}
 	firing.Wait()
-	if tight.n > 0 {
-		m.log.Warn("background schedules not fired: there is no room for the records of their runs; trying again", "schedules", tight.n, "schedule_id", tight.id)
+
+	if len(full.ids) > 0 {
+		s.log.Warn("background schedules not fired: no room for the records of their runs; trying again", "schedules", len(full.ids), "schedule_id", full.ids[0])
 	}
-	if broken.n > 0 {
-		m.log.Error("background schedules not fired; trying again", "schedules", broken.n, "schedule_id", broken.id, "error", broken.err)
+	if len(broken.ids) > 0 {
+		s.log.Error("background schedules not fired; trying again", "schedules", len(broken.ids), "schedule_id", broken.ids[0], "error", broken.err)
 	}
+	for _, id := range append(full.ids, broken.ids...) {
+		waiting[id] = now.Add(fireAgain)
+	}
+	s.failed = waiting
+	if fired { // what was fired may be due again
+		return 0
+	}
+	return s.pause(ctx, now, next)
 }
 
-// failures counts the schedules that could not be fired, and names one of them.
-// It is safe for concurrent use.
+// pause returns when to look again for schedules that are due, the next at a time
+// that may be zero.
+func (s *scheduler) pause(ctx context.Context, now, next time.Time) time.Duration {
+	pause := clockEvery
+	if !s.synced {
+		pause = fireAgain
+	}
+	if !next.IsZero() {
+		pause = min(pause, next.Sub(s.now(ctx)))
+	}
+	for _, again := range s.failed {
+		pause = min(pause, again.Sub(now))
+	}
+	return max(0, pause)
+}
+
+// failures are the schedules that could not be fired: thousands may fail again
+// and again, and are logged in one line. It is safe for concurrent use.
 type failures struct {
 	mu  sync.Mutex
-	n   int
-	id  string
-	err error
+	ids []string
+	err error // of the last one
 }
 
 func (f *failures) add(id string, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.n++
-	f.id, f.err = id, err
+	f.ids = append(f.ids, id)
+	f.err = err
 }

@@ -2,9 +2,7 @@ package background
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"math/rand/v2"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -14,44 +12,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestSchedulerTakesWhatIsDue(t *testing.T) {
-	var s scheduler
-	start := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
-	at := make(map[string]time.Time)
-	random := rand.New(rand.NewPCG(1, 2))
-	for range 5000 {
-		id := fmt.Sprint(random.IntN(300))
-		if random.IntN(4) == 0 {
-			s.plan(id, time.Time{}, start)
-			delete(at, id)
-			continue
-		}
-		at[id] = start.Add(time.Duration(random.IntN(1000)) * time.Second)
-		s.plan(id, at[id], start)
-	}
-	require.Len(t, s.order, len(at), "what is planned anew is not kept twice")
-	last := start
-	for now := start; len(at) > 0; now = now.Add(7 * time.Second) {
-		for _, id := range s.take(now) {
-			require.False(t, at[id].After(now))
-			require.False(t, at[id].Before(last), "in order")
-			last = at[id]
-			delete(at, id)
-		}
-		for _, due := range at {
-			require.True(t, due.After(now), "none is left")
-		}
-	}
-	require.Empty(t, s.waiting)
-}
-
 // A clock that is set, or stood still while the machine slept, neither makes a
 // schedule fire twice, nor many times at once, nor keeps it from firing.
 func TestScheduleClockIsSet(t *testing.T) {
 	setup := func(t *testing.T) (m *Manager, s Schedule, set func(time.Duration), count func() int) {
 		var skew atomic.Int64
-		m = newManager(t, Config{clock: func() time.Time { return time.Now().Add(time.Duration(skew.Load())) }})
-		s = schedule(t, m, alice, ScheduleRequest{Tool: "echo", Cron: "*/10 * * * *"})
+		m = newManager(t, Config{Engine: clockEngine{NewMemoryEngine(), func() time.Time { return time.Now().Add(time.Duration(skew.Load())) }}})
+		s = newSchedule(t, m, alice, ScheduleRequest{Tool: "echo", Cron: "*/10 * * * *"})
 		time.Sleep(61 * time.Minute)
 		require.Len(t, firings(t, m, s), 6)
 		return m, s, func(by time.Duration) { skew.Add(int64(by)); time.Sleep(61 * time.Second) }, func() int { return len(firings(t, m, s)) }
@@ -87,8 +54,8 @@ func TestScheduleClockIsSet(t *testing.T) {
 	bubble(t, "back between two hosts", func(t *testing.T) {
 		engine := NewMemoryEngine()
 		year := 365 * 24 * time.Hour
-		before := newManager(t, Config{Engine: engine, clock: func() time.Time { return time.Now().Add(year) }})
-		s := schedule(t, before, alice, ScheduleRequest{Tool: "echo", Cron: "*/10 * * * *"})
+		before := newManager(t, Config{Engine: ahead(engine, year)})
+		s := newSchedule(t, before, alice, ScheduleRequest{Tool: "echo", Cron: "*/10 * * * *"})
 		require.NoError(t, before.Close(t.Context()))
 		m := newManager(t, Config{Engine: engine})
 		time.Sleep(61 * time.Minute)
@@ -96,34 +63,33 @@ func TestScheduleClockIsSet(t *testing.T) {
 	})
 }
 
-// failing is an engine that does not answer for a while.
+// A failing engine does not answer about schedules for a while.
 type failing struct {
-	Engine
+	*hookEngine
 	broken atomic.Bool
 	asked  atomic.Int32
 }
 
-func (e *failing) Schedules(ctx context.Context, session string, enabled bool) ([]Schedule, error) {
-	e.asked.Add(1)
-	if e.broken.Load() {
-		return nil, errors.New("disk on fire")
-	}
-	return e.Engine.Schedules(ctx, session, enabled)
-}
-
-func (e *failing) GetSchedule(ctx context.Context, id string) (Schedule, error) {
-	e.asked.Add(1)
-	if e.broken.Load() {
-		return Schedule{}, errors.New("disk on fire")
-	}
-	return e.Engine.GetSchedule(ctx, id)
+func newFailing() *failing {
+	e := &failing{}
+	e.hookEngine = hooked(func(method string) error {
+		if method != "schedules" && method != "getschedule" {
+			return nil
+		}
+		e.asked.Add(1)
+		if e.broken.Load() {
+			return errDisk
+		}
+		return nil
+	})
+	return e
 }
 
 func TestSchedulerAndAnEngineThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		engine := &failing{Engine: NewMemoryEngine()}
+		engine := newFailing()
 		before := newManager(t, Config{Engine: engine})
-		s := schedule(t, before, alice, ScheduleRequest{Tool: "echo", Cron: "0 * * * *"})
+		s := newSchedule(t, before, alice, ScheduleRequest{Tool: "echo", Cron: "0 * * * *"})
 		require.NoError(t, before.Close(t.Context()))
 
 		engine.broken.Store(true)
@@ -147,9 +113,9 @@ func TestSchedulerAndAnEngineThatFails(t *testing.T) {
 func TestSchedulerAndAnUnreadableSchedule(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(t, Config{})
-		s := schedule(t, m, alice, ScheduleRequest{Tool: "echo", Cron: "0 * * * *"})
-		bad := schedule(t, m, alice, ScheduleRequest{Tool: "echo", Cron: "0 * * * *"})
-		_, err := m.change(t.Context(), bad.ID, func(s *Schedule) error { s.Timezone = "Mars/Olympus"; return nil })
+		s := newSchedule(t, m, alice, ScheduleRequest{Tool: "echo", Cron: "0 * * * *"})
+		bad := newSchedule(t, m, alice, ScheduleRequest{Tool: "echo", Cron: "0 * * * *"})
+		_, err := m.scheduler.change(t.Context(), bad.ID, func(s *Schedule) error { s.Timezone = "Mars/Olympus"; return nil })
 		require.NoError(t, err)
 		time.Sleep(time.Hour + time.Minute)
 		require.Len(t, firings(t, m, s), 1)
@@ -162,12 +128,12 @@ func TestSchedulerAndAnUnreadableSchedule(t *testing.T) {
 func TestSchedulerWithManySchedules(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const many = 400
-		engine := &failing{Engine: NewMemoryEngine()}
+		engine := newFailing()
 		var ran atomic.Int32
 		cfg := Config{Engine: engine, Executor: func(context.Context, Run, *Sink) (Outcome, error) { ran.Add(1); return Outcome{}, nil }}
 		before := newManager(t, cfg)
 		for i := range many {
-			schedule(t, before, fmt.Sprint("session ", i), ScheduleRequest{Tool: "echo", Cron: "0 * * * *"})
+			newSchedule(t, before, fmt.Sprint("session ", i), ScheduleRequest{Tool: "echo", Cron: "0 * * * *"})
 		}
 		require.NoError(t, before.Close(t.Context()))
 		m := newManager(t, cfg)

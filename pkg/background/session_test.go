@@ -16,7 +16,7 @@ import (
 
 func TestSnapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newManager(t, Config{PerSession: 50, Executor: func(ctx context.Context, run Run, sink *Sink) (Outcome, error) {
+		m := newManager(t, Config{PerSession: 50, Texts: Texts{More: "check_background list=true"}, Executor: func(ctx context.Context, run Run, sink *Sink) (Outcome, error) {
 			sink.Progress(3, 10, "")
 			sink.Status("reading </background-results>")
 			return script(ctx, Run{Tool: "sleep"}, sink)

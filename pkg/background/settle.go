@@ -5,182 +5,244 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// claim makes this manager the worker of the run.
-func (m *Manager) claim(t *task) error {
-	t.io.Lock()
-	defer t.io.Unlock()
-	lease, err := m.engine.Claim(m.base, t.run.ID)
-	if err != nil {
-		return err
-	}
-	m.hold(t, lease)
-	if attempt := lease.Run().Attempt; attempt > 1 {
-		t.sink.Status(fmt.Sprintf("running again, attempt %d", attempt))
-	}
-	return nil
-}
+// flushChunk is how much of a log is passed to the engine at once.
+const flushChunk = 256 << 10
 
-// hold lets the task's sink follow its lease. The lock io must be held.
-func (m *Manager) hold(t *task, lease Lease) {
+// hold connects a task's sink to its lease. The lock io must be held.
+func (w *worker) hold(t *task, lease engine.Lease) {
 	t.lease = lease
-	t.flusher = time.AfterFunc(flushEvery, func() { m.flush(t) })
+	t.flusher = time.AfterFunc(flushEvery, func() { w.flush(t) })
 	t.flusher.Stop()
-	t.sink.attach(lease.Checkpoint(), func(data []byte) error { return m.checkpoint(t, data) },
+	t.sink.Attach(lease.Checkpoint(), func(data []byte) error { return w.checkpoint(t, data) },
 		func() { t.flusher.Reset(flushEvery) })
 	t.live.Store(true)
 }
 
-// settle stores how a run ended, gives its permits back and wakes who waits
-// for it, in this order: whoever saw the end can spawn again. Then it is told.
-// A nil ending stands for a run that ended without this manager.
-func (m *Manager) settle(t *task, e *ending) {
-	t.sink.close()
-	final, stored := m.storeEnd(t, e)
-	t.final = &final
-	started := m.limits.release(t.lane, t.run.ID)
-	close(t.done)
-	if stored {
-		m.over(t)
+// flush stores what a running run wrote and reported since the last time. The
+// run's sink asks for it when it has something new, so that an idle run costs
+// nothing; news that comes while it is stored waits for the next flush, so that a
+// slow engine is asked less often, and the sink keeps what it can.
+func (w *worker) flush(t *task) {
+	t.io.Lock()
+	defer t.io.Unlock()
+	if t.settled.Load() {
+		return
 	}
-	m.start(append(started, m.unblock(t)...))
+
+	t.sink.Fresh()
+	err := t.appendLog(w.base)
+	w.checkLease(t, err)
+	switch {
+	case err == nil:
+		t.stuck.Store(false)
+	case !fenced(err) && t.stuck.CompareAndSwap(false, true):
+		w.log.Warn("output of a background run not stored; trying again", "task_id", t.run.ID, "error", err)
+	}
+
+	beat := t.sink.Beat()
+	if fenced(err) || beat.Equal(t.beat) {
+		return
+	}
+	err = t.lease.Report(w.base, beat)
+	w.checkLease(t, err)
+	switch {
+	case err == nil:
+		t.beat = beat
+	case !fenced(err):
+		w.log.Warn("status of a background run not stored", "task_id", t.run.ID, "error", err)
+	}
 }
 
-// leave ends a task whose run stays queued, for the next start of the host.
-func (m *Manager) leave(t *task) {
-	t.final = &t.run
-	t.sink.close()
+// appendLog appends to the lease what the sink has kept and the lease does not
+// have. The lock io must be held.
+func (t *task) appendLog(ctx context.Context) error {
+	for {
+		chunk := t.sink.Tail(t.flushed, flushChunk)
+		if len(chunk.Data) == 0 {
+			return nil
+		}
+		if err := t.lease.Append(ctx, chunk.Offset, chunk.Data); err != nil {
+			return err
+		}
+		t.flushed = chunk.Offset + int64(len(chunk.Data))
+	}
+}
+
+// checkLease stops the run if err says that it is no longer this worker's.
+func (w *worker) checkLease(t *task, err error) {
+	if fenced(err) {
+		w.log.Warn("background run lost its lease", "task_id", t.run.ID, "attempt", t.lease.Run().Attempt)
+		t.abort(engine.ErrFenced)
+	}
+}
+
+// checkpoint stores a checkpoint of a run.
+func (w *worker) checkpoint(t *task, data []byte) error {
+	if len(data) > MaxCheckpoint {
+		return &FieldError{"data", "longer than 1 MiB"}
+	}
+	t.io.Lock()
+	defer t.io.Unlock()
+	if t.settled.Load() {
+		return engine.ErrFenced
+	}
+	err := t.lease.Save(w.base, data)
+	w.checkLease(t, err)
+	return err
+}
+
+// settle stores how a run ended, gives its slot back and wakes who waits for it,
+// in this order: whoever saw the end can spawn again. A nil ending stands for a
+// run that ended without this worker.
+func (w *worker) settle(t *task, e *ending) {
+	t.sink.Close()
+	final, stored := w.storeEnd(t, e)
+	t.final = &final
+	w.admission.release()
+
+	if !final.Status.Terminal() && !w.runs.isClosing() { // another worker continues it
+		w.runs.remove(t)
+		go w.reader.awaitElsewhere(t)
+		return
+	}
 	close(t.done)
-	m.forget(t)
+	if stored {
+		w.over(t)
+	}
 }
 
 // over is called once when the end of a run is stored and its waiters are
 // awake.
-func (m *Manager) over(t *task) {
-	m.forget(t)
+func (w *worker) over(t *task) {
+	w.runs.remove(t)
 	run := *t.final
 	if !run.Status.Terminal() {
-		m.log.Info("background run left for the next start", "task_id", run.ID, "session", run.Session, "tool", run.Tool, "status", run.Status)
+		w.log.Info("background run left in the queue", "task_id", run.ID, "session", run.Session, "tool", run.Tool, "status", run.Status)
 		return
 	}
+
 	attrs := []any{"task_id", run.ID, "session", run.Session, "tool", run.Tool, "status", run.Status, "elapsed", run.Elapsed(run.FinishedAt)}
 	if run.Error != nil {
 		attrs = append(attrs, "kind", run.Error.Kind) // not its message: that is the tool's own text
 	}
-	m.log.Info("background run ended", attrs...)
-	m.count(func(s *Stats) { s.ended(run) })
-	t.mu.Lock()
-	t.stored = true
-	t.mu.Unlock()
-	m.tell(t)
+	w.log.Info("background run ended", attrs...)
+	w.counters.add(func(s *Stats) { s.ended(run) })
 }
 
-// storeEnd writes the end of a run. It returns the run as it ended, and false
-// if that has to be stored later: then the task stays, so that who asks is
-// told the truth.
-func (m *Manager) storeEnd(t *task, e *ending) (final Run, stored bool) {
+// storeEnd writes the end of a run. It returns the run as it ended, and false if
+// that has to be stored later: then the task stays, so that callers learn the
+// truth.
+func (w *worker) storeEnd(t *task, e *ending) (final engine.Run, stored bool) {
 	t.io.Lock()
 	defer t.io.Unlock()
 	t.settled.Store(true)
 	if t.flusher != nil {
 		t.flusher.Stop()
 	}
-	err := ErrNotClaimable
+
+	err := engine.ErrNotClaimable
 	if e != nil {
-		final, err = m.save(m.base, t, e)
+		final, err = w.save(w.base, t, e)
 	}
 	if err == nil {
 		return final, true
 	}
-	if lost(err) {
-		if final, err = m.engine.Get(m.base, t.run.ID); err == nil {
+	if fenced(err) {
+		if final, err = w.engine.Get(w.base, t.run.ID); err == nil {
 			return final, true
 		}
 	}
+
 	final = t.run
 	if t.lease != nil {
 		final = t.lease.Run()
 	}
-	if e == nil || errors.Is(err, ErrNotFound) {
-		m.log.Error("background run has no record", "task_id", t.run.ID, "error", err)
-		return final, true
+	if e == nil {
+		e = &ending{status: engine.StatusFailed, beat: final.Beat, end: failure(&engine.RunError{Kind: engine.KindOrphaned, Message: textFenced})}
 	}
-	m.log.Error("end of a background run not stored; trying again", "task_id", t.run.ID, "error", err)
+	if fenced(err) {
+		w.log.Error("background run has no record", "task_id", t.run.ID, "error", err)
+		return final.Finish(e.status, e.beat, e.end), true
+	}
+	w.log.Error("end of a background run not stored; trying again", "task_id", t.run.ID, "error", err)
 	t.unsaved = e
 	t.pending.Store(true)
-	if e.cancel != nil {
-		return final.Canceled(*e.cancel), false
-	}
-	return final.Ended(e.status, e.beat, e.end), false
+	return final.Finish(e.status, e.beat, e.end), false
 }
 
-// lost reports whether err says that the run is not this manager's to write.
-func lost(err error) bool {
-	return errors.Is(err, ErrFenced) || errors.Is(err, ErrNotClaimable) || errors.Is(err, ErrNotFound)
-}
-
-// save writes the end of a run, and before it what of its log is not stored.
-// The lock io must be held.
-func (m *Manager) save(ctx context.Context, t *task, e *ending) (Run, error) {
-	switch {
-	case e.cancel != nil:
-		return m.engine.Cancel(ctx, t.run.ID, *e.cancel)
-	case t.lease == nil:
-		return m.engine.Abandon(ctx, t.run.ID, t.run.Attempt, e.status, e.beat, e.end)
+// save writes the end of a run, and before it the part of its log that is not
+// stored yet. The lock io must be held.
+func (w *worker) save(ctx context.Context, t *task, e *ending) (engine.Run, error) {
+	if t.lease == nil {
+		return w.member.worker().Abandon(ctx, t.run.ID, t.run.Attempt, e.status, e.beat, e.end)
 	}
-	if err := t.appendLog(ctx); lost(err) {
-		return Run{}, err
+	if err := t.appendLog(ctx); fenced(err) {
+		return engine.Run{}, err
 	} else if err != nil {
-		m.log.Error("output of a background run not stored", "task_id", t.run.ID, "error", err)
+		w.log.Error("output of a background run not stored", "task_id", t.run.ID, "error", err)
 		e.end.ArtifactError = textUnstored
 	}
+
 	if e.requeue {
-		return m.requeue(ctx, t, e)
+		run := t.lease.Run()
+		err := w.member.worker().Requeue(ctx, run.ID, run.Attempt)
+		switch {
+		case err == nil:
+			run.Status = engine.StatusQueued
+			return run, nil
+		case fenced(err):
+			return engine.Run{}, err
+		}
+		w.log.Warn("background run not queued again", "task_id", run.ID, "error", err)
 	}
 	return t.lease.Complete(ctx, e.status, e.beat, e.end)
 }
 
-// requeue makes the run queued again, for the next start of the host; if that
-// does not work, it ends now.
-func (m *Manager) requeue(ctx context.Context, t *task, e *ending) (Run, error) {
-	run := t.lease.Run()
-	err := m.engine.Requeue(ctx, run.ID, run.Attempt)
-	switch {
-	case err == nil:
-		run.Status = StatusQueued
-		return run, nil
-	case lost(err):
-		return Run{}, err
+// retry stores of a task what could not be stored before.
+func (w *worker) retry(ctx context.Context, t *task) {
+	if t.stuck.Load() && !t.settled.Load() {
+		t.flusher.Reset(0)
 	}
-	m.log.Warn("background run not queued again", "task_id", run.ID, "error", err)
-	return t.lease.Complete(ctx, e.status, e.beat, e.end)
+	if !t.pending.Load() {
+		return
+	}
+	if err := w.storeAgain(ctx, t); err != nil {
+		w.log.Warn("end of a background run still not stored", "task_id", t.run.ID, "error", err)
+	}
 }
 
-// retry stores an end that could not be stored before, if t has one.
-func (m *Manager) retry(ctx context.Context, t *task) error {
-	stored, err := m.storeAgain(ctx, t)
-	if !stored {
-		return err
-	}
-	<-t.done
-	m.over(t)
-	return nil
-}
-
-func (m *Manager) storeAgain(ctx context.Context, t *task) (stored bool, err error) {
+// storeAgain stores an end that could not be stored before, if t has one.
+func (w *worker) storeAgain(ctx context.Context, t *task) error {
 	if !t.io.TryLock() { // it is being stored at this moment
-		return false, nil
+		return nil
 	}
 	defer t.io.Unlock()
 	if t.unsaved == nil {
-		return false, nil
+		return nil
 	}
-	if _, err := m.save(ctx, t, t.unsaved); err != nil && !lost(err) {
-		return false, err
+	if _, err := w.save(ctx, t, t.unsaved); err != nil && !fenced(err) {
+		return err
 	}
+
 	t.unsaved = nil
 	t.pending.Store(false)
 	close(t.saved)
-	return true, nil
+	<-t.done
+	w.over(t)
+	return nil
+}
+
+// storeRest tries once more to store all ends that could not be stored.
+func (w *worker) storeRest(ctx context.Context) error {
+	var errs []error
+	for _, t := range w.runs.all() {
+		if err := w.storeAgain(ctx, t); err != nil {
+			errs = append(errs, fmt.Errorf("storing the end of run %s: %w", t.run.ID, err))
+		}
+	}
+	return errors.Join(errs...)
 }

@@ -1,64 +1,96 @@
 package background
 
-import "maps"
+import (
+	"maps"
+	"sync"
+
+	"github.com/toolhost/toolhost/pkg/background/engine"
+)
 
 // Stats are counts of what a [Manager] does, and did since it was made.
 type Stats struct {
-	Active    int `json:"active"`    // runs that hold a place of the host's, parked ones counted
-	PerHost   int `json:"per_host"`  // places there are: see [Config]
+	Active    int `json:"active"`    // runs that hold a slot of this process, parked calls counted
+	PerHost   int `json:"per_host"`  // slots there are: see [Config]
 	Parked    int `json:"parked"`    // parked calls among them
-	Queued    int `json:"queued"`    // runs that wait for a place
+	Queued    int `json:"queued"`    // runs of all workers that wait in the queue
 	Unstored  int `json:"unstored"`  // runs whose end is not stored yet
 	Unnoticed int `json:"unnoticed"` // notices that wait for Config.OnNotice
 
 	RecordBytes int64 `json:"record_bytes"` // what records of runs and schedules take
 	RecordQuota int64 `json:"record_quota"` // what they may take: see [Config]
 
-	Spawned   int64               `json:"spawned"`      // runs that came in, by whatever door
-	Succeeded int64               `json:"succeeded"`    // runs that ended so
-	Failed    map[ErrorKind]int64 `json:"failed"`       // runs that ended so, by why
-	Canceled  int64               `json:"canceled"`     // runs that ended so
-	Refused   int64               `json:"refused"`      // spawns, parked calls and schedules there was no place or no room for
-	Notices   int64               `json:"notices"`      // notices handed to Config.OnNotice
-	Rerun     int64               `json:"rerun"`        // runs that were queued again after their host went down
-	Output    int64               `json:"output_bytes"` // bytes of output of ended runs, kept or not
+	Spawned   int64                      `json:"spawned"`      // runs that came in
+	Succeeded int64                      `json:"succeeded"`    // runs that ended so
+	Failed    map[engine.ErrorKind]int64 `json:"failed"`       // runs that ended so, by kind of error
+	Canceled  int64                      `json:"canceled"`     // runs that ended so
+	Refused   int64                      `json:"refused"`      // spawns, parked calls and schedules that were refused by a limit
+	Notices   int64                      `json:"notices"`      // notices handed to Config.OnNotice
+	Rerun     int64                      `json:"rerun"`        // runs that were started again after an interruption
+	Output    int64                      `json:"output_bytes"` // bytes of output of ended runs, kept or not
+}
+
+// counters are the counts since a Manager was made.
+type counters struct {
+	mu    sync.Mutex
+	stats Stats
+}
+
+// add changes the counts.
+func (c *counters) add(change func(*Stats)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	change(&c.stats)
 }
 
 // Stats returns the counts of this moment.
 func (m *Manager) Stats() Stats {
-	active, parked, queued := m.limits.counts()
-	recorded := m.engine.Recorded()
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	s := m.stats
-	s.Failed = maps.Clone(s.Failed)
-	s.Active, s.Parked, s.Queued, s.PerHost = active, parked, queued, m.cfg.PerHost
-	s.RecordBytes, s.RecordQuota = recorded, m.cfg.RecordQuota
-	s.Unnoticed = m.notices.waiting()
-	for _, t := range m.tasks {
-		if t.unstored() {
+	m.counters.mu.Lock()
+	s := m.counters.stats
+	failed := maps.Clone(s.Failed)
+	m.counters.mu.Unlock()
+
+	s.Failed = make(map[engine.ErrorKind]int64)
+	maps.Copy(s.Failed, failed)
+	s.Active, s.PerHost = m.admission.active(), m.cfg.PerHost
+	s.Unnoticed = m.notifier.waiting()
+	s.RecordBytes, s.RecordQuota = m.engine.Recorded(), m.cfg.RecordQuota
+
+	starting := make(map[string]bool)
+	for _, t := range m.runs.all() {
+		switch {
+		case t.unstored():
 			s.Unstored++
+		case t.ended():
+		case !t.live.Load():
+			starting[t.run.ID] = true
+		case t.run.Origin == engine.OriginParked:
+			s.Parked++
+		}
+	}
+	active, err := m.engine.List(m.base, engine.Query{Active: true})
+	if err != nil {
+		m.log.Warn("queued background runs not counted", "error", err)
+	}
+	for _, run := range active {
+		if run.Status == engine.StatusQueued && !starting[run.ID] {
+			s.Queued++
 		}
 	}
 	return s
 }
 
-// count changes the counts.
-func (m *Manager) count(change func(*Stats)) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	change(&m.stats)
-}
-
 // ended counts the end of a run.
-func (s *Stats) ended(run Run) {
+func (s *Stats) ended(run engine.Run) {
 	s.Output += run.OutputBytes
 	switch {
-	case run.Status == StatusSucceeded:
+	case run.Status == engine.StatusSucceeded:
 		s.Succeeded++
-	case run.Status == StatusCanceled:
+	case run.Status == engine.StatusCanceled:
 		s.Canceled++
 	case run.Error != nil:
+		if s.Failed == nil {
+			s.Failed = make(map[engine.ErrorKind]int64)
+		}
 		s.Failed[run.Error.Kind]++
 	}
 }

@@ -93,7 +93,7 @@ func TestForceShortensTheGrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(t, Config{Grace: time.Minute})
 		id := spawned(t, m, alice, "deaf")
-		polite := make(chan Stopped)
+		polite := make(chan StopResult)
 		go func() {
 			stopped, err := m.Stop(t.Context(), alice, id, StopRequest{})
 			require.NoError(t, err)
@@ -133,14 +133,14 @@ func TestStopSignals(t *testing.T) {
 
 func TestStopBeforeTheStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		gate := &gateEngine{Engine: NewMemoryEngine(), open: make(chan struct{})}
+		open := make(chan struct{})
 		var ran atomic.Bool
-		m := newManager(t, Config{Engine: gate, Executor: func(context.Context, Run, *Sink) (Outcome, error) {
+		m := newManager(t, Config{Engine: gated(open), Executor: func(context.Context, Run, *Sink) (Outcome, error) {
 			ran.Store(true)
 			return Outcome{}, nil
 		}})
 		id := spawned(t, m, alice, "tool")
-		time.AfterFunc(time.Second, func() { close(gate.open) })
+		time.AfterFunc(time.Second, func() { close(open) })
 		stopped, err := m.Stop(t.Context(), alice, id, StopRequest{})
 		require.NoError(t, err)
 		require.True(t, stopped.Stopped)
@@ -149,17 +149,6 @@ func TestStopBeforeTheStart(t *testing.T) {
 		require.Zero(t, run.Attempt)
 		require.False(t, ran.Load(), "it never started")
 	})
-}
-
-// A gateEngine holds back claims until it is opened.
-type gateEngine struct {
-	Engine
-	open chan struct{}
-}
-
-func (e *gateEngine) Claim(ctx context.Context, id string) (Lease, error) {
-	<-e.open
-	return e.Engine.Claim(ctx, id)
 }
 
 func TestStopFreedByContext(t *testing.T) {
@@ -193,7 +182,7 @@ func TestCancelInTheRecordReachesTheRun(t *testing.T) {
 		m := newManager(t, Config{})
 		id := spawned(t, m, alice, "sleep")
 		began := time.Now()
-		_, err := m.engine.Cancel(t.Context(), id, Cancellation{At: time.Now(), By: "another process"})
+		_, err := m.engine.Cancel(t.Context(), id, Cancellation{At: time.Now(), By: "another process"}, canceled(time.Now()))
 		require.NoError(t, err)
 		run := wait(t, m, alice, id)
 		require.Equal(t, StatusCanceled, run.Status)
@@ -202,63 +191,19 @@ func TestCancelInTheRecordReachesTheRun(t *testing.T) {
 	})
 }
 
-func TestLostLeaseStopsTheRun(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		engine := &deafEngine{MemoryEngine: NewMemoryEngine()}
-		causes := make(chan error, 1)
-		m := newManager(t, Config{Engine: engine, Executor: func(ctx context.Context, _ Run, sink *Sink) (Outcome, error) {
-			<-ctx.Done()
-			causes <- context.Cause(ctx)
-			_, _ = sink.Stdout().Write([]byte("zombie"))
-			return Outcome{Result: json.RawMessage(`"zombie"`)}, nil
-		}})
-		id := spawned(t, m, alice, "tool")
-		engine.deaf.Store(true)
-		time.Sleep(LeaseTTL + HeartbeatEvery)
-		next, err := engine.Claim(t.Context(), id)
-		require.NoError(t, err)
-		engine.deaf.Store(false)
-		require.ErrorIs(t, <-causes, ErrFenced)
-		synctest.Wait()
-		run, err := m.Get(t.Context(), alice, id)
-		require.NoError(t, err)
-		require.Equal(t, StatusRunning, run.Status, "the old attempt changes nothing")
-		require.Equal(t, 2, run.Attempt)
-		require.Empty(t, run.Result)
-		_, err = next.Complete(t.Context(), StatusSucceeded, Beat{}, End{Result: json.RawMessage(`"right"`)})
-		require.NoError(t, err)
-	})
-}
-
-// A deafEngine loses heartbeats while it is deaf.
-type deafEngine struct {
-	*MemoryEngine
-	deaf atomic.Bool
-}
-
-func (e *deafEngine) Claim(ctx context.Context, id string) (Lease, error) {
-	lease, err := e.MemoryEngine.Claim(ctx, id)
-	return &deafLease{lease, e}, err
-}
-
-type deafLease struct {
-	Lease
-	engine *deafEngine
-}
-
-func (l *deafLease) Extend(ctx context.Context, b Beat) (*Cancellation, error) {
-	if l.engine.deaf.Load() {
-		return nil, context.DeadlineExceeded
-	}
-	return l.Lease.Extend(ctx, b)
-}
-
 // A stop that races with the end of the work never loses a result, never
 // reports an end that is not the stored one, makes one terminal write and one
 // notice, and leaves room for the next run.
 func TestStopRacesCompletion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		engine := &countEngine{MemoryEngine: NewMemoryEngine()}
+		engine := hooked(nil)
+		var completed atomic.Int32
+		engine.after = func(method string) error {
+			if method == "complete" {
+				completed.Add(1)
+			}
+			return nil
+		}
 		var gave atomic.Bool
 		finish := make(chan struct{})
 		var told []string
@@ -276,9 +221,9 @@ func TestStopRacesCompletion(t *testing.T) {
 		won := map[Status]int{}
 		for i := range 10_000 {
 			gave.Store(false)
-			engine.completed.Store(0)
+			completed.Store(0)
 			id := spawned(t, m, alice, "tool")
-			over, done := make(chan struct{}), m.task(id).done
+			over, done := make(chan struct{}), m.runs.get(id).done
 			go func() {
 				defer close(over)
 				select {
@@ -305,7 +250,7 @@ func TestStopRacesCompletion(t *testing.T) {
 			}
 			won[run.Status]++
 			<-over
-			require.EqualValues(t, 1, engine.completed.Load(), "one terminal write")
+			require.EqualValues(t, 1, completed.Load(), "one terminal write")
 			synctest.Wait()
 			switch {
 			case by == "operator":
@@ -318,44 +263,11 @@ func TestStopRacesCompletion(t *testing.T) {
 			}
 			require.Empty(t, must(m.Pending(t.Context(), alice, 0)))
 			told = nil
-			_, err = engine.Prune(t.Context(), Retention{Before: time.Now().Add(time.Hour)})
+			_, err = m.engine.Prune(t.Context(), Retention{Before: time.Now().Add(time.Hour)})
 			require.NoError(t, err)
 		}
 		t.Log(won)
 		require.Greater(t, won[StatusSucceeded], 100)
 		require.Greater(t, won[StatusCanceled], 100)
 	})
-}
-
-// A countEngine counts terminal writes that were accepted.
-type countEngine struct {
-	*MemoryEngine
-	completed atomic.Int32
-}
-
-func (e *countEngine) Claim(ctx context.Context, id string) (Lease, error) {
-	lease, err := e.MemoryEngine.Claim(ctx, id)
-	return &countLease{lease, e}, err
-}
-
-func (e *countEngine) Cancel(ctx context.Context, id string, c Cancellation) (Run, error) {
-	before, _ := e.Get(ctx, id)
-	run, err := e.MemoryEngine.Cancel(ctx, id, c)
-	if before.Status == StatusQueued && run.Status.Terminal() {
-		e.completed.Add(1)
-	}
-	return run, err
-}
-
-type countLease struct {
-	Lease
-	engine *countEngine
-}
-
-func (l *countLease) Complete(ctx context.Context, s Status, b Beat, e End) (Run, error) {
-	run, err := l.Lease.Complete(ctx, s, b, e)
-	if err == nil {
-		l.engine.completed.Add(1)
-	}
-	return run, err
 }

@@ -3,69 +3,65 @@ package background
 import (
 	"context"
 	"encoding/json"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/pkg/background/output"
 )
 
-// A task is a run this manager has to do with: it waits to be started,
-// executes, or its end is not stored yet. A foreground call is one too; it has
-// no record until it is parked.
+// A task is a run that this worker has a slot for: it is about to start, executes,
+// or its end is not stored yet. A foreground call is one too; it has no record
+// until it is parked.
 type task struct {
-	run   Run // as it was stored when the task was made; one that was found in the engine lacks Args
-	lane  lane
-	args  json.RawMessage // what the first attempt is given in place of run.Args; nil: those
-	ask   bool            // Config.Readmit is asked before the start
-	after string          // the run that has to end before; "": none
+	run  engine.Run      // as it was submitted or claimed; a claimed one has no payload
+	args json.RawMessage // what the first attempt is given in place of the stored arguments; nil: those
+	ask  bool            // Config.Readmit is asked before the start
 
-	sink  *Sink
+	sink  *output.Sink
 	done  chan struct{} // closed after the terminal write
-	final *Run          // the run as it ended; set before done is closed
+	final *engine.Run   // the run as it ended; set before done is closed
 
 	mu       sync.Mutex
 	ctx      context.Context // nil before the task is launched
 	cancel   context.CancelCauseFunc
 	stopped  bool        // a stop was requested
 	returned bool        // the work has ended
-	kill     *time.Timer // cancels ctx when the grace is over
-
-	viewers int  // checks and stops under way, which will show the end
-	stored  bool // the end is stored
-	seen    bool // the end was shown
-	told    bool // the notice is on its way, or not needed
-	looks   looks
+	kill     *time.Timer // cancels ctx when the grace period is over
+	checks   recentChecks
 
 	io      turn          // held while the lease is used
-	lease   Lease         // nil before the run is claimed
+	lease   engine.Lease  // nil before the run is started
 	flushed int64         // how much of the log has been appended to the lease
-	beat    Beat          // as the lease was extended with last
-	dull    bool          // the log could not be stored; said once
+	beat    engine.Beat   // as it was reported last
+	stuck   atomic.Bool   // the log could not be stored; logged once
 	flusher *time.Timer   // appends what is new; made with the lease
-	live    atomic.Bool   // the run is claimed: the sink has all of its log
+	live    atomic.Bool   // the run is started: the sink has all of its log
 	settled atomic.Bool   // an end was decided, and is about to be stored
 	unsaved *ending       // an end that could not be stored yet
 	pending atomic.Bool   // there is one
 	shown   atomic.Bool   // a check has shown that there is one
 	saved   chan struct{} // closed when there is none any more
-	orphan  atomic.Bool   // taking up the run an earlier process left did not work yet
 }
 
 // An ending is what is written when a run ends.
 type ending struct {
-	status  Status
-	beat    Beat
-	end     End
-	cancel  *Cancellation // of a run that was not started: it is canceled by that
-	requeue bool          // the run does not end: it is queued for the next start of the host
+	status  engine.Status
+	beat    engine.Beat
+	end     engine.End
+	requeue bool // the run does not end: it is queued again for another worker, or the next start
 }
 
-func newTask(run Run) *task {
-	return &task{run: run, lane: laneOf(run), sink: NewSink(run.OutputCap), done: make(chan struct{}), saved: make(chan struct{}), io: make(turn, 1)}
+func newTask(run engine.Run) *task {
+	return &task{run: run, sink: output.NewSink(run.OutputCap), done: make(chan struct{}), saved: make(chan struct{}), io: make(turn, 1)}
 }
 
-// A turn is a mutex that may be held for long, while an engine writes: unlike
-// at a [sync.Mutex], time goes on for those who wait for it in a synctest
-// bubble. Its capacity is 1.
+// A turn is a mutex that may be held for long, while an engine writes. Unlike
+// with a [sync.Mutex], time advances in a synctest bubble for those who wait for
+// it. Its capacity is 1.
 type turn chan struct{}
 
 func (t turn) Lock()   { t <- struct{}{} }
@@ -92,9 +88,6 @@ func closed(c <-chan struct{}) bool {
 	}
 }
 
-// end returns what is closed when the run has ended.
-func (t *task) end() <-chan struct{} { return t.done }
-
 // launch makes the context of the work.
 func (t *task) launch(base context.Context) {
 	t.mu.Lock()
@@ -112,19 +105,20 @@ func (t *task) abort(cause error) {
 	}
 }
 
-// requestStop asks the work to end, and ends its context after the grace. A
-// later request can only make that sooner.
+// requestStop asks the work to end, and ends its context after the grace period.
+// A later request can only make that sooner.
 func (t *task) requestStop(grace time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.returned {
 		return
 	}
+
 	first := !t.stopped
 	t.stopped = true
 	switch {
 	case t.cancel == nil: // it is not launched, and will not start
-	case grace <= 0: // before the work is asked: what gives way to a request ends by itself
+	case grace <= 0: // first, so that work cannot give way to the request before
 		t.cancel(ErrStopped)
 	case first:
 		t.kill = time.AfterFunc(grace, func() { t.cancel(ErrStopped) })
@@ -137,7 +131,7 @@ func (t *task) requestStop(grace time.Duration) {
 // interrupt ends the work because the manager closes.
 //
 // Its context ends first: work that gives way to a mere request would end the
-// run, which may go on when the host is up again.
+// run, which may be run again after a restart.
 func (t *task) interrupt() {
 	t.abort(ErrClosed)
 	t.sink.RequestStop()
@@ -166,17 +160,126 @@ func (t *task) hasReturned() (stopped bool) {
 func (t *task) unstored() bool { return t.ended() && t.pending.Load() }
 
 // asEnded returns the run as it ended. The task must have ended.
-func (t *task) asEnded() Run {
-	run := *t.final
+func (t *task) asEnded() engine.Run {
+	run := t.final.Light()
 	run.Unsaved = t.pending.Load()
 	return run
 }
 
-// news returns what is closed when there is more to say of the end of the run
-// than was said: that it has ended, or that this is stored.
+// news returns a channel that is closed when there is more to say of the end of
+// the run than was said: that it has ended, or that this is stored.
 func (t *task) news() <-chan struct{} {
 	if t.shown.Load() && t.unstored() {
 		return t.saved
 	}
 	return t.done
+}
+
+// A registry has the tasks of a Manager. It is safe for concurrent use.
+type registry struct {
+	mu      sync.Mutex
+	closing bool
+	tasks   map[string]*task
+	calls   map[*task]struct{} // foreground calls that are not parked
+	running sync.WaitGroup     // one for each task and call whose work has not returned
+}
+
+func newRegistry() *registry {
+	return &registry{tasks: make(map[string]*task), calls: make(map[*task]struct{})}
+}
+
+// get returns the task of a run, nil if there is none.
+func (r *registry) get(id string) *task {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.tasks[id]
+}
+
+// add adds a task, unless the manager is closing: then the error is [ErrClosed].
+// The caller calls running.Done when its work has returned.
+func (r *registry) add(t *task) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closing {
+		return ErrClosed
+	}
+	r.tasks[t.run.ID] = t
+	r.running.Add(1)
+	return nil
+}
+
+// addCall is add for a foreground call.
+func (r *registry) addCall(t *task) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closing {
+		return ErrClosed
+	}
+	r.calls[t] = struct{}{}
+	r.running.Add(1)
+	return nil
+}
+
+// park makes a foreground call a task, unless the manager is closing, or a call
+// again.
+func (r *registry) park(t *task, parked bool) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case !parked:
+		delete(r.tasks, t.run.ID)
+		r.calls[t] = struct{}{}
+	case r.closing:
+		return ErrClosed
+	default:
+		delete(r.calls, t)
+		r.tasks[t.run.ID] = t
+	}
+	return nil
+}
+
+// remove removes a task or a call.
+func (r *registry) remove(t *task) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.calls, t)
+	if r.tasks[t.run.ID] == t { // not that of a later attempt
+		delete(r.tasks, t.run.ID)
+	}
+}
+
+// drop ends a task whose run was not stored.
+func (r *registry) drop(t *task) {
+	t.final = &t.run
+	t.sink.Close()
+	close(t.done)
+	r.remove(t)
+	r.running.Done()
+}
+
+// all returns the tasks.
+func (r *registry) all() []*task {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Collect(maps.Values(r.tasks))
+}
+
+// both returns the tasks and the foreground calls.
+func (r *registry) both() []*task {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.AppendSeq(slices.Collect(maps.Values(r.tasks)), maps.Keys(r.calls))
+}
+
+// close lets no more tasks in.
+func (r *registry) close() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.closing = true
+}
+
+func (r *registry) isClosing() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.closing
 }

@@ -1,4 +1,4 @@
-package background
+package output
 
 import (
 	"bytes"
@@ -37,21 +37,6 @@ func Clean(raw []byte) string {
 		raw = raw[size:]
 	}
 	return string(out)
-}
-
-// PartialRune returns how many bytes at the end of a piece of output are the
-// beginning of a character of UTF-8 that is not whole: the rest of it may come
-// with the next piece.
-func PartialRune(p []byte) int {
-	for k := 1; k <= min(utf8.UTFMax-1, len(p)); k++ {
-		if last := p[len(p)-k:]; utf8.RuneStart(last[0]) {
-			if !utf8.FullRune(last) {
-				return k
-			}
-			return 0
-		}
-	}
-	return 0
 }
 
 // tagLen returns the length of the stderr tag at the beginning of a line.
@@ -117,20 +102,20 @@ func escapeString(p []byte) (n int, whole bool) {
 	return 2, false
 }
 
-// shorten returns s cleaned, on one line, without space around it, and cut to
+// Shorten returns s cleaned, on one line, without space around it, and cut to
 // limit characters, the last of them an ellipsis if it was longer.
-func shorten(s string, limit int) string {
+func Shorten(s string, limit int) string {
 	if len(s) > maxShorten {
 		s = s[:maxShorten]
 	}
-	return clip(strings.Join(strings.Fields(Clean([]byte(s))), " "), limit)
+	return Clip(strings.Join(strings.Fields(Clean([]byte(s))), " "), limit)
 }
 
-// maxShorten bounds the work of shorten on text a tool made.
+// maxShorten bounds the work of Shorten on text a tool made.
 const maxShorten = 16 << 10
 
-// clip cuts s to limit characters, the last of them an ellipsis if it was longer.
-func clip(s string, limit int) string {
+// Clip cuts s to limit characters, the last of them an ellipsis if it was longer.
+func Clip(s string, limit int) string {
 	if utf8.RuneCountInString(s) <= limit {
 		return s
 	}

@@ -1,13 +1,22 @@
-package background
+package output
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"math"
 	"sync"
 	"time"
+
+	"github.com/toolhost/toolhost/pkg/background/engine"
 )
+
+// DefaultCap is how many bytes of output a sink keeps that names no other number.
+const DefaultCap = 256 << 10
+
+// maxDetail bounds a status, in characters.
+const maxDetail = 200
 
 // stderrTag stands before each line that was written to the standard error.
 const stderrTag = "[stderr] "
@@ -21,31 +30,31 @@ const stderrTag = "[stderr] "
 // written. Lines of the standard error begin with "[stderr] ", once a line; a
 // change of the stream in mid-line begins a new line. Bytes are kept raw.
 //
-// The zero Sink is ready for use and keeps [DefaultOutputCap] bytes. A Sink is
+// The zero Sink is ready for use and keeps [DefaultCap] bytes. A Sink is
 // safe for concurrent use and must not be copied.
 type Sink struct {
 	mu       sync.Mutex
-	buf      buffer
+	buf      Buffer
 	midLine  bool // the last line written is not ended
 	stderr   bool // the last byte written came from the standard error
 	closed   bool
-	beat     Beat
+	beat     engine.Beat
 	stopping chan struct{} // made when first asked for
 	stopped  bool          // stopping is closed
 
-	changed  func()                  // called when there is something new, once until fresh; nil: nobody listens
+	changed  func()                  // called when there is something new, once until Fresh; nil: nobody listens
 	dirty    bool                    // changed was called
 	save     func(data []byte) error // nil: the work is no run
 	restored []byte
 }
 
 // NewSink returns a Sink that keeps outputCap bytes of output;
-// [DefaultOutputCap] if outputCap is not positive.
+// [DefaultCap] if outputCap is not positive.
 func NewSink(outputCap int) *Sink {
 	if outputCap <= 0 {
-		outputCap = DefaultOutputCap
+		outputCap = DefaultCap
 	}
-	return &Sink{buf: newBuffer(outputCap)}
+	return &Sink{buf: NewBuffer(outputCap)}
 }
 
 // Stdout returns a writer to the log. Its Write never fails.
@@ -75,18 +84,18 @@ func (s *Sink) write(p []byte, stderr bool) {
 		return
 	}
 	if s.buf.tailCap == 0 {
-		s.buf = newBuffer(DefaultOutputCap)
+		s.buf = NewBuffer(DefaultCap)
 	}
 	s.beat.LastOutputAt = time.Now()
 	if s.midLine && s.stderr != stderr {
-		s.buf.write([]byte{'\n'})
+		s.buf.Append([]byte{'\n'})
 		s.midLine = false
 	}
 	s.stderr = stderr
 	if stderr {
 		s.tagLines(p)
 	} else {
-		s.buf.write(p)
+		s.buf.Append(p)
 	}
 	s.midLine = p[len(p)-1] != '\n'
 }
@@ -98,9 +107,9 @@ func (s *Sink) tagLines(p []byte) {
 			line = p[:i+1]
 		}
 		if !s.midLine {
-			s.buf.write([]byte(stderrTag))
+			s.buf.Append([]byte(stderrTag))
 		}
-		s.buf.write(line)
+		s.buf.Append(line)
 		s.midLine = line[len(line)-1] != '\n'
 		p = p[len(line):]
 	}
@@ -109,7 +118,7 @@ func (s *Sink) tagLines(p []byte) {
 // Status says in a few words what the run is doing. It is cleaned as by
 // [Clean] and cut to 200 characters.
 func (s *Sink) Status(message string) {
-	message = shorten(message, maxDetail)
+	message = Shorten(message, maxDetail)
 	s.mu.Lock()
 	defer s.unlockChanged()
 	if !s.closed {
@@ -121,7 +130,7 @@ func (s *Sink) Status(message string) {
 // positive is unknown. Message, which may be empty, is cut like a status.
 // Numbers JSON has no form for count as 0.
 func (s *Sink) Progress(done, total float64, message string) {
-	p := &Progress{Done: finite(done), Total: finite(total), Message: shorten(message, maxDetail)}
+	p := &engine.Progress{Done: finite(done), Total: finite(total), Message: Shorten(message, maxDetail)}
 	s.mu.Lock()
 	defer s.unlockChanged()
 	if !s.closed {
@@ -137,22 +146,25 @@ func finite(f float64) float64 {
 	return 0
 }
 
-// Checkpoint stores what the work needs to go on from here, in place of what
-// it stored before: at most 1 MiB. It is durable when Checkpoint returns nil.
-// If the host goes down and the run is run again, [Sink.Restore] returns it.
-// The error matches [ErrNoRun] if the work is no run (yet), and [ErrFenced] if
-// it has lost its run.
+// ErrNoRun means that the work of a sink is no background run (yet), so that
+// there is nothing to store a checkpoint with.
+var ErrNoRun = errors.New("not a background run")
+
+// Checkpoint stores what the work needs to continue from here, in place of an
+// earlier checkpoint: at most 1 MiB. It is durable when Checkpoint returns nil.
+// If the worker dies and the run is run again, [Sink.Restore] returns it. The
+// error matches [ErrNoRun] if the work is no run (yet), and [engine.ErrFenced]
+// if it has lost its run.
 func (s *Sink) Checkpoint(data []byte) error {
-	if len(data) > MaxCheckpoint {
-		return fmt.Errorf("checkpoint: %w", &FieldError{"data", fmt.Sprintf("%d bytes are more than %d", len(data), MaxCheckpoint)})
-	}
 	s.mu.Lock()
 	save := s.save
 	s.mu.Unlock()
-	if save == nil {
-		return fmt.Errorf("checkpoint: %w", ErrNoRun)
+
+	err := ErrNoRun
+	if save != nil {
+		err = save(data)
 	}
-	if err := save(data); err != nil {
+	if err != nil {
 		return fmt.Errorf("checkpoint: %w", err)
 	}
 	return nil
@@ -167,10 +179,10 @@ func (s *Sink) Restore() []byte {
 	return bytes.Clone(s.restored)
 }
 
-// attach makes the sink that of a run: save stores checkpoints, and changed is
-// called, without a lock held, when there is output or a beat that fresh has
+// Attach makes the sink that of a run: save stores checkpoints, and changed is
+// called, without a lock held, when there is output or a beat that Fresh has
 // not seen.
-func (s *Sink) attach(restored []byte, save func([]byte) error, changed func()) {
+func (s *Sink) Attach(restored []byte, save func([]byte) error, changed func()) {
 	s.mu.Lock()
 	defer s.unlockChanged()
 	s.restored, s.save, s.changed = restored, save, changed
@@ -188,18 +200,18 @@ func (s *Sink) unlockChanged() {
 	changed()
 }
 
-// fresh says that all there is so far is being stored.
-func (s *Sink) fresh() {
+// Fresh says that all there is so far is being stored.
+func (s *Sink) Fresh() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.dirty = false
 }
 
-// note writes a line of the host's own into the log.
-func (s *Sink) note(line string) {
+// Note writes a line of the host's own into the log.
+func (s *Sink) Note(line string) {
 	s.mu.Lock()
 	if s.midLine && !s.closed {
-		s.buf.write([]byte{'\n'})
+		s.buf.Append([]byte{'\n'})
 	}
 	s.midLine, s.stderr = false, false
 	s.mu.Unlock()
@@ -234,53 +246,36 @@ func (s *Sink) RequestStop() {
 
 // Beat returns the last status and progress, when output last came, and how
 // many bytes of it.
-func (s *Sink) Beat() Beat {
+func (s *Sink) Beat() engine.Beat {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	b := s.beat
-	b.Progress = clonePointer(b.Progress)
-	b.OutputBytes = s.buf.total
+	b := s.beat.Clone()
+	b.OutputBytes = s.buf.Total()
 	return b
 }
 
 // Tail returns up to max bytes of the log from offset on. If the log no longer
 // has that place, the chunk begins at the oldest byte kept after it. A
 // negative offset counts from the end. A chunk never spans dropped bytes.
-func (s *Sink) Tail(offset int64, max int) Chunk {
+func (s *Sink) Tail(offset int64, max int) engine.Chunk {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.buf.read(offset, max)
+	return s.buf.Read(offset, max)
 }
 
 // Output returns what the sink has kept.
 func (s *Sink) Output() Output {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.buf.output()
+	return s.buf.Output()
 }
 
-// close makes the sink ignore what comes after the end of its run.
-func (s *Sink) close() {
+// Close makes the sink ignore what comes after the end of its run.
+func (s *Sink) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
 	s.save, s.changed = nil, nil
-}
-
-// An Output is what a [Sink] has kept. If nothing was dropped, Head is all of
-// it. Neither end is cut inside a character of UTF-8.
-type Output struct {
-	Head, Tail []byte
-	Omitted    int64 // bytes between Head and Tail
-}
-
-// String returns the raw output, with a line that says how many bytes are
-// missing where some are.
-func (o Output) String() string {
-	if o.Omitted == 0 {
-		return string(o.Head) + string(o.Tail)
-	}
-	return fmt.Sprintf("%s\n[system] %d bytes omitted\n%s", o.Head, o.Omitted, o.Tail)
 }
 
 // Text returns the output as [Clean] shows it, with a line that says how many

@@ -1,4 +1,4 @@
-package background
+package output
 
 import (
 	"bytes"
@@ -14,6 +14,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
 // slowLog is the obvious log: it keeps everything, and cuts when it is read.
@@ -145,16 +147,16 @@ func TestSinkKeepsBothEnds(t *testing.T) {
 func TestSinkStatusAndProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sink := NewSink(0)
-		require.Equal(t, Beat{}, sink.Beat())
+		require.Equal(t, engine.Beat{}, sink.Beat())
 		sink.Status("  \x1b[31mred\x1b[0m\nalert " + strings.Repeat("x", 300))
 		sink.Progress(math.NaN(), math.Inf(1), "m\x00essage")
 		beat := sink.Beat()
 		require.True(t, strings.HasPrefix(beat.Detail, "red alert xxx"))
 		require.Equal(t, 200, utf8.RuneCountInString(beat.Detail))
-		require.Equal(t, &Progress{Message: "message"}, beat.Progress)
+		require.Equal(t, &engine.Progress{Message: "message"}, beat.Progress)
 		require.Zero(t, beat.LastOutputAt)
 		sink.Progress(3, -1, "")
-		require.Equal(t, &Progress{Done: 3}, sink.Beat().Progress)
+		require.Equal(t, &engine.Progress{Done: 3}, sink.Beat().Progress)
 		time.Sleep(time.Second)
 		_, _ = sink.Stdout().Write([]byte("x"))
 		require.True(t, sink.Beat().LastOutputAt.Equal(time.Now()))
@@ -164,14 +166,14 @@ func TestSinkStatusAndProgress(t *testing.T) {
 func TestSinkAfterItsRun(t *testing.T) {
 	sink := NewSink(10)
 	_, _ = sink.Stdout().Write([]byte("in"))
-	sink.close()
+	sink.Close()
 	n, err := sink.Stderr().Write([]byte("late"))
 	require.NoError(t, err)
 	require.Equal(t, 4, n)
 	sink.Status("late")
 	sink.Progress(1, 1, "late")
 	require.Equal(t, "in", sink.Output().String())
-	require.Equal(t, Beat{LastOutputAt: sink.Beat().LastOutputAt, OutputBytes: 2}, sink.Beat())
+	require.Equal(t, engine.Beat{LastOutputAt: sink.Beat().LastOutputAt, OutputBytes: 2}, sink.Beat())
 }
 
 func TestSinkStopping(t *testing.T) {
@@ -225,8 +227,8 @@ func TestSinkIsBounded(t *testing.T) {
 	runtime.ReadMemStats(&after)
 	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(2<<20), "bytes allocated for 64 MiB of output")
 	out := sink.Output()
-	require.LessOrEqual(t, len(out.Head)+len(out.Tail), DefaultOutputCap)
-	require.GreaterOrEqual(t, len(out.Head)+len(out.Tail), DefaultOutputCap-6)
+	require.LessOrEqual(t, len(out.Head)+len(out.Tail), DefaultCap)
+	require.GreaterOrEqual(t, len(out.Head)+len(out.Tail), DefaultCap-6)
 	require.EqualValues(t, n, int64(len(out.Head)+len(out.Tail))+out.Omitted)
 	require.True(t, utf8.Valid(out.Head) && utf8.Valid(out.Tail))
 	require.True(t, bytes.HasPrefix(chunk, out.Head[:100]))

@@ -1,32 +1,45 @@
-package background
+package output
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
+
+	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// A cursor is a place in the output of a run: an attempt, and an offset in its
-// log. Its text form is "attempt:offset".
-type cursor struct {
-	attempt int
-	offset  int64
+// A Cursor is a place in the output of a run. Its text form is "attempt:offset".
+type Cursor struct {
+	Attempt int
+	Offset  int64 // in the log of the attempt
 }
 
-func (c cursor) String() string { return fmt.Sprintf("%d:%d", c.attempt, c.offset) }
+func (c Cursor) String() string { return fmt.Sprintf("%d:%d", c.Attempt, c.Offset) }
 
-// parseCursor is strict: it accepts what String makes, and nothing else.
-func parseCursor(s string) (cursor, error) {
+// ParseCursor is strict: it accepts what String makes, and nothing else.
+func ParseCursor(s string) (Cursor, error) {
 	a, o, ok := strings.Cut(s, ":")
 	attempt, errA := strconv.Atoi(a)
 	offset, errO := strconv.ParseInt(o, 10, 64)
-	c := cursor{attempt, offset}
+	c := Cursor{attempt, offset}
 	if !ok || errA != nil || errO != nil || attempt < 0 || offset < 0 || c.String() != s {
-		return cursor{}, &FieldError{"cursor", fmt.Sprintf("%q is none; give the cursor of an earlier answer, or none for the latest output", clip(s, 40))}
+		return Cursor{}, errors.New("invalid cursor: use that of an earlier answer, or none for the latest output")
 	}
 	return c, nil
+}
+
+// A Page is a part of a run's output, cleaned as by [Clean].
+type Page struct {
+	Text         string    `json:"text"`
+	Cursor       string    `json:"cursor"`                  // give it to the next check to see what comes after Text
+	OmittedBytes int64     `json:"omitted_bytes,omitempty"` // between the cursor, or the beginning, and Text
+	PendingBytes int64     `json:"pending_bytes,omitempty"` // after Text, not shown yet
+	LastOutputAt time.Time `json:"last_output_at,omitzero"`
+	Note         string    `json:"note,omitempty"`
 }
 
 // window is how many bytes have to be read to show chars characters.
@@ -76,28 +89,28 @@ func lastLines(data []byte, chars int, cut bool) int {
 	return start
 }
 
-// tailFunc reads a log as [Sink.Tail] does.
-type tailFunc func(offset int64, max int) (Chunk, error)
-
-// readOutput shows up to chars characters of a run's log: from the cursor on,
-// or the last ones if after is nil. It returns nil if chars is negative.
-func readOutput(run Run, tail tailFunc, after *cursor, chars int) (*OutputReport, error) {
+// Read returns up to chars characters of a run's log, which read reads as
+// [Sink.Tail] does: from after on, or the last ones if after is nil. It returns
+// nil if chars is negative.
+func Read(run engine.Run, read func(offset int64, max int) (engine.Chunk, error), after *Cursor, chars int) (*Page, error) {
 	if chars < 0 {
 		return nil, nil
 	}
-	report := &OutputReport{LastOutputAt: run.LastOutputAt}
+
+	page := &Page{LastOutputAt: run.LastOutputAt}
 	from := int64(-window(chars))
 	if after != nil {
-		from = after.offset
-		if after.attempt != run.Attempt {
+		from = after.Offset
+		if after.Attempt != run.Attempt {
 			from = 0
-			report.Note = fmt.Sprintf("attempt %d has begun; its output starts here", run.Attempt)
+			page.Note = fmt.Sprintf("attempt %d has begun; its output starts here", run.Attempt)
 		}
 	}
-	chunk, err := tail(from, window(chars))
+	chunk, err := read(from, window(chars))
 	if err != nil {
 		return nil, err
 	}
+
 	data, start := chunk.Data, 0
 	if after == nil {
 		start = lastLines(data, chars, chunk.Offset > 0)
@@ -107,9 +120,10 @@ func readOutput(run Run, tail tailFunc, after *cursor, chars int) (*OutputReport
 	more := len(data) == window(chars) || atEnd && !run.Status.Terminal()
 	used := start + take(data[start:], chars, more)
 	next := chunk.Offset + int64(used)
-	report.Text = Clean(data[start:used])
-	report.Cursor = cursor{run.Attempt, next}.String()
-	report.OmittedBytes = max(0, chunk.Offset+int64(start)-from)
-	report.PendingBytes = chunk.End - next
-	return report, nil
+
+	page.Text = Clean(data[start:used])
+	page.Cursor = Cursor{run.Attempt, next}.String()
+	page.OmittedBytes = max(0, chunk.Offset+int64(start)-from)
+	page.PendingBytes = chunk.End - next
+	return page, nil
 }

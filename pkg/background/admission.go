@@ -1,0 +1,231 @@
+package background
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/toolhost/toolhost/pkg/background/engine"
+)
+
+// claimAtOnce is how many runs one claim takes at most.
+const claimAtOnce = 64
+
+// An admission lets runs in. It counts the slots of this process; the permits of
+// sessions and owners are the engine's. A run gets its slot before it is stored
+// or claimed, and gives it back after its end is stored.
+//
+// Slots that come free go to the queue first: a spawn overtakes nobody.
+type admission struct {
+	*core
+	member *member
+	runs   *registry
+	begin  func(t *task) // starts a run that has a slot
+
+	turn turn // held while runs get slots
+
+	mu      sync.Mutex
+	used    int
+	backlog bool   // there may be runs to claim
+	hints   uint64 // how often the engine said so
+	failing bool   // the last claim failed; logged once
+}
+
+func newAdmission(c *core, m *member, runs *registry) *admission {
+	return &admission{core: c, member: m, runs: runs, turn: make(turn, 1)}
+}
+
+// take takes a slot for a run that cannot wait for one. It returns a
+// *[engine.LimitError] if there is none.
+func (a *admission) take() error {
+	a.turn.Lock()
+	defer a.turn.Unlock()
+	if a.expecting() {
+		a.fill()
+	}
+
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.used >= a.cfg.PerHost {
+		return &engine.LimitError{Err: ErrHostLimit, Max: a.cfg.PerHost}
+	}
+	a.used++
+	return nil
+}
+
+// release gives a slot back.
+func (a *admission) release() {
+	a.mu.Lock()
+	a.used--
+	a.mu.Unlock()
+	a.expect(false)
+}
+
+// expect claims runs if there may be some; hinted says that the engine said so.
+func (a *admission) expect(hinted bool) {
+	a.mu.Lock()
+	if hinted {
+		a.hints++
+		a.backlog = true
+	}
+	backlog := a.backlog
+	a.mu.Unlock()
+	if backlog && !a.runs.isClosing() {
+		go a.claim()
+	}
+}
+
+func (a *admission) expecting() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.backlog && a.used < a.cfg.PerHost
+}
+
+// hinted returns a number that changes with each hint.
+func (a *admission) hinted() uint64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.hints
+}
+
+// renewed notes whether there may be runs to claim, as a heartbeat learned that
+// was sent when the number of hints was seen.
+func (a *admission) renewed(queued bool, seen uint64) {
+	a.mu.Lock()
+	if a.hints == seen {
+		a.backlog = queued
+	}
+	a.mu.Unlock()
+	a.expect(false)
+}
+
+// claim takes runs out of the queue for the slots that are free.
+func (a *admission) claim() {
+	a.turn.Lock()
+	defer a.turn.Unlock()
+	a.fill()
+}
+
+// fill is claim with the turn held.
+func (a *admission) fill() {
+	for {
+		a.mu.Lock()
+		free := min(a.cfg.PerHost-a.used, claimAtOnce)
+		a.mu.Unlock()
+		if free <= 0 || a.runs.isClosing() {
+			return
+		}
+
+		claimed, err := a.member.worker().Claim(a.base, free, a.cfg.permits())
+		a.note(err)
+		for _, run := range claimed {
+			a.start(run)
+		}
+		if len(claimed) < free {
+			return
+		}
+	}
+}
+
+// note logs the first of several claims in a row that fail.
+func (a *admission) note(err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err != nil && !a.failing && !errors.Is(err, engine.ErrFenced) {
+		a.log.Error("queued background runs not claimed; trying again", "error", err)
+	}
+	a.failing = err != nil
+}
+
+// start gives a claimed run a slot, or returns it to the queue if the manager
+// is closing.
+func (a *admission) start(run engine.Run) {
+	t := newTask(run)
+	t.ask = true
+	if err := a.runs.add(t); err != nil {
+		if err := a.member.worker().Requeue(a.base, run.ID, run.Attempt); err != nil && !fenced(err) {
+			a.log.Warn("background run not given back", "task_id", run.ID, "error", err)
+		}
+		return
+	}
+
+	a.mu.Lock()
+	a.used++
+	a.mu.Unlock()
+	a.begin(t)
+}
+
+// admit takes a slot for a run, stores its record and starts it. If it fails,
+// nothing of that is left.
+func (a *admission) admit(ctx context.Context, t *task) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := a.take(); err != nil {
+		return a.refused(err)
+	}
+
+	err := a.runs.add(t)
+	if err == nil {
+		permits := a.cfg.permits()
+		if err = a.submit(ctx, t.run, &permits); err != nil {
+			a.runs.drop(t)
+		}
+	}
+	if err != nil {
+		a.release()
+		return a.refused(err)
+	}
+	a.begin(t)
+	return nil
+}
+
+// refused counts err if it is a limit, and returns it.
+func (a *admission) refused(err error) error {
+	if _, limit := errors.AsType[*engine.LimitError](err); limit || errors.Is(err, ErrClosed) {
+		a.counters.add(func(s *Stats) { s.Refused++ })
+	}
+	return err
+}
+
+// submit stores the record of a new run: in the shared queue, or claimed by this
+// worker if it has permits. Once that has begun it is finished whatever happens
+// to ctx, so that no record stays that nobody works on.
+func (a *admission) submit(ctx context.Context, run engine.Run, permits *engine.Permits) error {
+	ctx = context.WithoutCancel(ctx)
+	err := a.member.worker().Submit(ctx, run, permits)
+	_, limit := errors.AsType[*engine.LimitError](err)
+	switch {
+	case limit, errors.Is(err, engine.ErrExists), errors.Is(err, engine.ErrStorageLost):
+		return err
+	case err != nil:
+		if _, missing := a.engine.Get(ctx, run.ID); missing != nil {
+			return fmt.Errorf("storing the run: %w", err)
+		}
+		a.log.Warn("background run stored despite an error", "task_id", run.ID, "error", err)
+	}
+
+	a.counters.add(func(s *Stats) { s.Spawned++ })
+	a.log.Info("background run spawned", "task_id", run.ID, "session", run.Session, "tool", run.Tool, "origin", run.Origin, "args", loggedArgs(run.Args))
+	return nil
+}
+
+// enqueue stores a run that waits in the shared queue.
+func (a *admission) enqueue(ctx context.Context, run engine.Run) error {
+	if a.runs.isClosing() {
+		return ErrClosed
+	}
+	if err := a.submit(ctx, run, nil); err != nil {
+		return err
+	}
+	a.expect(true)
+	return nil
+}
+
+// active returns how many slots are in use.
+func (a *admission) active() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.used
+}

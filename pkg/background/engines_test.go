@@ -1,0 +1,257 @@
+package background
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/pkg/background/engine"
+)
+
+var errDisk = errors.New("disk full")
+
+// A hookEngine is an engine in memory that calls hooks before and after the
+// methods that its lowercase names say. An error of a hook is returned in place
+// of that of the method; before it, the method is not called.
+type hookEngine struct {
+	*MemoryEngine
+	before, after func(method string) error
+	appended      func(n int)
+}
+
+// hooked returns a new engine in memory with a hook before its methods.
+func hooked(before func(method string) error) *hookEngine {
+	return &hookEngine{MemoryEngine: NewMemoryEngine(), before: before}
+}
+
+// hook calls a method between its hooks.
+func hook[T any](e *hookEngine, method string, do func() (T, error)) (v T, err error) {
+	if e.before != nil {
+		if err := e.before(method); err != nil {
+			return v, err
+		}
+	}
+	v, err = do()
+	if e.after != nil {
+		if err := e.after(method); err != nil {
+			var none T
+			return none, err
+		}
+	}
+	return v, err
+}
+
+func run0(e *hookEngine, method string, do func() error) error {
+	_, err := hook(e, method, func() (struct{}, error) { return struct{}{}, do() })
+	return err
+}
+
+func (e *hookEngine) Join(ctx context.Context, w engine.WorkerInfo) (engine.Worker, error) {
+	worker, err := hook(e, "join", func() (engine.Worker, error) { return e.MemoryEngine.Join(ctx, w) })
+	return &hookWorker{worker, e}, err
+}
+
+func (e *hookEngine) Get(ctx context.Context, id string) (Run, error) {
+	return hook(e, "get", func() (Run, error) { return e.MemoryEngine.Get(ctx, id) })
+}
+
+func (e *hookEngine) List(ctx context.Context, q Query) ([]Run, error) {
+	return hook(e, "list", func() ([]Run, error) { return e.MemoryEngine.List(ctx, q) })
+}
+
+func (e *hookEngine) Cancel(ctx context.Context, id string, c Cancellation, end End) (Run, error) {
+	return hook(e, "cancel", func() (Run, error) { return e.MemoryEngine.Cancel(ctx, id, c, end) })
+}
+
+func (e *hookEngine) Tail(ctx context.Context, id string, offset int64, max int) (Chunk, error) {
+	return hook(e, "tail", func() (Chunk, error) { return e.MemoryEngine.Tail(ctx, id, offset, max) })
+}
+
+func (e *hookEngine) Schedules(ctx context.Context, session string, enabled bool) ([]Schedule, error) {
+	return hook(e, "schedules", func() ([]Schedule, error) { return e.MemoryEngine.Schedules(ctx, session, enabled) })
+}
+
+func (e *hookEngine) GetSchedule(ctx context.Context, id string) (Schedule, error) {
+	return hook(e, "getschedule", func() (Schedule, error) { return e.MemoryEngine.GetSchedule(ctx, id) })
+}
+
+type hookWorker struct {
+	engine.Worker
+	e *hookEngine
+}
+
+func (w *hookWorker) Submit(ctx context.Context, run Run, permits *engine.Permits) error {
+	return run0(w.e, "submit", func() error { return w.Worker.Submit(ctx, run, permits) })
+}
+
+func (w *hookWorker) Adopt(ctx context.Context, run Run, permits engine.Permits) (Lease, error) {
+	lease, err := hook(w.e, "adopt", func() (Lease, error) { return w.Worker.Adopt(ctx, run, permits) })
+	return &hookLease{lease, w.e}, err
+}
+
+func (w *hookWorker) Claim(ctx context.Context, max int, permits engine.Permits) ([]Run, error) {
+	return hook(w.e, "claim", func() ([]Run, error) { return w.Worker.Claim(ctx, max, permits) })
+}
+
+func (w *hookWorker) Start(ctx context.Context, id string) (Lease, error) {
+	lease, err := hook(w.e, "start", func() (Lease, error) { return w.Worker.Start(ctx, id) })
+	return &hookLease{lease, w.e}, err
+}
+
+func (w *hookWorker) Renew(ctx context.Context, held map[string]Beat) (engine.Renewal, error) {
+	return hook(w.e, "renew", func() (engine.Renewal, error) { return w.Worker.Renew(ctx, held) })
+}
+
+func (w *hookWorker) Orphans(ctx context.Context, max int) ([]Run, error) {
+	return hook(w.e, "orphans", func() ([]Run, error) { return w.Worker.Orphans(ctx, max) })
+}
+
+func (w *hookWorker) Requeue(ctx context.Context, id string, attempt int) error {
+	return run0(w.e, "requeue", func() error { return w.Worker.Requeue(ctx, id, attempt) })
+}
+
+func (w *hookWorker) Abandon(ctx context.Context, id string, attempt int, s Status, b Beat, end End) (Run, error) {
+	return hook(w.e, "abandon", func() (Run, error) { return w.Worker.Abandon(ctx, id, attempt, s, b, end) })
+}
+
+func (w *hookWorker) Notices(ctx context.Context, max int) ([]Run, error) {
+	return hook(w.e, "notices", func() ([]Run, error) { return w.Worker.Notices(ctx, max) })
+}
+
+type hookLease struct {
+	Lease
+	e *hookEngine
+}
+
+func (l *hookLease) Append(ctx context.Context, offset int64, p []byte) error {
+	if l.e.appended != nil {
+		l.e.appended(len(p))
+	}
+	return run0(l.e, "append", func() error { return l.Lease.Append(ctx, offset, p) })
+}
+
+func (l *hookLease) Report(ctx context.Context, b Beat) error {
+	return run0(l.e, "report", func() error { return l.Lease.Report(ctx, b) })
+}
+
+func (l *hookLease) Complete(ctx context.Context, s Status, b Beat, end End) (Run, error) {
+	return hook(l.e, "complete", func() (Run, error) { return l.Lease.Complete(ctx, s, b, end) })
+}
+
+// A brokenEngine refuses writes while it is broken, as with a full disk: the lease
+// of the worker needs none.
+type brokenEngine struct {
+	*hookEngine
+	broken, brokenLog, brokenStart atomic.Bool
+}
+
+func newBroken(base *MemoryEngine) *brokenEngine {
+	e := &brokenEngine{}
+	e.hookEngine = &hookEngine{MemoryEngine: base, before: func(method string) error {
+		switch method {
+		case "submit", "adopt", "cancel", "requeue", "abandon", "report", "complete":
+			if e.broken.Load() {
+				return errDisk
+			}
+		case "append":
+			if e.brokenLog.Load() {
+				return errDisk
+			}
+		case "start":
+			if e.brokenStart.Load() {
+				return errDisk
+			}
+		}
+		return nil
+	}}
+	return e
+}
+
+// slowEngine returns an engine that takes so long for the methods.
+func slowEngine(takes time.Duration, methods ...string) *hookEngine {
+	return hooked(func(method string) error {
+		for _, m := range methods {
+			if m == method {
+				time.Sleep(takes)
+			}
+		}
+		return nil
+	})
+}
+
+// gated returns an engine that holds back the start of runs until it is opened.
+func gated(open <-chan struct{}) *hookEngine {
+	return hooked(func(method string) error {
+		if method == "start" {
+			<-open
+		}
+		return nil
+	})
+}
+
+// onFirst returns a hook that calls do the first time that a method is called.
+func onFirst(method string, do func()) func(string) error {
+	var done atomic.Bool
+	return func(m string) error {
+		if m == method && done.CompareAndSwap(false, true) {
+			do()
+		}
+		return nil
+	}
+}
+
+// payload returns a run of the engine with its payload.
+func payload(t *testing.T, e Engine, id string) Run {
+	t.Helper()
+	run, err := e.Get(t.Context(), id)
+	require.NoError(t, err)
+	for part, to := range map[engine.Part]*[]byte{engine.PartArgs: (*[]byte)(&run.Args), engine.PartResult: (*[]byte)(&run.Result), engine.PartContent: (*[]byte)(&run.Content)} {
+		*to, err = e.Payload(t.Context(), id, part)
+		require.NoError(t, err)
+	}
+	return run
+}
+
+// superseded gives a run of m to another worker, as if m's lease had ended, and
+// starts it there.
+func superseded(t *testing.T, m *Manager, id string) Lease {
+	t.Helper()
+	run, err := m.engine.Get(t.Context(), id)
+	require.NoError(t, err)
+	m.admission.turn.Lock() // m does not claim it itself
+	defer m.admission.turn.Unlock()
+	require.NoError(t, m.member.worker().Requeue(t.Context(), id, run.Attempt))
+	other, err := m.engine.Join(t.Context(), engine.WorkerInfo{TTL: 24 * time.Hour})
+	require.NoError(t, err)
+	claimed, err := other.Claim(t.Context(), 1, engine.Permits{})
+	require.NoError(t, err)
+	require.Len(t, claimed, 1)
+	lease, err := other.Start(t.Context(), id)
+	require.NoError(t, err)
+	return lease
+}
+
+// A clockEngine goes by another clock.
+type clockEngine struct {
+	*MemoryEngine
+	clock func() time.Time
+}
+
+func (e clockEngine) Now(context.Context) (time.Time, error) { return e.clock(), nil }
+
+// ahead returns an engine whose clock is ahead.
+func ahead(base *MemoryEngine, by time.Duration) clockEngine {
+	return clockEngine{base, func() time.Time { return time.Now().Add(by) }}
+}
+
+// result returns the result of a run.
+func result(t *testing.T, m *Manager, session, id string) string {
+	t.Helper()
+	data, err := m.Payload(t.Context(), session, id, engine.PartResult)
+	require.NoError(t, err)
+	return string(data)
+}

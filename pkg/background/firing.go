@@ -1,0 +1,265 @@
+package background
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/pkg/background/output"
+)
+
+// maxRejected is how many refused firings in a row disable a schedule.
+const maxRejected = 3
+
+// A firing is one time that a schedule is due, and what comes after it.
+type firing struct {
+	at     time.Time // zero: none that is not too late
+	next   time.Time // zero: none
+	reason string    // why there is no next one
+}
+
+// fireSchedule fires a schedule that is due, and plans when it is due next. If
+// that fails in the middle, or the process dies, it is done again: the id of the
+// run says what was done. An error means that it has to be tried again.
+func (s *scheduler) fireSchedule(ctx context.Context, id string, now time.Time) error {
+	found, err := s.engine.GetSchedule(ctx, id)
+	if err == nil && found.Enabled && !found.NextAt.After(now) {
+		err = s.fireNow(ctx, found, now)
+	}
+	switch {
+	case errors.Is(err, errUnchanged), errors.Is(err, engine.ErrNotFound):
+		return nil
+	case errors.Is(err, ErrClosed), ctx.Err() != nil: // another worker does it, or the next start
+		return nil
+	}
+	return err
+}
+
+// fireNow starts the run of a schedule that is due, and stores that.
+func (s *scheduler) fireNow(ctx context.Context, due engine.Schedule, now time.Time) error {
+	f := s.firingOf(due, now)
+	var id string
+	var fresh bool
+	if !f.at.IsZero() {
+		var err error
+		if id, fresh, err = s.startFiring(ctx, due, f); err != nil {
+			return err
+		}
+	}
+
+	_, err := s.change(ctx, due.ID, func(d *engine.Schedule) error {
+		if d.Enabled && d.NextAt.After(now) { // another worker was faster
+			return errUnchanged
+		}
+		fired := fresh || id != "" && f.at.After(d.LastAt) // if not, it was noted before the clock was set back
+		if fired {
+			d.LastAt, d.LastRun = f.at, id
+			d.Fired++
+		}
+		switch {
+		case !d.Enabled && !fired:
+			return errUnchanged
+		case !d.Enabled: // since it was fired: by its session, or by the run, which was refused
+		case f.next.IsZero():
+			return disable(d, f.reason)
+		default:
+			d.NextAt = f.next
+		}
+		return nil
+	})
+	return err
+}
+
+// firingOf returns the time that a due schedule fires for: the latest one that
+// is not in the future, so that missed ones are caught up once, unless that is
+// too long ago.
+func (s *scheduler) firingOf(due engine.Schedule, now time.Time) firing {
+	oldest := now.Add(-s.cfg.Misfire)
+	if due.Cron == "" {
+		if due.At.Before(oldest) {
+			return firing{at: due.At, reason: engine.DisabledMissed}
+		}
+		return firing{at: due.At, reason: engine.DisabledFired}
+	}
+	spec, err := specOf(due)
+	if err != nil {
+		s.log.Error("background schedule disabled", "schedule_id", due.ID, "session", due.Session, "error", err)
+		return firing{reason: engine.DisabledZone}
+	}
+
+	f := firing{reason: engine.DisabledOver}
+	next, ok := due.NextAt, true
+	if next.Before(oldest) {
+		s.log.Warn("background schedule was missed", "schedule_id", due.ID, "session", due.Session, "due", next)
+		next, ok = spec.Next(oldest.Add(-1))
+	}
+	for ok && !next.After(now) {
+		f.at = next
+		next, ok = spec.Next(next)
+	}
+	if ok {
+		f.next = next
+	}
+	return f
+}
+
+// startFiring stores the run of a firing in the queue, if an earlier one's run
+// does not prevent that. It returns the id of the run, "" if there is none, and
+// whether it is new: not stored before a worker died.
+func (s *scheduler) startFiring(ctx context.Context, due engine.Schedule, f firing) (id string, fresh bool, err error) {
+	run := s.firingRun(due, f.at)
+	active, err := s.engine.List(ctx, engine.Query{Session: due.Session, Schedule: due.ID, Active: true})
+	if err != nil {
+		return "", false, fmt.Errorf("listing the runs of the schedule: %w", err)
+	}
+	if slices.ContainsFunc(active, func(r engine.Run) bool { return r.ID == run.ID }) {
+		return run.ID, false, nil
+	}
+
+	if f.reason == engine.DisabledMissed {
+		err = s.missFiring(ctx, run)
+	} else {
+		var free bool
+		if run.After, free = s.makeWay(ctx, due, active); !free {
+			s.log.Info("background schedule skipped a firing: a run of it is active", "schedule_id", due.ID, "session", due.Session, "due", f.at, "active", active[0].ID)
+			return "", false, nil
+		}
+		err = s.admission.enqueue(ctx, run)
+	}
+	if errors.Is(err, engine.ErrExists) {
+		return run.ID, false, nil
+	}
+	return run.ID, err == nil, err
+}
+
+// firingRun makes the record of the run for one time that a schedule is due. Its
+// id follows from the two, so that no time is fired for twice.
+func (s *scheduler) firingRun(due engine.Schedule, at time.Time) engine.Run {
+	if s.cfg.Version != nil {
+		due.Version = cmp.Or(s.cfg.Version(due.Tool), due.Version)
+	}
+	return engine.Run{
+		ID:      runPrefix + digest(due.ID+"@"+at.UTC().Format(time.RFC3339Nano)),
+		Session: due.Session, Tool: due.Tool, Version: due.Version, Args: due.Args, Title: due.Title, By: due.By,
+		Origin: engine.OriginScheduled, Schedule: due.ID, ScheduledFor: at, SignalOnCompletion: due.SignalOnCompletion,
+		Status: engine.StatusQueued, Timeout: due.Timeout, OutputCap: s.cfg.OutputCap, CreatedAt: time.Now(),
+	}
+}
+
+// makeWay does what the schedule says about its active runs, and reports
+// whether it may fire, and after which of them.
+func (s *scheduler) makeWay(ctx context.Context, due engine.Schedule, active []engine.Run) (after string, free bool) {
+	if len(active) == 0 {
+		return "", true
+	}
+	waits := slices.ContainsFunc(active, func(r engine.Run) bool { return r.Status == engine.StatusQueued })
+	switch {
+	case due.Overlap == engine.OverlapQueue && !waits:
+		return active[0].ID, true
+	case due.Overlap != engine.OverlapCancel:
+		return "", false
+	}
+
+	request := engine.Cancellation{At: time.Now(), By: "schedule", Reason: "the schedule fires again"}
+	for _, run := range active {
+		run, _, err := s.worker.stop(ctx, run.ID, request, s.cfg.Grace)
+		if err != nil && !errors.Is(err, engine.ErrNotFound) {
+			s.log.Error("stop request not stored", "task_id", run.ID, "error", err)
+		}
+		if err == nil && !run.Status.Terminal() {
+			after = run.ID
+		}
+	}
+	return after, true
+}
+
+// missFiring stores a run that was not started in time, and is too late now, as
+// failed: so its session is notified.
+func (s *scheduler) missFiring(ctx context.Context, run engine.Run) error {
+	if err := s.admission.submit(ctx, run, &engine.Permits{}); err != nil {
+		return err
+	}
+	text := fmt.Sprintf("It was due at %s, when the host was down or had no room for its record, and is not caught up after more than %v", run.ScheduledFor.Format(time.RFC3339), s.cfg.Misfire)
+	ended, err := s.worker.member.worker().Abandon(ctx, run.ID, run.Attempt, engine.StatusFailed, engine.Beat{}, failure(&engine.RunError{Kind: engine.KindInterrupted, Message: text}))
+	if err != nil {
+		return fmt.Errorf("storing the end of the run: %w", err)
+	}
+	s.counters.add(func(s *Stats) { s.ended(ended) })
+	return nil
+}
+
+// asked counts whether the run of a schedule may start, and returns what the run
+// is to say if not: the run that is refused when too many were refused before it
+// says that it was the last.
+func (s *scheduler) asked(ctx context.Context, run engine.Run, refused *engine.RunError) *engine.RunError {
+	if run.Schedule == "" || run.Attempt > 0 {
+		return refused
+	}
+	changed, err := s.change(ctx, run.Schedule, func(d *engine.Schedule) error {
+		if refused == nil && d.Rejected == 0 {
+			return errUnchanged
+		}
+		if refused == nil {
+			d.Rejected = 0
+			return nil
+		}
+		if d.Rejected++; d.Rejected >= maxRejected && d.Enabled {
+			return disable(d, engine.DisabledRejected)
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, errUnchanged) && !errors.Is(err, engine.ErrNotFound) {
+		s.log.Error("refused firing not counted", "schedule_id", run.Schedule, "error", err)
+	}
+	if refused == nil || changed.Disabled != engine.DisabledRejected {
+		return refused
+	}
+	s.log.Warn("background schedule disabled: its runs were refused", "schedule_id", run.Schedule, "session", run.Session, "tool", run.Tool)
+	text := fmt.Sprintf("%s; schedule %s is disabled, as %s", refused.Message, run.Schedule, engine.DisabledRejected)
+	return &engine.RunError{Kind: refused.Kind, Message: output.Shorten(text, maxMessage)}
+}
+
+// changesAtOnce is how many changes of one schedule at once another one gives way
+// to.
+const changesAtOnce = 100
+
+// errUnchanged means that a change of a schedule came too late.
+var errUnchanged = errors.New("schedule is not as it was")
+
+// change stores what edit makes of a schedule. Of several changes at once each
+// sees what the one before it made. An error of edit, and [engine.ErrNotFound],
+// are returned unchanged.
+func (s *scheduler) change(ctx context.Context, id string, edit func(*engine.Schedule) error) (engine.Schedule, error) {
+	for try := 1; ; try++ {
+		found, err := s.engine.GetSchedule(ctx, id)
+		if err != nil {
+			return engine.Schedule{}, err
+		}
+		if err := edit(&found); err != nil {
+			return engine.Schedule{}, err
+		}
+		stored, err := s.engine.PutSchedule(ctx, found, math.MaxInt)
+		if errors.Is(err, engine.ErrConflict) && try < changesAtOnce {
+			continue
+		}
+		if err != nil {
+			return engine.Schedule{}, fmt.Errorf("storing the schedule: %w", err)
+		}
+		return stored, nil
+	}
+}
+
+// disable makes a schedule fire no more. The error is errUnchanged if it did not
+// anyway.
+func disable(s *engine.Schedule, why string) error {
+	if !s.Enabled {
+		return errUnchanged
+	}
+	s.Enabled, s.Disabled, s.NextAt = false, why, time.Time{}
+	return nil
+}

@@ -1,0 +1,127 @@
+package background
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/toolhost/toolhost/pkg/background/engine"
+)
+
+// A member holds this process's lease on the engine. When the lease has ended it
+// joins again: the runs of the old lease are no longer its own.
+type member struct {
+	*core
+	lost func() // called when the lease has ended; set before the first renewal
+
+	mu     sync.Mutex
+	lease  engine.Worker // the last one; its writes are refused once it has ended
+	ended  bool          // lease has ended, and there is no new one yet
+	silent bool          // lease gives no more hints
+	expiry *time.Timer   // ends the lease if it is not renewed in time
+}
+
+// worker returns the lease.
+func (m *member) worker() engine.Worker {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.lease
+}
+
+// hints returns the hints of the lease.
+func (m *member) hints() <-chan engine.Hint {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.silent {
+		return nil
+	}
+	return m.lease.Hints()
+}
+
+// noHints notes that the hints of the lease have ended.
+func (m *member) noHints() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.silent = true
+}
+
+// join begins a new lease.
+func (m *member) join(ctx context.Context) error {
+	sent := time.Now()
+	lease, err := m.engine.Join(ctx, engine.WorkerInfo{
+		TTL:   leaseTTL,
+		Quota: engine.Quota{Max: m.cfg.RecordQuota, Each: m.cfg.OwnerQuota, Owner: m.cfg.Owner},
+	})
+	if err != nil {
+		return err
+	}
+
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.lease, m.ended, m.silent = lease, false, false
+	m.expiry = time.AfterFunc(leaseTTL-time.Since(sent), func() { m.end(lease) })
+	return nil
+}
+
+// renew sends a heartbeat. If the lease has ended, it begins a new one.
+func (m *member) renew(ctx context.Context, held map[string]engine.Beat) (engine.Renewal, error) {
+	m.mu.Lock()
+	lease, ended := m.lease, m.ended
+	m.mu.Unlock()
+	if ended {
+		return engine.Renewal{}, m.rejoin(ctx, lease)
+	}
+
+	sent := time.Now()
+	news, err := lease.Renew(ctx, held)
+	switch {
+	case err == nil:
+		m.expiry.Reset(leaseTTL - time.Since(sent))
+	case errors.Is(err, engine.ErrFenced):
+		m.end(lease)
+		err = m.rejoin(ctx, lease)
+	case ctx.Err() == nil:
+		m.log.Warn("heartbeat not stored; trying again", "error", err)
+	}
+	return news, err
+}
+
+// rejoin replaces a lease that has ended. The new one is renewed by the next
+// heartbeat.
+func (m *member) rejoin(ctx context.Context, old engine.Worker) error {
+	err := old.Leave(ctx) // it may last longer by the clock of the engine
+	if err == nil || errors.Is(err, engine.ErrFenced) {
+		err = m.join(ctx)
+	}
+	if err != nil {
+		m.log.Warn("engine not joined again; trying again", "error", err)
+		return err
+	}
+	m.log.Info("engine joined again")
+	return engine.ErrFenced
+}
+
+// end notes that a lease has ended.
+func (m *member) end(lease engine.Worker) {
+	m.mu.Lock()
+	if m.lease != lease || m.ended {
+		m.mu.Unlock()
+		return
+	}
+	m.ended = true
+	m.expiry.Stop()
+	m.mu.Unlock()
+
+	m.log.Error("the lease on the engine has ended: its runs are another worker's now")
+	m.lost()
+}
+
+// leave gives the lease back.
+func (m *member) leave(ctx context.Context) error {
+	m.mu.Lock()
+	m.expiry.Stop()
+	lease := m.lease
+	m.mu.Unlock()
+	return lease.Leave(ctx)
+}

@@ -1,0 +1,208 @@
+package background
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/internal/testlog"
+)
+
+// two returns two managers on one engine. While cut is true, the heartbeats of
+// the first one do not reach the engine.
+func two(t *testing.T, cfg Config) (a, b *Manager, cut *atomic.Bool) {
+	t.Helper()
+	cut = new(atomic.Bool)
+	shared := NewMemoryEngine()
+	cfg.Logger = logTo(new(testlog.Buffer))
+	first, second := cfg, cfg
+	first.Engine = &hookEngine{MemoryEngine: shared, before: func(method string) error {
+		if method == "renew" && cut.Load() {
+			return context.DeadlineExceeded
+		}
+		return nil
+	}}
+	second.Engine = shared
+	return newManager(t, first), newManager(t, second), cut
+}
+
+// Each run of the queue is claimed by one worker, and the limits of sessions hold
+// over both.
+func TestWorkersShareTheQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		ran := map[string]int{}
+		running, most := 0, 0
+		a, b, _ := two(t, Config{PerSession: 3, PerHost: 2, PerOwner: 10, Executor: func(_ context.Context, run Run, _ *Sink) (Outcome, error) {
+			mu.Lock()
+			ran[run.ID]++
+			running++
+			most = max(most, running)
+			mu.Unlock()
+			time.Sleep(time.Second)
+			mu.Lock()
+			running--
+			mu.Unlock()
+			return Outcome{}, nil
+		}})
+		for i := range 40 {
+			fired(t, []*Manager{a, b}[i%2], alice, "tool", "")
+		}
+		time.Sleep(time.Minute)
+		require.Len(t, ran, 40)
+		for id, times := range ran {
+			require.Equal(t, 1, times, id)
+		}
+		require.Equal(t, 3, most, "of one session")
+	})
+}
+
+// A worker whose lease has ended stops its work and changes nothing more, and
+// another one takes its runs over.
+func TestLeaseThatEndsIsTakenOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var attempts sync.Map
+		a, b, cut := two(t, Config{Readmit: yes, Executor: func(ctx context.Context, run Run, sink *Sink) (Outcome, error) {
+			if run.Attempt > 1 {
+				return Outcome{Result: json.RawMessage(`"right"`)}, nil
+			}
+			<-ctx.Done()
+			attempts.Store(run.Attempt, context.Cause(ctx))
+			_, _ = sink.Stdout().Write([]byte("zombie"))
+			return Outcome{Result: json.RawMessage(`"zombie"`)}, nil
+		}})
+		id := spawned(t, a, alice, "tool")
+		cut.Store(true)
+		began := time.Now()
+		run := wait(t, a, alice, id)
+		require.LessOrEqual(t, time.Since(began), LeaseTTL+2*HeartbeatEvery)
+		cause, _ := attempts.Load(1)
+		require.ErrorIs(t, cause.(error), ErrFenced)
+		require.Equal(t, StatusSucceeded, run.Status)
+		require.Equal(t, 2, run.Attempt)
+		require.JSONEq(t, `"right"`, string(run.Result), "the old attempt changes nothing")
+		require.Empty(t, must(b.Tail(t.Context(), alice, id, 0, 100)).Data)
+
+		cut.Store(false)
+		time.Sleep(2 * HeartbeatEvery)
+		require.Equal(t, StatusSucceeded, wait(t, a, alice, spawn(t, a, alice, "tool2").ID).Status, "it has joined again")
+	})
+}
+
+// A run of another worker is not run again if its tool does not allow it.
+func TestOrphanOfAnotherWorker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b, cut := two(t, Config{Executor: func(ctx context.Context, _ Run, _ *Sink) (Outcome, error) {
+			<-ctx.Done()
+			return Outcome{}, ctx.Err()
+		}})
+		id := spawned(t, a, alice, "tool")
+		cut.Store(true)
+		run := wait(t, b, alice, id)
+		require.Equal(t, KindOrphaned, run.Error.Kind)
+		require.Equal(t, 1, run.Attempt)
+	})
+}
+
+// A run can be checked, waited for, read and stopped at another worker than the
+// one that works on it.
+func TestRunOfAnotherWorker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b, _ := two(t, Config{Executor: func(ctx context.Context, run Run, sink *Sink) (Outcome, error) {
+			_, _ = sink.Stdout().Write([]byte("working\n"))
+			sink.Status("busy")
+			return script(ctx, run, sink)
+		}})
+		slept := spawn(t, a, alice, "second").ID
+		began := time.Now()
+		report := check(t, b, alice, CheckRequest{IDs: []string{slept}, Wait: time.Minute})
+		require.Equal(t, time.Second, time.Since(began), "it is waited for")
+		require.True(t, report.Done)
+		require.JSONEq(t, `"slept"`, string(report.Result))
+
+		id := spawned(t, a, alice, "deaf")
+		time.Sleep(100 * time.Millisecond)
+		report = check(t, b, alice, CheckRequest{IDs: []string{id}})
+		require.Equal(t, []string{"running", "busy", "working\n"}, []string{string(report.Status), report.Detail, report.Output.Text})
+		require.Equal(t, "working\n", string(must(b.Tail(t.Context(), alice, id, 0, 100)).Data))
+
+		began = time.Now()
+		stopped, err := b.Stop(t.Context(), alice, id, StopRequest{Reason: "enough"})
+		require.NoError(t, err)
+		require.True(t, stopped.Stopped, "its work has ended")
+		require.Equal(t, DefaultGrace, time.Since(began))
+		require.Equal(t, "enough", must(a.Get(t.Context(), alice, id)).Cancel.Reason)
+
+		polite := spawned(t, a, alice, "sleep")
+		began = time.Now()
+		require.True(t, must(b.Stop(t.Context(), alice, polite, StopRequest{})).Stopped)
+		require.LessOrEqual(t, time.Since(began), time.Second)
+	})
+}
+
+// One of several workers hands out a notice, and another one if it dies before
+// anybody acknowledged it.
+func TestNoticesOfSeveralWorkers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var box mailbox
+		a, b, cut := two(t, Config{OnNotice: box.put})
+		ids := []string{spawned(t, a, alice, "echo"), spawned(t, b, alice, "echo"), spawned(t, a, alice, "echo")}
+		time.Sleep(time.Minute)
+		require.ElementsMatch(t, ids, box.ids(), "each once")
+
+		require.NoError(t, b.Acknowledge(t.Context(), alice, ids))
+		cut.Store(true)
+		time.Sleep(2 * LeaseTTL)
+		require.Len(t, box.ids(), 3)
+	})
+}
+
+// Several workers fire a schedule once each time it is due.
+func TestScheduleOfSeveralWorkers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b, _ := two(t, Config{})
+		s := newSchedule(t, a, alice, ScheduleRequest{Tool: "echo", Cron: "*/10 * * * *"})
+		time.Sleep(61 * time.Minute)
+		require.Len(t, firings(t, b, s), 6)
+		require.Equal(t, 6, reread(t, b, s).Fired)
+	})
+}
+
+// The answer to a start may be lost: the run is queued again, not left.
+func TestStartWhoseAnswerIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var lost atomic.Bool
+		e := hooked(nil)
+		e.after = func(method string) error {
+			if method == "start" && lost.CompareAndSwap(false, true) {
+				return errors.New("connection reset")
+			}
+			return nil
+		}
+		m := newManager(t, Config{Engine: e, Readmit: yes, Logger: logTo(new(testlog.Buffer))})
+		run := wait(t, m, alice, spawn(t, m, alice, "echo").ID)
+		require.Equal(t, StatusSucceeded, run.Status)
+		require.Equal(t, 2, run.Attempt, fmt.Sprint("the first did nothing"))
+	})
+}
+
+// Two spawns with one idempotency key at two workers are one run.
+func TestIdempotencyKeyAtTwoWorkers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b, _ := two(t, Config{})
+		req := SpawnRequest{Tool: "second", IdempotencyKey: "k"}
+		first := must(a.Spawn(t.Context(), alice, req))
+		second := must(b.Spawn(t.Context(), alice, req))
+		require.True(t, second.Reused)
+		require.Equal(t, first.ID, second.ID)
+		require.Equal(t, StatusSucceeded, wait(t, b, alice, first.ID).Status)
+	})
+}
