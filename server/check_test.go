@@ -98,7 +98,7 @@ func TestCheckBadRequests(t *testing.T) {
 			s.refused(alice, CheckBackground, `{"task_id":"`+id+`","task_ids":["`+other+`"]}`))
 		require.Equal(t, "cursor: only for a single task_id",
 			s.refused(alice, CheckBackground, `{"task_ids":["`+id+`","`+other+`"],"cursor":"1:0"}`))
-		require.Contains(t, s.refused(alice, CheckBackground, `{"task_id":"`+id+`","cursor":"first"}`), `cursor: "first" is none; give the cursor of an earlier answer`)
+		require.Contains(t, s.refused(alice, CheckBackground, `{"task_id":"`+id+`","cursor":"first"}`), `cursor: invalid cursor: use that of an earlier answer`)
 		require.Equal(t, "wait_seconds: the number is out of range", s.refused(alice, CheckBackground, `{"task_id":"`+id+`","wait_seconds":1e350}`))
 		list := s.agent(alice, CheckBackground, `{"task_id":"`+id+`","task_ids":["`+other+`"],"list":true}`)
 		require.EqualValues(t, 2, list["finished"], "list wins over all")

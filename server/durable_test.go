@@ -24,7 +24,7 @@ func (s service) settled(session, id string) background.Run {
 	s.t.Helper()
 	runs, err := s.runs.Wait(s.t.Context(), session, []string{id}, background.UntilAny)
 	require.NoError(s.t, err)
-	return runs[0]
+	return s.whole(runs[0])
 }
 
 // said waits until a run has written so much.
@@ -98,11 +98,11 @@ func TestDataDir(t *testing.T) {
 // An attempt is given what the one before it saved, over the plugin's contract.
 func TestCheckpoint(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		cfg := Config{Engine: background.NewMemoryEngine()}
+		cfg := Config{Engine: newProcess()}
 		first := open(t, cfg, "keeper")
 		id := first.spawn(alice, "keeper", `{}`)
 		synctest.Wait()
-		second := open(t, cfg, "keeper") // as if the first host had died: its run is another's now
+		second := open(t, restarted(cfg), "keeper")
 		synctest.Wait()
 		require.Equal(t, "succeeded", second.stop(alice, id, "")["status"], "it has a result when it is stopped")
 		run := second.settled(alice, id)
@@ -127,11 +127,11 @@ func TestOrphans(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				memory := background.NewMemoryEngine()
-				first := open(t, Config{Engine: memory}, "keeper")
+				cfg := Config{Engine: newProcess()}
+				first := open(t, cfg, "keeper")
 				id := first.spawn(alice, "keeper", `{}`)
 				time.Sleep(time.Second) // what it said is stored
-				second := openFolder(t, Config{Engine: memory}, test.files)
+				second := openFolder(t, restarted(cfg), test.files)
 				run := second.settled(alice, id)
 				require.Equal(t, background.StatusFailed, run.Status)
 				require.Equal(t, &background.RunError{Kind: background.KindOrphaned, Message: "The host went down, and the run is not run again: " + test.want}, run.Error)
@@ -148,13 +148,14 @@ func TestOrphans(t *testing.T) {
 // Runs there is no room for wait their turn after a restart.
 func TestRecoveryWaitsForRoom(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		memory := background.NewMemoryEngine()
-		first := open(t, Config{Engine: memory}, "keeper")
+		cfg := Config{Engine: newProcess()}
+		first := open(t, cfg, "keeper")
 		for range 3 {
 			first.spawn(alice, "keeper", `{}`)
 		}
 		synctest.Wait()
-		second := open(t, Config{Engine: memory, Runs: RunsConfig{PerSession: 1}}, "keeper")
+		cfg.Runs.PerSession = 1
+		second := open(t, restarted(cfg), "keeper")
 		synctest.Wait()
 		statuses := func() (running, queued int) {
 			for _, row := range second.agent(alice, CheckBackground, `{}`)["tasks"].([]any) {
@@ -216,8 +217,8 @@ func TestParkedTerms(t *testing.T) {
 	}
 	t.Run("memory", func(t *testing.T) {
 		bubble(t, func(t *testing.T) {
-			cfg := Config{Engine: background.NewMemoryEngine(), Runs: RunsConfig{ParkAfter: time.Second}}
-			check(t, open(t, cfg, "reader"), func() service { return open(t, cfg, "reader") }) // as if the first host had died
+			cfg := Config{Engine: newProcess(), Runs: RunsConfig{ParkAfter: time.Second}}
+			check(t, open(t, cfg, "reader"), func() service { return open(t, restarted(cfg), "reader") })
 		})
 	})
 	t.Run("disk", func(t *testing.T) {
@@ -249,6 +250,7 @@ func TestSecretsAreNotStored(t *testing.T) {
 	s.said(alice, spawned, "opened\n")
 	run, err := s.runs.Get(t.Context(), alice, spawned)
 	require.NoError(t, err)
+	run = s.whole(run)
 	require.JSONEq(t, `{"n":1,"deep":{}}`, string(run.Args))
 	require.True(t, run.Secret)
 

@@ -14,6 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/pkg/background/engine/memory"
 )
 
 // A database that is deleted under the service is one of the problems an
@@ -39,32 +41,42 @@ func TestStorageThatIsLost(t *testing.T) {
 
 // A fullEngine is one whose disk is full: no end is stored.
 type fullEngine struct {
-	*background.MemoryEngine
+	*memory.Engine
 	full atomic.Bool
 }
 
-type fullLease struct {
-	background.Lease
+type fullWorker struct {
+	engine.Worker
 	engine *fullEngine
 }
 
-func (e *fullEngine) Claim(ctx context.Context, id string) (background.Lease, error) {
-	l, err := e.MemoryEngine.Claim(ctx, id)
-	return &fullLease{l, e}, err
+type fullLease struct {
+	engine.Lease
+	engine *fullEngine
 }
 
-func (l *fullLease) Complete(ctx context.Context, status background.Status, b background.Beat, end background.End) (background.Run, error) {
+func (e *fullEngine) Join(ctx context.Context, info engine.WorkerInfo) (engine.Worker, error) {
+	w, err := e.Engine.Join(ctx, info)
+	return &fullWorker{w, e}, err
+}
+
+func (w *fullWorker) Start(ctx context.Context, id string) (engine.Lease, error) {
+	l, err := w.Worker.Start(ctx, id)
+	return &fullLease{l, w.engine}, err
+}
+
+func (l *fullLease) Complete(ctx context.Context, status engine.Status, b engine.Beat, end engine.End) (engine.Run, error) {
 	if l.engine.full.Load() {
-		return background.Run{}, errors.New("no space left on device")
+		return engine.Run{}, errors.New("no space left on device")
 	}
 	return l.Lease.Complete(ctx, status, b, end)
 }
 
 // The agent is told of an end that is not stored, and that it is not.
 func TestUnsavedEnd(t *testing.T) {
-	engine := &fullEngine{MemoryEngine: background.NewMemoryEngine()}
-	engine.full.Store(true)
-	s := open(t, Config{Engine: engine}, "echo")
+	disk := &fullEngine{Engine: memory.New()}
+	disk.full.Store(true)
+	s := open(t, Config{Engine: disk}, "echo")
 	id := s.spawn("s", "echo", `{"n":1}`)
 	run := s.settled("s", id)
 	require.True(t, run.Unsaved)
@@ -88,7 +100,7 @@ func TestUnsavedEnd(t *testing.T) {
 	listed := answer("check_background", `{"list":true}`)
 	require.Equal(t, true, listed["tasks"].([]any)[0].(map[string]any)["unsaved"])
 
-	engine.full.Store(false)
+	disk.full.Store(false)
 	report = answer("check_background", `{"task_id":"`+id+`"}`) // it waits until that is stored
 	require.Equal(t, true, report["done"])
 	require.NotContains(t, report, "unsaved")

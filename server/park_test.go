@@ -43,6 +43,7 @@ func TestPark(t *testing.T) {
 
 		run, err := s.runs.Get(t.Context(), alice, id)
 		require.NoError(t, err)
+		run = s.whole(run)
 		require.Equal(t, background.OriginParked, run.Origin)
 		require.Equal(t, before, run.StartedAt)
 		require.Equal(t, before.Add(10*time.Minute), run.ParkedAt)

@@ -8,6 +8,7 @@ import (
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server/wire"
 )
@@ -37,6 +38,7 @@ var sentinels = []struct {
 	{plugins.ErrNoTool, wire.CodeNotFound, ""},
 	{host.ErrDenied, wire.CodeDenied, ""},
 	{background.ErrClosed, wire.CodeClosing, textClosing},
+	{engine.ErrClosed, wire.CodeClosing, textClosing},
 	{host.ErrClosed, wire.CodeClosing, textClosing},
 	{host.ErrFuel, wire.CodeFuel, ""},
 	{host.ErrHostMemory, wire.CodeHostMemory, ""}, // matches ErrMemory too
@@ -71,7 +73,7 @@ func ReasonOf(err error) Reason {
 	case errors.As(err, &answer):
 		return Reason{Code: wire.CodeInvalid, Field: "answers", Text: answer.Error()}
 	case errors.As(err, &limit):
-		return Reason{Code: wire.CodeLimit, Text: limit.Error(), Max: limit.Max, Active: limit.Active, Retry: retry(limit)}
+		return Reason{Code: wire.CodeLimit, Text: limitText(limit), Max: limit.Max, Active: limit.Active, Retry: retry(limit)}
 	case errors.As(err, &missing):
 		return Reason{Code: wire.CodeNotFound, Text: missing.Error(), Active: missing.Active}
 	case errors.As(err, &field):

@@ -260,7 +260,7 @@ func TestScheduledRunsVersion(t *testing.T) {
 	}{"as it began": {"2.0.0", true}, "as it was scheduled": {"1.0.0", false}} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				cfg := Config{Engine: background.NewMemoryEngine(), Grants: map[string]plugins.Grant{"keeper": {Clock: true}}}
+				cfg := Config{Engine: newProcess(), Grants: map[string]plugins.Grant{"keeper": {Clock: true}}}
 				files := fstest.MapFS{"keeper.wasm": keeper("1.0.0")}
 				first := openFolder(t, cfg, files)
 				first.schedule(alice, "keeper", `{}`, `{"cron_expression":"0 12 * * *"}`)
@@ -270,7 +270,7 @@ func TestScheduledRunsVersion(t *testing.T) {
 				id := first.agent(alice, CheckBackground, `{}`)["tasks"].([]any)[0].(map[string]any)["task_id"].(string)
 				require.Equal(t, "running", first.check(alice, id, `,"wait_seconds":0`)["status"])
 
-				second := openFolder(t, cfg, fstest.MapFS{"keeper.wasm": keeper(c.after)}) // as if the first host had died
+				second := openFolder(t, restarted(cfg), fstest.MapFS{"keeper.wasm": keeper(c.after)})
 				synctest.Wait()
 				if !c.goes {
 					require.Equal(t, background.KindOrphaned, second.settled(alice, id).Error.Kind)

@@ -73,7 +73,7 @@ func (s *Service) openRuns(ctx context.Context) (err error) {
 		Grace: s.cfg.grace, MaxTimeout: s.rules.most.Background, OutputCap: c.OutputCap,
 		Retention: c.Retention, RetainRuns: c.RetainRuns, NoticeTTL: c.NoticeTTL, EndSession: c.EndSession,
 		MinInterval: c.MinInterval, Misfire: c.Misfire, Engine: s.engine,
-		RecordQuota: c.recordQuota(s.cfg.DataDir != ""),
+		RecordQuota: c.recordQuota(s.cfg.DataDir != ""), Texts: texts,
 	}
 	if s.cfg.OnNotice != nil {
 		cfg.OnNotice = func(n background.Notice) { s.cfg.OnNotice(newNotice(n)) }

@@ -46,6 +46,7 @@ func TestSchedule(t *testing.T) {
 		require.EqualValues(t, 2, list["finished"])
 		run, err := s.runs.Get(t.Context(), alice, list["tasks"].([]any)[0].(map[string]any)["task_id"].(string))
 		require.NoError(t, err)
+		run = s.whole(run)
 		require.Equal(t, background.OriginScheduled, run.Origin)
 		require.Equal(t, id, run.Schedule)
 		require.Equal(t, 9*time.Second, run.Timeout)

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"time"
 
@@ -82,12 +83,17 @@ func (v Session) WholeRun(ctx context.Context, id string) (wire.Run, error) {
 	if err != nil {
 		return wire.Run{}, err
 	}
+	for part, to := range map[background.Part]*json.RawMessage{background.PartArgs: &r.Args, background.PartResult: &r.Result, background.PartContent: &r.Content} {
+		if *to, err = v.service.runs.Payload(ctx, r.Session, id, part); err != nil {
+			return wire.Run{}, err
+		}
+	}
 	return newWholeRun(r, time.Now()), nil
 }
 
 func (v Session) record(ctx context.Context, id string) (background.Run, error) {
 	if v.all {
-		return v.service.runs.AnyRun(ctx, id)
+		return v.service.runs.Find(ctx, id)
 	}
 	return v.service.runs.Get(ctx, v.name, id)
 }
@@ -97,7 +103,7 @@ func (v Session) owner(ctx context.Context, id string) (string, error) {
 	if !v.all {
 		return v.name, nil
 	}
-	r, err := v.service.runs.AnyRun(ctx, id)
+	r, err := v.service.runs.Find(ctx, id)
 	return r.Session, err
 }
 
@@ -105,14 +111,10 @@ func (v Session) owner(ctx context.Context, id string) (string, error) {
 // content.
 func (v Session) Runs(ctx context.Context, q RunQuery) ([]wire.Run, error) {
 	query := background.Query{Active: q.Active, Before: q.Before, Limit: q.Limit}
-	var found []background.Run
-	var err error
-	if v.all {
+	if query.Session = v.name; v.all {
 		query.Session = q.Session
-		found, err = v.service.runs.AllRuns(ctx, query)
-	} else {
-		found, err = v.service.runs.Runs(ctx, v.name, query)
 	}
+	found, err := v.service.runs.List(ctx, query)
 	if err != nil {
 		return nil, err
 	}
@@ -143,22 +145,7 @@ func (v Session) Check(ctx context.Context, r CheckRequest) (wire.Runs, error) {
 
 	req := background.CheckRequest{
 		IDs: r.IDs, Wait: r.Wait, Until: background.Until(r.Until), Cursor: r.Cursor, MaxChars: r.MaxChars, Peek: !r.Agent,
-		Each: func(record background.Run, report *background.Report) {
-			run := newRun(record, time.Now())
-			run.Args = background.Redact(record.Args)
-			if size := len(record.Result); keep(size) {
-				run.Result = record.Result
-			} else {
-				run.ResultBytes = size
-			}
-			if size := len(record.Content); keep(size) {
-				run.Content = blocks(record.Content)
-			} else {
-				run.ContentBytes = size
-			}
-			report.Result, report.Content = nil, nil
-			out.Runs = append(out.Runs, run)
-		},
+		MaxPayload: -1,
 	}
 	if r.MaxChars <= 0 {
 		req.MaxChars = -1 // no output: 0 would be the default
@@ -172,7 +159,19 @@ func (v Session) Check(ctx context.Context, r CheckRequest) (wire.Runs, error) {
 		out.Missing = checked.Missing.IDs
 	}
 	for i, report := range checked.Reports {
+		record := checked.Runs[i]
+		out.Runs = append(out.Runs, newRun(record, time.Now()))
 		run := &out.Runs[i]
+		args, err := v.service.part(ctx, v.name, record.ID, background.PartArgs)
+		if err != nil {
+			return wire.Runs{}, err
+		}
+		run.Args = background.Redact(args)
+		if record.Status.Terminal() {
+			if err := v.fill(ctx, run, keep); err != nil {
+				return wire.Runs{}, err
+			}
+		}
 		run.WaitedSeconds = report.WaitedSeconds
 		if r.MaxChars > 0 {
 			run.Output = newExcerpt(report.Output)
@@ -182,6 +181,31 @@ func (v Session) Check(ctx context.Context, r CheckRequest) (wire.Runs, error) {
 		}
 	}
 	return out, nil
+}
+
+// fill adds the result and the content of an ended run, or only their sizes where
+// keep has no room for them.
+func (v Session) fill(ctx context.Context, run *wire.Run, keep func(size int) bool) error {
+	result, err := v.service.part(ctx, v.name, run.TaskID, background.PartResult)
+	if err != nil {
+		return err
+	}
+	if keep(len(result)) {
+		run.Result = result
+	} else {
+		run.ResultBytes = len(result)
+	}
+
+	content, err := v.service.part(ctx, v.name, run.TaskID, background.PartContent)
+	if err != nil {
+		return err
+	}
+	if keep(len(content)) {
+		run.Content = blocks(content)
+	} else {
+		run.ContentBytes = len(content)
+	}
+	return nil
 }
 
 // Watch returns a channel of what happens to runs and schedules from now on. It
@@ -258,7 +282,7 @@ func (v Session) Notices(ctx context.Context, limit int) (wire.Notices, error) {
 	for i, n := range shown {
 		out.Notices[i] = newNotice(n)
 	}
-	out.Text = background.RenderNotices(shown, out.More)
+	out.Text = background.RenderNotices(shown, out.More, textMore)
 	return out, nil
 }
 
@@ -272,7 +296,7 @@ func (v Session) Schedules(ctx context.Context) ([]wire.Schedule, error) {
 	var found []background.Schedule
 	var err error
 	if v.all {
-		found, err = v.service.runs.AllSchedules(ctx)
+		found, err = v.service.runs.Schedules(ctx, "")
 	} else {
 		found, err = v.service.runs.Schedules(ctx, v.name)
 	}
@@ -287,7 +311,7 @@ func (v Session) Schedules(ctx context.Context) ([]wire.Schedule, error) {
 // Schedule returns a schedule.
 func (v Session) Schedule(ctx context.Context, id string) (wire.Schedule, error) {
 	if v.all {
-		s, err := v.service.runs.AnySchedule(ctx, id)
+		s, err := v.service.runs.FindSchedule(ctx, id)
 		return newWholeSchedule(s), err
 	}
 	s, err := v.service.runs.GetSchedule(ctx, v.name, id)
@@ -298,7 +322,7 @@ func (v Session) Schedule(ctx context.Context, id string) (wire.Schedule, error)
 func (v Session) Unschedule(ctx context.Context, id string) (wire.Schedule, error) {
 	session := v.name
 	if v.all {
-		s, err := v.service.runs.AnySchedule(ctx, id)
+		s, err := v.service.runs.FindSchedule(ctx, id)
 		if err != nil {
 			return wire.Schedule{}, err
 		}

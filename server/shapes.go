@@ -22,7 +22,7 @@ func newRun(r background.Run, now time.Time) wire.Run {
 		ExitCode: r.ExitCode, Error: newRunError(r.Error), Summary: r.Summary, ArtifactError: r.ArtifactError,
 		SignalOnCompletion: r.SignalOnCompletion, Notice: wire.NoticeState(r.Notice), IdempotencyKey: r.IdempotencyKey,
 		ScheduleID: r.Schedule, ScheduledFor: r.ScheduledFor,
-		LogPath: r.LogPath(), ResultPath: r.ResultPath(),
+		LogPath: r.Path(background.OutputLog), ResultPath: r.Path(background.ResultJSON),
 	}
 
 	if r.Cancel != nil {
@@ -66,7 +66,7 @@ func newExcerpt(r *background.OutputReport) *wire.Excerpt {
 	}
 }
 
-func newStopped(s background.Stopped) wire.Stopped {
+func newStopped(s background.StopResult) wire.Stopped {
 	return wire.Stopped{
 		TaskID: s.TaskID, Status: wire.Status(s.Status), Stopped: s.Stopped, AlreadyFinished: s.AlreadyFinished, Stopping: s.Stopping,
 		Unsaved: s.Unsaved, Next: s.Next, Result: s.Result, Content: s.Content, Error: newRunError(s.Error),

@@ -1,0 +1,50 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/pkg/background"
+)
+
+// Why a background run failed, besides the kinds of package background.
+const (
+	KindFuelExhausted      background.ErrorKind = "fuel_exhausted"      // the tool used up its fuel
+	KindMemoryLimit        background.ErrorKind = "memory_limit"        // the tool asked for more memory than it may have
+	KindOutputLimit        background.ErrorKind = "output_limit"        // the tool's result is larger than it may be
+	KindTrap               background.ErrorKind = "trap"                // the tool crashed
+	KindConnectionRequired background.ErrorKind = "connection_required" // the user has to connect an account first
+	KindLimit              background.ErrorKind = "limit"               // a limit of the host refused it
+)
+
+// textMore is how an agent sees the rest of a list that was cut.
+const textMore = "check_background list=true"
+
+// texts are what package background shows to agents.
+var texts = background.Texts{
+	Internal: abi.InternalMessage,
+	More:     textMore,
+	Quiet:    "nothing new. Wait with wait_seconds, or continue with other work.",
+	Notified: "nothing new; you will be notified. Wait with wait_seconds, or continue with other work.",
+}
+
+// limitText returns what an agent is shown of a limit that refused a run.
+func limitText(e *background.LimitError) string {
+	active := strings.Join(e.Active, ", ")
+	switch {
+	case errors.Is(e.Err, background.ErrHostLimit):
+		return fmt.Sprintf("this host already runs the maximum of %d background runs; try again when one has ended", e.Max)
+	case errors.Is(e.Err, background.ErrRecordLimit):
+		return fmt.Sprintf("there is no room for the record of another background run or schedule: records may take %d bytes; "+
+			"check the runs that have ended, as a record is evicted only when the end of its run was seen, or have the operator raise background.record_quota", e.Max)
+	case errors.Is(e.Err, background.ErrOwnerLimit):
+		return fmt.Sprintf("your sessions together already have the maximum of %d background runs; wait for one to end or stop one", e.Max)
+	case errors.Is(e.Err, background.ErrParkedLimit):
+		return fmt.Sprintf("this session already has the maximum of %d calls that continued in the background (%s); wait for one to end or stop one", e.Max, active)
+	case errors.Is(e.Err, background.ErrScheduleLimit):
+		return fmt.Sprintf("this session already has the maximum of %d active schedules (%s); stop one first", e.Max, active)
+	}
+	return fmt.Sprintf("this session already has the maximum of %d active background runs (%s); wait for one to end or stop one", e.Max, active)
+}
