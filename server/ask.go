@@ -13,7 +13,7 @@ import (
 // check is background.Manager.Check, but waits no longer than until one of the
 // runs asks its user something: its end may then not come before somebody has
 // answered.
-func (v Session) check(ctx context.Context, r background.CheckRequest) (background.Checked, error) {
+func (v Session) check(ctx context.Context, r background.CheckRequest) (background.CheckResult, error) {
 	asked, stop := v.service.asked.watch(v.name, r.IDs)
 	defer stop()
 	r.Enough = asked

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -46,6 +47,27 @@ func cut(result, content *json.RawMessage, most int) (e excerpt) {
 	return e
 }
 
+// payload reads the result and the content of an ended run into a report, of no
+// more than so many bytes, and returns what stands for the rest.
+func (s *Service) payload(ctx context.Context, session string, r *background.Report, most int) (e excerpt, err error) {
+	if !r.Status.Terminal() {
+		return e, nil
+	}
+	if r.Result, err = s.part(ctx, session, r.TaskID, background.PartResult); err == nil {
+		r.Content, err = s.part(ctx, session, r.TaskID, background.PartContent)
+	}
+	return cut(&r.Result, &r.Content, most), err
+}
+
+// part reads a part of a run's payload: none if its record is gone.
+func (s *Service) part(ctx context.Context, session, id string, part background.Part) (json.RawMessage, error) {
+	data, err := s.runs.Payload(ctx, session, id, part)
+	if errors.Is(err, background.ErrNotFound) {
+		return nil, nil
+	}
+	return data, err
+}
+
 // whole reports whether nothing was cut.
 func (e excerpt) whole() bool { return e.ResultBytes == 0 && e.ContentBytes == 0 }
 
@@ -58,7 +80,7 @@ type report struct {
 
 // listing is what check_background answers of all runs.
 type listing struct {
-	background.Listing
+	background.Overview
 	Awaiting []string `json:"waiting_for_input,omitempty"` // runs whose user is asked something
 }
 
@@ -88,7 +110,7 @@ func check(ctx context.Context, s *Service, req Request) (any, error) {
 	v := s.Session(req.Session)
 	switch {
 	case in.List || len(ids) == 0:
-		return listRuns(ctx, v, background.ListRequest{ActiveOnly: in.Finished != nil && !*in.Finished})
+		return listRuns(ctx, v, background.OverviewRequest{ActiveOnly: in.Finished != nil && !*in.Finished})
 	case in.ID != "" && len(in.IDs) > 0:
 		return nil, &background.FieldError{Field: "task_ids", Problem: "give either task_id or task_ids"}
 	}
@@ -103,8 +125,8 @@ func check(ctx context.Context, s *Service, req Request) (any, error) {
 	return checkRuns(ctx, v, r)
 }
 
-func listRuns(ctx context.Context, v Session, r background.ListRequest) (any, error) {
-	runs, err := v.service.runs.List(ctx, v.name, r)
+func listRuns(ctx context.Context, v Session, r background.OverviewRequest) (any, error) {
+	runs, err := v.service.runs.Overview(ctx, v.name, r)
 	if err != nil {
 		return nil, err
 	}
@@ -118,19 +140,23 @@ func listRuns(ctx context.Context, v Session, r background.ListRequest) (any, er
 func checkRuns(ctx context.Context, v Session, r background.CheckRequest) (any, error) {
 	var excerpts []excerpt
 	wanted, shortened := r.MaxChars, r.Wait > background.MaxWait
-	var waited *background.Checked
+	var waited *background.CheckResult
 	for room := portion(len(r.IDs)); ; room /= 2 {
 		if r.MaxChars = min(wanted, room); r.MaxChars == 0 {
 			r.MaxChars = -1 // none at all
 		}
-		excerpts = nil
-		r.Each = func(_ background.Run, seen *background.Report) {
-			excerpts = append(excerpts, cut(&seen.Result, &seen.Content, min(room, maxInline)))
-		}
+		r.MaxPayload = -1
 		checked, err := v.check(ctx, r)
 		if err != nil {
 			return nil, err
 		}
+		excerpts = make([]excerpt, len(checked.Reports))
+		for i := range checked.Reports {
+			if excerpts[i], err = v.service.payload(ctx, v.name, &checked.Reports[i], min(room, maxInline)); err != nil {
+				return nil, err
+			}
+		}
+
 		if waited == nil {
 			waited = &checked
 		}
@@ -149,7 +175,7 @@ const nextAwaited = "it waits for your user to answer: tell them; you cannot ans
 // much room for each. Shortened says
 // that the wait asked for was longer than a wait can be; waited are the reports
 // that tell how long it was.
-func (s *Service) answers(checked background.Checked, excerpts []excerpt, n, room int, shortened bool, waited []background.Report) any {
+func (s *Service) answers(checked background.CheckResult, excerpts []excerpt, n, room int, shortened bool, waited []background.Report) any {
 	reports := make([]report, len(checked.Reports))
 	for i, r := range checked.Reports {
 		r.WaitedSeconds = waited[min(i, len(waited)-1)].WaitedSeconds

@@ -213,7 +213,7 @@ func outcome(ctx context.Context, r abi.Result, err error) (background.Outcome, 
 
 // limitKinds are the kinds of errors of runs that reached a limit.
 var limitKinds = map[abi.Limit]background.ErrorKind{
-	abi.LimitFuel: background.KindFuelExhausted, abi.LimitMemory: background.KindMemoryLimit, abi.LimitOutput: background.KindOutputLimit,
+	abi.LimitFuel: KindFuelExhausted, abi.LimitMemory: KindMemoryLimit, abi.LimitOutput: KindOutputLimit,
 }
 
 // errorKind maps the end of a call to the reason why a run failed.
@@ -222,13 +222,13 @@ func errorKind(r abi.Result, err error) background.ErrorKind {
 	case r.Kind == abi.ToolError && (err == nil || errors.Is(err, host.ErrABI)): // the latter is a plugin that cannot be compiled
 		return background.KindToolError
 	case r.Kind == abi.ConnectionRequired:
-		return background.KindConnectionRequired
+		return KindConnectionRequired
 	case errors.Is(err, host.ErrDenied):
 		return background.KindRejected
 	case errors.Is(err, host.ErrFiles):
-		return background.KindLimit
+		return KindLimit
 	case errors.Is(err, host.ErrTrap):
-		return background.KindTrap
+		return KindTrap
 	case limitKinds[r.Limit] != "":
 		return limitKinds[r.Limit]
 	}

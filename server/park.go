@@ -112,7 +112,7 @@ func (s *Service) callParking(ctx context.Context, tool *plugins.Tool, call host
 		}
 		return answerParked(ran.Run, b.park)
 	case errors.As(err, &limit):
-		return explain(refuse("%s was stopped after %gs: it would have continued in the background, but %v", tool.Name, b.park.Seconds(), limit))
+		return explain(refuse("%s was stopped after %gs: it would have continued in the background, but %s", tool.Name, b.park.Seconds(), limitText(limit)))
 	case errors.Is(err, background.ErrClosed):
 		return explain(errShutdown)
 	case !ended:

@@ -45,7 +45,7 @@ func restarted(cfg Config) Config {
 func (s service) whole(run background.Run) background.Run {
 	s.t.Helper()
 	for part, to := range map[engine.Part]*json.RawMessage{engine.PartArgs: &run.Args, engine.PartResult: &run.Result, engine.PartContent: &run.Content} {
-		data, err := s.Runs().Payload(s.t.Context(), run.Session, run.ID, part)
+		data, err := s.runs.Payload(s.t.Context(), run.Session, run.ID, part)
 		require.NoError(s.t, err)
 		*to = data
 	}

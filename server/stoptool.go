@@ -9,7 +9,7 @@ import (
 
 // stopped is the answer of stop_background.
 type stopped struct {
-	background.Stopped
+	background.StopResult
 	excerpt
 	DryRun bool `json:"dry_run,omitempty"`
 }
@@ -45,12 +45,12 @@ func stop(ctx context.Context, s *Service, req Request) (any, error) {
 	if req.DryRun {
 		run, err := s.runs.Get(ctx, req.Session, in.ID)
 		done := run.Status.Terminal()
-		return stopped{Stopped: background.Stopped{TaskID: run.ID, Status: run.Status, AlreadyFinished: done, Unsaved: run.Unsaved}, DryRun: true}, err
+		return stopped{StopResult: background.StopResult{TaskID: run.ID, Status: run.Status, AlreadyFinished: done, Unsaved: run.Unsaved}, DryRun: true}, err
 	}
 
 	answer, err := s.runs.Stop(ctx, req.Session, in.ID, background.StopRequest{Force: in.Force, Reason: in.Reason})
 	large := cut(&answer.Result, &answer.Content, maxInline)
-	return stopped{Stopped: answer, excerpt: large}, err
+	return stopped{StopResult: answer, excerpt: large}, err
 }
 
 // stopSchedule disables a schedule. A run it started continues.
