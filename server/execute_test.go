@@ -59,7 +59,7 @@ func TestRunKeepsWhatCallGives(t *testing.T) {
 			id := s.spawn(alice, tool, `{}`)
 			runs, err := s.runs.Wait(t.Context(), alice, []string{id}, background.UntilAny)
 			require.NoError(t, err)
-			run := runs[0]
+			run := s.whole(runs[0])
 			require.Equal(t, string(want.Value), string(run.Result), tool)
 			require.Equal(t, want.Content, blocks(run.Content), tool)
 			require.Equal(t, want.Kind == abi.ToolError, run.Error != nil, tool)
@@ -172,7 +172,7 @@ func TestPluginContext(t *testing.T) {
 		id := s.spawn(alice, "context", `{}`)
 		runs, err := s.runs.Wait(t.Context(), alice, []string{id}, background.UntilAll)
 		require.NoError(t, err)
-		require.Equal(t, abi.Context{CallID: id, Session: alice, Attempt: 1, Fuel: host.DefaultFuel, TimeoutMS: 300_000}, told(runs[0].Result))
+		require.Equal(t, abi.Context{CallID: id, Session: alice, Attempt: 1, Fuel: host.DefaultFuel, TimeoutMS: 300_000}, told(s.whole(runs[0]).Result))
 		require.Equal(t, background.OriginSpawned, runs[0].Origin)
 	})
 }
