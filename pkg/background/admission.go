@@ -28,7 +28,8 @@ type admission struct {
 	mu      sync.Mutex
 	used    int
 	backlog bool   // there may be runs to claim
-	hints   uint64 // how often the engine said so
+	hints   uint64 // how often the engine gave a hint
+	coming  bool   // a claim waits for its turn
 	failing bool   // the last claim failed; logged once
 }
 
@@ -62,16 +63,16 @@ func (a *admission) release() {
 	a.expect(false)
 }
 
-// expect claims runs if there may be some; hinted says that the engine said so.
+// expect claims runs soon if there may be some; hinted says that something was
+// queued, or a permit came back. Claims that wait for their turn are one.
 func (a *admission) expect(hinted bool) {
 	a.mu.Lock()
+	defer a.mu.Unlock()
 	if hinted {
 		a.hints++
-		a.backlog = true
 	}
-	backlog := a.backlog
-	a.mu.Unlock()
-	if backlog && !a.runs.isClosing() {
+	if (hinted || a.backlog) && !a.coming && !a.runs.isClosing() {
+		a.coming = true
 		go a.claim()
 	}
 }
@@ -104,6 +105,9 @@ func (a *admission) renewed(queued bool, seen uint64) {
 func (a *admission) claim() {
 	a.turn.Lock()
 	defer a.turn.Unlock()
+	a.mu.Lock()
+	a.coming = false
+	a.mu.Unlock()
 	a.fill()
 }
 
@@ -219,6 +223,9 @@ func (a *admission) enqueue(ctx context.Context, run engine.Run) error {
 	if err := a.submit(ctx, run, nil); err != nil {
 		return err
 	}
+	a.mu.Lock()
+	a.backlog = true
+	a.mu.Unlock()
 	a.expect(true)
 	return nil
 }
