@@ -145,6 +145,10 @@ func (e *Engine) permitted(run engine.Run, permits engine.Permits, session error
 		most = permits.Parked
 	}
 
+	if few := len(e.active); (most == 0 || few < most) && (permits.Owner == 0 || few < permits.Owner) {
+		return nil
+	}
+
 	owner, owned := e.quota.OwnerOf(run.Session), 0
 	var active []string
 	for _, r := range e.active {
