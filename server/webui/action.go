@@ -11,42 +11,39 @@ import (
 )
 
 const (
-	operator    = "operator"  // who asks, in records
+	operator    = "operator"  // who stops a run, in its record
 	formTimeout = time.Second // how long a form waits for its effect; then the page shows the progress
 	maxForm     = 8 << 10     // bytes of a form
 )
 
-// form reads a posted form.
-func form(w http.ResponseWriter, r *http.Request) error {
+// readForm reads a posted form.
+func readForm(w http.ResponseWriter, r *http.Request) error {
 	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || media != "application/x-www-form-urlencoded" {
 		return &refusal{http.StatusUnsupportedMediaType, "Only forms of this page are taken"}
 	}
+
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
-	if err := r.ParseForm(); err != nil {
-		var large *http.MaxBytesError
-		if errors.As(err, &large) {
-			return err
-		}
+	var large *http.MaxBytesError
+	switch err := r.ParseForm(); {
+	case errors.As(err, &large):
+		return &refusal{http.StatusRequestEntityTooLarge, "The form is too large"}
+	case err != nil:
 		return &refusal{http.StatusBadRequest, "The form cannot be read"}
 	}
 	return nil
 }
 
 // stop stops a run, and returns to its page.
-func (s *site) stop(w http.ResponseWriter, r *http.Request) error {
-	if err := form(w, r); err != nil {
-		return err
-	}
-	run, err := s.record(r)
-	if err != nil {
+func (s *site) stop(w http.ResponseWriter, r *http.Request, run wire.Run) error {
+	if err := readForm(w, r); err != nil {
 		return err
 	}
 
 	ctx, cancel := context.WithTimeout(r.Context(), formTimeout)
 	defer cancel()
 	how := wire.Stop{Force: r.PostForm.Get("force") == "true", Reason: r.PostForm.Get("reason")}
-	_, err = s.service.Session(run.Session).Stop(ctx, run.TaskID, operator, how)
+	_, err := s.service.Session(run.Session).Stop(ctx, run.TaskID, operator, how)
 	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
@@ -58,7 +55,7 @@ func (s *site) stop(w http.ResponseWriter, r *http.Request) error {
 
 // disable keeps a schedule from firing again, and returns to the schedules.
 func (s *site) disable(w http.ResponseWriter, r *http.Request) error {
-	if err := form(w, r); err != nil {
+	if err := readForm(w, r); err != nil {
 		return err
 	}
 	id := r.PathValue("schedule")
@@ -67,10 +64,10 @@ func (s *site) disable(w http.ResponseWriter, r *http.Request) error {
 	}
 
 	schedule, err := s.service.AllSessions().Unschedule(r.Context(), id)
-	if notFound(err) {
+	switch {
+	case notFound(err):
 		return errNoSchedule
-	}
-	if err != nil {
+	case err != nil:
 		return err
 	}
 
@@ -88,11 +85,7 @@ func download(w http.ResponseWriter, name string) {
 }
 
 // output sends the raw output of a run that was kept so far.
-func (s *site) output(w http.ResponseWriter, r *http.Request) error {
-	run, err := s.record(r)
-	if err != nil {
-		return err
-	}
+func (s *site) output(w http.ResponseWriter, r *http.Request, run wire.Run) error {
 	log, err := s.service.Session(run.Session).Log(r.Context(), run.TaskID)
 	if err != nil {
 		return err
@@ -106,17 +99,13 @@ func (s *site) output(w http.ResponseWriter, r *http.Request) error {
 }
 
 // artifact sends a file of a run that has ended.
-func (s *site) artifact(w http.ResponseWriter, r *http.Request) error {
-	run, err := s.record(r)
-	if err != nil {
-		return err
-	}
+func (s *site) artifact(w http.ResponseWriter, r *http.Request, run wire.Run) error {
 	name := r.PathValue("name")
 	file, err := s.service.Session(run.Session).Open(r.Context(), run.TaskID, name)
-	if notFound(err) {
+	switch {
+	case notFound(err):
 		return &refusal{http.StatusNotFound, "The run has no such file. Ended runs have " + wire.OutputLog + " and " + wire.ResultJSON}
-	}
-	if err != nil {
+	case err != nil:
 		return err
 	}
 

@@ -2,9 +2,9 @@ package webui
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
-	"unicode/utf8"
 
 	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/wire"
@@ -19,12 +19,11 @@ const (
 
 // A tail is the end of a run's output, which grows.
 type tail struct {
-	service *server.Service
 	attempt int
 	known   bool
 	at      int64 // where to continue reading
 	ended   bool  // all of it was read
-	pieces  []piece
+	Pieces  []piece
 }
 
 // A piece is some lines of an output, and an element of its own: adding a line
@@ -34,38 +33,39 @@ type piece struct {
 	From    int64
 	Gap     int64 // bytes before it that were not kept
 	data    []byte
-	row     *row // rendered; nil if it has changed
 }
 
 // Text is the piece for people: without escape sequences and overwritten lines.
-func (p *piece) Text() string { return server.Clean(p.data) }
+func (p piece) Text() string { return server.Clean(p.data) }
 
 // ID is the id of its element.
-func (p *piece) ID() string { return fmt.Sprintf("out-%d-%d", p.Attempt, p.From) }
+func (p piece) ID() string { return fmt.Sprintf("out-%d-%d", p.Attempt, p.From) }
+
+// Earlier reports whether there is more before what is shown.
+func (t tail) Earlier() bool { return len(t.Pieces) > 0 && t.Pieces[0].From > 0 }
 
 // read reads new output; only the end of it if it is more than a page shows.
-func (t *tail) read(ctx context.Context, run wire.Run) error {
+func (t *tail) read(ctx context.Context, session server.Session, run wire.Run) error {
 	if run.Attempt != t.attempt {
-		*t = tail{service: t.service, attempt: run.Attempt}
+		*t = tail{attempt: run.Attempt}
 	}
 
-	log := t.service.Session(run.Session)
 	for reads := 0; reads < mostReads && !t.ended; reads++ {
 		from := t.at
 		if !t.known {
 			from = -firstOutput
 		}
-		c, err := log.Tail(ctx, run.TaskID, from, mostOutput)
-		if err != nil {
+		c, err := session.Tail(ctx, run.TaskID, from, mostOutput)
+		switch {
+		case err != nil:
 			return err
-		}
-		if t.known && c.End-t.at > mostOutput {
-			t.pieces, t.known = nil, false
+		case !t.known:
+			t.begin(&c)
+		case c.End-t.at > mostOutput:
+			t.Pieces, t.known = nil, false
 			continue
 		}
-		if !t.known {
-			t.begin(&c)
-		}
+
 		t.take(c)
 		if len(c.Data) == 0 || t.at >= c.End {
 			t.ended = run.Status.Terminal()
@@ -78,28 +78,29 @@ func (t *tail) read(ctx context.Context, run wire.Run) error {
 
 // begin starts with the first chunk, cut to whole lines if possible.
 func (t *tail) begin(c *server.Chunk) {
-	t.known, t.at = true, c.Offset
 	if i := bytes.IndexByte(c.Data, '\n') + 1; c.Offset > 0 && i < len(c.Data) {
 		c.Data, c.Offset = c.Data[i:], c.Offset+int64(i)
-		t.at = c.Offset
 	}
+	t.known, t.at = true, c.Offset
 }
 
 // take adds a chunk to the pieces.
 func (t *tail) take(c server.Chunk) {
 	gap := c.Offset - t.at
+	t.at = c.Offset
+
 	for data := c.Data; len(data) > 0; {
-		last := len(t.pieces) - 1
-		if last < 0 || gap > 0 || len(t.pieces[last].data) >= pieceOutput {
-			t.pieces = append(t.pieces, piece{Attempt: t.attempt, From: c.Offset + int64(len(c.Data)-len(data)), Gap: gap})
+		last := len(t.Pieces) - 1
+		if last < 0 || gap > 0 || len(t.Pieces[last].data) >= pieceOutput {
+			t.Pieces = append(t.Pieces, piece{Attempt: t.attempt, From: t.at, Gap: gap})
 			gap, last = 0, last+1
 		}
-		p := &t.pieces[last]
+
+		p := &t.Pieces[last]
 		n := fill(data, pieceOutput-len(p.data))
-		p.data, p.row = append(p.data, data[:n]...), nil
-		data = data[n:]
+		p.data = append(p.data, data[:n]...)
+		data, t.at = data[n:], t.at+int64(n)
 	}
-	t.at = c.Offset + int64(len(c.Data))
 }
 
 // fill returns how much of data goes into a piece that has room: whole lines, or
@@ -111,55 +112,16 @@ func fill(data []byte, room int) int {
 	if i := bytes.LastIndexByte(data[:room], '\n'); i >= 0 {
 		return i + 1
 	}
-	for n := room; n > max(0, room-utf8.UTFMax); n-- {
-		if utf8.RuneStart(data[n]) {
-			return n
-		}
-	}
-	return room
+	return cmp.Or(room-server.PartialRune(data[:room]), room)
 }
 
 // forget drops the oldest pieces when there are too many.
 func (t *tail) forget() {
 	n := 0
-	for _, p := range t.pieces {
-		n += len(p.data)
-	}
-
-	drop := 0
-	for ; n > mostOutput; drop++ {
-		n -= len(t.pieces[drop].data)
-	}
-	t.pieces = t.pieces[drop:]
-}
-
-// rows are the pieces as elements.
-func (t *tail) rows() ([]row, error) {
-	rows := make([]row, len(t.pieces))
-	for i := range t.pieces {
-		p := &t.pieces[i]
-		if p.row == nil {
-			made, err := newRow("output-row", p.ID(), p)
-			if err != nil {
-				return nil, err
-			}
-			p.row = &made
+	for i := len(t.Pieces) - 1; i >= 0; i-- {
+		if n += len(t.Pieces[i].data); n > mostOutput {
+			t.Pieces = t.Pieces[i+1:]
+			return
 		}
-		rows[i] = *p.row
-	}
-	return rows, nil
-}
-
-// An outputView describes an output.
-type outputView struct {
-	ID      string
-	Any     bool
-	Earlier bool // there is more before what is shown
-	Active  bool
-}
-
-func (t *tail) about(run wire.Run) outputView {
-	return outputView{
-		ID: run.TaskID, Any: len(t.pieces) > 0, Earlier: len(t.pieces) > 0 && t.pieces[0].From > 0, Active: !run.Status.Terminal(),
 	}
 }

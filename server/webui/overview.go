@@ -5,7 +5,6 @@ import (
 	"context"
 	"net/http"
 	"slices"
-	"time"
 
 	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/wire"
@@ -35,7 +34,7 @@ func (o *overview) changed(e wire.Event) bool {
 	if e.Schedule != nil {
 		return false
 	}
-	o.known = o.known && progressesOne(o.active, e)
+	o.known = o.known && anyProgresses(o.active, e)
 	return true
 }
 
@@ -63,25 +62,17 @@ func (o *overview) readRuns(ctx context.Context) (err error) {
 	return nil
 }
 
-func (o *overview) read(ctx context.Context, now time.Time) ([]part, error) {
+func (o *overview) read(ctx context.Context) ([]section, error) {
 	if err := o.readRuns(ctx); err != nil {
 		return nil, err
 	}
 
-	var c collect
-	c.add(whole("problems", newProblems(o.site.service.Findings())))
-	c.add(whole("usage", newUsage(o.site.service.Stats())))
-	for _, l := range []struct {
-		id   string
-		runs []wire.Run
-	}{{"active", o.active}, {"ended", o.ended}} {
-		rows, err := runRows(l.id+"-row", l.runs, now)
-		if err != nil {
-			return nil, err
-		}
-		c.add(list(l.id, len(rows), rows))
-	}
-	return c.parts, c.err
+	return []section{
+		{id: "problems", data: newProblems(o.site.service.Findings())},
+		{id: "usage", data: newUsage(o.site.service.Stats())},
+		{id: "active", data: len(o.active), row: "active-row", items: runItems(o.active)},
+		{id: "ended", data: len(o.ended), row: "ended-row", items: runItems(o.ended)},
+	}, nil
 }
 
 // problems are the first problems the operator has to look at.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"html/template"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/toolhost/toolhost/internal/human"
@@ -18,105 +19,113 @@ type page interface {
 	name() (title, menu string)
 	// changed notes an event, and reports whether the page shows something else now.
 	changed(e wire.Event) bool
-	// read reads what is not up to date, and returns the parts of the page in
+	// read reads what is not up to date, and returns the sections of the page in
 	// order. If what it shows is gone, the error has the reason not_found.
-	read(ctx context.Context, now time.Time) ([]part, error)
+	read(ctx context.Context) ([]section, error)
 }
 
-// A part is one element of a page, which is replaced when it changes. Each of its
-// rows is replaced by itself, so that a moving progress bar does not send a whole
-// table.
+// A section is one element of a page, not rendered yet. Its template has its id;
+// a section with rows has two, its id with -begin and -end.
+type section struct {
+	id    string
+	data  any
+	row   string // the template of a row; empty: no rows
+	items []item
+}
+
+// An item is the data of a row, and the id of its element.
+type item struct {
+	id   string
+	data any
+}
+
+// itemsOf returns an item for each of all.
+func itemsOf[T any](all []T, id func(T) string) []item {
+	items := make([]item, len(all))
+	for i, v := range all {
+		items[i] = item{id(v), v}
+	}
+	return items
+}
+
+// A part is a rendered section. Each of its rows can be replaced by itself, so
+// that a moving progress bar does not send a whole table.
 type part struct {
-	id            string // of the element; id-rows is the element that has the rows
-	before, after []byte
+	id            string
+	before, after string
 	rows          []row
 }
 
-type row struct {
-	id   string
-	html []byte
-}
+type row struct{ id, html string }
 
 // html is the whole element.
-func (p part) html() []byte {
-	var b bytes.Buffer
-	b.Write(p.before)
+func (p part) html() string {
+	var b strings.Builder
+	b.WriteString(p.before)
 	for _, r := range p.rows {
-		b.Write(r.html)
+		b.WriteString(r.html)
 	}
-	b.Write(p.after)
-	return b.Bytes()
+	b.WriteString(p.after)
+	return b.String()
 }
 
 // templates are the templates of all pages.
 var templates = template.Must(template.New("").Funcs(template.FuncMap{
 	"asset": asset, "size": human.Bytes, "span": span, "seconds": seconds, "int": number[int], "long": number[int64], "brief": brief,
-	"claims": claims, "effects": effects,
+	"moment": newMoment, "state": stateOf, "bar": newBar, "took": took, "claims": claims, "effects": effects,
 }).ParseFS(files, "templates/*.html"))
 
 // render executes a template.
-func render(name string, data any) (template.HTML, error) {
+func render(name string, data any) (string, error) {
 	var b bytes.Buffer
-	if err := templates.ExecuteTemplate(&b, name, data); err != nil {
-		return "", err
+	err := templates.ExecuteTemplate(&b, name, data)
+	return string(human.Visible(b.Bytes())), err
+}
+
+// render renders the section.
+func (s section) render() (p part, err error) {
+	p.id = s.id
+	if s.row == "" {
+		p.before, err = render(s.id, s.data)
+		return p, err
 	}
-	return template.HTML(human.Visible(b.Bytes())), nil
+
+	if p.before, err = render(s.id+"-begin", s.data); err != nil {
+		return p, err
+	}
+	for _, i := range s.items {
+		html, err := render(s.row, i.data)
+		if err != nil {
+			return p, err
+		}
+		p.rows = append(p.rows, row{i.id, html})
+	}
+	p.after, err = render(s.id+"-end", s.data)
+	return p, err
 }
 
-// whole is a part without rows.
-func whole(id string, data any) (part, error) {
-	html, err := render(id, data)
-	return part{id: id, before: []byte(html)}, err
-}
-
-// list is a part with rows: the templates are its id with -begin and -end.
-func list(id string, data any, rows []row) (part, error) {
-	before, err := render(id+"-begin", data)
+// parts reads a page, and renders it.
+func parts(ctx context.Context, p page) ([]part, error) {
+	sections, err := p.read(ctx)
 	if err != nil {
-		return part{}, err
+		return nil, err
 	}
-	after, err := render(id+"-end", data)
-	return part{id: id, before: []byte(before), rows: rows, after: []byte(after)}, err
-}
 
-// newRow renders a row.
-func newRow(template, id string, data any) (row, error) {
-	html, err := render(template, data)
-	return row{id, []byte(html)}, err
-}
-
-// newRows renders a row for each of all, from what view returns for it.
-func newRows[T any](template string, all []T, view func(T) (id string, data any)) ([]row, error) {
-	rows := make([]row, len(all))
-	for i, v := range all {
-		id, data := view(v)
-		var err error
-		if rows[i], err = newRow(template, id, data); err != nil {
+	parts := make([]part, len(sections))
+	for i, s := range sections {
+		if parts[i], err = s.render(); err != nil {
 			return nil, err
 		}
 	}
-	return rows, nil
+	return parts, nil
 }
 
-// collect gathers parts until one fails.
-type collect struct {
-	parts []part
-	err   error
-}
-
-func (c *collect) add(p part, err error) {
-	c.parts = append(c.parts, p)
-	if c.err == nil {
-		c.err = err
-	}
-}
-
-// A frame is what is around the parts of a page.
+// A frame is what is around the sections of a page.
 type frame struct {
 	Title, Menu string
 	Version     string
 	Build       string
-	Live        bool // its parts can be streamed
+	Live        bool // its changes can be streamed
 	Now         *moment
 	Address     string // of this page
 	Body        template.HTML
@@ -124,7 +133,7 @@ type frame struct {
 
 // document answers with a page as it is now.
 func (s *site) document(w http.ResponseWriter, r *http.Request, p page) error {
-	parts, err := p.read(r.Context(), time.Now())
+	parts, err := parts(r.Context(), p)
 	if err != nil {
 		return err
 	}
@@ -140,8 +149,7 @@ func (s *site) document(w http.ResponseWriter, r *http.Request, p page) error {
 
 // write answers with a document.
 func (s *site) write(w http.ResponseWriter, r *http.Request, status int, f frame) {
-	now := time.Now()
-	f.Version, f.Build, f.Now, f.Address = s.version, build, at(now, now), r.URL.RequestURI()
+	f.Version, f.Build, f.Now, f.Address = s.version, build, newMoment(time.Now()), r.URL.RequestURI()
 	html, err := render("layout", f)
 	if err != nil {
 		s.log.Error("page not rendered", "path", r.URL.Path, "error", err)

@@ -9,19 +9,19 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// maxDescription is how much of a description is shown, in bytes.
-const maxDescription = 300
+const (
+	maxDescription = 300 // bytes of a description that are shown
+	// pluginsAge is how long the list of plugins is shown without reading it again:
+	// it changes when the operator changes something, and reading it may read files.
+	pluginsAge = 5 * time.Second
+)
 
 // pluginsPage shows what is loaded, what was granted, and what is wrong.
 type pluginsPage struct {
-	site   *site
-	readAt time.Time
-	parts  []part // as of readAt
+	site     *site
+	readAt   time.Time
+	sections []section // as of readAt
 }
-
-// pluginsAge is how long the list of plugins is shown without reading it again:
-// it changes when the operator changes something, and reading it may read files.
-const pluginsAge = 5 * time.Second
 
 func (s *site) plugins(*http.Request) (page, error) { return &pluginsPage{site: s}, nil }
 
@@ -29,9 +29,9 @@ func (*pluginsPage) name() (title, menu string) { return "Plugins", "/ui/plugins
 
 func (*pluginsPage) changed(wire.Event) bool { return false } // it is read now and then
 
-func (p *pluginsPage) read(ctx context.Context, now time.Time) ([]part, error) {
-	if p.parts != nil && now.Sub(p.readAt) < pluginsAge {
-		return p.parts, nil
+func (p *pluginsPage) read(ctx context.Context) ([]section, error) {
+	if p.sections != nil && time.Since(p.readAt) < pluginsAge {
+		return p.sections, nil
 	}
 	loaded, found, err := p.site.service.Catalog(ctx)
 	if err != nil {
@@ -39,19 +39,17 @@ func (p *pluginsPage) read(ctx context.Context, now time.Time) ([]part, error) {
 	}
 
 	tools := 0
-	rows, err := newRows("plugins-row", loaded, func(l wire.Plugin) (string, any) {
+	for _, l := range loaded {
 		tools += len(l.Tools)
-		return "plugin-" + l.Name, l
-	})
-	if err != nil {
-		return nil, err
 	}
-
-	var c collect
-	c.add(whole("problems", newProblems(found)))
-	c.add(list("plugins", struct{ N, Tools int }{len(rows), tools}, rows))
-	p.readAt, p.parts = now, c.parts
-	return c.parts, c.err
+	p.readAt, p.sections = time.Now(), []section{
+		{id: "problems", data: newProblems(found)},
+		{
+			id: "plugins", data: struct{ N, Tools int }{len(loaded), tools},
+			row: "plugins-row", items: itemsOf(loaded, func(l wire.Plugin) string { return "plugin-" + l.Name }),
+		},
+	}
+	return p.sections, nil
 }
 
 // brief cuts a description.

@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
-	"slices"
 	"time"
 
 	"github.com/toolhost/toolhost/server/wire"
@@ -21,9 +20,9 @@ const (
 type runPage struct {
 	site *site
 	id   string
-	runView
-	result resultView
-	output tail
+	wire.Run
+	Result resultView
+	Output tail
 	known  bool // the run is up to date
 }
 
@@ -39,7 +38,7 @@ func (s *site) run(r *http.Request) (page, error) {
 	if !wire.IsRunID(id) {
 		return nil, errNoRun
 	}
-	return &runPage{site: s, id: id, output: tail{service: s.service}}, nil
+	return &runPage{site: s, id: id}, nil
 }
 
 func (p *runPage) name() (title, menu string) { return cmp.Or(p.Title, "Run"), "/ui/runs" }
@@ -48,50 +47,38 @@ func (p *runPage) name() (title, menu string) { return cmp.Or(p.Title, "Run"), "
 // would read its arguments each time.
 func (p *runPage) changed(e wire.Event) bool {
 	switch {
-	case e.Kind == wire.EventMissed:
-	case e.Run == nil || e.Run.TaskID != p.id:
-		return false
 	case progresses(&p.Run, e):
 		return true
+	case e.Kind != wire.EventMissed && (e.Run == nil || e.Run.TaskID != p.id):
+		return false
 	}
 	p.known = false
 	return true
 }
 
-func (p *runPage) read(ctx context.Context, now time.Time) ([]part, error) {
+func (p *runPage) read(ctx context.Context) ([]section, error) {
 	if !p.known {
 		run, err := p.site.service.AllSessions().WholeRun(ctx, p.id)
 		if err != nil {
 			return nil, err
 		}
-		p.result = showResult(run.Result)
+		p.Result = showResult(run.Result)
 		run.Result, run.Content = nil, nil // they may be large
 		p.known, p.Run = true, run
 	}
 
-	p.runView = newRunView(p.Run, now)
-	if err := p.output.read(ctx, p.Run); err != nil {
+	if err := p.Output.read(ctx, p.site.service.Session(p.Session), p.Run); err != nil {
 		return nil, err
 	}
-	return p.parts()
+	return p.sections(), nil
 }
 
-func (p *runPage) parts() ([]part, error) {
-	rows, err := p.output.rows()
-	if err != nil {
-		return nil, err
+func (p *runPage) sections() []section {
+	return []section{
+		{id: "run", data: p}, {id: "stop", data: p}, {id: "end", data: p},
+		{id: "output", data: p, row: "output-row", items: itemsOf(p.Output.Pieces, piece.ID)},
+		{id: "facts", data: p},
 	}
-
-	var c collect
-	c.add(whole("run", p.runView))
-	c.add(whole("stop", p.runView))
-	c.add(whole("end", struct {
-		runView
-		Result resultView
-	}{p.runView, p.result}))
-	c.add(list("output", p.output.about(p.Run), rows))
-	c.add(whole("facts", p.runView))
-	return c.parts, c.err
 }
 
 // showResult indents a result for reading, and cuts it.
@@ -106,28 +93,16 @@ func showResult(result json.RawMessage) resultView {
 	return resultView{cut(string(text[:min(len(text), maxShown+1)]), maxShown), int64(len(result)), len(text) > maxShown}
 }
 
-// A runView is a run as pages show it.
-type runView struct {
-	wire.Run
-	State    state
-	Bar      *bar
-	Took     time.Duration // so far, or in all; 0 if it never started
-	Created  *moment
-	Started  *moment
-	Finished *moment
-	Due      *moment // of a scheduled run
+func runItems(runs []wire.Run) []item {
+	return itemsOf(runs, func(r wire.Run) string { return "run-" + r.TaskID })
 }
 
-func newRunView(r wire.Run, now time.Time) runView {
-	return runView{
-		Run: r, State: stateOf(r), Bar: newBar(r.Progress), Took: r.Elapsed(now),
-		Created: at(r.CreatedAt, now), Started: at(r.StartedAt, now), Finished: at(r.FinishedAt, now), Due: at(r.ScheduledFor, now),
+// took is how long a run has taken so far, or took in all.
+func took(r wire.Run) string {
+	if r.StartedAt.IsZero() {
+		return "–"
 	}
-}
-
-// runRows renders rows of runs.
-func runRows(template string, runs []wire.Run, now time.Time) ([]row, error) {
-	return newRows(template, runs, func(r wire.Run) (string, any) { return "run-" + r.TaskID, newRunView(r, now) })
+	return span(r.Elapsed(time.Now()))
 }
 
 // progresses brings a run up to date with an event of its progress, and reports
@@ -140,13 +115,14 @@ func progresses(r *wire.Run, e wire.Event) bool {
 	return true
 }
 
-// progressesOne is progresses for one of several runs.
-func progressesOne(runs []wire.Run, e wire.Event) bool {
-	if e.Kind != wire.EventBeat {
-		return false
+// anyProgresses is progresses for one of several runs.
+func anyProgresses(runs []wire.Run, e wire.Event) bool {
+	for i := range runs {
+		if progresses(&runs[i], e) {
+			return true
+		}
 	}
-	i := slices.IndexFunc(runs, func(r wire.Run) bool { return r.TaskID == e.Run.TaskID })
-	return i >= 0 && progresses(&runs[i], e)
+	return false
 }
 
 // A state shows how a run is by a word and a sign, never by its color alone.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"net/url"
-	"time"
 
 	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/wire"
@@ -50,7 +49,7 @@ func (f runFilter) address() string {
 }
 
 func (s *site) runs(r *http.Request) (page, error) {
-	session, err := param(r, "session", maxSession)
+	session, err := sessionParam(r)
 	if err != nil {
 		return nil, err
 	}
@@ -68,11 +67,11 @@ func (p *runsPage) changed(e wire.Event) bool {
 	if !about && e.Kind != wire.EventMissed {
 		return false
 	}
-	p.known = p.known && progressesOne(p.runs, e)
+	p.known = p.known && anyProgresses(p.runs, e)
 	return true
 }
 
-func (p *runsPage) read(ctx context.Context, now time.Time) ([]part, error) {
+func (p *runsPage) read(ctx context.Context) ([]section, error) {
 	if !p.known {
 		found, err := p.site.service.AllSessions().Runs(ctx, server.RunQuery{
 			Session: p.filter.Session, Active: p.filter.Active, Before: p.filter.Before, Limit: rowsOfPage + 1,
@@ -84,14 +83,10 @@ func (p *runsPage) read(ctx context.Context, now time.Time) ([]part, error) {
 		p.runs = found[:min(len(found), rowsOfPage)]
 	}
 
-	rows, err := runRows("runs-row", p.runs, now)
-	if err != nil {
-		return nil, err
-	}
-	var c collect
-	c.add(whole("filter", p.filter))
-	c.add(list("runs", p.links(), rows))
-	return c.parts, c.err
+	return []section{
+		{id: "filter", data: p.filter},
+		{id: "runs", data: p.links(), row: "runs-row", items: runItems(p.runs)},
+	}, nil
 }
 
 // runLinks lead from one page of runs to others.

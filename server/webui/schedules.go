@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"slices"
-	"time"
 
 	"github.com/toolhost/toolhost/server/wire"
 )
@@ -22,7 +21,7 @@ type schedulesPage struct {
 }
 
 func (s *site) schedules(r *http.Request) (page, error) {
-	session, err := param(r, "session", maxSession)
+	session, err := sessionParam(r)
 	return &schedulesPage{site: s, session: session}, err
 }
 
@@ -64,26 +63,16 @@ func (p *schedulesPage) readSchedules(ctx context.Context) error {
 	return nil
 }
 
-// A scheduleView is a schedule as the page shows it.
-type scheduleView struct {
-	wire.Schedule
-	Once, Next, Last *moment
-}
-
-func (p *schedulesPage) read(ctx context.Context, now time.Time) ([]part, error) {
+func (p *schedulesPage) read(ctx context.Context) ([]section, error) {
 	if err := p.readSchedules(ctx); err != nil {
 		return nil, err
 	}
-	rows, err := newRows("schedules-row", p.found, func(s wire.Schedule) (string, any) {
-		return "schedule-" + s.ScheduleID, scheduleView{s, at(s.At, now), at(s.NextTriggerAt, now), at(s.LastTriggeredAt, now)}
-	})
-	if err != nil {
-		return nil, err
-	}
 
-	schedules, err := list("schedules", struct {
-		N, More int
-		Session string
-	}{len(rows), p.more, p.session}, rows)
-	return []part{schedules}, err
+	return []section{{
+		id: "schedules", data: struct {
+			N, More int
+			Session string
+		}{len(p.found), p.more, p.session},
+		row: "schedules-row", items: itemsOf(p.found, func(s wire.Schedule) string { return "schedule-" + s.ScheduleID }),
+	}}, nil
 }

@@ -26,15 +26,13 @@ const (
 const (
 	eventHello = "hello" // the stream has begun: all parts follow
 	eventPut   = "put"   // replace an element by HTML
-	eventAdd   = "add"   // append HTML to an element
-	eventDrop  = "drop"  // remove an element
 	eventGone  = "gone"  // the page shows something that no longer exists: the last event
 )
 
 // A change is a change of one element.
 type change struct {
-	ID   string `json:"id"` // of the element
-	HTML string `json:"html,omitempty"`
+	ID   string `json:"id"`
+	HTML string `json:"html"`
 }
 
 // A stream sends one client what changes on a page. Updates have a minimum
@@ -45,7 +43,6 @@ type stream struct {
 	flush func() error
 	page  page
 	shown map[string]part // what the client has
-	begun bool
 	spoke time.Time
 	out   bytes.Buffer
 }
@@ -78,6 +75,8 @@ func (st *stream) run(ctx context.Context, happens <-chan wire.Event) error {
 	tick := time.NewTicker(debounce)
 	defer tick.Stop()
 
+	st.out.WriteString("retry: 1000\n")
+	st.event(eventHello, build)
 	updated := time.Now()
 	done, err := st.update(ctx, updated)
 	for stale := false; err == nil && !done; {
@@ -102,14 +101,7 @@ func (st *stream) run(ctx context.Context, happens <-chan wire.Event) error {
 
 // update sends what the client does not have yet.
 func (st *stream) update(ctx context.Context, now time.Time) (done bool, err error) {
-	st.out.Reset()
-	if !st.begun {
-		st.begun = true
-		fmt.Fprintf(&st.out, "retry: 1000\n")
-		st.event(eventHello, build)
-	}
-
-	parts, err := st.page.read(ctx, now)
+	parts, err := parts(ctx, st.page)
 	switch {
 	case err != nil && server.ReasonOf(err).Code == wire.CodeNotFound:
 		st.event(eventGone, change{})
@@ -127,7 +119,7 @@ func (st *stream) update(ctx context.Context, now time.Time) (done bool, err err
 		st.out.WriteString(": alive\n\n")
 	}
 	st.spoke = now
-	if _, err = st.w.Write(st.out.Bytes()); err == nil {
+	if _, err = st.out.WriteTo(st.w); err == nil {
 		err = st.flush()
 	}
 	if err != nil {
@@ -141,42 +133,19 @@ func (st *stream) differences(parts []part) {
 	for _, now := range parts {
 		was, known := st.shown[now.id]
 		st.shown[now.id] = now
-		if known && bytes.Equal(was.before, now.before) && bytes.Equal(was.after, now.after) && st.rows(was, now) {
+		if !known || was.before != now.before || was.after != now.after || !slices.EqualFunc(was.rows, now.rows, sameRow) {
+			st.event(eventPut, change{now.id, now.html()})
 			continue
 		}
-		st.event(eventPut, change{now.id, string(now.html())})
-	}
-}
-
-// rows writes the events for rows that have changed, left at the beginning, or
-// come at the end. It reports false, and writes nothing, if more has changed.
-func (st *stream) rows(was, now part) bool {
-	if len(was.rows) == 0 || len(now.rows) == 0 {
-		return len(was.rows) == len(now.rows)
-	}
-
-	gone := slices.IndexFunc(was.rows, func(r row) bool { return r.id == now.rows[0].id })
-	if gone < 0 {
-		return false
-	}
-	kept := was.rows[gone:]
-	if len(kept) > len(now.rows) || !slices.EqualFunc(kept, now.rows[:len(kept)], func(a, b row) bool { return a.id == b.id }) {
-		return false
-	}
-
-	for _, r := range was.rows[:gone] {
-		st.event(eventDrop, change{ID: r.id})
-	}
-	for i, r := range now.rows[:len(kept)] {
-		if !bytes.Equal(r.html, kept[i].html) {
-			st.event(eventPut, change{r.id, string(r.html)})
+		for i, r := range now.rows {
+			if r != was.rows[i] {
+				st.event(eventPut, change{r.id, r.html})
+			}
 		}
 	}
-	if added := now.rows[len(kept):]; len(added) > 0 {
-		st.event(eventAdd, change{now.id + "-rows", string(part{rows: added}.html())})
-	}
-	return true
 }
+
+func sameRow(a, b row) bool { return a.id == b.id }
 
 // event writes an event.
 func (st *stream) event(name string, data any) {

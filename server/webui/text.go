@@ -37,40 +37,52 @@ func number[T int | int64 | float64](v T) string {
 	return whole
 }
 
-// seconds is span for a number of seconds.
-func seconds(n float64) string { return span(time.Duration(n * float64(time.Second))) }
-
 // spaced is a name of the API as words.
 func spaced(name string) string { return strings.ReplaceAll(name, "_", " ") }
 
-// span is how long something takes, for people.
+// seconds is span for a number of seconds.
+func seconds(n float64) string { return span(time.Duration(n * float64(time.Second))) }
+
+// span is how long something takes, for people: in two units at most.
 func span(d time.Duration) string {
 	s := int64(d / time.Second)
-	switch {
-	case s >= 86400:
-		return two(s/86400, "d", s%86400/3600, "h")
-	case s >= 3600:
-		return two(s/3600, "h", s%3600/60, "min")
-	case s >= 60:
-		return two(s/60, "min", s%60, "s")
+	for _, u := range []struct {
+		size int64
+		name string
+		part int64
+		of   string
+	}{{86400, "d", 3600, "h"}, {3600, "h", 60, "min"}, {60, "min", 1, "s"}} {
+		if rest := s % u.size / u.part; s >= u.size && rest > 0 {
+			return fmt.Sprintf("%d %s %d %s", s/u.size, u.name, rest, u.of)
+		} else if s >= u.size {
+			return fmt.Sprintf("%d %s", s/u.size, u.name)
+		}
 	}
 	return fmt.Sprintf("%d s", s)
 }
 
-// two is a time in two units, or in one if nothing is left for the other.
-func two(n int64, unit string, rest int64, smaller string) string {
-	if rest == 0 {
-		return fmt.Sprintf("%d %s", n, unit)
+// A moment is a time, as a page shows it.
+type moment struct {
+	ISO, Text string
+	Distance  string // from now
+}
+
+// newMoment returns nil for the zero time.
+func newMoment(t time.Time) *moment {
+	if t.IsZero() {
+		return nil
 	}
-	return fmt.Sprintf("%d %s %d %s", n, unit, rest, smaller)
+	t = t.UTC()
+	return &moment{t.Format(time.RFC3339), t.Format("2006-01-02 15:04:05"), distance(t, time.Now())}
 }
 
 // distance is how far away a time is, to the minute, so that it rarely changes.
 func distance(t, now time.Time) string {
-	d, format := t.Sub(now), "in %s"
+	d, format := t.Sub(now), "in %d %s"
 	if d < 0 {
-		d, format = -d, "%s ago"
+		d, format = -d, "%d %s ago"
 	}
+
 	m := int64(d / time.Minute)
 	switch {
 	case m < 1 && t.Before(now):
@@ -78,24 +90,9 @@ func distance(t, now time.Time) string {
 	case m < 1:
 		return "within a minute"
 	case m < 60:
-		return fmt.Sprintf(format, fmt.Sprintf("%d min", m))
+		return fmt.Sprintf(format, m, "min")
 	case m < 48*60:
-		return fmt.Sprintf(format, fmt.Sprintf("%d h", m/60))
+		return fmt.Sprintf(format, m/60, "h")
 	}
-	return fmt.Sprintf(format, fmt.Sprintf("%d d", m/(24*60)))
-}
-
-// A moment is a time, as a page shows it.
-type moment struct {
-	ISO, Text string
-	Distance  string // from now; "" where it does not help
-}
-
-// at returns nil for the zero time.
-func at(t, now time.Time) *moment {
-	if t.IsZero() {
-		return nil
-	}
-	t = t.UTC()
-	return &moment{t.Format(time.RFC3339), t.Format("2006-01-02 15:04:05"), distance(t, now)}
+	return fmt.Sprintf(format, m/(24*60), "d")
 }

@@ -17,7 +17,7 @@ package webui
 
 import (
 	"errors"
-	"fmt"
+	"html/template"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -62,9 +62,9 @@ func New(service *server.Service, cfg Config) http.Handler {
 	s.show("GET /ui/runs/{run}", s.run)
 	s.show("GET /ui/schedules", s.schedules)
 	s.show("GET /ui/plugins", s.plugins)
-	s.handle("GET /ui/runs/{run}/output", s.output)
-	s.handle("GET /ui/runs/{run}/artifacts/{name}", s.artifact)
-	s.handle("POST /ui/runs/{run}/stop", s.stop)
+	s.handleRun("GET /ui/runs/{run}/output", s.output)
+	s.handleRun("GET /ui/runs/{run}/artifacts/{name}", s.artifact)
+	s.handleRun("POST /ui/runs/{run}/stop", s.stop)
 	s.handle("POST /ui/schedules/{schedule}/disable", s.disable)
 	s.handle("GET /ui/static/{build}/{name}", static)
 	s.handle("/", func(http.ResponseWriter, *http.Request) error {
@@ -105,6 +105,21 @@ func (s *site) handle(pattern string, handle func(http.ResponseWriter, *http.Req
 	})
 }
 
+// handleRun is handle for requests about a run, of any session.
+func (s *site) handleRun(pattern string, handle func(http.ResponseWriter, *http.Request, wire.Run) error) {
+	s.handle(pattern, func(w http.ResponseWriter, r *http.Request) error {
+		id := r.PathValue("run")
+		if !wire.IsRunID(id) {
+			return errNoRun
+		}
+		run, err := s.service.AllSessions().Run(r.Context(), id)
+		if err != nil {
+			return err
+		}
+		return handle(w, r, run)
+	})
+}
+
 // show answers requests with a page, or a stream of its changes.
 func (s *site) show(pattern string, open func(*http.Request) (page, error)) {
 	s.handle(pattern, func(w http.ResponseWriter, r *http.Request) error {
@@ -112,7 +127,7 @@ func (s *site) show(pattern string, open func(*http.Request) (page, error)) {
 		if err != nil {
 			return err
 		}
-		if wantsEvents(r) {
+		if strings.Contains(r.Header.Get("Accept"), eventStream) {
 			return s.follow(w, r, p)
 		}
 		return s.document(w, r, p)
@@ -140,11 +155,8 @@ func notFound(err error) bool { return err != nil && server.ReasonOf(err).Code =
 // fail answers a request with an error.
 func (s *site) fail(w http.ResponseWriter, r *http.Request, err error) {
 	var refused *refusal
-	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &refused):
-	case errors.As(err, &large):
-		refused = &refusal{http.StatusRequestEntityTooLarge, "The form is too large"}
 	case notFound(err):
 		refused = errNoRun
 	case server.ReasonOf(err).Code == wire.CodeClosing, r.Context().Err() != nil: // or the client is gone
@@ -160,28 +172,14 @@ func (s *site) fail(w http.ResponseWriter, r *http.Request, err error) {
 		http.Error(w, refused.text, refused.status)
 		return
 	}
-	s.write(w, r, refused.status, frame{Title: http.StatusText(refused.status), Body: body})
+	s.write(w, r, refused.status, frame{Title: http.StatusText(refused.status), Body: template.HTML(body)})
 }
 
-// record returns the run a request names.
-func (s *site) record(r *http.Request) (wire.Run, error) {
-	id := r.PathValue("run")
-	if !wire.IsRunID(id) {
-		return wire.Run{}, errNoRun
+// sessionParam returns the session that a query names, or "".
+func sessionParam(r *http.Request) (string, error) {
+	session := r.URL.Query().Get("session")
+	if len(session) > maxSession {
+		return "", &refusal{http.StatusBadRequest, "The parameter session is too long"}
 	}
-	return s.service.AllSessions().Run(r.Context(), id)
-}
-
-// param returns a parameter of a query, or "".
-func param(r *http.Request, name string, most int) (string, error) {
-	value := r.URL.Query().Get(name)
-	if len(value) > most {
-		return "", &refusal{http.StatusBadRequest, fmt.Sprintf("The parameter %s is too long", name)}
-	}
-	return value, nil
-}
-
-// wantsEvents reports whether a client asks for a stream of events.
-func wantsEvents(r *http.Request) bool {
-	return strings.Contains(r.Header.Get("Accept"), eventStream)
+	return session, nil
 }

@@ -65,19 +65,11 @@ function morphChildren(is, want) {
 	}
 }
 
-const changes = {
-	put({ id, html }) {
-		const is = document.getElementById(id);
-		const want = parse(html).firstElementChild;
-		if (is && want) morph(is, want);
-	},
-	add({ id, html }) {
-		document.getElementById(id)?.append(parse(html));
-	},
-	drop({ id }) {
-		document.getElementById(id)?.remove();
-	},
-};
+function put({ id, html }) {
+	const is = document.getElementById(id);
+	const want = parse(html).firstElementChild;
+	if (is && want) morph(is, want);
+}
 
 function open() {
 	if (source || document.hidden) return;
@@ -88,9 +80,7 @@ function open() {
 		if (JSON.parse(event.data) !== document.documentElement.dataset.build) location.reload();
 		say("Live");
 	});
-	for (const [name, change] of Object.entries(changes)) {
-		source.addEventListener(name, (event) => change(JSON.parse(event.data)));
-	}
+	source.addEventListener("put", (event) => put(JSON.parse(event.data)));
 	source.addEventListener("gone", () => {
 		close();
 		say("Gone: the server does not have it any longer");
