@@ -6,19 +6,12 @@ import (
 	"time"
 )
 
-// admission is what a call holds, or waits for, before it may have an instance:
-// the mutex of its session if its tool is serial, which holds up nobody else, then
-// a slot among the calls of its module, and then one among all.
-//
-// A call that was made within another waits for nothing, since what it would wait
-// for may wait for that one: it runs in the slot of the other, and is refused if a
-// serial tool is busy.
+// admission is what a call holds before it may have an instance.
 type admission struct {
-	call   *call
-	serial *sessionQueue // whose slot it holds; nil if there is none
-	module bool          // it holds a slot among the calls of its module
-	host   bool          // it holds one among all calls
-	detach func()        // gives that back, once; nil: release does
+	serial     *sessionQueue // whose slot it holds; nil if there is none
+	detach     func()        // gives back the slot among all calls, once; nil: release does
+	moduleSlot bool          // it holds a slot among the calls of its module
+	hostSlot   bool          // it holds one among all calls
 }
 
 // sessionQueue is the queue of the serial calls of a session to a module.
@@ -27,12 +20,17 @@ type sessionQueue struct {
 	calls int // that run or wait
 }
 
-// acquire waits until the call may have an instance. Whatever it returns, release
-// has to be called.
-func (a *admission) acquire() error {
-	c := a.call
+// acquire waits until the call may have an instance: for the mutex of its session
+// if its tool is serial, which holds up nobody else, then for a slot among the
+// calls of its module, and then for one among all. Whatever it returns, release has
+// to be called.
+//
+// A call that was made within another waits for nothing, since what it would wait
+// for may wait for that one: it runs in the slot of the other, and is refused if a
+// serial tool is busy.
+func (c *call) acquire() error {
 	if c.Serial && !c.outer.holdsSerial(c) {
-		if err := a.lockSession(); err != nil {
+		if err := c.lockSession(); err != nil {
 			return err
 		}
 	}
@@ -40,59 +38,59 @@ func (a *admission) acquire() error {
 		return nil
 	}
 
-	if err := a.wait(c.module.slots); err != nil {
+	if err := c.wait(c.module.slots); err != nil {
 		return err
 	}
-	a.module = true
+	c.moduleSlot = true
 	if c.Background {
 		return nil
 	}
-	if err := a.wait(c.host.slots); err != nil {
+	if err := c.wait(c.host.slots); err != nil {
 		return err
 	}
-	a.host = true
+	c.hostSlot = true
 	if c.Admitted != nil {
-		a.detach = sync.OnceFunc(func() {
+		c.detach = sync.OnceFunc(func() {
 			c.host.slots.Release(c.client)
 			c.guest.Background()
 		})
-		c.Admitted(a.detach)
+		c.Admitted(c.detach)
 	}
 
 	return nil
 }
 
 // release gives back what acquire got.
-func (a *admission) release() {
-	if a.detach != nil {
-		a.detach()
-	} else if a.host {
-		a.call.host.slots.Release(a.call.client)
+func (c *call) release() {
+	if c.detach != nil {
+		c.detach()
+	} else if c.hostSlot {
+		c.host.slots.Release(c.client)
 	}
 
-	if a.module {
-		a.call.module.slots.Release(a.call.client)
+	if c.moduleSlot {
+		c.module.slots.Release(c.client)
 	}
-	if a.serial != nil {
-		a.serial.Release(a.call.client)
-		a.leaveSession(a.serial)
+	if c.serial != nil {
+		c.serial.Release(c.client)
+		c.module.leaveSession(c.Session, c.serial)
 	}
 }
 
 // wait waits for a slot of a queue, no longer than the call may take.
-func (a *admission) wait(q waitQueue) error {
-	c := a.call
+func (c *call) wait(q waitQueue) error {
 	if q.TryAcquire(c.client) {
 		return nil
 	}
 
-	n := &c.module.tally
-	add(n, &n.Waiting, 1)
-	began := time.Now()
+	t, began := &c.module.tally, time.Now()
+	t.count(func(n *Counts) { n.Waiting++ })
 	err := q.Acquire(&c.ctx, c.client)
-	add(n, &n.Waiting, -1)
-	add(n, &n.Waited, 1)
-	add(n, &n.WaitTime, time.Since(began))
+	t.count(func(n *Counts) {
+		n.Waiting--
+		n.Waited++
+		n.WaitTime += time.Since(began)
+	})
 	if err != nil {
 		return &WaitedError{Err: c.interrupted(), For: q.reason(err)}
 	}
@@ -100,8 +98,8 @@ func (a *admission) wait(q waitQueue) error {
 }
 
 // lockSession waits until no other serial call of the session runs.
-func (a *admission) lockSession() error {
-	c, m := a.call, a.call.module
+func (c *call) lockSession() error {
+	m := c.module
 	m.mu.Lock()
 	q := m.sessions[c.Session]
 	if q == nil {
@@ -113,24 +111,23 @@ func (a *admission) lockSession() error {
 
 	var err error
 	if c.outer == nil {
-		err = a.wait(q.waitQueue)
+		err = c.wait(q.waitQueue)
 	} else if !q.TryAcquire(c.client) {
 		err = fmt.Errorf("%w: %s", ErrBusy, q.full)
 	}
 	if err != nil {
-		a.leaveSession(q)
+		m.leaveSession(c.Session, q)
 		return err
 	}
-	a.serial = q
+	c.serial = q
 	return nil
 }
 
-func (a *admission) leaveSession(q *sessionQueue) {
-	m := a.call.module
+func (m *Module) leaveSession(session string, q *sessionQueue) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if q.calls--; q.calls == 0 {
-		delete(m.sessions, a.call.Session)
+		delete(m.sessions, session)
 	}
 }
 
@@ -138,7 +135,7 @@ func (a *admission) leaveSession(q *sessionQueue) {
 // mutex that inner wants.
 func (c *call) holdsSerial(inner *call) bool {
 	for ; c != nil; c = c.outer {
-		if c.admission.serial != nil && c.module == inner.module && c.Session == inner.Session {
+		if c.serial != nil && c.module == inner.module && c.Session == inner.Session {
 			return true
 		}
 	}

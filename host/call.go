@@ -21,26 +21,26 @@ type call struct {
 	client  string // that it counts for
 	outer   *call  // that this one was made within; nil if there is none
 	started time.Time
-	purpose purpose
 
-	ctx       lifetime
-	guest     sched.Guest
-	admission admission
-	meter     meter
-	answer    answer
+	ctx    lifetime
+	guest  sched.Guest
+	meter  meter
+	answer answer
+	admission
 
 	instance *instance.Instance // that runs it; nil before there is one and after
-	tainted  bool               // it may have left something in the instance that cannot be put back
-	fuel     int64              // used, once it has left its instance
-	peak     int64              // bytes of memory, once it has left its instance
-	refused  error              // why its memory could not grow
-	failed   error              // the first limit or broken rule a host function met
-	response []byte             // abi.FieldResponse; nil before the first host call
-	returned [1]uint64          // by the guest's function
+	purpose  purpose
+	tainted  bool      // it may have left something in the instance that cannot be put back
+	fuel     int64     // used, once it has left its instance
+	peak     int64     // bytes of memory, once it has left its instance
+	refused  error     // why its memory could not grow
+	failed   error     // the first limit or broken rule a host function met
+	response []byte    // abi.FieldResponse; nil before the first host call
+	returned [1]uint64 // by the guest's function
 }
 
 // purpose is what a guest runs for.
-type purpose int
+type purpose int8
 
 const (
 	calling    purpose = iota
@@ -57,33 +57,32 @@ const (
 // and a required connection; else it is a [*CallError] that matches one of the
 // reasons of this package or a context error.
 func (h *Host) Call(ctx context.Context, m *Module, req Call) (abi.Result, error) {
-	c, err := h.begin(ctx, m, req, calling)
+	c, err := h.begin(ctx, m, &req, calling)
 	if err != nil {
 		return abi.Result{Kind: abi.CanceledKind, Error: err.Error()}, &CallError{Plugin: req.Plugin, Tool: req.Tool, Err: err}
 	}
 	defer c.end()
 
 	r, err := c.outcome(c.run())
-	add(&m.tally, m.tally.Outcomes.of(r, err), 1)
+	m.tally.count(func(n *Counts) { *n.Outcomes.of(r, err)++ })
 	return r, err
 }
 
 // begin starts a call that the caller ends.
-func (h *Host) begin(ctx context.Context, m *Module, req Call, p purpose) (*call, error) {
+func (h *Host) begin(ctx context.Context, m *Module, req *Call, p purpose) (*call, error) {
 	if err := h.enter(); err != nil {
 		return nil, err
 	}
 	return h.newCall(ctx, m, req, p), nil
 }
 
-func (h *Host) newCall(ctx context.Context, m *Module, req Call, p purpose) *call {
-	req.Policy = req.Policy.withDefaults()
-	req.Attempt = max(req.Attempt, 1)
-	if len(req.Args) == 0 {
-		req.Args = json.RawMessage("{}")
+func (h *Host) newCall(ctx context.Context, m *Module, req *Call, p purpose) *call {
+	c := &call{Call: *req, host: h, module: m, client: fair.ClientOf(req.Session), started: time.Now(), purpose: p}
+	c.Policy = c.Policy.withDefaults()
+	c.Attempt = max(c.Attempt, 1)
+	if len(c.Args) == 0 {
+		c.Args = json.RawMessage("{}")
 	}
-
-	c := &call{Call: req, host: h, module: m, client: fair.ClientOf(req.Session), started: time.Now(), purpose: p}
 	if outer, ok := ctx.Value(callKey{}).(*call); ok && outer.host == h && !outer.ctx.ended.Load() {
 		c.outer = outer
 	}
@@ -92,7 +91,6 @@ func (h *Host) newCall(ctx context.Context, m *Module, req Call, p purpose) *cal
 	h.cpus.Init(&c.guest, &c.ctx, sched.GuestOptions{
 		Client: c.client, Background: c.Background, Nested: c.outer != nil, Stopping: c.Stopping,
 	})
-	c.admission.call = c
 	c.meter = meter{fuel: fuel.NewMeter(c.Policy.Fuel, c.interrupted), account: m.account}
 	c.answer.limit = c.Policy.Output
 	return c

@@ -105,7 +105,7 @@ const interpretedAtOnce = 4
 
 // describe runs toolhost_describe.
 func (m *Module) describe(ctx context.Context, units int64, timeout time.Duration) ([]byte, error) {
-	req := Call{Tool: abi.ExportDescribe, Policy: Policy{Fuel: units, Output: abi.MaxManifest, Timeout: timeout}}
+	req := &Call{Tool: abi.ExportDescribe, Policy: Policy{Fuel: units, Output: abi.MaxManifest, Timeout: timeout}}
 	c, err := m.host.begin(ctx, m, req, describing)
 	if err != nil {
 		return nil, &CallError{Tool: req.Tool, Err: err}

@@ -56,7 +56,7 @@ func (h *Host) DescribeIn(t *testing.T, interpreted bool, wasm []byte, units int
 		defer m.Close(t.Context())
 		m.interpreted = true
 	}
-	c, err := h.begin(t.Context(), m, Call{Tool: abi.ExportDescribe, Policy: Policy{Fuel: units, Output: abi.MaxManifest, Timeout: time.Hour}}, describing)
+	c, err := h.begin(t.Context(), m, &Call{Tool: abi.ExportDescribe, Policy: Policy{Fuel: units, Output: abi.MaxManifest, Timeout: time.Hour}}, describing)
 	require.NoError(t, err)
 	defer c.end()
 	r, err := c.outcome(c.run())

@@ -18,7 +18,8 @@ func checkJSON(text []byte) (spaced, ok bool) {
 		return false, false
 	}
 
-	var short []byte
+	var room [128]byte
+	short := room[:0]
 	kept := 0 // of text, or left out
 	for i := 0; i < len(text); i++ {
 		switch text[i] {
@@ -45,7 +46,7 @@ func checkJSON(text []byte) (spaced, ok bool) {
 }
 
 // longRun is how many bytes of a string are worth leaving out.
-const longRun = 32
+const longRun = 8
 
 // plain is how many bytes at the start of a text are valid in a string: not control
 // characters, the quote, and escapes of more than one character.

@@ -13,9 +13,7 @@ import (
 type lifetime struct {
 	context.Context // the caller's
 	call            *call
-	began           time.Time
-	limit           time.Duration // of the call
-	deadline        time.Duration // after began: the limit, or the caller's if that is earlier
+	deadline        time.Duration // after the call started: its limit, or the caller's if that is earlier
 
 	ended atomic.Bool
 	mu    sync.Mutex
@@ -30,14 +28,14 @@ func callOf(ctx context.Context) *call { return ctx.Value(callKey{}).(*call) }
 
 // begin starts the lifetime of a call. It ends with end.
 func (l *lifetime) begin(ctx context.Context, c *call) {
-	l.Context, l.call, l.began, l.limit, l.deadline = ctx, c, c.started, c.Policy.Timeout, c.Policy.Timeout
+	l.Context, l.call, l.deadline = ctx, c, c.Policy.Timeout
 	if deadline, ok := ctx.Deadline(); ok {
-		l.deadline = min(l.deadline, deadline.Sub(l.began))
+		l.deadline = min(l.deadline, deadline.Sub(c.started))
 	}
 }
 
 // Deadline implements context.Context.
-func (l *lifetime) Deadline() (time.Time, bool) { return l.began.Add(l.deadline), true }
+func (l *lifetime) Deadline() (time.Time, bool) { return l.call.started.Add(l.deadline), true }
 
 // Value implements context.Context.
 func (l *lifetime) Value(key any) any {
@@ -64,15 +62,15 @@ func (l *lifetime) over() (err, cause error) {
 	if host := l.call.host.ctx; host.Err() != nil {
 		return context.Canceled, context.Cause(host)
 	}
-	if time.Since(l.began) < l.deadline {
+	if time.Since(l.call.started) < l.deadline {
 		return nil, nil
 	}
-	if l.deadline < l.limit {
+	if l.deadline < l.call.Policy.Timeout {
 		<-l.Context.Done() // its timer may be late when guests keep every core busy
 		return l.Context.Err(), context.Cause(l.Context)
 	}
 
-	return context.DeadlineExceeded, TimeoutError{l.limit}
+	return context.DeadlineExceeded, TimeoutError{l.call.Policy.Timeout}
 }
 
 // Done implements context.Context.
@@ -81,7 +79,8 @@ func (l *lifetime) Done() <-chan struct{} {
 	defer l.mu.Unlock()
 
 	if l.timed == nil {
-		ctx, cancelTime := context.WithDeadlineCause(l.Context, l.began.Add(l.limit), TimeoutError{l.limit})
+		limit := l.call.Policy.Timeout
+		ctx, cancelTime := context.WithDeadlineCause(l.Context, l.call.started.Add(limit), TimeoutError{limit})
 		ctx, cancel := context.WithCancel(ctx)
 		release := context.AfterFunc(l.call.host.ctx, cancel)
 		l.timed, l.stop = ctx, func() {

@@ -71,7 +71,7 @@ func (c *call) snapshot() (*instance.Snapshot, error) {
 // to do more.
 func (m *Module) primer(plugin string, policy Policy) func(context.Context, *instance.Snapshot) error {
 	return func(ctx context.Context, s *instance.Snapshot) error {
-		c := m.host.newCall(ctx, m, Call{Traits: Traits{Plugin: plugin}, Policy: policy}, priming)
+		c := m.host.newCall(ctx, m, &Call{Traits: Traits{Plugin: plugin}, Policy: policy}, priming)
 		defer c.ctx.end()
 		err := c.prime(s)
 		if err != nil && !errors.Is(err, instance.ErrAgain) {

@@ -30,13 +30,19 @@ func (c *call) run() (code int32, err error) {
 	if err := c.meter.keep(len(c.Args)); err != nil { // also while it waits
 		return 0, &instance.Stop{Reason: err}
 	}
-	defer c.admission.release()
-	if err := c.admission.acquire(); err != nil {
+	defer c.release()
+	if err := c.acquire(); err != nil {
 		return 0, &instance.Stop{Reason: err}
 	}
-	n := &c.module.tally
-	add(n, &n.Running, 1)
-	defer add(n, &n.Running, -1)
+	return c.runAdmitted()
+}
+
+// runAdmitted is run for a call that holds its slots. In one function they would
+// have more defers than the compiler makes cheap.
+func (c *call) runAdmitted() (code int32, err error) {
+	t := &c.module.tally
+	t.count(func(n *Counts) { n.Running++ })
+	defer t.count(func(n *Counts) { n.Running-- })
 	if err := c.compute(); err != nil {
 		return 0, &instance.Stop{Reason: &WaitedError{Err: err, For: busyProcessors}}
 	}
@@ -86,8 +92,16 @@ func (c *call) ready() error {
 		}
 	}
 
-	n := &c.module.tally
-	add(n, n.origin(warm, in.Restored()), 1)
+	c.module.tally.count(func(n *Counts) {
+		switch {
+		case warm:
+			n.Warm++
+		case in.Restored():
+			n.Restored++
+		default:
+			n.Started++
+		}
+	})
 	c.serve(in)
 	if s != nil {
 		err = c.resume(s)

@@ -114,10 +114,10 @@ type tally struct {
 	Counts
 }
 
-// add adds n to a count of the tally.
-func add[T ~int | ~int64](t *tally, count *T, n T) {
+// count changes the counts.
+func (t *tally) count(change func(*Counts)) {
 	t.mu.Lock()
-	*count += n
+	change(&t.Counts)
 	t.mu.Unlock()
 }
 
@@ -125,17 +125,6 @@ func (t *tally) counts() Counts {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.Counts
-}
-
-// origin is the count of calls whose instance is from the same place.
-func (n *Counts) origin(warm, restored bool) *int64 {
-	switch {
-	case warm:
-		return &n.Warm
-	case restored:
-		return &n.Restored
-	}
-	return &n.Started
 }
 
 // add adds the counts of another module.

@@ -120,7 +120,7 @@ func (m *Memory) grow(size uint64) bool {
 func (m *Memory) reset() bool {
 	size := m.image.size
 	kept := size // and what it has grown by is forgotten
-	if m.account.ledger.roomy() {
+	if m.peak > size && m.account.ledger.roomy() {
 		kept = min(m.peak, size+grownMost)
 	}
 
@@ -142,8 +142,10 @@ func (m *Memory) reset() bool {
 		kept = size
 	}
 
-	m.account.Give(Linear, m.paid-kept)
-	m.paid = kept
+	if m.paid > kept {
+		m.account.Give(Linear, m.paid-kept)
+		m.paid = kept
+	}
 	m.peak, m.refused = size, nil
 	m.anew = m.size != size
 	return true
