@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -70,20 +71,38 @@ func readVectors(t *testing.T, name string) (plugin string, cases []vector) {
 	return file.Plugin, file.Cases
 }
 
+// vectorModules returns the fixtures by their file of cases: those of the Go SDK, and
+// the modules that TOOLHOST_VECTORS lists, in the form of PATH.
+func vectorModules(t *testing.T, h *host.Host) map[string][][]byte {
+	t.Helper()
+	modules := map[string][][]byte{"calls.json": {vectorsPlugin.wasm(t)}, "commands.json": {commandPlugin.wasm(t)}}
+	for _, name := range filepath.SplitList(os.Getenv("TOOLHOST_VECTORS")) {
+		wasm, err := os.ReadFile(name)
+		require.NoError(t, err)
+		info, err := h.Inspect(wasm)
+		require.NoError(t, err)
+		file := map[host.Shape]string{host.Reactor: "calls.json", host.Command: "commands.json"}[info.Shape]
+		modules[file] = append(modules[file], wasm)
+	}
+	return modules
+}
+
 // TestVectors runs the contract vectors in a sandbox. The guest SDK's tests run
 // the same ones natively.
 func TestVectors(t *testing.T) {
 	var log bytes.Buffer
 	h := newHost(t, slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
-	for file, f := range map[string]fixture{"calls.json": vectorsPlugin, "commands.json": commandPlugin} {
-		m := f.module(t, h)
+	for file, modules := range vectorModules(t, h) {
 		plugin, cases := readVectors(t, file)
-		for _, v := range cases {
-			t.Run(plugin+" "+v.Name, func(t *testing.T) {
-				log.Reset()
-				o := v.call(h, m, plugin)
-				v.check(t, o, logs(t, log.Bytes()))
-			})
+		for _, wasm := range modules {
+			m := compile(t, h, wasm)
+			for _, v := range cases {
+				t.Run(plugin+" "+v.Name, func(t *testing.T) {
+					log.Reset()
+					o := v.call(h, m, plugin)
+					v.check(t, o, logs(t, log.Bytes()))
+				})
+			}
 		}
 	}
 }

@@ -89,12 +89,12 @@ var errOvertaken = errors.New("a call waits for the plugin")
 // as it is done.
 func (p *Plugin) use(ctx context.Context, opts host.CompileOptions) (*host.Module, error) {
 	p.mu.Lock()
-	if p.module != nil {
+	switch {
+	case p.module != nil:
 		defer p.mu.Unlock()
 		p.users++
 		return p.module, nil
-	}
-	if p.gone != nil {
+	case p.gone != nil:
 		defer p.mu.Unlock()
 		return nil, p.gone
 	}
@@ -153,7 +153,7 @@ func (p *Plugin) leave(ctx context.Context, free bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.users--
-	if p.gone == nil && (p.held || !free) {
+	if p.gone == nil && (p.held.Load() || !free) {
 		return nil
 	}
 	return p.free(ctx)
@@ -174,22 +174,8 @@ func (p *Plugin) free(ctx context.Context) error {
 func (p *Plugin) hold() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.held = p.module != nil
-	return p.held
-}
-
-// isHeld reports whether the plugin is held.
-func (p *Plugin) isHeld() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.held
-}
-
-// release ends what hold began.
-func (p *Plugin) release() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.held = false
+	p.held.Store(p.module != nil)
+	return p.module != nil
 }
 
 // retire refuses new users. The compiled code is freed now or by the last user.
@@ -209,10 +195,10 @@ func (p *Plugin) retire(ctx context.Context) error {
 func (p *Plugin) replaced(err error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err == nil || p.gone == nil {
-		return err
+	if err != nil && p.gone != nil {
+		err = fmt.Errorf("%w: %w", p.gone, err)
 	}
-	return fmt.Errorf("%w: %w", p.gone, err)
+	return err
 }
 
 // start begins a compilation. The caller holds p.mu.
@@ -259,9 +245,8 @@ func (p *Plugin) load(ctx context.Context, opts host.CompileOptions) (*host.Modu
 	}
 
 	opts.Interpret = p.interpret
-	module, err := p.host.CompileWith(ctx, wasm, opts)
-	p.digests.save() // the next process finds by digest what is refused
-	return module, err
+	defer p.digests.save() // the next process finds by digest what is refused
+	return p.host.CompileWith(ctx, wasm, opts)
 }
 
 // contents reads the file if it is unchanged, and learns its digest if that is unknown.
@@ -275,8 +260,7 @@ func (p *Plugin) contents() ([]byte, error) {
 	case known == "" && !s.sameContent(p.stamp):
 		return nil, ErrChanged
 	case known == "":
-		p.learn(digest)
-		p.digests.add(s, digest)
+		p.learn(s, digest)
 	case known != digest:
 		p.digests.forget(p.stamp)
 		return nil, ErrChanged
@@ -309,4 +293,43 @@ func (p *Plugin) close(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.free(ctx)
+}
+
+// CompileAhead compiles plugins before their first call: one at a time, at low
+// priority, and after each reload the new ones. Plugins that took too long to
+// describe themselves come last. It returns when ctx is done. A plugin that does not
+// compile becomes a problem.
+//
+// If the host keeps compiled code in a folder, the code takes no memory before the
+// first call.
+func (r *Registry) CompileAhead(ctx context.Context) {
+	low := host.CompileOptions{LowPriority: true}
+	for {
+		for _, p := range r.set.Load().plugins {
+			if ctx.Err() != nil {
+				return
+			}
+			_ = p.compileAhead(ctx, low) // a problem of the plugin, see Problems
+		}
+
+		_ = r.describeLate(ctx, low) // an error is that of ctx, or of a closed registry
+
+		select {
+		case <-r.reloaded:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// compileAhead compiles the plugin unless that is not needed or cannot succeed.
+func (p *Plugin) compileAhead(ctx context.Context, low host.CompileOptions) error {
+	if p.interpret || p.stored.Load() || p.compiled() || p.Denied() != nil || errors.Is(p.failure(), host.ErrABI) {
+		return nil
+	}
+	if _, err := p.use(ctx, low); err != nil {
+		return err
+	}
+	p.stored.Store(p.host.KeepsCode())
+	return p.leave(ctx, p.host.KeepsCode())
 }

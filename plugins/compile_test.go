@@ -137,7 +137,10 @@ func TestGiveUpAsCompilationEnds(t *testing.T) {
 				err    error
 			}
 			first, second := make(chan used, 1), make(chan used, 1)
-			use := func(ctx context.Context, to chan used) { m, err := p.use(ctx, host.CompileOptions{}); to <- used{m, err} }
+			use := func(ctx context.Context, to chan used) {
+				m, err := p.use(ctx, host.CompileOptions{})
+				to <- used{m, err}
+			}
 			go use(t.Context(), first)
 			<-files.opened
 			done, cancel := context.WithCancel(t.Context())

@@ -17,47 +17,42 @@ import (
 // errLate says that there was no time left for a plugin to describe itself.
 var errLate = errors.New("out of time")
 
-// lateError is the problem of a plugin that is not described yet.
-type lateError struct{ err error }
-
-func (e *lateError) Error() string {
-	return fmt.Sprintf("describing it takes too long: %v: run toolhost compile, or give it a manifest in a custom section or a sidecar", e.err)
-}
-
-func (e *lateError) Unwrap() error { return e.err }
-
 // described caches by digest the manifests of plugins that were late, until they are
 // loaded, and the errors of plugins that failed: they would fail again.
 type described struct {
-	mu        sync.Mutex
-	documents map[string][]byte
-	failed    map[string]error
+	mu   sync.Mutex
+	made map[string]description
 }
 
-// maxDescribed bounds both maps.
+type description struct {
+	document []byte
+	err      error
+}
+
+// maxDescribed bounds the cache.
 const maxDescribed = 1 << 14
 
-// take returns what is known of a plugin, and removes the document.
-func (d *described) take(digest string) (document []byte, err error) {
+// take returns what is known of a plugin, and removes a document.
+func (d *described) take(digest string) ([]byte, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	document, err = d.documents[digest], d.failed[digest]
-	delete(d.documents, digest)
-	return document, err
+	made := d.made[digest]
+	if made.err == nil {
+		delete(d.made, digest)
+	}
+	return made.document, made.err
 }
 
 func (d *described) put(digest string, document []byte, err error) {
+	if err != nil && !atFault(err) {
+		return
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.documents == nil || len(d.documents)+len(d.failed) >= maxDescribed {
-		d.documents, d.failed = map[string][]byte{}, map[string]error{}
+	if d.made == nil || len(d.made) >= maxDescribed {
+		d.made = map[string]description{}
 	}
-	switch {
-	case err == nil:
-		d.documents[digest] = document
-	case atFault(err):
-		d.failed[digest] = err
-	}
+	d.made[digest] = description{document, err}
 }
 
 // atFault reports whether an error of describing is the plugin's fault, so that it
@@ -86,12 +81,9 @@ func (l *loader) describe(p *Plugin) ([]byte, error) {
 	}
 
 	cached := cachedManifest(l.cfg.CacheDir, digest)
-	if cached != "" {
-		if document, err := owned.ReadFile(cached); err == nil && json.Valid(document) {
-			return document, nil
-		}
+	if document, err := owned.ReadFile(cached); err == nil && json.Valid(document) {
+		return document, nil
 	}
-
 	if err := l.host.Refused(digest); err != nil && !slices.Contains(l.cfg.Interpret, allPlugins) {
 		return nil, err
 	}
@@ -99,7 +91,7 @@ func (l *loader) describe(p *Plugin) ([]byte, error) {
 	document, err := p.describe(l.describing, host.CompileOptions{Time: quickCompileTime})
 	if errors.Is(err, errLate) || errors.Is(err, host.ErrCompileLimit) && l.host.Refused(digest) == nil {
 		l.late = append(l.late, p)
-		return nil, &lateError{err}
+		return nil, fmt.Errorf("describing it takes too long: %w: run toolhost compile, or give it a manifest in a custom section or a sidecar", err)
 	}
 	if err != nil {
 		l.described.put(digest, nil, err)

@@ -1,7 +1,6 @@
 package plugins
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"crypto/sha256"
@@ -22,10 +21,9 @@ import (
 // identifies a build, and pins name it. If the file has changed since, the error is
 // [ErrChanged]; it also matches [ErrReplaced] once the registry has reloaded.
 //
-// Hashing takes longer than the rest of loading, so the digest is computed on
-// demand and cached by device, inode, size and change time, which no program can
-// keep while changing a file, short of setting the clock. Nothing runs under a wrong
-// digest: it is computed again from the bytes that are compiled.
+// The digest is computed on demand and cached by device, inode, size and change time,
+// which no program can keep while changing a file, short of setting the clock. It is
+// computed again from the bytes that are compiled.
 func (p *Plugin) Digest() (string, error) {
 	p.digesting.Lock()
 	defer p.digesting.Unlock()
@@ -39,9 +37,7 @@ func (p *Plugin) Digest() (string, error) {
 	if err != nil {
 		return "", p.replaced(missing(err))
 	}
-
-	p.learn(digest)
-	p.digests.add(stamp, digest)
+	p.learn(stamp, digest)
 	return digest, nil
 }
 
@@ -62,14 +58,18 @@ func (p *Plugin) known() string {
 	if d := p.digest.Load(); d != nil {
 		return *d
 	}
-	if d := p.digests.get(p.stamp); d != "" {
-		p.learn(d)
-		return d
+	d := p.digests.get(p.stamp)
+	if d != "" {
+		p.digest.CompareAndSwap(nil, &d)
 	}
-	return ""
+	return d
 }
 
-func (p *Plugin) learn(digest string) { p.digest.CompareAndSwap(nil, &digest) }
+// learn notes the digest, also for later processes.
+func (p *Plugin) learn(s stamp, digest string) {
+	p.digest.CompareAndSwap(nil, &digest)
+	p.digests.add(s, digest)
+}
 
 // ReadDigests computes the unknown digests of plugins, several at a time, and
 // returns those that failed. The error is the cause of ctx.
@@ -155,7 +155,7 @@ type digests struct {
 
 	mu      sync.Mutex
 	known   map[string]string
-	used    map[string]bool
+	used    map[string]bool // by this process
 	changed bool
 }
 
@@ -167,30 +167,18 @@ func openDigests(cacheDir string) *digests {
 	if cacheDir == "" {
 		return nil
 	}
-	d := &digests{file: filepath.Join(cacheDir, "digests"), used: map[string]bool{}}
-	d.known = readDigests(d.file)
+	d := &digests{file: filepath.Join(cacheDir, "digests"), known: map[string]string{}, used: map[string]bool{}}
+	data, _ := owned.ReadFile(d.file)
+	sum, lines, _ := strings.Cut(string(data), "\n")
+	if digestOf([]byte(lines)) != sum { // the first line is the digest of the others
+		return d
+	}
+
+	for line := range strings.Lines(lines) {
+		digest, key, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		d.known[key] = digest
+	}
 	return d
-}
-
-// readDigests reads lines of a digest and a stamp. The first line is the digest
-// of the others.
-func readDigests(name string) map[string]string {
-	known := map[string]string{}
-	data, err := owned.ReadFile(name)
-	if err != nil {
-		return known
-	}
-
-	sum, lines, _ := bytes.Cut(data, []byte("\n"))
-	if digestOf(lines) != string(sum) {
-		return known
-	}
-	for scan := bufio.NewScanner(bytes.NewReader(lines)); scan.Scan(); {
-		digest, key, _ := strings.Cut(scan.Text(), " ")
-		known[key] = digest
-	}
-
-	return known
 }
 
 func digestOf(data []byte) string {
@@ -222,17 +210,17 @@ func (d *digests) forget(s stamp) {
 	if d == nil {
 		return
 	}
+	defer d.save()
 	d.mu.Lock()
+	defer d.mu.Unlock()
 	delete(d.known, s.key())
 	delete(d.used, s.key())
 	d.changed = true
-	d.mu.Unlock()
-	d.save()
 }
 
 // save writes the file, if there is something new: what this process used, and
-// as much else as there is room for. A file that cannot be written costs the
-// next process the time to read the plugins.
+// as much else as fits. A file that cannot be written costs the next process the time
+// to read the plugins.
 func (d *digests) save() {
 	if d == nil {
 		return

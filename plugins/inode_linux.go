@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// inodeOf is which file of the system it is, and when it, or what the system
-// says of it, was last changed. No program can set that time.
+// inodeOf identifies a file of the system. No program can set the time of its last
+// change.
 func inodeOf(info fs.FileInfo) (inode string, changed time.Time, ok bool) {
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {

@@ -7,6 +7,5 @@ import (
 	"time"
 )
 
-// inodeOf is which file of the system it is. Here that is unknown, so that files
-// are read whenever they are loaded.
+// inodeOf is unknown here, so that files are read whenever they are loaded.
 func inodeOf(fs.FileInfo) (string, time.Time, bool) { return "", time.Time{}, false }

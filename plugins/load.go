@@ -9,8 +9,10 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"runtime"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
@@ -86,12 +88,13 @@ func (l *loader) folder(ctx context.Context, i int, folder Folder) []*Plugin {
 		return l.keepFolder(i, err)
 	}
 
-	slices.SortFunc(entries, byName)
+	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return byFile(a.Name(), b.Name()) })
 	ones := make([]loader, len(entries))
 	plugins := make([]*Plugin, len(entries))
 
 	each(ctx, len(entries), func(n int) {
-		ones[n] = loader{host: l.host, cfg: l.cfg, digests: l.digests, before: l.before, describing: l.describing, described: l.described}
+		ones[n] = *l
+		ones[n].problems, ones[n].late = nil, nil
 		plugins[n] = ones[n].file(i, folder, entries[n])
 	})
 
@@ -149,7 +152,7 @@ func unpath(err error) error {
 func (l *loader) plugin(i int, folder Folder, stem string) (*Plugin, error) {
 	name := stem + ".wasm"
 	if before := l.before[place{i, name}]; before != nil && l.same(before, stem) && l.samePin(before) {
-		before.release()
+		before.held.Store(false)
 		return before, nil
 	}
 	p := &Plugin{File: path.Join(folder.Path, name), at: place{i, name}, host: l.host, digests: l.digests, folder: folder.FS, name: name}
@@ -175,7 +178,7 @@ func (l *loader) read(p *Plugin, stem string) error {
 		if err != nil {
 			return err
 		}
-		p.learn(digestOf(wasm))
+		p.learn(s, digestOf(wasm)) // an unsettled stamp is not cached
 		at = bytes.NewReader(wasm)
 	}
 	if p.Info, err = l.host.Scan(at, s.size); err != nil {
@@ -186,13 +189,13 @@ func (l *loader) read(p *Plugin, stem string) error {
 	if err != nil {
 		return err
 	}
-	if p.Manifest, err = abi.DecodeManifest(document); err != nil {
-		return fmt.Errorf("%s: %w", p.Source, err)
+	if p.Manifest, err = abi.DecodeManifest(document); err == nil {
+		if err := l.checkPin(p); err != nil {
+			return err
+		}
+		err = p.tools()
 	}
-	if err := l.checkPin(p); err != nil {
-		return err
-	}
-	if err := p.tools(); err != nil {
+	if err != nil {
 		return fmt.Errorf("%s: %w", p.Source, err)
 	}
 
@@ -224,24 +227,22 @@ func openFile(folder fs.FS, name string, most int64) (fs.File, stamp, error) {
 		err = errNoFile
 	case info.Size() > most:
 		err = fmt.Errorf("the file has %d bytes, and at most %d are read", info.Size(), most)
-	}
-	if err != nil {
-		_ = file.Close()
-		return nil, stamp{}, unpath(err)
+	default:
+		return file, stampOf(info), nil
 	}
 
-	return file, stampOf(info), nil
+	_ = file.Close()
+	return nil, stamp{}, unpath(err)
 }
 
 // readAll reads an open file that has the size it had.
 func readAll(file fs.File, s stamp) ([]byte, error) {
 	data := make([]byte, s.size)
-	if _, err := io.ReadFull(file, data); errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) && s.size > 0 {
+	_, err := io.ReadFull(file, data)
+	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
 		return nil, errors.New("the file ends before its size: is it being written?")
-	} else if err != nil && !errors.Is(err, io.EOF) {
-		return nil, unpath(err)
 	}
-	return data, nil
+	return data, unpath(err)
 }
 
 var errNoFile = errors.New("expected a file")
@@ -260,15 +261,14 @@ func readFile(folder fs.FS, name string, most int64) ([]byte, stamp, error) {
 // the plugin's own describe, in this order.
 func (l *loader) manifest(p *Plugin, stem string) ([]byte, error) {
 	name, sidecar, err := l.sidecar(p, stem)
-	if p.Info.Manifest != nil {
+	switch {
+	case p.Info.Manifest != nil:
 		l.ignored(p, name)
 		p.Source = "custom section " + abi.SectionManifest
 		return p.Info.Manifest, nil
-	}
-	if err != nil {
+	case err != nil:
 		return nil, err
-	}
-	if name != "" {
+	case name != "":
 		p.Source, p.beside = name, digestOf(sidecar)
 		return sidecar, nil
 	}
@@ -287,16 +287,14 @@ func (l *loader) ignored(p *Plugin, sidecar string) {
 // tools compiles the schemas of the plugin's tools.
 func (p *Plugin) tools() error {
 	for i := range p.Manifest.Tools {
-		t := &Tool{Tool: &p.Manifest.Tools[i], Plugin: p}
-		t.Name = abi.AgentName(p.Manifest.Name, t.Tool.Name)
-		at := fmt.Sprintf("/tools/%d", i)
+		t := &Tool{Tool: &p.Manifest.Tools[i], Plugin: p, Name: abi.AgentName(p.Manifest.Name, p.Manifest.Tools[i].Name)}
 		var err error
 		if t.input, err = schema.Compile(t.InputSchema); err != nil {
-			return fmt.Errorf("%s/input_schema: %w", at, err)
+			return fmt.Errorf("/tools/%d/input_schema: %w", i, err)
 		}
 		if t.OutputSchema != nil {
 			if t.output, err = schema.Compile(t.OutputSchema); err != nil {
-				return fmt.Errorf("%s/output_schema: %w", at, err)
+				return fmt.Errorf("/tools/%d/output_schema: %w", i, err)
 			}
 		}
 
@@ -304,4 +302,19 @@ func (p *Plugin) tools() error {
 	}
 
 	return nil
+}
+
+// each calls do for each number below n, on as many goroutines as there are
+// processors. It starts no more once ctx is done, and waits for those it started.
+func each(ctx context.Context, n int, do func(i int)) {
+	var workers sync.WaitGroup
+	slots := make(chan struct{}, runtime.GOMAXPROCS(0))
+	for i := 0; i < n && ctx.Err() == nil; i++ {
+		slots <- struct{}{}
+		workers.Go(func() {
+			defer func() { <-slots }()
+			do(i)
+		})
+	}
+	workers.Wait()
 }

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 
 	"github.com/toolhost/toolhost/internal/owned"
 	"github.com/toolhost/toolhost/internal/strictjson"
@@ -26,24 +27,20 @@ type Pin struct {
 // name.
 var ErrPinned = errors.New("not what is pinned")
 
-// pinError names the plugin and its pin. It matches [ErrPinned].
-type pinError struct {
-	name       string
-	want, have Pin
-}
+// pinError describes a plugin that does not match its pin. It matches [ErrPinned].
+type pinError string
 
-func (e *pinError) Error() string {
-	accept := "if you want this one, run toolhost pin " + e.name
-	if e.want.Digest == e.have.Digest {
-		return fmt.Sprintf("the plugin %q is pinned to %s with another manifest next to it: %s", e.name, short(e.want.Digest), accept)
+func (e pinError) Error() string { return string(e) }
+func (pinError) Unwrap() error   { return ErrPinned }
+
+// mismatch names the plugin and as much of the digests as one recognizes.
+func (p Pin) mismatch(name string, have Pin) error {
+	what := " with another manifest next to it"
+	if p.Digest != have.Digest {
+		what = fmt.Sprintf(", and this file is %.12s", have.Digest)
 	}
-	return fmt.Sprintf("the plugin %q is pinned to %s, and this file is %s: %s", e.name, short(e.want.Digest), short(e.have.Digest), accept)
+	return pinError(fmt.Sprintf("the plugin %q is pinned to %.12s%s: if you want this one, run toolhost pin %s", name, p.Digest, what, name))
 }
-
-func (e *pinError) Unwrap() error { return ErrPinned }
-
-// short is enough of a digest to recognize it.
-func short(digest string) string { return digest[:min(len(digest), 12)] }
 
 // ReadPin reads the pin of a plugin from a folder of pins. It returns nil if the name is
 // not pinned, or dir is empty or missing. A folder or file that others can write to is
@@ -57,22 +54,18 @@ func ReadPin(dir, name string) (*Pin, error) {
 		return nil, err
 	}
 
+	var data []byte
 	if err = owned.Folder(dir); err == nil {
-		var data []byte
-		if data, err = owned.ReadFile(file); err == nil {
-			return decodePin(file, data)
-		}
+		data, err = owned.ReadFile(file)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
+	if err != nil {
+		return nil, err
+	}
 
-	return nil, err
-}
-
-// decodePin refuses unknown fields: they may be further conditions.
-func decodePin(file string, data []byte) (*Pin, error) {
-	pin := new(Pin)
+	pin := new(Pin) // unknown fields are refused: they may be further conditions
 	if err := strictjson.Decode(data, pin); err != nil || pin.Digest == "" {
 		return nil, fmt.Errorf("%s is not a pin this version can read: remove it, or pin the plugin again", file)
 	}
@@ -83,13 +76,13 @@ func decodePin(file string, data []byte) (*Pin, error) {
 // that use the folder apply the pin at their next reload.
 func WritePin(dir, name string, pin Pin) error {
 	file, err := pinFile(dir, name)
+	if err == nil {
+		err = os.MkdirAll(dir, 0o700)
+	}
+	if err == nil {
+		err = owned.Folder(dir)
+	}
 	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return err
-	}
-	if err := owned.Folder(dir); err != nil {
 		return err
 	}
 
@@ -135,29 +128,21 @@ func (l *loader) checkPin(p *Plugin) error {
 	if err != nil {
 		return fmt.Errorf("the pin of the plugin %q cannot be read: %w", p.Manifest.Name, err)
 	}
-	if pin == nil {
+	if p.pin = pin; pin == nil {
 		return nil
 	}
 
 	have, err := p.Pin()
-	if err != nil {
-		return err
+	if err == nil && have != *pin {
+		err = pin.mismatch(p.Manifest.Name, have)
 	}
-	if have != *pin {
-		return &pinError{p.Manifest.Name, *pin, have}
-	}
-
-	p.pin = pin
-	return nil
+	return err
 }
 
 // samePin reports whether the pin of a plugin is unchanged since it was loaded.
 func (l *loader) samePin(p *Plugin) bool {
 	pin, err := ReadPin(l.cfg.PinDir, p.Manifest.Name)
-	if err != nil || pin == nil || p.pin == nil {
-		return err == nil && pin == p.pin
-	}
-	return *pin == *p.pin
+	return err == nil && reflect.DeepEqual(pin, p.pin)
 }
 
 // pinnedAway reports whether the name of a plugin is now pinned to another one.

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -47,7 +49,7 @@ type Plugin struct {
 	users     int          // of the module
 	compiling *compilation // nil if it is not being compiled
 	failed    error        // of the last compilation
-	held      bool         // an unused module is kept: its file has changed, so it cannot be compiled again
+	held      atomic.Bool  // an unused module is kept: its file has changed, so it cannot be compiled again
 	gone      error        // set once the plugin is retired: new callers get this error
 
 	compilations sync.WaitGroup
@@ -153,4 +155,19 @@ func (p *Plugin) Refused() error {
 		return nil
 	}
 	return p.host.Refused(digest)
+}
+
+// Grant is what the operator grants one plugin. The zero Grant grants nothing.
+type Grant = host.Grant
+
+// granted is what a call of a tool may touch. A tool that says it is readonly gets
+// its folders read-only, so that the hint holds whatever the tool does.
+func granted(g Grant, hints abi.Hints) Grant {
+	g.Env, g.Config, g.Files = maps.Clone(g.Env), maps.Clone(g.Config), slices.Clone(g.Files)
+	if hints.Readonly {
+		for i := range g.Files {
+			g.Files[i].Write = false
+		}
+	}
+	return g
 }

@@ -181,14 +181,11 @@ func (r *Registry) read(ctx context.Context, before *set) (*set, error) {
 
 	l.digests.save()
 	found = l.giveWay(found)
-	taken := collisions(found, r.cfg.Reserved)
-	s := &set{tools: map[string]*Tool{}, problems: append(l.problems, taken...), late: l.late}
-	refused := map[string]bool{}
-	for _, t := range taken {
-		refused[t.File] = true
-	}
+	s := &set{tools: map[string]*Tool{}, problems: l.problems, late: l.late}
+	claims := claimed(found)
 	for _, p := range found {
-		if refused[p.File] {
+		if err := p.collision(claims, r.cfg.Reserved); err != nil {
+			s.problems = append(s.problems, Problem{p.File, err})
 			continue
 		}
 		s.plugins = append(s.plugins, p)
@@ -203,25 +200,15 @@ func (r *Registry) read(ctx context.Context, before *set) (*set, error) {
 	return s, nil
 }
 
-// collisions returns a problem for each plugin whose name, or the name of a tool, is
-// also used by another plugin or the host. None of them is loaded: which one an agent
-// reaches must not depend on the order of files.
-func collisions(found []*Plugin, reserved []string) []Problem {
-	claims := map[string][]*Plugin{} // by what is claimed
+// claimed returns the plugins by the names that must be unique.
+func claimed(found []*Plugin) map[string][]*Plugin {
+	claims := map[string][]*Plugin{}
 	for _, p := range found {
 		for _, claim := range p.claims() {
 			claims[claim] = append(claims[claim], p)
 		}
 	}
-
-	var problems []Problem
-	for _, p := range found {
-		if err := taken(p, claims, reserved); err != nil {
-			problems = append(problems, Problem{p.File, err})
-		}
-	}
-
-	return problems
+	return claims
 }
 
 // claims are the names that must be unique.
@@ -233,8 +220,10 @@ func (p *Plugin) claims() []string {
 	return claims
 }
 
-// taken returns an error for the first name of a plugin that is not unique.
-func taken(p *Plugin, claims map[string][]*Plugin, reserved []string) error {
+// collision returns an error if the name of the plugin or a tool is also used by another
+// plugin or the host. None of them is loaded: which one an agent reaches must not depend
+// on the order of files.
+func (p *Plugin) collision(claims map[string][]*Plugin, reserved []string) error {
 	for _, t := range p.Tools {
 		if slices.Contains(reserved, t.Name) {
 			return fmt.Errorf("the tool %q is one of the host's own: it is not loaded, rename it", t.Name)
@@ -273,16 +262,10 @@ func unusedNames(setting string, configured []string, found []*Plugin) []Problem
 
 	var problems []Problem
 	for _, name := range configured {
-		if name == allPlugins || slices.Contains(names, name) || len(found) == 0 {
-			continue
+		if name != allPlugins && !slices.Contains(names, name) && len(found) > 0 {
+			problems = append(problems, Problem{setting + name, errors.New("there is no such plugin" + didYouMean(name, names))})
 		}
-		err := errors.New("there is no such plugin")
-		if near := abi.Nearest(name, names); near != "" {
-			err = fmt.Errorf("there is no such plugin, did you mean %q?", near)
-		}
-		problems = append(problems, Problem{setting + name, err})
 	}
-
 	return problems
 }
 
@@ -322,10 +305,16 @@ func (r *Registry) Lookup(name string) (*Tool, error) {
 	if t, ok := s.tools[name]; ok {
 		return t, nil
 	}
-	if near := abi.Nearest(name, s.names); near != "" {
-		return nil, fmt.Errorf("%w: %.64q, did you mean %q?", ErrNoTool, name, near)
+	return nil, fmt.Errorf("%w: %.64q%s", ErrNoTool, name, didYouMean(name, s.names))
+}
+
+// didYouMean is the end of a message about an unknown name.
+func didYouMean(name string, known []string) string {
+	near := abi.Nearest(name, known)
+	if near == "" {
+		return ""
 	}
-	return nil, fmt.Errorf("%w: %.64q", ErrNoTool, name)
+	return fmt.Sprintf(", did you mean %q?", near)
 }
 
 // Close stops a running reload and frees the compiled plugins. No call may run during
@@ -341,7 +330,5 @@ func (r *Registry) Close(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// byName orders files so that problems and plugins come in a fixed order.
-func byName(a, b fs.DirEntry) int { return byFile(a.Name(), b.Name()) }
-
+// byFile orders files so that problems and plugins come in a fixed order.
 func byFile(a, b string) int { return cmp.Compare(strings.ToLower(a), strings.ToLower(b)) }

@@ -3,6 +3,7 @@ package plugins
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"maps"
 	"reflect"
@@ -47,18 +48,16 @@ func (c Changes) Tools() bool {
 // Concurrent reloads run one after the other. The error is the cause of ctx, or
 // host.ErrClosed once the registry is closed; nothing has changed then.
 func (r *Registry) Reload(ctx context.Context) (Changes, error) {
-	select {
-	case r.reading <- struct{}{}:
-	case <-ctx.Done():
-		return Changes{}, context.Cause(ctx)
-	case <-r.ctx.Done():
-		return Changes{}, context.Cause(r.ctx)
-	}
-
-	defer func() { <-r.reading }()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(r.ctx, func() { cancel(context.Cause(r.ctx)) })()
+	select {
+	case r.reading <- struct{}{}:
+		defer func() { <-r.reading }()
+	case <-ctx.Done():
+		return Changes{}, context.Cause(ctx)
+	}
+
 	if r.ctx.Err() != nil {
 		return Changes{}, context.Cause(r.ctx)
 	}
@@ -144,37 +143,21 @@ func (l *loader) keep(at place, err error) (*Plugin, error) {
 	if p == nil || errors.Is(err, fs.ErrNotExist) || l.pinnedAway(p) || !p.hold() {
 		return nil, err
 	}
-	return p, &keptError{err}
+	return p, fmt.Errorf("%w; the earlier version stays in use until the file is repaired or removed", err)
 }
-
-// keptError is the problem of a plugin that stays in use although its file is broken.
-type keptError struct{ err error }
-
-func (e *keptError) Error() string {
-	return e.err.Error() + "; the earlier version stays in use until the file is repaired or removed"
-}
-
-func (e *keptError) Unwrap() error { return e.err }
 
 // giveWay removes plugins that are kept although their files are broken, if a plugin
 // that does load has one of their names: after a restart only that one would be there.
 func (l *loader) giveWay(found []*Plugin) []*Plugin {
-	claimed := map[string]bool{}
-	for _, p := range found {
-		if !p.isHeld() {
-			for _, claim := range p.claims() {
-				claimed[claim] = true
-			}
-		}
-	}
-
+	held := func(p *Plugin) bool { return p.held.Load() }
+	claims := claimed(slices.DeleteFunc(slices.Clone(found), held))
 	return slices.DeleteFunc(found, func(p *Plugin) bool {
-		if !p.isHeld() || !slices.ContainsFunc(p.claims(), func(c string) bool { return claimed[c] }) {
+		if !held(p) || !slices.ContainsFunc(p.claims(), func(c string) bool { return claims[c] != nil }) {
 			return false
 		}
 		for i, problem := range l.problems {
-			if kept, ok := problem.Err.(*keptError); ok && problem.File == p.File {
-				l.problems[i].Err = kept.err
+			if problem.File == p.File {
+				l.problems[i].Err = errors.Unwrap(problem.Err) // see keep
 			}
 		}
 		return true
@@ -198,26 +181,23 @@ func (l *loader) keepFolder(i int, err error) (kept []*Plugin) {
 
 // compare says what has changed from one set to another.
 func compare(before, now *set) (c Changes) {
-	had, have := map[string]*Plugin{}, map[string]*Plugin{}
-	for _, p := range before.plugins {
-		had[p.Manifest.Name] = p
-	}
-	for _, p := range now.plugins {
-		have[p.Manifest.Name] = p
-	}
-	c.Added, c.Changed, c.Removed = differ(had, have, func(a, b *Plugin) bool { return a == b })
+	c.Added, c.Changed, c.Removed = differ(before.byName(), now.byName(), func(a, b *Plugin) bool { return a == b })
 	c.ToolsAdded, c.ToolsChanged, c.ToolsRemoved = differ(before.tools, now.tools, sameWords)
 	known := map[string]bool{}
 	for _, p := range before.problems {
 		known[p.String()] = true
 	}
-	for _, p := range now.problems {
-		if !known[p.String()] {
-			c.Problems = append(c.Problems, p)
-		}
-	}
 
+	c.Problems = slices.DeleteFunc(slices.Clone(now.problems), func(p Problem) bool { return known[p.String()] })
 	return c
+}
+
+func (s *set) byName() map[string]*Plugin {
+	plugins := map[string]*Plugin{}
+	for _, p := range s.plugins {
+		plugins[p.Manifest.Name] = p
+	}
+	return plugins
 }
 
 // sameWords reports whether two tools have the same definition for models.

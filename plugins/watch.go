@@ -46,7 +46,7 @@ func (r *Registry) Watch(ctx context.Context, notify func(Changes, error)) {
 
 	defer context.AfterFunc(r.ctx, cancel)()
 	for failed := ""; ctx.Err() == nil; {
-		w, err := watch(r.watched())
+		w, err := watch(append(slices.Clone(r.cfg.Folders), Folder{dir: r.cfg.PinDir}))
 		if err != nil && err.Error() != failed { // report a repeated error once
 			failed = err.Error()
 			notify(Changes{}, err)
@@ -64,32 +64,21 @@ func (r *Registry) Watch(ctx context.Context, notify func(Changes, error)) {
 	}
 }
 
-// watched returns the folders to watch: those of plugins and that of pins.
-func (r *Registry) watched() []Folder {
-	if r.cfg.PinDir == "" {
-		return r.cfg.Folders
-	}
-	return append(slices.Clone(r.cfg.Folders), Dir(r.cfg.PinDir))
-}
-
 // watches watches folders until the next change. They are made anew after each change,
 // because the system watches folders, not paths, and a path may now lead elsewhere.
 type watches struct {
-	system *fsnotify.Watcher // nil if nothing is watched
-	events <-chan fsnotify.Event
-	errors <-chan error
-	names  map[string][]string // relevant entries by folder; nil means all
+	*fsnotify.Watcher
+	names map[string][]string // relevant entries by folder; nil means all
 }
 
 // watch starts watching. The error names the folders that are not watched.
 func watch(folders []Folder) (*watches, error) {
-	w := &watches{names: map[string][]string{}}
-	var err error
-	if w.system, err = fsnotify.NewWatcher(); err != nil {
-		return w, fmt.Errorf("the plugins are not watched, reload them by hand: %w", err)
+	system, err := fsnotify.NewWatcher()
+	if err != nil { // its nil channels report nothing
+		return &watches{Watcher: &fsnotify.Watcher{}}, fmt.Errorf("the plugins are not watched, reload them by hand: %w", err)
 	}
-	w.events, w.errors = w.system.Events, w.system.Errors
 
+	w := &watches{Watcher: system, names: map[string][]string{}}
 	failed := map[string]error{}
 	// A link may have been replaced before its folder was watched: look again.
 	for range maxLinks {
@@ -124,7 +113,7 @@ func (w *watches) add(dir string) error {
 	if len(w.names) >= maxWatched {
 		return fmt.Errorf("there are %d others already", maxWatched)
 	}
-	err := w.system.Add(dir)
+	err := w.Add(dir)
 	if errors.Is(err, syscall.ENOSPC) { // its own text speaks of disk space
 		err = errors.New("the system's limit of watches is reached")
 	}
@@ -171,8 +160,8 @@ func isOurs(name string) bool {
 }
 
 func (w *watches) close() {
-	if w.system != nil {
-		_ = w.system.Close()
+	if w.names != nil {
+		_ = w.Close()
 	}
 }
 
@@ -182,9 +171,9 @@ func (w *watches) wait(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case e := <-w.events:
+		case e := <-w.Events:
 			changed = w.matters(e)
-		case <-w.errors: // most often too many events
+		case <-w.Errors: // most often too many events
 			changed = true
 		}
 
@@ -203,9 +192,9 @@ func (w *watches) drain() (matter bool) {
 	defer next.Stop()
 	for range burst {
 		select {
-		case e := <-w.events:
+		case e := <-w.Events:
 			matter = matter || w.matters(e)
-		case <-w.errors:
+		case <-w.Errors:
 			matter = true
 		case <-next.C:
 			return matter

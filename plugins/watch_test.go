@@ -254,7 +254,7 @@ func TestWatchIsBounded(t *testing.T) {
 	defer w.close()
 	require.ErrorContains(t, err, "there are 1024 others already")
 	require.Len(t, w.names, maxWatched)
-	require.LessOrEqual(t, len(w.system.WatchList()), maxWatched)
+	require.LessOrEqual(t, len(w.WatchList()), maxWatched)
 }
 
 // Where a path leads, and what would have it lead elsewhere.
@@ -307,7 +307,7 @@ func TestFollow(t *testing.T) {
 // name in in /, and how long until they have something to tell.
 func inFolder() (w *watches, events chan fsnotify.Event, errs chan error) {
 	events, errs = make(chan fsnotify.Event, 16), make(chan error)
-	return &watches{events: events, errors: errs, names: map[string][]string{"/p": nil, "/": {"link"}}}, events, errs
+	return &watches{Watcher: &fsnotify.Watcher{Events: events, Errors: errs}, names: map[string][]string{"/p": nil, "/": {"link"}}}, events, errs
 }
 
 // A change is told when it has been quiet for a while, and in the end also when
