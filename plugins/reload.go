@@ -188,7 +188,11 @@ func compare(before, now *set) (c Changes) {
 		known[p.String()] = true
 	}
 
-	c.Problems = slices.DeleteFunc(slices.Clone(now.problems), func(p Problem) bool { return known[p.String()] })
+	for _, p := range now.problems {
+		if !known[p.String()] {
+			c.Problems = append(c.Problems, p)
+		}
+	}
 	return c
 }
 

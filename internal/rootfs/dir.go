@@ -10,10 +10,9 @@ import (
 	wasys "github.com/tetratelabs/wazero/sys"
 )
 
-// maxDirents is how many entries one Readdir returns at most. A guest names
-// the number, up to 178 million, and wazero keeps the entries of the last call
-// for each open directory. wazero takes fewer entries than it asked for as the
-// end of the directory, so a listing cannot be cut, only refused.
+// maxDirents is the most entries one Readdir returns. wazero keeps them for each open
+// directory, and takes fewer entries than it asked for as the end of the directory, so
+// a longer listing cannot be cut, only refused.
 const maxDirents = 4096
 
 // dir is an open directory. It implements [sys.File].
@@ -27,16 +26,7 @@ type dir struct {
 
 var _ sys.File = (*dir)(nil)
 
-// openDir opens a directory; anything else is refused without being opened.
-func (f *FS) openDir(n string) (*dir, sys.Errno) {
-	d, err := f.dirAt(n)
-	if err != nil {
-		return nil, f.errno(err)
-	}
-	return d, 0
-}
-
-// dirAt is openDir, with the error of the system.
+// dirAt opens a directory; anything else is refused without being opened.
 func (f *FS) dirAt(n string) (*dir, error) {
 	// With the dot n is opened as a directory on the way to it; without, a
 	// FIFO swapped in for n would block.
@@ -46,12 +36,11 @@ func (f *FS) dirAt(n string) (*dir, error) {
 	}
 
 	d := &dir{handle: handle{fs: f}, root: root}
-	if d.os, err = root.Open("."); err != nil {
-		_ = root.Close()
-		return nil, err
+	if d.os, err = root.Open("."); err == nil {
+		d.info, err = d.os.Stat()
 	}
-	if d.info, err = d.os.Stat(); err != nil {
-		_ = d.closeHandles()
+	if err != nil {
+		_ = d.closeHandles() // harmless for a nil file
 		return nil, err
 	}
 
@@ -74,11 +63,10 @@ func (d *dir) rewind() sys.Errno {
 func (d *dir) Seek(offset position, whence int) (position, sys.Errno) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	errno := d.seekable(whence)
 	switch {
-	case d.closed:
-		return 0, sys.EBADF
-	case whence < io.SeekStart || whence > io.SeekEnd:
-		return 0, sys.EINVAL
+	case errno != 0:
+		return 0, errno
 	case offset != 0 || whence != io.SeekStart:
 		return 0, sys.EISDIR
 	}
@@ -143,17 +131,7 @@ func (d *dir) entry(name string) (sys.Dirent, bool) {
 
 // Close implements [sys.File].
 func (d *dir) Close() sys.Errno {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.closed {
-		return 0
-	}
-	d.closed = true
-	d.fs.forget(d)
-	if d.counted {
-		d.fs.limits.dropFile()
-	}
-	return d.fs.errno(d.closeHandles())
+	return d.close(d, d.counted, d.closeHandles)
 }
 
 func (d *dir) closeHandles() error {

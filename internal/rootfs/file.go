@@ -22,10 +22,6 @@ var _ sys.File = (*file)(nil)
 // method Seek return the error of [io.Seeker] instead of wazero's number.
 type position = int64
 
-func newFile(f *FS, name string, osFile *os.File, flag sys.Oflag, fi fs.FileInfo) *file {
-	return &file{handle: handle{fs: f, info: fi, os: osFile}, name: name, flag: flag}
-}
-
 // IsDir implements [sys.File].
 func (w *file) IsDir() (bool, sys.Errno) { return false, 0 }
 
@@ -68,18 +64,18 @@ func (w *file) SetAppend(enable bool) sys.Errno {
 // adopt replaces w's handle by another one of the same file.
 func (w *file) adopt(again *os.File, fi fs.FileInfo) sys.Errno {
 	before, err := w.os.Stat()
-	if err != nil {
-		return w.fs.errno(err)
-	}
-	if !os.SameFile(before, fi) {
+	if err == nil && !os.SameFile(before, fi) {
 		return sys.ENOENT
 	}
 
-	offset, err := w.os.Seek(0, io.SeekCurrent)
-	if err != nil {
-		return w.fs.errno(err)
+	var offset int64
+	if err == nil {
+		offset, err = w.os.Seek(0, io.SeekCurrent)
 	}
-	if _, err := again.Seek(offset, io.SeekStart); err != nil {
+	if err == nil {
+		_, err = again.Seek(offset, io.SeekStart)
+	}
+	if err != nil {
 		return w.fs.errno(err)
 	}
 
@@ -117,11 +113,8 @@ func (w *file) Pread(buf []byte, off int64) (int, sys.Errno) {
 func (w *file) Seek(offset position, whence int) (position, sys.Errno) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	switch {
-	case w.closed:
-		return 0, sys.EBADF
-	case whence < io.SeekStart || whence > io.SeekEnd:
-		return 0, sys.EINVAL
+	if errno := w.seekable(whence); errno != 0 {
+		return 0, errno
 	}
 	n, err := w.os.Seek(offset, whence)
 	return n, w.fs.errno(err)
@@ -140,11 +133,11 @@ func (w *file) Write(buf []byte) (int, sys.Errno) {
 	cost := int64(len(buf))
 	if !w.appends() {
 		off, err := w.os.Seek(0, io.SeekCurrent)
-		if err != nil {
-			return 0, w.fs.errno(err)
+		errno := w.fs.errno(err)
+		if errno == 0 {
+			cost, errno = w.cost(off, len(buf))
 		}
-		var errno sys.Errno
-		if cost, errno = w.cost(off, len(buf)); errno != 0 {
+		if errno != 0 {
 			return 0, errno
 		}
 	}
@@ -192,15 +185,7 @@ func (w *file) Truncate(size int64) sys.Errno {
 		return w.fs.errno(err)
 	}
 	growth := max(0, size-fi.Size())
-	if errno := w.fs.limits.spend(growth); errno != 0 {
-		return errno
-	}
-	if err := w.os.Truncate(size); err != nil {
-		w.fs.limits.refund(growth)
-		return w.fs.errno(err)
-	}
-
-	return 0
+	return w.fs.limits.spendOn(growth, func() sys.Errno { return w.fs.errno(w.os.Truncate(size)) })
 }
 
 // writable reports why w takes no writes, or 0.
@@ -248,13 +233,5 @@ func (w *file) spendOn(n int, cost int64, write func() (int, error)) (int, sys.E
 
 // Close implements [sys.File].
 func (w *file) Close() sys.Errno {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.closed {
-		return 0
-	}
-	w.closed = true
-	w.fs.forget(w)
-	w.fs.limits.dropFile()
-	return w.fs.errno(w.os.Close())
+	return w.close(w, true, w.os.Close)
 }

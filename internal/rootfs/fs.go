@@ -13,31 +13,30 @@ import (
 
 // Lstat implements [sys.FS]. It also describes links that leave the folder.
 func (f *FS) Lstat(path string) (wasys.Stat_t, sys.Errno) {
-	return f.stat(path, f.root.Lstat)
-}
-
-// Stat implements [sys.FS].
-func (f *FS) Stat(path string) (wasys.Stat_t, sys.Errno) {
-	return f.stat(path, f.root.Stat)
-}
-
-func (f *FS) stat(path string, stat func(string) (fs.FileInfo, error)) (wasys.Stat_t, sys.Errno) {
 	n, errno := rootName(path)
 	if errno != 0 {
 		return wasys.Stat_t{}, errno
 	}
-	fi, err := stat(n)
+	return f.stat(f.root.Lstat(n))
+}
+
+// Stat implements [sys.FS].
+func (f *FS) Stat(path string) (wasys.Stat_t, sys.Errno) {
+	n, errno := rootName(path)
+	if errno != 0 {
+		return wasys.Stat_t{}, errno
+	}
+	return f.stat(f.root.Stat(n))
+}
+
+// stat describes a file without its setuid, setgid and sticky bits.
+func (f *FS) stat(fi fs.FileInfo, err error) (wasys.Stat_t, sys.Errno) {
 	if err != nil {
 		return wasys.Stat_t{}, f.errno(err)
 	}
-	return statOf(fi), 0
-}
-
-// statOf describes a file without its setuid, setgid and sticky bits.
-func statOf(fi fs.FileInfo) wasys.Stat_t {
 	st := wasys.NewStat_t(fi)
 	st.Mode &= fs.ModeType | fs.ModePerm
-	return st
+	return st, 0
 }
 
 // Readlink implements [sys.FS]. The text of a link that leaves the folder is
@@ -63,82 +62,48 @@ func (f *FS) Mkdir(path string, perm fs.FileMode) sys.Errno {
 	if errno != 0 {
 		return errno
 	}
-	if errno := f.limits.spend(EntryCost); errno != 0 {
-		return errno
-	}
-	if err := f.root.Mkdir(n, perm.Perm()); err != nil {
-		f.limits.refund(EntryCost)
-		return f.errno(err)
-	}
-	return 0
-}
-
-// forChange is rootName for an operation that changes something.
-func (f *FS) forChange(path string) (string, sys.Errno) {
-	if f.readOnly {
-		return "", sys.EROFS
-	}
-	return rootName(path)
+	return f.limits.spendOn(EntryCost, func() sys.Errno { return f.errno(f.root.Mkdir(n, perm.Perm())) })
 }
 
 // Unlink implements [sys.FS].
 func (f *FS) Unlink(path string) sys.Errno {
-	return f.remove(path, func(isDir, slash bool) sys.Errno {
-		switch {
-		case isDir:
-			return sys.EISDIR
-		case slash:
-			return sys.ENOTDIR
-		}
-		return 0
-	})
+	return f.remove(path, false)
 }
 
 // Rmdir implements [sys.FS].
 func (f *FS) Rmdir(path string) sys.Errno {
-	return f.remove(path, func(isDir, _ bool) sys.Errno {
-		if !isDir {
-			return sys.ENOTDIR
-		}
-		return 0
-	})
+	return f.remove(path, true)
 }
 
-// remove removes an entry of the kind that allow accepts. [os.Root.Remove]
-// takes both kinds, so should another program swap the entry between look and
-// removal, what goes is still an entry of the folder, never of a full one.
-func (f *FS) remove(path string, allow func(isDir, slash bool) sys.Errno) sys.Errno {
-	if f.readOnly {
-		return sys.EROFS
-	}
-	n, slash, errno := entryName(path)
+// remove removes a directory, or an entry of another kind. [os.Root.Remove] takes
+// both, so if another program swaps the entry between look and removal, what goes is
+// still an entry of the folder, and never a directory with entries.
+func (f *FS) remove(path string, dir bool) sys.Errno {
+	n, slash, errno := f.entryName(path)
 	if errno != 0 {
 		return errno
 	}
-
 	fi, err := f.root.Lstat(n)
-	if err != nil {
-		return f.errno(err)
-	}
-	if errno := allow(fi.IsDir(), slash); errno != 0 {
-		return errno
-	}
 
+	switch {
+	case err != nil:
+		return f.errno(err)
+	case fi.IsDir() && !dir:
+		return sys.EISDIR
+	case !fi.IsDir() && (dir || slash):
+		return sys.ENOTDIR
+	}
 	return f.errno(f.root.Remove(n))
 }
 
 // Rename implements [sys.FS]. Like rename in POSIX it replaces a file, or an
 // empty directory by a directory; the latter in two steps.
 func (f *FS) Rename(from, to string) sys.Errno {
-	if f.readOnly {
-		return sys.EROFS
-	}
-	oldName, oldSlash, errno := entryName(from)
+	oldName, oldSlash, errno := f.entryName(from)
 	if errno != 0 {
 		return errno
 	}
-
-	newName, newSlash, errno := entryName(to)
+	newName, newSlash, errno := f.entryName(to)
 	if errno != 0 {
 		return errno
 	}
@@ -218,11 +183,7 @@ func (f *FS) changeInode(path string, change func(*os.File, fs.FileInfo) error) 
 	if errno != 0 {
 		return errno
 	}
-	fi, err := f.root.Stat(n)
-	if err != nil {
-		return f.errno(err)
-	}
-	if errno := changeable(fi); errno != 0 {
+	if errno := f.changeable(f.root.Stat(n)); errno != 0 {
 		return errno
 	}
 
@@ -231,9 +192,8 @@ func (f *FS) changeInode(path string, change func(*os.File, fs.FileInfo) error) 
 		return errno
 	}
 	defer file.Close()
-	if errno := changeable(fi); errno != 0 {
+	if errno := f.changeable(fi, nil); errno != 0 {
 		return errno
 	}
-
 	return f.errno(change(file, fi))
 }

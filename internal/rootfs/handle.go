@@ -1,6 +1,7 @@
 package rootfs
 
 import (
+	"io"
 	"io/fs"
 	"os"
 	"sync"
@@ -30,12 +31,7 @@ func (h *handle) Ino() (wasys.Inode, sys.Errno) { return wasys.NewStat_t(h.info)
 func (h *handle) Stat() (wasys.Stat_t, sys.Errno) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-
-	fi, err := h.os.Stat()
-	if err != nil {
-		return wasys.Stat_t{}, h.fs.errno(err)
-	}
-	return statOf(fi), 0
+	return h.fs.stat(h.os.Stat())
 }
 
 // Sync implements [sys.File].
@@ -59,12 +55,35 @@ func (h *handle) Utimens(atim, mtim int64) sys.Errno {
 		return sys.EROFS
 	}
 
-	fi, err := h.os.Stat()
-	if err != nil {
-		return h.fs.errno(err)
-	}
-	if errno := changeable(fi); errno != 0 {
+	if errno := h.fs.changeable(h.os.Stat()); errno != 0 {
 		return errno
 	}
 	return h.fs.errno(setTimes(h.os, atim, mtim))
+}
+
+// seekable reports why a handle cannot seek, or 0.
+func (h *handle) seekable(whence int) sys.Errno {
+	switch {
+	case h.closed:
+		return sys.EBADF
+	case whence < io.SeekStart || whence > io.SeekEnd:
+		return sys.EINVAL
+	}
+	return 0
+}
+
+// close closes the open file c, once. Counted says that it is one of the open files.
+func (h *handle) close(c closer, counted bool, closeOS func() error) sys.Errno {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return 0
+	}
+
+	h.closed = true
+	h.fs.forget(c)
+	if counted {
+		h.fs.limits.dropFile()
+	}
+	return h.fs.errno(closeOS())
 }

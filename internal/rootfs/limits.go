@@ -1,6 +1,7 @@
 package rootfs
 
 import (
+	"cmp"
 	"fmt"
 	"sync"
 
@@ -23,24 +24,12 @@ type limits struct {
 	hit   error // the first limit met
 }
 
-func newLimits(opts Options) *limits {
-	l := &limits{maxFiles: opts.MaxOpenFiles, maxBytes: opts.MaxBytes}
-	if l.maxFiles == 0 {
-		l.maxFiles = DefaultMaxOpenFiles
-	}
-	if l.maxBytes == 0 {
-		l.maxBytes = DefaultMaxBytes
-	}
-	return l
-}
-
 // addFile takes one place among the open files.
 func (l *limits) addFile() sys.Errno {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.files >= l.maxFiles {
-		l.report(fmt.Errorf("%w: %d", ErrMaxOpenFiles, l.maxFiles))
-		return errnoLimit
+		return l.report(fmt.Errorf("%w: %d", ErrMaxOpenFiles, l.maxFiles))
 	}
 	l.files++
 	return 0
@@ -57,11 +46,22 @@ func (l *limits) spend(n int64) sys.Errno {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if n > l.maxBytes-l.bytes {
-		l.report(fmt.Errorf("%w: %d", ErrMaxBytes, l.maxBytes))
-		return errnoLimit
+		return l.report(fmt.Errorf("%w: %d", ErrMaxBytes, l.maxBytes))
 	}
 	l.bytes += n
 	return 0
+}
+
+// spendOn takes n bytes for an operation, and gives them back if it fails.
+func (l *limits) spendOn(n int64, do func() sys.Errno) sys.Errno {
+	errno := l.spend(n)
+	if errno != 0 {
+		return errno
+	}
+	if errno = do(); errno != 0 {
+		l.refund(n)
+	}
+	return errno
 }
 
 // refund gives back bytes that were spent and then not written.
@@ -71,10 +71,10 @@ func (l *limits) refund(n int64) {
 	l.bytes -= n
 }
 
-func (l *limits) report(err error) {
-	if l.hit == nil {
-		l.hit = err
-	}
+// report keeps the first limit met.
+func (l *limits) report(err error) sys.Errno {
+	l.hit = cmp.Or(l.hit, err)
+	return errnoLimit
 }
 
 func (l *limits) err() error {

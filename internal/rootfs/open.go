@@ -71,16 +71,7 @@ func (f *FS) checkFlags(flag sys.Oflag) sys.Errno {
 
 // osFlags is flag for [os.Root.OpenFile], less what openAny does itself.
 func osFlags(flag sys.Oflag) int {
-	var n int
-	switch flag & accessMask {
-	case sys.O_RDWR:
-		n = os.O_RDWR
-	case sys.O_WRONLY:
-		n = os.O_WRONLY
-	default:
-		n = os.O_RDONLY
-	}
-
+	n := map[sys.Oflag]int{sys.O_RDWR: os.O_RDWR, sys.O_WRONLY: os.O_WRONLY, sys.O_RDONLY: os.O_RDONLY}[flag&accessMask]
 	if flag&sys.O_APPEND != 0 {
 		n |= os.O_APPEND
 	}
@@ -109,16 +100,16 @@ func (f *FS) openAny(n string, flag sys.Oflag, perm fs.FileMode) (sys.File, sys.
 		return nil, sys.EEXIST
 	}
 
-	if errno := openable(fi, flag); errno != 0 {
+	if errno := f.openable(fi, flag); errno != 0 {
 		return nil, errno
 	}
 	if !fi.IsDir() {
 		return f.openRegular(n, flag, osFlags(flag), 0, fi)
 	}
 
-	d, errno := f.openDir(n)
-	if errno != 0 {
-		return nil, errno
+	d, err := f.dirAt(n)
+	if err != nil {
+		return nil, f.errno(err)
 	}
 	d.counted = true
 	if flag&sys.O_NOFOLLOW != 0 && !os.SameFile(fi, d.info) {
@@ -130,31 +121,26 @@ func (f *FS) openAny(n string, flag sys.Oflag, perm fs.FileMode) (sys.File, sys.
 }
 
 // create makes a file that did not exist when openAny looked.
-func (f *FS) create(n string, flag sys.Oflag, perm fs.FileMode) (sys.File, sys.Errno) {
-	if errno := f.limits.spend(EntryCost); errno != 0 {
-		return nil, errno
-	}
+func (f *FS) create(n string, flag sys.Oflag, perm fs.FileMode) (file sys.File, errno sys.Errno) {
 	osFlag := osFlags(flag) | os.O_CREATE
 	if flag&(sys.O_EXCL|sys.O_NOFOLLOW) != 0 {
 		osFlag |= os.O_EXCL // which follows no link either
 	}
-
-	file, errno := f.openRegular(n, flag, osFlag, perm, nil)
-	if errno != 0 {
-		f.limits.refund(EntryCost)
-		return nil, errno
-	}
-	return file, 0
+	errno = f.limits.spendOn(EntryCost, func() (errno sys.Errno) {
+		file, errno = f.openRegular(n, flag, osFlag, perm, nil)
+		return errno
+	})
+	return file, errno
 }
 
 // openRegular opens a regular file. seen is what openAny saw there, or nil.
 func (f *FS) openRegular(n string, flag sys.Oflag, osFlag int, perm fs.FileMode, seen fs.FileInfo) (sys.File, sys.Errno) {
-	file, fi, errno := f.openOS(n, osFlag, perm)
+	opened, fi, errno := f.openOS(n, osFlag, perm)
 	if errno != 0 {
 		return nil, errno
 	}
 
-	errno = openable(fi, flag)
+	errno = f.openable(fi, flag)
 	switch {
 	case errno != 0:
 	case fi.IsDir(): // swapped in since openAny looked
@@ -162,14 +148,14 @@ func (f *FS) openRegular(n string, flag sys.Oflag, osFlag int, perm fs.FileMode,
 	case seen != nil && flag&sys.O_NOFOLLOW != 0 && !os.SameFile(seen, fi):
 		errno = sys.ELOOP
 	case flag&sys.O_TRUNC != 0 && fi.Size() > 0:
-		errno = f.errno(file.Truncate(0))
+		errno = f.errno(opened.Truncate(0))
 	}
 	if errno != 0 {
-		_ = file.Close()
+		_ = opened.Close()
 		return nil, errno
 	}
 
-	return newFile(f, n, file, flag, fi), 0
+	return &file{handle: handle{fs: f, info: fi, os: opened}, name: n, flag: flag}, 0
 }
 
 // openOS opens a regular file or directory and nothing else.
@@ -192,7 +178,7 @@ func (f *FS) openOS(n string, osFlag int, perm fs.FileMode) (*os.File, fs.FileIn
 }
 
 // openable says whether a file of this kind may be opened in this way.
-func openable(fi fs.FileInfo, flag sys.Oflag) sys.Errno {
+func (f *FS) openable(fi fs.FileInfo, flag sys.Oflag) sys.Errno {
 	mode := fi.Mode()
 	switch {
 	case mode.IsDir():
@@ -207,7 +193,7 @@ func openable(fi fs.FileInfo, flag sys.Oflag) sys.Errno {
 	case !mode.IsRegular():
 		return sys.EPERM
 	case flag&(accessMask|sys.O_TRUNC) != 0:
-		return changeable(fi)
+		return f.changeable(fi, nil)
 	}
 
 	return 0
@@ -215,14 +201,12 @@ func openable(fi fs.FileInfo, flag sys.Oflag) sys.Errno {
 
 // changeable refuses what a guest must not change: special files, files with
 // names that may lie outside the folder, and programs that run as their owner.
-func changeable(fi fs.FileInfo) sys.Errno {
+func (f *FS) changeable(fi fs.FileInfo, err error) sys.Errno {
+	if err != nil || fi.IsDir() {
+		return f.errno(err)
+	}
 	mode := fi.Mode()
-	switch {
-	case mode.IsDir():
-		return 0
-	case !mode.IsRegular(),
-		mode&(fs.ModeSetuid|fs.ModeSetgid) != 0,
-		wasys.NewStat_t(fi).Nlink > 1:
+	if !mode.IsRegular() || mode&(fs.ModeSetuid|fs.ModeSetgid) != 0 || wasys.NewStat_t(fi).Nlink > 1 {
 		return sys.EPERM
 	}
 	return 0

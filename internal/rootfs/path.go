@@ -30,10 +30,18 @@ func rootName(guestPath string) (string, sys.Errno) {
 	return n, 0
 }
 
-// entryName is rootName for operations on a directory entry, which the folder
+// forChange is rootName for an operation that changes something.
+func (f *FS) forChange(guestPath string) (string, sys.Errno) {
+	if f.readOnly {
+		return "", sys.EROFS
+	}
+	return rootName(guestPath)
+}
+
+// entryName is forChange for operations on a directory entry, which the folder
 // itself is not. It drops trailing slashes and reports whether there were any.
-func entryName(guestPath string) (n string, slash bool, errno sys.Errno) {
-	n, errno = rootName(guestPath)
+func (f *FS) entryName(guestPath string) (n string, slash bool, errno sys.Errno) {
+	n, errno = f.forChange(guestPath)
 	if errno != 0 {
 		return "", false, errno
 	}

@@ -3,8 +3,7 @@
 //
 // It implements wazero's [sys.FS] on top of [os.Root], which resolves every
 // path one component at a time relative to open directories. wazero's own
-// DirFS joins strings and lets the operating system follow whatever symbolic
-// links it meets, which is why it cannot be given to a plugin nobody trusts.
+// DirFS joins strings and follows any symbolic link.
 //
 // # What a guest can and cannot do
 //
@@ -36,6 +35,7 @@
 package rootfs
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -61,12 +61,10 @@ const (
 
 // Reasons reported by [FS.Err].
 var (
-	// ErrMaxBytes says that the guest tried to write more than
-	// [Options.MaxBytes].
+	// ErrMaxBytes says that the guest tried to write more than [Options.MaxBytes].
 	ErrMaxBytes = errors.New("mount reached its limit of written bytes")
 
-	// ErrMaxOpenFiles says that the guest tried to hold more files open than
-	// [Options.MaxOpenFiles].
+	// ErrMaxOpenFiles says that the guest tried to open more than [Options.MaxOpenFiles].
 	ErrMaxOpenFiles = errors.New("mount reached its limit of open files")
 )
 
@@ -133,7 +131,7 @@ func Open(dir string, opts Options) (*FS, error) {
 	f := &FS{
 		root:     root,
 		readOnly: opts.ReadOnly,
-		limits:   newLimits(opts),
+		limits:   &limits{maxFiles: cmp.Or(opts.MaxOpenFiles, DefaultMaxOpenFiles), maxBytes: cmp.Or(opts.MaxBytes, DefaultMaxBytes)},
 		open:     make(map[closer]struct{}),
 	}
 	if err := f.prepare(); err != nil {

@@ -73,8 +73,8 @@ func TestSwapBetweenLookAndOpen(t *testing.T) {
 			_, _, errno := f.openOS(path, flag, 0o600)
 			require.Equal(t, sys.EPERM, errno)
 		}
-		_, errno := f.openDir(path)
-		require.Equal(t, sys.ENOTDIR, errno)
+		_, err := f.dirAt(path)
+		require.Equal(t, sys.ENOTDIR, f.errno(err))
 	}
 
 	_, errno := f.openRegular("full", sys.O_RDONLY, os.O_RDONLY, 0, seen)

@@ -22,16 +22,3 @@ const (
 )
 
 func systemErrno(number syscall.Errno) sys.Errno { return sys.UnwrapOSError(number) }
-
-// onDescriptor calls do with the descriptor of file, held open meanwhile.
-func onDescriptor(file *os.File, do func(fd uintptr) error) error {
-	conn, err := file.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var result error
-	if err := conn.Control(func(fd uintptr) { result = do(fd) }); err != nil {
-		return err
-	}
-	return result
-}

@@ -33,17 +33,9 @@ func systemErrno(number syscall.Errno) sys.Errno {
 
 // setTimes sets the times of an open file, in nanoseconds since 1970.
 func setTimes(file *os.File, atim, mtim int64) error {
-	conn, err := file.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var result error
-	if err := conn.Control(func(fd uintptr) {
-		result = syscall.SetFileTime(syscall.Handle(fd), nil, filetime(atim), filetime(mtim))
-	}); err != nil {
-		return err
-	}
-	return result
+	return onDescriptor(file, func(fd uintptr) error {
+		return syscall.SetFileTime(syscall.Handle(fd), nil, filetime(atim), filetime(mtim))
+	})
 }
 
 // filetime is nil, which keeps a time, for UTIME_OMIT.

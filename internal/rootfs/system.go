@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"os"
 	"syscall"
 
 	"github.com/tetratelabs/wazero/experimental/sys"
@@ -30,4 +31,17 @@ func (f *FS) errno(err error) sys.Errno {
 	default:
 		return sys.EIO
 	}
+}
+
+// onDescriptor calls do with the descriptor of file, held open meanwhile.
+func onDescriptor(file *os.File, do func(fd uintptr) error) error {
+	conn, err := file.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var result error
+	if err := conn.Control(func(fd uintptr) { result = do(fd) }); err != nil {
+		return err
+	}
+	return result
 }
