@@ -142,20 +142,14 @@ func (a *app) callTool(ctx context.Context, req server.Request) error {
 		err = &toolFailed{result}
 	}
 
-	if a.json {
-		a.printJSON(envelope(ctx, result, err))
-		if err != nil {
-			return &reportedError{err}
+	return a.answer(envelope(ctx, result, err), err, func() {
+		if result.Kind == abi.Success {
+			a.printResult(result.Value, result.Content)
 		}
-		return nil
-	}
-	if result.Kind == abi.Success {
-		a.printResult(result.Value, result.Content)
-	}
-	if terminal(a.err) > 0 {
-		a.notef("%s", cost(result.Usage))
-	}
-	return err
+		if terminal(a.err) > 0 {
+			a.notef("%s", cost(result.Usage))
+		}
+	})
 }
 
 // compileFor compiles the plugin of a call, so that compiling it does not count

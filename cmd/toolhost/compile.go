@@ -3,9 +3,15 @@ package main
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/toolhost/toolhost/examples/demo"
+	"github.com/toolhost/toolhost/examples/pluginbuild"
+	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/plugins"
+	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -52,14 +58,67 @@ func (a *app) compileAll(ctx context.Context) error {
 	}
 
 	problems := fileProblems(s.Problems()) // including plugins that do not compile
-	if a.json {
-		a.printJSON(compiled{files, problems})
-	} else {
+	var failed error
+	if len(problems) > 0 {
+		failed = &reportedError{errors.New(plural(len(problems), "problem"))}
+	}
+	return a.answer(compiled{files, problems}, failed, func() {
 		a.warnOf(problems)
 		a.printf("%d of %d plugins are compiled\n", len(files), all)
+	})
+}
+
+func demoCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "demo",
+		Short: "Play an agent session on the bundled example plugins, built from source",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return a.playDemo(cmd.Context()) },
 	}
-	if len(problems) > 0 {
-		return &reportedError{errors.New(plural(len(problems), "problem"))}
+}
+
+// playDemo builds the plugins of the demo, opens them, and plays the session.
+func (a *app) playDemo(ctx context.Context) error {
+	cache, err := a.cacheDir()
+	if err != nil {
+		return err
 	}
-	return nil
+
+	cfg := host.Config{CacheDir: cache, Compiler: host.ThisProgram()}
+	progress := newBar(a.err)
+	defer progress.clear()
+	dist, err := pluginbuild.Examples(ctx, cfg, "", demo.Plugins, func(name string, done, total int) {
+		if progress.width == 0 {
+			a.notef("building example plugin %s (%d of %d)", name, done+1, total)
+		}
+		progress.set(float64(done), float64(total), "building example plugin "+name)
+	})
+	if errors.Is(err, pluginbuild.ErrNoClone) {
+		return &usageError{err, "git clone the project and run it there"}
+	}
+	if err != nil {
+		return err
+	}
+
+	s, err := server.Open(ctx, server.Config{
+		Folders: []plugins.Folder{plugins.Dir(dist)}, CacheDir: cache, Logger: a.logger(),
+		Limits: server.Limits{Background: time.Hour}, // enough for any machine
+	})
+	if err != nil {
+		return err
+	}
+	defer a.closeService(ctx, s)
+	if err := compileFirst(ctx, s, progress); err != nil {
+		return err
+	}
+	return demo.Play(ctx, s, a.printf)
+}
+
+// compileFirst compiles all plugins, so that the times of the session do not
+// include that. A plugin that does not compile is reported when it is called.
+func compileFirst(ctx context.Context, s *server.Service, progress *bar) error {
+	defer progress.clear()
+	return s.Compile(ctx, func(done, total int, file string, _ error) {
+		progress.set(float64(done), float64(total), "compiling "+file)
+	})
 }

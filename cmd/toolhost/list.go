@@ -1,14 +1,23 @@
 package main
 
 import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"runtime/debug"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/internal/human"
+	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -35,13 +44,10 @@ func listCommand(a *app) *cobra.Command {
 					problems = append(problems, found[slices.IndexFunc(found, func(f wire.FileProblem) bool { return f.File == p.File })])
 				}
 			}
-			if a.json {
-				a.printJSON(listing{tools, problems})
-				return nil
-			}
-			a.printList(tools)
-			a.warnOf(problems)
-			return nil
+			return a.answer(listing{tools, problems}, nil, func() {
+				a.printList(tools)
+				a.warnOf(problems)
+			})
 		},
 	}
 
@@ -94,9 +100,7 @@ func (a *app) printList(tools []listedTool) {
 		return
 	}
 
-	w := tabwriter.NewWriter(a.out, 0, 8, 2, ' ', 0)
-	write := func(columns ...string) { _, _ = w.Write([]byte(strings.Join(columns, "\t") + "\n")) }
-	write("TOOL", "HINTS", "PLUGIN", "DIGEST", "GRANTS", "DESCRIPTION")
+	rows := [][]string{{"TOOL", "HINTS", "PLUGIN", "DIGEST", "GRANTS", "DESCRIPTION"}}
 	for _, t := range tools {
 		digest := dash(t.Digest[:min(len(t.Digest), 12)])
 		if t.Pinned {
@@ -106,9 +110,9 @@ func (a *app) printList(tools []listedTool) {
 		if len(t.Missing) > 0 {
 			grants = "MISSING: " + strings.Join(t.Missing, ", ")
 		}
-		write(t.Name, hints(t.Hints, t.approval), t.Plugin+" "+t.Version, digest, dash(grants), short(t.Description, 60))
+		rows = append(rows, []string{t.Name, hints(t.Hints, t.approval), t.Plugin + " " + t.Version, digest, dash(grants), short(t.Description, 60)})
 	}
-	a.flush(w)
+	a.table(rows)
 }
 
 // hints are those of a tool, in short.
@@ -126,4 +130,140 @@ func hints(h abi.Hints, approval abi.Approval) string {
 		}
 	}
 	return dash(strings.Join(names, ","))
+}
+
+func inspectCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "inspect FILE",
+		Short: "Show the manifest, imports, exports, cost and needs of a plugin file",
+		Args:  cobra.ExactArgs(1),
+		RunE:  func(cmd *cobra.Command, args []string) error { return a.inspectFile(cmd.Context(), args[0]) },
+	}
+	cmd.Flags().Bool("json", false, "print JSON")
+	return cmd
+}
+
+// inspected is what inspect shows.
+type inspected struct {
+	File      string         `json:"file"`
+	Module    *host.Info     `json:"module"`
+	Source    string         `json:"manifest_source"`
+	Manifest  *abi.Manifest  `json:"manifest"`
+	Cost      host.Cost      `json:"cost"`
+	Pin       string         `json:"pin,omitempty"` // what the plugin's name is pinned to, for people
+	Isolation host.Isolation `json:"isolation"`     // how calls are kept apart
+}
+
+func (a *app) inspectFile(ctx context.Context, name string) error {
+	if info, err := os.Stat(name); err == nil && info.IsDir() {
+		return &usageError{errors.New(name + " is a folder: expected a file that ends in .wasm"), "toolhost list --plugins shows what is in a folder"}
+	}
+	wasm, err := os.ReadFile(name)
+	if err != nil {
+		return err
+	}
+
+	if filepath.Ext(name) != ".wasm" {
+		return &usageError{errors.New(name + ": expected a file that ends in .wasm"), ""}
+	}
+
+	i, err := a.inspectPlugin(ctx, name, wasm)
+	if err != nil {
+		return err
+	}
+	return a.answer(i, nil, func() { a.printInspected(i) })
+}
+
+// inspectPlugin loads a plugin, with nothing granted, and examines its module.
+func (a *app) inspectPlugin(ctx context.Context, name string, wasm []byte) (i inspected, err error) {
+	cfg := a.config.server.Host
+	cfg.Logger = a.logger()
+	if cfg.CacheDir, err = a.cacheDir(); err != nil {
+		return i, err
+	}
+	h, err := host.New(ctx, cfg)
+	if err != nil {
+		return i, err
+	}
+	defer h.Close(ctx)
+
+	folder := plugins.Folder{Path: filepath.Dir(name), FS: os.DirFS(filepath.Dir(name))} // anyone may have written it
+	p, problems, err := plugins.Load(ctx, h, folder, filepath.Base(name), cfg.CacheDir)
+	if err != nil {
+		return i, fmt.Errorf("%s: %w", name, err)
+	}
+	if err := p.Refused(); err != nil {
+		problems = append(problems, plugins.Problem{File: p.File, Err: err})
+	}
+
+	i = inspected{File: name, Source: p.Source, Manifest: p.Manifest}
+	i.Module, err = h.Inspect(wasm)
+	if err == nil {
+		i.Cost, err = h.Cost(wasm)
+	}
+	if err == nil {
+		i.Isolation, err = h.Isolation(wasm)
+	}
+	if err == nil {
+		i.Pin, err = a.describePin(p)
+	}
+	if err != nil {
+		return i, fmt.Errorf("%s: %w", name, err)
+	}
+	a.warnOf(fileProblems(problems))
+	return i, nil
+}
+
+func (a *app) printInspected(i inspected) {
+	m := i.Manifest
+	a.printf("%s %s: %s\n\n", m.Name, m.Version, oneLine(m.Description))
+
+	row := func(name, value string) { a.printf("%-10s %s\n", name, value) }
+	row("file", fmt.Sprintf("%s, %s, sha256 %s", i.File, human.Bytes(int64(i.Module.Size)), i.Module.Digest))
+	if i.Pin != "" {
+		row("pinned", i.Pin)
+	}
+	row("manifest", i.Source)
+	row("shape", string(i.Module.Shape))
+	row("memory", fmt.Sprintf("%s to %s", human.Bytes(i.Module.MinBytes), human.Bytes(i.Module.MaxBytes)))
+	row("isolation", describeIsolation(i.Isolation, m.Tools))
+	row("needs", needs(m.Needs))
+	row("cost", fmt.Sprintf("table %d: %d functions, %d operators, %d loops; %d charges and %d checks make the code %+.0f%% larger",
+		i.Cost.Table, i.Cost.Functions, i.Cost.Operators, i.Cost.Loops, i.Cost.Charges, i.Cost.Checks, 100*i.Cost.Growth))
+
+	for _, t := range m.Tools {
+		var schema bytes.Buffer
+		_ = json.Compact(&schema, t.InputSchema) // decoded before
+		a.printf("\ntool %s: %s\n  hints  %s\n  input  %s\n", abi.AgentName(m.Name, t.Name), oneLine(t.Description), hints(t.Hints, t.Approval), &schema)
+	}
+
+	a.printf("\nimports\n")
+	for _, name := range i.Module.Imports {
+		a.printf("  %s\n", oneLine(name))
+	}
+	a.printf("exports\n  %s\n", oneLine(strings.Join(i.Module.Exports, ", ")))
+}
+
+// needs is what a plugin needs, as the operator would grant it.
+func needs(n abi.Needs) string {
+	return dash(strings.Join(plugins.Grant{}.Missing(n), ", "))
+}
+
+// describeIsolation says how calls are kept apart, and why.
+func describeIsolation(i host.Isolation, tools []abi.Tool) string {
+	if i.Mode != host.Reset {
+		return "a fresh instance for each call: " + i.Why
+	}
+
+	text := "each call continues from a copy of the plugin as it has started up: " + i.Why
+	var impure []string
+	for _, t := range tools {
+		if !t.Hints.IsPureInit() {
+			impure = append(impure, t.Name)
+		}
+	}
+	if impure != nil {
+		text += "; but a fresh instance for each call of " + strings.Join(impure, ", ") + ", as pure_init: false asks"
+	}
+	return text
 }

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -16,10 +17,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/httpapi"
 	"github.com/toolhost/toolhost/server/mcpapi"
 	"github.com/toolhost/toolhost/server/webui"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 func serveCommand(a *app) *cobra.Command {
@@ -236,4 +239,62 @@ func (a *app) announceAs(level slog.Level, text string, attrs ...any) {
 	record := slog.NewRecord(time.Now(), level, text, 0)
 	record.Add(attrs...)
 	_ = a.logger().Handler().Handle(context.Background(), record)
+}
+
+// reloaded announces what a reload has changed.
+func (a *app) reloaded(c plugins.Changes) {
+	var parts []string
+	var attrs []any
+	for _, change := range []struct {
+		name    string
+		plugins []string
+	}{{"added", c.Added}, {"changed", c.Changed}, {"removed", c.Removed}} {
+		if len(change.plugins) > 0 {
+			parts = append(parts, change.name+" "+strings.Join(change.plugins, ", "))
+			attrs = append(attrs, change.name, change.plugins)
+		}
+	}
+
+	if len(parts) > 0 {
+		a.announce("reloaded: "+strings.Join(parts, "; "), attrs...)
+	}
+	a.warnOf(fileProblems(c.Problems))
+}
+
+func fileProblems(found []plugins.Problem) []wire.FileProblem {
+	out := make([]wire.FileProblem, len(found))
+	for i, p := range found {
+		out[i] = wire.FileProblem{File: p.File, Error: p.Err.Error()}
+	}
+	return out
+}
+
+// warnOf prints problems with plugins, a line each.
+func (a *app) warnOf(found []wire.FileProblem) {
+	for _, p := range found {
+		a.announceAs(slog.LevelWarn, "problem: "+oneLine(p.File+": "+p.Error), "file", p.File)
+	}
+}
+
+// reloadOnHangup reloads the plugins at each SIGHUP, which Windows never sends. The
+// function it returns ends that, and waits for it.
+func (a *app) reloadOnHangup(s *server.Service) (end func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	asked := make(chan os.Signal, 1)
+	signal.Notify(asked, syscall.SIGHUP)
+
+	var reloading sync.WaitGroup
+	reloading.Go(func() {
+		for range asked {
+			if c, err := s.Reload(ctx); err == nil && c.Empty() {
+				a.announce("reloaded: nothing has changed")
+			}
+		}
+	})
+	return func() {
+		cancel()
+		signal.Stop(asked)
+		close(asked)
+		reloading.Wait()
+	}
 }

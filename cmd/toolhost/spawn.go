@@ -86,7 +86,7 @@ func (r *remote) spawnRun(ctx context.Context, req wire.Spawn, f spawnFlags) err
 		return r.attend(ctx, run.TaskID)
 	}
 
-	return r.printAs(run, nil, func() {
+	return r.answer(run, nil, func() {
 		r.printf("%s\n", run.TaskID)
 		if terminal(r.err) > 0 {
 			verb := "started"
@@ -104,7 +104,7 @@ func (r *remote) spawnSchedule(ctx context.Context, req wire.NewSchedule) error 
 		return err
 	}
 
-	return r.printAs(s, nil, func() {
+	return r.answer(s, nil, func() {
 		r.printf("%s\n", s.ScheduleID)
 		if terminal(r.err) > 0 {
 			r.notef("%q starts first at %s", oneLine(s.Title), when(s.NextTriggerAt))
@@ -124,5 +124,5 @@ func (r *remote) attend(ctx context.Context, id string) error {
 		}
 		return err
 	}
-	return r.printAs(run, outcome(wire.Runs{Runs: []wire.Run{run}}), func() { r.printResult(run.Result, run.Content) })
+	return r.answer(run, outcome(wire.Runs{Runs: []wire.Run{run}}), func() { r.printResult(run.Result, run.Content) })
 }

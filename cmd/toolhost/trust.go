@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/knadh/koanf/v2"
 	"github.com/spf13/cobra"
@@ -66,13 +65,11 @@ func trustFile(u *ui, store trustStore, args []string) error {
 		return &usageError{fmt.Errorf("%s: %s", name, flat(err)), "a file is trusted only if its settings can be shown"}
 	}
 
-	var table strings.Builder
-	w := tabwriter.NewWriter(&table, 0, 8, 2, ' ', 0)
+	var rows [][]string
 	for _, s := range (&loaded{merged: k}).set() {
-		fmt.Fprintf(w, "%s\t%s\n", oneLine(s.Key), oneLine(s.text()))
+		rows = append(rows, []string{oneLine(s.Key), oneLine(s.text())})
 	}
-	_ = w.Flush()
-	u.print(table.String())
+	u.table(rows)
 
 	own := loaded{merged: koanf.New(delim)}
 	own.addUserFile()

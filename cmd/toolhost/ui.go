@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"text/tabwriter"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/toolhost/toolhost/internal/human"
 	"github.com/toolhost/toolhost/server"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 // Results go to stdout, everything else to stderr. An error is a line that starts
@@ -77,11 +79,30 @@ func (u *ui) printJSON(v any) {
 	u.print(text.String())
 }
 
-// flush ends a table.
-func (u *ui) flush(w *tabwriter.Writer) {
-	if err := w.Flush(); u.lost == nil {
-		u.lost = err
+// answer prints an answer as JSON, or for people. With JSON an error is part of the
+// answer, or follows from it, and is not printed again.
+func (u *ui) answer(v any, err error, people func()) error {
+	if !u.json {
+		people()
+		return err
 	}
+
+	u.printJSON(v)
+	if err != nil {
+		return &reportedError{err}
+	}
+	return nil
+}
+
+// table prints rows with their cells in columns.
+func (u *ui) table(rows [][]string) {
+	var text strings.Builder
+	w := tabwriter.NewWriter(&text, 0, 8, 2, ' ', 0)
+	for _, cells := range rows {
+		fmt.Fprintln(w, strings.Join(cells, "\t"))
+	}
+	_ = w.Flush() // a Builder takes everything
+	u.print(text.String())
 }
 
 // terminal returns the width of a terminal, or 0 if w is not one.
@@ -226,4 +247,55 @@ func count(n int64) string {
 		return fmt.Sprintf("%.1fk", float64(n)/1e3)
 	}
 	return fmt.Sprint(n)
+}
+
+// output shows a stream that a tool writes: above the bar, and on a terminal
+// without control characters. It is for one goroutine at a time. Call end after
+// the last write.
+type output struct {
+	bar  *bar
+	to   io.Writer
+	seen bool   // on a terminal
+	part []byte // on a terminal: the beginning of a character whose rest is still missing
+}
+
+// output returns an output that writes to a stream.
+func (b *bar) output(to io.Writer) *output {
+	return &output{bar: b, to: to, seen: terminal(to) > 0}
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	shown := p
+	if o.seen {
+		whole := append(o.part, p...)
+		n := len(whole) - server.PartialRune(whole)
+		shown, o.part = fit(whole[:n]), slices.Clone(whole[n:])
+	}
+
+	if _, err := o.bar.above(o.to, shown); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// end shows the beginning of a character whose rest never came.
+func (o *output) end() {
+	if len(o.part) > 0 {
+		_, _ = o.bar.above(o.to, fit(o.part))
+		o.part = nil
+	}
+}
+
+// take writes a piece of a run's output, and a line about bytes that were omitted
+// before it.
+func (o *output) take(piece wire.Output) {
+	if piece.Omitted > 0 {
+		o.end()
+		fmt.Fprintf(o, "\n[system] %d bytes omitted\n", piece.Omitted)
+	}
+	data := piece.Base64
+	if data == nil {
+		data = []byte(piece.Text)
+	}
+	_, _ = o.Write(data) // fails only if nobody reads it
 }
