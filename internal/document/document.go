@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"path/filepath"
 	"strings"
 
@@ -31,6 +32,8 @@ func MaxSize(name string) int64 {
 	}
 	return MaxWritten
 }
+
+var errNesting = fmt.Errorf("expected at most %d levels of nesting", MaxNesting)
 
 // Decode decodes a document. The ending of its name is its format: .json, .toml,
 // .yaml or .yml. Mappings become map[string]any. An empty YAML document is nil.
@@ -61,51 +64,17 @@ func Decode(name string, data []byte) (document any, err error) {
 	return document, nil
 }
 
-func errNesting(line int) error {
-	return fmt.Errorf("expected at most %d levels of nesting (line %d)", MaxNesting, line)
-}
-
 // decodeJSON reads one JSON value.
 func decodeJSON(data []byte) (document any, err error) {
-	if err := jsonNesting(data); err != nil {
-		return nil, err
-	}
-
 	err = json.Unmarshal(data, &document)
 	var syntax *json.SyntaxError
 	if errors.As(err, &syntax) {
 		before := data[:max(0, syntax.Offset-1)]
-		column := len(before) - bytes.LastIndexByte(before, '\n')
-		return nil, fmt.Errorf("%w (line %d, column %d)", err, lineAt(before), column)
+		line, column := 1+bytes.Count(before, []byte("\n")), len(before)-bytes.LastIndexByte(before, '\n')
+		return nil, fmt.Errorf("%w (line %d, column %d)", err, line, column)
 	}
 	return document, err
 }
-
-// jsonNesting refuses deep nesting before anything is decoded. Syntax errors are
-// left to the decoder.
-func jsonNesting(data []byte) error {
-	depth, quoted := 0, false
-	for i := 0; i < len(data); i++ {
-		switch c := data[i]; {
-		case c == '\\':
-			i++
-		case c == '"':
-			quoted = !quoted
-		case quoted:
-		case c == '[' || c == '{':
-			depth++
-		case c == ']' || c == '}':
-			depth--
-		}
-		if depth > MaxNesting {
-			return errNesting(lineAt(data[:i]))
-		}
-	}
-	return nil
-}
-
-// lineAt is the number of the line that a text ends in.
-func lineAt(text []byte) int { return 1 + bytes.Count(text, []byte("\n")) }
 
 // decodeYAML reads one YAML document.
 func decodeYAML(data []byte) (document any, err error) {
@@ -140,7 +109,7 @@ func decodeYAML(data []byte) (document any, err error) {
 // is written, before aliases are expanded. The root is at depth -1.
 func narrow(n *yaml.Node, depth int) error {
 	if depth > MaxNesting {
-		return errNesting(n.Line)
+		return fmt.Errorf("%w (line %d)", errNesting, n.Line)
 	}
 	if n.Kind == yaml.MappingNode && len(n.Content) > 2*maxKeys {
 		return fmt.Errorf("line %d: a mapping has %d keys, and at most %d are read", n.Line, len(n.Content)/2, maxKeys)
@@ -155,10 +124,6 @@ func narrow(n *yaml.Node, depth int) error {
 }
 
 func decodeTOML(data []byte) (document any, err error) {
-	if err := tomlNesting(data); err != nil {
-		return nil, err
-	}
-
 	err = toml.Unmarshal(data, &document)
 	var where *toml.DecodeError
 	if errors.As(err, &where) {
@@ -166,4 +131,48 @@ func decodeTOML(data []byte) (document any, err error) {
 		return nil, fmt.Errorf("%w (line %d, column %d)", err, line, column)
 	}
 	return document, err
+}
+
+// budget bounds what a document expands to: a YAML alias of a few bytes repeats a
+// whole value.
+type budget struct{ bytes int }
+
+func (b *budget) value(v any, depth int) error {
+	if depth > MaxNesting {
+		return errNesting
+	}
+
+	b.bytes--
+	switch v := v.(type) {
+	case map[string]any:
+		for key, item := range v {
+			b.bytes -= len(key)
+			if err := b.value(item, depth+1); err != nil {
+				return err
+			}
+		}
+	case map[any]any:
+		for key := range v {
+			if _, ok := key.(string); !ok {
+				return fmt.Errorf("expected names as keys, found the key %v: put it in quotes", key)
+			}
+		}
+	case []any:
+		for _, item := range v {
+			if err := b.value(item, depth+1); err != nil {
+				return err
+			}
+		}
+	case string:
+		b.bytes -= len(v)
+	case float64:
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return fmt.Errorf("expected numbers, found %v", v)
+		}
+	}
+
+	if b.bytes < 0 {
+		return fmt.Errorf("it expands to more than %d bytes, the limit", MaxJSON)
+	}
+	return nil
 }

@@ -51,16 +51,19 @@ func Behind(name string) error {
 		}
 	}
 
-	real, err := filepath.EvalSymlinks(name)
+	real, info, err := target(name)
 	if err != nil {
 		return err
 	}
-	info, err := os.Stat(real)
-	if err != nil {
-		return err
-	}
-
 	return writable(real, info, removeOthers)
+}
+
+// target returns the file that a name leads to.
+func target(name string) (real string, info fs.FileInfo, err error) {
+	if real, err = filepath.EvalSymlinks(name); err == nil {
+		info, err = os.Stat(real)
+	}
+	return real, info, err
 }
 
 // Opened returns an error that matches [ErrUnsafe] if others can have written an open
@@ -91,7 +94,6 @@ func Opened(file *os.File) error {
 	if info.Mode()&fs.ModeSticky != 0 { // others can add files there, but not replace ours
 		return ownedBy(dir, info)
 	}
-
 	return writable(dir, info, removeOthers)
 }
 
@@ -137,20 +139,18 @@ func ReadFile(name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	file, err := os.Open(name)
 	if err != nil {
 		return nil, err
 	}
-
 	defer file.Close()
-
 	if info, err = file.Stat(); err == nil {
 		err = File(name, info) // it may have been replaced
 	}
 	if err != nil {
 		return nil, err
 	}
-
 	return io.ReadAll(file)
 }
 
@@ -165,29 +165,21 @@ func WriteFile(name string, data []byte) error {
 	if err != nil {
 		return err
 	}
-
 	_, err = temp.Write(data)
-	if cerr := temp.Close(); err == nil {
-		err = cerr
-	}
+	err = errors.Join(err, temp.Close())
 	if err == nil {
 		err = os.Rename(temp.Name(), name)
 	}
 	if err != nil {
 		_ = os.Remove(temp.Name())
 	}
-
 	return err
 }
 
 // Temp returns the folder for temporary files, if others cannot replace the files
 // of this process. A folder that others can write to has to be sticky.
 func Temp() (string, error) {
-	name, err := filepath.EvalSymlinks(os.TempDir())
-	if err != nil {
-		return "", err
-	}
-	info, err := os.Stat(name)
+	name, info, err := target(os.TempDir())
 	if err != nil {
 		return "", err
 	}
