@@ -43,7 +43,7 @@ type loaded struct {
 	merged   *koanf.Koanf
 	layers   []layer
 	problems problems
-	ignored  []*ignoredFile // of the working directory
+	ignored  []ignoredFile // of the working directory
 }
 
 // loadConfig merges the user's own configuration, the file that is named or
@@ -56,7 +56,9 @@ func loadConfig(flags *pflag.FlagSet, environ []string) (*loaded, error) {
 	c.addValues(variable, c.variables(environ))
 	c.addValues(flagOf, flagValues(flags))
 
-	c.report(readTable(settings(&c.config), c.merged.Raw(), ""))
+	for _, p := range readTable(settings(&c.config), c.merged.Raw(), "") {
+		c.problem(p.key, "%s", p.text)
+	}
 	if whole { // otherwise what is missing may be in the file that cannot be read
 		c.check()
 	}
@@ -257,13 +259,6 @@ func (p problems) has(key string) bool {
 	return slices.ContainsFunc(p, func(one problem) bool { return one.key == key })
 }
 
-// report adds problems with the sources of their values.
-func (c *loaded) report(found problems) {
-	for _, p := range found {
-		c.problem(p.key, "%s", p.text)
-	}
-}
-
 // problem adds a problem. A key has one: others may only follow from it.
 func (c *loaded) problem(key, format string, args ...any) {
 	if !c.problems.has(key) {
@@ -274,15 +269,9 @@ func (c *loaded) problem(key, format string, args ...any) {
 // source is where the value of a key is from. Items of a list and keys inside a
 // grant have the source of the list or grant.
 func (c *loaded) source(key string) string {
-	known := func(key string) bool {
-		return strings.HasPrefix(key, "grants") || slices.ContainsFunc(settings(new(config)), func(s setting) bool { return s.key == key })
-	}
-
 	for at := key; at != ""; at = at[:max(0, strings.LastIndex(at, "."))] {
-		if at != key && !known(at) {
-			continue
-		}
-		if from := c.from(at); from != "" {
+		_, group := c.merged.Get(path(at)).(map[string]any)
+		if from := c.from(at); from != "" && (at == key || !group || strings.HasPrefix(at, "grants")) {
 			return from
 		}
 	}

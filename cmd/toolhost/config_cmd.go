@@ -39,25 +39,20 @@ machines can reach, and a file in this folder that is not trusted.
 and to check them.`,
 		Example: `  toolhost config --check
   toolhost config --schema >toolhost.schema.json`,
-		Args: cobra.NoArgs,
-		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			switch {
-			case schema: // it does not depend on any configuration
-				return nil
-			case check: // reports the problems of loading with its own
-				a.config, _ = loadConfig(cmd.Flags(), a.environ)
-				return nil
-			}
-			return a.load(cmd.Flags())
-		},
-		RunE: func(*cobra.Command, []string) error {
+		Args:              cobra.NoArgs,
+		PersistentPreRunE: func(*cobra.Command, []string) error { return nil }, // it loads what it needs itself
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case schema:
 				a.printJSON(configSchema())
 				return nil
 			case check:
+				a.config, _ = loadConfig(cmd.Flags(), a.environ) // its problems are among those that are reported
 				a.config.checkUse()
 				return a.config.problems.usage()
+			}
+			if err := a.load(cmd.Flags()); err != nil {
+				return err
 			}
 			return a.showConfig()
 		},

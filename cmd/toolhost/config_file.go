@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -24,22 +25,21 @@ var configNames = []string{"toolhost.yaml", "toolhost.toml", "toolhost.json"}
 // userData is the folder of this user for data. It is empty if no home folder is
 // known: the working directory may be somebody else's.
 func userData() string {
-	if dir := os.Getenv("XDG_DATA_HOME"); filepath.IsAbs(dir) {
-		return filepath.Join(dir, "toolhost")
-	}
-	if home, err := os.UserHomeDir(); err == nil && filepath.IsAbs(home) {
-		return filepath.Join(home, ".local", "share", "toolhost")
-	}
-	return ""
+	home, _ := os.UserHomeDir()
+	return ownFolder(os.Getenv("XDG_DATA_HOME"), filepath.Join(home, ".local", "share"))
 }
 
 // userConfig is the folder of this user's own configuration; empty likewise.
 func userConfig() string {
-	if dir := os.Getenv("XDG_CONFIG_HOME"); filepath.IsAbs(dir) {
-		return filepath.Join(dir, "toolhost")
-	}
-	if dir, err := os.UserConfigDir(); err == nil && filepath.IsAbs(dir) {
-		return filepath.Join(dir, "toolhost")
+	dir, _ := os.UserConfigDir()
+	return ownFolder(os.Getenv("XDG_CONFIG_HOME"), dir)
+}
+
+func ownFolder(candidates ...string) string {
+	for _, dir := range candidates {
+		if filepath.IsAbs(dir) {
+			return filepath.Join(dir, "toolhost")
+		}
 	}
 	return ""
 }
@@ -47,21 +47,11 @@ func userConfig() string {
 // addFiles reads the user's own configuration, and the file that is named, or
 // else the trusted one of the working directory. It reports whether it read all.
 func (c *loaded) addFiles(flags *pflag.FlagSet, environ []string) bool {
-	own, whole := c.addUserFile()
-
-	name := namedConfig(flags, environ)
-	data, err := []byte(nil), error(nil)
-	if name != "" {
-		data, err = readConfig(name)
-	} else if name, data, err = c.trustedFile(own); err != nil {
-		c.problems = append(c.problems, problem{text: err.Error()})
-		return false
+	whole := c.addUserFile()
+	if name := namedConfig(flags, environ); name != "" {
+		return c.addFile(namedFile, []string{name}, readConfig) && whole
 	}
-
-	if name == "" {
-		return whole
-	}
-	return c.addFile(namedFile, name, data, err) && whole
+	return c.addTrusted() && whole
 }
 
 // namedConfig is the file that a flag or a variable names.
@@ -77,35 +67,24 @@ func namedConfig(flags *pflag.FlagSet, environ []string) string {
 	return ""
 }
 
-// addUserFile reads the user's own configuration, if there is one. It returns the
-// folder, and whether nothing failed.
-func (c *loaded) addUserFile() (dir string, whole bool) {
-	dir = userConfig()
+// addUserFile reads the user's own configuration, if there is one.
+func (c *loaded) addUserFile() bool {
 	var found []string
+	if dir := userConfig(); dir != "" {
+		found = configsIn(dir)
+	}
+	return c.addFile(userFile, found, readOwn)
+}
+
+// configsIn are the configurations in a folder.
+func configsIn(dir string) (found []string) {
 	for _, name := range configNames {
-		if name = filepath.Join(dir, name); dir != "" && exists(name) {
+		name = filepath.Join(dir, name)
+		if _, err := os.Stat(name); !errors.Is(err, fs.ErrNotExist) {
 			found = append(found, name)
 		}
 	}
-
-	switch len(found) {
-	case 0:
-		return dir, true
-	case 1:
-		data, err := readOwn(found[0])
-		return dir, c.addFile(userFile, found[0], data, err)
-	}
-	c.problems = append(c.problems, problem{text: manyConfigs(found)})
-	return dir, false
-}
-
-func exists(name string) bool {
-	_, err := os.Stat(name)
-	return !errors.Is(err, fs.ErrNotExist)
-}
-
-func manyConfigs(names []string) string {
-	return fmt.Sprintf("more than one configuration: %s: remove all but one, or choose one with --config", strings.Join(names, ", "))
+	return found
 }
 
 // readOwn reads a file of the user that others cannot have written.
@@ -126,44 +105,46 @@ func readConfig(name string) ([]byte, error) {
 func readBounded(name string, check func(*os.File) error) ([]byte, error) {
 	file, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // opening a pipe would block
 	if err != nil {
-		return nil, unpath(err)
+		return nil, err
 	}
 	defer file.Close()
 
 	info, err := file.Stat()
-	switch {
-	case err != nil:
-		return nil, unpath(err)
-	case !info.Mode().IsRegular():
-		return nil, errors.New("it is not a regular file")
+	if err == nil && !info.Mode().IsRegular() {
+		err = errors.New("it is not a regular file")
 	}
-	if err := check(file); err != nil {
+	if err == nil {
+		err = check(file)
+	}
+	if err != nil {
 		return nil, err
 	}
 
-	data, err := io.ReadAll(io.LimitReader(file, document.MaxSize(name)+1))
-	if err != nil {
-		return nil, unpath(err)
+	most := document.MaxSize(name)
+	data, err := io.ReadAll(io.LimitReader(file, most+1))
+	if err == nil && int64(len(data)) > most {
+		err = fmt.Errorf("the file has more than %d bytes, the limit", most)
 	}
-	if most := document.MaxSize(name); int64(len(data)) > most {
-		return nil, fmt.Errorf("the file has more than %d bytes, the limit", most)
-	}
-	return data, nil
+	return data, err
 }
 
-// unpath drops the path from an error that is reported with the path.
-func unpath(err error) error {
-	var p *fs.PathError
-	if errors.As(err, &p) {
-		return p.Err
+// addFile adds the content of the only file of several names, and reports whether
+// it could.
+func (c *loaded) addFile(kind layerKind, names []string, read func(name string) ([]byte, error)) bool {
+	switch len(names) {
+	case 0:
+		return true
+	case 1:
+	default:
+		c.problems = append(c.problems, problem{
+			text: fmt.Sprintf("more than one configuration: %s: remove all but one, or choose one with --config", strings.Join(names, ", ")),
+		})
+		return false
 	}
-	return err
-}
 
-// addFile adds the content of a file, and reports whether it could. Paths in it
-// are relative to its folder.
-func (c *loaded) addFile(kind layerKind, name string, data []byte, err error) bool {
+	name := names[0]
 	var k *koanf.Koanf
+	data, err := read(name)
 	if err == nil {
 		k, err = parseConfig(name, data)
 	}
@@ -171,7 +152,6 @@ func (c *loaded) addFile(kind layerKind, name string, data []byte, err error) bo
 		c.problems = append(c.problems, problem{key: name, text: flat(err)})
 		return false
 	}
-
 	c.add(layer{kind, func(string) string { return name }, k})
 	return true
 }
@@ -189,14 +169,19 @@ func parseConfig(name string, data []byte) (*koanf.Koanf, error) {
 		return k, errNoKeys(value)
 	}
 
-	rebase(settings(new(config)), keys, func(v any) any {
-		if s, ok := v.(string); ok && s != "" && !filepath.IsAbs(s) {
-			return filepath.Join(filepath.Dir(name), s)
+	for _, s := range settings(new(config)) {
+		if s.kind.paths != nil {
+			rebase(keys, slices.Concat(strings.Split(s.key, "."), s.kind.paths), filepath.Dir(name))
 		}
-		return v
-	})
+	}
 	return k, k.Load(confmap.Provider(keys, ""), nil)
 }
 
-// flat is an error in one line.
-func flat(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
+// flat is an error in one line, without the path it is reported with.
+func flat(err error) string {
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		err = p.Err
+	}
+	return strings.Join(strings.Fields(err.Error()), " ")
+}

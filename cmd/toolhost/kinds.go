@@ -17,11 +17,11 @@ import (
 
 // kind is the type of a setting: how its values are read, shown and described.
 type kind struct {
-	schema schema                                  // of the value of a file
-	read   func(value any) (any, error)            // turns the value of a file into that of the field; the error may be problems
-	parse  func(text string) any                   // turns a variable into the value of a file; nil keeps the text
-	show   func(value any) any                     // turns the value of the field into that of a file; nil keeps it
-	rebase func(value any, join func(any) any) any // makes relative paths absolute; nil if there are none
+	schema schema                       // of the value of a file
+	read   func(value any) (any, error) // turns the value of a file into that of the field; the error may be problems
+	parse  func(text string) any        // turns a variable into the value of a file; nil keeps the text
+	show   func(value any) any          // turns the value of the field into that of a file; nil keeps it
+	paths  []string                     // where it has paths, see rebase; nil if nowhere
 }
 
 // schema is a JSON Schema.
@@ -29,7 +29,7 @@ type schema = map[string]any
 
 var (
 	text   = kind{schema: schema{"type": "string"}, read: erase(readText)}
-	folder = kind{schema: text.schema, read: text.read, rebase: func(v any, join func(any) any) any { return join(v) }}
+	folder = kind{schema: text.schema, read: text.read, paths: []string{}}
 	flag   = kind{schema: schema{"type": "boolean"}, read: readFlag, parse: parseWith(strconv.ParseBool)}
 
 	anyWhole = kind{schema: schema{"type": "integer"}, read: number("a whole number", wholeOf, math.MinInt64, nil), parse: parseWith(parseWhole)}
@@ -40,13 +40,13 @@ var (
 
 	list    = kind{schema: schema{"type": "array", "items": text.schema}, read: listOf(readText), parse: splitPaths}
 	words   = kind{schema: list.schema, read: list.read, parse: func(text string) any { return anyList(strings.Fields(text)) }}
-	folders = kind{schema: list.schema, read: list.read, parse: splitPaths, rebase: each}
+	folders = kind{schema: list.schema, read: list.read, parse: splitPaths, paths: []string{"*"}}
 	texts   = kind{schema: schema{"type": "object", "additionalProperties": text.schema}, read: mapOf(readText)}
 
-	mounts = kind{schema: schema{"type": "array", "items": mountSchema()}, read: listOf(readMount), rebase: rebaseEach(mountSettings(new(mount)))}
+	mounts = kind{schema: schema{"type": "array", "items": mountSchema()}, read: listOf(readMount)}
 	grants = kind{
 		schema: schema{"type": "object", "additionalProperties": objectSchema(grantSettings(new(host.Grant)))},
-		read:   mapOf(readGrant), rebase: rebaseEach(grantSettings(new(host.Grant))),
+		read:   mapOf(readGrant), paths: []string{"*", "files", "*", "dir"},
 	}
 )
 
@@ -318,34 +318,26 @@ func anyList(texts []string) []any {
 	return out
 }
 
-// each changes the items of a list or a mapping.
-func each(value any, change func(any) any) any {
-	switch items := value.(type) {
+// rebase makes the paths in a value absolute, or relative to the working directory.
+// at is where they are: a key or * at each level.
+func rebase(value any, at []string, dir string) any {
+	switch v := value.(type) {
+	case string:
+		if len(at) == 0 && v != "" && !filepath.IsAbs(v) {
+			return filepath.Join(dir, v)
+		}
 	case []any:
-		for i := range items {
-			items[i] = change(items[i])
+		for i := range v {
+			if len(at) > 0 && at[0] == "*" {
+				v[i] = rebase(v[i], at[1:], dir)
+			}
 		}
 	case map[string]any:
-		for name := range items {
-			items[name] = change(items[name])
+		for name := range v {
+			if len(at) > 0 && (at[0] == "*" || at[0] == name) {
+				v[name] = rebase(v[name], at[1:], dir)
+			}
 		}
 	}
 	return value
-}
-
-// rebase makes the paths in a mapping with the keys of a table absolute.
-func rebase(table []setting, value any, join func(any) any) any {
-	values, _ := value.(map[string]any)
-	for _, s := range table {
-		if v, ok := values[s.key]; ok && s.kind.rebase != nil {
-			values[s.key] = s.kind.rebase(v, join)
-		}
-	}
-	return value
-}
-
-func rebaseEach(table []setting) func(any, func(any) any) any {
-	return func(value any, join func(any) any) any {
-		return each(value, func(item any) any { return rebase(table, item, join) })
-	}
 }

@@ -179,15 +179,25 @@ func (a *app) logger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(a.err, opts))
 }
 
-// open opens a service that keeps its runs in memory. The returned function
-// closes it, and interrupts active runs.
-func (a *app) open(ctx context.Context, approve func(context.Context, server.Approval) error) (*server.Service, func(), error) {
-	cfg, err := a.serverConfig(approve)
-	if err != nil {
+// open opens a service that keeps its runs in memory, unless adapt changes that.
+// The returned function closes it, and interrupts active runs.
+func (a *app) open(ctx context.Context, adapt func(*server.Config)) (s *server.Service, done func(), err error) {
+	if len(a.config.plugins) == 0 {
+		return nil, nil, &usageError{errors.New("no folder of plugins"), "name one with --plugins, or in plugins of the configuration"}
+	}
+	cfg := a.config.server
+	if cfg.CacheDir, err = a.cacheDir(); err != nil {
 		return nil, nil, err
 	}
-	s, err := server.Open(ctx, cfg)
-	if err != nil {
+	cfg.PinDir, cfg.Logger, cfg.Approve = a.pinDir(), a.logger(), a.approve
+	for _, dir := range a.config.plugins {
+		cfg.Folders = append(cfg.Folders, plugins.Dir(dir))
+	}
+	if adapt != nil {
+		adapt(&cfg)
+	}
+
+	if s, err = server.Open(ctx, cfg); err != nil {
 		return nil, nil, err
 	}
 	return s, func() { a.closeService(ctx, s) }, nil
@@ -195,15 +205,12 @@ func (a *app) open(ctx context.Context, approve func(context.Context, server.App
 
 // openKept opens a service that keeps its runs in a folder, for one client or
 // for several.
-func (a *app) openKept(ctx context.Context, folder string, shared bool) (*server.Service, error) {
-	cfg, err := a.serverConfig(a.approve)
-	if err != nil {
-		return nil, err
-	}
-	cfg.DataDir, cfg.Watch, cfg.OnReload = folder, a.config.watch, a.reloaded
-	cfg.CompileAhead = a.config.compile == compileAhead
-	cfg.Host.Shared, cfg.Host.Computing = shared, spareProcessor()
-	return server.Open(ctx, cfg)
+func (a *app) openKept(ctx context.Context, folder string, shared bool) (*server.Service, func(), error) {
+	return a.open(ctx, func(cfg *server.Config) {
+		cfg.DataDir, cfg.Watch, cfg.OnReload = folder, a.config.watch, a.reloaded
+		cfg.CompileAhead = a.config.compile == compileAhead
+		cfg.Host.Shared, cfg.Host.Computing = shared, spareProcessor()
+	})
 }
 
 // spareProcessor lets Go use one processor more than guests may compute on, and
@@ -214,24 +221,6 @@ var spareProcessor = sync.OnceValue(func() int {
 	runtime.GOMAXPROCS(n + 1)
 	return n
 })
-
-// serverConfig is the configuration of a service that keeps its runs in memory.
-func (a *app) serverConfig(approve func(context.Context, server.Approval) error) (server.Config, error) {
-	if len(a.config.plugins) == 0 {
-		return server.Config{}, &usageError{errors.New("no folder of plugins"), "name one with --plugins, or in plugins of the configuration"}
-	}
-	cache, err := a.cacheDir()
-	if err != nil {
-		return server.Config{}, err
-	}
-
-	cfg := a.config.server
-	cfg.CacheDir, cfg.PinDir, cfg.Logger, cfg.Approve = cache, a.pinDir(), a.logger(), approve
-	for _, dir := range a.config.plugins {
-		cfg.Folders = append(cfg.Folders, plugins.Dir(dir))
-	}
-	return cfg, nil
-}
 
 // closeService closes a service and interrupts active runs, also after ctx is done.
 func (a *app) closeService(ctx context.Context, s *server.Service) {

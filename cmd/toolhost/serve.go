@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -58,20 +59,20 @@ func (a *app) runServer(ctx context.Context) error {
 	if err := a.config.problems.usage(); err != nil {
 		return err
 	}
-	s, err := a.openFreed(ctx, filepath.Join(a.config.data, "runs"))
+	s, done, err := a.openFreed(ctx, filepath.Join(a.config.data, "runs"))
 	if err != nil {
 		return err
 	}
 
 	mcp, err := mcpapi.NewHandler(s, mcpapi.Config{Version: version(), Logger: a.logger()})
 	if err != nil {
-		a.closeService(ctx, s)
+		done()
 		return err
 	}
 	defer within(endGrace, mcp.Close)
 	listeners, err := a.listen()
 	if err != nil {
-		a.closeService(ctx, s)
+		done()
 		return err
 	}
 	defer removeSocket(socketPath(a.config.data))()
@@ -94,20 +95,20 @@ const (
 
 // openFreed opens the service on a folder that another process may still use for
 // a moment.
-func (a *app) openFreed(ctx context.Context, folder string) (*server.Service, error) {
+func (a *app) openFreed(ctx context.Context, folder string) (*server.Service, func(), error) {
 	for began := (time.Time{}); ; {
-		s, err := a.openKept(ctx, folder, true)
+		s, done, err := a.openKept(ctx, folder, true)
 		switch {
 		case !errors.Is(err, background.ErrLocked):
-			return s, err
+			return s, done, err
 		case began.IsZero():
 			began = time.Now()
 			a.announce(fmt.Sprintf("waiting up to %v for another process to end: %v", lockWait, err))
 		case time.Since(began) >= lockWait:
-			return nil, &usageError{err, "stop that process first, or choose another folder with --data"}
+			return nil, nil, &usageError{err, "stop that process first, or choose another folder with --data"}
 		}
 		if err := pause(ctx, lockRetry); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 }
@@ -296,5 +297,69 @@ func (a *app) reloadOnHangup(s *server.Service) (end func()) {
 		signal.Stop(asked)
 		close(asked)
 		reloading.Wait()
+	}
+}
+
+func mcpCommand(a *app) *cobra.Command {
+	var session string
+	cmd := &cobra.Command{
+		Use:   "mcp",
+		Short: "Serve the tools over the Model Context Protocol on stdin and stdout",
+		Long: `Serve the tools over the Model Context Protocol on stdin and stdout, in every
+revision of the protocol. Background runs and tasks are kept in the data folder: a
+client that starts this command again finds them under the same session.
+
+Plugins that are added, replaced or removed are reloaded while it runs (unless
+watch is false), and on SIGHUP. The client is notified.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.runMCP(cmd.Context(), session) },
+	}
+	cmd.Flags().StringVar(&session, "session", wire.DefaultSession, "`name` of the session whose runs the client sees")
+	return cmd
+}
+
+func (a *app) runMCP(ctx context.Context, session string) error {
+	s, done, err := a.openFree(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	defer a.reloadOnHangup(s)()
+
+	var in io.Reader // nil is the process's own, which can be closed to end a read
+	if a.in != os.Stdin {
+		in = a.in
+	}
+	signal.Ignore(syscall.SIGPIPE) // a client that goes away ends the session, not the process
+	a.warnOf(fileProblems(s.Problems()))
+	return mcpapi.Run(ctx, s, mcpapi.Config{Version: version(), Session: session, In: in, Out: a.out, Logger: a.logger()})
+}
+
+// maxMCP is how many processes of toolhost mcp can keep runs in one data folder.
+const maxMCP = 16
+
+// mcpFolder is where the nth of these processes keeps its runs. The folder of
+// serve stays free for serve.
+func (a *app) mcpFolder(n int) string {
+	if n == 1 {
+		return filepath.Join(a.config.data, "mcp")
+	}
+	return filepath.Join(a.config.data, fmt.Sprintf("mcp-%d", n))
+}
+
+// openFree opens the service on the first of these folders that no other process
+// uses: each MCP client may start a process of its own.
+func (a *app) openFree(ctx context.Context) (*server.Service, func(), error) {
+	for n := 1; ; n++ {
+		s, done, err := a.openKept(ctx, a.mcpFolder(n), false)
+		switch {
+		case err == nil:
+			a.logger().Info("runs are kept", "folder", a.mcpFolder(n))
+			return s, done, nil
+		case !errors.Is(err, background.ErrLocked):
+			return nil, nil, err
+		case n == maxMCP:
+			return nil, nil, &usageError{fmt.Errorf("%d processes of toolhost mcp already keep runs in %s", n, a.config.data), "end some of them, or choose another folder with --data"}
+		}
 	}
 }

@@ -202,23 +202,23 @@ func TestMCPFolders(t *testing.T) {
 	}}}
 	var services []*server.Service
 	for n := range maxMCP {
-		s, err := a.openFree(t.Context())
+		s, done, err := a.openFree(t.Context())
 		require.NoError(t, err)
-		defer a.closeService(t.Context(), s)
+		defer done()
 		require.DirExists(t, a.mcpFolder(n+1))
 		services = append(services, s)
 	}
-	_, err := a.openFree(t.Context())
+	_, _, err := a.openFree(t.Context())
 	var usage *usageError
 	require.ErrorAs(t, err, &usage)
 	require.EqualError(t, err, "16 processes of toolhost mcp already keep runs in "+data)
 	require.NoError(t, services[4].Close(t.Context()))
-	s, err := a.openFree(t.Context())
+	_, done, err := a.openFree(t.Context())
 	require.NoError(t, err)
-	defer a.closeService(t.Context(), s)
-	_, err = a.openKept(t.Context(), a.mcpFolder(5), false)
+	defer done()
+	_, _, err = a.openKept(t.Context(), a.mcpFolder(5), false)
 	require.ErrorIs(t, err, background.ErrLocked)
-	_, err = a.openKept(t.Context(), a.mcpFolder(1), false)
+	_, _, err = a.openKept(t.Context(), a.mcpFolder(1), false)
 	require.ErrorContains(t, err, fmt.Sprintf("is used by process %d", os.Getpid()))
 	require.NoDirExists(t, filepath.Join(data, "runs"))
 }
@@ -246,18 +246,18 @@ func TestServeWaitsForTheFolder(t *testing.T) {
 		plugins: []string{t.TempDir()}, data: data, logLevel: "warn",
 	}}}
 	runs := filepath.Join(data, "runs")
-	first, err := a.openFreed(t.Context(), runs)
+	first, _, err := a.openFreed(t.Context(), runs)
 	require.NoError(t, err)
 	require.Empty(t, said.String(), "it had nothing to wait for")
 	said.run = func() { require.NoError(t, first.Close(t.Context())) }
-	second, err := a.openFreed(t.Context(), runs)
+	second, _, err := a.openFreed(t.Context(), runs)
 	require.NoError(t, err)
 	require.Regexp(t, fmt.Sprintf(`^toolhost: waiting up to 5s for another process to end: .* is used by process %d;.*\n$`, os.Getpid()), said)
 	defer a.closeService(t.Context(), second)
 
 	ctx, cancel := context.WithCancel(t.Context())
 	a.err = &onSay{run: cancel}
-	_, err = a.openFreed(ctx, runs)
+	_, _, err = a.openFreed(ctx, runs)
 	require.ErrorIs(t, err, context.Canceled, "nobody waits for it any more")
 }
 

@@ -52,13 +52,13 @@ func trustFile(u *ui, store trustStore, args []string) error {
 	if err != nil {
 		return err
 	}
-	path, err := realPath(name)
 	var data []byte
+	path, err := realPath(name)
 	if err == nil {
 		data, err = readConfig(path)
 	}
 	if err != nil {
-		return &usageError{fmt.Errorf("%s: %w", name, unpath(err)), ""}
+		return &usageError{fmt.Errorf("%s: %s", name, flat(err)), ""}
 	}
 	k, err := parseConfig(path, data)
 	if err != nil {
@@ -87,27 +87,18 @@ func trustFile(u *ui, store trustStore, args []string) error {
 // fileToTrust is the file of the arguments, or the one of this folder.
 func fileToTrust(args []string) (string, error) {
 	names := strings.Join(configNames, ", ")
-	if len(args) == 1 {
-		if !slices.Contains(configNames, filepath.Base(args[0])) {
-			return "", &usageError{fmt.Errorf("only %s are read from a working directory, not %s", names, args[0]), "name it with --config, which needs no trust"}
-		}
+	here := configsIn(".")
+	switch {
+	case len(args) == 1 && !slices.Contains(configNames, filepath.Base(args[0])):
+		return "", &usageError{fmt.Errorf("only %s are read from a working directory, not %s", names, args[0]), "name it with --config, which needs no trust"}
+	case len(args) == 1:
 		return args[0], nil
-	}
-
-	var here []string
-	for _, name := range configNames {
-		if exists(name) {
-			here = append(here, name)
-		}
-	}
-
-	switch len(here) {
-	case 0:
+	case len(here) == 0:
 		return "", &usageError{fmt.Errorf("this folder has no %s", names), "name a file: toolhost trust FILE"}
-	case 1:
-		return here[0], nil
+	case len(here) > 1:
+		return "", &usageError{fmt.Errorf("more than one configuration: %s", strings.Join(here, ", ")), "name one: toolhost trust FILE"}
 	}
-	return "", &usageError{fmt.Errorf("more than one configuration: %s", strings.Join(here, ", ")), "name one: toolhost trust FILE"}
+	return here[0], nil
 }
 
 // realPath is the one path of a file, whatever links lead to its folder. The file
@@ -160,7 +151,7 @@ func (s trustStore) revoke(u *ui, args []string) error {
 	for _, name := range names {
 		path, err := realPath(name)
 		if err != nil {
-			return &usageError{fmt.Errorf("%s: %w", name, unpath(err)), ""}
+			return &usageError{fmt.Errorf("%s: %s", name, flat(err)), ""}
 		}
 		switch err := os.Remove(s.record(path)); {
 		case err == nil:
@@ -177,73 +168,55 @@ func (s trustStore) revoke(u *ui, args []string) error {
 	return nil
 }
 
-// Why a file is not trusted.
-var (
-	errUntrusted = errors.New("is not trusted")
-	errChanged   = errors.New("has changed since it was trusted")
-)
-
-// check returns errUntrusted or errChanged, or why the record cannot be read.
-func (s trustStore) check(path string, data []byte) error {
-	if s == "" {
-		return errUntrusted
+// check says why a file is not trusted; empty if it is. err is that of reading it.
+func (s trustStore) check(path string, data []byte, err error) (why string) {
+	var record []byte
+	if err == nil && s != "" {
+		err = owned.Folder(s.folder())
 	}
-	line, err := []byte(nil), owned.Folder(s.folder())
-	if err == nil {
-		line, err = owned.ReadFile(s.record(path))
+	if err == nil && s != "" {
+		record, err = owned.ReadFile(s.record(path))
 	}
 
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return errUntrusted
-	case err == nil && string(line) != s.line(path, data):
-		return errChanged
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return "cannot be trusted: " + oneLine(flat(err))
+	case err != nil || s == "":
+		return "is not trusted: read it, then run toolhost trust"
+	case string(record) != s.line(path, data):
+		return "has changed since it was trusted: read it, then run toolhost trust"
 	}
-	return err
+	return ""
 }
 
 // ignoredFile is a configuration in the working directory that does not take
 // effect.
-type ignoredFile struct {
-	path string
-	err  error
+type ignoredFile struct{ path, why string }
+
+func (f ignoredFile) String() string {
+	return fmt.Sprintf("ignored %s, which %s", oneLine(f.path), f.why)
 }
 
-func (f *ignoredFile) String() string {
-	path := oneLine(f.path)
-	if errors.Is(f.err, errUntrusted) || errors.Is(f.err, errChanged) {
-		return fmt.Sprintf("ignored %s, which %v: read it, then run toolhost trust", path, f.err)
-	}
-	return fmt.Sprintf("ignored %s, which cannot be trusted: %v", path, oneLine(f.err.Error()))
-}
-
-// trustedFile reads the trusted configuration of the working directory, and notes
+// addTrusted reads the trusted configuration of the working directory, and notes
 // the others, of which only the digest is computed. The user's own folder is left
 // out: its configuration was read before.
-func (c *loaded) trustedFile(own string) (name string, data []byte, err error) {
+func (c *loaded) addTrusted() bool {
 	var trusted []string
-	for _, candidate := range configNames {
-		path, err := realPath(candidate)
-		if err != nil || !exists(candidate) || sameFolder(filepath.Dir(path), own) {
+	texts := map[string][]byte{}
+	for _, name := range configsIn(".") {
+		path, err := realPath(name)
+		if err != nil || sameFolder(filepath.Dir(path), userConfig()) {
 			continue
 		}
-
-		text, err := readConfig(candidate)
-		if err == nil {
-			err = trustStore(userData()).check(path, text)
-		}
-		if err != nil {
-			c.ignored = append(c.ignored, &ignoredFile{path, err})
+		data, err := readConfig(name)
+		if why := trustStore(userData()).check(path, data, err); why != "" {
+			c.ignored = append(c.ignored, ignoredFile{path, why})
 			continue
 		}
-		trusted = append(trusted, candidate)
-		name, data = candidate, text
+		trusted = append(trusted, name)
+		texts[name] = data
 	}
-
-	if len(trusted) > 1 {
-		return "", nil, errors.New(manyConfigs(trusted))
-	}
-	return name, data, nil
+	return c.addFile(namedFile, trusted, func(name string) ([]byte, error) { return texts[name], nil })
 }
 
 func sameFolder(a, b string) bool {

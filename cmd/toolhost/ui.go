@@ -220,14 +220,6 @@ func oneLine(s string) string {
 	}, s))))
 }
 
-// dash stands for an empty cell of a table.
-func dash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
-}
-
 // plural counts things.
 func plural(n int, thing string) string {
 	if n != 1 {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 	"unicode/utf8"
 
@@ -66,7 +67,7 @@ func (r *remote) waitFor(ctx context.Context, ids []string) (wire.Runs, error) {
 		switch {
 		case err != nil:
 			err = retry.Wait(ctx, err)
-		case allDone(found.Runs):
+		case !slices.ContainsFunc(found.Runs, func(run wire.Run) bool { return !run.Done }):
 			return found, nil
 		default:
 			retry.Reached()
@@ -94,15 +95,6 @@ func (b *bar) asks(runs []wire.Run, asked map[string]bool) (any bool) {
 		})
 	}
 	return any
-}
-
-func allDone(runs []wire.Run) bool {
-	for _, run := range runs {
-		if !run.Done {
-			return false
-		}
-	}
-	return true
 }
 
 // setRuns draws the progress of several runs together.
