@@ -10,107 +10,95 @@ import (
 	"unicode/utf8"
 
 	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// The waits and the sizes of check_background.
+// The default wait of check_background, and the sizes of its answers.
 const (
-	defaultWait = 60 * time.Second // if ids are named
+	defaultWait = 60 * time.Second // for the end of named runs
 	maxAnswer   = 50_000           // characters of one answer
 	maxInline   = 8 << 10          // bytes of a result that is shown whole
-	preview     = 1 << 10          // bytes of one that is not
-	envelope    = 400              // characters of a report beside its output and its result
-	minRoom     = 32               // characters; nothing is cut below it
+	preview     = 1 << 10          // bytes that are shown of a larger result
+	envelope    = 400              // characters of a report without its output and its result
+	minRoom     = 32               // characters; nothing is cut to less
 )
 
-// portion is what the output and the result of each of n runs may take of an
-// answer.
+// portion returns how many characters the output and the result of each of n
+// runs may have in an answer.
 func portion(n int) int { return (maxAnswer/n - envelope) / 2 }
 
-// excerpt stands for a result, or content beside it, that is too large to show.
+// excerpt replaces a result or content that is too large to show. It is zero if
+// both are shown.
 type excerpt struct {
 	ResultBytes   int    `json:"result_bytes,omitempty"`
 	ResultPreview string `json:"result_preview,omitempty"` // its beginning
 	ContentBytes  int    `json:"content_bytes,omitempty"`
 }
 
-// cut takes a result and content of more than so many bytes away and returns
-// what stands for them.
-func cut(result, content *json.RawMessage, most int) (e excerpt) {
-	if len(*result) > most {
-		e.ResultBytes, e.ResultPreview = len(*result), strings.ToValidUTF8(string((*result)[:min(preview, most)]), "")
+// cut removes a result and content that have more than max bytes, and returns
+// their excerpt.
+func cut(result, content *json.RawMessage, max int) (e excerpt) {
+	if len(*result) > max {
+		e.ResultBytes, e.ResultPreview = len(*result), strings.ToValidUTF8(string((*result)[:min(preview, max)]), "")
 		*result = nil
 	}
-	if len(*result)+len(*content) > most {
+	if len(*result)+len(*content) > max {
 		e.ContentBytes = len(*content)
 		*content = nil
 	}
 	return e
 }
 
-// payload reads the result and the content of an ended run into a report, of no
-// more than so many bytes, and returns what stands for the rest.
-func (s *Service) payload(ctx context.Context, session string, r *background.Report, most int) (e excerpt, err error) {
-	if !r.Status.Terminal() {
-		return e, nil
-	}
-	if r.Result, err = s.part(ctx, session, r.TaskID, background.PartResult); err == nil {
-		r.Content, err = s.part(ctx, session, r.TaskID, background.PartContent)
-	}
-	return cut(&r.Result, &r.Content, most), err
-}
-
-// part reads a part of a run's payload: none if its record is gone.
-func (s *Service) part(ctx context.Context, session, id string, part background.Part) (json.RawMessage, error) {
-	data, err := s.runs.Payload(ctx, session, id, part)
-	if errors.Is(err, background.ErrNotFound) {
+// part returns a part of a run's payload; nil if the record is gone.
+func (v Session) part(ctx context.Context, id string, part engine.Part) (json.RawMessage, error) {
+	data, err := v.service.runs.Payload(ctx, v.name, id, part)
+	if errors.Is(err, engine.ErrNotFound) {
 		return nil, nil
 	}
 	return data, err
 }
 
-// whole reports whether nothing was cut.
-func (e excerpt) whole() bool { return e.ResultBytes == 0 && e.ContentBytes == 0 }
-
-// report is what check_background answers of one run.
+// report is the answer of check_background for one run.
 type report struct {
 	background.Report
 	excerpt
-	Awaited []string `json:"waiting_for_input,omitempty"` // what its user is asked
+	Awaited []string `json:"waiting_for_input,omitempty"` // questions to its user
 }
 
-// listing is what check_background answers of all runs.
+// listing is the answer of check_background for all runs.
 type listing struct {
 	background.Overview
-	Awaiting []string `json:"waiting_for_input,omitempty"` // runs whose user is asked something
-}
-
-// checkArgs are the arguments of check_background.
-type checkArgs struct {
-	ID       string   `json:"task_id"`
-	IDs      []string `json:"task_ids"`
-	List     bool     `json:"list"`
-	Wait     *float64 `json:"wait_seconds"`
-	Until    string   `json:"until"`
-	Cursor   string   `json:"cursor"`
-	MaxChars *float64 `json:"max_chars"`
-	Finished *bool    `json:"include_finished"`
+	Awaiting []string `json:"waiting_for_input,omitempty"` // runs with open questions to their user
 }
 
 // check reports on runs, or lists them.
 func check(ctx context.Context, s *Service, req Request) (any, error) {
-	in, err := decode[checkArgs](req.Args)
+	in, err := decode[struct {
+		ID       string   `json:"task_id"`
+		IDs      []string `json:"task_ids"`
+		List     bool     `json:"list"`
+		Wait     *float64 `json:"wait_seconds"`
+		Until    string   `json:"until"`
+		Cursor   string   `json:"cursor"`
+		MaxChars *float64 `json:"max_chars"`
+		Finished *bool    `json:"include_finished"`
+	}](req.Args)
 	if err != nil {
 		return nil, err
 	}
-	ids := in.IDs
+
+	v, ids := s.Session(req.Session), in.IDs
 	if in.ID != "" {
 		ids = append(ids, in.ID)
 	}
-
-	v := s.Session(req.Session)
 	switch {
 	case in.List || len(ids) == 0:
-		return listRuns(ctx, v, background.OverviewRequest{ActiveOnly: in.Finished != nil && !*in.Finished})
+		runs, err := s.runs.Overview(ctx, v.name, background.OverviewRequest{ActiveOnly: in.Finished != nil && !*in.Finished})
+		if err != nil {
+			return nil, err
+		}
+		awaiting, err := v.awaiting(ctx)
+		return listing{runs, awaiting}, err
 	case in.ID != "" && len(in.IDs) > 0:
 		return nil, &background.FieldError{Field: "task_ids", Problem: "give either task_id or task_ids"}
 	}
@@ -122,103 +110,92 @@ func check(ctx context.Context, s *Service, req Request) (any, error) {
 	if in.MaxChars != nil {
 		r.MaxChars = int(max(0, min(*in.MaxChars, background.MaxChars)))
 	}
-	return checkRuns(ctx, v, r)
+	return v.checkRuns(ctx, r)
 }
 
-func listRuns(ctx context.Context, v Session, r background.OverviewRequest) (any, error) {
-	runs, err := v.service.runs.Overview(ctx, v.name, r)
-	if err != nil {
-		return nil, err
-	}
-	awaiting, err := v.awaiting(ctx)
-	return listing{runs, awaiting}, err
-}
+// checkRuns reports on runs in one answer of bounded size. Some text takes more
+// room in JSON than it has characters: then it checks again with less room. The
+// next check shows the output that this one omits.
+func (v Session) checkRuns(ctx context.Context, r background.CheckRequest) (any, error) {
+	var waited *float64 // the seconds that the first check waited
+	wanted, several, shortened := r.MaxChars, len(r.IDs) > 1, r.Wait > background.MaxWait
 
-// checkRuns looks at runs and fits what there is to say into one answer. Where
-// text takes more room in JSON than it has characters, it looks again for less:
-// what is not shown, the next check shows.
-func checkRuns(ctx context.Context, v Session, r background.CheckRequest) (any, error) {
-	var excerpts []excerpt
-	wanted, shortened := r.MaxChars, r.Wait > background.MaxWait
-	var waited *background.CheckResult
+	r.MaxPayload = -1
 	for room := portion(len(r.IDs)); ; room /= 2 {
 		if r.MaxChars = min(wanted, room); r.MaxChars == 0 {
-			r.MaxChars = -1 // none at all
+			r.MaxChars = -1 // no output
 		}
-		r.MaxPayload = -1
 		checked, err := v.check(ctx, r)
 		if err != nil {
 			return nil, err
 		}
-		excerpts = make([]excerpt, len(checked.Reports))
-		for i := range checked.Reports {
-			if excerpts[i], err = v.service.payload(ctx, v.name, &checked.Reports[i], min(room, maxInline)); err != nil {
+		if waited == nil {
+			waited, r.Wait = &checked.Reports[0].WaitedSeconds, 0
+		}
+
+		answer := struct {
+			Tasks   []report `json:"tasks"`
+			Missing string   `json:"error,omitempty"`
+		}{Tasks: make([]report, len(checked.Reports))}
+		for i, found := range checked.Reports {
+			found.WaitedSeconds = *waited
+			if answer.Tasks[i], err = v.fit(ctx, found, room, several, shortened); err != nil {
 				return nil, err
 			}
 		}
+		if checked.Missing != nil {
+			answer.Missing = notFound(checked.Missing)
+		}
 
-		if waited == nil {
-			waited = &checked
+		var shown any = answer
+		if !several {
+			shown = answer.Tasks[0]
 		}
-		answer, err := encode(v.service.answers(checked, excerpts, len(r.IDs), room, shortened, waited.Reports))
-		if err != nil || utf8.RuneCount(answer) <= maxAnswer || room < minRoom {
-			return answer, err
+		data, err := encode(shown)
+		if err != nil || utf8.RuneCount(data) <= maxAnswer || room < minRoom {
+			return data, err
 		}
-		r.Wait = 0
 	}
 }
 
-// nextAwaited is advice on a run that waits for its user.
-const nextAwaited = "it waits for your user to answer: tell them; you cannot answer for them"
-
-// answers fits the reports on n runs, and what stands for their results, into so
-// much room for each. Shortened says
-// that the wait asked for was longer than a wait can be; waited are the reports
-// that tell how long it was.
-func (s *Service) answers(checked background.CheckResult, excerpts []excerpt, n, room int, shortened bool, waited []background.Report) any {
-	reports := make([]report, len(checked.Reports))
-	for i, r := range checked.Reports {
-		r.WaitedSeconds = waited[min(i, len(waited)-1)].WaitedSeconds
-		reports[i] = fit(r, excerpts[i], n > 1, room)
-		if !r.Done {
-			reports[i].Awaited = s.asked.messages(r.TaskID, room)
+// fit adds to a report what the run's record does not have, and cuts each text to
+// the room. It keeps paths only where they lead to more than is shown. Several
+// says that the answer has other reports too, shortened that the agent asked for a
+// wait that is too long.
+func (v Session) fit(ctx context.Context, r background.Report, room int, several, shortened bool) (report, error) {
+	out := report{Report: r}
+	if r.Status.Terminal() {
+		var err error
+		if out.Result, err = v.part(ctx, r.TaskID, engine.PartResult); err != nil {
+			return out, err
 		}
-		switch {
-		case len(reports[i].Awaited) > 0:
-			reports[i].Next = nextAwaited
-		case shortened && !r.Done && !r.Unsaved:
-			reports[i].Next = fmt.Sprintf("%.0f seconds is the longest wait: check again to go on waiting", background.MaxWait.Seconds())
+		if out.Content, err = v.part(ctx, r.TaskID, engine.PartContent); err != nil {
+			return out, err
 		}
+		out.excerpt = cut(&out.Result, &out.Content, min(room, maxInline))
 	}
-	if n == 1 {
-		return reports[0]
+	if !r.Done {
+		out.Awaited = v.service.asked.messages(r.TaskID, room)
 	}
-	answer := struct {
-		Tasks   []report `json:"tasks"`
-		Missing string   `json:"error,omitempty"`
-	}{Tasks: reports}
-	if checked.Missing != nil {
-		answer.Missing = notFound(checked.Missing)
-	}
-	return answer
-}
 
-// fit cuts a report to its room. Paths are told where they lead to more than
-// was shown.
-func fit(r background.Report, e excerpt, among bool, room int) report {
-	out := report{Report: r, excerpt: e}
-	if out.whole() {
+	if out.excerpt == (excerpt{}) {
 		out.ResultPath = ""
 	}
 	if r.Output == nil || r.Output.OmittedBytes == 0 {
 		out.LogPath = ""
 	}
 	if r.Error != nil {
-		out.Error = &background.RunError{Kind: r.Error.Kind, Message: clip(r.Error.Message, room)}
+		out.Error = &engine.RunError{Kind: r.Error.Kind, Message: clip(r.Error.Message, room)}
 	}
 	out.Summary = clip(r.Summary, room)
-	if among && out.ResultBytes > 0 && out.ResultBytes <= maxInline {
+
+	switch {
+	case len(out.Awaited) > 0:
+		out.Next = "it waits for your user to answer: tell them; you cannot answer for them"
+	case shortened && !r.Done && !r.Unsaved:
+		out.Next = fmt.Sprintf("%.0f seconds is the longest wait: check again to go on waiting", background.MaxWait.Seconds())
+	case several && out.ResultBytes > 0 && out.ResultBytes <= maxInline:
 		out.Next = "check this task alone for the whole result"
 	}
-	return out
+	return out, nil
 }

@@ -30,7 +30,7 @@ func (x executor) execute(ctx context.Context, run background.Run, sink *backgro
 
 		limits := x.service.rules.limits(terms.limits(), tool.Tool)
 		limits.Timeout = run.Timeout
-		r, err := x.service.run(ctx, tool, x.service.withSink(host.Call{
+		r, err := x.service.run(ctx, tool, x.withSink(host.Call{
 			ID: run.ID, Session: run.Session, Attempt: run.Attempt, Args: run.Args, Locale: terms.Locale, Policy: limits.policy(), Background: true,
 		}, sink))
 		if errors.Is(err, plugins.ErrReplaced) { // nothing has run
@@ -171,7 +171,7 @@ func (t terms) limits() Limits { return Limits{Fuel: t.Fuel, Memory: t.Memory, O
 
 // withSink lets the sink of a run follow a call, keep its checkpoints, and ask
 // it to stop.
-func (s *Service) withSink(call host.Call, sink *background.Sink) host.Call {
+func (x executor) withSink(call host.Call, sink *background.Sink) host.Call {
 	call.Stdout, call.Stderr, call.Stopping = sink.Stdout(), sink.Stderr(), sink.Stopping()
 	call.Progress = func(p host.Progress) { sink.Progress(p.Done, max(p.Total, 0), p.Message) }
 	call.Checkpoint = &host.Checkpoint{Load: sink.Restore, Save: func(data []byte) error {
@@ -180,7 +180,7 @@ func (s *Service) withSink(call host.Call, sink *background.Sink) host.Call {
 		case errors.Is(err, background.ErrNoRun):
 			return fmt.Errorf("%w: %w", host.ErrDenied, err)
 		case err != nil:
-			s.log.Warn("checkpoint not stored", "call", call.ID, "session", call.Session, "error", err)
+			x.service.log.Warn("checkpoint not stored", "call", call.ID, "session", call.Session, "error", err)
 		}
 		return err
 	}}

@@ -92,7 +92,7 @@ func (s *Service) callParking(ctx context.Context, tool *plugins.Tool, call host
 		Tool: tool.Name, Title: titleOf(tool), Version: version, Args: call.Args,
 		Timeout: b.deadline, ParkAfter: b.park, Terms: termsOf(asked),
 		Work: func(ctx context.Context, sink *background.Sink) (background.Outcome, error) {
-			r, rerr = s.run(ctx, tool, live.into(s.withSink(call, sink)))
+			r, rerr = s.run(ctx, tool, live.into(executor{s}.withSink(call, sink)))
 			ended = true
 			return parkedOutcome(ctx, tool, r, rerr)
 		},

@@ -11,6 +11,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -66,8 +67,8 @@ type Config struct {
 	OnReload func(c plugins.Changes)
 
 	// Host says how much memory all calls may have together, how many direct calls
-	// run at a time, what is kept warm and how much of CacheDir is used. Its CacheDir
-	// and Logger are those of this Config.
+	// run at a time, what is kept warm and how much of CacheDir is used. An
+	// empty CacheDir there is this Config's, and a nil Logger too.
 	Host host.Config
 
 	// Approve is asked before a tool runs whose manifest says
@@ -137,7 +138,8 @@ func (s *Service) open(ctx context.Context) (err error) {
 	if err := cfg.Runs.check(s.rules.most.Background); err != nil {
 		return err
 	}
-	cfg.Host.CacheDir, cfg.Host.Logger = cfg.CacheDir, cfg.Logger
+	cfg.Host.CacheDir = cmp.Or(cfg.Host.CacheDir, cfg.CacheDir)
+	cfg.Host.Logger = cmp.Or(cfg.Host.Logger, cfg.Logger)
 	if s.host, err = host.New(ctx, cfg.Host); err != nil {
 		return err
 	}

@@ -162,7 +162,7 @@ func (v Session) Check(ctx context.Context, r CheckRequest) (wire.Runs, error) {
 		record := checked.Runs[i]
 		out.Runs = append(out.Runs, newRun(record, time.Now()))
 		run := &out.Runs[i]
-		args, err := v.service.part(ctx, v.name, record.ID, background.PartArgs)
+		args, err := v.part(ctx, record.ID, background.PartArgs)
 		if err != nil {
 			return wire.Runs{}, err
 		}
@@ -186,7 +186,7 @@ func (v Session) Check(ctx context.Context, r CheckRequest) (wire.Runs, error) {
 // fill adds the result and the content of an ended run, or only their sizes where
 // keep has no room for them.
 func (v Session) fill(ctx context.Context, run *wire.Run, keep func(size int) bool) error {
-	result, err := v.service.part(ctx, v.name, run.TaskID, background.PartResult)
+	result, err := v.part(ctx, run.TaskID, background.PartResult)
 	if err != nil {
 		return err
 	}
@@ -196,7 +196,7 @@ func (v Session) fill(ctx context.Context, run *wire.Run, keep func(size int) bo
 		run.ResultBytes = len(result)
 	}
 
-	content, err := v.service.part(ctx, v.name, run.TaskID, background.PartContent)
+	content, err := v.part(ctx, run.TaskID, background.PartContent)
 	if err != nil {
 		return err
 	}
