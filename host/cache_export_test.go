@@ -32,4 +32,4 @@ func (h *Host) LoadsOutline(t *testing.T, wasm []byte, stored bool) bool {
 
 // Overhead is what each instance of a module takes in addition to its memory, in
 // bytes.
-func (m *Module) Overhead() int64 { return m.account.Overhead() }
+func (m *Module) Overhead() int64 { return int64(m.account.Overhead) }

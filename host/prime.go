@@ -51,14 +51,14 @@ func (c *call) snapshot() (*instance.Snapshot, error) {
 	})
 
 	select {
-	case <-s.Taken():
+	case <-s.Taken:
 	default:
-		if err := c.await(s.Taken()); err != nil {
+		if err := c.await(s.Taken); err != nil {
 			s.Release()
 			return nil, &instance.Stop{Reason: err}
 		}
 	}
-	if !s.Usable() {
+	if s.Image == nil {
 		s.Release()
 		return nil, nil
 	}

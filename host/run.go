@@ -96,7 +96,7 @@ func (c *call) ready() error {
 		switch {
 		case warm:
 			n.Warm++
-		case in.Restored():
+		case s != nil:
 			n.Restored++
 		default:
 			n.Started++
@@ -144,7 +144,7 @@ func (c *call) instantiate(s *instance.Snapshot) (in *instance.Instance, err err
 	}
 	m, image := c.module, c.module.base
 	if s != nil {
-		image = s.Image()
+		image = s.Image
 	}
 
 	if mem, err = m.account.NewMemory(image, uint64(c.Policy.Memory), uint64(m.Info.MaxBytes)); err != nil {
@@ -156,13 +156,13 @@ func (c *call) instantiate(s *instance.Snapshot) (in *instance.Instance, err err
 	if err != nil {
 		return nil, &instance.Stop{Reason: err}
 	}
-	module, err := m.runtime.InstantiateModule(experimental.WithMemoryAllocator(&c.ctx, mem), m.compiled, config)
+	in = &instance.Instance{Memory: mem, Env: &env.state, Guest: env, Snapshot: s, Release: env.close}
+	in.Module, err = m.runtime.InstantiateModule(experimental.WithMemoryAllocator(&c.ctx, mem), m.compiled, config)
 	if err != nil {
 		return nil, err
 	}
-	return m.account.New(instance.Parts{
-		Module: module, Memory: mem, Globals: m.globals, Env: &env.state, Guest: env, Snapshot: s, Release: env.close,
-	}), nil
+	m.account.Add(in, m.globals)
+	return in, nil
 }
 
 // serve makes c the call that an instance serves.
@@ -173,7 +173,7 @@ func (c *call) serve(in *instance.Instance) {
 
 // resume continues from a snapshot. Each call pays for what led to it.
 func (c *call) resume(s *instance.Snapshot) error {
-	left, err := c.meter.fuel.Charge(0, s.Fuel())
+	left, err := c.meter.fuel.Charge(0, s.Fuel)
 	c.meter.counter.Set(uint64(left))
 	if err != nil {
 		return &instance.Stop{Reason: c.meter.exhausted(err)}
@@ -214,7 +214,7 @@ func (c *call) leave(clean bool) {
 		return
 	}
 	c.fuel = c.meter.fuel.Used(c.meter.left())
-	c.peak, c.refused = in.Memory.Peak(), in.Memory.Refused()
+	c.peak, c.refused = int64(in.Memory.Peak), in.Memory.Refused
 	in.Guest.(*environment).call, c.instance, c.meter.counter = nil, nil, nil
 	in.Finish(clean && !c.tainted && len(c.Policy.Files) == 0)
 }

@@ -10,7 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
-	"sync"
+	"runtime/metrics"
+	"time"
 )
 
 // maxStack is how many bytes one stack of the child may take. wazero's compiler
@@ -42,8 +43,7 @@ func serve(in io.Reader, out io.Writer, build func(ctx context.Context, dir stri
 	if err := json.Unmarshal(line, &j); err != nil {
 		return fmt.Errorf("reading the job: %w", err)
 	}
-	answers := &answers{to: json.NewEncoder(out)}
-	if err := confine(j, func() { _ = answers.send(reply{Half: true}) }); err != nil {
+	if err := confine(j); err != nil {
 		return err
 	}
 
@@ -51,25 +51,7 @@ func serve(in io.Reader, out io.Writer, build func(ctx context.Context, dir stri
 	if _, err := io.ReadFull(r, wasm); err != nil {
 		return fmt.Errorf("reading the module: %w", err)
 	}
-	return answers.send(answerOf(build(context.Background(), ".", wasm)))
-}
-
-// answers writes what a child has to say, whole and one after the other, and
-// nothing after the last word.
-type answers struct {
-	mu    sync.Mutex
-	to    *json.Encoder
-	ended bool
-}
-
-func (a *answers) send(r reply) error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.ended {
-		return nil
-	}
-	a.ended = !r.Half
-	return a.to.Encode(r)
+	return json.NewEncoder(out).Encode(answerOf(build(context.Background(), ".", wasm)))
 }
 
 func answerOf(built Output, err error) reply {
@@ -92,14 +74,38 @@ func clip(s string) string {
 	return s
 }
 
-// confine takes from this process what a build does not need. It calls half once
-// half of the memory is taken.
-func confine(j job, half func()) error {
+// confine takes from this process what a build does not need.
+func confine(j job) error {
 	debug.SetTraceback("none")
 	debug.SetMaxStack(maxStack)
 	debug.SetGCPercent(400)                // of a process that ends soon
 	debug.SetMemoryLimit(j.Memory / 4 * 3) // but collect more often before the hard limit is met
-	go watchMemory(j.Memory, half)
-
+	go watchMemory(j.Memory)
 	return confineProcess(j)
+}
+
+const (
+	// memoryInterval is how often a child checks its memory.
+	memoryInterval = 5 * time.Millisecond
+	// halfMark is the line on stderr of a child that has taken half of its memory.
+	halfMark = "toolhost: half of the memory is taken\n"
+)
+
+// watchMemory writes halfMark when Go's runtime has taken more than half of most
+// bytes of memory, and ends this process when it has taken more than most. Systems
+// that limit a process's data do the latter without a delay.
+func watchMemory(most int64) {
+	samples := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
+	half := false
+	for range time.Tick(memoryInterval) {
+		metrics.Read(samples)
+		taken := samples[0].Value.Uint64() - samples[1].Value.Uint64()
+		if taken > uint64(most)/2 && !half {
+			half = true
+			_, _ = os.Stderr.WriteString(halfMark)
+		}
+		if taken > uint64(most) {
+			os.Exit(exitMemory)
+		}
+	}
 }

@@ -45,10 +45,8 @@ type job struct {
 	Size      int           `json:"size"` // of the module, in bytes
 }
 
-// reply is what a child answers: first, if it comes to that, that it has taken
-// half of its memory, then one of Name, Refused and Failed.
+// reply is what a child answers: one of Name, Refused and Failed.
 type reply struct {
-	Half    bool   `json:"half,omitempty"`
 	Code    string `json:"code,omitempty"` // base name of the file
 	Name    string `json:"name,omitempty"`
 	Part    string `json:"part,omitempty"` // of a RefusedError
@@ -79,22 +77,15 @@ func (p *Process) Build(ctx context.Context, dir string, wasm []byte, low bool) 
 	cmd.WaitDelay = time.Second
 
 	err = runConfined(cmd, dir, low)
-	answers := json.NewDecoder(&stdout.Buffer)
-	var r reply
-	failed := answers.Decode(&r)
-	half := r.Half
-	if half {
-		r = reply{}
-		failed = answers.Decode(&r)
-	}
-
 	switch {
 	case ctx.Err() != nil:
 		return Output{}, context.Cause(ctx)
 	case err != nil:
-		return Output{}, p.ended(cmd.ProcessState, stderr.String(), half, err)
-	case failed != nil:
-		return Output{}, fmt.Errorf("unexpected answer of the compiler process: %w", failed)
+		return Output{}, p.ended(cmd.ProcessState, stderr.String(), err)
+	}
+	var r reply
+	if err := json.NewDecoder(&stdout.Buffer).Decode(&r); err != nil {
+		return Output{}, fmt.Errorf("unexpected answer of the compiler process: %w", err)
 	}
 	return r.output(dir)
 }
@@ -137,7 +128,9 @@ const (
 
 // ended says why a child ended without an answer. One that was refused memory
 // before it had half of what it may have was refused it by the system.
-func (p *Process) ended(state *os.ProcessState, stderr string, half bool, err error) error {
+func (p *Process) ended(state *os.ProcessState, stderr string, err error) error {
+	before, after, half := strings.Cut(stderr, halfMark)
+	stderr = before + after
 	if state == nil {
 		return fmt.Errorf("the compiler process does not start: %w", err)
 	}

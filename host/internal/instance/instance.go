@@ -14,71 +14,53 @@ import (
 
 // Instance is a module that is ready to run, and serves one call at a time.
 type Instance struct {
-	Memory  *Memory
-	Env     *Env
-	Counter api.MutableGlobal // of fuel
-	Guest   any               // what the host has for it
+	Module   api.Module
+	Memory   *Memory
+	Env      *Env
+	Counter  api.MutableGlobal // of fuel
+	Guest    any               // what the host has for it
+	Snapshot *Snapshot         // that it started from; nil if it started up itself
+	Release  func()            // closes what the guest was given
 
-	account  *Account
-	module   api.Module
-	globals  []api.MutableGlobal
-	snapshot *Snapshot // what it started from; nil if it started up itself
-	release  func()    // closes what the guest was given
-	entries  []*Entry  // those that are called again
+	account *Account
+	globals []api.MutableGlobal
+	entries []*Entry // those that are called again
 
 	waiting *list.Element // in the ledger
 	since   time.Time
 }
 
-// Parts are what an Instance is made of. Its Discard gives them back.
-type Parts struct {
-	Module   api.Module
-	Memory   *Memory
-	Globals  int // mutable ones, that package snapshot exports
-	Env      *Env
-	Guest    any
-	Snapshot *Snapshot // or nil; Memory started with its image
-	Release  func()
-}
-
-// New returns an instance. It uses the snapshot in place of the caller.
-func (a *Account) New(p Parts) *Instance {
-	in := &Instance{
-		Memory: p.Memory, Env: p.Env, Guest: p.Guest, account: a,
-		module: p.Module, snapshot: p.Snapshot, release: p.Release,
-	}
-
+// Add completes an instance, which has that many mutable globals. It uses the
+// snapshot in place of the caller. Discard gives back all it is made of.
+func (a *Account) Add(in *Instance, globals int) {
+	in.account = a
 	a.instances(1)
-	in.Counter = p.Module.ExportedGlobal(fuel.CounterExport).(api.MutableGlobal)
-	for i := range p.Globals {
-		in.globals = append(in.globals, p.Module.ExportedGlobal(snapshot.GlobalExport(i)).(api.MutableGlobal))
+	in.Counter = in.Module.ExportedGlobal(fuel.CounterExport).(api.MutableGlobal)
+	for i := range globals {
+		in.globals = append(in.globals, in.Module.ExportedGlobal(snapshot.GlobalExport(i)).(api.MutableGlobal))
 	}
-	if p.Snapshot != nil {
+	if in.Snapshot != nil {
 		in.restore()
 	}
-	return in
 }
-
-// Restored reports whether the instance started from a snapshot.
-func (in *Instance) Restored() bool { return in.snapshot != nil }
 
 // restore gives an instance the state of its snapshot outside its memory.
 func (in *Instance) restore() {
 	for i, g := range in.globals {
-		g.Set(in.snapshot.globals[i])
+		g.Set(in.Snapshot.globals[i])
 	}
 	in.Counter.Set(0)
-	*in.Env = in.snapshot.env
+	*in.Env = in.Snapshot.env
 }
 
 // reset brings an instance back to its snapshot after a call. It is false if
 // anything may be left of it.
 func (in *Instance) reset() bool {
-	if in.module.IsClosed() || !in.Memory.reset() {
+	if in.Module.IsClosed() || !in.Memory.reset() {
 		return false
 	}
 	if in.Memory.anew {
-		if _, ok := in.module.Memory().Grow(1); !ok {
+		if _, ok := in.Module.Memory().Grow(1); !ok {
 			return false
 		}
 	}
@@ -89,18 +71,18 @@ func (in *Instance) reset() bool {
 // Finish ends the service of an instance. One that is clean, so that it can be put
 // back to its snapshot, waits for the next call. Any other is discarded.
 func (in *Instance) Finish(clean bool) {
-	if !clean || in.snapshot == nil || !in.reset() || !in.account.ledger.keep(in) {
+	if !clean || in.Snapshot == nil || !in.reset() || !in.account.ledger.keep(in) {
 		in.Discard()
 	}
 }
 
 // Discard closes an instance and gives back what it holds.
 func (in *Instance) Discard() {
-	_ = in.module.Close(context.Background())
-	in.release()
+	_ = in.Module.Close(context.Background())
+	in.Release()
 	in.Memory.Release()
 	in.account.instances(-1)
-	in.snapshot.Release()
+	in.Snapshot.Release()
 }
 
 // Entry is a function of an instance that is called from outside, with the stack
@@ -123,7 +105,7 @@ const (
 
 // Entry returns an exported function, nil if there is none.
 func (in *Instance) Entry(name string) *Entry {
-	f := in.module.ExportedFunction(name)
+	f := in.Module.ExportedFunction(name)
 	if f == nil {
 		return nil
 	}

@@ -101,7 +101,7 @@ func NewLedger(cfg Config) *Ledger {
 // Account is what one module holds of a Ledger.
 type Account struct {
 	ledger   *Ledger
-	overhead uint64 // bytes that each instance takes in addition to its memory
+	Overhead uint64 // bytes that each instance takes in addition to its memory
 
 	taking  sync.WaitGroup // goroutines that take snapshots
 	priming chan struct{}  // held by the one of them that is at work
@@ -114,7 +114,7 @@ type Account struct {
 // Account returns the account of a module whose instances take overhead bytes in
 // addition to their memory.
 func (l *Ledger) Account(overhead uint64) *Account {
-	return &Account{ledger: l, overhead: overhead, priming: make(chan struct{}, 1), snapshots: map[string]*Snapshot{}}
+	return &Account{ledger: l, Overhead: overhead, priming: make(chan struct{}, 1), snapshots: map[string]*Snapshot{}}
 }
 
 // Figures returns what all modules hold.
@@ -130,9 +130,6 @@ func (a *Account) Figures() Figures {
 	defer a.ledger.mu.Unlock()
 	return a.figures
 }
-
-// Overhead is how many bytes each instance takes in addition to its memory.
-func (a *Account) Overhead() int64 { return int64(a.overhead) }
 
 // Take pays for n bytes. Warm instances and snapshots make room for them. Its
 // error matches ErrHostMemory.
@@ -161,7 +158,6 @@ func (a *Account) tryTake(k Kind, n uint64) bool {
 	l := a.ledger
 	l.mu.Lock()
 	defer l.mu.Unlock()
-
 	if l.figures.Total()+int64(n) > l.Memory {
 		return false
 	}
@@ -249,7 +245,7 @@ func (l *Ledger) reclaim(n uint64) bool {
 func (l *Ledger) spare() (bytes int64) {
 	for e := l.idle.Front(); e != nil; e = e.Next() {
 		in := e.Value.(*Instance)
-		bytes += int64(in.Memory.paid + in.account.overhead)
+		bytes += int64(in.Memory.paid + in.account.Overhead)
 	}
 	for e := l.snapshots.Front(); e != nil; e = e.Next() {
 		if s := e.Value.(*Snapshot); s.unused() {
@@ -264,7 +260,7 @@ func (l *Ledger) remove(in *Instance) {
 	l.idle.Remove(in.waiting)
 	in.waiting = nil
 	in.account.waiting(-1)
-	s := in.snapshot
+	s := in.Snapshot
 	s.idle = slices.DeleteFunc(s.idle, func(other *Instance) bool { return other == in })
 }
 

@@ -60,19 +60,19 @@ func TestSnapshotLifetime(t *testing.T) {
 
 	s.Release()
 	select {
-	case <-s.Taken():
+	case <-s.Taken:
 		require.Fail(t, "a call still waits for it")
 	case <-time.After(time.Millisecond):
 	}
 	s.Release()
-	<-s.Taken()
-	require.False(t, s.Usable())
+	<-s.Taken
+	require.Nil(t, s.Image)
 
 	impure := errors.New("it reads the time")
 	s = a.Snapshot("view", func() func(context.Context, *Snapshot) error {
 		return func(context.Context, *Snapshot) error { return impure }
 	})
-	<-s.Taken()
+	<-s.Taken
 	require.Same(t, s, a.Snapshot("view", take), "it is not tried again")
 	s.Release()
 	s.Release()

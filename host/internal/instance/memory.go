@@ -40,8 +40,10 @@ type Memory struct {
 	paid   uint64 // may be backed by memory: up to peak, or further from an earlier call
 	anew   bool   // the next Reallocate makes it as large as its image
 
-	peak    uint64
-	refused error // why a growth was refused: what fails next is likely its fault
+	// Of this call: the most bytes it had, and why a growth was refused, if one was:
+	// what fails next is likely the fault of that.
+	Peak    uint64
+	Refused error
 }
 
 // Allocate implements experimental.MemoryAllocator. A module has one memory at
@@ -50,11 +52,11 @@ func (m *Memory) Allocate(_, _ uint64) experimental.LinearMemory { return m }
 
 // NewMemory returns a memory as its image says. Its error matches ErrMemory.
 func (a *Account) NewMemory(i *Image, limit, most uint64) (*Memory, error) {
-	if err := a.Take(Linear, i.size+a.overhead); err != nil {
+	if err := a.Take(Linear, i.size+a.Overhead); err != nil {
 		return nil, err
 	}
 
-	m := &Memory{account: a, image: i, limit: limit, most: most, size: i.size, paid: i.size, peak: i.size, anew: true}
+	m := &Memory{account: a, image: i, limit: limit, most: most, size: i.size, paid: i.size, Peak: i.size, anew: true}
 	if !a.ledger.HeapOnly {
 		room, err := reserve(max(min(limit, most), i.size))
 		if err == nil && i.apply(room, true) {
@@ -71,12 +73,6 @@ func (a *Account) NewMemory(i *Image, limit, most uint64) (*Memory, error) {
 	return m, nil
 }
 
-// Peak is the most bytes that the memory had in this call.
-func (m *Memory) Peak() int64 { return int64(m.peak) }
-
-// Refused is why a growth was refused in this call, if one was.
-func (m *Memory) Refused() error { return m.refused }
-
 // Reallocate implements experimental.LinearMemory.
 func (m *Memory) Reallocate(size uint64) []byte {
 	switch {
@@ -90,7 +86,7 @@ func (m *Memory) Reallocate(size uint64) []byte {
 
 func (m *Memory) grow(size uint64) bool {
 	if size > m.limit {
-		m.refused = fmt.Errorf("%w: it wanted more than the %d bytes allowed", ErrMemory, m.limit)
+		m.Refused = fmt.Errorf("%w: it wanted more than the %d bytes allowed", ErrMemory, m.limit)
 		return false
 	}
 	if size > m.most {
@@ -110,7 +106,7 @@ func (m *Memory) grow(size uint64) bool {
 		m.room = room
 	}
 	m.size = size
-	m.peak = max(m.peak, size)
+	m.Peak = max(m.Peak, size)
 	return true
 }
 
@@ -120,8 +116,8 @@ func (m *Memory) grow(size uint64) bool {
 func (m *Memory) reset() bool {
 	size := m.image.size
 	kept := size // and what it has grown by is forgotten
-	if m.peak > size && m.account.ledger.roomy() {
-		kept = min(m.peak, size+grownMost)
+	if m.Peak > size && m.account.ledger.roomy() {
+		kept = min(m.Peak, size+grownMost)
 	}
 
 	switch {
@@ -129,7 +125,7 @@ func (m *Memory) reset() bool {
 		if len(m.room) > heapMost {
 			return false
 		}
-		m.image.restore(m.room[:m.peak], 0)
+		m.image.restore(m.room[:m.Peak], 0)
 	case discard(m.room[kept:m.paid]) != nil:
 		return false
 	case !m.restore(0, size) || !m.restore(size, kept):
@@ -146,7 +142,7 @@ func (m *Memory) reset() bool {
 		m.account.Give(Linear, m.paid-kept)
 		m.paid = kept
 	}
-	m.peak, m.refused = size, nil
+	m.Peak, m.Refused = size, nil
 	m.anew = m.size != size
 	return true
 }
@@ -186,7 +182,7 @@ func (m *Memory) Release() {
 		if mapped {
 			unreserve(room)
 		}
-		m.account.Give(Linear, paid+m.account.overhead)
+		m.account.Give(Linear, paid+m.account.Overhead)
 	}
 	if mapped && paid > freeAtOnce {
 		m.account.ledger.freeLater(free)

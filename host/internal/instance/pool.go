@@ -8,13 +8,13 @@ func (l *Ledger) keep(in *Instance) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
-	if l.closed || in.snapshot.forgotten || in.account.figures.Idle >= l.Warm {
+	if l.closed || in.Snapshot.forgotten || in.account.figures.Idle >= l.Warm {
 		return false
 	}
 	in.since = time.Now()
 	in.waiting = l.idle.PushBack(in)
 	in.account.waiting(1)
-	in.snapshot.idle = append(in.snapshot.idle, in)
+	in.Snapshot.idle = append(in.Snapshot.idle, in)
 	if l.timer == nil {
 		l.expireIn(l.WarmFor)
 	}

@@ -22,12 +22,12 @@ type Snapshot struct {
 	account *Account
 	view    string
 	stop    context.CancelFunc // ends taking it
-	taken   chan struct{}      // closed when what follows is known, and does not change
 
-	image   *Image // nil: there is none, and calls start up themselves
+	Taken   chan struct{} // closed when what follows is known, and does not change
+	Image   *Image        // that memories start with; nil: calls start up themselves
+	Fuel    int64         // that starting up used
 	globals []uint64
 	env     Env
-	fuel    int64
 
 	// The mutex of the ledger guards the rest.
 	taking    bool
@@ -60,8 +60,7 @@ var (
 
 // Snapshot returns the snapshot of a view for the caller to use, and to Release.
 // If there is none it begins to take one: take, which begin returns before Snapshot
-// does, starts the module up and calls
-// Capture, until its context ends.
+// does, starts the module up and calls Capture, until its context ends.
 func (a *Account) Snapshot(view string, begin func() (take func(context.Context, *Snapshot) error)) *Snapshot {
 	l := a.ledger
 	l.mu.Lock()
@@ -74,8 +73,9 @@ func (a *Account) Snapshot(view string, begin func() (take func(context.Context,
 		}
 		return s
 	}
+
 	ctx, stop := context.WithCancel(context.Background())
-	s := &Snapshot{account: a, view: view, stop: stop, taken: make(chan struct{}), taking: true, users: 1}
+	s := &Snapshot{account: a, view: view, stop: stop, Taken: make(chan struct{}), taking: true, users: 1}
 	a.snapshots[view] = s
 	take := begin()
 	a.taking.Go(func() {
@@ -113,21 +113,9 @@ func (s *Snapshot) settle(err error) {
 	for _, old := range excess {
 		old.forget()
 	}
-	close(s.taken)
+	close(s.Taken)
 	s.Release()
 }
-
-// Taken is closed when it is known whether calls can start from the snapshot.
-func (s *Snapshot) Taken() <-chan struct{} { return s.taken }
-
-// Usable reports whether calls can start from it, once it is taken.
-func (s *Snapshot) Usable() bool { return s.image != nil }
-
-// Fuel is what starting up used.
-func (s *Snapshot) Fuel() int64 { return s.fuel }
-
-// Image is what memories of instances made from it start with.
-func (s *Snapshot) Image() *Image { return s.image }
 
 // Warm returns an instance of the snapshot that waits, the one used last, or nil.
 // The instance uses the snapshot in place of the caller.
@@ -151,10 +139,10 @@ func (s *Snapshot) unused() bool { return s.users == len(s.idle) }
 
 // bytes is the memory of its image.
 func (s *Snapshot) bytes() int64 {
-	if s.image == nil {
+	if s.Image == nil {
 		return 0
 	}
-	return int64(len(s.image.bytes))
+	return int64(len(s.Image.bytes))
 }
 
 // Release ends the use of a snapshot. Once nobody waits for it any more, it is no
@@ -173,8 +161,8 @@ func (s *Snapshot) Release() {
 	}
 	last := s.forgotten && !s.taking && s.users == 0
 	l.mu.Unlock()
-	if last && s.image != nil {
-		s.image.Close()
+	if last && s.Image != nil {
+		s.Image.Close()
 	}
 }
 
@@ -203,7 +191,7 @@ func (s *Snapshot) forget() {
 // matches ErrAgain, or says why calls cannot have a snapshot.
 func (s *Snapshot) Capture(in *Instance, fuel int64) error {
 	data, at := trim(in.Memory.room[:in.Memory.size])
-	if int64(len(data))+int64(in.Memory.size+in.account.overhead) > s.account.ledger.Memory {
+	if int64(len(data))+int64(in.Memory.size+in.account.Overhead) > s.account.ledger.Memory {
 		return ErrTooLarge
 	}
 
@@ -211,7 +199,7 @@ func (s *Snapshot) Capture(in *Instance, fuel int64) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrAgain, err)
 	}
-	s.image, s.env, s.fuel = image, *in.Env, fuel
+	s.Image, s.env, s.Fuel = image, *in.Env, fuel
 	for _, g := range in.globals {
 		s.globals = append(s.globals, g.Get())
 	}
