@@ -38,9 +38,6 @@ type Error struct {
 	Most     uint64
 }
 
-// maxName is how much of the name of a function a message shows.
-const maxName = 60
-
 // Error names the function, what was counted, and what to do about it.
 func (e *Error) Error() string {
 	if e.Module {
@@ -48,8 +45,10 @@ func (e *Error) Error() string {
 			ErrTooComplex, e.Found, e.What, e.Most)
 	}
 	name := ""
-	if e.Name != "" {
-		name = fmt.Sprintf(" %q", cut(e.Name))
+	if runes := []rune(e.Name); len(runes) > maxName {
+		name = fmt.Sprintf(" %q", string(runes[:maxName])+"…")
+	} else if e.Name != "" {
+		name = fmt.Sprintf(" %q", e.Name)
 	}
 	return fmt.Sprintf("function %d%s: %v: %d %s, at most %d: split the function, or build with optimization (-O2)",
 		e.Function, name, ErrTooComplex, e.Found, e.What, e.Most)
@@ -58,34 +57,9 @@ func (e *Error) Error() string {
 // Unwrap returns [ErrTooComplex].
 func (e *Error) Unwrap() error { return ErrTooComplex }
 
-func cut(name string) string {
-	if runes := []rune(name); len(runes) > maxName {
-		return string(runes[:maxName]) + "…"
-	}
-	return name
-}
-
-// Bounds of one function. What the largest functions of real programs have is in
-// docs/operating.md.
 const (
-	maxSize   = 3 << 20       // bytes
-	maxBlocks = 200_000       // basic blocks
-	maxLoops  = 200           // within each other
-	maxDepth  = 100_000_000   // steps
-	maxPreds  = 2_000_000_000 // steps
-	maxWalk   = 20_000_000    // steps
-	maxLive   = 24_000_000    // values in blocks
-	maxMeets  = 3_000_000     // values in blocks
-	maxPhis   = 5_000_000_000 // steps
-	maxAccess = 200_000_000   // addresses in blocks
-	maxValues = 256 << 10     // values and calls
-	maxLoads  = 4_000_000     // of globals
-	maxTraps  = 100_000       // instructions
-)
-
-// Bounds of a module.
-const (
-	maxLocals = 16 << 20 // of all functions
+	maxName   = 60       // characters of a function's name in a message
+	maxLocals = 16 << 20 // of all functions of a module
 
 	// How long it may take to compile by estimate, in processor time: some seconds
 	// for each function that is out of the ordinary, and what a large program takes.
@@ -119,7 +93,9 @@ func Check(m *wasmbin.Module) error {
 		f := c.function(i)
 		if e := f.check(total.mutable); e != nil {
 			e.Function = uint32(len(c.imports) + i)
-			e.Name = functionName(m, e.Function)
+			if names, ok := m.Custom("name"); ok {
+				e.Name = wasmbin.FuncName(names, e.Function)
+			}
 			return e
 		}
 		total.add(f)
@@ -131,25 +107,26 @@ func Check(m *wasmbin.Module) error {
 	return nil
 }
 
-// check holds the counts of a function against the bounds.
+// check holds the counts of a function against the bounds. What the largest
+// functions of real programs have is in docs/operating.md.
 func (f *counts) check(globals uint64) *Error {
 	for _, b := range [...]struct {
 		what        string
 		found, most uint64
 	}{
-		{"bytes of code", f.size, maxSize},
-		{"blocks", f.blocks, maxBlocks},
-		{"loops within each other", f.loops, maxLoops},
-		{"steps from its blocks to the entry", f.depth, maxDepth},
-		{"steps between branches that meet", f.preds, maxPreds},
-		{"steps from its locals to where they are set", f.walk, maxWalk},
-		{"values across its blocks", f.live, maxLive},
-		{"values where its branches meet", f.meets, maxMeets},
-		{"steps between values that meet", f.phis, maxPhis},
-		{"addresses across its blocks", f.access, maxAccess},
-		{"calls, and values passed to blocks and functions", f.values, maxValues},
-		{"loads of globals after calls", f.calls * globals, maxLoads},
-		{"divisions, conversions and instructions for memory and tables", f.traps, maxTraps},
+		{"bytes of code", f.size, 3 << 20},
+		{"blocks", f.blocks, 200_000},
+		{"loops within each other", f.loops, 200},
+		{"steps from its blocks to the entry", f.depth, 100_000_000},
+		{"steps between branches that meet", f.preds, 2_000_000_000},
+		{"steps from its locals to where they are set", f.walk, 20_000_000},
+		{"values across its blocks", f.live, 24_000_000},
+		{"values where its branches meet", f.meets, 3_000_000},
+		{"steps between values that meet", f.phis, 5_000_000_000},
+		{"addresses across its blocks", f.access, 200_000_000},
+		{"calls, and values passed to blocks and functions", f.values, 256 << 10},
+		{"loads of globals after calls", f.calls * globals, 4_000_000},
+		{"divisions, conversions and instructions for memory and tables", f.traps, 100_000},
 	} {
 		if b.found > b.most {
 			return &Error{What: b.what, Found: b.found, Most: b.most}
@@ -157,13 +134,4 @@ func (f *counts) check(globals uint64) *Error {
 	}
 
 	return nil
-}
-
-// functionName is the name of a function in the name section.
-func functionName(m *wasmbin.Module, index uint32) string {
-	data, ok := m.Custom("name")
-	if !ok {
-		return ""
-	}
-	return wasmbin.FuncName(data, index)
 }

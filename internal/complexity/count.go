@@ -124,13 +124,9 @@ func (c *counter) begin(i int) {
 	c.at, c.block, c.linear, c.height, c.dead = 0, 0, 1, 0, false
 	c.counts = counts{size: uint64(len(code.Body)), values: uint64(len(t.Params) + len(t.Results))}
 
-	c.frames = append(c.frames, frame{op: wasmbin.OpBlock, leaves: len(t.Results), label: newLabel(len(t.Results))})
+	c.frames = append(c.frames, frame{op: wasmbin.OpBlock, leaves: len(t.Results), label: label{takes: len(t.Results)}})
 	c.enter(place{depth: 1})
 	c.rd.Reset(code, len(c.m.Types))
-}
-
-func newLabel(takes int) label {
-	return label{takes: takes, least: place{math.MaxInt, math.MaxInt, math.MaxInt}}
 }
 
 // enter begins a block.
@@ -150,24 +146,21 @@ func (c *counter) follow(from place) {
 
 // edge adds an edge to a label.
 func (c *counter) edge(l *label, from place) {
-	l.preds++
-	l.least.depth, l.least.chain = min(l.least.depth, from.depth), max(l.chainOf(), from.chain)
-	l.least.access = min(l.least.access, from.access)
+	if l.preds++; l.preds == 1 {
+		l.least = from
+	} else {
+		l.least.depth = min(l.least.depth, from.depth)
+		l.least.chain = max(l.least.chain, from.chain)
+		l.least.access = min(l.least.access, from.access)
+	}
 	c.counts.depth += uint64(from.depth)
 	c.values += uint64(l.takes)
 }
 
-func (l *label) chainOf() int {
-	if l.preds == 1 {
-		return 0
-	}
-	return l.least.chain
-}
-
-// target is the frame of a label. One that is not there is an error that others
-// find.
-func (c *counter) target(label uint32) *frame {
-	return &c.frames[max(0, len(c.frames)-1-int(min(label, math.MaxInt32)))]
+// target is where a branch leads to. A label that is not there is an error that
+// others find.
+func (c *counter) target(depth uint32) *label {
+	return &c.frames[max(0, len(c.frames)-1-int(min(depth, math.MaxInt32)))].label
 }
 
 // instr counts the next instruction.
@@ -175,7 +168,9 @@ func (c *counter) instr(in *wasmbin.Instr) {
 	c.at++
 	if in.Op < 0x100 && plain[in.Op] { // most are; in dead code it does not matter
 		c.height += int(effects[0][in.Op])
-		c.place.access += int(addresses[in.Op])
+		if accesses(in.Op) {
+			c.place.access++
+		}
 		return
 	}
 
@@ -204,11 +199,11 @@ func (c *counter) reached(in *wasmbin.Instr) {
 		c.frames[len(c.frames)-1].sets++
 		c.write(in.X)
 	case wasmbin.OpBr:
-		c.edge(&c.target(in.X).label, c.place)
+		c.edge(c.target(in.X), c.place)
 		c.dead = true
 	case wasmbin.OpBrIf:
 		c.height--
-		c.edge(&c.target(in.X).label, c.place)
+		c.edge(c.target(in.X), c.place)
 		c.spare()
 		c.follow(c.place)
 	case wasmbin.OpBrTable:
@@ -243,7 +238,7 @@ func (c *counter) branchTable(labels []uint32) {
 	for _, l := range labels {
 		c.spare()
 		c.counts.depth += uint64(c.place.depth)
-		c.edge(&c.target(l).label, place{c.place.depth + 1, c.place.chain + 1, c.place.access})
+		c.edge(c.target(l), place{c.place.depth + 1, c.place.chain + 1, c.place.access})
 	}
 	c.dead = true
 }
@@ -285,12 +280,12 @@ func (c *counter) start(in *wasmbin.Instr) {
 		if in.Op == wasmbin.OpIf {
 			c.height--
 		}
-		f.height, f.begin, f.label = c.height-f.params, c.place, newLabel(f.leaves)
+		f.height, f.begin, f.label = c.height-f.params, c.place, label{takes: f.leaves}
 		switch in.Op {
 		case wasmbin.OpIf:
 			c.follow(c.place)
 		case wasmbin.OpLoop:
-			f.label = newLabel(f.params)
+			f.label = label{takes: f.params}
 			c.edge(&f.label, c.place)
 			c.enter(place{c.place.depth + 1, 0, c.place.access})
 			c.linear, f.header, f.loop = c.block, c.block, int32(len(c.ends))
@@ -331,7 +326,7 @@ func (c *counter) end() {
 		c.meet(&f, f.header, math.MaxInt)
 		c.loops = c.loops[:len(c.loops)-1]
 		c.ends[f.loop] = c.block
-		f.label = newLabel(f.leaves)
+		f.label = label{takes: f.leaves}
 	case wasmbin.OpIf: // and no else
 		f.then = f.preds
 		if !c.dead {

@@ -4,22 +4,18 @@ import "github.com/toolhost/toolhost/internal/wasmbin"
 
 // effects has by how much the operand stack is higher after an operation without
 // control flow: of one byte, after 0xfc, and after 0xfd. Those that depend on a
-// type are not in it. addresses has how many addresses an operation of one byte
-// checks, and plain whether it does nothing else that is counted.
+// type are not in it. plain has the operations of one byte of which nothing else is
+// counted but the addresses that they check.
 var (
-	effects          = stackEffects()
-	addresses, plain = oneBytePlain()
+	effects = stackEffects()
+	plain   = plainOps()
 )
 
-func oneBytePlain() (checks [256]uint8, plain [256]bool) {
-	for op := range wasmbin.Op(0x100) {
-		if op >= wasmbin.OpI32Load && op <= wasmbin.OpI64Store32 {
-			checks[op] = 1
-		}
-		plain[op] = op >= wasmbin.OpDrop && op <= 0xd2 && op != wasmbin.OpTryTable &&
-			(op < wasmbin.OpLocalGet || op > wasmbin.OpLocalTee) && !becomesMany(op)
+func plainOps() (plain [256]bool) {
+	for op := wasmbin.OpDrop; op <= 0xd2; op++ {
+		plain[op] = op != wasmbin.OpTryTable && (op < wasmbin.OpLocalGet || op > wasmbin.OpLocalTee) && !becomesMany(op)
 	}
-	return checks, plain
+	return plain
 }
 
 func stackEffects() (e [3][256]int8) {
@@ -67,7 +63,7 @@ func effect(op wasmbin.Op) int {
 
 // accesses reports whether an operation checks an address.
 func accesses(op wasmbin.Op) bool {
-	return op < 0x100 && addresses[op] > 0 || op >= 0xfd00 && (op <= 0xfd0b || op >= 0xfd54 && op <= 0xfd5d)
+	return op >= wasmbin.OpI32Load && op <= wasmbin.OpI64Store32 || op >= 0xfd00 && (op <= 0xfd0b || op >= 0xfd54 && op <= 0xfd5d)
 }
 
 // becomesMany reports whether an operation becomes many instructions, with ways

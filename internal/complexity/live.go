@@ -21,18 +21,13 @@ type set struct {
 	frame int32 // by its index
 }
 
-// reaches reports whether control comes from a set to here whichever way it
-// takes: the frame it is in is still open.
-func (c *counter) reaches(s *set) bool {
-	return int(s.frame) < len(c.frames) && c.frames[s.frame].start <= s.at
-}
-
 // latest drops the sets that do not reach this place, and returns the last one
-// that does.
+// that does. Control comes from a set to here whichever way it takes while the
+// frame it is in is open.
 func (c *counter) latest(l *local) set {
 	for ; l.count > 0; l.count-- {
-		if s := &l.sets[l.count-1]; c.reaches(s) {
-			return *s
+		if s := l.sets[l.count-1]; int(s.frame) < len(c.frames) && c.frames[s.frame].start <= s.at {
+			return s
 		}
 	}
 	return set{block: 1}
