@@ -3,7 +3,12 @@ package host
 import (
 	"context"
 	"errors"
+	"os"
+	"runtime"
+	"sync/atomic"
 	"time"
+
+	"github.com/tetratelabs/wazero"
 
 	"github.com/toolhost/toolhost/host/internal/codecache"
 	"github.com/toolhost/toolhost/host/internal/compiler"
@@ -120,4 +125,66 @@ func (h *Host) buildInMemory(ctx context.Context, wasm []byte) (*codecache.Loade
 	}
 	program.Wasm = nil
 	return &codecache.Loaded{Program: program, Compiled: compiled, Runtime: h.engine}, nil
+}
+
+// engine is a runtime with the cache of compiled code that it closes.
+type engine struct {
+	wazero.Runtime
+	cache wazero.CompilationCache
+}
+
+// newEngine returns a runtime that has all that plugins import. It keeps the
+// cache, also where it fails.
+func (h *Host) newEngine(ctx context.Context, config wazero.RuntimeConfig, cache wazero.CompilationCache) (*engine, error) {
+	e := &engine{wazero.NewRuntimeWithConfig(ctx, config.WithCompilationCache(cache)), cache}
+	if err := h.instantiateImports(ctx, e); err != nil {
+		return nil, errors.Join(err, e.Close(ctx))
+	}
+	return e, nil
+}
+
+// Close closes the runtime and its cache. It does nothing for nil.
+func (e *engine) Close(ctx context.Context) error {
+	if e == nil {
+		return nil
+	}
+	return errors.Join(e.Runtime.Close(ctx), e.cache.Close(ctx))
+}
+
+// compile has the runtime compile a module, with all processors if it can.
+func (e *engine) compile(ctx context.Context, wasm []byte) (wazero.CompiledModule, error) {
+	return e.CompileModule(compiler.WithWorkers(ctx), wasm)
+}
+
+// CompilerMain makes a program fit to be Config.Compiler. Its main function
+// calls it first of all. It returns at once, unless the process was started to
+// compile: then it compiles one plugin, in limits and with few rights, and ends
+// the process.
+func CompilerMain() {
+	compiler.Main()
+	compilerMain.Store(true)
+}
+
+var compilerMain atomic.Bool // CompilerMain was called
+
+// ThisProgram is the path of the program that runs, for Config.Compiler. On Linux
+// that is the very file it was started from, also after an update has replaced
+// it. It is empty, so that plugins are compiled in process, if the system does
+// not tell, or if CompilerMain was not called: the program would start itself
+// again and again.
+func ThisProgram() string {
+	if !compilerMain.Load() {
+		return ""
+	}
+	if runtime.GOOS == "linux" {
+		if _, err := os.Stat("/proc/self/exe"); err == nil {
+			return "/proc/self/exe"
+		}
+	}
+
+	path, err := os.Executable()
+	if err != nil {
+		return ""
+	}
+	return path
 }

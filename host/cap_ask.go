@@ -8,20 +8,10 @@ import (
 	"github.com/toolhost/toolhost/abi"
 )
 
-var askMissing, askNames = flag("ask", func(n abi.Needs) bool { return n.Ask }, func(g Grant) bool { return g.Ask })
-
 // askCapability puts questions to the user.
-var askCapability = Capability{
-	Name: "ask", Doc: "questions to the user", Missing: askMissing, Granted: askNames,
-	ops: map[string]operation{"ask": {askDenied, askOperation}},
-}
-
-func askDenied(c *call) string {
-	if !c.Policy.Ask {
-		return "ask is not granted to this plugin"
-	}
-	return ""
-}
+var askCapability = flag("ask", "questions to the user",
+	func(n abi.Needs) bool { return n.Ask }, func(g Grant) bool { return g.Ask },
+	map[string]operation{"ask": {func(c *call) bool { return c.Policy.Ask }, "ask is not granted to this plugin", askOperation}})
 
 // askOperation waits for the answers. The time of the call runs meanwhile.
 func askOperation(c *call, request []byte) int32 {

@@ -36,17 +36,12 @@ var checkpointCapability = Capability{
 	Missing: func(abi.Needs, Grant) []string { return nil },
 	Granted: func(Grant) []string { return nil },
 	ops: map[string]operation{
-		"checkpoint.save": {checkpointDenied, saveCheckpoint},
-		"checkpoint.load": {checkpointDenied, loadCheckpoint},
+		"checkpoint.save": {hasCheckpoint, noCheckpoint, saveCheckpoint},
+		"checkpoint.load": {hasCheckpoint, noCheckpoint, loadCheckpoint},
 	},
 }
 
-func checkpointDenied(c *call) string {
-	if c.Checkpoint == nil {
-		return noCheckpoint
-	}
-	return ""
-}
+func hasCheckpoint(c *call) bool { return c.Checkpoint != nil }
 
 // checkpointData is the request of checkpoint.save and the response of
 // checkpoint.load. Data is base64 in JSON.

@@ -7,27 +7,17 @@ import (
 	"github.com/toolhost/toolhost/abi"
 )
 
-var (
-	clockMissing, clockNames   = flag("clock", func(n abi.Needs) bool { return n.Clock }, func(g Grant) bool { return g.Clock })
-	randomMissing, randomNames = flag("random", func(n abi.Needs) bool { return n.Random }, func(g Grant) bool { return g.Random })
-)
-
 // clockCapability is the real time, which WASI reads, and sleeping. See
 // environment.clock.
-var clockCapability = Capability{
-	Name: "clock", Doc: "the real time, and sleeping", Missing: clockMissing, Granted: clockNames,
-	ops: map[string]operation{"sleep": {sleepDenied, sleepOperation}},
-}
+var clockCapability = flag("clock", "the real time, and sleeping",
+	func(n abi.Needs) bool { return n.Clock }, func(g Grant) bool { return g.Clock },
+	map[string]operation{"sleep": {
+		func(c *call) bool { return c.Policy.Clock }, "sleep needs the clock, which is not granted to this plugin", sleepOperation,
+	}})
 
 // randomCapability is real randomness, which WASI reads. See environment.config.
-var randomCapability = Capability{Name: "random", Doc: "real randomness", Missing: randomMissing, Granted: randomNames}
-
-func sleepDenied(c *call) string {
-	if !c.Policy.Clock {
-		return "sleep needs the clock, which is not granted to this plugin"
-	}
-	return ""
-}
+var randomCapability = flag("random", "real randomness",
+	func(n abi.Needs) bool { return n.Random }, func(g Grant) bool { return g.Random }, nil)
 
 // sleepOperation waits for {"ms": n} milliseconds. A sleep that a stop cuts short
 // is canceled.

@@ -13,8 +13,9 @@ import (
 // operation is a function of a capability. It puts its response into c.response
 // and returns the length of that, or the code of refuse.
 type operation struct {
-	denied func(c *call) string // why the call may not use it; empty if it may
-	run    func(c *call, request []byte) int32
+	allowed func(c *call) bool // whether the call may use it
+	denied  string             // the answer if not
+	run     func(c *call, request []byte) int32
 }
 
 // maxOp bounds the name of an operation, in bytes.
@@ -31,7 +32,7 @@ func operations() map[string]operation {
 		maps.Copy(all, c.ops)
 	}
 	for _, op := range reserved {
-		all[op] = operation{denied: func(*call) string { return op + " is not granted to this plugin" }}
+		all[op] = operation{allowed: func(*call) bool { return false }, denied: op + " is not granted to this plugin"}
 	}
 	return all
 }
@@ -55,8 +56,8 @@ func callCapability(c *call, mem api.Memory, stack []uint64) int32 {
 		return c.refuse(abi.CallUnknown, "unknown", message)
 	}
 
-	if why := o.denied(c); why != "" {
-		return c.deny(why)
+	if !o.allowed(c) {
+		return c.deny(o.denied)
 	}
 	return o.run(c, request)
 }

@@ -83,20 +83,18 @@ func (g Grant) Writes() bool {
 	return slices.ContainsFunc(Capabilities, func(c Capability) bool { return c.Writes != nil && c.Writes(g) })
 }
 
-// flag returns the functions of a capability that is granted or is not.
-func flag(name string, needed func(abi.Needs) bool, granted func(Grant) bool) (missing func(abi.Needs, Grant) []string, names func(Grant) []string) {
-	missing = func(n abi.Needs, g Grant) []string {
-		if needed(n) && !granted(g) {
-			return []string{name}
-		}
-		return nil
-	}
-	names = func(g Grant) []string {
-		if granted(g) {
+// flag returns a capability that is granted or is not.
+func flag(name, doc string, needed func(abi.Needs) bool, granted func(Grant) bool, ops map[string]operation) Capability {
+	names := func(listed bool) []string {
+		if listed {
 			return []string{name}
 		}
 		return nil
 	}
 
-	return missing, names
+	return Capability{
+		Name: name, Doc: doc, ops: ops,
+		Missing: func(n abi.Needs, g Grant) []string { return names(needed(n) && !granted(g)) },
+		Granted: func(g Grant) []string { return names(granted(g)) },
+	}
 }

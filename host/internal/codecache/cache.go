@@ -4,10 +4,8 @@
 // wazero has such a folder too, but it trusts what it finds there: where functions
 // begin has no checksum, a file that was cut off is an error for ever, and one that
 // cannot be written fails the compilation. So wazero gets a staging directory of
-// this process only. Code is linked there once it was checked, for a runtime that
-// loads and never compiles. What is missing is compiled by a runtime of its own, so
-// that the file it makes is known to be this module's, however many are compiled
-// at a time.
+// this process only, where code is linked once it was checked, for a runtime that
+// loads and never compiles. What is missing is compiled by a runtime of its own.
 package codecache
 
 import (
@@ -21,7 +19,9 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/experimental"
@@ -59,7 +59,8 @@ type Cache struct {
 	loader Runtime // loads what is staged; nil if there is none
 	where  string  // it looks for files there
 
-	loading sync.Map // *sync.Mutex by file that is staged
+	loading sync.Map     // *sync.Mutex by file that is staged
+	pause   atomic.Int64 // nothing is stored until then, in Unix nanoseconds
 }
 
 // Loaded is a module as the runtime has it.
@@ -97,7 +98,7 @@ func Open(cfg Config) (*Cache, error) {
 	}
 	if err != nil {
 		cfg.Log.Warn("compiled code is only read", "reason", err)
-		f.pause.Store(1<<63 - 1)
+		c.pause.Store(1<<63 - 1)
 		c.above = nil
 		c.staging, err = tempStaging()
 	}
@@ -126,10 +127,10 @@ func Private(cfg Config) *Cache {
 func (c *Cache) Keeps() bool { return c != nil && c.folder != nil }
 
 // Paused reports whether nothing is stored for now: the last time has failed.
-func (c *Cache) Paused() bool { return !c.Keeps() || c.folder.paused() }
+func (c *Cache) Paused() bool { return !c.Keeps() || time.Now().UnixNano() < c.pause.Load() }
 
 // Failed notes that something could not be stored.
-func (c *Cache) Failed() { c.folder.failed() }
+func (c *Cache) Failed() { c.pause.Store(time.Now().Add(storePause).UnixNano()) }
 
 // Close removes the staging directory, and closes what was loaded.
 func (c *Cache) Close(ctx context.Context) (err error) {
@@ -169,6 +170,9 @@ const (
 	keyLen = 32
 	// moduleName is the file of an entry that is no code.
 	moduleName = "module"
+	// storePause is how long nothing is stored after that has failed: a disk that
+	// is full now is full in a moment, and to find out takes a compilation.
+	storePause = time.Minute
 )
 
 // key names the entry of a module: it changes with all that changes the outcome of
@@ -201,7 +205,6 @@ func (c *Cache) Find(digest string) *Loaded {
 	if l != nil {
 		c.folder.used(key)
 	}
-
 	return l
 }
 

@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/toolhost/toolhost/internal/owned"
@@ -21,9 +20,6 @@ import (
 const (
 	// entriesFolder is the folder of entries within Config.Dir.
 	entriesFolder = "code"
-	// storePause is how long nothing is stored after that has failed: a disk that
-	// is full now is full in a moment, and to find out takes a compilation.
-	storePause = time.Minute
 	// maxStored bounds what is read of a file, in bytes. The code of the largest
 	// plugin has a quarter of that.
 	maxStored = 1 << 30
@@ -41,8 +37,7 @@ const (
 type folder struct {
 	dir     string // all of it
 	entries string
-	most    int64        // bytes in that
-	pause   atomic.Int64 // nothing is stored until then, in Unix nanoseconds
+	most    int64 // bytes in that
 }
 
 // openFolder makes the folder and those in it, for this user only. Its error
@@ -130,12 +125,6 @@ func (f *folder) put(key, name, from string) error {
 
 	return nil
 }
-
-// paused reports whether nothing is stored for now.
-func (f *folder) paused() bool { return time.Now().UnixNano() < f.pause.Load() }
-
-// failed notes that something could not be stored.
-func (f *folder) failed() { f.pause.Store(time.Now().Add(storePause).UnixNano()) }
 
 // bound removes the entries that were not used for the longest time until the
 // folder is small enough. A process that is about to use one compiles it again.

@@ -117,14 +117,22 @@ func FileCache(dir string) (cache wazero.CompilationCache, where string, err err
 		return nil, "", err
 	}
 
+	if where, err = codeFolder(dir); err != nil {
+		return nil, "", errors.Join(err, cache.Close(context.Background()))
+	}
+	return cache, where, nil
+}
+
+// codeFolder is the folder within dir that wazero keeps code in.
+func codeFolder(dir string) (string, error) {
 	folders, err := filepath.Glob(filepath.Join(dir, "wazero-*"))
 	if err == nil && len(folders) != 1 {
 		err = errors.New("the runtime keeps its code elsewhere")
 	}
 	if err != nil {
-		return nil, "", errors.Join(err, cache.Close(context.Background()))
+		return "", err
 	}
-	return cache, folders[0], nil
+	return folders[0], nil
 }
 
 // outlineSection is a custom section with the digest of the module that an

@@ -7,31 +7,6 @@ import (
 	"github.com/toolhost/toolhost/internal/wasmbin"
 )
 
-// Bounds of what an instance has in addition to its memory. The runtime makes all
-// of it with each instance, and nothing interrupts that: a module at every bound
-// takes a tenth of a second. A program made by Go has one table entry and one
-// element for each of its functions, of which there are some thousands; other
-// compilers make fewer.
-const (
-	maxImports   = 1000
-	maxTables    = 100
-	maxEntries   = 1 << 20 // of all tables together, at the start
-	maxGlobals   = 10_000
-	maxElements  = 1 << 18 // of all segments together
-	maxData      = 100_000 // segments
-	maxConstants = 4 << 20 // bytes of constant expressions
-)
-
-// What of it takes how many bytes of Go's heap, about.
-const (
-	importBytes  = 48
-	tableBytes   = 112
-	entryBytes   = 8
-	globalBytes  = 104
-	elementBytes = 40
-	segmentBytes = 24
-)
-
 // Overhead counts what an instance of a module has in addition to its memory.
 type Overhead struct{ imports, tables, entries, globals, elements, segments, data, constants int }
 
@@ -61,19 +36,22 @@ func CountOverhead(m *wasmbin.Module) Overhead {
 }
 
 // Check returns a [*RefusedError] if there is more of something than the bounds
-// allow.
+// allow. The runtime makes all of it with each instance, and nothing interrupts
+// that: a module at every bound takes a tenth of a second. A program made by Go has
+// one table entry and one element for each of its functions, of which there are
+// some thousands; other compilers make fewer.
 func (o Overhead) Check() error {
 	for _, c := range []struct {
 		part, what  string
 		found, most int
 	}{
-		{"import", "functions are imported", o.imports, maxImports},
-		{"table", "tables", o.tables, maxTables},
-		{"table", "entries are in the tables at the start", o.entries, maxEntries},
-		{"global", "globals", o.globals, maxGlobals},
-		{"element", "segments and entries for tables", o.elements, maxElements},
-		{"data", "segments", o.data, maxData},
-		{"module", "bytes of constant expressions", o.constants, maxConstants},
+		{"import", "functions are imported", o.imports, 1000},
+		{"table", "tables", o.tables, 100},
+		{"table", "entries are in the tables at the start", o.entries, 1 << 20},
+		{"global", "globals", o.globals, 10_000},
+		{"element", "segments and entries for tables", o.elements, 1 << 18},
+		{"data", "segments", o.data, 100_000},
+		{"module", "bytes of constant expressions", o.constants, 4 << 20},
 	} {
 		if c.found > c.most {
 			return &RefusedError{Part: c.part, Err: fmt.Errorf("%d %s, expected at most %d", c.found, c.what, c.most)}
@@ -85,11 +63,12 @@ func (o Overhead) Check() error {
 // freeOverhead is how much of it is not counted: any instance has some.
 const freeOverhead = 16 << 10
 
-// bytes is what it takes in an instance of the program made of the module: its
-// tables may be as large as they can grow there, and references have globals.
+// bytes is about what it takes of Go's heap in an instance of the program made of
+// the module: its tables may be as large as they can grow there, and a reference
+// has a global and an element.
 func (o Overhead) bytes(s *fuel.Stats) uint64 {
-	n := o.imports*importBytes + o.tables*tableBytes + s.Entries*entryBytes +
-		o.globals*globalBytes + s.References*(globalBytes+elementBytes) + o.elements*elementBytes + o.segments*segmentBytes
+	globals, elements := o.globals+s.References, o.elements+s.References
+	n := o.imports*48 + o.tables*112 + s.Entries*8 + globals*104 + elements*40 + o.segments*24
 	if n <= freeOverhead {
 		return 0
 	}

@@ -102,17 +102,14 @@ func (r *reply) output(dir string) (Output, error) {
 		return Output{}, errors.New("unexpected answer of the compiler process: no files")
 	}
 
-	folders, err := filepath.Glob(filepath.Join(dir, "wazero-*"))
-	if err == nil && len(folders) != 1 {
-		err = errors.New("the compiler process left no code")
-	}
+	where, err := codeFolder(dir)
 	if err == nil {
-		err = owned.Folder(folders[0])
+		err = owned.Folder(where)
 	}
 	if err != nil {
 		return Output{}, err
 	}
-	return Output{Module: filepath.Join(dir, moduleFile), Code: filepath.Join(folders[0], r.Code), Name: r.Name}, nil
+	return Output{Module: filepath.Join(dir, moduleFile), Code: filepath.Join(where, r.Code), Name: r.Name}, nil
 }
 
 // isFileName reports whether s is a name as the runtime gives its files.
