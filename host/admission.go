@@ -1,7 +1,6 @@
 package host
 
 import (
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -88,14 +87,14 @@ func (c *call) wait(q waitQueue) error {
 
 	t, began := &c.module.tally, time.Now()
 	t.count(func(n *Counts) { n.Waiting++ })
-	err := q.Acquire(&c.ctx, c.client)
+	ofClient, err := q.Acquire(&c.ctx, c.client)
 	t.count(func(n *Counts) {
 		n.Waiting--
 		n.Waited++
 		n.WaitTime += time.Since(began)
 	})
 	if err != nil {
-		return &WaitedError{Err: c.interrupted(), For: q.reason(err)}
+		return &WaitedError{Err: c.interrupted(), For: q.reason(ofClient)}
 	}
 	return nil
 }
@@ -178,8 +177,8 @@ func newSessionQueue() waitQueue {
 }
 
 // reason says why a call that gave up had to wait.
-func (q waitQueue) reason(err error) string {
-	if waited := (*fair.WaitError)(nil); errors.As(err, &waited) && waited.OfKey {
+func (q waitQueue) reason(ofClient bool) string {
+	if ofClient {
 		return q.fullForClient
 	}
 	return q.full

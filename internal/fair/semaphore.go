@@ -38,15 +38,6 @@ type request struct {
 	granted chan struct{} // closed once it has a slot
 }
 
-// WaitError is the error of Acquire when the context ends first.
-type WaitError struct {
-	Err   error // of the context
-	OfKey bool  // the client has reached its own cap, and slots are free
-}
-
-func (e *WaitError) Error() string { return "no slot came free: " + e.Err.Error() }
-func (e *WaitError) Unwrap() error { return e.Err }
-
 // NewSemaphore returns a semaphore with max slots, of which one client can hold
 // each.
 func NewSemaphore(max, each int) *Semaphore {
@@ -55,9 +46,6 @@ func NewSemaphore(max, each int) *Semaphore {
 
 // Each is how many slots one client can hold.
 func (s *Semaphore) Each() int { return s.each }
-
-// Max is how many slots there are.
-func (s *Semaphore) Max() int { return s.max }
 
 // TryAcquire takes a slot if one is free for the client, and never waits.
 func (s *Semaphore) TryAcquire(key string) bool {
@@ -74,18 +62,19 @@ func (s *Semaphore) TryAcquire(key string) bool {
 	return ok
 }
 
-// Acquire waits for a slot. Its error is a *WaitError: ctx has ended first.
-func (s *Semaphore) Acquire(ctx context.Context, key string) error {
+// Acquire waits for a slot. Its error is that of ctx, which has ended first; then
+// ofKey says that the client has reached its own cap, and slots are free.
+func (s *Semaphore) Acquire(ctx context.Context, key string) (ofKey bool, err error) {
 	r := s.enter(key)
 	if r == nil {
-		return nil
+		return false, nil
 	}
 
 	select {
 	case <-r.granted:
-		return nil
+		return false, nil
 	case <-ctx.Done():
-		return &WaitError{Err: ctx.Err(), OfKey: s.withdraw(key, r)}
+		return s.withdraw(key, r), ctx.Err()
 	}
 }
 
