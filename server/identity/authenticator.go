@@ -4,9 +4,9 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
-	"encoding/base64"
 	"errors"
 	"log/slog"
+	"net/http"
 	"strings"
 
 	"github.com/toolhost/toolhost/server/wire"
@@ -41,18 +41,16 @@ func New(cfg Config) *Authenticator {
 		a.token = sum[:]
 	}
 	if cfg.OAuth != nil {
-		a.oauth = newVerifier(a.ctx, *cfg.OAuth, cfg.Logger)
+		a.oauth = &verifier{OAuth: *cfg.OAuth, keys: newKeySet(a.ctx, *cfg.OAuth, cfg.Logger), err: cfg.OAuth.Check()}
+		if a.oauth.err != nil {
+			cfg.Logger.Error("invalid OAuth configuration: no access token is accepted", "error", a.oauth.err)
+		}
 	}
 	return a
 }
 
-// Close ends requests to the issuer. It may be called again.
-func (a *Authenticator) Close() {
-	a.cancel()
-	if a.oauth != nil {
-		a.oauth.keys.close()
-	}
-}
+// Close cancels requests to the issuer. It may be called again.
+func (a *Authenticator) Close() { a.cancel() }
 
 // Required reports whether callers have to log in.
 func (a *Authenticator) Required() bool { return a.token != nil || a.oauth != nil }
@@ -75,24 +73,19 @@ func (a *Authenticator) Login(ctx context.Context, header []string, browser bool
 		return Nobody, a.refuse(wire.CodeInvalid, "invalid_request", "more than one header Authorization")
 	}
 
-	scheme, token, _ := strings.Cut(strings.Join(header, ""), " ")
+	credentials := strings.TrimSpace(strings.Join(header, ""))
+	scheme, token, _ := strings.Cut(credentials, " ")
 	token = strings.TrimSpace(token)
-	browser = browser && a.token != nil
 	bearer := strings.EqualFold(scheme, "Bearer") && token != ""
+	browser = browser && a.token != nil
 
 	switch {
-	case browser && strings.EqualFold(scheme, "Basic") && a.isToken(password(token)):
+	case browser && a.isToken(password(credentials)), bearer && a.isToken(token):
 		return Caller{}, nil
-	case bearer && len(token) <= maxToken && a.isToken(token):
-		return Caller{}, nil
-	case bearer && len(token) <= maxToken && a.oauth != nil:
+	case bearer && a.oauth != nil:
 		return a.loginUser(ctx, token, browser)
 	case browser:
 		return Nobody, basicLogin()
-	case bearer && len(token) > maxToken:
-		return Nobody, a.refuse(wire.CodeUnauthorized, "invalid_token", "the token is too long")
-	case bearer:
-		return Nobody, a.refuse(wire.CodeUnauthorized, "invalid_token", "send the server's token as Authorization: Bearer …")
 	case a.oauth == nil:
 		return Nobody, a.refuse(wire.CodeUnauthorized, "", "send the server's token as Authorization: Bearer …")
 	}
@@ -106,8 +99,8 @@ func (a *Authenticator) loginUser(ctx context.Context, token string, browser boo
 	switch {
 	case err == nil:
 		return caller, nil
-	case errors.Is(err, context.Canceled):
-		return Nobody, err
+	case ctx.Err() != nil:
+		return Nobody, ctx.Err()
 	case errors.Is(err, errScope):
 		e := a.refuse(wire.CodeScope, "insufficient_scope", err.Error())
 		e.Detail += ": it needs " + strings.Join(a.oauth.Scopes, " ")
@@ -146,13 +139,10 @@ func (a *Authenticator) isToken(text string) bool {
 	return a.token != nil && subtle.ConstantTimeCompare(sum[:], a.token) == 1
 }
 
-// password returns the password of basic credentials; empty if they are invalid.
+// password returns the password of basic credentials; empty if they are none.
 func password(credentials string) string {
-	data, err := base64.StdEncoding.DecodeString(credentials)
-	if err != nil {
-		return ""
-	}
-	_, password, _ := strings.Cut(string(data), ":")
+	r := http.Request{Header: http.Header{"Authorization": {credentials}}}
+	_, password, _ := r.BasicAuth()
 	return password
 }
 

@@ -49,8 +49,6 @@ type keySet struct {
 	next    time.Time     // no fetch before
 	pending chan struct{} // closed when the running fetch ends; nil for none
 	err     error         // of the last fetch
-	closed  bool
-	running sync.WaitGroup
 }
 
 func newKeySet(ctx context.Context, o OAuth, log *slog.Logger) *keySet {
@@ -67,42 +65,25 @@ func newKeySet(ctx context.Context, o OAuth, log *slog.Logger) *keySet {
 	}}
 }
 
-// close waits for the running fetch and allows no other. The set's context has
-// to be done, or it may take keysTimeout.
-func (k *keySet) close() {
-	k.mu.Lock()
-	k.closed = true
-	k.mu.Unlock()
-	k.running.Wait()
-}
-
 // find returns the keys that may have signed a token; without an id, all that
 // fit the algorithm (RFC 7515, 4.1.4). The error is errNoKeys, or that of ctx.
 func (k *keySet) find(ctx context.Context, id, algorithm string) ([]jose.JSONWebKey, error) {
-	found, pending := k.lookup(id, algorithm)
-	if len(found) > 0 {
-		return found, nil
-	}
-	if pending != nil {
+	found, pending, err := k.lookup(id, algorithm)
+	if len(found) == 0 && pending != nil {
 		select {
 		case <-pending:
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
-		found, _ = k.lookup(id, algorithm)
+		found, _, err = k.lookup(id, algorithm)
 	}
-
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if len(found) == 0 && (k.err != nil || k.fetched.IsZero()) {
-		return nil, errNoKeys
-	}
-	return found, nil
+	return found, err
 }
 
 // lookup returns the cached keys and the running fetch. It begins a fetch if one
-// is needed and allowed.
-func (k *keySet) lookup(id, algorithm string) (found []jose.JSONWebKey, pending <-chan struct{}) {
+// is needed and allowed. The error is errNoKeys if none is found and the cache
+// is not up to date.
+func (k *keySet) lookup(id, algorithm string) (found []jose.JSONWebKey, pending <-chan struct{}, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 
@@ -117,11 +98,14 @@ func (k *keySet) lookup(id, algorithm string) (found []jose.JSONWebKey, pending 
 	}
 
 	wanted := len(found) == 0 || now.Sub(k.fetched) > keysFresh
-	if wanted && k.pending == nil && !now.Before(k.next) && !k.closed {
+	if wanted && k.pending == nil && !now.Before(k.next) {
 		k.pending, k.next = make(chan struct{}), now.Add(keysPause)
-		k.running.Go(k.refresh)
+		go k.refresh()
 	}
-	return found, k.pending
+	if len(found) == 0 && (k.err != nil || k.fetched.IsZero()) {
+		err = errNoKeys
+	}
+	return found, k.pending, err
 }
 
 func (k *keySet) refresh() {
@@ -143,12 +127,9 @@ func (k *keySet) refresh() {
 }
 
 func (k *keySet) fetch(ctx context.Context) ([]jose.JSONWebKey, error) {
-	url := k.JWKS
-	if url == "" {
-		var err error
-		if url, err = k.discover(ctx); err != nil {
-			return nil, err
-		}
+	url, err := k.discover(ctx)
+	if err != nil {
+		return nil, err
 	}
 
 	var set struct {
@@ -184,21 +165,22 @@ func usable(set []json.RawMessage) []jose.JSONWebKey {
 	return keys
 }
 
-// discover finds the URL of the keys in the issuer's metadata: of OpenID Connect
-// Discovery, 4, else of RFC 8414, 3.1.
+// discover returns the URL of the keys. If it is not configured, the issuer's
+// metadata has it: of OpenID Connect Discovery, 4, else of RFC 8414, 3.1.
 func (k *keySet) discover(ctx context.Context) (string, error) {
-	var errs []error
-	for _, at := range []string{
-		strings.TrimSuffix(k.Issuer, "/") + "/.well-known/openid-configuration",
-		wellKnown(k.Issuer, "/.well-known/oauth-authorization-server"),
-	} {
-		keys, err := k.discoverAt(ctx, at)
-		if err == nil {
-			return keys, nil
-		}
-		errs = append(errs, err)
+	if k.JWKS != "" {
+		return k.JWKS, nil
 	}
-	return "", errors.Join(errs...)
+
+	url, err := k.discoverAt(ctx, strings.TrimSuffix(k.Issuer, "/")+"/.well-known/openid-configuration")
+	if err == nil {
+		return url, nil
+	}
+	url, other := k.discoverAt(ctx, wellKnown(k.Issuer, "/.well-known/oauth-authorization-server"))
+	if other == nil {
+		return url, nil
+	}
+	return "", errors.Join(err, other)
 }
 
 // discoverAt refuses metadata of another issuer (RFC 8414, 3.3), and metadata of
@@ -211,16 +193,15 @@ func (k *keySet) discoverAt(ctx context.Context, at string) (string, error) {
 	if err := k.get(ctx, at, &metadata); err != nil {
 		return "", err
 	}
-	if metadata.Issuer != k.Issuer {
-		return "", fmt.Errorf("%s: metadata of the issuer %q", at, metadata.Issuer)
-	}
 
 	u, err := secureURL("jwks_uri", metadata.JWKS)
-	if err == nil && u.Scheme != "https" && !strings.HasPrefix(k.Issuer, "http:") {
-		err = fmt.Errorf("jwks_uri: %q is not https", metadata.JWKS)
-	}
-	if err != nil {
+	switch {
+	case metadata.Issuer != k.Issuer:
+		return "", fmt.Errorf("%s: metadata of the issuer %q", at, metadata.Issuer)
+	case err != nil:
 		return "", fmt.Errorf("%s: %w", at, err)
+	case u.Scheme != "https" && !strings.HasPrefix(k.Issuer, "http:"):
+		return "", fmt.Errorf("%s: jwks_uri: %q is not https", at, metadata.JWKS)
 	}
 	return metadata.JWKS, nil
 }
@@ -242,14 +223,12 @@ func (k *keySet) get(ctx context.Context, url string, v any) error {
 	if resp.StatusCode != http.StatusOK {
 		return fmt.Errorf("%s: %s", url, resp.Status)
 	}
-	data, err := io.ReadAll(io.LimitReader(resp.Body, maxKeysBytes+1))
-	switch {
-	case err != nil:
+	data, err := io.ReadAll(http.MaxBytesReader(nil, resp.Body, maxKeysBytes))
+	if err == nil {
+		err = json.Unmarshal(data, v)
+	}
+	if err != nil {
 		return fmt.Errorf("%s: %w", url, err)
-	case len(data) > maxKeysBytes:
-		return fmt.Errorf("%s: more than %d bytes", url, maxKeysBytes)
-	case json.Unmarshal(data, v) != nil:
-		return fmt.Errorf("%s: unexpected JSON", url)
 	}
 	return nil
 }

@@ -3,7 +3,6 @@ package identity
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -26,6 +25,7 @@ var algorithms = []jose.SignatureAlgorithm{
 
 // Why a token is refused. Clients are told this much, not what the token says.
 var (
+	errLong     = errors.New("the token is too long")
 	errForm     = errors.New("the token is not a signed JWT of an accepted algorithm")
 	errType     = errors.New("the token is not an access token")
 	errIssuer   = errors.New("the token is from another issuer")
@@ -76,15 +76,6 @@ type verifier struct {
 	err  error // an invalid configuration: no token is accepted
 }
 
-// newVerifier returns a verifier that asks the issuer until ctx is done.
-func newVerifier(ctx context.Context, o OAuth, log *slog.Logger) *verifier {
-	v := &verifier{OAuth: o, keys: newKeySet(ctx, o, log), err: o.Check()}
-	if v.err != nil {
-		log.Error("invalid OAuth configuration: no access token is accepted", "error", v.err)
-	}
-	return v
-}
-
 // verify returns whose token it is. It checks the claims before it needs keys,
 // so that only a token issued for this server can cause a request to the issuer.
 // The error is one of those above, errNoKeys, or that of ctx.
@@ -92,13 +83,17 @@ func (v *verifier) verify(ctx context.Context, token string) (Caller, error) {
 	if v.err != nil {
 		return Nobody, v.err
 	}
+	if len(token) > maxToken {
+		return Nobody, errLong
+	}
 
 	jws, err := jose.ParseSignedCompact(token, algorithms)
-	if err != nil || len(jws.Signatures) != 1 {
+	if err != nil {
 		return Nobody, errForm
 	}
-	header, now := jws.Signatures[0].Protected, time.Now()
-	if _, err := v.check(header, jws.UnsafePayloadWithoutVerification(), now); err != nil {
+	header := jws.Signatures[0].Protected // compact: exactly one
+	claims, err := v.check(header, jws.UnsafePayloadWithoutVerification())
+	if err != nil {
 		return Nobody, err
 	}
 
@@ -106,25 +101,21 @@ func (v *verifier) verify(ctx context.Context, token string) (Caller, error) {
 	if err != nil {
 		return Nobody, err
 	}
-	for _, key := range keys {
-		payload, err := jws.Verify(key)
-		if err != nil {
-			continue
-		}
-		c, err := v.check(header, payload, now)
-		if err == nil && !v.inScope(c) {
-			err = errScope
-		}
-		if err != nil {
-			return Nobody, err
-		}
-		return Caller{User: userKey(c.Subject), Until: c.Expiry.Time().Add(clockSkew)}, nil
+	signed := slices.ContainsFunc(keys, func(key jose.JSONWebKey) bool {
+		_, err := jws.Verify(key) // the payload is the one that was checked
+		return err == nil
+	})
+	switch {
+	case !signed:
+		return Nobody, errSigned
+	case !v.inScope(claims):
+		return Nobody, errScope
 	}
-	return Nobody, errSigned
+	return Caller{User: userKey(claims.Subject), Until: claims.Expiry.Time().Add(clockSkew)}, nil
 }
 
 // check decodes and checks the claims of a token (RFC 9068, 4).
-func (v *verifier) check(header jose.Header, payload []byte, now time.Time) (claims, error) {
+func (v *verifier) check(header jose.Header, payload []byte) (claims, error) {
 	var c claims
 	if json.Unmarshal(payload, &c) != nil {
 		return c, errForm
@@ -146,17 +137,14 @@ func (v *verifier) check(header jose.Header, payload []byte, now time.Time) (cla
 		return c, errSubject
 	case c.Confirmation != nil: // the caller would have to prove possession of the key (RFC 9449, 7.2; RFC 8705, 3)
 		return c, errBound
-	case c.Expiry == nil, c.ValidateWithLeeway(jwt.Expected{Time: now}, clockSkew) != nil:
+	case c.Expiry == nil, c.ValidateWithLeeway(jwt.Expected{Time: time.Now()}, clockSkew) != nil:
 		return c, errTime
 	}
 	return c, nil
 }
 
 func (v *verifier) inScope(c claims) bool {
-	for _, want := range v.Scopes {
-		if !slices.Contains(c.Scope, want) && !slices.Contains(c.Scp, want) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(v.Scopes, func(want string) bool {
+		return !slices.Contains(c.Scope, want) && !slices.Contains(c.Scp, want)
+	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"strings"
 
 	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/wire"
@@ -17,11 +18,11 @@ const (
 // runsPage shows the runs of all sessions or of one, the newest first, page by
 // page.
 type runsPage struct {
-	site    *site
-	filter  runFilter
-	known   bool // runs are up to date
-	runs    []wire.Run
-	hasNext bool
+	site   *site
+	filter runFilter
+	known  bool // Runs are up to date
+	Runs   []wire.Run
+	Next   string // the address of older runs; empty: there are none
 }
 
 // A runFilter selects runs.
@@ -29,23 +30,6 @@ type runFilter struct {
 	Session string // empty: all
 	Active  bool   // only runs that have not ended
 	Before  string // only runs older than this one
-}
-
-// address is where the runs of a filter are shown.
-func (f runFilter) address() string {
-	q := url.Values{}
-	for name, value := range map[string]string{"session": f.Session, "before": f.Before} {
-		if value != "" {
-			q.Set(name, value)
-		}
-	}
-	if f.Active {
-		q.Set("active", "true")
-	}
-	if len(q) == 0 {
-		return "/ui/runs"
-	}
-	return "/ui/runs?" + q.Encode()
 }
 
 func (s *site) runs(r *http.Request) (page, error) {
@@ -60,6 +44,22 @@ func (s *site) runs(r *http.Request) (page, error) {
 	return &runsPage{site: s, filter: f}, nil
 }
 
+// before is the address of the runs of the same filter before another one; empty
+// is the newest.
+func (f runFilter) before(id string) string {
+	q := url.Values{}
+	if f.Session != "" {
+		q.Set("session", f.Session)
+	}
+	if f.Active {
+		q.Set("active", "true")
+	}
+	if id != "" {
+		q.Set("before", id)
+	}
+	return strings.TrimSuffix("/ui/runs?"+q.Encode(), "?")
+}
+
 func (*runsPage) name() (title, menu string) { return "Runs", "/ui/runs" }
 
 func (p *runsPage) changed(e wire.Event) bool {
@@ -67,44 +67,36 @@ func (p *runsPage) changed(e wire.Event) bool {
 	if !about && e.Kind != wire.EventMissed {
 		return false
 	}
-	p.known = p.known && anyProgresses(p.runs, e)
+	p.known = p.known && anyProgresses(p.Runs, e)
 	return true
 }
 
 func (p *runsPage) read(ctx context.Context) ([]section, error) {
 	if !p.known {
-		found, err := p.site.service.AllSessions().Runs(ctx, server.RunQuery{
-			Session: p.filter.Session, Active: p.filter.Active, Before: p.filter.Before, Limit: rowsOfPage + 1,
-		})
+		f := p.filter
+		found, err := p.site.service.AllSessions().Runs(ctx, server.RunQuery{Session: f.Session, Active: f.Active, Before: f.Before, Limit: rowsOfPage + 1})
 		if err != nil {
 			return nil, err
 		}
-		p.known, p.hasNext = true, len(found) > rowsOfPage
-		p.runs = found[:min(len(found), rowsOfPage)]
+		p.known, p.Runs, p.Next = true, found[:min(len(found), rowsOfPage)], ""
+		if len(found) > rowsOfPage {
+			p.Next = f.before(p.Runs[rowsOfPage-1].TaskID)
+		}
 	}
 
 	return []section{
 		{id: "filter", data: p.filter},
-		{id: "runs", data: p.links(), row: "runs-row", items: runItems(p.runs)},
+		{id: "runs", data: p, row: "runs-row", items: runItems(p.Runs)},
 	}, nil
 }
 
-// runLinks lead from one page of runs to others.
-type runLinks struct {
-	N            int
-	Filtered     bool
-	Newest, Next string // empty: there is none
-}
+// Filtered reports whether not all runs are meant.
+func (p *runsPage) Filtered() bool { return p.filter != runFilter{} }
 
-func (p *runsPage) links() runLinks {
-	l := runLinks{N: len(p.runs), Filtered: p.filter != runFilter{}}
-	to := p.filter
-	if to.Before = ""; p.filter.Before != "" {
-		l.Newest = to.address()
+// Newest is the address of the newest runs; empty on their page.
+func (p *runsPage) Newest() string {
+	if p.filter.Before == "" {
+		return ""
 	}
-	if p.hasNext {
-		to.Before = p.runs[len(p.runs)-1].TaskID
-		l.Next = to.address()
-	}
-	return l
+	return p.filter.before("")
 }

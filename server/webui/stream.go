@@ -4,13 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
 	"time"
 
-	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -60,14 +58,11 @@ func (s *site) follow(w http.ResponseWriter, r *http.Request, p page) error {
 		return nil
 	}
 	err := st.run(r.Context(), s.service.AllSessions().Watch(r.Context())) // watch before the first read, so that nothing is missed in between
-	if err != nil && r.Context().Err() == nil && !errors.Is(err, errLeft) {
+	if err != nil && r.Context().Err() == nil {
 		s.log.Error("page not followed", "path", r.URL.Path, "error", err)
 	}
 	return nil // the answer has begun; the client reconnects when it ends
 }
-
-// errLeft means that the client does not read its stream.
-var errLeft = errors.New("the client is gone")
 
 // run updates the client after events that change the page, and at least each
 // refresh.
@@ -77,6 +72,7 @@ func (st *stream) run(ctx context.Context, happens <-chan wire.Event) error {
 
 	st.out.WriteString("retry: 1000\n")
 	st.event(eventHello, build)
+
 	updated := time.Now()
 	done, err := st.update(ctx, updated)
 	for stale := false; err == nil && !done; {
@@ -99,18 +95,18 @@ func (st *stream) run(ctx context.Context, happens <-chan wire.Event) error {
 	return err
 }
 
-// update sends what the client does not have yet.
+// update sends what the client does not have yet. It is done when the page is
+// gone, or the client.
 func (st *stream) update(ctx context.Context, now time.Time) (done bool, err error) {
 	parts, err := parts(ctx, st.page)
 	switch {
-	case err != nil && server.ReasonOf(err).Code == wire.CodeNotFound:
+	case notFound(err):
 		st.event(eventGone, change{})
 		done = true
 	case err != nil:
 		return false, err
-	default:
-		st.differences(parts)
 	}
+	st.differences(parts)
 
 	if st.out.Len() == 0 && now.Sub(st.spoke) < heartbeat {
 		return false, nil
@@ -119,13 +115,10 @@ func (st *stream) update(ctx context.Context, now time.Time) (done bool, err err
 		st.out.WriteString(": alive\n\n")
 	}
 	st.spoke = now
-	if _, err = st.out.WriteTo(st.w); err == nil {
-		err = st.flush()
+	if _, err := st.out.WriteTo(st.w); err != nil {
+		return true, nil
 	}
-	if err != nil {
-		err = fmt.Errorf("%w: %w", errLeft, err)
-	}
-	return done, err
+	return done || st.flush() != nil, nil
 }
 
 // differences writes the events that bring the client up to date.
