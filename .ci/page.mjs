@@ -172,7 +172,7 @@ const tests = {
 		await page.getByRole("button", { name: "Stop" }).click();
 		await page.getByRole("status").getByText(/stopping|canceled/).first().waitFor();
 		await page.getByRole("status").getByText("canceled").waitFor();
-		await page.getByText("Its end was asked for by operator: not <b>needed</b>").waitFor();
+		await page.getByText("Stop requested by operator: not <b>needed</b>").waitFor();
 		assert.equal((await server.api(`/v1/runs/${id}`, { session: "bo" })).status, "canceled");
 	},
 

@@ -68,10 +68,8 @@ func (o *overview) read(ctx context.Context) ([]section, error) {
 	}
 
 	return []section{
-		{id: "problems", data: newProblems(o.site.service.Findings())},
-		{id: "usage", data: newUsage(o.site.service.Stats())},
-		{id: "active", data: len(o.active), row: "active-row", items: runItems(o.active)},
-		{id: "ended", data: len(o.ended), row: "ended-row", items: runItems(o.ended)},
+		{"problems", newProblems(o.site.service.Findings())}, {"usage", newUsage(o.site.service.Stats())},
+		{"active", o.active}, {"ended", o.ended},
 	}, nil
 }
 

@@ -5,7 +5,6 @@ import (
 	"context"
 	"html/template"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/toolhost/toolhost/internal/human"
@@ -24,49 +23,16 @@ type page interface {
 	read(ctx context.Context) ([]section, error)
 }
 
-// A section is one element of a page, not rendered yet. Its template has its id;
-// a section with rows has two, its id with -begin and -end.
+// A section is one element of a page, not rendered yet.
 type section struct {
-	id    string
-	data  any
-	row   string // the template of a row; empty: no rows
-	items []item
-}
-
-// An item is the data of a row, and the id of its element.
-type item struct {
-	id   string
+	id   string // of the element, and of its template
 	data any
 }
 
-// itemsOf returns an item for each of all.
-func itemsOf[T any](all []T, id func(T) string) []item {
-	items := make([]item, len(all))
-	for i, v := range all {
-		items[i] = item{id(v), v}
-	}
-	return items
-}
-
-// A part is a rendered section. Each of its rows can be replaced by itself, so
-// that a moving progress bar does not send a whole table.
+// A part is a rendered section.
 type part struct {
-	id            string
-	before, after string
-	rows          []row
-}
-
-type row struct{ id, html string }
-
-// html is the whole element.
-func (p part) html() string {
-	var b strings.Builder
-	b.WriteString(p.before)
-	for _, r := range p.rows {
-		b.WriteString(r.html)
-	}
-	b.WriteString(p.after)
-	return b.String()
+	ID   string `json:"id"`
+	HTML string `json:"html"`
 }
 
 // templates are the templates of all pages.
@@ -82,28 +48,6 @@ func render(name string, data any) (string, error) {
 	return string(human.Visible(b.Bytes())), err
 }
 
-// render renders the section.
-func (s section) render() (p part, err error) {
-	p.id = s.id
-	if s.row == "" {
-		p.before, err = render(s.id, s.data)
-		return p, err
-	}
-
-	if p.before, err = render(s.id+"-begin", s.data); err != nil {
-		return p, err
-	}
-	for _, i := range s.items {
-		html, err := render(s.row, i.data)
-		if err != nil {
-			return p, err
-		}
-		p.rows = append(p.rows, row{i.id, html})
-	}
-	p.after, err = render(s.id+"-end", s.data)
-	return p, err
-}
-
 // parts reads a page, and renders it.
 func parts(ctx context.Context, p page) ([]part, error) {
 	sections, err := p.read(ctx)
@@ -113,9 +57,11 @@ func parts(ctx context.Context, p page) ([]part, error) {
 
 	parts := make([]part, len(sections))
 	for i, s := range sections {
-		if parts[i], err = s.render(); err != nil {
+		html, err := render(s.id, s.data)
+		if err != nil {
 			return nil, err
 		}
+		parts[i] = part{s.id, html}
 	}
 	return parts, nil
 }
@@ -141,7 +87,7 @@ func (s *site) document(w http.ResponseWriter, r *http.Request, p page) error {
 	f := frame{Live: true}
 	f.Title, f.Menu = p.name()
 	for _, p := range parts {
-		f.Body += template.HTML(p.html())
+		f.Body += template.HTML(p.HTML)
 	}
 	s.write(w, r, http.StatusOK, f)
 	return nil

@@ -43,11 +43,11 @@ func (p *pluginsPage) read(ctx context.Context) ([]section, error) {
 		tools += len(l.Tools)
 	}
 	p.readAt, p.sections = time.Now(), []section{
-		{id: "problems", data: newProblems(found)},
-		{
-			id: "plugins", data: struct{ N, Tools int }{len(loaded), tools},
-			row: "plugins-row", items: itemsOf(loaded, func(l wire.Plugin) string { return "plugin-" + l.Name }),
-		},
+		{"problems", newProblems(found)},
+		{"plugins", struct {
+			Plugins []wire.Plugin
+			Tools   int
+		}{loaded, tools}},
 	}
 	return p.sections, nil
 }

@@ -74,11 +74,7 @@ func (p *runPage) read(ctx context.Context) ([]section, error) {
 }
 
 func (p *runPage) sections() []section {
-	return []section{
-		{id: "run", data: p}, {id: "stop", data: p}, {id: "end", data: p},
-		{id: "output", data: p, row: "output-row", items: itemsOf(p.Output.Pieces, piece.ID)},
-		{id: "facts", data: p},
-	}
+	return []section{{"run", p}, {"stop", p}, {"end", p}, {"output", p}, {"facts", p}}
 }
 
 // showResult indents a result for reading, and cuts it.
@@ -91,10 +87,6 @@ func showResult(result json.RawMessage) resultView {
 		}
 	}
 	return resultView{cut(string(text[:min(len(text), maxShown+1)]), maxShown), int64(len(result)), len(text) > maxShown}
-}
-
-func runItems(runs []wire.Run) []item {
-	return itemsOf(runs, func(r wire.Run) string { return "run-" + r.TaskID })
 }
 
 // took is how long a run has taken so far, or took in all.

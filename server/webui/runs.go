@@ -84,10 +84,7 @@ func (p *runsPage) read(ctx context.Context) ([]section, error) {
 		}
 	}
 
-	return []section{
-		{id: "filter", data: p.filter},
-		{id: "runs", data: p, row: "runs-row", items: runItems(p.Runs)},
-	}, nil
+	return []section{{"filter", p.filter}, {"runs", p}}, nil
 }
 
 // Filtered reports whether not all runs are meant.

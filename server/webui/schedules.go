@@ -14,15 +14,15 @@ const maxSchedules = 200
 // schedulesPage shows the schedules of all sessions, or of one.
 type schedulesPage struct {
 	site    *site
-	session string // empty: all
-	known   bool   // found is up to date
-	found   []wire.Schedule
-	more    int // schedules that are not shown
+	known   bool   // Found is up to date
+	Session string // empty: all
+	Found   []wire.Schedule
+	More    int // schedules that are not shown
 }
 
 func (s *site) schedules(r *http.Request) (page, error) {
 	session, err := sessionParam(r)
-	return &schedulesPage{site: s, session: session}, err
+	return &schedulesPage{site: s, Session: session}, err
 }
 
 func (*schedulesPage) name() (title, menu string) { return "Schedules", "/ui/schedules" }
@@ -46,7 +46,7 @@ func (p *schedulesPage) readSchedules(ctx context.Context) error {
 		return err
 	}
 
-	found = slices.DeleteFunc(found, func(s wire.Schedule) bool { return p.session != "" && s.Session != p.session })
+	found = slices.DeleteFunc(found, func(s wire.Schedule) bool { return p.Session != "" && s.Session != p.Session })
 	slices.SortStableFunc(found, func(a, b wire.Schedule) int {
 		switch {
 		case a.Enabled && b.Enabled:
@@ -58,8 +58,8 @@ func (p *schedulesPage) readSchedules(ctx context.Context) error {
 		}
 		return 0
 	})
-	p.found = found[:min(len(found), maxSchedules)]
-	p.more, p.known = len(found)-len(p.found), true
+	p.Found = found[:min(len(found), maxSchedules)]
+	p.More, p.known = len(found)-len(p.Found), true
 	return nil
 }
 
@@ -67,12 +67,5 @@ func (p *schedulesPage) read(ctx context.Context) ([]section, error) {
 	if err := p.readSchedules(ctx); err != nil {
 		return nil, err
 	}
-
-	return []section{{
-		id: "schedules", data: struct {
-			N, More int
-			Session string
-		}{len(p.found), p.more, p.session},
-		row: "schedules-row", items: itemsOf(p.found, func(s wire.Schedule) string { return "schedule-" + s.ScheduleID }),
-	}}, nil
+	return []section{{"schedules", p}}, nil
 }

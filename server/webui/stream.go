@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"slices"
 	"time"
 
 	"github.com/toolhost/toolhost/server/wire"
@@ -19,19 +18,13 @@ const (
 	heartbeat   = 15 * time.Second       // the longest time without any message
 )
 
-// The events of a stream. Their data is a [change]; that of eventHello names the
+// The events of a stream. Their data is a [part]; that of eventHello names the
 // build of the page.
 const (
 	eventHello = "hello" // the stream has begun: all parts follow
 	eventPut   = "put"   // replace an element by HTML
 	eventGone  = "gone"  // the page shows something that no longer exists: the last event
 )
-
-// A change is a change of one element.
-type change struct {
-	ID   string `json:"id"`
-	HTML string `json:"html"`
-}
 
 // A stream sends one client what changes on a page. Updates have a minimum
 // interval, and each is the difference between what the client has and the page
@@ -40,7 +33,7 @@ type stream struct {
 	w     http.ResponseWriter
 	flush func() error
 	page  page
-	shown map[string]part // what the client has
+	shown map[string]string // the HTML that the client has, by id
 	spoke time.Time
 	out   bytes.Buffer
 }
@@ -53,7 +46,7 @@ func (s *site) follow(w http.ResponseWriter, r *http.Request, p page) error {
 	h.Set("X-Accel-Buffering", "no") // keeps proxies from delaying events
 	w.WriteHeader(http.StatusOK)
 
-	st := &stream{w: w, flush: http.NewResponseController(w).Flush, page: p, shown: map[string]part{}}
+	st := &stream{w: w, flush: http.NewResponseController(w).Flush, page: p, shown: map[string]string{}}
 	if r.Method == http.MethodHead {
 		return nil
 	}
@@ -101,7 +94,7 @@ func (st *stream) update(ctx context.Context, now time.Time) (done bool, err err
 	parts, err := parts(ctx, st.page)
 	switch {
 	case notFound(err):
-		st.event(eventGone, change{})
+		st.event(eventGone, part{})
 		done = true
 	case err != nil:
 		return false, err
@@ -123,22 +116,13 @@ func (st *stream) update(ctx context.Context, now time.Time) (done bool, err err
 
 // differences writes the events that bring the client up to date.
 func (st *stream) differences(parts []part) {
-	for _, now := range parts {
-		was, known := st.shown[now.id]
-		st.shown[now.id] = now
-		if !known || was.before != now.before || was.after != now.after || !slices.EqualFunc(was.rows, now.rows, sameRow) {
-			st.event(eventPut, change{now.id, now.html()})
-			continue
-		}
-		for i, r := range now.rows {
-			if r != was.rows[i] {
-				st.event(eventPut, change{r.id, r.html})
-			}
+	for _, p := range parts {
+		if st.shown[p.ID] != p.HTML {
+			st.shown[p.ID] = p.HTML
+			st.event(eventPut, p)
 		}
 	}
 }
-
-func sameRow(a, b row) bool { return a.id == b.id }
 
 // event writes an event.
 func (st *stream) event(name string, data any) {
