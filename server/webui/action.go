@@ -48,7 +48,7 @@ func (s *site) stop(w http.ResponseWriter, r *http.Request, run wire.Run) error 
 		return err
 	}
 
-	s.log.Info("run stopped by an operator", "task_id", run.TaskID, "session", run.Session, "force", how.Force)
+	s.Logger.Info("run stopped by an operator", "task_id", run.TaskID, "session", run.Session, "force", how.Force)
 	http.Redirect(w, r, "/ui/runs/"+run.TaskID, http.StatusSeeOther)
 	return nil
 }
@@ -71,7 +71,7 @@ func (s *site) disable(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 
-	s.log.Info("schedule disabled by an operator", "schedule_id", id, "session", schedule.Session)
+	s.Logger.Info("schedule disabled by an operator", "schedule_id", id, "session", schedule.Session)
 	http.Redirect(w, r, "/ui/schedules", http.StatusSeeOther)
 	return nil
 }

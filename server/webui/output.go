@@ -13,7 +13,7 @@ import (
 const (
 	firstOutput = 32 << 10 // bytes of the end of an output that are shown at first
 	mostOutput  = 64 << 10 // bytes that are shown as it grows
-	pieceOutput = 4 << 10  // about the bytes of one piece, which is sent again when a line is added to it
+	pieceOutput = 4 << 10  // about the bytes of one piece
 	mostReads   = 8        // of a log each time the page is read
 )
 
@@ -27,7 +27,7 @@ type tail struct {
 }
 
 // A piece is some lines of an output, and an element of its own: adding a line
-// does not send the others again.
+// leaves the others as they are in the browser, selected text included.
 type piece struct {
 	Attempt int
 	From    int64

@@ -75,6 +75,7 @@ type frame struct {
 	Now         *moment
 	Address     string // of this page
 	Body        template.HTML
+	Error       string // in place of the body
 }
 
 // document answers with a page as it is now.
@@ -95,10 +96,10 @@ func (s *site) document(w http.ResponseWriter, r *http.Request, p page) error {
 
 // write answers with a document.
 func (s *site) write(w http.ResponseWriter, r *http.Request, status int, f frame) {
-	f.Version, f.Build, f.Now, f.Address = s.version, build, newMoment(time.Now()), r.URL.RequestURI()
+	f.Version, f.Build, f.Now, f.Address = s.Version, build, newMoment(time.Now()), r.URL.RequestURI()
 	html, err := render("layout", f)
 	if err != nil {
-		s.log.Error("page not rendered", "path", r.URL.Path, "error", err)
+		s.Logger.Error("page not rendered", "path", r.URL.Path, "error", err)
 		http.Error(w, textWrong, http.StatusInternalServerError)
 		return
 	}

@@ -27,8 +27,8 @@ const (
 )
 
 // A stream sends one client what changes on a page. Updates have a minimum
-// interval, and each is the difference between what the client has and the page
-// now, so a slow client gets fewer updates and misses nothing.
+// interval, and each has the sections that differ from what the client has, so a
+// slow client gets fewer updates and misses nothing.
 type stream struct {
 	w     http.ResponseWriter
 	flush func() error
@@ -52,7 +52,7 @@ func (s *site) follow(w http.ResponseWriter, r *http.Request, p page) error {
 	}
 	err := st.run(r.Context(), s.service.AllSessions().Watch(r.Context())) // watch before the first read, so that nothing is missed in between
 	if err != nil && r.Context().Err() == nil {
-		s.log.Error("page not followed", "path", r.URL.Path, "error", err)
+		s.Logger.Error("page not followed", "path", r.URL.Path, "error", err)
 	}
 	return nil // the answer has begun; the client reconnects when it ends
 }

@@ -17,7 +17,6 @@ package webui
 
 import (
 	"errors"
-	"html/template"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -42,9 +41,8 @@ const (
 
 // site is the page.
 type site struct {
+	Config
 	service *server.Service
-	version string
-	log     *slog.Logger
 	mux     *http.ServeMux
 }
 
@@ -52,9 +50,9 @@ type site struct {
 // concurrent use. It does not own the service. Its mount limits how slowly a
 // client may read its answers, and how many streams are open at once.
 func New(service *server.Service, cfg Config) http.Handler {
-	s := &site{service: service, version: cfg.Version, log: cfg.Logger, mux: http.NewServeMux()}
-	if s.log == nil {
-		s.log = slog.New(slog.DiscardHandler)
+	s := &site{Config: cfg, service: service, mux: http.NewServeMux()}
+	if s.Logger == nil {
+		s.Logger = slog.New(slog.DiscardHandler)
 	}
 
 	s.show("GET /{$}", s.overview)
@@ -162,17 +160,11 @@ func (s *site) fail(w http.ResponseWriter, r *http.Request, err error) {
 	case server.ReasonOf(err).Code == wire.CodeClosing, r.Context().Err() != nil: // or the client is gone
 		refused = &refusal{http.StatusServiceUnavailable, "The server is shutting down"}
 	default:
-		s.log.Error("page not shown", "method", r.Method, "path", r.URL.Path, "error", err)
+		s.Logger.Error("page not shown", "method", r.Method, "path", r.URL.Path, "error", err)
 		refused = &refusal{http.StatusInternalServerError, textWrong}
 	}
 
-	body, err := render("error", refused.text)
-	if err != nil {
-		s.log.Error("page not rendered", "path", r.URL.Path, "error", err)
-		http.Error(w, refused.text, refused.status)
-		return
-	}
-	s.write(w, r, refused.status, frame{Title: http.StatusText(refused.status), Body: template.HTML(body)})
+	s.write(w, r, refused.status, frame{Title: http.StatusText(refused.status), Error: refused.text})
 }
 
 // sessionParam returns the session that a query names, or "".
