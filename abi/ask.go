@@ -84,7 +84,7 @@ func DecodeQuestions(data []byte) (Questions, error) {
 
 func (q Question) check(key string) error {
 	switch {
-	case !isQuestionKey(key):
+	case key == "" || len(key) > maxQuestionKey || !consists(key, letters+digits+"._-"):
 		return fmt.Errorf("the key %.80q: expected 1 to %d letters, digits and . _ -", key, maxQuestionKey)
 	case q.Message == "" || len(q.Message) > MaxQuestion || !utf8.ValidString(q.Message):
 		return fmt.Errorf("%s: expected a message of 1 to %d bytes", key, MaxQuestion)
@@ -99,15 +99,4 @@ func (q Question) check(key string) error {
 		return fmt.Errorf("%s: expected a schema of type object", key)
 	}
 	return nil
-}
-
-func isQuestionKey(key string) bool {
-	for _, r := range key {
-		switch {
-		case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9', r == '.', r == '_', r == '-':
-		default:
-			return false
-		}
-	}
-	return key != "" && len(key) <= maxQuestionKey
 }

@@ -11,17 +11,18 @@ import (
 	"unicode/utf8"
 )
 
-// isName reports whether a name is [a-z][a-z0-9_]* as those of plugins and
-// tools are. The names are matched by hand because package regexp would add a
-// tenth to every plugin written in Go.
-func isName(s string) bool {
-	return s != "" && s[0] >= 'a' && s[0] <= 'z' && consists(s, "abcdefghijklmnopqrstuvwxyz0123456789_")
-}
-
+// Names are matched by hand: package regexp would make every plugin written in Go a
+// tenth larger.
 const (
 	digits  = "0123456789"
-	letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	lower   = "abcdefghijklmnopqrstuvwxyz"
+	letters = lower + "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 )
+
+// isName reports whether a plugin or tool may have the name: [a-z][a-z0-9_]*.
+func isName(s string) bool {
+	return s != "" && consists(s[:1], lower) && consists(s, lower+digits+"_")
+}
 
 // isEnvName reports whether a name is [A-Za-z_][A-Za-z0-9_]*.
 func isEnvName(s string) bool {

@@ -224,18 +224,16 @@ func (d *decoder) object(pointer string, data []byte, v reflect.Value) {
 		delete(fields, name)
 	}
 
+	what := "field"
+	if v.Type() == needsType {
+		what = "capability" // of a newer host, perhaps
+	}
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
-		what := "field"
-		if v.Type() == needsType {
-			what = "capability" // of a newer host, perhaps
-		}
-
-		at := pointer + "/" + escape(name)
+		hint := "expected one of " + strings.Join(known, ", ")
 		if near := Nearest(name, known); near != "" {
-			d.add(at, "unknown %s, did you mean %q?", what, near)
-		} else {
-			d.add(at, "unknown %s, expected one of %s", what, strings.Join(known, ", "))
+			hint = fmt.Sprintf("did you mean %q?", near)
 		}
+		d.add(pointer+"/"+escape(name), "unknown %s, %s", what, hint)
 	}
 }
 
@@ -297,13 +295,10 @@ func found(data []byte) string {
 		return "an array"
 	case '"':
 		return "a string"
-	case 't', 'f':
+	case 't', 'f', 'n':
 		return string(data)
-	case 'n':
-		return "null"
-	default:
-		return "a number"
 	}
+	return "a number"
 }
 
 // pointer is a path as a JSON pointer.

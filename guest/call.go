@@ -99,9 +99,8 @@ func (c *Call) code(s abi.Stream, code int32) error {
 		return ErrCanceled
 	case code < 0:
 		return &WriteError{Stream: s, Code: code}
-	default:
-		return nil
 	}
+	return nil
 }
 
 // firstRead is the room for a field; a longer one is read again.
@@ -110,16 +109,15 @@ const firstRead = 4 << 10
 // read returns a field, or nil if it is absent.
 func (c *Call) read(f abi.Field) []byte {
 	buf := make([]byte, firstRead)
-	for {
-		n := int(c.host.Read(f, buf))
-		if n < 0 {
-			return nil
-		}
-		if n <= len(buf) {
-			return buf[:n]
-		}
+	n := int(c.host.Read(f, buf))
+	for n > len(buf) {
 		buf = make([]byte, n)
+		n = int(c.host.Read(f, buf))
 	}
+	if n < 0 {
+		return nil
+	}
+	return buf[:n]
 }
 
 // Script returns the module's custom section toolhost.script, or nil if there is

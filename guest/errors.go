@@ -52,9 +52,8 @@ func (e *WriteError) Error() string {
 		return "content block refused by the host"
 	case abi.RefusedProgress:
 		return "progress refused by the host"
-	default:
-		return fmt.Sprintf("write refused by the host with code %d", e.Code)
 	}
+	return fmt.Sprintf("write refused by the host with code %d", e.Code)
 }
 
 // Is makes the error match [ErrRefused].
@@ -72,14 +71,6 @@ func (e *HostError) Error() string { return fmt.Sprintf("%s: %s: %s", e.Op, e.Co
 
 // Is makes the error match the sentinel of its code.
 func (e *HostError) Is(target error) bool {
-	switch e.Code {
-	case "denied":
-		return target == ErrDenied
-	case "unknown":
-		return target == ErrUnknown
-	case "canceled":
-		return target == ErrCanceled
-	default:
-		return false
-	}
+	sentinels := map[string]error{"denied": ErrDenied, "unknown": ErrUnknown, "canceled": ErrCanceled}
+	return sentinels[e.Code] == target
 }

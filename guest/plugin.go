@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -122,18 +123,11 @@ func (p *Plugin) lookup(name string) (*Tool, bool) {
 
 // marshal is json.Marshal without the escapes that are for HTML.
 func marshal(v any) ([]byte, error) {
-	var b sliceWriter
+	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(v); err != nil {
 		return nil, err
 	}
-	return b[:len(b)-1], nil // without the line feed
-}
-
-type sliceWriter []byte
-
-func (w *sliceWriter) Write(p []byte) (int, error) {
-	*w = append(*w, p...)
-	return len(p), nil
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }

@@ -38,8 +38,7 @@ type property struct {
 	schema *schema
 }
 
-// properties keeps the order of the struct's fields, which is the order its
-// author wants a model to read them in.
+// properties keeps the order of the struct's fields.
 type properties []property
 
 // MarshalJSON writes an object.
@@ -55,10 +54,8 @@ func (ps properties) MarshalJSON() ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-
 		b = append(append(append(b, name...), ':'), value...)
 	}
-
 	return append(b, '}'), nil
 }
 
@@ -66,8 +63,7 @@ func inputSchema(t reflect.Type) (json.RawMessage, error) {
 	if t.Kind() != reflect.Struct {
 		return nil, fmt.Errorf("expected a struct, found %s", t)
 	}
-	b := &schemaBuilder{}
-	s, err := b.object(t, true)
+	s, err := new(schemaBuilder).object(t, true)
 	if err != nil {
 		return nil, err
 	}
@@ -79,8 +75,7 @@ func outputSchema(t reflect.Type) (json.RawMessage, error) {
 	if t == reflect.TypeFor[None]() {
 		return nil, nil
 	}
-	b := &schemaBuilder{output: true}
-	s, err := b.of(t)
+	s, err := (&schemaBuilder{output: true}).of(t)
 	if err != nil || s.Type == nil {
 		return nil, err
 	}
@@ -127,9 +122,8 @@ func (b *schemaBuilder) of(t reflect.Type) (*schema, error) {
 		return b.mapping(t)
 	case reflect.Struct:
 		return b.object(t, false)
-	default:
-		return nil, fmt.Errorf("%s has no JSON", t)
 	}
+	return nil, fmt.Errorf("%s has no JSON", t)
 }
 
 // converts reports whether values of t are written or read by a method.

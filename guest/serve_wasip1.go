@@ -19,8 +19,7 @@ func hostProgress(done, total float64, ptr unsafe.Pointer, size int32) int32
 //go:wasmimport toolhost_v1 call
 func hostCall(op unsafe.Pointer, opSize int32, ptr unsafe.Pointer, size int32) int32
 
-// served is the plugin of this module. The exports below have no other way to
-// it; it is set once, before the first of them is called.
+// served is the plugin of this module, set before the exports below are called.
 var served *Plugin
 
 // Serve makes p the plugin of this module. Call it once, in an init function.
@@ -39,9 +38,8 @@ func invoke() int32 {
 	return served.Invoke(imports{})
 }
 
-// imports is the host outside the module. Its methods, like the exports above,
-// yield to other goroutines: nothing in a module preempts the one that runs,
-// and a garbage collection that is never let in ends with memory used up.
+// imports is the host outside the module. Its methods, like the exports above, yield:
+// nothing in a module preempts a goroutine, and the garbage collector needs its turn.
 type imports struct{}
 
 func (imports) Read(f abi.Field, into []byte) int32 {

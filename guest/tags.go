@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// applyTags adds what the tags of a field say to the schema of its type. They
-// are in a table in the package's documentation. A default means nothing in a
-// result, and could not be set below the root.
+// applyTags adds what the tags of a field say to the schema of its type, see the
+// package's documentation. A default means nothing in a result, and could not be set
+// below the root.
 func applyTags(s *schema, f reflect.StructField, output, root bool) error {
 	s.Description = f.Tag.Get("desc")
 	s.Format = cmp.Or(f.Tag.Get("format"), s.Format)

@@ -127,6 +127,7 @@ func (w *file) Readdir(int) ([]sys.Dirent, sys.Errno) { return nil, sys.EBADF }
 func (w *file) Write(buf []byte) (int, sys.Errno) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	if errno := w.writable(); errno != 0 || len(buf) == 0 {
 		return 0, errno
 	}
@@ -150,6 +151,7 @@ func (w *file) Write(buf []byte) (int, sys.Errno) {
 func (w *file) Pwrite(buf []byte, off int64) (int, sys.Errno) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	errno := w.writable()
 	switch {
 	case errno != 0:
@@ -173,6 +175,7 @@ func (w *file) Pwrite(buf []byte, off int64) (int, sys.Errno) {
 func (w *file) Truncate(size int64) sys.Errno {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+
 	if errno := w.writable(); errno != 0 {
 		return errno
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"regexp/syntax"
+	"slices"
 	"strings"
 	"time"
 
@@ -63,31 +64,29 @@ func newChecker(raw json.RawMessage) (*checker, error) {
 	if err := c.AddResource(location, doc); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrSchema, err)
 	}
-	if s.root, err = c.Compile(location); err != nil {
-		var invalid *jsonschema.SchemaValidationError
-		var validation *jsonschema.ValidationError
-		if errors.As(err, &invalid) && errors.As(invalid.Err, &validation) {
-			if ps := s.problems(validation); len(ps) > 0 {
-				return nil, fmt.Errorf("%w: %s", ErrSchema, ps[0])
-			}
-		}
-		return nil, fmt.Errorf("%w: %s", ErrSchema, strings.ReplaceAll(err.Error(), location, ""))
+	if s.root, err = c.Compile(location); err == nil {
+		return s, nil
 	}
 
-	return s, nil
+	reason := strings.ReplaceAll(err.Error(), location, "")
+	var invalid *jsonschema.SchemaValidationError
+	var validation *jsonschema.ValidationError
+	if errors.As(err, &invalid) && errors.As(invalid.Err, &validation) {
+		if ps := s.problems(validation); len(ps) > 0 {
+			reason = ps[0].String()
+		}
+	}
+	return nil, fmt.Errorf("%w: %s", ErrSchema, reason)
 }
 
 // readsTexts reports whether a schema object asks for more of a text than that it
 // is one.
 func readsTexts(schema map[string]any) bool {
-	for _, keyword := range []string{
-		"const", "enum", "format", "maxLength", "minLength", "pattern", "uniqueItems", "contentEncoding", "contentMediaType", "contentSchema",
-	} {
-		if _, has := schema[keyword]; has {
-			return true
-		}
-	}
-	return false
+	keywords := []string{"const", "enum", "format", "maxLength", "minLength", "pattern", "uniqueItems", "contentEncoding", "contentMediaType", "contentSchema"}
+	return slices.ContainsFunc(keywords, func(keyword string) bool {
+		_, has := schema[keyword]
+		return has
+	})
 }
 
 // weigh estimates the time to compare with a value: numbers are compared as fractions.
@@ -173,13 +172,15 @@ func (s *checker) pattern(text string) (jsonschema.Regexp, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &pattern{Regexp: re, checker: s}
-	if tree, err := syntax.Parse(text, syntax.Perl); err == nil {
-		if program, err := syntax.Compile(tree.Simplify()); err == nil {
-			p.size = len(program.Inst)
-		}
+	tree, err := syntax.Parse(text, syntax.Perl)
+	if err != nil {
+		return nil, err
 	}
-	return p, nil
+	program, err := syntax.Compile(tree.Simplify())
+	if err != nil {
+		return nil, err
+	}
+	return &pattern{re, s, len(program.Inst)}, nil
 }
 
 // MatchString implements jsonschema.Regexp. A step is worth so many instructions

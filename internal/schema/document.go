@@ -9,7 +9,6 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/internal/strictjson"
 )
 
@@ -22,14 +21,11 @@ func decode(raw json.RawMessage) (doc any, size int, err error) {
 }
 
 // tree returns the tree of a document that strictjson has checked, and its size.
-// Without texts, texts that are values are empty in it. The error is a
-// *strictjson.Error.
+// Without texts, texts that are values are empty in it.
 func tree(raw json.RawMessage, texts bool) (doc any, size int, err error) {
 	r := &reader{text: raw, texts: texts}
-	if doc, err = r.value(); err != nil {
-		return nil, 0, &strictjson.Error{Problem: abi.Problem{Message: err.Error()}}
-	}
-	return doc, r.size, nil
+	doc, err = r.value()
+	return doc, r.size, err
 }
 
 // reader builds the tree of a checked document in one pass, with exact numbers. It
@@ -118,7 +114,6 @@ func (r *reader) quoted(wanted bool) string {
 	start, escaped := r.at, false
 	r.at++
 	end := r.at + bytes.IndexByte(r.text[r.at:], '"')
-
 	for {
 		slash := bytes.IndexByte(r.text[r.at:end], '\\')
 		if slash < 0 {
@@ -132,7 +127,6 @@ func (r *reader) quoted(wanted bool) string {
 	}
 
 	r.at = end + 1
-
 	switch {
 	case !wanted:
 		return ""

@@ -12,10 +12,10 @@ import (
 	"math/big"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
 	"golang.org/x/text/language"
@@ -82,10 +82,9 @@ func (s *Schema) Check(document json.RawMessage) []abi.Problem {
 	return s.check(document)
 }
 
-// CheckObject is Check for an object that was read strictly, which needs no second
-// check of its syntax.
+// CheckObject is Check for an object, whose syntax was checked.
 func (s *Schema) CheckObject(o strictjson.Object) []abi.Problem {
-	if o.Raw() == nil { // no object
+	if o.Raw() == nil { // the zero value
 		return s.Check(nil)
 	}
 	return s.check(o.Raw())
@@ -103,24 +102,22 @@ func (s *Schema) check(document json.RawMessage) []abi.Problem {
 	err = c.check(doc, size)
 
 	var invalid *jsonschema.ValidationError
-
-	switch {
-	case errors.As(err, &invalid):
+	if errors.As(err, &invalid) {
 		return c.problems(invalid)
-	case err != nil:
-		return []abi.Problem{{Message: err.Error()}}
 	}
-
-	return nil
+	return unreadable(err)
 }
 
-// unreadable is the problem of a document that cannot be read.
+// unreadable is the problem of a document that cannot be read or checked.
 func unreadable(err error) []abi.Problem {
 	var wrong *strictjson.Error
-	if !errors.As(err, &wrong) {
-		return []abi.Problem{{Message: short(err.Error())}}
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &wrong):
+		return []abi.Problem{{Pointer: short(wrong.Pointer), Message: short(wrong.Message)}}
 	}
-	return []abi.Problem{{Pointer: short(wrong.Pointer), Message: short(wrong.Message)}}
+	return []abi.Problem{{Message: short(err.Error())}}
 }
 
 // checker returns an idle checker, or makes one if there are fewer than processors.
@@ -150,26 +147,26 @@ func (c *checker) problems(e *jsonschema.ValidationError) []abi.Problem {
 		if len(found) >= maxProblems {
 			return
 		}
-		if len(e.Causes) == 0 {
-			say := text
-			if c.secretAt(e.InstanceLocation) {
-				say = discreet
-			}
-			found = append(found, abi.Problem{Pointer: short(pointer(e.InstanceLocation)), Message: short(say(e.ErrorKind))})
-		}
-
 		for _, cause := range e.Causes {
 			walk(cause)
 		}
+		if len(e.Causes) > 0 {
+			return
+		}
+
+		say := text
+		if c.secretAt(e.InstanceLocation) {
+			say = discreet
+		}
+		found = append(found, abi.Problem{Pointer: short(pointer(e.InstanceLocation)), Message: short(say(e.ErrorKind))})
 	}
+
 	walk(e)
 	slices.SortFunc(found, func(a, b abi.Problem) int { return strings.Compare(a.String(), b.String()) })
-
 	return found
 }
 
-// text says what was expected. The library's own words are kept where they are
-// clear.
+// text says what was expected, in the library's own words where they are clear.
 func text(k jsonschema.ErrorKind) string {
 	switch k := k.(type) {
 	case *kind.AdditionalProperties:
@@ -179,11 +176,10 @@ func text(k jsonschema.ErrorKind) string {
 	case *kind.Type:
 		return fmt.Sprintf("expected %s, found %s", strings.Join(k.Want, " or "), k.Got)
 	case *kind.Minimum:
-		return fmt.Sprintf("expected at least %s, found %s", number(k.Want), number(k.Got))
+		return fmt.Sprintf("expected at least %v, found %v", number(k.Want), number(k.Got))
 	case *kind.Maximum:
-		return fmt.Sprintf("expected at most %s, found %s", number(k.Want), number(k.Got))
+		return fmt.Sprintf("expected at most %v, found %v", number(k.Want), number(k.Got))
 	}
-
 	return k.LocalizedString(printer)
 }
 
@@ -208,15 +204,15 @@ func short(text string) string {
 	return strings.ToValidUTF8(text[:maxText], "") + "…"
 }
 
-func number(r *big.Rat) string {
+func number(r *big.Rat) float64 {
 	f, _ := r.Float64()
-	return strconv.FormatFloat(f, 'g', -1, 64)
+	return f
 }
 
 func pointer(location []string) string {
-	var b strings.Builder
+	var p jsontext.Pointer
 	for _, token := range location {
-		b.WriteString("/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(token))
+		p = p.AppendToken(token)
 	}
-	return b.String()
+	return string(p)
 }

@@ -39,12 +39,9 @@ func (s *Schema) Public(document json.RawMessage) (public json.RawMessage, secre
 	case !w.found:
 		return document, false
 	}
-
-	public, err = json.Marshal(doc)
-	if err != nil {
+	if public, err = json.Marshal(doc); err != nil {
 		return nothing, true
 	}
-
 	return public, true
 }
 
@@ -119,12 +116,11 @@ func (w *walker) value(schemas []*jsonschema.Schema, v any) (any, bool) {
 // isSecret reports whether the values of a schema are or may be secret: the target of a
 // dynamic reference is not known before a value is checked.
 func isSecret(s *jsonschema.Schema) bool {
-	for _, extension := range s.Extensions {
-		if k, ok := extension.(keywords); ok && k.secret {
-			return true
-		}
-	}
-	return s.DynamicRef != nil && s.DynamicRef.Anchor != ""
+	marked := slices.ContainsFunc(s.Extensions, func(e jsonschema.SchemaExt) bool {
+		k, ok := e.(keywords)
+		return ok && k.secret
+	})
+	return marked || s.DynamicRef != nil && s.DynamicRef.Anchor != ""
 }
 
 // inPlace returns the schemas of a value with all that they apply to the same value.

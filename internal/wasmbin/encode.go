@@ -58,7 +58,6 @@ func (m *Module) Encode() []byte {
 	for i := range m.Codes {
 		size += len(m.Codes[i].Body) + 16
 	}
-
 	for i := range m.Data {
 		size += len(m.Data[i].Init) + 16
 	}
@@ -66,14 +65,12 @@ func (m *Module) Encode() []byte {
 	out := append(make([]byte, 0, size), header...)
 	out = m.appendCustoms(out, 0)
 	var body []byte
-
 	for _, section := range sectionEncoders {
 		if body = section.encode(body[:0], m); len(body) > 0 {
 			out = appendSection(out, section.id, body)
 		}
 		out = m.appendCustoms(out, section.id)
 	}
-
 	return out
 }
 
@@ -96,7 +93,7 @@ var sectionEncoders = [...]struct {
 	{secImport, func(b []byte, m *Module) []byte { return vector(b, m.Imports, appendImport) }},
 	{secFunction, func(b []byte, m *Module) []byte { return vector(b, m.Functions, appendIndex) }},
 	{secTable, func(b []byte, m *Module) []byte { return vector(b, m.Tables, appendTable) }},
-	{secMemory, func(b []byte, m *Module) []byte { return vector(b, m.Memories, appendMemory) }},
+	{secMemory, func(b []byte, m *Module) []byte { return vector(b, m.Memories, appendLimits) }},
 	{secTag, func(b []byte, m *Module) []byte { return vector(b, m.Tags, appendTag) }},
 	{secGlobal, func(b []byte, m *Module) []byte { return vector(b, m.Globals, appendGlobal) }},
 	{secExport, func(b []byte, m *Module) []byte { return vector(b, m.Exports, appendExport) }},
@@ -132,8 +129,6 @@ func appendTag(b []byte, i *uint32) []byte { return AppendU32(append(b, 0), *i) 
 
 func appendTable(b []byte, t *Table) []byte { return appendTableType(b, t.TableType) }
 
-func appendMemory(b []byte, l *Limits) []byte { return appendLimits(b, *l) }
-
 func appendGlobal(b []byte, g *Global) []byte {
 	return append(appendGlobalType(b, g.GlobalType), g.Init...)
 }
@@ -163,7 +158,7 @@ func appendImport(b []byte, i *Import) []byte {
 	case KindTable:
 		b = appendTableType(b, i.Table)
 	case KindMemory:
-		b = appendLimits(b, i.Memory)
+		b = appendLimits(b, &i.Memory)
 	case KindGlobal:
 		b = appendGlobalType(b, i.Global)
 	}
@@ -171,7 +166,7 @@ func appendImport(b []byte, i *Import) []byte {
 	return b
 }
 
-func appendLimits(b []byte, l Limits) []byte {
+func appendLimits(b []byte, l *Limits) []byte {
 	if !l.HasMax {
 		return AppendU32(append(b, 0), l.Min)
 	}
@@ -179,7 +174,7 @@ func appendLimits(b []byte, l Limits) []byte {
 }
 
 func appendTableType(b []byte, t TableType) []byte {
-	return appendLimits(AppendValType(b, t.Elem), t.Limits)
+	return appendLimits(AppendValType(b, t.Elem), &t.Limits)
 }
 
 func appendGlobalType(b []byte, g GlobalType) []byte {
@@ -194,7 +189,6 @@ func appendElement(b []byte, e *Element) []byte {
 	exprs := e.Exprs != nil
 	explicit := e.Mode == Declarative || e.Mode == Active && (e.hasTable || e.Table != 0 || exprs && e.Type != FuncRef)
 	var flags byte
-
 	for i, set := range [...]bool{e.Mode != Active, explicit, exprs} {
 		if set {
 			flags |= 1 << i

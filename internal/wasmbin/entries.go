@@ -208,11 +208,9 @@ func code(c *cursor) Code {
 	if body.err == nil && (len(f.Body) == 0 || f.Body[len(f.Body)-1] != byte(OpEnd)) {
 		body.malformed(end, "function body does not end with the end instruction")
 	}
-	if body.err != nil && c.err == nil {
-		c.err = body.err
-		c.pos = len(c.b)
+	if body.err != nil {
+		c.inherit(&body)
 	}
-
 	return f
 }
 
@@ -222,31 +220,18 @@ func constExpr(c *cursor) []byte {
 	r := Reader{c: *c}
 	var in Instr
 
-	for {
-		if !r.Next(&in) {
-			if r.c.err == nil {
-				r.c.truncated("constant expression")
-			}
-			break
-		}
-
-		if in.Op == OpEnd {
-			break
-		}
-		if !in.Op.constant() {
+	for in.Op != OpEnd && r.c.err == nil {
+		switch {
+		case !r.Next(&in):
+			r.c.truncated("constant expression") // unless there was another error
+		case in.Op != OpEnd && !in.Op.constant():
 			r.c.malformed(in.Pos, "%s in a constant expression", in.Op)
-			break
 		}
 	}
 
-	c.pos = r.c.pos
-	if r.c.err != nil {
-		if c.err == nil {
-			c.err = r.c.err
-		}
-		c.pos = len(c.b)
-		return nil
+	if c.pos = r.c.pos; r.c.err == nil {
+		return c.b[start:c.pos:c.pos]
 	}
-
-	return c.b[start:c.pos:c.pos]
+	c.inherit(&r.c)
+	return nil
 }

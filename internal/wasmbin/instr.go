@@ -68,7 +68,6 @@ func (r *Reader) Next(in *Instr) bool {
 	in.Pos = c.pos
 	b := c.b[c.pos]
 	c.pos++
-
 	in.Op = Op(b)
 
 	switch f := forms[b]; f {

@@ -222,8 +222,7 @@ func checkHeader(wasm []byte) error {
 	case bytes.HasPrefix(wasm, []byte("\x00asm")) && len(wasm) >= 8:
 		return refuse(ErrUnsupported, "unknown version of the binary format; only version 1 is accepted")
 	case bytes.HasPrefix([]byte(header), wasm):
-		e := &Error{Err: ErrMalformed, Detail: "the file ends within its first 8 bytes; is it cut off?", cause: ErrTruncated}
-		return e
+		return &Error{Err: ErrMalformed, Detail: "the file ends within its first 8 bytes; is it cut off?", cause: ErrTruncated}
 	}
 
 	head := bytes.TrimLeft(wasm[:min(len(wasm), 512)], " \t\r\n")

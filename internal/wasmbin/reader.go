@@ -29,6 +29,14 @@ func (c *cursor) malformed(at int, format string, args ...any) {
 	c.fail(ErrMalformed, at, format, args...)
 }
 
+// inherit stops at the error of a cursor for a part.
+func (c *cursor) inherit(part *cursor) {
+	if c.err == nil {
+		c.err = part.err
+	}
+	c.pos = len(c.b)
+}
+
 func (c *cursor) truncated(what string) {
 	if c.err == nil {
 		c.malformed(c.pos, "%v in %s", ErrTruncated, what)

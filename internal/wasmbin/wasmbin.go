@@ -6,16 +6,14 @@
 // is longer than it may be, a section that is longer than its content, or an
 // instruction that [Features] does not switch on is an error that names the
 // section and the byte. It does not type-check function bodies: the runtime
-// does that. What it promises instead is to see exactly the instructions the
-// runtime will see, so that a rewriter built on it cannot be fed two readings
-// of the same bytes.
+// does that. But it sees exactly the instructions the runtime will see.
 //
-// The format is the binary format of the WebAssembly core specification 2.0,
-// https://www.w3.org/TR/wasm-core-2/#binary-format, with the proposals that
-// [Features] names.
+// The format is https://www.w3.org/TR/wasm-core-2/#binary-format with [Features].
 package wasmbin
 
 import (
+	"slices"
+
 	"github.com/tetratelabs/wazero/api"
 	"github.com/tetratelabs/wazero/experimental"
 )
@@ -184,12 +182,11 @@ type Custom struct {
 
 // Custom returns the content of the first custom section of that name.
 func (m *Module) Custom(name string) ([]byte, bool) {
-	for i := range m.Customs {
-		if m.Customs[i].Name == name {
-			return m.Customs[i].Data, true
-		}
+	i := slices.IndexFunc(m.Customs, func(c Custom) bool { return c.Name == name })
+	if i < 0 {
+		return nil, false
 	}
-	return nil, false
+	return m.Customs[i].Data, true
 }
 
 // ImportCount is the number of imports of a kind, which is the index of the
@@ -242,23 +239,21 @@ func (m *Module) typeAt(i uint32) (FuncType, bool) {
 
 // Export returns the export of that name.
 func (m *Module) Export(name string) (Export, bool) {
-	for _, e := range m.Exports {
-		if e.Name == name {
-			return e, true
-		}
+	i := slices.IndexFunc(m.Exports, func(e Export) bool { return e.Name == name })
+	if i < 0 {
+		return Export{}, false
 	}
-	return Export{}, false
+	return m.Exports[i], true
 }
 
 // Memory returns the limits of the module's memory, imported or defined, in
 // pages. It is false if the module has none.
 func (m *Module) Memory() (Limits, bool) {
-	for i := range m.Imports {
-		if m.Imports[i].Kind == KindMemory {
-			return m.Imports[i].Memory, true
-		}
-	}
-	if len(m.Memories) > 0 {
+	i := slices.IndexFunc(m.Imports, func(i Import) bool { return i.Kind == KindMemory })
+	switch {
+	case i >= 0:
+		return m.Imports[i].Memory, true
+	case len(m.Memories) > 0:
 		return m.Memories[0], true
 	}
 	return Limits{}, false
