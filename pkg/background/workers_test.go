@@ -57,6 +57,9 @@ func TestWorkersShareTheQueue(t *testing.T) {
 			fired(t, []*Manager{a, b}[i%2], alice, "tool", "")
 		}
 		time.Sleep(time.Minute)
+
+		mu.Lock()
+		defer mu.Unlock()
 		require.Len(t, ran, 40)
 		for id, times := range ran {
 			require.Equal(t, 1, times, id)

@@ -131,6 +131,10 @@ func TestProcessEnds(t *testing.T) {
 
 			var crash *CrashError
 			require.Equal(t, test.crash, errors.As(err, &crash), "%v", err)
+			var limit *LimitError
+			if name == "spin" && errors.As(err, &limit) && limit.Wall == 5*p.Processor {
+				return // a machine too busy to give it a second of processor time in five
+			}
 			if test.want != nil {
 				require.Equal(t, test.want, err)
 			}
