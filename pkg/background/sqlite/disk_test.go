@@ -258,7 +258,7 @@ func TestFullTail(t *testing.T) {
 	require.Error(t, l.Append(t.Context(), before, stream(before, skipped)))
 	found, err := e.logs.find(l.Run())
 	require.NoError(t, err)
-	require.EqualValues(t, before, found.kept.Total())
+	require.EqualValues(t, before, found.end)
 	require.NoError(t, os.Remove(next))
 	require.NoError(t, l.Append(t.Context(), before, stream(before, skipped)))
 	checkLog(t, e, "bg_a", before+skipped)

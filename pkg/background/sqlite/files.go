@@ -86,6 +86,21 @@ func copyFile(from, to string) error {
 	return writeFile(to, src)
 }
 
+// readStart returns what a file has of its first n bytes.
+func readStart(path string, n int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = f.Close() }()
+	data := make([]byte, n)
+	read, err := io.ReadFull(f, data)
+	if err == io.EOF || err == io.ErrUnexpectedEOF {
+		err = nil
+	}
+	return data[:read], err
+}
+
 // removeAll removes files and folders if they are there.
 func removeAll(paths ...string) error {
 	var errs []error

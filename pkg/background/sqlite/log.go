@@ -2,9 +2,9 @@ package sqlite
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,11 +21,11 @@ const (
 	tailPrefix = "tail."
 )
 
-// A logFile is the log of an attempt while it runs. What is kept of it is in
-// memory, and in files that are only ever appended to, so that the death of the
-// process leaves what was appended before. The first bytes, up to three quarters
-// of the run's cap, are in output.log. What comes then goes to segments, files of
-// a quarter of the cap each, of which the last two are kept.
+// A logFile is the log of an attempt while it runs. Its files are only ever
+// appended to, so that the death of the process leaves what was appended before.
+// The first bytes, up to three quarters of the run's cap, are in output.log. What
+// comes then goes to segments, files of a quarter of the cap each, of which the
+// last two are kept.
 //
 // The name of a segment, tail.{head}.{offset}, says how long the head is and
 // where in the stream the segment begins.
@@ -34,8 +34,8 @@ type logFile struct {
 	headCap, tailCap int64
 
 	mu     sync.Mutex
-	kept   output.Buffer
 	head   int64 // bytes of the stream in output.log
+	end    int64 // length of the stream
 	sealed bool  // no more goes there
 	segs   []segment
 	stale  []segment // to be removed once what comes after them is written
@@ -54,7 +54,7 @@ func (l *logFile) output() string { return filepath.Join(l.dir, engine.OutputLog
 func newLog(dir string, outputCap int) *logFile {
 	outputCap = max(1, outputCap)
 	head := int64(outputCap/4*3 + outputCap%4*3/4)
-	return &logFile{dir: dir, headCap: head, tailCap: int64(outputCap) - head, kept: output.NewBuffer(outputCap)}
+	return &logFile{dir: dir, headCap: head, tailCap: int64(outputCap) - head}
 }
 
 // append adds p, which begins at offset of the stream, as [engine.Lease] says.
@@ -63,10 +63,10 @@ func (l *logFile) append(offset int64, p []byte) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
-	if end := l.kept.Total(); offset > end {
+	if offset > l.end {
 		l.skipTo(offset)
 	} else {
-		p = p[min(int64(len(p)), end-offset):]
+		p = p[min(int64(len(p)), l.end-offset):]
 	}
 
 	for len(p) > 0 {
@@ -84,7 +84,7 @@ func (l *logFile) append(offset int64, p []byte) error {
 func (l *logFile) skipTo(offset int64) {
 	l.sealed = true
 	l.stale, l.segs = append(l.stale, l.segs...), nil
-	l.kept.AppendAt(offset, nil)
+	l.end = offset
 }
 
 // write writes the first bytes of p to the file they belong to, and returns how
@@ -94,21 +94,20 @@ func (l *logFile) write(p []byte) (n int64, err error) {
 		if err := writeAt(l.output(), truncateAt(l.head), p[:n], l.head); err != nil {
 			return 0, err
 		}
-		l.head += n
-		l.kept.Append(p[:n])
+		l.head, l.end = l.head+n, l.end+n
 		return n, nil
 	}
 
 	l.sealed = true
 	if skip := int64(len(p)) - l.tailCap; skip > l.tailCap {
-		l.skipTo(l.kept.Total() + skip)
+		l.skipTo(l.end + skip)
 		return skip, nil
 	}
 	if last := len(l.segs) - 1; last < 0 || l.segs[last].n == l.tailCap {
 		if len(l.segs) == 2 {
 			l.stale, l.segs = append(l.stale, l.segs[0]), l.segs[1:]
 		}
-		l.segs = append(l.segs, segment{head: l.head, off: l.kept.Total()})
+		l.segs = append(l.segs, segment{head: l.head, off: l.end})
 	}
 
 	seg := &l.segs[len(l.segs)-1]
@@ -116,8 +115,7 @@ func (l *logFile) write(p []byte) (n int64, err error) {
 	if err := writeAt(l.path(*seg), truncateAt(seg.n), p[:n], seg.n); err != nil {
 		return 0, err
 	}
-	seg.n += n
-	l.kept.Append(p[:n])
+	seg.n, l.end = seg.n+n, l.end+n
 	l.stale = slices.DeleteFunc(l.stale, func(s segment) bool {
 		err := os.Remove(l.path(s))
 		return err == nil || missingFile(err) // else it is tried again
@@ -134,11 +132,34 @@ func truncateAt(n int64) int {
 	return 0
 }
 
+// kept reads what is kept of the stream. The lock must be held.
+func (l *logFile) kept() (output.Buffer, error) {
+	b := output.NewBuffer(int(l.headCap + l.tailCap))
+	for i, s := range append([]segment{{n: l.head}}, l.segs...) {
+		path := l.path(s)
+		if i == 0 {
+			path = l.output()
+		}
+		data, err := readStart(path, s.n)
+		if err != nil && !missingFile(err) {
+			return b, err
+		}
+		b.AppendAt(s.off, data)
+	}
+	b.AppendAt(l.end, nil)
+	return b, nil
+}
+
 // read returns a piece of the log, as [output.Buffer] does.
-func (l *logFile) read(offset int64, limit int) engine.Chunk {
+func (l *logFile) read(offset int64, limit int) (engine.Chunk, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.kept.Read(offset, limit)
+
+	kept, err := l.kept()
+	if err != nil {
+		return engine.Chunk{}, err
+	}
+	return kept.Read(offset, limit), nil
 }
 
 // size returns how many bytes the log takes on disk.
@@ -161,21 +182,23 @@ func (l *logFile) seal() (extent, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
-	kept := l.kept.Output()
-	head := int64(len(kept.Head))
-	x := extent{Head: head, Tail: head + kept.Omitted, End: l.kept.Total()}
-
-	var err error
-	if len(l.segs) == 0 && kept.Omitted == 0 {
+	if l.head == l.end {
 		// One that is there was left by a host that went down, and is not of this log.
-		if err = os.RemoveAll(filepath.Join(l.dir, outputNew)); err == nil {
+		err := os.RemoveAll(filepath.Join(l.dir, outputNew))
+		if err == nil {
 			err = syncAs(l.output(), l.head)
 		}
-	} else {
-		err = writeFile(filepath.Join(l.dir, outputNew), strings.NewReader(kept.String()))
+		return extent{Head: l.end, Tail: l.end, End: l.end, Whole: err == nil}, err
 	}
-	x.Whole = err == nil
-	return x, err
+
+	b, err := l.kept()
+	if err != nil {
+		return extent{Head: l.head, Tail: l.end, End: l.end}, err
+	}
+	kept := b.Output()
+	head := int64(len(kept.Head))
+	err = writeFile(filepath.Join(l.dir, outputNew), strings.NewReader(kept.String()))
+	return extent{Head: head, Tail: head + kept.Omitted, End: l.end, Whole: err == nil}, err
 }
 
 // publish puts the last form of the log in its place, and removes the segments.
@@ -208,52 +231,44 @@ func findLog(dir string, outputCap int) (*logFile, error) {
 		return nil, err
 	}
 
+	l.head = l.headCap
 	var segs []segment
-	inHead := int64(math.MaxInt64)
 	for _, entry := range entries {
 		info, err := entry.Info()
 		if err != nil {
 			return nil, err
 		}
 		if head, off, ok := parseSegment(entry.Name()); ok && info.Mode().IsRegular() && info.Size() > 0 && head <= off {
-			inHead = min(inHead, head)
+			l.head = min(l.head, head)
 			segs = append(segs, segment{head, off, info.Size()})
 		}
 	}
-	slices.SortFunc(segs, func(a, b segment) int { return int(min(1, max(-1, a.off-b.off))) })
+	slices.SortFunc(segs, func(a, b segment) int { return cmp.Compare(a.off, b.off) })
 
-	if err := l.load(inHead, segs); err != nil {
+	info, err := os.Stat(l.output())
+	if err != nil && !missingFile(err) {
 		return nil, err
 	}
+	if err != nil {
+		l.head = 0
+	} else {
+		l.head = min(l.head, info.Size())
+	}
+	l.end = l.head
 	l.rest = logSize(dir) - l.head
+	for _, s := range segs {
+		if s.off > l.end {
+			l.segs = nil
+		}
+		if s.off+s.n > l.end {
+			l.segs, l.end = append(l.segs, s), s.off+s.n
+		}
+	}
 	for _, s := range l.segs {
 		l.rest -= s.n
 	}
 
 	return l, nil
-}
-
-// load reads the head, up to limit bytes of it, and the segments.
-func (l *logFile) load(limit int64, segs []segment) error {
-	data, err := os.ReadFile(l.output())
-	if err != nil && !missingFile(err) {
-		return err
-	}
-	data = data[:min(int64(len(data)), limit, l.headCap)]
-	l.head = int64(len(data))
-	l.kept.Append(data)
-
-	for _, s := range segs {
-		if data, err = os.ReadFile(l.path(s)); err != nil {
-			return err
-		}
-		if s.off+s.n > l.kept.Total() {
-			l.kept.AppendAt(s.off, data)
-			l.segs = append(l.segs, s)
-		}
-	}
-
-	return nil
 }
 
 // parseSegment reads the name of a segment.

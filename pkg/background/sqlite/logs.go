@@ -147,7 +147,7 @@ func removeLog(dir string) {
 func (g *logs) tail(r row, offset int64, max int) (engine.Chunk, error) {
 	f, left := g.ended(r)
 	if left != nil {
-		return left.read(offset, max), nil
+		return left.read(offset, max)
 	}
 	if f == nil {
 		return extent{Tail: r.Log.End, End: r.Log.End}.read(nil, r.Log.End, max)
@@ -164,7 +164,9 @@ func (g *logs) open(r row) engine.Artifact {
 	case f != nil:
 		return f
 	case left != nil:
-		return inMemory(left.kept.Output().String())
+		if kept, err := left.kept(); err == nil {
+			return inMemory(kept.Output().String())
+		}
 	}
 	return inMemory(marker(r.Log.End))
 }
@@ -183,7 +185,7 @@ func (g *logs) ended(r row) (f *os.File, left *logFile) {
 	if r.Log.Whole {
 		return g.whole(r, dir), nil
 	}
-	if left, err := g.find(r.Run); err == nil && left.kept.Total() > 0 {
+	if left, err := g.find(r.Run); err == nil && left.end > 0 {
 		return nil, left
 	}
 	return nil, nil

@@ -285,7 +285,7 @@ func (e *Engine) ended(a *active, run engine.Run) {
 func (e *Engine) Tail(ctx context.Context, id string, offset int64, max int) (chunk engine.Chunk, err error) {
 	if log, attempt, err := e.liveLog(id); log != nil || err != nil {
 		if err == nil {
-			chunk = log.read(offset, max)
+			chunk, err = log.read(offset, max)
 			chunk.Attempt = attempt
 		}
 		return chunk, err
