@@ -173,20 +173,12 @@ func (c *call) log(stream abi.Stream, data []byte) {
 	case c.answer.logged <= maxLogged:
 		c.guest.Lend()
 		defer c.guest.Reclaim()
-		log.Log(&c.ctx, level(stream), clean(data))
+		log.Log(&c.ctx, levels[stream], clean(data))
 	case before <= maxLogged:
 		log.Warn("the plugin logs too much: the rest of this call is dropped", "bytes_allowed", maxLogged)
 	}
 }
 
-func level(stream abi.Stream) slog.Level {
-	switch stream {
-	case abi.StreamDebug:
-		return slog.LevelDebug
-	case abi.StreamInfo:
-		return slog.LevelInfo
-	case abi.StreamWarn:
-		return slog.LevelWarn
-	}
-	return slog.LevelError
+var levels = map[abi.Stream]slog.Level{
+	abi.StreamDebug: slog.LevelDebug, abi.StreamInfo: slog.LevelInfo, abi.StreamWarn: slog.LevelWarn, abi.StreamErrorLog: slog.LevelError,
 }
