@@ -35,7 +35,7 @@ const RetryAfter = keysPause
 var errNoKeys = errors.New("the issuer's keys are not available")
 
 // keySet caches the issuer's keys. A fetch begins when a token needs a missing
-// key or the keys are no longer fresh, at most every keysPause, one at a time.
+// key, or the keys are no longer fresh: one at a time, at most every keysPause.
 // A token that can be checked without the fetch does not wait for it.
 type keySet struct {
 	OAuth

@@ -58,6 +58,7 @@ func (s *site) disable(w http.ResponseWriter, r *http.Request) error {
 	if err := readForm(w, r); err != nil {
 		return err
 	}
+
 	id := r.PathValue("schedule")
 	if !wire.IsScheduleID(id) {
 		return errNoSchedule

@@ -62,6 +62,7 @@ func (p *runPage) read(ctx context.Context) ([]section, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		p.Result = showResult(run.Result)
 		run.Result, run.Content = nil, nil // they may be large
 		p.known, p.Run = true, run

@@ -37,6 +37,7 @@ func (s *site) runs(r *http.Request) (page, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	f := runFilter{Session: session, Before: r.URL.Query().Get("before"), Active: r.URL.Query().Get("active") == "true"}
 	if f.Before != "" && !wire.IsRunID(f.Before) {
 		return nil, &refusal{http.StatusBadRequest, "The parameter before is not a run id"}
@@ -78,6 +79,7 @@ func (p *runsPage) read(ctx context.Context) ([]section, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		p.known, p.Runs, p.Next = true, found[:min(len(found), rowsOfPage)], ""
 		if len(found) > rowsOfPage {
 			p.Next = f.before(p.Runs[rowsOfPage-1].TaskID)

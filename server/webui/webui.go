@@ -110,6 +110,7 @@ func (s *site) handleRun(pattern string, handle func(http.ResponseWriter, *http.
 		if !wire.IsRunID(id) {
 			return errNoRun
 		}
+
 		run, err := s.service.AllSessions().Run(r.Context(), id)
 		if err != nil {
 			return err
@@ -125,6 +126,7 @@ func (s *site) show(pattern string, open func(*http.Request) (page, error)) {
 		if err != nil {
 			return err
 		}
+
 		if strings.Contains(r.Header.Get("Accept"), eventStream) {
 			return s.follow(w, r, p)
 		}
