@@ -12,8 +12,8 @@ import (
 	"github.com/toolhost/toolhost/internal/fuel"
 )
 
-// call is one running call. The guest runs on the goroutine of Host.Call, so that
-// nothing here needs a mutex.
+// call is one running call. The guest runs on the goroutine of Host.Call, so nothing
+// here needs a mutex.
 type call struct {
 	Call
 	host    *Host
@@ -48,13 +48,13 @@ const (
 	priming            // it serves nobody: a snapshot is taken
 )
 
-// Call runs a tool in a clean instance and returns its result: nothing of an
-// earlier call is in it. It blocks until the call has left the instance. While
-// there are too many calls already it waits, and its time runs; one whose context
-// is that of another running call of this host waits for nothing (see [ErrBusy]).
+// Call runs a tool in a clean instance, without any trace of an earlier call, and
+// returns its result. At a limit it waits for a slot while its time runs. A call with
+// the context of another running call of this host does not wait (see [ErrBusy]).
+// Call blocks until the call has left the instance.
 //
 // The Result is valid in every case. The error is nil for a success, a tool error
-// and a required connection; else it is a [*CallError] that matches one of the
+// and a required connection. Otherwise it is a [*CallError] that matches one of the
 // reasons of this package or a context error.
 func (h *Host) Call(ctx context.Context, m *Module, req Call) (abi.Result, error) {
 	c, err := h.begin(ctx, m, &req, calling)
@@ -103,8 +103,8 @@ func (c *call) end() {
 	c.host.calls.Done()
 }
 
-// interrupted says why the call has to end now, if it has to. It is asked before
-// each slice of fuel and by each host function.
+// interrupted returns why the call must end now, or nil. It is called before each
+// slice of fuel and by each host function.
 func (c *call) interrupted() error {
 	if c.failed != nil {
 		return c.failed

@@ -15,7 +15,7 @@ import (
 	"github.com/toolhost/toolhost/internal/wasmbin"
 )
 
-// Shape is how the host talks to a module.
+// Shape is the way in which the host calls a module.
 type Shape string
 
 // The shapes.
@@ -24,7 +24,7 @@ const (
 	Command Shape = "command" // a WASI preview 1 program with _start
 )
 
-// Info is what the binary of a module says, without running any of it.
+// Info describes the binary of a module, which is not run for it.
 type Info struct {
 	Digest   string   `json:"digest"` // sha256 of the binary, in hex; empty if it was only scanned
 	Size     int      `json:"size"`   // bytes
@@ -58,9 +58,8 @@ var (
 	}
 )
 
-// Inspect checks a binary against the contract without running or compiling
-// it. What the contract refuses is a [*ModuleError] that says what was expected
-// and what to do about it.
+// Inspect checks a binary against the contract without running or compiling it. A
+// module that breaks the contract is a [*ModuleError].
 func (h *Host) Inspect(wasm []byte) (*Info, error) {
 	m, err := wasmbin.Parse(wasm)
 	if err != nil {
@@ -74,10 +73,9 @@ func digestOf(wasm []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Scan checks a binary of size bytes as Inspect does, but reads only what it
-// says of itself, a small part of most files: its code and data may still be
-// found broken when it is compiled, and Info.Digest is empty. Errors of the file
-// come as they are.
+// Scan checks a binary of size bytes as Inspect does, but does not read its code and
+// data. Those may still turn out to be broken when the module is compiled, and
+// Info.Digest is empty. Errors of the file are returned unchanged.
 func (h *Host) Scan(file io.ReaderAt, size int64) (*Info, error) {
 	m, err := wasmbin.Scan(file, size, abi.SectionManifest, abi.SectionScript)
 	if malformed := (*wasmbin.Error)(nil); errors.As(err, &malformed) {
@@ -96,7 +94,7 @@ func (h *Host) check(m *wasmbin.Module, info *Info) (*Info, error) {
 		switch c.Name {
 		case abi.SectionManifest:
 			if manifests++; manifests > 1 {
-				return nil, &ModuleError{"module", "", fmt.Errorf("two custom sections %q, expected one: which of them holds?", c.Name)}
+				return nil, &ModuleError{"module", "", fmt.Errorf("found two custom sections %q: keep one", c.Name)}
 			}
 			info.Manifest = c.Data
 		case abi.SectionScript:
@@ -121,7 +119,7 @@ func (h *Host) checkImports(m *wasmbin.Module, info *Info) error {
 	for _, im := range m.Imports {
 		name := im.Module + "." + im.Name
 		if im.Kind != wasmbin.KindFunc {
-			return &ModuleError{"import", name, fmt.Errorf("it is a %v, and a plugin may import functions only: define it in the plugin", im.Kind)}
+			return &ModuleError{"import", name, fmt.Errorf("found a %v, but a plugin may import only functions: define it in the plugin", im.Kind)}
 		}
 		got := signature(m.Types[im.Type].String())
 		info.Imports = append(info.Imports, name+" "+string(got))
@@ -157,14 +155,14 @@ func unknownFunction(module, name string, known map[string]signature) error {
 	return fmt.Errorf("this host has no such function in %s", module)
 }
 
-// foreign says what a module was built for that imports from elsewhere.
+// foreign explains the import of a module that was built for another host.
 func foreign(module string) error {
 	hint := fmt.Sprintf("a plugin may import from %s and %s only", abi.Version, abi.ImportWASI)
 	switch {
 	case strings.HasPrefix(module, "toolhost_v"):
 		return fmt.Errorf("this host speaks %s only: build the plugin for it", abi.Version)
 	case strings.HasPrefix(module, "extism:"):
-		return errors.New("this is an Extism plugin, and this host has no adapter for it")
+		return errors.New("this is an Extism plugin, which this host cannot run: build it for the contract of Toolhost")
 	case module == "wasi_unstable":
 		return fmt.Errorf("this is WASI preview 0: build for %s", abi.ImportWASI)
 	case strings.HasPrefix(module, "wasi:"), strings.HasPrefix(module, "wasi_snapshot_preview2"):

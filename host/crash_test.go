@@ -79,7 +79,7 @@ func TestExceptionsAreRefused(t *testing.T) {
 
 func TestExits(t *testing.T) {
 	exit := func(code int64) code { return seq(drop(write(abi.StreamStderr, dataAt, 6)), i32(code), call(fnExit)) }
-	internal := "guest.tool: the plugin breaks the contract: it exited before it answered"
+	internal := "guest.tool: the plugin breaks the contract: it exited before it returned a result"
 	for name, c := range map[string]struct {
 		guest guest
 		code  any
@@ -154,11 +154,11 @@ func TestDescribe(t *testing.T) {
 		"a trap":     {guest{describe: unreachable()}, host.ErrTrap, "toolhost_describe: the plugin crashed: unreachable"},
 		"an error":   {guest{describe: i32(1)}, host.ErrABI, "toolhost_describe: the plugin breaks the contract: the tool reported an error and did not say which"},
 		"an exit":    {guest{describe: seq(i32(3), call(fnExit), i32(0))}, host.ErrABI, "toolhost_describe: the plugin breaks the contract: exited with code 3"},
-		"exit 0":     {guest{describe: seq(i32(0), call(fnExit), i32(0))}, host.ErrABI, "toolhost_describe: the plugin breaks the contract: it exited before it answered"},
-		"7":          {guest{describe: i32(7)}, host.ErrABI, "toolhost_describe: the plugin breaks the contract: toolhost_invoke answered 7, expected 0 to 3"},
+		"exit 0":     {guest{describe: seq(i32(0), call(fnExit), i32(0))}, host.ErrABI, "toolhost_describe: the plugin breaks the contract: it exited before it returned a result"},
+		"7":          {guest{describe: i32(7)}, host.ErrABI, "toolhost_describe: the plugin breaks the contract: toolhost_invoke returned 7, expected 0 to 3"},
 		"too long":   {guest{describe: seq(forever(drop(write(abi.StreamManifest, 0, page))), i32(0))}, host.ErrOutput, ""},
 		"an exit of a command": {guest{command: code{}, describe: seq(drop(write(abi.StreamManifest, dataAt, 1)), i32(0), call(fnExit), i32(0)), data: "{"},
-			host.ErrABI, "toolhost_describe: the plugin breaks the contract: it exited before it answered"},
+			host.ErrABI, "toolhost_describe: the plugin breaks the contract: it exited before it returned a result"},
 		"no end to it": {guest{helper: call(fnHelper), describe: seq(call(fnHelper), i32(0))}, host.ErrTrap, "toolhost_describe: the plugin crashed: stack overflow"},
 		"a command":    {guest{command: unreachable(), describe: seq(drop(write(abi.StreamManifest, dataAt, 2)), i32(0)), data: "{}"}, nil, "{}"},
 	} {

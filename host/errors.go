@@ -13,10 +13,10 @@ import (
 	"github.com/toolhost/toolhost/host/internal/instance"
 )
 
-// Why a module is refused or a call ended. The errors that match them are a
-// [*ModuleError] or a [*CallError]. A call that was canceled or ran out of time
-// matches context.Canceled or context.DeadlineExceeded instead, and the cause of
-// the context too.
+// These are the reasons why a module is refused or a call ends. They come wrapped
+// in a [*ModuleError] or a [*CallError]. A call that was canceled or ran out of
+// time matches context.Canceled or context.DeadlineExceeded instead, and also the
+// cause of its context.
 var (
 	ErrClosed = errors.New("the host is closed")
 	ErrABI    = errors.New("the plugin breaks the contract")
@@ -26,28 +26,29 @@ var (
 	ErrDenied = errors.New("denied")
 	ErrTrap   = errors.New("the plugin crashed")
 
-	// ErrHostMemory: the limit of the host, Config.Memory, was reached, not that of
-	// the call. It matches ErrMemory too.
+	// ErrHostMemory means that the limit of the host, Config.Memory, was reached. It
+	// also matches ErrMemory.
 	ErrHostMemory = instance.ErrHostMemory
-	// ErrCompileLimit: compiling the module takes more memory or time than Config
-	// allows. ErrCompileCrash: the module breaks the compiler. Both match ErrABI.
+	// ErrCompileLimit means that compiling the module takes more memory or time than
+	// Config allows. ErrCompileCrash means that the module crashes the compiler. Both
+	// match ErrABI.
 	ErrCompileLimit = errors.New("compile limit reached")
 	ErrCompileCrash = errors.New("the compiler crashed")
-	// ErrFiles: the process, or the system, has as many open files as it may. The
-	// same call may succeed later.
+	// ErrFiles means that the process or the system has reached its limit of open
+	// files. The same call may succeed later.
 	ErrFiles = errors.New("too many open files on this host; try again later")
-	// ErrBusy: a call that was made within another would have to wait for a serial
-	// tool.
+	// ErrBusy means that a call made within another call would have to wait for a
+	// serial tool.
 	ErrBusy = errors.New("busy")
-	// ErrCacheFolder: the folder for compiled code, or a folder in it, belongs to
-	// another user, can be written by others, or is a link: others could have this
-	// process execute what they like.
+	// ErrCacheFolder means that a folder for compiled code belongs to another user,
+	// is writable by others, or is a link. Others could make this process execute
+	// their code.
 	ErrCacheFolder = codecache.ErrUnsafe
 )
 
-// ErrNoManifest is why a plugin that does not say what it is cannot be loaded.
+// ErrNoManifest means that a plugin has no manifest anywhere.
 var ErrNoManifest = errors.New("the plugin has no manifest: add the custom section " + abi.SectionManifest +
-	", a sidecar NAME.toolhost.yaml beside NAME.wasm, or export " + abi.ExportDescribe)
+	", a sidecar NAME.toolhost.yaml next to NAME.wasm, or export " + abi.ExportDescribe)
 
 // ModuleError says why a module was refused. It matches [ErrABI].
 type ModuleError struct {
@@ -88,7 +89,7 @@ func moduleError(err error) error {
 	return err
 }
 
-// CallError says where a call ended without a result of the tool.
+// CallError says why a call ended without a result of the tool.
 type CallError struct {
 	Plugin string
 	Tool   string
@@ -107,19 +108,19 @@ func (e *CallError) Error() string {
 // Unwrap returns the reason.
 func (e *CallError) Unwrap() error { return e.Err }
 
-// WaitedError is the reason of a call that ended before it ran.
+// WaitedError is the reason of a call that ended while it waited to run.
 type WaitedError struct {
-	Err error  // what ended the wait: most often a TimeoutError
-	For string // what it waited for, and what to do
+	Err error  // why the wait ended, usually a TimeoutError
+	For string // what the call waited for, and what to do
 }
 
 func (e *WaitedError) Error() string { return e.Err.Error() + " while the call waited: " + e.For }
 
-// Unwrap returns what ended the wait.
+// Unwrap returns the reason why the wait ended.
 func (e *WaitedError) Unwrap() error { return e.Err }
 
-// mountError is a granted folder that cannot be opened. Its cause names a folder
-// of the host, so that the agent is shown only what stands before it.
+// mountError is the error of a granted folder that cannot be opened. Its cause
+// names a folder of the host, so the agent is shown only Public.
 type mountError struct {
 	path string // in the sandbox
 	err  error
@@ -131,7 +132,7 @@ func (e *mountError) Public() string {
 func (e *mountError) Error() string   { return e.Public() + ": " + e.err.Error() }
 func (e *mountError) Unwrap() []error { return []error{e.reason(), e.err} }
 
-// reason is ErrFiles where the folder may be in order.
+// reason is ErrFiles if the folder itself may be fine.
 func (e *mountError) reason() error {
 	if errors.Is(e.err, syscall.EMFILE) || errors.Is(e.err, syscall.ENFILE) {
 		return ErrFiles
@@ -139,8 +140,8 @@ func (e *mountError) reason() error {
 	return ErrDenied
 }
 
-// because returns the error of a context that is done in the words of its
-// cause. It matches both.
+// because returns an error with the text of a context's cause. It matches the
+// context's error too.
 func because(err, cause error) error {
 	if errors.Is(cause, err) {
 		return cause
@@ -153,16 +154,16 @@ type causeError struct{ err, cause error }
 func (e *causeError) Error() string   { return e.cause.Error() }
 func (e *causeError) Unwrap() []error { return []error{e.cause, e.err} }
 
-// TimeoutError is the cause of a call that used up its time.
+// TimeoutError is the reason of a call that used up its time.
 type TimeoutError struct{ Limit time.Duration }
 
-// TimeLimit returns what a call ends with that used up the time of a policy,
-// where 0 is DefaultTimeout.
+// TimeLimit returns the error of a call that used up the timeout of its policy.
+// 0 is DefaultTimeout.
 func TimeLimit(timeout time.Duration) TimeoutError {
 	return TimeoutError{Policy{Timeout: timeout}.withDefaults().Timeout}
 }
 
 func (e TimeoutError) Error() string { return fmt.Sprintf("time limit of %v reached", e.Limit) }
 
-// Is makes it match context.DeadlineExceeded, as a deadline of the caller does.
+// Is reports a match with context.DeadlineExceeded.
 func (e TimeoutError) Is(target error) bool { return target == context.DeadlineExceeded }

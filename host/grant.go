@@ -6,50 +6,48 @@ import (
 	"github.com/toolhost/toolhost/abi"
 )
 
-// Grant is what the operator lets one plugin use. The zero Grant is nothing.
+// Grant is what the operator lets one plugin use. The zero Grant grants nothing.
 type Grant struct {
 	Clock  bool              // the real time, and sleeping
 	Random bool              // real randomness
-	Ask    bool              // questions to the user, if Call.Ask is there
+	Ask    bool              // questions to the user, if Call.Ask is set
 	Files  []Mount           // folders
-	Env    map[string]string // variables, with their values as the plugin sees them
-	// Config are settings. A plugin reads them from abi.FieldContext; they are no
-	// place for secrets.
+	Env    map[string]string // environment variables as the plugin sees them
+	// Config has the settings that a plugin reads from abi.FieldContext. Do not put
+	// secrets there.
 	Config map[string]string
 }
 
 // Capability is something that a plugin can do once the operator has granted it.
-// Everything that knows which capabilities there are iterates over Capabilities.
 type Capability struct {
 	Name string // the key of a grant in the configuration
-	Doc  string // what it grants, in a phrase
+	Doc  string // a phrase that says what it grants
 
-	// Missing lists what a manifest needs of it and a grant lacks, as an operator
-	// would write it.
+	// Missing lists the needs of a manifest that a grant lacks, as an operator would
+	// write them.
 	Missing func(n abi.Needs, g Grant) []string
-	// Granted lists what is granted of it, as an operator would write it. Values
-	// are left out.
+	// Granted lists the granted parts, as an operator would write them, without
+	// values.
 	Granted func(g Grant) []string
-	// Check reports what is wrong with a grant. Nil if nothing can be.
+	// Check returns the problems of a grant. Nil means that it has none.
 	Check func(g Grant) []GrantProblem
 	// Writes reports whether a plugin with the grant can change anything outside
-	// its sandbox. Nil if it cannot.
+	// its sandbox. Nil means that it cannot.
 	Writes func(g Grant) bool
 
-	// ops are the functions that a guest calls by name.
-	ops map[string]operation
+	ops map[string]operation // called by guests, by name
 }
 
-// GrantProblem says what is wrong with a grant.
+// GrantProblem is one problem of a grant.
 type GrantProblem struct {
 	Key     string // within the grant, such as files.0.dir
 	Problem string
 }
 
-// Capabilities are all that there are, in the order in which they are shown.
+// Capabilities lists all capabilities in display order.
 var Capabilities = []Capability{clockCapability, randomCapability, askCapability, filesCapability, envCapability, checkpointCapability}
 
-// Names lists what is granted, as an operator would write it.
+// Names lists everything granted, as an operator would write it.
 func (g Grant) Names() []string {
 	names := []string{}
 	for _, c := range Capabilities {
@@ -58,8 +56,8 @@ func (g Grant) Names() []string {
 	return names
 }
 
-// Missing lists what a plugin needs and was not granted, as an operator would
-// write it.
+// Missing lists the needs of a plugin that were not granted, as an operator would
+// write them.
 func (g Grant) Missing(needs abi.Needs) []string {
 	var missing []string
 	for _, c := range Capabilities {
@@ -68,7 +66,7 @@ func (g Grant) Missing(needs abi.Needs) []string {
 	return missing
 }
 
-// Check reports what is wrong with the grant.
+// Check returns the problems of the grant.
 func (g Grant) Check() (problems []GrantProblem) {
 	for _, c := range Capabilities {
 		if c.Check != nil {

@@ -1,12 +1,12 @@
-// Package host compiles plugins and calls their tools, each call in a clean
-// sandbox with limits on fuel, memory, time and output, and with nothing
-// granted that its policy does not name.
+// Package host compiles plugins and calls their tools. Each call runs in a clean
+// sandbox with limits on fuel, memory, time and output, and with only the grants of
+// its policy.
 //
-// A plugin is a core WebAssembly module that keeps the contract of package abi.
-// The host rewrites it before it is compiled (package internal/fuel), so that
-// it counts what it executes: that one check is where fuel, deadline, stop and
-// shutdown arrive. No plugin can outrun it, and none is trusted: not its code,
-// nor its manifest, nor a pointer it passes.
+// A plugin is a core WebAssembly module that follows the contract of package abi.
+// Before compiling, the host rewrites the module so that it counts what it executes
+// (package internal/fuel). Each check of the count also checks the deadline, a stop
+// and shutdown. Nothing of a plugin is trusted: neither its code, nor its manifest,
+// nor a pointer it passes.
 package host
 
 import (
@@ -31,55 +31,54 @@ import (
 // Config configures a Host. The zero Config works.
 type Config struct {
 	// CacheDir is a folder for compiled code, shared between processes. Empty keeps
-	// it in memory only, so that each process compiles each plugin anew.
+	// code in memory only, so each process compiles each plugin again.
 	CacheDir string
-	// CacheSize is how many bytes of compiled code CacheDir may hold. The least
-	// recently used is removed. 0 is DefaultCacheSize.
+	// CacheSize limits the compiled code in CacheDir, in bytes. The least recently
+	// used code is removed first. 0 means DefaultCacheSize.
 	CacheSize int64
-	// Memory is how many bytes all calls and what is kept for them may take together:
-	// linear memory, overhead such as large tables, deep stacks, snapshots, large
-	// arguments and results while a call runs, and what an interpreter makes of a
-	// plugin (see Describe). A call that would need more is refused, or ended where
-	// it grows, with an error that matches [ErrHostMemory]. Compiled code does not
-	// count. 0 is DefaultHostMemory.
+	// Memory limits the memory of all calls together, in bytes: linear memory,
+	// overhead such as large tables, deep stacks, snapshots, large arguments and
+	// results of running calls, and interpreted plugins. Compiled code does not count.
+	// A call that needs more is refused, or ended when it grows, with an error that
+	// matches [ErrHostMemory]. 0 means DefaultHostMemory.
 	Memory int64
-	// Calls is how many calls of one module may run at a time; others wait, and
-	// their time runs. A free slot goes to the client that holds the fewest (see
-	// Call.Session), and to its calls in order. 0 is DefaultCalls.
+	// Calls limits the running calls of one module. Others wait while their time runs.
+	// A free slot goes to the client that holds the fewest (see Call.Session), and to
+	// its calls in order. 0 means DefaultCalls.
 	Calls int
-	// TotalCalls is how many calls of all modules may run at a time, those with
-	// Call.Background excluded; others wait likewise. 0 is DefaultTotalCalls.
+	// TotalCalls limits the running calls of all modules, without those that are
+	// Call.Background. Others wait likewise. 0 means DefaultTotalCalls.
 	TotalCalls int
-	// Computing is how many guests compute at a time; others wait, and their time
-	// runs. Direct calls go before background runs, and clients alternate. 0 is as
-	// many as Go uses processors, see [runtime.GOMAXPROCS]. With fewer than that the
-	// rest of the program never waits for a guest.
+	// Computing limits the guests that compute at a time. Others wait while their time
+	// runs. Direct calls go before background runs, and clients alternate. 0 means
+	// [runtime.GOMAXPROCS]. With a smaller number the rest of the program never waits
+	// for a guest.
 	Computing int
-	// Shared says that several clients are expected. One client can then hold three
-	// quarters of Calls and of TotalCalls, at least one, so that a slot is free for
-	// the next client. Otherwise one client can hold them all. Package server shares
-	// its background runs likewise.
+	// Shared reserves slots for other clients: one client can hold at most three
+	// quarters of Calls and of TotalCalls, and at least one. Otherwise one client can
+	// hold them all.
 	Shared bool
-	// Warm is how many clean instances of one module wait for calls, and WarmFor
-	// how long. 0 is DefaultWarm and DefaultWarmFor. Negative keeps none.
+	// Warm is how many clean instances of one module are kept for its next calls, and
+	// WarmFor is for how long. 0 means DefaultWarm and DefaultWarmFor. A negative
+	// Warm keeps none.
 	Warm    int
 	WarmFor time.Duration
-	// Compiler is a program to compile in: each plugin in a process of its own, with
-	// limits, since a hostile module can crash a compiler or keep it busy for ever.
-	// Its main function calls [CompilerMain] first; most often it is this program,
-	// see [ThisProgram]. Empty compiles in this process, which only the bounds on a
-	// module's structure protect.
+	// Compiler is the path of a program that compiles each plugin in a child process
+	// with limits, because a hostile module can crash a compiler or keep it busy. Its
+	// main function must call [CompilerMain] first. It is usually [ThisProgram]. Empty
+	// compiles in this process, which is protected only by bounds on the structure of
+	// modules.
 	Compiler string
-	// CompileMemory and CompileTime are how much memory, in bytes, and processor time
-	// Compiler may take for one plugin, and five times as much real time. 0 is
-	// DefaultCompileMemory and DefaultCompileTime.
+	// CompileMemory and CompileTime limit the memory, in bytes, and the processor time
+	// of Compiler for one plugin. Real time is limited to five times CompileTime. 0
+	// means DefaultCompileMemory and DefaultCompileTime.
 	CompileMemory int64
 	CompileTime   time.Duration
-	// Logger gets what plugins log, and internal errors. Nil discards.
+	// Logger gets the log of plugins, and internal errors. Nil discards them.
 	Logger *slog.Logger
 }
 
-// What a zero Config means.
+// These are the defaults of Config.
 const (
 	DefaultCacheSize  = 2 << 30 // bytes
 	DefaultHostMemory = 4 << 30 // bytes
@@ -102,7 +101,7 @@ type Host struct {
 	refusals *codecache.Refusals
 	wasi     map[string]signature // what the WASI module exports
 
-	ctx  context.Context // done when calls have to end
+	ctx  context.Context // done when calls must end
 	stop context.CancelCauseFunc
 
 	ledger     *instance.Ledger
@@ -114,18 +113,16 @@ type Host struct {
 	interpreting chan struct{} // semaphore: plugins that are interpreted
 	building     chan struct{} // semaphore: child processes that compile
 
-	compiling     context.Context // done when nothing is to be compiled any more
+	compiling     context.Context // done when compilations must end
 	stopCompiling context.CancelFunc
 
-	mu      sync.Mutex
-	closed  bool
-	calls   sync.WaitGroup
-	freeing sync.Once
-	freed   error // of freeing
-	// modules are those that were not closed: they hold memory that the
-	// runtime knows nothing of.
-	modules  map[*Module]bool
-	past     Counts // of modules that were closed
+	mu       sync.Mutex
+	closed   bool
+	calls    sync.WaitGroup
+	freeing  sync.Once
+	freed    error            // of freeing
+	modules  map[*Module]bool // not closed yet: they hold memory unknown to the runtime
+	past     Counts           // of modules that were closed
 	compiled CompileStats
 }
 
@@ -156,7 +153,7 @@ func New(ctx context.Context, cfg Config) (*Host, error) {
 	return h, nil
 }
 
-// openCompiler opens what compiles, and what keeps code.
+// openCompiler opens the compiler and the code cache.
 func (h *Host) openCompiler(ctx context.Context, cfg Config) (err error) {
 	if h.engine, err = h.newEngine(ctx, compiler.Config(), wazero.NewCompilationCache()); err != nil {
 		return err
@@ -185,9 +182,9 @@ func (h *Host) openCompiler(ctx context.Context, cfg Config) (err error) {
 	return nil
 }
 
-// Close refuses new calls, ends compilations, waits for the calls that run, and
-// frees everything. If ctx ends first, it ends the calls: each returns an error that
-// matches [ErrClosed]. No goroutine and no instance is left when it returns.
+// Close refuses new calls, ends compilations, waits for running calls, and frees
+// everything. When ctx is done it ends the running calls with errors that match
+// [ErrClosed]. No goroutine and no instance is left when it returns.
 func (h *Host) Close(ctx context.Context) error {
 	h.mu.Lock()
 	h.closed = true
@@ -218,7 +215,7 @@ func (h *Host) enter() error {
 	return nil
 }
 
-// forgetModules gives back what the modules hold that were not closed.
+// forgetModules frees the memory of modules that were not closed.
 func (h *Host) forgetModules() {
 	h.mu.Lock()
 	left := slices.Collect(maps.Keys(h.modules))

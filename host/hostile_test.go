@@ -48,7 +48,7 @@ func TestPointers(t *testing.T) {
 			t.Run(function+" "+name, func(t *testing.T) {
 				o := run(t, guest{invoke: seq(drop(f(r[0], r[1])), drop(write(abi.StreamOutput, 0, 4)), i32(0)), data: "sleep"}, host.Call{})
 				require.ErrorIs(t, o.err, host.ErrABI)
-				require.Contains(t, o.err.Error(), fmt.Sprintf("was given %d bytes at %d, and its memory ends at 65536", uint32(r[1]), uint32(r[0])))
+				require.Contains(t, o.err.Error(), fmt.Sprintf("was given %d bytes at %d, but its memory ends at 65536", uint32(r[1]), uint32(r[0])))
 				require.Equal(t, abi.Internal, o.Kind)
 				require.Equal(t, abi.InternalMessage, o.Error)
 				require.Empty(t, o.stdout, "the call is over")
@@ -191,8 +191,8 @@ func TestAnswers(t *testing.T) {
 		"a connection to nothing":     {answer(abi.StreamError, `{"provider":""}`, 3), internal, "the plugin breaks the contract: not a connection: provider is empty"},
 		"a connection and more":       {answer(abi.StreamError, `{"provider":"x","token":"y"}`, 3), internal, "the plugin breaks the contract: not a connection"},
 		"a connection without a text": {guest{invoke: i32(3)}, internal, "the plugin breaks the contract: not a connection"},
-		"7":                           {guest{invoke: i32(7)}, internal, "the plugin breaks the contract: toolhost_invoke answered 7, expected 0 to 3"},
-		"-1":                          {guest{invoke: i32(-1)}, internal, "the plugin breaks the contract: toolhost_invoke answered -1, expected 0 to 3"},
+		"7":                           {guest{invoke: i32(7)}, internal, "the plugin breaks the contract: toolhost_invoke returned 7, expected 0 to 3"},
+		"-1":                          {guest{invoke: i32(-1)}, internal, "the plugin breaks the contract: toolhost_invoke returned -1, expected 0 to 3"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := run(t, c.guest, host.Call{})

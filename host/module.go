@@ -15,8 +15,8 @@ import (
 	"github.com/toolhost/toolhost/internal/fuel"
 )
 
-// Module is a compiled plugin. It is safe for concurrent use: each call has an
-// instance of its own.
+// Module is a compiled plugin. It is safe for concurrent use: each call has its own
+// instance.
 type Module struct {
 	Info      *Info
 	Isolation Isolation
@@ -49,11 +49,11 @@ func (h *Host) Compile(ctx context.Context, wasm []byte) (*Module, error) {
 // and compiles it. A module of some megabytes takes a second or more, unless
 // Config.CacheDir has it.
 //
-// What the contract or the compiler refuses is a [*ModuleError]. One that takes
-// more than Config.CompileMemory or CompileTime matches [ErrCompileLimit] too, and
-// one that breaks the compiler [ErrCompileCrash]. Such a module is remembered by
-// its digest: it is refused at once from then on. The error is the cause of ctx
-// once that is done, and [ErrClosed] once the host is.
+// A module that the contract or the compiler refuses is a [*ModuleError]. The error
+// also matches [ErrCompileLimit] if the module exceeds Config.CompileMemory or
+// CompileTime, and [ErrCompileCrash] if it crashes the compiler. From then on the
+// module is refused at once, by its digest. When ctx is done the error is its cause,
+// and after Close it is [ErrClosed].
 func (h *Host) CompileWith(ctx context.Context, wasm []byte, opts CompileOptions) (*Module, error) {
 	if err := h.enter(); err != nil {
 		return nil, err
@@ -85,9 +85,9 @@ func (h *Host) CompileWith(ctx context.Context, wasm []byte, opts CompileOptions
 	return m, nil
 }
 
-// Refused returns the error with which CompileWith refused the module of a digest
-// before, or nil. It is not compiled again until the module, the limits or the
-// version of Toolhost change. Config.CacheDir remembers that; without one, the host.
+// Refused returns the error with which CompileWith refused a module before, by its
+// digest, or nil. The module is not compiled again until its bytes, the limits or the
+// version of Toolhost change. Refusals are kept in Config.CacheDir, else in memory.
 func (h *Host) Refused(digest string) error { return moduleError(h.refusals.Recall(digest, h.limits)) }
 
 // newModule returns the module of a plugin that is prepared. Its error matches
@@ -112,11 +112,11 @@ func (h *Host) newModule(info *Info, p *prepared) (*Module, error) {
 	return m, nil
 }
 
-// KeepsCode reports whether compiled code outlives the modules: to compile one
-// again takes little time.
+// KeepsCode reports whether compiled code outlives its modules, so that compiling a
+// module again takes little time.
 func (h *Host) KeepsCode() bool { return h.code.Keeps() }
 
-// Cost reports what metering adds to a module.
+// Cost is the cost of metering a module.
 type Cost struct {
 	Table     int     `json:"table"`     // version of the cost table
 	Functions int     `json:"functions"` // defined in the module
@@ -127,8 +127,8 @@ type Cost struct {
 	Growth    float64 `json:"growth"`  // of the file: 0.1 is a tenth larger
 }
 
-// Cost rewrites a binary as Compile would and reports on it. It does not
-// compile.
+// Cost meters a binary as Compile would, without compiling it, and returns the
+// cost.
 func (h *Host) Cost(wasm []byte) (Cost, error) {
 	p, err := fuel.Rewrite(wasm)
 	if err != nil {
@@ -138,14 +138,14 @@ func (h *Host) Cost(wasm []byte) (Cost, error) {
 	return Cost{s.CostVersion, s.Functions, s.Operators, s.Loops, s.Charges, s.Checks, float64(s.Rewritten)/float64(s.Original) - 1}, nil
 }
 
-// Close frees the compiled code. No call may be running or start after it.
+// Close frees the compiled code. No call may run during or after it.
 func (m *Module) Close(ctx context.Context) error {
 	m.forget()
 	return m.compiled.Close(ctx)
 }
 
-// forget gives back what the module holds besides its code, once: a module and
-// its host may be closed at the same time.
+// forget frees everything but the code, once: a module and its host may be closed at
+// the same time.
 func (m *Module) forget() {
 	m.forgotten.Do(func() {
 		m.account.Close()

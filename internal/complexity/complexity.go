@@ -1,16 +1,13 @@
-// Package complexity refuses WebAssembly modules that are small and take a
-// compiler minutes or gigabytes.
+// Package complexity refuses small WebAssembly modules that would take a compiler
+// minutes or gigabytes.
 //
-// wazero's compiler takes more than linear time in places, and recurses in some:
-// in the depth of the tree of blocks, in the branches that meet in one place, in
-// the values that live across many blocks. No code that is written by a compiler
-// comes near the sizes where that matters, and a hostile module of some kilobytes
-// can. [Check] counts what decides about it, in one pass over the code and in
-// linear time, and holds it against bounds that are several times what the
-// largest functions of real programs have.
+// wazero's compiler takes more than linear time, or recurses, in the depth of the tree
+// of blocks, in the branches that meet in one place, and in the values that live across
+// many blocks. [Check] counts these quantities in one linear pass over the code. The
+// bounds are several times the largest counts in real programs.
 //
-// The counts and the bounds are those of wazero 1.12. docs/operating.md has the
-// measurements they come from.
+// The counts and the bounds are for wazero 1.12. docs/complexity.md has the
+// measurements.
 package complexity
 
 import (
@@ -21,24 +18,24 @@ import (
 	"github.com/toolhost/toolhost/internal/wasmbin"
 )
 
-// Version changes whenever a bound does, or what is counted: what was refused
-// before may not be by another version.
+// Version changes with the bounds and the counts: a module that was refused under one
+// version may pass under another.
 const Version = 1
 
-// ErrTooComplex is the reason of every [*Error].
+// ErrTooComplex is matched by every [*Error].
 var ErrTooComplex = errors.New("too complex to compile")
 
 // Error says which function is too complex to compile, and why.
 type Error struct {
 	Function uint32 // index of the function, imports included
-	Name     string // of it, as the name section has it; the module's author chose it
-	Module   bool   // it is all functions together, and Function does not count
-	What     string // what was counted
+	Name     string // of the function in the name section, chosen by the module's author
+	Module   bool   // the error is about all functions together, and Function is unset
+	What     string // the quantity
 	Found    uint64
 	Most     uint64
 }
 
-// Error names the function, what was counted, and what to do about it.
+// Error names the function, the quantity, and what to do about it.
 func (e *Error) Error() string {
 	if e.Module {
 		return fmt.Sprintf("%v: %d %s in all functions together, at most %d: leave out what is not used, or split the plugin",
@@ -68,10 +65,9 @@ const (
 	maxEstimate     = 2 * time.Minute
 )
 
-// Check counts what compiling the functions of a module takes. It returns an
-// [*Error] for the first function that is out of bounds, or for all together. The
-// module has to be one that wasmbin decoded, as the compiler will be given it. A
-// module that is not valid may pass: the compiler refuses it.
+// Check returns an [*Error] for the first function of a module that exceeds a bound,
+// or for all functions together. The module must be decoded by wasmbin, and be the one
+// that the compiler will get. An invalid module may pass: the compiler refuses it.
 func Check(m *wasmbin.Module) error {
 	locals, size := uint64(0), 0
 	for i := range m.Codes {
@@ -107,7 +103,7 @@ func Check(m *wasmbin.Module) error {
 	return nil
 }
 
-// check holds the counts of a function against the bounds. What the largest
+// check compares the counts of a function with the bounds. What the largest
 // functions of real programs have is in docs/operating.md.
 func (f *counts) check(globals uint64) *Error {
 	for _, b := range [...]struct {

@@ -1,8 +1,8 @@
-// Package fair divides what a server has a limited number of among its clients,
-// so that none of them can take all of it: a Semaphore for what clients wait for,
-// a Pool for what is refused instead, and Victim for what can be taken back.
+// Package fair divides limited resources among the clients of a server, so that no
+// client can take all of them. Clients wait for a slot of a Semaphore, are refused by
+// an exhausted Pool, and Victim chooses which holding to evict.
 //
-// A client is named by a key. What a key stands for is the caller's business.
+// A client is any string key.
 package fair
 
 import (
@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// PerClient is how many of n slots one client can hold where others are expected:
-// three quarters, and at least one.
+// PerClient returns how many of n shared slots one client can hold: three quarters,
+// and at least one.
 func PerClient(n int) int { return max(1, n*3/4) }
 
 // ClientOf returns the key of the client that a session counts for. The sessions
@@ -24,17 +24,17 @@ func ClientOf(session string) string {
 	return session
 }
 
-// Holding is what a client holds that could be taken back.
+// Holding is one unit that a client holds and that could be evicted.
 type Holding struct {
 	Key   string
-	Busy  bool      // it cannot be taken back now
+	Busy  bool      // it cannot be evicted now
 	Since time.Time // when it was last busy
 }
 
-// Victim returns which of all holdings to evict for a newcomer with a key: one of
-// the client that holds the most, and of these the one that was busy the longest
-// time ago. Another client loses nothing to a newcomer that holds as many or more.
-// It reports false if nothing can be evicted.
+// Victim returns which of all holdings to evict for the client newcomer: one of the
+// client that holds the most, and among these the one idle longest. It evicts no
+// holding of another client that holds as many as newcomer or fewer. It reports false
+// if nothing can be evicted.
 func Victim[T any](all iter.Seq[T], of func(T) Holding, newcomer string) (victim T, ok bool) {
 	held := map[string]int{}
 	for v := range all {

@@ -2,38 +2,37 @@ package fair
 
 import "sync"
 
-// Pool is a number of units, of which one client can hold a part. Nobody waits
-// for them. It is safe for concurrent use.
+// Pool is a number of units, of which one client can hold a part. Its methods do not
+// wait. It is safe for concurrent use.
 type Pool struct {
 	max, each int
 
 	mu   sync.Mutex
-	used int            // without what is overdrawn
+	used int            // without overdrawn units
 	held map[string]int // by client; none of them 0
 }
 
-// NewPool returns a pool of max units, of which one client can hold each.
+// NewPool returns a pool of max units, of which one client can hold at most each.
 func NewPool(max, each int) *Pool { return &Pool{max: max, each: each, held: map[string]int{}} }
 
-// Max is how many units there are.
+// Max returns the number of units.
 func (p *Pool) Max() int { return p.max }
 
-// Each is how many units one client can hold.
+// Each returns how many units one client can hold.
 func (p *Pool) Each() int { return p.each }
 
-// Used is how many units are held, without those that clients have beyond Each.
+// Used returns how many units are held, without those beyond Each.
 func (p *Pool) Used() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.used
 }
 
-// Take takes n units for a client, or none. Then limit is the one that is
-// reached: Each, or Max.
+// Take takes n units for a client, or none. If it takes none, limit is the limit that
+// was reached: Each or Max.
 func (p *Pool) Take(key string, n int) (limit int, ok bool) { return p.TakeBelow(p.max, key, n) }
 
-// TakeBelow is Take for clients that leave some units to others: all clients
-// together hold at most max after it.
+// TakeBelow is Take with a lower limit on the units of all clients together.
 func (p *Pool) TakeBelow(max int, key string, n int) (limit int, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -48,8 +47,9 @@ func (p *Pool) TakeBelow(max int, key string, n int) (limit int, ok bool) {
 	return 0, true
 }
 
-// Room reports whether a client may have more while all together hold at most
-// max. A client that holds nothing may. If not, limit is the one that is reached.
+// Room reports whether a client may take more while all clients together hold at
+// most max. A client that holds nothing always may. If not, limit is the limit that
+// was reached.
 func (p *Pool) Room(max int, key string) (limit int, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -63,15 +63,15 @@ func (p *Pool) Room(max int, key string) (limit int, ok bool) {
 	return 0, true
 }
 
-// Overdraw takes n units for a client, also beyond the limits. Those beyond Each
-// count for this client only.
+// Overdraw takes n units for a client even beyond the limits. Units beyond Each count
+// only for this client.
 func (p *Pool) Overdraw(key string, n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.add(key, n)
 }
 
-// Give gives back n units of a client.
+// Give returns n units of a client.
 func (p *Pool) Give(key string, n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

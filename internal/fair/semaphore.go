@@ -12,8 +12,8 @@ import (
 // with many requests does not hold up the others, and one without a slot gets
 // its first before anybody gets another.
 //
-// It remembers nothing of a client that neither holds nor awaits a slot. It is
-// safe for concurrent use.
+// It keeps no state of a client that neither holds nor awaits a slot. It is safe for
+// concurrent use.
 type Semaphore struct {
 	max, each int
 
@@ -38,8 +38,8 @@ type request struct {
 	granted chan struct{} // closed once it has a slot
 }
 
-// NewSemaphore returns a semaphore with max slots, of which one client can hold
-// each.
+// NewSemaphore returns a semaphore with max slots, of which one client can hold at
+// most each.
 func NewSemaphore(max, each int) *Semaphore {
 	return &Semaphore{max: max, each: each, clients: map[string]*client{}}
 }
@@ -47,7 +47,7 @@ func NewSemaphore(max, each int) *Semaphore {
 // Each is how many slots one client can hold.
 func (s *Semaphore) Each() int { return s.each }
 
-// TryAcquire takes a slot if one is free for the client, and never waits.
+// TryAcquire takes a slot if one is free for the client. It does not wait.
 func (s *Semaphore) TryAcquire(key string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,7 +78,7 @@ func (s *Semaphore) Acquire(ctx context.Context, key string) (ofKey bool, err er
 	}
 }
 
-// Release gives back a slot of a client. The next one gets it.
+// Release returns a slot of a client, and gives it to the next request.
 func (s *Semaphore) Release(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
