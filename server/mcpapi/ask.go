@@ -170,14 +170,14 @@ func (a *api) openState(sealed string, digest []byte, now time.Time) (map[string
 	data, err := base64.RawURLEncoding.DecodeString(sealed)
 	if err != nil || len(data) < sha256.Size || !hmac.Equal(data[:sha256.Size], a.sign(data[sha256.Size:])) ||
 		json.Unmarshal(data[sha256.Size:], &s) != nil {
-		return nil, errors.New("this server did not give it: call again without it")
+		return nil, errors.New("this server did not issue it: call again without it")
 	}
 
 	switch {
 	case now.Unix() > s.Expires:
-		return nil, errors.New("it is too old: call again without it")
+		return nil, errors.New("it has expired: call again without it")
 	case !hmac.Equal(s.Digest, digest):
-		return nil, errors.New("it was given for another call: call again without it")
+		return nil, errors.New("it was issued for another call: call again without it")
 	case s.Known == nil:
 		s.Known = map[string]abi.Answer{}
 	}

@@ -76,7 +76,7 @@ func TestAskByCallingAgain(t *testing.T) {
 			require.Equal(t, -32602, m.Error.Code, what)
 		}
 		time.Sleep(2 * time.Hour)
-		require.Contains(t, e.again("ana", colors, second).Error.Message, "too old")
+		require.Contains(t, e.again("ana", colors, second).Error.Message, "expired")
 	})
 }
 

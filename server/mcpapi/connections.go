@@ -19,10 +19,9 @@ const (
 	maxInitialize          = 64 << 10           // bytes of the request that begins one, which is kept as long
 )
 
-// connections are those of clients that begin with initialize (Mcp-Session-Id).
-// Opening one costs a client nothing, so their number is limited. At a limit an
-// idle one is closed, see [fair.Victim]. One is busy while it has an open request
-// or stream, or a call without an answer.
+// connections are the connections that begin with initialize (Mcp-Session-Id). At a
+// limit an idle one is closed, see [fair.Victim]. A connection is busy while it has an
+// open request or stream, or a call without an answer.
 type connections struct {
 	live func() iter.Seq[*mcp.ServerSession] // all sessions of the SDK
 
@@ -81,8 +80,8 @@ func (c *connections) hold(conn *connection) (release func()) {
 	}
 }
 
-// admit makes room for a connection of a client. It reports false if all that could
-// be closed are busy.
+// admit evicts a connection for a new one of a client if needed. It reports false if
+// every candidate is busy.
 func (c *connections) admit(client string) bool {
 	victim, ok := c.evict(client)
 	if victim != nil {

@@ -23,14 +23,15 @@ import (
 // Handler serves a Service over MCP's streamable HTTP transport, in all protocol
 // revisions at one URL. It is safe for concurrent use.
 //
-// It checks neither who sends a request nor its Origin and Host. What it is mounted in
-// does, such as package httpapi, and puts the caller into the context of the request
-// with [identity.NewContext]. Requests without one are all of [identity.Nobody].
+// It checks neither the caller of a request nor its Origin and Host. Mount it behind
+// a handler that does, such as package httpapi, and that puts the caller into the
+// context of the request with [identity.NewContext]. Requests without a caller belong
+// to [identity.Nobody].
 type Handler struct {
 	api    *api
 	server *mcp.Server
-	modern http.Handler // of requests that stand alone, since 2026-07-28
-	legacy http.Handler // of connections that begin with initialize
+	modern http.Handler // for requests that stand alone, since 2026-07-28
+	legacy http.Handler // for connections that begin with initialize
 	end    context.CancelCauseFunc
 }
 
@@ -41,8 +42,8 @@ const (
 	maxCallsOfClient = maxCallsHTTP / 4
 )
 
-// NewHandler returns a handler. It does not own the service, and ignores the streams
-// and the session of cfg. Close it when done.
+// NewHandler returns a Handler. It does not close the service, and ignores the
+// streams and the session of cfg. Close the Handler when done.
 func NewHandler(service *server.Service, cfg Config) (*Handler, error) {
 	ctx, end := context.WithCancelCause(context.Background())
 	a := newAPI(ctx, service, cfg)
@@ -69,7 +70,7 @@ func NewHandler(service *server.Service, cfg Config) (*Handler, error) {
 
 type tokenKey struct{}
 
-// knownToken hands the SDK what ServeHTTP knows of a request.
+// knownToken passes the origin of a request to the SDK.
 func knownToken(ctx context.Context, _ string, _ *http.Request) (*auth.TokenInfo, error) {
 	return ctx.Value(tokenKey{}).(*auth.TokenInfo), nil
 }
@@ -119,7 +120,7 @@ func (h *Handler) ServeHTTP(inner http.ResponseWriter, r *http.Request) {
 	r = r.WithContext(context.WithValue(r.Context(), tokenKey{}, from.token()))
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	r.Header = r.Header.Clone()
-	// The real token was checked before, and is passed on to nobody (2026-07-28,
+	// The real token was checked before and must not be passed on (2026-07-28,
 	// basic/authorization, access token privilege restriction).
 	r.Header.Set("Authorization", "Bearer checked")
 
@@ -181,7 +182,7 @@ func (h *Handler) serveLegacy(w http.ResponseWriter, r *http.Request, m envelope
 		return
 	case !h.api.connections.admit(from.Client()):
 		w.Header().Set("Retry-After", "60")
-		refuse(w, http.StatusServiceUnavailable, m.ID, &jsonrpc.Error{Code: codeBusy, Message: "session limit reached and all are in use: close one, or try again later"})
+		refuse(w, http.StatusServiceUnavailable, m.ID, &jsonrpc.Error{Code: codeBusy, Message: "session limit reached and every session is in use: close one, or retry later"})
 		return
 	}
 

@@ -2,12 +2,11 @@
 // newline-delimited JSON-RPC on a pair of streams ([Run]) and over streamable HTTP
 // ([Handler]). It speaks every protocol revision of the official Go SDK, both those
 // that begin with initialize and 2026-07-28, which has no handshake. Background
-// runs belong to a session of the service: one for a pair of streams, and the one
-// of each request over HTTP.
+// runs belong to a session of the service: Config.Session for a pair of streams, and
+// the caller's session for each request over HTTP.
 //
-// The result of a tool is sent whole, whatever part of it a client shows its model:
-// see toResult. The failure of a tool is a result too, so that the model can react;
-// only a tool that does not exist is a protocol error.
+// A failed tool is a result, so that the model can react. Only an unknown tool is a
+// protocol error.
 package mcpapi
 
 import (
@@ -31,16 +30,18 @@ import (
 	"github.com/toolhost/toolhost/server"
 )
 
-// Extend lets a program that embeds this package serve what no tool of a plugin can
-// be, such as prompts and resources of its own. Its zero value adds nothing.
+// Extend lets a program that embeds this package serve more than the tools of
+// plugins, such as prompts and resources. Its zero value adds nothing.
 type Extend struct {
-	// Options is called before the server is made. Its KeepAlive is ignored: since
-	// 2026-07-28 servers send no requests, and streams are kept alive anyway.
+	// Options is called with the options before the server is made. KeepAlive is
+	// ignored: since 2026-07-28 servers send no requests, and streams are kept alive
+	// anyway.
 	Options func(*mcp.ServerOptions)
-	Server  func(*mcp.Server) // called before it serves
+	// Server is called with the server before it serves.
+	Server func(*mcp.Server)
 }
 
-// api is a service as MCP shows it, on one pair of streams or over HTTP.
+// api is a service over MCP, on one pair of streams or over HTTP.
 type api struct {
 	ctx     context.Context // ends all calls
 	service *server.Service
@@ -60,8 +61,7 @@ type api struct {
 }
 
 func newAPI(ctx context.Context, service *server.Service, cfg Config) *api {
-	// The key is the process's: what a client was asked before a restart it is
-	// asked again.
+	// The key lasts as long as the process: after a restart clients are asked again.
 	a := &api{ctx: ctx, service: service, log: cfg.Logger, grace: cmp.Or(cfg.Grace, taskGrace), key: make([]byte, 32), leave: func() {}}
 	if a.log == nil {
 		a.log = slog.New(slog.DiscardHandler)
@@ -77,8 +77,8 @@ func (a *api) close() {
 	a.following.Wait()
 }
 
-// sdkLog is the log of the SDK, its errors too: it is about clients that misbehave,
-// as often as they like, which no operator needs to know.
+// sdkLog is the logger of the SDK, which logs mistakes of clients, even as errors. A
+// client could flood the log with them, so they are for level debug only.
 func (a *api) sdkLog() *slog.Logger {
 	if a.log.Enabled(a.ctx, slog.LevelDebug) {
 		return a.log
@@ -89,11 +89,11 @@ func (a *api) sdkLog() *slog.Logger {
 func (a *api) newServer(cfg Config) (*mcp.Server, error) {
 	var ctx context.Context
 	ctx, a.leave = context.WithCancel(a.ctx)
-	changed := a.service.ToolsChanged(ctx) // before the first look at them
+	changed := a.service.ToolsChanged(ctx) // before the tools are first read
 
-	// Set, so that the SDK does not advertise logging, which is deprecated, and
-	// changes of resources. Clients ask for capabilities once: tasks are advertised
-	// before there is a tool for them.
+	// They are set, so that the SDK does not advertise logging, which is deprecated,
+	// nor changes of resources. Tasks are advertised even without a tool for them,
+	// because clients ask for capabilities only once.
 	capabilities := &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{ListChanged: true}, Resources: &mcp.ResourceCapabilities{}}
 	capabilities.AddExtension(tasksExtension, nil)
 	options := &mcp.ServerOptions{Logger: a.sdkLog(), Capabilities: capabilities, SetCacheable: keepPrivate}
@@ -132,7 +132,7 @@ func keepPrivate(_ context.Context, req mcp.Request, c *mcp.Cacheable) {
 	}
 }
 
-// served is what clients see of the tools. It does not change: a reload makes a new
+// served is the clients' view of the tools. It is immutable: a reload makes a new
 // one.
 type served struct {
 	tools        map[string]servedTool
@@ -146,8 +146,8 @@ type servedTool struct {
 
 func (s *served) names() []string { return slices.Sorted(maps.Keys(s.tools)) }
 
-// serveTools serves the tools that the service has now instead of those before. The
-// SDK notifies clients of a difference. It is called by one goroutine at a time.
+// serveTools replaces the served tools by the service's current ones. The SDK
+// notifies clients of a difference. One goroutine at a time calls it.
 func (a *api) serveTools(srv *mcp.Server) {
 	before, definitions := a.served.Load(), a.service.Definitions("")
 	now := &served{tools: map[string]servedTool{}, instructions: instructions(definitions)}
@@ -177,8 +177,7 @@ func (a *api) serveTools(srv *mcp.Server) {
 // conversation.
 const maxNamed = 20
 
-// instructions tell a model what the description of no single tool can: that long
-// work runs in the background, of which tools, and how.
+// instructions tell a model which tools can run in the background, and how.
 func instructions(definitions []server.Definition) string {
 	var names []string
 	for _, d := range definitions {
@@ -193,7 +192,7 @@ func instructions(definitions []server.Definition) string {
 	if len(names) > maxNamed {
 		names = append(names[:maxNamed], "and others")
 	}
-	return fmt.Sprintf("Long work runs in the background: %s takes a tool's name and arguments and returns a task_id at once; go on with other work, "+
-		"then %s waits for the end and returns status, progress, new output and the result; %s ends it. Tools that can be spawned: %s.",
+	return fmt.Sprintf("Long work runs in the background: %s takes a tool's name and arguments and returns a task_id at once. Continue with other work. "+
+		"%s waits for the end and returns status, progress, new output and the result. %s stops the run. Tools that can be spawned: %s.",
 		server.SpawnBackground, server.CheckBackground, server.StopBackground, strings.Join(names, ", "))
 }

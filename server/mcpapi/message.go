@@ -40,24 +40,24 @@ const (
 	maxToken = 256      // bytes of an id or a progress token
 )
 
-// envelope is what transports need to know of a message before the SDK reads it.
+// envelope is the part of a message that transports need before the SDK reads it.
 type envelope struct {
-	ID      json.RawMessage // nil: there is none, or none that an answer can repeat
+	ID      json.RawMessage // nil: missing, or not repeatable in an answer
 	Method  string          // "": the message is an answer
-	Version *string         // the protocol revision that _meta names
-	Name    string          // the tool, prompt, resource or task that it is for
-	TaskIDs []string        // the tasks that a subscription is for
+	Version *string         // the protocol revision in _meta
+	Name    string          // the tool, prompt, resource or task that the request names
+	TaskIDs []string        // the tasks that a subscription names
 	Cancels json.RawMessage // the id of the request that it cancels
 }
 
-// notifies reports whether nobody may be answered.
+// notifies reports whether the message is a notification, which is not answered.
 func (m envelope) notifies() bool { return m.Method != "" && m.ID == nil }
 
 // modern reports whether a message is of the era without a handshake.
 func (m envelope) modern() bool { return m.Version != nil && *m.Version >= modernVersion }
 
-// unsupported returns what is wrong with the revision that a request names. The SDK
-// would ignore one that is older than all it knows.
+// unsupported returns an error for an unknown revision. The SDK would ignore one that
+// is older than all it knows.
 func (m envelope) unsupported() *jsonrpc.Error {
 	known := mcp.SupportedProtocolVersions()
 	if m.Version == nil || slices.Contains(known, *m.Version) {
@@ -67,16 +67,16 @@ func (m envelope) unsupported() *jsonrpc.Error {
 	return &jsonrpc.Error{Code: mcp.CodeUnsupportedProtocolVersion, Message: "unsupported protocol version", Data: data}
 }
 
-// named are the methods that are for a thing, and the parameter that names it. The
+// named has the methods for one named object, and the parameter with the name. The
 // header Mcp-Name repeats it (2026-07-28, basic/transports/streamable-http).
 var named = map[string]string{
 	methodCall: "name", "prompts/get": "name", "resources/read": "uri",
 	methodTaskGet: "taskId", methodTaskUpdate: "taskId", methodTaskCancel: "taskId",
 }
 
-// readEnvelope reads a message strictly: names are matched in their exact case, and
-// one that is given twice is refused, for another reader of the message, a proxy or
-// a plugin, could see the other value. What passes means the same to the SDK.
+// readEnvelope parses a message strictly: names are case-sensitive, and duplicates
+// are refused. Another reader of the message, a proxy or a plugin, could otherwise see
+// another value.
 func readEnvelope(data []byte) (m envelope, problem *jsonrpc.Error) {
 	var top map[string]json.RawMessage
 	if err := strictjson.Decode(data, &top); err != nil {
@@ -100,7 +100,7 @@ func readEnvelope(data []byte) (m envelope, problem *jsonrpc.Error) {
 	}
 
 	if params == nil || params[0] != '{' {
-		return m, nil // the SDK knows which methods need some
+		return m, nil // the SDK checks which methods need params
 	}
 	if err := m.readParams(params); err != nil {
 		return m, invalidParams("params: " + err.Error())
@@ -108,8 +108,8 @@ func readEnvelope(data []byte) (m envelope, problem *jsonrpc.Error) {
 	return m, nil
 }
 
-// explain returns why a message cannot be read. The client is told which request it
-// was if the fault is within its params.
+// explain returns why a message is invalid, and sets the ID if the problem is within
+// the params.
 func (m *envelope) explain(data []byte, id json.RawMessage, err error) *jsonrpc.Error {
 	at, _ := errors.AsType[*strictjson.Error](err)
 	switch {
@@ -186,16 +186,16 @@ func invalidParams(message string) *jsonrpc.Error {
 	return &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: message}
 }
 
-// failure is an error response. It has no id if the request's is unknown: in MCP an
-// id is never null.
+// failure is an error response. It has no id if the id of the request is unknown: in
+// MCP an id is never null.
 type failure struct {
 	Version string          `json:"jsonrpc"`
 	ID      json.RawMessage `json:"id,omitempty"`
 	Error   *jsonrpc.Error  `json:"error"`
 }
 
-// repeatable reports whether an id or a token reaches the client again as it was
-// sent. Larger numbers lose digits on their way, in clients too.
+// repeatable reports whether an id or a token can be returned unchanged. Larger
+// numbers lose digits, in clients too.
 func repeatable(value []byte) bool {
 	const exact = 1<<53 - 1
 	var text string
@@ -209,7 +209,7 @@ func repeatable(value []byte) bool {
 
 var repeatableForm = fmt.Sprintf("a string of at most %d bytes, or an integer of at most 53 bits", maxToken)
 
-// toID returns a repeatable id as the SDK has it; the zero ID if there is none.
+// toID returns the SDK's form of a repeatable id, and the zero ID for nil.
 func toID(value json.RawMessage) jsonrpc.ID {
 	var v any
 	_ = json.Unmarshal(value, &v)

@@ -16,9 +16,8 @@ import (
 )
 
 // guard is the outermost middleware. It limits the requests of a client, except
-// pings, which have to show that the server is there. And it makes an error of a
-// panic: the SDK answers each request on a goroutine of its own, where a panic
-// would end the process and everybody's work.
+// pings. It turns a panic into an error: the SDK answers each request on its own
+// goroutine, where a panic would end the process.
 func (a *api) guard(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (result mcp.Result, err error) {
 		defer func() {
@@ -42,20 +41,20 @@ func (a *api) guard(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-// codeBusy is the error of one request too many. It is HTTP's: MCP asks for codes
-// outside of the range that JSON-RPC reserves (2026-07-28, basic, error codes).
+// codeBusy is the error of one request too many. It is HTTP's code: MCP requires codes
+// outside the range that JSON-RPC reserves (2026-07-28, basic, error codes).
 const codeBusy = http.StatusTooManyRequests
 
 func busy(limit int) *jsonrpc.Error {
-	return &jsonrpc.Error{Code: codeBusy, Message: fmt.Sprintf("%d requests wait for an answer already: wait for some of them, then try again", limit)}
+	return &jsonrpc.Error{Code: codeBusy, Message: fmt.Sprintf("%d requests are waiting for an answer already: wait for some of them, then retry", limit)}
 }
 
 func internalError() *jsonrpc.Error {
 	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: abi.InternalMessage}
 }
 
-// receive is the innermost middleware: it answers what the SDK does not know of,
-// and corrects what the SDK answers.
+// receive is the innermost middleware. It answers the methods that the SDK does not
+// know, and corrects answers of the SDK.
 func (a *api) receive(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		switch r := req.(type) {
@@ -93,8 +92,8 @@ func (a *api) receive(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-// instruct sets the instructions of now. The SDK sends those of when the server was
-// made.
+// instruct sets the current instructions. The SDK would send those from when the
+// server was made.
 func (a *api) instruct(result mcp.Result) {
 	if a.instructed { // by the embedding program
 		return

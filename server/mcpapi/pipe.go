@@ -21,12 +21,11 @@ const (
 	maxMessage = 16 << 20 // bytes; leaves room for the largest arguments of a call
 	maxCalls   = 256      // requests without an answer, on a pipe
 
-	// slotTimeout is how long a request waits for one of these to be answered.
-	slotTimeout = 10 * time.Second
+	slotTimeout = 10 * time.Second // how long a request waits for a slot
 
 	// drainGrace is how long calls of tools may still run when the input has
 	// ended: a client that writes all its requests and closes its end gets its
-	// answers, and one that is gone does not keep the process.
+	// answers, and one that is gone does not keep the process running.
 	drainGrace = time.Second
 
 	// hungTimeout bounds what normally takes a moment. It is long, because a slow
@@ -55,7 +54,7 @@ type pipe struct {
 	slots chan struct{} // one for each request without an answer
 	full  bool          // the last request found no slot in time
 	ended chan struct{} // closed when the input has ended
-	err   error         // why; set before that
+	err   error         // why; set before ended is closed
 
 	writing sync.Mutex // one line at a time
 	out     io.Writer
@@ -107,8 +106,9 @@ func (p *pipe) run() {
 	}
 }
 
-// readLine returns the next line without surrounding space. It refuses one that is
-// too long, and returns an empty line for it. The last line may lack the line feed.
+// readLine returns the next line without surrounding space. It answers a line that is
+// too long with an error and returns an empty line. The last line may lack the line
+// feed.
 func (p *pipe) readLine() ([]byte, error) {
 	var line []byte
 	tooLong := false
@@ -141,7 +141,7 @@ func (p *pipe) accept(line []byte) error {
 	m, message, problem := p.read(line)
 	switch {
 	case problem != nil && m.notifies():
-		return nil // nobody may be answered
+		return nil // notifications are not answered
 	case problem != nil:
 		return p.refuse(m.ID, problem)
 	case m.Method == methodPing && m.ID != nil && !m.modern(): // however busy the server is
@@ -172,8 +172,8 @@ func (p *pipe) accept(line []byte) error {
 	return nil
 }
 
-// read parses a message, and reports what is wrong with it. Then the envelope has
-// an ID if the client can be told which request it was.
+// read parses a message, or returns its problem. The envelope then has the ID of the
+// request, if that is known.
 func (p *pipe) read(line []byte) (envelope, jsonrpc.Message, *jsonrpc.Error) {
 	m, problem := readEnvelope(line)
 	if problem != nil {
@@ -219,9 +219,9 @@ func (p *pipe) lane(m envelope) *lane {
 	return p.legacy
 }
 
-// acquire waits for a slot. After one wait in vain it does not wait again until a
-// slot is free: the messages behind may be what the open calls need, such as a
-// cancellation or the answer of a user.
+// acquire waits for a slot. After one timeout it does not wait again until a slot is
+// free: the open calls may need one of the next messages, such as a cancellation or
+// the answer of a user.
 func (p *pipe) acquire() bool {
 	select {
 	case p.slots <- struct{}{}:
@@ -251,8 +251,8 @@ func (p *pipe) open(id jsonrpc.ID, m envelope) *openCall {
 	return call
 }
 
-// answer returns the call that a response is for, and whether to write it. There
-// is none for a message that the SDK refused itself.
+// answer returns the call of a response, and whether to write the response. A message
+// that the SDK itself refused has no call.
 func (p *pipe) answer(response *jsonrpc.Response) (call *openCall, wanted bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -265,8 +265,7 @@ func (p *pipe) answer(response *jsonrpc.Response) (call *openCall, wanted bool) 
 	return call, !call.canceled
 }
 
-// settle forgets a call whose answer is written. Its id may already be another
-// call's.
+// settle removes a call whose answer is written. Another call may already use its id.
 func (p *pipe) settle(call *openCall) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -279,7 +278,7 @@ func (p *pipe) settle(call *openCall) {
 }
 
 // drain waits for the answers to open calls: drainGrace for tools, hungTimeout for
-// what the server answers by itself, and not at all for subscriptions.
+// other requests, and not at all for subscriptions.
 func (p *pipe) drain() {
 	if p.grace < 0 {
 		return

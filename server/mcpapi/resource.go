@@ -53,8 +53,8 @@ func excerpt(run wire.Run) []mcp.Content {
 	return []mcp.Content{&mcp.TextContent{Text: text}, fileLink(run.TaskID, wire.ResultJSON)}
 }
 
-// addLinks adds to a result of the agent's own tools a link to each file that it
-// names: the paths are of use on the host only.
+// addLinks adds to a result of check_background or stop_background a link to each
+// file that it names: the paths themselves are useful only on the host.
 func addLinks(tool string, r abi.Result, out *mcp.CallToolResult) {
 	if tool != server.CheckBackground && tool != server.StopBackground || r.Kind != abi.Success {
 		return
@@ -86,7 +86,7 @@ func addLinks(tool string, r abi.Result, out *mcp.CallToolResult) {
 func (a *api) addFiles(srv *mcp.Server) {
 	srv.AddResourceTemplate(&mcp.ResourceTemplate{
 		Name: "run files", Title: "Files of background runs", URITemplate: filesTemplate,
-		Description: "output.log and result.json of a background run; a large one comes in pieces, each of which names the next",
+		Description: "output.log and result.json of a background run; a large file comes in pieces, and each names the next",
 	}, a.readFile)
 }
 

@@ -18,8 +18,8 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// ErrStuck is the error of [Run] if a call or a write does not end, most often a
-// write to a client that does not read.
+// ErrStuck means that a call or a write of [Run] does not end, usually a write to a
+// client that does not read.
 var ErrStuck = errors.New("the MCP session does not end")
 
 // Config configures [Run] and [NewHandler]. Its zero value serves the process's own
@@ -27,39 +27,38 @@ var ErrStuck = errors.New("the MCP session does not end")
 type Config struct {
 	Version string // of the program, as clients see it
 
-	// Logger gets what operators should know. Nil discards it. It must not write to
-	// Out.
+	// Logger gets messages for operators. Nil discards them. It must not write to
+	// Out. Mistakes of clients are logged only if it is enabled for level debug when
+	// the server is made.
 	Logger *slog.Logger
 
-	// Grace is how long a client that takes tasks waits for a result before it
+	// Grace is how long a client that supports tasks waits for a result before it
 	// gets a task. The default is two seconds.
 	Grace time.Duration
 
-	Extend // what tools of plugins cannot be
+	Extend
 
 	// In and Out are the streams of Run. Nil means standard input and output.
-	// Nothing else may write to Out. Run closes In at the end if it is an
-	// io.Closer, so that a read that still waits returns.
+	// Nothing else may write to Out. If In is an io.Closer, Run closes it at the end
+	// to unblock a read.
 	In  io.Reader
 	Out io.Writer
 
 	// Session is the session of the client of Run. The default is
-	// [wire.DefaultSession]: a client that is started again finds its runs, if the
-	// service keeps them.
+	// [wire.DefaultSession], so a client that is started again finds its runs.
 	Session string
 
 	drain time.Duration // 0 means drainGrace; negative none: a guest that spins stops the clock of a test
 }
 
-// Run serves one client until it closes In or goes away, and returns nil, or until
-// ctx is done, and returns its cause. Before it returns it answers the requests made
-// before In was closed, calls of tools for a second, and cancels the calls that
-// still run. It returns [ErrStuck] if they do not end within 30 seconds, or the
-// client does not read for that long. Background runs, parked calls and tasks
-// continue until the service is closed; the next client of the session has them.
+// Run serves one client. It returns nil when the client has closed In or is gone, and
+// the cause of ctx when ctx is done. When In is closed, Run first answers the open
+// requests; it waits a second for calls of tools and then cancels them. It returns
+// [ErrStuck] if a call does not end, or the client does not read, for 30 seconds.
+// Background runs, parked calls and tasks continue until the service is closed.
 //
-// A program that serves its standard output should ignore SIGPIPE, or the system
-// ends it when the client goes away.
+// A program that serves its standard output should ignore SIGPIPE. Otherwise the
+// system ends it when the client is gone.
 func Run(ctx context.Context, service *server.Service, cfg Config) error {
 	if cfg.In == nil {
 		cfg.In = os.Stdin
@@ -126,7 +125,7 @@ func serve(ctx context.Context, p *pipe, sessions []*mcp.ServerSession) error {
 	return sessionError(ctx, first)
 }
 
-// sessionError returns why a session ended. It is normal that the client goes away.
+// sessionError returns why a session ended: nil if the client is gone.
 func sessionError(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:

@@ -30,8 +30,8 @@ func toTool(d server.Definition) *mcp.Tool {
 	return tool
 }
 
-// addTool lists a tool. It returns an error for one that MCP does not allow, such as
-// one with a bad x-mcp-header: the SDK panics then.
+// addTool adds a tool. It returns an error for one that MCP does not allow, such as
+// one with an invalid x-mcp-header, for which the SDK panics.
 func addTool(srv *mcp.Server, tool *mcp.Tool, call mcp.ToolHandler) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
