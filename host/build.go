@@ -14,19 +14,19 @@ import (
 	"github.com/toolhost/toolhost/host/internal/compiler"
 )
 
-// CompileOptions say how one module is compiled. The zero value suits a module
-// that somebody waits for.
+// CompileOptions are the options for compiling one module. The zero value suits a
+// module that a caller waits for.
 type CompileOptions struct {
-	// Interpret runs the module in an interpreter. No compiler sees it, and its
-	// calls are some 10 to 100 times slower. Functions with more than 1,000 locals
-	// are refused, and calls may be nested 2,000 deep. What the interpreter keeps
-	// of it counts for Config.Memory until the module is closed.
+	// Interpret runs the module in an interpreter instead of compiling it. Its calls
+	// are some 10 to 100 times slower and nest at most 2,000 deep. Functions with more
+	// than 1,000 locals are refused. The interpreter's form of the module counts
+	// against Config.Memory until the module is closed.
 	Interpret bool
-	// LowPriority has the compiler process give way to other work, where the
-	// system can do that. Nothing changes without Config.Compiler.
+	// LowPriority makes the compiler process give way to other work, if the system
+	// supports that. It needs Config.Compiler.
 	LowPriority bool
-	// Time is how much processor time compiling may take, if that is less than
-	// Config.CompileTime. 0 is the latter. Nothing changes without Config.Compiler.
+	// Time limits the processor time of compiling further than Config.CompileTime. 0
+	// does not. It needs Config.Compiler.
 	Time time.Duration
 }
 
@@ -37,9 +37,9 @@ type prepared struct {
 	free  func() // gives back what is this module's alone; nil if there is nothing
 }
 
-// prepare rewrites a plugin and compiles it, unless the cache has the outcome.
-// Nothing that is wrong with the cache fails it. A module that could not be
-// compiled before is refused for the same reason, and not tried again.
+// prepare rewrites a plugin and compiles it, unless the cache has the outcome. It
+// does not depend on a working cache. A module that could not be compiled before is
+// refused again for the same reason.
 func (h *Host) prepare(ctx context.Context, info *Info, wasm []byte, opts CompileOptions) (*prepared, error) {
 	if opts.Interpret {
 		return h.interpreted(ctx, wasm, interpretable{maxInterpretedCode})
@@ -156,10 +156,9 @@ func (e *engine) compile(ctx context.Context, wasm []byte) (wazero.CompiledModul
 	return e.CompileModule(compiler.WithWorkers(ctx), wasm)
 }
 
-// CompilerMain makes a program fit to be Config.Compiler. Its main function
-// calls it first of all. It returns at once, unless the process was started to
-// compile: then it compiles one plugin, in limits and with few rights, and ends
-// the process.
+// CompilerMain lets a program be Config.Compiler. It must be the first call in main.
+// It returns at once, unless the process was started to compile. In that case it
+// compiles one plugin, with limits and few rights, and exits.
 func CompilerMain() {
 	compiler.Main()
 	compilerMain.Store(true)
@@ -167,11 +166,10 @@ func CompilerMain() {
 
 var compilerMain atomic.Bool // CompilerMain was called
 
-// ThisProgram is the path of the program that runs, for Config.Compiler. On Linux
-// that is the very file it was started from, also after an update has replaced
-// it. It is empty, so that plugins are compiled in process, if the system does
-// not tell, or if CompilerMain was not called: the program would start itself
-// again and again.
+// ThisProgram returns the path of the running program, for Config.Compiler. On Linux
+// that is the file it was started from, even after an update has replaced it. It is
+// empty if the path is unknown, or if [CompilerMain] was not called: the program
+// would start itself again and again.
 func ThisProgram() string {
 	if !compilerMain.Load() {
 		return ""

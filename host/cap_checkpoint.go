@@ -19,14 +19,14 @@ const saveCost = 1_000_000 * bytesPerUnit
 // noCheckpoint is why a call keeps none.
 const noCheckpoint = "only a background run has checkpoints: this call is not run again"
 
-// Checkpoint is the resume point of a background run: what one attempt kept for
-// the next. The grant is the run itself: it reaches nothing but its own record.
+// Checkpoint is the resume point of a background run. One attempt saves it for the
+// next.
 type Checkpoint struct {
-	// Load returns what an earlier attempt kept last, nil if none did.
+	// Load returns the last checkpoint of an earlier attempt, nil if there is none.
 	Load func() []byte
-	// Save keeps data, durably when it returns nil. An error that matches ErrDenied
-	// says that there is no run to keep it with yet. The plugin is not shown any
-	// other: the caller has to log it.
+	// Save stores data durably before it returns nil. An error that matches ErrDenied
+	// means that the call is not a run yet. The plugin does not see any other error:
+	// Save should log it.
 	Save func(data []byte) error
 }
 

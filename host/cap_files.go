@@ -13,12 +13,12 @@ import (
 	"github.com/toolhost/toolhost/internal/rootfs"
 )
 
-// Mount grants a folder of the host to a plugin. Nothing outside the folder can be
-// reached through it, whatever links are in it.
+// Mount grants a folder of the host to a plugin. No link in the folder leads out of
+// it.
 type Mount struct {
 	Dir   string // folder of the host
 	Path  string // absolute path in the sandbox, such as /work
-	Write bool   // else nothing in it can be changed
+	Write bool   // false mounts it read-only
 }
 
 func (m Mount) mode() abi.FileMode {

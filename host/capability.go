@@ -44,7 +44,7 @@ func callCapability(c *call, mem api.Memory, stack []uint64) int32 {
 	request := bytesAt(mem, abi.ImportCall, stack[2], stack[3])
 	c.meter.charge(len(request))
 	if c.purpose == describing {
-		return c.deny("a plugin that describes itself may call nothing")
+		return c.deny("a plugin cannot call the host while it describes itself")
 	}
 
 	o, known := c.host.operations[op]

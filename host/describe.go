@@ -35,19 +35,18 @@ const (
 )
 
 // Describe runs toolhost_describe of a plugin in the sandbox, with a small budget
-// and nothing granted, and returns the manifest it writes. Its errors are those
-// of [Host.Compile] and [Host.Call], or match [ErrNoManifest] if the module has
-// no such export or writes none.
+// and no grants, and returns the manifest it writes. Its errors are those of
+// [Host.Compile] and [Host.Call], or match [ErrNoManifest] if the module has no such
+// export or writes nothing.
 //
-// Most plugins are interpreted for it, since to compile one takes longer than all
-// it does there. Whatever an interpreter does not bring to its end is compiled,
-// and begins anew: what comes of a describe does not depend on which it was.
+// It interprets most plugins, because compiling one takes longer. A plugin that
+// exceeds the interpreter's limits is compiled and starts again. The outcome is the
+// same either way.
 func (h *Host) Describe(ctx context.Context, wasm []byte) ([]byte, error) {
 	return h.DescribeWith(ctx, wasm, CompileOptions{})
 }
 
-// DescribeWith does what Describe does. The options are for a plugin that has to
-// be compiled for it.
+// DescribeWith is Describe with options for a plugin that must be compiled.
 func (h *Host) DescribeWith(ctx context.Context, wasm []byte, opts CompileOptions) ([]byte, error) {
 	if err := h.enter(); err != nil {
 		return nil, err

@@ -136,7 +136,7 @@ func bytesAt(mem api.Memory, function string, ptr, length uint64) []byte {
 	}
 	b, ok := mem.Read(uint32(ptr), uint32(length))
 	if !ok {
-		panic(&instance.Stop{Reason: fmt.Errorf("%w: %s was given %d bytes at %d, and its memory ends at %d", ErrABI, function, uint32(length), uint32(ptr), mem.Size())})
+		panic(&instance.Stop{Reason: fmt.Errorf("%w: %s was given %d bytes at %d, but its memory ends at %d", ErrABI, function, uint32(length), uint32(ptr), mem.Size())})
 	}
 	return b
 }

@@ -67,7 +67,7 @@ func (o *outcome) answered(code int32) error {
 		o.Kind, o.Connection, o.Error = abi.ConnectionRequired, connection, "connect "+connection.Provider+" first"
 		return nil
 	}
-	return fmt.Errorf("%w: toolhost_invoke answered %d, expected 0 to 3", ErrABI, code)
+	return fmt.Errorf("%w: toolhost_invoke returned %d, expected 0 to 3", ErrABI, code)
 }
 
 // value reads a result. That of a command may be any text.
@@ -105,7 +105,7 @@ func (o *outcome) ended(err error) error {
 	case code == 0 && o.module.Info.Shape == Command && o.purpose != describing:
 		return o.answered(abi.InvokeOK)
 	case code == 0:
-		return fmt.Errorf("%w: it exited before it answered", ErrABI)
+		return fmt.Errorf("%w: it exited before it returned a result", ErrABI)
 	}
 	o.ExitCode = &code
 	o.Kind, o.Error = abi.ToolError, fmt.Sprintf("exited with code %d", code)
@@ -115,8 +115,8 @@ func (o *outcome) ended(err error) error {
 	return nil
 }
 
-// classify says in the result what the error means for the agent. What broke
-// inside is for the operator: it goes to the log, and the agent sees one sentence.
+// classify sets the result for the agent. Internal causes go to the operator's log,
+// and the agent sees one sentence.
 func (o *outcome) classify(err *CallError) {
 	log := o.host.log.With("plugin", err.Plugin, "tool", err.Tool, "call", o.ID)
 	o.Kind, o.Error = abi.LimitReached, err.Err.Error()
@@ -175,7 +175,7 @@ func (c *call) log(stream abi.Stream, data []byte) {
 		defer c.guest.Reclaim()
 		log.Log(&c.ctx, levels[stream], clean(data))
 	case before <= maxLogged:
-		log.Warn("the plugin logs too much: the rest of this call is dropped", "bytes_allowed", maxLogged)
+		log.Warn("the plugin logs too much: the rest of this call's log is dropped", "bytes_allowed", maxLogged)
 	}
 }
 

@@ -11,19 +11,19 @@ import (
 	wasmstate "github.com/toolhost/toolhost/internal/snapshot"
 )
 
-// Mode is how a host makes an instance clean for each call.
+// Mode is how a host provides a clean instance for each call.
 type Mode string
 
 // The modes.
 const (
-	// Reset: once a plugin has started up, its memory and globals are saved, and
-	// an instance is put back to them after each call.
+	// Reset saves the memory and globals of a plugin once it has started up, and
+	// restores them after each call.
 	Reset Mode = "reset"
-	// Fresh: each call has a new instance.
+	// Fresh makes a new instance for each call.
 	Fresh Mode = "fresh"
 )
 
-// Isolation is how the calls of a module are kept apart, and why so.
+// Isolation is how the calls of a module are isolated from each other, and why.
 type Isolation struct {
 	Mode Mode   `json:"mode"`
 	Why  string `json:"why"`
@@ -40,19 +40,17 @@ func isolation(info *Info, why string) Isolation {
 	return Isolation{Reset, "its memory and its globals are all that changes"}
 }
 
-// ProcessorStats are figures of the calls of a host that compute.
+// ProcessorStats are figures of the computing calls of a host.
 type ProcessorStats = sched.Stats
 
-// Counts are what the calls of a module, or of all, are doing and did.
+// Counts are figures of the calls of one module or of all modules.
 type Counts struct {
 	Running int `json:"running"` // calls that hold their slots
 	Waiting int `json:"waiting"` // calls that wait for a slot or their session
-	// How many calls had to wait, including those that gave up, and for how long in
-	// total.
+	// Calls that had to wait, including those that gave up, and their total wait.
 	Waited   int64         `json:"waited"`
 	WaitTime time.Duration `json:"wait_ns"`
-	// How many calls had an instance that was warm, made from a snapshot, or started
-	// up for them.
+	// Calls by their instance: warm, made from a snapshot, or started up for the call.
 	Warm     int64 `json:"warm"`
 	Restored int64 `json:"restored"`
 	Started  int64 `json:"started"`
@@ -60,7 +58,7 @@ type Counts struct {
 	Outcomes Outcomes `json:"outcomes"`
 }
 
-// Outcomes are how many calls ended how. Each call is in one of them.
+// Outcomes count calls by how they ended. Each call counts once.
 type Outcomes struct {
 	Success            int64 `json:"success"`
 	ToolError          int64 `json:"tool_error"`
@@ -75,36 +73,36 @@ type Outcomes struct {
 	Internal           int64 `json:"internal"` // the plugin or the host broke
 }
 
-// Stats are figures for operators, of one module or of a host. They are taken one
-// after another while calls run, so they may be off by a few.
+// Stats are figures for operators, of one module or of a host. They are read one
+// after another while calls run, so they may be slightly inconsistent.
 type Stats struct {
 	Counts
-	Instances   int          `json:"instances"`    // that exist, the warm ones included
+	Instances   int          `json:"instances"`    // all instances, warm ones included
 	Idle        int          `json:"idle"`         // warm instances that wait for a call
 	Memory      int64        `json:"memory"`       // bytes that count against the limit
-	MemoryPeak  int64        `json:"memory_peak"`  // most there ever was
+	MemoryPeak  int64        `json:"memory_peak"`  // highest Memory so far
 	MemoryLimit int64        `json:"memory_limit"` // of the host, for all modules
-	MemoryOf    MemoryOf     `json:"memory_of"`    // what Memory is made of
+	MemoryOf    MemoryOf     `json:"memory_of"`    // Memory by use
 	Compiled    CompileStats `json:"compiled"`     // of a host
-	// Processors says which calls of a host compute.
+	// Processors has the figures of computing calls, of a host.
 	Processors ProcessorStats `json:"processors"`
-	// Startup is why calls of a module start it up anew although its isolation
-	// is Reset. It is known once one has done so, and empty for a host.
+	// Startup says why calls start a module up anew although its isolation is Reset.
+	// It is known after the first such call, and empty for a host.
 	Startup string `json:"startup,omitempty"`
 }
 
-// MemoryOf says what takes memory, in bytes.
+// MemoryOf is memory by use, in bytes.
 type MemoryOf struct {
 	Instances int64 `json:"instances"` // linear memory with its overhead, of warm instances too
-	Images    int64 `json:"images"`    // what instances start with: data of modules, and snapshots
+	Images    int64 `json:"images"`    // initial memory of instances: data of modules, and snapshots
 	Stacks    int64 `json:"stacks"`    // of guests that recurse deeply
-	Buffers   int64 `json:"buffers"`   // arguments and results of running calls, where they are large
+	Buffers   int64 `json:"buffers"`   // large arguments and results of running calls
 }
 
-// CompileStats are how modules were compiled.
+// CompileStats count the compiled modules of a host.
 type CompileStats struct {
-	Cached int64         `json:"cached"` // whose code was found in the cache
-	Anew   int64         `json:"anew"`   // whose code was not
+	Cached int64         `json:"cached"` // loaded from the cache
+	Anew   int64         `json:"anew"`   // compiled by this process
 	Time   time.Duration `json:"time_ns"`
 }
 
@@ -211,8 +209,8 @@ func (h *Host) Stats() Stats {
 	return s
 }
 
-// Isolation says how the calls of a plugin would be kept apart. It does not
-// compile. What cannot be read is a [*ModuleError].
+// Isolation returns how the calls of a plugin would be isolated, without compiling
+// it. An invalid module is a [*ModuleError].
 func (h *Host) Isolation(wasm []byte) (Isolation, error) {
 	info, err := h.Inspect(wasm)
 	if err != nil {

@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// RefusedError says why a module cannot be rewritten or compiled, whatever the
-// limits are.
+// RefusedError says why a module cannot be rewritten or compiled under any limits.
 type RefusedError struct {
 	Part string // of the module, such as import or table; module if it is none in particular
 	Err  error
@@ -39,8 +38,7 @@ func refusedByRuntime(err error) error {
 // RefuseCompile returns a [*RefusedError] for an error of the runtime.
 func RefuseCompile(err error) error { return refuse(fmt.Errorf("%w: %w", errCompile, err)) }
 
-// LimitError says that a build took more than it may. Another limit may let it
-// through.
+// LimitError says that a build exceeded a limit. It may succeed with a higher one.
 type LimitError struct {
 	Memory    int64         // bytes, or 0
 	Processor time.Duration // processor time, or 0
@@ -57,7 +55,7 @@ func (e *LimitError) Error() string {
 	return fmt.Sprintf("compiling it takes longer than %v", e.Wall)
 }
 
-// CrashError says that the module broke the compiler.
+// CrashError says that the module crashed the compiler.
 type CrashError struct{ Reason string }
 
-func (e *CrashError) Error() string { return "the compiler crashed on it: " + e.Reason }
+func (e *CrashError) Error() string { return "compiling it ended with: " + e.Reason }
