@@ -61,20 +61,21 @@ func agentTools() ([]*agentTool, error) {
 		if err != nil {
 			return nil, err
 		}
+
 		t.definition.InputSchema, _ = json.Marshal(json.RawMessage(raw)) // compact: a model pays for the spaces
 		t.definition.Approval, t.definition.Deferrable = abi.ApprovalAuto, abi.DeferNever
 		if t.input, err = schema.Compile(raw); err != nil {
 			return nil, err
 		}
 	}
+
 	return tools, nil
 }
 
-// offered returns those of the three tools that are told to models: all of them
-// if some tool runs in the background, else none, because a model pays for each
-// definition in every call. But where there may be runs, those that look at them
-// and stop them stay: a reload that takes the last such tool away must not take
-// the door to its runs.
+// offered returns those of the three tools that models see: all of them if some
+// tool runs in the background, else none, because a model pays for each definition
+// in every call. If runs may exist, check and stop stay: after a reload removed the
+// last background tool, its runs must still be reachable.
 func (s *Service) offered(tools []*plugins.Tool) []*agentTool {
 	if slices.ContainsFunc(tools, func(t *plugins.Tool) bool {
 		return len(t.Plugin.Missing) == 0 && (t.Tool.Hints.SupportsBackground || s.rules.parks(t))
@@ -87,8 +88,8 @@ func (s *Service) offered(tools []*plugins.Tool) []*agentTool {
 	return slices.DeleteFunc(slices.Clone(s.agent), func(a *agentTool) bool { return a.definition.Name == SpawnBackground })
 }
 
-// agentTool returns one of the three tools by its name, nil if it is not told to
-// models.
+// agentTool returns one of the three tools by its name; nil if models do not see
+// it.
 func (s *Service) agentTool(name string) *agentTool {
 	if !slices.Contains(agentNames, name) {
 		return nil
@@ -100,8 +101,8 @@ func (s *Service) agentTool(name string) *agentTool {
 	return nil
 }
 
-// hasRuns notes that there is a run or a schedule. If no tool runs in the
-// background any more, it is by that that models are told how to look at it.
+// hasRuns records that a run or a schedule exists. If no tool runs in the background
+// any more, this makes models see the tools that check and stop it.
 func (s *Service) hasRuns() {
 	if s.had.CompareAndSwap(false, true) && s.agentTool(SpawnBackground) == nil {
 		s.changed.send()
@@ -115,6 +116,7 @@ func (t *agentTool) call(ctx context.Context, s *Service, req Request) (abi.Resu
 	if req.Session == "" {
 		return toolError("%s needs a session, and this call has none", t.definition.Name), nil
 	}
+
 	answer, err := t.run(ctx, s, req)
 	if err != nil {
 		return explain(err)
@@ -123,11 +125,11 @@ func (t *agentTool) call(ctx context.Context, s *Service, req Request) (abi.Resu
 	if err != nil {
 		return explain(fmt.Errorf("%s: %w", t.definition.Name, err))
 	}
+
 	return abi.Result{Kind: abi.Success, Value: value}, nil
 }
 
-// encode is json.Marshal without the escapes for HTML: a model pays for each
-// character.
+// encode is json.Marshal without HTML escapes: a model pays for each character.
 func encode(v any) (json.RawMessage, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

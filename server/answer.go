@@ -9,12 +9,12 @@ import (
 	"github.com/toolhost/toolhost/internal/schema"
 )
 
-// ErrAskAgain is what [Request]'s Ask returns after it has ended its call: it
-// makes the call again when it has the answers.
+// ErrAskAgain is the error that [Request]'s Ask returns if its caller ends the
+// call, and repeats it with the answers.
 var ErrAskAgain = errors.New("the caller calls again with the answers")
 
-// AnswerError says what of an answer does not fit its question. It matches
-// [abi.ErrAnswer].
+// AnswerError lists the problems of an answer that does not fit its question. It
+// matches [abi.ErrAnswer].
 type AnswerError struct {
 	Key      string // of the question
 	Problems []abi.Problem
@@ -27,15 +27,16 @@ func (e *AnswerError) Error() string {
 // Unwrap returns [abi.ErrAnswer].
 func (e *AnswerError) Unwrap() error { return abi.ErrAnswer }
 
-// CheckAnswer checks an answer to the question of that key: its action is one of
-// the contract, and its content is there and fits the schema if it was accepted,
-// and is not there otherwise. The error is an *[AnswerError], or matches
-// [abi.ErrQuestions] if the question has no schema that can be checked.
+// CheckAnswer checks an answer to the question with that key. The action must be
+// accept, decline or cancel. Only an accepted answer has content, which must fit
+// the question's schema. The error is an *[AnswerError], or matches
+// [abi.ErrQuestions] if the question's schema is invalid.
 func CheckAnswer(key string, q abi.Question, a abi.Answer) error {
 	form, err := compileForm(key, q)
 	if err != nil {
 		return err
 	}
+
 	var problems []abi.Problem
 	switch {
 	case a.Action == abi.AnswerAccept && len(a.Content) == 0:
@@ -47,9 +48,11 @@ func CheckAnswer(key string, q abi.Question, a abi.Answer) error {
 	case len(a.Content) > 0:
 		problems = []abi.Problem{{Message: "only an accepted question has content"}}
 	}
+
 	if len(problems) > 0 {
 		return &AnswerError{key, problems}
 	}
+
 	return nil
 }
 
@@ -63,8 +66,8 @@ func compileForm(key string, q abi.Question) (*schema.Schema, error) {
 
 type askFunc = func(ctx context.Context, q abi.Questions) (abi.Answers, error)
 
-// checkedAsk lets only questions out that can be answered, and only answers in
-// that fit them, whoever gives them. Nil stays nil.
+// checkedAsk returns an ask function that refuses questions with an invalid schema
+// and answers that do not fit. Nil stays nil.
 func checkedAsk(ask askFunc) askFunc {
 	if ask == nil {
 		return nil
@@ -75,15 +78,18 @@ func checkedAsk(ask askFunc) askFunc {
 				return abi.Answers{}, err
 			}
 		}
+
 		given, err := ask(ctx, q)
 		if err != nil {
 			return abi.Answers{}, err
 		}
+
 		for key, question := range q.Questions {
 			if CheckAnswer(key, question, given.Answers[key]) != nil {
-				return abi.Answers{}, fmt.Errorf("%w %s", abi.ErrAnswer, key) // and no word of what it was
+				return abi.Answers{}, fmt.Errorf("%w %s", abi.ErrAnswer, key) // without the answer, which may be secret
 			}
 		}
+
 		return given, nil
 	}
 }

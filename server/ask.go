@@ -42,6 +42,7 @@ func (v Session) Answer(ctx context.Context, id string, answers map[string]abi.A
 	if err != nil {
 		return err
 	}
+
 	for key, a := range answers { // without the mutex: checking a schema may take long
 		if question, ok := open[key]; ok {
 			if err := CheckAnswer(key, question, a); err != nil {
@@ -49,6 +50,7 @@ func (v Session) Answer(ctx context.Context, id string, answers map[string]abi.A
 			}
 		}
 	}
+
 	v.service.asked.answer(id, open, answers)
 	return nil
 }
@@ -59,6 +61,7 @@ func (v Session) awaiting(ctx context.Context) ([]string, error) {
 	if !asked.any() {
 		return nil, nil
 	}
+
 	runs, err := v.Runs(ctx, RunQuery{Active: true})
 	if err != nil {
 		return nil, err
@@ -70,6 +73,7 @@ func (v Session) awaiting(ctx context.Context) ([]string, error) {
 			ids = append(ids, run.TaskID)
 		}
 	}
+
 	slices.Sort(ids)
 	return ids, nil
 }
@@ -79,10 +83,12 @@ func (v Session) awaiting(ctx context.Context) ([]string, error) {
 func (q *questions) messages(id string, room int) []string {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+
 	w := q.waiting[id]
 	if w == nil || len(w.open) == 0 {
 		return nil
 	}
+
 	most := min(room/len(w.open), maxAwaited)
 
 	var messages []string
@@ -93,6 +99,7 @@ func (q *questions) messages(id string, room int) []string {
 		}
 		messages = append(messages, string(text))
 	}
+
 	return messages
 }
 

@@ -46,5 +46,6 @@ func limitText(e *background.LimitError) string {
 	case errors.Is(e.Err, background.ErrScheduleLimit):
 		return fmt.Sprintf("this session already has the maximum of %d active schedules (%s); stop one first", e.Max, active)
 	}
+
 	return fmt.Sprintf("this session already has the maximum of %d active background runs (%s); wait for one to end or stop one", e.Max, active)
 }

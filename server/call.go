@@ -26,32 +26,31 @@ const MaxLocale = 64
 
 // Request is one call of a tool.
 type Request struct {
-	Session string          // whose call it is; background runs belong to it
+	Session string          // the session of the call; background runs belong to it
 	Tool    string          // as in Definitions
 	Args    json.RawMessage // an object; nil is {}
-	Parsed  Args            // the arguments of a caller that has read them already, instead of Args
-	// Limits are the caller's own, and never go beyond the operator's maximum. A
-	// parked call that is run again after its host has died has them too.
+	Parsed  Args            // set it instead of Args if the arguments are parsed already
+	// Limits are the caller's own limits, cut to the operator's maximum. They also
+	// apply when a parked call is repeated after its host died.
 	Limits Limits
 	Locale string // BCP 47, at most MaxLocale bytes; empty is none
-	// DryRun lets spawn_background and stop_background only say what they
-	// would do. Other tools do not know it: a call of one is refused unless it
-	// is readonly.
+	// DryRun makes spawn_background and stop_background only describe what they
+	// would do. Any other tool is refused unless it is readonly.
 	DryRun bool
 
 	// ParkAfter is how long the caller waits before a call that may be parked
-	// goes on in the background; 0 is as long as the service says, which is also
-	// the longest.
+	// continues in the background. It can only shorten RunsConfig.ParkAfter, which
+	// is its default.
 	ParkAfter time.Duration
-	// OnPark is called, before Call returns, with the run the call has become.
-	// Nil ignores it: the result says so too.
+	// OnPark is called with the run that the call has become, before Call returns.
+	// It may be nil: the result names the run too.
 	OnPark func(wire.Run)
-	// Ask puts questions of the plugin to the user of the caller, and waits for
-	// the answers: see host.Call. It is not called after Call has returned.
-	// ErrAskAgain says that the caller ends the call, to make it again with the
-	// answers. What it answers is checked as by CheckAnswer, and the plugin never
-	// sees what does not fit. Nil denies all questions. With AskLater a call that was parked
-	// asks all the same: [Service.Questions] and [Service.Answer] are for that.
+	// Ask asks the caller's user the plugin's questions, and waits for the answers:
+	// see host.Call. It is not called after Call has returned. It returns ErrAskAgain
+	// if the caller ends the call, and repeats it with the answers. Answers are
+	// checked with CheckAnswer before the plugin sees them. Nil denies all questions.
+	// With AskLater a parked call may ask too: see [Session.Questions] and
+	// [Session.Answer].
 	Ask      func(ctx context.Context, q abi.Questions) (abi.Answers, error)
 	AskLater bool
 
@@ -61,20 +60,20 @@ type Request struct {
 	Progress       func(Progress)
 }
 
-// Progress is how far a call says it is.
+// Progress is a progress report of a call.
 type Progress = host.Progress
 
-// Args are arguments that were read strictly: a JSON object in UTF-8 without
-// repeated names. What gets them does not read them again to check that.
+// Args are arguments that were parsed strictly: a JSON object in UTF-8 without
+// repeated names. They are not validated again.
 type Args = strictjson.Object
 
-// ParseArgs reads arguments strictly. It keeps args, which must not change.
+// ParseArgs parses arguments strictly. It keeps args, which must not change.
 func ParseArgs(args []byte) (Args, error) { return strictjson.Parse(args) }
 
 var noArgs, _ = ParseArgs([]byte("{}"))
 
-// parseArgs returns the arguments of a call of a tool, which may have been read
-// already. The error is for the agent.
+// parseArgs returns the arguments of a call, which may have been parsed already.
+// The error is for the agent.
 func parseArgs(tool string, parsed Args, raw json.RawMessage) (Args, error) {
 	size := max(len(raw), len(parsed.Raw()))
 	switch {
@@ -93,22 +92,22 @@ func parseArgs(tool string, parsed Args, raw json.RawMessage) (Args, error) {
 	return parsed, err
 }
 
-// Call runs a tool, one of a plugin or one of the agent's own, and waits for
-// it. A tool that may be parked (see [RunsConfig.Park]) is not waited for longer
-// than that says: then it goes on as a background run of the session, and the
-// value of the result is {"type":"background","task_id":…} with what an agent
-// has to know. Nothing is written to req's Stdout, Stderr and Progress after
-// Call has returned.
+// Call runs a tool of a plugin or of the agent, and waits for it. A call that may
+// be parked (see [RunsConfig.Park]) continues as a background run of the session
+// after the time limit for parking. Then the value of the result is
+// {"type":"background","task_id":…} with advice for the agent. Nothing is written
+// to req's Stdout, Stderr and Progress after Call has returned.
 //
-// The Result is what the agent is to see, valid in every case. The error is
-// nil unless there was no result of the tool: it matches [plugins.ErrNoTool],
-// [ErrApproval], one of the reasons of package host, or a context error.
-// Arguments that do not fit are a tool error, so that a model can mend them.
+// The Result is for the agent, and valid in every case. The error is nil if the
+// tool gave a result. Otherwise it matches [plugins.ErrNoTool], [ErrApproval], an
+// error of package host, or a context error. Arguments that do not fit are a tool
+// error, so that a model can correct them.
 func (s *Service) Call(ctx context.Context, req Request) (abi.Result, error) {
 	var err error
 	if req.Parsed, err = parseArgs(req.Tool, req.Parsed, req.Args); err != nil {
 		return explain(err)
 	}
+
 	req.Args = req.Parsed.Raw()
 	if len(req.Locale) > MaxLocale {
 		return explain(&background.FieldError{Field: "locale", Problem: fmt.Sprintf("longer than %d bytes", MaxLocale)})
@@ -118,17 +117,18 @@ func (s *Service) Call(ctx context.Context, req Request) (abi.Result, error) {
 	}
 	for {
 		r, err := s.callPlugin(ctx, req)
-		if !errors.Is(err, plugins.ErrReplaced) { // else nothing has run, and there is another one
+		if !errors.Is(err, plugins.ErrReplaced) { // replaced before it ran: call the new plugin
 			return r, err
 		}
 	}
 }
 
-// callPlugin makes all checks before a call of a plugin's tool, and the call.
+// callPlugin checks and makes a call of a plugin's tool.
 func (s *Service) callPlugin(ctx context.Context, req Request) (abi.Result, error) {
 	if s.closed.Load() {
 		return explain(errShutdown)
 	}
+
 	tool, err := s.registry.Lookup(req.Tool)
 	if err != nil {
 		return explain(err)
@@ -142,6 +142,7 @@ func (s *Service) callPlugin(ctx context.Context, req Request) (abi.Result, erro
 	if err := s.approve(ctx, tool, Approval{Session: req.Session, Args: req.Args}); err != nil {
 		return explain(err)
 	}
+
 	id, err := uuid.NewRandom()
 	if err != nil {
 		return explain(err)
@@ -155,11 +156,12 @@ func (s *Service) callPlugin(ctx context.Context, req Request) (abi.Result, erro
 	if budget, ok := s.rules.budget(tool, limits, req); ok {
 		return s.callParking(ctx, tool, call, budget, req)
 	}
+
 	return s.run(ctx, tool, call)
 }
 
-// admit is the one set of checks before a plugin's tool runs, at every door,
-// but for a person's approval.
+// admit makes the checks that every transport needs before a plugin's tool runs,
+// except for a person's approval.
 func (s *Service) admit(tool *plugins.Tool, args Args) error {
 	if problems := tool.CheckObject(args); len(problems) > 0 {
 		return &ArgsError{tool.Name, problems}
@@ -170,8 +172,8 @@ func (s *Service) admit(tool *plugins.Tool, args Args) error {
 	return nil
 }
 
-// approve asks a person, if the tool wants that. It comes last: nobody is asked
-// about a call that would be refused anyway.
+// approve asks a person for approval if the tool requires it. It is the last check:
+// nobody is asked about a call that would be refused anyway.
 func (s *Service) approve(ctx context.Context, tool *plugins.Tool, a Approval) error {
 	if tool.Tool.Approval != abi.ApprovalRequired {
 		return nil
@@ -186,7 +188,7 @@ func (s *Service) approve(ctx context.Context, tool *plugins.Tool, a Approval) e
 	return nil
 }
 
-// run runs an admitted tool and checks what it answers.
+// run runs an admitted tool and checks its result.
 func (s *Service) run(ctx context.Context, tool *plugins.Tool, call host.Call) (abi.Result, error) {
 	call.Ask = checkedAsk(call.Ask)
 	r, err := tool.Call(ctx, call)

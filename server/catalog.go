@@ -43,6 +43,7 @@ func newPlugin(p *plugins.Plugin) wire.Plugin {
 			Approval: t.Tool.Approval, Hints: t.Tool.Hints, Annotations: Annotate(t),
 		})
 	}
+
 	return out
 }
 

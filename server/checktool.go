@@ -91,6 +91,7 @@ func check(ctx context.Context, s *Service, req Request) (any, error) {
 	if in.ID != "" {
 		ids = append(ids, in.ID)
 	}
+
 	switch {
 	case in.List || len(ids) == 0:
 		runs, err := s.runs.Overview(ctx, v.name, background.OverviewRequest{ActiveOnly: in.Finished != nil && !*in.Finished})
@@ -110,6 +111,7 @@ func check(ctx context.Context, s *Service, req Request) (any, error) {
 	if in.MaxChars != nil {
 		r.MaxChars = int(max(0, min(*in.MaxChars, background.MaxChars)))
 	}
+
 	return v.checkRuns(ctx, r)
 }
 
@@ -121,10 +123,12 @@ func (v Session) checkRuns(ctx context.Context, r background.CheckRequest) (any,
 	wanted, several, shortened := r.MaxChars, len(r.IDs) > 1, r.Wait > background.MaxWait
 
 	r.MaxPayload = -1
+
 	for room := portion(len(r.IDs)); ; room /= 2 {
 		if r.MaxChars = min(wanted, room); r.MaxChars == 0 {
 			r.MaxChars = -1 // no output
 		}
+
 		checked, err := v.check(ctx, r)
 		if err != nil {
 			return nil, err
@@ -143,6 +147,7 @@ func (v Session) checkRuns(ctx context.Context, r background.CheckRequest) (any,
 				return nil, err
 			}
 		}
+
 		if checked.Missing != nil {
 			answer.Missing = notFound(checked.Missing)
 		}
@@ -151,6 +156,7 @@ func (v Session) checkRuns(ctx context.Context, r background.CheckRequest) (any,
 		if !several {
 			shown = answer.Tasks[0]
 		}
+
 		data, err := encode(shown)
 		if err != nil || utf8.RuneCount(data) <= maxAnswer || room < minRoom {
 			return data, err
@@ -174,6 +180,7 @@ func (v Session) fit(ctx context.Context, r background.Report, room int, several
 		}
 		out.excerpt = cut(&out.Result, &out.Content, min(room, maxInline))
 	}
+
 	if !r.Done {
 		out.Awaited = v.service.asked.messages(r.TaskID, room)
 	}
@@ -187,6 +194,7 @@ func (v Session) fit(ctx context.Context, r background.Report, room int, several
 	if r.Error != nil {
 		out.Error = &engine.RunError{Kind: r.Error.Kind, Message: clip(r.Error.Message, room)}
 	}
+
 	out.Summary = clip(r.Summary, room)
 
 	switch {
@@ -197,5 +205,6 @@ func (v Session) fit(ctx context.Context, r background.Report, room int, several
 	case several && out.ResultBytes > 0 && out.ResultBytes <= maxInline:
 		out.Next = "check this task alone for the whole result"
 	}
+
 	return out, nil
 }

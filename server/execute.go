@@ -22,6 +22,7 @@ func (x executor) execute(ctx context.Context, run background.Run, sink *backgro
 	if err != nil {
 		return background.Outcome{}, err
 	}
+
 	for {
 		tool, err := x.tool(run)
 		if err != nil {
@@ -36,6 +37,7 @@ func (x executor) execute(ctx context.Context, run background.Run, sink *backgro
 		if errors.Is(err, plugins.ErrReplaced) { // nothing has run
 			continue
 		}
+
 		return outcome(ctx, r, err)
 	}
 }
@@ -79,6 +81,7 @@ func (x executor) readmit(ctx context.Context, run background.Run) error {
 	case !tool.Tool.Hints.SupportsBackground:
 		err = refuse("%s does not support background runs", run.Tool)
 	}
+
 	if err == nil {
 		err = x.admit(tool, run)
 	}
@@ -92,6 +95,7 @@ func (x executor) readmit(ctx context.Context, run background.Run) error {
 	case again:
 		return rejected(background.KindOrphaned, "The host went down, and the run is not run again: ", err)
 	}
+
 	return rejected(background.KindRejected, "", err)
 }
 
@@ -182,6 +186,7 @@ func (x executor) withSink(call host.Call, sink *background.Sink) host.Call {
 		case err != nil:
 			x.service.log.Warn("checkpoint not stored", "call", call.ID, "session", call.Session, "error", err)
 		}
+
 		return err
 	}}
 	return call
@@ -202,12 +207,14 @@ func outcome(ctx context.Context, r abi.Result, err error) (background.Outcome, 
 		out.Result = r.Value
 		return out, nil
 	}
+
 	if r.Limit == abi.LimitTime {
 		<-ctx.Done() // the run's own deadline, which is now
 	}
 	if err != nil && ctx.Err() != nil {
 		return out, err // the manager knows why it ended the run
 	}
+
 	return out, &background.Error{Kind: errorKind(r, err), Message: r.Error, Err: err}
 }
 

@@ -78,6 +78,7 @@ func newRules(cfg Config) rules {
 	default:
 		r.parkAfter = max(0, min(DefaultParkAfter, r.most.Background-ParkedTime))
 	}
+
 	return r
 }
 

@@ -76,6 +76,7 @@ func (s *Service) callParking(ctx context.Context, tool *plugins.Tool, call host
 	if err != nil {
 		return explain(err)
 	}
+
 	call.Policy.Timeout = b.deadline
 	live := &live{call: call, gone: make(chan struct{})}
 	if asked.AskLater {
@@ -83,6 +84,7 @@ func (s *Service) callParking(ctx context.Context, tool *plugins.Tool, call host
 			return s.asked.ask(ctx, call.Session, run, round, q)
 		}
 	}
+
 	defer live.detach()
 
 	var r abi.Result
@@ -122,6 +124,7 @@ func (s *Service) callParking(ctx context.Context, tool *plugins.Tool, call host
 	case r.Limit == abi.LimitTime: // two clocks ended, and either may have been seen first
 		r.Error = outOfTime(b.deadline, rerr).Error()
 	}
+
 	return r, rerr
 }
 
@@ -218,15 +221,18 @@ func (l *live) into(call host.Call) host.Call {
 	call.Stdout = tee{l, call.Stdout, l.call.Stdout}
 	call.Stderr = tee{l, call.Stderr, l.call.Stderr}
 	call.Admitted = l.placed
+
 	if sink := call.Progress; l.call.Progress != nil {
 		call.Progress = func(p host.Progress) {
 			sink(p)
 			l.attached(func() { l.call.Progress(p) })
 		}
 	}
+
 	if l.call.Ask != nil {
 		call.Ask = l.ask
 	}
+
 	return call
 }
 
@@ -246,9 +252,11 @@ func (l *live) ask(ctx context.Context, q abi.Questions) (abi.Answers, error) {
 		return abi.Answers{}, ctx.Err()
 	case <-l.gone:
 	}
+
 	if l.later == nil || l.run == "" {
 		return abi.Answers{}, fmt.Errorf("%w: the call continues in the background, where nobody can be asked", host.ErrDenied)
 	}
+
 	l.round++
 	return l.later(ctx, l.run, l.round, q)
 }

@@ -11,20 +11,19 @@ import (
 	"github.com/toolhost/toolhost/host"
 )
 
-// questions are those that running background runs wait for. They are in
-// memory, as the work that waits is: a run that is started again asks again.
-// The zero value is empty.
+// questions are the open questions of running background runs. They are in memory
+// only: a run that starts again asks again. The zero value is empty.
 type questions struct {
 	mu       sync.Mutex
 	waiting  map[string]*waiting // by run
 	watchers map[*watcher]bool
 }
 
-// watcher is who is to know when one of some runs asks.
+// watcher waits until one of its runs asks its user something.
 type watcher struct {
 	session string
 	runs    []string
-	asked   chan struct{} // closed then
+	asked   chan struct{} // closed when one asks
 }
 
 // waiting is a run that waits for answers.
@@ -35,29 +34,32 @@ type waiting struct {
 	done    chan struct{} // closed when nothing is open
 }
 
-// ask puts questions of a run, and waits until all are answered. The round sets
-// them apart from others the run asked under the same keys: a key is never used
-// twice in the life of a run.
+// ask asks questions of a run, and waits until all are answered. The round makes
+// their keys unique in the life of the run, which may use a key again.
 func (q *questions) ask(ctx context.Context, session, run string, round int, asked abi.Questions) (abi.Answers, error) {
 	w := &waiting{session: session, open: map[string]abi.Question{}, given: map[string]abi.Answer{}, done: make(chan struct{})}
 	unique := func(key string) string { return fmt.Sprintf("%s.%d", key, round) }
 	for key, question := range asked.Questions {
 		w.open[unique(key)] = question
 	}
+
 	q.mu.Lock()
-	if q.waiting[run] != nil { // a guest has one thread, so that this does not happen
+	if q.waiting[run] != nil { // cannot happen: a guest has one thread
 		q.mu.Unlock()
-		return abi.Answers{}, fmt.Errorf("%w: the run waits for answers already", host.ErrDenied)
+		return abi.Answers{}, fmt.Errorf("%w: the run already waits for answers", host.ErrDenied)
 	}
+
 	if q.waiting == nil {
 		q.waiting = map[string]*waiting{}
 	}
+
 	q.waiting[run] = w
 	for watcher := range q.watchers {
 		if q.asks(watcher, run) {
-			q.tell(watcher)
+			q.notify(watcher)
 		}
 	}
+
 	q.mu.Unlock()
 	defer func() {
 		q.mu.Lock()
@@ -97,6 +99,7 @@ func (q *questions) any() bool {
 func (q *questions) answer(run string, checked map[string]abi.Question, answers map[string]abi.Answer) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+
 	w := q.waiting[run]
 	if w == nil || len(w.open) == 0 {
 		return
@@ -109,24 +112,28 @@ func (q *questions) answer(run string, checked map[string]abi.Question, answers 
 			delete(w.open, key)
 		}
 	}
+
 	if len(w.open) == 0 {
 		close(w.done)
 	}
 }
 
-// watch returns a channel that is closed as soon as one of the runs of the session
-// waits for its user, and what ends that.
+// watch returns a channel that is closed as soon as one of the session's runs asks
+// its user something, and a function that stops watching.
 func (q *questions) watch(session string, runs []string) (asked <-chan struct{}, end func()) {
 	w := &watcher{session, runs, make(chan struct{})}
 	q.mu.Lock()
 	defer q.mu.Unlock()
+
 	if q.watchers == nil {
 		q.watchers = map[*watcher]bool{}
 	}
+
 	q.watchers[w] = true
 	if slices.ContainsFunc(runs, func(run string) bool { return q.asks(w, run) }) {
-		q.tell(w)
+		q.notify(w)
 	}
+
 	return w.asked, func() {
 		q.mu.Lock()
 		defer q.mu.Unlock()
@@ -134,14 +141,15 @@ func (q *questions) watch(session string, runs []string) (asked <-chan struct{},
 	}
 }
 
-// asks reports whether a run is one the watcher is for, and asks. q is locked.
+// asks reports whether the watcher waits for a run that has open questions. The
+// caller holds q.mu.
 func (q *questions) asks(w *watcher, run string) bool {
 	asking := q.waiting[run]
 	return asking != nil && len(asking.open) > 0 && asking.session == w.session && slices.Contains(w.runs, run)
 }
 
-// tell tells a watcher, once. q is locked.
-func (q *questions) tell(w *watcher) {
+// notify notifies a watcher, once. The caller holds q.mu.
+func (q *questions) notify(w *watcher) {
 	delete(q.watchers, w)
 	close(w.asked)
 }

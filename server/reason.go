@@ -84,6 +84,7 @@ func ReasonOf(err error) Reason {
 		if !errors.Is(err, s.err) {
 			continue
 		}
+
 		r := Reason{Code: s.code, Text: s.text}
 		if r.Text == "" {
 			r.Text = textOf(err)
@@ -93,6 +94,7 @@ func ReasonOf(err error) Reason {
 		}
 		return r
 	}
+
 	return Reason{Code: wire.CodeInternal, Text: abi.InternalMessage}
 }
 
@@ -145,6 +147,7 @@ func explain(err error) (abi.Result, error) {
 	case wire.CodeUnsupported, wire.CodeLimit, wire.CodeConflict:
 		err = nil
 	}
+
 	return toolError("%s", r.Text), err
 }
 

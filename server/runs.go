@@ -90,6 +90,7 @@ func (s *Service) openRuns(ctx context.Context) (err error) {
 		}
 		s.had.Store(left)
 	}
+
 	s.runs, err = background.New(context.WithoutCancel(ctx), cfg)
 	return err
 }

@@ -1,13 +1,13 @@
-// Package server joins plugins and background runs into the one Service that
-// every door shares: the command line, MCP, HTTP and programs that embed it.
+// Package server joins plugins and background runs into one [Service]. All
+// transports share it: the command line, MCP, HTTP and programs that embed it.
 //
-// A tool is called now ([Service.Call]) or spawned as a background run, which
-// the agent itself does with three more tools: spawn_background,
-// check_background and stop_background. A call that takes long becomes a
-// background run too, and a schedule starts one when it is due. Whatever the
-// door, the same checks stand before a tool: it exists, its arguments fit its
-// schema, the operator granted what it needs, a person agreed if it asks for
-// that, and there is room.
+// A tool is called ([Service.Call]) or spawned as a background run
+// ([Session.Spawn]). An agent spawns, checks and stops runs with three tools of
+// its own: spawn_background, check_background and stop_background. A call that
+// takes long becomes a background run too, and a schedule starts one when it is
+// due. Every transport makes the same checks before a tool runs: the tool exists,
+// its arguments fit its schema, the operator granted what it needs, a person
+// approved it if it requires that, and a slot is free.
 package server
 
 import (
@@ -27,8 +27,8 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// Config configures a Service. Only Folders has to be set for there to be any
-// tool; what is left zero has its default, and nothing is granted.
+// Config configures a Service. Without Folders it has no plugins. Every other zero
+// field has its default, and nothing is granted by default.
 type Config struct {
 	Folders   []plugins.Folder
 	Grants    map[string]plugins.Grant // by plugin name
@@ -61,13 +61,13 @@ type Config struct {
 	// closed, so that no call has to wait for it: see
 	// plugins.Registry.CompileAhead.
 	CompileAhead bool
-	// OnReload is told what a reload has changed, if it has changed anything or
-	// met a new problem. Calls do not overlap. It must not call [Service.Reload]
-	// or [Service.Close]. Nil leaves it to Logger.
+	// OnReload is called after a reload that changed something or found a new
+	// problem. Calls do not overlap. It must not call [Service.Reload] or
+	// [Service.Close]. If it is nil, problems are logged.
 	OnReload func(c plugins.Changes)
 
-	// Host says how much memory all calls may have together, how many direct calls
-	// run at a time, what is kept warm and how much of CacheDir is used. An
+	// Host limits the memory of all calls together, the direct calls that run at a
+	// time, the instances that are kept warm and the size of CacheDir. An
 	// empty CacheDir there is this Config's, and a nil Logger too.
 	Host host.Config
 
@@ -76,14 +76,14 @@ type Config struct {
 	// A run that was approved is not asked about again when it is started
 	// later, or once more after the host went down. Nil refuses each such call.
 	Approve func(ctx context.Context, a Approval) error
-	// Logger gets what operators should know. Nil discards.
+	// Logger gets messages for operators. Nil discards them.
 	Logger *slog.Logger
 
 	grace time.Duration // background.Config.Grace; tests shorten it
 }
 
-// Approval is a call that a person has to agree to. Its arguments are whole:
-// there may be secrets in them.
+// Approval is a call that a person has to approve. Its arguments are complete and
+// may contain secrets.
 type Approval struct {
 	Session, Tool string
 	Args          json.RawMessage
@@ -106,11 +106,11 @@ type Service struct {
 	closed   atomic.Bool
 	step     atomic.Pointer[string] // what Close waits for
 	asked    questions
-	agent    []*agentTool // spawn, check and stop, whether they are told to models or not
-	had      atomic.Bool  // there are or were runs or schedules: see offered
+	agent    []*agentTool // spawn, check and stop, whether models see them or not
+	had      atomic.Bool  // whether a run or schedule ever existed: see offered
 
 	changed  signals
-	telling  sync.Mutex // what a reload has changed
+	reports  sync.Mutex // makes calls of Config.OnReload take turns
 	watching sync.WaitGroup
 	unwatch  context.CancelFunc
 }
@@ -119,8 +119,8 @@ type Service struct {
 // is a problem (see [Service.Problems]), not an error. Close the Service when
 // done.
 //
-// With Config.DataDir, runs that were there when an earlier process ended go on
-// where their tools allow it: see [background.Config]'s Readmit.
+// With Config.DataDir, runs that an earlier process left continue if their tools
+// allow it: see [background.Config]'s Readmit.
 func Open(ctx context.Context, cfg Config) (*Service, error) {
 	s := &Service{cfg: cfg, rules: newRules(cfg), log: cfg.Logger, unwatch: func() {}}
 	if s.log == nil {
@@ -138,11 +138,13 @@ func (s *Service) open(ctx context.Context) (err error) {
 	if err := cfg.Runs.check(s.rules.most.Background); err != nil {
 		return err
 	}
+
 	cfg.Host.CacheDir = cmp.Or(cfg.Host.CacheDir, cfg.CacheDir)
 	cfg.Host.Logger = cmp.Or(cfg.Host.Logger, cfg.Logger)
 	if s.host, err = host.New(ctx, cfg.Host); err != nil {
 		return err
 	}
+
 	s.registry, err = plugins.Open(ctx, s.host, plugins.Config{
 		Folders: cfg.Folders, Grants: cfg.Grants, Reserved: agentNames, CacheDir: cfg.CacheDir, Interpret: cfg.Interpret, PinDir: cfg.PinDir,
 	})
@@ -155,6 +157,7 @@ func (s *Service) open(ctx context.Context) (err error) {
 	if err := s.openRuns(ctx); err != nil { // it starts what an earlier process left
 		return err
 	}
+
 	ctx, s.unwatch = context.WithCancel(context.WithoutCancel(ctx))
 	if s.cfg.Watch {
 		s.watch(ctx)
@@ -162,15 +165,16 @@ func (s *Service) open(ctx context.Context) (err error) {
 	if s.cfg.CompileAhead {
 		s.watching.Go(func() { s.registry.CompileAhead(ctx) })
 	}
+
 	return nil
 }
 
 // Closed reports whether Close was called.
 func (s *Service) Closed() bool { return s.closed.Load() }
 
-// Close refuses new calls and runs, waits for those that are active until ctx
-// is done, then ends them, and frees everything. [Service.WaitsFor] says how far
-// it is.
+// Close refuses new calls and runs, and waits for active ones until ctx is done.
+// Then it interrupts them and frees everything. [Service.WaitsFor] describes its
+// progress.
 func (s *Service) Close(ctx context.Context) error {
 	s.closed.Store(true)
 	s.unwatch()
@@ -186,18 +190,22 @@ func (s *Service) Close(ctx context.Context) error {
 		s.waits("runs and calls")
 		errs = append(errs, s.runs.Close(ctx))
 	}
+
 	if s.storage != nil {
 		s.waits("the database")
 		errs = append(errs, s.storage.Close())
 	}
+
 	if s.host != nil {
 		s.waits("calls and compilations")
 		errs = append(errs, s.host.Close(ctx)) // no call runs any more
 	}
+
 	if s.registry != nil {
 		s.waits("the plugins")
 		errs = append(errs, s.registry.Close(ctx))
 	}
+
 	s.waits("")
 	return errors.Join(errs...)
 }
@@ -207,13 +215,15 @@ func (s *Service) waits(what string) { s.step.Store(&what) }
 // maxUnfinished is how many runs WaitsFor names.
 const maxUnfinished = 5
 
-// WaitsFor says in a line what [Service.Close] waits for: which part of the
-// service, and which runs and calls have not ended; "" if it does not wait.
+// WaitsFor describes in a line what [Service.Close] waits for: the part of the
+// service, and the runs and calls that have not ended. It is empty while Close is
+// not waiting.
 func (s *Service) WaitsFor() string {
 	step := s.step.Load()
 	if step == nil || *step == "" {
 		return ""
 	}
+
 	text := *step
 	if s.runs == nil {
 		return text
@@ -221,18 +231,17 @@ func (s *Service) WaitsFor() string {
 
 	left := s.runs.Unfinished()
 	for i, run := range left[:min(len(left), maxUnfinished)] {
-		separator := ", "
-		if i == 0 {
-			separator = ": "
-		}
+		separator := [...]string{": ", ", "}[min(i, 1)]
 		text += fmt.Sprintf("%s%s of %s, since %s", separator, run.ID, run.Tool, run.CreatedAt.Format(time.TimeOnly))
 	}
+
 	if more := len(left) - maxUnfinished; more > 0 {
 		text += fmt.Sprintf(", and %d more", more)
 	}
 	if n := s.host.Stats().Running; n > 0 {
 		text += fmt.Sprintf(" (%d calls of plugins run)", n)
 	}
+
 	return text
 }
 
@@ -243,7 +252,7 @@ type Stats struct {
 	Storage StorageStats     `json:"storage"`
 }
 
-// Stats returns what runs and calls are doing and did, and what they take.
+// Stats returns figures of runs, calls and storage.
 func (s *Service) Stats() Stats {
 	stats := Stats{Runs: s.runs.Stats(), Host: s.host.Stats()}
 	if s.storage != nil {
@@ -252,8 +261,8 @@ func (s *Service) Stats() Stats {
 	return stats
 }
 
-// Plugins returns the loaded plugins. This and similar methods return the state
-// of the moment: a reload may change it.
+// Plugins returns the loaded plugins. A reload may change this and the answers of
+// the methods below.
 func (s *Service) Plugins() []*plugins.Plugin { return s.registry.Plugins() }
 
 // Tools returns the plugins' tools, sorted by name, including those whose plugin

@@ -114,6 +114,7 @@ func (v Session) Runs(ctx context.Context, q RunQuery) ([]wire.Run, error) {
 	if query.Session = v.name; v.all {
 		query.Session = q.Session
 	}
+
 	found, err := v.service.runs.List(ctx, query)
 	if err != nil {
 		return nil, err
@@ -123,6 +124,7 @@ func (v Session) Runs(ctx context.Context, q RunQuery) ([]wire.Run, error) {
 	for i, r := range found {
 		runs[i] = newRun(r, now)
 	}
+
 	return runs, nil
 }
 
@@ -158,6 +160,7 @@ func (v Session) Check(ctx context.Context, r CheckRequest) (wire.Runs, error) {
 	if checked.Missing != nil {
 		out.Missing = checked.Missing.IDs
 	}
+
 	for i, report := range checked.Reports {
 		record := checked.Runs[i]
 		out.Runs = append(out.Runs, newRun(record, time.Now()))
@@ -166,12 +169,14 @@ func (v Session) Check(ctx context.Context, r CheckRequest) (wire.Runs, error) {
 		if err != nil {
 			return wire.Runs{}, err
 		}
+
 		run.Args = background.Redact(args)
 		if record.Status.Terminal() {
 			if err := v.fill(ctx, run, keep); err != nil {
 				return wire.Runs{}, err
 			}
 		}
+
 		run.WaitedSeconds = report.WaitedSeconds
 		if r.MaxChars > 0 {
 			run.Output = newExcerpt(report.Output)
@@ -180,6 +185,7 @@ func (v Session) Check(ctx context.Context, r CheckRequest) (wire.Runs, error) {
 			run.Questions = v.service.asked.open(run.TaskID)
 		}
 	}
+
 	return out, nil
 }
 
@@ -190,16 +196,17 @@ func (v Session) fill(ctx context.Context, run *wire.Run, keep func(size int) bo
 	if err != nil {
 		return err
 	}
+	content, err := v.part(ctx, run.TaskID, background.PartContent)
+	if err != nil {
+		return err
+	}
+
 	if keep(len(result)) {
 		run.Result = result
 	} else {
 		run.ResultBytes = len(result)
 	}
 
-	content, err := v.part(ctx, run.TaskID, background.PartContent)
-	if err != nil {
-		return err
-	}
 	if keep(len(content)) {
 		run.Content = blocks(content)
 	} else {
@@ -278,10 +285,12 @@ func (v Session) Notices(ctx context.Context, limit int) (wire.Notices, error) {
 	if limit > 0 {
 		shown = pending[:min(limit, len(pending))]
 	}
+
 	out := wire.Notices{Notices: make([]wire.Notice, len(shown)), More: len(pending) - len(shown)}
 	for i, n := range shown {
 		out.Notices[i] = newNotice(n)
 	}
+
 	out.Text = background.RenderNotices(shown, out.More, textMore)
 	return out, nil
 }
@@ -293,14 +302,7 @@ func (v Session) Acknowledge(ctx context.Context, ids []string) error {
 
 // Schedules returns schedules, the newest first, without their arguments.
 func (v Session) Schedules(ctx context.Context) ([]wire.Schedule, error) {
-	var found []background.Schedule
-	var err error
-	if v.all {
-		found, err = v.service.runs.Schedules(ctx, "")
-	} else {
-		found, err = v.service.runs.Schedules(ctx, v.name)
-	}
-
+	found, err := v.service.runs.Schedules(ctx, v.name) // no name: all sessions
 	out := make([]wire.Schedule, len(found))
 	for i, s := range found {
 		out[i] = newSchedule(s)
@@ -338,8 +340,8 @@ func (v Session) Snapshot(ctx context.Context) (string, error) {
 	return v.service.runs.Snapshot(ctx, v.name)
 }
 
-// End says that the session is over: its parked calls are stopped, or all its
-// runs, as [RunsConfig.EndSession] says.
+// End ends the session: it stops the session's parked calls, or all its runs, as
+// [RunsConfig.EndSession] says.
 func (v Session) End(ctx context.Context) error {
 	return v.service.runs.EndSession(ctx, v.name)
 }

@@ -56,6 +56,7 @@ func (v Session) Spawn(ctx context.Context, req SpawnRequest) (wire.Run, error) 
 	if err != nil {
 		return wire.Run{}, err
 	}
+
 	run := newRun(r.Run, time.Now())
 	run.Args, run.Reused = background.Redact(r.Args), r.Reused
 	return run, nil
@@ -112,6 +113,7 @@ func (v Session) prepareNow(req SpawnRequest) (tool *plugins.Tool, checked backg
 	if tool, err = v.service.target(name); err != nil {
 		return nil, checked, err
 	}
+
 	timeout, err := v.service.rules.deadline(req.Timeout, tool.Tool)
 	if err != nil {
 		return nil, checked, err
@@ -137,6 +139,7 @@ func (v Session) prepareNow(req SpawnRequest) (tool *plugins.Tool, checked backg
 	if public, secret := tool.PublicArgs(args.Raw()); secret {
 		checked.Stored = public
 	}
+
 	return tool, checked, nil
 }
 
@@ -150,6 +153,7 @@ func (v Session) prepareSchedule(req ScheduleRequest) (tool *plugins.Tool, check
 	case run.IdempotencyKey != "":
 		return nil, checked, &background.FieldError{Field: "idempotency_key", Problem: "not allowed for a schedule"}
 	}
+
 	return tool, background.ScheduleRequest{
 		Tool: run.Tool, Version: run.Version, Args: run.Args, Title: run.Title, Silent: run.Silent, Timeout: run.Timeout, By: run.By,
 		Cron: req.Cron, At: req.At, Timezone: req.Timezone, Overlap: background.Overlap(req.Overlap),

@@ -64,6 +64,7 @@ func (w when) parse() (req ScheduleRequest, err error) {
 			return req, &background.FieldError{Field: "scheduled_at", Problem: fmt.Sprintf("must be RFC 3339, such as 2026-01-02T15:04:05Z, and is %.60q", at)}
 		}
 	}
+
 	return req, nil
 }
 
@@ -106,6 +107,7 @@ func spawnLater(ctx context.Context, v Session, run SpawnRequest, w when, dryRun
 	if strings.TrimSpace(run.Tool) == "" {
 		return nil, &background.FieldError{Field: "tool", Problem: "required"}
 	}
+
 	req, err := w.parse()
 	if err != nil {
 		return nil, err

@@ -68,6 +68,7 @@ func stopSchedule(ctx context.Context, v Session, id string, dryRun bool) (any, 
 	if schedule.Enabled {
 		answer.Status = "enabled"
 	}
+
 	return answer, err
 }
 
