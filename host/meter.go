@@ -62,6 +62,16 @@ func (m *meter) refill(counter int64) int64 {
 	return counter
 }
 
+// resume continues from a snapshot. Each call pays for what led to it.
+func (m *meter) resume(s *instance.Snapshot) error {
+	left, err := m.fuel.Charge(0, s.Fuel)
+	m.counter.Set(uint64(left))
+	if err != nil {
+		return &instance.Stop{Reason: m.exhausted(err)}
+	}
+	return nil
+}
+
 // finish ends a call that used more than its budget since its last check.
 func (m *meter) finish() error {
 	if err := m.fuel.Finish(m.left()); err != nil {

@@ -104,7 +104,7 @@ func (c *call) ready() error {
 	})
 	c.serve(in)
 	if s != nil {
-		err = c.resume(s)
+		err = c.meter.resume(s)
 	} else {
 		err = c.startUp()
 	}
@@ -169,16 +169,6 @@ func (c *call) instantiate(s *instance.Snapshot) (in *instance.Instance, err err
 func (c *call) serve(in *instance.Instance) {
 	in.Guest.(*environment).call = c
 	c.instance, c.meter.counter = in, in.Counter
-}
-
-// resume continues from a snapshot. Each call pays for what led to it.
-func (c *call) resume(s *instance.Snapshot) error {
-	left, err := c.meter.fuel.Charge(0, s.Fuel)
-	c.meter.counter.Set(uint64(left))
-	if err != nil {
-		return &instance.Stop{Reason: c.meter.exhausted(err)}
-	}
-	return nil
 }
 
 // startUp runs what a module does before its first call.
