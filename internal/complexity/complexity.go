@@ -104,7 +104,7 @@ func Check(m *wasmbin.Module) error {
 }
 
 // check compares the counts of a function with the bounds. What the largest
-// functions of real programs have is in docs/operating.md.
+// functions of real programs have is in docs/complexity.md.
 func (f *counts) check(globals uint64) *Error {
 	for _, b := range [...]struct {
 		what        string
