@@ -28,7 +28,7 @@ type kind struct {
 type schema = map[string]any
 
 var (
-	text   = kind{schema: schema{"type": "string"}, read: erase(readText)}
+	text   = kind{schema: schema{"type": "string"}, read: func(value any) (any, error) { return readText(value) }}
 	folder = kind{schema: text.schema, read: text.read, paths: []string{}}
 	flag   = kind{schema: schema{"type": "boolean"}, read: readFlag, parse: parseWith(strconv.ParseBool)}
 
@@ -199,10 +199,6 @@ func readText(value any) (string, error) {
 		return text, nil
 	}
 	return "", errors.New("expected a text: put it in quotes")
-}
-
-func erase[T any](read func(any) (T, error)) func(any) (any, error) {
-	return func(value any) (any, error) { return read(value) }
 }
 
 // listOf reads a list of items.

@@ -26,29 +26,24 @@ const (
 // folder. It refuses links, because it does not check who can change their targets.
 func Folder(name string) error {
 	info, err := os.Lstat(filepath.Clean(name)) // a slash at the end would follow a link
-	if err != nil {
-		return err
+	if err == nil {
+		err = check(name, info)
 	}
-	if err := check(name, info); err != nil {
-		return err
+	if err == nil && !info.IsDir() {
+		err = &fs.PathError{Op: "open", Path: name, Err: syscall.ENOTDIR}
 	}
-	if !info.IsDir() {
-		return &fs.PathError{Op: "open", Path: name, Err: syscall.ENOTDIR}
-	}
-	return nil
+	return err
 }
 
 // Behind is [Folder] for a name that may be a link. The link itself must belong to this
 // user or root.
 func Behind(name string) error {
 	link, err := os.Lstat(filepath.Clean(name))
+	if err == nil && link.Mode()&fs.ModeSymlink != 0 {
+		err = ownedBy(name, link)
+	}
 	if err != nil {
 		return err
-	}
-	if link.Mode()&fs.ModeSymlink != 0 {
-		if err := ownedBy(name, link); err != nil {
-			return err
-		}
 	}
 
 	real, info, err := target(name)
@@ -71,10 +66,10 @@ func target(name string) (real string, info fs.FileInfo, err error) {
 // Check the folder of the name with [Behind].
 func Opened(file *os.File) error {
 	info, err := file.Stat()
-	if err != nil {
-		return err
+	if err == nil {
+		err = writable(file.Name(), info, review)
 	}
-	if err := writable(file.Name(), info, review); err != nil {
+	if err != nil {
 		return err
 	}
 

@@ -9,9 +9,8 @@ import (
 
 // ownerOf is the user a file belongs to. It is false where that is unknown.
 func ownerOf(info fs.FileInfo) (int, bool) {
-	stat, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return 0, false
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+		return int(stat.Uid), true
 	}
-	return int(stat.Uid), true
+	return 0, false
 }
