@@ -51,6 +51,7 @@ and to check them.`,
 				a.config.checkUse()
 				return a.config.problems.usage()
 			}
+
 			if err := a.load(cmd.Flags()); err != nil {
 				return err
 			}

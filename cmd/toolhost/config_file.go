@@ -143,8 +143,8 @@ func (c *loaded) addFile(kind layerKind, names []string, read func(name string) 
 	}
 
 	name := names[0]
-	var k *koanf.Koanf
 	data, err := read(name)
+	var k *koanf.Koanf
 	if err == nil {
 		k, err = parseConfig(name, data)
 	}
@@ -152,6 +152,7 @@ func (c *loaded) addFile(kind layerKind, names []string, read func(name string) 
 		c.problems = append(c.problems, problem{key: name, text: flat(err)})
 		return false
 	}
+
 	c.add(layer{kind, func(string) string { return name }, k})
 	return true
 }

@@ -185,6 +185,7 @@ func (a *app) open(ctx context.Context, adapt func(*server.Config)) (s *server.S
 	if len(a.config.plugins) == 0 {
 		return nil, nil, &usageError{errors.New("no folder of plugins"), "name one with --plugins, or in plugins of the configuration"}
 	}
+
 	cfg := a.config.server
 	if cfg.CacheDir, err = a.cacheDir(); err != nil {
 		return nil, nil, err

@@ -75,6 +75,7 @@ func (a *app) runServer(ctx context.Context) error {
 		done()
 		return err
 	}
+
 	defer removeSocket(socketPath(a.config.data))()
 
 	signal.Ignore(syscall.SIGPIPE) // the process continues if nobody reads its log any more

@@ -216,6 +216,7 @@ func (c *loaded) addTrusted() bool {
 		trusted = append(trusted, name)
 		texts[name] = data
 	}
+
 	return c.addFile(namedFile, trusted, func(name string) ([]byte, error) { return texts[name], nil })
 }
 
