@@ -120,7 +120,7 @@ func (m *Manager) follow(h engine.Hint) {
 		m.scheduler.look()
 	case engine.HintStop:
 		if t := m.runs.get(h.Run); t != nil {
-			t.requestStop(m.cfg.Grace)
+			t.hintStop(m.cfg.Grace)
 		}
 	}
 }
@@ -143,7 +143,7 @@ func (m *Manager) heartbeat(ctx context.Context) {
 
 	for _, id := range news.Stops {
 		if t := m.runs.get(id); t != nil {
-			t.requestStop(m.cfg.Grace)
+			t.hintStop(m.cfg.Grace)
 		}
 	}
 	for _, id := range news.Strays {

@@ -69,6 +69,34 @@ func TestForceComesBeforeTheRequest(t *testing.T) {
 	<-task.sink.Stopping()
 }
 
+// A hint of the engine that the end of a run was asked for may come before the
+// stop that asked for it goes on: it does not turn a forced stop into a request
+// that the work can give way to.
+func TestForceComesBeforeTheHint(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := hooked(nil)
+		e.after = func(method string) error {
+			if method == "cancel" {
+				time.Sleep(100 * time.Millisecond) // the hint is handled meanwhile
+			}
+			return nil
+		}
+		m := newManager(t, Config{Engine: e, Executor: func(ctx context.Context, _ Run, sink *Sink) (Outcome, error) {
+			<-sink.Stopping()
+			if ctx.Err() != nil {
+				return Outcome{}, ctx.Err()
+			}
+			return Outcome{Result: json.RawMessage(`"gave way"`)}, nil
+		}})
+		id := spawned(t, m, alice, "sleeper")
+		synctest.Wait()
+
+		stopped, err := m.Stop(t.Context(), alice, id, StopRequest{Force: true})
+		require.NoError(t, err)
+		require.True(t, stopped.Stopped, "%+v", stopped)
+	})
+}
+
 func TestStopKeepsWhoAndWhy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(t, Config{})

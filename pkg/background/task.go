@@ -29,6 +29,7 @@ type task struct {
 	ctx      context.Context // nil before the task is launched
 	cancel   context.CancelCauseFunc
 	stopped  bool        // a stop was requested
+	storing  int         // stops of this worker whose request is being stored
 	returned bool        // the work has ended
 	kill     *time.Timer // cancels ctx when the grace period is over
 	checks   recentChecks
@@ -125,6 +126,31 @@ func (t *task) requestStop(grace time.Duration) {
 	}
 	if first {
 		t.sink.RequestStop()
+	}
+}
+
+// storeStop notes that this worker is storing a stop request, until the function
+// it returns is called: until then hints of the engine do not stop the work, as
+// the stop itself may allow a shorter grace period.
+func (t *task) storeStop() (done func()) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.storing++
+
+	return func() {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		t.storing--
+	}
+}
+
+// hintStop requests a stop of which the engine told.
+func (t *task) hintStop(grace time.Duration) {
+	t.mu.Lock()
+	storing := t.storing > 0
+	t.mu.Unlock()
+	if !storing {
+		t.requestStop(grace)
 	}
 }
 

@@ -281,9 +281,11 @@ func (w *worker) lastBeat(ctx context.Context, run engine.Run) engine.Beat {
 func (w *worker) stop(ctx context.Context, id string, c engine.Cancellation, grace time.Duration) (engine.Run, *task, error) {
 	t := w.runs.get(id)
 	if t != nil {
+		defer t.storeStop()()
 		late := time.AfterFunc(maxDelay, func() { t.requestStop(grace) })
 		defer late.Stop()
 	}
+
 	run, err := w.engine.Cancel(context.WithoutCancel(ctx), id, c, canceled(c.At))
 	if err != nil {
 		err = fmt.Errorf("storing the stop of run %s: %w", id, err)
