@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -193,7 +192,7 @@ func TestStartWhoseAnswerIsLost(t *testing.T) {
 		m := newManager(t, Config{Engine: e, Readmit: yes, Logger: logTo(new(testlog.Buffer))})
 		run := wait(t, m, alice, spawn(t, m, alice, "echo").ID)
 		require.Equal(t, StatusSucceeded, run.Status)
-		require.Equal(t, 2, run.Attempt, fmt.Sprint("the first did nothing"))
+		require.Equal(t, 2, run.Attempt, "the first did nothing")
 	})
 }
 

@@ -207,7 +207,7 @@ func (l *Ledger) freeLater(free func()) {
 // awaitFrees waits until what freeLater was given is free.
 func (l *Ledger) awaitFrees() {
 	l.freeing.Lock()
-	l.freeing.Unlock() //nolint:staticcheck // it only waits
+	l.freeing.Unlock() //lint:ignore SA2001 it only waits
 }
 
 // reclaim gives up the warm instance that waits longest, or else the snapshot that
