@@ -290,7 +290,7 @@ func TestCallsWithoutEnd(t *testing.T) {
 		c.send(fmt.Appendf(nil, call, 1001))
 		m := c.next()
 		require.Equal(t, "1001", string(m.ID))
-		require.Contains(t, m.Error.Message, "256 requests wait for an answer")
+		require.Contains(t, m.Error.Message, "256 requests are waiting for an answer")
 		require.Equal(t, 10*time.Second, time.Since(began), "it waited for room")
 		c.send(fmt.Appendf(nil, call, 1002))
 		require.Equal(t, "1002", string(c.next().ID))
