@@ -31,7 +31,7 @@ func (c *Client) Call(ctx context.Context, call wire.Call) (abi.Result, error) {
 
 // Spawn starts a tool as a background run. With an idempotency key a request
 // that got no answer can be repeated: the same key, tool and arguments return
-// the same run. An empty key is none.
+// the same run. "" sends no key.
 func (c *Client) Spawn(ctx context.Context, spawn wire.Spawn, key string) (wire.Run, error) {
 	return do[wire.Run](ctx, c, "POST", "/v1/runs", spawn, wire.KeyHeader, key)
 }

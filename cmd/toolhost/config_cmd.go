@@ -125,8 +125,8 @@ func (c *loaded) set() (out []shown) {
 	return out
 }
 
-// byDefault is the value in force if nobody sets one, as a file would have it;
-// empty if it is none, or depends on others.
+// byDefault returns the default of a setting as a file would write it: empty if
+// there is none, or if it depends on other settings.
 func (s setting) byDefault() any {
 	value := s.builtIn
 	if value == nil || s.key == "data" {

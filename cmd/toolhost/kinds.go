@@ -251,7 +251,7 @@ func readGrant(value any) (g host.Grant, err error) {
 	return g, wrong.err()
 }
 
-// mount is a folder that is granted, as a file has it.
+// mount is a granted folder as a configuration file writes it.
 type mount struct{ dir, path, mode string }
 
 func mountSettings(m *mount) []setting {

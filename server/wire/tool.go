@@ -111,14 +111,3 @@ type FileProblem struct {
 	File  string `json:"file"`
 	Error string `json:"error"`
 }
-
-// Changes is what a reload has changed. Names of tools are those agents see.
-type Changes struct {
-	Added        []string      `json:"added,omitempty"` // plugins
-	Changed      []string      `json:"changed,omitempty"`
-	Removed      []string      `json:"removed,omitempty"`
-	ToolsAdded   []string      `json:"tools_added,omitempty"`
-	ToolsChanged []string      `json:"tools_changed,omitempty"`
-	ToolsRemoved []string      `json:"tools_removed,omitempty"`
-	Problems     []FileProblem `json:"problems,omitempty"` // that were not there before
-}
