@@ -8,6 +8,7 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/pkg/background/output"
 )
 
 // check is background.Manager.Check, but waits no longer than until one of the
@@ -93,7 +94,7 @@ func (q *questions) messages(id string, room int) []string {
 
 	var messages []string
 	for _, key := range slices.Sorted(maps.Keys(w.open)) {
-		text := []rune(strings.Join(strings.Fields(background.Clean([]byte(w.open[key].Message))), " "))
+		text := []rune(strings.Join(strings.Fields(output.Clean([]byte(w.open[key].Message))), " "))
 		if len(text) > most {
 			text = append(text[:most], '…')
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/abi"
-	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -113,7 +113,7 @@ func TestRunAnswersChecked(t *testing.T) {
 		require.Equal(t, open, still)
 		require.Equal(t, "running", s.check(alice, id, `,"wait_seconds":1`)["status"])
 
-		require.ErrorIs(t, s.Session(bob).Answer(t.Context(), id, map[string]abi.Answer{"name.1": accepted(`{"name":"Bob"}`)}), background.ErrNotFound)
+		require.ErrorIs(t, s.Session(bob).Answer(t.Context(), id, map[string]abi.Answer{"name.1": accepted(`{"name":"Bob"}`)}), engine.ErrNotFound)
 		require.NoError(t, s.Session(alice).Answer(t.Context(), id, map[string]abi.Answer{"name.1": accepted(`{"name":"Ana"}`), "other": {}}))
 		report := s.check(alice, id, "")
 		require.Equal(t, "succeeded", report["status"])

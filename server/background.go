@@ -7,16 +7,17 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
 // Why a background run failed, besides the kinds of package background.
 const (
-	KindFuelExhausted      background.ErrorKind = "fuel_exhausted"      // the tool used up its fuel
-	KindMemoryLimit        background.ErrorKind = "memory_limit"        // the tool asked for more memory than it may have
-	KindOutputLimit        background.ErrorKind = "output_limit"        // the tool's result is larger than it may be
-	KindTrap               background.ErrorKind = "trap"                // the tool crashed
-	KindConnectionRequired background.ErrorKind = "connection_required" // the user has to connect an account first
-	KindLimit              background.ErrorKind = "limit"               // a limit of the host refused it
+	KindFuelExhausted      engine.ErrorKind = "fuel_exhausted"      // the tool used up its fuel
+	KindMemoryLimit        engine.ErrorKind = "memory_limit"        // the tool asked for more memory than it may have
+	KindOutputLimit        engine.ErrorKind = "output_limit"        // the tool's result is larger than it may be
+	KindTrap               engine.ErrorKind = "trap"                // the tool crashed
+	KindConnectionRequired engine.ErrorKind = "connection_required" // the user has to connect an account first
+	KindLimit              engine.ErrorKind = "limit"               // a limit of the host refused it
 )
 
 // textMore is how an agent sees the rest of a list that was cut.
@@ -31,19 +32,19 @@ var texts = background.Texts{
 }
 
 // limitText returns what an agent is shown of a limit that refused a run.
-func limitText(e *background.LimitError) string {
+func limitText(e *engine.LimitError) string {
 	active := strings.Join(e.Active, ", ")
 	switch {
 	case errors.Is(e.Err, background.ErrHostLimit):
 		return fmt.Sprintf("this host already runs the maximum of %d background runs; try again when one has ended", e.Max)
-	case errors.Is(e.Err, background.ErrRecordLimit):
+	case errors.Is(e.Err, engine.ErrRecordLimit):
 		return fmt.Sprintf("there is no room for the record of another background run or schedule: records may take %d bytes; "+
 			"check the runs that have ended, as a record is evicted only when the end of its run was seen, or have the operator raise background.record_quota", e.Max)
-	case errors.Is(e.Err, background.ErrOwnerLimit):
+	case errors.Is(e.Err, engine.ErrOwnerLimit):
 		return fmt.Sprintf("your sessions together already have the maximum of %d background runs; wait for one to end or stop one", e.Max)
-	case errors.Is(e.Err, background.ErrParkedLimit):
+	case errors.Is(e.Err, engine.ErrParkedLimit):
 		return fmt.Sprintf("this session already has the maximum of %d calls that continued in the background (%s); wait for one to end or stop one", e.Max, active)
-	case errors.Is(e.Err, background.ErrScheduleLimit):
+	case errors.Is(e.Err, engine.ErrScheduleLimit):
 		return fmt.Sprintf("this session already has the maximum of %d active schedules (%s); stop one first", e.Max, active)
 	}
 

@@ -16,7 +16,7 @@ import (
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/internal/plugintest"
-	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/plugins"
 )
 
@@ -56,9 +56,9 @@ func TestNoKeyIsSpecial(t *testing.T) {
 			require.NoError(t, json.Unmarshal([]byte(value), &want))
 			require.Equal(t, want, report["result"])
 			require.Equal(t, "echoing\n", report["output"].(map[string]any)["text"])
-			require.Equal(t, "echoing\n", s.artifact(alice, id, background.OutputLog))
-			var envelope background.Envelope
-			require.NoError(t, json.Unmarshal([]byte(s.artifact(alice, id, background.ResultJSON)), &envelope))
+			require.Equal(t, "echoing\n", s.artifact(alice, id, engine.OutputLog))
+			var envelope engine.Envelope
+			require.NoError(t, json.Unmarshal([]byte(s.artifact(alice, id, engine.ResultJSON)), &envelope))
 			require.JSONEq(t, value, string(envelope.Result))
 		}
 	})

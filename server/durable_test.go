@@ -16,11 +16,12 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
 // settled waits until a run has ended.
-func (s service) settled(session, id string) background.Run {
+func (s service) settled(session, id string) engine.Run {
 	s.t.Helper()
 	runs, err := s.runs.Wait(s.t.Context(), session, []string{id}, background.UntilAny)
 	require.NoError(s.t, err)
@@ -41,7 +42,7 @@ func (s service) said(session, id, text string) {
 }
 
 // again waits until a run is in another attempt than its first.
-func (s service) again(session, id string) background.Run {
+func (s service) again(session, id string) engine.Run {
 	s.t.Helper()
 	for {
 		run, err := s.runs.Get(s.t.Context(), session, id)
@@ -61,7 +62,7 @@ func TestDataDir(t *testing.T) {
 	tools := []string{"echo", "keeper", "sleeper"}
 	s := open(t, cfg, tools...)
 	_, err := Open(t.Context(), cfg)
-	require.ErrorIs(t, err, background.ErrLocked, "one service at a time")
+	require.ErrorIs(t, err, engine.ErrLocked, "one service at a time")
 
 	ended := s.spawn(alice, "echo", `{"n":1}`)
 	s.settled(alice, ended)
@@ -75,20 +76,20 @@ func TestDataDir(t *testing.T) {
 	report := s.check(alice, ended, "")
 	require.Equal(t, map[string]any{"n": 1.0}, report["result"])
 	require.Equal(t, "echoing\n", report["output"].(map[string]any)["text"])
-	require.Equal(t, "echoing\n", s.artifact(alice, ended, background.OutputLog))
+	require.Equal(t, "echoing\n", s.artifact(alice, ended, engine.OutputLog))
 	onDisk, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash("runs/"+ended+"/result.json")))
 	require.NoError(t, err)
-	var envelope background.Envelope
+	var envelope engine.Envelope
 	require.NoError(t, json.Unmarshal(onDisk, &envelope))
 	require.JSONEq(t, `{"n":1}`, string(envelope.Result))
 
 	run, err := s.runs.Get(t.Context(), alice, lost)
 	require.NoError(t, err)
-	require.Equal(t, background.KindInterrupted, run.Error.Kind, "sleeper is neither idempotent nor readonly")
+	require.Equal(t, engine.KindInterrupted, run.Error.Kind, "sleeper is neither idempotent nor readonly")
 	require.Contains(t, s.check(alice, lost, "")["output"].(map[string]any)["text"], "working\n")
 
 	run = s.again(alice, goes)
-	require.Equal(t, background.StatusRunning, run.Status)
+	require.Equal(t, engine.StatusRunning, run.Status)
 	require.Equal(t, 2, run.Attempt)
 	s.said(alice, goes, "saved\n")
 	schedules := s.agent(alice, CheckBackground, `{}`)["schedules"].([]any)
@@ -133,9 +134,9 @@ func TestOrphans(t *testing.T) {
 				time.Sleep(time.Second) // what it said is stored
 				second := openFolder(t, restarted(cfg), test.files)
 				run := second.settled(alice, id)
-				require.Equal(t, background.StatusFailed, run.Status)
-				require.Equal(t, &background.RunError{Kind: background.KindOrphaned, Message: "The host went down, and the run is not run again: " + test.want}, run.Error)
-				require.Equal(t, "saved\n", second.artifact(alice, id, background.OutputLog))
+				require.Equal(t, engine.StatusFailed, run.Status)
+				require.Equal(t, &engine.RunError{Kind: engine.KindOrphaned, Message: "The host went down, and the run is not run again: " + test.want}, run.Error)
+				require.Equal(t, "saved\n", second.artifact(alice, id, engine.OutputLog))
 				require.Len(t, second.notices(alice), 1)
 				time.Sleep(time.Hour) // the first host goes on, and changes nothing
 				require.Equal(t, run, second.settled(alice, id))
@@ -234,7 +235,7 @@ func TestParkedTerms(t *testing.T) {
 // Terms that cannot be read are none that could be kept to.
 func TestUnreadableTerms(t *testing.T) {
 	s := open(t, Config{}, "echo")
-	_, err := executor{s.Service}.execute(t.Context(), background.Run{ID: "bg_a", Tool: "echo", Args: json.RawMessage(`{}`), Terms: json.RawMessage(`{"fuel":"much"}`)}, nil)
+	_, err := executor{s.Service}.execute(t.Context(), engine.Run{ID: "bg_a", Tool: "echo", Args: json.RawMessage(`{}`), Terms: json.RawMessage(`{"fuel":"much"}`)}, nil)
 	require.ErrorContains(t, err, "reading the terms of bg_a")
 }
 
@@ -274,7 +275,7 @@ func TestSecretsAreNotStored(t *testing.T) {
 
 	s = open(t, cfg, "vault", "keeper")
 	for _, id := range []string{spawned, parked} {
-		require.Equal(t, background.KindInterrupted, s.settled(alice, id).Error.Kind)
+		require.Equal(t, engine.KindInterrupted, s.settled(alice, id).Error.Kind)
 	}
 	say(s.Session(alice).Notices(t.Context(), 0))
 	say(s.call(alice, CheckBackground, `{}`), nil)

@@ -9,10 +9,15 @@ import (
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
 // ErrDenied is why a call is refused that the operator has not granted.
 var ErrDenied = host.ErrDenied
+
+// ErrLocked is why Open fails while another process keeps its runs in the
+// folder.
+var ErrLocked = engine.ErrLocked
 
 // ErrApproval is why a call was refused that a person has to agree to. It
 // matches host.ErrDenied too.

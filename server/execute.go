@@ -9,6 +9,8 @@ import (
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/pkg/background/output"
 	"github.com/toolhost/toolhost/plugins"
 )
 
@@ -17,7 +19,7 @@ type executor struct{ service *Service }
 
 // execute calls the tool of a run, and lets the run's sink follow. It depends on
 // nothing but the record, so that a run can be executed again.
-func (x executor) execute(ctx context.Context, run background.Run, sink *background.Sink) (background.Outcome, error) {
+func (x executor) execute(ctx context.Context, run engine.Run, sink *output.Sink) (background.Outcome, error) {
 	terms, err := termsIn(run)
 	if err != nil {
 		return background.Outcome{}, err
@@ -26,7 +28,7 @@ func (x executor) execute(ctx context.Context, run background.Run, sink *backgro
 	for {
 		tool, err := x.tool(run)
 		if err != nil {
-			return background.Outcome{}, rejected(background.KindRejected, "", err)
+			return background.Outcome{}, rejected(engine.KindRejected, "", err)
 		}
 
 		limits := x.service.rules.limits(terms.limits(), tool.Tool)
@@ -46,7 +48,7 @@ func (x executor) execute(ctx context.Context, run background.Run, sink *backgro
 // replaced since the run was admitted. A schedule takes any plugin that has the
 // tool. Any other run takes only the version its arguments were checked against,
 // and so does a repeated one: its checkpoint is of that version.
-func (x executor) tool(run background.Run) (*plugins.Tool, error) {
+func (x executor) tool(run engine.Run) (*plugins.Tool, error) {
 	tool, err := x.service.registry.Lookup(run.Tool)
 	if err == nil {
 		err = x.admit(tool, run)
@@ -58,7 +60,7 @@ func (x executor) tool(run background.Run) (*plugins.Tool, error) {
 }
 
 // admit makes the checks of a call for a run, whose record may be old.
-func (x executor) admit(tool *plugins.Tool, run background.Run) error {
+func (x executor) admit(tool *plugins.Tool, run engine.Run) error {
 	args, err := parseArgs(run.Tool, Args{}, run.Args)
 	if err != nil {
 		return err
@@ -69,7 +71,7 @@ func (x executor) admit(tool *plugins.Tool, run background.Run) error {
 // readmit decides whether a run may start that was not admitted just before: a
 // schedule fired it, or an earlier process left it. Everything is checked again:
 // the tool may be gone, replaced, or no longer granted.
-func (x executor) readmit(ctx context.Context, run background.Run) error {
+func (x executor) readmit(ctx context.Context, run engine.Run) error {
 	again := run.Attempt > 0
 	tool, err := x.service.registry.Lookup(run.Tool)
 	switch {
@@ -93,14 +95,14 @@ func (x executor) readmit(ctx context.Context, run background.Run) error {
 	case err == nil:
 		return nil
 	case again:
-		return rejected(background.KindOrphaned, "The host went down, and the run is not run again: ", err)
+		return rejected(engine.KindOrphaned, "The host went down, and the run is not run again: ", err)
 	}
 
-	return rejected(background.KindRejected, "", err)
+	return rejected(engine.KindRejected, "", err)
 }
 
 // rejected is the end of a run that was not started.
-func rejected(kind background.ErrorKind, prefix string, err error) error {
+func rejected(kind engine.ErrorKind, prefix string, err error) error {
 	r, _ := explain(err)
 	return &background.Error{Kind: kind, Message: prefix + r.Error, Err: err}
 }
@@ -117,7 +119,7 @@ func (x executor) version(name string) string {
 }
 
 // mayRunAgain returns why a run may not be executed twice.
-func mayRunAgain(tool *plugins.Tool, run background.Run) error {
+func mayRunAgain(tool *plugins.Tool, run engine.Run) error {
 	if hints := tool.Tool.Hints; !hints.Idempotent && !hints.Readonly {
 		return refuse("%s is neither idempotent nor readonly", run.Tool)
 	}
@@ -128,7 +130,7 @@ func mayRunAgain(tool *plugins.Tool, run background.Run) error {
 }
 
 // sameVersion returns an error if a tool is not the one a run was made for.
-func sameVersion(tool *plugins.Tool, run background.Run) error {
+func sameVersion(tool *plugins.Tool, run engine.Run) error {
 	version, err := tool.Plugin.Digest()
 	if err == nil && run.Version != version || errors.Is(err, plugins.ErrReplaced) || errors.Is(err, plugins.ErrChanged) {
 		err = anotherPlugin(run.Tool)
@@ -161,7 +163,7 @@ func termsOf(req Request) json.RawMessage {
 
 // termsIn reads the terms a run has in its record. A run whose terms cannot be
 // read is not run.
-func termsIn(run background.Run) (own terms, err error) {
+func termsIn(run engine.Run) (own terms, err error) {
 	if run.Terms == nil {
 		return own, nil
 	}
@@ -175,13 +177,13 @@ func (t terms) limits() Limits { return Limits{Fuel: t.Fuel, Memory: t.Memory, O
 
 // withSink lets the sink of a run follow a call, keep its checkpoints, and ask
 // it to stop.
-func (x executor) withSink(call host.Call, sink *background.Sink) host.Call {
+func (x executor) withSink(call host.Call, sink *output.Sink) host.Call {
 	call.Stdout, call.Stderr, call.Stopping = sink.Stdout(), sink.Stderr(), sink.Stopping()
 	call.Progress = func(p host.Progress) { sink.Progress(p.Done, max(p.Total, 0), p.Message) }
 	call.Checkpoint = &host.Checkpoint{Load: sink.Restore, Save: func(data []byte) error {
 		err := sink.Checkpoint(data)
 		switch {
-		case errors.Is(err, background.ErrNoRun):
+		case errors.Is(err, output.ErrNoRun):
 			return fmt.Errorf("%w: %w", host.ErrDenied, err)
 		case err != nil:
 			x.service.log.Warn("checkpoint not stored", "call", call.ID, "session", call.Session, "error", err)
@@ -219,19 +221,19 @@ func outcome(ctx context.Context, r abi.Result, err error) (background.Outcome, 
 }
 
 // limitKinds are the kinds of errors of runs that reached a limit.
-var limitKinds = map[abi.Limit]background.ErrorKind{
+var limitKinds = map[abi.Limit]engine.ErrorKind{
 	abi.LimitFuel: KindFuelExhausted, abi.LimitMemory: KindMemoryLimit, abi.LimitOutput: KindOutputLimit,
 }
 
 // errorKind maps the end of a call to the reason why a run failed.
-func errorKind(r abi.Result, err error) background.ErrorKind {
+func errorKind(r abi.Result, err error) engine.ErrorKind {
 	switch {
 	case r.Kind == abi.ToolError && (err == nil || errors.Is(err, host.ErrABI)): // the latter is a plugin that cannot be compiled
-		return background.KindToolError
+		return engine.KindToolError
 	case r.Kind == abi.ConnectionRequired:
 		return KindConnectionRequired
 	case errors.Is(err, host.ErrDenied):
-		return background.KindRejected
+		return engine.KindRejected
 	case errors.Is(err, host.ErrFiles):
 		return KindLimit
 	case errors.Is(err, host.ErrTrap):
@@ -239,5 +241,5 @@ func errorKind(r abi.Result, err error) background.ErrorKind {
 	case limitKinds[r.Limit] != "":
 		return limitKinds[r.Limit]
 	}
-	return background.KindInternal
+	return engine.KindInternal
 }

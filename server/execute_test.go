@@ -14,6 +14,7 @@ import (
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
 // How a call ends is told of a run in the kinds of background runs, with what
@@ -64,7 +65,7 @@ func TestRunKeepsWhatCallGives(t *testing.T) {
 			require.Equal(t, want.Content, blocks(run.Content), tool)
 			require.Equal(t, want.Kind == abi.ToolError, run.Error != nil, tool)
 			if run.Error != nil {
-				require.Equal(t, background.RunError{Kind: background.KindToolError, Message: want.Error}, *run.Error)
+				require.Equal(t, engine.RunError{Kind: engine.KindToolError, Message: want.Error}, *run.Error)
 			}
 			if want.Content != nil {
 				content, err := encode(want.Content)
@@ -73,7 +74,7 @@ func TestRunKeepsWhatCallGives(t *testing.T) {
 				require.Contains(t, seen, `"content":`+string(content))
 				seen = string(s.call(alice, StopBackground, `{"task_id":"`+id+`"}`).Value)
 				require.Contains(t, seen, `"content":`+string(content))
-				require.Contains(t, s.artifact(alice, id, background.ResultJSON), want.Content[0].Text)
+				require.Contains(t, s.artifact(alice, id, engine.ResultJSON), want.Content[0].Text)
 			}
 		}
 	})
@@ -89,7 +90,7 @@ func TestLargeContent(t *testing.T) {
 		require.NotContains(t, report, "content")
 		require.EqualValues(t, 9000+len(`[{"type":"text","text":""}]`), report["content_bytes"])
 		require.Contains(t, report, "result_path")
-		require.Contains(t, s.artifact(alice, id, background.ResultJSON), strings.Repeat("x", 9000))
+		require.Contains(t, s.artifact(alice, id, engine.ResultJSON), strings.Repeat("x", 9000))
 	})
 }
 
@@ -127,7 +128,7 @@ func TestInternalErrorsStayInside(t *testing.T) {
 			say(s.call(alice, CheckBackground, `{"task_ids":["`+id+`","`+id+`"]}`))
 			say(s.call(alice, CheckBackground, `{}`))
 			say(s.call(alice, StopBackground, `{"task_id":"`+id+`"}`))
-			answers.WriteString(s.artifact(alice, id, background.ResultJSON) + s.artifact(alice, id, background.OutputLog))
+			answers.WriteString(s.artifact(alice, id, engine.ResultJSON) + s.artifact(alice, id, engine.OutputLog))
 		}
 		parked := s.park(alice, "late", "{}")
 		time.Sleep(time.Minute)
@@ -173,7 +174,7 @@ func TestPluginContext(t *testing.T) {
 		runs, err := s.runs.Wait(t.Context(), alice, []string{id}, background.UntilAll)
 		require.NoError(t, err)
 		require.Equal(t, abi.Context{CallID: id, Session: alice, Attempt: 1, Fuel: host.DefaultFuel, TimeoutMS: 300_000}, told(s.whole(runs[0]).Result))
-		require.Equal(t, background.OriginSpawned, runs[0].Origin)
+		require.Equal(t, engine.OriginSpawned, runs[0].Origin)
 	})
 }
 

@@ -13,7 +13,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/pkg/background/engine/memory"
 )
@@ -31,8 +30,8 @@ func TestStorageThatIsLost(t *testing.T) {
 	require.NoError(t, os.Remove(filepath.Join(dir, "state.db")))
 
 	_, err := s.Session("s").Spawn(t.Context(), SpawnRequest{Tool: "echo"})
-	require.ErrorIs(t, err, background.ErrStorageLost)
-	require.ErrorIs(t, s.StorageErr(), background.ErrStorageLost)
+	require.ErrorIs(t, err, engine.ErrStorageLost)
+	require.ErrorIs(t, s.StorageErr(), engine.ErrStorageLost)
 	require.Len(t, s.Findings(), 1)
 	require.Contains(t, s.Findings()[0].Error, "deleted or replaced")
 	require.Equal(t, 1, s.Stats().Storage.Problems)
@@ -124,5 +123,5 @@ func TestWaitsFor(t *testing.T) {
 	cancel()
 	require.NoError(t, <-closed)
 	require.Empty(t, s.WaitsFor())
-	require.NotEqual(t, background.StatusRunning, run.Status)
+	require.NotEqual(t, engine.StatusRunning, run.Status)
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/pkg/background/output"
 	"github.com/toolhost/toolhost/plugins"
 )
 
@@ -60,13 +62,13 @@ func (r rules) budget(tool *plugins.Tool, limits Limits, req Request) (budget, b
 
 // parked is the answer to a call that continues in the background.
 type parked struct {
-	Type           string            `json:"type"`
-	TaskID         string            `json:"task_id"`
-	BackgroundID   string            `json:"background_id"` // the same
-	Tool           string            `json:"tool"`
-	TimeoutSeconds float64           `json:"timeout_seconds"` // how long it was waited for
-	Status         background.Status `json:"status"`
-	Message        string            `json:"message"`
+	Type           string        `json:"type"`
+	TaskID         string        `json:"task_id"`
+	BackgroundID   string        `json:"background_id"` // the same
+	Tool           string        `json:"tool"`
+	TimeoutSeconds float64       `json:"timeout_seconds"` // how long it was waited for
+	Status         engine.Status `json:"status"`
+	Message        string        `json:"message"`
 }
 
 // callParking runs an admitted tool and waits for it as long as its budget
@@ -93,7 +95,7 @@ func (s *Service) callParking(ctx context.Context, tool *plugins.Tool, call host
 	req := background.RunRequest{
 		Tool: tool.Name, Title: titleOf(tool), Version: version, Args: call.Args,
 		Timeout: b.deadline, ParkAfter: b.park, Terms: termsOf(asked),
-		Work: func(ctx context.Context, sink *background.Sink) (background.Outcome, error) {
+		Work: func(ctx context.Context, sink *output.Sink) (background.Outcome, error) {
 			r, rerr = s.run(ctx, tool, live.into(executor{s}.withSink(call, sink)))
 			ended = true
 			return parkedOutcome(ctx, tool, r, rerr)
@@ -104,7 +106,7 @@ func (s *Service) callParking(ctx context.Context, tool *plugins.Tool, call host
 	}
 
 	ran, err := s.runs.Run(ctx, call.Session, req)
-	var limit *background.LimitError
+	var limit *engine.LimitError
 	switch {
 	case ran.Parked:
 		s.hasRuns()
@@ -143,7 +145,7 @@ func outOfTime(limit time.Duration, err error) error {
 // waits.
 func parkedOutcome(ctx context.Context, tool *plugins.Tool, r abi.Result, err error) (background.Outcome, error) {
 	if errors.Is(err, plugins.ErrReplaced) {
-		return background.Outcome{}, rejected(background.KindRejected, "", anotherPlugin(tool.Name))
+		return background.Outcome{}, rejected(engine.KindRejected, "", anotherPlugin(tool.Name))
 	}
 	return outcome(ctx, r, err)
 }
@@ -158,7 +160,7 @@ func canceled(ctx context.Context, r abi.Result) (abi.Result, error) {
 	return abi.Result{Kind: abi.CanceledKind, Error: cause.Error(), Usage: r.Usage}, err
 }
 
-func answerParked(run background.Run, after time.Duration) (abi.Result, error) {
+func answerParked(run engine.Run, after time.Duration) (abi.Result, error) {
 	value, err := encode(parked{
 		Type: "background", TaskID: run.ID, BackgroundID: run.ID, Tool: run.Tool, TimeoutSeconds: after.Seconds(), Status: run.Status,
 		Message: fmt.Sprintf("Still running after %gs. It continues in the background, and you are notified when it ends. %s waits for it, %s stops it.",

@@ -19,6 +19,7 @@ import (
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/internal/plugintest"
 	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server/wire"
 )
@@ -44,7 +45,7 @@ func TestPark(t *testing.T) {
 		run, err := s.runs.Get(t.Context(), alice, id)
 		require.NoError(t, err)
 		run = s.whole(run)
-		require.Equal(t, background.OriginParked, run.Origin)
+		require.Equal(t, engine.OriginParked, run.Origin)
 		require.Equal(t, before, run.StartedAt)
 		require.Equal(t, before.Add(10*time.Minute), run.ParkedAt)
 		require.JSONEq(t, `{"n":1}`, string(run.Args))

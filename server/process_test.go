@@ -7,7 +7,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/pkg/background/engine/memory"
 )
@@ -42,7 +41,7 @@ func restarted(cfg Config) Config {
 }
 
 // whole adds the payload to a run.
-func (s service) whole(run background.Run) background.Run {
+func (s service) whole(run engine.Run) engine.Run {
 	s.t.Helper()
 	for part, to := range map[engine.Part]*json.RawMessage{engine.PartArgs: &run.Args, engine.PartResult: &run.Result, engine.PartContent: &run.Content} {
 		data, err := s.runs.Payload(s.t.Context(), run.Session, run.ID, part)

@@ -32,9 +32,9 @@ var sentinels = []struct {
 	text string
 }{
 	{background.ErrNoSchedule, wire.CodeNotFound, background.ErrNoSchedule.Error()},
-	{background.ErrNotFound, wire.CodeNotFound, "there is nothing with that name"},
+	{engine.ErrNotFound, wire.CodeNotFound, "there is nothing with that name"},
 	{background.ErrKeyReused, wire.CodeConflict, "the idempotency key was used for another tool or other arguments: use a new one"},
-	{background.ErrConflict, wire.CodeConflict, "it has changed in the meantime: read it again"},
+	{engine.ErrConflict, wire.CodeConflict, "it has changed in the meantime: read it again"},
 	{plugins.ErrNoTool, wire.CodeNotFound, ""},
 	{host.ErrDenied, wire.CodeDenied, ""},
 	{background.ErrClosed, wire.CodeClosing, textClosing},
@@ -61,7 +61,7 @@ func ReasonOf(err error) Reason {
 		refusal Refusal
 		args    *ArgsError
 		answer  *AnswerError
-		limit   *background.LimitError
+		limit   *engine.LimitError
 		missing *background.NotFoundError
 		field   *background.FieldError
 	)
@@ -100,8 +100,8 @@ func ReasonOf(err error) Reason {
 
 // retry is when a limit may be free again. Schedules do not end by themselves,
 // and records are evicted only when somebody has seen the end of their run.
-func retry(limit *background.LimitError) time.Duration {
-	if errors.Is(limit.Err, background.ErrScheduleLimit) || errors.Is(limit.Err, background.ErrRecordLimit) {
+func retry(limit *engine.LimitError) time.Duration {
+	if errors.Is(limit.Err, engine.ErrScheduleLimit) || errors.Is(limit.Err, engine.ErrRecordLimit) {
 		return 0
 	}
 	return 5 * time.Second

@@ -20,7 +20,7 @@ import (
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/internal/plugintest"
-	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/plugins"
 )
 
@@ -188,7 +188,7 @@ func TestParkedCallIsReplaced(t *testing.T) {
 		require.Equal(t, []string{"one"}, s.reload().Changed)
 		close(gate)
 		run := s.settled(alice, parked.TaskID)
-		require.Equal(t, &background.RunError{Kind: background.KindRejected, Message: "the plugin of one was replaced in the meantime"}, run.Error)
+		require.Equal(t, &engine.RunError{Kind: engine.KindRejected, Message: "the plugin of one was replaced in the meantime"}, run.Error)
 		require.Equal(t, "2", string(s.call(alice, "one", "{}").Value))
 	})
 }
@@ -241,7 +241,7 @@ func TestRunsOverReloads(t *testing.T) {
 		require.Equal(t, "one", fired["tool"])
 		require.Equal(t, 2.0, s.check(alice, fired["task_id"].(string), "")["result"])
 
-		_, err = executor{s.Service}.execute(t.Context(), background.Run{Tool: "one", Version: version, Args: json.RawMessage("{}"), Timeout: time.Minute}, nil)
+		_, err = executor{s.Service}.execute(t.Context(), engine.Run{Tool: "one", Version: version, Args: json.RawMessage("{}"), Timeout: time.Minute}, nil)
 		require.EqualError(t, err, "rejected: the plugin of one was replaced in the meantime")
 	})
 }
@@ -273,7 +273,7 @@ func TestScheduledRunsVersion(t *testing.T) {
 				second := openFolder(t, restarted(cfg), fstest.MapFS{"keeper.wasm": keeper(c.after)})
 				synctest.Wait()
 				if !c.goes {
-					require.Equal(t, background.KindOrphaned, second.settled(alice, id).Error.Kind)
+					require.Equal(t, engine.KindOrphaned, second.settled(alice, id).Error.Kind)
 					return
 				}
 				require.Equal(t, "succeeded", second.stop(alice, id, "")["status"])

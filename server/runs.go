@@ -8,6 +8,7 @@ import (
 
 	"github.com/toolhost/toolhost/internal/fair"
 	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
 // RunsConfig limits background runs, and says how they are kept. A zero field is
@@ -28,7 +29,7 @@ type RunsConfig struct {
 	LogQuota   int64         // bytes of the output of all runs in Config.DataDir; 0 is DefaultLogQuota
 
 	// RecordQuota is how many bytes the records of all runs and schedules may
-	// take: see background.Quota. 0 is DefaultRecordQuota, or with no
+	// take: see engine.Quota. 0 is DefaultRecordQuota, or with no
 	// Config.DataDir, where output counts too, background.DefaultRecordQuota.
 	// With Config.Host.Shared one client can have three quarters of it.
 	RecordQuota int64
@@ -96,12 +97,12 @@ func (s *Service) openRuns(ctx context.Context) (err error) {
 }
 
 // leftRuns reports whether an earlier process left runs or schedules.
-func leftRuns(ctx context.Context, engine background.Engine) (bool, error) {
-	runs, err := engine.List(ctx, background.Query{Limit: 1})
+func leftRuns(ctx context.Context, store engine.Engine) (bool, error) {
+	runs, err := store.List(ctx, engine.Query{Limit: 1})
 	if err != nil || len(runs) > 0 {
 		return true, err
 	}
-	schedules, err := engine.Schedules(ctx, "", false)
+	schedules, err := store.Schedules(ctx, "", false)
 	return len(schedules) > 0, err
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
 // schedule makes a schedule and returns its id.
@@ -47,7 +48,7 @@ func TestSchedule(t *testing.T) {
 		run, err := s.runs.Get(t.Context(), alice, list["tasks"].([]any)[0].(map[string]any)["task_id"].(string))
 		require.NoError(t, err)
 		run = s.whole(run)
-		require.Equal(t, background.OriginScheduled, run.Origin)
+		require.Equal(t, engine.OriginScheduled, run.Origin)
 		require.Equal(t, id, run.Schedule)
 		require.Equal(t, 9*time.Second, run.Timeout)
 		require.JSONEq(t, `{"n":1}`, string(run.Result))
@@ -242,30 +243,30 @@ func TestReadmit(t *testing.T) {
 	const again = "The host went down, and the run is not run again: "
 	for _, test := range []struct {
 		name string
-		run  background.Run
-		kind background.ErrorKind
+		run  engine.Run
+		kind engine.ErrorKind
 		want string
 	}{
-		{"queued", background.Run{Tool: "fails"}, "", ""},
-		{"queued, changed since", background.Run{Tool: "fails", Version: "x"}, "", ""},
-		{"queued, gone", background.Run{Tool: "gone"}, background.KindRejected, `no such tool: "gone"`},
-		{"queued, for the agent alone", background.Run{Tool: SpawnBackground}, background.KindRejected, `no such tool: "spawn_background"`},
-		{"queued, other arguments by now", background.Run{Tool: "echo", Args: []byte(`{"n":"x"}`)}, background.KindRejected, "the arguments of echo do not fit its schema: /n: expected integer, found string"},
-		{"queued, not granted", background.Run{Tool: "needy"}, background.KindRejected, "denied: the plugin needy needs env HOME, which the operator has not granted"},
-		{"queued, not for the background by now", background.Run{Tool: "plain"}, background.KindRejected, "plain does not support background runs"},
-		{"queued, with a secret", background.Run{Tool: "vault", Secret: true}, background.KindRejected, "its arguments contained a secret, which was not stored"},
-		{"queued, approved when it was spawned", background.Run{Tool: "dangerous"}, "", ""},
-		{"fired", background.Run{Tool: "fails", Schedule: "sc"}, "", ""},
-		{"fired, not approved", background.Run{Tool: "dangerous", Schedule: "sc"}, background.KindRejected, "denied: the tool needs a person's approval: Ada said no"},
-		{"again, idempotent", background.Run{Tool: "keeper", Attempt: 1, Version: version("keeper")}, "", ""},
-		{"again, readonly", background.Run{Tool: "echo", Attempt: 2, Version: version("echo")}, "", ""},
-		{"again, of a schedule", background.Run{Tool: "echo", Attempt: 1, Schedule: "sc", Version: version("echo")}, "", ""},
-		{"again, neither", background.Run{Tool: "fails", Attempt: 1, Version: version("fails")}, background.KindOrphaned, again + "fails is neither idempotent nor readonly"},
-		{"again, changed since", background.Run{Tool: "keeper", Attempt: 1, Version: version("echo")}, background.KindOrphaned, again + "the plugin of keeper was replaced in the meantime"},
-		{"again, gone", background.Run{Tool: "gone", Attempt: 1}, background.KindOrphaned, again + `no such tool: "gone"`},
-		{"again, and no tool is named", background.Run{Attempt: 1}, background.KindOrphaned, again + `no such tool: ""`},
-		{"again, other arguments by now", background.Run{Tool: "echo", Attempt: 1, Version: version("echo"), Args: []byte(`[]`)}, background.KindOrphaned, again + "the arguments of echo do not fit its schema: expected an object, found an array"},
-		{"again, with a secret", background.Run{Tool: "vault", Attempt: 1, Version: version("vault"), Secret: true}, background.KindOrphaned, again + "its arguments contained a secret, which was not stored"},
+		{"queued", engine.Run{Tool: "fails"}, "", ""},
+		{"queued, changed since", engine.Run{Tool: "fails", Version: "x"}, "", ""},
+		{"queued, gone", engine.Run{Tool: "gone"}, engine.KindRejected, `no such tool: "gone"`},
+		{"queued, for the agent alone", engine.Run{Tool: SpawnBackground}, engine.KindRejected, `no such tool: "spawn_background"`},
+		{"queued, other arguments by now", engine.Run{Tool: "echo", Args: []byte(`{"n":"x"}`)}, engine.KindRejected, "the arguments of echo do not fit its schema: /n: expected integer, found string"},
+		{"queued, not granted", engine.Run{Tool: "needy"}, engine.KindRejected, "denied: the plugin needy needs env HOME, which the operator has not granted"},
+		{"queued, not for the background by now", engine.Run{Tool: "plain"}, engine.KindRejected, "plain does not support background runs"},
+		{"queued, with a secret", engine.Run{Tool: "vault", Secret: true}, engine.KindRejected, "its arguments contained a secret, which was not stored"},
+		{"queued, approved when it was spawned", engine.Run{Tool: "dangerous"}, "", ""},
+		{"fired", engine.Run{Tool: "fails", Schedule: "sc"}, "", ""},
+		{"fired, not approved", engine.Run{Tool: "dangerous", Schedule: "sc"}, engine.KindRejected, "denied: the tool needs a person's approval: Ada said no"},
+		{"again, idempotent", engine.Run{Tool: "keeper", Attempt: 1, Version: version("keeper")}, "", ""},
+		{"again, readonly", engine.Run{Tool: "echo", Attempt: 2, Version: version("echo")}, "", ""},
+		{"again, of a schedule", engine.Run{Tool: "echo", Attempt: 1, Schedule: "sc", Version: version("echo")}, "", ""},
+		{"again, neither", engine.Run{Tool: "fails", Attempt: 1, Version: version("fails")}, engine.KindOrphaned, again + "fails is neither idempotent nor readonly"},
+		{"again, changed since", engine.Run{Tool: "keeper", Attempt: 1, Version: version("echo")}, engine.KindOrphaned, again + "the plugin of keeper was replaced in the meantime"},
+		{"again, gone", engine.Run{Tool: "gone", Attempt: 1}, engine.KindOrphaned, again + `no such tool: "gone"`},
+		{"again, and no tool is named", engine.Run{Attempt: 1}, engine.KindOrphaned, again + `no such tool: ""`},
+		{"again, other arguments by now", engine.Run{Tool: "echo", Attempt: 1, Version: version("echo"), Args: []byte(`[]`)}, engine.KindOrphaned, again + "the arguments of echo do not fit its schema: expected an object, found an array"},
+		{"again, with a secret", engine.Run{Tool: "vault", Attempt: 1, Version: version("vault"), Secret: true}, engine.KindOrphaned, again + "its arguments contained a secret, which was not stored"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			test.run.Session = alice

@@ -23,6 +23,7 @@ import (
 
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server/wire"
 )
@@ -40,13 +41,13 @@ type Config struct {
 
 	// DataDir is the folder where runs, their output, notices and schedules
 	// outlast the process; it is created if it does not exist. One Service uses
-	// it at a time: for another, the error of Open matches background.ErrLocked.
+	// it at a time: for another, the error of Open matches [ErrLocked].
 	// Empty keeps everything in memory, unless Engine is set.
 	DataDir string
 	// Engine stores runs and schedules instead of DataDir: any implementation
 	// that passes the conformance suite enginetest. The caller closes it after
 	// the Service. Nil leaves it to DataDir.
-	Engine background.Engine
+	Engine engine.Engine
 	Runs   RunsConfig // bounds background runs
 
 	// OnNotice is called when a run has ended whose session is to be notified: see
@@ -100,8 +101,8 @@ type Service struct {
 	log      *slog.Logger
 	host     *host.Host
 	registry *plugins.Registry
-	engine   background.Engine // nil keeps runs in memory
-	storage  storage           // the engine, if the service opened it; else nil
+	engine   engine.Engine // nil keeps runs in memory
+	storage  storage       // the engine, if the service opened it; else nil
 	runs     *background.Manager
 	closed   atomic.Bool
 	step     atomic.Pointer[string] // what Close waits for

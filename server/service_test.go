@@ -16,6 +16,7 @@ import (
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/pkg/background/engine/memory"
 	"github.com/toolhost/toolhost/plugins"
 )
 
@@ -146,7 +147,7 @@ func TestConcurrentCalls(t *testing.T) {
 
 // TestEngineOrDataDir: an engine stores runs instead of a folder, not besides one.
 func TestEngineOrDataDir(t *testing.T) {
-	_, err := Open(t.Context(), Config{Engine: background.NewMemoryEngine(), DataDir: t.TempDir()})
+	_, err := Open(t.Context(), Config{Engine: memory.New(), DataDir: t.TempDir()})
 	var field *background.FieldError
 	require.ErrorAs(t, err, &field)
 	require.Equal(t, "Engine", field.Field)

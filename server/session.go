@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/pkg/background/output"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -57,7 +59,7 @@ const (
 )
 
 // A Chunk is a piece of a run's raw log.
-type Chunk = background.Chunk
+type Chunk = engine.Chunk
 
 // A Log is all that is kept of a run's raw log.
 type Log = background.Log
@@ -83,7 +85,7 @@ func (v Session) WholeRun(ctx context.Context, id string) (wire.Run, error) {
 	if err != nil {
 		return wire.Run{}, err
 	}
-	for part, to := range map[background.Part]*json.RawMessage{background.PartArgs: &r.Args, background.PartResult: &r.Result, background.PartContent: &r.Content} {
+	for part, to := range map[engine.Part]*json.RawMessage{engine.PartArgs: &r.Args, engine.PartResult: &r.Result, engine.PartContent: &r.Content} {
 		if *to, err = v.service.runs.Payload(ctx, r.Session, id, part); err != nil {
 			return wire.Run{}, err
 		}
@@ -91,7 +93,7 @@ func (v Session) WholeRun(ctx context.Context, id string) (wire.Run, error) {
 	return newWholeRun(r, time.Now()), nil
 }
 
-func (v Session) record(ctx context.Context, id string) (background.Run, error) {
+func (v Session) record(ctx context.Context, id string) (engine.Run, error) {
 	if v.all {
 		return v.service.runs.Find(ctx, id)
 	}
@@ -110,7 +112,7 @@ func (v Session) owner(ctx context.Context, id string) (string, error) {
 // Runs returns runs, the newest first, without their arguments, results and
 // content.
 func (v Session) Runs(ctx context.Context, q RunQuery) ([]wire.Run, error) {
-	query := background.Query{Active: q.Active, Before: q.Before, Limit: q.Limit}
+	query := engine.Query{Active: q.Active, Before: q.Before, Limit: q.Limit}
 	if query.Session = v.name; v.all {
 		query.Session = q.Session
 	}
@@ -165,7 +167,7 @@ func (v Session) Check(ctx context.Context, r CheckRequest) (wire.Runs, error) {
 		record := checked.Runs[i]
 		out.Runs = append(out.Runs, newRun(record, time.Now()))
 		run := &out.Runs[i]
-		args, err := v.part(ctx, record.ID, background.PartArgs)
+		args, err := v.part(ctx, record.ID, engine.PartArgs)
 		if err != nil {
 			return wire.Runs{}, err
 		}
@@ -192,11 +194,11 @@ func (v Session) Check(ctx context.Context, r CheckRequest) (wire.Runs, error) {
 // fill adds the result and the content of an ended run, or only their sizes where
 // keep has no room for them.
 func (v Session) fill(ctx context.Context, run *wire.Run, keep func(size int) bool) error {
-	result, err := v.part(ctx, run.TaskID, background.PartResult)
+	result, err := v.part(ctx, run.TaskID, engine.PartResult)
 	if err != nil {
 		return err
 	}
-	content, err := v.part(ctx, run.TaskID, background.PartContent)
+	content, err := v.part(ctx, run.TaskID, engine.PartContent)
 	if err != nil {
 		return err
 	}
@@ -348,8 +350,8 @@ func (v Session) End(ctx context.Context) error {
 
 // Clean returns raw output as it should be shown: as valid text, without escape
 // sequences and control characters.
-func Clean(raw []byte) string { return background.Clean(raw) }
+func Clean(raw []byte) string { return output.Clean(raw) }
 
 // PartialRune returns how many bytes at the end of a piece of output are the
 // beginning of a character.
-func PartialRune(p []byte) int { return background.PartialRune(p) }
+func PartialRune(p []byte) int { return output.PartialRune(p) }

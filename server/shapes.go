@@ -6,12 +6,14 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/pkg/background/output"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
 // newRun is a run as transports show it in a list: without its arguments, its
 // result and its content.
-func newRun(r background.Run, now time.Time) wire.Run {
+func newRun(r engine.Run, now time.Time) wire.Run {
 	run := wire.Run{
 		TaskID: r.ID, Session: r.Session, Tool: r.Tool, ToolVersion: r.Version, Title: r.Title, ArgsIncomplete: r.Secret,
 		Origin: wire.Origin(r.Origin), By: r.By, Status: wire.Status(r.Status), Done: r.Final(), Unsaved: r.Unsaved, Attempt: r.Attempt,
@@ -22,7 +24,7 @@ func newRun(r background.Run, now time.Time) wire.Run {
 		ExitCode: r.ExitCode, Error: newRunError(r.Error), Summary: r.Summary, ArtifactError: r.ArtifactError,
 		SignalOnCompletion: r.SignalOnCompletion, Notice: wire.NoticeState(r.Notice), IdempotencyKey: r.IdempotencyKey,
 		ScheduleID: r.Schedule, ScheduledFor: r.ScheduledFor,
-		LogPath: r.Path(background.OutputLog), ResultPath: r.Path(background.ResultJSON),
+		LogPath: r.Path(engine.OutputLog), ResultPath: r.Path(engine.ResultJSON),
 	}
 
 	if r.Cancel != nil {
@@ -35,13 +37,13 @@ func newRun(r background.Run, now time.Time) wire.Run {
 }
 
 // newWholeRun is a run with its arguments, its result and its content.
-func newWholeRun(r background.Run, now time.Time) wire.Run {
+func newWholeRun(r engine.Run, now time.Time) wire.Run {
 	run := newRun(r, now)
 	run.Args, run.Result, run.Content = background.Redact(r.Args), r.Result, blocks(r.Content)
 	return run
 }
 
-func newRunError(e *background.RunError) *wire.RunError {
+func newRunError(e *engine.RunError) *wire.RunError {
 	if e == nil {
 		return nil
 	}
@@ -57,7 +59,7 @@ func blocks(content json.RawMessage) []abi.Block {
 	return all
 }
 
-func newExcerpt(r *background.OutputReport) *wire.Excerpt {
+func newExcerpt(r *output.Page) *wire.Excerpt {
 	if r == nil {
 		return nil
 	}
@@ -75,7 +77,7 @@ func newStopped(s background.StopResult) wire.Stopped {
 
 // newSchedule is a schedule as transports show it in a list: without its
 // arguments.
-func newSchedule(s background.Schedule) wire.Schedule {
+func newSchedule(s engine.Schedule) wire.Schedule {
 	return wire.Schedule{
 		ScheduleID: s.ID, Session: s.Session, Tool: s.Tool, ToolVersion: s.Version, Title: s.Title,
 		SignalOnCompletion: s.SignalOnCompletion, DeadlineSeconds: s.Timeout.Seconds(),
@@ -87,7 +89,7 @@ func newSchedule(s background.Schedule) wire.Schedule {
 }
 
 // newWholeSchedule is a schedule with its arguments.
-func newWholeSchedule(s background.Schedule) wire.Schedule {
+func newWholeSchedule(s engine.Schedule) wire.Schedule {
 	out := newSchedule(s)
 	out.Args = background.Redact(s.Args)
 	return out
@@ -100,7 +102,7 @@ func newNotice(n background.Notice) wire.Notice {
 	}
 }
 
-func newEvent(e background.Event, now time.Time) wire.Event {
+func newEvent(e engine.Event, now time.Time) wire.Event {
 	out := wire.Event{Kind: wire.EventKind(e.Kind)}
 	if e.Run != nil {
 		run := newRun(*e.Run, now)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server/wire"
 )
@@ -156,7 +157,7 @@ func (v Session) prepareSchedule(req ScheduleRequest) (tool *plugins.Tool, check
 
 	return tool, background.ScheduleRequest{
 		Tool: run.Tool, Version: run.Version, Args: run.Args, Title: run.Title, Silent: run.Silent, Timeout: run.Timeout, By: run.By,
-		Cron: req.Cron, At: req.At, Timezone: req.Timezone, Overlap: background.Overlap(req.Overlap),
+		Cron: req.Cron, At: req.At, Timezone: req.Timezone, Overlap: engine.Overlap(req.Overlap),
 	}, nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/plugins"
 )
 
@@ -200,12 +201,12 @@ func TestRunsOfOneUser(t *testing.T) {
 // Nor more of the room for records.
 func TestRecordsOfOneUser(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		s := open(t, Config{Host: host.Config{Shared: true}, Runs: RunsConfig{RecordQuota: 8 * (background.RecordOverhead + 100)}}, "sleeper")
+		s := open(t, Config{Host: host.Config{Shared: true}, Runs: RunsConfig{RecordQuota: 8 * (engine.RecordOverhead + 100)}}, "sleeper")
 		for i := range 6 {
 			s.spawn(fmt.Sprint("ana/", i), "sleeper", "{}")
 		}
 		require.Contains(t, s.refused("ana/new", SpawnBackground, `{"tool":"sleeper","args":{}}`),
-			fmt.Sprintf("records may take %d bytes; check the runs that have ended", 6*(background.RecordOverhead+100)))
+			fmt.Sprintf("records may take %d bytes; check the runs that have ended", 6*(engine.RecordOverhead+100)))
 		s.spawn("bo/new", "sleeper", "{}")
 		s.spawn(alice, "sleeper", "{}")
 	})

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 
 	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/pkg/background/sqlite"
 	"github.com/toolhost/toolhost/server/wire"
 )
@@ -28,7 +29,7 @@ type StorageStats struct {
 // storage is what the service asks the engine it opened itself, besides what it
 // asks any engine.
 type storage interface {
-	background.Engine
+	engine.Engine
 	Err() error // why nothing is stored any more; nil while all is in order
 	Close() error
 	storageStats() StorageStats
@@ -62,7 +63,7 @@ func (d directory) findings() []wire.FileProblem {
 
 // openEngine opens the engine that the configuration asks for; nil keeps runs in
 // memory.
-func (s *Service) openEngine(ctx context.Context) (engine background.Engine, err error) {
+func (s *Service) openEngine(ctx context.Context) (engine engine.Engine, err error) {
 	switch {
 	case s.cfg.Engine != nil && s.cfg.DataDir != "":
 		return nil, &background.FieldError{Field: "Engine", Problem: "set either Engine or DataDir"}
@@ -77,7 +78,7 @@ func (s *Service) openEngine(ctx context.Context) (engine background.Engine, err
 }
 
 // StorageErr returns why nothing is stored any more, until the service is opened
-// again: an error that matches [background.ErrStorageLost]. It is nil while
+// again: an error that matches [engine.ErrStorageLost]. It is nil while
 // storage is in order.
 func (s *Service) StorageErr() error {
 	engine, ok := s.engine.(interface{ Err() error })

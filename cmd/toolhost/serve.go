@@ -17,7 +17,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/httpapi"
@@ -100,7 +99,7 @@ func (a *app) openFreed(ctx context.Context, folder string) (*server.Service, fu
 	for began := (time.Time{}); ; {
 		s, done, err := a.openKept(ctx, folder, true)
 		switch {
-		case !errors.Is(err, background.ErrLocked):
+		case !errors.Is(err, server.ErrLocked):
 			return s, done, err
 		case began.IsZero():
 			began = time.Now()
@@ -357,7 +356,7 @@ func (a *app) openFree(ctx context.Context) (*server.Service, func(), error) {
 		case err == nil:
 			a.logger().Info("runs are kept", "folder", a.mcpFolder(n))
 			return s, done, nil
-		case !errors.Is(err, background.ErrLocked):
+		case !errors.Is(err, server.ErrLocked):
 			return nil, nil, err
 		case n == maxMCP:
 			return nil, nil, &usageError{fmt.Errorf("%d processes of toolhost mcp already keep runs in %s", n, a.config.data), "end some of them, or choose another folder with --data"}

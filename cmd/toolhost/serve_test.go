@@ -23,7 +23,6 @@ import (
 
 	"github.com/toolhost/toolhost/internal/plugintest"
 	"github.com/toolhost/toolhost/internal/testlog"
-	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/server"
 )
 
@@ -217,7 +216,7 @@ func TestMCPFolders(t *testing.T) {
 	require.NoError(t, err)
 	defer done()
 	_, _, err = a.openKept(t.Context(), a.mcpFolder(5), false)
-	require.ErrorIs(t, err, background.ErrLocked)
+	require.ErrorIs(t, err, server.ErrLocked)
 	_, _, err = a.openKept(t.Context(), a.mcpFolder(1), false)
 	require.ErrorContains(t, err, fmt.Sprintf("is used by process %d", os.Getpid()))
 	require.NoDirExists(t, filepath.Join(data, "runs"))

@@ -11,6 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/internal/testlog"
+	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/pkg/background/output"
 )
 
 // artifact reads an artifact of an ended run.
@@ -29,32 +31,32 @@ func artifact(t *testing.T, m *Manager, session, id, name string) string {
 func TestArtifactsHoweverARunEnds(t *testing.T) {
 	for name, c := range map[string]struct {
 		then   func(t *testing.T, m *Manager, id string)
-		work   func(context.Context, *Sink) (Outcome, error)
-		status Status
-		kind   ErrorKind
+		work   func(context.Context, *output.Sink) (Outcome, error)
+		status engine.Status
+		kind   engine.ErrorKind
 		log    string
 	}{
-		"succeeded": {status: StatusSucceeded, log: "out\n[stderr] err\n",
-			work: func(context.Context, *Sink) (Outcome, error) {
+		"succeeded": {status: engine.StatusSucceeded, log: "out\n[stderr] err\n",
+			work: func(context.Context, *output.Sink) (Outcome, error) {
 				return Outcome{Result: json.RawMessage(`{"n":1}`)}, nil
 			}},
-		"failed": {status: StatusFailed, kind: KindToolError, log: "out\n[stderr] err\n",
-			work: func(context.Context, *Sink) (Outcome, error) {
-				return Outcome{}, &Error{Kind: KindToolError, Message: "boom"}
+		"failed": {status: engine.StatusFailed, kind: engine.KindToolError, log: "out\n[stderr] err\n",
+			work: func(context.Context, *output.Sink) (Outcome, error) {
+				return Outcome{}, &Error{Kind: engine.KindToolError, Message: "boom"}
 			}},
-		"canceled": {status: StatusCanceled, log: "out\n[stderr] err\n[system] Canceled by request.\n",
-			work: func(ctx context.Context, _ *Sink) (Outcome, error) { <-ctx.Done(); return Outcome{}, ctx.Err() },
+		"canceled": {status: engine.StatusCanceled, log: "out\n[stderr] err\n[system] Canceled by request.\n",
+			work: func(ctx context.Context, _ *output.Sink) (Outcome, error) { <-ctx.Done(); return Outcome{}, ctx.Err() },
 			then: func(t *testing.T, m *Manager, id string) {
 				_, err := m.Stop(t.Context(), alice, id, StopRequest{Force: true})
 				require.NoError(t, err)
 			}},
-		"deadline": {status: StatusFailed, kind: KindTimeout, log: "out\n[stderr] err\n",
-			work: func(ctx context.Context, _ *Sink) (Outcome, error) { <-ctx.Done(); return Outcome{}, ctx.Err() }},
-		"panic": {status: StatusFailed, kind: KindInternal, log: "out\n[stderr] err\n",
-			work: func(context.Context, *Sink) (Outcome, error) { panic("hunter2") }},
+		"deadline": {status: engine.StatusFailed, kind: engine.KindTimeout, log: "out\n[stderr] err\n",
+			work: func(ctx context.Context, _ *output.Sink) (Outcome, error) { <-ctx.Done(); return Outcome{}, ctx.Err() }},
+		"panic": {status: engine.StatusFailed, kind: engine.KindInternal, log: "out\n[stderr] err\n",
+			work: func(context.Context, *output.Sink) (Outcome, error) { panic("hunter2") }},
 	} {
 		bubble(t, name, func(t *testing.T) {
-			m := newManager(t, Config{Logger: logTo(new(testlog.Buffer)), Executor: func(ctx context.Context, _ Run, sink *Sink) (Outcome, error) {
+			m := newManager(t, Config{Logger: logTo(new(testlog.Buffer)), Executor: func(ctx context.Context, _ engine.Run, sink *output.Sink) (Outcome, error) {
 				_, _ = sink.Stdout().Write([]byte("out\n"))
 				_, _ = sink.Stderr().Write([]byte("err\n"))
 				return c.work(ctx, sink)
@@ -64,9 +66,9 @@ func TestArtifactsHoweverARunEnds(t *testing.T) {
 				c.then(t, m, id)
 			}
 			run := wait(t, m, alice, id)
-			require.Equal(t, c.log, artifact(t, m, alice, id, OutputLog))
-			var got Envelope
-			text := artifact(t, m, alice, id, ResultJSON)
+			require.Equal(t, c.log, artifact(t, m, alice, id, engine.OutputLog))
+			var got engine.Envelope
+			text := artifact(t, m, alice, id, engine.ResultJSON)
 			require.NotContains(t, text, "hunter2", "no text of the host's own")
 			require.NoError(t, json.Unmarshal([]byte(text), &got))
 			require.Equal(t, id, got.TaskID)
@@ -102,9 +104,9 @@ func TestOrderAtTheEnd(t *testing.T) {
 		var m *Manager
 		var checked bool
 		m = newManager(t, Config{PerSession: 1, OnNotice: func(n Notice) {
-			require.Equal(t, StatusSucceeded, must(m.engine.Get(t.Context(), n.ID)).Status)
+			require.Equal(t, engine.StatusSucceeded, must(m.engine.Get(t.Context(), n.ID)).Status)
 			require.JSONEq(t, `"slept"`, result(t, m, alice, n.ID))
-			require.Contains(t, artifact(t, m, alice, n.ID, ResultJSON), "succeeded")
+			require.Contains(t, artifact(t, m, alice, n.ID, engine.ResultJSON), "succeeded")
 			_, err := m.Spawn(t.Context(), alice, SpawnRequest{Tool: "echo", Silent: true})
 			require.NoError(t, err)
 			checked = true
@@ -120,20 +122,20 @@ func TestOrderAtTheEnd(t *testing.T) {
 func TestTailOfARunThatStarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		open := make(chan struct{})
-		engine := gated(open)
-		m := newManager(t, Config{Engine: engine, Executor: func(_ context.Context, _ Run, sink *Sink) (Outcome, error) {
+		store := gated(open)
+		m := newManager(t, Config{Engine: store, Executor: func(_ context.Context, _ engine.Run, sink *output.Sink) (Outcome, error) {
 			_, _ = sink.Stdout().Write([]byte("working\n"))
 			time.Sleep(time.Hour)
 			return Outcome{}, nil
 		}})
 		id := spawned(t, m, alice, "tool")
-		engine.after = onFirst("get", func() {
+		store.after = onFirst("get", func() {
 			close(open)
 			synctest.Wait()
 		})
 		chunk, err := m.Tail(t.Context(), alice, id, 0, 100)
 		require.NoError(t, err)
-		require.Equal(t, Chunk{Data: []byte("working\n"), End: 8, Attempt: 1}, chunk)
+		require.Equal(t, engine.Chunk{Data: []byte("working\n"), End: 8, Attempt: 1}, chunk)
 		wait(t, m, alice, id)
 		require.Equal(t, 1, must(m.Tail(t.Context(), alice, id, 0, 100)).Attempt)
 	})

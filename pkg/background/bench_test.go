@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/pkg/background/output"
 	"testing"
 	"time"
 )
@@ -14,7 +16,7 @@ func BenchmarkSink(b *testing.B) {
 		b.Run("stdout/"+name, func(b *testing.B) {
 			b.SetBytes(int64(len(chunk)))
 			b.ReportAllocs()
-			out := NewSink(0).Stdout()
+			out := output.NewSink(0).Stdout()
 			for b.Loop() {
 				_, _ = out.Write(chunk)
 			}
@@ -22,7 +24,7 @@ func BenchmarkSink(b *testing.B) {
 		b.Run("stderr/"+name, func(b *testing.B) {
 			b.SetBytes(int64(len(chunk)))
 			b.ReportAllocs()
-			out := NewSink(0).Stderr()
+			out := output.NewSink(0).Stderr()
 			for b.Loop() {
 				_, _ = out.Write(chunk)
 			}
@@ -36,7 +38,7 @@ func BenchmarkSinkGigabyte(b *testing.B) {
 	b.SetBytes(1 << 30)
 	b.ReportAllocs()
 	for b.Loop() {
-		out := NewSink(0).Stdout()
+		out := output.NewSink(0).Stdout()
 		for range 1 << 15 {
 			_, _ = out.Write(chunk)
 		}
@@ -47,7 +49,7 @@ func BenchmarkSinkGigabyte(b *testing.B) {
 // stored at the same time; B/op is all the memory it takes.
 func BenchmarkSinkOfARun(b *testing.B) {
 	chunk := bytes.Repeat([]byte("0123456789abcde\n"), 2048) // 32 KiB
-	m := newBench(b, Config{Executor: func(_ context.Context, _ Run, sink *Sink) (Outcome, error) {
+	m := newBench(b, Config{Executor: func(_ context.Context, _ engine.Run, sink *output.Sink) (Outcome, error) {
 		out := sink.Stdout()
 		for range 1 << 15 {
 			_, _ = out.Write(chunk)
@@ -88,7 +90,7 @@ func newBench(b *testing.B, cfg Config) *Manager {
 // caller has the answer.
 func BenchmarkStop(b *testing.B) {
 	began, stopped := make(chan struct{}), make(chan time.Time, 1)
-	m := newBench(b, Config{Executor: func(ctx context.Context, _ Run, _ *Sink) (Outcome, error) {
+	m := newBench(b, Config{Executor: func(ctx context.Context, _ engine.Run, _ *output.Sink) (Outcome, error) {
 		began <- struct{}{}
 		<-ctx.Done()
 		stopped <- time.Now()
@@ -116,7 +118,7 @@ func BenchmarkStop(b *testing.B) {
 // a check that waits for any of 20 runs.
 func BenchmarkWaitAny(b *testing.B) {
 	end := make(chan struct{})
-	m := newBench(b, Config{Executor: func(ctx context.Context, _ Run, _ *Sink) (Outcome, error) {
+	m := newBench(b, Config{Executor: func(ctx context.Context, _ engine.Run, _ *output.Sink) (Outcome, error) {
 		select {
 		case <-end:
 		case <-ctx.Done():
@@ -150,7 +152,7 @@ func BenchmarkWaitAny(b *testing.B) {
 }
 
 func BenchmarkSpawn(b *testing.B) {
-	m := newBench(b, Config{Executor: func(context.Context, Run, *Sink) (Outcome, error) { return Outcome{}, nil }})
+	m := newBench(b, Config{Executor: func(context.Context, engine.Run, *output.Sink) (Outcome, error) { return Outcome{}, nil }})
 	i := 0
 	for b.Loop() {
 		if _, err := m.Spawn(b.Context(), fmt.Sprint(i%64), SpawnRequest{Tool: "tool"}); err != nil {
@@ -164,7 +166,7 @@ func BenchmarkSpawn(b *testing.B) {
 }
 
 func BenchmarkCheck(b *testing.B) {
-	m, err := New(b.Context(), Config{Executor: func(ctx context.Context, _ Run, sink *Sink) (Outcome, error) {
+	m, err := New(b.Context(), Config{Executor: func(ctx context.Context, _ engine.Run, sink *output.Sink) (Outcome, error) {
 		_, _ = sink.Stdout().Write(bytes.Repeat([]byte("a line of output\n"), 1000))
 		<-ctx.Done()
 		return Outcome{}, ctx.Err()

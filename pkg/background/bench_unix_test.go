@@ -5,6 +5,8 @@ package background
 import (
 	"context"
 	"fmt"
+	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/pkg/background/output"
 	"runtime"
 	"syscall"
 	"testing"
@@ -19,7 +21,7 @@ func BenchmarkLiveRuns(b *testing.B) {
 		var before, after runtime.MemStats
 		runtime.GC()
 		runtime.ReadMemStats(&before)
-		m := newBench(b, Config{Executor: func(ctx context.Context, _ Run, _ *Sink) (Outcome, error) {
+		m := newBench(b, Config{Executor: func(ctx context.Context, _ engine.Run, _ *output.Sink) (Outcome, error) {
 			<-ctx.Done()
 			return Outcome{}, ctx.Err()
 		}})

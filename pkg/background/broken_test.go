@@ -11,31 +11,34 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/internal/testlog"
+	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/pkg/background/engine/memory"
+	"github.com/toolhost/toolhost/pkg/background/output"
 )
 
 func TestRunsThatEndedWithoutTheirEngine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		engine := newBroken(NewMemoryEngine())
-		m := newManager(t, Config{Engine: engine, PerSession: 1, Logger: logTo(new(testlog.Buffer))})
-		engine.broken.Store(true)
+		store := newBroken(memory.New())
+		m := newManager(t, Config{Engine: store, PerSession: 1, Logger: logTo(new(testlog.Buffer))})
+		store.broken.Store(true)
 		_, err := m.Spawn(t.Context(), alice, SpawnRequest{Tool: "echo"})
 		require.ErrorIs(t, err, errDisk)
 		require.Zero(t, m.admission.active(), "no record, no permit")
-		engine.broken.Store(false)
+		store.broken.Store(false)
 
 		id := spawned(t, m, alice, "second")
-		engine.broken.Store(true)
+		store.broken.Store(true)
 		run := wait(t, m, alice, id)
-		require.Equal(t, StatusSucceeded, run.Status, "who waits is told the truth")
-		require.Equal(t, StatusRunning, must(engine.Get(t.Context(), id)).Status)
+		require.Equal(t, engine.StatusSucceeded, run.Status, "who waits is told the truth")
+		require.Equal(t, engine.StatusRunning, must(store.Get(t.Context(), id)).Status)
 		require.Equal(t, 1, must(m.Overview(t.Context(), alice, OverviewRequest{})).Finished)
 		require.True(t, must(m.Stop(t.Context(), alice, id, StopRequest{})).AlreadyFinished)
 		time.Sleep(time.Minute)
-		engine.broken.Store(false)
+		store.broken.Store(false)
 		time.Sleep(HeartbeatEvery)
 		synctest.Wait()
-		stored := payload(t, engine, id)
-		require.Equal(t, StatusSucceeded, stored.Status, "it is stored as soon as that works")
+		stored := payload(t, store, id)
+		require.Equal(t, engine.StatusSucceeded, stored.Status, "it is stored as soon as that works")
 		require.JSONEq(t, `"slept"`, string(stored.Result))
 		require.True(t, stored.FinishedAt.Equal(run.FinishedAt))
 		require.Equal(t, 1, stored.Attempt)
@@ -45,11 +48,11 @@ func TestRunsThatEndedWithoutTheirEngine(t *testing.T) {
 
 func TestOutputThatCannotBeStored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		engine := newBroken(NewMemoryEngine())
-		m := newManager(t, Config{Engine: engine, Logger: logTo(new(testlog.Buffer))})
-		engine.brokenLog.Store(true)
+		store := newBroken(memory.New())
+		m := newManager(t, Config{Engine: store, Logger: logTo(new(testlog.Buffer))})
+		store.brokenLog.Store(true)
 		run := wait(t, m, alice, spawn(t, m, alice, "echo").ID)
-		require.Equal(t, StatusSucceeded, run.Status)
+		require.Equal(t, engine.StatusSucceeded, run.Status)
 		require.Equal(t, textUnstored, run.ArtifactError)
 	})
 }
@@ -57,18 +60,18 @@ func TestOutputThatCannotBeStored(t *testing.T) {
 func TestClaimThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log testlog.Buffer
-		engine := newBroken(NewMemoryEngine())
-		m := newManager(t, Config{Engine: engine, Logger: logTo(&log)})
-		engine.brokenStart.Store(true)
+		store := newBroken(memory.New())
+		m := newManager(t, Config{Engine: store, Logger: logTo(&log)})
+		store.brokenStart.Store(true)
 		id := spawned(t, m, alice, "echo")
 		time.Sleep(time.Hour)
-		require.Equal(t, StatusQueued, status(t, m, alice, id), "it was acknowledged: it is not given up")
+		require.Equal(t, engine.StatusQueued, status(t, m, alice, id), "it was acknowledged: it is not given up")
 		require.Equal(t, 1, strings.Count(log.String(), "background run not started"), "it is said once")
-		engine.brokenStart.Store(false)
+		store.brokenStart.Store(false)
 		time.Sleep(startLate)
 		synctest.Wait()
-		run := must(engine.Get(t.Context(), id))
-		require.Equal(t, StatusSucceeded, run.Status)
+		run := must(store.Get(t.Context(), id))
+		require.Equal(t, engine.StatusSucceeded, run.Status)
 		require.Equal(t, 1, run.Attempt)
 		require.Zero(t, m.admission.active())
 	})
@@ -78,20 +81,20 @@ func TestStopOfARunThatCannotBeClaimed(t *testing.T) {
 	for name, broken := range map[string]bool{"and its stop cannot be stored": true, "and its stop can be": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				engine := newBroken(NewMemoryEngine())
-				m := newManager(t, Config{Engine: engine, Logger: logTo(new(testlog.Buffer))})
-				engine.brokenStart.Store(true)
+				store := newBroken(memory.New())
+				m := newManager(t, Config{Engine: store, Logger: logTo(new(testlog.Buffer))})
+				store.brokenStart.Store(true)
 				id := spawned(t, m, alice, "echo")
 				time.Sleep(time.Minute)
-				engine.broken.Store(broken)
+				store.broken.Store(broken)
 				stopped := must(m.Stop(t.Context(), alice, id, StopRequest{}))
 				require.True(t, stopped.Stopped)
 				require.Equal(t, broken, stopped.Unsaved)
-				engine.broken.Store(false)
+				store.broken.Store(false)
 				time.Sleep(HeartbeatEvery)
 				synctest.Wait()
-				run := must(engine.Get(t.Context(), id))
-				require.Equal(t, StatusCanceled, run.Status)
+				run := must(store.Get(t.Context(), id))
+				require.Equal(t, engine.StatusCanceled, run.Status)
 				require.Zero(t, run.Attempt, "it never started")
 				require.Zero(t, m.admission.active())
 			})
@@ -101,31 +104,31 @@ func TestStopOfARunThatCannotBeClaimed(t *testing.T) {
 
 func TestCloseLeavesARunThatCannotBeClaimed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		engine := newBroken(NewMemoryEngine())
-		m, err := New(t.Context(), Config{Engine: engine, Executor: script, Logger: logTo(new(testlog.Buffer))})
+		store := newBroken(memory.New())
+		m, err := New(t.Context(), Config{Engine: store, Executor: script, Logger: logTo(new(testlog.Buffer))})
 		require.NoError(t, err)
-		engine.brokenStart.Store(true)
+		store.brokenStart.Store(true)
 		id := spawned(t, m, alice, "echo")
 		time.Sleep(time.Minute)
 		began := time.Now()
 		require.NoError(t, m.Close(t.Context()))
 		require.LessOrEqual(t, time.Since(began), startLate)
-		require.Equal(t, StatusQueued, must(engine.Get(t.Context(), id)).Status, "for the next start")
+		require.Equal(t, engine.StatusQueued, must(store.Get(t.Context(), id)).Status, "for the next start")
 	})
 }
 
 // Each answer about an end that is not stored says so, until it is.
 func TestUnsavedEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		engine := newBroken(NewMemoryEngine())
-		m := newManager(t, Config{Engine: engine, Logger: logTo(new(testlog.Buffer))})
+		store := newBroken(memory.New())
+		m := newManager(t, Config{Engine: store, Logger: logTo(new(testlog.Buffer))})
 		id := spawned(t, m, alice, "second")
-		engine.broken.Store(true)
+		store.broken.Store(true)
 
 		began := time.Now()
 		report := check(t, m, alice, CheckRequest{IDs: []string{id}, Wait: time.Minute})
 		require.Equal(t, time.Second, time.Since(began), "the end is told when it comes")
-		require.Equal(t, StatusSucceeded, report.Status)
+		require.Equal(t, engine.StatusSucceeded, report.Status)
 		require.JSONEq(t, `"slept"`, string(report.Result))
 		require.True(t, report.Unsaved)
 		require.False(t, report.Done)
@@ -137,9 +140,9 @@ func TestUnsavedEnd(t *testing.T) {
 		require.True(t, stopped.AlreadyFinished && stopped.Unsaved)
 		require.Equal(t, testTexts.Unsaved, stopped.Next)
 		require.True(t, must(m.Overview(t.Context(), alice, OverviewRequest{})).Tasks[0].Unsaved)
-		require.True(t, must(m.List(t.Context(), Query{Session: alice}))[0].Unsaved)
+		require.True(t, must(m.List(t.Context(), engine.Query{Session: alice}))[0].Unsaved)
 
-		time.AfterFunc(10*time.Second, func() { engine.broken.Store(false) })
+		time.AfterFunc(10*time.Second, func() { store.broken.Store(false) })
 		began = time.Now()
 		report = check(t, m, alice, CheckRequest{IDs: []string{id}, Wait: time.Minute})
 		require.InDelta(t, 10*time.Second, time.Since(began), float64(HeartbeatEvery), "who asks again waits for what is new")
@@ -155,24 +158,24 @@ func TestUnsavedEnd(t *testing.T) {
 // A stop that could not be stored in time keeps the work from starting.
 func TestStopBeforeTheStartWithoutItsEngine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		engine := newBroken(NewMemoryEngine())
+		store := newBroken(memory.New())
 		open := make(chan struct{})
-		refuse := engine.before
-		engine.before = func(method string) error {
+		refuse := store.before
+		store.before = func(method string) error {
 			if method == "start" {
 				<-open
 			}
 			return refuse(method)
 		}
 		var ran atomic.Bool
-		m := newManager(t, Config{Engine: engine, Logger: logTo(new(testlog.Buffer)), Executor: func(context.Context, Run, *Sink) (Outcome, error) {
+		m := newManager(t, Config{Engine: store, Logger: logTo(new(testlog.Buffer)), Executor: func(context.Context, engine.Run, *output.Sink) (Outcome, error) {
 			ran.Store(true)
 			return Outcome{}, nil
 		}})
 		id := spawned(t, m, alice, "tool")
-		engine.broken.Store(true)
+		store.broken.Store(true)
 		time.AfterFunc(time.Second, func() {
-			engine.broken.Store(false)
+			store.broken.Store(false)
 			close(open)
 		})
 		stopped, err := m.Stop(t.Context(), alice, id, StopRequest{})
@@ -188,20 +191,20 @@ func TestCallerLeavesDuringASpawn(t *testing.T) {
 		m := newManager(t, Config{Engine: hooked(onFirst("submit", cancel))})
 		s, err := m.Spawn(ctx, alice, SpawnRequest{Tool: "echo"})
 		require.NoError(t, err, "what is begun is brought to its end")
-		require.Equal(t, StatusSucceeded, wait(t, m, alice, s.ID).Status)
+		require.Equal(t, engine.StatusSucceeded, wait(t, m, alice, s.ID).Status)
 	})
 }
 
 func TestEarlierNoticesReadLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPast(t)
-		earlier := p.queued(Run{Tool: "echo"})
-		_, err := p.engine.Cancel(t.Context(), earlier, Cancellation{At: time.Now()}, canceled(time.Now()))
+		earlier := p.queued(engine.Run{Tool: "echo"})
+		_, err := p.engine.Cancel(t.Context(), earlier, engine.Cancellation{At: time.Now()}, canceled(time.Now()))
 		require.NoError(t, err)
 		time.Sleep(time.Second)
 		var box mailbox
 		var failed atomic.Bool
-		engine := &hookEngine{MemoryEngine: p.crashed(), before: func(method string) error {
+		engine := &hookEngine{Engine: p.crashed(), before: func(method string) error {
 			if method == "notices" && failed.CompareAndSwap(false, true) {
 				return errDisk
 			}

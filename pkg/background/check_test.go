@@ -10,12 +10,14 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/pkg/background/output"
 )
 
 func TestCheckShowsARun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		code := 0
-		m := newManager(t, Config{Executor: func(_ context.Context, _ Run, sink *Sink) (Outcome, error) {
+		m := newManager(t, Config{Executor: func(_ context.Context, _ engine.Run, sink *output.Sink) (Outcome, error) {
 			sink.Status("counting")
 			sink.Progress(1, 4, "first")
 			_, _ = sink.Stdout().Write([]byte("one\n"))
@@ -93,7 +95,7 @@ func TestForeignAndUnknownAreAlike(t *testing.T) {
 			note := func(v any, err error) {
 				var unknown *NotFoundError
 				require.ErrorAs(t, err, &unknown)
-				require.ErrorIs(t, err, ErrNotFound)
+				require.ErrorIs(t, err, engine.ErrNotFound)
 				require.Equal(t, []string{own}, unknown.Active)
 				text, jsonErr := json.Marshal(v)
 				require.NoError(t, jsonErr)
@@ -112,7 +114,7 @@ func TestForeignAndUnknownAreAlike(t *testing.T) {
 		require.Equal(t, unknown, answers(purged))
 		run, err := m.Get(t.Context(), bob, foreign)
 		require.NoError(t, err)
-		require.Equal(t, StatusRunning, run.Status)
+		require.Equal(t, engine.StatusRunning, run.Status)
 		require.Nil(t, run.Cancel)
 	})
 }
@@ -124,7 +126,7 @@ func TestCheckOfSomeUnknown(t *testing.T) {
 		checked, err := m.Check(t.Context(), alice, CheckRequest{IDs: []string{"bg_x", id, "bg_y", id}, Wait: time.Minute})
 		require.NoError(t, err)
 		require.Len(t, checked.Reports, 1)
-		require.Equal(t, StatusSucceeded, checked.Reports[0].Status)
+		require.Equal(t, engine.StatusSucceeded, checked.Reports[0].Status)
 		require.Equal(t, []string{"bg_x", "bg_y"}, checked.Missing.IDs)
 		require.Equal(t, "no such background task in this session: bg_x, bg_y", checked.Missing.Error())
 	})
@@ -181,14 +183,14 @@ func TestCheckWaits(t *testing.T) {
 func TestLookupRacesTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		chunks := make(chan string)
-		engine := hooked(nil)
-		m := newManager(t, Config{Engine: engine, Executor: feed(chunks)})
+		store := hooked(nil)
+		m := newManager(t, Config{Engine: store, Executor: feed(chunks)})
 		id := spawned(t, m, alice, "tool")
-		engine.after = onFirst("get", func() {
+		store.after = onFirst("get", func() {
 			close(chunks)
 			synctest.Wait()
 		})
-		require.Equal(t, StatusSucceeded, must(m.Get(t.Context(), alice, id)).Status)
+		require.Equal(t, engine.StatusSucceeded, must(m.Get(t.Context(), alice, id)).Status)
 	})
 }
 
@@ -196,7 +198,7 @@ func TestLookupRacesTheEnd(t *testing.T) {
 // result is not held meanwhile.
 func TestCheckOfARunThatGoesMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newManager(t, Config{RetainRuns: 1, Executor: func(ctx context.Context, run Run, sink *Sink) (Outcome, error) {
+		m := newManager(t, Config{RetainRuns: 1, Executor: func(ctx context.Context, run engine.Run, sink *output.Sink) (Outcome, error) {
 			if run.Tool == "sleep" {
 				time.Sleep(3 * time.Minute)
 			}
@@ -218,11 +220,11 @@ func TestCheckOfARunThatGoes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		logless := hooked(func(method string) error {
 			if method == "tail" {
-				return ErrNotFound
+				return engine.ErrNotFound
 			}
 			return nil
 		})
-		m := newManager(t, Config{Engine: logless, Executor: func(_ context.Context, _ Run, sink *Sink) (Outcome, error) {
+		m := newManager(t, Config{Engine: logless, Executor: func(_ context.Context, _ engine.Run, sink *output.Sink) (Outcome, error) {
 			_, err := sink.Stdout().Write([]byte("some words\n"))
 			return Outcome{Result: json.RawMessage(`{"n":4}`)}, err
 		}})
@@ -278,8 +280,8 @@ func TestList(t *testing.T) {
 		require.Equal(t, 1, all.More)
 		require.Equal(t, []string{s.ID, first}, []string{all.Tasks[0].TaskID, all.Tasks[1].TaskID}, "active first, newest first")
 		require.Equal(t, strings.Repeat("ä", 39)+"…", all.Tasks[0].Title)
-		require.Equal(t, Row{TaskID: first, Tool: "sleep", Title: "Background sleep", Status: StatusRunning, ElapsedSeconds: 4}, all.Tasks[1])
-		require.Equal(t, StatusSucceeded, all.Tasks[2].Status)
+		require.Equal(t, Row{TaskID: first, Tool: "sleep", Title: "Background sleep", Status: engine.StatusRunning, ElapsedSeconds: 4}, all.Tasks[1])
+		require.Equal(t, engine.StatusSucceeded, all.Tasks[2].Status)
 
 		active := must(m.Overview(t.Context(), alice, OverviewRequest{ActiveOnly: true}))
 		require.Len(t, active.Tasks, 2)
@@ -299,7 +301,7 @@ func must[T any](v T, err error) T {
 
 // feed is an executor that writes what it is sent, and ends when that ends.
 func feed(chunks <-chan string) Executor {
-	return func(_ context.Context, _ Run, sink *Sink) (Outcome, error) {
+	return func(_ context.Context, _ engine.Run, sink *output.Sink) (Outcome, error) {
 		for chunk := range chunks {
 			_, _ = sink.Stdout().Write([]byte(chunk))
 		}
@@ -337,7 +339,7 @@ func TestCursorReadsTheWholeLog(t *testing.T) {
 			for read() {
 			}
 			require.Equal(t, "plain\nä😀 smile\nred\nend\n\uFFFD", got.String())
-			require.Equal(t, Clean([]byte(whole.String())), got.String())
+			require.Equal(t, output.Clean([]byte(whole.String())), got.String())
 		})
 	}
 }
@@ -351,7 +353,7 @@ func TestCursorAfterTheRing(t *testing.T) {
 			chunks <- fmt.Sprintf("line %03d\n", i) // 900 bytes: head 0-299, tail 800-899
 		}
 		synctest.Wait()
-		look := func(cursor string, chars int) OutputReport {
+		look := func(cursor string, chars int) output.Page {
 			out := *check(t, m, alice, CheckRequest{IDs: []string{id}, Cursor: cursor, MaxChars: chars}).Output
 			out.LastOutputAt = time.Time{}
 			return out
@@ -362,7 +364,7 @@ func TestCursorAfterTheRing(t *testing.T) {
 			require.True(t, strings.HasPrefix(first.Text, "line 089\n"), "at the beginning of a line")
 			require.EqualValues(t, 801, first.OmittedBytes)
 
-			require.Equal(t, OutputReport{Text: "line 097\nline 098\nline 099\n", Cursor: "1:900", OmittedBytes: 873}, look("", 30))
+			require.Equal(t, output.Page{Text: "line 097\nline 098\nline 099\n", Cursor: "1:900", OmittedBytes: 873}, look("", 30))
 			head := look("1:9", 0)
 			require.True(t, strings.HasPrefix(head.Text, "line 001\n"))
 			require.Equal(t, "1:300", head.Cursor)
@@ -372,9 +374,9 @@ func TestCursorAfterTheRing(t *testing.T) {
 			require.EqualValues(t, 500, tail.OmittedBytes)
 			require.Equal(t, "1:900", tail.Cursor)
 			require.Len(t, tail.Text, 100)
-			require.Equal(t, OutputReport{Text: "\nline ", Cursor: "1:806", OmittedBytes: 400, PendingBytes: 94}, look("1:400", 6))
-			require.Equal(t, OutputReport{Cursor: "1:900"}, look("1:900", 0), "never the same byte twice")
-			require.Equal(t, OutputReport{Cursor: "1:900"}, look("1:99999", 0))
+			require.Equal(t, output.Page{Text: "\nline ", Cursor: "1:806", OmittedBytes: 400, PendingBytes: 94}, look("1:400", 6))
+			require.Equal(t, output.Page{Cursor: "1:900"}, look("1:900", 0), "never the same byte twice")
+			require.Equal(t, output.Page{Cursor: "1:900"}, look("1:99999", 0))
 			old := look("7:5", 4)
 			require.Equal(t, "line", old.Text)
 			require.Equal(t, "attempt 1 has begun; its output starts here", old.Note)
@@ -390,7 +392,7 @@ func TestCursorAfterTheRing(t *testing.T) {
 
 func TestCheckingAgainAndAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		steps := make(chan func(*Sink))
+		steps := make(chan func(*output.Sink))
 		m := newManager(t, Config{Executor: feed2(steps)})
 		id := spawned(t, m, alice, "tool")
 		next := func(req CheckRequest) string {
@@ -442,7 +444,7 @@ func TestListShowsSchedules(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(t, Config{})
 		next := time.Now().Add(time.Hour)
-		for _, s := range []Schedule{
+		for _, s := range []engine.Schedule{
 			{ID: "sc_a", Session: alice, Title: strings.Repeat("ä", 50), Enabled: true, NextAt: next},
 			{ID: "sc_b", Session: alice, Title: "off"},
 			{ID: "sc_c", Session: bob, Title: "foreign", Enabled: true},
@@ -462,7 +464,7 @@ func TestListShowsSchedules(t *testing.T) {
 func TestCheckOfLargeResults(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		large := json.RawMessage(`"` + strings.Repeat("x", 100<<10) + `"`)
-		m := newManager(t, Config{Executor: func(_ context.Context, run Run, _ *Sink) (Outcome, error) {
+		m := newManager(t, Config{Executor: func(_ context.Context, run engine.Run, _ *output.Sink) (Outcome, error) {
 			if run.Tool == "small" {
 				return Outcome{Result: json.RawMessage(`1`), Content: large}, nil
 			}

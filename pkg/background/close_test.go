@@ -12,6 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/internal/testlog"
+	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/pkg/background/engine/memory"
 )
 
 func TestCloseDrains(t *testing.T) {
@@ -23,7 +25,7 @@ func TestCloseDrains(t *testing.T) {
 		began := time.Now()
 		require.NoError(t, m.Close(ctx))
 		require.Equal(t, time.Second, time.Since(began))
-		require.Equal(t, StatusSucceeded, must(m.Get(t.Context(), alice, id)).Status, "records can be read")
+		require.Equal(t, engine.StatusSucceeded, must(m.Get(t.Context(), alice, id)).Status, "records can be read")
 		_, err := m.Spawn(t.Context(), alice, SpawnRequest{Tool: "echo"})
 		require.ErrorIs(t, err, ErrClosed)
 	})
@@ -44,10 +46,10 @@ func TestCloseInterrupts(t *testing.T) {
 		require.Equal(t, 10*time.Second, time.Since(began))
 		for _, id := range []string{polite, deaf} {
 			run := must(m.Get(t.Context(), alice, id))
-			require.Equal(t, StatusFailed, run.Status)
-			require.Equal(t, RunError{Kind: KindInterrupted, Message: textInterrupted}, *run.Error)
+			require.Equal(t, engine.StatusFailed, run.Status)
+			require.Equal(t, engine.RunError{Kind: engine.KindInterrupted, Message: textInterrupted}, *run.Error)
 		}
-		require.Equal(t, StatusSucceeded, must(m.Get(t.Context(), alice, stubborn)).Status, "a result is kept")
+		require.Equal(t, engine.StatusSucceeded, must(m.Get(t.Context(), alice, stubborn)).Status, "a result is kept")
 		require.NoError(t, m.Close(ctx), "again")
 	})
 }
@@ -63,9 +65,9 @@ func TestCloseNamesWhatDoesNotEnd(t *testing.T) {
 		require.ErrorIs(t, err, ErrStillRunning)
 		require.Contains(t, err.Error(), id)
 		require.Equal(t, DefaultGrace+hung, time.Since(began))
-		require.Equal(t, StatusRunning, must(m.Get(t.Context(), alice, id)).Status)
+		require.Equal(t, engine.StatusRunning, must(m.Get(t.Context(), alice, id)).Status)
 		time.Sleep(time.Hour)
-		require.Equal(t, KindInterrupted, must(m.Get(t.Context(), alice, id)).Error.Kind)
+		require.Equal(t, engine.KindInterrupted, must(m.Get(t.Context(), alice, id)).Error.Kind)
 	})
 }
 
@@ -90,21 +92,21 @@ func TestCloseRacesSpawn(t *testing.T) {
 // queued stays so; nobody waits for either.
 func TestCloseLeavesWhatCanGoOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		engine := NewMemoryEngine()
-		readmit := func(_ context.Context, run Run) error {
+		store := memory.New()
+		readmit := func(_ context.Context, run engine.Run) error {
 			if run.Attempt > 0 && run.Tool != "sleep" {
 				return errors.New("neither idempotent nor readonly")
 			}
 			return nil
 		}
-		first, err := New(t.Context(), Config{Engine: engine, Executor: script, PerSession: 3, Readmit: readmit, Logger: logTo(new(testlog.Buffer))})
+		first, err := New(t.Context(), Config{Engine: store, Executor: script, PerSession: 3, Readmit: readmit, Logger: logTo(new(testlog.Buffer))})
 		require.NoError(t, err)
 		again, once := spawned(t, first, alice, "sleep"), spawned(t, first, alice, "deaf")
 		secret, err := first.Spawn(t.Context(), alice, SpawnRequest{Tool: "sleep", Stored: json.RawMessage(`{}`), Args: json.RawMessage(`{}`)})
 		require.NoError(t, err)
 		waiting := fired(t, first, alice, "echo", "")
 		after := fired(t, first, alice, "echo", again)
-		waiter := make(chan Run)
+		waiter := make(chan engine.Run)
 		go func() { waiter <- wait(t, first, alice, waiting) }()
 		synctest.Wait()
 		done, cancel := context.WithCancel(t.Context())
@@ -112,23 +114,23 @@ func TestCloseLeavesWhatCanGoOn(t *testing.T) {
 		began := time.Now()
 		require.NoError(t, first.Close(done))
 		require.Zero(t, time.Since(began))
-		require.Equal(t, StatusQueued, (<-waiter).Status)
-		require.Equal(t, StatusQueued, status(t, first, alice, again))
-		require.Equal(t, KindInterrupted, must(first.Get(t.Context(), alice, once)).Error.Kind)
-		require.Equal(t, KindInterrupted, must(first.Get(t.Context(), alice, secret.ID)).Error.Kind)
-		require.Equal(t, StatusQueued, status(t, first, alice, waiting))
+		require.Equal(t, engine.StatusQueued, (<-waiter).Status)
+		require.Equal(t, engine.StatusQueued, status(t, first, alice, again))
+		require.Equal(t, engine.KindInterrupted, must(first.Get(t.Context(), alice, once)).Error.Kind)
+		require.Equal(t, engine.KindInterrupted, must(first.Get(t.Context(), alice, secret.ID)).Error.Kind)
+		require.Equal(t, engine.StatusQueued, status(t, first, alice, waiting))
 		require.Empty(t, first.runs.all())
 
-		m := newManager(t, Config{Engine: engine, Readmit: readmit})
-		require.Equal(t, StatusSucceeded, wait(t, m, alice, waiting).Status)
-		require.Equal(t, StatusQueued, status(t, m, alice, after), "also for the next manager it comes after that one")
+		m := newManager(t, Config{Engine: store, Readmit: readmit})
+		require.Equal(t, engine.StatusSucceeded, wait(t, m, alice, waiting).Status)
+		require.Equal(t, engine.StatusQueued, status(t, m, alice, after), "also for the next manager it comes after that one")
 		synctest.Wait() // the others may have ended before it was claimed
 		run := must(m.Get(t.Context(), alice, again))
-		require.Equal(t, StatusRunning, run.Status)
+		require.Equal(t, engine.StatusRunning, run.Status)
 		require.Equal(t, 2, run.Attempt)
 		_, err = m.Stop(t.Context(), alice, again, StopRequest{})
 		require.NoError(t, err)
-		require.Equal(t, StatusSucceeded, wait(t, m, alice, after).Status)
+		require.Equal(t, engine.StatusSucceeded, wait(t, m, alice, after).Status)
 	})
 }
 
@@ -141,22 +143,22 @@ func TestCloseKeepsAStop(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		require.NoError(t, m.Close(ctx))
-		require.Equal(t, StatusCanceled, status(t, m, alice, id), "a run that was to be stopped is not run again")
+		require.Equal(t, engine.StatusCanceled, status(t, m, alice, id), "a run that was to be stopped is not run again")
 	})
 }
 
 func TestCloseWithoutItsEngine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		engine := newBroken(NewMemoryEngine())
-		m := newManager(t, Config{Engine: engine, Logger: logTo(new(testlog.Buffer))})
+		store := newBroken(memory.New())
+		m := newManager(t, Config{Engine: store, Logger: logTo(new(testlog.Buffer))})
 		id := spawned(t, m, alice, "second")
-		engine.broken.Store(true)
+		store.broken.Store(true)
 		err := m.Close(t.Context())
 		require.ErrorIs(t, err, errDisk)
 		require.ErrorContains(t, err, id, "the caller is told")
-		engine.broken.Store(false)
+		store.broken.Store(false)
 		require.NoError(t, m.Close(t.Context()), "and can try again")
-		require.Equal(t, StatusSucceeded, must(engine.Get(t.Context(), id)).Status)
+		require.Equal(t, engine.StatusSucceeded, must(store.Get(t.Context(), id)).Status)
 	})
 }
 

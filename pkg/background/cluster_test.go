@@ -11,6 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/pkg/background/engine/memory"
+	"github.com/toolhost/toolhost/pkg/background/output"
 )
 
 // A worker whose heartbeats are lost stops its runs, and another one has them.
@@ -24,7 +26,7 @@ func TestLostLeaseStopsTheRun(t *testing.T) {
 			return nil
 		})
 		causes := make(chan error, 10)
-		m := newManager(t, Config{Engine: store, Executor: func(ctx context.Context, _ Run, sink *Sink) (Outcome, error) {
+		m := newManager(t, Config{Engine: store, Executor: func(ctx context.Context, _ engine.Run, sink *output.Sink) (Outcome, error) {
 			<-ctx.Done()
 			causes <- context.Cause(ctx)
 			_, _ = sink.Stdout().Write([]byte("zombie"))
@@ -32,12 +34,12 @@ func TestLostLeaseStopsTheRun(t *testing.T) {
 		}})
 		id := spawned(t, m, alice, "tool")
 		synctest.Wait()
-		other, err := store.MemoryEngine.Join(t.Context(), engine.WorkerInfo{TTL: 24 * time.Hour})
+		other, err := store.Engine.Join(t.Context(), engine.WorkerInfo{TTL: 24 * time.Hour})
 		require.NoError(t, err)
 
 		deaf.Store(true)
 		time.Sleep(leaseTTL + HeartbeatEvery)
-		require.ErrorIs(t, <-causes, ErrFenced)
+		require.ErrorIs(t, <-causes, engine.ErrFenced)
 		orphans, err := other.Orphans(t.Context(), 10)
 		require.NoError(t, err)
 		require.Len(t, orphans, 1)
@@ -58,10 +60,10 @@ func TestLostLeaseStopsTheRun(t *testing.T) {
 // at the other, and goes there when its own manager has closed.
 func TestTwoManagers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := NewMemoryEngine()
+		store := memory.New()
 		var where atomic.Int64
 		work := func(host int64) Executor {
-			return func(ctx context.Context, run Run, sink *Sink) (Outcome, error) {
+			return func(ctx context.Context, run engine.Run, sink *output.Sink) (Outcome, error) {
 				where.Store(host)
 				_, _ = sink.Stdout().Write([]byte("so far\n"))
 				select {
@@ -74,7 +76,7 @@ func TestTwoManagers(t *testing.T) {
 				}
 			}
 		}
-		readmit := func(context.Context, Run) error { return nil }
+		readmit := func(context.Context, engine.Run) error { return nil }
 		first := newManager(t, Config{Engine: store, Executor: work(1), Readmit: readmit})
 		id := spawned(t, first, alice, "tool")
 		require.EqualValues(t, 1, where.Load())

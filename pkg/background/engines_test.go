@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/pkg/background/engine/memory"
 )
 
 var errDisk = errors.New("disk full")
@@ -18,14 +19,14 @@ var errDisk = errors.New("disk full")
 // methods that its lowercase names say. An error of a hook is returned in place
 // of that of the method; before it, the method is not called.
 type hookEngine struct {
-	*MemoryEngine
+	*memory.Engine
 	before, after func(method string) error
 	appended      func(n int)
 }
 
 // hooked returns a new engine in memory with a hook before its methods.
 func hooked(before func(method string) error) *hookEngine {
-	return &hookEngine{MemoryEngine: NewMemoryEngine(), before: before}
+	return &hookEngine{Engine: memory.New(), before: before}
 }
 
 // hook calls a method between its hooks.
@@ -51,32 +52,32 @@ func run0(e *hookEngine, method string, do func() error) error {
 }
 
 func (e *hookEngine) Join(ctx context.Context, w engine.WorkerInfo) (engine.Worker, error) {
-	worker, err := hook(e, "join", func() (engine.Worker, error) { return e.MemoryEngine.Join(ctx, w) })
+	worker, err := hook(e, "join", func() (engine.Worker, error) { return e.Engine.Join(ctx, w) })
 	return &hookWorker{worker, e}, err
 }
 
-func (e *hookEngine) Get(ctx context.Context, id string) (Run, error) {
-	return hook(e, "get", func() (Run, error) { return e.MemoryEngine.Get(ctx, id) })
+func (e *hookEngine) Get(ctx context.Context, id string) (engine.Run, error) {
+	return hook(e, "get", func() (engine.Run, error) { return e.Engine.Get(ctx, id) })
 }
 
-func (e *hookEngine) List(ctx context.Context, q Query) ([]Run, error) {
-	return hook(e, "list", func() ([]Run, error) { return e.MemoryEngine.List(ctx, q) })
+func (e *hookEngine) List(ctx context.Context, q engine.Query) ([]engine.Run, error) {
+	return hook(e, "list", func() ([]engine.Run, error) { return e.Engine.List(ctx, q) })
 }
 
-func (e *hookEngine) Cancel(ctx context.Context, id string, c Cancellation, end End) (Run, error) {
-	return hook(e, "cancel", func() (Run, error) { return e.MemoryEngine.Cancel(ctx, id, c, end) })
+func (e *hookEngine) Cancel(ctx context.Context, id string, c engine.Cancellation, end engine.End) (engine.Run, error) {
+	return hook(e, "cancel", func() (engine.Run, error) { return e.Engine.Cancel(ctx, id, c, end) })
 }
 
-func (e *hookEngine) Tail(ctx context.Context, id string, offset int64, max int) (Chunk, error) {
-	return hook(e, "tail", func() (Chunk, error) { return e.MemoryEngine.Tail(ctx, id, offset, max) })
+func (e *hookEngine) Tail(ctx context.Context, id string, offset int64, max int) (engine.Chunk, error) {
+	return hook(e, "tail", func() (engine.Chunk, error) { return e.Engine.Tail(ctx, id, offset, max) })
 }
 
-func (e *hookEngine) Schedules(ctx context.Context, session string, enabled bool) ([]Schedule, error) {
-	return hook(e, "schedules", func() ([]Schedule, error) { return e.MemoryEngine.Schedules(ctx, session, enabled) })
+func (e *hookEngine) Schedules(ctx context.Context, session string, enabled bool) ([]engine.Schedule, error) {
+	return hook(e, "schedules", func() ([]engine.Schedule, error) { return e.Engine.Schedules(ctx, session, enabled) })
 }
 
-func (e *hookEngine) GetSchedule(ctx context.Context, id string) (Schedule, error) {
-	return hook(e, "getschedule", func() (Schedule, error) { return e.MemoryEngine.GetSchedule(ctx, id) })
+func (e *hookEngine) GetSchedule(ctx context.Context, id string) (engine.Schedule, error) {
+	return hook(e, "getschedule", func() (engine.Schedule, error) { return e.Engine.GetSchedule(ctx, id) })
 }
 
 type hookWorker struct {
@@ -84,46 +85,46 @@ type hookWorker struct {
 	e *hookEngine
 }
 
-func (w *hookWorker) Submit(ctx context.Context, run Run, permits *engine.Permits) error {
+func (w *hookWorker) Submit(ctx context.Context, run engine.Run, permits *engine.Permits) error {
 	return run0(w.e, "submit", func() error { return w.Worker.Submit(ctx, run, permits) })
 }
 
-func (w *hookWorker) Adopt(ctx context.Context, run Run, permits engine.Permits) (Lease, error) {
-	lease, err := hook(w.e, "adopt", func() (Lease, error) { return w.Worker.Adopt(ctx, run, permits) })
+func (w *hookWorker) Adopt(ctx context.Context, run engine.Run, permits engine.Permits) (engine.Lease, error) {
+	lease, err := hook(w.e, "adopt", func() (engine.Lease, error) { return w.Worker.Adopt(ctx, run, permits) })
 	return &hookLease{lease, w.e}, err
 }
 
-func (w *hookWorker) Claim(ctx context.Context, max int, permits engine.Permits) ([]Run, error) {
-	return hook(w.e, "claim", func() ([]Run, error) { return w.Worker.Claim(ctx, max, permits) })
+func (w *hookWorker) Claim(ctx context.Context, max int, permits engine.Permits) ([]engine.Run, error) {
+	return hook(w.e, "claim", func() ([]engine.Run, error) { return w.Worker.Claim(ctx, max, permits) })
 }
 
-func (w *hookWorker) Start(ctx context.Context, id string) (Lease, error) {
-	lease, err := hook(w.e, "start", func() (Lease, error) { return w.Worker.Start(ctx, id) })
+func (w *hookWorker) Start(ctx context.Context, id string) (engine.Lease, error) {
+	lease, err := hook(w.e, "start", func() (engine.Lease, error) { return w.Worker.Start(ctx, id) })
 	return &hookLease{lease, w.e}, err
 }
 
-func (w *hookWorker) Renew(ctx context.Context, held map[string]Beat) (engine.Renewal, error) {
+func (w *hookWorker) Renew(ctx context.Context, held map[string]engine.Beat) (engine.Renewal, error) {
 	return hook(w.e, "renew", func() (engine.Renewal, error) { return w.Worker.Renew(ctx, held) })
 }
 
-func (w *hookWorker) Orphans(ctx context.Context, max int) ([]Run, error) {
-	return hook(w.e, "orphans", func() ([]Run, error) { return w.Worker.Orphans(ctx, max) })
+func (w *hookWorker) Orphans(ctx context.Context, max int) ([]engine.Run, error) {
+	return hook(w.e, "orphans", func() ([]engine.Run, error) { return w.Worker.Orphans(ctx, max) })
 }
 
 func (w *hookWorker) Requeue(ctx context.Context, id string, attempt int) error {
 	return run0(w.e, "requeue", func() error { return w.Worker.Requeue(ctx, id, attempt) })
 }
 
-func (w *hookWorker) Abandon(ctx context.Context, id string, attempt int, s Status, b Beat, end End) (Run, error) {
-	return hook(w.e, "abandon", func() (Run, error) { return w.Worker.Abandon(ctx, id, attempt, s, b, end) })
+func (w *hookWorker) Abandon(ctx context.Context, id string, attempt int, s engine.Status, b engine.Beat, end engine.End) (engine.Run, error) {
+	return hook(w.e, "abandon", func() (engine.Run, error) { return w.Worker.Abandon(ctx, id, attempt, s, b, end) })
 }
 
-func (w *hookWorker) Notices(ctx context.Context, max int) ([]Run, error) {
-	return hook(w.e, "notices", func() ([]Run, error) { return w.Worker.Notices(ctx, max) })
+func (w *hookWorker) Notices(ctx context.Context, max int) ([]engine.Run, error) {
+	return hook(w.e, "notices", func() ([]engine.Run, error) { return w.Worker.Notices(ctx, max) })
 }
 
 type hookLease struct {
-	Lease
+	engine.Lease
 	e *hookEngine
 }
 
@@ -134,12 +135,12 @@ func (l *hookLease) Append(ctx context.Context, offset int64, p []byte) error {
 	return run0(l.e, "append", func() error { return l.Lease.Append(ctx, offset, p) })
 }
 
-func (l *hookLease) Report(ctx context.Context, b Beat) error {
+func (l *hookLease) Report(ctx context.Context, b engine.Beat) error {
 	return run0(l.e, "report", func() error { return l.Lease.Report(ctx, b) })
 }
 
-func (l *hookLease) Complete(ctx context.Context, s Status, b Beat, end End) (Run, error) {
-	return hook(l.e, "complete", func() (Run, error) { return l.Lease.Complete(ctx, s, b, end) })
+func (l *hookLease) Complete(ctx context.Context, s engine.Status, b engine.Beat, end engine.End) (engine.Run, error) {
+	return hook(l.e, "complete", func() (engine.Run, error) { return l.Lease.Complete(ctx, s, b, end) })
 }
 
 // A brokenEngine refuses writes while it is broken, as with a full disk: the lease
@@ -149,9 +150,9 @@ type brokenEngine struct {
 	broken, brokenLog, brokenStart atomic.Bool
 }
 
-func newBroken(base *MemoryEngine) *brokenEngine {
+func newBroken(base *memory.Engine) *brokenEngine {
 	e := &brokenEngine{}
-	e.hookEngine = &hookEngine{MemoryEngine: base, before: func(method string) error {
+	e.hookEngine = &hookEngine{Engine: base, before: func(method string) error {
 		switch method {
 		case "submit", "adopt", "cancel", "requeue", "abandon", "report", "complete":
 			if e.broken.Load() {
@@ -205,7 +206,7 @@ func onFirst(method string, do func()) func(string) error {
 }
 
 // payload returns a run of the engine with its payload.
-func payload(t *testing.T, e Engine, id string) Run {
+func payload(t *testing.T, e engine.Engine, id string) engine.Run {
 	t.Helper()
 	run, err := e.Get(t.Context(), id)
 	require.NoError(t, err)
@@ -218,7 +219,7 @@ func payload(t *testing.T, e Engine, id string) Run {
 
 // superseded gives a run of m to another worker, as if m's lease had ended, and
 // starts it there.
-func superseded(t *testing.T, m *Manager, id string) Lease {
+func superseded(t *testing.T, m *Manager, id string) engine.Lease {
 	t.Helper()
 	run, err := m.engine.Get(t.Context(), id)
 	require.NoError(t, err)
@@ -237,14 +238,14 @@ func superseded(t *testing.T, m *Manager, id string) Lease {
 
 // A clockEngine goes by another clock.
 type clockEngine struct {
-	*MemoryEngine
+	*memory.Engine
 	clock func() time.Time
 }
 
 func (e clockEngine) Now(context.Context) (time.Time, error) { return e.clock(), nil }
 
 // ahead returns an engine whose clock is ahead.
-func ahead(base *MemoryEngine, by time.Duration) clockEngine {
+func ahead(base *memory.Engine, by time.Duration) clockEngine {
 	return clockEngine{base, func() time.Time { return time.Now().Add(by) }}
 }
 

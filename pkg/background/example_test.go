@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/pkg/background/output"
 )
 
 func ExampleManager_Stop() {
@@ -14,7 +16,7 @@ func ExampleManager_Stop() {
 	started := make(chan struct{})
 	m, err := background.New(ctx, background.Config{
 		Grace: 10 * time.Minute, // to clean up
-		Executor: func(ctx context.Context, run background.Run, sink *background.Sink) (background.Outcome, error) {
+		Executor: func(ctx context.Context, run engine.Run, sink *output.Sink) (background.Outcome, error) {
 			fmt.Fprintln(sink.Stdout(), "counting for ever")
 			close(started)
 			select {
@@ -50,7 +52,7 @@ func ExampleManager_Stop() {
 }
 
 func ExampleSink() {
-	sink := background.NewSink(100) // the first 75 bytes and the last 25
+	sink := output.NewSink(100) // the first 75 bytes and the last 25
 	for i := range 50 {
 		fmt.Fprintf(sink.Stdout(), "this is step %d\n", 100+i)
 	}

@@ -14,6 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/internal/testlog"
+	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/pkg/background/engine/memory"
+	"github.com/toolhost/toolhost/pkg/background/output"
 )
 
 // A spyEngine counts what its leases are asked to do, and may be slow at it.
@@ -51,8 +54,8 @@ func newSpy(takes time.Duration, more ...string) *spyEngine {
 }
 
 // feed2 returns an executor that does to its sink what it is sent.
-func feed2(steps <-chan func(*Sink)) Executor {
-	return func(_ context.Context, _ Run, sink *Sink) (Outcome, error) {
+func feed2(steps <-chan func(*output.Sink)) Executor {
+	return func(_ context.Context, _ engine.Run, sink *output.Sink) (Outcome, error) {
 		for step := range steps {
 			step(sink)
 		}
@@ -60,14 +63,14 @@ func feed2(steps <-chan func(*Sink)) Executor {
 	}
 }
 
-func writes(text string) func(*Sink) {
-	return func(s *Sink) { _, _ = s.Stdout().Write([]byte(text)) }
+func writes(text string) func(*output.Sink) {
+	return func(s *output.Sink) { _, _ = s.Stdout().Write([]byte(text)) }
 }
 
 func TestOutputIsStoredLive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine := newSpy(0)
-		steps := make(chan func(*Sink))
+		steps := make(chan func(*output.Sink))
 		m := newManager(t, Config{Engine: engine, Executor: feed2(steps)})
 		id := spawned(t, m, alice, "tool")
 		stored := func() string { return string(must(engine.Tail(t.Context(), id, 0, 1000)).Data) }
@@ -94,38 +97,38 @@ func TestOutputIsStoredLive(t *testing.T) {
 
 func TestBeatsAreHeardOfLive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		steps := make(chan func(*Sink))
+		steps := make(chan func(*output.Sink))
 		m := newManager(t, Config{Executor: feed2(steps)})
 		events := m.Watch(t.Context(), alice)
 		spawned(t, m, bob, "tool")
 		id := spawned(t, m, alice, "tool")
-		steps <- func(*Sink) {} // one of the two
-		next := func() Event {
+		steps <- func(*output.Sink) {} // one of the two
+		next := func() engine.Event {
 			select {
 			case e := <-events:
 				return e
 			case <-time.After(100 * time.Millisecond):
-				return Event{}
+				return engine.Event{}
 			}
 		}
-		require.Equal(t, EventQueued, next().Kind)
-		require.Equal(t, EventStarted, next().Kind)
+		require.Equal(t, engine.EventQueued, next().Kind)
+		require.Equal(t, engine.EventStarted, next().Kind)
 		for range 2 {
-			steps <- func(s *Sink) { s.Progress(3, 10, "pages") }
+			steps <- func(s *output.Sink) { s.Progress(3, 10, "pages") }
 		}
 		e := next()
-		require.Equal(t, EventBeat, e.Kind)
+		require.Equal(t, engine.EventBeat, e.Kind)
 		require.Equal(t, id, e.Run.ID)
-		require.Equal(t, &Progress{Done: 3, Total: 10, Message: "pages"}, e.Run.Progress)
+		require.Equal(t, &engine.Progress{Done: 3, Total: 10, Message: "pages"}, e.Run.Progress)
 		close(steps)
-		require.Equal(t, EventEnded, next().Kind)
+		require.Equal(t, engine.EventEnded, next().Kind)
 	})
 }
 
 func TestSlowEngineIsAskedLess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		engine := newSpy(10 * time.Second)
-		m := newManager(t, Config{Engine: engine, OutputCap: 1000, Timeout: time.Hour, Executor: func(_ context.Context, _ Run, sink *Sink) (Outcome, error) {
+		store := newSpy(10 * time.Second)
+		m := newManager(t, Config{Engine: store, OutputCap: 1000, Timeout: time.Hour, Executor: func(_ context.Context, _ engine.Run, sink *output.Sink) (Outcome, error) {
 			for i := range 10_000 {
 				_, _ = fmt.Fprintf(sink.Stdout(), "line %d\n", i)
 				time.Sleep(10 * time.Millisecond)
@@ -134,10 +137,10 @@ func TestSlowEngineIsAskedLess(t *testing.T) {
 		}})
 		id := spawned(t, m, alice, "tool")
 		began := time.Now()
-		require.Equal(t, StatusSucceeded, wait(t, m, alice, id).Status)
+		require.Equal(t, engine.StatusSucceeded, wait(t, m, alice, id).Status)
 		require.Less(t, time.Since(began), 3*time.Minute, "the work is not slowed down: 100 s and the last writes")
-		require.Less(t, engine.appends.Load(), int64(20))
-		require.LessOrEqual(t, engine.most.Load(), int64(1000))
+		require.Less(t, store.appends.Load(), int64(20))
+		require.LessOrEqual(t, store.most.Load(), int64(1000))
 		log := string(must(m.Tail(t.Context(), alice, id, -250, 250)).Data)
 		require.True(t, strings.HasSuffix(log, "line 9999\n"), "both ends are kept")
 		require.True(t, strings.HasPrefix(string(must(m.Tail(t.Context(), alice, id, 0, 100)).Data), "line 0\n"))
@@ -146,10 +149,10 @@ func TestSlowEngineIsAskedLess(t *testing.T) {
 
 func TestSlowEngineDoesNotHoldUpAStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		engine := newSpy(time.Minute)
-		m := newManager(t, Config{Engine: engine})
+		store := newSpy(time.Minute)
+		m := newManager(t, Config{Engine: store})
 		var ended time.Time
-		m.cfg.Executor = func(ctx context.Context, _ Run, _ *Sink) (Outcome, error) {
+		m.cfg.Executor = func(ctx context.Context, _ engine.Run, _ *output.Sink) (Outcome, error) {
 			<-ctx.Done()
 			ended = time.Now()
 			return Outcome{}, ctx.Err()
@@ -166,8 +169,8 @@ func TestSlowEngineDoesNotHoldUpAStop(t *testing.T) {
 func TestOutputOnAFullDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log testlog.Buffer
-		engine := newBroken(NewMemoryEngine())
-		steps := make(chan func(*Sink))
+		engine := newBroken(memory.New())
+		steps := make(chan func(*output.Sink))
 		m := newManager(t, Config{Engine: engine, Executor: feed2(steps), Logger: logTo(&log)})
 		id := spawned(t, m, alice, "tool")
 		engine.brokenLog.Store(true)
@@ -187,12 +190,12 @@ func TestOutputOnAFullDisk(t *testing.T) {
 
 func TestCheckpoint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		engine := NewMemoryEngine()
-		steps := make(chan func(*Sink))
-		m := newManager(t, Config{Engine: engine, Executor: feed2(steps)})
+		store := memory.New()
+		steps := make(chan func(*output.Sink))
+		m := newManager(t, Config{Engine: store, Executor: feed2(steps)})
 		id := spawned(t, m, alice, "tool")
-		var kept *Sink
-		steps <- func(s *Sink) {
+		var kept *output.Sink
+		steps <- func(s *output.Sink) {
 			require.Nil(t, s.Restore())
 			require.NoError(t, s.Checkpoint([]byte("step 1")))
 			require.NoError(t, s.Checkpoint([]byte("step 2")))
@@ -203,12 +206,12 @@ func TestCheckpoint(t *testing.T) {
 		synctest.Wait()
 		lease := superseded(t, m, id)
 		require.Equal(t, "step 2", string(lease.Checkpoint()))
-		require.ErrorIs(t, kept.Checkpoint([]byte("zombie")), ErrFenced)
-		_, err := lease.Complete(t.Context(), StatusSucceeded, Beat{}, End{})
+		require.ErrorIs(t, kept.Checkpoint([]byte("zombie")), engine.ErrFenced)
+		_, err := lease.Complete(t.Context(), engine.StatusSucceeded, engine.Beat{}, engine.End{})
 		require.NoError(t, err)
 		close(steps)
 		synctest.Wait()
-		require.ErrorIs(t, kept.Checkpoint([]byte("late")), ErrNoRun)
+		require.ErrorIs(t, kept.Checkpoint([]byte("late")), output.ErrNoRun)
 	})
 }
 
@@ -216,32 +219,32 @@ func TestCheckpointOfACall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(t, Config{})
 		var before, after error
-		ran := call1(t, m, alice, RunRequest{ParkAfter: time.Second, Work: func(_ context.Context, sink *Sink) (Outcome, error) {
+		ran := call1(t, m, alice, RunRequest{ParkAfter: time.Second, Work: func(_ context.Context, sink *output.Sink) (Outcome, error) {
 			before = sink.Checkpoint([]byte("x"))
 			time.Sleep(2 * time.Second)
 			after = sink.Checkpoint([]byte("x"))
 			return Outcome{}, nil
 		}})
 		wait(t, m, alice, ran.Run.ID)
-		require.ErrorIs(t, before, ErrNoRun)
+		require.ErrorIs(t, before, output.ErrNoRun)
 		require.NoError(t, after)
-		require.ErrorIs(t, new(Sink).Checkpoint(nil), ErrNoRun)
-		require.Nil(t, new(Sink).Restore())
+		require.ErrorIs(t, new(output.Sink).Checkpoint(nil), output.ErrNoRun)
+		require.Nil(t, new(output.Sink).Restore())
 	})
 }
 
 // A refused append or checkpoint stops the run as a refused heartbeat does.
 func TestFencedWriteStopsTheRun(t *testing.T) {
-	for name, write := range map[string]func(*Sink){
+	for name, write := range map[string]func(*output.Sink){
 		"output":     writes("zombie\n"),
-		"checkpoint": func(s *Sink) { _ = s.Checkpoint([]byte("zombie")) },
+		"checkpoint": func(s *output.Sink) { _ = s.Checkpoint([]byte("zombie")) },
 	} {
 		bubble(t, name, func(t *testing.T) {
-			engine := NewMemoryEngine()
+			store := memory.New()
 			var log testlog.Buffer
 			causes := make(chan error, 1)
 			fenced := make(chan struct{})
-			m := newManager(t, Config{Engine: engine, Logger: logTo(&log), Executor: func(ctx context.Context, _ Run, sink *Sink) (Outcome, error) {
+			m := newManager(t, Config{Engine: store, Logger: logTo(&log), Executor: func(ctx context.Context, _ engine.Run, sink *output.Sink) (Outcome, error) {
 				<-fenced
 				write(sink)
 				<-ctx.Done()
@@ -252,12 +255,12 @@ func TestFencedWriteStopsTheRun(t *testing.T) {
 			lease := superseded(t, m, id)
 			began := time.Now()
 			close(fenced)
-			require.ErrorIs(t, <-causes, ErrFenced)
+			require.ErrorIs(t, <-causes, engine.ErrFenced)
 			require.LessOrEqual(t, time.Since(began), 100*time.Millisecond)
 			synctest.Wait()
-			require.Empty(t, must(engine.Tail(t.Context(), id, 0, 100)).Data, "and changes nothing")
+			require.Empty(t, must(store.Tail(t.Context(), id, 0, 100)).Data, "and changes nothing")
 			require.Contains(t, log.String(), "lost its lease")
-			_, err := lease.Complete(t.Context(), StatusSucceeded, Beat{}, End{})
+			_, err := lease.Complete(t.Context(), engine.StatusSucceeded, engine.Beat{}, engine.End{})
 			require.NoError(t, err)
 		})
 	}
@@ -265,20 +268,20 @@ func TestFencedWriteStopsTheRun(t *testing.T) {
 
 func TestTailAndArtifacts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		steps := make(chan func(*Sink))
+		steps := make(chan func(*output.Sink))
 		m := newManager(t, Config{Executor: feed2(steps)})
 		id := spawned(t, m, alice, "tool")
 		steps <- writes("\x1b[1mraw\x1b[0m\r\n")
 		synctest.Wait()
 		read := func() string { return string(must(m.Tail(t.Context(), alice, id, 4, 5)).Data) }
 		require.Equal(t, "raw\x1b[", read(), "live, and raw")
-		_, err := m.Open(t.Context(), alice, id, OutputLog)
-		require.ErrorIs(t, err, ErrNotFound, "not before the end")
+		_, err := m.Open(t.Context(), alice, id, engine.OutputLog)
+		require.ErrorIs(t, err, engine.ErrNotFound, "not before the end")
 		close(steps)
 		run := wait(t, m, alice, id)
 		require.Equal(t, "raw\x1b[", read())
-		require.Equal(t, "runs/"+id+"/output.log", run.Path(OutputLog))
-		for name, want := range map[string]string{OutputLog: "\x1b[1mraw\x1b[0m\r\n", ResultJSON: `"status":"succeeded"`} {
+		require.Equal(t, "runs/"+id+"/output.log", run.Path(engine.OutputLog))
+		for name, want := range map[string]string{engine.OutputLog: "\x1b[1mraw\x1b[0m\r\n", engine.ResultJSON: `"status":"succeeded"`} {
 			file, err := m.Open(t.Context(), alice, id, name)
 			require.NoError(t, err)
 			var got bytes.Buffer
@@ -289,9 +292,9 @@ func TestTailAndArtifacts(t *testing.T) {
 		}
 		for _, foreign := range []string{id, "bg_unknown"} {
 			_, err = m.Tail(t.Context(), bob, foreign, 0, 10)
-			require.ErrorIs(t, err, ErrNotFound)
-			_, err = m.Open(t.Context(), bob, foreign, OutputLog)
-			require.ErrorIs(t, err, ErrNotFound)
+			require.ErrorIs(t, err, engine.ErrNotFound)
+			_, err = m.Open(t.Context(), bob, foreign, engine.OutputLog)
+			require.ErrorIs(t, err, engine.ErrNotFound)
 		}
 	})
 }

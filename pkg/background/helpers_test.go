@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/pkg/background/output"
 )
 
 const alice, bob = "alice", "bob"
@@ -33,7 +34,7 @@ func newManager(t *testing.T, cfg Config) *Manager {
 		done, cancel := context.WithCancel(context.Background())
 		cancel()
 		require.NoError(t, m.Close(done))
-		active, err := m.engine.List(context.Background(), Query{Active: true})
+		active, err := m.engine.List(context.Background(), engine.Query{Active: true})
 		require.NoError(t, err)
 		require.Empty(t, active, "runs left active")
 		require.Zero(t, m.admission.active(), "slots left")
@@ -49,7 +50,7 @@ func counts(m *Manager) Stats {
 }
 
 // script is an executor whose tools do what their names say.
-func script(ctx context.Context, run Run, sink *Sink) (Outcome, error) {
+func script(ctx context.Context, run engine.Run, sink *output.Sink) (Outcome, error) {
 	switch run.Tool {
 	case "echo":
 		_, _ = sink.Stdout().Write([]byte("echo " + string(run.Args) + "\n"))
@@ -75,18 +76,18 @@ func script(ctx context.Context, run Run, sink *Sink) (Outcome, error) {
 		return Outcome{Result: json.RawMessage(`{"partial":true}`)}, nil
 	case "halfway": // ends after the request with an error and a result
 		<-sink.Stopping()
-		return Outcome{Result: json.RawMessage(`{"partial":true}`)}, &Error{Kind: KindToolError, Message: "half done"}
+		return Outcome{Result: json.RawMessage(`{"partial":true}`)}, &Error{Kind: engine.KindToolError, Message: "half done"}
 	case "panic":
 		panic("secret of the host")
 	}
-	return Outcome{}, &Error{Kind: KindToolError, Message: "unknown tool: " + run.Tool}
+	return Outcome{}, &Error{Kind: engine.KindToolError, Message: "unknown tool: " + run.Tool}
 }
 
 func bubble(t *testing.T, name string, test func(t *testing.T)) {
 	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
 }
 
-func spawn(t *testing.T, m *Manager, session, tool string) Run {
+func spawn(t *testing.T, m *Manager, session, tool string) engine.Run {
 	t.Helper()
 	s, err := m.Spawn(t.Context(), session, SpawnRequest{Tool: tool})
 	require.NoError(t, err)
@@ -101,7 +102,7 @@ func spawned(t *testing.T, m *Manager, session, tool string) string {
 	return id
 }
 
-func wait(t *testing.T, m *Manager, session string, id string) Run {
+func wait(t *testing.T, m *Manager, session string, id string) engine.Run {
 	t.Helper()
 	runs, err := m.Wait(t.Context(), session, []string{id}, UntilAny)
 	require.NoError(t, err)

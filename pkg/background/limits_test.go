@@ -9,6 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/internal/testlog"
+	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/pkg/background/engine/memory"
 )
 
 func TestSessionLimit(t *testing.T) {
@@ -19,9 +21,9 @@ func TestSessionLimit(t *testing.T) {
 			ids = append(ids, spawn(t, m, alice, "sleep").ID)
 		}
 		_, err := m.Spawn(t.Context(), alice, SpawnRequest{Tool: "echo"})
-		var limit *LimitError
+		var limit *engine.LimitError
 		require.ErrorAs(t, err, &limit)
-		require.ErrorIs(t, err, ErrSessionLimit)
+		require.ErrorIs(t, err, engine.ErrSessionLimit)
 		require.NotErrorIs(t, err, ErrHostLimit)
 		require.Equal(t, 5, limit.Max)
 		require.ElementsMatch(t, ids, limit.Active)
@@ -30,7 +32,7 @@ func TestSessionLimit(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, listing.Tasks, 5, "a refused spawn leaves no record")
 
-		require.Equal(t, StatusSucceeded, wait(t, m, bob, spawn(t, m, bob, "echo").ID).Status, "another session has its own")
+		require.Equal(t, engine.StatusSucceeded, wait(t, m, bob, spawn(t, m, bob, "echo").ID).Status, "another session has its own")
 		_, err = m.Stop(t.Context(), alice, ids[0], StopRequest{})
 		require.NoError(t, err)
 		spawn(t, m, alice, "echo") // who saw the end can spawn again at once
@@ -43,7 +45,7 @@ func TestHostLimitComesFirst(t *testing.T) {
 		spawn(t, m, alice, "sleep")
 		spawn(t, m, alice, "sleep")
 		_, err := m.Spawn(t.Context(), alice, SpawnRequest{Tool: "echo"})
-		require.ErrorIs(t, err, ErrSessionLimit)
+		require.ErrorIs(t, err, engine.ErrSessionLimit)
 		require.Equal(t, 2, m.admission.active(), "the host's permit was given back")
 		spawn(t, m, bob, "sleep")
 		for _, session := range []string{alice, bob, "carol"} {
@@ -62,15 +64,15 @@ func TestOwnerLimit(t *testing.T) {
 		ids := []string{spawn(t, m, "a1", "sleep").ID, spawn(t, m, "a1", "sleep").ID, spawn(t, m, "a2", "second").ID}
 		for _, session := range []string{"a2", "a3"} {
 			_, err := m.Spawn(t.Context(), session, SpawnRequest{Tool: "echo"})
-			require.ErrorIs(t, err, ErrOwnerLimit)
+			require.ErrorIs(t, err, engine.ErrOwnerLimit)
 		}
 		queued := fired(t, m, "a3", "second", "")
-		require.Equal(t, StatusQueued, status(t, m, "a3", queued), "the host has places")
+		require.Equal(t, engine.StatusQueued, status(t, m, "a3", queued), "the host has places")
 		spawn(t, m, "b1", "sleep")
-		require.Equal(t, StatusRunning, status(t, m, "b2", fired(t, m, "b2", "sleep", "")), "it came later")
+		require.Equal(t, engine.StatusRunning, status(t, m, "b2", fired(t, m, "b2", "sleep", "")), "it came later")
 		time.Sleep(time.Second)
 		synctest.Wait()
-		require.Equal(t, StatusRunning, status(t, m, "a3", queued), "who waits is first")
+		require.Equal(t, engine.StatusRunning, status(t, m, "a3", queued), "who waits is first")
 		_, err := m.Stop(t.Context(), "a1", ids[0], StopRequest{Force: true})
 		require.NoError(t, err)
 		spawn(t, m, "a2", "sleep")
@@ -94,7 +96,7 @@ func TestLastSlotGoesToOne(t *testing.T) {
 			if err == nil {
 				in++
 			} else {
-				require.ErrorIs(t, err, ErrSessionLimit)
+				require.ErrorIs(t, err, engine.ErrSessionLimit)
 			}
 		}
 		require.Equal(t, 1, in)
@@ -120,7 +122,7 @@ func TestPermitsComeBackHoweverARunEnds(t *testing.T) {
 // has not said yet that the end is stored.
 func TestPermitIsBackWhenTheEndIsSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newManager(t, Config{Engine: &hookEngine{MemoryEngine: NewMemoryEngine(), after: func(method string) error {
+		m := newManager(t, Config{Engine: &hookEngine{Engine: memory.New(), after: func(method string) error {
 			if method == "complete" {
 				time.Sleep(time.Second)
 			}
@@ -128,7 +130,7 @@ func TestPermitIsBackWhenTheEndIsSeen(t *testing.T) {
 		}}, PerSession: 1})
 		for range 2 {
 			id := spawned(t, m, alice, "echo")
-			require.Equal(t, StatusSucceeded, must(m.Get(t.Context(), alice, id)).Status)
+			require.Equal(t, engine.StatusSucceeded, must(m.Get(t.Context(), alice, id)).Status)
 		}
 	})
 }

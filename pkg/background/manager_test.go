@@ -16,6 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/internal/testlog"
+	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/pkg/background/output"
 )
 
 func TestNewRefusesBadConfig(t *testing.T) {
@@ -66,8 +68,8 @@ func TestSpawn(t *testing.T) {
 		require.Regexp(t, regexp.MustCompile(`^bg_[a-z2-7]{26}$`), s.ID)
 		require.Equal(t, "second", s.Tool, "trimmed")
 		require.Equal(t, "Background second", s.Title)
-		require.Equal(t, StatusQueued, s.Status)
-		require.Equal(t, OriginSpawned, s.Origin)
+		require.Equal(t, engine.StatusQueued, s.Status)
+		require.Equal(t, engine.OriginSpawned, s.Origin)
 		require.True(t, s.SignalOnCompletion)
 		require.Equal(t, 300*time.Second, s.Timeout)
 		require.Zero(t, s.Elapsed(time.Now()))
@@ -75,11 +77,11 @@ func TestSpawn(t *testing.T) {
 		synctest.Wait()
 		run, err := m.Get(t.Context(), alice, s.ID)
 		require.NoError(t, err)
-		require.Equal(t, StatusRunning, run.Status)
+		require.Equal(t, engine.StatusRunning, run.Status)
 		require.Equal(t, 1, run.Attempt)
 
 		run = wait(t, m, alice, s.ID)
-		require.Equal(t, StatusSucceeded, run.Status)
+		require.Equal(t, engine.StatusSucceeded, run.Status)
 		require.JSONEq(t, `"slept"`, string(run.Result))
 		require.Equal(t, time.Second, run.Elapsed(time.Now().Add(time.Hour)))
 		require.Nil(t, run.Error)
@@ -106,7 +108,7 @@ func TestSpawnRefusesBadRequests(t *testing.T) {
 			require.ErrorAs(t, err, &bad, c.field)
 			require.Equal(t, c.field, bad.Field)
 		}
-		runs, err := m.engine.List(t.Context(), Query{})
+		runs, err := m.engine.List(t.Context(), engine.Query{})
 		require.NoError(t, err)
 		require.Empty(t, runs)
 	})
@@ -117,54 +119,67 @@ func TestHowRunsEnd(t *testing.T) {
 	secret := errors.New("dial db at 10.0.0.1: password hunter2")
 	for name, c := range map[string]struct {
 		exec   Executor
-		status Status
-		want   RunError
+		status engine.Status
+		want   engine.RunError
 	}{
-		"result": {func(context.Context, Run, *Sink) (Outcome, error) { return Outcome{}, nil },
-			StatusSucceeded, RunError{}},
-		"exit code 0": {func(context.Context, Run, *Sink) (Outcome, error) { return Outcome{ExitCode: code(0)}, nil },
-			StatusSucceeded, RunError{}},
-		"exit code 2": {func(context.Context, Run, *Sink) (Outcome, error) { return Outcome{ExitCode: code(2)}, nil },
-			StatusFailed, RunError{Kind: KindToolError, Message: "exit code 2"}},
-		"tool error": {func(context.Context, Run, *Sink) (Outcome, error) {
-			return Outcome{}, fmt.Errorf("wrapped: %w", &Error{Kind: KindToolError, Message: "no such \x1b[31mfile", Err: secret})
-		}, StatusFailed, RunError{Kind: KindToolError, Message: "no such file"}},
-		"fuel": {func(context.Context, Run, *Sink) (Outcome, error) {
+		"result": {func(context.Context, engine.Run, *output.Sink) (Outcome, error) { return Outcome{}, nil },
+			engine.StatusSucceeded, engine.RunError{}},
+		"exit code 0": {func(context.Context, engine.Run, *output.Sink) (Outcome, error) {
+			return Outcome{ExitCode: code(0)}, nil
+		},
+			engine.StatusSucceeded, engine.RunError{}},
+		"exit code 2": {func(context.Context, engine.Run, *output.Sink) (Outcome, error) {
+			return Outcome{ExitCode: code(2)}, nil
+		},
+			engine.StatusFailed, engine.RunError{Kind: engine.KindToolError, Message: "exit code 2"}},
+		"tool error": {func(context.Context, engine.Run, *output.Sink) (Outcome, error) {
+			return Outcome{}, fmt.Errorf("wrapped: %w", &Error{Kind: engine.KindToolError, Message: "no such \x1b[31mfile", Err: secret})
+		}, engine.StatusFailed, engine.RunError{Kind: engine.KindToolError, Message: "no such file"}},
+		"fuel": {func(context.Context, engine.Run, *output.Sink) (Outcome, error) {
 			return Outcome{}, &Error{Kind: "fuel_exhausted", Message: "out of fuel after 100 units"}
-		}, StatusFailed, RunError{Kind: "fuel_exhausted", Message: "out of fuel after 100 units"}},
-		"connection required": {func(context.Context, Run, *Sink) (Outcome, error) {
+		}, engine.StatusFailed, engine.RunError{Kind: "fuel_exhausted", Message: "out of fuel after 100 units"}},
+		"connection required": {func(context.Context, engine.Run, *output.Sink) (Outcome, error) {
 			return Outcome{}, &Error{Kind: "connection_required", Message: "connect github first"}
-		}, StatusFailed, RunError{Kind: "connection_required", Message: "connect github first"}},
-		"any error is internal": {func(context.Context, Run, *Sink) (Outcome, error) { return Outcome{}, secret },
-			StatusFailed, RunError{Kind: KindInternal, Message: "An internal error occurred"}},
-		"internal hides its message": {func(context.Context, Run, *Sink) (Outcome, error) {
-			return Outcome{}, &Error{Kind: KindInternal, Message: secret.Error()}
-		}, StatusFailed, RunError{Kind: KindInternal, Message: testTexts.Internal}},
-		"no kind is internal": {func(context.Context, Run, *Sink) (Outcome, error) {
+		}, engine.StatusFailed, engine.RunError{Kind: "connection_required", Message: "connect github first"}},
+		"any error is internal": {func(context.Context, engine.Run, *output.Sink) (Outcome, error) { return Outcome{}, secret },
+			engine.StatusFailed, engine.RunError{Kind: engine.KindInternal, Message: "An internal error occurred"}},
+		"internal hides its message": {func(context.Context, engine.Run, *output.Sink) (Outcome, error) {
+			return Outcome{}, &Error{Kind: engine.KindInternal, Message: secret.Error()}
+		}, engine.StatusFailed, engine.RunError{Kind: engine.KindInternal, Message: testTexts.Internal}},
+		"no kind is internal": {func(context.Context, engine.Run, *output.Sink) (Outcome, error) {
 			return Outcome{}, &Error{Message: secret.Error()}
-		}, StatusFailed, RunError{Kind: KindInternal, Message: testTexts.Internal}},
-		"nil *Error is internal": {func(context.Context, Run, *Sink) (Outcome, error) { return Outcome{}, (*nilError)(nil) },
-			StatusFailed, RunError{Kind: KindInternal, Message: testTexts.Internal}},
-		"deadline of something else is internal": {func(context.Context, Run, *Sink) (Outcome, error) {
+		}, engine.StatusFailed, engine.RunError{Kind: engine.KindInternal, Message: testTexts.Internal}},
+		"nil *Error is internal": {func(context.Context, engine.Run, *output.Sink) (Outcome, error) { return Outcome{}, (*nilError)(nil) },
+			engine.StatusFailed, engine.RunError{Kind: engine.KindInternal, Message: testTexts.Internal}},
+		"deadline of something else is internal": {func(context.Context, engine.Run, *output.Sink) (Outcome, error) {
 			return Outcome{}, context.DeadlineExceeded
-		}, StatusFailed, RunError{Kind: KindInternal, Message: testTexts.Internal}},
-		"cancellation of something else is internal": {func(context.Context, Run, *Sink) (Outcome, error) {
+		}, engine.StatusFailed, engine.RunError{Kind: engine.KindInternal, Message: testTexts.Internal}},
+		"cancellation of something else is internal": {func(context.Context, engine.Run, *output.Sink) (Outcome, error) {
 			return Outcome{}, context.Canceled
-		}, StatusFailed, RunError{Kind: KindInternal, Message: testTexts.Internal}},
-		"a tool that says what a stop says": {func(context.Context, Run, *Sink) (Outcome, error) {
-			return Outcome{}, &Error{Kind: KindToolError, Message: "Canceled by request."}
-		}, StatusFailed, RunError{Kind: KindToolError, Message: "Canceled by request."}},
-		"panic": {func(context.Context, Run, *Sink) (Outcome, error) { panic(secret) },
-			StatusFailed, RunError{Kind: KindInternal, Message: testTexts.Internal}},
-		"goexit": {func(context.Context, Run, *Sink) (Outcome, error) { runtime.Goexit(); panic("unreachable") },
-			StatusFailed, RunError{Kind: KindInternal, Message: testTexts.Internal}},
-		"result that is no JSON": {func(context.Context, Run, *Sink) (Outcome, error) {
+		}, engine.StatusFailed, engine.RunError{Kind: engine.KindInternal, Message: testTexts.Internal}},
+		"a tool that says what a stop says": {func(context.Context, engine.Run, *output.Sink) (Outcome, error) {
+			return Outcome{}, &Error{Kind: engine.KindToolError, Message: "Canceled by request."}
+		}, engine.StatusFailed, engine.RunError{Kind: engine.KindToolError, Message: "Canceled by request."}},
+		"panic": {func(context.Context, engine.Run, *output.Sink) (Outcome, error) { panic(secret) },
+			engine.StatusFailed, engine.RunError{Kind: engine.KindInternal, Message: testTexts.Internal}},
+		"goexit": {func(context.Context, engine.Run, *output.Sink) (Outcome, error) {
+			runtime.Goexit()
+			panic("unreachable")
+		},
+			engine.StatusFailed, engine.RunError{Kind: engine.KindInternal, Message: testTexts.Internal}},
+		"result that is no JSON": {func(context.Context, engine.Run, *output.Sink) (Outcome, error) {
 			return Outcome{Result: json.RawMessage("hunter2")}, nil
-		}, StatusFailed, RunError{Kind: KindInternal, Message: testTexts.Internal}},
-		"deadline": {func(ctx context.Context, _ Run, _ *Sink) (Outcome, error) { <-ctx.Done(); return Outcome{}, ctx.Err() },
-			StatusFailed, RunError{Kind: KindTimeout, Message: "The run's deadline of 5m0s passed"}},
-		"result after the deadline": {func(ctx context.Context, _ Run, _ *Sink) (Outcome, error) { <-ctx.Done(); return Outcome{}, nil },
-			StatusSucceeded, RunError{}},
+		}, engine.StatusFailed, engine.RunError{Kind: engine.KindInternal, Message: testTexts.Internal}},
+		"deadline": {func(ctx context.Context, _ engine.Run, _ *output.Sink) (Outcome, error) {
+			<-ctx.Done()
+			return Outcome{}, ctx.Err()
+		},
+			engine.StatusFailed, engine.RunError{Kind: engine.KindTimeout, Message: "The run's deadline of 5m0s passed"}},
+		"result after the deadline": {func(ctx context.Context, _ engine.Run, _ *output.Sink) (Outcome, error) {
+			<-ctx.Done()
+			return Outcome{}, nil
+		},
+			engine.StatusSucceeded, engine.RunError{}},
 	} {
 		bubble(t, name, func(t *testing.T) {
 			var log testlog.Buffer
@@ -179,7 +194,7 @@ func TestHowRunsEnd(t *testing.T) {
 			shown, err := json.Marshal(check(t, m, alice, CheckRequest{IDs: []string{run.ID}}))
 			require.NoError(t, err)
 			require.NotContains(t, string(shown), "hunter2")
-			if c.want.Kind == KindInternal {
+			if c.want.Kind == engine.KindInternal {
 				require.Contains(t, log.String(), "internal error", "logged in full")
 				require.Contains(t, log.String(), run.ID)
 			}
@@ -198,22 +213,22 @@ func (*nilError) Error() string { return "nothing" }
 
 func TestNilErrorPointerDoesNotCrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newManager(t, Config{Logger: logTo(new(testlog.Buffer)), Executor: func(context.Context, Run, *Sink) (Outcome, error) {
+		m := newManager(t, Config{Logger: logTo(new(testlog.Buffer)), Executor: func(context.Context, engine.Run, *output.Sink) (Outcome, error) {
 			return Outcome{}, (*Error)(nil)
 		}})
 		run := wait(t, m, alice, spawn(t, m, alice, "tool").ID)
-		require.Equal(t, KindInternal, run.Error.Kind)
+		require.Equal(t, engine.KindInternal, run.Error.Kind)
 	})
 }
 
 func TestRunSeesItsRecordAndTheValuesOfNew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		type key struct{}
-		var got Run
+		var got engine.Run
 		var value any
 		var deadline time.Time
 		ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "v"))
-		m, err := New(ctx, Config{Executor: func(ctx context.Context, run Run, _ *Sink) (Outcome, error) {
+		m, err := New(ctx, Config{Executor: func(ctx context.Context, run engine.Run, _ *output.Sink) (Outcome, error) {
 			got, value = run, ctx.Value(key{})
 			deadline, _ = ctx.Deadline()
 			return Outcome{}, ctx.Err()
@@ -230,7 +245,7 @@ func TestRunSeesItsRecordAndTheValuesOfNew(t *testing.T) {
 		require.True(t, deadline.Equal(time.Now().Add(time.Minute)))
 		run, err := m.Get(t.Context(), alice, s.ID)
 		require.NoError(t, err)
-		require.Equal(t, StatusSucceeded, run.Status)
+		require.Equal(t, engine.StatusSucceeded, run.Status)
 	})
 }
 
@@ -248,11 +263,11 @@ func TestIdempotencyKey(t *testing.T) {
 		require.True(t, again.Reused)
 		require.Equal(t, first.ID, again.ID)
 
-		require.Equal(t, StatusSucceeded, wait(t, m, alice, first.ID).Status)
+		require.Equal(t, engine.StatusSucceeded, wait(t, m, alice, first.ID).Status)
 		again, err = m.Spawn(t.Context(), alice, req)
 		require.NoError(t, err)
 		require.Equal(t, first.ID, again.ID)
-		require.Equal(t, StatusSucceeded, again.Status, "as it is now")
+		require.Equal(t, engine.StatusSucceeded, again.Status, "as it is now")
 
 		for _, other := range []SpawnRequest{
 			{Tool: "echo", Args: req.Args, IdempotencyKey: "k"},
@@ -302,7 +317,7 @@ func TestRetention(t *testing.T) {
 		}
 		gone := func(id string) bool {
 			_, err := m.Get(t.Context(), alice, id)
-			return errors.Is(err, ErrNotFound)
+			return errors.Is(err, engine.ErrNotFound)
 		}
 		time.Sleep(pruneEvery)
 		require.True(t, gone(ids[1]))
@@ -333,7 +348,7 @@ func TestWaitersOutliveRetention(t *testing.T) {
 		require.NoError(t, err)
 		for i, run := range runs {
 			require.Equal(t, ids[i], run.ID)
-			require.Equal(t, StatusSucceeded, run.Status)
+			require.Equal(t, engine.StatusSucceeded, run.Status)
 		}
 	})
 }
@@ -360,7 +375,7 @@ func TestSecretArgumentsAreNotStored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log testlog.Buffer
 		var got json.RawMessage
-		m := newManager(t, Config{Logger: logTo(&log), Executor: func(_ context.Context, run Run, _ *Sink) (Outcome, error) {
+		m := newManager(t, Config{Logger: logTo(&log), Executor: func(_ context.Context, run engine.Run, _ *output.Sink) (Outcome, error) {
 			got = run.Args
 			return Outcome{}, errors.New("internal")
 		}})
@@ -398,9 +413,9 @@ func TestStats(t *testing.T) {
 			spawned(t, m, alice, "sleep")
 		}
 		_, err := m.Spawn(t.Context(), alice, SpawnRequest{Tool: "echo"})
-		require.ErrorIs(t, err, ErrSessionLimit)
+		require.ErrorIs(t, err, engine.ErrSessionLimit)
 		queued := fired(t, m, alice, "echo", "")
-		require.Equal(t, Stats{Active: 3, PerHost: DefaultPerHost, Queued: 1, Spawned: 8, Succeeded: 2, Failed: map[ErrorKind]int64{KindToolError: 1, KindInternal: 1},
+		require.Equal(t, Stats{Active: 3, PerHost: DefaultPerHost, Queued: 1, Spawned: 8, Succeeded: 2, Failed: map[engine.ErrorKind]int64{engine.KindToolError: 1, engine.KindInternal: 1},
 			Refused: 1, Output: 16}, counts(m))
 		_, err = m.Stop(t.Context(), alice, queued, StopRequest{})
 		require.NoError(t, err)
@@ -411,19 +426,19 @@ func TestStats(t *testing.T) {
 // A commit whose outcome is unknown leaves no run that nobody works on.
 func TestSpawnThatWasStoredAllTheSame(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		engine := hooked(nil)
-		engine.after = func(method string) error {
+		store := hooked(nil)
+		store.after = func(method string) error {
 			if method == "submit" {
 				return errDisk
 			}
 			return nil
 		}
-		m := newManager(t, Config{Engine: engine, Logger: logTo(new(testlog.Buffer))})
-		require.Equal(t, StatusSucceeded, wait(t, m, alice, spawn(t, m, alice, "echo").ID).Status)
+		m := newManager(t, Config{Engine: store, Logger: logTo(new(testlog.Buffer))})
+		require.Equal(t, engine.StatusSucceeded, wait(t, m, alice, spawn(t, m, alice, "echo").ID).Status)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		_, err := m.Spawn(ctx, alice, SpawnRequest{Tool: "echo"})
 		require.ErrorIs(t, err, context.Canceled)
-		require.Len(t, must(engine.List(t.Context(), Query{})), 1)
+		require.Len(t, must(store.List(t.Context(), engine.Query{})), 1)
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
+	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
 // An operator sees the runs of every session, page after page, and running ones
@@ -16,15 +17,15 @@ func TestAllRuns(t *testing.T) {
 		first := wait(t, m, alice, spawn(t, m, alice, "echo").ID)
 		second, third := spawned(t, m, bob, "sleep"), spawned(t, m, alice, "sleep")
 		for name, c := range map[string]struct {
-			q    Query
+			q    engine.Query
 			want []string
 		}{
-			"all":                 {Query{}, []string{third, second, first.ID}},
-			"a page":              {Query{Limit: 2}, []string{third, second}},
-			"the next page":       {Query{Limit: 2, Before: second}, []string{first.ID}},
-			"active ones":         {Query{Active: true}, []string{third, second}},
-			"those of a session":  {Query{Session: bob}, []string{second}},
-			"those of no session": {Query{Session: "nobody"}, nil},
+			"all":                 {engine.Query{}, []string{third, second, first.ID}},
+			"a page":              {engine.Query{Limit: 2}, []string{third, second}},
+			"the next page":       {engine.Query{Limit: 2, Before: second}, []string{first.ID}},
+			"active ones":         {engine.Query{Active: true}, []string{third, second}},
+			"those of a session":  {engine.Query{Session: bob}, []string{second}},
+			"those of no session": {engine.Query{Session: "nobody"}, nil},
 		} {
 			runs, err := m.List(t.Context(), c.q)
 			require.NoError(t, err, name)
@@ -40,7 +41,7 @@ func TestAllRuns(t *testing.T) {
 			require.Equal(t, session, run.Session)
 		}
 		_, err := m.Find(t.Context(), "bg_x")
-		require.ErrorIs(t, err, ErrNotFound)
+		require.ErrorIs(t, err, engine.ErrNotFound)
 	})
 }
 
@@ -80,10 +81,10 @@ func TestLog(t *testing.T) {
 		n, err := log.WriteTo(&text)
 		require.NoError(t, err)
 		require.EqualValues(t, text.Len(), n)
-		require.Equal(t, artifact(t, m, alice, id, OutputLog), text.String())
+		require.Equal(t, artifact(t, m, alice, id, engine.OutputLog), text.String())
 		require.Contains(t, text.String(), " bytes omitted\n")
 		_, err = m.Log(t.Context(), bob, id)
-		require.ErrorIs(t, err, ErrNotFound)
+		require.ErrorIs(t, err, engine.ErrNotFound)
 	})
 }
 

@@ -54,7 +54,7 @@ type RunResult struct {
 //
 // A call cannot be refused when its time to be parked comes. If the session
 // has too many parked calls or the host too many runs by then, or there is no
-// room to keep its record, the work is stopped, and the error is a *[LimitError]
+// room to keep its record, the work is stopped, and the error is a *[engine.LimitError]
 // unless it gave a result. If the record cannot be stored for another reason,
 // which is logged, or the manager is closing, the
 // call goes on in the foreground. A bad request is a *[FieldError]; after

@@ -15,11 +15,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/internal/testlog"
+	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/pkg/background/engine/memory"
+	"github.com/toolhost/toolhost/pkg/background/output"
 )
 
 // works returns work that takes so long, and ends at once when it is stopped.
-func works(d time.Duration) func(context.Context, *Sink) (Outcome, error) {
-	return func(ctx context.Context, sink *Sink) (Outcome, error) {
+func works(d time.Duration) func(context.Context, *output.Sink) (Outcome, error) {
+	return func(ctx context.Context, sink *output.Sink) (Outcome, error) {
 		_, _ = sink.Stdout().Write([]byte("working\n"))
 		select {
 		case <-time.After(d):
@@ -51,21 +54,21 @@ func TestParkedCall(t *testing.T) {
 		require.Equal(t, 10*time.Second, time.Since(began))
 		require.True(t, ran.Parked)
 		run := ran.Run
-		require.Equal(t, StatusRunning, run.Status)
-		require.Equal(t, OriginParked, run.Origin)
+		require.Equal(t, engine.StatusRunning, run.Status)
+		require.Equal(t, engine.OriginParked, run.Origin)
 		require.Equal(t, "primes", run.Tool)
 		require.Equal(t, "sha256:1", run.Version)
 		require.Equal(t, 1, run.Attempt)
 		require.True(t, run.StartedAt.Equal(began), "it runs since the call began")
 		require.True(t, run.ParkedAt.Equal(time.Now()))
-		require.Equal(t, Stats{Active: 1, PerHost: DefaultPerHost, Parked: 1, Spawned: 1, Failed: map[ErrorKind]int64{}}, counts(m))
+		require.Equal(t, Stats{Active: 1, PerHost: DefaultPerHost, Parked: 1, Spawned: 1, Failed: map[engine.ErrorKind]int64{}}, counts(m))
 
 		report := check(t, m, alice, CheckRequest{IDs: []string{run.ID}})
 		require.Equal(t, "working\n", report.Output.Text, "with what it wrote before")
 		require.InDelta(t, 10, report.ElapsedSeconds, 0.1)
 		require.InDelta(t, 290, report.DeadlineInSeconds, 0.1)
 		run = wait(t, m, alice, run.ID)
-		require.Equal(t, StatusSucceeded, run.Status)
+		require.Equal(t, engine.StatusSucceeded, run.Status)
 		require.JSONEq(t, `"done"`, string(run.Result))
 		require.Equal(t, time.Minute, time.Since(began), "it was not disturbed")
 		require.Len(t, must(m.Pending(t.Context(), alice, 0)), 1, "its end is told")
@@ -76,16 +79,16 @@ func TestCallThatIsNotParked(t *testing.T) {
 	failure := errors.New("its own error")
 	for name, c := range map[string]struct {
 		after time.Duration
-		work  func(context.Context, *Sink) (Outcome, error)
+		work  func(context.Context, *output.Sink) (Outcome, error)
 		took  time.Duration
 		err   error
 	}{
 		"in its budget":        {10 * time.Second, works(time.Second), time.Second, nil},
 		"at once":              {time.Second, works(0), 0, nil},
 		"never parked":         {0, works(4 * time.Minute), 4 * time.Minute, nil},
-		"its error, unchanged": {10 * time.Second, func(context.Context, *Sink) (Outcome, error) { return Outcome{}, failure }, 0, failure},
+		"its error, unchanged": {10 * time.Second, func(context.Context, *output.Sink) (Outcome, error) { return Outcome{}, failure }, 0, failure},
 		"its deadline":         {0, works(time.Hour), 5 * time.Minute, context.DeadlineExceeded},
-		"runtime.Goexit":       {0, func(context.Context, *Sink) (Outcome, error) { runtime.Goexit(); panic("unreachable") }, 0, errExited},
+		"runtime.Goexit":       {0, func(context.Context, *output.Sink) (Outcome, error) { runtime.Goexit(); panic("unreachable") }, 0, errExited},
 	} {
 		bubble(t, name, func(t *testing.T) {
 			m := newManager(t, Config{})
@@ -99,7 +102,7 @@ func TestCallThatIsNotParked(t *testing.T) {
 			} else {
 				require.Equal(t, c.err, err)
 			}
-			require.Empty(t, must(m.engine.List(t.Context(), Query{})), "no trace is left")
+			require.Empty(t, must(m.engine.List(t.Context(), engine.Query{})), "no trace is left")
 			require.Empty(t, m.runs.calls)
 			require.Zero(t, m.Stats().Active)
 		})
@@ -109,18 +112,18 @@ func TestCallThatIsNotParked(t *testing.T) {
 func TestPanicOfACall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(t, Config{})
-		_, err := m.Run(t.Context(), alice, RunRequest{Tool: "tool", Work: func(context.Context, *Sink) (Outcome, error) { panic("in the host") }})
+		_, err := m.Run(t.Context(), alice, RunRequest{Tool: "tool", Work: func(context.Context, *output.Sink) (Outcome, error) { panic("in the host") }})
 		var crash *panicError
 		require.ErrorAs(t, err, &crash)
 		require.Equal(t, "in the host", crash.value)
 		var log testlog.Buffer
 		m = newManager(t, Config{Logger: logTo(&log)})
-		ran := call1(t, m, alice, RunRequest{ParkAfter: time.Second, Work: func(context.Context, *Sink) (Outcome, error) {
+		ran := call1(t, m, alice, RunRequest{ParkAfter: time.Second, Work: func(context.Context, *output.Sink) (Outcome, error) {
 			time.Sleep(time.Minute)
 			panic("hunter2")
 		}})
 		run := wait(t, m, alice, ran.Run.ID)
-		require.Equal(t, RunError{Kind: KindInternal, Message: testTexts.Internal}, *run.Error)
+		require.Equal(t, engine.RunError{Kind: engine.KindInternal, Message: testTexts.Internal}, *run.Error)
 		require.Contains(t, log.String(), "hunter2")
 	})
 }
@@ -130,7 +133,7 @@ func TestParkedCallHasADeadline(t *testing.T) {
 		m := newManager(t, Config{})
 		began := time.Now()
 		ran := call1(t, m, alice, RunRequest{ParkAfter: 10 * time.Second, Timeout: time.Minute, Work: works(time.Hour)})
-		require.Equal(t, KindTimeout, wait(t, m, alice, ran.Run.ID).Error.Kind)
+		require.Equal(t, engine.KindTimeout, wait(t, m, alice, ran.Run.ID).Error.Kind)
 		require.Equal(t, time.Minute, time.Since(began), "from the beginning of the call")
 	})
 }
@@ -156,7 +159,7 @@ func TestContextOfACall(t *testing.T) {
 		time.AfterFunc(3*time.Second, func() { cancel(why) })
 		var value any
 		began := time.Now()
-		ran, err := m.Run(ctx, alice, RunRequest{Tool: "tool", ParkAfter: time.Minute, Work: func(ctx context.Context, sink *Sink) (Outcome, error) {
+		ran, err := m.Run(ctx, alice, RunRequest{Tool: "tool", ParkAfter: time.Minute, Work: func(ctx context.Context, sink *output.Sink) (Outcome, error) {
 			value = ctx.Value(key{})
 			<-ctx.Done()
 			time.Sleep(2 * time.Second) // is waited for
@@ -174,7 +177,7 @@ func TestContextOfACall(t *testing.T) {
 		ran, err = m.Run(ctx, alice, RunRequest{Tool: "tool", ParkAfter: time.Second, Work: works(time.Minute)})
 		require.NoError(t, err)
 		cancel(why)
-		require.Equal(t, StatusSucceeded, wait(t, m, alice, ran.Run.ID).Status, "it is detached")
+		require.Equal(t, engine.StatusSucceeded, wait(t, m, alice, ran.Run.ID).Status, "it is detached")
 	})
 }
 
@@ -183,23 +186,23 @@ func TestContextOfACall(t *testing.T) {
 func TestParkingRacesTheCaller(t *testing.T) {
 	for i := range 500 {
 		synctest.Test(t, func(t *testing.T) {
-			engine := slowEngine(time.Duration(i%3)*time.Millisecond, "adopt")
-			m := newManager(t, Config{Engine: engine})
+			store := slowEngine(time.Duration(i%3)*time.Millisecond, "adopt")
+			m := newManager(t, Config{Engine: store})
 			ctx, cancel := context.WithCancel(t.Context())
 			time.AfterFunc(time.Second+time.Duration(i%5-2)*time.Millisecond, cancel)
 			var ended atomic.Bool
-			ran, err := m.Run(ctx, alice, RunRequest{Tool: "tool", ParkAfter: time.Second, Work: func(ctx context.Context, sink *Sink) (Outcome, error) {
+			ran, err := m.Run(ctx, alice, RunRequest{Tool: "tool", ParkAfter: time.Second, Work: func(ctx context.Context, sink *output.Sink) (Outcome, error) {
 				defer ended.Store(true)
 				return works(time.Minute)(ctx, sink)
 			}})
 			if ran.Parked {
 				require.NoError(t, err)
-				require.Equal(t, StatusSucceeded, wait(t, m, alice, ran.Run.ID).Status)
+				require.Equal(t, engine.StatusSucceeded, wait(t, m, alice, ran.Run.ID).Status)
 				return
 			}
 			require.Error(t, err)
 			require.True(t, ended.Load(), "its work has ended")
-			require.Empty(t, must(engine.List(t.Context(), Query{})))
+			require.Empty(t, must(store.List(t.Context(), engine.Query{})))
 		})
 	}
 }
@@ -211,7 +214,7 @@ func TestParkingRacesTheEnd(t *testing.T) {
 		ran := call1(t, m, alice, RunRequest{ParkAfter: time.Second, Work: works(1500 * time.Millisecond)})
 		require.True(t, ran.Parked)
 		run := wait(t, m, alice, ran.Run.ID)
-		require.Equal(t, StatusSucceeded, run.Status)
+		require.Equal(t, engine.StatusSucceeded, run.Status)
 		require.JSONEq(t, `"done"`, string(run.Result))
 		require.Equal(t, "working\n", string(must(m.Tail(t.Context(), alice, run.ID, 0, 100)).Data))
 	})
@@ -220,7 +223,7 @@ func TestParkingRacesTheEnd(t *testing.T) {
 func TestParkedLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(t, Config{})
-		park := func(work func(context.Context, *Sink) (Outcome, error)) (RunResult, error) {
+		park := func(work func(context.Context, *output.Sink) (Outcome, error)) (RunResult, error) {
 			return m.Run(t.Context(), alice, RunRequest{Tool: "tool", ParkAfter: time.Second, Work: work})
 		}
 		var mu sync.Mutex
@@ -241,14 +244,14 @@ func TestParkedLimit(t *testing.T) {
 			spawn(t, m, alice, "sleep") // spawned ones have places of their own
 		}
 		_, err := park(works(time.Minute))
-		var limit *LimitError
+		var limit *engine.LimitError
 		require.ErrorAs(t, err, &limit)
-		require.ErrorIs(t, err, ErrParkedLimit)
+		require.ErrorIs(t, err, engine.ErrParkedLimit)
 		require.ElementsMatch(t, ids, limit.Active, "nothing was put out for it")
 		require.Equal(t, 37, must(m.Overview(t.Context(), alice, OverviewRequest{})).Active)
 		require.EqualValues(t, 1, m.Stats().Refused)
 
-		ran, err := park(func(_ context.Context, sink *Sink) (Outcome, error) {
+		ran, err := park(func(_ context.Context, sink *output.Sink) (Outcome, error) {
 			<-sink.Stopping()
 			return Outcome{Result: json.RawMessage(`"partial"`)}, nil
 		})
@@ -283,7 +286,7 @@ func TestParkedCallsCountForTheHost(t *testing.T) {
 func TestParkingWithoutItsEngine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log testlog.Buffer
-		engine := newBroken(NewMemoryEngine())
+		engine := newBroken(memory.New())
 		engine.broken.Store(true)
 		m := newManager(t, Config{Engine: engine, Logger: logTo(&log)})
 		began := time.Now()
@@ -327,7 +330,7 @@ func TestCloseEndsCalls(t *testing.T) {
 		m := newManager(t, Config{})
 		causes := make(chan error, 1)
 		go func() {
-			_, err := m.Run(t.Context(), alice, RunRequest{Tool: "tool", ParkAfter: 5 * time.Second, Work: func(ctx context.Context, _ *Sink) (Outcome, error) {
+			_, err := m.Run(t.Context(), alice, RunRequest{Tool: "tool", ParkAfter: 5 * time.Second, Work: func(ctx context.Context, _ *output.Sink) (Outcome, error) {
 				<-ctx.Done()
 				return Outcome{}, context.Cause(ctx)
 			}})

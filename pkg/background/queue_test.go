@@ -13,6 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/internal/testlog"
+	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/pkg/background/engine/memory"
+	"github.com/toolhost/toolhost/pkg/background/output"
 )
 
 // fired queues a run of the tool as a schedule does.
@@ -20,14 +23,14 @@ func fired(t *testing.T, m *Manager, session, tool, after string) string {
 	t.Helper()
 	run, err := m.newRun(session, SpawnRequest{Tool: tool})
 	require.NoError(t, err)
-	run.Origin = OriginScheduled
+	run.Origin = engine.OriginScheduled
 	run.After = after
 	require.NoError(t, m.admission.enqueue(t.Context(), run))
 	synctest.Wait()
 	return run.ID
 }
 
-func status(t *testing.T, m *Manager, session, id string) Status {
+func status(t *testing.T, m *Manager, session, id string) engine.Status {
 	t.Helper()
 	run, err := m.Get(t.Context(), session, id)
 	require.NoError(t, err)
@@ -38,11 +41,11 @@ func TestQueuedRunsStartInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		var order []string
-		m := newManager(t, Config{PerSession: 1, PerHost: 2, Executor: func(ctx context.Context, run Run, sink *Sink) (Outcome, error) {
+		m := newManager(t, Config{PerSession: 1, PerHost: 2, Executor: func(ctx context.Context, run engine.Run, sink *output.Sink) (Outcome, error) {
 			mu.Lock()
 			order = append(order, run.Tool)
 			mu.Unlock()
-			return script(ctx, Run{Tool: "second"}, sink)
+			return script(ctx, engine.Run{Tool: "second"}, sink)
 		}})
 		for _, c := range []struct{ session, tool string }{
 			{alice, "a1"}, {alice, "a2"}, {alice, "a3"}, {bob, "b1"}, {"carol", "c1"}, {bob, "b2"},
@@ -50,7 +53,7 @@ func TestQueuedRunsStartInOrder(t *testing.T) {
 			fired(t, m, c.session, c.tool, "")
 		}
 		require.Equal(t, []string{"a1", "b1"}, order, "the host has two places, each session one")
-		require.Equal(t, Stats{Active: 2, PerHost: 2, Queued: 4, Spawned: 6, Failed: map[ErrorKind]int64{}}, counts(m))
+		require.Equal(t, Stats{Active: 2, PerHost: 2, Queued: 4, Spawned: 6, Failed: map[engine.ErrorKind]int64{}}, counts(m))
 		_, err := m.Spawn(t.Context(), "dave", SpawnRequest{Tool: "echo"})
 		require.ErrorIs(t, err, ErrHostLimit, "a spawn overtakes nobody")
 		began := time.Now()
@@ -67,7 +70,7 @@ func TestThousandsOfQueuedRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		running, most, ran := 0, 0, 0
-		m := newManager(t, Config{PerSession: 3, PerHost: 10, Executor: func(context.Context, Run, *Sink) (Outcome, error) {
+		m := newManager(t, Config{PerSession: 3, PerHost: 10, Executor: func(context.Context, engine.Run, *output.Sink) (Outcome, error) {
 			mu.Lock()
 			running++
 			most = max(most, running)
@@ -96,8 +99,8 @@ func TestStopOfAQueuedRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(t, Config{PerSession: 1})
 		first, second, third := fired(t, m, alice, "sleep", ""), fired(t, m, alice, "sleep", ""), fired(t, m, alice, "sleep", "")
-		require.Equal(t, StatusQueued, status(t, m, alice, second))
-		waited := make(chan Run)
+		require.Equal(t, engine.StatusQueued, status(t, m, alice, second))
+		waited := make(chan engine.Run)
 		go func() { waited <- wait(t, m, alice, second) }()
 		synctest.Wait()
 		began := time.Now()
@@ -105,37 +108,37 @@ func TestStopOfAQueuedRun(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, stopped.Stopped)
 		run := <-waited
-		require.Equal(t, StatusCanceled, run.Status)
+		require.Equal(t, engine.StatusCanceled, run.Status)
 		require.Equal(t, "not needed", run.Cancel.Reason)
 		require.Zero(t, run.Attempt, "it never started")
 		_, err = m.Stop(t.Context(), alice, first, StopRequest{})
 		require.NoError(t, err)
 		require.Zero(t, time.Since(began))
 		synctest.Wait()
-		require.Equal(t, StatusRunning, status(t, m, alice, third), "the next one takes the place")
+		require.Equal(t, engine.StatusRunning, status(t, m, alice, third), "the next one takes the place")
 	})
 }
 
 func TestStopOfAQueuedRunWithoutItsEngine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		engine := newBroken(NewMemoryEngine())
-		m := newManager(t, Config{Engine: engine, PerSession: 1, Logger: logTo(new(testlog.Buffer))})
+		store := newBroken(memory.New())
+		m := newManager(t, Config{Engine: store, PerSession: 1, Logger: logTo(new(testlog.Buffer))})
 		first, second := fired(t, m, alice, "sleep", ""), fired(t, m, alice, "sleep", "")
-		engine.broken.Store(true)
+		store.broken.Store(true)
 		_, err := m.Stop(t.Context(), alice, second, StopRequest{})
 		require.ErrorIs(t, err, errDisk, "another worker may start it")
 		_, err = m.Stop(t.Context(), alice, first, StopRequest{})
 		require.NoError(t, err)
 		synctest.Wait()
-		require.Equal(t, StatusQueued, must(engine.Get(t.Context(), second)).Status)
-		engine.broken.Store(false)
+		require.Equal(t, engine.StatusQueued, must(store.Get(t.Context(), second)).Status)
+		store.broken.Store(false)
 		stopped, err := m.Stop(t.Context(), alice, second, StopRequest{})
 		require.NoError(t, err)
 		require.True(t, stopped.Stopped)
-		require.Equal(t, StatusCanceled, must(engine.Get(t.Context(), second)).Status)
+		require.Equal(t, engine.StatusCanceled, must(store.Get(t.Context(), second)).Status)
 		time.Sleep(HeartbeatEvery)
 		synctest.Wait()
-		require.Equal(t, StatusCanceled, must(engine.Get(t.Context(), first)).Status)
+		require.Equal(t, engine.StatusCanceled, must(store.Get(t.Context(), first)).Status)
 		require.Len(t, must(m.Pending(t.Context(), alice, 0)), 1, "what the agent saw of the first was not stored")
 	})
 }
@@ -147,11 +150,11 @@ func TestAFiringWaitsForTheOneBefore(t *testing.T) {
 		second := fired(t, m, alice, "second", first)
 		third := fired(t, m, alice, "sleep", second)
 		other := fired(t, m, alice, "echo", "bg_gone")
-		require.Equal(t, StatusQueued, status(t, m, alice, second), "there are permits, but it waits")
-		require.Equal(t, StatusSucceeded, status(t, m, alice, other), "who waits for nobody starts")
+		require.Equal(t, engine.StatusQueued, status(t, m, alice, second), "there are permits, but it waits")
+		require.Equal(t, engine.StatusSucceeded, status(t, m, alice, other), "who waits for nobody starts")
 		time.Sleep(time.Second)
 		synctest.Wait()
-		require.Equal(t, StatusRunning, status(t, m, alice, second))
+		require.Equal(t, engine.StatusRunning, status(t, m, alice, second))
 		stopped, err := m.Stop(t.Context(), alice, third, StopRequest{})
 		require.NoError(t, err)
 		require.True(t, stopped.Stopped, "also while it waits for another run")
@@ -166,9 +169,9 @@ func TestARunIsFiredOnce(t *testing.T) {
 		run, err := m.newRun(alice, SpawnRequest{Tool: "echo"})
 		require.NoError(t, err)
 		require.NoError(t, m.admission.enqueue(t.Context(), run))
-		require.ErrorIs(t, m.admission.enqueue(t.Context(), run), ErrExists)
+		require.ErrorIs(t, m.admission.enqueue(t.Context(), run), engine.ErrExists)
 		synctest.Wait()
-		require.ErrorIs(t, m.admission.enqueue(t.Context(), run), ErrExists)
+		require.ErrorIs(t, m.admission.enqueue(t.Context(), run), engine.ErrExists)
 		require.Equal(t, 1, must(m.Overview(t.Context(), alice, OverviewRequest{})).Finished)
 	})
 }
@@ -176,28 +179,30 @@ func TestARunIsFiredOnce(t *testing.T) {
 func TestReadmitAtTheStart(t *testing.T) {
 	secret := errors.New("plugin at /srv/secret is gone")
 	for name, c := range map[string]struct {
-		readmit func(context.Context, Run) error
-		want    RunError
+		readmit func(context.Context, engine.Run) error
+		want    engine.RunError
 	}{
-		"admitted":     {func(context.Context, Run) error { return nil }, RunError{}},
-		"asked nobody": {nil, RunError{}},
-		"typed error":  {func(context.Context, Run) error { return &Error{Kind: KindRejected, Message: "no such tool"} }, RunError{Kind: KindRejected, Message: "no such tool"}},
-		"other error":  {func(context.Context, Run) error { return secret }, RunError{Kind: KindRejected, Message: textRejected}},
-		"panic":        {func(context.Context, Run) error { panic(secret) }, RunError{Kind: KindRejected, Message: textRejected}},
+		"admitted":     {func(context.Context, engine.Run) error { return nil }, engine.RunError{}},
+		"asked nobody": {nil, engine.RunError{}},
+		"typed error": {func(context.Context, engine.Run) error {
+			return &Error{Kind: engine.KindRejected, Message: "no such tool"}
+		}, engine.RunError{Kind: engine.KindRejected, Message: "no such tool"}},
+		"other error": {func(context.Context, engine.Run) error { return secret }, engine.RunError{Kind: engine.KindRejected, Message: textRejected}},
+		"panic":       {func(context.Context, engine.Run) error { panic(secret) }, engine.RunError{Kind: engine.KindRejected, Message: textRejected}},
 	} {
 		bubble(t, name, func(t *testing.T) {
 			var log testlog.Buffer
 			m := newManager(t, Config{Readmit: c.readmit, Logger: logTo(&log)})
 			run := wait(t, m, alice, fired(t, m, alice, "echo", ""))
 			if c.want.Kind == "" {
-				require.Equal(t, StatusSucceeded, run.Status)
+				require.Equal(t, engine.StatusSucceeded, run.Status)
 				return
 			}
 			require.Equal(t, c.want, *run.Error)
 			require.Zero(t, run.Attempt, "it was never started")
 			require.NotContains(t, run.Error.Message, "secret")
 			require.Contains(t, log.String(), "not admitted")
-			require.Equal(t, StatusSucceeded, wait(t, m, alice, spawn(t, m, alice, "echo").ID).Status, "a spawn was checked at its door")
+			require.Equal(t, engine.StatusSucceeded, wait(t, m, alice, spawn(t, m, alice, "echo").ID).Status, "a spawn was checked at its door")
 		})
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/internal/testlog"
+	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/pkg/background/output"
 )
 
 func large(n int) json.RawMessage { return json.RawMessage(`"` + strings.Repeat("x", n-2) + `"`) }
@@ -24,11 +26,11 @@ func TestRecordQuota(t *testing.T) {
 			ids = append(ids, must(m.Spawn(t.Context(), alice, request)).ID)
 		}
 		_, err := m.Spawn(t.Context(), alice, request)
-		var limit *LimitError
+		var limit *engine.LimitError
 		require.ErrorAs(t, err, &limit)
-		require.ErrorIs(t, err, ErrRecordLimit)
+		require.ErrorIs(t, err, engine.ErrRecordLimit)
 		require.Equal(t, 400<<10, limit.Max)
-		require.Len(t, must(m.engine.List(t.Context(), Query{})), 4, "nothing of it is left")
+		require.Len(t, must(m.engine.List(t.Context(), engine.Query{})), 4, "nothing of it is left")
 		require.Equal(t, 4, m.admission.active())
 		for _, id := range ids {
 			for { // until it has ended, and nobody is told
@@ -39,9 +41,9 @@ func TestRecordQuota(t *testing.T) {
 			}
 		}
 		_, err = m.Spawn(t.Context(), alice, request)
-		require.ErrorIs(t, err, ErrRecordLimit, "results nobody was told of stay")
+		require.ErrorIs(t, err, engine.ErrRecordLimit, "results nobody was told of stay")
 		_, err = m.Schedule(t.Context(), alice, ScheduleRequest{Tool: "echo", Cron: "0 * * * *", Args: large(80 << 10)})
-		require.ErrorIs(t, err, ErrRecordLimit)
+		require.ErrorIs(t, err, engine.ErrRecordLimit)
 		bobs := spawn(t, m, bob, "echo")
 		wait(t, m, bob, bobs.ID)
 		stats := m.Stats()
@@ -52,9 +54,9 @@ func TestRecordQuota(t *testing.T) {
 		require.NoError(t, m.Acknowledge(t.Context(), alice, ids[1:2]))
 		must(m.Spawn(t.Context(), alice, request))
 		_, err = m.Get(t.Context(), alice, ids[1])
-		require.ErrorIs(t, err, ErrNotFound)
+		require.ErrorIs(t, err, engine.ErrNotFound)
 		for _, id := range []string{ids[0], ids[2], ids[3]} {
-			require.Equal(t, StatusSucceeded, must(m.Get(t.Context(), alice, id)).Status)
+			require.Equal(t, engine.StatusSucceeded, must(m.Get(t.Context(), alice, id)).Status)
 		}
 		require.NotZero(t, must(m.Get(t.Context(), bob, bobs.ID)))
 	})
@@ -67,7 +69,7 @@ func TestParkedCallWithoutRoom(t *testing.T) {
 		call := func(tool string) (RunResult, error) {
 			return m.Run(t.Context(), alice, RunRequest{
 				Tool: tool, Args: large(80 << 10), ParkAfter: time.Second,
-				Work: func(ctx context.Context, sink *Sink) (Outcome, error) {
+				Work: func(ctx context.Context, sink *output.Sink) (Outcome, error) {
 					<-sink.Stopping()
 					if tool == "polite" {
 						return Outcome{Result: json.RawMessage(`1`)}, nil
@@ -77,7 +79,7 @@ func TestParkedCallWithoutRoom(t *testing.T) {
 			})
 		}
 		_, err := call("other")
-		require.ErrorIs(t, err, ErrRecordLimit)
+		require.ErrorIs(t, err, engine.ErrRecordLimit)
 		ran, err := call("polite")
 		require.NoError(t, err)
 		require.False(t, ran.Parked)
@@ -101,13 +103,13 @@ func TestFiringWithoutRoom(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, 6, strings.Count(log.String(), "no room for the records of their runs; trying again\",\"schedules\":2"), log.String())
 		require.True(t, must(m.GetSchedule(t.Context(), alice, s.ID)).Enabled, "nothing is lost")
-		require.Empty(t, must(m.engine.List(t.Context(), Query{Schedule: s.ID})))
+		require.Empty(t, must(m.engine.List(t.Context(), engine.Query{Schedule: s.ID})))
 		require.NoError(t, m.Acknowledge(t.Context(), alice, []string{first.ID}))
 		time.Sleep(fireAgain + 2*time.Second) // a run takes one
 		synctest.Wait()
-		runs := must(m.engine.List(t.Context(), Query{Schedule: s.ID}))
+		runs := must(m.engine.List(t.Context(), engine.Query{Schedule: s.ID}))
 		require.Len(t, runs, 1)
-		require.Equal(t, StatusSucceeded, runs[0].Status)
+		require.Equal(t, engine.StatusSucceeded, runs[0].Status)
 		require.False(t, must(m.GetSchedule(t.Context(), alice, s.ID)).Enabled)
 		require.Equal(t, 1, must(m.GetSchedule(t.Context(), alice, other.ID)).Fired)
 	})
@@ -123,9 +125,9 @@ func TestFiringWithoutRoomForLong(t *testing.T) {
 		require.NoError(t, m.Acknowledge(t.Context(), alice, []string{first.ID}))
 		time.Sleep(fireAgain)
 		synctest.Wait()
-		runs := must(m.engine.List(t.Context(), Query{Schedule: s.ID}))
+		runs := must(m.engine.List(t.Context(), engine.Query{Schedule: s.ID}))
 		require.Len(t, runs, 1)
-		require.Equal(t, StatusFailed, runs[0].Status)
+		require.Equal(t, engine.StatusFailed, runs[0].Status)
 		require.Contains(t, runs[0].Error.Message, "no room for its record")
 		require.False(t, must(m.GetSchedule(t.Context(), alice, s.ID)).Enabled)
 	})
@@ -138,7 +140,7 @@ func TestRefusedSchedulesAreCounted(t *testing.T) {
 		request := ScheduleRequest{Tool: "echo", Cron: "0 * * * *"}
 		must(m.Schedule(t.Context(), alice, request))
 		_, err := m.Schedule(t.Context(), alice, request)
-		require.ErrorIs(t, err, ErrScheduleLimit)
+		require.ErrorIs(t, err, engine.ErrScheduleLimit)
 		require.EqualValues(t, 1, m.Stats().Refused)
 	})
 }
@@ -162,11 +164,11 @@ func TestResultFileIsNotLarger(t *testing.T) {
 	const depth = 5000
 	deep := strings.Repeat("[", depth) + strings.Repeat("1,", depth) + "1" + strings.Repeat("]", depth)
 	for _, result := range []string{deep, `"` + strings.Repeat("<", 10_000) + `"`} {
-		run := Run{ID: "bg_a", End: End{Result: json.RawMessage(result)}}
+		run := engine.Run{ID: "bg_a", End: engine.End{Result: json.RawMessage(result)}}
 		data, err := run.ResultFile()
 		require.NoError(t, err)
 		require.Less(t, len(data), len(result)+500)
-		var e Envelope
+		var e engine.Envelope
 		require.NoError(t, json.Unmarshal(data, &e))
 		require.JSONEq(t, result, string(e.Result))
 	}

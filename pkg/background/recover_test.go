@@ -14,17 +14,19 @@ import (
 
 	"github.com/toolhost/toolhost/internal/testlog"
 	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/pkg/background/engine/memory"
+	"github.com/toolhost/toolhost/pkg/background/output"
 )
 
 // A past is an engine that a process uses until it is killed.
 type past struct {
 	t      *testing.T
-	engine *MemoryEngine
+	engine *memory.Engine
 	worker engine.Worker
 }
 
 func newPast(t *testing.T) past {
-	p := past{t: t, engine: NewMemoryEngine()}
+	p := past{t: t, engine: memory.New()}
 	var err error
 	p.worker, err = p.engine.Join(t.Context(), engine.WorkerInfo{})
 	require.NoError(t, err)
@@ -32,14 +34,14 @@ func newPast(t *testing.T) past {
 }
 
 // crashed kills the process and returns its engine.
-func (p past) crashed() *MemoryEngine {
+func (p past) crashed() *memory.Engine {
 	p.t.Helper()
 	require.NoError(p.t, p.worker.Leave(p.t.Context()))
 	return p.engine
 }
 
 // queued leaves a run that was never started.
-func (p past) queued(run Run) string {
+func (p past) queued(run engine.Run) string {
 	p.t.Helper()
 	id, err := newID()
 	require.NoError(p.t, err)
@@ -52,7 +54,7 @@ func (p past) queued(run Run) string {
 }
 
 // running leaves a run in the middle of an attempt.
-func (p past) running(run Run, attempt int) string {
+func (p past) running(run engine.Run, attempt int) string {
 	p.t.Helper()
 	id := p.queued(run)
 	for range attempt {
@@ -61,7 +63,7 @@ func (p past) running(run Run, attempt int) string {
 		require.NoError(p.t, err)
 		require.NoError(p.t, lease.Append(p.t.Context(), 0, []byte("half of the output\n")))
 		require.NoError(p.t, lease.Save(p.t.Context(), []byte("step 7")))
-		require.NoError(p.t, lease.Report(p.t.Context(), Beat{Detail: "working"}))
+		require.NoError(p.t, lease.Report(p.t.Context(), engine.Beat{Detail: "working"}))
 		if lease.Run().Attempt < attempt {
 			p.requeue(id, lease.Run().Attempt)
 		}
@@ -86,39 +88,41 @@ func (p past) requeue(id string, attempt int) {
 	require.NoError(p.t, p.worker.Requeue(p.t.Context(), id, attempt))
 }
 
-func yes(context.Context, Run) error { return nil }
+func yes(context.Context, engine.Run) error { return nil }
 
 func TestRecovery(t *testing.T) {
 	no := errors.New("tool is neither idempotent nor readonly")
 	incident := func(p past, id string) {
-		_, err := p.engine.Cancel(p.t.Context(), id, Cancellation{By: "session", Reason: "before the crash"}, End{})
+		_, err := p.engine.Cancel(p.t.Context(), id, engine.Cancellation{By: "session", Reason: "before the crash"}, engine.End{})
 		require.NoError(p.t, err)
 	}
 	for name, c := range map[string]struct {
-		run     Run
+		run     engine.Run
 		attempt int // 0: queued
 		then    func(past, string)
-		readmit func(context.Context, Run) error
-		status  Status
-		want    RunError
+		readmit func(context.Context, engine.Run) error
+		status  engine.Status
+		want    engine.RunError
 		ends    int // the attempt it ends in
 	}{
-		"queued":                            {readmit: yes, status: StatusSucceeded, ends: 1},
-		"queued, nobody to ask":             {status: StatusSucceeded, ends: 1},
-		"queued, not allowed any more":      {readmit: func(context.Context, Run) error { return no }, status: StatusFailed, want: RunError{Kind: KindRejected, Message: textRejected}},
-		"queued, arguments were secret":     {run: Run{Secret: true}, readmit: yes, status: StatusFailed, want: RunError{Kind: KindOrphaned, Message: textIncomplete}},
-		"running, may be run again":         {attempt: 1, readmit: yes, status: StatusSucceeded, ends: 2},
-		"running, for the second time":      {attempt: 2, readmit: yes, status: StatusSucceeded, ends: 3},
-		"running, out of attempts":          {attempt: 3, readmit: yes, status: StatusFailed, want: RunError{Kind: KindOrphaned, Message: textOrphaned}, ends: 3},
-		"running, nobody to ask":            {attempt: 1, status: StatusFailed, want: RunError{Kind: KindOrphaned, Message: textOrphaned}, ends: 1},
-		"running, may not be run again":     {attempt: 1, readmit: func(context.Context, Run) error { return no }, status: StatusFailed, want: RunError{Kind: KindOrphaned, Message: textOrphaned}, ends: 1},
-		"running, Readmit panics":           {attempt: 1, readmit: func(context.Context, Run) error { panic(no) }, status: StatusFailed, want: RunError{Kind: KindOrphaned, Message: textOrphaned}, ends: 1},
-		"running, with a reason":            {attempt: 1, readmit: func(context.Context, Run) error { return &Error{Kind: KindOrphaned, Message: "the tool changed"} }, status: StatusFailed, want: RunError{Kind: KindOrphaned, Message: "the tool changed"}, ends: 1},
-		"running, arguments were secret":    {run: Run{Secret: true}, attempt: 1, readmit: yes, status: StatusFailed, want: RunError{Kind: KindOrphaned, Message: textOrphaned}, ends: 1},
-		"running, a stop was asked for":     {attempt: 1, then: incident, readmit: yes, status: StatusCanceled, ends: 1},
-		"queued again before the crash":     {attempt: 1, then: func(p past, id string) { p.requeue(id, 1) }, readmit: yes, status: StatusSucceeded, ends: 2},
-		"queued again, not allowed anymore": {attempt: 1, then: func(p past, id string) { p.requeue(id, 1) }, status: StatusFailed, want: RunError{Kind: KindOrphaned, Message: textOrphaned}, ends: 1},
-		"a parked call, may be run again":   {run: Run{Origin: OriginParked}, attempt: 1, readmit: yes, status: StatusSucceeded, ends: 2},
+		"queued":                        {readmit: yes, status: engine.StatusSucceeded, ends: 1},
+		"queued, nobody to ask":         {status: engine.StatusSucceeded, ends: 1},
+		"queued, not allowed any more":  {readmit: func(context.Context, engine.Run) error { return no }, status: engine.StatusFailed, want: engine.RunError{Kind: engine.KindRejected, Message: textRejected}},
+		"queued, arguments were secret": {run: engine.Run{Secret: true}, readmit: yes, status: engine.StatusFailed, want: engine.RunError{Kind: engine.KindOrphaned, Message: textIncomplete}},
+		"running, may be run again":     {attempt: 1, readmit: yes, status: engine.StatusSucceeded, ends: 2},
+		"running, for the second time":  {attempt: 2, readmit: yes, status: engine.StatusSucceeded, ends: 3},
+		"running, out of attempts":      {attempt: 3, readmit: yes, status: engine.StatusFailed, want: engine.RunError{Kind: engine.KindOrphaned, Message: textOrphaned}, ends: 3},
+		"running, nobody to ask":        {attempt: 1, status: engine.StatusFailed, want: engine.RunError{Kind: engine.KindOrphaned, Message: textOrphaned}, ends: 1},
+		"running, may not be run again": {attempt: 1, readmit: func(context.Context, engine.Run) error { return no }, status: engine.StatusFailed, want: engine.RunError{Kind: engine.KindOrphaned, Message: textOrphaned}, ends: 1},
+		"running, Readmit panics":       {attempt: 1, readmit: func(context.Context, engine.Run) error { panic(no) }, status: engine.StatusFailed, want: engine.RunError{Kind: engine.KindOrphaned, Message: textOrphaned}, ends: 1},
+		"running, with a reason": {attempt: 1, readmit: func(context.Context, engine.Run) error {
+			return &Error{Kind: engine.KindOrphaned, Message: "the tool changed"}
+		}, status: engine.StatusFailed, want: engine.RunError{Kind: engine.KindOrphaned, Message: "the tool changed"}, ends: 1},
+		"running, arguments were secret":    {run: engine.Run{Secret: true}, attempt: 1, readmit: yes, status: engine.StatusFailed, want: engine.RunError{Kind: engine.KindOrphaned, Message: textOrphaned}, ends: 1},
+		"running, a stop was asked for":     {attempt: 1, then: incident, readmit: yes, status: engine.StatusCanceled, ends: 1},
+		"queued again before the crash":     {attempt: 1, then: func(p past, id string) { p.requeue(id, 1) }, readmit: yes, status: engine.StatusSucceeded, ends: 2},
+		"queued again, not allowed anymore": {attempt: 1, then: func(p past, id string) { p.requeue(id, 1) }, status: engine.StatusFailed, want: engine.RunError{Kind: engine.KindOrphaned, Message: textOrphaned}, ends: 1},
+		"a parked call, may be run again":   {run: engine.Run{Origin: engine.OriginParked}, attempt: 1, readmit: yes, status: engine.StatusSucceeded, ends: 2},
 	} {
 		bubble(t, name, func(t *testing.T) {
 			p := newPast(t)
@@ -138,7 +142,7 @@ func TestRecovery(t *testing.T) {
 			require.Equal(t, c.ends, run.Attempt)
 			log := must(m.Tail(t.Context(), alice, id, 0, 1000))
 			switch {
-			case c.status == StatusSucceeded:
+			case c.status == engine.StatusSucceeded:
 				require.JSONEq(t, `{"n":1}`, string(run.Result))
 				require.Equal(t, "echo {\"n\":1}\n", string(log.Data), "the log is that of the attempt")
 			case c.attempt > 0:
@@ -146,7 +150,7 @@ func TestRecovery(t *testing.T) {
 				require.EqualValues(t, len(log.Data), run.OutputBytes)
 				require.Equal(t, "working", run.Detail)
 			}
-			if c.status == StatusFailed {
+			if c.status == engine.StatusFailed {
 				require.Equal(t, c.want, *run.Error)
 			}
 			require.Len(t, must(m.Pending(t.Context(), alice, 0)), 1, "its end is told")
@@ -158,7 +162,7 @@ func TestRecovery(t *testing.T) {
 func TestRecoveryOfSilentRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPast(t)
-		run := Run{Session: alice, Tool: "echo", Args: []byte(`{}`), Timeout: time.Hour, OutputCap: 1000}
+		run := engine.Run{Session: alice, Tool: "echo", Args: []byte(`{}`), Timeout: time.Hour, OutputCap: 1000}
 		for _, run.ID = range []string{"bg_queued", "bg_again", "bg_lost"} {
 			require.NoError(t, p.worker.Submit(t.Context(), run, nil))
 			if run.ID != "bg_queued" {
@@ -167,16 +171,16 @@ func TestRecoveryOfSilentRuns(t *testing.T) {
 			}
 		}
 		var box mailbox
-		m := newManager(t, Config{Engine: p.crashed(), OnNotice: box.put, Logger: logTo(new(testlog.Buffer)), Readmit: func(_ context.Context, run Run) error {
+		m := newManager(t, Config{Engine: p.crashed(), OnNotice: box.put, Logger: logTo(new(testlog.Buffer)), Readmit: func(_ context.Context, run engine.Run) error {
 			if run.ID == "bg_lost" {
 				return errors.New("neither idempotent nor readonly")
 			}
 			return nil
 		}})
 		synctest.Wait()
-		require.Equal(t, StatusSucceeded, status(t, m, alice, "bg_queued"))
-		require.Equal(t, StatusSucceeded, status(t, m, alice, "bg_again"))
-		require.Equal(t, StatusFailed, status(t, m, alice, "bg_lost"))
+		require.Equal(t, engine.StatusSucceeded, status(t, m, alice, "bg_queued"))
+		require.Equal(t, engine.StatusSucceeded, status(t, m, alice, "bg_again"))
+		require.Equal(t, engine.StatusFailed, status(t, m, alice, "bg_lost"))
 		require.Empty(t, box.ids())
 		require.Empty(t, must(m.Pending(t.Context(), alice, 0)))
 	})
@@ -185,10 +189,10 @@ func TestRecoveryOfSilentRuns(t *testing.T) {
 func TestRecoveryHandsOverTheCheckpoint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPast(t)
-		id := p.running(Run{Tool: "count"}, 1)
+		id := p.running(engine.Run{Tool: "count"}, 1)
 		var restored []byte
 		var detail string
-		m := newManager(t, Config{Engine: p.crashed(), Readmit: yes, Executor: func(_ context.Context, run Run, sink *Sink) (Outcome, error) {
+		m := newManager(t, Config{Engine: p.crashed(), Readmit: yes, Executor: func(_ context.Context, run engine.Run, sink *output.Sink) (Outcome, error) {
 			restored, detail = sink.Restore(), sink.Beat().Detail
 			require.Equal(t, 2, run.Attempt)
 			require.JSONEq(t, `{"n":1}`, string(run.Args))
@@ -207,29 +211,29 @@ func TestRecoveryKeepsTheOrderAndTheLimits(t *testing.T) {
 		var ids []string
 		for i := range 7 {
 			if i%2 == 0 {
-				ids = append(ids, p.running(Run{Tool: "second"}, 1))
+				ids = append(ids, p.running(engine.Run{Tool: "second"}, 1))
 			} else {
-				ids = append(ids, p.queued(Run{Tool: "second"}))
+				ids = append(ids, p.queued(engine.Run{Tool: "second"}))
 			}
 		}
 		var mu sync.Mutex
 		var order []string
-		m := newManager(t, Config{Engine: p.crashed(), PerSession: 1, Readmit: yes, Executor: func(ctx context.Context, run Run, sink *Sink) (Outcome, error) {
+		m := newManager(t, Config{Engine: p.crashed(), PerSession: 1, Readmit: yes, Executor: func(ctx context.Context, run engine.Run, sink *output.Sink) (Outcome, error) {
 			mu.Lock()
 			order = append(order, run.ID)
 			mu.Unlock()
 			return script(ctx, run, sink)
 		}})
 		synctest.Wait()
-		require.Equal(t, StatusQueued, status(t, m, alice, ids[6]), "no permit defers a run, it does not fail it")
+		require.Equal(t, engine.StatusQueued, status(t, m, alice, ids[6]), "no permit defers a run, it does not fail it")
 		_, err := m.Spawn(t.Context(), alice, SpawnRequest{Tool: "echo"})
-		require.ErrorIs(t, err, ErrSessionLimit)
+		require.ErrorIs(t, err, engine.ErrSessionLimit)
 		began := time.Now()
 		runs, err := m.Wait(t.Context(), alice, ids, UntilAll)
 		require.NoError(t, err)
 		require.Equal(t, 7*time.Second, time.Since(began))
 		for _, run := range runs {
-			require.Equal(t, StatusSucceeded, run.Status)
+			require.Equal(t, engine.StatusSucceeded, run.Status)
 		}
 		require.Equal(t, ids, order)
 	})
@@ -238,52 +242,52 @@ func TestRecoveryKeepsTheOrderAndTheLimits(t *testing.T) {
 func TestRecoveryOfASchedulesRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPast(t)
-		first := p.running(Run{Tool: "second", Schedule: "sc_a", Origin: OriginScheduled}, 1)
-		second := p.queued(Run{Tool: "second", Schedule: "sc_a", Origin: OriginScheduled, After: first})
-		other := p.queued(Run{Tool: "echo", Schedule: "sc_b", Origin: OriginScheduled})
+		first := p.running(engine.Run{Tool: "second", Schedule: "sc_a", Origin: engine.OriginScheduled}, 1)
+		second := p.queued(engine.Run{Tool: "second", Schedule: "sc_a", Origin: engine.OriginScheduled, After: first})
+		other := p.queued(engine.Run{Tool: "echo", Schedule: "sc_b", Origin: engine.OriginScheduled})
 		m := newManager(t, Config{Engine: p.crashed(), Readmit: yes})
 		synctest.Wait()
-		require.Equal(t, StatusRunning, status(t, m, alice, first))
-		require.Equal(t, StatusQueued, status(t, m, alice, second), "never two of one schedule at once")
-		require.Equal(t, StatusSucceeded, status(t, m, alice, other))
-		require.Equal(t, StatusSucceeded, wait(t, m, alice, second).Status)
+		require.Equal(t, engine.StatusRunning, status(t, m, alice, first))
+		require.Equal(t, engine.StatusQueued, status(t, m, alice, second), "never two of one schedule at once")
+		require.Equal(t, engine.StatusSucceeded, status(t, m, alice, other))
+		require.Equal(t, engine.StatusSucceeded, wait(t, m, alice, second).Status)
 	})
 }
 
 func TestRecoveryWithABrokenEngine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPast(t)
-		again, lost := p.running(Run{Tool: "echo"}, 1), p.running(Run{Tool: "other"}, 1)
-		engine := newBroken(p.crashed())
-		engine.broken.Store(true)
-		m := newManager(t, Config{Engine: engine, Logger: logTo(new(testlog.Buffer)), Readmit: func(_ context.Context, run Run) error {
+		again, lost := p.running(engine.Run{Tool: "echo"}, 1), p.running(engine.Run{Tool: "other"}, 1)
+		store := newBroken(p.crashed())
+		store.broken.Store(true)
+		m := newManager(t, Config{Engine: store, Logger: logTo(new(testlog.Buffer)), Readmit: func(_ context.Context, run engine.Run) error {
 			if run.Tool == "other" {
 				return errors.New("no")
 			}
 			return nil
 		}})
 		time.Sleep(time.Minute)
-		require.Equal(t, StatusRunning, must(p.engine.Get(t.Context(), again)).Status)
-		require.Equal(t, StatusRunning, must(p.engine.Get(t.Context(), lost)).Status)
-		engine.broken.Store(false)
-		require.Equal(t, StatusSucceeded, wait(t, m, alice, again).Status, "as soon as the engine works")
+		require.Equal(t, engine.StatusRunning, must(p.engine.Get(t.Context(), again)).Status)
+		require.Equal(t, engine.StatusRunning, must(p.engine.Get(t.Context(), lost)).Status)
+		store.broken.Store(false)
+		require.Equal(t, engine.StatusSucceeded, wait(t, m, alice, again).Status, "as soon as the engine works")
 		time.Sleep(time.Minute) // its last try may have been right before that
-		require.Equal(t, KindOrphaned, must(p.engine.Get(t.Context(), lost)).Error.Kind)
+		require.Equal(t, engine.KindOrphaned, must(p.engine.Get(t.Context(), lost)).Error.Kind)
 	})
 }
 
 func TestCloseDuringABrokenRecovery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPast(t)
-		id := p.running(Run{Tool: "echo"}, 1)
-		engine := newBroken(p.crashed())
-		engine.broken.Store(true)
-		m, err := New(t.Context(), Config{Engine: engine, Executor: script, Readmit: yes, Logger: logTo(new(testlog.Buffer))})
+		id := p.running(engine.Run{Tool: "echo"}, 1)
+		store := newBroken(p.crashed())
+		store.broken.Store(true)
+		m, err := New(t.Context(), Config{Engine: store, Executor: script, Readmit: yes, Logger: logTo(new(testlog.Buffer))})
 		require.NoError(t, err)
 		began := time.Now()
 		require.NoError(t, m.Close(t.Context()))
 		require.Zero(t, time.Since(began))
-		require.Equal(t, StatusRunning, must(p.engine.Get(t.Context(), id)).Status, "it is left to the next start")
+		require.Equal(t, engine.StatusRunning, must(p.engine.Get(t.Context(), id)).Status, "it is left to the next start")
 	})
 }
 
@@ -305,27 +309,27 @@ func TestRecoveryAgainAndAgain(t *testing.T) {
 		p := newPast(t)
 		ids := map[string]string{}
 		for _, tool := range []string{"once", "again"} {
-			ids[tool] = p.queued(Run{Tool: tool})
+			ids[tool] = p.queued(engine.Run{Tool: tool})
 		}
 		executed := map[string]int{}
 		var mu sync.Mutex
 		for range 5 {
 			crashed := make(chan struct{})
 			var dead atomic.Bool
-			process := &hookEngine{MemoryEngine: p.crashed(), before: func(string) error {
+			process := &hookEngine{Engine: p.crashed(), before: func(string) error {
 				if dead.Load() {
 					return errDisk
 				}
 				return nil
 			}}
 			m, err := New(t.Context(), Config{Engine: process, Logger: logTo(new(testlog.Buffer)),
-				Readmit: func(_ context.Context, run Run) error {
+				Readmit: func(_ context.Context, run engine.Run) error {
 					if run.Attempt > 0 && run.Tool == "once" {
 						return errors.New("not idempotent")
 					}
 					return nil
 				},
-				Executor: func(_ context.Context, run Run, _ *Sink) (Outcome, error) {
+				Executor: func(_ context.Context, run engine.Run, _ *output.Sink) (Outcome, error) {
 					mu.Lock()
 					executed[run.Tool]++
 					mu.Unlock()
@@ -336,7 +340,7 @@ func TestRecoveryAgainAndAgain(t *testing.T) {
 			synctest.Wait()
 			// The next manager takes over; this one finds itself fenced.
 			dead.Store(true)
-			time.Sleep(LeaseTTL)
+			time.Sleep(engine.DefaultTTL)
 			t.Cleanup(func() {
 				dead.Store(false)
 				close(crashed)
@@ -346,7 +350,7 @@ func TestRecoveryAgainAndAgain(t *testing.T) {
 		}
 		require.Equal(t, map[string]int{"once": 1, "again": 3}, executed)
 		for _, id := range ids {
-			require.Equal(t, KindOrphaned, must(p.engine.Get(t.Context(), id)).Error.Kind)
+			require.Equal(t, engine.KindOrphaned, must(p.engine.Get(t.Context(), id)).Error.Kind)
 		}
 	})
 }
@@ -357,9 +361,9 @@ func TestRecoveryOfMany(t *testing.T) {
 		p := newPast(t)
 		for i := range 500 {
 			if i%2 == 0 {
-				p.queued(Run{Tool: "echo"})
+				p.queued(engine.Run{Tool: "echo"})
 			} else {
-				p.running(Run{Tool: "echo"}, 1)
+				p.running(engine.Run{Tool: "echo"}, 1)
 			}
 		}
 		m := newManager(t, Config{Engine: p.crashed(), Readmit: yes, PerSession: 1000, PerHost: 1000})

@@ -7,11 +7,13 @@ import (
 	"time"
 
 	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/pkg/background/output"
 )
 
 func ExampleManager_Schedule() {
 	m, err := background.New(context.Background(), background.Config{
-		Executor: func(_ context.Context, run background.Run, _ *background.Sink) (background.Outcome, error) {
+		Executor: func(_ context.Context, run engine.Run, _ *output.Sink) (background.Outcome, error) {
 			return background.Outcome{Summary: "checked " + string(run.Args)}, nil
 		},
 	})

@@ -11,6 +11,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/pkg/background/engine/memory"
+	"github.com/toolhost/toolhost/pkg/background/output"
 )
 
 func TestScheduleFires(t *testing.T) {
@@ -34,8 +37,8 @@ func TestScheduleFires(t *testing.T) {
 			due := start.Add(time.Duration(i+1) * 15 * time.Minute)
 			require.Regexp(t, `^bg_[a-z2-7]{26}$`, run.ID)
 			run = payload(t, m.engine, run.ID)
-			require.Equal(t, StatusSucceeded, run.Status)
-			require.Equal(t, []any{OriginScheduled, s.ID, due, "v1", `{"n":1}`, "quarterly", "operator", time.Minute, true},
+			require.Equal(t, engine.StatusSucceeded, run.Status)
+			require.Equal(t, []any{engine.OriginScheduled, s.ID, due, "v1", `{"n":1}`, "quarterly", "operator", time.Minute, true},
 				[]any{run.Origin, run.Schedule, run.ScheduledFor, run.Version, string(run.Args), run.Title, run.By, run.Timeout, run.SignalOnCompletion})
 			require.Equal(t, due, run.StartedAt.UTC())
 			require.Equal(t, run.ID, told[i].ID)
@@ -60,7 +63,7 @@ func TestScheduleFiresOnce(t *testing.T) {
 		require.Equal(t, at, runs[0].StartedAt.UTC())
 		after := reread(t, m, s)
 		require.False(t, after.Enabled)
-		require.Equal(t, DisabledFired, after.Disabled)
+		require.Equal(t, engine.DisabledFired, after.Disabled)
 		require.Zero(t, after.NextAt)
 		require.Equal(t, 1, after.Fired)
 		require.Zero(t, planned(m))
@@ -79,7 +82,7 @@ func TestScheduleFiresThroughDaylightSaving(t *testing.T) {
 	} {
 		bubble(t, test.name, func(t *testing.T) {
 			by := time.Until(test.from)
-			m := newManager(t, Config{Engine: ahead(NewMemoryEngine(), by)})
+			m := newManager(t, Config{Engine: ahead(memory.New(), by)})
 			s := newSchedule(t, m, alice, ScheduleRequest{Tool: "echo", Cron: "30 2 * * *", Timezone: "Europe/Berlin"})
 			time.Sleep(60 * time.Hour)
 			var got []string
@@ -94,7 +97,7 @@ func TestScheduleFiresThroughDaylightSaving(t *testing.T) {
 
 func TestScheduleOverlap(t *testing.T) {
 	// The tool runs for 24 minutes, every ten of which it is fired.
-	long := func(ctx context.Context, _ Run, sink *Sink) (Outcome, error) {
+	long := func(ctx context.Context, _ engine.Run, sink *output.Sink) (Outcome, error) {
 		select {
 		case <-time.After(24 * time.Minute):
 			return Outcome{}, nil
@@ -105,7 +108,7 @@ func TestScheduleOverlap(t *testing.T) {
 			return Outcome{}, ctx.Err()
 		}
 	}
-	told := func(r Run, start time.Time) string {
+	told := func(r engine.Run, start time.Time) string {
 		due := r.ScheduledFor.Sub(start).Minutes()
 		if r.StartedAt.IsZero() {
 			return fmt.Sprintf("%v %s", due, r.Status)
@@ -113,17 +116,17 @@ func TestScheduleOverlap(t *testing.T) {
 		return fmt.Sprintf("%v@%v", due, r.StartedAt.Sub(start))
 	}
 	for _, test := range []struct {
-		overlap Overlap
+		overlap engine.Overlap
 		want    []string // due @ started
-		status  Status
+		status  engine.Status
 	}{
-		{OverlapSkip, []string{"10@10m0s", "40@40m0s"}, StatusSucceeded},
-		{OverlapQueue, []string{"10@10m0s", "20@34m0s", "40@58m0s", "60 queued"}, StatusSucceeded},
-		{OverlapCancel, []string{"10@10m0s", "20@20m2s", "30@30m2s", "40@40m2s", "50@50m2s", "60@1h0m2s"}, StatusCanceled},
+		{engine.OverlapSkip, []string{"10@10m0s", "40@40m0s"}, engine.StatusSucceeded},
+		{engine.OverlapQueue, []string{"10@10m0s", "20@34m0s", "40@58m0s", "60 queued"}, engine.StatusSucceeded},
+		{engine.OverlapCancel, []string{"10@10m0s", "20@20m2s", "30@30m2s", "40@40m2s", "50@50m2s", "60@1h0m2s"}, engine.StatusCanceled},
 	} {
 		bubble(t, string(test.overlap), func(t *testing.T) {
 			var active, most atomic.Int32
-			m := newManager(t, Config{Executor: func(ctx context.Context, run Run, sink *Sink) (Outcome, error) {
+			m := newManager(t, Config{Executor: func(ctx context.Context, run engine.Run, sink *output.Sink) (Outcome, error) {
 				most.Store(max(most.Load(), active.Add(1)))
 				defer active.Add(-1)
 				return long(ctx, run, sink)
@@ -139,7 +142,7 @@ func TestScheduleOverlap(t *testing.T) {
 			require.Equal(t, test.want, got)
 			require.Equal(t, test.status, runs[0].Status)
 			require.EqualValues(t, 1, most.Load(), "one at a time")
-			if test.status == StatusCanceled {
+			if test.status == engine.StatusCanceled {
 				require.Equal(t, "schedule", runs[0].Cancel.By)
 			}
 			_, err := m.Unschedule(t.Context(), alice, s.ID)
@@ -154,9 +157,9 @@ func TestScheduleOverlap(t *testing.T) {
 // schedule that cancels what came before puts its newest in its place.
 func TestScheduleWithoutPermit(t *testing.T) {
 	for _, test := range []struct {
-		overlap Overlap
+		overlap engine.Overlap
 		due     float64
-	}{{OverlapSkip, 10}, {OverlapQueue, 10}, {OverlapCancel, 30}} {
+	}{{engine.OverlapSkip, 10}, {engine.OverlapQueue, 10}, {engine.OverlapCancel, 30}} {
 		bubble(t, string(test.overlap), func(t *testing.T) {
 			m := newManager(t, Config{PerSession: 1})
 			start := time.Now()
@@ -164,15 +167,15 @@ func TestScheduleWithoutPermit(t *testing.T) {
 			busy, err := m.Spawn(t.Context(), alice, SpawnRequest{Tool: "sleep", Timeout: time.Hour})
 			require.NoError(t, err)
 			time.Sleep(35 * time.Minute)
-			waiting := must(m.engine.List(t.Context(), Query{Schedule: s.ID, Active: true}))
+			waiting := must(m.engine.List(t.Context(), engine.Query{Schedule: s.ID, Active: true}))
 			require.Len(t, waiting, 1, "never more than one")
-			require.Equal(t, StatusQueued, waiting[0].Status)
+			require.Equal(t, engine.StatusQueued, waiting[0].Status)
 			require.Equal(t, test.due, waiting[0].ScheduledFor.Sub(start).Minutes())
 			_, err = m.Stop(t.Context(), alice, busy.ID, StopRequest{})
 			require.NoError(t, err)
 			synctest.Wait()
 			run := must(m.Get(t.Context(), alice, waiting[0].ID))
-			require.Equal(t, StatusSucceeded, run.Status)
+			require.Equal(t, engine.StatusSucceeded, run.Status)
 			require.Equal(t, start.Add(35*time.Minute), run.StartedAt)
 		})
 	}
@@ -181,15 +184,15 @@ func TestScheduleWithoutPermit(t *testing.T) {
 // crashing is an engine whose host goes down when a schedule's firing was
 // stored, and before that was noted with the schedule.
 type crashing struct {
-	Engine
+	engine.Engine
 	down atomic.Bool
 }
 
 var errDown = errors.New("the host is down")
 
-func (e *crashing) PutSchedule(ctx context.Context, s Schedule, max int) (Schedule, error) {
+func (e *crashing) PutSchedule(ctx context.Context, s engine.Schedule, max int) (engine.Schedule, error) {
 	if e.down.Load() {
-		return Schedule{}, errDown
+		return engine.Schedule{}, errDown
 	}
 	return e.Engine.PutSchedule(ctx, s, max)
 }
@@ -197,11 +200,11 @@ func (e *crashing) PutSchedule(ctx context.Context, s Schedule, max int) (Schedu
 // meanwhile is an engine that does something else once, before it stores that a
 // schedule has fired.
 type meanwhile struct {
-	Engine
-	do func(Schedule)
+	engine.Engine
+	do func(engine.Schedule)
 }
 
-func (e *meanwhile) PutSchedule(ctx context.Context, s Schedule, max int) (Schedule, error) {
+func (e *meanwhile) PutSchedule(ctx context.Context, s engine.Schedule, max int) (engine.Schedule, error) {
 	if do := e.do; do != nil && s.Fired > 0 {
 		e.do = nil
 		do(s)
@@ -213,7 +216,7 @@ func (e *meanwhile) PutSchedule(ctx context.Context, s Schedule, max int) (Sched
 func TestScheduleDisabledAsItFires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var m *Manager
-		m = newManager(t, Config{Engine: &meanwhile{NewMemoryEngine(), func(s Schedule) {
+		m = newManager(t, Config{Engine: &meanwhile{memory.New(), func(s engine.Schedule) {
 			_, err := m.Unschedule(t.Context(), alice, s.ID)
 			require.NoError(t, err)
 		}}})
@@ -223,19 +226,19 @@ func TestScheduleDisabledAsItFires(t *testing.T) {
 		runs := firings(t, m, s)
 		require.Len(t, runs, 1)
 		after := reread(t, m, s)
-		require.Equal(t, []any{1, runs[0].ID, DisabledStopped}, []any{after.Fired, after.LastRun, after.Disabled})
+		require.Equal(t, []any{1, runs[0].ID, engine.DisabledStopped}, []any{after.Fired, after.LastRun, after.Disabled})
 		require.Zero(t, after.NextAt)
 	})
 }
 
 func TestScheduleFiresOnceThroughACrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		engine := &crashing{Engine: NewMemoryEngine()}
-		before := newManager(t, Config{Engine: engine})
+		store := &crashing{Engine: memory.New()}
+		before := newManager(t, Config{Engine: store})
 		s := newSchedule(t, before, alice, ScheduleRequest{Tool: "echo", Cron: "0 * * * *"})
 		once := newSchedule(t, before, alice, ScheduleRequest{Tool: "echo", At: time.Now().Add(time.Hour)})
-		long := newSchedule(t, before, alice, ScheduleRequest{Tool: "sleep", At: time.Now().Add(time.Hour), Overlap: OverlapCancel})
-		engine.down.Store(true)
+		long := newSchedule(t, before, alice, ScheduleRequest{Tool: "sleep", At: time.Now().Add(time.Hour), Overlap: engine.OverlapCancel})
+		store.down.Store(true)
 		time.Sleep(time.Hour + time.Minute)
 		stopped, err := before.Stop(t.Context(), alice, firings(t, before, long)[0].ID, StopRequest{By: "test"})
 		require.NoError(t, err)
@@ -243,14 +246,14 @@ func TestScheduleFiresOnceThroughACrash(t *testing.T) {
 		require.Len(t, firings(t, before, s), 1, "it tries again every few seconds, and finds it done")
 		require.NoError(t, before.Close(t.Context()))
 		require.Zero(t, reread(t, before, s).Fired, "the schedule does not know of it")
-		engine.down.Store(false)
+		store.down.Store(false)
 
-		m := newManager(t, Config{Engine: engine})
+		m := newManager(t, Config{Engine: store})
 		synctest.Wait()
 		require.Len(t, firings(t, m, s), 1)
 		require.Len(t, firings(t, m, once), 1)
 		require.Equal(t, 1, reread(t, m, s).Fired)
-		require.Equal(t, DisabledFired, reread(t, m, once).Disabled)
+		require.Equal(t, engine.DisabledFired, reread(t, m, once).Disabled)
 		time.Sleep(time.Hour)
 		require.Len(t, firings(t, m, s), 2)
 	})
@@ -259,15 +262,18 @@ func TestScheduleFiresOnceThroughACrash(t *testing.T) {
 // However many hosts fire a schedule, each time it is due there is one run.
 func TestScheduleFiresOnceOnManyHosts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		engine := NewMemoryEngine()
-		seed := newManager(t, Config{Engine: engine})
+		store := memory.New()
+		seed := newManager(t, Config{Engine: store})
 		s := newSchedule(t, seed, alice, ScheduleRequest{Tool: "echo", Cron: "* * * * *"})
 		require.NoError(t, seed.Close(t.Context()))
 		var executed atomic.Int32
-		count := func(context.Context, Run, *Sink) (Outcome, error) { executed.Add(1); return Outcome{}, nil }
+		count := func(context.Context, engine.Run, *output.Sink) (Outcome, error) {
+			executed.Add(1)
+			return Outcome{}, nil
+		}
 		var hosts []*Manager
 		for range 3 {
-			hosts = append(hosts, newManager(t, Config{Engine: engine, Executor: count}))
+			hosts = append(hosts, newManager(t, Config{Engine: store, Executor: count}))
 		}
 		time.Sleep(20*time.Minute + time.Second)
 		require.Len(t, firings(t, hosts[0], s), 20)
@@ -295,13 +301,13 @@ func TestScheduleMissed(t *testing.T) {
 		{"at the end of the grace", "0 */4 * * *", 0, 5 * time.Hour, 0, []time.Duration{4 * time.Hour}, ""},
 		{"longer grace", "0 */4 * * *", 0, 6 * time.Hour, 3 * time.Hour, []time.Duration{4 * time.Hour}, ""},
 		{"two days", "*/5 * * * *", 0, 48*time.Hour + time.Minute, 0, []time.Duration{48 * time.Hour}, ""},
-		{"one-shot", "", time.Hour, 90 * time.Minute, 0, []time.Duration{time.Hour}, DisabledFired},
-		{"one-shot, too long ago", "", time.Hour, 3 * time.Hour, 0, []time.Duration{time.Hour}, DisabledMissed},
+		{"one-shot", "", time.Hour, 90 * time.Minute, 0, []time.Duration{time.Hour}, engine.DisabledFired},
+		{"one-shot, too long ago", "", time.Hour, 3 * time.Hour, 0, []time.Duration{time.Hour}, engine.DisabledMissed},
 	} {
 		bubble(t, test.name, func(t *testing.T) {
-			engine := NewMemoryEngine()
+			store := memory.New()
 			start := time.Now().UTC()
-			before := newManager(t, Config{Engine: engine})
+			before := newManager(t, Config{Engine: store})
 			req := ScheduleRequest{Tool: "echo", Cron: test.cron}
 			if test.at > 0 {
 				req.At = start.Add(test.at)
@@ -310,17 +316,17 @@ func TestScheduleMissed(t *testing.T) {
 			require.NoError(t, before.Close(t.Context()))
 			time.Sleep(test.down)
 
-			m := newManager(t, Config{Engine: engine, Misfire: test.misfire})
+			m := newManager(t, Config{Engine: store, Misfire: test.misfire})
 			synctest.Wait()
 			var got []time.Duration
 			for _, run := range firings(t, m, s) {
 				got = append(got, run.ScheduledFor.Sub(start))
-				if test.disabled == DisabledMissed {
-					require.Equal(t, KindInterrupted, run.Error.Kind)
+				if test.disabled == engine.DisabledMissed {
+					require.Equal(t, engine.KindInterrupted, run.Error.Kind)
 					require.Equal(t, "It was due at 2000-01-01T01:00:00Z, when the host was down or had no room for its record, and is not caught up after more than 1h0m0s", run.Error.Message)
-					require.Equal(t, NoticePending, run.Notice, "the session is told")
+					require.Equal(t, engine.NoticePending, run.Notice, "the session is told")
 				} else {
-					require.Equal(t, StatusSucceeded, run.Status)
+					require.Equal(t, engine.StatusSucceeded, run.Status)
 				}
 			}
 			require.Equal(t, test.want, got)
@@ -339,13 +345,13 @@ func TestScheduleMissed(t *testing.T) {
 func TestScheduleRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told []Notice
-		var asked []Run
+		var asked []engine.Run
 		var refuse error
 		var mu sync.Mutex
 		say := func(err error) { mu.Lock(); refuse = err; mu.Unlock() }
 		m := newManager(t, Config{
 			OnNotice: func(n Notice) { told = append(told, n) },
-			Readmit: func(_ context.Context, run Run) error {
+			Readmit: func(_ context.Context, run engine.Run) error {
 				mu.Lock()
 				defer mu.Unlock()
 				asked = append(asked, run)
@@ -353,35 +359,35 @@ func TestScheduleRejected(t *testing.T) {
 			},
 		})
 		s := newSchedule(t, m, alice, ScheduleRequest{Tool: "echo", Args: []byte(`{"n":1}`), Cron: "0 * * * *"})
-		step := func(err error) Run {
+		step := func(err error) engine.Run {
 			say(err)
 			time.Sleep(time.Hour)
 			synctest.Wait()
 			runs := firings(t, m, s)
 			return runs[len(runs)-1]
 		}
-		gone := &Error{Kind: KindRejected, Message: "no tool echo"}
-		require.Equal(t, StatusSucceeded, step(nil).Status)
+		gone := &Error{Kind: engine.KindRejected, Message: "no tool echo"}
+		require.Equal(t, engine.StatusSucceeded, step(nil).Status)
 		require.Equal(t, []any{s.ID, 0, `{"n":1}`}, []any{asked[0].Schedule, asked[0].Attempt, string(asked[0].Args)}, "asked at each firing, with all there is to judge")
 		for range 2 {
 			run := step(gone)
-			require.Equal(t, StatusFailed, run.Status)
-			require.Equal(t, &RunError{Kind: KindRejected, Message: "no tool echo"}, run.Error)
+			require.Equal(t, engine.StatusFailed, run.Status)
+			require.Equal(t, &engine.RunError{Kind: engine.KindRejected, Message: "no tool echo"}, run.Error)
 			require.Zero(t, run.StartedAt)
 		}
 		require.Equal(t, 2, reread(t, m, s).Rejected)
-		require.Equal(t, StatusSucceeded, step(nil).Status)
+		require.Equal(t, engine.StatusSucceeded, step(nil).Status)
 		require.Zero(t, reread(t, m, s).Rejected, "it is in a row that counts")
 
 		require.Equal(t, textRejected, step(errors.New("secret of the host")).Error.Message)
-		require.Equal(t, KindRejected, step(errors.New("secret of the host")).Error.Kind)
+		require.Equal(t, engine.KindRejected, step(errors.New("secret of the host")).Error.Kind)
 		require.True(t, reread(t, m, s).Enabled)
 		last := step(gone)
 		want := "no tool echo; schedule " + s.ID + " is disabled, as its runs were refused three times in a row"
 		require.Equal(t, want, last.Error.Message)
 		after := reread(t, m, s)
 		require.False(t, after.Enabled)
-		require.Equal(t, DisabledRejected, after.Disabled)
+		require.Equal(t, engine.DisabledRejected, after.Disabled)
 		require.Equal(t, 7, after.Fired)
 		require.Contains(t, told[len(told)-1].Text, want, "the session is told")
 		count := len(asked)

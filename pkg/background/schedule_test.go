@@ -13,9 +13,11 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/pkg/background/engine/memory"
 )
 
-func newSchedule(t *testing.T, m *Manager, session string, req ScheduleRequest) Schedule {
+func newSchedule(t *testing.T, m *Manager, session string, req ScheduleRequest) engine.Schedule {
 	t.Helper()
 	s, err := m.Schedule(t.Context(), session, req)
 	require.NoError(t, err)
@@ -23,15 +25,15 @@ func newSchedule(t *testing.T, m *Manager, session string, req ScheduleRequest) 
 }
 
 // firings lists the runs of a schedule, the first one first.
-func firings(t *testing.T, m *Manager, s Schedule) []Run {
+func firings(t *testing.T, m *Manager, s engine.Schedule) []engine.Run {
 	t.Helper()
-	runs, err := m.engine.List(t.Context(), Query{Schedule: s.ID})
+	runs, err := m.engine.List(t.Context(), engine.Query{Schedule: s.ID})
 	require.NoError(t, err)
 	slices.Reverse(runs)
 	return runs
 }
 
-func reread(t *testing.T, m *Manager, s Schedule) Schedule {
+func reread(t *testing.T, m *Manager, s engine.Schedule) engine.Schedule {
 	t.Helper()
 	s, err := m.GetSchedule(t.Context(), s.Session, s.ID)
 	require.NoError(t, err)
@@ -99,22 +101,22 @@ func TestScheduleIsStored(t *testing.T) {
 		require.Empty(t, must(m.Schedules(t.Context(), alice)), "a plan is not stored")
 		s := newSchedule(t, m, alice, req)
 		require.Regexp(t, `^sc_[a-z2-7]{26}$`, s.ID)
-		require.Equal(t, Schedule{
+		require.Equal(t, engine.Schedule{
 			ID: s.ID, Session: alice, Tool: "echo", Version: "v1", Args: json.RawMessage(`{"n":1}`), Title: "Background echo", By: "operator",
 			SignalOnCompletion: true, Timeout: DefaultTimeout, CreatedAt: now,
-			Cron: "*/15 9-17 * * MON-fri", Timezone: "America/New_York", Overlap: OverlapSkip,
+			Cron: "*/15 9-17 * * MON-fri", Timezone: "America/New_York", Overlap: engine.OverlapSkip,
 			Enabled: true, NextAt: time.Date(2000, 1, 3, 14, 0, 0, 0, time.UTC), Revision: 1,
 		}, s)
 		plan.ID, plan.Revision = s.ID, 1
 		require.Equal(t, plan, s)
 
 		at := now.In(time.FixedZone("", 3600)).Add(90 * time.Minute)
-		once := newSchedule(t, m, alice, ScheduleRequest{Tool: "echo", Title: "once", Silent: true, Timeout: time.Minute, At: at, Overlap: OverlapQueue})
-		require.Equal(t, Schedule{
+		once := newSchedule(t, m, alice, ScheduleRequest{Tool: "echo", Title: "once", Silent: true, Timeout: time.Minute, At: at, Overlap: engine.OverlapQueue})
+		require.Equal(t, engine.Schedule{
 			ID: once.ID, Session: alice, Tool: "echo", Args: json.RawMessage(`{}`), Title: "once", Timeout: time.Minute, CreatedAt: now,
-			At: now.Add(90 * time.Minute), Timezone: "UTC", Overlap: OverlapQueue, Enabled: true, NextAt: now.Add(90 * time.Minute), Revision: 1,
+			At: now.Add(90 * time.Minute), Timezone: "UTC", Overlap: engine.OverlapQueue, Enabled: true, NextAt: now.Add(90 * time.Minute), Revision: 1,
 		}, once)
-		listed := []Schedule{once, s}
+		listed := []engine.Schedule{once, s}
 		listed[0].Args, listed[1].Args = nil, nil
 		require.Equal(t, listed, must(m.Schedules(t.Context(), alice)))
 		require.Empty(t, must(m.Schedules(t.Context(), bob)))
@@ -134,8 +136,8 @@ func TestScheduleLimit(t *testing.T) {
 					made.Add(1)
 					return
 				}
-				var limit *LimitError
-				if !errors.Is(err, ErrScheduleLimit) || !errors.As(err, &limit) || limit.Max != 5 || len(limit.Active) != 5 {
+				var limit *engine.LimitError
+				if !errors.Is(err, engine.ErrScheduleLimit) || !errors.As(err, &limit) || limit.Max != 5 || len(limit.Active) != 5 {
 					t.Errorf("%v", err)
 				}
 			})
@@ -158,7 +160,7 @@ func TestScheduleLimit(t *testing.T) {
 // A host whose limit was lowered goes on to fire what there is.
 func TestScheduleLimitIsForNewOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		engine := NewMemoryEngine()
+		engine := memory.New()
 		before := newManager(t, Config{Engine: engine})
 		s := newSchedule(t, before, alice, ScheduleRequest{Tool: "echo", Cron: "0 * * * *"})
 		newSchedule(t, before, alice, ScheduleRequest{Tool: "echo", Cron: "0 * * * *"})
@@ -179,7 +181,7 @@ func TestScheduleNeedsNoPermit(t *testing.T) {
 		require.True(t, s.Enabled)
 		_, err := m.Stop(t.Context(), alice, busy, StopRequest{})
 		require.NoError(t, err)
-		require.Equal(t, StatusRunning, must(m.Get(t.Context(), alice, spawned(t, m, alice, "sleep"))).Status)
+		require.Equal(t, engine.StatusRunning, must(m.Get(t.Context(), alice, spawned(t, m, alice, "sleep"))).Status)
 	})
 }
 
@@ -189,9 +191,9 @@ func TestScheduleOfAnotherSession(t *testing.T) {
 		m := newManager(t, Config{})
 		s := newSchedule(t, m, bob, ScheduleRequest{Tool: "echo", Cron: "0 0 * * *"})
 		unknown := "sc_" + strings.Repeat("a", 26)
-		for name, ask := range map[string]func(session, id string) (Schedule, error){
-			"get":  func(session, id string) (Schedule, error) { return m.GetSchedule(t.Context(), session, id) },
-			"stop": func(session, id string) (Schedule, error) { return m.Unschedule(t.Context(), session, id) },
+		for name, ask := range map[string]func(session, id string) (engine.Schedule, error){
+			"get":  func(session, id string) (engine.Schedule, error) { return m.GetSchedule(t.Context(), session, id) },
+			"stop": func(session, id string) (engine.Schedule, error) { return m.Unschedule(t.Context(), session, id) },
 		} {
 			foreign, err := ask(alice, s.ID)
 			require.ErrorIs(t, err, ErrNoSchedule, name)
@@ -215,14 +217,14 @@ func TestUnschedule(t *testing.T) {
 		stopped, err := m.Unschedule(t.Context(), alice, s.ID)
 		require.NoError(t, err)
 		require.False(t, stopped.Enabled)
-		require.Equal(t, DisabledStopped, stopped.Disabled)
+		require.Equal(t, engine.DisabledStopped, stopped.Disabled)
 		require.Zero(t, stopped.NextAt)
 		again, err := m.Unschedule(t.Context(), alice, s.ID)
 		require.NoError(t, err)
 		require.Equal(t, stopped, again, "twice is as once")
 		runs := firings(t, m, s)
 		require.Len(t, runs, 1)
-		require.Equal(t, StatusRunning, runs[0].Status, "what it fired goes on")
+		require.Equal(t, engine.StatusRunning, runs[0].Status, "what it fired goes on")
 		time.Sleep(5 * time.Hour)
 		require.Len(t, firings(t, m, s), 1, "it fires no more")
 		require.Zero(t, planned(m))
@@ -237,15 +239,15 @@ func TestScheduleChangesAtOnce(t *testing.T) {
 		var all sync.WaitGroup
 		for range 50 {
 			all.Go(func() {
-				if _, err := m.scheduler.change(t.Context(), s.ID, func(s *Schedule) error { s.Fired++; return nil }); err != nil {
+				if _, err := m.scheduler.change(t.Context(), s.ID, func(s *engine.Schedule) error { s.Fired++; return nil }); err != nil {
 					t.Error(err)
 				}
 			})
 		}
 		all.Wait()
 		require.Equal(t, 50, reread(t, m, s).Fired)
-		_, err := m.scheduler.change(t.Context(), "sc_unknown", func(*Schedule) error { return nil })
-		require.ErrorIs(t, err, ErrNotFound)
+		_, err := m.scheduler.change(t.Context(), "sc_unknown", func(*engine.Schedule) error { return nil })
+		require.ErrorIs(t, err, engine.ErrNotFound)
 	})
 }
 
@@ -268,15 +270,15 @@ func TestScheduleAfterClose(t *testing.T) {
 // A schedule that cannot be stored is refused, and leaves nothing that fires.
 func TestScheduleThatCannotBeStored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		engine := &crashing{Engine: NewMemoryEngine()}
-		m := newManager(t, Config{Engine: engine})
-		engine.down.Store(true)
+		store := &crashing{Engine: memory.New()}
+		m := newManager(t, Config{Engine: store})
+		store.down.Store(true)
 		_, err := m.Schedule(t.Context(), alice, ScheduleRequest{Tool: "echo", Cron: "0 * * * *"})
 		require.ErrorIs(t, err, errDown)
-		engine.down.Store(false)
+		store.down.Store(false)
 		require.Empty(t, must(m.Schedules(t.Context(), alice)))
 		require.Zero(t, planned(m))
 		time.Sleep(2 * time.Hour)
-		require.Empty(t, must(m.engine.List(t.Context(), Query{})))
+		require.Empty(t, must(m.engine.List(t.Context(), engine.Query{})))
 	})
 }

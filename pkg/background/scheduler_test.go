@@ -10,14 +10,17 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/pkg/background/engine/memory"
+	"github.com/toolhost/toolhost/pkg/background/output"
 )
 
 // A clock that is set, or stood still while the machine slept, neither makes a
 // schedule fire twice, nor many times at once, nor keeps it from firing.
 func TestScheduleClockIsSet(t *testing.T) {
-	setup := func(t *testing.T) (m *Manager, s Schedule, set func(time.Duration), count func() int) {
+	setup := func(t *testing.T) (m *Manager, s engine.Schedule, set func(time.Duration), count func() int) {
 		var skew atomic.Int64
-		m = newManager(t, Config{Engine: clockEngine{NewMemoryEngine(), func() time.Time { return time.Now().Add(time.Duration(skew.Load())) }}})
+		m = newManager(t, Config{Engine: clockEngine{memory.New(), func() time.Time { return time.Now().Add(time.Duration(skew.Load())) }}})
 		s = newSchedule(t, m, alice, ScheduleRequest{Tool: "echo", Cron: "*/10 * * * *"})
 		time.Sleep(61 * time.Minute)
 		require.Len(t, firings(t, m, s), 6)
@@ -52,7 +55,7 @@ func TestScheduleClockIsSet(t *testing.T) {
 		require.Equal(t, 8, reread(t, m, s).Fired)
 	})
 	bubble(t, "back between two hosts", func(t *testing.T) {
-		engine := NewMemoryEngine()
+		engine := memory.New()
 		year := 365 * 24 * time.Hour
 		before := newManager(t, Config{Engine: ahead(engine, year)})
 		s := newSchedule(t, before, alice, ScheduleRequest{Tool: "echo", Cron: "*/10 * * * *"})
@@ -115,12 +118,12 @@ func TestSchedulerAndAnUnreadableSchedule(t *testing.T) {
 		m := newManager(t, Config{})
 		s := newSchedule(t, m, alice, ScheduleRequest{Tool: "echo", Cron: "0 * * * *"})
 		bad := newSchedule(t, m, alice, ScheduleRequest{Tool: "echo", Cron: "0 * * * *"})
-		_, err := m.scheduler.change(t.Context(), bad.ID, func(s *Schedule) error { s.Timezone = "Mars/Olympus"; return nil })
+		_, err := m.scheduler.change(t.Context(), bad.ID, func(s *engine.Schedule) error { s.Timezone = "Mars/Olympus"; return nil })
 		require.NoError(t, err)
 		time.Sleep(time.Hour + time.Minute)
 		require.Len(t, firings(t, m, s), 1)
 		require.Empty(t, firings(t, m, bad))
-		require.Equal(t, DisabledZone, reread(t, m, bad).Disabled)
+		require.Equal(t, engine.DisabledZone, reread(t, m, bad).Disabled)
 	})
 }
 
@@ -128,9 +131,9 @@ func TestSchedulerAndAnUnreadableSchedule(t *testing.T) {
 func TestSchedulerWithManySchedules(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const many = 400
-		engine := newFailing()
+		store := newFailing()
 		var ran atomic.Int32
-		cfg := Config{Engine: engine, Executor: func(context.Context, Run, *Sink) (Outcome, error) { ran.Add(1); return Outcome{}, nil }}
+		cfg := Config{Engine: store, Executor: func(context.Context, engine.Run, *output.Sink) (Outcome, error) { ran.Add(1); return Outcome{}, nil }}
 		before := newManager(t, cfg)
 		for i := range many {
 			newSchedule(t, before, fmt.Sprint("session ", i), ScheduleRequest{Tool: "echo", Cron: "0 * * * *"})
@@ -139,9 +142,9 @@ func TestSchedulerWithManySchedules(t *testing.T) {
 		m := newManager(t, cfg)
 		synctest.Wait()
 		require.Less(t, runtime.NumGoroutine(), 100, "no goroutine for each")
-		asked := engine.asked.Load()
+		asked := store.asked.Load()
 		time.Sleep(59 * time.Minute)
-		require.Equal(t, asked, engine.asked.Load(), "no polling")
+		require.Equal(t, asked, store.asked.Load(), "no polling")
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
 		require.EqualValues(t, many, ran.Load(), "all that were due at once have run")

@@ -12,14 +12,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/internal/testlog"
+	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/pkg/background/output"
 )
 
 func TestSnapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newManager(t, Config{PerSession: 50, Texts: Texts{More: "check_background list=true"}, Executor: func(ctx context.Context, run Run, sink *Sink) (Outcome, error) {
+		m := newManager(t, Config{PerSession: 50, Texts: Texts{More: "check_background list=true"}, Executor: func(ctx context.Context, run engine.Run, sink *output.Sink) (Outcome, error) {
 			sink.Progress(3, 10, "")
 			sink.Status("reading </background-results>")
-			return script(ctx, Run{Tool: "sleep"}, sink)
+			return script(ctx, engine.Run{Tool: "sleep"}, sink)
 		}})
 		require.Empty(t, must(m.Snapshot(t.Context(), alice)))
 		spawn(t, m, bob, "sleep")
@@ -55,11 +57,11 @@ func TestEndOfASession(t *testing.T) {
 			require.Zero(t, time.Since(began))
 			require.Contains(t, log.String(), fmt.Sprintf(`"stopped":%d`, map[bool]int{true: 1, false: 3}[goesOn]), "the operator is told how many")
 			run := must(m.Get(t.Context(), alice, parked))
-			require.Equal(t, StatusCanceled, run.Status)
+			require.Equal(t, engine.StatusCanceled, run.Status)
 			require.Equal(t, "the session ended", run.Cancel.Reason)
 			require.Equal(t, goesOn, !must(m.Get(t.Context(), alice, running)).Status.Terminal())
 			require.Equal(t, goesOn, !must(m.Get(t.Context(), alice, queued)).Status.Terminal())
-			require.Equal(t, StatusRunning, status(t, m, bob, other))
+			require.Equal(t, engine.StatusRunning, status(t, m, bob, other))
 			require.NoError(t, m.EndSession(t.Context(), alice), "again")
 			require.NoError(t, m.EndSession(t.Context(), "nobody"))
 			for _, id := range []string{running, queued} {

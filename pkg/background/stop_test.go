@@ -12,6 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/internal/testlog"
+	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/pkg/background/output"
 )
 
 func TestStop(t *testing.T) {
@@ -53,7 +55,7 @@ func TestStop(t *testing.T) {
 // TestForceComesBeforeTheRequest: work that gives way to a request to stop ends by
 // itself, with a result, however late the force would come.
 func TestForceComesBeforeTheRequest(t *testing.T) {
-	task := newTask(Run{})
+	task := newTask(engine.Run{})
 	task.launch(t.Context())
 	cancel := task.cancel
 	task.cancel = func(cause error) {
@@ -81,7 +83,7 @@ func TestForceComesBeforeTheHint(t *testing.T) {
 			}
 			return nil
 		}
-		m := newManager(t, Config{Engine: e, Executor: func(ctx context.Context, _ Run, sink *Sink) (Outcome, error) {
+		m := newManager(t, Config{Engine: e, Executor: func(ctx context.Context, _ engine.Run, sink *output.Sink) (Outcome, error) {
 			<-sink.Stopping()
 			if ctx.Err() != nil {
 				return Outcome{}, ctx.Err()
@@ -108,9 +110,9 @@ func TestStopKeepsWhoAndWhy(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, check(t, m, alice, CheckRequest{IDs: []string{id}}).Stopping)
 		run := wait(t, m, alice, id)
-		require.Equal(t, StatusCanceled, run.Status, "only after the work has ended")
+		require.Equal(t, engine.StatusCanceled, run.Status, "only after the work has ended")
 		require.Equal(t, time.Hour, run.Elapsed(time.Now()))
-		require.Equal(t, Cancellation{At: run.Cancel.At, By: "operator", Reason: "too slow"}, *run.Cancel)
+		require.Equal(t, engine.Cancellation{At: run.Cancel.At, By: "operator", Reason: "too slow"}, *run.Cancel)
 		require.True(t, run.Cancel.At.Equal(at))
 		require.Equal(t, "Canceled by request.", run.Summary)
 		require.Nil(t, run.Error)
@@ -141,7 +143,7 @@ func TestStopSignals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var requested, ended time.Time
 		var cause error
-		m := newManager(t, Config{Grace: 3 * time.Second, Executor: func(ctx context.Context, _ Run, sink *Sink) (Outcome, error) {
+		m := newManager(t, Config{Grace: 3 * time.Second, Executor: func(ctx context.Context, _ engine.Run, sink *output.Sink) (Outcome, error) {
 			<-sink.Stopping()
 			requested = time.Now()
 			<-ctx.Done()
@@ -163,7 +165,7 @@ func TestStopBeforeTheStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		open := make(chan struct{})
 		var ran atomic.Bool
-		m := newManager(t, Config{Engine: gated(open), Executor: func(context.Context, Run, *Sink) (Outcome, error) {
+		m := newManager(t, Config{Engine: gated(open), Executor: func(context.Context, engine.Run, *output.Sink) (Outcome, error) {
 			ran.Store(true)
 			return Outcome{}, nil
 		}})
@@ -173,7 +175,7 @@ func TestStopBeforeTheStart(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, stopped.Stopped)
 		run := wait(t, m, alice, id)
-		require.Equal(t, StatusCanceled, run.Status)
+		require.Equal(t, engine.StatusCanceled, run.Status)
 		require.Zero(t, run.Attempt)
 		require.False(t, ran.Load(), "it never started")
 	})
@@ -188,20 +190,20 @@ func TestStopFreedByContext(t *testing.T) {
 		stopped, err := m.Stop(ctx, alice, id, StopRequest{})
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.True(t, stopped.Stopping)
-		require.Equal(t, StatusCanceled, wait(t, m, alice, id).Status, "the stop goes on")
+		require.Equal(t, engine.StatusCanceled, wait(t, m, alice, id).Status, "the stop goes on")
 	})
 }
 
 func TestPanicAfterStopIsAFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newManager(t, Config{Logger: logTo(new(testlog.Buffer)), Executor: func(_ context.Context, _ Run, sink *Sink) (Outcome, error) {
+		m := newManager(t, Config{Logger: logTo(new(testlog.Buffer)), Executor: func(_ context.Context, _ engine.Run, sink *output.Sink) (Outcome, error) {
 			<-sink.Stopping()
 			panic("in the clean-up")
 		}})
 		id := spawned(t, m, alice, "tool")
 		stopped, err := m.Stop(t.Context(), alice, id, StopRequest{})
 		require.NoError(t, err)
-		require.Equal(t, KindInternal, stopped.Error.Kind)
+		require.Equal(t, engine.KindInternal, stopped.Error.Kind)
 	})
 }
 
@@ -210,10 +212,10 @@ func TestCancelInTheRecordReachesTheRun(t *testing.T) {
 		m := newManager(t, Config{})
 		id := spawned(t, m, alice, "sleep")
 		began := time.Now()
-		_, err := m.engine.Cancel(t.Context(), id, Cancellation{At: time.Now(), By: "another process"}, canceled(time.Now()))
+		_, err := m.engine.Cancel(t.Context(), id, engine.Cancellation{At: time.Now(), By: "another process"}, canceled(time.Now()))
 		require.NoError(t, err)
 		run := wait(t, m, alice, id)
-		require.Equal(t, StatusCanceled, run.Status)
+		require.Equal(t, engine.StatusCanceled, run.Status)
 		require.Equal(t, "another process", run.Cancel.By)
 		require.LessOrEqual(t, time.Since(began), HeartbeatEvery)
 	})
@@ -224,9 +226,9 @@ func TestCancelInTheRecordReachesTheRun(t *testing.T) {
 // notice, and leaves room for the next run.
 func TestStopRacesCompletion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		engine := hooked(nil)
+		store := hooked(nil)
 		var completed atomic.Int32
-		engine.after = func(method string) error {
+		store.after = func(method string) error {
 			if method == "complete" {
 				completed.Add(1)
 			}
@@ -235,9 +237,9 @@ func TestStopRacesCompletion(t *testing.T) {
 		var gave atomic.Bool
 		finish := make(chan struct{})
 		var told []string
-		m := newManager(t, Config{Engine: engine, PerSession: 1,
+		m := newManager(t, Config{Engine: store, PerSession: 1,
 			OnNotice: func(n Notice) { told = append(told, n.ID) },
-			Executor: func(_ context.Context, _ Run, sink *Sink) (Outcome, error) {
+			Executor: func(_ context.Context, _ engine.Run, sink *output.Sink) (Outcome, error) {
 				select {
 				case <-finish:
 					gave.Store(true)
@@ -246,7 +248,7 @@ func TestStopRacesCompletion(t *testing.T) {
 					return Outcome{}, context.Canceled
 				}
 			}})
-		won := map[Status]int{}
+		won := map[engine.Status]int{}
 		for i := range 10_000 {
 			gave.Store(false)
 			completed.Store(0)
@@ -271,10 +273,10 @@ func TestStopRacesCompletion(t *testing.T) {
 			run := wait(t, m, alice, id)
 			require.Equal(t, run.Status, stopped.Status)
 			if gave.Load() {
-				require.Equal(t, StatusSucceeded, run.Status)
+				require.Equal(t, engine.StatusSucceeded, run.Status)
 				require.JSONEq(t, `"done"`, string(run.Result))
 			} else {
-				require.Equal(t, StatusCanceled, run.Status)
+				require.Equal(t, engine.StatusCanceled, run.Status)
 			}
 			won[run.Status]++
 			<-over
@@ -291,11 +293,11 @@ func TestStopRacesCompletion(t *testing.T) {
 			}
 			require.Empty(t, must(m.Pending(t.Context(), alice, 0)))
 			told = nil
-			_, err = m.engine.Prune(t.Context(), Retention{Before: time.Now().Add(time.Hour)})
+			_, err = m.engine.Prune(t.Context(), engine.Retention{Before: time.Now().Add(time.Hour)})
 			require.NoError(t, err)
 		}
 		t.Log(won)
-		require.Greater(t, won[StatusSucceeded], 100)
-		require.Greater(t, won[StatusCanceled], 100)
+		require.Greater(t, won[engine.StatusSucceeded], 100)
+		require.Greater(t, won[engine.StatusCanceled], 100)
 	})
 }

@@ -89,7 +89,7 @@ func (w *worker) runError(t *task, err, cause error) *engine.RunError {
 		return &engine.RunError{Kind: engine.KindTimeout, Message: fmt.Sprintf("The run's deadline of %v passed", t.run.Timeout)}
 	case errors.Is(cause, ErrClosed):
 		return &engine.RunError{Kind: engine.KindInterrupted, Message: textInterrupted}
-	case errors.Is(cause, ErrFenced):
+	case errors.Is(cause, engine.ErrFenced):
 		return &engine.RunError{Kind: engine.KindOrphaned, Message: textFenced}
 	}
 	attrs := []any{"task_id", t.run.ID, "session", t.run.Session, "tool", t.run.Tool, "args", loggedArgs(t.run.Args), "error", err}

@@ -13,6 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/internal/testlog"
+	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/pkg/background/engine/memory"
+	"github.com/toolhost/toolhost/pkg/background/output"
 )
 
 // two returns two managers on one engine. While cut is true, the heartbeats of
@@ -20,10 +23,10 @@ import (
 func two(t *testing.T, cfg Config) (a, b *Manager, cut *atomic.Bool) {
 	t.Helper()
 	cut = new(atomic.Bool)
-	shared := NewMemoryEngine()
+	shared := memory.New()
 	cfg.Logger = logTo(new(testlog.Buffer))
 	first, second := cfg, cfg
-	first.Engine = &hookEngine{MemoryEngine: shared, before: func(method string) error {
+	first.Engine = &hookEngine{Engine: shared, before: func(method string) error {
 		if method == "renew" && cut.Load() {
 			return context.DeadlineExceeded
 		}
@@ -40,7 +43,7 @@ func TestWorkersShareTheQueue(t *testing.T) {
 		var mu sync.Mutex
 		ran := map[string]int{}
 		running, most := 0, 0
-		a, b, _ := two(t, Config{PerSession: 3, PerHost: 2, PerOwner: 10, Executor: func(_ context.Context, run Run, _ *Sink) (Outcome, error) {
+		a, b, _ := two(t, Config{PerSession: 3, PerHost: 2, PerOwner: 10, Executor: func(_ context.Context, run engine.Run, _ *output.Sink) (Outcome, error) {
 			mu.Lock()
 			ran[run.ID]++
 			running++
@@ -72,7 +75,7 @@ func TestWorkersShareTheQueue(t *testing.T) {
 func TestLeaseThatEndsIsTakenOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var attempts sync.Map
-		a, b, cut := two(t, Config{Readmit: yes, Executor: func(ctx context.Context, run Run, sink *Sink) (Outcome, error) {
+		a, b, cut := two(t, Config{Readmit: yes, Executor: func(ctx context.Context, run engine.Run, sink *output.Sink) (Outcome, error) {
 			if run.Attempt > 1 {
 				return Outcome{Result: json.RawMessage(`"right"`)}, nil
 			}
@@ -85,31 +88,31 @@ func TestLeaseThatEndsIsTakenOver(t *testing.T) {
 		cut.Store(true)
 		began := time.Now()
 		run := wait(t, a, alice, id)
-		require.LessOrEqual(t, time.Since(began), LeaseTTL+2*HeartbeatEvery)
+		require.LessOrEqual(t, time.Since(began), engine.DefaultTTL+2*HeartbeatEvery)
 		cause, _ := attempts.Load(1)
-		require.ErrorIs(t, cause.(error), ErrFenced)
-		require.Equal(t, StatusSucceeded, run.Status)
+		require.ErrorIs(t, cause.(error), engine.ErrFenced)
+		require.Equal(t, engine.StatusSucceeded, run.Status)
 		require.Equal(t, 2, run.Attempt)
 		require.JSONEq(t, `"right"`, string(run.Result), "the old attempt changes nothing")
 		require.Empty(t, must(b.Tail(t.Context(), alice, id, 0, 100)).Data)
 
 		cut.Store(false)
 		time.Sleep(2 * HeartbeatEvery)
-		require.Equal(t, StatusSucceeded, wait(t, a, alice, spawn(t, a, alice, "tool2").ID).Status, "it has joined again")
+		require.Equal(t, engine.StatusSucceeded, wait(t, a, alice, spawn(t, a, alice, "tool2").ID).Status, "it has joined again")
 	})
 }
 
 // A run of another worker is not run again if its tool does not allow it.
 func TestOrphanOfAnotherWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, b, cut := two(t, Config{Executor: func(ctx context.Context, _ Run, _ *Sink) (Outcome, error) {
+		a, b, cut := two(t, Config{Executor: func(ctx context.Context, _ engine.Run, _ *output.Sink) (Outcome, error) {
 			<-ctx.Done()
 			return Outcome{}, ctx.Err()
 		}})
 		id := spawned(t, a, alice, "tool")
 		cut.Store(true)
 		run := wait(t, b, alice, id)
-		require.Equal(t, KindOrphaned, run.Error.Kind)
+		require.Equal(t, engine.KindOrphaned, run.Error.Kind)
 		require.Equal(t, 1, run.Attempt)
 	})
 }
@@ -118,7 +121,7 @@ func TestOrphanOfAnotherWorker(t *testing.T) {
 // one that works on it.
 func TestRunOfAnotherWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, b, _ := two(t, Config{Executor: func(ctx context.Context, run Run, sink *Sink) (Outcome, error) {
+		a, b, _ := two(t, Config{Executor: func(ctx context.Context, run engine.Run, sink *output.Sink) (Outcome, error) {
 			_, _ = sink.Stdout().Write([]byte("working\n"))
 			sink.Status("busy")
 			return script(ctx, run, sink)
@@ -162,7 +165,7 @@ func TestNoticesOfSeveralWorkers(t *testing.T) {
 
 		require.NoError(t, b.Acknowledge(t.Context(), alice, ids))
 		cut.Store(true)
-		time.Sleep(2 * LeaseTTL)
+		time.Sleep(2 * engine.DefaultTTL)
 		require.Len(t, box.ids(), 3)
 	})
 }
@@ -191,7 +194,7 @@ func TestStartWhoseAnswerIsLost(t *testing.T) {
 		}
 		m := newManager(t, Config{Engine: e, Readmit: yes, Logger: logTo(new(testlog.Buffer))})
 		run := wait(t, m, alice, spawn(t, m, alice, "echo").ID)
-		require.Equal(t, StatusSucceeded, run.Status)
+		require.Equal(t, engine.StatusSucceeded, run.Status)
 		require.Equal(t, 2, run.Attempt, "the first did nothing")
 	})
 }
@@ -205,6 +208,6 @@ func TestIdempotencyKeyAtTwoWorkers(t *testing.T) {
 		second := must(b.Spawn(t.Context(), alice, req))
 		require.True(t, second.Reused)
 		require.Equal(t, first.ID, second.ID)
-		require.Equal(t, StatusSucceeded, wait(t, b, alice, first.ID).Status)
+		require.Equal(t, engine.StatusSucceeded, wait(t, b, alice, first.ID).Status)
 	})
 }

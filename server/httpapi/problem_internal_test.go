@@ -9,17 +9,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
 // Who has to do something first is not told to come again.
 func TestRetryOfLimits(t *testing.T) {
 	for limit, retry := range map[error]string{
-		background.ErrSessionLimit: "5", background.ErrOwnerLimit: "5", background.ErrHostLimit: "5",
-		background.ErrScheduleLimit: "", background.ErrRecordLimit: "",
+		engine.ErrSessionLimit: "5", engine.ErrOwnerLimit: "5", background.ErrHostLimit: "5",
+		engine.ErrScheduleLimit: "", engine.ErrRecordLimit: "",
 	} {
 		w := httptest.NewRecorder()
-		p := problemOf(fmt.Errorf("spawn: %w", &background.LimitError{Err: limit, Max: 7}))
+		p := problemOf(fmt.Errorf("spawn: %w", &engine.LimitError{Err: limit, Max: 7}))
 		p.write(w)
 		require.Equal(t, http.StatusTooManyRequests, w.Code, limit)
 		require.Equal(t, wire.CodeLimit, p.Code, limit)

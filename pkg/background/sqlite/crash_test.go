@@ -425,7 +425,7 @@ func (h *crashHost) tool() string { return crashTools[h.random.IntN(len(crashToo
 // refused reports whether err says that there is no room. Then it pauses: the
 // parent is to see other things than refusals.
 func (h *crashHost) refused(err error) bool {
-	var full *background.LimitError
+	var full *engine.LimitError
 	if errors.As(err, &full) {
 		time.Sleep(time.Millisecond)
 		return true
