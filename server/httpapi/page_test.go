@@ -1,12 +1,8 @@
 package httpapi_test
 
 import (
-	"io"
 	"net/http"
-	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -73,41 +69,5 @@ func TestPage(t *testing.T) {
 		for _, path := range []string{"/", "/ui", "/ui/"} {
 			require.Equal(t, wire.CodeNotFound, f.refused("GET", path, "").Code)
 		}
-	})
-}
-
-// A page that is followed is an answer that is open. It ends with a client that
-// takes nothing, with one that leaves, and with the server.
-func TestPageStreams(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		f := servePage(t, httpapi.Config{}, "chatty")
-		id := f.spawn("chatty")
-		open := func() any { return f.ask("GET", "/v1/stats", "")["open_answers"] }
-		follow := func(path string) io.ReadWriteCloser {
-			return f.begin("GET " + path + " HTTP/1.1\nHost: localhost\nAccept: text/event-stream\n\n")
-		}
-		for _, path := range []string{"/", "/ui/runs/" + id} {
-			conn := follow(path)
-			synctest.Wait()
-			require.EqualValues(t, 1, open(), path)
-			time.Sleep(time.Minute) // it takes nothing
-			require.EqualValues(t, 0, open(), path)
-			require.NoError(t, conn.Close())
-
-			conn = follow(path)
-			synctest.Wait()
-			require.NoError(t, conn.Close())
-			time.Sleep(time.Second)
-			require.EqualValues(t, 0, open(), path)
-		}
-		conn := follow("/")
-		text := make(chan string)
-		go func() { all, _ := io.ReadAll(conn); text <- string(all) }()
-		time.Sleep(5 * time.Minute) // one that takes what it is sent stays
-		require.EqualValues(t, 1, open())
-		go func() { _ = f.Shutdown(t.Context()) }()
-		all := <-text
-		require.Contains(t, all, "event: hello\n")
-		require.Greater(t, strings.Count(all, ": alive"), 5)
 	})
 }

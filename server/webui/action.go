@@ -60,10 +60,6 @@ func (s *site) disable(w http.ResponseWriter, r *http.Request) error {
 	}
 
 	id := r.PathValue("schedule")
-	if !wire.IsScheduleID(id) {
-		return errNoSchedule
-	}
-
 	schedule, err := s.service.AllSessions().Unschedule(r.Context(), id)
 	switch {
 	case notFound(err):

@@ -2,7 +2,6 @@ package webui
 
 import (
 	"cmp"
-	"context"
 	"net/http"
 	"slices"
 
@@ -18,62 +17,27 @@ const (
 	maxProblem  = 1000 // bytes of a problem, and of the file that has it
 )
 
-// overview shows what runs, what has ended, what is wrong, and what it takes.
-type overview struct {
-	site   *site
-	known  bool // active and ended are up to date
-	active []wire.Run
-	ended  []wire.Run
+// overview shows what is wrong, what is in use, what runs, and what has ended.
+func (s *site) overview(r *http.Request) (page, error) {
+	all := s.service.AllSessions()
+	ended, err := all.Runs(r.Context(), server.RunQuery{Limit: maxRecent})
+	if err != nil {
+		return page{}, err
+	}
+	active, err := all.Runs(r.Context(), server.RunQuery{Active: true, Limit: maxActive})
+	if err != nil {
+		return page{}, err
+	}
+
+	ended = slices.DeleteFunc(ended, func(r wire.Run) bool { return !r.Status.Terminal() })
+	slices.SortStableFunc(ended, func(a, b wire.Run) int { return b.FinishedAt.Compare(a.FinishedAt) })
+	return page{"Overview", "/", []section{
+		{"problems", newProblems(s.service.Findings())}, {"usage", newUsage(s.service.Stats())},
+		{"active", active}, {"ended", ended[:min(len(ended), maxEnded)]},
+	}}, nil
 }
 
-func (s *site) overview(*http.Request) (page, error) { return &overview{site: s}, nil }
-
-func (*overview) name() (title, menu string) { return "Overview", "/" }
-
-func (o *overview) changed(e wire.Event) bool {
-	if e.Schedule != nil {
-		return false
-	}
-	o.known = o.known && anyProgresses(o.active, e)
-	return true
-}
-
-// readRuns reads the runs if they are not up to date.
-func (o *overview) readRuns(ctx context.Context) (err error) {
-	if o.known {
-		return nil
-	}
-	runs := o.site.service.AllSessions()
-	if o.active, err = runs.Runs(ctx, server.RunQuery{Active: true, Limit: maxActive}); err != nil {
-		return err
-	}
-	if o.ended, err = runs.Runs(ctx, server.RunQuery{Limit: maxRecent}); err != nil {
-		return err
-	}
-
-	isActive := map[string]bool{} // a run that ended between the two queries is shown once
-	for _, r := range o.active {
-		isActive[r.TaskID] = true
-	}
-	o.ended = slices.DeleteFunc(o.ended, func(r wire.Run) bool { return !r.Status.Terminal() || isActive[r.TaskID] })
-	slices.SortStableFunc(o.ended, func(a, b wire.Run) int { return b.FinishedAt.Compare(a.FinishedAt) })
-	o.ended = o.ended[:min(len(o.ended), maxEnded)]
-	o.known = true
-	return nil
-}
-
-func (o *overview) read(ctx context.Context) ([]section, error) {
-	if err := o.readRuns(ctx); err != nil {
-		return nil, err
-	}
-
-	return []section{
-		{"problems", newProblems(o.site.service.Findings())}, {"usage", newUsage(o.site.service.Stats())},
-		{"active", o.active}, {"ended", o.ended},
-	}, nil
-}
-
-// problems are the first problems the operator has to look at.
+// problems are the first problems that need the operator's attention.
 type problems struct {
 	N     int
 	Shown []wire.FileProblem
@@ -90,7 +54,7 @@ func newProblems(all []wire.FileProblem) problems {
 	return p
 }
 
-// usage is what runs and calls take of what they may take.
+// usage is how much of their limits runs and calls use.
 type usage struct {
 	server.Stats
 	Calls []tally // how calls ended, the most frequent first

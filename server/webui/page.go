@@ -2,25 +2,20 @@ package webui
 
 import (
 	"bytes"
-	"context"
+	"crypto/sha256"
+	"fmt"
 	"html/template"
 	"net/http"
 	"time"
 
 	"github.com/toolhost/toolhost/internal/human"
-	"github.com/toolhost/toolhost/server/wire"
 )
 
-// A page shows one side of the service: once as a document, or repeatedly to a
-// stream. It is used by one goroutine.
-type page interface {
-	// name returns the title of the page, and the menu entry it belongs to.
-	name() (title, menu string)
-	// changed notes an event, and reports whether the page shows something else now.
-	changed(e wire.Event) bool
-	// read reads what is not up to date, and returns the sections of the page in
-	// order. If what it shows is gone, the error has the reason not_found.
-	read(ctx context.Context) ([]section, error)
+// A page shows one side of the service as it is now.
+type page struct {
+	title    string
+	menu     string // the menu entry it belongs to
+	sections []section
 }
 
 // A section is one element of a page, not rendered yet.
@@ -29,15 +24,9 @@ type section struct {
 	data any
 }
 
-// A part is a rendered section.
-type part struct {
-	ID   string `json:"id"`
-	HTML string `json:"html"`
-}
-
 // templates are the templates of all pages.
 var templates = template.Must(template.New("").Funcs(template.FuncMap{
-	"asset": asset, "size": human.Bytes, "span": span, "seconds": seconds, "int": number[int], "long": number[int64], "brief": brief,
+	"asset": asset, "size": human.Bytes, "seconds": seconds, "int": number[int], "long": number[int64], "brief": brief,
 	"moment": newMoment, "state": stateOf, "bar": newBar, "took": took, "claims": claims, "effects": effects,
 }).ParseFS(files, "templates/*.html"))
 
@@ -48,47 +37,35 @@ func render(name string, data any) (string, error) {
 	return string(human.Visible(b.Bytes())), err
 }
 
-// parts reads a page, and renders it.
-func parts(ctx context.Context, p page) ([]part, error) {
-	sections, err := p.read(ctx)
-	if err != nil {
-		return nil, err
-	}
-
-	parts := make([]part, len(sections))
-	for i, s := range sections {
-		html, err := render(s.id, s.data)
-		if err != nil {
-			return nil, err
-		}
-		parts[i] = part{s.id, html}
-	}
-	return parts, nil
-}
-
 // A frame is what is around the sections of a page.
 type frame struct {
 	Title, Menu string
 	Version     string
 	Build       string
-	Live        bool // its changes can be streamed
+	Live        bool // the script keeps it up to date
 	Now         *moment
 	Address     string // of this page
 	Body        template.HTML
 	Error       string // in place of the body
 }
 
-// document answers with a page as it is now.
+// document answers with a page, or that the client has it as it is: the script
+// requests a page again and again.
 func (s *site) document(w http.ResponseWriter, r *http.Request, p page) error {
-	parts, err := parts(r.Context(), p)
-	if err != nil {
-		return err
+	f := frame{Title: p.title, Menu: p.menu, Live: true}
+	for _, section := range p.sections {
+		html, err := render(section.id, section.data)
+		if err != nil {
+			return err
+		}
+		f.Body += template.HTML(html)
 	}
 
-	f := frame{Live: true}
-	f.Title, f.Menu = p.name()
-	for _, p := range parts {
-		f.Body += template.HTML(p.HTML)
+	tag := fmt.Sprintf(`"%x"`, sha256.Sum256([]byte(build+string(f.Body))))
+	w.Header().Set("ETag", tag)
+	if r.Header.Get("If-None-Match") == tag {
+		w.WriteHeader(http.StatusNotModified)
+		return nil
 	}
 	s.write(w, r, http.StatusOK, f)
 	return nil

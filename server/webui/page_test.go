@@ -2,6 +2,7 @@ package webui
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"slices"
 	"strings"
@@ -231,8 +232,80 @@ func TestHeaders(t *testing.T) {
 		for _, method := range []string{"POST", "PUT", "DELETE"} {
 			require.Equal(t, http.StatusNotFound, f.do(method, "/ui/runs", "").Code)
 		}
-		w := f.do("HEAD", "/", "", "Accept", eventStream) // it does not stay
-		require.Equal(t, eventStream, w.Header().Get("Content-Type"))
-		require.Empty(t, w.Body.String())
 	})
+}
+
+// A page that is requested again comes only if it has changed.
+func TestRequestedAgain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := open(t, "chatty", "echo")
+		again := func(path, tag string) (next, body string) {
+			w := f.do("GET", path, "", "If-None-Match", tag)
+			if w.Code == http.StatusNotModified {
+				require.Empty(t, w.Body.String())
+			}
+			return w.Header().Get("ETag"), w.Body.String()
+		}
+		empty, body := again("/", "")
+		require.Contains(t, body, "Nothing is running.")
+		time.Sleep(10 * time.Second)
+		tag, body := again("/", empty)
+		require.Equal(t, empty, tag)
+		require.Empty(t, body, "nothing happens")
+
+		id := f.spawn("ana", "chatty")
+		tag, body = again("/", empty)
+		require.NotEqual(t, empty, tag)
+		require.Contains(t, body, id)
+		time.Sleep(time.Second)
+		_, body = again("/", tag)
+		require.Contains(t, body, "<td data-label=\"Takes\" class=\"num\">1 s</td>", "its clock continues")
+
+		time.Sleep(10 * time.Second)
+		running, body := again("/ui/runs/"+id, "")
+		require.Contains(t, body, `<span id="out-1-0">one`+"\ntwo\n")
+		time.Sleep(10 * time.Second)
+		ended, body := again("/ui/runs/"+id, running)
+		require.Contains(t, body, `<span id="out-1-0">one`+"\ntwo\nthree\n")
+		require.NotContains(t, body, "<form")
+		_, body = again("/ui/runs/"+id, ended)
+		require.Empty(t, body)
+	})
+}
+
+// The record of a run may go while its page is open.
+func TestGone(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := open(t, "echo")
+		path := "/ui/runs/" + f.spawnRequest("ana", server.SpawnRequest{Tool: "echo", Silent: true})
+		tag := f.do("GET", path, "").Header().Get("ETag")
+		time.Sleep(retention + 2*time.Minute)
+		require.Equal(t, http.StatusNotFound, f.do("GET", path, "", "If-None-Match", tag).Code)
+	})
+}
+
+// Pieces that are shown stay as they are while the output grows, except for the
+// last one.
+func TestPiecesStay(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for _, lines := range []string{"a line\n", strings.Repeat("long ", 200) + "\n", "ä", strings.Repeat("x", 5000) + "\n", "\n"} {
+		all, shown := []byte(strings.Repeat(lines, 100_000/len(lines))), map[string]string{}
+		for end := 0; end < len(all); end = min(len(all), end+1+random.IntN(3000)) {
+			from := max(0, end-maxOutput) / maxPiece * maxPiece
+			if from > 0 {
+				from += boundary(all[from:end], 0)
+			}
+			pieces := split(server.Chunk{Offset: int64(from), Data: all[from:end], End: int64(end), Attempt: 1}, 0)
+			var text []byte
+			for i, p := range pieces {
+				text = append(text, p.data...)
+				require.Less(t, len(p.data), 2*maxPiece+1)
+				if i < len(pieces)-1 {
+					require.Contains(t, []string{"", string(p.data)}, shown[p.ID()])
+					shown[p.ID()] = string(p.data)
+				}
+			}
+			require.Equal(t, string(all[from:end]), string(text))
+		}
+	}
 }

@@ -1,55 +1,34 @@
 package webui
 
 import (
-	"context"
 	"net/http"
-	"time"
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-const (
-	maxDescription = 300 // bytes of a description that are shown
-	// pluginsAge is how long the list of plugins is shown without reading it again:
-	// it changes when the operator changes something, and reading it may read files.
-	pluginsAge = 5 * time.Second
-)
+// maxDescription is how many bytes of a description are shown.
+const maxDescription = 300
 
-// pluginsPage shows what is loaded, what was granted, and what is wrong.
-type pluginsPage struct {
-	site     *site
-	readAt   time.Time
-	sections []section // as of readAt
+// catalog is what the page of the plugins shows.
+type catalog struct {
+	Plugins []wire.Plugin
+	Tools   int
 }
 
-func (s *site) plugins(*http.Request) (page, error) { return &pluginsPage{site: s}, nil }
-
-func (*pluginsPage) name() (title, menu string) { return "Plugins", "/ui/plugins" }
-
-func (*pluginsPage) changed(wire.Event) bool { return false } // it is read now and then
-
-func (p *pluginsPage) read(ctx context.Context) ([]section, error) {
-	if p.sections != nil && time.Since(p.readAt) < pluginsAge {
-		return p.sections, nil
-	}
-	loaded, found, err := p.site.service.Catalog(ctx)
+// plugins shows which plugins are loaded, what they were granted, and what is
+// wrong.
+func (s *site) plugins(r *http.Request) (page, error) {
+	loaded, found, err := s.service.Catalog(r.Context())
 	if err != nil {
-		return nil, err
+		return page{}, err
 	}
 
-	tools := 0
-	for _, l := range loaded {
-		tools += len(l.Tools)
+	c := catalog{Plugins: loaded}
+	for _, p := range loaded {
+		c.Tools += len(p.Tools)
 	}
-	p.readAt, p.sections = time.Now(), []section{
-		{"problems", newProblems(found)},
-		{"plugins", struct {
-			Plugins []wire.Plugin
-			Tools   int
-		}{loaded, tools}},
-	}
-	return p.sections, nil
+	return page{"Plugins", "/ui/plugins", []section{{"problems", newProblems(found)}, {"plugins", c}}}, nil
 }
 
 // brief cuts a description.

@@ -3,10 +3,8 @@ package webui
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"encoding/json"
 	"net/http"
-	"time"
 
 	"github.com/toolhost/toolhost/server/wire"
 )
@@ -16,14 +14,11 @@ const (
 	maxIndent = 64 << 10 // bytes of a result that is indented
 )
 
-// runPage shows one run.
-type runPage struct {
-	site *site
-	id   string
+// A runView is what the page of a run shows.
+type runView struct {
 	wire.Run
 	Result resultView
-	Output tail
-	known  bool // the run is up to date
+	Output []piece
 }
 
 // A resultView is the result of a run, or its beginning.
@@ -33,53 +28,30 @@ type resultView struct {
 	Cut  bool
 }
 
+// run shows one run.
 func (s *site) run(r *http.Request) (page, error) {
-	id := r.PathValue("run")
-	if !wire.IsRunID(id) {
-		return nil, errNoRun
+	run, err := s.service.AllSessions().WholeRun(r.Context(), r.PathValue("run"))
+	if err != nil {
+		return page{}, err
 	}
-	return &runPage{site: s, id: id}, nil
-}
-
-func (p *runPage) name() (title, menu string) { return cmp.Or(p.Title, "Run"), "/ui/runs" }
-
-// changed takes progress from the event: reading the record for each report
-// would read its arguments each time.
-func (p *runPage) changed(e wire.Event) bool {
-	switch {
-	case progresses(&p.Run, e):
-		return true
-	case e.Kind != wire.EventMissed && (e.Run == nil || e.Run.TaskID != p.id):
-		return false
-	}
-	p.known = false
-	return true
-}
-
-func (p *runPage) read(ctx context.Context) ([]section, error) {
-	if !p.known {
-		run, err := p.site.service.AllSessions().WholeRun(ctx, p.id)
-		if err != nil {
-			return nil, err
-		}
-
-		p.Result = showResult(run.Result)
-		run.Result, run.Content = nil, nil // they may be large
-		p.known, p.Run = true, run
+	output, err := readOutput(r.Context(), s.service.Session(run.Session), run.TaskID)
+	if err != nil {
+		return page{}, err
 	}
 
-	if err := p.Output.read(ctx, p.site.service.Session(p.Session), p.Run); err != nil {
-		return nil, err
-	}
-	return p.sections(), nil
+	v := runView{run, newResultView(run.Result), output}
+	return page{cmp.Or(run.Title, "Run"), "/ui/runs", v.sections()}, nil
 }
 
-func (p *runPage) sections() []section {
-	return []section{{"run", p}, {"stop", p}, {"end", p}, {"output", p}, {"facts", p}}
+func (v runView) sections() []section {
+	return []section{{"run", v}, {"stop", v}, {"end", v}, {"output", v}, {"facts", v}}
 }
 
-// showResult indents a result for reading, and cuts it.
-func showResult(result json.RawMessage) resultView {
+// Earlier reports whether there is output before what is shown.
+func (v runView) Earlier() bool { return len(v.Output) > 0 && v.Output[0].From > 0 }
+
+// newResultView indents a result for reading, and cuts it.
+func newResultView(result json.RawMessage) resultView {
 	text := []byte(result)
 	if len(text) <= maxIndent {
 		var b bytes.Buffer
@@ -95,27 +67,7 @@ func took(r wire.Run) string {
 	if r.StartedAt.IsZero() {
 		return "–"
 	}
-	return span(r.Elapsed(time.Now()))
-}
-
-// progresses brings a run up to date with an event of its progress, and reports
-// whether it could: pages do not read runs again for each piece of progress.
-func progresses(r *wire.Run, e wire.Event) bool {
-	if e.Kind != wire.EventBeat || r.TaskID != e.Run.TaskID || r.Attempt != e.Run.Attempt || r.Status != wire.StatusRunning {
-		return false
-	}
-	r.Detail, r.Progress, r.LastOutputAt, r.OutputBytes = e.Run.Detail, e.Run.Progress, e.Run.LastOutputAt, e.Run.OutputBytes
-	return true
-}
-
-// anyProgresses is progresses for one of several runs.
-func anyProgresses(runs []wire.Run, e wire.Event) bool {
-	for i := range runs {
-		if progresses(&runs[i], e) {
-			return true
-		}
-	}
-	return false
+	return seconds(r.ElapsedSeconds)
 }
 
 // A state shows how a run is by a word and a sign, never by its color alone.

@@ -1,7 +1,6 @@
 package webui
 
 import (
-	"context"
 	"net/http"
 	"net/url"
 	"strings"
@@ -15,16 +14,6 @@ const (
 	maxSession = 300 // bytes of a session's name
 )
 
-// runsPage shows the runs of all sessions or of one, the newest first, page by
-// page.
-type runsPage struct {
-	site   *site
-	filter runFilter
-	known  bool // Runs are up to date
-	Runs   []wire.Run
-	Next   string // the address of older runs; empty: there are none
-}
-
 // A runFilter selects runs.
 type runFilter struct {
 	Session string // empty: all
@@ -32,17 +21,35 @@ type runFilter struct {
 	Before  string // only runs older than this one
 }
 
+// runList is what the page of the runs shows.
+type runList struct {
+	filter runFilter
+	Runs   []wire.Run
+	Next   string // the address of older runs; empty if there are none
+}
+
+// runs shows the runs of all sessions or of one, the newest first.
 func (s *site) runs(r *http.Request) (page, error) {
 	session, err := sessionParam(r)
 	if err != nil {
-		return nil, err
+		return page{}, err
 	}
-
 	f := runFilter{Session: session, Before: r.URL.Query().Get("before"), Active: r.URL.Query().Get("active") == "true"}
 	if f.Before != "" && !wire.IsRunID(f.Before) {
-		return nil, &refusal{http.StatusBadRequest, "The parameter before is not a run id"}
+		return page{}, &refusal{http.StatusBadRequest, "The parameter before is not a run id"}
 	}
-	return &runsPage{site: s, filter: f}, nil
+
+	query := server.RunQuery{Session: f.Session, Active: f.Active, Before: f.Before, Limit: rowsOfPage + 1}
+	found, err := s.service.AllSessions().Runs(r.Context(), query)
+	if err != nil {
+		return page{}, err
+	}
+
+	list := runList{filter: f, Runs: found[:min(len(found), rowsOfPage)]}
+	if len(found) > rowsOfPage {
+		list.Next = f.before(found[rowsOfPage-1].TaskID)
+	}
+	return page{"Runs", "/ui/runs", []section{{"filter", f}, {"runs", list}}}, nil
 }
 
 // before is the address of the runs of the same filter before another one; empty
@@ -61,41 +68,13 @@ func (f runFilter) before(id string) string {
 	return strings.TrimSuffix("/ui/runs?"+q.Encode(), "?")
 }
 
-func (*runsPage) name() (title, menu string) { return "Runs", "/ui/runs" }
-
-func (p *runsPage) changed(e wire.Event) bool {
-	about := e.Run != nil && (p.filter.Session == "" || e.Run.Session == p.filter.Session)
-	if !about && e.Kind != wire.EventMissed {
-		return false
-	}
-	p.known = p.known && anyProgresses(p.Runs, e)
-	return true
-}
-
-func (p *runsPage) read(ctx context.Context) ([]section, error) {
-	if !p.known {
-		f := p.filter
-		found, err := p.site.service.AllSessions().Runs(ctx, server.RunQuery{Session: f.Session, Active: f.Active, Before: f.Before, Limit: rowsOfPage + 1})
-		if err != nil {
-			return nil, err
-		}
-
-		p.known, p.Runs, p.Next = true, found[:min(len(found), rowsOfPage)], ""
-		if len(found) > rowsOfPage {
-			p.Next = f.before(p.Runs[rowsOfPage-1].TaskID)
-		}
-	}
-
-	return []section{{"filter", p.filter}, {"runs", p}}, nil
-}
-
 // Filtered reports whether not all runs are meant.
-func (p *runsPage) Filtered() bool { return p.filter != runFilter{} }
+func (l runList) Filtered() bool { return l.filter != runFilter{} }
 
 // Newest is the address of the newest runs; empty on their page.
-func (p *runsPage) Newest() string {
-	if p.filter.Before == "" {
+func (l runList) Newest() string {
+	if l.filter.Before == "" {
 		return ""
 	}
-	return p.filter.before("")
+	return l.filter.before("")
 }

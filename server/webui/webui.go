@@ -7,8 +7,8 @@
 // forms that the page itself posts.
 //
 // Everything is rendered here, and works without JavaScript. The script requests
-// the same address as a stream of events, which has the changed parts of the
-// page as HTML: there is no second renderer.
+// the page again each second, and changes what differs: there is no second
+// renderer.
 //
 // Text of tools is hostile. It is escaped in HTML, invisible characters (control
 // characters, overrides of the writing direction) are made visible, its size is
@@ -19,7 +19,6 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
-	"strings"
 
 	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/wire"
@@ -48,7 +47,7 @@ type site struct {
 
 // New returns the page. It answers / and what is below /ui/, and is safe for
 // concurrent use. It does not own the service. Its mount limits how slowly a
-// client may read its answers, and how many streams are open at once.
+// client may read its answers.
 func New(service *server.Service, cfg Config) http.Handler {
 	s := &site{Config: cfg, service: service, mux: http.NewServeMux()}
 	if s.Logger == nil {
@@ -87,7 +86,6 @@ func secured(next http.Handler) http.Handler {
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		// Not no-referrer: with it browsers send forms with the origin null.
 		h.Set("Referrer-Policy", "same-origin")
-		h.Set("Vary", "Accept")
 		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("X-Frame-Options", "DENY")
 		next.ServeHTTP(w, r)
@@ -106,12 +104,7 @@ func (s *site) handle(pattern string, handle func(http.ResponseWriter, *http.Req
 // handleRun is handle for requests about a run, of any session.
 func (s *site) handleRun(pattern string, handle func(http.ResponseWriter, *http.Request, wire.Run) error) {
 	s.handle(pattern, func(w http.ResponseWriter, r *http.Request) error {
-		id := r.PathValue("run")
-		if !wire.IsRunID(id) {
-			return errNoRun
-		}
-
-		run, err := s.service.AllSessions().Run(r.Context(), id)
+		run, err := s.service.AllSessions().Run(r.Context(), r.PathValue("run"))
 		if err != nil {
 			return err
 		}
@@ -119,16 +112,12 @@ func (s *site) handleRun(pattern string, handle func(http.ResponseWriter, *http.
 	})
 }
 
-// show answers requests with a page, or a stream of its changes.
-func (s *site) show(pattern string, open func(*http.Request) (page, error)) {
+// show answers requests with a page.
+func (s *site) show(pattern string, read func(*http.Request) (page, error)) {
 	s.handle(pattern, func(w http.ResponseWriter, r *http.Request) error {
-		p, err := open(r)
+		p, err := read(r)
 		if err != nil {
 			return err
-		}
-
-		if strings.Contains(r.Header.Get("Accept"), eventStream) {
-			return s.follow(w, r, p)
 		}
 		return s.document(w, r, p)
 	})

@@ -1,25 +1,22 @@
-// Keeps a page as it would be if it were loaded anew: the server sends the
-// elements that have changed, as HTML, and they are put in their places. Without
-// this script the page shows the same, as of when it was loaded.
+// Keeps a page up to date: it is requested again each second, and what differs is
+// changed in place. Without this script the page shows the same, as of when it
+// was loaded.
 
 const status = document.getElementById("live");
 const refresh = document.getElementById("refresh");
 
-let source; // of events; undefined while nobody looks at the page
-let again; // the timer of the next try
+const interval = 1000; // between two requests, in milliseconds
+const pause = 3000; // after a failed one
+const timeout = 10_000; // of a request
+
+let tag = ""; // of the page as it is shown
+let timer; // of the next request
+let gone = false; // the server does not have the page any longer
 
 function say(text) {
 	if (status.textContent !== text) status.textContent = text;
 	refresh.hidden = text === "Live";
 	status.classList.toggle("cut", text !== "Live"); // what is shown gets old
-}
-
-// parse makes an element of HTML. Nothing in it runs: the policy of the page
-// allows no script but this file.
-function parse(html) {
-	const template = document.createElement("template");
-	template.innerHTML = html;
-	return template.content;
 }
 
 // morph makes a node like another one, and changes only what differs: what has
@@ -42,7 +39,7 @@ function morph(is, want) {
 	morphChildren(is, want);
 }
 
-// morphChildren finds those with an id again, wherever they are by now.
+// morphChildren finds those with an id again, wherever they are now.
 function morphChildren(is, want) {
 	const known = new Map();
 	for (const child of is.children) if (child.id) known.set(child.id, child);
@@ -59,49 +56,47 @@ function morphChildren(is, want) {
 		morph(same, child);
 	}
 	while (at) {
-		const gone = at;
+		const old = at;
 		at = at.nextSibling;
-		gone.remove();
+		old.remove();
 	}
 }
 
-function put({ id, html }) {
-	const is = document.getElementById(id);
-	const want = parse(html).firstElementChild;
-	if (is && want) morph(is, want);
+// update requests the page, and shows it as it is now. Nothing in the HTML runs:
+// the policy of the page allows no script but this file.
+async function update() {
+	const headers = tag ? { "If-None-Match": tag } : {};
+	const answer = await fetch(location.href, { headers, cache: "no-store", signal: AbortSignal.timeout(timeout) });
+	gone = answer.status === 404;
+	if (gone) return say("Gone: the server no longer has it");
+	if (!answer.ok && answer.status !== 304) throw new Error(answer.statusText);
+
+	if (answer.ok) {
+		const want = new DOMParser().parseFromString(await answer.text(), "text/html");
+		// The server was replaced in the meantime, and its pages have another form.
+		if (want.documentElement.dataset.build !== document.documentElement.dataset.build) return location.reload();
+		document.title = want.title;
+		morph(document.getElementById("main"), want.getElementById("main"));
+		tag = answer.headers.get("ETag");
+	}
+	say("Live");
 }
 
-function open() {
-	if (source || document.hidden) return;
-	clearTimeout(again);
-	source = new EventSource(location.pathname + location.search);
-	source.addEventListener("hello", (event) => {
-		// The server was replaced in the meantime, whose pages are made otherwise.
-		if (JSON.parse(event.data) !== document.documentElement.dataset.build) location.reload();
-		say("Live");
-	});
-	source.addEventListener("put", (event) => put(JSON.parse(event.data)));
-	source.addEventListener("gone", () => {
-		close();
-		say("Gone: the server does not have it any longer");
-	});
-	source.addEventListener("error", () => {
+// follow updates the page until it is hidden: nobody sees it then.
+async function follow() {
+	clearTimeout(timer);
+	if (document.hidden || gone) return;
+	let wait = interval;
+	try {
+		await update();
+	} catch {
 		say("Not connected, trying again");
-		if (source?.readyState !== EventSource.CLOSED) return; // it tries by itself
-		close();
-		again = setTimeout(open, 3000);
-	});
+		wait = pause;
+	}
+	clearTimeout(timer);
+	timer = setTimeout(follow, wait);
 }
 
-function close() {
-	clearTimeout(again);
-	source?.close();
-	source = undefined;
-}
-
-// Nobody sees a page in the background, and a browser has few connections to
-// one server.
-document.addEventListener("visibilitychange", () => (document.hidden ? close() : open()));
-addEventListener("pagehide", close);
-addEventListener("pageshow", open);
-open();
+document.addEventListener("visibilitychange", follow);
+addEventListener("pageshow", follow); // also once it is loaded
+addEventListener("pagehide", () => clearTimeout(timer));
