@@ -78,5 +78,5 @@ func (e *FieldError) Unwrap() error { return ErrInvalid }
 
 // fenced reports whether err means that the run is not this worker's to write.
 func fenced(err error) bool {
-	return errors.Is(err, engine.ErrFenced) || errors.Is(err, engine.ErrNotClaimable) || errors.Is(err, engine.ErrNotFound)
+	return errors.Is(err, engine.ErrFenced) || errors.Is(err, engine.ErrNotFound)
 }

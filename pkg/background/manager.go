@@ -73,17 +73,18 @@ func New(ctx context.Context, cfg Config) (*Manager, error) {
 	if err := m.takeOver(ctx); err != nil {
 		return nil, fmt.Errorf("background: taking over the runs of an earlier process: %w", err)
 	}
+	events := m.engine.Watch(keeping, "")
 	m.admission.claim()
 
-	go m.keep(keeping)
+	go m.keep(keeping, events)
 	m.notifier.start(keeping)
 	m.scheduler.start(keeping)
 	return m, nil
 }
 
-// keep renews the lease, follows its hints, stores ends that could not be
-// stored, and removes old records, until ctx is done.
-func (m *Manager) keep(ctx context.Context) {
+// keep renews the lease, follows events of the engine, stores ends that could not
+// be stored, and removes old records, until ctx is done.
+func (m *Manager) keep(ctx context.Context, events <-chan engine.Event) {
 	defer close(m.kept)
 	heartbeat := time.NewTicker(HeartbeatEvery)
 	defer heartbeat.Stop()
@@ -95,12 +96,12 @@ func (m *Manager) keep(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-m.idle:
-		case h, ok := <-m.member.hints():
-			if !ok {
-				m.member.noHints()
-				continue
+		case e, ok := <-events:
+			if ok {
+				m.follow(ctx, e)
+			} else {
+				events = nil // ctx is done
 			}
-			m.follow(h)
 		case <-heartbeat.C:
 			m.heartbeat(ctx)
 		case <-prune.C:
@@ -109,19 +110,27 @@ func (m *Manager) keep(ctx context.Context) {
 	}
 }
 
-// follow does what a hint of the engine says.
-func (m *Manager) follow(h engine.Hint) {
-	switch h.Kind {
-	case engine.HintQueue:
-		m.admission.expect(true)
-	case engine.HintNotice:
-		m.notifier.look()
-	case engine.HintSchedule:
-		m.scheduler.look()
-	case engine.HintStop:
-		if t := m.runs.get(h.Run); t != nil {
+// follow does what an event of the engine asks for.
+func (m *Manager) follow(ctx context.Context, e engine.Event) {
+	switch e.Kind {
+	case engine.EventQueued:
+		if m.runs.get(e.Run.ID) == nil { // else this worker has claimed it
+			m.admission.expect(true)
+		}
+	case engine.EventEnded:
+		m.admission.expect(true) // it gave its permits back
+		if e.Run.Notice == engine.NoticePending {
+			m.notifier.look()
+		}
+	case engine.EventStopping:
+		if t := m.runs.get(e.Run.ID); t != nil {
 			t.hintStop(m.cfg.Grace)
 		}
+	case engine.EventScheduled:
+		m.scheduler.look()
+	case engine.EventMissed:
+		m.scheduler.look()
+		m.heartbeat(ctx)
 	}
 }
 

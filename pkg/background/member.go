@@ -18,7 +18,6 @@ type member struct {
 	mu     sync.Mutex
 	lease  engine.Worker // the last one; its writes are refused once it has ended
 	ended  bool          // lease has ended, and there is no new one yet
-	silent bool          // lease gives no more hints
 	expiry *time.Timer   // ends the lease if it is not renewed in time
 }
 
@@ -27,23 +26,6 @@ func (m *member) worker() engine.Worker {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.lease
-}
-
-// hints returns the hints of the lease.
-func (m *member) hints() <-chan engine.Hint {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.silent {
-		return nil
-	}
-	return m.lease.Hints()
-}
-
-// noHints notes that the hints of the lease have ended.
-func (m *member) noHints() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.silent = true
 }
 
 // join begins a new lease.
@@ -59,7 +41,7 @@ func (m *member) join(ctx context.Context) error {
 
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.lease, m.ended, m.silent = lease, false, false
+	m.lease, m.ended = lease, false
 	m.expiry = time.AfterFunc(leaseTTL-time.Since(sent), func() { m.end(lease) })
 	return nil
 }

@@ -144,7 +144,7 @@ func (w *worker) storeEnd(t *task, e *ending) (final engine.Run, stored bool) {
 		t.flusher.Stop()
 	}
 
-	err := engine.ErrNotClaimable
+	err := engine.ErrFenced
 	if e != nil {
 		final, err = w.save(w.base, t, e)
 	}

@@ -1,25 +1,18 @@
-// Package engine has the records of background runs and what a store of them
-// must do. It is to package background what database/sql/driver is to
-// database/sql: programs that run work use background, those who write a store
-// implement [Engine].
+// Package engine has the records of background runs and the interface of a store
+// for them. It is to package background what database/sql/driver is to
+// database/sql: programs that run work use background, and a store implements
+// [Engine]. Package enginetest is the test suite of every engine.
 //
-// An engine is used by workers: one for each [Worker] that joined, in one
-// process or in several. A worker has one lease for all its runs and renews it
-// with a heartbeat. A worker that does not renew for its TTL is dead: others
-// take its runs over, and all it writes after that is refused. Two numbers
-// fence a write: the run's attempt, and the worker's epoch, which is never used
-// again.
-//
-// A run goes through these states:
+// A worker is a process, or a part of one, that joined the engine. It has one lease
+// for all its runs and renews it with a heartbeat. A worker that does not renew for
+// its TTL is dead: others take its runs over, and its later writes are refused. A
+// write is fenced by the worker's lease and by the run's attempt.
 //
 //	Submit ──► queued ──Claim──► queued, claimed ──Start──► running ──Complete──► ended
 //	              ▲                 │ Abandon, Cancel           │ Abandon
 //	              │                 ▼                           ▼
 //	              │               ended                       ended
 //	              └──────────────── Requeue ◄───────────────────┘
-//
-// Package memory has an engine without a disk, package sqlite one on a disk, and
-// package enginetest the suite that every engine passes.
 package engine
 
 import (
@@ -35,46 +28,42 @@ const DefaultTTL = 30 * time.Second
 // An Engine stores runs, their logs and artifacts, and schedules. It is safe
 // for concurrent use.
 //
-// One write is one method, so that an engine can make it atomic. When a method
-// that changes something returns nil, the change is as durable as the engine
-// makes anything. Values that go in and come out share no memory with the
-// engine.
+// Each method that writes is atomic; when it returns nil, the change is as durable
+// as the engine makes anything. Nobody writes to the slices and pointers of a [Run]
+// or [Schedule], so an engine may share them with its callers. An engine whose
+// storage is gone returns errors matching [ErrStorageLost] from every write.
 //
-// An engine whose storage is gone returns errors matching [ErrStorageLost] from
-// every method that writes.
+// A method given the id of an unknown run or schedule returns an error matching
+// [ErrNotFound].
 type Engine interface {
 	// Join makes the caller a worker. An engine that only one worker can use
 	// returns an error matching [ErrLocked] while there is one.
 	Join(ctx context.Context, w WorkerInfo) (Worker, error)
 
-	// Get returns a run without its payload (Args, Result and Content), or an
-	// error matching [ErrNotFound].
+	// Get returns a run without its payload (Args, Result and Content).
 	Get(ctx context.Context, id string) (Run, error)
 
-	// Payload returns one large part of a run, nil if it has none, or an error
-	// matching [ErrNotFound].
+	// Payload returns one large part of a run, nil if it has none.
 	Payload(ctx context.Context, id string, part Part) (json.RawMessage, error)
 
 	// List returns the runs that match q without their payload, newest first.
 	List(ctx context.Context, q Query) ([]Run, error)
 
-	// Cancel records that a run is to end, and returns it without its payload.
-	// A queued run ends with end and the status canceled; a running run keeps its
-	// status, and its worker hears of it; a terminal run does not change. The
-	// first cancellation of a run is kept. The error matches [ErrNotFound] if
-	// there is no such run.
+	// Cancel records that a run is to end, and returns it without its payload. A
+	// queued run ends with end and the status canceled. A running run keeps its
+	// status, and watchers get [EventStopping]. A terminal run does not change. The
+	// first cancellation of a run is kept.
 	Cancel(ctx context.Context, id string, c Cancellation, end End) (Run, error)
 
 	// Tail reads up to max bytes of the log of the run's current attempt, from
 	// offset on or, if offset is negative, from that many bytes before the end.
 	// It never reads across the gap between the kept head and tail: from inside
-	// the gap it continues at the tail. The error matches [ErrNotFound] if there
-	// is no such run.
+	// the gap it continues at the tail.
 	Tail(ctx context.Context, id string, offset int64, max int) (Chunk, error)
 
-	// Open opens an artifact of a terminal run's last attempt: [OutputLog] or
-	// [ResultJSON]. The caller closes it. The error matches [ErrNotFound] if
-	// there is no such run, the run is not terminal, or the name is unknown.
+	// Open opens an artifact of a terminal run's last attempt, [OutputLog] or
+	// [ResultJSON]. The caller closes it. The error matches [ErrNotFound] also if
+	// the run is not terminal or the name is unknown.
 	Open(ctx context.Context, id, name string) (Artifact, error)
 
 	// Acknowledge records that the notices of these runs were delivered. It
@@ -88,30 +77,31 @@ type Engine interface {
 
 	// PutSchedule stores a schedule and returns it with its new Revision. With
 	// Revision 0 it is a new one, and the error matches [ErrExists] if the id is
-	// taken. Otherwise it replaces the stored one if that has the same Revision;
-	// if not the error matches [ErrConflict], or [ErrNotFound] if there is none.
+	// taken. Otherwise it replaces the stored one, and the error matches
+	// [ErrConflict] if that has another Revision.
 	//
 	// A schedule that would become the session's (max+1)th enabled one is refused
-	// with a *[LimitError] that matches [ErrScheduleLimit]; counting and storing
-	// are one step. A new schedule makes room for its record as Submit does.
+	// with a *[LimitError] matching [ErrScheduleLimit]. A new schedule makes room
+	// for its record as Submit does.
 	PutSchedule(ctx context.Context, s Schedule, max int) (Schedule, error)
 
-	// GetSchedule returns a schedule, or an error matching [ErrNotFound].
+	// GetSchedule returns a schedule.
 	GetSchedule(ctx context.Context, id string) (Schedule, error)
 
 	// Schedules returns the schedules of a session, or of all if session is "",
 	// newest first and without their Args; only enabled ones if enabled is set.
 	Schedules(ctx context.Context, session string, enabled bool) ([]Schedule, error)
 
-	// Due returns up to max enabled schedules whose NextAt is not after now, the
+	// Due returns up to max enabled schedules whose NextAt is not after now,
 	// earliest first and without their Args, and when the next of the others is
 	// due: zero if none is.
 	Due(ctx context.Context, now time.Time, max int) (due []Schedule, next time.Time, err error)
 
-	// Watch returns what happens to the runs and schedules of a session, or of
-	// all if session is "", from now on, on whatever worker. Events are hints: an
-	// engine may deliver them late, twice, or drop some and send [EventMissed].
-	// The channel is closed after ctx is done.
+	// Watch returns what happens to the runs and schedules of a session, or of all
+	// if session is "", from now on and on any worker. Workers learn by it of runs
+	// to claim or stop and of notices to deliver. Events are hints: an engine may
+	// deliver them late, twice, or drop some and send [EventMissed]. The channel is
+	// closed after ctx is done.
 	Watch(ctx context.Context, session string) <-chan Event
 
 	// Now returns the time that leases and schedules go by.
@@ -129,26 +119,22 @@ type WorkerInfo struct {
 	Quota Quota         // of records, from now on; the zero Quota bounds nothing
 }
 
-// A Worker is one process's lease on an engine. It is safe for concurrent use.
+// A Worker is the right to work on an engine's runs. It is safe for concurrent
+// use.
 //
-// A write whose run is not this worker's, or not in that attempt any more,
-// changes nothing and returns an error matching [ErrFenced]. So does every write
-// after the worker's lease has ended.
+// A write whose run is not this worker's, or not in that attempt any more, changes
+// nothing and returns an error matching [ErrFenced]. So does every write after the
+// worker's lease has ended. Runs are returned without their payload.
 type Worker interface {
-	// Epoch identifies this lease. No other worker of the engine, past or future,
-	// has the same.
-	Epoch() string
-
 	// Submit stores a new queued run. If permits is nil, the run waits in the
-	// queue that all workers share. Otherwise it is claimed by this worker, and
-	// refused with a *[LimitError] that matches [ErrSessionLimit] or
-	// [ErrOwnerLimit] if permits has none left for it.
+	// queue that all workers share. Otherwise this worker has claimed it, and the
+	// error is a *[LimitError] matching [ErrSessionLimit] or [ErrOwnerLimit] if no
+	// permit is left for it.
 	//
 	// The error matches [ErrExists] if the id is taken, and is an *[ExistsError]
-	// if the session already has a run with its idempotency key. If there is no
-	// room for the record, others that may go are evicted in the same step; where
-	// that is not enough the error is a *[LimitError] that matches
-	// [ErrRecordLimit]. After an error nothing has changed.
+	// if the session already has a run with its idempotency key. Records are
+	// evicted in the same step to make room for the new one; where that is not
+	// enough, the error is a *[LimitError] matching [ErrRecordLimit].
 	Submit(ctx context.Context, run Run, permits *Permits) error
 
 	// Adopt stores a run that this worker already works on: it is running, in its
@@ -156,17 +142,14 @@ type Worker interface {
 	// [ErrParkedLimit] in place of [ErrSessionLimit].
 	Adopt(ctx context.Context, run Run, permits Permits) (Lease, error)
 
-	// Claim takes up to max runs out of the shared queue for this worker, without
-	// their payload: those that waited longest first, of sessions and owners with
-	// a permit left, and not before the run named by After has ended. A claimed
-	// run holds its permits. It is still queued: this worker starts it, ends it
-	// with Abandon, or gives it back with Requeue.
+	// Claim takes up to max runs out of the shared queue for this worker: those
+	// that waited longest first, of sessions and owners with a permit left, and not
+	// before the run named by After has ended. A claimed run holds its permits and
+	// is still queued, until Start, Abandon or Requeue.
 	Claim(ctx context.Context, max int, permits Permits) ([]Run, error)
 
 	// Start makes a run that this worker claimed running: its attempt is one
-	// higher, and the log of that attempt is empty. The error matches
-	// [ErrNotClaimable] if the run is not queued and claimed by this worker, as
-	// after a cancellation, or [ErrNotFound].
+	// higher, and the log of that attempt is empty.
 	Start(ctx context.Context, id string) (Lease, error)
 
 	// Renew is the heartbeat. It renews the lease of this worker and stores the
@@ -174,37 +157,31 @@ type Worker interface {
 	// beats later than it returns: a crash may lose the last ones.
 	//
 	// An error matching [ErrFenced] means that the lease has ended. A worker for
-	// whom no Renew succeeded for its TTL, counted from when it was sent, must
+	// which no Renew succeeded for its TTL, counted from when it was sent, must
 	// consider its lease ended too.
 	Renew(ctx context.Context, held map[string]Beat) (Renewal, error)
 
-	// Orphans takes over up to max running runs of dead workers, and returns them
-	// without their payload: same attempt, this worker's epoch. The caller queues
-	// each again with Requeue or ends it with Abandon. Runs that a dead worker
-	// had only claimed return to the shared queue by themselves. An engine that
-	// several processes share grants no orphans to a worker that has not itself
-	// renewed without a gap for its TTL: after an outage of the store every lease
-	// has ended, and all workers get the same time to come back.
+	// Orphans takes over up to max running runs of dead workers, in the same
+	// attempt. The caller queues each again with Requeue or ends it with Abandon.
+	// Runs that a dead worker had only claimed return to the queue by themselves.
+	// An engine shared by several processes gives orphans only to a worker that
+	// has renewed without a gap for its TTL: after an outage of the store all
+	// workers get the same time to come back.
 	Orphans(ctx context.Context, max int) ([]Run, error)
 
-	// Requeue returns a run that is this worker's to the shared queue. attempt is
-	// that of the run as the caller knows it; its lease is fenced.
+	// Requeue returns a run of this worker to the shared queue. attempt is that of
+	// the run as the caller knows it; its lease is fenced.
 	Requeue(ctx context.Context, id string, attempt int) error
 
-	// Abandon ends a run that nobody works on: one that is queued, or one taken
-	// over. attempt is that of the run as the caller knows it; its lease is
-	// fenced. The log stays as it is, and the artifacts, the end and the notice
-	// are stored as by [Lease.Complete].
+	// Abandon ends a run of this worker that has no lease here: one that is queued,
+	// or one taken over. The log stays as it is, and the artifacts, the end and the
+	// notice are stored as by [Lease.Complete].
 	Abandon(ctx context.Context, id string, attempt int, status Status, b Beat, e End) (Run, error)
 
 	// Notices takes up to max pending notices that no live worker has taken, in
-	// the order the runs ended, and returns their runs without payload. They are
-	// this worker's to deliver until they are acknowledged or its lease ends.
+	// the order the runs ended, and returns their runs. They are this worker's to
+	// deliver until they are acknowledged or its lease ends.
 	Notices(ctx context.Context, max int) ([]Run, error)
-
-	// Hints returns hints to look at something before the next Renew. They may
-	// be late, double or lost. The channel is closed after Leave.
-	Hints() <-chan Hint
 
 	// Leave ends the lease. Its running runs are orphans at once.
 	Leave(ctx context.Context) error
@@ -212,29 +189,12 @@ type Worker interface {
 
 // A Renewal is what a worker learns from a heartbeat.
 type Renewal struct {
-	Stops   []string // running runs of this worker whose end was asked for
+	Stops   []string // running runs of this worker that were canceled
 	Strays  []string // running runs of this worker that held did not name: a Start whose answer was lost
 	Queued  bool     // there may be runs to Claim
 	Orphans bool     // there may be Orphans to take over
 	Notices bool     // there may be Notices to take
 }
-
-// A Hint says that something is worth looking at.
-type Hint struct {
-	Kind HintKind
-	Run  string // of HintStop
-}
-
-// A HintKind says what to look at.
-type HintKind string
-
-// What a hint may say.
-const (
-	HintQueue    HintKind = "queue"    // there is a run to claim
-	HintStop     HintKind = "stop"     // the end of a run of this worker was asked for
-	HintNotice   HintKind = "notice"   // there is a notice to deliver
-	HintSchedule HintKind = "schedule" // a schedule was stored: it may be due earlier than thought
-)
 
 // Permits bound the runs that hold permits at the same time: those that are
 // claimed or running, over all workers. 0 is no limit. An owner is what
@@ -252,8 +212,7 @@ type Lease interface {
 	// Run returns the run as it was started or adopted, with its Args.
 	Run() Run
 
-	// Checkpoint returns what an earlier attempt of the run saved last; nil if
-	// nothing.
+	// Checkpoint returns what an earlier attempt of the run saved last, or nil.
 	Checkpoint() []byte
 
 	// Report records b before the next Renew does. An engine may store it later
@@ -261,13 +220,12 @@ type Lease interface {
 	Report(ctx context.Context, b Beat) error
 
 	// Append adds p to the log of this attempt. offset is where p begins in the
-	// whole log: bytes between the end of what was appended before and offset
-	// were dropped by the writer, and bytes before that end are ignored. The log
-	// keeps its first and last bytes, at least Run.OutputCap of them. An error
-	// matching [ErrQuota] means that there is no room for more output now: p may
-	// be dropped, or appended again later. After any error, a part of p may have
-	// been appended. What was appended outlives the process, and after Complete
-	// the machine.
+	// whole log: the writer dropped the bytes between the end of the log and
+	// offset, and bytes before that end are ignored. The log keeps its first and
+	// last bytes, at least Run.OutputCap of them. An error matching [ErrQuota]
+	// means that there is no room for more output now: p may be dropped, or
+	// appended again later. After any error, a part of p may have been appended.
+	// What was appended outlives the process, and after Complete the machine.
 	Append(ctx context.Context, offset int64, p []byte) error
 
 	// Save stores data as the run's checkpoint, in place of an earlier one.
@@ -275,8 +233,8 @@ type Lease interface {
 
 	// Complete ends the run with a terminal status and returns it as stored,
 	// without its payload. The log, the artifacts, the end and the notice are
-	// stored by this one call. An artifact that cannot be written does not keep
-	// the run from its end: End.ArtifactError says so.
+	// stored by this one call. If an artifact cannot be written, the run ends
+	// nevertheless, and End.ArtifactError says so.
 	Complete(ctx context.Context, status Status, b Beat, e End) (Run, error)
 }
 

@@ -15,11 +15,9 @@ var (
 	ErrExists = errors.New("run already exists")
 	// ErrConflict: a schedule was changed since it was read.
 	ErrConflict = errors.New("changed in the meantime")
-	// ErrFenced: the lease is no longer the run's current one, or the worker's
-	// lease has ended. The work has to stop.
+	// ErrFenced: the run is not this worker's (any more), or the worker's lease
+	// has ended. Work on the run has to stop.
 	ErrFenced = errors.New("lease lost")
-	// ErrNotClaimable: the run is not queued, or not claimed by this worker.
-	ErrNotClaimable = errors.New("run cannot be claimed")
 	// ErrLocked: another worker uses a store that takes only one.
 	ErrLocked = errors.New("data directory in use")
 	// ErrClosed: the engine was closed.

@@ -106,6 +106,6 @@ func (w *watcher) send(e Event) {
 
 // RunEvent returns the event of a run, without its payload.
 func RunEvent(kind EventKind, run Run) Event {
-	run = run.Light().Clone()
+	run = run.Light()
 	return Event{Kind: kind, Session: run.Session, Run: &run}
 }

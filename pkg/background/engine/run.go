@@ -137,12 +137,6 @@ func (b Beat) Equal(c Beat) bool {
 	return same && b.Detail == c.Detail && b.LastOutputAt.Equal(c.LastOutputAt) && b.OutputBytes == c.OutputBytes
 }
 
-// Clone returns a copy that shares no memory with b.
-func (b Beat) Clone() Beat {
-	b.Progress = clone(b.Progress)
-	return b
-}
-
 // Progress is how far a run is, in units of its own choice.
 type Progress struct {
 	Done    float64 `json:"done"`
@@ -195,27 +189,6 @@ func (r Run) Elapsed(now time.Time) time.Duration {
 		now = r.FinishedAt
 	}
 	return max(0, now.Sub(r.StartedAt))
-}
-
-// Clone returns a copy that shares no memory with r.
-func (r Run) Clone() Run {
-	r.Args = bytes.Clone(r.Args)
-	r.Terms = bytes.Clone(r.Terms)
-	r.Result = bytes.Clone(r.Result)
-	r.Content = bytes.Clone(r.Content)
-	r.Cancel = clone(r.Cancel)
-	r.Beat = r.Beat.Clone()
-	r.ExitCode = clone(r.ExitCode)
-	r.Error = clone(r.Error)
-	return r
-}
-
-func clone[T any](p *T) *T {
-	if p == nil {
-		return nil
-	}
-	v := *p
-	return &v
 }
 
 // Finish returns the run with its end, and its notice pending if it is to have

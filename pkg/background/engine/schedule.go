@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"bytes"
 	"encoding/json"
 	"time"
 )
@@ -62,10 +61,4 @@ type Schedule struct {
 	Fired    int       `json:"trigger_count"`
 	Rejected int       `json:"rejected_in_a_row,omitempty"` // firings refused since one was not
 	Revision int64     `json:"revision"`                    // counts the changes; set by the engine
-}
-
-// Clone returns a copy that shares no memory with s.
-func (s Schedule) Clone() Schedule {
-	s.Args = bytes.Clone(s.Args)
-	return s
 }

@@ -249,7 +249,7 @@ func (s *Sink) RequestStop() {
 func (s *Sink) Beat() engine.Beat {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	b := s.beat.Clone()
+	b := s.beat
 	b.OutputBytes = s.buf.Total()
 	return b
 }

@@ -79,7 +79,7 @@ func (e *tester) Adopt(ctx context.Context, run engine.Run) (engine.Lease, error
 // Claim starts a run: one that is claimed, queued, or an orphan.
 func (e *tester) Claim(ctx context.Context, id string) (engine.Lease, error) {
 	l, err := e.worker.Start(ctx, id)
-	if !errors.Is(err, engine.ErrNotClaimable) {
+	if !errors.Is(err, engine.ErrFenced) {
 		return l, err
 	}
 	orphans, err := e.worker.Orphans(ctx, 1000)

@@ -105,7 +105,7 @@ func (k *keeper) storeSome(ctx context.Context, some []*active) error {
 		g.mu.Lock()
 		if a.changed && !a.gone {
 			a.changed = false
-			rows = append(rows, row{seq: a.seq, stored: stored{Run: a.run.Clone()}})
+			rows = append(rows, row{seq: a.seq, stored: stored{Run: a.run}})
 		}
 		g.mu.Unlock()
 	}

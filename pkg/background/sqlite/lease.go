@@ -16,7 +16,7 @@ type lease struct {
 }
 
 // Run implements [engine.Lease].
-func (l *lease) Run() engine.Run { return l.run.Clone() }
+func (l *lease) Run() engine.Run { return l.run }
 
 // Checkpoint implements [engine.Lease].
 func (l *lease) Checkpoint() []byte { return bytes.Clone(l.checkpoint) }
@@ -96,5 +96,5 @@ func (l *lease) Complete(ctx context.Context, status engine.Status, b engine.Bea
 	defer release()
 
 	e := l.worker.engine
-	return e.end(ctx, l.active, e.active.row(l.active).Finish(status, b, end).Clone())
+	return e.end(ctx, l.active, e.active.row(l.active).Finish(status, b, end))
 }

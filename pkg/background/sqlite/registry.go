@@ -89,7 +89,7 @@ func (g *registry) light(id string) (run engine.Run, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if a := g.runs[id]; a != nil && a.stored {
-		return a.run.Clone(), true
+		return a.run, true
 	}
 	return run, false
 }
@@ -98,7 +98,7 @@ func (g *registry) light(id string) (run engine.Run, ok bool) {
 func (g *registry) row(a *active) row {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return row{seq: a.seq, stored: stored{Run: a.run.Clone()}}
+	return row{seq: a.seq, stored: stored{Run: a.run}}
 }
 
 // hold begins a change of a run: until release is called nothing else changes
@@ -275,13 +275,6 @@ func (g *registry) join(w *worker, quota engine.Quota, pending []string) {
 		if a.run.Status == engine.StatusQueued && a.worker != nil && a.stored {
 			g.enqueue(a)
 		}
-	}
-}
-
-// hint gives the worker a hint. The lock must be held.
-func (g *registry) hint(h engine.Hint) {
-	if g.worker != nil {
-		g.worker.hint(h)
 	}
 }
 

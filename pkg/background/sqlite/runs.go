@@ -206,12 +206,9 @@ func (e *Engine) Cancel(ctx context.Context, id string, c engine.Cancellation, e
 	if r.Status == engine.StatusQueued {
 		return e.end(ctx, a, r.Finish(engine.StatusCanceled, r.Beat, end))
 	}
-	err = e.update(ctx, r, engine.EventStopping, func() {
-		a.run.Cancel = r.Run.Cancel
-		e.active.hint(engine.Hint{Kind: engine.HintStop, Run: id})
-	})
+	err = e.update(ctx, r, engine.EventStopping, func() { a.run.Cancel = r.Run.Cancel })
 
-	return r.Run.Clone(), err
+	return r.Run, err
 }
 
 // end stores the end of a run that is held: its log, its artifacts and its
@@ -263,7 +260,7 @@ func (e *Engine) end(ctx context.Context, a *active, run engine.Run) (engine.Run
 		e.logs.used.Add(more)
 	}
 
-	return run.Clone(), nil
+	return run, nil
 }
 
 // ended makes an end that is stored known.
@@ -274,9 +271,7 @@ func (e *Engine) ended(a *active, run engine.Run) {
 	a.run = run
 	if run.Notice == engine.NoticePending {
 		g.notices = append(g.notices, run.ID)
-		g.hint(engine.Hint{Kind: engine.HintNotice})
 	}
-	g.hint(engine.Hint{Kind: engine.HintQueue}) // it gave its permits back
 	g.mu.Unlock()
 	e.feed.Publish(engine.RunEvent(engine.EventEnded, run))
 }

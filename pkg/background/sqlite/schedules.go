@@ -86,12 +86,11 @@ func (g *registry) schedule(s engine.Schedule) {
 	} else {
 		delete(g.due, s.ID)
 	}
-	g.hint(engine.Hint{Kind: engine.HintSchedule})
 }
 
 // PutSchedule implements [engine.Engine].
 func (e *Engine) PutSchedule(ctx context.Context, s engine.Schedule, max int) (engine.Schedule, error) {
-	put := s.Clone()
+	put := s
 	put.Revision = s.Revision + 1
 	err := e.create(ctx, func(w *conn, room room) (func(), error) {
 		old, err := loadSchedule(w, s.ID)
@@ -101,17 +100,16 @@ func (e *Engine) PutSchedule(ctx context.Context, s engine.Schedule, max int) (e
 		if err := placeFor(w, old, s, max); err != nil {
 			return nil, err
 		}
-		event := put.Clone()
 		return func() {
 			e.active.schedule(put)
-			e.feed.Publish(engine.Event{Kind: engine.EventScheduled, Session: put.Session, Schedule: &event})
+			e.feed.Publish(engine.Event{Kind: engine.EventScheduled, Session: put.Session, Schedule: &put})
 		}, store(w, old, put, room)
 	})
 	if err = e.db.setRowAside(ctx, err); err != nil {
 		return engine.Schedule{}, err
 	}
 
-	return put.Clone(), nil
+	return put, nil
 }
 
 // against compares a schedule to be stored with the one that is, or with the

@@ -39,14 +39,14 @@ func (w *worker) create(ctx context.Context, run engine.Run, permits *engine.Per
 		return nil, err
 	}
 
-	a := &active{size: run.Size(), run: run.Light().Clone()}
+	a := &active{size: run.Size(), run: run.Light()}
 	kind := engine.EventQueued
 	if permits != nil {
 		a.worker = w
 	}
 	if run.Status == engine.StatusRunning {
 		kind, a.log = engine.EventStarted, e.logs.create(run)
-		a.lease = &lease{worker: w, active: a, run: run.Clone()}
+		a.lease = &lease{worker: w, active: a, run: run}
 	}
 	if err := g.reserve(a); err != nil {
 		return nil, err
@@ -68,7 +68,7 @@ func (w *worker) create(ctx context.Context, run engine.Run, permits *engine.Per
 		seq, err := insert(c, nil, row{size: a.size, stored: stored{Run: run}}, record, 0)
 		return func() {
 			a.seq = seq
-			e.added(a)
+			g.added(a)
 			e.feed.Publish(engine.RunEvent(kind, a.run))
 		}, err
 	})
@@ -96,12 +96,8 @@ func unknown(c *conn, run engine.Run) error {
 }
 
 // added makes a new run that is stored known.
-func (e *Engine) added(a *active) {
-	e.active.mu.Lock()
-	defer e.active.mu.Unlock()
-
-	e.active.add(a)
-	if a.worker == nil {
-		e.active.hint(engine.Hint{Kind: engine.HintQueue})
-	}
+func (g *registry) added(a *active) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.add(a)
 }

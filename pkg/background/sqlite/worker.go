@@ -18,7 +18,6 @@ type worker struct {
 	engine *Engine
 	epoch  string
 	ttl    time.Duration
-	hints  chan engine.Hint
 
 	// The registry's lock guards these.
 	renewed time.Time
@@ -30,7 +29,7 @@ type worker struct {
 func (e *Engine) Join(ctx context.Context, info engine.WorkerInfo) (engine.Worker, error) {
 	w := &worker{
 		engine: e, epoch: uuid.NewString(), ttl: cmp.Or(info.TTL, engine.DefaultTTL),
-		hints: make(chan engine.Hint, 64), renewed: time.Now(),
+		renewed: time.Now(),
 	}
 	g := e.active
 	g.mu.Lock()
@@ -49,24 +48,6 @@ func (e *Engine) Join(ctx context.Context, info engine.WorkerInfo) (engine.Worke
 	}
 
 	return w, nil
-}
-
-// Epoch implements [engine.Worker].
-func (w *worker) Epoch() string { return w.epoch }
-
-// Hints implements [engine.Worker].
-func (w *worker) Hints() <-chan engine.Hint { return w.hints }
-
-// hint passes a hint on if there is room for it. The registry's lock must be
-// held.
-func (w *worker) hint(h engine.Hint) {
-	if w.left {
-		return
-	}
-	select {
-	case w.hints <- h:
-	default:
-	}
 }
 
 // ended returns an error if the lease has ended. The registry's lock must be
@@ -105,7 +86,7 @@ func (w *worker) Claim(_ context.Context, max int, permits engine.Permits) ([]en
 		}
 		g.take(a)
 		a.worker = w
-		claimed = append(claimed, a.run.Clone())
+		claimed = append(claimed, a.run)
 	}
 	clear(g.waiting[len(rest):])
 	g.waiting = rest
@@ -128,7 +109,7 @@ func (w *worker) Start(ctx context.Context, id string) (engine.Lease, error) {
 	mine := a != nil && a.worker == w && a.run.Status == engine.StatusQueued
 	g.mu.Unlock()
 	if !mine {
-		return nil, e.refuse(ctx, id, fmt.Errorf("%w: %s", engine.ErrNotClaimable, id))
+		return nil, e.refuse(ctx, id, fmt.Errorf("%w: %s", engine.ErrFenced, id))
 	}
 
 	r := g.row(a)
@@ -219,7 +200,7 @@ func (w *worker) Renew(_ context.Context, held map[string]engine.Beat) (news eng
 // beat notes what a run says of itself. The registry's lock must be held.
 func (e *Engine) beat(a *active, b engine.Beat) {
 	if !b.Equal(a.run.Beat) {
-		a.run.Beat, a.changed = b.Clone(), true
+		a.run.Beat, a.changed = b, true
 		e.feed.Publish(engine.RunEvent(engine.EventBeat, a.run))
 	}
 }
@@ -239,7 +220,7 @@ func (w *worker) Orphans(_ context.Context, max int) (taken []engine.Run, err er
 			break
 		}
 		a.worker, a.lease = w, nil
-		taken = append(taken, a.run.Clone())
+		taken = append(taken, a.run)
 	}
 
 	return taken, nil
@@ -283,7 +264,6 @@ func (w *worker) Requeue(ctx context.Context, id string, attempt int) error {
 	return w.engine.update(ctx, r, engine.EventQueued, func() {
 		a.run, a.changed = r.Run, false
 		g.enqueue(a)
-		g.hint(engine.Hint{Kind: engine.HintQueue})
 	})
 }
 
@@ -294,7 +274,7 @@ func (w *worker) Abandon(ctx context.Context, id string, attempt int, status eng
 		return engine.Run{}, err
 	}
 	defer release()
-	return w.engine.end(ctx, a, w.engine.active.row(a).Finish(status, b, end).Clone())
+	return w.engine.end(ctx, a, w.engine.active.row(a).Finish(status, b, end))
 }
 
 // Notices implements [engine.Worker].
@@ -335,9 +315,6 @@ func (w *worker) Leave(context.Context) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 
-	if !w.left {
-		w.left = true
-		close(w.hints)
-	}
+	w.left = true
 	return nil
 }

@@ -63,13 +63,13 @@ const forever = 10 * 365 * 24 * time.Hour
 
 // sharedCases are those of several workers at the same time.
 var sharedCases = map[string]func(*testing.T, *store){
-	"one of many workers claims":       claimWorkers,
-	"permits over all workers":         permitsWorkers,
-	"one of many workers takes over":   orphansRace,
-	"claims of a dead worker go back":  deadClaims,
-	"hints and stops of other workers": hintsWorkers,
-	"notices of one worker":            noticesWorkers,
-	"one of many idempotency keys":     keysWorkers,
+	"one of many workers claims":        claimWorkers,
+	"permits over all workers":          permitsWorkers,
+	"one of many workers takes over":    orphansRace,
+	"claims of a dead worker go back":   deadClaims,
+	"events and stops of other workers": eventsOfWorkers,
+	"notices of one worker":             noticesWorkers,
+	"one of many idempotency keys":      keysWorkers,
 }
 
 // cases are those that every engine passes.
@@ -77,7 +77,6 @@ var cases = map[string]func(*testing.T, *store){
 	"submit and get":                    submitAndGet,
 	"submit refuses a second":           submitTwice,
 	"one of many submits wins":          submitRace,
-	"nothing is shared":                 nothingShared,
 	"adopt":                             adopt,
 	"list":                              list,
 	"list pages":                        listPages,
@@ -133,7 +132,7 @@ var cases = map[string]func(*testing.T, *store){
 	"takeover after leaving":            leave,
 	"a claim that was not started":      claimNotStarted,
 	"renew":                             renew,
-	"hints":                             hints,
+	"events for a slow watcher":         eventsMissed,
 	"one worker at a time":              oneWorker,
 	"notices are handed out once":       noticesOnce,
 	"due schedules":                     due,
@@ -208,7 +207,7 @@ func (s *store) Submit(ctx context.Context, run engine.Run) error {
 // Start starts a run that the worker has claimed, or that waits in the queue.
 func (s *store) Start(ctx context.Context, id string) (engine.Lease, error) {
 	l, err := s.worker.Start(ctx, id)
-	if errors.Is(err, engine.ErrNotClaimable) {
+	if errors.Is(err, engine.ErrFenced) {
 		if _, err := s.worker.Claim(ctx, 1000, everything); err != nil {
 			return nil, err
 		}

@@ -97,3 +97,13 @@ func eventsOfSession(t *testing.T, e *store) {
 	require.NoError(t, err)
 	require.Equal(t, "scheduled sc_a 1, scheduled sc_a 2, purged sc_a 2", took(t, feed))
 }
+
+// Nobody waits for a watcher, which learns that it has missed something.
+func eventsMissed(t *testing.T, e *store) {
+	feed := e.Watch(t.Context(), "")
+	for i := range 1000 {
+		queue(t, e, fmt.Sprintf("bg_%d", i), "s")
+	}
+	synctest.Wait()
+	require.Eventually(t, func() bool { return (<-feed).Kind == engine.EventMissed }, time.Second, time.Millisecond)
+}

@@ -16,7 +16,7 @@ import (
 func claim(t *testing.T, e *store) {
 	queue(t, e, "bg_a", "s")
 	_, err := e.worker.Start(t.Context(), "bg_a")
-	require.ErrorIs(t, err, engine.ErrNotClaimable, "nobody has claimed it")
+	require.ErrorIs(t, err, engine.ErrFenced, "nobody has claimed it")
 	time.Sleep(time.Second)
 	require.Equal(t, "bg_a", claimUpTo(t, e.worker, 10, everything))
 	require.Empty(t, claimUpTo(t, e.worker, 10, everything), "it is claimed")
@@ -32,11 +32,11 @@ func claim(t *testing.T, e *store) {
 	same(t, run, whole(t, e, "bg_a"))
 
 	_, err = e.worker.Start(t.Context(), "bg_a")
-	require.ErrorIs(t, err, engine.ErrNotClaimable, "while the lease lasts")
+	require.ErrorIs(t, err, engine.ErrFenced, "while the lease lasts")
 	require.Empty(t, claimUpTo(t, e.worker, 10, everything))
 	complete(t, lease, engine.StatusFailed)
 	_, err = e.worker.Start(t.Context(), "bg_a")
-	require.ErrorIs(t, err, engine.ErrNotClaimable, "of a terminal run")
+	require.ErrorIs(t, err, engine.ErrFenced, "of a terminal run")
 }
 
 func claimOrder(t *testing.T, e *store) {
@@ -99,7 +99,6 @@ func extend(t *testing.T, e *store) {
 	require.NoError(t, lease.Report(t.Context(), beat))
 	run := get(t, e, "bg_a")
 	require.True(t, run.HeartbeatAt.Equal(started), "a report is no heartbeat")
-	beat.Progress.Done, beat.Detail = 9, "whole"
 	news, err := e.worker.Renew(t.Context(), map[string]engine.Beat{"bg_a": run.Beat})
 	require.NoError(t, err)
 	require.Equal(t, engine.Renewal{}, news)
@@ -150,7 +149,7 @@ func claimRace(t *testing.T, e *store) {
 	claims := func(int) error {
 		runs, err := e.worker.Claim(t.Context(), 1, everything)
 		if err == nil && len(runs) == 0 {
-			return engine.ErrNotClaimable
+			return engine.ErrFenced
 		}
 		return err
 	}
@@ -163,7 +162,7 @@ func claimRace(t *testing.T, e *store) {
 	taken := func(int) error {
 		runs, err := e.worker.Orphans(t.Context(), 1)
 		if err == nil && len(runs) == 0 {
-			return engine.ErrNotClaimable
+			return engine.ErrFenced
 		}
 		return err
 	}

@@ -3,7 +3,6 @@ package enginetest
 import (
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -22,9 +21,7 @@ func takeover(t *testing.T, e *store) {
 	require.NoError(t, lease.Append(t.Context(), 0, []byte("so far")))
 	require.Empty(t, orphans(t, e.worker), "their worker lives")
 
-	epoch := e.worker.Epoch()
 	dead := e.dies(t)
-	require.NotEqual(t, epoch, e.worker.Epoch())
 	news, err := e.worker.Renew(t.Context(), nil)
 	require.NoError(t, err)
 	require.True(t, news.Orphans)
@@ -50,11 +47,9 @@ func takeover(t *testing.T, e *store) {
 func leave(t *testing.T, e *store) {
 	submit(t, e, "bg_a", "s")
 	lease := started(t, e, "bg_a")
-	left, hints := e.worker, e.worker.Hints()
+	left := e.worker
 	e.join(t, engine.WorkerInfo{TTL: forever})
 	require.NoError(t, left.Leave(t.Context()), "twice")
-	for range hints { // it is closed
-	}
 	fenced(t, e, left, lease, "bg_a")
 	require.Equal(t, "bg_a", orphans(t, e.worker), "at once")
 	fenced(t, e, left, lease, "bg_a")
@@ -228,47 +223,35 @@ func renew(t *testing.T, e *store) {
 	require.Equal(t, engine.StatusRunning, get(t, e, "bg_a").Status)
 }
 
-// hinted returns the hints that wait, each once.
-func hinted(w engine.Worker) map[engine.Hint]bool {
-	synctest.Wait()
-	found := make(map[engine.Hint]bool)
-	for {
-		select {
-		case h, ok := <-w.Hints():
-			if !ok {
-				return found
-			}
-			found[h] = true
-		default:
-			return found
-		}
-	}
-}
-
-func hints(t *testing.T, e *store) {
+// eventsOfWorkers: workers learn of changes by any other.
+func eventsOfWorkers(t *testing.T, e *store) {
+	other := joined(t, e, engine.WorkerInfo{TTL: forever})
+	feed := e.Watch(t.Context(), "")
 	queue(t, e, "bg_a", "s")
-	require.Contains(t, hinted(e.worker), engine.Hint{Kind: engine.HintQueue})
-	lease := started(t, e, "bg_a")
-	_, err := e.Cancel(t.Context(), "bg_a", engine.Cancellation{At: time.Now()})
+	require.Equal(t, "queued bg_a queued", took(t, feed))
+	require.Equal(t, "bg_a", claimUpTo(t, other, 1, everything))
+	lease, err := other.Start(t.Context(), "bg_a")
 	require.NoError(t, err)
-	require.Equal(t, map[engine.Hint]bool{{Kind: engine.HintStop, Run: "bg_a"}: true}, hinted(e.worker))
-	complete(t, lease, engine.StatusCanceled)
-	got := hinted(e.worker)
-	require.Contains(t, got, engine.Hint{Kind: engine.HintNotice})
-	require.Contains(t, got, engine.Hint{Kind: engine.HintQueue}, "there is a permit again")
-	put(t, e, newSchedule("sc_a", "s"))
-	require.Contains(t, hinted(e.worker), engine.Hint{Kind: engine.HintSchedule})
+	require.NoError(t, lease.Append(t.Context(), 0, []byte("elsewhere")))
+	require.Equal(t, "elsewhere", read(t, e, "bg_a"))
+	require.Equal(t, "started bg_a running", took(t, feed))
 
-	for i := range 1000 { // nobody reads them, and nobody waits
-		queue(t, e, fmt.Sprintf("bg_%d", i), "s")
-	}
-	require.Contains(t, hinted(e.worker), engine.Hint{Kind: engine.HintQueue})
+	_, err = e.Cancel(t.Context(), "bg_a", engine.Cancellation{At: time.Now()})
+	require.NoError(t, err)
+	require.Equal(t, "stopping bg_a running", took(t, feed))
+	news, err := other.Renew(t.Context(), map[string]engine.Beat{"bg_a": {}})
+	require.NoError(t, err)
+	require.Equal(t, []string{"bg_a"}, news.Stops, "events may be lost")
+	news, err = e.worker.Renew(t.Context(), nil)
+	require.NoError(t, err)
+	require.Equal(t, engine.Renewal{}, news, "it is not its run")
+	complete(t, lease, engine.StatusCanceled)
+	require.Equal(t, "ended bg_a canceled", took(t, feed))
 }
 
 func oneWorker(t *testing.T, e *store) {
 	if !e.single {
-		second := joined(t, e, engine.WorkerInfo{})
-		require.NotEqual(t, e.worker.Epoch(), second.Epoch())
+		joined(t, e, engine.WorkerInfo{})
 		return
 	}
 	_, err := e.Join(t.Context(), engine.WorkerInfo{})
@@ -309,7 +292,7 @@ func claimWorkers(t *testing.T, e *store) {
 	require.Equal(t, "bg_mine", claimUpTo(t, workers[1], 1, everything))
 	require.Empty(t, claimUpTo(t, workers[0], 1, everything))
 	_, err := workers[0].Start(t.Context(), "bg_mine")
-	require.ErrorIs(t, err, engine.ErrNotClaimable)
+	require.ErrorIs(t, err, engine.ErrFenced)
 	require.ErrorIs(t, workers[0].Requeue(t.Context(), "bg_mine", 0), engine.ErrFenced)
 	_, err = workers[0].Abandon(t.Context(), "bg_mine", 0, engine.StatusFailed, engine.Beat{}, engine.End{})
 	require.ErrorIs(t, err, engine.ErrFenced)
@@ -390,36 +373,10 @@ func deadClaims(t *testing.T, e *store) {
 
 	other = joined(t, e, engine.WorkerInfo{TTL: forever})
 	require.NoError(t, other.Submit(t.Context(), newRun("bg_b", "s"), &everything))
-	hinted(e.worker)
+	feed := e.Watch(t.Context(), "")
 	require.NoError(t, other.Leave(t.Context()))
-	require.Contains(t, hinted(e.worker), engine.Hint{Kind: engine.HintQueue})
+	require.Equal(t, "queued bg_b queued", took(t, feed))
 	require.Equal(t, "bg_b", claimUpTo(t, e.worker, 1, everything))
-}
-
-func hintsWorkers(t *testing.T, e *store) {
-	other := joined(t, e, engine.WorkerInfo{TTL: forever})
-	queue(t, e, "bg_a", "s")
-	require.Contains(t, hinted(other), engine.Hint{Kind: engine.HintQueue})
-	require.Contains(t, hinted(e.worker), engine.Hint{Kind: engine.HintQueue})
-	require.Equal(t, "bg_a", claimUpTo(t, other, 1, everything))
-	lease, err := other.Start(t.Context(), "bg_a")
-	require.NoError(t, err)
-	require.NoError(t, lease.Append(t.Context(), 0, []byte("elsewhere")))
-	require.Equal(t, "elsewhere", read(t, e, "bg_a"))
-
-	_, err = e.Cancel(t.Context(), "bg_a", engine.Cancellation{At: time.Now()})
-	require.NoError(t, err)
-	stop := engine.Hint{Kind: engine.HintStop, Run: "bg_a"}
-	require.Contains(t, hinted(other), stop)
-	require.NotContains(t, hinted(e.worker), stop, "it is not its run")
-	news, err := other.Renew(t.Context(), map[string]engine.Beat{"bg_a": {}})
-	require.NoError(t, err)
-	require.Equal(t, []string{"bg_a"}, news.Stops, "hints may be lost")
-	news, err = e.worker.Renew(t.Context(), nil)
-	require.NoError(t, err)
-	require.Equal(t, engine.Renewal{}, news)
-	complete(t, lease, engine.StatusCanceled)
-	require.Contains(t, hinted(e.worker), engine.Hint{Kind: engine.HintNotice})
 }
 
 func noticesWorkers(t *testing.T, e *store) {

@@ -1,25 +1,12 @@
 package memory
 
 import (
-	"cmp"
 	"slices"
 	"time"
 )
 
 // counted is what the ledger has of a record.
 type counted struct{ used, evictable int64 }
-
-// recountAll counts all records anew. The lock must be held.
-func (e *Engine) recountAll() {
-	for _, r := range e.runs {
-		r.counted = counted{}
-		e.count(r)
-	}
-	for i := range e.schedules {
-		e.schedules[i].counted = counted{}
-		e.countSchedule(&e.schedules[i])
-	}
-}
 
 // Recorded implements [engine.Engine]. Output that is kept counts too, as it is
 // nowhere else.
@@ -29,7 +16,7 @@ func (e *Engine) Recorded() int64 {
 	return e.ledger.Used()
 }
 
-// count brings what the ledger has of a run up to date. The lock must be held.
+// count brings what the ledger has of a run up to date.
 func (e *Engine) count(r *record) {
 	size := r.run.Size() + int64(len(r.checkpoint)) + r.log.Size()
 	e.recount(r.run.Session, &r.counted, size, r.run.Evictable())
@@ -48,73 +35,45 @@ func (e *Engine) recount(session string, c *counted, size int64, evictable bool)
 	*c = now
 }
 
-// uncount takes a record out of the ledger. The lock must be held.
-func (e *Engine) uncount(session string, c *counted) {
-	e.ledger.Add(session, -c.used, -c.evictable)
-	*c = counted{}
-}
-
-// makeRoom removes records that may go until there is room for one of size
-// bytes. The lock must be held.
+// makeRoom evicts records until there is room for one of size bytes.
 func (e *Engine) makeRoom(session string, size int64) error {
 	eviction, err := e.ledger.Room(session, size)
 	if eviction == nil {
 		return err
 	}
 
-	schedules := make(map[string]bool) // by id
-	for _, s := range e.evictables() {
+	for _, old := range e.evictables() {
 		if eviction.Done() {
 			break
 		}
-		if !eviction.Take(s.session, s.size) {
-			continue
-		}
-		if s.run != nil {
-			e.remove(s.run)
-		} else {
-			schedules[s.schedule] = true
+		if eviction.Take(old.session, old.size) {
+			old.remove()
 		}
 	}
-
-	if len(schedules) > 0 {
-		e.removeSchedules(schedules)
-	}
-
 	return nil
 }
 
-// An evictable is a record that may go: a run, or else a schedule.
+// An evictable is a run or a schedule that may be evicted.
 type evictable struct {
-	at       time.Time
-	session  string
-	size     int64
-	run      *record
-	schedule string // id
+	since   time.Time // when it ended, or was disabled
+	session string
+	size    int64
+	remove  func()
 }
 
-// evictables returns the records that may go, the oldest first. The lock must be
-// held.
-func (e *Engine) evictables() []evictable {
-	var all []evictable
+// evictables returns what may be evicted, the oldest first.
+func (e *Engine) evictables() (all []evictable) {
 	for _, r := range e.runs {
-		if r.counted.evictable > 0 {
-			all = append(all, evictable{r.run.FinishedAt, r.run.Session, r.counted.used, r, ""})
+		if r.evictable > 0 {
+			all = append(all, evictable{r.run.FinishedAt, r.run.Session, r.used, func() { e.remove(r) }})
 		}
 	}
-
 	for _, s := range e.schedules {
-		if s.counted.evictable > 0 {
-			all = append(all, evictable{s.changed, s.Session, s.counted.used, nil, s.ID})
+		if s.evictable > 0 {
+			all = append(all, evictable{s.changed, s.Session, s.used, func() { e.removeSchedule(s) }})
 		}
 	}
 
-	slices.SortFunc(all, func(a, b evictable) int {
-		if order := a.at.Compare(b.at); order != 0 || a.run == nil || b.run == nil {
-			return cmp.Or(order, cmp.Compare(a.schedule, b.schedule))
-		}
-		return cmp.Compare(a.run.seq, b.run.seq)
-	})
-
+	slices.SortStableFunc(all, func(a, b evictable) int { return a.since.Compare(b.since) })
 	return all
 }
