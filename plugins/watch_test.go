@@ -2,18 +2,14 @@ package plugins
 
 import (
 	"context"
-	"errors"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
-	"sync/atomic"
 	"testing"
 	"testing/fstest"
-	"testing/synctest"
 	"time"
 
-	"github.com/fsnotify/fsnotify"
 	"github.com/stretchr/testify/require"
 )
 
@@ -40,12 +36,7 @@ func watchWith(t *testing.T, cfg Config) watched {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		w.Watch(ctx, func(c Changes, err error) {
-			if err != nil {
-				t.Error(err)
-			}
-			w.told <- c
-		})
+		w.Watch(ctx, func(c Changes) { w.told <- c })
 	}()
 	t.Cleanup(func() { cancel(); <-ended })
 
@@ -205,8 +196,7 @@ func TestWatchBeginsWithAReload(t *testing.T) {
 	r := openWith(t, newHost(t), Config{Folders: []Folder{Dir(dir)}})
 	write(t, dir+"/a.wasm", sealed(named("a")))
 	ctx, cancel := context.WithCancel(t.Context())
-	r.Watch(ctx, func(c Changes, err error) {
-		require.NoError(t, err)
+	r.Watch(ctx, func(c Changes) {
 		require.Equal(t, []string{"a"}, c.Added)
 		cancel()
 	})
@@ -225,161 +215,36 @@ func TestWatchEnds(t *testing.T) {
 	<-ended
 }
 
-// A folder the system does not watch is told of once, and the others are
-// watched.
-func TestWatchWhatCannotBe(t *testing.T) {
-	dir := t.TempDir()
-	sealedOff := filepath.Join(dir, "off")
-	if os.Geteuid() == 0 || runtime.GOOS == "windows" {
-		t.Skip("root may watch everything")
-	}
-	require.NoError(t, os.Mkdir(sealedOff, 0o311))
-	w, err := watch([]Folder{Dir(dir), Dir(sealedOff)})
-	defer w.close()
-	require.ErrorContains(t, err, "the folder "+sealedOff+" is not watched, reload its plugins by hand")
-	require.Contains(t, w.names, dir)
-	require.NotContains(t, w.names, sealedOff)
-}
-
-// The number of folders that are watched is bounded, however many links lead to
-// others.
-func TestWatchIsBounded(t *testing.T) {
-	dir := t.TempDir()
-	for i := range maxWatched + 10 {
-		name := filepath.Join(dir, "elsewhere", string(rune('a'+i%26))+string(rune('a'+i/26%26))+string(rune('a'+i/676)))
-		require.NoError(t, os.MkdirAll(name, 0o755))
-		require.NoError(t, os.Symlink(name+"/p.wasm", filepath.Join(dir, filepath.Base(name)+".wasm")))
-	}
-	w, err := watch([]Folder{Dir(dir)})
-	defer w.close()
-	require.ErrorContains(t, err, "there are 1024 others already")
-	require.Len(t, w.names, maxWatched)
-	require.LessOrEqual(t, len(w.WatchList()), maxWatched)
-}
-
-// Where a path leads, and what would have it lead elsewhere.
-func TestFollow(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("links need a right there")
-	}
-	root, err := filepath.EvalSymlinks(t.TempDir())
-	require.NoError(t, err)
-
-	require.NoError(t, os.MkdirAll(root+"/a/b", 0o755))
-	for link, target := range map[string]string{
-		"relative": "a/b", "absolute": root + "/a", "a/up": "../a/b", "chain": "relative", "dangling": "nowhere/deep", "loop": "loop", "root": "/",
-	} {
-		require.NoError(t, os.Symlink(target, filepath.Join(root, link)))
-	}
-
-	for _, test := range []struct {
-		path, real string
-		turns      []entry
-	}{
-		{"a/b", "a/b", []entry{{"a", "b"}}},
-		{"relative", "a/b", []entry{{"", "relative"}, {"a", "b"}}},
-		{"absolute/b", "a/b", []entry{{"", "absolute"}, {"a", "b"}}},
-		{"absolute/up", "a/b", []entry{{"", "absolute"}, {"a", "up"}, {"a", "b"}}},
-		{"chain", "a/b", []entry{{"", "chain"}, {"", "relative"}, {"a", "b"}}},
-		{"a/none/deep", "", []entry{{"a", "none"}}},
-		{"dangling/x", "", []entry{{"", "dangling"}, {"", "nowhere"}}},
-	} {
-		real, turns := follow(filepath.Join(root, test.path))
-		want := test.real
-		if want != "" {
-			want = filepath.Join(root, want)
-		}
-		require.Equal(t, want, real, test.path)
-		for i := range test.turns {
-			test.turns[i].dir = filepath.Join(root, test.turns[i].dir)
-		}
-		require.Equal(t, test.turns, turns, test.path)
-	}
-
-	real, turns := follow(filepath.Join(root, "loop"))
-	require.Empty(t, real)
-	require.Len(t, turns, maxLinks+1)
-	real, _ = follow(filepath.Join(root, "root"))
-	require.Equal(t, "/", real)
-}
-
-// inFolder is watches of the folder /p, whose events are the test's, and of the
-// name in in /, and how long until they have something to tell.
-func inFolder() (w *watches, events chan fsnotify.Event, errs chan error) {
-	events, errs = make(chan fsnotify.Event, 16), make(chan error)
-	return &watches{Watcher: &fsnotify.Watcher{Events: events, Errors: errs}, names: map[string][]string{"/p": nil, "/": {"link"}}}, events, errs
-}
-
-// A change is told when it has been quiet for a while, and in the end also when
-// it never is.
+// A change is read once it has settled, and in the end also when it never does.
 func TestWatchWaitsForQuiet(t *testing.T) {
-	at := func(name string) fsnotify.Event { return fsnotify.Event{Name: name, Op: fsnotify.Write} }
-	for _, test := range []struct {
-		name string
-		send func(ctx context.Context, events chan<- fsnotify.Event, errs chan<- error)
-		want time.Duration
-	}{
-		{"one write", func(_ context.Context, events chan<- fsnotify.Event, _ chan<- error) { events <- at("/p/a.wasm") }, debounce},
-		{"a copy", func(_ context.Context, events chan<- fsnotify.Event, _ chan<- error) {
-			for range 10 {
-				events <- at("/p/a.wasm")
-				time.Sleep(debounce / 2)
-			}
-		}, 5 * debounce},
-		{"writes without end", func(ctx context.Context, events chan<- fsnotify.Event, _ chan<- error) {
-			for ctx.Err() == nil {
-				select {
-				case events <- at("/p/a.wasm"):
-				case <-ctx.Done():
-				}
-			}
-		}, maxDelay},
-		{"a link above", func(_ context.Context, events chan<- fsnotify.Event, _ chan<- error) { events <- at("/link") }, debounce},
-		{"the folder itself", func(_ context.Context, events chan<- fsnotify.Event, _ chan<- error) { events <- at("/p") }, debounce},
-		{"too many", func(_ context.Context, _ chan<- fsnotify.Event, errs chan<- error) { errs <- fsnotify.ErrEventOverflow }, debounce},
-		{"a neighbour first", func(_ context.Context, events chan<- fsnotify.Event, _ chan<- error) {
-			events <- at("/other")
-			time.Sleep(time.Hour)
-			events <- at("/p/a.wasm")
-		}, time.Hour + debounce},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				ctx, cancel := context.WithCancel(t.Context())
-				defer cancel()
-				w, events, errs := inFolder()
-				go test.send(ctx, events, errs)
-				begin := time.Now()
-				w.wait(ctx)
-				took := time.Since(begin)
-				require.GreaterOrEqual(t, took, test.want)
-				require.LessOrEqual(t, took, test.want+2*debounce)
-			})
-		})
-	}
+	root := t.TempDir()
+	write(t, root+"/plugins/a.wasm", sealed(named("a")))
+	w := openWatched(t, root+"/plugins")
+	w.until("a")
+
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	go func() { // a neighbor that is always written
+		for n := byte(0); ctx.Err() == nil; n++ {
+			_ = os.WriteFile(root+"/plugins/busy.wasm", []byte{n}, 0o600)
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	begin := time.Now()
+	write(t, root+"/plugins/b.wasm", sealed(named("b")))
+	w.until("a", "b")
+	require.Less(t, time.Since(begin), time.Minute)
 }
 
-// A neighbour that never rests costs a bounded number of looks, and reloads
-// nothing.
-func TestWatchOfABusyNeighbour(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ctx, cancel := context.WithCancelCause(t.Context())
-		w, events, _ := inFolder()
-		var taken atomic.Int64
-		go func() {
-			for ctx.Err() == nil {
-				select {
-				case events <- fsnotify.Event{Name: "/neighbour", Op: fsnotify.Write}:
-					taken.Add(1)
-				case <-ctx.Done():
-				}
-			}
-		}()
-		const long = time.Minute
-		time.AfterFunc(long, func() { cancel(errors.New("enough")) })
-		begin := time.Now()
-		w.wait(ctx)
-		require.GreaterOrEqual(t, time.Since(begin), long, "nothing is to be reloaded")
-		require.LessOrEqual(t, taken.Load(), int64(long/debounce+1)*(burst+1))
-	})
+// A file that is not a plugin's does not change what a poll finds, however often it
+// is written.
+func TestWatchIgnoresOtherFiles(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir+"/a.wasm", sealed(named("a")))
+	write(t, dir+"/notes.txt", []byte("1"))
+	before := look([]string{dir}, "")
+	write(t, dir+"/notes.txt", []byte("2"))
+	require.Equal(t, before, look([]string{dir}, ""))
+	write(t, dir+"/a.toolhost.json", []byte("{}"))
+	require.NotEqual(t, before, look([]string{dir}, ""))
 }

@@ -21,15 +21,7 @@ func (s *Service) Reload(ctx context.Context) (plugins.Changes, error) {
 
 // watch reloads whenever the folders change, until the service is closed.
 func (s *Service) watch(ctx context.Context) {
-	s.watching.Go(func() {
-		s.registry.Watch(ctx, func(c plugins.Changes, err error) {
-			if err != nil {
-				s.log.Warn("plugins are not watched", "error", err)
-				return
-			}
-			s.reloaded(c)
-		})
-	})
+	s.watching.Go(func() { s.registry.Watch(ctx, s.reloaded) })
 }
 
 // reloaded reports the changes of a reload.
