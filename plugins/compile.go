@@ -66,60 +66,71 @@ func (p *Plugin) Compile(ctx context.Context) error {
 }
 
 // compilation is a compilation that callers wait for. It is canceled when none of
-// them waits any more.
+// them waits any more, or for one of a higher priority.
 type compilation struct {
-	done    chan struct{} // closed when module and err are there
-	module  *host.Module
-	err     error
-	waiting int
-	low     bool // at low priority
-	cancel  context.CancelCauseFunc
-
-	overtaken bool // another one has taken its place
+	done     chan struct{} // closed when module and err are there
+	module   *host.Module
+	err      error
+	waiting  int
+	low      bool // at low priority
+	canceled bool // callers start anew
+	cancel   context.CancelCauseFunc
 }
 
 // errOvertaken ends a compilation at low priority: a call needs the plugin, which is
-// compiled anew for it.
+// compiled anew for it, since no process can raise its priority.
 var errOvertaken = errors.New("a call waits for the plugin")
 
 // use returns the compiled plugin, which the caller gives back with unuse or leave.
-// Callers share one compilation; the options are those of the one that this call
-// starts. If it fails the next caller tries again, since the cause may have been the
-// disk; the host refuses a faulty module at once. Use returns the cause of ctx as soon
-// as it is done.
+// Callers share one compilation; the options are those of the caller that started it.
+// If it fails the next caller tries again, since the cause may have been the disk; the
+// host refuses a faulty module at once. Use returns the cause of ctx as soon as it is
+// done.
 func (p *Plugin) use(ctx context.Context, opts host.CompileOptions) (*host.Module, error) {
-	p.mu.Lock()
-	switch {
-	case p.module != nil:
-		defer p.mu.Unlock()
-		p.users++
-		return p.module, nil
-	case p.gone != nil:
-		defer p.mu.Unlock()
-		return nil, p.gone
-	}
+	for {
+		module, c, err := p.join(ctx, opts)
+		if c == nil {
+			return module, err
+		}
 
-	c := p.compiling
-	if c != nil && c.low && !opts.LowPriority { // no process can have a higher priority than it began with
-		c.overtaken = true
-		c.cancel(errOvertaken)
-		c = nil
-	}
-	if c == nil {
-		c = p.start(ctx, opts)
-	}
-
-	c.waiting++
-	p.mu.Unlock()
-	select {
-	case <-c.done:
-	case <-ctx.Done():
-		if p.giveUp(c, context.Cause(ctx)) {
-			return nil, context.Cause(ctx)
+		select {
+		case <-c.done:
+		case <-ctx.Done():
+			if cause := context.Cause(ctx); p.giveUp(c, cause) {
+				return nil, cause
+			}
+		}
+		if c.module != nil || !c.canceled || opts.LowPriority || ctx.Err() != nil {
+			return c.module, p.replaced(c.err)
 		}
 	}
+}
 
-	return c.module, p.replaced(c.err)
+// join counts the caller as a user of the compiled plugin, or returns the compilation
+// that it has to wait for, or an error if the plugin is retired.
+func (p *Plugin) join(ctx context.Context, opts host.CompileOptions) (*host.Module, *compilation, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch c := p.compiling; {
+	case p.module != nil:
+		p.users++
+		return p.module, nil, nil
+	case p.gone != nil:
+		return nil, nil, p.gone
+	case c == nil:
+		p.start(ctx, opts)
+	case c.low && !opts.LowPriority:
+		c.stop(errOvertaken)
+	}
+
+	p.compiling.waiting++
+	return nil, p.compiling, nil
+}
+
+// stop cancels the compilation. The caller holds the plugin's mu.
+func (c *compilation) stop(cause error) {
+	c.canceled = true
+	c.cancel(cause)
 }
 
 // compiled reports whether use returns at once.
@@ -135,11 +146,10 @@ func (p *Plugin) giveUp(c *compilation, cause error) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.compiling != c {
-		return c.overtaken
+		return false
 	}
 	if c.waiting--; c.waiting == 0 {
-		c.cancel(cause)
-		p.compiling = nil // the next caller starts anew
+		c.stop(cause)
 	}
 	return true
 }
@@ -178,15 +188,14 @@ func (p *Plugin) hold() bool {
 	return p.module != nil
 }
 
-// retire refuses new users. The compiled code is freed now or by the last user.
-func (p *Plugin) retire(ctx context.Context) error {
+// retire refuses new users with a reason. The compiled code is freed now or by the
+// last user. After [host.ErrClosed] callers do not wait for a compilation either.
+func (p *Plugin) retire(ctx context.Context, why error) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.gone == nil {
-		p.gone = ErrReplaced
-	}
-	if p.compiling != nil && p.compiling.low {
-		p.compiling.cancel(p.gone)
+	p.gone = why
+	if c := p.compiling; c != nil && (c.low || why == host.ErrClosed) {
+		c.stop(why)
 	}
 	return p.free(ctx)
 }
@@ -202,39 +211,30 @@ func (p *Plugin) replaced(err error) error {
 }
 
 // start begins a compilation. The caller holds p.mu.
-func (p *Plugin) start(ctx context.Context, opts host.CompileOptions) *compilation {
+func (p *Plugin) start(ctx context.Context, opts host.CompileOptions) {
 	c := &compilation{done: make(chan struct{}), low: opts.LowPriority}
 	ctx, c.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 	p.compiling = c
-	p.loading++
 	p.compilations.Go(func() {
 		defer c.cancel(nil)
 		module, err := p.load(ctx, opts)
+
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.loading--
-		if p.compiling != c { // no caller waits for it any more
-			if module != nil {
-				_ = module.Close(ctx)
-			}
-			c.err = errOvertaken
-			close(c.done)
-			return
-		}
-
-		c.module, c.err = module, err
-		p.compiling, p.module, p.failed = nil, module, err
-		if err == nil {
-			p.users = c.waiting
+		defer close(c.done)
+		p.compiling = nil
+		switch {
+		case err == nil:
+			c.module, p.module, p.users, p.failed = module, module, c.waiting, nil
 			if p.gone != nil {
 				_ = p.free(ctx) // unless a caller waits
 			}
+		case c.canceled:
+			c.err = context.Cause(ctx)
+		default:
+			c.err, p.failed = err, err
 		}
-
-		close(c.done)
 	})
-
-	return c
 }
 
 // load compiles the file if it is unchanged.
@@ -245,7 +245,6 @@ func (p *Plugin) load(ctx context.Context, opts host.CompileOptions) (*host.Modu
 	}
 
 	opts.Interpret = p.interpret
-	defer p.digests.save() // the next process finds by digest what is refused
 	return p.host.CompileWith(ctx, wasm, opts)
 }
 
@@ -256,13 +255,14 @@ func (p *Plugin) contents() ([]byte, error) {
 		return nil, missing(err)
 	}
 
+	defer p.digests.save() // the next process finds by digest what is refused
 	switch digest, known := digestOf(wasm), p.known(); {
 	case known == "" && !s.sameContent(p.stamp):
 		return nil, ErrChanged
 	case known == "":
 		p.learn(s, digest)
 	case known != digest:
-		p.digests.forget(p.stamp)
+		p.digests.add(s, digest) // in case the cached one is wrong
 		return nil, ErrChanged
 	}
 	return wasm, nil
@@ -278,21 +278,6 @@ func (p *Plugin) failure() error {
 		return p.host.Refused(digest)
 	}
 	return failed
-}
-
-// close frees the compiled code and stops compilations. A call that still runs frees
-// the code when it ends.
-func (p *Plugin) close(ctx context.Context) error {
-	p.mu.Lock()
-	p.gone = host.ErrClosed
-	if p.compiling != nil {
-		p.compiling.cancel(host.ErrClosed)
-	}
-	p.mu.Unlock()
-	p.compilations.Wait()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.free(ctx)
 }
 
 // CompileAhead compiles plugins before their first call: one at a time, at low

@@ -185,8 +185,8 @@ func TestAllCallersGiveUp(t *testing.T) {
 	cancel(gone)
 	require.ErrorIs(t, <-first, gone)
 	go func() { _, err := p.use(t.Context(), host.CompileOptions{}); second <- err }()
-	<-files.opened
 	files.allow <- struct{}{}
+	<-files.opened
 	files.allow <- struct{}{}
 	require.NoError(t, <-second)
 	require.Equal(t, 1, p.users)
@@ -343,7 +343,7 @@ func TestCompiledForNobody(t *testing.T) {
 	}()
 	<-files.opened
 	require.ErrorIs(t, <-first, context.DeadlineExceeded)
-	require.NoError(t, p.retire(t.Context()))
+	require.NoError(t, p.retire(t.Context(), ErrReplaced))
 	files.allow <- struct{}{}
 	p.compilations.Wait()
 	require.Nil(t, p.module)

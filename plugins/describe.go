@@ -7,53 +7,14 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/internal/owned"
 )
 
-// errLate says that there was no time left for a plugin to describe itself.
+// errLate says that no time was left for a plugin to describe itself.
 var errLate = errors.New("out of time")
-
-// described caches by digest the manifests of plugins that were late, until they are
-// loaded, and the errors of plugins that failed: they would fail again.
-type described struct {
-	mu   sync.Mutex
-	made map[string]description
-}
-
-type description struct {
-	document []byte
-	err      error
-}
-
-// maxDescribed bounds the cache.
-const maxDescribed = 1 << 14
-
-// take returns what is known of a plugin, and removes a document.
-func (d *described) take(digest string) ([]byte, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	made := d.made[digest]
-	if made.err == nil {
-		delete(d.made, digest)
-	}
-	return made.document, made.err
-}
-
-func (d *described) put(digest string, document []byte, err error) {
-	if err != nil && !atFault(err) {
-		return
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.made == nil || len(d.made) >= maxDescribed {
-		d.made = map[string]description{}
-	}
-	d.made[digest] = description{document, err}
-}
 
 // atFault reports whether an error of describing is the plugin's fault, so that it
 // would fail again.
@@ -66,8 +27,8 @@ func atFault(err error) bool {
 	return false
 }
 
-// describe asks the plugin itself, unless its answer is cached. A plugin for which
-// there is not enough time is late.
+// describe asks the plugin itself, unless its answer is known from an earlier reading
+// or process. A plugin for which there is not enough time is late.
 func (l *loader) describe(p *Plugin) ([]byte, error) {
 	if !p.Info.Describe {
 		return nil, host.ErrNoManifest
@@ -76,10 +37,13 @@ func (l *loader) describe(p *Plugin) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if document, err := l.described.take(digest); document != nil || err != nil {
-		return document, err
-	}
 
+	if before := l.lateBefore[p.at]; before != nil && before.known() == digest {
+		if document, err := before.description(); document != nil || err != nil {
+			l.failed(p, err)
+			return document, err
+		}
+	}
 	cached := cachedManifest(l.cfg.CacheDir, digest)
 	if document, err := owned.ReadFile(cached); err == nil && json.Valid(document) {
 		return document, nil
@@ -94,7 +58,7 @@ func (l *loader) describe(p *Plugin) ([]byte, error) {
 		return nil, fmt.Errorf("describing it takes too long: %w: run toolhost compile, or give it a manifest in a custom section or a sidecar", err)
 	}
 	if err != nil {
-		l.described.put(digest, nil, err)
+		l.failed(p, err)
 		return nil, err
 	}
 	if err := cacheManifest(cached, document); err != nil {
@@ -102,6 +66,22 @@ func (l *loader) describe(p *Plugin) ([]byte, error) {
 	}
 
 	return document, nil
+}
+
+// failed keeps a plugin that would fail again, so that it is not asked again.
+func (l *loader) failed(p *Plugin, err error) {
+	if atFault(err) {
+		p.failed = err
+		l.late = append(l.late, p)
+	}
+}
+
+// description returns what describing a late plugin has led to: a manifest, an error
+// that it would cause again, or nothing yet.
+func (p *Plugin) description() ([]byte, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.document, p.failed
 }
 
 // quickCompileTime is the processor time for compiling a plugin that cannot be
@@ -144,17 +124,25 @@ func cacheManifest(name string, document []byte) error {
 func (r *Registry) describeLate(ctx context.Context, opts host.CompileOptions) error {
 	changed := false
 	for _, p := range r.set.Load().late {
+		if document, err := p.description(); document != nil || err != nil {
+			continue
+		}
+
 		document, err := p.describe(ctx, opts)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if digest := p.known(); digest != "" {
-			r.described.put(digest, document, err)
-			changed = changed || err == nil || atFault(err) || r.host.Refused(digest) != nil
-		}
 		if err == nil {
 			_ = cacheManifest(cachedManifest(r.cfg.CacheDir, p.known()), document) // else it is asked again by the next process
 		}
+
+		p.mu.Lock()
+		p.document = document
+		if atFault(err) {
+			p.failed = err
+		}
+		p.mu.Unlock()
+		changed = changed || err == nil || atFault(err) || p.known() != "" && r.host.Refused(p.known()) != nil
 	}
 
 	if !changed {

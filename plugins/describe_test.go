@@ -145,7 +145,7 @@ func TestRefusedPlugin(t *testing.T) {
 		h, err := host.New(t.Context(), host.Config{CacheDir: cache, Compiler: host.ThisProgram()})
 		require.NoError(t, err)
 		r := openWith(t, h, Config{Folders: []Folder{Dir(dir)}, CacheDir: cache})
-		_, err = ReadDigests(t.Context(), r.Plugins())
+		_, err = r.ReadDigests(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, tried, len(r.Problems()) == 1)
 
@@ -192,8 +192,9 @@ func TestUrgentCallerOvertakes(t *testing.T) {
 		_, err := p.use(t.Context(), host.CompileOptions{})
 		urgent <- err
 	}()
-	<-files.opened // anew
+	require.Eventually(t, func() bool { p.mu.Lock(); defer p.mu.Unlock(); return p.compiling.canceled }, 5*time.Minute, time.Millisecond)
 	files.allow <- struct{}{}
+	<-files.opened // anew
 	files.allow <- struct{}{}
 	require.NoError(t, <-urgent)
 	require.ErrorIs(t, <-low, errOvertaken)
@@ -215,10 +216,11 @@ func TestGiveUpWhenOvertaken(t *testing.T) {
 		_, err := p.use(t.Context(), host.CompileOptions{})
 		urgent <- err
 	}()
-	<-files.opened
+	require.Eventually(t, func() bool { p.mu.Lock(); defer p.mu.Unlock(); return p.compiling.canceled }, 5*time.Minute, time.Millisecond)
 	cancel()
 	require.ErrorIs(t, <-low, context.Canceled)
 	files.allow <- struct{}{}
+	<-files.opened
 	files.allow <- struct{}{}
 	require.NoError(t, <-urgent)
 	require.Equal(t, 1, p.users)

@@ -1,16 +1,15 @@
 package plugins
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
@@ -71,21 +70,22 @@ func (p *Plugin) learn(s stamp, digest string) {
 	p.digests.add(s, digest)
 }
 
-// ReadDigests computes the unknown digests of plugins, several at a time, and
-// returns those that failed. The error is the cause of ctx.
-func ReadDigests(ctx context.Context, list []*Plugin) ([]Problem, error) {
-	errs := make([]error, len(list))
-	each(ctx, len(list), func(i int) { _, errs[i] = list[i].Digest() })
-	var problems []Problem
-	for i, p := range list {
-		p.digests.save()
-		if errs[i] != nil {
-			problems = append(problems, Problem{p.File, errs[i]})
-		}
-	}
-
+// ReadDigests computes the unknown digests of the loaded plugins, several at a time,
+// and returns those that failed. The error is the cause of ctx.
+func (r *Registry) ReadDigests(ctx context.Context) ([]Problem, error) {
+	plugins := r.Plugins()
+	errs := make([]error, len(plugins))
+	each(ctx, len(plugins), func(i int) { _, errs[i] = plugins[i].Digest() })
+	r.digests.save()
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
+	}
+
+	var problems []Problem
+	for i, err := range errs {
+		if err != nil {
+			problems = append(problems, Problem{plugins[i].File, err})
+		}
 	}
 	return problems, nil
 }
@@ -94,9 +94,7 @@ func ReadDigests(ctx context.Context, list []*Plugin) ([]Problem, error) {
 type stamp struct {
 	size     int64
 	modified int64  // Unix nanoseconds
-	inode    string // with its device and when it was changed; empty where the system does not say
-	at       time.Time
-	changed  time.Time // the later of the two
+	settled  string // device, inode and time of change; empty if the next change might have the same
 }
 
 // sameContent reports whether a file has the size and modification time it had.
@@ -107,19 +105,14 @@ func (s stamp) sameContent(o stamp) bool { return s.size == o.size && s.modified
 // next change: clocks of file systems tick as slowly as every two seconds.
 const settle = 2*time.Second + 100*time.Millisecond
 
-// settled reports whether another change of the file has another stamp.
-func (s stamp) settled() bool { return s.inode != "" && s.at.Sub(s.changed) > settle }
-
-// key is the stamp as the index has it.
-func (s stamp) key() string { return fmt.Sprintf("%s %d %d", s.inode, s.size, s.modified) }
+// key is a settled stamp as the index has it.
+func (s stamp) key() string { return fmt.Sprintf("%s %d %d", s.settled, s.size, s.modified) }
 
 func stampOf(info fs.FileInfo) stamp {
-	s := stamp{size: info.Size(), modified: info.ModTime().UnixNano(), changed: info.ModTime(), at: time.Now()}
-	if inode, changed, ok := inodeOf(info); ok {
-		s.inode = fmt.Sprintf("%s %d", inode, changed.UnixNano())
-		if changed.After(s.changed) {
-			s.changed = changed
-		}
+	s := stamp{size: info.Size(), modified: info.ModTime().UnixNano()}
+	inode, changed, ok := inodeOf(info)
+	if ok && time.Since(changed) > settle && time.Since(info.ModTime()) > settle {
+		s.settled = fmt.Sprintf("%s %d", inode, changed.UnixNano())
 	}
 	return s
 }
@@ -141,7 +134,7 @@ func hashFile(folder fs.FS, name string) (string, stamp, error) {
 	if err != nil {
 		return "", s, unpath(err)
 	}
-	if after := stampOf(info); n != s.size || after.key() != s.key() {
+	if after := stampOf(info); n != s.size || !after.sameContent(s) {
 		return "", s, ErrChanged
 	}
 
@@ -155,11 +148,10 @@ type digests struct {
 
 	mu      sync.Mutex
 	known   map[string]string
-	used    map[string]bool // by this process
 	changed bool
 }
 
-// maxDigests is the most entries of the file.
+// maxDigests is the most entries of the file. A full one starts anew.
 const maxDigests = 4096
 
 // openDigests reads the file. A damaged one is ignored and replaced later.
@@ -167,16 +159,10 @@ func openDigests(cacheDir string) *digests {
 	if cacheDir == "" {
 		return nil
 	}
-	d := &digests{file: filepath.Join(cacheDir, "digests"), known: map[string]string{}, used: map[string]bool{}}
-	data, _ := owned.ReadFile(d.file)
-	sum, lines, _ := strings.Cut(string(data), "\n")
-	if digestOf([]byte(lines)) != sum { // the first line is the digest of the others
-		return d
-	}
-
-	for line := range strings.Lines(lines) {
-		digest, key, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
-		d.known[key] = digest
+	d := &digests{file: filepath.Join(cacheDir, "digests")}
+	data, err := owned.ReadFile(d.file)
+	if err != nil || json.Unmarshal(data, &d.known) != nil || d.known == nil {
+		d.known = map[string]string{}
 	}
 	return d
 }
@@ -187,40 +173,28 @@ func digestOf(data []byte) string {
 }
 
 func (d *digests) get(s stamp) string {
-	if d == nil || !s.settled() {
+	if d == nil || s.settled == "" {
 		return ""
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.used[s.key()] = true
 	return d.known[s.key()]
 }
 
 func (d *digests) add(s stamp, digest string) {
-	if d == nil || !s.settled() {
+	if d == nil || s.settled == "" {
 		return
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.known[s.key()], d.used[s.key()], d.changed = digest, true, true
-}
-
-// forget removes a digest that was found to be wrong.
-func (d *digests) forget(s stamp) {
-	if d == nil {
-		return
+	if len(d.known) >= maxDigests {
+		clear(d.known)
 	}
-	defer d.save()
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	delete(d.known, s.key())
-	delete(d.used, s.key())
-	d.changed = true
+	d.known[s.key()], d.changed = digest, true
 }
 
-// save writes the file, if there is something new: what this process used, and
-// as much else as fits. A file that cannot be written costs the next process the time
-// to read the plugins.
+// save writes the file if there is something new. A file that cannot be written costs
+// the next process the time to read the plugins.
 func (d *digests) save() {
 	if d == nil {
 		return
@@ -232,16 +206,8 @@ func (d *digests) save() {
 	}
 
 	d.changed = false
-	var lines bytes.Buffer
-	n := 0
-	for _, used := range []bool{true, false} {
-		for key, digest := range d.known {
-			if d.used[key] == used && n < maxDigests {
-				n++
-				fmt.Fprintf(&lines, "%s %s\n", digest, key)
-			}
-		}
+	data, err := json.Marshal(d.known)
+	if err == nil {
+		_ = owned.WriteFile(d.file, data)
 	}
-
-	_ = owned.WriteFile(d.file, append([]byte(digestOf(lines.Bytes())+"\n"), lines.Bytes()...))
 }

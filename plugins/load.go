@@ -28,16 +28,18 @@ type loader struct {
 	host     *host.Host
 	cfg      Config
 	digests  *digests
-	before   map[place]*Plugin // of the earlier reading
 	problems []Problem
 
-	describing context.Context // done when the time for describing is over
-	described  *described
-	late       []*Plugin // not described in time
+	before     map[place]*Plugin // of the earlier reading
+	lateBefore map[place]*Plugin
+
+	compilations *sync.WaitGroup
+	describing   context.Context // done when the time for describing is over
+	late         []*Plugin       // see set
 }
 
 func newLoader(h *host.Host, cfg Config) *loader {
-	l := &loader{host: h, cfg: cfg, describing: context.Background(), described: new(described)}
+	l := &loader{host: h, cfg: cfg, describing: context.Background(), compilations: new(sync.WaitGroup)}
 	if cfg.CacheDir == "" {
 		return l
 	}
@@ -59,21 +61,26 @@ func (r *Registry) loader(before *set) *loader {
 		l.digests = r.digests
 	}
 
-	l.described = &r.described
-	l.before = map[place]*Plugin{}
-	for _, p := range before.plugins {
-		l.before[p.at] = p
-	}
+	l.compilations = &r.compilations
+	l.before, l.lateBefore = byPlace(before.plugins), byPlace(before.late)
 	return l
 }
 
-// Load loads one file of a folder with nothing granted. It also returns problems that
-// did not prevent loading it.
-func Load(ctx context.Context, h *host.Host, folder Folder, name, cacheDir string) (*Plugin, []Problem, error) {
-	l := newLoader(h, Config{CacheDir: cacheDir})
+func byPlace(plugins []*Plugin) map[place]*Plugin {
+	places := map[place]*Plugin{}
+	for _, p := range plugins {
+		places[p.at] = p
+	}
+	return places
+}
+
+// Load loads one file of the first folder of cfg. It also returns problems that did not
+// prevent loading it.
+func Load(ctx context.Context, h *host.Host, cfg Config, name string) (*Plugin, []Problem, error) {
+	l := newLoader(h, cfg)
 	l.describing = ctx
 	l.digests = openDigests(l.cfg.CacheDir)
-	p, err := l.plugin(0, folder, strings.TrimSuffix(name, ".wasm"))
+	p, err := l.plugin(0, cfg.Folders[0], strings.TrimSuffix(name, ".wasm"))
 	return p, l.problems, err
 }
 
@@ -155,7 +162,7 @@ func (l *loader) plugin(i int, folder Folder, stem string) (*Plugin, error) {
 		before.held.Store(false)
 		return before, nil
 	}
-	p := &Plugin{File: path.Join(folder.Path, name), at: place{i, name}, host: l.host, digests: l.digests, folder: folder.FS, name: name}
+	p := &Plugin{File: path.Join(folder.Path, name), at: place{i, name}, host: l.host, digests: l.digests, compilations: l.compilations, folder: folder.FS, name: name}
 	if err := l.read(p, stem); err != nil {
 		return nil, err
 	}
@@ -173,7 +180,7 @@ func (l *loader) read(p *Plugin, stem string) error {
 	defer file.Close()
 	p.stamp, p.seen = s, s
 	at, ok := file.(io.ReaderAt)
-	if !ok || !s.settled() {
+	if !ok || s.settled == "" {
 		wasm, err := readAll(file, s)
 		if err != nil {
 			return err

@@ -148,10 +148,10 @@ func TestDescribeOfChangedFile(t *testing.T) {
 	files := &changingFS{MapFS: fstest.MapFS{"p.wasm": wasmFile(describing(named("a")))}}
 	h := newHost(t)
 	files.next = [][]byte{describing(named("a")), describing(named("b"))}
-	_, _, err := Load(t.Context(), h, Folder{Path: "plugins", FS: files}, "p.wasm", "")
+	_, _, err := Load(t.Context(), h, Config{Folders: []Folder{{Path: "plugins", FS: files}}}, "p.wasm")
 	require.ErrorIs(t, err, ErrChanged)
 	require.Zero(t, h.Stats().Started)
-	p, _, err := Load(t.Context(), h, Folder{Path: "plugins", FS: files}, "p.wasm", "")
+	p, _, err := Load(t.Context(), h, Config{Folders: []Folder{{Path: "plugins", FS: files}}}, "p.wasm")
 	require.NoError(t, err)
 	require.Equal(t, "b", p.Manifest.Name)
 }
@@ -335,18 +335,18 @@ func TestMissingFolder(t *testing.T) {
 func TestLoad(t *testing.T) {
 	m := named("p")
 	m.Needs.Clock = true
-	files := folder(map[string][]byte{"p.wasm": sealed(m), "p.toolhost.json": []byte(sidecarJSON), "broken.wasm": {}})
+	cfg := Config{Folders: []Folder{folder(map[string][]byte{"p.wasm": sealed(m), "p.toolhost.json": []byte(sidecarJSON), "broken.wasm": {}})}}
 	h := newHost(t)
-	p, beside, err := Load(t.Context(), h, files, "p.wasm", "")
+	p, beside, err := Load(t.Context(), h, cfg, "p.wasm")
 	require.NoError(t, err)
 	require.Equal(t, "p", p.Manifest.Name)
 	require.Equal(t, []string{"clock"}, p.Missing)
 	require.Len(t, beside, 1)
 	require.Equal(t, "plugins/p.toolhost.json", beside[0].File)
 
-	_, _, err = Load(t.Context(), h, files, "broken.wasm", "")
+	_, _, err = Load(t.Context(), h, cfg, "broken.wasm")
 	require.ErrorIs(t, err, host.ErrABI)
-	_, _, err = Load(t.Context(), h, files, "missing.wasm", "")
+	_, _, err = Load(t.Context(), h, cfg, "missing.wasm")
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 

@@ -43,17 +43,17 @@ type Plugin struct {
 	digesting sync.Mutex
 	digest    atomic.Pointer[string] // nil until it is computed
 	stored    atomic.Bool            // its compiled code was stored for later
+	held      atomic.Bool            // an unused module is kept: its file has changed, so it cannot be compiled again
+
+	compilations *sync.WaitGroup // of the registry
 
 	mu        sync.Mutex
 	module    *host.Module // nil until it is compiled
 	users     int          // of the module
 	compiling *compilation // nil if it is not being compiled
-	failed    error        // of the last compilation
-	held      atomic.Bool  // an unused module is kept: its file has changed, so it cannot be compiled again
+	failed    error        // of the last compilation, or why it could not describe itself
 	gone      error        // set once the plugin is retired: new callers get this error
-
-	compilations sync.WaitGroup
-	loading      int // compilations that have not ended
+	document  []byte       // how a late plugin has described itself
 }
 
 // Tool is a tool as agents see it. The embedded tool is its part of the manifest,

@@ -120,11 +120,8 @@ type Registry struct {
 	stop    context.CancelCauseFunc
 	frozen  sync.Once
 
-	described described
-	reloaded  chan struct{} // signals a new set
-
-	mu      sync.Mutex
-	retired []*Plugin // replaced or removed, and still in use
+	reloaded     chan struct{} // signals a new set
+	compilations sync.WaitGroup
 }
 
 // set is the content of the folders at one reading. It does not change.
@@ -133,7 +130,7 @@ type set struct {
 	tools    map[string]*Tool
 	names    []string // of the tools, sorted
 	problems []Problem
-	late     []*Plugin // not described in time; they have no manifest
+	late     []*Plugin // not described in time, or in vain; they have no manifest
 }
 
 // place is the folder and file name of a plugin.
@@ -322,11 +319,10 @@ func didYouMean(name string, known []string) string {
 func (r *Registry) Close(ctx context.Context) error {
 	r.Freeze()
 	var errs []error
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, p := range slices.Concat(r.set.Load().plugins, r.retired) {
-		errs = append(errs, p.close(ctx))
+	for _, p := range r.set.Load().plugins {
+		errs = append(errs, p.retire(ctx, host.ErrClosed))
 	}
+	r.compilations.Wait()
 	return errors.Join(errs...)
 }
 

@@ -74,7 +74,11 @@ func (r *Registry) Reload(ctx context.Context) (Changes, error) {
 	default:
 	}
 
-	r.retire(context.WithoutCancel(ctx), before, now)
+	for _, p := range before.plugins {
+		if !slices.Contains(now.plugins, p) {
+			_ = p.retire(context.WithoutCancel(ctx), ErrReplaced)
+		}
+	}
 	return compare(before, now), nil
 }
 
@@ -87,34 +91,13 @@ func (r *Registry) Freeze() {
 	})
 }
 
-// retire retires the plugins that are not in the new set, and drops those retired
-// earlier that are no longer in use.
-func (r *Registry) retire(ctx context.Context, before, now *set) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, p := range before.plugins {
-		if !slices.Contains(now.plugins, p) {
-			_ = p.retire(ctx)
-			r.retired = append(r.retired, p)
-		}
-	}
-	r.retired = slices.DeleteFunc(r.retired, (*Plugin).idle)
-}
-
-// idle reports whether nothing of a retired plugin is left.
-func (p *Plugin) idle() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.module == nil && p.loading == 0
-}
-
 // same reports whether the files of a plugin are unchanged since it was loaded.
 func (l *loader) same(p *Plugin, stem string) bool {
 	info, err := fs.Stat(p.folder, p.name)
 	if err != nil || !info.Mode().IsRegular() {
 		return false
 	}
-	if s := stampOf(info); !p.seen.settled() || s.key() != p.seen.key() {
+	if s := stampOf(info); s.settled == "" || s != p.seen {
 		digest, s, err := hashFile(p.folder, p.name)
 		if err != nil || digest != p.known() {
 			return false

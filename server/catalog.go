@@ -13,12 +13,12 @@ import (
 // the problems of [Service.Findings], and files that cannot be read now. It may
 // have to read the files of plugins.
 func (s *Service) Catalog(ctx context.Context) ([]wire.Plugin, []wire.FileProblem, error) {
-	loaded := s.registry.Plugins()
-	unread, err := plugins.ReadDigests(ctx, loaded)
+	unread, err := s.registry.ReadDigests(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 
+	loaded := s.registry.Plugins()
 	all := make([]wire.Plugin, len(loaded))
 	for i, p := range loaded {
 		all[i] = newPlugin(p)

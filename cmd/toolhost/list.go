@@ -191,7 +191,7 @@ func (a *app) inspectPlugin(ctx context.Context, name string, wasm []byte) (i in
 	defer h.Close(ctx)
 
 	folder := plugins.Folder{Path: filepath.Dir(name), FS: os.DirFS(filepath.Dir(name))} // anyone may have written it
-	p, problems, err := plugins.Load(ctx, h, folder, filepath.Base(name), cfg.CacheDir)
+	p, problems, err := plugins.Load(ctx, h, plugins.Config{Folders: []plugins.Folder{folder}, CacheDir: cfg.CacheDir}, filepath.Base(name))
 	if err != nil {
 		return i, fmt.Errorf("%s: %w", name, err)
 	}
