@@ -30,24 +30,17 @@ type CompileOptions struct {
 	Time time.Duration
 }
 
-// prepared is a plugin as a runtime has it.
-type prepared struct {
-	codecache.Loaded
-	found bool   // in the cache
-	free  func() // gives back what is this module's alone; nil if there is nothing
-}
-
 // prepare rewrites a plugin and compiles it, unless the cache has the outcome. It
 // does not depend on a working cache. A module that could not be compiled before is
 // refused again for the same reason.
-func (h *Host) prepare(ctx context.Context, info *Info, wasm []byte, opts CompileOptions) (*prepared, error) {
+func (h *Host) prepare(ctx context.Context, digest string, wasm []byte, opts CompileOptions) (*codecache.Loaded, error) {
 	if opts.Interpret {
-		return h.interpreted(ctx, wasm, interpretable{maxInterpretedCode})
+		return h.interpreted(ctx, wasm, maxInterpretedCode)
 	}
 	ready := h.code.Ready(ctx)
 	if ready {
-		if l := h.code.Find(info.Digest); l != nil {
-			return &prepared{Loaded: *l, found: true}, nil
+		if l := h.code.Find(digest); l != nil {
+			return l, nil
 		}
 	}
 
@@ -55,62 +48,55 @@ func (h *Host) prepare(ctx context.Context, info *Info, wasm []byte, opts Compil
 	if opts.Time > 0 {
 		limits.Processor = min(limits.Processor, opts.Time)
 	}
-	if err := h.refusals.Recall(info.Digest, limits); err != nil {
+	if err := h.refusals.Recall(digest, limits); err != nil {
 		return nil, err
 	}
 
-	l, err := h.build(ctx, ready, info.Digest, wasm, opts, limits)
-	switch {
-	case err == nil:
-		return &prepared{Loaded: *l}, nil
-	case ctx.Err() != nil:
+	l, err := h.build(ctx, ready, digest, wasm, opts, limits)
+	if err != nil && ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	h.refusals.Remember(info.Digest, err, limits)
-	return nil, err
+	h.refusals.Remember(digest, err, limits)
+	return l, err
 }
 
 // build compiles a plugin anew: in a child process where the host has one, and
-// else in this one. ready says that the cache can be used.
+// otherwise in this one. ready says that the cache can be used.
 func (h *Host) build(ctx context.Context, ready bool, digest string, wasm []byte, opts CompileOptions, limits codecache.Limits) (*codecache.Loaded, error) {
-	if h.compiler != "" {
-		if !ready {
-			return nil, errNoCodeFolder
+	switch {
+	case h.compiler != "" && !ready:
+		return nil, errors.New("compiled code cannot be stored anywhere: see the log")
+	case h.compiler != "":
+		if err := enterSemaphore(ctx, h.building); err != nil {
+			return nil, err
 		}
-		return h.buildInChild(ctx, digest, wasm, opts.LowPriority, limits)
+		defer func() { <-h.building }()
+		child := compiler.Process{Path: h.compiler, Memory: limits.Memory, Processor: limits.Processor}
+		return h.code.Store(digest, func(dir string) error { return child.Build(ctx, dir, wasm, opts.LowPriority) })
+	case !ready || !h.code.Stores():
+		return h.buildInMemory(ctx, wasm)
 	}
 
-	if ready && !h.code.Paused() {
-		l, err := h.code.Store(digest, func(dir string) (compiler.Output, error) { return compiler.Build(ctx, dir, wasm) })
-		var refused *compiler.RefusedError
-		if err == nil || ctx.Err() != nil || errors.As(err, &refused) {
-			return l, err
-		}
-		h.code.Failed()
-		h.log.Warn("compiled code is not kept", "digest", digest, "reason", err)
+	l, err := h.code.Store(digest, func(dir string) error { return compiler.Build(ctx, dir, wasm) })
+	if _, refused := errors.AsType[*compiler.Error](err); err == nil || ctx.Err() != nil || refused {
+		return l, err
 	}
+	h.log.Warn("compiled code is not kept", "digest", digest, "reason", err)
 	return h.buildInMemory(ctx, wasm)
 }
 
-// errNoCodeFolder is why a child process cannot compile.
-var errNoCodeFolder = errors.New("compiled code cannot be stored anywhere: see the log")
-
 // buildsAtOnce is how many child processes compile at a time. Each of them uses
-// all processors; the second is there so that a module that takes long does not
+// all processors. The second is there so that a module that takes long does not
 // hold up all others.
 const buildsAtOnce = 2
 
-// buildInChild compiles in a child process, once one of them may start.
-func (h *Host) buildInChild(ctx context.Context, digest string, wasm []byte, low bool, limits codecache.Limits) (*codecache.Loaded, error) {
+func enterSemaphore(ctx context.Context, slots chan struct{}) error {
 	select {
-	case h.building <- struct{}{}:
+	case slots <- struct{}{}:
+		return nil
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+		return context.Cause(ctx)
 	}
-	defer func() { <-h.building }()
-
-	child := compiler.Process{Path: h.compiler, Memory: limits.Memory, Processor: limits.Processor}
-	return h.code.Store(digest, func(dir string) (compiler.Output, error) { return child.Build(ctx, dir, wasm, low) })
 }
 
 // buildInMemory compiles into the memory of this process only.
@@ -119,12 +105,7 @@ func (h *Host) buildInMemory(ctx context.Context, wasm []byte) (*codecache.Loade
 	if err != nil {
 		return nil, err
 	}
-	compiled, err := h.engine.compile(ctx, program.Wasm)
-	if err != nil {
-		return nil, compiler.RefuseCompile(err)
-	}
-	program.Wasm = nil
-	return &codecache.Loaded{Program: program, Compiled: compiled, Runtime: h.engine}, nil
+	return h.engine.compile(ctx, program)
 }
 
 // engine is a runtime with the cache of compiled code that it closes.
@@ -151,9 +132,14 @@ func (e *engine) Close(ctx context.Context) error {
 	return errors.Join(e.Runtime.Close(ctx), e.cache.Close(ctx))
 }
 
-// compile has the runtime compile a module, with all processors if it can.
-func (e *engine) compile(ctx context.Context, wasm []byte) (wazero.CompiledModule, error) {
-	return e.CompileModule(compiler.WithWorkers(ctx), wasm)
+// compile compiles a program in memory, with all processors if the runtime can.
+func (e *engine) compile(ctx context.Context, program *compiler.Program) (*codecache.Loaded, error) {
+	compiled, err := e.CompileModule(compiler.WithWorkers(ctx), program.Wasm)
+	if err != nil {
+		return nil, compiler.RefuseCompile(err)
+	}
+	program.Wasm = nil
+	return &codecache.Loaded{Program: program, Compiled: compiled, Runtime: e}, nil
 }
 
 // CompilerMain lets a program be Config.Compiler. It must be the first call in main.

@@ -21,7 +21,7 @@ func Checksum(content []byte) string {
 func (h *Host) LoadsOutline(t *testing.T, wasm []byte, stored bool) bool {
 	require.True(t, h.code.Ready(t.Context()))
 	if stored {
-		_, err := h.code.Store(digestOf(wasm), func(dir string) (compiler.Output, error) { return compiler.Build(t.Context(), dir, wasm) })
+		_, err := h.code.Store(digestOf(wasm), func(dir string) error { return compiler.Build(t.Context(), dir, wasm) })
 		require.NoError(t, err)
 		return h.code.Find(digestOf(wasm)) != nil
 	}

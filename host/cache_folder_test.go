@@ -151,12 +151,12 @@ func tree(t testing.TB, dir string) (names []string) {
 // things in it, under the same names.
 func TestCacheRemovesOnlyWhatIsIts(t *testing.T) {
 	dir := t.TempDir()
-	old := time.Now().Add(-time.Hour)
+	old := time.Now().Add(-48 * time.Hour)
 	others := []string{
 		"code/project/main.go", "code/0123456789abcdef0123456789abcdeg/main.go", "code/0123456789abcdef/main.go",
-		"staging/papers/lock", "staging/toolhost-papers/lock", "staging/toolhost-7/thesis.txt",
+		"staging/papers/lock", "staging/toolhost-papers/lock",
 	}
-	ours := []string{"code/0123456789abcdef0123456789abcdef/x", "staging/toolhost-8/lock"}
+	ours := []string{"code/0123456789abcdef0123456789abcdef/x", "staging/toolhost-8/new-1/module"}
 	for _, name := range append(others, ours...) {
 		name = filepath.Join(dir, name)
 		require.NoError(t, os.MkdirAll(filepath.Dir(name), 0o700))

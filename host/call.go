@@ -112,7 +112,7 @@ func (c *call) interrupted() error {
 	if err, cause := c.ctx.over(); err != nil {
 		return because(err, cause)
 	}
-	return c.meter.payStack(c.module.interpreted)
+	return c.meter.payStack()
 }
 
 // compute waits until the guest may compute. Its error is why the call ended first.

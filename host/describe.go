@@ -2,6 +2,7 @@ package host
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -61,7 +62,7 @@ func (h *Host) DescribeWith(ctx context.Context, wasm []byte, opts CompileOption
 	}
 
 	manifest, err := h.describeInterpreted(ctx, info, wasm)
-	if errors.Is(err, errUnfit) {
+	if ctx.Err() == nil && unfit(err) {
 		return h.describeCompiled(ctx, wasm, opts)
 	}
 	return manifest, err
@@ -73,45 +74,36 @@ func (h *Host) describeCompiled(ctx context.Context, wasm []byte, opts CompileOp
 		return nil, err
 	}
 	defer m.Close(ctx)
-	return m.describe(ctx, describeFuel, describeTimeout)
+	return m.describe(ctx, describeFuel, describeTimeout, false)
 }
 
-// describeInterpreted describes in a runtime that is closed after it. Its error
-// may match errUnfit.
+// describeInterpreted describes in a runtime that is closed after it. See unfit for
+// its error.
 func (h *Host) describeInterpreted(ctx context.Context, info *Info, wasm []byte) ([]byte, error) {
-	select {
-	case h.interpreting <- struct{}{}:
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+	if err := enterSemaphore(ctx, h.interpreting); err != nil {
+		return nil, err
 	}
 	defer func() { <-h.interpreting }()
 
-	p, err := h.interpreted(ctx, wasm, interpretable{describedCode})
-	if unfit(err) {
-		return nil, errUnfit
-	}
+	l, err := h.interpreted(ctx, wasm, describedCode)
 	if err != nil {
 		return nil, moduleError(err)
 	}
-	m, err := h.newModule(info, p)
+	m, err := h.newModule(info, l)
 	if err != nil {
-		p.release()
-		if unfit(err) {
-			return nil, errUnfit
-		}
+		l.Free()
 		return nil, err
 	}
 	defer m.Close(context.WithoutCancel(ctx))
-	m.interpreted = true
-	return m.describe(ctx, interpretFuel, interpretTimeout)
+	return m.describe(ctx, interpretFuel, interpretTimeout, true)
 }
 
 // interpretedAtOnce is how many plugins are interpreted at a time: one made by Go
 // takes a hundred megabytes.
 const interpretedAtOnce = 4
 
-// describe runs toolhost_describe.
-func (m *Module) describe(ctx context.Context, units int64, timeout time.Duration) ([]byte, error) {
+// describe runs toolhost_describe. See unfit for its error in an interpreter.
+func (m *Module) describe(ctx context.Context, units int64, timeout time.Duration, interpreted bool) ([]byte, error) {
 	req := &Call{Tool: abi.ExportDescribe, Policy: Policy{Fuel: units, Output: abi.MaxManifest, Timeout: timeout}}
 	c, err := m.host.begin(ctx, m, req, describing)
 	if err != nil {
@@ -119,8 +111,8 @@ func (m *Module) describe(ctx context.Context, units int64, timeout time.Duratio
 	}
 	defer c.end()
 	code, err := c.run()
-	if m.interpreted && ctx.Err() == nil && unfit(err) {
-		return nil, errUnfit
+	if interpreted && unfit(err) {
+		return nil, err
 	}
 
 	r, err := c.outcome(code, err)
@@ -132,48 +124,51 @@ func (m *Module) describe(ctx context.Context, units int64, timeout time.Duratio
 	case c.answer.manifest == nil:
 		return nil, &CallError{Tool: req.Tool, Err: ErrNoManifest}
 	}
-
 	return c.answer.manifest, nil
 }
+
+// errUnfit says that interpreting a plugin takes too much of what an interpreter has.
+var errUnfit = errors.New("it cannot be interpreted")
 
 // unfit reports whether a run was ended by a limit that is lower in an
 // interpreter. The memory of the host is one: what the interpreter takes of it
 // would be there for the plugin.
 func unfit(err error) bool {
-	switch {
-	case err == nil:
+	if err == nil {
 		return false
-	case errors.Is(err, errUnfit), errors.Is(err, ErrFuel), errors.Is(err, ErrHostMemory), errors.Is(err, context.DeadlineExceeded):
-		return true
+	}
+	for _, limit := range []error{errUnfit, ErrFuel, ErrHostMemory, context.DeadlineExceeded} {
+		if errors.Is(err, limit) {
+			return true
+		}
 	}
 	message, _, _ := strings.Cut(err.Error(), "\nwasm stack trace:\n")
 	return strings.HasSuffix(message, "wasm error: stack overflow")
 }
 
-// interpreted prepares a plugin for an interpreter of its own. What that keeps of
-// it is taken from the memory of the host until the plugin is released. The error
-// matches errUnfit if it is not interpretable.
-func (h *Host) interpreted(ctx context.Context, wasm []byte, limits interpretable) (*prepared, error) {
+// interpreted prepares a plugin of at most that many bytes of code for an interpreter
+// of its own. What the interpreter keeps of it counts as memory of the host until the
+// plugin is freed. The error matches errUnfit if it cannot be interpreted.
+func (h *Host) interpreted(ctx context.Context, wasm []byte, most int) (*codecache.Loaded, error) {
 	program, m, err := compiler.Rewrite(wasm)
 	if err != nil {
 		return nil, err
 	}
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
+	size, err := interpretedSize(m, most)
+	if err == nil && ctx.Err() != nil {
+		err = context.Cause(ctx)
 	}
-
-	size, err := limits.bytes(m)
 	if err != nil {
 		return nil, err
 	}
-	room := h.ledger.Account(0)
-	if err := room.Take(instance.Linear, size); err != nil {
-		return nil, fmt.Errorf("%w: %w", errUnfit, err)
-	}
 
+	account := h.ledger.Account(0)
+	if err := account.Take(instance.Linear, size); err != nil {
+		return nil, err
+	}
 	e, err := h.newEngine(ctx, compiler.InterpreterConfig(), wazero.NewCompilationCache())
 	if err != nil {
-		room.Give(instance.Linear, size)
+		account.Give(instance.Linear, size)
 		return nil, err
 	}
 	free := sync.OnceFunc(func() {
@@ -181,26 +176,16 @@ func (h *Host) interpreted(ctx context.Context, wasm []byte, limits interpretabl
 		if size >= interpretLarge {
 			runtime.GC() // what the next one takes would else come on top of it
 		}
-		room.Give(instance.Linear, size)
+		account.Give(instance.Linear, size)
 	})
 
-	compiled, err := e.compile(ctx, program.Wasm)
+	l, err := e.compile(ctx, program)
 	if err != nil {
 		free()
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
-		return nil, compiler.RefuseCompile(err)
+		return nil, cmp.Or(context.Cause(ctx), err)
 	}
-	program.Wasm = nil
-	return &prepared{Loaded: codecache.Loaded{Program: program, Compiled: compiled, Runtime: e}, free: free}, nil
-}
-
-// release gives back what is the module's alone.
-func (p *prepared) release() {
-	if p.free != nil {
-		p.free()
-	}
+	l.Free = free
+	return l, nil
 }
 
 // An interpreter has words for each operator and each local: some 30 bytes of heap
@@ -223,12 +208,13 @@ const (
 	maxInterpretedCode = 64 << 20
 )
 
-// interpretable says what is interpreted.
-type interpretable struct{ code int }
+// interpretedSize is the heap that an interpreter takes for a module. Its error is a
+// [*ModuleError] that matches errUnfit if it has more than most bytes of code and locals.
+func interpretedSize(m *wasmbin.Module, most int) (uint64, error) {
+	refuse := func(format string, args ...any) (uint64, error) {
+		return 0, &ModuleError{Part: "module", Err: fmt.Errorf("%w: "+format, append([]any{errUnfit}, args...)...)}
+	}
 
-// bytes is the heap that an interpreter takes for a module. Its error matches
-// errUnfit if the module is more than is interpreted.
-func (l interpretable) bytes(m *wasmbin.Module) (uint64, error) {
 	total, largest := 0, 0
 	for i, c := range m.Codes {
 		locals := 0
@@ -236,13 +222,13 @@ func (l interpretable) bytes(m *wasmbin.Module) (uint64, error) {
 			locals += int(g.Count)
 		}
 		if locals > localsMost {
-			return 0, fmt.Errorf("%w: function %d of its code has %d locals, and at most %d are allowed", errUnfit, i, locals, localsMost)
+			return refuse("function %d of its code has %d locals, and at most %d are allowed", i, locals, localsMost)
 		}
 		size := len(c.Body) + locals
 		total += size
 		largest = max(largest, size)
-		if total > l.code {
-			return 0, fmt.Errorf("%w: it has more than %d bytes of code", errUnfit, l.code)
+		if total > most {
+			return refuse("it has more than %d bytes of code", most)
 		}
 	}
 

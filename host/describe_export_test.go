@@ -21,7 +21,7 @@ func (h *Host) DescribeCompiled(ctx context.Context, wasm []byte) ([]byte, error
 func Interpretable(wasm []byte) bool {
 	m, err := wasmbin.Parse(wasm)
 	if err == nil {
-		_, err = interpretable{describedCode}.bytes(m)
+		_, err = interpretedSize(m, describedCode)
 	}
 	return err == nil
 }
@@ -49,12 +49,11 @@ func (h *Host) DescribeIn(t *testing.T, interpreted bool, wasm []byte, units int
 	require.NoError(t, err)
 	defer m.Close(t.Context())
 	if interpreted {
-		p, err := h.interpreted(t.Context(), wasm, interpretable{maxInterpretedCode})
+		p, err := h.interpreted(t.Context(), wasm, maxInterpretedCode)
 		require.NoError(t, err)
 		m, err = h.newModule(m.Info, p)
 		require.NoError(t, err)
 		defer m.Close(t.Context())
-		m.interpreted = true
 	}
 	c, err := h.begin(t.Context(), m, &Call{Tool: abi.ExportDescribe, Policy: Policy{Fuel: units, Output: abi.MaxManifest, Timeout: time.Hour}}, describing)
 	require.NoError(t, err)

@@ -32,8 +32,8 @@ var (
 	// ErrCompileLimit means that compiling the module takes more memory or time than
 	// Config allows. ErrCompileCrash means that the module crashes the compiler. Both
 	// match ErrABI.
-	ErrCompileLimit = errors.New("compile limit reached")
-	ErrCompileCrash = errors.New("the compiler crashed")
+	ErrCompileLimit = compiler.ErrLimit
+	ErrCompileCrash = compiler.ErrCrash
 	// ErrFiles means that the process or the system has reached its limit of open
 	// files. The same call may succeed later.
 	ErrFiles = errors.New("too many open files on this host; try again later")
@@ -70,22 +70,9 @@ func (e *ModuleError) Unwrap() []error { return []error{ErrABI, e.Err} }
 // moduleError returns an error of the compiler as a [*ModuleError], if the module
 // is at fault.
 func moduleError(err error) error {
-	var (
-		refused *compiler.RefusedError
-		taken   *compiler.LimitError
-		crash   *compiler.CrashError
-	)
-	switch {
-	case errors.As(err, &refused):
-		return &ModuleError{Part: refused.Part, Err: refused.Err}
-	case errors.As(err, &taken):
-		return &ModuleError{Part: "module", Err: fmt.Errorf("%w: %w", ErrCompileLimit, err)}
-	case errors.As(err, &crash):
-		return &ModuleError{Part: "module", Err: fmt.Errorf("%w: %w", ErrCompileCrash, err)}
-	case errors.Is(err, errUnfit) && !errors.Is(err, ErrHostMemory):
-		return &ModuleError{Part: "module", Err: err}
+	if e, ok := errors.AsType[*compiler.Error](err); ok {
+		return &ModuleError{Part: e.Part, Err: e}
 	}
-
 	return err
 }
 

@@ -31,9 +31,6 @@ const (
 	keptFree = 4 << 10
 )
 
-// errUnfit: to interpret a plugin takes too much of what an interpreter has.
-var errUnfit = errors.New("it cannot be interpreted")
-
 // charge makes the guest pay for n bytes that the host handles for it, and ends
 // the call if it has to end.
 func (m *meter) charge(n int) {
@@ -90,9 +87,8 @@ func (m *meter) exhausted(err error) error {
 	return err
 }
 
-// payStack pays for what the stack of the guest has grown by. One of an
-// interpreter has a limit.
-func (m *meter) payStack(interpreted bool) error {
+// payStack pays for what the stack of the guest has grown by.
+func (m *meter) payStack() error {
 	if m.entry == nil {
 		return nil
 	}
@@ -100,9 +96,6 @@ func (m *meter) payStack(interpreted bool) error {
 	n := m.entry.Stack()
 	if n <= max(m.stack, instance.StackKept) {
 		return nil
-	}
-	if interpreted && n > instance.StackMost {
-		return errUnfit
 	}
 	if err := m.account.Take(instance.Stacks, uint64(n-m.stack)); err != nil {
 		return err

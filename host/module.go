@@ -8,9 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tetratelabs/wazero"
-
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host/internal/codecache"
 	"github.com/toolhost/toolhost/host/internal/instance"
 	"github.com/toolhost/toolhost/internal/fuel"
 )
@@ -21,18 +20,14 @@ type Module struct {
 	Info      *Info
 	Isolation Isolation
 
-	host        *Host
-	compiled    wazero.CompiledModule
-	runtime     wazero.Runtime  // that compiled it
-	base        *instance.Image // what a new instance starts with
-	globals     int             // mutable ones
-	renews      bool            // it exports toolhost_restored
-	interpreted bool            // and not compiled
-	free        func()          // gives back what the runtime has of this module alone
-	account     *instance.Account
-	slots       waitQueue // for its calls
-	tally       tally
-	forgotten   sync.Once // see forget
+	host      *Host
+	loaded    *codecache.Loaded
+	base      *instance.Image // what a new instance starts with
+	renews    bool            // it exports toolhost_restored
+	account   *instance.Account
+	slots     waitQueue // for its calls
+	tally     tally
+	forgotten sync.Once // see forget
 
 	mu       sync.Mutex
 	startup  string                   // why there is no snapshot for some view
@@ -70,16 +65,18 @@ func (h *Host) CompileWith(ctx context.Context, wasm []byte, opts CompileOptions
 		return nil, err
 	}
 	info.Digest = digestOf(wasm)
-	p, err := h.prepare(ctx, info, wasm, opts)
+	l, err := h.prepare(ctx, info.Digest, wasm, opts)
 	if err != nil {
 		return nil, moduleError(err)
 	}
-	h.countCompile(p.found, time.Since(started))
+	h.countCompile(l.Found, time.Since(started))
 
-	m, err := h.newModule(info, p)
+	m, err := h.newModule(info, l)
 	if err != nil {
-		err = errors.Join(err, p.Compiled.Close(ctx))
-		p.release()
+		err = errors.Join(err, l.Compiled.Close(ctx))
+		if l.Free != nil {
+			l.Free()
+		}
 		return nil, err
 	}
 	return m, nil
@@ -92,16 +89,15 @@ func (h *Host) Refused(digest string) error { return moduleError(h.refusals.Reca
 
 // newModule returns the module of a plugin that is prepared. Its error matches
 // ErrMemory.
-func (h *Host) newModule(info *Info, p *prepared) (*Module, error) {
-	a := h.ledger.Account(p.Overhead)
-	base, err := a.NewImage(p.Image, p.At, uint64(info.MinBytes))
+func (h *Host) newModule(info *Info, l *codecache.Loaded) (*Module, error) {
+	a := h.ledger.Account(l.Overhead)
+	base, err := a.NewImage(l.Image, l.At, uint64(info.MinBytes))
 	if err != nil {
 		return nil, err
 	}
+	l.Image = nil // copied
 	m := &Module{
-		host: h, Info: info, Isolation: isolation(info, p.Why),
-		compiled: p.Compiled, runtime: p.Runtime, base: base, globals: p.Globals,
-		free:    p.release,
+		host: h, Info: info, Isolation: isolation(info, l.Why), loaded: l, base: base,
 		renews:  slices.Contains(info.Exports, abi.ExportRestored),
 		account: a, slots: h.newQueue(), sessions: map[string]*sessionQueue{},
 	}
@@ -141,7 +137,7 @@ func (h *Host) Cost(wasm []byte) (Cost, error) {
 // Close frees the compiled code. No call may run during or after it.
 func (m *Module) Close(ctx context.Context) error {
 	m.forget()
-	return m.compiled.Close(ctx)
+	return m.loaded.Compiled.Close(ctx)
 }
 
 // forget frees everything but the code, once: a module and its host may be closed at
@@ -150,7 +146,9 @@ func (m *Module) forget() {
 	m.forgotten.Do(func() {
 		m.account.Close()
 		m.base.Close()
-		m.free()
+		if m.loaded.Free != nil {
+			m.loaded.Free()
+		}
 
 		m.host.mu.Lock()
 		defer m.host.mu.Unlock()

@@ -157,11 +157,11 @@ func (c *call) instantiate(s *instance.Snapshot) (in *instance.Instance, err err
 		return nil, &instance.Stop{Reason: err}
 	}
 	in = &instance.Instance{Memory: mem, Env: &env.state, Guest: env, Snapshot: s, Release: env.close}
-	in.Module, err = m.runtime.InstantiateModule(experimental.WithMemoryAllocator(&c.ctx, mem), m.compiled, config)
+	in.Module, err = m.loaded.Runtime.InstantiateModule(experimental.WithMemoryAllocator(&c.ctx, mem), m.loaded.Compiled, config)
 	if err != nil {
 		return nil, err
 	}
-	m.account.Add(in, m.globals)
+	m.account.Add(in, m.loaded.Globals)
 	return in, nil
 }
 

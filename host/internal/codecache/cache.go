@@ -1,11 +1,11 @@
 // Package codecache keeps compiled code in a folder that processes share, and
 // remembers which modules cannot be compiled.
 //
-// wazero has such a folder too, but it trusts what it finds there: where functions
-// begin has no checksum, a file that was cut off is an error for ever, and one that
-// cannot be written fails the compilation. So wazero gets a staging directory of
-// this process only, where code is linked once it was checked, for a runtime that
-// loads and never compiles. What is missing is compiled by a runtime of its own.
+// wazero has such a folder too, but trusts what it finds there: where functions begin
+// has no checksum, a truncated file is an error for ever, and a file that cannot be
+// written fails the compilation. So wazero gets a staging directory of this process
+// only. Code is linked there once it was checked, for a runtime that loads and never
+// compiles. What is missing is compiled by another runtime.
 package codecache
 
 import (
@@ -19,9 +19,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"syscall"
-	"time"
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/experimental"
@@ -52,15 +50,13 @@ type Config struct {
 type Cache struct {
 	Config
 	folder  *folder  // nil keeps no code beyond this process
-	above   []string // folders of this user's that the staging directory is in
-	staging staging
+	stores  bool     // in folder
+	staging []string // the staging directory, after the folders of this user that it is in
 
-	once   sync.Once
-	loader Runtime // loads what is staged; nil if there is none
-	where  string  // it looks for files there
-
-	loading sync.Map     // *sync.Mutex by file that is staged
-	pause   atomic.Int64 // nothing is stored until then, in Unix nanoseconds
+	once    sync.Once
+	loader  Runtime  // loads what is staged; nil if there is none
+	where   string   // folder of files that loader loads
+	loading sync.Map // *sync.Mutex by file that is staged
 }
 
 // Loaded is a module as the runtime has it.
@@ -68,6 +64,8 @@ type Loaded struct {
 	*compiler.Program // without Wasm
 	Compiled          wazero.CompiledModule
 	Runtime           wazero.Runtime
+	Found             bool   // its code was in the cache
+	Free              func() // gives back what belongs to this module alone; nil if nothing does
 }
 
 // ErrUnsafe: the folder for compiled code, or a folder in it, belongs to another
@@ -76,38 +74,35 @@ type Loaded struct {
 var ErrUnsafe = owned.ErrUnsafe
 
 // Open opens a cache. A folder that cannot be used is logged, costs time only, and
-// gives nil. One that must not be used is an error that matches ErrUnsafe, and a
-// file in its place is one too: the configuration names the wrong thing.
+// gives nil. A folder that must not be used is an error that matches ErrUnsafe. A file
+// in its place is an error too: the configuration names the wrong thing.
 func Open(cfg Config) (*Cache, error) {
 	f, err := openFolder(cfg.Dir, cfg.Size)
+	var in, dir string
+	if err == nil {
+		in = filepath.Join(cfg.Dir, stagingFolder)
+		err = ownFolders(in)
+	}
 	switch {
-	case errors.Is(err, ErrUnsafe), errors.Is(err, syscall.ENOTDIR):
+	case errors.Is(err, ErrUnsafe), errors.Is(err, syscall.ENOTDIR) && in == "":
 		return nil, fmt.Errorf("compile cache: %w", err)
-	case err != nil:
+	case in == "":
 		cfg.Log.Warn("compiled code is not kept", "reason", err)
 		return nil, nil
 	}
 
-	in := filepath.Join(cfg.Dir, stagingFolder)
-	c := &Cache{Config: cfg, folder: f, above: []string{cfg.Dir, in}}
-	if err = ownFolders(in); err == nil {
-		c.staging, err = newStaging(in)
+	if err == nil {
+		dir, err = os.MkdirTemp(in, stagingPrefix+"*")
 	}
-	if errors.Is(err, ErrUnsafe) {
-		return nil, fmt.Errorf("compile cache: %w", err)
+	if err == nil {
+		removeAbandoned(in)
+		return &Cache{Config: cfg, folder: f, stores: true, staging: []string{cfg.Dir, in, dir}}, nil
 	}
-	if err != nil {
-		cfg.Log.Warn("compiled code is only read", "reason", err)
-		c.pause.Store(1<<63 - 1)
-		c.above = nil
-		c.staging, err = tempStaging()
+	cfg.Log.Warn("compiled code is only read", "reason", err)
+	c := Private(cfg)
+	if c != nil {
+		c.folder = f
 	}
-
-	if err != nil {
-		cfg.Log.Warn("compiled code is not kept", "reason", err)
-		return nil, nil
-	}
-	removeAbandoned(in)
 	return c, nil
 }
 
@@ -115,22 +110,23 @@ func Open(cfg Config) (*Cache, error) {
 // has to be somewhere until it is loaded. It is nil, and that is logged, if there
 // is no place for it.
 func Private(cfg Config) *Cache {
-	s, err := tempStaging()
+	in, err := owned.Temp()
+	var dir string
+	if err == nil {
+		dir, err = os.MkdirTemp(in, stagingPrefix+"*")
+	}
 	if err != nil {
-		cfg.Log.Error("no folder to compile in: plugins cannot be compiled", "reason", err)
+		cfg.Log.Error("no folder to compile in", "reason", err)
 		return nil
 	}
-	return &Cache{Config: cfg, staging: s}
+	return &Cache{Config: cfg, staging: []string{dir}}
 }
 
 // Keeps reports whether compiled code outlives this process.
 func (c *Cache) Keeps() bool { return c != nil && c.folder != nil }
 
-// Paused reports whether nothing is stored for now: the last time has failed.
-func (c *Cache) Paused() bool { return !c.Keeps() || time.Now().UnixNano() < c.pause.Load() }
-
-// Failed notes that something could not be stored.
-func (c *Cache) Failed() { c.pause.Store(time.Now().Add(storePause).UnixNano()) }
+// Stores reports whether compiled code can be added.
+func (c *Cache) Stores() bool { return c != nil && c.stores }
 
 // Close removes the staging directory, and closes what was loaded.
 func (c *Cache) Close(ctx context.Context) (err error) {
@@ -140,8 +136,11 @@ func (c *Cache) Close(ctx context.Context) (err error) {
 	if c.loader != nil {
 		err = c.loader.Close(ctx)
 	}
-	return errors.Join(err, c.staging.close())
+	return errors.Join(err, os.RemoveAll(c.dir()))
 }
+
+// dir is the staging directory.
+func (c *Cache) dir() string { return c.staging[len(c.staging)-1] }
 
 // Ready makes the runtime that loads, the first time. It is false if there is none.
 func (c *Cache) Ready(ctx context.Context) bool {
@@ -149,17 +148,16 @@ func (c *Cache) Ready(ctx context.Context) bool {
 		return false
 	}
 	c.once.Do(func() {
-		cache, where, err := compiler.FileCache(filepath.Join(c.staging.dir, "code"))
+		cache, where, err := compiler.FileCache(filepath.Join(c.dir(), "code"))
 		if err == nil {
+			c.where = where
 			c.loader, err = c.Runtime(context.WithoutCancel(ctx), cache)
 		}
 		if err != nil {
 			c.Log.Warn("compiled code is not kept", "reason", err)
 			c.loader = nil
 		}
-		c.where = where
 	})
-
 	return c.loader != nil
 }
 
@@ -170,9 +168,6 @@ const (
 	keyLen = 32
 	// moduleName is the file of an entry that is no code.
 	moduleName = "module"
-	// storePause is how long nothing is stored after that has failed: a disk that
-	// is full now is full in a moment, and to find out takes a compilation.
-	storePause = time.Minute
 )
 
 // key names the entry of a module: it changes with all that changes the outcome of
@@ -191,18 +186,9 @@ func (c *Cache) Find(digest string) *Loaded {
 		return nil
 	}
 	key := c.key(digest)
-	var module string
-	var code []stored
-	for _, file := range c.folder.list(key) {
-		if file.name == moduleName {
-			module = file.path
-		} else {
-			code = append(code, file)
-		}
-	}
-
-	l := c.load(module, code)
+	l := c.load(c.folder.list(key))
 	if l != nil {
+		l.Found = true
 		c.folder.used(key)
 	}
 	return l
@@ -210,60 +196,52 @@ func (c *Cache) Find(digest string) *Loaded {
 
 // Store has a module built in a new folder, keeps the result, if the cache keeps
 // code, and loads that. The cache must be Ready.
-func (c *Cache) Store(digest string, build func(dir string) (compiler.Output, error)) (*Loaded, error) {
-	if err := c.ownStaging(); err != nil {
+func (c *Cache) Store(digest string, build func(dir string) error) (*Loaded, error) {
+	if err := ownFolders(c.staging...); err != nil {
 		return nil, err
 	}
-	temp, err := os.MkdirTemp(c.staging.dir, "new-*")
+	temp, err := os.MkdirTemp(c.dir(), "new-*")
 	if err != nil {
 		return nil, err
 	}
 	defer os.RemoveAll(temp)
-	out, err := build(temp)
+	if err := build(temp); err != nil {
+		return nil, err
+	}
+	module, code, err := compiler.Built(temp)
 	if err != nil {
 		return nil, err
 	}
-	if c.Paused() {
-		return c.loadBuilt(out)
-	}
 
-	key := c.key(digest)
-	if err := errors.Join(c.folder.put(key, moduleName, out.Module), c.folder.put(key, out.Name, out.Code)); err != nil {
-		return nil, err
-	}
-	c.folder.bound()
-	l := c.Find(digest)
-	if l == nil { // another process has made room for its own code
-		return nil, errors.New("the compiled code is gone from the cache")
-	}
-
-	return l, nil
-}
-
-// loadBuilt loads what a build made from where it is.
-func (c *Cache) loadBuilt(out compiler.Output) (*Loaded, error) {
-	for _, name := range []string{out.Module, out.Code} {
-		info, err := os.Lstat(name)
-		if err == nil {
-			err = owned.File(name, info)
+	var l *Loaded
+	files := []stored{{module, moduleName}, {code, filepath.Base(code)}}
+	if c.stores {
+		key := c.key(digest)
+		for _, file := range files {
+			if err := c.folder.put(key, file); err != nil {
+				return nil, err
+			}
 		}
-		if err != nil {
-			return nil, err
-		}
+		c.folder.bound()
+		l = c.load(c.folder.list(key))
+	} else {
+		l = c.load(files)
 	}
-
-	l := c.load(out.Module, []stored{{path: out.Code, name: out.Name}})
-	if l == nil {
+	if l == nil { // another process may have made room for its own code
 		return nil, errors.New("the compiled code cannot be loaded")
 	}
 	return l, nil
 }
 
-// load loads a module from the files of a build. It is nil if they are not what a
+// load loads a module from the files of an entry. It is nil if they are not what a
 // build makes.
-func (c *Cache) load(module string, code []stored) *Loaded {
-	data, err := os.ReadFile(module)
-	if err != nil || len(code) == 0 {
+func (c *Cache) load(files []stored) *Loaded {
+	at := slices.IndexFunc(files, func(f stored) bool { return f.name == moduleName })
+	if at < 0 || len(files) < 2 {
+		return nil
+	}
+	data, err := os.ReadFile(files[at].path)
+	if err != nil {
 		return nil
 	}
 	program := compiler.Decode(data)
@@ -271,24 +249,24 @@ func (c *Cache) load(module string, code []stored) *Loaded {
 		return nil
 	}
 
-	compiled := c.loadCode(program.Wasm, code)
+	compiled := c.loadCode(program.Wasm, files)
 	if compiled == nil {
 		return nil
 	}
 	program.Wasm = nil
-	return &Loaded{program, compiled, c.loader}
+	return &Loaded{Program: program, Compiled: compiled, Runtime: c.loader}
 }
 
 // loadCode has wazero load code of an entry: one of the files, which have the
 // names wazero looks for, one for each kind of processor. Nil if it did not.
-func (c *Cache) loadCode(outline []byte, code []stored) wazero.CompiledModule {
-	if c.ownStaging(filepath.Dir(c.where), c.where) != nil {
+func (c *Cache) loadCode(outline []byte, files []stored) wazero.CompiledModule {
+	if ownFolders(slices.Concat(c.staging, []string{filepath.Dir(c.where), c.where})...) != nil {
 		return nil
 	}
 
-	for i, file := range code {
-		if i > 0 && file.name == code[i-1].name {
-			continue // two processes have just stored it
+	for i, file := range files {
+		if file.name == moduleName || i > 0 && file.name == files[i-1].name { // which two processes have just stored
+			continue
 		}
 		mu, _ := c.loading.LoadOrStore(file.name, new(sync.Mutex))
 		mu.(*sync.Mutex).Lock()
@@ -302,7 +280,7 @@ func (c *Cache) loadCode(outline []byte, code []stored) wazero.CompiledModule {
 	}
 
 	// A context that is done ends a compilation by several workers before it
-	// starts, and nobody asks for it where code is only loaded.
+	// starts, and is not asked where code is only loaded.
 	ctx, cancel := context.WithCancel(experimental.WithCompilationWorkers(context.Background(), 2))
 	cancel()
 	compiled, err := c.loader.CompileModule(ctx, outline)
@@ -315,9 +293,3 @@ func (c *Cache) loadCode(outline []byte, code []stored) wazero.CompiledModule {
 // LoadsOutline reports whether the runtime takes the outline of a module whose code
 // is not stored. It must not.
 func (c *Cache) LoadsOutline(outline []byte) bool { return c.loadCode(outline, nil) != nil }
-
-// ownStaging makes the staging directory and folders in it, if they are not there,
-// and checks whose they are.
-func (c *Cache) ownStaging(below ...string) error {
-	return ownFolders(slices.Concat(c.above, []string{c.staging.dir}, below)...)
-}

@@ -25,15 +25,14 @@ const (
 	maxStored = 1 << 30
 )
 
-// folder is what processes share of compiled code: a folder for each module, named
-// after what its code depends on, and in it files that have a checksum in their
-// name. A file is complete before it has that name and never changes, so that
-// nothing is locked: a process removes what does not fit its name, and compiles
-// what it cannot read or write.
+// folder is what processes share of compiled code: for each module an entry, a folder
+// named after what its code depends on, with files that have a checksum in their name.
+// A file is complete before it has that name and never changes, so nothing is locked:
+// a process removes what does not fit its name, and compiles what it cannot read or
+// write.
 //
-// The code in it is executed. The checksum is there for what breaks by itself; what
-// keeps others from putting code here is that the folder belongs to this user
-// alone, or to root, which is checked when it is opened.
+// The code is executed. The checksum detects damage; others cannot put code here
+// because the folder belongs to this user alone, or to root.
 type folder struct {
 	dir     string // all of it
 	entries string
@@ -71,8 +70,8 @@ type stored struct {
 	name string // without its checksum
 }
 
-// list returns what is whole of an entry, and removes what is not. What cannot be
-// read now may be whole.
+// list returns the whole files of an entry, sorted by name, and removes damaged ones.
+// What cannot be read now may be whole.
 func (f *folder) list(key string) (files []stored) {
 	for _, dir := range []string{f.dir, f.entries, f.entry(key)} {
 		if owned.Folder(dir) != nil {
@@ -102,28 +101,16 @@ func (f *folder) used(key string) {
 	_ = os.Chtimes(f.entry(key), now, now)
 }
 
-// put moves a file into an entry, in place of one of that name. The file is on the
-// same file system.
-func (f *folder) put(key, name, from string) error {
-	sum, err := checksumFile(from)
+// put moves a file into an entry. The file is on the same file system.
+func (f *folder) put(key string, file stored) error {
+	sum, err := checksumFile(file.path)
 	if err != nil {
 		return err
 	}
 	if err := ownFolders(f.dir, f.entries, f.entry(key)); err != nil {
 		return err
 	}
-	path := filepath.Join(f.entry(key), name+"-"+sum)
-	if err := os.Rename(from, path); err != nil {
-		return err
-	}
-
-	for _, other := range f.list(key) {
-		if other.name == name && other.path != path {
-			_ = os.Remove(other.path)
-		}
-	}
-
-	return nil
+	return os.Rename(file.path, filepath.Join(f.entry(key), file.name+"-"+sum))
 }
 
 // bound removes the entries that were not used for the longest time until the
@@ -160,16 +147,14 @@ func (f *folder) bound() {
 	}
 }
 
-// sizeOf is how many bytes the files of a folder have.
+// sizeOf is how many bytes the files of an entry have.
 func sizeOf(dir string) (size int64) {
-	_ = filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
-		if err == nil && d.Type().IsRegular() {
-			if info, err := d.Info(); err == nil {
-				size += info.Size()
-			}
+	files, _ := os.ReadDir(dir)
+	for _, file := range files {
+		if info, err := file.Info(); err == nil {
+			size += info.Size()
 		}
-		return nil
-	})
+	}
 	return size
 }
 
@@ -178,8 +163,8 @@ var (
 	errTooLarge = errors.New("the file is too large")
 )
 
-// Checksum is two checksums that processors compute, in hex: a third of the time
-// of a digest that would hold against people, of whom the folder is safe.
+// Checksum is two checksums that processors compute, in hex. It detects damage, not
+// intent, and takes a third of the time of a digest.
 func Checksum(r io.Reader) (string, error) {
 	a, b := crc32.New(castagnoli), crc32.NewIEEE()
 	n, err := io.CopyBuffer(struct{ io.Writer }{io.MultiWriter(a, b)}, struct{ io.Reader }{r}, make([]byte, 64<<10))

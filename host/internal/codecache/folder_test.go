@@ -19,20 +19,19 @@ func put(t *testing.T, f *folder, key, name, content string) string {
 	t.Helper()
 	from := filepath.Join(f.dir, "new")
 	require.NoError(t, os.WriteFile(from, []byte(content), 0o600))
-	require.NoError(t, f.put(key, name, from))
+	require.NoError(t, f.put(key, stored{from, name}))
 	sum, err := Checksum(strings.NewReader(content))
 	require.NoError(t, err)
 	return filepath.Join(f.entry(key), name+"-"+sum)
 }
 
-// TestFolderLists: an entry has the last file of each name, and only whole ones.
+// TestFolderLists: an entry has whole files only.
 func TestFolderLists(t *testing.T) {
 	f, err := openFolder(t.TempDir(), 1<<20)
 	require.NoError(t, err)
 	require.Empty(t, f.list(keyA))
 
-	put(t, f, keyA, "module", "first")
-	module, code := put(t, f, keyA, "module", "second"), put(t, f, keyA, "abc", "code")
+	module, code := put(t, f, keyA, "module", "content"), put(t, f, keyA, "abc", "code")
 	require.ElementsMatch(t, []stored{{module, "module"}, {code, "abc"}}, f.list(keyA))
 
 	require.NoError(t, os.WriteFile(code, []byte("code!"), 0o600))
@@ -79,27 +78,16 @@ func TestFolderIsBounded(t *testing.T) {
 	require.DirExists(t, other)
 }
 
-// TestRemoveAbandoned: a staging directory goes when nobody holds its lock, and is
-// kept while it is new.
+// TestRemoveAbandoned: a staging directory goes when nobody has used it for a day.
 func TestRemoveAbandoned(t *testing.T) {
 	in := t.TempDir()
-	alive, err := newStaging(in)
-	require.NoError(t, err)
-	dead, err := newStaging(in)
-	require.NoError(t, err)
-	require.NoError(t, dead.lock.Close())
+	dead, used := filepath.Join(in, "toolhost-1"), filepath.Join(in, "toolhost-2")
+	require.NoError(t, os.MkdirAll(filepath.Join(dead, "new-7"), 0o700))
+	require.NoError(t, os.Mkdir(used, 0o700))
+	old := time.Now().Add(-stagingAge)
+	require.NoError(t, os.Chtimes(dead, old, old))
 
 	removeAbandoned(in)
-	require.DirExists(t, dead.dir, "it is too new")
-	old := time.Now().Add(-time.Hour)
-	for _, dir := range []string{alive.dir, dead.dir} {
-		require.NoError(t, os.Chtimes(dir, old, old))
-	}
-	removeAbandoned(in)
-	require.NoDirExists(t, dead.dir)
-	require.DirExists(t, alive.dir)
-
-	require.NoError(t, alive.close())
-	require.NoError(t, alive.close(), "twice is once")
-	require.NoDirExists(t, alive.dir)
+	require.NoDirExists(t, dead)
+	require.DirExists(t, used)
 }

@@ -35,7 +35,7 @@ const maxRefusals = 4096
 // Refusals returns those of the cache's folder, if there is one.
 func (c *Cache) Refusals() *Refusals {
 	r := &Refusals{known: map[string]refusal{}}
-	if !c.Paused() {
+	if c.Stores() {
 		r.dir = filepath.Join(c.Dir, refusalsFolder)
 	}
 	return r
@@ -43,14 +43,9 @@ func (c *Cache) Refusals() *Refusals {
 
 // refusal is a compiler's error as a file has it.
 type refusal struct {
-	Version  string `json:"version"` // of what refused it
-	Part     string `json:"part,omitempty"`
-	Refused  string `json:"refused,omitempty"`
-	Crashed  string `json:"crashed,omitempty"`
-	Exceeded string `json:"exceeded,omitempty"` // memory or processor
-	Limits          // there were
-
-	wall time.Duration // real time that was exceeded; this process remembers it
+	Version string         `json:"version"` // of what refused it
+	Why     compiler.Error `json:"why"`
+	Limits                 // there were
 }
 
 // Limits are what compiling one module may take.
@@ -69,36 +64,19 @@ func refusalVersion() string {
 // Remember notes why a module cannot be compiled, if that is the module's fault
 // and would happen again.
 func (r *Refusals) Remember(digest string, err error, limits Limits) {
-	f := refusal{Version: refusalVersion(), Limits: limits}
-	var (
-		refused *compiler.RefusedError
-		taken   *compiler.LimitError
-		crash   *compiler.CrashError
-	)
-
-	switch {
-	case errors.As(err, &refused):
-		f.Part, f.Refused = refused.Part, refused.Err.Error()
-	case errors.As(err, &taken) && taken.Memory > 0:
-		f.Exceeded = "memory"
-	case errors.As(err, &taken) && taken.Processor > 0:
-		f.Exceeded = "processor"
-	case errors.As(err, &taken):
-		f.Exceeded, f.wall = "time", taken.Wall
-	case errors.As(err, &crash):
-		f.Crashed = crash.Reason
-	default:
+	why, ok := errors.AsType[*compiler.Error](err)
+	if !ok {
 		return
 	}
+	f := refusal{refusalVersion(), *why, limits}
 
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.known) >= maxRefusals {
 		clear(r.known)
 	}
-
 	r.known[digest] = f
-	if r.dir != "" && f.wall == 0 { // which says as much of the machine as of the module
+	if r.dir != "" && why.Kind != compiler.Wall { // which says as much of the machine as of the module
 		_ = r.write(digest, f) // else the next process finds out for itself
 	}
 }
@@ -135,7 +113,7 @@ func (r *Refusals) Recall(digest string, limits Limits) error {
 
 	data, err := owned.ReadFile(filepath.Join(r.dir, digest))
 	var f refusal
-	if err != nil || json.Unmarshal(data, &f) != nil || f.Version != refusalVersion() {
+	if err != nil || json.Unmarshal(data, &f) != nil || f.Version != refusalVersion() || f.Why.Reason == "" {
 		return nil
 	}
 	return f.error(limits)
@@ -143,20 +121,8 @@ func (r *Refusals) Recall(digest string, limits Limits) error {
 
 // error is the compiler's error. It is nil if limits allow more than there was.
 func (f refusal) error(limits Limits) error {
-	switch {
-	case f.Refused != "":
-		return &compiler.RefusedError{Part: f.Part, Err: errors.New(f.Refused)}
-	case f.Memory < limits.Memory, f.Processor < limits.Processor:
+	if f.Why.Kind != compiler.Refused && (f.Memory < limits.Memory || f.Processor < limits.Processor) {
 		return nil
-	case f.Exceeded == "memory":
-		return &compiler.LimitError{Memory: f.Memory}
-	case f.Exceeded == "processor":
-		return &compiler.LimitError{Processor: f.Processor}
-	case f.Exceeded == "time":
-		return &compiler.LimitError{Wall: f.wall}
-	case f.Crashed != "":
-		return &compiler.CrashError{Reason: f.Crashed}
 	}
-
-	return nil
+	return &f.Why
 }

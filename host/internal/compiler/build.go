@@ -10,12 +10,14 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/experimental"
 
 	"github.com/toolhost/toolhost/internal/complexity"
+	"github.com/toolhost/toolhost/internal/owned"
 	"github.com/toolhost/toolhost/internal/wasmbin"
 )
 
@@ -42,35 +44,27 @@ func WithWorkers(ctx context.Context) context.Context {
 	return experimental.WithCompilationWorkers(ctx, runtime.GOMAXPROCS(0))
 }
 
-// Output says where a build left what came of it.
-type Output struct {
-	Module string // file with the encoded [Program], in which an outline stands for the module
-	Code   string // file with the compiled code
-	Name   string // under which the runtime looks for the code of the outline
-}
-
-// moduleFile is the name of Output.Module in the folder of a build.
+// moduleFile is the file of a build that is not code.
 const moduleFile = "module"
 
-// Build rewrites and compiles a plugin, and writes what comes of it into an
-// empty folder. Its error is a [*RefusedError] if the module is at fault, the
-// cause of ctx once that is done, and else says what is wrong with the folder.
-// A compilation that runs ends with ctx only between two functions.
-func Build(ctx context.Context, dir string, wasm []byte) (Output, error) {
+// Build rewrites and compiles a plugin, and leaves two files in an empty folder: see
+// [Built]. Its error is an [*Error] if the module is at fault, the cause of ctx once
+// that is done, and otherwise says what is wrong with the folder. Compiling ends with
+// ctx only between two functions.
+func Build(ctx context.Context, dir string, wasm []byte) error {
 	program, m, err := Rewrite(wasm)
 	if err != nil {
-		return Output{}, err
+		return err
 	}
 	short := *program
 	short.Wasm = Outline(m, program.Wasm)
-	out := Output{Module: filepath.Join(dir, moduleFile)}
-	if err := os.WriteFile(out.Module, short.Encode(), 0o600); err != nil {
-		return Output{}, err
+	if err := os.WriteFile(filepath.Join(dir, moduleFile), short.Encode(), 0o600); err != nil {
+		return err
 	}
 
 	cache, where, err := FileCache(dir)
 	if err != nil {
-		return Output{}, err
+		return err
 	}
 	defer cache.Close(ctx)
 	r := wazero.NewRuntimeWithConfig(ctx, Config().WithCompilationCache(cache))
@@ -80,13 +74,16 @@ func Build(ctx context.Context, dir string, wasm []byte) (Output, error) {
 	// Where the outline is refused, so is the module.
 	outline, err := compileFile(ctx, r, where, short.Wasm)
 	if err == nil {
-		out.Name = filepath.Base(outline)
 		err = os.Remove(outline)
 	}
-	if err == nil {
-		out.Code, err = compileFile(ctx, r, where, program.Wasm)
+	if err != nil {
+		return err
 	}
-	return out, err
+	code, err := compileFile(ctx, r, where, program.Wasm)
+	if err != nil {
+		return err
+	}
+	return os.Rename(code, outline)
 }
 
 // compileFile compiles a module and returns the file that the runtime made of
@@ -99,15 +96,50 @@ func compileFile(ctx context.Context, r wazero.Runtime, where string, wasm []byt
 	if err != nil {
 		return "", refusedByRuntime(err)
 	}
+	return onlyFile(filepath.Join(where, "*"))
+}
 
-	made, err := os.ReadDir(where)
-	if err == nil && len(made) != 1 {
-		err = errors.New("the runtime made no file of its code")
+func onlyFile(pattern string) (string, error) {
+	found, err := filepath.Glob(pattern)
+	if err == nil && len(found) != 1 {
+		err = fmt.Errorf("the runtime made %d files in place of one: %s", len(found), pattern)
 	}
 	if err != nil {
 		return "", err
 	}
-	return filepath.Join(where, made[0].Name()), nil
+	return found[0], nil
+}
+
+// Built returns the files that a build left in a folder: what [Decode] reads, in which
+// an outline stands for the module, and its code, under the name by which the runtime
+// looks for the code of the outline. It checks that they are this user's files, where
+// they have to be.
+func Built(dir string) (module, code string, err error) {
+	module = filepath.Join(dir, moduleFile)
+	where, err := codeFolder(dir)
+	if err == nil {
+		err = owned.Folder(where)
+	}
+	if err == nil {
+		code, err = onlyFile(filepath.Join(where, "*"))
+	}
+	if err != nil {
+		return "", "", err
+	}
+
+	if name := filepath.Base(code); len(name) > 128 || strings.Trim(name, "0123456789abcdef") != "" {
+		return "", "", fmt.Errorf("unexpected name of compiled code: %q", name)
+	}
+	for _, name := range []string{module, code} {
+		info, err := os.Lstat(name)
+		if err == nil {
+			err = owned.File(name, info)
+		}
+		if err != nil {
+			return "", "", err
+		}
+	}
+	return module, code, nil
 }
 
 // FileCache returns a cache of wazero in a folder, and the folder within that it
@@ -124,24 +156,15 @@ func FileCache(dir string) (cache wazero.CompilationCache, where string, err err
 }
 
 // codeFolder is the folder within dir that wazero keeps code in.
-func codeFolder(dir string) (string, error) {
-	folders, err := filepath.Glob(filepath.Join(dir, "wazero-*"))
-	if err == nil && len(folders) != 1 {
-		err = errors.New("the runtime keeps its code elsewhere")
-	}
-	if err != nil {
-		return "", err
-	}
-	return folders[0], nil
-}
+func codeFolder(dir string) (string, error) { return onlyFile(filepath.Join(dir, "wazero-*")) }
 
 // outlineSection is a custom section with the digest of the module that an
 // outline stands for. It is what makes the runtime tell their code apart.
 const outlineSection = "toolhost.outline"
 
 // Outline returns a module, given decoded and encoded, with bodies that only trap.
-// It has all that a runtime needs to load the code of the module itself and to make
-// instances: checking the bodies again would take as long as all the rest.
+// A runtime needs no more to load the module's code and make instances: checking the
+// bodies again would take as long as all the rest.
 func Outline(m *wasmbin.Module, wasm []byte) []byte {
 	short := *m
 	short.Codes = slices.Repeat([]wasmbin.Code{{Body: []byte{byte(wasmbin.OpUnreachable), byte(wasmbin.OpEnd)}}}, len(m.Codes))

@@ -5,27 +5,70 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"time"
 )
 
-// RefusedError says why a module cannot be rewritten or compiled under any limits.
-type RefusedError struct {
-	Part string // of the module, such as import or table; module if it is none in particular
-	Err  error
+// Why compiling a module failed, if the module is to blame but might be compiled with
+// other limits or by another compiler.
+var (
+	ErrLimit = errors.New("compile limit reached")
+	ErrCrash = errors.New("the compiler crashed")
+)
+
+// Kind is how compiling a module failed.
+type Kind string
+
+// The kinds.
+const (
+	Refused   Kind = "refused"   // under any limits
+	Crashed   Kind = "crashed"   // the compiler
+	Memory    Kind = "memory"    // the limit was exceeded
+	Processor Kind = "processor" // the limit was exceeded
+	Wall      Kind = "time"      // the limit on real time was exceeded
+)
+
+// Error says why a module cannot be compiled. As JSON it is what a child process
+// answers, and what the code cache remembers.
+type Error struct {
+	Kind   Kind   `json:"kind"`
+	Part   string `json:"part"` // import, table, global, element, data or module
+	Reason string `json:"reason"`
+	cause  error  // nil if it was read from JSON
 }
 
-func (e *RefusedError) Error() string { return e.Part + ": " + e.Err.Error() }
+func (e *Error) Error() string {
+	switch e.Kind {
+	case Refused:
+		return e.Reason
+	case Crashed:
+		return ErrCrash.Error() + ": " + e.Reason
+	}
+	return ErrLimit.Error() + ": " + e.Reason
+}
 
-// Unwrap returns the reason.
-func (e *RefusedError) Unwrap() error { return e.Err }
+// Unwrap returns ErrLimit, ErrCrash or the cause.
+func (e *Error) Unwrap() error {
+	switch e.Kind {
+	case Refused:
+		return e.cause
+	case Crashed:
+		return ErrCrash
+	}
+	return ErrLimit
+}
 
-func refuse(err error) error { return &RefusedError{Part: "module", Err: err} }
+func refuse(err error) error {
+	return &Error{Kind: Refused, Part: "module", Reason: err.Error(), cause: err}
+}
 
-// errCompile is why the runtime refuses a module.
-var errCompile = errors.New("it does not compile")
+func exceeded(kind Kind, format string, limit any) error {
+	return &Error{Kind: kind, Part: "module", Reason: fmt.Sprintf("compiling it takes "+format, limit)}
+}
 
-// refusedByRuntime tells an error of the module from one of the folder that the
-// runtime writes its code to.
+// RefuseCompile returns an [*Error] for an error of the runtime.
+func RefuseCompile(err error) error { return refuse(fmt.Errorf("it does not compile: %w", err)) }
+
+// refusedByRuntime returns an [*Error] for an error of the runtime, unless the folder
+// is at fault that the runtime writes code to.
 func refusedByRuntime(err error) error {
 	var path *fs.PathError
 	var link *os.LinkError
@@ -34,28 +77,3 @@ func refusedByRuntime(err error) error {
 	}
 	return RefuseCompile(err)
 }
-
-// RefuseCompile returns a [*RefusedError] for an error of the runtime.
-func RefuseCompile(err error) error { return refuse(fmt.Errorf("%w: %w", errCompile, err)) }
-
-// LimitError says that a build exceeded a limit. It may succeed with a higher one.
-type LimitError struct {
-	Memory    int64         // bytes, or 0
-	Processor time.Duration // processor time, or 0
-	Wall      time.Duration // real time, or 0
-}
-
-func (e *LimitError) Error() string {
-	switch {
-	case e.Memory > 0:
-		return fmt.Sprintf("compiling it takes more than the %d MiB of memory allowed", e.Memory>>20)
-	case e.Processor > 0:
-		return fmt.Sprintf("compiling it takes more than the %v of processor time allowed", e.Processor)
-	}
-	return fmt.Sprintf("compiling it takes longer than %v", e.Wall)
-}
-
-// CrashError says that the module crashed the compiler.
-type CrashError struct{ Reason string }
-
-func (e *CrashError) Error() string { return "compiling it ended with: " + e.Reason }

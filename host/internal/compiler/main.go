@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"runtime/debug"
 	"runtime/metrics"
 	"time"
@@ -33,7 +32,7 @@ func Main() {
 }
 
 // serve reads a job, builds it in the working directory and answers.
-func serve(in io.Reader, out io.Writer, build func(ctx context.Context, dir string, wasm []byte) (Output, error)) error {
+func serve(in io.Reader, out io.Writer, build func(ctx context.Context, dir string, wasm []byte) error) error {
 	r := bufio.NewReader(in)
 	line, err := r.ReadBytes('\n')
 	if err != nil {
@@ -51,18 +50,15 @@ func serve(in io.Reader, out io.Writer, build func(ctx context.Context, dir stri
 	if _, err := io.ReadFull(r, wasm); err != nil {
 		return fmt.Errorf("reading the module: %w", err)
 	}
-	return json.NewEncoder(out).Encode(answerOf(build(context.Background(), ".", wasm)))
-}
 
-func answerOf(built Output, err error) reply {
-	var refused *RefusedError
-	switch {
-	case errors.As(err, &refused):
-		return reply{Part: refused.Part, Refused: clip(refused.Err.Error())}
-	case err != nil:
-		return reply{Failed: clip(err.Error())}
+	var answer reply
+	if err := build(context.Background(), ".", wasm); err != nil {
+		answer.Failed = clip(err.Error())
+		if refused, ok := errors.AsType[*Error](err); ok {
+			answer.Refused = &Error{Part: refused.Part, Reason: clip(refused.Reason)}
+		}
 	}
-	return reply{Code: filepath.Base(built.Code), Name: built.Name}
+	return json.NewEncoder(out).Encode(answer)
 }
 
 // clip bounds a text that may quote the module.

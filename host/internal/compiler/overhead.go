@@ -35,7 +35,7 @@ func CountOverhead(m *wasmbin.Module) Overhead {
 	return o
 }
 
-// Check returns a [*RefusedError] if there is more of something than the bounds
+// Check returns an [*Error] if there is more of something than the bounds
 // allow. The runtime makes all of it with each instance, and nothing interrupts
 // that: a module at every bound takes a tenth of a second. A program made by Go has
 // one table entry and one element for each of its functions, of which there are
@@ -54,7 +54,7 @@ func (o Overhead) Check() error {
 		{"module", "bytes of constant expressions", o.constants, 4 << 20},
 	} {
 		if c.found > c.most {
-			return &RefusedError{Part: c.part, Err: fmt.Errorf("%d %s, expected at most %d", c.found, c.what, c.most)}
+			return &Error{Kind: Refused, Part: c.part, Reason: fmt.Sprintf("%d %s, expected at most %d", c.found, c.what, c.most)}
 		}
 	}
 	return nil

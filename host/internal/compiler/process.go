@@ -9,11 +9,8 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"time"
-
-	"github.com/toolhost/toolhost/internal/owned"
 )
 
 // Process runs builds, each in a child process of its own. It is safe for
@@ -45,27 +42,23 @@ type job struct {
 	Size      int           `json:"size"` // of the module, in bytes
 }
 
-// reply is what a child answers: one of Name, Refused and Failed.
+// reply is what a child answers. The zero reply means that it has built the module.
 type reply struct {
-	Code    string `json:"code,omitempty"` // base name of the file
-	Name    string `json:"name,omitempty"`
-	Part    string `json:"part,omitempty"` // of a RefusedError
-	Refused string `json:"refused,omitempty"`
-	Failed  string `json:"failed,omitempty"` // what is wrong with the folder, or with the system
+	Refused *Error `json:"refused,omitempty"`
+	Failed  string `json:"failed,omitempty"` // what is wrong with the folder or the system
 }
 
 // Build does what the function [Build] does, in a child process that is killed
 // when ctx is done, and that gives way to other work if low is set. A build that
-// takes too much is a [*LimitError], one that breaks the compiler a
-// [*CrashError].
-func (p *Process) Build(ctx context.Context, dir string, wasm []byte, low bool) (Output, error) {
+// exceeds a limit or crashes the compiler is an [*Error].
+func (p *Process) Build(ctx context.Context, dir string, wasm []byte, low bool) error {
 	wall := wallFactor * min(p.Processor, maxProcessor)
-	ctx, cancel := context.WithTimeoutCause(ctx, wall, &LimitError{Wall: wall})
+	ctx, cancel := context.WithTimeoutCause(ctx, wall, exceeded(Wall, "longer than %v", wall))
 	defer cancel()
 
 	head, err := json.Marshal(job{p.Memory, p.Processor, low, len(wasm)})
 	if err != nil {
-		return Output{}, err
+		return err
 	}
 	var stdout, stderr capped
 	cmd := exec.CommandContext(ctx, p.Path)
@@ -79,42 +72,22 @@ func (p *Process) Build(ctx context.Context, dir string, wasm []byte, low bool) 
 	err = runConfined(cmd, dir, low)
 	switch {
 	case ctx.Err() != nil:
-		return Output{}, context.Cause(ctx)
+		return context.Cause(ctx)
 	case err != nil:
-		return Output{}, p.ended(cmd.ProcessState, stderr.String(), err)
+		return p.ended(cmd.ProcessState, stderr.String(), err)
 	}
+
 	var r reply
 	if err := json.NewDecoder(&stdout.Buffer).Decode(&r); err != nil {
-		return Output{}, fmt.Errorf("unexpected answer of the compiler process: %w", err)
+		return fmt.Errorf("unexpected answer of the compiler process: %w", err)
 	}
-	return r.output(dir)
-}
-
-// output is what a child that ended well says it built. It checks that the files
-// are where they have to be.
-func (r *reply) output(dir string) (Output, error) {
 	switch {
-	case r.Refused != "":
-		return Output{}, &RefusedError{Part: r.Part, Err: errors.New(r.Refused)}
+	case r.Refused != nil:
+		return &Error{Kind: Refused, Part: r.Refused.Part, Reason: r.Refused.Reason}
 	case r.Failed != "":
-		return Output{}, errors.New(r.Failed)
-	case !isFileName(r.Name) || !isFileName(r.Code):
-		return Output{}, errors.New("unexpected answer of the compiler process: no files")
+		return errors.New(r.Failed)
 	}
-
-	where, err := codeFolder(dir)
-	if err == nil {
-		err = owned.Folder(where)
-	}
-	if err != nil {
-		return Output{}, err
-	}
-	return Output{Module: filepath.Join(dir, moduleFile), Code: filepath.Join(where, r.Code), Name: r.Name}, nil
-}
-
-// isFileName reports whether s is a name as the runtime gives its files.
-func isFileName(s string) bool {
-	return s != "" && len(s) <= 128 && strings.Trim(s, "0123456789abcdef") == ""
+	return nil
 }
 
 // Exit codes of a child that knows why it ends early. Go itself ends with 2.
@@ -133,12 +106,12 @@ func (p *Process) ended(state *os.ProcessState, stderr string, err error) error 
 	}
 	switch used := state.UserTime() + state.SystemTime(); {
 	case state.ExitCode() == exitProcessor, used >= p.Processor:
-		return &LimitError{Processor: p.Processor}
+		return exceeded(Processor, "more than the %v of processor time allowed", p.Processor)
 	case state.ExitCode() == exitMemory, outOfMemory(stderr) && half:
-		return &LimitError{Memory: p.Memory}
+		return exceeded(Memory, "more than the %d MiB of memory allowed", p.Memory>>20)
 	case outOfMemory(stderr): // the system's, not its own
 	case state.ExitCode() == 2 || crashed(state):
-		return &CrashError{firstLine(stderr)}
+		return &Error{Kind: Crashed, Part: "module", Reason: firstLine(stderr)}
 	}
 	return fmt.Errorf("the compiler process ended early: %v: %s", state, firstLine(stderr))
 }

@@ -28,18 +28,17 @@ func TestMain(m *testing.M) {
 }
 
 // acts are what a child does in place of a build.
-var acts = map[string]func(dir string) (Output, error){
-	"spin":     func(string) (Output, error) { spin(); return Output{}, nil },
-	"overflow": func(string) (Output, error) { return Output{Name: overflow(0)}, nil },
-	"memory":   func(string) (Output, error) { return Output{}, takeMemory() },
-	"panic":    func(string) (Output, error) { panic("it \x1b[31mpanicked") },
-	"fault":    func(string) (Output, error) { os.Exit(7); return Output{}, nil },
-	"folder":   func(string) (Output, error) { return Output{}, errors.New("the disk is full") },
-	"sleep":    func(string) (Output, error) { time.Sleep(time.Hour); return Output{}, nil },
-	"name":     func(string) (Output, error) { return Output{Name: "ab", Code: "../../escape"}, nil },
+var acts = map[string]func(dir string) error{
+	"spin":     func(string) error { spin(); return nil },
+	"overflow": func(string) error { return errors.New(overflow(0)) },
+	"memory":   func(string) error { return takeMemory() },
+	"panic":    func(string) error { panic("it \x1b[31mpanicked") },
+	"fault":    func(string) error { os.Exit(7); return nil },
+	"folder":   func(string) error { return errors.New("the disk is full") },
+	"sleep":    func(string) error { time.Sleep(time.Hour); return nil },
 }
 
-func act(ctx context.Context, dir string, wasm []byte) (Output, error) {
+func act(ctx context.Context, dir string, wasm []byte) error {
 	if do := acts[string(wasm)]; do != nil {
 		return do(dir)
 	}
@@ -83,13 +82,15 @@ func process(t *testing.T) *Process {
 func TestProcessBuilds(t *testing.T) {
 	wasm := plugintest.Plugin{}.Wasm()
 	here, there := t.TempDir(), t.TempDir()
-	want, err := Build(t.Context(), here, wasm)
+	require.NoError(t, Build(t.Context(), here, wasm))
+	module, code, err := Built(here)
 	require.NoError(t, err)
 	for _, low := range []bool{false, true} {
-		got, err := process(t).Build(t.Context(), there, wasm, low)
+		require.NoError(t, process(t).Build(t.Context(), there, wasm, low))
+		sameModule, sameCode, err := Built(there)
 		require.NoError(t, err)
-		require.Equal(t, want.Name, got.Name)
-		for _, files := range [][2]string{{want.Module, got.Module}, {want.Code, got.Code}} {
+		require.Equal(t, filepath.Base(code), filepath.Base(sameCode))
+		for _, files := range [][2]string{{module, sameModule}, {code, sameCode}} {
 			a, err := os.ReadFile(files[0])
 			require.NoError(t, err)
 			b, err := os.ReadFile(files[1])
@@ -100,23 +101,49 @@ func TestProcessBuilds(t *testing.T) {
 	}
 }
 
+// TestBuilt: what a child leaves is taken only where it has to be.
+func TestBuilt(t *testing.T) {
+	for name, change := range map[string]func(dir, where, code string) error{
+		"no code":      func(_, _, code string) error { return os.Remove(code) },
+		"two files":    func(_, where, _ string) error { return os.WriteFile(filepath.Join(where, "ab"), nil, 0o600) },
+		"another name": func(_, where, code string) error { return os.Rename(code, filepath.Join(where, "code")) },
+		"a link":       func(_, _, code string) error { return errors.Join(os.Remove(code), os.Symlink("/etc/passwd", code)) },
+		"no module":    func(dir, _, _ string) error { return os.Remove(filepath.Join(dir, moduleFile)) },
+		"a module elsewhere": func(dir, _, _ string) error {
+			return errors.Join(os.Remove(filepath.Join(dir, moduleFile)), os.Symlink("/etc/passwd", filepath.Join(dir, moduleFile)))
+		},
+		"code elsewhere": func(dir, where, _ string) error {
+			return errors.Join(os.Rename(where, filepath.Join(dir, "away")), os.Symlink("away", where))
+		},
+		"others can write it": func(_, _, code string) error { return os.Chmod(code, 0o666) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			require.NoError(t, Build(t.Context(), dir, plugintest.Plugin{}.Wasm()))
+			_, code, err := Built(dir)
+			require.NoError(t, err)
+			require.NoError(t, change(dir, filepath.Dir(code), code))
+			_, _, err = Built(dir)
+			require.Error(t, err)
+		})
+	}
+}
+
 // TestProcessEnds: whatever becomes of a child, its build ends with an error
 // that says what it was, and this process goes on.
 func TestProcessEnds(t *testing.T) {
 	for name, test := range map[string]struct {
-		want  error  // of the same type and value, where it is a limit
-		text  string // in the message, where it is not
-		crash bool
+		kind Kind   // of an Error; empty for others
+		text string // in the message
 	}{
-		"spin":                        {want: &LimitError{Processor: time.Second}},
-		"memory":                      {want: &LimitError{Memory: 256 << 20}},
-		"overflow":                    {crash: true, text: "stack overflow"},
-		"panic":                       {crash: true, text: "panicked"},
-		"fault":                       {text: "exit status 7"},
-		"folder":                      {text: "the disk is full"},
-		"name":                        {text: "no files"},
-		"not a module":                {text: "module: "},
-		"\x00asm\x01\x00\x00\x00junk": {text: "module: "},
+		"spin":                        {Processor, "more than the 1s of processor time"},
+		"memory":                      {Memory, "more than the 256 MiB of memory"},
+		"overflow":                    {Crashed, "stack overflow"},
+		"panic":                       {Crashed, "panicked"},
+		"fault":                       {"", "exit status 7"},
+		"folder":                      {"", "the disk is full"},
+		"not a module":                {Refused, "not a WebAssembly binary"},
+		"\x00asm\x01\x00\x00\x00junk": {Refused, ""},
 	} {
 		t.Run(strings.ToValidUTF8(name, ""), func(t *testing.T) {
 			p := process(t)
@@ -127,17 +154,16 @@ func TestProcessEnds(t *testing.T) {
 			case "overflow":
 				p.Memory = 1 << 30
 			}
-			_, err := p.Build(t.Context(), t.TempDir(), []byte(name), false)
+			err := p.Build(t.Context(), t.TempDir(), []byte(name), false)
 
-			var crash *CrashError
-			require.Equal(t, test.crash, errors.As(err, &crash), "%v", err)
-			var limit *LimitError
-			if name == "spin" && errors.As(err, &limit) && limit.Wall == 5*p.Processor {
+			var kind Kind
+			if e, ok := errors.AsType[*Error](err); ok {
+				kind = e.Kind
+			}
+			if name == "spin" && kind == Wall {
 				return // a machine too busy to give it a second of processor time in five
 			}
-			if test.want != nil {
-				require.Equal(t, test.want, err)
-			}
+			require.Equal(t, test.kind, kind, "%v", err)
 			require.ErrorContains(t, err, test.text)
 		})
 	}
@@ -151,8 +177,7 @@ func TestProcessIsKilled(t *testing.T) {
 		dir := t.TempDir()
 		ended := make(chan error)
 		go func() {
-			_, err := process(t).Build(ctx, dir, []byte(doing), false)
-			ended <- err
+			ended <- process(t).Build(ctx, dir, []byte(doing), false)
 		}()
 		cancel(gone)
 		require.ErrorIs(t, <-ended, gone)
@@ -163,12 +188,12 @@ func TestProcessIsKilled(t *testing.T) {
 func TestProcessThatDoesNotStart(t *testing.T) {
 	p := process(t)
 	p.Path = filepath.Join(t.TempDir(), "missing")
-	_, err := p.Build(t.Context(), t.TempDir(), plugintest.Plugin{}.Wasm(), false)
+	err := p.Build(t.Context(), t.TempDir(), plugintest.Plugin{}.Wasm(), false)
 	require.ErrorContains(t, err, "does not start")
 	require.ErrorIs(t, err, os.ErrNotExist)
 
 	p.Path = "/bin/false"
-	_, err = p.Build(t.Context(), t.TempDir(), plugintest.Plugin{}.Wasm(), false)
+	err = p.Build(t.Context(), t.TempDir(), plugintest.Plugin{}.Wasm(), false)
 	require.ErrorContains(t, err, "compiler process")
 }
 

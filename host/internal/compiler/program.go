@@ -33,7 +33,7 @@ type Program struct {
 
 // Rewrite makes a plugin ready for the runtime: bounded, metered, and with its
 // state where the host can put it back. It returns the rewritten module decoded
-// too. Its error is a [*RefusedError].
+// too. Its error is an [*Error].
 func Rewrite(wasm []byte) (*Program, *wasmbin.Module, error) {
 	m, err := wasmbin.Parse(wasm)
 	if err != nil {
