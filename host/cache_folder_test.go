@@ -156,7 +156,7 @@ func TestCacheRemovesOnlyWhatIsIts(t *testing.T) {
 		"code/project/main.go", "code/0123456789abcdef0123456789abcdeg/main.go", "code/0123456789abcdef/main.go",
 		"staging/papers/lock", "staging/toolhost-papers/lock",
 	}
-	ours := []string{"code/0123456789abcdef0123456789abcdef/x", "staging/toolhost-8/new-1/module"}
+	ours := []string{"code/0123456789abcdef0123456789abcdef/x", "staging/toolhost-8/x"}
 	for _, name := range append(others, ours...) {
 		name = filepath.Join(dir, name)
 		require.NoError(t, os.MkdirAll(filepath.Dir(name), 0o700))

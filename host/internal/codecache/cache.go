@@ -136,7 +136,8 @@ func (c *Cache) Close(ctx context.Context) (err error) {
 	if c.loader != nil {
 		err = c.loader.Close(ctx)
 	}
-	return errors.Join(err, os.RemoveAll(c.dir()))
+	_ = os.RemoveAll(c.dir())
+	return err
 }
 
 // dir is the staging directory.

@@ -101,16 +101,29 @@ func (f *folder) used(key string) {
 	_ = os.Chtimes(f.entry(key), now, now)
 }
 
-// put moves a file into an entry. The file is on the same file system.
+// put moves a file into an entry, in place of those of that name. The file is on the
+// same file system.
 func (f *folder) put(key string, file stored) error {
 	sum, err := checksumFile(file.path)
 	if err != nil {
 		return err
 	}
-	if err := ownFolders(f.dir, f.entries, f.entry(key)); err != nil {
+	entry := f.entry(key)
+	if err := ownFolders(f.dir, f.entries, entry); err != nil {
 		return err
 	}
-	return os.Rename(file.path, filepath.Join(f.entry(key), file.name+"-"+sum))
+	whole := file.name + "-" + sum
+	if err := os.Rename(file.path, filepath.Join(entry, whole)); err != nil {
+		return err
+	}
+
+	all, _ := os.ReadDir(entry)
+	for _, e := range all {
+		if strings.HasPrefix(e.Name(), file.name+"-") && e.Name() != whole {
+			_ = os.RemoveAll(filepath.Join(entry, e.Name()))
+		}
+	}
+	return nil
 }
 
 // bound removes the entries that were not used for the longest time until the

@@ -25,13 +25,14 @@ func put(t *testing.T, f *folder, key, name, content string) string {
 	return filepath.Join(f.entry(key), name+"-"+sum)
 }
 
-// TestFolderLists: an entry has whole files only.
+// TestFolderLists: an entry has the last file of each name, and only whole ones.
 func TestFolderLists(t *testing.T) {
 	f, err := openFolder(t.TempDir(), 1<<20)
 	require.NoError(t, err)
 	require.Empty(t, f.list(keyA))
 
-	module, code := put(t, f, keyA, "module", "content"), put(t, f, keyA, "abc", "code")
+	put(t, f, keyA, "module", "first")
+	module, code := put(t, f, keyA, "module", "second"), put(t, f, keyA, "abc", "code")
 	require.ElementsMatch(t, []stored{{module, "module"}, {code, "abc"}}, f.list(keyA))
 
 	require.NoError(t, os.WriteFile(code, []byte("code!"), 0o600))

@@ -96,18 +96,20 @@ func compileFile(ctx context.Context, r wazero.Runtime, where string, wasm []byt
 	if err != nil {
 		return "", refusedByRuntime(err)
 	}
-	return onlyFile(filepath.Join(where, "*"))
+	return onlyFile(where, "")
 }
 
-func onlyFile(pattern string) (string, error) {
-	found, err := filepath.Glob(pattern)
-	if err == nil && len(found) != 1 {
-		err = fmt.Errorf("the runtime made %d files in place of one: %s", len(found), pattern)
-	}
+// onlyFile is the file of a folder whose name begins so. There must be one.
+func onlyFile(dir, prefix string) (string, error) {
+	all, err := os.ReadDir(dir)
 	if err != nil {
 		return "", err
 	}
-	return found[0], nil
+	all = slices.DeleteFunc(all, func(e os.DirEntry) bool { return !strings.HasPrefix(e.Name(), prefix) })
+	if len(all) != 1 {
+		return "", fmt.Errorf("the runtime made %d files in %s, expected one", len(all), dir)
+	}
+	return filepath.Join(dir, all[0].Name()), nil
 }
 
 // Built returns the files that a build left in a folder: what [Decode] reads, in which
@@ -121,7 +123,7 @@ func Built(dir string) (module, code string, err error) {
 		err = owned.Folder(where)
 	}
 	if err == nil {
-		code, err = onlyFile(filepath.Join(where, "*"))
+		code, err = onlyFile(where, "")
 	}
 	if err != nil {
 		return "", "", err
@@ -156,7 +158,7 @@ func FileCache(dir string) (cache wazero.CompilationCache, where string, err err
 }
 
 // codeFolder is the folder within dir that wazero keeps code in.
-func codeFolder(dir string) (string, error) { return onlyFile(filepath.Join(dir, "wazero-*")) }
+func codeFolder(dir string) (string, error) { return onlyFile(dir, "wazero-") }
 
 // outlineSection is a custom section with the digest of the module that an
 // outline stands for. It is what makes the runtime tell their code apart.
