@@ -19,22 +19,20 @@ type Semaphore struct {
 
 	mu      sync.Mutex
 	held    int
-	arrived int64 // requests that had to wait: their order
 	clients map[string]*client
-	waiting []*client // those with requests, in any order
-	spare   *client   // to be used again; nil if there is none
+	waiting []*request // in the order of arrival
+	spare   *client    // to be used again; nil if there is none
 }
 
-// client is what one client holds and awaits.
+// client counts what one client holds and awaits.
 type client struct {
-	key   string
-	held  int
-	queue []*request
+	key           string
+	held, waiting int
 }
 
 // request waits for a slot.
 type request struct {
-	arrived int64
+	*client
 	granted chan struct{} // closed once it has a slot
 }
 
@@ -44,20 +42,14 @@ func NewSemaphore(max, each int) *Semaphore {
 	return &Semaphore{max: max, each: each, clients: map[string]*client{}}
 }
 
-// Each is how many slots one client can hold.
-func (s *Semaphore) Each() int { return s.each }
-
 // TryAcquire takes a slot if one is free for the client. It does not wait.
 func (s *Semaphore) TryAcquire(key string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	// A free slot is one that no request in the queue can have: see dispatch.
+	// A free slot is one that no waiting request can have: see free.
 	c := s.client(key)
-	ok := s.held < s.max && c.held < s.each
-	if ok {
-		s.take(c)
-	}
+	ok := s.take(c)
 	s.forget(c)
 	return ok
 }
@@ -74,7 +66,7 @@ func (s *Semaphore) Acquire(ctx context.Context, key string) (ofKey bool, err er
 	case <-r.granted:
 		return false, nil
 	case <-ctx.Done():
-		return s.withdraw(key, r), ctx.Err()
+		return s.withdraw(r), ctx.Err()
 	}
 }
 
@@ -91,32 +83,27 @@ func (s *Semaphore) enter(key string) *request {
 	defer s.mu.Unlock()
 
 	c := s.client(key)
-	if s.held < s.max && c.held < s.each {
-		s.take(c)
+	if s.take(c) {
 		return nil
 	}
-
-	s.arrived++
-	r := &request{s.arrived, make(chan struct{})}
-	if c.queue = append(c.queue, r); len(c.queue) == 1 {
-		s.waiting = append(s.waiting, c)
-	}
+	r := &request{c, make(chan struct{})}
+	s.waiting = append(s.waiting, r)
+	c.waiting++
 	return r
 }
 
 // withdraw takes a request out of the queue, and reports whether it waited for a
 // slot of its client. A slot that it got at the same moment goes to the next one.
-func (s *Semaphore) withdraw(key string, r *request) (ofKey bool) {
+func (s *Semaphore) withdraw(r *request) (ofKey bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 
-	c := s.clients[key]
 	ofKey = s.held < s.max
-	if i := slices.Index(c.queue, r); i >= 0 {
-		s.dequeue(c, i)
-		s.forget(c)
+	if i := slices.Index(s.waiting, r); i >= 0 {
+		s.dequeue(i)
+		s.forget(r.client)
 	} else {
-		s.free(c)
+		s.free(r.client)
 	}
 	return ofKey
 }
@@ -137,15 +124,19 @@ func (s *Semaphore) client(key string) *client {
 
 // forget drops a client that has nothing here.
 func (s *Semaphore) forget(c *client) {
-	if c.held == 0 && len(c.queue) == 0 {
+	if c.held == 0 && c.waiting == 0 {
 		delete(s.clients, c.key)
 		s.spare = c
 	}
 }
 
-func (s *Semaphore) take(c *client) {
+func (s *Semaphore) take(c *client) bool {
+	if s.held == s.max || c.held >= s.each {
+		return false
+	}
 	s.held++
 	c.held++
+	return true
 }
 
 // free gives back a slot, and grants what is free to those who can have it.
@@ -153,33 +144,27 @@ func (s *Semaphore) free(c *client) {
 	s.held--
 	c.held--
 	s.forget(c)
+
 	for s.held < s.max {
-		next := s.next()
-		if next == nil {
+		next := -1
+		for i, r := range s.waiting {
+			if r.held < s.each && (next < 0 || r.held < s.waiting[next].held) {
+				next = i
+			}
+		}
+		if next < 0 {
 			return
 		}
-		s.take(next)
-		close(s.dequeue(next, 0).granted)
+		r := s.dequeue(next)
+		s.take(r.client)
+		close(r.granted)
 	}
 }
 
-// next is the client that gets the next slot; nil if none can have it.
-func (s *Semaphore) next() (next *client) {
-	for _, c := range s.waiting {
-		if c.held < s.each && (next == nil || c.held < next.held ||
-			c.held == next.held && c.queue[0].arrived < next.queue[0].arrived) {
-			next = c
-		}
-	}
-	return next
-}
-
-// dequeue takes out the request at i of a client.
-func (s *Semaphore) dequeue(c *client, i int) *request {
-	r := c.queue[i]
-	if c.queue = slices.Delete(c.queue, i, i+1); len(c.queue) == 0 {
-		at := slices.Index(s.waiting, c)
-		s.waiting = slices.Delete(s.waiting, at, at+1)
-	}
+// dequeue takes out the request at i.
+func (s *Semaphore) dequeue(i int) *request {
+	r := s.waiting[i]
+	s.waiting = slices.Delete(s.waiting, i, i+1)
+	r.waiting--
 	return r
 }

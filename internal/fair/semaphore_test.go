@@ -120,7 +120,7 @@ func TestSemaphoreFollowsItsRule(t *testing.T) {
 			case op == 8 && len(waiting) > 0:
 				at := rng.IntN(len(waiting))
 				full := len(placed) == most
-				require.Equal(t, !full, s.withdraw(waiting[at].who, waiting[at].w))
+				require.Equal(t, !full, s.withdraw(waiting[at].w))
 				waiting = slices.Delete(waiting, at, at+1)
 			case op == 9:
 				ok := len(placed) < most && has(who) < s.each
@@ -138,7 +138,7 @@ func TestSemaphoreFollowsItsRule(t *testing.T) {
 			}
 		}
 		for _, c := range waiting {
-			s.withdraw(c.who, c.w)
+			s.withdraw(c.w)
 		}
 		for _, c := range placed {
 			s.Release(c.who)
@@ -202,7 +202,7 @@ func TestCancelStorm(t *testing.T) {
 				<-w.granted
 				s.Release(who)
 			default:
-				s.withdraw(who, w)
+				s.withdraw(w)
 			}
 		})
 	}

@@ -7,8 +7,8 @@ func BenchmarkProcessor(b *testing.B) {
 	p := New(func() int { return 2 })
 	g := newGuest("a", false)
 	for b.Loop() {
-		p.enter(g)
-		p.yield(g)
-		p.leave(g)
+		enter(p, g)
+		g.yield()
+		g.Idle()
 	}
 }

@@ -1,20 +1,27 @@
 package sched
 
 import (
-	"container/list"
 	"context"
+	"runtime"
+	"slices"
 	"sync/atomic"
 	"time"
 )
 
+// GuestOptions describe a guest.
+type GuestOptions struct {
+	Client     string          // that it takes turns for
+	Background bool            // others go first
+	Nested     bool            // a guest that waits for this one has a slot: it must not wait
+	Stopping   <-chan struct{} // asks it to stop: it goes before other background runs then
+}
+
 // Guest is the guest of one call, as the scheduler sees it. It is used by one
 // goroutine at a time.
 type Guest struct {
-	s        *Scheduler
-	ctx      context.Context
-	client   string
-	stopping <-chan struct{} // asks it to stop; nil never does
-	nested   bool            // its call was made within another: it never waits
+	GuestOptions
+	s   *Scheduler
+	ctx context.Context
 
 	background atomic.Bool
 	hurried    bool // it was asked to stop while it waited
@@ -30,8 +37,6 @@ type Guest struct {
 	slot   chan struct{} // closed when it gets a slot; made anew for each wait
 	came   time.Duration // it waits
 	marked bool          // it lent its slot before revoke last ran
-	turn   *rotating     // that it waits for, or has; nil if it did not have to wait
-	at     *list.Element // there, while it waits
 }
 
 // guestState is what a guest holds of the processors.
@@ -44,17 +49,9 @@ const (
 	guestLending                   // a slot that may be taken away
 )
 
-// GuestOptions describe a guest.
-type GuestOptions struct {
-	Client     string          // that it takes turns for
-	Background bool            // others go first
-	Nested     bool            // a guest that waits for this one has a slot: it must not wait
-	Stopping   <-chan struct{} // asks it to stop: it goes before other background runs then
-}
-
 // Init makes a zero Guest one of the scheduler, which waits no longer than ctx.
 func (s *Scheduler) Init(g *Guest, ctx context.Context, o GuestOptions) {
-	g.s, g.ctx, g.client, g.nested, g.stopping = s, ctx, o.Client, o.Nested, o.Stopping
+	g.s, g.ctx, g.GuestOptions = s, ctx, o
 	g.background.Store(o.Background)
 }
 
@@ -62,46 +59,163 @@ func (s *Scheduler) Init(g *Guest, ctx context.Context, o GuestOptions) {
 func (g *Guest) Background() { g.background.Store(true) }
 
 // Compute waits until the guest may compute. It is false if ctx has ended first.
-func (g *Guest) Compute() bool { return g.s.enter(g) || g.wait() }
+func (g *Guest) Compute() bool { return g.enter() || g.wait() }
 
-// Idle gives back what Compute got.
-func (g *Guest) Idle() { g.s.leave(g) }
-
-// GiveWay lets other guests compute if it is their turn. It is for each refill,
-// and costs the check of one variable unless all slots are taken.
-func (g *Guest) GiveWay() {
-	if !g.s.yield(g) {
-		g.wait()
-	}
-}
-
-// Lend is called before a function that may wait for long, and Reclaim after it:
-// others compute meanwhile. Both may be called where the guest does not compute.
-func (g *Guest) Lend() { g.s.lend(g) }
-
-// Reclaim ends Lend.
-func (g *Guest) Reclaim() {
-	if !g.s.reclaim(g) {
-		g.Compute()
-	}
-}
-
-// wait waits for the slot that the guest has asked for. One that is asked to stop
-// meanwhile goes before others, since it has to compute to do so.
+// wait waits for the slot that the guest has asked for.
 func (g *Guest) wait() bool {
-	stopping := g.stopping
+	stopping := g.Stopping
 	for {
 		select {
 		case <-g.slot:
 			return true
 		case <-stopping:
 			stopping = nil
-			g.s.hurry(g)
+			g.hurry()
 		case <-g.ctx.Done():
 			g.Idle()
 			return false
 		}
 	}
+}
+
+// enter takes a slot for a guest that has none, and reports whether there was one. If
+// not, the guest waits for g.slot.
+func (g *Guest) enter() bool {
+	s := g.s
+	s.mu.Lock()
+	defer s.unlock()
+
+	now := s.now()
+	if s.taken >= s.slots {
+		s.resize()
+		s.dispatch(now)
+	}
+	if s.taken < s.slots || g.Nested {
+		s.grant(g, now)
+		return true
+	}
+	s.waits++
+	s.wait(g, now)
+	return false
+}
+
+// hurry has a guest that waits go before background runs: it was asked to stop, and
+// has to compute to do so.
+func (g *Guest) hurry() {
+	s := g.s
+	s.mu.Lock()
+	defer s.unlock()
+
+	if g.state == guestWaiting {
+		s.remove(g)
+		g.hurried = true
+		g.urgency = g.class()
+		s.waiting[g.urgency].push(g)
+	}
+}
+
+// Idle gives back what Compute got, also while another goroutine waits in Compute.
+func (g *Guest) Idle() {
+	s := g.s
+	s.mu.Lock()
+	defer s.unlock()
+
+	now := g.since
+	if s.mostUrgent() < urgencies { // else nobody asks how long it has computed
+		now = s.now()
+	}
+	switch g.state {
+	case guestIdle:
+		return
+	case guestWaiting:
+		s.remove(g)
+		s.waitTime += now - g.came
+	default:
+		s.release(g, now)
+	}
+	g.state = guestIdle
+	s.dispatch(now)
+}
+
+// GiveWay lets other guests compute if it is their turn, and lets other goroutines of
+// the process run where no processor is left to them. Call it at each refill: unless
+// all slots are taken, it costs the check of one variable.
+func (g *Guest) GiveWay() {
+	if !g.yield() {
+		g.wait()
+	}
+}
+
+// yield is GiveWay without waiting. It reports whether the guest has its slot.
+func (g *Guest) yield() bool {
+	s := g.s
+	if !s.Full() {
+		return true
+	}
+	now := s.now()
+	if s.givesWay(g, now) {
+		return g.requeue(now)
+	}
+	if now-g.polled >= pollEvery && s.crowded.Load() {
+		g.polled = now
+		runtime.Gosched()
+	}
+	return true
+}
+
+func (g *Guest) requeue(now time.Duration) bool {
+	s := g.s
+	s.mu.Lock()
+	defer s.unlock()
+
+	if g.state != guestRunning || !s.givesWay(g, now) {
+		return true // its call has ended, or another guest has given way
+	}
+	s.resize()
+	s.release(g, now)
+	s.wait(g, now)
+	s.dispatch(now)
+	if g.state == guestWaiting {
+		s.waits++
+	}
+	return g.state == guestRunning
+}
+
+// Lend is called before a function that may wait for long, and Reclaim after it:
+// others compute meanwhile. Both may be called where the guest does not compute.
+func (g *Guest) Lend() {
+	s := g.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	if g.state == guestRunning {
+		g.state, g.marked = guestLending, false
+		s.lent = append(s.lent, g)
+		s.scheduleRevoke()
+	}
+}
+
+// Reclaim ends Lend.
+func (g *Guest) Reclaim() {
+	if !g.reclaim() {
+		g.Compute()
+	}
+}
+
+func (g *Guest) reclaim() bool {
+	g.s.mu.Lock()
+	defer g.s.mu.Unlock()
+
+	if g.state == guestLending {
+		g.s.unlend(g)
+	}
+	return g.state == guestRunning
+}
+
+func (s *Scheduler) unlend(g *Guest) {
+	i := slices.Index(s.lent, g)
+	s.lent = slices.Delete(s.lent, i, i+1)
+	g.state = guestRunning
 }
 
 // class is the urgency of a guest by what it has done so far.

@@ -59,7 +59,7 @@ type Scheduler struct {
 	mu       sync.Mutex
 	slots    int
 	taken    int // more than slots while calls run within calls
-	waiting  [urgencies]rotation
+	waiting  [urgencies]queue
 	passed   [urgencies]time.Duration // how long levels above computed while this one waited
 	lent     []*Guest                 // those in lending
 	revoking bool                     // revoke was scheduled
@@ -71,8 +71,9 @@ type Scheduler struct {
 // New returns a scheduler for as many processors as count says.
 func New(count func() int) *Scheduler {
 	s := &Scheduler{count: count, began: time.Now()}
+	s.mu.Lock()
+	defer s.unlock()
 	s.resize()
-	s.publish()
 	return s
 }
 
@@ -87,86 +88,15 @@ func (s *Scheduler) resize() {
 
 func (s *Scheduler) now() time.Duration { return time.Since(s.began) }
 
-// enter takes a slot for a guest that has none, and reports whether there was
-// one. If not, the guest waits for g.slot. A nested one gets a slot in any case.
-func (s *Scheduler) enter(g *Guest) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	defer s.publish()
-
-	now := s.now()
-	if s.taken >= s.slots {
-		s.resize()
-		s.dispatch(now)
+// unlock says what guests check without the mutex, and unlocks it.
+func (s *Scheduler) unlock() {
+	if full := s.taken >= s.slots; full != s.full.Load() {
+		s.full.Store(full)
 	}
-	if s.taken < s.slots || g.nested {
-		s.grant(g, now)
-		return true
+	if most := int32(s.mostUrgent()); most != s.urgent.Load() {
+		s.urgent.Store(most)
 	}
-	s.waits++
-	s.wait(g, now)
-	return false
-}
-
-// hurry has a guest that waits go before other background runs: it was asked to
-// stop, and has to compute to do so.
-func (s *Scheduler) hurry(g *Guest) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	defer s.publish()
-
-	if g.state == guestWaiting {
-		s.remove(g)
-		g.hurried = true
-		g.urgency = g.class()
-		s.waiting[g.urgency].push(g)
-	}
-}
-
-// leave gives back the slot of a guest, or its place in the queue.
-func (s *Scheduler) leave(g *Guest) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	defer s.publish()
-
-	now := g.since
-	if s.mostUrgent() < urgencies { // else nobody asks how long it has computed
-		now = s.now()
-	}
-
-	switch g.state {
-	case guestIdle:
-		return
-	case guestWaiting:
-		s.remove(g)
-		s.waitTime += now - g.came
-	default:
-		s.release(g, now)
-	}
-	g.state = guestIdle
-	s.dispatch(now)
-}
-
-// yield is called by a guest at each refill. It takes the slot away if the guest
-// has to give way, and lets other goroutines of the process run where no processor
-// is left to them. It reports whether the guest has its slot. If not, it waits for
-// g.slot.
-//
-// It costs a look at one variable unless all slots are taken.
-func (s *Scheduler) yield(g *Guest) bool {
-	if !s.Full() {
-		return true
-	}
-	now := s.now()
-	if s.givesWay(g, now) {
-		return s.requeue(g, now)
-	}
-	if now-g.polled >= pollEvery && s.crowded.Load() {
-		g.polled = now
-		runtime.Gosched()
-	}
-
-	return true
+	s.mu.Unlock()
 }
 
 // givesWay reports whether a guest has to let others compute.
@@ -176,58 +106,6 @@ func (s *Scheduler) givesWay(g *Guest, now time.Duration) bool {
 		return urgent < urgencies
 	}
 	return urgent < g.urgency && now >= g.until
-}
-
-func (s *Scheduler) requeue(g *Guest, now time.Duration) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	defer s.publish()
-
-	if g.state != guestRunning || !s.givesWay(g, now) {
-		return true // its call has ended, or another guest has given way
-	}
-	s.resize()
-	turn := g.turn
-	g.turn = nil
-	s.release(g, now)
-	s.wait(g, now)
-	turn.done() // after it waits for the next one: its client keeps its place among the others
-	s.dispatch(now)
-	if g.state == guestWaiting {
-		s.waits++
-	}
-
-	return g.state == guestRunning
-}
-
-// lend lets others have the slot of a guest that enters a host function, if it
-// stays there for long.
-func (s *Scheduler) lend(g *Guest) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-
-	if g.state == guestRunning {
-		g.state, g.marked = guestLending, false
-		s.lent = append(s.lent, g)
-		s.scheduleRevoke()
-	}
-}
-
-// reclaim ends lend. It reports whether the guest still has its slot.
-func (s *Scheduler) reclaim(g *Guest) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-
-	if g.state == guestLending {
-		s.unlend(g)
-	}
-	return g.state == guestRunning
-}
-
-func (s *Scheduler) unlend(g *Guest) {
-	i := slices.Index(s.lent, g)
-	s.lent = slices.Delete(s.lent, i, i+1)
-	g.state = guestRunning
 }
 
 // scheduleRevoke has revoke called if it has something to do. The mutex must be
@@ -243,8 +121,7 @@ func (s *Scheduler) scheduleRevoke() {
 // the last time.
 func (s *Scheduler) revoke() {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	defer s.publish()
+	defer s.unlock()
 
 	s.revoking = false
 	now := s.now()
@@ -273,13 +150,10 @@ func (s *Scheduler) release(g *Guest, now time.Duration) {
 		s.unlend(g)
 	}
 	s.taken--
-	g.turn.done()
-	g.turn = nil
-
 	spent := now - g.since
 	g.used += spent
 	for l := g.urgency + 1; l < urgencies; l++ {
-		if s.waiting[l].waiting > 0 {
+		if len(s.waiting[l].guests) > 0 {
 			s.passed[l] += spent
 		}
 	}
@@ -296,7 +170,7 @@ func (s *Scheduler) wait(g *Guest, now time.Duration) {
 // remove takes a guest out of the queue.
 func (s *Scheduler) remove(g *Guest) {
 	l := g.urgency
-	if s.waiting[l].remove(g); s.waiting[l].waiting == 0 {
+	if s.waiting[l].remove(g); len(s.waiting[l].guests) == 0 {
 		s.passed[l] = 0
 	}
 }
@@ -325,7 +199,7 @@ func (s *Scheduler) dispatch(now time.Duration) {
 func (s *Scheduler) next() (l urgency, certain bool) {
 	most := s.mostUrgent()
 	for l := urgencies - 1; l > most; l-- {
-		if s.passed[l] >= leastShare && s.waiting[l].waiting > 0 {
+		if s.passed[l] >= leastShare && len(s.waiting[l].guests) > 0 {
 			return l, true
 		}
 	}
@@ -334,21 +208,55 @@ func (s *Scheduler) next() (l urgency, certain bool) {
 
 func (s *Scheduler) mostUrgent() urgency {
 	for l := range urgencies {
-		if s.waiting[l].waiting > 0 {
+		if len(s.waiting[l].guests) > 0 {
 			return l
 		}
 	}
 	return urgencies
 }
 
-// publish says what guests check without the mutex.
-func (s *Scheduler) publish() {
-	if full := s.taken >= s.slots; full != s.full.Load() {
-		s.full.Store(full)
+// queue is the guests of a level that wait, in the order they came. The next one is of
+// the client that was served the longest time ago.
+type queue struct {
+	guests []*Guest
+	served map[string]int // when a client was served, as a number of turns
+	turns  int
+}
+
+// servedMost is how many clients a queue remembers while it is not empty.
+const servedMost = 10_000
+
+func (q *queue) push(g *Guest) {
+	if q.served == nil {
+		q.served = map[string]int{}
 	}
-	if most := int32(s.mostUrgent()); most != s.urgent.Load() {
-		s.urgent.Store(most)
+	if _, known := q.served[g.Client]; !known { // behind all others
+		q.served[g.Client] = q.turns
 	}
+	q.guests = append(q.guests, g)
+}
+
+func (q *queue) remove(g *Guest) {
+	i := slices.Index(q.guests, g)
+	q.guests = slices.Delete(q.guests, i, i+1)
+	if len(q.guests) == 0 || len(q.served) > servedMost {
+		clear(q.served)
+	}
+}
+
+// next takes out the guest to serve. There must be one.
+func (q *queue) next() *Guest {
+	next := q.guests[0]
+	for _, g := range q.guests[1:] {
+		if q.served[g.Client] < q.served[next.Client] {
+			next = g
+		}
+	}
+
+	q.turns++
+	q.served[next.Client] = q.turns
+	q.remove(next)
+	return next
 }
 
 // Stats are figures of the calls that compute. A call has a processor, or waits
@@ -368,7 +276,7 @@ func (s *Scheduler) Stats() Stats {
 
 	stats := Stats{Computing: s.taken, Waited: s.waits, WaitTime: s.waitTime}
 	for l := range urgencies {
-		stats.Waiting += s.waiting[l].waiting
+		stats.Waiting += len(s.waiting[l].guests)
 	}
 	return stats
 }

@@ -23,9 +23,14 @@ func run(t *testing.T, slots int, test func(t *testing.T, p *Scheduler)) {
 }
 
 func newGuest(client string, background bool) *Guest {
-	g := &Guest{client: client}
+	g := &Guest{GuestOptions: GuestOptions{Client: client}}
 	g.background.Store(background)
 	return g
+}
+
+func enter(p *Scheduler, g *Guest) bool {
+	g.s = p
+	return g.enter()
 }
 
 // granted says whether a guest that waited has a slot.
@@ -42,13 +47,13 @@ func granted(g *Guest) bool {
 func waiting(t *testing.T, p *Scheduler, guests ...*Guest) {
 	t.Helper()
 	for _, g := range guests {
-		require.False(t, p.enter(g))
+		require.False(t, enter(p, g))
 	}
 }
 
-func leaveAll(p *Scheduler, guests ...*Guest) {
+func leaveAll(guests ...*Guest) {
 	for _, g := range guests {
-		p.leave(g)
+		g.Idle()
 	}
 }
 
@@ -57,18 +62,18 @@ func leaveAll(p *Scheduler, guests ...*Guest) {
 func TestSlots(t *testing.T) {
 	run(t, 2, func(t *testing.T, p *Scheduler) {
 		a, b, c := newGuest("", false), newGuest("", false), newGuest("", false)
-		require.True(t, p.enter(a))
-		require.True(t, p.yield(a))
-		require.True(t, p.enter(b))
+		require.True(t, enter(p, a))
+		require.True(t, a.yield())
+		require.True(t, enter(p, b))
 		waiting(t, p, c)
 		require.Equal(t, Stats{Computing: 2, Waiting: 1, Waited: 1}, p.Stats())
 
 		time.Sleep(time.Millisecond)
-		p.leave(b)
-		p.leave(b) // twice is once
+		b.Idle()
+		b.Idle() // twice is once
 		require.True(t, granted(c))
 		require.Equal(t, Stats{Computing: 2, Waited: 1, WaitTime: time.Millisecond}, p.Stats())
-		leaveAll(p, a, c)
+		leaveAll(a, c)
 	})
 }
 
@@ -77,13 +82,13 @@ func TestSlots(t *testing.T) {
 func TestQuitWaiting(t *testing.T) {
 	run(t, 1, func(t *testing.T, p *Scheduler) {
 		a, b, c := newGuest("", true), newGuest("", true), newGuest("", true)
-		require.True(t, p.enter(a))
+		require.True(t, enter(p, a))
 		waiting(t, p, b, c)
-		p.leave(b)
-		p.leave(a)
+		b.Idle()
+		a.Idle()
 		require.False(t, granted(b))
 		require.True(t, granted(c))
-		p.leave(c) // which never looked
+		c.Idle() // which never looked
 	})
 }
 
@@ -93,22 +98,22 @@ func TestUrgency(t *testing.T) {
 	run(t, 2, func(t *testing.T, p *Scheduler) {
 		runs := []*Guest{newGuest("a", true), newGuest("b", true)}
 		for _, g := range runs {
-			require.True(t, p.enter(g))
+			require.True(t, enter(p, g))
 		}
 		other, call := newGuest("c", true), newGuest("d", false)
 		waiting(t, p, other)
-		require.True(t, p.yield(runs[0]), "another run waits for its quantum")
+		require.True(t, runs[0].yield(), "another run waits for its quantum")
 
 		waiting(t, p, call)
-		require.False(t, p.yield(runs[0]))
+		require.False(t, runs[0].yield())
 		require.True(t, granted(call))
-		require.True(t, p.yield(runs[1]), "one has given way")
+		require.True(t, runs[1].yield(), "one has given way")
 
-		p.leave(call)
+		call.Idle()
 		require.True(t, granted(other), "which came before the one that gave way")
-		p.leave(other)
+		other.Idle()
 		require.True(t, granted(runs[0]))
-		leaveAll(p, runs...)
+		leaveAll(runs...)
 	})
 }
 
@@ -117,18 +122,18 @@ func TestUrgency(t *testing.T) {
 func TestLongCallsAreLessUrgent(t *testing.T) {
 	run(t, 1, func(t *testing.T, p *Scheduler) {
 		long, run, brief := newGuest("a", false), newGuest("b", true), newGuest("c", false)
-		require.True(t, p.enter(long))
+		require.True(t, enter(p, long))
 		waiting(t, p, run)
 		time.Sleep(briefMost)
-		require.True(t, p.yield(long), "its quantum is over, and it goes first still")
+		require.True(t, long.yield(), "its quantum is over, and it goes first still")
 
 		waiting(t, p, brief)
-		require.False(t, p.yield(long))
+		require.False(t, long.yield())
 		require.True(t, granted(brief))
-		p.leave(brief)
+		brief.Idle()
 		require.True(t, granted(long))
-		p.leave(long)
-		p.leave(run)
+		long.Idle()
+		run.Idle()
 	})
 }
 
@@ -137,15 +142,15 @@ func TestLongCallsAreLessUrgent(t *testing.T) {
 func TestParkedCallsGiveWay(t *testing.T) {
 	run(t, 1, func(t *testing.T, p *Scheduler) {
 		parked, run := newGuest("a", false), newGuest("b", true)
-		require.True(t, p.enter(parked))
+		require.True(t, enter(p, parked))
 		waiting(t, p, run)
 		time.Sleep(quantum)
-		require.True(t, p.yield(parked))
+		require.True(t, parked.yield())
 		parked.background.Store(true)
 		time.Sleep(quantum)
-		require.False(t, p.yield(parked))
+		require.False(t, parked.yield())
 		require.True(t, granted(run))
-		leaveAll(p, parked, run)
+		leaveAll(parked, run)
 	})
 }
 
@@ -153,12 +158,12 @@ func TestParkedCallsGiveWay(t *testing.T) {
 func TestHurry(t *testing.T) {
 	run(t, 1, func(t *testing.T, p *Scheduler) {
 		a, b, c := newGuest("a", true), newGuest("b", true), newGuest("c", true)
-		require.True(t, p.enter(a))
+		require.True(t, enter(p, a))
 		waiting(t, p, b, c)
-		p.hurry(c)
-		require.False(t, p.yield(a))
+		c.hurry()
+		require.False(t, a.yield())
 		require.True(t, granted(c))
-		leaveAll(p, a, b, c)
+		leaveAll(a, b, c)
 	})
 }
 
@@ -169,14 +174,14 @@ func turns(t *testing.T, p *Scheduler, n int, guests ...*Guest) map[string]int {
 	had := map[string]int{}
 	computing := map[*Guest]bool{}
 	for _, g := range guests {
-		computing[g] = p.enter(g)
+		computing[g] = enter(p, g)
 	}
 	for range n {
 		time.Sleep(quantum)
 		for _, g := range guests {
 			if computing[g] {
-				had[g.client]++
-				computing[g] = p.yield(g)
+				had[g.Client]++
+				computing[g] = g.yield()
 			}
 		}
 		for _, g := range guests {
@@ -200,7 +205,7 @@ func TestClientsTakeTurns(t *testing.T) {
 				for _, client := range []string{"a", "b", "c"} {
 					require.InDelta(t, 100*slots, had[client], 3, "%s of %v", client, had)
 				}
-				leaveAll(p, guests...)
+				leaveAll(guests...)
 			})
 		})
 	}
@@ -213,7 +218,7 @@ func TestNobodyStarves(t *testing.T) {
 		guests := []*Guest{newGuest("run", true), newGuest("call", false), newGuest("call", false)}
 		had := turns(t, p, 1000, guests...)
 		require.InDelta(t, 100, had["run"], 3, "%v", had)
-		leaveAll(p, guests...)
+		leaveAll(guests...)
 	})
 }
 
@@ -221,16 +226,16 @@ func TestNobodyStarves(t *testing.T) {
 func TestCertainQuantum(t *testing.T) {
 	run(t, 1, func(t *testing.T, p *Scheduler) {
 		call, run, next := newGuest("a", false), newGuest("b", true), newGuest("c", false)
-		require.True(t, p.enter(call))
+		require.True(t, enter(p, call))
 		waiting(t, p, run)
 		time.Sleep(leastShare)
-		require.False(t, p.yield(call))
+		require.False(t, call.yield())
 		require.True(t, granted(run))
 		waiting(t, p, next)
-		require.True(t, p.yield(run))
+		require.True(t, run.yield())
 		time.Sleep(quantum)
-		require.False(t, p.yield(run))
-		leaveAll(p, call, run, next)
+		require.False(t, run.yield())
+		leaveAll(call, run, next)
 	})
 }
 
@@ -239,26 +244,26 @@ func TestCertainQuantum(t *testing.T) {
 func TestLend(t *testing.T) {
 	run(t, 1, func(t *testing.T, p *Scheduler) {
 		lends, other := newGuest("a", true), newGuest("b", true)
-		require.True(t, p.enter(lends))
-		p.lend(lends)
-		p.lend(lends) // a function within another
+		require.True(t, enter(p, lends))
+		lends.Lend()
+		lends.Lend() // a function within another
 		time.Sleep(time.Hour)
-		require.True(t, p.reclaim(lends), "nobody wants it")
+		require.True(t, lends.reclaim(), "nobody wants it")
 
 		waiting(t, p, other)
 		for range 100 { // never for long
-			p.lend(lends)
+			lends.Lend()
 			time.Sleep(lendFor / 2)
-			require.True(t, p.reclaim(lends))
+			require.True(t, lends.reclaim())
 			require.False(t, granted(other))
 		}
 
-		p.lend(lends)
+		lends.Lend()
 		time.Sleep(2*lendFor + time.Microsecond)
 		require.True(t, granted(other))
-		require.False(t, p.reclaim(lends))
-		require.False(t, p.enter(lends))
-		leaveAll(p, lends, other)
+		require.False(t, lends.reclaim())
+		require.False(t, enter(p, lends))
+		leaveAll(lends, other)
 	})
 }
 
@@ -267,15 +272,15 @@ func TestLend(t *testing.T) {
 func TestMustNotWait(t *testing.T) {
 	run(t, 1, func(t *testing.T, p *Scheduler) {
 		outer, inner, other := newGuest("a", false), newGuest("a", false), newGuest("b", false)
-		require.True(t, p.enter(outer))
-		inner.nested = true
-		require.True(t, p.enter(inner))
+		require.True(t, enter(p, outer))
+		inner.Nested = true
+		require.True(t, enter(p, inner))
 		waiting(t, p, other)
-		p.leave(inner)
+		inner.Idle()
 		require.False(t, granted(other))
-		p.leave(outer)
+		outer.Idle()
 		require.True(t, granted(other))
-		p.leave(other)
+		other.Idle()
 	})
 }
 
@@ -284,11 +289,11 @@ func TestProcessorsChange(t *testing.T) {
 	slots := 1
 	p := New(func() int { return slots })
 	a, b, c := newGuest("a", true), newGuest("b", true), newGuest("c", true)
-	require.True(t, p.enter(a))
+	require.True(t, enter(p, a))
 	waiting(t, p, b)
 	slots = 3
-	require.True(t, p.enter(c))
+	require.True(t, enter(p, c))
 	require.True(t, granted(b), "which came before")
-	leaveAll(p, a, b, c)
+	leaveAll(a, b, c)
 	require.Zero(t, p.Stats().Computing)
 }
