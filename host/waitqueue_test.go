@@ -1,6 +1,7 @@
 package host
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -15,8 +16,10 @@ func TestShareOfAClient(t *testing.T) {
 		}
 		return n
 	}
-	for max, want := range map[int]int{1: 1, 2: 1, 3: 2, 4: 3, 64: 48, 256: 192} {
-		require.Equal(t, want, slots(newWaitQueue(max, true, "", "")), "of %d", max)
+	for max, want := range map[int]int{1: 1, 2: 1, 3: 2, 4: 3, 5: 3, 64: 48, 256: 192} {
+		q := newWaitQueue(max, true, " of one plugin", " here")
+		require.Equal(t, want, slots(q), "of %d", max)
+		require.Contains(t, q.fullForClient, fmt.Sprintf("at most %d calls of one plugin", want))
 		require.Equal(t, max, slots(newWaitQueue(max, false, "", "")))
 	}
 }
