@@ -66,11 +66,9 @@ func loadWazero(wasm []byte, metered, closeOnDone bool) (*program, error) {
 			return nil, err
 		}
 		start = time.Now()
-		rewritten, err := fuel.Rewrite(wasm)
-		if err != nil {
+		if wasm, err = rewritten(wasm); err != nil {
 			return nil, err
 		}
-		wasm = rewritten.Wasm
 	}
 	compiled, err := rt.CompileModule(ctx, wasm)
 	if err != nil {
@@ -135,4 +133,14 @@ func loadWasmtime(wasm []byte, fuel, epoch bool) (*program, error) {
 		return res.(int32), nil
 	}
 	return p, nil
+}
+
+// rewritten returns a module that counts what it executes.
+func rewritten(wasm []byte) ([]byte, error) {
+	m, err := wasmbin.Parse(wasm)
+	if err != nil {
+		return nil, err
+	}
+	_, err = fuel.Rewrite(m)
+	return m.Encode(), err
 }

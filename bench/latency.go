@@ -85,7 +85,7 @@ type stoppable struct {
 func newStoppable(wasm []byte) (*stoppable, error) {
 	ctx := context.Background()
 	s := &stoppable{done: make(chan struct{})}
-	program, err := fuel.Rewrite(wasm)
+	program, err := rewritten(wasm)
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +120,7 @@ func newStoppable(wasm []byte) (*stoppable, error) {
 		}
 		return nil
 	})
-	s.compiled, err = s.rt.CompileModule(ctx, program.Wasm)
+	s.compiled, err = s.rt.CompileModule(ctx, program)
 	return s, err
 }
 

@@ -8,7 +8,6 @@ import (
 
 	"github.com/tetratelabs/wazero"
 
-	"github.com/toolhost/toolhost/internal/fuel"
 	"github.com/toolhost/toolhost/internal/wasmbin"
 )
 
@@ -26,8 +25,8 @@ func rewriting(load *loader) error {
 		if err != nil {
 			return err
 		}
-		var program *fuel.Program
-		rewrite, err := best(5, func() error { program, err = fuel.Rewrite(wasm); return err })
+		var program []byte
+		rewrite, err := best(5, func() error { program, err = rewritten(wasm); return err })
 		if err != nil {
 			return err
 		}
@@ -35,7 +34,7 @@ func rewriting(load *loader) error {
 		if err != nil {
 			return err
 		}
-		metered, err := best(3, func() error { return compile(program.Wasm) })
+		metered, err := best(3, func() error { return compile(program) })
 		if err != nil {
 			return err
 		}
@@ -43,12 +42,12 @@ func rewriting(load *loader) error {
 		if err != nil {
 			return err
 		}
-		after, err := codeSize(program.Wasm)
+		after, err := codeSize(program)
 		if err != nil {
 			return err
 		}
 		fmt.Printf("%-15s %8.2f ms %8.1f ms %14.1f ms   %+7.1f %%   %+7.1f %%\n", w.file, 1e3*rewrite, 1e3*plain, 1e3*metered,
-			100*(float64(len(program.Wasm))/float64(len(wasm))-1), 100*(float64(after)/float64(before)-1))
+			100*(float64(len(program))/float64(len(wasm))-1), 100*(float64(after)/float64(before)-1))
 	}
 	return nil
 }

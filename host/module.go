@@ -12,6 +12,7 @@ import (
 	"github.com/toolhost/toolhost/host/internal/codecache"
 	"github.com/toolhost/toolhost/host/internal/instance"
 	"github.com/toolhost/toolhost/internal/fuel"
+	"github.com/toolhost/toolhost/internal/wasmbin"
 )
 
 // Module is a compiled plugin. It is safe for concurrent use: each call has its own
@@ -116,22 +117,22 @@ func (h *Host) KeepsCode() bool { return h.code.Keeps() }
 type Cost struct {
 	Table     int     `json:"table"`     // version of the cost table
 	Functions int     `json:"functions"` // defined in the module
-	Operators int     `json:"operators"` // that cost fuel
-	Loops     int     `json:"loops"`
-	Charges   int     `json:"charges"` // instructions that count fuel
-	Checks    int     `json:"checks"`  // instructions that can end the call
-	Growth    float64 `json:"growth"`  // of the file: 0.1 is a tenth larger
+	Growth    float64 `json:"growth"`    // of the file: 0.1 is a tenth larger
 }
 
 // Cost meters a binary as Compile would, without compiling it, and returns the
 // cost.
 func (h *Host) Cost(wasm []byte) (Cost, error) {
-	p, err := fuel.Rewrite(wasm)
+	m, err := wasmbin.Parse(wasm)
 	if err != nil {
 		return Cost{}, &ModuleError{Part: "module", Err: err}
 	}
-	s := p.Stats
-	return Cost{s.CostVersion, s.Functions, s.Operators, s.Loops, s.Charges, s.Checks, float64(s.Rewritten)/float64(s.Original) - 1}, nil
+	cost := Cost{Table: fuel.CostVersion, Functions: len(m.Functions)}
+	if _, err := fuel.Rewrite(m); err != nil {
+		return Cost{}, &ModuleError{Part: "module", Err: err}
+	}
+	cost.Growth = float64(len(m.Encode()))/float64(len(wasm)) - 1
+	return cost, nil
 }
 
 // Close frees the compiled code. No call may run during or after it.

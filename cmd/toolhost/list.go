@@ -231,8 +231,7 @@ func (a *app) printInspected(i inspected) {
 	row("memory", fmt.Sprintf("%s to %s", human.Bytes(i.Module.MinBytes), human.Bytes(i.Module.MaxBytes)))
 	row("isolation", describeIsolation(i.Isolation, m.Tools))
 	row("needs", needs(m.Needs))
-	row("cost", fmt.Sprintf("table %d: %d functions, %d operators, %d loops; %d charges and %d checks make the code %+.0f%% larger",
-		i.Cost.Table, i.Cost.Functions, i.Cost.Operators, i.Cost.Loops, i.Cost.Charges, i.Cost.Checks, 100*i.Cost.Growth))
+	row("cost", fmt.Sprintf("table %d: %d functions; metering changes the size by %+.0f%%", i.Cost.Table, i.Cost.Functions, 100*i.Cost.Growth))
 
 	for _, t := range m.Tools {
 		var schema bytes.Buffer

@@ -16,13 +16,12 @@ import (
 // prepared is what a host has compiled of a plugin, or why it is refused before.
 func prepared(t testing.TB, wasm []byte) (*wasmbin.Module, error) {
 	t.Helper()
-	metered, err := fuel.Rewrite(wasm)
-	if err != nil {
+	m, err := wasmbin.Parse(wasm)
+	require.NoError(t, err)
+	if _, err := fuel.Rewrite(m); err != nil {
 		return nil, err
 	}
-	p, err := snapshot.Prepare(metered.Wasm)
-	require.NoError(t, err)
-	m, err := wasmbin.Parse(p.Wasm)
+	_, err = snapshot.PrepareModule(m)
 	require.NoError(t, err)
 	return m, nil
 }

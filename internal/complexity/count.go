@@ -167,7 +167,7 @@ func (c *counter) target(depth uint32) *label {
 func (c *counter) instr(in *wasmbin.Instr) {
 	c.at++
 	if in.Op < 0x100 && plain[in.Op] { // most are; in dead code it does not matter
-		c.height += int(effects[0][in.Op])
+		c.height += int(oneByteEffects[in.Op]) - '3'
 		if accesses(in.Op) {
 			c.place.access++
 		}
@@ -209,7 +209,7 @@ func (c *counter) reached(in *wasmbin.Instr) {
 	case wasmbin.OpBrTable:
 		c.height--
 		c.branchTable(in.Labels)
-	case wasmbin.OpReturn, wasmbin.OpUnreachable, wasmbin.OpThrow, wasmbin.OpThrowRef:
+	case wasmbin.OpReturn, wasmbin.OpUnreachable:
 		c.dead = true
 	case wasmbin.OpCall, wasmbin.OpReturnCall:
 		c.call(c.typeOf(in.X), in.Op == wasmbin.OpReturnCall)

@@ -119,7 +119,7 @@ func TestTablesAreLimited(t *testing.T) {
 	table := func(min uint32) wasmbin.Table {
 		return wasmbin.Table{TableType: wasmbin.TableType{Elem: wasmbin.FuncRef, Limits: wasmbin.Limits{Min: min}}}
 	}
-	_, err := Rewrite(module(nil, func(m *wasmbin.Module) { m.Tables = []wasmbin.Table{table(maxEntries / 2), table(maxEntries/2 + 1)} }))
+	_, err := rewrite(false, module(nil, func(m *wasmbin.Module) { m.Tables = []wasmbin.Table{table(maxEntries / 2), table(maxEntries/2 + 1)} }))
 	require.ErrorIs(t, err, wasmbin.ErrUnsupported)
 
 	grow := code(wasmbin.OpRefNull, byte(0x70), wasmbin.OpLocalGet, uint32(0), wasmbin.OpTableGrow, uint32(1))

@@ -18,26 +18,31 @@ func (w *writer) branch(in *wasmbin.Instr, nd *node) {
 	if nd.end == endThread && w.dead {
 		w.out = w.out[:w.marks[0]] // the constant and the local.set
 	}
-	w.pay(w.g.edge(w.cur, to))
-	if to == exit {
-		w.exit()
-	}
+	w.payTo(to)
 
 	switch {
 	case nd.end == endThread:
 		w.opX(wasmbin.OpBr, w.depth(nd.target))
-		w.r.stats.Threaded++
-	case back:
-		w.branchBack(in.X, w.takes(in.X))
+	case back && !w.passes(in.X):
+		w.branchBack(in.X)
 	default:
+		if back {
+			w.checkpoint()
+		}
 		w.copy(in)
 	}
 }
 
-// takes is how many values a branch depth blocks out takes.
-func (w *writer) takes(depth uint32) int {
-	return len(w.opened[len(w.opened)-1-int(depth)].takes)
+// payTo charges the edge to a node, and does what leaving the function takes.
+func (w *writer) payTo(to int32) {
+	w.pay(w.g.edge(w.cur, to))
+	if to == exit {
+		w.exit()
+	}
 }
+
+// passes reports whether a branch depth blocks out passes values.
+func (w *writer) passes(depth uint32) bool { return w.opened[len(w.opened)-1-int(depth)].arity > 0 }
 
 // depth is how many blocks out the block of a label is.
 func (w *writer) depth(label int32) uint32 {
@@ -48,28 +53,41 @@ func (w *writer) depth(label int32) uint32 {
 	panic("fuel: label out of scope")
 }
 
-// branchIf writes a br_if. If taking it costs something, it becomes an if.
+// branchIf writes a br_if. If taking it costs something, it becomes an if, or with
+// values on the stack, which an if would have to pass on, a charge before it.
 func (w *writer) branchIf(in *wasmbin.Instr, nd *node) {
 	to, back := w.to(nd.target)
 	n := w.g.edge(w.cur, to)
-	if n == 0 && !back && !w.leaves(to) && !fuses(w.before) {
+	free := n == 0 && !back && !w.leaves(to)
+	values := w.passes(in.X)
+
+	switch {
+	case free && (values || !fuses(w.before)):
 		w.copy(in)
-		return
+	case values:
+		w.scratch = max(w.scratch, 1)
+		w.set(w.first)
+		if n > 0 {
+			w.chargeIf(n, w.first)
+		}
+		if back {
+			w.checkpoint()
+		}
+		if to == exit {
+			w.exit()
+		}
+		w.get(w.first)
+		w.copy(in)
+	default:
+		w.block(wasmbin.OpIf)
+		w.payTo(to)
+		if back {
+			w.branchBack(in.X + 1)
+		} else {
+			w.opX(wasmbin.OpBr, in.X+1)
+		}
+		w.op(wasmbin.OpEnd)
 	}
-
-	w.op(wasmbin.OpIf)
-	w.out = w.r.appendPassing(w.out, w.opened[len(w.opened)-1-int(in.X)].takes)
-	w.pay(n)
-	if to == exit {
-		w.exit()
-	}
-	if back {
-		w.branchBack(in.X+1, w.takes(in.X))
-	} else {
-		w.opX(wasmbin.OpBr, in.X+1)
-	}
-
-	w.op(wasmbin.OpEnd)
 }
 
 // fuses reports whether an operator compares. The runtime makes one machine
@@ -89,14 +107,13 @@ func (w *writer) exit() {
 }
 
 // table writes a br_table. Labels that cost something to go to become blocks
-// around it that charge and go on.
+// around it that charge and branch on. With values on the stack, which these
+// blocks would have to pass on, they only charge, and the br_table comes after them.
 func (w *writer) table(in *wasmbin.Instr) {
 	nd := &w.g.nodes[w.cur]
 	labels := w.g.tables[nd.table : nd.table+nd.tableLen]
 	place := make(map[uint32]uint32) // new depth of a label that costs something
-	var dear []uint32
-	var nodes []int32
-	var checked []bool
+	var dear []dearLabel
 	for i, depth := range in.Labels {
 		to, back := w.to(labels[i])
 		if !back && w.g.edge(w.cur, to) == 0 && !w.leaves(to) {
@@ -104,9 +121,7 @@ func (w *writer) table(in *wasmbin.Instr) {
 		}
 		if _, ok := place[depth]; !ok {
 			place[depth] = uint32(len(dear))
-			dear = append(dear, depth)
-			nodes = append(nodes, to)
-			checked = append(checked, back)
+			dear = append(dear, dearLabel{depth, to, back})
 		}
 	}
 
@@ -115,8 +130,11 @@ func (w *writer) table(in *wasmbin.Instr) {
 		return
 	}
 	w.scratch = max(w.scratch, 1)
-
 	w.set(w.first)
+	values := w.passes(in.Labels[0])
+	if values {
+		w.block(wasmbin.OpBlock)
+	}
 	for range dear {
 		w.block(wasmbin.OpBlock)
 	}
@@ -124,24 +142,43 @@ func (w *writer) table(in *wasmbin.Instr) {
 	w.get(w.first).op(wasmbin.OpBrTable)
 	w.out = wasmbin.AppendU32(w.out, uint32(len(in.Labels)-1))
 	for _, depth := range in.Labels {
-		if d, ok := place[depth]; ok {
-			w.out = wasmbin.AppendU32(w.out, d)
-		} else {
-			w.out = wasmbin.AppendU32(w.out, depth+uint32(len(dear)))
+		target, ok := place[depth]
+		switch {
+		case ok:
+		case values:
+			target = uint32(len(dear))
+		default:
+			target = depth + uint32(len(dear))
+		}
+		w.out = wasmbin.AppendU32(w.out, target)
+	}
+
+	for i, label := range dear {
+		w.op(wasmbin.OpEnd)
+		w.payTo(label.to)
+		around := uint32(len(dear) - 1 - i)
+		switch {
+		case values && label.checked:
+			w.checkpoint()
+			w.opX(wasmbin.OpBr, around)
+		case values:
+			w.opX(wasmbin.OpBr, around)
+		case label.checked:
+			w.branchBack(label.depth + around)
+		default:
+			w.opX(wasmbin.OpBr, label.depth+around)
 		}
 	}
 
-	for i, depth := range dear {
-		w.op(wasmbin.OpEnd)
-		w.pay(w.g.edge(w.cur, nodes[i]))
-		if nodes[i] == exit {
-			w.exit()
-		}
-		around := uint32(len(dear) - 1 - i)
-		if checked[i] {
-			w.branchBack(depth+around, 0)
-		} else {
-			w.opX(wasmbin.OpBr, depth+around)
-		}
+	if values {
+		w.end().get(w.first)
+		w.copy(in)
 	}
+}
+
+// dearLabel is a label of a br_table that costs something to go to.
+type dearLabel struct {
+	depth   uint32
+	to      int32
+	checked bool
 }

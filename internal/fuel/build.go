@@ -126,7 +126,7 @@ func (b *builder) instr(n uint32, in *wasmbin.Instr) error {
 	}
 
 	switch in.Op {
-	case wasmbin.OpBlock, wasmbin.OpLoop, wasmbin.OpIf, wasmbin.OpTryTable:
+	case wasmbin.OpBlock, wasmbin.OpLoop, wasmbin.OpIf:
 		return b.open(n, in)
 	case wasmbin.OpElse:
 		return b.otherwise(n, in)
@@ -149,13 +149,12 @@ func (b *builder) open(n uint32, in *wasmbin.Instr) error {
 	f := block{op: in.Op, loop: b.loop, dead: b.cur < 0}
 	if !f.dead {
 		f.label = b.newLabel()
-		f.arity = len(b.r.takes(in))
+		f.arity = b.r.arity(in)
 		switch in.Op {
 		case wasmbin.OpLoop:
 			b.finish(n, endFall, 0)
-			b.r.stats.Loops++
 			if b.loops++; b.loops > maxLoops {
-				b.g.simple = true
+				b.g.flat = true
 			}
 			b.g.loops = append(b.g.loops, loop{parent: b.loop, header: int32(len(b.g.nodes)), label: f.label})
 			b.loop = int32(len(b.g.loops) - 1)
@@ -167,9 +166,6 @@ func (b *builder) open(n uint32, in *wasmbin.Instr) error {
 			b.spend(price(in.Op))
 			b.finish(n+1, endIf, f.otherwise)
 			b.begin(n+1, false)
-		case wasmbin.OpTryTable:
-			b.spend(price(in.Op))
-			b.g.simple = true
 		}
 		b.prev = [2]before{}
 	}
@@ -257,10 +253,6 @@ func (b *builder) live(n uint32, in *wasmbin.Instr) error {
 		if in.X == 0 {
 			b.g.reads++
 		}
-	case wasmbin.OpThrow, wasmbin.OpThrowRef:
-		b.g.simple = true
-		b.finish(n+1, endTrap, 0)
-		return nil
 	default:
 		if _, ok := sizeOf(in.Op); ok {
 			b.g.nodes[b.cur].busy = true
@@ -274,12 +266,7 @@ func (b *builder) live(n uint32, in *wasmbin.Instr) error {
 }
 
 // spend adds an operator's price to the current node.
-func (b *builder) spend(n int64) {
-	b.g.nodes[b.cur].cost += n
-	if n > 0 {
-		b.r.stats.Operators++
-	}
-}
+func (b *builder) spend(n int64) { b.g.nodes[b.cur].cost += n }
 
 func (b *builder) call(in *wasmbin.Instr) {
 	nd := &b.g.nodes[b.cur]
@@ -367,9 +354,6 @@ func (b *builder) switchOn(n uint32, in *wasmbin.Instr) error {
 		f, err := b.label(in, depth)
 		if err != nil {
 			return err
-		}
-		if f.arity > 0 {
-			g.simple = true
 		}
 		g.tables = append(g.tables, f.label)
 	}

@@ -113,13 +113,13 @@ func newRuntimeWith(t testing.TB, config wazero.RuntimeConfig, meter **Meter) wa
 // instantiate rewrites and instantiates a module.
 func instantiate(t testing.TB, wasm []byte, meter *Meter, host func(wazero.Runtime)) *guest {
 	t.Helper()
-	p, err := Rewrite(wasm)
+	p, err := rewrite(false, wasm)
 	require.NoError(t, err)
 	return start(t, p, meter, host)
 }
 
 // start instantiates a program.
-func start(t testing.TB, p *Program, meter *Meter, host func(wazero.Runtime)) *guest {
+func start(t testing.TB, p *program, meter *Meter, host func(wazero.Runtime)) *guest {
 	t.Helper()
 	g := &guest{meter: meter}
 	rt := newRuntime(t, &g.meter)

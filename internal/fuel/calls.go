@@ -46,7 +46,6 @@ func (p *planner) plan() {
 		}
 
 		switch {
-		case g.simple:
 		case p.early[f]:
 			g.place(p.r.prepaid[f])
 		default:
@@ -55,7 +54,7 @@ func (p *planner) plan() {
 
 		p.run[f] = p.checkSites(f)
 		g.selfChecks = p.checksItself(f)
-		if p.run[f] > maxRun || g.simple || g.selfChecks {
+		if p.run[f] > maxRun || g.selfChecks {
 			p.check[f], p.run[f] = true, 0
 		}
 		p.done[f] = true
@@ -65,17 +64,14 @@ func (p *planner) plan() {
 // checksItself reports whether a function that calls come back to checks the counter
 // itself, when it is entered and when it returns: that is less code than checks
 // around many calls.
-func (p *planner) checksItself(f uint32) bool { return p.back[f] > 2 && !p.graphs[f].simple }
+func (p *planner) checksItself(f uint32) bool { return p.back[f] > 2 }
 
 // prepay places the charges of a function and moves the charge at its entry to
 // its callers, if all of them are known.
 func (p *planner) prepay(f uint32) {
 	g := p.graphs[f]
-	if g.simple {
-		return
-	}
 	g.place(0)
-	if n := g.entry(0); !g.simple && !p.r.taken[f] && n <= maxPrepaid && g.nodes[0].trap < 0 {
+	if n := g.entry(0); !p.r.taken[f] && n <= maxPrepaid && g.nodes[0].trap < 0 {
 		p.r.prepaid[f] = n
 	}
 }

@@ -12,7 +12,6 @@ const CostVersion = 1
 //	block, loop, end, else, nop, drop, return     0
 //	call of an imported function                  HostCallCost more
 //	memory.grow, table.grow                       GrowCost, and by size if they succeed
-//	try_table, throw, throw_ref                   ExceptionCost
 //	ref.func                                      RefFuncCost
 //
 // and by size, when they did not trap:
@@ -29,9 +28,6 @@ const (
 	HostCallCost = 100
 	// GrowCost is the base price of asking for memory or table entries.
 	GrowCost = 100
-	// ExceptionCost is the price of entering a try block or throwing: the
-	// runtime copies the stack for the one and searches it for the other.
-	ExceptionCost = 500
 	// RefFuncCost is the price of a function reference. It has been that of making
 	// one; they are made with the instance now, see references.
 	RefFuncCost = 20
@@ -49,8 +45,6 @@ func price(op wasmbin.Op) int64 {
 		return 0
 	case wasmbin.OpMemoryGrow, wasmbin.OpTableGrow:
 		return GrowCost
-	case wasmbin.OpTryTable, wasmbin.OpThrow, wasmbin.OpThrowRef:
-		return ExceptionCost
 	case wasmbin.OpRefFunc:
 		return RefFuncCost
 	}

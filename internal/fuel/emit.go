@@ -9,7 +9,6 @@ type emitter struct {
 	more    uint32 // index of the function that refills the counter; the one after it refills a local
 	local   uint32 // index of the local that holds the counter, if held
 	held    bool
-	stats   *Stats
 }
 
 // The methods below append one instruction and return the emitter, so that a
@@ -85,7 +84,6 @@ func (e *emitter) refill() *emitter {
 // charge subtracts n from the counter.
 func (e *emitter) charge(n int64) {
 	e.getCounter().i64(n).op(wasmbin.OpI64Sub).setCounter()
-	e.stats.Charges++
 }
 
 // checkpoint asks for more when the counter is below zero. The rare case jumps
@@ -102,22 +100,20 @@ func (e *emitter) checkpoint() {
 func (e *emitter) checkpointInLoop() {
 	e.getCounter().i64(0).op(wasmbin.OpI64LtS)
 	e.block(wasmbin.OpIf).refill().opX(wasmbin.OpBr, 1).end()
-	e.stats.Checks++
+}
+
+// chargeIf subtracts n from the counter if the condition in local c holds.
+func (e *emitter) chargeIf(n int64, c uint32) {
+	e.getCounter().i64(n).i64(0).get(c).op(wasmbin.OpSelect).op(wasmbin.OpI64Sub).setCounter()
 }
 
 // branchBack branches to the loop depth blocks out unless the counter is below
 // zero, and then asks for more first. The rare case comes last, so that the
 // processor runs straight through the rest. (An if, not a br_if: see fuses.)
-func (e *emitter) branchBack(depth uint32, takes int) {
+func (e *emitter) branchBack(depth uint32) {
 	e.getCounter().i64(0).op(wasmbin.OpI64GeS)
-	if takes > 0 {
-		e.opX(wasmbin.OpBrIf, depth) // which passes values by itself
-	} else {
-		e.block(wasmbin.OpIf).opX(wasmbin.OpBr, depth+1).end()
-	}
-
+	e.block(wasmbin.OpIf).opX(wasmbin.OpBr, depth+1).end()
 	e.refill().opX(wasmbin.OpBr, depth)
-	e.stats.Checks++
 }
 
 // scratch is how many i32 locals chargeSize needs.
@@ -147,7 +143,6 @@ func (e *emitter) chargeSize(s size, n uint32) {
 	}
 
 	e.op(wasmbin.OpI64Sub).setCounter()
-	e.stats.Charges++
 	e.checkpoint()
 }
 

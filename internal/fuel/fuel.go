@@ -24,68 +24,29 @@ const (
 
 // RewriterVersion changes whenever the same input makes another output. It
 // belongs in the key of every cache of compiled programs.
-const RewriterVersion = 4
+const RewriterVersion = 5
 
 // ErrReserved says that the guest imports or exports a name reserved for metering.
 var ErrReserved = errors.New("reserved name")
 
-// Program is a module rewritten to count what it executes.
-type Program struct {
-	Wasm  []byte // the rewritten binary
-	Stats Stats
-}
-
-// Stats says what rewriting did, for reports.
+// Stats says what rewriting a module adds to its instances.
 type Stats struct {
-	CostVersion int // of the cost table, [CostVersion]
-	Original    int // size of the module in bytes
-	Rewritten   int // size of the rewritten module in bytes
-	Functions   int // defined in the module
-	Operators   int // operators that cost something, in all functions
-	Loops       int
-	Charges     int // places that subtract from the counter
-	Checks      int // places that check whether the counter is below zero
-	Simple      int // functions rewritten the simple way
-	Threaded    int // jumps that skip a dispatch
-	References  int // functions whose reference the code takes; each adds a global
-	Entries     int // table entries the module can have, all tables together
+	References int // functions whose reference the code takes; each adds a global
+	Entries    int // table entries the module can have, all tables together
 }
 
-// Rewrite returns the module wasm as a program that counts what it executes. Its
-// results, traps and their order are those of wasm.
+// Rewrite changes a module, in place, to one that counts what it executes. Its
+// results, traps and their order stay the same.
 //
-// Errors wrap wasmbin.ErrMalformed, wasmbin.ErrUnsupported or [ErrReserved].
-// Function bodies are decoded but not type-checked: a module that is not valid
-// is refused here or when the runtime compiles the program.
-func Rewrite(wasm []byte) (*Program, error) { return rewrite(wasm, false) }
-
-// RewriteModule does what [Rewrite] does with a module that is decoded, in place.
-// Stats.Original and Stats.Rewritten are 0.
-func RewriteModule(m *wasmbin.Module) (Stats, error) { return rewriteModule(m, false) }
-
-func rewrite(wasm []byte, simple bool) (*Program, error) {
-	m, err := wasmbin.Parse(wasm)
-	if err != nil {
-		return nil, err
-	}
-	stats, err := rewriteModule(m, simple)
-	if err != nil {
-		return nil, err
-	}
-
-	out := m.Encode()
-	stats.Original, stats.Rewritten = len(wasm), len(out)
-	return &Program{Wasm: out, Stats: stats}, nil
-}
-
-func rewriteModule(m *wasmbin.Module, simple bool) (Stats, error) {
+// Errors wrap wasmbin.ErrMalformed, wasmbin.ErrUnsupported or [ErrReserved], and leave
+// the module half changed. Function bodies are decoded but not type-checked: a module
+// that is not valid is refused here or when the runtime compiles it.
+func Rewrite(m *wasmbin.Module) (Stats, error) {
 	if err := refuseReserved(m); err != nil {
 		return Stats{}, err
 	}
 	r := newRewriter(m)
-	r.simple = simple
-	err := r.rewrite()
-	return r.stats, err
+	return r.rewrite(r.bodies)
 }
 
 func refuseReserved(m *wasmbin.Module) error {

@@ -35,7 +35,7 @@ func FuzzRewrite(f *testing.F) {
 		return err
 	}
 	f.Fuzz(func(t *testing.T, wasm []byte) {
-		p, err := Rewrite(wasm)
+		p, err := rewrite(false, wasm)
 		if err != nil {
 			require.True(t, errors.Is(err, wasmbin.ErrMalformed) || errors.Is(err, wasmbin.ErrUnsupported) || errors.Is(err, ErrReserved), err)
 			return

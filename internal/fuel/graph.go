@@ -12,7 +12,7 @@ type graph struct {
 	labels     []int32 // node that each label leads to, exit for the end of the function
 	tables     []int32 // labels of the br_table instructions, one after the other
 	calls      []site  // in the order of the code
-	simple     bool    // has control flow this graph does not describe
+	flat       bool    // every node is charged where it starts
 	reads      int     // of local 0
 	selfChecks bool    // checks the counter when it is entered and when it returns
 }

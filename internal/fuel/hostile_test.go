@@ -54,14 +54,14 @@ func TestHostileShapes(t *testing.T) {
 	tests["calls"] = append(tests["calls"], byte(wasmbin.OpEnd))
 	for name, body := range tests {
 		t.Run(name, func(t *testing.T) {
-			_, err := Rewrite(module([]fn{{name: "f", sig: sig(vals{i32}, nil), body: body}}, nil))
+			_, err := rewrite(false, module([]fn{{name: "f", sig: sig(vals{i32}, nil), body: body}}, nil))
 			require.NoError(t, err)
 		})
 	}
 
 	t.Run("too many blocks", func(t *testing.T) {
 		body := code(repeat(maxNodes, wasmbin.OpLoop, void, wasmbin.OpEnd))
-		_, err := Rewrite(module([]fn{{name: "f", sig: sig(nil, nil), body: body}}, nil))
+		_, err := rewrite(false, module([]fn{{name: "f", sig: sig(nil, nil), body: body}}, nil))
 		require.ErrorIs(t, err, wasmbin.ErrUnsupported)
 		require.ErrorContains(t, err, "a function with more than 200000 blocks")
 	})
@@ -71,7 +71,7 @@ func TestHostileShapes(t *testing.T) {
 			m.Functions = append(m.Functions, 0)
 			m.Codes = append(m.Codes, wasmbin.Code{Body: code()})
 		}
-		_, err := Rewrite(m.Encode())
+		_, err := rewrite(false, m.Encode())
 		require.NoError(t, err)
 	})
 }

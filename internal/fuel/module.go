@@ -12,8 +12,7 @@ import (
 // other additions go after the existing entries. Indices in comments are those of the
 // original.
 type rewriter struct {
-	m     *wasmbin.Module
-	stats Stats
+	m *wasmbin.Module
 
 	types    int      // original number of types
 	imported uint32   // original number of imported functions, the index of refill
@@ -30,13 +29,9 @@ type rewriter struct {
 	refs     references
 	bulky    bool // there is a memory.fill or memory.copy
 	grown    bool // there is a table.grow
-	throws   bool // the module can catch exceptions
 
-	taken   []bool                      // functions of the module that may be called other than by name
-	prepaid []int64                     // what callers charge in advance for each function of the module
-	passing map[string]uint32           // types of blocks that pass values through, by name
-	passed  map[*wasmbin.ValType]uint32 // and by the list of their values
-	simple  bool                        // rewrite every function in the simple way
+	taken   []bool  // functions of the module that may be called other than by name
+	prepaid []int64 // what callers charge in advance for each function of the module
 }
 
 func newRewriter(m *wasmbin.Module) *rewriter {
@@ -47,8 +42,6 @@ func newRewriter(m *wasmbin.Module) *rewriter {
 		funcs:    uint32(m.Count(wasmbin.KindFunc)),
 		globals:  uint32(m.Count(wasmbin.KindGlobal)),
 		refs:     references{index: make(map[uint32]uint32)},
-		passing:  make(map[string]uint32),
-		passed:   make(map[*wasmbin.ValType]uint32),
 	}
 	for _, i := range m.Imports {
 		if i.Kind == wasmbin.KindFunc {
@@ -60,26 +53,24 @@ func newRewriter(m *wasmbin.Module) *rewriter {
 	r.declared = make([]bool, r.funcs)
 	r.taken = make([]bool, len(m.Functions))
 	r.prepaid = make([]int64, len(m.Functions))
-	r.throws = m.Count(wasmbin.KindTag) > 0
-	r.stats.CostVersion = CostVersion
-	r.stats.Functions = len(m.Functions)
 
 	return r
 }
 
-func (r *rewriter) rewrite() error {
+// rewrite rewrites the module, and its code by bodies.
+func (r *rewriter) rewrite(bodies func([]*graph) error) (Stats, error) {
 	m := r.m
 	if err := r.limitTables(); err != nil {
-		return err
+		return Stats{}, err
 	}
 	graphs, err := r.graphs()
 	if err != nil {
-		return err
+		return Stats{}, err
 	}
 
 	m.Types = append(m.Types, wasmbin.FuncType{Params: []wasmbin.ValType{wasmbin.I32, wasmbin.I32, wasmbin.I32}})
 	if err := r.segments(); err != nil {
-		return err
+		return Stats{}, err
 	}
 	for i := range m.Exports {
 		if e := &m.Exports[i]; e.Kind == wasmbin.KindFunc {
@@ -94,18 +85,17 @@ func (r *rewriter) rewrite() error {
 		*m.Start = r.direct(*m.Start)
 	}
 	if err := r.refuseUndeclared(); err != nil {
-		return err
+		return Stats{}, err
 	}
-	if err := r.bodies(graphs); err != nil {
-		return err
+	if err := bodies(graphs); err != nil {
+		return Stats{}, err
 	}
 
 	r.addMeter()
 	r.addReferences()
 	r.addStubs()
 	r.fixNames()
-	r.stats.References, r.stats.Entries = len(r.refs.list), r.entries()
-	return nil
+	return Stats{References: len(r.refs.list), Entries: r.entries()}, nil
 }
 
 // direct is the new index of a function that is called by its index.
@@ -161,7 +151,7 @@ func (r *rewriter) more() uint32 { return r.funcs + 1 }
 
 // emitter returns one with room for size bytes of code.
 func (r *rewriter) emitter(size int) emitter {
-	return emitter{counter: r.globals, more: r.more(), stats: &r.stats, out: make([]byte, 0, size)}
+	return emitter{counter: r.globals, more: r.more(), out: make([]byte, 0, size)}
 }
 
 // segments moves the functions that tables, globals and segments refer to.

@@ -29,6 +29,10 @@ import "math"
 // all loops fixed and back edges limiting too, which is strict, every potential
 // is zero or more and every edge leads to no less than it comes from.
 func (g *graph) place(prepaid int64) {
+	if g.flat {
+		g.flatten()
+		return
+	}
 	for i := range g.loops {
 		g.loops[i].fixed = false
 	}
@@ -50,9 +54,18 @@ func (g *graph) place(prepaid int64) {
 			}
 		}
 		if try > 3 {
-			g.simple = true // see above: this does not happen
+			g.flat = true // see above: this does not happen
+			g.flatten()
 			return
 		}
+	}
+}
+
+// flatten charges every node where it starts.
+func (g *graph) flatten() {
+	for i := range g.nodes {
+		nd := &g.nodes[i]
+		nd.in, nd.out, nd.start, nd.trap = 0, 0, nd.cost, -1
 	}
 }
 

@@ -56,12 +56,12 @@ func runProgram(t *testing.T, config wazero.RuntimeConfig, wasm []byte, budget i
 // is what the program needs.
 func checkProgram(t *testing.T, config wazero.RuntimeConfig, wasm []byte) {
 	want, _, _ := runProgram(t, config, wasm, -1)
-	fast, err := rewrite(wasm, false)
+	fast, err := rewrite(false, wasm)
 	require.NoError(t, err)
 	got, used, err := runProgram(t, config, fast.Wasm, MaxBudget)
 	require.Equal(t, want, got)
 
-	simple, serr := rewrite(wasm, true)
+	simple, serr := rewrite(true, wasm)
 	require.NoError(t, serr)
 	other, usedSimple, _ := runProgram(t, config, simple.Wasm, MaxBudget)
 	require.Equal(t, want, other)

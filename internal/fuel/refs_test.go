@@ -25,7 +25,7 @@ func TestReferencesAreMadeOnce(t *testing.T) {
 	})
 	for name, simple := range map[string]bool{"graph": false, "simple": true} {
 		t.Run(name, func(t *testing.T) {
-			p, err := rewrite(wasm, simple)
+			p, err := rewrite(simple, wasm)
 			require.NoError(t, err)
 			require.Equal(t, 2, p.Stats.References)
 			g := start(t, p, nil, withHost(t, func() {}))
@@ -105,10 +105,10 @@ func TestReferencesAreBounded(t *testing.T) {
 			m.Elements = []wasmbin.Element{{Mode: wasmbin.Declarative, Type: wasmbin.FuncRef, Funcs: funcs}}
 		})
 	}
-	p, err := Rewrite(refer(maxReferences))
+	p, err := rewrite(false, refer(maxReferences))
 	require.NoError(t, err)
 	require.Equal(t, maxReferences, p.Stats.References)
-	_, err = Rewrite(refer(maxReferences + 1))
+	_, err = rewrite(false, refer(maxReferences + 1))
 	require.ErrorIs(t, err, wasmbin.ErrUnsupported)
 	require.ErrorContains(t, err, "ref.func of more than 10000 functions")
 }

@@ -27,7 +27,7 @@ func TestRewriteRefusesReservedNames(t *testing.T) {
 	}
 	for name, change := range tests {
 		t.Run(name, func(t *testing.T) {
-			_, err := Rewrite(module(nil, change))
+			_, err := rewrite(false, module(nil, change))
 			require.ErrorIs(t, err, ErrReserved)
 		})
 	}
@@ -81,12 +81,12 @@ func TestRewriteKeepsIndicesClosed(t *testing.T) {
 	}
 	for name, wasm := range tests {
 		t.Run(name, func(t *testing.T) {
-			_, err := Rewrite(wasm)
+			_, err := rewrite(false, wasm)
 			require.ErrorIs(t, err, wasmbin.ErrMalformed)
 		})
 	}
 
-	_, err := Rewrite(module([]fn{{body: code()}}, counted))
+	_, err := rewrite(false, module([]fn{{body: code()}}, counted))
 	require.NoError(t, err)
 }
 
@@ -187,7 +187,7 @@ func TestStartFunctionIsMetered(t *testing.T) {
 	require.NoError(t, err)
 	start := uint32(0)
 	m.Start = &start
-	p, err := Rewrite(m.Encode())
+	p, err := rewrite(false, m.Encode())
 	require.NoError(t, err)
 	meter := NewMeter(12_345, nil)
 	rt := newRuntime(t, &meter)
@@ -210,38 +210,6 @@ func TestReentry(t *testing.T) {
 	_, used, err := g.call(MaxBudget, "f")
 	require.NoError(t, err)
 	require.EqualValues(t, 2*(1+HostCallCost)+2*2, used)
-}
-
-// TestExceptions counts what runs, not what is skipped by a throw.
-func TestExceptions(t *testing.T) {
-	c, drop := wasmbin.OpI32Const, wasmbin.OpDrop
-	wasm := module([]fn{
-		{name: "f", sig: sig(vals{i32}, vals{i32}), body: code(
-			wasmbin.OpBlock, void,
-			wasmbin.OpTryTable, void, uint32(1), byte(2), uint32(0), // catch_all to the block
-			wasmbin.OpLocalGet, uint32(0), wasmbin.OpCall, uint32(1), // 2
-			c, 1, c, 1, c, 1, drop, drop, drop, // 3, skipped by a throw
-			wasmbin.OpEnd,
-			c, 7, wasmbin.OpReturn, // 1
-			wasmbin.OpEnd,
-			c, 9, c, 1, wasmbin.OpI32Add)}, // 3
-		{sig: sig(vals{i32}, nil), body: code(
-			wasmbin.OpLocalGet, uint32(0), wasmbin.OpIf, void, // 2
-			wasmbin.OpThrow, uint32(0), wasmbin.OpEnd,
-			c, 1, drop)}, // 1
-	}, func(m *wasmbin.Module) {
-		m.Types = []wasmbin.FuncType{{}}
-		m.Tags = []uint32{0}
-	})
-	g := instantiate(t, wasm, nil, nil)
-	res, used, err := g.call(MaxBudget, "f", 0)
-	require.NoError(t, err)
-	require.EqualValues(t, 7, res[0])
-	require.EqualValues(t, ExceptionCost+2+3+3+1, used)
-	res, used, err = g.call(MaxBudget, "f", 1)
-	require.NoError(t, err)
-	require.EqualValues(t, 10, res[0])
-	require.EqualValues(t, ExceptionCost+2+2+ExceptionCost+3, used)
 }
 
 // TestDeadCode has stack-polymorphic code, which is copied as it is.
@@ -270,7 +238,7 @@ func TestRewriteDropsWhatSpeaksOfOldCode(t *testing.T) {
 	g := instantiate(t, m.Encode(), nil, withHost(t, func() {}))
 	_, _, err = g.call(MaxBudget, "f")
 	require.ErrorContains(t, err, "crash()") // the trace names the function, which has moved
-	p, err := Rewrite(m.Encode())
+	p, err := rewrite(false, m.Encode())
 	require.NoError(t, err)
 	out, err := wasmbin.Parse(p.Wasm)
 	require.NoError(t, err)

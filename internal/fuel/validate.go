@@ -32,49 +32,18 @@ func (r *rewriter) validate(rd *wasmbin.Reader, in *wasmbin.Instr, locals uint32
 	return nil
 }
 
-// takes is what values a branch to the block that in opens takes.
-func (r *rewriter) takes(in *wasmbin.Instr) []wasmbin.ValType {
-	if !in.Block.Typed {
-		if in.Block.Result != 0 && in.Op != wasmbin.OpLoop {
-			return []wasmbin.ValType{in.Block.Result}
-		}
-		return nil
+// arity is how many values a branch to the block that in opens passes.
+func (r *rewriter) arity(in *wasmbin.Instr) int {
+	loop := in.Op == wasmbin.OpLoop
+	switch {
+	case in.Block.Typed && loop:
+		return len(r.m.Types[in.Block.Index].Params)
+	case in.Block.Typed:
+		return len(r.m.Types[in.Block.Index].Results)
+	case in.Block.Result != 0 && !loop:
+		return 1
 	}
-	t := &r.m.Types[in.Block.Index]
-	if in.Op == wasmbin.OpLoop {
-		return t.Params
-	}
-	return t.Results
-}
-
-// appendPassing appends the type of a block that takes these values and leaves
-// them, adding it to the module if it is new.
-func (r *rewriter) appendPassing(b []byte, values []wasmbin.ValType) []byte {
-	if len(values) == 0 {
-		return append(b, 0x40)
-	}
-	return wasmbin.AppendS64(b, int64(r.passingType(values)))
-}
-
-func (r *rewriter) passingType(values []wasmbin.ValType) uint32 {
-	list := &values[0] // of a type of the module, if there are several
-	if i, ok := r.passed[list]; ok {
-		return i
-	}
-
-	t := wasmbin.FuncType{Params: values, Results: values}
-	key := t.String()
-	i, ok := r.passing[key]
-	if !ok {
-		i = uint32(len(r.m.Types))
-		r.m.Types = append(r.m.Types, t)
-		r.passing[key] = i
-	}
-	if len(values) > 1 {
-		r.passed[list] = i // a name takes long to make
-	}
-
-	return i
+	return 0
 }
 
 // localCount is how many locals a function has, parameters included.

@@ -4,31 +4,12 @@ import "github.com/toolhost/toolhost/internal/wasmbin"
 
 // bodies rewrites the code of every function.
 func (r *rewriter) bodies(graphs []*graph) error {
-	m := r.m
-	simple := walker{r: r}
-	if r.simple {
-		for i := range m.Codes {
-			if err := simple.function(uint32(i)); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-
 	p := newPlanner(r, graphs)
 	p.plan()
 	w := writer{r: r}
 	for i, g := range graphs {
-		if !g.simple {
-			w.function(uint32(i), g, p.check[i])
-			continue
-		}
-		r.stats.Simple++
-		if err := simple.function(uint32(i)); err != nil {
-			return err
-		}
+		w.function(uint32(i), g, p.check[i])
 	}
-
 	return nil
 }
 
@@ -46,7 +27,6 @@ func (r *rewriter) graphs() ([]*graph, error) {
 		if nodes += len(g.nodes); nodes > maxAllNodes {
 			return nil, b.tooMany("a module", maxAllNodes)
 		}
-		g.simple = g.simple || r.throws
 		graphs[i] = g
 	}
 
@@ -80,7 +60,7 @@ type opened struct {
 	label int32
 	node  int32 // of the if it belongs to, below zero if none or if it has an else
 	dead  bool
-	takes []wasmbin.ValType // values of a branch to it
+	arity int // values of a branch to it
 }
 
 func (w *writer) function(f uint32, g *graph, check bool) {
@@ -88,7 +68,7 @@ func (w *writer) function(f uint32, g *graph, check bool) {
 	w.code, w.g = &m.Codes[f], g
 	w.emitter = w.r.emitter(len(w.code.Body)*3/2 + 32)
 	w.locals = localCount(w.code, &m.Types[m.Functions[f]])
-	w.opened = append(w.opened[:0], opened{node: -1, takes: m.Types[m.Functions[f]].Results})
+	w.opened = append(w.opened[:0], opened{node: -1, arity: len(m.Types[m.Functions[f]].Results)})
 	w.label, w.node, w.cur, w.site, w.scratch = 1, 0, -1, 0, 0
 	w.first, w.dead = w.locals, g.deadStores()
 	if g.holds() {
@@ -144,7 +124,7 @@ func (w *writer) instr(n uint32, in *wasmbin.Instr) {
 	}
 
 	switch in.Op { // dead code, or the end of the function
-	case wasmbin.OpBlock, wasmbin.OpLoop, wasmbin.OpIf, wasmbin.OpTryTable:
+	case wasmbin.OpBlock, wasmbin.OpLoop, wasmbin.OpIf:
 		w.opened = append(w.opened, opened{node: -1, dead: true})
 	case wasmbin.OpEnd:
 		w.opened = w.opened[:len(w.opened)-1]
@@ -187,7 +167,7 @@ func (w *writer) lead(in *wasmbin.Instr) {
 		w.open(in)
 		w.copy(in)
 		if w.g.loops[w.g.nodes[w.node].loop].checksHeader() {
-			if w.takes(0) > 0 {
+			if w.passes(0) {
 				w.checkpoint()
 			} else {
 				w.checkpointInLoop()
@@ -215,7 +195,7 @@ func (w *writer) lead(in *wasmbin.Instr) {
 
 // open follows the builder's numbering of labels.
 func (w *writer) open(in *wasmbin.Instr) {
-	o := opened{label: w.label, node: -1, takes: w.r.takes(in)}
+	o := opened{label: w.label, node: -1, arity: w.r.arity(in)}
 	w.label++
 	if in.Op == wasmbin.OpIf {
 		o.node = w.cur

@@ -6,9 +6,8 @@ type Instr struct {
 	Pos, End int       // its bytes are Body[Pos:End]
 	X, Y     uint32    // indices, as many as it has, in the order of the format
 	Const    int64     // of i32.const and i64.const
-	Block    BlockType // of block, loop, if and try_table
+	Block    BlockType // of block, loop and if
 	Labels   []uint32  // of br_table, the default last; valid until the next call of Next
-	Catches  []Catch   // of try_table; valid until the next call of Next
 	Type     ValType   // of ref.null
 }
 
@@ -20,20 +19,11 @@ type BlockType struct {
 	Result ValType // 0 if there is none
 }
 
-// Catch is one clause of a try_table.
-type Catch struct {
-	Tag   uint32 // counts unless All
-	Label uint32 // relative to the outside of the try_table
-	All   bool
-	Ref   bool
-}
-
 // Reader reads the instructions of one function body or constant expression in
 // order. It knows nothing of nesting or types.
 type Reader struct {
-	c       cursor
-	labels  []uint32
-	catches []Catch
+	c      cursor
+	labels []uint32
 }
 
 // Reset starts reading the body of a function of a module with types types. It
@@ -43,12 +33,7 @@ func (r *Reader) Reset(code *Code, types int) {
 }
 
 // Err returns the error that stopped Next, nil at the end of the body.
-func (r *Reader) Err() error {
-	if r.c.err == nil {
-		return nil
-	}
-	return r.c.err
-}
+func (r *Reader) Err() error { return r.c.result() }
 
 // Errorf returns an error that matches [ErrMalformed] for an instruction of the body.
 func (r *Reader) Errorf(in *Instr, format string, args ...any) error {
@@ -70,7 +55,7 @@ func (r *Reader) Next(in *Instr) bool {
 	c.pos++
 	in.Op = Op(b)
 
-	switch f := forms[b]; f {
+	switch f := oneByteForms[b]; f {
 	case formNone:
 	case formIndex:
 		in.X = c.u32("index")
@@ -108,9 +93,12 @@ func (r *Reader) prefixed(prefix byte, in *Instr) {
 		return
 	}
 
-	f := miscForm(n)
+	forms, f := miscForms, formBad
 	if prefix == 0xfd {
-		f = vectorForm(n)
+		forms = vectorForms
+	}
+	if uint64(n) < uint64(len(forms)) {
+		f = forms[n]
 	}
 
 	in.Op = Op(prefix)<<8 | Op(n&0xff)
@@ -126,10 +114,10 @@ func (r *Reader) prefixed(prefix byte, in *Instr) {
 
 // unsupported says why instructions of a form are refused.
 var unsupported = map[form]string{
-	formLegacy:  "legacy exception handling is not supported; translate it with wasm-opt --translate-to-exnref",
-	formTyped:   "typed function references are not supported",
-	formGC:      "garbage-collected types are not supported",
-	formThreads: "atomic instructions need threads, which are not supported",
+	formExceptions: "exception handling is not supported; build without it, such as with -fno-exceptions",
+	formTyped:      "typed function references are not supported",
+	formGC:         "garbage-collected types are not supported",
+	formThreads:    "atomic instructions need threads, which are not supported",
 }
 
 // immediates decodes the less frequent forms.
@@ -167,11 +155,8 @@ func (r *Reader) immediates(f form, in *Instr) {
 		r.selectTypes()
 	case formBrTable:
 		in.Labels = r.brTable()
-	case formTry:
-		in.Block = r.blockType()
-		in.Catches = r.catchClauses()
 	case formHeap:
-		in.Type = c.refType("ref.null")
+		in.Type = r.refType()
 	default:
 		if reason := unsupported[f]; reason != "" {
 			c.fail(ErrUnsupported, in.Pos, "%s", reason)
@@ -227,26 +212,11 @@ func (r *Reader) brTable() []uint32 {
 	return r.labels
 }
 
-func (r *Reader) catchClauses() []Catch {
-	c := &r.c
-	r.catches = r.catches[:0]
-	repeat(c, 2, func() {
-		at := c.pos
-		kind := c.byte("catch clause")
-		if kind > 3 {
-			c.malformed(at, "unknown catch clause %#x", kind)
-		}
-
-		clause := Catch{Ref: kind&1 != 0, All: kind >= 2}
-		if !clause.All {
-			clause.Tag = c.u32("tag index")
-		}
-
-		clause.Label = c.u32("label")
-		r.catches = append(r.catches, clause)
-	})
-
-	return r.catches
+func (r *Reader) refType() (t ValType) {
+	c := codec{in: r.c}
+	c.refType(&t, "ref.null")
+	r.c = c.in
+	return t
 }
 
 func (r *Reader) selectTypes() {

@@ -1,7 +1,5 @@
 package wasmbin
 
-import "unicode/utf8"
-
 // NewCustom makes a custom section that comes last in its module.
 func NewCustom(name string, data []byte) Custom {
 	return Custom{Name: name, Data: data, after: secData}
@@ -13,61 +11,62 @@ const (
 	nameFuncs  = 1
 )
 
+// funcName is the name of a function.
+type funcName struct {
+	index uint32
+	name  string
+}
+
+func (c *codec) funcName(f *funcName) {
+	c.u32(&f.index, "index")
+	c.name(&f.name, "name")
+}
+
+// readNames returns the names of a module and of its functions. It is false if the
+// content of the name section cannot be read.
+func readNames(data []byte) (module string, funcs []funcName, ok bool) {
+	c := codec{in: cursor{b: data}}
+	for c.in.left() > 0 {
+		id := c.in.byte("subsection")
+		c.sized("subsection", func() {
+			switch id {
+			case nameModule:
+				c.name(&module, "module name")
+			case nameFuncs:
+				list(&c, &funcs, 2, "names", c.funcName)
+			default:
+				c.in.pos = len(c.in.b)
+			}
+		})
+	}
+	return module, funcs, c.in.err == nil
+}
+
 // MoveFuncNames returns the content of a name section with every function at its
 // new index. Names of anything but the module and its functions are left out. It
 // is false if the content cannot be read.
 func MoveFuncNames(data []byte, index func(uint32) uint32) ([]byte, bool) {
-	c := &cursor{b: data}
-	var out []byte
-	for c.left() > 0 {
-		id := c.byte("subsection")
-		sub := &cursor{b: c.bytes(c.count(1, "subsection"), "subsection")}
-		switch id {
-		case nameModule:
-			name := sub.name("module name")
-			out = appendSection(out, nameModule, appendName(nil, name))
-		case nameFuncs:
-			out = appendSection(out, nameFuncs, moveNames(sub, index))
-		default:
-			continue
-		}
-
-		if sub.err != nil || sub.left() > 0 {
-			return nil, false
-		}
+	module, funcs, ok := readNames(data)
+	for i := range funcs {
+		funcs[i].index = index(funcs[i].index)
 	}
 
-	return out, c.err == nil && len(out) > 0
-}
-
-func moveNames(c *cursor, index func(uint32) uint32) []byte {
-	n := c.count(2, "names")
-	b := AppendU32(nil, uint32(n))
-	for ; n > 0 && c.err == nil; n-- {
-		b = AppendU32(b, index(c.u32("index")))
-		b = appendName(b, c.name("name"))
+	c := writer(nil)
+	if module != "" {
+		c.section(nameModule, func() { c.name(&module, "") })
 	}
-	return b
+	c.section(nameFuncs, func() { entries(c, &funcs, 2, c.funcName) })
+	return c.out, ok && len(c.out) > 0
 }
 
 // FuncName returns the name that the content of a name section has for a
 // function. It is empty if there is none, or the content cannot be read.
 func FuncName(data []byte, index uint32) string {
-	c := &cursor{b: data}
-	for c.left() > 0 {
-		id := c.byte("subsection")
-		sub := &cursor{b: c.bytes(c.count(1, "subsection"), "subsection")}
-		if id != nameFuncs {
-			continue
-		}
-		for n := sub.count(2, "names"); n > 0 && sub.err == nil; n-- {
-			found := sub.u32("index")
-			name := sub.bytes(sub.count(1, "name"), "name")
-			if found == index && sub.err == nil && utf8.Valid(name) {
-				return string(name)
-			}
+	_, funcs, ok := readNames(data)
+	for _, f := range funcs {
+		if ok && f.index == index {
+			return f.name
 		}
 	}
-
 	return ""
 }

@@ -15,8 +15,6 @@ const (
 	OpLoop               Op = 0x03
 	OpIf                 Op = 0x04
 	OpElse               Op = 0x05
-	OpThrow              Op = 0x08
-	OpThrowRef           Op = 0x0a
 	OpEnd                Op = 0x0b
 	OpBr                 Op = 0x0c
 	OpBrIf               Op = 0x0d
@@ -29,7 +27,6 @@ const (
 	OpDrop               Op = 0x1a
 	OpSelect             Op = 0x1b
 	OpSelectType         Op = 0x1c
-	OpTryTable           Op = 0x1f
 	OpLocalGet           Op = 0x20
 	OpLocalSet           Op = 0x21
 	OpLocalTee           Op = 0x22
@@ -107,109 +104,73 @@ func (op Op) constant() bool {
 	return false
 }
 
-// form is what immediates an instruction has.
-type form byte
+// A form is the immediates of an instruction, as the tables below write it.
+type form = byte
 
 const (
-	formBad  form = iota
-	formNone      // no immediate
-	formBlock
-	formTry
-	formIndex // X: label, local, global, function, table, type, tag, segment
-	formBrTable
-	formIndex2 // X, Y
-	formSelect // types
-	formMemArg
-	formMemArgLane
-	formLane
-	formZero  // one reserved zero byte
-	formZero2 // two
-	formIndexZero
-	formI32
-	formI64
-	formBytes4
-	formBytes8
-	formBytes16
-	formHeap // ref.null
-	formPrefix
-	formTyped   // typed function references
-	formLegacy  // legacy exception handling
-	formGC      // 0xfb
-	formThreads // 0xfe
+	formBad        form = '.' // not an instruction
+	formNone       form = '-'
+	formBlock      form = 'B' // block type
+	formIndex      form = 'x' // X: label, local, global, function, table, type, segment
+	formIndex2     form = 'X' // X, Y
+	formIndexZero  form = 'z' // X and a zero byte
+	formZero       form = '0' // a zero byte
+	formZero2      form = 'Z' // two
+	formBrTable    form = 'T'
+	formSelect     form = 's' // types
+	formMemArg     form = 'm'
+	formMemArgLane form = 'M'
+	formLane       form = 'l'
+	formI32        form = 'i'
+	formI64        form = 'I'
+	formBytes4     form = '4'
+	formBytes8     form = '8'
+	formBytes16    form = 'v'
+	formHeap       form = 'h' // type of ref.null
+	formPrefix     form = 'p'
+	formTyped      form = 't' // typed function references
+	formExceptions form = 'e'
+	formGC         form = 'g'
+	formThreads    form = 'a'
 )
 
-// forms has the form of each one-byte operation.
-var forms = oneByteForms()
-
-func oneByteForms() (forms [256]form) {
-	for _, r := range []struct {
-		form        form
-		first, last Op
-	}{
-		{formNone, OpUnreachable, OpNop}, {formBlock, OpBlock, OpIf}, {formNone, OpElse, OpElse},
-		{formLegacy, 0x06, 0x07}, {formIndex, OpThrow, OpThrow}, {formLegacy, 0x09, 0x09}, {formNone, OpThrowRef, OpEnd},
-		{formIndex, OpBr, OpBrIf}, {formBrTable, OpBrTable, OpBrTable}, {formNone, OpReturn, OpReturn},
-		{formIndex, OpCall, OpCall}, {formIndex2, OpCallIndirect, OpCallIndirect},
-		{formIndex, OpReturnCall, OpReturnCall}, {formIndex2, OpReturnCallIndirect, OpReturnCallIndirect},
-		{formTyped, 0x14, 0x15}, {formLegacy, 0x18, 0x19}, {formNone, OpDrop, OpSelect},
-		{formSelect, OpSelectType, OpSelectType}, {formTry, OpTryTable, OpTryTable},
-		{formIndex, OpLocalGet, OpTableSet}, {formMemArg, OpI32Load, OpI64Store32}, {formZero, OpMemorySize, OpMemoryGrow},
-		{formI32, OpI32Const, OpI32Const}, {formI64, OpI64Const, OpI64Const},
-		{formBytes4, OpF32Const, OpF32Const}, {formBytes8, OpF64Const, OpF64Const}, {formNone, OpI32Eqz, 0xc4},
-		{formHeap, OpRefNull, OpRefNull}, {formNone, OpRefIsNull, OpRefIsNull}, {formIndex, OpRefFunc, OpRefFunc},
-		{formTyped, 0xd4, 0xd6}, {formGC, 0xfb, 0xfb}, {formPrefix, 0xfc, 0xfd}, {formThreads, 0xfe, 0xfe},
-	} {
-		for op := r.first; op <= r.last; op++ {
-			forms[op] = r.form
-		}
-	}
-	return forms
-}
-
-// miscForm is the form of 0xfc followed by n.
-func miscForm(n uint32) form {
-	switch {
-	case n > 0x11:
-		return formBad
-	case n <= 7:
-		return formNone
-	}
-
-	switch Op(0xfc00 | n) {
-	case OpMemoryInit:
-		return formIndexZero
-	case OpMemoryCopy:
-		return formZero2
-	case OpMemoryFill:
-		return formZero
-	case OpTableInit, OpTableCopy:
-		return formIndex2
-	}
-
-	return formIndex // data.drop, elem.drop, table.grow, table.size, table.fill
-}
-
-// vectorForm is the form of 0xfd followed by n.
-func vectorForm(n uint32) form {
-	switch {
-	case n <= 0x0b, n == 0x5c, n == 0x5d:
-		return formMemArg
-	case n == 0x0c, n == 0x0d:
-		return formBytes16
-	case n >= 0x15 && n <= 0x22:
-		return formLane
-	case n >= 0x54 && n <= 0x5b:
-		return formMemArgLane
-	case n > 0xff, unusedVector[n]:
-		return formBad
-	}
-
-	return formNone
-}
-
-// unusedVector marks the numbers below 0x100 that name no vector instruction.
-var unusedVector = map[uint32]bool{
-	0x9a: true, 0xa2: true, 0xa5: true, 0xa6: true, 0xaf: true, 0xb0: true, 0xb2: true, 0xb3: true, 0xb4: true,
-	0xbb: true, 0xc2: true, 0xc5: true, 0xc6: true, 0xcf: true, 0xd0: true, 0xd2: true, 0xd3: true, 0xd4: true,
-	0xe2: true, 0xee: true,
-}
+// The forms of all instructions: of one byte, after 0xfc, and after 0xfd.
+const (
+	oneByteForms = "" +
+		"--BBB-eeeee-xxT-" + // 00
+		"xXxXtt..ee--s..e" + // 10
+		"xxxxxxx.mmmmmmmm" + // 20
+		"mmmmmmmmmmmmmmm0" + // 30
+		"0iI48-----------" + // 40
+		"----------------" + // 50
+		"----------------" + // 60
+		"----------------" + // 70
+		"----------------" + // 80
+		"----------------" + // 90
+		"----------------" + // a0
+		"----------------" + // b0
+		"-----..........." + // c0
+		"h-x.ttt........." + // d0
+		"................" + // e0
+		"...........gppa." // f0
+	miscForms = "" +
+		"--------zxZ0XxXx" + // 00
+		"xx.............." // 10
+	vectorForms = "" +
+		"mmmmmmmmmmmmvv--" + // 00
+		"-----lllllllllll" + // 10
+		"lll-------------" + // 20
+		"----------------" + // 30
+		"----------------" + // 40
+		"----MMMMMMMMmm--" + // 50
+		"----------------" + // 60
+		"----------------" + // 70
+		"----------------" + // 80
+		"----------.-----" + // 90
+		"--.--..--------." + // a0
+		".-...------.----" + // b0
+		"--.--..--------." + // c0
+		".-...-----------" + // d0
+		"--.-----------.-" + // e0
+		"----------------" // f0
+)

@@ -2,41 +2,11 @@ package wasmbin
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
-	"unicode/utf8"
 )
-
-// Section ids of the format.
-const (
-	secCustom    = 0
-	secType      = 1
-	secImport    = 2
-	secFunction  = 3
-	secTable     = 4
-	secMemory    = 5
-	secGlobal    = 6
-	secExport    = 7
-	secStart     = 8
-	secElement   = 9
-	secCode      = 10
-	secData      = 11
-	secDataCount = 12
-	secTag       = 13
-)
-
-// sectionNames are indexed by section id.
-var sectionNames = [...]string{
-	"custom", "type", "import", "function", "table", "memory", "global",
-	"export", "start", "element", "code", "data", "data count", "tag",
-}
-
-// sectionRank is the place of each section id in the order the format asks for.
-var sectionRank = [...]int{
-	secType: 1, secImport: 2, secFunction: 3, secTable: 4, secMemory: 5, secTag: 6, secGlobal: 7,
-	secExport: 8, secStart: 9, secElement: 10, secDataCount: 11, secCode: 12, secData: 13,
-}
 
 const header = "\x00asm\x01\x00\x00\x00"
 
@@ -55,8 +25,8 @@ const (
 // The module keeps views into wasm, which must not change while it is in use. Function
 // bodies are not decoded; use a [Reader].
 func Parse(wasm []byte) (*Module, error) {
-	p := &parser{m: &Module{}, names: make(map[string]bool), bodies: true}
-	return p.parse(&source{size: len(wasm), window: wasm})
+	p := parser{size: len(wasm), window: wasm}
+	return p.parse()
 }
 
 // Scan decodes a module of size bytes without its bulk: Elements, Codes and Data stay
@@ -67,18 +37,59 @@ func Scan(file io.ReaderAt, size int64, customs ...string) (*Module, error) {
 	if size > maxSize {
 		return nil, &Error{Err: ErrUnsupported, Detail: fmt.Sprintf("a binary of more than %d bytes", maxSize)}
 	}
-	p := &parser{m: &Module{}, names: make(map[string]bool), wanted: customs}
-	return p.parse(&source{size: int(size), file: file})
+	p := parser{size: int(size), file: file, wanted: customs}
+	return p.parse()
 }
 
-// parse reads section after section.
-func (p *parser) parse(src *source) (*Module, error) {
-	head, err := src.bytes(0, 512)
+// parser fills a module section by section, from a binary in memory or a file.
+type parser struct {
+	size   int
+	file   io.ReaderAt // nil if the window is all of the binary
+	start  int         // of the window
+	window []byte      // never changed, so that views into it stay as they are
+	wanted []string    // custom sections, if there is a file
+
+	m             Module
+	exports       map[string]bool
+	rank, customs int
+	last          byte   // id of the section before, custom ones aside
+	codes, data   uint32 // entries of the sections
+}
+
+// windowSize is how much of a file is read at a time. The head of most modules,
+// up to their code, is smaller.
+const windowSize = 8 << 10
+
+// bytes returns n bytes of the binary from pos, fewer where it ends. Its error
+// is that of the file.
+func (p *parser) bytes(pos, n int) ([]byte, error) {
+	n = min(n, p.size-pos)
+	if pos >= p.start && pos+n <= p.start+len(p.window) {
+		at := pos - p.start
+		return p.window[at : at+n : at+n], nil
+	}
+
+	window := make([]byte, min(max(n, windowSize), p.size-pos))
+	read, err := p.file.ReadAt(window, int64(pos))
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, err
+	}
+	if read < len(window) {
+		return nil, &Error{Err: ErrMalformed, Offset: pos + read, Detail: "the file ends before its size: is it being written?", cause: ErrTruncated}
+	}
+
+	p.start, p.window = pos, window
+	return window[:n:n], nil
+}
+
+func (p *parser) parse() (*Module, error) {
+	p.exports = make(map[string]bool)
+	head, err := p.bytes(0, 512)
 	if err == nil {
 		err = checkHeader(head)
 	}
-	for pos := len(header); err == nil && pos < src.size; {
-		pos, err = p.next(src, pos)
+	for pos := len(header); err == nil && pos < p.size; {
+		pos, err = p.section(pos)
 	}
 
 	if err == nil {
@@ -87,28 +98,33 @@ func (p *parser) parse(src *source) (*Module, error) {
 	if err != nil {
 		return nil, err
 	}
-
-	return p.m, nil
+	return &p.m, nil
 }
 
-// next reads the section at pos and returns where the next one is.
-func (p *parser) next(src *source, pos int) (int, error) {
-	b, err := src.bytes(pos, 1+maxU32)
+// section reads the section at pos and returns where the next one is.
+func (p *parser) section(pos int) (int, error) {
+	b, err := p.bytes(pos, 1+maxU32)
 	if err != nil {
 		return 0, err
 	}
 
-	c := &cursor{b: b, base: pos}
-	id := c.byte("section id")
-	if int(id) >= len(sectionNames) {
-		c.malformed(0, "byte %#x: unknown section id %d", pos, id)
-		return 0, c.err
+	c := cursor{b: b, base: pos, section: "custom"}
+	id, rank := c.byte("section id"), -1
+	if id != secCustom {
+		rank = slices.IndexFunc(sections[:], func(s sectionKind) bool { return s.id == id })
+		switch {
+		case rank >= 0:
+			c.section = sections[rank].name
+		case id == secTag:
+			c.fail(ErrUnsupported, 0, "%s", unsupported[formExceptions])
+		default:
+			c.malformed(0, "unknown section id %d", id)
+		}
 	}
 
-	c.section = sectionNames[id]
 	size := int(c.u32("section size"))
 	start := pos + c.pos
-	if c.err == nil && size > src.size-start {
+	if c.err == nil && size > p.size-start {
 		c.truncated("section")
 	}
 
@@ -124,87 +140,72 @@ func (p *parser) next(src *source, pos int) (int, error) {
 			c.fail(ErrUnsupported, 0, "more than %d custom sections", maxCustoms)
 			return 0, c.err
 		}
-	} else {
-		if sectionRank[id] <= p.rank {
-			c.malformed(0, "section out of order or repeated")
-			return 0, c.err
-		}
-		p.rank, p.last = sectionRank[id], id
+		return start + size, p.custom(start, size)
 	}
 
-	return start + size, p.content(src, id, start, size)
+	if rank < p.rank {
+		c.malformed(0, "section out of order or repeated")
+		return 0, c.err
+	}
+	p.rank, p.last = rank+1, id
+	return start + size, p.entries(&sections[rank], start, size)
 }
 
-// content reads as much of a section as is asked for.
-func (p *parser) content(src *source, id byte, start, size int) error {
+// entries reads the entries of a section, or only their number if that is enough.
+func (p *parser) entries(s *sectionKind, start, size int) error {
+	skip := s.bulk && p.file != nil
 	want := size
-	bulk := id == secElement || id == secCode || id == secData
-	switch {
-	case p.bodies:
-	case bulk:
-		want = maxU32
-	case id == secCustom:
-		name, err := p.customName(src, start, size)
-		if err != nil || !slices.Contains(p.wanted, name) {
-			return err
-		}
+	if skip {
+		want = min(size, maxU32)
 	}
-
-	b, err := src.bytes(start, min(want, size))
+	b, err := p.bytes(start, want)
 	if err != nil {
 		return err
 	}
 
-	c := &cursor{base: start, section: sectionNames[id], b: b}
-	if bulk && !p.bodies {
-		p.skipped(id, c)
+	c := codec{in: cursor{b: b, base: start, section: s.name}, m: &p.m, exports: p.exports}
+	count := c.in
+	switch n := count.u32("number of entries"); s.id {
+	case secCode:
+		p.codes = n
+	case secData:
+		p.data = n
+	}
+	if skip {
+		c.in.err = count.err
 	} else {
-		p.section(id, c)
-		if c.err == nil && c.left() > 0 {
-			c.malformed(c.pos, "%d bytes more than the section's content", c.left())
+		s.entries(&c, &p.m)
+		c.in.complete()
+	}
+	return c.in.result()
+}
+
+// custom reads a custom section, or as much as shows that it is not wanted.
+func (p *parser) custom(start, size int) error {
+	b, err := p.bytes(start, min(size, windowSize))
+	if err != nil {
+		return err
+	}
+
+	c := codec{in: cursor{b: b, base: start, section: "custom"}}
+	if p.file != nil {
+		head := c.in
+		n := int(head.u32("custom section name"))
+		if head.err == nil && n > size-head.pos {
+			head.malformed(0, "custom section name: count %d is more than the %d bytes left can hold", n, size-head.pos)
+		}
+		if head.err != nil || n > head.left() || !slices.Contains(p.wanted, string(head.b[head.pos:head.pos+n])) {
+			return head.result()
 		}
 	}
 
-	if c.err != nil {
-		return c.err
+	if c.in.b, err = p.bytes(start, size); err != nil {
+		return err
 	}
-
-	return nil
-}
-
-// customName returns the name of a custom section, or enough of it to see that it is
-// not wanted.
-func (p *parser) customName(src *source, start, size int) (string, error) {
-	longest := 0
-	for _, name := range p.wanted {
-		longest = max(longest, len(name))
-	}
-
-	b, err := src.bytes(start, min(size, maxU32+longest+1))
-	if err != nil {
-		return "", err
-	}
-
-	c := &cursor{base: start, section: sectionNames[secCustom], b: b}
-	length := c.u32("custom section name")
-	if c.err == nil && int64(length) > int64(size-c.pos) {
-		c.malformed(0, "custom section name: count %d is more than the %d bytes left can hold", length, size-c.pos)
-	}
-	if c.err != nil {
-		return "", c.err
-	}
-
-	return string(c.b[c.pos:min(len(c.b), c.pos+int(length))]), nil
-}
-
-// skipped counts the entries of a section that is not read.
-func (p *parser) skipped(id byte, c *cursor) {
-	switch n := c.u32("number of entries"); id {
-	case secCode:
-		p.codes = int64(n)
-	case secData:
-		p.data = int64(n)
-	}
+	s := Custom{after: p.last}
+	c.custom(&s)
+	p.m.Customs = append(p.m.Customs, s)
+	return c.in.result()
 }
 
 func checkHeader(wasm []byte) error {
@@ -229,108 +230,30 @@ func checkHeader(wasm []byte) error {
 	if bytes.HasPrefix(head, []byte("(module")) || bytes.HasPrefix(head, []byte(";;")) {
 		return refuse(ErrMalformed, "this is WebAssembly text; translate it with wat2wasm first")
 	}
-	if isText(wasm[:min(len(wasm), 512)]) {
+	if bytes.IndexByte(wasm[:min(len(wasm), 512)], 0) < 0 {
 		return refuse(ErrMalformed, "this is a text file, not a WebAssembly binary")
 	}
 
 	return refuse(ErrMalformed, `not a WebAssembly binary: it does not start with "\0asm"`)
 }
 
-// isText reports whether the start of a file looks like text.
-func isText(head []byte) bool {
-	for len(head) > 0 {
-		r, n := utf8.DecodeRune(head)
-		if r == utf8.RuneError && n <= 1 && utf8.FullRune(head) {
-			return false
-		}
-		if r < ' ' && r != '\n' && r != '\r' && r != '\t' {
-			return false
-		}
-		head = head[n:]
-	}
-	return true
-}
-
-// parser fills a module section by section.
-type parser struct {
-	m      *Module
-	names  map[string]bool // export names seen
-	bodies bool            // read everything; else not the bulk, and only the custom sections that are wanted
-	wanted []string
-
-	rank, customs int
-	last          byte  // id of the section before, custom ones aside
-	codes, data   int64 // entries of the sections
-}
-
-func (p *parser) section(id byte, c *cursor) {
-	m := p.m
-	switch id {
-	case secCustom:
-		name := c.name("custom section name")
-		m.Customs = append(m.Customs, Custom{Name: name, Data: c.bytes(c.left(), name), after: p.last})
-	case secType:
-		repeat(c, 3, func() { m.Types = append(m.Types, funcType(c)) })
-	case secImport:
-		repeat(c, 4, func() { m.Imports = append(m.Imports, p.importEntry(c)) })
-	case secFunction:
-		repeat(c, 1, func() { m.Functions = append(m.Functions, p.typeIndex(c)) })
-	case secTable:
-		repeat(c, 3, func() { m.Tables = append(m.Tables, Table{tableType(c)}) })
-	case secMemory:
-		repeat(c, 2, func() { m.Memories = append(m.Memories, memory(c)) })
-	case secTag:
-		repeat(c, 2, func() { m.Tags = append(m.Tags, p.tag(c)) })
-	case secGlobal:
-		repeat(c, 3, func() { m.Globals = append(m.Globals, Global{GlobalType: globalType(c), Init: constExpr(c)}) })
-	case secExport:
-		repeat(c, 3, func() { m.Exports = append(m.Exports, p.export(c)) })
-	case secStart:
-		f := c.u32("start function")
-		m.Start = &f
-	case secElement:
-		repeat(c, 2, func() { m.Elements = append(m.Elements, element(c)) })
-	case secDataCount:
-		n := c.u32("data count")
-		m.DataCount = &n
-	case secCode:
-		repeat(c, 3, func() { m.Codes = append(m.Codes, code(c)) })
-		p.codes = int64(len(m.Codes))
-	case secData:
-		repeat(c, 2, func() { m.Data = append(m.Data, data(c)) })
-		p.data = int64(len(m.Data))
-	}
-}
-
-// repeat reads a vector whose entries take at least min bytes each.
-func repeat(c *cursor, min int, entry func()) {
-	at := c.pos
-	n := c.count(min, "number of entries")
-	if n > maxEntries {
-		c.fail(ErrUnsupported, at, "%d entries, more than %d", n, maxEntries)
-	}
-	for ; n > 0 && c.err == nil; n-- {
-		entry()
-	}
-}
-
 // finish checks what holds between sections.
 func (p *parser) finish() error {
-	m := p.m
+	m := &p.m
 	fail := func(reason error, section, detail string) error {
 		return &Error{Err: reason, Section: section, Detail: detail}
 	}
-	if int64(len(m.Functions)) != p.codes {
+	if uint64(len(m.Functions)) != uint64(p.codes) {
 		return fail(ErrMalformed, "code", "number of functions and of bodies differ")
 	}
-	if m.DataCount != nil && int64(*m.DataCount) != p.data {
+	if m.DataCount != nil && *m.DataCount != p.data {
 		return fail(ErrMalformed, "data count", "number of data segments differs from the data count")
 	}
 	if m.Count(KindMemory) > 1 {
 		return fail(ErrUnsupported, "memory", "more than one memory is not supported")
 	}
 
-	var counts [KindTag + 1]int
+	var counts [KindGlobal + 1]int
 	for k := range counts {
 		counts[k] = m.Count(Kind(k))
 	}

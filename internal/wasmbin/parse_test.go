@@ -46,6 +46,9 @@ func TestParseRefuses(t *testing.T) {
 		{"cut header", []byte("\x00asm\x01"), ErrTruncated, "cut off"},
 		{"component", []byte("\x00asm\x0d\x00\x01\x00"), ErrUnsupported, "core modules"},
 		{"version 2", []byte("\x00asm\x02\x00\x00\x00"), ErrUnsupported, "version 1"},
+		{"tags", binary(voidType, section(13, 1, 0, 0)), ErrUnsupported, "exception handling"},
+		{"import of a tag", binary(voidType, section(secImport, 1, 1, 'e', 1, 't', 4, 0, 0)), ErrUnsupported, `import "t": exception handling`},
+		{"unknown kind", binary(voidType, section(secImport, 1, 1, 'e', 1, 't', 5, 0, 0)), ErrMalformed, `unknown kind 0x5 of import "t"`},
 		{"unknown section", binary(section(14)), ErrMalformed, "unknown section id 14"},
 		{"cut section", binary([]byte{1, 100, 0}), ErrTruncated, "cut off"},
 		{"section order", binary(section(secFunction, 0), section(secType, 0)), ErrMalformed, "out of order"},
@@ -100,7 +103,7 @@ func TestReaderRefuses(t *testing.T) {
 		say  string
 	}{
 		{"unknown", []byte{0xff, 0x0b}, ErrMalformed, "0xff"},
-		{"legacy try", []byte{0x06, 0x40, 0x0b, 0x0b}, ErrUnsupported, "wasm-opt"},
+		{"legacy try", []byte{0x06, 0x40, 0x0b, 0x0b}, ErrUnsupported, "-fno-exceptions"},
 		{"atomic", []byte{0xfe, 0x03, 0x00, 0x0b}, ErrUnsupported, "threads"},
 		{"struct.new", []byte{0xfb, 0x00, 0x00, 0x0b}, ErrUnsupported, "garbage-collected"},
 		{"call_ref", []byte{0x14, 0, 0x0b}, ErrUnsupported, "typed function references"},
@@ -118,7 +121,7 @@ func TestReaderRefuses(t *testing.T) {
 		{"i64 above 64 bits", []byte{0x42, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x01, 0x0b}, ErrMalformed, "64 bits"},
 		{"br_table longer than the body", []byte{0x0e, 0xff, 0xff, 0xff, 0xff, 0x0f, 0x0b}, ErrMalformed, "count"},
 		{"select of two types", []byte{0x1c, 2, 0x7f, 0x7f, 0x0b}, ErrMalformed, "select"},
-		{"catch clause", []byte{0x1f, 0x40, 1, 4, 0, 0x0b, 0x0b}, ErrMalformed, "catch clause"},
+		{"try_table", []byte{0x1f, 0x40, 0, 0x0b, 0x0b}, ErrUnsupported, "exception handling"},
 		{"cut immediate", []byte{0x43, 0, 0, 0x0b}, ErrTruncated, "f32.const"},
 	}
 	for _, test := range tests {
@@ -173,7 +176,7 @@ func TestEncodeAllEntries(t *testing.T) {
 
 	f, ok := m.FuncType(1)
 	require.True(t, ok)
-	require.Equal(t, "(i32, exnref) -> (i64, v128)", f.String())
+	require.Equal(t, "(i32, externref) -> (i64, v128)", f.String())
 	_, ok = m.FuncType(3)
 	require.False(t, ok)
 	l, ok := m.Memory()
@@ -189,12 +192,11 @@ func everything() *Module {
 	zero, null := []byte{0x41, 0, 0x0b}, []byte{0xd0, 0x70, 0x0b}
 	start, count := uint32(2), uint32(2)
 	return &Module{
-		Types: []FuncType{{}, {Params: []ValType{I32, ExnRef}, Results: []ValType{I64, V128}}, {Params: []ValType{F32, F64}}},
+		Types: []FuncType{{}, {Params: []ValType{I32, ExternRef}, Results: []ValType{I64, V128}}, {Params: []ValType{F32, F64}}},
 		Imports: []Import{
 			{Module: "m", Name: "f", Type: 0}, {Module: "m", Name: "g", Type: 1},
 			{Module: "m", Name: "t", Kind: KindTable, Table: TableType{Elem: ExternRef, Limits: Limits{Min: 1}}},
 			{Module: "m", Name: "v", Kind: KindGlobal, Global: GlobalType{Type: F64, Mutable: true}},
-			{Module: "m", Name: "e", Kind: KindTag, Type: 2},
 		},
 		Functions: []uint32{0},
 		Tables: []Table{
@@ -202,9 +204,8 @@ func everything() *Module {
 			{TableType: TableType{Elem: FuncRef, Limits: Limits{Min: 1}}},
 		},
 		Memories: []Limits{{Min: 1, Max: 2, HasMax: true}},
-		Tags:     []uint32{2},
 		Globals:  []Global{{GlobalType: GlobalType{Type: I32}, Init: zero}},
-		Exports:  []Export{{Name: "f", Index: 2}, {Name: "e", Kind: KindTag, Index: 1}, {Name: "m", Kind: KindMemory}},
+		Exports:  []Export{{Name: "f", Index: 2}, {Name: "m", Kind: KindMemory}},
 		Start:    &start,
 		Elements: []Element{
 			{Offset: zero, Type: FuncRef, Funcs: []uint32{0, 2}},

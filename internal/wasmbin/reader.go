@@ -29,12 +29,19 @@ func (c *cursor) malformed(at int, format string, args ...any) {
 	c.fail(ErrMalformed, at, format, args...)
 }
 
-// inherit stops at the error of a cursor for a part.
-func (c *cursor) inherit(part *cursor) {
+// result is the error, nil if there is none.
+func (c *cursor) result() error {
 	if c.err == nil {
-		c.err = part.err
+		return nil
 	}
-	c.pos = len(c.b)
+	return c.err
+}
+
+// complete refuses what follows the content of a section or an entry.
+func (c *cursor) complete() {
+	if c.left() > 0 {
+		c.malformed(c.pos, "%d bytes more than the section's content", c.left())
+	}
 }
 
 func (c *cursor) truncated(what string) {
@@ -144,6 +151,16 @@ func (c *cursor) count(min int, what string) int {
 	return int(n)
 }
 
+// entries reads how many entries of at least min bytes each a list has.
+func (c *cursor) entries(min int, what string) int {
+	at := c.pos
+	n := c.count(min, what)
+	if n > maxEntries {
+		c.fail(ErrUnsupported, at, "%d entries, more than %d", n, maxEntries)
+	}
+	return n
+}
+
 func (c *cursor) name(what string) string {
 	at := c.pos
 	b := c.bytes(c.count(1, what), what)
@@ -158,7 +175,7 @@ func (c *cursor) valType(what string) ValType {
 	at := c.pos
 	b := c.byte(what)
 	switch t := ValType(b); t {
-	case I32, I64, F32, F64, V128, FuncRef, ExternRef, ExnRef:
+	case I32, I64, F32, F64, V128, FuncRef, ExternRef:
 		return t
 	}
 	c.badType(b, at, what)
@@ -169,38 +186,11 @@ func (c *cursor) badType(b byte, at int, what string) {
 	switch {
 	case b == 0x63 || b == 0x64:
 		c.fail(ErrUnsupported, at, "%s: typed function references are not supported", what)
+	case b == 0x69 || b == 0x74:
+		c.fail(ErrUnsupported, at, "%s: %s", what, unsupported[formExceptions])
 	case b >= 0x5d && b <= 0x78:
 		c.fail(ErrUnsupported, at, "%s: type %#x needs garbage-collected types, which are not supported", what, b)
 	default:
 		c.malformed(at, "%s: %#x is not a value type", what, b)
 	}
-}
-
-func (c *cursor) refType(what string) ValType {
-	at := c.pos
-	t := c.valType(what)
-	if c.err == nil && !t.IsRef() {
-		c.malformed(at, "%s: %v is not a reference type", what, t)
-	}
-	return t
-}
-
-func (c *cursor) valTypes(what string) []ValType {
-	at := c.pos
-	n := c.count(1, what)
-	if n > maxValues {
-		c.malformed(at, "%s: %d values, more than %d", what, n, maxValues)
-		return nil
-	}
-
-	if n == 0 {
-		return nil
-	}
-
-	ts := make([]ValType, n)
-	for i := range ts {
-		ts[i] = c.valType(what)
-	}
-
-	return ts
 }

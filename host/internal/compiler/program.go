@@ -44,7 +44,7 @@ func Rewrite(wasm []byte) (*Program, *wasmbin.Module, error) {
 		return nil, nil, err
 	}
 
-	stats, err := fuel.RewriteModule(m)
+	stats, err := fuel.Rewrite(m)
 	if err != nil {
 		return nil, nil, refuse(err)
 	}
