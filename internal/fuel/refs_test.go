@@ -108,7 +108,7 @@ func TestReferencesAreBounded(t *testing.T) {
 	p, err := rewrite(false, refer(maxReferences))
 	require.NoError(t, err)
 	require.Equal(t, maxReferences, p.Stats.References)
-	_, err = rewrite(false, refer(maxReferences + 1))
+	_, err = rewrite(false, refer(maxReferences+1))
 	require.ErrorIs(t, err, wasmbin.ErrUnsupported)
 	require.ErrorContains(t, err, "ref.func of more than 10000 functions")
 }
