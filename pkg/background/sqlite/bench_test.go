@@ -215,18 +215,18 @@ func fillOne(w *conn, run engine.Run) error {
 	if err != nil {
 		return err
 	}
-	if r.seq, err = insert(w, nil, r, record, 0); err != nil {
+	if r.seq, err = insert(w, nil, r, record); err != nil {
 		return err
 	}
 	before := r.size
 	run.Attempt = 1
 	run = run.Finish(engine.StatusSucceeded, engine.Beat{OutputBytes: 1000},
 		engine.End{Result: json.RawMessage(`{"primes":78498}`), FinishedAt: time.Now()})
-	r.stored, r.size = stored{run, &extent{Head: 1000, Tail: 1000, End: 1000, Whole: true}}, run.Size()+500
+	r.stored, r.size, r.logged = stored{run, &extent{Head: 1000, Tail: 1000, End: 1000, Whole: true}}, run.Size()+500, 1000
 	if record, err = r.encode(); err != nil {
 		return err
 	}
-	return r.finish(w, record, before, 1000)
+	return r.finish(w, record, before)
 }
 
 // BenchmarkComplete measures whole runs: submitted, claimed, with a line of

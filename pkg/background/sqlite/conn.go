@@ -155,40 +155,36 @@ func (c *conn) number(sql string, args ...driver.Value) (int64, error) {
 	case nil:
 		return 0, nil
 	}
-	return 0, fmt.Errorf("%w: %T for a number", errType, row[0])
+	return 0, fmt.Errorf("%w: %T instead of a number", errType, row[0])
 }
 
-// errType: a column holds something of another type than this package stored.
-var errType = errors.New("wrong type in the database")
+var (
+	// errType: a column holds something of another type than this package stored.
+	errType = errors.New("wrong type in the database")
+	// errDamaged: SQLite found damage when it was asked for it.
+	errDamaged = errors.New("database damaged")
+)
 
 // Result codes, https://www.sqlite.org/rescode.html.
 const (
-	codeCorrupt = 11
-	codeNotADB  = 26
+	codeCorrupt    = 11
+	codeConstraint = 19
+	codeNotADB     = 26
 )
 
-// A damageError is what SQLite says of a damaged file when it is asked.
-type damageError struct{ text string }
+// code returns the primary result code of an error of SQLite, and 0 for any other.
+func code(err error) int {
+	if e, ok := errors.AsType[*modernc.Error](err); ok {
+		return e.Code() & 0xff
+	}
+	return 0
+}
 
-func (e *damageError) Error() string { return "database damaged: " + e.text }
+// isSQL reports whether err comes from SQLite.
+func isSQL(err error) bool { return code(err) != 0 }
 
 // damagedFile reports whether err says that the database file is not what
 // SQLite wrote.
 func damagedFile(err error) bool {
-	var found *damageError
-	if errors.As(err, &found) {
-		return true
-	}
-	var e *modernc.Error
-	if !errors.As(err, &e) {
-		return false
-	}
-	code := e.Code() & 0xff
-	return code == codeCorrupt || code == codeNotADB
-}
-
-// isSQL reports whether err comes from SQLite.
-func isSQL(err error) bool {
-	var e *modernc.Error
-	return errors.As(err, &e)
+	return errors.Is(err, errDamaged) || code(err) == codeCorrupt || code(err) == codeNotADB
 }

@@ -71,18 +71,23 @@ func TestDamagedRecord(t *testing.T) {
 
 				e, _ = reopened(t, dir)
 				require.ErrorIs(t, meet(e), engine.ErrNotFound, method)
-				require.Len(t, e.Problems(), 2, method)
-				require.Equal(t, ProblemFolders, e.Problems()[1].Kind)
+				require.Len(t, e.Problems(), 1, method)
 				require.Equal(t, ProblemRun, e.Problems()[0].Kind)
 				require.Equal(t, "bg_bad", e.Problems()[0].ID)
 				_, err := e.Get(t.Context(), "bg_bad")
 				require.ErrorIs(t, err, engine.ErrNotFound)
-				require.Len(t, e.Problems(), 2, "it is told once")
-				require.FileExists(t, filepath.Join(dir, "quarantine", "bg_bad", "output.log"))
+				require.Len(t, e.Problems(), 1, "it is reported once")
+				require.FileExists(t, filepath.Join(dir, "runs", "bg_bad", "output.log"))
 				require.Zero(t, e.logs.used.Load())
-				sql(t, e, "UPDATE quarantine SET reason = reason WHERE id = 'bg_bad'")
 				claimed(t, e, "bg_good")
-				submitted(t, e, "bg_bad")
+				require.NoError(t, e.Close())
+
+				e, _ = reopened(t, dir)
+				require.Empty(t, e.Problems(), "it counts as ended")
+				_, err = e.Prune(t.Context(), engine.Retention{Before: time.Now()})
+				require.NoError(t, err)
+				require.Zero(t, count(t, e, "SELECT count(*) FROM runs WHERE id = 'bg_bad'"))
+				require.NoDirExists(t, filepath.Join(dir, "runs", "bg_bad"))
 				require.NoError(t, e.Close())
 			}
 		})
@@ -117,8 +122,11 @@ func TestDamagedSchedule(t *testing.T) {
 			require.Equal(t, ProblemSchedule, e.Problems()[0].Kind)
 			_, err := e.GetSchedule(t.Context(), "sc_good")
 			require.NoError(t, err)
-			_, err = e.PutSchedule(t.Context(), engine.Schedule{ID: "sc_bad", Session: "s"}, 5)
-			require.NoError(t, err, "there is room for a new one")
+			dir := e.dir
+			require.NoError(t, e.Close())
+			e = opened(t, dir)
+			require.Len(t, e.Problems(), 1)
+			require.EqualValues(t, 1, count(t, e, "SELECT count(*) FROM schedules WHERE enabled = 1"))
 		})
 	}
 }
@@ -145,8 +153,6 @@ func TestDamagedLog(t *testing.T) {
 			require.Equal(t, marker(int64(len(long))), artifact(t, e, "bg_a", engine.OutputLog))
 			require.Len(t, e.Problems(), 1)
 			require.Equal(t, ProblemLog, e.Problems()[0].Kind)
-			_, err = os.Stat(filepath.Join(dir, e.Problems()[0].Moved))
-			require.NoError(t, err)
 			require.Equal(t, engine.StatusSucceeded, get(t, e, "bg_a").Status)
 			require.NotEmpty(t, tail(t, e, "bg_good"))
 		})
@@ -356,8 +362,7 @@ func TestCrashInAMigration(t *testing.T) {
 	require.NoError(t, e.Close())
 }
 
-// What a run showed goes where its record goes: away with it, or to the
-// quarantine.
+// What a run showed goes with its record, damaged or not.
 func TestContentGoesWithItsRun(t *testing.T) {
 	e := opened(t, t.TempDir())
 	defer func() { require.NoError(t, e.Close()) }()
@@ -369,11 +374,9 @@ func TestContentGoesWithItsRun(t *testing.T) {
 	sql(t, e, "UPDATE runs SET record = x'00' WHERE id = 'bg_bad'")
 	_, err := e.Get(t.Context(), "bg_bad")
 	require.ErrorIs(t, err, engine.ErrNotFound)
-	require.EqualValues(t, 1, count(t, e, "SELECT count(*) FROM contents"))
-	require.EqualValues(t, 1, count(t, e, `SELECT count(*) FROM quarantine WHERE id = 'bg_bad' AND content = CAST('["bg_bad"]' AS BLOB)`))
 	n, err := e.Prune(t.Context(), engine.Retention{Before: time.Now().Add(time.Hour), Notices: time.Now().Add(time.Hour)})
 	require.NoError(t, err)
-	require.Equal(t, 1, n)
+	require.Equal(t, 2, n)
 	for _, table := range []string{"runs", "args", "results", "contents", "checkpoints"} {
 		require.Zero(t, count(t, e, "SELECT count(*) FROM "+table), table)
 	}
@@ -414,14 +417,23 @@ func TestCrashAtTheEnd(t *testing.T) {
 	}{
 		"before anything": {func(*testing.T, *tester, engine.Lease) {}, engine.StatusRunning},
 		"after the log": {func(t *testing.T, e *tester, l engine.Lease) {
-			_, err := e.active.find("bg_a").log.seal()
+			_, err := e.find("bg_a").log.seal()
 			require.NoError(t, err)
 		}, engine.StatusRunning},
 		"after half of the log": {func(t *testing.T, e *tester, l engine.Lease) {
-			require.NoError(t, os.WriteFile(filepath.Join(e.active.find("bg_a").log.dir, outputNew), []byte(long[:100]), 0o600))
+			log := e.find("bg_a").log
+			require.NoError(t, writeAt(log.output(), []byte("\n[system] 1"), log.head, false))
 		}, engine.StatusRunning},
 		"after the record": {func(t *testing.T, e *tester, l engine.Lease) {
-			dir := e.active.find("bg_a").log.dir
+			dir := e.find("bg_a").log.dir
+			keep := t.TempDir()
+			require.NoError(t, os.CopyFS(keep, os.DirFS(dir)))
+			require.NoError(t, os.Remove(filepath.Join(keep, engine.OutputLog)))
+			completed(t, l)
+			require.NoError(t, os.CopyFS(dir, os.DirFS(keep)))
+		}, engine.StatusSucceeded},
+		"after the record, in an earlier version": {func(t *testing.T, e *tester, l engine.Lease) {
+			dir := e.find("bg_a").log.dir
 			keep := t.TempDir()
 			require.NoError(t, os.CopyFS(keep, os.DirFS(dir)))
 			completed(t, l)
@@ -429,7 +441,7 @@ func TestCrashAtTheEnd(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, os.RemoveAll(dir))
 			require.NoError(t, os.CopyFS(dir, os.DirFS(keep)))
-			require.NoError(t, os.WriteFile(filepath.Join(dir, outputNew), sealed, 0o600))
+			require.NoError(t, os.WriteFile(filepath.Join(dir, engine.OutputLog+".new"), sealed, 0o600))
 		}, engine.StatusSucceeded},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -451,7 +463,9 @@ func TestCrashAtTheEnd(t *testing.T) {
 			entries, err := os.ReadDir(filepath.Join(dir, "runs", "bg_a"))
 			require.NoError(t, err)
 			for _, entry := range entries {
-				require.Contains(t, []string{engine.OutputLog, engine.ResultJSON}, entry.Name(), "nothing else is left")
+				if c.status == engine.StatusRunning {
+					require.Contains(t, []string{engine.OutputLog, engine.ResultJSON}, entry.Name(), "nothing else is left")
+				}
 			}
 			require.Empty(t, e.Problems())
 		})
@@ -473,8 +487,6 @@ func TestArgsGoWithTheirSchedule(t *testing.T) {
 	sql(t, e, "UPDATE schedules SET record = x'00' WHERE id = 'sc_bad'")
 	_, err := e.GetSchedule(t.Context(), "sc_bad")
 	require.ErrorIs(t, err, engine.ErrNotFound)
-	require.EqualValues(t, 1, count(t, e, `SELECT count(*) FROM quarantine WHERE id = 'sc_bad' AND args = CAST('["sc_bad"]' AS BLOB)`))
-	require.EqualValues(t, 1, count(t, e, "SELECT count(*) FROM schedule_args"))
 	s, err := e.GetSchedule(t.Context(), "sc_a")
 	require.NoError(t, err)
 	require.Equal(t, `["sc_a"]`, string(s.Args))

@@ -8,26 +8,22 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"sync"
 	"sync/atomic"
+
+	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
 const (
 	databaseName = "state.db"
 	// suspectSuffix makes the name of a file that says: SQLite met damage while
-	// the engine was running, look closely at the next start.
+	// the engine was running, check the whole file at the next start.
 	suspectSuffix = ".suspect"
-	// salvagingSuffix makes the name of a file that names the database that was
-	// set aside and is not read yet: a start that is cut short is done again by
-	// the next.
-	salvagingSuffix = ".salvaging"
-	imageSuffix     = ".salvage"  // the image of a damaged database, until it is read
-	tornSuffix      = "-wal.torn" // the copy of a torn log, until it is known whether anything is lost
 )
 
-// databaseSuffixes are those of the files of a database.
-var databaseSuffixes = []string{"", "-wal", "-shm"}
+// databaseSuffixes are those of the files of a database. The database itself
+// comes last: without it, its log belongs to nothing.
+var databaseSuffixes = []string{"-wal", "-shm", ""}
 
 // A database is the database file, with one connection that writes and some
 // that read.
@@ -43,9 +39,8 @@ type database struct {
 	unmarked bool                  // the mark could not be written; logged once
 	recorded atomic.Int64          // bytes of records, as the last transaction left them
 
-	life   sync.Mutex
-	closed bool
-	calls  sync.WaitGroup
+	life   sync.RWMutex  // read-locked by calls in progress
+	closed bool          // guarded by life
 	wrote  chan struct{} // closed when the writer has ended
 }
 
@@ -76,6 +71,7 @@ func openDatabase(dir string, problems *problems, log *slog.Logger) (*database, 
 	if err := syncDir(dir); err != nil {
 		return nil, errors.Join(err, w.close(), db.closeReaders())
 	}
+
 	go db.writeAll(w)
 	return db, nil
 }
@@ -83,25 +79,12 @@ func openDatabase(dir string, problems *problems, log *slog.Logger) (*database, 
 // path returns the path of the database with a suffix.
 func (db *database) path(suffix string) string { return filepath.Join(db.dir, databaseName+suffix) }
 
-// enter begins a call. The caller calls db.calls.Done when it is over.
-func (db *database) enter() error {
-	db.life.Lock()
-	defer db.life.Unlock()
-
-	if db.closed {
-		return ErrClosed
-	}
-	db.calls.Add(1)
-	return nil
-}
-
 // close waits for calls in progress, and closes the database.
 func (db *database) close() error {
 	db.life.Lock()
 	db.closed = true
 	db.life.Unlock()
 
-	db.calls.Wait()
 	err := db.closeReaders()
 	close(db.ops)
 	<-db.wrote
@@ -116,12 +99,13 @@ func (db *database) closeReaders() error {
 	return errors.Join(errs...)
 }
 
-// read calls f with a connection to read from. f must not hold on to it.
+// read calls f with a connection to read from. f must not keep it.
 func (db *database) read(ctx context.Context, f func(c *conn) error) error {
-	if err := db.enter(); err != nil {
-		return err
+	db.life.RLock()
+	defer db.life.RUnlock()
+	if db.closed {
+		return engine.ErrClosed
 	}
-	defer db.calls.Done()
 
 	select {
 	case c := <-db.readers:
@@ -134,8 +118,8 @@ func (db *database) read(ctx context.Context, f func(c *conn) error) error {
 	}
 }
 
-// suspect looks at an error of the database. If it says that the file is
-// damaged, that is reported once, and the next start looks closely.
+// suspect handles an error of the database. If it says that the file is damaged,
+// that is reported once, and the next start checks all of it.
 func (db *database) suspect(err error) {
 	if !damagedFile(err) {
 		return
@@ -149,26 +133,36 @@ func (db *database) suspect(err error) {
 }
 
 // openWriter returns the connection that writes, to a database that is whole.
-// It compares what is there with the mark the last process left, reports what
-// is lost, and saves what can still be read.
-func (db *database) openWriter() (*conn, error) {
+// It compares what is there with the mark the last process left, and reports what
+// is lost.
+func (db *database) openWriter() (c *conn, err error) {
 	path := filepath.Join(db.dir, markName)
-	left, known, err := readMark(path)
+	left, err := readMark(path)
 	if err != nil {
 		return nil, err
 	}
-	c, reported, err := db.openWhole(left, known)
-	if err != nil {
+	if _, err := db.finishSalvage(); err != nil {
+		return nil, err
+	}
+	if why := db.missing(left); why != "" {
+		moved, err := db.setAside("lost")
+		if err != nil {
+			return nil, err
+		}
+		db.problems.report(Problem{Kind: ProblemDatabase, Moved: moved, Reason: why})
+		left.store = 0
+	}
+	if c, err = db.openWhole(left); err != nil {
 		return nil, err
 	}
 
 	now, err := markOf(c)
-	if err == nil && known && !reported {
+	if err == nil && left.store != 0 {
 		err = db.compare(c, left, now)
 	}
 	if err == nil {
-		now.commits = max(now.commits, left.commits) // of one that was salvaged, or went back: the next loss counts from here
-		err = c.run(`UPDATE meta SET value = ? WHERE name = 'commits'`, now.commits)
+		now.commits = max(now.commits, left.commits) // of one that went back: the next loss counts from here
+		err = now.put(c)
 	}
 	if err == nil {
 		db.mark, err = newMarkFile(path, now)
@@ -177,8 +171,7 @@ func (db *database) openWriter() (*conn, error) {
 		return nil, errors.Join(err, c.close())
 	}
 
-	// Windows lets nobody delete or rename a file that is open, so that there
-	// the look at them costs and finds nothing.
+	// Windows lets nobody delete or rename a file that is open.
 	for _, suffix := range []string{"", "-wal"} {
 		if id, err := identify(db.path(suffix)); err == nil {
 			db.files = append(db.files, watched{suffix, id})
@@ -188,95 +181,74 @@ func (db *database) openWriter() (*conn, error) {
 	return c, nil
 }
 
-// openWhole opens the database. One that is missing or damaged is replaced by a
-// new one; reported says that this was reported.
-func (db *database) openWhole(left mark, known bool) (c *conn, reported bool, err error) {
-	if aside, err := db.unfinishedSalvage(); err != nil || aside != "" {
-		if err == nil {
-			c, err = db.replace(aside, "an earlier start was cut short while it read what is left of a damaged database")
-		}
-		return c, true, err
+// openWhole opens the database. One that is damaged is replaced by what can be
+// read of it.
+func (db *database) openWhole(left mark) (c *conn, err error) {
+	if err = db.lostInLog(left); err == nil {
+		_, suspected := os.Stat(db.path(suspectSuffix))
+		c, err = openFile(db.path(""), suspected == nil)
 	}
-	if why := db.missing(left, known); why != "" {
-		aside, err := db.setAside(asideName("lost"))
-		if err != nil {
-			return nil, false, err
-		}
-		db.problems.report(Problem{Kind: ProblemDatabase, Moved: aside, Reason: why})
-		c, err = openFile(db.path(""), false)
-		return c, true, err
-	}
-
-	if known {
-		if err := db.keepTorn(); err != nil {
-			return nil, false, fmt.Errorf("keeping a torn write-ahead log: %w", err)
-		}
-	}
-	_, suspected := os.Stat(db.path(suspectSuffix))
-	c, err = openFile(db.path(""), suspected == nil)
 	if !damagedFile(err) {
-		return c, false, err
+		return c, err
 	}
 
-	damage, aside := err, asideName("corrupt")
-	if err = errors.Join(writeFile(db.path(salvagingSuffix), strings.NewReader(aside)), syncDir(db.dir)); err == nil {
-		_, err = db.setAside(aside)
+	moved, result, failed := db.salvage(left)
+	if failed != nil {
+		return nil, fmt.Errorf("saving what is left of a database (%w): %w", err, failed)
 	}
-	if err != nil {
-		return nil, false, fmt.Errorf("setting the damaged database aside: %w", err)
-	}
-	if c, err = db.replace(aside, damage.Error()); err != nil {
-		return nil, false, err
-	}
-
-	return c, true, removeAll(db.path(suspectSuffix))
+	db.problems.report(Problem{Kind: ProblemDatabase, Moved: moved, Reason: err.Error() + "; " + result})
+	return openFile(db.path(""), false)
 }
 
-// unfinishedSalvage returns the name of a database that an earlier start set
-// aside and did not finish reading, after it has removed what that start made;
-// "" if there is none.
-func (db *database) unfinishedSalvage() (aside string, err error) {
-	name, err := os.ReadFile(db.path(salvagingSuffix))
-	if missingFile(err) {
-		return "", nil
+// lostInLog returns an error that matches errDamaged if the write-ahead log is
+// torn, and what SQLite would throw away behind the damage was acknowledged, as
+// the mark says. Otherwise it is no loss: the machine stopped there.
+func (db *database) lostInLog(left mark) error {
+	if left.store == 0 {
+		return nil
 	}
+	if torn, err := torn(db.path("-wal")); err != nil || !torn {
+		return err
+	}
+
+	trial := db.path(".trial")
+	defer func() { _ = removeAll(trial, trial+"-wal", trial+"-shm") }()
+	err := errors.Join(copyFile(db.path(""), trial), copyFile(db.path("-wal"), trial+"-wal"))
 	if err != nil {
-		return "", err
+		return fmt.Errorf("copying a database with a torn write-ahead log: %w", err)
 	}
-	aside = filepath.Base(string(name))
-	if _, err := os.Stat(filepath.Join(db.dir, aside)); err != nil {
-		return "", os.Remove(db.path(salvagingSuffix)) // it was not set aside yet
+	c, err := connect(trial)
+	if err != nil {
+		return err
+	}
+	now, err := markOf(c)
+	_ = c.close()
+	if err == nil && (now.store != left.store || now.commits >= left.commits) {
+		return nil
 	}
 
-	// Without a new database its log is still that of the damaged one.
-	if _, err := os.Stat(db.path("")); missingFile(err) {
-		_, err = db.setAside(aside)
-		return aside, err
-	}
-
-	return aside, removeAll(db.path(""), db.path("-wal"), db.path("-shm"))
+	return fmt.Errorf("%w: the write-ahead log is torn after %d of %d transactions", errDamaged, now.commits, left.commits)
 }
 
-func asideName(why string) string { return databaseName + "." + why + "-" + timestamp() }
-
-// setAside renames what there is of the database, and returns the first of its
-// new names.
-func (db *database) setAside(to string) (aside string, err error) {
+// setAside renames what there is of the database, and returns its new name: ""
+// if there was nothing.
+func (db *database) setAside(why string) (moved string, err error) {
+	to := databaseName + "." + why + "-" + timestamp()
 	for _, suffix := range databaseSuffixes {
 		err := os.Rename(db.path(suffix), filepath.Join(db.dir, to+suffix))
 		if err != nil && !missingFile(err) {
 			return "", err
 		}
-		if err == nil && aside == "" {
-			aside = to
+		if err == nil {
+			moved = to
 		}
 	}
-	return aside, nil
+	return moved, nil
 }
 
 // missing says why there is no database where there has to be one; "" if there
 // is one, or none was ever made.
-func (db *database) missing(left mark, known bool) string {
+func (db *database) missing(left mark) string {
 	info, err := os.Stat(db.path(""))
 	state := "is empty"
 	switch {
@@ -288,31 +260,16 @@ func (db *database) missing(left mark, known bool) string {
 
 	folders, _ := os.ReadDir(filepath.Join(db.dir, runsFolder))
 	switch {
-	case known:
+	case left.store != 0:
 		return fmt.Sprintf("%s %s: all of its %d transactions are lost", databaseName, state, left.commits)
 	case len(folders) > 0:
 		return fmt.Sprintf("%s %s, and there are %d folders of runs", databaseName, state, len(folders))
 	}
-
 	return ""
 }
 
-// keepTorn makes a copy of a write-ahead log that is torn, and an image of the
-// database with it, before SQLite throws away what is behind the damage.
-func (db *database) keepTorn() error {
-	log := db.path("-wal")
-	if torn, err := torn(log); err != nil || !torn {
-		return err
-	}
-	if err := copyFile(log, db.path(tornSuffix)); err != nil {
-		return err
-	}
-	return writeImage(db.path(imageSuffix), db.path(""), log)
-}
-
 // compare reports that the database is not the one, or not as far, as the mark
-// says, and reads what it can of what a torn write-ahead log had. A log that was
-// torn in what nobody was told of is no loss: the machine stopped there.
+// says.
 func (db *database) compare(c *conn, left, now mark) error {
 	p := Problem{Kind: ProblemDatabase}
 	switch {
@@ -321,13 +278,9 @@ func (db *database) compare(c *conn, left, now mark) error {
 	case now.commits < left.commits:
 		p.Reason = fmt.Sprintf("%s went back in time: it has %d of %d transactions", databaseName, now.commits, left.commits)
 	default:
-		return removeAll(db.path(tornSuffix), db.path(imageSuffix))
+		return nil
 	}
 
-	if moved := tornSuffix + "-" + timestamp(); os.Rename(db.path(tornSuffix), db.path(moved)) == nil {
-		p.Moved = databaseName + moved
-		p.Reason += "; " + db.salvage(c)
-	}
 	doubted, err := doubt(c)
 	p.Reason += doubted
 	db.problems.report(p)

@@ -209,9 +209,13 @@ func TestFullLog(t *testing.T) {
 	l = started(t, e, "bg_b")
 	long := stream(0, 4*testCap)
 	require.NoError(t, l.Append(t.Context(), 0, long))
-	require.NoError(t, os.Symlink("/dev/full", filepath.Join(dir, "runs", "bg_b", outputNew)))
+	path = filepath.Join(dir, "runs", "bg_b", engine.OutputLog)
+	require.NoError(t, os.Rename(path, path+".head"))
+	require.NoError(t, os.Mkdir(path, 0o700))
 	run := completed(t, l)
 	require.NotEmpty(t, run.ArtifactError, "the last form of the log cannot be written")
+	require.NoError(t, os.Remove(path))
+	require.NoError(t, os.Rename(path+".head", path))
 	checkLog(t, e, "bg_b", int64(len(long)))
 	require.Contains(t, artifact(t, e, "bg_b", engine.OutputLog), string(long[len(long)-testCap/4:]), "but all of it is there")
 }
@@ -253,7 +257,7 @@ func TestFullTail(t *testing.T) {
 	l := started(t, e, "bg_a")
 	const before, skipped = 975, 600
 	require.NoError(t, l.Append(t.Context(), 0, stream(0, before)))
-	next := filepath.Join(dir, "runs", "bg_a", segmentName(testCap/4*3, before+skipped-testCap/4))
+	next := filepath.Join(dir, "runs", "bg_a", segment{head: testCap / 4 * 3, off: before + skipped - testCap/4}.name())
 	require.NoError(t, os.Mkdir(next, 0o700))
 	require.Error(t, l.Append(t.Context(), before, stream(before, skipped)))
 	found, err := e.logs.find(l.Run())

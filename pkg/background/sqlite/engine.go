@@ -15,10 +15,9 @@
 //	runs/{folder}/output.log      the raw output of a run's attempt, see [engine.Run.Folder]
 //	runs/{folder}/tail.{h}.{o}    while it runs and the head of the log is full: a piece of its tail
 //	runs/{folder}/result.json     how the run ended, an [engine.Envelope]
-//	quarantine/                   damaged logs, and folders without a record
+//	quarantine/                   folders of runs without a record
 //	state.db.corrupt-{time}       a damaged database that was set aside
 //	state.db.lost-{time}…         what was next to a database that is missing
-//	state.db-wal.torn-{time}      a copy of a torn write-ahead log
 //
 // Directories have the mode 0700, files 0600.
 //
@@ -39,21 +38,19 @@
 //
 // # Damage and loss
 //
-// A record that cannot be read is moved to the table quarantine, and a log that
-// is not what its record says to the folder quarantine. A database that SQLite
-// cannot read is set aside, and a new one begins with every record that can be
-// read from it. Only a database of another program, or of a newer version of
-// this one, is refused.
+// A record or a log that cannot be read counts as missing. A database that SQLite
+// cannot read, or whose log is torn, is set aside, and a new one begins with every
+// record that can be read from it. Only a database of another program, or of a
+// newer version of this one, is refused.
 //
 // After each transaction its number is written to state.mark, so that [Open]
 // notices a database that is missing, empty, another one, or older than it was.
 // Runs that are queued in such a database may have been started since, so they
-// count as interrupted ones. A folder of a run is deleted only if the deletion of
-// its record says so. When the database is deleted or replaced while it is in
-// use, nothing is acknowledged any more: see [engine.ErrStorageLost].
+// count as interrupted ones. Folders without a record are kept in the quarantine.
+// When the database is deleted or replaced while it is in use, nothing is
+// acknowledged any more: see [engine.ErrStorageLost].
 //
-// All of that is logged, kept for [Engine.Problems] and counted in
-// [Engine.Stats].
+// All of that is logged, and shown by [Engine.Problems] and [Engine.Stats].
 package sqlite
 
 import (
@@ -69,15 +66,8 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-const (
-	// DefaultLogQuota is how many bytes the logs of all runs may take on disk.
-	DefaultLogQuota = 1 << 30
-	// DefaultRecordQuota is a good [engine.Quota] for records on a disk, in bytes.
-	DefaultRecordQuota = 1 << 30
-)
-
-// ErrClosed: the engine was closed. It is [engine.ErrClosed].
-var ErrClosed = engine.ErrClosed
+// DefaultLogQuota is how many bytes the logs of all runs may take on disk.
+const DefaultLogQuota = 1 << 30
 
 // A Config configures an [Engine]. The zero value of a field is its default.
 type Config struct {
@@ -185,7 +175,7 @@ func (e *Engine) restore(ctx context.Context) error {
 }
 
 // Close waits for calls in progress, stores what is not stored yet, and gives
-// the data directory up. Later calls return [ErrClosed], and the lease of the
+// the data directory up. Later calls return [engine.ErrClosed], and the lease of the
 // worker has ended.
 func (e *Engine) Close() (err error) {
 	e.closing.Do(func() {

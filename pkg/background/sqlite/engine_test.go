@@ -76,6 +76,13 @@ func (e *tester) Adopt(ctx context.Context, run engine.Run) (engine.Lease, error
 	return e.worker.Adopt(ctx, run, engine.Permits{})
 }
 
+// find returns an active run.
+func (e *tester) find(id string) *active {
+	e.active.mu.Lock()
+	defer e.active.mu.Unlock()
+	return e.active.runs[id]
+}
+
 // Claim starts a run: one that is claimed, queued, or an orphan.
 func (e *tester) Claim(ctx context.Context, id string) (engine.Lease, error) {
 	l, err := e.worker.Start(ctx, id)
@@ -94,7 +101,7 @@ func (e *tester) Claim(ctx context.Context, id string) (engine.Lease, error) {
 		}
 	}
 	if run, err := e.Engine.Get(ctx, id); err == nil && run.Status == engine.StatusRunning { // an orphan that an earlier call took
-		if e.active.find(id).lease == nil {
+		if e.find(id).lease == nil {
 			if err := e.worker.Requeue(ctx, id, run.Attempt); err != nil {
 				return nil, err
 			}
@@ -220,9 +227,9 @@ func TestReopen(t *testing.T) {
 	require.NoError(t, e.Close())
 
 	_, err = e.Get(t.Context(), "bg_done")
-	require.ErrorIs(t, err, ErrClosed)
+	require.ErrorIs(t, err, engine.ErrClosed)
 	require.ErrorIs(t, running.Report(t.Context(), engine.Beat{}), engine.ErrFenced)
-	require.ErrorIs(t, running.Append(t.Context(), 6, []byte("late")), ErrClosed)
+	require.ErrorIs(t, running.Append(t.Context(), 6, []byte("late")), engine.ErrClosed)
 	require.NoError(t, e.Close(), "twice")
 
 	e = opened(t, dir)
@@ -393,7 +400,7 @@ func TestBeatsAreStored(t *testing.T) {
 		time.Sleep(storeBeatsEvery)
 		synctest.Wait()
 		require.Equal(t, "half", detail())
-		require.False(t, e.active.find("bg_a").changed, "what is not new is not stored again")
+		require.False(t, e.find("bg_a").changed, "what is not new is not stored again")
 		err = l.Report(t.Context(), engine.Beat{Detail: "almost"})
 		require.NoError(t, err)
 		require.NoError(t, e.Requeue(t.Context(), "bg_a", 1))

@@ -34,14 +34,28 @@ func openIn(path string, flags int) (*os.File, error) {
 	return f, err
 }
 
-// writeAt writes p to a file at an offset. After an error the file is no longer
-// than before.
-func writeAt(path string, flags int, p []byte, at int64) error {
+// writeAt writes p to a file at an offset, and makes it end there and durable if
+// p is the last of it. After an error the file ends where p begins.
+func writeAt(path string, p []byte, at int64, last bool) error {
+	flags := 0
+	if at == 0 {
+		flags = os.O_TRUNC
+	}
 	f, err := openIn(path, flags)
 	if err != nil {
 		return err
 	}
-	if _, err = f.WriteAt(p, at); err != nil {
+
+	if last {
+		err = f.Truncate(at)
+	}
+	if err == nil {
+		_, err = f.WriteAt(p, at)
+	}
+	if err == nil && last && at+int64(len(p)) > 0 {
+		err = f.Sync()
+	}
+	if err != nil {
 		_ = f.Truncate(at)
 	}
 	return errors.Join(err, f.Close())
@@ -61,20 +75,6 @@ func writeFile(path string, r io.Reader) error {
 		_ = os.Remove(path)
 	}
 	return err
-}
-
-// syncAs makes a file durable with its first n bytes; it makes an empty one if
-// there is none.
-func syncAs(path string, n int64) error {
-	f, err := openIn(path, 0)
-	if err != nil {
-		return err
-	}
-	err = f.Truncate(n)
-	if err == nil && n > 0 {
-		err = f.Sync()
-	}
-	return errors.Join(err, f.Close())
 }
 
 func copyFile(from, to string) error {

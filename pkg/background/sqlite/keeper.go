@@ -6,31 +6,21 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
+	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-const (
-	storeBeatsEvery = 10 * time.Second
-	beatsAtOnce     = 64
-)
+const storeBeatsEvery = 10 * time.Second
 
-// A keeper looks after the rest: what an earlier process left behind, beats that
-// are not stored, folders whose runs are gone, and whether the database is still
-// there.
+// A keeper does the background work: it sets aside folders without a record,
+// stores beats, and checks whether the database is still there.
 type keeper struct {
 	engine  *Engine
 	closing chan struct{}
 	done    chan struct{}
-	swept   atomic.Bool // folders were looked at
-
-	mu      sync.Mutex
-	removed []string // runs whose folders were removed, which is not stored yet
+	swept   atomic.Bool // folders were checked
 }
 
 // close stores what is left, and ends the keeper.
@@ -44,60 +34,38 @@ func (k *keeper) run() {
 	defer close(k.done)
 	ctx := context.Background()
 	if err := k.sweep(ctx); err != nil && !errors.Is(err, errStopped) {
-		k.engine.log.Warn("leftovers not removed; the next start tries again", "error", err)
+		k.engine.log.Warn("folders without a record not set aside; the next start tries again", "error", err)
 	}
 	k.swept.Store(true)
 
 	tick := time.NewTicker(storeBeatsEvery)
 	defer tick.Stop()
-	for {
+	for open := true; open; {
 		select {
 		case <-tick.C:
-			k.round(ctx)
 		case <-k.closing:
-			k.round(ctx)
-			return
+			open = false
+		}
+		if k.engine.db.look() != nil {
+			continue // it was reported
+		}
+		if err := k.storeBeats(ctx); err != nil {
+			k.engine.log.Warn("heartbeats not stored; trying again", "error", err)
 		}
 	}
 }
 
-func (k *keeper) round(ctx context.Context) {
-	e := k.engine
-	if e.db.look() != nil {
-		return // it was reported
-	}
-
-	if err := k.storeBeats(ctx); err != nil {
-		e.log.Warn("heartbeats not stored; trying again", "error", err)
-	}
-	if err := k.forgetRemoved(ctx); err != nil {
-		e.log.Warn("removed folders not forgotten; the next start does it", "error", err)
-	}
-	if err := e.db.mark.sync(); err != nil {
-		e.log.Warn("mark of the database not synced; trying again", "error", err)
-	}
-}
-
-// storeBeats stores what running runs said of themselves since the last time.
+// storeBeats stores what running runs said of themselves since the last time,
+// except of those that are being changed.
 func (k *keeper) storeBeats(ctx context.Context) error {
 	g := k.engine.active
 	g.mu.Lock()
 	changed := g.inOrder(func(a *active) bool { return a.changed })
 	g.mu.Unlock()
 
-	for some := range slices.Chunk(changed, beatsAtOnce) {
-		if err := k.storeSome(ctx, some); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// storeSome stores the beats of some runs, but of those that are being changed.
-func (k *keeper) storeSome(ctx context.Context, some []*active) error {
-	g := k.engine.active
 	var rows []row
-	for _, a := range some {
+	var held []*active
+	for _, a := range changed {
 		if !a.mu.TryLock() {
 			continue
 		}
@@ -105,9 +73,13 @@ func (k *keeper) storeSome(ctx context.Context, some []*active) error {
 		g.mu.Lock()
 		if a.changed && !a.gone {
 			a.changed = false
+			held = append(held, a)
 			rows = append(rows, row{seq: a.seq, stored: stored{Run: a.run}})
 		}
 		g.mu.Unlock()
+	}
+	if len(rows) == 0 {
+		return nil
 	}
 
 	err := k.engine.db.write(ctx, func(w *conn) (func(), error) {
@@ -121,52 +93,12 @@ func (k *keeper) storeSome(ctx context.Context, some []*active) error {
 	if err != nil {
 		g.mu.Lock()
 		defer g.mu.Unlock()
-		for _, r := range rows {
-			g.runs[r.ID].changed = true // it is held
+		for _, a := range held {
+			a.changed = true
 		}
 	}
 
 	return err
-}
-
-// removeFolders removes the folders of runs whose records are gone. That they
-// are is stored later, with something else.
-func (k *keeper) removeFolders(runs ...engine.Run) {
-	for _, run := range runs {
-		var err error
-		k.engine.logs.attempts(run, func(folder string) { err = errors.Join(err, os.RemoveAll(folder)) })
-		if err != nil {
-			k.engine.log.Warn("folder of a background run not removed; the next start tries again", "task_id", run.ID, "error", err)
-			continue
-		}
-		k.mu.Lock()
-		k.removed = append(k.removed, run.ID)
-		k.mu.Unlock()
-	}
-}
-
-// forgetRemoved forgets the removals that were done.
-func (k *keeper) forgetRemoved(ctx context.Context) error {
-	k.mu.Lock()
-	done := k.removed
-	k.removed = nil
-	k.mu.Unlock()
-
-	for some := range slices.Chunk(done, pruneAtOnce) {
-		err := k.engine.db.write(ctx, func(w *conn) (func(), error) {
-			for _, id := range some {
-				if err := w.run(`DELETE FROM removals WHERE id = ?`, id); err != nil {
-					return nil, err
-				}
-			}
-			return nil, nil
-		})
-		if err != nil {
-			return err
-		}
-	}
-
-	return nil
 }
 
 // errStopped: the engine is closing.
@@ -181,81 +113,68 @@ func (k *keeper) stopped() error {
 	}
 }
 
-const (
-	selectRemovals = `SELECT id, attempt FROM removals WHERE id NOT IN (SELECT id FROM runs)` // one may have come again
-	selectKnown    = `SELECT id FROM runs UNION ALL SELECT id FROM removals`
-)
-
-// sweep looks at the folders of runs when an earlier process may have left some
-// without a record. Those whose removal that process had begun are removed. All
-// others are moved to the quarantine: their records are damaged or lost, and they
-// are all that is left of their runs.
+// sweep moves the folders that have no record to the quarantine: their records
+// are lost, and they are all that is left of their runs.
 func (k *keeper) sweep(ctx context.Context) error {
 	e := k.engine
 	folders, err := os.ReadDir(e.logs.dir) // before the records: a record is made before its folder
-	if err != nil {
+	if err != nil || len(folders) == 0 {
 		return err
 	}
 
-	var left []engine.Run
 	known := make(map[string]bool)
 	err = e.db.read(ctx, func(c *conn) error {
-		err := c.query(func(found []driver.Value) error {
-			id, _ := found[0].(string)
-			attempt, _ := found[1].(int64)
-			if checkID(id) == nil && attempt <= maxAttempt {
-				left = append(left, engine.Run{ID: id, Attempt: int(attempt)})
-			}
-			return nil
-		}, selectRemovals)
-		if err != nil || len(folders) == 0 {
-			return err
-		}
 		return c.query(func(found []driver.Value) error {
 			id, _ := found[0].(string)
 			known[id] = true
 			return k.stopped()
-		}, selectKnown)
+		}, `SELECT id FROM runs`)
 	})
-	if err != nil {
-		return err
-	}
 
-	for _, run := range left {
-		if err := k.stopped(); err != nil {
-			return err
-		}
-		k.removeFolders(run)
-	}
-
-	return k.moveUnknown(folders, known)
-}
-
-// moveUnknown moves the folders that have no record to the quarantine.
-func (k *keeper) moveUnknown(folders []os.DirEntry, known map[string]bool) error {
 	moved, example := 0, ""
-	defer func() {
-		if moved > 0 {
-			k.engine.problems.report(Problem{
-				Kind: ProblemFolders, Moved: quarantineFolder,
-				Reason: fmt.Sprintf("%d folders of runs have no record, such as %s: the records are lost", moved, example),
-			})
-		}
-	}()
-
 	for _, f := range folders {
+		if err == nil {
+			err = k.stopped()
+		}
+		if err != nil {
+			break
+		}
 		id, _, _ := strings.Cut(f.Name(), ".")
 		if known[id] || !f.IsDir() || checkID(id) != nil { // the last two are not ours
 			continue
 		}
-		if err := k.stopped(); err != nil {
-			return err
+		err = e.problems.quarantine(filepath.Join(e.logs.dir, f.Name()))
+		if missingFile(err) { // its run was removed in the meantime
+			err = nil
+		} else if err == nil {
+			moved, example = moved+1, f.Name()
 		}
-		if _, err := k.engine.problems.moveAside(k.engine.logs.dir+"/"+f.Name(), f.Name()); err != nil {
-			return err
-		}
-		moved, example = moved+1, f.Name()
+	}
+	if moved > 0 {
+		e.problems.report(Problem{
+			Kind: ProblemFolders, Moved: quarantineFolder,
+			Reason: fmt.Sprintf("%d folders of runs have no record, such as %s: the records are lost", moved, example),
+		})
 	}
 
+	return err
+}
+
+// quarantine moves a folder to the quarantine. If its name is taken there, the
+// time is added.
+func (p *problems) quarantine(folder string) error {
+	to := filepath.Join(p.dir, quarantineFolder)
+	if err := os.MkdirAll(to, 0o700); err != nil {
+		return err
+	}
+	to = filepath.Join(to, filepath.Base(folder))
+	if _, err := os.Lstat(to); err == nil {
+		to += "." + timestamp()
+	}
+	if err := os.Rename(folder, to); err != nil {
+		return err
+	}
+
+	p.aside.Add(1)
 	return nil
 }

@@ -8,17 +8,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/pkg/background/output"
-)
-
-const (
-	outputNew  = engine.OutputLog + ".new" // the output of a run that is about to end
-	tailPrefix = "tail."
 )
 
 // A logFile is the log of an attempt while it runs. Its files are only ever
@@ -44,9 +38,11 @@ type logFile struct {
 
 type segment struct{ head, off, n int64 }
 
-func segmentName(head, off int64) string { return fmt.Sprintf("%s%d.%d", tailPrefix, head, off) }
+const tailPrefix = "tail."
 
-func (l *logFile) path(s segment) string { return filepath.Join(l.dir, segmentName(s.head, s.off)) }
+func (s segment) name() string { return fmt.Sprintf("%s%d.%d", tailPrefix, s.head, s.off) }
+
+func (l *logFile) path(s segment) string { return filepath.Join(l.dir, s.name()) }
 
 func (l *logFile) output() string { return filepath.Join(l.dir, engine.OutputLog) }
 
@@ -91,7 +87,7 @@ func (l *logFile) skipTo(offset int64) {
 // many. Of a p much longer than the tail, only the last bytes are written.
 func (l *logFile) write(p []byte) (n int64, err error) {
 	if n = min(int64(len(p)), l.headCap-l.head); n > 0 && !l.sealed {
-		if err := writeAt(l.output(), truncateAt(l.head), p[:n], l.head); err != nil {
+		if err := writeAt(l.output(), p[:n], l.head, false); err != nil {
 			return 0, err
 		}
 		l.head, l.end = l.head+n, l.end+n
@@ -112,7 +108,7 @@ func (l *logFile) write(p []byte) (n int64, err error) {
 
 	seg := &l.segs[len(l.segs)-1]
 	n = min(int64(len(p)), l.tailCap-seg.n)
-	if err := writeAt(l.path(*seg), truncateAt(seg.n), p[:n], seg.n); err != nil {
+	if err := writeAt(l.path(*seg), p[:n], seg.n, false); err != nil {
 		return 0, err
 	}
 	seg.n, l.end = seg.n+n, l.end+n
@@ -122,14 +118,6 @@ func (l *logFile) write(p []byte) (n int64, err error) {
 	})
 
 	return n, nil
-}
-
-// truncateAt returns the flag for a file that is written from its beginning.
-func truncateAt(n int64) int {
-	if n == 0 {
-		return os.O_TRUNC
-	}
-	return 0
 }
 
 // kept reads what is kept of the stream. The lock must be held.
@@ -174,49 +162,31 @@ func (l *logFile) size() int64 {
 	return n
 }
 
-// seal makes the log durable in its last form and returns where it is. A log
-// with a gap or segments is written anew, as output.log.new: publish puts it in
-// its place once the end of the run is stored, so that a crash in between leaves
-// the log as it was appended. If there is an error, the log stays as it is.
+// seal makes the log durable in its last form, which is output.log alone, and
+// returns where it is. What comes behind the head is written behind it; the
+// segments stay until the end of the run is stored. If there is an error, the log
+// stays as it is.
 func (l *logFile) seal() (extent, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
-	if l.head == l.end {
-		// One that is there was left by a host that went down, and is not of this log.
-		err := os.RemoveAll(filepath.Join(l.dir, outputNew))
-		if err == nil {
-			err = syncAs(l.output(), l.head)
+	x := extent{Head: l.head, Tail: l.head, End: l.end}
+	var rest string
+	if l.head < l.end {
+		b, err := l.kept()
+		if err != nil {
+			return extent{Head: l.head, Tail: l.end, End: l.end}, err
 		}
-		return extent{Head: l.end, Tail: l.end, End: l.end, Whole: err == nil}, err
+		kept := b.Output()
+		x.Head = int64(len(kept.Head))
+		x.Tail = x.Head + kept.Omitted
+		l.head = min(l.head, x.Head)
+		rest = kept.String()[l.head:]
 	}
 
-	b, err := l.kept()
-	if err != nil {
-		return extent{Head: l.head, Tail: l.end, End: l.end}, err
-	}
-	kept := b.Output()
-	head := int64(len(kept.Head))
-	err = writeFile(filepath.Join(l.dir, outputNew), strings.NewReader(kept.String()))
-	return extent{Head: head, Tail: head + kept.Omitted, End: l.end, Whole: err == nil}, err
-}
-
-// publish puts the last form of the log in its place, and removes the segments.
-func publish(dir string) error {
-	err := os.Rename(filepath.Join(dir, outputNew), filepath.Join(dir, engine.OutputLog))
-	if missingFile(err) {
-		return nil // it is in its place
-	}
-	if err != nil {
-		return err
-	}
-
-	segments, err := filepath.Glob(filepath.Join(dir, tailPrefix+"*"))
-	if err != nil {
-		return err
-	}
-
-	return removeAll(segments...)
+	err := writeAt(l.output(), []byte(rest), l.head, true)
+	x.Whole = err == nil
+	return x, err
 }
 
 // findLog returns the log of an attempt whose process is gone, as far as it had
@@ -224,38 +194,32 @@ func publish(dir string) error {
 func findLog(dir string, outputCap int) (*logFile, error) {
 	l := newLog(dir, outputCap)
 	entries, err := os.ReadDir(dir)
-	if missingFile(err) {
-		return l, nil
-	}
-	if err != nil {
+	if err != nil && !missingFile(err) {
 		return nil, err
 	}
 
-	l.head = l.headCap
+	head, written := l.headCap, int64(0)
 	var segs []segment
 	for _, entry := range entries {
 		info, err := entry.Info()
 		if err != nil {
 			return nil, err
 		}
-		if head, off, ok := parseSegment(entry.Name()); ok && info.Mode().IsRegular() && info.Size() > 0 && head <= off {
-			l.head = min(l.head, head)
-			segs = append(segs, segment{head, off, info.Size()})
+		if !isLog(entry.Name()) {
+			continue
+		}
+		l.rest += info.Size()
+		if entry.Name() == engine.OutputLog {
+			written = info.Size()
+		} else if s, ok := parseSegment(info); ok {
+			head = min(head, s.head)
+			segs = append(segs, s)
 		}
 	}
 	slices.SortFunc(segs, func(a, b segment) int { return cmp.Compare(a.off, b.off) })
 
-	info, err := os.Stat(l.output())
-	if err != nil && !missingFile(err) {
-		return nil, err
-	}
-	if err != nil {
-		l.head = 0
-	} else {
-		l.head = min(l.head, info.Size())
-	}
+	l.head = min(head, written)
 	l.end = l.head
-	l.rest = logSize(dir) - l.head
 	for _, s := range segs {
 		if s.off > l.end {
 			l.segs = nil
@@ -264,6 +228,7 @@ func findLog(dir string, outputCap int) (*logFile, error) {
 			l.segs, l.end = append(l.segs, s), s.off+s.n
 		}
 	}
+	l.rest -= l.head
 	for _, s := range l.segs {
 		l.rest -= s.n
 	}
@@ -271,17 +236,12 @@ func findLog(dir string, outputCap int) (*logFile, error) {
 	return l, nil
 }
 
-// parseSegment reads the name of a segment.
-func parseSegment(name string) (head, off int64, ok bool) {
-	numbers, ok := strings.CutPrefix(name, tailPrefix)
-	if !ok {
-		return 0, 0, false
-	}
-	h, o, _ := strings.Cut(numbers, ".")
-	head, err := strconv.ParseInt(h, 10, 64)
-	off, err2 := strconv.ParseInt(o, 10, 64)
-	ok = err == nil && err2 == nil && 0 <= head && 0 <= off && off <= maxStream && name == segmentName(head, off)
-	return head, off, ok
+// parseSegment reads the name of a segment that has something.
+func parseSegment(info os.FileInfo) (s segment, ok bool) {
+	n, _ := fmt.Sscanf(info.Name(), tailPrefix+"%d.%d", &s.head, &s.off)
+	s.n = info.Size()
+	ok = n == 2 && info.Name() == s.name() && info.Mode().IsRegular() && s.n > 0 && 0 <= s.head && s.head <= s.off && s.off <= maxStream
+	return s, ok
 }
 
 // maxStream is more than any log will ever have.
@@ -357,7 +317,7 @@ func writeEnvelope(dir string, run engine.Run) (int64, error) {
 
 // isLog reports whether a file of a run's folder is a part of its log.
 func isLog(name string) bool {
-	return name == engine.OutputLog || name == outputNew || strings.HasPrefix(name, tailPrefix)
+	return strings.HasPrefix(name, engine.OutputLog) || strings.HasPrefix(name, tailPrefix)
 }
 
 // logSize returns how many bytes the log in a folder takes on disk.

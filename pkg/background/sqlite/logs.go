@@ -85,46 +85,36 @@ func (g *logs) makeRoom(ctx context.Context) error {
 	return nil
 }
 
-const selectOldestLogs = `SELECT seq, id, record, logged FROM runs INDEXED BY runs_logged WHERE logged > 0 ORDER BY finished, seq LIMIT ?`
+const selectOldestLogs = `SELECT ` + runColumns + ` FROM runs INDEXED BY runs_logged WHERE logged > 0 ORDER BY finished, seq LIMIT ?`
 
 // evict removes the logs of the runs that ended first, at most want bytes and
 // one log more, and returns how many bytes it removed. Files go before the
 // record says so: a crash in between leaves none that nobody knows of.
 func (g *logs) evict(ctx context.Context, want int64) (freed int64, err error) {
-	var oldest []row
-	err = g.db.read(ctx, func(c *conn) error {
-		return c.query(func(found []driver.Value) error {
-			if want <= 0 {
-				return nil
-			}
-			want -= found[3].(int64)
-			id, _ := found[1].(string)
-			r, err := decode(found[0].(int64), id, found[2])
-			if err != nil {
-				r.Run = engine.Run{ID: id}
-			}
-			oldest = append(oldest, r)
-			return nil
-		}, selectOldestLogs, int64(logsAtOnce))
-	})
-	if err != nil || len(oldest) == 0 {
+	oldest, err := readAll(ctx, g.db, func(found []driver.Value) (row, error) {
+		r, _ := decode(found) // a damaged one has a log too
+		return r, nil
+	}, selectOldestLogs, int64(logsAtOnce))
+	if err != nil {
 		return 0, err
 	}
 
-	for _, r := range oldest {
-		g.attempts(r.Run, removeLog)
+	n := 0
+	for ; n < len(oldest) && want > 0; n++ {
+		want -= oldest[n].logged
+		g.attempts(oldest[n].Run, func(folder string) { removeLog(folder, "") })
+	}
+	if n == 0 {
+		return 0, nil
 	}
 	err = g.db.write(ctx, func(w *conn) (func(), error) {
 		freed = 0
-		for _, r := range oldest { // one may have been removed in the meantime, and its number given again
-			n, err := w.number(`SELECT logged FROM runs WHERE seq = ? AND id = ?`, r.seq, r.ID)
-			if err == nil && n > 0 {
-				err = w.run(`UPDATE runs SET logged = 0 WHERE seq = ?`, r.seq)
-			}
+		for _, r := range oldest[:n] { // one may have been removed in the meantime, and its number given again
+			changed, _, err := w.exec(`UPDATE runs SET logged = 0 WHERE seq = ? AND id = ? AND logged > 0`, r.seq, r.ID)
 			if err != nil {
 				return nil, err
 			}
-			freed += n
+			freed += changed * r.logged
 		}
 		return func() { g.used.Add(-freed) }, nil
 	})
@@ -132,12 +122,12 @@ func (g *logs) evict(ctx context.Context, want int64) (freed int64, err error) {
 	return freed, err
 }
 
-// removeLog removes the log in a folder.
-func removeLog(dir string) {
+// removeLog removes the files of the log in a folder, except the one named keep.
+func removeLog(dir, keep string) {
 	entries, _ := os.ReadDir(dir)
 	for _, entry := range entries {
-		if isLog(entry.Name()) {
-			_ = os.Remove(filepath.Join(dir, entry.Name()))
+		if name := entry.Name(); isLog(name) && name != keep {
+			_ = os.Remove(filepath.Join(dir, name))
 		}
 	}
 }
@@ -179,46 +169,24 @@ type memory struct{ *bytes.Reader }
 func (memory) Close() error { return nil }
 
 // ended returns the log of a terminal run: output.log, or what is left of one
-// that could not be written. Both are nil if the log was removed.
+// that could not be written. Both are nil if the log was removed, or is damaged.
 func (g *logs) ended(r row) (f *os.File, left *logFile) {
-	dir := g.folder(r.Run)
-	if r.Log.Whole {
-		return g.whole(r, dir), nil
+	f, err := openSized(filepath.Join(g.folder(r.Run), engine.OutputLog), r.Log.size())
+	if err == nil && r.Log.Whole {
+		return f, nil
 	}
-	if left, err := g.find(r.Run); err == nil && left.end > 0 {
+	if err == nil {
+		_ = f.Close()
+	}
+
+	left, finding := g.find(r.Run)
+	if finding == nil && left.end > 0 && (left.end == r.Log.End || !r.Log.Whole) {
 		return nil, left
 	}
+	if r.Log.Whole && !missingFile(err) {
+		g.problems.report(Problem{Kind: ProblemLog, ID: r.ID, Reason: err.Error()})
+	}
 	return nil, nil
-}
-
-// whole opens output.log of a terminal run if it is what the record says. One
-// that is not is set aside. That it is missing is no damage: it was removed to
-// make room, or its run was.
-func (g *logs) whole(r row, dir string) *os.File {
-	path := filepath.Join(dir, engine.OutputLog)
-	f, err := openSized(path, r.Log.size())
-	if err == nil {
-		return f
-	}
-	// The process may have died before it put the file in its place.
-	if f, newErr := openSized(filepath.Join(dir, outputNew), r.Log.size()); newErr == nil {
-		_ = f.Close()
-		_ = publish(dir)
-	}
-	// Another call may have put it in its place, or removed it, in the meantime.
-	if f, err = openSized(path, r.Log.size()); err == nil {
-		return f
-	}
-	if missingFile(err) {
-		return nil
-	}
-
-	p := Problem{Kind: ProblemLog, ID: r.ID, Reason: err.Error()}
-	if p.Moved, err = g.problems.moveAside(path, r.Folder()+"."+engine.OutputLog); err != nil {
-		p.Reason += "; not moved: " + err.Error()
-	}
-	g.problems.report(p)
-	return nil
 }
 
 // openSized opens a file that has to have that many bytes.

@@ -81,8 +81,8 @@ func TestLostDatabase(t *testing.T) {
 			require.NoError(t, os.Truncate(filepath.Join(dir, databaseName), 0))
 		}, `state.db is empty`, 0},
 		"its log deleted":               {remove(databaseName + "-wal"), `another database|went back|missing`, 0},
-		"a bit of the first frame":      {flip(databaseName+"-wal", walHeader+frameHeader+2000), `another database|went back`, 8},
-		"a bit in the middle":           {flip(databaseName+"-wal", walHeader+100*(frameHeader+pageSize)+2000), `went back in time: it has \d+ of \d+ transactions`, 8},
+		"a bit of the first frame":      {flip(databaseName+"-wal", walHeader+frameHeader+2000), `the write-ahead log is torn`, 8},
+		"a bit in the middle":           {flip(databaseName+"-wal", walHeader+100*(frameHeader+pageSize)+2000), `the write-ahead log is torn after \d+ of \d+ transactions`, 8},
 		"the end of the log is cut off": {func(t *testing.T, dir string) { cutOff(t, filepath.Join(dir, databaseName+"-wal"), 5000) }, `went back in time: it has \d+ of \d+ transactions`, 8},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -187,38 +187,32 @@ func TestReplacedDatabase(t *testing.T) {
 	}
 }
 
-// A prune that is cut short leaves folders: the next start removes these, and no
-// others.
+// A prune that is cut short has removed folders of records that are still there:
+// that is no loss of records, and the next prune removes these.
 func TestCrashInAPrune(t *testing.T) {
-	dir, after := t.TempDir(), t.TempDir()
+	dir := t.TempDir()
 	e := opened(t, dir)
 	for i := range 3 {
 		ended(t, e, fmt.Sprintf("bg_%d", i), "hello")
 	}
 	require.NoError(t, e.Close())
-	folders := t.TempDir()
-	require.NoError(t, os.CopyFS(folders, os.DirFS(filepath.Join(dir, runsFolder))))
+	for _, name := range []string{"bg_unknown", "lost+found"} {
+		require.NoError(t, os.Mkdir(filepath.Join(dir, runsFolder, name), 0o700))
+	}
+	require.NoError(t, os.RemoveAll(filepath.Join(dir, runsFolder, "bg_0")))
 
-	e = opened(t, dir)
+	e, problems := reopened(t, dir)
+	require.Len(t, problems, 1)
+	require.Equal(t, ProblemFolders, problems[0].Kind)
+	require.DirExists(t, filepath.Join(dir, quarantineFolder, "bg_unknown"))
+	require.DirExists(t, filepath.Join(dir, runsFolder, "lost+found"), "it is not ours")
 	n, err := e.Prune(t.Context(), engine.Retention{Keep: 1, Notices: time.Now().Add(time.Hour)})
 	require.NoError(t, err)
 	require.Equal(t, 2, n)
-	require.EqualValues(t, 2, count(t, e, "SELECT count(*) FROM removals"))
-	require.NoError(t, os.CopyFS(after, os.DirFS(dir))) // the process dies here, and its folders are not gone yet
-	require.NoError(t, os.RemoveAll(filepath.Join(after, runsFolder)))
-	require.NoError(t, os.CopyFS(filepath.Join(after, runsFolder), os.DirFS(folders)))
-	require.NoError(t, os.Mkdir(filepath.Join(after, runsFolder, "bg_unknown"), 0o700))
-	require.NoError(t, os.Mkdir(filepath.Join(after, runsFolder, "lost+found"), 0o700))
-	require.NoError(t, e.Close())
-
-	e, problems := reopened(t, after)
-	require.Len(t, problems, 1)
-	require.Equal(t, ProblemFolders, problems[0].Kind)
-	require.DirExists(t, filepath.Join(after, quarantineFolder, "bg_unknown"))
-	require.Equal(t, "gone", folderOf(after, "bg_0"))
-	require.Equal(t, "gone", folderOf(after, "bg_1"))
-	require.DirExists(t, filepath.Join(after, runsFolder, "lost+found"), "it is not ours")
+	for _, id := range []string{"bg_0", "bg_1"} {
+		_, err := e.Get(t.Context(), id)
+		require.ErrorIs(t, err, engine.ErrNotFound)
+		require.Equal(t, "gone", folderOf(dir, id))
+	}
 	require.Equal(t, "hello", tail(t, e, "bg_2"))
-	require.NoError(t, e.Close())
-	require.Zero(t, count(t, opened(t, after), "SELECT count(*) FROM removals"), "forgotten")
 }

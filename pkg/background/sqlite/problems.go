@@ -73,7 +73,7 @@ func (e *Engine) Problems() []Problem {
 // maxProblems is how many problems are remembered. All are logged.
 const maxProblems = 1000
 
-// problems remembers what is damaged, and moves it aside.
+// problems remembers what is damaged or lost.
 type problems struct {
 	dir      string
 	log      *slog.Logger
@@ -92,35 +92,22 @@ func newProblems(dir string, log *slog.Logger) *problems {
 	return p
 }
 
+// report remembers a problem. One of a run or a schedule is reported once.
 func (p *problems) report(problem Problem) {
-	problem.At = time.Now()
-	p.log.Error("stored data damaged or lost", "kind", problem.Kind, "id", problem.ID, "reason", problem.Reason, "moved", problem.Moved)
-
 	p.mu.Lock()
 	defer p.mu.Unlock()
+
+	known := func(q Problem) bool { return q.Kind == problem.Kind && q.ID == problem.ID }
+	if problem.ID != "" && slices.ContainsFunc(p.list, known) {
+		return
+	}
+	problem.At = time.Now()
+	p.log.Error("stored data damaged or lost", "kind", problem.Kind, "id", problem.ID, "reason", problem.Reason, "moved", problem.Moved)
 	if len(p.list) >= maxProblems {
 		p.list = p.list[1:]
 	}
 	p.list = append(p.list, problem)
 	p.met++
-}
-
-// moveAside moves a file or a folder to the quarantine and returns where it is,
-// below the data directory. If the name is taken, the time is added.
-func (p *problems) moveAside(path, name string) (moved string, err error) {
-	folder := filepath.Join(p.dir, quarantineFolder)
-	if err := os.MkdirAll(folder, 0o700); err != nil {
-		return "", err
-	}
-	if _, err := os.Lstat(filepath.Join(folder, name)); err == nil {
-		name += "." + timestamp()
-	}
-	if err := os.Rename(path, filepath.Join(folder, name)); err != nil {
-		return "", err
-	}
-
-	p.aside.Add(1)
-	return quarantineFolder + "/" + name, nil
 }
 
 // timestamp is a part of the name of what is set aside.

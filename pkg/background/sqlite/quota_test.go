@@ -112,36 +112,6 @@ func TestQuotaCounts(t *testing.T) {
 	})
 }
 
-// TestQuarantineIsNotCounted damages records of runs that ended, that goes on in
-// its second attempt, and that waits for one.
-func TestQuarantineIsNotCounted(t *testing.T) {
-	dir := t.TempDir()
-	e := opened(t, dir)
-	ended(t, e, "bg_good", "good")
-	ended(t, e, "bg_ended", "ended")
-	for _, id := range []string{"bg_live", "bg_waits"} {
-		require.NoError(t, started(t, e, id).Append(t.Context(), 0, []byte("first")))
-		require.NoError(t, e.Requeue(t.Context(), id, 1))
-	}
-	require.NoError(t, claimed(t, e, "bg_live").Append(t.Context(), 0, []byte("second")))
-	require.Equal(t, onDisk(t, dir), e.logs.used.Load())
-	sql(t, e, "UPDATE runs SET record = x'7b' WHERE id != 'bg_good'")
-	_, err := e.Get(t.Context(), "bg_ended")
-	require.ErrorIs(t, err, engine.ErrNotFound)
-	require.Equal(t, onDisk(t, dir), e.logs.used.Load(), "its folder is still there")
-	require.NoError(t, e.Close())
-
-	e, problems := reopened(t, dir)
-	require.Len(t, problems, 3, "two runs that had not ended, and all folders")
-	for _, id := range []string{"bg_ended", "bg_live", "bg_waits"} {
-		_, err := e.Get(t.Context(), id)
-		require.ErrorIs(t, err, engine.ErrNotFound)
-		require.FileExists(t, filepath.Join(dir, quarantineFolder, id, engine.OutputLog))
-	}
-	require.EqualValues(t, len("good"), e.logs.used.Load())
-	require.EqualValues(t, len("good"), onDisk(t, dir))
-}
-
 // TestLeftoversAreCounted has in the folder of a run what the end of an attempt
 // leaves there if the process dies in it.
 func TestLeftoversAreCounted(t *testing.T) {
@@ -157,7 +127,7 @@ func TestLeftoversAreCounted(t *testing.T) {
 			e := opened(t, dir)
 			require.NoError(t, started(t, e, "bg_a").Append(t.Context(), 0, stream(0, 3*testCap)))
 			require.NoError(t, e.Close())
-			for _, file := range []string{outputNew, segmentName(testCap/4*3, testCap/4*3)} { // the second before a gap
+			for _, file := range []string{engine.OutputLog + ".new", segment{head: testCap / 4 * 3, off: testCap / 4 * 3}.name()} { // the second before a gap
 				require.NoError(t, os.WriteFile(filepath.Join(dir, runsFolder, "bg_a", file), []byte("left"), 0o600))
 			}
 			e = opened(t, dir)

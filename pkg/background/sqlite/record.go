@@ -42,48 +42,64 @@ func (s stored) encode() ([]byte, error) {
 
 // A row is a run in the database.
 type row struct {
-	seq  int64
-	size int64 // bytes of its record, as [engine.Quota] counts them and with those of result.json
+	seq    int64
+	size   int64 // bytes of its record, as [engine.Quota] counts them and with those of result.json
+	logged int64 // bytes of its logs on disk, once it is terminal
 	stored
 }
 
-// A damagedRow is the error of a row that cannot be read.
+// A damagedRow is the error of a row that cannot be read. It matches
+// [engine.ErrNotFound].
 type damagedRow struct {
-	table string // runs or schedules
-	seq   int64
-	id    string
-	err   error
+	kind ProblemKind
+	id   string
+	err  error
 }
 
-func (e *damagedRow) Error() string { return fmt.Sprintf("record of %s is damaged: %v", e.id, e.err) }
+func (e *damagedRow) Error() string {
+	return fmt.Sprintf("the record of %s %s is damaged: %v", e.kind, e.id, e.err)
+}
 
-// Unwrap returns [engine.ErrNotFound]: what cannot be read is not there.
 func (e *damagedRow) Unwrap() error { return engine.ErrNotFound }
 
-var errMismatch = errors.New("it is not the record of its row")
+// runColumns are the columns that decode takes.
+const runColumns = `seq, id, session, size, logged, record`
 
-// decode reads a record.
-func decode(seq int64, id string, data driver.Value) (row, error) {
-	r := row{seq: seq}
-	text, ok := data.([]byte)
-	err := errType
-	if ok {
-		err = json.Unmarshal(text, &r.stored)
-	}
+// decode reads a run. Of one that is damaged it returns what the columns say.
+func decode(found []driver.Value) (row, error) {
+	r := row{seq: found[0].(int64)}
+	id, _ := found[1].(string)
+	err := unmarshal(found[5], &r.stored)
 	if err == nil {
 		err = r.check(id)
 	}
-	if err != nil {
-		return r, &damagedRow{"runs", seq, id, err}
-	}
+
 	r.Run = r.Light()
-	return r, nil
+	if err != nil {
+		r.stored = stored{Run: engine.Run{ID: id}}
+		r.Session, _ = found[2].(string)
+		err = &damagedRow{ProblemRun, id, err}
+	}
+	r.size, _ = found[3].(int64)
+	r.logged, _ = found[4].(int64)
+	return r, err
 }
+
+// unmarshal reads the JSON in a column.
+func unmarshal(data driver.Value, into any) error {
+	text, ok := data.([]byte)
+	if !ok {
+		return errType
+	}
+	return json.Unmarshal(text, into)
+}
+
+var errMismatch = errors.New("it is the record of another row")
 
 // maxAttempt is far above the number of attempts a run can get.
 const maxAttempt = 1 << 16
 
-// check refuses what this package never stored, and would stumble over.
+// check refuses records that this package never stored and cannot handle.
 func (s stored) check(id string) error {
 	switch {
 	case s.ID != id:
@@ -101,35 +117,57 @@ func (s stored) check(id string) error {
 	return nil
 }
 
+// report reports the damaged row that err is about, if it is about one, and
+// returns err.
+func (db *database) report(err error) error {
+	if d, ok := errors.AsType[*damagedRow](err); ok {
+		db.problems.report(Problem{Kind: d.kind, ID: d.id, Reason: d.err.Error()})
+	}
+	return err
+}
+
+// readAll returns what scan makes of the rows that a query finds. Damaged ones
+// are reported and left out.
+func readAll[T any](ctx context.Context, db *database, scan func([]driver.Value) (T, error), sql string, args ...driver.Value) (all []T, err error) {
+	err = db.read(ctx, func(c *conn) error {
+		return c.query(func(found []driver.Value) error {
+			v, err := scan(found)
+			if err == nil {
+				all = append(all, v)
+			} else if !errors.Is(db.report(err), engine.ErrNotFound) {
+				return err
+			}
+			return nil
+		}, sql, args...)
+	})
+	return all, err
+}
+
 // The tables of what may be large. Each has the columns seq and data.
 var payloads = []struct {
 	table string
 	part  engine.Part
 }{{"args", engine.PartArgs}, {"results", engine.PartResult}, {"contents", engine.PartContent}}
 
-const selectRow = `SELECT seq, record, size FROM runs WHERE id = ?`
-
 // load reads a run without its payload.
 func load(c *conn, id string) (row, error) {
-	found, err := c.one(selectRow, id)
+	found, err := c.one(`SELECT `+runColumns+` FROM runs WHERE id = ?`, id)
 	if err != nil {
 		return row{}, err
 	}
 	if found == nil {
 		return row{}, fmt.Errorf("%w: %s", engine.ErrNotFound, id)
 	}
-	r, err := decode(found[0].(int64), id, found[1])
-	r.size, _ = found[2].(int64)
-	return r, err
+	return decode(found)
 }
 
-// load reads a run without its payload. A damaged one is set aside.
+// load reads a run without its payload. One that is damaged is reported.
 func (db *database) load(ctx context.Context, id string) (r row, err error) {
 	err = db.read(ctx, func(c *conn) (err error) {
 		r, err = load(c, id)
-		return err
+		return db.report(err)
 	})
-	return r, db.setRowAside(ctx, err)
+	return r, err
 }
 
 // blob reads what a table has for a run; nil for nothing.
@@ -145,18 +183,19 @@ func blob(c *conn, table string, seq int64) ([]byte, error) {
 // insert stores a new run with its payload. record is the encoded one: made by
 // the caller, as the goroutine that writes has enough to do. A nil seq is the
 // next one.
-func insert(w *conn, seq driver.Value, r row, record []byte, logged int64) (int64, error) {
+func insert(w *conn, seq driver.Value, r row, record []byte) (int64, error) {
 	var finished driver.Value
 	if r.Status.Terminal() {
 		finished = nanos(r.FinishedAt)
 	}
 	_, at, err := w.exec(`INSERT INTO runs (seq, id, session, idempotency_key, schedule, finished, notice, logged, size, record)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, seq, r.ID, r.Session, optional(r.IdempotencyKey), optional(r.Schedule),
-		finished, flag(r.Notice == engine.NoticePending), logged, r.size, record)
+		finished, flag(r.Notice == engine.NoticePending), r.logged, r.size, record)
 	if err != nil {
 		return 0, err
 	}
-	w.book.add(r.Session, r.size, r.evictable())
+
+	w.book.add(r.Session, r.size, r.size*flag(r.Evictable()))
 	return at, storePayload(w, at, r.Run)
 }
 
@@ -170,21 +209,6 @@ func storePayload(w *conn, seq int64, run engine.Run) error {
 		}
 	}
 	return nil
-}
-
-// evictable returns how many bytes of the record may go.
-func (r row) evictable() int64 {
-	if r.Evictable() {
-		return r.size
-	}
-	return 0
-}
-
-func optional(s string) driver.Value {
-	if s == "" {
-		return nil
-	}
-	return s
 }
 
 // update stores a run that has not ended.
@@ -207,22 +231,21 @@ func (r *row) acknowledge(w *conn) error {
 	return w.run(`UPDATE runs SET record = ?, notice = 0 WHERE seq = ?`, record, r.seq)
 }
 
-// finish stores the end of a run whose size was before. logged is what its logs
-// take on disk.
-func (r row) finish(w *conn, record []byte, before, logged int64) error {
+// finish stores the end of a run whose size was before.
+func (r row) finish(w *conn, record []byte, before int64) error {
 	changed, _, err := w.exec(`UPDATE runs SET record = ?, finished = ?, notice = ?, logged = ?, size = ? WHERE seq = ? AND finished IS NULL`,
-		record, nanos(r.FinishedAt), flag(r.Notice == engine.NoticePending), logged, r.size, r.seq)
+		record, nanos(r.FinishedAt), flag(r.Notice == engine.NoticePending), r.logged, r.size, r.seq)
 	if err != nil {
 		return err
 	}
 	if changed == 0 {
 		return fenced(r.ID, r.Attempt)
 	}
-	w.book.add(r.Session, r.size-before, r.evictable())
+
+	w.book.add(r.Session, r.size-before, r.size*flag(r.Evictable()))
 	if err := storePayload(w, r.seq, r.Run); err != nil {
 		return err
 	}
-
 	return w.run(`DELETE FROM checkpoints WHERE seq = ?`, r.seq)
 }
 
@@ -233,88 +256,14 @@ func save(w *conn, session string, seq, more int64, data []byte) error {
 	if err := w.run(`UPDATE runs SET size = size + ? WHERE seq = ?`, more, seq); err != nil {
 		return err
 	}
-	return w.run(`INSERT INTO checkpoints VALUES (?, ?) ON CONFLICT (seq) DO UPDATE SET data = excluded.data`, seq, data)
+	return w.run(`INSERT OR REPLACE INTO checkpoints VALUES (?, ?)`, seq, data)
 }
 
-// remove deletes a run.
-func remove(w *conn, seq int64) error {
-	if err := w.uncount(`SELECT session, size, iif(finished IS NOT NULL AND notice = 0, size, 0) FROM runs WHERE seq = ?`, seq); err != nil {
-		return err
+func optional(s string) driver.Value {
+	if s == "" {
+		return nil
 	}
-	for _, sql := range []string{`DELETE FROM runs WHERE seq = ?`, `DELETE FROM args WHERE seq = ?`,
-		`DELETE FROM results WHERE seq = ?`, `DELETE FROM contents WHERE seq = ?`, `DELETE FROM checkpoints WHERE seq = ?`} {
-		if err := w.run(sql, seq); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// By its number alone it may be another one's by now: that of the last record is
-// given again once it is gone.
-var setAsideSQL = map[string]string{
-	"runs": `INSERT INTO quarantine (kind, id, session, reason, at, record, args, result, checkpoint, content)
-		SELECT 'run', r.id, r.session, ?, ?, r.record, a.data, s.data, k.data, c.data FROM runs r
-		LEFT JOIN args a ON a.seq = r.seq LEFT JOIN results s ON s.seq = r.seq LEFT JOIN checkpoints k ON k.seq = r.seq
-		LEFT JOIN contents c ON c.seq = r.seq WHERE r.seq = ? AND iif(typeof(r.id) = 'text', r.id, '') = ?`,
-	"schedules": `INSERT INTO quarantine (kind, id, session, reason, at, record, args)
-		SELECT 'schedule', s.id, s.session, ?, ?, s.record, a.data FROM schedules s LEFT JOIN schedule_args a ON a.seq = s.seq
-		WHERE s.seq = ? AND iif(typeof(s.id) = 'text', s.id, '') = ?`,
-}
-
-// setAside moves a row that cannot be read to the table quarantine; its folders
-// follow at the next start.
-func (c *conn) setAside(gone *removal, damage error) error {
-	var d *damagedRow
-	if !errors.As(damage, &d) {
-		return damage
-	}
-
-	drop, p := remove, Problem{Kind: ProblemRun, ID: d.id, Reason: d.err.Error(), Moved: databaseName + ", table quarantine"}
-	if d.table == "schedules" {
-		drop, p.Kind = dropSchedule, ProblemSchedule
-	}
-	moved, _, err := c.exec(setAsideSQL[d.table], p.Reason, time.Now().UnixNano(), d.seq, d.id)
-	if err != nil || moved == 0 {
-		return err
-	}
-	gone.damaged = append(gone.damaged, p)
-	return drop(c, d.seq)
-}
-
-// setRowAside looks at an error. If it is that of a damaged row, the row is set
-// aside. It returns the error, or the one of setting aside.
-func (db *database) setRowAside(ctx context.Context, err error) error {
-	var d *damagedRow
-	if !errors.As(err, &d) {
-		return err
-	}
-	write := db.write(ctx, func(w *conn) (func(), error) {
-		var gone removal
-		err := w.setAside(&gone, d)
-		return func() {
-			for _, p := range gone.damaged {
-				db.problems.report(p)
-			}
-		}, err
-	})
-	if write != nil {
-		return fmt.Errorf("%w; setting it aside: %w", d.err, write)
-	}
-
-	return err
-}
-
-// setRowsAside does so for all damaged rows of a list, and returns the errors
-// that are others.
-func (db *database) setRowsAside(ctx context.Context, damaged []error) error {
-	var errs []error
-	for _, d := range damaged {
-		if err := db.setRowAside(ctx, d); !errors.Is(err, engine.ErrNotFound) {
-			errs = append(errs, err)
-		}
-	}
-	return errors.Join(errs...)
+	return s
 }
 
 func flag(on bool) int64 {
@@ -324,8 +273,7 @@ func flag(on bool) int64 {
 	return 0
 }
 
-// nanos returns t as nanoseconds of the Unix epoch. Times it has no number for
-// become the first or the last one.
+// nanos returns t as nanoseconds of the Unix epoch, within what an int64 can hold.
 func nanos(t time.Time) int64 {
 	switch {
 	case t.Before(time.Unix(0, math.MinInt64)):

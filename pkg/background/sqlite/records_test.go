@@ -169,7 +169,7 @@ func TestRecordsOfATransactionThatFails(t *testing.T) {
 	before := e.Recorded()
 	err := e.db.write(t.Context(), func(w *conn) (func(), error) {
 		other := newRun("bg_b")
-		if _, err := insert(w, nil, row{size: other.Size(), stored: stored{Run: other}}, []byte("{}"), 0); err != nil {
+		if _, err := insert(w, nil, row{size: other.Size(), stored: stored{Run: other}}, []byte("{}")); err != nil {
 			return nil, err
 		}
 		return nil, w.run(`INSERT INTO args VALUES (1, 'x'), (1, 'y')`)
@@ -179,8 +179,7 @@ func TestRecordsOfATransactionThatFails(t *testing.T) {
 	recount(t, e, "rolled back")
 }
 
-// A record that has to go and cannot be read goes to the quarantine, and the
-// next one makes room.
+// A record that cannot be read makes room too.
 func TestDamagedRecordGoes(t *testing.T) {
 	e := opened(t, t.TempDir())
 	e.limit(t, engine.Quota{Max: 100 << 10, Each: 100 << 10})
@@ -193,26 +192,12 @@ func TestDamagedRecordGoes(t *testing.T) {
 	run := newRun("bg_new")
 	run.Args = json.RawMessage(bytes.Repeat([]byte{'1'}, 60<<10))
 	require.NoError(t, e.Submit(t.Context(), run))
-	require.Len(t, e.Problems(), 1)
 	_, err := e.Get(t.Context(), "bg_1")
 	require.ErrorIs(t, err, engine.ErrNotFound)
 	require.Equal(t, "bg_2", get(t, e, "bg_2").ID, "no more than is needed")
-	require.NoDirExists(t, filepath.Join(e.dir, runsFolder, "bg_1"))
-}
-
-// Whoever finds a damaged record sets it aside, and not what has its number by
-// then.
-func TestDamagedRecordIsSetAsideOnce(t *testing.T) {
-	e := opened(t, t.TempDir())
-	ended(t, e, "bg_0", "")
-	sql(t, e, `UPDATE runs SET record = 'x'`)
-	_, first := e.db.load(t.Context(), "bg_0")
-	require.Error(t, first)
-	require.NoError(t, e.Submit(t.Context(), newRun("bg_1")))
-	require.Error(t, e.db.setRowAside(t.Context(), first))
-	require.NoError(t, e.Submit(t.Context(), newRun("bg_2")))
-	require.Equal(t, "bg_1", get(t, e, "bg_1").ID)
-	require.Len(t, e.Problems(), 1)
+	for _, id := range []string{"bg_0", "bg_1"} {
+		require.NoDirExists(t, filepath.Join(e.dir, runsFolder, id))
+	}
 }
 
 // An index that has what its table has not is an error, for the goroutine that
@@ -220,7 +205,7 @@ func TestDamagedRecordIsSetAsideOnce(t *testing.T) {
 func TestNothingWhereARecordShouldBe(t *testing.T) {
 	e := opened(t, t.TempDir())
 	require.NoError(t, e.db.write(t.Context(), func(w *conn) (func(), error) {
-		there, err := w.drop(&removal{}, victim{table: "runs", seq: 7})
+		there, err := e.drop(w, &removal{}, victim{table: "runs", seq: 7})
 		assert.NoError(t, err)
 		assert.False(t, there)
 		return nil, nil

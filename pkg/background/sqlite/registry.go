@@ -3,7 +3,6 @@ package sqlite
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -24,9 +23,7 @@ type active struct {
 	log     *logFile   // of the attempt this process started
 	worker  *worker    // who claimed it or works on it; nil: nobody
 	lease   *lease     // the current one
-	stored  bool       // the database has it
-	gone    bool       // it has ended, or was not stored
-	permit  bool       // it holds a permit
+	gone    bool       // it has ended
 	changed bool       // its Beat is not stored yet
 }
 
@@ -35,60 +32,41 @@ type active struct {
 type registry struct {
 	mu      sync.Mutex
 	runs    map[string]*active
-	waiting []*active // queued runs that nobody has claimed, in the order of submission
-	worker  *worker   // who has the engine; nil: nobody
+	waiting []*active          // queued runs that nobody has claimed, in the order of submission
+	holders map[string]*active // runs that hold a permit: claimed, running, or being stored as such
+	worker  *worker            // who has the engine; nil: nobody
 	quota   engine.Quota
-	holding map[place]map[string]bool // ids of runs that hold permits
-	owners  map[string]int            // how many, by owner
-	notices []string                  // runs whose notice is pending and nobody's yet
-	due     map[string]time.Time      // enabled schedules that will fire
+	notices []string             // runs whose notice is pending and nobody's yet
+	due     map[string]time.Time // enabled schedules that will fire
 
-	closed bool
-	calls  sync.WaitGroup // changes of runs in progress
-}
-
-// A place is where the permits of a session are counted.
-type place struct {
-	session string
-	parked  bool
+	life   sync.RWMutex // read-locked by changes of runs in progress
+	closed bool         // guarded by life
 }
 
 func newRegistry() *registry {
-	return &registry{
-		runs: make(map[string]*active), due: make(map[string]time.Time),
-		holding: make(map[place]map[string]bool), owners: make(map[string]int),
-	}
+	return &registry{runs: make(map[string]*active), holders: make(map[string]*active), due: make(map[string]time.Time)}
 }
 
 // close refuses further changes, waits for those in progress, and ends the lease
 // of the worker.
 func (g *registry) close() {
-	g.mu.Lock()
+	g.life.Lock()
 	g.closed = true
+	g.life.Unlock()
+
+	g.mu.Lock()
 	w := g.worker
 	g.mu.Unlock()
-
-	g.calls.Wait()
 	if w != nil {
 		_ = w.Leave(context.Background())
 	}
-}
-
-// find returns a run that has not ended; nil if there is none.
-func (g *registry) find(id string) *active {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if a := g.runs[id]; a != nil && a.stored {
-		return a
-	}
-	return nil
 }
 
 // light returns a run that has not ended, without payload.
 func (g *registry) light(id string) (run engine.Run, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if a := g.runs[id]; a != nil && a.stored {
+	if a := g.runs[id]; a != nil {
 		return a.run, true
 	}
 	return run, false
@@ -103,71 +81,41 @@ func (g *registry) row(a *active) row {
 
 // hold begins a change of a run: until release is called nothing else changes
 // it, and the engine is not closed. The run is nil if it is not active.
-func (g *registry) hold(id string) (*active, func(), error) {
-	g.mu.Lock()
+func (g *registry) hold(id string) (a *active, release func(), err error) {
+	g.life.RLock()
 	if g.closed {
-		g.mu.Unlock()
-		return nil, nil, ErrClosed
+		g.life.RUnlock()
+		return nil, nil, engine.ErrClosed
 	}
-	a := g.runs[id]
-	g.calls.Add(1)
+	g.mu.Lock()
+	a = g.runs[id]
 	g.mu.Unlock()
 	if a == nil {
-		return nil, g.calls.Done, nil
+		return nil, g.life.RUnlock, nil
 	}
 
-	a.mu.Lock()
-	release := func() { a.mu.Unlock(); g.calls.Done() }
+	mu := &a.mu
+	mu.Lock()
+	release = func() { mu.Unlock(); g.life.RUnlock() }
 	g.mu.Lock()
 	defer g.mu.Unlock()
-
 	if a.gone {
 		return nil, release, nil
 	}
-
 	return a, release, nil
-}
-
-// reserve adds a new run, held by the caller until it is stored.
-func (g *registry) reserve(a *active) error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-
-	if g.closed {
-		return ErrClosed
-	}
-	if g.runs[a.run.ID] != nil {
-		return fmt.Errorf("%w: %s", engine.ErrExists, a.run.ID)
-	}
-	g.runs[a.run.ID] = a
-	g.calls.Add(1)
-	a.mu.Lock()
-	return nil
-}
-
-// release ends what reserve began. A run that was not stored is forgotten.
-func (g *registry) release(a *active) {
-	g.mu.Lock()
-	if !a.stored {
-		g.drop(a)
-	}
-	g.mu.Unlock()
-	a.mu.Unlock()
-	g.calls.Done()
 }
 
 // add adds a stored run. The lock must be held.
 func (g *registry) add(a *active) {
-	a.stored = true
 	g.runs[a.run.ID] = a
 	if a.worker != nil && a.worker != g.worker {
 		a.worker = nil // another one has joined in the meantime
 	}
 	if a.run.Status == engine.StatusRunning || a.worker != nil {
-		g.take(a)
-	} else {
-		g.enqueue(a)
+		g.holders[a.run.ID] = a
+		return
 	}
+	g.enqueue(a)
 }
 
 // enqueue puts a queued run into the queue, as nobody's. The lock must be held.
@@ -188,101 +136,68 @@ func (g *registry) drop(a *active) {
 	}
 }
 
-func (a *active) place() place { return place{a.run.Session, a.run.Origin == engine.OriginParked} }
-
-// take has a run hold a permit. The lock must be held.
-func (g *registry) take(a *active) {
-	if a.permit {
-		return
-	}
-	a.permit = true
-	p := a.place()
-	if g.holding[p] == nil {
-		g.holding[p] = make(map[string]bool)
-	}
-	g.holding[p][a.run.ID] = true
-	g.owners[g.quota.OwnerOf(p.session)]++
-}
-
 // giveBack has a run hold no permit. The lock must be held.
 func (g *registry) giveBack(a *active) {
-	if !a.permit {
-		return
-	}
-	a.permit = false
-	p := a.place()
-	if delete(g.holding[p], a.run.ID); len(g.holding[p]) == 0 {
-		delete(g.holding, p)
-	}
-	owner := g.quota.OwnerOf(p.session)
-	if g.owners[owner]--; g.owners[owner] == 0 {
-		delete(g.owners, owner)
+	if g.holders[a.run.ID] == a {
+		delete(g.holders, a.run.ID)
 	}
 }
 
-// permitted returns an error if there is no permit left for a run. The lock must
-// be held.
-func (g *registry) permitted(a *active, permits engine.Permits) error {
-	p := a.place()
-	most, err := permits.Session, engine.ErrSessionLimit
-	if p.parked {
-		most, err = permits.Parked, engine.ErrParkedLimit
-	}
-	if held := g.holding[p]; most > 0 && len(held) >= most {
-		ids := make([]string, 0, len(held))
-		for id := range held {
-			ids = append(ids, id)
-		}
-		slices.Sort(ids)
-		return &engine.LimitError{Err: err, Max: most, Active: ids}
-	}
-	if permits.Owner > 0 && g.owners[g.quota.OwnerOf(p.session)] >= permits.Owner {
-		return &engine.LimitError{Err: engine.ErrOwnerLimit, Max: permits.Owner}
-	}
-
-	return nil
-}
-
-// admit takes a permit for a run, once.
+// admit gives a run a permit, or returns an error if there is none left. The
+// lock must be held.
 func (g *registry) admit(a *active, permits engine.Permits) error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
+	parked := a.run.Origin == engine.OriginParked
+	most, limit := permits.Session, engine.ErrSessionLimit
+	if parked {
+		most, limit = permits.Parked, engine.ErrParkedLimit
+	}
 
-	if a.permit {
-		return nil
+	if n := len(g.holders); most > 0 && n >= most || permits.Owner > 0 && n >= permits.Owner {
+		var same []string // of its session and kind
+		owned, owner := 0, g.quota.OwnerOf(a.run.Session)
+		for id, b := range g.holders {
+			if b == a {
+				continue // the transaction was begun anew
+			}
+			if b.run.Session == a.run.Session && (b.run.Origin == engine.OriginParked) == parked {
+				same = append(same, id)
+			}
+			if g.quota.OwnerOf(b.run.Session) == owner {
+				owned++
+			}
+		}
+		if most > 0 && len(same) >= most {
+			slices.Sort(same)
+			return &engine.LimitError{Err: limit, Max: most, Active: same}
+		}
+		if permits.Owner > 0 && owned >= permits.Owner {
+			return &engine.LimitError{Err: engine.ErrOwnerLimit, Max: permits.Owner}
+		}
 	}
-	if err := g.permitted(a, permits); err != nil {
-		return err
-	}
-	g.take(a)
+
+	g.holders[a.run.ID] = a
 	return nil
 }
 
 // join makes w the worker. What an earlier one had only claimed returns to the
-// queue, its running runs are orphans, and pending notices are nobody's. Owners
-// may be other ones now.
+// queue, its running runs are orphans, and pending notices are nobody's.
 func (g *registry) join(w *worker, quota engine.Quota, pending []string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 
 	g.worker, g.quota, g.notices = w, quota, pending
-	clear(g.owners)
-	for p, ids := range g.holding {
-		g.owners[quota.OwnerOf(p.session)] += len(ids)
-	}
-
 	for _, a := range g.runs {
-		if a.run.Status == engine.StatusQueued && a.worker != nil && a.stored {
+		if a.run.Status == engine.StatusQueued && a.worker != nil {
 			g.enqueue(a)
 		}
 	}
 }
 
-// inOrder returns the stored runs that which selects, in the order of
-// submission. The lock must be held.
+// inOrder returns the runs that which selects, in the order of submission. The
+// lock must be held.
 func (g *registry) inOrder(which func(*active) bool) (found []*active) {
 	for _, a := range g.runs {
-		if a.stored && which(a) {
+		if which(a) {
 			found = append(found, a)
 		}
 	}

@@ -5,6 +5,10 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/pkg/background/internal/ledger"
@@ -44,19 +48,6 @@ func (b *book) close(committed bool) {
 		}
 	}
 	b.undo = b.undo[:0]
-}
-
-// uncount counts that a record is removed. The statement gives what Add takes.
-func (c *conn) uncount(sql string, seq int64) error {
-	found, err := c.one(sql, seq)
-	if err != nil || found == nil {
-		return err
-	}
-	session, _ := found[0].(string)
-	used, _ := found[1].(int64)
-	evictable, _ := found[2].(int64)
-	c.book.add(session, -used, -evictable)
-	return nil
 }
 
 // selectSizes reads the tables in their order: by an index each record would be
@@ -99,46 +90,27 @@ func (db *database) limit(ctx context.Context, q engine.Quota, do func(pending [
 	})
 }
 
-// create stores a new record. do stores it, and before it writes anything it
-// calls room, which removes records that may go until there is room for one of
-// size bytes.
-func (e *Engine) create(ctx context.Context, do func(w *conn, room room) (after func(), err error)) error {
-	var gone removal
-	err := e.db.write(ctx, func(w *conn) (func(), error) {
-		gone = removal{}
-		after, err := do(w, func(session string, size int64) error { return w.makeRoom(&gone, session, size) })
+// A removal is what a transaction removes.
+type removal struct {
+	events []engine.Event
+	logged int64 // bytes of the logs of the runs
+}
+
+// create stores a new record. do stores it, and makes room for it before it
+// writes anything.
+func (e *Engine) create(ctx context.Context, do func(w *conn, gone *removal) (after func(), err error)) error {
+	return e.db.write(ctx, func(w *conn) (func(), error) {
+		var gone removal
+		after, err := do(w, &gone)
 		return func() { e.removed(gone); after() }, err
 	})
-	if err == nil {
-		e.keeper.removeFolders(gone.runs...)
-	}
-	return err
 }
 
-type room func(session string, size int64) error
-
-func anyRoom(string, int64) error { return nil }
-
-// A removal is what a transaction has removed.
-type removal struct {
-	runs      []engine.Run
-	schedules []engine.Schedule
-	logged    int64     // bytes of the logs of the runs
-	damaged   []Problem // records that were set aside
-}
-
-// removed publishes what was removed.
+// removed makes it known what was removed.
 func (e *Engine) removed(gone removal) {
 	e.logs.used.Add(-gone.logged)
-	for _, p := range gone.damaged {
-		e.problems.report(p)
-	}
-	for _, run := range gone.runs {
-		e.feed.Publish(engine.RunEvent(engine.EventPurged, run))
-	}
-	for i := range gone.schedules {
-		s := &gone.schedules[i]
-		e.feed.Publish(engine.Event{Kind: engine.EventPurged, Session: s.Session, Schedule: s})
+	for _, event := range gone.events {
+		e.feed.Publish(event)
 	}
 }
 
@@ -149,42 +121,52 @@ type victim struct {
 	id    string // "": whatever it is
 }
 
+const (
+	deleteRun = `DELETE FROM runs WHERE seq = ?1 AND finished IS NOT NULL AND ?2 IN ('', id)
+		RETURNING ` + runColumns + `, iif(notice = 0, size, 0)`
+	deleteSchedule = `DELETE FROM schedules WHERE seq = ?1 AND enabled = 0 AND ?2 IN ('', id)
+		RETURNING ` + scheduleColumns
+)
+
 // drop removes a record if it may go: a run that has ended, or a schedule that is
-// not enabled. A damaged one is set aside. It reports whether there was one.
-func (c *conn) drop(gone *removal, v victim) (bool, error) {
-	sql := `SELECT id, record, logged FROM runs WHERE seq = ? AND finished IS NOT NULL`
+// not enabled. It reports whether there was one. The folders of a run go first: a
+// crash in between leaves a record without its output, and no folder without its
+// record.
+func (e *Engine) drop(w *conn, gone *removal, v victim) (bool, error) {
 	if v.table == "schedules" {
-		sql = `SELECT id, record, 0 FROM schedules WHERE seq = ? AND enabled = 0`
+		found, err := w.one(deleteSchedule, v.seq, v.id)
+		if err != nil || found == nil {
+			return false, err
+		}
+		s, _ := decodeSchedule(found)
+		w.changed++
+		w.book.add(s.Session, -s.size, -s.size)
+		gone.events = append(gone.events, engine.Event{Kind: engine.EventPurged, Session: s.Session, Schedule: &s.Schedule})
+		return true, w.run(`DELETE FROM schedule_args WHERE seq = ?`, v.seq)
 	}
-	found, err := c.one(sql, v.seq)
+
+	found, err := w.one(deleteRun, v.seq, v.id)
 	if err != nil || found == nil {
 		return false, err
 	}
-	id, _ := found[0].(string)
-	if v.id != "" && v.id != id {
-		return false, nil
-	}
-
-	if v.table == "schedules" {
-		s, err := decodeSchedule(v.seq, id, found[1])
-		if err == nil {
-			gone.schedules = append(gone.schedules, s.Schedule)
-			return true, dropSchedule(c, v.seq)
+	r, _ := decode(found)
+	evictable, _ := found[6].(int64)
+	w.changed++
+	w.book.add(r.Session, -r.size, -evictable)
+	gone.events = append(gone.events, engine.RunEvent(engine.EventPurged, r.Run))
+	gone.logged += r.logged
+	e.logs.attempts(r.Run, func(folder string) {
+		if err := os.RemoveAll(folder); err != nil {
+			e.log.Warn("folder of a background run not removed", "task_id", r.ID, "error", err)
 		}
-		return true, c.setAside(gone, err)
-	}
-	r, err := decode(v.seq, id, found[1])
-	if err != nil {
-		return true, c.setAside(gone, err)
-	}
-	logged, _ := found[2].(int64)
-	gone.logged += logged
-	gone.runs = append(gone.runs, r.Run)
-	if err := remove(c, v.seq); err != nil {
-		return true, err
-	}
+	})
 
-	return true, c.run(`INSERT OR REPLACE INTO removals VALUES (?, ?)`, r.ID, int64(r.Attempt)) // its folders go too
+	for _, table := range []string{"args", "results", "contents", "checkpoints"} {
+		if err := w.run("DELETE FROM "+table+" WHERE seq = ?", v.seq); err != nil {
+			return true, err
+		}
+	}
+	return true, nil
 }
 
 // selectSpare reads nothing but two indexes, and no more of them than is needed.
@@ -200,14 +182,14 @@ var (
 
 // makeRoom removes records that may go until there is room for one of size
 // bytes. If there is an error that is not SQLite's, nothing was written.
-func (c *conn) makeRoom(gone *removal, session string, size int64) error {
-	eviction, err := c.book.ledger.Room(session, size)
+func (e *Engine) makeRoom(w *conn, gone *removal, session string, size int64) error {
+	eviction, err := w.book.ledger.Room(session, size)
 	if eviction == nil {
 		return err
 	}
 
 	var victims []victim
-	err = c.query(func(found []driver.Value) error {
+	err = w.query(func(found []driver.Value) error {
 		if of, ok := found[3].(string); ok && eviction.Take(of, found[4].(int64)) {
 			victims = append(victims, victim{table: found[0].(string), seq: found[2].(int64)})
 		}
@@ -224,7 +206,7 @@ func (c *conn) makeRoom(gone *removal, session string, size int64) error {
 	}
 
 	for i, v := range victims {
-		there, err := c.drop(gone, v)
+		there, err := e.drop(w, gone, v)
 		if err != nil {
 			return err
 		}
@@ -232,31 +214,29 @@ func (c *conn) makeRoom(gone *removal, session string, size int64) error {
 			return errMiscounted
 		}
 	}
-
 	return nil
 }
 
 // pruneAtOnce is how many records one change removes, so that others do not
 // wait for long.
-const pruneAtOnce = 64
+const pruneAtOnce = 32
 
-// Of the terminal runs of each session, in the order they are kept in, those
-// that are not kept. The inner query reads nothing but an index.
-const selectPrunable = `SELECT 'runs', r.seq, r.id FROM (
-	SELECT seq, finished, notice, row_number() OVER (PARTITION BY session ORDER BY finished DESC, seq DESC) AS place
-	FROM runs WHERE finished IS NOT NULL AND ?1 = '') v JOIN runs r ON r.seq = v.seq
-	WHERE (v.place > ?2 OR v.finished < ?3) AND (v.notice = 0 OR v.finished < ?4)`
-
-// The same for one session.
-const selectPrunableOf = `SELECT 'runs', r.seq, r.id FROM (
+// Of the terminal runs of a session, in the order they are kept in, those that
+// are not kept. The inner query reads nothing but an index.
+const (
+	selectPrunableOf = `SELECT 'runs', r.seq, r.id FROM (
 	SELECT seq, finished, notice, row_number() OVER (ORDER BY finished DESC, seq DESC) AS place
 	FROM runs WHERE finished IS NOT NULL AND session = ?1) v JOIN runs r ON r.seq = v.seq
 	WHERE (v.place > ?2 OR v.finished < ?3) AND (v.notice = 0 OR v.finished < ?4)`
 
-const selectPrunableSchedules = `SELECT 'schedules', seq, id FROM (
+	selectPrunableSchedules = `SELECT 'schedules', seq, id FROM (
 	SELECT seq, id, changed, row_number() OVER (PARTITION BY session ORDER BY changed DESC, seq DESC) AS place
 	FROM schedules WHERE enabled = 0 AND (?1 = '' OR session = ?1))
 	WHERE place > ?2 OR changed < ?3`
+)
+
+// selectPrunable does so for each session.
+var selectPrunable = strings.NewReplacer("OVER (", "OVER (PARTITION BY session ", "session = ?1", "?1 = ''").Replace(selectPrunableOf)
 
 // Prune implements [engine.Engine].
 func (e *Engine) Prune(ctx context.Context, ret engine.Retention) (removed int, err error) {
@@ -265,42 +245,54 @@ func (e *Engine) Prune(ctx context.Context, ret engine.Retention) (removed int, 
 		sql = selectPrunableOf
 	}
 
-	var victims []victim
-	err = e.db.read(ctx, func(c *conn) error {
-		collect := func(found []driver.Value) error {
-			id, _ := found[2].(string)
-			victims = append(victims, victim{found[0].(string), found[1].(int64), id})
-			return nil
-		}
-		keep := int64(max(0, ret.Keep))
-		if err := c.query(collect, sql, ret.Session, keep, nanos(ret.Before), nanos(ret.Notices)); err != nil {
-			return err
-		}
-		return c.query(collect, selectPrunableSchedules, ret.Session, keep, nanos(ret.Before))
-	})
+	scan := func(found []driver.Value) (victim, error) {
+		id, _ := found[2].(string)
+		return victim{found[0].(string), found[1].(int64), id}, nil
+	}
+	keep := int64(max(0, ret.Keep))
+	runs, err := readAll(ctx, e.db, scan, sql, ret.Session, keep, nanos(ret.Before), nanos(ret.Notices))
+	if err != nil {
+		return 0, err
+	}
+	schedules, err := readAll(ctx, e.db, scan, selectPrunableSchedules, ret.Session, keep, nanos(ret.Before))
 	if err != nil {
 		return 0, err
 	}
 
-	for len(victims) > 0 {
-		some := victims[:min(len(victims), pruneAtOnce)]
-		victims = victims[len(some):]
-		var gone removal
-		err := e.db.write(ctx, func(w *conn) (func(), error) {
-			gone = removal{}
+	for some := range slices.Chunk(append(runs, schedules...), pruneAtOnce) {
+		n := 0
+		err := e.create(ctx, func(w *conn, gone *removal) (func(), error) {
+			n = 0
 			for _, v := range some {
-				if _, err := w.drop(&gone, v); err != nil {
+				there, err := e.drop(w, gone, v)
+				if err != nil {
 					return nil, err
 				}
+				n += int(flag(there && v.table == "runs"))
 			}
-			return func() { e.removed(gone) }, nil
+			return func() {}, nil
 		})
 		if err != nil {
 			return removed, err
 		}
-		e.keeper.removeFolders(gone.runs...)
-		removed += len(gone.runs)
+		removed += n
 	}
 
 	return removed, nil
+}
+
+// retire has records that are damaged count as ended, so that they can be
+// evicted: nobody else ends them.
+func (db *database) retire(ctx context.Context, sql string, seqs []int64) error {
+	if len(seqs) == 0 {
+		return nil
+	}
+	return db.write(ctx, func(w *conn) (func(), error) {
+		for _, seq := range seqs {
+			if err := w.run(sql, time.Now().UnixNano(), seq); err != nil {
+				return nil, err
+			}
+		}
+		return nil, nil
+	})
 }

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql/driver"
 	"encoding/json"
@@ -12,52 +13,43 @@ import (
 )
 
 const (
-	selectActive = `SELECT seq, id, record FROM runs INDEXED BY runs_active WHERE finished IS NULL`
+	selectActive = `SELECT ` + runColumns + `, ifnull((SELECT length(data) FROM checkpoints k WHERE k.seq = runs.seq), 0)
+		FROM runs INDEXED BY runs_active WHERE finished IS NULL`
 	selectLogged = `SELECT sum(logged) FROM runs INDEXED BY runs_logged WHERE logged > 0`
-	selectSizeOf = `SELECT size, ifnull((SELECT length(data) FROM checkpoints k WHERE k.seq = runs.seq), 0) FROM runs WHERE seq = ?`
 )
 
 // restoreRuns reads the runs that have not ended, and counts what logs take: an
-// index, and the folders of these runs.
+// index, and the folders of these runs. What can be read of a damaged file is
+// used until the next start. A damaged record is ended, so that it can be evicted.
 func (e *Engine) restoreRuns(ctx context.Context) error {
-	var runs []*active
-	var damaged []error
 	err := e.db.read(ctx, func(c *conn) error {
 		ended, err := c.number(selectLogged)
-		if err != nil {
-			return err
-		}
 		e.logs.used.Add(ended)
-		err = c.query(func(found []driver.Value) error {
-			id, _ := found[1].(string)
-			r, err := decode(found[0].(int64), id, found[2])
-			if err != nil {
-				damaged = append(damaged, err)
-				return nil
-			}
-			e.logs.used.Add(e.logs.size(r.Run))
-			runs = append(runs, &active{seq: r.seq, run: r.Run})
-			return nil
-		}, selectActive)
-		for _, a := range runs {
-			sizes, missing := c.one(selectSizeOf, a.seq)
-			if missing == nil && sizes != nil {
-				a.size, _ = sizes[0].(int64)
-				a.saved, _ = sizes[1].(int64)
-			}
-			err = errors.Join(err, missing)
-		}
 		return err
 	})
-	if err != nil && !damagedFile(err) { // what can be read of a damaged file can be used until the next start
+	if err != nil && !damagedFile(err) {
+		return err
+	}
+
+	var damaged []int64
+	runs, err := readAll(ctx, e.db, func(found []driver.Value) (*active, error) {
+		r, err := decode(found)
+		if err != nil {
+			damaged = append(damaged, r.seq)
+		}
+		a := &active{seq: r.seq, size: r.size, run: r.Run}
+		a.saved, _ = found[6].(int64)
+		return a, err
+	}, selectActive)
+	if err != nil && !damagedFile(err) {
 		return err
 	}
 
 	for _, a := range runs {
+		e.logs.used.Add(e.logs.size(a.run))
 		e.active.add(a)
 	}
-
-	return e.db.setRowsAside(ctx, damaged)
+	return e.db.retire(ctx, `UPDATE runs SET finished = ?, notice = 0 WHERE seq = ?`, damaged)
 }
 
 // Get implements [engine.Engine].
@@ -88,30 +80,16 @@ func (e *Engine) Payload(ctx context.Context, id string, part engine.Part) (data
 }
 
 // List implements [engine.Engine].
-func (e *Engine) List(ctx context.Context, q engine.Query) (runs []engine.Run, err error) {
+func (e *Engine) List(ctx context.Context, q engine.Query) ([]engine.Run, error) {
 	sql, args := selectRuns(q)
-	var damaged []error
-	err = e.db.read(ctx, func(c *conn) error {
-		return c.query(func(found []driver.Value) error {
-			id, _ := found[1].(string)
-			if run, ok := e.active.light(id); ok {
-				runs = append(runs, run)
-				return nil
-			}
-			r, err := decode(found[0].(int64), id, found[2])
-			if err != nil {
-				damaged = append(damaged, err)
-				return nil
-			}
-			runs = append(runs, r.Run)
-			return nil
-		}, sql, args...)
-	})
-	if err = errors.Join(err, e.db.setRowsAside(ctx, damaged)); err != nil {
-		return nil, err
-	}
-
-	return runs, nil
+	return readAll(ctx, e.db, func(found []driver.Value) (engine.Run, error) {
+		id, _ := found[1].(string)
+		if run, ok := e.active.light(id); ok {
+			return run, nil
+		}
+		r, err := decode(found)
+		return r.Run, err
+	}, sql, args...)
 }
 
 // selectRuns returns the statement for q. It names the index to begin with,
@@ -146,7 +124,7 @@ func selectRuns(q engine.Query) (sql string, args []driver.Value) {
 		add("", "seq < (SELECT b.seq FROM runs b WHERE b.id = ? AND (? = '' OR b.session = ?))", q.Before, q.Session, q.Session)
 	}
 
-	sql = "SELECT seq, id, record FROM runs" + index
+	sql = "SELECT " + runColumns + " FROM runs" + index
 	if len(where) > 0 {
 		sql += " WHERE " + strings.Join(where, " AND ")
 	}
@@ -225,22 +203,19 @@ func (e *Engine) end(ctx context.Context, a *active, run engine.Run) (engine.Run
 	err = errors.Join(err, sealing, writing, syncDir(log.dir), syncDir(e.logs.dir))
 	if err != nil {
 		e.log.Error("artifacts of a background run not written", "task_id", run.ID, "error", err)
-		if run.ArtifactError == "" {
-			run.ArtifactError = "The output or result file could not be written"
-		}
+		run.ArtifactError = cmp.Or(run.ArtifactError, "The output or result file could not be written")
 	}
-	logged := before
+
+	r := row{seq: a.seq, logged: before, stored: stored{Run: run, Log: &x}}
 	if x.Whole {
-		logged = x.size()
+		r.logged = x.size()
 	}
-	more := logged - before
+	more := r.logged - before
 	if run.Attempt > 1 {
 		earlier := run
 		earlier.Attempt--
-		logged += e.logs.size(earlier)
+		r.logged += e.logs.size(earlier)
 	}
-
-	r := row{seq: a.seq, stored: stored{Run: run, Log: &x}}
 	r.size = a.size - a.saved + int64(len(run.Result)+len(run.Content)) + file
 	record, err := r.encode()
 	if err != nil {
@@ -248,15 +223,13 @@ func (e *Engine) end(ctx context.Context, a *active, run engine.Run) (engine.Run
 	}
 	run = run.Light()
 	err = e.db.write(ctx, func(w *conn) (func(), error) {
-		return func() { e.ended(a, run) }, r.finish(w, record, a.size, logged)
+		return func() { e.ended(a, run) }, r.finish(w, record, a.size)
 	})
 	if err != nil {
 		return engine.Run{}, err
 	}
 	if x.Whole {
-		if err := publish(log.dir); err != nil {
-			e.log.Warn("log of a background run not put in its place yet", "task_id", run.ID, "error", err)
-		}
+		removeLog(log.dir, engine.OutputLog)
 		e.logs.used.Add(more)
 	}
 
@@ -306,7 +279,7 @@ func (e *Engine) liveLog(id string) (*logFile, int, error) {
 	defer e.active.mu.Unlock()
 
 	a := e.active.runs[id]
-	if a == nil || !a.stored {
+	if a == nil {
 		return nil, 0, nil
 	}
 	if a.log == nil {

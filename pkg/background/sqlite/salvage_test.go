@@ -117,8 +117,8 @@ func TestSalvage(t *testing.T) {
 			e.limit(t, engine.Quota{Max: 1 << 30, Each: 1 << 30})
 			require.Equal(t, count(t, e, "SELECT sum(size) FROM (SELECT size FROM runs UNION ALL SELECT size FROM schedules)"), e.Recorded())
 			for id := range maps.Keys(runs) {
-				require.True(t, slices.ContainsFunc(found, func(r engine.Run) bool { return r.ID == id }) || !exists(filepath.Join(dir, runsFolder, id)) ||
-					count(t, e, "SELECT count(*) FROM quarantine WHERE id = '"+id+"'") == 1, "the folder of %s has a record, or is set aside", id)
+				require.True(t, slices.ContainsFunc(found, func(r engine.Run) bool { return r.ID == id }) || !exists(filepath.Join(dir, runsFolder, id)),
+					"the folder of %s has a record, or is set aside", id)
 			}
 			submitted(t, e, "bg_new")
 			require.NoError(t, e.Close())
@@ -127,47 +127,52 @@ func TestSalvage(t *testing.T) {
 	}
 }
 
-// TestSalvageThatWasCutShort: a start that ends while it reads what is left of a
-// damaged database is done again by the next, however far it came.
+// TestSalvageThatWasCutShort: a start that ends while it replaces a damaged
+// database is continued by the next, however far it came.
 func TestSalvageThatWasCutShort(t *testing.T) {
 	const n = 60
-	const aside = databaseName + ".corrupt-20260102T030405.000000000Z"
-	damage := func(_ int, p []byte) bool { return p[0] == leafOfIndex }
 	rename := func(t *testing.T, dir string, suffixes ...string) {
 		for _, suffix := range suffixes {
-			err := os.Rename(filepath.Join(dir, databaseName+suffix), filepath.Join(dir, aside+suffix))
+			err := os.Rename(filepath.Join(dir, databaseName+suffix), filepath.Join(dir, databaseName+".corrupt-1"+suffix))
 			require.True(t, err == nil || errors.Is(err, fs.ErrNotExist), err)
 		}
 	}
 
-	for name, cut := range map[string]func(t *testing.T, dir string){
-		"before it is renamed": func(*testing.T, string) {},
-		"while it is renamed":  func(t *testing.T, dir string) { rename(t, dir, "") },
-		"when it is renamed":   func(t *testing.T, dir string) { rename(t, dir, databaseSuffixes...) },
-		"with a new database": func(t *testing.T, dir string) {
+	for name, cut := range map[string]func(t *testing.T, dir, salvaged string){
+		"in the new database": func(t *testing.T, dir, _ string) {
+			for _, suffix := range []string{imageSuffix, salvagingSuffix, salvagingSuffix + "-wal"} {
+				require.NoError(t, os.WriteFile(filepath.Join(dir, databaseName+suffix), []byte("half of it"), 0o600))
+			}
+		},
+		"with a new database": func(t *testing.T, dir, salvaged string) {
+			require.NoError(t, os.Rename(salvaged, filepath.Join(dir, databaseName+salvagedSuffix)))
+		},
+		"while the old one is renamed": func(t *testing.T, dir, salvaged string) {
+			require.NoError(t, os.Rename(salvaged, filepath.Join(dir, databaseName+salvagedSuffix)))
+			rename(t, dir, "-wal")
+		},
+		"when the old one is renamed": func(t *testing.T, dir, salvaged string) {
+			require.NoError(t, os.Rename(salvaged, filepath.Join(dir, databaseName+salvagedSuffix)))
 			rename(t, dir, databaseSuffixes...)
-			fresh := t.TempDir()
-			require.NoError(t, opened(t, fresh).Close())
-			data, err := os.ReadFile(filepath.Join(fresh, databaseName))
-			require.NoError(t, err)
-			require.NoError(t, os.WriteFile(filepath.Join(dir, databaseName), data, 0o600))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
+			dir, other := t.TempDir(), t.TempDir()
 			salvageable(t, dir, n)
-			require.Positive(t, damagePages(t, filepath.Join(dir, databaseName), damage))
-			require.NoError(t, os.WriteFile(filepath.Join(dir, databaseName+salvagingSuffix), []byte(aside), 0o600))
-			cut(t, dir)
+			require.Positive(t, damagePages(t, filepath.Join(dir, databaseName), func(_ int, p []byte) bool { return p[0] == leafOfIndex }))
+			require.NoError(t, os.CopyFS(other, os.DirFS(dir)))
+			require.NoError(t, opened(t, other).Close())
+			cut(t, dir, filepath.Join(other, databaseName))
 
-			e, problems := reopened(t, dir)
-			require.Contains(t, problems[0].Reason, "records were read from it")
+			e, _ := reopened(t, dir)
 			found, err := e.List(t.Context(), engine.Query{})
 			require.NoError(t, err)
 			require.Len(t, found, n)
-			require.NoFileExists(t, filepath.Join(dir, databaseName+salvagingSuffix))
 			require.NoError(t, e.Close())
 			require.Empty(t, opened(t, dir).Problems())
+			left, err := filepath.Glob(filepath.Join(dir, databaseName+".*"))
+			require.NoError(t, err)
+			require.Len(t, left, 1, "the damaged one")
 		})
 	}
 }

@@ -21,30 +21,36 @@ type scheduleRow struct {
 	engine.Schedule
 }
 
-// decodeSchedule reads a record. It has arguments only if the schedule was
-// stored before there was a table for them.
-func decodeSchedule(seq int64, id string, data driver.Value) (scheduleRow, error) {
-	s := scheduleRow{seq: seq}
-	text, ok := data.([]byte)
-	err := errType
-	if ok {
-		err = json.Unmarshal(text, &s.Schedule)
-	}
+const (
+	scheduleColumns = `seq, id, session, size, record`
+	selectSchedule  = `SELECT ` + scheduleColumns + `, (SELECT data FROM schedule_args a WHERE a.seq = s.seq) FROM schedules s WHERE id = ?`
+)
+
+// decodeSchedule reads a schedule. It has arguments if they were selected too, or
+// if it was stored before there was a table for them. Of one that is damaged it
+// returns what the columns say.
+func decodeSchedule(found []driver.Value) (scheduleRow, error) {
+	s := scheduleRow{seq: found[0].(int64)}
+	id, _ := found[1].(string)
+	err := unmarshal(found[4], &s.Schedule)
 	if err == nil && s.ID != id {
 		err = errMismatch
 	}
 	if err != nil {
-		return s, &damagedRow{"schedules", seq, id, err}
+		s.Schedule = engine.Schedule{ID: id}
+		s.Session, _ = found[2].(string)
+		err = &damagedRow{ProblemSchedule, id, err}
 	}
+	s.size, _ = found[3].(int64)
+
 	if string(s.Args) == "null" {
 		s.Args = nil
 	}
-
-	return s, nil
+	if len(found) > 5 && found[5] != nil {
+		s.Args, s.apart = found[5].([]byte)
+	}
+	return s, err
 }
-
-const selectSchedule = `SELECT s.seq, s.record, s.size, a.data FROM schedules s
-	LEFT JOIN schedule_args a ON a.seq = s.seq WHERE s.id = ?`
 
 func loadSchedule(c *conn, id string) (scheduleRow, error) {
 	found, err := c.one(selectSchedule, id)
@@ -54,26 +60,28 @@ func loadSchedule(c *conn, id string) (scheduleRow, error) {
 	if found == nil {
 		return scheduleRow{}, fmt.Errorf("%w: schedule %s", engine.ErrNotFound, id)
 	}
-
-	s, err := decodeSchedule(found[0].(int64), id, found[1])
-	s.size, _ = found[2].(int64)
-	if data, ok := found[3].([]byte); ok {
-		s.Args, s.apart = data, true
-	}
-
-	return s, err
+	return decodeSchedule(found)
 }
 
-// restoreSchedules reads when schedules are due.
+// restoreSchedules reads when schedules are due. A damaged one is disabled, so
+// that it can be evicted.
 func (e *Engine) restoreSchedules(ctx context.Context) error {
-	enabled, err := e.Schedules(ctx, "", true)
+	var damaged []int64
+	enabled, err := readAll(ctx, e.db, func(found []driver.Value) (scheduleRow, error) {
+		s, err := decodeSchedule(found)
+		if err != nil {
+			damaged = append(damaged, s.seq)
+		}
+		return s, err
+	}, `SELECT `+scheduleColumns+` FROM schedules WHERE enabled = 1`)
 	if err != nil && !damagedFile(err) { // see restoreRuns
 		return err
 	}
+
 	for _, s := range enabled {
-		e.active.schedule(s)
+		e.active.schedule(s.Schedule)
 	}
-	return nil
+	return e.db.retire(ctx, `UPDATE schedules SET changed = ?, enabled = 0 WHERE seq = ?`, damaged)
 }
 
 // schedule notes when a schedule is due.
@@ -91,10 +99,10 @@ func (g *registry) schedule(s engine.Schedule) {
 // PutSchedule implements [engine.Engine].
 func (e *Engine) PutSchedule(ctx context.Context, s engine.Schedule, max int) (engine.Schedule, error) {
 	put := s
-	put.Revision = s.Revision + 1
-	err := e.create(ctx, func(w *conn, room room) (func(), error) {
+	put.Revision++
+	err := e.create(ctx, func(w *conn, gone *removal) (func(), error) {
 		old, err := loadSchedule(w, s.ID)
-		if err = against(s, old, err); err != nil {
+		if err = against(s, old, e.db.report(err)); err != nil {
 			return nil, err
 		}
 		if err := placeFor(w, old, s, max); err != nil {
@@ -103,9 +111,9 @@ func (e *Engine) PutSchedule(ctx context.Context, s engine.Schedule, max int) (e
 		return func() {
 			e.active.schedule(put)
 			e.feed.Publish(engine.Event{Kind: engine.EventScheduled, Session: put.Session, Schedule: &put})
-		}, store(w, old, put, room)
+		}, store(w, old, put, func(size int64) error { return e.makeRoom(w, gone, s.Session, size) })
 	})
-	if err = e.db.setRowAside(ctx, err); err != nil {
+	if err != nil {
 		return engine.Schedule{}, err
 	}
 
@@ -115,10 +123,8 @@ func (e *Engine) PutSchedule(ctx context.Context, s engine.Schedule, max int) (e
 // against compares a schedule to be stored with the one that is, or with the
 // error that says there is none.
 func against(s engine.Schedule, old scheduleRow, err error) error {
-	var damaged *damagedRow
-	missing := errors.Is(err, engine.ErrNotFound) && !errors.As(err, &damaged)
 	switch {
-	case missing && s.Revision == 0:
+	case errors.Is(err, engine.ErrNotFound) && old.seq == 0 && s.Revision == 0:
 		return nil
 	case err != nil:
 		return err
@@ -152,8 +158,9 @@ func placeFor(w *conn, old scheduleRow, s engine.Schedule, max int) error {
 	return &engine.LimitError{Err: engine.ErrScheduleLimit, Max: max, Active: active}
 }
 
-// store writes a schedule: in place of old, or a new one if that has no seq.
-func store(w *conn, old scheduleRow, s engine.Schedule, room room) error {
+// store writes a schedule: in place of old, or a new one if that has no seq. It
+// calls room before it writes a new one.
+func store(w *conn, old scheduleRow, s engine.Schedule, room func(size int64) error) error {
 	args := s.Args
 	s.Args = nil
 	record, err := json.Marshal(s)
@@ -163,7 +170,7 @@ func store(w *conn, old scheduleRow, s engine.Schedule, room room) error {
 
 	now, size := time.Now().UnixNano(), engine.RecordOverhead+int64(len(record)+len(args))
 	if old.seq == 0 {
-		if err := room(s.Session, size); err != nil {
+		if err := room(size); err != nil {
 			return err
 		}
 		_, old.seq, err = w.exec(`INSERT INTO schedules (id, session, enabled, changed, size, record) VALUES (?, ?, ?, ?, ?, ?)`,
@@ -185,59 +192,33 @@ func store(w *conn, old scheduleRow, s engine.Schedule, room room) error {
 	return w.run(`INSERT OR REPLACE INTO schedule_args VALUES (?, ?)`, old.seq, []byte(args))
 }
 
-// dropSchedule deletes a schedule.
-func dropSchedule(w *conn, seq int64) error {
-	if err := w.uncount(`SELECT session, size, iif(enabled = 0, size, 0) FROM schedules WHERE seq = ?`, seq); err != nil {
-		return err
-	}
-	if err := w.run(`DELETE FROM schedules WHERE seq = ?`, seq); err != nil {
-		return err
-	}
-	return w.run(`DELETE FROM schedule_args WHERE seq = ?`, seq)
-}
-
 // GetSchedule implements [engine.Engine].
 func (e *Engine) GetSchedule(ctx context.Context, id string) (engine.Schedule, error) {
 	var s scheduleRow
 	err := e.db.read(ctx, func(c *conn) (err error) {
 		s, err = loadSchedule(c, id)
-		return err
+		return e.db.report(err)
 	})
-	if err = e.db.setRowAside(ctx, err); err != nil {
+	if err != nil {
 		return engine.Schedule{}, err
 	}
 	return s.Schedule, nil
 }
 
 // Schedules implements [engine.Engine].
-func (e *Engine) Schedules(ctx context.Context, session string, enabled bool) (found []engine.Schedule, err error) {
-	sql, args := `SELECT seq, id, record FROM schedules WHERE 1`, []driver.Value(nil)
+func (e *Engine) Schedules(ctx context.Context, session string, enabled bool) ([]engine.Schedule, error) {
+	sql, args := `SELECT `+scheduleColumns+` FROM schedules WHERE 1`, []driver.Value(nil)
 	if session != "" {
 		sql, args = sql+` AND session = ?`, append(args, session)
 	}
 	if enabled {
 		sql += ` AND enabled = 1`
 	}
-
-	var damaged []error
-	err = e.db.read(ctx, func(c *conn) error {
-		return c.query(func(row []driver.Value) error {
-			id, _ := row[1].(string)
-			s, err := decodeSchedule(row[0].(int64), id, row[2])
-			if err != nil {
-				damaged = append(damaged, err)
-				return nil
-			}
-			s.Args = nil
-			found = append(found, s.Schedule)
-			return nil
-		}, sql+` ORDER BY seq DESC`, args...)
-	})
-	if err = errors.Join(err, e.db.setRowsAside(ctx, damaged)); err != nil {
-		return nil, err
-	}
-
-	return found, nil
+	return readAll(ctx, e.db, func(found []driver.Value) (engine.Schedule, error) {
+		s, err := decodeSchedule(found)
+		s.Args = nil
+		return s.Schedule, err
+	}, sql+` ORDER BY seq DESC`, args...)
 }
 
 // Due implements [engine.Engine].

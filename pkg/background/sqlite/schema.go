@@ -146,7 +146,7 @@ func checkFile(c *conn, path string) error {
 		return err
 	}
 	if len(row) == 1 && row[0] != "ok" {
-		return &damageError{fmt.Sprint(row[0])}
+		return fmt.Errorf("%w: %v", errDamaged, row[0])
 	}
 	return os.RemoveAll(path + suspectSuffix)
 }
@@ -182,7 +182,7 @@ func migrate(c *conn, path string, steps []string) error {
 		}
 	}
 	// A first look, so that a damage that is easy to see is seen now.
-	for _, table := range []string{"runs", "args", "results", "contents", "checkpoints", "schedules", "schedule_args", "quarantine"} {
+	for _, table := range []string{"runs", "args", "results", "contents", "checkpoints", "schedules", "schedule_args"} {
 		if _, err := c.number("SELECT max(seq) FROM " + table); err != nil {
 			return err
 		}

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -18,62 +19,66 @@ func (w *worker) Submit(ctx context.Context, run engine.Run, permits *engine.Per
 // Adopt implements [engine.Worker].
 func (w *worker) Adopt(ctx context.Context, run engine.Run, permits engine.Permits) (engine.Lease, error) {
 	run.Status, run.Attempt, run.HeartbeatAt = engine.StatusRunning, 1, time.Now()
-	a, err := w.create(ctx, run, &permits)
+	l, err := w.create(ctx, run, &permits)
 	if err != nil {
 		return nil, err
 	}
-	return a.lease, nil
+	return l, nil
 }
 
 // create stores a new run, which this worker has if it takes a permit.
-func (w *worker) create(ctx context.Context, run engine.Run, permits *engine.Permits) (*active, error) {
+func (w *worker) create(ctx context.Context, run engine.Run, permits *engine.Permits) (*lease, error) {
 	e, g := w.engine, w.engine.active
-	if err := w.check(); err != nil {
+	if err := errors.Join(w.check(), checkID(run.ID)); err != nil {
 		return nil, err
 	}
-	if err := checkID(run.ID); err != nil {
-		return nil, err
-	}
-	record, err := stored{Run: run}.encode()
+	r := row{size: run.Size(), stored: stored{Run: run}}
+	record, err := r.encode()
 	if err != nil {
 		return nil, err
 	}
 
-	a := &active{size: run.Size(), run: run.Light()}
-	kind := engine.EventQueued
+	a := &active{size: r.size, run: run.Light()}
 	if permits != nil {
 		a.worker = w
 	}
+	kind, l := engine.EventQueued, (*lease)(nil)
 	if run.Status == engine.StatusRunning {
-		kind, a.log = engine.EventStarted, e.logs.create(run)
-		a.lease = &lease{worker: w, active: a, run: run}
+		l = &lease{worker: w, active: a, run: run}
+		kind, a.lease, a.log = engine.EventStarted, l, e.logs.create(run)
 	}
-	if err := g.reserve(a); err != nil {
-		return nil, err
-	}
-	defer g.release(a)
 
-	err = e.create(ctx, func(c *conn, room room) (func(), error) {
+	err = e.create(ctx, func(c *conn, gone *removal) (func(), error) {
 		if err := unknown(c, run); err != nil {
 			return nil, err
 		}
 		if permits != nil {
-			if err := g.admit(a, *permits); err != nil {
+			g.mu.Lock()
+			err := g.admit(a, *permits)
+			g.mu.Unlock()
+			if err != nil {
 				return nil, err
 			}
 		}
-		if err := room(run.Session, a.size); err != nil {
+		if err := e.makeRoom(c, gone, run.Session, a.size); err != nil {
 			return nil, err
 		}
-		seq, err := insert(c, nil, row{size: a.size, stored: stored{Run: run}}, record, 0)
+		seq, err := insert(c, nil, r, record)
 		return func() {
+			g.mu.Lock()
 			a.seq = seq
-			g.added(a)
-			e.feed.Publish(engine.RunEvent(kind, a.run))
+			g.add(a)
+			g.mu.Unlock()
+			e.feed.Publish(engine.RunEvent(kind, run))
 		}, err
 	})
+	if err != nil {
+		g.mu.Lock()
+		g.giveBack(a)
+		g.mu.Unlock()
+	}
 
-	return a, err
+	return l, err
 }
 
 // unknown returns an error if there is a run with the id, or with the
@@ -93,11 +98,4 @@ func unknown(c *conn, run engine.Run) error {
 	}
 	id, _ := found[0].(string)
 	return &engine.ExistsError{ID: id}
-}
-
-// added makes a new run that is stored known.
-func (g *registry) added(a *active) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.add(a)
 }

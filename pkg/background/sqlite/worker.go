@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -54,7 +55,7 @@ func (e *Engine) Join(ctx context.Context, info engine.WorkerInfo) (engine.Worke
 // held.
 func (w *worker) ended() error {
 	g := w.engine.active
-	if g.worker == w && !w.left && !g.closed && time.Since(w.renewed) < w.ttl {
+	if g.worker == w && !w.left && time.Since(w.renewed) < w.ttl {
 		return nil
 	}
 	return fmt.Errorf("%w: of worker %s", engine.ErrFenced, w.epoch)
@@ -80,11 +81,10 @@ func (w *worker) Claim(_ context.Context, max int, permits engine.Permits) ([]en
 	var claimed []engine.Run
 	rest := g.waiting[:0]
 	for _, a := range g.waiting {
-		if len(claimed) >= max || g.runs[a.run.After] != nil || g.permitted(a, permits) != nil {
+		if len(claimed) >= max || g.runs[a.run.After] != nil || g.admit(a, permits) != nil {
 			rest = append(rest, a)
 			continue
 		}
-		g.take(a)
 		a.worker = w
 		claimed = append(claimed, a.run)
 	}
@@ -154,13 +154,13 @@ func (e *Engine) update(ctx context.Context, r row, kind engine.EventKind, do fu
 	if err != nil {
 		return err
 	}
-	return e.db.write(ctx, func(c *conn) (func(), error) {
+	return e.db.write(ctx, func(w *conn) (func(), error) {
 		return func() {
 			e.active.mu.Lock()
 			do()
 			e.active.mu.Unlock()
 			e.feed.Publish(engine.RunEvent(kind, r.Run))
-		}, c.run(`UPDATE runs SET record = ? WHERE seq = ?`, record, r.seq)
+		}, w.run(`UPDATE runs SET record = ? WHERE seq = ?`, record, r.seq)
 	})
 }
 
@@ -176,7 +176,7 @@ func (w *worker) Renew(_ context.Context, held map[string]engine.Beat) (news eng
 
 	w.renewed = time.Now()
 	for id, a := range g.runs {
-		if !a.stored || a.run.Status != engine.StatusRunning {
+		if a.run.Status != engine.StatusRunning {
 			continue
 		}
 		if a.worker != w {
@@ -292,17 +292,14 @@ func (w *worker) Notices(ctx context.Context, max int) (taken []engine.Run, err 
 		g.mu.Unlock()
 
 		r, err := w.engine.db.load(ctx, id)
-		if errors.Is(err, engine.ErrNotFound) {
-			continue
+		if err == nil && r.Notice == engine.NoticePending {
+			taken = append(taken, r.Run)
 		}
-		if err != nil {
+		if err != nil && !errors.Is(err, engine.ErrNotFound) {
 			g.mu.Lock()
-			g.notices = append([]string{id}, g.notices...)
+			g.notices = slices.Insert(g.notices, 0, id)
 			g.mu.Unlock()
 			return taken, err
-		}
-		if r.Notice == engine.NoticePending {
-			taken = append(taken, r.Run)
 		}
 	}
 

@@ -41,10 +41,11 @@ func (db *database) write(ctx context.Context, do change) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := db.enter(); err != nil {
-		return err
+	db.life.RLock()
+	defer db.life.RUnlock()
+	if db.closed {
+		return engine.ErrClosed
 	}
-	defer db.calls.Done()
 
 	o := &op{do: do, done: make(chan error, 1)}
 	select {
@@ -76,7 +77,7 @@ func (db *database) writeAll(w *conn) {
 	if err := w.close(); err != nil {
 		db.log.Error("database not closed", "error", err)
 	}
-	if err := errors.Join(db.mark.sync(), db.mark.f.Close()); err != nil {
+	if err := errors.Join(db.mark.f.Sync(), db.mark.f.Close()); err != nil {
 		db.log.Warn("mark of the database not closed", "error", err)
 	}
 }
