@@ -193,7 +193,7 @@ func until(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// open N waits until the server answers N requests that wait or stream.
+// open N waits until the server answers N other requests.
 func open(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: open N")

@@ -18,7 +18,8 @@ import (
 
 // Decode reads one JSON object into a struct or a map, in one pass. A name that
 // the struct does not have, in this exact case, is an error, and so is a repeated
-// one; a field of type [Object] is checked in full. The error is an *[Error].
+// one; a field of type [Object] is checked in full, and keeps its part of text,
+// which the caller must not change. The error is an *[Error].
 func Decode(text []byte, into any) error {
 	if !utf8.Valid(text) {
 		return &Error{Problem: abi.Problem{Message: "expected UTF-8 text"}}

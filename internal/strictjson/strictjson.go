@@ -60,7 +60,8 @@ func (o Object) Raw() json.RawMessage { return o.raw }
 // MarshalJSON returns the text; null for the zero value.
 func (o Object) MarshalJSON() ([]byte, error) { return o.raw.MarshalJSON() }
 
-// UnmarshalJSONFrom lets [Decode] read a field of this type without a second pass.
+// UnmarshalJSONFrom lets [Decode] read a field of this type without a second pass. It
+// keeps the decoder's bytes, so the decoder must not read from a stream.
 func (o *Object) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 	value, err := dec.ReadValue()
 	if err != nil {
@@ -70,7 +71,7 @@ func (o *Object) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
 		return errors.New("expected an object, found " + kind(value.Kind()))
 	}
 
-	o.raw = bytes.Clone(value)
+	o.raw = json.RawMessage(value)
 	if loose, _ := jsonv2.GetOption(dec.Options(), jsontext.AllowDuplicateNames); loose {
 		*o, err = Parse(o.raw)
 	}

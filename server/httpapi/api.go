@@ -21,7 +21,8 @@
 // operator: the permissions of its file are the login.
 //
 // An API is also a handler for a server of the program, such as one with TLS.
-// That server then bounds connections and the heads of requests. Mount it at the
+// That server then bounds connections, the heads of requests, and how many are
+// answered at once. Mount it at the
 // root of a host: http.StripPrefix does not work. A handler around it that wraps
 // the http.ResponseWriter must have an Unwrap method, or streaming fails.
 //
@@ -89,9 +90,9 @@ type API struct {
 	ending   context.Context // done with Shutdown
 	end      context.CancelFunc
 
-	open    *fair.Pool // answers that wait or stream
-	bodies  *fair.Pool // bytes of request bodies
-	answers *fair.Pool // bytes of answers that clients have not taken yet
+	active  atomic.Int64 // requests that are being answered
+	bodies  *fair.Pool   // bytes of request bodies
+	answers *fair.Pool   // bytes of answers that clients have not taken yet
 }
 
 // New returns an API. It does not own the service, which has to stay open until
@@ -103,9 +104,8 @@ func New(service *server.Service, cfg Config) *API {
 
 	a := &API{
 		service: service, version: cfg.Version, log: cfg.Logger,
-		auth: identity.New(identity.Config{Token: cfg.Token, OAuth: cfg.OAuth, Logger: cfg.Logger}),
-		open: fair.NewPool(maxOpen, maxOpen/perClient), bodies: fair.NewPool(maxBodies, maxBodies/perClient),
-		answers: fair.NewPool(maxAnswers, maxAnswers/perClient),
+		auth:   identity.New(identity.Config{Token: cfg.Token, OAuth: cfg.OAuth, Logger: cfg.Logger}),
+		bodies: fair.NewPool(maxBodies, maxBodies/perClient), answers: fair.NewPool(maxAnswers, maxAnswers/perClient),
 	}
 	a.ending, a.end = context.WithCancel(context.Background())
 	a.mux = a.newMux(routes())

@@ -22,12 +22,13 @@ import (
 )
 
 // BenchmarkCall compares a call over HTTP with a bare net/http server that reads
-// and writes the same bytes, in turns: the median of each, and their ratio.
+// and writes the same bytes, and with the same call of the service without HTTP, in
+// turns: the median of each, and the ratio of the first two.
 func BenchmarkCall(b *testing.B) {
-	manifest := plugintest.Manifest("echo")
-	echo := plugintest.Plugin{Manifest: manifest, Invoke: plugintest.Do().EchoLarge()}
+	small := plugintest.Plugin{Manifest: plugintest.Manifest("small"), Invoke: plugintest.Do().Echo()}
+	large := plugintest.Plugin{Manifest: plugintest.Manifest("large"), Invoke: plugintest.Do().EchoLarge()}
 	service, err := server.Open(b.Context(), server.Config{
-		Folders:  []plugins.Folder{{Path: "zoo", FS: fstest.MapFS{"echo.wasm": {Data: echo.Wasm()}}}},
+		Folders:  []plugins.Folder{{Path: "zoo", FS: fstest.MapFS{"small.wasm": {Data: small.Wasm()}, "large.wasm": {Data: large.Wasm()}}}},
 		CacheDir: plugintest.CacheDir(),
 	})
 	require.NoError(b, err)
@@ -38,9 +39,10 @@ func BenchmarkCall(b *testing.B) {
 	go func() { _ = api.Serve(l) }()
 	defer api.Shutdown(b.Context())
 
-	for _, size := range []int{16, 1 << 20} {
+	for tool, size := range map[string]int{"small": 16, "large": 1 << 20} {
 		b.Run(fmt.Sprint(size), func(b *testing.B) {
-			body := []byte(`{"tool":"echo","args":{"x":"` + strings.Repeat("x", size-8) + `"}}`)
+			args := `{"x":"` + strings.Repeat("x", size-8) + `"}`
+			body := []byte(`{"tool":"` + tool + `","args":` + args + `}`)
 			answer := post(b, "http://"+l.Addr().String()+"/v1/calls", body)
 			bare := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				_, _ = io.Copy(io.Discard, r.Body)
@@ -49,7 +51,7 @@ func BenchmarkCall(b *testing.B) {
 			}))
 			defer bare.Close()
 
-			var calls, bares []time.Duration
+			var calls, bares, alone []time.Duration
 			for b.Loop() {
 				began := time.Now()
 				post(b, "http://"+l.Addr().String()+"/v1/calls", body)
@@ -57,10 +59,15 @@ func BenchmarkCall(b *testing.B) {
 				began = time.Now()
 				post(b, bare.URL, body)
 				bares = append(bares, time.Since(began))
+				began = time.Now()
+				_, err := service.Call(b.Context(), server.Request{Tool: tool, Args: []byte(args)})
+				alone = append(alone, time.Since(began))
+				require.NoError(b, err)
 			}
 			call, base := median(calls), median(bares)
 			b.ReportMetric(float64(call.Microseconds()), "call-us")
 			b.ReportMetric(float64(base.Microseconds()), "bare-us")
+			b.ReportMetric(float64(median(alone).Microseconds()), "service-us")
 			b.ReportMetric(float64(call)/float64(base), "ratio")
 			b.ReportMetric(0, "ns/op") // of both together
 		})

@@ -4,13 +4,11 @@ import (
 	"context"
 	"maps"
 	"net"
-	"net/http"
 	"net/netip"
 	"sync"
 	"time"
 
 	"github.com/toolhost/toolhost/internal/fair"
-	"github.com/toolhost/toolhost/server/identity"
 )
 
 const (
@@ -110,25 +108,6 @@ type connKey struct{}
 // withConn lets requests find their connection.
 func withConn(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, c)
-}
-
-// hold lets a request occupy its connection until release, if an API accepted it.
-func hold(r *http.Request, caller identity.Caller) (release func(), err error) {
-	c, ok := r.Context().Value(connKey{}).(*conn)
-	if !ok {
-		return func() {}, nil
-	}
-
-	give, err := take(c.of.requests, caller, 1, "%d requests are being answered")
-	if err != nil {
-		return nil, err
-	}
-
-	c.setBusy(true)
-	return func() {
-		c.setBusy(false)
-		give()
-	}, nil
 }
 
 // hostOf is the host of an address: for IPv6 its network, because a host has

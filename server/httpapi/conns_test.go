@@ -165,7 +165,7 @@ func TestUntakenAnswersAreBounded(t *testing.T) {
 		size := f.AnswerBytes()
 		require.Greater(t, size, 500<<10)
 		taken := []net.Conn{first}
-		for range httpapi.MaxAnswers/4/size - 1 {
+		for range httpapi.MaxAnswers / 4 / size {
 			taken = append(taken, begin("mallory"))
 		}
 		synctest.Wait()

@@ -9,7 +9,6 @@ import (
 	"reflect"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/toolhost/toolhost/server/wire"
@@ -19,10 +18,8 @@ func testLogger(w io.Writer) *slog.Logger { return slog.New(slog.NewTextHandler(
 
 // What there may be at once, and of one client.
 const (
-	MaxOpen      = maxOpen
-	MaxOpenOfOne = maxOpen / perClient
-	MaxBodies    = maxBodies
-	MaxAnswers   = maxAnswers
+	MaxBodies  = maxBodies
+	MaxAnswers = maxAnswers
 )
 
 // AnswerBytes is how many bytes of answers wait for their clients.
@@ -97,15 +94,8 @@ func Routes() (all []Route) {
 // codeNames finds the codes in the description of an answer.
 var codeNames = regexp.MustCompile("`([a-z_]+)`:")
 
-// FillAnswers takes all slots for answers that wait or stream but for some.
-func (a *API) FillAnswers(free int) {
-	for i := range a.open.Max() - free {
-		a.open.Take(strconv.Itoa(i), 1)
-	}
-}
-
-// OpenAnswers is how many answers wait or stream.
-func (a *API) OpenAnswers() int { return a.open.Used() }
+// OpenAnswers is how many requests are being answered.
+func (a *API) OpenAnswers() int { return int(a.active.Load()) }
 
 // ServeCounted serves l until the API is shut down. It returns how many requests are answered and how many
 // bytes of bodies are held.

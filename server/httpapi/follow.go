@@ -35,13 +35,8 @@ func followOutput(r *request, run wire.Run) error {
 	if err := f.resume(r.Header.Get("Last-Event-ID")); err != nil {
 		return err
 	}
-	release, err := r.api.occupy(r.caller)
-	if err != nil {
-		return err
-	}
-	defer release()
-
 	happens := r.session.Watch(r.Context()) // before the first read, so that nothing is missed in between
+	var err error
 	if f.out, err = r.stream(); err != nil || r.Method == http.MethodHead {
 		return nil // the client is gone
 	}

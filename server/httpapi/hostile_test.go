@@ -141,26 +141,26 @@ func TestCallIsCanceledWithItsRequest(t *testing.T) {
 	})
 }
 
-// Waits and streams have an end of their number, of one client and of all, and
-// what does not wait is answered all the same.
+// The number of waits and streams is limited, for one client and for all.
 func TestOpenAnswersAreBounded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := serve(t, httpapi.Config{}, "echo")
-		for i := range httpapi.MaxOpen / httpapi.MaxOpenOfOne {
+		f.limited(64) // 60 of them for requests, 15 of a session
+		for i := range 4 {
 			f.ask("POST", "/v1/calls", `{"tool":"echo"}`, "Toolhost-Session", "ana")
 			session := fmt.Sprintf("mallory%d", i)
-			for range httpapi.MaxOpenOfOne {
+			for range 15 {
 				f.begin("GET /v1/events HTTP/1.1\nHost: localhost\nToolhost-Session: " + session + "\n\n")
 			}
 			synctest.Wait()
 			p := f.refused("GET", "/v1/events", "", "Toolhost-Session", session)
 			require.Equal(t, wire.CodeLimit, p.Code)
-			require.Equal(t, httpapi.MaxOpenOfOne, p.Max)
+			require.Equal(t, 15, p.Max)
+			require.Equal(t, 15*(i+1), f.OpenAnswers())
 		}
 		p := f.refused("GET", "/v1/events", "", "Toolhost-Session", "ana")
 		require.Equal(t, wire.CodeLimit, p.Code)
-		require.Equal(t, httpapi.MaxOpen, p.Max)
-		require.EqualValues(t, httpapi.MaxOpen, f.ask("GET", "/v1/stats", "")["open_answers"])
+		require.Equal(t, 60, p.Max)
 	})
 }
 

@@ -202,8 +202,6 @@ func (f *fixture) fill(operation string) {
 		for range background.DefaultSchedules {
 			f.ask("POST", "/v1/schedules", `{"tool":"echo","cron_expression":"0 0 * * *"}`, headers...)
 		}
-	case "callTool", "listRuns", "getRun", "readOutput", "watchEvents":
-		f.FillAnswers(0)
 	default:
 		f.limited(16) // 15 of them for requests, 3 of a session
 		for i := range 15 {

@@ -142,7 +142,7 @@ func readBody(body io.Reader, length int64) ([]byte, error) {
 		case err != nil:
 			return nil, err
 		case len(data) == cap(data):
-			data = slices.Grow(data, max(min(size-len(data), 7*len(data)), len(data)/4+512))
+			data = slices.Grow(data, max(min(size-len(data), 15*len(data)), len(data)/4+512))
 		}
 	}
 }
@@ -150,7 +150,7 @@ func readBody(body io.Reader, length int64) ([]byte, error) {
 // checkMediaType accepts JSON only: a form of a web page cannot send that unless
 // the browser asks this server first.
 func checkMediaType(header string, empty bool) error {
-	if header == "" && empty {
+	if header == jsonMedia || header == "" && empty {
 		return nil
 	}
 

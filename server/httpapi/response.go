@@ -4,11 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"net/http"
-	"slices"
 	"strconv"
 	"time"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/internal/fair"
 )
 
 const (
@@ -17,11 +17,13 @@ const (
 )
 
 // response gives the client writeTimeout for each piece of an answer. A larger
-// piece of memory is reserved until the client has taken it.
+// piece of memory counts as unread until the client has taken it.
 type response struct {
 	http.ResponseWriter
-	status  int                                     // 0: the answer has not begun
-	reserve func(n int) (release func(), err error) // nil: nothing is
+	status   int       // 0: the answer has not begun
+	extended time.Time // when the client got its last deadline
+	unread   *fair.Pool
+	client   string // whose unread bytes they are
 }
 
 // Unwrap is for http.ResponseController.
@@ -36,22 +38,16 @@ func (w *response) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// Write sends p in pieces. If there is no room for it, it sends nothing.
+// Write sends p in pieces.
 func (w *response) Write(p []byte) (n int, err error) {
-	if len(p) > piece && w.reserve != nil {
-		release, err := w.reserve(len(p))
-		if err != nil {
-			return 0, err
-		}
-		defer release()
-	}
-	return w.write(p)
-}
-
-func (w *response) write(p []byte) (n int, err error) {
 	if w.status == 0 {
 		w.status = http.StatusOK
 	}
+	if len(p) > piece {
+		w.unread.Overdraw(w.client, len(p))
+		defer w.unread.Give(w.client, len(p))
+	}
+
 	for {
 		part := p[n:min(len(p), n+piece)]
 		w.extend()
@@ -71,32 +67,36 @@ func (w *response) FlushError() error {
 	return http.NewResponseController(w.ResponseWriter).Flush()
 }
 
-// extend gives the client a new deadline.
+// extend gives the client a new deadline, at most once a second: it costs about as
+// much as a small answer.
 func (w *response) extend() {
-	_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(writeTimeout))
+	if now := time.Now(); now.Sub(w.extended) >= time.Second {
+		w.extended = now
+		_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(now.Add(writeTimeout))
+	}
 }
 
-// send answers with a body. The error is that there is no room for it; then
-// nothing was sent.
-func (w *response) send(status int, media string, body []byte) error {
-	if len(body) > piece && w.reserve != nil {
-		release, err := w.reserve(len(body))
-		if err != nil {
-			return err
-		}
-		defer release()
+// send answers with a body, which may come in parts.
+func (w *response) send(status int, media string, body ...[]byte) {
+	size := 0
+	for _, part := range body {
+		size += len(part)
 	}
 
 	w.Header().Set("Content-Type", media)
-	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	w.Header().Set("Content-Length", strconv.Itoa(size))
 	w.WriteHeader(status)
-	_, _ = w.write(body) // what fails here is a client that is gone
-	return nil
+	for _, part := range body {
+		if _, err := w.Write(part); err != nil {
+			return // the client is gone
+		}
+	}
 }
 
-// encode returns v as JSON and a line end, without the escapes for HTML. The
-// value of a result is copied as it is: it was checked when the tool returned it.
-func encode(v any) ([]byte, error) {
+// encode returns v as JSON and a line end, without the escapes for HTML. The value
+// of a result is a part by itself, as it is: it was checked when the tool returned
+// it, and may be large.
+func encode(v any) ([][]byte, error) {
 	result, ok := v.(abi.Result)
 	value := result.Value
 	if result.Value = nil; ok {
@@ -107,9 +107,10 @@ func encode(v any) ([]byte, error) {
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(v); err != nil || len(value) == 0 {
-		return b.Bytes(), err
+		return [][]byte{b.Bytes()}, err
 	}
 
-	kind, rest := b.Bytes()[:len(`{"kind":""`)+len(result.Kind)], b.Bytes()[len(`{"kind":""`)+len(result.Kind):]
-	return slices.Concat(kind, []byte(`,"value":`), value, rest), nil
+	kind := len(`{"kind":""`) + len(result.Kind)
+	rest := bytes.Clone(b.Bytes()[kind:])
+	return [][]byte{append(b.Bytes()[:kind], `,"value":`...), value, rest}, nil
 }

@@ -72,7 +72,8 @@ func answers[In, Out any](method, path string, handle func(r *request, in In) (i
 		if err != nil {
 			return err
 		}
-		return r.w.send(status, jsonMedia, data)
+		r.w.send(status, jsonMedia, data...)
+		return nil
 	}
 	return route
 }

@@ -141,13 +141,6 @@ func checkRuns(r *request, ids []string) (wire.Runs, error) {
 	if len(ids) > 1 {
 		req.Large = maxResults
 	}
-	if req.Wait > 0 {
-		release, err := r.api.occupy(r.caller)
-		if err != nil {
-			return wire.Runs{}, err
-		}
-		defer release()
-	}
 
 	out, err := r.session.Check(r.Context(), req)
 	for i := range out.Runs {

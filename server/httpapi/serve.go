@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 	"path"
 	"runtime/debug"
@@ -15,18 +16,15 @@ import (
 // ServeHTTP answers one request. It panics with http.ErrAbortHandler if the
 // client has to see that an answer is incomplete.
 func (a *API) ServeHTTP(inner http.ResponseWriter, r *http.Request) {
-	began, w := time.Now(), newResponse(inner, r)
+	began, w := time.Now(), a.newResponse(inner, r)
+	a.active.Add(1)
+	defer a.active.Add(-1)
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	defer context.AfterFunc(a.ending, cancel)()
-	r = r.WithContext(ctx)
 
-	var release func()
-	defer func() { // last: a request counts until its answer is written
-		if release != nil {
-			release()
-		}
-	}()
+	release := func() {}
+	defer func() { release() }() // last: a request counts until its answer is written
 	defer func() { a.finish(w, r, began, recover()) }()
 
 	caller, err := a.guard(r)
@@ -37,14 +35,20 @@ func (a *API) ServeHTTP(inner http.ResponseWriter, r *http.Request) {
 		a.fail(w, r, err)
 		return
 	}
-	r = r.WithContext(identity.NewContext(r.Context(), caller))
+	r, w.client = r.WithContext(identity.NewContext(ctx, caller)), caller.Client()
 	if safe(r) && !caller.Until.IsZero() { // what streams or waits needs a valid token
 		defer time.AfterFunc(time.Until(caller.Until), cancel).Stop()
 	}
 
-	if release, err = a.admit(w, r, caller); err != nil {
+	if err := plainBody(w, r); err != nil {
 		a.fail(w, r, err)
 		return
+	}
+	if !isHealth(r.URL.Path) { // which is answered in any case
+		if release, err = a.admit(r, caller); err != nil {
+			a.fail(w, r, err)
+			return
+		}
 	}
 	if path.Clean(r.URL.Path) != r.URL.Path && r.URL.Path != pathUI || r.RequestURI == "*" { // the mux would redirect, or say nothing
 		a.fail(w, r, notFound(r))
@@ -66,13 +70,15 @@ func (a *API) finish(w *response, r *http.Request, began time.Time, v any) {
 		refuse(wire.CodeInternal, textInternal).write(w)
 	}
 	w.extend() // net/http writes the rest
-	a.log.Debug("request", "method", r.Method, "path", r.URL.Path, "status", w.status, "seconds", time.Since(began).Seconds())
+	if a.log.Enabled(r.Context(), slog.LevelDebug) {
+		a.log.Debug("request", "method", r.Method, "path", r.URL.Path, "status", w.status, "seconds", time.Since(began).Seconds())
+	}
 }
 
 // newResponse returns the answer of a request. Its headers keep browsers from
 // running it: it contains what tools wrote.
-func newResponse(inner http.ResponseWriter, r *http.Request) *response {
-	w := &response{ResponseWriter: inner}
+func (a *API) newResponse(inner http.ResponseWriter, r *http.Request) *response {
+	w := &response{ResponseWriter: inner, unread: a.answers}
 	if r.ContentLength != 0 {
 		setReadDeadline(w, bodyTimeout)
 	}
@@ -90,32 +96,31 @@ func newResponse(inner http.ResponseWriter, r *http.Request) *response {
 // safe reports whether a request changes nothing, so that it can be repeated.
 func safe(r *http.Request) bool { return r.Method == http.MethodGet || r.Method == http.MethodHead }
 
-// admit lets a request occupy its connection and count its body until release.
-// Health is answered in any case.
-func (a *API) admit(w *response, r *http.Request, c identity.Caller) (release func(), err error) {
-	if err := plainBody(w, r); err != nil {
-		return nil, err
-	}
-	if isHealth(r.URL.Path) {
-		return nil, nil
-	}
-
-	w.reserve = func(n int) (func(), error) { return a.reserve(c, n) }
-	if !safe(r) {
-		if limit, ok := a.answers.Room(share(a.answers, c), c.Client()); !ok {
-			return nil, tooMany(limit, textUntaken, limit)
-		}
-		w.reserve = func(n int) (func(), error) { return a.overdraw(c, n), nil }
-	}
-
-	free, err := hold(r, c)
-	if err != nil || r.Body == nil || r.Body == http.NoBody {
-		return free, err
+// admit lets a request occupy its connection and count its body until release. A
+// client that has left too much unread is refused here, before anything is done: the
+// result of a request is never dropped.
+func (a *API) admit(r *http.Request, c identity.Caller) (release func(), err error) {
+	if limit, ok := a.answers.Room(share(a.answers, c), c.Client()); !ok {
+		return func() {}, tooMany(limit, "%d bytes of answers are waiting to be read")
 	}
 
 	u := &upload{ReadCloser: r.Body, pool: a.bodies, caller: c}
+	conn, _ := r.Context().Value(connKey{}).(*conn)
+	if conn != nil { // an API accepted it
+		if err := take(conn.of.requests, c, 1, "%d requests are being answered"); err != nil {
+			return func() {}, err
+		}
+		conn.setBusy(true)
+	}
+
 	r.Body = u
-	return func() { u.done(); free() }, nil
+	return func() {
+		u.done()
+		if conn != nil {
+			conn.setBusy(false)
+			conn.of.requests.Give(c.Client(), 1)
+		}
+	}, nil
 }
 
 // plainBody refuses compressed bodies, so that their bound holds for what is
@@ -146,27 +151,21 @@ func (a *API) mount(cfg Config) {
 		a.mux.HandleFunc("OPTIONS "+pathMetadataMCP, metadataPreflight)
 	}
 	if cfg.MCP != nil {
-		a.mux.Handle(pathMCP, a.mounted(cfg.MCP))
+		a.mux.Handle(pathMCP, mounted(cfg.MCP))
 	}
 
 	if cfg.Page != nil {
-		a.mux.Handle("GET /{$}", a.mounted(cfg.Page))
-		a.mux.Handle(pathUI, a.mounted(cfg.Page))
+		a.mux.Handle("GET /{$}", mounted(cfg.Page))
+		a.mux.Handle(pathUI, mounted(cfg.Page))
 		home := http.RedirectHandler("/", http.StatusSeeOther)
 		a.mux.Handle(strings.TrimSuffix(pathUI, "/"), home)
 		a.mux.Handle(pathUI+"{$}", home)
 	}
 }
 
-// mounted returns a handler of another protocol whose answers count as streams.
-func (a *API) mounted(h http.Handler) http.Handler {
+// mounted returns a handler of another protocol.
+func mounted(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		release, err := a.occupy(identity.FromContext(r.Context()))
-		if err != nil {
-			a.fail(w, r, err)
-			return
-		}
-		defer release()
 		w.(*response).extend() // until the first Write
 		h.ServeHTTP(w, r)
 	})

@@ -43,11 +43,11 @@ func acknowledgeNotices(r *request, in wire.Seen) (none, error) {
 // Stats is the answer of GET /v1/stats: counts of all sessions.
 type Stats struct {
 	server.Stats
-	OpenAnswers int `json:"open_answers"` // waits and streams of clients
+	OpenAnswers int `json:"open_answers"` // other requests that are being answered: calls, waits, streams
 }
 
 func getStats(r *request, _ none) (Stats, error) {
-	return Stats{Stats: r.api.service.Stats(), OpenAnswers: r.api.open.Used()}, nil
+	return Stats{Stats: r.api.service.Stats(), OpenAnswers: int(r.api.active.Load()) - 1}, nil
 }
 
 func getHealth(r *request, _ none) (wire.Health, error) {
@@ -67,12 +67,6 @@ func getReadiness(r *request, _ none) (wire.Health, error) {
 // watchEvents streams what happens to the tools, and to the runs and schedules of a
 // session.
 func watchEvents(r *request) error {
-	release, err := r.api.occupy(r.caller)
-	if err != nil {
-		return err
-	}
-	defer release()
-
 	happens, tools := r.session.Watch(r.Context()), r.api.service.ToolsChanged(r.Context())
 	out, err := r.stream()
 	if err != nil || r.Method == http.MethodHead {

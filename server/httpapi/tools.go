@@ -43,12 +43,6 @@ func callTool(r *request, in callBody) (abi.Result, error) {
 		return abi.Result{}, err
 	}
 
-	release, err := r.api.occupy(r.caller)
-	if err != nil {
-		return abi.Result{}, err
-	}
-	defer release()
-
 	result, err := r.api.service.Call(r.Context(), req)
 	if err == nil {
 		return result, nil

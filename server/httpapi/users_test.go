@@ -352,10 +352,15 @@ func TestMCPSessionsAreBound(t *testing.T) {
 func TestOperatorFindsRoom(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := serve(t, httpapi.Config{OAuth: startIssuer(t).trust(), Token: "s3cret"}, "echo")
-		f.FillAnswers(2048 / 8)
+		f.limited(64) // 60 of them for requests, 53 of users, 15 of one
+		for i := range 60 - 60/8 {
+			user := strings.Join(as(t, fmt.Sprintf("user%d", i/15)), ": ")
+			f.begin("GET /v1/events HTTP/1.1\nHost: localhost\n" + user + "\n\n")
+		}
+		synctest.Wait()
 		p := f.refused("POST", "/v1/calls", `{"tool":"echo"}`, as(t, "ana")...)
 		require.Equal(t, wire.CodeLimit, p.Code)
-		require.Equal(t, 2048-2048/8, p.Max)
+		require.Equal(t, 60-60/8, p.Max)
 		for _, session := range []string{"default", "ana/default"} {
 			f.ask("POST", "/v1/calls", `{"tool":"echo"}`, "Authorization", "Bearer s3cret", wire.SessionHeader, session)
 		}
