@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"reflect"
 	"strings"
 	"time"
 
@@ -44,11 +45,9 @@ Exit codes: 0 ok, 1 tool error, 2 usage or configuration, 3 a limit was hit
 				return err
 			}
 			if memory != "" {
-				n, err := size.read(memory)
-				if err != nil {
+				if err := size.set(reflect.ValueOf(&req.Limits.Memory).Elem(), memory); err != nil {
 					return &usageError{fmt.Errorf("--memory: %w", err), ""}
 				}
-				req.Limits.Memory = n.(int64)
 			}
 			if req.Limits.Fuel < 0 || req.Limits.Timeout < 0 {
 				return &usageError{errors.New("--fuel and --timeout cannot be negative"), "leave the flag out for the default"}

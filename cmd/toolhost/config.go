@@ -9,55 +9,61 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/knadh/koanf/providers/confmap"
-	"github.com/knadh/koanf/v2"
 	"github.com/spf13/pflag"
 
 	"github.com/toolhost/toolhost/abi"
 )
 
-// delim separates the parts of a key inside koanf. In files and messages that is
-// a dot, which names of plugins and variables may contain.
-const delim = "/"
-
-func path(key string) string { return strings.ReplaceAll(key, ".", delim) }
-
-// layer is one source of values.
-type layer struct {
-	kind layerKind
-	name func(key string) string // names the source of a key, for people
-	k    *koanf.Koanf
+// value is what a source says about a key.
+type value struct {
+	setting
+	raw    any // as in a file
+	source string
+	from   sourceKind
+	err    error // why no setting takes it
 }
 
-type layerKind int
+type sourceKind int
 
 const (
-	userFile  layerKind = iota // the user's own configuration
-	namedFile                  // named by a flag or a variable, or trusted in the working directory
-	byHand                     // variables and flags
+	userFile  sourceKind = iota // the user's own configuration
+	namedFile                   // named by a flag or a variable, or trusted in the working directory
+	byHand                      // variables and flags
 )
 
-// loaded is a configuration, the sources it was merged from, and its problems.
+// loaded is a configuration, the values it was merged from, and its problems.
 type loaded struct {
 	config
-	merged   *koanf.Koanf
-	layers   []layer
+	table    []setting
+	layers   []map[string]value // by key; later ones win
+	values   map[string]value   // of all layers
 	problems problems
 	ignored  []ignoredFile // of the working directory
+}
+
+func newLoaded() *loaded {
+	c := &loaded{config: newConfig(), values: map[string]value{}}
+	c.table = settings(&c.config)
+	return c
 }
 
 // loadConfig merges the user's own configuration, the file that is named or
 // trusted, the environment and the flags. The error lists every problem; what
 // could be read is returned with it.
 func loadConfig(flags *pflag.FlagSet, environ []string) (*loaded, error) {
-	c := &loaded{config: newConfig(), merged: koanf.New(delim)}
-
+	c := newLoaded()
 	whole := c.addFiles(flags, environ)
-	c.addValues(variable, c.variables(environ))
-	c.addValues(flagOf, flagValues(flags))
+	c.addVariables(environ)
+	c.addFlags(flags)
 
-	for _, p := range readTable(settings(&c.config), c.merged.Raw(), "") {
+	for _, p := range readValues(c.values) {
 		c.problem(p.key, "%s", p.text)
+	}
+	for name, g := range c.grants {
+		c.server.Grants[name] = *g
+		for _, p := range g.Check() {
+			c.problem("grants."+name+"."+p.Key, "%s", p.Problem)
+		}
 	}
 	if whole { // otherwise what is missing may be in the file that cannot be read
 		c.check()
@@ -65,15 +71,13 @@ func loadConfig(flags *pflag.FlagSet, environ []string) (*loaded, error) {
 	return c, c.problems.usage()
 }
 
-func (c *loaded) add(l layer) {
-	c.layers = append(c.layers, l)
-	_ = c.merged.Merge(l.k) // fails only for strict instances
-}
-
-func (c *loaded) addValues(name func(key string) string, values map[string]any) {
-	k := koanf.New(delim)
-	_ = k.Load(confmap.Provider(values, delim), nil) // of a map nothing can fail
-	c.add(layer{byHand, name, k})
+// add adds a layer of values.
+func (c *loaded) add(from sourceKind, layer map[string]value) {
+	for key, v := range layer {
+		v.from = from
+		layer[key], c.values[key] = v, v
+	}
+	c.layers = append(c.layers, layer)
 }
 
 // flagKeys are the flags that set a key.
@@ -82,29 +86,22 @@ var flagKeys = map[string]string{
 	"addr": "addr", "listen": "serve.listen",
 }
 
-func flagOf(key string) string {
-	for flag, k := range flagKeys {
-		if k == key {
-			return "--" + flag
-		}
-	}
-	return ""
-}
-
-// flagValues are the values of the flags that are set.
-func flagValues(flags *pflag.FlagSet) map[string]any {
-	values := map[string]any{}
+// addFlags adds the values of the flags that are set.
+func (c *loaded) addFlags(flags *pflag.FlagSet) {
+	layer := map[string]value{}
 	flags.Visit(func(f *pflag.Flag) {
-		key, ok := flagKeys[f.Name]
-		switch list, many := f.Value.(pflag.SliceValue); {
-		case !ok:
-		case many:
-			values[path(key)] = anyList(list.GetSlice())
-		default:
-			values[path(key)] = f.Value.String()
+		i := slices.IndexFunc(c.table, func(s setting) bool { return s.key == flagKeys[f.Name] })
+		if i < 0 {
+			return
 		}
+
+		v := value{setting: c.table[i], raw: f.Value.String(), source: "--" + f.Name}
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			v.raw = anyList(list.GetSlice())
+		}
+		layer[v.key] = v
 	})
-	return values
+	c.add(byHand, layer)
 }
 
 // variable is the name of a key in the environment.
@@ -112,45 +109,48 @@ func variable(key string) string {
 	return "TOOLHOST_" + strings.ToUpper(strings.ReplaceAll(key, ".", "_"))
 }
 
-// variables are the values of the environment. Unknown variables are problems.
-func (c *loaded) variables(environ []string) map[string]any {
+// addVariables adds the values of the environment. Unknown variables are problems.
+func (c *loaded) addVariables(environ []string) {
 	known := map[string]setting{}
-	for _, s := range settings(new(config)) {
-		if s.key != "grants" {
+	for _, s := range c.table {
+		if s.kind.each == nil {
 			known[variable(s.key)] = s
 		}
 	}
 
-	values := map[string]any{}
+	layer := map[string]value{}
 	for _, e := range environ {
-		name, value, _ := strings.Cut(e, "=")
-		if !strings.HasPrefix(name, "TOOLHOST_") || name == "TOOLHOST_CONFIG" || value == "" {
+		name, text, _ := strings.Cut(e, "=")
+		if !strings.HasPrefix(name, "TOOLHOST_") || name == "TOOLHOST_CONFIG" || text == "" {
 			continue
 		}
 
 		s, ok := known[name]
-		switch {
-		case !ok:
-			text := "unknown variable"
+		if !ok {
+			problem := problem{name, "unknown variable", "environment"}
 			if near := abi.Nearest(name, slices.Sorted(maps.Keys(known))); near != "" {
-				text += ", did you mean " + near + "?"
+				problem.text += ", did you mean " + near + "?"
 			}
-			c.problems = append(c.problems, problem{name, text, "environment"})
-		case s.kind.parse != nil:
-			values[path(s.key)] = s.kind.parse(value)
-		default:
-			values[path(s.key)] = value
+			c.problems = append(c.problems, problem)
+			continue
 		}
+		v := value{setting: s, raw: text, source: name}
+		if s.kind.parse != nil {
+			v.raw = s.kind.parse(text)
+		}
+		layer[s.key] = v
 	}
-	return values
+	c.add(byHand, layer)
 }
 
-// readTable reads the values of a mapping into the fields of a table, as far as
-// they fit. Problems have their keys below at.
-func readTable(table []setting, value any, at string) (wrong problems) {
-	values, ok := value.(map[string]any)
-	if !ok && value != nil {
-		wrong.add(at, errNoKeys(value))
+// flatten adds the values of a mapping, with their keys below at.
+func flatten(table []setting, raw any, at string, add func(key string, v value)) {
+	keys, ok := raw.(map[string]any)
+	if !ok {
+		if raw != nil {
+			add(at, value{raw: raw, err: errNoKeys(raw)})
+		}
+		return
 	}
 
 	below := map[string][]setting{} // by the first part of the key
@@ -160,18 +160,21 @@ func readTable(table []setting, value any, at string) (wrong problems) {
 		below[first] = append(below[first], s)
 	}
 
-	for _, key := range slices.Sorted(maps.Keys(values)) {
-		here := strings.TrimPrefix(at+"."+key, ".")
-		switch group := below[key]; {
+	for name, raw := range keys {
+		key := strings.TrimPrefix(at+"."+name, ".")
+		group := below[name]
+		if any := below["*"]; any != nil {
+			group = any[0].kind.each(name)
+		}
+		switch {
 		case group == nil:
-			wrong.add(here, unknownKey(key, slices.Sorted(maps.Keys(below))))
+			add(key, value{raw: raw, err: unknownKey(name, slices.Sorted(maps.Keys(below)))})
 		case group[0].key != "":
-			wrong = append(wrong, readTable(group, values[key], here)...)
+			flatten(group, raw, key, add)
 		default:
-			wrong.add(here, group[0].set(values[key]))
+			add(key, value{setting: group[0], raw: raw})
 		}
 	}
-	return wrong
 }
 
 func unknownKey(key string, names []string) error {
@@ -181,20 +184,20 @@ func unknownKey(key string, names []string) error {
 	return fmt.Errorf("unknown key, expected one of %s", strings.Join(names, ", "))
 }
 
-// set reads a value into the field. Of a value with problems inside, it sets the
-// rest. Null leaves the default, unless it has a meaning.
-func (s setting) set(value any) error {
-	v, err := s.kind.read(value)
-	if inside := (problems)(nil); err != nil && !errors.As(err, &inside) {
-		if value == nil {
-			err = nil
+// readValues sets the fields of values, as far as they fit. Null leaves the default,
+// unless it has a meaning.
+func readValues(values map[string]value) (wrong problems) {
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		v := values[key]
+		if v.err == nil {
+			v.err = v.kind.set(reflect.ValueOf(v.to).Elem(), v.raw)
+			if v.raw == nil {
+				v.err = nil
+			}
 		}
-		return err
+		wrong.add(key, v.err)
 	}
-
-	field := reflect.ValueOf(s.to).Elem()
-	field.Set(reflect.ValueOf(v).Convert(field.Type()))
-	return err
+	return wrong
 }
 
 // problem is one thing that is wrong with a configuration.
@@ -266,24 +269,12 @@ func (c *loaded) problem(key, format string, args ...any) {
 	}
 }
 
-// source is where the value of a key is from. Items of a list and keys inside a
-// grant have the source of the list or grant.
+// source is where the value of a key, or that around it, is from.
 func (c *loaded) source(key string) string {
 	for at := key; at != ""; at = at[:max(0, strings.LastIndex(at, "."))] {
-		_, group := c.merged.Get(path(at)).(map[string]any)
-		if from := c.from(at); from != "" && (at == key || !group || strings.HasPrefix(at, "grants")) {
-			return from
+		if v, ok := c.values[at]; ok {
+			return v.source
 		}
 	}
 	return "not set"
-}
-
-// from is the last source that has a key; empty if none has.
-func (c *loaded) from(key string) (name string) {
-	for _, l := range c.layers {
-		if l.k.Exists(path(key)) {
-			name = l.name(key)
-		}
-	}
-	return name
 }

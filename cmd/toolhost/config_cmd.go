@@ -65,12 +65,22 @@ and to check them.`,
 	return cmd
 }
 
+// showConfig shows all settings: the defaults, and what a source says instead.
 func (a *app) showConfig() error {
-	values := a.config.values()
-	return a.answer(values, nil, func() {
+	all := map[string]value{}
+	defaults := newLoaded()
+	for _, s := range defaults.table {
+		if s.kind.each == nil {
+			all[s.key] = value{raw: s.byDefault(), source: "default"}
+		}
+	}
+	maps.Copy(all, a.config.values)
+
+	settings := showValues(all)
+	return a.answer(settings, nil, func() {
 		var rows [][]string
-		for _, v := range values {
-			rows = append(rows, []string{v.Key, v.text(), v.Source})
+		for _, s := range settings {
+			rows = append(rows, []string{s.Key, s.text(), s.Source})
 		}
 		a.table(rows)
 	})
@@ -83,44 +93,28 @@ type shown struct {
 	Source string `json:"source"`
 }
 
-// text is the value as a line shows it, lists as YAML can have them.
+// text is the value as a line shows it, lists and mappings as YAML can have them.
 func (s shown) text() string {
-	if reflect.ValueOf(s.Value).Kind() == reflect.Slice {
+	switch reflect.ValueOf(s.Value).Kind() {
+	case reflect.Slice, reflect.Map:
 		if text, err := json.Marshal(s.Value); err == nil {
-			return string(text)
+			return oneLine(string(text))
 		}
 	}
-	return fmt.Sprint(s.Value)
+	return oneLine(fmt.Sprint(s.Value))
 }
 
-// values are all settings, with what is granted to plugins.
-func (c *loaded) values() []shown {
-	defaults := newConfig()
-	all := map[string]shown{}
-	for _, s := range settings(&defaults) {
-		if s.key != "grants" {
-			all[s.key] = shown{s.key, s.byDefault(), "default"}
+// showValues returns values sorted by key, without the token.
+func showValues(values map[string]value) (out []shown) {
+	for _, key := range slices.Sorted(maps.Keys(values)) {
+		v := values[key]
+		switch {
+		case v.raw == nil:
+			v.raw = ""
+		case key == "token" && v.raw != "":
+			v.raw = "<redacted>"
 		}
-	}
-	for _, s := range c.set() {
-		all[s.Key] = s
-	}
-
-	return slices.SortedFunc(maps.Values(all), func(a, b shown) int { return strings.Compare(a.Key, b.Key) })
-}
-
-// set are the settings that a source has.
-func (c *loaded) set() (out []shown) {
-	for _, at := range c.merged.Keys() {
-		key := strings.ReplaceAll(at, delim, ".")
-		s := shown{key, c.merged.Get(at), c.from(key)}
-		if key == "token" && s.Value != "" {
-			s.Value = "<redacted>"
-		}
-		if s.Value == nil {
-			s.Value = ""
-		}
-		out = append(out, s)
+		out = append(out, shown{key, v.raw, v.source})
 	}
 	return out
 }
@@ -144,8 +138,7 @@ func (s setting) byDefault() any {
 
 // configSchema is the JSON Schema of a configuration file.
 func configSchema() schema {
-	defaults := newConfig()
-	all := objectSchema(settings(&defaults))
+	all := objectSchema(newLoaded().table)
 	all["$schema"] = "https://json-schema.org/draft/2020-12/schema"
 	all["title"] = "Configuration of Toolhost"
 	return all
@@ -157,25 +150,35 @@ var link = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
 // objectSchema is the JSON Schema of a mapping with the keys of a table and no
 // others.
 func objectSchema(table []setting) schema {
-	properties := schema{}
+	object := func() schema {
+		return schema{"type": "object", "properties": schema{}, "additionalProperties": false}
+	}
+	whole := object()
 	for _, s := range table {
-		at := properties
+		at := whole
 		parts := strings.Split(s.key, ".")
-		for _, part := range parts[:len(parts)-1] {
-			if at[part] == nil {
-				at[part] = schema{"type": "object", "properties": schema{}, "additionalProperties": false}
+		last := len(parts) - 1
+		for _, part := range parts[:last] {
+			properties := at["properties"].(schema)
+			if properties[part] == nil {
+				properties[part] = object()
 			}
-			at = at[part].(schema)["properties"].(schema)
+			at = properties[part].(schema)
 		}
 
+		doc := strings.ReplaceAll(link.ReplaceAllString(s.doc, "$1"), "`", "")
+		if s.kind.each != nil {
+			at["description"], at["additionalProperties"] = doc, objectSchema(s.kind.each(""))
+			continue
+		}
 		own := maps.Clone(s.kind.schema)
-		own["description"] = strings.ReplaceAll(link.ReplaceAllString(s.doc, "$1"), "`", "")
+		own["description"] = doc
 		if value := s.byDefault(); value != "" && s.key != "data" {
 			own["default"] = value
 		}
-		at[parts[len(parts)-1]] = own
+		at["properties"].(schema)[parts[last]] = own
 	}
-	return schema{"type": "object", "properties": properties, "additionalProperties": false}
+	return whole
 }
 
 // check reports values that contradict others.

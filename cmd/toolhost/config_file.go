@@ -7,12 +7,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 
-	"github.com/knadh/koanf/providers/confmap"
-	"github.com/knadh/koanf/v2"
 	"github.com/spf13/pflag"
 
 	"github.com/toolhost/toolhost/internal/document"
@@ -130,7 +127,7 @@ func readBounded(name string, check func(*os.File) error) ([]byte, error) {
 
 // addFile adds the content of the only file of several names, and reports whether
 // it could.
-func (c *loaded) addFile(kind layerKind, names []string, read func(name string) ([]byte, error)) bool {
+func (c *loaded) addFile(kind sourceKind, names []string, read func(name string) ([]byte, error)) bool {
 	switch len(names) {
 	case 0:
 		return true
@@ -144,38 +141,38 @@ func (c *loaded) addFile(kind layerKind, names []string, read func(name string) 
 
 	name := names[0]
 	data, err := read(name)
-	var k *koanf.Koanf
+	var layer map[string]value
 	if err == nil {
-		k, err = parseConfig(name, data)
+		layer, err = c.parse(name, data)
 	}
 	if err != nil {
 		c.problems = append(c.problems, problem{key: name, text: flat(err)})
 		return false
 	}
 
-	c.add(layer{kind, func(string) string { return name }, k})
+	c.add(kind, layer)
 	return true
 }
 
-// parseConfig parses a file, and makes the paths in it absolute or relative to
-// the working directory.
-func parseConfig(name string, data []byte) (*koanf.Koanf, error) {
-	k := koanf.New(delim)
-	value, err := document.Decode(name, data)
-	if err != nil || value == nil {
-		return k, err
+// parse parses a file, and makes the paths in it absolute or relative to the working
+// directory.
+func (c *loaded) parse(name string, data []byte) (map[string]value, error) {
+	raw, err := document.Decode(name, data)
+	if _, ok := raw.(map[string]any); err == nil && raw != nil && !ok {
+		err = errNoKeys(raw)
 	}
-	keys, ok := value.(map[string]any)
-	if !ok {
-		return k, errNoKeys(value)
+	if err != nil {
+		return nil, err
 	}
 
-	for _, s := range settings(new(config)) {
-		if s.kind.paths != nil {
-			rebase(keys, slices.Concat(strings.Split(s.key, "."), s.kind.paths), filepath.Dir(name))
+	layer := map[string]value{}
+	flatten(c.table, raw, "", func(key string, v value) {
+		if v.source = name; v.kind.paths {
+			v.raw = rebase(v.raw, filepath.Dir(name))
 		}
-	}
-	return k, k.Load(confmap.Provider(keys, ""), nil)
+		layer[key] = v
+	})
+	return layer, nil
 }
 
 // flat is an error in one line, without the path it is reported with.

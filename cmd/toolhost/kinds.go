@@ -17,49 +17,46 @@ import (
 
 // kind is the type of a setting: how its values are read, shown and described.
 type kind struct {
-	schema schema                       // of the value of a file
-	read   func(value any) (any, error) // turns the value of a file into that of the field; the error may be problems
-	parse  func(text string) any        // turns a variable into the value of a file; nil keeps the text
-	show   func(value any) any          // turns the value of the field into that of a file; nil keeps it
-	paths  []string                     // where it has paths, see rebase; nil if nowhere
+	schema schema                                  // of the value of a file
+	set    func(to reflect.Value, value any) error // sets the field to the value of a file; the error may be problems
+	parse  func(text string) any                   // turns a variable into the value of a file; nil keeps the text
+	show   func(value any) any                     // turns the value of the field into that of a file; nil keeps it
+	paths  bool                                    // has paths, see rebase
+
+	each func(name string) []setting // of a key that ends in *: the table of each name
 }
 
 // schema is a JSON Schema.
 type schema = map[string]any
 
 var (
-	text   = kind{schema: schema{"type": "string"}, read: func(value any) (any, error) { return readText(value) }}
-	folder = kind{schema: text.schema, read: text.read, paths: []string{}}
-	flag   = kind{schema: schema{"type": "boolean"}, read: readFlag, parse: parseWith(strconv.ParseBool)}
+	text   = kind{schema: schema{"type": "string"}, set: setText}
+	folder = kind{schema: text.schema, set: setText, paths: true}
+	flag   = kind{schema: schema{"type": "boolean"}, set: setFlag, parse: parseWith(strconv.ParseBool)}
 
-	anyWhole = kind{schema: schema{"type": "integer"}, read: number("a whole number", wholeOf, math.MinInt64, nil), parse: parseWith(parseWhole)}
-	whole    = kind{schema: schema{"type": "integer", "minimum": 0}, read: number("a whole number", wholeOf, 0, nil), parse: parseWith(parseWhole)}
+	anyWhole = kind{schema: schema{"type": "integer"}, set: number("a whole number", wholeOf, math.MinInt64, nil), parse: parseWith(parseWhole)}
+	whole    = kind{schema: schema{"type": "integer", "minimum": 0}, set: number("a whole number", wholeOf, 0, nil), parse: parseWith(parseWhole)}
 	size     = sizeFrom(0)
 	duration = durationFrom(0)
-	delay    = kind{schema: anyOf(duration.schema, schema{"type": "null"}), read: readDelay, show: showDuration}
+	delay    = kind{schema: anyOf(duration.schema, schema{"type": "null"}), set: setDelay, show: showDuration}
 
-	list    = kind{schema: schema{"type": "array", "items": text.schema}, read: listOf(readText), parse: splitPaths}
-	words   = kind{schema: list.schema, read: list.read, parse: func(text string) any { return anyList(strings.Fields(text)) }}
-	folders = kind{schema: list.schema, read: list.read, parse: splitPaths, paths: []string{"*"}}
-	texts   = kind{schema: schema{"type": "object", "additionalProperties": text.schema}, read: mapOf(readText)}
-
-	mounts = kind{schema: schema{"type": "array", "items": mountSchema()}, read: listOf(readMount)}
-	grants = kind{
-		schema: schema{"type": "object", "additionalProperties": objectSchema(grantSettings(new(host.Grant)))},
-		read:   mapOf(readGrant), paths: []string{"*", "files", "*", "dir"},
-	}
+	list    = listOf(text, func(text string) any { return anyList(filepath.SplitList(text)) })
+	folders = listOf(folder, list.parse)
+	words   = listOf(text, func(text string) any { return anyList(strings.Fields(text)) })
+	mounts  = listOf(kind{schema: mountSchema(), set: setMount, paths: true}, nil)
+	texts   = mapOf(text)
 )
 
 func anyOf(schemas ...schema) schema { return schema{"anyOf": schemas} }
 
 // oneOf is the kind of a text that is one of some names.
 func oneOf(names ...string) kind {
-	return kind{schema: schema{"enum": names}, read: func(value any) (any, error) {
-		text, err := readText(value)
-		if err == nil && !slices.Contains(names, text) {
-			err = fmt.Errorf("expected one of %s, found %q", strings.Join(names, ", "), text)
+	return kind{schema: schema{"enum": names}, set: func(to reflect.Value, value any) error {
+		text, ok := value.(string)
+		if ok && !slices.Contains(names, text) {
+			return fmt.Errorf("expected one of %s, found %q", strings.Join(names, ", "), text)
 		}
-		return text, err
+		return setText(to, value)
 	}}
 }
 
@@ -68,7 +65,7 @@ func sizeFrom(least int64) kind {
 	text := schema{"type": "string", "pattern": `^\s*([0-9]+\.?[0-9]*|\.[0-9]+)\s*([KMGT]i?B|B)?\s*$`}
 	return kind{
 		schema: anyOf(schema{"type": "integer", "minimum": least}, schema{"const": 0}, text),
-		read:   number("a size such as 64MiB or 1048576", sizeOf, least, showSize), show: showSize,
+		set:    number("a size such as 64MiB or 1048576", sizeOf, least, showSize), show: showSize,
 	}
 }
 
@@ -77,23 +74,24 @@ func durationFrom(least time.Duration) kind {
 	text := schema{"type": "string", "pattern": `^\+?(0|(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$`}
 	return kind{
 		schema: anyOf(text, schema{"const": 0}),
-		read:   number("a duration such as 30s", durationOf, int64(least), showDuration), show: showDuration,
+		set:    number("a duration such as 30s", durationOf, int64(least), showDuration), show: showDuration,
 	}
 }
 
 // number reads an integer: 0, or at least a bound, which may be negative.
-func number(want string, of func(any) (int64, bool), least int64, show func(any) any) func(any) (any, error) {
-	return func(value any) (any, error) {
+func number(want string, of func(any) (int64, bool), least int64, show func(any) any) func(reflect.Value, any) error {
+	return func(to reflect.Value, value any) error {
 		n, ok := of(value)
 		switch {
 		case !ok:
-			return n, fmt.Errorf("expected %s, found %s", want, found(value))
+			return fmt.Errorf("expected %s, found %s", want, found(value))
 		case n < min(least, 0):
-			return n, fmt.Errorf("expected a positive number, found %v", value)
+			return fmt.Errorf("expected a positive number, found %v", value)
 		case n != 0 && n < least:
-			return n, fmt.Errorf("expected at least %v, found %s", show(least), found(value))
+			return fmt.Errorf("expected at least %v, found %s", show(least), found(value))
 		}
-		return n, nil
+		to.SetInt(n)
+		return nil
 	}
 }
 
@@ -150,17 +148,16 @@ func durationOf(value any) (int64, bool) {
 	return int64(d), err == nil
 }
 
-// readDelay reads a duration of which 0 and null mean never. A field has never
-// as a negative duration.
-func readDelay(value any) (any, error) {
-	if value == nil {
-		return int64(-1), nil
+// setDelay reads a duration of which 0 and null mean never. A field has never as a
+// negative duration.
+func setDelay(to reflect.Value, value any) (err error) {
+	if value != nil {
+		err = duration.set(to, value)
 	}
-	d, err := duration.read(value)
-	if err == nil && d == int64(0) {
-		d = int64(-1)
+	if err == nil && (value == nil || to.Int() == 0) {
+		to.SetInt(-1)
 	}
-	return d, err
+	return err
 }
 
 // showSize writes a number of bytes in the largest unit that takes no fraction.
@@ -186,69 +183,65 @@ func showDuration(value any) any {
 	return text
 }
 
-func readFlag(value any) (any, error) {
-	if on, ok := value.(bool); ok {
-		return on, nil
+func setFlag(to reflect.Value, value any) error {
+	on, ok := value.(bool)
+	if !ok {
+		return fmt.Errorf("expected true or false, found %s", found(value))
 	}
-	return false, fmt.Errorf("expected true or false, found %s", found(value))
+	to.SetBool(on)
+	return nil
 }
 
-// readText reads a text. The error does not repeat the value: it may be a token.
-func readText(value any) (string, error) {
-	if text, ok := value.(string); ok {
-		return text, nil
+// setText reads a text. The error does not repeat the value: it may be a token.
+func setText(to reflect.Value, value any) error {
+	text, ok := value.(string)
+	if !ok {
+		return errors.New("expected a text: put it in quotes")
 	}
-	return "", errors.New("expected a text: put it in quotes")
+	to.SetString(text)
+	return nil
 }
 
-// listOf reads a list of items.
-func listOf[T any](item func(any) (T, error)) func(any) (any, error) {
-	return func(value any) (any, error) {
+// listOf is the kind of a list.
+func listOf(item kind, parse func(text string) any) kind {
+	set := func(to reflect.Value, value any) error {
 		items, ok := value.([]any)
 		if !ok {
-			return []T(nil), errors.New("expected a list, even for one item, such as [a]")
+			return errors.New("expected a list, even for one item, such as [a]")
 		}
 
 		var wrong problems
-		out := make([]T, len(items))
+		to.Set(reflect.MakeSlice(to.Type(), len(items), len(items)))
 		for i := range items {
-			var err error
-			out[i], err = item(items[i])
-			wrong.add(strconv.Itoa(i), err)
+			wrong.add(strconv.Itoa(i), item.set(to.Index(i), items[i]))
 		}
-		return out, wrong.err()
+		return wrong.err()
 	}
+	return kind{schema: schema{"type": "array", "items": item.schema}, set: set, parse: parse, paths: item.paths}
 }
 
-// mapOf reads a mapping with any names.
-func mapOf[T any](item func(any) (T, error)) func(any) (any, error) {
-	return func(value any) (any, error) {
+// mapOf is the kind of a mapping with any names.
+func mapOf(item kind) kind {
+	set := func(to reflect.Value, value any) error {
 		items, ok := value.(map[string]any)
 		if !ok {
-			return map[string]T(nil), errNoKeys(value)
+			return errNoKeys(value)
 		}
 
 		var wrong problems
-		out := map[string]T{}
+		to.Set(reflect.MakeMap(to.Type()))
 		for _, name := range slices.Sorted(maps.Keys(items)) {
-			var err error
-			out[name], err = item(items[name])
-			wrong.add(name, err)
+			one := reflect.New(to.Type().Elem()).Elem()
+			wrong.add(name, item.set(one, items[name]))
+			to.SetMapIndex(reflect.ValueOf(name), one)
 		}
-		return out, wrong.err()
+		return wrong.err()
 	}
+	return kind{schema: schema{"type": "object", "additionalProperties": item.schema}, set: set}
 }
 
 func errNoKeys(value any) error {
 	return fmt.Errorf("expected keys and their values, found %s", found(value))
-}
-
-func readGrant(value any) (g host.Grant, err error) {
-	wrong := readTable(grantSettings(&g), value, "")
-	for _, p := range g.Check() {
-		wrong.add(p.Key, errors.New(p.Problem))
-	}
-	return g, wrong.err()
 }
 
 // mount is a granted folder as a configuration file writes it.
@@ -269,23 +262,26 @@ func mountSchema() schema {
 	return s
 }
 
-func readMount(value any) (host.Mount, error) {
+func setMount(to reflect.Value, raw any) error {
 	var m mount
-	wrong := readTable(mountSettings(&m), value, "")
+	values := map[string]value{}
+	flatten(mountSettings(&m), raw, "", func(key string, v value) { values[key] = v })
+	wrong := readValues(values)
 	if m.mode == "" {
 		wrong.add("mode", errors.New("expected one of read, write"))
 	}
-	return host.Mount{Dir: m.dir, Path: m.path, Write: m.mode == "write"}, wrong.err()
+	to.Set(reflect.ValueOf(host.Mount{Dir: m.dir, Path: m.path, Write: m.mode == "write"}))
+	return wrong.err()
 }
 
 // found describes a value that does not fit.
 func found(value any) string {
-	switch v := reflect.ValueOf(value); v.Kind() {
-	case reflect.Slice:
+	switch value.(type) {
+	case []any:
 		return "a list"
-	case reflect.Map:
+	case map[string]any:
 		return "keys below it"
-	case reflect.String:
+	case string:
 		return fmt.Sprintf("%q", value)
 	}
 	return fmt.Sprint(value)
@@ -304,8 +300,6 @@ func parseWith[T any](parse func(string) (T, error)) func(string) any {
 
 func parseWhole(text string) (int64, error) { return strconv.ParseInt(text, 10, 64) }
 
-func splitPaths(text string) any { return anyList(filepath.SplitList(text)) }
-
 func anyList(texts []string) []any {
 	out := make([]any, len(texts))
 	for i, text := range texts {
@@ -314,25 +308,21 @@ func anyList(texts []string) []any {
 	return out
 }
 
-// rebase makes the paths in a value absolute, or relative to the working directory.
-// at is where they are: a key or * at each level.
-func rebase(value any, at []string, dir string) any {
+// rebase makes a path absolute or relative to the working directory, or the paths in a
+// list, or dir of a mapping.
+func rebase(value any, dir string) any {
 	switch v := value.(type) {
 	case string:
-		if len(at) == 0 && v != "" && !filepath.IsAbs(v) {
+		if v != "" && !filepath.IsAbs(v) {
 			return filepath.Join(dir, v)
 		}
 	case []any:
 		for i := range v {
-			if len(at) > 0 && at[0] == "*" {
-				v[i] = rebase(v[i], at[1:], dir)
-			}
+			v[i] = rebase(v[i], dir)
 		}
 	case map[string]any:
-		for name := range v {
-			if len(at) > 0 && (at[0] == "*" || at[0] == name) {
-				v[name] = rebase(v[name], at[1:], dir)
-			}
+		if at, ok := v["dir"]; ok {
+			v["dir"] = rebase(at, dir)
 		}
 	}
 	return value

@@ -231,7 +231,7 @@ func (c *loaded) clientToken() (string, error) {
 		given = "no address"
 	}
 	return "", &usageError{
-		fmt.Errorf("the token of %s is not sent to %s, the addr of %s: it was given for %s", c.from("token"), c.addr, c.from("addr"), given),
+		fmt.Errorf("the token of %s is not sent to %s, the addr of %s: it was given for %s", c.source("token"), c.addr, c.source("addr"), given),
 		"write addr into the same file, or set TOOLHOST_TOKEN together with --addr or TOOLHOST_ADDR",
 	}
 }
@@ -247,19 +247,13 @@ func urlOfServer(address string) (string, error) {
 
 // givenFor is the address that the source of the token names.
 func (c *loaded) givenFor() (given string) {
-	var source layer
-	for _, l := range c.layers {
-		if l.k.Exists("token") {
-			source = l
-		}
-	}
-	if source.kind != byHand {
-		return source.k.String("addr")
-	}
-
-	for _, l := range c.layers {
-		if l.kind != namedFile && l.k.Exists("addr") {
-			given = l.k.String("addr")
+	token := c.values["token"]
+	for _, layer := range c.layers {
+		addr, ok := layer["addr"]
+		switch {
+		case !ok:
+		case token.from == byHand && addr.from != namedFile, addr.source == token.source:
+			given, _ = addr.raw.(string)
 		}
 	}
 	return given

@@ -15,6 +15,7 @@ import (
 // into its Config.
 type config struct {
 	server server.Config
+	grants map[string]*host.Grant // by the name of the plugin; server has them once all are read
 	oauth  identity.OAuth
 
 	plugins             []string // folders
@@ -40,7 +41,7 @@ const (
 func newConfig() config {
 	return config{
 		data: userData(), watch: true, compile: compileAhead, approve: approveDeny,
-		logLevel: "warn", logFormat: formatText, drain: 10 * time.Second,
+		logLevel: "warn", logFormat: formatText, drain: 10 * time.Second, grants: map[string]*host.Grant{},
 		server: server.Config{
 			Grants: map[string]host.Grant{},
 			Host:   host.Config{Compiler: host.ThisProgram()},
@@ -66,7 +67,7 @@ type note string
 
 const none = note("none")
 
-// settings is the table of all settings but the grants. The values go to c.
+// settings is the table of all settings. The values go to c.
 func settings(c *config) []setting {
 	s := &c.server
 	runs, most := &s.Runs, &s.MaxLimits
@@ -125,8 +126,16 @@ func settings(c *config) []setting {
 		{"host.compile_memory", sizeFrom(128 << 20), &s.Host.CompileMemory, int64(host.DefaultCompileMemory), "Memory that compiling one plugin may take, at least 128 MiB."},
 		{"host.compile_time", durationFrom(time.Second), &s.Host.CompileTime, host.DefaultCompileTime, "Processor time that compiling one plugin may take, at least 1s."},
 		{"approve", oneOf(approveDeny, approveAuto), &c.approve, nil, "Whether tools that require a person's approval are refused or run without it. `toolhost call` counts as approval."},
-		{"grants", grants, &s.Grants, none, "What each plugin is granted, by its name. A plugin that is not named gets nothing."},
+		{"grants.*", kind{each: c.grant}, nil, none, "What each plugin is granted, by its name. A plugin that is not named gets nothing."},
 	}
+}
+
+// grant is the table of what is granted to a plugin.
+func (c *config) grant(plugin string) []setting {
+	if c.grants[plugin] == nil {
+		c.grants[plugin] = new(host.Grant)
+	}
+	return grantSettings(c.grants[plugin])
 }
 
 // grantSettings is the table of what can be granted to a plugin, as keys of

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
-	"github.com/knadh/koanf/v2"
 	"github.com/spf13/cobra"
 
 	"github.com/toolhost/toolhost/internal/owned"
@@ -60,20 +60,21 @@ func trustFile(u *ui, store trustStore, args []string) error {
 	if err != nil {
 		return &usageError{fmt.Errorf("%s: %s", name, flat(err)), ""}
 	}
-	k, err := parseConfig(path, data)
+	values, err := newLoaded().parse(path, data)
 	if err != nil {
 		return &usageError{fmt.Errorf("%s: %s", name, flat(err)), "a file is trusted only if its settings can be shown"}
 	}
 
 	var rows [][]string
-	for _, s := range (&loaded{merged: k}).set() {
-		rows = append(rows, []string{oneLine(s.Key), oneLine(s.text())})
+	for _, s := range showValues(values) {
+		rows = append(rows, []string{oneLine(s.Key), s.text()})
 	}
 	u.table(rows)
 
-	own := loaded{merged: koanf.New(delim)}
+	own := newLoaded()
 	own.addUserFile()
-	if names := own.merged.MapKeys("grants"); k.Exists("plugins") && len(names) > 0 {
+	if _, ok := values["plugins"]; ok && len(own.grants) > 0 {
+		names := slices.Sorted(maps.Keys(own.grants))
 		u.printf("its plugins also get what your own configuration grants to the names %s\n", oneLine(strings.Join(names, ", ")))
 	}
 
