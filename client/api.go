@@ -128,7 +128,7 @@ func (c *Client) Notices(ctx context.Context, limit int) (wire.Notices, error) {
 	return do[wire.Notices](ctx, c, "GET", path, nil)
 }
 
-// Acknowledge takes back the notices of these runs: the session has seen them.
+// Acknowledge withdraws the notices of these runs: the session has seen them.
 func (c *Client) Acknowledge(ctx context.Context, ids ...string) error {
 	return c.Do(ctx, "POST", "/v1/notices/ack", wire.Seen{TaskIDs: ids}, nil)
 }

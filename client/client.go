@@ -36,11 +36,7 @@ type Options struct {
 	Token string
 	// Session is the session of all requests; empty is [wire.DefaultSession].
 	Session string
-	// DialSocket connects to a unix socket; nil is net.Dial. Some systems allow
-	// only short paths.
-	DialSocket func(ctx context.Context, path string) (net.Conn, error)
-	// Transport sends the requests; nil uses the proxy of the environment over
-	// TCP, and DialSocket over a socket.
+	// Transport sends the requests; nil uses the proxy of the environment over TCP.
 	Transport http.RoundTripper
 }
 
@@ -63,15 +59,11 @@ func New(address string, opts Options) (*Client, error) {
 	c.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // the token is for this server only
 
 	if path, ok := socketPath(address); ok {
-		dial := opts.DialSocket
-		if dial == nil {
-			dial = func(ctx context.Context, path string) (net.Conn, error) {
-				return new(net.Dialer).DialContext(ctx, "unix", path)
-			}
-		}
 		c.base, c.address, c.token = "http://localhost", path, ""
 		c.http.Transport = &http.Transport{
-			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx, path) },
+			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				return new(net.Dialer).DialContext(ctx, "unix", path)
+			},
 		}
 	} else {
 		u, err := serverURL(address)

@@ -89,13 +89,12 @@ func (l *loader) problem(file string, err error) {
 }
 
 func (l *loader) folder(ctx context.Context, i int, folder Folder) []*Plugin {
-	entries, err := fs.ReadDir(folder.FS, ".")
+	entries, err := fs.ReadDir(folder.FS, ".") // sorted
 	if err != nil {
 		l.problem(folder.Path, unreadable(err))
 		return l.keepFolder(i, err)
 	}
 
-	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return byFile(a.Name(), b.Name()) })
 	ones := make([]loader, len(entries))
 	plugins := make([]*Plugin, len(entries))
 

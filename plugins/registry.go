@@ -226,28 +226,22 @@ func (p *Plugin) collision(claims map[string][]*Plugin, reserved []string) error
 			return fmt.Errorf("the tool %q is one of the host's own: it is not loaded, rename it", t.Name)
 		}
 	}
+
 	for _, claim := range p.claims() {
-		if len(claims[claim]) > 1 {
-			return fmt.Errorf("%s is also in %s: none of them is loaded, remove or rename all but one", claim, otherFiles(p, claims[claim]))
+		var others []string
+		for _, other := range claims[claim] {
+			if other != p {
+				others = append(others, other.File)
+			}
+		}
+		if len(others) > 3 {
+			others = append(others[:3], fmt.Sprintf("and %d more", len(others)-3))
+		}
+		if others != nil {
+			return fmt.Errorf("%s is also in %s: none of them is loaded, remove or rename all but one", claim, strings.Join(others, ", "))
 		}
 	}
 	return nil
-}
-
-// otherFiles names the first few files of all plugins but p.
-func otherFiles(p *Plugin, all []*Plugin) string {
-	const most = 3
-	var files []string
-	for _, other := range all {
-		switch {
-		case other == p:
-		case len(files) == most:
-			return fmt.Sprintf("%s, and %d more", strings.Join(files, ", "), len(all)-1-most)
-		default:
-			files = append(files, other.File)
-		}
-	}
-	return strings.Join(files, ", ")
 }
 
 // unusedNames reports settings for unknown plugins, which are most often misspelled.
@@ -325,6 +319,3 @@ func (r *Registry) Close(ctx context.Context) error {
 	r.compilations.Wait()
 	return errors.Join(errs...)
 }
-
-// byFile orders files so that problems and plugins come in a fixed order.
-func byFile(a, b string) int { return cmp.Compare(strings.ToLower(a), strings.ToLower(b)) }

@@ -1,6 +1,7 @@
 package plugins
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -158,7 +159,7 @@ func (l *loader) keepFolder(i int, err error) (kept []*Plugin) {
 			kept = append(kept, p)
 		}
 	}
-	slices.SortFunc(kept, func(a, b *Plugin) int { return byFile(a.name, b.name) })
+	slices.SortFunc(kept, func(a, b *Plugin) int { return cmp.Compare(a.name, b.name) })
 	return kept
 }
 

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,7 +9,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"runtime"
 
 	"github.com/toolhost/toolhost/internal/owned"
 )
@@ -22,7 +20,7 @@ func (a *app) listen() ([]net.Listener, error) {
 		return nil, &usageError{fmt.Errorf("socket: %w", err), "choose another folder with --data"}
 	}
 
-	listeners := []net.Listener{&namedListener{socket, socketPath(a.config.data)}}
+	listeners := []net.Listener{socket}
 	if address := a.config.listen; address != "" {
 		l, err := net.Listen(family(address), address)
 		if err != nil {
@@ -57,17 +55,10 @@ func literal(address string) (netip.Addr, bool) {
 	return ip, err == nil
 }
 
-// namedListener is a socket with the path for people, which may be longer than its
-// address.
-type namedListener struct {
-	*net.UnixListener
-	path string
-}
-
-// where is the address of a listener, for people.
+// where is the address of a listener, for people: the path of a socket, or a URL.
 func where(l net.Listener) string {
-	if named, ok := l.(*namedListener); ok {
-		return named.path
+	if l.Addr().Network() == "unix" {
+		return l.Addr().String()
 	}
 	return urlOf(l.Addr().String())
 }
@@ -78,27 +69,12 @@ func urlOf(address string) string { return (&url.URL{Scheme: "http", Host: addre
 // here is the URL of a listener for clients on this machine, which cannot connect
 // to an address that stands for all.
 func (a *app) here(l net.Listener) string {
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	switch ip, _ := literal(l.Addr().String()); {
-	case !ip.IsUnspecified():
+	if ip, _ := literal(l.Addr().String()); !ip.IsUnspecified() {
 		return where(l)
-	case family(a.config.listen) == "tcp":
-		return urlOf(net.JoinHostPort("localhost", port))
-	case ip.Is4():
-		return urlOf(net.JoinHostPort("127.0.0.1", port))
 	}
-	return urlOf(net.JoinHostPort("::1", port))
-}
-
-// others explains an address that stands for all addresses.
-func (a *app) others(l net.Listener) string {
-	ip, ok := literal(l.Addr().String())
-	if !ok || !ip.IsUnspecified() {
-		return ""
-	}
-
-	kind := map[string]string{"tcp": "all addresses", "tcp4": "all IPv4 addresses", "tcp6": "all IPv6 addresses"}
-	return fmt.Sprintf(" (%s of this machine; from here %s)", kind[family(a.config.listen)], a.here(l))
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	near := map[string]string{"tcp": "localhost", "tcp4": "127.0.0.1", "tcp6": "::1"}
+	return urlOf(net.JoinHostPort(near[family(a.config.listen)], port))
 }
 
 // socketPath is where a server on a data folder listens, and where clients look
@@ -122,29 +98,21 @@ func listenSocket(path string) (*net.UnixListener, error) {
 		return nil, err
 	}
 
-	switch info, err := os.Lstat(path); {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
-		return nil, err
-	case info.Mode().Type() != fs.ModeSocket:
+	if info, err := os.Lstat(path); err == nil && info.Mode().Type() != fs.ModeSocket {
 		return nil, fmt.Errorf("%s exists and is not a socket: move it away", path)
-	default:
-		if err := os.Remove(path); err != nil {
-			return nil, err
-		}
 	}
-
-	short, done, err := shortPath(path)
-	if err != nil {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	defer done()
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: short, Net: "unix"})
+	if len(path) > maxSocketPath {
+		return nil, fmt.Errorf("the path %s has %d bytes, and systems take at most %d", path, len(path), maxSocketPath)
+	}
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
 		return nil, err
 	}
 
-	l.SetUnlinkOnClose(false) // it would remove the short path, which is gone then
+	l.SetUnlinkOnClose(false) // see removeSocket
 	if err := os.Chmod(path, 0o600); err != nil {
 		_ = l.Close()
 		return nil, err
@@ -166,31 +134,3 @@ func removeSocket(path string) func() {
 
 // maxSocketPath is the most bytes that the path of a socket may have on any system.
 const maxSocketPath = 103
-
-// shortPath returns a path of the same file that fits into the address of a
-// socket: on Linux, if path is too long, one through an open file of its folder.
-// Call done when the path is no longer needed.
-func shortPath(path string) (short string, done func(), err error) {
-	switch {
-	case len(path) <= maxSocketPath:
-		return path, func() {}, nil
-	case runtime.GOOS != "linux":
-		return "", nil, fmt.Errorf("the path of the socket, %s, has %d bytes, more than %d: choose a shorter folder with --data", path, len(path), maxSocketPath)
-	}
-
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return "", nil, err
-	}
-	return fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), filepath.Base(path)), func() { _ = dir.Close() }, nil
-}
-
-// dialSocket connects to the socket of a server.
-func dialSocket(ctx context.Context, path string) (net.Conn, error) {
-	short, done, err := shortPath(path)
-	if err != nil {
-		return nil, err
-	}
-	defer done()
-	return new(net.Dialer).DialContext(ctx, "unix", short)
-}

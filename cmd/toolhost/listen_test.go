@@ -20,7 +20,7 @@ func TestListen(t *testing.T) {
 	} else {
 		require.NoError(t, l.Close())
 	}
-	const one, all = "http://127.0.0.1:PORT", "http://0.0.0.0:PORT (all IPv4 addresses of this machine; from here http://127.0.0.1:PORT)"
+	const one, all = "http://127.0.0.1:PORT", "http://0.0.0.0:PORT"
 	for _, test := range []struct {
 		listen, says, page string
 		four, six          bool // whether it is reached by 127.0.0.1, and by [::1]
@@ -29,8 +29,8 @@ func TestListen(t *testing.T) {
 		{"[::ffff:127.0.0.1]:0", one, one + "/", true, false},
 		{"0.0.0.0:0", all, one + "/", true, false},
 		{"[::1]:0", "http://[::1]:PORT", "http://[::1]:PORT/", false, true},
-		{"[::]:0", "http://[::]:PORT (all IPv6 addresses of this machine; from here http://[::1]:PORT)", "http://[::1]:PORT/", false, true},
-		{":0", "http://[::]:PORT (all addresses of this machine; from here http://localhost:PORT)", "http://localhost:PORT/", true, true},
+		{"[::]:0", "http://[::]:PORT", "http://[::1]:PORT/", false, true},
+		{":0", "http://[::]:PORT", "http://localhost:PORT/", true, true},
 	} {
 		t.Run(test.listen, func(t *testing.T) {
 			if test.six && !six {

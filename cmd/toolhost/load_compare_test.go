@@ -122,7 +122,9 @@ func (l *load) overHTTP(ctx context.Context, name, network, address string) door
 	transport := &http.Transport{MaxIdleConnsPerHost: 64}
 	if network == "unix" {
 		base = "http://localhost"
-		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return dialSocket(ctx, address) }
+		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", address)
+		}
 	}
 	context.AfterFunc(ctx, transport.CloseIdleConnections)
 	client := &http.Client{Transport: transport}

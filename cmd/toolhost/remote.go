@@ -41,7 +41,7 @@ func (a *app) remote(cmd *cobra.Command, run func(ctx context.Context, r *remote
 		if err != nil {
 			return err
 		}
-		c, err := client.New(address, client.Options{Token: token, Session: session, DialSocket: dialSocket})
+		c, err := client.New(address, client.Options{Token: token, Session: session})
 		if err != nil {
 			return err
 		}

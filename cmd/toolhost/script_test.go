@@ -225,7 +225,7 @@ func hangUp(ts *testscript.TestScript, neg bool, args []string) {
 
 // poll asks the server of a script until it says yes.
 func poll(ts *testscript.TestScript, ask func(ctx context.Context, c *client.Client) bool) {
-	c, err := client.New("unix:"+socketPath(ts.Getenv("TOOLHOST_DATA")), client.Options{DialSocket: dialSocket})
+	c, err := client.New("unix:"+socketPath(ts.Getenv("TOOLHOST_DATA")), client.Options{})
 	ts.Check(err)
 	defer c.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute) // only a broken server gets there

@@ -194,8 +194,8 @@ func within(d time.Duration, f func()) {
 // announceReady prints the addresses, the number of tools, and all problems.
 func (a *app) announceReady(s *server.Service, listeners []net.Listener) {
 	for _, l := range listeners {
-		a.announce("listening on "+where(l)+a.others(l), "address", where(l))
-		if _, local := l.(*namedListener); !local {
+		a.announce("listening on "+where(l), "address", where(l))
+		if l.Addr().Network() == "tcp" {
 			a.announce("page for operators: "+a.here(l)+"/", "address", a.here(l)+"/")
 		}
 	}
