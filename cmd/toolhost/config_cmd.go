@@ -217,55 +217,51 @@ func (c *loaded) checkUse() {
 	}
 
 	for i, dir := range c.plugins {
-		c.checkSafe(fmt.Sprintf("plugins.%d", i), dir)
+		c.checkFolder(fmt.Sprintf("plugins.%d", i), dir, true)
 	}
 	for name, g := range c.server.Grants {
 		for i, m := range g.Files {
-			c.checkFolder(fmt.Sprintf("grants.%s.files.%d.dir", name, i), m.Dir)
+			c.checkFolder(fmt.Sprintf("grants.%s.files.%d.dir", name, i), m.Dir, false)
 		}
 	}
 	if _, err := os.Stat(c.data); !errors.Is(err, fs.ErrNotExist) { // it would be made
-		c.checkSafe("data", c.data)
+		c.checkFolder("data", c.data, true)
 	}
 }
 
-func (c *loaded) checkFolder(key, dir string) {
-	if info, err := os.Stat(dir); err != nil {
-		c.problem(key, "%v", err)
-	} else if !info.IsDir() {
-		c.problem(key, "%s is not a folder", dir)
+// checkFolder reports a missing folder, or one that must be safe and is not.
+func (c *loaded) checkFolder(key, dir string, safe bool) {
+	info, err := os.Stat(dir)
+	if err == nil && !info.IsDir() {
+		err = fmt.Errorf("%s is not a folder", dir)
 	}
-}
-
-// checkSafe reports a folder that others can write to.
-func (c *loaded) checkSafe(key, dir string) {
-	c.checkFolder(key, dir)
-	if err := owned.Behind(dir); errors.Is(err, owned.ErrUnsafe) {
+	if err == nil && safe {
+		if unsafe := owned.Behind(dir); errors.Is(unsafe, owned.ErrUnsafe) {
+			err = unsafe
+		}
+	}
+	if err != nil {
 		c.problem(key, "%v", err)
 	}
 }
 
 // checkLimits reports limits that another limit keeps from ever being reached.
 func (c *loaded) checkLimits() {
-	l, most := c.server.Limits, c.server.MaxLimits
-	for _, pair := range []struct {
-		name        string
-		limit, most int64
-	}{
-		{"fuel", l.Fuel, cmp.Or(most.Fuel, server.DefaultMaxFuel)},
-		{"memory", l.Memory, cmp.Or(most.Memory, server.DefaultMaxMemory)},
-		{"output", l.Output, cmp.Or(most.Output, server.DefaultMaxOutput)},
-		{"timeout", int64(l.Timeout), int64(cmp.Or(most.Timeout, background.DefaultMaxTimeout))},
-		{"background", int64(l.Background), int64(cmp.Or(most.Background, background.DefaultMaxTimeout))},
-	} {
-		if pair.limit > pair.most && !c.problems.has("max_limits."+pair.name) {
-			c.problem("limits."+pair.name, "more than max_limits.%s allows: lower it, or raise that", pair.name)
+	limits := map[string]string{"background.per_session": "background.per_host"}
+	for _, name := range []string{"fuel", "memory", "output", "timeout", "background"} {
+		limits["limits."+name] = "max_limits." + name
+	}
+	for limit, most := range limits {
+		if _, set := c.values[limit]; set && c.number(limit) > c.number(most) && !c.problems.has(most) {
+			c.problem(limit, "more than %s allows: lower it, or raise that", most)
 		}
 	}
+}
 
-	if r := c.server.Runs; r.PerSession > cmp.Or(r.PerHost, background.DefaultPerHost) && !c.problems.has("background.per_host") {
-		c.problem("background.per_session", "more than background.per_host allows for all sessions together: lower it, or raise that")
-	}
+// number is the number in force for a key.
+func (c *loaded) number(key string) int64 {
+	s := c.table[slices.IndexFunc(c.table, func(s setting) bool { return s.key == key })]
+	return cmp.Or(reflect.ValueOf(s.to).Elem().Int(), reflect.ValueOf(s.builtIn).Int())
 }
 
 // minToken is the smallest length of a token, in bytes, if other machines can try

@@ -46,7 +46,7 @@ func ownFolder(candidates ...string) string {
 func (c *loaded) addFiles(flags *pflag.FlagSet, environ []string) bool {
 	whole := c.addUserFile()
 	if name := namedConfig(flags, environ); name != "" {
-		return c.addFile(namedFile, []string{name}, readConfig) && whole
+		return c.addFile(namedFile, []string{name}, nil) && whole
 	}
 	return c.addTrusted() && whole
 }
@@ -70,7 +70,7 @@ func (c *loaded) addUserFile() bool {
 	if dir := userConfig(); dir != "" {
 		found = configsIn(dir)
 	}
-	return c.addFile(userFile, found, readOwn)
+	return c.addFile(userFile, found, nil)
 }
 
 // configsIn are the configurations in a folder.
@@ -84,22 +84,14 @@ func configsIn(dir string) (found []string) {
 	return found
 }
 
-// readOwn reads a file of the user that others cannot have written.
-func readOwn(name string) ([]byte, error) {
-	if err := owned.Behind(filepath.Dir(name)); err != nil {
-		return nil, err
+// readConfig reads a configuration, up to the limit of its format. It opens the file
+// once, so it reads what it checked: one of the user's own cannot be written by others.
+func readConfig(name string, own bool) ([]byte, error) {
+	if own {
+		if err := owned.Behind(filepath.Dir(name)); err != nil {
+			return nil, err
+		}
 	}
-	return readBounded(name, owned.Opened)
-}
-
-// readConfig reads a file that anyone may have written.
-func readConfig(name string) ([]byte, error) {
-	return readBounded(name, func(*os.File) error { return nil })
-}
-
-// readBounded reads a file that passes a check, up to the limit of its format. It
-// opens the file once, so it reads what was checked.
-func readBounded(name string, check func(*os.File) error) ([]byte, error) {
 	file, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) // opening a pipe would block
 	if err != nil {
 		return nil, err
@@ -110,8 +102,8 @@ func readBounded(name string, check func(*os.File) error) ([]byte, error) {
 	if err == nil && !info.Mode().IsRegular() {
 		err = errors.New("it is not a regular file")
 	}
-	if err == nil {
-		err = check(file)
+	if err == nil && own {
+		err = owned.Opened(file)
 	}
 	if err != nil {
 		return nil, err
@@ -126,13 +118,12 @@ func readBounded(name string, check func(*os.File) error) ([]byte, error) {
 }
 
 // addFile adds the content of the only file of several names, and reports whether
-// it could.
-func (c *loaded) addFile(kind sourceKind, names []string, read func(name string) ([]byte, error)) bool {
-	switch len(names) {
-	case 0:
+// it could. It reads the file unless the content is given.
+func (c *loaded) addFile(kind sourceKind, names []string, contents map[string][]byte) bool {
+	if len(names) == 0 {
 		return true
-	case 1:
-	default:
+	}
+	if len(names) > 1 {
 		c.problems = append(c.problems, problem{
 			text: fmt.Sprintf("more than one configuration: %s: remove all but one, or choose one with --config", strings.Join(names, ", ")),
 		})
@@ -140,7 +131,10 @@ func (c *loaded) addFile(kind sourceKind, names []string, read func(name string)
 	}
 
 	name := names[0]
-	data, err := read(name)
+	data, err := contents[name], error(nil)
+	if contents == nil {
+		data, err = readConfig(name, kind == userFile)
+	}
 	var layer map[string]value
 	if err == nil {
 		layer, err = c.parse(name, data)

@@ -7,10 +7,13 @@ import (
 	"math"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/dustin/go-humanize"
 
 	"github.com/toolhost/toolhost/host"
 )
@@ -62,7 +65,7 @@ func oneOf(names ...string) kind {
 
 // sizeFrom is the kind of a number of bytes: 0, or at least a bound.
 func sizeFrom(least int64) kind {
-	text := schema{"type": "string", "pattern": `^\s*([0-9]+\.?[0-9]*|\.[0-9]+)\s*([KMGT]i?B|B)?\s*$`}
+	text := schema{"type": "string", "pattern": sizes.String()}
 	return kind{
 		schema: anyOf(schema{"type": "integer", "minimum": least}, schema{"const": 0}, text),
 		set:    number("a size such as 64MiB or 1048576", sizeOf, least, showSize), show: showSize,
@@ -106,35 +109,19 @@ func wholeOf(value any) (int64, bool) {
 	return 0, false
 }
 
-// units are the units of sizes, the ones that showSize uses first.
-var units = []struct {
-	suffix string
-	bytes  int64
-}{
-	{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40},
-	{"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}, {"B", 1},
-}
+// sizes are the texts that are sizes.
+var sizes = regexp.MustCompile(`^\s*([0-9]+\.?[0-9]*|\.[0-9]+)\s*([KMGT]i?B|B)?\s*$`)
 
 func sizeOf(value any) (int64, bool) {
 	text, ok := value.(string)
 	if !ok {
 		return wholeOf(value)
 	}
-
-	text = strings.TrimSpace(text)
-	factor := int64(1)
-	for _, u := range units {
-		if number, ok := strings.CutSuffix(text, u.suffix); ok {
-			text, factor = strings.TrimSpace(number), u.bytes
-			break
-		}
-	}
-
-	n, err := strconv.ParseFloat(text, 64)
-	if err != nil || n < 0 || n*float64(factor) > 1<<60 {
+	if !sizes.MatchString(text) {
 		return 0, false
 	}
-	return int64(n * float64(factor)), true
+	n, err := humanize.ParseBytes(strings.TrimSpace(text))
+	return int64(n), err == nil && n <= 1<<60
 }
 
 // durationOf is a duration. A number has no unit, so only 0 is one.
@@ -163,13 +150,12 @@ func setDelay(to reflect.Value, value any) (err error) {
 // showSize writes a number of bytes in the largest unit that takes no fraction.
 func showSize(value any) any {
 	bytes := reflect.ValueOf(value).Int()
-	text := strconv.FormatInt(bytes, 10)
-	for _, u := range units[:4] {
-		if bytes > 0 && bytes%u.bytes == 0 {
-			text = strconv.FormatInt(bytes/u.bytes, 10) + u.suffix
+	for shift := 40; shift > 0; shift -= 10 {
+		if bytes > 0 && bytes%(1<<shift) == 0 {
+			return fmt.Sprintf("%d%ciB", bytes>>shift, " KMGT"[shift/10])
 		}
 	}
-	return text
+	return strconv.FormatInt(bytes, 10)
 }
 
 // showDuration writes a duration without zeros at its end: 1h, not 1h0m0s.

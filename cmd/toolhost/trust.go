@@ -55,7 +55,7 @@ func trustFile(u *ui, store trustStore, args []string) error {
 	var data []byte
 	path, err := realPath(name)
 	if err == nil {
-		data, err = readConfig(path)
+		data, err = readConfig(path, false)
 	}
 	if err != nil {
 		return &usageError{fmt.Errorf("%s: %s", name, flat(err)), ""}
@@ -126,9 +126,7 @@ func (s trustStore) record(path string) string {
 }
 
 // line is the content of a record, as sha256sum writes it.
-func (s trustStore) line(path string, data []byte) string {
-	return fmt.Sprintf("%x  %s\n", sha256.Sum256(data), path)
-}
+func line(path string, data []byte) string { return fmt.Sprintf("%x  %s\n", sha256.Sum256(data), path) }
 
 func (s trustStore) add(path string, data []byte) error {
 	if err := os.MkdirAll(s.folder(), 0o700); err != nil {
@@ -137,7 +135,7 @@ func (s trustStore) add(path string, data []byte) error {
 	if err := owned.Folder(s.folder()); err != nil {
 		return &usageError{err, ""}
 	}
-	return owned.WriteFile(s.record(path), []byte(s.line(path, data)))
+	return owned.WriteFile(s.record(path), []byte(line(path, data)))
 }
 
 // revoke removes the record of a file, or of all files of this folder. The files
@@ -184,7 +182,7 @@ func (s trustStore) check(path string, data []byte, err error) (why string) {
 		return "cannot be trusted: " + oneLine(flat(err))
 	case err != nil || s == "":
 		return "is not trusted: read it, then run toolhost trust"
-	case string(record) != s.line(path, data):
+	case string(record) != line(path, data):
 		return "has changed since it was trusted: read it, then run toolhost trust"
 	}
 	return ""
@@ -209,7 +207,7 @@ func (c *loaded) addTrusted() bool {
 		if err != nil || sameFolder(filepath.Dir(path), userConfig()) {
 			continue
 		}
-		data, err := readConfig(name)
+		data, err := readConfig(name, false)
 		if why := trustStore(userData()).check(path, data, err); why != "" {
 			c.ignored = append(c.ignored, ignoredFile{path, why})
 			continue
@@ -218,7 +216,7 @@ func (c *loaded) addTrusted() bool {
 		texts[name] = data
 	}
 
-	return c.addFile(namedFile, trusted, func(name string) ([]byte, error) { return texts[name], nil })
+	return c.addFile(namedFile, trusted, texts)
 }
 
 func sameFolder(a, b string) bool {
