@@ -46,6 +46,7 @@ func (a alone) Run() int {
 		os.Setenv("GOENV", filepath.Join(dir, "go", "env"))
 	}
 
+	os.Setenv("GORACE", os.Getenv("GORACE")+" atexit_sleep_ms=20") // not a second at each exit; enough to report a race
 	for name, dir := range homeFolders(home) {
 		if err := os.Setenv(name, dir); err != nil {
 			panic(err)
@@ -85,6 +86,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("ZOO", zoo)
 			env.Setenv("BOXES", boxes)
 			env.Setenv("TOOLHOST_PLUGINS", dist)
+			env.Setenv("GORACE", os.Getenv("GORACE"))
 			for name, dir := range homeFolders(filepath.Join(env.WorkDir, "home")) {
 				env.Setenv(name, dir)
 			}
