@@ -74,15 +74,15 @@ func agentTools() ([]*agentTool, error) {
 
 // offered returns those of the three tools that models see: all of them if some
 // tool runs in the background, else none, because a model pays for each definition
-// in every call. If runs may exist, check and stop stay: after a reload removed the
-// last background tool, its runs must still be reachable.
+// in every call. While there are runs, check and stop stay: after a reload removed
+// the last background tool, its runs must still be reachable.
 func (s *Service) offered(tools []*plugins.Tool) []*agentTool {
 	if slices.ContainsFunc(tools, func(t *plugins.Tool) bool {
 		return len(t.Plugin.Missing) == 0 && (t.Tool.Hints.SupportsBackground || s.rules.parks(t))
 	}) {
 		return s.agent
 	}
-	if !s.had.Load() {
+	if !s.hasRuns(context.Background()) {
 		return nil
 	}
 	return slices.DeleteFunc(slices.Clone(s.agent), func(a *agentTool) bool { return a.definition.Name == SpawnBackground })
@@ -99,14 +99,6 @@ func (s *Service) agentTool(name string) *agentTool {
 		return offered[i]
 	}
 	return nil
-}
-
-// hasRuns records that a run or a schedule exists. If no tool runs in the background
-// any more, this makes models see the tools that check and stop it.
-func (s *Service) hasRuns() {
-	if s.had.CompareAndSwap(false, true) && s.agentTool(SpawnBackground) == nil {
-		s.changed.send()
-	}
 }
 
 func (t *agentTool) call(ctx context.Context, s *Service, req Request) (abi.Result, error) {

@@ -52,16 +52,7 @@ func CheckAnswer(key string, q abi.Question, a abi.Answer) error {
 	if len(problems) > 0 {
 		return &AnswerError{key, problems}
 	}
-
 	return nil
-}
-
-func compileForm(key string, q abi.Question) (*schema.Schema, error) {
-	form, err := schema.Compile(q.Schema)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %s: %w", abi.ErrQuestions, key, err)
-	}
-	return form, nil
 }
 
 type askFunc = func(ctx context.Context, q abi.Questions) (abi.Answers, error)
@@ -92,4 +83,12 @@ func checkedAsk(ask askFunc) askFunc {
 
 		return given, nil
 	}
+}
+
+func compileForm(key string, q abi.Question) (*schema.Schema, error) {
+	form, err := schema.Compile(q.Schema)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s: %w", abi.ErrQuestions, key, err)
+	}
+	return form, nil
 }

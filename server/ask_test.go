@@ -136,7 +136,7 @@ func TestCheckShowsQuestions(t *testing.T) {
 		require.NotContains(t, s.agent(bob, CheckBackground, `{}`), "waiting_for_input")
 
 		s.asked.mu.Lock()
-		asked := s.asked.waiting[id]
+		asked := s.asked.waiting[runKey{alice, id}]
 		asked.open["a"] = abi.Question{Message: "\x1b[31mone\n\ttwo" + strings.Repeat("ü", 5000)}
 		s.asked.mu.Unlock()
 		texts := s.check(alice, id, `,"wait_seconds":0`)["waiting_for_input"].([]any)
@@ -159,7 +159,7 @@ func TestCheckIsWokenByQuestions(t *testing.T) {
 		s := open(t, Config{Runs: RunsConfig{ParkAfter: time.Second}}, "asker", "sleeper")
 		sleeper := s.spawn(alice, "sleeper", `{}`)
 		ctx, cancel := context.WithCancel(t.Context())
-		ask := func(run string, q abi.Questions) { _, _ = s.asked.ask(ctx, alice, run, 1, q) }
+		ask := func(run string, q abi.Questions) { _, _ = s.asked.ask(ctx, runKey{alice, run}, 1, q) }
 		question := abi.Questions{Questions: map[string]abi.Question{"name": {Message: "Who are you?", Schema: json.RawMessage(nameForm)}}}
 		for _, more := range []string{`,"wait_seconds":540`, `,"wait_seconds":540,"until":"all"`} {
 			began, report := time.Now(), make(chan object)

@@ -50,10 +50,7 @@ func newPlugin(p *plugins.Plugin) wire.Plugin {
 // Findings returns what an operator has to look at: plugins that were not
 // loaded, plugins that lack grants, and damage to Config.DataDir.
 func (s *Service) Findings() []wire.FileProblem {
-	found := newProblems(s.registry.Problems())
-	if s.storage != nil {
-		found = append(found, s.storage.findings()...)
-	}
+	found := append(newProblems(s.registry.Problems()), s.damages()...)
 	for _, p := range s.registry.Plugins() {
 		if len(p.Missing) > 0 {
 			found = append(found, wire.FileProblem{File: p.File, Error: fmt.Sprintf("not granted what it needs: %s", strings.Join(p.Missing, ", "))})

@@ -98,8 +98,7 @@ func check(ctx context.Context, s *Service, req Request) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		awaiting, err := v.awaiting(ctx)
-		return listing{runs, awaiting}, err
+		return listing{runs, s.asked.runs(v.name)}, nil
 	case in.ID != "" && len(in.IDs) > 0:
 		return nil, &background.FieldError{Field: "task_ids", Problem: "give either task_id or task_ids"}
 	}
@@ -182,7 +181,7 @@ func (v Session) fit(ctx context.Context, r background.Report, room int, several
 	}
 
 	if !r.Done {
-		out.Awaited = v.service.asked.messages(r.TaskID, room)
+		out.Awaited = messages(v.service.asked.open(runKey{v.name, r.TaskID}), room)
 	}
 
 	if out.excerpt == (excerpt{}) {

@@ -83,7 +83,7 @@ func (s *Service) callParking(ctx context.Context, tool *plugins.Tool, call host
 	live := &live{call: call, gone: make(chan struct{})}
 	if asked.AskLater {
 		live.later = func(ctx context.Context, run string, round int, q abi.Questions) (abi.Answers, error) {
-			return s.asked.ask(ctx, call.Session, run, round, q)
+			return s.asked.ask(ctx, runKey{call.Session, run}, round, q)
 		}
 	}
 
@@ -109,7 +109,9 @@ func (s *Service) callParking(ctx context.Context, tool *plugins.Tool, call host
 	var limit *engine.LimitError
 	switch {
 	case ran.Parked:
-		s.hasRuns()
+		if s.agentTool(SpawnBackground) == nil { // its tool is gone: now models see the tools for its run
+			s.changed.send()
+		}
 		live.run = ran.Run.ID
 		if asked.OnPark != nil {
 			asked.OnPark(newRun(ran.Run, time.Now()))

@@ -5,81 +5,77 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/toolhost/toolhost/abi"
-	"github.com/toolhost/toolhost/host"
 )
 
 // questions are the open questions of running background runs. They are in memory
 // only: a run that starts again asks again. The zero value is empty.
 type questions struct {
 	mu       sync.Mutex
-	waiting  map[string]*waiting // by run
-	watchers map[*watcher]bool
+	waiting  map[runKey]*waiting
+	watchers map[chan struct{}][]runKey // closed when one of these runs asks
 }
 
-// watcher waits until one of its runs asks its user something.
-type watcher struct {
-	session string
-	runs    []string
-	asked   chan struct{} // closed when one asks
-}
+// runKey names a run and the session that has it.
+type runKey struct{ session, id string }
 
 // waiting is a run that waits for answers.
 type waiting struct {
-	session string
-	open    map[string]abi.Question
-	given   map[string]abi.Answer
-	done    chan struct{} // closed when nothing is open
+	open  map[string]abi.Question
+	given map[string]abi.Answer
+	done  chan struct{} // closed when nothing is open
 }
 
 // ask asks questions of a run, and waits until all are answered. The round makes
 // their keys unique in the life of the run, which may use a key again.
-func (q *questions) ask(ctx context.Context, session, run string, round int, asked abi.Questions) (abi.Answers, error) {
-	w := &waiting{session: session, open: map[string]abi.Question{}, given: map[string]abi.Answer{}, done: make(chan struct{})}
+func (q *questions) ask(ctx context.Context, run runKey, round int, asked abi.Questions) (abi.Answers, error) {
+	w := &waiting{open: map[string]abi.Question{}, given: map[string]abi.Answer{}, done: make(chan struct{})}
 	unique := func(key string) string { return fmt.Sprintf("%s.%d", key, round) }
 	for key, question := range asked.Questions {
 		w.open[unique(key)] = question
 	}
-
-	q.mu.Lock()
-	if q.waiting[run] != nil { // cannot happen: a guest has one thread
-		q.mu.Unlock()
-		return abi.Answers{}, fmt.Errorf("%w: the run already waits for answers", host.ErrDenied)
-	}
-
-	if q.waiting == nil {
-		q.waiting = map[string]*waiting{}
-	}
-
-	q.waiting[run] = w
-	for watcher := range q.watchers {
-		if q.asks(watcher, run) {
-			q.notify(watcher)
-		}
-	}
-
-	q.mu.Unlock()
+	q.begin(run, w)
 	defer func() {
 		q.mu.Lock()
+		defer q.mu.Unlock()
 		delete(q.waiting, run)
-		q.mu.Unlock()
 	}()
+
 	select {
 	case <-w.done:
-		answers := map[string]abi.Answer{}
-		for key := range asked.Questions {
-			answers[key] = w.given[unique(key)]
-		}
-		return abi.Answers{Answers: answers}, nil
 	case <-ctx.Done():
 		return abi.Answers{}, ctx.Err()
 	}
+
+	answers := map[string]abi.Answer{}
+	for key := range asked.Questions {
+		answers[key] = w.given[unique(key)]
+	}
+	return abi.Answers{Answers: answers}, nil
 }
 
-// open returns what a run asks its user; nil if it asks nothing.
-func (q *questions) open(run string) map[string]abi.Question {
+// begin makes questions open, and wakes those who wait for it.
+func (q *questions) begin(run runKey, w *waiting) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.waiting == nil {
+		q.waiting = map[runKey]*waiting{}
+	}
+
+	q.waiting[run] = w
+	for asked, runs := range q.watchers {
+		if slices.Contains(runs, run) {
+			delete(q.watchers, asked)
+			close(asked)
+		}
+	}
+}
+
+// open returns what a run asks its user, by key; nil if it asks nothing.
+func (q *questions) open(run runKey) map[string]abi.Question {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if w := q.waiting[run]; w != nil {
@@ -88,68 +84,115 @@ func (q *questions) open(run string) map[string]abi.Question {
 	return nil
 }
 
-// any reports whether some run waits for its user.
-func (q *questions) any() bool {
+// runs returns the ids of the session's runs that wait for their user, sorted.
+func (q *questions) runs(session string) (ids []string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return len(q.waiting) > 0
+	for run, w := range q.waiting {
+		if run.session == session && len(w.open) > 0 {
+			ids = append(ids, run.id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
 }
 
-// answer takes answers to the questions that were checked and are still open.
-func (q *questions) answer(run string, checked map[string]abi.Question, answers map[string]abi.Answer) {
+// answer takes answers that were checked to those questions that are still open.
+func (q *questions) answer(run runKey, checked map[string]abi.Answer) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-
 	w := q.waiting[run]
 	if w == nil || len(w.open) == 0 {
 		return
 	}
 
-	for key, a := range answers {
-		_, fits := checked[key] // a key is never used twice: it is the same question
-		if _, ok := w.open[key]; ok && fits {
+	for key, a := range checked {
+		if _, ok := w.open[key]; ok {
 			w.given[key] = a
 			delete(w.open, key)
 		}
 	}
-
 	if len(w.open) == 0 {
 		close(w.done)
 	}
 }
 
-// watch returns a channel that is closed as soon as one of the session's runs asks
-// its user something, and a function that stops watching.
-func (q *questions) watch(session string, runs []string) (asked <-chan struct{}, end func()) {
-	w := &watcher{session, runs, make(chan struct{})}
+// watch returns a channel that is closed as soon as one of these runs asks its
+// user something, at once if one already does. Call stop when done.
+func (q *questions) watch(runs []runKey) (asked chan struct{}, stop func()) {
+	asked = make(chan struct{})
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if slices.ContainsFunc(runs, func(run runKey) bool { return q.waiting[run] != nil && len(q.waiting[run].open) > 0 }) {
+		close(asked)
+		return asked, func() {}
+	}
 
 	if q.watchers == nil {
-		q.watchers = map[*watcher]bool{}
+		q.watchers = map[chan struct{}][]runKey{}
 	}
-
-	q.watchers[w] = true
-	if slices.ContainsFunc(runs, func(run string) bool { return q.asks(w, run) }) {
-		q.notify(w)
-	}
-
-	return w.asked, func() {
+	q.watchers[asked] = runs
+	return asked, func() {
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		delete(q.watchers, w)
+		delete(q.watchers, asked)
 	}
 }
 
-// asks reports whether the watcher waits for a run that has open questions. The
-// caller holds q.mu.
-func (q *questions) asks(w *watcher, run string) bool {
-	asking := q.waiting[run]
-	return asking != nil && len(asking.open) > 0 && asking.session == w.session && slices.Contains(w.runs, run)
+// maxAwaited is how much of a question's message an agent is shown, in
+// characters.
+const maxAwaited = 500
+
+// messages are the messages of questions, cleaned for a model, in at most that
+// many characters together.
+func messages(open map[string]abi.Question, room int) (texts []string) {
+	for _, key := range slices.Sorted(maps.Keys(open)) {
+		text := []rune(strings.Join(strings.Fields(Clean([]byte(open[key].Message))), " "))
+		if most := min(room/len(open), maxAwaited); len(text) > most {
+			text = append(text[:most], '…')
+		}
+		texts = append(texts, string(text))
+	}
+	return texts
 }
 
-// notify notifies a watcher, once. The caller holds q.mu.
-func (q *questions) notify(w *watcher) {
-	delete(q.watchers, w)
-	close(w.asked)
+// Questions returns what a run asks its user, by key; nil if it asks nothing.
+func (v Session) Questions(ctx context.Context, id string) (map[string]abi.Question, error) {
+	run, err := v.record(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return v.service.asked.open(runKey{run.Session, id}), nil
+}
+
+// Asked returns a channel that is closed as soon as one of those runs asks its
+// user something, at once if one already does. Call stop when done.
+func (v Session) Asked(ids []string) (asked <-chan struct{}, stop func()) {
+	runs := make([]runKey, len(ids))
+	for i, id := range ids {
+		runs[i] = runKey{v.name, id}
+	}
+	return v.service.asked.watch(runs)
+}
+
+// Answer answers questions of a run, which continues when all are answered.
+// Answers to closed or unknown questions are dropped. If one does not fit its
+// question, the error is an [*AnswerError], and all questions stay open.
+func (v Session) Answer(ctx context.Context, id string, answers map[string]abi.Answer) error {
+	open, err := v.Questions(ctx, id)
+	if err != nil {
+		return err
+	}
+
+	checked := map[string]abi.Answer{}
+	for key, question := range open {
+		if a, ok := answers[key]; ok {
+			if err := CheckAnswer(key, question, a); err != nil {
+				return err
+			}
+			checked[key] = a
+		}
+	}
+	v.service.asked.answer(runKey{v.name, id}, checked)
+	return nil
 }

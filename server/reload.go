@@ -70,64 +70,50 @@ func (s *Service) version(tool *plugins.Tool) (string, error) {
 // ToolsChanged returns a channel that receives a value when the answer of
 // [Service.Definitions] may have changed. Changes before the channel is read count
 // as one. It is closed when ctx is done or the service is closed.
-func (s *Service) ToolsChanged(ctx context.Context) <-chan struct{} { return s.changed.watch(ctx) }
-
-// signals are channels that receive a value when something has changed. The zero
-// value has none.
-type signals struct {
-	mu     sync.Mutex
-	closed bool
-	open   map[chan struct{}]bool
-}
-
-func (s *signals) watch(ctx context.Context) <-chan struct{} {
+func (s *Service) ToolsChanged(ctx context.Context) <-chan struct{} {
 	c := make(chan struct{}, 1)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-
-	if s.closed {
-		close(c)
-		return c
-	}
-
-	if s.open == nil {
-		s.open = map[chan struct{}]bool{}
-	}
-
-	s.open[c] = true
-	context.AfterFunc(ctx, func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.end(c)
-	})
+	next := s.changed.next()
+	go func() {
+		defer close(c)
+		for !s.closed.Load() {
+			select {
+			case <-next:
+			case <-ctx.Done():
+				return
+			}
+			if next = s.changed.next(); s.closed.Load() {
+				return
+			}
+			select {
+			case c <- struct{}{}:
+			default: // a signal is pending
+			}
+		}
+	}()
 	return c
 }
 
-// send signals all channels without waiting.
-func (s *signals) send() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for c := range s.open {
-		select {
-		case c <- struct{}{}:
-		default: // a signal is pending
-		}
-	}
+// signal wakes all who wait for something to happen again.
+type signal struct {
+	mu sync.Mutex
+	c  chan struct{} // nil: nobody waits
 }
 
-func (s *signals) close() {
+// next returns a channel that is closed by the next send.
+func (s *signal) next() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.closed = true
-	for c := range s.open {
-		s.end(c)
+	if s.c == nil {
+		s.c = make(chan struct{})
 	}
+	return s.c
 }
 
-// end closes a channel once. The caller holds s.mu.
-func (s *signals) end(c chan struct{}) {
-	if s.open[c] {
-		delete(s.open, c)
-		close(c)
+func (s *signal) send() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.c != nil {
+		close(s.c)
+		s.c = nil
 	}
 }

@@ -70,13 +70,16 @@ func TestReloadIsTold(t *testing.T) {
 		s.reload()
 		require.Len(t, told, 3)
 		require.Equal(t, plugins.Changes{Changed: []string{"plain"}, Removed: []string{"fails"}, ToolsChanged: []string{"plain"}, ToolsRemoved: []string{"fails"}}, told[2])
+		synctest.Wait()
 		<-changed
+		synctest.Wait()
 		require.Empty(t, changed, "one signal for all of it")
 		require.Equal(t, append([]string{"echo", "plain"}, agentNames...), s.names())
 		<-other
 
 		files["plain.wasm"] = numbered("plain", 2)
 		require.Equal(t, []string{"plain"}, s.reload().Changed)
+		synctest.Wait()
 		require.Empty(t, other, "models are told the same as before")
 		require.Equal(t, "2", string(s.call(alice, "plain", "{}").Value))
 

@@ -84,26 +84,18 @@ func (s *Service) openRuns(ctx context.Context) (err error) {
 		cfg.OwnerQuota = max(1, cfg.RecordQuota-cfg.RecordQuota/4)
 	}
 
-	if cfg.Engine != nil {
-		left, err := leftRuns(ctx, cfg.Engine)
-		if err != nil {
-			return err
-		}
-		s.had.Store(left)
-	}
-
 	s.runs, err = background.New(context.WithoutCancel(ctx), cfg)
 	return err
 }
 
-// leftRuns reports whether an earlier process left runs or schedules.
-func leftRuns(ctx context.Context, store engine.Engine) (bool, error) {
-	runs, err := store.List(ctx, engine.Query{Limit: 1})
+// hasRuns reports whether there are records of runs or schedules, or may be.
+func (s *Service) hasRuns(ctx context.Context) bool {
+	runs, err := s.runs.List(ctx, engine.Query{Limit: 1})
 	if err != nil || len(runs) > 0 {
-		return true, err
+		return true
 	}
-	schedules, err := store.Schedules(ctx, "", false)
-	return len(schedules) > 0, err
+	schedules, err := s.runs.Schedules(ctx, "")
+	return err != nil || len(schedules) > 0
 }
 
 // Retention is how long an ended run is kept. A run whose notice nobody took is

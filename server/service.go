@@ -24,6 +24,7 @@ import (
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/pkg/background/sqlite"
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server/wire"
 )
@@ -101,16 +102,15 @@ type Service struct {
 	log      *slog.Logger
 	host     *host.Host
 	registry *plugins.Registry
-	engine   engine.Engine // nil keeps runs in memory
-	storage  storage       // the engine, if the service opened it; else nil
+	engine   engine.Engine  // nil keeps runs in memory
+	dir      *sqlite.Engine // the engine, if it is that of Config.DataDir; else nil
 	runs     *background.Manager
 	closed   atomic.Bool
 	step     atomic.Pointer[string] // what Close waits for
 	asked    questions
 	agent    []*agentTool // spawn, check and stop, whether models see them or not
-	had      atomic.Bool  // whether a run or schedule ever existed: see offered
 
-	changed  signals
+	changed  signal
 	reports  sync.Mutex // makes calls of Config.OnReload take turns
 	watching sync.WaitGroup
 	unwatch  context.CancelFunc
@@ -181,7 +181,7 @@ func (s *Service) Close(ctx context.Context) error {
 	s.unwatch()
 	s.waits("a reload of the plugins")
 	s.watching.Wait()
-	s.changed.close()
+	s.changed.send()
 	if s.registry != nil {
 		s.registry.Freeze()
 	}
@@ -192,9 +192,9 @@ func (s *Service) Close(ctx context.Context) error {
 		errs = append(errs, s.runs.Close(ctx))
 	}
 
-	if s.storage != nil {
+	if s.dir != nil {
 		s.waits("the database")
-		errs = append(errs, s.storage.Close())
+		errs = append(errs, s.dir.Close())
 	}
 
 	if s.host != nil {
@@ -256,8 +256,8 @@ type Stats struct {
 // Stats returns figures of runs, calls and storage.
 func (s *Service) Stats() Stats {
 	stats := Stats{Runs: s.runs.Stats(), Host: s.host.Stats()}
-	if s.storage != nil {
-		stats.Storage = s.storage.storageStats()
+	if s.dir != nil {
+		stats.Storage = StorageStats(s.dir.Stats())
 	}
 	return stats
 }

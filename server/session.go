@@ -130,6 +130,15 @@ func (v Session) Runs(ctx context.Context, q RunQuery) ([]wire.Run, error) {
 	return runs, nil
 }
 
+// check is Check of the manager, but waits no longer than until one of the runs
+// asks its user something: its end may then not come before somebody has answered.
+func (v Session) check(ctx context.Context, r background.CheckRequest) (background.CheckResult, error) {
+	asked, stop := v.Asked(r.IDs)
+	defer stop()
+	r.Enough = asked
+	return v.service.runs.Check(ctx, v.name, r)
+}
+
 // Check returns runs with all they have, after it has waited for them to end if
 // asked to. It waits no longer than until one of them asks its user something:
 // its end may then not come before somebody has answered.
@@ -184,7 +193,7 @@ func (v Session) Check(ctx context.Context, r CheckRequest) (wire.Runs, error) {
 			run.Output = newExcerpt(report.Output)
 		}
 		if !run.Done {
-			run.Questions = v.service.asked.open(run.TaskID)
+			run.Questions = v.service.asked.open(runKey{run.Session, run.TaskID})
 		}
 	}
 

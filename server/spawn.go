@@ -52,7 +52,6 @@ func (v Session) Spawn(ctx context.Context, req SpawnRequest) (wire.Run, error) 
 		return wire.Run{}, err
 	}
 
-	v.service.hasRuns()
 	r, err := v.service.runs.Spawn(ctx, v.name, checked)
 	if err != nil {
 		return wire.Run{}, err
@@ -81,7 +80,6 @@ func (v Session) NewSchedule(ctx context.Context, req ScheduleRequest) (wire.Sch
 		return wire.Schedule{}, err
 	}
 
-	v.service.hasRuns()
 	stored, err := v.service.runs.Schedule(ctx, v.name, checked)
 	return newWholeSchedule(stored), err
 }
