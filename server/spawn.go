@@ -24,7 +24,8 @@ type SpawnRequest struct {
 	Silent         bool            // the session is not notified of the end
 	Timeout        time.Duration   // hard deadline; 0 is the tool's
 	IdempotencyKey string          // at most 128 characters; the same key, tool and arguments return the run that exists
-	By             string          // who asks, if it is not the session's agent
+	By             string          // the requester, if it is not the session's agent
+	DryRun         bool            // only make the checks: nothing is started or stored, and nobody is asked for approval
 }
 
 // ScheduleRequest says what to run, and when: again and again, by Cron, or
@@ -45,10 +46,14 @@ type ScheduleRequest struct {
 // [ReasonOf].
 func (v Session) Spawn(ctx context.Context, req SpawnRequest) (wire.Run, error) {
 	tool, checked, err := v.prepare(req)
-	if err == nil {
-		err = v.service.approve(ctx, tool, Approval{Session: v.name, Args: checked.Args})
-	}
 	if err != nil {
+		return wire.Run{}, err
+	}
+	if req.DryRun {
+		title := cmp.Or(checked.Title, "Background "+checked.Tool)
+		return wire.Run{Tool: checked.Tool, Title: title, DeadlineSeconds: checked.Timeout.Seconds(), SignalOnCompletion: !checked.Silent}, nil
+	}
+	if err := v.service.approve(ctx, tool, Approval{Session: v.name, Args: checked.Args}); err != nil {
 		return wire.Run{}, err
 	}
 
@@ -56,7 +61,6 @@ func (v Session) Spawn(ctx context.Context, req SpawnRequest) (wire.Run, error) 
 	if err != nil {
 		return wire.Run{}, err
 	}
-
 	run := newRun(r.Run, time.Now())
 	run.Args, run.Reused = background.Redact(r.Args), r.Reused
 	return run, nil
@@ -67,57 +71,45 @@ func (v Session) Spawn(ctx context.Context, req SpawnRequest) (wire.Run, error) 
 // approval. Arguments that contain a secret (writeOnly or x-secret in the tool's
 // schema) are refused, because they would have to be stored.
 func (v Session) NewSchedule(ctx context.Context, req ScheduleRequest) (wire.Schedule, error) {
-	tool, checked, err := v.prepareSchedule(req)
-	if err != nil {
+	tool, run, err := v.prepare(req.SpawnRequest)
+	switch {
+	case err != nil:
 		return wire.Schedule{}, err
-	}
-	planned, err := v.service.runs.Plan(v.name, checked)
-	if err == nil { // nobody is asked about a schedule that would be refused anyway
-		plan := newSchedule(planned)
-		err = v.service.approve(ctx, tool, Approval{Session: v.name, Args: checked.Args, Schedule: &plan})
-	}
-	if err != nil {
-		return wire.Schedule{}, err
+	case run.Stored != nil:
+		return wire.Schedule{}, refuse("%s cannot be scheduled with these arguments: they contain a secret, and secrets are not stored", run.Tool)
+	case run.IdempotencyKey != "":
+		return wire.Schedule{}, &background.FieldError{Field: "idempotency_key", Problem: "not allowed for a schedule"}
 	}
 
+	checked := background.ScheduleRequest{
+		Tool: run.Tool, Version: run.Version, Args: run.Args, Title: run.Title, Silent: run.Silent, Timeout: run.Timeout, By: run.By,
+		Cron: req.Cron, At: req.At, Timezone: req.Timezone, Overlap: engine.Overlap(req.Overlap),
+	}
+	planned, err := v.service.runs.Plan(v.name, checked)
+	plan := newSchedule(planned)
+	if err != nil || req.DryRun {
+		return plan, err
+	}
+
+	if err := v.service.approve(ctx, tool, Approval{Session: v.name, Args: checked.Args, Schedule: &plan}); err != nil {
+		return wire.Schedule{}, err
+	}
 	stored, err := v.service.runs.Schedule(ctx, v.name, checked)
 	return newWholeSchedule(stored), err
 }
 
-// plan makes all checks of a schedule, and returns it as it would be stored.
-func (v Session) plan(req ScheduleRequest) (wire.Schedule, error) {
-	_, checked, err := v.prepareSchedule(req)
-	if err != nil {
-		return wire.Schedule{}, err
-	}
-	planned, err := v.service.runs.Plan(v.name, checked)
-	return newSchedule(planned), err
-}
-
-// prepare makes the checks of a spawn, but for a person's approval: nobody is
-// asked about what is refused anyway.
+// prepare makes the checks of a spawn, except for a person's approval: nobody is
+// asked about a run that would be refused anyway. Their order decides which error
+// an agent sees first: what it named, before what it asked for.
 func (v Session) prepare(req SpawnRequest) (tool *plugins.Tool, checked background.SpawnRequest, err error) {
-	for {
-		tool, checked, err = v.prepareNow(req)
-		if !errors.Is(err, plugins.ErrReplaced) { // else there is another one
-			return tool, checked, err
-		}
-	}
-}
-
-// prepareNow makes the checks for the plugin of the moment. Their order decides
-// which error an agent sees first: what it named, before what it asked for.
-func (v Session) prepareNow(req SpawnRequest) (tool *plugins.Tool, checked background.SpawnRequest, err error) {
 	name := strings.TrimSpace(req.Tool)
 	if tool, err = v.service.target(name); err != nil {
 		return nil, checked, err
 	}
-
 	timeout, err := v.service.rules.deadline(req.Timeout, tool.Tool)
 	if err != nil {
 		return nil, checked, err
 	}
-
 	args, err := parseArgs(tool.Name, req.Parsed, req.Args)
 	if err == nil {
 		err = v.service.admit(tool, args)
@@ -127,7 +119,10 @@ func (v Session) prepareNow(req SpawnRequest) (tool *plugins.Tool, checked backg
 	}
 
 	version, err := v.service.version(tool)
-	if err != nil {
+	switch {
+	case errors.Is(err, plugins.ErrReplaced):
+		return v.prepare(req) // for the new plugin
+	case err != nil:
 		return nil, checked, err
 	}
 
@@ -138,32 +133,16 @@ func (v Session) prepareNow(req SpawnRequest) (tool *plugins.Tool, checked backg
 	if public, secret := tool.PublicArgs(args.Raw()); secret {
 		checked.Stored = public
 	}
-
 	return tool, checked, nil
 }
 
-func (v Session) prepareSchedule(req ScheduleRequest) (tool *plugins.Tool, checked background.ScheduleRequest, err error) {
-	tool, run, err := v.prepare(req.SpawnRequest)
-	switch {
-	case err != nil:
-		return nil, checked, err
-	case run.Stored != nil:
-		return nil, checked, refuse("%s cannot be scheduled with these arguments: they contain a secret, and secrets are not stored", run.Tool)
-	case run.IdempotencyKey != "":
-		return nil, checked, &background.FieldError{Field: "idempotency_key", Problem: "not allowed for a schedule"}
-	}
-
-	return tool, background.ScheduleRequest{
-		Tool: run.Tool, Version: run.Version, Args: run.Args, Title: run.Title, Silent: run.Silent, Timeout: run.Timeout, By: run.By,
-		Cron: req.Cron, At: req.At, Timezone: req.Timezone, Overlap: engine.Overlap(req.Overlap),
-	}, nil
-}
+var errNoTool = &background.FieldError{Field: "tool", Problem: "required"}
 
 // target is the tool to run in the background.
 func (s *Service) target(name string) (*plugins.Tool, error) {
 	switch {
 	case name == "":
-		return nil, &background.FieldError{Field: "tool", Problem: "required"}
+		return nil, errNoTool
 	case slices.Contains(agentNames, name):
 		return nil, refuse("%s cannot be spawned: call it directly", name)
 	}

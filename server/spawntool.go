@@ -1,7 +1,6 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -49,23 +48,26 @@ type when struct {
 	Timezone string `json:"timezone"`
 }
 
-// parse reads the times of a schedule. Strings are trimmed, and empty ones
-// count as left out.
-func (w when) parse() (req ScheduleRequest, err error) {
-	req.Cron, req.Timezone = strings.TrimSpace(w.Cron), strings.TrimSpace(w.Timezone)
+// request returns the request to run something then. Strings are trimmed, and
+// empty ones count as absent.
+func (w when) request(run SpawnRequest) (req ScheduleRequest, err error) {
+	req = ScheduleRequest{SpawnRequest: run, Cron: strings.TrimSpace(w.Cron), Timezone: strings.TrimSpace(w.Timezone)}
 	at := strings.TrimSpace(w.At)
 	switch {
+	case strings.TrimSpace(run.Tool) == "":
+		return req, errNoTool
 	case req.Cron == "" && at == "":
 		return req, &background.FieldError{Field: "schedule", Problem: "must include exactly one of cron_expression (recurring) or scheduled_at (one-shot)"}
 	case req.Cron != "" && at != "":
 		return req, &background.FieldError{Field: "schedule", Problem: "must not include both cron_expression and scheduled_at; provide exactly one"}
-	case at != "":
-		if req.At, err = time.Parse(time.RFC3339, at); err != nil {
-			return req, &background.FieldError{Field: "scheduled_at", Problem: fmt.Sprintf("must be RFC 3339, such as 2026-01-02T15:04:05Z, and is %.60q", at)}
-		}
+	case req.Cron != "":
+		return req, nil
 	}
 
-	return req, nil
+	if req.At, err = time.Parse(time.RFC3339, at); err != nil {
+		err = &background.FieldError{Field: "scheduled_at", Problem: fmt.Sprintf("must be RFC 3339, such as 2026-01-02T15:04:05Z, and is %.60q", at)}
+	}
+	return req, err
 }
 
 // spawn starts a background run, or makes a schedule.
@@ -85,41 +87,20 @@ func spawn(ctx context.Context, s *Service, req Request) (any, error) {
 
 	v := s.Session(req.Session)
 	run := SpawnRequest{
-		Tool: in.Tool, Args: in.Args, Title: in.Title,
-		Silent: in.Signal != nil && !*in.Signal, Timeout: duration(in.Timeout), IdempotencyKey: in.Key,
+		Tool: in.Tool, Args: in.Args, Title: in.Title, Timeout: duration(in.Timeout), IdempotencyKey: in.Key,
+		Silent: in.Signal != nil && !*in.Signal, DryRun: req.DryRun,
 	}
-	if in.Schedule != nil {
-		return spawnLater(ctx, v, run, *in.Schedule, req.DryRun)
-	}
-	if req.DryRun {
-		_, r, err := v.prepare(run)
-		return spawned{Title: cmp.Or(r.Title, "Background "+r.Tool), Tool: r.Tool, DeadlineSeconds: int64(r.Timeout.Seconds()),
-			SignalOnCompletion: !r.Silent, DryRun: true}, err
+	if in.Schedule == nil {
+		r, err := v.Spawn(ctx, run)
+		return spawned{TaskID: r.TaskID, Status: r.Status, Title: r.Title, Tool: r.Tool, DeadlineSeconds: int64(r.DeadlineSeconds),
+			SignalOnCompletion: r.SignalOnCompletion, LogPath: r.LogPath, ResultPath: r.ResultPath, Reused: r.Reused, DryRun: req.DryRun}, err
 	}
 
-	r, err := v.Spawn(ctx, run)
-	return spawned{TaskID: r.TaskID, Status: r.Status, Title: r.Title, Tool: r.Tool, DeadlineSeconds: int64(r.DeadlineSeconds),
-		SignalOnCompletion: r.SignalOnCompletion, LogPath: r.LogPath, ResultPath: r.ResultPath, Reused: r.Reused}, err
-}
-
-// spawnLater makes a schedule.
-func spawnLater(ctx context.Context, v Session, run SpawnRequest, w when, dryRun bool) (any, error) {
-	if strings.TrimSpace(run.Tool) == "" {
-		return nil, &background.FieldError{Field: "tool", Problem: "required"}
-	}
-
-	req, err := w.parse()
+	later, err := in.Schedule.request(run)
 	if err != nil {
 		return nil, err
 	}
-
-	req.SpawnRequest = run
-	var r wire.Schedule
-	if dryRun {
-		r, err = v.plan(req)
-	} else {
-		r, err = v.NewSchedule(ctx, req)
-	}
+	r, err := v.NewSchedule(ctx, later)
 	return scheduled{Status: "scheduled", ScheduleID: r.ScheduleID, Title: r.Title, Tool: r.Tool, Cron: r.Cron, At: r.At, Timezone: r.Timezone,
-		NextAt: r.NextTriggerAt, DeadlineSeconds: int64(r.DeadlineSeconds), SignalOnCompletion: r.SignalOnCompletion, DryRun: dryRun}, err
+		NextAt: r.NextTriggerAt, DeadlineSeconds: int64(r.DeadlineSeconds), SignalOnCompletion: r.SignalOnCompletion, DryRun: req.DryRun}, err
 }
