@@ -10,16 +10,6 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// Why a background run failed, besides the kinds of package background.
-const (
-	KindFuelExhausted      engine.ErrorKind = "fuel_exhausted"      // the tool used up its fuel
-	KindMemoryLimit        engine.ErrorKind = "memory_limit"        // the tool asked for more memory than it may have
-	KindOutputLimit        engine.ErrorKind = "output_limit"        // the tool's result is larger than it may be
-	KindTrap               engine.ErrorKind = "trap"                // the tool crashed
-	KindConnectionRequired engine.ErrorKind = "connection_required" // the user has to connect an account first
-	KindLimit              engine.ErrorKind = "limit"               // a limit of the host refused it
-)
-
 // textMore is how an agent sees the rest of a list that was cut.
 const textMore = "check_background list=true"
 

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/pkg/background/output"
 	"github.com/toolhost/toolhost/plugins"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 // executor does the work of background runs for the manager of runs.
@@ -20,9 +22,11 @@ type executor struct{ service *Service }
 // execute calls the tool of a run, and lets the run's sink follow. It depends on
 // nothing but the record, so that a run can be executed again.
 func (x executor) execute(ctx context.Context, run engine.Run, sink *output.Sink) (background.Outcome, error) {
-	terms, err := termsIn(run)
-	if err != nil {
-		return background.Outcome{}, err
+	var own terms
+	if run.Terms != nil {
+		if err := json.Unmarshal(run.Terms, &own); err != nil {
+			return background.Outcome{}, fmt.Errorf("reading the terms of %s: %w", run.ID, err)
+		}
 	}
 
 	for {
@@ -31,10 +35,10 @@ func (x executor) execute(ctx context.Context, run engine.Run, sink *output.Sink
 			return background.Outcome{}, rejected(engine.KindRejected, "", err)
 		}
 
-		limits := x.service.rules.limits(terms.limits(), tool.Tool)
+		limits := x.service.rules.limits(own.Limits, tool.Tool)
 		limits.Timeout = run.Timeout
 		r, err := x.service.run(ctx, tool, x.withSink(host.Call{
-			ID: run.ID, Session: run.Session, Attempt: run.Attempt, Args: run.Args, Locale: terms.Locale, Policy: limits.policy(), Background: true,
+			ID: run.ID, Session: run.Session, Attempt: run.Attempt, Args: run.Args, Locale: own.Locale, Policy: limits.policy(), Background: true,
 		}, sink))
 		if errors.Is(err, plugins.ErrReplaced) { // nothing has run
 			continue
@@ -142,38 +146,21 @@ func anotherPlugin(tool string) error {
 	return refuse("the plugin of %s was replaced in the meantime", tool)
 }
 
-// terms are what a caller has said of a call besides its arguments and its
+// terms are what a caller requested of a call besides its arguments and its
 // deadline. The record of a parked call keeps them for a later attempt.
 type terms struct {
-	Fuel   int64  `json:"fuel,omitempty"`
-	Memory int64  `json:"memory,omitempty"`
-	Output int64  `json:"output,omitempty"`
+	Limits
 	Locale string `json:"locale,omitempty"`
 }
 
 // termsOf encodes the terms of a call; nil if it has none of its own.
 func termsOf(req Request) json.RawMessage {
-	own := terms{req.Limits.Fuel, req.Limits.Memory, req.Limits.Output, req.Locale}
-	if own == (terms{}) {
+	data, _ := json.Marshal(terms{req.Limits, req.Locale}) // numbers and a text
+	if string(data) == "{}" {
 		return nil
 	}
-	data, _ := json.Marshal(own) // numbers and a text
 	return data
 }
-
-// termsIn reads the terms a run has in its record. A run whose terms cannot be
-// read is not run.
-func termsIn(run engine.Run) (own terms, err error) {
-	if run.Terms == nil {
-		return own, nil
-	}
-	if err := json.Unmarshal(run.Terms, &own); err != nil {
-		return own, fmt.Errorf("reading the terms of %s: %w", run.ID, err)
-	}
-	return own, nil
-}
-
-func (t terms) limits() Limits { return Limits{Fuel: t.Fuel, Memory: t.Memory, Output: t.Output} }
 
 // withSink lets the sink of a run follow a call, keep its checkpoints, and ask
 // it to stop.
@@ -217,29 +204,27 @@ func outcome(ctx context.Context, r abi.Result, err error) (background.Outcome, 
 		return out, err // the manager knows why it ended the run
 	}
 
-	return out, &background.Error{Kind: errorKind(r, err), Message: r.Error, Err: err}
+	return out, &background.Error{Kind: engine.ErrorKind(errorKind(r, err)), Message: r.Error, Err: err}
 }
 
 // limitKinds are the kinds of errors of runs that reached a limit.
-var limitKinds = map[abi.Limit]engine.ErrorKind{
-	abi.LimitFuel: KindFuelExhausted, abi.LimitMemory: KindMemoryLimit, abi.LimitOutput: KindOutputLimit,
+var limitKinds = map[abi.Limit]wire.ErrorKind{
+	abi.LimitFuel: wire.KindFuelExhausted, abi.LimitMemory: wire.KindMemoryLimit, abi.LimitOutput: wire.KindOutputLimit,
 }
 
 // errorKind maps the end of a call to the reason why a run failed.
-func errorKind(r abi.Result, err error) engine.ErrorKind {
+func errorKind(r abi.Result, err error) wire.ErrorKind {
 	switch {
 	case r.Kind == abi.ToolError && (err == nil || errors.Is(err, host.ErrABI)): // the latter is a plugin that cannot be compiled
-		return engine.KindToolError
+		return wire.KindToolError
 	case r.Kind == abi.ConnectionRequired:
-		return KindConnectionRequired
+		return wire.KindConnectionRequired
 	case errors.Is(err, host.ErrDenied):
-		return engine.KindRejected
+		return wire.KindRejected
 	case errors.Is(err, host.ErrFiles):
-		return KindLimit
+		return wire.KindLimit
 	case errors.Is(err, host.ErrTrap):
-		return KindTrap
-	case limitKinds[r.Limit] != "":
-		return limitKinds[r.Limit]
+		return wire.KindTrap
 	}
-	return engine.KindInternal
+	return cmp.Or(limitKinds[r.Limit], wire.KindInternal)
 }

@@ -14,11 +14,11 @@ import (
 // Limits bound one call. A zero field leaves the choice to the next in this
 // order: the caller, the tool's manifest, the operator, the host.
 type Limits struct {
-	Fuel       int64         // units
-	Memory     int64         // bytes of linear memory
-	Output     int64         // bytes written to all streams
-	Timeout    time.Duration // of a call that is waited for
-	Background time.Duration // of a background run
+	Fuel       int64         `json:"fuel,omitempty"`   // units
+	Memory     int64         `json:"memory,omitempty"` // bytes of linear memory
+	Output     int64         `json:"output,omitempty"` // bytes written to all streams
+	Timeout    time.Duration `json:"-"`                // of a call that is waited for
+	Background time.Duration `json:"-"`                // of a background run
 }
 
 // The most a tool may ask for, unless the operator says otherwise. The times are
