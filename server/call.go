@@ -30,10 +30,8 @@ type Request struct {
 	Tool    string          // as in Definitions
 	Args    json.RawMessage // an object; nil is {}
 	Parsed  Args            // set it instead of Args if the arguments are parsed already
-	// Limits are the caller's own limits, cut to the operator's maximum. They also
-	// apply when a parked call is repeated after its host died.
-	Limits Limits
-	Locale string // BCP 47, at most MaxLocale bytes; empty is none
+	Limits  Limits          // the caller's own, cut to the operator's maximum; they apply to later attempts of a parked call too
+	Locale  string          // BCP 47, at most MaxLocale bytes; empty is none
 	// DryRun makes spawn_background and stop_background only describe what they
 	// would do. Any other tool is refused unless it is readonly.
 	DryRun bool
@@ -45,12 +43,11 @@ type Request struct {
 	// OnPark is called with the run that the call has become, before Call returns.
 	// It may be nil: the result names the run too.
 	OnPark func(wire.Run)
-	// Ask asks the caller's user the plugin's questions, and waits for the answers:
-	// see host.Call. It is not called after Call has returned. It returns ErrAskAgain
-	// if the caller ends the call, and repeats it with the answers. Answers are
-	// checked with CheckAnswer before the plugin sees them. Nil denies all questions.
-	// With AskLater a parked call may ask too: see [Session.Questions] and
-	// [Session.Answer].
+	// Ask asks the caller's user the plugin's questions, and waits for the answers,
+	// which are checked with CheckAnswer before the plugin sees them. It is not
+	// called after Call has returned. It returns ErrAskAgain if the caller ends the
+	// call, and repeats it with the answers. Nil denies all questions. With AskLater
+	// a parked call may ask too: see [Session.Questions].
 	Ask      func(ctx context.Context, q abi.Questions) (abi.Answers, error)
 	AskLater bool
 
@@ -67,10 +64,7 @@ type Progress = host.Progress
 // repeated names. They are not validated again.
 type Args = strictjson.Object
 
-// ParseArgs parses arguments strictly. It keeps args, which must not change.
-func ParseArgs(args []byte) (Args, error) { return strictjson.Parse(args) }
-
-var noArgs, _ = ParseArgs([]byte("{}"))
+var noArgs, _ = strictjson.Parse([]byte("{}"))
 
 // parseArgs returns the arguments of a call, which may have been parsed already.
 // The error is for the agent.
@@ -87,7 +81,7 @@ func parseArgs(tool string, parsed Args, raw json.RawMessage) (Args, error) {
 
 	parsed, err := strictjson.Parse(raw)
 	if wrong, ok := errors.AsType[*strictjson.Error](err); ok {
-		return Args{}, &ArgsError{tool, []abi.Problem{wrong.Problem}}
+		err = &ArgsError{tool, []abi.Problem{wrong.Problem}}
 	}
 	return parsed, err
 }
@@ -108,8 +102,7 @@ func (s *Service) Call(ctx context.Context, req Request) (abi.Result, error) {
 		return explain(err)
 	}
 
-	req.Args = req.Parsed.Raw()
-	if len(req.Locale) > MaxLocale {
+	if req.Args = req.Parsed.Raw(); len(req.Locale) > MaxLocale {
 		return explain(&background.FieldError{Field: "locale", Problem: fmt.Sprintf("longer than %d bytes", MaxLocale)})
 	}
 	if a := s.agentTool(req.Tool); a != nil {
@@ -117,7 +110,7 @@ func (s *Service) Call(ctx context.Context, req Request) (abi.Result, error) {
 	}
 	for {
 		r, err := s.callPlugin(ctx, req)
-		if !errors.Is(err, plugins.ErrReplaced) { // replaced before it ran: call the new plugin
+		if !errors.Is(err, plugins.ErrReplaced) { // else it has not run: call the new plugin
 			return r, err
 		}
 	}
@@ -160,8 +153,8 @@ func (s *Service) callPlugin(ctx context.Context, req Request) (abi.Result, erro
 	return s.run(ctx, tool, call)
 }
 
-// admit makes the checks that every transport needs before a plugin's tool runs,
-// except for a person's approval.
+// admit makes the checks before a plugin's tool runs, except for a person's
+// approval.
 func (s *Service) admit(tool *plugins.Tool, args Args) error {
 	if problems := tool.CheckObject(args); len(problems) > 0 {
 		return &ArgsError{tool.Name, problems}

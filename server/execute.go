@@ -40,11 +40,9 @@ func (x executor) execute(ctx context.Context, run engine.Run, sink *output.Sink
 		r, err := x.service.run(ctx, tool, x.withSink(host.Call{
 			ID: run.ID, Session: run.Session, Attempt: run.Attempt, Args: run.Args, Locale: own.Locale, Policy: limits.policy(), Background: true,
 		}, sink))
-		if errors.Is(err, plugins.ErrReplaced) { // nothing has run
-			continue
+		if !errors.Is(err, plugins.ErrReplaced) { // else nothing has run
+			return outcome(ctx, r, err)
 		}
-
-		return outcome(ctx, r, err)
 	}
 }
 
@@ -101,7 +99,6 @@ func (x executor) readmit(ctx context.Context, run engine.Run) error {
 	case again:
 		return rejected(engine.KindOrphaned, "The host went down, and the run is not run again: ", err)
 	}
-
 	return rejected(engine.KindRejected, "", err)
 }
 
@@ -175,7 +172,6 @@ func (x executor) withSink(call host.Call, sink *output.Sink) host.Call {
 		case err != nil:
 			x.service.log.Warn("checkpoint not stored", "call", call.ID, "session", call.Session, "error", err)
 		}
-
 		return err
 	}}
 	return call

@@ -33,42 +33,30 @@ const (
 	ParkedTime = 5 * time.Minute
 )
 
-// budget is the two clocks of a call that may be parked.
+// A budget is the time limits of a call that may be parked.
 type budget struct {
 	park     time.Duration // then it continues in the background
 	deadline time.Duration // then it is ended
 }
 
-// budget returns the clocks of a call with those limits. It is false for a call
-// that is not parked: its tool is not, it has no session that a run could belong
-// to, or the caller's own limit ends it before.
+// budget returns the time limits of a call. It is false for a call that is not
+// parked: its tool is not, it has no session that a run could belong to, or the
+// caller's own limit ends it before.
 //
 // A tool can only make the wait shorter. A parked call has at least ParkedTime
 // more, whatever the limits for calls that are waited for are.
 func (r rules) budget(tool *plugins.Tool, limits Limits, req Request) (budget, bool) {
 	park := r.parkAfter
-	if asked := seconds(tool.Tool.Limits.ParkAfterSeconds); asked > 0 {
-		park = min(park, asked)
-	}
-	if req.ParkAfter > 0 {
-		park = min(park, req.ParkAfter)
+	for _, asked := range []time.Duration{seconds(tool.Tool.Limits.ParkAfterSeconds), req.ParkAfter} {
+		if asked > 0 {
+			park = min(park, asked)
+		}
 	}
 
 	if !r.parks(tool) || req.Session == "" || req.Limits.Timeout > 0 && limits.Timeout <= park {
 		return budget{}, false
 	}
 	return budget{park, min(max(limits.Timeout, limits.Background, park+ParkedTime), r.most.Background)}, true
-}
-
-// parked is the answer to a call that continues in the background.
-type parked struct {
-	Type           string        `json:"type"`
-	TaskID         string        `json:"task_id"`
-	BackgroundID   string        `json:"background_id"` // the same
-	Tool           string        `json:"tool"`
-	TimeoutSeconds float64       `json:"timeout_seconds"` // how long it was waited for
-	Status         engine.Status `json:"status"`
-	Message        string        `json:"message"`
 }
 
 // callParking runs an admitted tool and waits for it as long as its budget
@@ -86,7 +74,6 @@ func (s *Service) callParking(ctx context.Context, tool *plugins.Tool, call host
 			return s.asked.ask(ctx, runKey{call.Session, run}, round, q)
 		}
 	}
-
 	defer live.detach()
 
 	var r abi.Result
@@ -98,7 +85,10 @@ func (s *Service) callParking(ctx context.Context, tool *plugins.Tool, call host
 		Work: func(ctx context.Context, sink *output.Sink) (background.Outcome, error) {
 			r, rerr = s.run(ctx, tool, live.into(executor{s}.withSink(call, sink)))
 			ended = true
-			return parkedOutcome(ctx, tool, r, rerr)
+			if errors.Is(rerr, plugins.ErrReplaced) { // nothing has run: a caller that still waits repeats the call
+				return background.Outcome{}, rejected(engine.KindRejected, "", anotherPlugin(tool.Name))
+			}
+			return outcome(ctx, r, rerr)
 		},
 	}
 	if public, secret := tool.PublicArgs(call.Args); secret {
@@ -106,18 +96,11 @@ func (s *Service) callParking(ctx context.Context, tool *plugins.Tool, call host
 	}
 
 	ran, err := s.runs.Run(ctx, call.Session, req)
-	var limit *engine.LimitError
+	limit, limited := errors.AsType[*engine.LimitError](err)
 	switch {
 	case ran.Parked:
-		if s.agentTool(SpawnBackground) == nil { // its tool is gone: now models see the tools for its run
-			s.changed.send()
-		}
-		live.run = ran.Run.ID
-		if asked.OnPark != nil {
-			asked.OnPark(newRun(ran.Run, time.Now()))
-		}
-		return answerParked(ran.Run, b.park)
-	case errors.As(err, &limit):
+		return s.parked(ran.Run, live, b.park, asked)
+	case limited:
 		return explain(refuse("%s was stopped after %gs: it would have continued in the background, but %s", tool.Name, b.park.Seconds(), limitText(limit)))
 	case errors.Is(err, background.ErrClosed):
 		return explain(errShutdown)
@@ -128,28 +111,16 @@ func (s *Service) callParking(ctx context.Context, tool *plugins.Tool, call host
 	case r.Limit == abi.LimitTime: // two clocks ended, and either may have been seen first
 		r.Error = outOfTime(b.deadline, rerr).Error()
 	}
-
 	return r, rerr
 }
 
 // outOfTime is the end of a call that used up its time, with what the error says
 // that it waited for.
 func outOfTime(limit time.Duration, err error) error {
-	var waited *host.WaitedError
-	if errors.As(err, &waited) {
+	if waited, ok := errors.AsType[*host.WaitedError](err); ok {
 		return &host.WaitedError{Err: host.TimeLimit(limit), For: waited.For}
 	}
 	return host.TimeLimit(limit)
-}
-
-// parkedOutcome is outcome for a call that may have become a run. If its plugin
-// was replaced nothing has run, and the call is repeated for a caller that still
-// waits.
-func parkedOutcome(ctx context.Context, tool *plugins.Tool, r abi.Result, err error) (background.Outcome, error) {
-	if errors.Is(err, plugins.ErrReplaced) {
-		return background.Outcome{}, rejected(engine.KindRejected, "", anotherPlugin(tool.Name))
-	}
-	return outcome(ctx, r, err)
 }
 
 // canceled is the end of a call whose caller has left, whether the tool noticed
@@ -162,10 +133,27 @@ func canceled(ctx context.Context, r abi.Result) (abi.Result, error) {
 	return abi.Result{Kind: abi.CanceledKind, Error: cause.Error(), Usage: r.Usage}, err
 }
 
-func answerParked(run engine.Run, after time.Duration) (abi.Result, error) {
-	value, err := encode(parked{
-		Type: "background", TaskID: run.ID, BackgroundID: run.ID, Tool: run.Tool, TimeoutSeconds: after.Seconds(), Status: run.Status,
-		Message: fmt.Sprintf("Still running after %gs. It continues in the background, and you are notified when it ends. %s waits for it, %s stops it.",
+// parked answers a call that continues in the background as a run.
+func (s *Service) parked(run engine.Run, live *live, after time.Duration, asked Request) (abi.Result, error) {
+	live.run = run.ID
+	if s.agentTool(SpawnBackground) == nil { // its tool is gone: now models see the tools for its run
+		s.changed.send()
+	}
+	if asked.OnPark != nil {
+		asked.OnPark(newRun(run, time.Now()))
+	}
+
+	value, err := encode(struct {
+		Type           string        `json:"type"`
+		TaskID         string        `json:"task_id"`
+		BackgroundID   string        `json:"background_id"` // the same
+		Tool           string        `json:"tool"`
+		TimeoutSeconds float64       `json:"timeout_seconds"` // how long it was waited for
+		Status         engine.Status `json:"status"`
+		Message        string        `json:"message"`
+	}{
+		"background", run.ID, run.ID, run.Tool, after.Seconds(), run.Status,
+		fmt.Sprintf("Still running after %gs. It continues in the background, and you are notified when it ends. %s waits for it, %s stops it.",
 			after.Seconds(), CheckBackground, StopBackground),
 	})
 	if err != nil {
@@ -183,7 +171,7 @@ type live struct {
 
 	gone chan struct{} // closed by detach
 	run  string        // the run the call was parked as, or empty; set before gone is closed
-	// later puts the questions of a run. Nil denies them.
+	// later asks the questions of a run. Nil denies them.
 	later   func(ctx context.Context, run string, round int, q abi.Questions) (abi.Answers, error)
 	round   int    // how often the call has asked later; used by the guest's goroutine only
 	release func() // returns the slot; nil before the call has one
@@ -200,8 +188,8 @@ func (l *live) detach() {
 	}
 }
 
-// placed keeps the function that returns the slot of the call.
-func (l *live) placed(release func()) {
+// admitted keeps the function that returns the slot of the call.
+func (l *live) admitted(release func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.release = release
@@ -224,7 +212,7 @@ func (l *live) attached(f func()) {
 func (l *live) into(call host.Call) host.Call {
 	call.Stdout = tee{l, call.Stdout, l.call.Stdout}
 	call.Stderr = tee{l, call.Stderr, l.call.Stderr}
-	call.Admitted = l.placed
+	call.Admitted = l.admitted
 
 	if sink := call.Progress; l.call.Progress != nil {
 		call.Progress = func(p host.Progress) {
@@ -232,11 +220,9 @@ func (l *live) into(call host.Call) host.Call {
 			l.attached(func() { l.call.Progress(p) })
 		}
 	}
-
 	if l.call.Ask != nil {
 		call.Ask = l.ask
 	}
-
 	return call
 }
 
@@ -256,11 +242,9 @@ func (l *live) ask(ctx context.Context, q abi.Questions) (abi.Answers, error) {
 		return abi.Answers{}, ctx.Err()
 	case <-l.gone:
 	}
-
 	if l.later == nil || l.run == "" {
 		return abi.Answers{}, fmt.Errorf("%w: the call continues in the background, where nobody can be asked", host.ErrDenied)
 	}
-
 	l.round++
 	return l.later(ctx, l.run, l.round, q)
 }
