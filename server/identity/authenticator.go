@@ -21,14 +21,14 @@ type Config struct {
 
 // An Authenticator checks credentials. It is safe for concurrent use.
 type Authenticator struct {
-	token  []byte // SHA-256; nil for none
-	oauth  *verifier
+	token  []byte          // SHA-256; nil for none
+	oauth  *issuer         // nil for none
 	ctx    context.Context // ends requests to the issuer
 	cancel context.CancelFunc
 }
 
-// New returns an Authenticator; close it after use. If the OAuth configuration
-// is invalid, see [OAuth.Check], it accepts no access token and logs why.
+// New returns an Authenticator; close it after use. If the OAuth configuration is
+// invalid, see [OAuth.Check], it logs why and accepts no access token.
 func New(cfg Config) *Authenticator {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -41,10 +41,7 @@ func New(cfg Config) *Authenticator {
 		a.token = sum[:]
 	}
 	if cfg.OAuth != nil {
-		a.oauth = &verifier{OAuth: *cfg.OAuth, keys: newKeySet(a.ctx, *cfg.OAuth, cfg.Logger), err: cfg.OAuth.Check()}
-		if a.oauth.err != nil {
-			cfg.Logger.Error("invalid OAuth configuration: no access token is accepted", "error", a.oauth.err)
-		}
+		a.oauth = newIssuer(a.ctx, *cfg.OAuth, cfg.Logger)
 	}
 	return a
 }
@@ -62,7 +59,6 @@ type Error struct {
 	Challenge string    // the value of WWW-Authenticate; empty for none
 }
 
-// Error returns the detail.
 func (e *Error) Error() string { return e.Detail }
 
 // Login returns the caller that the values of the header Authorization name,
@@ -95,7 +91,6 @@ func (a *Authenticator) Login(ctx context.Context, header []string, browser bool
 // loginUser checks an access token.
 func (a *Authenticator) loginUser(ctx context.Context, token string, browser bool) (Caller, error) {
 	caller, err := a.oauth.verify(ctx, token)
-
 	switch {
 	case err == nil:
 		return caller, nil
@@ -107,7 +102,7 @@ func (a *Authenticator) loginUser(ctx context.Context, token string, browser boo
 		return Nobody, e
 	case errors.Is(err, errNoKeys) && a.ctx.Err() != nil:
 		return Nobody, &Error{Code: wire.CodeClosing, Detail: "the server is shutting down"}
-	case errors.Is(err, errNoKeys), a.oauth.err != nil:
+	case errors.Is(err, errNoKeys):
 		return Nobody, &Error{Code: wire.CodeIssuer, Detail: "tokens cannot be checked now, because the keys of their issuer are not available: try again later"}
 	case browser:
 		return Nobody, basicLogin()

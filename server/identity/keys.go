@@ -34,11 +34,13 @@ const RetryAfter = keysPause
 // can be checked.
 var errNoKeys = errors.New("the issuer's keys are not available")
 
-// keySet caches the issuer's keys. A fetch begins when a token needs a missing
-// key, or the keys are no longer fresh: one at a time, at most every keysPause.
-// A token that can be checked without the fetch does not wait for it.
-type keySet struct {
+// An issuer checks access tokens. It caches the issuer's keys: a fetch begins when
+// a token needs a missing key, or the keys are no longer fresh, one at a time and at
+// most every keysPause. A token that can be checked without the fetch does not wait
+// for it. It is safe for concurrent use.
+type issuer struct {
 	OAuth
+	valid  bool // the configuration; else no token is accepted
 	client *http.Client
 	log    *slog.Logger
 	ctx    context.Context // ends fetches
@@ -51,15 +53,18 @@ type keySet struct {
 	err     error         // of the last fetch
 }
 
-func newKeySet(ctx context.Context, o OAuth, log *slog.Logger) *keySet {
-	transport := o.Transport
-	if transport == nil {
-		transport = &http.Transport{
+func newIssuer(ctx context.Context, o OAuth, log *slog.Logger) *issuer {
+	err := o.Check()
+	if err != nil {
+		log.Error("invalid OAuth configuration: no access token is accepted", "error", err)
+	}
+	if o.Transport == nil {
+		o.Transport = &http.Transport{
 			Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true, MaxResponseHeaderBytes: 32 << 10, ForceAttemptHTTP2: true,
 		}
 	}
-	return &keySet{OAuth: o, ctx: ctx, log: log, client: &http.Client{
-		Transport: transport, Timeout: keysTimeout,
+	return &issuer{OAuth: o, valid: err == nil, ctx: ctx, log: log, client: &http.Client{
+		Transport: o.Transport, Timeout: keysTimeout,
 		// A redirect could lead to plain HTTP, or to what only this machine can reach.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
@@ -67,7 +72,7 @@ func newKeySet(ctx context.Context, o OAuth, log *slog.Logger) *keySet {
 
 // find returns the keys that may have signed a token; without an id, all that
 // fit the algorithm (RFC 7515, 4.1.4). The error is errNoKeys, or that of ctx.
-func (k *keySet) find(ctx context.Context, id, algorithm string) ([]jose.JSONWebKey, error) {
+func (k *issuer) find(ctx context.Context, id, algorithm string) ([]jose.JSONWebKey, error) {
 	found, pending, err := k.lookup(id, algorithm)
 	if len(found) == 0 && pending != nil {
 		select {
@@ -83,7 +88,7 @@ func (k *keySet) find(ctx context.Context, id, algorithm string) ([]jose.JSONWeb
 // lookup returns the cached keys and the running fetch. It begins a fetch if one
 // is needed and allowed. The error is errNoKeys if none is found and the cache
 // is not up to date.
-func (k *keySet) lookup(id, algorithm string) (found []jose.JSONWebKey, pending <-chan struct{}, err error) {
+func (k *issuer) lookup(id, algorithm string) (found []jose.JSONWebKey, pending <-chan struct{}, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 
@@ -108,7 +113,7 @@ func (k *keySet) lookup(id, algorithm string) (found []jose.JSONWebKey, pending 
 	return found, k.pending, err
 }
 
-func (k *keySet) refresh() {
+func (k *issuer) refresh() {
 	ctx, cancel := context.WithTimeout(k.ctx, keysTimeout)
 	defer cancel()
 	keys, err := k.fetch(ctx)
@@ -126,7 +131,7 @@ func (k *keySet) refresh() {
 	k.pending = nil
 }
 
-func (k *keySet) fetch(ctx context.Context) ([]jose.JSONWebKey, error) {
+func (k *issuer) fetch(ctx context.Context) ([]jose.JSONWebKey, error) {
 	url, err := k.discover(ctx)
 	if err != nil {
 		return nil, err
@@ -154,7 +159,6 @@ func usable(set []json.RawMessage) []jose.JSONWebKey {
 		if json.Unmarshal(data, &key) != nil || !key.Valid() || !key.IsPublic() || key.Use != "" && key.Use != "sig" {
 			continue
 		}
-
 		if k, ok := key.Key.(*rsa.PublicKey); ok && k.Size() < minRSA {
 			continue
 		}
@@ -167,25 +171,28 @@ func usable(set []json.RawMessage) []jose.JSONWebKey {
 
 // discover returns the URL of the keys. If it is not configured, the issuer's
 // metadata has it: of OpenID Connect Discovery, 4, else of RFC 8414, 3.1.
-func (k *keySet) discover(ctx context.Context) (string, error) {
+func (k *issuer) discover(ctx context.Context) (string, error) {
 	if k.JWKS != "" {
 		return k.JWKS, nil
 	}
 
-	url, err := k.discoverAt(ctx, strings.TrimSuffix(k.Issuer, "/")+"/.well-known/openid-configuration")
-	if err == nil {
-		return url, nil
+	var errs []error
+	for _, at := range []string{
+		strings.TrimSuffix(k.Issuer, "/") + "/.well-known/openid-configuration",
+		wellKnown(k.Issuer, "/.well-known/oauth-authorization-server"),
+	} {
+		url, err := k.discoverAt(ctx, at)
+		if err == nil {
+			return url, nil
+		}
+		errs = append(errs, err)
 	}
-	url, other := k.discoverAt(ctx, wellKnown(k.Issuer, "/.well-known/oauth-authorization-server"))
-	if other == nil {
-		return url, nil
-	}
-	return "", errors.Join(err, other)
+	return "", errors.Join(errs...)
 }
 
 // discoverAt refuses metadata of another issuer (RFC 8414, 3.3), and metadata of
 // a remote issuer that names a URL on this machine.
-func (k *keySet) discoverAt(ctx context.Context, at string) (string, error) {
+func (k *issuer) discoverAt(ctx context.Context, at string) (string, error) {
 	var metadata struct {
 		Issuer string `json:"issuer"`
 		JWKS   string `json:"jwks_uri"`
@@ -207,7 +214,7 @@ func (k *keySet) discoverAt(ctx context.Context, at string) (string, error) {
 }
 
 // get fetches a JSON object.
-func (k *keySet) get(ctx context.Context, url string, v any) error {
+func (k *issuer) get(ctx context.Context, url string, v any) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return err

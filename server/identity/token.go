@@ -23,18 +23,11 @@ var algorithms = []jose.SignatureAlgorithm{
 	jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512, jose.ES256, jose.ES384, jose.EdDSA,
 }
 
-// Why a token is refused. Clients are told this much, not what the token says.
+// Why a token is refused, without what the token says.
 var (
-	errLong     = errors.New("the token is too long")
-	errForm     = errors.New("the token is not a signed JWT of an accepted algorithm")
-	errType     = errors.New("the token is not an access token")
-	errIssuer   = errors.New("the token is from another issuer")
-	errAudience = errors.New("the token is for another resource")
-	errTime     = errors.New("the token has expired, or is not valid yet")
-	errSubject  = errors.New("the token has no subject")
-	errBound    = errors.New("the token is bound to a key, and bearer tokens must not be")
-	errSigned   = errors.New("the token is not signed by a key of the issuer")
-	errScope    = errors.New("the token does not have all required scopes")
+	errForm  = errors.New("the token is not a signed JWT of an accepted algorithm")
+	errTime  = errors.New("the token has expired, or is not valid yet")
+	errScope = errors.New("the token does not have all required scopes")
 )
 
 // claims are those of a token that are checked (RFC 9068, 2.2; RFC 7519, 4.1).
@@ -69,22 +62,15 @@ func (s *scopes) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// verifier checks access tokens. It is safe for concurrent use.
-type verifier struct {
-	OAuth
-	keys *keySet
-	err  error // an invalid configuration: no token is accepted
-}
-
-// verify returns whose token it is. It checks the claims before it needs keys,
+// verify returns the user of a token. It checks the claims before it needs keys,
 // so that only a token issued for this server can cause a request to the issuer.
-// The error is one of those above, errNoKeys, or that of ctx.
-func (v *verifier) verify(ctx context.Context, token string) (Caller, error) {
-	if v.err != nil {
-		return Nobody, v.err
-	}
-	if len(token) > maxToken {
-		return Nobody, errLong
+// The error is for the caller, errNoKeys, or that of ctx.
+func (k *issuer) verify(ctx context.Context, token string) (Caller, error) {
+	switch {
+	case !k.valid:
+		return Nobody, errNoKeys
+	case len(token) > maxToken:
+		return Nobody, errors.New("the token is too long")
 	}
 
 	jws, err := jose.ParseSignedCompact(token, algorithms)
@@ -92,12 +78,12 @@ func (v *verifier) verify(ctx context.Context, token string) (Caller, error) {
 		return Nobody, errForm
 	}
 	header := jws.Signatures[0].Protected // compact: exactly one
-	claims, err := v.check(header, jws.UnsafePayloadWithoutVerification())
+	claims, err := k.check(header, jws.UnsafePayloadWithoutVerification())
 	if err != nil {
 		return Nobody, err
 	}
 
-	keys, err := v.keys.find(ctx, header.KeyID, header.Algorithm)
+	keys, err := k.find(ctx, header.KeyID, header.Algorithm)
 	if err != nil {
 		return Nobody, err
 	}
@@ -107,15 +93,15 @@ func (v *verifier) verify(ctx context.Context, token string) (Caller, error) {
 	})
 	switch {
 	case !signed:
-		return Nobody, errSigned
-	case !v.inScope(claims):
+		return Nobody, errors.New("the token is not signed by a key of the issuer")
+	case !k.inScope(claims):
 		return Nobody, errScope
 	}
 	return Caller{User: userKey(claims.Subject), Until: claims.Expiry.Time().Add(clockSkew)}, nil
 }
 
 // check decodes and checks the claims of a token (RFC 9068, 4).
-func (v *verifier) check(header jose.Header, payload []byte) (claims, error) {
+func (k *issuer) check(header jose.Header, payload []byte) (claims, error) {
 	var c claims
 	if json.Unmarshal(payload, &c) != nil {
 		return c, errForm
@@ -125,26 +111,25 @@ func (v *verifier) check(header jose.Header, payload []byte) (claims, error) {
 	typ = strings.TrimPrefix(strings.ToLower(typ), "application/") // RFC 7515, 4.1.9
 	_, typed := header.ExtraHeaders[jose.HeaderType]
 	foreign := c.TokenHash != nil || c.CodeHash != nil || c.Nonce != nil || c.Events != nil
-
 	switch {
 	case typed && typ != "jwt" && typ != "at+jwt", typ != "at+jwt" && foreign: // RFC 8725, 3.11
-		return c, errType
-	case c.Issuer != v.Issuer:
-		return c, errIssuer
-	case !slices.Contains(c.Audience, v.Audience):
-		return c, errAudience
+		return c, errors.New("the token is not an access token")
+	case c.Issuer != k.Issuer:
+		return c, errors.New("the token is from another issuer")
+	case !slices.Contains(c.Audience, k.Audience):
+		return c, errors.New("the token is for another resource")
 	case c.Subject == "":
-		return c, errSubject
+		return c, errors.New("the token has no subject")
 	case c.Confirmation != nil: // the caller would have to prove possession of the key (RFC 9449, 7.2; RFC 8705, 3)
-		return c, errBound
+		return c, errors.New("the token is bound to a key, and bearer tokens must not be")
 	case c.Expiry == nil, c.ValidateWithLeeway(jwt.Expected{Time: time.Now()}, clockSkew) != nil:
 		return c, errTime
 	}
 	return c, nil
 }
 
-func (v *verifier) inScope(c claims) bool {
-	return !slices.ContainsFunc(v.Scopes, func(want string) bool {
+func (k *issuer) inScope(c claims) bool {
+	return !slices.ContainsFunc(k.Scopes, func(want string) bool {
 		return !slices.Contains(c.Scope, want) && !slices.Contains(c.Scp, want)
 	})
 }
