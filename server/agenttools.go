@@ -5,11 +5,13 @@ import (
 	"context"
 	"embed"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/internal/schema"
+	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/plugins"
 )
 
@@ -103,7 +105,7 @@ func (s *Service) agentTool(name string) *agentTool {
 
 func (t *agentTool) call(ctx context.Context, s *Service, req Request) (abi.Result, error) {
 	if problems := t.input.CheckObject(req.Parsed); len(problems) > 0 {
-		return explain(&ArgsError{t.definition.Name, problems})
+		return explain(badArgs(t.definition.Name, problems))
 	}
 	if req.Session == "" {
 		return toolError("%s needs a session, and this call has none", t.definition.Name), nil
@@ -128,4 +130,25 @@ func encode(v any) (json.RawMessage, error) {
 	enc.SetEscapeHTML(false)
 	err := enc.Encode(v)
 	return bytes.TrimSpace(b.Bytes()), err
+}
+
+// textMore is how an agent sees the rest of a list that was cut.
+const textMore = "check_background list=true"
+
+// texts are what package background shows to agents.
+var texts = background.Texts{
+	Internal: abi.InternalMessage,
+	More:     textMore,
+	Quiet:    "nothing new. Wait with wait_seconds, or continue with other work.",
+	Notified: "nothing new; you will be notified. Wait with wait_seconds, or continue with other work.",
+}
+
+// decode reads arguments that were checked against their schema: what does not
+// fit now is a number that no Go type holds.
+func decode[T any](args json.RawMessage) (in T, err error) {
+	err = json.Unmarshal(args, &in)
+	if number, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		err = &background.FieldError{Field: number.Field, Problem: "the number is out of range"}
+	}
+	return in, err
 }

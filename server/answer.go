@@ -7,29 +7,16 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/internal/schema"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 // ErrAskAgain is the error that [Request]'s Ask returns if its caller ends the
 // call, and repeats it with the answers.
 var ErrAskAgain = errors.New("the caller calls again with the answers")
 
-// AnswerError lists the problems of an answer that does not fit its question. It
-// matches [abi.ErrAnswer].
-type AnswerError struct {
-	Key      string // of the question
-	Problems []abi.Problem
-}
-
-func (e *AnswerError) Error() string {
-	return fmt.Sprintf("%v %s: %s", abi.ErrAnswer, e.Key, list(e.Problems))
-}
-
-// Unwrap returns [abi.ErrAnswer].
-func (e *AnswerError) Unwrap() error { return abi.ErrAnswer }
-
 // CheckAnswer checks an answer to the question with that key. The action must be
 // accept, decline or cancel. Only an accepted answer has content, which must fit
-// the question's schema. The error is an *[AnswerError], or matches
+// the question's schema. The error matches [abi.ErrAnswer], or
 // [abi.ErrQuestions] if the question's schema is invalid.
 func CheckAnswer(key string, q abi.Question, a abi.Answer) error {
 	form, err := compileForm(key, q)
@@ -49,10 +36,11 @@ func CheckAnswer(key string, q abi.Question, a abi.Answer) error {
 		problems = []abi.Problem{{Message: "only an accepted question has content"}}
 	}
 
-	if len(problems) > 0 {
-		return &AnswerError{key, problems}
+	if len(problems) == 0 {
+		return nil
 	}
-	return nil
+	text := fmt.Sprintf("%v %s: %s", abi.ErrAnswer, key, list(problems))
+	return &refusal{Reason{Code: wire.CodeInvalid, Field: "answers", Text: text}, abi.ErrAnswer}
 }
 
 type askFunc = func(ctx context.Context, q abi.Questions) (abi.Answers, error)

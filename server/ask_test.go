@@ -103,10 +103,8 @@ func TestRunAnswersChecked(t *testing.T) {
 
 		for _, bad := range []abi.Answer{accepted(`{}`), accepted(`{"name":"A"}`), {Action: "shrug"}} {
 			err := s.Session(alice).Answer(t.Context(), id, map[string]abi.Answer{"name.1": bad})
-			var misfit *AnswerError
-			require.ErrorAs(t, err, &misfit)
-			require.Equal(t, "name.1", misfit.Key)
 			require.ErrorIs(t, err, abi.ErrAnswer)
+			require.ErrorContains(t, err, "name.1: ")
 		}
 		still, err := s.Session(alice).Questions(t.Context(), id)
 		require.NoError(t, err)

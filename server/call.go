@@ -81,7 +81,7 @@ func parseArgs(tool string, parsed Args, raw json.RawMessage) (Args, error) {
 
 	parsed, err := strictjson.Parse(raw)
 	if wrong, ok := errors.AsType[*strictjson.Error](err); ok {
-		err = &ArgsError{tool, []abi.Problem{wrong.Problem}}
+		err = badArgs(tool, []abi.Problem{wrong.Problem})
 	}
 	return parsed, err
 }
@@ -157,7 +157,7 @@ func (s *Service) callPlugin(ctx context.Context, req Request) (abi.Result, erro
 // approval.
 func (s *Service) admit(tool *plugins.Tool, args Args) error {
 	if problems := tool.CheckObject(args); len(problems) > 0 {
-		return &ArgsError{tool.Name, problems}
+		return badArgs(tool.Name, problems)
 	}
 	if err := tool.Plugin.Denied(); err != nil {
 		return &host.CallError{Plugin: tool.Plugin.Manifest.Name, Tool: tool.Tool.Name, Err: err}

@@ -2,7 +2,6 @@ package server
 
 import (
 	"cmp"
-	"fmt"
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/plugins"
@@ -33,23 +32,6 @@ func (s *Service) Definitions(session string) []Definition {
 		ds = append(ds, a.definition)
 	}
 	return ds
-}
-
-// Definition returns the definition of a tool. The error of a tool that does not
-// exist has the reason [wire.CodeNotFound], that of one whose plugin lacks a
-// grant [wire.CodeDenied].
-func (s *Service) Definition(name string) (Definition, error) {
-	if a := s.agentTool(name); a != nil {
-		return a.definition, nil
-	}
-	tool, err := s.registry.Lookup(name)
-	if err != nil {
-		return Definition{}, err
-	}
-	if len(tool.Plugin.Missing) > 0 {
-		return Definition{}, fmt.Errorf("%w: %s was not granted all it needs", ErrDenied, name)
-	}
-	return s.define(tool), nil
 }
 
 func (s *Service) define(t *plugins.Tool) Definition {

@@ -177,7 +177,7 @@ func (v Session) Asked(ids []string) (asked <-chan struct{}, stop func()) {
 
 // Answer answers questions of a run, which continues when all are answered.
 // Answers to closed or unknown questions are dropped. If one does not fit its
-// question, the error is an [*AnswerError], and all questions stay open.
+// question, the error matches [abi.ErrAnswer], and all questions stay open.
 func (v Session) Answer(ctx context.Context, id string, answers map[string]abi.Answer) error {
 	open, err := v.Questions(ctx, id)
 	if err != nil {

@@ -1,8 +1,11 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/toolhost/toolhost/abi"
@@ -13,6 +16,20 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
+// ErrDenied is why a call is refused that the operator has not granted.
+var ErrDenied = host.ErrDenied
+
+// ErrLocked is why Open fails while another process keeps its runs in the
+// folder.
+var ErrLocked = engine.ErrLocked
+
+// ErrApproval is why a call is refused that no person has approved. It matches
+// host.ErrDenied too.
+var ErrApproval = fmt.Errorf("%w: the tool needs a person's approval", host.ErrDenied)
+
+// errShutdown is why a call or a spawn is refused after Close.
+var errShutdown = fmt.Errorf("%w: it is shutting down", host.ErrClosed)
+
 // A Reason is what a caller may know of an error: every error of a [Service] has
 // one, see [ReasonOf]. Transports translate its code, and add nothing.
 type Reason struct {
@@ -22,6 +39,27 @@ type Reason struct {
 	Max    int           // of CodeLimit: the limit; bytes for records
 	Active []string      // of CodeLimit and CodeNotFound: active runs of the session
 	Retry  time.Duration // after which a repeated request may succeed; 0: waiting alone does not help
+}
+
+// refusal is an error that is nothing but its reason.
+type refusal struct {
+	Reason
+	err error // what it matches; may be nil
+}
+
+func (r *refusal) Error() string { return r.Text }
+func (r *refusal) Unwrap() error { return r.err }
+
+// refuse says why a request cannot be served, in words for the agent.
+func refuse(format string, args ...any) error {
+	return &refusal{Reason: Reason{Code: wire.CodeUnsupported, Text: fmt.Sprintf(format, args...)}}
+}
+
+// badArgs says what in the arguments of a call does not fit the schema of its
+// tool, for a model to mend.
+func badArgs(tool string, problems []abi.Problem) error {
+	return &refusal{Reason: Reason{Code: wire.CodeInvalid, Field: "args",
+		Text: fmt.Sprintf("the arguments of %s do not fit its schema: %s", tool, list(problems))}}
 }
 
 // sentinels are the reasons of errors without evidence, the first match first.
@@ -57,27 +95,17 @@ const textClosing = "the server is shutting down"
 // ReasonOf returns the reason of an error of a [Service]. What it does not know
 // is wire.CodeInternal: its details are for the log, not for the caller.
 func ReasonOf(err error) Reason {
-	var (
-		refusal Refusal
-		args    *ArgsError
-		answer  *AnswerError
-		limit   *engine.LimitError
-		missing *background.NotFoundError
-		field   *background.FieldError
-	)
-	switch {
-	case errors.As(err, &refusal):
-		return Reason{Code: wire.CodeUnsupported, Text: string(refusal)}
-	case errors.As(err, &args):
-		return Reason{Code: wire.CodeInvalid, Field: "args", Text: args.Error()}
-	case errors.As(err, &answer):
-		return Reason{Code: wire.CodeInvalid, Field: "answers", Text: answer.Error()}
-	case errors.As(err, &limit):
-		return Reason{Code: wire.CodeLimit, Text: limitText(limit), Max: limit.Max, Active: limit.Active, Retry: retry(limit)}
-	case errors.As(err, &missing):
-		return Reason{Code: wire.CodeNotFound, Text: missing.Error(), Active: missing.Active}
-	case errors.As(err, &field):
-		return Reason{Code: wire.CodeInvalid, Field: field.Field, Text: field.Problem}
+	if r, ok := errors.AsType[*refusal](err); ok {
+		return r.Reason
+	}
+	if e, ok := errors.AsType[*engine.LimitError](err); ok {
+		return Reason{Code: wire.CodeLimit, Text: limitText(e), Max: e.Max, Active: e.Active, Retry: retry(e)}
+	}
+	if e, ok := errors.AsType[*background.NotFoundError](err); ok {
+		return Reason{Code: wire.CodeNotFound, Text: e.Error(), Active: e.Active}
+	}
+	if e, ok := errors.AsType[*background.FieldError](err); ok {
+		return Reason{Code: wire.CodeInvalid, Field: e.Field, Text: e.Problem}
 	}
 
 	for _, s := range sentinels {
@@ -85,16 +113,12 @@ func ReasonOf(err error) Reason {
 			continue
 		}
 
-		r := Reason{Code: s.code, Text: s.text}
-		if r.Text == "" {
-			r.Text = textOf(err)
-		}
+		r := Reason{Code: s.code, Text: cmp.Or(s.text, textOf(err))}
 		if r.Code == wire.CodeClosing {
 			r.Retry = time.Second
 		}
 		return r
 	}
-
 	return Reason{Code: wire.CodeInternal, Text: abi.InternalMessage}
 }
 
@@ -110,15 +134,35 @@ func retry(limit *engine.LimitError) time.Duration {
 // textOf is the text of an error for its caller, who knows which tool it called.
 // Errors that name what only the operator may see have another text for that.
 func textOf(err error) string {
-	var call *host.CallError
-	if errors.As(err, &call) {
+	if call, ok := errors.AsType[*host.CallError](err); ok {
 		err = call.Err
 	}
-	var private interface{ Public() string }
-	if errors.As(err, &private) {
+	if private, ok := errors.AsType[interface {
+		error
+		Public() string
+	}](err); ok {
 		return private.Public()
 	}
 	return err.Error()
+}
+
+// limitText returns what an agent is shown of a limit that refused a run.
+func limitText(e *engine.LimitError) string {
+	active := strings.Join(e.Active, ", ")
+	switch {
+	case errors.Is(e.Err, background.ErrHostLimit):
+		return fmt.Sprintf("this host already runs the maximum of %d background runs; try again when one has ended", e.Max)
+	case errors.Is(e.Err, engine.ErrRecordLimit):
+		return fmt.Sprintf("there is no room for the record of another background run or schedule: records may take %d bytes; "+
+			"check the runs that have ended, as a record is evicted only when the end of its run was seen, or have the operator raise background.record_quota", e.Max)
+	case errors.Is(e.Err, engine.ErrOwnerLimit):
+		return fmt.Sprintf("your sessions together already have the maximum of %d background runs; wait for one to end or stop one", e.Max)
+	case errors.Is(e.Err, engine.ErrParkedLimit):
+		return fmt.Sprintf("this session already has the maximum of %d calls that continued in the background (%s); wait for one to end or stop one", e.Max, active)
+	case errors.Is(e.Err, engine.ErrScheduleLimit):
+		return fmt.Sprintf("this session already has the maximum of %d active schedules (%s); stop one first", e.Max, active)
+	}
+	return fmt.Sprintf("this session already has the maximum of %d active background runs (%s); wait for one to end or stop one", e.Max, active)
 }
 
 // explain turns an error into what the agent sees: what is wrong, and what to do
@@ -126,7 +170,6 @@ func textOf(err error) string {
 // for callers and logs.
 func explain(err error) (abi.Result, error) {
 	r := ReasonOf(err)
-	var missing *background.NotFoundError
 	switch r.Code {
 	case wire.CodeInternal, wire.CodeTrap, wire.CodePlugin:
 		return abi.Result{Kind: abi.Internal, Error: abi.InternalMessage}, err
@@ -138,7 +181,7 @@ func explain(err error) (abi.Result, error) {
 		}
 		err = nil
 	case wire.CodeNotFound:
-		if errors.As(err, &missing) {
+		if missing, ok := errors.AsType[*background.NotFoundError](err); ok {
 			r.Text = notFound(missing)
 		}
 		if !errors.Is(err, plugins.ErrNoTool) {
@@ -147,10 +190,47 @@ func explain(err error) (abi.Result, error) {
 	case wire.CodeUnsupported, wire.CodeLimit, wire.CodeConflict:
 		err = nil
 	}
-
 	return toolError("%s", r.Text), err
 }
 
 // notFound names runs the agent may have meant. It is the same for runs that
-// never were, that are gone, and that belong to another session.
+// never existed, that are gone, and that belong to another session.
 func notFound(err *background.NotFoundError) string { return named(err.Error(), err.Active) }
+
+// named adds to a text the ids an agent may have meant.
+func named(text string, active []string) string {
+	text = clip(text, maxText)
+	if len(active) == 0 {
+		return text + "; none is active"
+	}
+	return text + "; active: " + strings.Join(active[:min(len(active), 5)], ", ")
+}
+
+// toolError is a text for the agent. It is cut, because it may quote a model or a
+// plugin.
+func toolError(format string, args ...any) abi.Result {
+	return abi.Result{Kind: abi.ToolError, Error: clip(fmt.Sprintf(format, args...), maxText)}
+}
+
+// The bounds of error texts that are made here, in bytes.
+const (
+	maxText    = 4 << 10
+	maxProblem = 300 // of one of several problems
+)
+
+// clip cuts a text to a number of bytes.
+func clip(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}
+
+// list is one line of problems.
+func list(problems []abi.Problem) string {
+	lines := make([]string, len(problems))
+	for i, p := range problems {
+		lines[i] = clip(p.String(), maxProblem)
+	}
+	return strings.Join(lines, "; ")
+}

@@ -26,7 +26,8 @@ type Session struct {
 // Session returns what a session has. An unknown session has nothing.
 func (s *Service) Session(name string) Session { return Session{service: s, name: name} }
 
-// AllSessions returns what all sessions have, for operators.
+// AllSessions returns what all sessions have, for operators: their runs and
+// schedules. To act on a run, or to read its output, use its session.
 func (s *Service) AllSessions() Session { return Session{service: s, all: true} }
 
 // RunQuery selects runs. Its zero value selects all.
@@ -98,15 +99,6 @@ func (v Session) record(ctx context.Context, id string) (engine.Run, error) {
 		return v.service.runs.Find(ctx, id)
 	}
 	return v.service.runs.Get(ctx, v.name, id)
-}
-
-// owner is the session that has a run.
-func (v Session) owner(ctx context.Context, id string) (string, error) {
-	if !v.all {
-		return v.name, nil
-	}
-	r, err := v.service.runs.Find(ctx, id)
-	return r.Session, err
 }
 
 // Runs returns runs, the newest first, without their arguments, results and
@@ -247,41 +239,25 @@ func (v Session) Watch(ctx context.Context) <-chan wire.Event {
 // Stop asks a run to end, and waits until it has, or its grace period is over.
 // by names who asks, and is kept with the run; empty is the session's agent.
 func (v Session) Stop(ctx context.Context, id, by string, how wire.Stop) (wire.Stopped, error) {
-	session, err := v.owner(ctx, id)
-	if err != nil {
-		return wire.Stopped{}, err
-	}
-	s, err := v.service.runs.Stop(ctx, session, id, background.StopRequest{Force: how.Force, Reason: how.Reason, By: by})
+	s, err := v.service.runs.Stop(ctx, v.name, id, background.StopRequest{Force: how.Force, Reason: how.Reason, By: by})
 	return newStopped(s), err
 }
 
 // Tail reads up to max bytes, at most 1 MiB, of the raw log of a run's current
 // attempt from offset on; a negative offset counts from the end.
 func (v Session) Tail(ctx context.Context, id string, offset int64, max int) (Chunk, error) {
-	session, err := v.owner(ctx, id)
-	if err != nil {
-		return Chunk{}, err
-	}
-	return v.service.runs.Tail(ctx, session, id, offset, max)
+	return v.service.runs.Tail(ctx, v.name, id, offset, max)
 }
 
 // Log returns all that is kept of the raw log of a run's current attempt.
 func (v Session) Log(ctx context.Context, id string) (*Log, error) {
-	session, err := v.owner(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	return v.service.runs.Log(ctx, session, id)
+	return v.service.runs.Log(ctx, v.name, id)
 }
 
 // Open opens a file of a run that has ended: [wire.OutputLog] or
 // [wire.ResultJSON]. The caller closes it.
 func (v Session) Open(ctx context.Context, id, name string) (Artifact, error) {
-	session, err := v.owner(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	return v.service.runs.Open(ctx, session, id, name)
+	return v.service.runs.Open(ctx, v.name, id, name)
 }
 
 // Notices returns the pending notices of runs that have ended, at most limit of
@@ -333,15 +309,14 @@ func (v Session) Schedule(ctx context.Context, id string) (wire.Schedule, error)
 
 // Unschedule disables a schedule. Its runs continue.
 func (v Session) Unschedule(ctx context.Context, id string) (wire.Schedule, error) {
-	session := v.name
 	if v.all {
 		s, err := v.service.runs.FindSchedule(ctx, id)
 		if err != nil {
 			return wire.Schedule{}, err
 		}
-		session = s.Session
+		v = v.service.Session(s.Session)
 	}
-	s, err := v.service.runs.Unschedule(ctx, session, id)
+	s, err := v.service.runs.Unschedule(ctx, v.name, id)
 	return newWholeSchedule(s), err
 }
 

@@ -41,9 +41,6 @@ type ScheduleRequest struct {
 // Spawn starts a background run and returns at once. The checks are those of
 // [Service.Call], and that the tool supports background runs. Reused says that
 // the run is an earlier one with the same idempotency key.
-//
-// The error is an [*ArgsError], a [Refusal], or has another reason: see
-// [ReasonOf].
 func (v Session) Spawn(ctx context.Context, req SpawnRequest) (wire.Run, error) {
 	tool, checked, err := v.prepare(req)
 	if err != nil {
