@@ -19,7 +19,6 @@ type call struct {
 	host    *Host
 	module  *Module
 	client  string // that it counts for
-	outer   *call  // that this one was made within; nil if there is none
 	started time.Time
 
 	ctx    lifetime
@@ -28,36 +27,28 @@ type call struct {
 	answer answer
 	admission
 
-	instance *instance.Instance // that runs it; nil before there is one and after
-	purpose  purpose
-	tainted  bool      // it may have left something in the instance that cannot be put back
-	fuel     int64     // used, once it has left its instance
-	peak     int64     // bytes of memory, once it has left its instance
-	refused  error     // why its memory could not grow
-	failed   error     // the first limit or broken rule a host function met
-	response []byte    // abi.FieldResponse; nil before the first host call
-	returned [1]uint64 // by the guest's function
+	describing bool               // the guest writes its manifest
+	starting   bool               // the guest starts up, and others may continue from there
+	impure     string             // why they may not
+	instance   *instance.Instance // that runs it; nil before there is one and after
+	tainted    bool               // it may have left something in the instance that cannot be put back
+	fuel       int64              // used, once it has left its instance
+	peak       int64              // bytes of memory, once it has left its instance
+	refused    error              // why its memory could not grow
+	failed     error              // the first limit or broken rule a host function met
+	response   []byte             // abi.FieldResponse; nil before the first host call
+	returned   [1]uint64          // by the guest's function
 }
 
-// purpose is what a guest runs for.
-type purpose int8
-
-const (
-	calling    purpose = iota
-	describing         // it writes its manifest
-	priming            // it serves nobody: a snapshot is taken
-)
-
 // Call runs a tool in a clean instance, without any trace of an earlier call, and
-// returns its result. At a limit it waits for a slot while its time runs. A call with
-// the context of another running call of this host does not wait (see [ErrBusy]).
-// Call blocks until the call has left the instance.
+// returns its result. At a limit it waits for a slot while its time runs. Call blocks
+// until the call has left the instance.
 //
 // The Result is valid in every case. The error is nil for a success, a tool error
 // and a required connection. Otherwise it is a [*CallError] that matches one of the
 // reasons of this package or a context error.
 func (h *Host) Call(ctx context.Context, m *Module, req Call) (abi.Result, error) {
-	c, err := h.begin(ctx, m, &req, calling)
+	c, err := h.begin(ctx, m, &req)
 	if err != nil {
 		return abi.Result{Kind: abi.CanceledKind, Error: err.Error()}, &CallError{Plugin: req.Plugin, Tool: req.Tool, Err: err}
 	}
@@ -69,31 +60,24 @@ func (h *Host) Call(ctx context.Context, m *Module, req Call) (abi.Result, error
 }
 
 // begin starts a call that the caller ends.
-func (h *Host) begin(ctx context.Context, m *Module, req *Call, p purpose) (*call, error) {
+func (h *Host) begin(ctx context.Context, m *Module, req *Call) (*call, error) {
 	if err := h.enter(); err != nil {
 		return nil, err
 	}
-	return h.newCall(ctx, m, req, p), nil
-}
-
-func (h *Host) newCall(ctx context.Context, m *Module, req *Call, p purpose) *call {
-	c := &call{Call: *req, host: h, module: m, client: fair.ClientOf(req.Session), started: time.Now(), purpose: p}
+	c := &call{Call: *req, host: h, module: m, client: fair.ClientOf(req.Session), started: time.Now()}
 	c.Policy = c.Policy.withDefaults()
 	c.Attempt = max(c.Attempt, 1)
 	if len(c.Args) == 0 {
 		c.Args = json.RawMessage("{}")
 	}
-	if outer, ok := ctx.Value(callKey{}).(*call); ok && outer.host == h && !outer.ctx.ended.Load() {
-		c.outer = outer
-	}
 
 	c.ctx.begin(ctx, c)
 	h.cpus.Init(&c.guest, &c.ctx, sched.GuestOptions{
-		Client: c.client, Background: c.Background, Nested: c.outer != nil, Stopping: c.Stopping,
+		Client: c.client, Background: c.Background, Stopping: c.Stopping,
 	})
 	c.meter = meter{fuel: fuel.NewMeter(c.Policy.Fuel, c.interrupted), account: m.account}
 	c.answer.limit = c.Policy.Output
-	return c
+	return c, nil
 }
 
 // end gives back what the call holds.

@@ -43,7 +43,7 @@ func callCapability(c *call, mem api.Memory, stack []uint64) int32 {
 	op := string(name[:min(len(name), maxOp+1)])
 	request := bytesAt(mem, abi.ImportCall, stack[2], stack[3])
 	c.meter.charge(len(request))
-	if c.purpose == describing {
+	if c.describing {
 		return c.deny("a plugin cannot call the host while it describes itself")
 	}
 

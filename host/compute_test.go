@@ -133,10 +133,8 @@ func TestWaitingTakesNoProcessor(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				handler := &within{Handler: slog.NewTextHandler(io.Discard, nil)}
-				h := hostWith(t, host.Config{Logger: slog.New(handler)})
+				h := hostWith(t, host.Config{Logger: slog.New(&handler{slog.NewTextHandler(io.Discard, nil), slow})})
 				h.Processors(1)
-				handler.call = func(context.Context) { slow() }
 				m, echoes := compile(t, h, c.guest.wasm()), compile(t, h, echo.wasm())
 				c.call.Policy.Timeout = 10 * long
 				var waits sync.WaitGroup
@@ -156,6 +154,18 @@ func TestWaitingTakesNoProcessor(t *testing.T) {
 		})
 	}
 }
+
+// handler calls a function when a plugin has logged.
+type handler struct {
+	slog.Handler
+	call func()
+}
+
+func (h *handler) Handle(context.Context, slog.Record) error { h.call(); return nil }
+func (h *handler) WithAttrs([]slog.Attr) slog.Handler        { return h }
+
+// logging is a plugin that logs once in each call.
+var logging = guest{data: "x", invoke: seq(drop(write(abi.StreamErrorLog, dataAt, 1)), i32(0))}
 
 // TestMemoryOfAnEndedCall: the next call has it, although it is given back while
 // nobody waits.

@@ -105,11 +105,12 @@ const interpretedAtOnce = 4
 // describe runs toolhost_describe. See unfit for its error in an interpreter.
 func (m *Module) describe(ctx context.Context, units int64, timeout time.Duration, interpreted bool) ([]byte, error) {
 	req := &Call{Tool: abi.ExportDescribe, Policy: Policy{Fuel: units, Output: abi.MaxManifest, Timeout: timeout}}
-	c, err := m.host.begin(ctx, m, req, describing)
+	c, err := m.host.begin(ctx, m, req)
 	if err != nil {
 		return nil, &CallError{Tool: req.Tool, Err: err}
 	}
 	defer c.end()
+	c.describing = true
 	code, err := c.run()
 	if interpreted && unfit(err) {
 		return nil, err

@@ -51,7 +51,7 @@ func (e *environment) config() (wazero.ModuleConfig, error) {
 		WithStartFunctions(). // run explicitly, under this call's limits
 		WithStdout(output{e, abi.StreamOutput}).
 		WithStderr(output{e, abi.StreamStderr})
-	if c.module.Info.Shape == Command && c.purpose != describing {
+	if c.module.Info.Shape == Command && !c.describing {
 		config = config.WithStdin(bytes.NewReader(c.Args)).WithArgs(c.argv()...)
 	}
 

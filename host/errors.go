@@ -37,9 +37,6 @@ var (
 	// ErrFiles means that the process or the system has reached its limit of open
 	// files. The same call may succeed later.
 	ErrFiles = errors.New("too many open files on this host; try again later")
-	// ErrBusy means that a call made within another call would have to wait for a
-	// serial tool.
-	ErrBusy = errors.New("busy")
 	// ErrCacheFolder means that a folder for compiled code belongs to another user,
 	// is writable by others, or is a link. Others could make this process execute
 	// their code.

@@ -27,12 +27,12 @@ type Module struct {
 	renews    bool            // it exports toolhost_restored
 	account   *instance.Account
 	slots     waitQueue // for its calls
+	serial    waitQueue // for those that must not overlap within a session
 	tally     tally
 	forgotten sync.Once // see forget
 
-	mu       sync.Mutex
-	startup  string                   // why there is no snapshot for some view
-	sessions map[string]*sessionQueue // of serial calls
+	mu      sync.Mutex
+	startup string // why there is no snapshot for some view
 }
 
 // Compile checks a binary against the contract, rewrites it to be metered, and
@@ -100,7 +100,7 @@ func (h *Host) newModule(info *Info, l *codecache.Loaded) (*Module, error) {
 	m := &Module{
 		host: h, Info: info, Isolation: isolation(info, l.Why), loaded: l, base: base,
 		renews:  slices.Contains(info.Exports, abi.ExportRestored),
-		account: a, slots: h.newQueue(), sessions: map[string]*sessionQueue{},
+		account: a, slots: h.newQueue(), serial: newSerialQueue(),
 	}
 
 	h.mu.Lock()

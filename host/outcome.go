@@ -102,7 +102,7 @@ func (o *outcome) ended(err error) error {
 
 	code := int(exit.ExitCode())
 	switch {
-	case code == 0 && o.module.Info.Shape == Command && o.purpose != describing:
+	case code == 0 && o.module.Info.Shape == Command && !o.describing:
 		return o.answered(abi.InvokeOK)
 	case code == 0:
 		return fmt.Errorf("%w: it exited before it returned a result", ErrABI)
@@ -130,8 +130,6 @@ func (o *outcome) classify(err *CallError) {
 		o.Limit = abi.LimitOutput
 	case errors.Is(err, context.DeadlineExceeded):
 		o.Limit = abi.LimitTime
-	case errors.Is(err, ErrBusy):
-		o.Kind = abi.ToolError
 	case errors.Is(err, ErrFiles) && errors.As(err, &mount):
 		o.Kind, o.Error = abi.Internal, mount.Public()
 		log.Error("too many open files: raise the limit of the process (ulimit -n)", "error", mount.err)

@@ -2,8 +2,6 @@ package host_test
 
 import (
 	"context"
-	"io"
-	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -92,84 +90,6 @@ func TestCallsOfOneModuleHoldUpNobody(t *testing.T) {
 	for _, o := range holders {
 		require.NoError(t, (<-o.done).err)
 	}
-}
-
-// within is the handler of a logger that makes a call within the one that logs.
-type within struct {
-	slog.Handler
-	call func(context.Context)
-}
-
-func (w *within) Handle(ctx context.Context, _ slog.Record) error {
-	if call := w.call; call != nil {
-		w.call = nil // not within that one too
-		call(ctx)
-	}
-	return nil
-}
-
-func (w *within) WithAttrs([]slog.Attr) slog.Handler { return w }
-
-// logging is a plugin that logs once in each call.
-var logging = guest{data: "x", invoke: seq(drop(write(abi.StreamErrorLog, dataAt, 1)), i32(0))}
-
-// TestCallWithinCall: a call that is made within another waits for nobody, so
-// that no two can wait for each other.
-func TestCallWithinCall(t *testing.T) {
-	handler := &within{Handler: slog.NewTextHandler(io.Discard, nil)}
-	h := hostWith(t, host.Config{TotalCalls: 1, Calls: 1, Logger: slog.New(handler)})
-	outer, other := compile(t, h, logging.wasm()), compile(t, h, held.wasm())
-	for name, c := range map[string]struct {
-		module  *host.Module
-		session string
-	}{
-		"another tool":               {other, "s"},
-		"another session":            {other, "t"},
-		"the same tool in its turn":  {outer, "s"},
-		"the same tool in another's": {outer, "t"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var inner outcome
-			inner.err = io.EOF
-			handler.call = func(ctx context.Context) {
-				inner = do(ctx, h, c.module, host.Call{Traits: host.Traits{Serial: true}, Session: c.session})
-			}
-			require.NoError(t, do(context.Background(), h, outer, host.Call{Traits: host.Traits{Serial: true}, Session: "s"}).err)
-			require.NoError(t, inner.err)
-		})
-	}
-	require.Zero(t, h.Stats().Running+h.Stats().Waiting)
-}
-
-// TestBusyWithinCall: where it would have to wait it is refused, and says so.
-func TestBusyWithinCall(t *testing.T) {
-	handler := &within{Handler: slog.NewTextHandler(io.Discard, nil)}
-	h := hostWith(t, host.Config{Logger: slog.New(handler)})
-	outer, serial := compile(t, h, logging.wasm()), compile(t, h, held.wasm())
-	first := hold(t, h, serial, host.Call{Traits: host.Traits{Serial: true}, Session: "s"})
-	<-first.in
-	var inner outcome
-	handler.call = func(ctx context.Context) {
-		inner = do(ctx, h, serial, host.Call{Traits: host.Traits{Serial: true}, Session: "s"})
-	}
-	require.NoError(t, do(context.Background(), h, outer, host.Call{Session: "s"}).err)
-	require.ErrorIs(t, inner.err, host.ErrBusy)
-	require.Equal(t, abi.ToolError, inner.Kind)
-	require.Contains(t, inner.Error, "another one is running")
-	first.release(t)
-	require.Equal(t, host.Outcomes{Success: 2, Busy: 1}, h.Stats().Outcomes)
-
-	handler.call = func(ctx context.Context) {
-		go func() {
-			<-ctx.Done()
-			inner = do(ctx, h, serial, host.Call{})
-			close(first.in)
-		}()
-	}
-	first.in = make(chan struct{})
-	require.NoError(t, do(context.Background(), h, outer, host.Call{}).err)
-	<-first.in
-	require.ErrorIs(t, inner.err, context.Canceled, "the context of a call ends with it")
 }
 
 // recursive never ends.

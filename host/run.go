@@ -55,7 +55,7 @@ func (c *call) runAdmitted() (code int32, err error) {
 	}
 
 	switch in := c.instance; {
-	case c.purpose == describing:
+	case c.describing:
 		code, err = c.enter(in.Entry(abi.ExportDescribe))
 	case c.module.Info.Shape == Command:
 		_, err = c.enter(in.Entry(abi.ExportStart))
@@ -71,15 +71,11 @@ func (c *call) runAdmitted() (code int32, err error) {
 
 // ready gets an instance in the state in which the module has just started up: a
 // warm one, one from a snapshot, or one that has just done so.
-func (c *call) ready() error {
-	s, err := c.snapshot()
-	if err != nil {
-		return err
-	}
-	var in *instance.Instance
-	if s != nil {
-		in = s.Warm()
-	}
+func (c *call) ready() (err error) {
+	view := c.view()
+	s := c.module.account.Snapshot(view)
+	c.starting = s == nil && view != ""
+	in := s.Warm()
 	warm := in != nil
 	if !warm {
 		in, err = c.instantiate(s)
@@ -108,13 +104,16 @@ func (c *call) ready() error {
 	} else {
 		err = c.startUp()
 	}
+	if c.starting && err == nil && c.failed == nil {
+		err = c.capture(view)
+	}
+	c.starting = false
 
-	if err == nil && c.module.renews && c.purpose != describing {
+	if err == nil && c.module.renews && !c.describing {
 		// What is random there differs between instances from here on. All call
 		// it, so that calls do not differ in what they cost.
 		_, err = c.enter(in.Cached(abi.ExportRestored))
 	}
-
 	return err
 }
 
@@ -241,15 +240,4 @@ func (c *call) reason(err error) (trace string, reason error) {
 	}
 
 	return trace, fmt.Errorf("%w: %s", ErrTrap, strings.Replace(message, "wasm error: ", "", 1))
-}
-
-// await waits for another goroutine of the host, and lets others compute meanwhile.
-func (c *call) await(done <-chan struct{}) error {
-	c.guest.Idle()
-	select {
-	case <-done:
-		return c.compute()
-	case <-c.ctx.Done():
-		return c.interrupted()
-	}
 }

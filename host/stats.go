@@ -69,7 +69,6 @@ type Outcomes struct {
 	Memory             int64 `json:"memory"`      // the limit of the call
 	HostMemory         int64 `json:"host_memory"` // the limit of the host
 	Output             int64 `json:"output"`
-	Busy               int64 `json:"busy"`     // see ErrBusy
 	Internal           int64 `json:"internal"` // the plugin or the host broke
 }
 
@@ -140,7 +139,7 @@ func (n *Counts) add(o Counts) {
 }
 
 func (o *Outcomes) all() []*int64 {
-	return []*int64{&o.Success, &o.ToolError, &o.ConnectionRequired, &o.Canceled, &o.Fuel, &o.Time, &o.Memory, &o.HostMemory, &o.Output, &o.Busy, &o.Internal}
+	return []*int64{&o.Success, &o.ToolError, &o.ConnectionRequired, &o.Canceled, &o.Fuel, &o.Time, &o.Memory, &o.HostMemory, &o.Output, &o.Internal}
 }
 
 // of is the count of calls that ended in this way.
@@ -152,8 +151,6 @@ func (o *Outcomes) of(r abi.Result, err error) *int64 {
 		return &o.ConnectionRequired
 	case r.Kind == abi.CanceledKind:
 		return &o.Canceled
-	case r.Kind == abi.ToolError && errors.Is(err, ErrBusy):
-		return &o.Busy
 	case r.Kind == abi.ToolError:
 		return &o.ToolError
 	case r.Kind != abi.LimitReached:

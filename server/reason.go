@@ -83,7 +83,6 @@ var sentinels = []struct {
 	{host.ErrMemory, wire.CodeMemory, ""},
 	{host.ErrOutput, wire.CodeOutput, ""},
 	{context.DeadlineExceeded, wire.CodeTime, ""},
-	{host.ErrBusy, wire.CodeBusy, ""},
 	{host.ErrFiles, wire.CodeFiles, host.ErrFiles.Error()},
 	{host.ErrTrap, wire.CodeTrap, abi.InternalMessage},
 	{host.ErrABI, wire.CodePlugin, abi.InternalMessage},

@@ -72,7 +72,7 @@ func newUsage(s server.Stats) usage {
 	calls := map[string]int64{
 		"success": o.Success, "tool error": o.ToolError, "connection required": o.ConnectionRequired, "canceled": o.Canceled,
 		"out of fuel": o.Fuel, "time limit": o.Time, "memory limit": o.Memory, "memory of the host": o.HostMemory,
-		"output limit": o.Output, "busy": o.Busy, "internal": o.Internal,
+		"output limit": o.Output, "internal": o.Internal,
 	}
 	runs := map[string]int64{"succeeded": s.Runs.Succeeded, "canceled": s.Runs.Canceled}
 	for kind, n := range s.Runs.Failed {

@@ -68,6 +68,13 @@ func (i *Image) apply(room []byte, mapped bool) bool {
 	return true
 }
 
+// covers reports whether a memory that another image was mapped into shows nothing of
+// that once this one is mapped over it.
+func (i *Image) covers(other *Image) bool {
+	return other.file == nil ||
+		i.file != nil && i.at <= other.at && i.at+uint64(len(i.bytes)) >= other.at+uint64(len(other.bytes))
+}
+
 // restore copies the part of the image that starts at from over memory.
 func (i *Image) restore(memory []byte, from uint64) {
 	before := min(i.at-min(i.at, from), uint64(len(memory)))

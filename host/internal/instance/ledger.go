@@ -103,9 +103,6 @@ type Account struct {
 	ledger   *Ledger
 	Overhead uint64 // bytes that each instance takes in addition to its memory
 
-	taking  sync.WaitGroup // goroutines that take snapshots
-	priming chan struct{}  // held by the one of them that is at work
-
 	// The mutex of the ledger guards the rest.
 	figures   Figures
 	snapshots map[string]*Snapshot // by view
@@ -114,7 +111,7 @@ type Account struct {
 // Account returns the account of a module whose instances take overhead bytes in
 // addition to their memory.
 func (l *Ledger) Account(overhead uint64) *Account {
-	return &Account{ledger: l, Overhead: overhead, priming: make(chan struct{}, 1), snapshots: map[string]*Snapshot{}}
+	return &Account{ledger: l, Overhead: overhead, snapshots: map[string]*Snapshot{}}
 }
 
 // Figures returns what all modules hold.
@@ -227,7 +224,7 @@ func (l *Ledger) reclaim(n uint64) bool {
 	}
 
 	for e := l.snapshots.Front(); e != nil; e = e.Next() {
-		if s := e.Value.(*Snapshot); s.unused() && s.bytes() > 0 {
+		if s := e.Value.(*Snapshot); s.unused() {
 			l.forget(s) // which has no instance
 			s.users++   // until it is released
 			l.mu.Unlock()
@@ -249,7 +246,7 @@ func (l *Ledger) spare() (bytes int64) {
 	}
 	for e := l.snapshots.Front(); e != nil; e = e.Next() {
 		if s := e.Value.(*Snapshot); s.unused() {
-			bytes += s.bytes()
+			bytes += int64(len(s.Image.bytes))
 		}
 	}
 	return bytes
@@ -268,9 +265,7 @@ func (l *Ledger) remove(in *Instance) {
 func (l *Ledger) forget(s *Snapshot) []*Instance {
 	s.forgotten = true
 	delete(s.account.snapshots, s.view)
-	if s.recent != nil {
-		l.snapshots.Remove(s.recent)
-	}
+	l.snapshots.Remove(s.recent)
 
 	idle := slices.Clone(s.idle)
 	for _, in := range idle {

@@ -1,8 +1,6 @@
 package instance
 
 import (
-	"context"
-	"errors"
 	"testing"
 	"time"
 
@@ -41,40 +39,4 @@ func TestTakeAwaitsFrees(t *testing.T) {
 		a.Give(Linear, 100)
 	})
 	require.NoError(t, a.Take(Linear, 100))
-}
-
-// TestSnapshotLifetime: calls of a view share what is taken for the first of them,
-// and one that nobody waits for any more is not taken to its end.
-func TestSnapshotLifetime(t *testing.T) {
-	l := NewLedger(Config{Memory: 100})
-	defer l.Close()
-	a := l.Account(0)
-	taken := 0
-	take := func() func(context.Context, *Snapshot) error {
-		taken++
-		return func(ctx context.Context, _ *Snapshot) error { <-ctx.Done(); return ErrAgain }
-	}
-	s := a.Snapshot("view", take)
-	require.Same(t, s, a.Snapshot("view", take))
-	require.Equal(t, 1, taken)
-
-	s.Release()
-	select {
-	case <-s.Taken:
-		require.Fail(t, "a call still waits for it")
-	case <-time.After(time.Millisecond):
-	}
-	s.Release()
-	<-s.Taken
-	require.Nil(t, s.Image)
-
-	impure := errors.New("it reads the time")
-	s = a.Snapshot("view", func() func(context.Context, *Snapshot) error {
-		return func(context.Context, *Snapshot) error { return impure }
-	})
-	<-s.Taken
-	require.Same(t, s, a.Snapshot("view", take), "it is not tried again")
-	s.Release()
-	s.Release()
-	a.Close()
 }

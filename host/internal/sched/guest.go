@@ -12,7 +12,6 @@ import (
 type GuestOptions struct {
 	Client     string          // that it takes turns for
 	Background bool            // others go first
-	Nested     bool            // a guest that waits for this one has a slot: it must not wait
 	Stopping   <-chan struct{} // asks it to stop: it goes before other background runs then
 }
 
@@ -90,7 +89,7 @@ func (g *Guest) enter() bool {
 		s.resize()
 		s.dispatch(now)
 	}
-	if s.taken < s.slots || g.Nested {
+	if s.taken < s.slots {
 		s.grant(g, now)
 		return true
 	}

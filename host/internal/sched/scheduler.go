@@ -58,7 +58,7 @@ type Scheduler struct {
 
 	mu       sync.Mutex
 	slots    int
-	taken    int // more than slots while calls run within calls
+	taken    int
 	waiting  [urgencies]queue
 	passed   [urgencies]time.Duration // how long levels above computed while this one waited
 	lent     []*Guest                 // those in lending

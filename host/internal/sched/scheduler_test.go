@@ -267,23 +267,6 @@ func TestLend(t *testing.T) {
 	})
 }
 
-// TestMustNotWait: a call within another has a slot in any case, and nobody gets
-// one until there are few enough again.
-func TestMustNotWait(t *testing.T) {
-	run(t, 1, func(t *testing.T, p *Scheduler) {
-		outer, inner, other := newGuest("a", false), newGuest("a", false), newGuest("b", false)
-		require.True(t, enter(p, outer))
-		inner.Nested = true
-		require.True(t, enter(p, inner))
-		waiting(t, p, other)
-		inner.Idle()
-		require.False(t, granted(other))
-		outer.Idle()
-		require.True(t, granted(other))
-		other.Idle()
-	})
-}
-
 // TestProcessorsChange: slots follow the number of processors.
 func TestProcessorsChange(t *testing.T) {
 	slots := 1

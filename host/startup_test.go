@@ -2,7 +2,6 @@ package host_test
 
 import (
 	"context"
-	"errors"
 	"runtime"
 	"sync"
 	"testing"
@@ -112,9 +111,9 @@ func TestGoexit(t *testing.T) {
 	}
 }
 
-// TestFirstCallsShareASnapshot: of many calls that come at once, none starts the
-// plugin up.
-func TestFirstCallsShareASnapshot(t *testing.T) {
+// TestFirstCallsDoTheSame: of many calls that come at once, some start the plugin up,
+// and the others continue from there.
+func TestFirstCallsDoTheSame(t *testing.T) {
 	h := newHost(t, nil)
 	m := compile(t, h, guest{
 		initialize: seq(store(512, i32(5)), times(200_000, code{byte(wasmbin.OpNop)})), invoke: seq(tell(load(i32(512))), i32(0)),
@@ -130,12 +129,15 @@ func TestFirstCallsShareASnapshot(t *testing.T) {
 		require.Equal(t, []int32{5}, o.codes())
 		require.Equal(t, outcomes[0].Usage.Fuel, o.Usage.Fuel)
 	}
-	require.Zero(t, m.Stats().Started)
+	started := m.Stats().Started
+	require.NotZero(t, started)
+	require.NoError(t, do(context.Background(), h, m, host.Call{}).err)
+	require.Equal(t, started, m.Stats().Started)
+	require.Equal(t, int64(len(outcomes)+1), started+m.Stats().Restored+m.Stats().Warm)
 }
 
-// TestStartingUpThatNobodyWaitsFor: taking a snapshot ends with the last call
-// that waits for it, and closing a module or a host does not wait for it.
-func TestStartingUpThatNobodyWaitsFor(t *testing.T) {
+// TestStartingUpEndsWithItsCall, and leaves nothing.
+func TestStartingUpEndsWithItsCall(t *testing.T) {
 	spin := guest{initialize: forever(), invoke: i32(0)}.wasm()
 	short := host.Call{Policy: host.Policy{Timeout: time.Millisecond}}
 	t.Run("call", func(t *testing.T) {
@@ -158,10 +160,9 @@ func TestStartingUpThatNobodyWaitsFor(t *testing.T) {
 	})
 }
 
-// TestSnapshotsAreTakenOneAtATime: what calls that gave up have left behind holds
-// no more than one instance, whatever their views, and however long one takes to
+// TestCallsThatGaveUp have left nothing behind, however long an instance takes to
 // make.
-func TestSnapshotsAreTakenOneAtATime(t *testing.T) {
+func TestCallsThatGaveUp(t *testing.T) {
 	const pages = 64
 	slow := guest{change: func(m *wasmbin.Module) { // to be made
 		m.Memories[0].Min = pages
@@ -171,32 +172,14 @@ func TestSnapshotsAreTakenOneAtATime(t *testing.T) {
 			})
 		}
 	}}
-	short := host.Policy{Timeout: time.Millisecond}
-	t.Run("one call after another", func(t *testing.T) {
-		h := hostWith(t, host.Config{Calls: 1})
-		m := compile(t, h, slow.wasm())
-		before := runtime.NumGoroutine()
-		for range 30 {
-			do(context.Background(), h, m, host.Call{Policy: short})
-			requireGoroutines(t, before+10)
-		}
-		require.Less(t, h.Stats().MemoryPeak, int64(2*pages*page))
-	})
-	t.Run("many calls at once", func(t *testing.T) {
-		h := newHost(t, nil)
-		m := compile(t, h, guest{initialize: forever(), invoke: i32(0)}.wasm())
-		var wg sync.WaitGroup
-		for i := range 30 {
-			policy := host.Policy{Timeout: 20 * time.Millisecond, Memory: int64(20+i) * page}
-			wg.Go(func() {
-				if o := do(context.Background(), h, m, host.Call{Policy: policy}); !errors.Is(o.err, context.DeadlineExceeded) {
-					t.Error(o.err)
-				}
-			})
-		}
-		wg.Wait()
-		require.Less(t, h.Stats().MemoryPeak, int64(2*page))
-	})
+	h := hostWith(t, host.Config{Calls: 1})
+	m := compile(t, h, slow.wasm())
+	before := runtime.NumGoroutine()
+	for range 30 {
+		do(context.Background(), h, m, host.Call{Policy: host.Policy{Timeout: time.Millisecond}})
+		requireGoroutines(t, before+10)
+	}
+	require.Less(t, h.Stats().MemoryPeak, int64(2*pages*page))
 }
 
 // TestFuelIsTheSameWithoutASnapshot: a call that finds no room for one, and so
@@ -241,11 +224,11 @@ func TestStartingUpNeedsFuel(t *testing.T) {
 	}
 	first := do(context.Background(), h, m, host.Call{})
 	require.NoError(t, first.err)
-	require.Equal(t, int64(1), m.Stats().Restored)
 	o := do(context.Background(), h, m, host.Call{Policy: host.Policy{Fuel: 1000}})
 	require.ErrorIs(t, o.err, host.ErrFuel)
 	require.Equal(t, int64(1000), o.Usage.Fuel)
 	require.Equal(t, first.Usage.Fuel, do(context.Background(), h, m, host.Call{}).Usage.Fuel)
+	require.Equal(t, int64(4), m.Stats().Started)
 }
 
 // TestManyViews: however many kinds of policies there are, a module keeps few
@@ -271,4 +254,34 @@ func TestManyViews(t *testing.T) {
 	require.NoError(t, m.Close(context.Background()))
 	require.Zero(t, h.Stats().Memory)
 	require.LessOrEqual(t, len(openFiles()), files)
+}
+
+// TestStartingUpWithoutItsData: a large part of the data is cleared while a plugin
+// starts up, and stays so for each call.
+func TestStartingUpWithoutItsData(t *testing.T) {
+	for way, change := range map[string]func(*host.Host){
+		"mapped": func(*host.Host) {}, "blind": (*host.Host).Blind, "heap": (*host.Host).OnHeap,
+	} {
+		for _, left := range []int64{0, 160 << 10, 399 << 10} {
+			h := newHost(t, nil)
+			change(h)
+			m := compile(t, h, guest{
+				initialize: seq(i32(left), i32(0), i32(400<<10-left), code{0xfc, 11, 0}),
+				invoke: seq(tell(load(i32(150<<10))), tell(load(i32(300<<10))),
+					i32(0), i32(7), i32(8*page), code{0xfc, 11, 0}, i32(0)),
+				change: func(m *wasmbin.Module) { m.Memories[0].Min, m.Data = 8, append(m.Data, largeData(300<<10)) },
+			}.wasm())
+			var first outcome
+			for i := range 4 {
+				o := do(context.Background(), h, m, host.Call{})
+				require.NoError(t, o.err)
+				if i == 0 {
+					first = o
+				}
+				require.Equal(t, first.codes(), o.codes(), "%s, %d left, call %d", way, left, i)
+			}
+			require.Equal(t, left > 0, first.codes()[0] != 0)
+			require.Equal(t, left > 300<<10, first.codes()[1] != 0)
+		}
+	}
 }

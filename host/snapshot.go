@@ -1,0 +1,81 @@
+package host
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host/internal/instance"
+)
+
+// view is what a module can see while it starts up, so that calls with the same
+// view can share a snapshot. It is empty for a call that must not have one.
+func (c *call) view() string {
+	p := &c.Policy
+	if c.module.Isolation.Mode != Reset || c.describing || c.ImpureInit {
+		return ""
+	}
+
+	b := strconv.AppendInt(nil, p.Memory, 10)
+	b = strconv.AppendBool(strconv.AppendBool(b, p.Clock), p.Random)
+	for _, name := range slices.Sorted(maps.Keys(p.Env)) {
+		b = strconv.AppendQuote(strconv.AppendQuote(b, name), p.Env[name])
+	}
+	for _, m := range p.Files {
+		b = strconv.AppendBool(strconv.AppendQuote(strconv.AppendQuote(append(b, '/'), m.Path), m.Dir), m.Write)
+	}
+	return string(b)
+}
+
+// capture makes the state a module has started up in the snapshot of its view. What it
+// did while it started up must not depend on the call.
+func (c *call) capture(view string) error {
+	if c.impure == "" {
+		err := c.module.account.Capture(view, c.instance, c.meter.fuel.Used(c.meter.left()))
+		if !errors.Is(err, instance.ErrTooLarge) {
+			return err
+		}
+		c.impure = err.Error()
+	}
+
+	c.module.mu.Lock()
+	defer c.module.mu.Unlock()
+	c.module.startup = c.impure
+	return nil
+}
+
+// wasiReads are the functions of WASI that only read what view tells apart, or
+// what each call sees in the same way. A module that does more while it starts up
+// does it for a call.
+var wasiReads = map[string]bool{
+	"args_get": true, "args_sizes_get": true, "environ_get": true, "environ_sizes_get": true,
+	"clock_res_get": true, "clock_time_get": true, "random_get": true, "sched_yield": true,
+	"fd_prestat_get": true, "fd_prestat_dir_name": true, "fd_fdstat_get": true,
+	"fd_fdstat_set_flags": true, // streams and folders have none
+}
+
+// wasiTraceless are those that leave nothing behind in the instance, where no
+// folder is granted. Any other may.
+var wasiTraceless = map[string]bool{
+	"fd_write": true, "fd_read": true, "poll_oneoff": true, "fd_filestat_get": true, "proc_exit": true,
+}
+
+// touched notes what a guest does that concerns its snapshot.
+func (c *call) touched(function string) {
+	reads := wasiReads[function]
+	c.tainted = c.tainted || !reads && !wasiTraceless[function]
+	if !c.starting {
+		return
+	}
+
+	switch {
+	case !reads:
+		c.impure = "it calls " + function + " while it starts up"
+	case function == "clock_time_get" && c.Policy.Clock:
+		c.impure = "it reads the time while it starts up, which would be old for the next call"
+	case function == "random_get" && c.Policy.Random && !c.module.renews:
+		c.impure = "it reads random bytes while it starts up, and does not export " + abi.ExportRestored
+	}
+}
