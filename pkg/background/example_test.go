@@ -57,7 +57,7 @@ func ExampleSink() {
 		fmt.Fprintf(sink.Stdout(), "this is step %d\n", 100+i)
 	}
 	fmt.Fprintln(sink.Stderr(), "\x1b[31mno!\x1b[0m")
-	fmt.Println(sink.Output().Text())
+	fmt.Println(output.Clean([]byte(sink.Output().String())))
 	// Output:
 	// this is step 100
 	// this is step 101

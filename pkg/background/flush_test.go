@@ -228,8 +228,8 @@ func TestCheckpointOfACall(t *testing.T) {
 		wait(t, m, alice, ran.Run.ID)
 		require.ErrorIs(t, before, output.ErrNoRun)
 		require.NoError(t, after)
-		require.ErrorIs(t, new(output.Sink).Checkpoint(nil), output.ErrNoRun)
-		require.Nil(t, new(output.Sink).Restore())
+		require.ErrorIs(t, output.NewSink(0).Checkpoint(nil), output.ErrNoRun)
+		require.Nil(t, output.NewSink(0).Restore())
 	})
 }
 

@@ -8,17 +8,15 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// A Buffer keeps the first and the last bytes of a stream and counts the rest,
-// in the image of os/exec's prefixSuffixSaver. The tail is a ring. It is not
-// safe for concurrent use.
+// A Buffer keeps the first and the last bytes of a stream and counts the rest. It
+// is not safe for concurrent use.
 //
-// The stream is [0,total). Kept are [0,len(head)) and [total-n,total).
+// The stream is [0,total). Kept are head, which begins it, and the last tailCap
+// bytes of tail, which end it.
 type Buffer struct {
 	headCap, tailCap int
-	head             []byte
-	sealed           bool   // nothing more goes to head
-	ring             []byte // allocated when the head is full
-	start, n         int    // the tail is ring[start:start+n], modulo its length
+	head, tail       []byte
+	sealed           bool // nothing more goes to head
 	total            int64
 }
 
@@ -31,33 +29,32 @@ func NewBuffer(capacity int) Buffer {
 
 // Append adds p to the stream.
 func (b *Buffer) Append(p []byte) {
-	if !b.sealed {
-		k := min(len(p), b.headCap-len(b.head))
-		b.head = append(b.head, p[:k]...)
-		b.total += int64(k)
-		b.sealed = len(b.head) == b.headCap
-		p = p[k:]
-	}
-	if len(p) == 0 {
-		return
-	}
 	b.total += int64(len(p))
-	if b.ring == nil {
-		b.ring = make([]byte, b.tailCap)
+	if !b.sealed {
+		n := min(len(p), b.headCap-len(b.head))
+		b.head, p = append(b.head, p[:n]...), p[n:]
+		b.sealed = len(b.head) == b.headCap
 	}
-	if len(p) >= b.tailCap {
-		copy(b.ring, p[len(p)-b.tailCap:])
-		b.start, b.n = 0, b.tailCap
-		return
+
+	p = p[max(0, len(p)-b.tailCap):]
+	if len(b.tail)+len(p) > 2*b.tailCap {
+		keep := min(len(b.tail), b.tailCap-len(p))
+		b.tail = append(b.tail[:0], b.tail[len(b.tail)-keep:]...)
 	}
-	at := (b.start + b.n) % b.tailCap
-	k := copy(b.ring[at:], p)
-	copy(b.ring, p[k:])
-	b.n += len(p)
-	if over := b.n - b.tailCap; over > 0 {
-		b.start, b.n = (b.start+over)%b.tailCap, b.tailCap
-	}
+	b.tail = append(b.tail, p...)
 }
+
+// AppendAt adds p, which begins at offset of the stream: the bytes between the end
+// of the buffer and offset count as dropped, and bytes before that end are ignored.
+func (b *Buffer) AppendAt(offset int64, p []byte) {
+	if offset > b.total {
+		b.sealed, b.tail, b.total = true, b.tail[:0], offset
+	}
+	b.Append(p[min(int64(len(p)), b.total-offset):])
+}
+
+// kept returns the part of tail that counts.
+func (b *Buffer) kept() []byte { return b.tail[max(0, len(b.tail)-b.tailCap):] }
 
 // Output returns all that is kept.
 func (b *Buffer) Output() Output {
@@ -68,35 +65,22 @@ func (b *Buffer) Output() Output {
 	return Output{Head: b.slice(0, head), Tail: b.slice(tail, b.total), Omitted: tail - head}
 }
 
-// AppendAt writes p, which begins at offset of the stream: what lies between
-// the end of the buffer and offset counts as dropped, what p has before that
-// end is ignored.
-func (b *Buffer) AppendAt(offset int64, p []byte) {
-	if skipped := offset - b.total; skipped > 0 {
-		b.sealed = true
-		b.start, b.n = 0, 0
-		b.total = offset
-	} else {
-		p = p[min(int64(len(p)), -skipped):]
-	}
-	b.Append(p)
-}
-
 // bounds returns where the head ends and where the tail begins. They are equal
 // if nothing was dropped; otherwise neither cuts a character of UTF-8.
 func (b *Buffer) bounds() (head, tail int64) {
-	head, tail = int64(len(b.head)), b.total-int64(b.n)
+	kept := b.kept()
+	head, tail = int64(len(b.head)), b.total-int64(len(kept))
 	if head == tail {
 		return head, tail
 	}
-	head -= int64(PartialRune(b.head))
-	for range min(b.n, utf8.UTFMax-1) {
-		if utf8.RuneStart(b.ring[(b.start+int(tail-b.total)+b.n)%b.tailCap]) {
+
+	for _, c := range kept[:min(len(kept), utf8.UTFMax-1)] {
+		if utf8.RuneStart(c) {
 			break
 		}
 		tail++
 	}
-	return head, tail
+	return head - int64(PartialRune(b.head)), tail
 }
 
 // Read returns up to limit bytes from offset on, or, if offset is negative,
@@ -105,20 +89,19 @@ func (b *Buffer) bounds() (head, tail int64) {
 // offset is negative.
 func (b *Buffer) Read(offset int64, limit int) engine.Chunk {
 	head, tail := b.bounds()
-	gap := head < tail
-	if offset < 0 {
+	end, last := b.total, offset < 0
+	if last {
 		offset = max(0, b.total+offset)
-		if gap {
-			offset = max(offset, tail)
+	}
+	if head < tail && offset < tail {
+		if offset < head && !last {
+			end = head
+		} else {
+			offset = tail
 		}
 	}
+
 	offset = min(offset, b.total)
-	end := b.total
-	if gap && offset < head {
-		end = head
-	} else if gap && offset < tail {
-		offset = tail
-	}
 	end = min(end, offset+int64(max(0, limit)))
 	return engine.Chunk{Offset: offset, Data: b.slice(offset, end), End: b.total}
 }
@@ -126,24 +109,24 @@ func (b *Buffer) Read(offset int64, limit int) engine.Chunk {
 // slice returns a copy of [from,to), which must be kept.
 func (b *Buffer) slice(from, to int64) []byte {
 	out := make([]byte, 0, to-from)
+
 	if h := int64(len(b.head)); from < h {
 		out = append(out, b.head[from:min(to, h)]...)
 		from = min(to, h)
 	}
-	if from == to {
-		return out
+	if from < to {
+		kept := b.kept()
+		tail := b.total - int64(len(kept))
+		out = append(out, kept[from-tail:to-tail]...)
 	}
-	at := (b.start + int(from-(b.total-int64(b.n)))) % b.tailCap
-	first := b.ring[at:min(len(b.ring), at+int(to-from))]
-	out = append(out, first...)
-	return append(out, b.ring[:int(to-from)-len(first)]...)
+	return out
 }
 
 // Total returns the length of the stream so far, dropped bytes included.
 func (b *Buffer) Total() int64 { return b.total }
 
-// Size returns how many bytes of memory the buffer takes.
-func (b *Buffer) Size() int64 { return int64(len(b.head) + len(b.ring)) }
+// Size returns how many bytes are kept.
+func (b *Buffer) Size() int64 { return int64(len(b.head) + len(b.kept())) }
 
 // An Output is what is kept of a log.
 type Output struct {

@@ -11,12 +11,13 @@ const maxEscape = 2048
 
 // Clean returns raw output as it should be shown: without the escape sequences
 // of ECMA-48 (colors, cursor movement, titles) and without control characters
-// other than newline and tab; of a line that was overwritten after carriage
-// returns only the last state; bytes that are no UTF-8 as U+FFFD.
+// other than newline and tab. Of a line that was overwritten after carriage returns
+// it shows the last state, and bytes that are not UTF-8 as U+FFFD.
 func Clean(raw []byte) string {
 	out := make([]byte, 0, len(raw))
 	line := 0         // where the current line begins in out
 	returned := false // a carriage return is pending: the next character overwrites the line
+
 	for len(raw) > 0 {
 		r, size := utf8.DecodeRune(raw)
 		switch {
@@ -36,6 +37,7 @@ func Clean(raw []byte) string {
 		}
 		raw = raw[size:]
 	}
+
 	return string(out)
 }
 
@@ -47,15 +49,15 @@ func tagLen(line []byte) int {
 	return 0
 }
 
-// escape returns the length of the escape sequence p begins with, and whether
-// it is whole: more bytes cannot change its length. The forms are those of
-// ECMA-48, fifth edition, sections 5.3 to 5.6; control strings may also end
-// with BEL, as xterm has it. A malformed sequence ends before the byte that
-// does not fit.
+// escape returns the length of the escape sequence that p begins with, and whether
+// more bytes cannot change it. The forms are those of ECMA-48, fifth edition,
+// sections 5.3 to 5.6; control strings may also end with BEL, as in xterm. A
+// malformed sequence ends before the byte that does not fit.
 func escape(p []byte) (n int, whole bool) {
 	if len(p) < 2 {
 		return len(p), false
 	}
+
 	switch c := p[1]; {
 	case c == '[':
 		return escapeFinal(p, 2, 0x40)
@@ -83,8 +85,8 @@ func escapeFinal(p []byte, i int, low byte) (n int, whole bool) {
 	return i, i == maxEscape
 }
 
-// escapeString finds the end of a control string. One that has no end is none:
-// only its introducer counts.
+// escapeString finds the end of a control string. Of one without an end, only the
+// introducer counts.
 func escapeString(p []byte) (n int, whole bool) {
 	for i := 2; i < len(p); i++ {
 		switch {

@@ -20,11 +20,12 @@ type Cursor struct {
 
 func (c Cursor) String() string { return fmt.Sprintf("%d:%d", c.Attempt, c.Offset) }
 
-// ParseCursor is strict: it accepts what String makes, and nothing else.
+// ParseCursor accepts exactly what String makes.
 func ParseCursor(s string) (Cursor, error) {
 	a, o, ok := strings.Cut(s, ":")
 	attempt, errA := strconv.Atoi(a)
 	offset, errO := strconv.ParseInt(o, 10, 64)
+
 	c := Cursor{attempt, offset}
 	if !ok || errA != nil || errO != nil || attempt < 0 || offset < 0 || c.String() != s {
 		return Cursor{}, errors.New("invalid cursor: use that of an earlier answer, or none for the latest output")
@@ -49,8 +50,8 @@ func window(chars int) int { return utf8.UTFMax*chars + maxEscape + utf8.UTFMax 
 // characters, escape sequences not counted. If more may follow data, a
 // character or an escape sequence that is not whole is left for the next time.
 func take(data []byte, chars int, more bool) int {
-	i := 0
-	for n := 0; i < len(data); {
+	i, n := 0, 0
+	for i < len(data) {
 		if data[i] == '\x1b' {
 			size, whole := escape(data[i:])
 			if !whole && more {
@@ -59,15 +60,15 @@ func take(data []byte, chars int, more bool) int {
 			i += size
 			continue
 		}
-		if n++; n > chars {
-			break
-		}
-		if more && !utf8.FullRune(data[i:]) {
+
+		n++
+		if n > chars || more && !utf8.FullRune(data[i:]) {
 			break
 		}
 		_, size := utf8.DecodeRune(data[i:])
 		i += size
 	}
+
 	return i
 }
 
@@ -80,6 +81,7 @@ func lastLines(data []byte, chars int, cut bool) int {
 		_, size := utf8.DecodeLastRune(data[:start])
 		start -= size
 	}
+
 	if start == 0 && !cut || start > 0 && data[start-1] == '\n' {
 		return start
 	}
@@ -106,6 +108,7 @@ func Read(run engine.Run, read func(offset int64, max int) (engine.Chunk, error)
 			page.Note = fmt.Sprintf("attempt %d has begun; its output starts here", run.Attempt)
 		}
 	}
+
 	chunk, err := read(from, window(chars))
 	if err != nil {
 		return nil, err
@@ -116,6 +119,7 @@ func Read(run engine.Run, read func(offset int64, max int) (engine.Chunk, error)
 		start = lastLines(data, chars, chunk.Offset > 0)
 		from = 0
 	}
+
 	atEnd := chunk.Offset+int64(len(data)) == chunk.End
 	more := len(data) == window(chars) || atEnd && !run.Status.Terminal()
 	used := start + take(data[start:], chars, more)

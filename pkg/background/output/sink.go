@@ -2,6 +2,7 @@ package output
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -12,7 +13,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// DefaultCap is how many bytes of output a sink keeps that names no other number.
+// DefaultCap is how many bytes of output a sink keeps by default.
 const DefaultCap = 256 << 10
 
 // maxDetail bounds a status, in characters.
@@ -23,28 +24,26 @@ const stderrTag = "[stderr] "
 
 // A Sink takes what a run says while it works: output, status and progress. It
 // never blocks and never fails, and keeps a bounded part of the output: the
-// first three quarters of its capacity and, in a ring, the last quarter. What
-// was dropped in between is counted.
+// first three quarters of its capacity and the last quarter.
 //
 // Standard output and standard error go into one log, in the order they were
 // written. Lines of the standard error begin with "[stderr] ", once a line; a
 // change of the stream in mid-line begins a new line. Bytes are kept raw.
 //
-// The zero Sink is ready for use and keeps [DefaultCap] bytes. A Sink is
-// safe for concurrent use and must not be copied.
+// Make one with [NewSink]. A Sink is safe for concurrent use.
 type Sink struct {
+	stopping <-chan struct{}
+	stop     func()
+
 	mu       sync.Mutex
 	buf      Buffer
 	midLine  bool // the last line written is not ended
 	stderr   bool // the last byte written came from the standard error
 	closed   bool
 	beat     engine.Beat
-	stopping chan struct{} // made when first asked for
-	stopped  bool          // stopping is closed
-
 	changed  func()                  // called when there is something new, once until Fresh; nil: nobody listens
 	dirty    bool                    // changed was called
-	save     func(data []byte) error // nil: the work is no run
+	save     func(data []byte) error // nil: the work is not a run
 	restored []byte
 }
 
@@ -54,7 +53,8 @@ func NewSink(outputCap int) *Sink {
 	if outputCap <= 0 {
 		outputCap = DefaultCap
 	}
-	return &Sink{buf: NewBuffer(outputCap)}
+	stopping, stop := context.WithCancel(context.Background())
+	return &Sink{buf: NewBuffer(outputCap), stopping: stopping.Done(), stop: stop}
 }
 
 // Stdout returns a writer to the log. Its Write never fails.
@@ -70,48 +70,55 @@ type sinkWriter struct {
 }
 
 func (w sinkWriter) Write(p []byte) (int, error) {
-	w.sink.write(p, w.stderr)
+	if len(p) > 0 {
+		w.sink.update(func() { w.sink.write(p, w.stderr) })
+	}
 	return len(p), nil
 }
 
-func (s *Sink) write(p []byte, stderr bool) {
-	if len(p) == 0 {
-		return
-	}
+// update changes what the sink has, unless it is closed, and says so to the
+// function that Attach was given.
+func (s *Sink) update(change func()) {
 	s.mu.Lock()
-	defer s.unlockChanged()
 	if s.closed {
+		s.mu.Unlock()
 		return
 	}
-	if s.buf.tailCap == 0 {
-		s.buf = NewBuffer(DefaultCap)
+
+	change()
+	changed := s.changed
+	if s.dirty {
+		changed = nil
 	}
+	s.dirty = s.dirty || changed != nil
+	s.mu.Unlock()
+	if changed != nil {
+		changed()
+	}
+}
+
+// write adds p, which is not empty, to the log.
+func (s *Sink) write(p []byte, stderr bool) {
 	s.beat.LastOutputAt = time.Now()
+
 	if s.midLine && s.stderr != stderr {
 		s.buf.Append([]byte{'\n'})
 		s.midLine = false
 	}
-	s.stderr = stderr
-	if stderr {
-		s.tagLines(p)
-	} else {
-		s.buf.Append(p)
-	}
-	s.midLine = p[len(p)-1] != '\n'
-}
 
-func (s *Sink) tagLines(p []byte) {
-	for len(p) > 0 {
-		line := p
-		if i := bytes.IndexByte(p, '\n'); i >= 0 {
-			line = p[:i+1]
-		}
+	s.stderr = stderr
+	if !stderr {
+		s.buf.Append(p)
+		s.midLine = p[len(p)-1] != '\n'
+		return
+	}
+
+	for line := range bytes.Lines(p) {
 		if !s.midLine {
 			s.buf.Append([]byte(stderrTag))
 		}
 		s.buf.Append(line)
 		s.midLine = line[len(line)-1] != '\n'
-		p = p[len(line):]
 	}
 }
 
@@ -119,23 +126,15 @@ func (s *Sink) tagLines(p []byte) {
 // [Clean] and cut to 200 characters.
 func (s *Sink) Status(message string) {
 	message = Shorten(message, maxDetail)
-	s.mu.Lock()
-	defer s.unlockChanged()
-	if !s.closed {
-		s.beat.Detail = message
-	}
+	s.update(func() { s.beat.Detail = message })
 }
 
 // Progress says how far the run is: done of total units; a total that is not
 // positive is unknown. Message, which may be empty, is cut like a status.
-// Numbers JSON has no form for count as 0.
+// Numbers that JSON cannot express count as 0.
 func (s *Sink) Progress(done, total float64, message string) {
 	p := &engine.Progress{Done: finite(done), Total: finite(total), Message: Shorten(message, maxDetail)}
-	s.mu.Lock()
-	defer s.unlockChanged()
-	if !s.closed {
-		s.beat.Progress = p
-	}
+	s.update(func() { s.beat.Progress = p })
 }
 
 // finite returns f, or 0 if it is negative, infinite or not a number.
@@ -146,14 +145,14 @@ func finite(f float64) float64 {
 	return 0
 }
 
-// ErrNoRun means that the work of a sink is no background run (yet), so that
+// ErrNoRun means that the work of a sink is not a background run (yet), so that
 // there is nothing to store a checkpoint with.
 var ErrNoRun = errors.New("not a background run")
 
 // Checkpoint stores what the work needs to continue from here, in place of an
 // earlier checkpoint: at most 1 MiB. It is durable when Checkpoint returns nil.
 // If the worker dies and the run is run again, [Sink.Restore] returns it. The
-// error matches [ErrNoRun] if the work is no run (yet), and [engine.ErrFenced]
+// error matches [ErrNoRun] if the work is not a run (yet), and [engine.ErrFenced]
 // if it has lost its run.
 func (s *Sink) Checkpoint(data []byte) error {
 	s.mu.Lock()
@@ -171,8 +170,7 @@ func (s *Sink) Checkpoint(data []byte) error {
 }
 
 // Restore returns what an earlier attempt of the run stored last with
-// [Sink.Checkpoint]; nil in the first attempt, or if none did. What this
-// attempt stores does not change it.
+// [Sink.Checkpoint], or nil.
 func (s *Sink) Restore() []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -183,24 +181,10 @@ func (s *Sink) Restore() []byte {
 // called, without a lock held, when there is output or a beat that Fresh has
 // not seen.
 func (s *Sink) Attach(restored []byte, save func([]byte) error, changed func()) {
-	s.mu.Lock()
-	defer s.unlockChanged()
-	s.restored, s.save, s.changed = restored, save, changed
+	s.update(func() { s.restored, s.save, s.changed = restored, save, changed })
 }
 
-// unlockChanged unlocks the sink after something in it changed.
-func (s *Sink) unlockChanged() {
-	if s.changed == nil || s.dirty || s.closed {
-		s.mu.Unlock()
-		return
-	}
-	s.dirty = true
-	changed := s.changed
-	s.mu.Unlock()
-	changed()
-}
-
-// Fresh says that all there is so far is being stored.
+// Fresh says that everything so far is being stored.
 func (s *Sink) Fresh() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -209,46 +193,29 @@ func (s *Sink) Fresh() {
 
 // Note writes a line of the host's own into the log.
 func (s *Sink) Note(line string) {
-	s.mu.Lock()
-	if s.midLine && !s.closed {
-		s.buf.Append([]byte{'\n'})
-	}
-	s.midLine, s.stderr = false, false
-	s.mu.Unlock()
-	s.write([]byte("[system] "+line+"\n"), false)
+	s.update(func() {
+		if s.midLine {
+			s.buf.Append([]byte{'\n'})
+		}
+		s.midLine = false
+		s.write([]byte("[system] "+line+"\n"), false)
+	})
 }
 
 // Stopping returns a channel that is closed when the run is asked to stop: the
 // work may still end in its own way, until its context is done.
-func (s *Sink) Stopping() <-chan struct{} {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.stoppingLocked()
-}
+func (s *Sink) Stopping() <-chan struct{} { return s.stopping }
 
-func (s *Sink) stoppingLocked() chan struct{} {
-	if s.stopping == nil {
-		s.stopping = make(chan struct{})
-	}
-	return s.stopping
-}
-
-// RequestStop closes the channel of [Sink.Stopping]. A [Manager] does it for
-// the runs it stops; it is there for sinks used without one.
-func (s *Sink) RequestStop() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.stopped {
-		s.stopped = true
-		close(s.stoppingLocked())
-	}
-}
+// RequestStop closes the channel of [Sink.Stopping]. A background.Manager does it
+// for the runs it stops.
+func (s *Sink) RequestStop() { s.stop() }
 
 // Beat returns the last status and progress, when output last came, and how
 // many bytes of it.
 func (s *Sink) Beat() engine.Beat {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+
 	b := s.beat
 	b.OutputBytes = s.buf.Total()
 	return b
@@ -276,13 +243,4 @@ func (s *Sink) Close() {
 	defer s.mu.Unlock()
 	s.closed = true
 	s.save, s.changed = nil, nil
-}
-
-// Text returns the output as [Clean] shows it, with a line that says how many
-// bytes are missing where some are.
-func (o Output) Text() string {
-	if o.Omitted == 0 {
-		return Clean(append(o.Head[:len(o.Head):len(o.Head)], o.Tail...))
-	}
-	return fmt.Sprintf("%s\n[system] %d bytes omitted\n%s", Clean(o.Head), o.Omitted, Clean(o.Tail))
 }
