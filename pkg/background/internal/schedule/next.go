@@ -5,27 +5,21 @@ import (
 	"time"
 )
 
-// A Spec says when a recurring schedule fires: at which minutes of the clock of
-// its zone. Bit n of a field is set if the field matches n. The zero Spec never
-// fires.
-//
-// As in POSIX crontab, a day has to match both of its fields, or one of them
-// if neither has a "*" (crontab(5)).
-//
-// A time that the clock skips fires at the first minute it shows again, once for
-// all that was skipped, and a time it shows twice fires the first time only.
+// A Spec says when a recurring schedule fires, as engine.Schedule describes it.
+// Bit n of a field is set if the field matches n. The zero Spec never fires.
 type Spec struct {
 	minutes, hours, days, months, weekdays uint64
 	either                                 bool // days or weekdays, not both
 	zone                                   *time.Location
 }
 
-// next returns the first firing after a time, and false if there is none
-// within the Years years.
+// Next returns the first firing after a time, and false if there is none within
+// [Years].
 func (c Spec) Next(after time.Time) (time.Time, bool) {
 	local := after.In(c.zone)
 	day := time.Date(local.Year(), local.Month(), local.Day(), 0, 0, 0, 0, time.UTC)
 	from := local.Hour()*60 + local.Minute()
+
 	for last := day.AddDate(Years, 0, 0); !day.After(last); day, from = c.nextDay(day), 0 {
 		if !c.matches(day) {
 			continue
@@ -37,6 +31,7 @@ func (c Spec) Next(after time.Time) (time.Time, bool) {
 			}
 		}
 	}
+
 	return time.Time{}, false
 }
 
@@ -71,11 +66,9 @@ func (c Spec) nextMinute(from int) int {
 	return -1
 }
 
-// onClock returns when the clock of a zone first shows what wall shows, or if
-// it skips that, when it first shows something later. wall is in UTC.
-//
-// [time.Date] would choose either of two times, and not say whether there are
-// two or none.
+// onClock returns when the clock of a zone first shows what wall, in UTC, shows; if
+// it skips that, when it first shows something later. [time.Date] does not say
+// whether there are two such times or none.
 func onClock(wall time.Time, zone *time.Location) time.Time {
 	const wide = 26 * time.Hour // no clock is farther from UTC, or moved by more
 	before, after := offset(wall.Add(-wide), zone), offset(wall.Add(wide), zone)
@@ -83,6 +76,7 @@ func onClock(wall time.Time, zone *time.Location) time.Time {
 	if before == after {
 		return first
 	}
+
 	change := changeBetween(wall.Add(-wide), wall.Add(wide), zone)
 	if first.Before(change) {
 		return first
@@ -98,12 +92,12 @@ func offset(t time.Time, zone *time.Location) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
-// changeBetween finds when the clock of a zone is changed between two times,
-// to the second. [time.Time.ZoneBounds] would say, but for the last day of the
-// leap years from 2040 on, which it forgets.
+// changeBetween finds when the clock of a zone is changed between two times, to the
+// second. [time.Time.ZoneBounds] is wrong on the last day of leap years from 2040 on.
 func changeBetween(from, to time.Time, zone *time.Location) time.Time {
 	old := offset(from, zone)
 	low, high := from.Unix(), to.Unix() // the offset is old at low, and not at high
+
 	for high-low > 1 {
 		middle := low + (high-low)/2
 		if offset(time.Unix(middle, 0), zone) == old {
@@ -115,23 +109,21 @@ func changeBetween(from, to time.Time, zone *time.Location) time.Time {
 	return time.Unix(high, 0).UTC()
 }
 
-// Closest returns how far apart the two closest firings are within [Years] after
-// from; apart if none are closer.
+// Closest returns how far apart the two closest firings are on the clock of the
+// zone within [Years] after from; apart if none are closer.
 func (c Spec) Closest(from time.Time, apart time.Duration) time.Duration {
-	if apart <= time.Minute {
-		return apart // no clock has a smaller step
-	}
 	first := c.nextMinute(0)
 	last := first
 	for minute := c.nextMinute(first + 1); minute >= 0; minute = c.nextMinute(minute + 1) {
 		apart = min(apart, time.Duration(minute-last)*time.Minute)
 		last = minute
 	}
+
 	overnight := time.Duration(24*60-last+first) * time.Minute
 	if overnight < apart && c.neighbors(from) {
-		apart = overnight
+		return overnight
 	}
-	return c.closestAtChanges(from, apart)
+	return apart
 }
 
 // neighbors reports whether the schedule fires on two days in a row.
@@ -146,25 +138,4 @@ func (c Spec) neighbors(from time.Time) bool {
 		before = matches
 	}
 	return false
-}
-
-// closestAtChanges is closest around the times the zone's clock is changed:
-// what is hours apart on it may be minutes apart then.
-func (c Spec) closestAtChanges(from time.Time, apart time.Duration) time.Duration {
-	const day = 24 * time.Hour
-	for last := from.AddDate(Years, 0, 0); from.Before(last); from = from.Add(day) {
-		if offset(from, c.zone) == offset(from.Add(day), c.zone) {
-			continue
-		}
-		change := changeBetween(from, from.Add(day), c.zone)
-		before, ok := c.Next(change.Add(-apart))
-		for ok && before.Before(change) {
-			var at time.Time
-			if at, ok = c.Next(before); ok {
-				apart = min(apart, at.Sub(before))
-			}
-			before = at
-		}
-	}
-	return apart
 }

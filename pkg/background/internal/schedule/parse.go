@@ -55,6 +55,7 @@ func Parse(text string, zone *time.Location) (Spec, error) {
 			bits[i] |= set
 		}
 	}
+
 	return Spec{
 		minutes: bits[0], hours: bits[1], days: bits[2], months: bits[3], weekdays: bits[4],
 		either: !strings.Contains(texts[2], "*") && !strings.Contains(texts[4], "*"),
@@ -135,6 +136,7 @@ func Zone(name string) (*time.Location, error) {
 		strings.HasPrefix(name, "posix/"), strings.HasPrefix(name, "right/"): // they differ from machine to machine
 		return nil, fmt.Errorf("invalid time zone %q; %s", shorten(name), hint)
 	}
+
 	zone, err := time.LoadLocation(name)
 	if err != nil {
 		return nil, fmt.Errorf("unknown time zone %q; %s", name, hint)
