@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"slices"
 	"sync"
 )
 
@@ -10,18 +11,18 @@ type EventKind string
 
 // What happens to runs and schedules.
 const (
-	EventQueued    EventKind = "queued"    // a run was submitted, or queued again
+	EventQueued    EventKind = "queued"    // a run was submitted, queued again, or given up by the worker that had claimed it
 	EventStarted   EventKind = "started"   // a run was started, or adopted
 	EventBeat      EventKind = "beat"      // a running run said something new of itself
-	EventStopping  EventKind = "stopping"  // the end of a running run was asked for
+	EventStopping  EventKind = "stopping"  // a running run was canceled
 	EventEnded     EventKind = "ended"     // a run became terminal
 	EventSeen      EventKind = "seen"      // a run's notice was acknowledged
 	EventPurged    EventKind = "purged"    // the record of a run or schedule was removed
 	EventScheduled EventKind = "scheduled" // a schedule was stored or changed
-	EventMissed    EventKind = "missed"    // the watcher was too slow, and events were dropped: look at everything again
+	EventMissed    EventKind = "missed"    // the watcher was too slow, and events were dropped: read everything again
 )
 
-// An Event is one change. Run has no Args, Result and Content.
+// An Event is one change. Run has no payload.
 type Event struct {
 	Kind     EventKind `json:"kind"`
 	Session  string    `json:"session,omitempty"`
@@ -32,68 +33,62 @@ type Event struct {
 // watchBuffer is how many events a watcher may be behind.
 const watchBuffer = 256
 
-// A Feed hands events to watchers in the same process. The zero Feed is ready
+// A Feed passes events to watchers in the same process. The zero Feed is ready
 // for use. It is safe for concurrent use.
 type Feed struct {
 	mu       sync.Mutex
-	watchers map[string]map[*watcher]struct{} // by session; "": of all of them
+	watchers map[string][]*watcher // by session; "": of all of them
 }
 
 type watcher struct {
 	events chan Event
-	missed bool // events were dropped, and the watcher does not know it yet
+	missed bool // EventMissed is the last element of events
 }
 
 // Watch returns the events published from now on: those of one session, or all
 // if session is "". The channel is closed after ctx is done. Publish never
-// waits for a watcher: one that falls 256 events behind loses those that come
-// then, and gets one [EventMissed] in their place.
+// waits for a watcher: one that falls 256 events behind loses events, and gets one
+// [EventMissed] in their place.
 func (f *Feed) Watch(ctx context.Context, session string) <-chan Event {
 	w := &watcher{events: make(chan Event, watchBuffer)}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 
 	if f.watchers == nil {
-		f.watchers = make(map[string]map[*watcher]struct{})
+		f.watchers = make(map[string][]*watcher)
 	}
-	if f.watchers[session] == nil {
-		f.watchers[session] = make(map[*watcher]struct{})
-	}
-	f.watchers[session][w] = struct{}{}
+	f.watchers[session] = append(f.watchers[session], w)
+
 	context.AfterFunc(ctx, func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		delete(f.watchers[session], w)
+
+		f.watchers[session] = slices.DeleteFunc(f.watchers[session], func(other *watcher) bool { return other == w })
 		if len(f.watchers[session]) == 0 {
 			delete(f.watchers, session)
 		}
 		close(w.events)
 	})
-
 	return w.events
 }
 
-// Publish hands e to the watchers. The run of an event must not be written to
-// afterwards.
+// Publish sends e to the watchers.
 func (f *Feed) Publish(e Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for w := range f.watchers[e.Session] {
+
+	for _, w := range f.watchers[e.Session] {
 		w.send(e)
 	}
-	if e.Session == "" {
-		return
-	}
-	for w := range f.watchers[""] {
+	for _, w := range f.watchers[""] {
 		w.send(e)
 	}
 }
 
 // send leaves the last place of the channel to EventMissed.
 func (w *watcher) send(e Event) {
-	if w.missed && len(w.events) == 0 {
-		w.missed = false
-	}
+	w.missed = w.missed && len(w.events) > 0
+
 	switch {
 	case w.missed:
 	case len(w.events) < watchBuffer-1:

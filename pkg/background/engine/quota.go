@@ -5,13 +5,12 @@ package engine
 // and for what an engine keeps of it elsewhere.
 const RecordOverhead = 16 << 10
 
-// A Quota bounds what the records of runs and schedules take. It holds for new
+// A Quota bounds the size of the records of runs and schedules. It holds for new
 // records: what a run adds later, a checkpoint and its end, is always stored.
 //
-// A record may be evicted for a new one if the run has ended and its notice is
-// not pending, or the schedule is not enabled. Records of the owner who takes
-// most go first, the oldest before the others, and never those of an owner who
-// takes less than the owner of the new record.
+// To make room for a new record, runs that have ended without a pending notice and
+// disabled schedules are evicted: those of the owner with the largest records
+// first, the oldest first, and never those of an owner with less than the new one's.
 type Quota struct {
 	Max   int64                       // bytes of all records; 0: no limit
 	Each  int64                       // bytes of the records of one owner; 0: Max
@@ -23,6 +22,7 @@ func (q Quota) OwnerOf(session string) string {
 	if q.Owner == nil {
 		return session
 	}
+
 	return q.Owner(session)
 }
 

@@ -48,13 +48,12 @@ const (
 	KindInterrupted ErrorKind = "interrupted" // its worker shut down
 )
 
-// A Run is the record of one background run. It is a value: a Run that a method
-// returned does not change as the run continues. Its JSON form is what engines
-// store.
+// A Run is the record of one background run. It is a value, which does not change
+// as the run continues; its slices and pointers must not be written to. Its JSON
+// form is what engines store.
 //
 // Args, Result and Content are its payload, which may be megabytes. Reads leave
-// it out; [Engine.Payload] returns it by part. The slices and pointers of a Run
-// must not be written to.
+// it out; [Engine.Payload] returns it by part.
 type Run struct {
 	ID                 string          `json:"task_id"`
 	Session            string          `json:"session"`
@@ -64,7 +63,7 @@ type Run struct {
 	Origin             Origin          `json:"origin"`
 	IdempotencyKey     string          `json:"idempotency_key,omitempty"`
 	SignalOnCompletion bool            `json:"signal_on_completion"`
-	By                 string          `json:"by,omitempty"`              // who asked for it; "": the session's agent
+	By                 string          `json:"by,omitempty"`              // user or operator that spawned it; "": the session's agent
 	Version            string          `json:"tool_version,omitempty"`    // of the tool
 	Secret             bool            `json:"args_incomplete,omitempty"` // Args lack what must not be stored: the run cannot be run again
 	Terms              json.RawMessage `json:"terms,omitempty"`           // what a later attempt of a parked call has to know, at most 1 KiB
@@ -85,9 +84,8 @@ type Run struct {
 	Beat                      // what the work last said of itself
 	End                       // zero until the run is terminal
 
-	// Unsaved means that the run has ended, and its end is not stored yet because
-	// the engine fails: it is lost if the worker dies. It is not part of the
-	// record, and engines do not set it.
+	// Unsaved means that the run has ended and the engine failed to store that: the
+	// end is lost if the worker dies. Engines do not set it.
 	Unsaved bool `json:"-"`
 }
 
@@ -104,17 +102,9 @@ const (
 	PartContent Part = "content"
 )
 
-// Part returns a part of the payload of r.
+// Part returns a part of the payload of r, nil for an unknown one.
 func (r Run) Part(p Part) json.RawMessage {
-	switch p {
-	case PartArgs:
-		return r.Args
-	case PartResult:
-		return r.Result
-	case PartContent:
-		return r.Content
-	}
-	return nil
+	return map[Part]json.RawMessage{PartArgs: r.Args, PartResult: r.Result, PartContent: r.Content}[p]
 }
 
 // Light returns r without its payload.
@@ -171,10 +161,9 @@ type Cancellation struct {
 // NoticeState is the state of the notice of a run's end.
 type NoticeState string
 
-// The states of a notice. A run that has not ended, or that ended without a
-// notice, has none.
+// The states of a notice.
 const (
-	NoticeNone    NoticeState = ""
+	NoticeNone    NoticeState = ""        // the run has not ended, or ended without a notice
 	NoticePending NoticeState = "pending" // to be delivered
 	NoticeSeen    NoticeState = "seen"    // acknowledged, or the end was seen otherwise
 )
@@ -188,6 +177,7 @@ func (r Run) Elapsed(now time.Time) time.Duration {
 	if !r.FinishedAt.IsZero() {
 		now = r.FinishedAt
 	}
+
 	return max(0, now.Sub(r.StartedAt))
 }
 
@@ -198,16 +188,17 @@ func (r Run) Finish(status Status, b Beat, e End) Run {
 	if r.SignalOnCompletion {
 		r.Notice = NoticePending
 	}
+
 	return r
 }
 
 // Folder returns the name of the folder of a run's attempt: its id for the
 // first one, "{id}.{attempt}" for a later one.
 func (r Run) Folder() string {
-	if r.Attempt <= 1 {
-		return r.ID
+	if r.Attempt > 1 {
+		return fmt.Sprintf("%s.%d", r.ID, r.Attempt)
 	}
-	return fmt.Sprintf("%s.%d", r.ID, r.Attempt)
+	return r.ID
 }
 
 // Path returns the name of an artifact of the run below the folder of an
@@ -232,13 +223,14 @@ type Envelope struct {
 	OutputTruncated bool            `json:"output_truncated"`
 }
 
-// ResultFile returns [ResultJSON] of an ended run with its payload: its
-// [Envelope] on one line, without indentation or HTML escapes, which would
-// multiply the size of a deeply nested result.
+// ResultFile returns [ResultJSON] of an ended run with its payload: its [Envelope]
+// on one line, without indentation or HTML escapes, which would make a deeply
+// nested result many times larger.
 func (r Run) ResultFile() ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
+
 	err := enc.Encode(Envelope{
 		TaskID: r.ID, Attempt: r.Attempt, Tool: r.Tool, Title: r.Title, Status: r.Status,
 		Result: r.Result, Content: r.Content, Error: r.Error, ExitCode: r.ExitCode, Summary: r.Summary,

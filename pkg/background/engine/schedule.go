@@ -11,9 +11,9 @@ type Overlap string
 
 // What a schedule does on overlap; "" is OverlapSkip.
 const (
-	OverlapSkip   Overlap = "skip"            // nothing: the firing is left out
-	OverlapQueue  Overlap = "queue"           // the run waits until the earlier one has ended; while one waits, firings are left out
-	OverlapCancel Overlap = "cancel_previous" // the earlier run is stopped, the new one starts when it has ended
+	OverlapSkip   Overlap = "skip"            // skips the firing
+	OverlapQueue  Overlap = "queue"           // the run waits until the earlier one has ended; while one waits, firings are skipped
+	OverlapCancel Overlap = "cancel_previous" // stops the earlier run, and starts the new one when that has ended
 )
 
 // Why a schedule is not enabled.
@@ -26,16 +26,15 @@ const (
 	DisabledZone     = "its time zone is unknown to the host"       // or its expression no longer read
 )
 
-// A Schedule starts runs of a tool: again and again, by a cron expression, or
-// once. It is a value, like a [Run]. Its JSON form is what engines store.
+// A Schedule starts runs of a tool, repeatedly by a cron expression or once. It is
+// a value, like a [Run]. Its JSON form is what engines store.
 //
-// Its cron expression is read as crontab(5) does: five fields, minute hour
+// Its cron expression is read as in crontab(5): five fields, minute hour
 // day-of-month month day-of-week, of "*", numbers, names of months and
 // weekdays, ranges, steps and lists; a day matches by both of its fields, or
-// by one of them if neither has a "*". It means the clock of its time zone. A
-// time that clock skips fires at the first minute it shows again, and one it
-// shows twice fires the first time only. So a schedule of every minute pauses
-// while an hour comes again in autumn; in UTC, the default, it does not.
+// by one of them if neither has a "*". It follows the clock of its time zone. A
+// time that the clock skips fires at the first minute it shows again, and a time
+// that it shows twice fires the first time only.
 type Schedule struct {
 	ID                 string          `json:"schedule_id"`
 	Session            string          `json:"session"`
@@ -43,7 +42,7 @@ type Schedule struct {
 	Version            string          `json:"tool_version,omitempty"`
 	Args               json.RawMessage `json:"args"`
 	Title              string          `json:"title"`
-	By                 string          `json:"by,omitempty"` // who asked for it; "": the session's agent
+	By                 string          `json:"by,omitempty"` // user or operator that made it; "": the session's agent
 	SignalOnCompletion bool            `json:"signal_on_completion"`
 	Timeout            time.Duration   `json:"timeout_ns"`
 	CreatedAt          time.Time       `json:"created_at"`
