@@ -2,6 +2,7 @@ package output
 
 import (
 	"bytes"
+	"regexp"
 	"strings"
 	"unicode/utf8"
 )
@@ -22,7 +23,7 @@ func Clean(raw []byte) string {
 		r, size := utf8.DecodeRune(raw)
 		switch {
 		case r == '\x1b':
-			size, _ = escape(raw)
+			size = escape(raw)
 		case r == '\r':
 			returned = true
 		case r == '\n':
@@ -49,60 +50,20 @@ func tagLen(line []byte) int {
 	return 0
 }
 
-// escape returns the length of the escape sequence that p begins with, and whether
-// more bytes cannot change it. The forms are those of ECMA-48, fifth edition,
-// sections 5.3 to 5.6; control strings may also end with BEL, as in xterm. A
-// malformed sequence ends before the byte that does not fit.
-func escape(p []byte) (n int, whole bool) {
-	if len(p) < 2 {
-		return len(p), false
-	}
+// The escape sequences of ECMA-48, fifth edition, sections 5.3 to 5.6; control
+// strings may also end with BEL, as in xterm. A malformed sequence ends before the
+// byte that does not fit, a control string without an end after its introducer.
+var (
+	sequence = regexp.MustCompile(`^\x1b(\[[ -?]*[@-~]?|[\]PX^_]([^\x07\x1b\n]*(\x07|\x1b\\))?|[ -/]+[0-~]?|[0-~])?`)
+	partial  = regexp.MustCompile(`^\x1b(\[[ -?]*|[\]PX^_][^\x07\x1b\n]*\x1b?|[ -/]*)$`)
+)
 
-	switch c := p[1]; {
-	case c == '[':
-		return escapeFinal(p, 2, 0x40)
-	case strings.IndexByte("]PX^_", c) >= 0:
-		return escapeString(p)
-	case 0x20 <= c && c <= 0x2f:
-		return escapeFinal(p, 2, 0x30)
-	case 0x30 <= c && c <= 0x7e:
-		return 2, true
-	}
-	return 1, true
-}
+// escape returns the length of the escape sequence that p begins with.
+func escape(p []byte) int { return len(sequence.Find(p[:min(len(p), maxEscape)])) }
 
-// escapeFinal finds the end of a sequence of bytes from 0x20 up to a final
-// byte from low to 0x7e.
-func escapeFinal(p []byte, i int, low byte) (n int, whole bool) {
-	for ; i < min(len(p), maxEscape); i++ {
-		switch c := p[i]; {
-		case low <= c && c <= 0x7e:
-			return i + 1, true
-		case c < 0x20 || c > 0x7e:
-			return i, true
-		}
-	}
-	return i, i == maxEscape
-}
-
-// escapeString finds the end of a control string. Of one without an end, only the
-// introducer counts.
-func escapeString(p []byte) (n int, whole bool) {
-	for i := 2; i < len(p); i++ {
-		switch {
-		case i == maxEscape || p[i] == '\n':
-			return 2, true
-		case p[i] == '\a':
-			return i + 1, true
-		case p[i] == '\x1b' && i+1 < len(p):
-			if p[i+1] == '\\' {
-				return i + 2, true
-			}
-			return 2, true
-		}
-	}
-	return 2, false
-}
+// isPartial reports whether more bytes could change the escape sequence that p
+// begins with.
+func isPartial(p []byte) bool { return len(p) < maxEscape && partial.Match(p) }
 
 // Shorten returns s cleaned, on one line, without space around it, and cut to
 // limit characters, the last of them an ellipsis if it was longer.

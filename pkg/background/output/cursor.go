@@ -53,11 +53,10 @@ func take(data []byte, chars int, more bool) int {
 	i, n := 0, 0
 	for i < len(data) {
 		if data[i] == '\x1b' {
-			size, whole := escape(data[i:])
-			if !whole && more {
+			if more && isPartial(data[i:]) {
 				break
 			}
-			i += size
+			i += escape(data[i:])
 			continue
 		}
 
