@@ -56,11 +56,10 @@ type Answer struct {
 	Content json.RawMessage `json:"content,omitempty"` // an object, of AnswerAccept
 }
 
+// Errors to branch on with [errors.Is].
 var (
-	// ErrQuestions is matched by the error for invalid questions.
 	ErrQuestions = errors.New("not questions for the user")
-	// ErrAnswer is matched by the error for an invalid answer.
-	ErrAnswer = errors.New("not an answer to the question")
+	ErrAnswer    = errors.New("not an answer to the question")
 )
 
 // DecodeQuestions reads questions strictly. Its errors match [ErrQuestions].

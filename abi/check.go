@@ -2,7 +2,6 @@ package abi
 
 import (
 	"encoding/json"
-	"maps"
 	"path"
 	"reflect"
 	"slices"
@@ -154,8 +153,8 @@ func (d *decoder) needs(at string, n *Needs) {
 }
 
 // schema checks what clients and model APIs need of a tool's schema: an object at
-// the root without the keywords that some APIs refuse, and no reference that would
-// have to be fetched. Whether it is a valid JSON Schema shows when it is compiled.
+// the root without the keywords that some APIs refuse. Whether it is a valid JSON
+// Schema without remote references shows when it is compiled.
 func (d *decoder) schema(at string, raw json.RawMessage, input bool) {
 	if len(raw) > MaxSchema {
 		d.add(at, "expected at most %d bytes, found %d", MaxSchema, len(raw))
@@ -168,43 +167,19 @@ func (d *decoder) schema(at string, raw json.RawMessage, input bool) {
 		return
 	}
 
-	if input {
-		if root["type"] != "object" {
-			d.add(at+"/type", `expected "object": arguments are passed by name`)
-		}
-		for _, key := range []string{"anyOf", "oneOf", "allOf", "not", "enum", "$ref"} {
-			if _, ok := root[key]; ok {
-				d.add(at+"/"+escape(key), "not allowed at the root: some model APIs refuse it")
-			}
-		}
+	draft, named := root["$schema"].(string)
+	if named && strings.TrimSuffix(draft, "#") != "https://json-schema.org/draft/2020-12/schema" {
+		d.add(at+"/$schema", "expected JSON Schema 2020-12, found %q", draft)
 	}
-
-	d.references(at, nil, root, false)
-}
-
-// references refuses remote references below a schema. It does not look into
-// values, where "$ref" may be data. In an object of named schemas the keys are
-// names, not keywords.
-func (d *decoder) references(at string, path []string, schema any, named bool) {
-	switch s := schema.(type) {
-	case map[string]any:
-		for _, key := range slices.Sorted(maps.Keys(s)) {
-			path := append(path, key)
-			ref, isString := s[key].(string)
-			switch {
-			case named:
-				d.references(at, path, s[key], false)
-			case isString && slices.Contains([]string{"$ref", "$dynamicRef", "$recursiveRef"}, key) && !strings.HasPrefix(ref, "#"):
-				d.add(at+pointer(path), "expected a reference within the schema (#/...), found %q: remote ones are never fetched", ref)
-			case isString && key == "$schema" && strings.TrimSuffix(ref, "#") != "https://json-schema.org/draft/2020-12/schema":
-				d.add(at+pointer(path), "expected JSON Schema 2020-12, found %q", ref)
-			case !slices.Contains([]string{"enum", "const", "default", "examples"}, key):
-				d.references(at, path, s[key], slices.Contains([]string{"properties", "patternProperties", "$defs", "dependentSchemas"}, key))
-			}
-		}
-	case []any:
-		for i, item := range s {
-			d.references(at, append(path, strconv.Itoa(i)), item, false)
+	if !input {
+		return
+	}
+	if root["type"] != "object" {
+		d.add(at+"/type", `expected "object": arguments are passed by name`)
+	}
+	for _, key := range []string{"anyOf", "oneOf", "allOf", "not", "enum", "$ref"} {
+		if _, ok := root[key]; ok {
+			d.add(at+"/"+key, "not allowed at the root: some model APIs refuse it")
 		}
 	}
 }

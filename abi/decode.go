@@ -15,10 +15,6 @@ import (
 	"unicode/utf8"
 )
 
-// ErrManifest is matched by the error for an invalid manifest, which is a
-// [*ManifestError].
-var ErrManifest = errors.New("bad manifest")
-
 // ManifestError lists everything that is wrong with a manifest.
 type ManifestError struct{ Problems []Problem }
 
@@ -29,9 +25,6 @@ func (e *ManifestError) Error() string {
 	}
 	return "bad manifest: " + strings.Join(lines, "; ")
 }
-
-// Is makes the error match [ErrManifest].
-func (e *ManifestError) Is(target error) bool { return target == ErrManifest }
 
 // Problem is one thing that is wrong with a document.
 type Problem struct {
@@ -53,9 +46,9 @@ const maxProblems = 20
 const maxDepth = 64
 
 // DecodeManifest reads and checks a manifest. It accepts only what the published
-// schema ([ManifestSchema]) accepts: an unknown or repeated field, a wrong type, a
-// bad name and a bad schema are problems, each with its JSON pointer. The error is
-// a [*ManifestError].
+// schema ([ManifestSchema]) accepts: an unknown or repeated field, a wrong type and
+// a bad name are problems, each with its JSON pointer. It does not compile the
+// tools' schemas. The error is a [*ManifestError].
 func DecodeManifest(data []byte) (*Manifest, error) {
 	if len(data) > MaxManifest {
 		return nil, &ManifestError{[]Problem{{"", fmt.Sprintf("the manifest has %d bytes, at most %d are allowed", len(data), MaxManifest)}}}
@@ -115,7 +108,8 @@ func (d *decoder) syntax(data []byte) error {
 		if errors.As(err, &syntax) {
 			// Token counts to the byte in question or past it, Unmarshal always past it.
 			errors.As(json.Unmarshal(data, new(json.RawMessage)), &syntax)
-			line, column := position(data, syntax.Offset)
+			before := data[:min(int64(len(data)), syntax.Offset)]
+			line, column := 1+bytes.Count(before, []byte("\n")), len(before)-(bytes.LastIndexByte(before, '\n')+1)
 			return fmt.Errorf("expected JSON: %w (line %d, column %d)", err, line, column)
 		}
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
@@ -313,10 +307,4 @@ func pointer(path []string) string {
 // escape writes a key as a reference token of RFC 6901.
 func escape(key string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(key, "~", "~0"), "/", "~1")
-}
-
-func position(data []byte, offset int64) (line, column int) {
-	before := data[:min(int64(len(data)), max(0, offset))]
-	line = 1 + bytes.Count(before, []byte("\n"))
-	return line, len(before) - (bytes.LastIndexByte(before, '\n') + 1)
 }

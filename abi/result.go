@@ -73,43 +73,38 @@ type Block struct {
 	Name     string `json:"name,omitempty"`     // of resource_link
 }
 
-// ErrContent is matched by the error for an invalid content block.
-var ErrContent = errors.New("not a content block")
+// blockFields says which fields a content block of each type has, and whether they
+// are required.
+var blockFields = map[string]map[string]bool{
+	"text":          {"text": false},
+	"image":         {"data": true, "mimeType": true},
+	"audio":         {"data": true, "mimeType": true},
+	"resource":      {"text": false, "uri": true, "mimeType": false},
+	"resource_link": {"uri": true, "name": true, "mimeType": false},
+}
 
-// DecodeBlock reads a content block strictly. Its errors match [ErrContent].
+// DecodeBlock reads a content block strictly.
 func DecodeBlock(data []byte) (Block, error) {
 	var b Block
 	if ps := decodeStrict(data, &b); len(ps) > 0 {
-		return Block{}, fmt.Errorf("%w: %s", ErrContent, ps[0])
+		return Block{}, fmt.Errorf("not a content block: %s", ps[0])
+	}
+	fields, known := blockFields[b.Type]
+	if !known {
+		return Block{}, fmt.Errorf("not a content block: unknown type %q, expected text, image, audio, resource or resource_link", b.Type)
 	}
 
-	want := map[string]bool{ // which fields the type needs; the others must be empty
-		"text": b.Text != "", "data": len(b.Data) > 0, "mimeType": b.MIMEType != "", "uri": b.URI != "", "name": b.Name != "",
-	}
-	needs := map[string][]string{
-		"text": {"text"}, "image": {"data", "mimeType"}, "audio": {"data", "mimeType"}, "resource_link": {"uri", "name"}, "resource": {"text", "uri"},
-	}[b.Type]
-	if needs == nil {
-		return Block{}, fmt.Errorf("%w: unknown type %q, expected text, image, audio, resource or resource_link", ErrContent, b.Type)
-	}
-
-	for _, name := range needs {
-		if !want[name] && name != "text" { // a text may be empty
-			return Block{}, fmt.Errorf("%w: a block of type %s needs %s", ErrContent, b.Type, name)
-		}
-		delete(want, name)
-	}
-
-	if b.Type == "resource_link" || b.Type == "resource" {
-		delete(want, "mimeType")
-	}
-
-	for _, name := range []string{"text", "data", "mimeType", "uri", "name"} {
-		if want[name] {
-			return Block{}, fmt.Errorf("%w: a block of type %s has no %s", ErrContent, b.Type, name)
+	for _, f := range []struct {
+		name string
+		set  bool
+	}{{"text", b.Text != ""}, {"data", len(b.Data) > 0}, {"mimeType", b.MIMEType != ""}, {"uri", b.URI != ""}, {"name", b.Name != ""}} {
+		switch required, allowed := fields[f.name]; {
+		case required && !f.set:
+			return Block{}, fmt.Errorf("not a content block: a block of type %s needs %s", b.Type, f.name)
+		case f.set && !allowed:
+			return Block{}, fmt.Errorf("not a content block: a block of type %s has no %s", b.Type, f.name)
 		}
 	}
-
 	return b, nil
 }
 
@@ -120,17 +115,14 @@ type Connection struct {
 	SetupURL string `json:"setup_url,omitempty"`
 }
 
-// ErrConnection is matched by the error for an invalid connection.
-var ErrConnection = errors.New("not a connection")
-
-// DecodeConnection reads a connection strictly. Its errors match [ErrConnection].
+// DecodeConnection reads a connection strictly.
 func DecodeConnection(data []byte) (*Connection, error) {
 	var c Connection
 	if ps := decodeStrict(data, &c); len(ps) > 0 {
-		return nil, fmt.Errorf("%w: %s", ErrConnection, ps[0])
+		return nil, fmt.Errorf("not a connection: %s", ps[0])
 	}
 	if c.Provider == "" {
-		return nil, fmt.Errorf("%w: provider is empty", ErrConnection)
+		return nil, errors.New("not a connection: provider is empty")
 	}
 	return &c, nil
 }

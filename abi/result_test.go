@@ -65,7 +65,6 @@ func TestDecodeBlockRefuses(t *testing.T) {
 		`{"type":"resource_link","uri":"u","name":"n","text":"t"}`: "a block of type resource_link has no text",
 	} {
 		_, err := abi.DecodeBlock([]byte(doc))
-		require.ErrorIs(t, err, abi.ErrContent, doc)
 		require.EqualError(t, err, "not a content block: "+want, doc)
 	}
 }
@@ -80,7 +79,6 @@ func TestDecodeConnection(t *testing.T) {
 		`{"provider":"x","token":1}`: "/token: unknown field, expected one of provider, subject, setup_url",
 	} {
 		_, err := abi.DecodeConnection([]byte(doc))
-		require.ErrorIs(t, err, abi.ErrConnection)
 		require.EqualError(t, err, "not a connection: "+want)
 	}
 }

@@ -7,6 +7,5 @@ var manifestSchema string
 
 // ManifestSchema returns the published JSON Schema (2020-12) of a manifest, for
 // editors and sidecars written by hand. [DecodeManifest] also checks what a schema
-// cannot express: repeated or too long names, and references in a tool's own
-// schemas.
+// cannot express: names that are repeated or too long.
 func ManifestSchema() string { return manifestSchema }

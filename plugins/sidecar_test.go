@@ -139,7 +139,7 @@ func FuzzSidecar(f *testing.F) {
 		require.LessOrEqual(t, len(document), 32*abi.MaxManifest)
 		m, err := abi.DecodeManifest(document)
 		if err != nil {
-			require.ErrorIs(t, err, abi.ErrManifest)
+			require.ErrorAs(t, err, new(*abi.ManifestError))
 			return
 		}
 

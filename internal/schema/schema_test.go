@@ -49,6 +49,8 @@ func TestCompileRefuses(t *testing.T) {
 		{"unknown type", `{"type":"objekt"}`, `/type`},
 		{"bad pattern", `{"type":"object","properties":{"a":{"pattern":"("}}}`, `/properties/a/pattern`},
 		{"remote reference", `{"type":"object","properties":{"a":{"$ref":"https://example.com/s.json"}}}`, `remote schemas are never fetched`},
+		{"relative reference", `{"type":"object","properties":{"enum":{"$ref":"a.json"}}}`, `remote schemas are never fetched`},
+		{"remote dynamic reference", `{"type":"object","items":{"$dynamicRef":"other.json#a"}}`, `remote schemas are never fetched`},
 		{"file reference", `{"type":"object","properties":{"a":{"$ref":"file:///etc/passwd"}}}`, `remote schemas are never fetched`},
 		{"dangling reference", `{"type":"object","properties":{"a":{"$ref":"#/$defs/b"}}}`, `$defs/b`},
 		{"a name twice", `{"type":"object","properties":{"a":{"type":"string"},"a":true}}`, `/properties/a: given more than once`},
