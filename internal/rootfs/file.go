@@ -2,9 +2,7 @@ package rootfs
 
 import (
 	"io"
-	"io/fs"
 	"math"
-	"os"
 
 	"github.com/tetratelabs/wazero/experimental/sys"
 )
@@ -12,97 +10,35 @@ import (
 // file is an open regular file. It implements [sys.File].
 type file struct {
 	handle
-	name string
 	flag sys.Oflag // access mode, O_APPEND and the O_SYNC flags
 }
 
 var _ sys.File = (*file)(nil)
 
-// position is an alias for the sake of vet, which would otherwise insist that a
-// method Seek return the error of [io.Seeker] instead of wazero's number.
-type position = int64
-
 // IsDir implements [sys.File].
 func (w *file) IsDir() (bool, sys.Errno) { return false, 0 }
 
 // IsAppend implements [sys.File].
-func (w *file) IsAppend() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.appends()
-}
+func (w *file) IsAppend() bool { return w.flag&sys.O_APPEND != 0 }
 
-func (w *file) appends() bool { return w.flag&sys.O_APPEND != 0 }
-
-// SetAppend implements [sys.File] by opening the file again under its name, as
-// append mode is fixed when a file is opened. It is [sys.ENOENT] when that name
-// has come to mean another file.
+// SetAppend implements [sys.File]. Append mode is fixed when a file is opened: any
+// other is [sys.ENOTSUP].
 func (w *file) SetAppend(enable bool) sys.Errno {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	switch {
-	case w.closed:
-		return sys.EBADF
-	case w.appends() == enable:
-		return 0
+	if enable != w.IsAppend() {
+		return sys.ENOTSUP
 	}
-
-	flag := w.flag ^ sys.O_APPEND
-	again, fi, errno := w.fs.openOS(w.name, osFlags(flag), 0)
-	if errno != 0 {
-		return errno
-	}
-	if errno := w.adopt(again, fi); errno != 0 {
-		_ = again.Close()
-		return errno
-	}
-
-	w.flag = flag
-	return 0
-}
-
-// adopt replaces w's handle by another one of the same file.
-func (w *file) adopt(again *os.File, fi fs.FileInfo) sys.Errno {
-	before, err := w.os.Stat()
-	if err == nil && !os.SameFile(before, fi) {
-		return sys.ENOENT
-	}
-
-	var offset int64
-	if err == nil {
-		offset, err = w.os.Seek(0, io.SeekCurrent)
-	}
-	if err == nil {
-		_, err = again.Seek(offset, io.SeekStart)
-	}
-	if err != nil {
-		return w.fs.errno(err)
-	}
-
-	_ = w.os.Close()
-	w.os = again
 	return 0
 }
 
 // Read implements [sys.File].
 func (w *file) Read(buf []byte) (int, sys.Errno) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.closed {
-		return 0, sys.EBADF
-	}
 	n, err := w.os.Read(buf)
 	return n, w.fs.errno(err)
 }
 
 // Pread implements [sys.File].
 func (w *file) Pread(buf []byte, off int64) (int, sys.Errno) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	switch {
-	case w.closed:
-		return 0, sys.EBADF
-	case off < 0:
+	if off < 0 {
 		return 0, sys.EINVAL
 	}
 	n, err := w.os.ReadAt(buf, off)
@@ -111,10 +47,8 @@ func (w *file) Pread(buf []byte, off int64) (int, sys.Errno) {
 
 // Seek implements [sys.File].
 func (w *file) Seek(offset position, whence int) (position, sys.Errno) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if errno := w.seekable(whence); errno != 0 {
-		return 0, errno
+	if whence < io.SeekStart || whence > io.SeekEnd {
+		return 0, sys.EINVAL
 	}
 	n, err := w.os.Seek(offset, whence)
 	return n, w.fs.errno(err)
@@ -125,14 +59,11 @@ func (w *file) Readdir(int) ([]sys.Dirent, sys.Errno) { return nil, sys.EBADF }
 
 // Write implements [sys.File].
 func (w *file) Write(buf []byte) (int, sys.Errno) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-
 	if errno := w.writable(); errno != 0 || len(buf) == 0 {
 		return 0, errno
 	}
 	cost := int64(len(buf))
-	if !w.appends() {
+	if !w.IsAppend() {
 		off, err := w.os.Seek(0, io.SeekCurrent)
 		errno := w.fs.errno(err)
 		if errno == 0 {
@@ -149,16 +80,13 @@ func (w *file) Write(buf []byte) (int, sys.Errno) {
 // Pwrite implements [sys.File]. It is [sys.ENOTSUP] in append mode, where
 // systems disagree about what the offset means.
 func (w *file) Pwrite(buf []byte, off int64) (int, sys.Errno) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-
 	errno := w.writable()
 	switch {
 	case errno != 0:
 		return 0, errno
 	case off < 0:
 		return 0, sys.EINVAL
-	case w.appends():
+	case w.IsAppend():
 		return 0, sys.ENOTSUP
 	case len(buf) == 0:
 		return 0, 0
@@ -173,9 +101,6 @@ func (w *file) Pwrite(buf []byte, off int64) (int, sys.Errno) {
 
 // Truncate implements [sys.File].
 func (w *file) Truncate(size int64) sys.Errno {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-
 	if errno := w.writable(); errno != 0 {
 		return errno
 	}
@@ -188,15 +113,13 @@ func (w *file) Truncate(size int64) sys.Errno {
 		return w.fs.errno(err)
 	}
 	growth := max(0, size-fi.Size())
-	return w.fs.limits.spendOn(growth, func() sys.Errno { return w.fs.errno(w.os.Truncate(size)) })
+	return w.fs.spendOn(growth, func() sys.Errno { return w.fs.errno(w.os.Truncate(size)) })
 }
 
 // writable reports why w takes no writes, or 0.
 func (w *file) writable() sys.Errno {
 	switch {
-	case w.closed:
-		return sys.EBADF
-	case w.fs.readOnly:
+	case w.fs.limits.ReadOnly:
 		return sys.EROFS
 	case w.flag&accessMask == sys.O_RDONLY:
 		return sys.EBADF
@@ -221,20 +144,18 @@ func (w *file) cost(off int64, n int) (int64, sys.Errno) {
 // written. A write that cannot be paid in full writes nothing: wazero would
 // carry on with the next buffer of the guest after a short one.
 func (w *file) spendOn(n int, cost int64, write func() (int, error)) (int, sys.Errno) {
-	if errno := w.fs.limits.spend(cost); errno != 0 {
+	if errno := w.fs.spend(cost); errno != 0 {
 		return 0, errno
 	}
 	written, err := write()
 	switch {
 	case written == 0:
-		w.fs.limits.refund(cost)
+		w.fs.refund(cost)
 	case written < n:
-		w.fs.limits.refund(int64(n - written))
+		w.fs.refund(int64(n - written))
 	}
 	return written, w.fs.errno(err)
 }
 
 // Close implements [sys.File].
-func (w *file) Close() sys.Errno {
-	return w.close(w, true, w.os.Close)
-}
+func (w *file) Close() sys.Errno { return w.fs.close(w, w.os.Close) }

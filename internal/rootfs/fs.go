@@ -12,21 +12,17 @@ import (
 )
 
 // Lstat implements [sys.FS]. It also describes links that leave the folder.
-func (f *FS) Lstat(path string) (wasys.Stat_t, sys.Errno) {
-	n, errno := rootName(path)
-	if errno != 0 {
-		return wasys.Stat_t{}, errno
-	}
-	return f.stat(f.root.Lstat(n))
-}
+func (f *FS) Lstat(path string) (wasys.Stat_t, sys.Errno) { return f.statAt(path, f.root.Lstat) }
 
 // Stat implements [sys.FS].
-func (f *FS) Stat(path string) (wasys.Stat_t, sys.Errno) {
+func (f *FS) Stat(path string) (wasys.Stat_t, sys.Errno) { return f.statAt(path, f.root.Stat) }
+
+func (f *FS) statAt(path string, look func(string) (fs.FileInfo, error)) (wasys.Stat_t, sys.Errno) {
 	n, errno := rootName(path)
 	if errno != 0 {
 		return wasys.Stat_t{}, errno
 	}
-	return f.stat(f.root.Stat(n))
+	return f.stat(look(n))
 }
 
 // stat describes a file without its setuid, setgid and sticky bits.
@@ -62,18 +58,14 @@ func (f *FS) Mkdir(path string, perm fs.FileMode) sys.Errno {
 	if errno != 0 {
 		return errno
 	}
-	return f.limits.spendOn(EntryCost, func() sys.Errno { return f.errno(f.root.Mkdir(n, perm.Perm())) })
+	return f.spendOn(EntryCost, func() sys.Errno { return f.errno(f.root.Mkdir(n, perm.Perm())) })
 }
 
 // Unlink implements [sys.FS].
-func (f *FS) Unlink(path string) sys.Errno {
-	return f.remove(path, false)
-}
+func (f *FS) Unlink(path string) sys.Errno { return f.remove(path, false) }
 
 // Rmdir implements [sys.FS].
-func (f *FS) Rmdir(path string) sys.Errno {
-	return f.remove(path, true)
-}
+func (f *FS) Rmdir(path string) sys.Errno { return f.remove(path, true) }
 
 // remove removes a directory, or an entry of another kind. [os.Root.Remove] takes
 // both, so if another program swaps the entry between look and removal, what goes is
@@ -116,14 +108,9 @@ func (f *FS) Rename(from, to string) sys.Errno {
 	}
 
 	target, err := f.root.Lstat(newName)
-	if err == nil && target.IsDir() {
-		return f.renameOverDir(oldName, newName, old, target)
-	}
-	return f.errno(f.root.Rename(oldName, newName))
-}
-
-func (f *FS) renameOverDir(oldName, newName string, old, target fs.FileInfo) sys.Errno {
 	switch {
+	case err != nil || !target.IsDir():
+		return f.errno(f.root.Rename(oldName, newName))
 	case !old.IsDir():
 		return sys.EISDIR
 	case os.SameFile(old, target):
@@ -136,11 +123,10 @@ func (f *FS) renameOverDir(oldName, newName string, old, target fs.FileInfo) sys
 	if err := f.root.Remove(newName); err != nil {
 		return f.errno(err)
 	}
-	err := f.root.Rename(oldName, newName)
+	err = f.root.Rename(oldName, newName)
 	if err != nil { // put back what was there; the reason matters more
 		_ = f.root.Mkdir(newName, target.Mode().Perm())
 	}
-
 	return f.errno(err)
 }
 
@@ -151,7 +137,7 @@ func (f *FS) Link(_, _ string) sys.Errno { return f.refuseLink() }
 func (f *FS) Symlink(_, _ string) sys.Errno { return f.refuseLink() }
 
 func (f *FS) refuseLink() sys.Errno {
-	if f.readOnly {
+	if f.limits.ReadOnly {
 		return sys.EROFS
 	}
 	return sys.EPERM
@@ -161,19 +147,17 @@ func (f *FS) refuseLink() sys.Errno {
 // the folder itself is for the operator to say: [sys.EPERM].
 func (f *FS) Chmod(path string, perm fs.FileMode) sys.Errno {
 	return f.changeInode(path, func(file *os.File, fi fs.FileInfo) error {
-		if os.SameFile(fi, f.self) {
+		if os.SameFile(fi, f.self.info) {
 			return sys.EPERM
 		}
 		return file.Chmod(perm.Perm())
 	})
 }
 
-// Utimens implements [sys.FS]. Times are exact to the nanosecond on Linux, the
-// microsecond on BSD and macOS, and 100 nanoseconds on Windows.
+// Utimens implements [sys.FS]. Times are exact to the microsecond, and to 100
+// nanoseconds on Windows.
 func (f *FS) Utimens(path string, atim, mtim int64) sys.Errno {
-	return f.changeInode(path, func(file *os.File, _ fs.FileInfo) error {
-		return setTimes(file, atim, mtim)
-	})
+	return f.changeInode(path, func(file *os.File, _ fs.FileInfo) error { return setTimes(file, atim, mtim) })
 }
 
 // changeInode opens what path leads to and changes it through the descriptor,

@@ -3,7 +3,6 @@ package rootfs
 import (
 	"cmp"
 	"fmt"
-	"sync"
 
 	"github.com/tetratelabs/wazero/experimental/sys"
 )
@@ -13,72 +12,64 @@ import (
 // EAGAIN would invite a guest to try forever.
 const errnoLimit = sys.EIO
 
-// limits counts what one mount has used. It is safe for concurrent use.
-type limits struct {
-	maxFiles int
-	maxBytes int64
-
-	mu    sync.Mutex
-	files int   // open now
-	bytes int64 // written so far
-	hit   error // the first limit met
-}
-
-// addFile takes one place among the open files.
-func (l *limits) addFile() sys.Errno {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.files >= l.maxFiles {
-		return l.report(fmt.Errorf("%w: %d", ErrMaxOpenFiles, l.maxFiles))
+// admit decides about opening one more file. The first to open the folder itself, if
+// that is what self says, gets the one that [Open] opened: wazero panics if opening the
+// folder fails for any reason but ENOENT.
+func (f *FS) admit(self bool) (sys.File, sys.Errno) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	switch {
+	case f.closed:
+		return nil, sys.ENOENT
+	case self && !f.given:
+		f.given = true
+		return f.self, 0
+	case len(f.open) >= f.limits.MaxOpenFiles:
+		return nil, f.report(fmt.Errorf("%w: %d", ErrMaxOpenFiles, f.limits.MaxOpenFiles))
 	}
-	l.files++
-	return 0
+	return nil, 0
 }
 
-func (l *limits) dropFile() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.files--
+// remember notes an open file for Close, or reports that the mount is closed.
+func (f *FS) remember(file sys.File) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.open[file] = struct{}{}
+	return !f.closed
 }
 
 // spend takes n bytes, all or none.
-func (l *limits) spend(n int64) sys.Errno {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if n > l.maxBytes-l.bytes {
-		return l.report(fmt.Errorf("%w: %d", ErrMaxBytes, l.maxBytes))
+func (f *FS) spend(n int64) sys.Errno {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if n > f.limits.MaxBytes-f.bytes {
+		return f.report(fmt.Errorf("%w: %d", ErrMaxBytes, f.limits.MaxBytes))
 	}
-	l.bytes += n
+	f.bytes += n
 	return 0
 }
 
 // spendOn takes n bytes for an operation, and gives them back if it fails.
-func (l *limits) spendOn(n int64, do func() sys.Errno) sys.Errno {
-	errno := l.spend(n)
+func (f *FS) spendOn(n int64, do func() sys.Errno) sys.Errno {
+	errno := f.spend(n)
 	if errno != 0 {
 		return errno
 	}
 	if errno = do(); errno != 0 {
-		l.refund(n)
+		f.refund(n)
 	}
 	return errno
 }
 
 // refund gives back bytes that were spent and then not written.
-func (l *limits) refund(n int64) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.bytes -= n
+func (f *FS) refund(n int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.bytes -= n
 }
 
-// report keeps the first limit met.
-func (l *limits) report(err error) sys.Errno {
-	l.hit = cmp.Or(l.hit, err)
+// report keeps the first limit met. The caller holds the lock.
+func (f *FS) report(err error) sys.Errno {
+	f.hit = cmp.Or(f.hit, err)
 	return errnoLimit
-}
-
-func (l *limits) err() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.hit
 }

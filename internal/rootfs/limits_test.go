@@ -110,7 +110,7 @@ func TestNewEntriesCost(t *testing.T) {
 	require.Equal(t, sys.EEXIST, f.Mkdir("b", 0o700))
 	require.Equal(t, sys.ENOENT, tryOpen(f, "no/c", sys.O_RDWR|sys.O_CREAT))
 	require.Equal(t, sys.EEXIST, tryOpen(f, "a", sys.O_RDWR|sys.O_CREAT|sys.O_EXCL))
-	require.EqualValues(t, 2*EntryCost, f.limits.bytes)
+	require.EqualValues(t, 2*EntryCost, f.bytes)
 	require.Zero(t, f.Unlink("a"))
 	for i := range 2 {
 		require.Zero(t, tryOpen(f, fmt.Sprint(i), sys.O_RDWR|sys.O_CREAT))

@@ -1,9 +1,12 @@
 package rootfs
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"os"
+	"path"
+	"strings"
 
 	"github.com/tetratelabs/wazero/experimental/sys"
 	wasys "github.com/tetratelabs/wazero/sys"
@@ -15,35 +18,25 @@ import (
 // and O_DSYNC and O_RSYNC are taken as O_SYNC. O_TRUNC needs write access
 // ([sys.EINVAL]).
 func (f *FS) OpenFile(path string, flag sys.Oflag, perm fs.FileMode) (sys.File, sys.Errno) {
-	if f.isClosed() {
-		return nil, sys.ENOENT // wazero panics on anything else for "."
-	}
 	n, errno := rootName(path)
+	if errno == 0 {
+		errno = f.checkFlags(flag)
+	}
 	if errno != 0 {
 		return nil, errno
 	}
-	if errno := f.checkFlags(flag); errno != 0 {
-		return nil, errno
-	}
-	if n == "." && !writes(flag) {
-		if d := f.takePreopen(); d != nil {
-			return d, 0
-		}
-	}
-	if errno := f.limits.addFile(); errno != 0 {
-		return nil, errno
+	if file, errno := f.admit(n == "." && !writes(flag)); file != nil || errno != 0 {
+		return file, errno
 	}
 
 	file, errno := f.openAny(n, flag, perm.Perm())
 	if errno != 0 {
-		f.limits.dropFile()
 		return nil, errno
 	}
 	if !f.remember(file) {
-		_ = file.Close() // gives the place back
+		_ = file.Close()
 		return nil, sys.ENOENT
 	}
-
 	return file, 0
 }
 
@@ -59,7 +52,7 @@ func (f *FS) checkFlags(flag sys.Oflag) sys.Errno {
 	switch {
 	case access == sys.O_RDWR|sys.O_WRONLY:
 		return sys.EINVAL
-	case f.readOnly && writes(flag):
+	case f.limits.ReadOnly && writes(flag):
 		return sys.EROFS
 	case flag&sys.O_TRUNC != 0 && access == sys.O_RDONLY:
 		return sys.EINVAL // unspecified in POSIX
@@ -71,7 +64,7 @@ func (f *FS) checkFlags(flag sys.Oflag) sys.Errno {
 
 // osFlags is flag for [os.Root.OpenFile], less what openAny does itself.
 func osFlags(flag sys.Oflag) int {
-	n := map[sys.Oflag]int{sys.O_RDWR: os.O_RDWR, sys.O_WRONLY: os.O_WRONLY, sys.O_RDONLY: os.O_RDONLY}[flag&accessMask]
+	n := map[sys.Oflag]int{sys.O_RDWR: os.O_RDWR, sys.O_WRONLY: os.O_WRONLY}[flag&accessMask]
 	if flag&sys.O_APPEND != 0 {
 		n |= os.O_APPEND
 	}
@@ -111,7 +104,6 @@ func (f *FS) openAny(n string, flag sys.Oflag, perm fs.FileMode) (sys.File, sys.
 	if err != nil {
 		return nil, f.errno(err)
 	}
-	d.counted = true
 	if flag&sys.O_NOFOLLOW != 0 && !os.SameFile(fi, d.info) {
 		_ = d.closeHandles()
 		return nil, sys.ELOOP
@@ -126,7 +118,7 @@ func (f *FS) create(n string, flag sys.Oflag, perm fs.FileMode) (file sys.File, 
 	if flag&(sys.O_EXCL|sys.O_NOFOLLOW) != 0 {
 		osFlag |= os.O_EXCL // which follows no link either
 	}
-	errno = f.limits.spendOn(EntryCost, func() (errno sys.Errno) {
+	errno = f.spendOn(EntryCost, func() (errno sys.Errno) {
 		file, errno = f.openRegular(n, flag, osFlag, perm, nil)
 		return errno
 	})
@@ -155,7 +147,7 @@ func (f *FS) openRegular(n string, flag sys.Oflag, osFlag int, perm fs.FileMode,
 		return nil, errno
 	}
 
-	return &file{handle: handle{fs: f, info: fi, os: opened}, name: n, flag: flag}, 0
+	return &file{handle: handle{fs: f, os: opened, info: fi}, flag: flag}, 0
 }
 
 // openOS opens a regular file or directory and nothing else.
@@ -210,4 +202,42 @@ func (f *FS) changeable(fi fs.FileInfo, err error) sys.Errno {
 		return sys.EPERM
 	}
 	return 0
+}
+
+// maxPath is the longest path taken, in bytes: PATH_MAX of Linux. os.Root
+// walks components one by one and would follow a path of any length.
+const maxPath = 4096
+
+// rootName turns a path of the guest into one for the root. Whether it stays
+// inside is for os.Root to say: nothing here is a check of confinement.
+//
+// Leading slashes are dropped because wazero makes them: for a directory the
+// guest opened as ".", it passes "/" plus the path below it.
+func rootName(guestPath string) (string, sys.Errno) {
+	switch {
+	case len(guestPath) > maxPath:
+		return "", sys.ENAMETOOLONG
+	case strings.IndexByte(guestPath, 0) >= 0, strings.ContainsAny(guestPath, forbiddenInNames):
+		return "", sys.EINVAL
+	}
+	return cmp.Or(strings.TrimLeft(guestPath, "/"), "."), 0
+}
+
+// forChange is rootName for an operation that changes something.
+func (f *FS) forChange(guestPath string) (string, sys.Errno) {
+	if f.limits.ReadOnly {
+		return "", sys.EROFS
+	}
+	return rootName(guestPath)
+}
+
+// entryName is forChange for operations on a directory entry, which the folder
+// itself is not. It drops trailing slashes and reports whether there were any.
+func (f *FS) entryName(guestPath string) (n string, slash bool, errno sys.Errno) {
+	n, errno = f.forChange(guestPath)
+	if errno == 0 && path.Clean(n) == "." {
+		errno = sys.EINVAL
+	}
+	trimmed := strings.TrimRight(n, "/")
+	return trimmed, trimmed != n, errno
 }

@@ -39,7 +39,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 
@@ -94,20 +96,18 @@ type Options struct {
 // files belong to that guest. It is nevertheless safe for concurrent use, and
 // [FS.Close] may be called while the guest is inside an operation.
 type FS struct {
-	root     *os.Root
-	self     fs.FileInfo // of the folder
-	escape   error       // what root answers when a path leaves it
-	readOnly bool
-	limits   *limits
+	root   *os.Root
+	self   *dir  // the folder
+	escape error // what root answers when a path leaves it
+	limits Options
 
-	mu      sync.Mutex
-	closed  bool
-	open    map[closer]struct{}
-	preopen *dir // the folder itself, until the guest first opens it
+	mu     sync.Mutex
+	closed bool
+	given  bool                  // self was opened
+	open   map[sys.File]struct{} // by the guest, but for self
+	bytes  int64                 // written so far
+	hit    error                 // the first limit met
 }
-
-// closer is an open file, of the kind that Close still has to close.
-type closer interface{ Close() sys.Errno }
 
 var _ sys.FS = (*FS)(nil)
 
@@ -128,12 +128,9 @@ func Open(dir string, opts Options) (*FS, error) {
 	if err != nil {
 		return nil, fmt.Errorf("mount: %w", err)
 	}
-	f := &FS{
-		root:     root,
-		readOnly: opts.ReadOnly,
-		limits:   &limits{maxFiles: cmp.Or(opts.MaxOpenFiles, DefaultMaxOpenFiles), maxBytes: cmp.Or(opts.MaxBytes, DefaultMaxBytes)},
-		open:     make(map[closer]struct{}),
-	}
+	opts.MaxOpenFiles = cmp.Or(opts.MaxOpenFiles, DefaultMaxOpenFiles)
+	opts.MaxBytes = cmp.Or(opts.MaxBytes, DefaultMaxBytes)
+	f := &FS{root: root, limits: opts, open: make(map[sys.File]struct{})}
 	if err := f.prepare(); err != nil {
 		_ = root.Close()
 		return nil, fmt.Errorf("mount %s: %w", dir, err)
@@ -155,13 +152,8 @@ func (f *FS) prepare() error {
 
 	// wazero opens the folder when the guest first uses it, and panics if that
 	// fails for any reason but ENOENT. Opened now, it cannot fail then.
-	d, err := f.dirAt(".")
-	if err != nil {
-		return err
-	}
-	f.preopen, f.self = d, d.info
-	f.open[d] = struct{}{}
-	return nil
+	f.self, err = f.dirAt(".")
+	return err
 }
 
 // Close closes the root and every file the guest left open. Operations under
@@ -174,53 +166,36 @@ func (f *FS) Close() error {
 		return nil
 	}
 	f.closed = true
-	open := f.open
-	f.open, f.preopen = nil, nil
+	open := slices.Collect(maps.Keys(f.open))
 	f.mu.Unlock()
 
 	var errs []error
-	for c := range open { // without the lock: closing a file forgets it here
-		if errno := c.Close(); errno != 0 {
+	for _, file := range open {
+		if errno := file.Close(); errno != 0 {
 			errs = append(errs, fmt.Errorf("close a file of the mount: %w", errno))
 		}
 	}
+	return errors.Join(append(errs, f.self.closeHandles(), f.root.Close())...)
+}
 
-	return errors.Join(append(errs, f.root.Close())...)
+// close closes an open file, once.
+func (f *FS) close(file sys.File, closeOS func() error) sys.Errno {
+	f.mu.Lock()
+	_, open := f.open[file]
+	delete(f.open, file)
+	f.mu.Unlock()
+
+	if !open {
+		return 0
+	}
+	return f.errno(closeOS())
 }
 
 // Err reports the first limit of [Options] the guest ran into, as
 // [ErrMaxBytes] or [ErrMaxOpenFiles] with the limit's value, or nil. It stays
 // available after Close.
-func (f *FS) Err() error { return f.limits.err() }
-
-// takePreopen hands out the folder opened by Open, once.
-func (f *FS) takePreopen() *dir {
+func (f *FS) Err() error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	d := f.preopen
-	f.preopen = nil
-	return d
-}
-
-// remember registers c for Close, or reports that the mount is closed.
-func (f *FS) remember(c closer) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.closed {
-		return false
-	}
-	f.open[c] = struct{}{}
-	return true
-}
-
-func (f *FS) forget(c closer) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	delete(f.open, c)
-}
-
-func (f *FS) isClosed() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.closed
+	return f.hit
 }

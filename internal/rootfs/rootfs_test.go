@@ -328,5 +328,5 @@ func TestConcurrentUseAndClose(t *testing.T) {
 	users.Go(func() { _ = f.Close() })
 	users.Wait()
 	require.NoError(t, f.Close())
-	require.Zero(t, f.limits.files)
+	require.Empty(t, f.open)
 }
