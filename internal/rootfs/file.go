@@ -147,6 +147,7 @@ func (w *file) spendOn(n int, cost int64, write func() (int, error)) (int, sys.E
 	if errno := w.fs.spend(cost); errno != 0 {
 		return 0, errno
 	}
+
 	written, err := write()
 	switch {
 	case written == 0:

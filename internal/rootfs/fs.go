@@ -42,6 +42,7 @@ func (f *FS) Readlink(path string) (string, sys.Errno) {
 	if errno != 0 {
 		return "", errno
 	}
+
 	target, err := f.root.Readlink(n)
 	if err != nil {
 		return "", f.errno(err)

@@ -1,11 +1,6 @@
 package rootfs
 
-import (
-	"cmp"
-	"fmt"
-
-	"github.com/tetratelabs/wazero/experimental/sys"
-)
+import "github.com/tetratelabs/wazero/experimental/sys"
 
 // errnoLimit is what the guest sees when it meets a limit: wazero's errno has
 // neither ENOSPC nor EMFILE, and maps every number it does not know to EIO.
@@ -18,6 +13,7 @@ const errnoLimit = sys.EIO
 func (f *FS) admit(self bool) (sys.File, sys.Errno) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+
 	switch {
 	case f.closed:
 		return nil, sys.ENOENT
@@ -25,7 +21,7 @@ func (f *FS) admit(self bool) (sys.File, sys.Errno) {
 		f.given = true
 		return f.self, 0
 	case len(f.open) >= f.limits.MaxOpenFiles:
-		return nil, f.report(fmt.Errorf("%w: %d", ErrMaxOpenFiles, f.limits.MaxOpenFiles))
+		return nil, errnoLimit
 	}
 	return nil, 0
 }
@@ -43,7 +39,7 @@ func (f *FS) spend(n int64) sys.Errno {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if n > f.limits.MaxBytes-f.bytes {
-		return f.report(fmt.Errorf("%w: %d", ErrMaxBytes, f.limits.MaxBytes))
+		return errnoLimit
 	}
 	f.bytes += n
 	return 0
@@ -66,10 +62,4 @@ func (f *FS) refund(n int64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.bytes -= n
-}
-
-// report keeps the first limit met. The caller holds the lock.
-func (f *FS) report(err error) sys.Errno {
-	f.hit = cmp.Or(f.hit, err)
-	return errnoLimit
 }

@@ -1,11 +1,7 @@
 // Package rootfs mounts one folder of the host into a hostile WASI guest, so
-// that nothing the guest does reaches outside that folder.
-//
-// It implements wazero's [sys.FS] on top of [os.Root], which resolves every
-// path one component at a time relative to open directories. wazero's own
-// DirFS joins strings and follows any symbolic link.
-//
-// # What a guest can and cannot do
+// that nothing the guest does reaches outside that folder. It implements
+// wazero's [sys.FS] on top of [os.Root]; wazero's own DirFS follows any
+// symbolic link.
 //
 //   - Paths are relative to the folder; leading slashes are ignored, "" is the
 //     folder itself, and ".." that would leave the folder is refused.
@@ -24,14 +20,10 @@
 // Mount points below the folder belong to it, as [os.Root] says. Do not grant
 // a folder such as /proc or /dev whose files act when they are written.
 //
-// # Errors
-//
-// Everything this package forbids by policy is [sys.EPERM], everything the
-// operating system forbids is [sys.EACCES], and every change of a read-only
-// mount is [sys.EROFS]. wazero's errno has no ENOSPC, EFBIG or EMFILE, so a
-// guest that meets a limit of [Options] sees [sys.EIO]; [FS.Err] tells the host
-// which limit it was. Errors given to the guest are bare numbers and name no
-// host path.
+// What this package forbids is [sys.EPERM], what the system forbids is
+// [sys.EACCES], every change of a read-only mount is [sys.EROFS], and what
+// goes beyond a limit of [Options] is [sys.EIO]. The guest sees bare numbers
+// and no path of the host.
 package rootfs
 
 import (
@@ -51,23 +43,12 @@ import (
 const (
 	// DefaultMaxOpenFiles is the limit when [Options.MaxOpenFiles] is 0.
 	DefaultMaxOpenFiles = 64
-
 	// DefaultMaxBytes is the limit when [Options.MaxBytes] is 0: 64 MiB.
 	DefaultMaxBytes = 64 << 20
-
 	// EntryCost is what each new file or directory takes from
 	// [Options.MaxBytes], in bytes. Empty files cost no bytes but do cost
 	// inodes, which a hostile guest could exhaust just as well.
 	EntryCost = 4096
-)
-
-// Reasons reported by [FS.Err].
-var (
-	// ErrMaxBytes says that the guest tried to write more than [Options.MaxBytes].
-	ErrMaxBytes = errors.New("mount reached its limit of written bytes")
-
-	// ErrMaxOpenFiles says that the guest tried to open more than [Options.MaxOpenFiles].
-	ErrMaxOpenFiles = errors.New("mount reached its limit of open files")
 )
 
 // Options limits a mount. The zero value is a writable mount with default
@@ -106,7 +87,6 @@ type FS struct {
 	given  bool                  // self was opened
 	open   map[sys.File]struct{} // by the guest, but for self
 	bytes  int64                 // written so far
-	hit    error                 // the first limit met
 }
 
 var _ sys.FS = (*FS)(nil)
@@ -114,9 +94,6 @@ var _ sys.FS = (*FS)(nil)
 // Open mounts dir, which is the operator's choice and may itself be or pass
 // through a symbolic link. Its errors are for the operator and name dir.
 func Open(dir string, opts Options) (*FS, error) {
-	if opts.MaxOpenFiles < 0 || opts.MaxBytes < 0 {
-		return nil, fmt.Errorf("mount %s: limits must not be negative", dir)
-	}
 	// os.OpenRoot would block on a FIFO.
 	if fi, err := os.Stat(dir); err != nil {
 		return nil, fmt.Errorf("mount: %w", err)
@@ -189,13 +166,4 @@ func (f *FS) close(file sys.File, closeOS func() error) sys.Errno {
 		return 0
 	}
 	return f.errno(closeOS())
-}
-
-// Err reports the first limit of [Options] the guest ran into, as
-// [ErrMaxBytes] or [ErrMaxOpenFiles] with the limit's value, or nil. It stays
-// available after Close.
-func (f *FS) Err() error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.hit
 }

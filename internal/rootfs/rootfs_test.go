@@ -254,8 +254,6 @@ func TestOpenRefusesWhatIsNoFolder(t *testing.T) {
 		"file":    openErr(filepath.Join(dir, "file"), Options{}),
 		"missing": openErr(filepath.Join(dir, "missing"), Options{}),
 		"empty":   openErr("", Options{}),
-		"files":   openErr(dir, Options{MaxOpenFiles: -1}),
-		"bytes":   openErr(dir, Options{MaxBytes: -1}),
 	} {
 		require.Error(t, err, name)
 	}

@@ -15,6 +15,7 @@ import (
 func (f *FS) errno(err error) sys.Errno {
 	var number syscall.Errno
 	var errno sys.Errno
+
 	switch {
 	case err == nil, errors.Is(err, io.EOF):
 		return 0
