@@ -241,12 +241,13 @@ func TestSlowDisk(t *testing.T) {
 		runtime.Gosched()
 	}
 	cancel()
-	require.ErrorIs(t, <-given, context.Canceled)
 	close(hold)
 	require.NoError(t, <-held)
-	submitted(t, e, "bg_c")
-	_, err = e.Get(t.Context(), "bg_b")
-	require.ErrorIs(t, err, engine.ErrNotFound, "who gave up changed nothing")
+	require.NoError(t, <-given, "the caller learns that it is stored")
+	get(t, e, "bg_b")
+	require.ErrorIs(t, e.Submit(ctx, newRun("bg_c")), context.Canceled)
+	_, err = e.Get(t.Context(), "bg_c")
+	require.ErrorIs(t, err, engine.ErrNotFound, "who gave up before changed nothing")
 }
 
 // TestFullTail cannot write what comes after a skip: what was appended before

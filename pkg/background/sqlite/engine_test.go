@@ -390,7 +390,7 @@ func TestBeatsAreStored(t *testing.T) {
 		l := started(t, e, "bg_a")
 		detail := func() string {
 			var r row
-			require.NoError(t, e.db.read(t.Context(), func(c *conn) (err error) { r, err = load(c, "bg_a"); return err }))
+			require.NoError(t, e.db.read(t.Context(), func(c *conn) (err error) { r, err = runTable.load(c, "bg_a"); return err }))
 			return r.Detail
 		}
 		err := l.Report(t.Context(), engine.Beat{Detail: "half"})

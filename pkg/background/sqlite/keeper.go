@@ -3,7 +3,6 @@ package sqlite
 import (
 	"context"
 	"database/sql/driver"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -33,7 +32,7 @@ func (k *keeper) close() {
 func (k *keeper) run() {
 	defer close(k.done)
 	ctx := context.Background()
-	if err := k.sweep(ctx); err != nil && !errors.Is(err, errStopped) {
+	if err := k.sweep(ctx); err != nil {
 		k.engine.log.Warn("folders without a record not set aside; the next start tries again", "error", err)
 	}
 	k.swept.Store(true)
@@ -60,24 +59,17 @@ func (k *keeper) run() {
 func (k *keeper) storeBeats(ctx context.Context) error {
 	g := k.engine.active
 	g.mu.Lock()
-	changed := g.inOrder(func(a *active) bool { return a.changed })
-	g.mu.Unlock()
-
-	var rows []row
 	var held []*active
-	for _, a := range changed {
-		if !a.mu.TryLock() {
-			continue
-		}
-		defer a.mu.Unlock()
-		g.mu.Lock()
-		if a.changed && !a.gone {
+	var rows []row
+	for _, a := range g.runs {
+		if a.changed && a.mu.TryLock() {
+			defer a.mu.Unlock()
 			a.changed = false
 			held = append(held, a)
 			rows = append(rows, row{seq: a.seq, stored: stored{Run: a.run}})
 		}
-		g.mu.Unlock()
 	}
+	g.mu.Unlock()
 	if len(rows) == 0 {
 		return nil
 	}
@@ -101,18 +93,6 @@ func (k *keeper) storeBeats(ctx context.Context) error {
 	return err
 }
 
-// errStopped: the engine is closing.
-var errStopped = errors.New("closing")
-
-func (k *keeper) stopped() error {
-	select {
-	case <-k.closing:
-		return errStopped
-	default:
-		return nil
-	}
-}
-
 // sweep moves the folders that have no record to the quarantine: their records
 // are lost, and they are all that is left of their runs.
 func (k *keeper) sweep(ctx context.Context) error {
@@ -123,24 +103,16 @@ func (k *keeper) sweep(ctx context.Context) error {
 	}
 
 	known := make(map[string]bool)
-	err = e.db.read(ctx, func(c *conn) error {
-		return c.query(func(found []driver.Value) error {
-			id, _ := found[0].(string)
-			known[id] = true
-			return k.stopped()
-		}, `SELECT id FROM runs`)
-	})
+	_, err = readAll(ctx, e.db, func(found []driver.Value) (bool, error) {
+		id, _ := found[0].(string)
+		known[id] = true
+		return true, nil
+	}, `SELECT id FROM runs`)
 
 	moved, example := 0, ""
 	for _, f := range folders {
-		if err == nil {
-			err = k.stopped()
-		}
-		if err != nil {
-			break
-		}
 		id, _, _ := strings.Cut(f.Name(), ".")
-		if known[id] || !f.IsDir() || checkID(id) != nil { // the last two are not ours
+		if err != nil || known[id] || !f.IsDir() || checkID(id) != nil { // the last two are not ours
 			continue
 		}
 		err = e.problems.quarantine(filepath.Join(e.logs.dir, f.Name()))

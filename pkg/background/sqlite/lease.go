@@ -3,6 +3,7 @@ package sqlite
 import (
 	"bytes"
 	"context"
+	"fmt"
 
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
@@ -10,7 +11,6 @@ import (
 // A lease implements [engine.Lease].
 type lease struct {
 	worker     *worker
-	active     *active
 	run        engine.Run
 	checkpoint []byte
 }
@@ -21,32 +21,17 @@ func (l *lease) Run() engine.Run { return l.run }
 // Checkpoint implements [engine.Lease].
 func (l *lease) Checkpoint() []byte { return bytes.Clone(l.checkpoint) }
 
-// current returns an error if the lease is not the run's current one. The
+// check returns an error if the lease is not the run's current one. The
 // registry's lock must be held.
-func (l *lease) current() error {
-	if l.active.gone || l.active.lease != l {
-		return fenced(l.run.ID, l.run.Attempt)
+func (l *lease) check(a *active) error {
+	if a == nil || a.lease != l {
+		return fmt.Errorf("%w: %s, attempt %d", engine.ErrFenced, l.run.ID, l.run.Attempt)
 	}
 	return l.worker.ended()
 }
 
-// use begins a change of the run.
-func (l *lease) use() (release func(), err error) {
-	g := l.worker.engine.active
-	_, release, err = g.hold(l.run.ID)
-	if err != nil {
-		return nil, err
-	}
-
-	g.mu.Lock()
-	err = l.current()
-	g.mu.Unlock()
-	if err != nil {
-		release()
-		return nil, err
-	}
-
-	return release, nil
+func (l *lease) change(do func(a *active, r row) error) error {
+	return l.worker.engine.active.change(l.run.ID, l.check, do)
 }
 
 // Report implements [engine.Lease]. It writes nothing.
@@ -55,46 +40,34 @@ func (l *lease) Report(_ context.Context, b engine.Beat) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 
-	if err := l.current(); err != nil {
+	a := g.runs[l.run.ID]
+	if err := l.check(a); err != nil {
 		return err
 	}
-	l.worker.engine.beat(l.active, b)
+	l.worker.engine.beat(a, b)
 	return nil
 }
 
 // Append implements [engine.Lease].
 func (l *lease) Append(ctx context.Context, offset int64, p []byte) error {
-	release, err := l.use()
-	if err != nil {
-		return err
-	}
-	defer release()
-	return l.worker.engine.logs.append(ctx, l.active.log, offset, p)
+	return l.change(func(a *active, _ row) error { return l.worker.engine.logs.append(ctx, a.log, offset, p) })
 }
 
 // Save implements [engine.Lease].
 func (l *lease) Save(ctx context.Context, data []byte) error {
-	release, err := l.use()
-	if err != nil {
-		return err
-	}
-	defer release()
-
-	a := l.active
-	more := int64(len(data)) - a.saved
-	return l.worker.engine.db.write(ctx, func(w *conn) (func(), error) {
-		return func() { a.saved, a.size = a.saved+more, a.size+more }, save(w, l.run.Session, a.seq, more, append([]byte{}, data...))
+	return l.change(func(a *active, _ row) error {
+		more := int64(len(data)) - a.saved
+		return l.worker.engine.db.write(ctx, func(w *conn) (func(), error) {
+			return func() { a.saved, a.size = a.saved+more, a.size+more }, save(w, l.run.Session, a.seq, more, append([]byte{}, data...))
+		})
 	})
 }
 
 // Complete implements [engine.Lease].
-func (l *lease) Complete(ctx context.Context, status engine.Status, b engine.Beat, end engine.End) (engine.Run, error) {
-	release, err := l.use()
-	if err != nil {
-		return engine.Run{}, err
-	}
-	defer release()
-
-	e := l.worker.engine
-	return e.end(ctx, l.active, e.active.row(l.active).Finish(status, b, end))
+func (l *lease) Complete(ctx context.Context, status engine.Status, b engine.Beat, end engine.End) (run engine.Run, err error) {
+	err = l.change(func(a *active, r row) error {
+		run, err = l.worker.engine.end(ctx, a, r.Finish(status, b, end))
+		return err
+	})
+	return run, err
 }

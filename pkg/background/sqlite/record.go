@@ -45,6 +45,7 @@ type row struct {
 	seq    int64
 	size   int64 // bytes of its record, as [engine.Quota] counts them and with those of result.json
 	logged int64 // bytes of its logs on disk, once it is terminal
+	saved  int64 // bytes of its checkpoint, if they were selected
 	stored
 }
 
@@ -82,6 +83,9 @@ func decode(found []driver.Value) (row, error) {
 	}
 	r.size, _ = found[3].(int64)
 	r.logged, _ = found[4].(int64)
+	if len(found) > 6 {
+		r.saved, _ = found[6].(int64)
+	}
 	return r, err
 }
 
@@ -149,25 +153,63 @@ var payloads = []struct {
 	part  engine.Part
 }{{"args", engine.PartArgs}, {"results", engine.PartResult}, {"contents", engine.PartContent}}
 
-// load reads a run without its payload.
-func load(c *conn, id string) (row, error) {
-	found, err := c.one(`SELECT `+runColumns+` FROM runs WHERE id = ?`, id)
-	if err != nil {
-		return row{}, err
-	}
-	if found == nil {
-		return row{}, fmt.Errorf("%w: %s", engine.ErrNotFound, id)
-	}
-	return decode(found)
+// A table describes a table of records, each read as a T.
+type table[T any] struct {
+	kind     ProblemKind
+	selectID string // the statement that selects one by its id
+	decode   func(found []driver.Value) (T, error)
 }
 
-// load reads a run without its payload. One that is damaged is reported.
-func (db *database) load(ctx context.Context, id string) (r row, err error) {
+var runTable = table[row]{ProblemRun, `SELECT ` + runColumns + ` FROM runs WHERE id = ?`, decode}
+
+// load reads a record without its payload.
+func (t table[T]) load(c *conn, id string) (record T, err error) {
+	found, err := c.one(t.selectID, id)
+	if err == nil && found == nil {
+		err = fmt.Errorf("%w: %s %s", engine.ErrNotFound, t.kind, id)
+	}
+	if err != nil {
+		return record, err
+	}
+	return t.decode(found)
+}
+
+// get reads a record without its payload. One that is damaged is reported.
+func (t table[T]) get(ctx context.Context, db *database, id string) (record T, err error) {
 	err = db.read(ctx, func(c *conn) (err error) {
-		r, err = load(c, id)
+		record, err = t.load(c, id)
 		return db.report(err)
 	})
-	return r, err
+	return record, err
+}
+
+// restore reads the records that a query finds. Damaged ones are retired, so
+// that they can be evicted: nobody else ends them. What can be read of a damaged
+// file is used until the next start.
+func (t table[T]) restore(ctx context.Context, db *database, sql, retire string) ([]T, error) {
+	var damaged []int64
+	all, err := readAll(ctx, db, func(found []driver.Value) (T, error) {
+		record, err := t.decode(found)
+		if err != nil {
+			damaged = append(damaged, found[0].(int64))
+		}
+		return record, err
+	}, sql)
+	if err != nil && !damagedFile(err) {
+		return nil, err
+	}
+	if len(damaged) == 0 {
+		return all, nil
+	}
+
+	return all, db.write(ctx, func(w *conn) (func(), error) {
+		for _, seq := range damaged {
+			if err := w.run(retire, time.Now().UnixNano(), seq); err != nil {
+				return nil, err
+			}
+		}
+		return nil, nil
+	})
 }
 
 // blob reads what a table has for a run; nil for nothing.
@@ -239,7 +281,7 @@ func (r row) finish(w *conn, record []byte, before int64) error {
 		return err
 	}
 	if changed == 0 {
-		return fenced(r.ID, r.Attempt)
+		return fmt.Errorf("%w: %s, attempt %d", engine.ErrFenced, r.ID, r.Attempt)
 	}
 
 	w.book.add(r.Session, r.size-before, r.size*flag(r.Evictable()))

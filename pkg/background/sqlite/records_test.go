@@ -40,7 +40,7 @@ func recount(t *testing.T, e *tester, step any) {
 		err := w.query(func(row []driver.Value) error {
 			id, session, size, ended, pending, length := row[0].(string), row[1].(string), row[2].(int64), row[3].(int64), row[4].(int64), row[5].(int64)
 			if ended == 1 {
-				r, err := load(w, id)
+				r, err := runTable.load(w, id)
 				assert.NoError(t, err)
 				file, err := os.ReadFile(filepath.Join(e.dir, runsFolder, r.Folder(), engine.ResultJSON))
 				assert.NoError(t, err)

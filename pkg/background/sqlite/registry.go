@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"cmp"
-	"context"
 	"slices"
 	"sync"
 	"time"
@@ -23,7 +22,6 @@ type active struct {
 	log     *logFile   // of the attempt this process started
 	worker  *worker    // who claimed it or works on it; nil: nobody
 	lease   *lease     // the current one
-	gone    bool       // it has ended
 	changed bool       // its Beat is not stored yet
 }
 
@@ -55,11 +53,8 @@ func (g *registry) close() {
 	g.life.Unlock()
 
 	g.mu.Lock()
-	w := g.worker
-	g.mu.Unlock()
-	if w != nil {
-		_ = w.Leave(context.Background())
-	}
+	defer g.mu.Unlock()
+	g.worker = nil
 }
 
 // light returns a run that has not ended, without payload.
@@ -72,37 +67,37 @@ func (g *registry) light(id string) (run engine.Run, ok bool) {
 	return run, false
 }
 
-// row returns what the database is to have of a run that is held.
-func (g *registry) row(a *active) row {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return row{seq: a.seq, stored: stored{Run: a.run}}
-}
-
-// hold begins a change of a run: until release is called nothing else changes
-// it, and the engine is not closed. The run is nil if it is not active.
-func (g *registry) hold(id string) (a *active, release func(), err error) {
+// change calls do with an active run, and with what the database is to have of
+// it, if check does not refuse it. Meanwhile nothing else changes the run, and
+// the engine is not closed. check gets nil if the run is not active, and has the
+// registry's lock.
+func (g *registry) change(id string, check func(a *active) error, do func(a *active, r row) error) error {
 	g.life.RLock()
+	defer g.life.RUnlock()
 	if g.closed {
-		g.life.RUnlock()
-		return nil, nil, engine.ErrClosed
-	}
-	g.mu.Lock()
-	a = g.runs[id]
-	g.mu.Unlock()
-	if a == nil {
-		return nil, g.life.RUnlock, nil
+		return engine.ErrClosed
 	}
 
-	mu := &a.mu
-	mu.Lock()
-	release = func() { mu.Unlock(); g.life.RUnlock() }
 	g.mu.Lock()
-	defer g.mu.Unlock()
-	if a.gone {
-		return nil, release, nil
+	a := g.runs[id]
+	if a != nil {
+		g.mu.Unlock()
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		g.mu.Lock()
+		a = g.runs[id] // it may have ended in the meantime
 	}
-	return a, release, nil
+	err := check(a)
+	var r row
+	if a != nil {
+		r = row{seq: a.seq, stored: stored{Run: a.run}}
+	}
+	g.mu.Unlock()
+	if err != nil {
+		return err
+	}
+
+	return do(a, r)
 }
 
 // add adds a stored run. The lock must be held.
@@ -130,7 +125,7 @@ func (g *registry) enqueue(a *active) {
 func (g *registry) drop(a *active) {
 	g.giveBack(a)
 	delete(g.runs, a.run.ID)
-	a.gone, a.worker, a.lease = true, nil, nil
+	a.worker, a.lease = nil, nil
 	if i := slices.Index(g.waiting, a); i >= 0 {
 		g.waiting = slices.Delete(g.waiting, i, i+1)
 	}
@@ -179,28 +174,17 @@ func (g *registry) admit(a *active, permits engine.Permits) error {
 	return nil
 }
 
-// join makes w the worker. What an earlier one had only claimed returns to the
-// queue, its running runs are orphans, and pending notices are nobody's.
-func (g *registry) join(w *worker, quota engine.Quota, pending []string) {
+// join begins anew for another worker. What an earlier one had only claimed
+// returns to the queue, its running runs are orphans, and pending notices are
+// nobody's.
+func (g *registry) join(quota engine.Quota, pending []string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 
-	g.worker, g.quota, g.notices = w, quota, pending
+	g.quota, g.notices = quota, pending
 	for _, a := range g.runs {
 		if a.run.Status == engine.StatusQueued && a.worker != nil {
 			g.enqueue(a)
 		}
 	}
-}
-
-// inOrder returns the runs that which selects, in the order of submission. The
-// lock must be held.
-func (g *registry) inOrder(which func(*active) bool) (found []*active) {
-	for _, a := range g.runs {
-		if which(a) {
-			found = append(found, a)
-		}
-	}
-	slices.SortFunc(found, func(a, b *active) int { return cmp.Compare(a.seq, b.seq) })
-	return found
 }

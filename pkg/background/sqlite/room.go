@@ -8,7 +8,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/pkg/background/internal/ledger"
@@ -279,20 +278,4 @@ func (e *Engine) Prune(ctx context.Context, ret engine.Retention) (removed int, 
 	}
 
 	return removed, nil
-}
-
-// retire has records that are damaged count as ended, so that they can be
-// evicted: nobody else ends them.
-func (db *database) retire(ctx context.Context, sql string, seqs []int64) error {
-	if len(seqs) == 0 {
-		return nil
-	}
-	return db.write(ctx, func(w *conn) (func(), error) {
-		for _, seq := range seqs {
-			if err := w.run(sql, time.Now().UnixNano(), seq); err != nil {
-				return nil, err
-			}
-		}
-		return nil, nil
-	})
 }

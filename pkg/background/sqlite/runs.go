@@ -19,8 +19,7 @@ const (
 )
 
 // restoreRuns reads the runs that have not ended, and counts what logs take: an
-// index, and the folders of these runs. What can be read of a damaged file is
-// used until the next start. A damaged record is ended, so that it can be evicted.
+// index, and the folders of these runs.
 func (e *Engine) restoreRuns(ctx context.Context) error {
 	err := e.db.read(ctx, func(c *conn) error {
 		ended, err := c.number(selectLogged)
@@ -31,25 +30,15 @@ func (e *Engine) restoreRuns(ctx context.Context) error {
 		return err
 	}
 
-	var damaged []int64
-	runs, err := readAll(ctx, e.db, func(found []driver.Value) (*active, error) {
-		r, err := decode(found)
-		if err != nil {
-			damaged = append(damaged, r.seq)
-		}
-		a := &active{seq: r.seq, size: r.size, run: r.Run}
-		a.saved, _ = found[6].(int64)
-		return a, err
-	}, selectActive)
-	if err != nil && !damagedFile(err) {
+	runs, err := runTable.restore(ctx, e.db, selectActive, `UPDATE runs SET finished = ?, notice = 0 WHERE seq = ?`)
+	if err != nil {
 		return err
 	}
-
-	for _, a := range runs {
-		e.logs.used.Add(e.logs.size(a.run))
-		e.active.add(a)
+	for _, r := range runs {
+		e.logs.used.Add(e.logs.size(r.Run))
+		e.active.add(&active{seq: r.seq, size: r.size, saved: r.saved, run: r.Run})
 	}
-	return e.db.retire(ctx, `UPDATE runs SET finished = ?, notice = 0 WHERE seq = ?`, damaged)
+	return nil
 }
 
 // Get implements [engine.Engine].
@@ -57,7 +46,7 @@ func (e *Engine) Get(ctx context.Context, id string) (engine.Run, error) {
 	if run, ok := e.active.light(id); ok {
 		return run, nil
 	}
-	r, err := e.db.load(ctx, id)
+	r, err := runTable.get(ctx, e.db, id)
 	return r.Run, err
 }
 
@@ -142,7 +131,7 @@ func (e *Engine) Acknowledge(ctx context.Context, session string, ids []string) 
 	return e.db.write(ctx, func(w *conn) (func(), error) {
 		var seen []engine.Run
 		for _, id := range ids {
-			r, err := load(w, id)
+			r, err := runTable.load(w, id)
 			if errors.Is(err, engine.ErrNotFound) {
 				continue
 			}
@@ -165,31 +154,33 @@ func (e *Engine) Acknowledge(ctx context.Context, session string, ids []string) 
 	})
 }
 
-// Cancel implements [engine.Engine].
-func (e *Engine) Cancel(ctx context.Context, id string, c engine.Cancellation, end engine.End) (engine.Run, error) {
-	a, release, err := e.active.hold(id)
-	if err != nil {
-		return engine.Run{}, err
-	}
-	defer release()
+// errEnded: the run is not active.
+var errEnded = errors.New("run not active")
 
-	if a == nil {
+// Cancel implements [engine.Engine].
+func (e *Engine) Cancel(ctx context.Context, id string, c engine.Cancellation, end engine.End) (run engine.Run, err error) {
+	check := func(a *active) error {
+		if a == nil {
+			return errEnded
+		}
+		return nil
+	}
+	err = e.active.change(id, check, func(a *active, r row) error {
+		r.Cancel = cmp.Or(r.Cancel, &c)
+		if r.Status == engine.StatusQueued {
+			run, err = e.end(ctx, a, r.Finish(engine.StatusCanceled, r.Beat, end))
+			return err
+		}
+		run = r.Run
+		return e.update(ctx, r, engine.EventStopping, func() { a.run.Cancel = r.Cancel })
+	})
+	if errors.Is(err, errEnded) {
 		return e.Get(ctx, id)
 	}
-
-	r := e.active.row(a)
-	if r.Run.Cancel == nil {
-		r.Run.Cancel = &c
-	}
-	if r.Status == engine.StatusQueued {
-		return e.end(ctx, a, r.Finish(engine.StatusCanceled, r.Beat, end))
-	}
-	err = e.update(ctx, r, engine.EventStopping, func() { a.run.Cancel = r.Run.Cancel })
-
-	return r.Run, err
+	return run, err
 }
 
-// end stores the end of a run that is held: its log, its artifacts and its
+// end stores the end of a run that is being changed: its log, its artifacts and its
 // record, in this order. run is the run as it will be, but for ArtifactError.
 func (e *Engine) end(ctx context.Context, a *active, run engine.Run) (engine.Run, error) {
 	log, _, err := e.liveLog(run.ID)
@@ -259,7 +250,7 @@ func (e *Engine) Tail(ctx context.Context, id string, offset int64, max int) (ch
 		return chunk, err
 	}
 
-	r, err := e.db.load(ctx, id)
+	r, err := runTable.get(ctx, e.db, id)
 	if err == nil && r.Log == nil { // it has been stored a moment ago
 		return e.Tail(ctx, id, offset, max)
 	}
@@ -296,7 +287,7 @@ func (e *Engine) liveLog(id string) (*logFile, int, error) {
 // Open implements [engine.Engine]. What [engine.ResultJSON] holds comes from
 // the record, so that it is there even if the file is not.
 func (e *Engine) Open(ctx context.Context, id, name string) (engine.Artifact, error) {
-	r, err := e.db.load(ctx, id)
+	r, err := runTable.get(ctx, e.db, id)
 	if err != nil {
 		return nil, err
 	}

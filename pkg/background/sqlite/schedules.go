@@ -21,10 +21,11 @@ type scheduleRow struct {
 	engine.Schedule
 }
 
-const (
-	scheduleColumns = `seq, id, session, size, record`
-	selectSchedule  = `SELECT ` + scheduleColumns + `, (SELECT data FROM schedule_args a WHERE a.seq = s.seq) FROM schedules s WHERE id = ?`
-)
+const scheduleColumns = `seq, id, session, size, record`
+
+var scheduleTable = table[scheduleRow]{
+	ProblemSchedule, `SELECT ` + scheduleColumns + `, (SELECT data FROM schedule_args a WHERE a.seq = s.seq) FROM schedules s WHERE id = ?`, decodeSchedule,
+}
 
 // decodeSchedule reads a schedule. It has arguments if they were selected too, or
 // if it was stored before there was a table for them. Of one that is damaged it
@@ -52,36 +53,14 @@ func decodeSchedule(found []driver.Value) (scheduleRow, error) {
 	return s, err
 }
 
-func loadSchedule(c *conn, id string) (scheduleRow, error) {
-	found, err := c.one(selectSchedule, id)
-	if err != nil {
-		return scheduleRow{}, err
-	}
-	if found == nil {
-		return scheduleRow{}, fmt.Errorf("%w: schedule %s", engine.ErrNotFound, id)
-	}
-	return decodeSchedule(found)
-}
-
-// restoreSchedules reads when schedules are due. A damaged one is disabled, so
-// that it can be evicted.
+// restoreSchedules reads when schedules are due.
 func (e *Engine) restoreSchedules(ctx context.Context) error {
-	var damaged []int64
-	enabled, err := readAll(ctx, e.db, func(found []driver.Value) (scheduleRow, error) {
-		s, err := decodeSchedule(found)
-		if err != nil {
-			damaged = append(damaged, s.seq)
-		}
-		return s, err
-	}, `SELECT `+scheduleColumns+` FROM schedules WHERE enabled = 1`)
-	if err != nil && !damagedFile(err) { // see restoreRuns
-		return err
-	}
-
+	enabled, err := scheduleTable.restore(ctx, e.db, `SELECT `+scheduleColumns+` FROM schedules WHERE enabled = 1`,
+		`UPDATE schedules SET changed = ?, enabled = 0 WHERE seq = ?`)
 	for _, s := range enabled {
 		e.active.schedule(s.Schedule)
 	}
-	return e.db.retire(ctx, `UPDATE schedules SET changed = ?, enabled = 0 WHERE seq = ?`, damaged)
+	return err
 }
 
 // schedule notes when a schedule is due.
@@ -101,7 +80,7 @@ func (e *Engine) PutSchedule(ctx context.Context, s engine.Schedule, max int) (e
 	put := s
 	put.Revision++
 	err := e.create(ctx, func(w *conn, gone *removal) (func(), error) {
-		old, err := loadSchedule(w, s.ID)
+		old, err := scheduleTable.load(w, s.ID)
 		if err = against(s, old, e.db.report(err)); err != nil {
 			return nil, err
 		}
@@ -194,15 +173,8 @@ func store(w *conn, old scheduleRow, s engine.Schedule, room func(size int64) er
 
 // GetSchedule implements [engine.Engine].
 func (e *Engine) GetSchedule(ctx context.Context, id string) (engine.Schedule, error) {
-	var s scheduleRow
-	err := e.db.read(ctx, func(c *conn) (err error) {
-		s, err = loadSchedule(c, id)
-		return e.db.report(err)
-	})
-	if err != nil {
-		return engine.Schedule{}, err
-	}
-	return s.Schedule, nil
+	s, err := scheduleTable.get(ctx, e.db, id)
+	return s.Schedule, err
 }
 
 // Schedules implements [engine.Engine].

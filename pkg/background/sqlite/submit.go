@@ -29,7 +29,10 @@ func (w *worker) Adopt(ctx context.Context, run engine.Run, permits engine.Permi
 // create stores a new run, which this worker has if it takes a permit.
 func (w *worker) create(ctx context.Context, run engine.Run, permits *engine.Permits) (*lease, error) {
 	e, g := w.engine, w.engine.active
-	if err := errors.Join(w.check(), checkID(run.ID)); err != nil {
+	g.mu.Lock()
+	err := w.ended()
+	g.mu.Unlock()
+	if err = errors.Join(err, checkID(run.ID)); err != nil {
 		return nil, err
 	}
 	r := row{size: run.Size(), stored: stored{Run: run}}
@@ -44,7 +47,7 @@ func (w *worker) create(ctx context.Context, run engine.Run, permits *engine.Per
 	}
 	kind, l := engine.EventQueued, (*lease)(nil)
 	if run.Status == engine.StatusRunning {
-		l = &lease{worker: w, active: a, run: run}
+		l = &lease{worker: w, run: run}
 		kind, a.lease, a.log = engine.EventStarted, l, e.logs.create(run)
 	}
 

@@ -8,30 +8,21 @@ import (
 	"slices"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
 // A worker is the one that has the engine. Its lease is kept in memory: the
 // process that dies takes it along.
 type worker struct {
-	engine *Engine
-	epoch  string
-	ttl    time.Duration
-
-	// The registry's lock guards these.
-	renewed time.Time
-	left    bool
+	engine  *Engine
+	ttl     time.Duration
+	renewed time.Time // guarded by the registry's lock
 }
 
 // Join implements [engine.Engine]. While the lease of a worker lasts, the error
 // matches [engine.ErrLocked].
 func (e *Engine) Join(ctx context.Context, info engine.WorkerInfo) (engine.Worker, error) {
-	w := &worker{
-		engine: e, epoch: uuid.NewString(), ttl: cmp.Or(info.TTL, engine.DefaultTTL),
-		renewed: time.Now(),
-	}
+	w := &worker{engine: e, ttl: cmp.Or(info.TTL, engine.DefaultTTL), renewed: time.Now()}
 	g := e.active
 	g.mu.Lock()
 	before := g.worker
@@ -42,29 +33,21 @@ func (e *Engine) Join(ctx context.Context, info engine.WorkerInfo) (engine.Worke
 	g.worker = w
 	g.mu.Unlock()
 
-	err := e.db.limit(ctx, info.Quota, func(pending []string) { g.join(w, info.Quota, pending) })
+	err := e.db.limit(ctx, info.Quota, func(pending []string) { g.join(info.Quota, pending) })
 	if err != nil {
 		_ = w.Leave(ctx)
 		return nil, err
 	}
-
 	return w, nil
 }
 
 // ended returns an error if the lease has ended. The registry's lock must be
 // held.
 func (w *worker) ended() error {
-	g := w.engine.active
-	if g.worker == w && !w.left && time.Since(w.renewed) < w.ttl {
+	if w.engine.active.worker == w && time.Since(w.renewed) < w.ttl {
 		return nil
 	}
-	return fmt.Errorf("%w: of worker %s", engine.ErrFenced, w.epoch)
-}
-
-func (w *worker) check() error {
-	w.engine.active.mu.Lock()
-	defer w.engine.active.mu.Unlock()
-	return w.ended()
+	return fmt.Errorf("%w: of the worker", engine.ErrFenced)
 }
 
 // Claim implements [engine.Worker]. It writes nothing: with the process, its
@@ -79,76 +62,73 @@ func (w *worker) Claim(_ context.Context, max int, permits engine.Permits) ([]en
 	}
 
 	var claimed []engine.Run
-	rest := g.waiting[:0]
-	for _, a := range g.waiting {
+	g.waiting = slices.DeleteFunc(g.waiting, func(a *active) bool {
 		if len(claimed) >= max || g.runs[a.run.After] != nil || g.admit(a, permits) != nil {
-			rest = append(rest, a)
-			continue
+			return false
 		}
 		a.worker = w
 		claimed = append(claimed, a.run)
-	}
-	clear(g.waiting[len(rest):])
-	g.waiting = rest
+		return true
+	})
+
 	return claimed, nil
+}
+
+// owns returns the check of a change that a run is this worker's, and as the
+// caller knows it.
+func (w *worker) owns(id string, known func(engine.Run) bool) func(*active) error {
+	return func(a *active) error {
+		if a == nil || a.worker != w || !known(a.run) {
+			return fmt.Errorf("%w: %s", engine.ErrFenced, id)
+		}
+		return w.ended()
+	}
+}
+
+// refused returns err, or that there is no such run.
+func (w *worker) refused(ctx context.Context, id string, err error) error {
+	if errors.Is(err, engine.ErrFenced) {
+		if _, missing := w.engine.Get(ctx, id); missing != nil {
+			return missing
+		}
+	}
+	return err
 }
 
 // Start implements [engine.Worker].
 func (w *worker) Start(ctx context.Context, id string) (engine.Lease, error) {
-	e, g := w.engine, w.engine.active
-	if err := w.check(); err != nil {
-		return nil, err
-	}
-	a, release, err := g.hold(id)
-	if err != nil {
-		return nil, err
-	}
-	defer release()
-
-	g.mu.Lock()
-	mine := a != nil && a.worker == w && a.run.Status == engine.StatusQueued
-	g.mu.Unlock()
-	if !mine {
-		return nil, e.refuse(ctx, id, fmt.Errorf("%w: %s", engine.ErrFenced, id))
-	}
-
-	r := g.row(a)
-	r.Status = engine.StatusRunning
-	r.Attempt++
-	r.StartedAt = time.Now()
-	r.HeartbeatAt = r.StartedAt
-	r.Beat = engine.Beat{}
-	l := &lease{worker: w, active: a, run: r.Run}
-	err = e.db.read(ctx, func(c *conn) (err error) {
-		if a.saved > 0 {
-			l.checkpoint, err = blob(c, "checkpoints", a.seq)
+	e, l := w.engine, &lease{worker: w}
+	queued := func(run engine.Run) bool { return run.Status == engine.StatusQueued }
+	err := e.active.change(id, w.owns(id, queued), func(a *active, r row) error {
+		r.Status = engine.StatusRunning
+		r.Attempt++
+		r.StartedAt = time.Now()
+		r.HeartbeatAt = r.StartedAt
+		r.Beat = engine.Beat{}
+		l.run = r.Run
+		err := e.db.read(ctx, func(c *conn) (err error) {
+			if a.saved > 0 {
+				l.checkpoint, err = blob(c, "checkpoints", a.seq)
+			}
+			if err == nil {
+				l.run.Args, err = blob(c, "args", a.seq)
+			}
+			return err
+		})
+		if err != nil {
+			return err
 		}
-		if err == nil {
-			l.run.Args, err = blob(c, "args", a.seq)
-		}
-		return err
+		log := e.logs.create(r.Run)
+		return e.update(ctx, r, engine.EventStarted, func() { a.run, a.log, a.lease = r.Run, log, l })
 	})
 	if err != nil {
-		return nil, err
-	}
-	log := e.logs.create(r.Run)
-	err = e.update(ctx, r, engine.EventStarted, func() { a.run, a.log, a.lease = r.Run, log, l })
-	if err != nil {
-		return nil, err
+		return nil, w.refused(ctx, id, err)
 	}
 
 	return l, nil
 }
 
-// refuse returns err, or that there is no such run.
-func (e *Engine) refuse(ctx context.Context, id string, err error) error {
-	if _, missing := e.Get(ctx, id); missing != nil {
-		return missing
-	}
-	return err
-}
-
-// update stores a change of an active run that is held. do makes it known.
+// update stores a change of an active run. do makes it known.
 func (e *Engine) update(ctx context.Context, r row, kind engine.EventKind, do func()) error {
 	record, err := r.encode()
 	if err != nil {
@@ -215,10 +195,14 @@ func (w *worker) Orphans(_ context.Context, max int) (taken []engine.Run, err er
 		return nil, err
 	}
 
-	for _, a := range g.inOrder(func(a *active) bool { return a.run.Status == engine.StatusRunning && a.worker != w }) {
-		if len(taken) == max {
-			break
+	var orphans []*active
+	for _, a := range g.runs {
+		if a.run.Status == engine.StatusRunning && a.worker != w {
+			orphans = append(orphans, a)
 		}
+	}
+	slices.SortFunc(orphans, func(a, b *active) int { return cmp.Compare(a.seq, b.seq) })
+	for _, a := range orphans[:min(max, len(orphans))] {
 		a.worker, a.lease = w, nil
 		taken = append(taken, a.run)
 	}
@@ -226,55 +210,28 @@ func (w *worker) Orphans(_ context.Context, max int) (taken []engine.Run, err er
 	return taken, nil
 }
 
-// own begins a change of a run that is this worker's, in that attempt.
-func (w *worker) own(ctx context.Context, id string, attempt int) (a *active, release func(), err error) {
-	g := w.engine.active
-	if a, release, err = g.hold(id); err != nil {
-		return nil, nil, err
-	}
-	g.mu.Lock()
-	err = w.ended()
-	if err == nil && (a == nil || a.worker != w || a.run.Attempt != attempt) {
-		err = fenced(id, attempt)
-	}
-	g.mu.Unlock()
-	if err != nil {
-		release()
-		return nil, nil, w.engine.refuse(ctx, id, err)
-	}
-
-	return a, release, nil
-}
-
-func fenced(id string, attempt int) error {
-	return fmt.Errorf("%w: %s, attempt %d", engine.ErrFenced, id, attempt)
-}
-
 // Requeue implements [engine.Worker].
 func (w *worker) Requeue(ctx context.Context, id string, attempt int) error {
-	a, release, err := w.own(ctx, id, attempt)
-	if err != nil {
-		return err
-	}
-	defer release()
-
-	g := w.engine.active
-	r := g.row(a)
-	r.Status = engine.StatusQueued
-	return w.engine.update(ctx, r, engine.EventQueued, func() {
-		a.run, a.changed = r.Run, false
-		g.enqueue(a)
+	e := w.engine
+	current := func(run engine.Run) bool { return run.Attempt == attempt }
+	err := e.active.change(id, w.owns(id, current), func(a *active, r row) error {
+		r.Status = engine.StatusQueued
+		return e.update(ctx, r, engine.EventQueued, func() {
+			a.run, a.changed = r.Run, false
+			e.active.enqueue(a)
+		})
 	})
+	return w.refused(ctx, id, err)
 }
 
 // Abandon implements [engine.Worker].
-func (w *worker) Abandon(ctx context.Context, id string, attempt int, status engine.Status, b engine.Beat, end engine.End) (engine.Run, error) {
-	a, release, err := w.own(ctx, id, attempt)
-	if err != nil {
-		return engine.Run{}, err
-	}
-	defer release()
-	return w.engine.end(ctx, a, w.engine.active.row(a).Finish(status, b, end))
+func (w *worker) Abandon(ctx context.Context, id string, attempt int, status engine.Status, b engine.Beat, end engine.End) (run engine.Run, err error) {
+	current := func(run engine.Run) bool { return run.Attempt == attempt }
+	err = w.engine.active.change(id, w.owns(id, current), func(a *active, r row) error {
+		run, err = w.engine.end(ctx, a, r.Finish(status, b, end))
+		return err
+	})
+	return run, w.refused(ctx, id, err)
 }
 
 // Notices implements [engine.Worker].
@@ -291,7 +248,7 @@ func (w *worker) Notices(ctx context.Context, max int) (taken []engine.Run, err 
 		g.notices = g.notices[1:]
 		g.mu.Unlock()
 
-		r, err := w.engine.db.load(ctx, id)
+		r, err := runTable.get(ctx, w.engine.db, id)
 		if err == nil && r.Notice == engine.NoticePending {
 			taken = append(taken, r.Run)
 		}
@@ -312,6 +269,8 @@ func (w *worker) Leave(context.Context) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 
-	w.left = true
+	if g.worker == w {
+		g.worker = nil
+	}
 	return nil
 }

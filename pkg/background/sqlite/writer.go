@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"sync/atomic"
 
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
@@ -23,20 +22,12 @@ type change func(w *conn) (after func(), err error)
 type op struct {
 	do    change
 	after func()
-	state atomic.Int32
 	done  chan error
 }
 
-// States of an op: the writer takes it, or the caller gives up before that.
-const (
-	opWaiting = iota
-	opTaken
-	opWithdrawn
-)
-
 // write makes a change and returns when it is stored. If ctx ends before the
-// writer has begun with it, nothing is changed; after that, the outcome is
-// waited for, so that the caller knows.
+// change is in the queue of the writer, nothing is changed; after that, the
+// outcome is waited for, so that the caller knows.
 func (db *database) write(ctx context.Context, do change) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -50,18 +41,9 @@ func (db *database) write(ctx context.Context, do change) error {
 	o := &op{do: do, done: make(chan error, 1)}
 	select {
 	case db.ops <- o:
+		return <-o.done
 	case <-ctx.Done():
 		return ctx.Err()
-	}
-
-	select {
-	case err := <-o.done:
-		return err
-	case <-ctx.Done():
-		if o.state.CompareAndSwap(opWaiting, opWithdrawn) {
-			return ctx.Err()
-		}
-		return <-o.done
 	}
 }
 
@@ -69,9 +51,7 @@ func (db *database) write(ctx context.Context, do change) error {
 func (db *database) writeAll(w *conn) {
 	defer close(db.wrote)
 	for first := range db.ops {
-		if batch := db.gather(first); len(batch) > 0 {
-			db.store(w, batch)
-		}
+		db.store(w, db.gather(first))
 	}
 
 	if err := w.close(); err != nil {
@@ -83,14 +63,8 @@ func (db *database) writeAll(w *conn) {
 }
 
 // gather takes the changes that wait.
-func (db *database) gather(first *op) (batch []*op) {
-	take := func(o *op) {
-		if o.state.CompareAndSwap(opWaiting, opTaken) {
-			batch = append(batch, o)
-		}
-	}
-
-	take(first)
+func (db *database) gather(first *op) []*op {
+	batch := []*op{first}
 	runtime.Gosched() // those who were answered last are about to come again
 	for len(batch) < maxBatch {
 		select {
@@ -98,7 +72,7 @@ func (db *database) gather(first *op) (batch []*op) {
 			if !ok {
 				return batch
 			}
-			take(o)
+			batch = append(batch, o)
 		default:
 			return batch
 		}
