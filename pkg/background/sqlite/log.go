@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"io"
@@ -20,22 +19,19 @@ import (
 // The first bytes, up to three quarters of the run's cap, are in output.log. What
 // comes then goes to segments, files of a quarter of the cap each, of which the
 // last two are kept.
-//
-// The name of a segment, tail.{head}.{offset}, says how long the head is and
-// where in the stream the segment begins.
 type logFile struct {
 	dir              string
 	headCap, tailCap int64
 
-	mu     sync.Mutex
-	head   int64 // bytes of the stream in output.log
-	end    int64 // length of the stream
-	sealed bool  // no more goes there
-	segs   []segment
-	stale  []segment // to be removed once what comes after them is written
-	rest   int64     // bytes of files that an earlier process left, and the end removes
+	mu   sync.Mutex
+	head int64 // bytes of the stream in output.log; what is dropped behind them, or in a segment, ends it
+	end  int64 // length of the stream
+	segs []segment
+	used int64 // bytes of its files
 }
 
+// The name of a segment, tail.{head}.{offset}, says how long the head is and
+// where in the stream the segment begins.
 type segment struct{ head, off, n int64 }
 
 const tailPrefix = "tail."
@@ -76,46 +72,41 @@ func (l *logFile) append(offset int64, p []byte) error {
 	return nil
 }
 
-// skipTo has the stream continue at offset.
-func (l *logFile) skipTo(offset int64) {
-	l.sealed = true
-	l.stale, l.segs = append(l.stale, l.segs...), nil
-	l.end = offset
-}
+// skipTo has the stream continue at offset. The files of the segments stay until
+// what comes after them is written.
+func (l *logFile) skipTo(offset int64) { l.end, l.segs = offset, nil }
 
 // write writes the first bytes of p to the file they belong to, and returns how
 // many. Of a p much longer than the tail, only the last bytes are written.
 func (l *logFile) write(p []byte) (n int64, err error) {
-	if n = min(int64(len(p)), l.headCap-l.head); n > 0 && !l.sealed {
+	if n = min(int64(len(p)), l.headCap-l.head); n > 0 && l.head == l.end {
 		if err := writeAt(l.output(), p[:n], l.head, false); err != nil {
 			return 0, err
 		}
-		l.head, l.end = l.head+n, l.end+n
+		l.head, l.end, l.used = l.head+n, l.end+n, l.used+n
 		return n, nil
 	}
 
-	l.sealed = true
 	if skip := int64(len(p)) - l.tailCap; skip > l.tailCap {
 		l.skipTo(l.end + skip)
 		return skip, nil
 	}
 	if last := len(l.segs) - 1; last < 0 || l.segs[last].n == l.tailCap {
-		if len(l.segs) == 2 {
-			l.stale, l.segs = append(l.stale, l.segs[0]), l.segs[1:]
-		}
-		l.segs = append(l.segs, segment{head: l.head, off: l.end})
+		l.segs = append(l.segs[max(0, last):], segment{head: l.head, off: l.end})
 	}
-
 	seg := &l.segs[len(l.segs)-1]
 	n = min(int64(len(p)), l.tailCap-seg.n)
 	if err := writeAt(l.path(*seg), p[:n], seg.n, false); err != nil {
 		return 0, err
 	}
-	seg.n, l.end = seg.n+n, l.end+n
-	l.stale = slices.DeleteFunc(l.stale, func(s segment) bool {
-		err := os.Remove(l.path(s))
-		return err == nil || missingFile(err) // else it is tried again
-	})
+	seg.n, l.end, l.used = seg.n+n, l.end+n, l.used+n
+	if seg.n == n { // it is new
+		keep := []string{engine.OutputLog}
+		for _, s := range l.segs {
+			keep = append(keep, s.name())
+		}
+		l.used -= removeLog(l.dir, keep...)
+	}
 
 	return n, nil
 }
@@ -154,12 +145,7 @@ func (l *logFile) read(offset int64, limit int) (engine.Chunk, error) {
 func (l *logFile) size() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-
-	n := l.head + l.rest
-	for _, s := range slices.Concat(l.stale, l.segs) {
-		n += s.n
-	}
-	return n
+	return l.used
 }
 
 // seal makes the log durable in its last form, which is output.log alone, and
@@ -193,32 +179,21 @@ func (l *logFile) seal() (extent, error) {
 // been appended.
 func findLog(dir string, outputCap int) (*logFile, error) {
 	l := newLog(dir, outputCap)
-	entries, err := os.ReadDir(dir)
-	if err != nil && !missingFile(err) {
-		return nil, err
-	}
-
-	head, written := l.headCap, int64(0)
 	var segs []segment
-	for _, entry := range entries {
-		info, err := entry.Info()
-		if err != nil {
-			return nil, err
-		}
-		if !isLog(entry.Name()) {
-			continue
-		}
-		l.rest += info.Size()
-		if entry.Name() == engine.OutputLog {
-			written = info.Size()
-		} else if s, ok := parseSegment(info); ok {
-			head = min(head, s.head)
+	var written int64
+	l.head = l.headCap
+	err := logFiles(dir, func(file os.FileInfo) {
+		l.used += file.Size()
+		if file.Name() == engine.OutputLog {
+			written = file.Size()
+		} else if s, ok := parseSegment(file); ok {
+			l.head = min(l.head, s.head)
 			segs = append(segs, s)
 		}
-	}
+	})
 	slices.SortFunc(segs, func(a, b segment) int { return cmp.Compare(a.off, b.off) })
 
-	l.head = min(head, written)
+	l.head = min(l.head, written)
 	l.end = l.head
 	for _, s := range segs {
 		if s.off > l.end {
@@ -228,12 +203,8 @@ func findLog(dir string, outputCap int) (*logFile, error) {
 			l.segs, l.end = append(l.segs, s), s.off+s.n
 		}
 	}
-	l.rest -= l.head
-	for _, s := range l.segs {
-		l.rest -= s.n
-	}
 
-	return l, nil
+	return l, err
 }
 
 // parseSegment reads the name of a segment that has something.
@@ -301,18 +272,20 @@ func (x extent) read(file io.ReaderAt, offset int64, limit int) (engine.Chunk, e
 	return engine.Chunk{Offset: offset, Data: data, End: x.End}, nil
 }
 
-// writeEnvelope writes the file that says how a run ended, and returns how long
-// it is meant to be.
-func writeEnvelope(dir string, run engine.Run) (int64, error) {
-	data, err := run.ResultFile()
-	if err != nil {
-		return 0, err
+// logFiles calls do for the files of the log in a folder.
+func logFiles(dir string, do func(file os.FileInfo)) error {
+	entries, err := os.ReadDir(dir)
+	for _, entry := range entries {
+		if isLog(entry.Name()) {
+			if info, err := entry.Info(); err == nil {
+				do(info)
+			}
+		}
 	}
-	path := filepath.Join(dir, engine.ResultJSON)
-	if err := writeFile(path+".new", bytes.NewReader(data)); err != nil {
-		return int64(len(data)), err
+	if missingFile(err) {
+		return nil
 	}
-	return int64(len(data)), os.Rename(path+".new", path)
+	return err
 }
 
 // isLog reports whether a file of a run's folder is a part of its log.
@@ -322,13 +295,17 @@ func isLog(name string) bool {
 
 // logSize returns how many bytes the log in a folder takes on disk.
 func logSize(dir string) (n int64) {
-	entries, _ := os.ReadDir(dir)
-	for _, entry := range entries {
-		if isLog(entry.Name()) {
-			if info, err := entry.Info(); err == nil {
-				n += info.Size()
-			}
+	_ = logFiles(dir, func(file os.FileInfo) { n += file.Size() })
+	return n
+}
+
+// removeLog removes the files of the log in a folder, except those to keep, and
+// returns how many bytes they had.
+func removeLog(dir string, keep ...string) (n int64) {
+	_ = logFiles(dir, func(file os.FileInfo) {
+		if !slices.Contains(keep, file.Name()) && os.Remove(filepath.Join(dir, file.Name())) == nil {
+			n += file.Size()
 		}
-	}
+	})
 	return n
 }

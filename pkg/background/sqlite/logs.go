@@ -102,7 +102,7 @@ func (g *logs) evict(ctx context.Context, want int64) (freed int64, err error) {
 	n := 0
 	for ; n < len(oldest) && want > 0; n++ {
 		want -= oldest[n].logged
-		g.attempts(oldest[n].Run, func(folder string) { removeLog(folder, "") })
+		g.attempts(oldest[n].Run, func(folder string) { removeLog(folder) })
 	}
 	if n == 0 {
 		return 0, nil
@@ -120,16 +120,6 @@ func (g *logs) evict(ctx context.Context, want int64) (freed int64, err error) {
 	})
 
 	return freed, err
-}
-
-// removeLog removes the files of the log in a folder, except the one named keep.
-func removeLog(dir, keep string) {
-	entries, _ := os.ReadDir(dir)
-	for _, entry := range entries {
-		if name := entry.Name(); isLog(name) && name != keep {
-			_ = os.Remove(filepath.Join(dir, name))
-		}
-	}
 }
 
 // tail reads from the log of a terminal run. All of a log that was removed

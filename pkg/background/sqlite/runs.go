@@ -1,12 +1,15 @@
 package sqlite
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"database/sql/driver"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/toolhost/toolhost/pkg/background/engine"
@@ -227,6 +230,20 @@ func (e *Engine) end(ctx context.Context, a *active, run engine.Run) (engine.Run
 	return run, nil
 }
 
+// writeEnvelope writes the file that says how a run ended, and returns how long
+// it is meant to be.
+func writeEnvelope(dir string, run engine.Run) (int64, error) {
+	data, err := run.ResultFile()
+	if err != nil {
+		return 0, err
+	}
+	path := filepath.Join(dir, engine.ResultJSON)
+	if err := writeFile(path+".new", bytes.NewReader(data)); err != nil {
+		return int64(len(data)), err
+	}
+	return int64(len(data)), os.Rename(path+".new", path)
+}
+
 // ended makes an end that is stored known.
 func (e *Engine) ended(a *active, run engine.Run) {
 	g := e.active
@@ -242,30 +259,33 @@ func (e *Engine) ended(a *active, run engine.Run) {
 
 // Tail implements [engine.Engine].
 func (e *Engine) Tail(ctx context.Context, id string, offset int64, max int) (chunk engine.Chunk, err error) {
-	if log, attempt, err := e.liveLog(id); log != nil || err != nil {
-		if err == nil {
-			chunk, err = log.read(offset, max)
-			chunk.Attempt = attempt
-		}
+	log, attempt, err := e.liveLog(id)
+	if err != nil {
+		return chunk, err
+	}
+	if log != nil {
+		chunk, err = log.read(offset, max)
+		chunk.Attempt = attempt
 		return chunk, err
 	}
 
 	r, err := runTable.get(ctx, e.db, id)
-	if err == nil && r.Log == nil { // it has been stored a moment ago
+	if err != nil {
+		return chunk, err
+	}
+	if r.Log == nil { // it has been stored a moment ago
 		return e.Tail(ctx, id, offset, max)
 	}
-	if err == nil {
-		chunk, err = e.logs.tail(r, offset, max)
-	}
-	if err != nil {
+	if chunk, err = e.logs.tail(r, offset, max); err != nil {
 		return chunk, fmt.Errorf("reading the log of %s: %w", id, err)
 	}
 	chunk.Attempt = r.Attempt
 	return chunk, nil
 }
 
-// liveLog returns the log of a run that has not ended; nil if there is none.
-func (e *Engine) liveLog(id string) (*logFile, int, error) {
+// liveLog returns the log of a run that has not ended, and its attempt; nil if
+// there is none. That of an earlier process is as long as it had been appended.
+func (e *Engine) liveLog(id string) (log *logFile, attempt int, err error) {
 	e.active.mu.Lock()
 	defer e.active.mu.Unlock()
 
@@ -274,13 +294,11 @@ func (e *Engine) liveLog(id string) (*logFile, int, error) {
 		return nil, 0, nil
 	}
 	if a.log == nil {
-		log, err := e.logs.find(a.run) // of an earlier process, as far as it had been appended
-		if err != nil {
+		if a.log, err = e.logs.find(a.run); err != nil {
+			a.log = nil
 			return nil, 0, fmt.Errorf("reading the log of %s: %w", id, err)
 		}
-		a.log = log
 	}
-
 	return a.log, a.run.Attempt, nil
 }
 
