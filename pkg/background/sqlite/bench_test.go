@@ -195,15 +195,15 @@ func BenchmarkOpen(b *testing.B) {
 func fill(tb testing.TB, e *tester, n int) (ids []string) {
 	tb.Helper()
 	for done := 0; done < n; done += 10_000 {
-		require.NoError(tb, e.db.write(tb.Context(), func(w *conn) (func(), error) {
+		require.NoError(tb, e.db.write(tb.Context(), func(w *conn) error {
 			for range min(10_000, n-done) {
 				run := benchRun()
 				ids = append(ids, run.ID)
 				if err := fillOne(w, run); err != nil {
-					return nil, err
+					return err
 				}
 			}
-			return nil, nil
+			return nil
 		}))
 	}
 	return ids

@@ -18,9 +18,11 @@ import (
 type conn struct {
 	driver.Conn
 	stmts map[string]driver.Stmt
-	book  book // of the connection that writes
 
-	changed int64 // rows changed so far
+	// Of the connection that writes:
+	book    book
+	after   []func() // what the transaction in progress makes known once it is stored
+	changed int64    // rows changed so far
 }
 
 // connect opens the database file, which has to be there.

@@ -22,10 +22,10 @@ import (
 // sql changes the database behind the engine's back.
 func sql(t testing.TB, e *tester, statement string, args ...any) {
 	t.Helper()
-	require.NoError(t, e.db.write(t.Context(), func(w *conn) (func(), error) {
+	require.NoError(t, e.db.write(t.Context(), func(w *conn) error {
 		values := make([]any, len(args))
 		copy(values, args)
-		return nil, w.run(fmt.Sprintf(statement, values...))
+		return w.run(fmt.Sprintf(statement, values...))
 	}))
 }
 

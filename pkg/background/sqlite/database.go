@@ -36,7 +36,6 @@ type database struct {
 	files    []watched             // that must stay what they were
 	failed   atomic.Pointer[error] // why nothing is stored any more; nil: it is
 	mark     *markFile             // of the writer
-	unmarked bool                  // the mark could not be written; logged once
 	recorded atomic.Int64          // bytes of records, as the last transaction left them
 
 	life   sync.RWMutex  // read-locked by calls in progress

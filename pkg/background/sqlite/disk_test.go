@@ -97,7 +97,7 @@ func together(t *testing.T, e *tester, n int, change func(i int) error) []error 
 	hold, holding := make(chan struct{}), make(chan struct{})
 	var all sync.WaitGroup
 	all.Go(func() {
-		_ = e.db.write(t.Context(), func(*conn) (func(), error) { close(holding); <-hold; return nil, nil })
+		_ = e.db.write(t.Context(), func(*conn) error { close(holding); <-hold; return nil })
 	})
 	<-holding
 	errs := make([]error, n)
@@ -123,11 +123,11 @@ func TestBatch(t *testing.T) {
 		case 0:
 			return e.Submit(t.Context(), newRun("bg_exists"))
 		case 1:
-			return e.db.write(t.Context(), func(w *conn) (func(), error) {
+			return e.db.write(t.Context(), func(w *conn) error {
 				if err := w.run("DELETE FROM runs"); err != nil {
-					return nil, err
+					return err
 				}
-				return nil, w.run("INSERT INTO nowhere VALUES (1)")
+				return w.run("INSERT INTO nowhere VALUES (1)")
 			})
 		default:
 			return e.Submit(t.Context(), newRun(fmt.Sprintf("bg_%d", i)))
@@ -153,7 +153,7 @@ func TestReadOnly(t *testing.T) {
 	e := opened(t, t.TempDir())
 	l := started(t, e, "bg_a")
 	var writer *conn // used between changes only
-	require.NoError(t, e.db.write(t.Context(), func(w *conn) (func(), error) { writer = w; return nil, nil }))
+	require.NoError(t, e.db.write(t.Context(), func(w *conn) error { writer = w; return nil }))
 	require.NoError(t, writer.script("PRAGMA query_only = ON"))
 	require.Error(t, e.Submit(t.Context(), newRun("bg_b")))
 	_, err := l.Complete(t.Context(), engine.StatusSucceeded, engine.Beat{}, engine.End{FinishedAt: time.Now()})
@@ -226,7 +226,7 @@ func TestSlowDisk(t *testing.T) {
 	l := started(t, e, "bg_a")
 	hold, holding, held := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	go func() {
-		held <- e.db.write(t.Context(), func(*conn) (func(), error) { close(holding); <-hold; return nil, nil })
+		held <- e.db.write(t.Context(), func(*conn) error { close(holding); <-hold; return nil })
 	}()
 	<-holding
 	err := l.Report(t.Context(), engine.Beat{Detail: "on"})

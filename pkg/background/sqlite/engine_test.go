@@ -439,7 +439,7 @@ func TestPlans(t *testing.T) {
 			}
 		}
 		fill(t, e, 500)
-		require.NoError(t, e.db.write(t.Context(), func(w *conn) (func(), error) { return nil, w.run("ANALYZE") }))
+		require.NoError(t, e.db.write(t.Context(), func(w *conn) error { return w.run("ANALYZE") }))
 	}
 	for _, sql := range []string{selectPrunable, selectPrunableOf} {
 		plan := explain(t, e, sql, "s", int64(1), int64(1), int64(1))

@@ -74,13 +74,13 @@ func (k *keeper) storeBeats(ctx context.Context) error {
 		return nil
 	}
 
-	err := k.engine.db.write(ctx, func(w *conn) (func(), error) {
+	err := k.engine.db.write(ctx, func(w *conn) error {
 		for _, r := range rows {
 			if err := r.update(w); err != nil {
-				return nil, err
+				return err
 			}
 		}
-		return nil, nil
+		return nil
 	})
 	if err != nil {
 		g.mu.Lock()

@@ -57,8 +57,9 @@ func (l *lease) Append(ctx context.Context, offset int64, p []byte) error {
 func (l *lease) Save(ctx context.Context, data []byte) error {
 	return l.change(func(a *active, _ row) error {
 		more := int64(len(data)) - a.saved
-		return l.worker.engine.db.write(ctx, func(w *conn) (func(), error) {
-			return func() { a.saved, a.size = a.saved+more, a.size+more }, save(w, l.run.Session, a.seq, more, append([]byte{}, data...))
+		return l.worker.engine.db.write(ctx, func(w *conn) error {
+			w.after = append(w.after, func() { a.saved, a.size = a.saved+more, a.size+more })
+			return save(w, l.run.Session, a.seq, more, append([]byte{}, data...))
 		})
 	})
 }

@@ -107,16 +107,17 @@ func (g *logs) evict(ctx context.Context, want int64) (freed int64, err error) {
 	if n == 0 {
 		return 0, nil
 	}
-	err = g.db.write(ctx, func(w *conn) (func(), error) {
+	err = g.db.write(ctx, func(w *conn) error {
 		freed = 0
 		for _, r := range oldest[:n] { // one may have been removed in the meantime, and its number given again
 			changed, _, err := w.exec(`UPDATE runs SET logged = 0 WHERE seq = ? AND id = ? AND logged > 0`, r.seq, r.ID)
 			if err != nil {
-				return nil, err
+				return err
 			}
 			freed += changed * r.logged
 		}
-		return func() { g.used.Add(-freed) }, nil
+		w.after = append(w.after, func() { g.used.Add(-freed) })
+		return nil
 	})
 
 	return freed, err

@@ -96,8 +96,3 @@ func (m *mark) put(c *conn) error {
 	}
 	return c.run(`INSERT OR REPLACE INTO meta VALUES (?, ?), (?, ?)`, metaCommits, m.commits, metaStore, m.store)
 }
-
-// stamp counts the transaction that is about to be committed.
-func (k *markFile) stamp(w *conn) error {
-	return w.run(`UPDATE meta SET value = ? WHERE name = 'commits'`, k.commits+1)
-}

@@ -202,13 +202,13 @@ func (t table[T]) restore(ctx context.Context, db *database, sql, retire string)
 		return all, nil
 	}
 
-	return all, db.write(ctx, func(w *conn) (func(), error) {
+	return all, db.write(ctx, func(w *conn) error {
 		for _, seq := range damaged {
 			if err := w.run(retire, time.Now().UnixNano(), seq); err != nil {
-				return nil, err
+				return err
 			}
 		}
-		return nil, nil
+		return nil
 	})
 }
 

@@ -36,7 +36,7 @@ const selectLengths = `SELECT r.id, r.session, r.size, r.finished IS NOT NULL, r
 func recount(t *testing.T, e *tester, step any) {
 	t.Helper()
 	fresh := ledger.New(testQuota)
-	require.NoError(t, e.db.write(t.Context(), func(w *conn) (func(), error) {
+	require.NoError(t, e.db.write(t.Context(), func(w *conn) error {
 		err := w.query(func(row []driver.Value) error {
 			id, session, size, ended, pending, length := row[0].(string), row[1].(string), row[2].(int64), row[3].(int64), row[4].(int64), row[5].(int64)
 			if ended == 1 {
@@ -59,7 +59,7 @@ func recount(t *testing.T, e *tester, step any) {
 			enabled FROM schedules`)
 		assert.NoError(t, err)
 		assert.Equal(t, fresh, w.book.ledger, step)
-		return nil, nil
+		return nil
 	}))
 	require.False(t, t.Failed())
 	require.Equal(t, fresh.Used(), e.Recorded(), step)
@@ -167,12 +167,12 @@ func TestRecordsOfATransactionThatFails(t *testing.T) {
 	run.Args = text(1000)
 	require.NoError(t, e.Submit(t.Context(), run))
 	before := e.Recorded()
-	err := e.db.write(t.Context(), func(w *conn) (func(), error) {
+	err := e.db.write(t.Context(), func(w *conn) error {
 		other := newRun("bg_b")
 		if _, err := insert(w, nil, row{size: other.Size(), stored: stored{Run: other}}, []byte("{}")); err != nil {
-			return nil, err
+			return err
 		}
-		return nil, w.run(`INSERT INTO args VALUES (1, 'x'), (1, 'y')`)
+		return w.run(`INSERT INTO args VALUES (1, 'x'), (1, 'y')`)
 	})
 	require.True(t, isSQL(err), err)
 	require.Equal(t, before, e.Recorded())
@@ -204,11 +204,11 @@ func TestDamagedRecordGoes(t *testing.T) {
 // writes must go on.
 func TestNothingWhereARecordShouldBe(t *testing.T) {
 	e := opened(t, t.TempDir())
-	require.NoError(t, e.db.write(t.Context(), func(w *conn) (func(), error) {
-		there, err := e.drop(w, &removal{}, victim{table: "runs", seq: 7})
+	require.NoError(t, e.db.write(t.Context(), func(w *conn) error {
+		there, err := e.drop(w, victim{table: "runs", seq: 7})
 		assert.NoError(t, err)
 		assert.False(t, there)
-		return nil, nil
+		return nil
 	}))
 }
 

@@ -59,7 +59,7 @@ const selectPending = `SELECT id FROM runs INDEXED BY runs_notice WHERE notice =
 // limit has the quota of records be q from now on, and counts them anew. do gets
 // the runs whose notice is pending, before anything else changes.
 func (db *database) limit(ctx context.Context, q engine.Quota, do func(pending []string)) error {
-	return db.write(ctx, func(w *conn) (func(), error) {
+	return db.write(ctx, func(w *conn) error {
 		counted := ledger.New(q)
 		err := w.query(func(found []driver.Value) error {
 			session, ok := found[0].(string)
@@ -72,7 +72,7 @@ func (db *database) limit(ctx context.Context, q engine.Quota, do func(pending [
 			return nil
 		}, selectSizes)
 		if err != nil {
-			return nil, err
+			return err
 		}
 
 		var pending []string
@@ -82,35 +82,12 @@ func (db *database) limit(ctx context.Context, q engine.Quota, do func(pending [
 			return nil
 		}, selectPending)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		w.book = book{ledger: counted} // with what this transaction has stored so far
-		return func() { do(pending) }, nil
+		w.after = append(w.after, func() { do(pending) })
+		return nil
 	})
-}
-
-// A removal is what a transaction removes.
-type removal struct {
-	events []engine.Event
-	logged int64 // bytes of the logs of the runs
-}
-
-// create stores a new record. do stores it, and makes room for it before it
-// writes anything.
-func (e *Engine) create(ctx context.Context, do func(w *conn, gone *removal) (after func(), err error)) error {
-	return e.db.write(ctx, func(w *conn) (func(), error) {
-		var gone removal
-		after, err := do(w, &gone)
-		return func() { e.removed(gone); after() }, err
-	})
-}
-
-// removed makes it known what was removed.
-func (e *Engine) removed(gone removal) {
-	e.logs.used.Add(-gone.logged)
-	for _, event := range gone.events {
-		e.feed.Publish(event)
-	}
 }
 
 // A victim is a record to be removed.
@@ -131,7 +108,7 @@ const (
 // not enabled. It reports whether there was one. The folders of a run go first: a
 // crash in between leaves a record without its output, and no folder without its
 // record.
-func (e *Engine) drop(w *conn, gone *removal, v victim) (bool, error) {
+func (e *Engine) drop(w *conn, v victim) (bool, error) {
 	if v.table == "schedules" {
 		found, err := w.one(deleteSchedule, v.seq, v.id)
 		if err != nil || found == nil {
@@ -140,7 +117,9 @@ func (e *Engine) drop(w *conn, gone *removal, v victim) (bool, error) {
 		s, _ := decodeSchedule(found)
 		w.changed++
 		w.book.add(s.Session, -s.size, -s.size)
-		gone.events = append(gone.events, engine.Event{Kind: engine.EventPurged, Session: s.Session, Schedule: &s.Schedule})
+		w.after = append(w.after, func() {
+			e.feed.Publish(engine.Event{Kind: engine.EventPurged, Session: s.Session, Schedule: &s.Schedule})
+		})
 		return true, w.run(`DELETE FROM schedule_args WHERE seq = ?`, v.seq)
 	}
 
@@ -152,8 +131,10 @@ func (e *Engine) drop(w *conn, gone *removal, v victim) (bool, error) {
 	evictable, _ := found[6].(int64)
 	w.changed++
 	w.book.add(r.Session, -r.size, -evictable)
-	gone.events = append(gone.events, engine.RunEvent(engine.EventPurged, r.Run))
-	gone.logged += r.logged
+	w.after = append(w.after, func() {
+		e.logs.used.Add(-r.logged)
+		e.feed.Publish(engine.RunEvent(engine.EventPurged, r.Run))
+	})
 	e.logs.attempts(r.Run, func(folder string) {
 		if err := os.RemoveAll(folder); err != nil {
 			e.log.Warn("folder of a background run not removed", "task_id", r.ID, "error", err)
@@ -181,7 +162,7 @@ var (
 
 // makeRoom removes records that may go until there is room for one of size
 // bytes. If there is an error that is not SQLite's, nothing was written.
-func (e *Engine) makeRoom(w *conn, gone *removal, session string, size int64) error {
+func (e *Engine) makeRoom(w *conn, session string, size int64) error {
 	eviction, err := w.book.ledger.Room(session, size)
 	if eviction == nil {
 		return err
@@ -205,7 +186,7 @@ func (e *Engine) makeRoom(w *conn, gone *removal, session string, size int64) er
 	}
 
 	for i, v := range victims {
-		there, err := e.drop(w, gone, v)
+		there, err := e.drop(w, v)
 		if err != nil {
 			return err
 		}
@@ -260,16 +241,16 @@ func (e *Engine) Prune(ctx context.Context, ret engine.Retention) (removed int, 
 
 	for some := range slices.Chunk(append(runs, schedules...), pruneAtOnce) {
 		n := 0
-		err := e.create(ctx, func(w *conn, gone *removal) (func(), error) {
+		err := e.db.write(ctx, func(w *conn) error {
 			n = 0
 			for _, v := range some {
-				there, err := e.drop(w, gone, v)
+				there, err := e.drop(w, v)
 				if err != nil {
-					return nil, err
+					return err
 				}
 				n += int(flag(there && v.table == "runs"))
 			}
-			return func() {}, nil
+			return nil
 		})
 		if err != nil {
 			return removed, err

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
@@ -88,39 +87,27 @@ func (e *Engine) List(ctx context.Context, q engine.Query) ([]engine.Run, error)
 // the one that leaves the fewest runs: SQLite, which knows nothing of the
 // numbers, would rather look at all runs than sort a few.
 func selectRuns(q engine.Query) (sql string, args []driver.Value) {
-	var where []string
-	index := ""
-	add := func(by, condition string, values ...driver.Value) {
-		if index == "" && by != "" {
-			index = " INDEXED BY " + by
+	index, where := "", ""
+	for _, c := range []struct {
+		on               bool
+		index, condition string
+		args             []driver.Value
+	}{
+		{q.IdempotencyKey != "", " INDEXED BY runs_key", " AND idempotency_key = ?", []driver.Value{q.IdempotencyKey}},
+		{q.Schedule != "", " INDEXED BY runs_schedule", " AND schedule = ?", []driver.Value{q.Schedule}},
+		{q.Active, " INDEXED BY runs_active", " AND finished IS NULL", nil},
+		{q.Notice, " INDEXED BY runs_notice", " AND notice = 1", nil},
+		{q.Session != "", " INDEXED BY runs_session", " AND session = ?", []driver.Value{q.Session}},
+		{q.Before != "", "", " AND seq < (SELECT b.seq FROM runs b WHERE b.id = ? AND (? = '' OR b.session = ?))", []driver.Value{q.Before, q.Session, q.Session}},
+	} {
+		if c.on {
+			index = cmp.Or(index, c.index)
+			where += c.condition
+			args = append(args, c.args...)
 		}
-		where = append(where, condition)
-		args = append(args, values...)
-	}
-	if q.IdempotencyKey != "" {
-		add("runs_key", "idempotency_key = ?", q.IdempotencyKey)
-	}
-	if q.Schedule != "" {
-		add("runs_schedule", "schedule = ?", q.Schedule)
-	}
-	if q.Active {
-		add("runs_active", "finished IS NULL")
-	}
-	if q.Notice {
-		add("runs_notice", "notice = 1")
-	}
-	if q.Session != "" {
-		add("runs_session", "session = ?", q.Session)
-	}
-	if q.Before != "" {
-		add("", "seq < (SELECT b.seq FROM runs b WHERE b.id = ? AND (? = '' OR b.session = ?))", q.Before, q.Session, q.Session)
 	}
 
-	sql = "SELECT " + runColumns + " FROM runs" + index
-	if len(where) > 0 {
-		sql += " WHERE " + strings.Join(where, " AND ")
-	}
-	sql += " ORDER BY seq DESC"
+	sql = "SELECT " + runColumns + " FROM runs" + index + " WHERE 1" + where + " ORDER BY seq DESC"
 	if q.Limit > 0 {
 		sql += " LIMIT ?"
 		args = append(args, int64(q.Limit))
@@ -131,29 +118,24 @@ func selectRuns(q engine.Query) (sql string, args []driver.Value) {
 
 // Acknowledge implements [engine.Engine].
 func (e *Engine) Acknowledge(ctx context.Context, session string, ids []string) error {
-	return e.db.write(ctx, func(w *conn) (func(), error) {
-		var seen []engine.Run
+	return e.db.write(ctx, func(w *conn) error {
 		for _, id := range ids {
 			r, err := runTable.load(w, id)
 			if errors.Is(err, engine.ErrNotFound) {
 				continue
 			}
 			if err != nil {
-				return nil, err
+				return err
 			}
 			if r.Session != session || r.Notice != engine.NoticePending {
 				continue
 			}
 			if err := r.acknowledge(w); err != nil {
-				return nil, err
+				return err
 			}
-			seen = append(seen, r.Run)
+			w.after = append(w.after, func() { e.feed.Publish(engine.RunEvent(engine.EventSeen, r.Run)) })
 		}
-		return func() {
-			for _, run := range seen {
-				e.feed.Publish(engine.RunEvent(engine.EventSeen, run))
-			}
-		}, nil
+		return nil
 	})
 }
 
@@ -216,8 +198,9 @@ func (e *Engine) end(ctx context.Context, a *active, run engine.Run) (engine.Run
 		return engine.Run{}, err
 	}
 	run = run.Light()
-	err = e.db.write(ctx, func(w *conn) (func(), error) {
-		return func() { e.ended(a, run) }, r.finish(w, record, a.size)
+	err = e.db.write(ctx, func(w *conn) error {
+		w.after = append(w.after, func() { e.ended(a, run) })
+		return r.finish(w, record, a.size)
 	})
 	if err != nil {
 		return engine.Run{}, err

@@ -79,18 +79,22 @@ func (g *registry) schedule(s engine.Schedule) {
 func (e *Engine) PutSchedule(ctx context.Context, s engine.Schedule, max int) (engine.Schedule, error) {
 	put := s
 	put.Revision++
-	err := e.create(ctx, func(w *conn, gone *removal) (func(), error) {
+	err := e.db.write(ctx, func(w *conn) error {
 		old, err := scheduleTable.load(w, s.ID)
 		if err = against(s, old, e.db.report(err)); err != nil {
-			return nil, err
+			return err
 		}
 		if err := placeFor(w, old, s, max); err != nil {
-			return nil, err
+			return err
 		}
-		return func() {
+		if err := store(w, old, put, func(size int64) error { return e.makeRoom(w, s.Session, size) }); err != nil {
+			return err
+		}
+		w.after = append(w.after, func() {
 			e.active.schedule(put)
 			e.feed.Publish(engine.Event{Kind: engine.EventScheduled, Session: put.Session, Schedule: &put})
-		}, store(w, old, put, func(size int64) error { return e.makeRoom(w, gone, s.Session, size) })
+		})
+		return nil
 	})
 	if err != nil {
 		return engine.Schedule{}, err

@@ -51,29 +51,29 @@ func (w *worker) create(ctx context.Context, run engine.Run, permits *engine.Per
 		kind, a.lease, a.log = engine.EventStarted, l, e.logs.create(run)
 	}
 
-	err = e.create(ctx, func(c *conn, gone *removal) (func(), error) {
+	err = e.db.write(ctx, func(c *conn) error {
 		if err := unknown(c, run); err != nil {
-			return nil, err
+			return err
 		}
 		if permits != nil {
 			g.mu.Lock()
 			err := g.admit(a, *permits)
 			g.mu.Unlock()
 			if err != nil {
-				return nil, err
+				return err
 			}
 		}
-		if err := e.makeRoom(c, gone, run.Session, a.size); err != nil {
-			return nil, err
+		if err := e.makeRoom(c, run.Session, a.size); err != nil {
+			return err
 		}
-		seq, err := insert(c, nil, r, record)
-		return func() {
+		a.seq, err = insert(c, nil, r, record)
+		c.after = append(c.after, func() {
 			g.mu.Lock()
-			a.seq = seq
 			g.add(a)
 			g.mu.Unlock()
 			e.feed.Publish(engine.RunEvent(kind, run))
-		}, err
+		})
+		return err
 	})
 	if err != nil {
 		g.mu.Lock()

@@ -134,13 +134,14 @@ func (e *Engine) update(ctx context.Context, r row, kind engine.EventKind, do fu
 	if err != nil {
 		return err
 	}
-	return e.db.write(ctx, func(w *conn) (func(), error) {
-		return func() {
+	return e.db.write(ctx, func(w *conn) error {
+		w.after = append(w.after, func() {
 			e.active.mu.Lock()
 			do()
 			e.active.mu.Unlock()
 			e.feed.Publish(engine.RunEvent(kind, r.Run))
-		}, w.run(`UPDATE runs SET record = ? WHERE seq = ?`, record, r.seq)
+		})
+		return w.run(`UPDATE runs SET record = ? WHERE seq = ?`, record, r.seq)
 	})
 }
 

@@ -14,15 +14,15 @@ const maxBatch = 256
 
 // A change changes the database. It checks before it writes: an error that does
 // not come from SQLite means that nothing was written. It may be called again
-// after an attempt that was rolled back. What it returns is called once the
-// change is stored.
-type change func(w *conn) (after func(), err error)
+// after an attempt that was rolled back. What it adds to w.after is called once
+// the change is stored.
+type change func(w *conn) error
 
 // An op is a change that waits for the writer.
 type op struct {
-	do    change
-	after func()
-	done  chan error
+	do   change
+	err  error
+	done chan error
 }
 
 // write makes a change and returns when it is stored. If ctx ends before the
@@ -88,69 +88,72 @@ func (db *database) gather(first *op) []*op {
 // Nothing is acknowledged once the database is not the file that was opened:
 // what goes into it would be gone at the next start.
 func (db *database) store(w *conn, batch []*op) {
-	if err := db.lost(); err != nil {
-		refuse(batch, err)
+	err := db.lost()
+	if err == nil {
+		err = db.commit(w, batch)
+	}
+	if isSQL(err) && len(batch) > 1 {
+		for _, o := range batch {
+			db.store(w, []*op{o})
+		}
 		return
 	}
 
-	results := make([]error, len(batch))
-	changed, err := db.commit(w, batch, results)
+	for _, o := range batch {
+		if err != nil {
+			o.err = err
+		}
+		o.done <- o.err
+	}
+}
+
+// commit makes the changes of a batch in one transaction, and makes them known.
+func (db *database) commit(w *conn, batch []*op) error {
+	changed, err := db.transact(w, batch)
 	w.book.close(err == nil)
 	db.recorded.Store(w.book.ledger.Used())
 	if err != nil {
 		_ = w.run("ROLLBACK") // SQLite may have done so itself
 		db.suspect(err)
-		if len(batch) > 1 {
-			for _, o := range batch {
-				db.store(w, []*op{o})
-			}
-			return
-		}
-		results[0] = fmt.Errorf("writing the database: %w", err)
-	}
-	if err == nil && changed {
-		if err := db.committed(); err != nil {
-			refuse(batch, err)
-			return
-		}
+		return fmt.Errorf("writing the database: %w", err)
 	}
 
-	for i, o := range batch {
-		if results[i] == nil && o.after != nil {
-			o.after()
+	if changed {
+		if err := db.look(); err != nil {
+			return err
 		}
-		o.done <- results[i]
+		db.mark.commits++
+		if err := db.mark.write(); err != nil {
+			db.log.Warn("mark of the database not written: a loss of what was stored may go unnoticed", "error", err)
+		}
 	}
+	for _, after := range w.after {
+		after()
+	}
+	return nil
 }
 
-// commit makes the changes of a batch in one transaction, and reports whether
-// there was anything to commit.
-func (db *database) commit(w *conn, batch []*op, results []error) (changed bool, err error) {
+// transact is one transaction. It reports whether there was anything to commit.
+func (db *database) transact(w *conn, batch []*op) (changed bool, err error) {
+	w.after = nil
 	if err := w.run("BEGIN IMMEDIATE"); err != nil {
 		return false, err
 	}
 
 	before := w.changed // of BEGIN SQLite gives the count of the statement before it
-	for i, o := range batch {
-		o.after, results[i] = o.do(w)
-		if isSQL(results[i]) {
-			return false, results[i]
+	for _, o := range batch {
+		if o.err = o.do(w); isSQL(o.err) {
+			return false, o.err
 		}
 	}
 	if changed = w.changed != before; changed {
-		if err := db.mark.stamp(w); err != nil {
+		next := mark{db.mark.store, db.mark.commits + 1}
+		if err := next.put(w); err != nil {
 			return false, err
 		}
 	}
 
 	return changed, w.run("COMMIT")
-}
-
-// refuse answers all changes of a batch with an error.
-func refuse(batch []*op, err error) {
-	for _, o := range batch {
-		o.done <- err
-	}
 }
 
 // lost returns why nothing is stored any more; nil as long as it is.
@@ -180,20 +183,5 @@ func (db *database) look() error {
 		return db.lost()
 	}
 
-	return nil
-}
-
-// committed is called when a transaction is durable and before anybody is
-// answered.
-func (db *database) committed() error {
-	if err := db.look(); err != nil {
-		return err
-	}
-
-	db.mark.commits++
-	if err := db.mark.write(); err != nil && !db.unmarked {
-		db.unmarked = true
-		db.log.Warn("mark of the database not written: a loss of what was stored may go unnoticed", "error", err)
-	}
 	return nil
 }
