@@ -39,14 +39,14 @@ func agentTools() ([]*agentTool, error) {
 	tools := []*agentTool{{
 		definition: Definition{
 			Name: SpawnBackground, Title: "Spawn Background",
-			Description: "Run a background-capable tool asynchronously. Returns at once with a task_id; use it for long-running tools, then go on with other work: you are told when it ends. With schedule it runs later, or again and again.",
+			Description: "Run a background-capable tool asynchronously. Returns at once with a task_id; use it for long-running tools, and continue with other work: you are notified when it ends. With schedule it runs later, or repeatedly.",
 			Annotations: Annotations{Destructive: false},
 		},
 		run: spawn,
 	}, {
 		definition: Definition{
 			Name: CheckBackground, Title: "Check Background",
-			Description: "Status, progress, new output and result of background runs, or the list of them and of schedules. Waits for the end up to wait_seconds: prefer one long wait to many short ones. A call answered with type background goes on as such a run: do not repeat it.",
+			Description: "Status, progress, new output and result of background runs, or the list of them and of schedules. Waits for the end up to wait_seconds: prefer one long wait to many short ones. A call answered with type background continues as such a run: do not repeat it.",
 			Annotations: Annotations{ReadOnly: true, Idempotent: true},
 		},
 		run: check,
