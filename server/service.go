@@ -17,6 +17,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -42,8 +43,8 @@ type Config struct {
 
 	// DataDir is the folder where runs, their output, notices and schedules
 	// outlast the process; it is created if it does not exist. One Service uses
-	// it at a time: for another, the error of Open matches [ErrLocked].
-	// Empty keeps everything in memory, unless Engine is set.
+	// it at a time: for another, the error of Open matches [ErrLocked]. Empty keeps
+	// everything in memory, unless Engine is set.
 	DataDir string
 	// Engine stores runs and schedules instead of DataDir: any implementation
 	// that passes the conformance suite enginetest. The caller closes it after
@@ -56,21 +57,19 @@ type Config struct {
 	OnNotice func(n wire.Notice)
 
 	// Watch reloads the plugins whenever something in Folders changes, until the
-	// Service is closed: see plugins.Registry.Watch. Without it only
-	// [Service.Reload] does.
+	// Service is closed. Without it only [Service.Reload] does.
 	Watch bool
 	// CompileAhead compiles the plugins in the background, until the Service is
-	// closed, so that no call has to wait for it: see
-	// plugins.Registry.CompileAhead.
+	// closed, so that no call has to wait for it.
 	CompileAhead bool
 	// OnReload is called after a reload that changed something or found a new
 	// problem. Calls do not overlap. It must not call [Service.Reload] or
 	// [Service.Close]. If it is nil, problems are logged.
 	OnReload func(c plugins.Changes)
 
-	// Host limits the memory of all calls together, the direct calls that run at a
-	// time, the instances that are kept warm and the size of CacheDir. An
-	// empty CacheDir there is this Config's, and a nil Logger too.
+	// Host limits the memory and the number of calls, the instances that are kept
+	// warm and the size of CacheDir. If its CacheDir or Logger is zero, it is that
+	// of this Config.
 	Host host.Config
 
 	// Approve is asked before a tool runs whose manifest says
@@ -166,7 +165,6 @@ func (s *Service) open(ctx context.Context) (err error) {
 	if s.cfg.CompileAhead {
 		s.watching.Go(func() { s.registry.CompileAhead(ctx) })
 	}
-
 	return nil
 }
 
@@ -182,31 +180,27 @@ func (s *Service) Close(ctx context.Context) error {
 	s.waits("a reload of the plugins")
 	s.watching.Wait()
 	s.changed.send()
+
+	var errs []error
 	if s.registry != nil {
 		s.registry.Freeze()
 	}
-
-	var errs []error
 	if s.runs != nil {
 		s.waits("runs and calls")
 		errs = append(errs, s.runs.Close(ctx))
 	}
-
 	if s.dir != nil {
 		s.waits("the database")
 		errs = append(errs, s.dir.Close())
 	}
-
 	if s.host != nil {
 		s.waits("calls and compilations")
 		errs = append(errs, s.host.Close(ctx)) // no call runs any more
 	}
-
 	if s.registry != nil {
 		s.waits("the plugins")
 		errs = append(errs, s.registry.Close(ctx))
 	}
-
 	s.waits("")
 	return errors.Join(errs...)
 }
@@ -221,28 +215,26 @@ const maxUnfinished = 5
 // not waiting.
 func (s *Service) WaitsFor() string {
 	step := s.step.Load()
-	if step == nil || *step == "" {
+	if step == nil || *step == "" || s.runs == nil {
 		return ""
 	}
 
-	text := *step
-	if s.runs == nil {
-		return text
-	}
-
+	var names []string
 	left := s.runs.Unfinished()
-	for i, run := range left[:min(len(left), maxUnfinished)] {
-		separator := [...]string{": ", ", "}[min(i, 1)]
-		text += fmt.Sprintf("%s%s of %s, since %s", separator, run.ID, run.Tool, run.CreatedAt.Format(time.TimeOnly))
+	for _, run := range left[:min(len(left), maxUnfinished)] {
+		names = append(names, fmt.Sprintf("%s of %s, since %s", run.ID, run.Tool, run.CreatedAt.Format(time.TimeOnly)))
+	}
+	if more := len(left) - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("and %d more", more))
 	}
 
-	if more := len(left) - maxUnfinished; more > 0 {
-		text += fmt.Sprintf(", and %d more", more)
+	text := *step
+	if len(names) > 0 {
+		text += ": " + strings.Join(names, ", ")
 	}
 	if n := s.host.Stats().Running; n > 0 {
 		text += fmt.Sprintf(" (%d calls of plugins run)", n)
 	}
-
 	return text
 }
 
