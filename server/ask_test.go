@@ -95,7 +95,7 @@ func (s service) parkAsking(session string) string {
 // answered stays open.
 func TestRunAnswersChecked(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		s := open(t, Config{Runs: RunsConfig{ParkAfter: time.Second}}, "asker")
+		s := open(t, Config{ParkAfter: time.Second}, "asker")
 		id := s.parkAsking(alice)
 		open, err := s.Session(alice).Questions(t.Context(), id)
 		require.NoError(t, err)
@@ -123,7 +123,7 @@ func TestRunAnswersChecked(t *testing.T) {
 // cannot do harm.
 func TestCheckShowsQuestions(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		s := open(t, Config{Runs: RunsConfig{ParkAfter: time.Second}}, "asker", "sleeper")
+		s := open(t, Config{ParkAfter: time.Second}, "asker", "sleeper")
 		id := s.parkAsking(alice)
 		other := s.spawn(alice, "sleeper", `{}`)
 		report := s.check(alice, id, `,"wait_seconds":1`)
@@ -154,7 +154,7 @@ func TestCheckShowsQuestions(t *testing.T) {
 // it is open. Questions of other runs, and of other sessions, wake nobody.
 func TestCheckIsWokenByQuestions(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		s := open(t, Config{Runs: RunsConfig{ParkAfter: time.Second}}, "asker", "sleeper")
+		s := open(t, Config{ParkAfter: time.Second}, "asker", "sleeper")
 		sleeper := s.spawn(alice, "sleeper", `{}`)
 		ctx, cancel := context.WithCancel(t.Context())
 		ask := func(run string, q abi.Questions) { _, _ = s.asked.ask(ctx, runKey{alice, run}, 1, q) }
@@ -207,7 +207,7 @@ func TestParkingRacesAsk(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for range 20 {
 				bubble(t, func(t *testing.T) {
-					run := open(t, Config{Runs: RunsConfig{ParkAfter: time.Second}}, "asker").askAndLeave(alice, c.asked)
+					run := open(t, Config{ParkAfter: time.Second}, "asker").askAndLeave(alice, c.asked)
 					require.True(t, run && c.run || !run && c.ends, "became a run: %v", run)
 				})
 			}

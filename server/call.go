@@ -37,7 +37,7 @@ type Request struct {
 	DryRun bool
 
 	// ParkAfter is how long the caller waits before a call that may be parked
-	// continues in the background. It can only shorten RunsConfig.ParkAfter, which
+	// continues in the background. It can only shorten Config.ParkAfter, which
 	// is its default.
 	ParkAfter time.Duration
 	// OnPark is called with the run that the call has become, before Call returns.
@@ -87,7 +87,7 @@ func parseArgs(tool string, parsed Args, raw json.RawMessage) (Args, error) {
 }
 
 // Call runs a tool of a plugin or of the agent, and waits for it. A call that may
-// be parked (see [RunsConfig.Park]) continues as a background run of the session
+// be parked (see [Config]) continues as a background run of the session
 // after the time limit for parking. Then the value of the result is
 // {"type":"background","task_id":…} with advice for the agent. Nothing is written
 // to req's Stdout, Stderr and Progress after Call has returned.

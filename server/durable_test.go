@@ -218,12 +218,12 @@ func TestParkedTerms(t *testing.T) {
 	}
 	t.Run("memory", func(t *testing.T) {
 		bubble(t, func(t *testing.T) {
-			cfg := Config{Engine: newProcess(), Runs: RunsConfig{ParkAfter: time.Second}}
+			cfg := Config{Engine: newProcess(), ParkAfter: time.Second}
 			check(t, open(t, cfg, "reader"), func() service { return open(t, restarted(cfg), "reader") })
 		})
 	})
 	t.Run("disk", func(t *testing.T) {
-		cfg := Config{DataDir: t.TempDir(), Runs: RunsConfig{ParkAfter: 10 * time.Millisecond}, grace: time.Hour}
+		cfg := Config{DataDir: t.TempDir(), ParkAfter: 10 * time.Millisecond, Runs: RunsConfig{Grace: time.Hour}}
 		first := open(t, cfg, "reader")
 		check(t, first, func() service {
 			require.NoError(t, first.Close(done()))
@@ -243,7 +243,7 @@ func TestUnreadableTerms(t *testing.T) {
 // disk, not in logs, lists, notices or events. Such a run is not run again.
 func TestSecretsAreNotStored(t *testing.T) {
 	dir := t.TempDir()
-	cfg := Config{DataDir: dir, Runs: RunsConfig{ParkAfter: 50 * time.Millisecond}}
+	cfg := Config{DataDir: dir, ParkAfter: 50 * time.Millisecond}
 	s := open(t, cfg, "vault", "keeper")
 	events := s.runs.Watch(t.Context(), "")
 	const args = `{"n":1,"deep":{"code":"hunter2"}}`

@@ -114,7 +114,7 @@ func TestStoredRunRejected(t *testing.T) {
 // What went wrong inside is in the log, and in no answer of any tool.
 func TestInternalErrorsStayInside(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		s := open(t, Config{Runs: RunsConfig{ParkAfter: time.Second}}, "panics", "liar", "traps", "late")
+		s := open(t, Config{ParkAfter: time.Second}, "panics", "liar", "traps", "late")
 		var answers strings.Builder
 		say := func(r abi.Result) { answers.WriteString(string(r.Value) + r.Error + "\n") }
 		for _, tool := range []string{"panics", "liar", "traps"} {

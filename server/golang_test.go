@@ -30,7 +30,7 @@ func TestGoPlugin(t *testing.T) {
 
 	s := service{t: t, logs: &testlog.Buffer{}}
 	s.Service, err = Open(t.Context(), Config{
-		Folders: []plugins.Folder{plugins.Dir(dir)}, CacheDir: cache, Limits: Limits{Fuel: 1e12, Background: time.Hour}, grace: time.Hour,
+		Folders: []plugins.Folder{plugins.Dir(dir)}, CacheDir: cache, Limits: Limits{Fuel: 1e12, Background: time.Hour}, Runs: RunsConfig{Grace: time.Hour},
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close(context.Background())) })

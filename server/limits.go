@@ -68,10 +68,10 @@ func newRules(cfg Config) rules {
 			Fuel: DefaultMaxFuel, Memory: DefaultMaxMemory, Output: DefaultMaxOutput,
 			Timeout: background.DefaultMaxTimeout, Background: background.DefaultMaxTimeout,
 		}),
-		park: cfg.Runs.Park,
+		park: cfg.Park,
 	}
 
-	switch after := cfg.Runs.ParkAfter; {
+	switch after := cfg.ParkAfter; {
 	case r.park == ParkNever || after < 0:
 	case after > 0:
 		r.parkAfter = after

@@ -63,7 +63,7 @@ func TestPark(t *testing.T) {
 // A parked call takes no place from direct ones.
 func TestParkedCallGivesItsPlaceBack(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		s := open(t, Config{Host: host.Config{TotalCalls: 1}, Runs: RunsConfig{ParkAfter: 15 * time.Second}}, "sleeper", "echo")
+		s := open(t, Config{Host: host.Config{TotalCalls: 1}, ParkAfter: 15 * time.Second}, "sleeper", "echo")
 		s.park(alice, "sleeper", `{}`)
 		require.True(t, s.call(alice, "echo", `{}`).IsSuccess())
 	})
@@ -73,7 +73,7 @@ func TestParkedCallGivesItsPlaceBack(t *testing.T) {
 // end of the call that was waited for is its own.
 func TestParkedCallEnds(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		s := open(t, Config{Runs: RunsConfig{ParkAfter: 15 * time.Second}}, "chatty")
+		s := open(t, Config{ParkAfter: 15 * time.Second}, "chatty")
 		id := s.park(alice, "chatty", `{}`)
 		require.Empty(t, s.notices(alice))
 		time.Sleep(5 * time.Second)
@@ -114,7 +114,7 @@ func (c *closable) Write(p []byte) (int, error) {
 // did. The race detector would see it too.
 func TestParkDetachesTheCaller(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		s := open(t, Config{Runs: RunsConfig{ParkAfter: 5 * time.Second}}, "chatty", "sleeper")
+		s := open(t, Config{ParkAfter: 5 * time.Second}, "chatty", "sleeper")
 		var stdout, stderr closable
 		var told []host.Progress
 		call := func(tool string) {
@@ -160,10 +160,10 @@ func TestWhatIsParked(t *testing.T) {
 	}{
 		{"a tool with the hint", Config{}, abi.Limits{}, true, Limits{}, alice, 10 * time.Minute, 15 * time.Minute},
 		{"a tool without it", Config{}, abi.Limits{}, false, Limits{}, alice, never, 2 * time.Minute},
-		{"all tools", Config{Runs: RunsConfig{Park: ParkAll}}, abi.Limits{}, false, Limits{}, alice, 10 * time.Minute, 15 * time.Minute},
-		{"none", Config{Runs: RunsConfig{Park: ParkNever}}, abi.Limits{}, true, Limits{}, alice, never, 2 * time.Minute},
-		{"after no time", Config{Runs: RunsConfig{ParkAfter: -1}}, abi.Limits{}, true, Limits{}, alice, never, 2 * time.Minute},
-		{"the operator's time", Config{Runs: RunsConfig{ParkAfter: time.Minute}}, abi.Limits{}, true, Limits{}, alice, time.Minute, 6 * time.Minute},
+		{"all tools", Config{Park: ParkAll}, abi.Limits{}, false, Limits{}, alice, 10 * time.Minute, 15 * time.Minute},
+		{"none", Config{Park: ParkNever}, abi.Limits{}, true, Limits{}, alice, never, 2 * time.Minute},
+		{"after no time", Config{ParkAfter: -1}, abi.Limits{}, true, Limits{}, alice, never, 2 * time.Minute},
+		{"the operator's time", Config{ParkAfter: time.Minute}, abi.Limits{}, true, Limits{}, alice, time.Minute, 6 * time.Minute},
 		{"no session it could belong to", Config{}, abi.Limits{}, true, Limits{}, "", never, 2 * time.Minute},
 		{"the tool wants it sooner", Config{}, abi.Limits{ParkAfterSeconds: 30}, true, Limits{}, alice, 30 * time.Second, 5*time.Minute + 30*time.Second},
 		{"the tool wants it later", Config{}, abi.Limits{ParkAfterSeconds: 3000}, true, Limits{}, alice, 10 * time.Minute, 15 * time.Minute},
@@ -256,7 +256,7 @@ func TestParkCanceled(t *testing.T) {
 // either canceled or goes on, never both and never neither.
 func TestParkRacesWithTheCaller(t *testing.T) {
 	const calls = 200
-	s := open(t, Config{Runs: RunsConfig{ParkAfter: 5 * time.Millisecond, Parked: calls, PerHost: calls}}, "sleeper")
+	s := open(t, Config{Runs: RunsConfig{Parked: calls, PerHost: calls}, ParkAfter: 5 * time.Millisecond}, "sleeper")
 	_, _ = s.Call(t.Context(), Request{Tool: "sleeper", Limits: Limits{Timeout: time.Millisecond}}) // compiles it
 	var callers sync.WaitGroup
 	var parked atomic.Int32
@@ -283,7 +283,7 @@ func TestParkRacesWithTheCaller(t *testing.T) {
 // it is stopped, and says why. None is ended to make room.
 func TestParkedLimit(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		s := open(t, Config{Runs: RunsConfig{ParkAfter: time.Minute}}, "sleeper", "stubborn")
+		s := open(t, Config{ParkAfter: time.Minute}, "sleeper", "stubborn")
 		for range background.DefaultPerSession {
 			s.spawn(alice, "sleeper", `{}`)
 		}
@@ -303,7 +303,7 @@ func TestParkedLimit(t *testing.T) {
 		s.park(bob, "sleeper", `{}`)
 	})
 	bubble(t, func(t *testing.T) {
-		s := open(t, Config{Runs: RunsConfig{ParkAfter: time.Minute, PerHost: 1}}, "sleeper")
+		s := open(t, Config{Runs: RunsConfig{PerHost: 1}, ParkAfter: time.Minute}, "sleeper")
 		s.spawn(bob, "sleeper", `{}`)
 		require.Equal(t, "sleeper was stopped after 60s: it would have continued in the background, but this host already runs the maximum of 1 background runs; try again when one has ended",
 			s.refused(alice, "sleeper", `{}`))
@@ -318,7 +318,7 @@ func TestEndSession(t *testing.T) {
 		spawned string
 	}{{"", "running"}, {background.EndParked, "running"}, {background.EndAll, "canceled"}} {
 		bubble(t, func(t *testing.T) {
-			s := open(t, Config{Runs: RunsConfig{ParkAfter: time.Second, EndSession: test.end}}, "sleeper")
+			s := open(t, Config{Runs: RunsConfig{EndSession: test.end}, ParkAfter: time.Second}, "sleeper")
 			spawned, parked, other := s.spawn(alice, "sleeper", `{}`), s.park(alice, "sleeper", `{}`), s.park(bob, "sleeper", `{}`)
 			require.NoError(t, s.Session(alice).End(t.Context()))
 			require.Equal(t, test.spawned, s.check(alice, spawned, `,"wait_seconds":0`)["status"])
@@ -334,11 +334,11 @@ func TestParkConfig(t *testing.T) {
 		cfg  Config
 		want string
 	}{
-		{Config{Runs: RunsConfig{Park: "sometimes"}}, `Runs.Park: expected "hinted", "all" or "never", found "sometimes"`},
-		{Config{Runs: RunsConfig{ParkAfter: 56 * time.Minute}}, "Runs.ParkAfter: a call that is parked after 56m0s may take 1h1m0s, but MaxLimits.Background is 1h0m0s: raise it, or park sooner"},
-		{Config{Runs: RunsConfig{ParkAfter: 1<<63 - 1}}, "Runs.ParkAfter: a call that is parked after"},
-		{Config{Runs: RunsConfig{Park: ParkNever, ParkAfter: 56 * time.Minute}}, ""},
-		{Config{Runs: RunsConfig{ParkAfter: 56 * time.Minute}, MaxLimits: Limits{Background: 2 * time.Hour}}, ""},
+		{Config{Park: "sometimes"}, `Park: expected "hinted", "all" or "never", found "sometimes"`},
+		{Config{ParkAfter: 56 * time.Minute}, "ParkAfter: a call that is parked after 56m0s may take 1h1m0s, but MaxLimits.Background is 1h0m0s: raise it, or park sooner"},
+		{Config{ParkAfter: 1<<63 - 1}, "ParkAfter: a call that is parked after"},
+		{Config{Park: ParkNever, ParkAfter: 56 * time.Minute}, ""},
+		{Config{ParkAfter: 56 * time.Minute, MaxLimits: Limits{Background: 2 * time.Hour}}, ""},
 		{Config{Runs: RunsConfig{EndSession: "never"}}, "EndSession"},
 	} {
 		s, err := Open(t.Context(), test.cfg)
@@ -357,7 +357,7 @@ func TestParkingNeedsTheAgentTools(t *testing.T) {
 	s := open(t, Config{}, "plain")
 	require.Len(t, s.Definitions(alice), 1)
 	require.False(t, s.Definitions(alice)[0].MayPark)
-	s = open(t, Config{Runs: RunsConfig{Park: ParkAll}}, "plain")
+	s = open(t, Config{Park: ParkAll}, "plain")
 	require.Len(t, s.Definitions(alice), 4)
 	require.True(t, s.Definitions(alice)[0].MayPark)
 	require.False(t, s.Definitions(alice)[1].MayPark, "the agent's own tools never are")
@@ -367,7 +367,7 @@ func TestParkingNeedsTheAgentTools(t *testing.T) {
 // run.
 func TestCloseEndsParkableCalls(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		s := open(t, Config{Runs: RunsConfig{ParkAfter: time.Minute}}, "sleeper")
+		s := open(t, Config{ParkAfter: time.Minute}, "sleeper")
 		id := s.park(alice, "sleeper", `{}`)
 		ended := make(chan error)
 		go func() {

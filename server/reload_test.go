@@ -131,7 +131,7 @@ func TestAgentToolsFollowReloads(t *testing.T) {
 func TestParkedWhenItsToolIsGone(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		files := fstest.MapFS{"sleeper.wasm": fromZoo("sleeper")}
-		s := openFolder(t, Config{Grants: map[string]plugins.Grant{"sleeper": {Clock: true}}, Runs: RunsConfig{ParkAfter: time.Minute}}, files)
+		s := openFolder(t, Config{Grants: map[string]plugins.Grant{"sleeper": {Clock: true}}, ParkAfter: time.Minute}, files)
 		answered := make(chan abi.Result)
 		go func() { answered <- s.call(alice, "sleeper", "{}") }()
 		synctest.Wait()
@@ -171,7 +171,7 @@ func (f *slowFile) Open(name string) (fs.File, error) {
 func TestParkedCallIsReplaced(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		files := &slowFile{MapFS: fstest.MapFS{"one.wasm": numbered("one", 1)}, name: "one.wasm", opened: make(chan struct{}, 1)}
-		opened, err := Open(t.Context(), Config{Folders: []plugins.Folder{{Path: "zoo", FS: files}}, Runs: RunsConfig{ParkAfter: time.Minute}})
+		opened, err := Open(t.Context(), Config{Folders: []plugins.Folder{{Path: "zoo", FS: files}}, ParkAfter: time.Minute})
 		require.NoError(t, err)
 		s := service{Service: opened, t: t}
 		defer func() { require.NoError(t, s.Close(done())) }()

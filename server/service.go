@@ -49,8 +49,12 @@ type Config struct {
 	// Engine stores runs and schedules instead of DataDir: any implementation
 	// that passes the conformance suite enginetest. The caller closes it after
 	// the Service. Nil leaves it to DataDir.
-	Engine engine.Engine
-	Runs   RunsConfig // bounds background runs
+	Engine   engine.Engine
+	Runs     RunsConfig // bounds background runs
+	LogQuota int64      // bytes of the output of all runs in DataDir; 0 is DefaultLogQuota
+
+	Park      Park          // which calls are parked; empty is ParkHinted
+	ParkAfter time.Duration // how long a call is waited for before it is parked; 0 is DefaultParkAfter, or less if MaxLimits.Background requires it; negative is never
 
 	// OnNotice is called when a run has ended whose session is to be notified: see
 	// background.Config.OnNotice. Nil leaves it to [Session.Notices].
@@ -79,8 +83,6 @@ type Config struct {
 	Approve func(ctx context.Context, a Approval) error
 	// Logger gets messages for operators. Nil discards them.
 	Logger *slog.Logger
-
-	grace time.Duration // background.Config.Grace; tests shorten it
 }
 
 // Approval is a call that a person has to approve. Its arguments are complete and
@@ -135,7 +137,7 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 
 func (s *Service) open(ctx context.Context) (err error) {
 	cfg := s.cfg
-	if err := cfg.Runs.check(s.rules.most.Background); err != nil {
+	if err := cfg.check(s.rules.most.Background); err != nil {
 		return err
 	}
 

@@ -327,7 +327,7 @@ func (v Session) Snapshot(ctx context.Context) (string, error) {
 }
 
 // End ends the session: it stops the session's parked calls, or all its runs, as
-// [RunsConfig.EndSession] says.
+// Config.Runs says.
 func (v Session) End(ctx context.Context) error {
 	return v.service.runs.EndSession(ctx, v.name)
 }

@@ -54,7 +54,7 @@ func TestStopForce(t *testing.T) {
 
 // Without force it has the grace to end by itself, and no longer.
 func TestStopAfterGrace(t *testing.T) {
-	s := open(t, Config{grace: time.Millisecond}, "spin")
+	s := open(t, Config{Runs: RunsConfig{Grace: time.Millisecond}}, "spin")
 	id := s.spawn(alice, "spin", "{}")
 	s.stop(alice, id, "") // stopping, if this machine is very slow
 	_, err := s.runs.Wait(t.Context(), alice, []string{id}, background.UntilAny)

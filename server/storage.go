@@ -36,7 +36,7 @@ func (s *Service) openEngine(ctx context.Context) (engine.Engine, error) {
 	}
 
 	var err error
-	s.dir, err = sqlite.Open(ctx, s.cfg.DataDir, sqlite.Config{LogQuota: s.cfg.Runs.LogQuota, Logger: s.cfg.Logger})
+	s.dir, err = sqlite.Open(ctx, s.cfg.DataDir, sqlite.Config{LogQuota: s.cfg.LogQuota, Logger: s.cfg.Logger})
 	return s.dir, err
 }
 

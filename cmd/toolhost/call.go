@@ -118,7 +118,7 @@ func readUntil(ctx context.Context, r io.Reader) ([]byte, error) {
 // approval.
 func (a *app) callTool(ctx context.Context, req server.Request) error {
 	s, done, err := a.open(ctx, func(cfg *server.Config) {
-		cfg.Runs.Park = server.ParkNever // a parked call would end with this process
+		cfg.Park = server.ParkNever // a parked call would end with this process
 		cfg.Approve = func(context.Context, server.Approval) error { return nil }
 	})
 	if err != nil {

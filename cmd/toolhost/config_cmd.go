@@ -183,9 +183,9 @@ func objectSchema(table []setting) schema {
 
 // check reports values that contradict others.
 func (c *loaded) check() {
-	runs, most := c.server.Runs, cmp.Or(c.server.MaxLimits.Background, background.DefaultMaxTimeout)
-	after := runs.ParkAfter
-	if runs.Park != server.ParkNever && after > 0 && after+server.ParkedTime > most && !c.problems.has("max_limits.background") {
+	most := cmp.Or(c.server.MaxLimits.Background, background.DefaultMaxTimeout)
+	after := c.server.ParkAfter
+	if c.server.Park != server.ParkNever && after > 0 && after+server.ParkedTime > most && !c.problems.has("max_limits.background") {
 		c.problem("background.park_after", "a call that is parked after %v may take %v, and max_limits.background is %v: raise it, park sooner, or set background.park to never",
 			after, after+server.ParkedTime, most)
 	}

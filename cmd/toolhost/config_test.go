@@ -18,30 +18,30 @@ import (
 // The settings of background runs reach the service. A park_after that is not set
 // is not the same as never.
 func TestRunsConfig(t *testing.T) {
-	defaults := server.RunsConfig{Park: server.ParkHinted, EndSession: background.EndParked}
-	with := func(change func(*server.RunsConfig)) server.RunsConfig {
+	defaults := server.Config{Park: server.ParkHinted, Runs: server.RunsConfig{EndSession: background.EndParked}}
+	with := func(change func(*server.Config)) server.Config {
 		c := defaults
 		change(&c)
 		return c
 	}
-	never := with(func(c *server.RunsConfig) { c.ParkAfter = -1 })
+	never := with(func(c *server.Config) { c.ParkAfter = -1 })
 	for _, test := range []struct {
 		yaml string
-		want server.RunsConfig
+		want server.Config
 	}{
 		{`{}`, defaults},
-		{`background: {park_after: 90s}`, with(func(c *server.RunsConfig) { c.ParkAfter = 90 * time.Second })},
+		{`background: {park_after: 90s}`, with(func(c *server.Config) { c.ParkAfter = 90 * time.Second })},
 		{`background: {park_after: 0}`, never},
 		{`background: {park_after: 0s}`, never},
 		{`background: {park_after: null}`, never},
-		{`background: {park: never, park_after: 100h}`, with(func(c *server.RunsConfig) { c.Park, c.ParkAfter = server.ParkNever, 100*time.Hour })},
+		{`background: {park: never, park_after: 100h}`, with(func(c *server.Config) { c.Park, c.ParkAfter = server.ParkNever, 100*time.Hour })},
 		{
 			`background: {per_session: 1, per_host: 2, parked: 3, schedules: 4, park: all, retention: 5h, retain_runs: 6, notice_ttl: 7h,
 			  output_cap: 8KiB, log_quota: 9MiB, record_quota: 8MiB, end_session: all, min_interval: 10s, misfire: 11s}`,
-			server.RunsConfig{
-				PerSession: 1, PerHost: 2, Parked: 3, Schedules: 4, Park: server.ParkAll, Retention: 5 * time.Hour, RetainRuns: 6, NoticeTTL: 7 * time.Hour,
-				OutputCap: 8 << 10, LogQuota: 9 << 20, RecordQuota: 8 << 20, EndSession: background.EndAll, MinInterval: 10 * time.Second, Misfire: 11 * time.Second,
-			},
+			server.Config{Park: server.ParkAll, LogQuota: 9 << 20, Runs: server.RunsConfig{
+				PerSession: 1, PerHost: 2, Parked: 3, Schedules: 4, Retention: 5 * time.Hour, RetainRuns: 6, NoticeTTL: 7 * time.Hour,
+				OutputCap: 8 << 10, RecordQuota: 8 << 20, EndSession: background.EndAll, MinInterval: 10 * time.Second, Misfire: 11 * time.Second,
+			}},
 		},
 	} {
 		t.Run(test.yaml, func(t *testing.T) {
@@ -52,7 +52,10 @@ func TestRunsConfig(t *testing.T) {
 			require.NoError(t, flags.Set("config", file))
 			c, err := loadConfig(flags, nil)
 			require.NoError(t, err)
-			require.Equal(t, test.want, c.server.Runs)
+			require.Equal(t, test.want.Runs, c.server.Runs)
+			require.Equal(t, test.want.Park, c.server.Park)
+			require.Equal(t, test.want.ParkAfter, c.server.ParkAfter)
+			require.Equal(t, test.want.LogQuota, c.server.LogQuota)
 		})
 	}
 }

@@ -45,7 +45,7 @@ func newConfig() config {
 		server: server.Config{
 			Grants: map[string]host.Grant{},
 			Host:   host.Config{Compiler: host.ThisProgram()},
-			Runs:   server.RunsConfig{Park: server.ParkHinted, EndSession: background.EndParked},
+			Runs:   server.RunsConfig{EndSession: background.EndParked}, Park: server.ParkHinted,
 		},
 	}
 }
@@ -96,13 +96,13 @@ func settings(c *config) []setting {
 		{"background.per_host", whole, &runs.PerHost, background.DefaultPerHost, "Active background runs of all sessions, parked calls included. In `serve`, one client gets at most three quarters."},
 		{"background.parked", whole, &runs.Parked, background.DefaultParked, "Parked calls of a session."},
 		{"background.schedules", whole, &runs.Schedules, background.DefaultSchedules, "Enabled schedules of a session."},
-		{"background.park", oneOf(string(server.ParkHinted), string(server.ParkAll), string(server.ParkNever)), &runs.Park, nil, "Which long calls continue in the background: those of tools with the hint `supports_background`, all, or none."},
-		{"background.park_after", delay, &runs.ParkAfter, server.DefaultParkAfter, "How long a call runs before it is parked; a tool can only ask for less. `0` is never. This time and the 5 minutes that a parked call gets must fit into `max_limits.background`."},
+		{"background.park", oneOf(string(server.ParkHinted), string(server.ParkAll), string(server.ParkNever)), &s.Park, nil, "Which long calls continue in the background: those of tools with the hint `supports_background`, all, or none."},
+		{"background.park_after", delay, &s.ParkAfter, server.DefaultParkAfter, "How long a call runs before it is parked; a tool can only ask for less. `0` is never. This time and the 5 minutes that a parked call gets must fit into `max_limits.background`."},
 		{"background.retention", duration, &runs.Retention, background.DefaultRetention, "How long finished runs are kept."},
 		{"background.retain_runs", whole, &runs.RetainRuns, background.DefaultRetainRuns, "How many finished runs of a session are kept."},
 		{"background.notice_ttl", duration, &runs.NoticeTTL, background.DefaultNoticeTTL, "How long an unacknowledged notice is kept, and its run with it."},
 		{"background.output_cap", size, &runs.OutputCap, int64(background.DefaultOutputCap), "Output that is kept of a run: its beginning and its end."},
-		{"background.log_quota", size, &runs.LogQuota, int64(server.DefaultLogQuota), "Output of all runs on disk. The logs of runs that finished first are deleted first."},
+		{"background.log_quota", size, &s.LogQuota, int64(server.DefaultLogQuota), "Output of all runs on disk. The logs of runs that finished first are deleted first."},
 		{"background.record_quota", size, &runs.RecordQuota, int64(server.DefaultRecordQuota), "Records of all runs and schedules. In `serve`, one client gets at most three quarters. See [Records](#records)."},
 		{"background.end_session", oneOf(string(background.EndParked), string(background.EndAll)), &runs.EndSession, nil, "What the end of a session stops: its parked calls, or all its runs."},
 		{"background.min_interval", duration, &runs.MinInterval, background.DefaultInterval, "The shortest time between two firings of a schedule, by the clock of its time zone."},

@@ -54,11 +54,11 @@ func main() {
 func run(ctx context.Context, folder string, m model, out io.Writer) (err error) {
 	woken := make(chan struct{}, 1)
 	service, err := server.Open(ctx, server.Config{
-		Folders:  []plugins.Folder{plugins.Dir(folder)},
-		Grants:   map[string]plugins.Grant{"clock": {Clock: true}},
-		CacheDir: cacheDir(),
-		Host:     host.Config{Compiler: host.ThisProgram()},
-		Runs:     server.RunsConfig{ParkAfter: time.Second}, // 10 minutes if left out
+		Folders:   []plugins.Folder{plugins.Dir(folder)},
+		Grants:    map[string]plugins.Grant{"clock": {Clock: true}},
+		CacheDir:  cacheDir(),
+		Host:      host.Config{Compiler: host.ThisProgram()},
+		ParkAfter: time.Second, // 10 minutes if left out
 		OnNotice: func(wire.Notice) {
 			select {
 			case woken <- struct{}{}:

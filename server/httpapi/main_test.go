@@ -109,7 +109,7 @@ func serve(t testing.TB, cfg httpapi.Config, names ...string) *fixture {
 	var err error
 	f.service, err = server.Open(t.Context(), server.Config{
 		Folders: []plugins.Folder{{Path: "zoo", FS: files}}, Grants: grants, CacheDir: plugintest.CacheDir(), Logger: log,
-		Runs: server.RunsConfig{OutputCap: 32 << 10, ParkAfter: 30 * time.Second},
+		Runs: server.RunsConfig{OutputCap: 32 << 10}, ParkAfter: 30 * time.Second,
 	})
 	require.NoError(t, err)
 	require.Empty(t, f.service.Problems())

@@ -94,7 +94,7 @@ var errEnough = errors.New("enough")
 // no schema its tool was told with.
 func TestParkedCall(t *testing.T) {
 	cfg := serviceConfig("spin", "primes")
-	cfg.Runs.ParkAfter = time.Millisecond
+	cfg.ParkAfter = time.Millisecond
 	c := connect(t, open(t, cfg))
 	c.sendEach([]byte(initialize))
 	c.send([]byte(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"spin","arguments":{}}}` + "\n"))
