@@ -46,16 +46,17 @@ type RunQuery struct {
 // Runs lists runs, the newest first, without their results.
 func (c *Client) Runs(ctx context.Context, q RunQuery) (wire.Runs, error) {
 	query := url.Values{}
-	if q.Active {
-		query.Set("active", "true")
-	}
-	if q.Before != "" {
-		query.Set("before", q.Before)
-	}
-	if q.Limit != 0 {
-		query.Set("limit", strconv.Itoa(q.Limit))
-	}
+	set(query, "active", q.Active)
+	set(query, "before", q.Before)
+	set(query, "limit", q.Limit)
 	return do[wire.Runs](ctx, c, "GET", "/v1/runs?"+query.Encode(), nil)
+}
+
+// set sets a parameter of a query, unless its value is the zero value.
+func set[T comparable](query url.Values, name string, value T) {
+	if value != *new(T) {
+		query.Set(name, fmt.Sprint(value))
+	}
 }
 
 // CheckOptions say what to return of runs, and when. The zero value returns them
@@ -70,14 +71,10 @@ type CheckOptions struct {
 // questions for its user.
 func (c *Client) Check(ctx context.Context, ids []string, opts CheckOptions) (wire.Runs, error) {
 	query := url.Values{"id": ids}
-	if opts.Wait > 0 {
-		query.Set("wait", opts.Wait.String())
-	}
+	set(query, "wait", opts.Wait)
+	set(query, "tail", opts.Tail)
 	if opts.All {
 		query.Set("until", "all")
-	}
-	if opts.Tail > 0 {
-		query.Set("tail", strconv.Itoa(opts.Tail))
 	}
 	return do[wire.Runs](ctx, c, "GET", "/v1/runs?"+query.Encode(), nil)
 }
@@ -121,11 +118,9 @@ func runPath(id string) string { return "/v1/runs/" + url.PathEscape(id) }
 
 // Notices returns the pending notices of runs that have ended; limit 0 is 50.
 func (c *Client) Notices(ctx context.Context, limit int) (wire.Notices, error) {
-	path := "/v1/notices"
-	if limit != 0 {
-		path += "?limit=" + strconv.Itoa(limit)
-	}
-	return do[wire.Notices](ctx, c, "GET", path, nil)
+	query := url.Values{}
+	set(query, "limit", limit)
+	return do[wire.Notices](ctx, c, "GET", "/v1/notices?"+query.Encode(), nil)
 }
 
 // Acknowledge withdraws the notices of these runs: the session has seen them.

@@ -86,21 +86,13 @@ func (f *follower) follow(ctx context.Context, happens <-chan wire.Event) error 
 				if !ok {
 					return nil
 				}
-				about := e.Run != nil && e.Run.TaskID == f.id
-				if about && e.Kind == wire.EventBeat && e.Run.Attempt == run.Attempt {
-					err = f.report(ctx, *e.Run)
-				} else {
-					changed = about || e.Kind == wire.EventMissed
-				}
+				changed = e.Kind == wire.EventMissed || e.Run != nil && e.Run.TaskID == f.id
 			case <-alive.C:
 				if f.out.beat() != nil {
-					err = errGone
+					return errGone
 				}
 			case <-ctx.Done():
 				return nil
-			}
-			if err != nil {
-				return err
 			}
 		}
 	}

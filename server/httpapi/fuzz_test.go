@@ -84,14 +84,8 @@ func FuzzRequest(f *testing.F) {
 		routes := routes()
 		for i := range routes { // what is before the service
 			routes[i].handle = func(r *request) error {
-				for _, parse := range []func() error{
-					func() error { _, err := r.run(); return err },
-					func() error { _, err := r.schedule(); return err },
-					func() error { return new(follower).resume(r.Header.Get("Last-Event-ID")) },
-				} {
-					if err := parse(); err != nil && problemOf(err).Code != wire.CodeInvalid {
-						return err
-					}
+				if err := new(follower).resume(r.Header.Get("Last-Event-ID")); err != nil && problemOf(err).Code != wire.CodeInvalid {
+					return err
 				}
 				r.w.WriteHeader(http.StatusNoContent)
 				return nil
@@ -139,14 +133,20 @@ func TestPanics(t *testing.T) {
 	})
 }
 
-// FuzzWeight: a weight is between 0 and 1, whatever a header says.
-func FuzzWeight(f *testing.F) {
-	for _, seed := range []string{"", "q=0", "q=1", "q=0.5;x", "q=2", "q=nan", " Q = 0.001", "q=1e9", "q=-0"} {
+// FuzzWantsEvents: a stream is what a header with a weight of up to 1 asks for, and
+// not one with a weight of 0.
+func FuzzWantsEvents(f *testing.F) {
+	for _, seed := range []string{"", ";q=0", ";q=1", "; q=0.5;x=y", ";q=nan", "; Q = 0.001", ";q=1e9", ";q=-0"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, params string) {
-		w := weight(params)
-		require.True(t, w >= 0 && w <= 1, w)
+		r := httptest.NewRequest("GET", "/", nil)
+		r.Header.Set("Accept", "text/plain, Text/Event-Stream"+params)
+		wantsEvents(r)
+		for header, want := range map[string]bool{"text/event-stream": true, "a/b, text/event-stream;q=.1": true, "text/event-stream;q=0": false, "*/*": false} {
+			r.Header.Set("Accept", header)
+			require.Equal(t, want, wantsEvents(r), header)
+		}
 	})
 }
 

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/wire"
@@ -19,11 +20,7 @@ const (
 
 // record returns the run a request names, without its large parts.
 func (r *request) record() (wire.Run, error) {
-	id, err := r.run()
-	if err != nil {
-		return wire.Run{}, err
-	}
-	return r.session.Run(r.Context(), id)
+	return r.session.Run(r.Context(), r.PathValue("run"))
 }
 
 // readOutput answers with a run's log: all of it, a range of bytes, or events that
@@ -53,14 +50,8 @@ func readOutput(r *request) error {
 		return err
 	}
 	h.Set(wire.AttemptHeader, strconv.Itoa(log.Attempt))
-	_, err = log.WriteTo(r.w)
-	return incomplete(err)
-}
-
-// incomplete ends an answer whose end is missing, so that the client sees it.
-func incomplete(err error) error {
-	if err != nil {
-		panic(http.ErrAbortHandler)
+	if _, err := log.WriteTo(r.w); err != nil {
+		panic(http.ErrAbortHandler) // the client has to see that the end is missing
 	}
 	return nil
 }
@@ -170,28 +161,18 @@ func (r *request) sendFile(file io.ReadSeeker) error {
 		return err
 	}
 
-	h, status, from, to := r.w.Header(), http.StatusOK, int64(0), size-1
+	r.Header.Del("Range")
 	if wanted != nil {
-		from, to = wanted.first, min(wanted.last, size-1)
-		if from < 0 {
-			from = max(0, size+from)
+		first := wanted.first
+		if first < 0 {
+			first = max(0, size+first)
 		}
-		if from >= size {
-			h.Set("Content-Range", fmt.Sprintf("bytes */%d", size))
+		if first >= size {
+			r.w.Header().Set("Content-Range", fmt.Sprintf("bytes */%d", size))
 			return refuse(wire.CodeRange, "the file has %d bytes", size)
 		}
-		h.Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", from, to, size))
-		status = http.StatusPartialContent
+		r.Header.Set("Range", fmt.Sprintf("bytes=%d-%d", first, wanted.last))
 	}
-
-	if _, err := file.Seek(from, io.SeekStart); err != nil {
-		return err
-	}
-	h.Set("Content-Length", strconv.FormatInt(to-from+1, 10))
-	r.w.WriteHeader(status)
-	if r.Method == http.MethodHead {
-		return nil
-	}
-	_, err = io.CopyN(r.w, file, to-from+1)
-	return incomplete(err)
+	http.ServeContent(r.w, r.Request, "", time.Time{}, file)
+	return nil
 }

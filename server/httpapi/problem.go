@@ -53,9 +53,8 @@ type problem struct {
 	retry     int    // seconds, for Retry-After; 0 for none
 }
 
-// Temporary says that a request may be sent again, to handlers of other
-// protocols that read a body.
-func (p *problem) Temporary() bool { return p.Code == wire.CodeLimit }
+// Unwrap lets handlers of other protocols, which read a body, find the status.
+func (p *problem) Unwrap() error { return &p.Problem }
 
 func refuse(code wire.Code, format string, args ...any) *problem {
 	s, ok := statuses[code]

@@ -33,8 +33,15 @@ type request struct {
 	session server.Session // what the caller's session has
 }
 
-// newRequest checks the parameters of the query.
+// newRequest checks the ids in the path and the parameters of the query.
 func (a *API) newRequest(w *response, r *http.Request, route *route) (*request, error) {
+	if id := r.PathValue("run"); id != "" && !wire.IsRunID(id) {
+		return nil, invalid("run", "expected an id: bg_ and 26 characters")
+	}
+	if id := r.PathValue("schedule"); id != "" && !wire.IsScheduleID(id) {
+		return nil, invalid("schedule", "expected an id: sc_ and 26 characters")
+	}
+
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil { // url.URL.Query would skip what is invalid
 		return nil, refuse(wire.CodeInvalid, "invalid query in the URL: %v", err)
@@ -85,24 +92,6 @@ func shorten(name string) string {
 		return strings.ToValidUTF8(name[:64], "") + "…"
 	}
 	return name
-}
-
-// run returns the id of the run in the path.
-func (r *request) run() (string, error) {
-	id := r.PathValue("run")
-	if !wire.IsRunID(id) {
-		return "", invalid("run", "expected an id: bg_ and 26 characters")
-	}
-	return id, nil
-}
-
-// schedule returns the id of the schedule in the path.
-func (r *request) schedule() (string, error) {
-	id := r.PathValue("schedule")
-	if !wire.IsScheduleID(id) {
-		return "", invalid("schedule", "expected an id: sc_ and 26 characters")
-	}
-	return id, nil
 }
 
 // body decodes the JSON object of a request into v. An empty body is an empty

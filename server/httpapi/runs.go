@@ -120,12 +120,7 @@ func (r *request) absent(why string, names ...string) error {
 
 // getRun returns one run.
 func getRun(r *request, _ none) (wire.Run, error) {
-	id, err := r.run()
-	if err != nil {
-		return wire.Run{}, err
-	}
-
-	out, err := checkRuns(r, []string{id})
+	out, err := checkRuns(r, []string{r.PathValue("run")})
 	if err != nil {
 		return wire.Run{}, err
 	}
@@ -151,23 +146,16 @@ func checkRuns(r *request, ids []string) (wire.Runs, error) {
 
 // stopRun asks a run to end.
 func stopRun(r *request, in wire.Stop) (wire.Stopped, error) {
-	id, err := r.run()
-	if err != nil {
-		return wire.Stopped{}, err
-	}
-	return r.session.Stop(r.Context(), id, asker, in)
+	return r.session.Stop(r.Context(), r.PathValue("run"), asker, in)
 }
 
 // answerRun answers questions of a run.
 func answerRun(r *request, in wire.Answers) (none, error) {
-	id, err := r.run()
-	if err != nil {
-		return none{}, err
-	}
 	if len(in.Answers) == 0 {
 		return none{}, invalid("answers", "required")
 	}
 
+	id := r.PathValue("run")
 	open, err := r.session.Questions(r.Context(), id)
 	if err != nil {
 		return none{}, err

@@ -83,19 +83,11 @@ func listSchedules(r *request, _ none) (wire.Schedules, error) {
 }
 
 func getSchedule(r *request, _ none) (wire.Schedule, error) {
-	id, err := r.schedule()
-	if err != nil {
-		return wire.Schedule{}, err
-	}
-	s, err := r.session.Schedule(r.Context(), id)
+	s, err := r.session.Schedule(r.Context(), r.PathValue("schedule"))
 	return r.shownSchedule(s), err
 }
 
 func disableSchedule(r *request, _ none) (wire.Schedule, error) {
-	id, err := r.schedule()
-	if err != nil {
-		return wire.Schedule{}, err
-	}
-	s, err := r.session.Unschedule(r.Context(), id)
+	s, err := r.session.Unschedule(r.Context(), r.PathValue("schedule"))
 	return r.shownSchedule(s), err
 }

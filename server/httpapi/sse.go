@@ -1,8 +1,10 @@
 package httpapi
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"mime"
 	"net/http"
 	"strconv"
 	"strings"
@@ -50,27 +52,10 @@ func (e events) write(text string) error {
 // wantsEvents reports whether a client accepts a stream of events by name.
 func wantsEvents(r *http.Request) bool {
 	for part := range strings.SplitSeq(strings.Join(r.Header.Values("Accept"), ","), ",") {
-		media, params, _ := strings.Cut(part, ";")
-		if strings.EqualFold(strings.TrimSpace(media), eventStream) && weight(params) > 0 {
-			return true
+		if media, params, err := mime.ParseMediaType(part); err == nil && media == eventStream {
+			weight, err := strconv.ParseFloat(cmp.Or(params["q"], "1"), 64)
+			return err == nil && weight > 0
 		}
 	}
 	return false
-}
-
-// weight is the weight of a media type, 1 if none is given; invalid ones are 0.
-func weight(params string) float64 {
-	for param := range strings.SplitSeq(params, ";") {
-		name, value, _ := strings.Cut(param, "=")
-		if !strings.EqualFold(strings.TrimSpace(name), "q") {
-			continue
-		}
-
-		q, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
-		if err != nil || !(q >= 0 && q <= 1) {
-			return 0
-		}
-		return q
-	}
-	return 1
 }

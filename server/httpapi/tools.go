@@ -7,11 +7,8 @@ import (
 )
 
 func listTools(r *request, _ none) (wire.Tools, error) {
-	out := wire.Tools{Tools: r.api.service.Definitions(r.caller.Session)}
-	if out.Tools == nil {
-		out.Tools = []wire.Definition{} // in JSON a list, not null
-	}
-	return out, nil
+	none := []wire.Definition{} // in JSON a list, not null
+	return wire.Tools{Tools: append(none, r.api.service.Definitions(r.caller.Session)...)}, nil
 }
 
 func getTool(r *request, _ none) (wire.Definition, error) {

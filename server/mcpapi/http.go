@@ -18,6 +18,7 @@ import (
 	"github.com/toolhost/toolhost/internal/fair"
 	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/identity"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 // Handler serves a Service over MCP's streamable HTTP transport, in all protocol
@@ -139,13 +140,8 @@ func readStatus(err error) int {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return http.StatusRequestTimeout
 	}
-
-	later, ok := errors.AsType[interface {
-		error
-		Temporary() bool
-	}](err)
-	if ok && later.Temporary() {
-		return http.StatusTooManyRequests
+	if problem, ok := errors.AsType[*wire.Problem](err); ok { // of package httpapi
+		return problem.Status
 	}
 	return http.StatusBadRequest
 }

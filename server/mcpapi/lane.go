@@ -2,6 +2,7 @@ package mcpapi
 
 import (
 	"context"
+	"errors"
 	"io"
 	"sync"
 
@@ -65,11 +66,8 @@ func (l *lane) Write(ctx context.Context, m jsonrpc.Message) error {
 	}
 
 	if response, ok := m.(*jsonrpc.Response); ok {
-		call, wanted := l.pipe.answer(response)
-		if call != nil {
-			defer l.pipe.settle(call)
-		}
-		if !wanted {
+		defer l.pipe.answer(response)()
+		if errors.Is(response.Error, context.Canceled) { // by the client, which expects no answer
 			return nil
 		}
 	}

@@ -22,7 +22,7 @@ const (
 	methodTasks        = "notifications/tasks"
 
 	maxWatched    = 64          // tasks of one subscription
-	watchInterval = time.Second // the shortest time between two notifications of a task
+	watchInterval = time.Second // between two notifications of a task
 )
 
 // listener is a request to subscriptions/listen. The SDK answers it, and knows
@@ -123,57 +123,22 @@ func (l *listener) send(method string, params any) error {
 }
 
 // watchTasks notifies of the state of tasks and of each change, until they have
-// ended or ctx is done.
+// ended or ctx is done. It polls: no event says that a user has answered.
 func (a *api) watchTasks(ctx context.Context, l *listener) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	view := a.service.Session(l.who.Session)
-	events := view.Watch(ctx) // before the first look, so that nothing is missed
-	pause := time.NewTimer(0)
-	defer pause.Stop()
-
-	for changed, rested := true, false; len(l.tasks) > 0; {
-		var ids []string
-		if !changed {
-			ids = slices.Collect(maps.Keys(l.tasks))
-		}
-		asked, end := view.Asked(ids)
+	for a.notify(ctx, l) == nil && len(l.tasks) > 0 {
 		select {
-		case e := <-events:
-			changed = changed || e.Kind == wire.EventMissed
-			if e.Run != nil {
-				_, ours := l.tasks[e.Run.TaskID]
-				changed = changed || ours
-			}
-		case <-asked:
-			changed = true
-		case <-pause.C:
-			rested = true
+		case <-time.After(watchInterval):
 		case <-ctx.Done():
-		}
-		end()
-		if ctx.Err() != nil {
 			return
 		}
-		if !changed || !rested {
-			continue
-		}
-
-		var err error
-		if changed, err = a.notify(ctx, l); err != nil {
-			return
-		}
-		rested = false
-		pause.Reset(watchInterval)
 	}
 }
 
-// notify sends what has changed. It reports whether to check again without an event,
-// as none says that a user has answered. Its error says that the client is gone.
-func (a *api) notify(ctx context.Context, l *listener) (again bool, err error) {
+// notify sends what has changed. Its error says that the client is gone.
+func (a *api) notify(ctx context.Context, l *listener) error {
 	for _, id := range slices.Sorted(maps.Keys(l.tasks)) {
 		if err := ctx.Err(); err != nil { // the client has canceled the subscription
-			return false, err
+			return err
 		}
 		t, err := a.taskNow(ctx, l.who, id)
 		if err != nil && server.ReasonOf(err).Code == wire.CodeNotFound { // its record was removed
@@ -181,7 +146,6 @@ func (a *api) notify(ctx context.Context, l *listener) (again bool, err error) {
 			continue
 		}
 		if err != nil {
-			again = true
 			continue
 		}
 
@@ -189,15 +153,14 @@ func (a *api) notify(ctx context.Context, l *listener) (again bool, err error) {
 		if now != l.tasks[id] {
 			t.SetMeta(mcp.Meta{mcp.MetaKeySubscriptionID: l.id})
 			if err := l.send(methodTasks, t); err != nil {
-				return false, err
+				return err
 			}
 		}
 		l.tasks[id] = now
-		again = again || t.Status == taskInputRequired
 		if t.Status.terminal() {
 			a.acknowledgeEnd(ctx, l.who, t)
 			delete(l.tasks, id)
 		}
 	}
-	return again, nil
+	return nil
 }

@@ -37,7 +37,11 @@ func (a *api) guard(next mcp.MethodHandler) mcp.MethodHandler {
 			}
 			defer a.calls.Give(client, 1)
 		}
-		return next(ctx, method, req)
+		result, err = next(ctx, method, req)
+		if context.Cause(ctx) == context.Canceled { // by the client: its cause is nothing else
+			return nil, context.Canceled
+		}
+		return result, err
 	}
 }
 

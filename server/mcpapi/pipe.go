@@ -69,12 +69,9 @@ type pipe struct {
 
 // openCall is a request without an answer.
 type openCall struct {
-	id       jsonrpc.ID
-	method   string
-	lane     *lane
-	canceled bool
-	answered bool          // the answer is being written
-	done     chan struct{} // closed when it is written
+	method string
+	lane   *lane
+	done   chan struct{} // closed when its answer is written
 }
 
 func newPipe(in io.Reader, out io.Writer, from origin, grace time.Duration) *pipe {
@@ -189,8 +186,7 @@ func (p *pipe) read(line []byte) (envelope, jsonrpc.Message, *jsonrpc.Error) {
 
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	// A client that has the answer may use the id again, before the write returns.
-	if call := p.calls[message.(*jsonrpc.Request).ID]; call != nil && !call.answered {
+	if p.calls[message.(*jsonrpc.Request).ID] != nil {
 		return envelope{}, nil, invalidRequest("id: another request with this id has no answer yet") // whose answer the refusal would seem to be
 	}
 
@@ -210,7 +206,6 @@ func (p *pipe) lane(m envelope) *lane {
 	defer p.mu.Unlock()
 
 	if call := p.calls[toID(m.Cancels)]; call != nil {
-		call.canceled = true
 		return call.lane
 	}
 	if m.modern() {
@@ -244,37 +239,30 @@ func (p *pipe) acquire() bool {
 }
 
 func (p *pipe) open(id jsonrpc.ID, m envelope) *openCall {
-	call := &openCall{id: id, method: m.Method, lane: p.lane(m), done: make(chan struct{})}
+	call := &openCall{method: m.Method, lane: p.lane(m), done: make(chan struct{})}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.calls[id] = call
 	return call
 }
 
-// answer returns the call of a response, and whether to write the response. A message
+// answer removes the call of a response, whose id the client may use again as soon as
+// it has read the response. The caller calls settle when that is written. A message
 // that the SDK itself refused has no call.
-func (p *pipe) answer(response *jsonrpc.Response) (call *openCall, wanted bool) {
+func (p *pipe) answer(response *jsonrpc.Response) (settle func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 
-	if call = p.calls[response.ID]; call == nil {
-		return nil, true
+	call := p.calls[response.ID]
+	if call == nil {
+		return func() {}
 	}
-	call.answered = true
+	delete(p.calls, response.ID)
 	p.begun = p.begun || call.method == methodInitialize && response.Error == nil
-	return call, !call.canceled
-}
-
-// settle removes a call whose answer is written. Another call may already use its id.
-func (p *pipe) settle(call *openCall) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-
-	if p.calls[call.id] == call {
-		delete(p.calls, call.id)
+	return func() {
+		close(call.done)
+		<-p.slots
 	}
-	close(call.done)
-	<-p.slots
 }
 
 // drain waits for the answers to open calls: drainGrace for tools, hungTimeout for

@@ -25,19 +25,14 @@ type reporter struct {
 	started time.Time
 	cancel  context.CancelFunc
 	running sync.WaitGroup
-	fresh   chan struct{} // a report was not sent yet
-
-	mu     sync.Mutex
-	latest server.Progress
-
-	sent bool // these two belong to run
-	last float64
+	fresh   chan server.Progress // the newest report, until it is taken
+	last    float64              // the progress that was sent last; -1 before that
 }
 
 // startReporter starts a reporter that runs until it is stopped or ctx is done.
 func startReporter(ctx context.Context, notify func(context.Context, *mcp.ProgressNotificationParams)) *reporter {
 	ctx, cancel := context.WithCancel(ctx)
-	r := &reporter{notify: notify, started: time.Now(), cancel: cancel, fresh: make(chan struct{}, 1)}
+	r := &reporter{notify: notify, started: time.Now(), cancel: cancel, fresh: make(chan server.Progress, 1), last: -1}
 	r.running.Go(func() { r.run(ctx) })
 	return r
 }
@@ -48,15 +43,16 @@ func (r *reporter) stop() {
 	r.running.Wait()
 }
 
-// report takes a report of the tool. It does not block.
+// report takes a report of the tool, in place of one that was not sent yet. It does
+// not block.
 func (r *reporter) report(p server.Progress) {
-	r.mu.Lock()
-	r.latest = p
-	r.mu.Unlock()
-
 	select {
-	case r.fresh <- struct{}{}:
-	default: // the waiting notice will have this report
+	case <-r.fresh:
+	default:
+	}
+	select {
+	case r.fresh <- p:
+	default: // another report came at the same time
 	}
 }
 
@@ -64,9 +60,10 @@ func (r *reporter) run(ctx context.Context) {
 	heartbeat := time.NewTimer(heartbeatInterval)
 	defer heartbeat.Stop()
 
+	var latest server.Progress
 	for {
 		select {
-		case <-r.fresh:
+		case latest = <-r.fresh:
 		case <-heartbeat.C:
 		case <-ctx.Done():
 			return
@@ -74,7 +71,7 @@ func (r *reporter) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		r.notify(ctx, r.next())
+		r.notify(ctx, r.notice(latest))
 
 		heartbeat.Reset(heartbeatInterval)
 		select {
@@ -85,28 +82,17 @@ func (r *reporter) run(ctx context.Context) {
 	}
 }
 
-// next is the notice to send now.
-func (r *reporter) next() *mcp.ProgressNotificationParams {
-	r.mu.Lock()
-	p := r.latest
-	r.mu.Unlock()
-
-	n := &mcp.ProgressNotificationParams{Progress: r.after(p.Done), Total: max(p.Total, 0), Message: p.Message}
-	if n.Message == "" {
-		n.Message = "running for " + time.Since(r.started).Truncate(time.Second).String()
+// notice is what to send now. MCP wants each progress to be larger than the one
+// before, whatever the tool reports.
+func (r *reporter) notice(p server.Progress) *mcp.ProgressNotificationParams {
+	const maxExact = 1e12 // a small step still changes it
+	if p.Done <= r.last || p.Done > maxExact {
+		p.Done = max(r.last, 0) + max(1e-6, r.last*1e-9)
 	}
-	return n
-}
+	r.last = p.Done
 
-// maxExact is the largest number that a small step still changes.
-const maxExact = 1e12
-
-// after is the number to send for done: MCP wants each one to be larger than the
-// one before, whatever the tool reports.
-func (r *reporter) after(done float64) float64 {
-	if r.sent && done <= r.last || done > maxExact {
-		done = r.last + max(1e-6, r.last*1e-9)
+	if p.Message == "" {
+		p.Message = "running for " + time.Since(r.started).Truncate(time.Second).String()
 	}
-	r.sent, r.last = true, done
-	return done
+	return &mcp.ProgressNotificationParams{Progress: p.Done, Total: max(p.Total, 0), Message: p.Message}
 }
