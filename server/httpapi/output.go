@@ -161,7 +161,7 @@ func (r *request) sendFile(file io.ReadSeeker) error {
 		return err
 	}
 
-	r.Header.Del("Range")
+	r.Header = http.Header{} // conditions need a tag or a date, and the file has none
 	if wanted != nil {
 		first := wanted.first
 		if first < 0 {
