@@ -15,9 +15,6 @@ func (w *writer) to(label int32) (int32, bool) {
 
 func (w *writer) branch(in *wasmbin.Instr, nd *node) {
 	to, back := w.to(nd.target)
-	if nd.end == endThread && w.dead {
-		w.out = w.out[:w.marks[0]] // the constant and the local.set
-	}
 	w.payTo(to)
 
 	switch {

@@ -249,10 +249,6 @@ func (b *builder) live(n uint32, in *wasmbin.Instr) error {
 	case wasmbin.OpUnreachable:
 		b.finish(n+1, endTrap, 0)
 		return nil
-	case wasmbin.OpLocalGet, wasmbin.OpLocalTee:
-		if in.X == 0 {
-			b.g.reads++
-		}
 	default:
 		if _, ok := sizeOf(in.Op); ok {
 			b.g.nodes[b.cur].busy = true
@@ -290,9 +286,6 @@ func (b *builder) label(in *wasmbin.Instr, depth uint32) (*block, error) {
 	}
 	f := &b.frames[len(b.frames)-1-int(depth)]
 	f.targeted = true
-	if in.Op != wasmbin.OpBr && f.op == wasmbin.OpLoop && !f.dead {
-		b.dispatchOf(f).others++
-	}
 	return f, nil
 }
 
@@ -330,7 +323,6 @@ func (b *builder) thread(f *block) (int32, int64, bool) {
 	}
 	d := b.dispatchOf(f)
 	if b.prev[1].op != wasmbin.OpLocalSet || b.prev[0].op != wasmbin.OpI32Const || d.tableLen == 0 || d.local != b.prev[1].x {
-		d.others++
 		return 0, 0, false
 	}
 

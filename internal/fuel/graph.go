@@ -13,7 +13,6 @@ type graph struct {
 	tables     []int32 // labels of the br_table instructions, one after the other
 	calls      []site  // in the order of the code
 	flat       bool    // every node is charged where it starts
-	reads      int     // of local 0
 	selfChecks bool    // checks the counter when it is entered and when it returns
 }
 
@@ -77,7 +76,6 @@ type dispatch struct {
 	cost     int64
 	table    int32 // labels in tables
 	tableLen int32 // 0 if the loop does not begin so
-	others   int   // branches to the loop that do not set the local before
 }
 
 // checksHeader reports whether the loop is checked at its header: one check
@@ -119,23 +117,6 @@ func (g *graph) pin() {
 			}
 		}
 	}
-}
-
-// deadStores reports whether a dispatch's local is only there for it: nothing
-// else reads it, and every branch to the loop sets it. Then a jump that skips the
-// dispatch need not. (Go's is always local 0.)
-func (g *graph) deadStores() bool {
-	n, others := 0, 0
-	for i := range g.loops {
-		if d := &g.loops[i].dispatch; d.tableLen > 0 {
-			n++
-			others += d.others
-			if d.local != 0 {
-				return false
-			}
-		}
-	}
-	return n == 1 && others == 0 && g.reads == 1
 }
 
 // each calls visit for every way out of node i but traps: the node it leads to,

@@ -51,8 +51,6 @@ type writer struct {
 	cur     int32 // current node, below zero in dead code
 	site    int   // next call
 	before  wasmbin.Op
-	marks   [2]int // where the two instructions before begin in out
-	dead    bool   // stores before jumps that skip a dispatch are dead
 }
 
 // opened is an open block while its function is written.
@@ -70,7 +68,7 @@ func (w *writer) function(f uint32, g *graph, check bool) {
 	w.locals = localCount(w.code, &m.Types[m.Functions[f]])
 	w.opened = append(w.opened[:0], opened{node: -1, arity: len(m.Types[m.Functions[f]].Results)})
 	w.label, w.node, w.cur, w.site, w.scratch = 1, 0, -1, 0, 0
-	w.first, w.dead = w.locals, g.deadStores()
+	w.first = w.locals
 	if g.holds() {
 		w.held, w.local = true, w.locals
 		w.first++
@@ -208,9 +206,6 @@ func (w *writer) open(in *wasmbin.Instr) {
 func (w *writer) live(n uint32, in *wasmbin.Instr) {
 	nd := &w.g.nodes[w.cur]
 	last := n+1 == nd.last
-	if in.Op != wasmbin.OpBr {
-		w.marks = [2]int{w.marks[1], len(w.out)}
-	}
 	switch in.Op {
 	case wasmbin.OpBlock, wasmbin.OpIf:
 		w.open(in)
