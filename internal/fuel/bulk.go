@@ -61,7 +61,7 @@ func (r *rewriter) entries() int {
 // It pays for itself there, and leaves nothing to charge.
 func (e *emitter) bulk(r *rewriter, op wasmbin.Op, n uint32) {
 	e.get(n).i32(chunk).op(wasmbin.OpI32GtU).op(wasmbin.OpIf)
-	e.out = wasmbin.AppendS64(e.out, int64(r.bulkType()))
+	e.out = wasmbin.AppendS64(e.out, int64(r.types))
 	e.release()
 	e.opX(wasmbin.OpCall, r.bulkFunc(op))
 	e.hold()

@@ -74,7 +74,7 @@ func (r *rewriter) rewrite(bodies func([]*graph) error) (Stats, error) {
 	}
 	for i := range m.Exports {
 		if e := &m.Exports[i]; e.Kind == wasmbin.KindFunc {
-			r.declare(e.Index)
+			r.declared[e.Index] = true
 			r.take(e.Index)
 			e.Index = r.direct(e.Index)
 		}
@@ -114,17 +114,12 @@ func (r *rewriter) reference(f uint32) uint32 {
 	}
 	if r.stubs[f] == 0 {
 		r.stubbed = append(r.stubbed, f)
-		r.stubs[f] = r.more() + 1 + r.bulks() + uint32(len(r.stubbed))
+		r.stubs[f] = r.more() + 1 + uint32(len(r.stubbed))
+		if r.bulky {
+			r.stubs[f] += 2
+		}
 	}
 	return r.stubs[f]
-}
-
-// bulks is how many functions are added for long fills and copies.
-func (r *rewriter) bulks() uint32 {
-	if r.bulky {
-		return 2
-	}
-	return 0
 }
 
 // bulkFunc is the index of the function for long fills or copies.
@@ -134,9 +129,6 @@ func (r *rewriter) bulkFunc(op wasmbin.Op) uint32 {
 	}
 	return r.more() + 3
 }
-
-// bulkType is the type of the functions for long fills and copies.
-func (r *rewriter) bulkType() uint32 { return uint32(r.types) }
 
 // take notes that a function is called by others than the module's own calls of it.
 func (r *rewriter) take(f uint32) {
@@ -176,7 +168,7 @@ func (r *rewriter) segments() error {
 			if f >= r.funcs {
 				return &wasmbin.Error{Err: wasmbin.ErrMalformed, Section: "element", Detail: fmt.Sprintf("no function %d", f)}
 			}
-			r.declare(f)
+			r.declared[f] = true
 			e.Funcs[j] = r.reference(f)
 		}
 	}
@@ -198,34 +190,20 @@ func (r *rewriter) constExpr(section string, expr []byte) ([]byte, error) {
 	rd.Reset(&wasmbin.Code{Body: expr}, r.types)
 
 	var out []byte
-	for done := 0; rd.Next(&in); {
-		switch in.Op {
-		case wasmbin.OpGlobalGet:
-			if in.X >= r.globals {
-				return fail("global", in.X)
-			}
-		case wasmbin.OpRefFunc:
-			if in.X >= r.funcs {
-				return fail("function", in.X)
-			}
-			r.declare(in.X)
-			out = append(out, expr[done:in.Pos]...)
+	for rd.Next(&in) {
+		switch {
+		case in.Op == wasmbin.OpGlobalGet && in.X >= r.globals:
+			return fail("global", in.X)
+		case in.Op == wasmbin.OpRefFunc && in.X >= r.funcs:
+			return fail("function", in.X)
+		case in.Op == wasmbin.OpRefFunc:
+			r.declared[in.X] = true
 			out = wasmbin.AppendOpX(out, wasmbin.OpRefFunc, r.reference(in.X))
-			done = in.End
-		}
-
-		if in.End == len(expr) && done > 0 {
-			out = append(out, expr[done:]...)
+		default:
+			out = append(out, expr[in.Pos:in.End]...)
 		}
 	}
-
-	if rd.Err() != nil {
-		return nil, rd.Err()
-	}
-	if out == nil {
-		return expr, nil
-	}
-	return out, nil
+	return out, rd.Err()
 }
 
 // addStubs adds the functions that stand for imported ones in tables and
@@ -262,8 +240,8 @@ func (r *rewriter) addMeter() {
 	held.get(0).opX(wasmbin.OpCall, r.imported).opX(wasmbin.OpLocalTee, 0)
 	held.opX(wasmbin.OpGlobalSet, r.globals) // so that a trap is accounted to a slice
 	r.addFunction(t, held.get(0).end())
-	if r.bulks() > 0 {
-		r.addBulk(r.bulkType())
+	if r.bulky {
+		r.addBulk(uint32(r.types))
 	}
 
 	m.Globals = append(m.Globals, wasmbin.Global{

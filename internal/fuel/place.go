@@ -36,29 +36,22 @@ func (g *graph) place(prepaid int64) {
 	for i := range g.loops {
 		g.loops[i].fixed = false
 	}
-	for try := 0; ; try++ {
-		strict := try > 1
-		if strict {
+
+	for try := range 4 { // some loops fixed; all of them not and then fixed, with back edges limiting too
+		if try > 1 {
 			for i := range g.loops {
 				g.loops[i].fixed = try > 2
 			}
 		}
-		if g.potentials(strict) {
+		if g.potentials(try > 1) {
 			g.resolve()
 			if g.chargesAreCharges(prepaid) {
-				if try < 2 && g.pinCrowded() {
-					continue
-				}
-				g.sink()
 				return
 			}
 		}
-		if try > 3 {
-			g.flat = true // see above: this does not happen
-			g.flatten()
-			return
-		}
 	}
+	g.flat = true // see above: this does not happen
+	g.flatten()
 }
 
 // flatten charges every node where it starts.
@@ -229,53 +222,6 @@ func (g *graph) resolve() {
 		base := g.loops[nd.loop].base
 		nd.in += base
 		nd.out += base
-	}
-}
-
-// pinCrowded pins nodes that many branches charge to go to: one charge at the
-// node is smaller than one on each branch. It reports whether there were any.
-func (g *graph) pinCrowded() bool {
-	crowd := make([]int, len(g.nodes))
-	for i := range g.nodes {
-		nd := &g.nodes[i]
-		if nd.end != endBrIf {
-			continue
-		}
-		if to := g.labels[nd.target]; to != exit && to > int32(i) && g.nodes[to].trap < 0 && g.edge(int32(i), to) > 0 {
-			crowd[to]++
-		}
-	}
-
-	any := false
-	for i, n := range crowd {
-		if n > 2 && !g.nodes[i].pinned {
-			g.nodes[i].pinned, any = true, true
-		}
-	}
-
-	return any
-}
-
-// sink moves what all ways into a node charge into the node.
-func (g *graph) sink() {
-	least := make([]int64, len(g.nodes))
-	for i := range least {
-		least[i] = none
-	}
-	for i := range g.nodes {
-		g.each(int32(i), func(to int32) {
-			if to != exit {
-				least[to] = min(least[to], g.edge(int32(i), to))
-			}
-		})
-	}
-
-	for i := range g.nodes {
-		nd := &g.nodes[i]
-		if n := least[i]; n > 0 && n != none && nd.trap < 0 && i > 0 && (g.loops[nd.loop].header != int32(i) || g.loops[nd.loop].backs > 2) {
-			nd.in -= n
-			nd.start += n
-		}
 	}
 }
 

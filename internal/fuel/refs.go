@@ -20,42 +20,34 @@ const maxReferences = 10_000
 // becomes a global.get. Two references to a function are the same one then,
 // which no instruction can tell.
 type references struct {
-	list  []reference
+	list  []uint32
 	index map[uint32]uint32 // in the list, by function
 }
 
-type reference struct {
-	function uint32 // of the original
-	err      error  // what is wrong if nothing declares it
-}
-
 // refer notes that code takes a reference to a function.
-func (r *rewriter) refer(rd *wasmbin.Reader, in *wasmbin.Instr) error {
-	if _, ok := r.refs.index[in.X]; ok {
+func (r *rewriter) refer(f uint32) error {
+	if _, ok := r.refs.index[f]; ok {
 		return nil
 	}
 	if len(r.refs.list) == maxReferences {
 		return &wasmbin.Error{Err: wasmbin.ErrUnsupported, Section: "code", Detail: fmt.Sprintf("ref.func of more than %d functions", maxReferences)}
 	}
-	r.refs.index[in.X] = uint32(len(r.refs.list))
-	r.refs.list = append(r.refs.list, reference{in.X, rd.Errorf(in, "ref.func of undeclared function %d", in.X)})
-	r.take(in.X)
+
+	r.refs.index[f] = uint32(len(r.refs.list))
+	r.refs.list = append(r.refs.list, f)
+	r.take(f)
 	return nil
 }
 
 // refGlobal is the index of the global with the reference to a function.
 func (r *rewriter) refGlobal(f uint32) uint32 { return r.globals + 1 + r.refs.index[f] }
 
-// declare notes that a function occurs outside of code, so that code may take
-// references to it.
-func (r *rewriter) declare(f uint32) { r.declared[f] = true }
-
 // refuseUndeclared refuses references to other functions. The runtime would,
 // but does not see them.
 func (r *rewriter) refuseUndeclared() error {
-	for _, ref := range r.refs.list {
-		if !r.declared[ref.function] {
-			return ref.err
+	for _, f := range r.refs.list {
+		if !r.declared[f] {
+			return &wasmbin.Error{Err: wasmbin.ErrMalformed, Section: "code", Detail: fmt.Sprintf("ref.func of undeclared function %d", f)}
 		}
 	}
 	return nil
@@ -63,10 +55,10 @@ func (r *rewriter) refuseUndeclared() error {
 
 // addReferences adds the globals. They come after the counter.
 func (r *rewriter) addReferences() {
-	for _, ref := range r.refs.list {
+	for _, f := range r.refs.list {
 		r.m.Globals = append(r.m.Globals, wasmbin.Global{
 			GlobalType: wasmbin.GlobalType{Type: wasmbin.FuncRef},
-			Init:       append(wasmbin.AppendOpX(nil, wasmbin.OpRefFunc, r.reference(ref.function)), byte(wasmbin.OpEnd)),
+			Init:       append(wasmbin.AppendOpX(nil, wasmbin.OpRefFunc, r.reference(f)), byte(wasmbin.OpEnd)),
 		})
 	}
 }

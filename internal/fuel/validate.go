@@ -15,7 +15,7 @@ func (r *rewriter) validate(rd *wasmbin.Reader, in *wasmbin.Instr, locals uint32
 		limit, what = r.funcs, "function"
 	case wasmbin.OpRefFunc:
 		if limit, what = r.funcs, "function"; in.X < limit {
-			return r.refer(rd, in)
+			return r.refer(in.X)
 		}
 	case wasmbin.OpCallIndirect, wasmbin.OpReturnCallIndirect:
 		limit, what = uint32(r.types), "type"
