@@ -114,7 +114,6 @@ type Engine interface {
 
 // A WorkerInfo describes a worker that joins.
 type WorkerInfo struct {
-	Name  string        // for operators; need not be unique
 	TTL   time.Duration // of its lease; 0: DefaultTTL
 	Quota Quota         // of records, from now on; the zero Quota bounds nothing
 }
@@ -261,7 +260,6 @@ func (q Query) Matches(r Run) bool {
 // A Retention says which terminal runs are kept, and which disabled schedules:
 // for these, the time of their last change stands for FinishedAt.
 type Retention struct {
-	Session string    // "": applies to each session
 	Before  time.Time // runs that finished before it are not kept
 	Keep    int       // the newest Keep of a session are kept: by FinishedAt, then by submission
 	Notices time.Time // runs whose notice is pending are kept as well, unless they finished before this; zero: always

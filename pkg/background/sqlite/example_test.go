@@ -37,7 +37,7 @@ func work(ctx context.Context, dir string) error {
 		return err
 	}
 	defer func() { _ = store.Close() }()
-	worker, err := store.Join(ctx, engine.WorkerInfo{Name: "first"})
+	worker, err := store.Join(ctx, engine.WorkerInfo{})
 	if err != nil {
 		return err
 	}
@@ -61,7 +61,7 @@ func recoverWork(ctx context.Context, dir string) error {
 		return err
 	}
 	defer func() { _ = store.Close() }()
-	worker, err := store.Join(ctx, engine.WorkerInfo{Name: "second"})
+	worker, err := store.Join(ctx, engine.WorkerInfo{})
 	if err != nil {
 		return err
 	}

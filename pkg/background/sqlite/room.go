@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strings"
 
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/pkg/background/internal/ledger"
@@ -201,40 +200,32 @@ func (e *Engine) makeRoom(w *conn, session string, size int64) error {
 // wait for long.
 const pruneAtOnce = 32
 
-// Of the terminal runs of a session, in the order they are kept in, those that
-// are not kept. The inner query reads nothing but an index.
+// The terminal runs of each session that are not kept, and the disabled schedules.
+// The inner query of runs reads nothing but an index.
 const (
-	selectPrunableOf = `SELECT 'runs', r.seq, r.id FROM (
-	SELECT seq, finished, notice, row_number() OVER (ORDER BY finished DESC, seq DESC) AS place
-	FROM runs WHERE finished IS NOT NULL AND session = ?1) v JOIN runs r ON r.seq = v.seq
-	WHERE (v.place > ?2 OR v.finished < ?3) AND (v.notice = 0 OR v.finished < ?4)`
+	selectPrunable = `SELECT 'runs', r.seq, r.id FROM (
+	SELECT seq, finished, notice, row_number() OVER (PARTITION BY session ORDER BY finished DESC, seq DESC) AS place
+	FROM runs WHERE finished IS NOT NULL) v JOIN runs r ON r.seq = v.seq
+	WHERE (v.place > ?1 OR v.finished < ?2) AND (v.notice = 0 OR v.finished < ?3)`
 
 	selectPrunableSchedules = `SELECT 'schedules', seq, id FROM (
 	SELECT seq, id, changed, row_number() OVER (PARTITION BY session ORDER BY changed DESC, seq DESC) AS place
-	FROM schedules WHERE enabled = 0 AND (?1 = '' OR session = ?1))
-	WHERE place > ?2 OR changed < ?3`
+	FROM schedules WHERE enabled = 0)
+	WHERE place > ?1 OR changed < ?2`
 )
-
-// selectPrunable does so for each session.
-var selectPrunable = strings.NewReplacer("OVER (", "OVER (PARTITION BY session ", "session = ?1", "?1 = ''").Replace(selectPrunableOf)
 
 // Prune implements [engine.Engine].
 func (e *Engine) Prune(ctx context.Context, ret engine.Retention) (removed int, err error) {
-	sql := selectPrunable
-	if ret.Session != "" {
-		sql = selectPrunableOf
-	}
-
 	scan := func(found []driver.Value) (victim, error) {
 		id, _ := found[2].(string)
 		return victim{found[0].(string), found[1].(int64), id}, nil
 	}
 	keep := int64(max(0, ret.Keep))
-	runs, err := readAll(ctx, e.db, scan, sql, ret.Session, keep, nanos(ret.Before), nanos(ret.Notices))
+	runs, err := readAll(ctx, e.db, scan, selectPrunable, keep, nanos(ret.Before), nanos(ret.Notices))
 	if err != nil {
 		return 0, err
 	}
-	schedules, err := readAll(ctx, e.db, scan, selectPrunableSchedules, ret.Session, keep, nanos(ret.Before))
+	schedules, err := readAll(ctx, e.db, scan, selectPrunableSchedules, keep, nanos(ret.Before))
 	if err != nil {
 		return 0, err
 	}

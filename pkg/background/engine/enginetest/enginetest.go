@@ -197,7 +197,7 @@ func (s *store) dies(t *testing.T) (dead engine.Worker) {
 }
 
 // mortal gives the store a worker whose lease is short.
-func (s *store) mortal(t *testing.T) { s.join(t, engine.WorkerInfo{Name: "mortal"}) }
+func (s *store) mortal(t *testing.T) { s.join(t, engine.WorkerInfo{}) }
 
 // Submit stores a run that the worker has claimed.
 func (s *store) Submit(ctx context.Context, run engine.Run) error {

@@ -93,7 +93,7 @@ func eventsOfSession(t *testing.T, e *store) {
 	s := put(t, e, newSchedule("sc_a", "s"))
 	s.Enabled = false
 	put(t, e, s)
-	_, err = e.Prune(t.Context(), engine.Retention{Session: "s", Before: time.Now().Add(time.Hour), Keep: 100})
+	_, err = e.Prune(t.Context(), engine.Retention{Before: time.Now().Add(time.Hour), Keep: 100})
 	require.NoError(t, err)
 	require.Equal(t, "scheduled sc_a 1, scheduled sc_a 2, purged sc_a 2", took(t, feed))
 }

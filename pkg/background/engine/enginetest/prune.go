@@ -19,20 +19,20 @@ func prune(t *testing.T, e *store) {
 		}
 		time.Sleep(time.Hour)
 	}
-	left := func(session string, before time.Duration, keep int) string {
-		_, err := e.Prune(t.Context(), engine.Retention{Session: session, Before: time.Now().Add(-before), Keep: keep, Notices: time.Now().Add(time.Hour)})
+	left := func(before time.Duration, keep int) string {
+		_, err := e.Prune(t.Context(), engine.Retention{Before: time.Now().Add(-before), Keep: keep, Notices: time.Now().Add(time.Hour)})
 		require.NoError(t, err)
 		runs, err := e.List(t.Context(), engine.Query{})
 		require.NoError(t, err)
 		return ids(runs)
 	}
-	require.Equal(t, "bg_4 bg_3 bg_2 bg_1 bg_0", left("", 24*time.Hour, 100))
-	require.Equal(t, "bg_4 bg_3 bg_2 bg_1", left("s", 24*time.Hour, 2), "the oldest of one session over its count")
-	require.Equal(t, "bg_4 bg_3 bg_1", left("", 150*time.Minute, 100), "old ones of any session")
-	require.Equal(t, "bg_4 bg_1", left("s", 24*time.Hour, 0))
+	require.Equal(t, "bg_4 bg_3 bg_2 bg_1 bg_0", left(24*time.Hour, 100))
+	require.Equal(t, "bg_4 bg_3 bg_2 bg_1", left(24*time.Hour, 2), "the oldest of a session over its count")
+	require.Equal(t, "bg_4 bg_3 bg_1", left(150*time.Minute, 100), "old ones")
+	require.Equal(t, "bg_4 bg_3 bg_1", left(24*time.Hour, 1), "one of each session")
 	n, err := e.Prune(t.Context(), engine.Retention{Before: time.Now().Add(time.Hour), Notices: time.Now().Add(time.Hour)})
 	require.NoError(t, err)
-	require.Equal(t, 1, n)
+	require.Equal(t, 2, n)
 	_, err = e.Get(t.Context(), "bg_4")
 	require.ErrorIs(t, err, engine.ErrNotFound)
 	_, err = e.Tail(t.Context(), "bg_4", 0, 1)
@@ -46,7 +46,7 @@ func pruneSameInstant(t *testing.T, e *store) {
 		submit(t, e, id, "s")
 		complete(t, started(t, e, id), engine.StatusSucceeded)
 	}
-	_, err := e.Prune(t.Context(), engine.Retention{Session: "s", Before: time.Now().Add(-time.Hour), Keep: 2, Notices: time.Now().Add(time.Hour)})
+	_, err := e.Prune(t.Context(), engine.Retention{Before: time.Now().Add(-time.Hour), Keep: 2, Notices: time.Now().Add(time.Hour)})
 	require.NoError(t, err)
 	runs, err := e.List(t.Context(), engine.Query{})
 	require.NoError(t, err)
@@ -75,8 +75,8 @@ func pruneNotices(t *testing.T, e *store) {
 		return ids(runs)
 	}
 	require.Equal(t, "bg_new bg_old", left(engine.Retention{Before: time.Now().Add(time.Hour), Notices: time.Now().Add(-2 * time.Hour)}))
-	require.Equal(t, "bg_new bg_old", left(engine.Retention{Session: "s"}), "no time: notices do not expire")
-	require.Equal(t, "bg_new", left(engine.Retention{Session: "s", Notices: time.Now().Add(-time.Minute)}))
+	require.Equal(t, "bg_new bg_old", left(engine.Retention{}), "no time: notices do not expire")
+	require.Equal(t, "bg_new", left(engine.Retention{Notices: time.Now().Add(-time.Minute)}))
 	require.Equal(t, "", left(engine.Retention{Notices: time.Now().Add(time.Minute)}))
 }
 
@@ -98,8 +98,7 @@ func pruneSchedules(t *testing.T, e *store) {
 		return scheduleIDs(found)
 	}
 	require.Equal(t, "sc_4 sc_3 sc_2 sc_1 sc_0", left(engine.Retention{Before: time.Now().Add(-24 * time.Hour), Keep: 4}))
-	require.Equal(t, "sc_4 sc_3 sc_2 sc_1 sc_0", left(engine.Retention{Session: "other", Before: time.Now()}))
-	require.Equal(t, "sc_4 sc_3 sc_2 sc_1", left(engine.Retention{Session: "s", Before: time.Now().Add(-24 * time.Hour), Keep: 3}))
+	require.Equal(t, "sc_4 sc_3 sc_2 sc_1", left(engine.Retention{Before: time.Now().Add(-24 * time.Hour), Keep: 3}))
 	require.Equal(t, "sc_4 sc_3 sc_2", left(engine.Retention{Before: time.Now().Add(-150 * time.Minute), Keep: 100}))
 	require.Equal(t, "sc_2", left(engine.Retention{Before: time.Now().Add(time.Hour)}), "an enabled one stays")
 }

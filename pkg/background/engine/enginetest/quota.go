@@ -108,7 +108,7 @@ func recordsCounted(t *testing.T, e *store) {
 				put(t, e, s)
 			}
 		case 9:
-			_, err := e.Prune(t.Context(), engine.Retention{Session: session, Keep: 10, Notices: time.Now().Add(-time.Minute)})
+			_, err := e.Prune(t.Context(), engine.Retention{Keep: 10, Notices: time.Now().Add(-time.Minute)})
 			require.NoError(t, err)
 		}
 		counted := e.Recorded()

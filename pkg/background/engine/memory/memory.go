@@ -233,7 +233,7 @@ func (r *record) aged() (session string, since time.Time, over bool) {
 func unkept[T any](all []T, ret engine.Retention, aged func(T) (string, time.Time, bool)) (old []T) {
 	var over []T
 	for _, one := range slices.Backward(all) {
-		if session, _, ok := aged(one); ok && (ret.Session == "" || ret.Session == session) {
+		if _, _, ended := aged(one); ended {
 			over = append(over, one)
 		}
 	}
