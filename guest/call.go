@@ -19,8 +19,7 @@ type Call struct {
 	calling  sync.Mutex // held from a host call until its response is read
 }
 
-// Facts describe a call: its id, session, attempt, budgets and the operator's
-// settings for the plugin.
+// Facts describe a call.
 type Facts = abi.Context
 
 func newCall(h Host) *Call {
@@ -43,8 +42,7 @@ func (c *Call) Facts() Facts { return c.facts() }
 // Config returns the operator's setting of that name for the plugin, or "".
 func (c *Call) Config(name string) string { return c.facts().Config[name] }
 
-// Err returns [ErrCanceled] once a write, a progress report or a host call has
-// returned that the call is being stopped, else nil.
+// Err returns [ErrCanceled] once any other method has, else nil.
 func (c *Call) Err() error {
 	if c.canceled.Load() {
 		return ErrCanceled
@@ -52,8 +50,7 @@ func (c *Call) Err() error {
 	return nil
 }
 
-// Output returns the live output of the call, the same as [os.Stdout]. Each
-// write goes to the host at once.
+// Output returns the live output of the call, the same as [os.Stdout], unbuffered.
 func (c *Call) Output() io.Writer { return stream{c, abi.StreamOutput} }
 
 // Stderr returns the second live output of the call, the same as [os.Stderr].
@@ -73,10 +70,9 @@ func (s stream) Write(p []byte) (int, error) {
 }
 
 // Write appends data to a stream of the contract. A tool that writes a large
-// result in parts writes JSON to [abi.StreamResult] and returns [None]; for other
-// streams use [Call.Output], [Call.Content] and [Call.Log]. If the call is being
-// stopped the data is written and Write returns [ErrCanceled]. Other errors are a
-// [*WriteError].
+// result in parts writes JSON to [abi.StreamResult] and returns [None]. If the call
+// is being stopped, the data is written and Write returns [ErrCanceled]. Other errors
+// are a [*WriteError].
 func (c *Call) Write(s abi.Stream, data []byte) error {
 	return c.code(s, c.host.Write(s, data))
 }
@@ -85,8 +81,8 @@ func (c *Call) Write(s abi.Stream, data []byte) error {
 const progressStream abi.Stream = -1
 
 // Progress reports how much is done of a total, in any unit; a negative total
-// is unknown. The message may be empty. Call it every few milliseconds of work: it
-// is cheap, and returns [ErrCanceled] once the call is being stopped. It returns a
+// is unknown. The message may be empty. It is cheap: call it every few milliseconds
+// of work. It returns [ErrCanceled] once the call is being stopped, and a
 // [*WriteError] for NaN and for a message that is not UTF-8.
 func (c *Call) Progress(done, total float64, message string) error {
 	return c.code(progressStream, c.host.Progress(done, total, message))
@@ -103,12 +99,9 @@ func (c *Call) code(s abi.Stream, code int32) error {
 	return nil
 }
 
-// firstRead is the room for a field; a longer one is read again.
-const firstRead = 4 << 10
-
-// read returns a field, or nil if it is absent.
+// read returns a field, or nil if it is absent. A long one is read twice.
 func (c *Call) read(f abi.Field) []byte {
-	buf := make([]byte, firstRead)
+	buf := make([]byte, 4<<10)
 	n := int(c.host.Read(f, buf))
 	for n > len(buf) {
 		buf = make([]byte, n)
@@ -120,6 +113,6 @@ func (c *Call) read(f abi.Field) []byte {
 	return buf[:n]
 }
 
-// Script returns the module's custom section toolhost.script, or nil if there is
-// none. It is for interpreters.
+// Script returns the module's custom section toolhost.script, or nil. It is for
+// interpreters.
 func (c *Call) Script() []byte { return c.read(abi.FieldScript) }

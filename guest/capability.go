@@ -8,9 +8,9 @@ import (
 	"github.com/toolhost/toolhost/abi"
 )
 
-// Host calls the capability op of the host. The request is sent as JSON, and the
-// response is decoded into response, which is a pointer or nil. The error is a
-// [*HostError] if the host refuses or fails.
+// Host calls the capability op of the host with the request as JSON, and decodes the
+// response into response, a pointer or nil. The error is a [*HostError] if the host
+// refuses or fails.
 func (c *Call) Host(op string, request, response any) error {
 	data, err := marshal(request)
 	if err != nil {
@@ -43,17 +43,9 @@ func (c *Call) failure(op string, code int32, answer []byte) error {
 	return &HostError{Op: op, Code: f.Code, Message: f.Message}
 }
 
-// Names of host capabilities that have a method of their own.
-const (
-	opAsk            = "ask"
-	opSleep          = "sleep"
-	opCheckpointSave = "checkpoint.save"
-	opCheckpointLoad = "checkpoint.load"
-)
-
-// Sleep waits, rounded up to a millisecond. If the call is stopped it returns early
-// with an error that matches [ErrCanceled]. Without the grant clock the error
-// matches [ErrDenied].
+// Sleep waits, rounded up to a millisecond. If the call is stopped, it returns early
+// with an error matching [ErrCanceled]. Without the grant clock the error matches
+// [ErrDenied].
 func (c *Call) Sleep(d time.Duration) error {
 	if d <= 0 {
 		return c.Err()
@@ -61,28 +53,26 @@ func (c *Call) Sleep(d time.Duration) error {
 	request := struct {
 		MS int64 `json:"ms"`
 	}{int64((d-1)/time.Millisecond) + 1}
-	return c.Host(opSleep, request, nil)
+	return c.Host("sleep", request, nil)
 }
 
 type checkpoint struct {
 	Data []byte `json:"data,omitempty"`
 }
 
-// SaveCheckpoint stores up to 1 MiB with a background run, so that its next attempt
-// can resume. It replaces the checkpoint before, and is durable when it returns
-// nil. It costs a million units of fuel and a write to disk: save every few seconds
-// of work, not at every step.
-//
-// In a call that is not a background run it does nothing and returns nil.
+// SaveCheckpoint stores up to 1 MiB with a background run, in place of an earlier
+// checkpoint, so that its next attempt can resume. It is durable when it returns nil.
+// It costs a million units of fuel and a write to disk: save every few seconds of
+// work. In a call that is not a background run it does nothing and returns nil.
 func (c *Call) SaveCheckpoint(data []byte) error {
-	return unlessDenied(c.Host(opCheckpointSave, checkpoint{data}, nil))
+	return unlessDenied(c.Host("checkpoint.save", checkpoint{data}, nil))
 }
 
-// LoadCheckpoint returns the last checkpoint of an earlier attempt of the run. It
-// is nil if there is none, or if the call is not a background run.
+// LoadCheckpoint returns the last checkpoint of an earlier attempt of the run, or
+// nil.
 func (c *Call) LoadCheckpoint() ([]byte, error) {
 	var saved checkpoint
-	err := c.Host(opCheckpointLoad, struct{}{}, &saved)
+	err := c.Host("checkpoint.load", struct{}{}, &saved)
 	return saved.Data, unlessDenied(err)
 }
 
@@ -102,14 +92,12 @@ type (
 )
 
 // Ask asks the user all questions at once, each under a key that the plugin
-// chooses, and waits for the answers. Without the grant ask, or if the client cannot
-// ask, the error matches [ErrDenied].
-//
-// Ask before the tool changes anything: a client may answer by repeating the call,
-// which runs the tool from its beginning.
+// chooses, and waits for the answers. Ask before the tool changes anything: a client
+// may answer by repeating the call, which runs the tool from its beginning. Without
+// the grant ask, or if the client cannot ask, the error matches [ErrDenied].
 func (c *Call) Ask(questions map[string]Question) (map[string]Answer, error) {
 	var out abi.Answers
-	err := c.Host(opAsk, abi.Questions{Questions: questions}, &out)
+	err := c.Host("ask", abi.Questions{Questions: questions}, &out)
 	return out.Answers, err
 }
 

@@ -18,20 +18,17 @@ func AudioBlock(data []byte, mimeType string) Block {
 	return Block{Type: "audio", Data: data, MIMEType: mimeType}
 }
 
-// LinkBlock makes a block that links to a resource. The media type may be
-// empty.
+// LinkBlock makes a block that links to a resource. The media type may be empty.
 func LinkBlock(uri, name, mimeType string) Block {
 	return Block{Type: "resource_link", URI: uri, Name: name, MIMEType: mimeType}
 }
 
-// ResourceBlock makes a block with the text of a resource. The media
-// type may be empty.
+// ResourceBlock makes a block with the text of a resource. The media type may be empty.
 func ResourceBlock(uri, mimeType, text string) Block {
 	return Block{Type: "resource", URI: uri, MIMEType: mimeType, Text: text}
 }
 
-// Content appends a block to the answer. If the call is being stopped the block is
-// appended and Content returns [ErrCanceled]. Other errors are a [*WriteError].
+// Content appends a block to the answer. Its errors are those of [Call.Write].
 func (c *Call) Content(b Block) error {
 	data, err := marshal(b)
 	if err != nil {

@@ -29,8 +29,7 @@
 //
 //	GOOS=wasip1 GOARCH=wasm go build -buildmode=c-shared -ldflags='-s -w' -trimpath -o words.wasm .
 //
-// Serve belongs into init because a module built this way is a reactor: its
-// main function is never run.
+// The module is a reactor, whose main function is never run: call Serve in init.
 //
 // # Schemas
 //
@@ -49,26 +48,24 @@
 //	example   examples                       every field; JSON, but strings as they are
 //	secret    writeOnly, if "true"           every field; neither shown nor stored with a background run
 //
-// A nil slice, map or pointer in a result is null in JSON, and the output
-// schema says so. Types that refer to themselves have no schema here; use
-// [encoding/json.RawMessage] for such a field.
+// A nil slice, map or pointer in a result is null, and the output schema says so.
+// For a field whose type refers to itself use [encoding/json.RawMessage].
 //
 // # Errors
 //
-// An error a tool returns is a tool error: its text is for the model, which can
-// react to it. An error made by [ConnectionRequired] asks the user to connect
-// something first. A panic in a tool is recovered: the operator sees it with its
-// stack, the model sees one generic sentence. A panic in a goroutine that the tool
-// started cannot be recovered and ends the instance.
+// The text of an error that a tool returns is for the model, which can react to it.
+// An error made by [ConnectionRequired] asks the user to connect something first. A
+// panic in a tool is recovered: the operator sees it with its stack, the model sees
+// one generic sentence. A panic in another goroutine ends the instance.
 //
 // # Stopping
 //
-// A call may be stopped at any time. From then on [Call.Progress], writes and
-// [Call.Host] return [ErrCanceled], and so does [Call.Err]. A tool that calls none
-// of these is ended wherever it is.
+// A call may be stopped at any time. From then on [Call.Progress], writes,
+// [Call.Host] and [Call.Err] return [ErrCanceled]. A tool that calls none of these is
+// ended wherever it is.
 //
 // # Testing
 //
-// On any other platform than wasip1 a plugin is an ordinary program, and
-// package guesttest calls its tools in the test's own process.
+// On other platforms than wasip1 a plugin is an ordinary program, and package
+// guesttest calls its tools in the test's own process.
 package guest

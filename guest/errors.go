@@ -7,18 +7,12 @@ import (
 	"github.com/toolhost/toolhost/abi"
 )
 
+// Errors to branch on with [errors.Is].
 var (
-	// ErrCanceled is returned once the call is being stopped. The tool should
-	// finish soon; its output and result still count.
-	ErrCanceled = errors.New("canceled")
-	// ErrRefused is matched by the [*WriteError] of a write that the host refused.
-	ErrRefused = errors.New("refused by the host")
-	// ErrDenied is matched by the [*HostError] of a capability that the operator
-	// has not granted.
-	ErrDenied = errors.New("not granted")
-	// ErrUnknown is matched by the [*HostError] of a capability this host does
-	// not have.
-	ErrUnknown = errors.New("unknown capability")
+	ErrCanceled = errors.New("canceled")            // the call is being stopped: finish soon; output and result still count
+	ErrRefused  = errors.New("refused by the host") // matched by each [*WriteError]
+	ErrDenied   = errors.New("not granted")         // matched by a [*HostError]: the operator has not granted the capability
+	ErrUnknown  = errors.New("unknown capability")  // matched by a [*HostError]: this host does not have it
 )
 
 // Errorf makes a tool error. It is [fmt.Errorf]; any other error does as well.

@@ -18,10 +18,10 @@ type Handler struct {
 // in its content blocks (see [Call.Content]).
 type None struct{}
 
-// Handle makes a handler of a function from arguments to a result. In is a
-// struct. Out is any type encoding/json can write, or [None]; an [any] or
-// [json.RawMessage] has no output schema. The host has checked the arguments
-// against the input schema. The function must not use the call after it returns.
+// Handle makes a handler of a function from arguments, which the host has checked
+// against the input schema, to a result. In is a struct. Out is any type that
+// encoding/json can write, or [None]; an [any] or [json.RawMessage] has no output
+// schema. The function must not use the call after it returns.
 func Handle[In, Out any](f func(c *Call, in In) (Out, error)) Handler {
 	warmUp[In, Out]()
 	return Handler{
@@ -42,8 +42,8 @@ func Handle[In, Out any](f func(c *Call, in In) (Out, error)) Handler {
 	}
 }
 
-// warmUp makes encoding/json build its caches for the types, which is three quarters
-// of the time of a short call. Hosts start every call from a snapshot taken after it.
+// warmUp has encoding/json build its caches for the types, which is most of the time
+// of a short call. Hosts start every call from a snapshot taken after it.
 func warmUp[In, Out any]() {
 	defer func() { _ = recover() }() // a method of the types may panic on an empty value
 	_ = decodeArgs([]byte("{}"), new(In))
@@ -60,8 +60,8 @@ func decodeArgs(data []byte, in any) error {
 	return json.Unmarshal(data, in)
 }
 
-// result writes the result of a call. It panics if the type cannot be written: that
-// is a mistake of the plugin, to which a model could not react.
+// result writes the result of a call. It panics if the type cannot be written, which
+// no model could react to.
 func (c *Call) result(out any) error {
 	if _, none := out.(*None); none {
 		return nil

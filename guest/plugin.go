@@ -29,8 +29,8 @@ type Plugin struct {
 	Needs       Needs // the zero Needs asks the operator for nothing
 }
 
-// Tool is one tool of a plugin. Name, Description and Handler are required; the
-// zero value of every other field is the careful default of the contract.
+// Tool is one tool of a plugin. Name, Description and Handler are required; the other
+// fields have the contract's defaults.
 type Tool struct {
 	Name        string // [a-z][a-z0-9_]*; a tool named as its plugin is known by that name alone
 	Title       string

@@ -11,8 +11,7 @@ import (
 )
 
 // applyTags adds what the tags of a field say to the schema of its type, see the
-// package's documentation. A default means nothing in a result, and could not be set
-// below the root.
+// package's documentation. A default has no meaning in a result.
 func applyTags(s *schema, f reflect.StructField, output, root bool) error {
 	s.Description = f.Tag.Get("desc")
 	s.Format = cmp.Or(f.Tag.Get("format"), s.Format)
@@ -93,8 +92,7 @@ func isScalar(k reflect.Kind) bool {
 	return k == reflect.Bool || k == reflect.String || k >= reflect.Int && k <= reflect.Float64 && k != reflect.Uintptr
 }
 
-// tagValue reads the text of a tag as a value of a type: JSON, but a string as
-// it stands.
+// tagValue reads the text of a tag as a value of a type: as JSON, unless it is a string.
 func tagValue(t reflect.Type, text string) (any, error) {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()

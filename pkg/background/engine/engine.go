@@ -25,16 +25,12 @@ import (
 // DefaultTTL is how long the lease of a worker lasts after it was last renewed.
 const DefaultTTL = 30 * time.Second
 
-// An Engine stores runs, their logs and artifacts, and schedules. It is safe
-// for concurrent use.
-//
-// Each method that writes is atomic; when it returns nil, the change is as durable
-// as the engine makes anything. Nobody writes to the slices and pointers of a [Run]
-// or [Schedule], so an engine may share them with its callers. An engine whose
-// storage is gone returns errors matching [ErrStorageLost] from every write.
-//
-// A method given the id of an unknown run or schedule returns an error matching
-// [ErrNotFound].
+// An Engine stores runs, their logs and artifacts, and schedules. It is safe for
+// concurrent use, and may share the slices and pointers of records with its callers,
+// who do not write to them. Each write is atomic, and as durable as the engine makes
+// anything when the method returns nil. The id of an unknown run or schedule is an
+// error matching [ErrNotFound]; once the storage is gone, every write returns one
+// matching [ErrStorageLost].
 type Engine interface {
 	// Join makes the caller a worker. An engine that only one worker can use
 	// returns an error matching [ErrLocked] while there is one.
@@ -50,20 +46,18 @@ type Engine interface {
 	List(ctx context.Context, q Query) ([]Run, error)
 
 	// Cancel records that a run is to end, and returns it without its payload. A
-	// queued run ends with end and the status canceled. A running run keeps its
-	// status, and watchers get [EventStopping]. A terminal run does not change. The
-	// first cancellation of a run is kept.
+	// queued run ends with end and the status canceled; a running run keeps its
+	// status, and its first cancellation; a terminal run does not change.
 	Cancel(ctx context.Context, id string, c Cancellation, end End) (Run, error)
 
 	// Tail reads up to max bytes of the log of the run's current attempt, from
-	// offset on or, if offset is negative, from that many bytes before the end.
-	// It never reads across the gap between the kept head and tail: from inside
-	// the gap it continues at the tail.
+	// offset on or, if offset is negative, from that many bytes before the end. It
+	// never reads across dropped bytes: from among them it continues after them.
 	Tail(ctx context.Context, id string, offset int64, max int) (Chunk, error)
 
 	// Open opens an artifact of a terminal run's last attempt, [OutputLog] or
-	// [ResultJSON]. The caller closes it. The error matches [ErrNotFound] also if
-	// the run is not terminal or the name is unknown.
+	// [ResultJSON]. The error matches [ErrNotFound] also if the run is not terminal
+	// or the name is unknown.
 	Open(ctx context.Context, id, name string) (Artifact, error)
 
 	// Acknowledge records that the notices of these runs were delivered. It
@@ -71,18 +65,14 @@ type Engine interface {
 	Acknowledge(ctx context.Context, session string, ids []string) error
 
 	// Prune removes terminal runs that r does not keep, with their logs and
-	// artifacts, and returns how many. It also removes disabled schedules that r
-	// does not keep, and does not count them.
+	// artifacts, and returns how many. It also removes such disabled schedules.
 	Prune(ctx context.Context, r Retention) (int, error)
 
 	// PutSchedule stores a schedule and returns it with its new Revision. With
-	// Revision 0 it is a new one, and the error matches [ErrExists] if the id is
-	// taken. Otherwise it replaces the stored one, and the error matches
-	// [ErrConflict] if that has another Revision.
-	//
-	// A schedule that would become the session's (max+1)th enabled one is refused
-	// with a *[LimitError] matching [ErrScheduleLimit]. A new schedule makes room
-	// for its record as Submit does.
+	// Revision 0 it is new, and makes room as in Submit; the error matches
+	// [ErrExists] if the id is taken. Else it replaces the stored one, and the error
+	// matches [ErrConflict] if that has another Revision. The session's (max+1)th
+	// enabled schedule is a *[LimitError] matching [ErrScheduleLimit].
 	PutSchedule(ctx context.Context, s Schedule, max int) (Schedule, error)
 
 	// GetSchedule returns a schedule.
@@ -98,10 +88,9 @@ type Engine interface {
 	Due(ctx context.Context, now time.Time, max int) (due []Schedule, next time.Time, err error)
 
 	// Watch returns what happens to the runs and schedules of a session, or of all
-	// if session is "", from now on and on any worker. Workers learn by it of runs
-	// to claim or stop and of notices to deliver. Events are hints: an engine may
-	// deliver them late, twice, or drop some and send [EventMissed]. The channel is
-	// closed after ctx is done.
+	// if session is "", from now on and on any worker. An engine may deliver events
+	// late, twice, or drop some and send [EventMissed]. The channel is closed after
+	// ctx is done.
 	Watch(ctx context.Context, session string) <-chan Event
 
 	// Now returns the time that leases and schedules go by.
@@ -121,65 +110,53 @@ type WorkerInfo struct {
 // A Worker is the right to work on an engine's runs. It is safe for concurrent
 // use.
 //
-// A write whose run is not this worker's, or not in that attempt any more, changes
-// nothing and returns an error matching [ErrFenced]. So does every write after the
-// worker's lease has ended. Runs are returned without their payload.
+// A write to a run that is not this worker's, or not in that attempt any more, and
+// every write after the worker's lease has ended, changes nothing and returns an
+// error matching [ErrFenced]. Runs are returned without their payload.
 type Worker interface {
-	// Submit stores a new queued run. If permits is nil, the run waits in the
-	// queue that all workers share. Otherwise this worker has claimed it, and the
-	// error is a *[LimitError] matching [ErrSessionLimit] or [ErrOwnerLimit] if no
-	// permit is left for it.
-	//
-	// The error matches [ErrExists] if the id is taken, and is an *[ExistsError]
-	// if the session already has a run with its idempotency key. Records are
-	// evicted in the same step to make room for the new one; where that is not
-	// enough, the error is a *[LimitError] matching [ErrRecordLimit].
+	// Submit stores a new queued run: in the queue that all workers share if permits
+	// is nil, else claimed by this worker. The error matches [ErrExists] if the id is
+	// taken, and is an *[ExistsError] if the session has a run with its idempotency
+	// key. It is a *[LimitError] matching [ErrSessionLimit] or [ErrOwnerLimit] if no
+	// permit is left, or [ErrRecordLimit] if evicting records makes too little room.
 	Submit(ctx context.Context, run Run, permits *Permits) error
 
-	// Adopt stores a run that this worker already works on: it is running, in its
-	// first attempt. run.StartedAt is kept. It refuses as Submit does, with
-	// [ErrParkedLimit] in place of [ErrSessionLimit].
+	// Adopt stores a run that this worker already works on, in its first attempt and
+	// since run.StartedAt. It refuses as Submit does, with [ErrParkedLimit] in place
+	// of [ErrSessionLimit].
 	Adopt(ctx context.Context, run Run, permits Permits) (Lease, error)
 
-	// Claim takes up to max runs out of the shared queue for this worker: those
-	// that waited longest first, of sessions and owners with a permit left, and not
-	// before the run named by After has ended. A claimed run holds its permits and
-	// is still queued, until Start, Abandon or Requeue.
+	// Claim takes up to max runs out of the shared queue for this worker: the oldest
+	// first, of sessions and owners with a permit left, and not before the run named
+	// by After has ended. A claimed run holds its permits and is still queued.
 	Claim(ctx context.Context, max int, permits Permits) ([]Run, error)
 
 	// Start makes a run that this worker claimed running: its attempt is one
 	// higher, and the log of that attempt is empty.
 	Start(ctx context.Context, id string) (Lease, error)
 
-	// Renew is the heartbeat. It renews the lease of this worker and stores the
-	// beats of the runs it works on; held has all of them. An engine may store
-	// beats later than it returns: a crash may lose the last ones.
-	//
-	// An error matching [ErrFenced] means that the lease has ended. A worker for
-	// which no Renew succeeded for its TTL, counted from when it was sent, must
-	// consider its lease ended too.
+	// Renew is the heartbeat. It renews the lease of this worker and records the
+	// beats of all runs it works on, which a crash may lose. An error matching
+	// [ErrFenced] means that the lease has ended. It has also ended for a worker
+	// whose last successful Renew was sent its TTL ago.
 	Renew(ctx context.Context, held map[string]Beat) (Renewal, error)
 
-	// Orphans takes over up to max running runs of dead workers, in the same
-	// attempt. The caller queues each again with Requeue or ends it with Abandon.
-	// Runs that a dead worker had only claimed return to the queue by themselves.
-	// An engine shared by several processes gives orphans only to a worker that
-	// has renewed without a gap for its TTL: after an outage of the store all
-	// workers get the same time to come back.
+	// Orphans takes over up to max running runs of dead workers, for Requeue or
+	// Abandon. Runs that a dead worker had only claimed return to the queue by
+	// themselves. An engine that several processes share gives orphans only to a
+	// worker that has renewed without a gap for its TTL: after an outage of the
+	// store all workers get the same time to come back.
 	Orphans(ctx context.Context, max int) ([]Run, error)
 
-	// Requeue returns a run of this worker to the shared queue. attempt is that of
-	// the run as the caller knows it; its lease is fenced.
+	// Requeue returns a run of this worker, in that attempt, to the shared queue.
 	Requeue(ctx context.Context, id string, attempt int) error
 
-	// Abandon ends a run of this worker that has no lease here: one that is queued,
-	// or one taken over. The log stays as it is, and the artifacts, the end and the
-	// notice are stored as by [Lease.Complete].
+	// Abandon is [Lease.Complete] for a run of this worker, in that attempt, that was
+	// claimed or taken over.
 	Abandon(ctx context.Context, id string, attempt int, status Status, b Beat, e End) (Run, error)
 
-	// Notices takes up to max pending notices that no live worker has taken, in
-	// the order the runs ended, and returns their runs. They are this worker's to
-	// deliver until they are acknowledged or its lease ends.
+	// Notices takes up to max pending notices that no live worker has taken, in the
+	// order the runs ended, and returns their runs.
 	Notices(ctx context.Context, max int) ([]Run, error)
 
 	// Leave ends the lease. Its running runs are orphans at once.
@@ -195,18 +172,17 @@ type Renewal struct {
 	Notices bool     // there may be Notices to take
 }
 
-// Permits bound the runs that hold permits at the same time: those that are
-// claimed or running, over all workers. 0 is no limit. An owner is what
-// [Quota.Owner] says of a session.
+// Permits bound the runs that are claimed or running at the same time, over all
+// workers. 0 is no limit. [Quota.Owner] names the owner of a session.
 type Permits struct {
 	Session int // of one session, parked calls not counted
 	Parked  int // parked calls of one session
 	Owner   int // of all sessions of an owner, parked calls counted
 }
 
-// A Lease is the right to work on a run. Its methods return an error matching
-// [ErrFenced], and change nothing, when it is no longer the run's current one. A
-// Lease is used by one goroutine at a time.
+// A Lease is the right to work on a run, for one goroutine at a time. When it is no
+// longer the run's current one, its methods change nothing and return an error
+// matching [ErrFenced].
 type Lease interface {
 	// Run returns the run as it was started or adopted, with its Args.
 	Run() Run
@@ -214,26 +190,23 @@ type Lease interface {
 	// Checkpoint returns what an earlier attempt of the run saved last, or nil.
 	Checkpoint() []byte
 
-	// Report records b before the next Renew does. An engine may store it later
-	// than it returns.
+	// Report records b as Renew does.
 	Report(ctx context.Context, b Beat) error
 
-	// Append adds p to the log of this attempt. offset is where p begins in the
-	// whole log: the writer dropped the bytes between the end of the log and
-	// offset, and bytes before that end are ignored. The log keeps its first and
-	// last bytes, at least Run.OutputCap of them. An error matching [ErrQuota]
-	// means that there is no room for more output now: p may be dropped, or
-	// appended again later. After any error, a part of p may have been appended.
-	// What was appended outlives the process, and after Complete the machine.
+	// Append adds p, which begins at offset of the stream, to the log of this
+	// attempt: the writer dropped the bytes between the end of the log and offset,
+	// and bytes before that end are ignored. The log keeps its first and last bytes,
+	// at least Run.OutputCap of them. They outlive the process, and after Complete
+	// the machine. After an error, a part of p may have been appended; one matching
+	// [ErrQuota] means that there is no room for more output now.
 	Append(ctx context.Context, offset int64, p []byte) error
 
 	// Save stores data as the run's checkpoint, in place of an earlier one.
 	Save(ctx context.Context, data []byte) error
 
-	// Complete ends the run with a terminal status and returns it as stored,
-	// without its payload. The log, the artifacts, the end and the notice are
-	// stored by this one call. If an artifact cannot be written, the run ends
-	// nevertheless, and End.ArtifactError says so.
+	// Complete ends the run with a terminal status and returns it without its
+	// payload. It stores the log, the artifacts, the end and the notice. If an
+	// artifact cannot be written, End.ArtifactError says so.
 	Complete(ctx context.Context, status Status, b Beat, e End) (Run, error)
 }
 
@@ -257,8 +230,8 @@ func (q Query) Matches(r Run) bool {
 		(q.Schedule == "" || q.Schedule == r.Schedule)
 }
 
-// A Retention says which terminal runs are kept, and which disabled schedules:
-// for these, the time of their last change stands for FinishedAt.
+// A Retention says which terminal runs are kept, and which disabled schedules,
+// whose last change counts as FinishedAt.
 type Retention struct {
 	Before  time.Time // runs that finished before it are not kept
 	Keep    int       // the newest Keep of a session are kept: by FinishedAt, then by submission

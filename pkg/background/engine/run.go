@@ -34,8 +34,7 @@ const (
 	OriginScheduled Origin = "scheduled"
 )
 
-// ErrorKind says why a run failed. Programs that run work add kinds of their
-// own.
+// ErrorKind says why a run failed. Programs that run work add their own kinds.
 type ErrorKind string
 
 // The kinds that package background itself uses.

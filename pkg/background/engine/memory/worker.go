@@ -12,19 +12,13 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/internal/ledger"
 )
 
-// A worker is one lease on the engine.
+// A worker implements [engine.Worker].
 type worker struct {
 	engine  *Engine
 	ttl     time.Duration
 	renewed time.Time
 	left    bool
 }
-
-var (
-	_ engine.Engine = (*Engine)(nil)
-	_ engine.Worker = (*worker)(nil)
-	_ engine.Lease  = (*lease)(nil)
-)
 
 // Join implements [engine.Engine].
 func (e *Engine) Join(_ context.Context, info engine.WorkerInfo) (engine.Worker, error) {
@@ -70,7 +64,6 @@ func (w *worker) lockRun(id string, attempt int) (*Engine, *record, error) {
 	return e, r, err
 }
 
-// Submit implements [engine.Worker].
 func (w *worker) Submit(_ context.Context, run engine.Run, permits *engine.Permits) error {
 	e, err := w.lock()
 	defer e.mu.Unlock()
@@ -90,7 +83,6 @@ func (w *worker) Submit(_ context.Context, run engine.Run, permits *engine.Permi
 	return nil
 }
 
-// Adopt implements [engine.Worker].
 func (w *worker) Adopt(_ context.Context, run engine.Run, permits engine.Permits) (engine.Lease, error) {
 	e, err := w.lock()
 	defer e.mu.Unlock()
@@ -163,7 +155,6 @@ func (r *record) ownerless(status engine.Status) bool {
 	return r.run.Status == status && !r.holder.live()
 }
 
-// Claim implements [engine.Worker].
 func (w *worker) Claim(_ context.Context, max int, permits engine.Permits) (claimed []engine.Run, err error) {
 	e, err := w.lock()
 	defer e.mu.Unlock()
@@ -191,7 +182,6 @@ func (w *worker) Claim(_ context.Context, max int, permits engine.Permits) (clai
 	return claimed, nil
 }
 
-// Start implements [engine.Worker].
 func (w *worker) Start(_ context.Context, id string) (engine.Lease, error) {
 	e, ended := w.lock()
 	defer e.mu.Unlock()
@@ -215,7 +205,6 @@ func (w *worker) Start(_ context.Context, id string) (engine.Lease, error) {
 	return &lease{w, r.run, r.checkpoint}, nil
 }
 
-// Renew implements [engine.Worker].
 func (w *worker) Renew(_ context.Context, held map[string]engine.Beat) (news engine.Renewal, err error) {
 	e, err := w.lock()
 	defer e.mu.Unlock()
@@ -254,7 +243,6 @@ func (e *Engine) beat(r *record, b engine.Beat) {
 	}
 }
 
-// Orphans implements [engine.Worker].
 func (w *worker) Orphans(_ context.Context, max int) (taken []engine.Run, err error) {
 	e, err := w.lock()
 	defer e.mu.Unlock()
@@ -270,7 +258,6 @@ func (w *worker) Orphans(_ context.Context, max int) (taken []engine.Run, err er
 	return taken, nil
 }
 
-// Requeue implements [engine.Worker].
 func (w *worker) Requeue(_ context.Context, id string, attempt int) error {
 	e, r, err := w.lockRun(id, attempt)
 	defer e.mu.Unlock()
@@ -283,7 +270,6 @@ func (w *worker) Requeue(_ context.Context, id string, attempt int) error {
 	return nil
 }
 
-// Abandon implements [engine.Worker].
 func (w *worker) Abandon(_ context.Context, id string, attempt int, status engine.Status, b engine.Beat, end engine.End) (engine.Run, error) {
 	e, r, err := w.lockRun(id, attempt)
 	defer e.mu.Unlock()
@@ -298,7 +284,6 @@ func (r *record) untaken() bool {
 	return r.run.Notice == engine.NoticePending && !r.notifier.live()
 }
 
-// Notices implements [engine.Worker].
 func (w *worker) Notices(_ context.Context, max int) (taken []engine.Run, err error) {
 	e, err := w.lock()
 	defer e.mu.Unlock()
@@ -315,7 +300,6 @@ func (w *worker) Notices(_ context.Context, max int) (taken []engine.Run, err er
 	return taken, nil
 }
 
-// Leave implements [engine.Worker].
 func (w *worker) Leave(context.Context) error {
 	e, err := w.lock()
 	defer e.mu.Unlock()
@@ -331,17 +315,15 @@ func (w *worker) Leave(context.Context) error {
 	return nil
 }
 
-// A lease is the right of a worker to work on a run.
+// A lease implements [engine.Lease].
 type lease struct {
 	worker     *worker
 	run        engine.Run
 	checkpoint []byte
 }
 
-// Run implements [engine.Lease].
 func (l *lease) Run() engine.Run { return l.run }
 
-// Checkpoint implements [engine.Lease].
 func (l *lease) Checkpoint() []byte { return bytes.Clone(l.checkpoint) }
 
 // write calls do with the run if the lease is its current one.
@@ -355,12 +337,10 @@ func (l *lease) write(do func(e *Engine, r *record)) error {
 	return nil
 }
 
-// Report implements [engine.Lease].
 func (l *lease) Report(_ context.Context, b engine.Beat) error {
 	return l.write(func(e *Engine, r *record) { e.beat(r, b) })
 }
 
-// Append implements [engine.Lease].
 func (l *lease) Append(_ context.Context, offset int64, p []byte) error {
 	return l.write(func(e *Engine, r *record) {
 		r.log.AppendAt(offset, p)
@@ -368,7 +348,6 @@ func (l *lease) Append(_ context.Context, offset int64, p []byte) error {
 	})
 }
 
-// Save implements [engine.Lease].
 func (l *lease) Save(_ context.Context, data []byte) error {
 	return l.write(func(e *Engine, r *record) {
 		r.checkpoint = bytes.Clone(data)
@@ -376,7 +355,6 @@ func (l *lease) Save(_ context.Context, data []byte) error {
 	})
 }
 
-// Complete implements [engine.Lease].
 func (l *lease) Complete(_ context.Context, status engine.Status, b engine.Beat, end engine.End) (run engine.Run, err error) {
 	err = l.write(func(e *Engine, r *record) { run = e.end(r, status, b, end) })
 	return run, err
