@@ -135,13 +135,8 @@ func encode(v any) (json.RawMessage, error) {
 // textMore is how an agent sees the rest of a list that was cut.
 const textMore = "check_background list=true"
 
-// texts are what package background shows to agents.
-var texts = background.Texts{
-	Internal: abi.InternalMessage,
-	More:     textMore,
-	Quiet:    "nothing new. Wait with wait_seconds, or continue with other work.",
-	Notified: "nothing new; you will be notified. Wait with wait_seconds, or continue with other work.",
-}
+// textUnsaved is advice on a run whose end is not stored yet.
+const textUnsaved = "This result is not stored yet (is the disk full?): a crash would lose it. Check again until done is true."
 
 // decode reads arguments that were checked against their schema: what does not
 // fit now is a number that no Go type holds.

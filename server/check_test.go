@@ -9,8 +9,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/toolhost/toolhost/pkg/background"
 )
 
 func TestCheckWhileRunning(t *testing.T) {
@@ -201,7 +199,7 @@ func TestCheckFitsWhateverIsSaid(t *testing.T) {
 		for ; all.Len() < 3*16_000; checks++ {
 			r := s.call(alice, CheckBackground, `{"task_id":"`+id+`","max_chars":16384,"cursor":"`+cursor+`"}`)
 			require.LessOrEqual(t, utf8.RuneCount(r.Value), maxAnswer)
-			var report background.Report
+			var report report
 			require.NoError(t, json.Unmarshal(r.Value, &report))
 			require.NotEmpty(t, report.Output.Text)
 			require.NotEqual(t, cursor, report.Output.Cursor)

@@ -23,9 +23,9 @@ import (
 // settled waits until a run has ended.
 func (s service) settled(session, id string) engine.Run {
 	s.t.Helper()
-	runs, err := s.runs.Wait(s.t.Context(), session, []string{id}, background.UntilAny)
+	checked, err := s.runs.Check(s.t.Context(), session, background.CheckRequest{IDs: []string{id}, Wait: background.MaxWait, MaxChars: -1, Peek: true})
 	require.NoError(s.t, err)
-	return s.whole(runs[0])
+	return s.whole(checked.Reports[0].Run)
 }
 
 // said waits until a run has written so much.

@@ -58,9 +58,7 @@ func TestRunKeepsWhatCallGives(t *testing.T) {
 		for _, tool := range []string{"echo", "fails", "picture", "sketch", "mimic"} {
 			want := s.call(alice, tool, `{}`)
 			id := s.spawn(alice, tool, `{}`)
-			runs, err := s.runs.Wait(t.Context(), alice, []string{id}, background.UntilAny)
-			require.NoError(t, err)
-			run := s.whole(runs[0])
+			run := s.settled(alice, id)
 			require.Equal(t, string(want.Value), string(run.Result), tool)
 			require.Equal(t, want.Content, blocks(run.Content), tool)
 			require.Equal(t, want.Kind == abi.ToolError, run.Error != nil, tool)
@@ -171,10 +169,9 @@ func TestPluginContext(t *testing.T) {
 		require.Equal(t, abi.Context{CallID: c.CallID, Session: alice, Attempt: 1, Locale: "de-CH", Fuel: 1000, TimeoutMS: 1000}, c)
 
 		id := s.spawn(alice, "context", `{}`)
-		runs, err := s.runs.Wait(t.Context(), alice, []string{id}, background.UntilAll)
-		require.NoError(t, err)
-		require.Equal(t, abi.Context{CallID: id, Session: alice, Attempt: 1, Fuel: host.DefaultFuel, TimeoutMS: 300_000}, told(s.whole(runs[0]).Result))
-		require.Equal(t, engine.OriginSpawned, runs[0].Origin)
+		run := s.settled(alice, id)
+		require.Equal(t, abi.Context{CallID: id, Session: alice, Attempt: 1, Fuel: host.DefaultFuel, TimeoutMS: 300_000}, told(run.Result))
+		require.Equal(t, engine.OriginSpawned, run.Origin)
 	})
 }
 

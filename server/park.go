@@ -80,8 +80,8 @@ func (s *Service) callParking(ctx context.Context, tool *plugins.Tool, call host
 	var rerr error
 	ended := false // and r and rerr are the result
 	req := background.RunRequest{
-		Tool: tool.Name, Title: titleOf(tool), Version: version, Args: call.Args,
-		Timeout: b.deadline, ParkAfter: b.park, Terms: termsOf(asked),
+		SpawnRequest: background.SpawnRequest{Tool: tool.Name, Title: titleOf(tool), Version: version, Args: call.Args, Timeout: b.deadline},
+		ParkAfter:    b.park, Terms: termsOf(asked),
 		Work: func(ctx context.Context, sink *output.Sink) (background.Outcome, error) {
 			r, rerr = s.run(ctx, tool, live.into(executor{s}.withSink(call, sink)))
 			ended = true

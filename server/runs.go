@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/internal/fair"
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
@@ -13,7 +14,7 @@ import (
 
 // RunsConfig limits background runs, and says how they are kept. The fields
 // Executor, Engine, MaxTimeout, Readmit, Version, OnNotice, Owner, PerOwner,
-// OwnerQuota, Texts and Logger are set by the Service. With Config.Host.Shared one
+// OwnerQuota, InternalText and Logger are set by the Service. With Config.Host.Shared one
 // client can have three quarters of PerHost and RecordQuota.
 type RunsConfig = background.Config
 
@@ -39,13 +40,13 @@ func (s *Service) openRuns(ctx context.Context) (err error) {
 
 	cfg, x := s.cfg.Runs, executor{s}
 	cfg.Executor, cfg.Readmit, cfg.Version = x.execute, x.readmit, x.version
-	cfg.Engine, cfg.Logger, cfg.Texts = s.engine, s.cfg.Logger, texts
+	cfg.Engine, cfg.Logger, cfg.InternalText = s.engine, s.cfg.Logger, abi.InternalMessage
 	cfg.MaxTimeout = s.rules.most.Background
 	if s.dir != nil {
 		cfg.RecordQuota = cmp.Or(cfg.RecordQuota, DefaultRecordQuota)
 	}
 	if s.cfg.OnNotice != nil {
-		cfg.OnNotice = func(n background.Notice) { s.cfg.OnNotice(newNotice(n)) }
+		cfg.OnNotice = func(r engine.Run) { s.cfg.OnNotice(newNotice(r)) }
 	}
 	if s.cfg.Host.Shared {
 		quota := cmp.Or(cfg.RecordQuota, background.DefaultRecordQuota)

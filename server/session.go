@@ -148,10 +148,7 @@ func (v Session) Check(ctx context.Context, r CheckRequest) (wire.Runs, error) {
 		return true
 	}
 
-	req := background.CheckRequest{
-		IDs: r.IDs, Wait: r.Wait, Until: background.Until(r.Until), Cursor: r.Cursor, MaxChars: r.MaxChars, Peek: !r.Agent,
-		MaxPayload: -1,
-	}
+	req := background.CheckRequest{IDs: r.IDs, Wait: r.Wait, Until: background.Until(r.Until), Cursor: r.Cursor, MaxChars: r.MaxChars, Peek: !r.Agent}
 	if r.MaxChars <= 0 {
 		req.MaxChars = -1 // no output: 0 would be the default
 	}
@@ -165,22 +162,21 @@ func (v Session) Check(ctx context.Context, r CheckRequest) (wire.Runs, error) {
 	}
 
 	for i, report := range checked.Reports {
-		record := checked.Runs[i]
-		out.Runs = append(out.Runs, newRun(record, time.Now()))
+		out.Runs = append(out.Runs, newRun(report.Run, time.Now()))
 		run := &out.Runs[i]
-		args, err := v.part(ctx, record.ID, engine.PartArgs)
+		args, err := v.part(ctx, report.ID, engine.PartArgs)
 		if err != nil {
 			return wire.Runs{}, err
 		}
 
 		run.Args = background.Redact(args)
-		if record.Status.Terminal() {
+		if report.Status.Terminal() {
 			if err := v.fill(ctx, run, keep); err != nil {
 				return wire.Runs{}, err
 			}
 		}
 
-		run.WaitedSeconds = report.WaitedSeconds
+		run.WaitedSeconds = tenths(checked.Waited)
 		if r.MaxChars > 0 {
 			run.Output = newExcerpt(report.Output)
 		}
@@ -239,8 +235,14 @@ func (v Session) Watch(ctx context.Context) <-chan wire.Event {
 // Stop asks a run to end, and waits until it has, or its grace period is over.
 // by names who asks, and is kept with the run; empty is the session's agent.
 func (v Session) Stop(ctx context.Context, id, by string, how wire.Stop) (wire.Stopped, error) {
-	s, err := v.service.runs.Stop(ctx, v.name, id, background.StopRequest{Force: how.Force, Reason: how.Reason, By: by})
-	return newStopped(s), err
+	r, err := v.service.runs.Stop(ctx, v.name, id, background.StopRequest{Force: how.Force, Reason: how.Reason, By: by})
+	stopped := newStopped(r)
+	if err == nil && r.Status.Terminal() {
+		if stopped.Result, err = v.part(ctx, id, engine.PartResult); err == nil {
+			stopped.Content, err = v.part(ctx, id, engine.PartContent)
+		}
+	}
+	return stopped, err
 }
 
 // Tail reads up to max bytes, at most 1 MiB, of the raw log of a run's current
@@ -323,7 +325,7 @@ func (v Session) Unschedule(ctx context.Context, id string) (wire.Schedule, erro
 // Snapshot describes the session's active runs to a model whose conversation
 // was cut, in at most 1,000 characters; empty if there are none.
 func (v Session) Snapshot(ctx context.Context) (string, error) {
-	return v.service.runs.Snapshot(ctx, v.name)
+	return v.service.runs.Snapshot(ctx, v.name, textMore)
 }
 
 // End ends the session: it stops the session's parked calls, or all its runs, as

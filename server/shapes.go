@@ -68,11 +68,17 @@ func newExcerpt(r *output.Page) *wire.Excerpt {
 	}
 }
 
-func newStopped(s background.StopResult) wire.Stopped {
-	return wire.Stopped{
-		TaskID: s.TaskID, Status: wire.Status(s.Status), Stopped: s.Stopped, AlreadyFinished: s.AlreadyFinished, Stopping: s.Stopping,
-		Unsaved: s.Unsaved, Next: s.Next, Result: s.Result, Content: s.Content, Error: newRunError(s.Error),
+// newStopped is what became of a stop, without the run's result and its content.
+func newStopped(r engine.Run) wire.Stopped {
+	s := wire.Stopped{
+		TaskID: r.ID, Status: wire.Status(r.Status), Stopped: r.Status == engine.StatusCanceled, Stopping: !r.Status.Terminal(),
+		Unsaved: r.Unsaved, Error: newRunError(r.Error),
 	}
+	s.AlreadyFinished = !s.Stopped && !s.Stopping
+	if r.Unsaved {
+		s.Next = textUnsaved
+	}
+	return s
 }
 
 // newSchedule is a schedule as transports show it in a list: without its
@@ -95,11 +101,15 @@ func newWholeSchedule(s engine.Schedule) wire.Schedule {
 	return out
 }
 
-func newNotice(n background.Notice) wire.Notice {
-	return wire.Notice{
-		TaskID: n.ID, Session: n.Session, Tool: n.Tool, Title: n.Title, Status: wire.Status(n.Status), ErrorKind: wire.ErrorKind(n.ErrorKind),
-		ElapsedSeconds: n.ElapsedSeconds, ExitCode: n.ExitCode, Text: n.Text, ResultPath: n.ResultPath, At: n.At,
+func newNotice(r engine.Run) wire.Notice {
+	n := wire.Notice{
+		TaskID: r.ID, Session: r.Session, Tool: r.Tool, Title: r.Title, Status: wire.Status(r.Status), ElapsedSeconds: tenths(r.Elapsed(r.FinishedAt)),
+		ExitCode: r.ExitCode, Text: background.NoticeText(r), ResultPath: r.Path(engine.ResultJSON), At: r.FinishedAt,
 	}
+	if r.Error != nil {
+		n.ErrorKind = wire.ErrorKind(r.Error.Kind)
+	}
+	return n
 }
 
 func newEvent(e engine.Event, now time.Time) wire.Event {

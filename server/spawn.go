@@ -78,10 +78,7 @@ func (v Session) NewSchedule(ctx context.Context, req ScheduleRequest) (wire.Sch
 		return wire.Schedule{}, &background.FieldError{Field: "idempotency_key", Problem: "not allowed for a schedule"}
 	}
 
-	checked := background.ScheduleRequest{
-		Tool: run.Tool, Version: run.Version, Args: run.Args, Title: run.Title, Silent: run.Silent, Timeout: run.Timeout, By: run.By,
-		Cron: req.Cron, At: req.At, Timezone: req.Timezone, Overlap: engine.Overlap(req.Overlap),
-	}
+	checked := background.ScheduleRequest{SpawnRequest: run, Cron: req.Cron, At: req.At, Timezone: req.Timezone, Overlap: engine.Overlap(req.Overlap)}
 	planned, err := v.service.runs.Plan(v.name, checked)
 	plan := newSchedule(planned)
 	if err != nil || req.DryRun {

@@ -6,8 +6,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/toolhost/toolhost/pkg/background"
 )
 
 func (s service) stop(session, id, more string) object {
@@ -57,8 +55,7 @@ func TestStopAfterGrace(t *testing.T) {
 	s := open(t, Config{Runs: RunsConfig{Grace: time.Millisecond}}, "spin")
 	id := s.spawn(alice, "spin", "{}")
 	s.stop(alice, id, "") // stopping, if this machine is very slow
-	_, err := s.runs.Wait(t.Context(), alice, []string{id}, background.UntilAny)
-	require.NoError(t, err)
+	s.settled(alice, id)
 	require.Equal(t, object{"task_id": id, "status": "canceled", "stopped": true}, s.stop(alice, id, ""))
 	require.Zero(t, s.Stats().Runs.Active, "its place is free")
 }

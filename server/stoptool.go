@@ -5,11 +5,12 @@ import (
 	"errors"
 
 	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 // stopped is the answer of stop_background.
 type stopped struct {
-	background.StopResult
+	wire.Stopped
 	excerpt
 	DryRun bool `json:"dry_run,omitempty"`
 }
@@ -42,15 +43,15 @@ func stop(ctx context.Context, s *Service, req Request) (any, error) {
 		return stopSchedule(ctx, s.Session(req.Session), in.Schedule, req.DryRun)
 	}
 
+	v := s.Session(req.Session)
 	if req.DryRun {
-		run, err := s.runs.Get(ctx, req.Session, in.ID)
-		done := run.Status.Terminal()
-		return stopped{StopResult: background.StopResult{TaskID: run.ID, Status: run.Status, AlreadyFinished: done, Unsaved: run.Unsaved}, DryRun: true}, err
+		run, err := v.Run(ctx, in.ID)
+		return stopped{Stopped: wire.Stopped{TaskID: run.TaskID, Status: run.Status, AlreadyFinished: run.Status.Terminal(), Unsaved: run.Unsaved}, DryRun: true}, err
 	}
 
-	answer, err := s.runs.Stop(ctx, req.Session, in.ID, background.StopRequest{Force: in.Force, Reason: in.Reason})
+	answer, err := v.Stop(ctx, in.ID, "", wire.Stop{Force: in.Force, Reason: in.Reason})
 	large := cut(&answer.Result, &answer.Content, maxInline)
-	return stopped{StopResult: answer, excerpt: large}, err
+	return stopped{Stopped: answer, excerpt: large}, err
 }
 
 // stopSchedule disables a schedule. A run it started continues.

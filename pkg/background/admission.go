@@ -27,14 +27,9 @@ type admission struct {
 
 	mu      sync.Mutex
 	used    int
-	backlog bool   // there may be runs to claim
-	hints   uint64 // how often the engine gave a hint
-	coming  bool   // a claim waits for its turn
-	failing bool   // the last claim failed; logged once
-}
-
-func newAdmission(c *core, m *member, runs *registry) *admission {
-	return &admission{core: c, member: m, runs: runs, turn: make(turn, 1)}
+	queued  bool // there may be runs to claim when a slot or a permit comes free
+	coming  bool // a claim waits for its turn
+	failing bool // the last claim failed; logged once
 }
 
 // take takes a slot for a run that cannot wait for one. It returns a
@@ -63,40 +58,29 @@ func (a *admission) release() {
 	a.expect(false)
 }
 
-// expect claims runs soon if there may be some; hinted says that something was
-// queued, or a permit came back. Claims that wait for their turn are one.
-func (a *admission) expect(hinted bool) {
+func (a *admission) expecting() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if hinted {
-		a.hints++
-	}
-	if (hinted || a.backlog) && !a.coming && !a.runs.isClosing() {
+	return a.queued && a.used < a.cfg.PerHost
+}
+
+// expect claims runs soon if there may be some: queued says that there are. Claims
+// that wait for their turn are one.
+func (a *admission) expect(queued bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.queued = a.queued || queued
+	if a.queued && !a.coming && !a.runs.isClosing() {
 		a.coming = true
 		go a.claim()
 	}
 }
 
-func (a *admission) expecting() bool {
+// renewed notes whether there are runs to claim, as a heartbeat learned. Those that
+// were queued since are in an event of the engine.
+func (a *admission) renewed(queued bool) {
 	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.backlog && a.used < a.cfg.PerHost
-}
-
-// hinted returns a number that changes with each hint.
-func (a *admission) hinted() uint64 {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.hints
-}
-
-// renewed notes whether there may be runs to claim, as a heartbeat learned that
-// was sent when the number of hints was seen.
-func (a *admission) renewed(queued bool, seen uint64) {
-	a.mu.Lock()
-	if a.hints == seen {
-		a.backlog = queued
-	}
+	a.queued = queued
 	a.mu.Unlock()
 	a.expect(false)
 }
@@ -113,11 +97,11 @@ func (a *admission) claim() {
 
 // fill is claim with the turn held.
 func (a *admission) fill() {
-	for {
+	for !a.runs.isClosing() {
 		a.mu.Lock()
 		free := min(a.cfg.PerHost-a.used, claimAtOnce)
 		a.mu.Unlock()
-		if free <= 0 || a.runs.isClosing() {
+		if free <= 0 {
 			return
 		}
 
@@ -175,6 +159,7 @@ func (a *admission) admit(ctx context.Context, t *task) error {
 		permits := a.cfg.permits()
 		if err = a.submit(ctx, t.run, &permits); err != nil {
 			a.runs.drop(t)
+			a.runs.running.Done()
 		}
 	}
 	if err != nil {
@@ -223,9 +208,6 @@ func (a *admission) enqueue(ctx context.Context, run engine.Run) error {
 	if err := a.submit(ctx, run, nil); err != nil {
 		return err
 	}
-	a.mu.Lock()
-	a.backlog = true
-	a.mu.Unlock()
 	a.expect(true)
 	return nil
 }

@@ -80,7 +80,7 @@ func TestArtifactsHoweverARunEnds(t *testing.T) {
 				require.Equal(t, c.kind, got.Error.Kind)
 			}
 			for _, n := range must(m.Pending(t.Context(), alice, 0)) {
-				require.NotContains(t, n.Text, "hunter2")
+				require.NotContains(t, NoticeText(n), "hunter2")
 			}
 		})
 	}
@@ -103,7 +103,7 @@ func TestOrderAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var m *Manager
 		var checked bool
-		m = newManager(t, Config{PerSession: 1, OnNotice: func(n Notice) {
+		m = newManager(t, Config{PerSession: 1, OnNotice: func(n engine.Run) {
 			require.Equal(t, engine.StatusSucceeded, must(m.engine.Get(t.Context(), n.ID)).Status)
 			require.JSONEq(t, `"slept"`, result(t, m, alice, n.ID))
 			require.Contains(t, artifact(t, m, alice, n.ID, engine.ResultJSON), "succeeded")

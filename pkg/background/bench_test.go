@@ -61,7 +61,7 @@ func BenchmarkSinkOfARun(b *testing.B) {
 	for b.Loop() {
 		s, err := m.Spawn(b.Context(), "session", SpawnRequest{Tool: "tool", Silent: true})
 		if err == nil {
-			_, err = m.Wait(b.Context(), "session", []string{s.ID}, UntilAny)
+			_, err = awaited(b.Context(), m, "session", []string{s.ID}, UntilAny)
 		}
 		if err != nil {
 			b.Fatal(err)

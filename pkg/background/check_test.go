@@ -26,26 +26,27 @@ func TestCheckShowsARun(t *testing.T) {
 		}})
 		s, err := m.Spawn(t.Context(), alice, SpawnRequest{Tool: "count", Title: "Count", Timeout: 100 * time.Second})
 		require.NoError(t, err)
-		start := time.Now().UTC()
-		shows := func(want string) {
+		start := time.Now()
+		shows := func(status engine.Status, end engine.End) {
 			t.Helper()
 			report := check(t, m, alice, CheckRequest{IDs: []string{s.ID}})
-			report.Output.LastOutputAt = report.Output.LastOutputAt.UTC()
-			got, err := json.Marshal(report)
-			require.NoError(t, err)
-			require.JSONEq(t, strings.NewReplacer("ID", s.ID, "START", start.Format(time.RFC3339Nano)).Replace(want), string(got))
+			require.Equal(t, []string{s.ID, "count", "Count", string(status)}, []string{report.ID, report.Tool, report.Title, string(report.Status)})
+			require.Equal(t, status.Terminal(), report.Final())
+			require.Equal(t, "counting", report.Detail)
+			require.Equal(t, engine.Progress{Done: 1, Total: 4, Message: "first"}, *report.Progress)
+			require.True(t, report.Output.LastOutputAt.Equal(start))
+			report.Output.LastOutputAt = time.Time{}
+			require.Equal(t, output.Page{Text: "one\n", Cursor: "1:4"}, *report.Output)
+			end.FinishedAt = report.FinishedAt
+			require.Equal(t, end, report.End)
 		}
+
 		synctest.Wait()
 		time.Sleep(12340 * time.Millisecond)
-		shows(`{"task_id":"ID","tool":"count","title":"Count","status":"running","done":false,"elapsed_seconds":12.3,
-			"detail":"counting","progress":{"done":1,"total":4,"message":"first"},"deadline_in_seconds":87.7,
-			"output":{"text":"one\n","cursor":"1:4","last_output_at":"START"}}`)
+		shows(engine.StatusRunning, engine.End{})
 		wait(t, m, alice, s.ID)
 		for range 2 { // reading changes nothing
-			shows(`{"task_id":"ID","tool":"count","title":"Count","status":"succeeded","done":true,"elapsed_seconds":90,
-				"detail":"counting","progress":{"done":1,"total":4,"message":"first"},"summary":"counted","result":{"n":4},"exit_code":0,
-				"log_path":"runs/ID/output.log","result_path":"runs/ID/result.json",
-				"output":{"text":"one\n","cursor":"1:4","last_output_at":"START"}}`)
+			shows(engine.StatusSucceeded, engine.End{Summary: "counted", Result: json.RawMessage(`{"n":4}`), ExitCode: &code})
 		}
 	})
 }
@@ -104,7 +105,7 @@ func TestForeignAndUnknownAreAlike(t *testing.T) {
 			note(m.Get(t.Context(), alice, id))
 			note(m.Check(t.Context(), alice, CheckRequest{IDs: []string{id}, Wait: time.Minute}))
 			note(m.Check(t.Context(), alice, CheckRequest{IDs: []string{id}, Cursor: "1:2"}))
-			note(m.Wait(t.Context(), alice, []string{id, own}, UntilAll))
+			note(awaited(t.Context(), m, alice, []string{id, own}, UntilAll))
 			note(m.Stop(t.Context(), alice, id, StopRequest{Force: true}))
 			require.Zero(t, time.Since(began), "nothing is waited for")
 			return strings.ReplaceAll(out.String(), id, "ID")
@@ -162,9 +163,9 @@ func TestCheckWaits(t *testing.T) {
 			require.Equal(t, c.took, time.Since(began))
 			done := 0
 			for i, report := range checked.Reports {
-				require.Equal(t, ids[i], report.TaskID)
-				require.InDelta(t, c.took.Seconds(), report.WaitedSeconds, 0.1)
-				if report.Done {
+				require.Equal(t, ids[i], report.ID)
+				require.InDelta(t, c.took.Seconds(), checked.Waited.Seconds(), 0.1)
+				if report.Final() {
 					done++
 				}
 			}
@@ -210,7 +211,8 @@ func TestCheckOfARunThatGoesMeanwhile(t *testing.T) {
 		c, err := m.Check(t.Context(), alice, CheckRequest{IDs: []string{sleeps, ended}, Until: UntilAll, Wait: 5 * time.Minute})
 		require.NoError(t, err)
 		require.Len(t, c.Reports, 2, "what was found terminal does not change")
-		require.Nil(t, c.Reports[1].Result, "and its result went with its record")
+		_, err = m.Payload(t.Context(), alice, ended, engine.PartResult)
+		require.ErrorIs(t, err, engine.ErrNotFound, "and its result went with its record")
 	})
 }
 
@@ -232,7 +234,7 @@ func TestCheckOfARunThatGoes(t *testing.T) {
 		synctest.Wait()
 		c, err := m.Check(t.Context(), alice, CheckRequest{IDs: []string{id}})
 		require.NoError(t, err)
-		require.JSONEq(t, `{"n":4}`, string(c.Reports[0].Result))
+		require.Equal(t, engine.StatusSucceeded, c.Reports[0].Status)
 		require.Empty(t, c.Reports[0].Output.Text)
 		require.EqualValues(t, 11, c.Reports[0].Output.OmittedBytes)
 	})
@@ -249,46 +251,9 @@ func TestContextFreesWaiters(t *testing.T) {
 			cancel()
 			ctx, cancel = context.WithCancel(t.Context())
 			time.AfterFunc(time.Second, cancel)
-			_, err = m.Wait(ctx, alice, ids, until)
+			_, err = awaited(ctx, m, alice, ids, until)
 			require.ErrorIs(t, err, context.Canceled)
 		}
-		_, err := m.Wait(t.Context(), alice, ids, "some")
-		require.ErrorIs(t, err, ErrInvalid)
-	})
-}
-
-func TestList(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := newManager(t, Config{})
-		empty, err := json.Marshal(must(m.Overview(t.Context(), alice, OverviewRequest{})))
-		require.NoError(t, err)
-		require.JSONEq(t, `{"active":0,"finished":0,"tasks":[]}`, string(empty))
-
-		first := spawned(t, m, alice, "sleep")
-		time.Sleep(time.Second)
-		for range 3 {
-			spawned(t, m, alice, "echo")
-			time.Sleep(time.Second)
-		}
-		s, err := m.Spawn(t.Context(), alice, SpawnRequest{Tool: "sleep", Title: strings.Repeat("ä", 50)})
-		require.NoError(t, err)
-		spawned(t, m, bob, "sleep")
-
-		all := must(m.Overview(t.Context(), alice, OverviewRequest{Limit: 4}))
-		require.Equal(t, 2, all.Active)
-		require.Equal(t, 3, all.Finished)
-		require.Equal(t, 1, all.More)
-		require.Equal(t, []string{s.ID, first}, []string{all.Tasks[0].TaskID, all.Tasks[1].TaskID}, "active first, newest first")
-		require.Equal(t, strings.Repeat("ä", 39)+"…", all.Tasks[0].Title)
-		require.Equal(t, Row{TaskID: first, Tool: "sleep", Title: "Background sleep", Status: engine.StatusRunning, ElapsedSeconds: 4}, all.Tasks[1])
-		require.Equal(t, engine.StatusSucceeded, all.Tasks[2].Status)
-
-		active := must(m.Overview(t.Context(), alice, OverviewRequest{ActiveOnly: true}))
-		require.Len(t, active.Tasks, 2)
-		require.Equal(t, 3, active.Finished, "counts are honest")
-		require.Zero(t, active.More)
-		_, err = m.Overview(t.Context(), "", OverviewRequest{})
-		require.ErrorIs(t, err, ErrInvalid, "no session is not every session")
 	})
 }
 
@@ -395,89 +360,23 @@ func TestCheckingAgainAndAgain(t *testing.T) {
 		steps := make(chan func(*output.Sink))
 		m := newManager(t, Config{Executor: feed2(steps)})
 		id := spawned(t, m, alice, "tool")
-		next := func(req CheckRequest) string {
+		repeated := func(req CheckRequest) bool {
 			req.IDs = []string{id}
-			return check(t, m, alice, req).Next
+			return check(t, m, alice, req).Repeated
 		}
-		require.Empty(t, next(CheckRequest{}))
-		require.Empty(t, next(CheckRequest{}))
-		require.Empty(t, next(CheckRequest{Peek: true}), "an operator's looks do not count")
-		require.Equal(t, testTexts.Notified, next(CheckRequest{}), "the third")
-		require.Equal(t, testTexts.Notified, next(CheckRequest{}))
+		require.False(t, repeated(CheckRequest{}))
+		require.False(t, repeated(CheckRequest{}))
+		require.False(t, repeated(CheckRequest{Peek: true}), "an operator's checks do not count")
+		require.True(t, repeated(CheckRequest{}), "the third")
+		require.True(t, repeated(CheckRequest{}))
 		steps <- writes("new")
 		synctest.Wait()
-		require.Empty(t, next(CheckRequest{}), "something is new")
-		require.Empty(t, next(CheckRequest{}))
+		require.False(t, repeated(CheckRequest{}), "something is new")
+		require.False(t, repeated(CheckRequest{}))
 		time.Sleep(11 * time.Second)
-		require.Empty(t, next(CheckRequest{}), "not within 10 s")
-		require.Empty(t, next(CheckRequest{Wait: 5 * time.Second}))
-		require.Empty(t, next(CheckRequest{Wait: 9 * time.Second}), "waiting is what it should do")
+		require.False(t, repeated(CheckRequest{}), "not within 10 s")
+		require.False(t, repeated(CheckRequest{Wait: 5 * time.Second}))
+		require.False(t, repeated(CheckRequest{Wait: 9 * time.Second}), "waiting is what it should do")
 		close(steps)
-		synctest.Wait()
-		for range 4 {
-			require.Empty(t, next(CheckRequest{}), "there is nothing to wait for")
-		}
-		s, err := m.Spawn(t.Context(), alice, SpawnRequest{Tool: "tool", Silent: true})
-		require.NoError(t, err)
-		id = s.ID
-		synctest.Wait()
-	})
-}
-
-func TestWaitBoundsItsIDs(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := newManager(t, Config{})
-		ids := make([]string, 1001)
-		for i := range ids {
-			ids[i] = fmt.Sprint(i)
-		}
-		_, err := m.Wait(t.Context(), alice, ids, UntilAny)
-		require.ErrorIs(t, err, ErrInvalid)
-		id := spawned(t, m, alice, "second")
-		runs, err := m.Wait(t.Context(), alice, []string{id, id, id}, UntilAll)
-		require.NoError(t, err)
-		require.Len(t, runs, 1)
-	})
-}
-
-func TestListShowsSchedules(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := newManager(t, Config{})
-		next := time.Now().Add(time.Hour)
-		for _, s := range []engine.Schedule{
-			{ID: "sc_a", Session: alice, Title: strings.Repeat("ä", 50), Enabled: true, NextAt: next},
-			{ID: "sc_b", Session: alice, Title: "off"},
-			{ID: "sc_c", Session: bob, Title: "foreign", Enabled: true},
-		} {
-			_, err := m.engine.PutSchedule(t.Context(), s, 5)
-			require.NoError(t, err)
-		}
-		listing := must(m.Overview(t.Context(), alice, OverviewRequest{}))
-		require.Len(t, listing.Schedules, 1)
-		require.Equal(t, ScheduleRow{"sc_a", strings.Repeat("ä", 39) + "…", listing.Schedules[0].NextTriggerAt}, listing.Schedules[0])
-		require.True(t, listing.Schedules[0].NextTriggerAt.Equal(next))
-	})
-}
-
-// A check leaves out results that are larger than was asked for, and says how
-// large they are.
-func TestCheckOfLargeResults(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		large := json.RawMessage(`"` + strings.Repeat("x", 100<<10) + `"`)
-		m := newManager(t, Config{Executor: func(_ context.Context, run engine.Run, _ *output.Sink) (Outcome, error) {
-			if run.Tool == "small" {
-				return Outcome{Result: json.RawMessage(`1`), Content: large}, nil
-			}
-			return Outcome{Result: large}, nil
-		}})
-		ids := []string{spawned(t, m, alice, "large"), spawned(t, m, alice, "small")}
-		c, err := m.Check(t.Context(), alice, CheckRequest{IDs: ids, MaxPayload: 1000})
-		require.NoError(t, err)
-		require.Nil(t, c.Reports[0].Result)
-		require.Equal(t, len(large), c.Reports[0].OmittedResult)
-		require.Equal(t, "1", string(c.Reports[1].Result))
-		require.Equal(t, len(large), c.Reports[1].OmittedContent)
-		require.Equal(t, string(large), result(t, m, alice, ids[0]))
-		require.Empty(t, must(m.Pending(t.Context(), alice, 0)), "their ends were seen")
 	})
 }

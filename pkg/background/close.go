@@ -33,7 +33,7 @@ const hung = 30 * time.Second
 func (m *Manager) Close(ctx context.Context) error {
 	m.runs.close()
 	m.scheduler.stop()
-	tasks := m.runs.both()
+	tasks := m.runs.all()
 	if !allDone(tasks, ctx.Done()) {
 		m.log.Warn("background runs are interrupted by the shutdown", "active", len(tasks))
 		for _, t := range tasks {
@@ -55,8 +55,10 @@ func (m *Manager) Close(ctx context.Context) error {
 		return err // the lease is kept, so that what is missing can be stored later
 	}
 
-	m.quit()
-	<-m.kept
+	m.keeper.quit()
+	if !closedFirst(m.keeper.ended, late.Done()) {
+		return fmt.Errorf("%w: the engine did not answer", ErrStillRunning)
+	}
 	if err := m.member.leave(m.base); err != nil && !errors.Is(err, engine.ErrFenced) {
 		return fmt.Errorf("leaving the engine: %w", err)
 	}
@@ -64,24 +66,17 @@ func (m *Manager) Close(ctx context.Context) error {
 }
 
 // endHelpers ends the goroutines that hand out notices and fire schedules, and
-// returns which do not end, or do not answer.
+// returns which do not end.
 func (m *Manager) endHelpers() error {
 	late, release := context.WithTimeout(m.base, hung)
 	defer release()
-	m.notifier.close()
-
+	m.notifier.stop()
 	var errs []error
 	if !closedFirst(m.notifier.ended, late.Done()) {
 		errs = append(errs, fmt.Errorf("%w: OnNotice did not return", ErrStillRunning))
 	}
 	if !closedFirst(m.scheduler.ended, late.Done()) {
 		errs = append(errs, fmt.Errorf("%w: the schedules did not return", ErrStillRunning))
-	}
-	select {
-	case m.idle <- struct{}{}:
-	case <-m.kept:
-	case <-late.Done():
-		errs = append(errs, fmt.Errorf("%w: the engine did not answer", ErrStillRunning))
 	}
 	return errors.Join(errs...)
 }
@@ -91,7 +86,7 @@ func (m *Manager) endHelpers() error {
 // were when they came in; a call has an ID that nobody else knows.
 func (m *Manager) Unfinished() []engine.Run {
 	var left []engine.Run
-	for _, t := range m.runs.both() {
+	for _, t := range m.runs.all() {
 		if !t.ended() {
 			left = append(left, t.run)
 		}

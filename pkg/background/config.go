@@ -124,29 +124,22 @@ type Config struct {
 	// fires. If it is nil or returns "", they have the version of the schedule.
 	Version func(tool string) string
 
-	// OnNotice is called with the notice of a run after its end was stored, one at
-	// a time and in the order of the ends; not for an end that an agent has already
-	// seen. Notices that nobody acknowledged are passed to it again after a restart:
-	// a notice may come twice, with the same ID. It may block, which delays nothing
-	// but later notices.
-	OnNotice func(Notice)
+	// OnNotice is called with a run that is to be signaled after its end was stored,
+	// one at a time and in the order of the ends; not for an end that an agent has
+	// already seen. Runs whose notice nobody acknowledged are passed to it again
+	// after a restart. It may block, which delays nothing but later notices.
+	OnNotice func(engine.Run)
 
 	// Owner returns whose a session is, for PerOwner and OwnerQuota. It must depend
 	// on the session alone, and is called under locks. With nil each session is its
 	// own owner.
 	Owner func(session string) string
 
-	Texts  Texts        // what models are shown; every zero field has a neutral default
-	Logger *slog.Logger // nil: nothing is logged
-}
+	// InternalText is what a model is shown of a run that failed by an internal
+	// error; "": "An internal error occurred".
+	InternalText string
 
-// Texts are sentences for models.
-type Texts struct {
-	Internal string // the message of a run that failed by an internal error
-	More     string // how to see the rest of a list that was cut
-	Quiet    string // advice for who checks a run again and again
-	Notified string // the same, if a notice of the run's end will come
-	Unsaved  string // advice for who sees an end that is not stored yet
+	Logger *slog.Logger // nil: nothing is logged
 }
 
 // A SessionEnd says what the end of a session does to its active runs.
@@ -169,7 +162,7 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	c.Texts = c.Texts.withDefaults()
+	c.InternalText = cmp.Or(c.InternalText, "An internal error occurred")
 	c.EndSession = cmp.Or(c.EndSession, EndParked)
 
 	err := cmp.Or(
@@ -202,16 +195,6 @@ func (c Config) withDefaults() (Config, error) {
 		return c, &FieldError{"EndSession", fmt.Sprintf("must be %q or %q, is %q", EndParked, EndAll, c.EndSession)}
 	}
 	return c, nil
-}
-
-func (t Texts) withDefaults() Texts {
-	return Texts{
-		Internal: cmp.Or(t.Internal, "An internal error occurred"),
-		More:     cmp.Or(t.More, "list the background tasks"),
-		Quiet:    cmp.Or(t.Quiet, "nothing new: wait for the end, or continue with other work."),
-		Notified: cmp.Or(t.Notified, "nothing new: you will be notified. Wait for the end, or continue with other work."),
-		Unsaved:  cmp.Or(t.Unsaved, "This result is not stored yet (is the disk full?): a crash would lose it. Check again until done is true."),
-	}
 }
 
 // fill sets *v to def if it is 0. It returns an error if *v is negative.

@@ -31,7 +31,7 @@ var (
 // An Error is what an [Executor] returns to say why its run failed. Message is
 // shown to the model, cleaned and cut to 2,000 characters. With the kind
 // [engine.KindInternal], or none, it goes to the log instead and the model is
-// shown [Texts.Internal]; an error that is no *Error is treated in the same way.
+// shown [Config.InternalText]; so does any error that is no *Error.
 type Error struct {
 	Kind    engine.ErrorKind
 	Message string
@@ -43,10 +43,11 @@ func (e *Error) Error() string { return string(e.Kind) + ": " + e.Message }
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// shown reports whether a model may be shown the message of e, which may be nil.
-func (e *Error) shown() bool { return e != nil && e.Kind != "" && e.Kind != engine.KindInternal }
-
-func (e *Error) runError() *engine.RunError {
+// shown returns what a model may be shown of e, which may be nil; nil for nothing.
+func (e *Error) shown() *engine.RunError {
+	if e == nil || e.Kind == "" || e.Kind == engine.KindInternal {
+		return nil
+	}
 	return &engine.RunError{Kind: e.Kind, Message: output.Shorten(e.Message, maxMessage)}
 }
 
@@ -63,6 +64,15 @@ func (e *NotFoundError) Error() string {
 
 // Unwrap returns [engine.ErrNotFound].
 func (e *NotFoundError) Unwrap() error { return engine.ErrNotFound }
+
+// add returns e, which may be nil, with the ids of more.
+func (e *NotFoundError) add(more *NotFoundError) *NotFoundError {
+	if e == nil {
+		return more
+	}
+	e.IDs = append(e.IDs, more.IDs...)
+	return e
+}
 
 // A FieldError says which field of a request or configuration is invalid, and
 // why. It matches [ErrInvalid].

@@ -39,12 +39,12 @@ func ExampleManager_Stop() {
 	<-started
 
 	stopped, err := m.Stop(ctx, "session-1", run.ID, background.StopRequest{Reason: "no longer needed"})
-	fmt.Println(stopped.Status, stopped.Stopped, err)
+	fmt.Println(stopped.Status, err)
 	checked, err := m.Check(ctx, "session-1", background.CheckRequest{IDs: []string{run.ID}})
 	fmt.Println(checked.Reports[0].Output.Text, err)
 	fmt.Println(m.Close(ctx))
 	// Output:
-	// canceled true <nil>
+	// canceled <nil>
 	// counting for ever
 	// [system] Canceled by request.
 	//  <nil>

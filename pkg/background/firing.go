@@ -43,16 +43,12 @@ func (s *scheduler) fireSchedule(ctx context.Context, id string, now time.Time) 
 // fireNow starts the run of a schedule that is due, and stores that.
 func (s *scheduler) fireNow(ctx context.Context, due engine.Schedule, now time.Time) error {
 	f := s.firingOf(due, now)
-	var id string
-	var fresh bool
-	if !f.at.IsZero() {
-		var err error
-		if id, fresh, err = s.startFiring(ctx, due, f); err != nil {
-			return err
-		}
+	id, fresh, err := s.startFiring(ctx, due, f)
+	if err != nil {
+		return err
 	}
 
-	_, err := s.change(ctx, due.ID, func(d *engine.Schedule) error {
+	_, err = s.change(ctx, due.ID, func(d *engine.Schedule) error {
 		if d.Enabled && d.NextAt.After(now) { // another worker was faster
 			return errUnchanged
 		}
@@ -112,6 +108,9 @@ func (s *scheduler) firingOf(due engine.Schedule, now time.Time) firing {
 // does not prevent that. It returns the id of the run, "" if there is none, and
 // whether it is new: not stored before a worker died.
 func (s *scheduler) startFiring(ctx context.Context, due engine.Schedule, f firing) (id string, fresh bool, err error) {
+	if f.at.IsZero() {
+		return "", false, nil
+	}
 	run := s.firingRun(due, f.at)
 	active, err := s.engine.List(ctx, engine.Query{Session: due.Session, Schedule: due.ID, Active: true})
 	if err != nil {
@@ -144,7 +143,7 @@ func (s *scheduler) firingRun(due engine.Schedule, at time.Time) engine.Run {
 		due.Version = cmp.Or(s.cfg.Version(due.Tool), due.Version)
 	}
 	return engine.Run{
-		ID:      runPrefix + digest(due.ID+"@"+at.UTC().Format(time.RFC3339Nano)),
+		ID:      digestID(runPrefix, due.ID+"@"+at.UTC().Format(time.RFC3339Nano)),
 		Session: due.Session, Tool: due.Tool, Version: due.Version, Args: due.Args, Title: due.Title, By: due.By,
 		Origin: engine.OriginScheduled, Schedule: due.ID, ScheduledFor: at, SignalOnCompletion: due.SignalOnCompletion,
 		Status: engine.StatusQueued, Timeout: due.Timeout, OutputCap: s.cfg.OutputCap, CreatedAt: time.Now(),
@@ -165,13 +164,12 @@ func (s *scheduler) makeWay(ctx context.Context, due engine.Schedule, active []e
 		return "", false
 	}
 
-	request := engine.Cancellation{At: time.Now(), By: "schedule", Reason: "the schedule fires again"}
 	for _, run := range active {
-		run, _, err := s.worker.stop(ctx, run.ID, request, s.cfg.Grace)
+		h, err := s.worker.stop(ctx, run.ID, StopRequest{By: "schedule", Reason: "the schedule fires again"})
 		if err != nil && !errors.Is(err, engine.ErrNotFound) {
 			s.log.Error("stop request not stored", "task_id", run.ID, "error", err)
 		}
-		if err == nil && !run.Status.Terminal() {
+		if err == nil && !h.run.Status.Terminal() {
 			after = run.ID
 		}
 	}

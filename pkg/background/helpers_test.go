@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,8 +18,6 @@ import (
 )
 
 const alice, bob = "alice", "bob"
-
-var testTexts = Texts{}.withDefaults()
 
 // newManager returns a manager that is closed when the test ends, and checks
 // then that no run is left active and no permit is held. Call it in a bubble,
@@ -104,7 +103,7 @@ func spawned(t *testing.T, m *Manager, session, tool string) string {
 
 func wait(t *testing.T, m *Manager, session string, id string) engine.Run {
 	t.Helper()
-	runs, err := m.Wait(t.Context(), session, []string{id}, UntilAny)
+	runs, err := awaited(t.Context(), m, session, []string{id}, UntilAny)
 	require.NoError(t, err)
 	require.Len(t, runs, 1)
 	run := runs[0]
@@ -120,7 +119,47 @@ func check(t *testing.T, m *Manager, session string, req CheckRequest) Report {
 	require.NoError(t, err)
 	require.Nil(t, checked.Missing)
 	require.Len(t, checked.Reports, 1)
-	return checked.Reports[0]
+	report := checked.Reports[0]
+	if report.Status.Terminal() {
+		report.Result = must(m.Payload(t.Context(), session, report.ID, engine.PartResult))
+	}
+	return report
+}
+
+// awaited waits until any or all of the runs have ended, and returns them all.
+func awaited(ctx context.Context, m *Manager, session string, ids []string, until Until) (runs []engine.Run, err error) {
+	known, missing, err := m.reader.find(ctx, session, ids)
+	if err == nil && missing != nil {
+		err = missing
+	}
+	if err == nil {
+		err = m.reader.await(ctx, session, known, waitLimits{until: until})
+	}
+	if err != nil {
+		return nil, err
+	}
+	for _, h := range known {
+		if h, err = m.reader.relook(ctx, session, h); err != nil {
+			return nil, err
+		}
+		runs = append(runs, h.run)
+	}
+	return runs, nil
+}
+
+func active(t *testing.T, m *Manager, session string) []engine.Run {
+	t.Helper()
+	return must(m.List(t.Context(), engine.Query{Session: session, Active: true}))
+}
+
+func ended(t *testing.T, m *Manager, session string) []engine.Run {
+	t.Helper()
+	return slices.DeleteFunc(must(m.List(t.Context(), engine.Query{Session: session})), func(r engine.Run) bool { return !r.Status.Terminal() })
+}
+
+// already reports whether a run that was stopped has ended by itself.
+func already(stopped engine.Run) bool {
+	return stopped.Status.Terminal() && stopped.Status != engine.StatusCanceled
 }
 
 func logTo(w io.Writer) *slog.Logger { return slog.New(slog.NewJSONHandler(w, nil)) }

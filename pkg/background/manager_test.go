@@ -145,31 +145,31 @@ func TestHowRunsEnd(t *testing.T) {
 			engine.StatusFailed, engine.RunError{Kind: engine.KindInternal, Message: "An internal error occurred"}},
 		"internal hides its message": {func(context.Context, engine.Run, *output.Sink) (Outcome, error) {
 			return Outcome{}, &Error{Kind: engine.KindInternal, Message: secret.Error()}
-		}, engine.StatusFailed, engine.RunError{Kind: engine.KindInternal, Message: testTexts.Internal}},
+		}, engine.StatusFailed, engine.RunError{Kind: engine.KindInternal, Message: "An internal error occurred"}},
 		"no kind is internal": {func(context.Context, engine.Run, *output.Sink) (Outcome, error) {
 			return Outcome{}, &Error{Message: secret.Error()}
-		}, engine.StatusFailed, engine.RunError{Kind: engine.KindInternal, Message: testTexts.Internal}},
+		}, engine.StatusFailed, engine.RunError{Kind: engine.KindInternal, Message: "An internal error occurred"}},
 		"nil *Error is internal": {func(context.Context, engine.Run, *output.Sink) (Outcome, error) { return Outcome{}, (*nilError)(nil) },
-			engine.StatusFailed, engine.RunError{Kind: engine.KindInternal, Message: testTexts.Internal}},
+			engine.StatusFailed, engine.RunError{Kind: engine.KindInternal, Message: "An internal error occurred"}},
 		"deadline of something else is internal": {func(context.Context, engine.Run, *output.Sink) (Outcome, error) {
 			return Outcome{}, context.DeadlineExceeded
-		}, engine.StatusFailed, engine.RunError{Kind: engine.KindInternal, Message: testTexts.Internal}},
+		}, engine.StatusFailed, engine.RunError{Kind: engine.KindInternal, Message: "An internal error occurred"}},
 		"cancellation of something else is internal": {func(context.Context, engine.Run, *output.Sink) (Outcome, error) {
 			return Outcome{}, context.Canceled
-		}, engine.StatusFailed, engine.RunError{Kind: engine.KindInternal, Message: testTexts.Internal}},
+		}, engine.StatusFailed, engine.RunError{Kind: engine.KindInternal, Message: "An internal error occurred"}},
 		"a tool that says what a stop says": {func(context.Context, engine.Run, *output.Sink) (Outcome, error) {
 			return Outcome{}, &Error{Kind: engine.KindToolError, Message: "Canceled by request."}
 		}, engine.StatusFailed, engine.RunError{Kind: engine.KindToolError, Message: "Canceled by request."}},
 		"panic": {func(context.Context, engine.Run, *output.Sink) (Outcome, error) { panic(secret) },
-			engine.StatusFailed, engine.RunError{Kind: engine.KindInternal, Message: testTexts.Internal}},
+			engine.StatusFailed, engine.RunError{Kind: engine.KindInternal, Message: "An internal error occurred"}},
 		"goexit": {func(context.Context, engine.Run, *output.Sink) (Outcome, error) {
 			runtime.Goexit()
 			panic("unreachable")
 		},
-			engine.StatusFailed, engine.RunError{Kind: engine.KindInternal, Message: testTexts.Internal}},
+			engine.StatusFailed, engine.RunError{Kind: engine.KindInternal, Message: "An internal error occurred"}},
 		"result that is no JSON": {func(context.Context, engine.Run, *output.Sink) (Outcome, error) {
 			return Outcome{Result: json.RawMessage("hunter2")}, nil
-		}, engine.StatusFailed, engine.RunError{Kind: engine.KindInternal, Message: testTexts.Internal}},
+		}, engine.StatusFailed, engine.RunError{Kind: engine.KindInternal, Message: "An internal error occurred"}},
 		"deadline": {func(ctx context.Context, _ engine.Run, _ *output.Sink) (Outcome, error) {
 			<-ctx.Done()
 			return Outcome{}, ctx.Err()
@@ -323,8 +323,7 @@ func TestRetention(t *testing.T) {
 		require.True(t, gone(ids[1]))
 		require.False(t, gone(ids[2]), "the newest 3 are kept")
 		require.False(t, gone(unseen), "whose notice nobody took is kept")
-		listing := must(m.Overview(t.Context(), alice, OverviewRequest{}))
-		require.Equal(t, 1, listing.Active)
+		require.Len(t, active(t, m, alice), 1)
 
 		time.Sleep(time.Hour)
 		require.True(t, gone(ids[4]), "no longer than the retention")
@@ -344,7 +343,7 @@ func TestWaitersOutliveRetention(t *testing.T) {
 		for range 4 {
 			ids = append(ids, spawn(t, m, alice, "second").ID)
 		}
-		runs, err := m.Wait(t.Context(), alice, ids, UntilAll)
+		runs, err := awaited(t.Context(), m, alice, ids, UntilAll)
 		require.NoError(t, err)
 		for i, run := range runs {
 			require.Equal(t, ids[i], run.ID)
@@ -361,9 +360,7 @@ func TestSecretsAreInNoLog(t *testing.T) {
 			Args: json.RawMessage(`{"deep":[{"Api-Key":"hunter2"}],"url":"example.org"}`)})
 		require.NoError(t, err)
 		wait(t, m, alice, s.ID)
-		listing, err := m.Overview(t.Context(), alice, OverviewRequest{})
-		require.NoError(t, err)
-		shown, err := json.Marshal(listing)
+		shown, err := json.Marshal(ended(t, m, alice))
 		require.NoError(t, err)
 		require.NotContains(t, string(shown)+log.String(), "hunter2")
 		require.Contains(t, log.String(), "example.org")

@@ -57,6 +57,7 @@ func (m *member) renew(ctx context.Context, held map[string]engine.Beat) (engine
 
 	sent := time.Now()
 	news, err := lease.Renew(ctx, held)
+
 	switch {
 	case err == nil:
 		m.expiry.Reset(leaseTTL - time.Since(sent))

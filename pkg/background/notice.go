@@ -13,70 +13,69 @@ import (
 )
 
 const (
-	// MaxNotices is how many notices [RenderNotices] shows at once.
-	MaxNotices = 10
-
+	maxNotices       = 10  // that RenderNotices shows at once
 	maxNotice        = 500 // characters of a notice's text
 	maxNoticeSummary = 300 // characters of it that are the tool's
+	maxShortTitle    = 40  // characters of a title in a line of text
 )
 
-// A Notice says that a run has ended. A run that is to be signaled has exactly
-// one, which may be handed out more than once, with the same ID, until it is
-// acknowledged.
-type Notice struct {
-	ID             string           `json:"task_id"` // of the run
-	Session        string           `json:"session"`
-	Tool           string           `json:"tool"`
-	Title          string           `json:"title"`
-	Status         engine.Status    `json:"status"`
-	ErrorKind      engine.ErrorKind `json:"error_kind,omitempty"`
-	ElapsedSeconds float64          `json:"elapsed_seconds"`
-	ExitCode       *int             `json:"exit_code,omitempty"`
-	Text           string           `json:"text"` // all of it on one line, at most 500 characters; not escaped
-	ResultPath     string           `json:"result_path"`
-	At             time.Time        `json:"at"` // when the run ended
-}
-
-// newNotice returns the notice of an ended run.
-func newNotice(run engine.Run) Notice {
-	n := Notice{
-		ID: run.ID, Session: run.Session, Tool: run.Tool, Title: run.Title, Status: run.Status,
-		ElapsedSeconds: tenths(run.Elapsed(run.FinishedAt)), ExitCode: run.ExitCode,
-		ResultPath: run.Path(engine.ResultJSON), At: run.FinishedAt,
-	}
+// NoticeText describes the end of a run on one line of at most 500 characters,
+// which is not escaped. The words of the tool come before the path of the result,
+// and are cut so that the path is whole.
+func NoticeText(run engine.Run) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "[%s] %s", run.ID, run.Status)
 	said := run.Summary
 	if run.Error != nil {
-		n.ErrorKind = run.Error.Kind
+		fmt.Fprintf(&b, " (%s)", run.Error.Kind)
 		said = cmp.Or(run.Error.Message, said)
 	}
-	n.Text = n.text(said)
-	return n
-}
-
-// text returns the notice in one line. The words of the tool come before the
-// path, and are cut so that the path is whole.
-func (n Notice) text(said string) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "[%s] %s", n.ID, n.Status)
-	if n.ErrorKind != "" {
-		fmt.Fprintf(&b, " (%s)", n.ErrorKind)
-	}
-	fmt.Fprintf(&b, " %q (%s, %.1fs", output.Shorten(n.Title, maxListTitle), output.Shorten(n.Tool, maxListTitle), n.ElapsedSeconds)
-	if n.ExitCode != nil {
-		fmt.Fprintf(&b, ", exit %d", *n.ExitCode)
+	fmt.Fprintf(&b, " %q (%s, %.1fs", output.Shorten(run.Title, maxShortTitle), output.Shorten(run.Tool, maxShortTitle), run.Elapsed(run.FinishedAt).Seconds())
+	if run.ExitCode != nil {
+		fmt.Fprintf(&b, ", exit %d", *run.ExitCode)
 	}
 	b.WriteString(")")
 	if said = output.Shorten(said, maxNoticeSummary); said != "" {
 		b.WriteString(": " + said)
 	}
-	end := " result: " + n.ResultPath
+
+	end := " result: " + run.Path(engine.ResultJSON)
 	return output.Clip(b.String(), maxNotice-len(end)) + end
 }
 
-// Pending returns the notices of a session that are not acknowledged: at most
-// max of them, all if max is not positive; those of runs that ended first come
-// first. It changes nothing: [Manager.Acknowledge] those that were shown.
-func (m *Manager) Pending(ctx context.Context, session string, max int) ([]Notice, error) {
+// textEscaper keeps a tool's text from ending the element it stands in.
+var textEscaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
+
+// RenderNotices returns the ends of runs as a text to put before a model, as data
+// and never as an instruction of the host: the [NoticeText] of up to 10 of them,
+// in an element <background-results>, which no text of a tool can end. Of the
+// others, and of more that the caller has, it says how many there are, and hint,
+// how to see them. It returns "" if there are none.
+func RenderNotices(ended []engine.Run, more int, hint string) string {
+	if rest := len(ended) - maxNotices; rest > 0 {
+		more = max(0, more) + rest
+		ended = ended[:maxNotices]
+	}
+	if len(ended) == 0 && more <= 0 {
+		return ""
+	}
+
+	var b strings.Builder
+	b.WriteString("<background-results>\n")
+	for _, run := range ended {
+		b.WriteString(textEscaper.Replace(NoticeText(run)) + "\n")
+	}
+	if more > 0 {
+		fmt.Fprintf(&b, "+%d more: %s\n", more, hint)
+	}
+	b.WriteString("</background-results>")
+	return b.String()
+}
+
+// Pending returns the runs of a session whose notice is not acknowledged: at most
+// max of them, all if max is not positive; those that ended first come first. It
+// changes nothing: [Manager.Acknowledge] those that were shown.
+func (m *Manager) Pending(ctx context.Context, session string, max int) ([]engine.Run, error) {
 	if session == "" {
 		return nil, fmt.Errorf("pending: %w", &FieldError{"session", "required"})
 	}
@@ -91,11 +90,7 @@ func (m *Manager) Pending(ctx context.Context, session string, max int) ([]Notic
 	if max > 0 && len(runs) > max {
 		runs = runs[:max]
 	}
-	notices := make([]Notice, len(runs))
-	for i, run := range runs {
-		notices[i] = newNotice(run)
-	}
-	return notices, nil
+	return runs, nil
 }
 
 // expired reports whether the notice of an ended run is not delivered any more.
@@ -115,32 +110,4 @@ func (m *Manager) Acknowledge(ctx context.Context, session string, ids []string)
 		return fmt.Errorf("acknowledge: %w", err)
 	}
 	return nil
-}
-
-// noticeEscaper keeps a tool's text from ending the element it stands in.
-var noticeEscaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
-
-// RenderNotices returns notices as a text to put before a model, as data and
-// never as an instruction of the host: one line each, in an element
-// <background-results>, which no text of a tool can end. It shows [MaxNotices] of
-// them. Of the others, and of more that the caller has, it says how many there
-// are, and hint, how to see them. It returns "" if there are none.
-func RenderNotices(notices []Notice, more int, hint string) string {
-	if rest := len(notices) - MaxNotices; rest > 0 {
-		more = max(0, more) + rest
-		notices = notices[:MaxNotices]
-	}
-	if len(notices) == 0 && more <= 0 {
-		return ""
-	}
-	var b strings.Builder
-	b.WriteString("<background-results>\n")
-	for _, n := range notices {
-		b.WriteString(noticeEscaper.Replace(output.Clip(strings.Join(strings.Fields(n.Text), " "), maxNotice)) + "\n")
-	}
-	if more > 0 {
-		fmt.Fprintf(&b, "+%d more: %s\n", more, hint)
-	}
-	b.WriteString("</background-results>")
-	return b.String()
 }

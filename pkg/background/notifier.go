@@ -3,41 +3,56 @@ package background
 import (
 	"context"
 	"errors"
-	"fmt"
-	"runtime/debug"
 	"sync"
-	"time"
 
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
 // A notifier takes the notices of ended runs from the engine and hands them to
-// Config.OnNotice, from goroutines of its own, so that nothing else waits for it.
+// Config.OnNotice, which may block: so one goroutine takes them, and another one
+// hands them out.
 type notifier struct {
 	*core
 	member *member
 	runs   *registry
 
 	news  chan struct{} // has an element if there may be notices to take
-	stop  chan struct{} // closed when no more come
-	once  sync.Once
+	stop  func()        // takes what there is, and no more
 	ended chan struct{} // closed when the last one was handed out
 
 	mu      sync.Mutex
 	queue   []string        // ids of runs whose notice was taken, in order
-	wake    chan struct{}   // has an element if there is one
+	changed *sync.Cond      // queue or taken has changed
 	taken   bool            // no more are added to queue
 	viewers map[string]int  // by run: who will show its end to its agent
 	held    map[string]bool // runs whose notice waits for the viewers
 }
 
-func newNotifier(c *core, m *member, runs *registry) *notifier {
-	return &notifier{
-		core: c, member: m, runs: runs,
-		news: make(chan struct{}, 1), wake: make(chan struct{}, 1), stop: make(chan struct{}), ended: make(chan struct{}),
+// startNotifier starts a notifier. It ends when the notices that came before stop
+// are handed out, or when ctx is done.
+func startNotifier(ctx context.Context, c *core, m *member, runs *registry) *notifier {
+	n := &notifier{
+		core: c, member: m, runs: runs, stop: func() {},
+		news: make(chan struct{}, 1), ended: make(chan struct{}),
 		viewers: make(map[string]int), held: make(map[string]bool),
 	}
+	n.changed = sync.NewCond(&n.mu)
+	if n.cfg.OnNotice == nil {
+		close(n.ended)
+		return n
+	}
+
+	stopping, stop := context.WithCancel(ctx)
+	n.stop = stop
+	n.look()
+	go n.take(ctx, stopping.Done())
+	go n.handOut(ctx)
+	return n
 }
+
+// look says that there may be notices to take. The heartbeat repeats it while
+// there are.
+func (n *notifier) look() { signal(n.news) }
 
 // signal puts an element into c if it has none.
 func signal(c chan struct{}) {
@@ -47,12 +62,6 @@ func signal(c chan struct{}) {
 	}
 }
 
-// look says that there may be notices to take.
-func (n *notifier) look() { signal(n.news) }
-
-// close says that no more come.
-func (n *notifier) close() { n.once.Do(func() { close(n.stop) }) }
-
 // waiting returns how many notices wait for Config.OnNotice.
 func (n *notifier) waiting() int {
 	n.mu.Lock()
@@ -60,39 +69,23 @@ func (n *notifier) waiting() int {
 	return len(n.queue)
 }
 
-// start starts the goroutines. They end when the notices that came before close
-// are handed out, or when ctx is done.
-func (n *notifier) start(ctx context.Context) {
-	if n.cfg.OnNotice == nil {
-		close(n.ended)
-		return
-	}
-	n.look()
-	go n.take(ctx)
-	go n.handOut(ctx)
-}
-
 // take moves notices from the engine to the queue.
-func (n *notifier) take(ctx context.Context) {
-	defer n.add(nil, true)
-	for {
-		var again <-chan time.Time
-		if err := n.takeAll(ctx); err != nil && ctx.Err() == nil {
-			n.log.Warn("notices of ended background runs not read; trying again", "error", err)
-			again = time.After(HeartbeatEvery)
-		}
+func (n *notifier) take(ctx context.Context, stopping <-chan struct{}) {
+	for last := false; !last; {
 		select {
 		case <-n.news:
-		case <-again:
-		case <-n.stop:
-			if err := n.takeAll(ctx); err != nil && ctx.Err() == nil {
-				n.log.Warn("notices of ended background runs not read; they stay pending", "error", err)
-			}
-			return
-		case <-ctx.Done():
-			return
+		case <-stopping:
+			last = true
+		}
+		if err := n.takeAll(ctx); err != nil && ctx.Err() == nil {
+			n.log.Warn("notices of ended background runs not read; they stay pending", "error", err)
 		}
 	}
+
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.taken = true
+	n.changed.Signal()
 }
 
 func (n *notifier) takeAll(ctx context.Context) error {
@@ -105,13 +98,12 @@ func (n *notifier) takeAll(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		var ids []string
+
 		for _, run := range runs {
 			if !n.cfg.expired(run) {
-				ids = append(ids, run.ID)
+				n.add(run.ID)
 			}
 		}
-		n.add(ids, false)
 		if len(runs) < batch {
 			return nil
 		}
@@ -119,55 +111,38 @@ func (n *notifier) takeAll(ctx context.Context) error {
 }
 
 // add adds to the queue.
-func (n *notifier) add(ids []string, last bool) {
-	n.mu.Lock()
-	n.queue = append(n.queue, ids...)
-	n.taken = n.taken || last
-	n.mu.Unlock()
-	signal(n.wake)
-}
-
-// next returns the run whose notice is next, "" if there is none now, and whether
-// there may be more later.
-func (n *notifier) next() (id string, more bool) {
+func (n *notifier) add(ids ...string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if len(n.queue) == 0 {
-		n.queue = nil
-		return "", !n.taken
-	}
-	id, n.queue = n.queue[0], n.queue[1:]
-	return id, true
+	n.queue = append(n.queue, ids...)
+	n.changed.Signal()
 }
 
 // handOut passes the notices in the queue to Config.OnNotice.
 func (n *notifier) handOut(ctx context.Context) {
 	defer close(n.ended)
-	for ctx.Err() == nil {
-		id, more := n.next()
-		switch {
-		case id != "":
-			n.hand(ctx, id)
-		case !more:
-			return
-		default:
-			select {
-			case <-n.wake:
-			case <-ctx.Done():
-			}
+	for {
+		n.mu.Lock()
+		for len(n.queue) == 0 && !n.taken {
+			n.changed.Wait()
 		}
+		if len(n.queue) == 0 || ctx.Err() != nil {
+			n.mu.Unlock()
+			return
+		}
+		id := n.queue[0]
+		n.queue = n.queue[1:]
+		n.mu.Unlock()
+
+		n.hand(ctx, id)
 	}
 }
 
 // hand passes the notice of a run to Config.OnNotice, unless it was acknowledged
-// or somebody shows the end at this moment.
+// or its end is just being shown.
 func (n *notifier) hand(ctx context.Context, id string) {
-	if t := n.runs.get(id); t != nil { // whoever learns of the end finds the slot given back
-		select {
-		case <-t.done:
-		case <-ctx.Done():
-			return
-		}
+	if t := n.runs.get(id); t != nil && !closedFirst(t.done, ctx.Done()) { // whoever learns of the end finds the slot given back
+		return
 	}
 	n.mu.Lock()
 	viewed := n.viewers[id] > 0
@@ -189,13 +164,11 @@ func (n *notifier) hand(ctx context.Context, id string) {
 	case run.Notice != engine.NoticePending:
 		return
 	}
+
 	n.counters.add(func(s *Stats) { s.Notices++ })
-	defer func() {
-		if p := recover(); p != nil {
-			n.log.Error("OnNotice panicked", "task_id", id, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-		}
-	}()
-	n.cfg.OnNotice(newNotice(run))
+	if err := guarded(func() error { n.cfg.OnNotice(run); return nil }); err != nil {
+		n.log.Error("OnNotice panicked", "task_id", id, "error", err)
+	}
 }
 
 // view says that the caller waits for the end of these runs and will show it to
@@ -206,8 +179,8 @@ func (n *notifier) view(runs []handle) (done func()) {
 	defer n.mu.Unlock()
 	ids := make([]string, len(runs))
 	for i, h := range runs {
-		ids[i] = h.id
-		n.viewers[h.id]++
+		ids[i] = h.run.ID
+		n.viewers[h.run.ID]++
 	}
 	return func() { n.unview(ids) }
 }
@@ -215,7 +188,7 @@ func (n *notifier) view(runs []handle) (done func()) {
 // unview ends a view.
 func (n *notifier) unview(ids []string) {
 	n.mu.Lock()
-	var late []string
+	defer n.mu.Unlock()
 	for _, id := range ids {
 		if n.viewers[id]--; n.viewers[id] > 0 {
 			continue
@@ -223,12 +196,9 @@ func (n *notifier) unview(ids []string) {
 		delete(n.viewers, id)
 		if n.held[id] {
 			delete(n.held, id)
-			late = append(late, id)
+			n.queue = append(n.queue, id)
+			n.changed.Signal()
 		}
-	}
-	n.mu.Unlock()
-	if len(late) > 0 {
-		n.add(late, false)
 	}
 }
 

@@ -50,7 +50,7 @@ func TestAllSchedules(t *testing.T) {
 		m := newManager(t, Config{})
 		var ids []string
 		for _, session := range []string{bob, alice} {
-			s, err := m.Schedule(t.Context(), session, ScheduleRequest{Tool: "echo", Cron: "0 0 1 1 *"})
+			s, err := m.Schedule(t.Context(), session, ScheduleRequest{SpawnRequest: SpawnRequest{Tool: "echo"}, Cron: "0 0 1 1 *"})
 			require.NoError(t, err)
 			ids = append(ids, s.ID)
 		}

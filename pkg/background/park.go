@@ -12,20 +12,17 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/output"
 )
 
-// A RunRequest says what to call. Tool and Work are required.
+// A RunRequest says what to call. Tool and Work are required. Its IdempotencyKey
+// is not used. Its arguments must be valid JSON and must not change until the
+// call has ended or is parked: only then are they checked.
 type RunRequest struct {
-	Tool    string          // trimmed
-	Version string          // as in SpawnRequest
-	Args    json.RawMessage // any JSON value; nil: {}
-	Stored  json.RawMessage // as in SpawnRequest
-	Title   string          // at most 120 characters; "": "Background {tool}"
-	By      string          // as in SpawnRequest
-	Timeout time.Duration   // hard deadline; 0: Config.Timeout; at most Config.MaxTimeout
+	SpawnRequest
+
 	// Terms are for Config.Executor if it makes a later attempt: any JSON value of
 	// at most 1 KiB, kept as Run.Terms and in no report; nil: nothing.
 	Terms json.RawMessage
 
-	// ParkAfter is when a call that goes on becomes a background run; 0: never.
+	// ParkAfter is when a call that still runs becomes a background run; 0: never.
 	ParkAfter time.Duration
 
 	// Work does the work, under the rules of an [Executor]. It is the first
@@ -36,7 +33,7 @@ type RunRequest struct {
 
 // A RunResult is the outcome of a call.
 type RunResult struct {
-	Parked  bool       // the work goes on as Run
+	Parked  bool       // the work continues as Run
 	Run     engine.Run // the record, if it was parked
 	Outcome Outcome    // what Work returned, if it was not
 }
@@ -44,31 +41,30 @@ type RunResult struct {
 // Run calls Work and waits for it. If it has returned within ParkAfter, Run
 // returns what it did, its error unchanged, and no trace is left. Otherwise
 // the call is parked: it becomes a background run of the session, with a
-// record, a deadline that goes on, and a notice of its end, and Run returns
-// that. Parking is no failure.
+// record, the same deadline, and a notice of its end, and Run returns that.
 //
 // If ctx ends before the call is parked, the context of the work is canceled
 // with ctx's cause, and Run returns what Work does then. A parked run no
-// longer depends on ctx. A call is always one of both: it returns, or it is
-// parked.
+// longer depends on ctx.
 //
-// A call cannot be refused when its time to be parked comes. If the session
-// has too many parked calls or the host too many runs by then, or there is no
-// room to keep its record, the work is stopped, and the error is a *[engine.LimitError]
-// unless it gave a result. If the record cannot be stored for another reason,
-// which is logged, or the manager is closing, the
-// call goes on in the foreground. A bad request is a *[FieldError]; after
-// Close the error is [ErrClosed].
+// If the session has too many parked calls or the host too many runs when the
+// call is to be parked, or there is no room for its record, the work is stopped,
+// and the error is an *[engine.LimitError] unless it gave a result. If the call
+// cannot be parked for another reason, which is logged, or the manager is closing,
+// it continues in the foreground. A bad request is a *[FieldError]; after Close
+// the error is [ErrClosed].
 func (m *Manager) Run(ctx context.Context, session string, req RunRequest) (RunResult, error) {
-	c, err := m.call(ctx, session, req)
+	c, err := m.worker.call(ctx, session, req)
 	if err != nil {
 		return RunResult{}, fmt.Errorf("run: %w", err)
 	}
-	parked, err := m.attend(ctx, c, req.ParkAfter)
+
+	parked, err := m.worker.attend(ctx, c, req.ParkAfter)
 	c.fate <- parked
 	if parked {
 		return RunResult{Parked: true, Run: c.task.lease.Run()}, nil
 	}
+
 	<-c.task.done
 	if err != nil && c.err != nil {
 		return RunResult{Outcome: c.outcome}, fmt.Errorf("run: %w", err)
@@ -86,10 +82,8 @@ type call struct {
 }
 
 // call starts the work.
-func (m *Manager) call(ctx context.Context, session string, req RunRequest) (*call, error) {
-	run, err := m.newRun(session, SpawnRequest{
-		Tool: req.Tool, Version: req.Version, Args: req.Args, Stored: req.Stored, Title: req.Title, By: req.By, Timeout: req.Timeout,
-	})
+func (w *worker) call(ctx context.Context, session string, req RunRequest) (*call, error) {
+	run, err := w.newRun(session, req.SpawnRequest)
 	switch {
 	case err != nil:
 		return nil, err
@@ -102,42 +96,32 @@ func (m *Manager) call(ctx context.Context, session string, req RunRequest) (*ca
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	}
-	run.Origin, run.StartedAt, run.Terms = engine.OriginParked, run.CreatedAt, bytes.Clone(req.Terms)
+	run.Origin, run.StartedAt, run.Terms, run.IdempotencyKey = engine.OriginParked, run.CreatedAt, bytes.Clone(req.Terms), ""
+
 	c := &call{task: newTask(run), worked: make(chan struct{}), fate: make(chan bool, 1)}
-	if err := m.runs.addCall(c.task); err != nil {
+	if err := w.runs.add(c.task); err != nil {
 		return nil, err
 	}
 	c.task.launch(context.WithoutCancel(ctx))
-	go m.serve(c, req.Work)
+	go w.perform(c.task, func(ctx context.Context) (Outcome, error) { return req.Work(ctx, c.task.sink) }, func(r workResult) { w.returned(c, r) })
 	return c, nil
 }
 
-// serve is the goroutine of a call.
-func (m *Manager) serve(c *call, work func(context.Context, *output.Sink) (Outcome, error)) {
-	defer m.runs.running.Done()
-	t := c.task
-	defer t.abort(nil)
-	ctx, release := context.WithTimeoutCause(t.ctx, t.run.Timeout, context.DeadlineExceeded)
-	defer release()
-	protect(func() (Outcome, error) { return work(ctx, t.sink) }, func(o Outcome, err error) {
-		cause := context.Cause(ctx)
-		stopped := t.hasReturned()
-		c.outcome, c.err = o, err
-		close(c.worked)
-		if parked := <-c.fate; parked {
-			end := m.worker.judge(t, o, err, cause, stopped)
-			m.worker.settle(t, &end)
-			return
-		}
-		t.sink.Close()
-		m.runs.remove(t)
-		close(t.done)
-	})
+// returned ends a call whose work has returned, or its run.
+func (w *worker) returned(c *call, r workResult) {
+	c.outcome, c.err = r.outcome, r.err
+	close(c.worked)
+	if parked := <-c.fate; parked {
+		end := w.judge(c.task, r)
+		w.settle(c.task, &end)
+		return
+	}
+	w.runs.drop(c.task)
 }
 
 // attend waits until the work has returned or is parked. The error says why
 // the work was stopped, if it was.
-func (m *Manager) attend(ctx context.Context, c *call, parkAfter time.Duration) (parked bool, err error) {
+func (w *worker) attend(ctx context.Context, c *call, parkAfter time.Duration) (parked bool, err error) {
 	detach := c.follow(ctx)
 	defer func() { detach() }()
 	var due <-chan time.Time
@@ -153,15 +137,15 @@ func (m *Manager) attend(ctx context.Context, c *call, parkAfter time.Duration) 
 		<-c.worked
 		return false, nil
 	}
-	err = m.park(c.task)
-	var limit *engine.LimitError
-	switch {
-	case err == nil:
+
+	err = w.park(c.task)
+	if err == nil {
 		return true, nil
-	case errors.As(err, &limit):
-		c.task.requestStop(m.cfg.Grace)
-	default:
-		m.log.Warn("call not parked; it goes on in the foreground", "session", c.task.run.Session, "tool", c.task.run.Tool, "error", err)
+	}
+	if _, limit := errors.AsType[*engine.LimitError](err); limit {
+		c.task.requestStop(w.cfg.Grace)
+	} else {
+		w.log.Warn("call not parked; it continues in the foreground", "session", c.task.run.Session, "tool", c.task.run.Tool, "error", err)
 		err = nil
 	}
 	detach = c.follow(ctx)
@@ -169,8 +153,8 @@ func (m *Manager) attend(ctx context.Context, c *call, parkAfter time.Duration) 
 	return false, err
 }
 
-// follow lets the work end with ctx, until the function it returns is called;
-// that reports whether ctx had not ended by then.
+// follow ends the work with ctx, until the function it returns is called; that
+// reports whether ctx had not ended before.
 func (c *call) follow(ctx context.Context) (stop func() bool) {
 	return context.AfterFunc(ctx, func() {
 		c.task.abort(context.Cause(ctx))
@@ -179,35 +163,30 @@ func (c *call) follow(ctx context.Context) (stop func() bool) {
 }
 
 // park makes a call a background run: with a slot, a record, and a lease.
-func (m *Manager) park(t *task) error {
-	t.run.ParkedAt = time.Now()
-	if err := m.admission.take(); err != nil {
-		return m.admission.refused(err)
+func (w *worker) park(t *task) error {
+	run := t.run
+	run.ParkedAt = time.Now()
+	var err error
+	if run.Args, err = ownArgs(run.Args); err != nil {
+		return err
+	}
+	if w.runs.isClosing() {
+		return w.admission.refused(ErrClosed)
+	}
+	if err := w.admission.take(); err != nil {
+		return w.admission.refused(err)
 	}
 
-	err := m.runs.park(t, true)
-	if err == nil {
-		if err = m.adopt(t); err != nil {
-			_ = m.runs.park(t, false)
-		}
-	}
-	if err != nil {
-		m.admission.release()
-		return m.admission.refused(err)
-	}
-	m.counters.add(func(s *Stats) { s.Spawned++ })
-	m.log.Info("call parked", "task_id", t.run.ID, "session", t.run.Session, "tool", t.run.Tool, "args", loggedArgs(t.run.Args))
-	return nil
-}
-
-// adopt stores the record of a call that is parked.
-func (m *Manager) adopt(t *task) error {
 	t.io.Lock()
 	defer t.io.Unlock()
-	lease, err := m.member.worker().Adopt(m.base, t.run, m.cfg.permits())
+	lease, err := w.member.worker().Adopt(w.base, run, w.cfg.permits())
 	if err != nil {
-		return fmt.Errorf("storing the run: %w", err)
+		w.admission.release()
+		return w.admission.refused(fmt.Errorf("storing the run: %w", err))
 	}
-	m.worker.hold(t, lease)
+
+	w.hold(t, lease)
+	w.counters.add(func(s *Stats) { s.Spawned++ })
+	w.log.Info("call parked", "task_id", run.ID, "session", run.Session, "tool", run.Tool, "args", loggedArgs(run.Args))
 	return nil
 }

@@ -106,7 +106,7 @@ func TestStopOfAQueuedRun(t *testing.T) {
 		began := time.Now()
 		stopped, err := m.Stop(t.Context(), alice, second, StopRequest{Reason: "not needed"})
 		require.NoError(t, err)
-		require.True(t, stopped.Stopped)
+		require.Equal(t, engine.StatusCanceled, stopped.Status)
 		run := <-waited
 		require.Equal(t, engine.StatusCanceled, run.Status)
 		require.Equal(t, "not needed", run.Cancel.Reason)
@@ -134,7 +134,7 @@ func TestStopOfAQueuedRunWithoutItsEngine(t *testing.T) {
 		store.broken.Store(false)
 		stopped, err := m.Stop(t.Context(), alice, second, StopRequest{})
 		require.NoError(t, err)
-		require.True(t, stopped.Stopped)
+		require.Equal(t, engine.StatusCanceled, stopped.Status)
 		require.Equal(t, engine.StatusCanceled, must(store.Get(t.Context(), second)).Status)
 		time.Sleep(HeartbeatEvery)
 		synctest.Wait()
@@ -157,7 +157,7 @@ func TestAFiringWaitsForTheOneBefore(t *testing.T) {
 		require.Equal(t, engine.StatusRunning, status(t, m, alice, second))
 		stopped, err := m.Stop(t.Context(), alice, third, StopRequest{})
 		require.NoError(t, err)
-		require.True(t, stopped.Stopped, "also while it waits for another run")
+		require.Equal(t, engine.StatusCanceled, stopped.Status, "also while it waits for another run")
 		time.Sleep(time.Second)
 		synctest.Wait()
 	})
@@ -172,7 +172,7 @@ func TestARunIsFiredOnce(t *testing.T) {
 		require.ErrorIs(t, m.admission.enqueue(t.Context(), run), engine.ErrExists)
 		synctest.Wait()
 		require.ErrorIs(t, m.admission.enqueue(t.Context(), run), engine.ErrExists)
-		require.Equal(t, 1, must(m.Overview(t.Context(), alice, OverviewRequest{})).Finished)
+		require.Equal(t, 1, len(ended(t, m, alice)))
 	})
 }
 
@@ -187,8 +187,8 @@ func TestReadmitAtTheStart(t *testing.T) {
 		"typed error": {func(context.Context, engine.Run) error {
 			return &Error{Kind: engine.KindRejected, Message: "no such tool"}
 		}, engine.RunError{Kind: engine.KindRejected, Message: "no such tool"}},
-		"other error": {func(context.Context, engine.Run) error { return secret }, engine.RunError{Kind: engine.KindRejected, Message: textRejected}},
-		"panic":       {func(context.Context, engine.Run) error { panic(secret) }, engine.RunError{Kind: engine.KindRejected, Message: textRejected}},
+		"other error": {func(context.Context, engine.Run) error { return secret }, engine.RunError{Kind: engine.KindRejected, Message: errRejected.Message}},
+		"panic":       {func(context.Context, engine.Run) error { panic(secret) }, engine.RunError{Kind: engine.KindRejected, Message: errRejected.Message}},
 	} {
 		bubble(t, name, func(t *testing.T) {
 			var log testlog.Buffer

@@ -42,7 +42,7 @@ func TestRecordQuota(t *testing.T) {
 		}
 		_, err = m.Spawn(t.Context(), alice, request)
 		require.ErrorIs(t, err, engine.ErrRecordLimit, "results nobody was told of stay")
-		_, err = m.Schedule(t.Context(), alice, ScheduleRequest{Tool: "echo", Cron: "0 * * * *", Args: large(80 << 10)})
+		_, err = m.Schedule(t.Context(), alice, ScheduleRequest{SpawnRequest: SpawnRequest{Tool: "echo", Args: large(80 << 10)}, Cron: "0 * * * *"})
 		require.ErrorIs(t, err, engine.ErrRecordLimit)
 		bobs := spawn(t, m, bob, "echo")
 		wait(t, m, bob, bobs.ID)
@@ -67,8 +67,7 @@ func TestParkedCallWithoutRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(t, Config{RecordQuota: 50 << 10})
 		call := func(tool string) (RunResult, error) {
-			return m.Run(t.Context(), alice, RunRequest{
-				Tool: tool, Args: large(80 << 10), ParkAfter: time.Second,
+			return m.Run(t.Context(), alice, RunRequest{SpawnRequest: SpawnRequest{Tool: tool, Args: large(80 << 10)}, ParkAfter: time.Second,
 				Work: func(ctx context.Context, sink *output.Sink) (Outcome, error) {
 					<-sink.Stopping()
 					if tool == "polite" {
@@ -96,12 +95,12 @@ func TestFiringWithoutRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := new(testlog.Buffer)
 		m := newManager(t, Config{RecordQuota: 150 << 10, Logger: logTo(log)})
-		s := must(m.Schedule(t.Context(), alice, ScheduleRequest{Tool: "second", At: time.Now().Add(time.Minute), Args: large(40 << 10)}))
-		other := must(m.Schedule(t.Context(), alice, ScheduleRequest{Tool: "echo", At: s.At}))
+		s := must(m.Schedule(t.Context(), alice, ScheduleRequest{SpawnRequest: SpawnRequest{Tool: "second", Args: large(40 << 10)}, At: time.Now().Add(time.Minute)}))
+		other := must(m.Schedule(t.Context(), alice, ScheduleRequest{SpawnRequest: SpawnRequest{Tool: "echo"}, At: s.At}))
 		first := must(m.Spawn(t.Context(), alice, SpawnRequest{Tool: "second", Args: large(60 << 10)}))
 		time.Sleep(2*time.Minute - time.Second)
 		synctest.Wait()
-		require.Equal(t, 6, strings.Count(log.String(), "no room for the records of their runs; trying again\",\"schedules\":2"), log.String())
+		require.Equal(t, 6, strings.Count(log.String(), "background schedules not fired; trying again\",\"schedules\":2"), log.String())
 		require.True(t, must(m.GetSchedule(t.Context(), alice, s.ID)).Enabled, "nothing is lost")
 		require.Empty(t, must(m.engine.List(t.Context(), engine.Query{Schedule: s.ID})))
 		require.NoError(t, m.Acknowledge(t.Context(), alice, []string{first.ID}))
@@ -119,7 +118,7 @@ func TestFiringWithoutRoom(t *testing.T) {
 func TestFiringWithoutRoomForLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(t, Config{RecordQuota: 150 << 10})
-		s := must(m.Schedule(t.Context(), alice, ScheduleRequest{Tool: "echo", At: time.Now().Add(time.Minute), Args: large(40 << 10)}))
+		s := must(m.Schedule(t.Context(), alice, ScheduleRequest{SpawnRequest: SpawnRequest{Tool: "echo", Args: large(40 << 10)}, At: time.Now().Add(time.Minute)}))
 		first := must(m.Spawn(t.Context(), alice, SpawnRequest{Tool: "second", Args: large(60 << 10)}))
 		time.Sleep(2 * DefaultMisfire)
 		require.NoError(t, m.Acknowledge(t.Context(), alice, []string{first.ID}))
@@ -137,7 +136,7 @@ func TestFiringWithoutRoomForLong(t *testing.T) {
 func TestRefusedSchedulesAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(t, Config{Schedules: 1})
-		request := ScheduleRequest{Tool: "echo", Cron: "0 * * * *"}
+		request := ScheduleRequest{SpawnRequest: SpawnRequest{Tool: "echo"}, Cron: "0 * * * *"}
 		must(m.Schedule(t.Context(), alice, request))
 		_, err := m.Schedule(t.Context(), alice, request)
 		require.ErrorIs(t, err, engine.ErrScheduleLimit)

@@ -43,8 +43,7 @@ func (p past) crashed() *memory.Engine {
 // queued leaves a run that was never started.
 func (p past) queued(run engine.Run) string {
 	p.t.Helper()
-	id, err := newID()
-	require.NoError(p.t, err)
+	id := newID(runPrefix)
 	run.ID, run.Session, run.Timeout, run.OutputCap, run.SignalOnCompletion = id, alice, time.Hour, 1000, true
 	if run.Args == nil {
 		run.Args = []byte(`{"n":1}`)
@@ -107,21 +106,21 @@ func TestRecovery(t *testing.T) {
 	}{
 		"queued":                        {readmit: yes, status: engine.StatusSucceeded, ends: 1},
 		"queued, nobody to ask":         {status: engine.StatusSucceeded, ends: 1},
-		"queued, not allowed any more":  {readmit: func(context.Context, engine.Run) error { return no }, status: engine.StatusFailed, want: engine.RunError{Kind: engine.KindRejected, Message: textRejected}},
-		"queued, arguments were secret": {run: engine.Run{Secret: true}, readmit: yes, status: engine.StatusFailed, want: engine.RunError{Kind: engine.KindOrphaned, Message: textIncomplete}},
+		"queued, not allowed any more":  {readmit: func(context.Context, engine.Run) error { return no }, status: engine.StatusFailed, want: engine.RunError{Kind: engine.KindRejected, Message: errRejected.Message}},
+		"queued, arguments were secret": {run: engine.Run{Secret: true}, readmit: yes, status: engine.StatusFailed, want: engine.RunError{Kind: engine.KindOrphaned, Message: errIncomplete.Message}},
 		"running, may be run again":     {attempt: 1, readmit: yes, status: engine.StatusSucceeded, ends: 2},
 		"running, for the second time":  {attempt: 2, readmit: yes, status: engine.StatusSucceeded, ends: 3},
-		"running, out of attempts":      {attempt: 3, readmit: yes, status: engine.StatusFailed, want: engine.RunError{Kind: engine.KindOrphaned, Message: textOrphaned}, ends: 3},
-		"running, nobody to ask":        {attempt: 1, status: engine.StatusFailed, want: engine.RunError{Kind: engine.KindOrphaned, Message: textOrphaned}, ends: 1},
-		"running, may not be run again": {attempt: 1, readmit: func(context.Context, engine.Run) error { return no }, status: engine.StatusFailed, want: engine.RunError{Kind: engine.KindOrphaned, Message: textOrphaned}, ends: 1},
-		"running, Readmit panics":       {attempt: 1, readmit: func(context.Context, engine.Run) error { panic(no) }, status: engine.StatusFailed, want: engine.RunError{Kind: engine.KindOrphaned, Message: textOrphaned}, ends: 1},
+		"running, out of attempts":      {attempt: 3, readmit: yes, status: engine.StatusFailed, want: engine.RunError{Kind: engine.KindOrphaned, Message: errOrphaned.Message}, ends: 3},
+		"running, nobody to ask":        {attempt: 1, status: engine.StatusFailed, want: engine.RunError{Kind: engine.KindOrphaned, Message: errOrphaned.Message}, ends: 1},
+		"running, may not be run again": {attempt: 1, readmit: func(context.Context, engine.Run) error { return no }, status: engine.StatusFailed, want: engine.RunError{Kind: engine.KindOrphaned, Message: errOrphaned.Message}, ends: 1},
+		"running, Readmit panics":       {attempt: 1, readmit: func(context.Context, engine.Run) error { panic(no) }, status: engine.StatusFailed, want: engine.RunError{Kind: engine.KindOrphaned, Message: errOrphaned.Message}, ends: 1},
 		"running, with a reason": {attempt: 1, readmit: func(context.Context, engine.Run) error {
 			return &Error{Kind: engine.KindOrphaned, Message: "the tool changed"}
 		}, status: engine.StatusFailed, want: engine.RunError{Kind: engine.KindOrphaned, Message: "the tool changed"}, ends: 1},
-		"running, arguments were secret":    {run: engine.Run{Secret: true}, attempt: 1, readmit: yes, status: engine.StatusFailed, want: engine.RunError{Kind: engine.KindOrphaned, Message: textOrphaned}, ends: 1},
+		"running, arguments were secret":    {run: engine.Run{Secret: true}, attempt: 1, readmit: yes, status: engine.StatusFailed, want: engine.RunError{Kind: engine.KindOrphaned, Message: errOrphaned.Message}, ends: 1},
 		"running, a stop was asked for":     {attempt: 1, then: incident, readmit: yes, status: engine.StatusCanceled, ends: 1},
 		"queued again before the crash":     {attempt: 1, then: func(p past, id string) { p.requeue(id, 1) }, readmit: yes, status: engine.StatusSucceeded, ends: 2},
-		"queued again, not allowed anymore": {attempt: 1, then: func(p past, id string) { p.requeue(id, 1) }, status: engine.StatusFailed, want: engine.RunError{Kind: engine.KindOrphaned, Message: textOrphaned}, ends: 1},
+		"queued again, not allowed anymore": {attempt: 1, then: func(p past, id string) { p.requeue(id, 1) }, status: engine.StatusFailed, want: engine.RunError{Kind: engine.KindOrphaned, Message: errOrphaned.Message}, ends: 1},
 		"a parked call, may be run again":   {run: engine.Run{Origin: engine.OriginParked}, attempt: 1, readmit: yes, status: engine.StatusSucceeded, ends: 2},
 	} {
 		bubble(t, name, func(t *testing.T) {
@@ -229,7 +228,7 @@ func TestRecoveryKeepsTheOrderAndTheLimits(t *testing.T) {
 		_, err := m.Spawn(t.Context(), alice, SpawnRequest{Tool: "echo"})
 		require.ErrorIs(t, err, engine.ErrSessionLimit)
 		began := time.Now()
-		runs, err := m.Wait(t.Context(), alice, ids, UntilAll)
+		runs, err := awaited(t.Context(), m, alice, ids, UntilAll)
 		require.NoError(t, err)
 		require.Equal(t, 7*time.Second, time.Since(began))
 		for _, run := range runs {
@@ -368,7 +367,7 @@ func TestRecoveryOfMany(t *testing.T) {
 		}
 		m := newManager(t, Config{Engine: p.crashed(), Readmit: yes, PerSession: 1000, PerHost: 1000})
 		synctest.Wait()
-		require.Equal(t, 500, must(m.Overview(t.Context(), alice, OverviewRequest{})).Finished)
+		require.Equal(t, 500, len(ended(t, m, alice)))
 		stats := m.Stats()
 		require.EqualValues(t, 500, stats.Succeeded)
 		require.EqualValues(t, 250, stats.Rerun)

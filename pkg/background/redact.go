@@ -4,131 +4,85 @@ import (
 	"bytes"
 	"encoding/json"
 	"log/slog"
-	"strconv"
+	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/toolhost/toolhost/pkg/background/output"
 )
 
 const (
-	redacted        = "<redacted>"
-	unprintable     = "<unprintable>"
 	maxRedactString = 200
 	maxRedacted     = 500
 )
 
-// loggedArgs are arguments in a line of the log: a line that is not written does
-// not read them, and they may have megabytes.
+// loggedArgs are arguments in a line of the log. They may have megabytes: only a
+// line that is written reads them.
 type loggedArgs json.RawMessage
 
 // LogValue implements [slog.LogValuer].
 func (a loggedArgs) LogValue() slog.Value { return slog.StringValue(a.String()) }
 
-// String is there so that nothing else prints them as they are either.
+// String keeps everything else from printing them as they are.
 func (a loggedArgs) String() string { return Redact(json.RawMessage(a)) }
 
 // Redact returns JSON arguments in a form fit for a log line: the value of
 // every key that names a secret, at any depth, is "<redacted>"; strings are
-// cut to 200 characters and the whole to 500. What is no JSON is
-// "<unprintable>", never itself.
+// cut to 200 characters and the whole to 500. Invalid JSON becomes
+// "<unprintable>".
 //
 // Keys are compared without regard to case and to anything but letters and
 // digits. Secret are api_key, auth, authorization, and keys that end in token,
 // secret, password, apikey, credential, credentials, privatekey or cookie.
 func Redact(args json.RawMessage) string {
 	if !json.Valid(args) {
-		return unprintable
+		return "<unprintable>"
 	}
-	r := redactor{in: json.NewDecoder(bytes.NewReader(args))}
-	r.in.UseNumber()
-	r.value()
-	return output.Clip(r.out.String(), maxRedacted)
-}
 
-// A redactor reads valid JSON no further than it is shown: a tree of it all would
-// take many times its size.
-type redactor struct {
-	in  *json.Decoder
-	out strings.Builder
-}
-
-// full reports whether what follows would be cut off.
-func (r *redactor) full() bool { return r.out.Len() > maxRedacted*utf8.UTFMax }
-
-// value writes the next value.
-func (r *redactor) value() {
-	token, _ := r.in.Token()
-	switch token {
-	case json.Delim('{'):
-		r.members('}', func() {
-			key, _ := r.in.Token()
-			name, _ := key.(string)
-			r.text(name)
-			r.out.WriteByte(':')
-			if !secretKey(name) {
-				r.value()
-				return
-			}
-			r.text(redacted)
-			var skipped json.RawMessage
-			_ = r.in.Decode(&skipped)
-		})
-		return
-	case json.Delim('['):
-		r.members(']', r.value)
-		return
-	}
-	switch v := token.(type) {
-	case string:
-		r.text(output.Clip(v, maxRedactString))
-	case json.Number:
-		r.out.WriteString(v.String())
-	case bool:
-		r.out.WriteString(strconv.FormatBool(v))
-	default:
-		r.out.WriteString("null")
-	}
-}
-
-// members writes what is in an object or an array up to its end.
-func (r *redactor) members(end byte, member func()) {
-	r.out.WriteByte(end - 2) // '[' and '{' are two before what closes them
-	for first := true; r.in.More() && !r.full(); first = false {
-		if !first {
-			r.out.WriteByte(',')
+	var out bytes.Buffer
+	lenient := []jsontext.Options{jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)}
+	in, to := jsontext.NewDecoder(bytes.NewReader(args), lenient...), jsontext.NewEncoder(&out, lenient...)
+	for to.OutputOffset() <= maxRedacted*utf8.UTFMax { // the rest would be cut off
+		token, err := in.ReadToken()
+		if err != nil { // the end
+			break
 		}
-		member()
+		parent, members := in.StackIndex(in.StackDepth())
+		switch isName := parent == '{' && members%2 == 1; {
+		case token.Kind() != '"':
+			_ = to.WriteToken(token)
+		case !isName:
+			_ = to.WriteToken(jsontext.String(output.Clip(token.String(), maxRedactString)))
+		default:
+			secret := secretKey(token.String())
+			_ = to.WriteToken(token)
+			if secret {
+				_ = to.WriteToken(jsontext.String("<redacted>"))
+				_ = in.SkipValue()
+			}
+		}
 	}
-	if !r.full() {
-		_, _ = r.in.Token()
-		r.out.WriteByte(end)
+
+	for depth := to.StackDepth(); depth > 0; depth-- { // the encoder writes whole values
+		kind, members := to.StackIndex(depth)
+		if kind == '{' && members%2 == 1 {
+			_ = to.WriteToken(jsontext.Null)
+		}
+		_ = to.WriteToken(map[jsontext.Kind]jsontext.Token{'{': jsontext.EndObject, '[': jsontext.EndArray}[kind])
 	}
+	return output.Clip(strings.TrimSpace(out.String()), maxRedacted)
 }
 
-func (r *redactor) text(s string) {
-	var line bytes.Buffer
-	enc := json.NewEncoder(&line)
-	enc.SetEscapeHTML(false)
-	_ = enc.Encode(s)
-	r.out.Write(bytes.TrimSuffix(line.Bytes(), []byte("\n")))
-}
+var secretKeys = regexp.MustCompile(`^auth(orization)?$|(token|secret|password|apikey|credentials?|privatekey|cookie)$`)
 
 func secretKey(key string) bool {
-	key = strings.Map(func(r rune) rune {
+	return secretKeys.MatchString(strings.Map(func(r rune) rune {
 		if unicode.IsLetter(r) || unicode.IsDigit(r) {
 			return unicode.ToLower(r)
 		}
 		return -1
-	}, key)
-	if key == "auth" || key == "authorization" {
-		return true
-	}
-	for _, end := range [...]string{"token", "secret", "password", "apikey", "credential", "credentials", "privatekey", "cookie"} {
-		if strings.HasSuffix(key, end) {
-			return true
-		}
-	}
-	return false
+	}, key))
 }

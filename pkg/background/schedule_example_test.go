@@ -23,15 +23,15 @@ func ExampleManager_Schedule() {
 	}
 	defer func() { _ = m.Close(context.Background()) }()
 	s, err := m.Schedule(context.Background(), "session", background.ScheduleRequest{
-		Tool: "check_site", Args: json.RawMessage(`{"url":"https://example.com"}`),
-		Cron: "30 8 * * mon-fri", Timezone: "Asia/Tokyo",
+		SpawnRequest: background.SpawnRequest{Tool: "check_site", Args: json.RawMessage(`{"url":"https://example.com"}`)},
+		Cron:         "30 8 * * mon-fri", Timezone: "Asia/Tokyo",
 	})
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	fmt.Println(s.NextAt.Format("15:04"), s.NextAt.After(time.Now()))
-	_, err = m.Schedule(context.Background(), "session", background.ScheduleRequest{Tool: "check_site", Cron: "0 0 31 2 *"})
+	_, err = m.Schedule(context.Background(), "session", background.ScheduleRequest{SpawnRequest: background.SpawnRequest{Tool: "check_site"}, Cron: "0 0 31 2 *"})
 	fmt.Println(err)
 	// Output:
 	// 23:30 true

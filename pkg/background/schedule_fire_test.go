@@ -18,10 +18,10 @@ import (
 
 func TestScheduleFires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var told []Notice
-		m := newManager(t, Config{OnNotice: func(n Notice) { told = append(told, n) }})
+		var told []engine.Run
+		m := newManager(t, Config{OnNotice: func(n engine.Run) { told = append(told, n) }})
 		start := time.Now().UTC()
-		s := newSchedule(t, m, alice, ScheduleRequest{Tool: "echo", Version: "v1", Args: []byte(`{"n":1}`), Title: "quarterly", By: "operator", Timeout: time.Minute, Cron: "*/15 * * * *"})
+		s := newSchedule(t, m, alice, ScheduleRequest{SpawnRequest: SpawnRequest{Tool: "echo", Version: "v1", Args: []byte(`{"n":1}`), Title: "quarterly", By: "operator", Timeout: time.Minute}, Cron: "*/15 * * * *"})
 		time.Sleep(15*time.Minute - time.Nanosecond)
 		synctest.Wait()
 		require.Empty(t, firings(t, m, s))
@@ -56,7 +56,7 @@ func TestScheduleFiresOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(t, Config{})
 		at := time.Now().Add(90 * time.Second).UTC()
-		s := newSchedule(t, m, alice, ScheduleRequest{Tool: "echo", At: at})
+		s := newSchedule(t, m, alice, ScheduleRequest{SpawnRequest: SpawnRequest{Tool: "echo"}, At: at})
 		time.Sleep(24 * time.Hour / 2)
 		runs := firings(t, m, s)
 		require.Len(t, runs, 1)
@@ -83,7 +83,7 @@ func TestScheduleFiresThroughDaylightSaving(t *testing.T) {
 		bubble(t, test.name, func(t *testing.T) {
 			by := time.Until(test.from)
 			m := newManager(t, Config{Engine: ahead(memory.New(), by)})
-			s := newSchedule(t, m, alice, ScheduleRequest{Tool: "echo", Cron: "30 2 * * *", Timezone: "Europe/Berlin"})
+			s := newSchedule(t, m, alice, ScheduleRequest{SpawnRequest: SpawnRequest{Tool: "echo"}, Cron: "30 2 * * *", Timezone: "Europe/Berlin"})
 			time.Sleep(60 * time.Hour)
 			var got []string
 			for _, run := range firings(t, m, s) {
@@ -132,7 +132,7 @@ func TestScheduleOverlap(t *testing.T) {
 				return long(ctx, run, sink)
 			}})
 			start := time.Now()
-			s := newSchedule(t, m, alice, ScheduleRequest{Tool: "long", Cron: "*/10 * * * *", Timeout: time.Hour, Overlap: test.overlap})
+			s := newSchedule(t, m, alice, ScheduleRequest{SpawnRequest: SpawnRequest{Tool: "long", Timeout: time.Hour}, Cron: "*/10 * * * *", Overlap: test.overlap})
 			time.Sleep(61 * time.Minute)
 			var got []string
 			runs := firings(t, m, s)
@@ -163,7 +163,7 @@ func TestScheduleWithoutPermit(t *testing.T) {
 		bubble(t, string(test.overlap), func(t *testing.T) {
 			m := newManager(t, Config{PerSession: 1})
 			start := time.Now()
-			s := newSchedule(t, m, alice, ScheduleRequest{Tool: "echo", Cron: "*/10 * * * *", Overlap: test.overlap})
+			s := newSchedule(t, m, alice, ScheduleRequest{SpawnRequest: SpawnRequest{Tool: "echo"}, Cron: "*/10 * * * *", Overlap: test.overlap})
 			busy, err := m.Spawn(t.Context(), alice, SpawnRequest{Tool: "sleep", Timeout: time.Hour})
 			require.NoError(t, err)
 			time.Sleep(35 * time.Minute)
@@ -220,7 +220,7 @@ func TestScheduleDisabledAsItFires(t *testing.T) {
 			_, err := m.Unschedule(t.Context(), alice, s.ID)
 			require.NoError(t, err)
 		}}})
-		s := newSchedule(t, m, alice, ScheduleRequest{Tool: "echo", Cron: "0 * * * *"})
+		s := newSchedule(t, m, alice, ScheduleRequest{SpawnRequest: SpawnRequest{Tool: "echo"}, Cron: "0 * * * *"})
 		time.Sleep(5 * time.Hour)
 		synctest.Wait()
 		runs := firings(t, m, s)
@@ -235,14 +235,14 @@ func TestScheduleFiresOnceThroughACrash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &crashing{Engine: memory.New()}
 		before := newManager(t, Config{Engine: store})
-		s := newSchedule(t, before, alice, ScheduleRequest{Tool: "echo", Cron: "0 * * * *"})
-		once := newSchedule(t, before, alice, ScheduleRequest{Tool: "echo", At: time.Now().Add(time.Hour)})
-		long := newSchedule(t, before, alice, ScheduleRequest{Tool: "sleep", At: time.Now().Add(time.Hour), Overlap: engine.OverlapCancel})
+		s := newSchedule(t, before, alice, ScheduleRequest{SpawnRequest: SpawnRequest{Tool: "echo"}, Cron: "0 * * * *"})
+		once := newSchedule(t, before, alice, ScheduleRequest{SpawnRequest: SpawnRequest{Tool: "echo"}, At: time.Now().Add(time.Hour)})
+		long := newSchedule(t, before, alice, ScheduleRequest{SpawnRequest: SpawnRequest{Tool: "sleep"}, At: time.Now().Add(time.Hour), Overlap: engine.OverlapCancel})
 		store.down.Store(true)
 		time.Sleep(time.Hour + time.Minute)
 		stopped, err := before.Stop(t.Context(), alice, firings(t, before, long)[0].ID, StopRequest{By: "test"})
 		require.NoError(t, err)
-		require.Equal(t, "test", must(before.Get(t.Context(), alice, stopped.TaskID)).Cancel.By, "the firing was not in its own way")
+		require.Equal(t, "test", must(before.Get(t.Context(), alice, stopped.ID)).Cancel.By, "the firing was not in its own way")
 		require.Len(t, firings(t, before, s), 1, "it tries again every few seconds, and finds it done")
 		require.NoError(t, before.Close(t.Context()))
 		require.Zero(t, reread(t, before, s).Fired, "the schedule does not know of it")
@@ -264,7 +264,7 @@ func TestScheduleFiresOnceOnManyHosts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()
 		seed := newManager(t, Config{Engine: store})
-		s := newSchedule(t, seed, alice, ScheduleRequest{Tool: "echo", Cron: "* * * * *"})
+		s := newSchedule(t, seed, alice, ScheduleRequest{SpawnRequest: SpawnRequest{Tool: "echo"}, Cron: "* * * * *"})
 		require.NoError(t, seed.Close(t.Context()))
 		var executed atomic.Int32
 		count := func(context.Context, engine.Run, *output.Sink) (Outcome, error) {
@@ -308,7 +308,7 @@ func TestScheduleMissed(t *testing.T) {
 			store := memory.New()
 			start := time.Now().UTC()
 			before := newManager(t, Config{Engine: store})
-			req := ScheduleRequest{Tool: "echo", Cron: test.cron}
+			req := ScheduleRequest{SpawnRequest: SpawnRequest{Tool: "echo"}, Cron: test.cron}
 			if test.at > 0 {
 				req.At = start.Add(test.at)
 			}
@@ -344,13 +344,13 @@ func TestScheduleMissed(t *testing.T) {
 
 func TestScheduleRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var told []Notice
+		var told []engine.Run
 		var asked []engine.Run
 		var refuse error
 		var mu sync.Mutex
 		say := func(err error) { mu.Lock(); refuse = err; mu.Unlock() }
 		m := newManager(t, Config{
-			OnNotice: func(n Notice) { told = append(told, n) },
+			OnNotice: func(n engine.Run) { told = append(told, n) },
 			Readmit: func(_ context.Context, run engine.Run) error {
 				mu.Lock()
 				defer mu.Unlock()
@@ -358,7 +358,7 @@ func TestScheduleRejected(t *testing.T) {
 				return refuse
 			},
 		})
-		s := newSchedule(t, m, alice, ScheduleRequest{Tool: "echo", Args: []byte(`{"n":1}`), Cron: "0 * * * *"})
+		s := newSchedule(t, m, alice, ScheduleRequest{SpawnRequest: SpawnRequest{Tool: "echo", Args: []byte(`{"n":1}`)}, Cron: "0 * * * *"})
 		step := func(err error) engine.Run {
 			say(err)
 			time.Sleep(time.Hour)
@@ -379,7 +379,7 @@ func TestScheduleRejected(t *testing.T) {
 		require.Equal(t, engine.StatusSucceeded, step(nil).Status)
 		require.Zero(t, reread(t, m, s).Rejected, "it is in a row that counts")
 
-		require.Equal(t, textRejected, step(errors.New("secret of the host")).Error.Message)
+		require.Equal(t, errRejected.Message, step(errors.New("secret of the host")).Error.Message)
 		require.Equal(t, engine.KindRejected, step(errors.New("secret of the host")).Error.Kind)
 		require.True(t, reread(t, m, s).Enabled)
 		last := step(gone)
@@ -389,7 +389,7 @@ func TestScheduleRejected(t *testing.T) {
 		require.False(t, after.Enabled)
 		require.Equal(t, engine.DisabledRejected, after.Disabled)
 		require.Equal(t, 7, after.Fired)
-		require.Contains(t, told[len(told)-1].Text, want, "the session is told")
+		require.Contains(t, NoticeText(told[len(told)-1]), want, "the session is told")
 		count := len(asked)
 		time.Sleep(5 * time.Hour)
 		require.Len(t, asked, count, "it fires no more")
@@ -400,7 +400,7 @@ func TestScheduleRejected(t *testing.T) {
 func TestScheduleOutlivesItsSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(t, Config{EndSession: EndAll})
-		s := newSchedule(t, m, alice, ScheduleRequest{Tool: "echo", Cron: "0 * * * *"})
+		s := newSchedule(t, m, alice, ScheduleRequest{SpawnRequest: SpawnRequest{Tool: "echo"}, Cron: "0 * * * *"})
 		require.NoError(t, m.EndSession(t.Context(), alice))
 		time.Sleep(time.Hour + time.Minute)
 		require.Len(t, firings(t, m, s), 1)

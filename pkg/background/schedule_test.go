@@ -59,24 +59,24 @@ func TestScheduleRefuses(t *testing.T) {
 			req           ScheduleRequest
 			want          string
 		}{
-			{"no session", "", ScheduleRequest{Tool: "echo", Cron: "0 * * * *"}, "session: required"},
-			{"no tool", alice, ScheduleRequest{Tool: " ", Cron: "0 * * * *"}, "tool: required"},
-			{"bad args", alice, ScheduleRequest{Tool: "echo", Args: json.RawMessage("{"), Cron: "0 * * * *"}, "args: not valid JSON"},
-			{"long title", alice, ScheduleRequest{Tool: "echo", Title: strings.Repeat("x", 121), Cron: "0 * * * *"}, "title: longer than 120 characters"},
-			{"long timeout", alice, ScheduleRequest{Tool: "echo", Timeout: 2 * time.Hour, Cron: "0 * * * *"}, "timeout_seconds: must be between 1 and 3600"},
-			{"neither", alice, ScheduleRequest{Tool: "echo", Cron: "  "}, "schedule: must include exactly one of cron_expression (recurring) or scheduled_at (one-shot)"},
-			{"both", alice, ScheduleRequest{Tool: "echo", Cron: "0 * * * *", At: hour}, "schedule: must not include both cron_expression and scheduled_at; provide exactly one"},
-			{"now", alice, ScheduleRequest{Tool: "echo", At: time.Now()}, "scheduled_at: 2000-01-01T00:00:00Z is in the past; it is 2000-01-01T00:00:00Z now"},
-			{"the past", alice, ScheduleRequest{Tool: "echo", At: hour.AddDate(-1, 0, 0)}, "is in the past"},
-			{"far away", alice, ScheduleRequest{Tool: "echo", At: hour.AddDate(10, 0, 0)}, "scheduled_at: 2010-01-01T01:00:00Z is more than 10 years from now"},
-			{"bad zone", alice, ScheduleRequest{Tool: "echo", Cron: "0 * * * *", Timezone: "Mars/Olympus"}, `timezone: unknown time zone "Mars/Olympus"`},
-			{"bad zone of a one-shot", alice, ScheduleRequest{Tool: "echo", At: hour, Timezone: "../UTC"}, "invalid time zone"},
-			{"the host's zone", alice, ScheduleRequest{Tool: "echo", Cron: "0 * * * *", Timezone: "Local"}, "invalid time zone"},
-			{"bad cron", alice, ScheduleRequest{Tool: "echo", Cron: "61 * * * *"}, "cron_expression: minute: 61 is above the maximum 59"},
-			{"long cron", alice, ScheduleRequest{Tool: "echo", Cron: strings.Repeat("* ", 1<<20)}, "cron_expression: longer than 512 bytes"},
-			{"never", alice, ScheduleRequest{Tool: "echo", Cron: "0 0 30 2 *"}, `cron_expression: "0 0 30 2 *" does not fire within 10 years`},
-			{"too often", alice, ScheduleRequest{Tool: "echo", Cron: "0,59 * * * *"}, `cron_expression: "0,59 * * * *" fires again after 1m0s at times; the minimum is 10m0s`},
-			{"unknown overlap", alice, ScheduleRequest{Tool: "echo", Cron: "0 * * * *", Overlap: "rollback"}, "overlap: must be skip, queue or cancel_previous"},
+			{"no session", "", ScheduleRequest{SpawnRequest: SpawnRequest{Tool: "echo"}, Cron: "0 * * * *"}, "session: required"},
+			{"no tool", alice, ScheduleRequest{SpawnRequest: SpawnRequest{Tool: " "}, Cron: "0 * * * *"}, "tool: required"},
+			{"bad args", alice, ScheduleRequest{SpawnRequest: SpawnRequest{Tool: "echo", Args: json.RawMessage("{")}, Cron: "0 * * * *"}, "args: not valid JSON"},
+			{"long title", alice, ScheduleRequest{SpawnRequest: SpawnRequest{Tool: "echo", Title: strings.Repeat("x", 121)}, Cron: "0 * * * *"}, "title: longer than 120 characters"},
+			{"long timeout", alice, ScheduleRequest{SpawnRequest: SpawnRequest{Tool: "echo", Timeout: 2 * time.Hour}, Cron: "0 * * * *"}, "timeout_seconds: must be between 1 and 3600"},
+			{"neither", alice, ScheduleRequest{SpawnRequest: SpawnRequest{Tool: "echo"}, Cron: "  "}, "schedule: must include exactly one of cron_expression (recurring) or scheduled_at (one-shot)"},
+			{"both", alice, ScheduleRequest{SpawnRequest: SpawnRequest{Tool: "echo"}, Cron: "0 * * * *", At: hour}, "schedule: must not include both cron_expression and scheduled_at; provide exactly one"},
+			{"now", alice, ScheduleRequest{SpawnRequest: SpawnRequest{Tool: "echo"}, At: time.Now()}, "scheduled_at: 2000-01-01T00:00:00Z is in the past; it is 2000-01-01T00:00:00Z now"},
+			{"the past", alice, ScheduleRequest{SpawnRequest: SpawnRequest{Tool: "echo"}, At: hour.AddDate(-1, 0, 0)}, "is in the past"},
+			{"far away", alice, ScheduleRequest{SpawnRequest: SpawnRequest{Tool: "echo"}, At: hour.AddDate(10, 0, 0)}, "scheduled_at: 2010-01-01T01:00:00Z is more than 10 years from now"},
+			{"bad zone", alice, ScheduleRequest{SpawnRequest: SpawnRequest{Tool: "echo"}, Cron: "0 * * * *", Timezone: "Mars/Olympus"}, `timezone: unknown time zone "Mars/Olympus"`},
+			{"bad zone of a one-shot", alice, ScheduleRequest{SpawnRequest: SpawnRequest{Tool: "echo"}, At: hour, Timezone: "../UTC"}, "invalid time zone"},
+			{"the host's zone", alice, ScheduleRequest{SpawnRequest: SpawnRequest{Tool: "echo"}, Cron: "0 * * * *", Timezone: "Local"}, "invalid time zone"},
+			{"bad cron", alice, ScheduleRequest{SpawnRequest: SpawnRequest{Tool: "echo"}, Cron: "61 * * * *"}, "cron_expression: minute: 61 is above the maximum 59"},
+			{"long cron", alice, ScheduleRequest{SpawnRequest: SpawnRequest{Tool: "echo"}, Cron: strings.Repeat("* ", 1<<20)}, "cron_expression: longer than 512 bytes"},
+			{"never", alice, ScheduleRequest{SpawnRequest: SpawnRequest{Tool: "echo"}, Cron: "0 0 30 2 *"}, `cron_expression: "0 0 30 2 *" does not fire within 10 years`},
+			{"too often", alice, ScheduleRequest{SpawnRequest: SpawnRequest{Tool: "echo"}, Cron: "0,59 * * * *"}, `cron_expression: "0,59 * * * *" fires again after 1m0s at times; the minimum is 10m0s`},
+			{"unknown overlap", alice, ScheduleRequest{SpawnRequest: SpawnRequest{Tool: "echo"}, Cron: "0 * * * *", Overlap: "rollback"}, "overlap: must be skip, queue or cancel_previous"},
 		} {
 			_, err := m.Schedule(t.Context(), test.session, test.req)
 			require.ErrorIs(t, err, ErrInvalid, test.name)
@@ -94,7 +94,7 @@ func TestScheduleIsStored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(t, Config{})
 		now := time.Now().UTC()
-		req := ScheduleRequest{Tool: " echo ", Version: "v1", Args: json.RawMessage(`{"n":1}`), By: "operator", Cron: " */15  9-17 * * MON-fri ", Timezone: " America/New_York "}
+		req := ScheduleRequest{SpawnRequest: SpawnRequest{Tool: " echo ", Version: "v1", Args: json.RawMessage(`{"n":1}`), By: "operator"}, Cron: " */15  9-17 * * MON-fri ", Timezone: " America/New_York "}
 		plan, err := m.Plan(alice, req)
 		require.NoError(t, err)
 		require.Empty(t, must(m.Schedules(t.Context(), alice)), "a plan is not stored")
@@ -110,7 +110,7 @@ func TestScheduleIsStored(t *testing.T) {
 		require.Equal(t, plan, s)
 
 		at := now.In(time.FixedZone("", 3600)).Add(90 * time.Minute)
-		once := newSchedule(t, m, alice, ScheduleRequest{Tool: "echo", Title: "once", Silent: true, Timeout: time.Minute, At: at, Overlap: engine.OverlapQueue})
+		once := newSchedule(t, m, alice, ScheduleRequest{SpawnRequest: SpawnRequest{Tool: "echo", Title: "once", Silent: true, Timeout: time.Minute}, At: at, Overlap: engine.OverlapQueue})
 		require.Equal(t, engine.Schedule{
 			ID: once.ID, Session: alice, Tool: "echo", Args: json.RawMessage(`{}`), Title: "once", Timeout: time.Minute, CreatedAt: now,
 			At: now.Add(90 * time.Minute), Timezone: "UTC", Overlap: engine.OverlapQueue, Enabled: true, NextAt: now.Add(90 * time.Minute), Revision: 1,
@@ -130,7 +130,7 @@ func TestScheduleLimit(t *testing.T) {
 		var all sync.WaitGroup
 		for range 40 {
 			all.Go(func() {
-				_, err := m.Schedule(t.Context(), alice, ScheduleRequest{Tool: "echo", Cron: "0 0 * * *"})
+				_, err := m.Schedule(t.Context(), alice, ScheduleRequest{SpawnRequest: SpawnRequest{Tool: "echo"}, Cron: "0 0 * * *"})
 				if err == nil {
 					made.Add(1)
 					return
@@ -145,14 +145,14 @@ func TestScheduleLimit(t *testing.T) {
 		require.EqualValues(t, 5, made.Load(), "counting and creating are one step")
 		kept := must(m.Schedules(t.Context(), alice))
 		require.Len(t, kept, 5, "what is refused leaves nothing")
-		_, err := m.Schedule(t.Context(), alice, ScheduleRequest{Tool: "echo", Cron: "0 0 * * *"})
+		_, err := m.Schedule(t.Context(), alice, ScheduleRequest{SpawnRequest: SpawnRequest{Tool: "echo"}, Cron: "0 0 * * *"})
 		require.ErrorContains(t, err, "session limit of schedules reached: at most 5 (")
 		require.ErrorContains(t, err, kept[0].ID)
 
-		newSchedule(t, m, bob, ScheduleRequest{Tool: "echo", Cron: "0 0 * * *"})
+		newSchedule(t, m, bob, ScheduleRequest{SpawnRequest: SpawnRequest{Tool: "echo"}, Cron: "0 0 * * *"})
 		_, err = m.Unschedule(t.Context(), alice, kept[0].ID)
 		require.NoError(t, err)
-		newSchedule(t, m, alice, ScheduleRequest{Tool: "echo", Cron: "0 0 * * *"})
+		newSchedule(t, m, alice, ScheduleRequest{SpawnRequest: SpawnRequest{Tool: "echo"}, Cron: "0 0 * * *"})
 	})
 }
 
@@ -161,8 +161,8 @@ func TestScheduleLimitIsForNewOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine := memory.New()
 		before := newManager(t, Config{Engine: engine})
-		s := newSchedule(t, before, alice, ScheduleRequest{Tool: "echo", Cron: "0 * * * *"})
-		newSchedule(t, before, alice, ScheduleRequest{Tool: "echo", Cron: "0 * * * *"})
+		s := newSchedule(t, before, alice, ScheduleRequest{SpawnRequest: SpawnRequest{Tool: "echo"}, Cron: "0 * * * *"})
+		newSchedule(t, before, alice, ScheduleRequest{SpawnRequest: SpawnRequest{Tool: "echo"}, Cron: "0 * * * *"})
 		require.NoError(t, before.Close(t.Context()))
 		m := newManager(t, Config{Engine: engine, Schedules: 1})
 		time.Sleep(2*time.Hour + time.Minute)
@@ -176,7 +176,7 @@ func TestScheduleNeedsNoPermit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(t, Config{PerHost: 1, PerSession: 1})
 		busy := spawned(t, m, alice, "sleep")
-		s := newSchedule(t, m, alice, ScheduleRequest{Tool: "echo", Cron: "0 0 * * *"})
+		s := newSchedule(t, m, alice, ScheduleRequest{SpawnRequest: SpawnRequest{Tool: "echo"}, Cron: "0 0 * * *"})
 		require.True(t, s.Enabled)
 		_, err := m.Stop(t.Context(), alice, busy, StopRequest{})
 		require.NoError(t, err)
@@ -188,7 +188,7 @@ func TestScheduleNeedsNoPermit(t *testing.T) {
 func TestScheduleOfAnotherSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(t, Config{})
-		s := newSchedule(t, m, bob, ScheduleRequest{Tool: "echo", Cron: "0 0 * * *"})
+		s := newSchedule(t, m, bob, ScheduleRequest{SpawnRequest: SpawnRequest{Tool: "echo"}, Cron: "0 0 * * *"})
 		unknown := "sc_" + strings.Repeat("a", 26)
 		for name, ask := range map[string]func(session, id string) (engine.Schedule, error){
 			"get":  func(session, id string) (engine.Schedule, error) { return m.GetSchedule(t.Context(), session, id) },
@@ -211,7 +211,7 @@ func TestScheduleOfAnotherSession(t *testing.T) {
 func TestUnschedule(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(t, Config{})
-		s := newSchedule(t, m, alice, ScheduleRequest{Tool: "sleep", Cron: "0 * * * *", Timeout: time.Hour})
+		s := newSchedule(t, m, alice, ScheduleRequest{SpawnRequest: SpawnRequest{Tool: "sleep", Timeout: time.Hour}, Cron: "0 * * * *"})
 		time.Sleep(time.Hour + time.Minute)
 		stopped, err := m.Unschedule(t.Context(), alice, s.ID)
 		require.NoError(t, err)
@@ -234,7 +234,7 @@ func TestUnschedule(t *testing.T) {
 func TestScheduleChangesAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(t, Config{Engine: slowEngine(time.Millisecond, "getschedule")})
-		s := newSchedule(t, m, alice, ScheduleRequest{Tool: "echo", Cron: "0 0 * * *"})
+		s := newSchedule(t, m, alice, ScheduleRequest{SpawnRequest: SpawnRequest{Tool: "echo"}, Cron: "0 0 * * *"})
 		var all sync.WaitGroup
 		for range 50 {
 			all.Go(func() {
@@ -253,15 +253,15 @@ func TestScheduleChangesAtOnce(t *testing.T) {
 func TestScheduleAfterClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(t, Config{})
-		s := newSchedule(t, m, alice, ScheduleRequest{Tool: "echo", Cron: "0 * * * *"})
+		s := newSchedule(t, m, alice, ScheduleRequest{SpawnRequest: SpawnRequest{Tool: "echo"}, Cron: "0 * * * *"})
 		require.NoError(t, m.Close(t.Context()))
-		_, err := m.Schedule(t.Context(), alice, ScheduleRequest{Tool: "echo", Cron: "0 * * * *"})
+		_, err := m.Schedule(t.Context(), alice, ScheduleRequest{SpawnRequest: SpawnRequest{Tool: "echo"}, Cron: "0 * * * *"})
 		require.ErrorIs(t, err, ErrClosed)
 		time.Sleep(3 * time.Hour)
 		require.Empty(t, firings(t, m, s))
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		_, err = newManager(t, Config{}).Schedule(ctx, alice, ScheduleRequest{Tool: "echo", Cron: "0 * * * *"})
+		_, err = newManager(t, Config{}).Schedule(ctx, alice, ScheduleRequest{SpawnRequest: SpawnRequest{Tool: "echo"}, Cron: "0 * * * *"})
 		require.ErrorIs(t, err, context.Canceled)
 	})
 }
@@ -272,7 +272,7 @@ func TestScheduleThatCannotBeStored(t *testing.T) {
 		store := &crashing{Engine: memory.New()}
 		m := newManager(t, Config{Engine: store})
 		store.down.Store(true)
-		_, err := m.Schedule(t.Context(), alice, ScheduleRequest{Tool: "echo", Cron: "0 * * * *"})
+		_, err := m.Schedule(t.Context(), alice, ScheduleRequest{SpawnRequest: SpawnRequest{Tool: "echo"}, Cron: "0 * * * *"})
 		require.ErrorIs(t, err, errDown)
 		store.down.Store(false)
 		require.Empty(t, must(m.Schedules(t.Context(), alice)))

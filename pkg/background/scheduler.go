@@ -1,6 +1,7 @@
 package background
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -30,7 +31,7 @@ type scheduler struct {
 	worker    *worker
 
 	news  chan struct{} // has an element if a schedule may be due earlier than thought
-	quit  func()        // ends the goroutine
+	stop  func()        // ends the goroutine
 	ended chan struct{} // closed when it has ended
 
 	failed map[string]time.Time // schedules that could not be fired, and when they are tried again
@@ -46,12 +47,9 @@ func (s *scheduler) look() { signal(s.news) }
 
 // start starts the goroutine, which ends with ctx.
 func (s *scheduler) start(ctx context.Context) {
-	ctx, s.quit = context.WithCancel(ctx)
+	ctx, s.stop = context.WithCancel(ctx)
 	go s.run(ctx)
 }
-
-// stop fires no more.
-func (s *scheduler) stop() { s.quit() }
 
 // now returns the time that schedules go by.
 func (s *scheduler) now(ctx context.Context) time.Time {
@@ -101,33 +99,38 @@ func (s *scheduler) planAgain(ctx context.Context, now time.Time) bool {
 	}
 
 	for _, planned := range found {
-		if planned.Cron == "" {
+		if _, ok := earlier(planned, now); !ok {
 			continue
 		}
-		spec, err := specOf(planned)
-		if err != nil {
-			continue // it is disabled when it is due
-		}
-		if next, ok := spec.Next(now); ok && next.Before(planned.NextAt) {
-			s.plan(ctx, planned, next)
+		changed, err := s.change(ctx, planned.ID, func(d *engine.Schedule) (err error) {
+			next, ok := earlier(*d, now)
+			if !ok {
+				return errUnchanged
+			}
+			d.NextAt = next
+			return nil
+		})
+		switch {
+		case err == nil:
+			s.log.Warn("background schedule planned again: the clock was set back", "schedule_id", planned.ID, "from", planned.NextAt, "to", changed.NextAt)
+		case !errors.Is(err, errUnchanged) && ctx.Err() == nil:
+			s.log.Error("background schedule not planned again", "schedule_id", planned.ID, "error", err)
 		}
 	}
 	return true
 }
 
-// plan stores that a schedule is due earlier.
-func (s *scheduler) plan(ctx context.Context, planned engine.Schedule, next time.Time) {
-	s.log.Warn("background schedule planned again: the clock was set back", "schedule_id", planned.ID, "from", planned.NextAt, "to", next)
-	_, err := s.change(ctx, planned.ID, func(now *engine.Schedule) error {
-		if now.Revision != planned.Revision {
-			return errUnchanged
-		}
-		now.NextAt = next
-		return nil
-	})
-	if err != nil && !errors.Is(err, errUnchanged) && ctx.Err() == nil {
-		s.log.Error("background schedule not planned again", "schedule_id", planned.ID, "error", err)
+// earlier returns when a schedule is due from now on, if it is planned for later.
+func earlier(planned engine.Schedule, now time.Time) (next time.Time, ok bool) {
+	if planned.Cron == "" {
+		return next, false
 	}
+	spec, err := specOf(planned)
+	if err != nil {
+		return next, false // it is disabled when it is due
+	}
+	next, ok = spec.Next(now)
+	return next, ok && next.Before(planned.NextAt)
 }
 
 // specOf reads the cron expression of a schedule. The error is a *[FieldError].
@@ -154,11 +157,11 @@ func (s *scheduler) fireDue(ctx context.Context, now time.Time) time.Duration {
 	}
 
 	var firing sync.WaitGroup
-	var full, broken failures
+	errs := make([]error, len(due))
 	slots := make(chan struct{}, firingsAtOnce)
 	waiting := make(map[string]time.Time)
 	fired := false
-	for _, d := range due {
+	for i, d := range due {
 		if again := s.failed[d.ID]; again.After(now) && again.Sub(now) <= fireAgain {
 			waiting[d.ID] = again
 			continue
@@ -167,25 +170,22 @@ func (s *scheduler) fireDue(ctx context.Context, now time.Time) time.Duration {
 		slots <- struct{}{}
 		firing.Go(func() {
 			defer func() { <-slots }()
-			switch err := s.fireSchedule(ctx, d.ID, now); {
-			case errors.Is(err, engine.ErrRecordLimit):
-				full.add(d.ID, err)
-			case err != nil:
-				broken.add(d.ID, err)
-			}
+			errs[i] = s.fireSchedule(ctx, d.ID, now)
 		})
 	}
 	firing.Wait()
 
-	if len(full.ids) > 0 {
-		s.log.Warn("background schedules not fired: no room for the records of their runs; trying again", "schedules", len(full.ids), "schedule_id", full.ids[0])
+	var failed []string // thousands may fail again and again: they are one line in the log
+	for i, err := range errs {
+		if err != nil {
+			failed = append(failed, due[i].ID)
+			waiting[due[i].ID] = now.Add(fireAgain)
+		}
 	}
-	if len(broken.ids) > 0 {
-		s.log.Error("background schedules not fired; trying again", "schedules", len(broken.ids), "schedule_id", broken.ids[0], "error", broken.err)
+	if len(failed) > 0 {
+		s.log.Error("background schedules not fired; trying again", "schedules", len(failed), "schedule_id", failed[0], "error", cmp.Or(errs...))
 	}
-	for _, id := range append(full.ids, broken.ids...) {
-		waiting[id] = now.Add(fireAgain)
-	}
+
 	s.failed = waiting
 	if fired { // what was fired may be due again
 		return 0
@@ -207,19 +207,4 @@ func (s *scheduler) pause(ctx context.Context, now, next time.Time) time.Duratio
 		pause = min(pause, again.Sub(now))
 	}
 	return max(0, pause)
-}
-
-// failures are the schedules that could not be fired: thousands may fail again
-// and again, and are logged in one line. It is safe for concurrent use.
-type failures struct {
-	mu  sync.Mutex
-	ids []string
-	err error // of the last one
-}
-
-func (f *failures) add(id string, err error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.ids = append(f.ids, id)
-	f.err = err
 }

@@ -21,7 +21,7 @@ func TestScheduleClockIsSet(t *testing.T) {
 	setup := func(t *testing.T) (m *Manager, s engine.Schedule, set func(time.Duration), count func() int) {
 		var skew atomic.Int64
 		m = newManager(t, Config{Engine: clockEngine{memory.New(), func() time.Time { return time.Now().Add(time.Duration(skew.Load())) }}})
-		s = newSchedule(t, m, alice, ScheduleRequest{Tool: "echo", Cron: "*/10 * * * *"})
+		s = newSchedule(t, m, alice, ScheduleRequest{SpawnRequest: SpawnRequest{Tool: "echo"}, Cron: "*/10 * * * *"})
 		time.Sleep(61 * time.Minute)
 		require.Len(t, firings(t, m, s), 6)
 		return m, s, func(by time.Duration) { skew.Add(int64(by)); time.Sleep(61 * time.Second) }, func() int { return len(firings(t, m, s)) }
@@ -58,7 +58,7 @@ func TestScheduleClockIsSet(t *testing.T) {
 		engine := memory.New()
 		year := 365 * 24 * time.Hour
 		before := newManager(t, Config{Engine: ahead(engine, year)})
-		s := newSchedule(t, before, alice, ScheduleRequest{Tool: "echo", Cron: "*/10 * * * *"})
+		s := newSchedule(t, before, alice, ScheduleRequest{SpawnRequest: SpawnRequest{Tool: "echo"}, Cron: "*/10 * * * *"})
 		require.NoError(t, before.Close(t.Context()))
 		m := newManager(t, Config{Engine: engine})
 		time.Sleep(61 * time.Minute)
@@ -92,7 +92,7 @@ func TestSchedulerAndAnEngineThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine := newFailing()
 		before := newManager(t, Config{Engine: engine})
-		s := newSchedule(t, before, alice, ScheduleRequest{Tool: "echo", Cron: "0 * * * *"})
+		s := newSchedule(t, before, alice, ScheduleRequest{SpawnRequest: SpawnRequest{Tool: "echo"}, Cron: "0 * * * *"})
 		require.NoError(t, before.Close(t.Context()))
 
 		engine.broken.Store(true)
@@ -116,8 +116,8 @@ func TestSchedulerAndAnEngineThatFails(t *testing.T) {
 func TestSchedulerAndAnUnreadableSchedule(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(t, Config{})
-		s := newSchedule(t, m, alice, ScheduleRequest{Tool: "echo", Cron: "0 * * * *"})
-		bad := newSchedule(t, m, alice, ScheduleRequest{Tool: "echo", Cron: "0 * * * *"})
+		s := newSchedule(t, m, alice, ScheduleRequest{SpawnRequest: SpawnRequest{Tool: "echo"}, Cron: "0 * * * *"})
+		bad := newSchedule(t, m, alice, ScheduleRequest{SpawnRequest: SpawnRequest{Tool: "echo"}, Cron: "0 * * * *"})
 		_, err := m.scheduler.change(t.Context(), bad.ID, func(s *engine.Schedule) error { s.Timezone = "Mars/Olympus"; return nil })
 		require.NoError(t, err)
 		time.Sleep(time.Hour + time.Minute)
@@ -136,7 +136,7 @@ func TestSchedulerWithManySchedules(t *testing.T) {
 		cfg := Config{Engine: store, Executor: func(context.Context, engine.Run, *output.Sink) (Outcome, error) { ran.Add(1); return Outcome{}, nil }}
 		before := newManager(t, cfg)
 		for i := range many {
-			newSchedule(t, before, fmt.Sprint("session ", i), ScheduleRequest{Tool: "echo", Cron: "0 * * * *"})
+			newSchedule(t, before, fmt.Sprint("session ", i), ScheduleRequest{SpawnRequest: SpawnRequest{Tool: "echo"}, Cron: "0 * * * *"})
 		}
 		require.NoError(t, before.Close(t.Context()))
 		m := newManager(t, cfg)

@@ -3,7 +3,6 @@ package background
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -15,18 +14,12 @@ import (
 )
 
 // A ScheduleRequest says what to run, and when. Tool and exactly one of Cron
-// and At are required.
+// and At are required. Version and By are kept with each run.
 //
 // Args are stored as they are, so that later runs can have them: secrets must
-// not be in them, and there is no [SpawnRequest.Stored] to leave them out.
+// not be in them. Stored and IdempotencyKey are not used.
 type ScheduleRequest struct {
-	Tool    string          // trimmed
-	Version string          // of the tool, kept with each run for Config.Readmit; may be empty
-	Args    json.RawMessage // any JSON value; nil: {}
-	Title   string          // at most 120 characters; "": "Background {tool}"
-	By      string          // who asks, kept with each run; "": the session's agent
-	Silent  bool            // no notices of the runs' ends are made
-	Timeout time.Duration   // hard deadline of a run; 0: Config.Timeout; at most Config.MaxTimeout
+	SpawnRequest
 
 	Cron     string         // five fields; "": none. See [engine.Schedule]
 	At       time.Time      // in the future, but not by more than 10 years; zero: none
@@ -34,10 +27,10 @@ type ScheduleRequest struct {
 	Overlap  engine.Overlap // what a firing does while a run of an earlier one is active; "": [engine.OverlapSkip]
 }
 
-// Plan checks a request as [Manager.Schedule] does, but for room, and returns
+// Plan checks a request as [Manager.Schedule] does, except for limits, and returns
 // the schedule that would be made of it, which has no ID. It stores nothing.
 func (m *Manager) Plan(session string, req ScheduleRequest) (engine.Schedule, error) {
-	s, err := m.newSchedule(session, req, m.scheduler.now(context.Background()))
+	s, err := m.scheduler.newSchedule(context.Background(), session, req)
 	if err != nil {
 		return engine.Schedule{}, fmt.Errorf("schedule: %w", err)
 	}
@@ -47,36 +40,35 @@ func (m *Manager) Plan(session string, req ScheduleRequest) (engine.Schedule, er
 
 // newSchedule makes the record of a schedule, or says what is wrong with the
 // request.
-func (m *Manager) newSchedule(session string, req ScheduleRequest, now time.Time) (engine.Schedule, error) {
-	run, err := m.newRun(session, SpawnRequest{
-		Tool: req.Tool, Version: req.Version, Args: req.Args, Title: req.Title, By: req.By, Silent: req.Silent, Timeout: req.Timeout,
-	})
+func (s *scheduler) newSchedule(ctx context.Context, session string, req ScheduleRequest) (engine.Schedule, error) {
+	now := s.now(ctx)
+	req.Stored, req.IdempotencyKey = nil, ""
+	run, err := s.newStoredRun(session, req.SpawnRequest)
 	if err != nil {
 		return engine.Schedule{}, err
 	}
-	s := engine.Schedule{
-		ID: schedulePrefix + strings.TrimPrefix(run.ID, runPrefix), Session: session, Tool: run.Tool, Version: run.Version, Args: run.Args,
+
+	made := engine.Schedule{
+		ID: newID(schedulePrefix), Session: session, Tool: run.Tool, Version: run.Version, Args: run.Args,
 		Title: run.Title, By: run.By, SignalOnCompletion: run.SignalOnCompletion, Timeout: run.Timeout, CreatedAt: now.UTC(),
-		Timezone: cmp.Or(strings.TrimSpace(req.Timezone), "UTC"), Overlap: cmp.Or(req.Overlap, engine.OverlapSkip), Enabled: true,
+		Cron: strings.Join(strings.Fields(req.Cron), " "), Timezone: cmp.Or(strings.TrimSpace(req.Timezone), "UTC"),
+		Overlap: cmp.Or(req.Overlap, engine.OverlapSkip), Enabled: true,
 	}
 	switch {
-	case s.Overlap != engine.OverlapSkip && s.Overlap != engine.OverlapQueue && s.Overlap != engine.OverlapCancel:
+	case made.Overlap != engine.OverlapSkip && made.Overlap != engine.OverlapQueue && made.Overlap != engine.OverlapCancel:
 		return engine.Schedule{}, &FieldError{"overlap", fmt.Sprintf("must be %s, %s or %s", engine.OverlapSkip, engine.OverlapQueue, engine.OverlapCancel)}
 	case len(req.Cron) > schedule.MaxLength:
 		return engine.Schedule{}, &FieldError{"cron_expression", fmt.Sprintf("longer than %d bytes", schedule.MaxLength)}
-	}
-	s.Cron = strings.Join(strings.Fields(req.Cron), " ")
-	switch {
-	case s.Cron == "" && req.At.IsZero():
+	case made.Cron == "" && req.At.IsZero():
 		return engine.Schedule{}, &FieldError{"schedule", "must include exactly one of cron_expression (recurring) or scheduled_at (one-shot)"}
-	case s.Cron != "" && !req.At.IsZero():
+	case made.Cron != "" && !req.At.IsZero():
 		return engine.Schedule{}, &FieldError{"schedule", "must not include both cron_expression and scheduled_at; provide exactly one"}
-	case s.Cron == "":
-		err = once(&s, req.At.UTC().Round(0), now)
+	case made.Cron == "":
+		err = once(&made, req.At.UTC().Round(0), now)
 	default:
-		err = recurring(&s, m.cfg.MinInterval, now)
+		err = recurring(&made, s.cfg.MinInterval, now)
 	}
-	return s, err
+	return made, err
 }
 
 // once makes s a one-shot.
@@ -115,38 +107,28 @@ func recurring(s *engine.Schedule, least time.Duration, now time.Time) error {
 // on, at most one for each time it is due, and also after a restart.
 //
 // A bad request is a *[FieldError]. If the session has as many schedules as it
-// may, or there is no room to keep its record, the error is a *[engine.LimitError]
+// may, or there is no room for its record, the error is an *[engine.LimitError]
 // that matches [engine.ErrScheduleLimit] or [engine.ErrRecordLimit], and nothing is stored.
 // After Close it is [ErrClosed].
 func (m *Manager) Schedule(ctx context.Context, session string, req ScheduleRequest) (engine.Schedule, error) {
-	s, err := m.newSchedule(session, req, m.scheduler.now(ctx))
-	if err == nil {
-		s, err = m.addSchedule(ctx, s)
+	s, err := m.scheduler.newSchedule(ctx, session, req)
+	switch {
+	case err != nil:
+	case ctx.Err() != nil:
+		err = ctx.Err()
+	case m.runs.isClosing():
+		err = ErrClosed
+	default:
+		s, err = m.engine.PutSchedule(context.WithoutCancel(ctx), s, m.cfg.Schedules)
+		err = m.admission.refused(err)
 	}
 	if err != nil {
 		return engine.Schedule{}, fmt.Errorf("schedule: %w", err)
 	}
-	return s, nil
-}
 
-// addSchedule stores a new schedule, and plans it.
-func (m *Manager) addSchedule(ctx context.Context, s engine.Schedule) (engine.Schedule, error) {
-	if err := ctx.Err(); err != nil {
-		return engine.Schedule{}, err
-	}
-	if m.runs.isClosing() {
-		return engine.Schedule{}, ErrClosed
-	}
-	stored, err := m.engine.PutSchedule(context.WithoutCancel(ctx), s, m.cfg.Schedules)
-	switch {
-	case errors.Is(err, engine.ErrScheduleLimit), errors.Is(err, engine.ErrRecordLimit):
-		return engine.Schedule{}, m.admission.refused(err)
-	case err != nil:
-		return engine.Schedule{}, fmt.Errorf("storing the schedule: %w", err)
-	}
 	m.scheduler.look()
-	m.log.Info("background schedule made", "schedule_id", s.ID, "session", s.Session, "tool", s.Tool, "cron", s.Cron, "next", s.NextAt, "args", loggedArgs(s.Args))
-	return stored, nil
+	m.log.Info("background schedule made", "schedule_id", s.ID, "session", session, "tool", s.Tool, "cron", s.Cron, "next", s.NextAt, "args", loggedArgs(s.Args))
+	return s, nil
 }
 
 // Schedules returns the schedules of a session, the newest first and without their
@@ -165,59 +147,47 @@ func (m *Manager) Schedules(ctx context.Context, session string) ([]engine.Sched
 // [ErrNoSchedule]. It is for operators: a front end for agents must not use it.
 func (m *Manager) FindSchedule(ctx context.Context, id string) (engine.Schedule, error) {
 	s, err := m.engine.GetSchedule(ctx, id)
-	if errors.Is(err, engine.ErrNotFound) {
-		err = fmt.Errorf("%w: %s", ErrNoSchedule, output.Clip(id, maxKey))
-	}
-	if err != nil {
-		return engine.Schedule{}, fmt.Errorf("find schedule: %w", err)
-	}
-	return s, nil
-}
-
-// GetSchedule returns a schedule of a session. If the session does not have
-// it, the error matches [ErrNoSchedule].
-func (m *Manager) GetSchedule(ctx context.Context, session, id string) (engine.Schedule, error) {
-	s, err := m.findSchedule(ctx, session, id)
-	if err != nil {
-		return engine.Schedule{}, fmt.Errorf("get schedule: %w", err)
-	}
-	return s, nil
-}
-
-// findSchedule answers alike for unknown schedules and those of others.
-func (m *Manager) findSchedule(ctx context.Context, session, id string) (engine.Schedule, error) {
-	if session == "" {
-		return engine.Schedule{}, &FieldError{"session", "required"}
-	}
-	s, err := m.engine.GetSchedule(ctx, id)
 	switch {
-	case errors.Is(err, engine.ErrNotFound), err == nil && s.Session != session:
-		return engine.Schedule{}, fmt.Errorf("%w: %s", ErrNoSchedule, output.Clip(id, maxKey))
+	case errors.Is(err, engine.ErrNotFound):
+		return engine.Schedule{}, noSchedule(id)
 	case err != nil:
 		return engine.Schedule{}, fmt.Errorf("reading the schedule: %w", err)
 	}
 	return s, nil
 }
 
+func noSchedule(id string) error { return fmt.Errorf("%w: %s", ErrNoSchedule, output.Clip(id, maxKey)) }
+
+// GetSchedule returns a schedule of a session. If the session does not have
+// it, the error matches [ErrNoSchedule].
+func (m *Manager) GetSchedule(ctx context.Context, session, id string) (engine.Schedule, error) {
+	if session == "" {
+		return engine.Schedule{}, &FieldError{"session", "required"}
+	}
+	s, err := m.FindSchedule(ctx, id)
+	if err == nil && s.Session != session {
+		return engine.Schedule{}, noSchedule(id)
+	}
+	return s, err
+}
+
 // Unschedule disables a schedule of a session, and returns it. Its active runs
-// continue, and so does one that is being fired at this moment. It may be called again.
-// If the session does not have the schedule, the error matches
+// continue, and so does one that is being fired at this moment. It may be called
+// again. If the session does not have the schedule, the error matches
 // [ErrNoSchedule].
 func (m *Manager) Unschedule(ctx context.Context, session, id string) (engine.Schedule, error) {
-	s, err := m.findSchedule(ctx, session, id)
-	if err == nil && s.Enabled {
-		s, err = m.scheduler.change(context.WithoutCancel(ctx), id, func(s *engine.Schedule) error { return disable(s, engine.DisabledStopped) })
+	s, err := m.GetSchedule(ctx, session, id)
+	if err != nil || !s.Enabled {
+		return s, err
 	}
+
+	s, err = m.scheduler.change(context.WithoutCancel(ctx), id, func(s *engine.Schedule) error { return disable(s, engine.DisabledStopped) })
 	switch {
-	case errors.Is(err, errUnchanged):
-		s, err = m.findSchedule(ctx, session, id)
-	case errors.Is(err, engine.ErrNotFound):
-		err = fmt.Errorf("%w: %s", ErrNoSchedule, output.Clip(id, maxKey))
-	case err == nil:
-		m.log.Info("background schedule stopped", "schedule_id", id, "session", session)
-	}
-	if err != nil {
+	case errors.Is(err, errUnchanged), errors.Is(err, engine.ErrNotFound):
+		return m.GetSchedule(ctx, session, id)
+	case err != nil:
 		return engine.Schedule{}, fmt.Errorf("unschedule: %w", err)
 	}
+	m.log.Info("background schedule stopped", "schedule_id", id, "session", session)
 	return s, nil
 }

@@ -16,9 +16,10 @@ const maxSnapshot = 1000
 
 // Snapshot returns what a model has to know of the session's active runs when
 // the beginning of its conversation is cut away: ids, tools, titles and
-// progress, a line each, the newest first, in at most 1,000 characters. It is ""
-// if there are none. Texts of tools are escaped as in [RenderNotices].
-func (m *Manager) Snapshot(ctx context.Context, session string) (string, error) {
+// progress, a line each, the newest first, in at most 1,000 characters. If it is
+// cut, it ends with hint, how to see the rest. It is "" if there are none. Texts of
+// tools are escaped as in [RenderNotices].
+func (m *Manager) Snapshot(ctx context.Context, session, hint string) (string, error) {
 	if session == "" {
 		return "", fmt.Errorf("snapshot: %w", &FieldError{"session", "required"})
 	}
@@ -29,11 +30,12 @@ func (m *Manager) Snapshot(ctx context.Context, session string) (string, error) 
 	if len(runs) == 0 {
 		return "", nil
 	}
+
 	now := time.Now()
 	text := fmt.Sprintf("Active background tasks of this session: %d\n", len(runs))
 	for i, run := range runs {
-		line := noticeEscaper.Replace(snapshotLine(run, now)) + "\n"
-		more := fmt.Sprintf("+%d more: %s\n", len(runs)-i, m.cfg.Texts.More)
+		line := textEscaper.Replace(snapshotLine(run, now)) + "\n"
+		more := fmt.Sprintf("+%d more: %s\n", len(runs)-i, hint)
 		if len([]rune(text))+len([]rune(line))+len(more) > maxSnapshot {
 			return text + more, nil
 		}
@@ -44,7 +46,7 @@ func (m *Manager) Snapshot(ctx context.Context, session string) (string, error) 
 
 func snapshotLine(run engine.Run, now time.Time) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s %s %q", run.ID, run.Status, output.Shorten(run.Tool, maxListTitle), output.Shorten(run.Title, maxListTitle))
+	fmt.Fprintf(&b, "%s %s %s %q", run.ID, run.Status, output.Shorten(run.Tool, maxShortTitle), output.Shorten(run.Title, maxShortTitle))
 	if run.Status == engine.StatusRunning {
 		fmt.Fprintf(&b, " for %.0fs", run.Elapsed(now).Seconds())
 	}
@@ -55,7 +57,7 @@ func snapshotLine(run engine.Run, now time.Time) string {
 		fmt.Fprintf(&b, ", %g/%g", p.Done, p.Total)
 	}
 	if run.Detail != "" {
-		b.WriteString(": " + output.Shorten(run.Detail, maxListTitle))
+		b.WriteString(": " + output.Shorten(run.Detail, maxShortTitle))
 	}
 	return b.String()
 }
@@ -73,6 +75,7 @@ func (m *Manager) EndSession(ctx context.Context, session string) error {
 	if err != nil {
 		return fmt.Errorf("end session: listing runs: %w", err)
 	}
+
 	request := StopRequest{By: "host", Reason: "the session ended"}
 	var stopped []handle
 	var errs []error
@@ -80,7 +83,7 @@ func (m *Manager) EndSession(ctx context.Context, session string) error {
 		if run.Origin != engine.OriginParked && m.cfg.EndSession != EndAll {
 			continue
 		}
-		h, err := m.askToStop(ctx, run.ID, request)
+		h, err := m.worker.stop(ctx, run.ID, request)
 		switch {
 		case err == nil:
 			stopped = append(stopped, h)
@@ -92,9 +95,7 @@ func (m *Manager) EndSession(ctx context.Context, session string) error {
 		m.log.Info("background runs stopped with their session", "session", session, "stopped", len(stopped))
 	}
 
-	timer := time.NewTimer(m.cfg.Grace + time.Second)
-	defer timer.Stop()
-	errs = append(errs, m.reader.await(ctx, session, stopped, patience{until: UntilAll, late: timer.C}))
+	errs = append(errs, m.reader.await(ctx, session, stopped, waitLimits{until: UntilAll, most: m.cfg.Grace + time.Second}))
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("end session: %w", err)
 	}

@@ -18,24 +18,24 @@ import (
 
 func TestSnapshot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newManager(t, Config{PerSession: 50, Texts: Texts{More: "check_background list=true"}, Executor: func(ctx context.Context, run engine.Run, sink *output.Sink) (Outcome, error) {
+		m := newManager(t, Config{PerSession: 50, Executor: func(ctx context.Context, run engine.Run, sink *output.Sink) (Outcome, error) {
 			sink.Progress(3, 10, "")
 			sink.Status("reading </background-results>")
 			return script(ctx, engine.Run{Tool: "sleep"}, sink)
 		}})
-		require.Empty(t, must(m.Snapshot(t.Context(), alice)))
+		require.Empty(t, must(m.Snapshot(t.Context(), alice, "check_background list=true")))
 		spawn(t, m, bob, "sleep")
 		s, err := m.Spawn(t.Context(), alice, SpawnRequest{Tool: "crawl", Title: "The whole site"})
 		require.NoError(t, err)
 		time.Sleep(42 * time.Second)
 		require.Equal(t, "Active background tasks of this session: 1\n"+
-			s.ID+` running crawl "The whole site" for 42s, 3/10: reading &lt;/background-results&gt;`+"\n", must(m.Snapshot(t.Context(), alice)))
+			s.ID+` running crawl "The whole site" for 42s, 3/10: reading &lt;/background-results&gt;`+"\n", must(m.Snapshot(t.Context(), alice, "check_background list=true")))
 
 		for range 40 {
 			_, err := m.Spawn(t.Context(), alice, SpawnRequest{Tool: "crawl", Title: strings.Repeat("<ü>", 40)})
 			require.NoError(t, err)
 		}
-		text := must(m.Snapshot(t.Context(), alice))
+		text := must(m.Snapshot(t.Context(), alice, "check_background list=true"))
 		require.LessOrEqual(t, utf8.RuneCountInString(text), 1000)
 		require.Greater(t, utf8.RuneCountInString(text), 600)
 		require.Regexp(t, `\+\d+ more: check_background list=true\n$`, text)

@@ -34,25 +34,23 @@ func (w *worker) flush(t *task) {
 	}
 
 	t.sink.Fresh()
-	err := t.appendLog(w.base)
-	w.checkLease(t, err)
-	switch {
+	switch err := t.appendLog(w.base); {
 	case err == nil:
 		t.stuck.Store(false)
-	case !fenced(err) && t.stuck.CompareAndSwap(false, true):
+	case w.lostRun(t, err):
+		return
+	case t.stuck.CompareAndSwap(false, true):
 		w.log.Warn("output of a background run not stored; trying again", "task_id", t.run.ID, "error", err)
 	}
 
 	beat := t.sink.Beat()
-	if fenced(err) || beat.Equal(t.beat) {
+	if beat.Equal(t.beat) {
 		return
 	}
-	err = t.lease.Report(w.base, beat)
-	w.checkLease(t, err)
-	switch {
+	switch err := t.lease.Report(w.base, beat); {
 	case err == nil:
 		t.beat = beat
-	case !fenced(err):
+	case !w.lostRun(t, err):
 		w.log.Warn("status of a background run not stored", "task_id", t.run.ID, "error", err)
 	}
 }
@@ -72,12 +70,15 @@ func (t *task) appendLog(ctx context.Context) error {
 	}
 }
 
-// checkLease stops the run if err says that it is no longer this worker's.
-func (w *worker) checkLease(t *task, err error) {
-	if fenced(err) {
-		w.log.Warn("background run lost its lease", "task_id", t.run.ID, "attempt", t.lease.Run().Attempt)
-		t.abort(engine.ErrFenced)
+// lostRun stops the run if err says that it is no longer this worker's, and
+// reports that.
+func (w *worker) lostRun(t *task, err error) bool {
+	if !fenced(err) {
+		return false
 	}
+	w.log.Warn("background run lost its lease", "task_id", t.run.ID, "attempt", t.lease.Run().Attempt)
+	t.abort(engine.ErrFenced)
+	return true
 }
 
 // checkpoint stores a checkpoint of a run.
@@ -90,15 +91,16 @@ func (w *worker) checkpoint(t *task, data []byte) error {
 	if t.settled.Load() {
 		return engine.ErrFenced
 	}
+
 	err := t.lease.Save(w.base, data)
-	w.checkLease(t, err)
+	w.lostRun(t, err)
 	return err
 }
 
-// settle stores how a run ended, gives its slot back and wakes who waits for it,
-// in this order: whoever saw the end can spawn again. A nil ending stands for a
-// run that ended without this worker.
+// settle stores how a run ended, gives its slot back and wakes its waiters, in
+// this order: whoever saw the end can spawn again.
 func (w *worker) settle(t *task, e *ending) {
+	t.hasReturned()
 	t.sink.Close()
 	final, stored := w.storeEnd(t, e)
 	t.final = &final
@@ -144,47 +146,39 @@ func (w *worker) storeEnd(t *task, e *ending) (final engine.Run, stored bool) {
 		t.flusher.Stop()
 	}
 
-	err := engine.ErrFenced
-	if e != nil {
-		final, err = w.save(w.base, t, e)
+	final, err := w.save(w.base, t, e)
+	if fenced(err) { // it ended, or continues, without this worker
+		final, err = w.engine.Get(w.base, t.run.ID)
 	}
 	if err == nil {
 		return final, true
-	}
-	if fenced(err) {
-		if final, err = w.engine.Get(w.base, t.run.ID); err == nil {
-			return final, true
-		}
 	}
 
 	final = t.run
 	if t.lease != nil {
 		final = t.lease.Run()
 	}
-	if e == nil {
-		e = &ending{status: engine.StatusFailed, beat: final.Beat, end: failure(&engine.RunError{Kind: engine.KindOrphaned, Message: textFenced})}
-	}
+	final = final.Finish(e.status, e.beat, e.end)
 	if fenced(err) {
 		w.log.Error("background run has no record", "task_id", t.run.ID, "error", err)
-		return final.Finish(e.status, e.beat, e.end), true
+		return final, true
 	}
 	w.log.Error("end of a background run not stored; trying again", "task_id", t.run.ID, "error", err)
-	t.unsaved = e
-	t.pending.Store(true)
-	return final.Finish(e.status, e.beat, e.end), false
+	t.unsaved.Store(e)
+	return final, false
 }
 
 // save writes the end of a run, and before it the part of its log that is not
 // stored yet. The lock io must be held.
 func (w *worker) save(ctx context.Context, t *task, e *ending) (engine.Run, error) {
-	if t.lease == nil {
+	if t.lease == nil { // refused if it is not queued and claimed by this worker any more
 		return w.member.worker().Abandon(ctx, t.run.ID, t.run.Attempt, e.status, e.beat, e.end)
 	}
 	if err := t.appendLog(ctx); fenced(err) {
 		return engine.Run{}, err
 	} else if err != nil {
 		w.log.Error("output of a background run not stored", "task_id", t.run.ID, "error", err)
-		e.end.ArtifactError = textUnstored
+		e.end.ArtifactError = "Part of the output could not be stored"
 	}
 
 	if e.requeue {
@@ -207,7 +201,7 @@ func (w *worker) retry(ctx context.Context, t *task) {
 	if t.stuck.Load() && !t.settled.Load() {
 		t.flusher.Reset(0)
 	}
-	if !t.pending.Load() {
+	if t.unsaved.Load() == nil {
 		return
 	}
 	if err := w.storeAgain(ctx, t); err != nil {
@@ -221,15 +215,15 @@ func (w *worker) storeAgain(ctx context.Context, t *task) error {
 		return nil
 	}
 	defer t.io.Unlock()
-	if t.unsaved == nil {
+	e := t.unsaved.Load()
+	if e == nil {
 		return nil
 	}
-	if _, err := w.save(ctx, t, t.unsaved); err != nil && !fenced(err) {
+	if _, err := w.save(ctx, t, e); err != nil && !fenced(err) {
 		return err
 	}
 
-	t.unsaved = nil
-	t.pending.Store(false)
+	t.unsaved.Store(nil)
 	close(t.saved)
 	<-t.done
 	w.over(t)

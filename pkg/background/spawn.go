@@ -2,9 +2,9 @@ package background
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -22,7 +22,7 @@ type SpawnRequest struct {
 	Args           json.RawMessage // any JSON value; nil: {}
 	Stored         json.RawMessage // stored in place of Args, which hold secrets: the run cannot be run again; nil: Args
 	Title          string          // at most 120 characters; "": "Background {tool}"
-	By             string          // who asks, kept with the run; "": the session's agent
+	By             string          // the requester, kept with the run; "": the session's agent
 	Silent         bool            // no notice of the end is made
 	Timeout        time.Duration   // hard deadline; 0: Config.Timeout; at most Config.MaxTimeout
 	IdempotencyKey string          // at most 128 characters; "": none
@@ -45,92 +45,98 @@ type SpawnResult struct {
 // is an *[engine.LimitError], and nothing is stored. A bad request is a
 // *[FieldError]; after Close the error is [ErrClosed].
 func (m *Manager) Spawn(ctx context.Context, session string, req SpawnRequest) (SpawnResult, error) {
-	run, err := m.newRun(session, req)
+	run, err := m.newStoredRun(session, req)
 	if err != nil {
 		return SpawnResult{}, fmt.Errorf("spawn: %w", err)
 	}
 
 	t := newTask(run)
-	t.args = secretArgs(req.Args, req.Stored)
+	if run.Secret {
+		t.args = bytes.Clone(req.Args)
+	}
+	result := SpawnResult{Run: run}
 	if err := m.admission.admit(ctx, t); err != nil {
-		earlier, err := m.reuse(ctx, run, err)
-		if err != nil {
+		if result, err = m.reuse(ctx, run, err); err != nil {
 			return SpawnResult{}, fmt.Errorf("spawn: %w", err)
 		}
-		return earlier, nil
 	}
-	return SpawnResult{Run: run}, nil
+	return result, nil
 }
 
-// newRun makes the record of a run, or says what is wrong with the request.
+// newRun makes the record of a run, or says what is wrong with the request. Its
+// arguments are not checked, and are those of the request.
 func (c *core) newRun(session string, req SpawnRequest) (engine.Run, error) {
-	tool, title := strings.TrimSpace(req.Tool), strings.TrimSpace(req.Title)
-	args := bytes.Clone(req.Args)
-	if req.Stored != nil {
-		args = bytes.Clone(req.Stored)
+	run := engine.Run{
+		ID: newID(runPrefix), Session: session, Tool: strings.TrimSpace(req.Tool), Version: req.Version,
+		Args: req.Args, Secret: req.Stored != nil,
+		Title: strings.TrimSpace(req.Title), By: output.Shorten(req.By, maxReason),
+		Origin: engine.OriginSpawned, Status: engine.StatusQueued,
+		IdempotencyKey: req.IdempotencyKey, SignalOnCompletion: !req.Silent,
+		Timeout: cmp.Or(req.Timeout, c.cfg.Timeout), OutputCap: c.cfg.OutputCap, CreatedAt: time.Now(),
 	}
-	if len(args) == 0 {
-		args = json.RawMessage("{}")
+	if run.Secret {
+		run.Args = req.Stored
 	}
-	timeout := req.Timeout
-	if timeout == 0 {
-		timeout = c.cfg.Timeout
+	if len(run.Args) == 0 {
+		run.Args = json.RawMessage("{}")
 	}
-	if title == "" {
-		title = output.Clip("Background "+tool, maxTitle)
+	if run.Title == "" {
+		run.Title = output.Clip("Background "+run.Tool, maxTitle)
 	}
+
 	switch {
 	case session == "":
 		return engine.Run{}, &FieldError{"session", "required"}
-	case tool == "":
+	case run.Tool == "":
 		return engine.Run{}, &FieldError{"tool", "required"}
-	case !json.Valid(args), req.Stored != nil && !json.Valid(req.Args):
-		return engine.Run{}, &FieldError{"args", "not valid JSON"}
-	case utf8.RuneCountInString(title) > maxTitle:
+	case utf8.RuneCountInString(run.Title) > maxTitle:
 		return engine.Run{}, &FieldError{"title", fmt.Sprintf("longer than %d characters", maxTitle)}
-	case utf8.RuneCountInString(req.IdempotencyKey) > maxKey:
+	case utf8.RuneCountInString(run.IdempotencyKey) > maxKey:
 		return engine.Run{}, &FieldError{"idempotency_key", fmt.Sprintf("longer than %d characters", maxKey)}
-	case timeout < 0 || timeout > c.cfg.MaxTimeout:
+	case run.Timeout < 0 || run.Timeout > c.cfg.MaxTimeout:
 		return engine.Run{}, &FieldError{"timeout_seconds", fmt.Sprintf("must be between 1 and %.0f", c.cfg.MaxTimeout.Seconds())}
 	}
-	id, err := newID()
-	return engine.Run{
-		ID: id, Session: session, Tool: tool, Version: req.Version, Args: args, Secret: req.Stored != nil,
-		Title: title, By: output.Shorten(req.By, maxReason),
-		Origin: engine.OriginSpawned, Status: engine.StatusQueued,
-		IdempotencyKey: req.IdempotencyKey, SignalOnCompletion: !req.Silent,
-		Timeout: timeout, OutputCap: c.cfg.OutputCap, CreatedAt: time.Now(),
-	}, err
+	return run, nil
 }
 
-// reuse returns the earlier run that has the key of run, if err says that there is
-// one. The engine finds it in the step that would store run; if there is no slot
-// for run, it is looked for.
-func (m *Manager) reuse(ctx context.Context, run engine.Run, err error) (earlier SpawnResult, refused error) {
-	taken, known := errors.AsType[*engine.ExistsError](err)
-	id := ""
-	switch {
-	case known:
-		id = taken.ID
-	case run.IdempotencyKey != "" && (errors.Is(err, ErrHostLimit) || errors.Is(err, ErrClosed)):
-		runs, listErr := m.reader.list(ctx, engine.Query{Session: run.Session, IdempotencyKey: run.IdempotencyKey, Limit: 1})
-		if listErr != nil || len(runs) == 0 {
-			return SpawnResult{}, err
-		}
-		id = runs[0].ID
-	default:
-		return SpawnResult{}, err
+// newStoredRun is newRun with arguments that are checked, and the record's own.
+func (c *core) newStoredRun(session string, req SpawnRequest) (engine.Run, error) {
+	run, err := c.newRun(session, req)
+	if err == nil && run.Secret && !json.Valid(req.Args) {
+		err = errArgs
+	}
+	if err == nil {
+		run.Args, err = ownArgs(run.Args)
+	}
+	return run, err
+}
+
+var errArgs = &FieldError{"args", "not valid JSON"}
+
+// ownArgs returns a copy of arguments, which must be JSON.
+func ownArgs(args json.RawMessage) (json.RawMessage, error) {
+	if !json.Valid(args) {
+		return nil, errArgs
+	}
+	return bytes.Clone(args), nil
+}
+
+// reuse returns the earlier run that has the key of a run that was refused.
+func (m *Manager) reuse(ctx context.Context, run engine.Run, refused error) (SpawnResult, error) {
+	if run.IdempotencyKey == "" {
+		return SpawnResult{}, refused
+	}
+	found, err := m.reader.list(ctx, engine.Query{Session: run.Session, IdempotencyKey: run.IdempotencyKey, Limit: 1})
+	if err != nil || len(found) == 0 {
+		return SpawnResult{}, refused
 	}
 
-	first, _, err := m.reader.lookup(ctx, run.Session, id)
-	if err != nil {
-		return SpawnResult{}, err
-	}
-	if first.Args, err = m.engine.Payload(ctx, id, engine.PartArgs); err != nil {
+	first := found[0]
+	if first.Args, err = m.engine.Payload(ctx, first.ID, engine.PartArgs); err != nil {
 		return SpawnResult{}, err
 	}
 	if first.Tool != run.Tool || !sameJSON(first.Args, run.Args) {
-		return SpawnResult{}, fmt.Errorf("%w: %s", ErrKeyReused, id)
+		return SpawnResult{}, fmt.Errorf("%w: %s", ErrKeyReused, first.ID)
 	}
 	return SpawnResult{Run: first, Reused: true}, nil
 }
@@ -146,12 +152,4 @@ func sameJSON(a, b json.RawMessage) bool {
 		return v
 	}
 	return bytes.Equal(a, b) || reflect.DeepEqual(decode(a), decode(b))
-}
-
-// secretArgs returns what the work is given if that is not what is stored.
-func secretArgs(args, stored json.RawMessage) json.RawMessage {
-	if stored == nil {
-		return nil
-	}
-	return bytes.Clone(args)
 }

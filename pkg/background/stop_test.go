@@ -21,17 +21,17 @@ func TestStop(t *testing.T) {
 		tool  string
 		force bool
 		took  time.Duration
-		want  string
+		want  ending
 	}{
-		{"sleep", false, 0, `{"status":"canceled","stopped":true}`},
-		{"deaf", false, 5 * time.Second, `{"status":"canceled","stopped":true}`},
-		{"deaf", true, 0, `{"status":"canceled","stopped":true}`},
-		{"stubborn", false, 0, `{"status":"succeeded","stopped":false,"already_finished":true,"result":{"partial":true}}`},
-		{"halfway", false, 0, `{"status":"failed","stopped":false,"already_finished":true,"result":{"partial":true},"error":{"kind":"tool_error","message":"half done"}}`},
-		{"undead", false, 6 * time.Second, `{"status":"running","stopped":false,"stopping":true}`},
-		{"undead", true, time.Second, `{"status":"running","stopped":false,"stopping":true}`},
-		{"echo", false, 0, `{"status":"succeeded","stopped":false,"already_finished":true,"result":{}}`},
-		{"nonsense", true, 0, `{"status":"failed","stopped":false,"already_finished":true,"error":{"kind":"tool_error","message":"unknown tool: nonsense"}}`},
+		{"sleep", false, 0, ending{status: engine.StatusCanceled}},
+		{"deaf", false, 5 * time.Second, ending{status: engine.StatusCanceled}},
+		{"deaf", true, 0, ending{status: engine.StatusCanceled}},
+		{"stubborn", false, 0, ending{status: engine.StatusSucceeded, end: engine.End{Result: json.RawMessage(`{"partial":true}`)}}},
+		{"halfway", false, 0, ending{status: engine.StatusFailed, end: engine.End{Result: json.RawMessage(`{"partial":true}`), Error: &engine.RunError{Kind: engine.KindToolError, Message: "half done"}}}},
+		{"undead", false, 6 * time.Second, ending{status: engine.StatusRunning}},
+		{"undead", true, time.Second, ending{status: engine.StatusRunning}},
+		{"echo", false, 0, ending{status: engine.StatusSucceeded, end: engine.End{Result: json.RawMessage(`{}`)}}},
+		{"nonsense", true, 0, ending{status: engine.StatusFailed, end: engine.End{Error: &engine.RunError{Kind: engine.KindToolError, Message: "unknown tool: nonsense"}}}},
 	} {
 		bubble(t, c.tool, func(t *testing.T) {
 			m := newManager(t, Config{Grace: 5 * time.Second})
@@ -41,11 +41,10 @@ func TestStop(t *testing.T) {
 				stopped, err := m.Stop(t.Context(), alice, id, StopRequest{Force: c.force})
 				require.NoError(t, err)
 				require.LessOrEqual(t, time.Since(began), c.took)
-				require.Equal(t, id, stopped.TaskID)
-				stopped.TaskID = ""
-				got, err := json.Marshal(stopped)
-				require.NoError(t, err)
-				require.JSONEq(t, `{"task_id":"",`+c.want[1:], string(got))
+				require.Equal(t, id, stopped.ID)
+				stopped.Result, _ = m.Payload(t.Context(), alice, id, engine.PartResult)
+				require.Equal(t, c.want, ending{status: stopped.Status, end: engine.End{Result: stopped.Result, Error: stopped.Error}})
+				require.True(t, stopped.Cancel != nil || stopped.Status.Terminal())
 			}
 			time.Sleep(time.Hour) // for undead to end
 		})
@@ -95,7 +94,7 @@ func TestForceComesBeforeTheHint(t *testing.T) {
 
 		stopped, err := m.Stop(t.Context(), alice, id, StopRequest{Force: true})
 		require.NoError(t, err)
-		require.True(t, stopped.Stopped, "%+v", stopped)
+		require.Equal(t, engine.StatusCanceled, stopped.Status, "%+v", stopped)
 	})
 }
 
@@ -108,7 +107,7 @@ func TestStopKeepsWhoAndWhy(t *testing.T) {
 		require.NoError(t, err)
 		_, err = m.Stop(t.Context(), alice, id, StopRequest{Reason: "another"})
 		require.NoError(t, err)
-		require.True(t, check(t, m, alice, CheckRequest{IDs: []string{id}}).Stopping)
+		require.NotNil(t, check(t, m, alice, CheckRequest{IDs: []string{id}}).Cancel)
 		run := wait(t, m, alice, id)
 		require.Equal(t, engine.StatusCanceled, run.Status, "only after the work has ended")
 		require.Equal(t, time.Hour, run.Elapsed(time.Now()))
@@ -123,7 +122,7 @@ func TestForceShortensTheGrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(t, Config{Grace: time.Minute})
 		id := spawned(t, m, alice, "deaf")
-		polite := make(chan StopResult)
+		polite := make(chan engine.Run)
 		go func() {
 			stopped, err := m.Stop(t.Context(), alice, id, StopRequest{})
 			require.NoError(t, err)
@@ -133,7 +132,7 @@ func TestForceShortensTheGrace(t *testing.T) {
 		began := time.Now()
 		stopped, err := m.Stop(t.Context(), alice, id, StopRequest{Force: true})
 		require.NoError(t, err)
-		require.True(t, stopped.Stopped)
+		require.Equal(t, engine.StatusCanceled, stopped.Status)
 		require.Equal(t, stopped, <-polite)
 		require.Zero(t, time.Since(began))
 	})
@@ -154,7 +153,7 @@ func TestStopSignals(t *testing.T) {
 		began := time.Now()
 		stopped, err := m.Stop(t.Context(), alice, id, StopRequest{})
 		require.NoError(t, err)
-		require.True(t, stopped.Stopped)
+		require.Equal(t, engine.StatusCanceled, stopped.Status)
 		require.Zero(t, requested.Sub(began))
 		require.Equal(t, 3*time.Second, ended.Sub(began))
 		require.ErrorIs(t, cause, ErrStopped)
@@ -173,7 +172,7 @@ func TestStopBeforeTheStart(t *testing.T) {
 		time.AfterFunc(time.Second, func() { close(open) })
 		stopped, err := m.Stop(t.Context(), alice, id, StopRequest{})
 		require.NoError(t, err)
-		require.True(t, stopped.Stopped)
+		require.Equal(t, engine.StatusCanceled, stopped.Status)
 		run := wait(t, m, alice, id)
 		require.Equal(t, engine.StatusCanceled, run.Status)
 		require.Zero(t, run.Attempt)
@@ -189,7 +188,8 @@ func TestStopFreedByContext(t *testing.T) {
 		defer cancel()
 		stopped, err := m.Stop(ctx, alice, id, StopRequest{})
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.True(t, stopped.Stopping)
+		require.NotNil(t, stopped.Cancel)
+		require.False(t, stopped.Status.Terminal())
 		require.Equal(t, engine.StatusCanceled, wait(t, m, alice, id).Status, "the stop goes on")
 	})
 }
@@ -238,7 +238,7 @@ func TestStopRacesCompletion(t *testing.T) {
 		finish := make(chan struct{})
 		var told []string
 		m := newManager(t, Config{Engine: store, PerSession: 1,
-			OnNotice: func(n Notice) { told = append(told, n.ID) },
+			OnNotice: func(n engine.Run) { told = append(told, n.ID) },
 			Executor: func(_ context.Context, _ engine.Run, sink *output.Sink) (Outcome, error) {
 				select {
 				case <-finish:
@@ -286,7 +286,7 @@ func TestStopRacesCompletion(t *testing.T) {
 			case by == "operator":
 				require.Equal(t, []string{id}, told, "one notice")
 				require.NoError(t, m.Acknowledge(t.Context(), alice, told))
-			case stopped.Stopped:
+			case stopped.Status == engine.StatusCanceled:
 				require.Empty(t, told, "none of what the agent saw")
 			default: // it may have ended, and been told, before the stop
 				require.LessOrEqual(t, len(told), 1)

@@ -14,8 +14,8 @@ import (
 )
 
 // A task is a run that this worker has a slot for: it is about to start, executes,
-// or its end is not stored yet. A foreground call is one too; it has no record
-// until it is parked.
+// or its end is not stored yet. A foreground call is one too; it has no record and
+// no slot until it is parked.
 type task struct {
 	run  engine.Run      // as it was submitted or claimed; a claimed one has no payload
 	args json.RawMessage // what the first attempt is given in place of the stored arguments; nil: those
@@ -29,23 +29,22 @@ type task struct {
 	ctx      context.Context // nil before the task is launched
 	cancel   context.CancelCauseFunc
 	stopped  bool        // a stop was requested
-	storing  int         // stops of this worker whose request is being stored
+	forced   bool        // stops have no grace period
 	returned bool        // the work has ended
 	kill     *time.Timer // cancels ctx when the grace period is over
 	checks   recentChecks
 
-	io      turn          // held while the lease is used
-	lease   engine.Lease  // nil before the run is started
-	flushed int64         // how much of the log has been appended to the lease
-	beat    engine.Beat   // as it was reported last
-	stuck   atomic.Bool   // the log could not be stored; logged once
-	flusher *time.Timer   // appends what is new; made with the lease
-	live    atomic.Bool   // the run is started: the sink has all of its log
-	settled atomic.Bool   // an end was decided, and is about to be stored
-	unsaved *ending       // an end that could not be stored yet
-	pending atomic.Bool   // there is one
-	shown   atomic.Bool   // a check has shown that there is one
-	saved   chan struct{} // closed when there is none any more
+	io      turn                   // held while the lease is used
+	lease   engine.Lease           // nil before the run is started
+	flushed int64                  // how much of the log has been appended to the lease
+	beat    engine.Beat            // as it was reported last
+	stuck   atomic.Bool            // the log could not be stored; logged once
+	flusher *time.Timer            // appends what is new; made with the lease
+	live    atomic.Bool            // the run is started: the sink has all of its log
+	settled atomic.Bool            // an end was decided, and is about to be stored
+	unsaved atomic.Pointer[ending] // an end that could not be stored yet
+	shown   atomic.Bool            // a check has shown that there is one
+	saved   chan struct{}          // closed when there is none any more
 }
 
 // An ending is what is written when a run ends.
@@ -119,7 +118,7 @@ func (t *task) requestStop(grace time.Duration) {
 	t.stopped = true
 	switch {
 	case t.cancel == nil: // it is not launched, and will not start
-	case grace <= 0: // first, so that work cannot give way to the request before
+	case grace <= 0 || t.forced: // first, so that work cannot give way to the request before
 		t.cancel(ErrStopped)
 	case first:
 		t.kill = time.AfterFunc(grace, func() { t.cancel(ErrStopped) })
@@ -129,29 +128,11 @@ func (t *task) requestStop(grace time.Duration) {
 	}
 }
 
-// storeStop notes that this worker is storing a stop request, until the function
-// it returns is called: until then hints of the engine do not stop the work, as
-// the stop itself may allow a shorter grace period.
-func (t *task) storeStop() (done func()) {
+// shorten lets all requests from now on have no grace period, if this one has none.
+func (t *task) shorten(grace time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.storing++
-
-	return func() {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		t.storing--
-	}
-}
-
-// hintStop requests a stop of which the engine told.
-func (t *task) hintStop(grace time.Duration) {
-	t.mu.Lock()
-	storing := t.storing > 0
-	t.mu.Unlock()
-	if !storing {
-		t.requestStop(grace)
-	}
+	t.forced = t.forced || grace <= 0
 }
 
 // interrupt ends the work because the manager closes.
@@ -183,12 +164,12 @@ func (t *task) hasReturned() (stopped bool) {
 }
 
 // unstored reports whether the run has ended and that is not stored yet.
-func (t *task) unstored() bool { return t.ended() && t.pending.Load() }
+func (t *task) unstored() bool { return t.ended() && t.unsaved.Load() != nil }
 
-// asEnded returns the run as it ended. The task must have ended.
+// asEnded returns the run as it ended, which it must have.
 func (t *task) asEnded() engine.Run {
 	run := t.final.Light()
-	run.Unsaved = t.pending.Load()
+	run.Unsaved = t.unsaved.Load() != nil
 	return run
 }
 
@@ -206,12 +187,7 @@ type registry struct {
 	mu      sync.Mutex
 	closing bool
 	tasks   map[string]*task
-	calls   map[*task]struct{} // foreground calls that are not parked
-	running sync.WaitGroup     // one for each task and call whose work has not returned
-}
-
-func newRegistry() *registry {
-	return &registry{tasks: make(map[string]*task), calls: make(map[*task]struct{})}
+	running sync.WaitGroup // one for each task whose work has not returned
 }
 
 // get returns the task of a run, nil if there is none.
@@ -234,53 +210,22 @@ func (r *registry) add(t *task) error {
 	return nil
 }
 
-// addCall is add for a foreground call.
-func (r *registry) addCall(t *task) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.closing {
-		return ErrClosed
-	}
-	r.calls[t] = struct{}{}
-	r.running.Add(1)
-	return nil
-}
-
-// park makes a foreground call a task, unless the manager is closing, or a call
-// again.
-func (r *registry) park(t *task, parked bool) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	switch {
-	case !parked:
-		delete(r.tasks, t.run.ID)
-		r.calls[t] = struct{}{}
-	case r.closing:
-		return ErrClosed
-	default:
-		delete(r.calls, t)
-		r.tasks[t.run.ID] = t
-	}
-	return nil
-}
-
-// remove removes a task or a call.
+// remove removes a task.
 func (r *registry) remove(t *task) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.calls, t)
 	if r.tasks[t.run.ID] == t { // not that of a later attempt
 		delete(r.tasks, t.run.ID)
 	}
 }
 
-// drop ends a task whose run was not stored.
+// drop ends a task whose end is not stored.
 func (r *registry) drop(t *task) {
+	t.hasReturned()
 	t.final = &t.run
 	t.sink.Close()
-	close(t.done)
 	r.remove(t)
-	r.running.Done()
+	close(t.done)
 }
 
 // all returns the tasks.
@@ -288,13 +233,6 @@ func (r *registry) all() []*task {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Collect(maps.Values(r.tasks))
-}
-
-// both returns the tasks and the foreground calls.
-func (r *registry) both() []*task {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.AppendSeq(slices.Collect(maps.Values(r.tasks)), maps.Keys(r.calls))
 }
 
 // close lets no more tasks in.

@@ -130,7 +130,7 @@ func TestRunOfAnotherWorker(t *testing.T) {
 		began := time.Now()
 		report := check(t, b, alice, CheckRequest{IDs: []string{slept}, Wait: time.Minute})
 		require.Equal(t, time.Second, time.Since(began), "it is waited for")
-		require.True(t, report.Done)
+		require.True(t, report.Final())
 		require.JSONEq(t, `"slept"`, string(report.Result))
 
 		id := spawned(t, a, alice, "deaf")
@@ -142,13 +142,13 @@ func TestRunOfAnotherWorker(t *testing.T) {
 		began = time.Now()
 		stopped, err := b.Stop(t.Context(), alice, id, StopRequest{Reason: "enough"})
 		require.NoError(t, err)
-		require.True(t, stopped.Stopped, "its work has ended")
+		require.Equal(t, engine.StatusCanceled, stopped.Status, "its work has ended")
 		require.Equal(t, DefaultGrace, time.Since(began))
 		require.Equal(t, "enough", must(a.Get(t.Context(), alice, id)).Cancel.Reason)
 
 		polite := spawned(t, a, alice, "sleep")
 		began = time.Now()
-		require.True(t, must(b.Stop(t.Context(), alice, polite, StopRequest{})).Stopped)
+		require.Equal(t, engine.StatusCanceled, must(b.Stop(t.Context(), alice, polite, StopRequest{})).Status)
 		require.LessOrEqual(t, time.Since(began), time.Second)
 	})
 }
@@ -174,7 +174,7 @@ func TestNoticesOfSeveralWorkers(t *testing.T) {
 func TestScheduleOfSeveralWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b, _ := two(t, Config{})
-		s := newSchedule(t, a, alice, ScheduleRequest{Tool: "echo", Cron: "*/10 * * * *"})
+		s := newSchedule(t, a, alice, ScheduleRequest{SpawnRequest: SpawnRequest{Tool: "echo"}, Cron: "*/10 * * * *"})
 		time.Sleep(61 * time.Minute)
 		require.Len(t, firings(t, b, s), 6)
 		require.Equal(t, 6, reread(t, b, s).Fired)

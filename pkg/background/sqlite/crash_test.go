@@ -443,7 +443,7 @@ func (h *crashHost) spawn(session string) {
 
 // park calls a tool in the foreground, in a goroutine of its own.
 func (h *crashHost) park(session string) {
-	req := background.RunRequest{Tool: h.tool(), Args: crashArgs(), ParkAfter: time.Duration(1+h.random.IntN(5)) * time.Millisecond}
+	req := background.RunRequest{SpawnRequest: background.SpawnRequest{Tool: h.tool(), Args: crashArgs()}, ParkAfter: time.Duration(1+h.random.IntN(5)) * time.Millisecond}
 	req.Work = func(ctx context.Context, sink *output.Sink) (background.Outcome, error) {
 		return h.work(ctx, req.Tool, crashToken(h.t, req.Args), 1, sink)
 	}
@@ -457,7 +457,7 @@ func (h *crashHost) park(session string) {
 
 func (h *crashHost) schedule(session string) {
 	at := time.Now().Add(time.Duration(5+h.random.IntN(50)) * time.Millisecond)
-	s, err := h.manager.Schedule(h.t.Context(), session, background.ScheduleRequest{Tool: h.tool(), Args: crashArgs(), At: at})
+	s, err := h.manager.Schedule(h.t.Context(), session, background.ScheduleRequest{SpawnRequest: background.SpawnRequest{Tool: h.tool(), Args: crashArgs()}, At: at})
 	var past *background.FieldError
 	if errors.As(err, &past) && strings.Contains(past.Error(), "is in the past") { // it took longer than that to get there
 		return
@@ -499,7 +499,7 @@ func (h *crashHost) stop(session string) {
 	if stopped.Status.Terminal() {
 		h.say("ended", id, stopped.Status)
 	}
-	if stopped.Stopped {
+	if stopped.Status == engine.StatusCanceled {
 		h.say("stopping", id)
 	}
 }
@@ -512,7 +512,7 @@ func (h *crashHost) check(session string) {
 	h.say("seen", id)
 	checked, err := h.manager.Check(h.t.Context(), session, background.CheckRequest{IDs: []string{id}, Wait: time.Duration(h.random.IntN(3)) * time.Millisecond})
 	require.NoError(h.t, err)
-	if report := checked.Reports[0]; report.Done {
+	if report := checked.Reports[0]; report.Final() {
 		h.say("ended", id, report.Status)
 	}
 }

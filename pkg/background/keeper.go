@@ -1,0 +1,155 @@
+package background
+
+import (
+	"context"
+	"time"
+
+	"github.com/toolhost/toolhost/pkg/background/engine"
+)
+
+// A keeper renews the lease, follows events of the engine, stores ends that could
+// not be stored, and removes old records.
+type keeper struct {
+	*core
+	member    *member
+	runs      *registry
+	admission *admission
+	worker    *worker
+	notifier  *notifier
+	scheduler *scheduler
+
+	quit  func()        // ends it
+	ended chan struct{} // closed when it has ended
+}
+
+// run is the goroutine of the keeper.
+func (k *keeper) run(ctx context.Context, events <-chan engine.Event) {
+	defer close(k.ended)
+	heartbeat := time.NewTicker(HeartbeatEvery)
+	defer heartbeat.Stop()
+	prune := time.NewTicker(pruneEvery)
+	defer prune.Stop()
+
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case e, ok := <-events:
+			if ok { // else ctx is done
+				k.follow(ctx, e)
+			}
+		case <-heartbeat.C:
+			k.heartbeat(ctx)
+		case <-prune.C:
+			k.prune(ctx)
+		}
+	}
+}
+
+// follow does what an event of the engine asks for.
+func (k *keeper) follow(ctx context.Context, e engine.Event) {
+	switch e.Kind {
+	case engine.EventQueued:
+		if k.runs.get(e.Run.ID) == nil { // else this worker has claimed it
+			k.admission.expect(true)
+		}
+	case engine.EventEnded:
+		k.admission.expect(false) // it gave its permits back
+		if e.Run.Notice == engine.NoticePending {
+			k.notifier.look()
+		}
+	case engine.EventStopping:
+		k.stop(e.Run.ID)
+	case engine.EventScheduled:
+		k.scheduler.look()
+	case engine.EventMissed:
+		k.scheduler.look()
+		k.heartbeat(ctx)
+	}
+}
+
+// stop asks a run to end, as the engine says.
+func (k *keeper) stop(id string) {
+	if t := k.runs.get(id); t != nil {
+		t.requestStop(k.cfg.Grace)
+	}
+}
+
+// heartbeat renews the lease with what all runs say of themselves, and does what
+// the engine answers.
+func (k *keeper) heartbeat(ctx context.Context) {
+	held := make(map[string]engine.Beat)
+	for _, t := range k.runs.all() {
+		k.worker.retry(ctx, t)
+		if t.live.Load() {
+			held[t.run.ID] = t.sink.Beat()
+		}
+	}
+	news, err := k.member.renew(ctx, held)
+	if err != nil {
+		return
+	}
+
+	for _, id := range news.Stops {
+		k.stop(id)
+	}
+	for _, id := range news.Strays {
+		k.takeStray(ctx, id)
+	}
+	if news.Orphans {
+		if err := k.takeOver(ctx); err != nil && ctx.Err() == nil {
+			k.log.Warn("runs of a dead worker not taken over; trying again", "error", err)
+		}
+	}
+	if news.Notices {
+		k.notifier.look()
+	}
+	k.admission.renewed(news.Queued)
+}
+
+// takeOver takes over the runs of dead workers.
+func (k *keeper) takeOver(ctx context.Context) error {
+	const batch = 100
+	for {
+		runs, err := k.member.worker().Orphans(ctx, batch)
+		if err != nil {
+			return err
+		}
+		for _, run := range runs {
+			k.worker.recover(ctx, run)
+		}
+		if len(runs) < batch {
+			return nil
+		}
+	}
+}
+
+// takeStray takes over a run that has no task although the engine says that it is
+// this worker's: the answer to its start was lost, or taking it over failed.
+func (k *keeper) takeStray(ctx context.Context, id string) {
+	if k.runs.get(id) != nil {
+		return // it has just begun
+	}
+	run, err := k.engine.Get(ctx, id)
+	if err == nil && run.Status == engine.StatusRunning && k.runs.get(id) == nil {
+		k.worker.recover(ctx, run)
+	}
+}
+
+// abortAll ends all work at once, as its runs are another worker's now.
+func (k *keeper) abortAll() {
+	for _, t := range k.runs.all() {
+		if t.live.Load() {
+			t.abort(engine.ErrFenced)
+		}
+	}
+}
+
+// prune removes the records that are not kept any longer.
+func (k *keeper) prune(ctx context.Context) {
+	now := time.Now()
+	_, err := k.engine.Prune(ctx, engine.Retention{Before: now.Add(-k.cfg.Retention), Keep: k.cfg.RetainRuns, Notices: now.Add(-k.cfg.NoticeTTL)})
+	if err != nil && ctx.Err() == nil {
+		k.log.Warn("background records not pruned", "error", err)
+	}
+}
