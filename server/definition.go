@@ -14,12 +14,11 @@ type Definition = wire.Definition
 // Annotations say what a call of a tool may do.
 type Annotations = wire.Annotations
 
-// Definitions returns all tools a session may call: those of the plugins,
-// sorted by name, then the agent's own three, if there is a tool to spawn or
-// that may be parked; without it, where there were runs, those to check and to
-// stop them. [Service.ToolsChanged] tells when to ask again.
-// A plugin that was not granted all it needs is left out: a model is not told
-// of tools that would refuse it.
+// Definitions returns all tools a session may call: those of the plugins, sorted
+// by name, then the agent's own, if there is a tool to spawn or that may be parked.
+// Without one, while there are runs, those to check and stop them remain.
+// [Service.ToolsChanged] says when to call it again. A plugin that was not granted
+// all it needs is left out.
 func (s *Service) Definitions(session string) []Definition {
 	var ds []Definition
 	tools := s.registry.Tools()
@@ -41,14 +40,14 @@ func (s *Service) define(t *plugins.Tool) Definition {
 		Plugin:             t.Plugin.Manifest.Name,
 		Approval:           cmp.Or(t.Tool.Approval, abi.ApprovalAuto),
 		Deferrable:         cmp.Or(t.Tool.Deferrable, abi.DeferAutomatic),
-		Annotations:        Annotate(t),
+		Annotations:        annotate(t),
 		SupportsBackground: t.Tool.Hints.SupportsBackground,
 		MayPark:            s.rules.parks(t),
 	}
 }
 
-// Annotate returns what a call of a plugin's tool may do.
-func Annotate(t *plugins.Tool) Annotations {
+// annotate returns what a call of a plugin's tool may do.
+func annotate(t *plugins.Tool) Annotations {
 	hints := t.Tool.Hints
 	writes := t.Plugin.Grant.Writes() && !hints.Readonly
 	return Annotations{

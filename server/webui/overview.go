@@ -1,7 +1,6 @@
 package webui
 
 import (
-	"cmp"
 	"net/http"
 	"slices"
 
@@ -32,7 +31,7 @@ func (s *site) overview(r *http.Request) (page, error) {
 	ended = slices.DeleteFunc(ended, func(r wire.Run) bool { return !r.Status.Terminal() })
 	slices.SortStableFunc(ended, func(a, b wire.Run) int { return b.FinishedAt.Compare(a.FinishedAt) })
 	return page{"Overview", "/", []section{
-		{"problems", newProblems(s.service.Findings())}, {"usage", newUsage(s.service.Stats())},
+		{"problems", newProblems(s.service.Findings())}, {"usage", s.service.Stats()},
 		{"active", active}, {"ended", ended[:min(len(ended), maxEnded)]},
 	}}, nil
 }
@@ -52,43 +51,4 @@ func newProblems(all []wire.FileProblem) problems {
 		p.Shown = append(p.Shown, wire.FileProblem{File: cut(one.File, maxProblem), Error: cut(one.Error, maxProblem)})
 	}
 	return p
-}
-
-// usage is how much of their limits runs and calls use.
-type usage struct {
-	server.Stats
-	Calls []tally // how calls ended, the most frequent first
-	Runs  []tally // how runs ended, likewise
-}
-
-// A tally is how often something happened.
-type tally struct {
-	What string
-	N    int64
-}
-
-func newUsage(s server.Stats) usage {
-	o := s.Host.Outcomes
-	calls := map[string]int64{
-		"success": o.Success, "tool error": o.ToolError, "connection required": o.ConnectionRequired, "canceled": o.Canceled,
-		"out of fuel": o.Fuel, "time limit": o.Time, "memory limit": o.Memory, "memory of the host": o.HostMemory,
-		"output limit": o.Output, "internal": o.Internal,
-	}
-	runs := map[string]int64{"succeeded": s.Runs.Succeeded, "canceled": s.Runs.Canceled}
-	for kind, n := range s.Runs.Failed {
-		runs[wordOf(wire.ErrorKind(kind))] = n
-	}
-	return usage{s, tallies(calls), tallies(runs)}
-}
-
-// tallies leaves out what never happened.
-func tallies(counts map[string]int64) []tally {
-	var out []tally
-	for what, n := range counts {
-		if n > 0 {
-			out = append(out, tally{what, n})
-		}
-	}
-	slices.SortFunc(out, func(a, b tally) int { return cmp.Or(cmp.Compare(b.N, a.N), cmp.Compare(a.What, b.What)) })
-	return out
 }

@@ -143,18 +143,6 @@ type Run struct {
 	ResultPath         string      `json:"result_path"`            // likewise; exists once the run has ended
 }
 
-// Elapsed returns how long the run has taken until now, or took in all; 0 if it
-// has not started.
-func (r *Run) Elapsed(now time.Time) time.Duration {
-	if r.StartedAt.IsZero() {
-		return 0
-	}
-	if !r.FinishedAt.IsZero() {
-		now = r.FinishedAt
-	}
-	return max(0, now.Sub(r.StartedAt))
-}
-
 // Progress is how far a run says it is.
 type Progress struct {
 	Done    float64 `json:"done"`
