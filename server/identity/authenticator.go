@@ -74,7 +74,6 @@ func (a *Authenticator) Login(ctx context.Context, header []string, browser bool
 	token = strings.TrimSpace(token)
 	bearer := strings.EqualFold(scheme, "Bearer") && token != ""
 	browser = browser && a.token != nil
-
 	switch {
 	case browser && a.isToken(password(credentials)), bearer && a.isToken(token):
 		return Caller{}, nil

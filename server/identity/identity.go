@@ -7,6 +7,7 @@
 package identity
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -49,22 +50,11 @@ func (c Caller) Client() string {
 	return c.User + "/"
 }
 
-const (
-	sessionPattern = `[A-Za-z0-9._:@-]{1,128}`
-	userPattern    = `[A-Za-z0-9._:@-]{1,64}`
-)
-
-// The forms of a session's name. Only the operator may name a user's session,
-// as USER/NAME.
-const (
-	SessionForm    = `^` + sessionPattern + `$`
-	AnySessionForm = `^(?:(?:` + userPattern + `|~[0-9a-f]{64})/)?` + sessionPattern + `$`
-)
-
+// The forms of names. Only the operator may name a user's session, as USER/NAME.
 var (
-	sessionForm    = regexp.MustCompile(SessionForm)
-	anySessionForm = regexp.MustCompile(AnySessionForm)
-	userForm       = regexp.MustCompile(`^` + userPattern + `$`)
+	sessionForm    = regexp.MustCompile(`^[A-Za-z0-9._:@-]{1,128}$`)
+	anySessionForm = regexp.MustCompile(`^(?:(?:[A-Za-z0-9._:@-]{1,64}|~[0-9a-f]{64})/)?[A-Za-z0-9._:@-]{1,128}$`)
+	userForm       = regexp.MustCompile(`^[A-Za-z0-9._:@-]{1,64}$`)
 )
 
 // ErrSession reports an invalid session name.
@@ -73,22 +63,16 @@ var ErrSession = errors.New("expected 1 to 128 letters, digits and . _ : @ -")
 // InSession returns the caller in the session it calls name; empty is
 // [wire.DefaultSession]. The error is [ErrSession].
 func (c Caller) InSession(name string) (Caller, error) {
-	form := sessionForm
-	if c.Operator() {
-		form = anySessionForm
+	form, prefix := anySessionForm, ""
+	if !c.Operator() {
+		form, prefix = sessionForm, c.User+"/"
 	}
 
-	switch {
-	case name == "":
-		name = wire.DefaultSession
-	case !form.MatchString(name):
+	name = cmp.Or(name, wire.DefaultSession)
+	if !form.MatchString(name) {
 		return Nobody, ErrSession
 	}
-
-	c.Session = name
-	if !c.Operator() {
-		c.Session = c.User + "/" + name
-	}
+	c.Session = prefix + name
 	return c, nil
 }
 
@@ -101,9 +85,9 @@ func (c Caller) SessionName(key string) string {
 	return strings.TrimPrefix(key, c.User+"/")
 }
 
-// userKey returns the key of the user with a subject. A subject that is long or
-// has other characters than session names is hashed, with the full hash because
-// users may choose their subject. The tilde keeps subjects from being a hash.
+// userKey returns the key of the user with a subject. A long subject, or one with
+// other characters than session names, is hashed in full, because users may choose
+// it. The tilde keeps subjects from being a hash.
 func userKey(subject string) string {
 	if userForm.MatchString(subject) {
 		return subject

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	operator    = "operator"  // who stops a run, in its record
+	operator    = "operator"  // the requester of a stop, in its record
 	formTimeout = time.Second // how long a form waits for its effect; then the page shows the progress
 	maxForm     = 8 << 10     // bytes of a form
 )
@@ -20,16 +20,16 @@ const (
 func readForm(w http.ResponseWriter, r *http.Request) error {
 	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || media != "application/x-www-form-urlencoded" {
-		return &refusal{http.StatusUnsupportedMediaType, "Only forms of this page are taken"}
+		return refuse(http.StatusUnsupportedMediaType, "Only forms of this page are accepted")
 	}
 
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
-	var large *http.MaxBytesError
-	switch err := r.ParseForm(); {
-	case errors.As(err, &large):
-		return &refusal{http.StatusRequestEntityTooLarge, "The form is too large"}
-	case err != nil:
-		return &refusal{http.StatusBadRequest, "The form cannot be read"}
+	err = r.ParseForm()
+	if _, large := errors.AsType[*http.MaxBytesError](err); large {
+		return refuse(http.StatusRequestEntityTooLarge, "The form is too large")
+	}
+	if err != nil {
+		return refuse(http.StatusBadRequest, "The form cannot be read")
 	}
 	return nil
 }
@@ -101,7 +101,7 @@ func (s *site) artifact(w http.ResponseWriter, r *http.Request, run wire.Run) er
 	file, err := s.service.Session(run.Session).Open(r.Context(), run.TaskID, name)
 	switch {
 	case notFound(err):
-		return &refusal{http.StatusNotFound, "The run has no such file. Ended runs have " + wire.OutputLog + " and " + wire.ResultJSON}
+		return refuse(http.StatusNotFound, "The run has no such file. Ended runs have "+wire.OutputLog+" and "+wire.ResultJSON)
 	case err != nil:
 		return err
 	}

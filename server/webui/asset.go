@@ -45,7 +45,7 @@ func static(w http.ResponseWriter, r *http.Request) error {
 	name := r.PathValue("name")
 	data, err := files.ReadFile("static/" + name)
 	if err != nil || r.PathValue("build") != build {
-		return &refusal{http.StatusNotFound, "There is no such file"}
+		return refuse(http.StatusNotFound, "There is no such file")
 	}
 
 	w.Header().Set("Cache-Control", "private, max-age=31536000, immutable")

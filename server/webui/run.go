@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"net/http"
+	"strings"
 
 	"github.com/toolhost/toolhost/server/wire"
 )
@@ -101,7 +102,9 @@ var kinds = map[wire.ErrorKind]string{
 	wire.KindTimeout: "time limit", wire.KindFuelExhausted: "out of fuel", wire.KindTrap: "crashed", wire.KindLimit: "run limit",
 }
 
-func wordOf(k wire.ErrorKind) string { return cmp.Or(kinds[k], spaced(string(k))) }
+func wordOf(k wire.ErrorKind) string {
+	return cmp.Or(kinds[k], strings.ReplaceAll(string(k), "_", " "))
+}
 
 // A bar is the progress of a run.
 type bar struct {

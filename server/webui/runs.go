@@ -36,7 +36,7 @@ func (s *site) runs(r *http.Request) (page, error) {
 	}
 	f := runFilter{Session: session, Before: r.URL.Query().Get("before"), Active: r.URL.Query().Get("active") == "true"}
 	if f.Before != "" && !wire.IsRunID(f.Before) {
-		return page{}, &refusal{http.StatusBadRequest, "The parameter before is not a run id"}
+		return page{}, refuse(http.StatusBadRequest, "The parameter before is not a run id")
 	}
 
 	query := server.RunQuery{Session: f.Session, Active: f.Active, Before: f.Before, Limit: rowsOfPage + 1}

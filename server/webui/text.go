@@ -37,15 +37,9 @@ func number[T int | int64 | float64](v T) string {
 	return whole
 }
 
-// spaced is a name of the API as words.
-func spaced(name string) string { return strings.ReplaceAll(name, "_", " ") }
-
-// seconds is span for a number of seconds.
-func seconds(n float64) string { return span(time.Duration(n * float64(time.Second))) }
-
-// span is how long something takes, for people: in two units at most.
-func span(d time.Duration) string {
-	s := int64(d / time.Second)
+// seconds is how long something takes, for people: in two units at most.
+func seconds(n float64) string {
+	s := int64(n)
 	for _, u := range []struct {
 		size int64
 		name string

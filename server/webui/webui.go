@@ -65,12 +65,12 @@ func New(service *server.Service, cfg Config) http.Handler {
 	s.handle("POST /ui/schedules/{schedule}/disable", s.disable)
 	s.handle("GET /ui/static/{build}/{name}", static)
 	s.handle("/", func(http.ResponseWriter, *http.Request) error {
-		return &refusal{http.StatusNotFound, "There is no such page"}
+		return refuse(http.StatusNotFound, "There is no such page")
 	})
 
 	origin := http.NewCrossOriginProtection()
 	origin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.fail(w, r, &refusal{http.StatusForbidden, "Requests from other pages are refused"})
+		s.fail(w, r, refuse(http.StatusForbidden, "Requests from other pages are refused"))
 	}))
 	return secured(origin.Handler(s.mux))
 }
@@ -126,43 +126,39 @@ func (s *site) show(pattern string, read func(*http.Request) (page, error)) {
 // textWrong is shown for errors whose details only the log has.
 const textWrong = "Something went wrong. The server's log has the details"
 
-// refusal is why a request is not answered, for its sender.
-type refusal struct {
-	status int
-	text   string
+// refuse says why a request is not answered, for its sender.
+func refuse(status int, text string) *wire.Problem {
+	return &wire.Problem{Status: status, Title: http.StatusText(status), Detail: text}
 }
 
-func (r *refusal) Error() string { return r.text }
-
 var (
-	errNoRun      = &refusal{http.StatusNotFound, "There is no such run. Its record may have been removed"}
-	errNoSchedule = &refusal{http.StatusNotFound, "There is no such schedule"}
+	errNoRun      = refuse(http.StatusNotFound, "There is no such run. Its record may have been removed")
+	errNoSchedule = refuse(http.StatusNotFound, "There is no such schedule")
 )
 
 func notFound(err error) bool { return err != nil && server.ReasonOf(err).Code == wire.CodeNotFound }
 
 // fail answers a request with an error.
 func (s *site) fail(w http.ResponseWriter, r *http.Request, err error) {
-	var refused *refusal
+	p, ok := errors.AsType[*wire.Problem](err)
 	switch {
-	case errors.As(err, &refused):
+	case ok:
 	case notFound(err):
-		refused = errNoRun
+		p = errNoRun
 	case server.ReasonOf(err).Code == wire.CodeClosing, r.Context().Err() != nil: // or the client is gone
-		refused = &refusal{http.StatusServiceUnavailable, "The server is shutting down"}
+		p = refuse(http.StatusServiceUnavailable, "The server is shutting down")
 	default:
 		s.Logger.Error("page not shown", "method", r.Method, "path", r.URL.Path, "error", err)
-		refused = &refusal{http.StatusInternalServerError, textWrong}
+		p = refuse(http.StatusInternalServerError, textWrong)
 	}
-
-	s.write(w, r, refused.status, frame{Title: http.StatusText(refused.status), Error: refused.text})
+	s.write(w, r, p.Status, frame{Title: p.Title, Error: p.Detail})
 }
 
 // sessionParam returns the session that a query names, or "".
 func sessionParam(r *http.Request) (string, error) {
 	session := r.URL.Query().Get("session")
 	if len(session) > maxSession {
-		return "", &refusal{http.StatusBadRequest, "The parameter session is too long"}
+		return "", refuse(http.StatusBadRequest, "The parameter session is too long")
 	}
 	return session, nil
 }
