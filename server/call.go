@@ -2,13 +2,13 @@ package server
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
-
-	"github.com/google/uuid"
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
@@ -87,10 +87,9 @@ func parseArgs(tool string, parsed Args, raw json.RawMessage) (Args, error) {
 }
 
 // Call runs a tool of a plugin or of the agent, and waits for it. A call that may
-// be parked (see [Config]) continues as a background run of the session
-// after the time limit for parking. Then the value of the result is
-// {"type":"background","task_id":…} with advice for the agent. Nothing is written
-// to req's Stdout, Stderr and Progress after Call has returned.
+// be parked, see [Config], continues as a background run of the session after that
+// time. Then the value of the result is {"type":"background","task_id":…}. Nothing
+// is written to req's Stdout, Stderr and Progress after Call has returned.
 //
 // The Result is for the agent, and valid in every case. The error is nil if the
 // tool gave a result. Otherwise it matches [plugins.ErrNoTool], [ErrApproval], an
@@ -136,20 +135,14 @@ func (s *Service) callPlugin(ctx context.Context, req Request) (abi.Result, erro
 		return explain(err)
 	}
 
-	id, err := uuid.NewRandom()
-	if err != nil {
-		return explain(err)
-	}
-
 	limits := s.rules.limits(req.Limits, tool.Tool)
 	call := host.Call{
-		ID: "call_" + id.String(), Session: req.Session, Args: req.Args, Locale: req.Locale, Policy: limits.policy(),
+		ID: "call_" + strings.ToLower(rand.Text()), Session: req.Session, Args: req.Args, Locale: req.Locale, Policy: limits.policy(),
 		Observers: host.Observers{Stdout: req.Stdout, Stderr: req.Stderr, Progress: req.Progress}, Services: host.Services{Ask: req.Ask},
 	}
 	if budget, ok := s.rules.budget(tool, limits, req); ok {
 		return s.callParking(ctx, tool, call, budget, req)
 	}
-
 	return s.run(ctx, tool, call)
 }
 
