@@ -232,7 +232,7 @@ func openFile(folder fs.FS, name string, most int64) (fs.File, stamp, error) {
 	case !info.Mode().IsRegular(): // it took the file's place
 		err = errNoFile
 	case info.Size() > most:
-		err = fmt.Errorf("the file has %d bytes, and at most %d are read", info.Size(), most)
+		err = fmt.Errorf("the file has %d bytes, expected at most %d", info.Size(), most)
 	default:
 		return file, stampOf(info), nil
 	}

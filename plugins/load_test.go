@@ -292,7 +292,7 @@ func TestTooLargeFile(t *testing.T) {
 	require.NoError(t, huge.Truncate(MaxWasm+1)) // sparse
 	require.NoError(t, huge.Close())
 	r := openWith(t, newHost(t), Config{Folders: []Folder{Dir(dir)}})
-	require.Equal(t, []string{filepath.Join(dir, "huge.wasm") + ": the file has 67108865 bytes, and at most 67108864 are read"}, problems(r))
+	require.Equal(t, []string{filepath.Join(dir, "huge.wasm") + ": the file has 67108865 bytes, expected at most 67108864"}, problems(r))
 }
 
 // What is in subfolders, what begins with a dot, and what is no plugin file is

@@ -74,10 +74,10 @@ func TestBadSidecar(t *testing.T) {
 		},
 		{"unknown field", "toml", "colour = 'red'\n" + sidecarTOML, "/colour: unknown field, expected one of abi, name, "},
 		{"no UTF-8", "json", "\xff\xfe", "expected UTF-8 text"},
-		{"too long", "yaml", sidecarYAML + "#" + strings.Repeat("x", 64<<10), "bytes, and at most 65536 are read"},
-		{"too long", "toml", sidecarTOML + "#" + strings.Repeat("x", 64<<10), "bytes, and at most 65536 are read"},
-		{"too long", "json", sidecarJSON + strings.Repeat(" ", abi.MaxManifest), "bytes, and at most 1048576 are read"},
-		{"wide", "yaml", "b: {a: &a {" + keys(1000) + "}, c: {<<: [*a" + strings.Repeat(",*a", 10_000) + "]}}", "line 1: a mapping has 1000 keys, and at most 256 are read"},
+		{"too long", "yaml", sidecarYAML + "#" + strings.Repeat("x", 64<<10), "bytes, expected at most 65536"},
+		{"too long", "toml", sidecarTOML + "#" + strings.Repeat("x", 64<<10), "bytes, expected at most 65536"},
+		{"too long", "json", sidecarJSON + strings.Repeat(" ", abi.MaxManifest), "bytes, expected at most 1048576"},
+		{"wide", "yaml", "b: {a: &a {" + keys(1000) + "}, c: {<<: [*a" + strings.Repeat(",*a", 10_000) + "]}}", "line 1: a mapping has 1000 keys, expected at most 256"},
 	} {
 		t.Run(test.name+" "+test.ending, func(t *testing.T) {
 			r := open(t, map[string][]byte{

@@ -41,7 +41,7 @@ var errNesting = fmt.Errorf("expected at most %d levels of nesting", MaxNesting)
 // the name.
 func Decode(name string, data []byte) (document any, err error) {
 	if most := MaxSize(name); int64(len(data)) > most {
-		return nil, fmt.Errorf("the file has %d bytes, and at most %d are read", len(data), most)
+		return nil, fmt.Errorf("the file has %d bytes, expected at most %d", len(data), most)
 	}
 
 	switch filepath.Ext(name) {
@@ -112,7 +112,7 @@ func narrow(n *yaml.Node, depth int) error {
 		return fmt.Errorf("%w (line %d)", errNesting, n.Line)
 	}
 	if n.Kind == yaml.MappingNode && len(n.Content) > 2*maxKeys {
-		return fmt.Errorf("line %d: a mapping has %d keys, and at most %d are read", n.Line, len(n.Content)/2, maxKeys)
+		return fmt.Errorf("line %d: a mapping has %d keys, expected at most %d", n.Line, len(n.Content)/2, maxKeys)
 	}
 
 	for _, inner := range n.Content {

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	jsonv2 "github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/toolhost/toolhost/internal/strictjson"
@@ -23,135 +24,83 @@ func decode(raw json.RawMessage) (doc any, size int, err error) {
 // tree returns the tree of a document that strictjson has checked, and its size.
 // Without texts, texts that are values are empty in it.
 func tree(raw json.RawMessage, texts bool) (doc any, size int, err error) {
-	r := &reader{text: raw, texts: texts}
+	r := &reader{Decoder: jsontext.NewDecoder(bytes.NewBuffer(raw), checked), texts: texts}
 	doc, err = r.value()
 	return doc, r.size, err
 }
 
-// reader builds the tree of a checked document in one pass, with exact numbers. It
-// refuses numbers that would take exact arithmetic more than a moment.
+var checked = jsonv2.JoinOptions(jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true))
+
+// reader builds the tree of a checked document, with exact numbers. It refuses numbers
+// that would take exact arithmetic more than a moment.
 type reader struct {
-	text  []byte // valid JSON
-	at    int    // the next byte
+	*jsontext.Decoder
 	texts bool
 	size  int // values and names so far; a long number counts as several
 }
 
-// next skips white space and returns the byte after it.
-func (r *reader) next() byte {
-	for {
-		switch c := r.text[r.at]; c {
-		case ' ', '\t', '\r', '\n':
-			r.at++
-		default:
-			return c
-		}
-	}
-}
-
 func (r *reader) value() (any, error) {
 	r.size++
-	switch r.next() {
+	token, err := r.ReadToken()
+	if err != nil {
+		return nil, err
+	}
+
+	switch token.Kind() {
 	case '{':
 		return r.object()
 	case '[':
 		return r.array()
 	case '"':
-		return r.quoted(r.texts), nil
-	case 't':
-		r.at += len("true")
-		return true, nil
-	case 'f':
-		r.at += len("false")
-		return false, nil
+		if !r.texts {
+			return "", nil
+		}
+		return token.String(), nil
+	case '0':
+		return r.number(json.Number(token.String()))
 	case 'n':
-		r.at += len("null")
 		return nil, nil
 	}
-
-	return r.number()
+	return token.Bool(), nil
 }
 
 func (r *reader) array() (any, error) {
 	items := []any{}
-	for r.at++; r.next() != ']'; {
+	for r.PeekKind() != ']' {
 		item, err := r.value()
 		if err != nil {
 			return nil, err
 		}
-
 		items = append(items, item)
-		if r.next() == ',' {
-			r.at++
-		}
 	}
-
-	r.at++
-	return items, nil
+	_, err := r.ReadToken()
+	return items, err
 }
 
-func (r *reader) object() (_ any, err error) {
+func (r *reader) object() (any, error) {
 	members := map[string]any{}
-	for r.at++; r.next() != '}'; {
-		name := r.quoted(true)
+	for r.PeekKind() != '}' {
 		r.size++
-		r.next()
-		r.at++ // the colon
+		token, err := r.ReadToken()
+		if err != nil {
+			return nil, err
+		}
+		name := token.String()
 		if members[name], err = r.value(); err != nil {
 			return nil, err
 		}
-		if r.next() == ',' {
-			r.at++
-		}
 	}
-
-	r.at++
-	return members, nil
+	_, err := r.ReadToken()
+	return members, err
 }
 
-// quoted reads a text, and returns it if it is wanted.
-func (r *reader) quoted(wanted bool) string {
-	start, escaped := r.at, false
-	r.at++
-	end := r.at + bytes.IndexByte(r.text[r.at:], '"')
-	for {
-		slash := bytes.IndexByte(r.text[r.at:end], '\\')
-		if slash < 0 {
-			break
-		}
-
-		escaped = true
-		if r.at += slash + 2; r.at > end { // the quote was escaped
-			end = r.at + bytes.IndexByte(r.text[r.at:], '"')
-		}
-	}
-
-	r.at = end + 1
-	switch {
-	case !wanted:
-		return ""
-	case !escaped:
-		return string(r.text[start+1 : r.at-1])
-	}
-
-	text, _ := jsontext.AppendUnquote(nil, r.text[start:r.at]) // an error is half a surrogate pair, replaced
-	return string(text)
-}
-
-func (r *reader) number() (any, error) {
-	start := r.at
-	for r.at < len(r.text) && strings.IndexByte("0123456789+-.eE", r.text[r.at]) >= 0 {
-		r.at++
-	}
-
-	n := json.Number(r.text[start:r.at])
+func (r *reader) number(n json.Number) (any, error) {
 	if !moderate(n) {
 		return nil, fmt.Errorf("the number %.20s… is out of range", n)
 	}
 	if long(n) {
 		r.size += 9
 	}
-
 	return n, nil
 }
 
