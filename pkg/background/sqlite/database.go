@@ -33,7 +33,7 @@ type database struct {
 	problems *problems
 	ops      chan *op
 	readers  chan *conn
-	files    []watched             // that must stay what they were
+	files    map[string]identity   // that must stay what they were, by suffix
 	failed   atomic.Pointer[error] // why nothing is stored any more; nil: it is
 	mark     *markFile             // of the writer
 	recorded atomic.Int64          // bytes of records, as the last transaction left them
@@ -43,14 +43,11 @@ type database struct {
 	wrote  chan struct{} // closed when the writer has ended
 }
 
-// A watched file is one that must stay what it was when it was opened.
-type watched struct {
-	suffix string
-	identity
-}
-
 func openDatabase(dir string, problems *problems, log *slog.Logger) (*database, error) {
-	db := &database{dir: dir, log: log, problems: problems, ops: make(chan *op, maxBatch), wrote: make(chan struct{})}
+	db := &database{
+		dir: dir, log: log, problems: problems, files: make(map[string]identity),
+		ops: make(chan *op, maxBatch), wrote: make(chan struct{}),
+	}
 	w, err := db.openWriter()
 	if err != nil {
 		return nil, err
@@ -173,7 +170,7 @@ func (db *database) openWriter() (c *conn, err error) {
 	// Windows lets nobody delete or rename a file that is open.
 	for _, suffix := range []string{"", "-wal"} {
 		if id, err := identify(db.path(suffix)); err == nil {
-			db.files = append(db.files, watched{suffix, id})
+			db.files[suffix] = id
 		}
 	}
 

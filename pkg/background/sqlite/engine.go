@@ -151,27 +151,24 @@ func open(ctx context.Context, dir string, cfg Config) (*Engine, error) {
 	return e, nil
 }
 
-// start opens the database and starts the goroutines.
+// start opens the database, reads what is kept in memory, and starts the
+// goroutines.
 func (e *Engine) start(cfg Config) (err error) {
 	if e.db, err = openDatabase(e.dir, e.problems, e.log); err != nil {
 		return err
 	}
 	e.logs = &logs{dir: filepath.Join(e.dir, runsFolder), quota: cfg.LogQuota, db: e.db, problems: e.problems}
 	e.active = newRegistry()
-	if err := e.restore(context.Background()); err != nil {
+	if err = e.restoreRuns(context.Background()); err == nil {
+		err = e.restoreSchedules(context.Background())
+	}
+	if err != nil {
 		return errors.Join(err, e.db.close())
 	}
+
 	e.keeper = &keeper{engine: e, closing: make(chan struct{}), done: make(chan struct{})}
 	go e.keeper.run()
 	return nil
-}
-
-// restore reads what of an earlier process is kept in memory.
-func (e *Engine) restore(ctx context.Context) error {
-	if err := e.restoreRuns(ctx); err != nil {
-		return err
-	}
-	return e.restoreSchedules(ctx)
 }
 
 // Close waits for calls in progress, stores what is not stored yet, and gives

@@ -444,7 +444,7 @@ func TestPlans(t *testing.T) {
 	plan := explain(t, e, selectPrunable, int64(1), int64(1), int64(1))
 	require.Contains(t, plan, "COVERING INDEX runs_ended")
 	require.NotContains(t, plan, "B-TREE", "it sorts")
-	require.NotContains(t, explain(t, e, selectOldestLogs, int64(1)), "B-TREE", "it sorts")
+	require.NotContains(t, explain(t, e, selectOldestLogs), "B-TREE", "it sorts")
 	require.Contains(t, explain(t, e, selectLogged), "COVERING INDEX")
 }
 

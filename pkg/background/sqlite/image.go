@@ -87,47 +87,30 @@ func frames(log string, each func(frame []byte, good bool) error) error {
 	if _, err := io.ReadFull(r, head); err != nil || binary.BigEndian.Uint32(head[8:]) != pageSize {
 		return nil // there is nothing in it
 	}
-	sum := newChecksum(head)
+	var order binary.ByteOrder = binary.LittleEndian
+	if head[3]&1 != 0 {
+		order = binary.BigEndian
+	}
+	s1, s2 := binary.BigEndian.Uint32(head[24:]), binary.BigEndian.Uint32(head[28:])
+	sum := func(p []byte) {
+		for ; len(p) >= 8; p = p[8:] {
+			s1 += order.Uint32(p) + s2
+			s2 += order.Uint32(p[4:]) + s1
+		}
+	}
+
 	for frame := make([]byte, frameHeader+pageSize); ; {
 		if _, err := io.ReadFull(r, frame); err != nil {
 			return nil // the end, or a frame that was cut off
 		}
-		good := sum.next(frame) && bytes.Equal(frame[8:16], head[16:24])
+		sum(frame[:8])
+		sum(frame[frameHeader:])
+		w1, w2 := binary.BigEndian.Uint32(frame[16:]), binary.BigEndian.Uint32(frame[20:])
+		good := s1 == w1 && s2 == w2 && binary.BigEndian.Uint32(frame) > 0 && bytes.Equal(frame[8:16], head[16:24])
+		s1, s2 = w1, w2
 		if err := each(frame, good); err != nil {
 			return err
 		}
-	}
-}
-
-// A checksum is the running checksum of a write-ahead log.
-type checksum struct {
-	order  binary.ByteOrder
-	s1, s2 uint32
-}
-
-func newChecksum(head []byte) *checksum {
-	c := &checksum{order: binary.LittleEndian, s1: binary.BigEndian.Uint32(head[24:]), s2: binary.BigEndian.Uint32(head[28:])}
-	if head[3]&1 != 0 {
-		c.order = binary.BigEndian
-	}
-	return c
-}
-
-// next reports whether a frame has the checksum that is written in it, and goes
-// on with that in any case.
-func (c *checksum) next(frame []byte) bool {
-	c.add(frame[:8])
-	c.add(frame[frameHeader:])
-	s1, s2 := binary.BigEndian.Uint32(frame[16:]), binary.BigEndian.Uint32(frame[20:])
-	good := c.s1 == s1 && c.s2 == s2 && binary.BigEndian.Uint32(frame) > 0
-	c.s1, c.s2 = s1, s2
-	return good
-}
-
-func (c *checksum) add(p []byte) {
-	for ; len(p) >= 8; p = p[8:] {
-		c.s1 += c.order.Uint32(p) + c.s2
-		c.s2 += c.order.Uint32(p[4:]) + c.s1
 	}
 }
 

@@ -13,10 +13,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-const (
-	runsFolder = "runs"
-	logsAtOnce = 64 // logs that one round of making room looks at
-)
+const runsFolder = "runs"
 
 // logs are the logs of all runs, within their quota.
 type logs struct {
@@ -54,11 +51,7 @@ func (g *logs) find(run engine.Run) (*logFile, error) { return findLog(g.folder(
 func (g *logs) append(ctx context.Context, l *logFile, offset int64, p []byte) error {
 	n := int64(len(p))
 	if g.used.Add(n) > g.quota {
-		err := g.makeRoom(ctx)
-		if err == nil && g.used.Load() > g.quota {
-			err = fmt.Errorf("%w: %d bytes", engine.ErrQuota, g.quota)
-		}
-		if err != nil {
+		if err := g.makeRoom(ctx); err != nil {
 			g.used.Add(-n)
 			return err
 		}
@@ -70,57 +63,56 @@ func (g *logs) append(ctx context.Context, l *logFile, offset int64, p []byte) e
 	return err
 }
 
-// makeRoom removes logs of terminal runs until a twentieth of the quota is
-// free, or none is left.
+const selectOldestLogs = `SELECT ` + runColumns + ` FROM runs INDEXED BY runs_logged WHERE logged > 0 ORDER BY finished, seq LIMIT 64`
+
+// makeRoom removes the logs of the runs that ended first until a twentieth of the
+// quota is free.
 func (g *logs) makeRoom(ctx context.Context) error {
 	g.evicting.Lock()
 	defer g.evicting.Unlock()
 
 	for g.used.Load() > g.quota {
-		freed, err := g.evict(ctx, g.used.Load()-g.quota+g.quota/20)
-		if err != nil || freed == 0 {
+		some, err := g.evict(ctx, g.used.Load()-g.quota+g.quota/20)
+		if err == nil && !some {
+			err = fmt.Errorf("%w: %d bytes", engine.ErrQuota, g.quota)
+		}
+		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-const selectOldestLogs = `SELECT ` + runColumns + ` FROM runs INDEXED BY runs_logged WHERE logged > 0 ORDER BY finished, seq LIMIT ?`
-
-// evict removes the logs of the runs that ended first, at most want bytes and
-// one log more, and returns how many bytes it removed. Files go before the
-// record says so: a crash in between leaves none that nobody knows of.
-func (g *logs) evict(ctx context.Context, want int64) (freed int64, err error) {
+// evict removes some logs with at most want bytes and one log more. Files go
+// before the record says so: a crash in between leaves none that nobody knows of.
+func (g *logs) evict(ctx context.Context, want int64) (some bool, err error) {
 	oldest, err := readAll(ctx, g.db, func(found []driver.Value) (row, error) {
 		r, _ := decode(found) // a damaged one has a log too
 		return r, nil
-	}, selectOldestLogs, int64(logsAtOnce))
-	if err != nil {
-		return 0, err
+	}, selectOldestLogs)
+	for i, r := range oldest {
+		if want -= r.logged; want <= 0 {
+			oldest = oldest[:i+1]
+			break
+		}
+	}
+	if err != nil || len(oldest) == 0 {
+		return false, err
 	}
 
-	n := 0
-	for ; n < len(oldest) && want > 0; n++ {
-		want -= oldest[n].logged
-		g.attempts(oldest[n].Run, func(folder string) { removeLog(folder) })
+	for _, r := range oldest {
+		g.attempts(r.Run, func(folder string) { removeLog(folder) })
 	}
-	if n == 0 {
-		return 0, nil
-	}
-	err = g.db.write(ctx, func(w *conn) error {
-		freed = 0
-		for _, r := range oldest[:n] { // one may have been removed in the meantime, and its number given again
+	return true, g.db.write(ctx, func(w *conn) error {
+		for _, r := range oldest { // one may have been removed in the meantime, and its number given again
 			changed, _, err := w.exec(`UPDATE runs SET logged = 0 WHERE seq = ? AND id = ? AND logged > 0`, r.seq, r.ID)
 			if err != nil {
 				return err
 			}
-			freed += changed * r.logged
+			w.after = append(w.after, func() { g.used.Add(-changed * r.logged) })
 		}
-		w.after = append(w.after, func() { g.used.Add(-freed) })
 		return nil
 	})
-
-	return freed, err
 }
 
 // tail reads from the log of a terminal run. All of a log that was removed

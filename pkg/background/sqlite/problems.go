@@ -26,7 +26,6 @@ const (
 
 // A Problem is a damage the engine met, and worked around.
 type Problem struct {
-	At     time.Time
 	Kind   ProblemKind
 	ID     string // of the run or schedule
 	Reason string
@@ -101,7 +100,6 @@ func (p *problems) report(problem Problem) {
 	if problem.ID != "" && slices.ContainsFunc(p.list, known) {
 		return
 	}
-	problem.At = time.Now()
 	p.log.Error("stored data damaged or lost", "kind", problem.Kind, "id", problem.ID, "reason", problem.Reason, "moved", problem.Moved)
 	if len(p.list) >= maxProblems {
 		p.list = p.list[1:]

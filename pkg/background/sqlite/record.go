@@ -148,10 +148,7 @@ func readAll[T any](ctx context.Context, db *database, scan func([]driver.Value)
 }
 
 // The tables of what may be large. Each has the columns seq and data.
-var payloads = []struct {
-	table string
-	part  engine.Part
-}{{"args", engine.PartArgs}, {"results", engine.PartResult}, {"contents", engine.PartContent}}
+var payloads = map[engine.Part]string{engine.PartArgs: "args", engine.PartResult: "results", engine.PartContent: "contents"}
 
 // A table describes a table of records, each read as a T.
 type table[T any] struct {
@@ -243,9 +240,9 @@ func insert(w *conn, seq driver.Value, r row, record []byte) (int64, error) {
 
 // storePayload stores what the run has of its payload.
 func storePayload(w *conn, seq int64, run engine.Run) error {
-	for _, p := range payloads {
-		if data := run.Part(p.part); data != nil {
-			if err := w.run("INSERT OR REPLACE INTO "+p.table+" VALUES (?, ?)", seq, []byte(data)); err != nil {
+	for part, table := range payloads {
+		if data := run.Part(part); data != nil {
+			if err := w.run("INSERT OR REPLACE INTO "+table+" VALUES (?, ?)", seq, []byte(data)); err != nil {
 				return err
 			}
 		}

@@ -59,14 +59,11 @@ func (e *Engine) Payload(ctx context.Context, id string, part engine.Part) (data
 		if err == nil && seq == 0 {
 			err = fmt.Errorf("%w: %s", engine.ErrNotFound, id)
 		}
-		for _, p := range payloads {
-			if err == nil && p.part == part {
-				data, err = blob(c, p.table, seq)
-			}
+		if table := payloads[part]; err == nil && table != "" {
+			data, err = blob(c, table, seq)
 		}
 		return err
 	})
-
 	return data, err
 }
 

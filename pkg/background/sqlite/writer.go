@@ -171,12 +171,12 @@ func (db *database) look() error {
 		return err
 	}
 
-	for _, w := range db.files {
-		id, err := identify(db.path(w.suffix))
-		if !missingFile(err) && (err != nil || w.same(id)) {
+	for suffix, was := range db.files {
+		id, err := identify(db.path(suffix))
+		if !missingFile(err) && (err != nil || was.same(id)) {
 			continue
 		}
-		err = fmt.Errorf("%w: %s; nothing is stored any more: put it back, and start again", engine.ErrStorageLost, databaseName+w.suffix)
+		err = fmt.Errorf("%w: %s; nothing is stored any more: put it back, and start again", engine.ErrStorageLost, databaseName+suffix)
 		if db.failed.CompareAndSwap(nil, &err) {
 			db.problems.report(Problem{Kind: ProblemDatabase, Reason: err.Error()})
 		}
