@@ -122,11 +122,6 @@ func TestDamagedSchedule(t *testing.T) {
 			require.Equal(t, ProblemSchedule, e.Problems()[0].Kind)
 			_, err := e.GetSchedule(t.Context(), "sc_good")
 			require.NoError(t, err)
-			dir := e.dir
-			require.NoError(t, e.Close())
-			e = opened(t, dir)
-			require.Len(t, e.Problems(), 1)
-			require.EqualValues(t, 1, count(t, e, "SELECT count(*) FROM schedules WHERE enabled = 1"))
 		})
 	}
 }

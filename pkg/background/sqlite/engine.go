@@ -159,10 +159,7 @@ func (e *Engine) start(cfg Config) (err error) {
 	}
 	e.logs = &logs{dir: filepath.Join(e.dir, runsFolder), quota: cfg.LogQuota, db: e.db, problems: e.problems}
 	e.active = newRegistry()
-	if err = e.restoreRuns(context.Background()); err == nil {
-		err = e.restoreSchedules(context.Background())
-	}
-	if err != nil {
+	if err := e.restoreRuns(context.Background()); err != nil {
 		return errors.Join(err, e.db.close())
 	}
 

@@ -93,12 +93,7 @@ func readStart(path string, n int64) ([]byte, error) {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }()
-	data := make([]byte, n)
-	read, err := io.ReadFull(f, data)
-	if err == io.EOF || err == io.ErrUnexpectedEOF {
-		err = nil
-	}
-	return data[:read], err
+	return io.ReadAll(io.LimitReader(f, n))
 }
 
 // removeAll removes files and folders if they are there.

@@ -4,10 +4,9 @@ import (
 	"errors"
 	"os"
 	"syscall"
-)
 
-// errorSharingViolation is ERROR_SHARING_VIOLATION.
-const errorSharingViolation = syscall.Errno(32)
+	"golang.org/x/sys/windows"
+)
 
 // tryLock opens the file so that no other process can open it for writing for
 // as long as it is open, or until the process ends, however it ends. It can
@@ -20,7 +19,7 @@ func tryLock(path string) (f *os.File, held bool, err error) {
 	h, err := syscall.CreateFile(name, syscall.GENERIC_READ|syscall.GENERIC_WRITE, syscall.FILE_SHARE_READ, nil,
 		syscall.OPEN_ALWAYS, syscall.FILE_ATTRIBUTE_NORMAL, 0)
 	if err != nil {
-		return nil, errors.Is(err, errorSharingViolation), &os.PathError{Op: "open", Path: path, Err: err}
+		return nil, errors.Is(err, windows.ERROR_SHARING_VIOLATION), &os.PathError{Op: "open", Path: path, Err: err}
 	}
 	return os.NewFile(uintptr(h), path), false, nil
 }

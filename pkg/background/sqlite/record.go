@@ -180,35 +180,6 @@ func (t table[T]) get(ctx context.Context, db *database, id string) (record T, e
 	return record, err
 }
 
-// restore reads the records that a query finds. Damaged ones are retired, so
-// that they can be evicted: nobody else ends them. What can be read of a damaged
-// file is used until the next start.
-func (t table[T]) restore(ctx context.Context, db *database, sql, retire string) ([]T, error) {
-	var damaged []int64
-	all, err := readAll(ctx, db, func(found []driver.Value) (T, error) {
-		record, err := t.decode(found)
-		if err != nil {
-			damaged = append(damaged, found[0].(int64))
-		}
-		return record, err
-	}, sql)
-	if err != nil && !damagedFile(err) {
-		return nil, err
-	}
-	if len(damaged) == 0 {
-		return all, nil
-	}
-
-	return all, db.write(ctx, func(w *conn) error {
-		for _, seq := range damaged {
-			if err := w.run(retire, time.Now().UnixNano(), seq); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-}
-
 // blob reads what a table has for a run; nil for nothing.
 func blob(c *conn, table string, seq int64) ([]byte, error) {
 	found, err := c.one("SELECT data FROM "+table+" WHERE seq = ?", seq)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
@@ -26,7 +25,7 @@ type active struct {
 }
 
 // A registry has the active runs, and all that is kept in memory only: who works
-// on what, permits, the queue, and when schedules are due.
+// on what, permits, and the queue.
 type registry struct {
 	mu      sync.Mutex
 	runs    map[string]*active
@@ -34,15 +33,14 @@ type registry struct {
 	holders map[string]*active // runs that hold a permit: claimed, running, or being stored as such
 	worker  *worker            // who has the engine; nil: nobody
 	quota   engine.Quota
-	notices []string             // runs whose notice is pending and nobody's yet
-	due     map[string]time.Time // enabled schedules that will fire
+	notices []string // runs whose notice is pending and nobody's yet
 
 	life   sync.RWMutex // read-locked by changes of runs in progress
 	closed bool         // guarded by life
 }
 
 func newRegistry() *registry {
-	return &registry{runs: make(map[string]*active), holders: make(map[string]*active), due: make(map[string]time.Time)}
+	return &registry{runs: make(map[string]*active), holders: make(map[string]*active)}
 }
 
 // close refuses further changes, waits for those in progress, and ends the lease

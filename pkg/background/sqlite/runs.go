@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
@@ -21,7 +22,9 @@ const (
 )
 
 // restoreRuns reads the runs that have not ended, and counts what logs take: an
-// index, and the folders of these runs.
+// index, and the folders of these runs. What can be read of a damaged file is
+// used until the next start. A damaged record counts as ended, so that it can be
+// evicted.
 func (e *Engine) restoreRuns(ctx context.Context) error {
 	err := e.db.read(ctx, func(c *conn) error {
 		ended, err := c.number(selectLogged)
@@ -32,13 +35,29 @@ func (e *Engine) restoreRuns(ctx context.Context) error {
 		return err
 	}
 
-	runs, err := runTable.restore(ctx, e.db, selectActive, `UPDATE runs SET finished = ?, notice = 0 WHERE seq = ?`)
-	if err != nil {
+	var damaged []int64
+	runs, err := readAll(ctx, e.db, func(found []driver.Value) (row, error) {
+		r, err := decode(found)
+		if err != nil {
+			damaged = append(damaged, r.seq)
+		}
+		return r, err
+	}, selectActive)
+	if err != nil && !damagedFile(err) {
 		return err
 	}
+
 	for _, r := range runs {
 		e.logs.used.Add(e.logs.size(r.Run))
 		e.active.add(&active{seq: r.seq, size: r.size, saved: r.saved, run: r.Run})
+	}
+	for _, seq := range damaged {
+		err := e.db.write(ctx, func(w *conn) error {
+			return w.run(`UPDATE runs SET finished = ?, notice = 0 WHERE seq = ?`, time.Now().UnixNano(), seq)
+		})
+		if err != nil {
+			return err
+		}
 	}
 	return nil
 }

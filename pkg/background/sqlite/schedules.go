@@ -53,28 +53,6 @@ func decodeSchedule(found []driver.Value) (scheduleRow, error) {
 	return s, err
 }
 
-// restoreSchedules reads when schedules are due.
-func (e *Engine) restoreSchedules(ctx context.Context) error {
-	enabled, err := scheduleTable.restore(ctx, e.db, `SELECT `+scheduleColumns+` FROM schedules WHERE enabled = 1`,
-		`UPDATE schedules SET changed = ?, enabled = 0 WHERE seq = ?`)
-	for _, s := range enabled {
-		e.active.schedule(s.Schedule)
-	}
-	return err
-}
-
-// schedule notes when a schedule is due.
-func (g *registry) schedule(s engine.Schedule) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-
-	if s.Enabled && !s.NextAt.IsZero() {
-		g.due[s.ID] = s.NextAt
-	} else {
-		delete(g.due, s.ID)
-	}
-}
-
 // PutSchedule implements [engine.Engine].
 func (e *Engine) PutSchedule(ctx context.Context, s engine.Schedule, max int) (engine.Schedule, error) {
 	put := s
@@ -91,7 +69,6 @@ func (e *Engine) PutSchedule(ctx context.Context, s engine.Schedule, max int) (e
 			return err
 		}
 		w.after = append(w.after, func() {
-			e.active.schedule(put)
 			e.feed.Publish(engine.Event{Kind: engine.EventScheduled, Session: put.Session, Schedule: &put})
 		})
 		return nil
@@ -197,37 +174,20 @@ func (e *Engine) Schedules(ctx context.Context, session string, enabled bool) ([
 	}, sql+` ORDER BY seq DESC`, args...)
 }
 
-// Due implements [engine.Engine].
+// Due implements [engine.Engine]. It reads all enabled schedules.
 func (e *Engine) Due(ctx context.Context, now time.Time, max int) (due []engine.Schedule, next time.Time, err error) {
-	g := e.active
-	var past []engine.Schedule
-	g.mu.Lock()
-	for id, at := range g.due {
-		if !at.After(now) {
-			past = append(past, engine.Schedule{ID: id, NextAt: at})
-		} else if next.IsZero() || at.Before(next) {
-			next = at
+	enabled, err := e.Schedules(ctx, "", true)
+	if err != nil {
+		return nil, next, err
+	}
+
+	enabled = slices.DeleteFunc(enabled, func(s engine.Schedule) bool { return s.NextAt.IsZero() })
+	slices.SortFunc(enabled, func(a, b engine.Schedule) int { return a.NextAt.Compare(b.NextAt) })
+	for _, s := range enabled {
+		if len(due) == max || s.NextAt.After(now) {
+			return due, s.NextAt, nil
 		}
+		due = append(due, s)
 	}
-	g.mu.Unlock()
-
-	slices.SortFunc(past, func(a, b engine.Schedule) int { return a.NextAt.Compare(b.NextAt) })
-	if len(past) > max {
-		past, next = past[:max], past[max].NextAt
-	}
-
-	for _, p := range past {
-		s, err := e.GetSchedule(ctx, p.ID)
-		switch {
-		case errors.Is(err, engine.ErrNotFound):
-			g.schedule(engine.Schedule{ID: p.ID})
-		case err != nil:
-			return nil, time.Time{}, err
-		case s.Enabled:
-			s.Args = nil
-			due = append(due, s)
-		}
-	}
-
 	return due, next, nil
 }
