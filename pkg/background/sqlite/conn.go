@@ -47,7 +47,6 @@ func connect(path string) (*conn, error) {
 	return &conn{Conn: dc, stmts: make(map[string]driver.Stmt)}, nil
 }
 
-// close closes the connection and its statements.
 func (c *conn) close() error {
 	var errs []error
 	for _, s := range c.stmts {

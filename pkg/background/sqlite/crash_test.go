@@ -173,7 +173,7 @@ func (h *harness) verify() {
 	}
 }
 
-// promised: no run is lost whose id was told, and an end that was told stays.
+// promised: no run is lost whose id was reported, and an end that was reported stays.
 func (h *harness) promised(stored map[string]engine.Run) {
 	for _, id := range h.said["spawned"] {
 		require.Contains(h.t, stored, id, "an acknowledged spawn is lost")
@@ -220,7 +220,7 @@ func (h *harness) executed(stored map[string]engine.Run) {
 	}
 }
 
-// schedules: a schedule that was told is stored, and each fired once: it was a
+// schedules: a schedule that was reported is stored, and each fired once: it was a
 // one-shot.
 func (h *harness) schedules(store *sqlite.Engine, stored map[string]engine.Run) {
 	fired := make(map[string]int)
@@ -238,15 +238,15 @@ func (h *harness) schedules(store *sqlite.Engine, stored map[string]engine.Run) 
 // notices: each ended run has one that is pending, or it was handed out, or
 // its end was seen otherwise.
 func (h *harness) notices(stored map[string]engine.Run) {
-	told := make(map[string]bool)
+	reported := make(map[string]bool)
 	for _, line := range append(h.said["handed"], h.said["seen"]...) {
-		told[line] = true
+		reported[line] = true
 	}
 	for id, run := range stored {
 		switch run.Notice {
 		case engine.NoticePending:
 		case engine.NoticeSeen:
-			require.True(h.t, told[id], "the notice of run %s is lost", id)
+			require.True(h.t, reported[id], "the notice of run %s is lost", id)
 		default:
 			require.False(h.t, run.SignalOnCompletion, "run %s has no notice", id)
 		}

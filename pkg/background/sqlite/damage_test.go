@@ -154,7 +154,7 @@ func TestDamagedLog(t *testing.T) {
 	}
 }
 
-// A log that is missing is no damage: somebody needed the room.
+// A missing log is not damage: it was evicted.
 func TestMissingLog(t *testing.T) {
 	dir := t.TempDir()
 	e := opened(t, dir)
@@ -284,7 +284,7 @@ func TestMigrate(t *testing.T) {
 	}
 }
 
-// A directory of the first version goes on in the present one.
+// A directory of the first version opens in the present one.
 func TestMigrateFromFirst(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, databaseName)

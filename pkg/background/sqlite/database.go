@@ -72,7 +72,6 @@ func openDatabase(dir string, problems *problems, log *slog.Logger) (*database, 
 	return db, nil
 }
 
-// path returns the path of the database with a suffix.
 func (db *database) path(suffix string) string { return filepath.Join(db.dir, databaseName+suffix) }
 
 // close waits for calls in progress, and closes the database.

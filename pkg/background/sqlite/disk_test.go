@@ -51,7 +51,7 @@ func TestFullDatabase(t *testing.T) {
 	require.Error(t, err)
 	require.Equal(t, engine.StatusRunning, get(t, e, "bg_running").Status)
 	err = l.Report(t.Context(), engine.Beat{Detail: "waiting for room"})
-	require.NoError(t, err, "the lease goes on")
+	require.NoError(t, err, "the lease lasts")
 	require.Equal(t, "output", tail(t, e, "bg_running"))
 
 	sql(t, e, "PRAGMA max_page_count = 1000000")
@@ -178,7 +178,7 @@ func TestArtifactsThatCannotBeWritten(t *testing.T) {
 	require.NoError(t, os.WriteFile(blocked, nil, 0o600))
 	require.Error(t, l.Append(t.Context(), 0, []byte("output")))
 	run := completed(t, l)
-	require.Equal(t, engine.StatusSucceeded, run.Status, "it ends all the same")
+	require.Equal(t, engine.StatusSucceeded, run.Status, "it ends nevertheless")
 	require.NotEmpty(t, run.ArtifactError)
 	require.NotContains(t, run.ArtifactError, dir)
 	require.Contains(t, artifact(t, e, "bg_a", engine.ResultJSON), "succeeded")

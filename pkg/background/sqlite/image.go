@@ -36,7 +36,6 @@ func writeImage(to, database, log string) error {
 	return errors.Join(err, f.Close())
 }
 
-// applyLog writes the pages of a write-ahead log in their places.
 func applyLog(f *os.File, log string) error {
 	var pages [][]byte // of the transaction that is read
 	return frames(log, func(frame []byte, good bool) error {

@@ -22,13 +22,11 @@ type keeper struct {
 	swept   atomic.Bool // folders were checked
 }
 
-// close stores what is left, and ends the keeper.
 func (k *keeper) close() {
 	close(k.closing)
 	<-k.done
 }
 
-// run is the goroutine of the keeper.
 func (k *keeper) run() {
 	defer close(k.done)
 	ctx := context.Background()

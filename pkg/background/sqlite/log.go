@@ -42,7 +42,6 @@ func (l *logFile) path(s segment) string { return filepath.Join(l.dir, s.name())
 
 func (l *logFile) output() string { return filepath.Join(l.dir, engine.OutputLog) }
 
-// newLog returns the log of an attempt that begins now.
 func newLog(dir string, outputCap int) *logFile {
 	outputCap = max(1, outputCap)
 	head := int64(outputCap/4*3 + outputCap%4*3/4)
@@ -141,7 +140,6 @@ func (l *logFile) read(offset int64, limit int) (engine.Chunk, error) {
 	return kept.Read(offset, limit), nil
 }
 
-// size returns how many bytes the log takes on disk.
 func (l *logFile) size() int64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()

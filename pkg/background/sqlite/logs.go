@@ -146,7 +146,6 @@ func (g *logs) open(r row) engine.Artifact {
 
 func inMemory(text string) engine.Artifact { return memory{bytes.NewReader([]byte(text))} }
 
-// memory is an artifact that is not in a file.
 type memory struct{ *bytes.Reader }
 
 func (memory) Close() error { return nil }

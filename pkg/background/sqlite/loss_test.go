@@ -90,7 +90,7 @@ func TestLostDatabase(t *testing.T) {
 			test.damage(t, dir)
 
 			e, problems := reopened(t, dir)
-			require.NotEmpty(t, problems, "it is told")
+			require.NotEmpty(t, problems, "it is reported")
 			require.Equal(t, ProblemDatabase, problems[0].Kind)
 			require.Regexp(t, test.says, problems[0].Reason)
 			kept := 0
@@ -109,7 +109,7 @@ func TestLostDatabase(t *testing.T) {
 			require.NoError(t, e.Close())
 
 			e, problems = reopened(t, dir)
-			require.Empty(t, problems, "it is told once")
+			require.Empty(t, problems, "it is reported once")
 			get(t, e, "bg_new")
 		})
 	}
@@ -180,7 +180,7 @@ func TestReplacedDatabase(t *testing.T) {
 			_, err := l.Complete(t.Context(), engine.StatusSucceeded, engine.Beat{}, engine.End{FinishedAt: time.Now()})
 			require.ErrorIs(t, err, engine.ErrStorageLost)
 			require.ErrorIs(t, e.Err(), engine.ErrStorageLost)
-			require.Len(t, e.Problems(), 1, "it is told once")
+			require.Len(t, e.Problems(), 1, "it is reported once")
 			require.NotEmpty(t, e.Stats().Failed)
 			require.Equal(t, engine.StatusRunning, get(t, e, "bg_a").Status, "what was stored can be read")
 		})

@@ -18,7 +18,7 @@ import (
 
 // BenchmarkManager measures a whole Manager over the engine, by turns with the
 // raw group commits of BenchmarkSubmit: spawns (the run is started too, and
-// stays), checks of runs that go on, and of runs that have ended.
+// stays), checks of running runs, and of runs that have ended.
 func BenchmarkManager(b *testing.B) {
 	for _, callers := range []int{1, 64} {
 		b.Run(fmt.Sprintf("spawn/callers=%d", callers), func(b *testing.B) {

@@ -208,7 +208,7 @@ func TestPowerCut(t *testing.T) {
 // the meantime must not matter.
 func copyTree(t testing.TB, from, to string) {
 	t.Helper()
-	copyBlocks(t, from, to, markName) // it may be older than what it is beside, and never newer
+	copyBlocks(t, from, to, markName) // it may be older than the database, and never newer
 	copyBlocks(t, from, to, databaseName)
 	copyBlocks(t, from, to, databaseName+"-wal")
 	require.NoError(t, filepath.WalkDir(filepath.Join(from, runsFolder), func(path string, d fs.DirEntry, err error) error {

@@ -108,5 +108,4 @@ func (p *problems) report(problem Problem) {
 	p.met++
 }
 
-// timestamp is a part of the name of what is set aside.
 func timestamp() string { return time.Now().UTC().Format("20060102T150405.000000000Z") }

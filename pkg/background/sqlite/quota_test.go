@@ -109,7 +109,7 @@ func TestQuotaCounts(t *testing.T) {
 		_, err = e.Prune(t.Context(), engine.Retention{Notices: time.Now().Add(time.Hour)})
 		require.NoError(t, err)
 		check("all pruned")
-		require.Positive(t, e.logs.used.Load(), "of the run that goes on")
+		require.Positive(t, e.logs.used.Load(), "of the run that is not terminal")
 	})
 }
 

@@ -34,7 +34,6 @@ type stored struct {
 	Log *extent `json:"log,omitempty"`
 }
 
-// encode makes the record of a run.
 func (s stored) encode() ([]byte, error) {
 	s.Run = s.Light()
 	return json.Marshal(s)
@@ -89,7 +88,6 @@ func decode(found []driver.Value) (row, error) {
 	return r, err
 }
 
-// unmarshal reads the JSON in a column.
 func unmarshal(data driver.Value, into any) error {
 	text, ok := data.([]byte)
 	if !ok {
@@ -221,7 +219,6 @@ func storePayload(w *conn, seq int64, run engine.Run) error {
 	return nil
 }
 
-// update stores a run that has not ended.
 func (r row) update(w *conn) error {
 	record, err := r.encode()
 	if err != nil {

@@ -201,7 +201,7 @@ func TestDamagedRecordGoes(t *testing.T) {
 }
 
 // An index that has what its table has not is an error, for the goroutine that
-// writes must go on.
+// writes must not end.
 func TestNothingWhereARecordShouldBe(t *testing.T) {
 	e := opened(t, t.TempDir())
 	require.NoError(t, e.db.write(t.Context(), func(w *conn) error {

@@ -195,7 +195,7 @@ func checkSalvaged(t *testing.T, e *tester, was engine.Run) {
 	}
 }
 
-// The notices of runs that were read are told, and their results come from their
+// The notices of runs that were read stay pending, and their results come from their
 // files where the database has lost them.
 func TestSalvageResultFromItsFile(t *testing.T) {
 	dir := t.TempDir()

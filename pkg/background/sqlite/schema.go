@@ -68,7 +68,7 @@ CREATE TABLE quarantine (
 CREATE TABLE meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID;
 `
 
-// What runs showed beside their results may be large too.
+// What runs showed besides their results may be large too.
 const schema2 = `
 CREATE TABLE contents (seq INTEGER PRIMARY KEY, data BLOB NOT NULL);
 ALTER TABLE quarantine ADD COLUMN content BLOB;
