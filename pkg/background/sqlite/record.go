@@ -151,11 +151,11 @@ var payloads = map[engine.Part]string{engine.PartArgs: "args", engine.PartResult
 // A table describes a table of records, each read as a T.
 type table[T any] struct {
 	kind     ProblemKind
-	selectID string // the statement that selects one by its id
+	selectID string // the statement that selects one by its id, which stands for the column id
 	decode   func(found []driver.Value) (T, error)
 }
 
-var runTable = table[row]{ProblemRun, `SELECT ` + runColumns + ` FROM runs WHERE id = ?`, decode}
+var runTable = table[row]{ProblemRun, `SELECT seq, NULL, NULL, size, 0, record FROM runs WHERE id = ?`, decode}
 
 // load reads a record without its payload.
 func (t table[T]) load(c *conn, id string) (record T, err error) {
@@ -166,6 +166,7 @@ func (t table[T]) load(c *conn, id string) (record T, err error) {
 	if err != nil {
 		return record, err
 	}
+	found[1] = id
 	return t.decode(found)
 }
 
