@@ -73,7 +73,6 @@ var reasons = map[wire.Code]struct {
 	wire.CodeInternal:     {exitToolError, ""},
 	wire.CodeClosing:      {exitToolError, ""},
 	wire.CodeIssuer:       {exitToolError, ""},
-	wire.CodeBusy:         {exitToolError, ""},
 }
 
 // diagnose maps every error to an exit code and a hint.

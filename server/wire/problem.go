@@ -25,7 +25,6 @@ const (
 	CodeTime       Code = "time"
 	CodeOutput     Code = "output"
 	CodeFiles      Code = "files"  // the process has too many open files
-	CodeBusy       Code = "busy"   // a nested call would wait for its own caller
 	CodeTrap       Code = "trap"   // the plugin crashed
 	CodePlugin     Code = "plugin" // the plugin breaks the contract
 )
