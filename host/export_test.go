@@ -22,19 +22,17 @@ func (h *Host) changeLedger(change func(*instance.Config)) {
 	h.ledger = instance.NewLedger(cfg)
 }
 
-// Sees reports whether the system tells what was written to.
-func (h *Host) Sees() bool { return h.ledger.Tells() }
-
 // Expire discards the warm instances, as their age does.
-func (h *Host) Expire() { h.ledger.DiscardWhile(func(*instance.Instance) bool { return true }) }
+func (h *Host) Expire() { h.ledger.DiscardOlder(0) }
 
-// OnDiscard has a function called while each of the warm instances there are is
-// discarded.
-func (h *Host) OnDiscard(f func()) {
-	for _, in := range h.ledger.Waiting() {
-		env := in.Guest.(*environment)
-		env.open = append(env.open, closer(f))
-	}
+// OnDiscard has a function called while the warm instance of a module is discarded.
+func (m *Module) OnDiscard(f func()) {
+	c, _ := m.host.begin(context.Background(), m, &Call{})
+	defer c.end()
+	in := m.account.Snapshot(c.view()).Warm()
+	env := in.Guest.(*environment)
+	env.open = append(env.open, closer(f))
+	in.Finish(true)
 }
 
 type closer func()

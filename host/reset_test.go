@@ -2,7 +2,6 @@ package host_test
 
 import (
 	"context"
-	"runtime"
 	"testing"
 	"time"
 
@@ -158,17 +157,6 @@ func TestSparseData(t *testing.T) {
 		require.NoError(t, o.err)
 		require.Equal(t, []int32{5}, o.codes())
 	}
-}
-
-// TestPagemap: what the system tells about memory is believed only if it is
-// true.
-func TestPagemap(t *testing.T) {
-	h := newHost(t, nil)
-	if runtime.GOOS == "linux" {
-		require.True(t, h.Sees())
-	}
-	h.Blind() // all it reads is zero
-	require.False(t, h.Sees())
 }
 
 // TestSnapshotsAreNotShared: what starts up under one policy does not serve

@@ -1,7 +1,6 @@
 package instance
 
 import (
-	"container/list"
 	"context"
 	"reflect"
 	"time"
@@ -26,8 +25,7 @@ type Instance struct {
 	globals []api.MutableGlobal
 	entries []*Entry // those that are called again
 
-	waiting *list.Element // in the ledger
-	since   time.Time
+	since time.Time // it waits
 }
 
 // Add completes an instance, which has that many mutable globals. It uses the

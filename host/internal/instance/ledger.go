@@ -6,7 +6,6 @@ package instance
 
 import (
 	"cmp"
-	"container/list"
 	"errors"
 	"fmt"
 	"slices"
@@ -86,8 +85,8 @@ type Ledger struct {
 
 	mu        sync.Mutex
 	figures   Figures
-	idle      list.List // of *Instance, the one that waits longest first
-	snapshots list.List // of *Snapshot, the one used longest ago first
+	snapshots []*Snapshot // in any order
+	uses      int64       // of all snapshots
 	timer     *time.Timer
 	expiring  sync.WaitGroup // what timer started or will start
 	closed    bool
@@ -143,7 +142,7 @@ func (a *Account) Take(k Kind, n uint64) error {
 		if a.tryTake(k, n) {
 			return nil
 		}
-		if !l.reclaim(n) {
+		if !l.reclaim() {
 			held := l.Figures()
 			return fmt.Errorf("%w: all calls together hold %d of the %d bytes this host allows them, and %d more are needed: retry when others have ended",
 				ErrHostMemory, held.Total(), l.Memory, n)
@@ -208,85 +207,54 @@ func (l *Ledger) awaitFrees() {
 }
 
 // reclaim gives up the warm instance that waits longest, or else the snapshot that
-// was used longest ago. It is false if all of them were not enough for n bytes.
-func (l *Ledger) reclaim(n uint64) bool {
+// was used longest ago. It is false if there is nothing left. l.reclaiming must be held.
+func (l *Ledger) reclaim() bool {
 	l.mu.Lock()
-	if l.figures.Total()-l.spare()+int64(n) > l.Memory {
-		l.mu.Unlock()
+	in := l.oldest()
+	var s *Snapshot
+	if in != nil {
+		l.remove(in)
+	} else {
+		s = l.leastRecent(func(s *Snapshot) bool { return s.users == 0 })
+	}
+	l.mu.Unlock()
+
+	switch {
+	case in != nil:
+		in.Discard()
+	case s != nil:
+		l.drop(s)
+	default:
 		return false
 	}
-	if e := l.idle.Front(); e != nil {
-		in := e.Value.(*Instance)
-		l.remove(in)
-		l.mu.Unlock()
-		in.Discard()
-		return true
-	}
-
-	for e := l.snapshots.Front(); e != nil; e = e.Next() {
-		if s := e.Value.(*Snapshot); s.unused() {
-			l.forget(s) // which has no instance
-			s.users++   // until it is released
-			l.mu.Unlock()
-			s.Release()
-			return true
-		}
-	}
-
-	l.mu.Unlock()
-	return false
+	return true
 }
 
-// spare is how many bytes are kept only to be quick. l.mu must be held, as for all
-// below.
-func (l *Ledger) spare() (bytes int64) {
-	for e := l.idle.Front(); e != nil; e = e.Next() {
-		in := e.Value.(*Instance)
-		bytes += int64(in.Memory.paid + in.account.Overhead)
-	}
-	for e := l.snapshots.Front(); e != nil; e = e.Next() {
-		if s := e.Value.(*Snapshot); s.unused() {
-			bytes += int64(len(s.Image.bytes))
+// oldest is the warm instance that waits longest; nil if there is none. l.mu must be
+// held, as for all below.
+func (l *Ledger) oldest() (in *Instance) {
+	for _, s := range l.snapshots {
+		if len(s.idle) > 0 && (in == nil || s.idle[0].since.Before(in.since)) {
+			in = s.idle[0]
 		}
 	}
-	return bytes
+	return in
+}
+
+// leastRecent is the snapshot used longest ago of those that match; nil if none does.
+func (l *Ledger) leastRecent(match func(*Snapshot) bool) (least *Snapshot) {
+	for _, s := range l.snapshots {
+		if match(s) && (least == nil || s.used < least.used) {
+			least = s
+		}
+	}
+	return least
 }
 
 // remove takes out an instance that waits.
 func (l *Ledger) remove(in *Instance) {
-	l.idle.Remove(in.waiting)
-	in.waiting = nil
-	in.account.waiting(-1)
 	s := in.Snapshot
-	s.idle = slices.DeleteFunc(s.idle, func(other *Instance) bool { return other == in })
-}
-
-// forget takes a snapshot out, with its warm instances, which the caller discards.
-func (l *Ledger) forget(s *Snapshot) []*Instance {
-	s.forgotten = true
-	delete(s.account.snapshots, s.view)
-	l.snapshots.Remove(s.recent)
-
-	idle := slices.Clone(s.idle)
-	for _, in := range idle {
-		l.remove(in)
-	}
-	return idle
-}
-
-// excess returns the snapshots that are too many, of a module or of all.
-func (l *Ledger) excess(a *Account) (old []*Snapshot) {
-	ours, all := len(a.snapshots)-maxSnapshots, l.snapshots.Len()-maxHostSnapshots
-	for e := l.snapshots.Front(); e != nil && (ours > 0 || all > 0); e = e.Next() {
-		s := e.Value.(*Snapshot)
-		if all > 0 || s.account == a {
-			old = append(old, s)
-			all--
-			if s.account == a {
-				ours--
-			}
-		}
-	}
-
-	return old
+	i := slices.Index(s.idle, in)
+	s.idle = slices.Delete(s.idle, i, i+1)
+	in.account.waiting(-1)
 }

@@ -1,6 +1,7 @@
 package instance
 
 import (
+	"runtime"
 	"testing"
 	"time"
 
@@ -39,4 +40,18 @@ func TestTakeAwaitsFrees(t *testing.T) {
 		a.Give(Linear, 100)
 	})
 	require.NoError(t, a.Take(Linear, 100))
+}
+
+// TestPagemap: what the system tells about memory is believed only if it is true.
+func TestPagemap(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux has one")
+	}
+	tells := func(path string) bool {
+		l := NewLedger(Config{Pagemap: path})
+		defer l.Close()
+		return l.pagemap.file != nil
+	}
+	require.True(t, tells(""))
+	require.False(t, tells("/dev/zero"))
 }

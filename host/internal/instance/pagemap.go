@@ -105,9 +105,6 @@ func (p *pagemap) pages(mapping []byte, pages []uint64) ([]uint64, bool) {
 	return pages, true
 }
 
-// Tells reports whether the system tells what was written to.
-func (l *Ledger) Tells() bool { return l.pagemap.file != nil }
-
 func (p *pagemap) close() {
 	if p.file != nil {
 		_ = p.file.Close()

@@ -8,13 +8,13 @@ func (l *Ledger) keep(in *Instance) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 
-	if l.closed || in.Snapshot.forgotten || in.account.figures.Idle >= l.Warm {
+	s := in.Snapshot
+	if l.closed || s.forgotten || in.account.figures.Idle >= l.Warm {
 		return false
 	}
 	in.since = time.Now()
-	in.waiting = l.idle.PushBack(in)
+	s.idle = append(s.idle, in)
 	in.account.waiting(1)
-	in.Snapshot.idle = append(in.Snapshot.idle, in)
 	if l.timer == nil {
 		l.expireIn(l.WarmFor)
 	}
@@ -30,43 +30,32 @@ func (l *Ledger) expireIn(d time.Duration) {
 
 func (l *Ledger) expire() {
 	defer l.expiring.Done()
-	l.DiscardWhile(func(in *Instance) bool { return time.Since(in.since) >= l.WarmFor })
+	l.DiscardOlder(l.WarmFor)
 
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.timer = nil
-	if e := l.idle.Front(); e != nil && !l.closed {
-		l.expireIn(l.WarmFor - time.Since(e.Value.(*Instance).since))
+	if in := l.oldest(); in != nil && !l.closed {
+		l.expireIn(l.WarmFor - time.Since(in.since))
 	}
 }
 
-// DiscardWhile discards warm instances, the oldest first.
-func (l *Ledger) DiscardWhile(old func(*Instance) bool) {
+// DiscardOlder discards the warm instances that have waited for so long.
+func (l *Ledger) DiscardOlder(age time.Duration) {
 	l.reclaiming.Lock()
 	defer l.reclaiming.Unlock()
 
 	for {
 		l.mu.Lock()
-		e := l.idle.Front()
-		if e == nil || !old(e.Value.(*Instance)) {
+		in := l.oldest()
+		if in == nil || time.Since(in.since) < age {
 			l.mu.Unlock()
 			return
 		}
-		in := e.Value.(*Instance)
 		l.remove(in)
 		l.mu.Unlock()
 		in.Discard()
 	}
-}
-
-// Waiting returns the warm instances.
-func (l *Ledger) Waiting() (all []*Instance) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for e := l.idle.Front(); e != nil; e = e.Next() {
-		all = append(all, e.Value.(*Instance))
-	}
-	return all
 }
 
 // Close discards all warm instances and keeps no more.
@@ -79,7 +68,7 @@ func (l *Ledger) Close() {
 	l.mu.Unlock()
 
 	l.expiring.Wait()
-	l.DiscardWhile(func(*Instance) bool { return true })
+	l.DiscardOlder(0)
 	l.awaitFrees()
 	l.pagemap.close()
 }

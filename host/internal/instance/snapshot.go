@@ -2,7 +2,6 @@ package instance
 
 import (
 	"bytes"
-	"container/list"
 	"errors"
 	"maps"
 	"math/rand/v2"
@@ -23,10 +22,10 @@ type Snapshot struct {
 	env     Env
 
 	// The mutex of the ledger guards the rest.
-	users     int           // calls that have it, and instances that started from it
-	idle      []*Instance   // those that are clean, the one used last at the end
-	recent    *list.Element // in the ledger
-	forgotten bool          // no call finds it any more
+	users     int         // calls that have it, and instances that started from it
+	idle      []*Instance // clean ones, the one used last at the end
+	used      int64       // when a call last used it, as a number of uses
+	forgotten bool        // no call finds it any more
 }
 
 // Env is the state of an instance outside its memory and globals: a clock that
@@ -56,7 +55,8 @@ func (a *Account) Snapshot(view string) *Snapshot {
 	s := a.snapshots[view]
 	if s != nil {
 		s.users++
-		l.snapshots.MoveToBack(s.recent)
+		l.uses++
+		s.used = l.uses
 	}
 	return s
 }
@@ -86,12 +86,20 @@ func (a *Account) Capture(view string, in *Instance, fuel int64) error {
 		image.Close()
 		return nil
 	}
-	a.snapshots[view], s.recent = s, l.snapshots.PushBack(s)
-	excess := l.excess(a)
+	a.snapshots[view] = s
+	l.snapshots = append(l.snapshots, s)
+	l.uses++
+	s.used = l.uses
+	var excess *Snapshot
+	if len(a.snapshots) > maxSnapshots {
+		excess = l.leastRecent(func(s *Snapshot) bool { return s.account == a })
+	} else if len(l.snapshots) > maxHostSnapshots {
+		excess = l.leastRecent(func(*Snapshot) bool { return true })
+	}
 	l.mu.Unlock()
 
-	for _, old := range excess {
-		old.forget()
+	if excess != nil {
+		excess.drop()
 	}
 	if m.mapped && !image.covers(m.image) {
 		s.Release()
@@ -123,10 +131,6 @@ func (s *Snapshot) Warm() *Instance {
 	return in
 }
 
-// unused reports whether it is only kept to be quick. The mutex of the ledger must
-// be held.
-func (s *Snapshot) unused() bool { return s.users == len(s.idle) }
-
 // Release ends the use of a snapshot. It does nothing for nil.
 func (s *Snapshot) Release() {
 	if s == nil {
@@ -143,19 +147,29 @@ func (s *Snapshot) Release() {
 	}
 }
 
-// forget takes a snapshot out of the ledger. Calls that have it keep it.
-func (s *Snapshot) forget() {
+// drop takes a snapshot out of the ledger. Calls that have it keep it.
+func (s *Snapshot) drop() {
 	l := s.account.ledger
 	l.reclaiming.Lock()
 	defer l.reclaiming.Unlock()
+	l.drop(s)
+}
 
+// drop is Snapshot.drop. l.reclaiming must be held.
+func (l *Ledger) drop(s *Snapshot) {
 	l.mu.Lock()
 	if s.forgotten {
 		l.mu.Unlock()
 		return
 	}
-	idle := l.forget(s)
+	s.forgotten = true
 	s.users++ // until its instances are discarded
+	delete(s.account.snapshots, s.view)
+	l.snapshots = slices.DeleteFunc(l.snapshots, func(other *Snapshot) bool { return other == s })
+	idle := slices.Clone(s.idle)
+	for _, in := range idle {
+		l.remove(in)
+	}
 	l.mu.Unlock()
 
 	for _, in := range idle {
@@ -186,6 +200,6 @@ func (a *Account) Close() {
 	all := slices.Collect(maps.Values(a.snapshots))
 	a.ledger.mu.Unlock()
 	for _, s := range all {
-		s.forget()
+		s.drop()
 	}
 }
