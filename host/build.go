@@ -105,7 +105,22 @@ func (h *Host) buildInMemory(ctx context.Context, wasm []byte) (*codecache.Loade
 	if err != nil {
 		return nil, err
 	}
-	return h.engine.compile(ctx, program)
+	e, err := h.memoryEngine(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return e.compile(ctx, program)
+}
+
+// memoryEngine returns the engine that keeps code in memory only, which most hosts with
+// a cache never need.
+func (h *Host) memoryEngine(ctx context.Context) (_ *engine, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.engine == nil {
+		h.engine, err = newEngine(context.WithoutCancel(ctx), compiler.Config(), wazero.NewCompilationCache())
+	}
+	return h.engine, err
 }
 
 // engine is a runtime with the cache of compiled code that it closes.
@@ -114,11 +129,11 @@ type engine struct {
 	cache wazero.CompilationCache
 }
 
-// newEngine returns a runtime that has all that plugins import. It keeps the
-// cache, also where it fails.
-func (h *Host) newEngine(ctx context.Context, config wazero.RuntimeConfig, cache wazero.CompilationCache) (*engine, error) {
+// newEngine returns a runtime that has all that plugins import. It owns the cache, even
+// if it fails.
+func newEngine(ctx context.Context, config wazero.RuntimeConfig, cache wazero.CompilationCache) (*engine, error) {
 	e := &engine{wazero.NewRuntimeWithConfig(ctx, config.WithCompilationCache(cache)), cache}
-	if err := h.instantiateImports(ctx, e); err != nil {
+	if err := instantiateImports(ctx, e); err != nil {
 		return nil, errors.Join(err, e.Close(ctx))
 	}
 	return e, nil

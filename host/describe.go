@@ -167,7 +167,7 @@ func (h *Host) interpreted(ctx context.Context, wasm []byte, most int) (*codecac
 	if err := account.Take(instance.Linear, size); err != nil {
 		return nil, err
 	}
-	e, err := h.newEngine(ctx, compiler.InterpreterConfig(), wazero.NewCompilationCache())
+	e, err := newEngine(ctx, compiler.InterpreterConfig(), wazero.NewCompilationCache())
 	if err != nil {
 		account.Give(instance.Linear, size)
 		return nil, err

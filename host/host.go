@@ -94,12 +94,11 @@ const (
 // Host compiles plugins and calls their tools. It is safe for concurrent use.
 type Host struct {
 	log      *slog.Logger
-	engine   *engine          // compiles, and keeps code in memory only
 	code     *codecache.Cache // nil without a folder
 	compiler string           // path of a program; empty compiles in this process
 	limits   codecache.Limits
 	refusals *codecache.Refusals
-	wasi     map[string]signature // what the WASI module exports
+	wasi     map[string]signature // types of the functions of WASI
 
 	ctx  context.Context // done when calls must end
 	stop context.CancelCauseFunc
@@ -118,6 +117,7 @@ type Host struct {
 
 	mu       sync.Mutex
 	closed   bool
+	engine   *engine // see memoryEngine; nil until it is needed
 	calls    sync.WaitGroup
 	freeing  sync.Once
 	freed    error            // of freeing
@@ -146,7 +146,7 @@ func New(ctx context.Context, cfg Config) (*Host, error) {
 	h.operations = operations()
 	h.ctx, h.stop = context.WithCancelCause(context.Background())
 	h.compiling, h.stopCompiling = context.WithCancel(context.Background())
-	if err := h.openCompiler(ctx, cfg); err != nil {
+	if err := h.openCompiler(cfg); err != nil {
 		_ = h.Close(ctx)
 		return nil, err
 	}
@@ -154,8 +154,8 @@ func New(ctx context.Context, cfg Config) (*Host, error) {
 }
 
 // openCompiler opens the compiler and the code cache.
-func (h *Host) openCompiler(ctx context.Context, cfg Config) (err error) {
-	if h.engine, err = h.newEngine(ctx, compiler.Config(), wazero.NewCompilationCache()); err != nil {
+func (h *Host) openCompiler(cfg Config) (err error) {
+	if h.wasi, err = wasiImports(); err != nil {
 		return err
 	}
 	h.limits = codecache.Limits{
@@ -167,7 +167,7 @@ func (h *Host) openCompiler(ctx context.Context, cfg Config) (err error) {
 
 	cache := codecache.Config{Dir: cfg.CacheDir, Size: limit(cfg.CacheSize, DefaultCacheSize, 1<<50), Log: h.log,
 		Runtime: func(ctx context.Context, cache wazero.CompilationCache) (codecache.Runtime, error) {
-			return h.newEngine(ctx, compiler.Config(), cache)
+			return newEngine(ctx, compiler.Config(), cache)
 		}}
 	if cfg.CacheDir != "" {
 		if h.code, err = codecache.Open(cache); err != nil {

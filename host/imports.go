@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"sync"
 	"unicode/utf8"
 
 	"github.com/tetratelabs/wazero"
@@ -40,7 +41,7 @@ const (
 
 // instantiateImports makes the modules plugins import from: the contract, the
 // refill of the fuel counter, and WASI preview 1.
-func (h *Host) instantiateImports(ctx context.Context, r wazero.Runtime) error {
+func instantiateImports(ctx context.Context, r wazero.Runtime) error {
 	builder := r.NewHostModuleBuilder(abi.Version)
 	for name, f := range contract {
 		builder.NewFunctionBuilder().WithGoModuleFunction(api.GoModuleFunc(func(ctx context.Context, mod api.Module, stack []uint64) {
@@ -64,30 +65,44 @@ func (h *Host) instantiateImports(ctx context.Context, r wazero.Runtime) error {
 		return fmt.Errorf("module %s: %w", fuel.ImportModule, err)
 	}
 
-	wasi := r.NewHostModuleBuilder(abi.ImportWASI)
-	wasi_snapshot_preview1.NewFunctionExporter().ExportFunctions(wasi)
-	// wazero grows its table of descriptors to the number a guest names here:
-	// gigabytes of the host's memory for one call. No libc needs it.
-	wasi.NewFunctionBuilder().
-		WithFunc(func(_, _ uint32) uint32 { return wasiNotSupported }).
-		Export("fd_renumber")
-	instance, err := wasi.Instantiate(experimental.WithFunctionListenerFactory(ctx,
+	_, err = wasi(r).Instantiate(experimental.WithFunctionListenerFactory(ctx,
 		experimental.FunctionListenerFactoryFunc(func(def api.FunctionDefinition) experimental.FunctionListener {
 			return checked(def.ExportNames()[0])
 		})))
 	if err != nil {
 		return fmt.Errorf("module %s: %w", abi.ImportWASI, err)
 	}
-	if h.wasi == nil { // the same in each runtime
-		h.wasi = map[string]signature{}
-		for name, def := range instance.ExportedFunctionDefinitions() {
-			t := wasmbin.FuncType{Params: valTypes(def.ParamTypes()), Results: valTypes(def.ResultTypes())}
-			h.wasi[name] = signature(t.String())
-		}
-	}
-
 	return nil
 }
+
+// wasi is the module of WASI preview 1.
+func wasi(r wazero.Runtime) wazero.HostModuleBuilder {
+	wasi := r.NewHostModuleBuilder(abi.ImportWASI)
+	wasi_snapshot_preview1.NewFunctionExporter().ExportFunctions(wasi)
+	// wazero grows its table of descriptors to the number a guest names here:
+	// gigabytes of the host's memory for one call. No libc needs it.
+	return wasi.NewFunctionBuilder().
+		WithFunc(func(_, _ uint32) uint32 { return wasiNotSupported }).
+		Export("fd_renumber")
+}
+
+// wasiImports are the types of the functions of WASI preview 1.
+var wasiImports = sync.OnceValues(func() (map[string]signature, error) {
+	ctx := context.Background()
+	r := wazero.NewRuntimeWithConfig(ctx, wazero.NewRuntimeConfigInterpreter())
+	defer r.Close(ctx)
+	compiled, err := wasi(r).Compile(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("module %s: %w", abi.ImportWASI, err)
+	}
+
+	signatures := map[string]signature{}
+	for name, def := range compiled.ExportedFunctions() {
+		t := wasmbin.FuncType{Params: valTypes(def.ParamTypes()), Results: valTypes(def.ResultTypes())}
+		signatures[name] = signature(t.String())
+	}
+	return signatures, nil
+})
 
 func valTypes(types []api.ValueType) []wasmbin.ValType {
 	out := make([]wasmbin.ValType, len(types))

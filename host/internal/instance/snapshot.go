@@ -106,7 +106,7 @@ func (a *Account) Capture(view string, in *Instance, fuel int64) error {
 		return nil
 	}
 	in.Snapshot, m.image = s, image
-	if m.mapped && image.file != nil && !image.apply(m.room, true) {
+	if m.mapped && (discard(m.room[:m.paid]) != nil || !image.apply(m.room, true)) { // only pages with data remain
 		return errors.New("the memory of the instance cannot be mapped")
 	}
 	return nil
