@@ -1,10 +1,12 @@
 package host
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/tetratelabs/wazero"
 	"github.com/tetratelabs/wazero/experimental/sysfs"
@@ -70,7 +72,11 @@ func (e *environment) mount(config wazero.ModuleConfig) (wazero.ModuleConfig, er
 	for _, m := range e.call.Policy.Files {
 		fs, err := rootfs.Open(m.Dir, rootfs.Options{ReadOnly: !m.Write})
 		if err != nil {
-			return nil, &mountError{m.Path, err}
+			reason := ErrDenied
+			if errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) {
+				reason = ErrFiles
+			}
+			return nil, &mountError{fmt.Errorf("%w: the folder granted as %s cannot be opened", reason, m.Path), err}
 		}
 		e.open = append(e.open, fs)
 		mounts = mounts.(sysfs.FSConfig).WithSysFSMount(fs, m.Path)

@@ -158,24 +158,30 @@ func unknownFunction(module, name string, known map[string]signature) error {
 // foreign explains the import of a module that was built for another host.
 func foreign(module string) error {
 	hint := fmt.Sprintf("a plugin may import from %s and %s only", abi.Version, abi.ImportWASI)
-	switch {
-	case strings.HasPrefix(module, "toolhost_v"):
-		return fmt.Errorf("this host speaks %s only: build the plugin for it", abi.Version)
-	case strings.HasPrefix(module, "extism:"):
-		return errors.New("this is an Extism plugin, which this host cannot run: build it for the contract of Toolhost")
-	case module == "wasi_unstable":
-		return fmt.Errorf("this is WASI preview 0: build for %s", abi.ImportWASI)
-	case strings.HasPrefix(module, "wasi:"), strings.HasPrefix(module, "wasi_snapshot_preview2"):
-		return errors.New("this is WASI preview 2: build for wasm32-wasip1")
-	case module == "gojs", module == "go":
-		return errors.New("this is built with GOOS=js: build with GOOS=wasip1 GOARCH=wasm go build -buildmode=c-shared")
-	case module == "wbg", strings.HasPrefix(module, "__wbindgen"):
-		return errors.New("this is built by wasm-bindgen for JavaScript: build for wasm32-wasip1 without it")
-	case module == "env":
-		return errors.New(hint + ": an import from env is most often a symbol the linker did not find (C, Zig), an abort of AssemblyScript (build with --use abort=) or Emscripten")
+	if module == "go" {
+		module = "gojs"
 	}
-
+	for _, other := range foreignModules {
+		if strings.HasPrefix(module, other.prefix) {
+			return errors.New(other.text)
+		}
+	}
+	if module == "env" {
+		hint += ": an import from env is most often a symbol the linker did not find (C, Zig), an abort of AssemblyScript (build with --use abort=) or Emscripten"
+	}
 	return errors.New(hint)
+}
+
+// foreignModules are modules that plugins for other hosts import from, by prefix.
+var foreignModules = []struct{ prefix, text string }{
+	{"toolhost_v", "this host speaks " + abi.Version + " only: build the plugin for it"},
+	{"extism:", "this is an Extism plugin, which this host cannot run: build it for the contract of Toolhost"},
+	{"wasi_unstable", "this is WASI preview 0: build for " + abi.ImportWASI},
+	{"wasi:", "this is WASI preview 2: build for wasm32-wasip1"},
+	{"wasi_snapshot_preview2", "this is WASI preview 2: build for wasm32-wasip1"},
+	{"gojs", "this is built with GOOS=js: build with GOOS=wasip1 GOARCH=wasm go build -buildmode=c-shared"},
+	{"wbg", "this is built by wasm-bindgen for JavaScript: build for wasm32-wasip1 without it"},
+	{"__wbindgen", "this is built by wasm-bindgen for JavaScript: build for wasm32-wasip1 without it"},
 }
 
 func checkExports(m *wasmbin.Module, info *Info) error {

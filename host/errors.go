@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"syscall"
 	"time"
 
 	"github.com/toolhost/toolhost/abi"
@@ -104,25 +103,14 @@ func (e *WaitedError) Error() string { return e.Err.Error() + " while the call w
 func (e *WaitedError) Unwrap() error { return e.Err }
 
 // mountError is the error of a granted folder that cannot be opened. Its cause
-// names a folder of the host, so the agent is shown only Public.
+// names a folder of the host, so the agent is shown only public.
 type mountError struct {
-	path string // in the sandbox
-	err  error
+	public error // matches ErrFiles if the folder itself may be fine, else ErrDenied
+	cause  error
 }
 
-func (e *mountError) Public() string {
-	return fmt.Sprintf("%v: the folder granted as %s cannot be opened", e.reason(), e.path)
-}
-func (e *mountError) Error() string   { return e.Public() + ": " + e.err.Error() }
-func (e *mountError) Unwrap() []error { return []error{e.reason(), e.err} }
-
-// reason is ErrFiles if the folder itself may be fine.
-func (e *mountError) reason() error {
-	if errors.Is(e.err, syscall.EMFILE) || errors.Is(e.err, syscall.ENFILE) {
-		return ErrFiles
-	}
-	return ErrDenied
-}
+func (e *mountError) Error() string   { return e.public.Error() + ": " + e.cause.Error() }
+func (e *mountError) Unwrap() []error { return []error{e.public, e.cause} }
 
 // because returns an error with the text of a context's cause. It matches the
 // context's error too.

@@ -131,10 +131,10 @@ func (o *outcome) classify(err *CallError) {
 	case errors.Is(err, context.DeadlineExceeded):
 		o.Limit = abi.LimitTime
 	case errors.Is(err, ErrFiles) && errors.As(err, &mount):
-		o.Kind, o.Error = abi.Internal, mount.Public()
-		log.Error("too many open files: raise the limit of the process (ulimit -n)", "error", mount.err)
+		o.Kind, o.Error = abi.Internal, mount.public.Error()
+		log.Error("too many open files: raise the limit of the process (ulimit -n)", "error", mount.cause)
 	case errors.As(err, &mount):
-		o.Kind, o.Error = abi.ToolError, mount.Public()
+		o.Kind, o.Error = abi.ToolError, mount.public.Error()
 	case errors.Is(err, ErrTrap), errors.Is(err, ErrABI):
 		o.Kind, o.Error = abi.Internal, abi.InternalMessage
 		log.Error("the plugin broke", "error", err.Err, "trace", err.Trace)

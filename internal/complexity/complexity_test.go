@@ -21,7 +21,7 @@ func prepared(t testing.TB, wasm []byte) (*wasmbin.Module, error) {
 	if _, err := fuel.Rewrite(m); err != nil {
 		return nil, err
 	}
-	_, err = snapshot.PrepareModule(m)
+	_, err = snapshot.Prepare(m)
 	require.NoError(t, err)
 	return m, nil
 }

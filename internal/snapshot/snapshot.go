@@ -48,24 +48,9 @@ type Program struct {
 // GlobalExport is the name of the i-th mutable global.
 func GlobalExport(i int) string { return globalExport + strconv.Itoa(i) }
 
-// Prepare prepares a module. Do it last: nothing may rewrite the code afterwards.
-// Errors wrap those of package wasmbin or [ErrReserved].
-func Prepare(wasm []byte) (*Program, error) {
-	m, err := wasmbin.Parse(wasm)
-	if err != nil {
-		return nil, err
-	}
-	p, err := PrepareModule(m)
-	if err != nil {
-		return nil, err
-	}
-	p.Wasm = m.Encode()
-	return p, nil
-}
-
-// PrepareModule does what [Prepare] does with a module that is decoded, in place.
-// Program.Wasm is nil.
-func PrepareModule(m *wasmbin.Module) (*Program, error) {
+// Prepare prepares a decoded module in place, without Program.Wasm. Do it last: nothing
+// may rewrite the code afterwards. Errors wrap those of package wasmbin or [ErrReserved].
+func Prepare(m *wasmbin.Module) (*Program, error) {
 	for _, e := range m.Exports {
 		if strings.HasPrefix(e.Name, reservedPrefix) {
 			return nil, fmt.Errorf("export %q: %w: it belongs to the host", e.Name, ErrReserved)

@@ -34,6 +34,20 @@ func global(t wasmbin.ValType, mutable bool, init ...byte) wasmbin.Global {
 	return wasmbin.Global{GlobalType: wasmbin.GlobalType{Type: t, Mutable: mutable}, Init: append(init, byte(wasmbin.OpEnd))}
 }
 
+// prepare prepares an encoded module.
+func prepare(wasm []byte) (*snapshot.Program, error) {
+	m, err := wasmbin.Parse(wasm)
+	if err != nil {
+		return nil, err
+	}
+	p, err := snapshot.Prepare(m)
+	if err != nil {
+		return nil, err
+	}
+	p.Wasm = m.Encode()
+	return p, nil
+}
+
 // TestWhy: what a module contains decides whether its instances can be put back.
 func TestWhy(t *testing.T) {
 	null := []byte{byte(wasmbin.OpRefNull), byte(wasmbin.FuncRef)}
@@ -76,7 +90,7 @@ func TestWhy(t *testing.T) {
 		}), "computes"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, err := snapshot.Prepare(c.module.Encode())
+			p, err := prepare(c.module.Encode())
 			require.NoError(t, err)
 			why, err := snapshot.Why(c.module.Encode())
 			require.NoError(t, err)
@@ -124,7 +138,7 @@ func TestImage(t *testing.T) {
 			m := base()
 			m.Memories[0].Min, m.Memories[0].Max = memory>>16, memory>>16
 			m.Data = c.data
-			p, err := snapshot.Prepare(m.Encode())
+			p, err := prepare(m.Encode())
 			require.NoError(t, err)
 			require.True(t, c.image == string(p.Image), "%d bytes", len(p.Image))
 			require.Equal(t, c.at, p.At)
@@ -147,7 +161,7 @@ func TestExports(t *testing.T) {
 		global(wasmbin.F32, true, byte(wasmbin.OpF32Const), 1, 2, 3, 4),
 		global(wasmbin.F64, true, byte(wasmbin.OpF64Const), 1, 2, 3, 4, 5, 6, 7, 8),
 	}
-	p, err := snapshot.Prepare(m.Encode())
+	p, err := prepare(m.Encode())
 	require.NoError(t, err)
 	require.True(t, p.Start)
 	require.Equal(t, 4, p.Globals)
@@ -175,10 +189,10 @@ func TestReservedNamesAreRefused(t *testing.T) {
 	for _, name := range []string{snapshot.StartExport, snapshot.GlobalExport(7)} {
 		m := base()
 		m.Exports = append(m.Exports, wasmbin.Export{Name: name})
-		_, err := snapshot.Prepare(m.Encode())
+		_, err := prepare(m.Encode())
 		require.ErrorIs(t, err, snapshot.ErrReserved)
 	}
-	_, err := snapshot.Prepare([]byte("no module"))
+	_, err := prepare([]byte("no module"))
 	require.ErrorIs(t, err, wasmbin.ErrMalformed)
 }
 
@@ -189,7 +203,7 @@ func FuzzPrepare(f *testing.F) {
 	m.Globals = []wasmbin.Global{global(wasmbin.I32, true, byte(wasmbin.OpI32Const), 2)}
 	f.Add(m.Encode())
 	f.Fuzz(func(t *testing.T, wasm []byte) {
-		p, err := snapshot.Prepare(wasm)
+		p, err := prepare(wasm)
 		if err != nil {
 			return
 		}

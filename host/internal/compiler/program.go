@@ -48,7 +48,7 @@ func Rewrite(wasm []byte) (*Program, *wasmbin.Module, error) {
 	if err != nil {
 		return nil, nil, refuse(err)
 	}
-	p, err := snapshot.PrepareModule(m)
+	p, err := snapshot.Prepare(m)
 	if err != nil {
 		return nil, nil, refuse(err)
 	}
