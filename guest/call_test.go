@@ -30,7 +30,7 @@ func TestErrors(t *testing.T) {
 		"other":      {errors.New("other"), abi.Result{Kind: abi.ToolError, Error: "other"}},
 		"connection": {connect, abi.Result{Kind: abi.ConnectionRequired, Error: "connect github first", Connection: &abi.Connection{Provider: "github", SetupURL: "https://example.com"}}},
 		"wrapped":    {fmt.Errorf("list: %w", connect), abi.Result{Kind: abi.ConnectionRequired, Error: "connect github first", Connection: &abi.Connection{Provider: "github", SetupURL: "https://example.com"}}},
-		"silent":     {errors.New(""), abi.Result{Kind: abi.ToolError, Error: "the tool reported an error and did not say which"}},
+		"silent":     {errors.New(""), abi.Result{Kind: abi.ToolError, Error: "the tool reported an error without a message"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.Equal(t, c.want, during(guesttest.Host{}, func(*guest.Call) error { return c.err }).Result)

@@ -26,7 +26,7 @@ const (
 // count counts n bytes. Its error matches ErrOutput, and ends the call.
 func (a *answer) count(n int) error {
 	if a.written+int64(n) > a.limit {
-		return fmt.Errorf("%w: it wrote more than the %d bytes allowed", ErrOutput, a.limit)
+		return fmt.Errorf("%w: the plugin wrote more than the %d bytes allowed", ErrOutput, a.limit)
 	}
 	a.written += int64(n)
 	return nil

@@ -153,7 +153,7 @@ func TestDescribe(t *testing.T) {
 		"nothing":    {guest{describe: i32(0)}, host.ErrNoManifest, "toolhost_describe: " + host.ErrNoManifest.Error()},
 		"a loop":     {guest{describe: seq(forever(), i32(0))}, host.ErrFuel, "toolhost_describe: out of fuel after 500000000 units"},
 		"a trap":     {guest{describe: unreachable()}, host.ErrTrap, "toolhost_describe: the plugin crashed: unreachable"},
-		"an error":   {guest{describe: i32(1)}, host.ErrABI, "toolhost_describe: the plugin breaks the contract: the tool reported an error and did not say which"},
+		"an error":   {guest{describe: i32(1)}, host.ErrABI, "toolhost_describe: the plugin breaks the contract: the tool reported an error without a message"},
 		"an exit":    {guest{describe: seq(i32(3), call(fnExit), i32(0))}, host.ErrABI, "toolhost_describe: the plugin breaks the contract: exited with code 3"},
 		"exit 0":     {guest{describe: seq(i32(0), call(fnExit), i32(0))}, host.ErrABI, "toolhost_describe: the plugin breaks the contract: it exited before it returned a result"},
 		"7":          {guest{describe: i32(7)}, host.ErrABI, "toolhost_describe: the plugin breaks the contract: toolhost_invoke returned 7, expected 0 to 3"},

@@ -53,6 +53,7 @@ func (h *Host) DescribeWith(ctx context.Context, wasm []byte, opts CompileOption
 		return nil, err
 	}
 	defer h.calls.Done()
+
 	info, err := h.Scan(bytes.NewReader(wasm), int64(len(wasm)))
 	if err != nil {
 		return nil, err
@@ -111,6 +112,7 @@ func (m *Module) describe(ctx context.Context, units int64, timeout time.Duratio
 	}
 	defer c.end()
 	c.describing = true
+
 	code, err := c.run()
 	if interpreted && unfit(err) {
 		return nil, err

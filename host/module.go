@@ -61,11 +61,13 @@ func (h *Host) CompileWith(ctx context.Context, wasm []byte, opts CompileOptions
 
 	// Code and data are checked where they are rewritten, which the cache spares.
 	started := time.Now()
+
 	info, err := h.Scan(bytes.NewReader(wasm), int64(len(wasm)))
 	if err != nil {
 		return nil, err
 	}
 	info.Digest = digestOf(wasm)
+
 	l, err := h.prepare(ctx, info.Digest, wasm, opts)
 	if err != nil {
 		return nil, moduleError(err)

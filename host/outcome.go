@@ -50,12 +50,13 @@ func (c *call) outcome(code int32, err error) (abi.Result, error) {
 // answered reads the answer of a guest that returned.
 func (o *outcome) answered(code int32) error {
 	o.Content = o.answer.content
+
 	switch code {
 	case abi.InvokeOK:
 		o.Kind = abi.Success
 		return o.value(o.answer.result)
 	case abi.InvokeToolError:
-		o.Kind, o.Error = abi.ToolError, cmp.Or(clean(o.answer.errText), "the tool reported an error and did not say which")
+		o.Kind, o.Error = abi.ToolError, cmp.Or(clean(o.answer.errText), "the tool reported an error without a message")
 		return nil
 	case abi.InvokePanic:
 		return fmt.Errorf("%w: it panicked: %s", ErrTrap, cmp.Or(clean(o.answer.errText), "without a message"))
@@ -86,7 +87,7 @@ func (o *outcome) value(result []byte) error {
 	case command:
 		o.Value = encode(strings.TrimRight(strings.ToValidUTF8(string(result), "\uFFFD"), "\n"))
 	default:
-		return fmt.Errorf("%w: its result is not JSON in UTF-8", ErrABI)
+		return fmt.Errorf("%w: the result is not JSON in UTF-8", ErrABI)
 	}
 	return nil
 }
@@ -121,6 +122,7 @@ func (o *outcome) classify(err *CallError) {
 	log := o.host.log.With("plugin", err.Plugin, "tool", err.Tool, "call", o.ID)
 	o.Kind, o.Error = abi.LimitReached, err.Err.Error()
 	var mount *mountError
+
 	switch {
 	case errors.Is(err, ErrFuel):
 		o.Limit = abi.LimitFuel

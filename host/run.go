@@ -24,7 +24,7 @@ func (c *call) run() (code int32, err error) {
 		return 0, &instance.Stop{Reason: err}
 	}
 	if need := c.module.Info.MinBytes; need > c.Policy.Memory {
-		return 0, &instance.Stop{Reason: fmt.Errorf("%w: the plugin starts with %d bytes of memory, and %d are allowed", ErrMemory, need, c.Policy.Memory)}
+		return 0, &instance.Stop{Reason: fmt.Errorf("%w: the plugin starts with %d bytes of memory, but only %d are allowed", ErrMemory, need, c.Policy.Memory)}
 	}
 
 	if err := c.meter.keep(len(c.Args)); err != nil { // also while it waits
@@ -98,6 +98,7 @@ func (c *call) ready() (err error) {
 			n.Started++
 		}
 	})
+
 	c.serve(in)
 	if s != nil {
 		err = c.meter.resume(s)

@@ -165,8 +165,8 @@ func TestCallLimits(t *testing.T) {
 	}{
 		{"spin", Limits{Fuel: 1_000_000}, abi.LimitFuel, host.ErrFuel, "out of fuel after 1000000 units"},
 		{"spin", Limits{Timeout: time.Millisecond}, abi.LimitTime, context.DeadlineExceeded, "time limit of 1ms reached"},
-		{"hog", Limits{Memory: 1 << 20}, abi.LimitMemory, host.ErrMemory, "out of memory: it wanted more than the 1048576 bytes allowed"},
-		{"flood", Limits{Output: 1 << 20}, abi.LimitOutput, host.ErrOutput, "output limit reached: it wrote more than the 1048576 bytes allowed"},
+		{"hog", Limits{Memory: 1 << 20}, abi.LimitMemory, host.ErrMemory, "out of memory: the plugin needs more than the 1048576 bytes allowed"},
+		{"flood", Limits{Output: 1 << 20}, abi.LimitOutput, host.ErrOutput, "output limit reached: the plugin wrote more than the 1048576 bytes allowed"},
 	} {
 		t.Run(string(test.limit), func(t *testing.T) {
 			r, err := s.Call(t.Context(), Request{Tool: test.tool, Limits: test.limits})

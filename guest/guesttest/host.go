@@ -293,7 +293,7 @@ func (c *call) outcome(code int32) Outcome {
 			break
 		}
 		if !json.Valid(c.result) || !utf8.Valid(c.result) {
-			o.Kind, o.Error = abi.Internal, "its result is not JSON in UTF-8"
+			o.Kind, o.Error = abi.Internal, "the result is not JSON in UTF-8"
 			break
 		}
 
@@ -301,7 +301,7 @@ func (c *call) outcome(code int32) Outcome {
 	case abi.InvokeToolError:
 		o.Kind, o.Error = abi.ToolError, strings.TrimSpace(string(c.errText))
 		if o.Error == "" {
-			o.Error = "the tool reported an error and did not say which"
+			o.Error = "the tool reported an error without a message"
 		}
 	case abi.InvokeConnection:
 		connection, err := abi.DecodeConnection(c.errText)

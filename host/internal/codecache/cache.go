@@ -148,6 +148,7 @@ func (c *Cache) Ready(ctx context.Context) bool {
 	if c == nil {
 		return false
 	}
+
 	c.once.Do(func() {
 		cache, where, err := compiler.FileCache(filepath.Join(c.dir(), "code"))
 		if err == nil {
@@ -209,6 +210,7 @@ func (c *Cache) Store(digest string, build func(dir string) error) (*Loaded, err
 	if err := build(temp); err != nil {
 		return nil, err
 	}
+
 	module, code, err := compiler.Built(temp)
 	if err != nil {
 		return nil, err
@@ -241,6 +243,7 @@ func (c *Cache) load(files []stored) *Loaded {
 	if at < 0 || len(files) < 2 {
 		return nil
 	}
+
 	data, err := os.ReadFile(files[at].path)
 	if err != nil {
 		return nil
@@ -290,7 +293,3 @@ func (c *Cache) loadCode(outline []byte, files []stored) wazero.CompiledModule {
 	}
 	return compiled
 }
-
-// LoadsOutline reports whether the runtime takes the outline of a module whose code
-// is not stored. It must not.
-func (c *Cache) LoadsOutline(outline []byte) bool { return c.loadCode(outline, nil) != nil }

@@ -108,6 +108,7 @@ func (f *folder) put(key string, file stored) error {
 	if err != nil {
 		return err
 	}
+
 	entry := f.entry(key)
 	if err := ownFolders(f.dir, f.entries, entry); err != nil {
 		return err

@@ -76,6 +76,7 @@ func Build(ctx context.Context, dir string, wasm []byte) error {
 	if err != nil {
 		return err
 	}
+
 	code, err := compileFile(ctx, r, where, program.Wasm)
 	if err != nil {
 		return err

@@ -40,6 +40,7 @@ func limitProcess(j job) error {
 	if dataCanBeLimited {
 		limits[unix.RLIMIT_DATA] = unix.Rlimit{Cur: uint64(j.Memory), Max: uint64(j.Memory)}
 	}
+
 	for resource, limit := range limits {
 		if err := lower(resource, limit); err != nil {
 			return os.NewSyscallError("setrlimit", err)

@@ -16,6 +16,7 @@ func CountOverhead(m *wasmbin.Module) Overhead {
 		imports: len(m.Imports), tables: len(m.Tables), globals: len(m.Globals),
 		segments: len(m.Elements) + len(m.Data), data: len(m.Data),
 	}
+
 	for _, t := range m.Tables {
 		o.entries += int(t.Limits.Min)
 	}
@@ -29,6 +30,7 @@ func CountOverhead(m *wasmbin.Module) Overhead {
 			o.constants += len(x)
 		}
 	}
+
 	for _, d := range m.Data {
 		o.constants += len(d.Offset)
 	}

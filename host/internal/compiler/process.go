@@ -60,6 +60,7 @@ func (p *Process) Build(ctx context.Context, dir string, wasm []byte, low bool) 
 	if err != nil {
 		return err
 	}
+
 	var stdout, stderr capped
 	cmd := exec.CommandContext(ctx, p.Path)
 	cmd.Args = []string{ChildName}
@@ -104,6 +105,7 @@ func (p *Process) ended(state *os.ProcessState, stderr string, err error) error 
 	if state == nil {
 		return fmt.Errorf("the compiler process does not start: %w", err)
 	}
+
 	switch used := state.UserTime() + state.SystemTime(); {
 	case state.ExitCode() == exitProcessor, used >= p.Processor:
 		return exceeded(Processor, "more than the %v of processor time allowed", p.Processor)

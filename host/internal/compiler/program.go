@@ -52,6 +52,7 @@ func Rewrite(wasm []byte) (*Program, *wasmbin.Module, error) {
 	if err != nil {
 		return nil, nil, refuse(err)
 	}
+
 	err = complexity.Check(m)
 	if e := (*complexity.Error)(nil); errors.As(err, &e) && !e.Module {
 		e.Function-- // the meter has added an import
@@ -59,6 +60,7 @@ func Rewrite(wasm []byte) (*Program, *wasmbin.Module, error) {
 	if err != nil {
 		return nil, nil, refuse(err)
 	}
+
 	p.Wasm = m.Encode()
 	return &Program{*p, overhead.bytes(&stats)}, m, nil
 }

@@ -101,6 +101,7 @@ func landlock(abi int, program, dir string) error {
 			return fmt.Errorf("landlock: %s: %w", file, err)
 		}
 	}
+
 	if _, _, errno := unix.Syscall(unix.SYS_LANDLOCK_RESTRICT_SELF, set, 0, 0); errno != 0 {
 		return fmt.Errorf("landlock: %w", errno)
 	}

@@ -86,7 +86,7 @@ func (m *Memory) Reallocate(size uint64) []byte {
 
 func (m *Memory) grow(size uint64) bool {
 	if size > m.limit {
-		m.Refused = fmt.Errorf("%w: it wanted more than the %d bytes allowed", ErrMemory, m.limit)
+		m.Refused = fmt.Errorf("%w: the plugin needs more than the %d bytes allowed", ErrMemory, m.limit)
 		return false
 	}
 	if size > m.most {

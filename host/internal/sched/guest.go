@@ -151,10 +151,12 @@ func (g *Guest) yield() bool {
 	if !s.Full() {
 		return true
 	}
+
 	now := s.now()
 	if s.givesWay(g, now) {
 		return g.requeue(now)
 	}
+
 	if now-g.polled >= pollEvery && s.crowded.Load() {
 		g.polled = now
 		runtime.Gosched()
@@ -170,6 +172,7 @@ func (g *Guest) requeue(now time.Duration) bool {
 	if g.state != guestRunning || !s.givesWay(g, now) {
 		return true // its call has ended, or another guest has given way
 	}
+
 	s.resize()
 	s.release(g, now)
 	s.wait(g, now)

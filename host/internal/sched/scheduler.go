@@ -125,6 +125,7 @@ func (s *Scheduler) revoke() {
 
 	s.revoking = false
 	now := s.now()
+
 	for _, g := range slices.Clone(s.lent) {
 		if g.marked {
 			s.release(g, now)
@@ -150,6 +151,7 @@ func (s *Scheduler) release(g *Guest, now time.Duration) {
 		s.unlend(g)
 	}
 	s.taken--
+
 	spent := now - g.since
 	g.used += spent
 	for l := g.urgency + 1; l < urgencies; l++ {
