@@ -139,7 +139,7 @@ func TestBrokenCalls(t *testing.T) {
 		`plugin p has no tool "other"`:   Call(p, "other", args{}),
 		"the arguments have no JSON":     Call(p, "tool", make(chan int)),
 		"expected a semantic version":    Call(&guest.Plugin{Name: "p", Description: "x", Tools: p.Tools}, "tool", args{}),
-		"its result is not JSON":         Call(plugin(tool(guest.Handle(half))), "tool", struct{}{}),
+		"the result is not JSON":         Call(plugin(tool(guest.Handle(half))), "tool", struct{}{}),
 		"provider is empty":              Call(plugin(tool(guest.Handle(noProvider))), "tool", struct{}{}),
 		"the result of tool tool cannot": Call(plugin(tool(guest.Handle(noJSON))), "tool", struct{}{}),
 	} {
