@@ -25,11 +25,10 @@ type admission struct {
 
 	turn turn // held while runs get slots
 
-	mu      sync.Mutex
-	used    int
-	queued  bool // there may be runs to claim when a slot or a permit comes free
-	coming  bool // a claim waits for its turn
-	failing bool // the last claim failed; logged once
+	mu     sync.Mutex
+	used   int
+	queued bool // there may be runs to claim when a slot or a permit comes free
+	coming bool // a claim waits for its turn
 }
 
 // take takes a slot for a run that cannot wait for one. It returns a
@@ -106,7 +105,10 @@ func (a *admission) fill() {
 		}
 
 		claimed, err := a.member.worker().Claim(a.base, free, a.cfg.permits())
-		a.note(err)
+		if err != nil && !errors.Is(err, engine.ErrFenced) {
+			a.log.Error("queued background runs not claimed; trying again", "error", err)
+		}
+
 		for _, run := range claimed {
 			a.start(run)
 		}
@@ -114,16 +116,6 @@ func (a *admission) fill() {
 			return
 		}
 	}
-}
-
-// note logs the first of several claims in a row that fail.
-func (a *admission) note(err error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if err != nil && !a.failing && !errors.Is(err, engine.ErrFenced) {
-		a.log.Error("queued background runs not claimed; trying again", "error", err)
-	}
-	a.failing = err != nil
 }
 
 // start gives a claimed run a slot, or returns it to the queue if the manager
@@ -183,18 +175,12 @@ func (a *admission) refused(err error) error {
 // to ctx, so that no record stays that nobody works on.
 func (a *admission) submit(ctx context.Context, run engine.Run, permits *engine.Permits) error {
 	ctx = context.WithoutCancel(ctx)
-	err := a.member.worker().Submit(ctx, run, permits)
-	_, limit := errors.AsType[*engine.LimitError](err)
-	switch {
-	case limit, errors.Is(err, engine.ErrExists), errors.Is(err, engine.ErrStorageLost):
-		return err
-	case err != nil:
-		if _, missing := a.engine.Get(ctx, run.ID); missing != nil {
+	if err := a.member.worker().Submit(ctx, run, permits); err != nil {
+		if _, missing := a.engine.Get(ctx, run.ID); missing != nil || errors.Is(err, engine.ErrExists) {
 			return fmt.Errorf("storing the run: %w", err)
 		}
 		a.log.Warn("background run stored despite an error", "task_id", run.ID, "error", err)
 	}
-
 	a.counters.add(func(s *Stats) { s.Spawned++ })
 	a.log.Info("background run spawned", "task_id", run.ID, "session", run.Session, "tool", run.Tool, "origin", run.Origin, "args", loggedArgs(run.Args))
 	return nil

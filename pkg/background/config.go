@@ -51,15 +51,11 @@ const (
 	maxDelay   = time.Second           // how long a slow engine may delay a stop
 )
 
-// An Executor does the work of a run. It decides by the record's Tool and Args
-// what to do, so that a run can be executed again from its record alone, and
-// writes output, status and progress to sink.
-//
-// ctx ends when the run has to end at once: its cause is [ErrStopped],
-// [context.DeadlineExceeded], [ErrClosed] or [engine.ErrFenced]. Before a stop
-// that is not forced, [output.Sink.Stopping] is closed for the grace period.
-//
-// What it returns decides how the run ends:
+// An Executor does the work of a run, as its record says, and writes output,
+// status and progress to sink. ctx ends when the run has to end at once: its cause
+// is [ErrStopped], [context.DeadlineExceeded], [ErrClosed] or [engine.ErrFenced].
+// Before a stop that is not forced, [output.Sink.Stopping] is closed for the grace
+// period. What it returns decides how the run ends:
 //   - a nil error: succeeded, or failed with [engine.KindToolError] if Outcome.ExitCode is not 0;
 //   - an *[Error]: failed with its kind; Outcome's fields are kept;
 //   - any other error after ctx has ended: what the cause says, failed with
@@ -111,13 +107,12 @@ type Config struct {
 	MinInterval time.Duration // the shortest time between two firings of a schedule; 0: DefaultInterval
 	Misfire     time.Duration // how late a missed firing is still caught up; 0: DefaultMisfire
 
-	// Readmit decides whether a run may start that was not admitted right before:
-	// the firing of a schedule, a run that waited in the queue when its worker died
-	// (Attempt 0), and one that was running then (Attempt >= 1). With a nil error it
-	// starts. With an *[Error] it fails with its kind and message; any other error
-	// is logged, and the run fails with [engine.KindRejected], or
-	// [engine.KindOrphaned] if it was running before. A nil Readmit admits runs with
-	// Attempt 0 and no others. It is called from many goroutines.
+	// Readmit decides whether a run may start that comes from the queue: it was
+	// fired by a schedule, or waited when its worker died (Attempt 0), or was running
+	// then (Attempt >= 1). With a nil error it starts. With an *[Error] it fails with
+	// its kind and message; any other error is logged, and the run fails with
+	// [engine.KindRejected], or [engine.KindOrphaned] if it was running before. Nil
+	// admits runs with Attempt 0. It is called from many goroutines.
 	Readmit func(ctx context.Context, run engine.Run) error
 
 	// Version returns the current version of a tool, for the runs that a schedule
@@ -162,6 +157,7 @@ func (c Config) withDefaults() (Config, error) {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
+
 	c.InternalText = cmp.Or(c.InternalText, "An internal error occurred")
 	c.EndSession = cmp.Or(c.EndSession, EndParked)
 
@@ -184,6 +180,7 @@ func (c Config) withDefaults() (Config, error) {
 		fill("RecordQuota", &c.RecordQuota, DefaultRecordQuota),
 		fill("OwnerQuota", &c.OwnerQuota, c.RecordQuota),
 	)
+
 	switch {
 	case err != nil:
 		return c, err

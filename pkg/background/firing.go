@@ -23,52 +23,50 @@ type firing struct {
 	reason string    // why there is no next one
 }
 
-// fireSchedule fires a schedule that is due, and plans when it is due next. If
+// fire starts the run of a schedule that is due, and plans when it is due next. If
 // that fails in the middle, or the process dies, it is done again: the id of the
 // run says what was done. An error means that it has to be tried again.
-func (s *scheduler) fireSchedule(ctx context.Context, id string, now time.Time) error {
-	found, err := s.engine.GetSchedule(ctx, id)
-	if err == nil && found.Enabled && !found.NextAt.After(now) {
-		err = s.fireNow(ctx, found, now)
+func (s *scheduler) fire(ctx context.Context, id string, now time.Time) error {
+	due, err := s.engine.GetSchedule(ctx, id)
+	if err == nil && due.Enabled && !due.NextAt.After(now) {
+		f := s.firingOf(due, now)
+		var run string
+		var fresh bool
+		if run, fresh, err = s.startFiring(ctx, due, f); err == nil {
+			_, err = s.change(ctx, id, func(d *engine.Schedule) error { return f.note(d, run, fresh, now) })
+		}
 	}
-	switch {
-	case errors.Is(err, errUnchanged), errors.Is(err, engine.ErrNotFound):
-		return nil
-	case errors.Is(err, ErrClosed), ctx.Err() != nil: // another worker does it, or the next start
-		return nil
+
+	if ctx.Err() != nil || errors.Is(err, ErrClosed) || errors.Is(err, errUnchanged) || errors.Is(err, engine.ErrNotFound) {
+		return nil // another worker did it, or does it, or the next start
 	}
 	return err
 }
 
-// fireNow starts the run of a schedule that is due, and stores that.
-func (s *scheduler) fireNow(ctx context.Context, due engine.Schedule, now time.Time) error {
-	f := s.firingOf(due, now)
-	id, fresh, err := s.startFiring(ctx, due, f)
-	if err != nil {
-		return err
+// note notes in a schedule that it has fired, and when it is due next. The run is
+// "" if none was started, and fresh if it was not stored before.
+func (f firing) note(d *engine.Schedule, run string, fresh bool, now time.Time) error {
+	if d.Enabled && d.NextAt.After(now) { // another worker was faster
+		return errUnchanged
 	}
 
-	_, err = s.change(ctx, due.ID, func(d *engine.Schedule) error {
-		if d.Enabled && d.NextAt.After(now) { // another worker was faster
-			return errUnchanged
-		}
-		fired := fresh || id != "" && f.at.After(d.LastAt) // if not, it was noted before the clock was set back
-		if fired {
-			d.LastAt, d.LastRun = f.at, id
-			d.Fired++
-		}
-		switch {
-		case !d.Enabled && !fired:
-			return errUnchanged
-		case !d.Enabled: // since it was fired: by its session, or by the run, which was refused
-		case f.next.IsZero():
-			return disable(d, f.reason)
-		default:
-			d.NextAt = f.next
-		}
-		return nil
-	})
-	return err
+	fired := fresh || run != "" && f.at.After(d.LastAt) // if not, it was noted before the clock was set back
+	if fired {
+		d.LastAt, d.LastRun = f.at, run
+		d.Fired++
+	}
+
+	switch {
+	case !d.Enabled && !fired:
+		return errUnchanged
+	case !d.Enabled: // since it was fired: by its session, or by the run, which was refused
+	case f.next.IsZero():
+		return disable(d, f.reason)
+	default:
+		d.NextAt = f.next
+	}
+
+	return nil
 }
 
 // firingOf returns the time that a due schedule fires for: the latest one that
@@ -206,6 +204,7 @@ func (s *scheduler) asked(ctx context.Context, run engine.Run, refused *engine.R
 			d.Rejected = 0
 			return nil
 		}
+
 		if d.Rejected++; d.Rejected >= maxRejected && d.Enabled {
 			return disable(d, engine.DisabledRejected)
 		}
@@ -241,6 +240,7 @@ func (s *scheduler) change(ctx context.Context, id string, edit func(*engine.Sch
 		if err := edit(&found); err != nil {
 			return engine.Schedule{}, err
 		}
+
 		stored, err := s.engine.PutSchedule(ctx, found, math.MaxInt)
 		if errors.Is(err, engine.ErrConflict) && try < changesAtOnce {
 			continue

@@ -142,6 +142,7 @@ func (w *worker) attend(ctx context.Context, c *call, parkAfter time.Duration) (
 	if err == nil {
 		return true, nil
 	}
+
 	if _, limit := errors.AsType[*engine.LimitError](err); limit {
 		c.task.requestStop(w.cfg.Grace)
 	} else {

@@ -102,6 +102,7 @@ func (s *scheduler) planAgain(ctx context.Context, now time.Time) bool {
 		if _, ok := earlier(planned, now); !ok {
 			continue
 		}
+
 		changed, err := s.change(ctx, planned.ID, func(d *engine.Schedule) (err error) {
 			next, ok := earlier(*d, now)
 			if !ok {
@@ -170,7 +171,7 @@ func (s *scheduler) fireDue(ctx context.Context, now time.Time) time.Duration {
 		slots <- struct{}{}
 		firing.Go(func() {
 			defer func() { <-slots }()
-			errs[i] = s.fireSchedule(ctx, d.ID, now)
+			errs[i] = s.fire(ctx, d.ID, now)
 		})
 	}
 	firing.Wait()

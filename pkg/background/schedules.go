@@ -68,6 +68,7 @@ func (s *scheduler) newSchedule(ctx context.Context, session string, req Schedul
 	default:
 		err = recurring(&made, s.cfg.MinInterval, now)
 	}
+
 	return made, err
 }
 

@@ -59,6 +59,7 @@ func snapshotLine(run engine.Run, now time.Time) string {
 	if run.Detail != "" {
 		b.WriteString(": " + output.Shorten(run.Detail, maxShortTitle))
 	}
+
 	return b.String()
 }
 

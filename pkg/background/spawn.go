@@ -96,6 +96,7 @@ func (c *core) newRun(session string, req SpawnRequest) (engine.Run, error) {
 	case run.Timeout < 0 || run.Timeout > c.cfg.MaxTimeout:
 		return engine.Run{}, &FieldError{"timeout_seconds", fmt.Sprintf("must be between 1 and %.0f", c.cfg.MaxTimeout.Seconds())}
 	}
+
 	return run, nil
 }
 

@@ -123,6 +123,7 @@ func (w *worker) started(t *task) bool {
 		if err == nil {
 			err = w.start(t)
 		}
+
 		switch {
 		case err == nil:
 			return true

@@ -60,6 +60,7 @@ func (l *Ledger) Add(session string, used, evictable int64) {
 	l.over += max(0, a.used-l.quota.Each)
 	l.used += used
 	l.evictable += evictable
+
 	if a == (account{}) {
 		delete(l.accounts, who)
 	} else {
@@ -179,6 +180,7 @@ func (e *Eviction) Take(session string, size int64) bool {
 	default:
 		e.more -= size
 	}
+
 	e.taken++
 	return true
 }
