@@ -271,6 +271,14 @@ func TestCheckList(t *testing.T) {
 		require.Equal(t, object{"active": 2.0, "finished": 1.0, "tasks": all}, s.agent(alice, CheckBackground, `{}`))
 		require.Equal(t, object{"active": 2.0, "finished": 1.0, "tasks": all}, s.agent(alice, CheckBackground, `{"list":true,"task_id":"bg_x"}`))
 		require.Equal(t, object{"active": 2.0, "finished": 1.0, "tasks": running}, s.agent(alice, CheckBackground, `{"include_finished":false}`))
+
+		for range maxRows {
+			s.spawn(alice, "echo", "{}")
+			synctest.Wait()
+		}
+		long := s.agent(alice, CheckBackground, `{}`)
+		require.Len(t, long["tasks"], maxRows)
+		require.Equal(t, []any{1.0 + maxRows, 3.0}, []any{long["finished"], long["more"]})
 	})
 }
 

@@ -121,7 +121,7 @@ func (a *admission) fill() {
 // start gives a claimed run a slot, or returns it to the queue if the manager
 // is closing.
 func (a *admission) start(run engine.Run) {
-	t := newTask(run)
+	t := newTask(a.base, run)
 	t.ask = true
 	if err := a.runs.add(t); err != nil {
 		if err := a.member.worker().Requeue(a.base, run.ID, run.Attempt); err != nil && !fenced(err) {

@@ -48,7 +48,11 @@ func (m *Manager) Close(ctx context.Context) error {
 		m.runs.running.Wait()
 		errs = append(errs, m.worker.storeRest(late))
 	} else {
-		errs = append(errs, stillRunning(tasks))
+		var ids []string
+		for _, run := range m.Unfinished() {
+			ids = append(ids, run.ID)
+		}
+		errs = append(errs, fmt.Errorf("%w: %s", ErrStillRunning, strings.Join(ids, ", ")))
 	}
 	errs = append(errs, m.endHelpers())
 	if err := errors.Join(errs...); err != nil {
@@ -93,18 +97,6 @@ func (m *Manager) Unfinished() []engine.Run {
 	}
 	slices.SortFunc(left, func(a, b engine.Run) int { return a.CreatedAt.Compare(b.CreatedAt) })
 	return left
-}
-
-// stillRunning names the runs that have not ended.
-func stillRunning(tasks []*task) error {
-	var ids []string
-	for _, t := range tasks {
-		if !t.ended() {
-			ids = append(ids, t.run.ID)
-		}
-	}
-	slices.Sort(ids)
-	return fmt.Errorf("%w: %s", ErrStillRunning, strings.Join(ids, ", "))
 }
 
 // allDone waits until all tasks have ended, or until enough delivers or is

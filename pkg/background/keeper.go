@@ -140,7 +140,7 @@ func (k *keeper) takeStray(ctx context.Context, id string) {
 func (k *keeper) abortAll() {
 	for _, t := range k.runs.all() {
 		if t.live.Load() {
-			t.abort(engine.ErrFenced)
+			t.cancel(engine.ErrFenced)
 		}
 	}
 }

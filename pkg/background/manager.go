@@ -51,6 +51,7 @@ func New(ctx context.Context, cfg Config) (*Manager, error) {
 	}
 
 	c := &core{cfg: cfg, engine: cfg.Engine, log: cfg.Logger, base: context.WithoutCancel(ctx)}
+	c.counters.stats.Failed = make(map[engine.ErrorKind]int64)
 	keeping, quit := context.WithCancel(c.base)
 	m := &Manager{core: c, member: &member{core: c}, runs: &registry{tasks: make(map[string]*task)}}
 	m.admission = &admission{core: c, member: m.member, runs: m.runs, turn: make(turn, 1)}

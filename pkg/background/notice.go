@@ -106,8 +106,5 @@ func (m *Manager) Acknowledge(ctx context.Context, session string, ids []string)
 	if len(ids) == 0 {
 		return nil
 	}
-	if err := m.engine.Acknowledge(ctx, session, distinct(ids)); err != nil {
-		return fmt.Errorf("acknowledge: %w", err)
-	}
-	return nil
+	return m.engine.Acknowledge(ctx, session, distinct(ids))
 }

@@ -98,11 +98,10 @@ func (w *worker) call(ctx context.Context, session string, req RunRequest) (*cal
 	}
 	run.Origin, run.StartedAt, run.Terms, run.IdempotencyKey = engine.OriginParked, run.CreatedAt, bytes.Clone(req.Terms), ""
 
-	c := &call{task: newTask(run), worked: make(chan struct{}), fate: make(chan bool, 1)}
+	c := &call{task: newTask(context.WithoutCancel(ctx), run), worked: make(chan struct{}), fate: make(chan bool, 1)}
 	if err := w.runs.add(c.task); err != nil {
 		return nil, err
 	}
-	c.task.launch(context.WithoutCancel(ctx))
 	go w.perform(c.task, func(ctx context.Context) (Outcome, error) { return req.Work(ctx, c.task.sink) }, func(r workResult) { w.returned(c, r) })
 	return c, nil
 }
@@ -158,7 +157,7 @@ func (w *worker) attend(ctx context.Context, c *call, parkAfter time.Duration) (
 // reports whether ctx had not ended before.
 func (c *call) follow(ctx context.Context) (stop func() bool) {
 	return context.AfterFunc(ctx, func() {
-		c.task.abort(context.Cause(ctx))
+		c.task.cancel(context.Cause(ctx))
 		c.task.sink.RequestStop()
 	})
 }

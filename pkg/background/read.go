@@ -25,13 +25,10 @@ func (m *Manager) Get(ctx context.Context, session, id string) (engine.Run, erro
 // agents must not use it.
 func (m *Manager) Find(ctx context.Context, id string) (engine.Run, error) {
 	run, err := m.engine.Get(ctx, id)
-	if err == nil {
-		run, err = m.Get(ctx, run.Session, id)
-	}
 	if err != nil {
-		return engine.Run{}, fmt.Errorf("find: %w", err)
+		return engine.Run{}, fmt.Errorf("reading run %s: %w", id, err)
 	}
-	return run, nil
+	return m.Get(ctx, run.Session, id)
 }
 
 // Payload returns one large part of a run of the session, nil if it has none, or
@@ -134,11 +131,7 @@ func (l *Log) WriteTo(w io.Writer) (n int64, err error) {
 // the name is unknown.
 func (m *Manager) Open(ctx context.Context, session, id, name string) (engine.Artifact, error) {
 	if _, err := m.reader.lookup(ctx, session, id); err != nil {
-		return nil, fmt.Errorf("open: %w", err)
+		return nil, err
 	}
-	artifact, err := m.engine.Open(ctx, id, name)
-	if err != nil {
-		return nil, fmt.Errorf("open: %w", err)
-	}
-	return artifact, nil
+	return m.engine.Open(ctx, id, name)
 }

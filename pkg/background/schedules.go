@@ -137,11 +137,7 @@ func (m *Manager) Schedule(ctx context.Context, session string, req ScheduleRequ
 // those of all sessions, which is for operators: a front end for agents must name
 // the session.
 func (m *Manager) Schedules(ctx context.Context, session string) ([]engine.Schedule, error) {
-	found, err := m.engine.Schedules(ctx, session, false)
-	if err != nil {
-		return nil, fmt.Errorf("schedules: %w", err)
-	}
-	return found, nil
+	return m.engine.Schedules(ctx, session, false)
 }
 
 // FindSchedule returns a schedule of any session, or an error matching

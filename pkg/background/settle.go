@@ -77,7 +77,7 @@ func (w *worker) lostRun(t *task, err error) bool {
 		return false
 	}
 	w.log.Warn("background run lost its lease", "task_id", t.run.ID, "attempt", t.lease.Run().Attempt)
-	t.abort(engine.ErrFenced)
+	t.cancel(engine.ErrFenced)
 	return true
 }
 

@@ -50,7 +50,7 @@ func (m *Manager) Spawn(ctx context.Context, session string, req SpawnRequest) (
 		return SpawnResult{}, fmt.Errorf("spawn: %w", err)
 	}
 
-	t := newTask(run)
+	t := newTask(m.base, run)
 	if run.Secret {
 		t.args = bytes.Clone(req.Args)
 	}

@@ -46,11 +46,9 @@ func (c *counters) add(change func(*Stats)) {
 func (m *Manager) Stats() Stats {
 	m.counters.mu.Lock()
 	s := m.counters.stats
-	failed := maps.Clone(s.Failed)
+	s.Failed = maps.Clone(s.Failed)
 	m.counters.mu.Unlock()
 
-	s.Failed = make(map[engine.ErrorKind]int64)
-	maps.Copy(s.Failed, failed)
 	s.Active, s.PerHost = m.admission.active(), m.cfg.PerHost
 	s.Unnoticed = m.notifier.waiting()
 	s.RecordBytes, s.RecordQuota = m.engine.Recorded(), m.cfg.RecordQuota
@@ -88,9 +86,6 @@ func (s *Stats) ended(run engine.Run) {
 	case run.Status == engine.StatusCanceled:
 		s.Canceled++
 	case run.Error != nil:
-		if s.Failed == nil {
-			s.Failed = make(map[engine.ErrorKind]int64)
-		}
 		s.Failed[run.Error.Kind]++
 	}
 }

@@ -54,8 +54,7 @@ func TestStop(t *testing.T) {
 // TestForceComesBeforeTheRequest: work that gives way to a request to stop ends by
 // itself, with a result, however late the force would come.
 func TestForceComesBeforeTheRequest(t *testing.T) {
-	task := newTask(engine.Run{})
-	task.launch(t.Context())
+	task := newTask(t.Context(), engine.Run{})
 	cancel := task.cancel
 	task.cancel = func(cause error) {
 		select {

@@ -25,9 +25,10 @@ type task struct {
 	done  chan struct{} // closed after the terminal write
 	final *engine.Run   // the run as it ended; set before done is closed
 
+	ctx    context.Context // of the work
+	cancel context.CancelCauseFunc
+
 	mu       sync.Mutex
-	ctx      context.Context // nil before the task is launched
-	cancel   context.CancelCauseFunc
 	stopped  bool        // a stop was requested
 	forced   bool        // stops have no grace period
 	returned bool        // the work has ended
@@ -55,8 +56,11 @@ type ending struct {
 	requeue bool // the run does not end: it is queued again for another worker, or the next start
 }
 
-func newTask(run engine.Run) *task {
-	return &task{run: run, sink: output.NewSink(run.OutputCap), done: make(chan struct{}), saved: make(chan struct{}), io: make(turn, 1)}
+// newTask returns a task whose work has a context below base.
+func newTask(base context.Context, run engine.Run) *task {
+	t := &task{run: run, sink: output.NewSink(run.OutputCap), done: make(chan struct{}), saved: make(chan struct{}), io: make(turn, 1)}
+	t.ctx, t.cancel = context.WithCancelCause(base)
+	return t
 }
 
 // A turn is a mutex that may be held for long, while an engine writes. Unlike
@@ -88,23 +92,6 @@ func closed(c <-chan struct{}) bool {
 	}
 }
 
-// launch makes the context of the work.
-func (t *task) launch(base context.Context) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.ctx, t.cancel = context.WithCancelCause(base)
-}
-
-// abort ends the context of the work, if there is one.
-func (t *task) abort(cause error) {
-	t.mu.Lock()
-	cancel := t.cancel
-	t.mu.Unlock()
-	if cancel != nil {
-		cancel(cause)
-	}
-}
-
 // requestStop asks the work to end, and ends its context after the grace period.
 // A later request can only make that sooner.
 func (t *task) requestStop(grace time.Duration) {
@@ -117,7 +104,6 @@ func (t *task) requestStop(grace time.Duration) {
 	first := !t.stopped
 	t.stopped = true
 	switch {
-	case t.cancel == nil: // it is not launched, and will not start
 	case grace <= 0 || t.forced: // first, so that work cannot give way to the request before
 		t.cancel(ErrStopped)
 	case first:
@@ -140,7 +126,7 @@ func (t *task) shorten(grace time.Duration) {
 // Its context ends first: work that gives way to a mere request would end the
 // run, which may be run again after a restart.
 func (t *task) interrupt() {
-	t.abort(ErrClosed)
+	t.cancel(ErrClosed)
 	t.sink.RequestStop()
 }
 

@@ -58,10 +58,9 @@ type workResult struct {
 // stack is not as deep as the engine's: with thousands of runs their stacks are
 // what counts.
 func (w *worker) execute(t *task) {
-	t.launch(w.base)
 	go func() {
 		if !w.started(t) {
-			t.abort(nil)
+			t.cancel(nil)
 			w.runs.running.Done()
 			return
 		}
@@ -95,7 +94,7 @@ func (w *worker) attempt(ctx context.Context, t *task, run *engine.Run) (Outcome
 // a panic is an error, and so is the end of its goroutine.
 func (w *worker) perform(t *task, work func(context.Context) (Outcome, error), after func(workResult)) {
 	defer w.runs.running.Done()
-	defer t.abort(nil)
+	defer t.cancel(nil)
 	ctx, release := context.WithTimeoutCause(t.ctx, t.run.Timeout, context.DeadlineExceeded)
 	defer release()
 
