@@ -69,9 +69,8 @@ func (f firing) note(d *engine.Schedule, run string, fresh bool, now time.Time) 
 	return nil
 }
 
-// firingOf returns the time that a due schedule fires for: the latest one that
-// is not in the future, so that missed ones are caught up once, unless that is
-// too long ago.
+// firingOf returns the time that a due schedule fires for: the latest one up to
+// now, so that missed ones are caught up once, unless that is too long ago.
 func (s *scheduler) firingOf(due engine.Schedule, now time.Time) firing {
 	oldest := now.Add(-s.cfg.Misfire)
 	if due.Cron == "" {
@@ -102,9 +101,8 @@ func (s *scheduler) firingOf(due engine.Schedule, now time.Time) firing {
 	return f
 }
 
-// startFiring stores the run of a firing in the queue, if an earlier one's run
-// does not prevent that. It returns the id of the run, "" if there is none, and
-// whether it is new: not stored before a worker died.
+// startFiring stores the run of a firing in the queue, unless a run of an earlier
+// one prevents that. It returns its id, "" for none, and whether it is new.
 func (s *scheduler) startFiring(ctx context.Context, due engine.Schedule, f firing) (id string, fresh bool, err error) {
 	if f.at.IsZero() {
 		return "", false, nil
@@ -189,9 +187,8 @@ func (s *scheduler) missFiring(ctx context.Context, run engine.Run) error {
 	return nil
 }
 
-// asked counts whether the run of a schedule may start, and returns what the run
-// is to say if not: the run that is refused when too many were refused before it
-// says that it was the last.
+// asked counts whether the run of a schedule may start, and returns why not. The
+// last of too many refusals in a row disables the schedule, and says so.
 func (s *scheduler) asked(ctx context.Context, run engine.Run, refused *engine.RunError) *engine.RunError {
 	if run.Schedule == "" || run.Attempt > 0 {
 		return refused
@@ -221,10 +218,6 @@ func (s *scheduler) asked(ctx context.Context, run engine.Run, refused *engine.R
 	return &engine.RunError{Kind: refused.Kind, Message: output.Shorten(text, maxMessage)}
 }
 
-// changesAtOnce is how many changes of one schedule at once another one gives way
-// to.
-const changesAtOnce = 100
-
 // errUnchanged means that a change of a schedule came too late.
 var errUnchanged = errors.New("schedule is not as it was")
 
@@ -232,28 +225,22 @@ var errUnchanged = errors.New("schedule is not as it was")
 // sees what the one before it made. An error of edit, and [engine.ErrNotFound],
 // are returned unchanged.
 func (s *scheduler) change(ctx context.Context, id string, edit func(*engine.Schedule) error) (engine.Schedule, error) {
-	for try := 1; ; try++ {
+	for {
 		found, err := s.engine.GetSchedule(ctx, id)
+		if err == nil {
+			err = edit(&found)
+		}
 		if err != nil {
 			return engine.Schedule{}, err
 		}
-		if err := edit(&found); err != nil {
-			return engine.Schedule{}, err
-		}
-
 		stored, err := s.engine.PutSchedule(ctx, found, math.MaxInt)
-		if errors.Is(err, engine.ErrConflict) && try < changesAtOnce {
-			continue
+		if err == nil || !errors.Is(err, engine.ErrConflict) || ctx.Err() != nil {
+			return stored, err
 		}
-		if err != nil {
-			return engine.Schedule{}, fmt.Errorf("storing the schedule: %w", err)
-		}
-		return stored, nil
 	}
 }
 
-// disable makes a schedule fire no more. The error is errUnchanged if it did not
-// anyway.
+// disable makes a schedule fire no more.
 func disable(s *engine.Schedule, why string) error {
 	if !s.Enabled {
 		return errUnchanged

@@ -22,10 +22,9 @@ func (w *worker) hold(t *task, lease engine.Lease) {
 	t.live.Store(true)
 }
 
-// flush stores what a running run wrote and reported since the last time. The
-// run's sink asks for it when it has something new, so that an idle run costs
-// nothing; news that comes while it is stored waits for the next flush, so that a
-// slow engine is asked less often, and the sink keeps what it can.
+// flush stores what a running run wrote and reported since the last time. The sink
+// asks for it when it has something new, so that an idle run costs nothing. What
+// comes while a slow engine stores waits for the next flush.
 func (w *worker) flush(t *task) {
 	t.io.Lock()
 	defer t.io.Unlock()
@@ -117,8 +116,7 @@ func (w *worker) settle(t *task, e *ending) {
 	}
 }
 
-// over is called once when the end of a run is stored and its waiters are
-// awake.
+// over is called once when the end of a run is stored.
 func (w *worker) over(t *task) {
 	w.runs.remove(t)
 	run := *t.final
@@ -136,8 +134,7 @@ func (w *worker) over(t *task) {
 }
 
 // storeEnd writes the end of a run. It returns the run as it ended, and false if
-// that has to be stored later: then the task stays, so that callers learn the
-// truth.
+// that has to be stored later: then the task stays.
 func (w *worker) storeEnd(t *task, e *ending) (final engine.Run, stored bool) {
 	t.io.Lock()
 	defer t.io.Unlock()

@@ -53,15 +53,12 @@ func (m *Manager) Stats() Stats {
 	s.Unnoticed = m.notifier.waiting()
 	s.RecordBytes, s.RecordQuota = m.engine.Recorded(), m.cfg.RecordQuota
 
-	starting := make(map[string]bool)
 	for _, t := range m.runs.all() {
 		switch {
 		case t.unstored():
 			s.Unstored++
 		case t.ended():
-		case !t.live.Load():
-			starting[t.run.ID] = true
-		case t.run.Origin == engine.OriginParked:
+		case t.live.Load() && t.run.Origin == engine.OriginParked:
 			s.Parked++
 		}
 	}
@@ -70,7 +67,7 @@ func (m *Manager) Stats() Stats {
 		m.log.Warn("queued background runs not counted", "error", err)
 	}
 	for _, run := range active {
-		if run.Status == engine.StatusQueued && !starting[run.ID] {
+		if run.Status == engine.StatusQueued && m.runs.get(run.ID) == nil {
 			s.Queued++
 		}
 	}

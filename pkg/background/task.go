@@ -121,10 +121,8 @@ func (t *task) shorten(grace time.Duration) {
 	t.forced = t.forced || grace <= 0
 }
 
-// interrupt ends the work because the manager closes.
-//
-// Its context ends first: work that gives way to a mere request would end the
-// run, which may be run again after a restart.
+// interrupt ends the work because the manager closes. Its context ends first: work
+// that gives way to a request would end the run, which may be run again.
 func (t *task) interrupt() {
 	t.cancel(ErrClosed)
 	t.sink.RequestStop()

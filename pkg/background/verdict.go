@@ -64,7 +64,8 @@ func (w *worker) verdict(t *task, r workResult) ending {
 	default:
 		e.status = engine.StatusFailed
 		e.end.Error = w.runError(t, err, r.cause)
-		e.requeue = e.end.Error.Kind == engine.KindInterrupted && o.Result == nil && w.mayRerun(t)
+		e.requeue = e.end.Error.Kind == engine.KindInterrupted && o.Result == nil &&
+			t.lease != nil && !t.stopAsked() && w.refusal(w.base, t.lease.Run()) == nil
 	}
 	e.beat = t.sink.Beat()
 	return e
@@ -93,9 +94,4 @@ func (w *worker) runError(t *task, err, cause error) *engine.RunError {
 	}
 	w.log.Error("background run failed by an internal error", attrs...)
 	return &engine.RunError{Kind: engine.KindInternal, Message: w.cfg.InternalText}
-}
-
-// mayRerun reports whether an interrupted run may be run again.
-func (w *worker) mayRerun(t *task) bool {
-	return t.lease != nil && !t.stopAsked() && w.refusal(w.base, t.lease.Run()) == nil
 }

@@ -65,7 +65,13 @@ func (w *worker) execute(t *task) {
 			return
 		}
 		run := t.record()
-		go w.perform(t, func(ctx context.Context) (Outcome, error) { return w.attempt(ctx, t, run) }, func(r workResult) {
+		work := func(ctx context.Context) (Outcome, error) {
+			if t.stopAsked() {
+				return Outcome{}, ErrStopped
+			}
+			return w.cfg.Executor(ctx, *run, t.sink)
+		}
+		go w.perform(t, work, func(r workResult) {
 			end := w.judge(t, r)
 			w.settle(t, &end)
 		})
@@ -80,14 +86,6 @@ func (t *task) record() *engine.Run {
 		run.Args = t.args
 	}
 	return &run
-}
-
-// attempt does the work of a run, unless a stop was requested already.
-func (w *worker) attempt(ctx context.Context, t *task, run *engine.Run) (Outcome, error) {
-	if t.stopAsked() {
-		return Outcome{}, ErrStopped
-	}
-	return w.cfg.Executor(ctx, *run, t.sink)
 }
 
 // perform does the work of a task, and then calls after, whatever the work does:
@@ -188,8 +186,7 @@ func (w *worker) readmit(t *task) (refused *engine.RunError, err error) {
 }
 
 // refusal returns why a run may not start that was not admitted right before, nil
-// if it may. A run that was running before is run again only if nothing of it is
-// unknown and [Config.Readmit] agrees.
+// if it may.
 func (w *worker) refusal(ctx context.Context, run engine.Run) *engine.RunError {
 	if refused := w.barred(run); refused != nil || w.cfg.Readmit == nil {
 		return refused
