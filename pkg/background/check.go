@@ -76,6 +76,7 @@ func (m *Manager) Check(ctx context.Context, session string, req CheckRequest) (
 			return CheckResult{}, fmt.Errorf("check: waiting: %w", err)
 		}
 	}
+
 	checked := CheckResult{Missing: missing, Waited: time.Since(began)}
 
 	var ended []engine.Run

@@ -44,6 +44,7 @@ func (m *Manager) Close(ctx context.Context) error {
 	late, release := context.WithTimeout(m.base, m.cfg.Grace+hung)
 	defer release()
 	var errs []error
+
 	if allDone(tasks, late.Done()) {
 		m.runs.running.Wait()
 		errs = append(errs, m.worker.storeRest(late))

@@ -191,6 +191,7 @@ func (c Config) withDefaults() (Config, error) {
 	case c.EndSession != EndParked && c.EndSession != EndAll:
 		return c, &FieldError{"EndSession", fmt.Sprintf("must be %q or %q, is %q", EndParked, EndAll, c.EndSession)}
 	}
+
 	return c, nil
 }
 

@@ -91,6 +91,7 @@ func (s *scheduler) firingOf(due engine.Schedule, now time.Time) firing {
 		s.log.Warn("background schedule was missed", "schedule_id", due.ID, "session", due.Session, "due", next)
 		next, ok = spec.Next(oldest.Add(-1))
 	}
+
 	for ok && !next.After(now) {
 		f.at = next
 		next, ok = spec.Next(next)
@@ -126,6 +127,7 @@ func (s *scheduler) startFiring(ctx context.Context, due engine.Schedule, f firi
 		}
 		err = s.admission.enqueue(ctx, run)
 	}
+
 	if errors.Is(err, engine.ErrExists) {
 		return run.ID, false, nil
 	}
@@ -193,6 +195,7 @@ func (s *scheduler) asked(ctx context.Context, run engine.Run, refused *engine.R
 	if run.Schedule == "" || run.Attempt > 0 {
 		return refused
 	}
+
 	changed, err := s.change(ctx, run.Schedule, func(d *engine.Schedule) error {
 		if refused == nil && d.Rejected == 0 {
 			return errUnchanged

@@ -93,6 +93,7 @@ func (k *keeper) heartbeat(ctx context.Context) {
 	for _, id := range news.Stops {
 		k.stop(id)
 	}
+
 	for _, id := range news.Strays {
 		k.takeStray(ctx, id)
 	}
@@ -115,6 +116,7 @@ func (k *keeper) takeOver(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+
 		for _, run := range runs {
 			k.worker.recover(ctx, run)
 		}

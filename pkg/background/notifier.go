@@ -193,6 +193,7 @@ func (n *notifier) unview(ids []string) {
 		if n.viewers[id]--; n.viewers[id] > 0 {
 			continue
 		}
+
 		delete(n.viewers, id)
 		if n.held[id] {
 			delete(n.held, id)

@@ -107,6 +107,7 @@ func (l *Log) WriteTo(w io.Writer) (n int64, err error) {
 		if omitted := chunk.Offset - at; omitted > 0 {
 			piece = append(fmt.Appendf(nil, "\n[system] %d bytes omitted\n", omitted), piece...)
 		}
+
 		written, err := w.Write(piece)
 		if n += int64(written); err != nil {
 			return n, err

@@ -50,6 +50,7 @@ func Redact(args json.RawMessage) string {
 		if err != nil { // the end
 			break
 		}
+
 		parent, members := in.StackIndex(in.StackDepth())
 		switch isName := parent == '{' && members%2 == 1; {
 		case token.Kind() != '"':

@@ -100,6 +100,7 @@ func recurring(s *engine.Schedule, least time.Duration, now time.Time) error {
 	if closest := spec.Closest(now, least); closest < least {
 		return &FieldError{"cron_expression", fmt.Sprintf("%q fires again after %v at times; the minimum is %v", s.Cron, closest, least)}
 	}
+
 	s.NextAt = first
 	return nil
 }

@@ -23,6 +23,7 @@ func (m *Manager) Snapshot(ctx context.Context, session, hint string) (string, e
 	if session == "" {
 		return "", fmt.Errorf("snapshot: %w", &FieldError{"session", "required"})
 	}
+
 	runs, err := m.reader.list(ctx, engine.Query{Session: session, Active: true})
 	if err != nil {
 		return "", fmt.Errorf("snapshot: %w", err)

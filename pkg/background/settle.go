@@ -188,6 +188,7 @@ func (w *worker) save(ctx context.Context, t *task, e *ending) (engine.Run, erro
 		case fenced(err):
 			return engine.Run{}, err
 		}
+
 		w.log.Warn("background run not queued again", "task_id", run.ID, "error", err)
 	}
 	return t.lease.Complete(ctx, e.status, e.beat, e.end)

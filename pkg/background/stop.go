@@ -84,6 +84,7 @@ func (w *worker) stop(ctx context.Context, id string, req StopRequest) (handle, 
 	if err != nil {
 		run.ID, err = id, fmt.Errorf("storing the stop of run %s: %w", id, err)
 	}
+
 	switch {
 	case t != nil:
 		if err != nil {

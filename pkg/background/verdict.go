@@ -49,6 +49,7 @@ func (w *worker) verdict(t *task, r workResult) ending {
 		e.end.Result, e.end.Content = nil, nil
 		err = errors.Join(err, errors.New("what the executor returned is not valid JSON"))
 	}
+
 	if err == nil && o.ExitCode != nil && *o.ExitCode != 0 {
 		err = &Error{Kind: engine.KindToolError, Message: fmt.Sprintf("exit code %d", *o.ExitCode)}
 	}

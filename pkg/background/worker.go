@@ -64,6 +64,7 @@ func (w *worker) execute(t *task) {
 			w.runs.running.Done()
 			return
 		}
+
 		run := t.record()
 		work := func(ctx context.Context) (Outcome, error) {
 			if t.stopAsked() {
@@ -137,6 +138,7 @@ func (w *worker) started(t *task) bool {
 		case <-t.sink.Stopping():
 		case <-t.ctx.Done():
 		}
+
 		switch {
 		case w.runs.isClosing(): // it stays queued
 			w.runs.drop(t)
