@@ -12,11 +12,10 @@ import (
 // claimAtOnce is how many runs one claim takes at most.
 const claimAtOnce = 64
 
-// An admission lets runs in. It counts the slots of this process; the permits of
-// sessions and owners are the engine's. A run gets its slot before it is stored
-// or claimed, and gives it back after its end is stored.
-//
-// Slots that come free go to the queue first: a spawn overtakes nobody.
+// An admission lets runs in. It counts the slots of this process; permits are the
+// engine's. A run gets its slot before it is stored or claimed, and gives it back
+// after its end is stored. Free slots go to the queue first: a spawn overtakes
+// nobody.
 type admission struct {
 	*core
 	member *member
@@ -31,8 +30,8 @@ type admission struct {
 	coming bool // a claim waits for its turn
 }
 
-// take takes a slot for a run that cannot wait for one. It returns a
-// *[engine.LimitError] if there is none.
+// take takes a slot for a run that cannot wait for one, or returns a
+// *[engine.LimitError].
 func (a *admission) take() error {
 	a.turn.Lock()
 	defer a.turn.Unlock()
@@ -171,8 +170,7 @@ func (a *admission) refused(err error) error {
 }
 
 // submit stores the record of a new run: in the shared queue, or claimed by this
-// worker if it has permits. Once that has begun it is finished whatever happens
-// to ctx, so that no record stays that nobody works on.
+// worker if it has permits. The end of ctx does not interrupt that.
 func (a *admission) submit(ctx context.Context, run engine.Run, permits *engine.Permits) error {
 	ctx = context.WithoutCancel(ctx)
 	if err := a.member.worker().Submit(ctx, run, permits); err != nil {

@@ -129,11 +129,8 @@ func (k *keeper) takeOver(ctx context.Context) error {
 // takeStray takes over a run that has no task although the engine says that it is
 // this worker's: the answer to its start was lost, or taking it over failed.
 func (k *keeper) takeStray(ctx context.Context, id string) {
-	if k.runs.get(id) != nil {
-		return // it has just begun
-	}
 	run, err := k.engine.Get(ctx, id)
-	if err == nil && run.Status == engine.StatusRunning && k.runs.get(id) == nil {
+	if err == nil && run.Status == engine.StatusRunning && k.runs.get(id) == nil { // else it has just begun, or ended
 		k.worker.recover(ctx, run)
 	}
 }

@@ -171,9 +171,8 @@ func (n *notifier) hand(ctx context.Context, id string) {
 	}
 }
 
-// view says that the caller waits for the end of these runs and will show it to
-// their agent: until the function it returns is called, their notices are held
-// back.
+// view holds back the notices of runs whose end the caller will show to their
+// agent, until the function it returns is called.
 func (n *notifier) view(runs []handle) (done func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -59,8 +59,7 @@ func (r *reader) find(ctx context.Context, session string, ids []string) (known 
 // another session and one whose record is gone is the same, and matches
 // [engine.ErrNotFound].
 func (r *reader) lookup(ctx context.Context, session, id string) (handle, error) {
-	// The task comes first: it goes only after the end is stored and the slot is
-	// given back, so that a run without one is as the engine says.
+	// The task first: it goes only after the end is stored and the slot is free.
 	h := handle{task: r.runs.get(id)}
 	h.live = h.task != nil && h.task.live.Load()
 
@@ -217,7 +216,7 @@ func receive(c any) reflect.SelectCase {
 	return reflect.SelectCase{Dir: reflect.SelectRecv, Chan: reflect.ValueOf(c)}
 }
 
-// follow returns channels that are closed when the runs have ended. Those of other
+// follow returns channels that are closed when the runs have ended. Runs of other
 // workers are polled until ctx is done.
 func (r *reader) follow(ctx context.Context, session string, known []handle, saved bool) []<-chan struct{} {
 	ends := make([]<-chan struct{}, len(known))

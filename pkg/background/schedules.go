@@ -170,9 +170,8 @@ func (m *Manager) GetSchedule(ctx context.Context, session, id string) (engine.S
 }
 
 // Unschedule disables a schedule of a session, and returns it. Its active runs
-// continue, and so does one that is being fired at this moment. It may be called
-// again. If the session does not have the schedule, the error matches
-// [ErrNoSchedule].
+// continue, and so does one that is being fired. It may be called again. If the
+// session does not have the schedule, the error matches [ErrNoSchedule].
 func (m *Manager) Unschedule(ctx context.Context, session, id string) (engine.Schedule, error) {
 	s, err := m.GetSchedule(ctx, session, id)
 	if err != nil || !s.Enabled {

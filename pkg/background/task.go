@@ -45,7 +45,7 @@ type task struct {
 	settled atomic.Bool            // an end was decided, and is about to be stored
 	unsaved atomic.Pointer[ending] // an end that could not be stored yet
 	shown   atomic.Bool            // a check has shown that there is one
-	saved   chan struct{}          // closed when there is none any more
+	saved   chan struct{}          // closed when it is stored
 }
 
 // An ending is what is written when a run ends.
@@ -63,9 +63,8 @@ func newTask(base context.Context, run engine.Run) *task {
 	return t
 }
 
-// A turn is a mutex that may be held for long, while an engine writes. Unlike
-// with a [sync.Mutex], time advances in a synctest bubble for those who wait for
-// it. Its capacity is 1.
+// A turn is a mutex, of capacity 1, that may be held while an engine writes. Unlike
+// with a [sync.Mutex], time advances in a synctest bubble while others wait.
 type turn chan struct{}
 
 func (t turn) Lock()   { t <- struct{}{} }
@@ -135,8 +134,7 @@ func (t *task) stopAsked() bool {
 	return t.stopped
 }
 
-// hasReturned notes that the work has ended, and reports whether a stop was
-// requested before.
+// hasReturned notes that the work has ended, and whether a stop was requested.
 func (t *task) hasReturned() (stopped bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

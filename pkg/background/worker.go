@@ -54,9 +54,8 @@ type workResult struct {
 	stopped bool  // a stop was requested before it returned
 }
 
-// execute starts a run and then its work. That has a goroutine of its own, whose
-// stack is not as deep as the engine's: with thousands of runs their stacks are
-// what counts.
+// execute starts a run and then its work, on a goroutine of its own: its stack is
+// not as deep as the engine's, which counts with thousands of runs.
 func (w *worker) execute(t *task) {
 	go func() {
 		if !w.started(t) {
@@ -109,8 +108,7 @@ func (w *worker) perform(t *task, work func(context.Context) (Outcome, error), a
 }
 
 // started starts a run in the engine, and reports whether its work is to be done.
-// While the engine fails, because the disk is full, the run stays queued: its end
-// could not be stored either.
+// While the engine fails the run stays queued: its end could not be stored either.
 func (w *worker) started(t *task) bool {
 	for logged := false; ; {
 		refused, err := w.readmit(t)
