@@ -77,7 +77,7 @@ func (m *Manager) Check(ctx context.Context, session string, req CheckRequest) (
 		}
 	}
 
-	checked := CheckResult{Missing: missing, Waited: time.Since(began)}
+	checked := CheckResult{Reports: make([]Report, 0, len(known)), Missing: missing, Waited: time.Since(began)}
 
 	var ended []engine.Run
 	for _, h := range known {
@@ -185,25 +185,23 @@ const (
 
 // recentChecks are the last checks of a run that found the same.
 type recentChecks struct {
-	found string
-	times [repeatedChecks]time.Time // of the last ones, the latest at the end
+	status   engine.Status
+	stopping bool
+	beat     engine.Beat
+	times    [repeatedChecks]time.Time // of the last ones, the latest at the end
 }
 
 // repeated notes a check, and reports whether it is one of several that found the
 // same.
 func (t *task) repeated(r Report) bool {
-	found := fmt.Sprint(r.Status, r.Cancel != nil, r.Beat.Detail, r.Beat.LastOutputAt)
-	if r.Progress != nil {
-		found += fmt.Sprint(*r.Progress)
-	}
-
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if found != t.checks.found {
-		t.checks = recentChecks{found: found}
+	c := &t.checks
+	if c.status != r.Status || c.stopping != (r.Cancel != nil) || !c.beat.Equal(r.Beat) {
+		*c = recentChecks{status: r.Status, stopping: r.Cancel != nil, beat: r.Beat}
 	}
-	times := &t.checks.times
-	copy(times[:], times[1:])
-	times[repeatedChecks-1] = time.Now()
-	return !times[0].IsZero() && times[repeatedChecks-1].Sub(times[0]) <= repeatedWithin
+
+	copy(c.times[:], c.times[1:])
+	c.times[repeatedChecks-1] = time.Now()
+	return !c.times[0].IsZero() && c.times[repeatedChecks-1].Sub(c.times[0]) <= repeatedWithin
 }

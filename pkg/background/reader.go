@@ -36,6 +36,7 @@ type handle struct {
 // find returns those of the ids that the session has, and which it has not. If
 // it has none, that is the error.
 func (r *reader) find(ctx context.Context, session string, ids []string) (known []handle, missing *NotFoundError, err error) {
+	known = make([]handle, 0, len(ids))
 	for _, id := range ids {
 		h, err := r.lookup(ctx, session, id)
 		unknown, gone := errors.AsType[*NotFoundError](err)
