@@ -173,12 +173,17 @@ func (a *admission) refused(err error) error {
 // worker if it has permits. The end of ctx does not interrupt that.
 func (a *admission) submit(ctx context.Context, run engine.Run, permits *engine.Permits) error {
 	ctx = context.WithoutCancel(ctx)
-	if err := a.member.worker().Submit(ctx, run, permits); err != nil {
-		if _, missing := a.engine.Get(ctx, run.ID); missing != nil || errors.Is(err, engine.ErrExists) {
+	err := a.member.worker().Submit(ctx, run, permits)
+	if _, limit := errors.AsType[*engine.LimitError](err); limit || errors.Is(err, engine.ErrExists) || errors.Is(err, engine.ErrStorageLost) {
+		return err
+	}
+	if err != nil {
+		if _, missing := a.engine.Get(ctx, run.ID); missing != nil {
 			return fmt.Errorf("storing the run: %w", err)
 		}
 		a.log.Warn("background run stored despite an error", "task_id", run.ID, "error", err)
 	}
+
 	a.counters.add(func(s *Stats) { s.Spawned++ })
 	a.log.Info("background run spawned", "task_id", run.ID, "session", run.Session, "tool", run.Tool, "origin", run.Origin, "args", loggedArgs(run.Args))
 	return nil
