@@ -2,10 +2,7 @@ package server
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -13,7 +10,6 @@ import (
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/pkg/background/output"
-	"github.com/toolhost/toolhost/server/wire"
 )
 
 // The default wait of check_background, and the sizes of its answers.
@@ -40,53 +36,48 @@ type excerpt struct {
 	ContentBytes  int    `json:"content_bytes,omitempty"`
 }
 
-// cut removes a result and content that have more than max bytes, and returns
-// their excerpt.
-func cut(result, content *json.RawMessage, max int) (e excerpt) {
-	if len(*result) > max {
-		e.ResultBytes, e.ResultPreview = len(*result), strings.ToValidUTF8(string((*result)[:min(preview, max)]), "")
-		*result = nil
+// cut removes the result and the content of a run if there is no room for them,
+// and returns their excerpt. It takes what remains from the room, in bytes.
+func cut(run *engine.Run, room *int) (e excerpt) {
+	if len(run.Result) > *room {
+		e.ResultBytes, e.ResultPreview = len(run.Result), strings.ToValidUTF8(string(run.Result[:min(preview, *room)]), "")
+		run.Result = nil
 	}
-	if len(*result)+len(*content) > max {
-		e.ContentBytes = len(*content)
-		*content = nil
+	*room -= len(run.Result)
+	if len(run.Content) > *room {
+		e.ContentBytes, run.Content = len(run.Content), nil
 	}
+	*room -= len(run.Content)
 	return e
 }
 
-// part returns a part of a run's payload; nil if the record is gone.
-func (v Session) part(ctx context.Context, id string, part engine.Part) (json.RawMessage, error) {
-	data, err := v.service.runs.Payload(ctx, v.name, id, part)
-	if errors.Is(err, engine.ErrNotFound) {
-		return nil, nil
-	}
-	return data, err
+// A row is a run in a list.
+type row struct {
+	TaskID         string        `json:"task_id"`
+	Tool           string        `json:"tool"`
+	Title          string        `json:"title"`
+	Status         engine.Status `json:"status"`
+	Unsaved        bool          `json:"unsaved,omitempty"`
+	ElapsedSeconds float64       `json:"elapsed_seconds"` // since the start, to the end
+}
+
+func newRow(r engine.Run, title string) row {
+	return row{r.ID, r.Tool, title, r.Status, r.Unsaved, tenths(r.Elapsed(time.Now()))}
 }
 
 // A report is what check_background says of one run.
 type report struct {
-	TaskID            string           `json:"task_id"`
-	Tool              string           `json:"tool"`
-	Title             string           `json:"title"`
-	Status            engine.Status    `json:"status"`
-	Done              bool             `json:"done"`              // the status is terminal, and stored
-	Unsaved           bool             `json:"unsaved,omitempty"` // the run has ended, and that is not stored yet
-	Stopping          bool             `json:"stopping,omitempty"`
-	ElapsedSeconds    float64          `json:"elapsed_seconds"` // since the start, to the end
-	Detail            string           `json:"detail,omitempty"`
-	Progress          *engine.Progress `json:"progress,omitempty"`
-	Output            *output.Page     `json:"output,omitempty"`
-	ExitCode          *int             `json:"exit_code,omitempty"`
-	Result            json.RawMessage  `json:"result,omitempty"`
-	Content           json.RawMessage  `json:"content,omitempty"`     // what the tool showed besides its result or its error
-	ResultPath        string           `json:"result_path,omitempty"` // if it leads to more than is shown
-	Error             *engine.RunError `json:"error,omitempty"`
-	ArtifactError     string           `json:"artifact_error,omitempty"` // what of the run could not be stored
-	Summary           string           `json:"summary,omitempty"`
-	WaitedSeconds     float64          `json:"waited_seconds,omitempty"`
-	DeadlineInSeconds float64          `json:"deadline_in_seconds,omitempty"`
-	LogPath           string           `json:"log_path,omitempty"` // if it leads to more than is shown
-	Next              string           `json:"next,omitempty"`     // advice
+	row
+	Done     bool `json:"done"` // the status is terminal, and stored
+	Stopping bool `json:"stopping,omitempty"`
+	engine.Beat
+	Output *output.Page `json:"output,omitempty"`
+	engine.End
+	WaitedSeconds     float64 `json:"waited_seconds,omitempty"`
+	DeadlineInSeconds float64 `json:"deadline_in_seconds,omitempty"`
+	ResultPath        string  `json:"result_path,omitempty"` // if it leads to more than is shown
+	LogPath           string  `json:"log_path,omitempty"`    // likewise
+	Next              string  `json:"next,omitempty"`        // advice
 	excerpt
 	Awaited []string `json:"waiting_for_input,omitempty"` // questions to its user
 }
@@ -100,15 +91,6 @@ type listing struct {
 	More      int           `json:"more,omitempty"`              // runs that are not shown
 	Schedules []scheduleRow `json:"schedules,omitempty"`         // enabled ones, newest first
 	Awaiting  []string      `json:"waiting_for_input,omitempty"` // runs with open questions to their user
-}
-
-type row struct {
-	TaskID         string      `json:"task_id"`
-	Tool           string      `json:"tool"`
-	Title          string      `json:"title"`
-	Status         wire.Status `json:"status"`
-	Unsaved        bool        `json:"unsaved,omitempty"`
-	ElapsedSeconds float64     `json:"elapsed_seconds"`
 }
 
 type scheduleRow struct {
@@ -158,28 +140,34 @@ func check(ctx context.Context, s *Service, req Request) (any, error) {
 
 // list lists the runs and schedules of the session.
 func (v Session) list(ctx context.Context, finished bool) (any, error) {
-	runs, err := v.Runs(ctx, RunQuery{})
+	runs, err := v.service.runs.List(ctx, engine.Query{Session: v.name})
 	if err != nil {
 		return nil, err
 	}
-	schedules, err := v.Schedules(ctx)
+	schedules, err := v.service.runs.Schedules(ctx, v.name)
 	if err != nil {
 		return nil, err
 	}
 
-	active := slices.DeleteFunc(slices.Clone(runs), func(r wire.Run) bool { return r.Status.Terminal() })
-	ended := slices.DeleteFunc(runs, func(r wire.Run) bool { return !r.Status.Terminal() })
+	var active, ended []engine.Run
+	for _, r := range runs {
+		if r.Status.Terminal() {
+			ended = append(ended, r)
+		} else {
+			active = append(active, r)
+		}
+	}
 	all := listing{Active: len(active), Finished: len(ended), Tasks: []row{}, Awaiting: v.service.asked.runs(v.name)}
 	if finished {
 		active = append(active, ended...)
 	}
 	all.More = max(0, len(active)-maxRows)
 	for _, r := range active[:len(active)-all.More] {
-		all.Tasks = append(all.Tasks, row{r.TaskID, r.Tool, output.Clip(r.Title, maxRowTitle), r.Status, r.Unsaved, r.ElapsedSeconds})
+		all.Tasks = append(all.Tasks, newRow(r, output.Clip(r.Title, maxRowTitle)))
 	}
 	for _, s := range schedules {
 		if s.Enabled {
-			all.Schedules = append(all.Schedules, scheduleRow{s.ScheduleID, output.Clip(s.Title, maxRowTitle), s.NextTriggerAt})
+			all.Schedules = append(all.Schedules, scheduleRow{s.ID, output.Clip(s.Title, maxRowTitle), s.NextAt})
 		}
 	}
 	return all, nil
@@ -235,49 +223,41 @@ func (v Session) checkRuns(ctx context.Context, r background.CheckRequest) (any,
 // only where they lead to more than is shown. Several says that the answer has
 // other reports too, shortened that the agent asked for a wait that is too long.
 func (v Session) fit(ctx context.Context, r background.Report, room int, several, shortened bool) (report, error) {
-	elapsed := r.Elapsed(time.Now())
-	out := report{
-		TaskID: r.ID, Tool: r.Tool, Title: r.Title, Status: r.Status, Done: r.Final(), Unsaved: r.Unsaved,
-		Stopping: r.Cancel != nil && !r.Status.Terminal(), ElapsedSeconds: tenths(elapsed),
-		Detail: r.Detail, Progress: r.Progress, Output: r.Output, ExitCode: r.ExitCode, Summary: clip(r.Summary, room),
+	space := min(room, maxInline)
+	if err := v.load(ctx, &r.Run, engine.PartResult, engine.PartContent); err != nil {
+		return report{}, err
 	}
+	large := cut(&r.Run, &space)
+
+	out := report{
+		row: newRow(r.Run, r.Title), Done: r.Final(), Stopping: r.Cancel != nil && !r.Status.Terminal(),
+		Beat: engine.Beat{Detail: r.Detail, Progress: r.Progress}, Output: r.Output, End: r.End, excerpt: large,
+	}
+	out.FinishedAt, out.Summary = time.Time{}, clip(r.Summary, room)
 	if r.Error != nil {
 		out.Error = &engine.RunError{Kind: r.Error.Kind, Message: clip(r.Error.Message, room)}
 	}
 	if r.Status == engine.StatusRunning {
-		out.DeadlineInSeconds = tenths(max(0, r.Timeout-elapsed))
+		out.DeadlineInSeconds = tenths(max(0, r.Timeout-r.Elapsed(time.Now())))
 	}
-
-	if r.Status.Terminal() {
-		var err error
-		if out.Result, err = v.part(ctx, r.ID, engine.PartResult); err != nil {
-			return out, err
-		}
-		if out.Content, err = v.part(ctx, r.ID, engine.PartContent); err != nil {
-			return out, err
-		}
-		out.excerpt = cut(&out.Result, &out.Content, min(room, maxInline))
+	if !out.Done {
+		out.ArtifactError, out.Awaited = "", messages(v.service.asked.open(runKey{v.name, r.ID}), room)
 	}
-	if out.Done {
-		out.ArtifactError = r.ArtifactError
-		if out.excerpt != (excerpt{}) {
-			out.ResultPath = r.Path(engine.ResultJSON)
-		}
-		if r.Output != nil && r.Output.OmittedBytes > 0 {
-			out.LogPath = r.Path(engine.OutputLog)
-		}
-	} else {
-		out.Awaited = messages(v.service.asked.open(runKey{v.name, r.ID}), room)
+	if out.Done && large != (excerpt{}) {
+		out.ResultPath = r.Path(engine.ResultJSON)
+	}
+	if out.Done && r.Output != nil && r.Output.OmittedBytes > 0 {
+		out.LogPath = r.Path(engine.OutputLog)
 	}
 
 	switch {
 	case len(out.Awaited) > 0:
-		out.Next = "it waits for your user to answer: tell them; you cannot answer for them"
+		out.Next = "it waits for your user to answer: ask them to, you cannot answer for them"
 	case r.Unsaved:
 		out.Next = textUnsaved
 	case shortened && !out.Done:
-		out.Next = fmt.Sprintf("%.0f seconds is the longest wait: check again to go on waiting", background.MaxWait.Seconds())
-	case several && out.ResultBytes > 0 && out.ResultBytes <= maxInline:
+		out.Next = fmt.Sprintf("%.0f seconds is the longest wait: check again to wait longer", background.MaxWait.Seconds())
+	case several && large.ResultBytes > 0 && large.ResultBytes <= maxInline:
 		out.Next = "check this task alone for the whole result"
 	case r.Repeated && !out.Done && r.SignalOnCompletion:
 		out.Next = "nothing new; you will be notified. Wait with wait_seconds, or continue with other work."

@@ -1,9 +1,12 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
+	"math"
 	"time"
 
 	"github.com/toolhost/toolhost/pkg/background"
@@ -45,7 +48,6 @@ type CheckRequest struct {
 	Until    string        // UntilAny or UntilAll; empty is UntilAny
 	Cursor   string        // of an earlier excerpt: show only later output; only with one id
 	MaxChars int           // characters of output of each run; 0 shows none
-	Agent    bool          // the session's agent checks: notices of ends it sees are acknowledged
 	Large    int           // bytes that the results and the content of all runs may have; what exceeds it is left out. 0 is no limit
 }
 
@@ -83,15 +85,13 @@ func (v Session) Run(ctx context.Context, id string) (wire.Run, error) {
 // WholeRun returns a run with all it has, however large.
 func (v Session) WholeRun(ctx context.Context, id string) (wire.Run, error) {
 	r, err := v.record(ctx, id)
+	if err == nil {
+		err = v.load(ctx, &r, engine.PartArgs, engine.PartResult, engine.PartContent)
+	}
 	if err != nil {
 		return wire.Run{}, err
 	}
-	for part, to := range map[engine.Part]*json.RawMessage{engine.PartArgs: &r.Args, engine.PartResult: &r.Result, engine.PartContent: &r.Content} {
-		if *to, err = v.service.runs.Payload(ctx, r.Session, id, part); err != nil {
-			return wire.Run{}, err
-		}
-	}
-	return newWholeRun(r, time.Now()), nil
+	return newRun(r, time.Now()), nil
 }
 
 func (v Session) record(ctx context.Context, id string) (engine.Run, error) {
@@ -99,6 +99,19 @@ func (v Session) record(ctx context.Context, id string) (engine.Run, error) {
 		return v.service.runs.Find(ctx, id)
 	}
 	return v.service.runs.Get(ctx, v.name, id)
+}
+
+// load reads parts of a run's payload. They stay nil if the record is gone.
+func (v Session) load(ctx context.Context, r *engine.Run, parts ...engine.Part) error {
+	to := map[engine.Part]*json.RawMessage{engine.PartArgs: &r.Args, engine.PartResult: &r.Result, engine.PartContent: &r.Content}
+	for _, part := range parts {
+		data, err := v.service.runs.Payload(ctx, r.Session, r.ID, part)
+		if err != nil && !errors.Is(err, engine.ErrNotFound) {
+			return err
+		}
+		*to[part] = data
+	}
+	return nil
 }
 
 // Runs returns runs, the newest first, without their arguments, results and
@@ -136,82 +149,34 @@ func (v Session) check(ctx context.Context, r background.CheckRequest) (backgrou
 // its end may then not come before somebody has answered.
 //
 // The ids the session does not have are among Missing; if it has none of them,
-// that is the error.
+// that is the error. Notices stay pending.
 func (v Session) Check(ctx context.Context, r CheckRequest) (wire.Runs, error) {
-	var out wire.Runs
-	room := r.Large
-	keep := func(size int) bool {
-		if r.Large > 0 && size > room {
-			return false
-		}
-		room -= size
-		return true
-	}
-
-	req := background.CheckRequest{IDs: r.IDs, Wait: r.Wait, Until: background.Until(r.Until), Cursor: r.Cursor, MaxChars: r.MaxChars, Peek: !r.Agent}
-	if r.MaxChars <= 0 {
-		req.MaxChars = -1 // no output: 0 would be the default
-	}
-
-	checked, err := v.check(ctx, req)
+	checked, err := v.check(ctx, background.CheckRequest{
+		IDs: r.IDs, Wait: r.Wait, Until: background.Until(r.Until), Cursor: r.Cursor, MaxChars: cmp.Or(r.MaxChars, -1), Peek: true,
+	})
 	if err != nil {
 		return wire.Runs{}, err
 	}
+
+	var out wire.Runs
 	if checked.Missing != nil {
 		out.Missing = checked.Missing.IDs
 	}
-
-	for i, report := range checked.Reports {
-		out.Runs = append(out.Runs, newRun(report.Run, time.Now()))
-		run := &out.Runs[i]
-		args, err := v.part(ctx, report.ID, engine.PartArgs)
-		if err != nil {
+	room := cmp.Or(r.Large, math.MaxInt)
+	for _, report := range checked.Reports {
+		if err := v.load(ctx, &report.Run, engine.PartArgs, engine.PartResult, engine.PartContent); err != nil {
 			return wire.Runs{}, err
 		}
-
-		run.Args = background.Redact(args)
-		if report.Status.Terminal() {
-			if err := v.fill(ctx, run, keep); err != nil {
-				return wire.Runs{}, err
-			}
-		}
-
-		run.WaitedSeconds = tenths(checked.Waited)
-		if r.MaxChars > 0 {
-			run.Output = newExcerpt(report.Output)
-		}
+		large := cut(&report.Run, &room)
+		run := newRun(report.Run, time.Now())
+		run.ResultBytes, run.ContentBytes = large.ResultBytes, large.ContentBytes
+		run.WaitedSeconds, run.Output = tenths(checked.Waited), newExcerpt(report.Output)
 		if !run.Done {
 			run.Questions = v.service.asked.open(runKey{run.Session, run.TaskID})
 		}
+		out.Runs = append(out.Runs, run)
 	}
-
 	return out, nil
-}
-
-// fill adds the result and the content of an ended run, or only their sizes where
-// keep has no room for them.
-func (v Session) fill(ctx context.Context, run *wire.Run, keep func(size int) bool) error {
-	result, err := v.part(ctx, run.TaskID, engine.PartResult)
-	if err != nil {
-		return err
-	}
-	content, err := v.part(ctx, run.TaskID, engine.PartContent)
-	if err != nil {
-		return err
-	}
-
-	if keep(len(result)) {
-		run.Result = result
-	} else {
-		run.ResultBytes = len(result)
-	}
-
-	if keep(len(content)) {
-		run.Content = blocks(content)
-	} else {
-		run.ContentBytes = len(content)
-	}
-	return nil
 }
 
 // Watch returns a channel of what happens to runs and schedules from now on. It
@@ -233,16 +198,19 @@ func (v Session) Watch(ctx context.Context) <-chan wire.Event {
 }
 
 // Stop asks a run to end, and waits until it has, or its grace period is over.
-// by names who asks, and is kept with the run; empty is the session's agent.
+// by is the requester, and is kept with the run; empty is the session's agent.
 func (v Session) Stop(ctx context.Context, id, by string, how wire.Stop) (wire.Stopped, error) {
+	r, err := v.stop(ctx, id, by, how)
+	return newStopped(r), err
+}
+
+// stop is Stop. It returns the run with its result and its content.
+func (v Session) stop(ctx context.Context, id, by string, how wire.Stop) (engine.Run, error) {
 	r, err := v.service.runs.Stop(ctx, v.name, id, background.StopRequest{Force: how.Force, Reason: how.Reason, By: by})
-	stopped := newStopped(r)
-	if err == nil && r.Status.Terminal() {
-		if stopped.Result, err = v.part(ctx, id, engine.PartResult); err == nil {
-			stopped.Content, err = v.part(ctx, id, engine.PartContent)
-		}
+	if err == nil {
+		err = v.load(ctx, &r, engine.PartResult, engine.PartContent)
 	}
-	return stopped, err
+	return r, err
 }
 
 // Tail reads up to max bytes, at most 1 MiB, of the raw log of a run's current
@@ -303,10 +271,10 @@ func (v Session) Schedules(ctx context.Context) ([]wire.Schedule, error) {
 func (v Session) Schedule(ctx context.Context, id string) (wire.Schedule, error) {
 	if v.all {
 		s, err := v.service.runs.FindSchedule(ctx, id)
-		return newWholeSchedule(s), err
+		return newSchedule(s), err
 	}
 	s, err := v.service.runs.GetSchedule(ctx, v.name, id)
-	return newWholeSchedule(s), err
+	return newSchedule(s), err
 }
 
 // Unschedule disables a schedule. Its runs continue.
@@ -319,7 +287,7 @@ func (v Session) Unschedule(ctx context.Context, id string) (wire.Schedule, erro
 		v = v.service.Session(s.Session)
 	}
 	s, err := v.service.runs.Unschedule(ctx, v.name, id)
-	return newWholeSchedule(s), err
+	return newSchedule(s), err
 }
 
 // Snapshot describes the session's active runs to a model whose conversation

@@ -11,8 +11,7 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// newRun is a run as transports show it in a list: without its arguments, its
-// result and its content.
+// newRun is a run as transports show it, with what it has of its payload.
 func newRun(r engine.Run, now time.Time) wire.Run {
 	run := wire.Run{
 		TaskID: r.ID, Session: r.Session, Tool: r.Tool, ToolVersion: r.Version, Title: r.Title, ArgsIncomplete: r.Secret,
@@ -23,23 +22,19 @@ func newRun(r engine.Run, now time.Time) wire.Run {
 		OutputBytes: r.OutputBytes, LastOutputAt: r.LastOutputAt,
 		ExitCode: r.ExitCode, Error: newRunError(r.Error), Summary: r.Summary, ArtifactError: r.ArtifactError,
 		SignalOnCompletion: r.SignalOnCompletion, Notice: wire.NoticeState(r.Notice), IdempotencyKey: r.IdempotencyKey,
-		ScheduleID: r.Schedule, ScheduledFor: r.ScheduledFor,
+		ScheduleID: r.Schedule, ScheduledFor: r.ScheduledFor, Result: r.Result, Content: blocks(r.Content),
 		LogPath: r.Path(engine.OutputLog), ResultPath: r.Path(engine.ResultJSON),
 	}
 
+	if r.Args != nil {
+		run.Args = background.Redact(r.Args)
+	}
 	if r.Cancel != nil {
 		run.Stopping = &wire.Stopping{At: r.Cancel.At, By: r.Cancel.By, Reason: r.Cancel.Reason}
 	}
 	if r.Progress != nil {
 		run.Progress = &wire.Progress{Done: r.Progress.Done, Total: r.Progress.Total, Message: r.Progress.Message}
 	}
-	return run
-}
-
-// newWholeRun is a run with its arguments, its result and its content.
-func newWholeRun(r engine.Run, now time.Time) wire.Run {
-	run := newRun(r, now)
-	run.Args, run.Result, run.Content = background.Redact(r.Args), r.Result, blocks(r.Content)
 	return run
 }
 
@@ -53,7 +48,7 @@ func newRunError(e *engine.RunError) *wire.RunError {
 // blocks reads the content that the record of a run keeps besides its result.
 func blocks(content json.RawMessage) []abi.Block {
 	var all []abi.Block
-	if json.Unmarshal(content, &all) != nil { // there is none, or no tool wrote it
+	if content == nil || json.Unmarshal(content, &all) != nil { // no tool wrote it
 		return nil
 	}
 	return all
@@ -68,11 +63,11 @@ func newExcerpt(r *output.Page) *wire.Excerpt {
 	}
 }
 
-// newStopped is what became of a stop, without the run's result and its content.
+// newStopped is what became of a stop.
 func newStopped(r engine.Run) wire.Stopped {
 	s := wire.Stopped{
 		TaskID: r.ID, Status: wire.Status(r.Status), Stopped: r.Status == engine.StatusCanceled, Stopping: !r.Status.Terminal(),
-		Unsaved: r.Unsaved, Error: newRunError(r.Error),
+		Unsaved: r.Unsaved, Error: newRunError(r.Error), Result: r.Result, Content: r.Content,
 	}
 	s.AlreadyFinished = !s.Stopped && !s.Stopping
 	if r.Unsaved {
@@ -81,10 +76,10 @@ func newStopped(r engine.Run) wire.Stopped {
 	return s
 }
 
-// newSchedule is a schedule as transports show it in a list: without its
-// arguments.
+// newSchedule is a schedule as transports show it, with its arguments if it has
+// them.
 func newSchedule(s engine.Schedule) wire.Schedule {
-	return wire.Schedule{
+	out := wire.Schedule{
 		ScheduleID: s.ID, Session: s.Session, Tool: s.Tool, ToolVersion: s.Version, Title: s.Title,
 		SignalOnCompletion: s.SignalOnCompletion, DeadlineSeconds: s.Timeout.Seconds(),
 		Cron: s.Cron, At: s.At, Timezone: s.Timezone, Overlap: wire.Overlap(s.Overlap),
@@ -92,12 +87,9 @@ func newSchedule(s engine.Schedule) wire.Schedule {
 		NextTriggerAt: s.NextAt, LastTriggeredAt: s.LastAt, LastTaskID: s.LastRun,
 		TriggerCount: s.Fired, RejectedInARow: s.Rejected,
 	}
-}
-
-// newWholeSchedule is a schedule with its arguments.
-func newWholeSchedule(s engine.Schedule) wire.Schedule {
-	out := newSchedule(s)
-	out.Args = background.Redact(s.Args)
+	if s.Args != nil {
+		out.Args = background.Redact(s.Args)
+	}
 	return out
 }
 
@@ -120,6 +112,7 @@ func newEvent(e engine.Event, now time.Time) wire.Event {
 	}
 	if e.Schedule != nil {
 		schedule := newSchedule(*e.Schedule)
+		schedule.Args = "" // as in lists
 		out.Schedule = &schedule
 	}
 	return out

@@ -59,7 +59,7 @@ func (v Session) Spawn(ctx context.Context, req SpawnRequest) (wire.Run, error) 
 		return wire.Run{}, err
 	}
 	run := newRun(r.Run, time.Now())
-	run.Args, run.Reused = background.Redact(r.Args), r.Reused
+	run.Reused = r.Reused
 	return run, nil
 }
 
@@ -89,7 +89,7 @@ func (v Session) NewSchedule(ctx context.Context, req ScheduleRequest) (wire.Sch
 		return wire.Schedule{}, err
 	}
 	stored, err := v.service.runs.Schedule(ctx, v.name, checked)
-	return newWholeSchedule(stored), err
+	return newSchedule(stored), err
 }
 
 // prepare makes the checks of a spawn, except for a person's approval: nobody is

@@ -49,9 +49,10 @@ func stop(ctx context.Context, s *Service, req Request) (any, error) {
 		return stopped{Stopped: wire.Stopped{TaskID: run.TaskID, Status: run.Status, AlreadyFinished: run.Status.Terminal(), Unsaved: run.Unsaved}, DryRun: true}, err
 	}
 
-	answer, err := v.Stop(ctx, in.ID, "", wire.Stop{Force: in.Force, Reason: in.Reason})
-	large := cut(&answer.Result, &answer.Content, maxInline)
-	return stopped{Stopped: answer, excerpt: large}, err
+	r, err := v.stop(ctx, in.ID, "", wire.Stop{Force: in.Force, Reason: in.Reason})
+	room := maxInline
+	large := cut(&r, &room)
+	return stopped{Stopped: newStopped(r), excerpt: large}, err
 }
 
 // stopSchedule disables a schedule. A run it started continues.
