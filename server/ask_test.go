@@ -188,7 +188,7 @@ func TestCheckIsWokenByQuestions(t *testing.T) {
 		_ = s.agent(alice, CheckBackground, `{"task_ids":["`+sleeper+`","`+asks+`"],"wait_seconds":540,"until":"all"}`)
 		require.Zero(t, time.Since(began))
 		_, _ = s.Call(t.Context(), Request{Session: bob, Tool: CheckBackground, Args: json.RawMessage(`{"task_ids":["` + s.spawn(bob, "sleeper", `{}`) + `","` + asks + `"],"wait_seconds":60}`)})
-		require.Equal(t, time.Minute, time.Since(began), "it is none of bob's")
+		require.Equal(t, time.Minute, time.Since(began), "it is not one of bob's")
 	})
 }
 

@@ -31,7 +31,7 @@ type Request struct {
 	Args    json.RawMessage // an object; nil is {}
 	Parsed  Args            // set it instead of Args if the arguments are parsed already
 	Limits  Limits          // the caller's own, cut to the operator's maximum; they apply to later attempts of a parked call too
-	Locale  string          // BCP 47, at most MaxLocale bytes; empty is none
+	Locale  string          // BCP 47, at most MaxLocale bytes; empty if unknown
 	// DryRun makes spawn_background and stop_background only describe what they
 	// would do. Any other tool is refused unless it is readonly.
 	DryRun bool

@@ -64,7 +64,7 @@ func TestNoKeyIsSpecial(t *testing.T) {
 	})
 }
 
-// What nothing here knows, such as a record that cannot be stored, is told the
+// What nothing here knows, such as a record that cannot be stored, is reported to the
 // agent in one sentence, and returned to the caller in full.
 func TestUnknownErrorsAreInternal(t *testing.T) {
 	full := fmt.Errorf("spawn: %w", errors.New("/srv/data: no space left on device"))
@@ -100,7 +100,7 @@ func TestCallUnknownTool(t *testing.T) {
 	require.Equal(t, abi.Result{Kind: abi.ToolError, Error: `no such tool: "ecko", did you mean "echo"?`}, r)
 }
 
-// What does not fit a schema is told field by field, for a model to mend, and
+// What does not fit a schema is reported field by field, for a model to mend, and
 // never at length.
 func TestCallBadArgs(t *testing.T) {
 	m := plugintest.Manifest("typed")

@@ -31,7 +31,7 @@ func TestCheckWaits(t *testing.T) {
 	for _, test := range []struct {
 		name, wait string
 		timeout    string // of the run, in seconds
-		waited     any    // nil: not told
+		waited     any    // nil: absent
 		status     string
 		next       any
 	}{
@@ -150,7 +150,7 @@ func TestCheckWithoutOutput(t *testing.T) {
 	})
 }
 
-// An answer is bounded: a result too large for it is told by its size, its
+// An answer is bounded: a result too large for it is replaced by its size, its
 // beginning and where it is.
 func TestCheckLargeResults(t *testing.T) {
 	bubble(t, func(t *testing.T) {

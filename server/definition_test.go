@@ -39,7 +39,7 @@ func openNotes(t testing.TB, grant plugins.Grant) service {
 }
 
 // The definitions in the shapes of the model APIs are kept as files: a change
-// to them is a change to what every agent is told.
+// to them is a change to what every agent sees.
 func TestDefinitionShapes(t *testing.T) {
 	s := openNotes(t, plugins.Grant{Files: []host.Mount{{Dir: t.TempDir(), Path: "/notes", Write: true}}})
 	for name, shape := range map[string]func(Definition) json.RawMessage{
@@ -106,7 +106,7 @@ func TestAnnotations(t *testing.T) {
 		{"nothing said, reading granted", read, abi.Hints{}, Annotations{ReadOnly: true}},
 		{"nothing said, writing granted", write, abi.Hints{}, Annotations{Destructive: true}},
 		{"writes, but only adds", write, abi.Hints{Destructive: new(false)}, Annotations{}},
-		{"readonly beside tools that write", write, abi.Hints{Readonly: true}, Annotations{ReadOnly: true, Idempotent: true}},
+		{"readonly next to tools that write", write, abi.Hints{Readonly: true}, Annotations{ReadOnly: true, Idempotent: true}},
 		{"destructive, it says, but nothing granted", plugins.Grant{}, abi.Hints{Destructive: new(true)}, Annotations{ReadOnly: true}},
 		{"idempotent", write, abi.Hints{Idempotent: true, Destructive: new(false)}, Annotations{Idempotent: true}},
 		{"open to the world, it says", plugins.Grant{}, abi.Hints{OpenWorld: new(true)}, Annotations{ReadOnly: true}},
@@ -129,7 +129,7 @@ func TestAgentToolsOnlyIfNeeded(t *testing.T) {
 	require.Equal(t, []string{"plain"}, names(open(t, Config{}, "plain")))
 	require.Equal(t, append([]string{"echo", "plain"}, agentNames...), names(open(t, Config{}, "plain", "echo")))
 	require.Equal(t, []string{"plain"}, names(open(t, Config{}, "plain", "needy")), "what was not granted cannot be spawned")
-	require.Empty(t, names(openNotes(t, plugins.Grant{})), "and a model is not told of it")
+	require.Empty(t, names(openNotes(t, plugins.Grant{})), "and a model does not see it")
 
 	s := open(t, Config{}, "plain")
 	_, err := s.Call(t.Context(), Request{Session: alice, Tool: SpawnBackground, Args: []byte(`{"tool":"plain","args":{}}`)})

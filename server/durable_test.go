@@ -138,7 +138,7 @@ func TestOrphans(t *testing.T) {
 				require.Equal(t, &engine.RunError{Kind: engine.KindOrphaned, Message: "The host went down, and the run is not run again: " + test.want}, run.Error)
 				require.Equal(t, "saved\n", second.artifact(alice, id, engine.OutputLog))
 				require.Len(t, second.notices(alice), 1)
-				time.Sleep(time.Hour) // the first host goes on, and changes nothing
+				time.Sleep(time.Hour) // the first host continues, and changes nothing
 				require.Equal(t, run, second.settled(alice, id))
 				require.Zero(t, first.Stats().Runs.Active, "it noticed")
 			})
@@ -178,7 +178,7 @@ func TestRecoveryWaitsForRoom(t *testing.T) {
 	})
 }
 
-// A call that is waited for has no checkpoints, and the tool goes on without.
+// A call that is waited for has no checkpoints, and the tool continues without them.
 // Once it is parked, it has.
 func TestCheckpointOfACall(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -17,7 +17,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
 
-// How a call ends is told of a run in the kinds of background runs, with what
+// How a call ends is reported of a run in the kinds of background runs, with what
 // an agent may know of it.
 func TestRunErrors(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -50,7 +50,7 @@ func TestRunErrors(t *testing.T) {
 }
 
 // What a run keeps is what its call would have given: the value as it is, and
-// the content beside it, also of a tool that could not do it. What a plugin left
+// the content next to it, also of a tool that could not do it. What a plugin left
 // that broke is kept of neither.
 func TestRunKeepsWhatCallGives(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -78,7 +78,7 @@ func TestRunKeepsWhatCallGives(t *testing.T) {
 	})
 }
 
-// Content that is too large to show is told with its size, and where it is.
+// Content that is too large to show is shown with its size, and where it is.
 func TestLargeContent(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := open(t, Config{}, "gallery")
@@ -154,7 +154,7 @@ func (s service) artifact(session, id, name string) string {
 	return string(text)
 }
 
-// A plugin is told whose call it is: of a call, and of a run.
+// A plugin knows whose call it is: of a call, and of a run.
 func TestPluginContext(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := open(t, Config{}, "context")

@@ -146,7 +146,7 @@ func openFolder(t testing.TB, cfg Config, files fstest.MapFS) service {
 	return s
 }
 
-// notices returns what the session is still to be told.
+// notices returns the pending notices of a session.
 func (s service) notices(session string) []wire.Notice {
 	s.t.Helper()
 	notices, err := s.Session(session).Notices(s.t.Context(), 0)

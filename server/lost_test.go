@@ -71,7 +71,7 @@ func (l *fullLease) Complete(ctx context.Context, status engine.Status, b engine
 	return l.Lease.Complete(ctx, status, b, end)
 }
 
-// The agent is told of an end that is not stored, and that it is not.
+// The agent is notified of an end that is not stored, and that it is not.
 func TestUnsavedEnd(t *testing.T) {
 	disk := &fullEngine{Engine: memory.New()}
 	disk.full.Store(true)

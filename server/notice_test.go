@@ -13,7 +13,7 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// Who spawned a run and went on with other work is told of its end: once it is
+// An agent that spawned a run and continued with other work is notified of its end: once it is
 // shown, or seen by check or stop, not again.
 func TestNotices(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -51,7 +51,7 @@ func TestNotices(t *testing.T) {
 }
 
 // What a tool says cannot end the element it is shown in, and an internal error
-// is told in one sentence here too.
+// is reported in one sentence here too.
 func TestNoticesAreData(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := open(t, Config{}, "forger", "panics")

@@ -24,8 +24,8 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// A call that takes long is no error: it goes on in the background, and the
-// agent is told so.
+// A call that takes long is no error: it continues in the background, and the
+// agent is notified.
 func TestPark(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := open(t, Config{}, "sleeper")
@@ -85,7 +85,7 @@ func TestParkedCallEnds(t *testing.T) {
 		report := s.check(alice, id, "")
 		require.Equal(t, "one\ntwo\nthree\n", report["output"].(map[string]any)["text"])
 		require.Equal(t, 20.0, report["elapsed_seconds"])
-		require.Empty(t, s.notices(alice), "who saw the end is not told of it")
+		require.Empty(t, s.notices(alice), "an agent that saw the end is not notified")
 	})
 }
 
@@ -134,7 +134,7 @@ func TestParkDetachesTheCaller(t *testing.T) {
 	})
 }
 
-// The time of a call that could not be parked is told in the same words whichever
+// The time of a call that could not be parked is reported in the same words whichever
 // of its two clocks went off first, and with what it waited for.
 func TestOutOfTime(t *testing.T) {
 	for _, clock := range []error{host.TimeLimit(time.Hour), context.DeadlineExceeded} {
@@ -253,7 +253,7 @@ func TestParkCanceled(t *testing.T) {
 }
 
 // A caller that goes away at the very moment its call is parked: the call is
-// either canceled or goes on, never both and never neither.
+// either canceled or continues, never both and never neither.
 func TestParkRacesWithTheCaller(t *testing.T) {
 	const calls = 200
 	s := open(t, Config{Runs: RunsConfig{Parked: calls, PerHost: calls}, ParkAfter: 5 * time.Millisecond}, "sleeper")

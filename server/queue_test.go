@@ -53,7 +53,7 @@ func timed(s service, requests ...Request) (took []time.Duration, results []abi.
 }
 
 // Direct calls beyond the limit wait for one of the places, with their time
-// running, here in the order they came because nobody has one yet; what they are told names the limit. Background runs have their own.
+// running, here in the order they came because nobody has one yet; their errors name the limit. Background runs have their own.
 func TestTotalCalls(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		files, grants := nappers()
@@ -72,7 +72,7 @@ func TestTotalCalls(t *testing.T) {
 }
 
 // One user has hundreds of long calls, in several sessions. Others find a place,
-// or have the next one, and what the user is told says that it was its share.
+// or have the next one, and the error says that it was its share.
 func TestGreedyUser(t *testing.T) {
 	for name, c := range map[string]struct {
 		shared bool
@@ -109,7 +109,7 @@ func TestGreedyUser(t *testing.T) {
 						waited++
 					}
 				}
-				require.Greater(t, waited, greedy/2, "who had no place is told what it waited for")
+				require.Greater(t, waited, greedy/2, "a call without a slot says what it waited for")
 				if c.shared {
 					require.Equal(t, 2*6, ended)
 				} else {

@@ -41,7 +41,7 @@ func (s service) reload() plugins.Changes {
 	return c
 }
 
-// names are the tools a model is told of.
+// names are the tools a model sees.
 func (s service) names() (names []string) {
 	for _, d := range s.Definitions(alice) {
 		names = append(names, d.Name)
@@ -49,7 +49,7 @@ func (s service) names() (names []string) {
 	return names
 }
 
-// A reload is told to whoever wants to know, once for all that has happened; one
+// A reload is reported to all watchers, once for all that has happened; one
 // that changes nothing is not.
 func TestReloadIsTold(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -80,7 +80,7 @@ func TestReloadIsTold(t *testing.T) {
 		files["plain.wasm"] = numbered("plain", 2)
 		require.Equal(t, []string{"plain"}, s.reload().Changed)
 		synctest.Wait()
-		require.Empty(t, other, "models are told the same as before")
+		require.Empty(t, other, "models see the same as before")
 		require.Equal(t, "2", string(s.call(alice, "plain", "{}").Value))
 
 		leave()
@@ -154,7 +154,7 @@ func TestParkedWhenItsToolIsGone(t *testing.T) {
 type slowFile struct {
 	fstest.MapFS
 	name   string
-	opened chan struct{} // is told of each time there is a gate
+	opened chan struct{} // is notified each time there is a gate
 	gate   chan struct{} // nil: at once
 }
 
@@ -250,7 +250,7 @@ func TestRunsOverReloads(t *testing.T) {
 }
 
 // What a schedule fires has the version it began with, and not that of when the
-// schedule was made: after a crash it goes on in that one, and in no other.
+// schedule was made: after a crash it continues in that one, and in no other.
 func TestScheduledRunsVersion(t *testing.T) {
 	keeper := func(version string) *fstest.MapFile {
 		p := zoo()["keeper"]

@@ -54,7 +54,7 @@ func TestSchedule(t *testing.T) {
 		require.JSONEq(t, `{"n":1}`, string(run.Result))
 		require.Equal(t, time.Date(2000, 1, 2, 5, 30, 0, 0, time.UTC), run.ScheduledFor.UTC())
 		notices := s.notices(alice)
-		require.Len(t, notices, 2, "the session is told of each")
+		require.Len(t, notices, 2, "the session is notified of each")
 	})
 }
 
@@ -93,7 +93,7 @@ func TestStopSchedule(t *testing.T) {
 		require.Equal(t, `{"schedule_id":"`+id+`","status":"disabled","stopped":false,"already_finished":true}`, stop(false))
 		require.Equal(t, `{"schedule_id":"`+id+`","status":"disabled","stopped":false,"already_finished":true,"dry_run":true}`, stop(true))
 		list := s.agent(alice, CheckBackground, `{}`)
-		require.EqualValues(t, 1, list["active"], "its run goes on")
+		require.EqualValues(t, 1, list["active"], "its run continues")
 		require.NotContains(t, list, "schedules")
 		time.Sleep(2 * time.Minute)
 		require.EqualValues(t, 1, s.agent(alice, CheckBackground, `{}`)["active"], "no other follows")
@@ -251,9 +251,9 @@ func TestReadmit(t *testing.T) {
 		{"queued, changed since", engine.Run{Tool: "fails", Version: "x"}, "", ""},
 		{"queued, gone", engine.Run{Tool: "gone"}, engine.KindRejected, `no such tool: "gone"`},
 		{"queued, for the agent alone", engine.Run{Tool: SpawnBackground}, engine.KindRejected, `no such tool: "spawn_background"`},
-		{"queued, other arguments by now", engine.Run{Tool: "echo", Args: []byte(`{"n":"x"}`)}, engine.KindRejected, "the arguments of echo do not fit its schema: /n: expected integer, found string"},
+		{"queued, other arguments in the meantime", engine.Run{Tool: "echo", Args: []byte(`{"n":"x"}`)}, engine.KindRejected, "the arguments of echo do not fit its schema: /n: expected integer, found string"},
 		{"queued, not granted", engine.Run{Tool: "needy"}, engine.KindRejected, "denied: the plugin needy needs env HOME, which the operator has not granted"},
-		{"queued, not for the background by now", engine.Run{Tool: "plain"}, engine.KindRejected, "plain does not support background runs"},
+		{"queued, not for the background in the meantime", engine.Run{Tool: "plain"}, engine.KindRejected, "plain does not support background runs"},
 		{"queued, with a secret", engine.Run{Tool: "vault", Secret: true}, engine.KindRejected, "its arguments contained a secret, which was not stored"},
 		{"queued, approved when it was spawned", engine.Run{Tool: "dangerous"}, "", ""},
 		{"fired", engine.Run{Tool: "fails", Schedule: "sc"}, "", ""},
@@ -265,7 +265,7 @@ func TestReadmit(t *testing.T) {
 		{"again, changed since", engine.Run{Tool: "keeper", Attempt: 1, Version: version("echo")}, engine.KindOrphaned, again + "the plugin of keeper was replaced in the meantime"},
 		{"again, gone", engine.Run{Tool: "gone", Attempt: 1}, engine.KindOrphaned, again + `no such tool: "gone"`},
 		{"again, and no tool is named", engine.Run{Attempt: 1}, engine.KindOrphaned, again + `no such tool: ""`},
-		{"again, other arguments by now", engine.Run{Tool: "echo", Attempt: 1, Version: version("echo"), Args: []byte(`[]`)}, engine.KindOrphaned, again + "the arguments of echo do not fit its schema: expected an object, found an array"},
+		{"again, other arguments in the meantime", engine.Run{Tool: "echo", Attempt: 1, Version: version("echo"), Args: []byte(`[]`)}, engine.KindOrphaned, again + "the arguments of echo do not fit its schema: expected an object, found an array"},
 		{"again, with a secret", engine.Run{Tool: "vault", Attempt: 1, Version: version("vault"), Secret: true}, engine.KindOrphaned, again + "its arguments contained a secret, which was not stored"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

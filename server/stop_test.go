@@ -60,7 +60,7 @@ func TestStopAfterGrace(t *testing.T) {
 	require.Zero(t, s.Stats().Runs.Active, "its place is free")
 }
 
-// A result that came before the stop took effect is kept, and told.
+// A result that came before the stop took effect is kept and returned.
 func TestStopKeepsResults(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := open(t, Config{}, "echo", "stubborn", "fails")
@@ -108,7 +108,7 @@ func TestStopBadRequests(t *testing.T) {
 	require.Equal(t, "schedule_id: give either task_id or schedule_id", s.refused(alice, StopBackground, `{"task_id":"x","schedule_id":"y"}`))
 }
 
-// Whoever waits for a run is told when it is stopped.
+// A check that waits for a run returns when it is stopped.
 func TestStopWakesWaiters(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := open(t, Config{}, "sleeper")

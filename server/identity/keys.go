@@ -63,6 +63,7 @@ func newIssuer(ctx context.Context, o OAuth, log *slog.Logger) *issuer {
 			Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true, MaxResponseHeaderBytes: 32 << 10, ForceAttemptHTTP2: true,
 		}
 	}
+
 	return &issuer{OAuth: o, valid: err == nil, ctx: ctx, log: log, client: &http.Client{
 		Transport: o.Transport, Timeout: keysTimeout,
 		// A redirect could lead to plain HTTP, or to what only this machine can reach.
@@ -116,6 +117,7 @@ func (k *issuer) lookup(id, algorithm string) (found []jose.JSONWebKey, pending 
 func (k *issuer) refresh() {
 	ctx, cancel := context.WithTimeout(k.ctx, keysTimeout)
 	defer cancel()
+
 	keys, err := k.fetch(ctx)
 	if err != nil && k.ctx.Err() == nil {
 		text := err.Error()
@@ -143,6 +145,7 @@ func (k *issuer) fetch(ctx context.Context) ([]jose.JSONWebKey, error) {
 	if err := k.get(ctx, url, &set); err != nil {
 		return nil, err
 	}
+
 	keys := usable(set.Keys)
 	if len(keys) == 0 {
 		return nil, fmt.Errorf("%s: no key that tokens can be checked with", url)

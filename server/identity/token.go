@@ -77,6 +77,7 @@ func (k *issuer) verify(ctx context.Context, token string) (Caller, error) {
 	if err != nil {
 		return Nobody, errForm
 	}
+
 	header := jws.Signatures[0].Protected // compact: exactly one
 	claims, err := k.check(header, jws.UnsafePayloadWithoutVerification())
 	if err != nil {

@@ -102,7 +102,7 @@ func TestRunsPages(t *testing.T) {
 	})
 }
 
-// An operator stops a run of any session; its agent is told of it all the same.
+// An operator stops a run of any session; its agent is notified nevertheless.
 func TestStop(t *testing.T) {
 	for name, test := range map[string]struct{ form, reason string }{
 		"politely":       {"reason=not+needed", "not needed"},
@@ -207,7 +207,7 @@ func TestDownloads(t *testing.T) {
 	})
 }
 
-// What a browser is told of every answer.
+// The headers of every answer.
 func TestHeaders(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := open(t, "echo")

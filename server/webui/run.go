@@ -24,7 +24,7 @@ type runView struct {
 
 // A resultView is the result of a run, or its beginning.
 type resultView struct {
-	Text string // empty: there is none
+	Text string // empty if there is no result
 	Size int64
 	Cut  bool
 }

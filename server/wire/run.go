@@ -62,7 +62,7 @@ const (
 // NoticeState says whether the session was notified of the end of a run.
 type NoticeState string
 
-// The states of a notice. It is empty while there is none.
+// The states of a notice. It is empty for a run without a notice.
 const (
 	NoticePending NoticeState = "pending" // to be handed out
 	NoticeSeen    NoticeState = "seen"    // acknowledged, or the end was seen otherwise
