@@ -59,6 +59,7 @@ type Error struct {
 	Challenge string    // the value of WWW-Authenticate; empty for none
 }
 
+// Error returns the detail.
 func (e *Error) Error() string { return e.Detail }
 
 // Login returns the caller that the values of the header Authorization name,
