@@ -1,34 +1,24 @@
-// Package httpapi serves a [server.Service] over HTTP: tools, calls, background
-// runs with their output, notices, schedules and events, as JSON under /v1. The
-// bodies are the types of package wire.
+// Package httpapi serves a [server.Service] over HTTP, as JSON under /v1. The bodies
+// are the types of package wire. docs/http.md explains the endpoints, [Document]
+// describes them to programs.
 //
-// Each request belongs to a session, named by [wire.SessionHeader]. What belongs
-// to another session is not found. Package identity says who sends a request:
-// the operator, or a user with own sessions. Errors are problem details (RFC
-// 9457), see [wire.Problem]. GET changes nothing, not even the notice of a run.
-// docs/http.md explains the endpoints, [Document] describes them to programs.
+// Each request belongs to a session, named by [wire.SessionHeader]. What belongs to
+// another session is not found. Package identity says who sends a request. Errors are
+// problem details (RFC 9457), see [wire.Problem]. GET changes nothing.
 //
-// Clients are not trusted to be fast or well-behaved: bodies, headers, waits and
-// open streams are bounded, slow readers lose their connection, and pages of
-// other web sites are refused. Without a login, requests over TCP have to name
-// this machine as their host.
+// [New] makes an [API], and [API.Serve] is a whole server for a listener, over plain
+// HTTP. Without a login, use it only for a listener that other machines cannot reach,
+// see [identity.Loopback]. Anyone who can open a unix socket is the operator.
 //
-// # In a program
-//
-// [New] makes an [API], and [API.Serve] is a whole server for a listener, over
-// plain HTTP. Without a login, use it only for a listener that other machines
-// cannot reach, see [identity.Loopback]. Anyone who can open a unix socket is the
-// operator: the permissions of its file are the login.
-//
-// An API is also a handler for a server of the program, such as one with TLS.
-// That server then bounds connections, the heads of requests, and how many are
-// answered at once. Mount it at the
-// root of a host: http.StripPrefix does not work. A handler around it that wraps
-// the http.ResponseWriter must have an Unwrap method, or streaming fails.
+// An API is also a handler for a server of the program, such as one with TLS. That
+// server then bounds connections, the heads of requests, and how many are answered at
+// once. Mount it at the root of a host: http.StripPrefix does not work. A handler
+// around it that wraps the http.ResponseWriter must have an Unwrap method, or
+// streaming fails.
 //
 // Shut down in this order: [API.Drain], so that nothing new begins; Close of the
-// Service, which waits for runs; [API.Shutdown], so that clients learn of the
-// end of their runs; then the server of the program, if there is one.
+// Service, which waits for runs; [API.Shutdown], so that clients learn of the end of
+// their runs; then the server of the program, if there is one.
 package httpapi
 
 import (
