@@ -41,6 +41,7 @@ func (e *Error) Error() string {
 		return fmt.Sprintf("%v: %d %s in all functions together, at most %d: leave out what is not used, or split the plugin",
 			ErrTooComplex, e.Found, e.What, e.Most)
 	}
+
 	name := ""
 	if runes := []rune(e.Name); len(runes) > maxName {
 		name = fmt.Sprintf(" %q", string(runes[:maxName])+"…")
@@ -85,6 +86,7 @@ func Check(m *wasmbin.Module) error {
 	if e := total.check(most); e != nil {
 		return e
 	}
+
 	for i := range m.Codes {
 		f := c.function(i)
 		if e := f.check(total.mutable); e != nil {
@@ -94,6 +96,7 @@ func Check(m *wasmbin.Module) error {
 			}
 			return e
 		}
+
 		total.add(f)
 		if e := total.check(most); e != nil {
 			return e
@@ -149,6 +152,7 @@ func newEstimate(m *wasmbin.Module) *estimate {
 		values := len(m.Types[i].Params) + len(m.Types[i].Results)
 		e.sum += 2*time.Microsecond + time.Duration(values)*1500*time.Nanosecond // code to call it
 	}
+
 	for _, g := range m.Globals {
 		if g.Mutable {
 			e.mutable++

@@ -120,6 +120,7 @@ func (c *counter) begin(i int) {
 	}
 	c.locals = slices.Grow(c.locals[:0], n)[:n]
 	clear(c.locals)
+
 	c.frames, c.loops, c.merges, c.ends = c.frames[:0], c.loops[:0], c.merges[:0], c.ends[:0]
 	c.at, c.block, c.linear, c.height, c.dead = 0, 0, 1, 0, false
 	c.counts = counts{size: uint64(len(code.Body)), values: uint64(len(t.Params) + len(t.Results))}
@@ -216,6 +217,7 @@ func (c *counter) reached(in *wasmbin.Instr) {
 	case wasmbin.OpCallIndirect, wasmbin.OpReturnCallIndirect:
 		c.height--
 		c.call(c.typeAt(in.X), in.Op == wasmbin.OpReturnCallIndirect)
+
 	default:
 		c.height += effect(in.Op)
 		switch {
@@ -280,6 +282,7 @@ func (c *counter) start(in *wasmbin.Instr) {
 		if in.Op == wasmbin.OpIf {
 			c.height--
 		}
+
 		f.height, f.begin, f.label = c.height-f.params, c.place, label{takes: f.leaves}
 		switch in.Op {
 		case wasmbin.OpIf:
@@ -306,6 +309,7 @@ func (c *counter) otherwise() {
 	if !c.dead {
 		c.edge(&f.label, c.place)
 	}
+
 	c.dead, f.then = false, f.preds
 	c.height = f.height + f.params
 	c.follow(f.begin)

@@ -38,6 +38,7 @@ func (c *counter) write(x uint32) {
 	if int64(x) >= int64(len(c.locals)) {
 		return
 	}
+
 	l := &c.locals[x]
 	s := set{c.block, c.at, int32(len(c.frames) - 1)}
 	if before := c.latest(l); l.count > 0 && before.frame == s.frame || l.count == len(l.sets) {
@@ -53,6 +54,7 @@ func (c *counter) read(x uint32) {
 	if int64(x) >= int64(len(c.locals)) {
 		return
 	}
+
 	l := &c.locals[x]
 	if l.count > 0 && l.sets[l.count-1].block == c.block {
 		return
@@ -139,6 +141,7 @@ func (c *counter) settle() {
 		v := uint64(m.takes + min(live, m.most))
 		c.phis += uint64(m.preds) * v * v * uint64(2+m.loops) / 3
 	}
+
 	c.starts = c.starts[:cap(c.starts)]
 	clear(c.starts)
 	c.starts = c.starts[:0]

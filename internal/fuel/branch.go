@@ -107,28 +107,14 @@ func (w *writer) exit() {
 // around it that charge and branch on. With values on the stack, which these
 // blocks would have to pass on, they only charge, and the br_table comes after them.
 func (w *writer) table(in *wasmbin.Instr) {
-	nd := &w.g.nodes[w.cur]
-	labels := w.g.tables[nd.table : nd.table+nd.tableLen]
-	place := make(map[uint32]uint32) // new depth of a label that costs something
-	var dear []dearLabel
-	for i, depth := range in.Labels {
-		to, back := w.to(labels[i])
-		if !back && w.g.edge(w.cur, to) == 0 && !w.leaves(to) {
-			continue
-		}
-		if _, ok := place[depth]; !ok {
-			place[depth] = uint32(len(dear))
-			dear = append(dear, dearLabel{depth, to, back})
-		}
-	}
-
+	place, dear := w.dearLabels(in)
 	if len(dear) == 0 {
 		w.copy(in)
 		return
 	}
+	values := w.passes(in.Labels[0])
 	w.scratch = max(w.scratch, 1)
 	w.set(w.first)
-	values := w.passes(in.Labels[0])
 	if values {
 		w.block(wasmbin.OpBlock)
 	}
@@ -171,6 +157,26 @@ func (w *writer) table(in *wasmbin.Instr) {
 		w.end().get(w.first)
 		w.copy(in)
 	}
+}
+
+// dearLabels returns the labels of a br_table that cost something to go to, and by
+// their depths where they are in that list.
+func (w *writer) dearLabels(in *wasmbin.Instr) (map[uint32]uint32, []dearLabel) {
+	nd := &w.g.nodes[w.cur]
+	place := make(map[uint32]uint32)
+	var dear []dearLabel
+	for i, depth := range in.Labels {
+		to, back := w.to(w.g.tables[int(nd.table)+i])
+		if !back && w.g.edge(w.cur, to) == 0 && !w.leaves(to) {
+			continue
+		}
+		if _, ok := place[depth]; !ok {
+			place[depth] = uint32(len(dear))
+			dear = append(dear, dearLabel{depth, to, back})
+		}
+	}
+
+	return place, dear
 }
 
 // dearLabel is a label of a br_table that costs something to go to.

@@ -140,6 +140,7 @@ func ReadFile(name string) ([]byte, error) {
 		return nil, err
 	}
 	defer file.Close()
+
 	if info, err = file.Stat(); err == nil {
 		err = File(name, info) // it may have been replaced
 	}
@@ -160,6 +161,7 @@ func WriteFile(name string, data []byte) error {
 	if err != nil {
 		return err
 	}
+
 	_, err = temp.Write(data)
 	err = errors.Join(err, temp.Close())
 	if err == nil {

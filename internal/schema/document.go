@@ -73,6 +73,7 @@ func (r *reader) array() (any, error) {
 		}
 		items = append(items, item)
 	}
+
 	_, err := r.ReadToken()
 	return items, err
 }
@@ -90,6 +91,7 @@ func (r *reader) object() (any, error) {
 			return nil, err
 		}
 	}
+
 	_, err := r.ReadToken()
 	return members, err
 }

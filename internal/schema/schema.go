@@ -127,6 +127,7 @@ func (s *Schema) checker() *checker {
 		return c
 	default:
 	}
+
 	if int(s.made.Add(1)) <= cap(s.idle) {
 		if c, err := newChecker(s.raw); err == nil {
 			return c
@@ -162,6 +163,7 @@ func (c *checker) problems(e *jsonschema.ValidationError) []abi.Problem {
 	}
 
 	walk(e)
+
 	slices.SortFunc(found, func(a, b abi.Problem) int { return strings.Compare(a.String(), b.String()) })
 	return found
 }

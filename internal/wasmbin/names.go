@@ -28,6 +28,7 @@ func readNames(data []byte) (module string, funcs []funcName, ok bool) {
 	c := codec{in: cursor{b: data}}
 	for c.in.left() > 0 {
 		id := c.in.byte("subsection")
+
 		c.sized("subsection", func() {
 			switch id {
 			case nameModule:

@@ -26,7 +26,6 @@ const (
 	OpReturnCallIndirect Op = 0x13
 	OpDrop               Op = 0x1a
 	OpSelect             Op = 0x1b
-	OpSelectType         Op = 0x1c
 	OpLocalGet           Op = 0x20
 	OpLocalSet           Op = 0x21
 	OpLocalTee           Op = 0x22
@@ -55,7 +54,6 @@ const (
 	OpI32Add             Op = 0x6a
 	OpI32Sub             Op = 0x6b
 	OpI32Mul             Op = 0x6c
-	OpI32ShrU            Op = 0x76
 	OpI64Add             Op = 0x7c
 	OpI64Sub             Op = 0x7d
 	OpI64Mul             Op = 0x7e
@@ -73,7 +71,6 @@ const (
 	OpElemDrop           Op = 0xfc0d
 	OpTableCopy          Op = 0xfc0e
 	OpTableGrow          Op = 0xfc0f
-	OpTableSize          Op = 0xfc10
 	OpTableFill          Op = 0xfc11
 	OpV128Const          Op = 0xfd0c
 )

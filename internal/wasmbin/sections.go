@@ -72,6 +72,7 @@ func (c *codec) funcType(t *FuncType) {
 	default:
 		c.in.malformed(at, "%#x is not a function type", form)
 	}
+
 	c.valTypes(&t.Params, "parameters")
 	c.valTypes(&t.Results, "results")
 }
@@ -270,6 +271,7 @@ func (c *codec) code(f *Code) {
 		if !c.writes {
 			f.Offset = c.in.base + c.in.pos
 		}
+
 		c.rest(&f.Body, "function body")
 		c.check(len(f.Body) > 0 && f.Body[len(f.Body)-1] == byte(OpEnd), c.in.pos, "function body does not end with the end instruction")
 	})

@@ -1,7 +1,6 @@
 package wasmbin
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -41,11 +40,6 @@ type FuncType struct {
 	Params, Results []ValType
 }
 
-// Equal reports whether both have the same parameters and results.
-func (t FuncType) Equal(u FuncType) bool {
-	return slices.Equal(t.Params, u.Params) && slices.Equal(t.Results, u.Results)
-}
-
 // String is the type as "(i32, i32) -> i64".
 func (t FuncType) String() string {
 	list := func(types []ValType) string {
@@ -55,6 +49,7 @@ func (t FuncType) String() string {
 		}
 		return "(" + strings.Join(names, ", ") + ")"
 	}
+
 	if len(t.Results) == 1 {
 		return list(t.Params) + " -> " + t.Results[0].String()
 	}
