@@ -50,7 +50,7 @@ func (k *keeper) run(ctx context.Context, events <-chan engine.Event) {
 func (k *keeper) follow(ctx context.Context, e engine.Event) {
 	switch e.Kind {
 	case engine.EventQueued:
-		if k.runs.get(e.Run.ID) == nil { // else this worker has claimed it
+		if e.Run.Origin != engine.OriginSpawned || e.Run.Attempt > 0 { // else its worker has claimed it
 			k.admission.expect(true)
 		}
 	case engine.EventEnded:
