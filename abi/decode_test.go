@@ -14,7 +14,7 @@ import (
 	"github.com/toolhost/toolhost/abi"
 )
 
-// invalid is one case of testdata/manifests/invalid.json; the README beside it
+// invalid is one case of testdata/manifests/invalid.json; the README next to it
 // says what the fields mean.
 type invalid struct {
 	Name         string

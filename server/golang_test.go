@@ -87,7 +87,7 @@ func TestGoPlugin(t *testing.T) {
 		s = restart()
 		until(func(report object) bool { // which is where the second attempt begins
 			text, _ := report["output"].(map[string]any)["text"].(string)
-			return strings.HasPrefix(text, "going on at ") && !strings.HasPrefix(text, "going on at 0")
+			return strings.HasPrefix(text, "continuing at ") && !strings.HasPrefix(text, "continuing at 0")
 		})
 		s.stop(alice, id, `,"force":true`)
 	})

@@ -96,7 +96,7 @@ func broken(format string, args ...any) Outcome {
 	return Outcome{Result: abi.Result{Kind: abi.Internal, Error: fmt.Sprintf(format, args...)}}
 }
 
-// call is one call: the host functions and what they are told.
+// call is one call: the host functions and what they are given.
 type call struct {
 	Host
 	tool string

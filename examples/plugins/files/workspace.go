@@ -97,7 +97,7 @@ func (w workspace) list(_ *guest.Call, in folderArgs) (entries, error) {
 	err := w.in(in.Path, func(root *os.Root, name string) error {
 		found, err := fs.ReadDir(root.FS(), name)
 		for _, e := range found {
-			if info, err := e.Info(); err == nil { // else it is gone by now
+			if info, err := e.Info(); err == nil { // else it is gone
 				out.Entries = append(out.Entries, describe(path.Join(name, e.Name()), info))
 			}
 		}

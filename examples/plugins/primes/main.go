@@ -1,6 +1,6 @@
 // Plugin primes counts primes with a segmented sieve of Eratosthenes. It takes
 // as long as it is asked to, tells how far it is all the while, and, run in the
-// background, goes on where it was when its host died.
+// background, continues where it was when its host died.
 package main
 
 import (
@@ -69,7 +69,7 @@ func resume(c *guest.Call, in args) (state, error) {
 		return s, err
 	}
 	err = json.Unmarshal(data, &s)
-	fmt.Fprintf(c.Output(), "going on at %d with %d primes\n", s.Next, s.Result.Count)
+	fmt.Fprintf(c.Output(), "continuing at %d with %d primes\n", s.Next, s.Result.Count)
 	return s, err
 }
 

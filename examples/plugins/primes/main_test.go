@@ -29,6 +29,6 @@ func TestResume(t *testing.T) {
 	h.StopAfter = 0
 	second := h.Call(&plugin, "primes", args{limit})
 	require.JSONEq(t, string(whole.Value), string(second.Value))
-	require.Contains(t, second.Stdout, "going on at 16777216 with 1077871 primes\n")
+	require.Contains(t, second.Stdout, "continuing at 16777216 with 1077871 primes\n")
 	require.Greater(t, second.Progress[0].Done, float64(kept), "it did not begin anew")
 }

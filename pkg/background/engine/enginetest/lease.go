@@ -60,7 +60,7 @@ func claimAfter(t *testing.T, e *store) {
 	}
 	require.Equal(t, "bg_1 bg_4", claimUpTo(t, e.worker, 10, everything), "one that is not there has ended")
 	first := started(t, e, "bg_1")
-	require.Empty(t, claimUpTo(t, e.worker, 10, everything), "it goes on")
+	require.Empty(t, claimUpTo(t, e.worker, 10, everything), "it is still running")
 	complete(t, first, engine.StatusFailed)
 	require.Equal(t, "bg_2", claimUpTo(t, e.worker, 10, everything))
 	_, err := e.Cancel(t.Context(), "bg_2", engine.Cancellation{At: time.Now()})

@@ -10,18 +10,18 @@ import (
 )
 
 func notices(t *testing.T, e *store) {
-	submit(t, e, "bg_told", "s")
+	submit(t, e, "bg_noticed", "s")
 	silent := newRun("bg_silent", "s")
 	silent.SignalOnCompletion = false
 	require.NoError(t, e.Submit(t.Context(), silent))
-	require.Equal(t, engine.NoticeNone, get(t, e, "bg_told").Notice, "not before the end")
-	for id, want := range map[string]engine.NoticeState{"bg_told": engine.NoticePending, "bg_silent": engine.NoticeNone} {
+	require.Equal(t, engine.NoticeNone, get(t, e, "bg_noticed").Notice, "not before the end")
+	for id, want := range map[string]engine.NoticeState{"bg_noticed": engine.NoticePending, "bg_silent": engine.NoticeNone} {
 		ended, err := started(t, e, id).Complete(t.Context(), engine.StatusSucceeded, engine.Beat{}, engine.End{FinishedAt: time.Now()})
 		require.NoError(t, err)
 		require.Equal(t, want, ended.Notice)
 		require.Equal(t, want, get(t, e, id).Notice)
 	}
-	require.Equal(t, "bg_told", pending(t, e, "s"))
+	require.Equal(t, "bg_noticed", pending(t, e, "s"))
 }
 
 // pending returns the runs whose notice is pending.
