@@ -22,7 +22,8 @@ type Engine struct {
 	mu        sync.Mutex // guards all below, and the workers; methods without a doc comment of an interface need it
 	byID      map[string]*record
 	runs      []*record   // in the order of submission
-	open      []*record   // of these, the runs that are not terminal or have a pending notice
+	active    []*record   // those that are not terminal
+	pending   []*record   // those whose notice is pending
 	schedules []*schedule // in the order they were made
 	feed      engine.Feed
 	quota     engine.Quota
@@ -46,7 +47,7 @@ func New() *Engine { return &Engine{byID: make(map[string]*record)} }
 func (e *Engine) add(run engine.Run, holder *worker, kind engine.EventKind) {
 	r := &record{run: run, holder: holder, log: newLog(run)}
 	e.byID[run.ID] = r
-	e.runs, e.open = append(e.runs, r), append(e.open, r)
+	e.runs, e.active = append(e.runs, r), append(e.active, r)
 	e.count(r)
 	e.publish(kind, r)
 }
@@ -56,7 +57,7 @@ func newLog(run engine.Run) output.Buffer { return output.NewBuffer(max(1, run.O
 // remove removes a run.
 func (e *Engine) remove(r *record) {
 	delete(e.byID, r.run.ID)
-	e.runs, e.open = without(e.runs, r), without(e.open, r)
+	e.runs, e.pending = without(e.runs, r), without(e.pending, r)
 	e.recount(r.run.Session, &r.counted, 0, false)
 	e.publish(engine.EventPurged, r)
 }
@@ -70,9 +71,9 @@ func (e *Engine) publish(kind engine.EventKind, r *record) {
 	e.feed.Publish(engine.RunEvent(kind, r.run))
 }
 
-// which returns the open runs that match, in the order of submission.
-func (e *Engine) which(match func(*record) bool) (found []*record) {
-	for _, r := range e.open {
+// which returns the records that match.
+func which(all []*record, match func(*record) bool) (found []*record) {
+	for _, r := range all {
 		if match(r) {
 			found = append(found, r)
 		}
@@ -153,8 +154,9 @@ func (e *Engine) end(r *record, status engine.Status, b engine.Beat, end engine.
 	b.OutputBytes = max(b.OutputBytes, r.log.Total())
 	r.run = r.run.Finish(status, b, end)
 	r.checkpoint, r.holder = nil, nil
-	if r.run.Notice != engine.NoticePending {
-		e.open = without(e.open, r)
+	e.active = without(e.active, r)
+	if r.run.Notice == engine.NoticePending {
+		e.pending = append(e.pending, r)
 	}
 	e.count(r)
 	e.publish(engine.EventEnded, r)
@@ -199,7 +201,7 @@ func (e *Engine) Acknowledge(_ context.Context, session string, ids []string) er
 			continue
 		}
 		r.run.Notice = engine.NoticeSeen
-		e.open = without(e.open, r)
+		e.pending = without(e.pending, r)
 		e.count(r)
 		e.publish(engine.EventSeen, r)
 	}

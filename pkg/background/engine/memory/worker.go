@@ -130,7 +130,7 @@ func (e *Engine) permitted(run engine.Run, permits engine.Permits, session error
 
 	owner, owned := e.quota.OwnerOf(run.Session), 0
 	var active []string
-	for _, r := range e.open {
+	for _, r := range e.active {
 		if r.holder == nil || e.quota.OwnerOf(r.run.Session) != owner {
 			continue
 		}
@@ -162,7 +162,7 @@ func (w *worker) Claim(_ context.Context, max int, permits engine.Permits) (clai
 		return nil, err
 	}
 
-	waiting := e.which(func(r *record) bool { return r.ownerless(engine.StatusQueued) })
+	waiting := which(e.active, func(r *record) bool { return r.ownerless(engine.StatusQueued) })
 	for _, r := range waiting {
 		r.holder = nil // a dead worker's claim holds no permit
 	}
@@ -213,10 +213,10 @@ func (w *worker) Renew(_ context.Context, held map[string]engine.Beat) (news eng
 	}
 
 	w.renewed = time.Now()
-	for _, r := range e.open {
+	news.Notices = slices.ContainsFunc(e.pending, (*record).untaken)
+	for _, r := range e.active {
 		news.Queued = news.Queued || r.ownerless(engine.StatusQueued)
 		news.Orphans = news.Orphans || r.ownerless(engine.StatusRunning)
-		news.Notices = news.Notices || r.untaken()
 		if r.holder != w || r.run.Status != engine.StatusRunning {
 			continue
 		}
@@ -250,7 +250,7 @@ func (w *worker) Orphans(_ context.Context, max int) (taken []engine.Run, err er
 		return nil, err
 	}
 
-	orphans := e.which(func(r *record) bool { return r.ownerless(engine.StatusRunning) })
+	orphans := which(e.active, func(r *record) bool { return r.ownerless(engine.StatusRunning) })
 	for _, r := range orphans[:min(len(orphans), max)] {
 		r.holder = w
 		taken = append(taken, r.run.Light())
@@ -291,7 +291,7 @@ func (w *worker) Notices(_ context.Context, max int) (taken []engine.Run, err er
 		return nil, err
 	}
 
-	pending := e.which((*record).untaken)
+	pending := which(e.pending, (*record).untaken)
 	slices.SortStableFunc(pending, func(a, b *record) int { return a.run.FinishedAt.Compare(b.run.FinishedAt) })
 	for _, r := range pending[:min(len(pending), max)] {
 		r.notifier = w
@@ -308,7 +308,7 @@ func (w *worker) Leave(context.Context) error {
 		return nil // its runs were free already
 	}
 
-	for _, r := range e.which(func(r *record) bool { return r.holder == w && r.run.Status == engine.StatusQueued }) {
+	for _, r := range which(e.active, func(r *record) bool { return r.holder == w && r.run.Status == engine.StatusQueued }) {
 		r.holder = nil
 		e.publish(engine.EventQueued, r)
 	}
