@@ -25,7 +25,7 @@ type Pin struct {
 
 // ErrPinned says that a plugin is not loaded because it does not match the pin of its
 // name.
-var ErrPinned = errors.New("not what is pinned")
+var ErrPinned = errors.New("the plugin does not match its pin")
 
 // pinError describes a plugin that does not match its pin. It matches [ErrPinned].
 type pinError string

@@ -223,7 +223,7 @@ func (p *Plugin) claims() []string {
 func (p *Plugin) collision(claims map[string][]*Plugin, reserved []string) error {
 	for _, t := range p.Tools {
 		if slices.Contains(reserved, t.Name) {
-			return fmt.Errorf("the tool %q is one of the host's own: it is not loaded, rename it", t.Name)
+			return fmt.Errorf("the tool %q is reserved for the host: rename it", t.Name)
 		}
 	}
 
@@ -238,7 +238,7 @@ func (p *Plugin) collision(claims map[string][]*Plugin, reserved []string) error
 			others = append(others[:3], fmt.Sprintf("and %d more", len(others)-3))
 		}
 		if others != nil {
-			return fmt.Errorf("%s is also in %s: none of them is loaded, remove or rename all but one", claim, strings.Join(others, ", "))
+			return fmt.Errorf("%s is also in %s: none of them is loaded: rename or remove all but one", claim, strings.Join(others, ", "))
 		}
 	}
 	return nil

@@ -63,24 +63,24 @@ func TestCollisions(t *testing.T) {
 			"plugins",
 			map[string][]byte{"1.wasm": sealed(named("a", "x")), "2.wasm": sealed(named("a", "y"))},
 			[]string{
-				`plugins/1.wasm: the plugin "a" is also in plugins/2.wasm: none of them is loaded, remove or rename all but one`,
-				`plugins/2.wasm: the plugin "a" is also in plugins/1.wasm: none of them is loaded, remove or rename all but one`,
+				`plugins/1.wasm: the plugin "a" is also in plugins/2.wasm: none of them is loaded: rename or remove all but one`,
+				`plugins/2.wasm: the plugin "a" is also in plugins/1.wasm: none of them is loaded: rename or remove all but one`,
 			},
 		},
 		{
 			"tools as agents see them",
 			map[string][]byte{"1.wasm": sealed(named("a_b", "c")), "2.wasm": sealed(named("a", "other", "b_c"))},
 			[]string{
-				`plugins/1.wasm: the tool "a_b_c" is also in plugins/2.wasm: none of them is loaded, remove or rename all but one`,
-				`plugins/2.wasm: the tool "a_b_c" is also in plugins/1.wasm: none of them is loaded, remove or rename all but one`,
+				`plugins/1.wasm: the tool "a_b_c" is also in plugins/2.wasm: none of them is loaded: rename or remove all but one`,
+				`plugins/2.wasm: the tool "a_b_c" is also in plugins/1.wasm: none of them is loaded: rename or remove all but one`,
 			},
 		},
 		{
 			"a tool of its plugin's name and a tool of another plugin",
 			map[string][]byte{"1.wasm": sealed(named("a_b")), "2.wasm": sealed(named("a", "b"))},
 			[]string{
-				`plugins/1.wasm: the tool "a_b" is also in plugins/2.wasm: none of them is loaded, remove or rename all but one`,
-				`plugins/2.wasm: the tool "a_b" is also in plugins/1.wasm: none of them is loaded, remove or rename all but one`,
+				`plugins/1.wasm: the tool "a_b" is also in plugins/2.wasm: none of them is loaded: rename or remove all but one`,
+				`plugins/2.wasm: the tool "a_b" is also in plugins/1.wasm: none of them is loaded: rename or remove all but one`,
 			},
 		},
 		{
@@ -90,10 +90,10 @@ func TestCollisions(t *testing.T) {
 				"4.wasm": sealed(named("a_b", "c")),
 			},
 			[]string{
-				`plugins/1.wasm: the plugin "a" is also in plugins/2.wasm, plugins/3.wasm: none of them is loaded, remove or rename all but one`,
-				`plugins/2.wasm: the plugin "a" is also in plugins/1.wasm, plugins/3.wasm: none of them is loaded, remove or rename all but one`,
-				`plugins/3.wasm: the plugin "a" is also in plugins/1.wasm, plugins/2.wasm: none of them is loaded, remove or rename all but one`,
-				`plugins/4.wasm: the tool "a_b_c" is also in plugins/2.wasm: none of them is loaded, remove or rename all but one`,
+				`plugins/1.wasm: the plugin "a" is also in plugins/2.wasm, plugins/3.wasm: none of them is loaded: rename or remove all but one`,
+				`plugins/2.wasm: the plugin "a" is also in plugins/1.wasm, plugins/3.wasm: none of them is loaded: rename or remove all but one`,
+				`plugins/3.wasm: the plugin "a" is also in plugins/1.wasm, plugins/2.wasm: none of them is loaded: rename or remove all but one`,
+				`plugins/4.wasm: the tool "a_b_c" is also in plugins/2.wasm: none of them is loaded: rename or remove all but one`,
 			},
 		},
 	} {
@@ -116,7 +116,7 @@ func TestManyCollisions(t *testing.T) {
 	r := open(t, files)
 	require.Len(t, problems(r), 30)
 	require.Equal(t, `plugins/01.wasm: the plugin "a" is also in plugins/00.wasm, plugins/02.wasm, plugins/03.wasm, and 26 more: `+
-		"none of them is loaded, remove or rename all but one", problems(r)[1])
+		"none of them is loaded: rename or remove all but one", problems(r)[1])
 }
 
 // A plugin that says itself what it is was compiled for that: it is freed when
@@ -141,8 +141,8 @@ func TestReservedNames(t *testing.T) {
 		})},
 	})
 	require.Equal(t, []string{
-		`plugins/1.wasm: the tool "spawn_background" is one of the host's own: it is not loaded, rename it`,
-		`plugins/2.wasm: the tool "spawn_background" is one of the host's own: it is not loaded, rename it`,
+		`plugins/1.wasm: the tool "spawn_background" is reserved for the host: rename it`,
+		`plugins/2.wasm: the tool "spawn_background" is reserved for the host: rename it`,
 	}, problems(r))
 	require.Equal(t, []string{"good"}, toolNames(r))
 }

@@ -253,7 +253,7 @@ func (c *loaded) checkLimits() {
 	}
 	for limit, most := range limits {
 		if _, set := c.values[limit]; set && c.number(limit) > c.number(most) && !c.problems.has(most) {
-			c.problem(limit, "more than %s allows: lower it, or raise that", most)
+			c.problem(limit, "exceeds %s: lower one or raise the other", most)
 		}
 	}
 }

@@ -26,7 +26,7 @@ func TestUnsafeDataFolder(t *testing.T) {
 				require.Equal(t, exitUsage, code, args)
 				require.Empty(t, out, args)
 				require.Equal(t, "toolhost: data folder: unsafe: "+dir+" can be written by others: chmod go-w "+dir+
-					", after you have removed what others put there\ntoolhost: hint: or choose another folder with --data\n", errs, args)
+					", after you have removed what others put there\ntoolhost: hint: fix this, or choose another folder with --data\n", errs, args)
 			}
 		}
 		entries, err := os.ReadDir(dir)

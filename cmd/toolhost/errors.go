@@ -103,7 +103,7 @@ func diagnose(ctx context.Context, err error) diagnosis {
 	case errors.As(err, &refused):
 		d.set(refused.Code)
 	case errors.Is(err, host.ErrCacheFolder):
-		d.exit, d.Code, d.Hint = exitUsage, "usage", "or choose another folder with --data"
+		d.exit, d.Code, d.Hint = exitUsage, "usage", "fix this, or choose another folder with --data"
 	case errors.Is(err, fs.ErrNotExist):
 		d.exit, d.Code = exitNotFound, "not_found"
 	case errors.Is(err, context.Canceled) && ctx.Err() != nil:

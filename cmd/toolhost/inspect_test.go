@@ -18,8 +18,8 @@ func TestDescribeIsolation(t *testing.T) {
 		tools     []abi.Tool
 		want      string
 	}{
-		{reset, []abi.Tool{pure}, "each call continues from a copy of the plugin as it has started up: why"},
-		{reset, []abi.Tool{pure, impure}, "each call continues from a copy of the plugin as it has started up: why; but a fresh instance for each call of impure, as pure_init: false asks"},
+		{reset, []abi.Tool{pure}, "each call starts from a snapshot of the plugin after its start-up: why"},
+		{reset, []abi.Tool{pure, impure}, "each call starts from a snapshot of the plugin after its start-up: why; calls of impure get a fresh instance: pure_init is false"},
 		{fresh, []abi.Tool{pure, impure}, "a fresh instance for each call: its code uses table.set"},
 	} {
 		require.Equal(t, test.want, describeIsolation(test.isolation, test.tools))

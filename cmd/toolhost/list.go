@@ -257,7 +257,7 @@ func describeIsolation(i host.Isolation, tools []abi.Tool) string {
 		return "a fresh instance for each call: " + i.Why
 	}
 
-	text := "each call continues from a copy of the plugin as it has started up: " + i.Why
+	text := "each call starts from a snapshot of the plugin after its start-up: " + i.Why
 	var impure []string
 	for _, t := range tools {
 		if !t.Hints.IsPureInit() {
@@ -265,7 +265,7 @@ func describeIsolation(i host.Isolation, tools []abi.Tool) string {
 		}
 	}
 	if impure != nil {
-		text += "; but a fresh instance for each call of " + strings.Join(impure, ", ") + ", as pure_init: false asks"
+		text += "; calls of " + strings.Join(impure, ", ") + " get a fresh instance: pure_init is false"
 	}
 	return text
 }
@@ -273,12 +273,11 @@ func describeIsolation(i host.Isolation, tools []abi.Tool) string {
 func pinCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "pin PLUGIN",
-		Short: "Load the plugin of this name only as it is now",
-		Long: `Load the plugin of this name only as it is now: the same file, and the same
-manifest next to it if it has one. Grants go by the name of a plugin, and any file
-can give itself that name. A file other than the pinned one is a problem until it
-is pinned. Pins are kept in the data folder, and apply at once to a server that
-watches its plugins.`,
+		Short: "Pin a plugin to its current file",
+		Long: `Pin a plugin to its current file, and to the manifest next to it if it has one.
+Grants go by the name of a plugin, and any file can claim that name. Another file
+with a pinned name is not loaded until you pin it. Pins are kept in the data folder.
+They apply at once to a server that watches its plugins.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.pinPlugin(cmd.Context(), args[0]) },
 	}
@@ -287,7 +286,7 @@ watches its plugins.`,
 func unpinCommand(a *app) *cobra.Command {
 	return &cobra.Command{
 		Use:   "unpin PLUGIN",
-		Short: "Load the plugin of this name whatever its file is",
+		Short: "Remove the pin of a plugin",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if _, err := a.cacheDir(); err != nil { // checks the data folder

@@ -148,8 +148,8 @@ func tasksCommand(a *app) *cobra.Command {
 		Short: "List the background runs of a session, newest first",
 		Args:  cobra.NoArgs,
 	}
-	cmd.Flags().BoolVar(&q.Active, "active", false, "only runs that have not ended")
-	cmd.Flags().IntVar(&q.Limit, "limit", 50, "the most runs to list, up to 200")
+	cmd.Flags().BoolVar(&q.Active, "active", false, "list only runs that are not done")
+	cmd.Flags().IntVar(&q.Limit, "limit", 50, "maximum `number` of runs to list, up to 200")
 	return a.remote(cmd, func(ctx context.Context, r *remote, _ []string) error { return r.listRuns(ctx, q) })
 }
 

@@ -42,7 +42,7 @@ and a file named by --config or TOOLHOST_CONFIG need no trust.`,
 			return trustFile(&a.ui, store, args)
 		},
 	}
-	cmd.Flags().BoolVar(&revoke, "revoke", false, "no longer trust it")
+	cmd.Flags().BoolVar(&revoke, "revoke", false, "stop trusting it")
 	return cmd
 }
 
