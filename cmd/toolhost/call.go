@@ -96,19 +96,17 @@ func (u *ui) arguments(ctx context.Context, args []string) (json.RawMessage, err
 // readUntil reads everything, unless ctx is done first. A read of a terminal that
 // is still waiting then ends with the process.
 func readUntil(ctx context.Context, r io.Reader) ([]byte, error) {
-	type read struct {
-		data []byte
-		err  error
-	}
-	done := make(chan read, 1)
+	var data []byte
+	done := make(chan error, 1)
 	go func() {
-		data, err := io.ReadAll(r)
-		done <- read{data, err}
+		var err error
+		data, err = io.ReadAll(r)
+		done <- err
 	}()
 
 	select {
-	case all := <-done:
-		return all.data, all.err
+	case err := <-done:
+		return data, err
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}

@@ -245,19 +245,18 @@ func (a *app) cacheDir() (string, error) {
 	if a.config.data == "" {
 		return "", errNoData
 	}
-	if err := os.MkdirAll(a.config.data, 0o700); err != nil {
-		return "", &usageError{fmt.Errorf("data folder: %w", err), "choose another with --data"}
-	}
-	if err := owned.Behind(a.config.data); err != nil {
-		return "", fmt.Errorf("data folder: %w", err)
-	}
-
 	cache := filepath.Join(a.config.data, "cache")
-	if elsewhere, err := filepath.EvalSymlinks(cache); err == nil { // a link in the user's own folder is the user's
-		cache = elsewhere
+	err := os.MkdirAll(a.config.data, 0o700)
+	if err == nil {
+		if err := owned.Behind(a.config.data); err != nil {
+			return "", fmt.Errorf("data folder: %w", err)
+		}
+		if elsewhere, err := filepath.EvalSymlinks(cache); err == nil { // a link in the user's own folder is the user's
+			cache = elsewhere
+		}
+		err = os.MkdirAll(cache, 0o700)
 	}
-
-	if err := os.MkdirAll(cache, 0o700); err != nil {
+	if err != nil {
 		return "", &usageError{fmt.Errorf("data folder: %w", err), "choose another with --data"}
 	}
 	return cache, nil

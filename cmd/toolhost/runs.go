@@ -29,16 +29,16 @@ until the first of them has ended. The session is still notified of the end.`,
 	cmd.Flags().IntVar(&tail, "tail", 2048, "`characters` of the latest output, at most 16384")
 
 	return a.remote(cmd, func(ctx context.Context, r *remote, args []string) error {
-		for _, name := range []string{"wait", "tail"} {
-			if len(args) == 0 && cmd.Flags().Changed(name) {
-				return &usageError{fmt.Errorf("--%s needs a run id", name), "toolhost tasks shows the ids"}
+		if len(args) == 0 {
+			for _, name := range []string{"wait", "tail"} {
+				if cmd.Flags().Changed(name) {
+					return &usageError{fmt.Errorf("--%s needs a run id", name), "toolhost tasks shows the ids"}
+				}
 			}
+			return r.listRuns(ctx, client.RunQuery{})
 		}
 		if wait < 0 {
 			return &usageError{errors.New("--wait cannot be negative"), "leave it out to check at once"}
-		}
-		if len(args) == 0 {
-			return r.listRuns(ctx, client.RunQuery{})
 		}
 		if err := checkRun(args...); err != nil {
 			return err
@@ -306,14 +306,19 @@ func (r *remote) spawnRun(ctx context.Context, req wire.Spawn, f spawnFlags) err
 		return r.attend(ctx, run.TaskID)
 	}
 
-	return r.answer(run, nil, func() {
-		r.printf("%s\n", run.TaskID)
+	verb := "started"
+	if run.Reused {
+		verb = "already existed"
+	}
+	return r.spawned(run, run.TaskID, fmt.Sprintf("%q %s; toolhost logs -f %s follows it", oneLine(run.Title), verb, run.TaskID))
+}
+
+// spawned prints an id, with a note for people.
+func (r *remote) spawned(answer any, id, note string) error {
+	return r.answer(answer, nil, func() {
+		r.printf("%s\n", id)
 		if terminal(r.err) > 0 {
-			verb := "started"
-			if run.Reused {
-				verb = "already existed"
-			}
-			r.notef("%q %s; toolhost logs -f %s follows it", oneLine(run.Title), verb, run.TaskID)
+			r.notef("%s", note)
 		}
 	})
 }
@@ -323,13 +328,7 @@ func (r *remote) spawnSchedule(ctx context.Context, req wire.NewSchedule) error 
 	if err != nil {
 		return err
 	}
-
-	return r.answer(s, nil, func() {
-		r.printf("%s\n", s.ScheduleID)
-		if terminal(r.err) > 0 {
-			r.notef("%q starts first at %s", oneLine(s.Title), when(s.NextTriggerAt))
-		}
-	})
+	return r.spawned(s, s.ScheduleID, fmt.Sprintf("%q starts first at %s", oneLine(s.Title), when(s.NextTriggerAt)))
 }
 
 // attend follows a run to its end: output and progress on stderr, the result on
