@@ -341,10 +341,11 @@ const maxMCP = 16
 // mcpFolder is where the nth of these processes keeps its runs. The folder of
 // serve stays free for serve.
 func (a *app) mcpFolder(n int) string {
-	if n == 1 {
-		return filepath.Join(a.config.data, "mcp")
+	name := "mcp"
+	if n > 1 {
+		name += fmt.Sprintf("-%d", n)
 	}
-	return filepath.Join(a.config.data, fmt.Sprintf("mcp-%d", n))
+	return filepath.Join(a.config.data, name)
 }
 
 // openFree opens the service on the first of these folders that no other process

@@ -53,14 +53,14 @@ func trustFile(u *ui, store trustStore, args []string) error {
 		return err
 	}
 	var data []byte
+	var values map[string]value
 	path, err := realPath(name)
 	if err == nil {
 		data, err = readConfig(path, false)
 	}
-	if err != nil {
-		return &usageError{fmt.Errorf("%s: %s", name, flat(err)), ""}
+	if err == nil {
+		values, err = newLoaded().parse(path, data)
 	}
-	values, err := newLoaded().parse(path, data)
 	if err != nil {
 		return &usageError{fmt.Errorf("%s: %s", name, flat(err)), "a file is trusted only if its settings can be shown"}
 	}
@@ -149,10 +149,10 @@ func (s trustStore) revoke(u *ui, args []string) error {
 	revoked := false
 	for _, name := range names {
 		path, err := realPath(name)
-		if err != nil {
-			return &usageError{fmt.Errorf("%s: %s", name, flat(err)), ""}
+		if err == nil {
+			err = os.Remove(s.record(path))
 		}
-		switch err := os.Remove(s.record(path)); {
+		switch {
 		case err == nil:
 			revoked = true
 			u.printf("no longer trusted: %s\n", oneLine(path))
@@ -202,9 +202,10 @@ func (f ignoredFile) String() string {
 func (c *loaded) addTrusted() bool {
 	var trusted []string
 	texts := map[string][]byte{}
+	own, _ := filepath.EvalSymlinks(userConfig())
 	for _, name := range configsIn(".") {
 		path, err := realPath(name)
-		if err != nil || sameFolder(filepath.Dir(path), userConfig()) {
+		if err != nil || filepath.Dir(path) == own {
 			continue
 		}
 		data, err := readConfig(name, false)
@@ -217,13 +218,4 @@ func (c *loaded) addTrusted() bool {
 	}
 
 	return c.addFile(namedFile, trusted, texts)
-}
-
-func sameFolder(a, b string) bool {
-	one, err := os.Stat(a)
-	if err != nil || b == "" {
-		return false
-	}
-	other, err := os.Stat(b)
-	return err == nil && os.SameFile(one, other)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -139,13 +140,15 @@ func (b *bar) notef(format string, args ...any) {
 }
 
 // above writes while the bar is erased, to a stream that may be the same terminal.
+// After a part of a line the bar stays away until it is set again.
 func (b *bar) above(w io.Writer, p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.erase()
+	line := b.line
+	b.draw("")
 	n, err := w.Write(p)
-	if len(p) > 0 && p[len(p)-1] == '\n' {
-		b.draw()
+	if bytes.HasSuffix(p, []byte("\n")) {
+		b.draw(line)
 	}
 	return n, err
 }
@@ -164,35 +167,29 @@ func (b *bar) set(done, total float64, message string) {
 		full := int(part * barWidth)
 		line = fmt.Sprintf("%s%s %3.0f%% %s", strings.Repeat("█", full), strings.Repeat("░", barWidth-full), part*100, message)
 	}
-	line = fill(oneLine(line), b.width-1)
 
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if line != b.line {
-		b.erase()
-		b.line = line
-		b.draw()
-	}
+	b.draw(fill(oneLine(line), b.width-1))
 }
 
 // clear removes the bar until it is set again.
 func (b *bar) clear() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.erase()
-	b.line = ""
+	b.draw("")
 }
 
-func (b *bar) erase() {
+// draw replaces the bar on the terminal. The caller holds b.mu.
+func (b *bar) draw(line string) {
+	if line == b.line {
+		return
+	}
 	if b.line != "" {
 		fmt.Fprint(b.w, "\r\x1b[K")
 	}
-}
-
-func (b *bar) draw() {
-	if b.line != "" {
-		fmt.Fprint(b.w, b.line)
-	}
+	fmt.Fprint(b.w, line)
+	b.line = line
 }
 
 // fill cuts a line to so many columns: a wrapped line could not be redrawn in
