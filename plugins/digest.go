@@ -142,9 +142,9 @@ func hashFile(folder fs.FS, name string) (string, stamp, error) {
 }
 
 // digests caches digests by stamp in a file, so that the next process need not read
-// the plugins again. A nil *digests caches nothing.
+// the plugins again.
 type digests struct {
-	file string
+	file string // empty: for this process only
 
 	mu      sync.Mutex
 	known   map[string]string
@@ -154,15 +154,17 @@ type digests struct {
 // maxDigests is the most entries of the file. A full one starts anew.
 const maxDigests = 4096
 
-// openDigests reads the file. A damaged one is ignored and replaced later.
+// openDigests reads the file, if there is a folder for it. A damaged one is ignored and
+// replaced later.
 func openDigests(cacheDir string) *digests {
+	d := &digests{known: map[string]string{}}
 	if cacheDir == "" {
-		return nil
+		return d
 	}
-	d := &digests{file: filepath.Join(cacheDir, "digests")}
+	d.file = filepath.Join(cacheDir, "digests")
 	data, err := owned.ReadFile(d.file)
-	if err != nil || json.Unmarshal(data, &d.known) != nil || d.known == nil {
-		d.known = map[string]string{}
+	if known := map[string]string(nil); err == nil && json.Unmarshal(data, &known) == nil && known != nil {
+		d.known = known
 	}
 	return d
 }
@@ -173,7 +175,7 @@ func digestOf(data []byte) string {
 }
 
 func (d *digests) get(s stamp) string {
-	if d == nil || s.settled == "" {
+	if s.settled == "" {
 		return ""
 	}
 	d.mu.Lock()
@@ -182,7 +184,7 @@ func (d *digests) get(s stamp) string {
 }
 
 func (d *digests) add(s stamp, digest string) {
-	if d == nil || s.settled == "" {
+	if s.settled == "" {
 		return
 	}
 	d.mu.Lock()
@@ -196,18 +198,14 @@ func (d *digests) add(s stamp, digest string) {
 // save writes the file if there is something new. A file that cannot be written costs
 // the next process the time to read the plugins.
 func (d *digests) save() {
-	if d == nil {
-		return
-	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !d.changed {
+	if !d.changed || d.file == "" {
 		return
 	}
 
 	d.changed = false
-	data, err := json.Marshal(d.known)
-	if err == nil {
+	if data, err := json.Marshal(d.known); err == nil {
 		_ = owned.WriteFile(d.file, data)
 	}
 }

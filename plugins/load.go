@@ -54,14 +54,10 @@ func newLoader(h *host.Host, cfg Config) *loader {
 // loader is one for all folders, after an earlier reading.
 func (r *Registry) loader(before *set) *loader {
 	l := newLoader(r.host, r.cfg)
-	if l.cfg.CacheDir != "" {
-		if r.digests == nil {
-			r.digests = openDigests(l.cfg.CacheDir)
-		}
-		l.digests = r.digests
+	if r.digests == nil {
+		r.digests = openDigests(l.cfg.CacheDir)
 	}
-
-	l.compilations = &r.compilations
+	l.digests, l.compilations = r.digests, &r.compilations
 	l.before, l.lateBefore = byPlace(before.plugins), byPlace(before.late)
 	return l
 }
@@ -214,13 +210,12 @@ func (l *loader) read(p *Plugin, stem string) error {
 // openFile opens a file of at most so many bytes.
 func openFile(folder fs.FS, name string, most int64) (fs.File, stamp, error) {
 	info, err := fs.Stat(folder, name) // to open a device may do something
+	if err == nil && !info.Mode().IsRegular() {
+		err = errNoFile
+	}
 	if err != nil {
 		return nil, stamp{}, unpath(err)
 	}
-	if !info.Mode().IsRegular() {
-		return nil, stamp{}, errNoFile
-	}
-
 	file, err := folder.Open(name)
 	if err != nil {
 		return nil, stamp{}, unpath(err)

@@ -20,7 +20,7 @@ func TestRegistry(t *testing.T) {
 	for _, p := range r.Plugins() {
 		files = append(files, p.File)
 	}
-	require.Equal(t, []string{"plugins/a.wasm", "plugins/B.wasm", "more/c.wasm"}, files)
+	require.Equal(t, []string{"plugins/B.wasm", "plugins/a.wasm", "more/c.wasm"}, files)
 
 	tool, err := r.Lookup("b_two")
 	require.NoError(t, err)
