@@ -65,6 +65,7 @@ func loadConfig(flags *pflag.FlagSet, environ []string) (*loaded, error) {
 			c.problem("grants."+name+"."+p.Key, "%s", p.Problem)
 		}
 	}
+
 	if whole { // otherwise what is missing may be in the file that cannot be read
 		c.check()
 	}
@@ -134,6 +135,7 @@ func (c *loaded) addVariables(environ []string) {
 			c.problems = append(c.problems, problem)
 			continue
 		}
+
 		v := value{setting: s, raw: text, source: name}
 		if s.kind.parse != nil {
 			v.raw = s.kind.parse(text)
@@ -166,6 +168,7 @@ func flatten(table []setting, raw any, at string, add func(key string, v value))
 		if any := below["*"]; any != nil {
 			group = any[0].kind.each(name)
 		}
+
 		switch {
 		case group == nil:
 			add(key, value{raw: raw, err: unknownKey(name, slices.Sorted(maps.Keys(below)))})

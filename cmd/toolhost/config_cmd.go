@@ -171,6 +171,7 @@ func objectSchema(table []setting) schema {
 			at["description"], at["additionalProperties"] = doc, objectSchema(s.kind.each(""))
 			continue
 		}
+
 		own := maps.Clone(s.kind.schema)
 		own["description"] = doc
 		if value := s.byDefault(); value != "" && s.key != "data" {

@@ -86,6 +86,7 @@ func diagnose(ctx context.Context, err error) diagnosis {
 		lost    *client.Unreachable
 	)
 	d := diagnosis{exit: exitToolError, Code: "failed", Message: err.Error()}
+
 	switch {
 	case errors.As(err, &usage):
 		d.exit, d.Code, d.Hint = exitUsage, "usage", usage.hint

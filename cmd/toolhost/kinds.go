@@ -252,6 +252,7 @@ func setMount(to reflect.Value, raw any) error {
 	var m mount
 	values := map[string]value{}
 	flatten(mountSettings(&m), raw, "", func(key string, v value) { values[key] = v })
+
 	wrong := readValues(values)
 	if m.mode == "" {
 		wrong.add("mode", errors.New("expected one of read, write"))

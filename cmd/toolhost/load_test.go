@@ -25,7 +25,7 @@ type load struct {
 	clients  int           // at a time
 	each     int           // operations of each; 0 is as many as there is time for
 	duration time.Duration // of the mix
-	pause    time.Duration // of each measurement of what goes on by itself
+	pause    time.Duration // of each measurement of an idle server
 	seed     uint64
 	zoo      string // folder
 	server   *loadProcess
@@ -60,7 +60,7 @@ func taken(name string) string {
 // HTTP next to a bare server of net/http that reads and writes the same bytes. With
 // TOOLHOST_LOAD_JSON=FILE the figures are appended to a file as lines of JSON,
 // with TOOLHOST_LOAD_PROFILE=FILE the server is profiled in the mix: FILE has
-// where its time went, FILE.allocs what it allocated, FILE.goroutines who waits.
+// where its time went, FILE.allocs what it allocated, FILE.goroutines which goroutines wait.
 //
 //	TOOLHOST_LOAD=1m go test ./cmd/toolhost -run '^TestLoad$' -count=3 -v -timeout=30m
 func TestLoad(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 
 // waiters measures what clients cost that only wait: half of them ask for the
 // end of a run, half follow the output of one. Beside it is the server with
-// nothing to do, and with the runs but nobody who waits.
+// nothing to do, and with the runs but without waiters.
 func (l *load) waiters() {
 	const perSession = 5
 	sessions := min(12, max(1, l.clients/8)) // of the 64 places of a host

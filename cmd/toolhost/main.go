@@ -245,6 +245,7 @@ func (a *app) cacheDir() (string, error) {
 	if a.config.data == "" {
 		return "", errNoData
 	}
+
 	cache := filepath.Join(a.config.data, "cache")
 	err := os.MkdirAll(a.config.data, 0o700)
 	if err == nil {

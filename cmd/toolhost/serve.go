@@ -69,6 +69,7 @@ func (a *app) runServer(ctx context.Context) error {
 		return err
 	}
 	defer within(endGrace, mcp.Close)
+
 	listeners, err := a.listen()
 	if err != nil {
 		done()
