@@ -2,6 +2,8 @@ package plugins
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"testing"
 	"testing/fstest"
 
@@ -21,5 +23,16 @@ func BenchmarkOpen(b *testing.B) {
 		r, err := Open(b.Context(), h, Config{Folders: []Folder{{Path: "plugins", FS: files}}})
 		require.NoError(b, err)
 		require.Len(b, r.Tools(), 200)
+	}
+}
+
+// BenchmarkPoll measures one look at a folder of two hundred plugins, see Watch.
+func BenchmarkPoll(b *testing.B) {
+	dir := b.TempDir()
+	for i := range 200 {
+		require.NoError(b, os.WriteFile(filepath.Join(dir, fmt.Sprintf("plugin%d.wasm", i)), nil, 0o600))
+	}
+	for b.Loop() {
+		look([]string{dir}, "")
 	}
 }
