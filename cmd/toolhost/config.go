@@ -9,10 +9,18 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/knadh/koanf/providers/confmap"
+	"github.com/knadh/koanf/v2"
 	"github.com/spf13/pflag"
 
 	"github.com/toolhost/toolhost/abi"
 )
+
+// delim separates the parts of a key inside koanf. In files and messages that is a
+// dot, which names of plugins may contain.
+const delim = "/"
+
+func path(key string) string { return strings.ReplaceAll(key, ".", delim) }
 
 // value is what a source says about a key.
 type value struct {
@@ -35,14 +43,15 @@ const (
 type loaded struct {
 	config
 	table    []setting
+	merged   *koanf.Koanf       // the raw values of all layers
 	layers   []map[string]value // by key; later ones win
-	values   map[string]value   // of all layers
+	values   map[string]value   // where each merged value is from
 	problems problems
 	ignored  []ignoredFile // of the working directory
 }
 
 func newLoaded() *loaded {
-	c := &loaded{config: newConfig(), values: map[string]value{}}
+	c := &loaded{config: newConfig(), merged: koanf.New(delim), values: map[string]value{}}
 	c.table = settings(&c.config)
 	return c
 }
@@ -56,7 +65,7 @@ func loadConfig(flags *pflag.FlagSet, environ []string) (*loaded, error) {
 	c.addVariables(environ)
 	c.addFlags(flags)
 
-	for _, p := range readValues(c.values) {
+	for _, p := range readValues(c.values, func(key string) any { return c.merged.Get(path(key)) }) {
 		c.problem(p.key, "%s", p.text)
 	}
 	for name, g := range c.grants {
@@ -72,12 +81,16 @@ func loadConfig(flags *pflag.FlagSet, environ []string) (*loaded, error) {
 	return c, c.problems.usage()
 }
 
-// add adds a layer of values.
+// add merges a layer of values over those before.
 func (c *loaded) add(from sourceKind, layer map[string]value) {
+	raw := map[string]any{}
 	for key, v := range layer {
 		v.from = from
 		layer[key], c.values[key] = v, v
+		raw[path(key)] = v.raw
 	}
+
+	_ = c.merged.Load(confmap.Provider(raw, delim), nil) // of a map nothing can fail
 	c.layers = append(c.layers, layer)
 }
 
@@ -187,14 +200,14 @@ func unknownKey(key string, names []string) error {
 	return fmt.Errorf("unknown key, expected one of %s", strings.Join(names, ", "))
 }
 
-// readValues sets the fields of values, as far as they fit. Null leaves the default,
-// unless it has a meaning.
-func readValues(values map[string]value) (wrong problems) {
+// readValues sets the fields of values to what merged has for their keys, as far as it
+// fits. Null leaves the default, unless it has a meaning.
+func readValues(values map[string]value, merged func(key string) any) (wrong problems) {
 	for _, key := range slices.Sorted(maps.Keys(values)) {
-		v := values[key]
+		v, raw := values[key], merged(key)
 		if v.err == nil {
-			v.err = v.kind.set(reflect.ValueOf(v.to).Elem(), v.raw)
-			if v.raw == nil {
+			v.err = v.kind.set(reflect.ValueOf(v.to).Elem(), raw)
+			if raw == nil {
 				v.err = nil
 			}
 		}

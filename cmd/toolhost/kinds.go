@@ -253,7 +253,7 @@ func setMount(to reflect.Value, raw any) error {
 	values := map[string]value{}
 	flatten(mountSettings(&m), raw, "", func(key string, v value) { values[key] = v })
 
-	wrong := readValues(values)
+	wrong := readValues(values, func(key string) any { return values[key].raw })
 	if m.mode == "" {
 		wrong.add("mode", errors.New("expected one of read, write"))
 	}
