@@ -2,13 +2,13 @@ package server
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
@@ -137,7 +137,7 @@ func (s *Service) callPlugin(ctx context.Context, req Request) (abi.Result, erro
 
 	limits := s.rules.limits(req.Limits, tool.Tool)
 	call := host.Call{
-		ID: "call_" + strings.ToLower(rand.Text()), Session: req.Session, Args: req.Args, Locale: req.Locale, Policy: limits.policy(),
+		ID: "call_" + uuid.NewString(), Session: req.Session, Args: req.Args, Locale: req.Locale, Policy: limits.policy(),
 		Observers: host.Observers{Stdout: req.Stdout, Stderr: req.Stderr, Progress: req.Progress}, Services: host.Services{Ask: req.Ask},
 	}
 	if budget, ok := s.rules.budget(tool, limits, req); ok {
