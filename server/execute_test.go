@@ -165,7 +165,7 @@ func TestPluginContext(t *testing.T) {
 		r, err := s.Call(t.Context(), Request{Session: alice, Tool: "context", Locale: "de-CH", Limits: Limits{Fuel: 1000, Timeout: time.Second}})
 		require.NoError(t, err)
 		c := told(r.Value)
-		require.Regexp(t, `^call_[a-z2-7]{26}$`, c.CallID)
+		require.Regexp(t, `^call_[0-9a-f-]{36}$`, c.CallID)
 		require.Equal(t, abi.Context{CallID: c.CallID, Session: alice, Attempt: 1, Locale: "de-CH", Fuel: 1000, TimeoutMS: 1000}, c)
 
 		id := s.spawn(alice, "context", `{}`)
