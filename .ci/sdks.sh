@@ -1,0 +1,79 @@
+#!/usr/bin/env bash
+# Drives `toolhost serve` and `toolhost mcp` with the official SDKs of MCP, two
+# releases each of Python's and TypeScript's, in both eras of the protocol: list,
+# call, errors, progress, cancellation, large results, questions, background
+# runs, tasks, clients that give up, and sessions that end with calls in flight.
+# Needs Go, npm and Python with venv.
+set -euo pipefail
+
+python=(1.30.0 2.3.0)                                                    # mcp
+typescript=(@modelcontextprotocol/sdk@1.32.2 @modelcontextprotocol/client@2.4.0)
+
+root=$(cd "$(dirname "$0")/.." && pwd)
+work=$(mktemp -d)
+server=
+cleanup() {
+	if [ -n "$server" ]; then
+		kill "$server" 2>/dev/null || true
+		wait "$server" 2>/dev/null || true
+	fi
+	rm -rf "$work"
+}
+trap cleanup EXIT
+
+. "$root/.ci/npm.sh"
+install_npm sdks "${typescript[@]}"
+for release in "${python[@]}"; do
+	venv=${TMPDIR:-/tmp}/toolhost-python-mcp-$release
+	[ -e "$venv/installed" ] && continue
+	echo "python: installing mcp $release"
+	rm -rf "$venv"
+	python3 -m venv "$venv"
+	"$venv/bin/pip" install --quiet --disable-pip-version-check "mcp==$release"
+	touch "$venv/installed"
+done
+
+(cd "$root" && go build -o "$work/toolhost" ./cmd/toolhost)
+for plugin in echo fail primes spin clock; do
+	(cd "$root" && GOOS=wasip1 GOARCH=wasm go build -buildmode=c-shared -ldflags='-s -w' -trimpath \
+		-o "$work/plugins/$plugin.wasm" "./examples/plugins/$plugin")
+done
+(cd "$root" && GOOS=wasip1 GOARCH=wasm go build -buildmode=c-shared -ldflags='-s -w -X main.name=test' -trimpath \
+	-o "$work/plugins/test.wasm" ./server/mcpapi/testdata/conformance/plugin)
+cat >"$work/toolhost.yaml" <<-END
+	plugins: [$work/plugins]
+	limits: {fuel: 10000000000000}
+	grants: {clock: {clock: true}, test: {clock: true, ask: true}}
+END
+export XDG_CONFIG_HOME=$work/config # not the configuration of whoever runs this
+export MODULES=$modules
+"$work/toolhost" compile --config "$work/toolhost.yaml" --data "$work/data"
+
+"$work/toolhost" serve --listen 127.0.0.1:0 --config "$work/toolhost.yaml" --data "$work/data" >"$work/log" 2>&1 &
+server=$!
+for _ in $(seq 600); do
+	grep -q 'ready:' "$work/log" && break
+	sleep 0.2
+done
+url=$(sed -n 's/.*listening on \(http.*\)/\1/p' "$work/log" | head -1)/mcp
+
+fail() {
+	echo "sdks: $*" >&2
+	tail -30 "$work/log" >&2
+	exit 1
+}
+drive() { # CLIENT ERA, over both transports
+	timeout 900 "${client[@]}" http "$url" "$@" || fail "${client[*]} http $*"
+	timeout 900 "${client[@]}" stdio "$work/toolhost" "$work/toolhost.yaml" "$work/data" "$@" || fail "${client[*]} stdio $*"
+}
+
+for release in "${python[@]}"; do
+	client=("${TMPDIR:-/tmp}/toolhost-python-mcp-$release/bin/python" "$root/.ci/sdk.py")
+	drive legacy
+	[ "${release%%.*}" = 1 ] || drive modern
+done
+client=(node "$root/.ci/sdk.mjs")
+drive 1 legacy
+drive 2 legacy
+drive 2 modern
+echo "sdks: all is well"
