@@ -112,6 +112,10 @@ func (t *agentTool) call(ctx context.Context, s *Service, req Request) (abi.Resu
 	}
 
 	answer, err := t.run(ctx, s, req)
+	if errors.Is(err, plugins.ErrNoTool) { // the tool that it was to run: the agent can name another
+		r, _ := explain(err)
+		return r, nil
+	}
 	if err != nil {
 		return explain(err)
 	}

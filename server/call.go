@@ -38,7 +38,7 @@ type Request struct {
 
 	// ParkAfter is how long the caller waits before a call that may be parked
 	// continues in the background. It can only shorten Config.ParkAfter, which
-	// is its default.
+	// is its default. It also limits the wait of check_background.
 	ParkAfter time.Duration
 	// OnPark is called with the run that the call has become, before Call returns.
 	// It may be nil: the result names the run too.

@@ -131,11 +131,15 @@ func check(ctx context.Context, s *Service, req Request) (any, error) {
 	if in.Wait != nil {
 		r.Wait = duration(*in.Wait)
 	}
+	longest := background.MaxWait
+	if req.ParkAfter > 0 {
+		longest = min(longest, req.ParkAfter)
+	}
 	if in.MaxChars != nil {
 		r.MaxChars = int(max(0, min(*in.MaxChars, background.MaxChars)))
 	}
 
-	return v.checkRuns(ctx, r)
+	return v.checkRuns(ctx, r, longest)
 }
 
 // list lists the runs and schedules of the session.
@@ -175,10 +179,14 @@ func (v Session) list(ctx context.Context, finished bool) (any, error) {
 
 // checkRuns reports on runs in one answer of bounded size. Some text takes more
 // room in JSON than it has characters: then it checks again with less room. The
-// next check shows the output that this one omits.
-func (v Session) checkRuns(ctx context.Context, r background.CheckRequest) (any, error) {
+// next check shows the output that this one omits. No wait is longer than longest.
+func (v Session) checkRuns(ctx context.Context, r background.CheckRequest, longest time.Duration) (any, error) {
 	var waited time.Duration // by the first check
-	wanted, several, shortened := r.MaxChars, len(r.IDs) > 1, r.Wait > background.MaxWait
+	wanted, several := r.MaxChars, len(r.IDs) > 1
+	shortened := time.Duration(0) // to which the wait was cut
+	if r.Wait > longest {
+		r.Wait, shortened = longest, longest
+	}
 
 	for room := portion(len(r.IDs)); ; room /= 2 {
 		if r.MaxChars = min(wanted, room); r.MaxChars == 0 {
@@ -221,8 +229,9 @@ func (v Session) checkRuns(ctx context.Context, r background.CheckRequest) (any,
 
 // fit makes the report of a run, and cuts each text to the room. It keeps paths
 // only where they lead to more than is shown. Several says that the answer has
-// other reports too, shortened that the agent asked for a wait that is too long.
-func (v Session) fit(ctx context.Context, r background.Report, room int, several, shortened bool) (report, error) {
+// other reports too. Shortened is the longest wait if the agent asked for a longer
+// one.
+func (v Session) fit(ctx context.Context, r background.Report, room int, several bool, shortened time.Duration) (report, error) {
 	space := min(room, maxInline)
 	if err := v.load(ctx, &r.Run, engine.PartResult, engine.PartContent); err != nil {
 		return report{}, err
@@ -255,8 +264,8 @@ func (v Session) fit(ctx context.Context, r background.Report, room int, several
 		out.Next = "it waits for your user to answer: ask them to, you cannot answer for them"
 	case r.Unsaved:
 		out.Next = textUnsaved
-	case shortened && !out.Done:
-		out.Next = fmt.Sprintf("%.0f seconds is the longest wait: check again to wait longer", background.MaxWait.Seconds())
+	case shortened > 0 && !out.Done:
+		out.Next = fmt.Sprintf("still running after %.0f seconds, the longest wait here: check again to wait longer", shortened.Seconds())
 	case several && large.ResultBytes > 0 && large.ResultBytes <= maxInline:
 		out.Next = "check this task alone for the whole result"
 	case r.Repeated && !out.Done && r.SignalOnCompletion:

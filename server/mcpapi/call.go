@@ -16,7 +16,7 @@ import (
 // How long a call is waited for before it becomes a run, if its tool may.
 const (
 	taskGrace   = 2 * time.Second  // for a client that takes tasks
-	silentLimit = 50 * time.Second // for one that does not, and gets no progress: many give up after a minute
+	silentLimit = 45 * time.Second // for one that does not, and gets no progress: many give up after a minute
 )
 
 // call answers a call of a tool of the service. A call that has become a task is an

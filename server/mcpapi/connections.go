@@ -1,6 +1,8 @@
 package mcpapi
 
 import (
+	"context"
+	"errors"
 	"iter"
 	"maps"
 	"sync"
@@ -32,6 +34,8 @@ type connections struct {
 type connection struct {
 	session *mcp.ServerSession
 	owner   identity.Caller // who opened it: other users cannot use it
+	ended   context.Context // is done once the client ends the connection
+	end     context.CancelCauseFunc
 	busy    int
 	used    time.Time // when it was last busy
 }
@@ -51,11 +55,12 @@ func (c *connections) enter(id, user string) (leave func(), ok bool) {
 
 // track marks the connection of a request as busy until leave is called: before
 // 2026-07-28 a call outlives the HTTP request that brought it. The first request
-// of a connection makes it known.
-func (c *connections) track(req mcp.Request) (leave func()) {
+// of a connection makes it known. The context that it returns ends with the
+// connection.
+func (c *connections) track(ctx context.Context, req mcp.Request) (_ context.Context, leave func()) {
 	session, ok := req.GetSession().(*mcp.ServerSession)
 	if !ok || session.ID() == "" {
-		return func() {}
+		return ctx, func() {}
 	}
 
 	c.mu.Lock()
@@ -64,9 +69,30 @@ func (c *connections) track(req mcp.Request) (leave func()) {
 	conn := c.open[session.ID()]
 	if conn == nil {
 		conn = &connection{session: session, owner: originOf(req.GetExtra()).Caller}
+		conn.ended, conn.end = context.WithCancelCause(context.Background())
 		c.open[session.ID()] = conn
 	}
-	return c.hold(conn)
+
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(conn.ended, func() { cancel(context.Cause(conn.ended)) })
+	release := c.hold(conn)
+	return ctx, func() {
+		stop()
+		cancel(nil)
+		release()
+	}
+}
+
+var errSessionEnded = errors.New("the client has ended the session")
+
+// abort ends the requests of a connection, which its client is about to end. The SDK
+// would wait for them.
+func (c *connections) abort(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if conn := c.open[id]; conn != nil {
+		conn.end(errSessionEnded)
+	}
 }
 
 // hold marks a connection as busy. c.mu is held.

@@ -112,7 +112,7 @@ func (h *Handler) ServeHTTP(inner http.ResponseWriter, r *http.Request) {
 		}
 	}
 
-	from := origin{Caller: identity.FromContext(r.Context()), taskIDs: m.TaskIDs}
+	from := origin{Caller: identity.FromContext(r.Context()), taskIDs: m.TaskIDs, expect: w.expect}
 	alone := m.standsAlone(r.Header)
 	if alone {
 		from.send = w.sendMessage
@@ -172,6 +172,9 @@ func (h *Handler) serveLegacy(w http.ResponseWriter, r *http.Request, m envelope
 			return
 		}
 		defer leave()
+		if r.Method == http.MethodDelete {
+			h.api.connections.abort(id)
+		}
 	case r.Method != http.MethodPost: // the SDK refuses it
 	case size > maxInitialize:
 		refuse(w, http.StatusRequestEntityTooLarge, m.ID, invalidRequest(fmt.Sprintf("the request that begins a session has more than %d bytes", maxInitialize)))

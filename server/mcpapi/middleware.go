@@ -27,8 +27,13 @@ func (a *api) guard(next mcp.MethodHandler) mcp.MethodHandler {
 			}
 		}()
 
+		if expect := originOf(req.GetExtra()).expect; expect != nil {
+			expect()
+		}
 		if a.connections != nil {
-			defer a.connections.track(req)()
+			var leave func()
+			ctx, leave = a.connections.track(ctx, req)
+			defer leave()
 		}
 		if a.calls != nil && method != methodPing && !strings.HasPrefix(method, notifications) {
 			client := originOf(req.GetExtra()).Client()

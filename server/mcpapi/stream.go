@@ -1,6 +1,7 @@
 package mcpapi
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"net/http"
@@ -8,20 +9,31 @@ import (
 	"time"
 )
 
-// keepAliveInterval is the longest silence on a stream of events.
+// keepAliveInterval is the longest silence of an answer. Clients and proxies give up
+// after a minute or more.
 const keepAliveInterval = 15 * time.Second
 
-// stream is an HTTP answer that sends a comment now and then, once it is a stream of
-// events. Proxies close silent streams, and net/http may notice only by a write that
-// a client has left.
+// stream is the HTTP answer to one request. The SDK writes all answers as streams of
+// events, a whole event at a time. The answer differs from that in two ways:
 //
-// Each write is of whole events, so a comment falls between two.
+//   - A response that is the only message is sent as application/json, which has no
+//     limit on its size in any client. Some clients lose events over 1 MiB.
+//   - A stream that is silent for keepAliveInterval gets a comment. Proxies close
+//     silent streams, and net/http may notice only by a write that a client has left.
 type stream struct {
 	http.ResponseWriter
 	sem   chan struct{} // guards the rest and the answer; not a mutex, because a write waits for the client
-	timer *time.Timer   // nil before the first event is flushed
-	ended bool
+	timer *time.Timer   // nil before expect, and before the first event is flushed
+	state streamState
 }
+
+type streamState int
+
+const (
+	streamOpen   streamState = iota // nothing was sent
+	streamEvents                    // events or comments were sent
+	streamWhole                     // the answer is not a stream of events, or has ended
+)
 
 var errGone = errors.New("the client is gone")
 
@@ -35,10 +47,68 @@ func (w *stream) unlock() { <-w.sem }
 // Unwrap is for [http.ResponseController].
 func (w *stream) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
+// expect says that a handler has begun to work on the request: the SDK has chosen
+// the header of the answer, and leaves it alone until it writes.
+func (w *stream) expect() {
+	w.lock()
+	defer w.unlock()
+	if w.state == streamOpen && w.timer == nil && w.isStream() {
+		w.keepAlive()
+	}
+}
+
+func (w *stream) isStream() bool {
+	return strings.HasPrefix(w.Header().Get("Content-Type"), "text/event-stream")
+}
+
+func (w *stream) keepAlive() {
+	w.timer = time.AfterFunc(keepAliveInterval, func() { _ = w.send(": alive\n\n") })
+}
+
+// Write writes an event, or the body of an answer that is no stream.
 func (w *stream) Write(p []byte) (int, error) {
 	w.lock()
 	defer w.unlock()
+
+	if w.state == streamOpen {
+		w.state = streamEvents
+		if !w.isStream() {
+			w.whole()
+		} else if body, ok := onlyResponse(p); ok {
+			w.whole()
+			w.Header().Set("Content-Type", "application/json")
+			_, err := w.ResponseWriter.Write(body)
+			return len(p), err
+		}
+	}
 	return w.ResponseWriter.Write(p)
+}
+
+// onlyResponse returns the response that an event carries. It reports false for
+// events with another message.
+func onlyResponse(event []byte) (response []byte, ok bool) {
+	data, ok := bytes.CutPrefix(event, []byte("event: message\ndata: "))
+	if !ok {
+		return nil, false
+	}
+
+	// The SDK writes "id" first, then the field that tells messages apart. Inside a
+	// string the quotes would be escaped.
+	for _, field := range []string{`,"result":`, `,"error":`} {
+		at := bytes.Index(data, []byte(field))
+		if at >= 0 && !bytes.Contains(data[:at], []byte(`"method":`)) {
+			return bytes.TrimSuffix(data, []byte("\n")), true // one line break ends the body
+		}
+	}
+	return nil, false
+}
+
+// whole ends comments. w is locked.
+func (w *stream) whole() {
+	w.state = streamWhole
+	if w.timer != nil {
+		w.timer.Stop()
+	}
 }
 
 // FlushError is for [http.ResponseController].
@@ -51,10 +121,12 @@ func (w *stream) FlushError() error {
 // flush sends what was written, and delays the next comment. w is locked.
 func (w *stream) flush() error {
 	switch {
+	case w.state == streamWhole:
 	case w.timer != nil:
 		w.timer.Reset(keepAliveInterval)
-	case strings.HasPrefix(w.Header().Get("Content-Type"), "text/event-stream"):
-		w.timer = time.AfterFunc(keepAliveInterval, func() { _ = w.send(": alive\n\n") })
+	case w.isStream():
+		w.state = streamEvents
+		w.keepAlive()
 	}
 	return http.NewResponseController(w.ResponseWriter).Flush()
 }
@@ -67,10 +139,11 @@ func (w *stream) sendMessage(message []byte) error {
 func (w *stream) send(text string) error {
 	w.lock()
 	defer w.unlock()
-	if w.ended {
+	if w.state == streamWhole {
 		return errGone
 	}
 
+	w.state = streamEvents
 	if _, err := io.WriteString(w.ResponseWriter, text); err != nil {
 		return err
 	}
@@ -81,7 +154,5 @@ func (w *stream) send(text string) error {
 func (w *stream) end() {
 	w.lock()
 	defer w.unlock()
-	if w.ended = true; w.timer != nil {
-		w.timer.Stop()
-	}
+	w.whole()
 }
