@@ -43,6 +43,8 @@ const call = (client, name, args = {}, options = {}) =>
 	release === "2" ? client.callTool({ name, arguments: args }, options) : client.callTool({ name, arguments: args }, undefined, options);
 const text = (result) => result.content.filter((b) => b.type === "text").map((b) => b.text).join("\n");
 
+const answer = (result) => JSON.parse(text(result));
+
 const scenarios = {
 	async list({ client }) {
 		const names = (await client.listTools()).tools.map((t) => t.name);
@@ -82,17 +84,17 @@ const scenarios = {
 		check(text(result).includes("ada@example.com"), "a question", result);
 	},
 	async background({ client }) {
-		const spawned = (await call(client, "spawn_background", { tool: "primes", args: { limit: 100000 } })).structuredContent;
-		const ended = (await call(client, "check_background", { task_id: spawned.task_id, wait_seconds: 40 })).structuredContent;
+		const spawned = answer(await call(client, "spawn_background", { tool: "primes", args: { limit: 100000 } }));
+		const ended = answer(await call(client, "check_background", { task_id: spawned.task_id, wait_seconds: 40 }));
 		check(ended.status === "succeeded", "a background run", ended);
-		const endless = (await call(client, "spawn_background", { tool: "spin", args: {} })).structuredContent;
-		const stopped = (await call(client, "stop_background", { task_id: endless.task_id, force: true })).structuredContent;
+		const endless = answer(await call(client, "spawn_background", { tool: "spin", args: {} }));
+		const stopped = answer(await call(client, "stop_background", { task_id: endless.task_id, force: true }));
 		check(stopped.status === "canceled", "a stop", stopped);
 	},
 	// The client's own timeout is 60 s: an answer has to come before.
 	async wait({ client }) {
-		const spawned = (await call(client, "spawn_background", { tool: "clock_sleep", args: { seconds: 100 } })).structuredContent;
-		const running = (await call(client, "check_background", { task_id: spawned.task_id })).structuredContent;
+		const spawned = answer(await call(client, "spawn_background", { tool: "clock_sleep", args: { seconds: 100 } }));
+		const running = answer(await call(client, "check_background", { task_id: spawned.task_id }));
 		check(running.status === "running", "a check that waits as long as it does by default", running);
 		await call(client, "stop_background", { task_id: spawned.task_id, force: true });
 	},
@@ -111,12 +113,12 @@ if (release === "1") {
 async function close() {
 	for (const politely of [true, false]) {
 		const { client, pipe } = await connect();
-		const answer = call(client, "clock_sleep", { seconds: 100 }).then((r) => r, (e) => e);
+		const outcome = call(client, "clock_sleep", { seconds: 100 }).then((r) => r, (e) => e);
 		await sleep(1000);
 		const started = performance.now();
 		if (politely) await pipe.terminateSession?.();
 		await client.close();
-		await answer;
+		await outcome;
 		const took = (performance.now() - started) / 1000;
 		check(took < 30, "seconds that the end of a session took", String(took));
 	}

@@ -3,7 +3,7 @@ installed: 1.x speaks 2025-11-25, 2.x both eras. Called by sdks.sh.
 
 sdk.py http URL | stdio PROGRAM CONFIG DATA   then   legacy | modern
 """
-import contextlib, datetime, importlib.metadata, sys, time
+import contextlib, datetime, importlib.metadata, json, sys, time
 
 import anyio
 from mcp import ClientSession, StdioServerParameters
@@ -70,6 +70,10 @@ def value(result):
     return result.structuredContent if old else result.structured_content
 
 
+def answer(result):
+    return json.loads(text(result))
+
+
 async def tools(client):
     names = [tool.name for tool in (await client.list_tools()).tools]
     check({"echo", "fail", "spawn_background", "check_background", "stop_background"} <= set(names), "tools/list", names)
@@ -109,11 +113,11 @@ async def ask(client):
 
 
 async def background(client):
-    spawned = value(await client.call_tool("spawn_background", {"tool": "primes", "args": {"limit": 100000}}))
-    ended = value(await client.call_tool("check_background", {"task_id": spawned["task_id"], "wait_seconds": 40}))
+    spawned = answer(await client.call_tool("spawn_background", {"tool": "primes", "args": {"limit": 100000}}))
+    ended = answer(await client.call_tool("check_background", {"task_id": spawned["task_id"], "wait_seconds": 40}))
     check(ended["status"] == "succeeded", "a background run", ended)
-    spawned = value(await client.call_tool("spawn_background", {"tool": "spin", "args": {}}))
-    stopped = value(await client.call_tool("stop_background", {"task_id": spawned["task_id"], "force": True}))
+    spawned = answer(await client.call_tool("spawn_background", {"tool": "spin", "args": {}}))
+    stopped = answer(await client.call_tool("stop_background", {"task_id": spawned["task_id"], "force": True}))
     check(stopped["status"] == "canceled", "a stop", stopped)
 
 

@@ -112,7 +112,7 @@ func (h *Handler) ServeHTTP(inner http.ResponseWriter, r *http.Request) {
 		}
 	}
 
-	from := origin{Caller: identity.FromContext(r.Context()), taskIDs: m.TaskIDs, expect: w.expect}
+	from := origin{Caller: identity.FromContext(r.Context()), taskIDs: m.TaskIDs, answer: w}
 	alone := m.standsAlone(r.Header)
 	if alone {
 		from.send = w.sendMessage

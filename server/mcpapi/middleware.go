@@ -27,13 +27,20 @@ func (a *api) guard(next mcp.MethodHandler) mcp.MethodHandler {
 			}
 		}()
 
-		if expect := originOf(req.GetExtra()).expect; expect != nil {
-			expect()
-		}
 		if a.connections != nil {
 			var leave func()
 			ctx, leave = a.connections.track(ctx, req)
 			defer leave()
+		}
+		if answer := originOf(req.GetExtra()).answer; answer != nil {
+			answer.expect()
+			defer func() {
+				if ctx.Err() != nil {
+					// The client expects no answer any more. It ignores an event, but the
+					// Python SDK 2.3 crashes on JSON that comes after its session has ended.
+					_ = answer.comment()
+				}
+			}()
 		}
 		if a.calls != nil && method != methodPing && !strings.HasPrefix(method, notifications) {
 			client := originOf(req.GetExtra()).Client()

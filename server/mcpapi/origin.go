@@ -13,7 +13,7 @@ type origin struct {
 	identity.Caller
 	taskIDs []string                   // the tasks that a subscription is for
 	send    func(message []byte) error // sends a message that the SDK does not know; nil: impossible
-	expect  func()                     // keeps the answer alive from now on; nil on a pipe
+	answer  *stream                    // nil on a pipe
 }
 
 const originKey = "origin"

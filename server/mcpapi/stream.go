@@ -62,7 +62,7 @@ func (w *stream) isStream() bool {
 }
 
 func (w *stream) keepAlive() {
-	w.timer = time.AfterFunc(keepAliveInterval, func() { _ = w.send(": alive\n\n") })
+	w.timer = time.AfterFunc(keepAliveInterval, func() { _ = w.comment() })
 }
 
 // Write writes an event, or the body of an answer that is no stream.
@@ -130,6 +130,9 @@ func (w *stream) flush() error {
 	}
 	return http.NewResponseController(w.ResponseWriter).Flush()
 }
+
+// comment sends an event that clients ignore.
+func (w *stream) comment() error { return w.send(": alive\n\n") }
 
 // sendMessage sends a message that does not come from the SDK.
 func (w *stream) sendMessage(message []byte) error {
