@@ -36,21 +36,35 @@ type connection struct {
 	owner   identity.Caller // who opened it: other users cannot use it
 	ended   context.Context // is done once the client ends the connection
 	end     context.CancelCauseFunc
+	posts   int           // open requests, without streams
+	quiet   chan struct{} // closed once ended without open requests
 	busy    int
 	used    time.Time // when it was last busy
 }
 
-// enter marks a connection of a user as busy until leave is called. It reports
-// false if the user has no such connection.
-func (c *connections) enter(id, user string) (leave func(), ok bool) {
+// enter marks a connection of a user as busy with a request until leave is called. It
+// reports false if the user has no such connection.
+func (c *connections) enter(id, user string, post bool) (leave func(), ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
 	conn := c.open[id]
-	if conn == nil || conn.owner.User != user {
+	if conn == nil || conn.owner.User != user || conn.ended.Err() != nil {
 		return nil, false
 	}
-	return c.hold(conn), true
+	release := c.hold(conn)
+	if !post {
+		return release, true
+	}
+
+	conn.posts++
+	return func() {
+		release()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		conn.posts--
+		conn.settle()
+	}, true
 }
 
 // track marks the connection of a request as busy until leave is called: before
@@ -68,7 +82,7 @@ func (c *connections) track(ctx context.Context, req mcp.Request) (_ context.Con
 
 	conn := c.open[session.ID()]
 	if conn == nil {
-		conn = &connection{session: session, owner: originOf(req.GetExtra()).Caller}
+		conn = &connection{session: session, owner: originOf(req.GetExtra()).Caller, quiet: make(chan struct{})}
 		conn.ended, conn.end = context.WithCancelCause(context.Background())
 		c.open[session.ID()] = conn
 	}
@@ -85,13 +99,34 @@ func (c *connections) track(ctx context.Context, req mcp.Request) (_ context.Con
 
 var errSessionEnded = errors.New("the client has ended the session")
 
-// abort ends the requests of a connection, which its client is about to end. The SDK
-// would wait for them.
-func (c *connections) abort(id string) {
+// abort cancels the requests of a connection that its client is about to end: the SDK
+// would wait for them, and drop their answers. The channel is closed once all are
+// answered.
+func (c *connections) abort(id string) (quiet <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if conn := c.open[id]; conn != nil {
-		conn.end(errSessionEnded)
+
+	conn := c.open[id]
+	if conn == nil { // it has timed out
+		quiet := make(chan struct{})
+		close(quiet)
+		return quiet
+	}
+
+	conn.end(errSessionEnded)
+	conn.settle()
+	return conn.quiet
+}
+
+// settle closes quiet if it is time. The connections are locked.
+func (conn *connection) settle() {
+	if conn.ended.Err() == nil || conn.posts > 0 {
+		return
+	}
+	select {
+	case <-conn.quiet:
+	default:
+		close(conn.quiet)
 	}
 }
 

@@ -43,6 +43,9 @@ const (
 	maxCallsOfClient = maxCallsHTTP / 4
 )
 
+// abortTimeout is how long the end of a session waits for the answers of its calls.
+const abortTimeout = 5 * time.Second
+
 // NewHandler returns a Handler. It does not close the service, and ignores the
 // streams and the session of cfg. Close the Handler when done.
 func NewHandler(service *server.Service, cfg Config) (*Handler, error) {
@@ -166,14 +169,18 @@ func (h *Handler) serveLegacy(w http.ResponseWriter, r *http.Request, m envelope
 	id := r.Header.Get(headerSession)
 	switch {
 	case id != "":
-		leave, ok := h.api.connections.enter(id, from.User)
+		leave, ok := h.api.connections.enter(id, from.User, r.Method == http.MethodPost)
 		if !ok {
 			http.Error(w, "session not found", http.StatusNotFound) // the client begins a new one
 			return
 		}
 		defer leave()
 		if r.Method == http.MethodDelete {
-			h.api.connections.abort(id)
+			select {
+			case <-h.api.connections.abort(id):
+			case <-time.After(abortTimeout): // somebody does not read an answer
+			case <-r.Context().Done():
+			}
 		}
 	case r.Method != http.MethodPost: // the SDK refuses it
 	case size > maxInitialize:

@@ -1,0 +1,122 @@
+package mcpapi_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/server"
+)
+
+// open begins a session as clients before 2026-07-28 do, and returns a function
+// that makes its requests.
+func (e *endpoint) open(user string) func(method, body string) (answer *http.Response, text string) {
+	e.t.Helper()
+	headers := []string{"User", user, "Mcp-Protocol-Version", "2025-11-25", "Content-Type", "application/json", "Accept", "application/json, text/event-stream"}
+	w := e.send(http.MethodPost, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`, headers...)
+	require.Equal(e.t, http.StatusOK, w.Code, w.Body)
+	headers = append(headers, "Mcp-Session-Id", w.Header().Get("Mcp-Session-Id"))
+	e.send(http.MethodPost, `{"jsonrpc":"2.0","method":"notifications/initialized"}`, headers...)
+
+	return func(method, body string) (*http.Response, string) {
+		w := e.send(method, body, headers...)
+		return w.Result(), w.Body.String()
+	}
+}
+
+// An answer without other messages is plain JSON. A slow one becomes a stream of
+// events, and is kept alive.
+func TestAnswerIsJSON(t *testing.T) {
+	for _, c := range []struct{ name, call, contentType, begin string }{
+		{"a result", `"name":"echo","arguments":{}`, "application/json", `{"jsonrpc":"2.0","id":2,"result":`},
+		{"an error", `"name":"nothing","arguments":{}`, "application/json", `{"jsonrpc":"2.0","id":2,"error":`},
+		{"progress", `"name":"sleeper","arguments":{},"_meta":{"progressToken":1}`, "text/event-stream", "event: message\ndata: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\""},
+		{"ten seconds of silence", `"name":"sleeper","arguments":{}`, "application/json", `{"jsonrpc":"2.0","id":2,"result":`},
+		{"45 seconds of silence", `"name":"forever","arguments":{}`, "text/event-stream", ": alive\n\n: alive\n\n: alive\n\nevent: message\ndata: {\"jsonrpc\":\"2.0\",\"id\":2,"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				request := serveHTTP(t, server.Config{}).open("ana")
+				w, text := request(http.MethodPost, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{`+c.call+`}}`)
+				require.Equal(t, c.contentType, w.Header.Get("Content-Type"), text)
+				require.True(t, strings.HasPrefix(text, c.begin), text)
+			})
+		})
+	}
+}
+
+// Inside strings a result cannot pass for another message, nor another message for
+// a result.
+func TestAnswerIsJSONWhateverItSays(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		request := serveHTTP(t, server.Config{}).open("ana")
+		for _, said := range []string{`,\"method\":`, `\",\"method\":\"x`, `,\"result\":`, `\n\ndata: `} {
+			w, text := request(http.MethodPost, `{"jsonrpc":"2.0","id":"`+said+`","method":"tools/call","params":{"name":"echo","arguments":{"text":"`+said+`"}}}`)
+			require.Equal(t, "application/json", w.Header.Get("Content-Type"), text)
+		}
+	})
+}
+
+// The end of a session ends its calls, and waits for none of them.
+func TestEndOfSessionEndsCalls(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		e := serveHTTP(t, server.Config{})
+		request := e.open("ana")
+		answered := make(chan string, 1)
+		go func() {
+			_, text := request(http.MethodPost, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"forever","arguments":{}}}`)
+			answered <- text
+		}()
+		time.Sleep(time.Second)
+
+		began := time.Now()
+		w, _ := request(http.MethodDelete, "")
+		require.Equal(t, http.StatusNoContent, w.StatusCode)
+		require.Contains(t, <-answered, `"id":2`)
+		require.Zero(t, time.Since(began))
+
+		time.Sleep(time.Hour)
+		require.Zero(t, e.service.Stats().Runs.Spawned, "no call became a run that nobody knows")
+	})
+}
+
+// A tool that spawn_background cannot find is named to the model, which can then
+// name the right one.
+func TestSpawnOfAMisspeltTool(t *testing.T) {
+	e := serveHTTP(t, server.Config{})
+	_, m := e.ask("ana", `{}`, "tools/call", `,"name":"spawn_background","arguments":{"tool":"sleepr","args":{}}`)
+	require.Equal(t, true, m.Result["isError"], "%v", m)
+	require.Equal(t, `no such tool: "sleepr", did you mean "sleeper"?`, m.Result["content"].([]any)[0].(map[string]any)["text"])
+}
+
+// Clients without progress give up after a minute: a check answers before, also
+// if it was asked to wait longer.
+func TestCheckAnswersInTime(t *testing.T) {
+	for args, wait := range map[string]time.Duration{
+		``:                    45 * time.Second,
+		`,"wait_seconds":300`: 45 * time.Second,
+		`,"wait_seconds":2`:   2 * time.Second,
+	} {
+		bubble(t, func(t *testing.T) {
+			e := serveHTTP(t, server.Config{})
+			_, m := e.ask("ana", `{}`, "tools/call", `,"name":"spawn_background","arguments":{"tool":"forever","args":{}}`)
+			text := m.Result["content"].([]any)[0].(map[string]any)["text"].(string)
+			var spawned struct {
+				ID string `json:"task_id"`
+			}
+			require.NoError(t, json.Unmarshal([]byte(text), &spawned))
+
+			began := time.Now()
+			_, m = e.ask("ana", `{}`, "tools/call", fmt.Sprintf(`,"name":"check_background","arguments":{"task_id":%q%s}`, spawned.ID, args))
+			require.Equal(t, wait, time.Since(began))
+			text = m.Result["content"].([]any)[0].(map[string]any)["text"].(string)
+			require.Contains(t, text, `"status":"running"`)
+			require.Equal(t, wait == 45*time.Second, strings.Contains(text, "still running after 45 seconds, the longest wait here: check again to wait longer"), text)
+		})
+	}
+}
