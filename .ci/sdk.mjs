@@ -99,7 +99,7 @@ const scenarios = {
 		await call(client, "stop_background", { task_id: spawned.task_id, force: true });
 	},
 };
-if (release === "1" && !process.env.NOTASKS) {
+if (release === "1") {
 	scenarios.tasks = async ({ client }) => {
 		const messages = [];
 		const stream = client.experimental.tasks.callToolStream({ name: "primes", arguments: { limit: 100000 } }, undefined, { task: { ttl: 60000 } });

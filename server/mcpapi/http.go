@@ -115,7 +115,7 @@ func (h *Handler) ServeHTTP(inner http.ResponseWriter, r *http.Request) {
 		}
 	}
 
-	from := origin{Caller: identity.FromContext(r.Context()), taskIDs: m.TaskIDs, answer: w}
+	from := origin{Caller: identity.FromContext(r.Context()), taskIDs: m.TaskIDs, task: m.Task, answer: w}
 	alone := m.standsAlone(r.Header)
 	if alone {
 		from.send = w.sendMessage

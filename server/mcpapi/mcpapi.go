@@ -142,6 +142,7 @@ type served struct {
 type servedTool struct {
 	definition []byte // as in tools/list
 	structured bool   // its results have structuredContent
+	background bool   // it can be a task
 }
 
 func (s *served) names() []string { return slices.Sorted(maps.Keys(s.tools)) }
@@ -163,7 +164,7 @@ func (a *api) serveTools(srv *mcp.Server) {
 				continue
 			}
 		}
-		now.tools[d.Name] = servedTool{definition, tool.OutputSchema != nil}
+		now.tools[d.Name] = servedTool{definition, tool.OutputSchema != nil, d.SupportsBackground}
 	}
 
 	a.served.Store(now)

@@ -47,6 +47,7 @@ type envelope struct {
 	Version *string         // the protocol revision in _meta
 	Name    string          // the tool, prompt, resource or task that the request names
 	TaskIDs []string        // the tasks that a subscription names
+	Task    bool            // the call asks for a task, as in 2025-11-25
 	Cancels json.RawMessage // the id of the request that it cancels
 }
 
@@ -138,6 +139,8 @@ func (m *envelope) readParams(params json.RawMessage) error {
 		if m.Cancels = in["requestId"]; m.Cancels != nil && !repeatable(m.Cancels) {
 			return errors.New("requestId: expected " + repeatableForm)
 		}
+	case methodCall:
+		m.Task = len(in["task"]) > 0 && in["task"][0] == '{'
 	case methodListen:
 		if err := m.readTaskIDs(in["notifications"]); err != nil {
 			return err

@@ -73,10 +73,14 @@ func internalError() *jsonrpc.Error {
 // know, and corrects answers of the SDK.
 func (a *api) receive(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
+		version := "" // of a client that lists tools
 		switch r := req.(type) {
 		case *mcp.ServerRequest[*taskParams]:
 			return a.answerTask(ctx, method, r)
 		case *mcp.CallToolRequest:
+			if who := callerOf(r); who.task && r.ProtocolVersion() == lastLegacy {
+				return a.create2025(ctx, who, r)
+			}
 			result, err := next(ctx, method, r)
 			if err != nil {
 				return a.callError(r, err)
@@ -90,6 +94,7 @@ func (a *api) receive(next mcp.MethodHandler) mcp.MethodHandler {
 		case *mcp.ListToolsRequest: // no list shows half of a reload
 			a.listing.RLock()
 			defer a.listing.RUnlock()
+			version = r.ProtocolVersion()
 		}
 
 		if p, ok := req.GetParams().(*mcp.InitializeParams); ok && p != nil && p.ProtocolVersion >= modernVersion {
@@ -104,7 +109,7 @@ func (a *api) receive(next mcp.MethodHandler) mcp.MethodHandler {
 			return nil, err
 		}
 		a.instruct(result)
-		return result, nil
+		return a.offer2025(result, version), nil
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 type origin struct {
 	identity.Caller
 	taskIDs []string                   // the tasks that a subscription is for
+	task    bool                       // the call is to become a task at once (2025-11-25)
 	send    func(message []byte) error // sends a message that the SDK does not know; nil: impossible
 	answer  *stream                    // nil on a pipe
 }

@@ -155,7 +155,7 @@ func (p *pipe) accept(line []byte) error {
 	}
 
 	from := p.origin
-	from.taskIDs = m.TaskIDs
+	from.taskIDs, from.task = m.TaskIDs, m.Task
 	req.Extra = &mcp.RequestExtra{TokenInfo: from.token()}
 
 	call := p.open(req.ID, m)

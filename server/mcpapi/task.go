@@ -40,11 +40,12 @@ const (
 
 func (s taskStatus) terminal() bool { return s != taskWorking && s != taskInputRequired }
 
-// taskParams are the parameters of all three methods.
+// taskParams are the parameters of all methods, those of 2025-11-25 included.
 type taskParams struct {
 	mcp.ParamsBase
 	TaskID         string                     `json:"taskId"`
 	InputResponses map[string]json.RawMessage `json:"inputResponses,omitempty"`
+	Cursor         string                     `json:"cursor,omitempty"` // of tasks/list
 }
 
 // task is a task on the wire: CreateTaskResult, or the answer to tasks/get.
@@ -98,7 +99,7 @@ type ack struct {
 // addTasks makes the methods of the extension known to the SDK.
 func addTasks(srv *mcp.Server) error {
 	var errs []error
-	for _, method := range []string{methodTaskGet, methodTaskUpdate, methodTaskCancel} {
+	for _, method := range []string{methodTaskGet, methodTaskUpdate, methodTaskCancel, methodTaskResult, methodTaskList} {
 		errs = append(errs, mcp.AddReceivingCustomMethod(srv, method, func(context.Context, *mcp.ServerSession, *taskParams) (*ack, error) {
 			return nil, errors.New("the middleware answers tasks")
 		}))
@@ -107,17 +108,26 @@ func addTasks(srv *mcp.Server) error {
 }
 
 func (a *api) answerTask(ctx context.Context, method string, req *mcp.ServerRequest[*taskParams]) (result mcp.Result, err error) {
-	params := req.Params
+	params, who := req.Params, callerOf(req)
+	if params == nil && method == methodTaskList {
+		params = &taskParams{}
+		req.Params = params
+	}
 	if params == nil { // the SDK lets it through
 		return nil, invalidParams(method + " needs params")
 	}
-	who := callerOf(req)
+	if req.ProtocolVersion() == lastLegacy {
+		result, err = a.answer2025(ctx, who, method, req)
+		return result, taskProblem(params.TaskID, err)
+	}
 	if !who.tasks { // before the id is looked up: it must not show which ids exist
 		return nil, missingTasks()
 	}
 
 	result = &ack{ResultType: "complete"}
 	switch method {
+	case methodTaskResult, methodTaskList:
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: fmt.Sprintf("%q is a method of %s only", method, lastLegacy)}
 	case methodTaskGet:
 		result, err = a.getTask(ctx, who, params.TaskID)
 	case methodTaskUpdate:
