@@ -3,7 +3,6 @@ package mcpapi
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -232,8 +231,8 @@ func (a *api) elicitForTask(ctx context.Context, who caller, session *mcp.Server
 	}
 
 	err := a.service.Session(who.Session).Answer(ctx, id, answers)
-	if problem, ok := errors.AsType[*server.AnswerError](err); ok { // it is asked again
-		a.log.Debug("an answer does not fit its question", "task_id", id, "error", problem)
+	if err != nil && server.ReasonOf(err).Code == wire.CodeInvalid { // it is asked again
+		a.log.Debug("an answer does not fit its question", "task_id", id, "error", err)
 		return nil
 	}
 	return err
