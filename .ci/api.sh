@@ -48,8 +48,14 @@ for _ in $(seq 600); do
 done
 url=$(sed -n 's/.*listening on \(http.*\)/\1/p' "$work/log" | head -1)
 
-# A stream of events never ends by itself. The rest is deterministic.
+# What the document cannot say: that two parameters exclude each other, as those of
+# a list and the ids do, and which arguments a tool takes.
 cd "$work"
+for operation in "GET /v1/runs" "POST /v1/runs" "POST /v1/schedules"; do
+	printf '[[operations]]\ninclude-name = "%s"\nchecks.positive_data_acceptance.enabled = false\n\n' "$operation"
+done >schemathesis.toml
+
+# A stream of events never ends by itself.
 "$venv/bin/st" run "$root/server/httpapi/openapi.json" --url "$url" --header "Authorization: Bearer $token" \
 	--exclude-path /v1/events --phases examples,coverage,fuzzing,stateful --max-examples "${EXAMPLES:-20}" \
 	--generation-deterministic --request-timeout 90 --continue-on-failure ||

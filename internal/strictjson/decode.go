@@ -2,8 +2,10 @@ package strictjson
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"reflect"
 	"slices"
 	"strconv"
@@ -28,7 +30,47 @@ func Decode(text []byte, into any) error {
 		_, err := Parse(text)
 		return err
 	}
-	return Explain(jsonv2.Unmarshal(text, into, jsonv2.RejectUnknownMembers(true), utf8Checked))
+	return Explain(jsonv2.Unmarshal(text, into, jsonv2.RejectUnknownMembers(true), utf8Checked, asInSchemas))
+}
+
+// asInSchemas decodes as JSON Schema has types: null is of none that Go has, and a
+// number without a fraction is an integer however it is written.
+var asInSchemas = jsonv2.WithUnmarshalers(jsonv2.JoinUnmarshalers(
+	jsonv2.UnmarshalFromFunc(integer[int]), jsonv2.UnmarshalFromFunc(integer[int64]), jsonv2.UnmarshalFromFunc(notNull),
+))
+
+func notNull(dec *jsontext.Decoder, into any) error {
+	if _, raw := into.(*json.RawMessage); raw || dec.PeekKind() != 'n' {
+		return errors.ErrUnsupported
+	}
+
+	t := reflect.TypeOf(into).Elem()
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	return fmt.Errorf("expected %s, found null", typeName(t))
+}
+
+func integer[T int | int64](dec *jsontext.Decoder, into *T) error {
+	if dec.PeekKind() != '0' {
+		return notNull(dec, into)
+	}
+	value, err := dec.ReadValue()
+	if err != nil {
+		return err
+	}
+
+	n, err := strconv.ParseInt(string(value), 10, 64)
+	if err != nil {
+		const exact = 1 << 53 // larger numbers have digits that a float64 lacks
+		f, _ := strconv.ParseFloat(string(value), 64)
+		if f != math.Trunc(f) || math.Abs(f) > exact {
+			return errors.New("expected a whole number, found a number")
+		}
+		n = int64(f)
+	}
+	*into = T(n)
+	return nil
 }
 
 // Explain turns an error of encoding/json/v2 and its jsontext into an *[Error].
