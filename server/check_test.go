@@ -39,8 +39,8 @@ func TestCheckWaits(t *testing.T) {
 		{"not at all", `,"wait_seconds":0`, "3600", nil, "running", nil},
 		{"never less", `,"wait_seconds":-5`, "3600", nil, "running", nil},
 		{"as long as said", `,"wait_seconds":540.0`, "3600", 540.0, "running", nil},
-		{"never longer", `,"wait_seconds":9999`, "3600", 540.0, "running", "540 seconds is the longest wait: check again to wait longer"},
-		{"for ever is longer too", `,"wait_seconds":1e300`, "3600", 540.0, "running", "540 seconds is the longest wait: check again to wait longer"},
+		{"never longer", `,"wait_seconds":9999`, "3600", 540.0, "running", "still running after 540 seconds, the longest wait here: check again to wait longer"},
+		{"for ever is longer too", `,"wait_seconds":1e300`, "3600", 540.0, "running", "still running after 540 seconds, the longest wait here: check again to wait longer"},
 		{"until the end at most", `,"wait_seconds":9999`, "90", 90.0, "failed", nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -146,7 +146,7 @@ func TestAgentToolNamesAreReserved(t *testing.T) {
 	s := openFolder(t, Config{}, files)
 	require.Len(t, s.Problems(), 3)
 	for _, p := range s.Problems() {
-		require.Contains(t, p.String(), "is one of the host's own")
+		require.Contains(t, p.String(), "is reserved for the host: rename it")
 	}
 	require.Len(t, s.Definitions(alice), 4)
 	require.EqualValues(t, 0, s.agent(alice, CheckBackground, `{}`)["active"])

@@ -78,8 +78,8 @@ func (a *api) receive(next mcp.MethodHandler) mcp.MethodHandler {
 		case *mcp.ServerRequest[*taskParams]:
 			return a.answerTask(ctx, method, r)
 		case *mcp.CallToolRequest:
-			if who := callerOf(r); who.task && r.ProtocolVersion() == lastLegacy {
-				return a.create2025(ctx, who, r)
+			if originOf(r.GetExtra()).task && r.ProtocolVersion() == lastLegacy {
+				return a.create2025(ctx, callerOf(r), r)
 			}
 			result, err := next(ctx, method, r)
 			if err != nil {

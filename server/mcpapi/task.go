@@ -108,17 +108,21 @@ func addTasks(srv *mcp.Server) error {
 }
 
 func (a *api) answerTask(ctx context.Context, method string, req *mcp.ServerRequest[*taskParams]) (result mcp.Result, err error) {
-	params, who := req.Params, callerOf(req)
-	if params == nil && method == methodTaskList {
-		params = &taskParams{}
-		req.Params = params
+	if req.Params == nil && method == methodTaskList {
+		req.Params = &taskParams{}
 	}
+	params := req.Params
 	if params == nil { // the SDK lets it through
 		return nil, invalidParams(method + " needs params")
 	}
+
+	who := callerOf(req)
 	if req.ProtocolVersion() == lastLegacy {
 		result, err = a.answer2025(ctx, who, method, req)
 		return result, taskProblem(params.TaskID, err)
+	}
+	if method == methodTaskResult || method == methodTaskList {
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: fmt.Sprintf("%q is a method of %s only", method, lastLegacy)}
 	}
 	if !who.tasks { // before the id is looked up: it must not show which ids exist
 		return nil, missingTasks()
@@ -126,8 +130,6 @@ func (a *api) answerTask(ctx context.Context, method string, req *mcp.ServerRequ
 
 	result = &ack{ResultType: "complete"}
 	switch method {
-	case methodTaskResult, methodTaskList:
-		return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: fmt.Sprintf("%q is a method of %s only", method, lastLegacy)}
 	case methodTaskGet:
 		result, err = a.getTask(ctx, who, params.TaskID)
 	case methodTaskUpdate:
