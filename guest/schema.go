@@ -226,7 +226,7 @@ func (b *schemaBuilder) fields(s *schema, t reflect.Type, root bool) error {
 	return nil
 }
 
-// field returns the schema of a field and whether it may be left out.
+// field returns the schema of a field and whether it is optional.
 func (b *schemaBuilder) field(f reflect.StructField, options []string, root bool) (*schema, bool, error) {
 	s, err := b.of(f.Type)
 	if err != nil {

@@ -145,9 +145,9 @@ func TestCacheIsUsed(t *testing.T) {
 	require.True(t, os.SameFile(before, after))
 }
 
-// TestCacheTellsModulesApart: modules that differ in a constant only look the
-// same to the runtime where their code is loaded from the cache. Each has its
-// own all the same, in one host and in the next.
+// TestCacheTellsModulesApart: modules that differ only in a constant look the
+// same to the runtime when it loads their code from the cache. Each still gets
+// its own code, in one host and in the next.
 func TestCacheTellsModulesApart(t *testing.T) {
 	dir := t.TempDir()
 	for range 2 {

@@ -22,7 +22,7 @@ const noCheckpoint = "only a background run has checkpoints: this call is not ru
 // Checkpoint is the resume point of a background run. One attempt saves it for the
 // next.
 type Checkpoint struct {
-	// Load returns the last checkpoint of an earlier attempt, nil if there is none.
+	// Load returns the last checkpoint of an earlier attempt, or nil.
 	Load func() []byte
 	// Save stores data durably before it returns nil. An error that matches ErrDenied
 	// means that the call is not a run yet. The plugin does not see any other error:

@@ -29,7 +29,7 @@ type Info struct {
 	Digest   string   `json:"digest"` // sha256 of the binary, in hex; empty if it was only scanned
 	Size     int      `json:"size"`   // bytes
 	Shape    Shape    `json:"shape"`
-	Manifest []byte   `json:"-"` // custom section toolhost.manifest; nil if there is none
+	Manifest []byte   `json:"-"` // custom section toolhost.manifest, or nil
 	Describe bool     `json:"describe"`
 	Imports  []string `json:"imports"` // module.name (type)
 	Exports  []string `json:"exports"`

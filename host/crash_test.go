@@ -180,8 +180,8 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-// A describe is told nothing, and can write nothing but a manifest and why there
-// is none.
+// A describe gets no input, and can write only a manifest, or the reason why it has
+// no manifest.
 func TestDescribeSeesNothing(t *testing.T) {
 	h := newHost(t, nil)
 	var body code

@@ -187,7 +187,7 @@ func TestAnswers(t *testing.T) {
 		"a connection": {answer(abi.StreamError, `{"provider":"github"}`, 3), abi.Result{
 			Kind: abi.ConnectionRequired, Error: "connect github first", Connection: &abi.Connection{Provider: "github"},
 		}, ""},
-		"a connection that is none":   {answer(abi.StreamError, `{`, 3), internal, "the plugin breaks the contract: not a connection"},
+		"an invalid connection":       {answer(abi.StreamError, `{`, 3), internal, "the plugin breaks the contract: not a connection"},
 		"a connection to nothing":     {answer(abi.StreamError, `{"provider":""}`, 3), internal, "the plugin breaks the contract: not a connection: provider is empty"},
 		"a connection and more":       {answer(abi.StreamError, `{"provider":"x","token":"y"}`, 3), internal, "the plugin breaks the contract: not a connection"},
 		"a connection without a text": {guest{invoke: i32(3)}, internal, "the plugin breaks the contract: not a connection"},

@@ -81,7 +81,7 @@ const page = wasmbin.PageSize
 
 func TestMemory(t *testing.T) {
 	pages := func(n int64) host.Policy { return host.Policy{Memory: n * page} }
-	t.Run("the guest sees a refusal and goes on", func(t *testing.T) {
+	t.Run("the guest sees a refusal and continues", func(t *testing.T) {
 		o := run(t, guest{invoke: seq(tell(grow(2)), tell(grow(2)), tell(grow(1)), tell(grow(1)), i32(0))}, host.Call{Policy: pages(4)})
 		require.NoError(t, o.err)
 		require.Equal(t, []int32{1, -1, 3, -1}, o.codes())

@@ -49,8 +49,8 @@ func testTotalCalls(t *testing.T) {
 	require.Zero(t, s.Waiting+s.Running)
 }
 
-// TestPlaceGivenBack: a call that goes on in the background makes room for
-// another direct one, once.
+// TestPlaceGivenBack: a call that continues in the background frees a slot for
+// another direct call, once.
 func TestPlaceGivenBack(t *testing.T) {
 	h := hostWith(t, host.Config{TotalCalls: 1})
 	m := compile(t, h, held.wasm())

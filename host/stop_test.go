@@ -15,7 +15,7 @@ import (
 	"github.com/toolhost/toolhost/internal/wasmbin"
 )
 
-// signal is a guest that reports progress once and then goes on for ever.
+// signal is a guest that reports progress once and then runs forever.
 var signal = guest{invoke: seq(drop(progress(0, -1, 0, 0)), forever(), i32(0))}
 
 func TestCancel(t *testing.T) {

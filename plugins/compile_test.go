@@ -110,7 +110,7 @@ func TestOneOfTwoCallersGivesUp(t *testing.T) {
 	require.Empty(t, r.Problems())
 }
 
-// lateCtx is done, and who asks why has to wait.
+// lateCtx is done, but looking up its cause blocks until tell is closed.
 type lateCtx struct {
 	context.Context
 	asked, tell chan struct{}

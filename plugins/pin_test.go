@@ -145,9 +145,9 @@ func TestPinsReadNothingOfOthers(t *testing.T) {
 	require.Equal(t, reads[0], reads[1])
 }
 
-// A plugin that is pinned and in use goes on when something else is put in its
-// place, until that is pinned in its turn. One that is no longer what is pinned
-// does not go on.
+// A pinned plugin stays in use when another file replaces its own, until the new
+// file is pinned in its turn. A plugin that no longer matches its pin does not stay
+// in use.
 func TestReloadOfPinned(t *testing.T) {
 	first, second := saying("p", "one", 1), saying("p", "one", 2)
 	files := fstest.MapFS{"p.wasm": wasmFile(first)}
@@ -171,7 +171,7 @@ func TestReloadOfPinned(t *testing.T) {
 	changes = reload(t, r)
 	require.Equal(t, []string{"p"}, changes.Removed)
 	require.ErrorIs(t, changes.Problems[0].Err, ErrPinned)
-	require.NotContains(t, changes.Problems[0].Err.Error(), "goes on")
+	require.NotContains(t, changes.Problems[0].Err.Error(), "stays in use")
 
 	require.NoError(t, RemovePin(dir, "p"))
 	require.Equal(t, []string{"p"}, reload(t, r).Added)

@@ -148,8 +148,8 @@ func TestReloadKeepsWhatIsTheSame(t *testing.T) {
 	}
 }
 
-// A file that can no longer be loaded is a problem. Its plugin goes on if it is
-// compiled, and there is nothing to go on with if not.
+// A file that can no longer be loaded is a problem. Its plugin stays in use if it is
+// compiled; otherwise nothing is left to use.
 func TestReloadOfBrokenFiles(t *testing.T) {
 	files := fstest.MapFS{"p.wasm": wasmFile(saying("p", "one", 1))}
 	const goesOn = "; the earlier version stays in use until the file is repaired or removed"
@@ -194,7 +194,7 @@ func TestReloadOfBrokenFiles(t *testing.T) {
 				require.Len(t, c.Problems, 1)
 				require.ErrorContains(t, c.Problems[0].Err, goesOn)
 				require.Equal(t, Changes{Problems: c.Problems}, c)
-				require.NoError(t, r.Compile(t.Context(), nil), "what goes on cannot be compiled again")
+				require.NoError(t, r.Compile(t.Context(), nil), "a plugin kept in use cannot be compiled again")
 				require.Equal(t, "1", answer(t, r, "p"))
 				require.Equal(t, Changes{}, reload(t, r), "nothing new")
 
@@ -248,8 +248,8 @@ func TestReloadOfBrokenFolders(t *testing.T) {
 	require.Equal(t, []string{"p", "q", "r"}, reload(t, r).Removed)
 }
 
-// A name that comes to be taken is nobody's, and comes back with the one who has
-// it alone.
+// A name that a second file claims belongs to neither, and returns to the file that
+// is left.
 func TestReloadCollisions(t *testing.T) {
 	files := fstest.MapFS{"1.wasm": wasmFile(sealed(named("a", "x"))), "good.wasm": wasmFile(sealed(named("good")))}
 	r := openMap(t, files)
@@ -263,8 +263,8 @@ func TestReloadCollisions(t *testing.T) {
 	require.Empty(t, problems(r))
 }
 
-// A plugin that goes on although its file is broken keeps no other from its
-// names: who mends it under another name of the file has what a restart finds.
+// A plugin that stays in use although its file is broken does not block its names:
+// repairing it under another file name has the same result as a restart.
 func TestReloadOfBrokenFileInTheWay(t *testing.T) {
 	files := fstest.MapFS{"1.wasm": wasmFile(saying("p", "one", 1)), "good.wasm": wasmFile(sealed(named("good")))}
 	r := openMap(t, files)
@@ -349,8 +349,8 @@ func TestCloseFreesWhatWasReplaced(t *testing.T) {
 	require.Zero(t, r.host.Stats().Memory)
 }
 
-// One who waits for a plugin to be compiled that is replaced meanwhile is told
-// so, and finds the new one.
+// A caller that waits for a plugin to be compiled gets an error if the plugin is
+// replaced meanwhile, and then finds the new one.
 func TestReloadWhileCompiling(t *testing.T) {
 	r, files := blocked(t)
 	p := r.Plugins()[0]

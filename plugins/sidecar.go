@@ -12,8 +12,8 @@ import (
 // sidecars are the endings of a manifest next to NAME.wasm.
 var sidecars = []string{".toolhost.yaml", ".toolhost.yml", ".toolhost.json", ".toolhost.toml"}
 
-// sidecar returns the manifest next to a plugin, as JSON. The name is empty if there
-// is none.
+// sidecar returns the manifest next to a plugin, as JSON. The name is empty if the
+// plugin has no sidecar.
 func (l *loader) sidecar(p *Plugin, stem string) (name string, manifest []byte, err error) {
 	for _, ending := range sidecars {
 		if _, err := fs.Stat(p.folder, stem+ending); err != nil {

@@ -88,7 +88,7 @@ func TestGreedyUser(t *testing.T) {
 				s := openFolder(t, Config{Grants: grants, Host: host.Config{TotalCalls: 8, Calls: 1000, Shared: c.shared}}, files)
 				var requests []Request
 				for i := range 500 {
-					// Those that came last give up first: who has a place must not make room for them then.
+					// The last to arrive give up first: no call that holds a slot frees it for them in time.
 					timeout := 2*napTime + time.Second + time.Duration(500-i)*time.Millisecond
 					requests = append(requests, Request{Session: fmt.Sprint("ana/", i%5), Tool: "napper", Limits: Limits{Timeout: timeout}})
 				}

@@ -120,7 +120,7 @@ func showValues(values map[string]value) (out []shown) {
 }
 
 // byDefault returns the default of a setting as a file would write it: empty if
-// there is none, or if it depends on other settings.
+// it has no default, or if the default depends on other settings.
 func (s setting) byDefault() any {
 	value := s.builtIn
 	if value == nil || s.key == "data" {

@@ -177,8 +177,8 @@ func (c *loadClient) saw(e loadEvent) error {
 	return expect(event.Run.Session == c.session, "an event of session %s in %s", event.Run.Session, c.session)
 }
 
-// unseen is a run that was spawned while events were followed and has ended, and
-// whose end was not among them; "" if there is none.
+// unseen returns a run that was spawned while events were followed and has ended,
+// but whose end was not among the events; "" if every end was.
 func (c *loadClient) unseen() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -26,7 +26,7 @@ func TestTokenGoesToItsAddress(t *testing.T) {
 		env        []string
 		flag       string
 		nothing    bool   // there is no token to send
-		want       string // of the error; empty if there is none
+		want       string // of the error; empty for no error
 	}{
 		{name: "no token", own: here, nothing: true},
 		{name: "a socket needs none", own: token, nothing: true},

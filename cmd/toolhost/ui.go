@@ -125,7 +125,7 @@ type bar struct {
 	mu    sync.Mutex
 	w     io.Writer
 	width int
-	line  string // as drawn; empty if there is none
+	line  string // as drawn; empty if nothing is drawn
 }
 
 func newBar(w io.Writer) *bar { return &bar{w: w, width: terminal(w)} }

@@ -166,9 +166,9 @@ func cut(text string) string {
 	return fmt.Sprintf("%s\n[these are the first %d of %d bytes]", strings.ToValidUTF8(text[:maxResult], ""), maxResult, len(text))
 }
 
-// wait waits until there is a notice, and reports false if there is none and
-// no run that will leave one. It looks at the runs first: one that ends between
-// the two looks has its notice in the second.
+// wait waits for a notice. It reports false if no notice is pending and no active
+// run will leave one. It checks the runs first: the notice of a run that ends
+// between the two checks is found by the second.
 func (a *agent) wait(ctx context.Context) (bool, error) {
 	for {
 		active, err := a.service.Session(session).Runs(ctx, server.RunQuery{Active: true})

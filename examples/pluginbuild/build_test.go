@@ -111,7 +111,7 @@ func TestStale(t *testing.T) {
 		}
 		age(wasm, 1)
 	}
-	require.True(t, s.Stale(out, also), "there is none")
+	require.True(t, s.Stale(out, also), "the file is missing")
 	require.NoError(t, os.WriteFile(wasm, nil, 0o644))
 	age(filepath.Join(s.Dir, "old.go"), 3)
 	settle()

@@ -103,8 +103,8 @@ func (c *counter) lives(l *local) {
 // open is the last block of a loop that has not ended.
 const open = 1<<31 - 1
 
-// loopSince is the outermost open loop that began after an instruction, by its
-// number from 1, or 0 if there is none.
+// loopSince returns the number, from 1, of the outermost open loop that began after
+// an instruction, or 0.
 func (c *counter) loopSince(at int32) int32 {
 	n := len(c.loops)
 	if n == 0 || c.frames[c.loops[n-1]].start <= at {

@@ -12,8 +12,8 @@ import (
 	"github.com/toolhost/toolhost/internal/fair"
 )
 
-// TestAcquire: who waits gets the slot that comes free, and who gives up learns
-// which limit was reached.
+// TestAcquire: a waiter gets the slot that becomes free, and one that gives up
+// learns which limit was reached.
 func TestAcquire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := fair.NewSemaphore(3, 2)
@@ -53,14 +53,14 @@ func TestVictim(t *testing.T) {
 		newcomer string
 		victim   fair.Holding // zero: none
 	}{
-		"none":                           {nil, "ana", fair.Holding{}},
-		"of those with the most":         {[]fair.Holding{at("ana", 1), at("bo", 3), at("bo", 2)}, "cy", at("bo", 2)},
-		"of equals the oldest":           {[]fair.Holding{at("ana", 5), at("bo", 3)}, "cy", at("bo", 3)},
-		"one that is busy stays":         {[]fair.Holding{at("ana", 5), busy("bo"), busy("bo")}, "cy", at("ana", 5)},
-		"what is busy counts":            {[]fair.Holding{at("ana", 1), busy("bo"), at("bo", 3)}, "cy", at("bo", 3)},
-		"who has as many takes its own":  {[]fair.Holding{at("ana", 1), at("bo", 3)}, "bo", at("bo", 3)},
-		"who has as many takes no other": {[]fair.Holding{at("ana", 1), busy("bo")}, "bo", fair.Holding{}},
-		"who has fewer takes":            {[]fair.Holding{at("ana", 4), at("ana", 1), busy("bo")}, "bo", at("ana", 1)},
+		"none":                                 {nil, "ana", fair.Holding{}},
+		"of those with the most":               {[]fair.Holding{at("ana", 1), at("bo", 3), at("bo", 2)}, "cy", at("bo", 2)},
+		"of equals the oldest":                 {[]fair.Holding{at("ana", 5), at("bo", 3)}, "cy", at("bo", 3)},
+		"one that is busy stays":               {[]fair.Holding{at("ana", 5), busy("bo"), busy("bo")}, "cy", at("ana", 5)},
+		"what is busy counts":                  {[]fair.Holding{at("ana", 1), busy("bo"), at("bo", 3)}, "cy", at("bo", 3)},
+		"a client with as many takes its own":  {[]fair.Holding{at("ana", 1), at("bo", 3)}, "bo", at("bo", 3)},
+		"a client with as many takes no other": {[]fair.Holding{at("ana", 1), busy("bo")}, "bo", fair.Holding{}},
+		"a client with fewer takes":            {[]fair.Holding{at("ana", 4), at("ana", 1), busy("bo")}, "bo", at("ana", 1)},
 	} {
 		victim, ok := fair.Victim(slices.Values(c.all), func(h fair.Holding) fair.Holding { return h }, c.newcomer)
 		require.Equal(t, c.victim, victim, name)

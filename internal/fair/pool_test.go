@@ -98,7 +98,7 @@ func TestOverdraw(t *testing.T) {
 	p.Overdraw("bo", 3)
 	p.Overdraw("cy", 1)
 	room("bo", p.Max())
-	room("dee", 0) // who has nothing may have something
+	room("dee", 0) // a client that holds nothing may take something
 	p.Give("ana", 3)
 	require.Equal(t, 8, p.Used())
 	p.Give("ana", 29)

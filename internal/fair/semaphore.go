@@ -21,7 +21,7 @@ type Semaphore struct {
 	held    int
 	clients map[string]*client
 	waiting []*request // in the order of arrival
-	spare   *client    // to be used again; nil if there is none
+	spare   *client    // to be used again, or nil
 }
 
 // client counts what one client holds and awaits.

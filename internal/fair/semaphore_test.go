@@ -149,9 +149,9 @@ func TestSemaphoreFollowsItsRule(t *testing.T) {
 	}
 }
 
-// TestEveryClientGetsASlot: a stream of clients that nobody has seen before does
-// not keep one out that has many calls. It has its first place when it is its
-// turn, then goes on with one, and has more when nobody waits who has none.
+// TestEveryClientGetsASlot: a stream of new clients does not starve a client with
+// many calls. That client gets its first slot when it is its turn, keeps one, and
+// gets more when no client without a slot waits.
 func TestEveryClientGetsASlot(t *testing.T) {
 	s := semaphoreOf(2, false)
 	var others []*request

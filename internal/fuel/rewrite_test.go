@@ -196,7 +196,7 @@ func TestStartFunctionIsMetered(t *testing.T) {
 	require.EqualValues(t, 12_345, meter.Used(0))
 }
 
-// TestReentry has the host call the guest back: one counter goes on.
+// TestReentry has the host call the guest back: one counter covers both.
 func TestReentry(t *testing.T) {
 	wasm := module([]fn{
 		{name: "f", body: code(wasmbin.OpCall, uint32(0), wasmbin.OpCall, uint32(0))},

@@ -89,7 +89,7 @@ func randomOp(r *rand.Rand) op {
 func (s *script) do(o op) string {
 	switch o.verb {
 	case "open":
-		if o.path == "full/" && o.flag&sys.O_CREAT != 0 { // EISDIR there whatever it is, ENOTDIR here if it is none
+		if o.path == "full/" && o.flag&sys.O_CREAT != 0 { // EISDIR there in every case, ENOTDIR here if it is not a folder
 			return ""
 		}
 		file, errno := s.fs.OpenFile(o.path, o.flag, 0o644)

@@ -37,7 +37,8 @@ type Program struct {
 	Wasm []byte
 	// Image is the initial content of the memory, from its first nonzero byte, at At,
 	// to its last. The module no longer contains it: the host copies it into each
-	// instance. Nil if there is none, or if it had to stay in the module.
+	// instance. Nil if the memory starts as zeros, or if the content had to stay in
+	// the module.
 	Image   []byte
 	At      uint64
 	Start   bool   // call [StartExport] first in each new instance

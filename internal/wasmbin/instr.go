@@ -16,7 +16,7 @@ type Instr struct {
 type BlockType struct {
 	Index  uint32 // counts if Typed
 	Typed  bool
-	Result ValType // 0 if there is none
+	Result ValType // 0 for no result
 }
 
 // Reader reads the instructions of one function body or constant expression in

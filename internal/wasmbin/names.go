@@ -61,7 +61,7 @@ func MoveFuncNames(data []byte, index func(uint32) uint32) ([]byte, bool) {
 }
 
 // FuncName returns the name that the content of a name section has for a
-// function. It is empty if there is none, or the content cannot be read.
+// function. It is empty if the section has no such name or cannot be read.
 func FuncName(data []byte, index uint32) string {
 	_, funcs, ok := readNames(data)
 	for _, f := range funcs {

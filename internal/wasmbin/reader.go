@@ -29,7 +29,7 @@ func (c *cursor) malformed(at int, format string, args ...any) {
 	c.fail(ErrMalformed, at, format, args...)
 }
 
-// result is the error, nil if there is none.
+// result is the error, or nil.
 func (c *cursor) result() error {
 	if c.err == nil {
 		return nil

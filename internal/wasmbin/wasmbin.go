@@ -56,7 +56,7 @@ type Module struct {
 	Memories  []Limits // at most one, in pages
 	Globals   []Global
 	Exports   []Export
-	Start     *uint32 // index of the start function, nil if there is none
+	Start     *uint32 // index of the start function, or nil
 	Elements  []Element
 	DataCount *uint32 // nil if the section is absent
 	Codes     []Code  // one for each of Functions
@@ -210,7 +210,7 @@ func (m *Module) Count(k Kind) int {
 }
 
 // FuncType returns the type of the function with that index, imports included.
-// It is false if there is none.
+// It is false if the module has no such function.
 func (m *Module) FuncType(index uint32) (FuncType, bool) {
 	i := index
 	for j := range m.Imports {

@@ -71,7 +71,7 @@ func TestOwnerLimit(t *testing.T) {
 		require.Equal(t, engine.StatusRunning, status(t, m, "b2", fired(t, m, "b2", "sleep", "")), "it came later")
 		time.Sleep(time.Second)
 		synctest.Wait()
-		require.Equal(t, engine.StatusRunning, status(t, m, "a3", queued), "who waits is first")
+		require.Equal(t, engine.StatusRunning, status(t, m, "a3", queued), "the waiting run is first")
 		_, err := m.Stop(t.Context(), "a1", ids[0], StopRequest{Force: true})
 		require.NoError(t, err)
 		spawn(t, m, "a2", "sleep")

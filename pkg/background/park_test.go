@@ -291,7 +291,7 @@ func TestParkingWithoutItsEngine(t *testing.T) {
 		m := newManager(t, Config{Engine: engine, Logger: logTo(&log)})
 		began := time.Now()
 		ran := call1(t, m, alice, RunRequest{ParkAfter: time.Second, Work: works(time.Minute)})
-		require.False(t, ran.Parked, "it goes on in the foreground")
+		require.False(t, ran.Parked, "it continues in the foreground")
 		require.JSONEq(t, `"done"`, string(ran.Outcome.Result))
 		require.Equal(t, time.Minute, time.Since(began))
 		require.Contains(t, log.String(), "not parked")

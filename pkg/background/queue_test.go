@@ -151,7 +151,7 @@ func TestAFiringWaitsForTheOneBefore(t *testing.T) {
 		third := fired(t, m, alice, "sleep", second)
 		other := fired(t, m, alice, "echo", "bg_gone")
 		require.Equal(t, engine.StatusQueued, status(t, m, alice, second), "there are permits, but it waits")
-		require.Equal(t, engine.StatusSucceeded, status(t, m, alice, other), "who waits for nobody starts")
+		require.Equal(t, engine.StatusSucceeded, status(t, m, alice, other), "a run that waits for nobody starts")
 		time.Sleep(time.Second)
 		synctest.Wait()
 		require.Equal(t, engine.StatusRunning, status(t, m, alice, second))

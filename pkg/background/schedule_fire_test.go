@@ -336,7 +336,7 @@ func TestScheduleMissed(t *testing.T) {
 				require.True(t, after.NextAt.After(time.Now()))
 				time.Sleep(time.Until(after.NextAt))
 				synctest.Wait()
-				require.Len(t, firings(t, m, s), len(test.want)+1, "and goes on in its pace")
+				require.Len(t, firings(t, m, s), len(test.want)+1, "and continues at its own pace")
 			}
 		})
 	}

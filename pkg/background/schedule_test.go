@@ -156,7 +156,7 @@ func TestScheduleLimit(t *testing.T) {
 	})
 }
 
-// A host whose limit was lowered goes on to fire what there is.
+// A host whose limit was lowered still fires existing schedules.
 func TestScheduleLimitIsForNewOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		engine := memory.New()
@@ -223,7 +223,7 @@ func TestUnschedule(t *testing.T) {
 		require.Equal(t, stopped, again, "twice is as once")
 		runs := firings(t, m, s)
 		require.Len(t, runs, 1)
-		require.Equal(t, engine.StatusRunning, runs[0].Status, "what it fired goes on")
+		require.Equal(t, engine.StatusRunning, runs[0].Status, "the run it started continues")
 		time.Sleep(5 * time.Hour)
 		require.Len(t, firings(t, m, s), 1, "it fires no more")
 		require.Zero(t, planned(m))

@@ -69,9 +69,9 @@ func TestForceComesBeforeTheRequest(t *testing.T) {
 	<-task.sink.Stopping()
 }
 
-// A hint of the engine that the end of a run was asked for may come before the
-// stop that asked for it goes on: it does not turn a forced stop into a request
-// that the work can give way to.
+// The engine's hint that a stop was requested may arrive before that stop
+// continues: it does not turn a forced stop into a request that the work may
+// follow in its own time.
 func TestForceComesBeforeTheHint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := hooked(nil)
@@ -189,7 +189,7 @@ func TestStopFreedByContext(t *testing.T) {
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.NotNil(t, stopped.Cancel)
 		require.False(t, stopped.Status.Terminal())
-		require.Equal(t, engine.StatusCanceled, wait(t, m, alice, id).Status, "the stop goes on")
+		require.Equal(t, engine.StatusCanceled, wait(t, m, alice, id).Status, "the stop continues")
 	})
 }
 

@@ -172,7 +172,7 @@ type registry struct {
 	running sync.WaitGroup // one for each task whose work has not returned
 }
 
-// get returns the task of a run, nil if there is none.
+// get returns the task of a run, or nil.
 func (r *registry) get(id string) *task {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 )
 
 // A wait for the end of a run, or of several, ends when one of them begins to
-// wait for its user, and there is none while it does.
+// wait for its user. While that run waits, checks do not block.
 func TestWaitsEndWithQuestions(t *testing.T) {
 	for name, path := range map[string]func(run, other string) string{
 		"one run": func(run, _ string) string { return "/v1/runs/" + run + "?wait=9m" },

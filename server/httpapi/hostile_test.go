@@ -126,7 +126,7 @@ func TestLeavingClients(t *testing.T) {
 	})
 }
 
-// A call ends when the one who waits for it leaves.
+// A call ends when its caller disconnects.
 func TestCallIsCanceledWithItsRequest(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := serve(t, httpapi.Config{}, "sleeper")

@@ -185,8 +185,8 @@ func TestTokensThatAreRefused(t *testing.T) {
 	}
 }
 
-// Two headers are ambiguous: another program on the way may have checked the
-// other one. A token in the URL is none.
+// Two headers are ambiguous: a proxy may have checked the other one. A token in
+// the URL does not count.
 func TestOneTokenInTheHeader(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := serve(t, httpapi.Config{OAuth: startIssuer(t).trust(), Token: "s3cret"}, "echo")
@@ -242,7 +242,7 @@ func TestRotation(t *testing.T) {
 		i.withdraw()
 		i.publish("newer", &rsaKey().PublicKey)
 		time.Sleep(keysFresh + time.Second)
-		require.Equal(t, 200, status(otherRSA(), "new"), "who asks first does not wait for the keys")
+		require.Equal(t, 200, status(otherRSA(), "new"), "the first request does not wait for the keys")
 		synctest.Wait()
 		require.Equal(t, 401, status(otherRSA(), "new"))
 		require.Equal(t, 3, i.fetches())

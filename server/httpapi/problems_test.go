@@ -101,7 +101,7 @@ func TestDocumentedProblems(t *testing.T) {
 }
 
 // scene is a server that needs a token, its own or one of an issuer, with a run that has ended and one that
-// goes on.
+// is still active.
 type scene struct {
 	*fixture
 	issuer *issuer

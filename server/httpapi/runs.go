@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// asker is who asks for what HTTP clients do, in records.
+	// asker is the requester that records name for actions of HTTP clients.
 	asker = "api"
 	// maxResults bounds the results and the content of several runs in one
 	// answer, in bytes.

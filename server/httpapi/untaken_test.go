@@ -31,8 +31,8 @@ func (f *fixture) leaveUntaken() (untaken []net.Conn) {
 	return untaken
 }
 
-// What was done is told, however much its client has not taken: who has too much
-// of that is refused before anything is done.
+// A completed request is always answered, however much its client has left unread:
+// a client with too much unread is refused before any work is done.
 func TestNoResultIsLost(t *testing.T) {
 	args := `{"pad":"` + strings.Repeat("x", 2<<20) + `"}`
 	modern := strings.Replace(fmt.Sprintf(modernCall, 1, "large"), `"arguments":{}`, `"arguments":`+args, 1)

@@ -313,8 +313,8 @@ func TestUsersAreApartOverMCP(t *testing.T) {
 	})
 }
 
-// A session of MCP is nobody's but the caller's who began it. To others it is
-// as one that never was, and it goes on for its own.
+// An MCP session belongs only to the caller who began it. Other callers get the
+// same answer as for an unknown session, and it continues for its own.
 func TestMCPSessionsAreBound(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := serveUsers(t)

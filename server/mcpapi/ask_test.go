@@ -158,7 +158,7 @@ func TestAskNobody(t *testing.T) {
 	})
 }
 
-// A task asks through tasks/get, and goes on when all is answered.
+// A task asks through tasks/get, and continues when every question is answered.
 func TestTaskAsks(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		e := serveAskers(t)

@@ -221,8 +221,8 @@ func TestLargeInitialize(t *testing.T) {
 	})
 }
 
-// Before 2026-07-28 a client that leaves has not canceled its calls. They are
-// bounded all the same, and pings and others get through.
+// Before 2026-07-28 a client that disconnects has not canceled its calls. They
+// still count against the limits, and pings and other clients get through.
 func TestCallsOfClientsThatLeave(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		e := serveHTTP(t, server.Config{})

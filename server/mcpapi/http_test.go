@@ -250,7 +250,7 @@ func TestClosedStreamCancels(t *testing.T) {
 			e.patience = time.Second
 			_, m := e.ask("ana", tasksCapability, "tools/call", fmt.Sprintf(`,"name":%q,"arguments":{}`, tool))
 			require.NotEqual(t, "task", m.Result["resultType"], "an answer may still be sent, but no task is made")
-			time.Sleep(time.Minute) // it would have become a run by now
+			time.Sleep(time.Minute) // by this time it would have become a run
 			require.Zero(t, e.service.Stats().Runs.Spawned)
 		}
 		e.patience = 3 * time.Second

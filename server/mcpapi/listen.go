@@ -57,7 +57,7 @@ func (a *api) listen(ctx context.Context, req *mcp.SubscriptionsListenRequest, n
 }
 
 // acknowledge replaces the SDK's acknowledgment of a subscription by one that names
-// its tasks. There is none but the SDK's if it has no tasks.
+// its tasks. A subscription without tasks keeps the SDK's.
 func (a *api) acknowledge(ctx context.Context, l *listener, agreed *mcp.SubscriptionsAcknowledgedParams, sendSDKs func() error) error {
 	l.id = agreed.Meta[mcp.MetaKeySubscriptionID]
 	if l.refused = a.findTasks(ctx, l); l.refused != nil {

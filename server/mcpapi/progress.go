@@ -18,8 +18,8 @@ const (
 )
 
 // reporter sends a client the progress of a call: the newest report of the tool, at
-// most once in noticeInterval, and if there is none for heartbeatInterval the last
-// one again, or how long the call has run. Reports never wait for the client.
+// most once in noticeInterval. Without a report for heartbeatInterval it repeats the
+// last one, or says how long the call has run. Reports never wait for the client.
 type reporter struct {
 	notify  func(context.Context, *mcp.ProgressNotificationParams)
 	started time.Time

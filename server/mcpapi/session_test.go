@@ -90,8 +90,8 @@ func TestRunEnds(t *testing.T) {
 
 var errEnough = errors.New("enough")
 
-// A call that goes on in the background is a result, not an error, and breaks
-// no schema its tool was told with.
+// A call that continues in the background returns a result, not an error, and does
+// not violate the schema that was announced for its tool.
 func TestParkedCall(t *testing.T) {
 	cfg := serviceConfig("spin", "primes")
 	cfg.ParkAfter = time.Millisecond
@@ -109,7 +109,7 @@ func TestParkedCall(t *testing.T) {
 
 	c.call(5, "primes", `{"limit":1000000000}`)
 	m = c.next()
-	require.True(t, m.Result.IsError, "a result that is none of its schema would be refused")
+	require.True(t, m.Result.IsError, "a result that does not fit the schema would be refused")
 	require.Contains(t, m.Result.Content[0].Text, "primes is still running, as background run TASK-2")
 	c.call(6, "stop_background", `{"task_id":"TASK-2","force":true}`)
 	c.receive(1)

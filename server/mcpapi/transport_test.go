@@ -65,7 +65,7 @@ func TestTransport(t *testing.T) {
 		{"another revision in the header", "POST", list, append(headers{"Mcp-Protocol-Version", "2025-11-25"}, append(modern("tools/list")[:4:4], "Mcp-Method", "tools/list")...), 400, `-32020`},
 		{"no revision in the body", "POST", legacy, modern("tools/list"), 400, `-32602`},
 		{"no capabilities", "POST", `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`, modern("tools/list"), 400, `-32602`},
-		{"an older revision that is none", "POST", strings.Replace(list, "2026-07-28", "1900-01-01", 1), append(headers{"Mcp-Protocol-Version", "1900-01-01"}, append(modern("tools/list")[:4:4], "Mcp-Method", "tools/list")...), 400, `-32022`},
+		{"an unknown older revision", "POST", strings.Replace(list, "2026-07-28", "1900-01-01", 1), append(headers{"Mcp-Protocol-Version", "1900-01-01"}, append(modern("tools/list")[:4:4], "Mcp-Method", "tools/list")...), 400, `-32022`},
 		{"a later revision", "POST", strings.Replace(list, "2026-07-28", "2099-01-01", 1), append(headers{"Mcp-Protocol-Version", "2099-01-01"}, append(modern("tools/list")[:4:4], "Mcp-Method", "tools/list")...), 400, `-32022`},
 		{"a header twice", "POST", list, modern("tools/list", "Mcp-Method", "tools/list"), 400, `-32020`},
 		{"another method", "POST", list, modern("tools/call"), 400, `-32020`},
@@ -91,7 +91,7 @@ func TestTransport(t *testing.T) {
 
 		{"of a session", "POST", legacy, old("Mcp-Protocol-Version", "2025-11-25"), 200, `"tools":[`},
 		{"of a session, without a revision", "POST", legacy, old(), 200, `"tools":[`},
-		{"of a session, of a revision that is none", "POST", legacy, old("Mcp-Protocol-Version", "2020-01-01"), 400, "Unsupported protocol version"},
+		{"of a session, unknown revision", "POST", legacy, old("Mcp-Protocol-Version", "2020-01-01"), 400, "Unsupported protocol version"},
 		{"of no session", "POST", legacy, old()[:4], 200, "invalid during session initialization"},
 		{"of a session that is gone", "POST", legacy, append(old()[:4:4], "Mcp-Session-Id", "gone"), 404, ""},
 		{"a notification of a session", "POST", `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}`, old(), 202, ""},

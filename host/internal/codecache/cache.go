@@ -54,7 +54,7 @@ type Cache struct {
 	staging []string // the staging directory, after the folders of this user that it is in
 
 	once    sync.Once
-	loader  Runtime  // loads what is staged; nil if there is none
+	loader  Runtime  // loads what is staged, or nil
 	where   string   // folder of files that loader loads
 	loading sync.Map // *sync.Mutex by file that is staged
 }
@@ -143,7 +143,8 @@ func (c *Cache) Close(ctx context.Context) (err error) {
 // dir is the staging directory.
 func (c *Cache) dir() string { return c.staging[len(c.staging)-1] }
 
-// Ready makes the runtime that loads, the first time. It is false if there is none.
+// Ready makes the loading runtime at its first call, and reports whether the cache
+// has one.
 func (c *Cache) Ready(ctx context.Context) bool {
 	if c == nil {
 		return false

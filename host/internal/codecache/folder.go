@@ -40,7 +40,7 @@ type folder struct {
 }
 
 // openFolder makes the folder and those in it, for this user only. Its error
-// matches ErrUnsafe, or is why there is none.
+// matches ErrUnsafe, or says why the folder could not be made.
 func openFolder(dir string, most int64) (*folder, error) {
 	f := &folder{dir: dir, entries: filepath.Join(dir, entriesFolder), most: most}
 	return f, ownFolders(f.dir, f.entries)

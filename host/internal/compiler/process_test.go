@@ -129,8 +129,8 @@ func TestBuilt(t *testing.T) {
 	}
 }
 
-// TestProcessEnds: whatever becomes of a child, its build ends with an error
-// that says what it was, and this process goes on.
+// TestProcessEnds: whatever happens to a child, its build ends with an error
+// that names the cause, and this process continues.
 func TestProcessEnds(t *testing.T) {
 	for name, test := range map[string]struct {
 		kind Kind   // of an Error; empty for others

@@ -59,7 +59,7 @@ func TestProgramFile(t *testing.T) {
 	}
 }
 
-// FuzzProgramFile: a file that nobody wrote is none, or one that can be read.
+// FuzzProgramFile: arbitrary bytes are either rejected or decode to a valid program.
 func FuzzProgramFile(f *testing.F) {
 	f.Add((&Program{snapshot.Program{Wasm: []byte("wasm"), Image: []byte("image")}, 7}).Encode())
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff})

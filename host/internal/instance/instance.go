@@ -101,7 +101,7 @@ const (
 	StackKept = 16 << 10
 )
 
-// Entry returns an exported function, nil if there is none.
+// Entry returns an exported function, or nil.
 func (in *Instance) Entry(name string) *Entry {
 	f := in.Module.ExportedFunction(name)
 	if f == nil {
@@ -135,8 +135,8 @@ func (in *Instance) Cached(name string) *Entry {
 	return e
 }
 
-// Stack is the size of the stack in bytes. wazero does not tell: it is read from
-// an unexported field, and is StackMost where there is none.
+// Stack is the size of the stack in bytes. wazero does not expose it: it is read
+// from an unexported field, and is StackMost if that field is missing.
 func (e *Entry) Stack() int64 {
 	if !e.stack.IsValid() {
 		return StackMost

@@ -230,7 +230,7 @@ func (l *Ledger) reclaim() bool {
 	return true
 }
 
-// oldest is the warm instance that waits longest; nil if there is none. l.mu must be
+// oldest returns the warm instance that has waited longest, or nil. l.mu must be
 // held, as for all below.
 func (l *Ledger) oldest() (in *Instance) {
 	for _, s := range l.snapshots {

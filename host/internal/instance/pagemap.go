@@ -11,7 +11,7 @@ import (
 // page anonymous, no longer one of the file. For memory without a file it tells
 // which pages were touched.
 type pagemap struct {
-	file *os.File // nil where there is none
+	file *os.File // nil where the system has no page map
 	size uint64   // of a page
 }
 

@@ -46,7 +46,7 @@ const (
 var ErrTooLarge = errors.New("a copy of what it starts with does not fit into the memory of this host")
 
 // Snapshot returns the snapshot of a view for the caller to use, and to Release. It is
-// nil if there is none.
+// nil if the view has no snapshot.
 func (a *Account) Snapshot(view string) *Snapshot {
 	l := a.ledger
 	l.mu.Lock()

@@ -133,7 +133,7 @@ func (c *conn) query(each func(row []driver.Value) error, sql string, args ...dr
 	}
 }
 
-// one returns the first row, nil if there is none.
+// one returns the first row, or nil.
 func (c *conn) one(sql string, args ...driver.Value) (found []driver.Value, err error) {
 	err = c.query(func(row []driver.Value) error {
 		if found == nil {

@@ -23,8 +23,8 @@ type mark struct {
 
 const markFormat = "%016x %019d\n"
 
-// readMark reads the mark an earlier process left. It is zero if there is none,
-// or if it cannot be read: it may have been cut off by a loss of power.
+// readMark reads the mark an earlier process left. It is zero if the mark is
+// missing or unreadable: a loss of power may have cut it off.
 func readMark(path string) (m mark, err error) {
 	text, err := os.ReadFile(path)
 	if missingFile(err) {

@@ -31,7 +31,7 @@ type registry struct {
 	runs    map[string]*active
 	waiting []*active          // queued runs that nobody has claimed, in the order of submission
 	holders map[string]*active // runs that hold a permit: claimed, running, or being stored as such
-	worker  *worker            // who has the engine; nil: nobody
+	worker  *worker            // the worker that has the engine, or nil
 	quota   engine.Quota
 	notices []string // runs whose notice is pending and nobody's yet
 
@@ -136,7 +136,7 @@ func (g *registry) giveBack(a *active) {
 	}
 }
 
-// admit gives a run a permit, or returns an error if there is none left. The
+// admit gives a run a permit, or returns an error if no permit is left. The
 // lock must be held.
 func (g *registry) admit(a *active, permits engine.Permits) error {
 	parked := a.run.Origin == engine.OriginParked

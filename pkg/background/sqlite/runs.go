@@ -283,7 +283,8 @@ func (e *Engine) Tail(ctx context.Context, id string, offset int64, max int) (ch
 }
 
 // liveLog returns the log of a run that has not ended, and its attempt; nil if
-// there is none. That of an earlier process is as long as it had been appended.
+// the run is not active. The log of an earlier process has the length of what was
+// appended.
 func (e *Engine) liveLog(id string) (log *logFile, attempt int, err error) {
 	e.active.mu.Lock()
 	defer e.active.mu.Unlock()

@@ -59,7 +59,7 @@ func (db *database) salvage(left mark) (moved, result string, err error) {
 }
 
 // finishSalvage puts a new database that is complete in the place of the damaged
-// one, which it sets aside. It does nothing if there is none.
+// one, which it sets aside. It does nothing without one.
 func (db *database) finishSalvage() (moved string, err error) {
 	if _, err := os.Stat(db.path(salvagedSuffix)); missingFile(err) {
 		return "", nil

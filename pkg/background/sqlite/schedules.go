@@ -80,8 +80,8 @@ func (e *Engine) PutSchedule(ctx context.Context, s engine.Schedule, max int) (e
 	return put, nil
 }
 
-// against compares a schedule to be stored with the one that is, or with the
-// error that says there is none.
+// against compares a schedule to be stored with the stored one, or with the error
+// that says that no such schedule is stored.
 func against(s engine.Schedule, old scheduleRow, err error) error {
 	switch {
 	case errors.Is(err, engine.ErrNotFound) && old.seq == 0 && s.Revision == 0:

@@ -13,8 +13,8 @@ type Spec struct {
 	zone                                   *time.Location
 }
 
-// Next returns the first firing after a time, and false if there is none within
-// [Years].
+// Next returns the first firing after a time, and false if the schedule does not
+// fire within [Years].
 func (c Spec) Next(after time.Time) (time.Time, bool) {
 	local := after.In(c.zone)
 	day := time.Date(local.Year(), local.Month(), local.Day(), 0, 0, 0, 0, time.UTC)
@@ -52,7 +52,7 @@ func (c Spec) nextDay(day time.Time) time.Time {
 }
 
 // nextMinute returns the first minute of a day, from one on, that matches; -1
-// if there is none.
+// if no minute does.
 func (c Spec) nextMinute(from int) int {
 	for hour := from / 60; hour < 24; hour++ {
 		if c.hours>>hour&1 == 0 {

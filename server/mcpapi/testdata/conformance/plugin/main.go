@@ -163,7 +163,7 @@ func stateOK(given []guest.Answer) (string, error) {
 	return "state-ok", nil
 }
 
-// askThenWork asks while its caller waits, and goes on as a task.
+// askThenWork asks while its caller waits, and continues as a task.
 func askThenWork(c *guest.Call, in work) (string, error) {
 	a, err := question{"user_name", "What is your name?", nameSchema}.put(c)
 	if err != nil {
