@@ -298,7 +298,9 @@ func (f spawnFlags) check(req wire.NewSchedule) error {
 }
 
 func (r *remote) spawnRun(ctx context.Context, req wire.Spawn, f spawnFlags) error {
-	run, err := r.client.Spawn(ctx, req, f.key)
+	answered, cancel := linger(ctx)
+	defer cancel()
+	run, err := r.client.Spawn(answered, req, f.key)
 	switch {
 	case err != nil:
 		return err
@@ -311,6 +313,20 @@ func (r *remote) spawnRun(ctx context.Context, req wire.Spawn, f spawnFlags) err
 		verb = "already existed"
 	}
 	return r.spawned(run, run.TaskID, fmt.Sprintf("%q %s; toolhost logs -f %s follows it", oneLine(run.Title), verb, run.TaskID))
+}
+
+// spawnGrace is how long an interrupted spawn waits for its answer: the run may be
+// stored, and only the answer has its id.
+const spawnGrace = 5 * time.Second
+
+// linger returns a context that ends spawnGrace after ctx.
+func linger(ctx context.Context) (context.Context, context.CancelFunc) {
+	late, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(spawnGrace, cancel) })
+	return late, func() {
+		stop()
+		cancel()
+	}
 }
 
 // spawned prints an id, with a note for people.
