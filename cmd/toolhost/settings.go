@@ -2,6 +2,7 @@ package main
 
 import (
 	"reflect"
+	"regexp"
 	"strings"
 	"time"
 
@@ -138,6 +139,9 @@ func (c *config) grant(plugin string) []setting {
 	return grantSettings(c.grants[plugin])
 }
 
+// inner matches the capitals that begin the later words of a Go name.
+var inner = regexp.MustCompile(`\B[A-Z]`)
+
 // grantSettings is the table of what can be granted to a plugin, as keys of
 // grants.PLUGIN: the fields of a Grant, by their types. The values go to g.
 func grantSettings(g *host.Grant) (table []setting) {
@@ -148,7 +152,7 @@ func grantSettings(g *host.Grant) (table []setting) {
 
 	fields := reflect.ValueOf(g).Elem()
 	for i := range fields.NumField() {
-		key := strings.ToLower(fields.Type().Field(i).Name)
+		key := strings.ToLower(inner.ReplaceAllString(fields.Type().Field(i).Name, "_$0"))
 		s := setting{key: key, to: fields.Field(i).Addr().Interface(), doc: sentence(docs[key])}
 		switch s.to.(type) {
 		case *bool:
