@@ -1,7 +1,6 @@
 package main
 
 import (
-	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -12,16 +11,12 @@ import (
 // Each setting of a grant but "config" is a capability: messages name capabilities,
 // and their readers look for those names in the configuration.
 func TestGrantsAreCapabilities(t *testing.T) {
-	var keys, names []string
-	for _, s := range grantSettings(new(host.Grant)) {
-		require.NotEmpty(t, s.doc, s.key)
-		keys = append(keys, s.key)
-	}
-	names = append(names, "config")
+	names := []string{"config"}
 	for _, c := range host.Capabilities {
 		names = append(names, c.Name)
 	}
-	slices.Sort(keys)
-	slices.Sort(names)
-	require.Equal(t, names, keys)
+	for _, s := range grantSettings(new(host.Grant)) {
+		require.Contains(t, names, s.key)
+		require.NotEmpty(t, s.doc, s.key)
+	}
 }
