@@ -11,8 +11,8 @@ const (
 	MaxAgentName   = 40      // characters of the name the agent sees, see AgentName
 )
 
-// Manifest says what a plugin is and which tools it has. What it asks for in
-// limits and needs is a wish: the operator grants, cuts or refuses it.
+// Manifest says what a plugin is and which tools it has. Its limits and
+// needs are requests: the operator grants, reduces or refuses them.
 type Manifest struct {
 	ABI         string   `json:"abi"`  // always Version
 	Name        string   `json:"name"` // [a-z][a-z0-9_]{0,31}

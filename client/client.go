@@ -192,7 +192,7 @@ type AddressError struct{ Text string }
 // Error returns the text.
 func (e *AddressError) Error() string { return e.Text }
 
-// Unreachable reports that there was no answer: no server listens at the
+// Unreachable reports whether there was no answer: no server listens at the
 // address, or the connection broke.
 type Unreachable struct {
 	Address string

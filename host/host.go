@@ -39,7 +39,7 @@ type Config struct {
 	// Memory limits the memory of all calls together, in bytes: linear memory,
 	// overhead such as large tables, deep stacks, snapshots, large arguments and
 	// results of running calls, and interpreted plugins. Compiled code does not count.
-	// A call that needs more is refused, or ended when it grows, with an error that
+	// A call that needs more is refused, or ended when its memory grows, with an error that
 	// matches [ErrHostMemory]. 0 means DefaultHostMemory.
 	Memory int64
 	// Calls limits the running calls of one module. Others wait while their time runs.

@@ -21,7 +21,7 @@ import (
 // [ErrChanged]; it also matches [ErrReplaced] once the registry has reloaded.
 //
 // The digest is computed on demand and cached by device, inode, size and change time,
-// which no program can keep while changing a file, short of setting the clock. It is
+// which no program can preserve while it changes a file, unless it sets the clock. It is
 // computed again from the bytes that are compiled.
 func (p *Plugin) Digest() (string, error) {
 	p.digesting.Lock()

@@ -68,7 +68,7 @@ func (s *Service) hasRuns(ctx context.Context) bool {
 	return err != nil || len(schedules) > 0
 }
 
-// Retention is how long an ended run is kept. A run whose notice nobody took is
+// Retention is how long an ended run is kept. A run with an unacknowledged notice is
 // kept at least that long, unless NoticeTTL is shorter. Others may be removed
 // sooner, if the session has more than RetainRuns or the record quota is full.
 func (s *Service) Retention() time.Duration {

@@ -90,7 +90,7 @@ type Config struct {
 type Approval struct {
 	Session, Tool string
 	Args          json.RawMessage
-	// Schedule says when it is to run, if a schedule is being made. It is nil
+	// Schedule says when the tool is to run, if a schedule is being made. It is nil
 	// for a call, a spawn, and a firing of a schedule.
 	Schedule *wire.Schedule
 }

@@ -198,7 +198,7 @@ func (v Session) Watch(ctx context.Context) <-chan wire.Event {
 }
 
 // Stop asks a run to end, and waits until it has, or its grace period is over.
-// by is the requester, and is kept with the run; empty is the session's agent.
+// The run's record keeps by as the requester; empty means the session's agent.
 func (v Session) Stop(ctx context.Context, id, by string, how wire.Stop) (wire.Stopped, error) {
 	r, err := v.stop(ctx, id, by, how)
 	return newStopped(r), err
@@ -291,7 +291,7 @@ func (v Session) Unschedule(ctx context.Context, id string) (wire.Schedule, erro
 }
 
 // Snapshot describes the session's active runs to a model whose conversation
-// was cut, in at most 1,000 characters; empty if there are none.
+// was cut, in at most 1,000 characters. It is empty without active runs.
 func (v Session) Snapshot(ctx context.Context) (string, error) {
 	return v.service.runs.Snapshot(ctx, v.name, textMore)
 }

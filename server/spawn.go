@@ -28,8 +28,8 @@ type SpawnRequest struct {
 	DryRun         bool            // only make the checks: nothing is started or stored, and nobody is asked for approval
 }
 
-// ScheduleRequest says what to run, and when: again and again, by Cron, or
-// once, at At. Set exactly one of the two.
+// ScheduleRequest says what to run, and when: repeatedly, by Cron, or once, at At.
+// Set exactly one of the two.
 type ScheduleRequest struct {
 	SpawnRequest
 	Cron     string       // five fields

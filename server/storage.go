@@ -16,8 +16,8 @@ const (
 	DefaultRecordQuota = 1 << 30 // bytes of the records of all runs and schedules
 )
 
-// StorageStats say what of the stored runs was damaged or lost. They are zero for
-// an engine that does not say.
+// StorageStats say which stored state was damaged or lost. They are zero for an
+// engine that does not report it.
 type StorageStats struct {
 	Failed     string `json:"failed,omitempty"` // why nothing is stored any more, until the server is restarted
 	Problems   int    `json:"problems"`         // damage and losses since the start

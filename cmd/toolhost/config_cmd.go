@@ -31,12 +31,12 @@ func configCommand(a *app) *cobra.Command {
 variable, a flag, or the default.
 
 --check prints nothing if the configuration works. Otherwise it lists every
-problem and exits with 2. It reports more than other commands do: missing folders,
+problem and exits with code 2. It reports more than other commands do: missing folders,
 folders that other users can write to, contradictory limits, addresses that other
 machines can reach, and a file in this folder that is not trusted.
 
 --schema prints a JSON Schema of configuration files. Editors use it to complete
-and to check them.`,
+and check them.`,
 		Example: `  toolhost config --check
   toolhost config --schema >toolhost.schema.json`,
 		Args:              cobra.NoArgs,

@@ -84,8 +84,8 @@ func (a *app) root() *cobra.Command {
 		Use:   "toolhost",
 		Short: "Run the tools of AI agents as sandboxed WebAssembly plugins",
 		Long: `Toolhost runs the tools of AI agents as sandboxed WebAssembly plugins. Each call
-is metered by fuel and has limits on time, memory and output. Long calls can be
-background runs that an agent spawns, checks and stops.`,
+is metered by fuel and has limits on time, memory and output. Long calls can run
+in the background, where an agent checks and stops them.`,
 		SilenceErrors: true, SilenceUsage: true,
 		Version:           version(),
 		Args:              cobra.NoArgs,

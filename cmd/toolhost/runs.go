@@ -101,8 +101,8 @@ func stopCommand(a *app) *cobra.Command {
 		Use:   "stop ID",
 		Short: "Stop a background run, or disable a schedule",
 		Long: `Stop a background run of a server. The run is asked to end, and is interrupted
-after the server's grace period, or at once with --force. The answer is its true
-state: a result that came first is kept.
+after the server's grace period, or at once with --force. The command prints its
+true state: a result that came before the stop is kept.
 
 With the id of a schedule, the schedule is disabled. Runs that it has started
 continue.`,

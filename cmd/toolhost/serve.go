@@ -28,11 +28,11 @@ import (
 func serveCommand(a *app) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
-		Short: "Serve the tools over HTTP, and keep background runs",
+		Short: "Serve the tools and background runs over HTTP",
 		Long: `Serve the tools over HTTP on a socket in the data folder. The commands spawn,
-check, wait, stop, logs, tasks and schedules talk to it. With --listen it serves an
-address too, where browsers find a page for operators. Runs, their output, notices
-and schedules are kept in the data folder. A restarted server continues the runs
+check, wait, stop, logs, tasks and schedules talk to it. With --listen it also serves
+a TCP address, with a page for operators. Runs, their output, notices and schedules
+are kept in the data folder. A restarted server continues the runs
 whose tools allow it.
 
 Plugins that are added, replaced or removed are reloaded while it runs (unless
@@ -48,7 +48,7 @@ it at once.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.runServer(cmd.Context()) },
 	}
-	cmd.Flags().String("listen", "", "`address` to serve as well, such as 127.0.0.1:7070; other machines are served only with a token or oauth")
+	cmd.Flags().String("listen", "", "also serve this `address`, such as 127.0.0.1:7070; other machines are served only with a token or oauth")
 	return cmd
 }
 

@@ -107,7 +107,7 @@ func settings(c *config) []setting {
 		{"background.record_quota", size, &runs.RecordQuota, int64(server.DefaultRecordQuota), "Records of all runs and schedules. In `serve`, one client gets at most three quarters. See [Records](#records)."},
 		{"background.end_session", oneOf(string(background.EndParked), string(background.EndAll)), &runs.EndSession, nil, "What the end of a session stops: its parked calls, or all its runs."},
 		{"background.min_interval", duration, &runs.MinInterval, background.DefaultInterval, "The shortest time between two firings of a schedule, by the clock of its time zone."},
-		{"background.misfire", duration, &runs.Misfire, background.DefaultMisfire, "How late a missed firing is made up for. However many were missed, the schedule fires once."},
+		{"background.misfire", duration, &runs.Misfire, background.DefaultMisfire, "How late a missed firing is still made up for. However many were missed, the schedule fires once."},
 
 		{"serve.listen", text, &c.listen, none, "Address at which `serve` listens besides its socket, such as `127.0.0.1:7070`. See [Serving](#serving)."},
 		{"serve.drain", duration, &c.drain, nil, "How long a server that shuts down waits for calls and runs before it interrupts them."},

@@ -20,7 +20,7 @@ func waitCommand(a *app) *cobra.Command {
 		Use:   "wait ID…",
 		Short: "Wait for background runs to end, and print their results",
 		Long: `Wait until all runs have ended, and print their results to stdout in the order of
-the ids, one a line. The command keeps waiting if the server is restarted, or if a
+the ids, one per line. The command keeps waiting if the server is restarted, or if a
 run has a question for its user.
 
 Exit codes: 0 all succeeded, 1 one failed or was canceled, 3 one hit a limit,
@@ -133,7 +133,7 @@ func logsCommand(a *app) *cobra.Command {
 		Use:   "logs ID",
 		Short: "Print the output of a background run",
 		Long: `Print what a background run has written: the raw bytes, or text without control
-characters on a terminal. --follow continues until the run has ended, also if the
+characters on a terminal. --follow continues until the run has ended, even if the
 server is restarted.
 
 Exit codes: 0 ok, 2 usage or no server, 5 not found, 130 interrupted.`,

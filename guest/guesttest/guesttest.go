@@ -1,5 +1,5 @@
-// Package guesttest tests plugins written with package guest, in the test's own
-// process and on any platform. One line tests a plugin's manifest and examples:
+// Package guesttest tests plugins written with package guest, in the process of
+// the test and on any platform. One line tests a plugin's manifest and examples:
 //
 //	func TestPlugin(t *testing.T) { guesttest.Check(t, &plugin) }
 //

@@ -35,7 +35,7 @@ type Error struct {
 	Most     uint64
 }
 
-// Error names the function, the quantity, and what to do about it.
+// Error names the function and the quantity, and says what to do.
 func (e *Error) Error() string {
 	if e.Module {
 		return fmt.Sprintf("%v: %d %s in all functions together, at most %d: leave out what is not used, or split the plugin",

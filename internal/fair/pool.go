@@ -48,8 +48,8 @@ func (p *Pool) TakeBelow(max int, key string, n int) (limit int, ok bool) {
 }
 
 // Room reports whether a client may take more while all clients together hold at
-// most max. A client that holds nothing always may. If not, limit is the limit that
-// was reached.
+// most max. A client that holds nothing always may. If the answer is no, limit is
+// the limit that was reached.
 func (p *Pool) Room(max int, key string) (limit int, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -54,8 +54,8 @@ func (s *Semaphore) TryAcquire(key string) bool {
 	return ok
 }
 
-// Acquire waits for a slot. Its error is that of ctx, which has ended first; then
-// ofKey says that the client has reached its own cap, and slots are free.
+// Acquire waits for a slot. If ctx ends first, it returns the error of ctx; ofKey
+// then says that slots are free, but the client has reached its own cap.
 func (s *Semaphore) Acquire(ctx context.Context, key string) (ofKey bool, err error) {
 	r := s.enter(key)
 	if r == nil {

@@ -13,12 +13,11 @@ const (
 // ErrExhausted says that the call has used up its budget.
 var ErrExhausted = errors.New("out of fuel")
 
-// A Meter is the account of one call. The guest's counter is what is left of
-// the slices that were granted, so fuel used is granted minus left, exactly and
-// at any time.
+// A Meter counts the fuel of one call. The guest's counter is the rest of the
+// granted slices, so the fuel used is always exactly granted minus left.
 //
-// A Meter belongs to the goroutine that runs the call. Only what the interrupt
-// function reads may be changed by other goroutines.
+// A Meter belongs to the goroutine that runs the call. Other goroutines may change
+// only what the interrupt function reads.
 type Meter struct {
 	budget    int64
 	granted   int64
@@ -28,9 +27,9 @@ type Meter struct {
 }
 
 // NewMeter returns the meter of a call with that budget in units, which is
-// clamped to 0 … [MaxBudget]. The interrupt function is asked at every refill
-// and charge whether the call has to end for another reason: stop, deadline,
-// shutdown. It must be quick. Nil asks nothing.
+// clamped to 0 … [MaxBudget]. Every refill and charge calls the interrupt
+// function, which says whether the call has to end for another reason: stop,
+// deadline, shutdown. It must be fast. Nil never interrupts.
 func NewMeter(budget int64, interrupt func() error) *Meter {
 	return &Meter{budget: min(max(budget, 0), MaxBudget), interrupt: interrupt}
 }

@@ -215,7 +215,7 @@ func (a *assembler) read(field abi.Field, at, size int) {
 	})
 }
 
-// Progress tells that 1 of 2 is done.
+// Progress reports that 1 of 2 is done.
 func (p *Program) Progress(message string) *Program {
 	return p.then(func(a *assembler) {
 		a.float(0, 0, 0, 0, 0, 0, 0xf0, 0x3f)
@@ -226,8 +226,8 @@ func (p *Program) Progress(message string) *Program {
 	})
 }
 
-// Create makes a file in the first folder the plugin was granted, or does not
-// if it may not.
+// Create makes a file in the first granted folder. A refusal by the host is
+// ignored.
 func (p *Program) Create(name string) *Program {
 	const (
 		preopened = 3 // the first file descriptor after stdio
@@ -287,7 +287,7 @@ func (p *Program) Checkpoint(data string) *Program {
 	})
 }
 
-// Spin loops for ever and never calls the host.
+// Spin loops forever and never calls the host.
 func (p *Program) Spin() *Program {
 	return p.then(func(a *assembler) {
 		a.loop()
@@ -321,7 +321,7 @@ func (p *Program) Flood() *Program {
 	})
 }
 
-// Hog takes memory until it gets no more, and then cannot go on.
+// Hog allocates memory until it gets no more, and then traps.
 func (p *Program) Hog() *Program {
 	return p.then(func(a *assembler) {
 		a.loop()

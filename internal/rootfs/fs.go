@@ -144,8 +144,8 @@ func (f *FS) refuseLink() sys.Errno {
 	return sys.EPERM
 }
 
-// Chmod implements [sys.FS] for the nine permission bits of perm. Who may enter
-// the folder itself is for the operator to say: [sys.EPERM].
+// Chmod implements [sys.FS] for the nine permission bits of perm. Only the
+// operator may change the mode of the folder itself: [sys.EPERM].
 func (f *FS) Chmod(path string, perm fs.FileMode) sys.Errno {
 	return f.changeInode(path, func(file *os.File, fi fs.FileInfo) error {
 		if os.SameFile(fi, f.self.info) {

@@ -20,8 +20,8 @@ import (
 	"github.com/toolhost/toolhost/abi"
 )
 
-// Error is a problem of a text and its place. Err is the error of a type's own
-// UnmarshalJSON, or nil.
+// Error is a problem in a text, and its position. Err is the error of a type's own
+// UnmarshalJSON method, or nil.
 type Error struct {
 	abi.Problem
 	Err error

@@ -31,10 +31,10 @@ func Run(t *testing.T, converse func(t *testing.T, file string)) {
 	}
 }
 
-// Play plays the conversation of a file, which says first why it is there. Each
-// of its sections is given to say, by the words of its name, which returns what
-// the server answered. If that is anything, the next section has to be called
-// answer and to have the same text: with -update it gets it.
+// Play plays the conversation in a file, which begins with a comment on its purpose.
+// Play passes each section to say, with the words of the section's name, and say
+// returns the server's answer. If the answer is not empty, the next section must be
+// named answer and have the same text; -update writes it.
 func Play(t *testing.T, file, answer string, say func(name []string, text []byte) []byte) {
 	archive, err := txtar.ParseFile(file)
 	require.NoError(t, err)

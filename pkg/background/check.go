@@ -49,13 +49,13 @@ type Report struct {
 
 // Check reports on runs of a session, and waits for their end first if asked
 // to. Reading changes nothing: the same check gives the same answer until the
-// run changes. Only the notice of an end that is shown, and is stored, counts as
-// acknowledged, unless the request is to Peek. A wait ends with the end of a run
+// run changes. The only exception: showing a stored end acknowledges its notice, unless
+// the request sets Peek. A wait ends with the end of a run
 // even if that cannot be stored; the next wait then ends when it is stored.
 //
 // If the session has none of the runs, the error is a *[NotFoundError]; if it
-// has some, Check waits for those and the others are in Missing. A bad request
-// is a *[FieldError]. If ctx ends while waiting, the error is its.
+// has some of them, Check waits for those and lists the others in Missing. A bad request
+// is a *[FieldError]. If ctx ends while waiting, the error is that of ctx.
 func (m *Manager) Check(ctx context.Context, session string, req CheckRequest) (CheckResult, error) {
 	after, err := req.normalize()
 	if err != nil {

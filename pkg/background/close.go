@@ -22,11 +22,11 @@ const hung = 30 * time.Second
 // be run again is queued for another worker or the next start; the others end as
 // failed with [engine.KindInterrupted]. Queued runs stay queued.
 //
-// It returns nil when they have ended, all is stored and all notices are handed
-// out. It returns an error matching [ErrStillRunning] with the ids of runs that
+// It returns nil when they have ended, everything is stored and all notices are
+// delivered. It returns an error matching [ErrStillRunning] with the ids of runs that
 // have not ended after the grace period and 30 seconds more: their executor
-// ignores its context. After that it waits as long for an OnNotice or an engine
-// that does not return. After an error the lease on the engine is kept: call
+// ignores its context. After that it waits equally long for an OnNotice or an
+// engine that does not return. After an error the lease on the engine is kept: call
 // Close again later.
 //
 // Records can still be read afterwards. Close may be called more than once.

@@ -1,8 +1,7 @@
 // Package background runs functions in the background, keeps both ends of
 // their output, and remembers how they ended.
 //
-// A [Manager] is built around one [Executor], the function that does the work
-// of a run. [Manager.Spawn] stores an [engine.Run] and returns at once with its
+// A [Manager] has one [Executor], the function that does the work of a run. [Manager.Spawn] stores an [engine.Run] and returns at once with its
 // id; [Manager.Check], [Manager.List] and [Manager.Stop] show it, wait for it and
 // end it. Every run belongs to a session, and a session sees only its own runs:
 // the id of another session's run, an id that never existed and an id whose record
@@ -12,9 +11,9 @@
 //	…
 //	spawned, err := m.Spawn(ctx, "session-1", background.SpawnRequest{Tool: "primes"})
 //
-// Runs begin in three ways, and are the same thing afterwards: a spawn; a
-// call made with [Manager.Run] that took longer than its caller waits and was
-// parked; and the firing of an [engine.Schedule].
+// A run begins in one of three ways, and behaves the same afterwards: a spawn; a
+// call of [Manager.Run] that took longer than its caller waits and was parked; or
+// the firing of an [engine.Schedule].
 //
 //	spawn, firing                parked call
 //	     |  +--- requeued, attempt+1 ---+  |
@@ -36,15 +35,15 @@
 // the closing of the manager do. An executor must return soon after that: Go cannot
 // kill a function.
 //
-// The end of a run that is to be signaled is stored together with a notice: it is
-// handed to [Config.OnNotice], and returned by [Manager.Pending] until it is
-// acknowledged, or its session's agent is shown the end.
+// If the end of a run is to be signaled, it is stored together with a notice. The
+// notice is passed to [Config.OnNotice], and [Manager.Pending] returns it until it is
+// acknowledged or the session's agent has seen the end.
 //
 // A Manager is a worker of its engine and renews its lease with a heartbeat. The
 // runs of a worker that died are taken over by the others, or by the next [New]:
-// they are run again if [Config.Readmit] admits them, with the last
-// [output.Sink.Checkpoint], and else end as failed with [engine.KindOrphaned].
+// they are run again with the last [output.Sink.Checkpoint] if [Config.Readmit]
+// admits them, and otherwise end as failed with [engine.KindOrphaned].
 //
-// When an engine cannot store, runs end nevertheless: callers learn that the end is
-// unsaved, and it is stored as soon as that works.
+// Runs end even when the engine cannot store the end: callers learn that it is
+// unsaved, and it is stored as soon as the engine works again.
 package background

@@ -35,10 +35,10 @@ type core struct {
 	counters counters
 }
 
-// New joins the engine and returns a Manager, after it has taken over the runs
-// that dead workers left, such as an earlier process: they are queued again if
-// they may be run again, and end as failed with [engine.KindOrphaned] if not, or
-// as canceled if that was asked for; their output is kept. Queued runs keep their
+// New joins the engine, takes over the runs of dead workers, such as an earlier
+// process, and returns a Manager. Runs that may be run again are queued again. The
+// others end as failed with [engine.KindOrphaned], or as canceled if a stop was
+// requested. Their output is kept. Queued runs keep their
 // place.
 //
 // Runs may be executed before New returns. They see the values of ctx, but not

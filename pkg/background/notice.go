@@ -48,9 +48,9 @@ var textEscaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
 
 // RenderNotices returns the ends of runs as a text to put before a model, as data
 // and never as an instruction of the host: the [NoticeText] of up to 10 of them,
-// in an element <background-results>, which no text of a tool can end. Of the
-// others, and of more that the caller has, it says how many there are, and hint,
-// how to see them. It returns "" if there are none.
+// in an element <background-results> that no text of a tool can close. It counts
+// the others, and more that the caller has, and adds hint, which says how to see
+// them. It returns "" without any notices.
 func RenderNotices(ended []engine.Run, more int, hint string) string {
 	if rest := len(ended) - maxNotices; rest > 0 {
 		more = max(0, more) + rest

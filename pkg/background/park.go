@@ -14,12 +14,12 @@ import (
 
 // A RunRequest says what to call. Tool and Work are required. Its IdempotencyKey
 // is not used. Its arguments must be valid JSON and must not change until the
-// call has ended or is parked: only then are they checked.
+// call has ended or is parked: they are checked only then.
 type RunRequest struct {
 	SpawnRequest
 
-	// Terms are for Config.Executor if it makes a later attempt: any JSON value of
-	// at most 1 KiB, kept as Run.Terms and in no report; nil: nothing.
+	// Terms are passed to Config.Executor on a later attempt: any JSON value of at
+	// most 1 KiB. They are kept in Run.Terms and not reported. Nil passes nothing.
 	Terms json.RawMessage
 
 	// ParkAfter is when a call that still runs becomes a background run; 0: never.

@@ -42,9 +42,9 @@ func (m *Manager) Payload(ctx context.Context, session, id string, part engine.P
 }
 
 // List returns the records that q selects, newest first and without their
-// payload: of running runs with what they report now. With q.Session "" it
-// returns those of all sessions, which is for operators: a front end for agents
-// must name the session.
+// payload. Those of running runs have their current progress. With q.Session "" it
+// returns the records of all sessions, which is for operators: a front end for
+// agents must name the session.
 func (m *Manager) List(ctx context.Context, q engine.Query) ([]engine.Run, error) {
 	return m.reader.list(ctx, q)
 }

@@ -35,8 +35,8 @@ func (a loggedArgs) String() string { return Redact(json.RawMessage(a)) }
 // "<unprintable>".
 //
 // Keys are compared without regard to case and to anything but letters and
-// digits. Secret are api_key, auth, authorization, and keys that end in token,
-// secret, password, apikey, credential, credentials, privatekey or cookie.
+// digits. These count as secret: api_key, auth, authorization, and keys that end
+// in token, secret, password, apikey, credential, credentials, privatekey or cookie.
 func Redact(args json.RawMessage) string {
 	if !json.Valid(args) {
 		return "<unprintable>"

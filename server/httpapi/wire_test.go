@@ -28,7 +28,7 @@ import (
 
 // TestWire plays the conversations in testdata. Their sections are:
 //
-//	-- plugins --       the plugins that are there, one a line
+//	-- plugins --       the loaded plugins, one per line
 //	-- token --         the token the server asks for, if any
 //	-- oauth --         an issuer whose tokens are taken, and the scopes they need;
 //	                    TOKEN-OF-name is a token of it, with the scope "tools"

@@ -33,7 +33,7 @@ import (
 // Extend lets a program that embeds this package serve more than the tools of
 // plugins, such as prompts and resources. Its zero value adds nothing.
 type Extend struct {
-	// Options is called with the options before the server is made. KeepAlive is
+	// Options is called with the options before the server is created. KeepAlive is
 	// ignored: since 2026-07-28 servers send no requests, and streams are kept alive
 	// anyway.
 	Options func(*mcp.ServerOptions)

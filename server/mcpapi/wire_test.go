@@ -14,7 +14,7 @@ import (
 
 // TestWire plays the conversations in testdata. Their sections are:
 //
-//	-- plugins --        the plugins that are there, one a line
+//	-- plugins --        the loaded plugins, one per line
 //	-- client --         lines to send; each call among them is waited for
 //	-- client 2 lines -- lines to send at once, and how many lines answer them
 //	-- server --         what the server says to the section before

@@ -43,7 +43,7 @@ const (
 )
 
 // A Problem is the body of every answer that is an error: problem details of
-// RFC 9457, with a code and what helps to mend the request.
+// RFC 9457, with a code and details that help to fix the request.
 type Problem struct {
 	Type   string   `json:"type"` // where the code is described
 	Title  string   `json:"title"`

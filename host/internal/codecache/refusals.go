@@ -32,7 +32,7 @@ const refusalsFolder = "refused"
 // the bound is there for somebody who changes a file again and again.
 const maxRefusals = 4096
 
-// Refusals returns those of the cache's folder, if there is one.
+// Refusals returns the refusals recorded in the cache's folder, if it has one.
 func (c *Cache) Refusals() *Refusals {
 	r := &Refusals{known: map[string]refusal{}}
 	if c.Stores() {
@@ -99,8 +99,8 @@ func (r *Refusals) write(digest string, f refusal) error {
 	return owned.WriteFile(filepath.Join(r.dir, digest), data)
 }
 
-// Recall returns why a module could not be compiled before, nil if it was not
-// tried with limits as high as these.
+// Recall returns why compiling a module failed earlier, or nil if no attempt had
+// limits as high as these.
 func (r *Refusals) Recall(digest string, limits Limits) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -164,7 +164,7 @@ const outlineSection = "toolhost.outline"
 
 // Outline returns a module, given decoded and encoded, with bodies that only trap.
 // A runtime needs no more to load the module's code and make instances: checking the
-// bodies again would take as long as all the rest.
+// bodies again would take as long as everything else.
 func Outline(m *wasmbin.Module, wasm []byte) []byte {
 	short := *m
 	short.Codes = slices.Repeat([]wasmbin.Code{{Body: []byte{byte(wasmbin.OpUnreachable), byte(wasmbin.OpEnd)}}}, len(m.Codes))

@@ -1,7 +1,7 @@
 // Package instance keeps the instances of modules, and accounts for their memory:
-// what a memory starts with (Image), the linear memory itself (Memory), the state
-// of a module that has started up (Snapshot), and the warm instances that wait,
-// clean, for the next call (Ledger). It knows nothing of calls.
+// the initial content of a memory (Image), the linear memory itself (Memory), the
+// state of a module that has started up (Snapshot), and the clean, warm instances
+// that wait for the next call (Ledger). It knows nothing of calls.
 package instance
 
 import (

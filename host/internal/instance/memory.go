@@ -40,8 +40,8 @@ type Memory struct {
 	paid   uint64 // may be backed by memory: up to peak, or further from an earlier call
 	anew   bool   // the next Reallocate makes it as large as its image
 
-	// Of this call: the most bytes it had, and why a growth was refused, if one was:
-	// what fails next is likely the fault of that.
+	// Peak is the most bytes that this call had. Refused says why a growth was
+	// refused, or is nil: it is the likely cause of the next failure.
 	Peak    uint64
 	Refused error
 }

@@ -1,6 +1,6 @@
 // Package sched decides which guests compute. It has a slot for each processor,
-// and a guest computes only while it holds a slot. All others wait where Go's own
-// scheduler does not see them, so the goroutines that answer requests and stop
+// and a guest computes only while it holds a slot. All others are blocked, invisible to
+// Go's own scheduler, so the goroutines that answer requests and stop
 // runs never queue behind more guests than there are processors.
 package sched
 

@@ -1,9 +1,9 @@
-// Package bombs makes plugins that are small and cost whoever compiles them a
-// lot, for tests only. Each [Bomb] is one shape of code, chosen by reading the
+// Package bombs makes small plugins that are expensive to compile, for tests
+// only. Each [Bomb] is one shape of code, chosen by reading the
 // compiler for paths that recurse or take more than linear time.
 //
-// All of them keep the contract: a host accepts what they say of themselves, and
-// notices nothing before it looks at their code.
+// All of them keep the contract: a host accepts their manifests, and notices
+// nothing before it reads their code.
 package bombs
 
 import (
@@ -18,9 +18,9 @@ type Bomb struct {
 	Name string
 	// Why says what it costs: which part of the compiler, and how it grows.
 	Why string
-	// Size is a size that hurts: it takes many seconds of processor time or
+	// Size is large enough to hurt: it takes many seconds of processor time or
 	// gigabytes of memory to compile, or overflows the stack. Where the cost is
-	// linear it is that of a file of some megabytes.
+	// linear it is the size of a file of some megabytes.
 	Size int
 	// Make returns the plugin of a size.
 	Make func(n int) []byte

@@ -194,11 +194,11 @@ type Lease interface {
 	Report(ctx context.Context, b Beat) error
 
 	// Append adds p, which begins at offset of the stream, to the log of this
-	// attempt: the writer dropped the bytes between the end of the log and offset,
-	// and bytes before that end are ignored. The log keeps its first and last bytes,
+	// attempt. The bytes between the end of the log and offset were dropped by the
+	// writer; bytes before that end are ignored. The log keeps its first and last bytes,
 	// at least Run.OutputCap of them. They outlive the process, and after Complete
 	// the machine. After an error, a part of p may have been appended; one matching
-	// [ErrQuota] means that there is no room for more output now.
+	// [ErrQuota] means that the quota allows no more output now.
 	Append(ctx context.Context, offset int64, p []byte) error
 
 	// Save stores data as the run's checkpoint, in place of an earlier one.

@@ -11,8 +11,8 @@ import (
 // A Buffer keeps the first and the last bytes of a stream and counts the rest. It
 // is not safe for concurrent use.
 //
-// The stream is [0,total). Kept are head, which begins it, and the last tailCap
-// bytes of tail, which end it.
+// The stream is [0,total). The buffer keeps its beginning in head, and its end in
+// the last tailCap bytes of tail.
 type Buffer struct {
 	headCap, tailCap int
 	head, tail       []byte
@@ -84,9 +84,9 @@ func (b *Buffer) bounds() (head, tail int64) {
 }
 
 // Read returns up to limit bytes from offset on, or, if offset is negative,
-// from that many bytes before the end. It never reads across the gap: from
-// inside the gap it continues at the tail, and so it does from before the gap if
-// offset is negative.
+// from that many bytes before the end. It never reads across the gap: an
+// offset inside the gap, or a negative one that points before it, reads from the
+// tail.
 func (b *Buffer) Read(offset int64, limit int) engine.Chunk {
 	head, tail := b.bounds()
 	end, last := b.total, offset < 0
@@ -134,8 +134,8 @@ type Output struct {
 	Omitted    int64 // bytes between Head and Tail
 }
 
-// String returns the raw output, with a line that says how many bytes are
-// missing where some are.
+// String returns the raw output. A line in place of dropped bytes says how many
+// are missing.
 func (o Output) String() string {
 	if o.Omitted == 0 {
 		return string(o.Head) + string(o.Tail)

@@ -222,7 +222,7 @@ func (s *Sink) Beat() engine.Beat {
 }
 
 // Tail returns up to max bytes of the log from offset on. If the log no longer
-// has that place, the chunk begins at the oldest byte kept after it. A
+// has that offset, the chunk begins at the oldest byte kept after it. A
 // negative offset counts from the end. A chunk never spans dropped bytes.
 func (s *Sink) Tail(offset int64, max int) engine.Chunk {
 	s.mu.Lock()

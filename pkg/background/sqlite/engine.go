@@ -28,9 +28,9 @@
 // syncs once, and answers. A change that fails does so alone: the others are
 // then stored one by one. See https://www.sqlite.org/wal.html.
 //
-// One process has the directory, and in it one worker at a time has the engine:
-// Join returns [engine.ErrLocked] while the lease of another lasts. So claims,
-// permits, leases and who delivers a notice are kept in memory only, with a copy
+// One process owns the directory, and in it one worker at a time owns the engine:
+// Join returns [engine.ErrLocked] while another worker's lease lasts. So claims,
+// permits, leases and the deliveries of notices are kept in memory only, with a copy
 // of the records of active runs. Renew writes nothing; a new Beat is stored
 // every ten seconds.
 //
@@ -44,9 +44,9 @@
 // newer version of this one, is refused.
 //
 // After each transaction its number is written to state.mark, so that [Open]
-// notices a database that is missing, empty, another one, or older than it was.
-// Runs that are queued in such a database may have been started since, so they
-// count as interrupted ones. Folders without a record are kept in the quarantine.
+// notices a database that is missing, empty, replaced, or older than before. Runs
+// that are queued in such a database may have been started since, so they count as
+// interrupted. Folders without a record are kept in the quarantine.
 // When the database is deleted or replaced while it is in use, nothing is
 // acknowledged any more: see [engine.ErrStorageLost].
 //

@@ -8,8 +8,8 @@ import (
 // counted is what the ledger has of a record.
 type counted struct{ used, evictable int64 }
 
-// Recorded implements [engine.Engine]. Output that is kept counts too, as it is
-// nowhere else.
+// Recorded implements [engine.Engine]. Kept output counts too, because it is
+// stored nowhere else.
 func (e *Engine) Recorded() int64 {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -46,8 +46,8 @@ func (l *Ledger) Used() int64 {
 	return l.used
 }
 
-// Add counts that the records of a session take used bytes more, and those of
-// them that may go evictable bytes more: less, if they are negative.
+// Add counts used more bytes for the records of a session, and evictable more bytes
+// for those that may be evicted. Negative numbers subtract.
 func (l *Ledger) Add(session string, used, evictable int64) {
 	if l == nil {
 		return
@@ -185,10 +185,10 @@ func (e *Eviction) Take(session string, size int64) bool {
 	return true
 }
 
-// Enough reports whether what was taken makes room.
+// Enough reports whether the evicted records free enough space.
 func (e *Eviction) Enough() bool { return e.need == 0 }
 
-// Done reports whether no more is taken.
+// Done reports whether nothing more is evicted.
 func (e *Eviction) Done() bool {
 	return e.need == 0 && (e.taken >= evictAtOnce || e.more < engine.RecordOverhead)
 }
