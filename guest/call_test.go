@@ -14,7 +14,7 @@ import (
 	"github.com/toolhost/toolhost/guest/guesttest"
 )
 
-// during runs f as the only tool of a plugin and returns what came of it.
+// during runs f as the only tool of a plugin and returns the outcome.
 func during(h guesttest.Host, f func(c *guest.Call) error) guesttest.Outcome {
 	p := pluginOf(func(c *guest.Call, _ struct{}) (guest.None, error) { return guest.None{}, f(c) })
 	return h.Call(p, "t", struct{}{})

@@ -34,7 +34,7 @@ func files(t testing.TB, dir, prefix string) (found []string) {
 	return found
 }
 
-// modules are the files with what the runtime needs beside code, codes those
+// modules are the files with what the runtime needs besides code, codes those
 // with code.
 func modules(t testing.TB, dir string) []string { return files(t, dir, "module-") }
 func codes(t testing.TB, dir string) []string   { return files(t, dir, "!module-") }

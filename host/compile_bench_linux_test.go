@@ -13,7 +13,7 @@ import (
 )
 
 // BenchmarkCompile measures compiling anew in this process and in a child, in
-// turn: a module of some hundred bytes, and one made by Go. Processor time is
+// turn: a module of some hundred bytes, and one written in Go. Processor time is
 // that of both processes.
 func BenchmarkCompile(b *testing.B) {
 	for name, wasm := range map[string][]byte{"small": echo.wasm(), "go": vectorsPlugin.wasm(b)} {

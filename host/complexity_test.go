@@ -14,7 +14,7 @@ import (
 )
 
 // TestBombs: a plugin that would take the compiler minutes, or end the process,
-// is refused by name before it is compiled, and whoever describes it is told too.
+// is refused by name before it is compiled, and describing it fails in the same way.
 func TestBombs(t *testing.T) {
 	reasons := map[string]struct {
 		err  error

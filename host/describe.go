@@ -29,7 +29,7 @@ const (
 )
 
 // What of it is spent on interpreting: in about the time in which most plugins
-// can be compiled. A plugin made by Go takes 5 to 12 million units.
+// can be compiled. A plugin written in Go takes 5 to 12 million units.
 const (
 	interpretFuel    = 50_000_000
 	interpretTimeout = 10 * time.Second
@@ -99,7 +99,7 @@ func (h *Host) describeInterpreted(ctx context.Context, info *Info, wasm []byte)
 	return m.describe(ctx, interpretFuel, interpretTimeout, true)
 }
 
-// interpretedAtOnce is how many plugins are interpreted at a time: one made by Go
+// interpretedAtOnce is how many plugins are interpreted at a time: one written in Go
 // takes a hundred megabytes.
 const interpretedAtOnce = 4
 

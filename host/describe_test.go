@@ -66,7 +66,7 @@ func TestDescribeIsTheSameInterpreted(t *testing.T) {
 			require.Zero(t, h.Stats().Memory)
 		})
 	}
-	t.Run("made by Go", func(t *testing.T) {
+	t.Run("written in Go", func(t *testing.T) {
 		h := newHost(t, nil)
 		compiled := h.DescribeIn(t, false, vectorsPlugin.wasm(t), 0)
 		require.Equal(t, compiled, h.DescribeIn(t, true, vectorsPlugin.wasm(t), 0))
@@ -91,7 +91,7 @@ func types(n int) func(m *wasmbin.Module) {
 	return func(m *wasmbin.Module) { m.Types = append(m.Types, slices.Repeat(m.Types[:1], n)...) }
 }
 
-// pages has a memory begin with so many beside another change.
+// pages makes a memory begin with this many pages, in addition to another change.
 func pages(n uint32, change func(*wasmbin.Module)) func(m *wasmbin.Module) {
 	return func(m *wasmbin.Module) {
 		m.Memories[0].Min = n
@@ -246,7 +246,7 @@ func TestDescribesTakeTurns(t *testing.T) {
 	})
 }
 
-// BenchmarkDescribe measures asking a plugin made by Go what it is, and beside it
+// BenchmarkDescribe measures asking a plugin written in Go what it is, and beside it
 // in turn the same compiled, where the code is not in a cache.
 func BenchmarkDescribe(b *testing.B) {
 	wasm := vectorsPlugin.wasm(b)

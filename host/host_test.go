@@ -57,7 +57,7 @@ type outcome struct {
 	progress       []host.Progress
 }
 
-// codes are the numbers the guest told.
+// codes are the numbers that the guest reported.
 func (o outcome) codes() []int32 {
 	codes := make([]int32, len(o.stdout)/4)
 	for i := range codes {

@@ -227,7 +227,7 @@ func write(c *call, mem api.Memory, stack []uint64) int32 {
 	return c.advice()
 }
 
-// advice tells the guest whether to continue.
+// advice says whether the guest should continue.
 func (c *call) advice() int32 {
 	if c.stopping() {
 		return abi.Canceled

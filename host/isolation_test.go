@@ -182,7 +182,7 @@ func requireGoroutines(t *testing.T, most int) {
 	require.LessOrEqual(t, runtime.NumGoroutine(), most)
 }
 
-// openFiles lists what this process has open, where the system tells.
+// openFiles lists the open files of this process, where the system reports them.
 func openFiles() []string {
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {

@@ -14,7 +14,7 @@ func refFunc() code { return wasmbin.AppendOpX(nil, wasmbin.OpRefFunc, fnHelper)
 
 func constant(c code) []byte { return append(c, byte(wasmbin.OpEnd)) }
 
-// Modules with much beside their memory.
+// Modules with much overhead besides their memory.
 func withTables(n int, min uint32) func(*wasmbin.Module) {
 	return func(m *wasmbin.Module) {
 		for range n {

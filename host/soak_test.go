@@ -104,7 +104,7 @@ func soak(t *testing.T) (all []soaked) {
 	return all
 }
 
-// mappings counts what this process has mapped, where the system tells.
+// mappings counts the mappings of this process, where the system reports them.
 func mappings() int {
 	data, _ := os.ReadFile("/proc/self/maps")
 	return bytes.Count(data, []byte("\n"))

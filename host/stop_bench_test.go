@@ -77,7 +77,7 @@ type onWrite func()
 
 func (f onWrite) Write(p []byte) (int, error) { f(); return len(p), nil }
 
-// allocating is a command made by Go that takes memory for ever.
+// allocating is a command written in Go that allocates forever.
 func allocating(t testing.TB) []byte {
 	const source = `package main
 

@@ -66,11 +66,11 @@ func TestCompileSaysWhatFailed(t *testing.T) {
 	require.ErrorIs(t, r.Compile(ctx, nil), gone)
 }
 
-// blockingFS is a folder whose file p.wasm is opened once somebody allows it.
+// blockingFS is a folder whose file p.wasm is opened once the test allows it.
 type blockingFS struct {
 	fstest.MapFS
-	opened chan struct{} // is told of each time
-	allow  chan struct{} // lets one go on; nil lets all
+	opened chan struct{} // receives at each open
+	allow  chan struct{} // lets one continue; nil lets all
 }
 
 func (b *blockingFS) Open(name string) (fs.File, error) {
@@ -81,7 +81,7 @@ func (b *blockingFS) Open(name string) (fs.File, error) {
 	return b.MapFS.Open(name)
 }
 
-// blocked is a registry whose plugin p is compiled once somebody allows it.
+// blocked is a registry whose plugin p is compiled once the test allows it.
 func blocked(t *testing.T) (*Registry, *blockingFS) {
 	files := &blockingFS{MapFS: fstest.MapFS{"p.wasm": {Data: sealed(named("p"))}}, opened: make(chan struct{})}
 	r := openWith(t, newHost(t), Config{Folders: []Folder{{Path: "plugins", FS: files}}})
@@ -89,7 +89,7 @@ func blocked(t *testing.T) (*Registry, *blockingFS) {
 	return r, files
 }
 
-// Whoever waits for a compilation gives up with its own context, and the others
+// A caller that waits for a compilation gives up with its own context, and the others
 // have their module.
 func TestOneOfTwoCallersGivesUp(t *testing.T) {
 	r, files := blocked(t)
@@ -122,7 +122,7 @@ func (c lateCtx) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-// One who gives up at the very moment the compilation ends has what came of it,
+// A caller that gives up just as the compilation ends still gets its result,
 // and counts as a user.
 func TestGiveUpAsCompilationEnds(t *testing.T) {
 	for name, end := range map[string]func(*blockingFS){
@@ -172,7 +172,7 @@ func TestGiveUpAsCompilationEnds(t *testing.T) {
 	}
 }
 
-// Where all callers give up the compilation ends, and whoever comes next has one
+// If all callers give up, the compilation ends, and the next caller starts a new one
 // of its own.
 func TestAllCallersGiveUp(t *testing.T) {
 	r, files := blocked(t)
@@ -332,7 +332,7 @@ func TestCompileBeforehand(t *testing.T) {
 	require.NoError(t, p.Compile(t.Context()), "nothing is left to do")
 }
 
-// What is compiled for somebody who gave up is freed.
+// Code compiled for a caller that gave up is freed.
 func TestCompiledForNobody(t *testing.T) {
 	r, files := blocked(t)
 	p := r.Plugins()[0]

@@ -181,7 +181,7 @@ func TestRefusedPluginIsNotLateForEver(t *testing.T) {
 }
 
 // TestUrgentCallerOvertakes: who calls a plugin that is being compiled at low
-// priority has it compiled anew, and whoever began that is let go.
+// priority has it compiled anew, and the caller that began it returns.
 func TestUrgentCallerOvertakes(t *testing.T) {
 	r, files := blocked(t)
 	p := r.Plugins()[0]

@@ -122,7 +122,7 @@ func digest(t *testing.T, r *Registry) string {
 }
 
 // Opening a folder reads what plugins say of themselves and nothing more. Their
-// digest is read when somebody asks, once, and the next process knows it.
+// digest is read on demand, once, and the next process knows it.
 func TestDigestIsReadOnce(t *testing.T) {
 	_, files, folders := settledFolder(t, 1)
 	cfg := Config{Folders: folders, CacheDir: t.TempDir()}
@@ -175,7 +175,7 @@ func TestDigestOfAFileThatChanged(t *testing.T) {
 	require.NoError(t, err, "it is again what it was")
 }
 
-// What the system changes of a file beside its content does not matter.
+// Changes to a file's metadata do not matter.
 func TestOtherLinksAndPermissions(t *testing.T) {
 	file, _, folders := settledFolder(t, 1)
 	r := openWith(t, newHost(t), Config{Folders: folders, CacheDir: t.TempDir()})

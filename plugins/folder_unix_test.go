@@ -12,7 +12,7 @@ import (
 )
 
 // Nothing is loaded that others than this user could have written, and what is
-// said names what to mend. A folder is judged where links lead.
+// said names what to fix. A folder is judged where links lead.
 func TestFoldersOthersCanWriteTo(t *testing.T) {
 	const file = "/plugins/p.wasm"
 	chmod := func(mode os.FileMode, name string) func(*testing.T, string) {

@@ -28,7 +28,7 @@ const (
 		`"tools":[{"name":"side","description":"Made for a test.","input_schema":{"type":"object"}}]}`
 )
 
-// The manifest is looked for in the module, beside it, and in what it says
+// The manifest is looked for in the module, next to it, and in what it says
 // itself, in this order.
 func TestManifestSource(t *testing.T) {
 	both := plugintest.Plugin{

@@ -104,7 +104,7 @@ func TestFileChangedAfterLoad(t *testing.T) {
 	require.NoError(t, call(), "what is compiled needs no file")
 }
 
-// Plugins and their tools are told apart in errors.
+// Errors distinguish plugins from their tools.
 func TestCallNamesPluginAndTool(t *testing.T) {
 	r := open(t, map[string][]byte{
 		"p.wasm": plugintest.Plugin{Manifest: named("p", "boom"), Invoke: plugintest.Do().Trap()}.Wasm(),

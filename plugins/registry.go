@@ -43,7 +43,7 @@ func Dir(path string) Folder {
 }
 
 // dirFS is os.DirFS that does not block when it opens a pipe: one that has just
-// replaced a file would hold up the reload, and the end of the process, for ever.
+// replaced a file would hold up the reload, and the end of the process, forever.
 type dirFS struct {
 	statDirFS
 	path string

@@ -100,7 +100,7 @@ func TestCallUnknownTool(t *testing.T) {
 	require.Equal(t, abi.Result{Kind: abi.ToolError, Error: `no such tool: "ecko", did you mean "echo"?`}, r)
 }
 
-// What does not fit a schema is reported field by field, for a model to mend, and
+// What does not fit a schema is reported field by field, for a model to correct, and
 // never at length.
 func TestCallBadArgs(t *testing.T) {
 	m := plugintest.Manifest("typed")

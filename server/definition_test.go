@@ -16,7 +16,7 @@ import (
 	"github.com/toolhost/toolhost/plugins"
 )
 
-// notes is a plugin with tools that differ in all that a definition tells.
+// notes is a plugin with tools that differ in everything that a definition contains.
 func notes() *abi.Manifest {
 	m := plugintest.Manifest("notes")
 	m.Needs.Files = []abi.FileNeed{{Path: "/notes", Mode: abi.FileWrite}}

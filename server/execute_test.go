@@ -92,7 +92,7 @@ func TestLargeContent(t *testing.T) {
 	})
 }
 
-// A run is executed from its record, whoever stored it: what it names may be
+// A run is executed from its record, no matter which process stored it: what it names may be
 // gone by then, or no longer granted.
 func TestStoredRunRejected(t *testing.T) {
 	bubble(t, func(t *testing.T) {

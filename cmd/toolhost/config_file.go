@@ -20,7 +20,7 @@ import (
 var configNames = []string{"toolhost.yaml", "toolhost.toml", "toolhost.json"}
 
 // userData is the folder of this user for data. It is empty if no home folder is
-// known: the working directory may be somebody else's.
+// known: the working directory may belong to someone else.
 func userData() string {
 	home, _ := os.UserHomeDir()
 	return ownFolder(os.Getenv("XDG_DATA_HOME"), filepath.Join(home, ".local", "share"))

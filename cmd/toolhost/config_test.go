@@ -93,7 +93,7 @@ func TestLinesOfJSON(t *testing.T) {
 }
 
 // A file takes no more time and memory than its size allows, whatever it nests,
-// and the fault is told with file, line and reason.
+// and the error names the file, the line and the reason.
 func TestDeepConfiguration(t *testing.T) {
 	for _, test := range []struct{ name, text, want string }{
 		{"toml", "watch = true\n" + strings.Repeat("a.", 30_000) + "a = 1", "expected at most 100 levels of nesting"},

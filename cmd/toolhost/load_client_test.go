@@ -27,7 +27,7 @@ type loadClient struct {
 	http    *http.Client
 	figures *latencies
 
-	runs    []*loadRun           // told of, and not yet seen to have ended well
+	runs    []*loadRun           // known, and not yet seen to have ended well
 	ended   map[string]*loadRun  // the others
 	acked   map[string]bool      // whose notice was taken
 	keys    int                  // idempotency keys used
@@ -37,7 +37,7 @@ type loadClient struct {
 	missed  bool
 }
 
-// loadRun is a run a client was told of.
+// loadRun is a run that a client knows of.
 type loadRun struct {
 	id, tool, args string
 	stopped        bool // its end was asked for
@@ -158,12 +158,12 @@ func (c *loadClient) pick(fits func(*loadRun) bool) *loadRun {
 	return of[c.rng.IntN(len(of))]
 }
 
-// mayEnd are runs that end by themselves, or were told to.
+// mayEnd are runs that end by themselves, or were stopped.
 func mayEnd(r *loadRun) bool { return r.stopped || r.tool != loadSleep }
 
 func anyRun(*loadRun) bool { return true }
 
-// told begins to keep account of a run.
+// told begins to track a run.
 func (c *loadClient) told(r *loadRun) *loadRun {
 	c.runs = append(c.runs, r)
 	return r
@@ -254,8 +254,8 @@ func (c *loadClient) finish(ctx context.Context) error {
 	return c.checkNotices(ctx)
 }
 
-// checkNotices compares the notices that are told with the runs that ended: each
-// is told until it was taken, and then never again.
+// checkNotices compares the delivered notices with the runs that ended: each
+// is delivered until it is acknowledged, and then never again.
 func (c *loadClient) checkNotices(ctx context.Context) error {
 	var told wire.Notices
 	if _, err := c.do(ctx, "notices", "GET", "/v1/notices?limit=200", nil, &told, isOK); err != nil {

@@ -34,7 +34,7 @@ const (
 	compareRound = 250 * time.Millisecond
 )
 
-// compare measures a small call over HTTP beside the same call made in the
+// compare measures a small call over HTTP next to the same call made in the
 // process of the caller, in turns, so that what disturbs one disturbs all. A
 // bare server of net/http, which reads the request and writes the same bytes,
 // tells what of it is HTTP. Client and server share the processors.

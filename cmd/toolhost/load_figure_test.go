@@ -107,7 +107,7 @@ func amount(value float64, unit string) string {
 var loadRuns [][]figure
 
 // report appends the figures to the file that the environment names, as lines of
-// JSON, and tells the median and the spread of the runs so far.
+// JSON, and reports the median and the spread of the runs so far.
 func (f *figures) report(name string) {
 	if name != "" {
 		file, err := os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)

@@ -14,7 +14,7 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// operation is one thing clients do, and how often beside the others.
+// operation is one thing that clients do, and its weight relative to the others.
 type operation struct {
 	name   string
 	weight int

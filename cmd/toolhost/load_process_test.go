@@ -122,7 +122,7 @@ func (p *loadProcess) end() (errors []string) {
 	return errors
 }
 
-// hasProc says whether the system tells what a process takes.
+// hasProc says whether the system reports what a process uses.
 const hasProc = runtime.GOOS == "linux"
 
 // cpu is the time of processors the process had, to a hundredth of a second.

@@ -51,7 +51,7 @@ func taken(name string) string {
 
 // TestLoad has many clients do everything there is to do with a server, at
 // once: a process of its own, at an address of this machine. Nothing may fail
-// but what a limit refuses, by name; every run that was told of has to end as it
+// but what a limit refuses, by name; every known run has to end as it
 // was asked to; and afterwards nothing of the clients may be left.
 //
 // It does a little of that in a few seconds. With TOOLHOST_LOAD=1m it takes so
@@ -206,7 +206,7 @@ func (c *loadClient) live(mixing, last context.Context, n int, watches bool, mix
 	if !watches {
 		return nil
 	}
-	for c.unseen() != "" { // what happened is told in its own time
+	for c.unseen() != "" { // events arrive in their own time
 		select {
 		case err := <-over:
 			return fmt.Errorf("%s: the events ended: %w", c.session, err)

@@ -236,7 +236,7 @@ func (a *app) closeService(ctx context.Context, s *server.Service) {
 const shutdownGrace = 100 * time.Millisecond
 
 // errNoData: no data folder is known. The working directory is not used: it may
-// have a data folder that somebody else wrote.
+// have a data folder that someone else wrote.
 var errNoData = &usageError{errors.New("no data folder: no home folder is known"), "set HOME to an absolute path, or choose a folder with --data"}
 
 // cacheDir makes the folder for compiled code, in a data folder that only this

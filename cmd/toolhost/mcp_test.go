@@ -21,7 +21,7 @@ func TestMCP(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "echo.wasm"), plugintest.Plugin{Manifest: plugintest.Manifest("echo")}.Wasm(), 0o600))
 	t.Setenv("TOOLHOST_PLUGINS", dir)
 	t.Setenv("TOOLHOST_DATA", t.TempDir())
-	t.Setenv("TOOLHOST_WATCH", "false") // a system can have too few watches, which is told
+	t.Setenv("TOOLHOST_WATCH", "false") // a system can have too few watches, which is logged
 	in, typed := io.Pipe()
 	out, errs, ended := new(testlog.Buffer), new(testlog.Buffer), make(chan int)
 	go func() { ended <- run(t.Context(), []string{"mcp"}, in, out, errs) }()

@@ -52,7 +52,7 @@ func report(b *testing.B, what string, took []time.Duration) {
 }
 
 // folderOf makes a folder of sealed plugins, each with a name and a digest of
-// its own: three of four are the examples, which are made by Go, the others are
+// its own: three of four are the examples, which are written in Go, the others are
 // small.
 func folderOf(tb testing.TB, n int) string {
 	tb.Helper()
@@ -129,7 +129,7 @@ func BenchmarkList(b *testing.B) {
 	report(b, "first-list", []time.Duration{first})
 }
 
-// BenchmarkFirstCall measures the first call of a plugin made by Go, the whole
+// BenchmarkFirstCall measures the first call of a plugin written in Go, the whole
 // process, with a warm compile cache. Beside it is a process that only starts,
 // and the call without a cache.
 func BenchmarkFirstCall(b *testing.B) {

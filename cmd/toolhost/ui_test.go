@@ -143,7 +143,7 @@ func TestTaskWords(t *testing.T) {
 	}
 }
 
-// What a run says of itself is told apart from what the host says of it.
+// What a run says of itself looks different from what the host says of it.
 func TestDoing(t *testing.T) {
 	progress := &wire.Progress{Done: 1, Total: 4, Message: "12 primes"}
 	for _, test := range []struct {

@@ -89,7 +89,7 @@ type agent struct {
 }
 
 // do is the loop. It ends with the turn in which the model calls no tool while
-// there is no run whose end it is still to be told.
+// no run is left whose end it still has to learn.
 func (a *agent) do(ctx context.Context, task string) error {
 	var tools []tool
 	for _, d := range a.service.Definitions(session) {

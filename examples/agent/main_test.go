@@ -139,7 +139,7 @@ func TestHostileResults(t *testing.T) {
 	require.Equal(t, "< 1 error: red0m\n", message{Results: []result{{CallID: "1", IsError: true, Text: "\x1b[31mred\x1b]0;title\a\u009b0m"}}}.String())
 }
 
-// What a model was to be told when its API failed, it is told at its next turn,
+// A model whose API failed gets the pending notices at its next turn,
 // and then no more.
 func TestNoticeSurvivesFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

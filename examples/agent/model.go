@@ -45,7 +45,7 @@ type result struct {
 	CallID  string
 	Text    string
 	IsError bool
-	Content []abi.Block // what the tool showed beside it: images, links, …
+	Content []abi.Block // what the tool showed besides the text: images, links, …
 }
 
 type reply struct {
@@ -118,8 +118,8 @@ func script(_ context.Context, messages []message, tools []tool) (reply, error) 
 type memory struct {
 	Words, Primes int
 	Rested        float64
-	Ended         []string `json:",omitempty"` // runs it was told of and has not read yet
-	Waits         bool     // it has nothing to do until it is told something
+	Ended         []string `json:",omitempty"` // runs it was notified of and has not read yet
+	Waits         bool     // it has nothing to do until the next notice
 
 	asked     bool            // for a summary
 	calls     map[string]call // by id

@@ -183,7 +183,7 @@ func FuzzCheck(f *testing.F) {
 	})
 }
 
-// BenchmarkCheck measures it beside what comes before it.
+// BenchmarkCheck measures the check next to the steps before it.
 func BenchmarkCheck(b *testing.B) {
 	wasm := goProgram(b)
 	m, err := prepared(b, wasm)

@@ -15,7 +15,7 @@ import (
 )
 
 // CacheDir is a folder for compiled plugins that outlives a test run: compiling
-// one made by Go takes seconds, and under the race detector half a minute.
+// one written in Go takes seconds, and under the race detector half a minute.
 func CacheDir() string {
 	base, err := os.UserCacheDir()
 	if err != nil {
@@ -311,7 +311,7 @@ func (p *Program) Count(n int) *Program {
 	})
 }
 
-// Flood writes output for ever.
+// Flood writes output forever.
 func (p *Program) Flood() *Program {
 	return p.then(func(a *assembler) {
 		a.loop()

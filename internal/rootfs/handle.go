@@ -102,7 +102,7 @@ func (d *dir) Seek(offset position, whence int) (position, sys.Errno) {
 // start.
 func (d *dir) Readdir(n int) ([]sys.Dirent, sys.Errno) {
 	if n <= 0 || n > maxDirents {
-		n = maxDirents + 1 // one more tells whether the rest fits
+		n = maxDirents + 1 // one more shows whether the rest fits
 	}
 
 	var dirents []sys.Dirent

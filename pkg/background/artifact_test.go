@@ -98,7 +98,7 @@ func TestHeartbeat(t *testing.T) {
 	})
 }
 
-// Who is told of an end finds it stored, its place free, and its waiters awake.
+// When the end of a run is reported, it is stored, its slot is free, and its waiters are awake.
 func TestOrderAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var m *Manager

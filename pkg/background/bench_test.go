@@ -86,7 +86,7 @@ func newBench(b *testing.B, cfg Config) *Manager {
 	return m
 }
 
-// BenchmarkStop measures a forced stop: until the work is told, and until the
+// BenchmarkStop measures a forced stop: until the work is notified, and until the
 // caller has the answer.
 func BenchmarkStop(b *testing.B) {
 	began, stopped := make(chan struct{}), make(chan time.Time, 1)

@@ -14,7 +14,7 @@ import (
 )
 
 // BenchmarkLiveRuns holds 10,000 live runs for some heartbeats: the memory
-// each takes beside its output, and the share of a core all of them take.
+// each takes besides its output, and the share of a core all of them take.
 func BenchmarkLiveRuns(b *testing.B) {
 	const n = 10_000
 	for b.Loop() {

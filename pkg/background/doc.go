@@ -1,7 +1,8 @@
 // Package background runs functions in the background, keeps both ends of
 // their output, and remembers how they ended.
 //
-// A [Manager] has one [Executor], the function that does the work of a run. [Manager.Spawn] stores an [engine.Run] and returns at once with its
+// A [Manager] has one [Executor], the function that does the work of a run.
+// [Manager.Spawn] stores an [engine.Run] and returns at once with its
 // id; [Manager.Check], [Manager.List] and [Manager.Stop] show it, wait for it and
 // end it. Every run belongs to a session, and a session sees only its own runs:
 // the id of another session's run, an id that never existed and an id whose record

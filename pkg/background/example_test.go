@@ -45,7 +45,7 @@ func ExampleManager_Stop() {
 	fmt.Println(m.Close(ctx))
 	// Output:
 	// canceled <nil>
-	// counting for ever
+	// counting forever
 	// [system] Canceled by request.
 	//  <nil>
 	// <nil>

@@ -115,7 +115,7 @@ func TestPermitsComeBackHoweverARunEnds(t *testing.T) {
 	})
 }
 
-// Whoever is told of the end of a run can spawn again, even while the engine
+// A session that learns of the end of a run can spawn again, even while the engine
 // has not said yet that the end is stored.
 func TestPermitIsBackWhenTheEndIsSeen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

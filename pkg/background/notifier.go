@@ -141,7 +141,7 @@ func (n *notifier) handOut(ctx context.Context) {
 // hand passes the notice of a run to Config.OnNotice, unless it was acknowledged
 // or its end is just being shown.
 func (n *notifier) hand(ctx context.Context, id string) {
-	if t := n.runs.get(id); t != nil && !closedFirst(t.done, ctx.Done()) { // whoever learns of the end finds the slot given back
+	if t := n.runs.get(id); t != nil && !closedFirst(t.done, ctx.Done()) { // the slot is free before anyone learns of the end
 		return
 	}
 	n.mu.Lock()

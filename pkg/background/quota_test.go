@@ -33,7 +33,7 @@ func TestRecordQuota(t *testing.T) {
 		require.Len(t, must(m.engine.List(t.Context(), engine.Query{})), 4, "nothing of it is left")
 		require.Equal(t, 4, m.admission.active())
 		for _, id := range ids {
-			for { // until it has ended, and nobody is told
+			for { // until it has ended, and nobody is notified
 				if run := must(m.engine.Get(t.Context(), id)); run.Status.Terminal() {
 					break
 				}

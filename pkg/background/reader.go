@@ -73,7 +73,7 @@ func (r *reader) lookup(ctx context.Context, session, id string) (handle, error)
 	}
 
 	if h.task != nil && run.Status.Terminal() && h.task.settled.Load() {
-		<-h.task.done // at once: whoever sees the end finds the slot given back
+		<-h.task.done // at once: the slot is free before anyone sees the end
 	}
 	h.run = view(run, h.task)
 	return h, nil

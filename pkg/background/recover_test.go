@@ -157,7 +157,7 @@ func TestRecovery(t *testing.T) {
 	}
 }
 
-// What the session asked not to be told of, it is not told of after a crash.
+// A session that asked for no notice gets none after a crash either.
 func TestRecoveryOfSilentRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPast(t)

@@ -184,7 +184,7 @@ func TestScheduleNeedsNoPermit(t *testing.T) {
 	})
 }
 
-// Who asks for an unknown schedule, and who for another's, is told the same.
+// An unknown schedule and one of another session get the same answer.
 func TestScheduleOfAnotherSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(t, Config{})

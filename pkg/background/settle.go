@@ -97,7 +97,7 @@ func (w *worker) checkpoint(t *task, data []byte) error {
 }
 
 // settle stores how a run ended, gives its slot back and wakes its waiters, in
-// this order: whoever saw the end can spawn again.
+// this order: a session that has seen the end can spawn again.
 func (w *worker) settle(t *task, e *ending) {
 	t.hasReturned()
 	t.sink.Close()

@@ -287,7 +287,7 @@ func TestStopRacesCompletion(t *testing.T) {
 				require.NoError(t, m.Acknowledge(t.Context(), alice, told))
 			case stopped.Status == engine.StatusCanceled:
 				require.Empty(t, told, "none of what the agent saw")
-			default: // it may have ended, and been told, before the stop
+			default: // it may have ended, and been reported, before the stop
 				require.LessOrEqual(t, len(told), 1)
 			}
 			require.Empty(t, must(m.Pending(t.Context(), alice, 0)))

@@ -58,7 +58,7 @@ func Example() {
 	// <nil> <nil> <nil>
 }
 
-// In a server of the program's own, with MCP beside it, for whoever has a token.
+// In the program's own server, with MCP next to it, for anyone with a token.
 func ExampleAPI_ServeHTTP() {
 	ctx := context.Background()
 	service, err := server.Open(ctx, server.Config{Folders: []plugins.Folder{folder()}})
@@ -70,7 +70,7 @@ func ExampleAPI_ServeHTTP() {
 		log.Fatal(err)
 	}
 	api := httpapi.New(service, httpapi.Config{Version: "1.0", Token: "a long random token", MCP: mcp})
-	mux := http.NewServeMux() // beside what the program serves itself
+	mux := http.NewServeMux() // next to what the program serves itself
 	mux.Handle("/v1/", api)
 	mux.Handle("/mcp", api)
 	own := httptest.NewTLSServer(mux) // stands for an http.Server with ReadHeaderTimeout and the like

@@ -110,7 +110,7 @@ func FuzzRequest(f *testing.F) {
 	})
 }
 
-// A panic is a fault of the host: the client is told no more than that, and one
+// A panic is a bug of the host: the client learns no more than that, and one
 // that has the beginning of an answer sees that it is not whole.
 func TestPanics(t *testing.T) {
 	var logs strings.Builder

@@ -108,7 +108,7 @@ func (i *issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	serve(w, r)
 }
 
-// breaks has the issuer answer all requests so; nil mends it.
+// breaks has the issuer answer all requests so; nil repairs it.
 func (i *issuer) breaks(fault http.HandlerFunc) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -155,7 +155,7 @@ func (i *issuer) trust(scopes ...string) *identity.OAuth {
 	}
 }
 
-// claims of a good token for somebody, with changes; nil removes one.
+// claims of a valid token for a user, with changes; nil removes one.
 func claimsOf(subject string, changes map[string]any) map[string]any {
 	claims := map[string]any{
 		"iss": issuerURL, "aud": audience, "sub": subject, "scope": "tools other",
@@ -166,7 +166,7 @@ func claimsOf(subject string, changes map[string]any) map[string]any {
 	return claims
 }
 
-// sign makes a token. The headers are those beside alg.
+// sign makes a token. The headers are those besides alg.
 func sign(t testing.TB, alg jose.SignatureAlgorithm, key any, headers map[string]any, claims any) string {
 	t.Helper()
 	options := &jose.SignerOptions{}

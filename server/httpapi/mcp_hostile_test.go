@@ -208,7 +208,7 @@ func TestHostileSockets(t *testing.T) {
 		write(dial(), headMCP("POST", session, "", len(body))+body)
 	}
 
-	// A stream and a session of somebody else, over the same listener.
+	// A stream and a session of another user, over the same listener.
 	stream := dial()
 	write(stream, events+"ana\n\n")
 	resp, err := http.ReadResponse(bufio.NewReader(stream), nil)

@@ -57,8 +57,8 @@ func TestMCPClientLogsIn(t *testing.T) {
 	require.JSONEq(t, `{"n":1}`, result.Content[0].(*mcp.TextContent).Text)
 }
 
-// authorizationServer is an issuer that gives whoever comes with a code a token
-// for what is asked for, in the name of the code.
+// authorizationServer is an issuer that exchanges any code for a token with the
+// requested scopes. The code is the token's subject.
 func authorizationServer(t *testing.T) *httptest.Server {
 	mux := http.NewServeMux()
 	issuer := httptest.NewServer(mux)

@@ -155,7 +155,7 @@ func changed(claim string, value any) func(t *testing.T) string {
 	}
 }
 
-// What is wrong with a token is told in general words, and the token is in no
+// Errors about a token are reported in general words, and the token is in no
 // answer and no line of the log.
 func TestTokensThatAreRefused(t *testing.T) {
 	for name, make := range badTokens {
@@ -203,7 +203,7 @@ func TestOneTokenInTheHeader(t *testing.T) {
 	})
 }
 
-// All scopes are needed, and a token that has not all is told which.
+// All scopes are needed, and the answer to a token without all of them names them.
 func TestScopes(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := serve(t, httpapi.Config{OAuth: startIssuer(t).trust("tools", "runs:all")}, "echo")

@@ -2,7 +2,7 @@
 // remembers which modules cannot be compiled.
 //
 // wazero has such a folder too, but trusts what it finds there: where functions begin
-// has no checksum, a truncated file is an error for ever, and a file that cannot be
+// has no checksum, a truncated file is an error forever, and a file that cannot be
 // written fails the compilation. So wazero gets a staging directory of this process
 // only. Code is linked there once it was checked, for a runtime that loads and never
 // compiles. What is missing is compiled by another runtime.

@@ -47,7 +47,7 @@ func openFolder(dir string, most int64) (*folder, error) {
 }
 
 // ownFolders makes folders, each in the one before, if they are not there, and
-// checks whose they are: somebody may have cleaned up, and then anybody can have
+// checks whose they are: someone may have cleaned up, and then anyone can have
 // made them anew.
 func ownFolders(names ...string) error {
 	for _, name := range names {

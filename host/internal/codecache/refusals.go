@@ -29,7 +29,7 @@ type Refusals struct {
 const refusalsFolder = "refused"
 
 // maxRefusals is how many are kept, in memory and in the folder. They are small:
-// the bound is there for somebody who changes a file again and again.
+// the bound is for an author who changes a file again and again.
 const maxRefusals = 4096
 
 // Refusals returns the refusals recorded in the cache's folder, if it has one.

@@ -61,7 +61,7 @@ func lower(resource int, limit unix.Rlimit) error {
 // maxInherited is up to which number a child looks for files it inherited.
 const maxInherited = 4096
 
-// closeInherited closes the files that whoever started the host left open for
+// closeInherited closes the files that the host's parent left open for
 // any program: all that this process opened itself are closed on exec.
 func closeInherited() {
 	for fd := 3; fd < maxInherited; fd++ {

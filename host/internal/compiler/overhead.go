@@ -39,7 +39,7 @@ func CountOverhead(m *wasmbin.Module) Overhead {
 
 // Check returns an [*Error] if there is more of something than the bounds
 // allow. The runtime makes all of it with each instance, and nothing interrupts
-// that: a module at every bound takes a tenth of a second. A program made by Go has
+// that: a module at every bound takes a tenth of a second. A program written in Go has
 // one table entry and one element for each of its functions, of which there are
 // some thousands; other compilers make fewer.
 func (o Overhead) Check() error {

@@ -69,7 +69,7 @@ type Config struct {
 	WarmFor time.Duration
 
 	HeapOnly bool   // keep all memory on Go's heap, as on systems where none is mapped
-	Pagemap  string // file that tells which pages were written to; empty is Linux's
+	Pagemap  string // file that says which pages were written to; empty is Linux's
 }
 
 // Ledger accounts for the memory of all modules of a host, and keeps what makes

@@ -6,9 +6,9 @@ import (
 	"unsafe"
 )
 
-// pagemap tells which pages of a private mapping were written to, as Linux
+// pagemap says which pages of a private mapping were written to, as Linux
 // documents in Documentation/admin-guide/mm/pagemap.rst: the first write makes a
-// page anonymous, no longer one of the file. For memory without a file it tells
+// page anonymous, no longer one of the file. For memory without a file it says
 // which pages were touched.
 type pagemap struct {
 	file *os.File // nil where the system has no page map

@@ -28,7 +28,7 @@ type Guest struct {
 	urgency urgency       // when it last asked for a slot
 	used    time.Duration // it has computed, up to since
 	since   time.Duration // it computes
-	until   time.Duration // it keeps its slot, whoever waits
+	until   time.Duration // it keeps its slot, even if others wait
 	polled  time.Duration // it last let other goroutines run
 
 	// The mutex of the scheduler guards the rest.

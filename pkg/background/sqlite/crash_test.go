@@ -401,7 +401,7 @@ func (h *crashHost) work(ctx context.Context, tool, token string, attempt int, s
 	return background.Outcome{Result: result}, err
 }
 
-// step does one thing an agent does, and says what came of it.
+// step does one thing an agent does, and returns the outcome.
 func (h *crashHost) step() {
 	session := fmt.Sprint("session-", h.random.IntN(crashSessions))
 	switch n := h.random.IntN(16); {
@@ -493,7 +493,7 @@ func (h *crashHost) stop(session string) {
 	if id == "" {
 		return
 	}
-	h.say("seen", id) // a stop that tells the end counts as its notice
+	h.say("seen", id) // a stop that reports the end counts as its notice
 	stopped, err := h.manager.Stop(h.t.Context(), session, id, background.StopRequest{Force: h.random.IntN(2) == 0})
 	require.NoError(h.t, err)
 	if stopped.Status.Terminal() {

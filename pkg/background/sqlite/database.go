@@ -225,7 +225,7 @@ func (db *database) lostInLog(left mark) error {
 	return fmt.Errorf("%w: the write-ahead log is torn after %d of %d transactions", errDamaged, now.commits, left.commits)
 }
 
-// setAside renames what there is of the database, and returns its new name: ""
+// setAside renames the files of the database that exist, and returns its new name: ""
 // if there was nothing.
 func (db *database) setAside(why string) (moved string, err error) {
 	to := databaseName + "." + why + "-" + timestamp()

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// An identity tells a file from others that have its name.
+// An identity distinguishes a file from others with the same name.
 type identity struct {
 	major, minor uint32
 	inode        uint64

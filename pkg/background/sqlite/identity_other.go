@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// An identity tells a file from others that have its name.
+// An identity distinguishes a file from others with the same name.
 type identity struct{ info fs.FileInfo }
 
 // identify returns the identity of the file at a path.

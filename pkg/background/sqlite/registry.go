@@ -33,7 +33,7 @@ type registry struct {
 	holders map[string]*active // runs that hold a permit: claimed, running, or being stored as such
 	worker  *worker            // the worker that has the engine, or nil
 	quota   engine.Quota
-	notices []string // runs whose notice is pending and nobody's yet
+	notices []string // runs whose notice is pending and not yet claimed
 
 	life   sync.RWMutex // read-locked by changes of runs in progress
 	closed bool         // guarded by life
@@ -111,7 +111,7 @@ func (g *registry) add(a *active) {
 	g.enqueue(a)
 }
 
-// enqueue puts a queued run into the queue, as nobody's. The lock must be held.
+// enqueue puts a queued run into the queue, unclaimed. The lock must be held.
 func (g *registry) enqueue(a *active) {
 	g.giveBack(a)
 	a.worker, a.lease = nil, nil

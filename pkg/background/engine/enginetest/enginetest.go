@@ -111,7 +111,7 @@ var cases = map[string]func(*testing.T, *store){
 	"schedules are compared":            scheduleConflict,
 	"one of many changes wins":          scheduleRace,
 	"schedules are counted":             scheduleLimit,
-	"as many schedules as there may be": scheduleLimitRace,
+	"schedules up to the limit":         scheduleLimitRace,
 	"records are counted":               recordsCounted,
 	"records make room":                 recordsMakeRoom,
 	"records of those who take most go": recordsOfMost,

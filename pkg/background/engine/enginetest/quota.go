@@ -203,7 +203,7 @@ func recordsOfMost(t *testing.T, e *store) {
 
 func recordsOfOwner(t *testing.T, e *store) {
 	limit(t, e, 1000*kilo, 490*kilo)
-	for i := range 4 { // their ends are told to nobody
+	for i := range 4 { // nobody is notified of their ends
 		endBig(t, e, fmt.Sprintf("bg_u%d", i), fmt.Sprintf("u/%d", i), false)
 	}
 

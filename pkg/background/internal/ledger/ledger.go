@@ -68,14 +68,14 @@ func (l *Ledger) Add(session string, used, evictable int64) {
 	}
 }
 
-// Room says what has to go so that there is room for a record of size bytes of
-// a session: nil for nothing. If there is no room even so, it returns a
-// *[engine.LimitError] that matches [engine.ErrRecordLimit].
+// Room says what to evict to make room for a record of size bytes of a session: nil
+// for nothing. If eviction cannot free enough, it returns a *[engine.LimitError]
+// that matches [engine.ErrRecordLimit].
 //
-// What goes are records of the owner who takes most, and of the next one if
-// these are not enough; never of one who takes less than the session's owner
-// then does. What an owner came to have beyond its own part, by runs that were
-// let in before, is not at the expense of others.
+// Records are evicted from the owner that uses the most, then from the next one if
+// these are not enough; never from one that uses less than the session's owner would
+// then use. The part that runs admitted earlier use beyond an owner's own share does
+// not count against others.
 func (l *Ledger) Room(session string, size int64) (*Eviction, error) {
 	if l == nil {
 		return nil, nil

@@ -118,7 +118,7 @@ func TestCronAndDaylightSaving(t *testing.T) {
 	}
 }
 
-// The same rule told otherwise: go through all minutes, and fire whenever the
+// The same rule in other words: go through all minutes, and fire whenever the
 // clock comes to show something new that matches, or has jumped over it.
 func TestCronIsWhatAClockShows(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 5))
