@@ -143,12 +143,12 @@ func wasi(f uint32, params ...int64) code {
 // tell writes the value of an expression to OUTPUT, as four bytes.
 func tell(e code) code { return seq(store(0, e), drop(write(abi.StreamOutput, 0, 4))) }
 
-// dataAt is where the data of a guest lies. What is below is scratch.
+// dataAt is the address of a guest's data. The memory below it is scratch space.
 const dataAt = 1024
 
 // guest is a hand-made plugin: one page of memory, four locals of type i32 in
-// each function, and the imports above. What is nil is left out, but for an
-// invoke that answers 0.
+// each function, and the imports above. Nil fields are omitted, except that
+// a nil invoke answers 0.
 type guest struct {
 	invoke, describe, initialize, command, start code
 

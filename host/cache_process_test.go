@@ -96,7 +96,7 @@ func TestCacheOfProcesses(t *testing.T) {
 	}
 }
 
-// TestCacheOnAFullDisk: what cannot be written is not kept, and nothing fails.
+// TestCacheOnAFullDisk: code that cannot be written is not kept, and nothing fails.
 func TestCacheOnAFullDisk(t *testing.T) {
 	dir := t.TempDir()
 	startProcess(t, "full disk", dir)()

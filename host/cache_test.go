@@ -237,8 +237,8 @@ func useCache(dir string) error {
 	return h.Close(ctx)
 }
 
-// TestRefusedPluginStopsNobody: a plugin that the runtime does not compile is its
-// own fault only. What comes after it is kept.
+// TestRefusedPluginStopsNobody: a plugin that the runtime does not compile affects
+// no other. Plugins compiled after it are kept.
 func TestRefusedPluginStopsNobody(t *testing.T) {
 	dir := t.TempDir()
 	h := cachedHost(t, dir, 0)

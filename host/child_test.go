@@ -63,8 +63,8 @@ func digestOf(wasm []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// TestRefusalsAreKept: what a compiler refuses for good is remembered in the
-// folder, whatever the limits are. What is not a refusal there is not believed.
+// TestRefusalsAreKept: a permanent refusal by the compiler is recorded in the
+// folder, whatever the limits are. Files there that are not refusals are ignored.
 func TestRefusalsAreKept(t *testing.T) {
 	dir := t.TempDir()
 	bad := guest{invoke: i64(0)}.wasm()

@@ -99,8 +99,8 @@ func pages(n uint32, change func(*wasmbin.Module)) func(m *wasmbin.Module) {
 	}
 }
 
-// TestInterpretable: what is too large for an interpreter is known before it is
-// given to one.
+// TestInterpretable: a module that is too large for an interpreter is recognized
+// before it reaches one.
 func TestInterpretable(t *testing.T) {
 	for name, c := range map[string]struct {
 		guest guest

@@ -82,9 +82,9 @@ func TestMemoryThatStartsEmpty(t *testing.T) {
 	}
 }
 
-// TestGrownMemory: what a call has grown its memory by is zero for the next one,
-// which may grow into it again. What is kept of it is paid for, is bounded, and
-// is not kept for a call that did without, nor by a host that has little left.
+// TestGrownMemory: memory that a call has grown is zero for the next call, which may
+// grow into it again. The part that is kept is counted and bounded. It is not kept
+// after a call that did not need it, nor by a host that is short of memory.
 func TestGrownMemory(t *testing.T) {
 	// Grows by as many pages as its arguments say, in two letters, and reads and
 	// writes the first and the last bytes of them.

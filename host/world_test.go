@@ -176,7 +176,7 @@ func TestFiles(t *testing.T) {
 	}
 }
 
-// What the host has where belongs to the operator: the agent is not told.
+// Paths of the host are for the operator only: the agent does not see them.
 func TestAFolderThatIsNotThere(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "nowhere")
 	o := run(t, guest{}, host.Call{Policy: host.Policy{Grant: host.Grant{Files: []host.Mount{{Dir: dir, Path: "/work"}}}}})

@@ -172,8 +172,7 @@ func TestGiveUpAsCompilationEnds(t *testing.T) {
 	}
 }
 
-// If all callers give up, the compilation ends, and the next caller starts a new one
-// of its own.
+// If all callers give up, the compilation ends, and the next caller starts its own.
 func TestAllCallersGiveUp(t *testing.T) {
 	r, files := blocked(t)
 	p := r.Plugins()[0]

@@ -180,8 +180,8 @@ func TestRefusedPluginIsNotLateForEver(t *testing.T) {
 	require.ErrorContains(t, r.Problems()[0].Err, "it does not compile")
 }
 
-// TestUrgentCallerOvertakes: who calls a plugin that is being compiled at low
-// priority has it compiled anew, and the caller that began it returns.
+// TestUrgentCallerOvertakes: a call of a plugin that is being compiled at low
+// priority compiles it anew, and the caller that began the first compilation returns.
 func TestUrgentCallerOvertakes(t *testing.T) {
 	r, files := blocked(t)
 	p := r.Plugins()[0]

@@ -295,8 +295,8 @@ func TestTooLargeFile(t *testing.T) {
 	require.Equal(t, []string{filepath.Join(dir, "huge.wasm") + ": the file has 67108865 bytes, expected at most 67108864"}, problems(r))
 }
 
-// What is in subfolders, what begins with a dot, and what is no plugin file is
-// left alone without a word. A link to a file is that file.
+// Files in subfolders, files that begin with a dot, and other files than plugins are
+// silently ignored. A link to a file counts as that file.
 func TestIgnoredFiles(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name string, data []byte) {

@@ -142,8 +142,8 @@ const textMore = "check_background list=true"
 // textUnsaved is advice on a run whose end is not stored yet.
 const textUnsaved = "This result is not stored yet (is the disk full?): a crash would lose it. Check again until done is true."
 
-// decode reads arguments that were checked against their schema: what does not
-// fit now is a number that no Go type holds.
+// decode reads arguments that were checked against their schema: it fails only for
+// numbers that no Go type holds.
 func decode[T any](args json.RawMessage) (in T, err error) {
 	err = json.Unmarshal(args, &in)
 	if number, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {

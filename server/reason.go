@@ -165,7 +165,7 @@ func limitText(e *engine.LimitError) string {
 }
 
 // explain turns an error into what the agent sees: what is wrong, and what to do
-// about it. Errors that the agent can mend end here; the others are returned,
+// about it. Errors that the agent can correct end here; the others are returned,
 // for callers and logs.
 func explain(err error) (abi.Result, error) {
 	r := ReasonOf(err)

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An address is listened at as it is written: one of IPv4 takes no other family
-// with it, nor one of IPv6. What is said is where this machine reaches it.
+// The server listens at exactly the given address: an IPv4 address does not include
+// IPv6, nor the reverse. It prints the address by which this machine reaches it.
 func TestListen(t *testing.T) {
 	six := true
 	if l, err := net.Listen("tcp6", "[::1]:0"); err != nil {

@@ -169,8 +169,8 @@ func (c *loadClient) told(r *loadRun) *loadRun {
 	return r
 }
 
-// verify waits for the end of a run, and checks that all that is told of it is
-// as it was asked for.
+// verify waits for the end of a run, and checks that everything reported about it
+// is as requested.
 func (c *loadClient) verify(ctx context.Context, r *loadRun) error {
 	var run wire.Run
 	for !run.Done {
@@ -227,8 +227,8 @@ func sameJSON(got json.RawMessage, want string) bool {
 	return json.Compact(&a, got) == nil && a.String() == want
 }
 
-// finish stops what would not end, verifies all runs, and looks whether what is
-// told of the session as a whole agrees with them.
+// finish stops the runs that would not end, verifies all runs, and checks that the
+// summary of the session agrees with them.
 func (c *loadClient) finish(ctx context.Context) error {
 	for _, r := range slices.Clone(c.runs) {
 		if !mayEnd(r) {

@@ -74,8 +74,8 @@ func loadZoo(t *testing.T) string {
 }
 
 // loadConfiguration is that of a server with those plugins: the defaults, the
-// clock for those that sleep, and time for all, however slow the machine is. What is kept warm is kept shorter, so that the test
-// need not wait for it to go.
+// clock for those that sleep, and time for all, however slow the machine is. Warm instances are kept for less time, so that the
+// test does not have to wait for them to be freed.
 func loadConfiguration(warm time.Duration) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "host: {warm_for: %s}\nlimits: {timeout: 1h, background: 1h}\ngrants:\n", warm)

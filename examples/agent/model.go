@@ -113,7 +113,7 @@ func script(_ context.Context, messages []message, tools []tool) (reply, error) 
 	return reply{Text: fmt.Sprintf("There are %d primes, it is %d words, and I had a rest of %g seconds.", known.Primes, known.Words, known.Rested)}, nil
 }
 
-// memory is what the script knows from a conversation. What is exported is in
+// memory is what the script knows from a conversation. The exported fields are in
 // its summary.
 type memory struct {
 	Words, Primes int

@@ -134,8 +134,8 @@ func find(t *testing.T, name string) bombs.Bomb {
 	return bombs.Bomb{}
 }
 
-// TestError: a message says which function, what is too much, and what to do, and
-// a hostile name cannot make it anything else.
+// TestError: a message names the function and the exceeded quantity and says what to
+// do, and a hostile function name cannot forge it.
 func TestError(t *testing.T) {
 	e := &Error{Function: 7, Name: "main", What: "blocks", Found: 3, Most: 2}
 	require.EqualError(t, e, `function 7 "main": too complex to compile: 3 blocks, at most 2: split the function, or build with optimization (-O2)`)

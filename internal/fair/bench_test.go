@@ -7,10 +7,9 @@ import (
 	"time"
 )
 
-// BenchmarkSemaphore measures the time for one of a thousand calls that want a place
-// of 64 at once, and give it back at once: of 1, 100 and 1,000 clients, beside a
-// channel as a semaphore, which lets through who came first. What is called alone
-// is the way through with nobody else there.
+// BenchmarkSemaphore measures the time of one of a thousand calls that compete for 64
+// slots and release them at once: with 1, 100 and 1,000 clients, next to a channel
+// used as a first-come semaphore. The "-alone" cases have no competition.
 func BenchmarkSemaphore(b *testing.B) {
 	const calls, rounds = 1000, 10
 	through := func(pass func(i int)) time.Duration {

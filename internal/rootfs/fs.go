@@ -69,8 +69,8 @@ func (f *FS) Unlink(path string) sys.Errno { return f.remove(path, false) }
 func (f *FS) Rmdir(path string) sys.Errno { return f.remove(path, true) }
 
 // remove removes a directory, or an entry of another kind. [os.Root.Remove] takes
-// both, so if another program swaps the entry between look and removal, what goes is
-// still an entry of the folder, and never a directory with entries.
+// both, so if another program swaps the entry between the check and the removal, the
+// removed entry is still one of the folder, and never a directory with entries.
 func (f *FS) remove(path string, dir bool) sys.Errno {
 	n, slash, errno := f.entryName(path)
 	if errno != 0 {

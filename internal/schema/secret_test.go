@@ -44,7 +44,7 @@ func TestPublic(t *testing.T) {
 	}
 }
 
-// A secret that does not fit is not quoted: what is said of it may be logged.
+// A secret that does not fit is not quoted: the error may be logged.
 func TestSecretsAreNotQuoted(t *testing.T) {
 	s, err := Compile(json.RawMessage(`{"properties":{
 		"key":{"x-secret":true,"type":"string","pattern":"^k-","maxLength":9},"mail":{"writeOnly":true,"format":"email"},

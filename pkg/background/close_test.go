@@ -88,8 +88,8 @@ func TestCloseRacesSpawn(t *testing.T) {
 	})
 }
 
-// What may be run again is interrupted and queued for the next start; what was
-// queued stays so; nobody waits for either.
+// Close interrupts runs that may be run again and queues them for the next start.
+// Queued runs stay queued. Close waits for neither.
 func TestCloseLeavesWhatCanGoOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory.New()

@@ -108,9 +108,9 @@ func recurring(s *engine.Schedule, least time.Duration, now time.Time) error {
 // Schedule stores a schedule. Its runs are started by the manager from then
 // on, at most one for each time it is due, and also after a restart.
 //
-// A bad request is a *[FieldError]. If the session has as many schedules as it
-// may, or there is no room for its record, the error is an *[engine.LimitError]
-// that matches [engine.ErrScheduleLimit] or [engine.ErrRecordLimit], and nothing is stored.
+// A bad request is a *[FieldError]. If the session has reached its limit of
+// schedules, or the record quota is full, the error is an *[engine.LimitError] that
+// matches [engine.ErrScheduleLimit] or [engine.ErrRecordLimit], and nothing is stored.
 // After Close it is [ErrClosed].
 func (m *Manager) Schedule(ctx context.Context, session string, req ScheduleRequest) (engine.Schedule, error) {
 	s, err := m.scheduler.newSchedule(ctx, session, req)

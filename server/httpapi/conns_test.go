@@ -102,9 +102,8 @@ func TestIdleConnectionsGiveWay(t *testing.T) {
 	}
 }
 
-// Requests that are being answered are not given up for others. When there are
-// too many of them the next one is told so, and that the server is there is told
-// in any case.
+// Active requests are not dropped for others. When there are too many, the next one
+// is refused, but health checks are always answered.
 func TestBusyConnections(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := serve(t, httpapi.Config{}, "echo")

@@ -217,8 +217,8 @@ func TestShutdownGivesUp(t *testing.T) {
 	})
 }
 
-// The log that was not kept whole: what is there comes out, with a line for
-// what is not, and ranges tell where they really begin.
+// A log with a gap: the kept parts are returned, with a line for the missing part,
+// and ranges report where they really begin.
 func TestOutputWithAGap(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := serve(t, httpapi.Config{}, "huge")

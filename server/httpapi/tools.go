@@ -32,8 +32,8 @@ type callBody struct {
 	Args server.Args `json:"args"`
 }
 
-// callTool calls a tool. What came of a call that was made is a result, whatever it
-// is; an error says why it was not made.
+// callTool calls a tool. The outcome of a call that was started is always a result;
+// an error says why the call was not started.
 func callTool(r *request, in callBody) (abi.Result, error) {
 	req, err := r.callRequest(in)
 	if err != nil {

@@ -201,8 +201,8 @@ func TestTaskIsCanceled(t *testing.T) {
 	})
 }
 
-// A task is for those it belongs to; others cannot tell it from one that never
-// was. Who does not take tasks is told that before anything of the id.
+// A task is visible only to its owner; for others it looks like an unknown task. A
+// client without the tasks extension is refused before its id is looked up.
 func TestTasksOfOthers(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		e := serveHTTP(t, server.Config{})

@@ -127,8 +127,8 @@ func TestTransport(t *testing.T) {
 	}
 }
 
-// FuzzHeaders: what comes through to those who answer has the headers that say
-// what it is, whatever is in its body.
+// FuzzHeaders: every message that reaches the handlers has headers that match it,
+// whatever its body contains.
 func FuzzHeaders(f *testing.F) {
 	f.Add("tasks/get", "a", `{"jsonrpc":"2.0","id":1,"method":"tasks/get","params":{"taskid":"b","taskId":"a",`+meta2026+`}}`)
 	f.Add("tools/call", "a", `{"jsonrpc":"2.0","id":1,"Method":"x","method":"tools/call","params":{"name":"a","n\u0061me":"b",`+meta2026+`}}`)

@@ -1,5 +1,5 @@
-// Plugin post puts letters into a box, one each second. What is in the box is
-// gone: its tool does not say that it is idempotent, so that a run which was
+// Plugin post puts letters into a box, one each second. A posted letter cannot
+// be taken back: the tool does not say that it is idempotent, so that a run which was
 // interrupted is never started again on its own.
 package main
 

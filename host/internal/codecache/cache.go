@@ -1,11 +1,11 @@
 // Package codecache keeps compiled code in a folder that processes share, and
 // remembers which modules cannot be compiled.
 //
-// wazero has such a folder too, but trusts what it finds there: where functions begin
-// has no checksum, a truncated file is an error forever, and a file that cannot be
-// written fails the compilation. So wazero gets a staging directory of this process
-// only. Code is linked there once it was checked, for a runtime that loads and never
-// compiles. What is missing is compiled by another runtime.
+// wazero has such a folder too, but trusts what it finds there: function offsets have
+// no checksum, a truncated file is an error forever, and a file that cannot be
+// written fails the compilation. So wazero gets a staging directory that belongs
+// to this process. Code is linked there after it was checked, for a runtime that
+// loads and never compiles. Another runtime compiles the missing code.
 package codecache
 
 import (

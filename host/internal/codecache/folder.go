@@ -46,9 +46,8 @@ func openFolder(dir string, most int64) (*folder, error) {
 	return f, ownFolders(f.dir, f.entries)
 }
 
-// ownFolders makes folders, each in the one before, if they are not there, and
-// checks whose they are: someone may have cleaned up, and then anyone can have
-// made them anew.
+// ownFolders makes nested folders if they are missing, and checks their owners:
+// after somebody cleaned up, another user may have made them again.
 func ownFolders(names ...string) error {
 	for _, name := range names {
 		if err := os.MkdirAll(name, 0o700); err != nil {

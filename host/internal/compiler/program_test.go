@@ -38,7 +38,7 @@ func TestVersionsNameWhatComesOfAModule(t *testing.T) {
 	require.Equal(t, rewritten, got, "a version has to change with it: fuel.RewriterVersion, or snapshot.Version")
 }
 
-// TestProgramFile: what is written is read again, and what is not whole is not.
+// TestProgramFile: a written file can be read again, and a truncated one cannot.
 func TestProgramFile(t *testing.T) {
 	for _, p := range []*Program{
 		{},

@@ -58,7 +58,7 @@ func reserve(size uint64) ([]byte, error) {
 func unreserve(room []byte) { _ = syscall.Munmap(room) }
 
 // overlay maps a file over room, which is as large and lies within what was
-// reserved. What is written there stays private.
+// reserved. Writes to it stay private.
 func overlay(room []byte, file *os.File) error {
 	_, _, errno := syscall.Syscall6(syscall.SYS_MMAP, uintptr(unsafe.Pointer(unsafe.SliceData(room))), uintptr(len(room)),
 		syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_FIXED|syscall.MAP_NORESERVE, file.Fd(), 0)

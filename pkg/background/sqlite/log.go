@@ -147,8 +147,8 @@ func (l *logFile) size() int64 {
 }
 
 // seal makes the log durable in its last form, which is output.log alone, and
-// returns where it is. What comes behind the head is written behind it; the
-// segments stay until the end of the run is stored. If there is an error, the log
+// returns its extent. The bytes after the head are written behind it; the segments
+// stay until the end of the run is stored. If there is an error, the log
 // stays as it is.
 func (l *logFile) seal() (extent, error) {
 	l.mu.Lock()

@@ -22,8 +22,8 @@ const (
 )
 
 // restoreRuns reads the runs that have not ended, and counts what logs take: an
-// index, and the folders of these runs. What can be read of a damaged file is
-// used until the next start. A damaged record counts as ended, so that it can be
+// index, and the folders of these runs. The readable part of a damaged file
+// is used until the next start. A damaged record counts as ended, so that it can be
 // evicted.
 func (e *Engine) restoreRuns(ctx context.Context) error {
 	err := e.db.read(ctx, func(c *conn) error {

@@ -27,8 +27,8 @@ func TestRoomOfManyOwners(t *testing.T) {
 	require.Equal(t, 1+records/20, took)
 }
 
-// What an owner has beyond its part is not counted, so that to take that makes no
-// room: what has to go is that, and as much as is needed.
+// The bytes that an owner has beyond its share are not counted, so evicting them
+// frees nothing: those have to be evicted, and as many more as are needed.
 func TestRoomOfWhatIsNotCounted(t *testing.T) {
 	l := New(engine.Quota{Max: 10 * engine.RecordOverhead, Each: 4 * engine.RecordOverhead})
 	for owner, records := range map[string]int64{"a": 6, "b": 4, "c": 2} {
