@@ -69,6 +69,17 @@ func (m *meter) resume(s *instance.Snapshot) error {
 	return nil
 }
 
+// even starts a new slice where a module has started up, so that calls that started it
+// up and those that resumed have the same one, and ends a call that overdrew.
+func (m *meter) even() error {
+	left, err := m.fuel.Refill(m.left())
+	m.counter.Set(uint64(left))
+	if err != nil {
+		return &instance.Stop{Reason: m.exhausted(err)}
+	}
+	return nil
+}
+
 // finish ends a call that used more than its budget since its last check.
 func (m *meter) finish() error {
 	if err := m.fuel.Finish(m.left()); err != nil {

@@ -105,7 +105,13 @@ func (c *call) ready() (err error) {
 	} else {
 		err = c.startUp()
 	}
-	if c.starting && err == nil && c.failed == nil {
+	if err == nil && view != "" {
+		in.Memory.Refused = nil // as in an instance from a snapshot
+	}
+	if err == nil {
+		err = c.meter.even()
+	}
+	if c.starting && err == nil {
 		err = c.capture(view)
 	}
 	c.starting = false

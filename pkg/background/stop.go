@@ -75,7 +75,7 @@ func (w *worker) stop(ctx context.Context, id string, req StopRequest) (handle, 
 	grace := req.grace(w.cfg)
 	t := w.runs.get(id)
 	if t != nil {
-		t.shorten(grace) // before the engine's hint of this request
+		t.shorten(grace) // before the engine's event of this request
 		late := time.AfterFunc(maxDelay, func() { t.requestStop(grace) })
 		defer late.Stop()
 	}

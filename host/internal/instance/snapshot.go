@@ -67,6 +67,10 @@ func (a *Account) Snapshot(view string) *Snapshot {
 // after any other the instance must not be used.
 func (a *Account) Capture(view string, in *Instance, fuel int64) error {
 	l, m := a.ledger, in.Memory
+	if s := a.Snapshot(view); s != nil { // of another call that started up meanwhile
+		s.Release()
+		return nil
+	}
 	data, at := trim(m.room[:m.size])
 	if int64(len(data))+int64(m.size+a.Overhead) > l.Memory {
 		return ErrTooLarge
@@ -90,16 +94,10 @@ func (a *Account) Capture(view string, in *Instance, fuel int64) error {
 	l.snapshots = append(l.snapshots, s)
 	l.uses++
 	s.used = l.uses
-	var excess *Snapshot
-	if len(a.snapshots) > maxSnapshots {
-		excess = l.leastRecent(func(s *Snapshot) bool { return s.account == a })
-	} else if len(l.snapshots) > maxHostSnapshots {
-		excess = l.leastRecent(func(*Snapshot) bool { return true })
-	}
 	l.mu.Unlock()
 
-	if excess != nil {
-		excess.drop()
+	for old := a.excess(); old != nil; old = a.excess() { // of calls that captured meanwhile too
+		old.drop()
 	}
 	if m.mapped && !image.covers(m.image) {
 		s.Release()
@@ -108,6 +106,20 @@ func (a *Account) Capture(view string, in *Instance, fuel int64) error {
 	in.Snapshot, m.image = s, image
 	if m.mapped && (discard(m.room[:m.paid]) != nil || !image.apply(m.room, true)) { // only pages with data remain
 		return errors.New("the memory of the instance cannot be mapped")
+	}
+	return nil
+}
+
+// excess is a snapshot that is too many; nil if none is.
+func (a *Account) excess() *Snapshot {
+	l := a.ledger
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case len(a.snapshots) > maxSnapshots:
+		return l.leastRecent(func(s *Snapshot) bool { return s.account == a })
+	case len(l.snapshots) > maxHostSnapshots:
+		return l.leastRecent(func(*Snapshot) bool { return true })
 	}
 	return nil
 }
