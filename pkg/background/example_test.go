@@ -17,7 +17,7 @@ func ExampleManager_Stop() {
 	m, err := background.New(ctx, background.Config{
 		Grace: 10 * time.Minute, // to clean up
 		Executor: func(ctx context.Context, run engine.Run, sink *output.Sink) (background.Outcome, error) {
-			fmt.Fprintln(sink.Stdout(), "counting for ever")
+			fmt.Fprintln(sink.Stdout(), "counting forever")
 			close(started)
 			select {
 			case <-sink.Stopping(): // asked to stop: there is time to clean up
