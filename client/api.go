@@ -90,6 +90,13 @@ func (c *Client) Stop(ctx context.Context, id string, how wire.Stop) (wire.Stopp
 	return do[wire.Stopped](ctx, c, "POST", runPath(id)+"/stop", how)
 }
 
+// Rerun starts a run with the tool, arguments, title and deadline of an earlier run.
+// It has no idempotency key: before repeating a request without an answer, list the
+// runs.
+func (c *Client) Rerun(ctx context.Context, id string) (wire.Run, error) {
+	return do[wire.Run](ctx, c, "POST", runPath(id)+"/rerun", nil)
+}
+
 // Answer answers questions of a run, by key. All answers are accepted or none.
 func (c *Client) Answer(ctx context.Context, id string, answers map[string]abi.Answer) error {
 	return c.Do(ctx, "POST", runPath(id)+"/answers", wire.Answers{Answers: answers}, nil)
@@ -143,8 +150,21 @@ func (c *Client) Schedules(ctx context.Context, enabled bool) ([]wire.Schedule, 
 
 // DisableSchedule stops a schedule from firing. Its runs continue.
 func (c *Client) DisableSchedule(ctx context.Context, id string) (wire.Schedule, error) {
-	return do[wire.Schedule](ctx, c, "DELETE", "/v1/schedules/"+url.PathEscape(id), nil)
+	return do[wire.Schedule](ctx, c, "DELETE", schedulePath(id), nil)
 }
+
+// EnableSchedule lets a disabled schedule fire again, from now on.
+func (c *Client) EnableSchedule(ctx context.Context, id string) (wire.Schedule, error) {
+	return do[wire.Schedule](ctx, c, "POST", schedulePath(id)+"/enable", nil)
+}
+
+// FireSchedule queues a run of a schedule now, also of a disabled one. It has no
+// idempotency key: before repeating a request without an answer, read the schedule.
+func (c *Client) FireSchedule(ctx context.Context, id string) (wire.Run, error) {
+	return do[wire.Run](ctx, c, "POST", schedulePath(id)+"/fire", nil)
+}
+
+func schedulePath(id string) string { return "/v1/schedules/" + url.PathEscape(id) }
 
 // Session describes the active runs for a model whose conversation was cut.
 func (c *Client) Session(ctx context.Context) (wire.Session, error) {

@@ -70,6 +70,7 @@ var sentinels = []struct {
 	text string
 }{
 	{background.ErrNoSchedule, wire.CodeNotFound, background.ErrNoSchedule.Error()},
+	{background.ErrOverlap, wire.CodeConflict, "a run of the schedule is active: stop it, or wait for its end"},
 	{engine.ErrNotFound, wire.CodeNotFound, "there is nothing with that name"},
 	{background.ErrKeyReused, wire.CodeConflict, "the idempotency key was used for another tool or other arguments: use a new one"},
 	{engine.ErrConflict, wire.CodeConflict, "it has changed in the meantime: read it again"},

@@ -277,19 +277,6 @@ func (v Session) Schedule(ctx context.Context, id string) (wire.Schedule, error)
 	return newSchedule(s), err
 }
 
-// Unschedule disables a schedule. Its runs continue.
-func (v Session) Unschedule(ctx context.Context, id string) (wire.Schedule, error) {
-	if v.all {
-		s, err := v.service.runs.FindSchedule(ctx, id)
-		if err != nil {
-			return wire.Schedule{}, err
-		}
-		v = v.service.Session(s.Session)
-	}
-	s, err := v.service.runs.Unschedule(ctx, v.name, id)
-	return newSchedule(s), err
-}
-
 // Snapshot describes the session's active runs to a model whose conversation
 // was cut, in at most 1,000 characters. It is empty without active runs.
 func (v Session) Snapshot(ctx context.Context) (string, error) {

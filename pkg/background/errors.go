@@ -15,6 +15,8 @@ var (
 	ErrHostLimit = errors.New("host limit of background runs reached")
 	// ErrNoSchedule: the session has no such schedule.
 	ErrNoSchedule = errors.New("no such schedule in this session")
+	// ErrOverlap: a schedule skips a firing, because an earlier run of it is active.
+	ErrOverlap = errors.New("a run of the schedule is active")
 	// ErrInvalid: a request or a configuration has an invalid field.
 	ErrInvalid = errors.New("invalid")
 	// ErrKeyReused: an idempotency key was used with another tool or other arguments.

@@ -228,6 +228,12 @@ var errUnchanged = errors.New("schedule is not as it was")
 // sees what the one before it made. An error of edit, and [engine.ErrNotFound],
 // are returned unchanged.
 func (s *scheduler) change(ctx context.Context, id string, edit func(*engine.Schedule) error) (engine.Schedule, error) {
+	return s.changeWithin(ctx, id, math.MaxInt, edit)
+}
+
+// changeWithin is change with a limit on the session's enabled schedules, which
+// applies if edit enables the schedule.
+func (s *scheduler) changeWithin(ctx context.Context, id string, max int, edit func(*engine.Schedule) error) (engine.Schedule, error) {
 	for {
 		found, err := s.engine.GetSchedule(ctx, id)
 		if err == nil {
@@ -236,7 +242,7 @@ func (s *scheduler) change(ctx context.Context, id string, edit func(*engine.Sch
 		if err != nil {
 			return engine.Schedule{}, err
 		}
-		stored, err := s.engine.PutSchedule(ctx, found, math.MaxInt)
+		stored, err := s.engine.PutSchedule(ctx, found, max)
 		if err == nil || !errors.Is(err, engine.ErrConflict) || ctx.Err() != nil {
 			return stored, err
 		}

@@ -188,3 +188,76 @@ func (m *Manager) Unschedule(ctx context.Context, session, id string) (engine.Sc
 	m.log.Info("background schedule stopped", "schedule_id", id, "session", session)
 	return s, nil
 }
+
+// Enable lets a disabled schedule of a session fire again, from now on, and returns
+// it. It may be called again. If a one-shot's time has passed, the error is a
+// *[FieldError]; if the session has too many enabled schedules, it is an
+// *[engine.LimitError] that matches [engine.ErrScheduleLimit]; and if the session
+// does not have the schedule, it matches [ErrNoSchedule].
+func (m *Manager) Enable(ctx context.Context, session, id string) (engine.Schedule, error) {
+	s, err := m.GetSchedule(ctx, session, id)
+	if err != nil || s.Enabled {
+		return s, err
+	}
+	if m.runs.isClosing() {
+		return engine.Schedule{}, fmt.Errorf("schedule: %w", ErrClosed)
+	}
+
+	now := m.scheduler.now(ctx)
+	s, err = m.scheduler.changeWithin(context.WithoutCancel(ctx), id, m.cfg.Schedules, func(s *engine.Schedule) error {
+		s.Enabled, s.Disabled, s.Rejected = true, "", 0
+		if s.Cron == "" {
+			return once(s, s.At, now)
+		}
+		return recurring(s, m.cfg.MinInterval, now)
+	})
+	switch {
+	case errors.Is(err, engine.ErrNotFound):
+		return engine.Schedule{}, noSchedule(id)
+	case err != nil:
+		return engine.Schedule{}, fmt.Errorf("schedule: %w", m.admission.refused(err))
+	}
+
+	m.scheduler.look()
+	m.log.Info("background schedule enabled", "schedule_id", id, "session", session, "next", s.NextAt)
+	return s, nil
+}
+
+// Fire queues a run of a schedule of a session now, whether the schedule is enabled
+// or not, and returns the run. The schedule's next time stays as it is. By is kept
+// with the run; "" means who made the schedule.
+//
+// While an earlier run of the schedule is active, its Overlap applies; if that skips
+// the firing, the error matches [ErrOverlap]. If the session does not have the
+// schedule, the error matches [ErrNoSchedule].
+func (m *Manager) Fire(ctx context.Context, session, id, by string) (engine.Run, error) {
+	due, err := m.GetSchedule(ctx, session, id)
+	switch {
+	case err != nil:
+		return engine.Run{}, err
+	case m.runs.isClosing():
+		return engine.Run{}, fmt.Errorf("schedule: %w", ErrClosed)
+	}
+
+	ctx, now := context.WithoutCancel(ctx), m.scheduler.now(ctx)
+	due.By = cmp.Or(output.Clip(by, maxKey), due.By)
+	run, fresh, err := m.scheduler.startFiring(ctx, due, firing{at: now})
+	switch {
+	case err != nil:
+		return engine.Run{}, fmt.Errorf("schedule: %w", m.admission.refused(err))
+	case run == "":
+		return engine.Run{}, fmt.Errorf("%w: %s", ErrOverlap, id)
+	case !fresh: // it fires at this very moment
+		return m.Get(ctx, session, run)
+	}
+
+	_, err = m.scheduler.change(ctx, id, func(s *engine.Schedule) error {
+		s.LastAt, s.LastRun = now, run
+		s.Fired++
+		return nil
+	})
+	if err != nil { // the run is stored, and will start
+		m.log.Error("firing not noted in its schedule", "schedule_id", id, "task_id", run, "error", err)
+	}
+	return m.Get(ctx, session, run)
+}

@@ -48,6 +48,7 @@ func routes() []route {
 		endpoint("GET", "/v1/runs/{run}", getRun, wait, tail, cursor),
 		endpoint("POST", "/v1/runs/{run}/stop", stopRun),
 		endpoint("POST", "/v1/runs/{run}/answers", answerRun),
+		answers("POST", "/v1/runs/{run}/rerun", rerun).beginning(),
 		raw("/v1/runs/{run}/output", readOutput),
 		raw("/v1/runs/{run}/artifacts/{name}", readArtifact),
 
@@ -55,6 +56,8 @@ func routes() []route {
 		endpoint("GET", "/v1/schedules", listSchedules, flag("enabled")),
 		endpoint("GET", "/v1/schedules/{schedule}", getSchedule),
 		endpoint("DELETE", "/v1/schedules/{schedule}", disableSchedule),
+		endpoint("POST", "/v1/schedules/{schedule}/enable", enableSchedule),
+		answers("POST", "/v1/schedules/{schedule}/fire", fireSchedule).beginning(),
 
 		endpoint("GET", "/v1/notices", listNotices, limit),
 		endpoint("POST", "/v1/notices/ack", acknowledgeNotices),

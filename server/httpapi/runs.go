@@ -50,6 +50,24 @@ func spawnRun(r *request, in spawnBody) (status int, run wire.Run, err error) {
 	return status, r.shown(run), nil
 }
 
+// rerun starts a run with the arguments of an earlier one.
+func rerun(r *request, _ none) (status int, run wire.Run, err error) {
+	if err := r.noKey("each request starts another run. For a key, start the run with POST /v1/runs"); err != nil {
+		return 0, run, err
+	}
+	run, err = r.session.Rerun(r.Context(), r.PathValue("run"), asker)
+	return r.created(run, err)
+}
+
+// created answers with a new run.
+func (r *request) created(run wire.Run, err error) (int, wire.Run, error) {
+	if err != nil {
+		return 0, wire.Run{}, err
+	}
+	r.w.Header().Set("Location", "/v1/runs/"+run.TaskID)
+	return http.StatusCreated, r.shown(run), nil
+}
+
 func spawnRequest(in wire.Spawn, args server.Args) (server.SpawnRequest, error) {
 	timeout, err := seconds("timeout_seconds", in.TimeoutSeconds)
 	if err == nil && in.Tool == "" {

@@ -91,3 +91,16 @@ func disableSchedule(r *request, _ none) (wire.Schedule, error) {
 	s, err := r.session.Unschedule(r.Context(), r.PathValue("schedule"))
 	return r.shownSchedule(s), err
 }
+
+func enableSchedule(r *request, _ none) (wire.Schedule, error) {
+	s, err := r.session.Enable(r.Context(), r.PathValue("schedule"))
+	return r.shownSchedule(s), err
+}
+
+func fireSchedule(r *request, _ none) (status int, run wire.Run, err error) {
+	if err := r.noKey("each request starts another run. Before you repeat it, read the schedule's last_task_id"); err != nil {
+		return 0, run, err
+	}
+	run, err = r.session.Fire(r.Context(), r.PathValue("schedule"), asker)
+	return r.created(run, err)
+}
