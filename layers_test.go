@@ -42,7 +42,7 @@ var layers = map[string][]string{
 	"host/internal/codecache":            {"host/internal/compiler", "internal/fuel", "internal/snapshot", "internal/owned"},
 	"host/internal/sched":                {},
 	"host/internal/instance":             {"internal/fuel", "internal/snapshot", "internal/wasmbin"}, // memory and state of guests; knows no call
-	"host":                               {"abi", "host/internal/compiler", "host/internal/codecache", "host/internal/sched", "host/internal/instance", "internal/fuel", "internal/snapshot", "internal/wasmbin", "internal/rootfs", "internal/fair"},
+	"host":                               {"abi", "host/internal/compiler", "host/internal/codecache", "host/internal/sched", "host/internal/instance", "internal/fuel", "internal/snapshot", "internal/wasmbin", "internal/rootfs", "internal/fair", "internal/human"},
 	"plugins":                            {"abi", "host", "internal/schema", "internal/owned", "internal/document", "internal/strictjson"},
 	"pkg/background":                     {"pkg/background/engine", "pkg/background/engine/memory", "pkg/background/internal/schedule", "pkg/background/output"}, // knows nothing of wasm, anyone can import it
 	"pkg/background/internal/schedule":   {},

@@ -17,10 +17,15 @@ type Host interface {
 	Call(op string, request []byte) int32
 }
 
+var errNotServed = errors.New("no plugin is served: call guest.Serve in an init function. The host never runs main")
+
 // Describe writes the manifest to the host and returns one of the Invoke codes.
 func (p *Plugin) Describe(h Host) (code int32) {
 	c := newCall(h)
 	defer c.recover(&code)
+	if p == nil {
+		return c.fail(errNotServed)
+	}
 	doc, err := p.document()
 	if err != nil {
 		return c.fail(err)
@@ -33,6 +38,9 @@ func (p *Plugin) Describe(h Host) (code int32) {
 func (p *Plugin) Invoke(h Host) (code int32) {
 	c := newCall(h)
 	defer c.recover(&code)
+	if p == nil {
+		panic(errNotServed)
+	}
 	t, ok := p.lookup(c.tool)
 	if !ok {
 		panic(fmt.Sprintf("plugin %s has no tool %q", p.Name, c.tool))

@@ -24,7 +24,12 @@ var served *Plugin
 
 // Serve makes p the plugin of this module. Call it once, in an init function.
 // On other platforms than wasip1 it does nothing.
-func Serve(p *Plugin) { served = p }
+func Serve(p *Plugin) {
+	if served != nil {
+		panic("guest.Serve was called twice: a module is one plugin, with several tools if needed")
+	}
+	served = p
+}
 
 //go:wasmexport toolhost_describe
 func describe() int32 {

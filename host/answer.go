@@ -1,9 +1,13 @@
 package host
 
 import (
+	"bytes"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/internal/human"
 )
 
 // answer is what a guest has written.
@@ -14,7 +18,7 @@ type answer struct {
 
 	result, errText, manifest []byte
 	content                   []abi.Block
-	stderr                    tail // the last words of a command
+	stderr                    tail // the end of what it wrote there
 }
 
 const (
@@ -67,3 +71,22 @@ func (t *tail) write(p []byte) {
 }
 
 func (t *tail) bytes() []byte { return t.buf[max(0, len(t.buf)-maxTail):] }
+
+// lastWords is at most maxTail bytes of the tail on one line, without invisible
+// characters. It begins with the report of a panic, if it has one: stacks follow it.
+func (t *tail) lastWords() string {
+	text := t.bytes()
+	for _, report := range []string{"\npanic: ", "\nfatal error: ", "\nthread '"} { // of Go, of its runtime, of Rust
+		if at := bytes.LastIndex(append([]byte{'\n'}, t.buf...), []byte(report)); at >= 0 {
+			text = t.buf[at:]
+			break
+		}
+	}
+
+	lines := strings.FieldsFunc(string(text), func(r rune) bool { return r == '\n' || r == '\r' })
+	for i := range lines {
+		lines[i] = strings.TrimSpace(strings.ReplaceAll(lines[i], "\t", " "))
+	}
+	lines = slices.DeleteFunc(lines, func(line string) bool { return line == "" })
+	return clip(string(human.Visible([]byte(strings.Join(lines, " | ")))), maxTail)
+}

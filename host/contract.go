@@ -36,6 +36,7 @@ type Info struct {
 	MinBytes int64    `json:"memory_min"` // linear memory it starts with
 	MaxBytes int64    `json:"memory_max"` // linear memory it may ask for; 4 GiB if it does not say
 	script   []byte
+	started  string // what to do if it was to start up in a way that the host does not, or empty
 }
 
 // signature is the type of a function, comparable.
@@ -77,7 +78,7 @@ func digestOf(wasm []byte) string {
 // data. Those may still turn out to be broken when the module is compiled, and
 // Info.Digest is empty. Errors of the file are returned unchanged.
 func (h *Host) Scan(file io.ReaderAt, size int64) (*Info, error) {
-	m, err := wasmbin.Scan(file, size, abi.SectionManifest, abi.SectionScript)
+	m, err := wasmbin.Scan(file, size, abi.SectionManifest, abi.SectionScript, sectionGo)
 	if malformed := (*wasmbin.Error)(nil); errors.As(err, &malformed) {
 		return nil, &ModuleError{Part: "module", Err: err}
 	}
@@ -184,6 +185,17 @@ var foreignModules = []struct{ prefix, text string }{
 	{"__wbindgen", "this is built by wasm-bindgen for JavaScript: build for wasm32-wasip1 without it"},
 }
 
+// sectionGo is a custom section that Go's linker writes.
+const sectionGo = "go:buildid"
+
+// A program that also exports the functions of a reactor starts up in its _start,
+// which the host never runs. Go's runtime does not work without it; C's and Rust's may.
+const asReactor = "the plugin exports " + abi.ExportStart + " and no " + abi.ExportInitialize +
+	", so it was never started up: build it as a reactor (TinyGo: -buildmode=c-shared, C: -mexec-model=reactor, Rust: crate-type cdylib)"
+
+var errBuildMode = errors.New("missing: this Go program was built without -buildmode=c-shared, so its functions cannot be called: " +
+	"build with GOOS=wasip1 GOARCH=wasm go build -buildmode=c-shared, and call guest.Serve in an init function")
+
 func checkExports(m *wasmbin.Module, info *Info) error {
 	found := map[string]wasmbin.Export{}
 	for _, ex := range m.Exports {
@@ -202,8 +214,14 @@ func checkExports(m *wasmbin.Module, info *Info) error {
 
 	_, invoke := found[abi.ExportInvoke]
 	_, start := found[abi.ExportStart]
+	_, initialize := found[abi.ExportInitialize]
 	_, info.Describe = found[abi.ExportDescribe]
 	switch {
+	case invoke && start && !initialize:
+		info.Shape, info.started = Reactor, asReactor
+		if _, isGo := m.Custom(sectionGo); isGo {
+			return &ModuleError{"export", abi.ExportInitialize, errBuildMode}
+		}
 	case invoke:
 		info.Shape = Reactor
 	case start:

@@ -78,6 +78,9 @@ type CallError struct {
 	Tool   string
 	Err    error
 	Trace  string // the plugin's stack, innermost first, where it crashed
+	// LastWords is the end of what a plugin that broke wrote to stderr, on one line and
+	// without invisible characters. The plugin chose it: it is for the operator only.
+	LastWords string
 }
 
 func (e *CallError) Error() string {
@@ -85,7 +88,11 @@ func (e *CallError) Error() string {
 	if e.Plugin != "" && e.Plugin != e.Tool {
 		name = e.Plugin + "." + e.Tool
 	}
-	return name + ": " + e.Err.Error()
+	text := name + ": " + e.Err.Error()
+	if e.LastWords != "" {
+		text += "; its last words: " + e.LastWords
+	}
+	return text
 }
 
 // Unwrap returns the reason.

@@ -43,6 +43,9 @@ func (c *call) outcome(code int32, err error) (abi.Result, error) {
 		callErr = &CallError{Err: err}
 	}
 	callErr.Plugin, callErr.Tool = c.Plugin, c.Tool
+	if errors.Is(err, ErrTrap) || errors.Is(err, ErrABI) || errors.Is(err, ErrMemory) {
+		callErr.LastWords = o.answer.stderr.lastWords()
+	}
 	o.classify(callErr)
 	return o.Result, callErr
 }
@@ -98,6 +101,9 @@ func (o *outcome) ended(err error) error {
 	trace, reason := o.reason(err)
 	var exit *sys.ExitError
 	if !errors.As(reason, &exit) {
+		if started := o.module.Info.started; started != "" && errors.Is(reason, ErrTrap) {
+			reason = fmt.Errorf("%w; %s", reason, started)
+		}
 		return &CallError{Err: reason, Trace: trace}
 	}
 
@@ -120,6 +126,9 @@ func (o *outcome) ended(err error) error {
 // and the agent sees one sentence.
 func (o *outcome) classify(err *CallError) {
 	log := o.host.log.With("plugin", err.Plugin, "tool", err.Tool, "call", o.ID)
+	if o.describing { // its caller reports the error
+		log = slog.New(slog.DiscardHandler)
+	}
 	o.Kind, o.Error = abi.LimitReached, err.Err.Error()
 	var mount *mountError
 
@@ -139,7 +148,7 @@ func (o *outcome) classify(err *CallError) {
 		o.Kind, o.Error = abi.ToolError, mount.public.Error()
 	case errors.Is(err, ErrTrap), errors.Is(err, ErrABI):
 		o.Kind, o.Error = abi.Internal, abi.InternalMessage
-		log.Error("the plugin broke", "error", err.Err, "trace", err.Trace)
+		log.Error("the plugin broke", "error", err.Err, "trace", err.Trace, "last_words", err.LastWords)
 	case errors.Is(err, context.Canceled), o.ctx.Err() != nil:
 		o.Kind = abi.CanceledKind
 	default:
