@@ -39,6 +39,7 @@ func (c *Client) Spawn(ctx context.Context, spawn wire.Spawn, key string) (wire.
 // RunQuery selects runs of a list. Its zero value is the newest 50.
 type RunQuery struct {
 	Active bool   // only runs that have not ended
+	Parent string // only children of the run with this id
 	Before string // the page after [wire.Runs].Next
 	Limit  int    // up to 200; 0 is 50
 }
@@ -47,6 +48,7 @@ type RunQuery struct {
 func (c *Client) Runs(ctx context.Context, q RunQuery) (wire.Runs, error) {
 	query := url.Values{}
 	set(query, "active", q.Active)
+	set(query, "parent", q.Parent)
 	set(query, "before", q.Before)
 	set(query, "limit", q.Limit)
 	return do[wire.Runs](ctx, c, "GET", "/v1/runs?"+query.Encode(), nil)

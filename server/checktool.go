@@ -58,11 +58,12 @@ type row struct {
 	Title          string        `json:"title"`
 	Status         engine.Status `json:"status"`
 	Unsaved        bool          `json:"unsaved,omitempty"`
-	ElapsedSeconds float64       `json:"elapsed_seconds"` // since the start, to the end
+	Parent         string        `json:"parent,omitempty"` // the run that started it
+	ElapsedSeconds float64       `json:"elapsed_seconds"`  // since the start, to the end
 }
 
 func newRow(r engine.Run, title string) row {
-	return row{r.ID, r.Tool, title, r.Status, r.Unsaved, tenths(r.Elapsed(time.Now()))}
+	return row{r.ID, r.Tool, title, r.Status, r.Unsaved, r.Parent, tenths(r.Elapsed(time.Now()))}
 }
 
 // A report is what check_background says of one run.

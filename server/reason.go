@@ -125,7 +125,7 @@ func ReasonOf(err error) Reason {
 // retry is when a limit may be free again. Schedules do not end by themselves,
 // and records are evicted only when somebody has seen the end of their run.
 func retry(limit *engine.LimitError) time.Duration {
-	if errors.Is(limit.Err, engine.ErrScheduleLimit) || errors.Is(limit.Err, engine.ErrRecordLimit) {
+	if errors.Is(limit.Err, engine.ErrScheduleLimit) || errors.Is(limit.Err, engine.ErrRecordLimit) || errors.Is(limit.Err, background.ErrDepthLimit) {
 		return 0
 	}
 	return 5 * time.Second
@@ -155,6 +155,10 @@ func limitText(e *engine.LimitError) string {
 	case errors.Is(e.Err, engine.ErrRecordLimit):
 		return fmt.Sprintf("there is no room for the record of another background run or schedule: records may take %d bytes; "+
 			"check the runs that have ended, as a record is evicted only when the end of its run was seen, or have the operator raise background.record_quota", e.Max)
+	case errors.Is(e.Err, background.ErrDepthLimit):
+		return fmt.Sprintf("a run may have at most %d runs above it, and this parent has as many: use one further up as the parent", e.Max)
+	case errors.Is(e.Err, engine.ErrChildLimit):
+		return fmt.Sprintf("this parent already has the maximum of %d active children; wait for one to end or stop one", e.Max)
 	case errors.Is(e.Err, engine.ErrOwnerLimit):
 		return fmt.Sprintf("your sessions together already have the maximum of %d background runs; wait for one to end or stop one", e.Max)
 	case errors.Is(e.Err, engine.ErrParkedLimit):

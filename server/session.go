@@ -36,6 +36,7 @@ func (s *Service) AllSessions() Session { return Session{service: s, all: true} 
 // RunQuery selects runs. Its zero value selects all.
 type RunQuery struct {
 	Session string // with [Service.AllSessions]: only runs of this session; empty selects all
+	Parent  string // only children of the run with this id
 	Active  bool   // only runs that have not ended
 	Before  string // only runs submitted before the run with this id
 	Limit   int    // at most so many; 0 is no limit
@@ -117,7 +118,7 @@ func (v Session) load(ctx context.Context, r *engine.Run, parts ...engine.Part) 
 // Runs returns runs, the newest first, without their arguments, results and
 // content.
 func (v Session) Runs(ctx context.Context, q RunQuery) ([]wire.Run, error) {
-	query := engine.Query{Active: q.Active, Before: q.Before, Limit: q.Limit}
+	query := engine.Query{Parent: q.Parent, Active: q.Active, Before: q.Before, Limit: q.Limit}
 	if query.Session = v.name; v.all {
 		query.Session = q.Session
 	}
@@ -197,7 +198,8 @@ func (v Session) Watch(ctx context.Context) <-chan wire.Event {
 	return to
 }
 
-// Stop asks a run to end, and waits until it has, or its grace period is over.
+// Stop asks a run and its children to end, and waits until they have, or the grace
+// period is over.
 // The run's record keeps by as the requester; empty means the session's agent.
 func (v Session) Stop(ctx context.Context, id, by string, how wire.Stop) (wire.Stopped, error) {
 	r, err := v.stop(ctx, id, by, how)
@@ -206,7 +208,7 @@ func (v Session) Stop(ctx context.Context, id, by string, how wire.Stop) (wire.S
 
 // stop is Stop. It returns the run with its result and its content.
 func (v Session) stop(ctx context.Context, id, by string, how wire.Stop) (engine.Run, error) {
-	r, err := v.service.runs.Stop(ctx, v.name, id, background.StopRequest{Force: how.Force, Reason: how.Reason, By: by})
+	r, err := v.service.runs.Stop(ctx, v.name, id, background.StopRequest{Force: how.Force, Reason: how.Reason, By: by, Alone: how.Alone})
 	if err == nil {
 		err = v.load(ctx, &r, engine.PartResult, engine.PartContent)
 	}

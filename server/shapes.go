@@ -21,7 +21,7 @@ func newRun(r engine.Run, now time.Time) wire.Run {
 		ElapsedSeconds: tenths(r.Elapsed(now)), DeadlineSeconds: r.Timeout.Seconds(),
 		OutputBytes: r.OutputBytes, LastOutputAt: r.LastOutputAt,
 		ExitCode: r.ExitCode, Error: newRunError(r.Error), Summary: r.Summary, ArtifactError: r.ArtifactError,
-		SignalOnCompletion: r.SignalOnCompletion, Notice: wire.NoticeState(r.Notice), IdempotencyKey: r.IdempotencyKey,
+		SignalOnCompletion: r.SignalOnCompletion, Notice: wire.NoticeState(r.Notice), IdempotencyKey: r.IdempotencyKey, Parent: r.Parent,
 		ScheduleID: r.Schedule, ScheduledFor: r.ScheduledFor, Result: r.Result, Content: blocks(r.Content),
 		LogPath: r.Path(engine.OutputLog), ResultPath: r.Path(engine.ResultJSON),
 	}

@@ -25,6 +25,7 @@ type SpawnRequest struct {
 	Timeout        time.Duration   // hard deadline; 0 is the tool's
 	IdempotencyKey string          // at most 128 characters; the same key, tool and arguments return the run that exists
 	By             string          // the requester, if it is not the session's agent
+	Parent         string          // an active run of the session that becomes its parent; empty is the run whose Go tool was passed the context, if any
 	DryRun         bool            // only make the checks: nothing is started or stored, and nobody is asked for approval
 }
 
@@ -76,6 +77,8 @@ func (v Session) NewSchedule(ctx context.Context, req ScheduleRequest) (wire.Sch
 		return wire.Schedule{}, refuse("%s cannot be scheduled with these arguments: they contain a secret, and secrets are not stored", run.Tool)
 	case run.IdempotencyKey != "":
 		return wire.Schedule{}, &background.FieldError{Field: "idempotency_key", Problem: "not allowed for a schedule"}
+	case run.Parent != "":
+		return wire.Schedule{}, &background.FieldError{Field: "parent", Problem: "not allowed for a schedule: its runs have no parent"}
 	}
 
 	checked := background.ScheduleRequest{SpawnRequest: run, Cron: req.Cron, At: req.At, Timezone: req.Timezone, Overlap: engine.Overlap(req.Overlap)}
@@ -122,7 +125,7 @@ func (v Session) prepare(req SpawnRequest) (tool *plugins.Tool, checked backgrou
 
 	checked = background.SpawnRequest{
 		Tool: name, Version: version, Args: args.Raw(), Title: cmp.Or(strings.TrimSpace(req.Title), titleOf(tool)),
-		Silent: req.Silent, Timeout: timeout, IdempotencyKey: req.IdempotencyKey, By: req.By,
+		Silent: req.Silent, Timeout: timeout, IdempotencyKey: req.IdempotencyKey, By: req.By, Parent: req.Parent,
 	}
 	if public, secret := tool.PublicArgs(args.Raw()); secret {
 		checked.Stored = public

@@ -35,6 +35,8 @@ const (
 	DefaultChars       = 2048               // characters of output in a Report
 	MaxChars           = 16384              // the most characters of output in a Report
 	MaxCheckpoint      = 1 << 20            // bytes of a checkpoint
+	MaxDepth           = 8                  // runs above a run: its parent, the parent of that, …
+	MaxChildren        = 64                 // active children of one run
 	HeartbeatEvery     = 2 * time.Second    // how often a worker renews its lease
 )
 
@@ -208,5 +210,5 @@ func fill[T int | int64 | time.Duration](name string, v *T, def T) error {
 
 // permits returns the limits that the engine holds over all workers.
 func (c Config) permits() engine.Permits {
-	return engine.Permits{Session: c.PerSession, Parked: c.Parked, Owner: c.PerOwner}
+	return engine.Permits{Session: c.PerSession, Parked: c.Parked, Owner: c.PerOwner, Children: MaxChildren}
 }

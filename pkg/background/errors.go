@@ -13,6 +13,8 @@ import (
 var (
 	// ErrHostLimit: this process already works on as many runs as it may.
 	ErrHostLimit = errors.New("host limit of background runs reached")
+	// ErrDepthLimit: the parent of a run already has MaxDepth runs above it.
+	ErrDepthLimit = errors.New("limit of the depth of runs reached")
 	// ErrNoSchedule: the session has no such schedule.
 	ErrNoSchedule = errors.New("no such schedule in this session")
 	// ErrOverlap: a schedule skips a firing, because an earlier run of it is active.

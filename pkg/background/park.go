@@ -97,6 +97,9 @@ func (w *worker) call(ctx context.Context, session string, req RunRequest) (*cal
 		return nil, ctx.Err()
 	}
 	run.Origin, run.StartedAt, run.Terms, run.IdempotencyKey = engine.OriginParked, run.CreatedAt, bytes.Clone(req.Terms), ""
+	if err := w.reader.link(ctx, &run, req.Parent); err != nil {
+		return nil, err
+	}
 
 	c := &call{task: newTask(context.WithoutCancel(ctx), run), worked: make(chan struct{}), fate: make(chan bool, 1)}
 	if err := w.runs.add(c.task); err != nil {

@@ -229,12 +229,16 @@ func (r *reader) follow(ctx context.Context, session string, known []handle, sav
 		case h.task != nil:
 			ends[i] = h.task.done
 		default:
-			end := make(chan struct{})
-			if ends[i] = end; h.run.Status.Terminal() {
-				close(end)
-			} else {
-				remote[h.run.ID] = end
+			end := remote[h.run.ID]
+			if end == nil {
+				end = make(chan struct{})
+				if h.run.Status.Terminal() {
+					close(end)
+				} else {
+					remote[h.run.ID] = end
+				}
 			}
+			ends[i] = end
 		}
 	}
 

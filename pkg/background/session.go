@@ -85,10 +85,10 @@ func (m *Manager) EndSession(ctx context.Context, session string) error {
 		if run.Origin != engine.OriginParked && m.cfg.EndSession != EndAll {
 			continue
 		}
-		h, err := m.worker.stop(ctx, run.ID, request)
+		family, err := m.worker.stopFamily(ctx, handle{run: run}, request)
+		stopped = append(stopped, family...)
 		switch {
 		case err == nil:
-			stopped = append(stopped, h)
 		case !errors.Is(err, engine.ErrNotFound):
 			errs = append(errs, err)
 		}

@@ -26,6 +26,11 @@ type SpawnRequest struct {
 	Silent         bool            // no notice of the end is made
 	Timeout        time.Duration   // hard deadline; 0: Config.Timeout; at most Config.MaxTimeout
 	IdempotencyKey string          // at most 128 characters; "": none
+
+	// Parent is the id of an active run of the session that the run is made a child
+	// of; "": the run whose [Executor] was passed the context, or one derived from it,
+	// if it belongs to the session. See [Manager.Stop] for what a child is.
+	Parent string
 }
 
 // A SpawnResult is the run that a spawn made, or found.
@@ -49,6 +54,13 @@ func (m *Manager) Spawn(ctx context.Context, session string, req SpawnRequest) (
 	if err != nil {
 		return SpawnResult{}, fmt.Errorf("spawn: %w", err)
 	}
+	if err := m.reader.link(ctx, &run, req.Parent); err != nil {
+		result, err := m.reuse(ctx, run, err)
+		if err != nil {
+			err = fmt.Errorf("spawn: %w", err)
+		}
+		return result, err
+	}
 
 	t := newTask(m.base, run)
 	if run.Secret {
@@ -56,7 +68,7 @@ func (m *Manager) Spawn(ctx context.Context, session string, req SpawnRequest) (
 	}
 	result := SpawnResult{Run: run}
 	if err := m.admission.admit(ctx, t); err != nil {
-		if result, err = m.reuse(ctx, run, err); err != nil {
+		if result, err = m.reuse(ctx, run, unlinked(err)); err != nil {
 			return SpawnResult{}, fmt.Errorf("spawn: %w", err)
 		}
 	}

@@ -15,6 +15,7 @@ type StopRequest struct {
 	Force  bool   // no grace period: the run's context is canceled at once, if it runs in this process
 	Reason string // kept with the run, cut to 200 characters; may be empty
 	By     string // the requester, kept with the run; "": "session", the agent: the notice of an end it is shown counts as acknowledged
+	Alone  bool   // the run's children are not stopped with it
 }
 
 // own reports whether the session's agent asks.
@@ -35,6 +36,11 @@ func (r StopRequest) grace(c Config) time.Duration {
 // only make the end come sooner. A run of another worker is asked through the
 // engine.
 //
+// The run's active children, and theirs, are stopped too, whether the run itself is
+// still active or not, and waited for like it: see [SpawnRequest].Parent. A child is
+// stopped with its parent and by nothing else that happens to it: it outlives a
+// parent that ends by itself, and is still the child of one that is run again.
+//
 // Stop returns the run as it is then, without its payload. It is canceled only
 // after its work has ended, and a result that arrived before that wins. The error
 // matches [engine.ErrNotFound] if the session does not have the run. If ctx ends
@@ -48,11 +54,15 @@ func (m *Manager) Stop(ctx context.Context, session, id string, req StopRequest)
 		defer m.notifier.view([]handle{h})()
 	}
 
-	if !h.run.Status.Terminal() {
-		if h, err = m.worker.stop(ctx, id, req); err != nil {
-			return h.run, fmt.Errorf("stop: %w", err)
+	all, err := m.worker.stopFamily(ctx, h, req)
+	if err != nil {
+		return h.run, fmt.Errorf("stop: %w", err)
+	}
+	if len(all) > 0 {
+		if all[0].run.ID == id {
+			h = all[0]
 		}
-		if err := m.reader.await(ctx, session, []handle{h}, waitLimits{most: req.grace(m.cfg) + time.Second}); err != nil {
+		if err := m.reader.await(ctx, session, all, waitLimits{until: UntilAll, most: req.grace(m.cfg) + time.Second}); err != nil {
 			return h.run, fmt.Errorf("stop: waiting for run %s: %w", id, err)
 		}
 		if h, err = m.reader.relook(ctx, session, h); err != nil {
@@ -71,7 +81,7 @@ func (m *Manager) Stop(ctx context.Context, session, id string, req StopRequest)
 // than a second. That it could not be stored is an error only if this worker does
 // not work on the run.
 func (w *worker) stop(ctx context.Context, id string, req StopRequest) (handle, error) {
-	c := engine.Cancellation{At: time.Now(), By: cmp.Or(req.By, "session"), Reason: output.Shorten(req.Reason, maxReason)}
+	c := engine.Cancellation{At: time.Now(), By: cmp.Or(req.By, "session"), Reason: output.Shorten(req.Reason, maxReason), Alone: req.Alone}
 	grace := req.grace(w.cfg)
 	t := w.runs.get(id)
 	if t != nil {

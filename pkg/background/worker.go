@@ -93,7 +93,7 @@ func (t *task) record() *engine.Run {
 func (w *worker) perform(t *task, work func(context.Context) (Outcome, error), after func(workResult)) {
 	defer w.runs.running.Done()
 	defer t.cancel(nil)
-	ctx, release := context.WithTimeoutCause(t.ctx, t.run.Timeout, context.DeadlineExceeded)
+	ctx, release := context.WithTimeoutCause(context.WithValue(t.ctx, taskKey{}, t), t.run.Timeout, context.DeadlineExceeded)
 	defer release()
 
 	r := workResult{err: errExited}
@@ -176,6 +176,9 @@ func (w *worker) readmit(t *task) (refused *engine.RunError, err error) {
 	if err != nil || run.Status != engine.StatusQueued { // else its start will fail
 		return nil, err
 	}
+	if stopped, err := w.stopOrphan(t.ctx, run); err != nil || stopped {
+		return nil, err
+	}
 	if run.Args, err = w.engine.Payload(t.ctx, t.run.ID, engine.PartArgs); err != nil {
 		return nil, err
 	}
@@ -226,9 +229,10 @@ func (w *worker) recover(ctx context.Context, run engine.Run) {
 		beat.OutputBytes = max(beat.OutputBytes, chunk.End)
 	}
 
-	var err error
+	stopped, err := w.stopOrphan(ctx, run)
 	switch {
-	case run.Cancel != nil:
+	case err != nil:
+	case stopped || run.Cancel != nil:
 		_, err = lease.Abandon(ctx, run.ID, run.Attempt, engine.StatusCanceled, beat, canceled(time.Now()))
 	case refused != nil:
 		_, err = lease.Abandon(ctx, run.ID, run.Attempt, engine.StatusFailed, beat, failure(refused))

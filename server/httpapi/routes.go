@@ -33,6 +33,7 @@ func routes() []route {
 	limit := number("limit", 1, maxPage)
 	wait, tail := duration("wait"), number("tail", 0, server.MaxChars)
 	before := formed("before", runForm, "expected an id: bg_ and 26 characters")
+	parent := formed("parent", runForm, "expected an id: bg_ and 26 characters")
 	ids := formed("id", runForm, "expected ids: bg_ and 26 characters")
 	ids.many = server.MaxIDs
 	until := oneOf("until", server.UntilAny, server.UntilAll)
@@ -44,7 +45,7 @@ func routes() []route {
 		endpoint("POST", "/v1/calls", callTool).beginning(),
 
 		answers("POST", "/v1/runs", spawnRun).beginning(),
-		endpoint("GET", "/v1/runs", listRuns, limit, before, flag("active"), ids, wait, until, tail),
+		endpoint("GET", "/v1/runs", listRuns, limit, before, flag("active"), parent, ids, wait, until, tail),
 		endpoint("GET", "/v1/runs/{run}", getRun, wait, tail, cursor),
 		endpoint("POST", "/v1/runs/{run}/stop", stopRun),
 		endpoint("POST", "/v1/runs/{run}/answers", answerRun),

@@ -74,7 +74,7 @@ func spawnRequest(in wire.Spawn, args server.Args) (server.SpawnRequest, error) 
 		err = errNoTool
 	}
 	return server.SpawnRequest{
-		Tool: in.Tool, Parsed: args, Title: in.Title, Timeout: timeout, By: asker,
+		Tool: in.Tool, Parsed: args, Title: in.Title, Timeout: timeout, By: asker, Parent: in.Parent,
 		Silent: in.SignalOnCompletion != nil && !*in.SignalOnCompletion,
 	}, err
 }
@@ -96,7 +96,7 @@ func (r *request) shown(run wire.Run) wire.Run {
 // listRuns lists the runs of a session, or returns those with an id.
 func listRuns(r *request, _ none) (wire.Runs, error) {
 	if ids := r.URL.Query()["id"]; len(ids) > 0 {
-		if err := r.absent("not with id", "limit", "before", "active"); err != nil {
+		if err := r.absent("not with id", "limit", "before", "active", "parent"); err != nil {
 			return wire.Runs{}, err
 		}
 		return checkRuns(r, ids)
@@ -106,7 +106,7 @@ func listRuns(r *request, _ none) (wire.Runs, error) {
 	}
 
 	limit, before := r.number("limit", defaultPage), r.get("before")
-	found, err := r.session.Runs(r.Context(), server.RunQuery{Active: r.get("active") == "true", Before: before, Limit: limit + 1})
+	found, err := r.session.Runs(r.Context(), server.RunQuery{Parent: r.get("parent"), Active: r.get("active") == "true", Before: before, Limit: limit + 1})
 	if err == nil && before != "" && len(found) == 0 { // it may be the end, or the run is gone: then nobody knows
 		_, err = r.session.Run(r.Context(), before)
 	}

@@ -33,12 +33,14 @@ type Spawn struct {
 	Title              string          `json:"title,omitempty" schema:"maxLength=120"`                          // absent means the tool's
 	SignalOnCompletion *bool           `json:"signal_on_completion,omitempty" schema:"default=true"`            // whether the session is notified when it ends
 	TimeoutSeconds     float64         `json:"timeout_seconds,omitempty" schema:"minimum=0,maximum=2147483647"` // deadline of the run; absent means the tool's
+	Parent             string          `json:"parent,omitempty" schema:"form=run_id"`                           // an active run of the session that becomes its parent: stopping that stops this run too. Not for a schedule
 }
 
 // A Stop is the body of POST /v1/runs/{run}/stop.
 type Stop struct {
 	Force  bool   `json:"force,omitempty"`  // end it at once, without a grace period
 	Reason string `json:"reason,omitempty"` // kept with the run, cut to 200 characters
+	Alone  bool   `json:"alone,omitempty"`  // leave its children running
 }
 
 // Answers is the body of POST /v1/runs/{run}/answers.

@@ -137,6 +137,7 @@ type Run struct {
 	SignalOnCompletion bool        `json:"signal_on_completion"`
 	Notice             NoticeState `json:"notice,omitempty"`
 	IdempotencyKey     string      `json:"idempotency_key,omitempty"`
+	Parent             string      `json:"parent,omitempty"`       // the run that started it
 	ScheduleID         string      `json:"schedule_id,omitempty"`  // the schedule that fired it
 	ScheduledFor       time.Time   `json:"scheduled_for,omitzero"` // when it was due
 	LogPath            string      `json:"log_path"`               // below the data folder of the host

@@ -119,6 +119,8 @@ type Worker interface {
 	// taken, and is an *[ExistsError] if the session has a run with its idempotency
 	// key. It is a *[LimitError] matching [ErrSessionLimit] or [ErrOwnerLimit] if no
 	// permit is left, or [ErrRecordLimit] if evicting records makes too little room.
+	// The parent of a run must be active, of its session and not canceled, else the
+	// error matches [ErrParent]. With too many active children it matches [ErrChildLimit].
 	Submit(ctx context.Context, run Run, permits *Permits) error
 
 	// Adopt stores a run that this worker already works on, in its first attempt and
@@ -178,6 +180,8 @@ type Permits struct {
 	Session int // of one session, parked calls not counted
 	Parked  int // parked calls of one session
 	Owner   int // of all sessions of an owner, parked calls counted
+	// Children bounds the active children of one run; Claim does not check it.
+	Children int
 }
 
 // A Lease is the right to work on a run, for one goroutine at a time. When it is no
@@ -215,6 +219,7 @@ type Query struct {
 	Session        string // "": of every session
 	IdempotencyKey string // "": with any or none
 	Schedule       string // the schedule that fired them; "": any or none
+	Parent         string // the run that started them; "": any or none
 	Active         bool   // only runs that are not terminal
 	Notice         bool   // only runs whose notice is pending
 	Before         string // only runs submitted before the one with this id; "": all. Of an id unknown in Session, none
@@ -227,7 +232,8 @@ func (q Query) Matches(r Run) bool {
 	return (!q.Active || !r.Status.Terminal()) &&
 		(!q.Notice || r.Notice == NoticePending) &&
 		(q.IdempotencyKey == "" || q.IdempotencyKey == r.IdempotencyKey) &&
-		(q.Schedule == "" || q.Schedule == r.Schedule)
+		(q.Schedule == "" || q.Schedule == r.Schedule) &&
+		(q.Parent == "" || q.Parent == r.Parent)
 }
 
 // A Retention says which terminal runs are kept, and which disabled schedules,

@@ -13,6 +13,7 @@ var (
 	ErrConflict = errors.New("changed in the meantime")
 	ErrFenced   = errors.New("lease lost") // of the run or the worker: work on the run has to stop
 	ErrLocked   = errors.New("data directory in use")
+	ErrParent   = errors.New("the parent is not an active run of this session, or it is being stopped")
 	ErrClosed   = errors.New("engine closed")
 	// ErrStorageLost means that the engine stores nothing more until it is opened
 	// again; what it seemed to store since the loss is not kept.
@@ -22,8 +23,9 @@ var (
 	ErrOwnerLimit    = errors.New("limit of background runs of all sessions of an owner reached")
 	ErrParkedLimit   = errors.New("session limit of parked calls reached")
 	ErrScheduleLimit = errors.New("session limit of schedules reached") // of enabled ones
-	ErrRecordLimit   = errors.New("quota of records reached")           // and too little may be evicted
-	ErrQuota         = errors.New("quota of logs reached")              // of all runs
+	ErrChildLimit    = errors.New("limit of active children of a run reached")
+	ErrRecordLimit   = errors.New("quota of records reached") // and too little may be evicted
+	ErrQuota         = errors.New("quota of logs reached")    // of all runs
 )
 
 // A LimitError says which limit refused something. It matches its sentinel.

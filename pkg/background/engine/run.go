@@ -69,6 +69,8 @@ type Run struct {
 	Schedule           string          `json:"schedule_id,omitempty"`     // the schedule that fired it
 	ScheduledFor       time.Time       `json:"scheduled_for,omitzero"`    // when it was due
 	After              string          `json:"after,omitempty"`           // the run that has to end before this one is claimed
+	Parent             string          `json:"parent,omitempty"`          // the run of the same session that started it; its record may be gone
+	Depth              int             `json:"depth,omitempty"`           // how many runs are above it
 	Timeout            time.Duration   `json:"timeout_ns"`                // hard deadline, counted from StartedAt
 	OutputCap          int             `json:"output_cap_bytes"`          // bytes of output kept
 	CreatedAt          time.Time       `json:"created_at"`
@@ -155,6 +157,7 @@ type Cancellation struct {
 	At     time.Time `json:"at"`
 	By     string    `json:"by"`
 	Reason string    `json:"reason,omitempty"`
+	Alone  bool      `json:"alone,omitempty"` // its children are not stopped with it
 }
 
 // NoticeState is the state of the notice of a run's end.

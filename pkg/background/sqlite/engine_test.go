@@ -414,7 +414,7 @@ func TestBeatsAreStored(t *testing.T) {
 func TestPlans(t *testing.T) {
 	e := opened(t, t.TempDir())
 	for range 2 { // with and without statistics
-		for bits := 1; bits < 1<<6; bits++ {
+		for bits := 1; bits < 1<<7; bits++ {
 			q := engine.Query{Active: bits&1 != 0, Notice: bits&2 != 0, Limit: 20}
 			if bits&4 != 0 {
 				q.Session = "s"
@@ -427,6 +427,9 @@ func TestPlans(t *testing.T) {
 			}
 			if bits&32 != 0 {
 				q.Before = "bg_a"
+			}
+			if bits&64 != 0 {
+				q.Parent = "bg_b"
 			}
 			sql, args := selectRuns(q)
 			plan := explain(t, e, sql, args...)

@@ -197,8 +197,8 @@ func insert(w *conn, seq driver.Value, r row, record []byte) (int64, error) {
 	if r.Status.Terminal() {
 		finished = nanos(r.FinishedAt)
 	}
-	_, at, err := w.exec(`INSERT INTO runs (seq, id, session, idempotency_key, schedule, finished, notice, logged, size, record)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, seq, r.ID, r.Session, optional(r.IdempotencyKey), optional(r.Schedule),
+	_, at, err := w.exec(`INSERT INTO runs (seq, id, session, idempotency_key, schedule, parent, finished, notice, logged, size, record)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, seq, r.ID, r.Session, optional(r.IdempotencyKey), optional(r.Schedule), optional(r.Parent),
 		finished, flag(r.Notice == engine.NoticePending), r.logged, r.size, record)
 	if err != nil {
 		return 0, err

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"sync"
 
@@ -169,6 +170,35 @@ func (g *registry) admit(a *active, permits engine.Permits) error {
 	}
 
 	g.holders[a.run.ID] = a
+	return nil
+}
+
+// parented returns an error if the parent of a run can have no further child. One
+// that is stored in the same transaction as the end of its parent came before it.
+// The lock must be held.
+func (g *registry) parented(run engine.Run, permits *engine.Permits) error {
+	if run.Parent == "" {
+		return nil
+	}
+	p := g.runs[run.Parent]
+	if p == nil || p.run.Session != run.Session || p.run.Cancel != nil {
+		return fmt.Errorf("%w: %s", engine.ErrParent, run.Parent)
+	}
+
+	children := 0
+	for id, a := range g.holders { // which has those that are being stored too
+		if a.run.Parent == run.Parent && id != run.ID {
+			children++
+		}
+	}
+	for _, a := range g.waiting {
+		if a.run.Parent == run.Parent {
+			children++
+		}
+	}
+	if permits != nil && permits.Children > 0 && children >= permits.Children {
+		return &engine.LimitError{Err: engine.ErrChildLimit, Max: permits.Children}
+	}
 	return nil
 }
 

@@ -111,6 +111,7 @@ func selectRuns(q engine.Query) (sql string, args []driver.Value) {
 	}{
 		{q.IdempotencyKey != "", " INDEXED BY runs_key", " AND idempotency_key = ?", []driver.Value{q.IdempotencyKey}},
 		{q.Schedule != "", " INDEXED BY runs_schedule", " AND schedule = ?", []driver.Value{q.Schedule}},
+		{q.Parent != "", " INDEXED BY runs_parent", " AND parent = ?", []driver.Value{q.Parent}},
 		{q.Active, " INDEXED BY runs_active", " AND finished IS NULL", nil},
 		{q.Notice, " INDEXED BY runs_notice", " AND notice = 1", nil},
 		{q.Session != "", " INDEXED BY runs_session", " AND session = ?", []driver.Value{q.Session}},

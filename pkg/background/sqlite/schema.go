@@ -19,7 +19,7 @@ const applicationID = 0x746c6873
 // migrations are the steps from an empty database to the present one. The
 // number of steps that were taken is PRAGMA user_version. A step that was
 // released is never changed.
-var migrations = [...]string{schema1, schema2, schema3, schema4, schema5}
+var migrations = [...]string{schema1, schema2, schema3, schema4, schema5, schema6}
 
 // In runs, what is not in a column of its own is in record, the JSON form of a
 // stored. The arguments of a run and its result may be large, and have tables
@@ -99,6 +99,12 @@ CREATE TABLE schedule_args (seq INTEGER PRIMARY KEY, data BLOB NOT NULL);
 // in between leaves them, and the next start removes these and no others.
 const schema5 = `
 CREATE TABLE removals (id TEXT PRIMARY KEY, attempt INTEGER NOT NULL) WITHOUT ROWID;
+`
+
+// The children of a run are found by it.
+const schema6 = `
+ALTER TABLE runs ADD COLUMN parent TEXT;
+CREATE INDEX runs_parent ON runs (parent, session) WHERE parent IS NOT NULL;
 `
 
 // openFile opens the database at path, makes it if it is not there, and brings

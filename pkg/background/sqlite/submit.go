@@ -55,13 +55,14 @@ func (w *worker) create(ctx context.Context, run engine.Run, permits *engine.Per
 		if err := unknown(c, run); err != nil {
 			return err
 		}
-		if permits != nil {
-			g.mu.Lock()
-			err := g.admit(a, *permits)
-			g.mu.Unlock()
-			if err != nil {
-				return err
-			}
+		g.mu.Lock()
+		err := g.parented(run, permits)
+		if err == nil && permits != nil {
+			err = g.admit(a, *permits)
+		}
+		g.mu.Unlock()
+		if err != nil {
+			return err
 		}
 		if err := e.makeRoom(c, run.Session, a.size); err != nil {
 			return err

@@ -136,6 +136,9 @@ var cases = map[string]func(*testing.T, *store){
 	"one worker at a time":              oneWorker,
 	"notices are handed out once":       noticesOnce,
 	"due schedules":                     due,
+	"children":                          children,
+	"children of an active parent":      childrenRefused,
+	"children up to the limit":          childrenLimit,
 }
 
 const outputCap = 64

@@ -111,12 +111,31 @@ func (e *Engine) admit(run engine.Run, permits *engine.Permits, session error) e
 			}
 		}
 	}
+	if run.Parent != "" {
+		if err := e.parented(run, permits); err != nil {
+			return err
+		}
+	}
 	if permits != nil {
 		if err := e.permitted(run, *permits, session); err != nil {
 			return err
 		}
 	}
 	return e.makeRoom(run.Session, run.Size())
+}
+
+// parented returns an error if the parent of a run can have no further child.
+func (e *Engine) parented(run engine.Run, permits *engine.Permits) error {
+	p := e.byID[run.Parent]
+	if p == nil || p.run.Session != run.Session || p.run.Status.Terminal() || p.run.Cancel != nil {
+		return fmt.Errorf("%w: %s", engine.ErrParent, run.Parent)
+	}
+
+	children := which(e.active, func(r *record) bool { return r.run.Parent == run.Parent })
+	if permits != nil && permits.Children > 0 && len(children) >= permits.Children {
+		return &engine.LimitError{Err: engine.ErrChildLimit, Max: permits.Children}
+	}
+	return nil
 }
 
 // permitted returns an error if the session or the owner of a run has no permit

@@ -1,0 +1,116 @@
+package background
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/toolhost/toolhost/pkg/background/engine"
+)
+
+// byParent is who a child's record says stopped it.
+const byParent = "parent"
+
+// taskKey is the key of the task in the context of its work.
+type taskKey struct{}
+
+// RunOf returns the run whose work ctx belongs to: that of the [Executor] that was
+// passed ctx or one it derives from. A call in the foreground is not a run.
+func RunOf(ctx context.Context) (engine.Run, bool) {
+	t, _ := ctx.Value(taskKey{}).(*task)
+	if t == nil || !t.live.Load() {
+		return engine.Run{}, false
+	}
+	return t.lease.Run().Light(), true
+}
+
+// link makes run a child of the run with the id parent, or of the one whose work
+// ctx belongs to, if any. That parent may still end before the run is stored.
+func (r *reader) link(ctx context.Context, run *engine.Run, parent string) error {
+	if parent == "" {
+		above, ok := RunOf(ctx)
+		if !ok || above.Session != run.Session || r.runs.get(above.ID) == nil { // the last: a run of another Manager
+			return nil
+		}
+		parent = above.ID
+	}
+
+	h, err := r.lookup(ctx, run.Session, parent)
+	switch {
+	case err != nil:
+		return err
+	case h.run.Status.Terminal() || h.run.Cancel != nil:
+		return unlinked(engine.ErrParent)
+	case h.run.Depth >= MaxDepth:
+		return &engine.LimitError{Err: ErrDepthLimit, Max: MaxDepth}
+	}
+	run.Parent, run.Depth = parent, h.run.Depth+1
+	return nil
+}
+
+// unlinked returns err as the error of a request, if it is about the parent.
+func unlinked(err error) error {
+	if errors.Is(err, engine.ErrParent) {
+		return &FieldError{"parent", "it has ended or is being stopped: only an active run can have new children"}
+	}
+	return err
+}
+
+// stopFamily asks a run to end, and all active runs below it, without waiting for
+// them. It returns those that it asked. The caller's end does not interrupt it.
+func (w *worker) stopFamily(ctx context.Context, h handle, req StopRequest) (asked []handle, err error) {
+	ctx = context.WithoutCancel(ctx)
+	id, session := h.run.ID, h.run.Session
+	if !h.run.Status.Terminal() {
+		if h, err = w.stop(ctx, id, req); err != nil {
+			return nil, err
+		}
+		asked = append(asked, h)
+	}
+	if req.Alone {
+		return asked, nil
+	}
+
+	children, err := w.engine.List(ctx, engine.Query{Session: session, Parent: id, Active: true}) // no more can come
+	if err != nil {
+		return asked, fmt.Errorf("listing the children of run %s: %w", id, err)
+	}
+	var errs []error
+	for _, child := range children {
+		below, err := w.stopFamily(ctx, handle{run: child}, StopRequest{Force: req.Force, By: byParent, Reason: stoppedWith(id, req.Reason)})
+		asked = append(asked, below...)
+		if !errors.Is(err, engine.ErrNotFound) {
+			errs = append(errs, err)
+		}
+	}
+	return asked, errors.Join(errs...)
+}
+
+// stoppedWith is why a child is stopped.
+func stoppedWith(parent, reason string) string {
+	text := "its parent " + parent + " was stopped"
+	if reason != "" {
+		text += ": " + reason
+	}
+	return text
+}
+
+// stopOrphan cancels a run of a dead worker if its parent was stopped: that worker
+// may have died before it stopped the child. It reports whether it did.
+func (w *worker) stopOrphan(ctx context.Context, run engine.Run) (stopped bool, err error) {
+	if run.Parent == "" || run.Cancel != nil {
+		return false, nil
+	}
+	parent, err := w.engine.Get(ctx, run.Parent)
+	if errors.Is(err, engine.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil || parent.Cancel == nil || parent.Cancel.Alone {
+		return false, err
+	}
+
+	c := *parent.Cancel
+	c.By, c.Reason = byParent, stoppedWith(parent.ID, c.Reason)
+	_, err = w.engine.Cancel(ctx, run.ID, c, canceled(c.At))
+	return err == nil, err
+}
