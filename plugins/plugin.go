@@ -91,6 +91,15 @@ func (t *Tool) CheckResult(value json.RawMessage) []abi.Problem {
 	return t.output.Check(value)
 }
 
+// Version is [Plugin.Digest], which changes with the code of the tool.
+func (t *Tool) Version() (string, error) { return t.Plugin.Digest() }
+
+// Denied is [Plugin.Denied].
+func (t *Tool) Denied() error { return t.Plugin.Denied() }
+
+// Refused is [Plugin.Refused].
+func (t *Tool) Refused() error { return t.Plugin.Refused() }
+
 // Call runs the tool with what the operator granted. The first call of a plugin
 // compiles it, which counts against the call's time (see [Registry.CompileAhead]).
 // Calls of serial tools of a plugin run one after the other within a session.

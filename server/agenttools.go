@@ -78,9 +78,9 @@ func agentTools() ([]*agentTool, error) {
 // tool runs in the background, else none, because a model pays for each definition
 // in every call. While there are runs, check and stop stay: after a reload removed
 // the last background tool, its runs must still be reachable.
-func (s *Service) offered(tools []*plugins.Tool) []*agentTool {
-	if slices.ContainsFunc(tools, func(t *plugins.Tool) bool {
-		return len(t.Plugin.Missing) == 0 && (t.Tool.Hints.SupportsBackground || s.rules.parks(t))
+func (s *Service) offered(tools []*callable) []*agentTool {
+	if slices.ContainsFunc(tools, func(t *callable) bool {
+		return t.Denied() == nil && (t.Tool.Hints.SupportsBackground || s.rules.parks(t))
 	}) {
 		return s.agent
 	}
@@ -96,7 +96,7 @@ func (s *Service) agentTool(name string) *agentTool {
 	if !slices.Contains(agentNames, name) {
 		return nil
 	}
-	offered := s.offered(s.registry.Tools())
+	offered := s.offered(s.callables())
 	if i := slices.IndexFunc(offered, func(a *agentTool) bool { return a.definition.Name == name }); i >= 0 {
 		return offered[i]
 	}

@@ -121,7 +121,7 @@ func (s *Service) callPlugin(ctx context.Context, req Request) (abi.Result, erro
 		return explain(errShutdown)
 	}
 
-	tool, err := s.registry.Lookup(req.Tool)
+	tool, err := s.lookup(req.Tool)
 	if err != nil {
 		return explain(err)
 	}
@@ -148,19 +148,19 @@ func (s *Service) callPlugin(ctx context.Context, req Request) (abi.Result, erro
 
 // admit makes the checks before a plugin's tool runs, except for a person's
 // approval.
-func (s *Service) admit(tool *plugins.Tool, args Args) error {
+func (s *Service) admit(tool *callable, args Args) error {
 	if problems := tool.CheckObject(args); len(problems) > 0 {
 		return badArgs(tool.Name, problems)
 	}
-	if err := tool.Plugin.Denied(); err != nil {
-		return &host.CallError{Plugin: tool.Plugin.Manifest.Name, Tool: tool.Tool.Name, Err: err}
+	if err := tool.Denied(); err != nil {
+		return &host.CallError{Plugin: tool.source(), Tool: tool.Tool.Name, Err: err}
 	}
 	return nil
 }
 
 // approve asks a person for approval if the tool requires it. It is the last check:
 // nobody is asked about a call that would be refused anyway.
-func (s *Service) approve(ctx context.Context, tool *plugins.Tool, a Approval) error {
+func (s *Service) approve(ctx context.Context, tool *callable, a Approval) error {
 	if tool.Tool.Approval != abi.ApprovalRequired {
 		return nil
 	}
@@ -175,7 +175,7 @@ func (s *Service) approve(ctx context.Context, tool *plugins.Tool, a Approval) e
 }
 
 // run runs an admitted tool and checks its result.
-func (s *Service) run(ctx context.Context, tool *plugins.Tool, call host.Call) (abi.Result, error) {
+func (s *Service) run(ctx context.Context, tool *callable, call host.Call) (abi.Result, error) {
 	call.Ask = checkedAsk(call.Ask)
 	r, err := tool.Call(ctx, call)
 	if s.soon(err) {
@@ -186,7 +186,7 @@ func (s *Service) run(ctx context.Context, tool *plugins.Tool, call host.Call) (
 	}
 	if problems := tool.CheckResult(r.Value); len(problems) > 0 {
 		err := fmt.Errorf("%w: the result of %s does not fit its output_schema: %s", host.ErrABI, tool.Name, list(problems))
-		s.log.Error("the plugin broke", "plugin", tool.Plugin.Manifest.Name, "tool", tool.Tool.Name, "call", call.ID, "error", err)
+		s.log.Error("the plugin broke", "plugin", tool.source(), "tool", tool.Tool.Name, "call", call.ID, "error", err)
 		return abi.Result{Kind: abi.Internal, Error: abi.InternalMessage, Usage: r.Usage}, err
 	}
 	return r, nil

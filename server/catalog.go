@@ -40,7 +40,7 @@ func newPlugin(p *plugins.Plugin) wire.Plugin {
 	for _, t := range p.Tools {
 		out.Tools = append(out.Tools, wire.PluginTool{
 			Name: t.Name, Title: t.Tool.Title, Description: t.Tool.Description,
-			Approval: t.Tool.Approval, Hints: t.Tool.Hints, Annotations: annotate(t),
+			Approval: t.Tool.Approval, Hints: t.Tool.Hints, Annotations: annotate(ofPlugin(t)),
 		})
 	}
 

@@ -4,7 +4,6 @@ import (
 	"cmp"
 
 	"github.com/toolhost/toolhost/abi"
-	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -21,9 +20,9 @@ type Annotations = wire.Annotations
 // all it needs is left out.
 func (s *Service) Definitions(session string) []Definition {
 	var ds []Definition
-	tools := s.registry.Tools()
+	tools := s.callables()
 	for _, t := range tools {
-		if len(t.Plugin.Missing) == 0 {
+		if t.Denied() == nil {
 			ds = append(ds, s.define(t))
 		}
 	}
@@ -33,11 +32,11 @@ func (s *Service) Definitions(session string) []Definition {
 	return ds
 }
 
-func (s *Service) define(t *plugins.Tool) Definition {
+func (s *Service) define(t *callable) Definition {
 	return Definition{
 		Name: t.Name, Title: t.Tool.Title, Description: t.Tool.Description,
 		InputSchema: t.Tool.InputSchema, OutputSchema: t.Tool.OutputSchema,
-		Plugin:             t.Plugin.Manifest.Name,
+		Plugin:             t.source(),
 		Approval:           cmp.Or(t.Tool.Approval, abi.ApprovalAuto),
 		Deferrable:         cmp.Or(t.Tool.Deferrable, abi.DeferAutomatic),
 		Annotations:        annotate(t),
@@ -47,9 +46,9 @@ func (s *Service) define(t *plugins.Tool) Definition {
 }
 
 // annotate returns what a call of a plugin's tool may do.
-func annotate(t *plugins.Tool) Annotations {
+func annotate(t *callable) Annotations {
 	hints := t.Tool.Hints
-	writes := t.Plugin.Grant.Writes() && !hints.Readonly
+	writes := t.plugin.Grant.Writes() && !hints.Readonly
 	return Annotations{
 		ReadOnly:    !writes,
 		Destructive: writes && hints.IsDestructive(),

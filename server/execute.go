@@ -50,8 +50,8 @@ func (x executor) execute(ctx context.Context, run engine.Run, sink *output.Sink
 // replaced since the run was admitted. A schedule takes any plugin that has the
 // tool. Any other run takes only the version its arguments were checked against,
 // and so does a repeated one: its checkpoint is of that version.
-func (x executor) tool(run engine.Run) (*plugins.Tool, error) {
-	tool, err := x.service.registry.Lookup(run.Tool)
+func (x executor) tool(run engine.Run) (*callable, error) {
+	tool, err := x.service.lookup(run.Tool)
 	if err == nil {
 		err = x.admit(tool, run)
 	}
@@ -62,7 +62,7 @@ func (x executor) tool(run engine.Run) (*plugins.Tool, error) {
 }
 
 // admit makes the checks of a call for a run, whose record may be old.
-func (x executor) admit(tool *plugins.Tool, run engine.Run) error {
+func (x executor) admit(tool *callable, run engine.Run) error {
 	args, err := parseArgs(run.Tool, Args{}, run.Args)
 	if err != nil {
 		return err
@@ -75,7 +75,7 @@ func (x executor) admit(tool *plugins.Tool, run engine.Run) error {
 // the tool may be gone, replaced, or no longer granted.
 func (x executor) readmit(ctx context.Context, run engine.Run) error {
 	again := run.Attempt > 0
-	tool, err := x.service.registry.Lookup(run.Tool)
+	tool, err := x.service.lookup(run.Tool)
 	switch {
 	case err != nil:
 	case run.Secret:
@@ -111,28 +111,28 @@ func rejected(kind engine.ErrorKind, prefix string, err error) error {
 // version is the version of a tool that a schedule is about to run; empty if the
 // tool is missing, or just being replaced.
 func (x executor) version(name string) string {
-	tool, err := x.service.registry.Lookup(name)
+	tool, err := x.service.lookup(name)
 	if err != nil {
 		return ""
 	}
-	version, _ := tool.Plugin.Digest()
+	version, _ := tool.Version()
 	return version
 }
 
 // mayRunAgain returns why a run may not be executed twice.
-func mayRunAgain(tool *plugins.Tool, run engine.Run) error {
+func mayRunAgain(tool *callable, run engine.Run) error {
 	if hints := tool.Tool.Hints; !hints.Idempotent && !hints.Readonly {
 		return refuse("%s is neither idempotent nor readonly", run.Tool)
 	}
-	if err := tool.Plugin.Refused(); err != nil {
+	if err := tool.Refused(); err != nil {
 		return refuse("its plugin cannot be compiled: %v", err)
 	}
 	return sameVersion(tool, run)
 }
 
 // sameVersion returns an error if a tool is not the one a run was made for.
-func sameVersion(tool *plugins.Tool, run engine.Run) error {
-	version, err := tool.Plugin.Digest()
+func sameVersion(tool *callable, run engine.Run) error {
+	version, err := tool.Version()
 	if err == nil && run.Version != version || errors.Is(err, plugins.ErrReplaced) || errors.Is(err, plugins.ErrChanged) {
 		err = anotherPlugin(run.Tool)
 	}

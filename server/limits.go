@@ -8,7 +8,6 @@ import (
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/pkg/background"
-	"github.com/toolhost/toolhost/plugins"
 )
 
 // Limits bound one call. A zero field leaves the choice to the next in this
@@ -103,7 +102,7 @@ func (r rules) deadline(asked time.Duration, tool *abi.Tool) (time.Duration, err
 }
 
 // parks reports whether calls of a tool are parked.
-func (r rules) parks(tool *plugins.Tool) bool {
+func (r rules) parks(tool *callable) bool {
 	return r.parkAfter > 0 && (r.park == ParkAll || tool.Tool.Hints.SupportsBackground)
 }
 

@@ -45,7 +45,7 @@ type budget struct {
 //
 // A tool can only make the wait shorter. A parked call has at least ParkedTime
 // more, whatever the limits for calls that are waited for are.
-func (r rules) budget(tool *plugins.Tool, limits Limits, req Request) (budget, bool) {
+func (r rules) budget(tool *callable, limits Limits, req Request) (budget, bool) {
 	park := r.parkAfter
 	for _, asked := range []time.Duration{seconds(tool.Tool.Limits.ParkAfterSeconds), req.ParkAfter} {
 		if asked > 0 {
@@ -61,7 +61,7 @@ func (r rules) budget(tool *plugins.Tool, limits Limits, req Request) (budget, b
 
 // callParking runs an admitted tool and waits for it as long as its budget
 // allows.
-func (s *Service) callParking(ctx context.Context, tool *plugins.Tool, call host.Call, b budget, asked Request) (abi.Result, error) {
+func (s *Service) callParking(ctx context.Context, tool *callable, call host.Call, b budget, asked Request) (abi.Result, error) {
 	version, err := s.version(tool)
 	if err != nil {
 		return explain(err)

@@ -54,13 +54,13 @@ func (s *Service) soon(err error) bool {
 	return s.cfg.Watch && errors.Is(err, plugins.ErrChanged) && !errors.Is(err, plugins.ErrReplaced)
 }
 
-func replacing(tool *plugins.Tool) error {
+func replacing(tool *callable) error {
 	return refuse("the plugin of %s is being replaced: try again in a few seconds", tool.Name)
 }
 
 // version returns the version of a tool's plugin.
-func (s *Service) version(tool *plugins.Tool) (string, error) {
-	digest, err := tool.Plugin.Digest()
+func (s *Service) version(tool *callable) (string, error) {
+	digest, err := tool.Version()
 	if s.soon(err) {
 		err = replacing(tool)
 	}

@@ -98,7 +98,7 @@ func (v Session) NewSchedule(ctx context.Context, req ScheduleRequest) (wire.Sch
 // prepare makes the checks of a spawn, except for a person's approval: nobody is
 // asked about a run that would be refused anyway. Their order decides which error
 // an agent sees first: what it named, before what it asked for.
-func (v Session) prepare(req SpawnRequest) (tool *plugins.Tool, checked background.SpawnRequest, err error) {
+func (v Session) prepare(req SpawnRequest) (tool *callable, checked background.SpawnRequest, err error) {
 	name := strings.TrimSpace(req.Tool)
 	if tool, err = v.service.target(name); err != nil {
 		return nil, checked, err
@@ -136,14 +136,14 @@ func (v Session) prepare(req SpawnRequest) (tool *plugins.Tool, checked backgrou
 var errNoTool = &background.FieldError{Field: "tool", Problem: "required"}
 
 // target is the tool to run in the background.
-func (s *Service) target(name string) (*plugins.Tool, error) {
+func (s *Service) target(name string) (*callable, error) {
 	switch {
 	case name == "":
 		return nil, errNoTool
 	case slices.Contains(agentNames, name):
 		return nil, refuse("%s cannot be spawned: call it directly", name)
 	}
-	tool, err := s.registry.Lookup(name)
+	tool, err := s.lookup(name)
 	if err == nil && !tool.Tool.Hints.SupportsBackground {
 		err = refuse("%s does not support background runs: call it directly", name)
 	}
@@ -154,7 +154,7 @@ func (s *Service) target(name string) (*plugins.Tool, error) {
 const maxTitle = 120
 
 // titleOf is the title of a tool, cut to what a run may have.
-func titleOf(tool *plugins.Tool) string {
+func titleOf(tool *callable) string {
 	title := []rune(strings.TrimSpace(tool.Tool.Title))
 	return strings.TrimSpace(string(title[:min(len(title), maxTitle)]))
 }

@@ -1,0 +1,64 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/plugins"
+)
+
+// callable is a tool that can be called, wherever it comes from. The embedded tool is
+// what its author declares.
+type callable struct {
+	*abi.Tool
+	Name   string          // as agents know it
+	plugin *plugins.Plugin // that has it
+	backend
+}
+
+// backend checks the arguments and results of one tool, and calls it. A call counts
+// its time from when Call is called, and ends with its context.
+type backend interface {
+	CheckObject(args Args) []abi.Problem
+	CheckResult(value json.RawMessage) []abi.Problem
+	// PublicArgs returns the arguments that may be stored, and whether others were
+	// left out.
+	PublicArgs(args json.RawMessage) (public json.RawMessage, secret bool)
+	// Version changes with the code of the tool. An error that matches
+	// plugins.ErrReplaced or plugins.ErrChanged means that a reload is due.
+	Version() (string, error)
+	// Denied returns an error that matches host.ErrDenied if the tool lacks grants.
+	Denied() error
+	// Refused returns why the tool cannot run at all, as far as that is known.
+	Refused() error
+	Call(ctx context.Context, req host.Call) (abi.Result, error)
+}
+
+// ofPlugin is a tool of a plugin.
+func ofPlugin(t *plugins.Tool) *callable {
+	return &callable{Tool: t.Tool, Name: t.Name, plugin: t.Plugin, backend: t}
+}
+
+// source is the name of the plugin that has the tool.
+func (t *callable) source() string { return t.plugin.Manifest.Name }
+
+// callables returns all tools but the agent's own, sorted by name.
+func (s *Service) callables() []*callable {
+	var all []*callable
+	for _, t := range s.registry.Tools() {
+		all = append(all, ofPlugin(t))
+	}
+	return all
+}
+
+// lookup returns a tool by the name agents know it by. Its error matches
+// [plugins.ErrNoTool].
+func (s *Service) lookup(name string) (*callable, error) {
+	t, err := s.registry.Lookup(name)
+	if err != nil {
+		return nil, err
+	}
+	return ofPlugin(t), nil
+}
