@@ -6,13 +6,14 @@ import (
 	"time"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/internal/typed"
 )
 
 // Host calls the capability op of the host with the request as JSON, and decodes the
 // response into response, a pointer or nil. The error is a [*HostError] if the host
 // refuses or fails.
 func (c *Call) Host(op string, request, response any) error {
-	data, err := marshal(request)
+	data, err := typed.Marshal(request)
 	if err != nil {
 		return err
 	}

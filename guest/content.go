@@ -1,6 +1,9 @@
 package guest
 
-import "github.com/toolhost/toolhost/abi"
+import (
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/internal/typed"
+)
 
 // Block is one piece of content besides the result.
 type Block = abi.Block
@@ -30,7 +33,7 @@ func ResourceBlock(uri, mimeType, text string) Block {
 
 // Content appends a block to the answer. Its errors are those of [Call.Write].
 func (c *Call) Content(b Block) error {
-	data, err := marshal(b)
+	data, err := typed.Marshal(b)
 	if err != nil {
 		return err
 	}

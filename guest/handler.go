@@ -6,6 +6,7 @@ import (
 	"reflect"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/internal/typed"
 )
 
 // Handler is the function of a tool. [Handle] makes one.
@@ -29,7 +30,7 @@ func Handle[In, Out any](f func(c *Call, in In) (Out, error)) Handler {
 		out: reflect.TypeFor[Out](),
 		run: func(c *Call) error {
 			var in In
-			if err := decodeArgs(c.read(abi.FieldArgs), &in); err != nil {
+			if err := typed.Decode(c.read(abi.FieldArgs), &in); err != nil {
 				return fmt.Errorf("the arguments do not fit: %w", err)
 			}
 
@@ -46,18 +47,17 @@ func Handle[In, Out any](f func(c *Call, in In) (Out, error)) Handler {
 // of a short call. Hosts start every call from a snapshot taken after it.
 func warmUp[In, Out any]() {
 	defer func() { _ = recover() }() // a method of the types may panic on an empty value
-	_ = decodeArgs([]byte("{}"), new(In))
-	_, _ = marshal(new(Out))
+	_ = typed.Decode([]byte("{}"), new(In))
+	_, _ = typed.Marshal(new(Out))
 }
 
-// decodeArgs decodes the arguments over the defaults of their struct.
-func decodeArgs(data []byte, in any) error {
-	if v := reflect.ValueOf(in).Elem(); v.Kind() == reflect.Struct {
-		if err := setDefaults(v); err != nil {
-			return err
-		}
+// outputSchema returns the schema of a handler's results, nil for [None] and for a type
+// whose values may be anything.
+func outputSchema(t reflect.Type) (json.RawMessage, error) {
+	if t == reflect.TypeFor[None]() {
+		return nil, nil
 	}
-	return json.Unmarshal(data, in)
+	return typed.Output(t)
 }
 
 // result writes the result of a call. It panics if the type cannot be written, which
@@ -66,7 +66,7 @@ func (c *Call) result(out any) error {
 	if _, none := out.(*None); none {
 		return nil
 	}
-	data, err := marshal(out)
+	data, err := typed.Marshal(out)
 	if err != nil {
 		panic(fmt.Sprintf("the result of tool %s cannot be written: %v", c.tool, err))
 	}

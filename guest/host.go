@@ -6,6 +6,7 @@ import (
 	"runtime"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/internal/typed"
 )
 
 // Host is the four functions of the contract: [abi.ImportRead], [abi.ImportWrite],
@@ -54,7 +55,7 @@ func (p *Plugin) Invoke(h Host) (code int32) {
 // fail ends a call with an error.
 func (c *Call) fail(err error) int32 {
 	if connection, ok := errors.AsType[*connectionError](err); ok {
-		data, _ := marshal(connection.Connection) // three strings
+		data, _ := typed.Marshal(connection.Connection) // three strings
 		_ = c.Write(abi.StreamError, data)
 		return abi.InvokeConnection
 	}

@@ -1,12 +1,11 @@
 package guest
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/internal/typed"
 )
 
 // The parts of a manifest, as in the contract.
@@ -75,7 +74,7 @@ func (p *Plugin) document() ([]byte, error) {
 		}
 		m.Tools = append(m.Tools, t)
 	}
-	return marshal(&m)
+	return typed.Marshal(&m)
 }
 
 func (t *Tool) manifest() (abi.Tool, error) {
@@ -88,7 +87,7 @@ func (t *Tool) manifest() (abi.Tool, error) {
 	}
 
 	var err error
-	if m.InputSchema, err = inputSchema(t.Handler.in); err != nil {
+	if m.InputSchema, err = typed.Input(t.Handler.in); err != nil {
 		return m, fmt.Errorf("arguments: %w", err)
 	}
 	if m.OutputSchema, err = outputSchema(t.Handler.out); err != nil {
@@ -97,11 +96,11 @@ func (t *Tool) manifest() (abi.Tool, error) {
 
 	for i, e := range t.Examples {
 		x := abi.Example{Name: e.Name, Error: e.Error}
-		if x.Args, err = marshal(e.Args); err != nil {
+		if x.Args, err = typed.Marshal(e.Args); err != nil {
 			return m, fmt.Errorf("arguments of example %d: %w", i, err)
 		}
 		if e.Result != nil {
-			if x.Result, err = marshal(e.Result); err != nil {
+			if x.Result, err = typed.Marshal(e.Result); err != nil {
 				return m, fmt.Errorf("result of example %d: %w", i, err)
 			}
 		}
@@ -119,15 +118,4 @@ func (p *Plugin) lookup(name string) (*Tool, bool) {
 		}
 	}
 	return nil, false
-}
-
-// marshal is json.Marshal without the escapes that are for HTML.
-func marshal(v any) ([]byte, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return nil, err
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }

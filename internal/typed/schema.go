@@ -1,4 +1,8 @@
-package guest
+// Package typed describes Go types as JSON Schema, by their tags, and reads and writes
+// their values. The guest SDK uses it for plugins, and package gotool for tools of a
+// program; the documentation of package guest lists the tags. It imports the standard
+// library only, and keeps plugins small.
+package typed
 
 import (
 	"encoding"
@@ -49,8 +53,8 @@ func (ps properties) MarshalJSON() ([]byte, error) {
 			b = append(b, ',')
 		}
 
-		name, _ := marshal(p.name) // a string
-		value, err := marshal(p.schema)
+		name, _ := Marshal(p.name) // a string
+		value, err := Marshal(p.schema)
 		if err != nil {
 			return nil, err
 		}
@@ -59,7 +63,8 @@ func (ps properties) MarshalJSON() ([]byte, error) {
 	return append(b, '}'), nil
 }
 
-func inputSchema(t reflect.Type) (json.RawMessage, error) {
+// Input returns the schema of the arguments that a struct type takes.
+func Input(t reflect.Type) (json.RawMessage, error) {
 	if t.Kind() != reflect.Struct {
 		return nil, fmt.Errorf("expected a struct, found %s", t)
 	}
@@ -67,19 +72,17 @@ func inputSchema(t reflect.Type) (json.RawMessage, error) {
 	if err != nil {
 		return nil, err
 	}
-	return marshal(s)
+	return Marshal(s)
 }
 
-// outputSchema returns nil for a type whose values may be anything.
-func outputSchema(t reflect.Type) (json.RawMessage, error) {
-	if t == reflect.TypeFor[None]() {
-		return nil, nil
-	}
+// Output returns the schema of the results of a type. It is nil for a type whose values
+// may be anything.
+func Output(t reflect.Type) (json.RawMessage, error) {
 	s, err := (&schemaBuilder{output: true}).of(t)
 	if err != nil || s.Type == nil {
 		return nil, err
 	}
-	return marshal(s)
+	return Marshal(s)
 }
 
 type schemaBuilder struct {
