@@ -108,6 +108,8 @@ func (d *decoder) tool(at, plugin string, t *Tool) {
 		d.add(at+"/hints", "readonly and destructive exclude each other")
 	}
 
+	d.narration(at+"/narrate", t)
+
 	limits := reflect.ValueOf(t.Limits)
 	for i := range limits.NumField() {
 		if n := limits.Field(i).Int(); n < 0 {

@@ -174,6 +174,7 @@ func (d *decoder) token(dec *json.Decoder, path []string) error {
 var (
 	rawType   = reflect.TypeFor[json.RawMessage]()
 	needsType = reflect.TypeFor[Needs]()
+	textType  = reflect.TypeFor[Text]()
 )
 
 func (d *decoder) value(pointer string, data []byte, v reflect.Value) {
@@ -181,6 +182,8 @@ func (d *decoder) value(pointer string, data []byte, v reflect.Value) {
 	switch {
 	case v.Type() == rawType:
 		v.SetBytes(bytes.Clone(data))
+	case v.Type() == textType:
+		v.Set(reflect.ValueOf(d.text(pointer, data)))
 	case v.Kind() == reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
 		d.value(pointer, data, v.Elem())

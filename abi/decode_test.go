@@ -105,6 +105,7 @@ func TestFullManifest(t *testing.T) {
 	require.Equal(t, abi.Limits{
 		Fuel: 1e9, MemoryBytes: 16 << 20, TimeoutSeconds: 30, ParkAfterSeconds: 5, BackgroundSeconds: 600, OutputBytes: 64 << 10,
 	}, tool.Limits)
+	require.Equal(t, "Schaue nach {city}", tool.Narration.Started.In("de"))
 	require.Equal(t, "no such city", tool.Examples[1].Error)
 	require.Equal(t, abi.Needs{
 		Files: []abi.FileNeed{{Path: "/work", Mode: abi.FileWrite}, {Path: "/usr/share/cities", Mode: abi.FileRead}},
@@ -191,5 +192,8 @@ func FuzzDecodeManifest(f *testing.F) {
 			return
 		}
 		requireStable(t, m)
+		for i := range m.Tools {
+			_ = m.Tools[i].Narrate(abi.PhaseStarted, "de-CH", doc)
+		}
 	})
 }

@@ -35,6 +35,7 @@ type Tool struct {
 	Hints        Hints           `json:"hints,omitzero"`
 	Approval     Approval        `json:"approval,omitempty"`
 	Deferrable   Deferrable      `json:"deferrable,omitempty"`
+	Narration    Narration       `json:"narrate,omitzero"` // sentences for a person
 	Limits       Limits          `json:"limits,omitzero"`
 	Examples     []Example       `json:"examples,omitempty"`
 	// Argv is for WASI commands: the arguments come on stdin as JSON in any

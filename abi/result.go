@@ -41,6 +41,7 @@ type Result struct {
 	Kind       Kind            `json:"kind"`
 	Value      json.RawMessage `json:"value,omitempty"`   // the tool's answer, on success
 	Content    []Block         `json:"content,omitempty"` // further blocks of the answer, in the order they were written
+	Summary    string          `json:"summary,omitempty"` // the tool's own, of its result or its error
 	Error      string          `json:"error,omitempty"`   // for the agent; set unless Success
 	Limit      Limit           `json:"limit,omitempty"`
 	Connection *Connection     `json:"connection,omitempty"`

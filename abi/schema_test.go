@@ -103,6 +103,8 @@ func (w walker) value(at string, s map[string]any, t reflect.Type) {
 	switch {
 	case t == reflect.TypeFor[json.RawMessage]():
 		// an object or any value; the vectors tell
+	case t == reflect.TypeFor[abi.Text]():
+		require.Len(w, s["anyOf"], 2, at)
 	case t.Kind() == reflect.Pointer:
 		w.value(at, s, t.Elem())
 	case t.Kind() == reflect.Struct:

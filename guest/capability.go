@@ -85,6 +85,33 @@ func unlessDenied(err error) error {
 	return err
 }
 
+type report struct {
+	Status  *string `json:"status,omitempty"`
+	Unit    *string `json:"unit,omitempty"`
+	Summary *string `json:"summary,omitempty"`
+}
+
+// Status says in a few words what the tool is doing, until it says something else.
+// The host shows about 200 characters of it. A host that does not know it ignores it.
+func (c *Call) Status(text string) error { return c.report(report{Status: &text}) }
+
+// ProgressUnit names the unit of the numbers of [Call.Progress], such as "files", from
+// the next report on. A host that does not know it ignores it.
+func (c *Call) ProgressUnit(unit string) error { return c.report(report{Unit: &unit}) }
+
+// Summary says in a sentence or two what came out of the call, for notices and lists
+// that do not show the result. The host keeps about 500 characters of the last one. A
+// host that does not know it ignores it.
+func (c *Call) Summary(text string) error { return c.report(report{Summary: &text}) }
+
+func (c *Call) report(r report) error {
+	err := c.Host("report", r, nil)
+	if errors.Is(err, ErrUnknown) {
+		return nil
+	}
+	return err
+}
+
 // Question is one form for the user and Answer is the reply. [abi.Questions] has
 // the rules.
 type (

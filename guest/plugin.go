@@ -14,7 +14,14 @@ type (
 	Limits   = abi.Limits
 	Needs    = abi.Needs
 	FileNeed = abi.FileNeed
+
+	Narration = abi.Narration
+	Text      = abi.Text
 )
+
+// Say makes a sentence of a [Narration], in which {name} stands for the argument of
+// that name. [Text] has one for each locale.
+func Say(template string) Text { return Text{Default: template} }
 
 // Plugin is a plugin and its tools. It must not change once it is served.
 type Plugin struct {
@@ -38,6 +45,7 @@ type Tool struct {
 	Hints       Hints
 	Approval    abi.Approval
 	Deferrable  abi.Deferrable
+	Narrate     Narration // sentences for a person; see [Say]
 	Limits      Limits
 	Examples    []Example
 }
@@ -80,7 +88,7 @@ func (p *Plugin) document() ([]byte, error) {
 func (t *Tool) manifest() (abi.Tool, error) {
 	m := abi.Tool{
 		Name: t.Name, Title: t.Title, Description: t.Description, Hints: t.Hints,
-		Approval: t.Approval, Deferrable: t.Deferrable, Limits: t.Limits,
+		Approval: t.Approval, Deferrable: t.Deferrable, Narration: t.Narrate, Limits: t.Limits,
 	}
 	if t.Handler.run == nil {
 		return m, errors.New("it has no handler, make one with guest.Handle")

@@ -41,7 +41,7 @@ type want struct {
 	Kind           abi.Kind
 	Value          json.RawMessage
 	Content        []abi.Block
-	Error          string
+	Error, Summary string
 	Connection     *abi.Connection
 	ExitCode       *int `json:"exit_code"`
 	Stdout, Stderr string
@@ -110,6 +110,7 @@ func (w want) check(t *testing.T, got guesttest.Outcome) {
 	}
 
 	require.Equal(t, w.Content, got.Content)
+	require.Equal(t, w.Summary, got.Summary)
 	require.Equal(t, w.Connection, got.Connection)
 	require.Equal(t, w.ExitCode, got.ExitCode)
 	require.Equal(t, w.Stdout, got.Stdout)

@@ -18,6 +18,7 @@ type answer struct {
 
 	result, errText, manifest []byte
 	content                   []abi.Block
+	summary                   string
 	stderr                    tail // the end of what it wrote there
 }
 

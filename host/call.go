@@ -25,6 +25,7 @@ type call struct {
 	guest  sched.Guest
 	meter  meter
 	answer answer
+	said   Progress // what the guest has reported last
 	admission
 
 	describing bool               // the guest writes its manifest
@@ -76,7 +77,7 @@ func (h *Host) begin(ctx context.Context, m *Module, req *Call) (*call, error) {
 		Client: c.client, Background: c.Background, Stopping: c.Stopping,
 	})
 	c.meter = meter{fuel: fuel.NewMeter(c.Policy.Fuel, c.interrupted), account: m.account}
-	c.answer.limit = c.Policy.Output
+	c.answer.limit, c.said.Total = c.Policy.Output, -1
 	return c, nil
 }
 

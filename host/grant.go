@@ -45,7 +45,7 @@ type GrantProblem struct {
 }
 
 // Capabilities lists all capabilities in display order.
-var Capabilities = []Capability{clockCapability, randomCapability, askCapability, filesCapability, envCapability, checkpointCapability}
+var Capabilities = []Capability{clockCapability, randomCapability, askCapability, filesCapability, envCapability, checkpointCapability, reportCapability}
 
 // Names lists everything granted, as an operator would write it.
 func (g Grant) Names() []string {

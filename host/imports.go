@@ -242,10 +242,8 @@ func progress(c *call, mem api.Memory, stack []uint64) int32 {
 	if !finite(done) || !finite(total) || done < 0 || !utf8.Valid(message) {
 		return abi.RefusedProgress
 	}
-	if c.Progress != nil {
-		p := Progress{Done: done, Total: total, Message: clip(string(message), maxMessage)}
-		c.outside(func() { c.Progress(p) })
-	}
+	c.said.Done, c.said.Total, c.said.Message = done, total, clip(string(message), maxMessage)
+	c.sayProgress()
 	return c.advice()
 }
 

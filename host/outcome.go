@@ -56,10 +56,11 @@ func (o *outcome) answered(code int32) error {
 
 	switch code {
 	case abi.InvokeOK:
-		o.Kind = abi.Success
+		o.Kind, o.Summary = abi.Success, o.answer.summary
 		return o.value(o.answer.result)
 	case abi.InvokeToolError:
 		o.Kind, o.Error = abi.ToolError, cmp.Or(clean(o.answer.errText), "the tool reported an error without a message")
+		o.Summary = o.answer.summary
 		return nil
 	case abi.InvokePanic:
 		return fmt.Errorf("%w: it panicked: %s", ErrTrap, cmp.Or(clean(o.answer.errText), "without a message"))

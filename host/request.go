@@ -52,7 +52,7 @@ type Observers struct {
 	// Stdout and Stderr get live output as it is written. One goroutine at a time
 	// uses them. They should not block for long: the time of the call runs meanwhile.
 	Stdout, Stderr io.Writer
-	// Progress gets the progress reports of the tool.
+	// Progress gets the reports of the tool: on how far it is, and on its status.
 	Progress func(Progress)
 	// Admitted is called when a call that is not Background has its slot among
 	// Config.TotalCalls. detach returns the slot early, and the call continues as a
@@ -68,11 +68,4 @@ type Services struct {
 	// after ctx is done, which also happens when the tool is asked to stop. The plugin
 	// sees the text of an error that matches [ErrDenied].
 	Ask func(ctx context.Context, q abi.Questions) (abi.Answers, error)
-}
-
-// Progress is a progress report of a tool.
-type Progress struct {
-	Done    float64 `json:"done"`
-	Total   float64 `json:"total,omitempty"` // negative if unknown
-	Message string  `json:"message,omitempty"`
 }

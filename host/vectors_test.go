@@ -39,7 +39,7 @@ type vector struct {
 		Kind           abi.Kind
 		Value          json.RawMessage
 		Content        []abi.Block
-		Error          string
+		Error, Summary string
 		Connection     *abi.Connection
 		ExitCode       *int `json:"exit_code"`
 		Stdout, Stderr string
@@ -131,6 +131,7 @@ func (v vector) check(t *testing.T, o outcome, logs []logged) {
 		require.JSONEq(t, string(want.Value), string(o.Value))
 	}
 	require.Equal(t, want.Content, o.Content)
+	require.Equal(t, want.Summary, o.Summary)
 	require.Equal(t, want.Connection, o.Connection)
 	require.Equal(t, want.ExitCode, o.ExitCode)
 	require.Equal(t, want.Stdout, o.stdout)

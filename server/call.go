@@ -174,8 +174,18 @@ func (s *Service) approve(ctx context.Context, tool *callable, a Approval) error
 	return nil
 }
 
-// run runs an admitted tool and checks its result.
+// run runs an admitted tool, checks its result and reports its narration.
 func (s *Service) run(ctx context.Context, tool *callable, call host.Call) (abi.Result, error) {
+	call, narrate := narrated(tool, call)
+	r, err := s.runChecked(ctx, tool, call)
+	if !errors.Is(err, plugins.ErrReplaced) { // else nothing has run
+		narrate(r)
+	}
+	return r, err
+}
+
+// runChecked runs an admitted tool and checks its result.
+func (s *Service) runChecked(ctx context.Context, tool *callable, call host.Call) (abi.Result, error) {
 	call.Ask = checkedAsk(call.Ask)
 	r, err := tool.Call(ctx, call)
 	if s.soon(err) {

@@ -163,7 +163,18 @@ func termsOf(req Request) json.RawMessage {
 // it to stop.
 func (x executor) withSink(call host.Call, sink *output.Sink) host.Call {
 	call.Stdout, call.Stderr, call.Stopping = sink.Stdout(), sink.Stderr(), sink.Stopping()
-	call.Progress = func(p host.Progress) { sink.Progress(p.Done, max(p.Total, 0), p.Message) }
+	call.Progress = func(p host.Progress) {
+		if p.Narration != "" {
+			sink.Narrate(p.Narration)
+		}
+		if p.Status != "" {
+			sink.Status(p.Status)
+		}
+		if p.Counted() {
+			sink.Unit(p.Unit)
+			sink.Progress(p.Done, max(p.Total, 0), p.Message)
+		}
+	}
 	call.Checkpoint = &host.Checkpoint{Load: sink.Restore, Save: func(data []byte) error {
 		err := sink.Checkpoint(data)
 		switch {
@@ -177,9 +188,12 @@ func (x executor) withSink(call host.Call, sink *output.Sink) host.Call {
 	return call
 }
 
+// maxSummary bounds the summary of a run that its tool gives, in characters.
+const maxSummary = 500
+
 // outcome turns the end of a call into the end of its run.
 func outcome(ctx context.Context, r abi.Result, err error) (background.Outcome, error) {
-	out := background.Outcome{ExitCode: r.ExitCode}
+	out := background.Outcome{ExitCode: r.ExitCode, Summary: output.Shorten(r.Summary, maxSummary)}
 	if len(r.Content) > 0 && (r.Kind == abi.Success || r.Kind == abi.ToolError) { // the agent does not see what a broken plugin left
 		content, err := encode(r.Content)
 		if err != nil {

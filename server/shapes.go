@@ -16,7 +16,7 @@ func newRun(r engine.Run, now time.Time) wire.Run {
 	run := wire.Run{
 		TaskID: r.ID, Session: r.Session, Tool: r.Tool, ToolVersion: r.Version, Title: r.Title, ArgsIncomplete: r.Secret,
 		Origin: wire.Origin(r.Origin), By: r.By, Status: wire.Status(r.Status), Done: r.Final(), Unsaved: r.Unsaved, Attempt: r.Attempt,
-		Detail:    r.Detail,
+		Detail: r.Detail, Narration: r.Narration,
 		CreatedAt: r.CreatedAt, StartedAt: r.StartedAt, ParkedAt: r.ParkedAt, FinishedAt: r.FinishedAt,
 		ElapsedSeconds: tenths(r.Elapsed(now)), DeadlineSeconds: r.Timeout.Seconds(),
 		OutputBytes: r.OutputBytes, LastOutputAt: r.LastOutputAt,
@@ -33,7 +33,7 @@ func newRun(r engine.Run, now time.Time) wire.Run {
 		run.Stopping = &wire.Stopping{At: r.Cancel.At, By: r.Cancel.By, Reason: r.Cancel.Reason}
 	}
 	if r.Progress != nil {
-		run.Progress = &wire.Progress{Done: r.Progress.Done, Total: r.Progress.Total, Message: r.Progress.Message}
+		run.Progress = &wire.Progress{Done: r.Progress.Done, Total: r.Progress.Total, Unit: r.Progress.Unit, Message: r.Progress.Message}
 	}
 	return run
 }

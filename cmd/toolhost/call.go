@@ -128,7 +128,7 @@ func (a *app) callTool(ctx context.Context, req server.Request) error {
 	compileFor(ctx, s, req, progress)
 	stdout, stderr := progress.output(a.err), progress.output(a.err)
 	req.Stdout, req.Stderr = stdout, stderr
-	req.Progress = func(p host.Progress) { progress.set(p.Done, p.Total, p.Message) }
+	req.Progress = func(p host.Progress) { progress.set(p.Done, p.Total, p.String()) }
 	result, err := abi.Result{Kind: abi.CanceledKind}, ctx.Err() // interrupted before there was a call
 	if err == nil {
 		result, err = s.Call(ctx, req)

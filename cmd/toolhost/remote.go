@@ -157,7 +157,7 @@ func doing(run wire.Run) string {
 		case p.Total > 0:
 			parts = append(parts, fmt.Sprintf("%.0f%%", 100*min(p.Done/p.Total, 1)))
 		case p.Done > 0:
-			parts = append(parts, fmt.Sprintf("%g", p.Done))
+			parts = append(parts, strings.TrimSpace(fmt.Sprintf("%g %s", p.Done, p.Unit)))
 		}
 		if p.Message != "" {
 			parts = append(parts, p.Message)

@@ -84,7 +84,7 @@ func TestOutcome(t *testing.T) {
 		Result:   abi.Result{Kind: abi.Success, Value: json.RawMessage(`"Bern"`), Content: []abi.Block{{Type: "text", Text: "text"}}},
 		Stdout:   "out",
 		Stderr:   "err",
-		Progress: []Progress{{1, -1, "one"}},
+		Progress: []Progress{{Done: 1, Total: -1, Message: "one"}},
 		Logs:     []Log{{"warn", "careful n=1"}},
 	}, out)
 }

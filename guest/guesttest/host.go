@@ -44,6 +44,8 @@ type Progress struct {
 	Done    float64 `json:"done"`
 	Total   float64 `json:"total"` // negative if unknown
 	Message string  `json:"message,omitempty"`
+	Unit    string  `json:"unit,omitempty"`
+	Status  string  `json:"status,omitempty"` // what the tool was doing
 }
 
 // Log is one record for the operator.
@@ -84,7 +86,7 @@ func (h Host) Call(p *guest.Plugin, tool string, args any) Outcome {
 		return Outcome{Result: abi.Result{Kind: abi.ToolError, Error: "the arguments do not fit: " + problems}}
 	}
 
-	c := &call{Host: h, tool: tool, args: data}
+	c := &call{Host: h, tool: tool, args: data, said: Progress{Total: -1}}
 	if h.Checkpoint != nil {
 		c.restored = *h.Checkpoint
 	}
@@ -108,7 +110,9 @@ type call struct {
 	stopping        bool
 	response        []byte
 	result, errText []byte
+	summary         string
 	stdout, stderr  strings.Builder
+	said            Progress // last
 	out             Outcome
 }
 
@@ -186,12 +190,17 @@ func (c *call) Progress(done, total float64, message string) int32 {
 		return abi.RefusedProgress
 	}
 
-	c.out.Progress = append(c.out.Progress, Progress{done, total, message})
+	c.said.Done, c.said.Total, c.said.Message = done, total, message
+	c.sayProgress()
+	return c.answer()
+}
+
+// sayProgress keeps a report. The call is locked.
+func (c *call) sayProgress() {
+	c.out.Progress = append(c.out.Progress, c.said)
 	if len(c.out.Progress) == c.StopAfter {
 		c.stopping = true
 	}
-
-	return c.answer()
 }
 
 func (c *call) answer() int32 {
@@ -239,6 +248,8 @@ func (c *call) use(op string, request []byte) (any, error) {
 	switch {
 	case !known && strings.HasPrefix(op, "checkpoint."):
 		return c.checkpoint(op, request)
+	case !known && op == "report":
+		return c.report(request)
 	case stopping:
 		return nil, &guest.HostError{Code: "canceled", Message: "the call is being stopped"}
 	case !known:
@@ -277,6 +288,28 @@ func (c *call) checkpoint(op string, request []byte) (any, error) {
 	return nil, &guest.HostError{Code: "unknown", Message: "this host has no such capability"}
 }
 
+// report is the capability of that name.
+func (c *call) report(request []byte) (any, error) {
+	var in struct{ Status, Unit, Summary *string }
+	if err := json.Unmarshal(request, &in); err != nil || in.Status == nil && in.Unit == nil && in.Summary == nil {
+		return nil, &guest.HostError{Code: "invalid", Message: "expected a status, a unit or a summary"}
+	}
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if in.Summary != nil {
+		c.summary = *in.Summary
+	}
+	if in.Unit != nil {
+		c.said.Unit = *in.Unit
+	}
+	if in.Status != nil {
+		c.said.Status = *in.Status
+		c.sayProgress()
+	}
+	return struct{}{}, nil
+}
+
 // outcome turns the code of a call into its result, as a host does.
 func (c *call) outcome(code int32) Outcome {
 	c.mu.Lock()
@@ -288,7 +321,7 @@ func (c *call) outcome(code int32) Outcome {
 
 	switch code {
 	case abi.InvokeOK:
-		o.Kind = abi.Success
+		o.Kind, o.Summary = abi.Success, c.summary
 		if c.result == nil {
 			break
 		}
@@ -299,7 +332,7 @@ func (c *call) outcome(code int32) Outcome {
 
 		o.Value = c.result
 	case abi.InvokeToolError:
-		o.Kind, o.Error = abi.ToolError, strings.TrimSpace(string(c.errText))
+		o.Kind, o.Error, o.Summary = abi.ToolError, strings.TrimSpace(string(c.errText)), c.summary
 		if o.Error == "" {
 			o.Error = "the tool reported an error without a message"
 		}

@@ -91,8 +91,9 @@ func (r *reporter) notice(p server.Progress) *mcp.ProgressNotificationParams {
 	}
 	r.last = p.Done
 
-	if p.Message == "" {
-		p.Message = "running for " + time.Since(r.started).Truncate(time.Second).String()
+	message := p.String()
+	if message == "" {
+		message = "running for " + time.Since(r.started).Truncate(time.Second).String()
 	}
-	return &mcp.ProgressNotificationParams{Progress: p.Done, Total: max(p.Total, 0), Message: p.Message}
+	return &mcp.ProgressNotificationParams{Progress: p.Done, Total: max(p.Total, 0), Message: message}
 }

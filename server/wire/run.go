@@ -103,12 +103,13 @@ type Run struct {
 	Origin         Origin    `json:"origin"`
 	By             string    `json:"by,omitempty"` // who asked for it, if not the session's agent
 	Status         Status    `json:"status"`
-	Done           bool      `json:"done"`               // the status is final, and stored
-	Unsaved        bool      `json:"unsaved,omitempty"`  // it has ended, and that is not stored yet, for example because the disk is full: a crash would lose it. Check again until it is done
-	Stopping       *Stopping `json:"stopping,omitempty"` // somebody asked for its end
-	Attempt        int       `json:"attempt"`            // 0 until it starts
-	Reused         bool      `json:"reused,omitempty"`   // of a spawn: it is the earlier run of the idempotency key
-	Detail         string    `json:"detail,omitempty"`   // what it says it is doing
+	Done           bool      `json:"done"`                // the status is final, and stored
+	Unsaved        bool      `json:"unsaved,omitempty"`   // it has ended, and that is not stored yet, for example because the disk is full: a crash would lose it. Check again until it is done
+	Stopping       *Stopping `json:"stopping,omitempty"`  // somebody asked for its end
+	Attempt        int       `json:"attempt"`             // 0 until it starts
+	Reused         bool      `json:"reused,omitempty"`    // of a spawn: it is the earlier run of the idempotency key
+	Detail         string    `json:"detail,omitempty"`    // what it says it is doing
+	Narration      string    `json:"narration,omitempty"` // a sentence for a person, on what it does or did, if its tool has one; at most 300 characters
 	Progress       *Progress `json:"progress,omitempty"`
 
 	CreatedAt       time.Time `json:"created_at"`
@@ -148,6 +149,7 @@ type Run struct {
 type Progress struct {
 	Done    float64 `json:"done"`
 	Total   float64 `json:"total,omitempty"` // 0: unknown
+	Unit    string  `json:"unit,omitempty"`  // of both, such as files
 	Message string  `json:"message,omitempty"`
 }
 

@@ -38,6 +38,12 @@ func primes(c *guest.Call, in args) (result, error) {
 	if err != nil {
 		return s.Result, err
 	}
+	if err := c.ProgressUnit("numbers"); err != nil {
+		return s.Result, err
+	}
+	if err := c.Status("sieving"); err != nil {
+		return s.Result, err
+	}
 	r := &s.Result
 	base := sieve(int(math.Sqrt(float64(in.Limit))) + 1)
 	composite := make([]bool, segment)
@@ -58,7 +64,7 @@ func primes(c *guest.Call, in args) (result, error) {
 			}
 		}
 	}
-	return *r, nil
+	return *r, c.Summary(fmt.Sprintf("Found %d primes up to %d; the largest is %d.", r.Count, r.Limit, r.Largest))
 }
 
 // resume returns where an earlier attempt of this run was, or the beginning.
@@ -126,6 +132,11 @@ var plugin = guest.Plugin{
 		Handler:     guest.Handle(primes),
 		Hints: guest.Hints{
 			SupportsBackground: true, Idempotent: true, Readonly: true, LongRunning: true, OpenWorld: new(false),
+		},
+		Narrate: guest.Narration{
+			Started:  guest.Text{ByLocale: map[string]string{"en": "Counting the primes up to {limit}", "de": "Zähle die Primzahlen bis {limit}"}},
+			Finished: guest.Text{ByLocale: map[string]string{"en": "Counted the primes up to {limit}", "de": "Die Primzahlen bis {limit} sind gezählt"}},
+			Failed:   guest.Say("Could not count the primes up to {limit}"),
 		},
 		Examples: []guest.Example{
 			{Name: "none", Args: args{1}, Result: result{1, 0, 0}},

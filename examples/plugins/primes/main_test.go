@@ -30,5 +30,7 @@ func TestResume(t *testing.T) {
 	second := h.Call(&plugin, "primes", args{limit})
 	require.JSONEq(t, string(whole.Value), string(second.Value))
 	require.Contains(t, second.Stdout, "continuing at 16777216 with 1077871 primes\n")
-	require.Greater(t, second.Progress[0].Done, float64(kept), "it did not begin anew")
+	require.Equal(t, guesttest.Progress{Total: -1, Unit: "numbers", Status: "sieving"}, second.Progress[0])
+	require.Greater(t, second.Progress[1].Done, float64(kept), "it did not begin anew")
+	require.Equal(t, "Found 2063689 primes up to 33554432; the largest is 33554393.", second.Summary)
 }

@@ -196,6 +196,41 @@ func host(c *guest.Call, in hostArgs) (out hostResult, err error) {
 	return out, err
 }
 
+type reportArgs struct {
+	Reports []struct {
+		Status  *string `json:"status,omitempty"`
+		Unit    *string `json:"unit,omitempty"`
+		Summary *string `json:"summary,omitempty"`
+		Done    float64 `json:"done,omitempty"`
+		Total   float64 `json:"total,omitempty"`
+	} `json:"reports"`
+	Error string `json:"error,omitempty"`
+}
+
+func report(c *guest.Call, in reportArgs) (guest.None, error) {
+	for _, r := range in.Reports {
+		var err error
+		switch {
+		case r.Status != nil:
+			err = c.Status(*r.Status)
+		case r.Unit != nil:
+			err = c.ProgressUnit(*r.Unit)
+		case r.Summary != nil:
+			err = c.Summary(*r.Summary)
+		default:
+			err = c.Progress(r.Done, r.Total, "")
+		}
+		if err != nil {
+			return guest.None{}, err
+		}
+	}
+
+	if in.Error != "" {
+		return guest.None{}, errors.New(in.Error)
+	}
+	return guest.None{}, nil
+}
+
 type stopArgs struct {
 	Finish bool `json:"finish"`
 }
@@ -256,6 +291,7 @@ func Plugin() *guest.Plugin {
 			tool("facts", "Returns the facts of the call.", guest.Handle(facts)),
 			tool("script", "Tells whether there is a script.", guest.Handle(script)),
 			tool("host", "Uses a host capability.", guest.Handle(host)),
+			tool("report", "Reports on itself.", guest.Handle(report)),
 			tool("stop", "Reports progress until it is stopped.", guest.Handle(stop)),
 			tool("exit", "Exits.", guest.Handle(exit)),
 			tool("state", "Counts the calls of its instance.", guest.Handle(state)),

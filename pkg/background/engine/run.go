@@ -116,7 +116,8 @@ func (r Run) Light() Run {
 
 // A Beat is what a running run says of itself.
 type Beat struct {
-	Detail       string    `json:"detail,omitempty"`
+	Detail       string    `json:"detail,omitempty"`    // what it is doing
+	Narration    string    `json:"narration,omitempty"` // a sentence for a person, on what it does or did
 	Progress     *Progress `json:"progress,omitempty"`
 	LastOutputAt time.Time `json:"last_output_at,omitzero"`
 	OutputBytes  int64     `json:"output_bytes,omitempty"` // bytes written to the log so far, kept or not
@@ -125,13 +126,14 @@ type Beat struct {
 // Equal reports whether b and c say the same.
 func (b Beat) Equal(c Beat) bool {
 	same := b.Progress == c.Progress || b.Progress != nil && c.Progress != nil && *b.Progress == *c.Progress
-	return same && b.Detail == c.Detail && b.LastOutputAt.Equal(c.LastOutputAt) && b.OutputBytes == c.OutputBytes
+	return same && b.Detail == c.Detail && b.Narration == c.Narration && b.LastOutputAt.Equal(c.LastOutputAt) && b.OutputBytes == c.OutputBytes
 }
 
 // Progress is how far a run is, in units of its own choice.
 type Progress struct {
 	Done    float64 `json:"done"`
 	Total   float64 `json:"total,omitempty"` // 0: unknown
+	Unit    string  `json:"unit,omitempty"`  // of both, such as "files"
 	Message string  `json:"message,omitempty"`
 }
 

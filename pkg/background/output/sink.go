@@ -16,8 +16,12 @@ import (
 // DefaultCap is how many bytes of output a sink keeps by default.
 const DefaultCap = 256 << 10
 
-// maxDetail bounds a status, in characters.
-const maxDetail = 200
+// Bounds of what a run says of itself, in characters.
+const (
+	maxDetail    = 200
+	maxNarration = 300
+	maxUnit      = 20
+)
 
 // stderrTag stands before each line that was written to the standard error.
 const stderrTag = "[stderr] "
@@ -41,6 +45,7 @@ type Sink struct {
 	stderr   bool // the last byte written came from the standard error
 	closed   bool
 	beat     engine.Beat
+	unit     string                  // of the progress
 	changed  func()                  // called when there is something new, once until Fresh; nil: nobody listens
 	dirty    bool                    // changed was called
 	save     func(data []byte) error // nil: the work is not a run
@@ -129,12 +134,29 @@ func (s *Sink) Status(message string) {
 	s.update(func() { s.beat.Detail = message })
 }
 
+// Narrate says in a sentence for a person what the run does, or did. It is cleaned
+// and cut to 300 characters.
+func (s *Sink) Narrate(sentence string) {
+	sentence = Shorten(sentence, maxNarration)
+	s.update(func() { s.beat.Narration = sentence })
+}
+
+// Unit names the unit of the numbers of Progress from now on, such as "files". It is
+// cleaned and cut to 20 characters.
+func (s *Sink) Unit(unit string) {
+	unit = Shorten(unit, maxUnit)
+	s.update(func() { s.unit = unit })
+}
+
 // Progress says how far the run is: done of total units; a total that is not
 // positive is unknown. Message, which may be empty, is cut like a status.
 // Numbers that JSON cannot express count as 0.
 func (s *Sink) Progress(done, total float64, message string) {
 	p := &engine.Progress{Done: finite(done), Total: finite(total), Message: Shorten(message, maxDetail)}
-	s.update(func() { s.beat.Progress = p })
+	s.update(func() {
+		p.Unit = s.unit
+		s.beat.Progress = p
+	})
 }
 
 // finite returns f, or 0 if it is negative, infinite or not a number.

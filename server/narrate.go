@@ -1,0 +1,53 @@
+package server
+
+import (
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/plugins"
+)
+
+// narrated returns a call whose reports of progress carry the sentence that the tool's
+// manifest has for it. The first one comes at once, and narrate makes the last one, for
+// a call that has succeeded or failed. No sentence shows a secret.
+func narrated(tool *plugins.Tool, call host.Call) (_ host.Call, narrate func(r abi.Result)) {
+	report := call.Progress
+	if report == nil || tool.Tool.Narration.IsZero() {
+		return call, func(abi.Result) {}
+	}
+
+	args, _ := tool.PublicArgs(call.Args)
+	started := tool.Tool.Narrate(abi.PhaseStarted, call.Locale, args)
+	last := Progress{Total: -1, Narration: started}
+	if started != "" {
+		report(last)
+	}
+	call.Progress = func(p Progress) {
+		p.Narration = started
+		last = p
+		report(p)
+	}
+
+	return call, func(r abi.Result) {
+		phase := abi.PhaseFailed
+		switch {
+		case r.Kind == abi.Success:
+			phase = abi.PhaseFinished
+		case r.Kind == abi.CanceledKind || isClosed(call.Stopping):
+			return // stopped: neither finished nor failed
+		}
+
+		if sentence := tool.Tool.Narrate(phase, call.Locale, args); sentence != "" {
+			last.Narration, last.Message, last.Status = sentence, "", ""
+			report(last)
+		}
+	}
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
