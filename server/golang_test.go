@@ -46,8 +46,10 @@ func TestGoPlugin(t *testing.T) {
 		require.Equal(t, "succeeded", report["status"])
 		require.Equal(t, map[string]any{"limit": 100_000.0, "count": 9592.0, "largest": 99_991.0}, report["result"])
 		require.Equal(t, "Count primes", report["title"])
-		require.Equal(t, map[string]any{"done": 100_001.0, "total": 100_001.0, "message": "9592 primes"}, report["progress"])
+		require.Equal(t, map[string]any{"done": 100_001.0, "total": 100_001.0, "unit": "numbers", "message": "9592 primes"}, report["progress"])
 		require.Contains(t, report["output"].(map[string]any)["text"], "primes below ")
+		require.Equal(t, "sieving", report["detail"])
+		require.Equal(t, "Found 9592 primes up to 100000; the largest is 99991.", report["summary"])
 	})
 	t.Run("stop", func(t *testing.T) {
 		id := s.spawn(alice, "primes", `{"limit":1000000000}`)

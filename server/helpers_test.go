@@ -64,12 +64,21 @@ func zoo() map[string]plugintest.Plugin {
 		"reader":     {Invoke: do().Say(abi.StreamOutput, "reading\n").Sleep(3600).Read(abi.FieldContext)}, // how it was called
 		"asker":      {Invoke: do().Ask(`{"questions":{"name":{"message":"Who are you?","schema":` + nameForm + `}}}`)},
 		"misformed":  {Invoke: do().Ask(`{"questions":{"name":{"message":"Who are you?","schema":{"type":"object","properties":12}}}}`)},
+		"teller":     {Invoke: do().Report(`{"status":"reading a.txt"}`).Report(`{"unit":"files"}`).Progress("").Sleep(10).Report(`{"status":"writing"}`).Sleep(10).Report(`{"summary":"Read 2 files."}`).Echo()},
+		"grumbler":   {Invoke: do().Report(`{"summary":"Half of it is there."}`).Sleep(10).Say(abi.StreamError, "no more").Return(abi.InvokeToolError)},
 		"needy":      {Invoke: do().Echo()}, // asks a person, and needs more than is granted
 	}
 	for name, p := range all {
 		m := plugintest.Manifest(name)
 		m.Tools[0].Hints.SupportsBackground = name != "plain"
 		switch name {
+		case "teller", "grumbler":
+			m.Needs.Clock = true
+			m.Tools[0].InputSchema = json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"},"deep":{"properties":{"code":{"x-secret":true}}}}}`)
+			m.Tools[0].Narration = abi.Narration{
+				Started:  abi.Text{ByLocale: map[string]string{"en": "Telling {n} and {deep}", "de": "Erzähle von {n}"}},
+				Finished: abi.Text{Default: "Told {n}"}, Failed: abi.Text{Default: "Could not tell {n}"},
+			}
 		case "sleeper", "stubborn", "chatty", "late":
 			m.Needs.Clock = true
 		case "keeper", "reader":

@@ -37,7 +37,7 @@ func narrated(tool *plugins.Tool, call host.Call) (_ host.Call, narrate func(r a
 		}
 
 		if sentence := tool.Tool.Narrate(phase, call.Locale, args); sentence != "" {
-			last.Narration, last.Message, last.Status = sentence, "", ""
+			last.Narration = sentence
 			report(last)
 		}
 	}

@@ -271,6 +271,16 @@ func (p *Program) Ask(questions string) *Program {
 	}).Read(abi.FieldResponse)
 }
 
+// Report says something of the call: {"status", "unit", "summary"}.
+func (p *Program) Report(report string) *Program {
+	return p.then(func(a *assembler) {
+		a.text("report")
+		a.text(report)
+		a.opX(wasmbin.OpCall, fnCall)
+		a.op(wasmbin.OpDrop)
+	})
+}
+
 // Checkpoint writes the checkpoint of an earlier attempt to the result, and
 // saves one.
 func (p *Program) Checkpoint(data string) *Program {

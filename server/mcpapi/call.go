@@ -53,7 +53,7 @@ func (a *api) call(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallTool
 			p.ProgressToken = token
 			_ = req.Session.NotifyProgress(ctx, p) // if the client is gone, ctx ends
 		})
-		defer reporter.stop()
+		defer reporter.stop(ctx)
 		call.Progress = reporter.report
 	}
 

@@ -19,7 +19,8 @@ const (
 
 // reporter sends a client the progress of a call: the newest report of the tool, at
 // most once in noticeInterval. Without a report for heartbeatInterval it repeats the
-// last one, or says how long the call has run. Reports never wait for the client.
+// last one, or says how long the call has run. A new narration is a message of its own.
+// Reports never wait for the client.
 type reporter struct {
 	notify  func(context.Context, *mcp.ProgressNotificationParams)
 	started time.Time
@@ -27,6 +28,7 @@ type reporter struct {
 	running sync.WaitGroup
 	fresh   chan server.Progress // the newest report, until it is taken
 	last    float64              // the progress that was sent last; -1 before that
+	told    string               // the narration that was sent last
 }
 
 // startReporter starts a reporter that runs until it is stopped or ctx is done.
@@ -37,10 +39,18 @@ func startReporter(ctx context.Context, notify func(context.Context, *mcp.Progre
 	return r
 }
 
-// stop returns when no notice will follow.
-func (r *reporter) stop() {
+// stop returns when no notice will follow. A last report is sent only if its narration
+// is new.
+func (r *reporter) stop(ctx context.Context) {
 	r.cancel()
 	r.running.Wait()
+	select {
+	case p := <-r.fresh:
+		if p.Narration != r.told && ctx.Err() == nil {
+			r.notify(ctx, r.notice(p))
+		}
+	default:
+	}
 }
 
 // report takes a report of the tool, in place of one that was not sent yet. It does
@@ -64,6 +74,9 @@ func (r *reporter) run(ctx context.Context) {
 	for {
 		select {
 		case latest = <-r.fresh:
+			if ctx.Err() != nil {
+				r.report(latest) // for stop
+			}
 		case <-heartbeat.C:
 		case <-ctx.Done():
 			return
@@ -92,6 +105,9 @@ func (r *reporter) notice(p server.Progress) *mcp.ProgressNotificationParams {
 	r.last = p.Done
 
 	message := p.String()
+	if p.Narration != r.told {
+		message, r.told = p.Narration, p.Narration
+	}
 	if message == "" {
 		message = "running for " + time.Since(r.started).Truncate(time.Second).String()
 	}

@@ -38,7 +38,7 @@ func follow(t *testing.T, tool func(r *reporter)) []told {
 			all = append(all, told{noticeOf(p), time.Since(start)})
 		})
 		tool(r)
-		r.stop()
+		r.stop(t.Context())
 		before := len(all)
 		r.report(server.Progress{Done: 1e9, Message: "too late"})
 		time.Sleep(time.Hour)
@@ -96,6 +96,20 @@ func TestHeartbeats(t *testing.T) {
 		require.Len(t, all, 7)
 		require.Equal(t, notice{71, 0, "running for 6s"}, all[6].notice)
 	})
+	t.Run("of a tool with sentences", func(t *testing.T) {
+		all := follow(t, func(r *reporter) {
+			r.report(server.Progress{Total: -1, Narration: "Reading"})
+			time.Sleep(time.Second)
+			r.report(server.Progress{Done: 1, Total: 3, Unit: "files", Status: "opening", Narration: "Reading"})
+			time.Sleep(15 * time.Second)
+			r.report(server.Progress{Done: 1, Total: 3, Unit: "files", Status: "opening", Narration: "Read"})
+		})
+		var messages []string
+		for _, n := range all {
+			messages = append(messages, n.message)
+		}
+		require.Equal(t, []string{"Reading", "opening: 1 of 3 files", "opening: 1 of 3 files", "Read"}, messages)
+	})
 	t.Run("end with the call's context", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
@@ -104,7 +118,7 @@ func TestHeartbeats(t *testing.T) {
 			cancel()
 			time.Sleep(time.Minute)
 			require.Zero(t, n)
-			r.stop()
+			r.stop(t.Context())
 		})
 	})
 }
@@ -121,7 +135,7 @@ func TestReportsDoNotBlock(t *testing.T) {
 		}
 		close(release)
 		time.Sleep(time.Second)
-		r.stop()
+		r.stop(t.Context())
 		require.Equal(t, 999.0, last.done)
 	})
 }

@@ -95,7 +95,7 @@ func extend(t *testing.T, e *store) {
 	lease := started(t, e, "bg_a")
 	time.Sleep(time.Second)
 	started := get(t, e, "bg_a").HeartbeatAt
-	beat := engine.Beat{Detail: "half", Progress: &engine.Progress{Done: 1, Total: 2}, OutputBytes: 7}
+	beat := engine.Beat{Detail: "half", Narration: "Walking", Progress: &engine.Progress{Done: 1, Total: 2, Unit: "miles"}, OutputBytes: 7}
 	require.NoError(t, lease.Report(t.Context(), beat))
 	run := get(t, e, "bg_a")
 	require.True(t, run.HeartbeatAt.Equal(started), "a report is no heartbeat")
@@ -104,7 +104,8 @@ func extend(t *testing.T, e *store) {
 	require.Equal(t, engine.Renewal{}, news)
 	run = get(t, e, "bg_a")
 	require.Equal(t, "half", run.Detail)
-	require.Equal(t, &engine.Progress{Done: 1, Total: 2}, run.Progress)
+	require.Equal(t, "Walking", run.Narration)
+	require.Equal(t, &engine.Progress{Done: 1, Total: 2, Unit: "miles"}, run.Progress)
 	require.EqualValues(t, 7, run.OutputBytes)
 	require.True(t, run.HeartbeatAt.Equal(time.Now()))
 	require.Equal(t, engine.StatusRunning, run.Status)
