@@ -3,20 +3,19 @@ package server
 import (
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
-	"github.com/toolhost/toolhost/plugins"
 )
 
 // narrated returns a call whose reports of progress carry the sentence that the tool's
 // manifest has for it. The first one comes at once, and narrate makes the last one, for
 // a call that has succeeded or failed. No sentence shows a secret.
-func narrated(tool *plugins.Tool, call host.Call) (_ host.Call, narrate func(r abi.Result)) {
+func narrated(tool *callable, call host.Call) (_ host.Call, narrate func(r abi.Result)) {
 	report := call.Progress
-	if report == nil || tool.Tool.Narration.IsZero() {
+	if report == nil || tool.Narration.IsZero() {
 		return call, func(abi.Result) {}
 	}
 
 	args, _ := tool.PublicArgs(call.Args)
-	started := tool.Tool.Narrate(abi.PhaseStarted, call.Locale, args)
+	started := tool.Narrate(abi.PhaseStarted, call.Locale, args)
 	last := Progress{Total: -1, Narration: started}
 	if started != "" {
 		report(last)
@@ -36,7 +35,7 @@ func narrated(tool *plugins.Tool, call host.Call) (_ host.Call, narrate func(r a
 			return // stopped: neither finished nor failed
 		}
 
-		if sentence := tool.Tool.Narrate(phase, call.Locale, args); sentence != "" {
+		if sentence := tool.Narrate(phase, call.Locale, args); sentence != "" {
 			last.Narration = sentence
 			report(last)
 		}
