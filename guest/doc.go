@@ -48,6 +48,10 @@
 //	example   examples                       every field; JSON, but strings as they are
 //	secret    writeOnly, if "true"           every field; neither shown nor stored with a background run
 //
+// A tag that would have no effect is an error of the manifest: an unknown key in
+// arguments, a value of secret other than "true" or "false", and a tag of a field that
+// is not exported. Tags of other encoders, such as yaml, are allowed.
+//
 // A nil slice, map or pointer in a result is null, and the output schema says so.
 // For a field whose type refers to itself use [encoding/json.RawMessage].
 //

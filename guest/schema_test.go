@@ -183,6 +183,29 @@ func TestBadTypes(t *testing.T) {
 		"the json option string is not supported": pluginOf[struct {
 			A int `json:",string"`
 		}, int](nil),
+		`field N: unknown tag minimum, did you mean "min"?`: pluginOf[struct {
+			N int `json:"n" minimum:"1"`
+		}, int](nil),
+		`field N: unknown tag description, did you mean "desc"?`: pluginOf[struct {
+			N int `description:"a number"`
+		}, int](nil),
+		`field N: unknown tag dsec, did you mean "desc"?`: pluginOf[struct {
+			N int `dsec:"a number"`
+		}, int](nil),
+		"field B: field N: unknown tag validate, expected one of json, desc, enum, min, max, pattern, format, default, example, secret": pluginOf[struct {
+			B []struct {
+				N int `validate:"gte=1"`
+			}
+		}, int](nil),
+		`result: field N: unknown tag description, did you mean "desc"?`: pluginOf[inner, struct {
+			N int `json:"n" gorm:"primaryKey" description:"a number"`
+		}](nil),
+		`field Token: tag secret: expected "true" or "false", found "yes"`: pluginOf[struct {
+			Token string `json:"token" secret:"yes"`
+		}, int](nil),
+		`tag min: expected a whole number that is not negative, found "1.5"`: pluginOf[struct {
+			S string `min:"1.5"`
+		}, int](nil),
 		"tool t: it has no handler, make one with guest.Handle":              {Tools: []guest.Tool{{Name: "t"}}},
 		"tool t: arguments of example 0: json: unsupported type: chan int":   withExample(guest.Example{Args: make(chan int)}),
 		"tool t: result of example 0: json: unsupported type: chan int":      withExample(guest.Example{Args: inner{}, Result: make(chan int)}),

@@ -290,7 +290,7 @@ func (p *Plugin) tools() error {
 	for i := range p.Manifest.Tools {
 		t := &Tool{Tool: &p.Manifest.Tools[i], Plugin: p, Name: abi.AgentName(p.Manifest.Name, p.Manifest.Tools[i].Name)}
 		var err error
-		if t.input, err = schema.Compile(t.InputSchema); err != nil {
+		if t.input, err = schema.CompileArgs(t.InputSchema); err != nil {
 			return fmt.Errorf("/tools/%d/input_schema: %w", i, err)
 		}
 		if t.OutputSchema != nil {

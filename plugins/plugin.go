@@ -67,7 +67,8 @@ type Tool struct {
 }
 
 // CheckArgs returns the problems of arguments that do not fit the tool's schema, nil
-// if they fit.
+// if they fit. A missing property that has a default counts as given: [Tool.Call] fills
+// it in.
 func (t *Tool) CheckArgs(args json.RawMessage) []abi.Problem { return t.input.Check(args) }
 
 // CheckObject is CheckArgs for arguments that were read strictly.
@@ -140,6 +141,12 @@ func (t *Tool) Call(ctx context.Context, req host.Call) (abi.Result, error) {
 	}
 
 	defer p.unuse()
+	if len(req.Args) == 0 {
+		req.Args = json.RawMessage("{}")
+	}
+	if req.Args, err = t.input.Fill(req.Args); err != nil {
+		return fail(abi.ToolError, "the arguments do not fit: "+err.Error(), err)
+	}
 	req.Plugin, req.Tool, req.Argv = p.Manifest.Name, t.Tool.Name, t.Argv
 	req.Serial = t.Hints.Concurrency == abi.Serial
 	req.ImpureInit = !t.Hints.IsPureInit()

@@ -34,6 +34,26 @@ func TestCheckArgsAndResult(t *testing.T) {
 	require.Empty(t, opened.CheckResult(nil), "no schema, no demands")
 }
 
+// TestDefaults: what a schema says of missing arguments reaches the tool, and results
+// are left as they are.
+func TestDefaults(t *testing.T) {
+	m := named("p")
+	m.Tools[0].InputSchema = []byte(`{"type":"object","required":["n"],"properties":{"n":{"type":"integer","default":3},"to":{"type":"object","properties":{"unit":{"default":"C"}}}}}`)
+	m.Tools[0].OutputSchema = m.Tools[0].InputSchema
+	tool := open(t, map[string][]byte{"p.wasm": sealed(m)}).Tools()[0]
+	for args, want := range map[string]string{
+		``:                   `{"n":3}`,
+		`{"to":{}}`:          `{"to":{"unit":"C"},"n":3}`,
+		`{"n":1, "to":null}`: `{"n":1,"to":null}`,
+	} {
+		r, err := tool.Call(t.Context(), host.Call{Args: []byte(args)})
+		require.NoError(t, err)
+		require.Equal(t, want, string(r.Value))
+	}
+	require.Empty(t, tool.CheckArgs([]byte(`{}`)))
+	require.Equal(t, []abi.Problem{{Message: "missing: n"}}, tool.CheckResult([]byte(`{}`)))
+}
+
 // A plugin is compiled by its first call, once, however many calls come first.
 func TestCompileOnce(t *testing.T) {
 	files := fstest.MapFS{"p.wasm": {Data: sealed(named("p"))}}

@@ -83,6 +83,21 @@ func wrongExample(p *guest.Plugin, tool *abi.Tool, e abi.Example) string {
 	return ""
 }
 
+// fill returns arguments with the defaults of their schema, or what does not fit.
+func fill(raw, args json.RawMessage) (filled json.RawMessage, problems string) {
+	s, err := schema.CompileArgs(raw)
+	if err != nil {
+		return nil, err.Error()
+	}
+	if problems := list(s.Check(args)); problems != "" {
+		return nil, problems
+	}
+	if filled, err = s.Fill(args); err != nil {
+		return nil, err.Error()
+	}
+	return filled, ""
+}
+
 // misfit lists what of a document does not fit a schema.
 func misfit(raw, document json.RawMessage) string {
 	if raw == nil || document == nil {
@@ -92,9 +107,13 @@ func misfit(raw, document json.RawMessage) string {
 	if err != nil {
 		return err.Error()
 	}
-	var lines []string
-	for _, p := range s.Check(document) {
-		lines = append(lines, p.String())
+	return list(s.Check(document))
+}
+
+func list(problems []abi.Problem) string {
+	lines := make([]string, len(problems))
+	for i, p := range problems {
+		lines[i] = p.String()
 	}
 	return strings.Join(lines, "; ")
 }

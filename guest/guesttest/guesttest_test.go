@@ -69,6 +69,29 @@ func TestBadSchema(t *testing.T) {
 	require.Contains(t, badSchema(&m.Tools[0]), "input schema: bad schema")
 }
 
+func TestBadDefault(t *testing.T) {
+	type bad struct {
+		N int `json:"n" max:"3" default:"5"`
+	}
+	p := plugin(tool(guest.Handle(func(*guest.Call, bad) (guest.None, error) { return guest.None{}, nil })))
+	m, err := p.Manifest()
+	require.NoError(t, err)
+	require.Equal(t, "input schema: bad schema: /properties/n/default: does not fit its own schema: expected at most 3, found 5", badSchema(&m.Tools[0]))
+}
+
+// Arguments are completed and checked as by any host.
+func TestFill(t *testing.T) {
+	schema := json.RawMessage(`{"type":"object","required":["n"],"properties":{"n":{"type":"integer","default":5}}}`)
+	for args, want := range map[string][2]string{
+		`{}`:        {`{"n":5}`, ""},
+		`{"n":1}`:   {`{"n":1}`, ""},
+		`{"n":"1"}`: {"", "/n: expected integer, found string"},
+	} {
+		filled, problems := fill(schema, json.RawMessage(args))
+		require.Equal(t, want, [2]string{string(filled), problems})
+	}
+}
+
 func TestOutcome(t *testing.T) {
 	handler := func(c *guest.Call, _ struct{}) (string, error) {
 		fmt.Fprint(c.Output(), "out")

@@ -66,8 +66,9 @@ func (o Outcome) String() string {
 // Call calls a tool with the zero [Host].
 func Call(p *guest.Plugin, tool string, args any) Outcome { return Host{}.Call(p, tool, args) }
 
-// Call calls a tool. The arguments are args as JSON. As with any host, arguments
-// that do not fit the tool's input schema are a tool error.
+// Call calls a tool. The arguments are args as JSON. As with any host, the defaults of
+// the tool's input schema are filled in, and arguments that do not fit it are a tool
+// error.
 func (h Host) Call(p *guest.Plugin, tool string, args any) Outcome {
 	data, err := json.Marshal(args)
 	if err != nil {
@@ -82,7 +83,8 @@ func (h Host) Call(p *guest.Plugin, tool string, args any) Outcome {
 	if !ok {
 		return broken("plugin %s has no tool %q", p.Name, tool)
 	}
-	if problems := misfit(declared.InputSchema, data); problems != "" {
+	data, problems := fill(declared.InputSchema, data)
+	if problems != "" {
 		return Outcome{Result: abi.Result{Kind: abi.ToolError, Error: "the arguments do not fit: " + problems}}
 	}
 

@@ -27,9 +27,10 @@ var errLong = errors.New("the document takes too long to check against the schem
 // calls back cannot tell one check from another.
 type checker struct {
 	root    *jsonschema.Schema
-	secrets bool // some value is marked as secret
-	texts   bool // texts of a document are looked into
-	listed  int  // what a value is compared with, in time for a short string
+	secrets bool                         // some value is marked as secret
+	texts   bool                         // texts of a document are looked into
+	listed  int                          // what a value is compared with, in time for a short string
+	fills   map[*jsonschema.Schema]*fill // schemas that add defaults or lead to those; nil if there are none
 	// For the current check.
 	left  int // steps
 	until time.Time
@@ -42,6 +43,10 @@ func newChecker(raw json.RawMessage) (*checker, error) {
 	doc, _, err := decode(raw)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrSchema, err)
+	}
+
+	if problems := checkKeywords(doc, ""); len(problems) > 0 {
+		return nil, fmt.Errorf("%w: %s", ErrSchema, problems[0])
 	}
 
 	s := &checker{}
@@ -64,19 +69,29 @@ func newChecker(raw json.RawMessage) (*checker, error) {
 	if err := c.AddResource(location, doc); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrSchema, err)
 	}
-	if s.root, err = c.Compile(location); err == nil {
-		return s, nil
+	if s.root, err = c.Compile(location); err != nil {
+		return nil, fmt.Errorf("%w: %s", ErrSchema, s.reason(err))
 	}
+	if err := s.checkDefaults(); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrSchema, err)
+	}
+	if !s.bounded(s.findFills) {
+		return nil, fmt.Errorf("%w: its defaults are referred to in too many ways", ErrSchema)
+	}
+	return s, nil
+}
 
-	reason := strings.ReplaceAll(err.Error(), location, "")
-	var invalid *jsonschema.SchemaValidationError
-	var validation *jsonschema.ValidationError
-	if errors.As(err, &invalid) && errors.As(invalid.Err, &validation) {
+// reason is the first thing that is wrong, in an error of the library.
+func (s *checker) reason(err error) string {
+	if invalid, ok := errors.AsType[*jsonschema.SchemaValidationError](err); ok {
+		err = invalid.Err
+	}
+	if validation, ok := errors.AsType[*jsonschema.ValidationError](err); ok {
 		if ps := s.problems(validation); len(ps) > 0 {
-			reason = ps[0].String()
+			return ps[0].String()
 		}
 	}
-	return nil, fmt.Errorf("%w: %s", ErrSchema, reason)
+	return strings.ReplaceAll(err.Error(), location, "")
 }
 
 // readsTexts reports whether a schema object asks for more of a text than that it

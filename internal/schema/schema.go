@@ -40,6 +40,7 @@ type Schema struct {
 	raw     json.RawMessage
 	secrets bool          // some value it describes is secret
 	texts   bool          // it asks for more of a text than that it is one
+	fills   bool          // defaults are filled in
 	made    atomic.Int32  // checkers
 	idle    chan *checker // with room for one for each processor
 }
@@ -91,6 +92,10 @@ func (s *Schema) CheckObject(o strictjson.Object) []abi.Problem {
 }
 
 func (s *Schema) check(document json.RawMessage) []abi.Problem {
+	document, err := s.Fill(document)
+	if err != nil {
+		return unreadable(err)
+	}
 	defer acquire(document)()
 	doc, size, err := tree(document, s.texts)
 	if err != nil {

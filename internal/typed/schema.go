@@ -197,6 +197,9 @@ func (b *schemaBuilder) fields(s *schema, t reflect.Type, root bool) error {
 	for i := range t.NumField() {
 		f := t.Field(i)
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if err := b.checkTags(f); err != nil {
+			return fmt.Errorf("field %s: %w", f.Name, err)
+		}
 		switch {
 		case f.Anonymous && name == "" && f.Type.Kind() == reflect.Struct:
 			if err := b.fields(s, f.Type, root); err != nil {

@@ -6,9 +6,59 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/toolhost/toolhost/abi"
 )
+
+// ownTags are the tags of this package, and meantTags what others probably mean.
+var (
+	ownTags   = []string{"desc", "enum", "min", "max", "pattern", "format", "default", "example", "secret"}
+	meantTags = map[string]string{
+		"description": "desc", "doc": "desc", "help": "desc", "title": "desc", "usage": "desc",
+		"minimum": "min", "minLength": "min", "minItems": "min", "maximum": "max", "maxLength": "max", "maxItems": "max",
+		"examples": "example", "writeOnly": "secret", "oneof": "enum", "choices": "enum", "regexp": "pattern",
+	}
+	// encoderTags are those of other encoders, which a struct may have as well.
+	encoderTags = []string{"json", "yaml", "toml", "xml", "csv", "bson", "msgpack", "cbor", "protobuf", "mapstructure", "db", "url", "form", "env"}
+)
+
+// checkTags returns what is wrong with the tags of a field and would have no effect: a
+// key that is not known, a value of secret, a tag of a field that JSON leaves out. In a
+// result, which may be a type of others, only keys that mean one of ours are wrong.
+func (b *schemaBuilder) checkTags(f reflect.StructField) error {
+	for tag := string(f.Tag); strings.TrimSpace(tag) != ""; {
+		key, rest, ok := strings.Cut(strings.TrimLeft(tag, " "), ":")
+		quoted, err := strconv.QuotedPrefix(rest)
+		if !ok || err != nil || key == "" || strings.ContainsAny(key, " \"") {
+			return fmt.Errorf("bad struct tag %q: expected key:\"value\" pairs with a space between them", f.Tag)
+		}
+		tag = rest[len(quoted):]
+
+		own := slices.Contains(ownTags, key)
+		if !f.IsExported() && (own || key == "json" && quoted != `"-"`) && !(f.Anonymous && key != "json") {
+			return fmt.Errorf("it has the tag %s and is not exported, so JSON leaves it out: begin its name with a capital letter, or remove the tag", key)
+		}
+		if own || slices.Contains(encoderTags, key) {
+			continue
+		}
+
+		near := cmp.Or(meantTags[key], abi.Nearest(key, ownTags))
+		switch {
+		case near != "":
+			return fmt.Errorf("unknown tag %s, did you mean %q?", key, near)
+		case !b.output:
+			return fmt.Errorf("unknown tag %s, expected one of json, %s", key, strings.Join(ownTags, ", "))
+		}
+	}
+
+	if secret, ok := f.Tag.Lookup("secret"); ok && secret != "true" && secret != "false" {
+		return fmt.Errorf("tag secret: expected \"true\" or \"false\", found %q", secret)
+	}
+	return nil
+}
 
 // applyTags adds what the tags of a field say to the schema of its type, see the
 // package's documentation. A default has no meaning in a result.
@@ -74,7 +124,11 @@ func applyBound(s *schema, tag reflect.StructTag, key string, number **float64, 
 		return fmt.Errorf("tag %s: expected a number, found %q", key, text)
 	}
 
-	switch s.typeName() {
+	kind := s.typeName()
+	if (kind == "string" || kind == "array") && (n < 0 || n != float64(int(n))) {
+		return fmt.Errorf("tag %s: expected a whole number that is not negative, found %q", key, text)
+	}
+	switch kind {
 	case "number", "integer":
 		*number = &n
 	case "string":
