@@ -23,7 +23,7 @@ const module = "github.com/toolhost/toolhost"
 var layers = map[string][]string{
 	"abi":                                {}, // the contract: standard library only, and it builds for wasip1
 	"guest":                              {"abi", "internal/typed"},
-	"internal/typed":                     {}, // standard library only, like its importer guest
+	"internal/typed":                     {"abi"}, // small, like its importer guest
 	"guest/internal/vectors":             {"abi", "guest"},
 	"examples/plugins/internal/readme":   {"guest"},
 	"guest/guesttest":                    {"abi", "guest", "internal/schema"},

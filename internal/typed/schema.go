@@ -1,7 +1,7 @@
 // Package typed describes Go types as JSON Schema, by their tags, and reads and writes
 // their values. The guest SDK uses it for plugins, and package gotool for tools of a
 // program; the documentation of package guest lists the tags. It imports the standard
-// library only, and keeps plugins small.
+// library and abi only, and keeps plugins small.
 package typed
 
 import (

@@ -1,4 +1,4 @@
-package guest
+package typed
 
 import (
 	"reflect"
