@@ -96,7 +96,7 @@ type Config struct {
 	MaxTimeout time.Duration // the longest deadline a run may name; 0: DefaultMaxTimeout
 	Retention  time.Duration // how long an ended run is kept; 0: DefaultRetention
 	RetainRuns int           // how many ended runs of a session are kept; 0: DefaultRetainRuns
-	NoticeTTL  time.Duration // how long a notice is kept that nobody acknowledges, and its run; 0: DefaultNoticeTTL
+	NoticeTTL  time.Duration // how long a notice is kept that nobody acknowledges, and its run, and values of a session that nobody writes; 0: DefaultNoticeTTL
 
 	// RecordQuota is how many bytes the records of all runs and schedules may
 	// take, and OwnerQuota those of one owner: [engine.Quota] says what counts, and

@@ -147,7 +147,7 @@ func (k *keeper) abortAll() {
 // prune removes the records that are not kept any longer.
 func (k *keeper) prune(ctx context.Context) {
 	now := time.Now()
-	_, err := k.engine.Prune(ctx, engine.Retention{Before: now.Add(-k.cfg.Retention), Keep: k.cfg.RetainRuns, Notices: now.Add(-k.cfg.NoticeTTL)})
+	_, err := k.engine.Prune(ctx, engine.Retention{Before: now.Add(-k.cfg.Retention), Keep: k.cfg.RetainRuns, Notices: now.Add(-k.cfg.NoticeTTL), Values: now.Add(-k.cfg.NoticeTTL)})
 	if err != nil && ctx.Err() == nil {
 		k.log.Warn("background records not pruned", "error", err)
 	}

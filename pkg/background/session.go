@@ -65,8 +65,8 @@ func snapshotLine(run engine.Run, now time.Time) string {
 }
 
 // EndSession says that a session is over: its parked calls are stopped, and
-// with [EndAll] all its runs; others continue. Records, notices and schedules
-// stay: [Manager.Unschedule] ends those. It waits until those it stopped have ended, but no
+// with [EndAll] all its runs; others continue. Its [Values] are removed. Records,
+// notices and schedules stay: [Manager.Unschedule] ends those. It waits until those it stopped have ended, but no
 // longer than the grace period and a second, or until ctx is done; then the error
 // is its, and the stops continue.
 func (m *Manager) EndSession(ctx context.Context, session string) error {
@@ -97,6 +97,7 @@ func (m *Manager) EndSession(ctx context.Context, session string) error {
 		m.log.Info("background runs stopped with their session", "session", session, "stopped", len(stopped))
 	}
 
+	errs = append(errs, m.engine.DropValues(ctx, engine.Scope{Session: session}, ""))
 	errs = append(errs, m.reader.await(ctx, session, stopped, waitLimits{until: UntilAll, most: m.cfg.Grace + time.Second}))
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("end session: %w", err)

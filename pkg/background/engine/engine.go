@@ -65,7 +65,8 @@ type Engine interface {
 	Acknowledge(ctx context.Context, session string, ids []string) error
 
 	// Prune removes terminal runs that r does not keep, with their logs and
-	// artifacts, and returns how many. It also removes such disabled schedules.
+	// artifacts, and returns how many. It also removes such disabled schedules, and
+	// values of sessions.
 	Prune(ctx context.Context, r Retention) (int, error)
 
 	// PutSchedule stores a schedule and returns it with its new Revision. With
@@ -86,6 +87,9 @@ type Engine interface {
 	// earliest first and without their Args, and when the next of the others is
 	// due: zero if none is.
 	Due(ctx context.Context, now time.Time, max int) (due []Schedule, next time.Time, err error)
+
+	// Values are what sessions keep besides runs.
+	Values
 
 	// Watch returns what happens to the runs and schedules of a session, or of all
 	// if session is "", from now on and on any worker. An engine may deliver events
@@ -242,6 +246,7 @@ type Retention struct {
 	Before  time.Time // runs that finished before it are not kept
 	Keep    int       // the newest Keep of a session are kept: by FinishedAt, then by submission
 	Notices time.Time // runs whose notice is pending are kept as well, unless they finished before this; zero: always
+	Values  time.Time // the values of a session are kept unless none was written or deleted since; zero: always
 }
 
 // A Chunk is a contiguous piece of a log.

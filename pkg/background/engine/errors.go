@@ -24,6 +24,8 @@ var (
 	ErrParkedLimit   = errors.New("session limit of parked calls reached")
 	ErrScheduleLimit = errors.New("session limit of schedules reached") // of enabled ones
 	ErrChildLimit    = errors.New("limit of active children of a run reached")
+	ErrValueCount    = errors.New("limit of the number of values reached")
+	ErrValueBytes    = errors.New("limit of the size of all values reached")
 	ErrRecordLimit   = errors.New("quota of records reached") // and too little may be evicted
 	ErrQuota         = errors.New("quota of logs reached")    // of all runs
 )

@@ -5,8 +5,12 @@ package engine
 // and for what an engine keeps of it elsewhere.
 const RecordOverhead = 16 << 10
 
-// A Quota bounds the size of the records of runs and schedules. It holds for new
-// records: what a run adds later, a checkpoint and its end, is always stored.
+// ValueOverhead is how many bytes a value counts in addition to its key and its
+// data, and a scope in addition to its values.
+const ValueOverhead = 256
+
+// A Quota bounds the size of the records of runs and schedules, and of values. It
+// holds for new ones: what a run adds later, a checkpoint and its end, is always stored.
 //
 // To make room for a new record, runs that have ended without a pending notice and
 // disabled schedules are evicted: those of the owner with the largest records

@@ -51,7 +51,8 @@ func (b *book) close(committed bool) {
 // selectSizes reads the tables in their order: by an index each record would be
 // looked up.
 const selectSizes = `SELECT session, size, iif(finished IS NOT NULL AND notice = 0, size, 0) FROM runs NOT INDEXED
-	UNION ALL SELECT session, size, iif(enabled = 0, size, 0) FROM schedules NOT INDEXED`
+	UNION ALL SELECT session, size, iif(enabled = 0, size, 0) FROM schedules NOT INDEXED
+	UNION ALL SELECT session, (1 + count) * 256 + bytes, 0 FROM scopes NOT INDEXED`
 
 const selectPending = `SELECT id FROM runs INDEXED BY runs_notice WHERE notice = 1 ORDER BY finished, seq`
 
@@ -249,5 +250,5 @@ func (e *Engine) Prune(ctx context.Context, ret engine.Retention) (removed int, 
 		removed += n
 	}
 
-	return removed, nil
+	return removed, e.pruneValues(ctx, ret.Values)
 }

@@ -128,7 +128,9 @@ func (db *database) fill(to *conn, image string) (result string, err error) {
 	s := &salvage{runs: filepath.Join(db.dir, runsFolder), from: from, to: to}
 	err = errors.Join(
 		s.each(`SELECT seq, id, session, 0, logged, record FROM runs NOT INDEXED`, s.run),
-		s.each(`SELECT seq, id, session, 0, record FROM schedules NOT INDEXED`, s.schedule))
+		s.each(`SELECT seq, id, session, 0, record FROM schedules NOT INDEXED`, s.schedule),
+		s.each(`SELECT seq, session, name, version, changed FROM scopes NOT INDEXED`, s.scope),
+		s.each(`SELECT seq, scope, key, version, at, data FROM pairs NOT INDEXED`, s.pair))
 	if err != nil {
 		return "", err
 	}
@@ -267,6 +269,52 @@ func (s *salvage) schedule(found []driver.Value) error {
 	}
 
 	err = store(s.to, scheduleRow{}, r.Schedule, func(int64) error { return nil })
+	if code(err) == codeConstraint {
+		s.broken++
+		return nil
+	}
+	s.saved++
+	return err
+}
+
+// scope saves a scope of values, without any so far.
+func (s *salvage) scope(found []driver.Value) error {
+	session, ok := found[1].(string)
+	name, ok1 := found[2].(string)
+	if !ok || !ok1 || !utf8.ValidString(session) || !utf8.ValidString(name) {
+		s.broken++
+		return nil
+	}
+	return s.insert(`INSERT INTO scopes (seq, session, name, version, count, bytes, changed) VALUES (?, ?, ?, ?, 0, 0, ?)`,
+		found[0], session, name, whole(found[3]), whole(found[4]))
+}
+
+// pair saves a value, if its scope is there.
+func (s *salvage) pair(found []driver.Value) error {
+	key, ok := found[2].(string)
+	data, ok1 := found[5].([]byte)
+	if !ok || !ok1 || !utf8.ValidString(key) || !utf8.Valid(data) || !json.Valid(data) {
+		s.broken++
+		return nil
+	}
+	scope, version := whole(found[1]), whole(found[3])
+	changed, _, err := s.to.exec(`UPDATE scopes SET count = count + 1, bytes = bytes + ?, version = max(version, ?) WHERE seq = ?
+		AND NOT EXISTS (SELECT 1 FROM pairs WHERE scope = ?3 AND key = ?4)`, int64(len(key)+len(data)), version, scope, key)
+	if err != nil || changed == 0 {
+		s.broken++
+		return err
+	}
+	return s.insert(`INSERT INTO pairs (seq, scope, key, version, at, data) VALUES (?, ?, ?, ?, ?, ?)`, found[0], scope, key, version, whole(found[4]), data)
+}
+
+func whole(v driver.Value) int64 {
+	n, _ := v.(int64)
+	return n
+}
+
+// insert stores a row, unless a damaged tree has led to it twice.
+func (s *salvage) insert(sql string, args ...driver.Value) error {
+	err := s.to.run(sql, args...)
 	if code(err) == codeConstraint {
 		s.broken++
 		return nil

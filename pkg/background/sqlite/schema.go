@@ -101,10 +101,29 @@ const schema5 = `
 CREATE TABLE removals (id TEXT PRIMARY KEY, attempt INTEGER NOT NULL) WITHOUT ROWID;
 `
 
-// The children of a run are found by it.
+// The children of a run are found by it. Values are kept by scope and key.
 const schema6 = `
 ALTER TABLE runs ADD COLUMN parent TEXT;
 CREATE INDEX runs_parent ON runs (parent, session) WHERE parent IS NOT NULL;
+CREATE TABLE scopes (                  -- of values
+	seq INTEGER PRIMARY KEY,
+	session TEXT NOT NULL,
+	name TEXT NOT NULL,                -- '': the values of the session itself
+	version INTEGER NOT NULL,          -- of the last write
+	count INTEGER NOT NULL,
+	bytes INTEGER NOT NULL,            -- of keys and data
+	changed INTEGER NOT NULL,
+	UNIQUE (session, name)
+);
+CREATE TABLE pairs (
+	seq INTEGER PRIMARY KEY,
+	scope INTEGER NOT NULL,            -- its seq
+	key TEXT NOT NULL,
+	version INTEGER NOT NULL,
+	at INTEGER NOT NULL,
+	data BLOB NOT NULL,
+	UNIQUE (scope, key)
+);
 `
 
 // openFile opens the database at path, makes it if it is not there, and brings
@@ -188,7 +207,7 @@ func migrate(c *conn, path string, steps []string) error {
 		}
 	}
 	// A first look, so that a damage that is easy to see is seen now.
-	for _, table := range []string{"runs", "args", "results", "contents", "checkpoints", "schedules", "schedule_args"} {
+	for _, table := range []string{"runs", "args", "results", "contents", "checkpoints", "schedules", "schedule_args", "scopes", "pairs"} {
 		if _, err := c.number("SELECT max(seq) FROM " + table); err != nil {
 			return err
 		}

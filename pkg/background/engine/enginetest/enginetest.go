@@ -139,6 +139,13 @@ var cases = map[string]func(*testing.T, *store){
 	"children":                          children,
 	"children of an active parent":      childrenRefused,
 	"children up to the limit":          childrenLimit,
+	"values":                            values,
+	"values are compared":               valuesConflict,
+	"one of many sets wins":             valuesRace,
+	"values that are appended":          valuesAppended,
+	"values up to the limit":            valuesLimit,
+	"values are counted":                valuesCounted,
+	"prune of values":                   pruneValues,
 }
 
 const outputCap = 64

@@ -25,6 +25,7 @@ type Engine struct {
 	active    []*record   // those that are not terminal
 	pending   []*record   // those whose notice is pending
 	schedules []*schedule // in the order they were made
+	scopes    map[engine.Scope]*scope
 	feed      engine.Feed
 	quota     engine.Quota
 	ledger    *ledger.Ledger // nil before the first Join
@@ -41,7 +42,9 @@ type record struct {
 }
 
 // New returns an empty engine.
-func New() *Engine { return &Engine{byID: make(map[string]*record)} }
+func New() *Engine {
+	return &Engine{byID: make(map[string]*record), scopes: make(map[engine.Scope]*scope)}
+}
 
 // add stores a run.
 func (e *Engine) add(run engine.Run, holder *worker, kind engine.EventKind) {
@@ -216,6 +219,7 @@ func (e *Engine) Prune(_ context.Context, ret engine.Retention) (removed int, er
 	for _, s := range unkept(e.schedules, ret, (*schedule).aged) {
 		e.removeSchedule(s)
 	}
+	e.pruneValues(ret.Values)
 
 	for _, r := range unkept(e.runs, ret, (*record).aged) {
 		if r.run.Notice != engine.NoticePending || r.run.FinishedAt.Before(ret.Notices) {

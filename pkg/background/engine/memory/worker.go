@@ -34,6 +34,10 @@ func (e *Engine) Join(_ context.Context, info engine.WorkerInfo) (engine.Worker,
 		s.counted = counted{}
 		e.countSchedule(s)
 	}
+	for at, s := range e.scopes {
+		s.counted = counted{}
+		e.recount(at.Session, &s.counted, engine.ScopeSize(len(s.values), s.bytes), false)
+	}
 	return &worker{engine: e, ttl: cmp.Or(info.TTL, engine.DefaultTTL), renewed: time.Now()}, nil
 }
 

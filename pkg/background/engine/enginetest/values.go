@@ -1,0 +1,182 @@
+package enginetest
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/pkg/background/engine"
+)
+
+var ofSession = engine.Scope{Session: "s"}
+
+// set stores a value without limits, whatever is there, and returns its version.
+func set(t *testing.T, e *store, at engine.Scope, key, data string) int64 {
+	t.Helper()
+	v, err := e.PutValue(t.Context(), at, engine.Value{Key: key, Data: []byte(data), Version: engine.AnyVersion}, engine.ValueLimit{})
+	require.NoError(t, err)
+	return v.Version
+}
+
+// keysOf returns the values of a scope, in a line.
+func keysOf(t *testing.T, e *store, at engine.Scope, after string, max int) string {
+	t.Helper()
+	found, err := e.Values(t.Context(), at, after, max, true)
+	require.NoError(t, err)
+	light, err := e.Values(t.Context(), at, after, max, false)
+	require.NoError(t, err)
+	require.Len(t, light, len(found))
+
+	var text []string
+	for i, v := range found {
+		require.Nil(t, light[i].Data)
+		require.Equal(t, len(v.Data), light[i].Bytes)
+		text = append(text, v.Key+"="+string(v.Data))
+	}
+	return strings.Join(text, " ")
+}
+
+func values(t *testing.T, e *store) {
+	_, err := e.Value(t.Context(), ofSession, "b")
+	require.ErrorIs(t, err, engine.ErrNotFound)
+	require.Empty(t, keysOf(t, e, ofSession, "", 0))
+	require.NoError(t, e.DropValues(t.Context(), ofSession, ""), "nothing")
+	require.ErrorIs(t, e.DeleteValue(t.Context(), ofSession, "b", engine.AnyVersion), engine.ErrNotFound)
+
+	first := set(t, e, ofSession, "b", `1`)
+	set(t, e, engine.Scope{Session: "other"}, "b", `"theirs"`)
+	set(t, e, engine.Scope{Session: "s", Name: "mine"}, "b", `"its own"`)
+	time.Sleep(time.Second)
+	second := set(t, e, ofSession, "b", `22`)
+	require.Greater(t, second, first)
+	set(t, e, ofSession, "a", ``)
+	set(t, e, ofSession, "c", `3`)
+	set(t, e, ofSession, "B", `4`)
+
+	v, err := e.Value(t.Context(), ofSession, "b")
+	require.NoError(t, err)
+	require.True(t, v.At.Equal(time.Now()))
+	require.Equal(t, engine.Value{Key: "b", Version: second, Data: []byte(`22`), Bytes: 2, At: v.At}, v)
+	require.Equal(t, "B=4 a= b=22 c=3", keysOf(t, e, ofSession, "", 0))
+	require.Equal(t, "b=22 c=3", keysOf(t, e, ofSession, "a", 0))
+	require.Equal(t, "b=22", keysOf(t, e, ofSession, "ab", 1))
+	require.Equal(t, `b="its own"`, keysOf(t, e, engine.Scope{Session: "s", Name: "mine"}, "", 0))
+
+	require.NoError(t, e.DeleteValue(t.Context(), ofSession, "c", engine.AnyVersion))
+	require.NoError(t, e.DropValues(t.Context(), ofSession, "a"))
+	require.Equal(t, "b=22", keysOf(t, e, ofSession, "", 0))
+	require.NoError(t, e.DropValues(t.Context(), ofSession, ""))
+	require.Empty(t, keysOf(t, e, ofSession, "", 0))
+	require.Equal(t, `b="theirs"`, keysOf(t, e, engine.Scope{Session: "other"}, "", 0))
+}
+
+func valuesConflict(t *testing.T, e *store) {
+	compare := func(version int64) (int64, error) {
+		v, err := e.PutValue(t.Context(), ofSession, engine.Value{Key: "a", Data: []byte("1"), Version: version}, engine.ValueLimit{})
+		return v.Version, err
+	}
+	_, err := compare(1)
+	require.ErrorIs(t, err, engine.ErrConflict, "there is none")
+	first, err := compare(0)
+	require.NoError(t, err)
+	_, err = compare(0)
+	require.ErrorIs(t, err, engine.ErrConflict, "there is one")
+	second, err := compare(first)
+	require.NoError(t, err)
+	_, err = compare(first)
+	require.ErrorIs(t, err, engine.ErrConflict, "it has changed")
+
+	require.ErrorIs(t, e.DeleteValue(t.Context(), ofSession, "a", first), engine.ErrConflict)
+	require.NoError(t, e.DeleteValue(t.Context(), ofSession, "a", second))
+	third, err := compare(0)
+	require.NoError(t, err)
+	require.Greater(t, third, second, "a deleted value does not come back with its version")
+}
+
+func valuesRace(t *testing.T, e *store) {
+	version := set(t, e, ofSession, "a", "1")
+	won := race(16, func(i int) error {
+		_, err := e.PutValue(t.Context(), ofSession, engine.Value{Key: "a", Data: fmt.Append(nil, i), Version: version}, engine.ValueLimit{})
+		return err
+	})
+	require.Equal(t, 1, won)
+}
+
+func valuesAppended(t *testing.T, e *store) {
+	won := race(16, func(i int) error {
+		_, err := e.PutValue(t.Context(), ofSession, engine.Value{Data: []byte("x")}, engine.ValueLimit{Count: 12})
+		return err
+	})
+	require.Equal(t, 12, won)
+	found, err := e.Values(t.Context(), ofSession, "", 0, false)
+	require.NoError(t, err)
+	for i, v := range found {
+		require.Equal(t, engine.VersionKey(v.Version), v.Key)
+		require.True(t, i == 0 || v.Version > found[i-1].Version)
+	}
+}
+
+func valuesLimit(t *testing.T, e *store) {
+	store := func(key, data string) error {
+		_, err := e.PutValue(t.Context(), ofSession, engine.Value{Key: key, Data: []byte(data), Version: engine.AnyVersion}, engine.ValueLimit{Count: 2, Bytes: 20})
+		return err
+	}
+	require.NoError(t, store("a", "12345"))
+	require.NoError(t, store("b", "12345"))
+	require.ErrorIs(t, store("c", ""), engine.ErrValueCount)
+	require.NoError(t, store("a", "1234567890123"), "exactly 20 bytes")
+	require.ErrorIs(t, store("b", "123456"), engine.ErrValueBytes)
+	require.NoError(t, store("a", ""))
+	require.NoError(t, e.DeleteValue(t.Context(), ofSession, "a", engine.AnyVersion))
+	require.NoError(t, store("c", "12345"))
+	require.Equal(t, "b=12345 c=12345", keysOf(t, e, ofSession, "", 0))
+}
+
+// valuesCounted compares what is counted with a count from scratch, and has values
+// make room.
+func valuesCounted(t *testing.T, e *store) {
+	limit(t, e, 400*kilo, 300*kilo)
+	recount := func() int64 {
+		before := e.Recorded()
+		limit(t, e, 400*kilo, 300*kilo)
+		require.Equal(t, before, e.Recorded())
+		return before
+	}
+	at := engine.Scope{Session: "a"}
+	set(t, e, at, "key", "12345")
+	require.EqualValues(t, 2*engine.ValueOverhead+8, recount())
+	set(t, e, at, "key", "1")
+	require.EqualValues(t, 2*engine.ValueOverhead+4, recount())
+	set(t, e, at, "äöü", "1") // counted in bytes
+	require.EqualValues(t, 3*engine.ValueOverhead+11, recount())
+	require.NoError(t, e.DropValues(t.Context(), at, "key"))
+	require.EqualValues(t, 2*engine.ValueOverhead+7, recount())
+	require.NoError(t, e.DropValues(t.Context(), at, ""))
+	require.Zero(t, recount())
+
+	endBig(t, e, "bg_1", "a", true)
+	endBig(t, e, "bg_2", "a", true)
+	set(t, e, at, "large", strings.Repeat("x", 150*kilo))
+	require.Equal(t, "2", left(t, e), "the oldest run was evicted for it")
+	_, err := e.PutValue(t.Context(), at, engine.Value{Key: "huge", Data: make([]byte, 160*kilo)}, engine.ValueLimit{})
+	require.ErrorIs(t, err, engine.ErrRecordLimit)
+	require.Equal(t, "2", left(t, e))
+	recount()
+}
+
+func pruneValues(t *testing.T, e *store) {
+	set(t, e, engine.Scope{Session: "old"}, "a", "1")
+	set(t, e, engine.Scope{Session: "old", Name: "other"}, "a", "1")
+	set(t, e, engine.Scope{Session: "used"}, "a", "1")
+	time.Sleep(time.Hour)
+	set(t, e, engine.Scope{Session: "used"}, "b", "1")
+
+	_, err := e.Prune(t.Context(), engine.Retention{Values: time.Now()})
+	require.NoError(t, err)
+	require.Empty(t, keysOf(t, e, engine.Scope{Session: "old"}, "", 0))
+	require.Equal(t, "a=1", keysOf(t, e, engine.Scope{Session: "old", Name: "other"}, "", 0))
+	require.Equal(t, "a=1 b=1", keysOf(t, e, engine.Scope{Session: "used"}, "", 0))
+}

@@ -1,0 +1,177 @@
+package memory
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/toolhost/toolhost/pkg/background/engine"
+)
+
+// A scope has the values of an [engine.Scope].
+type scope struct {
+	version int64 // of the last write
+	values  []engine.Value
+	bytes   int64
+	changed time.Time
+	counted
+}
+
+// at returns where the value of a key is, or would be.
+func (s *scope) at(key string) (int, bool) {
+	return slices.BinarySearchFunc(s.values, key, func(v engine.Value, key string) int { return strings.Compare(v.Key, key) })
+}
+
+// get returns the value of a key; it is zero if there is none.
+func (s *scope) get(key string) engine.Value {
+	if i, ok := s.at(key); ok {
+		return s.values[i]
+	}
+	return engine.Value{}
+}
+
+func sizeOf(v engine.Value) int64 { return int64(len(v.Key) + len(v.Data)) }
+
+// Value implements [engine.Values].
+func (e *Engine) Value(_ context.Context, at engine.Scope, key string) (engine.Value, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+
+	if s := e.scopes[at]; s != nil && s.get(key).Version > 0 {
+		return s.get(key), nil
+	}
+	return engine.Value{}, fmt.Errorf("%w: value %s", engine.ErrNotFound, key)
+}
+
+// Values implements [engine.Values].
+func (e *Engine) Values(_ context.Context, at engine.Scope, after string, max int, data bool) (found []engine.Value, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+
+	s := e.scopes[at]
+	if s == nil {
+		return nil, nil
+	}
+	from, there := s.at(after)
+	if there {
+		from++
+	}
+	for _, v := range s.values[from:] {
+		if !data {
+			v.Data = nil
+		}
+		if found = append(found, v); len(found) == max {
+			break
+		}
+	}
+	return found, nil
+}
+
+// PutValue implements [engine.Values].
+func (e *Engine) PutValue(_ context.Context, at engine.Scope, v engine.Value, limit engine.ValueLimit) (engine.Value, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+
+	s := e.scopes[at]
+	if s == nil {
+		s = &scope{}
+	}
+	version := s.version + 1
+	if v.Key == "" {
+		v.Key, v.Version = engine.VersionKey(version), 0
+	}
+	old := s.get(v.Key)
+	if v.Version != engine.AnyVersion && v.Version != old.Version {
+		return engine.Value{}, fmt.Errorf("%w: value %s", engine.ErrConflict, v.Key)
+	}
+
+	v.Version, v.Data, v.Bytes, v.At = version, bytes.Clone(v.Data), len(v.Data), time.Now()
+	count, size := len(s.values), s.bytes+sizeOf(v)
+	if old.Version > 0 {
+		size -= sizeOf(old)
+	} else {
+		count++
+	}
+	if err := limit.Check(count, size); err != nil {
+		return engine.Value{}, err
+	}
+	if more := engine.ScopeSize(count, size) - s.used; more > 0 {
+		if err := e.makeRoom(at.Session, more); err != nil {
+			return engine.Value{}, err
+		}
+	}
+
+	i, there := s.at(v.Key)
+	if there {
+		s.values[i] = v
+	} else {
+		s.values = slices.Insert(s.values, i, v)
+	}
+	s.version, s.bytes, s.changed = version, size, v.At
+	e.scopes[at] = s
+	e.recount(at.Session, &s.counted, engine.ScopeSize(count, size), false)
+	return v, nil
+}
+
+// DeleteValue implements [engine.Values].
+func (e *Engine) DeleteValue(_ context.Context, at engine.Scope, key string, version int64) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+
+	s := e.scopes[at]
+	if s == nil || s.get(key).Version == 0 {
+		return fmt.Errorf("%w: value %s", engine.ErrNotFound, key)
+	}
+	if version != engine.AnyVersion && version != s.get(key).Version {
+		return fmt.Errorf("%w: value %s", engine.ErrConflict, key)
+	}
+	i, _ := s.at(key)
+	e.dropValues(at, s, i, i+1)
+	return nil
+}
+
+// DropValues implements [engine.Values].
+func (e *Engine) DropValues(_ context.Context, at engine.Scope, through string) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+
+	s := e.scopes[at]
+	switch {
+	case s == nil:
+	case through == "":
+		e.dropScope(at, s)
+	default:
+		end, there := s.at(through)
+		if there {
+			end++
+		}
+		e.dropValues(at, s, 0, end)
+	}
+	return nil
+}
+
+// dropValues removes values from from up to end.
+func (e *Engine) dropValues(at engine.Scope, s *scope, from, end int) {
+	for _, v := range s.values[from:end] {
+		s.bytes -= sizeOf(v)
+	}
+	s.values, s.changed = slices.Delete(s.values, from, end), time.Now()
+	e.recount(at.Session, &s.counted, engine.ScopeSize(len(s.values), s.bytes), false)
+}
+
+func (e *Engine) dropScope(at engine.Scope, s *scope) {
+	e.recount(at.Session, &s.counted, 0, false)
+	delete(e.scopes, at)
+}
+
+// pruneValues removes the values of sessions that nobody has written since.
+func (e *Engine) pruneValues(since time.Time) {
+	for at, s := range e.scopes {
+		if at.Name == "" && s.changed.Before(since) {
+			e.dropScope(at, s)
+		}
+	}
+}

@@ -1,0 +1,76 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Values stores small values, by scope and key. Writes are ordered within a scope:
+// each gives its value a version that is higher than every earlier one of the scope,
+// those of deleted values included.
+type Values interface {
+	// Value returns a value, or an error matching [ErrNotFound].
+	Value(ctx context.Context, s Scope, key string) (Value, error)
+
+	// Values returns up to max values of a scope with keys after after, in the order
+	// of the bytes of their keys; all if max is 0. Without data they have no Data.
+	Values(ctx context.Context, s Scope, after string, max int, data bool) ([]Value, error)
+
+	// PutValue stores v.Key and v.Data, and returns the value with its new version.
+	// If the stored version is not v.Version, the error matches [ErrConflict]: 0 is
+	// that of a missing value, and [AnyVersion] matches each. An empty key appends:
+	// the new version becomes the key, as text that sorts in the order of versions.
+	// A value beyond limit is refused with a *[LimitError] matching [ErrValueCount] or
+	// [ErrValueBytes], and for the quota of records one matching [ErrRecordLimit].
+	PutValue(ctx context.Context, s Scope, v Value, limit ValueLimit) (Value, error)
+
+	// DeleteValue removes a value of that version. The error matches [ErrNotFound]
+	// or [ErrConflict].
+	DeleteValue(ctx context.Context, s Scope, key string, version int64) error
+
+	// DropValues removes the values with keys up to through, and all of the scope
+	// if through is "".
+	DropValues(ctx context.Context, s Scope, through string) error
+}
+
+// AnyVersion stands for every version of a value, and for none.
+const AnyVersion = -1
+
+// A Scope is a set of values. It needs no record of its own.
+type Scope struct {
+	Session string // its owner's quota counts the values
+	Name    string // within the session; "": the values of the session itself
+}
+
+// A Value is one value of a scope.
+type Value struct {
+	Key     string
+	Version int64
+	Data    []byte
+	Bytes   int // of Data
+	At      time.Time
+}
+
+// A ValueLimit bounds a scope.
+type ValueLimit struct {
+	Count int   // values
+	Bytes int64 // of keys and data
+}
+
+// VersionKey returns the key of a value that was appended.
+func VersionKey(version int64) string { return fmt.Sprintf("%019d", version) }
+
+// Check returns an error if a scope may not have so many values and bytes.
+func (l ValueLimit) Check(count int, bytes int64) error {
+	switch {
+	case l.Count > 0 && count > l.Count:
+		return &LimitError{Err: ErrValueCount, Max: l.Count}
+	case l.Bytes > 0 && bytes > l.Bytes:
+		return &LimitError{Err: ErrValueBytes, Max: int(l.Bytes)}
+	}
+	return nil
+}
+
+// ScopeSize returns how many bytes of the quota of records a scope counts.
+func ScopeSize(count int, bytes int64) int64 { return int64(1+count)*ValueOverhead + bytes }

@@ -1,0 +1,248 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql/driver"
+	"fmt"
+	"time"
+
+	"github.com/toolhost/toolhost/pkg/background/engine"
+)
+
+// A scopeRow is a scope in the database. Its seq is 0 if it is not there yet.
+type scopeRow struct {
+	seq, version, count, bytes int64
+	at                         engine.Scope
+}
+
+func loadScope(c *conn, at engine.Scope) (s scopeRow, err error) {
+	s.at = at
+	found, err := c.one(`SELECT seq, version, count, bytes FROM scopes WHERE session = ? AND name = ?`, at.Session, at.Name)
+	if err != nil || found == nil {
+		return s, err
+	}
+	for i, to := range []*int64{&s.seq, &s.version, &s.count, &s.bytes} {
+		var ok bool
+		if *to, ok = found[i].(int64); !ok {
+			return s, fmt.Errorf("%w: scope of values", errType)
+		}
+	}
+	return s, nil
+}
+
+// size returns what the scope counts of the quota.
+func (s scopeRow) size() int64 {
+	if s.seq == 0 {
+		return 0
+	}
+	return engine.ScopeSize(int(s.count), s.bytes)
+}
+
+// store writes a scope that was before.
+func (s *scopeRow) store(w *conn, before int64) (err error) {
+	now := time.Now().UnixNano()
+	if s.seq == 0 {
+		_, s.seq, err = w.exec(`INSERT INTO scopes (session, name, version, count, bytes, changed) VALUES (?, ?, ?, ?, ?, ?)`,
+			s.at.Session, s.at.Name, s.version, s.count, s.bytes, now)
+	} else {
+		err = w.run(`UPDATE scopes SET version = ?, count = ?, bytes = ?, changed = ? WHERE seq = ?`, s.version, s.count, s.bytes, now, s.seq)
+	}
+	w.book.add(s.at.Session, s.size()-before, 0)
+	return err
+}
+
+const selectPairs = `SELECT key, version, at, length(data), iif(?, data, NULL) FROM pairs WHERE scope = ?`
+
+func decodePair(found []driver.Value) (engine.Value, error) {
+	v := engine.Value{}
+	var ok [4]bool
+	var at, bytes int64
+	v.Key, ok[0] = found[0].(string)
+	v.Version, ok[1] = found[1].(int64)
+	at, ok[2] = found[2].(int64)
+	bytes, ok[3] = found[3].(int64)
+	v.Data, _ = found[4].([]byte)
+	if ok != [4]bool{true, true, true, true} {
+		return v, fmt.Errorf("%w: value", errType)
+	}
+	v.At, v.Bytes = time.Unix(0, at), int(bytes)
+	return v, nil
+}
+
+// pair reads a value without its data; it is zero if there is none.
+func (s scopeRow) pair(c *conn, key string, data bool) (engine.Value, error) {
+	found, err := c.one(selectPairs+` AND key = ?`, flag(data), s.seq, key)
+	if err != nil || found == nil {
+		return engine.Value{}, err
+	}
+	return decodePair(found)
+}
+
+// Value implements [engine.Values].
+func (e *Engine) Value(ctx context.Context, at engine.Scope, key string) (v engine.Value, err error) {
+	err = e.db.read(ctx, func(c *conn) error {
+		s, err := loadScope(c, at)
+		if err == nil {
+			v, err = s.pair(c, key, true)
+		}
+		if err == nil && v.Version == 0 {
+			err = fmt.Errorf("%w: value %s", engine.ErrNotFound, key)
+		}
+		return err
+	})
+	return v, err
+}
+
+// Values implements [engine.Values].
+func (e *Engine) Values(ctx context.Context, at engine.Scope, after string, max int, data bool) (all []engine.Value, err error) {
+	if max == 0 {
+		max = -1
+	}
+	err = e.db.read(ctx, func(c *conn) error {
+		s, err := loadScope(c, at)
+		if err != nil || s.seq == 0 {
+			return err
+		}
+		return c.query(func(found []driver.Value) error {
+			v, err := decodePair(found)
+			all = append(all, v)
+			return err
+		}, selectPairs+` AND key > ? ORDER BY key LIMIT ?`, flag(data), s.seq, after, int64(max))
+	})
+	return all, err
+}
+
+// PutValue implements [engine.Values].
+func (e *Engine) PutValue(ctx context.Context, at engine.Scope, v engine.Value, limit engine.ValueLimit) (put engine.Value, err error) {
+	err = e.db.write(ctx, func(w *conn) error {
+		put = v
+		s, err := loadScope(w, at)
+		if err != nil {
+			return err
+		}
+		before := s.size()
+		s.version++
+		if put.Key == "" {
+			put.Key, put.Version = engine.VersionKey(s.version), 0
+		}
+		old, err := s.pair(w, put.Key, false)
+		if err != nil {
+			return err
+		}
+		if put.Version != engine.AnyVersion && put.Version != old.Version {
+			return fmt.Errorf("%w: value %s", engine.ErrConflict, put.Key)
+		}
+
+		put.Version, put.Bytes, put.At = s.version, len(put.Data), time.Now()
+		s.bytes += int64(len(put.Key) + put.Bytes)
+		if old.Version > 0 {
+			s.bytes -= int64(len(old.Key) + old.Bytes)
+		} else {
+			s.count++
+		}
+		if err := limit.Check(int(s.count), s.bytes); err != nil {
+			return err
+		}
+		if more := engine.ScopeSize(int(s.count), s.bytes) - before; more > 0 {
+			if err := e.makeRoom(w, at.Session, more); err != nil {
+				return err
+			}
+		}
+		if err := s.store(w, before); err != nil {
+			return err
+		}
+		return w.run(`INSERT OR REPLACE INTO pairs (scope, key, version, at, data) VALUES (?, ?, ?, ?, ?)`,
+			s.seq, put.Key, put.Version, put.At.UnixNano(), append([]byte{}, put.Data...))
+	})
+	if err != nil {
+		return engine.Value{}, err
+	}
+	return put, nil
+}
+
+// DeleteValue implements [engine.Values].
+func (e *Engine) DeleteValue(ctx context.Context, at engine.Scope, key string, version int64) error {
+	return e.db.write(ctx, func(w *conn) error {
+		s, err := loadScope(w, at)
+		if err != nil {
+			return err
+		}
+		old, err := s.pair(w, key, false)
+		switch {
+		case err != nil:
+			return err
+		case old.Version == 0:
+			return fmt.Errorf("%w: value %s", engine.ErrNotFound, key)
+		case version != engine.AnyVersion && version != old.Version:
+			return fmt.Errorf("%w: value %s", engine.ErrConflict, key)
+		}
+		return s.drop(w, ` AND key = ?`, key)
+	})
+}
+
+// DropValues implements [engine.Values].
+func (e *Engine) DropValues(ctx context.Context, at engine.Scope, through string) error {
+	return e.db.write(ctx, func(w *conn) error {
+		s, err := loadScope(w, at)
+		if err != nil || s.seq == 0 {
+			return err
+		}
+		if through == "" {
+			return s.remove(w)
+		}
+		return s.drop(w, ` AND key <= ?`, through)
+	})
+}
+
+// drop removes the values that a condition selects.
+func (s scopeRow) drop(w *conn, condition string, args ...driver.Value) error {
+	before := s.size()
+	args = append([]driver.Value{s.seq}, args...)
+	found, err := w.one(`SELECT count(*), ifnull(sum(length(CAST(key AS BLOB)) + length(data)), 0) FROM pairs WHERE scope = ?`+condition, args...)
+	if err != nil {
+		return err
+	}
+	count, _ := found[0].(int64)
+	bytes, _ := found[1].(int64)
+	s.count, s.bytes = s.count-count, s.bytes-bytes
+	if err := s.store(w, before); err != nil {
+		return err
+	}
+	return w.run(`DELETE FROM pairs WHERE scope = ?`+condition, args...)
+}
+
+// remove removes a scope with its values.
+func (s scopeRow) remove(w *conn) error {
+	w.book.add(s.at.Session, -s.size(), 0)
+	if err := w.run(`DELETE FROM pairs WHERE scope = ?`, s.seq); err != nil {
+		return err
+	}
+	return w.run(`DELETE FROM scopes WHERE seq = ?`, s.seq)
+}
+
+// pruneValues removes the values of sessions that nobody has written since.
+func (e *Engine) pruneValues(ctx context.Context, since time.Time) error {
+	const condition = ` FROM scopes WHERE name = '' AND changed < ?`
+	old, err := readAll(ctx, e.db, func(found []driver.Value) (string, error) {
+		session, _ := found[0].(string)
+		return session, nil
+	}, `SELECT session`+condition, nanos(since))
+
+	for _, session := range old {
+		if err != nil {
+			return err
+		}
+		err = e.db.write(ctx, func(w *conn) error {
+			still, err := w.one(`SELECT 1`+condition+` AND session = ?`, nanos(since), session)
+			if err != nil || still == nil {
+				return err
+			}
+			s, err := loadScope(w, engine.Scope{Session: session})
+			if err != nil {
+				return err
+			}
+			return s.remove(w)
+		})
+	}
+	return err
+}
