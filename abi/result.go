@@ -59,7 +59,9 @@ func (r Result) IsError() bool { return r.Kind != Success && r.Kind != Connectio
 // Usage is what a call cost.
 type Usage struct {
 	Fuel        int64         `json:"fuel"`         // units, exact and the same on every machine
-	Wall        time.Duration `json:"wall_ns"`      // from the start of the instance to its end
+	CPU         time.Duration `json:"cpu_ns"`       // on a processor of the host, which is more than it computed if other programs use that too
+	Wall        time.Duration `json:"wall_ns"`      // from its start to its end
+	Wait        time.Duration `json:"wait_ns"`      // of Wall, for a slot or a processor
 	MemoryPeak  int64         `json:"memory_peak"`  // bytes of linear memory
 	OutputBytes int64         `json:"output_bytes"` // bytes written to all streams
 }

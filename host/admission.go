@@ -75,10 +75,12 @@ func (c *call) wait(q waitQueue, client string) error {
 	t, began := &c.module.tally, time.Now()
 	t.count(func(n *Counts) { n.Waiting++ })
 	ofClient, err := q.Acquire(&c.ctx, client)
+	took := time.Since(began)
+	c.waited += took
 	t.count(func(n *Counts) {
 		n.Waiting--
 		n.Waited++
-		n.WaitTime += time.Since(began)
+		n.WaitTime += took
 	})
 	if err != nil {
 		return &WaitedError{Err: c.interrupted(), For: q.reason(ofClient)}

@@ -33,6 +33,7 @@ type call struct {
 	impure     string             // why they may not
 	instance   *instance.Instance // that runs it; nil before there is one and after
 	tainted    bool               // it may have left something in the instance that cannot be put back
+	waited     time.Duration      // for slots
 	fuel       int64              // used, once it has left its instance
 	peak       int64              // bytes of memory, once it has left its instance
 	refused    error              // why its memory could not grow
@@ -56,7 +57,11 @@ func (h *Host) Call(ctx context.Context, m *Module, req Call) (abi.Result, error
 	defer c.end()
 
 	r, err := c.outcome(c.run())
-	m.tally.count(func(n *Counts) { *n.Outcomes.of(r, err)++ })
+	m.tally.count(func(n *Counts) {
+		*n.Outcomes.of(r, err)++
+		n.Fuel += r.Usage.Fuel
+		n.CPU += r.Usage.CPU
+	})
 	return r, err
 }
 

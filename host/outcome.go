@@ -26,9 +26,7 @@ type outcome struct {
 
 // outcome turns the end of a run into the result and the error of Host.Call.
 func (c *call) outcome(code int32, err error) (abi.Result, error) {
-	o := outcome{c, abi.Result{Usage: abi.Usage{
-		Fuel: c.fuel, Wall: time.Since(c.started), MemoryPeak: c.peak, OutputBytes: c.answer.written,
-	}}}
+	o := outcome{c, abi.Result{Usage: c.usage()}}
 	if err == nil {
 		err = o.answered(code)
 	} else {
@@ -48,6 +46,17 @@ func (c *call) outcome(code int32, err error) (abi.Result, error) {
 	}
 	o.classify(callErr)
 	return o.Result, callErr
+}
+
+// usage is what the call has cost.
+func (c *call) usage() abi.Usage {
+	computed, waited, ended := c.guest.Usage()
+	if ended.IsZero() { // it never computed
+		ended = time.Now()
+	}
+	return abi.Usage{
+		Fuel: c.fuel, CPU: computed, Wall: ended.Sub(c.started), Wait: c.waited + waited, MemoryPeak: c.peak, OutputBytes: c.answer.written,
+	}
 }
 
 // answered reads the answer of a guest that returned.

@@ -54,6 +54,9 @@ type Counts struct {
 	Warm     int64 `json:"warm"`
 	Restored int64 `json:"restored"`
 	Started  int64 `json:"started"`
+	// What calls that have ended used.
+	Fuel int64         `json:"fuel"`
+	CPU  time.Duration `json:"cpu_ns"`
 
 	Outcomes Outcomes `json:"outcomes"`
 }
@@ -133,6 +136,8 @@ func (n *Counts) add(o Counts) {
 	n.Warm += o.Warm
 	n.Restored += o.Restored
 	n.Started += o.Started
+	n.Fuel += o.Fuel
+	n.CPU += o.CPU
 	for i, to := range n.Outcomes.all() {
 		*to += *o.Outcomes.all()[i]
 	}

@@ -243,7 +243,7 @@ func (v Session) fit(ctx context.Context, r background.Report, room int, several
 		row: newRow(r.Run, r.Title), Done: r.Final(), Stopping: r.Cancel != nil && !r.Status.Terminal(),
 		Beat: engine.Beat{Detail: r.Detail, Progress: r.Progress}, Output: r.Output, End: r.End, excerpt: large,
 	}
-	out.FinishedAt, out.Summary = time.Time{}, clip(r.Summary, room)
+	out.FinishedAt, out.Summary, out.Diagnosis = time.Time{}, clip(r.Summary, room), nil // which is for operators
 	if r.Error != nil {
 		out.Error = &engine.RunError{Kind: r.Error.Kind, Message: clip(r.Error.Message, room)}
 	}

@@ -41,7 +41,7 @@ func (x executor) execute(ctx context.Context, run engine.Run, sink *output.Sink
 			ID: run.ID, Session: run.Session, Attempt: run.Attempt, Args: run.Args, Locale: own.Locale, Policy: limits.policy(), Background: true,
 		}, sink))
 		if !errors.Is(err, plugins.ErrReplaced) { // else nothing has run
-			return outcome(ctx, r, err)
+			return outcome(ctx, sink, r, err)
 		}
 	}
 }
@@ -192,8 +192,9 @@ func (x executor) withSink(call host.Call, sink *output.Sink) host.Call {
 const maxSummary = 500
 
 // outcome turns the end of a call into the end of its run.
-func outcome(ctx context.Context, r abi.Result, err error) (background.Outcome, error) {
-	out := background.Outcome{ExitCode: r.ExitCode, Summary: output.Shorten(r.Summary, maxSummary)}
+func outcome(ctx context.Context, sink *output.Sink, r abi.Result, err error) (background.Outcome, error) {
+	sink.Cost(engine.Cost{Fuel: r.Usage.Fuel, CPU: r.Usage.CPU, Wait: r.Usage.Wait, MemoryPeak: r.Usage.MemoryPeak})
+	out := background.Outcome{ExitCode: r.ExitCode, Summary: output.Shorten(r.Summary, maxSummary), Diagnosis: newDiagnosis(err)}
 	if len(r.Content) > 0 && (r.Kind == abi.Success || r.Kind == abi.ToolError) { // the agent does not see what a broken plugin left
 		content, err := encode(r.Content)
 		if err != nil {

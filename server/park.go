@@ -88,7 +88,7 @@ func (s *Service) callParking(ctx context.Context, tool *callable, call host.Cal
 			if errors.Is(rerr, plugins.ErrReplaced) { // nothing has run: a caller that still waits repeats the call
 				return background.Outcome{}, rejected(engine.KindRejected, "", anotherPlugin(tool.Name))
 			}
-			return outcome(ctx, r, rerr)
+			return outcome(ctx, sink, r, rerr)
 		},
 	}
 	if public, secret := tool.PublicArgs(call.Args); secret {

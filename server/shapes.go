@@ -2,9 +2,11 @@ package server
 
 import (
 	"encoding/json"
+	"errors"
 	"time"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/pkg/background/output"
@@ -16,7 +18,7 @@ func newRun(r engine.Run, now time.Time) wire.Run {
 	run := wire.Run{
 		TaskID: r.ID, Session: r.Session, Tool: r.Tool, ToolVersion: r.Version, Title: r.Title, ArgsIncomplete: r.Secret,
 		Origin: wire.Origin(r.Origin), By: r.By, Status: wire.Status(r.Status), Done: r.Final(), Unsaved: r.Unsaved, Attempt: r.Attempt,
-		Detail: r.Detail, Narration: r.Narration,
+		Detail: r.Detail, Narration: r.Narration, Cost: newCost(r.Cost),
 		CreatedAt: r.CreatedAt, StartedAt: r.StartedAt, ParkedAt: r.ParkedAt, FinishedAt: r.FinishedAt,
 		ElapsedSeconds: tenths(r.Elapsed(now)), DeadlineSeconds: r.Timeout.Seconds(),
 		OutputBytes: r.OutputBytes, LastOutputAt: r.LastOutputAt,
@@ -36,6 +38,27 @@ func newRun(r engine.Run, now time.Time) wire.Run {
 		run.Progress = &wire.Progress{Done: r.Progress.Done, Total: r.Progress.Total, Unit: r.Progress.Unit, Message: r.Progress.Message}
 	}
 	return run
+}
+
+// newCost returns nil for a run that has not cost anything, or for which that is unknown.
+func newCost(c engine.Cost) *wire.Cost {
+	if c == (engine.Cost{}) {
+		return nil
+	}
+	return &wire.Cost{Fuel: c.Fuel, CPUSeconds: micros(c.CPU), WaitSeconds: micros(c.Wait), MemoryPeak: c.MemoryPeak}
+}
+
+// micros returns seconds with six decimals.
+func micros(d time.Duration) float64 { return float64(d.Microseconds()) / 1e6 }
+
+// newDiagnosis returns why a call failed, for operators; nil if its error says nothing
+// more than its result.
+func newDiagnosis(err error) *engine.Diagnosis {
+	call, ok := errors.AsType[*host.CallError](err)
+	if !ok {
+		return nil
+	}
+	return &engine.Diagnosis{Reason: call.Err.Error(), Trace: call.Trace, LastWords: call.LastWords}
 }
 
 func newRunError(e *engine.RunError) *wire.RunError {

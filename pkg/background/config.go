@@ -77,6 +77,9 @@ type Outcome struct {
 	Result   json.RawMessage // any JSON value; nil for none
 	Content  json.RawMessage // what is shown next to the result or the error: any JSON value; nil for none
 	ExitCode *int            // nil if the work has no exit code
+	// Diagnosis says why the work failed, for operators only. It is cleaned and cut to
+	// 4 KiB. Nil leaves it to the error that is logged, if there is one.
+	Diagnosis *engine.Diagnosis
 }
 
 // A Config configures a [Manager]. Only Executor is required: the zero value

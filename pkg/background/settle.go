@@ -17,7 +17,7 @@ func (w *worker) hold(t *task, lease engine.Lease) {
 	t.lease = lease
 	t.flusher = time.AfterFunc(flushEvery, func() { w.flush(t) })
 	t.flusher.Stop()
-	t.sink.Attach(lease.Checkpoint(), func(data []byte) error { return w.checkpoint(t, data) },
+	t.sink.Attach(lease.Run().Cost, lease.Checkpoint(), func(data []byte) error { return w.checkpoint(t, data) },
 		func() { t.flusher.Reset(flushEvery) })
 	t.live.Store(true)
 }
@@ -180,7 +180,10 @@ func (w *worker) save(ctx context.Context, t *task, e *ending) (engine.Run, erro
 
 	if e.requeue {
 		run := t.lease.Run()
-		err := w.member.worker().Requeue(ctx, run.ID, run.Attempt)
+		err := t.lease.Report(ctx, e.beat) // what the attempt cost
+		if err == nil {
+			err = w.member.worker().Requeue(ctx, run.ID, run.Attempt)
+		}
 		switch {
 		case err == nil:
 			run.Status = engine.StatusQueued

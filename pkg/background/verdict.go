@@ -65,6 +65,7 @@ func (w *worker) verdict(t *task, r workResult) ending {
 	default:
 		e.status = engine.StatusFailed
 		e.end.Error = w.runError(t, err, r.cause)
+		e.end.Diagnosis = diagnosis(o.Diagnosis, err, e.end.Error)
 		e.requeue = e.end.Error.Kind == engine.KindInterrupted && o.Result == nil &&
 			t.lease != nil && !t.stopAsked() && w.refusal(w.base, t.lease.Run()) == nil
 	}

@@ -120,6 +120,9 @@ type Run struct {
 	DeadlineSeconds float64   `json:"deadline_seconds"` // how long it may take from its start
 	WaitedSeconds   float64   `json:"waited_seconds,omitempty"`
 
+	Cost      *Cost      `json:"cost,omitempty"`      // of all attempts so far
+	Diagnosis *Diagnosis `json:"diagnosis,omitempty"` // why it failed, for operators only; not in lists
+
 	OutputBytes  int64     `json:"output_bytes"` // written so far, kept or not
 	LastOutputAt time.Time `json:"last_output_at,omitzero"`
 	Output       *Excerpt  `json:"output,omitempty"` // if a tail was requested
@@ -151,6 +154,22 @@ type Progress struct {
 	Total   float64 `json:"total,omitempty"` // 0: unknown
 	Unit    string  `json:"unit,omitempty"`  // of both, such as files
 	Message string  `json:"message,omitempty"`
+}
+
+// Cost is what a run or a call used.
+type Cost struct {
+	Fuel        int64   `json:"fuel"`                   // units
+	CPUSeconds  float64 `json:"cpu_seconds"`            // on a processor of the host
+	WaitSeconds float64 `json:"wait_seconds,omitempty"` // for slots and processors, while it ran
+	MemoryPeak  int64   `json:"memory_peak"`            // bytes of linear memory; of a run, those of the attempt that had most
+}
+
+// Diagnosis says why a run or a call failed. It may have secrets of the tool and
+// internals of the host: never show it to a model.
+type Diagnosis struct {
+	Reason    string `json:"reason"`               // the internal error
+	Trace     string `json:"trace,omitempty"`      // the stack of the plugin, innermost first
+	LastWords string `json:"last_words,omitempty"` // the end of what the plugin wrote to its standard error
 }
 
 // RunError says why a run failed.

@@ -26,8 +26,9 @@ type Guest struct {
 	hurried    bool // it was asked to stop while it waited
 
 	urgency urgency       // when it last asked for a slot
-	used    time.Duration // it has computed, up to since
-	since   time.Duration // it computes
+	used    time.Duration // it has held a slot, up to since
+	since   time.Duration // it holds its slot
+	ended   time.Duration // it last gave its slot back with Idle
 	until   time.Duration // it keeps its slot, even if others wait
 	polled  time.Duration // it last let other goroutines run
 
@@ -35,6 +36,9 @@ type Guest struct {
 	state  guestState
 	slot   chan struct{} // closed when it gets a slot; made anew for each wait
 	came   time.Duration // it waits
+	waited time.Duration // for slots, in waits that have ended
+	lent   time.Duration // it lends its slot
+	away   time.Duration // of used it lent its slot
 	marked bool          // it lent its slot before revoke last ran
 }
 
@@ -119,16 +123,13 @@ func (g *Guest) Idle() {
 	s.mu.Lock()
 	defer s.unlock()
 
-	now := g.since
-	if s.mostUrgent() < urgencies { // else nobody asks how long it has computed
-		now = s.now()
-	}
-	switch g.state {
+	now := s.now()
+	switch g.ended = now; g.state {
 	case guestIdle:
 		return
 	case guestWaiting:
 		s.remove(g)
-		s.waitTime += now - g.came
+		s.hasWaited(g, now)
 	default:
 		s.release(g, now)
 	}
@@ -191,7 +192,7 @@ func (g *Guest) Lend() {
 	defer s.mu.Unlock()
 
 	if g.state == guestRunning {
-		g.state, g.marked = guestLending, false
+		g.state, g.marked, g.lent = guestLending, false, g.s.now()
 		s.lent = append(s.lent, g)
 		s.scheduleRevoke()
 	}
@@ -209,15 +210,26 @@ func (g *Guest) reclaim() bool {
 	defer g.s.mu.Unlock()
 
 	if g.state == guestLending {
-		g.s.unlend(g)
+		g.s.unlend(g, g.s.now())
 	}
 	return g.state == guestRunning
 }
 
-func (s *Scheduler) unlend(g *Guest) {
+func (s *Scheduler) unlend(g *Guest, now time.Duration) {
+	g.away += now - g.lent
 	i := slices.Index(s.lent, g)
 	s.lent = slices.Delete(s.lent, i, i+1)
 	g.state = guestRunning
+}
+
+// Usage says how long the guest computed and how long it waited to compute, up to
+// its last Idle, and when that was: zero if there was none. While it lent its slot it
+// did not compute.
+func (g *Guest) Usage() (computed, waited time.Duration, ended time.Time) {
+	if g.ended > 0 {
+		ended = g.s.began.Add(g.ended)
+	}
+	return g.used - g.away, g.waited, ended
 }
 
 // class is the urgency of a guest by what it has done so far.

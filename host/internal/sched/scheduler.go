@@ -148,7 +148,7 @@ func (s *Scheduler) grant(g *Guest, now time.Duration) {
 // release takes the slot of a guest away.
 func (s *Scheduler) release(g *Guest, now time.Duration) {
 	if g.state == guestLending {
-		s.unlend(g)
+		s.unlend(g, now)
 	}
 	s.taken--
 
@@ -159,6 +159,12 @@ func (s *Scheduler) release(g *Guest, now time.Duration) {
 			s.passed[l] += spent
 		}
 	}
+}
+
+// hasWaited counts a wait that has ended.
+func (s *Scheduler) hasWaited(g *Guest, now time.Duration) {
+	g.waited += now - g.came
+	s.waitTime += now - g.came
 }
 
 // wait queues a guest.
@@ -187,7 +193,7 @@ func (s *Scheduler) dispatch(now time.Duration) {
 		g := s.waiting[l].next()
 		s.passed[l] = 0
 
-		s.waitTime += now - g.came
+		s.hasWaited(g, now)
 		s.grant(g, now)
 		if g.urgency = l; certain {
 			g.until = now + quantum

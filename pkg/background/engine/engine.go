@@ -138,7 +138,7 @@ type Worker interface {
 	Claim(ctx context.Context, max int, permits Permits) ([]Run, error)
 
 	// Start makes a run that this worker claimed running: its attempt is one
-	// higher, and the log of that attempt is empty.
+	// higher, and the log of that attempt is empty. Of its Beat only Cost is kept.
 	Start(ctx context.Context, id string) (Lease, error)
 
 	// Renew is the heartbeat. It renews the lease of this worker and records the

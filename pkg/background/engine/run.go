@@ -121,12 +121,27 @@ type Beat struct {
 	Progress     *Progress `json:"progress,omitempty"`
 	LastOutputAt time.Time `json:"last_output_at,omitzero"`
 	OutputBytes  int64     `json:"output_bytes,omitempty"` // bytes written to the log so far, kept or not
+	Cost         Cost      `json:"cost,omitzero"`          // so far, of all attempts
 }
 
 // Equal reports whether b and c say the same.
 func (b Beat) Equal(c Beat) bool {
 	same := b.Progress == c.Progress || b.Progress != nil && c.Progress != nil && *b.Progress == *c.Progress
-	return same && b.Detail == c.Detail && b.Narration == c.Narration && b.LastOutputAt.Equal(c.LastOutputAt) && b.OutputBytes == c.OutputBytes
+	return same && b.Detail == c.Detail && b.Narration == c.Narration && b.LastOutputAt.Equal(c.LastOutputAt) && b.OutputBytes == c.OutputBytes && b.Cost == c.Cost
+}
+
+// A Cost is what the work of a run used. What an attempt used that a crash ended may
+// be missing.
+type Cost struct {
+	Fuel       int64         `json:"fuel,omitempty"`
+	CPU        time.Duration `json:"cpu_ns,omitempty"`      // on a processor
+	Wait       time.Duration `json:"wait_ns,omitempty"`     // for slots and processors, while it ran
+	MemoryPeak int64         `json:"memory_peak,omitempty"` // bytes, of the attempt that had most
+}
+
+// Add returns the cost of c and then d.
+func (c Cost) Add(d Cost) Cost {
+	return Cost{c.Fuel + d.Fuel, c.CPU + d.CPU, c.Wait + d.Wait, max(c.MemoryPeak, d.MemoryPeak)}
 }
 
 // Progress is how far a run is, in units of its own choice.
@@ -146,6 +161,15 @@ type End struct {
 	Error         *RunError       `json:"error,omitempty"`          // set if and only if the run failed
 	ArtifactError string          `json:"artifact_error,omitempty"` // what of the run could not be stored
 	FinishedAt    time.Time       `json:"finished_at,omitzero"`
+	Diagnosis     *Diagnosis      `json:"diagnosis,omitempty"` // why it failed, for operators
+}
+
+// A Diagnosis says why a run failed, in words that only an operator may see: they
+// may have secrets of the work and internals of the host.
+type Diagnosis struct {
+	Reason    string `json:"reason"`               // the internal error
+	Trace     string `json:"trace,omitempty"`      // where the work was, innermost first
+	LastWords string `json:"last_words,omitempty"` // what it wrote last to its standard error
 }
 
 // A RunError says why a run failed, in words fit for a model.

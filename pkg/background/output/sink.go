@@ -46,6 +46,7 @@ type Sink struct {
 	closed   bool
 	beat     engine.Beat
 	unit     string                  // of the progress
+	before   engine.Cost             // of earlier attempts
 	changed  func()                  // called when there is something new, once until Fresh; nil: nobody listens
 	dirty    bool                    // changed was called
 	save     func(data []byte) error // nil: the work is not a run
@@ -167,6 +168,11 @@ func finite(f float64) float64 {
 	return 0
 }
 
+// Cost says what the work has used so far, in this attempt.
+func (s *Sink) Cost(c engine.Cost) {
+	s.update(func() { s.beat.Cost = s.before.Add(c) })
+}
+
 // ErrNoRun means that the work of a sink is not a background run (yet), so that
 // there is nothing to store a checkpoint with.
 var ErrNoRun = errors.New("not a background run")
@@ -199,11 +205,14 @@ func (s *Sink) Restore() []byte {
 	return bytes.Clone(s.restored)
 }
 
-// Attach makes the sink that of a run: save stores checkpoints, and changed is
-// called, without a lock held, when there is output or a beat that Fresh has
-// not seen.
-func (s *Sink) Attach(restored []byte, save func([]byte) error, changed func()) {
-	s.update(func() { s.restored, s.save, s.changed = restored, save, changed })
+// Attach makes the sink that of a run, whose earlier attempts cost before: save
+// stores checkpoints, and changed is called, without a lock held, when there is output
+// or a beat that Fresh has not seen.
+func (s *Sink) Attach(before engine.Cost, restored []byte, save func([]byte) error, changed func()) {
+	s.update(func() {
+		s.before, s.beat.Cost = before, before.Add(s.beat.Cost)
+		s.restored, s.save, s.changed = restored, save, changed
+	})
 }
 
 // Fresh says that everything so far is being stored.

@@ -104,7 +104,7 @@ func (w *worker) Start(ctx context.Context, id string) (engine.Lease, error) {
 		r.Attempt++
 		r.StartedAt = time.Now()
 		r.HeartbeatAt = r.StartedAt
-		r.Beat = engine.Beat{}
+		r.Beat = engine.Beat{Cost: r.Cost}
 		l.run = r.Run
 		err := e.db.read(ctx, func(c *conn) (err error) {
 			if a.saved > 0 {

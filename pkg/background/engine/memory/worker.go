@@ -219,7 +219,7 @@ func (w *worker) Start(_ context.Context, id string) (engine.Lease, error) {
 	}
 
 	now := time.Now()
-	r.run.Status, r.run.Beat = engine.StatusRunning, engine.Beat{}
+	r.run.Status, r.run.Beat = engine.StatusRunning, engine.Beat{Cost: r.run.Cost}
 	r.run.Attempt++
 	r.run.StartedAt, r.run.HeartbeatAt = now, now
 	r.log = newLog(r.run)

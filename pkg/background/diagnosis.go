@@ -1,0 +1,58 @@
+package background
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/pkg/background/output"
+)
+
+// Bounds of a diagnosis, in bytes: 4 KiB together.
+const (
+	maxDiagnosed = 1 << 10
+	maxTrace     = 3 << 9
+	maxWords     = 3 << 9
+)
+
+// diagnosis returns why a run failed, for operators: what its executor says, else the
+// error that shown does not say to models; nil if there is none.
+func diagnosis(given *engine.Diagnosis, err error, shown *engine.RunError) *engine.Diagnosis {
+	if given != nil {
+		return &engine.Diagnosis{Reason: head(given.Reason, maxDiagnosed), Trace: head(given.Trace, maxTrace), LastWords: rear(given.LastWords, maxWords)}
+	}
+	if crash, ok := errors.AsType[*panicError](err); ok {
+		return &engine.Diagnosis{Reason: head(fmt.Sprintf("panic: %v", crash.value), maxDiagnosed), Trace: head(string(crash.stack), maxTrace)}
+	}
+
+	typed, _ := errors.AsType[*Error](err)
+	switch {
+	case err == nil, shown.Kind == engine.KindTimeout, shown.Kind == engine.KindInterrupted:
+		return nil // it only says so once more
+	case typed == nil:
+		return &engine.Diagnosis{Reason: head(err.Error(), maxDiagnosed)}
+	case typed.Err != nil:
+		return &engine.Diagnosis{Reason: head(typed.Err.Error(), maxDiagnosed)}
+	case typed.shown() == nil:
+		return &engine.Diagnosis{Reason: head(typed.Message, maxDiagnosed)}
+	}
+	return nil
+}
+
+// head cleans a text and cuts what exceeds most bytes, rear cuts its beginning.
+func head(text string, most int) string {
+	text = strings.TrimSpace(output.Clean([]byte(text[:min(len(text), 4*most)])))
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most-len("…")], "") + "…"
+	}
+	return text
+}
+
+func rear(text string, most int) string {
+	text = strings.TrimSpace(output.Clean([]byte(text[max(0, len(text)-4*most):])))
+	if len(text) > most {
+		text = "…" + strings.ToValidUTF8(text[len(text)-most+len("…"):], "")
+	}
+	return text
+}
