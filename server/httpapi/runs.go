@@ -142,7 +142,12 @@ func getRun(r *request, _ none) (wire.Run, error) {
 	if err != nil {
 		return wire.Run{}, err
 	}
-	return out.Runs[0], nil
+
+	run := out.Runs[0]
+	if r.caller.Operator() {
+		run.Diagnosis, err = r.session.Diagnosis(r.Context(), run.TaskID)
+	}
+	return run, err
 }
 
 // checkRuns returns runs, after it has waited for them if asked to. It leaves their

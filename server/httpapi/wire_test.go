@@ -177,7 +177,8 @@ var (
 	}{
 		{regexp.MustCompile(`\b[0-9a-f]{64}\b`), "DIGEST"},
 		{regexp.MustCompile(`(?s)"host": \{.*?\n  \}`), `"host": {}`}, // the figures of GET /v1/stats are the machine's
-		{regexp.MustCompile(`"wall_ns": ?\d+`), `"wall_ns": NANOSECONDS`},
+		{regexp.MustCompile(`"(wall|cpu|wait)_ns": ?\d+`), `"${1}_ns": NANOSECONDS`},
+		{regexp.MustCompile(`"(cpu|wait)_seconds": ?[\d.e-]+`), `"${1}_seconds": SECONDS`},
 		{regexp.MustCompile(`(?m)^(data: .*"elapsed_seconds":)[\d.]+`), `${1}SECONDS`}, // of the moment an event was sent
 	}
 )

@@ -121,7 +121,7 @@ type Run struct {
 	WaitedSeconds   float64   `json:"waited_seconds,omitempty"`
 
 	Cost      *Cost      `json:"cost,omitempty"`      // of all attempts so far
-	Diagnosis *Diagnosis `json:"diagnosis,omitempty"` // why it failed, for operators only; not in lists
+	Diagnosis *Diagnosis `json:"diagnosis,omitempty"` // why it failed; only for the operator, and only in GET /v1/runs/{run}
 
 	OutputBytes  int64     `json:"output_bytes"` // written so far, kept or not
 	LastOutputAt time.Time `json:"last_output_at,omitzero"`
@@ -158,10 +158,10 @@ type Progress struct {
 
 // Cost is what a run or a call used.
 type Cost struct {
-	Fuel        int64   `json:"fuel"`                   // units
-	CPUSeconds  float64 `json:"cpu_seconds"`            // on a processor of the host
-	WaitSeconds float64 `json:"wait_seconds,omitempty"` // for slots and processors, while it ran
-	MemoryPeak  int64   `json:"memory_peak"`            // bytes of linear memory; of a run, those of the attempt that had most
+	Fuel        int64   `json:"fuel"`         // units
+	CPUSeconds  float64 `json:"cpu_seconds"`  // on a processor of the host
+	WaitSeconds float64 `json:"wait_seconds"` // for slots and processors, while it ran
+	MemoryPeak  int64   `json:"memory_peak"`  // bytes of linear memory; of a run, those of the attempt that had most
 }
 
 // Diagnosis says why a run or a call failed. It may have secrets of the tool and
