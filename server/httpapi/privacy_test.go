@@ -8,20 +8,21 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/server/httpapi"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 // everything asks for all there is of a run, and returns the answers.
-func (f *fixture) everything(id string) string {
+func (f *fixture) everything(id string, headers ...string) string {
 	var all string
 	for _, path := range []string{
 		"/v1/tools", "/v1/runs", "/v1/runs/" + id + "?tail=16384", "/v1/runs?id=" + id + "&tail=16384", "/v1/runs/" + id + "/output",
 		"/v1/runs/" + id + "/artifacts/output.log", "/v1/runs/" + id + "/artifacts/result.json",
 		"/v1/notices", "/v1/schedules", "/v1/session", "/v1/stats",
 	} {
-		_, text := f.do("GET", path, "")
+		_, text := f.do("GET", path, "", headers...)
 		all += text
 	}
-	_, text := f.do("GET", "/v1/runs/"+id+"/output", "", "Accept", "text/event-stream")
+	_, text := f.do("GET", "/v1/runs/"+id+"/output", "", append(headers, "Accept", "text/event-stream")...)
 	return all + text
 }
 
@@ -48,15 +49,26 @@ func TestSecretsAreNotTold(t *testing.T) {
 	})
 }
 
-// What broke inside a plugin is in the log, and in no answer.
+// What broke inside a plugin is in the log, and in no answer to a user. The operator
+// sees it where it asks for one run.
 func TestInternalErrorsAreNotTold(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		f := serve(t, httpapi.Config{}, "panics")
-		_, called := f.do("POST", "/v1/calls", `{"tool":"panics"}`)
-		id := f.spawn("panics")
-		f.ask("GET", "/v1/runs/"+id+"?wait=1m", "")
-		all := called + f.everything(id)
+		f := serve(t, httpapi.Config{OAuth: startIssuer(t).trust()}, "panics")
+		ana := as(t, "ana")
+		_, called := f.do("POST", "/v1/calls", `{"tool":"panics"}`, ana...)
+		id := f.spawn("panics", ana...)
+		f.ask("GET", "/v1/runs/"+id+"?wait=1m", "", ana...)
+		all := called + f.everything(id, ana...)
 		require.NotContains(t, all, "hunter2")
+		require.NotContains(t, all, "diagnosis")
+
+		operator := []string{wire.SessionHeader, "ana/default"}
+		_, list := f.overSocket("GET", "/v1/runs", "", operator...)
+		require.Contains(t, list, id)
+		require.NotContains(t, list, "hunter2")
+		_, run := f.overSocket("GET", "/v1/runs/"+id, "", operator...)
+		require.Contains(t, run, `"diagnosis":{"reason":"the plugin crashed: it panicked: the key is hunter2"`)
+
 		require.Contains(t, all, "An internal error occurred while executing the tool")
 		require.Contains(t, f.logs.String(), "hunter2")
 	})

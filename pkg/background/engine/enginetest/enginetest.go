@@ -130,6 +130,7 @@ var cases = map[string]func(*testing.T, *store){
 	"reads are light":                   readsAreLight,
 	"takeover after the lease":          takeover,
 	"takeover after leaving":            leave,
+	"costs and diagnoses":               costs,
 	"a claim that was not started":      claimNotStarted,
 	"renew":                             renew,
 	"events for a slow watcher":         eventsMissed,
