@@ -79,7 +79,7 @@ const (
 	Canceled        int32 = 1  // the call is being stopped: finish soon; output and result still count
 	RefusedOutput   int32 = -1 // the output limit is reached; the call ends at its next check
 	RefusedStream   int32 = -2 // unknown stream, or not allowed at this point
-	RefusedContent  int32 = -3 // not a content block
+	RefusedContent  int32 = -3 // invalid content block
 	RefusedProgress int32 = -4 // not a number, or a message that is not UTF-8
 )
 

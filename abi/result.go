@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -66,51 +67,6 @@ type Usage struct {
 	OutputBytes int64         `json:"output_bytes"` // bytes written to all streams
 }
 
-// Block is one piece of content. Type says which fields are set.
-type Block struct {
-	Type     string `json:"type"`               // text, image, audio, resource or resource_link
-	Text     string `json:"text,omitempty"`     // of text and resource
-	Data     []byte `json:"data,omitempty"`     // of image and audio, base64 in JSON
-	MIMEType string `json:"mimeType,omitempty"` // of image, audio, resource and resource_link
-	URI      string `json:"uri,omitempty"`      // of resource and resource_link
-	Name     string `json:"name,omitempty"`     // of resource_link
-}
-
-// blockFields says which fields a content block of each type has, and whether they
-// are required.
-var blockFields = map[string]map[string]bool{
-	"text":          {"text": false},
-	"image":         {"data": true, "mimeType": true},
-	"audio":         {"data": true, "mimeType": true},
-	"resource":      {"text": false, "uri": true, "mimeType": false},
-	"resource_link": {"uri": true, "name": true, "mimeType": false},
-}
-
-// DecodeBlock reads a content block strictly.
-func DecodeBlock(data []byte) (Block, error) {
-	var b Block
-	if ps := decodeStrict(data, &b); len(ps) > 0 {
-		return Block{}, fmt.Errorf("not a content block: %s", ps[0])
-	}
-	fields, known := blockFields[b.Type]
-	if !known {
-		return Block{}, fmt.Errorf("not a content block: unknown type %q, expected text, image, audio, resource or resource_link", b.Type)
-	}
-
-	for _, f := range []struct {
-		name string
-		set  bool
-	}{{"text", b.Text != ""}, {"data", len(b.Data) > 0}, {"mimeType", b.MIMEType != ""}, {"uri", b.URI != ""}, {"name", b.Name != ""}} {
-		switch required, allowed := fields[f.name]; {
-		case required && !f.set:
-			return Block{}, fmt.Errorf("not a content block: a block of type %s needs %s", b.Type, f.name)
-		case f.set && !allowed:
-			return Block{}, fmt.Errorf("not a content block: a block of type %s has no %s", b.Type, f.name)
-		}
-	}
-	return b, nil
-}
-
 // Connection says what the user has to connect before the tool can work.
 type Connection struct {
 	Provider string `json:"provider"`
@@ -126,6 +82,12 @@ func DecodeConnection(data []byte) (*Connection, error) {
 	}
 	if c.Provider == "" {
 		return nil, errors.New("not a connection: provider is empty")
+	}
+	if strings.ContainsFunc(c.Provider+c.Subject, isControl) {
+		return nil, errors.New("not a connection: expected a provider and a subject without control characters")
+	}
+	if scheme, ok := uriScheme(c.SetupURL); c.SetupURL != "" && (!ok || scheme != "https" && scheme != "http") {
+		return nil, fmt.Errorf("not a connection: setup_url: expected a URL of http or https, found %.80q", c.SetupURL)
 	}
 	return &c, nil
 }

@@ -74,7 +74,19 @@ func (s stream) Write(p []byte) (int, error) {
 // is being stopped, the data is written and Write returns [ErrCanceled]. Other errors
 // are a [*WriteError].
 func (c *Call) Write(s abi.Stream, data []byte) error {
-	return c.code(s, c.host.Write(s, data))
+	if s != abi.StreamContent {
+		return c.code(s, c.host.Write(s, data))
+	}
+
+	c.calling.Lock()
+	defer c.calling.Unlock()
+	code := c.host.Write(s, data)
+	if code != abi.RefusedContent {
+		return c.code(s, code)
+	}
+	var why abi.CallFailure
+	_ = json.Unmarshal(c.read(abi.FieldResponse), &why) // a host may not say why
+	return &WriteError{Stream: s, Code: code, Reason: why.Message}
 }
 
 // progressStream stands for progress in a WriteError.

@@ -72,7 +72,7 @@ func TestRefused(t *testing.T) {
 	during(guesttest.Host{}, func(c *guest.Call) error {
 		err := c.Content(guest.Block{Type: "video"})
 		require.ErrorIs(t, err, guest.ErrRefused)
-		require.EqualError(t, err, "content block refused by the host")
+		require.EqualError(t, err, `refused by the host: invalid content block: unknown type "video", expected text, image, audio, resource or resource_link`)
 		require.EqualError(t, c.Write(6, nil), "stream 6 refused by the host")
 		require.EqualError(t, c.Progress(-1, 0, ""), "progress refused by the host")
 		return nil

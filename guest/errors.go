@@ -34,6 +34,7 @@ func (e *connectionError) Error() string { return "connection required: " + e.Pr
 type WriteError struct {
 	Stream abi.Stream // -1 for progress
 	Code   int32      // one of abi's Refused codes
+	Reason string     // why a content block is refused, or empty
 }
 
 func (e *WriteError) Error() string {
@@ -43,6 +44,9 @@ func (e *WriteError) Error() string {
 	case abi.RefusedStream:
 		return fmt.Sprintf("stream %d refused by the host", e.Stream)
 	case abi.RefusedContent:
+		if e.Reason != "" {
+			return "refused by the host: " + e.Reason
+		}
 		return "content block refused by the host"
 	case abi.RefusedProgress:
 		return "progress refused by the host"

@@ -51,14 +51,17 @@ func (a *answer) buffer(stream abi.Stream) *[]byte {
 	return nil
 }
 
-// add keeps a block of content.
-func (a *answer) add(data []byte) bool {
+// add keeps a block of content. Its error says what is wrong with it.
+func (a *answer) add(data []byte) error {
+	if len(a.content) == maxBlocks {
+		return fmt.Errorf("a result has at most %d content blocks", maxBlocks)
+	}
 	block, err := abi.DecodeBlock(data)
-	if err != nil || len(a.content) == maxBlocks {
-		return false
+	if err != nil {
+		return err
 	}
 	a.content = append(a.content, block)
-	return true
+	return nil
 }
 
 // tail keeps the last bytes written to it.

@@ -212,8 +212,8 @@ func write(c *call, mem api.Memory, stack []uint64) int32 {
 	case abi.StreamOutput, abi.StreamStderr:
 		c.emit(stream, data)
 	case abi.StreamContent:
-		if !c.answer.add(data) {
-			return abi.RefusedContent
+		if err := c.answer.add(data); err != nil {
+			return c.refuse(abi.RefusedContent, "invalid", err.Error())
 		}
 	case abi.StreamDebug, abi.StreamInfo, abi.StreamWarn, abi.StreamErrorLog:
 		c.log(stream, data)

@@ -147,6 +147,9 @@ func (c *call) Read(f abi.Field, into []byte) int32 {
 	return int32(len(data))
 }
 
+// maxBlocks is how many content blocks hosts take.
+const maxBlocks = 256
+
 // Write implements [guest.Host].
 func (c *call) Write(s abi.Stream, data []byte) int32 {
 	c.mu.Lock()
@@ -163,7 +166,11 @@ func (c *call) Write(s abi.Stream, data []byte) int32 {
 		c.stderr.Write(data)
 	case abi.StreamContent:
 		b, err := abi.DecodeBlock(data)
+		if len(c.out.Content) == maxBlocks {
+			err = fmt.Errorf("a result has at most %d content blocks", maxBlocks)
+		}
 		if err != nil {
+			c.response, _ = json.Marshal(abi.CallFailure{Code: "invalid", Message: err.Error()}) // two strings
 			return abi.RefusedContent
 		}
 		c.out.Content = append(c.out.Content, b)

@@ -120,11 +120,21 @@ func progress(c *guest.Call, in progressArgs) (out codes, _ error) {
 type contentArgs struct {
 	Blocks []json.RawMessage `json:"blocks"`
 	Error  string            `json:"error,omitempty"`
+	Why    bool              `json:"why,omitempty"`
 }
 
-func content(c *guest.Call, in contentArgs) (out codes, _ error) {
+type reasons struct {
+	codes
+	Why []string `json:"why,omitempty"`
+}
+
+func content(c *guest.Call, in contentArgs) (out reasons, _ error) {
 	for _, b := range in.Blocks {
-		out.Codes = append(out.Codes, code(c.Write(abi.StreamContent, b)))
+		err := c.Write(abi.StreamContent, b)
+		out.Codes = append(out.Codes, code(err))
+		if w, ok := errors.AsType[*guest.WriteError](err); ok && in.Why {
+			out.Why = append(out.Why, w.Reason)
+		}
 	}
 	if in.Error != "" {
 		return out, errors.New(in.Error)
