@@ -58,7 +58,7 @@ done >schemathesis.toml
 printf '[checks]\nuse_after_free.enabled = false\n' >>schemathesis.toml
 
 # A stream of events never ends by itself.
-"$venv/bin/st" run "$root/server/httpapi/openapi.json" --url "$url" --header "Authorization: Bearer $token" \
+"$venv/bin/st" run "$root/server/httpapi/openapi.json" --url "$url" --header "Authorization: Bearer $token" --header "Toolhost-Session: default" \
 	--exclude-path /v1/events --phases examples,coverage,fuzzing,stateful --max-examples "${EXAMPLES:-20}" \
 	--generation-deterministic --request-timeout 90 --continue-on-failure ||
 	{ tail -20 "$work/log" >&2; echo "api: Schemathesis found differences" >&2; exit 1; }

@@ -13,6 +13,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -34,7 +35,7 @@ type Options struct {
 	// Token is sent over TCP: the server's static token, or an access token.
 	// Over a socket none is needed, and none is sent.
 	Token string
-	// Session is the session of all requests; empty is [wire.DefaultSession].
+	// Session is the session of all requests. The default is [wire.DefaultSession].
 	Session string
 	// Transport sends the requests; nil uses the proxy of the environment over TCP.
 	Transport http.RoundTripper
@@ -55,7 +56,7 @@ type Client struct {
 // socket: a path that begins with a slash or a dot, or unix:PATH. It does not
 // connect. The error is an [*AddressError].
 func New(address string, opts Options) (*Client, error) {
-	c := &Client{token: opts.Token, session: opts.Session}
+	c := &Client{token: opts.Token, session: cmp.Or(opts.Session, wire.DefaultSession)}
 	c.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // the token is for this server only
 
 	if path, ok := socketPath(address); ok {

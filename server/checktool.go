@@ -251,7 +251,7 @@ func (v Session) fit(ctx context.Context, r background.Report, room int, several
 		out.DeadlineInSeconds = tenths(max(0, r.Timeout-r.Elapsed(time.Now())))
 	}
 	if !out.Done {
-		out.ArtifactError, out.Awaited = "", messages(v.service.asked.open(runKey{v.name, r.ID}), room)
+		out.ArtifactError, out.Awaited = "", messages(v.service.asked.open(runKey{r.Session, r.ID}), room)
 	}
 	if out.Done && large != (excerpt{}) {
 		out.ResultPath = r.Path(engine.ResultJSON)

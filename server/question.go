@@ -167,10 +167,16 @@ func (v Session) Questions(ctx context.Context, id string) (map[string]abi.Quest
 
 // Asked returns a channel that is closed as soon as one of those runs asks its
 // user something, at once if one already does. Call stop when done.
-func (v Session) Asked(ids []string) (asked <-chan struct{}, stop func()) {
+func (v Session) Asked(ctx context.Context, ids []string) (asked <-chan struct{}, stop func()) {
 	runs := make([]runKey, len(ids))
 	for i, id := range ids {
 		runs[i] = runKey{v.name, id}
+		if !reaches(v.name, v.name) {
+			continue
+		}
+		if run, err := v.record(ctx, id); err == nil {
+			runs[i].session = run.Session
+		}
 	}
 	return v.service.asked.watch(runs)
 }
@@ -179,11 +185,12 @@ func (v Session) Asked(ids []string) (asked <-chan struct{}, stop func()) {
 // Answers to closed or unknown questions are dropped. If one does not fit its
 // question, the error matches [abi.ErrAnswer], and all questions stay open.
 func (v Session) Answer(ctx context.Context, id string, answers map[string]abi.Answer) error {
-	open, err := v.Questions(ctx, id)
+	run, err := v.record(ctx, id)
 	if err != nil {
 		return err
 	}
 
+	open := v.service.asked.open(runKey{run.Session, id})
 	checked := map[string]abi.Answer{}
 	for key, question := range open {
 		if a, ok := answers[key]; ok {
@@ -193,6 +200,6 @@ func (v Session) Answer(ctx context.Context, id string, answers map[string]abi.A
 			checked[key] = a
 		}
 	}
-	v.service.asked.answer(runKey{v.name, id}, checked)
+	v.service.asked.answer(runKey{run.Session, id}, checked)
 	return nil
 }

@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/internal/fair"
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 // RunsConfig limits background runs, and says how they are kept. The fields
@@ -41,7 +43,7 @@ func (s *Service) openRuns(ctx context.Context) (err error) {
 	cfg, x := s.cfg.Runs, executor{s}
 	cfg.Executor, cfg.Readmit, cfg.Version = x.execute, x.readmit, x.version
 	cfg.Engine, cfg.Logger, cfg.InternalText = s.engine, s.cfg.Logger, abi.InternalMessage
-	cfg.MaxTimeout = s.rules.most.Background
+	cfg.MaxTimeout, cfg.Reaches = s.rules.most.Background, reaches
 	if s.dir != nil {
 		cfg.RecordQuota = cmp.Or(cfg.RecordQuota, DefaultRecordQuota)
 	}
@@ -56,6 +58,15 @@ func (s *Service) openRuns(ctx context.Context) (err error) {
 
 	s.runs, err = background.New(context.WithoutCancel(ctx), cfg)
 	return err
+}
+
+// reaches reports whether a client that named no session may use what is in another
+// unnamed session, if it knows the id: each request of such a client may be in a
+// session of its own. Ids cannot be guessed. The sessions of users stay apart.
+func reaches(session, other string) bool {
+	of := func(session string) string { return session[:strings.LastIndexByte(session, '/')+1] }
+	from := of(session)
+	return from == of(other) && (from == wire.UnnamedPrefix || strings.HasSuffix(from, "/"+wire.UnnamedPrefix))
 }
 
 // hasRuns reports whether there are records of runs or schedules, or may be.

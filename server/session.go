@@ -149,7 +149,7 @@ func (v Session) Runs(ctx context.Context, q RunQuery) ([]wire.Run, error) {
 // check is Check of the manager, but waits no longer than until one of the runs
 // asks its user something: its end may then not come before somebody has answered.
 func (v Session) check(ctx context.Context, r background.CheckRequest) (background.CheckResult, error) {
-	asked, stop := v.Asked(r.IDs)
+	asked, stop := v.Asked(ctx, r.IDs)
 	defer stop()
 	r.Enough = asked
 	return v.service.runs.Check(ctx, v.name, r)

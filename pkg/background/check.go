@@ -99,7 +99,7 @@ func (m *Manager) Check(ctx context.Context, session string, req CheckRequest) (
 	}
 
 	if !req.Peek {
-		m.notifier.seen(ctx, session, ended)
+		m.notifier.seen(ctx, ended)
 	}
 	return checked, nil
 }

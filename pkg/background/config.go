@@ -135,6 +135,10 @@ type Config struct {
 	// own owner.
 	Owner func(session string) string
 
+	// Reaches reports whether a session has a run or a schedule of another one, if it
+	// knows the id. It does not see them in lists and events. Nil is never.
+	Reaches func(session, other string) bool
+
 	// InternalText is what a model is shown of a run that failed by an internal
 	// error; "": "An internal error occurred".
 	InternalText string

@@ -204,17 +204,16 @@ func (n *notifier) unview(ids []string) {
 
 // seen acknowledges the notices of runs whose end their agent is shown. The end
 // is shown even if that cannot be stored.
-func (n *notifier) seen(ctx context.Context, session string, ended []engine.Run) {
-	var ids []string
+func (n *notifier) seen(ctx context.Context, ended []engine.Run) {
+	ids := map[string][]string{} // by session
 	for _, run := range ended {
 		if run.Notice == engine.NoticePending {
-			ids = append(ids, run.ID)
+			ids[run.Session] = append(ids[run.Session], run.ID)
 		}
 	}
-	if len(ids) == 0 {
-		return
-	}
-	if err := n.engine.Acknowledge(context.WithoutCancel(ctx), session, ids); err != nil {
-		n.log.Warn("notice of an end that was seen not acknowledged", "task_ids", ids, "error", err)
+	for session, ids := range ids {
+		if err := n.engine.Acknowledge(context.WithoutCancel(ctx), session, ids); err != nil {
+			n.log.Warn("notice of an end that was seen not acknowledged", "task_ids", ids, "error", err)
+		}
 	}
 }

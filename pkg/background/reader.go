@@ -68,7 +68,7 @@ func (r *reader) lookup(ctx context.Context, session, id string) (handle, error)
 	if err != nil && !errors.Is(err, engine.ErrNotFound) {
 		return handle{}, fmt.Errorf("reading run %s: %w", id, err)
 	}
-	if err != nil || run.Session != session {
+	if err != nil || !r.has(session, run.Session) {
 		return handle{}, r.notFound(ctx, session, id)
 	}
 
@@ -77,6 +77,11 @@ func (r *reader) lookup(ctx context.Context, session, id string) (handle, error)
 	}
 	h.run = view(run, h.task)
 	return h, nil
+}
+
+// has reports whether what belongs to owner is found from a session by its id.
+func (c *core) has(session, owner string) bool {
+	return owner == session || c.cfg.Reaches != nil && session != "" && c.cfg.Reaches(session, owner)
 }
 
 // relook is lookup for a run that was found before. One that has ended does not

@@ -163,7 +163,7 @@ func (m *Manager) GetSchedule(ctx context.Context, session, id string) (engine.S
 		return engine.Schedule{}, &FieldError{"session", "required"}
 	}
 	s, err := m.FindSchedule(ctx, id)
-	if err == nil && s.Session != session {
+	if err == nil && !m.has(session, s.Session) {
 		return engine.Schedule{}, noSchedule(id)
 	}
 	return s, err

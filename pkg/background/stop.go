@@ -71,7 +71,7 @@ func (m *Manager) Stop(ctx context.Context, session, id string, req StopRequest)
 	}
 
 	if req.own() && h.run.Final() {
-		m.notifier.seen(ctx, session, []engine.Run{h.run})
+		m.notifier.seen(ctx, []engine.Run{h.run})
 	}
 	return h.run, nil
 }

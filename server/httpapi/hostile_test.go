@@ -97,7 +97,7 @@ func TestStalledReaders(t *testing.T) {
 				f := serve(t, httpapi.Config{}, "chatty")
 				id := f.spawn("chatty")
 				synctest.Wait()
-				f.begin("GET " + strings.ReplaceAll(path, "{id}", id) + " HTTP/1.1\nHost: localhost\nAccept: text/event-stream\n\n")
+				f.begin("GET " + strings.ReplaceAll(path, "{id}", id) + " HTTP/1.1\nHost: localhost\nToolhost-Session: default\nAccept: text/event-stream\n\n")
 				synctest.Wait()
 				require.EqualValues(t, 1, f.ask("GET", "/v1/stats", "")["open_answers"])
 				time.Sleep(time.Minute)
@@ -114,7 +114,7 @@ func TestLeavingClients(t *testing.T) {
 		f := serve(t, httpapi.Config{}, "sleeper")
 		id := f.spawn("sleeper")
 		for _, path := range []string{"/v1/runs/" + id + "?wait=9m", "/v1/events", "/v1/runs/" + id + "/output"} {
-			conn := f.begin("GET " + path + " HTTP/1.1\nHost: localhost\nAccept: text/event-stream\n\n")
+			conn := f.begin("GET " + path + " HTTP/1.1\nHost: localhost\nToolhost-Session: default\nAccept: text/event-stream\n\n")
 			synctest.Wait()
 			require.EqualValues(t, 1, f.ask("GET", "/v1/stats", "")["open_answers"], path)
 			require.NoError(t, conn.Close())
@@ -180,8 +180,8 @@ func TestDrainAndShutdown(t *testing.T) {
 		require.Equal(t, "ok", f.ask("GET", "/healthz", "")["status"])
 		require.Equal(t, "running", f.ask("GET", "/v1/runs/"+id, "")["status"])
 
-		wait := f.begin("GET /v1/runs/" + id + "?wait=9m HTTP/1.1\nHost: localhost\n\n")
-		stream := f.begin("GET /v1/runs/" + id + "/output HTTP/1.1\nHost: localhost\nAccept: text/event-stream\n\n")
+		wait := f.begin("GET /v1/runs/" + id + "?wait=9m HTTP/1.1\nHost: localhost\nToolhost-Session: default\n\n")
+		stream := f.begin("GET /v1/runs/" + id + "/output HTTP/1.1\nHost: localhost\nToolhost-Session: default\nAccept: text/event-stream\n\n")
 		streamed := make(chan string)
 		go func() {
 			text, _ := io.ReadAll(stream)

@@ -181,10 +181,13 @@ func (f *fixture) do(method, path, body string, headers ...string) (*http.Respon
 	return exchange(f.t, conn, newRequest(f.t, method, path, body, headers...))
 }
 
+// newRequest returns a request in the default session, unless a header names another;
+// an empty one names none.
 func newRequest(t testing.TB, method, path, body string, headers ...string) *http.Request {
 	t.Helper()
 	req, err := http.NewRequest(method, "http://localhost"+path, strings.NewReader(body))
 	require.NoError(t, err)
+	req.Header.Set(wire.SessionHeader, wire.DefaultSession)
 	if body != "" {
 		req.Header.Set("Content-Type", "application/json")
 	}

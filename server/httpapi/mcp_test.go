@@ -31,13 +31,15 @@ func TestMounted(t *testing.T) {
 			{append(token, "Origin", "https://evil.example"), http.StatusForbidden},
 			{append(token, wire.SessionHeader, "a b"), http.StatusBadRequest},
 			{append(token, wire.SessionHeader, strings.Repeat("a", 129)), http.StatusBadRequest},
-			{token, http.StatusTeapot},
+			{append(token, wire.SessionHeader, ""), http.StatusTeapot},
 			{append(token, wire.SessionHeader, "ana"), http.StatusTeapot},
 		} {
 			resp, body := f.do("POST", "/mcp", `{}`, c.headers...)
 			require.Equal(t, c.status, resp.StatusCode, body)
 		}
-		require.Equal(t, []string{wire.DefaultSession, "ana"}, seen)
+		require.Len(t, seen, 2)
+		require.Regexp(t, `^~/[a-z2-7]{26}$`, seen[0])
+		require.Equal(t, "ana", seen[1])
 	})
 	bubble(t, func(t *testing.T) {
 		resp, _ := serve(t, httpapi.Config{}, "echo").do("POST", "/mcp", `{}`)

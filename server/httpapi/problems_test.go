@@ -223,6 +223,9 @@ func (f *fixture) problem(method, path, body string, length int, headers ...stri
 	if !slices.Contains(headers, "Content-Type") && body != "" {
 		headers = append(headers, "Content-Type", "application/json")
 	}
+	if !slices.Contains(headers, wire.SessionHeader) {
+		headers = append(headers, wire.SessionHeader, wire.DefaultSession)
+	}
 	for h := range slices.Chunk(headers, 2) {
 		fmt.Fprintf(&head, "%s: %s\r\n", h[0], h[1])
 	}

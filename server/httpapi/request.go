@@ -70,6 +70,8 @@ func (r *request) key() (string, error) {
 		return "", nil
 	case len(given) > 1:
 		return "", invalid(wire.KeyHeader, "given more than once")
+	case r.caller.Unnamed:
+		return "", invalid(wire.KeyHeader, "only with the header %s: the same key in another session starts another run", wire.SessionHeader)
 	case utf8.RuneCountInString(given[0]) > maxKey:
 		return "", invalid(wire.KeyHeader, "longer than %d characters", maxKey)
 	default:

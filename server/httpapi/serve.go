@@ -36,6 +36,9 @@ func (a *API) ServeHTTP(inner http.ResponseWriter, r *http.Request) {
 		return
 	}
 	r, w.client = r.WithContext(identity.NewContext(ctx, caller)), caller.Client()
+	if caller.Unnamed && strings.HasPrefix(r.URL.Path, "/v1/") {
+		w.Header().Set(wire.SessionHeader, caller.SessionName(caller.Session))
+	}
 	if safe(r) && !caller.Until.IsZero() { // what streams or waits needs a valid token
 		defer time.AfterFunc(time.Until(caller.Until), cancel).Stop()
 	}

@@ -217,6 +217,7 @@ func TestSessionNames(t *testing.T) {
 			"x": "both", long: "both", "a.b_c:d@e-f": "both",
 			"ana/x": "operator", "ana/" + long: "operator", strings.Repeat("a", 64) + "/x": "operator", hash + "/x": "operator",
 			"ana/x/y": "none", "/x": "none", "ana/": "none", "/": "none", long + "a": "none", strings.Repeat("a", 65) + "/x": "none", "~/x": "none",
+			"~/abcdefghijklmnopqrstuvwxyz": "both", "ana/~/abcdefghijklmnopqrstuvwxyz": "operator", "bo/~/x": "none", "~/~/abcdefghijklmnopqrstuvwxyz": "none",
 			"~a/x": "none", hash: "none", "?/default": "none", "../x": "operator", "ana/../bo/x": "none", "a b": "none", "é": "none", "ana\\x": "none",
 		} {
 			resp, _ := f.do("GET", "/v1/runs", "", as(t, "ana", wire.SessionHeader, name)...)

@@ -32,7 +32,8 @@ import (
 //	-- token --         the token the server asks for, if any
 //	-- oauth --         an issuer whose tokens are taken, and the scopes they need;
 //	                    TOKEN-OF-name is a token of it, with the scope "tools"
-//	-- request --       a request over TCP; Host and Content-Length are added
+//	-- request --       a request over TCP; Host and Content-Length are added, and
+//	                    Toolhost-Session: default unless it is given
 //	-- socket --        a request over the unix socket
 //	-- request 25s --   a request whose answer is read so long, and then dropped
 //	-- response --      the answer to the request before: status, headers, body
@@ -108,6 +109,9 @@ func (w *conversation) send(network string, text []byte, during time.Duration) [
 	lines := strings.Split(strings.TrimSpace(string(head)), "\n")
 	if !strings.Contains(string(head), "\nHost:") {
 		lines = slices.Insert(lines, 1, "Host: localhost")
+	}
+	if !strings.Contains(string(head), "\n"+wire.SessionHeader+":") {
+		lines = append(lines, wire.SessionHeader+": "+wire.DefaultSession)
 	}
 	if len(body) > 0 {
 		lines = append(lines, fmt.Sprintf("Content-Length: %d", len(body)))

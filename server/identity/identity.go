@@ -7,8 +7,8 @@
 package identity
 
 import (
-	"cmp"
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -24,11 +24,12 @@ import (
 // Caller is who sent a request. Its zero value is the operator, in no session.
 //
 // Users have their own sessions: what a user calls x, the service and the
-// operator know by the key USER/x. Session names have no slash, so no user can
-// name the session of another.
+// operator know by the key USER/x. A session that a user names has no slash, except
+// after [wire.UnnamedPrefix], so no user can name the session of another.
 type Caller struct {
 	User    string    // the user's key; empty for the operator
 	Session string    // the key of the session
+	Unnamed bool      // the request named no session: Session is a new one
 	Until   time.Time // when the caller's token expires; zero if it does not
 }
 
@@ -42,33 +43,39 @@ func (c Caller) Operator() bool { return c.User == "" }
 func (c Caller) Expired() bool { return !c.Until.IsZero() && !time.Now().Before(c.Until) }
 
 // Client returns the key that limits count by: all sessions of a user are one
-// client, each session of the operator is one.
+// client, each session that the operator names is one, and all others of the operator
+// are one.
 func (c Caller) Client() string {
-	if c.Operator() {
-		return c.Session
+	switch {
+	case !c.Operator():
+		return c.User + "/"
+	case strings.HasPrefix(c.Session, wire.UnnamedPrefix):
+		return wire.UnnamedPrefix
 	}
-	return c.User + "/"
+	return c.Session
 }
 
 // The forms of names. Only the operator may name a user's session, as USER/NAME.
 var (
-	sessionForm    = regexp.MustCompile(`^[A-Za-z0-9._:@-]{1,128}$`)
-	anySessionForm = regexp.MustCompile(`^(?:(?:[A-Za-z0-9._:@-]{1,64}|~[0-9a-f]{64})/)?[A-Za-z0-9._:@-]{1,128}$`)
+	sessionForm    = regexp.MustCompile(`^(?:[A-Za-z0-9._:@-]{1,128}|~/[a-z2-7]{26})$`)
+	anySessionForm = regexp.MustCompile(`^(?:(?:[A-Za-z0-9._:@-]{1,64}|~[0-9a-f]{64})/)?(?:[A-Za-z0-9._:@-]{1,128}|~/[a-z2-7]{26})$`)
 	userForm       = regexp.MustCompile(`^[A-Za-z0-9._:@-]{1,64}$`)
 )
 
 // ErrSession reports an invalid session name.
 var ErrSession = errors.New("expected 1 to 128 letters, digits and . _ : @ -")
 
-// InSession returns the caller in the session it calls name; empty is
-// [wire.DefaultSession]. The error is [ErrSession].
+// InSession returns the caller in the session it calls name. Without a name that is
+// a new session, whose name nobody can guess. The error is [ErrSession].
 func (c Caller) InSession(name string) (Caller, error) {
 	form, prefix := anySessionForm, ""
 	if !c.Operator() {
 		form, prefix = sessionForm, c.User+"/"
 	}
 
-	name = cmp.Or(name, wire.DefaultSession)
+	if name == "" {
+		c.Unnamed, name = true, wire.UnnamedPrefix+strings.ToLower(rand.Text())
+	}
 	if !form.MatchString(name) {
 		return Nobody, ErrSession
 	}
@@ -103,12 +110,14 @@ func NewContext(ctx context.Context, c Caller) context.Context {
 	return context.WithValue(ctx, callerKey{}, c)
 }
 
-// FromContext returns the caller a context carries, [Nobody] if it has none.
+// FromContext returns the caller a context carries. If it has none, that is
+// [Nobody], in a new session.
 func FromContext(ctx context.Context) Caller {
 	if c, ok := ctx.Value(callerKey{}).(Caller); ok {
 		return c
 	}
-	return Nobody
+	c, _ := Nobody.InSession("")
+	return c
 }
 
 // Loopback reports whether a host, with or without a port, names this machine

@@ -13,7 +13,6 @@ import (
 func TestInSession(t *testing.T) {
 	ana, operator := Caller{User: "ana"}, Caller{}
 	for name, keys := range map[string][2]string{ // of ana, and of the operator; empty: refused
-		"":                                    {"ana/default", "default"},
 		"x":                                   {"ana/x", "x"},
 		"bo/x":                                {"", "bo/x"},
 		"a b":                                 {"", ""},
@@ -29,6 +28,21 @@ func TestInSession(t *testing.T) {
 			require.NoError(t, err, name)
 			require.Equal(t, keys[i], got.Session)
 		}
+	}
+
+	// Who names none gets a session that nobody else has, and can name it later.
+	for _, caller := range []Caller{ana, operator, Nobody} {
+		one, err := caller.InSession("")
+		require.NoError(t, err)
+		other, err := caller.InSession("")
+		require.NoError(t, err)
+		require.NotEqual(t, one.Session, other.Session)
+		require.True(t, one.Unnamed)
+		require.Equal(t, one.Client(), other.Client(), "their limits are shared")
+		again, err := caller.InSession(one.SessionName(one.Session))
+		require.NoError(t, err)
+		require.Equal(t, one.Session, again.Session)
+		require.False(t, again.Unnamed)
 	}
 
 	require.Equal(t, "x", ana.SessionName("ana/x"))

@@ -42,23 +42,23 @@ type connection struct {
 	used    time.Time // when it was last busy
 }
 
-// enter marks a connection of a user as busy with a request until leave is called. It
-// reports false if the user has no such connection.
-func (c *connections) enter(id, user string, post bool) (leave func(), ok bool) {
+// enter marks a connection of a user as busy with a request until leave is called, and
+// returns who opened it. It reports false if the user has no such connection.
+func (c *connections) enter(id, user string, post bool) (owner identity.Caller, leave func(), ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
 	conn := c.open[id]
 	if conn == nil || conn.owner.User != user || conn.ended.Err() != nil {
-		return nil, false
+		return owner, nil, false
 	}
 	release := c.hold(conn)
 	if !post {
-		return release, true
+		return conn.owner, release, true
 	}
 
 	conn.posts++
-	return func() {
+	return conn.owner, func() {
 		release()
 		c.mu.Lock()
 		defer c.mu.Unlock()

@@ -121,7 +121,6 @@ func (h *Handler) ServeHTTP(inner http.ResponseWriter, r *http.Request) {
 		from.send = w.sendMessage
 	}
 
-	r = r.WithContext(context.WithValue(r.Context(), tokenKey{}, from.token()))
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	r.Header = r.Header.Clone()
 	// The real token was checked before and must not be passed on (2026-07-28,
@@ -129,7 +128,7 @@ func (h *Handler) ServeHTTP(inner http.ResponseWriter, r *http.Request) {
 	r.Header.Set("Authorization", "Bearer checked")
 
 	if alone {
-		h.serveModern(w, r, m)
+		h.serveModern(w, from.attach(r), m)
 	} else {
 		h.serveLegacy(w, r, m, from, len(body))
 	}
@@ -169,12 +168,15 @@ func (h *Handler) serveLegacy(w http.ResponseWriter, r *http.Request, m envelope
 	id := r.Header.Get(headerSession)
 	switch {
 	case id != "":
-		leave, ok := h.api.connections.enter(id, from.User, r.Method == http.MethodPost)
+		owner, leave, ok := h.api.connections.enter(id, from.User, r.Method == http.MethodPost)
 		if !ok {
 			http.Error(w, "session not found", http.StatusNotFound) // the client begins a new one
 			return
 		}
 		defer leave()
+		if from.Unnamed {
+			from.Session = owner.Session
+		}
 		if r.Method == http.MethodDelete {
 			select {
 			case <-h.api.connections.abort(id):
@@ -192,7 +194,16 @@ func (h *Handler) serveLegacy(w http.ResponseWriter, r *http.Request, m envelope
 		return
 	}
 
-	h.legacy.ServeHTTP(w, r)
+	h.legacy.ServeHTTP(w, from.attach(r))
+}
+
+// attach passes the origin of a request to the SDK, and names the session in the
+// answer if the client did not.
+func (o origin) attach(r *http.Request) *http.Request {
+	if o.Unnamed {
+		o.answer.Header().Set(wire.SessionHeader, o.SessionName(o.Session))
+	}
+	return r.WithContext(context.WithValue(r.Context(), tokenKey{}, o.token()))
 }
 
 // refuse answers a request with an error.

@@ -158,7 +158,7 @@ func (a *api) notify(ctx context.Context, l *listener) error {
 		}
 		l.tasks[id] = now
 		if t.Status.terminal() {
-			a.acknowledgeEnd(ctx, l.who, t)
+			a.acknowledgeEnd(ctx, t)
 			delete(l.tasks, id)
 		}
 	}

@@ -51,6 +51,7 @@ type taskParams struct {
 // task is a task on the wire: CreateTaskResult, or the answer to tasks/get.
 type task struct {
 	mcp.ResultBase
+	session       string              // that has the run
 	ResultType    string              `json:"resultType,omitempty"` // "" in a notification
 	TaskID        string              `json:"taskId"`
 	Status        taskStatus          `json:"status"`
@@ -176,7 +177,7 @@ func (a *api) getTask(ctx context.Context, who caller, id string) (*task, error)
 		return nil, err
 	}
 	t.ResultType = "complete"
-	a.acknowledgeEnd(ctx, who, t)
+	a.acknowledgeEnd(ctx, t)
 	return t, nil
 }
 
@@ -211,11 +212,11 @@ func (a *api) taskNow(ctx context.Context, who caller, id string) (*task, error)
 
 // acknowledgeEnd acknowledges the end of a task that the client was shown: its
 // session needs no notice of it.
-func (a *api) acknowledgeEnd(ctx context.Context, who caller, t *task) {
+func (a *api) acknowledgeEnd(ctx context.Context, t *task) {
 	if !t.Status.terminal() {
 		return
 	}
-	if err := a.service.Session(who.Session).Acknowledge(ctx, []string{t.TaskID}); err != nil {
+	if err := a.service.Session(t.session).Acknowledge(ctx, []string{t.TaskID}); err != nil {
 		a.log.Warn("cannot acknowledge the end of a task", "task_id", t.TaskID, "error", err)
 	}
 }
@@ -230,7 +231,7 @@ func (a *api) newTask(run wire.Run) *task {
 // describe returns a task without its result, its error and its questions.
 func (a *api) describe(run wire.Run) *task {
 	t := &task{
-		TaskID: run.TaskID, Status: statusOf(run), StatusMessage: statusMessage(run),
+		session: run.Session, TaskID: run.TaskID, Status: statusOf(run), StatusMessage: statusMessage(run),
 		CreatedAt: run.CreatedAt.UTC(), LastUpdatedAt: run.CreatedAt.UTC(),
 		TTLMs: a.service.Retention().Milliseconds(), PollMs: pollInterval(time.Since(run.CreatedAt)).Milliseconds(),
 	}

@@ -198,7 +198,7 @@ func (a *api) awaitTask(ctx context.Context, who caller, session *mcp.ServerSess
 	if err != nil {
 		return nil, err
 	}
-	a.acknowledgeEnd(ctx, who, t)
+	a.acknowledgeEnd(ctx, t)
 
 	var out *mcp.CallToolResult
 	switch {

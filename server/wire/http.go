@@ -3,7 +3,8 @@ package wire
 // The headers of the HTTP API.
 const (
 	// SessionHeader names the session a request is for: 1 to 128 letters, digits
-	// and . _ : @ -. Without it the session is [DefaultSession].
+	// and . _ : @ -. A request without it is in a new session of its own, which the
+	// same header of the answer names.
 	SessionHeader = "Toolhost-Session"
 	// KeyHeader is the idempotency key of a spawn, up to 128 characters.
 	KeyHeader = "Idempotency-Key"
@@ -11,8 +12,13 @@ const (
 	AttemptHeader = "Toolhost-Attempt"
 )
 
-// DefaultSession is the session of requests that name none.
+// DefaultSession is the session of the command and of package client, unless they
+// are given another.
 const DefaultSession = "default"
+
+// UnnamedPrefix begins the name of a session that the server made for a client that
+// named none. The rest of the name cannot be guessed.
+const UnnamedPrefix = "~/"
 
 // The events of a followed output.
 const (
