@@ -15,7 +15,9 @@ func TestClientsThatNameNoSession(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := serve(t, httpapi.Config{OAuth: startIssuer(t).trust(), Token: "s3cret"}, "sleeper", "echo")
 		operator, ana, bo := []string{"Authorization", "Bearer s3cret"}, as(t, "ana"), as(t, "bo")
-		unnamed := func(caller []string) []string { return append(caller[:len(caller):len(caller)], wire.SessionHeader, "") }
+		unnamed := func(caller []string) []string {
+			return append(caller[:len(caller):len(caller)], wire.SessionHeader, "")
+		}
 		listed := func(caller []string) []any {
 			runs, _ := f.ask("GET", "/v1/runs", "", caller...)["runs"].([]any)
 			return runs
