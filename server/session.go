@@ -245,17 +245,12 @@ func (v Session) Open(ctx context.Context, id, name string) (Artifact, error) {
 // Notices returns the pending notices of runs that have ended, at most limit of
 // them; 0 is no limit. They stay pending until they are acknowledged.
 func (v Session) Notices(ctx context.Context, limit int) (wire.Notices, error) {
-	pending, err := v.service.runs.Pending(ctx, v.name, 0)
+	shown, more, err := v.service.runs.Pending(ctx, v.name, limit)
 	if err != nil {
 		return wire.Notices{}, err
 	}
 
-	shown := pending
-	if limit > 0 {
-		shown = pending[:min(limit, len(pending))]
-	}
-
-	out := wire.Notices{Notices: make([]wire.Notice, len(shown)), More: len(pending) - len(shown)}
+	out := wire.Notices{Notices: make([]wire.Notice, len(shown)), More: more}
 	for i, n := range shown {
 		out.Notices[i] = newNotice(n)
 	}

@@ -79,7 +79,7 @@ func TestArtifactsHoweverARunEnds(t *testing.T) {
 			if c.kind != "" {
 				require.Equal(t, c.kind, got.Error.Kind)
 			}
-			for _, n := range must(m.Pending(t.Context(), alice, 0)) {
+			for _, n := range pendingOf(t, m, alice, 0) {
 				require.NotContains(t, NoticeText(n), "hunter2")
 			}
 		})

@@ -163,3 +163,11 @@ func already(stopped engine.Run) bool {
 }
 
 func logTo(w io.Writer) *slog.Logger { return slog.New(slog.NewJSONHandler(w, nil)) }
+
+// pendingOf returns the runs with a pending notice.
+func pendingOf(t *testing.T, m *Manager, session string, max int) []engine.Run {
+	t.Helper()
+	runs, _, err := m.Pending(t.Context(), session, max)
+	require.NoError(t, err)
+	return runs
+}

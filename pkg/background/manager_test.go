@@ -329,7 +329,7 @@ func TestRetention(t *testing.T) {
 		require.True(t, gone(ids[4]), "no longer than the retention")
 		require.False(t, gone(unseen))
 		require.False(t, gone(sleeper.ID), "a running run is never removed")
-		require.Len(t, must(m.Pending(t.Context(), alice, 0)), 1)
+		require.Len(t, pendingOf(t, m, alice, 0), 1)
 
 		time.Sleep(time.Hour)
 		require.True(t, gone(unseen), "until its notice expires")
@@ -388,7 +388,7 @@ func TestSecretArgumentsAreNotStored(t *testing.T) {
 		require.Equal(t, "sha256:1", run.Version)
 		stored, err := json.Marshal(run)
 		require.NoError(t, err)
-		shown := fmt.Sprintf("%+v %+v", s, must(m.Pending(t.Context(), alice, 0)))
+		shown := fmt.Sprintf("%+v %+v", s, pendingOf(t, m, alice, 0))
 		for len(events) > 0 {
 			e, err := json.Marshal(<-events)
 			require.NoError(t, err)

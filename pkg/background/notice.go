@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -73,24 +72,17 @@ func RenderNotices(ended []engine.Run, more int, hint string) string {
 }
 
 // Pending returns the runs of a session whose notice is not acknowledged: at most
-// max of them, all if max is not positive; those that ended first come first. It
-// changes nothing: [Manager.Acknowledge] those that were shown.
-func (m *Manager) Pending(ctx context.Context, session string, max int) ([]engine.Run, error) {
+// max of them, all if max is not positive; those that ended first come first. More
+// counts the others. It changes nothing: [Manager.Acknowledge] those that were shown.
+func (m *Manager) Pending(ctx context.Context, session string, max int) (runs []engine.Run, more int, err error) {
 	if session == "" {
-		return nil, fmt.Errorf("pending: %w", &FieldError{"session", "required"})
+		return nil, 0, fmt.Errorf("pending: %w", &FieldError{"session", "required"})
 	}
-	runs, err := m.engine.List(ctx, engine.Query{Session: session, Notice: true})
+	runs, total, err := m.engine.Pending(ctx, session, time.Now().Add(-m.cfg.NoticeTTL), max)
 	if err != nil {
-		return nil, fmt.Errorf("pending: listing notices: %w", err)
+		return nil, 0, fmt.Errorf("pending: listing notices: %w", err)
 	}
-
-	slices.Reverse(runs)
-	slices.SortStableFunc(runs, func(a, b engine.Run) int { return a.FinishedAt.Compare(b.FinishedAt) })
-	runs = slices.DeleteFunc(runs, m.cfg.expired)
-	if max > 0 && len(runs) > max {
-		runs = runs[:max]
-	}
-	return runs, nil
+	return runs, total - len(runs), nil
 }
 
 // expired reports whether the notice of an ended run is not delivered any more.

@@ -56,14 +56,14 @@ func TestNotice(t *testing.T) {
 		require.Equal(t, []string{s.ID}, box.ids(), "one for each end")
 		n := box.notices[0]
 		require.Equal(t, `[`+s.ID+`] succeeded "Primes" (primes, 42.1s, exit 0): found 78498 primes result: runs/`+s.ID+`/result.json`, NoticeText(n))
-		pending := must(m.Pending(t.Context(), alice, 0))
+		pending := pendingOf(t, m, alice, 0)
 		require.Equal(t, n.ID, pending[0].ID, "it is pending until it is acknowledged")
-		require.Equal(t, pending, must(m.Pending(t.Context(), alice, 0)), "asking changes nothing")
-		require.Empty(t, must(m.Pending(t.Context(), bob, 0)))
+		require.Equal(t, pending, pendingOf(t, m, alice, 0), "asking changes nothing")
+		require.Empty(t, pendingOf(t, m, bob, 0))
 		require.NoError(t, m.Acknowledge(t.Context(), bob, []string{s.ID}))
-		require.Len(t, must(m.Pending(t.Context(), alice, 0)), 1, "not by another session")
+		require.Len(t, pendingOf(t, m, alice, 0), 1, "not by another session")
 		require.NoError(t, m.Acknowledge(t.Context(), alice, []string{s.ID, s.ID, "bg_unknown"}))
-		require.Empty(t, must(m.Pending(t.Context(), alice, 0)))
+		require.Empty(t, pendingOf(t, m, alice, 0))
 		require.Equal(t, engine.StatusSucceeded, must(m.Get(t.Context(), alice, s.ID)).Status, "the record stays")
 		require.EqualValues(t, 1, m.Stats().Notices)
 	})
@@ -125,13 +125,13 @@ func TestPendingNoticesComeInTheOrderOfTheEnds(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		var got []string
-		for _, n := range must(m.Pending(t.Context(), alice, 10)) {
+		for _, n := range pendingOf(t, m, alice, 10) {
 			got = append(got, n.ID)
 		}
 		require.Equal(t, want[:10], got)
 		require.Equal(t, want, box.ids())
 		require.NoError(t, m.Acknowledge(t.Context(), alice, got))
-		require.Len(t, must(m.Pending(t.Context(), alice, 10)), 2, "the others come next")
+		require.Len(t, pendingOf(t, m, alice, 10), 2, "the others come next")
 	})
 }
 
@@ -183,7 +183,7 @@ func TestNoNoticeOfWhatWasSeen(t *testing.T) {
 			c.see(t, m, id)
 			synctest.Wait()
 			require.Len(t, box.ids(), c.told)
-			require.Len(t, must(m.Pending(t.Context(), alice, 0)), c.told)
+			require.Len(t, pendingOf(t, m, alice, 0), c.told)
 		})
 	}
 }
@@ -197,7 +197,7 @@ func TestNoNoticeIfNoneIsWanted(t *testing.T) {
 		wait(t, m, alice, s.ID)
 		synctest.Wait()
 		require.Empty(t, box.ids())
-		require.Empty(t, must(m.Pending(t.Context(), alice, 0)))
+		require.Empty(t, pendingOf(t, m, alice, 0))
 	})
 }
 
@@ -249,7 +249,7 @@ func TestOnNoticeThatPanicsOrBlocks(t *testing.T) {
 		require.Equal(t, hung, time.Since(began), "it is not waited for for ever")
 		close(open)
 		synctest.Wait()
-		require.Len(t, must(m.Pending(t.Context(), alice, 0)), 50, "nothing is lost")
+		require.Len(t, pendingOf(t, m, alice, 0), 50, "nothing is lost")
 	})
 }
 
@@ -283,7 +283,7 @@ func TestNoticeWithoutItsEngine(t *testing.T) {
 		time.Sleep(HeartbeatEvery)
 		synctest.Wait()
 		require.ElementsMatch(t, []string{told, seen}, box.ids(), "once it is, also to those who saw it before")
-		require.Len(t, must(m.Pending(t.Context(), alice, 0)), 2)
+		require.Len(t, pendingOf(t, m, alice, 0), 2)
 		require.Zero(t, m.Stats().Unstored)
 	})
 }
@@ -293,7 +293,7 @@ func TestExpiredNotices(t *testing.T) {
 		m := newManager(t, Config{NoticeTTL: time.Hour, Retention: 3 * time.Hour})
 		id := spawned(t, m, alice, "echo")
 		time.Sleep(time.Hour + time.Second)
-		require.Empty(t, must(m.Pending(t.Context(), alice, 0)))
+		require.Empty(t, pendingOf(t, m, alice, 0))
 		require.Equal(t, engine.StatusSucceeded, status(t, m, alice, id), "its run is kept as others are")
 	})
 }
@@ -301,7 +301,7 @@ func TestExpiredNotices(t *testing.T) {
 func TestNoticesNeedASession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newManager(t, Config{})
-		_, err := m.Pending(t.Context(), "", 0)
+		_, _, err := m.Pending(t.Context(), "", 0)
 		require.ErrorIs(t, err, ErrInvalid)
 		require.ErrorIs(t, m.Acknowledge(t.Context(), "", nil), ErrInvalid)
 		_, err = m.Snapshot(t.Context(), "", "")

@@ -71,7 +71,7 @@ func TestParkedCall(t *testing.T) {
 		require.Equal(t, engine.StatusSucceeded, run.Status)
 		require.JSONEq(t, `"done"`, string(run.Result))
 		require.Equal(t, time.Minute, time.Since(began), "it was not disturbed")
-		require.Len(t, must(m.Pending(t.Context(), alice, 0)), 1, "its end is told")
+		require.Len(t, pendingOf(t, m, alice, 0), 1, "its end is told")
 	})
 }
 

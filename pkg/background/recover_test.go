@@ -152,7 +152,7 @@ func TestRecovery(t *testing.T) {
 			if c.status == engine.StatusFailed {
 				require.Equal(t, c.want, *run.Error)
 			}
-			require.Len(t, must(m.Pending(t.Context(), alice, 0)), 1, "its end is told")
+			require.Len(t, pendingOf(t, m, alice, 0), 1, "its end is told")
 		})
 	}
 }
@@ -181,7 +181,7 @@ func TestRecoveryOfSilentRuns(t *testing.T) {
 		require.Equal(t, engine.StatusSucceeded, status(t, m, alice, "bg_again"))
 		require.Equal(t, engine.StatusFailed, status(t, m, alice, "bg_lost"))
 		require.Empty(t, box.ids())
-		require.Empty(t, must(m.Pending(t.Context(), alice, 0)))
+		require.Empty(t, pendingOf(t, m, alice, 0))
 	})
 }
 

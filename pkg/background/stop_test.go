@@ -290,7 +290,7 @@ func TestStopRacesCompletion(t *testing.T) {
 			default: // it may have ended, and been reported, before the stop
 				require.LessOrEqual(t, len(told), 1)
 			}
-			require.Empty(t, must(m.Pending(t.Context(), alice, 0)))
+			require.Empty(t, pendingOf(t, m, alice, 0))
 			told = nil
 			_, err = m.engine.Prune(t.Context(), engine.Retention{Before: time.Now().Add(time.Hour)})
 			require.NoError(t, err)

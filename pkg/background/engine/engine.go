@@ -60,6 +60,11 @@ type Engine interface {
 	// or the name is unknown.
 	Open(ctx context.Context, id, name string) (Artifact, error)
 
+	// Pending returns up to max runs of a session, all if max is 0, whose notice is
+	// pending and that finished at since or later: those that finished first come
+	// first. They have no payload. Total counts all of them.
+	Pending(ctx context.Context, session string, since time.Time, max int) (runs []Run, total int, err error)
+
 	// Acknowledge records that the notices of these runs were delivered. It
 	// ignores unknown runs, those of other sessions and those without a notice.
 	Acknowledge(ctx context.Context, session string, ids []string) error
@@ -225,7 +230,6 @@ type Query struct {
 	Schedule       string // the schedule that fired them; "": any or none
 	Parent         string // the run that started them; "": any or none
 	Active         bool   // only runs that are not terminal
-	Notice         bool   // only runs whose notice is pending
 	Before         string // only runs submitted before the one with this id; "": all. Of an id unknown in Session, none
 	Limit          int    // at most so many; 0: all
 }
@@ -234,7 +238,6 @@ type Query struct {
 // Limit.
 func (q Query) Matches(r Run) bool {
 	return (!q.Active || !r.Status.Terminal()) &&
-		(!q.Notice || r.Notice == NoticePending) &&
 		(q.IdempotencyKey == "" || q.IdempotencyKey == r.IdempotencyKey) &&
 		(q.Schedule == "" || q.Schedule == r.Schedule) &&
 		(q.Parent == "" || q.Parent == r.Parent)

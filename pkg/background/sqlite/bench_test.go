@@ -278,3 +278,27 @@ func BenchmarkPrune(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkNotices measures reading the first 20 of 5,000 pending notices of a session,
+// against reading all of them.
+func BenchmarkNotices(b *testing.B) {
+	e := benchEngine(b)
+	fill(b, e, 5000)
+	require.NoError(b, e.db.write(b.Context(), func(w *conn) error { return w.run("UPDATE runs SET notice = 1, session = 's'") }))
+	read := func(max, want int) time.Duration {
+		start := time.Now()
+		runs, total, err := e.Engine.Pending(b.Context(), "s", time.Time{}, max)
+		require.NoError(b, err)
+		require.Len(b, runs, want)
+		require.Equal(b, 5000, total)
+		return time.Since(start)
+	}
+
+	var page, all time.Duration
+	for b.Loop() {
+		all += read(0, 5000)
+		page += read(20, 20)
+	}
+	b.ReportMetric(float64(page.Microseconds())/float64(b.N), "us/page")
+	b.ReportMetric(float64(all)/float64(page), "all/page")
+}

@@ -468,7 +468,7 @@ func (h *crashHost) schedule(session string) {
 }
 
 func (h *crashHost) notices(session string) {
-	notices, err := h.manager.Pending(h.t.Context(), session, 10)
+	notices, _, err := h.manager.Pending(h.t.Context(), session, 10)
 	require.NoError(h.t, err)
 	var ids []string
 	for _, n := range notices {

@@ -113,7 +113,6 @@ func selectRuns(q engine.Query) (sql string, args []driver.Value) {
 		{q.Schedule != "", " INDEXED BY runs_schedule", " AND schedule = ?", []driver.Value{q.Schedule}},
 		{q.Parent != "", " INDEXED BY runs_parent", " AND parent = ?", []driver.Value{q.Parent}},
 		{q.Active, " INDEXED BY runs_active", " AND finished IS NULL", nil},
-		{q.Notice, " INDEXED BY runs_notice", " AND notice = 1", nil},
 		{q.Session != "", " INDEXED BY runs_session", " AND session = ?", []driver.Value{q.Session}},
 		{q.Before != "", "", " AND seq < (SELECT b.seq FROM runs b WHERE b.id = ? AND (? = '' OR b.session = ?))", []driver.Value{q.Before, q.Session, q.Session}},
 	} {
@@ -131,6 +130,37 @@ func selectRuns(q engine.Query) (sql string, args []driver.Value) {
 	}
 
 	return sql, args
+}
+
+// The notices of a session are in the order of their index: a page of them reads no
+// others.
+const (
+	noticesOf     = ` FROM runs INDEXED BY runs_notice WHERE notice = 1 AND session = ? AND finished >= ?`
+	selectNotices = `SELECT ` + runColumns + noticesOf + ` ORDER BY finished, seq LIMIT ?`
+	countNotices  = `SELECT count(*)` + noticesOf
+)
+
+// Pending implements [engine.Engine].
+func (e *Engine) Pending(ctx context.Context, session string, since time.Time, max int) (runs []engine.Run, total int, err error) {
+	limit := int64(max)
+	if max <= 0 {
+		limit = -1 // none
+	}
+	from := nanos(since)
+	runs, err = readAll(ctx, e.db, func(found []driver.Value) (engine.Run, error) {
+		r, err := decode(found)
+		return r.Run, err
+	}, selectNotices, session, from, limit)
+	if err != nil || max <= 0 || len(runs) < max {
+		return runs, len(runs), err
+	}
+
+	err = e.db.read(ctx, func(c *conn) error {
+		n, err := c.number(countNotices, session, from)
+		total = int(n)
+		return err
+	})
+	return runs, total, err
 }
 
 // Acknowledge implements [engine.Engine].

@@ -101,7 +101,7 @@ const schema5 = `
 CREATE TABLE removals (id TEXT PRIMARY KEY, attempt INTEGER NOT NULL) WITHOUT ROWID;
 `
 
-// The children of a run are found by it. Values are kept by scope and key.
+// The children of a run are found by it, and notices in the order of their ends. Values are kept by scope and key.
 const schema6 = `
 ALTER TABLE runs ADD COLUMN parent TEXT;
 CREATE INDEX runs_parent ON runs (parent, session) WHERE parent IS NOT NULL;
@@ -124,6 +124,8 @@ CREATE TABLE pairs (
 	data BLOB NOT NULL,
 	UNIQUE (scope, key)
 );
+DROP INDEX runs_notice;
+CREATE INDEX runs_notice ON runs (session, finished, seq) WHERE notice = 1;
 `
 
 // openFile opens the database at path, makes it if it is not there, and brings

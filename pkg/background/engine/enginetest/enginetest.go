@@ -103,6 +103,7 @@ var cases = map[string]func(*testing.T, *store){
 	"artifacts are of ended runs":       artifactsMissing,
 	"notices":                           notices,
 	"acknowledge":                       acknowledge,
+	"notices come by pages":             pendingPages,
 	"prune":                             prune,
 	"prune of the same instant":         pruneSameInstant,
 	"prune keeps notices":               pruneNotices,

@@ -27,9 +27,56 @@ func notices(t *testing.T, e *store) {
 // pending returns the runs whose notice is pending.
 func pending(t *testing.T, e *store, session string) string {
 	t.Helper()
-	runs, err := e.List(t.Context(), engine.Query{Session: session, Notice: true})
+	runs, total, err := e.Pending(t.Context(), session, time.Time{}, 0)
 	require.NoError(t, err)
+	require.Len(t, runs, total)
 	return ids(runs)
+}
+
+func pendingPages(t *testing.T, e *store) {
+	var ends []time.Time
+	for _, id := range []string{"bg_c", "bg_a", "bg_d", "bg_b"} { // the first to end was not submitted first
+		submit(t, e, id, "s")
+	}
+	submit(t, e, "bg_other", "other")
+	for _, id := range []string{"bg_a", "bg_b", "bg_other", "bg_c", "bg_d"} {
+		time.Sleep(time.Second)
+		complete(t, started(t, e, id), engine.StatusSucceeded)
+		ends = append(ends, get(t, e, id).FinishedAt)
+	}
+
+	for _, c := range []struct {
+		session string
+		since   time.Time
+		max     int
+		want    string
+		total   int
+	}{
+		{"s", time.Time{}, 0, "bg_a bg_b bg_c bg_d", 4},
+		{"s", time.Time{}, 2, "bg_a bg_b", 4},
+		{"s", time.Time{}, 4, "bg_a bg_b bg_c bg_d", 4},
+		{"s", time.Time{}, 9, "bg_a bg_b bg_c bg_d", 4},
+		{"s", ends[1], 1, "bg_b", 3},
+		{"s", ends[1].Add(time.Nanosecond), 0, "bg_c bg_d", 2},
+		{"s", ends[4].Add(time.Nanosecond), 5, "", 0},
+		{"other", time.Time{}, 5, "bg_other", 1},
+		{"nobody", time.Time{}, 5, "", 0},
+		{"", time.Time{}, 5, "", 0},
+	} {
+		runs, total, err := e.Pending(t.Context(), c.session, c.since, c.max)
+		require.NoError(t, err)
+		require.Equal(t, c.want, ids(runs), "%+v", c)
+		require.Equal(t, c.total, total, "%+v", c)
+		for _, r := range runs {
+			require.Nil(t, r.Result, "no payload")
+		}
+	}
+
+	require.NoError(t, e.Acknowledge(t.Context(), "s", []string{"bg_a"}))
+	runs, total, err := e.Pending(t.Context(), "s", time.Time{}, 1)
+	require.NoError(t, err)
+	require.Equal(t, "bg_b", ids(runs))
+	require.Equal(t, 3, total)
 }
 
 func acknowledge(t *testing.T, e *store) {
@@ -40,7 +87,7 @@ func acknowledge(t *testing.T, e *store) {
 	submit(t, e, "bg_active", "s")
 	before := get(t, e, "bg_a")
 	require.NoError(t, e.Acknowledge(t.Context(), "other", []string{"bg_a", "bg_b", "bg_c"}))
-	require.Equal(t, "bg_c bg_b bg_a", pending(t, e, "s"), "not by another session")
+	require.Equal(t, "bg_a bg_b bg_c", pending(t, e, "s"), "not by another session")
 	for range 2 {
 		require.NoError(t, e.Acknowledge(t.Context(), "s", []string{"bg_a", "bg_x", "bg_active", "bg_c"}))
 		require.Equal(t, "bg_b", pending(t, e, "s"))
@@ -50,7 +97,7 @@ func acknowledge(t *testing.T, e *store) {
 	same(t, before, get(t, e, "bg_a"))
 	require.Equal(t, engine.NoticeNone, get(t, e, "bg_active").Notice)
 	complete(t, started(t, e, "bg_active"), engine.StatusSucceeded)
-	require.Equal(t, "bg_active bg_b", pending(t, e, "s"), "the notice of an end is not taken before it")
+	require.Equal(t, "bg_b bg_active", pending(t, e, "s"), "the notice of an end is not taken before it")
 }
 
 // taken returns the notices that a worker takes.

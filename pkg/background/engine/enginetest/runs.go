@@ -204,9 +204,6 @@ func listPages(t *testing.T, e *store) {
 		{engine.Query{Schedule: "sc_a", Active: true}, "bg_2"},
 		{engine.Query{Schedule: "sc_a", Session: "other"}, ""},
 		{engine.Query{Schedule: "sc_x"}, ""},
-		{engine.Query{Notice: true}, "bg_4"},
-		{engine.Query{Notice: true, Session: "other"}, ""},
-		{engine.Query{Notice: true, Active: true}, ""},
 	} {
 		runs, err := e.List(t.Context(), c.q)
 		require.NoError(t, err)

@@ -193,6 +193,23 @@ type artifact struct{ *bytes.Reader }
 
 func (artifact) Close() error { return nil }
 
+// Pending implements [engine.Engine].
+func (e *Engine) Pending(_ context.Context, session string, since time.Time, max int) (runs []engine.Run, total int, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+
+	found := which(e.pending, func(r *record) bool { return r.run.Session == session && !r.run.FinishedAt.Before(since) })
+	slices.SortStableFunc(found, func(a, b *record) int { return a.run.FinishedAt.Compare(b.run.FinishedAt) })
+	total = len(found)
+	if max > 0 {
+		found = found[:min(max, total)]
+	}
+	for _, r := range found {
+		runs = append(runs, r.run.Light())
+	}
+	return runs, total, nil
+}
+
 // Acknowledge implements [engine.Engine].
 func (e *Engine) Acknowledge(_ context.Context, session string, ids []string) error {
 	e.mu.Lock()
