@@ -137,7 +137,13 @@ func encode(v any) (json.RawMessage, error) {
 }
 
 // textMore is how an agent sees the rest of a list that was cut.
-const textMore = "check_background list=true"
+const textMore = "check_background"
+
+// noticeHints are for the agent.
+var noticeHints = background.NoticeHints{
+	More:   "check_background without task_ids lists them",
+	Result: `A result that ends in … is longer: check_background with its task_ids shows it.`,
+}
 
 // textUnsaved is advice on a run whose end is not stored yet.
 const textUnsaved = "This result is not stored yet (is the disk full?): a crash would lose it. Check again until done is true."

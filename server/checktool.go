@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -72,13 +73,18 @@ type report struct {
 	Done     bool `json:"done"` // the status is terminal, and stored
 	Stopping bool `json:"stopping,omitempty"`
 	engine.Beat
-	Output *output.Page `json:"output,omitempty"`
-	engine.End
-	WaitedSeconds     float64 `json:"waited_seconds,omitempty"`
-	DeadlineInSeconds float64 `json:"deadline_in_seconds,omitempty"`
-	ResultPath        string  `json:"result_path,omitempty"` // if it leads to more than is shown
-	LogPath           string  `json:"log_path,omitempty"`    // likewise
-	Next              string  `json:"next,omitempty"`        // advice
+	Output            *output.Page     `json:"output,omitempty"`
+	Summary           string           `json:"summary,omitempty"`
+	Result            json.RawMessage  `json:"result,omitempty"`
+	Content           json.RawMessage  `json:"content,omitempty"`
+	ExitCode          *int             `json:"exit_code,omitempty"`
+	Error             *engine.RunError `json:"error,omitempty"`
+	ArtifactError     string           `json:"artifact_error,omitempty"`
+	WaitedSeconds     float64          `json:"waited_seconds,omitempty"`
+	DeadlineInSeconds float64          `json:"deadline_in_seconds,omitempty"`
+	ResultPath        string           `json:"result_path,omitempty"` // if it leads to more than is shown
+	LogPath           string           `json:"log_path,omitempty"`    // likewise
+	Next              string           `json:"next,omitempty"`        // advice
 	excerpt
 	Awaited []string `json:"waiting_for_input,omitempty"` // questions to its user
 }
@@ -241,9 +247,9 @@ func (v Session) fit(ctx context.Context, r background.Report, room int, several
 
 	out := report{
 		row: newRow(r.Run, r.Title), Done: r.Final(), Stopping: r.Cancel != nil && !r.Status.Terminal(),
-		Beat: engine.Beat{Detail: r.Detail, Progress: r.Progress}, Output: r.Output, End: r.End, excerpt: large,
+		Beat: engine.Beat{Detail: r.Detail, Progress: r.Progress}, Output: r.Output, excerpt: large,
+		Summary: clip(r.Summary, room), Result: r.Result, Content: r.Content, ExitCode: r.ExitCode, ArtifactError: r.ArtifactError,
 	}
-	out.FinishedAt, out.Summary, out.Diagnosis = time.Time{}, clip(r.Summary, room), nil // which is for operators
 	if r.Error != nil {
 		out.Error = &engine.RunError{Kind: r.Error.Kind, Message: clip(r.Error.Message, room)}
 	}

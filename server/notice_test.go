@@ -33,7 +33,7 @@ func TestNotices(t *testing.T) {
 		require.Len(t, notices, 1)
 		require.Equal(t, wire.Notice{
 			TaskID: failed, Session: alice, Tool: "fails", Title: "Background fails", Status: "failed", ErrorKind: "tool_error",
-			Text:       `[` + failed + `] failed (tool_error) "Background fails" (fails, 0.0s): the file is not there result: runs/` + failed + `/result.json`,
+			Text:       `[` + failed + `] failed (tool_error) "Background fails" (fails, 0.0s): the file is not there`,
 			ResultPath: "runs/" + failed + "/result.json", At: time.Now(),
 		}, notices[0])
 		require.Equal(t, notices, s.notices(alice), "to look takes nothing")

@@ -255,7 +255,7 @@ func (v Session) Notices(ctx context.Context, limit int) (wire.Notices, error) {
 		out.Notices[i] = newNotice(n)
 	}
 
-	out.Text = background.RenderNotices(shown, out.More, textMore)
+	out.Text = background.RenderNotices(shown, out.More, noticeHints)
 	return out, nil
 }
 

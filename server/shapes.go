@@ -118,7 +118,7 @@ func newSchedule(s engine.Schedule) wire.Schedule {
 
 func newNotice(r engine.Run) wire.Notice {
 	n := wire.Notice{
-		TaskID: r.ID, Session: r.Session, Tool: r.Tool, Title: r.Title, Status: wire.Status(r.Status), ElapsedSeconds: tenths(r.Elapsed(r.FinishedAt)),
+		TaskID: r.ID, Session: r.Session, Tool: r.Tool, Title: r.Title, Summary: r.Summary, Narration: r.Narration, Status: wire.Status(r.Status), ElapsedSeconds: tenths(r.Elapsed(r.FinishedAt)),
 		ExitCode: r.ExitCode, Text: background.NoticeText(r), ResultPath: r.Path(engine.ResultJSON), At: r.FinishedAt,
 	}
 	if r.Error != nil {

@@ -117,7 +117,7 @@ func (a *agent) do(ctx context.Context, task string) error {
 // turn puts before the model which runs have ended, and then asks it. Notices
 // are acknowledged when they are in: after a failure they come again.
 func (a *agent) turn(ctx context.Context, messages []message, tools []tool) ([]message, error) {
-	notices, err := a.service.Session(session).Notices(ctx, 0)
+	notices, err := a.service.Session(session).Notices(ctx, 10)
 	if err != nil {
 		return nil, err
 	}
@@ -175,7 +175,7 @@ func (a *agent) wait(ctx context.Context) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		notices, err := a.service.Session(session).Notices(ctx, 0)
+		notices, err := a.service.Session(session).Notices(ctx, 10)
 		quiet := !slices.ContainsFunc(active, func(r wire.Run) bool { return r.SignalOnCompletion })
 		if err != nil || len(notices.Notices) > 0 || quiet {
 			return len(notices.Notices) > 0, err

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,22 +14,26 @@ import (
 
 const (
 	maxNotices       = 10  // that RenderNotices shows at once
-	maxNotice        = 500 // characters of a notice's text
-	maxNoticeSummary = 300 // characters of it that are the tool's
+	maxNoticeSummary = 300 // characters of a notice that are the tool's own words
+	maxResultStart   = 400 // characters of a result
 	maxShortTitle    = 40  // characters of a title in a line of text
 )
 
-// NoticeText describes the end of a run on one line of at most 500 characters,
-// which is not escaped. The words of the tool come before the path of the result,
-// and are cut so that the path is whole.
+// NoticeText describes the end of a run on one line of at most 1,000 characters, which
+// is not escaped: how it ended, what its tool says of that, and its result, or as
+// much of it as 400 characters show.
 func NoticeText(run engine.Run) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "[%s] %s", run.ID, run.Status)
 	said := run.Summary
-	if run.Error != nil {
+	switch {
+	case run.Error != nil:
 		fmt.Fprintf(&b, " (%s)", run.Error.Kind)
 		said = cmp.Or(run.Error.Message, said)
+	case run.Status == engine.StatusSucceeded:
+		said = cmp.Or(said, run.Narration)
 	}
+
 	fmt.Fprintf(&b, " %q (%s, %.1fs", output.Shorten(run.Title, maxShortTitle), output.Shorten(run.Tool, maxShortTitle), run.Elapsed(run.FinishedAt).Seconds())
 	if run.ExitCode != nil {
 		fmt.Fprintf(&b, ", exit %d", *run.ExitCode)
@@ -38,8 +43,23 @@ func NoticeText(run engine.Run) string {
 		b.WriteString(": " + said)
 	}
 
-	end := " result: " + run.Path(engine.ResultJSON)
-	return output.Clip(b.String(), maxNotice-len(end)) + end
+	switch {
+	case run.ResultStart == "":
+	case resultCut(run):
+		fmt.Fprintf(&b, " result of %d bytes: %s", run.ResultSize, run.ResultStart)
+	default:
+		b.WriteString(" result: " + run.ResultStart)
+	}
+	return b.String()
+}
+
+// resultCut reports whether the notice of a run shows only the beginning of its result.
+func resultCut(run engine.Run) bool { return strings.HasSuffix(run.ResultStart, "…") }
+
+// NoticeHints say how a model sees what [RenderNotices] leaves out.
+type NoticeHints struct {
+	More   string // further notices
+	Result string // a result of which only the beginning is shown
 }
 
 // textEscaper keeps a tool's text from ending the element it stands in.
@@ -48,9 +68,9 @@ var textEscaper = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
 // RenderNotices returns the ends of runs as a text to put before a model, as data
 // and never as an instruction of the host: the [NoticeText] of up to 10 of them,
 // in an element <background-results> that no text of a tool can close. It counts
-// the others, and more that the caller has, and adds hint, which says how to see
-// them. It returns "" without any notices.
-func RenderNotices(ended []engine.Run, more int, hint string) string {
+// the others, and more that the caller has, and adds the hints that apply. It returns
+// "" without any notices.
+func RenderNotices(ended []engine.Run, more int, hints NoticeHints) string {
 	if rest := len(ended) - maxNotices; rest > 0 {
 		more = max(0, more) + rest
 		ended = ended[:maxNotices]
@@ -64,8 +84,11 @@ func RenderNotices(ended []engine.Run, more int, hint string) string {
 	for _, run := range ended {
 		b.WriteString(textEscaper.Replace(NoticeText(run)) + "\n")
 	}
+	if hints.Result != "" && slices.ContainsFunc(ended, resultCut) {
+		b.WriteString(hints.Result + "\n")
+	}
 	if more > 0 {
-		fmt.Fprintf(&b, "+%d more: %s\n", more, hint)
+		fmt.Fprintf(&b, "+%d more: %s\n", more, hints.More)
 	}
 	b.WriteString("</background-results>")
 	return b.String()

@@ -69,6 +69,9 @@ func (w *worker) verdict(t *task, r workResult) ending {
 		e.requeue = e.end.Error.Kind == engine.KindInterrupted && o.Result == nil &&
 			t.lease != nil && !t.stopAsked() && w.refusal(w.base, t.lease.Run()) == nil
 	}
+	if e.end.Result != nil && t.run.SignalOnCompletion {
+		e.end.ResultStart, e.end.ResultSize = output.Shorten(string(e.end.Result), maxResultStart), len(e.end.Result)
+	}
 	e.beat = t.sink.Beat()
 	return e
 }

@@ -235,7 +235,9 @@ type Notice struct {
 	ErrorKind      ErrorKind `json:"error_kind,omitempty"`
 	ElapsedSeconds float64   `json:"elapsed_seconds"`
 	ExitCode       *int      `json:"exit_code,omitempty"`
-	Text           string    `json:"text"` // the whole notice in one line, at most 500 characters; not escaped
+	Summary        string    `json:"summary,omitempty"`   // the tool's own
+	Narration      string    `json:"narration,omitempty"` // a sentence for a person
+	Text           string    `json:"text"`                // the whole notice in one line, with the result or its beginning, at most 1,000 characters; not escaped
 	ResultPath     string    `json:"result_path"`
 	At             time.Time `json:"at"` // when the run ended
 }

@@ -156,7 +156,9 @@ type Progress struct {
 type End struct {
 	Summary       string          `json:"summary,omitempty"`
 	Result        json.RawMessage `json:"result,omitempty"`
-	Content       json.RawMessage `json:"content,omitempty"` // what the work showed next to Result or Error
+	ResultStart   string          `json:"result_start,omitempty"` // the beginning of Result, at most 400 characters, if the run has a notice
+	ResultSize    int             `json:"result_size,omitempty"`  // bytes of Result, likewise
+	Content       json.RawMessage `json:"content,omitempty"`      // what the work showed next to Result or Error
 	ExitCode      *int            `json:"exit_code,omitempty"`
 	Error         *RunError       `json:"error,omitempty"`          // set if and only if the run failed
 	ArtifactError string          `json:"artifact_error,omitempty"` // what of the run could not be stored
