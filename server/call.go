@@ -35,6 +35,9 @@ type Request struct {
 	// DryRun makes spawn_background and stop_background only describe what they
 	// would do. Any other tool is refused unless it is readonly.
 	DryRun bool
+	// Approved says that a person has approved this very call, for example by a click
+	// on the operators' page: Config.Approve is not asked. Never set it for an agent.
+	Approved bool
 
 	// ParkAfter is how long the caller waits before a call that may be parked
 	// continues in the background. It can only shorten Config.ParkAfter, which
@@ -131,7 +134,7 @@ func (s *Service) callPlugin(ctx context.Context, req Request) (abi.Result, erro
 	if err := s.admit(tool, req.Parsed); err != nil {
 		return explain(err)
 	}
-	if err := s.approve(ctx, tool, Approval{Session: req.Session, Args: req.Args}); err != nil {
+	if err := s.approve(ctx, tool, Approval{Session: req.Session, Args: req.Args}, req.Approved); err != nil {
 		return explain(err)
 	}
 
@@ -158,10 +161,11 @@ func (s *Service) admit(tool *callable, args Args) error {
 	return nil
 }
 
-// approve asks a person for approval if the tool requires it. It is the last check:
-// nobody is asked about a call that would be refused anyway.
-func (s *Service) approve(ctx context.Context, tool *callable, a Approval) error {
-	if tool.Tool.Approval != abi.ApprovalRequired {
+// approve asks a person for approval if the tool requires it and nobody has approved
+// the call. It is the last check: nobody is asked about a call that would be refused
+// anyway.
+func (s *Service) approve(ctx context.Context, tool *callable, a Approval, approved bool) error {
+	if approved || tool.Tool.Approval != abi.ApprovalRequired {
 		return nil
 	}
 	if s.cfg.Approve == nil {

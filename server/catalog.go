@@ -37,6 +37,9 @@ func newPlugin(p *plugins.Plugin) wire.Plugin {
 		out.Grants = append(out.Grants, "config")
 	}
 
+	for _, m := range p.Grant.Files {
+		out.Folders = append(out.Folders, wire.Folder{Dir: m.Dir, Path: m.Path, Write: m.Write})
+	}
 	for _, t := range p.Tools {
 		out.Tools = append(out.Tools, wire.PluginTool{
 			Name: t.Name, Title: t.Tool.Title, Description: t.Tool.Description,

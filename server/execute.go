@@ -90,7 +90,7 @@ func (x executor) readmit(ctx context.Context, run engine.Run) error {
 		err = x.admit(tool, run)
 	}
 	if err == nil && run.Schedule != "" && !again { // other runs were approved when they were requested
-		err = x.service.approve(ctx, tool, Approval{Session: run.Session, Args: run.Args})
+		err = x.service.approve(ctx, tool, Approval{Session: run.Session, Args: run.Args}, false)
 	}
 
 	switch {

@@ -26,6 +26,7 @@ type SpawnRequest struct {
 	IdempotencyKey string          // at most 128 characters; the same key, tool and arguments return the run that exists
 	By             string          // the requester, if it is not the session's agent
 	Parent         string          // an active run of the session that becomes its parent; empty is the run whose Go tool was passed the context, if any
+	Approved       bool            // a person has approved this very run: Config.Approve is not asked. Never set it for an agent, and not for a schedule, whose firings are asked about
 	DryRun         bool            // only make the checks: nothing is started or stored, and nobody is asked for approval
 }
 
@@ -51,7 +52,7 @@ func (v Session) Spawn(ctx context.Context, req SpawnRequest) (wire.Run, error) 
 		title := cmp.Or(checked.Title, "Background "+checked.Tool)
 		return wire.Run{Tool: checked.Tool, Title: title, DeadlineSeconds: checked.Timeout.Seconds(), SignalOnCompletion: !checked.Silent}, nil
 	}
-	if err := v.service.approve(ctx, tool, Approval{Session: v.name, Args: checked.Args}); err != nil {
+	if err := v.service.approve(ctx, tool, Approval{Session: v.name, Args: checked.Args}, req.Approved); err != nil {
 		return wire.Run{}, err
 	}
 
@@ -88,7 +89,7 @@ func (v Session) NewSchedule(ctx context.Context, req ScheduleRequest) (wire.Sch
 		return plan, err
 	}
 
-	if err := v.service.approve(ctx, tool, Approval{Session: v.name, Args: checked.Args, Schedule: &plan}); err != nil {
+	if err := v.service.approve(ctx, tool, Approval{Session: v.name, Args: checked.Args, Schedule: &plan}, false); err != nil {
 		return wire.Schedule{}, err
 	}
 	stored, err := v.service.runs.Schedule(ctx, v.name, checked)

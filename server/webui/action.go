@@ -5,6 +5,9 @@ import (
 	"errors"
 	"mime"
 	"net/http"
+	"net/url"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/toolhost/toolhost/server/wire"
@@ -13,17 +16,18 @@ import (
 const (
 	operator    = "operator"  // the requester of a stop, in its record
 	formTimeout = time.Second // how long a form waits for its effect; then the page shows the progress
-	maxForm     = 8 << 10     // bytes of a form
+	maxForm     = 16 << 10    // bytes of a form without arguments
+	maxStopped  = 200         // runs that are stopped together
 )
 
-// readForm reads a posted form.
-func readForm(w http.ResponseWriter, r *http.Request) error {
+// readForm reads a posted form of at most so many bytes.
+func readForm(w http.ResponseWriter, r *http.Request, most int64) error {
 	media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || media != "application/x-www-form-urlencoded" {
 		return refuse(http.StatusUnsupportedMediaType, "Only forms of this page are accepted")
 	}
 
-	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	r.Body = http.MaxBytesReader(w, r.Body, most)
 	err = r.ParseForm()
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {
 		return refuse(http.StatusRequestEntityTooLarge, "The form is too large")
@@ -36,41 +40,123 @@ func readForm(w http.ResponseWriter, r *http.Request) error {
 
 // stop stops a run, and returns to its page.
 func (s *site) stop(w http.ResponseWriter, r *http.Request, run wire.Run) error {
-	if err := readForm(w, r); err != nil {
+	if err := readForm(w, r, maxForm); err != nil {
 		return err
 	}
 
 	ctx, cancel := context.WithTimeout(r.Context(), formTimeout)
 	defer cancel()
 	how := wire.Stop{Force: r.PostForm.Get("force") == "true", Reason: r.PostForm.Get("reason")}
-	_, err := s.service.Session(run.Session).Stop(ctx, run.TaskID, operator, how)
-	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
+	if err := s.stopRun(ctx, run, how); err != nil {
 		return err
 	}
-
-	s.Logger.Info("run stopped by an operator", "task_id", run.TaskID, "session", run.Session, "force", how.Force)
 	http.Redirect(w, r, "/ui/runs/"+run.TaskID, http.StatusSeeOther)
 	return nil
 }
 
-// disable keeps a schedule from firing again, and returns to the schedules.
-func (s *site) disable(w http.ResponseWriter, r *http.Request) error {
-	if err := readForm(w, r); err != nil {
+func (s *site) stopRun(ctx context.Context, run wire.Run, how wire.Stop) error {
+	_, err := s.service.Session(run.Session).Stop(ctx, run.TaskID, operator, how)
+	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
-
-	id := r.PathValue("schedule")
-	schedule, err := s.service.AllSessions().Unschedule(r.Context(), id)
-	switch {
-	case notFound(err):
-		return errNoSchedule
-	case err != nil:
-		return err
-	}
-
-	s.Logger.Info("schedule disabled by an operator", "schedule_id", id, "session", schedule.Session)
-	http.Redirect(w, r, "/ui/schedules", http.StatusSeeOther)
+	s.Logger.Info("run stopped by an operator", "task_id", run.TaskID, "session", run.Session, "force", how.Force)
 	return nil
+}
+
+// stopMany stops the chosen runs, and returns to the runs. A run that is gone or has
+// ended needs no stop.
+func (s *site) stopMany(w http.ResponseWriter, r *http.Request) error {
+	if err := readForm(w, r, maxForm); err != nil {
+		return err
+	}
+	chosen := r.PostForm["run"]
+	if len(chosen) > maxStopped {
+		return refuse(http.StatusUnprocessableEntity, "Too many runs at once: choose at most 200")
+	}
+
+	ctx, cancel := context.WithTimeout(r.Context(), formTimeout)
+	defer cancel()
+	how := wire.Stop{Force: r.PostForm.Get("force") == "true"}
+	var stopping sync.WaitGroup
+	errs := make([]error, len(chosen))
+	for i, id := range chosen {
+		stopping.Go(func() {
+			run, err := s.service.AllSessions().Run(r.Context(), id)
+			if err == nil && !run.Status.Terminal() {
+				err = s.stopRun(ctx, run, how)
+			}
+			if !notFound(err) {
+				errs[i] = err
+			}
+		})
+	}
+	stopping.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+
+	to := "/"
+	if back, err := url.ParseQuery(r.PostForm.Get("back")); err == nil && r.PostForm.Has("back") {
+		to = "/ui/runs?" + back.Encode()
+	}
+	http.Redirect(w, r, strings.TrimSuffix(to, "?"), http.StatusSeeOther)
+	return nil
+}
+
+// rerun starts a run with the arguments of another one, and shows the new run.
+func (s *site) rerun(w http.ResponseWriter, r *http.Request, run wire.Run) error {
+	if err := readForm(w, r, maxForm); err != nil {
+		return err
+	}
+
+	started, err := s.service.Session(run.Session).Rerun(r.Context(), run.TaskID, operator)
+	if err != nil {
+		return err
+	}
+	s.Logger.Info("run repeated by an operator", "task_id", started.TaskID, "repeated", run.TaskID, "session", run.Session)
+	http.Redirect(w, r, "/ui/runs/"+started.TaskID, http.StatusSeeOther)
+	return nil
+}
+
+// handleSchedule answers a posted form about a schedule: change does what it asks, and
+// returns the address of the page to go to.
+func (s *site) handleSchedule(pattern, did string, change func(ctx context.Context, id string) (to string, err error)) {
+	s.handle(pattern, func(w http.ResponseWriter, r *http.Request) error {
+		if err := readForm(w, r, maxForm); err != nil {
+			return err
+		}
+
+		id := r.PathValue("schedule")
+		to, err := change(r.Context(), id)
+		switch {
+		case notFound(err):
+			return errNoSchedule
+		case err != nil:
+			return err
+		}
+
+		s.Logger.Info("schedule "+did+" by an operator", "schedule_id", id)
+		http.Redirect(w, r, to, http.StatusSeeOther)
+		return nil
+	})
+}
+
+const pathSchedules = "/ui/schedules"
+
+func (s *site) disable(ctx context.Context, id string) (string, error) {
+	_, err := s.service.AllSessions().Unschedule(ctx, id)
+	return pathSchedules, err
+}
+
+func (s *site) enable(ctx context.Context, id string) (string, error) {
+	_, err := s.service.AllSessions().Enable(ctx, id)
+	return pathSchedules, err
+}
+
+// fire shows the run that it starts.
+func (s *site) fire(ctx context.Context, id string) (string, error) {
+	run, err := s.service.AllSessions().Fire(ctx, id, operator)
+	return "/ui/runs/" + run.TaskID, err
 }
 
 // download makes an answer a file to be saved, not shown.

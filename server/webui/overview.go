@@ -1,6 +1,7 @@
 package webui
 
 import (
+	"cmp"
 	"net/http"
 	"slices"
 
@@ -28,11 +29,12 @@ func (s *site) overview(r *http.Request) (page, error) {
 		return page{}, err
 	}
 
+	stats := s.service.Stats()
 	ended = slices.DeleteFunc(ended, func(r wire.Run) bool { return !r.Status.Terminal() })
 	slices.SortStableFunc(ended, func(a, b wire.Run) int { return b.FinishedAt.Compare(a.FinishedAt) })
 	return page{"Overview", "/", []section{
-		{"problems", newProblems(s.service.Findings())}, {"usage", s.service.Stats()},
-		{"active", active}, {"ended", ended[:min(len(ended), maxEnded)]},
+		{"problems", newProblems(s.service.Findings())}, {"load", stats},
+		{"active", newTable(active, tableActive)}, {"ended", newTable(ended[:min(len(ended), maxEnded)], tableEnded)}, {"totals", newTotals(stats)},
 	}}, nil
 }
 
@@ -51,4 +53,28 @@ func newProblems(all []wire.FileProblem) problems {
 		p.Shown = append(p.Shown, wire.FileProblem{File: cut(one.File, maxProblem), Error: cut(one.Error, maxProblem)})
 	}
 	return p
+}
+
+// totals are what runs have come to since the start.
+type totals struct {
+	Started, Succeeded, Canceled, Refused, Restarted int64
+	Failed                                           int64
+	Kinds                                            []kindCount // of failures, the most frequent first
+}
+
+// A kindCount says how often runs failed in one way.
+type kindCount struct {
+	Word string
+	N    int64
+}
+
+func newTotals(s server.Stats) totals {
+	r := s.Runs
+	t := totals{Started: r.Spawned, Succeeded: r.Succeeded, Canceled: r.Canceled, Refused: r.Refused, Restarted: r.Rerun}
+	for kind, n := range r.Failed {
+		t.Failed += n
+		t.Kinds = append(t.Kinds, kindCount{wordOf(wire.ErrorKind(kind)), n})
+	}
+	slices.SortFunc(t.Kinds, func(a, b kindCount) int { return cmp.Or(cmp.Compare(b.N, a.N), cmp.Compare(a.Word, b.Word)) })
+	return t
 }

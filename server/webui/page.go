@@ -27,7 +27,8 @@ type section struct {
 // templates are the templates of all pages.
 var templates = template.Must(template.New("").Funcs(template.FuncMap{
 	"asset": asset, "size": human.Bytes, "seconds": seconds, "int": number[int], "long": number[int64], "brief": brief,
-	"moment": newMoment, "state": stateOf, "bar": newBar, "took": took, "claims": claims, "effects": effects,
+	"moment": newMoment, "state": stateOf, "bar": newBar, "took": took, "claims": claims, "effects": effectsOf,
+	"duration": duration, "named": namedTool, "heading": headingOf,
 }).ParseFS(files, "templates/*.html"))
 
 // render executes a template.
@@ -49,18 +50,28 @@ type frame struct {
 	Error       string // in place of the body
 }
 
-// document answers with a page, or that the client has it as it is: the script
-// requests a page again and again.
-func (s *site) document(w http.ResponseWriter, r *http.Request, p page) error {
-	f := frame{Title: p.title, Menu: p.menu, Live: true}
+// frame renders a page.
+func (p page) frame() (frame, error) {
+	f := frame{Title: p.title, Menu: p.menu}
 	for _, section := range p.sections {
 		html, err := render(section.id, section.data)
 		if err != nil {
-			return err
+			return frame{}, err
 		}
 		f.Body += template.HTML(html)
 	}
+	return f, nil
+}
 
+// document answers with a page, or that the client has it as it is: the script
+// requests a page again and again.
+func (s *site) document(w http.ResponseWriter, r *http.Request, p page) error {
+	f, err := p.frame()
+	if err != nil {
+		return err
+	}
+
+	f.Live = true
 	tag := fmt.Sprintf(`"%x"`, sha256.Sum256([]byte(build+string(f.Body))))
 	w.Header().Set("ETag", tag)
 	if r.Header.Get("If-None-Match") == tag {
@@ -69,6 +80,16 @@ func (s *site) document(w http.ResponseWriter, r *http.Request, p page) error {
 	}
 	s.write(w, r, http.StatusOK, f)
 	return nil
+}
+
+// answer answers a posted form with a page. Its address has another page, so the
+// script leaves it as it is.
+func (s *site) answer(w http.ResponseWriter, r *http.Request, status int, p page) error {
+	f, err := p.frame()
+	if err == nil {
+		s.write(w, r, status, f)
+	}
+	return err
 }
 
 // write answers with a document.

@@ -1,6 +1,8 @@
 package webui
 
 import (
+	"context"
+	"fmt"
 	"net/http"
 
 	"github.com/toolhost/toolhost/abi"
@@ -14,21 +16,58 @@ const maxDescription = 300
 type catalog struct {
 	Plugins []wire.Plugin
 	Tools   int
+	Said    string // of a reload
 }
 
 // plugins shows which plugins are loaded, what they were granted, and what is
 // wrong.
 func (s *site) plugins(r *http.Request) (page, error) {
-	loaded, found, err := s.service.Catalog(r.Context())
+	return s.catalog(r.Context(), "")
+}
+
+func (s *site) catalog(ctx context.Context, said string) (page, error) {
+	loaded, found, err := s.service.Catalog(ctx)
 	if err != nil {
 		return page{}, err
 	}
 
-	c := catalog{Plugins: loaded}
+	c := catalog{Plugins: loaded, Said: said}
 	for _, p := range loaded {
 		c.Tools += len(p.Tools)
 	}
 	return page{"Plugins", "/ui/plugins", []section{{"problems", newProblems(found)}, {"plugins", c}}}, nil
+}
+
+// reload reads the folders of plugins again, and shows what has changed.
+func (s *site) reload(w http.ResponseWriter, r *http.Request) error {
+	if err := readForm(w, r, maxForm); err != nil {
+		return err
+	}
+	changes, err := s.service.Reload(r.Context())
+	if err != nil {
+		return err
+	}
+
+	said := "Reloaded: nothing has changed."
+	if !changes.Empty() {
+		said = fmt.Sprintf("Reloaded: %d added, %d changed, %d removed.", len(changes.Added), len(changes.Changed), len(changes.Removed))
+	}
+	s.Logger.Info("plugins reloaded by an operator")
+	p, err := s.catalog(r.Context(), said)
+	if err != nil {
+		return err
+	}
+	return s.answer(w, r, http.StatusOK, p)
+}
+
+// tools shows the tools that can be called.
+func (s *site) tools(*http.Request) (page, error) {
+	return page{"Tools", "/ui/tools", []section{{"tools", s.service.Definitions(pageSession)}}}, nil
+}
+
+// settings shows the configuration in force.
+func (s *site) settings(*http.Request) (page, error) {
+	return page{"Settings", "/ui/settings", []section{{"settings", s.Settings}}}, nil
 }
 
 // brief cuts a description.
@@ -43,9 +82,8 @@ func claims(t wire.PluginTool) []string {
 	})
 }
 
-// effects are what a call may really do.
-func effects(t wire.PluginTool) []string {
-	a := t.Annotations
+// effectsOf are what a call may really do.
+func effectsOf(a wire.Annotations) []string {
 	return named([]naming{
 		{a.ReadOnly, "changes nothing"}, {!a.ReadOnly && !a.Destructive, "writes"}, {a.Destructive, "may delete or overwrite"},
 		{a.Idempotent, "may be repeated"}, {a.OpenWorld, "reaches the network"},

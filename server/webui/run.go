@@ -3,6 +3,7 @@ package webui
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"net/http"
 	"strings"
@@ -18,8 +19,18 @@ const (
 // A runView is what the page of a run shows.
 type runView struct {
 	wire.Run
-	Result resultView
-	Output []piece
+	Result    resultView
+	Content   []block
+	Output    []piece
+	Questions []questionView
+	Plugin    pluginName // that has run it
+	Repeats   bool       // it can be run again
+}
+
+// A pluginName is what is known of the plugin of a run.
+type pluginName struct {
+	Name, Version string // empty if it is unknown
+	Other         bool   // another version is loaded now
 }
 
 // A resultView is the result of a run, or its beginning.
@@ -31,21 +42,74 @@ type resultView struct {
 
 // run shows one run.
 func (s *site) run(r *http.Request) (page, error) {
-	run, err := s.service.AllSessions().WholeRun(r.Context(), r.PathValue("run"))
+	v, err := s.readRun(r.Context(), r.PathValue("run"))
 	if err != nil {
 		return page{}, err
 	}
-	output, err := readOutput(r.Context(), s.service.Session(run.Session), run.TaskID)
-	if err != nil {
-		return page{}, err
-	}
-
-	v := runView{run, newResultView(run.Result), output}
-	return page{cmp.Or(run.Title, "Run"), "/ui/runs", v.sections()}, nil
+	return v.page(), nil
 }
 
+func (s *site) readRun(ctx context.Context, id string) (runView, error) {
+	run, err := s.service.AllSessions().WholeRun(ctx, id)
+	switch {
+	case notFound(err):
+		return runView{}, errNoRun
+	case err != nil:
+		return runView{}, err
+	}
+	session := s.service.Session(run.Session)
+	output, err := readOutput(ctx, session, run.TaskID)
+	if err != nil {
+		return runView{}, err
+	}
+	open, err := session.Questions(ctx, run.TaskID)
+	if err != nil {
+		return runView{}, err
+	}
+
+	v := runView{
+		Run: run, Result: newResultView(run.Result), Content: newBlocks(run.Content), Output: output,
+		Questions: newQuestions(run.TaskID, open), Plugin: s.pluginOf(run),
+	}
+	d, err := s.definition(run.Tool)
+	v.Repeats = err == nil && d.SupportsBackground && !run.ArgsIncomplete
+	return v, nil
+}
+
+// pluginOf names the plugin that has run a run.
+func (s *site) pluginOf(run wire.Run) pluginName {
+	for _, p := range s.service.Plugins() {
+		if digest, err := p.Digest(); err == nil && digest == run.ToolVersion {
+			return pluginName{Name: p.Manifest.Name, Version: p.Manifest.Version}
+		}
+	}
+	if tool, err := s.service.Lookup(run.Tool); err == nil {
+		return pluginName{Name: tool.Plugin.Manifest.Name, Other: true}
+	}
+	return pluginName{}
+}
+
+func (v runView) page() page { return page{headingOf(v.Run), "/ui/runs", v.sections()} }
+
 func (v runView) sections() []section {
-	return []section{{"run", v}, {"stop", v}, {"end", v}, {"output", v}, {"facts", v}}
+	return []section{{"run", v}, {"questions", v}, {"actions", v}, {"end", v}, {"output", v}, {"details", v}}
+}
+
+// headingOf is the title of a run. The titles of runs without one say only that they
+// run in the background.
+func headingOf(r wire.Run) string {
+	if r.Title == "" || r.Title == "Background "+r.Tool {
+		return r.Tool
+	}
+	return r.Title
+}
+
+// namedTool is the tool of a run, unless its heading says it.
+func namedTool(r wire.Run) string {
+	if headingOf(r) == r.Tool {
+		return ""
+	}
+	return r.Tool
 }
 
 // Earlier reports whether there is output before what is shown.

@@ -55,6 +55,19 @@ func seconds(n float64) string {
 	return fmt.Sprintf("%d s", s)
 }
 
+// duration is how long a call took.
+func duration(d time.Duration) string {
+	switch {
+	case d < 10*time.Millisecond:
+		return number(float64(d)/float64(time.Millisecond)) + " ms"
+	case d < time.Second:
+		return number(d.Milliseconds()) + " ms"
+	case d < time.Minute:
+		return number(d.Round(10*time.Millisecond).Seconds()) + " s"
+	}
+	return seconds(d.Seconds())
+}
+
 // A moment is a time, as a page shows it.
 type moment struct {
 	ISO, Text string
@@ -70,7 +83,8 @@ func newMoment(t time.Time) *moment {
 	return &moment{t.Format(time.RFC3339), t.Format("2006-01-02 15:04:05"), distance(t, time.Now())}
 }
 
-// distance is how far away a time is, to the minute, so that it rarely changes.
+// distance is how far away a time is, to the minute or in steps of ten seconds, so that
+// it rarely changes.
 func distance(t, now time.Time) string {
 	d, format := t.Sub(now), "in %d %s"
 	if d < 0 {
@@ -79,8 +93,10 @@ func distance(t, now time.Time) string {
 
 	m := int64(d / time.Minute)
 	switch {
-	case m < 1 && t.Before(now):
+	case d < 10*time.Second && !t.After(now):
 		return "just now"
+	case m < 1 && t.Before(now):
+		return fmt.Sprintf(format, int64(d/(10*time.Second))*10, "s")
 	case m < 1:
 		return "within a minute"
 	case m < 60:

@@ -27,8 +27,16 @@ import (
 // Config configures the page. Its zero value is ready for use.
 type Config struct {
 	Version string // of the program, shown at the foot of each page
+	// Settings are the configuration in force, without secrets. Empty shows none.
+	Settings []Setting
 	// Logger gets what operators should know. Nil discards.
 	Logger *slog.Logger
+}
+
+// A Setting is one key of the configuration in force.
+type Setting struct {
+	Key, Value string
+	Source     string // where the value comes from: a file, a variable, a flag, or the default
 }
 
 // The Content-Security-Policy of pages, and of files.
@@ -58,14 +66,24 @@ func New(service *server.Service, cfg Config) http.Handler {
 	s.show("GET /ui/runs", s.runs)
 	s.show("GET /ui/runs/{run}", s.run)
 	s.show("GET /ui/schedules", s.schedules)
+	s.show("GET /ui/tools", s.tools)
+	s.show("GET /ui/tools/{tool}", s.tool)
 	s.show("GET /ui/plugins", s.plugins)
+	s.show("GET /ui/settings", s.settings)
 	s.handleRun("GET /ui/runs/{run}/output", s.output)
 	s.handleRun("GET /ui/runs/{run}/artifacts/{name}", s.artifact)
 	s.handleRun("POST /ui/runs/{run}/stop", s.stop)
-	s.handle("POST /ui/schedules/{schedule}/disable", s.disable)
+	s.handleRun("POST /ui/runs/{run}/rerun", s.rerun)
+	s.handleRun("POST /ui/runs/{run}/answers", s.answerQuestion)
+	s.handle("POST /ui/stop", s.stopMany)
+	s.handleSchedule("POST /ui/schedules/{schedule}/disable", "disabled", s.disable)
+	s.handleSchedule("POST /ui/schedules/{schedule}/enable", "enabled", s.enable)
+	s.handleSchedule("POST /ui/schedules/{schedule}/fire", "fired", s.fire)
+	s.handle("POST /ui/plugins", s.reload)
+	s.handle("POST /ui/tools/{tool}", s.use)
 	s.handle("GET /ui/static/{build}/{name}", static)
 	s.handle("/", func(http.ResponseWriter, *http.Request) error {
-		return refuse(http.StatusNotFound, "There is no such page")
+		return refuse(http.StatusNotFound, "Page not found")
 	})
 
 	origin := http.NewCrossOriginProtection()
@@ -105,7 +123,10 @@ func (s *site) handle(pattern string, handle func(http.ResponseWriter, *http.Req
 func (s *site) handleRun(pattern string, handle func(http.ResponseWriter, *http.Request, wire.Run) error) {
 	s.handle(pattern, func(w http.ResponseWriter, r *http.Request) error {
 		run, err := s.service.AllSessions().Run(r.Context(), r.PathValue("run"))
-		if err != nil {
+		switch {
+		case notFound(err):
+			return errNoRun
+		case err != nil:
 			return err
 		}
 		return handle(w, r, run)
@@ -138,19 +159,35 @@ var (
 
 func notFound(err error) bool { return err != nil && server.ReasonOf(err).Code == wire.CodeNotFound }
 
-// fail answers a request with an error.
-func (s *site) fail(w http.ResponseWriter, r *http.Request, err error) {
+// statuses are those of reasons that its sender can do something about.
+var statuses = map[wire.Code]int{
+	wire.CodeInvalid: http.StatusUnprocessableEntity, wire.CodeUnsupported: http.StatusUnprocessableEntity, wire.CodeDenied: http.StatusForbidden,
+	wire.CodeNotFound: http.StatusNotFound, wire.CodeConflict: http.StatusConflict, wire.CodeLimit: http.StatusTooManyRequests,
+}
+
+// explain says why a request is not answered. What it does not know is only logged.
+func (s *site) explain(r *http.Request, err error) *wire.Problem {
+	reason := server.ReasonOf(err)
 	p, ok := errors.AsType[*wire.Problem](err)
 	switch {
 	case ok:
-	case notFound(err):
-		p = errNoRun
-	case server.ReasonOf(err).Code == wire.CodeClosing, r.Context().Err() != nil: // or the client is gone
-		p = refuse(http.StatusServiceUnavailable, "The server is shutting down")
-	default:
-		s.Logger.Error("page not shown", "method", r.Method, "path", r.URL.Path, "error", err)
-		p = refuse(http.StatusInternalServerError, textWrong)
+		return p
+	case reason.Code == wire.CodeClosing, r.Context().Err() != nil: // or the client is gone
+		return refuse(http.StatusServiceUnavailable, "The server is shutting down")
+	case statuses[reason.Code] != 0:
+		text := reason.Text
+		if reason.Field != "" && reason.Field != "args" && reason.Field != "answers" { // their texts say so
+			text = reason.Field + ": " + text
+		}
+		return refuse(statuses[reason.Code], cut(text, maxProblem))
 	}
+	s.Logger.Error("page not shown", "method", r.Method, "path", r.URL.Path, "error", err)
+	return refuse(http.StatusInternalServerError, textWrong)
+}
+
+// fail answers a request with an error.
+func (s *site) fail(w http.ResponseWriter, r *http.Request, err error) {
+	p := s.explain(r, err)
 	s.write(w, r, p.Status, frame{Title: p.Title, Error: p.Detail})
 }
 

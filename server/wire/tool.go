@@ -92,7 +92,15 @@ type Plugin struct {
 	Needs       []string     `json:"needs"`
 	Grants      []string     `json:"grants"`
 	Missing     []string     `json:"missing_grants,omitempty"` // needed and not granted: its tools are refused
+	Folders     []Folder     `json:"folders,omitempty"`        // granted, and where they are on the host
 	Tools       []PluginTool `json:"tools"`
+}
+
+// A Folder is a folder of the host that a plugin was granted.
+type Folder struct {
+	Dir   string `json:"dir"`  // on the host
+	Path  string `json:"path"` // as the plugin sees it
+	Write bool   `json:"write,omitempty"`
 }
 
 // A PluginTool is a tool of a plugin, as operators see it.

@@ -1,6 +1,6 @@
 // Keeps a page up to date: it is requested again each second, and what differs is
 // changed in place. Without this script the page shows the same, as of when it
-// was loaded.
+// was loaded. The answer to a posted form is not kept up to date: it has no #live.
 
 const status = document.getElementById("live");
 const refresh = document.getElementById("refresh");
@@ -31,6 +31,7 @@ function morph(is, want) {
 		return;
 	}
 	for (const { name } of [...is.attributes]) {
+		if (name === "open") continue; // what is opened stays open
 		if (!want.hasAttribute(name)) is.removeAttribute(name);
 	}
 	for (const { name, value } of want.attributes) {
@@ -97,6 +98,25 @@ async function follow() {
 	timer = setTimeout(follow, wait);
 }
 
-document.addEventListener("visibilitychange", follow);
-addEventListener("pageshow", follow); // also once it is loaded
-addEventListener("pagehide", () => clearTimeout(timer));
+// copy copies what a button is for. A page that was not loaded over TLS or from this
+// machine has no clipboard: then the text is selected.
+async function copy(button) {
+	try {
+		await navigator.clipboard.writeText(button.dataset.copy);
+		button.classList.add("done");
+		setTimeout(() => button.classList.remove("done"), 2000);
+	} catch {
+		getSelection().selectAllChildren(button.previousElementSibling);
+	}
+}
+
+document.documentElement.classList.add("script"); // what needs it is shown
+document.addEventListener("click", (e) => {
+	const button = e.target.closest?.(".copy");
+	if (button) copy(button);
+});
+if (status) {
+	document.addEventListener("visibilitychange", follow);
+	addEventListener("pageshow", follow); // also once it is loaded
+	addEventListener("pagehide", () => clearTimeout(timer));
+}
