@@ -20,6 +20,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/identity"
+	"github.com/toolhost/toolhost/server/webui"
 )
 
 func configCommand(a *app) *cobra.Command {
@@ -67,16 +68,7 @@ and check them.`,
 
 // showConfig shows all settings: the defaults, and what a source says instead.
 func (a *app) showConfig() error {
-	all := map[string]value{}
-	defaults := newLoaded()
-	for _, s := range defaults.table {
-		if s.kind.each == nil {
-			all[s.key] = value{raw: s.byDefault(), source: "default"}
-		}
-	}
-	maps.Copy(all, a.config.values)
-
-	settings := showValues(all)
+	settings := showValues(a.inForce())
 	return a.answer(settings, nil, func() {
 		var rows [][]string
 		for _, s := range settings {
@@ -84,6 +76,38 @@ func (a *app) showConfig() error {
 		}
 		a.table(rows)
 	})
+}
+
+// inForce returns all settings: the defaults, and what a source says instead.
+func (a *app) inForce() map[string]value {
+	all := map[string]value{}
+	for _, s := range newLoaded().table {
+		if s.kind.each == nil {
+			all[s.key] = value{raw: s.byDefault(), source: "default"}
+		}
+	}
+	maps.Copy(all, a.config.values)
+	return all
+}
+
+// pageSettings returns all settings for the operators' page. Of mappings, which are
+// variables and settings of plugins, it has only the names: their values may be secret.
+func (a *app) pageSettings() (out []webui.Setting) {
+	all := a.inForce()
+	for key, v := range all {
+		if names := reflect.ValueOf(v.raw); names.Kind() == reflect.Map {
+			var known []string
+			for _, name := range names.MapKeys() {
+				known = append(known, fmt.Sprint(name.Interface())+"=…")
+			}
+			slices.Sort(known)
+			all[key] = value{raw: strings.Join(known, " "), source: v.source}
+		}
+	}
+	for _, s := range showValues(all) {
+		out = append(out, webui.Setting{Key: s.Key, Value: s.text(), Source: s.Source})
+	}
+	return out
 }
 
 // shown is the value of a setting and its source.

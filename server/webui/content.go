@@ -23,7 +23,7 @@ type block struct {
 	Type, Media string
 	Name, URI   string
 	Text        string
-	Size        int
+	Size        int64
 	Picture     template.URL // of an image, to be shown
 	File        template.URL // of other data, to be saved
 }
@@ -32,7 +32,7 @@ type block struct {
 func newBlocks(content []abi.Block) (all []block) {
 	left := maxInline
 	for _, c := range content[:min(len(content), maxBlocks)] {
-		b := block{Type: c.Type, Media: cut(c.MIMEType, 100), Name: cut(c.Name, 200), URI: cut(c.URI, 500), Text: cut(c.Text, maxShown), Size: cmp.Or(len(c.Data), len(c.Text))}
+		b := block{Type: c.Type, Media: cut(c.MIMEType, 100), Name: cut(c.Name, 200), URI: cut(c.URI, 500), Text: cut(c.Text, maxShown), Size: int64(cmp.Or(len(c.Data), len(c.Text)))}
 		if len(c.Data) > 0 && len(c.Data) <= left {
 			left -= len(c.Data)
 			data := base64.StdEncoding.EncodeToString(c.Data)

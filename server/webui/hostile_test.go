@@ -4,6 +4,7 @@ import (
 	"encoding/xml"
 	"errors"
 	"io"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/internal/human"
 	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/wire"
@@ -42,9 +44,10 @@ var hostile = []string{
 // What may be in a page. Nothing else can come of a text.
 var (
 	allowedTags = strings.Fields(`html head meta title link script body a header nav p span time main section h1 h2 ul li dl dt dd div
-		meter progress table thead tbody tr th td strong bdi code pre form label input button article footer`)
+		meter progress table thead tbody tr th td strong bdi code pre form label input button article footer h3 img textarea select option details summary`)
 	allowedAttrs = strings.Fields(`lang data-build charset name content rel href type src class id aria-label aria-labelledby aria-hidden aria-current
-		role datetime title min max value scope data-label method action maxlength autocapitalize autocomplete spellcheck placeholder checked tabindex`)
+		role datetime title min max value scope data-label method action maxlength autocapitalize autocomplete spellcheck placeholder checked tabindex
+		alt width height data-copy for rows step selected open download`)
 )
 
 // inspect refuses HTML with an element or an attribute that the templates do not
@@ -67,7 +70,7 @@ func inspect(t testing.TB, html string) {
 			for _, a := range token.Attr {
 				require.Contains(t, allowedAttrs, a.Name.Local, html)
 				if slices.Contains([]string{"href", "src", "action"}, a.Name.Local) {
-					require.Regexp(t, `^(/([^/]|$)|#main$)`, a.Value)
+					require.Regexp(t, `^(/([^/]|$)|#main$|data:(application/octet-stream|image/(png|jpeg|gif|webp));base64,[A-Za-z0-9+/]*=*$)`, a.Value)
 				}
 			}
 			if token.Name.Local == "script" {
@@ -129,23 +132,62 @@ func FuzzRender(f *testing.F) {
 		schedule, err := render("schedules-row", wire.Schedule{ScheduleID: "sc_x", Session: s, Tool: s, Title: s, Cron: s, Timezone: s, DisabledReason: s, Enabled: n%2 == 0})
 		require.NoError(t, err)
 		inspect(t, schedule)
+		renderTool(t, s)
 	})
+}
+
+// renderTool renders a tool made of any text, filled in with it, and its result.
+func renderTool(t *testing.T, s string) {
+	properties := map[string]any{s: map[string]any{"type": "string", "description": s, "default": s}}
+	for i, p := range []map[string]any{
+		{"type": "number", "default": 1.5, "minimum": 0}, {"type": "boolean", "default": true}, {"enum": []any{s, 1, nil}}, {"type": "array", "default": []string{s}},
+		{"type": "string", "writeOnly": true}, {"type": s}, {"type": "string", "format": "date"}, {"type": "object", "x-secret": true},
+	} {
+		properties[string(rune('a'+i))] = p
+	}
+	v := newToolView(wire.Definition{
+		Name: s, Title: s, Description: s, Plugin: s, SupportsBackground: true, Approval: abi.ApprovalRequired,
+		InputSchema: args(map[string]any{"type": "object", "properties": properties, "required": []string{s}}),
+	})
+	typed := url.Values{argsField: {s}}
+	for _, f := range v.Form.Fields {
+		typed.Set(argPrefix+f.Name, s)
+	}
+	_, _ = v.Form.fill(typed)
+	v.Session, v.Title, v.Problem, v.When = s, s, s, when{s, s, s, wire.Overlap(s)}
+	v.Result = &callResult{Failed: s, Code: s, Output: s, Dropped: 1, Content: newBlocks([]abi.Block{{Type: "text", Text: s}})}
+	for _, section := range v.page().sections {
+		html, err := render(section.id, section.data)
+		require.NoError(t, err)
+		inspect(t, html)
+	}
+	html, err := render("tools", []wire.Definition{v.Definition})
+	require.NoError(t, err)
+	inspect(t, html)
 }
 
 // renderRun renders everything that is shown of a run.
 func renderRun(t *testing.T, run wire.Run, output []byte) {
 	chunk := server.Chunk{Offset: 7, Data: output, End: 7 + int64(len(output)), Attempt: run.Attempt}
-	v := runView{run, newResultView(output), split(chunk, 3)}
+	text := string(output)
+	question := abi.Question{Message: text, Schema: args(map[string]any{"type": "object", "properties": map[string]any{text: map[string]any{"type": "string", "description": text, "default": text}}})}
+	v := runView{
+		Run: run, Result: newResultView(output), Output: split(chunk, 3), Questions: newQuestions(run.TaskID, map[string]abi.Question{"q.1": question}),
+		Content: newBlocks([]abi.Block{{Type: text, Text: text, MIMEType: text, Name: text, URI: text}, {Type: "image", Data: output, MIMEType: "image/png", Name: text}, {Type: "image", Data: output, MIMEType: text}}),
+		Plugin:  pluginName{Name: text, Version: text}, Repeats: true,
+	}
 	for _, s := range v.sections() {
 		html, err := render(s.id, s.data)
 		require.NoError(t, err)
 		inspect(t, html)
 	}
 
-	for _, name := range []string{"active-row", "ended-row", "runs-row"} {
-		row, err := render(name, run)
+	for _, kind := range []tableKind{tableActive, tableEnded, tableAll} {
+		table := newTable([]wire.Run{run}, kind)
+		table.Back = &runFilter{Session: text}
+		html, err := render("run-table", table)
 		require.NoError(t, err)
-		inspect(t, row)
+		inspect(t, html)
 	}
 }
 

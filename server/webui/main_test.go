@@ -38,6 +38,11 @@ func zoo() map[string]plugintest.Plugin {
 		"fails":   {Invoke: do().Say(abi.StreamError, "the file is not there").Return(abi.InvokeToolError)},
 		"huge":    {Invoke: do().Say(abi.StreamOutput, strings.Repeat("0123456789abcde\n", 4<<10-10))},
 		"needy":   {Invoke: do().Echo()},
+		"form":    {Invoke: do().Say(abi.StreamOutput, "filled in\n").Echo()},
+		"danger":  {Invoke: do().Echo()}, // needs a person's approval
+		"asker":   {Invoke: do().Ask(`{"questions":{"name":{"message":"Who are you?","schema":{"type":"object","properties":{"name":{"type":"string","minLength":2}},"required":["name"]}}}}`)},
+		"picture": {Invoke: do().Say(abi.StreamResult, `1`).Say(abi.StreamContent, `{"type":"image","mimeType":"image/png","data":"iVBORw0KGgo="}`).Say(abi.StreamContent, `{"type":"image","mimeType":"image/svg+xml","data":"PHN2Zy8+"}`).Say(abi.StreamContent, `{"type":"text","text":"a <b>caption</b>"}`)},
+		"crash":   {Invoke: do().Trap()},
 		"hostile": {Invoke: do().Say(abi.StreamOutput, strings.Join(hostile, "\n")).Progress(hostile[0]).Echo()},
 	}
 	for name, p := range all {
@@ -47,6 +52,12 @@ func zoo() map[string]plugintest.Plugin {
 		case "sleeper", "chatty":
 			m.Needs.Clock = true
 			m.Tools[0].Hints.Readonly = true
+		case "form":
+			m.Tools[0].InputSchema = json.RawMessage(formSchema)
+		case "danger":
+			m.Tools[0].Approval = abi.ApprovalRequired
+		case "asker":
+			m.Needs.Ask = true
 		case "needy":
 			m.Needs.Files = []abi.FileNeed{{Path: "/work", Mode: abi.FileWrite}}
 		case "hostile":
@@ -59,12 +70,27 @@ func zoo() map[string]plugintest.Plugin {
 	return all
 }
 
+// formSchema is the schema of the plugin form.
+const formSchema = `{"type":"object","properties":{
+	"text":{"type":"string","description":"Several lines","default":"hello"},
+	"word":{"type":"string","maxLength":20},
+	"n":{"type":"integer","minimum":0,"maximum":10},
+	"x":{"type":"number"},
+	"yes":{"type":"boolean"},
+	"on":{"type":"boolean","default":true},
+	"color":{"enum":["red","green",7]},
+	"tags":{"type":"array","items":{"type":"string"}},
+	"key":{"type":"string","writeOnly":true},
+	"login":{"type":"object","properties":{"code":{"type":"string","x-secret":true}}}
+},"required":["n"],"additionalProperties":false}`
+
 // fixture is a page over a service.
 type fixture struct {
 	t       testing.TB
 	service *server.Service
 	page    http.Handler
 	logs    *testlog.Buffer
+	files   fstest.MapFS // of the plugins
 }
 
 // retention is how long an ended run is kept.
@@ -81,15 +107,16 @@ func open(t testing.TB, names ...string) *fixture {
 		p, ok := all[name]
 		require.True(t, ok, name)
 		files[name+".wasm"] = &fstest.MapFile{Data: p.Wasm()}
-		grants[name] = plugins.Grant{Clock: p.Manifest.Needs.Clock, Env: map[string]string{"LANG": "a value nobody is shown"}}
+		grants[name] = plugins.Grant{Clock: p.Manifest.Needs.Clock, Ask: p.Manifest.Needs.Ask, Env: map[string]string{"LANG": "a value nobody is shown"}}
 	}
+	f.files = files
 	var err error
 	f.service, err = server.Open(t.Context(), server.Config{
 		Folders: []plugins.Folder{{Path: "zoo", FS: files}}, Grants: grants, CacheDir: plugintest.CacheDir(), Logger: log,
 		Runs: server.RunsConfig{PerSession: 64, Retention: retention},
 	})
 	require.NoError(t, err)
-	f.page = New(f.service, Config{Version: "1.2.3", Logger: log})
+	f.page = New(f.service, Config{Version: "1.2.3", Logger: log, Settings: []Setting{{"limits.fuel", "1000", "toolhost.yaml"}}})
 	t.Cleanup(func() {
 		gone, cancel := context.WithCancel(context.Background())
 		cancel()
@@ -166,7 +193,7 @@ func golden(t *testing.T, name, page string) {
 	})
 	content = regexp.MustCompile(`\b[0-9a-f]{64}\b`).ReplaceAllString(content, "DIGEST")
 	content = regexp.MustCompile(`[\d.]+ [KM]iB`).ReplaceAllString(content, "SIZE")
-	content = regexp.MustCompile(`(max="4294967296" value=)"\d+"`).ReplaceAllString(content, `$1"N"`)
+	content = regexp.MustCompile(`(max="(?:4294967296|268435456)" value=)"\d+"`).ReplaceAllString(content, `$1"N"`)
 	file := filepath.Join("testdata", name+".html")
 	if *update {
 		require.NoError(t, os.MkdirAll("testdata", 0o755))

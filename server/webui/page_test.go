@@ -96,7 +96,7 @@ func TestRunsPages(t *testing.T) {
 		require.Equal(t, 1, strings.Count(only, "<tr id="))
 		require.Contains(t, only, `value="ana"`)
 		require.Contains(t, only, " checked>")
-		require.Contains(t, f.get("/ui/runs?session=nobody"), "There are no such runs.")
+		require.Contains(t, f.get("/ui/runs?session=nobody"), "No runs match.")
 		require.Equal(t, http.StatusBadRequest, f.do("GET", "/ui/runs?before=x", "").Code)
 		require.Equal(t, http.StatusBadRequest, f.do("GET", "/ui/runs?session="+strings.Repeat("x", 301), "").Code)
 	})
@@ -123,7 +123,7 @@ func TestStop(t *testing.T) {
 				require.Equal(t, wire.NoticePending, run.Notice)
 				page := f.get("/ui/runs/" + id)
 				require.Contains(t, page, "canceled")
-				require.NotContains(t, page, "<form")
+				require.NotContains(t, page, "/stop")
 				require.Equal(t, http.StatusSeeOther, f.post("/ui/runs/"+id+"/stop", "").Code, "again")
 			})
 		})
@@ -138,7 +138,12 @@ func TestForgedForms(t *testing.T) {
 		s, err := f.service.Session("ana").NewSchedule(t.Context(), server.ScheduleRequest{SpawnRequest: server.SpawnRequest{Tool: "echo"}, Cron: "0 0 1 1 *"})
 		require.NoError(t, err)
 		form := []string{"Content-Type", "application/x-www-form-urlencoded"}
-		for _, path := range []string{"/ui/runs/" + id + "/stop", "/ui/schedules/" + s.ScheduleID + "/disable"} {
+		ended := f.spawn("ana", "echo")
+		for _, path := range []string{
+			"/ui/runs/" + id + "/stop", "/ui/runs/" + ended + "/rerun", "/ui/runs/" + id + "/answers", "/ui/stop",
+			"/ui/schedules/" + s.ScheduleID + "/disable", "/ui/schedules/" + s.ScheduleID + "/enable", "/ui/schedules/" + s.ScheduleID + "/fire",
+			"/ui/tools/echo", "/ui/plugins",
+		} {
 			for name, test := range map[string]struct {
 				method  string
 				body    string
@@ -152,8 +157,11 @@ func TestForgedForms(t *testing.T) {
 				"a page of no origin":   {"POST", "force=true", append(form, "Origin", "null"), 403},
 				"text that is no form":  {"POST", "force=true", []string{"Content-Type", "text/plain"}, 415},
 				"a form that is no one": {"POST", "force=%zz", form, 400},
-				"a form without end":    {"POST", "reason=" + strings.Repeat("x", maxForm), form, 413},
+				"a form without end":    {"POST", "reason=" + strings.Repeat("x", maxCallForm), form, 413},
 			} {
+				if test.status == 404 && (path == "/ui/plugins" || path == "/ui/tools/echo") {
+					continue // there is a page
+				}
 				require.Equal(t, test.status, f.do(test.method, path, test.body, test.headers...).Code, name)
 			}
 		}
@@ -161,6 +169,9 @@ func TestForgedForms(t *testing.T) {
 		s, err = f.service.AllSessions().Schedule(t.Context(), s.ScheduleID)
 		require.NoError(t, err)
 		require.True(t, s.Enabled)
+		runs, err := f.service.AllSessions().Runs(t.Context(), server.RunQuery{})
+		require.NoError(t, err)
+		require.Len(t, runs, 2, "nothing was started")
 	})
 }
 
@@ -259,7 +270,7 @@ func TestRequestedAgain(t *testing.T) {
 		require.Contains(t, body, id)
 		time.Sleep(time.Second)
 		_, body = again("/", tag)
-		require.Contains(t, body, "<td data-label=\"Takes\" class=\"num\">1 s</td>", "its clock continues")
+		require.Contains(t, body, "<td class=\"num\">1 s</td>", "its clock continues")
 
 		time.Sleep(10 * time.Second)
 		running, body := again("/ui/runs/"+id, "")
@@ -267,7 +278,7 @@ func TestRequestedAgain(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		ended, body := again("/ui/runs/"+id, running)
 		require.Contains(t, body, `<span id="out-1-0">one`+"\ntwo\nthree\n")
-		require.NotContains(t, body, "<form")
+		require.NotContains(t, body, "/stop")
 		_, body = again("/ui/runs/"+id, ended)
 		require.Empty(t, body)
 	})

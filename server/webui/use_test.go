@@ -1,0 +1,276 @@
+package webui
+
+import (
+	"fmt"
+	"html"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/server/wire"
+)
+
+// submit sends the form of a tool, and returns the page that comes of it.
+func (f *fixture) submit(tool string, status int, form url.Values) string {
+	f.t.Helper()
+	w := f.post("/ui/tools/"+tool, form.Encode())
+	require.Equal(f.t, status, w.Code, w.Body)
+	if status == http.StatusSeeOther {
+		return w.Header().Get("Location")
+	}
+	inspect(f.t, w.Body.String())
+	require.NotContains(f.t, w.Body.String(), `id="live"`, "its address has another page")
+	return w.Body.String()
+}
+
+// The form of a tool follows its schema.
+func TestForm(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := open(t, "form", "needy", "danger", "echo")
+		golden(t, "form", f.get("/ui/tools/form"))
+		golden(t, "tools", f.get("/ui/tools"))
+		golden(t, "settings", f.get("/ui/settings"))
+		require.Equal(t, http.StatusForbidden, f.do("GET", "/ui/tools/needy", "").Code, "it lacks grants")
+		require.Equal(t, http.StatusNotFound, f.do("GET", "/ui/tools/nothing", "").Code)
+		require.Contains(t, f.get("/ui/tools/danger"), "I approve this call")
+	})
+}
+
+// What is typed arrives at the tool, as the schema has it.
+func TestCall(t *testing.T) {
+	for name, test := range map[string]struct {
+		form url.Values
+		want string
+	}{
+		"nothing but what is required": {url.Values{"arg.n": {"1"}}, `{"n":1,"on":false}`},
+		"as the form begins":           {url.Values{"arg.n": {"1"}, "arg.text": {"hello"}, "arg.on": {"true"}}, `{"n":1,"on":true,"text":"hello"}`},
+		"all": {url.Values{
+			"arg.text": {"two\r\nlines"}, "arg.word": {" w "}, "arg.n": {"10"}, "arg.x": {"-.5"}, "arg.yes": {"true"}, "arg.on": {"true"},
+			"arg.color": {"2"}, "arg.tags": {` ["a"] `}, "arg.key": {"s"}, "arg.login": {`{"code":"c"}`},
+		}, `{"text":"two\nlines","word":" w ","n":10,"x":-0.5,"yes":true,"on":true,"color":7,"tags":["a"],"key":"s","login":{"code":"c"}}`},
+		"JSON instead": {url.Values{"arg.n": {"nonsense"}, "json": {` {"n":3,"color":"red"} `}}, `{"n":3,"color":"red"}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				f := open(t, "form")
+				page := f.submit("form", http.StatusOK, test.form)
+				require.Contains(t, page, "filled in")
+				require.Contains(t, page, "units of fuel")
+				_, value, _ := strings.Cut(page, "<pre class=\"text\">\n")
+				value, _, _ = strings.Cut(value, "</pre>")
+				require.JSONEq(t, test.want, html.UnescapeString(value))
+			})
+		})
+	}
+}
+
+// What cannot be called says why, and leaves what was typed in the form, except for
+// secrets.
+func TestCallRefused(t *testing.T) {
+	for name, test := range map[string]struct {
+		form url.Values
+		want string
+	}{
+		"no number":     {url.Values{"arg.n": {"ten"}}, "Expected a number"},
+		"no JSON":       {url.Values{"arg.n": {"1"}, "arg.tags": {"a, b"}}, "Expected JSON, such as [&#34;a&#34;, &#34;b&#34;]"},
+		"out of bounds": {url.Values{"arg.n": {"11"}}, "/n: expected at most 10, found 11"},
+		"missing":       {url.Values{}, "missing"},
+		"broken JSON":   {url.Values{"json": {"{"}}, "arguments"},
+		"bad session":   {url.Values{"arg.n": {"1"}, "session": {"a\nb"}}, "The name of the session"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				f := open(t, "form")
+				test.form.Set("arg.word", "still here")
+				test.form.Set("arg.key", "hunter2")
+				test.form.Set("arg.login", `{"code":"hunter3"}`)
+				w := f.post("/ui/tools/form", test.form.Encode())
+				page := w.Body.String()
+				inspect(t, page)
+				require.Contains(t, page, test.want)
+				require.Contains(t, page, "still here")
+				require.NotContains(t, page, "hunter2")
+				require.NotContains(t, page, "hunter3")
+				require.NotContains(t, f.logs.String(), "hunter")
+			})
+		})
+	}
+}
+
+// A call that takes long, or that asks, continues as a run with a page of its own.
+func TestCallParks(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := open(t, "sleeper", "asker")
+		to := f.submit("sleeper", http.StatusSeeOther, url.Values{"do": {"call"}})
+		require.Contains(t, f.get(to), "running")
+
+		to = f.submit("asker", http.StatusSeeOther, url.Values{"do": {"call"}, "session": {"ana"}})
+		synctest.Wait()
+		page := f.get(to)
+		require.Contains(t, page, "Who are you?")
+		golden(t, "asking", page)
+
+		for _, bad := range []string{"key=name.1&action=accept&arg.name=x", "key=name.1&action=accept", "key=name.1&action=shrug"} {
+			w := f.post(to+"/answers", bad)
+			require.Equal(t, http.StatusUnprocessableEntity, w.Code, w.Body)
+			inspect(t, w.Body.String())
+			require.Contains(t, w.Body.String(), "not an answer to the question name.1")
+		}
+		require.Equal(t, http.StatusConflict, f.post(to+"/answers", "key=other&action=accept").Code)
+		require.Equal(t, http.StatusSeeOther, f.post(to+"/answers", "key=name.1&action=accept&arg.name=Ana").Code)
+		synctest.Wait()
+		page = f.get(to)
+		require.Contains(t, page, "succeeded")
+		require.Contains(t, page, "Ana")
+		require.NotContains(t, page, "Who are you?")
+		require.Equal(t, http.StatusConflict, f.post(to+"/answers", "key=name.1&action=accept&arg.name=Bo").Code)
+	})
+	for _, action := range []string{"decline", "cancel"} {
+		bubble(t, func(t *testing.T) {
+			f := open(t, "asker")
+			to := f.submit("asker", http.StatusSeeOther, url.Values{})
+			synctest.Wait()
+			require.Equal(t, http.StatusSeeOther, f.post(to+"/answers", "key=name.1&arg.name=Ana&action="+action).Code)
+			synctest.Wait()
+			require.Contains(t, f.get(to), action)
+		})
+	}
+}
+
+// A person's approval is a box to check, and nothing runs without it.
+func TestCallConfirmed(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := open(t, "danger")
+		for _, do := range []string{"call", "spawn", "schedule"} {
+			page := f.submit("danger", http.StatusUnprocessableEntity, url.Values{"do": {do}, "cron": {"0 3 * * *"}})
+			require.Contains(t, page, "confirm the call first")
+		}
+		require.Contains(t, f.submit("danger", http.StatusOK, url.Values{"sure": {"true"}, "json": {`{"n":41}`}}), "41")
+		f.submit("danger", http.StatusSeeOther, url.Values{"sure": {"true"}, "do": {"spawn"}})
+		f.submit("danger", http.StatusForbidden, url.Values{"sure": {"true"}, "do": {"schedule"}, "cron": {"0 3 * * *"}})
+	})
+}
+
+// Pictures are shown if a browser runs nothing of them; the rest can be saved.
+func TestContent(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := open(t, "picture", "crash")
+		run := "/ui/runs/" + f.spawn("ana", "picture")
+		for _, page := range []string{f.submit("picture", http.StatusOK, url.Values{}), f.get(run)} {
+			require.Contains(t, page, `<img src="data:image/png;base64,iVBORw0KGgo="`)
+			require.Contains(t, page, `<a href="data:application/octet-stream;base64,PHN2Zy8&#43;" download="content">Save</a>`)
+			require.NotContains(t, page, "data:image/svg")
+			require.Contains(t, page, "a &lt;b&gt;caption&lt;/b&gt;")
+		}
+		page := f.submit("crash", http.StatusOK, url.Values{})
+		require.Contains(t, page, "Failed: internal")
+		require.Contains(t, page, "crashed: unreachable", "the page is for operators")
+	})
+}
+
+func TestSpawnAndRepeat(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := open(t, "form", "echo")
+		to := f.submit("form", http.StatusSeeOther, url.Values{"do": {"spawn"}, "arg.n": {"4"}, "session": {"ana"}, "title": {"Four"}, "notify": {"true"}})
+		synctest.Wait()
+		first := f.run(strings.TrimPrefix(to, "/ui/runs/"))
+		require.Equal(t, []any{"ana", "Four", "operator", wire.StatusSucceeded, true}, []any{first.Session, first.Title, first.By, first.Status, first.SignalOnCompletion})
+
+		w := f.post(to+"/rerun", "")
+		require.Equal(t, http.StatusSeeOther, w.Code, w.Body)
+		synctest.Wait()
+		again := f.run(strings.TrimPrefix(w.Header().Get("Location"), "/ui/runs/"))
+		require.NotEqual(t, first.TaskID, again.TaskID)
+		require.Equal(t, []any{"ana", "Four", wire.StatusSucceeded}, []any{again.Session, again.Title, again.Status})
+
+		secret := f.submit("form", http.StatusSeeOther, url.Values{"do": {"spawn"}, "arg.n": {"4"}, "arg.key": {"hunter2"}})
+		synctest.Wait()
+		page := f.get(secret)
+		require.NotContains(t, page, "Run again", "its secret is not stored")
+		require.NotContains(t, page, "hunter2")
+		w = f.post(secret+"/rerun", "")
+		require.Equal(t, http.StatusUnprocessableEntity, w.Code)
+		require.Contains(t, w.Body.String(), "secrets are not stored")
+	})
+}
+
+func TestStopMany(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := open(t, "sleeper", "echo")
+		ended, one, two, other := f.spawn("ana", "echo"), f.spawn("ana", "sleeper"), f.spawn("bo", "sleeper"), f.spawn("bo", "sleeper")
+		page := f.get("/ui/runs?active=true")
+		for _, id := range []string{one, two, other} {
+			require.Contains(t, page, fmt.Sprintf(`<input type="checkbox" name="run" value="%s"`, id))
+		}
+		require.Contains(t, page, `<input type="hidden" name="back" value="active=true">`)
+		require.NotContains(t, f.get("/ui/runs"), `name="run" value="`+ended)
+
+		w := f.post("/ui/stop", url.Values{"run": {one, two, ended, "nonsense"}, "back": {"active=true"}}.Encode())
+		require.Equal(t, http.StatusSeeOther, w.Code, w.Body)
+		require.Equal(t, "/ui/runs?active=true", w.Header().Get("Location"))
+		synctest.Wait()
+		require.Equal(t, []wire.Status{wire.StatusCanceled, wire.StatusCanceled, wire.StatusRunning, wire.StatusSucceeded},
+			[]wire.Status{f.run(one).Status, f.run(two).Status, f.run(other).Status, f.run(ended).Status})
+
+		require.Equal(t, "/", f.post("/ui/stop", "").Header().Get("Location"))
+		require.Equal(t, "/ui/runs?%2F%2Fevil.example=", f.post("/ui/stop", "back=//evil.example").Header().Get("Location"))
+		many := url.Values{"run": slices.Repeat([]string{one}, maxStopped+1)}
+		require.Equal(t, http.StatusUnprocessableEntity, f.post("/ui/stop", many.Encode()).Code)
+	})
+}
+
+func TestSchedules(t *testing.T) {
+	bubble(t, func(t *testing.T) { // which begins at midnight, 2000-01-01
+		f := open(t, "echo", "sleeper")
+		for _, bad := range []url.Values{
+			{}, {"cron": {"nonsense"}}, {"cron": {"0 3 * * *"}, "at": {"2000-02-01T09:30"}}, {"at": {"1999-02-01T09:30"}}, {"at": {"tomorrow"}},
+			{"cron": {"0 3 * * *"}, "timezone": {"Nowhere/Land"}}, {"at": {"2000-02-01T09:30"}, "timezone": {"Nowhere/Land"}}, {"cron": {"0 3 * * *"}, "overlap": {"shrug"}},
+		} {
+			bad.Set("do", "schedule")
+			page := f.submit("echo", http.StatusUnprocessableEntity, bad)
+			require.Contains(t, page, `role="alert"`)
+		}
+
+		to := f.submit("echo", http.StatusSeeOther, url.Values{"do": {"schedule"}, "at": {"2000-02-01T09:30"}, "timezone": {"Europe/Zurich"}, "session": {"ana"}, "title": {"Later"}})
+		once := strings.TrimPrefix(to, "/ui/schedules#schedule-")
+		s, err := f.service.AllSessions().Schedule(t.Context(), once)
+		require.NoError(t, err)
+		require.Equal(t, []any{"ana", "Later", time.Date(2000, 2, 1, 8, 30, 0, 0, time.UTC)}, []any{s.Session, s.Title, s.At})
+
+		to = f.submit("sleeper", http.StatusSeeOther, url.Values{"do": {"schedule"}, "cron": {"0 3 * * *"}, "overlap": {"skip"}})
+		path := "/ui/schedules/" + strings.TrimPrefix(to, "/ui/schedules#schedule-")
+		w := f.post(path+"/fire", "")
+		require.Equal(t, http.StatusSeeOther, w.Code, w.Body)
+		require.Contains(t, f.get(w.Header().Get("Location")), "operator")
+		time.Sleep(time.Second)
+		w = f.post(path+"/fire", "")
+		require.Equal(t, http.StatusConflict, w.Code)
+		require.Contains(t, w.Body.String(), "a run of the schedule is active")
+
+		require.Equal(t, http.StatusSeeOther, f.post(path+"/disable", "").Code)
+		require.Contains(t, f.get("/ui/schedules"), path+"/enable")
+		require.Equal(t, http.StatusSeeOther, f.post(path+"/enable", "").Code)
+		require.NotContains(t, f.get("/ui/schedules"), path+"/enable")
+		for _, do := range []string{"fire", "enable", "disable"} {
+			require.Equal(t, http.StatusNotFound, f.post("/ui/schedules/nonsense/"+do, "").Code)
+		}
+	})
+}
+
+func TestReload(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := open(t, "echo")
+		w := f.post("/ui/plugins", "")
+		require.Equal(t, http.StatusOK, w.Code)
+		inspect(t, w.Body.String())
+		require.Contains(t, w.Body.String(), "Reloaded: nothing has changed.")
+		delete(f.files, "echo.wasm")
+		require.Contains(t, f.post("/ui/plugins", "").Body.String(), "Reloaded: 0 added, 0 changed, 1 removed.")
+	})
+}
