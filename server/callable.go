@@ -6,6 +6,7 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/plugins"
 )
 
@@ -43,6 +44,15 @@ func ofPlugin(t *plugins.Tool) *callable {
 
 // source is the name of the plugin that has the tool.
 func (t *callable) source() string { return t.plugin.Manifest.Name }
+
+// The kinds of tools, as runs and calls show them.
+const kindWasm = "wasm" // a tool of a plugin
+
+// provider says what the tool is part of.
+func (t *callable) provider() engine.Provider {
+	m := t.plugin.Manifest
+	return engine.Provider{Kind: kindWasm, Plugin: m.Name, PluginVersion: m.Version}
+}
 
 // callables returns all tools but the agent's own, sorted by name.
 func (s *Service) callables() []*callable {

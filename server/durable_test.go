@@ -77,6 +77,8 @@ func TestDataDir(t *testing.T) {
 	require.Equal(t, map[string]any{"n": 1.0}, report["result"])
 	require.Equal(t, "echoing\n", report["output"].(map[string]any)["text"])
 	require.Equal(t, "echoing\n", s.artifact(alice, ended, engine.OutputLog))
+	path := s.notices(alice)[0].LogPath
+	require.FileExists(t, filepath.Join(dir, filepath.FromSlash(path)))
 	onDisk, err := os.ReadFile(filepath.Join(dir, filepath.FromSlash("runs/"+ended+"/result.json")))
 	require.NoError(t, err)
 	var envelope engine.Envelope

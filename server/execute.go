@@ -119,6 +119,15 @@ func (x executor) version(name string) string {
 	return version
 }
 
+// provider says what a tool is part of; nothing if it is missing.
+func (x executor) provider(name string) engine.Provider {
+	tool, err := x.service.lookup(name)
+	if err != nil {
+		return engine.Provider{}
+	}
+	return tool.provider()
+}
+
 // mayRunAgain returns why a run may not be executed twice.
 func mayRunAgain(tool *callable, run engine.Run) error {
 	if hints := tool.Tool.Hints; !hints.Idempotent && !hints.Readonly {

@@ -15,8 +15,8 @@ import (
 )
 
 // RunsConfig limits background runs, and says how they are kept. The fields
-// Executor, Engine, MaxTimeout, Readmit, Version, OnNotice, Owner, PerOwner,
-// OwnerQuota, InternalText and Logger are set by the Service. With Config.Host.Shared one
+// Executor, Engine, MaxTimeout, Readmit, Version, Provider, OnNotice, Owner,
+// PerOwner, OwnerQuota, InternalText and Logger are set by the Service. With Config.Host.Shared one
 // client can have three quarters of PerHost and RecordQuota.
 type RunsConfig = background.Config
 
@@ -41,14 +41,14 @@ func (s *Service) openRuns(ctx context.Context) (err error) {
 	}
 
 	cfg, x := s.cfg.Runs, executor{s}
-	cfg.Executor, cfg.Readmit, cfg.Version = x.execute, x.readmit, x.version
+	cfg.Executor, cfg.Readmit, cfg.Version, cfg.Provider = x.execute, x.readmit, x.version, x.provider
 	cfg.Engine, cfg.Logger, cfg.InternalText = s.engine, s.cfg.Logger, abi.InternalMessage
 	cfg.MaxTimeout, cfg.Reaches = s.rules.most.Background, reaches
 	if s.dir != nil {
 		cfg.RecordQuota = cmp.Or(cfg.RecordQuota, DefaultRecordQuota)
 	}
 	if s.cfg.OnNotice != nil {
-		cfg.OnNotice = func(r engine.Run) { s.cfg.OnNotice(newNotice(r)) }
+		cfg.OnNotice = func(r engine.Run) { s.cfg.OnNotice(s.newNotice(r)) }
 	}
 	if s.cfg.Host.Shared {
 		quota := cmp.Or(cfg.RecordQuota, background.DefaultRecordQuota)

@@ -252,7 +252,7 @@ func (v Session) Notices(ctx context.Context, limit int) (wire.Notices, error) {
 
 	out := wire.Notices{Notices: make([]wire.Notice, len(shown)), More: more}
 	for i, n := range shown {
-		out.Notices[i] = newNotice(n)
+		out.Notices[i] = v.service.newNotice(n)
 	}
 
 	out.Text = background.RenderNotices(shown, out.More, noticeHints)

@@ -17,6 +17,7 @@ import (
 func newRun(r engine.Run, now time.Time) wire.Run {
 	run := wire.Run{
 		TaskID: r.ID, Session: r.Session, Tool: r.Tool, ToolVersion: r.Version, Title: r.Title, ArgsIncomplete: r.Secret,
+		Kind: r.Kind, Plugin: r.Plugin, PluginVersion: r.PluginVersion,
 		Origin: wire.Origin(r.Origin), By: r.By, Status: wire.Status(r.Status), Done: r.Final(), Unsaved: r.Unsaved, Attempt: r.Attempt,
 		Detail: r.Detail, Narration: r.Narration, Cost: newCost(r.Cost),
 		CreatedAt: r.CreatedAt, StartedAt: r.StartedAt, ParkedAt: r.ParkedAt, FinishedAt: r.FinishedAt,
@@ -110,19 +111,27 @@ func newSchedule(s engine.Schedule) wire.Schedule {
 		NextTriggerAt: s.NextAt, LastTriggeredAt: s.LastAt, LastTaskID: s.LastRun,
 		TriggerCount: s.Fired, RejectedInARow: s.Rejected,
 	}
+	if out.Type = "cron"; s.Cron == "" {
+		out.Type = "once"
+	}
 	if s.Args != nil {
 		out.Args = background.Redact(s.Args)
 	}
 	return out
 }
 
-func newNotice(r engine.Run) wire.Notice {
+// newNotice is a notice with the path of the run's log, if there is a data folder to
+// open it in.
+func (s *Service) newNotice(r engine.Run) wire.Notice {
 	n := wire.Notice{
 		TaskID: r.ID, Session: r.Session, Tool: r.Tool, Title: r.Title, Summary: r.Summary, Narration: r.Narration, Status: wire.Status(r.Status), ElapsedSeconds: tenths(r.Elapsed(r.FinishedAt)),
 		ExitCode: r.ExitCode, Text: background.NoticeText(r), ResultPath: r.Path(engine.ResultJSON), At: r.FinishedAt,
 	}
 	if r.Error != nil {
 		n.ErrorKind = wire.ErrorKind(r.Error.Kind)
+	}
+	if s.dir != nil {
+		n.LogPath = r.Path(engine.OutputLog)
 	}
 	return n
 }

@@ -124,6 +124,10 @@ type Config struct {
 	// fires. If it is nil or returns "", they have the version of the schedule.
 	Version func(tool string) string
 
+	// Provider returns what a tool is part of, kept with each run of it for people.
+	// With nil that is unknown. It is called from many goroutines.
+	Provider func(tool string) engine.Provider
+
 	// OnNotice is called with a run that is to be signaled after its end was stored,
 	// one at a time and in the order of the ends; not for an end that an agent has
 	// already seen. Runs whose notice nobody acknowledged are passed to it again

@@ -168,7 +168,7 @@ func (c *call) follow(ctx context.Context) (stop func() bool) {
 // park makes a call a background run: with a slot, a record, and a lease.
 func (w *worker) park(t *task) error {
 	run := t.run
-	run.ParkedAt = time.Now()
+	run.ParkedAt, run.Provider = time.Now(), w.provider(run.Tool)
 	var err error
 	if run.Args, err = ownArgs(run.Args); err != nil {
 		return err

@@ -121,7 +121,16 @@ func (c *core) newStoredRun(session string, req SpawnRequest) (engine.Run, error
 	if err == nil {
 		run.Args, err = ownArgs(run.Args)
 	}
+	run.Provider = c.provider(run.Tool)
 	return run, err
+}
+
+// provider returns what a tool is part of now.
+func (c *core) provider(tool string) engine.Provider {
+	if c.cfg.Provider == nil {
+		return engine.Provider{}
+	}
+	return c.cfg.Provider(tool)
 }
 
 var errArgs = &FieldError{"args", "not valid JSON"}

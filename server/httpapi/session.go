@@ -21,6 +21,9 @@ func listNotices(r *request, _ none) (wire.Notices, error) {
 	out, err := r.session.Notices(r.Context(), r.number("limit", defaultPage))
 	for i := range out.Notices {
 		out.Notices[i].Session = r.caller.SessionName(out.Notices[i].Session)
+		if !r.caller.Operator() {
+			out.Notices[i].LogPath = "" // a user cannot open files of the host
+		}
 	}
 	return out, err
 }

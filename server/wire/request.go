@@ -82,6 +82,7 @@ type Schedule struct {
 	Args               string    `json:"args,omitempty"` // shortened, values with the name of a secret left out; not in lists
 	SignalOnCompletion bool      `json:"signal_on_completion"`
 	DeadlineSeconds    float64   `json:"deadline_seconds"` // of each run
+	Type               string    `json:"schedule_type"`    // cron or once
 	Cron               string    `json:"cron_expression,omitempty"`
 	At                 time.Time `json:"scheduled_at,omitzero"`
 	Timezone           string    `json:"timezone"`

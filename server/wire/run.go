@@ -96,7 +96,10 @@ type Run struct {
 	TaskID         string    `json:"task_id"`
 	Session        string    `json:"session"`
 	Tool           string    `json:"tool"`
-	ToolVersion    string    `json:"tool_version,omitempty"`
+	ToolVersion    string    `json:"tool_version,omitempty"`   // the digest of its plugin
+	Kind           string    `json:"kind,omitempty"`           // of the tool: wasm
+	Plugin         string    `json:"plugin,omitempty"`         // that has the tool
+	PluginVersion  string    `json:"plugin_version,omitempty"` // as the plugin says it
 	Title          string    `json:"title"`
 	Args           string    `json:"args,omitempty"`            // shortened, values with the name of a secret left out; not in lists
 	ArgsIncomplete bool      `json:"args_incomplete,omitempty"` // secret arguments were not stored: the run cannot be repeated
@@ -239,7 +242,8 @@ type Notice struct {
 	Narration      string    `json:"narration,omitempty"` // a sentence for a person
 	Text           string    `json:"text"`                // the whole notice in one line, with the result or its beginning, at most 1,000 characters; not escaped
 	ResultPath     string    `json:"result_path"`
-	At             time.Time `json:"at"` // when the run ended
+	LogPath        string    `json:"log_path,omitempty"` // below the data folder of the host, for its operator; absent if it keeps runs in memory
+	At             time.Time `json:"at"`                 // when the run ended
 }
 
 // Notices is the answer of GET /v1/notices.

@@ -62,8 +62,9 @@ type Run struct {
 	Origin             Origin          `json:"origin"`
 	IdempotencyKey     string          `json:"idempotency_key,omitempty"`
 	SignalOnCompletion bool            `json:"signal_on_completion"`
-	By                 string          `json:"by,omitempty"`              // user or operator that spawned it; "": the session's agent
-	Version            string          `json:"tool_version,omitempty"`    // of the tool
+	By                 string          `json:"by,omitempty"`           // user or operator that spawned it; "": the session's agent
+	Version            string          `json:"tool_version,omitempty"` // of the tool
+	Provider                           // what the tool is part of
 	Secret             bool            `json:"args_incomplete,omitempty"` // Args lack what must not be stored: the run cannot be run again
 	Terms              json.RawMessage `json:"terms,omitempty"`           // what a later attempt of a parked call has to know, at most 1 KiB
 	Schedule           string          `json:"schedule_id,omitempty"`     // the schedule that fired it
@@ -88,6 +89,13 @@ type Run struct {
 	// Unsaved means that the run has ended and the engine failed to store that: the
 	// end is lost if the worker dies. Engines do not set it.
 	Unsaved bool `json:"-"`
+}
+
+// A Provider says what a tool is part of, for people. All of it may be unknown.
+type Provider struct {
+	Kind          string `json:"kind,omitempty"`           // of tool, such as "wasm"
+	Plugin        string `json:"plugin,omitempty"`         // the name of the plugin that has it
+	PluginVersion string `json:"plugin_version,omitempty"` // as the plugin says it
 }
 
 // Final reports whether the run has ended and its end is stored.
