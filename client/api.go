@@ -16,6 +16,13 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
+// Connections returns the clients of the server, the latest request first. It is for
+// the operator.
+func (c *Client) Connections(ctx context.Context) ([]wire.ClientConnection, error) {
+	out, err := do[wire.Connections](ctx, c, "GET", "/v1/connections", nil)
+	return out.Connections, err
+}
+
 // Tools returns the tools the session may call.
 func (c *Client) Tools(ctx context.Context) ([]wire.Definition, error) {
 	out, err := do[wire.Tools](ctx, c, "GET", "/v1/tools", nil)

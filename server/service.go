@@ -98,18 +98,19 @@ type Approval struct {
 // Service calls and spawns the tools of a set of plugins, which may change while
 // it runs. It is safe for concurrent use.
 type Service struct {
-	cfg      Config
-	rules    rules
-	log      *slog.Logger
-	host     *host.Host
-	registry *plugins.Registry
-	engine   engine.Engine  // nil keeps runs in memory
-	dir      *sqlite.Engine // the engine, if it is that of Config.DataDir; else nil
-	runs     *background.Manager
-	closed   atomic.Bool
-	step     atomic.Pointer[string] // what Close waits for
-	asked    questions
-	agent    []*agentTool // spawn, check and stop, whether models see them or not
+	cfg         Config
+	rules       rules
+	log         *slog.Logger
+	host        *host.Host
+	registry    *plugins.Registry
+	engine      engine.Engine  // nil keeps runs in memory
+	dir         *sqlite.Engine // the engine, if it is that of Config.DataDir; else nil
+	runs        *background.Manager
+	closed      atomic.Bool
+	step        atomic.Pointer[string] // what Close waits for
+	asked       questions
+	connections connections
+	agent       []*agentTool // spawn, check and stop, whether models see them or not
 
 	changed  signal
 	reports  sync.Mutex // makes calls of Config.OnReload take turns

@@ -66,6 +66,7 @@ func routes() []route {
 		endpoint("GET", "/v1/session", getSession),
 		endpoint("DELETE", "/v1/session", endSession),
 		endpoint("GET", "/v1/stats", getStats).forOperator(),
+		endpoint("GET", "/v1/connections", getConnections).forOperator(),
 
 		raw(pathOpenAPI, getOpenAPI),
 		endpoint("GET", pathHealth, getHealth),

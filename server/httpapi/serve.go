@@ -36,7 +36,7 @@ func (a *API) ServeHTTP(inner http.ResponseWriter, r *http.Request) {
 		return
 	}
 	r, w.client = r.WithContext(identity.NewContext(ctx, caller)), caller.Client()
-	if caller.Unnamed && strings.HasPrefix(r.URL.Path, "/v1/") {
+	if caller.Unnamed && strings.HasPrefix(r.URL.Path, pathAPI) {
 		w.Header().Set(wire.SessionHeader, caller.SessionName(caller.Session))
 	}
 	if safe(r) && !caller.Until.IsZero() { // what streams or waits needs a valid token
@@ -57,7 +57,24 @@ func (a *API) ServeHTTP(inner http.ResponseWriter, r *http.Request) {
 		a.fail(w, r, notFound(r))
 		return
 	}
+	defer a.visit(r, caller)()
 	a.mux.ServeHTTP(w, r)
+}
+
+// visit notes a request for the operator's list of connections until leave is called.
+// MCP does that itself.
+func (a *API) visit(r *http.Request, c identity.Caller) (leave func()) {
+	if !strings.HasPrefix(r.URL.Path, pathAPI) {
+		return func() {}
+	}
+
+	agent, _, _ := strings.Cut(r.UserAgent(), " ")
+	name, version, _ := strings.Cut(agent, "/")
+	conn := wire.ClientConnection{Protocol: wire.ProtocolHTTP, Transport: "http", Client: name, ClientVersion: version, User: c.User, Session: c.Session}
+	if c.Unnamed {
+		conn.Session = ""
+	}
+	return a.service.Visit("http "+c.Audience()+" "+name, c.Client(), conn)
 }
 
 // finish ends an answer, also if its handler panicked with v.
@@ -141,6 +158,7 @@ func plainBody(w http.ResponseWriter, r *http.Request) error {
 // The paths that are not part of the table of routes.
 const (
 	pathMCP = "/mcp"
+	pathAPI = "/v1/" // what the paths of the table are below, except for health and metadata
 	pathUI  = "/ui/" // what the page's paths are below, except for the first
 )
 

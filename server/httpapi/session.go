@@ -53,6 +53,10 @@ func getStats(r *request, _ none) (Stats, error) {
 	return Stats{Stats: r.api.service.Stats(), OpenAnswers: int(r.api.active.Load()) - 1}, nil
 }
 
+func getConnections(r *request, _ none) (wire.Connections, error) {
+	return wire.Connections{Connections: r.api.service.Connections()}, nil
+}
+
 func getHealth(r *request, _ none) (wire.Health, error) {
 	return wire.Health{Status: "ok", Version: r.api.version}, nil
 }

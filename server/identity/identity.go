@@ -55,6 +55,15 @@ func (c Caller) Client() string {
 	return c.Session
 }
 
+// Audience returns the session, or what all unnamed sessions of the caller's client
+// have in common, if the request named none: the next one will be in another.
+func (c Caller) Audience() string {
+	if before, _, ok := strings.Cut(c.Session, wire.UnnamedPrefix); ok && c.Unnamed {
+		return before + wire.UnnamedPrefix
+	}
+	return c.Session
+}
+
 // The forms of names. Only the operator may name a user's session, as USER/NAME.
 var (
 	sessionForm    = regexp.MustCompile(`^(?:[A-Za-z0-9._:@-]{1,128}|~/[a-z2-7]{26})$`)

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -18,7 +17,6 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/server"
-	"github.com/toolhost/toolhost/server/wire"
 )
 
 // asker puts the questions of one call to the client's user.
@@ -44,7 +42,7 @@ var errAsked = errors.New("the user is asked first")
 
 // newAsker reads the answers that a call brings. Its error is for the client.
 func (a *api) newAsker(who caller, req *mcp.CallToolRequest, cancel context.CancelCauseFunc) (*asker, error) {
-	k := &asker{api: a, who: who, session: req.Session, digest: digest(who.audience(), req.Params), cancel: cancel, known: map[string]abi.Answer{}}
+	k := &asker{api: a, who: who, session: req.Session, digest: digest(who.Audience(), req.Params), cancel: cancel, known: map[string]abi.Answer{}}
 	if !who.modern {
 		return k, nil
 	}
@@ -144,15 +142,6 @@ type state struct {
 	Expires int64                 `json:"exp"` // Unix time
 	Digest  []byte                `json:"for"`
 	Known   map[string]abi.Answer `json:"known,omitempty"`
-}
-
-// audience says who may bring answers: the session, or any client that names none,
-// since its next request is in another session.
-func (c caller) audience() string {
-	if before, _, ok := strings.Cut(c.Session, wire.UnnamedPrefix); ok {
-		return before + wire.UnnamedPrefix
-	}
-	return c.Session
 }
 
 // digest binds answers to the session and the call they are for.

@@ -27,6 +27,7 @@ func (a *api) guard(next mcp.MethodHandler) mcp.MethodHandler {
 			}
 		}()
 
+		defer a.visit(method, req)()
 		if a.connections != nil {
 			var leave func()
 			ctx, leave = a.connections.track(ctx, req)

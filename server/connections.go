@@ -1,0 +1,118 @@
+package server
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/toolhost/toolhost/internal/fair"
+	"github.com/toolhost/toolhost/pkg/background/output"
+	"github.com/toolhost/toolhost/server/wire"
+)
+
+const (
+	maxConnections = 1024             // clients that are listed
+	connectionLife = 30 * time.Minute // how long one is listed after its last request
+	maxClientName  = 64               // characters of what a client calls itself
+)
+
+// connections are the clients that have sent requests lately. The zero value is empty.
+type connections struct {
+	mu   sync.Mutex
+	byID map[string]*connection
+}
+
+type connection struct {
+	wire.ClientConnection
+	key string // of the client that limits count by
+}
+
+// Connections returns the clients that are connected, or have sent a request in the
+// last 30 minutes: at most 1,024, the latest request first. It is for operators.
+func (s *Service) Connections() []wire.ClientConnection {
+	c := &s.connections
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.expire()
+
+	out := make([]wire.ClientConnection, 0, len(c.byID))
+	for _, conn := range c.byID {
+		out = append(out, conn.ClientConnection)
+	}
+	slices.SortFunc(out, func(a, b wire.ClientConnection) int {
+		return cmp.Or(b.LastRequestAt.Compare(a.LastRequestAt), b.Since.Compare(a.Since), cmp.Compare(a.Session, b.Session))
+	})
+	return out
+}
+
+// Visit is for transports. It notes a request of a client for [Service.Connections];
+// call leave when it is answered. The id tells connections apart, and client is the key
+// that limits count by.
+func (s *Service) Visit(id, client string, of wire.ClientConnection) (leave func()) {
+	c := &s.connections
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	conn := c.byID[id]
+	if conn == nil {
+		if conn = c.admit(id, client); conn == nil {
+			return func() {}
+		}
+	}
+
+	of.Client, of.ClientVersion = clientName(of.Client), clientName(of.ClientVersion)
+	of.Since, of.LastRequestAt, of.InFlight = conn.Since, time.Now().UTC(), conn.InFlight+1
+	conn.ClientConnection = of
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		conn.InFlight--
+		conn.LastRequestAt = time.Now().UTC()
+	}
+}
+
+// Depart is for transports. It forgets a connection that has ended.
+func (s *Service) Depart(id string) {
+	s.connections.mu.Lock()
+	defer s.connections.mu.Unlock()
+	delete(s.connections.byID, id)
+}
+
+// admit makes room for a new connection. It returns nil if every other one is busy.
+func (c *connections) admit(id, client string) *connection {
+	if c.byID == nil {
+		c.byID = map[string]*connection{}
+	}
+	if len(c.byID) >= maxConnections {
+		c.expire()
+	}
+	if len(c.byID) >= maxConnections {
+		victim, ok := fair.Victim(maps.Keys(c.byID), func(id string) fair.Holding {
+			conn := c.byID[id]
+			return fair.Holding{Key: conn.key, Busy: conn.InFlight > 0, Since: conn.LastRequestAt}
+		}, client)
+		if !ok {
+			return nil
+		}
+		delete(c.byID, victim)
+	}
+
+	conn := &connection{key: client}
+	conn.Since = time.Now().UTC()
+	c.byID[id] = conn
+	return conn
+}
+
+// expire forgets the connections without a request for a long time.
+func (c *connections) expire() {
+	maps.DeleteFunc(c.byID, func(_ string, conn *connection) bool {
+		return conn.InFlight == 0 && time.Since(conn.LastRequestAt) > connectionLife
+	})
+}
+
+// clientName returns what a client calls itself, made safe to show.
+func clientName(text string) string {
+	return output.Shorten(text, maxClientName)
+}
