@@ -221,16 +221,17 @@ func (d *decoder) object(pointer string, data []byte, v reflect.Value) {
 		delete(fields, name)
 	}
 
-	what := "field"
-	if v.Type() == needsType {
-		what = "capability" // of a newer host, perhaps
+	what := "unknown field, "
+	none := what
+	if v.Type() == needsType { // of a newer host, perhaps
+		what, none = "unknown capability, ", "this version cannot grant it to any plugin, "
 	}
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
-		hint := "expected one of " + strings.Join(known, ", ")
+		problem := none + "expected one of " + strings.Join(known, ", ")
 		if near := Nearest(name, known); near != "" {
-			hint = fmt.Sprintf("did you mean %q?", near)
+			problem = fmt.Sprintf("%sdid you mean %q?", what, near)
 		}
-		d.add(pointer+"/"+escape(name), "unknown %s, %s", what, hint)
+		d.add(pointer+"/"+escape(name), "%s", problem)
 	}
 }
 

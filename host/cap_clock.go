@@ -10,14 +10,14 @@ import (
 // clockCapability is the real time, which WASI reads, and sleeping. See
 // environment.clock.
 var clockCapability = flag("clock", "the real time, and sleeping",
-	func(n abi.Needs) bool { return n.Clock }, func(g Grant) bool { return g.Clock },
+	func(n abi.Needs) bool { return n.Clock }, func(g *Grant) *bool { return &g.Clock },
 	map[string]operation{"sleep": {
 		func(c *call) bool { return c.Policy.Clock }, "sleep needs the clock, which is not granted to this plugin", sleepOperation,
 	}})
 
 // randomCapability is real randomness, which WASI reads. See environment.config.
 var randomCapability = flag("random", "real randomness",
-	func(n abi.Needs) bool { return n.Random }, func(g Grant) bool { return g.Random }, nil)
+	func(n abi.Needs) bool { return n.Random }, func(g *Grant) *bool { return &g.Random }, nil)
 
 // sleepOperation waits for {"ms": n} milliseconds. A sleep that a stop cuts short
 // is canceled.

@@ -35,11 +35,23 @@ var filesCapability = Capability{
 	Name: "files", Doc: "folders of the host",
 	Missing: func(n abi.Needs, g Grant) (missing []string) {
 		for _, f := range n.Files {
-			if !slices.ContainsFunc(g.Files, func(m Mount) bool { return m.Path == f.Path && (m.Write || f.Mode == abi.FileRead) }) {
+			if !g.allows(f) {
 				missing = append(missing, folderText(f.Path, f.Mode))
 			}
 		}
 		return missing
+	},
+	Lacking: func(n abi.Needs, g Grant, add *Grant) {
+		for _, f := range n.Files {
+			if g.allows(f) {
+				continue
+			}
+			m := Mount{Dir: "/" + Choose, Path: f.Path, Write: f.Mode == abi.FileWrite}
+			if i := slices.IndexFunc(g.Files, func(m Mount) bool { return m.Path == f.Path }); i >= 0 {
+				m.Dir = g.Files[i].Dir // it is granted for reading
+			}
+			add.Files = append(add.Files, m)
+		}
 	},
 	Granted: func(g Grant) (names []string) {
 		for _, m := range g.Files {
@@ -60,6 +72,11 @@ var filesCapability = Capability{
 		return problems
 	},
 	Writes: func(g Grant) bool { return slices.ContainsFunc(g.Files, func(m Mount) bool { return m.Write }) },
+}
+
+// allows reports whether a folder that a plugin needs is granted.
+func (g Grant) allows(f abi.FileNeed) bool {
+	return slices.ContainsFunc(g.Files, func(m Mount) bool { return m.Path == f.Path && (m.Write || f.Mode == abi.FileRead) })
 }
 
 func folderText(path string, mode abi.FileMode) string {
@@ -94,6 +111,17 @@ var envCapability = Capability{
 			}
 		}
 		return missing
+	},
+	Lacking: func(n abi.Needs, g Grant, add *Grant) {
+		for _, name := range n.Env {
+			if _, granted := g.Env[name]; granted {
+				continue
+			}
+			if add.Env == nil {
+				add.Env = map[string]string{}
+			}
+			add.Env[name] = Choose
+		}
 	},
 	Granted: func(g Grant) (names []string) {
 		for _, name := range slices.Sorted(maps.Keys(g.Env)) {

@@ -32,7 +32,7 @@ func operations() map[string]operation {
 		maps.Copy(all, c.ops)
 	}
 	for _, op := range reserved {
-		all[op] = operation{allowed: func(*call) bool { return false }, denied: op + " is not granted to this plugin"}
+		all[op] = operation{allowed: func(*call) bool { return false }, denied: "this version cannot grant " + op + " to any plugin"}
 	}
 	return all
 }

@@ -26,6 +26,9 @@ type Capability struct {
 	// Missing lists the needs of a manifest that a grant lacks, as an operator would
 	// write them.
 	Missing func(n abi.Needs, g Grant) []string
+	// Lacking adds to add what Missing lists, with [Choose] for what only the operator
+	// knows. Nil means that nothing can be missing.
+	Lacking func(n abi.Needs, g Grant, add *Grant)
 	// Granted lists the granted parts, as an operator would write them, without
 	// values.
 	Granted func(g Grant) []string
@@ -66,6 +69,21 @@ func (g Grant) Missing(needs abi.Needs) []string {
 	return missing
 }
 
+// Choose stands for what only the operator can choose in the result of
+// [Grant.Lacking]: a folder or a value.
+const Choose = "CHOOSE"
+
+// Lacking returns a grant of what Missing lists and nothing else.
+func (g Grant) Lacking(needs abi.Needs) Grant {
+	var add Grant
+	for _, c := range Capabilities {
+		if c.Lacking != nil {
+			c.Lacking(needs, g, &add)
+		}
+	}
+	return add
+}
+
 // Check returns the problems of the grant.
 func (g Grant) Check() (problems []GrantProblem) {
 	for _, c := range Capabilities {
@@ -82,7 +100,7 @@ func (g Grant) Writes() bool {
 }
 
 // flag returns a capability that is granted or is not.
-func flag(name, doc string, needed func(abi.Needs) bool, granted func(Grant) bool, ops map[string]operation) Capability {
+func flag(name, doc string, needed func(abi.Needs) bool, field func(*Grant) *bool, ops map[string]operation) Capability {
 	names := func(listed bool) []string {
 		if listed {
 			return []string{name}
@@ -92,7 +110,8 @@ func flag(name, doc string, needed func(abi.Needs) bool, granted func(Grant) boo
 
 	return Capability{
 		Name: name, Doc: doc, ops: ops,
-		Missing: func(n abi.Needs, g Grant) []string { return names(needed(n) && !granted(g)) },
-		Granted: func(g Grant) []string { return names(granted(g)) },
+		Missing: func(n abi.Needs, g Grant) []string { return names(needed(n) && !*field(&g)) },
+		Lacking: func(n abi.Needs, g Grant, add *Grant) { *field(add) = needed(n) && !*field(&g) },
+		Granted: func(g Grant) []string { return names(*field(&g)) },
 	}
 }

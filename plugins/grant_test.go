@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"testing/fstest"
 
 	"github.com/stretchr/testify/require"
 
@@ -143,4 +144,67 @@ func TestReadonlyToolCannotWrite(t *testing.T) {
 			require.NoError(t, err)
 		}
 	}
+}
+
+// What a plugin lacks is what turns a grant into one that lacks nothing, whatever was
+// granted before.
+func TestGrantLacking(t *testing.T) {
+	needs := everything
+	needs.Ask = true
+	for name, grant := range map[string]Grant{
+		"nothing granted": {},
+		"some granted":    {Clock: true, Files: []host.Mount{{Dir: "/in", Path: "/in"}}, Env: map[string]string{"OTHER": "1"}},
+		"too little":      {Random: true, Files: []host.Mount{{Dir: "/srv", Path: "/out"}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			lacking := grant.Lacking(needs)
+
+			require.ElementsMatch(t, grant.Missing(needs), lacking.Names())
+			both := Grant{
+				Clock: grant.Clock || lacking.Clock, Random: grant.Random || lacking.Random, Ask: grant.Ask || lacking.Ask,
+				Files: append(grant.Files, lacking.Files...), Env: lacking.Env,
+			}
+			require.Empty(t, both.Missing(needs))
+			require.Empty(t, lacking.Check())
+			require.Zero(t, both.Lacking(needs))
+		})
+	}
+
+	lacking := Grant{Files: []host.Mount{{Dir: "/srv", Path: "/out"}}}.Lacking(everything)
+	require.Contains(t, lacking.Files, host.Mount{Dir: "/srv", Path: "/out", Write: true}, "the folder it has for reading")
+}
+
+// Regrant loads the plugins whose grants have changed anew, and no others. A plugin
+// whose file is broken does not stay in use with grants it no longer has.
+func TestRegrant(t *testing.T) {
+	m := plugintest.Manifest("needy")
+	m.Needs = abi.Needs{Clock: true}
+	files := fstest.MapFS{
+		"needy.wasm": wasmFile(plugintest.Plugin{Manifest: m, Invoke: plugintest.Do().Say(abi.StreamResult, "1")}.Wasm()),
+		"other.wasm": wasmFile(saying("other", "Other.", 2)),
+	}
+	r := openMap(t, files)
+	other := r.Plugins()[1]
+
+	c, err := r.Regrant(t.Context(), map[string]Grant{"needy": {Clock: true}, "nobody": {Clock: true}})
+	require.NoError(t, err)
+	require.Equal(t, []string{"needy"}, c.Changed)
+	require.Len(t, c.Problems, 1)
+	require.Equal(t, "grants.nobody: there is no such plugin", c.Problems[0].String())
+	require.Equal(t, "1", answer(t, r, "needy"))
+	require.Same(t, other, r.Plugins()[1])
+
+	files["needy.wasm"] = wasmFile([]byte("broken"))
+	require.Equal(t, []string(nil), reload(t, r).Removed, "it stays in use with the grants it has")
+	c, err = r.Regrant(t.Context(), nil)
+	require.NoError(t, err)
+	require.Equal(t, []string{"needy"}, c.Removed)
+
+	files["needy.wasm"] = wasmFile(plugintest.Plugin{Manifest: m, Invoke: plugintest.Do()}.Wasm())
+	c = reload(t, r)
+	require.Len(t, c.Problems, 1)
+	var missing *GrantError
+	require.ErrorAs(t, c.Problems[0].Err, &missing)
+	require.ErrorIs(t, missing, host.ErrDenied)
+	require.Equal(t, "not granted what it needs: clock", missing.Error())
 }

@@ -153,7 +153,7 @@ func unpath(err error) error {
 
 func (l *loader) plugin(i int, folder Folder, stem string) (*Plugin, error) {
 	name := stem + ".wasm"
-	if before := l.before[place{i, name}]; before != nil && l.same(before, stem) && l.samePin(before) {
+	if before := l.before[place{i, name}]; before != nil && l.same(before, stem) && l.samePin(before) && l.sameGrant(before) {
 		before.held.Store(false)
 		return before, nil
 	}

@@ -145,6 +145,11 @@ func (l *loader) samePin(p *Plugin) bool {
 	return err == nil && reflect.DeepEqual(pin, p.pin)
 }
 
+// sameGrant reports whether a plugin was loaded with what is granted to it now.
+func (l *loader) sameGrant(p *Plugin) bool {
+	return reflect.DeepEqual(p.Grant, l.cfg.Grants[p.Manifest.Name])
+}
+
 // pinnedAway reports whether the name of a plugin is now pinned to another one.
 func (l *loader) pinnedAway(p *Plugin) bool {
 	pin, err := ReadPin(l.cfg.PinDir, p.Manifest.Name)

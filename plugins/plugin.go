@@ -163,6 +163,16 @@ func (p *Plugin) Denied() error {
 	return fmt.Errorf("%w: the plugin %s needs %s, which the operator has not granted", host.ErrDenied, p.Manifest.Name, strings.Join(p.Missing, ", "))
 }
 
+// GrantError says, for the operator, what a plugin needs and was not granted.
+type GrantError struct{ Plugin *Plugin }
+
+func (e *GrantError) Error() string {
+	return "not granted what it needs: " + strings.Join(e.Plugin.Missing, ", ")
+}
+
+// Unwrap returns host.ErrDenied.
+func (e *GrantError) Unwrap() error { return host.ErrDenied }
+
 // Refused returns why an earlier attempt found that the plugin cannot be compiled,
 // see host.Host.Refused. It is nil if there was no such attempt.
 func (p *Plugin) Refused() error {

@@ -25,7 +25,7 @@ type Changes struct {
 	// has: new code with the same manifest changes no tool.
 	ToolsAdded, ToolsChanged, ToolsRemoved []string
 
-	Problems []Problem // new ones
+	Problems []Problem // new ones, and a [GrantError] of each new plugin that lacks grants
 }
 
 // Empty reports whether a reload has changed nothing and found no new problem.
@@ -48,7 +48,11 @@ func (c Changes) Tools() bool {
 //
 // Concurrent reloads run one after the other. The error is the cause of ctx, or
 // host.ErrClosed once the registry is closed; nothing has changed then.
-func (r *Registry) Reload(ctx context.Context) (Changes, error) {
+func (r *Registry) Reload(ctx context.Context) (Changes, error) { return r.reload(ctx, nil) }
+
+// reload reads the folders, with other grants if there are any. It changes no other
+// part of the configuration: the watcher reads that.
+func (r *Registry) reload(ctx context.Context, grants *map[string]Grant) (Changes, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(r.ctx, func() { cancel(context.Cause(r.ctx)) })()
@@ -63,9 +67,14 @@ func (r *Registry) Reload(ctx context.Context) (Changes, error) {
 		return Changes{}, context.Cause(r.ctx)
 	}
 
+	earlier := r.cfg.Grants
+	if grants != nil {
+		r.cfg.Grants = *grants
+	}
 	before := r.set.Load()
 	now, err := r.read(ctx, before)
 	if err != nil {
+		r.cfg.Grants = earlier
 		return Changes{}, err
 	}
 
@@ -81,6 +90,12 @@ func (r *Registry) Reload(ctx context.Context) (Changes, error) {
 		}
 	}
 	return compare(before, now), nil
+}
+
+// Regrant replaces what the operator grants, and reloads. A plugin whose grants have
+// changed is loaded anew: its active calls keep what they were granted.
+func (r *Registry) Regrant(ctx context.Context, grants map[string]Grant) (Changes, error) {
+	return r.reload(ctx, &grants)
 }
 
 // Freeze stops a running reload and waits for it. Later reloads return host.ErrClosed.
@@ -121,10 +136,11 @@ func (l *loader) same(p *Plugin, stem string) bool {
 
 // keep returns the plugin that was loaded earlier from a file that now cannot be
 // loaded, with the problem. It is nil if the plugin cannot stay in use: its file is
-// gone, another one is pinned, or it was never compiled, so that its code is lost.
+// gone, another one is pinned, its grants have changed, or it was never compiled, so
+// that its code is lost.
 func (l *loader) keep(at place, err error) (*Plugin, error) {
 	p := l.before[at]
-	if p == nil || errors.Is(err, fs.ErrNotExist) || l.pinnedAway(p) || !p.hold() {
+	if p == nil || errors.Is(err, fs.ErrNotExist) || l.pinnedAway(p) || !l.sameGrant(p) || !p.hold() {
 		return nil, err
 	}
 	return p, fmt.Errorf("%w; the earlier version stays in use until the file is repaired or removed", err)
@@ -155,7 +171,7 @@ func (l *loader) keepFolder(i int, err error) (kept []*Plugin) {
 		return nil
 	}
 	for at, p := range l.before {
-		if at.folder == i && !l.pinnedAway(p) && p.hold() {
+		if at.folder == i && !l.pinnedAway(p) && l.sameGrant(p) && p.hold() {
 			kept = append(kept, p)
 		}
 	}
@@ -175,6 +191,11 @@ func compare(before, now *set) (c Changes) {
 	for _, p := range now.problems {
 		if !known[p.String()] {
 			c.Problems = append(c.Problems, p)
+		}
+	}
+	for _, p := range now.plugins {
+		if len(p.Missing) > 0 && !slices.Contains(before.plugins, p) {
+			c.Problems = append(c.Problems, Problem{p.File, &GrantError{p}})
 		}
 	}
 	return c

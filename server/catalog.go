@@ -2,8 +2,6 @@ package server
 
 import (
 	"context"
-	"fmt"
-	"strings"
 
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server/wire"
@@ -56,7 +54,7 @@ func (s *Service) Findings() []wire.FileProblem {
 	found := append(newProblems(s.registry.Problems()), s.damages()...)
 	for _, p := range s.registry.Plugins() {
 		if len(p.Missing) > 0 {
-			found = append(found, wire.FileProblem{File: p.File, Error: fmt.Sprintf("not granted what it needs: %s", strings.Join(p.Missing, ", "))})
+			found = append(found, wire.FileProblem{File: p.File, Error: (&plugins.GrantError{Plugin: p}).Error()})
 		}
 	}
 	return found

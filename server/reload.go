@@ -19,6 +19,15 @@ func (s *Service) Reload(ctx context.Context) (plugins.Changes, error) {
 	return c, err
 }
 
+// Regrant replaces Config.Grants, and reloads, see [plugins.Registry.Regrant].
+func (s *Service) Regrant(ctx context.Context, grants map[string]plugins.Grant) (plugins.Changes, error) {
+	c, err := s.registry.Regrant(ctx, grants)
+	if err == nil {
+		s.reloaded(c)
+	}
+	return c, err
+}
+
 // watch reloads whenever the folders change, until the service is closed.
 func (s *Service) watch(ctx context.Context) {
 	s.watching.Go(func() { s.registry.Watch(ctx, s.reloaded) })

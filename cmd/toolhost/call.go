@@ -143,6 +143,9 @@ func (a *app) callTool(ctx context.Context, req server.Request) error {
 	if err == nil && result.Kind != abi.Success {
 		err = &toolFailed{result}
 	}
+	if lines := lackingFor(s, req.Tool); errors.Is(err, host.ErrDenied) && lines != "" {
+		err = &hinted{err, a.addTo() + "\n" + strings.TrimSuffix(lines, "\n")}
+	}
 
 	return a.answer(envelope(ctx, result, err), err, func() {
 		if result.Kind == abi.Success {
@@ -152,6 +155,15 @@ func (a *app) callTool(ctx context.Context, req server.Request) error {
 			a.notef("%s", cost(result.Usage))
 		}
 	})
+}
+
+// lackingFor is lacking for the plugin of a tool.
+func lackingFor(s *server.Service, tool string) string {
+	t, err := s.Lookup(tool)
+	if err != nil {
+		return ""
+	}
+	return lacking(t.Plugin)
 }
 
 // compileFor compiles the plugin of a call, so that compiling it does not count

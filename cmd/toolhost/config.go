@@ -48,6 +48,7 @@ type loaded struct {
 	values   map[string]value   // where each merged value is from
 	problems problems
 	ignored  []ignoredFile // of the working directory
+	files    []string      // that were read; later ones win
 }
 
 func newLoaded() *loaded {
@@ -184,7 +185,7 @@ func flatten(table []setting, raw any, at string, add func(key string, v value))
 
 		switch {
 		case group == nil:
-			add(key, value{raw: raw, err: unknownKey(name, slices.Sorted(maps.Keys(below)))})
+			add(key, value{raw: raw, err: unknownKey(at, name, slices.Sorted(maps.Keys(below)))})
 		case group[0].key != "":
 			flatten(group, raw, key, add)
 		default:
@@ -193,11 +194,15 @@ func flatten(table []setting, raw any, at string, add func(key string, v value))
 	}
 }
 
-func unknownKey(key string, names []string) error {
-	if near := abi.Nearest(key, names); near != "" {
+func unknownKey(at, name string, names []string) error {
+	if near := abi.Nearest(name, names); near != "" {
 		return fmt.Errorf("unknown key, did you mean %s?", near)
 	}
-	return fmt.Errorf("unknown key, expected one of %s", strings.Join(names, ", "))
+	what := "unknown key"
+	if plugin, ok := strings.CutPrefix(at, "grants."); ok && !strings.Contains(plugin, ".") {
+		what = fmt.Sprintf("this version has no %s grant", name)
+	}
+	return fmt.Errorf("%s, expected one of %s", what, strings.Join(names, ", "))
 }
 
 // readValues sets the fields of values to what merged has for their keys, as far as it

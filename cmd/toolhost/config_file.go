@@ -145,6 +145,7 @@ func (c *loaded) addFile(kind sourceKind, names []string, contents map[string][]
 	}
 
 	c.add(kind, layer)
+	c.files = append(c.files, name)
 	return true
 }
 

@@ -37,6 +37,14 @@ type reportedError struct{ error }
 
 func (e *reportedError) Unwrap() error { return e.error }
 
+// hinted is an error with a hint of its own.
+type hinted struct {
+	error
+	hint string
+}
+
+func (e *hinted) Unwrap() error { return e.error }
+
 // toolFailed is the end of a tool that ran and reported an error.
 type toolFailed struct{ result abi.Result }
 
@@ -63,7 +71,7 @@ var reasons = map[wire.Code]struct {
 	wire.CodeTime:         {exitLimit, "raise it with --timeout"},
 	wire.CodeFiles:        {exitLimit, "raise the limit of open files: ulimit -n"},
 	wire.CodeLimit:        {exitLimit, "toolhost tasks --active lists active runs, toolhost schedules lists schedules"},
-	wire.CodeDenied:       {exitDenied, "toolhost config shows the grants"},
+	wire.CodeDenied:       {exitDenied, "toolhost list shows what plugins lack, and the lines that grant it"},
 	wire.CodeForbidden:    {exitDenied, ""},
 	wire.CodeScope:        {exitDenied, ""},
 	wire.CodeUnauthorized: {exitDenied, "set TOOLHOST_TOKEN to the token of the server, or to an access token for it"},
@@ -113,6 +121,9 @@ func diagnose(ctx context.Context, err error) diagnosis {
 		if code := server.ReasonOf(err).Code; code != wire.CodeInternal && code != wire.CodeCanceled {
 			d.set(code)
 		}
+	}
+	if own, ok := errors.AsType[*hinted](err); ok {
+		d.Hint = own.hint
 	}
 	return d
 }

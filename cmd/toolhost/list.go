@@ -47,9 +47,10 @@ func listCommand(a *app) *cobra.Command {
 					problems = append(problems, found[slices.IndexFunc(found, func(f wire.FileProblem) bool { return f.File == p.File })])
 				}
 			}
-			return a.answer(listing{tools, problems}, nil, func() {
+			return a.answer(listing{tools, problems, lacking(s.Plugins()...)}, nil, func() {
 				a.printList(tools)
 				a.warnOf(problems)
+				a.announceLacking(s.Plugins())
 			})
 		},
 	}
@@ -62,6 +63,7 @@ func listCommand(a *app) *cobra.Command {
 type listing struct {
 	Tools    []listedTool       `json:"tools"`
 	Problems []wire.FileProblem `json:"problems"`
+	Lacking  string             `json:"missing_grants_yaml,omitempty"` // see lacking
 }
 
 // listedTool is a tool with the plugin it is from.
@@ -155,6 +157,7 @@ type inspected struct {
 	Cost      host.Cost      `json:"cost"`
 	Pin       string         `json:"pin,omitempty"` // what the plugin's name is pinned to, for people
 	Isolation host.Isolation `json:"isolation"`     // how calls are kept apart
+	Lacking   string         `json:"needed_grants_yaml,omitempty"`
 }
 
 func (a *app) inspectFile(ctx context.Context, name string) error {
@@ -199,7 +202,7 @@ func (a *app) inspectPlugin(ctx context.Context, name string, wasm []byte) (i in
 		problems = append(problems, plugins.Problem{File: p.File, Err: err})
 	}
 
-	i = inspected{File: name, Source: p.Source, Manifest: p.Manifest}
+	i = inspected{File: name, Source: p.Source, Manifest: p.Manifest, Lacking: lacking(p)}
 	i.Module, err = h.Inspect(wasm)
 	if err == nil {
 		i.Cost, err = h.Cost(wasm)
@@ -244,6 +247,9 @@ func (a *app) printInspected(i inspected) {
 		a.printf("  %s\n", oneLine(name))
 	}
 	a.printf("exports\n  %s\n", oneLine(strings.Join(i.Module.Exports, ", ")))
+	if i.Lacking != "" {
+		a.printf("\nto grant what it needs, %s\n%s", a.addTo(), i.Lacking)
+	}
 }
 
 // needs is what a plugin needs, as the operator would grant it.

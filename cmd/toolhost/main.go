@@ -44,6 +44,7 @@ func main() {
 type app struct {
 	ui
 	config  *loaded
+	flags   *pflag.FlagSet // that config was read with
 	environ []string
 }
 
@@ -142,6 +143,7 @@ func unknownCommand(cmd *cobra.Command, args []string) error {
 // load loads the configuration, and warns of files in the working directory that
 // it ignored.
 func (a *app) load(flags *pflag.FlagSet) (err error) {
+	a.flags = flags
 	a.config, err = loadConfig(flags, a.environ)
 	for _, f := range a.config.ignored {
 		a.announceAs(slog.LevelWarn, f.String(), "file", f.path)

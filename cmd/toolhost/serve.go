@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -36,7 +35,8 @@ are kept in the data folder. A restarted server continues the runs
 whose tools allow it.
 
 Plugins that are added, replaced or removed are reloaded while it runs (unless
-watch is false), and on SIGHUP. The configuration is read once.
+watch is false). SIGHUP reloads them and reads grants again. Other settings are
+read once: SIGHUP names those that have changed and need a restart.
 
 SIGINT or SIGTERM shuts it down: it accepts nothing new, waits for calls and runs
 as long as serve.drain says, and interrupts the rest. If that takes longer, it
@@ -204,6 +204,7 @@ func (a *app) announceReady(s *server.Service, listeners []net.Listener) {
 	found := s.Findings()
 	a.announce(fmt.Sprintf("ready: %s, %s", plural(len(s.Tools()), "tool"), plural(len(found), "problem")))
 	a.warnOf(found)
+	a.announceLacking(s.Plugins())
 }
 
 // httpGrace is how long the server waits until clients have read their answers.
@@ -243,26 +244,6 @@ func (a *app) announceAs(level slog.Level, text string, attrs ...any) {
 	_ = a.logger().Handler().Handle(context.Background(), record)
 }
 
-// reloaded announces what a reload has changed.
-func (a *app) reloaded(c plugins.Changes) {
-	var parts []string
-	var attrs []any
-	for _, change := range []struct {
-		name    string
-		plugins []string
-	}{{"added", c.Added}, {"changed", c.Changed}, {"removed", c.Removed}} {
-		if len(change.plugins) > 0 {
-			parts = append(parts, change.name+" "+strings.Join(change.plugins, ", "))
-			attrs = append(attrs, change.name, change.plugins)
-		}
-	}
-
-	if len(parts) > 0 {
-		a.announce("reloaded: "+strings.Join(parts, "; "), attrs...)
-	}
-	a.warnOf(fileProblems(c.Problems))
-}
-
 func fileProblems(found []plugins.Problem) []wire.FileProblem {
 	out := make([]wire.FileProblem, len(found))
 	for i, p := range found {
@@ -278,29 +259,6 @@ func (a *app) warnOf(found []wire.FileProblem) {
 	}
 }
 
-// reloadOnHangup reloads the plugins at each SIGHUP, which Windows never sends. The
-// function it returns ends that, and waits for it.
-func (a *app) reloadOnHangup(s *server.Service) (end func()) {
-	ctx, cancel := context.WithCancel(context.Background())
-	asked := make(chan os.Signal, 1)
-	signal.Notify(asked, syscall.SIGHUP)
-
-	var reloading sync.WaitGroup
-	reloading.Go(func() {
-		for range asked {
-			if c, err := s.Reload(ctx); err == nil && c.Empty() {
-				a.announce("reloaded: nothing has changed")
-			}
-		}
-	})
-	return func() {
-		cancel()
-		signal.Stop(asked)
-		close(asked)
-		reloading.Wait()
-	}
-}
-
 func mcpCommand(a *app) *cobra.Command {
 	var session string
 	cmd := &cobra.Command{
@@ -311,7 +269,7 @@ revision of the protocol. Background runs and tasks are kept in the data folder:
 client that starts this command again finds them under the same session.
 
 Plugins that are added, replaced or removed are reloaded while it runs (unless
-watch is false), and on SIGHUP. The client is notified.`,
+watch is false). SIGHUP reloads them and reads grants again. The client is notified.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.runMCP(cmd.Context(), session) },
 	}
@@ -332,7 +290,8 @@ func (a *app) runMCP(ctx context.Context, session string) error {
 		in = a.in
 	}
 	signal.Ignore(syscall.SIGPIPE) // a client that goes away ends the session, not the process
-	a.warnOf(fileProblems(s.Problems()))
+	a.warnOf(s.Findings())
+	a.announceLacking(s.Plugins())
 	return mcpapi.Run(ctx, s, mcpapi.Config{Version: version(), Session: session, In: in, Out: a.out, Logger: a.logger()})
 }
 

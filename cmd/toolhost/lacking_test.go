@@ -1,0 +1,61 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/spf13/pflag"
+	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/plugins"
+)
+
+// The lines that a missing grant is shown with grant it, as they are printed.
+func TestLacking(t *testing.T) {
+	needs := abi.Needs{
+		Clock: true, Random: true, Ask: true,
+		Files: []abi.FileNeed{{Path: "/in", Mode: abi.FileRead}, {Path: `/o: "ut, {}` + "\u202e", Mode: abi.FileWrite}},
+		Env:   []string{"HOME", "null", "Y", "_1"},
+	}
+	plugin := func(name string, g plugins.Grant) *plugins.Plugin {
+		return &plugins.Plugin{Manifest: &abi.Manifest{Name: name, Needs: needs}, Grant: g, Missing: g.Missing(needs)}
+	}
+	all := []*plugins.Plugin{plugin("web", plugins.Grant{}), plugin("on", plugins.Grant{Clock: true, Files: []host.Mount{{Dir: "/srv", Path: "/in"}}})}
+	file := filepath.Join(t.TempDir(), "toolhost.yaml")
+	require.NoError(t, os.WriteFile(file, []byte(lacking(all...)), 0o600))
+
+	c, err := loadConfig(flagsOf("--config", file), nil)
+	require.NoError(t, err)
+	require.Empty(t, c.server.Grants["web"].Missing(needs))
+	require.Equal(t, []string{"clock", "files /in (read)"}, c.server.Grants["on"].Missing(needs), "what it has already is not repeated")
+
+	require.Empty(t, lacking())
+	require.Empty(t, lacking(plugin("web", c.server.Grants["web"])))
+	require.Equal(t, `grants:
+  web:
+    clock: true
+    random: true
+    ask: true
+    files:
+      - {dir: /CHOOSE, path: /in, mode: read}
+      - {dir: /CHOOSE, path: "/o: \"ut, {}\u202e", mode: write}
+    env:
+      HOME: CHOOSE
+      "Y": CHOOSE
+      _1: CHOOSE
+      "null": CHOOSE
+`, lacking(all[0]))
+}
+
+// flagsOf are the flags of a command that reads the configuration.
+func flagsOf(args ...string) *pflag.FlagSet {
+	flags := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	flags.String("config", "", "")
+	if err := flags.Parse(args); err != nil {
+		panic(err)
+	}
+	return flags
+}
