@@ -46,7 +46,7 @@ func (s *site) stop(w http.ResponseWriter, r *http.Request, run wire.Run) error 
 
 	ctx, cancel := context.WithTimeout(r.Context(), formTimeout)
 	defer cancel()
-	how := wire.Stop{Force: r.PostForm.Get("force") == "true", Reason: r.PostForm.Get("reason")}
+	how := wire.Stop{Force: r.PostForm.Get("force") == "true", Alone: r.PostForm.Get("alone") == "true", Reason: r.PostForm.Get("reason")}
 	if err := s.stopRun(ctx, run, how); err != nil {
 		return err
 	}

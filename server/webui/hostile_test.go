@@ -120,7 +120,8 @@ func FuzzRender(f *testing.F) {
 			TaskID: "bg_x", Session: s, Tool: s, Title: s, By: s, ToolVersion: s, IdempotencyKey: s, Origin: wire.Origin(s), ArgsIncomplete: n%2 == 0, Args: s,
 			Status: wire.StatusRunning, Attempt: 1, CreatedAt: time.Unix(n%1e10, 0), StartedAt: time.Unix(n%1e9, 0), ScheduledFor: time.Unix(n%1e8, 0), DeadlineSeconds: p,
 			Stopping: &wire.Stopping{By: s, Reason: s}, ScheduleID: "sc_x",
-			Detail: s, Progress: &wire.Progress{Done: p, Total: float64(n), Message: s}, OutputBytes: n,
+			Detail: s, Progress: &wire.Progress{Done: p, Total: float64(n), Message: s, Unit: s}, OutputBytes: n,
+			Narration: s, Cost: &wire.Cost{Fuel: n, CPUSeconds: p}, Parent: "bg_y", Diagnosis: &wire.Diagnosis{Reason: s, Trace: s, LastWords: s},
 		}
 		renderRun(t, run, []byte(s))
 		run.Status, run.Summary, run.ExitCode, run.ArtifactError, run.FinishedAt = wire.StatusFailed, s, &code, s, time.Unix(n, 0)
@@ -198,7 +199,7 @@ func TestSizes(t *testing.T) {
 		id := f.spawn("default", "huge")
 		page := f.get("/ui/runs/" + id)
 		require.Contains(t, page, "This is the end of it.")
-		require.Less(t, len(page), maxOutput+8<<10)
+		require.Less(t, len(page), maxOutput+10<<10)
 		require.Contains(t, page, "0123456789abcde\n</span>")
 		id = f.spawnRequest("default", server.SpawnRequest{Tool: "echo", Args: args(map[string]string{"x": strings.Repeat("ä", 20<<10)})})
 		synctest.Wait()

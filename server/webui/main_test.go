@@ -41,7 +41,7 @@ func zoo() map[string]plugintest.Plugin {
 		"form":    {Invoke: do().Say(abi.StreamOutput, "filled in\n").Echo()},
 		"danger":  {Invoke: do().Echo()}, // needs a person's approval
 		"asker":   {Invoke: do().Ask(`{"questions":{"name":{"message":"Who are you?","schema":{"type":"object","properties":{"name":{"type":"string","minLength":2}},"required":["name"]}}}}`)},
-		"picture": {Invoke: do().Say(abi.StreamResult, `1`).Say(abi.StreamContent, `{"type":"image","mimeType":"image/png","data":"iVBORw0KGgo="}`).Say(abi.StreamContent, `{"type":"image","mimeType":"image/svg+xml","data":"PHN2Zy8+"}`).Say(abi.StreamContent, `{"type":"text","text":"a <b>caption</b>"}`)},
+		"picture": {Invoke: do().Say(abi.StreamResult, `1`).Say(abi.StreamContent, `{"type":"image","mimeType":"image/png","data":"iVBORw0KGgo="}`).Say(abi.StreamContent, `{"type":"audio","mimeType":"audio/wav","data":"UklGRg=="}`).Say(abi.StreamContent, `{"type":"text","text":"a <b>caption</b>"}`)},
 		"crash":   {Invoke: do().Trap()},
 		"hostile": {Invoke: do().Say(abi.StreamOutput, strings.Join(hostile, "\n")).Progress(hostile[0]).Echo()},
 	}

@@ -8,12 +8,15 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
 const (
 	maxShown  = 16 << 10 // bytes of a result on a page
 	maxIndent = 64 << 10 // bytes of a result that is indented
+
+	maxChildren = 50 // of a run that are listed, the newest
 )
 
 // A runView is what the page of a run shows.
@@ -25,6 +28,7 @@ type runView struct {
 	Questions []questionView
 	Plugin    pluginName // that has run it
 	Repeats   bool       // it can be run again
+	Children  runTable
 }
 
 // A pluginName is what is known of the plugin of a run.
@@ -67,9 +71,18 @@ func (s *site) readRun(ctx context.Context, id string) (runView, error) {
 		return runView{}, err
 	}
 
+	if run.Diagnosis, err = session.Diagnosis(ctx, run.TaskID); err != nil {
+		return runView{}, err
+	}
+	children, err := session.Runs(ctx, server.RunQuery{Parent: run.TaskID, Limit: maxChildren})
+	if err != nil {
+		return runView{}, err
+	}
+
 	v := runView{
 		Run: run, Result: newResultView(run.Result), Content: newBlocks(run.Content), Output: output,
 		Questions: newQuestions(run.TaskID, open), Plugin: s.pluginOf(run),
+		Children: newTable(children, tableAll),
 	}
 	d, err := s.definition(run.Tool)
 	v.Repeats = err == nil && d.SupportsBackground && !run.ArgsIncomplete
@@ -92,7 +105,7 @@ func (s *site) pluginOf(run wire.Run) pluginName {
 func (v runView) page() page { return page{headingOf(v.Run), "/ui/runs", v.sections()} }
 
 func (v runView) sections() []section {
-	return []section{{"run", v}, {"questions", v}, {"actions", v}, {"end", v}, {"output", v}, {"details", v}}
+	return []section{{"run", v}, {"questions", v}, {"actions", v}, {"end", v}, {"children", v.Children}, {"output", v}, {"details", v}}
 }
 
 // headingOf is the title of a run. The titles of runs without one say only that they
@@ -183,9 +196,16 @@ func newBar(p *wire.Progress) *bar {
 	case p == nil:
 		return nil
 	case p.Total > 0:
-		return &bar{int(100 * min(p.Done/p.Total, 1)), number(p.Done) + " of " + number(p.Total), p.Message}
+		return &bar{int(100 * min(p.Done/p.Total, 1)), unit(number(p.Done)+" of "+number(p.Total), p.Unit), p.Message}
 	case p.Done > 0:
-		return &bar{-1, number(p.Done), p.Message}
+		return &bar{-1, unit(number(p.Done), p.Unit), p.Message}
 	}
 	return &bar{-1, "", p.Message}
 }
+
+// unit adds what a number counts.
+func unit(n, of string) string { return strings.TrimSpace(n + " " + of) }
+
+// Doing is what a run says that it does or did: the sentence for a person, else its
+// status.
+func (v runView) Doing() string { return cmp.Or(v.Narration, v.Detail) }

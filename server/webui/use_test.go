@@ -3,6 +3,7 @@ package webui
 import (
 	"fmt"
 	"html"
+	"html/template"
 	"net/http"
 	"net/url"
 	"slices"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -164,11 +166,20 @@ func TestContent(t *testing.T) {
 		run := "/ui/runs/" + f.spawn("ana", "picture")
 		for _, page := range []string{f.submit("picture", http.StatusOK, url.Values{}), f.get(run)} {
 			require.Contains(t, page, `<img src="data:image/png;base64,iVBORw0KGgo="`)
-			require.Contains(t, page, `<a href="data:application/octet-stream;base64,PHN2Zy8&#43;" download="content">Save</a>`)
-			require.NotContains(t, page, "data:image/svg")
+			require.Contains(t, page, `<a href="data:application/octet-stream;base64,UklGRg==" download="content">Save</a>`)
+			require.NotContains(t, page, "data:audio")
 			require.Contains(t, page, "a &lt;b&gt;caption&lt;/b&gt;")
 		}
-		page := f.submit("crash", http.StatusOK, url.Values{})
+		svg := newBlocks([]abi.Block{{Type: "image", MIMEType: "image/svg+xml", Data: []byte("<svg/>")}})
+		require.Empty(t, svg[0].Picture)
+		require.NotEmpty(t, svg[0].File)
+		large := newBlocks([]abi.Block{{Type: "image", MIMEType: "image/png", Data: make([]byte, maxInline+1)}})
+		require.Equal(t, []any{int64(maxInline + 1), template.URL(""), template.URL("")}, []any{large[0].Size, large[0].Picture, large[0].File})
+
+		page := f.get("/ui/runs/" + f.spawn("ana", "crash"))
+		require.Contains(t, page, "Reason")
+		require.Contains(t, page, "unreachable")
+		page = f.submit("crash", http.StatusOK, url.Values{})
 		require.Contains(t, page, "Failed: internal")
 		require.Contains(t, page, "crashed: unreachable", "the page is for operators")
 	})
