@@ -52,6 +52,7 @@
 // arguments, a value of secret other than "true" or "false", and a tag of a field that
 // is not exported. Tags of other encoders, such as yaml, are allowed.
 //
+// A text in a result that is not UTF-8 is a tool error. Return other bytes as []byte.
 // A nil slice, map or pointer in a result is null, and the output schema says so.
 // For a field whose type refers to itself use [encoding/json.RawMessage].
 //

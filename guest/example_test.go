@@ -39,6 +39,6 @@ func ExampleHandle() {
 	fmt.Println(guesttest.Call(&plugin, "words", args{" "}).Error)
 	// Output:
 	// {"type":"object","properties":{"text":{"type":"string","description":"Text to count","minLength":1}},"required":["text"],"additionalProperties":false}
-	// {"kind":"success","value":3,"usage":{"fuel":0,"wall_ns":0,"memory_peak":0,"output_bytes":0}}
+	// {"kind":"success","value":3,"usage":{"fuel":0,"cpu_ns":0,"wall_ns":0,"wait_ns":0,"memory_peak":0,"output_bytes":0}}
 	// no words in " "
 }

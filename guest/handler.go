@@ -2,6 +2,7 @@ package guest
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 
@@ -63,12 +64,15 @@ func outputSchema(t reflect.Type) (json.RawMessage, error) {
 // result writes the result of a call. It panics if the type cannot be written, which
 // no model could react to.
 func (c *Call) result(out any) error {
-	if _, none := out.(*None); none {
-		return nil
-	}
-	data, err := typed.Marshal(out)
-	if err != nil {
-		panic(fmt.Sprintf("the result of tool %s cannot be written: %v", c.tool, err))
+	var data []byte // an empty result says that there is none
+	if _, none := out.(*None); !none {
+		var err error
+		if data, err = typed.Marshal(out); err != nil {
+			if errors.Is(err, typed.ErrNotUTF8) { // which depends on the data
+				return fmt.Errorf("the result of tool %s: %w", c.tool, err)
+			}
+			panic(fmt.Sprintf("the result of tool %s cannot be written: %v", c.tool, err))
+		}
 	}
 	if err := c.Write(abi.StreamResult, data); err != ErrCanceled {
 		return err

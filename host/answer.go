@@ -12,11 +12,13 @@ import (
 
 // answer is what a guest has written.
 type answer struct {
-	limit   int64 // bytes of all streams together
-	written int64
-	logged  int64 // bytes for the operator's log
+	limit      int64 // bytes of all streams together
+	describing bool  // what is written is mostly the manifest
+	written    int64
+	logged     int64 // bytes for the operator's log
 
 	result, errText, manifest []byte
+	given                     bool // something was written to the result, perhaps nothing
 	content                   []abi.Block
 	summary                   string
 	stderr                    tail // the end of what it wrote there
@@ -31,6 +33,9 @@ const (
 // count counts n bytes. Its error matches ErrOutput, and ends the call.
 func (a *answer) count(n int) error {
 	if a.written+int64(n) > a.limit {
+		if a.describing {
+			return fmt.Errorf("%w: the manifest is larger than the %d bytes allowed: it counts all schemas, descriptions and examples", ErrOutput, a.limit)
+		}
 		return fmt.Errorf("%w: the plugin wrote more than the %d bytes allowed", ErrOutput, a.limit)
 	}
 	a.written += int64(n)

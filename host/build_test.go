@@ -146,12 +146,16 @@ func tell(e code) code { return seq(store(0, e), drop(write(abi.StreamOutput, 0,
 // dataAt is the address of a guest's data. The memory below it is scratch space.
 const dataAt = 1024
 
+// nothing writes an empty result, which says that there is none.
+var nothing = drop(write(abi.StreamResult, 0, 0))
+
 // guest is a hand-made plugin: one page of memory, four locals of type i32 in
 // each function, and the imports above. Nil fields are omitted, except that
 // a nil invoke answers 0.
 type guest struct {
 	invoke, describe, initialize, command, start code
 
+	silent bool   // invoke does not say that there is no result
 	helper code   // a function without parameters and results
 	data   string // at dataAt
 	change func(*wasmbin.Module)
@@ -181,10 +185,12 @@ func (g guest) wasm() []byte {
 	switch {
 	case g.command != nil:
 		add(abi.ExportStart, false, g.command)
-	case g.invoke == nil:
-		add(abi.ExportInvoke, true, i32(0))
-	default:
+	case g.silent:
 		add(abi.ExportInvoke, true, g.invoke)
+	case g.invoke == nil:
+		add(abi.ExportInvoke, true, seq(nothing, i32(0)))
+	default:
+		add(abi.ExportInvoke, true, seq(nothing, g.invoke))
 	}
 	if g.describe != nil {
 		add(abi.ExportDescribe, true, g.describe)

@@ -95,7 +95,7 @@ func (e *environment) mount(config wazero.ModuleConfig) (wazero.ModuleConfig, er
 			}
 			return nil, &mountError{fmt.Errorf("%w: the folder granted as %s cannot be opened", reason, m.Path), err}
 		}
-		e.open = append(e.open, fs)
+		e.open, e.folders = append(e.open, fs), append(e.folders, fs)
 		mounts = mounts.(sysfs.FSConfig).WithSysFSMount(fs, m.Path)
 	}
 	return config.WithFSConfig(mounts), nil

@@ -108,7 +108,7 @@ func TestRefusals(t *testing.T) {
 			m.Tables = []wasmbin.Table{table, table, table}
 		}), `table: 1572864 entries are in the tables at the start, expected at most 1048576`},
 		"code that is not valid":      {guest{invoke: i64(0)}.wasm(), `module: it does not compile: invalid function[1] export["toolhost_invoke"]: cannot use i64 as result[0] type i32`},
-		"a body that stops in middle": {guest{invoke: code{byte(wasmbin.OpBlock), void}}.wasm(), `module: malformed wasm: code section at byte 0x271: function body ends within a block`},
+		"a body that stops in middle": {guest{invoke: code{byte(wasmbin.OpBlock), void}}.wasm(), `module: malformed wasm: code section at byte 0x27a: function body ends within a block`},
 		"a constant that is assigned": {guest{change: global, invoke: seq(opX(wasmbin.OpGlobalSet, 0, i32(1)), i32(0))}.wasm(), `module: it does not compile: invalid function[1] export["toolhost_invoke"]: global.set when not mutable`},
 	} {
 		t.Run(name, func(t *testing.T) {

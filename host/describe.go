@@ -111,7 +111,7 @@ func (m *Module) describe(ctx context.Context, units int64, timeout time.Duratio
 		return nil, &CallError{Tool: req.Tool, Err: err}
 	}
 	defer c.end()
-	c.describing = true
+	c.describing, c.answer.describing = true, true
 
 	code, err := c.run()
 	if interpreted && unfit(err) {

@@ -58,7 +58,7 @@ func (h *Host) DescribeIn(t *testing.T, interpreted bool, wasm []byte, units int
 	c, err := h.begin(t.Context(), m, &Call{Tool: abi.ExportDescribe, Policy: Policy{Fuel: units, Output: abi.MaxManifest, Timeout: time.Hour}})
 	require.NoError(t, err)
 	defer c.end()
-	c.describing = true
+	c.describing, c.answer.describing = true, true
 	r, err := c.outcome(c.run())
 	d := Described{Manifest: string(c.answer.manifest), Err: r.Error, Fuel: r.Usage.Fuel, Memory: r.Usage.MemoryPeak}
 	if err != nil {

@@ -17,15 +17,17 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host/internal/instance"
+	"github.com/toolhost/toolhost/internal/rootfs"
 )
 
 // environment is what an instance sees through WASI: stdio, arguments, environment,
 // clocks, randomness and folders, each as the policy grants it. Instances outlive
 // calls: it serves the call that runs now.
 type environment struct {
-	call  *call
-	state instance.Env // of the clock that stands, and of a plugin without randomness
-	open  []io.Closer  // granted folders
+	call    *call
+	state   instance.Env // of the clock that stands, and of a plugin without randomness
+	open    []io.Closer  // granted folders
+	folders []*rootfs.FS // the same
 }
 
 // newEnvironment makes the environment of an instance for this call and those with

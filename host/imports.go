@@ -222,6 +222,7 @@ func write(c *call, mem api.Memory, stack []uint64) int32 {
 			return abi.RefusedStream
 		}
 		*buffer = append(*buffer, data...)
+		c.answer.given = c.answer.given || stream == abi.StreamResult
 	}
 
 	return c.advice()

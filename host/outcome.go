@@ -24,6 +24,8 @@ type outcome struct {
 	abi.Result
 }
 
+const readonlyHint = " (the tool has the hint readonly, so its folders are mounted read-only)"
+
 // outcome turns the end of a run into the result and the error of Host.Call.
 func (c *call) outcome(code int32, err error) (abi.Result, error) {
 	o := outcome{c, abi.Result{Usage: c.usage()}}
@@ -33,6 +35,9 @@ func (c *call) outcome(code int32, err error) (abi.Result, error) {
 		err = o.ended(err)
 	}
 	if err == nil {
+		if o.Kind == abi.ToolError && c.unwritten && c.Readonly {
+			o.Error += readonlyHint
+		}
 		return o.Result, nil
 	}
 
@@ -84,10 +89,16 @@ func (o *outcome) answered(code int32) error {
 	return fmt.Errorf("%w: toolhost_invoke returned %d, expected 0 to 3", ErrABI, code)
 }
 
+const errNoResult = "toolhost_invoke returned 0, but the plugin wrote neither a result nor content: " +
+	"write the result to stream 0, or an empty one if the tool has none"
+
 // value reads a result. That of a command may be any text.
 func (o *outcome) value(result []byte) error {
 	command := o.module.Info.Shape == Command
 	if len(result) == 0 && !command {
+		if !o.answer.given && len(o.answer.content) == 0 && !o.describing {
+			return fmt.Errorf("%w: %s", ErrABI, errNoResult)
+		}
 		return nil
 	}
 
@@ -100,9 +111,21 @@ func (o *outcome) value(result []byte) error {
 	case command:
 		o.Value = encode(strings.TrimRight(strings.ToValidUTF8(string(result), "\uFFFD"), "\n"))
 	default:
-		return fmt.Errorf("%w: the result is not JSON in UTF-8", ErrABI)
+		return fmt.Errorf("%w: the result is not JSON in UTF-8%s", ErrABI, notUTF8(result))
 	}
 	return nil
+}
+
+// notUTF8 says where a text is not UTF-8, or nothing.
+func notUTF8(text []byte) string {
+	for at := 0; at < len(text); {
+		r, size := utf8.DecodeRune(text[at:])
+		if r == utf8.RuneError && size == 1 {
+			return fmt.Sprintf(": byte %d of %d is not UTF-8", at, len(text))
+		}
+		at += size
+	}
+	return ""
 }
 
 // ended reads the end of a guest that did not return. A command that exits is not

@@ -41,6 +41,9 @@ type Traits struct {
 	// Serial keeps the Serial calls of a session to this module from overlapping.
 	// They run in the order of arrival.
 	Serial bool
+	// Readonly is the tool's hint, for which its folders are mounted read-only. The
+	// error of a tool that tries to write nevertheless mentions it.
+	Readonly bool
 	// ImpureInit makes the plugin start up anew for each call, as its manifest
 	// requests with pure_init: false. Otherwise a call may continue from a copy of an
 	// instance that has just started up under the same policy.

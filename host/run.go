@@ -3,6 +3,7 @@ package host
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/tetratelabs/wazero/api"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host/internal/instance"
+	"github.com/toolhost/toolhost/internal/rootfs"
 	"github.com/toolhost/toolhost/internal/snapshot"
 )
 
@@ -211,7 +213,9 @@ func (c *call) leave(clean bool) {
 	}
 	c.fuel = c.meter.fuel.Used(c.meter.left())
 	c.peak, c.refused = int64(in.Memory.Peak), in.Memory.Refused
-	in.Guest.(*environment).call, c.instance, c.meter.counter = nil, nil, nil
+	env := in.Guest.(*environment)
+	c.unwritten = slices.ContainsFunc(env.folders, (*rootfs.FS).Refused)
+	env.call, c.instance, c.meter.counter = nil, nil, nil
 	in.Finish(clean && !c.tainted && len(c.Policy.Files) == 0)
 }
 

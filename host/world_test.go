@@ -17,6 +17,7 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/internal/plugintest"
 )
 
 // sights are what the fixture world tells of what it sees.
@@ -115,6 +116,32 @@ func TestSleepWithoutClock(t *testing.T) {
 	o := do(context.Background(), h, worldPlugin.module(t, h), host.Call{Args: []byte(`{"do":"sleep","n":10000}`)})
 	require.NoError(t, o.err)
 	require.JSONEq(t, `true`, string(o.Value), "it has slept ten thousand hours")
+}
+
+// TestReadonlyHint: an author reads why a tool with the hint cannot write.
+func TestReadonlyHint(t *testing.T) {
+	h := newHost(t, nil)
+	m := compile(t, h, plugintest.Plugin{Invoke: plugintest.Do().Create("x").Say(abi.StreamError, "x").Return(1)}.Wasm())
+	for name, c := range map[string]struct {
+		readonly, write bool
+		want            string
+	}{
+		"the hint":       {true, false, "x (the tool has the hint readonly, so its folders are mounted read-only)"},
+		"no hint":        {false, false, "x"},
+		"it can write":   {true, true, "x"},
+		"nothing is its": {true, false, "x"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			req := host.Call{Traits: host.Traits{Readonly: c.readonly}}
+			if name != "nothing is its" {
+				req.Policy.Files = []host.Mount{{Dir: t.TempDir(), Path: "/work", Write: c.write}}
+			}
+			o := do(context.Background(), h, m, req)
+			require.NoError(t, o.err)
+			require.Equal(t, abi.ToolError, o.Kind)
+			require.Equal(t, c.want, o.Error)
+		})
+	}
 }
 
 func TestFiles(t *testing.T) {

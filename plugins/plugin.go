@@ -148,7 +148,7 @@ func (t *Tool) Call(ctx context.Context, req host.Call) (abi.Result, error) {
 		return fail(abi.ToolError, "the arguments do not fit: "+err.Error(), err)
 	}
 	req.Plugin, req.Tool, req.Argv = p.Manifest.Name, t.Tool.Name, t.Argv
-	req.Serial = t.Hints.Concurrency == abi.Serial
+	req.Serial, req.Readonly = t.Hints.Concurrency == abi.Serial, t.Hints.Readonly
 	req.ImpureInit = !t.Hints.IsPureInit()
 	req.Policy.Grant = granted(p.Grant, t.Hints)
 	return p.host.Call(ctx, module, req)

@@ -84,13 +84,27 @@ type listedTool struct {
 	approval abi.Approval
 }
 
+// grantsOf are the grants of a plugin as they hold for one of its tools.
+func grantsOf(grants []string, hints abi.Hints) []string {
+	if !hints.Readonly {
+		return grants
+	}
+	grants = slices.Clone(grants)
+	for i, g := range grants {
+		if folder, ok := strings.CutSuffix(g, fmt.Sprintf(" (%s)", abi.FileWrite)); ok {
+			grants[i] = fmt.Sprintf("%s (%s)", folder, abi.FileRead)
+		}
+	}
+	return grants
+}
+
 // listed are the tools of plugins, by name.
 func listed(plugins []wire.Plugin) []listedTool {
 	out := []listedTool{}
 	for _, p := range plugins {
 		for _, t := range p.Tools {
 			out = append(out, listedTool{
-				t.Name, t.Title, t.Description, p.Name, p.Version, p.File, p.Digest, p.Pinned, t.Hints, t.Annotations, p.Grants, p.Missing, t.Approval,
+				t.Name, t.Title, t.Description, p.Name, p.Version, p.File, p.Digest, p.Pinned, t.Hints, t.Annotations, grantsOf(p.Grants, t.Hints), p.Missing, t.Approval,
 			})
 		}
 	}

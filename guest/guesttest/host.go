@@ -112,6 +112,7 @@ type call struct {
 	stopping        bool
 	response        []byte
 	result, errText []byte
+	given           bool // something was written to the result, perhaps nothing
 	summary         string
 	stdout, stderr  strings.Builder
 	said            Progress // last
@@ -157,7 +158,7 @@ func (c *call) Write(s abi.Stream, data []byte) int32 {
 
 	switch s {
 	case abi.StreamResult:
-		c.result = append(c.result, data...)
+		c.result, c.given = append(c.result, data...), true
 	case abi.StreamError:
 		c.errText = append(c.errText, data...)
 	case abi.StreamOutput:
@@ -331,7 +332,11 @@ func (c *call) outcome(code int32) Outcome {
 	switch code {
 	case abi.InvokeOK:
 		o.Kind, o.Summary = abi.Success, c.summary
-		if c.result == nil {
+		if !c.given && c.out.Content == nil {
+			o.Kind, o.Error = abi.Internal, "the tool wrote neither a result nor content: return a result, or guest.None if the tool has none"
+			break
+		}
+		if len(c.result) == 0 {
 			break
 		}
 		if !json.Valid(c.result) || !utf8.Valid(c.result) {

@@ -24,7 +24,7 @@ func CacheDir() string {
 	return filepath.Join(base, "toolhost-test", "cache")
 }
 
-// Plugin is a hand-made plugin. Its zero value answers null to every call and
+// Plugin is a hand-made plugin. Its zero value answers every call without a result and
 // does not say what it is.
 type Plugin struct {
 	Manifest *abi.Manifest // sealed in; nil leaves it out
@@ -136,6 +136,9 @@ type assembler struct {
 
 func (p *Program) assemble(at int, answers bool) (code, data []byte) {
 	a := &assembler{at: at}
+	if answers && at == invokeAt { // an empty result says that there is none
+		a.write(abi.StreamResult, func() { a.constant(0); a.constant(0) })
+	}
 	if p != nil {
 		for _, step := range p.steps {
 			step(a)

@@ -119,7 +119,7 @@ func (w *file) Truncate(size int64) sys.Errno {
 // writable reports why w takes no writes, or 0.
 func (w *file) writable() sys.Errno {
 	switch {
-	case w.fs.limits.ReadOnly:
+	case w.fs.readOnly():
 		return sys.EROFS
 	case w.flag&accessMask == sys.O_RDONLY:
 		return sys.EBADF

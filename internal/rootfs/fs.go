@@ -138,7 +138,7 @@ func (f *FS) Link(_, _ string) sys.Errno { return f.refuseLink() }
 func (f *FS) Symlink(_, _ string) sys.Errno { return f.refuseLink() }
 
 func (f *FS) refuseLink() sys.Errno {
-	if f.limits.ReadOnly {
+	if f.readOnly() {
 		return sys.EROFS
 	}
 	return sys.EPERM

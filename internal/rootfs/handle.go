@@ -36,7 +36,7 @@ func (h *handle) Datasync() sys.Errno { return h.Sync() }
 
 // Utimens implements [sys.File], with the precision of [FS.Utimens].
 func (h *handle) Utimens(atim, mtim int64) sys.Errno {
-	if h.fs.limits.ReadOnly {
+	if h.fs.readOnly() {
 		return sys.EROFS
 	}
 	if errno := h.fs.changeable(h.os.Stat()); errno != 0 {

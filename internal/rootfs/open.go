@@ -52,7 +52,7 @@ func (f *FS) checkFlags(flag sys.Oflag) sys.Errno {
 	switch {
 	case access == sys.O_RDWR|sys.O_WRONLY:
 		return sys.EINVAL
-	case f.limits.ReadOnly && writes(flag):
+	case writes(flag) && f.readOnly():
 		return sys.EROFS
 	case flag&sys.O_TRUNC != 0 && access == sys.O_RDONLY:
 		return sys.EINVAL // unspecified in POSIX
@@ -225,7 +225,7 @@ func rootName(guestPath string) (string, sys.Errno) {
 
 // forChange is rootName for an operation that changes something.
 func (f *FS) forChange(guestPath string) (string, sys.Errno) {
-	if f.limits.ReadOnly {
+	if f.readOnly() {
 		return "", sys.EROFS
 	}
 	return rootName(guestPath)

@@ -35,6 +35,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 
 	"github.com/tetratelabs/wazero/experimental/sys"
@@ -87,6 +88,19 @@ type FS struct {
 	given  bool                  // self was opened
 	open   map[sys.File]struct{} // by the guest, but for self
 	bytes  int64                 // written so far
+
+	refused atomic.Bool // a change, because the mount is read-only
+}
+
+// Refused reports whether the guest tried to change something in a read-only mount.
+func (f *FS) Refused() bool { return f.refused.Load() }
+
+// readOnly reports whether a change is refused.
+func (f *FS) readOnly() bool {
+	if f.limits.ReadOnly {
+		f.refused.Store(true)
+	}
+	return f.limits.ReadOnly
 }
 
 var _ sys.FS = (*FS)(nil)

@@ -202,6 +202,12 @@ func TestReadOnlyRefusesEveryChange(t *testing.T) {
 	require.Zero(t, errno)
 	require.Equal(t, "abc", string(buf[:n]))
 	require.Zero(t, tryOpen(f, "link", sys.O_RDONLY))
+
+	f = mount(t, dir, Options{ReadOnly: true})
+	require.Zero(t, tryOpen(f, "link", sys.O_RDONLY))
+	require.False(t, f.Refused(), "nothing was to be changed")
+	require.Equal(t, sys.EROFS, f.Mkdir("x", 0o755))
+	require.True(t, f.Refused())
 }
 
 func TestModesLoseTheirSpecialBits(t *testing.T) {

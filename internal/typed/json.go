@@ -2,8 +2,15 @@ package typed
 
 import (
 	"bytes"
+	"cmp"
+	"encoding"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"reflect"
+	"strconv"
+	"strings"
+	"unicode/utf8"
 )
 
 // Decode decodes arguments into a pointer, over the defaults of its struct.
@@ -16,7 +23,11 @@ func Decode(data []byte, in any) error {
 	return json.Unmarshal(data, in)
 }
 
-// Marshal is json.Marshal without the escapes that are for HTML.
+// ErrNotUTF8 is matched by the error of Marshal for a text that is not UTF-8.
+var ErrNotUTF8 = errors.New("expected UTF-8: return other bytes as []byte, or use strings.ToValidUTF8")
+
+// Marshal is json.Marshal without the escapes that are for HTML. A text that is not
+// UTF-8 is an error, where json.Marshal replaces bytes.
 func Marshal(v any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -24,5 +35,61 @@ func Marshal(v any) ([]byte, error) {
 	if err := enc.Encode(v); err != nil {
 		return nil, err
 	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
+
+	data := bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+	if bytes.Contains(data, replaced) {
+		if at, found := notUTF8(reflect.ValueOf(v), ""); found {
+			return nil, fmt.Errorf("%s: %w", at, ErrNotUTF8)
+		}
+	}
+	return data, nil
+}
+
+// replaced is what encoding/json writes for a byte that is not UTF-8. It writes a
+// U+FFFD of the text itself as it is, but may copy the escape from a json.RawMessage.
+var replaced = []byte(`\ufffd`)
+
+// notUTF8 finds a text that encoding/json has changed, as a JSON pointer.
+func notUTF8(v reflect.Value, at string) (string, bool) {
+	if !v.IsValid() || v.Type().Implements(reflect.TypeFor[json.Marshaler]()) || v.Type().Implements(reflect.TypeFor[encoding.TextMarshaler]()) {
+		return "", false // it writes its own
+	}
+
+	switch v.Kind() {
+	case reflect.String:
+		return cmp.Or(at, "/"), !utf8.ValidString(v.String())
+	case reflect.Pointer, reflect.Interface:
+		return notUTF8(v.Elem(), at)
+	case reflect.Slice, reflect.Array:
+		for i := range v.Len() {
+			if at, found := notUTF8(v.Index(i), at+"/"+strconv.Itoa(i)); found {
+				return at, true
+			}
+		}
+	case reflect.Map:
+		for _, key := range v.MapKeys() {
+			if _, found := notUTF8(key, at); found {
+				return fmt.Sprintf("the name %q in %s", key, cmp.Or(at, "/")), true
+			}
+			if at, found := notUTF8(v.MapIndex(key), fmt.Sprintf("%s/%v", at, key)); found {
+				return at, true
+			}
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			f := v.Type().Field(i)
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			if name == "-" || !f.IsExported() && !f.Anonymous {
+				continue
+			}
+			below := at + "/" + cmp.Or(name, f.Name)
+			if f.Anonymous && name == "" {
+				below = at
+			}
+			if at, found := notUTF8(v.Field(i), below); found {
+				return at, true
+			}
+		}
+	}
+	return "", false
 }

@@ -1,0 +1,58 @@
+package host_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/internal/wasmbin"
+)
+
+// TestNoResult: a reactor that forgets its result is told apart from one that has none.
+func TestNoResult(t *testing.T) {
+	text := func(s abi.Stream, size int) code { return drop(write(s, dataAt, int64(size))) }
+	block := `{"type":"text","text":"x"}`
+	for name, c := range map[string]struct {
+		guest guest
+		kind  abi.Kind
+		value string
+	}{
+		"nothing at all":     {guest{silent: true, invoke: i32(0)}, abi.Internal, ""},
+		"output only":        {guest{silent: true, data: "12", invoke: seq(text(abi.StreamOutput, 2), i32(0))}, abi.Internal, ""},
+		"a refused block":    {guest{silent: true, data: "12", invoke: seq(text(abi.StreamContent, 2), i32(0))}, abi.Internal, ""},
+		"an empty result":    {guest{silent: true, invoke: seq(nothing, i32(0))}, abi.Success, ""},
+		"a result":           {guest{silent: true, data: "12", invoke: seq(text(abi.StreamResult, 2), i32(0))}, abi.Success, "12"},
+		"content":            {guest{silent: true, data: block, invoke: seq(text(abi.StreamContent, len(block)), i32(0))}, abi.Success, ""},
+		"an error":           {guest{silent: true, invoke: i32(1)}, abi.ToolError, ""},
+		"a command may":      {guest{command: code{}}, abi.Success, `""`},
+		"an empty one first": {guest{silent: true, data: "12", invoke: seq(nothing, text(abi.StreamResult, 2), i32(0))}, abi.Success, "12"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := run(t, c.guest, host.Call{})
+			require.Equal(t, c.kind, o.Kind, o.err)
+			require.Equal(t, c.value, string(o.Value))
+			if c.kind == abi.Internal {
+				require.ErrorIs(t, o.err, host.ErrABI)
+				require.ErrorContains(t, o.err, "toolhost_invoke returned 0, but the plugin wrote neither a result nor content: write the result to stream 0, or an empty one if the tool has none")
+			}
+		})
+	}
+}
+
+func TestResultThatIsNotUTF8(t *testing.T) {
+	o := run(t, guest{data: "\"a\xffb\"", invoke: seq(drop(write(abi.StreamResult, dataAt, 5)), i32(0))}, host.Call{})
+	require.ErrorContains(t, o.err, "the result is not JSON in UTF-8: byte 2 of 5 is not UTF-8")
+	o = run(t, guest{data: "{]", invoke: seq(drop(write(abi.StreamResult, dataAt, 2)), i32(0))}, host.Call{})
+	require.EqualError(t, o.err, "guest.tool: the plugin breaks the contract: the result is not JSON in UTF-8")
+}
+
+func TestLargeManifest(t *testing.T) {
+	large := guest{describe: says(forever(drop(write(abi.StreamManifest, 0, page))))}
+	large.change = func(m *wasmbin.Module) { m.Memories[0].Min = 1 }
+	_, err := newHost(t, nil).Describe(context.Background(), large.wasm())
+	require.ErrorIs(t, err, host.ErrOutput)
+	require.EqualError(t, err, "toolhost_describe: output limit reached: the manifest is larger than the 1048576 bytes allowed: it counts all schemas, descriptions and examples")
+}
