@@ -92,11 +92,12 @@ const (
 	CallFailed   int32 = -4 // the host tried and failed
 	CallLimit    int32 = -5 // a limit of the capability
 	CallCanceled int32 = -6 // the call is being stopped
+	CallConflict int32 = -7 // what is stored has another version
 )
 
 // CallFailure is the response of a host capability that refuses or fails.
 type CallFailure struct {
-	Code    string `json:"code"` // denied, unknown, invalid, failed, limit or canceled
+	Code    string `json:"code"` // denied, unknown, invalid, failed, limit, canceled or conflict
 	Message string `json:"message"`
 }
 

@@ -147,6 +147,8 @@ func (d *decoder) needs(at string, n *Needs) {
 		oneOf(d, at+"/mode", f.Mode, FileRead, FileWrite)
 	}
 
+	oneOf(d, at+"/session", n.Session, SessionRead, SessionWrite)
+
 	for i, e := range n.Env {
 		if !isEnvName(e) {
 			d.add(at+"/env/"+strconv.Itoa(i), "expected the name of an environment variable, found %q", e)

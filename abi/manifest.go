@@ -11,6 +11,9 @@ const (
 	MaxAgentName   = 40      // characters of the name the agent sees, see AgentName
 )
 
+// MaxSessionValue bounds a value of a session, in bytes of JSON.
+const MaxSessionValue = 64 << 10
+
 // Manifest says what a plugin is and which tools it has. Its limits and
 // needs are requests: the operator grants, reduces or refuses them.
 type Manifest struct {
@@ -122,7 +125,18 @@ type Needs struct {
 	Clock  bool       `json:"clock,omitempty"`
 	Random bool       `json:"random,omitempty"`
 	Ask    bool       `json:"ask,omitempty"` // put questions to the user
+	// Session is for the values that the tools of a session share.
+	Session SessionMode `json:"session,omitempty"`
 }
+
+// SessionMode says what a plugin may do with the values of a session.
+type SessionMode string
+
+// The modes.
+const (
+	SessionRead  SessionMode = "read"
+	SessionWrite SessionMode = "write" // and read
+)
 
 // FileNeed is a folder as the plugin sees it.
 type FileNeed struct {

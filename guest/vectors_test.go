@@ -31,7 +31,8 @@ type vector struct {
 		Locale    string
 		Config    map[string]string
 		Clock     bool
-		StopAfter int `json:"stop_after"`
+		Values    abi.SessionMode `json:"session_values"`
+		StopAfter int             `json:"stop_after"`
 	}
 	Sandbox bool
 	Want    want
@@ -88,6 +89,9 @@ func TestVectors(t *testing.T) {
 				Facts:        guest.Facts{Session: v.Host.Session, Attempt: v.Host.Attempt, Locale: v.Host.Locale, Config: v.Host.Config},
 				Capabilities: map[string]func(json.RawMessage) (any, error){"sleep": nil},
 				StopAfter:    v.Host.StopAfter,
+			}
+			if v.Host.Values != "" {
+				h.Session = &guesttest.Session{ReadOnly: v.Host.Values == abi.SessionRead}
 			}
 			if v.Host.Clock {
 				h.Capabilities["sleep"] = func(json.RawMessage) (any, error) { return struct{}{}, nil }

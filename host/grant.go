@@ -8,11 +8,13 @@ import (
 
 // Grant is what the operator lets one plugin use. The zero Grant grants nothing.
 type Grant struct {
-	Clock  bool              // the real time, and sleeping
-	Random bool              // real randomness
-	Ask    bool              // questions to the user, if Call.Ask is set
-	Files  []Mount           // folders
-	Env    map[string]string // environment variables as the plugin sees them
+	Clock  bool // the real time, and sleeping
+	Random bool // real randomness
+	Ask    bool // questions to the user, if Call.Ask is set
+	// Session lets it read, or read and write, the values of its session.
+	Session abi.SessionMode
+	Files   []Mount           // folders
+	Env     map[string]string // environment variables as the plugin sees them
 	// Config has the settings that a plugin reads from abi.FieldContext. Do not put
 	// secrets there.
 	Config map[string]string
@@ -48,7 +50,7 @@ type GrantProblem struct {
 }
 
 // Capabilities lists all capabilities in display order.
-var Capabilities = []Capability{clockCapability, randomCapability, askCapability, filesCapability, envCapability, checkpointCapability, reportCapability}
+var Capabilities = []Capability{clockCapability, randomCapability, askCapability, sessionCapability, filesCapability, envCapability, checkpointCapability, reportCapability}
 
 // Names lists everything granted, as an operator would write it.
 func (g Grant) Names() []string {

@@ -67,6 +67,8 @@ type Observers struct {
 type Services struct {
 	// Checkpoint is the resume point of a background run.
 	Checkpoint *Checkpoint
+	// Values are those of the session.
+	Values Values
 	// Ask puts questions to the user and waits for the answers. It must return soon
 	// after ctx is done, which also happens when the tool is asked to stop. The plugin
 	// sees the text of an error that matches [ErrDenied].

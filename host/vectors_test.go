@@ -32,7 +32,8 @@ type vector struct {
 		Locale    string
 		Config    map[string]string
 		Clock     bool
-		StopAfter int `json:"stop_after"`
+		Values    abi.SessionMode `json:"session_values"`
+		StopAfter int             `json:"stop_after"`
 	}
 	Sandbox bool
 	Want    struct {
@@ -113,7 +114,8 @@ func (v vector) call(h *host.Host, m *host.Module, plugin string) outcome {
 	return do(context.Background(), h, m, host.Call{
 		Traits: host.Traits{Plugin: plugin, Argv: plugin == "command" && v.Tool == "flags"}, Tool: v.Tool, Args: v.Args,
 		Session: v.Host.Session, Attempt: v.Host.Attempt, Locale: v.Host.Locale, Stopping: stop,
-		Policy: host.Policy{Grant: host.Grant{Clock: v.Host.Clock, Config: v.Host.Config}},
+		Policy:   host.Policy{Grant: host.Grant{Clock: v.Host.Clock, Config: v.Host.Config, Session: v.Host.Values}},
+		Services: host.Services{Values: &memoryValues{}},
 		Observers: host.Observers{Progress: func(host.Progress) {
 			if reports++; reports == v.Host.StopAfter {
 				close(stop)

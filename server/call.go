@@ -190,7 +190,7 @@ func (s *Service) run(ctx context.Context, tool *callable, call host.Call) (abi.
 
 // runChecked runs an admitted tool and checks its result.
 func (s *Service) runChecked(ctx context.Context, tool *callable, call host.Call) (abi.Result, error) {
-	call.Ask = checkedAsk(call.Ask)
+	call.Ask, call.Values = checkedAsk(call.Ask), s.valuesFor(call)
 	r, err := tool.Call(ctx, call)
 	if s.soon(err) {
 		return explain(replacing(tool))

@@ -125,6 +125,9 @@ func ReasonOf(err error) Reason {
 // retry is when a limit may be free again. Schedules do not end by themselves,
 // and records are evicted only when somebody has seen the end of their run.
 func retry(limit *engine.LimitError) time.Duration {
+	if errors.Is(limit.Err, engine.ErrValueCount) || errors.Is(limit.Err, engine.ErrValueBytes) {
+		return 0
+	}
 	if errors.Is(limit.Err, engine.ErrScheduleLimit) || errors.Is(limit.Err, engine.ErrRecordLimit) || errors.Is(limit.Err, background.ErrDepthLimit) {
 		return 0
 	}
@@ -155,6 +158,10 @@ func limitText(e *engine.LimitError) string {
 	case errors.Is(e.Err, engine.ErrRecordLimit):
 		return fmt.Sprintf("there is no room for the record of another background run or schedule: records may take %d bytes; "+
 			"check the runs that have ended, as a record is evicted only when the end of its run was seen, or have the operator raise background.record_quota", e.Max)
+	case errors.Is(e.Err, engine.ErrValueCount):
+		return fmt.Sprintf("this session already has the maximum of %d values; delete one first", e.Max)
+	case errors.Is(e.Err, engine.ErrValueBytes):
+		return fmt.Sprintf("the values of this session would take more than the maximum of %d bytes together; delete or shorten one first", e.Max)
 	case errors.Is(e.Err, background.ErrDepthLimit):
 		return fmt.Sprintf("a run may have at most %d runs above it, and this parent has as many: use one further up as the parent", e.Max)
 	case errors.Is(e.Err, engine.ErrChildLimit):

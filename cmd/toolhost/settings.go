@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/server"
@@ -157,6 +158,8 @@ func grantSettings(g *host.Grant) (table []setting) {
 		switch s.to.(type) {
 		case *bool:
 			s.kind = flag
+		case *abi.SessionMode:
+			s.kind, s.builtIn = oneOf(string(abi.SessionRead), string(abi.SessionWrite)), none
 		case *map[string]string:
 			s.kind, s.builtIn = texts, none
 		case *[]host.Mount:

@@ -29,6 +29,8 @@ type Host struct {
 	// Checkpoint is the checkpoint of a background run: the next call loads what a
 	// call saves. Nil is a call that is not a background run and saves nothing.
 	Checkpoint *[]byte
+	// Session has the values of the session. Nil is a plugin without the grant.
+	Session *Session
 }
 
 // Outcome is the result of a call with its output, progress and logs.
@@ -223,7 +225,7 @@ func (c *call) answer() int32 {
 // codes are what the call function returns for each failure.
 var codes = map[string]int32{
 	"denied": abi.CallDenied, "unknown": abi.CallUnknown, "invalid": abi.CallInvalid,
-	"failed": abi.CallFailed, "limit": abi.CallLimit, "canceled": abi.CallCanceled,
+	"failed": abi.CallFailed, "limit": abi.CallLimit, "canceled": abi.CallCanceled, "conflict": abi.CallConflict,
 }
 
 // Call implements [guest.Host].
@@ -258,6 +260,8 @@ func (c *call) use(op string, request []byte) (any, error) {
 	switch {
 	case !known && strings.HasPrefix(op, "checkpoint."):
 		return c.checkpoint(op, request)
+	case !known && strings.HasPrefix(op, "session."):
+		return c.Session.use(op, request)
 	case !known && op == "report":
 		return c.report(request)
 	case stopping:

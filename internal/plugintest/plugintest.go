@@ -265,10 +265,13 @@ func (p *Program) Sleep(seconds int) *Program {
 
 // Ask puts questions to the user, and writes what comes of it to the result. It
 // needs to be granted.
-func (p *Program) Ask(questions string) *Program {
+func (p *Program) Ask(questions string) *Program { return p.Use("ask", questions) }
+
+// Use calls a capability, and writes the response to the result.
+func (p *Program) Use(op, request string) *Program {
 	return p.then(func(a *assembler) {
-		a.text("ask")
-		a.text(questions)
+		a.text(op)
+		a.text(request)
 		a.opX(wasmbin.OpCall, fnCall)
 		a.op(wasmbin.OpDrop)
 	}).Read(abi.FieldResponse)

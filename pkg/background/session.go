@@ -97,8 +97,8 @@ func (m *Manager) EndSession(ctx context.Context, session string) error {
 		m.log.Info("background runs stopped with their session", "session", session, "stopped", len(stopped))
 	}
 
-	errs = append(errs, m.engine.DropValues(ctx, engine.Scope{Session: session}, ""))
 	errs = append(errs, m.reader.await(ctx, session, stopped, waitLimits{until: UntilAll, most: m.cfg.Grace + time.Second}))
+	errs = append(errs, m.engine.DropValues(context.WithoutCancel(ctx), engine.Scope{Session: session}, ""))
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("end session: %w", err)
 	}

@@ -37,6 +37,7 @@ func routes() []route {
 	ids := formed("id", runForm, "expected ids: bg_ and 26 characters")
 	ids.many = server.MaxIDs
 	until := oneOf("until", server.UntilAny, server.UntilAll)
+	version := formed("version", versionForm, "expected the version of a value")
 	cursor := formed("cursor", placeForm, "expected the cursor of an earlier answer")
 
 	return []route{
@@ -65,6 +66,10 @@ func routes() []route {
 		raw("/v1/events", watchEvents),
 		endpoint("GET", "/v1/session", getSession),
 		endpoint("DELETE", "/v1/session", endSession),
+		endpoint("GET", "/v1/session/values", listValues),
+		endpoint("GET", "/v1/session/values/{key}", getValue),
+		endpoint("PUT", "/v1/session/values/{key}", putValue),
+		endpoint("DELETE", "/v1/session/values/{key}", deleteValue, version),
 		endpoint("GET", "/v1/stats", getStats).forOperator(),
 		endpoint("GET", "/v1/connections", getConnections).forOperator(),
 

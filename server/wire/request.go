@@ -102,6 +102,27 @@ type Schedules struct {
 	Schedules []Schedule `json:"schedules"`
 }
 
+// A Value is a value that the tools of a session share.
+type Value struct {
+	Key       string          `json:"key"`
+	Version   int64           `json:"version"` // each write gives it a higher one
+	Bytes     int             `json:"bytes"`
+	WrittenAt time.Time       `json:"written_at"`
+	Value     json.RawMessage `json:"value,omitempty"` // not in lists
+}
+
+// Values is the answer of GET /v1/session/values.
+type Values struct {
+	Values []Value `json:"values"` // by key
+}
+
+// SetValue is the body of PUT /v1/session/values/{key}.
+type SetValue struct {
+	Value json.RawMessage `json:"value"` // at most 64 KiB
+	// Version is the version that the stored value must have, 0 for none; absent stores in any case.
+	Version *int64 `json:"version,omitempty" schema:"minimum=0"`
+}
+
 // Session is the answer of GET /v1/session.
 type Session struct {
 	Session  string `json:"session"`

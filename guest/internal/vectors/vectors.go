@@ -241,6 +241,50 @@ func report(c *guest.Call, in reportArgs) (guest.None, error) {
 	return guest.None{}, nil
 }
 
+type sessionArgs struct {
+	Steps []struct {
+		Do      string          `json:"do" enum:"get,set,delete,list"`
+		Key     string          `json:"key,omitempty"`
+		Value   json.RawMessage `json:"value,omitempty"`
+		Version *int64          `json:"version,omitempty"`
+	} `json:"steps"`
+}
+
+// session uses the values of the session, step by step.
+func session(c *guest.Call, in sessionArgs) (out []hostResult, err error) {
+	for _, step := range in.Steps {
+		var answer any
+		switch s := c.Session(); step.Do {
+		case "get":
+			var found struct {
+				Version int64           `json:"version"`
+				Value   json.RawMessage `json:"value"`
+			}
+			found.Version, err = s.Get(step.Key, &found.Value)
+			answer = found
+		case "set":
+			if step.Version == nil {
+				err = s.Set(step.Key, step.Value)
+				break
+			}
+			answer, err = s.SetIf(step.Key, step.Value, *step.Version)
+		case "delete":
+			err = s.Delete(step.Key)
+		case "list":
+			answer, err = s.List()
+		}
+
+		one := hostResult{}
+		if failure, ok := errors.AsType[*guest.HostError](err); ok {
+			one.Failure = failure.Code
+		} else if one.Response, err = json.Marshal(answer); err != nil {
+			return nil, err
+		}
+		out = append(out, one)
+	}
+	return out, nil
+}
+
 type stopArgs struct {
 	Finish bool `json:"finish"`
 }
@@ -301,6 +345,7 @@ func Plugin() *guest.Plugin {
 			tool("facts", "Returns the facts of the call.", guest.Handle(facts)),
 			tool("script", "Tells whether there is a script.", guest.Handle(script)),
 			tool("host", "Uses a host capability.", guest.Handle(host)),
+			tool("session", "Uses the values of the session.", guest.Handle(session)),
 			tool("report", "Reports on itself.", guest.Handle(report)),
 			tool("stop", "Reports progress until it is stopped.", guest.Handle(stop)),
 			tool("exit", "Exits.", guest.Handle(exit)),

@@ -1,0 +1,31 @@
+package httpapi
+
+import (
+	"github.com/toolhost/toolhost/server"
+	"github.com/toolhost/toolhost/server/wire"
+)
+
+func listValues(r *request, _ none) (wire.Values, error) { return r.session.Values(r.Context()) }
+
+func getValue(r *request, _ none) (wire.Value, error) {
+	return r.session.Value(r.Context(), r.PathValue("key"))
+}
+
+// putValue stores a value, if the stored one has the version that was asked for.
+func putValue(r *request, in wire.SetValue) (wire.Value, error) {
+	version := int64(server.AnyVersion)
+	if in.Version != nil {
+		if version = *in.Version; version < 0 {
+			return wire.Value{}, invalid("version", "expected the version of a value, or 0 for none")
+		}
+	}
+	if in.Value == nil {
+		return wire.Value{}, invalid("value", "required")
+	}
+	return r.session.SetValue(r.Context(), r.PathValue("key"), in.Value, version)
+}
+
+func deleteValue(r *request, _ none) (none, error) {
+	_, err := r.session.DeleteValue(r.Context(), r.PathValue("key"), int64(r.number("version", server.AnyVersion)))
+	return none{}, err
+}
