@@ -249,14 +249,42 @@ func (v Session) Notices(ctx context.Context, limit int) (wire.Notices, error) {
 	if err != nil {
 		return wire.Notices{}, err
 	}
+	return newNotices(shown, more), nil
+}
 
+// SelectNotices is Notices of those runs alone for which want reports true: at most
+// limit of the first 100 that are pending. Want is called for one run after the other,
+// and not any more once there are limit of them.
+func (v Session) SelectNotices(ctx context.Context, limit int, want func(wire.Run) bool) (wire.Notices, error) {
+	const first = 100
+	pending, more, err := v.service.runs.Pending(ctx, v.name, first)
+	if err != nil {
+		return wire.Notices{}, err
+	}
+
+	var shown []engine.Run
+	now := time.Now()
+	for i, run := range pending {
+		if len(shown) == limit {
+			more += len(pending) - i
+			break
+		}
+		if want(newRun(run, now)) {
+			shown = append(shown, run)
+		}
+	}
+	return newNotices(shown, more), nil
+}
+
+// newNotices are notices of runs, and a text of them.
+func newNotices(shown []engine.Run, more int) wire.Notices {
 	out := wire.Notices{Notices: make([]wire.Notice, len(shown)), More: more}
 	for i, n := range shown {
 		out.Notices[i] = v.service.newNotice(n)
 	}
 
 	out.Text = background.RenderNotices(shown, out.More, noticeHints)
-	return out, nil
+	return out
 }
 
 // Acknowledge takes back the notices of these runs: they were shown.

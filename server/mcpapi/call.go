@@ -26,7 +26,7 @@ func (a *api) call(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallTool
 	defer cancel(nil)
 	defer context.AfterFunc(a.ctx, func() { cancel(context.Cause(a.ctx)) })()
 
-	who := callerOf(req)
+	who, started := callerOf(req), time.Now()
 	asker, err := a.newAsker(who, req, cancel)
 	if err != nil {
 		return nil, err
@@ -63,8 +63,10 @@ func (a *api) call(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallTool
 	case run != nil && who.tasks:
 		return nil, parked{a.newTask(*run)}
 	case run != nil && structured: // errors are exempt from its output schema
-		return failed(fmt.Sprintf("%s is still running, as background run %s. Do not call it again: %s waits for its result, %s ends it.",
-			run.Tool, run.TaskID, server.CheckBackground, server.StopBackground)), nil
+		out := failed(fmt.Sprintf("%s is still running, as background run %s. Do not call it again: its end comes with a later result, %s waits for it, %s stops it.",
+			run.Tool, run.TaskID, server.CheckBackground, server.StopBackground))
+		a.addNotices(ctx, who, started, out)
+		return out, nil
 	case run == nil && asker.wanted.Load() != nil:
 		return asker.result(), nil
 	case err != nil && server.ReasonOf(err).Code == wire.CodeNotFound: // removed by a reload
@@ -77,5 +79,6 @@ func (a *api) call(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallTool
 
 	out := toResult(r, structured)
 	addLinks(call.Tool, r, out)
+	a.addNotices(ctx, who, started, out)
 	return out, nil
 }

@@ -115,7 +115,8 @@ func (h *Handler) ServeHTTP(inner http.ResponseWriter, r *http.Request) {
 		}
 	}
 
-	from := origin{Caller: identity.FromContext(r.Context()), taskIDs: m.TaskIDs, task: m.Task, answer: w}
+	from := origin{Caller: identity.FromContext(r.Context()), taskIDs: m.TaskIDs, task: m.Task, answer: w, receipt: &receipt{}}
+	defer func() { from.receipt.settle(r.Context().Err() == nil && w.delivered()) }()
 	alone := m.standsAlone(r.Header)
 	if alone {
 		from.send = w.sendMessage

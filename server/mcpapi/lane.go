@@ -66,10 +66,15 @@ func (l *lane) Write(ctx context.Context, m jsonrpc.Message) error {
 	}
 
 	if response, ok := m.(*jsonrpc.Response); ok {
-		defer l.pipe.answer(response)()
+		settle := l.pipe.answer(response)
+		written := false
+		defer func() { settle(written) }()
 		if errors.Is(response.Error, context.Canceled) { // by the client, which expects no answer
 			return nil
 		}
+		err = l.pipe.write(line)
+		written = err == nil
+		return err
 	}
 	return l.pipe.write(line)
 }

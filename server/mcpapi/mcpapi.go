@@ -51,6 +51,7 @@ type api struct {
 
 	calls       *fair.Pool   // requests without an answer; nil on a pipe, which counts them itself
 	connections *connections // nil on a pipe
+	delivering  deliveries
 
 	served     atomic.Pointer[served]
 	listing    sync.RWMutex // held for reading while tools are listed

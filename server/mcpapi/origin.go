@@ -15,6 +15,7 @@ type origin struct {
 	task    bool                       // the call is to become a task at once (2025-11-25)
 	send    func(message []byte) error // sends a message that the SDK does not know; nil: impossible
 	answer  *stream                    // nil on a pipe
+	receipt *receipt                   // of the answer
 }
 
 const originKey = "origin"

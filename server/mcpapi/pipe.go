@@ -69,9 +69,10 @@ type pipe struct {
 
 // openCall is a request without an answer.
 type openCall struct {
-	method string
-	lane   *lane
-	done   chan struct{} // closed when its answer is written
+	method  string
+	lane    *lane
+	receipt *receipt      // of its answer
+	done    chan struct{} // closed when its answer is written
 }
 
 func newPipe(in io.Reader, out io.Writer, from origin, grace time.Duration) *pipe {
@@ -155,10 +156,10 @@ func (p *pipe) accept(line []byte) error {
 	}
 
 	from := p.origin
-	from.taskIDs, from.task = m.TaskIDs, m.Task
+	from.taskIDs, from.task, from.receipt = m.TaskIDs, m.Task, &receipt{}
 	req.Extra = &mcp.RequestExtra{TokenInfo: from.token()}
 
-	call := p.open(req.ID, m)
+	call := p.open(req.ID, m, from.receipt)
 	call.lane.deliver(req)
 	if m.Method == methodInitialize { // the SDK would keep in memory all that comes before its answer
 		select {
@@ -238,8 +239,8 @@ func (p *pipe) acquire() bool {
 	return false
 }
 
-func (p *pipe) open(id jsonrpc.ID, m envelope) *openCall {
-	call := &openCall{method: m.Method, lane: p.lane(m), done: make(chan struct{})}
+func (p *pipe) open(id jsonrpc.ID, m envelope, r *receipt) *openCall {
+	call := &openCall{method: m.Method, lane: p.lane(m), receipt: r, done: make(chan struct{})}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.calls[id] = call
@@ -247,19 +248,20 @@ func (p *pipe) open(id jsonrpc.ID, m envelope) *openCall {
 }
 
 // answer removes the call of a response, whose id the client may use again as soon as
-// it has read the response. The caller calls settle when that is written. A message
-// that the SDK itself refused has no call.
-func (p *pipe) answer(response *jsonrpc.Response) (settle func()) {
+// it has read the response. The caller calls settle when that is written, or cannot
+// be. A message that the SDK itself refused has no call.
+func (p *pipe) answer(response *jsonrpc.Response) (settle func(written bool)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 
 	call := p.calls[response.ID]
 	if call == nil {
-		return func() {}
+		return func(bool) {}
 	}
 	delete(p.calls, response.ID)
 	p.begun = p.begun || call.method == methodInitialize && response.Error == nil
-	return func() {
+	return func(written bool) {
+		call.receipt.settle(written)
 		close(call.done)
 		<-p.slots
 	}

@@ -217,7 +217,7 @@ func TestPipeTakesAnIDAgain(t *testing.T) {
 		m, message, problem := p.read(list)
 		require.Nil(t, problem)
 		require.True(t, p.acquire())
-		p.open(message.(*jsonrpc.Request).ID, m)
+		p.open(message.(*jsonrpc.Request).ID, m, &receipt{})
 	}
 	took := 0
 	p = newPipe(strings.NewReader(""), outFunc(func([]byte) {

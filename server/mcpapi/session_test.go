@@ -107,7 +107,7 @@ func TestParkedCall(t *testing.T) {
 	c.send([]byte(`{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"check_background","arguments":{"task_id":"TASK-1","wait_seconds":540}}}` + "\n"))
 	require.Contains(t, c.next().Result.Content[0].Text, `"status":"canceled"`)
 
-	c.call(5, "primes", `{"limit":1000000000}`)
+	c.send([]byte(`{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"primes","arguments":{"limit":1000000000}}}` + "\n"))
 	m = c.next()
 	require.True(t, m.Result.IsError, "a result that does not fit the schema would be refused")
 	require.Contains(t, m.Result.Content[0].Text, "primes is still running, as background run TASK-2")

@@ -2,6 +2,7 @@ package mcpapi
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"io"
 	"net/http"
@@ -25,6 +26,7 @@ type stream struct {
 	sem   chan struct{} // guards the rest and the answer; not a mutex, because a write waits for the client
 	timer *time.Timer   // nil before expect, and before the first event is flushed
 	state streamState
+	err   error // of the first write that failed
 }
 
 type streamState int
@@ -65,10 +67,18 @@ func (w *stream) keepAlive() {
 	w.timer = time.AfterFunc(keepAliveInterval, func() { _ = w.comment() })
 }
 
-// Write writes an event, or the body of an answer that is no stream.
-func (w *stream) Write(p []byte) (int, error) {
+// delivered reports whether something was written, and all of it has left this process.
+func (w *stream) delivered() bool {
 	w.lock()
 	defer w.unlock()
+	return w.state != streamOpen && w.err == nil && http.NewResponseController(w.ResponseWriter).Flush() == nil
+}
+
+// Write writes an event, or the body of an answer that is no stream.
+func (w *stream) Write(p []byte) (n int, err error) {
+	w.lock()
+	defer w.unlock()
+	defer func() { w.err = cmp.Or(w.err, err) }()
 
 	if w.state == streamOpen {
 		w.state = streamEvents
@@ -139,12 +149,13 @@ func (w *stream) sendMessage(message []byte) error {
 	return w.send("event: message\ndata: " + string(message) + "\n\n")
 }
 
-func (w *stream) send(text string) error {
+func (w *stream) send(text string) (err error) {
 	w.lock()
 	defer w.unlock()
 	if w.state == streamWhole {
 		return errGone
 	}
+	defer func() { w.err = cmp.Or(w.err, err) }()
 
 	w.state = streamEvents
 	if _, err := io.WriteString(w.ResponseWriter, text); err != nil {

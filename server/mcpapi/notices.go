@@ -1,0 +1,114 @@
+package mcpapi
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/toolhost/toolhost/server/wire"
+)
+
+// maxNotices is how many notices the result of one call has.
+const maxNotices = 10
+
+// deliveries are the runs whose notices are in a result that is not written yet. It
+// keeps calls that end at the same time from showing a notice twice.
+type deliveries struct {
+	mu   sync.Mutex
+	runs map[string]bool // by id; at most maxNotices for each request without an answer
+}
+
+// take reports whether nobody else delivers the notice of a run.
+func (d *deliveries) take(id string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.runs[id] {
+		return false
+	}
+	if d.runs == nil {
+		d.runs = map[string]bool{}
+	}
+	d.runs[id] = true
+	return true
+}
+
+func (d *deliveries) give(ids []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, id := range ids {
+		delete(d.runs, id)
+	}
+}
+
+// addNotices adds the pending notices of the caller's session to the result of a call
+// that began at started: those of runs that were there before it. They are
+// acknowledged once the result is written. If that fails, they stay pending and come
+// with a later result. A client that takes tasks learns of its tasks otherwise.
+func (a *api) addNotices(ctx context.Context, who caller, started time.Time, out *mcp.CallToolResult) {
+	if who.receipt == nil || who.Session == "" {
+		return
+	}
+
+	var ids []string
+	view := a.service.Session(who.Session)
+	found, err := view.SelectNotices(ctx, maxNotices, func(run wire.Run) bool {
+		if run.CreatedAt.After(started) || who.tasks && run.Origin == wire.OriginParked || !a.delivering.take(run.TaskID) {
+			return false
+		}
+		ids = append(ids, run.TaskID)
+		return true
+	})
+	if err != nil {
+		a.delivering.give(ids)
+		a.log.Warn("cannot read the notices of a session", "session", who.Session, "error", err)
+		return
+	}
+	if len(ids) == 0 {
+		return
+	}
+
+	out.Content = append(out.Content, &mcp.TextContent{Text: found.Text})
+	who.receipt.expect(func(written bool) {
+		defer a.delivering.give(ids)
+		if !written {
+			return
+		}
+		if err := view.Acknowledge(context.WithoutCancel(ctx), ids); err != nil {
+			a.log.Warn("cannot acknowledge notices: they are shown again", "session", who.Session, "error", err)
+		}
+	})
+}
+
+// receipt is of the answer to one request: the transport says whether it was written.
+type receipt struct {
+	mu    sync.Mutex
+	over  bool
+	after func(written bool) // nil if nobody wants to know
+}
+
+// expect has f called once when the answer is written, or cannot be.
+func (r *receipt) expect(f func(written bool)) {
+	r.mu.Lock()
+	over := r.over
+	r.after = f
+	r.mu.Unlock()
+	if over { // without the result of the handler
+		f(false)
+	}
+}
+
+// settle says whether the answer was written. Only the first time counts.
+func (r *receipt) settle(written bool) {
+	r.mu.Lock()
+	after := r.after
+	if r.over {
+		after = nil
+	}
+	r.over = true
+	r.mu.Unlock()
+	if after != nil {
+		after(written)
+	}
+}
