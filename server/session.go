@@ -249,7 +249,7 @@ func (v Session) Notices(ctx context.Context, limit int) (wire.Notices, error) {
 	if err != nil {
 		return wire.Notices{}, err
 	}
-	return newNotices(shown, more), nil
+	return v.service.newNotices(shown, more), nil
 }
 
 // SelectNotices is Notices of those runs alone for which want reports true: at most
@@ -273,14 +273,14 @@ func (v Session) SelectNotices(ctx context.Context, limit int, want func(wire.Ru
 			shown = append(shown, run)
 		}
 	}
-	return newNotices(shown, more), nil
+	return v.service.newNotices(shown, more), nil
 }
 
 // newNotices are notices of runs, and a text of them.
-func newNotices(shown []engine.Run, more int) wire.Notices {
+func (s *Service) newNotices(shown []engine.Run, more int) wire.Notices {
 	out := wire.Notices{Notices: make([]wire.Notice, len(shown)), More: more}
 	for i, n := range shown {
-		out.Notices[i] = v.service.newNotice(n)
+		out.Notices[i] = s.newNotice(n)
 	}
 
 	out.Text = background.RenderNotices(shown, out.More, noticeHints)
