@@ -79,6 +79,14 @@ func (m *Manifest) check() []Problem {
 	return c.problems
 }
 
+// Check returns what the contract does not allow in a tool that agents know by its own
+// name alone.
+func (t *Tool) Check() []Problem {
+	d := &decoder{}
+	d.tool("", t.Name, t)
+	return d.problems
+}
+
 func (d *decoder) description(pointer, text string) {
 	if strings.TrimSpace(text) == "" {
 		d.add(pointer, "expected a description, found an empty one: it is all a model knows")

@@ -98,8 +98,13 @@ func (t *Tool) Version() (string, error) { return t.Plugin.Digest() }
 // Denied is [Plugin.Denied].
 func (t *Tool) Denied() error { return t.Plugin.Denied() }
 
-// Refused is [Plugin.Refused].
-func (t *Tool) Refused() error { return t.Plugin.Refused() }
+// Refused returns why the tool cannot run, see [Plugin.Refused].
+func (t *Tool) Refused() error {
+	if err := t.Plugin.Refused(); err != nil {
+		return fmt.Errorf("its plugin cannot be compiled: %w", err)
+	}
+	return nil
+}
 
 // Call runs the tool with what the operator granted. The first call of a plugin
 // compiles it, which counts against the call's time (see [Registry.CompileAhead]).

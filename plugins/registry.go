@@ -90,6 +90,9 @@ type Config struct {
 	PinDir string
 	// Reserved are the names of the host's own tools, which no plugin may use.
 	Reserved []string
+	// Taken are the names of tools that the program itself has, which no plugin may use:
+	// see [Registry.Take].
+	Taken []string
 	// Interpret names plugins that are interpreted instead of compiled, see
 	// host.CompileOptions. "*" stands for all plugins.
 	Interpret []string
@@ -114,6 +117,9 @@ type Registry struct {
 	cfg     Config
 	digests *digests
 	set     atomic.Pointer[set]
+
+	mu    sync.Mutex // held while a set replaces another
+	taken map[string]bool
 
 	reading chan struct{}   // a mutex: one reload at a time
 	ctx     context.Context // done once reloading has ended for good
@@ -153,15 +159,18 @@ func (p Problem) String() string { return p.File + ": " + p.Err.Error() }
 func Open(ctx context.Context, h *host.Host, cfg Config) (*Registry, error) {
 	r := &Registry{host: h, cfg: cfg, reading: make(chan struct{}, 1), reloaded: make(chan struct{}, 1)}
 	r.ctx, r.stop = context.WithCancelCause(context.Background())
-	read, err := r.read(ctx, &set{})
-	if err != nil {
+	r.taken = map[string]bool{}
+	for _, name := range cfg.Taken {
+		r.taken[name] = true
+	}
+	if _, err := r.read(ctx, &set{}); err != nil {
 		return nil, err
 	}
-	r.set.Store(read)
 	return r, nil
 }
 
-// read reads the folders. Unchanged plugins of the earlier set are reused.
+// read reads the folders, and makes what it has found the set. Unchanged plugins of the
+// earlier set are reused.
 func (r *Registry) read(ctx context.Context, before *set) (*set, error) {
 	l := r.loader(before)
 	var cancel context.CancelFunc
@@ -178,10 +187,12 @@ func (r *Registry) read(ctx context.Context, before *set) (*set, error) {
 
 	l.digests.save()
 	found = l.giveWay(found)
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	s := &set{tools: map[string]*Tool{}, problems: l.problems, late: l.late}
 	claims := claimed(found)
 	for _, p := range found {
-		if err := p.collision(claims, r.cfg.Reserved); err != nil {
+		if err := p.collision(claims, r.cfg.Reserved, r.taken); err != nil {
 			s.problems = append(s.problems, Problem{p.File, err})
 			continue
 		}
@@ -194,7 +205,29 @@ func (r *Registry) read(ctx context.Context, before *set) (*set, error) {
 	s.names = slices.Sorted(maps.Keys(s.tools))
 	s.problems = append(s.problems, unusedNames("grants.", slices.Sorted(maps.Keys(r.cfg.Grants)), found)...)
 	s.problems = append(s.problems, unusedNames("interpret: ", r.cfg.Interpret, found)...)
+	r.set.Store(s)
 	return s, nil
+}
+
+// Take keeps plugins from having a tool of that name, because the program itself has
+// one. From the next reload on such a plugin is a problem. If a loaded plugin has one,
+// Take returns an error that names its file.
+func (r *Registry) Take(name string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if t := r.set.Load().tools[name]; t != nil {
+		return fmt.Errorf("the plugin %s (%s) has a tool %q: rename one of the two", t.Plugin.Manifest.Name, t.Plugin.File, name)
+	}
+	r.taken[name] = true
+	return nil
+}
+
+// Free ends what [Registry.Take] began. A plugin with that name is loaded by the next
+// reload.
+func (r *Registry) Free(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.taken, name)
 }
 
 // claimed returns the plugins by the names that must be unique.
@@ -220,10 +253,13 @@ func (p *Plugin) claims() []string {
 // collision returns an error if the name of the plugin or a tool is also used by another
 // plugin or the host. None of them is loaded: which one an agent reaches must not depend
 // on the order of files.
-func (p *Plugin) collision(claims map[string][]*Plugin, reserved []string) error {
+func (p *Plugin) collision(claims map[string][]*Plugin, reserved []string, taken map[string]bool) error {
 	for _, t := range p.Tools {
 		if slices.Contains(reserved, t.Name) {
 			return fmt.Errorf("the tool %q is reserved for the host: rename it", t.Name)
+		}
+		if taken[t.Name] {
+			return fmt.Errorf("the program has a tool %q of its own: rename one of the two", t.Name)
 		}
 	}
 

@@ -78,7 +78,6 @@ func (r *Registry) reload(ctx context.Context, grants *map[string]Grant) (Change
 		return Changes{}, err
 	}
 
-	r.set.Store(now)
 	select {
 	case r.reloaded <- struct{}{}:
 	default:

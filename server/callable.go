@@ -3,11 +3,14 @@ package server
 import (
 	"context"
 	"encoding/json"
+	"slices"
+	"strings"
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/plugins"
+	"github.com/toolhost/toolhost/server/gotool"
 )
 
 // callable is a tool that can be called, wherever it comes from. The embedded tool is
@@ -15,7 +18,7 @@ import (
 type callable struct {
 	*abi.Tool
 	Name   string          // as agents know it
-	plugin *plugins.Plugin // that has it
+	plugin *plugins.Plugin // that has it; nil for a tool of the program
 	backend
 }
 
@@ -42,8 +45,18 @@ func ofPlugin(t *plugins.Tool) *callable {
 	return &callable{Tool: t.Tool, Name: t.Name, plugin: t.Plugin, backend: t}
 }
 
-// source is the name of the plugin that has the tool.
-func (t *callable) source() string { return t.plugin.Manifest.Name }
+// ofProgram is a tool of the program.
+func ofProgram(t *gotool.Loaded) *callable {
+	return &callable{Tool: t.Tool, Name: t.Name, backend: t}
+}
+
+// source is the name of the plugin that has the tool; empty for a tool of the program.
+func (t *callable) source() string {
+	if t.plugin == nil {
+		return ""
+	}
+	return t.plugin.Manifest.Name
+}
 
 // The kinds of tools, as runs and calls show them.
 const kindWasm = "wasm" // a tool of a plugin
@@ -56,9 +69,16 @@ func (t *callable) provider() engine.Provider {
 
 // callables returns all tools but the agent's own, sorted by name.
 func (s *Service) callables() []*callable {
-	var all []*callable
+	own := s.program.all()
+	all := make([]*callable, 0, len(own)+8)
+	for _, t := range own {
+		all = append(all, ofProgram(t))
+	}
 	for _, t := range s.registry.Tools() {
 		all = append(all, ofPlugin(t))
+	}
+	if len(own) > 0 {
+		slices.SortFunc(all, func(a, b *callable) int { return strings.Compare(a.Name, b.Name) })
 	}
 	return all
 }
@@ -66,6 +86,9 @@ func (s *Service) callables() []*callable {
 // lookup returns a tool by the name agents know it by. Its error matches
 // [plugins.ErrNoTool].
 func (s *Service) lookup(name string) (*callable, error) {
+	if t := s.program.lookup(name); t != nil {
+		return ofProgram(t), nil
+	}
 	t, err := s.registry.Lookup(name)
 	if err != nil {
 		return nil, err

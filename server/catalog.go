@@ -39,13 +39,17 @@ func newPlugin(p *plugins.Plugin) wire.Plugin {
 		out.Folders = append(out.Folders, wire.Folder{Dir: m.Dir, Path: m.Path, Write: m.Write})
 	}
 	for _, t := range p.Tools {
-		out.Tools = append(out.Tools, wire.PluginTool{
-			Name: t.Name, Title: t.Tool.Title, Description: t.Tool.Description,
-			Approval: t.Tool.Approval, Hints: t.Tool.Hints, Annotations: annotate(ofPlugin(t)),
-		})
+		out.Tools = append(out.Tools, newPluginTool(ofPlugin(t)))
 	}
 
 	return out
+}
+
+func newPluginTool(t *callable) wire.PluginTool {
+	return wire.PluginTool{
+		Name: t.Name, Title: t.Tool.Title, Description: t.Tool.Description,
+		Approval: t.Tool.Approval, Hints: t.Tool.Hints, Annotations: annotate(t),
+	}
 }
 
 // Findings returns what an operator has to look at: plugins that were not

@@ -13,8 +13,8 @@ type Definition = wire.Definition
 // Annotations say what a call of a tool may do.
 type Annotations = wire.Annotations
 
-// Definitions returns all tools a session may call: those of the plugins, sorted
-// by name, then the agent's own, if there is a tool to spawn or that may be parked.
+// Definitions returns all tools a session may call: those of the plugins and of the
+// program, sorted by name, then the agent's own, if there is a tool to spawn or that may be parked.
 // Without one, while there are runs, those to check and stop them remain.
 // [Service.ToolsChanged] says when to call it again. A plugin that was not granted
 // all it needs is left out.
@@ -37,6 +37,7 @@ func (s *Service) define(t *callable) Definition {
 		Name: t.Name, Title: t.Tool.Title, Description: t.Tool.Description,
 		InputSchema: t.Tool.InputSchema, OutputSchema: t.Tool.OutputSchema,
 		Plugin:             t.source(),
+		Unsandboxed:        t.plugin == nil,
 		Approval:           cmp.Or(t.Tool.Approval, abi.ApprovalAuto),
 		Deferrable:         cmp.Or(t.Tool.Deferrable, abi.DeferAutomatic),
 		Annotations:        annotate(t),
@@ -45,9 +46,16 @@ func (s *Service) define(t *callable) Definition {
 	}
 }
 
-// annotate returns what a call of a plugin's tool may do.
+// annotate returns what a call of a tool may do. Of a tool of the program nobody knows
+// more than it says.
 func annotate(t *callable) Annotations {
 	hints := t.Tool.Hints
+	if t.plugin == nil {
+		return Annotations{
+			ReadOnly: hints.Readonly, Destructive: hints.IsDestructive(), Idempotent: hints.Idempotent || hints.Readonly,
+			OpenWorld: hints.OpenWorld == nil || *hints.OpenWorld,
+		}
+	}
 	writes := t.plugin.Grant.Writes() && !hints.Readonly
 	return Annotations{
 		ReadOnly:    !writes,

@@ -134,7 +134,7 @@ func mayRunAgain(tool *callable, run engine.Run) error {
 		return refuse("%s is neither idempotent nor readonly", run.Tool)
 	}
 	if err := tool.Refused(); err != nil {
-		return refuse("its plugin cannot be compiled: %v", err)
+		return refuse("%v", err)
 	}
 	return sameVersion(tool, run)
 }

@@ -17,6 +17,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -27,6 +29,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/pkg/background/sqlite"
 	"github.com/toolhost/toolhost/plugins"
+	"github.com/toolhost/toolhost/server/gotool"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -40,6 +43,11 @@ type Config struct {
 	Interpret []string                 // plugins that are interpreted, and never compiled; "*" is all
 	Limits    Limits                   // of a call whose tool asks for nothing; zero fields are the host's defaults
 	MaxLimits Limits                   // the most a tool may ask for; zero fields are 10^13 units, 1 GiB, 256 MiB and an hour
+
+	// Tools are tools that the program itself has, written in Go: see package gotool.
+	// They are not sandboxed. A plugin that has a tool of the same name is a problem.
+	// [Service.Register] adds others later.
+	Tools []gotool.Tool
 
 	// DataDir is the folder where runs, their output, notices and schedules
 	// outlast the process; it is created if it does not exist. One Service uses
@@ -103,6 +111,7 @@ type Service struct {
 	log         *slog.Logger
 	host        *host.Host
 	registry    *plugins.Registry
+	program     program
 	engine      engine.Engine  // nil keeps runs in memory
 	dir         *sqlite.Engine // the engine, if it is that of Config.DataDir; else nil
 	runs        *background.Manager
@@ -148,8 +157,11 @@ func (s *Service) open(ctx context.Context) (err error) {
 		return err
 	}
 
+	if err := s.openProgram(); err != nil {
+		return err
+	}
 	s.registry, err = plugins.Open(ctx, s.host, plugins.Config{
-		Folders: cfg.Folders, Grants: cfg.Grants, Reserved: agentNames, CacheDir: cfg.CacheDir, Interpret: cfg.Interpret, PinDir: cfg.PinDir,
+		Folders: cfg.Folders, Grants: cfg.Grants, Reserved: agentNames, Taken: slices.Collect(maps.Keys(s.program.tools)), CacheDir: cfg.CacheDir, Interpret: cfg.Interpret, PinDir: cfg.PinDir,
 	})
 	if err != nil {
 		return err
@@ -192,6 +204,8 @@ func (s *Service) Close(ctx context.Context) error {
 		s.waits("runs and calls")
 		errs = append(errs, s.runs.Close(ctx))
 	}
+	s.waits("the program's own tools")
+	errs = append(errs, s.closeProgram(ctx))
 	if s.dir != nil {
 		s.waits("the database")
 		errs = append(errs, s.dir.Close())
@@ -237,6 +251,9 @@ func (s *Service) WaitsFor() string {
 	}
 	if n := s.host.Stats().Running; n > 0 {
 		text += fmt.Sprintf(" (%d calls of plugins run)", n)
+	}
+	if names := s.program.caller.Running(); len(names) > 0 {
+		text += fmt.Sprintf(" (tools of the program run: %s)", strings.Join(names[:min(len(names), maxUnfinished)], ", "))
 	}
 	return text
 }

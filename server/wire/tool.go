@@ -14,7 +14,8 @@ type Definition struct {
 	Description  string          `json:"description"`
 	InputSchema  json.RawMessage `json:"input_schema"`
 	OutputSchema json.RawMessage `json:"output_schema,omitempty"`
-	Plugin       string          `json:"plugin,omitempty"` // empty for the agent's own tools
+	Plugin       string          `json:"plugin,omitempty"`      // empty for a tool of the program, and for the agent's own tools
+	Unsandboxed  bool            `json:"unsandboxed,omitempty"` // a tool of the program that has the server: it may do whatever that may
 	Approval     abi.Approval    `json:"approval"`
 	Deferrable   abi.Deferrable  `json:"deferrable"`
 	Annotations  Annotations     `json:"annotations"`

@@ -1,0 +1,201 @@
+package gotool
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"strings"
+	"sync"
+	"unicode/utf8"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host"
+)
+
+// Bounds of what one call hands over, as for plugins.
+const (
+	maxBlocks  = 256     // of content in one result
+	maxMessage = 512     // bytes of a progress message
+	maxError   = 8 << 10 // bytes of an error text
+	maxDepth   = 16      // of calls that handlers make
+)
+
+// ErrOver is the error of writes after the call has ended.
+var ErrOver = errors.New("the call has ended")
+
+// Call is one call of a tool, for its handler. It is safe for concurrent use. Nothing
+// that a handler does with it after its call has ended reaches anybody.
+type Call struct {
+	tool  *Loaded
+	req   host.Call
+	log   *slog.Logger
+	depth int // of handlers around it
+	end   context.CancelCauseFunc
+
+	mu       sync.Mutex
+	over     bool
+	returned bool // the handler has
+	late     bool // its caller did not wait for that
+	written  int64
+	failed   error // the limit that it has met
+	content  []abi.Block
+}
+
+// ID identifies the call in logs; it is that of the background run, if the call began
+// as one.
+func (c *Call) ID() string { return c.req.ID }
+
+// Session is the session of the call, or empty.
+func (c *Call) Session() string { return c.req.Session }
+
+// Attempt is 1 for the first execution of a background run, and for any other call.
+func (c *Call) Attempt() int { return max(c.req.Attempt, 1) }
+
+// Locale is the caller's language in BCP 47, such as de-CH, or empty if it is unknown.
+func (c *Call) Locale() string { return c.req.Locale }
+
+// Log returns a logger for operators, which names the call. Models never see it.
+func (c *Call) Log() *slog.Logger { return c.log }
+
+// Progress reports how much is done of a total, in any unit; a negative total is
+// unknown. The message may be empty, and is cut to 512 bytes. A report that is not a
+// number is dropped.
+func (c *Call) Progress(done, total float64, message string) {
+	finite := func(f float64) bool { return !math.IsNaN(f) && !math.IsInf(f, 0) }
+	if !finite(done) || !finite(total) || done < 0 {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.over || c.req.Progress == nil {
+		return
+	}
+	c.req.Progress(host.Progress{Done: done, Total: total, Message: clip(message, maxMessage)})
+}
+
+// Output is the live output of the call, which is kept with a background run.
+func (c *Call) Output() io.Writer { return stream{c, c.req.Stdout} }
+
+// Stderr is the second live output of the call.
+func (c *Call) Stderr() io.Writer { return stream{c, c.req.Stderr} }
+
+type stream struct {
+	call *Call
+	to   io.Writer // nil discards it
+}
+
+func (s stream) Write(p []byte) (int, error) {
+	s.call.mu.Lock()
+	defer s.call.mu.Unlock()
+	if err := s.call.count(len(p)); err != nil {
+		return 0, err
+	}
+	if s.to != nil {
+		_, _ = s.to.Write(p) // a follower that is gone does not end the call
+	}
+	return len(p), nil
+}
+
+// count counts output against the limit of the call, which it ends there. c.mu is held.
+func (c *Call) count(n int) error {
+	limit := c.req.Policy.Output
+	if limit <= 0 {
+		limit = host.DefaultOutput
+	}
+	switch {
+	case c.over:
+		return ErrOver
+	case c.failed != nil:
+		return c.failed
+	case c.written+int64(n) > limit:
+		c.failed = fmt.Errorf("%w: the tool wrote more than the %d bytes allowed", host.ErrOutput, limit)
+		c.end(c.failed)
+		return c.failed
+	}
+	c.written += int64(n)
+	return nil
+}
+
+// Content appends a block to the answer: at most 256, which count as output. The error
+// says what is wrong with the block.
+func (c *Call) Content(b abi.Block) error {
+	data, err := json.Marshal(b)
+	if err != nil {
+		return err
+	}
+	if b, err = abi.DecodeBlock(data); err != nil {
+		return err
+	}
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.content) == maxBlocks {
+		return fmt.Errorf("at most %d content blocks are allowed", maxBlocks)
+	}
+	if err := c.count(len(data)); err != nil {
+		return err
+	}
+	c.content = append(c.content, b)
+	return nil
+}
+
+// Ask asks the user all questions at once, each under a key that the tool chooses, and
+// waits for the answers, which fit their schemas. Ask before the tool changes anything:
+// a client may answer by repeating the call. If nobody can be asked, the error matches
+// host.ErrDenied.
+func (c *Call) Ask(ctx context.Context, questions map[string]abi.Question) (map[string]abi.Answer, error) {
+	data, err := json.Marshal(abi.Questions{Questions: questions})
+	if err != nil {
+		return nil, err
+	}
+	asked, err := abi.DecodeQuestions(data)
+	if err != nil {
+		return nil, err
+	}
+	if c.req.Ask == nil {
+		return nil, fmt.Errorf("%w: nobody can be asked here", host.ErrDenied)
+	}
+	answers, err := c.req.Ask(ctx, asked)
+	return answers.Answers, err
+}
+
+// SaveCheckpoint stores at most 1 MiB with a background run, in place of an earlier
+// checkpoint, so that its next attempt can resume. It is durable when it returns nil. In
+// a call that is not a background run it does nothing and returns nil.
+func (c *Call) SaveCheckpoint(data []byte) error {
+	switch {
+	case len(data) > host.MaxCheckpoint:
+		return fmt.Errorf("a checkpoint has at most %d bytes", host.MaxCheckpoint)
+	case c.req.Checkpoint == nil:
+		return nil
+	}
+	err := c.req.Checkpoint.Save(data)
+	if errors.Is(err, host.ErrDenied) { // it is not a run yet
+		return nil
+	}
+	return err
+}
+
+// LoadCheckpoint returns the last checkpoint of an earlier attempt of the run, or nil.
+func (c *Call) LoadCheckpoint() []byte {
+	if c.req.Checkpoint == nil {
+		return nil
+	}
+	return c.req.Checkpoint.Load()
+}
+
+// clip makes a text valid, and cuts it to a number of bytes.
+func clip(s string, n int) string {
+	s = strings.TrimSpace(strings.ToValidUTF8(s, "\uFFFD"))
+	if len(s) <= n {
+		return s
+	}
+	for !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n] + "…"
+}

@@ -1,0 +1,183 @@
+package gotool
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/internal/fair"
+)
+
+// LeaveTime is how long a handler may take to return once its context is done.
+const LeaveTime = 2 * time.Second
+
+// maxStuck bounds the calls of one tool that did not return in that time. While there
+// are so many, the tool is refused.
+const maxStuck = 16
+
+// Config configures a [Caller].
+type Config struct {
+	// Calls limits the calls at a time, without background runs and without those that
+	// another handler makes. Others wait while their time runs. 0 is
+	// host.DefaultTotalCalls.
+	Calls int
+	// Shared keeps a quarter of the calls for the next client, as host.Config.Shared.
+	Shared bool
+	// Logger gets what operators should know. Nil discards it.
+	Logger *slog.Logger
+}
+
+// Caller calls the tools of one program. It is safe for concurrent use.
+type Caller struct {
+	log   *slog.Logger
+	max   int
+	slots *fair.Semaphore // of direct calls
+
+	ctx    context.Context // done when calls must end
+	cancel context.CancelCauseFunc
+
+	mu      sync.Mutex
+	closed  bool
+	calls   sync.WaitGroup // of handlers that have not returned
+	running map[*Call]bool
+}
+
+// NewCaller returns a Caller. Close it when done.
+func NewCaller(cfg Config) *Caller {
+	c := &Caller{log: cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler)), max: cmp.Or(max(cfg.Calls, 0), host.DefaultTotalCalls), running: map[*Call]bool{}}
+	each := c.max
+	if cfg.Shared {
+		each = fair.PerClient(c.max)
+	}
+	c.slots = fair.NewSemaphore(c.max, each)
+	c.ctx, c.cancel = context.WithCancelCause(context.Background())
+	return c
+}
+
+// Close refuses new calls and waits for those that run until ctx is done. Then it
+// cancels them. The error names the handlers that have not returned [LeaveTime] later;
+// nothing waits for these any more.
+func (c *Caller) Close(ctx context.Context) error {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+
+	ended := make(chan struct{})
+	go func() {
+		c.calls.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-ctx.Done():
+	}
+
+	c.cancel(host.ErrClosed)
+	select {
+	case <-ended:
+		return nil
+	case <-time.After(LeaveTime):
+	}
+
+	if left := c.Running(); len(left) > 0 {
+		return fmt.Errorf("handlers of tools ignore their context and still run: %s", strings.Join(left, ", "))
+	}
+	return nil
+}
+
+// Running returns the names of the tools whose handlers run.
+func (c *Caller) Running() (names []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for call := range c.running {
+		names = append(names, call.tool.Name)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// enter counts a handler that is about to run. It is false once the caller is closed.
+func (c *Caller) enter(call *Call) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return false
+	}
+	c.calls.Add(1)
+	c.running[call] = true
+	return true
+}
+
+// leave counts a handler that has returned.
+func (c *Caller) leave(call *Call) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.running, call)
+	c.calls.Done()
+}
+
+// acquire waits for the slots of a call: that of its session if its tool is serial, and
+// one of direct calls. A call that a handler makes uses the slot of that handler, or
+// calls that wait for each other could hold all slots. release returns the slots.
+func (c *Call) acquire(ctx context.Context, req *host.Call) (release func(), err error) {
+	release = func() {}
+	if s := c.tool.serial; s != nil {
+		if _, err := s.Acquire(ctx, req.Session); err != nil {
+			return nil, &host.WaitedError{Err: over(ctx), For: "the tool runs one call of a session at a time, and another one is running: retry when that has ended"}
+		}
+		release = func() { s.Release(req.Session) }
+	}
+	if req.Background || c.depth > 0 {
+		return release, nil
+	}
+
+	slots, client := c.tool.caller.slots, fair.ClientOf(req.Session)
+	if _, err := slots.Acquire(ctx, client); err != nil {
+		release()
+		return nil, &host.WaitedError{Err: over(ctx), For: fmt.Sprintf(
+			"at most %d calls of the program's own tools run at a time: retry when others have ended, or ask the operator to raise the limit", c.tool.caller.max)}
+	}
+
+	detach := sync.OnceFunc(func() { slots.Release(client) })
+	if req.Admitted != nil {
+		req.Admitted(detach)
+	}
+	serial := release
+	return func() {
+		detach()
+		serial()
+	}, nil
+}
+
+// serial keeps the calls of a session from overlapping.
+type serial = fair.Semaphore
+
+func newSerial() *serial { return fair.NewSemaphore(math.MaxInt, 1) }
+
+// stuck counts the calls of a tool whose handlers ignore their context.
+type stuck struct {
+	mu sync.Mutex
+	n  int
+}
+
+func (s *stuck) add(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.n += n
+}
+
+func (s *stuck) refusal(tool string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.n < maxStuck {
+		return nil
+	}
+	return fmt.Errorf("%s is not available: %d of its calls do not end although they were canceled, which is a fault of the program that has it", tool, s.n)
+}

@@ -1,0 +1,126 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/toolhost/toolhost/plugins"
+	"github.com/toolhost/toolhost/server/gotool"
+	"github.com/toolhost/toolhost/server/wire"
+)
+
+// program are the tools of the program.
+type program struct {
+	caller *gotool.Caller
+
+	mu    sync.RWMutex
+	tools map[string]*gotool.Loaded
+}
+
+func (p *program) lookup(name string) *gotool.Loaded {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	return p.tools[name]
+}
+
+// all returns the tools, sorted by name.
+func (p *program) all() []*gotool.Loaded {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	all := make([]*gotool.Loaded, 0, len(p.tools))
+	for _, name := range slices.Sorted(maps.Keys(p.tools)) {
+		all = append(all, p.tools[name])
+	}
+	return all
+}
+
+// openProgram loads Config.Tools.
+func (s *Service) openProgram() error {
+	s.program.caller = gotool.NewCaller(gotool.Config{Calls: s.cfg.Host.TotalCalls, Shared: s.cfg.Host.Shared, Logger: s.cfg.Logger})
+	s.program.tools = map[string]*gotool.Loaded{}
+	for _, t := range s.cfg.Tools {
+		if err := s.load(t, func(string) error { return nil }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// load makes a tool known under its name, unless that is taken.
+func (s *Service) load(t gotool.Tool, take func(name string) error) error {
+	loaded, err := s.program.caller.Load(t)
+	if err != nil {
+		return err
+	}
+
+	s.program.mu.Lock()
+	defer s.program.mu.Unlock()
+	switch {
+	case slices.Contains(agentNames, t.Name):
+		err = fmt.Errorf("the name is reserved for the host: choose another one")
+	case s.program.tools[t.Name] != nil:
+		err = fmt.Errorf("it is registered already: unregister it first")
+	default:
+		err = take(t.Name)
+	}
+	if err != nil {
+		return fmt.Errorf("tool %q: %w", t.Name, err)
+	}
+	s.program.tools[t.Name] = loaded
+	return nil
+}
+
+// Register adds a tool of the program, see package gotool. The error says what is wrong
+// with it, or who has its name. Plugins that want the name later are problems. Clients
+// that listen are notified.
+//
+// A run that an earlier process left is decided on by [Open], so a tool whose runs are
+// to continue has to be in Config.Tools.
+func (s *Service) Register(t gotool.Tool) error {
+	if s.closed.Load() {
+		return errShutdown
+	}
+	if err := s.load(t, s.registry.Take); err != nil {
+		return err
+	}
+	s.changed.send()
+	return nil
+}
+
+// Unregister removes a tool of the program. Its active calls and runs continue; queued
+// runs and schedules fail when they are due. The error matches [plugins.ErrNoTool] if
+// the program has no such tool.
+func (s *Service) Unregister(name string) error {
+	s.program.mu.Lock()
+	_, found := s.program.tools[name]
+	delete(s.program.tools, name)
+	s.program.mu.Unlock()
+	if !found {
+		return fmt.Errorf("%w of the program: %.64q", plugins.ErrNoTool, name)
+	}
+
+	s.registry.Free(name)
+	s.changed.send()
+	return nil
+}
+
+// ProgramTools returns the tools of the program, sorted by name, as operators see them.
+// They are not sandboxed.
+func (s *Service) ProgramTools() []wire.PluginTool {
+	var all []wire.PluginTool
+	for _, t := range s.program.all() {
+		all = append(all, newPluginTool(ofProgram(t)))
+	}
+	return all
+}
+
+// closeProgram ends the calls of the program's tools.
+func (s *Service) closeProgram(ctx context.Context) error {
+	if s.program.caller == nil {
+		return nil
+	}
+	return s.program.caller.Close(ctx)
+}
