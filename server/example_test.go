@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"github.com/toolhost/toolhost/internal/plugintest"
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server"
+	"github.com/toolhost/toolhost/server/gotool"
 )
 
 // folder stands for plugins.Dir("plugins"), a folder of plugin files.
@@ -120,4 +122,41 @@ func ExampleSession_Notices() {
 	// Output:
 	// succeeded Say hello
 	// 2 lines
+}
+
+// A program has tools of its own next to those of its plugins.
+func ExampleService_Register() {
+	ctx := context.Background()
+	service, err := server.Open(ctx, server.Config{Folders: []plugins.Folder{folder}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer service.Close(ctx)
+
+	type args struct {
+		Order string `json:"order" desc:"Number of the order" pattern:"^A[0-9]+$"`
+	}
+	type status struct {
+		State string `json:"state" enum:"packed,shipped"`
+	}
+	err = service.Register(gotool.Tool{
+		Name: "order_status", Description: "Where an order is.",
+		Hints: abi.Hints{Readonly: true},
+		Handler: gotool.Handle(func(ctx context.Context, c *gotool.Call, in args) (status, error) {
+			c.Log().Info("looking up", "order", in.Order)
+			return status{"shipped"}, nil
+		}),
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	for _, call := range []string{`{"order":"A7"}`, `{"order":"7"}`} {
+		result, _ := service.Call(ctx, server.Request{Session: "session-1", Tool: "order_status", Args: json.RawMessage(call)})
+		fmt.Println(result.Kind, cmp.Or(string(result.Value), result.Error))
+	}
+
+	// Output:
+	// success {"state":"shipped"}
+	// tool_error the arguments of order_status do not fit its schema: /order: '7' does not match pattern '^A[0-9]+$'
 }

@@ -25,7 +25,9 @@ import (
 // handler makes a tool of a function without arguments and without a result.
 func handler(name string, f func(ctx context.Context, c *gotool.Call) error) gotool.Tool {
 	return gotool.Tool{Name: name, Description: "For tests.", Hints: abi.Hints{SupportsBackground: true}, Handler: gotool.Handle(
-		func(ctx context.Context, c *gotool.Call, _ struct{}) (gotool.None, error) { return gotool.None{}, f(ctx, c) })}
+		func(ctx context.Context, c *gotool.Call, _ struct{}) (gotool.None, error) {
+			return gotool.None{}, f(ctx, c)
+		})}
 }
 
 func idle(context.Context, *gotool.Call) error { return nil }

@@ -22,6 +22,7 @@ import (
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server"
+	"github.com/toolhost/toolhost/server/gotool"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -56,6 +57,7 @@ func run(ctx context.Context, folder string, m model, out io.Writer) (err error)
 	service, err := server.Open(ctx, server.Config{
 		Folders:   []plugins.Folder{plugins.Dir(folder)},
 		Grants:    map[string]plugins.Grant{"clock": {Clock: true}},
+		Tools:     []gotool.Tool{new(notebook).tool()}, // of this program, next to those of the plugins
 		CacheDir:  cacheDir(),
 		Host:      host.Config{Compiler: host.ThisProgram()},
 		ParkAfter: time.Second, // 10 minutes if left out

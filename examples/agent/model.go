@@ -90,7 +90,7 @@ func script(_ context.Context, messages []message, tools []tool) (reply, error) 
 		return known.summary()
 	case known.Waits:
 		return reply{}, errors.New("the model waits, is asked again and told nothing new")
-	case len(messages) == 1 && !offered(tools, "spawn_background", "check_background", "wordcount", "clock_sleep"):
+	case len(messages) == 1 && !offered(tools, "spawn_background", "check_background", "wordcount", "clock_sleep", "note"):
 		return reply{}, errors.New("the model has not the tools for the task")
 	case len(messages) == 1:
 		return known.call("Counting primes takes a while: it can run while I count the words.",
@@ -99,7 +99,8 @@ func script(_ context.Context, messages []message, tools []tool) (reply, error) 
 	case known.Words == 0 && strings.Contains(known.complaint, "missing: text"):
 		return known.call("The argument is called text. And now the rest.",
 			"wordcount", `{"text":"to be or not to be"}`,
-			"clock_sleep", `{"seconds":3}`), nil
+			"clock_sleep", `{"seconds":3}`,
+			"note", `{"text":"wordcount takes a text"}`), nil
 	case known.Words == 0:
 		return reply{}, fmt.Errorf("the model cannot tell what is wrong: %q", known.complaint)
 	case len(known.ids(ended)) > 0:

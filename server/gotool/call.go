@@ -10,6 +10,7 @@ import (
 	"math"
 	"strings"
 	"sync"
+	"time"
 	"unicode/utf8"
 
 	"github.com/toolhost/toolhost/abi"
@@ -20,6 +21,8 @@ import (
 const (
 	maxBlocks  = 256     // of content in one result
 	maxMessage = 512     // bytes of a progress message
+	maxUnit    = 32      // bytes of the unit of a progress
+	maxSummary = 1000    // bytes
 	maxError   = 8 << 10 // bytes of an error text
 	maxDepth   = 16      // of calls that handlers make
 )
@@ -37,6 +40,9 @@ type Call struct {
 	end   context.CancelCauseFunc
 
 	mu       sync.Mutex
+	said     host.Progress // the last report
+	summary  string
+	waited   time.Duration
 	over     bool
 	returned bool // the handler has
 	late     bool // its caller did not wait for that
@@ -71,10 +77,39 @@ func (c *Call) Progress(done, total float64, message string) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.over || c.req.Progress == nil {
-		return
+	c.said.Done, c.said.Total, c.said.Message = done, total, clip(message, maxMessage)
+	c.report()
+}
+
+// Status says in a few words what the tool is doing, until it says something else.
+func (c *Call) Status(text string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.said.Status = oneLine(text, maxMessage)
+	c.report()
+}
+
+// ProgressUnit names the unit of the numbers of [Call.Progress], such as "files", from
+// the next report on.
+func (c *Call) ProgressUnit(unit string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.said.Unit = oneLine(unit, maxUnit)
+}
+
+// report passes on the last report. c.mu is held.
+func (c *Call) report() {
+	if !c.over && c.req.Progress != nil {
+		c.req.Progress(c.said)
 	}
-	c.req.Progress(host.Progress{Done: done, Total: total, Message: clip(message, maxMessage)})
+}
+
+// Summary says in a sentence or two what came out of the call, for notices and lists
+// that do not show the result. The last one counts.
+func (c *Call) Summary(text string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.summary = oneLine(text, maxSummary)
 }
 
 // Output is the live output of the call, which is kept with a background run.
@@ -187,6 +222,9 @@ func (c *Call) LoadCheckpoint() []byte {
 	}
 	return c.req.Checkpoint.Load()
 }
+
+// oneLine is a text on one line, cut to a number of bytes.
+func oneLine(s string, n int) string { return clip(strings.Join(strings.Fields(s), " "), n) }
 
 // clip makes a text valid, and cuts it to a number of bytes.
 func clip(s string, n int) string {

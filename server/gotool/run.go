@@ -51,7 +51,8 @@ func (l *Loaded) Call(ctx context.Context, req host.Call) (abi.Result, error) {
 
 	a := c.run(ctx)
 	r, err := c.outcome(ctx, a)
-	r.Usage = abi.Usage{Wall: time.Since(started), OutputBytes: c.finish()}
+	c.finish(&r)
+	r.Usage.Wall = time.Since(started)
 	if err != nil {
 		call := &host.CallError{Tool: l.Name, Err: err}
 		if p, ok := errors.AsType[*PanicError](err); ok {
@@ -62,12 +63,15 @@ func (l *Loaded) Call(ctx context.Context, req host.Call) (abi.Result, error) {
 	return r, err
 }
 
-// finish closes the call, and returns how much it wrote.
-func (c *Call) finish() int64 {
+// finish closes the call, and adds what it has said of itself to its result.
+func (c *Call) finish(r *abi.Result) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.over = true
-	return c.written
+	r.Usage.Wait, r.Usage.OutputBytes = c.waited, c.written
+	if r.Kind == abi.Success || r.Kind == abi.ToolError {
+		r.Summary = c.summary
+	}
 }
 
 // answer is what a handler has returned.
@@ -86,7 +90,9 @@ func (c *Call) run(ctx context.Context) answer {
 	case c.depth > maxDepth:
 		return answer{err: fmt.Errorf("at most %d tools can call each other in turn", maxDepth)}
 	}
+	began := time.Now()
 	release, err := c.acquire(ctx, &c.req)
+	c.waited = time.Since(began)
 	if err != nil {
 		return answer{err: err}
 	}

@@ -40,6 +40,7 @@ type Tool struct {
 	Approval   abi.Approval
 	Deferrable abi.Deferrable
 	Limits     abi.Limits // of time and output
+	Narration  abi.Narration
 }
 
 // Handler is the function of a tool. [Handle] makes one.
@@ -114,7 +115,7 @@ type Loaded struct {
 func (t *Tool) define() (abi.Tool, error) {
 	def := abi.Tool{
 		Name: t.Name, Title: t.Title, Description: t.Description, Hints: t.Hints,
-		Approval: t.Approval, Deferrable: t.Deferrable, Limits: t.Limits,
+		Approval: t.Approval, Deferrable: t.Deferrable, Limits: t.Limits, Narration: t.Narration,
 	}
 	switch {
 	case t.Handler.run == nil:
@@ -154,7 +155,7 @@ func (c *Caller) load(t Tool) (*Loaded, error) {
 		return nil, errors.New(problems[0].String())
 	}
 	l := &Loaded{Tool: &def, handler: t.Handler, caller: c}
-	if l.input, err = schema.Compile(l.InputSchema); err != nil {
+	if l.input, err = schema.CompileArgs(l.InputSchema); err != nil {
 		return nil, fmt.Errorf("arguments: %w", err)
 	}
 	if l.OutputSchema != nil {

@@ -23,6 +23,10 @@ func toTool(d server.Definition) *mcp.Tool {
 		},
 	}
 
+	if d.Unsandboxed {
+		tool.Meta = mcp.Meta{"toolhost/unsandboxed": true}
+	}
+
 	var output map[string]any // a struct would match TYPE too
 	if _ = json.Unmarshal(d.OutputSchema, &output); output["type"] == "object" {
 		tool.OutputSchema = d.OutputSchema

@@ -15,6 +15,7 @@ const maxDescription = 300
 // catalog is what the page of the plugins shows.
 type catalog struct {
 	Plugins []wire.Plugin
+	Program []wire.PluginTool // of the program that has the server
 	Tools   int
 	Said    string // of a reload
 }
@@ -31,7 +32,7 @@ func (s *site) catalog(ctx context.Context, said string) (page, error) {
 		return page{}, err
 	}
 
-	c := catalog{Plugins: loaded, Said: said}
+	c := catalog{Plugins: loaded, Program: s.service.ProgramTools(), Said: said}
 	for _, p := range loaded {
 		c.Tools += len(p.Tools)
 	}
