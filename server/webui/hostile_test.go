@@ -117,7 +117,7 @@ func FuzzRender(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string, n int64, p float64) {
 		code := int(n)
 		run := wire.Run{
-			TaskID: "bg_x", Session: s, Tool: s, Title: s, By: s, ToolVersion: s, IdempotencyKey: s, Origin: wire.Origin(s), ArgsIncomplete: n%2 == 0, Args: s,
+			TaskID: "bg_x", Session: s, Tool: s, Title: s, By: s, ToolVersion: s, Plugin: s, PluginVersion: s, Kind: s, IdempotencyKey: s, Origin: wire.Origin(s), ArgsIncomplete: n%2 == 0, Args: s,
 			Status: wire.StatusRunning, Attempt: 1, CreatedAt: time.Unix(n%1e10, 0), StartedAt: time.Unix(n%1e9, 0), ScheduledFor: time.Unix(n%1e8, 0), DeadlineSeconds: p,
 			Stopping: &wire.Stopping{By: s, Reason: s}, ScheduleID: "sc_x",
 			Detail: s, Progress: &wire.Progress{Done: p, Total: float64(n), Message: s, Unit: s}, OutputBytes: n,
@@ -134,6 +134,9 @@ func FuzzRender(f *testing.F) {
 		require.NoError(t, err)
 		inspect(t, schedule)
 		renderTool(t, s)
+		clients, err := render("clients", []wire.ClientConnection{{Protocol: s, Transport: s, Client: s, ClientVersion: s, Revision: s, User: s, Session: s, InFlight: int(n)}})
+		require.NoError(t, err)
+		inspect(t, clients)
 	})
 }
 

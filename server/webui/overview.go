@@ -13,6 +13,7 @@ const (
 	maxActive   = 200  // active runs on the overview; there are more only if the operator allows more
 	maxEnded    = 10   // ended ones
 	maxRecent   = 200  // runs among which the last to end are searched
+	maxClients  = 50   // the latest
 	maxProblems = 50   // that are shown
 	maxProblem  = 1000 // bytes of a problem, and of the file that has it
 )
@@ -29,12 +30,12 @@ func (s *site) overview(r *http.Request) (page, error) {
 		return page{}, err
 	}
 
-	stats := s.service.Stats()
+	stats, clients := s.service.Stats(), s.service.Connections()
 	ended = slices.DeleteFunc(ended, func(r wire.Run) bool { return !r.Status.Terminal() })
 	slices.SortStableFunc(ended, func(a, b wire.Run) int { return b.FinishedAt.Compare(a.FinishedAt) })
 	return page{"Overview", "/", []section{
 		{"problems", newProblems(s.service.Findings())}, {"load", stats},
-		{"active", newTable(active, tableActive)}, {"ended", newTable(ended[:min(len(ended), maxEnded)], tableEnded)}, {"totals", newTotals(stats)},
+		{"active", newTable(active, tableActive)}, {"ended", newTable(ended[:min(len(ended), maxEnded)], tableEnded)}, {"clients", clients[:min(len(clients), maxClients)]}, {"totals", newTotals(stats)},
 	}}, nil
 }
 

@@ -26,15 +26,8 @@ type runView struct {
 	Content   []block
 	Output    []piece
 	Questions []questionView
-	Plugin    pluginName // that has run it
-	Repeats   bool       // it can be run again
+	Repeats   bool // it can be run again
 	Children  runTable
-}
-
-// A pluginName is what is known of the plugin of a run.
-type pluginName struct {
-	Name, Version string // empty if it is unknown
-	Other         bool   // another version is loaded now
 }
 
 // A resultView is the result of a run, or its beginning.
@@ -81,25 +74,11 @@ func (s *site) readRun(ctx context.Context, id string) (runView, error) {
 
 	v := runView{
 		Run: run, Result: newResultView(run.Result), Content: newBlocks(run.Content), Output: output,
-		Questions: newQuestions(run.TaskID, open), Plugin: s.pluginOf(run),
-		Children: newTable(children, tableAll),
+		Questions: newQuestions(run.TaskID, open), Children: newTable(children, tableAll),
 	}
 	d, err := s.definition(run.Tool)
 	v.Repeats = err == nil && d.SupportsBackground && !run.ArgsIncomplete
 	return v, nil
-}
-
-// pluginOf names the plugin that has run a run.
-func (s *site) pluginOf(run wire.Run) pluginName {
-	for _, p := range s.service.Plugins() {
-		if digest, err := p.Digest(); err == nil && digest == run.ToolVersion {
-			return pluginName{Name: p.Manifest.Name, Version: p.Manifest.Version}
-		}
-	}
-	if tool, err := s.service.Lookup(run.Tool); err == nil {
-		return pluginName{Name: tool.Plugin.Manifest.Name, Other: true}
-	}
-	return pluginName{}
 }
 
 func (v runView) page() page { return page{headingOf(v.Run), "/ui/runs", v.sections()} }
