@@ -178,7 +178,7 @@ func renderRun(t *testing.T, run wire.Run, output []byte) {
 	v := runView{
 		Run: run, Result: newResultView(output), Output: split(chunk, 3), Questions: newQuestions(run.TaskID, map[string]abi.Question{"q.1": question}),
 		Content: newBlocks([]abi.Block{{Type: text, Text: text, MIMEType: text, Name: text, URI: text}, {Type: "image", Data: output, MIMEType: "image/png", Name: text}, {Type: "image", Data: output, MIMEType: text}}),
-		Plugin:  pluginName{Name: text, Version: text}, Repeats: true,
+		Repeats: true,
 	}
 	for _, s := range v.sections() {
 		html, err := render(s.id, s.data)
