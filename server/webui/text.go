@@ -74,6 +74,14 @@ type moment struct {
 	Distance  string // from now
 }
 
+// Clock is the time of the day, to the minute.
+func (m *moment) Clock() string {
+	if m == nil {
+		return "–"
+	}
+	return m.Text[len("2006-01-02 "):][:len("15:04")]
+}
+
 // newMoment returns nil for the zero time.
 func newMoment(t time.Time) *moment {
 	if t.IsZero() {
