@@ -69,30 +69,51 @@ func (a *answer) add(data []byte) error {
 	return nil
 }
 
-// tail keeps the last bytes written to it.
-type tail struct{ buf []byte }
+// tail keeps the last bytes written to it, and the last report of a crash.
+type tail struct{ buf, report []byte }
 
 func (t *tail) write(p []byte) {
-	t.buf = append(t.buf, p[max(0, len(p)-maxTail):]...)
-	if len(t.buf) > 2*maxTail {
-		t.buf = append(t.buf[:0], t.buf[len(t.buf)-maxTail:]...)
+	for len(p) > 0 {
+		n := min(len(p), maxTail)
+		t.buf = append(t.buf, p[:n]...)
+		p = p[n:]
+
+		if len(t.buf) > 2*maxTail {
+			if report := crashReport(t.buf); report != nil {
+				t.report = append(t.report[:0], report[:min(len(report), maxTail/4)]...)
+			}
+			t.buf = append(t.buf[:0], t.buf[len(t.buf)-maxTail:]...)
+		}
 	}
 }
 
 func (t *tail) bytes() []byte { return t.buf[max(0, len(t.buf)-maxTail):] }
 
-// lastWords is at most maxTail bytes of the tail on one line, without invisible
-// characters. It begins with the report of a panic, if it has one: stacks follow it.
-func (t *tail) lastWords() string {
-	text := t.bytes()
-	for _, report := range []string{"\npanic: ", "\nfatal error: ", "\nthread '"} { // of Go, of its runtime, of Rust
-		if at := bytes.LastIndex(append([]byte{'\n'}, t.buf...), []byte(report)); at >= 0 {
-			text = t.buf[at:]
-			break
+// crashReport is the part of a text that begins with the last report of a crash, or nil.
+// The stacks that follow it may be long.
+func crashReport(text []byte) []byte {
+	for _, start := range []string{"panic: ", "fatal error: ", "thread '"} { // of Go, of its runtime, of Rust
+		if bytes.HasPrefix(text, []byte(start)) && !bytes.Contains(text, []byte("\n"+start)) {
+			return text
+		}
+		if at := bytes.LastIndex(text, []byte("\n"+start)); at >= 0 {
+			return text[at+1:]
 		}
 	}
+	return nil
+}
 
-	lines := strings.FieldsFunc(string(text), func(r rune) bool { return r == '\n' || r == '\r' })
+// lastWords is at most maxTail bytes of the tail on one line, without invisible
+// characters. It begins with the report of a crash, if there is one.
+func (t *tail) lastWords() string {
+	text := string(t.bytes())
+	if report := crashReport(t.buf); report != nil {
+		text = string(report)
+	} else if t.report != nil {
+		text = string(t.report) + "\n…\n" + text[max(0, len(text)-maxTail/4):]
+	}
+
+	lines := strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' })
 	for i := range lines {
 		lines[i] = strings.TrimSpace(strings.ReplaceAll(lines[i], "\t", " "))
 	}
