@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"unicode/utf8"
@@ -18,8 +19,9 @@ import (
 type Host struct {
 	Facts guest.Facts
 	// Capabilities answers [guest.Call.Host] by the name of the capability. A nil
-	// function is a capability that is not granted, a missing name one that the host
-	// does not know. An error is a failure; a [*guest.HostError] is returned as it is.
+	// function is a capability that is not granted, as are those of the contract that
+	// are missing here. Any other missing name is one that the host does not know. An
+	// error is a failure; a [*guest.HostError] is returned as it is.
 	Capabilities map[string]func(request json.RawMessage) (response any, err error)
 	// StopAfter is the number of progress reports after which the call is being
 	// stopped: the last report and everything after it return [guest.ErrCanceled].
@@ -248,6 +250,9 @@ func (c *call) Call(op string, request []byte) int32 {
 	return int32(len(c.response))
 }
 
+// contractOps are the capabilities of the contract, which every host knows.
+var contractOps = []string{"sleep", "ask", "http", "kv.get", "kv.set", "kv.delete", "kv.list", "tool.call", "secret.exists"}
+
 // use runs a capability of the test. The call is not locked meanwhile, as the
 // capability may well wait.
 func (c *call) use(op string, request []byte) (any, error) {
@@ -266,7 +271,7 @@ func (c *call) use(op string, request []byte) (any, error) {
 		return c.report(request)
 	case stopping:
 		return nil, &guest.HostError{Code: "canceled", Message: "the call is being stopped"}
-	case !known:
+	case !known && !slices.Contains(contractOps, op):
 		return nil, &guest.HostError{Code: "unknown", Message: "this host has no such capability"}
 	case f == nil:
 		return nil, &guest.HostError{Code: "denied", Message: op + " is not granted to this plugin"}

@@ -1,4 +1,5 @@
-// Plugin math has several tools that share their argument and result types.
+// Plugin math has several tools that share their argument and result types, and one
+// that answers with an image.
 package main
 
 import (
@@ -43,7 +44,7 @@ func tool(name, description string, compute func(*guest.Call, args) (result, err
 }
 
 var plugin = guest.Plugin{
-	Name: "math", Version: "1.0.0", Description: "Computes with two numbers.", License: "Apache-2.0",
+	Name: "math", Version: "1.0.0", Description: "Computes with two numbers, and draws charts.", License: "Apache-2.0",
 	Tools: []guest.Tool{
 		tool("add", "Adds two numbers.",
 			func(_ *guest.Call, in args) (result, error) { return finite(in.A + in.B) },
@@ -58,6 +59,10 @@ var plugin = guest.Plugin{
 		tool("divide", "Divides the left number by the right.", divide,
 			guest.Example{Args: args{6, 4}, Result: result{1.5}},
 			guest.Example{Args: args{1, 0}, Error: "division by zero"}),
+		{
+			Name: "chart", Description: "Draws a bar chart of numbers, as a PNG image.", Handler: guest.Handle(chart),
+			Hints: guest.Hints{Idempotent: true, Readonly: true, OpenWorld: new(false)},
+		},
 	},
 }
 

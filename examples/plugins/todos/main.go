@@ -66,13 +66,51 @@ func (s store) done(_ *guest.Call, in doneArgs) (todo, error) {
 	return l.Todos[i], s.save(l)
 }
 
-func (s store) clear(_ *guest.Call, in clearArgs) (list, error) {
+func (s store) clear(c *guest.Call, in clearArgs) (list, error) {
 	l, err := s.load()
 	if err != nil {
 		return l, err
 	}
+	if open := l.open(); in.All && open > 0 {
+		if err := confirm(c, fmt.Sprintf("Remove %d open todos?", open)); err != nil {
+			return l, err
+		}
+	}
 	l.Todos = slices.DeleteFunc(l.Todos, func(t todo) bool { return in.All || t.Done })
 	return l, s.save(l)
+}
+
+// open counts the todos that are not done.
+func (l list) open() (n int) {
+	for _, t := range l.Todos {
+		if !t.Done {
+			n++
+		}
+	}
+	return n
+}
+
+// confirm asks the user, where the operator has granted that, and the client can. It
+// comes before anything changes: a client may answer by repeating the call.
+func confirm(c *guest.Call, message string) error {
+	answers, err := c.Ask(map[string]guest.Question{
+		"sure": guest.Form(message, `{"type":"object","properties":{"yes":{"type":"boolean","title":"Remove them"}},"required":["yes"]}`),
+	})
+	if errors.Is(err, guest.ErrDenied) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+
+	var form struct{ Yes bool }
+	if answer := answers["sure"]; answer.Action == "accept" {
+		err = json.Unmarshal(answer.Content, &form)
+	}
+	if err == nil && !form.Yes {
+		err = errors.New("the user wants to keep the open todos")
+	}
+	return err
 }
 
 func (s store) file() string { return filepath.Join(string(s), "todos.json") }

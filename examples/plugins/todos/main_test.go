@@ -1,8 +1,10 @@
 package main
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -37,6 +39,33 @@ func TestList(t *testing.T) {
 		out := guesttest.Call(p, step.tool, step.args)
 		require.True(t, out.IsSuccess(), out)
 		require.JSONEq(t, step.want, string(out.Value), step.tool)
+	}
+}
+
+// Removing open todos needs the user's consent, if the user can be asked.
+func TestClearAsks(t *testing.T) {
+	for answer, left := range map[string]int{
+		`{"action":"accept","content":{"yes":true}}`:  0,
+		`{"action":"accept","content":{"yes":false}}`: 1,
+		`{"action":"decline"}`:                        1,
+		`{"action":"cancel"}`:                         1,
+	} {
+		p := newPlugin(store(t.TempDir()))
+		asked := ""
+		h := guesttest.Host{Capabilities: map[string]func(json.RawMessage) (any, error){
+			"ask": func(request json.RawMessage) (any, error) {
+				asked = string(request)
+				return json.RawMessage(`{"answers":{"sure":` + answer + `}}`), nil
+			},
+		}}
+		require.True(t, h.Call(p, "add", addArgs{"buy milk"}).IsSuccess())
+		require.True(t, h.Call(p, "clear", clearArgs{}).IsSuccess())
+		require.Empty(t, asked, "only what is done goes")
+
+		out := h.Call(p, "clear", clearArgs{All: true})
+		require.Contains(t, asked, "Remove 1 open todos?")
+		require.Equal(t, left == 0, out.IsSuccess(), out)
+		require.Equal(t, left, strings.Count(string(h.Call(p, "list", struct{}{}).Value), "buy milk"))
 	}
 }
 
