@@ -67,6 +67,16 @@ func (c *connections) enter(id, user string, post bool) (owner identity.Caller, 
 	}, true
 }
 
+// client returns the client of a connection, for limits; "" if it is unknown.
+func (c *connections) client(id string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if conn := c.open[id]; conn != nil {
+		return conn.owner.Client()
+	}
+	return ""
+}
+
 // track marks the connection of a request as busy until leave is called: before
 // 2026-07-28 a call outlives the HTTP request that brought it. The first request
 // of a connection makes it known. The context that it returns ends with the

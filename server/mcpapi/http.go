@@ -2,6 +2,7 @@ package mcpapi
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -31,6 +32,7 @@ import (
 type Handler struct {
 	api    *api
 	server *mcp.Server
+	events *events
 	modern http.Handler // for requests that stand alone, since 2026-07-28
 	legacy http.Handler // for connections that begin with initialize
 	end    context.CancelCauseFunc
@@ -62,14 +64,15 @@ func NewHandler(service *server.Service, cfg Config) (*Handler, error) {
 	}
 	a.connections.live = srv.Sessions
 
-	handler := func(stateless bool, timeout time.Duration) http.Handler {
+	kept := newEvents(a.connections.client)
+	handler := func(stateless bool, timeout time.Duration, store mcp.EventStore) http.Handler {
 		return auth.RequireBearerToken(knownToken, &auth.RequireBearerTokenOptions{AllowMissingExpiration: true})(
 			mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return srv }, &mcp.StreamableHTTPOptions{
-				Stateless: stateless, SessionTimeout: timeout, PropagateRequestCancellation: true,
+				Stateless: stateless, SessionTimeout: timeout, PropagateRequestCancellation: true, EventStore: store,
 				Logger: a.sdkLog(), MaxRequestBodyBytes: maxMessage, DisableLocalhostProtection: true, // see Handler
 			}))
 	}
-	return &Handler{api: a, server: srv, modern: handler(true, 0), legacy: handler(false, connectionTimeout), end: end}, nil
+	return &Handler{api: a, server: srv, events: kept, modern: handler(true, 0, nil), legacy: handler(false, connectionTimeout, kept), end: end}, nil
 }
 
 type tokenKey struct{}
@@ -156,7 +159,7 @@ func (h *Handler) serveModern(w http.ResponseWriter, r *http.Request, m envelope
 		return
 	}
 
-	r.Header.Del("Last-Event-ID") // such streams are not resumed
+	r.Header.Del(headerLastEvent) // such streams are not resumed
 	if _, ok := named[m.Method]; ok {
 		r.Header.Set(headerName, m.Name) // the SDK does not decode it
 	}
@@ -196,7 +199,34 @@ func (h *Handler) serveLegacy(w http.ResponseWriter, r *http.Request, m envelope
 		return
 	}
 
-	h.legacy.ServeHTTP(w, from.attach(r))
+	r, done, ok := h.resumable(from.answer, from.attach(r))
+	defer done()
+	if !ok {
+		http.Error(w, "the stream cannot be resumed: it ended long ago, or was answered without an event", http.StatusBadRequest)
+		return
+	}
+	h.legacy.ServeHTTP(w, r)
+}
+
+// resumable lets the stream of an answer be resumed later, and resumes the one that the
+// request names. It reports false if that one is not kept. Call done when it is served.
+func (h *Handler) resumable(w *stream, r *http.Request) (_ *http.Request, done func(), ok bool) {
+	session := func() string { return cmp.Or(r.Header.Get(headerSession), w.Header().Get(headerSession)) }
+	ctx, cancel := context.WithCancel(r.Context())
+	here := &holder{leave: cancel, left: make(chan struct{})}
+	done = func() { cancel(); close(here.left) }
+
+	w.resumes = r.Method == http.MethodGet
+	w.sent = func(eventID string) { h.events.hold(session(), eventID, here) }
+	w.alone = func(eventID string) { h.events.forget(session(), eventID) }
+	if last := r.Header.Get(headerLastEvent); w.resumes && last != "" {
+		if !h.events.resume(r.Context(), session(), last, here) {
+			return r, done, false
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		_ = w.comment() // it may be long until the next event
+	}
+	return r.WithContext(ctx), done, true
 }
 
 // attach passes the origin of a request to the SDK, and names the session in the

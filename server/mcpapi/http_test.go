@@ -30,6 +30,7 @@ func zoo() map[string]plugintest.Plugin {
 	return map[string]plugintest.Plugin{
 		"echo":    {Invoke: do().Echo()},
 		"sleeper": {Invoke: do().Progress("half way").Sleep(10).Echo()},
+		"large":   {Invoke: do().Progress("half way").Sleep(10).EchoLarge()},
 		"fails":   {Invoke: do().Sleep(10).Say(abi.StreamError, "the file is not there").Return(abi.InvokeToolError)},
 		"traps":   {Invoke: do().Sleep(10).Trap()},
 		"forever": {Invoke: do().Sleep(3000).Return(abi.InvokeToolError)},

@@ -225,6 +225,8 @@ const (
 	headerVersion = "Mcp-Protocol-Version"
 	headerSession = "Mcp-Session-Id"
 	headerName    = "Mcp-Name"
+
+	headerLastEvent = "Last-Event-ID"
 )
 
 // standsAlone reports whether a request needs no session: its header names a

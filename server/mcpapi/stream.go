@@ -15,18 +15,31 @@ import (
 const keepAliveInterval = 15 * time.Second
 
 // stream is the HTTP answer to one request. The SDK writes all answers as streams of
-// events, a whole event at a time. The answer differs from that in two ways:
+// events, a whole event at a time. The answer differs from that in three ways:
 //
 //   - A response that is the only message is sent as application/json, which has no
 //     limit on its size in any client. Some clients lose events over 1 MiB.
 //   - A stream that is silent for keepAliveInterval gets a comment. Proxies close
 //     silent streams, and net/http may notice only by a write that a client has left.
+//   - An event that only says where the stream begins waits for the next one, so that
+//     a response can still be the only message.
 type stream struct {
 	http.ResponseWriter
+	resumable // its zero value: the stream cannot be resumed
+
 	sem   chan struct{} // guards the rest and the answer; not a mutex, because a write waits for the client
 	timer *time.Timer   // nil before expect, and before the first event is flushed
 	state streamState
-	err   error // of the first write that failed
+	err   error  // of the first write that failed
+	first string // an event that waits for the next one
+}
+
+// resumable is what a stream of a session that begins with initialize needs, so that
+// its client can resume it after its connection broke.
+type resumable struct {
+	resumes bool                 // the stream was begun by another answer: it has no response of its own
+	sent    func(eventID string) // called before an event with an id is sent
+	alone   func(eventID string) // called after a response was sent as the only message; nothing resumes it
 }
 
 type streamState int
@@ -80,37 +93,69 @@ func (w *stream) Write(p []byte) (n int, err error) {
 	defer w.unlock()
 	defer func() { w.err = cmp.Or(w.err, err) }()
 
-	if w.state == streamOpen {
-		w.state = streamEvents
-		if !w.isStream() {
-			w.whole()
-		} else if body, ok := onlyResponse(p); ok {
-			w.whole()
-			w.Header().Set("Content-Type", "application/json")
-			_, err := w.ResponseWriter.Write(body)
-			return len(p), err
+	if !w.isStream() {
+		w.whole()
+		return w.ResponseWriter.Write(p)
+	}
+
+	id, data := readEvent(p)
+	if id != "" && len(data) == 0 && w.state == streamOpen {
+		w.first = "id: " + id + "\ndata: \n\n" // as in 2025-11-25, basic/transports
+		return len(p), nil
+	}
+	if _, ok := responseID(data); ok && w.state == streamOpen && !w.resumes {
+		w.whole()
+		w.Header().Set("Content-Type", "application/json")
+		_, err := w.ResponseWriter.Write(append(data, '\n'))
+		if w.alone != nil && id != "" {
+			w.alone(id)
 		}
+		return len(p), err
+	}
+
+	if w.sent != nil && id != "" {
+		w.sent(id)
+	}
+	if err := w.begin(); err != nil {
+		return 0, err
 	}
 	return w.ResponseWriter.Write(p)
 }
 
-// onlyResponse returns the response that an event carries. It reports false for
-// events with another message.
-func onlyResponse(event []byte) (response []byte, ok bool) {
-	data, ok := bytes.CutPrefix(event, []byte("event: message\ndata: "))
-	if !ok {
-		return nil, false
+// begin makes the answer a stream of events. w is locked.
+func (w *stream) begin() error {
+	if w.state == streamOpen {
+		w.state = streamEvents
 	}
+	first := w.first
+	w.first = ""
+	if first == "" {
+		return nil
+	}
+	if id, _ := readEvent([]byte(first)); w.sent != nil {
+		w.sent(id)
+	}
+	_, err := io.WriteString(w.ResponseWriter, first)
+	return err
+}
 
-	// The SDK writes "id" first, then the field that tells messages apart. Inside a
-	// string the quotes would be escaped.
-	for _, field := range []string{`,"result":`, `,"error":`} {
-		at := bytes.Index(data, []byte(field))
-		if at >= 0 && !bytes.Contains(data[:at], []byte(`"method":`)) {
-			return bytes.TrimSuffix(data, []byte("\n")), true // one line break ends the body
-		}
+// readEvent returns the id and the data of an event as the SDK writes it, in lines that
+// begin with event, id and data. Anything else has neither.
+func readEvent(event []byte) (id string, data []byte) {
+	rest, ok := bytes.CutPrefix(event, []byte("event: "))
+	if ok {
+		_, rest, _ = bytes.Cut(rest, []byte("\n"))
+	} else {
+		rest = event
 	}
-	return nil, false
+	if value, ok := bytes.CutPrefix(rest, []byte("id: ")); ok {
+		value, rest, _ = bytes.Cut(value, []byte("\n"))
+		id = string(value)
+	}
+	if data, ok = bytes.CutPrefix(rest, []byte("data: ")); !ok {
+		return id, nil
+	}
+	return id, bytes.TrimSuffix(data, []byte("\n\n"))
 }
 
 // whole ends comments. w is locked.
@@ -131,6 +176,8 @@ func (w *stream) FlushError() error {
 // flush sends what was written, and delays the next comment. w is locked.
 func (w *stream) flush() error {
 	switch {
+	case w.first != "": // nothing was written
+		return nil
 	case w.state == streamWhole:
 	case w.timer != nil:
 		w.timer.Reset(keepAliveInterval)
@@ -157,7 +204,9 @@ func (w *stream) send(text string) (err error) {
 	}
 	defer func() { w.err = cmp.Or(w.err, err) }()
 
-	w.state = streamEvents
+	if err := w.begin(); err != nil {
+		return err
+	}
 	if _, err := io.WriteString(w.ResponseWriter, text); err != nil {
 		return err
 	}

@@ -13,6 +13,9 @@ func (a *api) visit(method string, req mcp.Request) (leave func()) {
 	if strings.HasPrefix(method, notifications) {
 		return func() {}
 	}
+	if r, ok := req.(*mcp.ServerRequest[*taskParams]); ok && r.Params == nil { // the SDK would panic
+		return func() {}
+	}
 
 	who := originOf(req.GetExtra())
 	conn := wire.ClientConnection{Protocol: wire.ProtocolMCP, Transport: "http", User: who.User, Session: who.Session}

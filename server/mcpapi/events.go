@@ -1,0 +1,343 @@
+package mcpapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+
+	"github.com/toolhost/toolhost/internal/fair"
+)
+
+// The bounds of what is kept for streams that may be resumed.
+const (
+	maxEvents         = 64 << 20      // bytes of all clients
+	maxEventsOfClient = maxEvents / 4 // of one client
+	maxResponse       = 1 << 20       // bytes of a response; some clients lose larger events
+	maxNotes          = 16            // notifications of a stream: the last ones
+	maxEndedStreams   = 32            // streams of a session that have ended
+	streamLife        = 5 * time.Minute
+)
+
+// events keeps what was sent on the streams of sessions that begin with initialize, so
+// that a client whose connection broke can get the rest: it implements
+// [mcp.EventStore]. It keeps every request to the client and every response, and the
+// last notifications. A response that is too large, or that there is no room for, is
+// replaced by an error that says so. What a client has received is dropped when it
+// resumes its stream, and a stream streamLife after its end.
+type events struct {
+	pool   *fair.Pool                  // bytes
+	client func(session string) string // whose they are
+
+	mu       sync.Mutex
+	sessions map[string]*keptSession
+}
+
+type keptSession struct {
+	client  string
+	known   bool // client is
+	streams map[string]*keptStream
+}
+
+type keptStream struct {
+	kept   []event
+	next   int       // index of the next event
+	ended  time.Time // zero before the response
+	holder *holder   // the HTTP answer that the events are sent in
+}
+
+type event struct {
+	index int
+	data  []byte
+	note  bool // a notification
+}
+
+// holder is an HTTP answer that a stream is sent in.
+type holder struct {
+	leave context.CancelFunc
+	left  chan struct{} // closed when nothing is sent in it any more
+}
+
+func newEvents(client func(session string) string) *events {
+	return &events{pool: fair.NewPool(maxEvents, maxEventsOfClient), client: client, sessions: map[string]*keptSession{}}
+}
+
+// Open implements [mcp.EventStore].
+func (e *events) Open(_ context.Context, session, stream string) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.open(session, stream)
+	return nil
+}
+
+// open returns a stream, which it makes if it is new. e is locked.
+func (e *events) open(session, stream string) (*keptSession, *keptStream) {
+	s := e.sessions[session]
+	if s == nil {
+		s = &keptSession{streams: map[string]*keptStream{}}
+		e.sessions[session] = s
+	}
+	t := s.streams[stream]
+	if t == nil {
+		t = &keptStream{}
+		s.streams[stream] = t
+	}
+	return s, t
+}
+
+// Append implements [mcp.EventStore].
+func (e *events) Append(_ context.Context, session, stream string, data []byte) error {
+	client := e.client(session) // it locks the connections
+
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s, t := e.open(session, stream)
+	if !s.known {
+		s.client, s.known = client, true
+	}
+
+	at := t.next
+	t.next++
+	if len(data) == 0 { // it only says the first id
+		return nil
+	}
+
+	id, response := responseID(data)
+	note := !response && !bytes.HasPrefix(data, []byte(beforeID))
+	if response {
+		t.ended = time.Now()
+		e.expire(s)
+	}
+	if !e.take(s, t, data, response) {
+		switch {
+		case note:
+			return nil
+		case response:
+			data = lost(id, len(data))
+		}
+		e.pool.Overdraw(s.client, len(data))
+	}
+	t.kept = append(t.kept, event{at, data, note})
+	e.trim(s, t)
+	return nil
+}
+
+// take takes room for an event. A response may take that of streams that have ended.
+func (e *events) take(s *keptSession, t *keptStream, data []byte, response bool) bool {
+	if len(data) > maxResponse {
+		return false
+	}
+	for {
+		if _, ok := e.pool.Take(s.client, len(data)); ok || !response {
+			return ok
+		}
+		oldest := s.oldest(t)
+		if oldest == "" {
+			return false
+		}
+		e.remove(s, oldest)
+	}
+}
+
+// trim drops notifications that are too many.
+func (e *events) trim(s *keptSession, t *keptStream) {
+	notes := 0
+	for i := len(t.kept) - 1; i >= 0; i-- {
+		if !t.kept[i].note {
+			continue
+		}
+		if notes++; notes > maxNotes {
+			e.pool.Give(s.client, len(t.kept[i].data))
+			t.kept = slices.Delete(t.kept, i, i+1)
+		}
+	}
+}
+
+// expire removes streams that ended long ago, or that are too many.
+func (e *events) expire(s *keptSession) {
+	ended := 0
+	for id, t := range s.streams {
+		if t.ended.IsZero() {
+			continue
+		}
+		if time.Since(t.ended) > streamLife {
+			e.remove(s, id)
+			continue
+		}
+		ended++
+	}
+	for ; ended > maxEndedStreams; ended-- {
+		e.remove(s, s.oldest(nil))
+	}
+}
+
+// oldest returns the stream that ended first, "" for none.
+func (s *keptSession) oldest(except *keptStream) (oldest string) {
+	var since time.Time
+	for id, t := range s.streams {
+		if t != except && !t.ended.IsZero() && (oldest == "" || t.ended.Before(since)) {
+			oldest, since = id, t.ended
+		}
+	}
+	return oldest
+}
+
+func (e *events) remove(s *keptSession, stream string) {
+	for _, ev := range s.streams[stream].kept {
+		e.pool.Give(s.client, len(ev.data))
+	}
+	delete(s.streams, stream)
+}
+
+// After implements [mcp.EventStore]. Notifications may be missing: then the events are
+// numbered anew, since the SDK counts those that it sends.
+func (e *events) After(_ context.Context, session, stream string, index int) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		after, ok := e.after(session, stream, index)
+		if !ok {
+			yield(nil, errNotKept)
+			return
+		}
+		for _, data := range after {
+			if !yield(data, nil) {
+				return
+			}
+		}
+	}
+}
+
+var errNotKept = errors.New("the stream is not kept")
+
+func (e *events) after(session, stream string, index int) (after [][]byte, ok bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s := e.sessions[session]
+	if s == nil || s.streams[stream] == nil {
+		return nil, false
+	}
+
+	t := s.streams[stream]
+	var kept []event
+	for _, ev := range t.kept {
+		if ev.index <= index {
+			e.pool.Give(s.client, len(ev.data))
+			continue
+		}
+		index++
+		after, kept = append(after, ev.data), append(kept, event{index, ev.data, ev.note})
+	}
+	t.kept, t.next = kept, index+1
+	return after, true
+}
+
+// SessionClosed implements [mcp.EventStore].
+func (e *events) SessionClosed(_ context.Context, session string) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if s := e.sessions[session]; s != nil {
+		for stream := range s.streams {
+			e.remove(s, stream)
+		}
+		delete(e.sessions, session)
+	}
+	return nil
+}
+
+// forget drops a stream of which the client knows no id.
+func (e *events) forget(session, eventID string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	stream, _ := streamOf(eventID)
+	if s := e.sessions[session]; s != nil && s.streams[stream] != nil && stream != "" {
+		e.remove(s, stream)
+	}
+}
+
+// hold notes in which HTTP answer a stream is sent.
+func (e *events) hold(session, eventID string, h *holder) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	stream, _ := streamOf(eventID)
+	if s := e.sessions[session]; s != nil && s.streams[stream] != nil && stream != "" {
+		s.streams[stream].holder = h
+	}
+}
+
+// resume moves a stream to another HTTP answer, and ends the one that it was sent in,
+// whose connection may be broken without a sign of it. It reports false if the stream
+// is not kept.
+func (e *events) resume(ctx context.Context, session, eventID string, to *holder) bool {
+	stream, ok := streamOf(eventID)
+	e.mu.Lock()
+	var t *keptStream
+	if s := e.sessions[session]; ok && s != nil {
+		e.expire(s)
+		t = s.streams[stream]
+	}
+	var h *holder
+	if t != nil {
+		h, t.holder = t.holder, to
+	}
+	e.mu.Unlock()
+
+	if h != nil {
+		h.leave()
+		select {
+		case <-h.left:
+		case <-ctx.Done():
+		}
+	}
+	return t != nil
+}
+
+// streamOf returns the stream of an event, whose id is STREAM_INDEX.
+func streamOf(eventID string) (stream string, ok bool) {
+	stream, index, ok := strings.Cut(eventID, "_")
+	n, err := strconv.Atoi(index)
+	return stream, ok && err == nil && n >= 0
+}
+
+// beforeID begins each message of the SDK that has an id.
+const beforeID = `{"jsonrpc":"2.0","id":`
+
+// responseID returns the id of the request that a message answers. It reports false
+// for other messages.
+func responseID(message []byte) (id json.RawMessage, ok bool) {
+	rest, ok := bytes.CutPrefix(message, []byte(beforeID))
+	if !ok {
+		return nil, false
+	}
+
+	// The SDK writes "id" first, then the field that tells messages apart. Inside a
+	// string the quotes would be escaped.
+	for _, field := range []string{`,"result":`, `,"error":`} {
+		at := bytes.Index(rest, []byte(field))
+		if at >= 0 && !bytes.Contains(rest[:at], []byte(`,"method":`)) {
+			return json.RawMessage(rest[:at]), true
+		}
+	}
+	return nil, false
+}
+
+// codeLost is the error of a response that was not kept for a client whose connection
+// broke. It is HTTP's code, see codeBusy.
+const codeLost = 410
+
+// lost replaces a response that is not kept.
+func lost(id json.RawMessage, size int) []byte {
+	data, _ := json.Marshal(failure{"2.0", id, &jsonrpc.Error{
+		Code: codeLost,
+		Message: fmt.Sprintf("the connection broke before the answer of %d bytes arrived, and the answer is too large to be kept: "+
+			"call again, or run the tool with spawn_background, whose result is kept", size),
+	}})
+	return data
+}
