@@ -27,14 +27,14 @@ const { Client, HTTP, Stdio, elicitation } = await (async () => {
 	return { Client: client.Client, HTTP: http.StreamableHTTPClientTransport, Stdio: stdio.StdioClientTransport, elicitation: types.ElicitRequestSchema };
 })();
 
-// connect gives a client and its transport.
-async function connect() {
+// connect gives a client and its transport, over HTTP with those options.
+async function connect(http = {}) {
 	const options = { capabilities: { elicitation: {} } };
 	if (release === "2") options.versionNegotiation = { mode: era === "legacy" ? "legacy" : "auto" };
 	const client = new Client({ name: "ci", version: "1" }, options);
 	client.setRequestHandler(elicitation, async () => ({ action: "accept", content: { username: "ada", email: "ada@example.com" } }));
 	const [program, config, data] = where;
-	const pipe = transport === "http" ? new HTTP(new URL(where[0])) : new Stdio({ command: program, args: ["mcp", "--config", config, "--data", data], env: process.env });
+	const pipe = transport === "http" ? new HTTP(new URL(where[0]), http) : new Stdio({ command: program, args: ["mcp", "--config", config, "--data", data], env: process.env });
 	await client.connect(pipe);
 	return { client, pipe };
 }
@@ -106,6 +106,33 @@ if (release === "1") {
 		for await (const m of stream) messages.push(m);
 		check(messages.some((m) => m.type === "taskCreated"), "a task of 2025-11-25", messages);
 		check(messages.at(-1).type === "result" && messages.at(-1).result.structuredContent.count === 9592, "the result of a task", messages.at(-1));
+	};
+}
+
+// A connection that breaks in the middle of a call is resumed by the SDK itself.
+if (transport === "http" && era === "legacy") {
+	scenarios.resume = async () => {
+		let cut = 0;
+		const resumed = [];
+		const broken = async (url, init) => {
+			const last = new Headers(init?.headers).get("last-event-id");
+			if (last) resumed.push(last);
+			const response = await fetch(url, init);
+			if (cut || !String(init?.body).includes("test_tool_with_progress")) return response;
+			const cutting = new TransformStream({
+				transform(chunk, controller) {
+					controller.enqueue(chunk);
+					if (!new TextDecoder().decode(chunk).includes("notifications/progress")) return;
+					cut++;
+					controller.error(new TypeError("terminated"));
+				},
+			});
+			return new Response(response.body.pipeThrough(cutting), { status: response.status, headers: response.headers });
+		};
+		const session = await connect({ fetch: broken });
+		const result = await call(session.client, "test_tool_with_progress", {}, { onprogress: () => {} });
+		check(text(result) === "three steps done" && cut === 1 && resumed.length > 0, "a stream that was cut", result, cut, resumed);
+		await session.client.close();
 	};
 }
 

@@ -2,7 +2,8 @@
 # Drives `toolhost serve` and `toolhost mcp` with the official SDKs of MCP, two
 # releases each of Python's and TypeScript's, in both eras of the protocol: list,
 # call, errors, progress, cancellation, large results, questions, background
-# runs, tasks, clients that give up, and sessions that end with calls in flight.
+# runs, tasks, streams that break, clients that give up, and sessions that end with calls in
+# flight.
 # Needs Go, npm and Python with venv.
 set -euo pipefail
 
