@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	maxInline   = 256 << 10 // bytes of a task's value that are shown in full; of a larger one only the beginning is, and a link
+	maxInline   = 256 << 10 // bytes of a value that content shows in full, if the value is elsewhere too; of a larger one it shows the beginning
 	previewSize = 8 << 10   // bytes of that beginning
 	maxPiece    = 512 << 10 // bytes of a resource that one read returns
 )
@@ -47,10 +47,13 @@ func fileLink(id, name string) *mcp.ResourceLink {
 
 // excerpt shows the value of a run that is too large to be shown in full.
 func excerpt(run wire.Run) []mcp.Content {
-	beginning := strings.ToValidUTF8(string(run.Result[:previewSize]), "")
-	text := fmt.Sprintf("The result has %d bytes. It begins:\n%s\nAll of it is in the resource %s.",
-		len(run.Result), beginning, fileURI(run.TaskID, wire.ResultJSON, 0))
+	text := fmt.Sprintf("%s\nAll of it is in the resource %s.", beginningOf(run.Result), fileURI(run.TaskID, wire.ResultJSON, 0))
 	return []mcp.Content{&mcp.TextContent{Text: text}, fileLink(run.TaskID, wire.ResultJSON)}
+}
+
+// beginningOf shows the beginning of a large value.
+func beginningOf(value json.RawMessage) string {
+	return fmt.Sprintf("The result has %d bytes. It begins:\n%s", len(value), strings.ToValidUTF8(string(value[:previewSize]), ""))
 }
 
 // addLinks adds to a result of check_background or stop_background a link to each

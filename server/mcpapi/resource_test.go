@@ -46,6 +46,8 @@ func TestExcerpt(t *testing.T) {
 
 	r = a.runResult(wire.Run{TaskID: "bg_a", Tool: "strict", Result: value})
 	require.Equal(t, json.RawMessage(value), r.StructuredContent, "what has a schema has to fit it")
+	require.Len(t, r.Content, 2, "the beginning, and a link to the file")
+	require.Less(t, len(r.Content[0].(*mcp.TextContent).Text), 2*previewSize)
 }
 
 // Content that a run keeps beside its value comes back as content.

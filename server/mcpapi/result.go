@@ -18,7 +18,9 @@ import (
 //     model reads better, unless the tool declares an output schema, or the string
 //     cannot be written in UTF-8. The content blocks of the tool follow.
 //   - structuredContent is the value again, if the tool declares an output schema
-//     that MCP allows (structured). Then clients refuse a result without it.
+//     that MCP allows (structured). Then clients refuse a result without it. A value
+//     of more than maxInline bytes is there only, and content has its beginning: no
+//     event has both copies and more than 1 MiB, which some clients lose.
 //
 // Anything but a success is an error that the model sees; errors are exempt from
 // the output schema. Only a tool's own error keeps its content: what a broken plugin
@@ -28,7 +30,11 @@ func toResult(r abi.Result, structured bool) *mcp.CallToolResult {
 	switch r.Kind {
 	case abi.Success:
 		if r.Value != nil {
-			out.Content = append(out.Content, &mcp.TextContent{Text: valueText(r.Value, structured)})
+			text := valueText(r.Value, structured)
+			if structured && len(r.Value) > maxInline {
+				text = beginningOf(r.Value) + "\nstructuredContent has all of it."
+			}
+			out.Content = append(out.Content, &mcp.TextContent{Text: text})
 		}
 		if structured {
 			out.StructuredContent = r.Value

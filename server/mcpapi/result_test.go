@@ -1,13 +1,36 @@
 package mcpapi
 
 import (
+	"bytes"
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/abi"
 )
+
+// No large value is sent twice: what is sent twice makes no event of 1 MiB, however it
+// is escaped.
+func TestLargeResult(t *testing.T) {
+	for _, test := range []struct {
+		size, copies int
+	}{{maxInline, 2}, {maxInline + 1, 1}} {
+		value := json.RawMessage(`"` + strings.Repeat(`\n`, test.size/2-1) + strings.Repeat("x", test.size%2) + `"`)
+		require.Len(t, value, test.size)
+		data, err := json.Marshal(toResult(abi.Result{Kind: abi.Success, Value: value}, true))
+		require.NoError(t, err)
+		require.Less(t, len(data), 1<<20-64<<10)
+		require.Equal(t, test.copies == 2, bytes.Contains(data, []byte(strings.Repeat(`\\n`, test.size/2-1))))
+		require.Contains(t, string(data), `"structuredContent":`+string(value))
+
+		data, err = json.Marshal(toResult(abi.Result{Kind: abi.Success, Value: value}, false))
+		require.NoError(t, err)
+		require.NotContains(t, string(data), "It begins")
+		require.NotContains(t, string(data), "structuredContent")
+	}
+}
 
 func TestResult(t *testing.T) {
 	block := []abi.Block{{Type: "text", Text: "more"}}

@@ -309,7 +309,7 @@ func (a *api) runResult(run wire.Run) *mcp.CallToolResult {
 
 	structured := a.served.Load().tools[run.Tool].structured
 	out := toResult(abi.Result{Kind: abi.Success, Value: run.Result, Content: run.Content}, structured)
-	if len(run.Result) > maxInline && !structured {
+	if len(run.Result) > maxInline {
 		out.Content = append(excerpt(run), out.Content[1:]...)
 	}
 	return out
