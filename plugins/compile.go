@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/toolhost/toolhost/host"
 )
@@ -102,6 +103,35 @@ func (p *Plugin) use(ctx context.Context, opts host.CompileOptions) (*host.Modul
 		}
 		if c.module != nil || !c.canceled || opts.LowPriority || ctx.Err() != nil {
 			return c.module, p.replaced(c.err)
+		}
+	}
+}
+
+// noticeable is how long a caller waits for a compilation before it is told.
+const noticeable = time.Second
+
+// tellCompiling reports to a caller that it waits for a compilation, if it does so for
+// long. Call done with the outcome: no report follows it.
+func (p *Plugin) tellCompiling(report func(host.Progress)) (done func(err error)) {
+	if report == nil || p.compiled() {
+		return func(error) {}
+	}
+
+	var telling sync.WaitGroup
+	told, ended := false, make(chan struct{})
+	telling.Go(func() {
+		select {
+		case <-time.After(noticeable):
+			report(host.Progress{Status: "compiling " + p.Manifest.Name})
+			told = true
+		case <-ended:
+		}
+	})
+	return func(err error) {
+		close(ended)
+		telling.Wait()
+		if told && err == nil {
+			report(host.Progress{Status: "running"})
 		}
 	}
 }

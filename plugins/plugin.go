@@ -107,7 +107,8 @@ func (t *Tool) Refused() error {
 }
 
 // Call runs the tool with what the operator granted. The first call of a plugin
-// compiles it, which counts against the call's time (see [Registry.CompileAhead]).
+// compiles it, which counts against the call's time (see [Registry.CompileAhead]). If
+// that takes longer than a second, the call reports it as its status.
 // Calls of serial tools of a plugin run one after the other within a session.
 //
 // Errors are those of host.Host.Call and host.Host.Compile, and match
@@ -130,7 +131,9 @@ func (t *Tool) Call(ctx context.Context, req host.Call) (abi.Result, error) {
 		ctx = timed
 	}
 
+	told := p.tellCompiling(req.Progress)
 	module, err := p.use(ctx, host.CompileOptions{})
+	told(err)
 	if errors.Is(err, limit) {
 		err = &host.WaitedError{Err: err, For: "its plugin was still being compiled, which is done once: try again in some seconds, or with more time"}
 		r, err := fail(abi.LimitReached, err.Error(), err)
