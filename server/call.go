@@ -35,6 +35,7 @@ type Request struct {
 	// DryRun makes spawn_background and stop_background only describe what they
 	// would do. Any other tool is refused unless it is readonly.
 	DryRun bool
+	note   *callNote // of this call
 	// Approved says that a person has approved this very call, for example by a click
 	// on the operators' page: Config.Approve is not asked. Never set it for an agent.
 	Approved bool
@@ -99,6 +100,14 @@ func parseArgs(tool string, parsed Args, raw json.RawMessage) (Args, error) {
 // error of package host, or a context error. Arguments that do not fit are a tool
 // error, so that a model can correct them.
 func (s *Service) Call(ctx context.Context, req Request) (abi.Result, error) {
+	began, note := time.Now(), callNote{tool: req.Tool}
+	req.note = &note
+	r, err := s.call(ctx, req)
+	s.figures.add(note, req.Session, began, r, err)
+	return r, err
+}
+
+func (s *Service) call(ctx context.Context, req Request) (abi.Result, error) {
 	var err error
 	if req.Parsed, err = parseArgs(req.Tool, req.Parsed, req.Args); err != nil {
 		return explain(err)
@@ -108,6 +117,7 @@ func (s *Service) Call(ctx context.Context, req Request) (abi.Result, error) {
 		return explain(&background.FieldError{Field: "locale", Problem: fmt.Sprintf("longer than %d bytes", MaxLocale)})
 	}
 	if a := s.agentTool(req.Tool); a != nil {
+		req.note.known = true
 		return a.call(ctx, s, req)
 	}
 	for {
@@ -128,6 +138,7 @@ func (s *Service) callPlugin(ctx context.Context, req Request) (abi.Result, erro
 	if err != nil {
 		return explain(err)
 	}
+	req.note.known, req.note.provider = true, tool.provider()
 	if req.DryRun && !tool.Tool.Hints.Readonly {
 		return toolError("dry run: %s is not called, because it is not readonly", tool.Name), nil
 	}

@@ -59,10 +59,16 @@ func (t *callable) source() string {
 }
 
 // The kinds of tools, as runs and calls show them.
-const kindWasm = "wasm" // a tool of a plugin
+const (
+	kindWasm = "wasm" // a tool of a plugin
+	kindGo   = "go"   // a tool of the program
+)
 
 // provider says what the tool is part of.
 func (t *callable) provider() engine.Provider {
+	if t.plugin == nil {
+		return engine.Provider{Kind: kindGo}
+	}
 	m := t.plugin.Manifest
 	return engine.Provider{Kind: kindWasm, Plugin: m.Name, PluginVersion: m.Version}
 }

@@ -202,7 +202,7 @@ const maxSummary = 500
 
 // outcome turns the end of a call into the end of its run.
 func outcome(ctx context.Context, sink *output.Sink, r abi.Result, err error) (background.Outcome, error) {
-	sink.Cost(engine.Cost{Fuel: r.Usage.Fuel, CPU: r.Usage.CPU, Wait: r.Usage.Wait, MemoryPeak: r.Usage.MemoryPeak})
+	sink.Cost(costOf(r.Usage))
 	out := background.Outcome{ExitCode: r.ExitCode, Summary: output.Shorten(r.Summary, maxSummary), Diagnosis: newDiagnosis(err)}
 	if len(r.Content) > 0 && (r.Kind == abi.Success || r.Kind == abi.ToolError) { // the agent does not see what a broken plugin left
 		content, err := encode(r.Content)

@@ -119,6 +119,7 @@ type Service struct {
 	step        atomic.Pointer[string] // what Close waits for
 	asked       questions
 	connections connections
+	figures     *Figures
 	agent       []*agentTool // spawn, check and stop, whether models see them or not
 
 	changed  signal
@@ -138,6 +139,7 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
+	s.figures = &Figures{service: s, tools: map[string]*toolFigures{}}
 	if err := s.open(ctx); err != nil {
 		_ = s.Close(ctx)
 		return nil, err
@@ -174,6 +176,7 @@ func (s *Service) open(ctx context.Context) (err error) {
 	}
 
 	ctx, s.unwatch = context.WithCancel(context.WithoutCancel(ctx))
+	s.watching.Go(func() { s.figures.follow(ctx) })
 	if s.cfg.Watch {
 		s.watch(ctx)
 	}

@@ -99,10 +99,7 @@ func (v Session) WholeRun(ctx context.Context, id string) (wire.Run, error) {
 // operators only: the text may have secrets of the tool and internals of the host.
 func (v Session) Diagnosis(ctx context.Context, id string) (*wire.Diagnosis, error) {
 	r, err := v.record(ctx, id)
-	if err != nil || r.Diagnosis == nil {
-		return nil, err
-	}
-	return &wire.Diagnosis{Reason: r.Diagnosis.Reason, Trace: r.Diagnosis.Trace, LastWords: r.Diagnosis.LastWords}, nil
+	return shownDiagnosis(r.Diagnosis), err
 }
 
 func (v Session) record(ctx context.Context, id string) (engine.Run, error) {

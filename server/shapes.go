@@ -41,6 +41,17 @@ func newRun(r engine.Run, now time.Time) wire.Run {
 	return run
 }
 
+func costOf(u abi.Usage) engine.Cost {
+	return engine.Cost{Fuel: u.Fuel, CPU: u.CPU, Wait: u.Wait, MemoryPeak: u.MemoryPeak}
+}
+
+func shownDiagnosis(d *engine.Diagnosis) *wire.Diagnosis {
+	if d == nil {
+		return nil
+	}
+	return &wire.Diagnosis{Reason: d.Reason, Trace: d.Trace, LastWords: d.LastWords}
+}
+
 // newCost returns nil for a run that has not cost anything, or for which that is unknown.
 func newCost(c engine.Cost) *wire.Cost {
 	if c == (engine.Cost{}) {

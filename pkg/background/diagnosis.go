@@ -20,7 +20,7 @@ const (
 // error that shown does not say to models; nil if there is none.
 func diagnosis(given *engine.Diagnosis, err error, shown *engine.RunError) *engine.Diagnosis {
 	if given != nil {
-		return &engine.Diagnosis{Reason: head(given.Reason, maxDiagnosed), Trace: head(given.Trace, maxTrace), LastWords: rear(given.LastWords, maxWords)}
+		return CleanDiagnosis(*given)
 	}
 	if crash, ok := errors.AsType[*panicError](err); ok {
 		return &engine.Diagnosis{Reason: head(fmt.Sprintf("panic: %v", crash.value), maxDiagnosed), Trace: head(string(crash.stack), maxTrace)}
@@ -38,6 +38,11 @@ func diagnosis(given *engine.Diagnosis, err error, shown *engine.RunError) *engi
 		return &engine.Diagnosis{Reason: head(typed.Message, maxDiagnosed)}
 	}
 	return nil
+}
+
+// CleanDiagnosis returns d within the bounds of a record, without control characters.
+func CleanDiagnosis(d engine.Diagnosis) *engine.Diagnosis {
+	return &engine.Diagnosis{Reason: head(d.Reason, maxDiagnosed), Trace: head(d.Trace, maxTrace), LastWords: rear(d.LastWords, maxWords)}
 }
 
 // head cleans a text and cuts what exceeds most bytes, rear cuts its beginning.

@@ -44,6 +44,7 @@ func routes() []route {
 		endpoint("GET", "/v1/tools", listTools),
 		endpoint("GET", "/v1/tools/{tool}", getTool),
 		endpoint("POST", "/v1/calls", callTool).beginning(),
+		endpoint("GET", "/v1/calls", listCalls, limit, formed("tool", textForm, "expected a name of up to 128 characters"), flag("failed")),
 
 		answers("POST", "/v1/runs", spawnRun).beginning(),
 		endpoint("GET", "/v1/runs", listRuns, limit, before, flag("active"), parent, ids, wait, until, tail),
@@ -72,6 +73,8 @@ func routes() []route {
 		endpoint("DELETE", "/v1/session/values/{key}", deleteValue, version),
 		endpoint("GET", "/v1/stats", getStats).forOperator(),
 		endpoint("GET", "/v1/connections", getConnections).forOperator(),
+		endpoint("GET", "/v1/stats/tools", getToolStats).forOperator(),
+		endpoint("GET", "/v1/stats/history", getHistory).forOperator(),
 
 		raw(pathOpenAPI, getOpenAPI),
 		endpoint("GET", pathHealth, getHealth),

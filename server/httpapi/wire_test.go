@@ -183,7 +183,8 @@ var (
 		{regexp.MustCompile(`(?s)"host": \{.*?\n  \}`), `"host": {}`}, // the figures of GET /v1/stats are the machine's
 		{regexp.MustCompile(`"(wall|cpu|wait)_ns": ?\d+`), `"${1}_ns": NANOSECONDS`},
 		{regexp.MustCompile(`"(cpu|wait)_seconds": ?[\d.e-]+`), `"${1}_seconds": SECONDS`},
-		{regexp.MustCompile(`(?m)^(data: .*"elapsed_seconds":)[\d.]+`), `${1}SECONDS`}, // of the moment an event was sent
+		{regexp.MustCompile(`("cpu_seconds": SECONDS,\s+"memory_peak": )\d+`), `${1}BYTES`}, // of a minute
+		{regexp.MustCompile(`(?m)^(data: .*"elapsed_seconds":)[\d.]+`), `${1}SECONDS`},      // of the moment an event was sent
 	}
 )
 

@@ -97,7 +97,7 @@ type Run struct {
 	Session        string    `json:"session"`
 	Tool           string    `json:"tool"`
 	ToolVersion    string    `json:"tool_version,omitempty"`   // the digest of its plugin
-	Kind           string    `json:"kind,omitempty"`           // of the tool: wasm
+	Kind           string    `json:"kind,omitempty"`           // of the tool: wasm, or go for one of the program
 	Plugin         string    `json:"plugin,omitempty"`         // that has the tool
 	PluginVersion  string    `json:"plugin_version,omitempty"` // as the plugin says it
 	Title          string    `json:"title"`

@@ -1,0 +1,229 @@
+package server
+
+import (
+	"cmp"
+	"maps"
+	"math/bits"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/server/wire"
+)
+
+// Bounds of [Figures].
+const (
+	maxCalls    = 500  // that are remembered
+	maxTools    = 1000 // that have figures
+	maxToolName = 128  // bytes
+)
+
+// Figures are the latest direct calls of a Service, figures of them by tool, and what
+// happened in the last hour. All of it is in memory, bounded, and begins with the
+// process. It is for operators: see [CallQuery]. It is safe for concurrent use.
+type Figures struct {
+	service  *Service
+	sampling sync.Mutex
+
+	mu     sync.Mutex
+	calls  []calledTool // a ring, once it is full
+	next   int          // of calls
+	tools  map[string]*toolFigures
+	ended  int64 // calls
+	failed int64 // calls without success
+	past   history
+}
+
+// Figures returns the figures of the service.
+func (s *Service) Figures() *Figures { return s.figures }
+
+// calledTool is a direct call that has ended.
+type calledTool struct {
+	callNote
+	session string
+	at      time.Time
+	took    time.Duration
+	outcome abi.Kind
+	code    wire.Code
+	usage   abi.Usage
+	why     *engine.Diagnosis
+}
+
+// callNote is what is learned of a call while it is made.
+type callNote struct {
+	tool     string
+	known    bool // there is such a tool
+	provider engine.Provider
+	run      string // that the call continues as
+}
+
+// toolFigures are figures of the calls of a tool.
+type toolFigures struct {
+	plugin      string
+	calls, fuel int64
+	cpu         time.Duration
+	errors      map[string]int64
+	last        time.Time
+	took        histogram
+}
+
+// add notes a call that has ended.
+func (f *Figures) add(note callNote, session string, at time.Time, r abi.Result, err error) {
+	c := calledTool{callNote: note, session: session, at: at, took: time.Since(at), outcome: r.Kind, usage: r.Usage}
+	if c.tool = note.tool; len(c.tool) > maxToolName {
+		c.tool = strings.ToValidUTF8(strings.Clone(c.tool[:maxToolName]), "")
+	}
+	if err != nil {
+		c.code, c.why = ReasonOf(err).Code, newDiagnosis(err)
+	}
+	if c.why != nil {
+		c.why = background.CleanDiagnosis(*c.why)
+	}
+
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ended++
+	if r.Kind != abi.Success {
+		f.failed++
+	}
+	if len(f.calls) < maxCalls {
+		f.calls = append(f.calls, c)
+	} else {
+		f.calls[f.next] = c
+	}
+	f.next = (f.next + 1) % maxCalls
+	if note.known {
+		f.of(&c).add(&c)
+	}
+}
+
+// of returns the figures of the tool of a call. For a new tool the one that was not
+// called for the longest time gives way.
+func (f *Figures) of(c *calledTool) *toolFigures {
+	t := f.tools[c.tool]
+	if t != nil {
+		return t
+	}
+	if len(f.tools) >= maxTools {
+		oldest := slices.MinFunc(slices.Collect(maps.Keys(f.tools)), func(a, b string) int { return f.tools[a].last.Compare(f.tools[b].last) })
+		delete(f.tools, oldest)
+	}
+	t = &toolFigures{errors: map[string]int64{}}
+	f.tools[c.tool] = t
+	return t
+}
+
+func (t *toolFigures) add(c *calledTool) {
+	t.plugin, t.last = c.provider.Plugin, c.at
+	t.calls++
+	t.fuel += c.usage.Fuel
+	t.cpu += c.usage.CPU
+	if c.outcome != abi.Success {
+		t.errors[cmp.Or(string(c.code), string(c.outcome))]++
+	}
+	t.took.add(c.took)
+}
+
+// CallQuery selects calls. Its zero value selects all, which is for operators.
+type CallQuery struct {
+	Session string // of this session
+	Owner   string // of the sessions whose key begins so, as those of a user do
+	Tool    string // of this tool
+	Failed  bool   // only those without success
+	Limit   int    // at most so many; 0 is no limit
+}
+
+// Calls returns the latest direct calls, of at most 500 that are remembered, newest
+// first. Their diagnoses are for operators only.
+func (f *Figures) Calls(q CallQuery) []wire.CallRecord {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
+	found := []wire.CallRecord{}
+	for i := range f.calls {
+		c := &f.calls[(f.next-1-i+2*maxCalls)%maxCalls]
+		switch {
+		case q.Session != "" && c.session != q.Session, !strings.HasPrefix(c.session, q.Owner),
+			q.Tool != "" && c.tool != q.Tool, q.Failed && c.outcome == abi.Success:
+			continue
+		}
+		if found = append(found, c.record()); len(found) == q.Limit {
+			break
+		}
+	}
+	return found
+}
+
+func (c *calledTool) record() wire.CallRecord {
+	return wire.CallRecord{
+		Tool: c.tool, Kind: c.provider.Kind, Plugin: c.provider.Plugin, PluginVersion: c.provider.PluginVersion, Session: c.session,
+		At: c.at, ElapsedSeconds: micros(c.took), Outcome: c.outcome, Code: c.code, TaskID: c.run,
+		Cost: newCost(costOf(c.usage)), Diagnosis: shownDiagnosis(c.why),
+	}
+}
+
+// Tools returns figures of the direct calls by tool, the most used tool first.
+func (f *Figures) Tools() []wire.ToolFigures {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+
+	all := []wire.ToolFigures{}
+	for name, t := range f.tools {
+		all = append(all, wire.ToolFigures{
+			Tool: name, Plugin: t.plugin, Calls: t.calls, Errors: maps.Clone(t.errors),
+			P50Seconds: micros(t.took.quantile(0.5)), P95Seconds: micros(t.took.quantile(0.95)), MaxSeconds: micros(t.took.max),
+			Fuel: t.fuel, CPUSeconds: micros(t.cpu), LastAt: t.last,
+		})
+	}
+	slices.SortFunc(all, func(a, b wire.ToolFigures) int {
+		return cmp.Or(cmp.Compare(b.Calls, a.Calls), strings.Compare(a.Tool, b.Tool))
+	})
+	return all
+}
+
+// histogram counts durations in buckets, four for each power of two microseconds.
+type histogram struct {
+	buckets [4 * 40]int64
+	count   int64
+	max     time.Duration
+}
+
+func (h *histogram) add(d time.Duration) {
+	h.count++
+	h.max = max(h.max, d)
+	h.buckets[min(bucketOf(uint64(max(0, d.Microseconds()))), len(h.buckets)-1)]++
+}
+
+// bucketOf is the power of two below n, and the two bits that follow its first one.
+func bucketOf(n uint64) int {
+	if n < 4 {
+		return int(n)
+	}
+	power := bits.Len64(n) - 1
+	return 4*(power-1) + int(n>>(power-2)&3)
+}
+
+// middle is the duration in the middle of a bucket.
+func middle(bucket int) time.Duration {
+	if bucket < 4 {
+		return time.Duration(bucket) * time.Microsecond
+	}
+	power := bucket/4 + 1
+	low := uint64(4+bucket%4) << (power - 2)
+	return time.Duration(2*low+1<<(power-2)) * time.Microsecond / 2
+}
+
+// quantile returns a duration that this part of the durations does not exceed.
+func (h *histogram) quantile(part float64) time.Duration {
+	rank, seen := int64(part*float64(h.count-1))+1, int64(0)
+	for i, n := range h.buckets {
+		if seen += n; seen >= rank && n > 0 {
+			return min(middle(i), h.max)
+		}
+	}
+	return h.max
+}

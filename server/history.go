@@ -1,0 +1,123 @@
+package server
+
+import (
+	"context"
+	"time"
+
+	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/server/wire"
+)
+
+const (
+	sampleEvery = 10 * time.Second
+	maxMinutes  = 61 // an hour, and the minute that has begun
+)
+
+// history is what happened in the last hour, by minute.
+type history struct {
+	minutes []wire.Minute
+	last    sample // up to which it is counted
+}
+
+// sample is what has happened up to a moment.
+type sample struct {
+	at            time.Time
+	runs          background.Stats
+	host          host.Stats
+	calls, failed int64
+}
+
+// follow keeps the history until ctx is done. Samples are taken where minutes begin, so
+// that what happened between two of them belongs to one minute.
+func (f *Figures) follow(ctx context.Context) {
+	f.sample()
+	for {
+		now := time.Now()
+		next := time.NewTimer(now.Truncate(sampleEvery).Add(sampleEvery).Sub(now))
+		select {
+		case <-next.C:
+			f.sample()
+		case <-ctx.Done():
+			next.Stop()
+			return
+		}
+	}
+}
+
+// sample adds what has happened since the last one.
+func (f *Figures) sample() {
+	f.sampling.Lock() // samples are added in the order of their times
+	defer f.sampling.Unlock()
+	runs, calls := f.service.runs.Stats(), f.service.host.Stats()
+
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.past.add(sample{time.Now(), runs, calls, f.ended, f.failed})
+}
+
+// History returns what happened in the last hour, by minute, the oldest first.
+func (f *Figures) History() []wire.Minute {
+	f.sample()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return append([]wire.Minute{}, f.past.minutes...)
+}
+
+// add counts what happened between the last sample and s in the minute of the last one,
+// and what is true now in the minute of s.
+func (h *history) add(s sample) {
+	if h.last.at.IsZero() {
+		h.last = s
+	}
+	m, from := h.minute(h.last.at), h.last
+	m.RunsSpawned += s.runs.Spawned - from.runs.Spawned
+	m.RunsSucceeded += s.runs.Succeeded - from.runs.Succeeded
+	m.RunsFailed += failures(s.runs) - failures(from.runs)
+	m.RunsCanceled += s.runs.Canceled - from.runs.Canceled
+	m.Calls += s.calls - from.calls
+	m.CallErrors += s.failed - from.failed
+	m.Fuel += s.host.Fuel - from.host.Fuel
+	m.CPUSeconds += (s.host.CPU - from.host.CPU).Seconds()
+	if s.host.MemoryPeak > from.host.MemoryPeak { // it was reached in between
+		m.MemoryPeak = max(m.MemoryPeak, s.host.MemoryPeak)
+	}
+
+	m = h.minute(s.at)
+	m.RunsActive = max(m.RunsActive, s.runs.Active)
+	m.RunsQueued = max(m.RunsQueued, s.runs.Queued)
+	m.MemoryPeak = max(m.MemoryPeak, s.host.Memory)
+	h.last = s
+}
+
+func failures(s background.Stats) (all int64) {
+	for _, n := range s.Failed {
+		all += n
+	}
+	return all
+}
+
+// minute returns the minute of a moment, or the latest if the clock was put back. Minutes
+// in between, in which the process did not run, are empty.
+func (h *history) minute(at time.Time) *wire.Minute {
+	begin := at.UTC().Truncate(time.Minute)
+	if n := len(h.minutes); n > 0 && begin.Sub(h.minutes[n-1].At) >= maxMinutes*time.Minute {
+		h.minutes = nil
+	}
+	for n := len(h.minutes); n == 0 || h.minutes[n-1].At.Before(begin); n = len(h.minutes) {
+		next := begin
+		if n > 0 {
+			next = h.minutes[n-1].At.Add(time.Minute)
+		}
+		h.minutes = append(h.minutes, wire.Minute{At: next})
+	}
+
+	if more := len(h.minutes) - maxMinutes; more > 0 {
+		h.minutes = append(h.minutes[:0], h.minutes[more:]...)
+	}
+	last := len(h.minutes) - 1
+	if back := int(h.minutes[last].At.Sub(begin) / time.Minute); back > 0 && back <= last {
+		last -= back
+	}
+	return &h.minutes[last]
+}
