@@ -328,3 +328,6 @@ func Clean(raw []byte) string { return output.Clean(raw) }
 // PartialRune returns how many bytes at the end of a piece of output are the
 // beginning of a character.
 func PartialRune(p []byte) int { return output.PartialRune(p) }
+
+// Partial is PartialRune, and counts the beginning of an escape sequence too.
+func Partial(p []byte) int { return output.Partial(p) }

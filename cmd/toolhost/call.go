@@ -31,8 +31,9 @@ func callCommand(a *app) *cobra.Command {
 		Use:   "call TOOL [ARGS|@FILE|-]",
 		Short: "Run one tool: live output on stderr, the result on stdout",
 		Long: `Run one tool and wait for it. The arguments are a JSON object: as text, from a
-file with @FILE, or from stdin with -. Live output and progress go to stderr, the
-result to stdout. --json prints the result with the cost of the call.
+file with @FILE, or from stdin with -. The result goes to stdout. Live output goes
+to stderr, without control characters and with the name of the tool before each
+line. --json prints the result with the cost of the call.
 
 Exit codes: 0 ok, 1 tool error, 2 usage or configuration, 3 a limit was hit
 (fuel, memory, time, output), 4 denied, 5 not found, 130 interrupted.`,
@@ -126,8 +127,11 @@ func (a *app) callTool(ctx context.Context, req server.Request) error {
 
 	progress := newBar(a.err)
 	compileFor(ctx, s, req, progress)
-	stdout, stderr := progress.output(a.err), progress.output(a.err)
+	stdout, stderr := progress.live(req.Tool), progress.live(req.Tool)
 	req.Stdout, req.Stderr = stdout, stderr
+	if tool, err := s.Lookup(req.Tool); err == nil && tool.Plugin.Info.Shape == host.Command {
+		req.Stdout = nil // it is the result
+	}
 	req.Progress = func(p host.Progress) { progress.set(p.Done, p.Total, p.String()) }
 	result, err := abi.Result{Kind: abi.CanceledKind}, ctx.Err() // interrupted before there was a call
 	if err == nil {
@@ -196,16 +200,20 @@ func envelope(ctx context.Context, r abi.Result, err error) any {
 	return out
 }
 
+// resultText is a result as it is printed: text as it is, other values as JSON.
+func resultText(value json.RawMessage) string {
+	var text string
+	if len(value) > 0 && value[0] == '"' && json.Unmarshal(value, &text) == nil {
+		return strings.TrimSuffix(text, "\n")
+	}
+	return string(value)
+}
+
 // printResult prints the result of a call or a run, text as it is and other
 // values as JSON, and then its content.
 func (u *ui) printResult(value json.RawMessage, content []abi.Block) {
-	var text string
-	switch {
-	case len(value) == 0:
-	case value[0] == '"' && json.Unmarshal(value, &text) == nil:
-		u.printf("%s\n", strings.TrimSuffix(text, "\n"))
-	default:
-		u.printf("%s\n", value)
+	if len(value) > 0 {
+		u.printf("%s\n", resultText(value))
 	}
 
 	for _, b := range content {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -305,7 +306,7 @@ func (r *remote) spawnRun(ctx context.Context, req wire.Spawn, f spawnFlags) err
 	case err != nil:
 		return err
 	case f.wait:
-		return r.attend(ctx, run.TaskID)
+		return r.attend(ctx, run)
 	}
 
 	verb := "started"
@@ -349,15 +350,31 @@ func (r *remote) spawnSchedule(ctx context.Context, req wire.NewSchedule) error 
 
 // attend follows a run to its end: output and progress on stderr, the result on
 // stdout, the failure as the command's error.
-func (r *remote) attend(ctx context.Context, id string) error {
+func (r *remote) attend(ctx context.Context, spawned wire.Run) error {
 	progress := newBar(r.err)
-	shown := progress.output(r.err)
-	run, err := r.follow(ctx, id, progress, shown, shown.take)
+	shown := progress.live(spawned.Tool)
+	var said bytes.Buffer // no more than could be the result of a command
+	run, err := r.follow(ctx, spawned.TaskID, progress, shown, func(out wire.Output) {
+		if said.Len() <= maxEcho {
+			said.WriteString(out.Text)
+		}
+		shown.take(out)
+	})
 	if err != nil {
 		if ctx.Err() != nil {
-			r.notef("toolhost: the run continues: toolhost wait %s", id)
+			r.notef("toolhost: the run continues: toolhost wait %s", spawned.TaskID)
 		}
 		return err
 	}
-	return r.answer(run, outcome(wire.Runs{Runs: []wire.Run{run}}), func() { r.printResult(run.Result, run.Content) })
+
+	return r.answer(run, outcome(wire.Runs{Runs: []wire.Run{run}}), func() {
+		seen := terminal(r.out) > 0 && terminal(r.err) > 0 && strings.TrimSpace(said.String()) == strings.TrimSpace(resultText(run.Result))
+		if !seen || len(run.Content) > 0 { // what a command writes is its output and its result
+			r.printResult(run.Result, run.Content)
+		}
+	})
 }
+
+// maxEcho bounds the output that is compared with a result, in bytes. A longer result
+// is shown twice.
+const maxEcho = 256 << 10

@@ -1,21 +1,17 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
-	"sync"
 	"text/tabwriter"
 
 	"golang.org/x/term"
 
 	"github.com/toolhost/toolhost/internal/human"
 	"github.com/toolhost/toolhost/server"
-	"github.com/toolhost/toolhost/server/wire"
 )
 
 // Results go to stdout, everything else to stderr. An error is a line that starts
@@ -40,9 +36,11 @@ func (u *ui) print(text string) {
 	}
 }
 
-func (u *ui) notef(format string, args ...any) { _ = show(u.err, fmt.Sprintf(format+"\n", args...)) }
+// notef prints a note, without control characters: what plugins say in it cannot pass
+// for a line of the host.
+func (u *ui) notef(format string, args ...any) { _, _ = u.err.Write(noteLine(format, args...)) }
 
-// show prints text that may come from plugins: on a terminal without control
+// show prints a result, which may be a plugin's: on a terminal without control
 // characters.
 func show(w io.Writer, text string) error {
 	if terminal(w) > 0 {
@@ -55,6 +53,11 @@ func show(w io.Writer, text string) error {
 // fit makes text harmless on a terminal: without control characters, and with
 // invisible characters made visible, such as an override of the writing direction.
 func fit(text []byte) []byte { return human.Visible([]byte(server.Clean(text))) }
+
+// noteLine formats a line that controls no terminal. Nothing in it overwrites its beginning.
+func noteLine(format string, args ...any) []byte {
+	return fit([]byte(strings.ReplaceAll(fmt.Sprintf(format, args...), "\r", " ") + "\n"))
+}
 
 // fail reports an error.
 func (u *ui) fail(d diagnosis) {
@@ -119,102 +122,11 @@ func terminal(w io.Writer) int {
 	return width
 }
 
-// bar is a progress bar on the last line of a terminal, below the output. If the
-// stream is not a terminal, it draws nothing. It is safe for concurrent use.
-type bar struct {
-	mu    sync.Mutex
-	w     io.Writer
-	width int
-	line  string // as drawn; empty if nothing is drawn
-}
-
-func newBar(w io.Writer) *bar { return &bar{w: w, width: terminal(w)} }
-
-// notef prints a line above the bar.
-func (b *bar) notef(format string, args ...any) {
-	line := fmt.Appendf(nil, format+"\n", args...)
-	if b.width > 0 {
-		line = fit(line)
-	}
-	_, _ = b.above(b.w, line)
-}
-
-// above writes while the bar is erased, to a stream that may be the same terminal.
-// After a part of a line the bar stays away until it is set again.
-func (b *bar) above(w io.Writer, p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	line := b.line
-	b.draw("")
-	n, err := w.Write(p)
-	if bytes.HasSuffix(p, []byte("\n")) {
-		b.draw(line)
-	}
-	return n, err
-}
-
-const barWidth = 24
-
-// set redraws the bar. Without a total it shows only the count.
-func (b *bar) set(done, total float64, message string) {
-	if b.width == 0 {
-		return
-	}
-
-	line := fmt.Sprintf("%.0f %s", done, message)
-	if total > 0 {
-		part := min(max(done/total, 0), 1)
-		full := int(part * barWidth)
-		line = fmt.Sprintf("%s%s %3.0f%% %s", strings.Repeat("█", full), strings.Repeat("░", barWidth-full), part*100, message)
-	}
-
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.draw(fill(oneLine(line), b.width-1))
-}
-
-// clear removes the bar until it is set again.
-func (b *bar) clear() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.draw("")
-}
-
-// draw replaces the bar on the terminal. The caller holds b.mu.
-func (b *bar) draw(line string) {
-	if line == b.line {
-		return
-	}
-	if b.line != "" {
-		fmt.Fprint(b.w, "\r\x1b[K")
-	}
-	fmt.Fprint(b.w, line)
-	b.line = line
-}
-
-// fill cuts a line to so many columns: a wrapped line could not be redrawn in
-// place. Characters that may be two columns wide count as two.
-func fill(line string, columns int) string {
-	for i, r := range line {
-		if columns--; r >= '\u1100' && !strings.ContainsRune("█░…·", r) {
-			columns--
-		}
-		if columns < 0 {
-			return line[:i]
-		}
-	}
-	return line
-}
-
 // oneLine makes text of a plugin harmless in a line: it cannot move the cursor or
 // hide anything.
 func oneLine(s string) string {
-	return string(human.Visible([]byte(strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || (r >= 0x80 && r < 0xa0) {
-			return ' '
-		}
-		return r
-	}, s))))
+	spaces := strings.NewReplacer("\r", " ", "\n", " ", "\t", " ")
+	return string(fit([]byte(spaces.Replace(s))))
 }
 
 // plural counts things.
@@ -236,55 +148,4 @@ func count(n int64) string {
 		return fmt.Sprintf("%.1fk", float64(n)/1e3)
 	}
 	return fmt.Sprint(n)
-}
-
-// output shows a stream that a tool writes: above the bar, and on a terminal
-// without control characters. It is for one goroutine at a time. Call end after
-// the last write.
-type output struct {
-	bar  *bar
-	to   io.Writer
-	seen bool   // on a terminal
-	part []byte // on a terminal: the beginning of a character whose rest is still missing
-}
-
-// output returns an output that writes to a stream.
-func (b *bar) output(to io.Writer) *output {
-	return &output{bar: b, to: to, seen: terminal(to) > 0}
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	shown := p
-	if o.seen {
-		whole := append(o.part, p...)
-		n := len(whole) - server.PartialRune(whole)
-		shown, o.part = fit(whole[:n]), slices.Clone(whole[n:])
-	}
-
-	if _, err := o.bar.above(o.to, shown); err != nil {
-		return 0, err
-	}
-	return len(p), nil
-}
-
-// end shows the beginning of a character whose rest never came.
-func (o *output) end() {
-	if len(o.part) > 0 {
-		_, _ = o.bar.above(o.to, fit(o.part))
-		o.part = nil
-	}
-}
-
-// take writes a piece of a run's output, and a line about bytes that were omitted
-// before it.
-func (o *output) take(piece wire.Output) {
-	if piece.Omitted > 0 {
-		o.end()
-		fmt.Fprintf(o, "\n[system] %d bytes omitted\n", piece.Omitted)
-	}
-	data := piece.Base64
-	if data == nil {
-		data = []byte(piece.Text)
-	}
-	_, _ = o.Write(data) // fails only if nobody reads it
 }

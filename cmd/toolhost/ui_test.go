@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -32,12 +33,12 @@ func TestBar(t *testing.T) {
 	require.Empty(t, w.String(), "a run that says nothing has no bar")
 	b.setRun(wire.Run{Progress: &wire.Progress{Done: 1, Total: 4, Message: "first"}})
 	require.Equal(t, []string{"██████░░░░░░░░░░░░░░░░░░  25% first"}, screen(w.String()))
-	_, err := b.above(&w, []byte("said\n"))
+	_, err := b.above(&output{to: &w}, []byte("said\n"))
 	require.NoError(t, err)
 	require.Equal(t, []string{"said", "██████░░░░░░░░░░░░░░░░░░  25% first"}, screen(w.String()))
 	b.setRun(wire.Run{Progress: &wire.Progress{Done: 8, Total: 4, Message: "\x1b[31mred\nline" + strings.Repeat("x", 99)}})
 	last := screen(w.String())[1]
-	require.True(t, strings.HasPrefix(last, "████████████████████████ 100%  [31mred linex"), last)
+	require.True(t, strings.HasPrefix(last, "████████████████████████ 100% red linex"), last)
 	require.Len(t, []rune(last), 59, "it fits on one line")
 	b.clear()
 	require.Equal(t, []string{"said", ""}, screen(w.String()))
@@ -170,6 +171,68 @@ func TestServerAwayClearsTheBar(t *testing.T) {
 	require.Equal(t, []string{"toolhost: no server at here; waiting for it to come back", ""}, screen(w.String()))
 	b.set(1, 4, "first")
 	require.Equal(t, "██████░░░░░░░░░░░░░░░░░░  25% first", screen(w.String())[1])
+}
+
+// Live output cannot pass for the host's own messages: each line is marked, also off a
+// terminal, and nothing controls the terminal that shows the log later.
+func TestLiveOutput(t *testing.T) {
+	for name, test := range map[string]struct {
+		say  func(b *bar, out, err *output)
+		want string
+	}{
+		"lines": {func(_ *bar, out, _ *output) { fmt.Fprint(out, "one\ntime=now level=ERROR\n") }, "t | one\nt | time=now level=ERROR\n"},
+		"a line in pieces": {func(_ *bar, out, _ *output) {
+			fmt.Fprint(out, "on")
+			fmt.Fprint(out, "e\ntwo")
+			out.end()
+		}, "t | one\nt | two\n"},
+		"two streams": {func(_ *bar, out, err *output) {
+			fmt.Fprint(out, "one")
+			fmt.Fprint(err, "two")
+			fmt.Fprint(err, ", three\n")
+			fmt.Fprint(out, "four\n")
+		}, "t | one\nt | two, three\nt | four\n"},
+		"a note within a line": {func(b *bar, out, _ *output) {
+			fmt.Fprint(out, "tool")
+			b.notef("toolhost: away\rfrom")
+			fmt.Fprint(out, "host: hint\n")
+		}, "t | tool\ntoolhost: away from\nt | host: hint\n"},
+		"escapes": {func(_ *bar, out, _ *output) {
+			fmt.Fprint(out, "\x1b[31mred\x1b[")
+			fmt.Fprint(out, "0m\x1b]0;ow")
+			fmt.Fprint(out, "ned\a \u202eend\r")
+			fmt.Fprint(out, "\x1b[1A\n")
+		}, "t | red ⟨U+202E⟩end\n"},
+		"omitted": {func(_ *bar, out, _ *output) {
+			out.take(wire.Output{Text: "a"})
+			out.take(wire.Output{Omitted: 3, Text: "b"})
+			out.end()
+		}, "t | a\nt | [system] 3 bytes omitted\nt | b\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var w bytes.Buffer
+			b := newBar(&w)
+			test.say(b, b.live("t"), b.live("t"))
+			require.Equal(t, test.want, w.String())
+		})
+	}
+
+	var w bytes.Buffer
+	u := ui{err: &w}
+	u.fail(diagnosis{Message: "it broke\rnothing broke\ntime=now level=INFO\x1b[1A"})
+	require.Equal(t, "toolhost: it broke nothing broke\ntoolhost: time=now level=INFO\n", w.String())
+}
+
+// Text of a plugin in a line leaves no pieces of escape sequences.
+func TestOneLine(t *testing.T) {
+	for text, want := range map[string]string{
+		"a\x1b[31mred\x1b[0m":      "ared",
+		"\x1b]0;owned\x07a\r\nb\tc": "a  b c",
+		"real\rfake":               "real fake",
+		"\u202ea":                  "⟨U+202E⟩a",
+	} {
+		require.Equal(t, want, oneLine(text), "%q", text)
+	}
 }
 
 // Output of a run is passed on as it is where no terminal is, with what is missing.

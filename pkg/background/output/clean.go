@@ -65,6 +65,17 @@ func escape(p []byte) int { return len(sequence.Find(p[:min(len(p), maxEscape)])
 // begins with.
 func isPartial(p []byte) bool { return len(p) < maxEscape && partial.Match(p) }
 
+// Partial returns how many bytes at the end of a piece of output are the beginning of
+// a character or an escape sequence that is not whole.
+func Partial(p []byte) int {
+	for i := max(0, len(p)-maxEscape); i < len(p); i++ {
+		if p[i] == '\x1b' && isPartial(p[i:]) {
+			return len(p) - i
+		}
+	}
+	return PartialRune(p)
+}
+
 // Shorten returns s cleaned, on one line, without space around it, and cut to
 // limit characters, the last of them an ellipsis if it was longer.
 func Shorten(s string, limit int) string {

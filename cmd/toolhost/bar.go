@@ -1,0 +1,199 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/toolhost/toolhost/server"
+	"github.com/toolhost/toolhost/server/wire"
+)
+
+// bar is a progress bar on the last line of a terminal, below the output. If the
+// stream is not a terminal, it draws nothing. It is safe for concurrent use.
+type bar struct {
+	mu    sync.Mutex
+	w     io.Writer
+	width int
+	line  string  // as drawn; empty if nothing is drawn
+	open  *output // whose line is not finished; nil if the next text begins a line
+}
+
+func newBar(w io.Writer) *bar { return &bar{w: w, width: terminal(w)} }
+
+// notef prints a line above the bar.
+func (b *bar) notef(format string, args ...any) {
+	_, _ = b.above(&output{to: b.w}, noteLine(format, args...))
+}
+
+// above writes while the bar is erased, to a stream that may be the same terminal.
+// After a part of a line the bar stays away until it is set again. Text of another
+// output begins a new line, and each line begins with the mark of its output.
+func (b *bar) above(o *output, p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	line := b.line
+	b.draw("")
+	if b.open != o {
+		b.finish()
+	}
+
+	n, err := o.to.Write(o.marked(p, b.open == o))
+	if bytes.HasSuffix(p, []byte("\n")) {
+		b.open = nil
+		b.draw(line)
+	} else if o.mark != "" && len(p) > 0 {
+		b.open = o
+	}
+	return n, err
+}
+
+// finish ends the line of an output that is not finished. The caller holds b.mu.
+func (b *bar) finish() {
+	if b.open != nil {
+		fmt.Fprintln(b.open.to)
+		b.open = nil
+	}
+}
+
+const barWidth = 24
+
+// set redraws the bar. Without a total it shows only the count.
+func (b *bar) set(done, total float64, message string) {
+	if b.width == 0 {
+		return
+	}
+
+	line := fmt.Sprintf("%.0f %s", done, message)
+	if total > 0 {
+		part := min(max(done/total, 0), 1)
+		full := int(part * barWidth)
+		line = fmt.Sprintf("%s%s %3.0f%% %s", strings.Repeat("█", full), strings.Repeat("░", barWidth-full), part*100, message)
+	}
+
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.draw(fill(oneLine(line), b.width-1))
+}
+
+// clear removes the bar until it is set again.
+func (b *bar) clear() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.draw("")
+}
+
+// draw replaces the bar on the terminal. The caller holds b.mu.
+func (b *bar) draw(line string) {
+	if line == b.line {
+		return
+	}
+	if b.line != "" {
+		fmt.Fprint(b.w, "\r\x1b[K")
+	}
+	if line != "" {
+		b.finish()
+	}
+	fmt.Fprint(b.w, line)
+	b.line = line
+}
+
+// fill cuts a line to so many columns: a wrapped line could not be redrawn in
+// place. Characters that may be two columns wide count as two.
+func fill(line string, columns int) string {
+	for i, r := range line {
+		if columns--; r >= '\u1100' && !strings.ContainsRune("█░…·", r) {
+			columns--
+		}
+		if columns < 0 {
+			return line[:i]
+		}
+	}
+	return line
+}
+
+// output shows a stream that a tool writes: above the bar, and on a terminal
+// without control characters. It is for one goroutine at a time. Call end after
+// the last write.
+type output struct {
+	bar  *bar
+	to   io.Writer
+	mark string // before each line; empty if nobody could take the stream for the host's
+	safe bool   // without control characters
+	part []byte // if it is safe: the beginning of a character or an escape sequence
+}
+
+// output returns an output that writes to a stream of its own.
+func (b *bar) output(to io.Writer) *output {
+	return &output{bar: b, to: to, safe: terminal(to) > 0}
+}
+
+// live returns an output for the live output of a tool, in the stream of the host's
+// own messages. So that it cannot pass for one, each line is marked, and has no
+// control characters.
+func (b *bar) live(tool string) *output {
+	return &output{bar: b, to: b.w, mark: oneLine(tool) + " | ", safe: true}
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	shown := p
+	if o.safe {
+		whole := append(o.part, p...)
+		n := len(whole) - server.Partial(whole)
+		shown, o.part = fit(whole[:n]), slices.Clone(whole[n:])
+	}
+
+	if _, err := o.bar.above(o, shown); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// marked puts the mark before each line that begins in p.
+func (o *output) marked(p []byte, within bool) []byte {
+	if o.mark == "" {
+		return p
+	}
+
+	var out []byte
+	for line := range bytes.Lines(p) {
+		if !within {
+			out = append(out, o.mark...)
+		}
+		out, within = append(out, line...), false
+	}
+	return out
+}
+
+// end shows the beginning of a character whose rest never came, and ends the last
+// line of marked output.
+func (o *output) end() {
+	if len(o.part) > 0 {
+		_, _ = o.bar.above(o, fit(o.part))
+		o.part = nil
+	}
+
+	o.bar.mu.Lock()
+	defer o.bar.mu.Unlock()
+	o.bar.finish()
+}
+
+// take writes a piece of a run's output, and a line about bytes that were omitted
+// before it.
+func (o *output) take(piece wire.Output) {
+	if piece.Omitted > 0 {
+		o.end()
+		if o.mark == "" { // otherwise its line has ended
+			fmt.Fprintln(o)
+		}
+		fmt.Fprintf(o, "[system] %d bytes omitted\n", piece.Omitted)
+	}
+	data := piece.Base64
+	if data == nil {
+		data = []byte(piece.Text)
+	}
+	_, _ = o.Write(data) // fails only if nobody reads it
+}
