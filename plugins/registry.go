@@ -136,6 +136,7 @@ type set struct {
 	tools    map[string]*Tool
 	names    []string // of the tools, sorted
 	problems []Problem
+	unknown  []Problem // those of problems that are about settings for unknown plugins
 	late     []*Plugin // not described in time, or in vain; they have no manifest
 }
 
@@ -203,8 +204,9 @@ func (r *Registry) read(ctx context.Context, before *set) (*set, error) {
 	}
 
 	s.names = slices.Sorted(maps.Keys(s.tools))
-	s.problems = append(s.problems, unusedNames("grants.", slices.Sorted(maps.Keys(r.cfg.Grants)), found)...)
-	s.problems = append(s.problems, unusedNames("interpret: ", r.cfg.Interpret, found)...)
+	s.unknown = unusedNames("grants.", slices.Sorted(maps.Keys(r.cfg.Grants)), found)
+	s.unknown = append(s.unknown, unusedNames("interpret: ", r.cfg.Interpret, found)...)
+	s.problems = append(s.problems, s.unknown...)
 	r.set.Store(s)
 	return s, nil
 }
@@ -324,6 +326,10 @@ func (r *Registry) Problems() []Problem {
 	}
 	return problems
 }
+
+// Unknown returns the problems that are about settings for plugins that do not exist. The
+// File of each is the setting, such as grants.NAME.
+func (r *Registry) Unknown() []Problem { return slices.Clone(r.set.Load().unknown) }
 
 // Lookup returns the tool of that name, as agents see it. The error matches
 // [ErrNoTool] and suggests a similar name.

@@ -27,6 +27,7 @@ import (
 func callCommand(a *app) *cobra.Command {
 	req := server.Request{}
 	var memory string
+	var save saver
 	cmd := &cobra.Command{
 		Use:   "call TOOL [ARGS|@FILE|-]",
 		Short: "Run one tool: live output on stderr, the result on stdout",
@@ -35,10 +36,16 @@ file with @FILE, or from stdin with -. The result goes to stdout. Live output go
 to stderr, without control characters and with the name of the tool before each
 line. --json prints the result with the cost of the call.
 
+--output FILE saves an image, a sound or a resource of the result as FILE, further
+ones as FILE-2, FILE-3 and so on. Without any, it saves the result itself instead of
+printing it. --output FOLDER/ saves them as 1.png, 2.wav and so on. Nothing is
+overwritten: FILE must not exist, and other names that exist are passed over.
+
 Exit codes: 0 ok, 1 tool error, 2 usage or configuration, 3 a limit was hit
 (fuel, memory, time, output), 4 denied, 5 not found, 130 interrupted.`,
 		Example: `  toolhost call wordcount '{"text":"a b"}'
-  toolhost call primes '{"limit":2000000}' --timeout 10s --json`,
+  toolhost call primes '{"limit":2000000}' --timeout 10s --json
+  toolhost call chart '{"csv":"…"}' --output chart.png`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			req.Tool = args[0]
@@ -53,7 +60,10 @@ Exit codes: 0 ok, 1 tool error, 2 usage or configuration, 3 a limit was hit
 			if req.Limits.Fuel < 0 || req.Limits.Timeout < 0 {
 				return &usageError{errors.New("--fuel and --timeout cannot be negative"), "leave the flag out for the default"}
 			}
-			return a.callTool(cmd.Context(), req)
+			if err := save.check(); err != nil {
+				return err
+			}
+			return a.callTool(cmd.Context(), req, save)
 		},
 	}
 	flags := cmd.Flags()
@@ -62,6 +72,7 @@ Exit codes: 0 ok, 1 tool error, 2 usage or configuration, 3 a limit was hit
 	flags.StringVar(&memory, "memory", "", "memory limit: a `size` such as 64MiB")
 	flags.StringVar(&req.Session, "session", "cli", "session of the call")
 	flags.Bool("json", false, "print the result and its cost as JSON")
+	save.flag(flags)
 	return cmd
 }
 
@@ -84,8 +95,12 @@ func (u *ui) arguments(ctx context.Context, args []string) (json.RawMessage, err
 		return nil, err
 	}
 
+	if data = bytes.TrimSpace(data); len(data) > server.MaxArgs {
+		err := &wire.Problem{Code: wire.CodeTooLarge, Detail: fmt.Sprintf("the arguments have more than %d bytes, the limit", server.MaxArgs)}
+		return nil, &hinted{err, "put large data into a folder that the plugin was granted"}
+	}
 	hint := `quote it for your shell: '{"text":"a b"}'`
-	if data = bytes.TrimSpace(data); len(data) == 0 {
+	if len(data) == 0 {
 		return nil, &usageError{errors.New("the arguments are empty: expected a JSON object"), hint}
 	}
 	if !json.Valid(data) {
@@ -115,7 +130,7 @@ func readUntil(ctx context.Context, r io.Reader) ([]byte, error) {
 
 // callTool calls the tool and prints the result. Typing the command counts as
 // approval.
-func (a *app) callTool(ctx context.Context, req server.Request) error {
+func (a *app) callTool(ctx context.Context, req server.Request, save saver) error {
 	s, done, err := a.open(ctx, func(cfg *server.Config) {
 		cfg.Park = server.ParkNever // a parked call would end with this process
 		cfg.Approve = func(context.Context, server.Approval) error { return nil }
@@ -151,10 +166,14 @@ func (a *app) callTool(ctx context.Context, req server.Request) error {
 		err = &hinted{err, a.addTo() + "\n" + strings.TrimSuffix(lines, "\n")}
 	}
 
+	left := saved{}
+	if result.Kind == abi.Success {
+		var failed error
+		left, failed = save.save(result.Value, result.Content)
+		err = errors.Join(err, failed)
+	}
 	return a.answer(envelope(ctx, result, err), err, func() {
-		if result.Kind == abi.Success {
-			a.printResult(result.Value, result.Content)
-		}
+		a.printSaved(left)
 		if terminal(a.err) > 0 {
 			a.notef("%s", cost(result.Usage))
 		}

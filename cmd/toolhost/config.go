@@ -290,11 +290,16 @@ func (c *loaded) problem(key, format string, args ...any) {
 	}
 }
 
-// source is where the value of a key, or that around it, is from.
+// source is where the value of a key is from, or that around it or inside it.
 func (c *loaded) source(key string) string {
 	for at := key; at != ""; at = at[:max(0, strings.LastIndex(at, "."))] {
 		if v, ok := c.values[at]; ok {
 			return v.source
+		}
+	}
+	for _, inside := range slices.Sorted(maps.Keys(c.values)) {
+		if strings.HasPrefix(inside, key+".") {
+			return c.values[inside].source
 		}
 	}
 	return "not set"

@@ -34,7 +34,8 @@ variable, a flag, or the default.
 --check prints nothing if the configuration works. Otherwise it lists every
 problem and exits with code 2. It reports more than other commands do: missing folders,
 folders that other users can write to, contradictory limits, addresses that other
-machines can reach, and a file in this folder that is not trusted.
+machines can reach, grants for plugins that do not exist, and a file in this folder
+that is not trusted.
 
 --schema prints a JSON Schema of configuration files. Editors use it to complete
 and check them.`,
@@ -50,6 +51,9 @@ and check them.`,
 			case check:
 				a.config, _ = loadConfig(cmd.Flags(), a.environ) // its problems are among those that are reported
 				a.config.checkUse()
+				if err := a.config.checkPlugins(cmd.Context()); err != nil {
+					return err
+				}
 				return a.config.problems.usage()
 			}
 

@@ -71,6 +71,7 @@ var reasons = map[wire.Code]struct {
 	wire.CodeTime:         {exitLimit, "raise it with --timeout"},
 	wire.CodeFiles:        {exitLimit, "raise the limit of open files: ulimit -n"},
 	wire.CodeLimit:        {exitLimit, "toolhost tasks --active lists active runs, toolhost schedules lists schedules"},
+	wire.CodeTooLarge:     {exitLimit, ""},
 	wire.CodeDenied:       {exitDenied, "toolhost list shows what plugins lack, and the lines that grant it"},
 	wire.CodeForbidden:    {exitDenied, ""},
 	wire.CodeScope:        {exitDenied, ""},

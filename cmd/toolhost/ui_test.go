@@ -121,7 +121,7 @@ func TestRunExitCodes(t *testing.T) {
 // The exit code says why a server refused.
 func TestRefusalExitCodes(t *testing.T) {
 	for code, exit := range map[wire.Code]int{
-		wire.CodeInvalid: exitUsage, wire.CodeMediaType: exitUsage, wire.CodeTooLarge: exitUsage,
+		wire.CodeInvalid: exitUsage, wire.CodeMediaType: exitUsage, wire.CodeTooLarge: exitLimit,
 		wire.CodeLimit: exitLimit, wire.CodeNotFound: exitNotFound,
 		wire.CodeDenied: exitDenied, wire.CodeUnauthorized: exitDenied, wire.CodeForbidden: exitDenied,
 		wire.CodeConflict: exitUsage, wire.CodeUnsupported: exitUsage,
@@ -226,10 +226,10 @@ func TestLiveOutput(t *testing.T) {
 // Text of a plugin in a line leaves no pieces of escape sequences.
 func TestOneLine(t *testing.T) {
 	for text, want := range map[string]string{
-		"a\x1b[31mred\x1b[0m":      "ared",
+		"a\x1b[31mred\x1b[0m":       "ared",
 		"\x1b]0;owned\x07a\r\nb\tc": "a  b c",
-		"real\rfake":               "real fake",
-		"\u202ea":                  "⟨U+202E⟩a",
+		"real\rfake":                "real fake",
+		"\u202ea":                   "⟨U+202E⟩a",
 	} {
 		require.Equal(t, want, oneLine(text), "%q", text)
 	}

@@ -95,6 +95,9 @@ func decodeYAML(data []byte) (document any, err error) {
 	case errors.As(err, &many):
 		return nil, errors.New("yaml: " + strings.Join(many.Errors, "; "))
 	case err != nil:
+		if line := indented(data); line > 0 && (strings.Contains(err.Error(), "cannot start any token") || strings.Contains(err.Error(), "tab character")) {
+			return nil, fmt.Errorf("yaml: line %d: tabs are not allowed in the indentation: use spaces", line)
+		}
 		return nil, err
 	}
 
@@ -103,6 +106,18 @@ func decodeYAML(data []byte) (document any, err error) {
 		return nil, errors.New("expected one YAML document, found another after ---")
 	}
 	return document, nil
+}
+
+// indented returns the first line that is indented with a tab, from 1; 0 if none is.
+func indented(data []byte) int {
+	n := 0
+	for line := range bytes.Lines(data) {
+		n++
+		if space := line[:len(line)-len(bytes.TrimLeft(line, " \t"))]; bytes.ContainsRune(space, '\t') {
+			return n
+		}
+	}
+	return 0
 }
 
 // narrow refuses mappings with too many keys and deep nesting in a document as it

@@ -72,6 +72,8 @@ func (r *request) key() (string, error) {
 		return "", invalid(wire.KeyHeader, "given more than once")
 	case r.caller.Unnamed:
 		return "", invalid(wire.KeyHeader, "only with the header %s: the same key in another session starts another run", wire.SessionHeader)
+	case given[0] == "":
+		return "", invalid(wire.KeyHeader, "empty: give a key, or leave the header out")
 	case utf8.RuneCountInString(given[0]) > maxKey:
 		return "", invalid(wire.KeyHeader, "longer than %d characters", maxKey)
 	default:

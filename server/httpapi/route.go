@@ -1,11 +1,13 @@
 package httpapi
 
 import (
+	"maps"
 	"net/http"
 	"reflect"
 	"slices"
 	"strings"
 
+	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/server/identity"
 	"github.com/toolhost/toolhost/server/wire"
 )
@@ -110,7 +112,8 @@ func (a *API) newMux(routes []route) *http.ServeMux {
 			a.fail(w, r, refuse(wire.CodeMethod, "%s supports %s", path, strings.Join(allowed, ", ")))
 		})
 	}
-	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { a.fail(w, r, notFound(r)) })
+	paths := slices.Sorted(maps.Keys(methods))
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { a.fail(w, r, notFound(r, paths)) })
 	return mux
 }
 
@@ -131,6 +134,23 @@ func (a *API) serve(w *response, r *http.Request, route *route) error {
 	return route.handle(req)
 }
 
-func notFound(r *http.Request) error {
-	return refuse(wire.CodeNotFound, "no such path: %s", r.URL.Path)
+// notFound refuses a path, and suggests a similar one of this API.
+func notFound(r *http.Request, paths []string) error {
+	asked := strings.Split(r.URL.Path, "/")
+	paths = slices.Clone(paths)
+	for i, path := range paths {
+		parts := strings.Split(path, "/")
+		for n := range min(len(parts), len(asked)) {
+			if strings.HasPrefix(parts[n], "{") && asked[n] != "" { // any name fits
+				parts[n] = asked[n]
+			}
+		}
+		paths[i] = strings.Join(parts, "/")
+	}
+
+	near := abi.Nearest(r.URL.Path, paths)
+	if near == "" || near == r.URL.Path {
+		return refuse(wire.CodeNotFound, "no such path: %s", r.URL.Path)
+	}
+	return refuse(wire.CodeNotFound, "no such path: %s, did you mean %s?", r.URL.Path, near)
 }

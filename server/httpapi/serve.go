@@ -54,7 +54,7 @@ func (a *API) ServeHTTP(inner http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if path.Clean(r.URL.Path) != r.URL.Path && r.URL.Path != pathUI || r.RequestURI == "*" { // the mux would redirect, or say nothing
-		a.fail(w, r, notFound(r))
+		a.fail(w, r, notFound(r, nil))
 		return
 	}
 	defer a.visit(r, caller)()

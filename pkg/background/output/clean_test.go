@@ -74,15 +74,15 @@ func TestClip(t *testing.T) {
 // An escape sequence that is cut is part of the next piece.
 func TestPartial(t *testing.T) {
 	for piece, want := range map[string]int{
-		"":                                 0,
-		"abc":                              0,
-		"a€"[:3]:                           2,
-		"abc\x1b":                          1,
-		"abc\x1b[3":                        3,
-		"abc\x1b[31m":                      0,
-		"abc\x1b[31m\x1b]0;owned":          9,
-		"abc\x1b]0;owned\x1b":              10,
-		"abc\x1b]0;owned\x07":              0,
+		"":                                  0,
+		"abc":                               0,
+		"a€"[:3]:                            2,
+		"abc\x1b":                           1,
+		"abc\x1b[3":                         3,
+		"abc\x1b[31m":                       0,
+		"abc\x1b[31m\x1b]0;owned":           9,
+		"abc\x1b]0;owned\x1b":               10,
+		"abc\x1b]0;owned\x07":               0,
 		"\x1b]" + strings.Repeat("x", 5000): 0,
 	} {
 		require.Equal(t, want, Partial([]byte(piece)), "%q", piece)

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/internal/human"
+)
+
+// saver saves what a tool returns in files. It never overwrites one, and no part of a
+// name is the plugin's. The zero saver saves nothing.
+type saver struct{ path string }
+
+// flag adds --output.
+func (s *saver) flag(flags *pflag.FlagSet) {
+	flags.StringVarP(&s.path, "output", "o", "", "save images, audio and resources, or else the result, as `FILE`, or numbered in FOLDER/")
+}
+
+// folder reports whether the results are saved in a folder.
+func (s saver) folder() bool {
+	if s.path == "" || os.IsPathSeparator(s.path[len(s.path)-1]) {
+		return s.path != ""
+	}
+	info, err := os.Stat(s.path)
+	return err == nil && info.IsDir()
+}
+
+// check refuses a path that nothing can be saved to, before the tool runs.
+func (s saver) check() error {
+	var problem string
+	switch _, err := os.Lstat(s.path); {
+	case s.path == "":
+		return nil
+	case s.folder():
+		if err := os.MkdirAll(s.path, 0o777); err != nil {
+			return &usageError{fmt.Errorf("--output: %w", err), ""}
+		}
+		return nil
+	case err == nil:
+		problem = s.path + " exists, and is not overwritten"
+	default:
+		if info, err := os.Stat(filepath.Dir(s.path)); err == nil && info.IsDir() {
+			return nil
+		}
+		problem = "there is no folder " + filepath.Dir(s.path)
+	}
+	return &usageError{errors.New("--output: " + problem), "choose another file, or a folder such as results/"}
+}
+
+// saved is a result without what was saved.
+type saved struct {
+	value   json.RawMessage
+	content []abi.Block
+	lines   []string // in place of the content that was saved
+}
+
+// save saves the content that is data, or the result if there is none. It returns what
+// is left to print. What was saved before an error stays.
+func (s saver) save(value json.RawMessage, content []abi.Block) (left saved, err error) {
+	left.value = value
+	if s.path == "" {
+		left.content = content
+		return left, nil
+	}
+
+	n := 0
+	for _, b := range content {
+		data, ending := blockData(b)
+		if ending == "" {
+			left.content = append(left.content, b)
+			continue
+		}
+		n++
+		name, err := s.write(n, ending, data)
+		if err != nil {
+			return left, err
+		}
+		left.lines = append(left.lines, fmt.Sprintf("[%s %s, %s: %s]", b.Type, oneLine(b.MIMEType), human.Bytes(int64(len(data))), oneLine(name)))
+	}
+	if n > 0 {
+		return left, nil
+	}
+
+	var text strings.Builder
+	plain := &ui{out: &text}
+	plain.printResult(value, content)
+	ending := ".json"
+	if len(value) == 0 || value[0] == '"' || len(content) > 0 {
+		ending = ".txt"
+	}
+	_, err = s.write(1, ending, []byte(text.String()))
+	return saved{}, err
+}
+
+// write writes the nth file, to the next name that is free.
+func (s saver) write(n int, ending string, data []byte) (name string, err error) {
+	for ; ; n++ {
+		switch base := strings.TrimSuffix(s.path, filepath.Ext(s.path)); {
+		case s.folder():
+			name = filepath.Join(s.path, fmt.Sprintf("%d%s", n, ending))
+		case n == 1:
+			name = s.path
+		default:
+			name = fmt.Sprintf("%s-%d%s", base, n, ending)
+		}
+
+		file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+		if errors.Is(err, fs.ErrExist) {
+			continue
+		}
+		if err != nil {
+			return "", err
+		}
+		_, err = file.Write(data)
+		return name, errors.Join(err, file.Close())
+	}
+}
+
+// endings are those of files of a media type.
+var endings = map[string]string{
+	"image/png": ".png", "image/jpeg": ".jpg", "image/gif": ".gif", "image/webp": ".webp", "image/svg+xml": ".svg",
+	"audio/wav": ".wav", "audio/x-wav": ".wav", "audio/mpeg": ".mp3", "audio/ogg": ".ogg", "audio/flac": ".flac",
+	"application/json": ".json", "application/pdf": ".pdf", "text/csv": ".csv", "text/html": ".html", "text/markdown": ".md",
+}
+
+// blockData is the data of a block, and the ending of its file; empty if it is only
+// shown.
+func blockData(b abi.Block) (data []byte, ending string) {
+	media, _, _ := strings.Cut(b.MIMEType, ";")
+	ending = endings[strings.ToLower(strings.TrimSpace(media))]
+	switch {
+	case b.Type == "resource":
+		if ending == "" {
+			ending = ".txt"
+		}
+		return []byte(b.Text), ending
+	case len(b.Data) == 0:
+		return nil, ""
+	case ending == "":
+		ending = ".bin"
+	}
+	return b.Data, ending
+}
+
+// printSaved prints what is left of a result, and where the rest was saved.
+func (u *ui) printSaved(left saved) {
+	u.printResult(left.value, left.content)
+	for _, line := range left.lines {
+		u.printf("%s\n", line)
+	}
+}
