@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -29,8 +28,7 @@ func (c *loaded) checkPlugins(ctx context.Context) error {
 	for _, dir := range c.plugins {
 		cfg.Folders = append(cfg.Folders, plugins.Dir(dir))
 	}
-	cache := filepath.Join(c.data, "cache")
-	if info, err := os.Stat(cache); err == nil && info.IsDir() && c.data != "" {
+	if cache, err := filepath.EvalSymlinks(filepath.Join(c.data, "cache")); err == nil && c.data != "" {
 		cfg.CacheDir = cache
 	}
 	r, err := plugins.Open(ctx, h, cfg)
@@ -40,7 +38,7 @@ func (c *loaded) checkPlugins(ctx context.Context) error {
 	defer r.Close(context.WithoutCancel(ctx))
 
 	unknown, hint := r.Unknown(), ""
-	if len(r.Problems()) > len(unknown) {
+	if slices.ContainsFunc(r.Problems(), func(p plugins.Problem) bool { return filepath.Ext(p.File) == ".wasm" }) {
 		hint = "; toolhost list shows files that could not be loaded"
 	}
 	for _, p := range unknown {
