@@ -67,7 +67,9 @@
 //
 // A call may be stopped at any time. From then on [Call.Progress], writes,
 // [Call.Host] and [Call.Err] return [ErrCanceled]. A tool that calls none of these is
-// ended wherever it is.
+// ended wherever it is. A tool that returns ErrCanceled ends with the tool error
+// "canceled", here and in guesttest; a background run that was stopped is recorded as
+// canceled.
 //
 // # Testing
 //

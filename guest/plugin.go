@@ -8,16 +8,58 @@ import (
 	"github.com/toolhost/toolhost/internal/typed"
 )
 
-// The parts of a manifest, as in the contract.
-type (
-	Hints    = abi.Hints
-	Limits   = abi.Limits
-	Needs    = abi.Needs
-	FileNeed = abi.FileNeed
+// Hints say how a tool behaves. A hint left out has the cautious value: false, but
+// Destructive and OpenWorld true.
+//
+//	SupportsBackground bool        may be spawned as a background run
+//	Idempotent         bool        calling it again with the same arguments changes nothing more
+//	Readonly           bool        changes nothing outside the sandbox: its folders are mounted read-only
+//	Destructive        *bool       may delete or overwrite; nil is true unless Readonly
+//	OpenWorld          *bool       talks to things outside the host; nil is true
+//	LongRunning        bool        usually takes longer than an agent wants to wait
+//	Concurrency        Concurrency parallel or serial calls within a session; empty is parallel
+//	PureInit           *bool       calls may start from a copy of the state after start-up; nil is true
+type Hints = abi.Hints
 
-	Narration = abi.Narration
-	Text      = abi.Text
-)
+// Limits are what a tool asks for. Zero is the default of the host, and the operator's
+// maximum caps them.
+//
+//	Fuel              int64 units
+//	MemoryBytes       int64
+//	TimeoutSeconds    int64 of a call
+//	ParkAfterSeconds  int64 until a call continues as a background run
+//	BackgroundSeconds int64 of a background run
+//	OutputBytes       int64 written to all streams
+type Limits = abi.Limits
+
+// Needs are what the operator must grant before a tool of the plugin is called.
+//
+//	Files   []FileNeed  folders
+//	Env     []string    names of environment variables
+//	Clock   bool        the time, and Call.Sleep
+//	Random  bool        randomness
+//	Ask     bool        Call.Ask
+//	Session SessionMode values that the tools of a session share: read or write
+type Needs = abi.Needs
+
+// FileNeed is a folder as the plugin sees it.
+//
+//	Path string   absolute, in the sandbox, such as /work
+//	Mode FileMode read or write
+type FileNeed = abi.FileNeed
+
+// Narration is sentences for a person, see [Say].
+//
+//	Started  Text
+//	Finished Text
+//	Failed   Text
+type Narration = abi.Narration
+
+// Text is a sentence, or one for each locale.
+//
+//	Default  string            if there are no locales
+//	ByLocale map[string]string by language tag, such as de-CH
+type Text = abi.Text
 
 // Say makes a sentence of a [Narration], in which {name} stands for the argument of
 // that name. [Text] has one for each locale.
