@@ -32,7 +32,7 @@ class Server {
 		server.token = token;
 		server.data = `${work}/data-${server.port}`;
 		server.config = `${work}/config-${server.port}.yaml`;
-		writeFileSync(server.config, `plugins: [${work}/plugins]\nlog: {level: error}\nlimits: {fuel: 10000000000000}\ngrants: {hostile: {clock: true}, misspelled: {clock: true}}\nserve: {drain: 1s}\n`);
+		writeFileSync(server.config, `plugins: [${work}/plugins]\nlog: {level: error}\nlimits: {fuel: 10000000000000}\ngrants: {hostile: {clock: true, ask: true}, misspelled: {clock: true}}\nserve: {drain: 1s}\n`);
 		await server.up();
 		return server;
 	}
@@ -113,8 +113,8 @@ const tests = {
 		await page.getByRole("link", { name: "Plugins" }).click();
 		await page.locator("#plugin-files .missing").waitFor();
 		for (const name of ["primes", "spin", "flood", "hostile"]) await page.locator(`#plugin-${name}`).waitFor();
-		assert.match(await page.locator("#plugin-hostile").innerText(), /Granted\s+clock/);
-		assert.match(await page.locator("#plugin-hostile .digest").innerText(), /^[0-9a-f]{64}$/);
+		assert.match(await page.locator("#plugin-hostile").innerText(), /Granted\s+clock, ask/);
+		assert.match(await page.locator("#plugin-hostile .id code").innerText(), /^[0-9a-f]{64}$/);
 		await page.locator("#plugin-files").getByText("may delete or overwrite").first().waitFor({ state: "detached" });
 	},
 
@@ -187,6 +187,111 @@ const tests = {
 		assert.equal((await server.api(`/v1/schedules/${id}`, { session: "ana" })).enabled, false);
 	},
 
+	async "a tool is called from its form, run, and run again"(page, server) {
+		await page.goto(server.url);
+		await page.getByRole("link", { name: "Tools" }).click();
+		await page.getByRole("link", { name: "primes", exact: true }).first().click();
+		await page.getByText("Arguments as JSON").click();
+		await page.getByLabel("All arguments").fill('{"limit":-1}');
+		await page.getByRole("button", { name: "Call" }).click();
+		await page.locator("#result", { hasText: "expected at least" }).waitFor();
+		await page.getByLabel("All arguments").fill("");
+		await page.getByLabel("limit").fill("1000");
+		await page.getByRole("button", { name: "Call" }).click();
+		await page.locator("#result", { hasText: '"count": 168' }).waitFor();
+		assert.equal(await page.getByLabel("limit").inputValue(), "1000", "it can be changed, and called again");
+		await page.getByRole("button", { name: "Run in the background" }).click();
+		await page.waitForURL(/\/ui\/runs\/bg_/);
+		await page.getByRole("status").getByText("succeeded").waitFor();
+		const first = page.url();
+		await page.getByRole("button", { name: "Run again" }).click();
+		await page.waitForURL((url) => /\/ui\/runs\/bg_/.test(url.href) && url.href !== first);
+		await page.locator("#end", { hasText: '"count": 168' }).waitFor();
+	},
+
+	async "the question of a run is answered"(page, server) {
+		await page.goto(`${server.url}/ui/tools/hostile`);
+		await page.getByLabel("ask").check();
+		await page.getByRole("button", { name: "Call" }).click();
+		await page.waitForURL(/\/ui\/runs\/bg_/);
+		const question = page.locator("#questions form");
+		await question.getByText("<script>").waitFor();
+		await question.getByLabel("name").fill("x");
+		await question.getByRole("button", { name: "Answer" }).click();
+		await question.getByRole("alert").waitFor();
+		assert.equal(await question.getByLabel("name").inputValue(), "x");
+		await question.getByLabel("name").fill("Ana");
+		await question.getByRole("button", { name: "Answer" }).click();
+		await page.getByRole("status").getByText("succeeded").waitFor();
+		await page.locator("#end", { hasText: "Ana" }).waitFor();
+	},
+
+	async "what is typed stays while the page is kept up to date"(page, server) {
+		await page.goto(`${server.url}/ui/tools/primes`);
+		await live(page);
+		await page.getByLabel("limit").fill("77");
+		await page.getByText("Schedule", { exact: true }).click();
+		await page.getByLabel("Cron").fill("1 2 3 4 5");
+		for (let i = 0; i < 2; i++) await page.waitForResponse((r) => r.url() === page.url());
+		assert.equal(await page.getByLabel("limit").inputValue(), "77");
+		assert.equal(await page.getByLabel("Cron").inputValue(), "1 2 3 4 5");
+		assert(await page.getByLabel("Cron").isVisible(), "what was opened stays open");
+	},
+
+	async "runs are selected and stopped together"(page, server) {
+		const ids = [];
+		for (let i = 0; i < 3; i++) ids.push(await server.spawn("many", { tool: "spin", timeout_seconds: hour }));
+		await page.goto(`${server.url}/ui/runs?session=many&active=true`);
+		await live(page);
+		for (const id of ids.slice(0, 2)) await row(page, id).getByRole("checkbox").check();
+		await page.waitForResponse((r) => r.url() === page.url()); // what is selected stays selected
+		await page.getByRole("button", { name: "Stop the selected runs" }).click();
+		for (const id of ids.slice(0, 2)) await row(page, id).waitFor({ state: "detached" });
+		assert.equal(new URL(page.url()).searchParams.get("session"), "many");
+		assert.equal((await server.api(`/v1/runs/${ids[2]}`, { session: "many" })).done, false);
+		await server.stop("many", ids[2]);
+	},
+
+	async "a schedule is created, fired, disabled and enabled"(page, server) {
+		await page.goto(`${server.url}/ui/tools/primes`);
+		await page.getByLabel("limit").fill("10");
+		await page.getByText("Session and title").click();
+		await page.getByLabel("Title of a run").fill("Nightly");
+		await page.getByText("Schedule", { exact: true }).click();
+		await page.getByLabel("Cron").fill("nonsense");
+		await page.getByRole("button", { name: "Create schedule" }).click();
+		await page.getByRole("alert").waitFor();
+		await page.getByLabel("Cron").fill("30 2 * * *");
+		await page.getByLabel("Time zone").fill("Europe/Zurich");
+		await page.getByRole("button", { name: "Create schedule" }).click();
+		await page.waitForURL(/\/ui\/schedules#schedule-sc_/);
+		const schedule = page.locator(`#${new URL(page.url()).hash.slice(1)}`);
+		await schedule.getByText("30 2 * * *").waitFor();
+		await schedule.getByRole("button", { name: "Disable Nightly" }).click();
+		await schedule.getByRole("button", { name: "Enable Nightly" }).click();
+		await schedule.getByRole("button", { name: "Disable Nightly" }).waitFor();
+		await schedule.getByRole("button", { name: "Fire Nightly now" }).click();
+		await page.waitForURL(/\/ui\/runs\/bg_/);
+		await page.getByRole("status").getByText("succeeded").waitFor();
+		await page.locator("#details", { hasText: "scheduled by operator" }).waitFor();
+	},
+
+	async "plugins are reloaded, and settings shown without the token"(page, server) {
+		await page.goto(`${server.url}/ui/plugins`);
+		await page.getByRole("button", { name: "Reload plugins" }).click();
+		await page.getByRole("status").getByText("Reloaded:").waitFor();
+		await page.getByRole("link", { name: "Settings" }).click();
+		await page.locator("#settings", { hasText: "limits.fuel" }).waitFor();
+	},
+
+	async "an id is copied by a click"(page, server, context) {
+		await context.grantPermissions(["clipboard-read", "clipboard-write"], { origin: server.url });
+		const id = await server.spawn("ana", { tool: "primes", args: { limit: 10 } });
+		await page.goto(`${server.url}/ui/runs/${id}`);
+		await page.getByRole("button", { name: `Copy ${id}` }).click();
+		await page.waitForFunction(async (id) => (await navigator.clipboard.readText()) === id, id);
+	},
+
 	async "a restart of the server is got over"(page, server) {
 		const id = await server.spawn("ana", { tool: "primes", args: { limit: 1000 } });
 		await page.goto(server.url);
@@ -217,7 +322,7 @@ const tests = {
 		const id = await server.spawn(`${"very-long-session-name-".repeat(5)}x`, { tool: "hostile", args: { steps: 1 }, title: "W".repeat(120) });
 		for (const width of [320, 360, 768, 1600]) {
 			await page.setViewportSize({ width, height: 800 });
-			for (const path of ["/", "/ui/runs", `/ui/runs/${id}`, "/ui/schedules", "/ui/plugins"]) {
+			for (const path of ["/", "/ui/runs", `/ui/runs/${id}`, "/ui/schedules", "/ui/tools", "/ui/tools/primes", "/ui/plugins", "/ui/settings"]) {
 				await page.goto(server.url + path);
 				await live(page);
 				const over = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
@@ -246,6 +351,18 @@ async function withoutScript(page, server) {
 	await page.getByRole("heading", { name: "Schedules" }).waitFor();
 	await page.getByRole("link", { name: "Plugins" }).click();
 	await page.locator("#plugin-primes").waitFor();
+	await page.getByRole("link", { name: "Tools" }).click();
+	await page.getByRole("link", { name: "primes", exact: true }).first().click();
+	await page.getByLabel("limit").fill("1000");
+	await page.getByRole("button", { name: "Call" }).click();
+	await page.locator("#result", { hasText: '"count": 168' }).waitFor();
+
+	const other = await server.spawn("bo", { tool: "spin", timeout_seconds: hour });
+	await page.goto(`${server.url}/ui/runs?active=true&session=bo`);
+	await row(page, other).getByRole("checkbox").check();
+	await page.getByRole("button", { name: "Stop the selected runs" }).click();
+	await page.goto(`${server.url}/ui/runs/${other}`);
+	await page.locator(".state", { hasText: /stopping|canceled/ }).waitFor();
 }
 
 // Where a token is configured the browser asks for it.

@@ -1,6 +1,6 @@
 // Plugin hostile writes what would do harm in a page that did not escape it,
 // and then a line and its progress again and again, until it is asked to stop,
-// which is a success. Built for .ci/page.sh.
+// which is a success. It can ask its user first. Built for .ci/page.sh.
 package main
 
 import (
@@ -12,7 +12,8 @@ import (
 )
 
 type args struct {
-	Steps int `json:"steps" desc:"Lines to write, five in a second"`
+	Steps int  `json:"steps,omitempty" desc:"Lines to write, five in a second"`
+	Ask   bool `json:"ask,omitempty" desc:"Ask for a name first"`
 }
 
 type result struct {
@@ -24,6 +25,14 @@ const attack = `</span></pre></main><script>document.title="owned";alert(1)</scr
 	"\x1b[31mred\x1b[0m \u202egpj.exe\u202c\n"
 
 func write(c *guest.Call, in args) (result, error) {
+	if in.Ask {
+		const form = `{"type":"object","properties":{"name":{"type":"string","minLength":2}},"required":["name"]}`
+		answers, err := c.Ask(map[string]guest.Question{"name": guest.Form(attack, form)})
+		if err != nil {
+			return result{}, err
+		}
+		return result{string(answers["name"].Content)}, nil
+	}
 	_, _ = fmt.Fprint(c.Output(), attack)
 	for i := range in.Steps {
 		_, _ = fmt.Fprintf(c.Output(), "step %d\n", i+1)
@@ -36,7 +45,7 @@ func write(c *guest.Call, in args) (result, error) {
 }
 
 var plugin = guest.Plugin{
-	Name: "hostile", Version: "1.0.0", Description: attack[:150], Needs: abi.Needs{Clock: true},
+	Name: "hostile", Version: "1.0.0", Description: attack[:150], Needs: abi.Needs{Clock: true, Ask: true},
 	Tools: []guest.Tool{{
 		Name: "hostile", Title: "<b onclick=alert(3)>Hostile</b>", Description: attack[:150],
 		Handler: guest.Handle(write), Hints: guest.Hints{SupportsBackground: true, Readonly: true},
