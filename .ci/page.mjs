@@ -84,7 +84,7 @@ function looks(page, server) {
 	page.on("pageerror", (e) => wrong.push(`error: ${e.message}`));
 	page.on("request", (r) => { if (!r.url().startsWith(`${server.url}/`)) wrong.push(`request: ${r.url()}`); });
 	page.on("console", (m) => {
-		if (m.type() === "error" && !/net::ERR_(CONNECTION_REFUSED|INCOMPLETE_CHUNKED_ENCODING|CONNECTION_RESET|EMPTY_RESPONSE)/.test(m.text())) wrong.push(`console: ${m.text()}`);
+		if (m.type() === "error" && !/net::ERR_(CONNECTION_REFUSED|INCOMPLETE_CHUNKED_ENCODING|CONNECTION_RESET|EMPTY_RESPONSE)|status of 422/.test(m.text())) wrong.push(`console: ${m.text()}`);
 	});
 	return wrong;
 }

@@ -44,10 +44,10 @@ var hostile = []string{
 // What may be in a page. Nothing else can come of a text.
 var (
 	allowedTags = strings.Fields(`html head meta title link script body a header nav p span time main section h1 h2 ul li dl dt dd div
-		meter progress table thead tbody tr th td strong bdi code pre form label input button article footer h3 img textarea select option details summary`)
+		meter progress table thead tbody tr th td strong bdi code pre form label input button article footer h3 img textarea select option details summary svg desc path figure figcaption`)
 	allowedAttrs = strings.Fields(`lang data-build charset name content rel href type src class id aria-label aria-labelledby aria-hidden aria-current
 		role datetime title min max value scope data-label method action maxlength autocapitalize autocomplete spellcheck placeholder checked tabindex
-		alt width height data-copy for rows step selected open download`)
+		viewBox preserveAspectRatio d alt width height data-copy for rows step selected open download`)
 )
 
 // inspect refuses HTML with an element or an attribute that the templates do not
@@ -97,7 +97,7 @@ func TestHostileTexts(t *testing.T) {
 		}
 		_, err := f.service.Session(hostile[1]).NewSchedule(t.Context(), server.ScheduleRequest{SpawnRequest: server.SpawnRequest{Tool: "hostile", Title: hostile[0]}, Cron: "0 0 1 1 *"})
 		require.NoError(t, err)
-		for _, path := range []string{"/", "/ui/runs", "/ui/schedules", "/ui/plugins", "/ui/runs?session=%22%3E%3Cscript%3E%E2%80%AE", "/ui/schedules?session=%3Cscript%3E"} {
+		for _, path := range []string{"/", "/ui/runs", "/ui/schedules", "/ui/plugins", "/ui/tools", "/ui/calls", "/ui/calls?tool=%22%3E%3Cscript%3E", "/ui/runs?session=%22%3E%3Cscript%3E%E2%80%AE", "/ui/schedules?session=%3Cscript%3E"} {
 			f.get(path)
 		}
 		for _, id := range ids {
@@ -137,7 +137,25 @@ func FuzzRender(f *testing.F) {
 		clients, err := render("clients", []wire.ClientConnection{{Protocol: s, Transport: s, Client: s, ClientVersion: s, Revision: s, User: s, Session: s, InFlight: int(n)}})
 		require.NoError(t, err)
 		inspect(t, clients)
+		renderFigures(t, s, n)
 	})
+}
+
+// renderFigures renders calls and minutes made of any text and number.
+func renderFigures(t *testing.T, s string, n int64) {
+	call := wire.CallRecord{
+		Tool: s, Kind: s, Plugin: s, PluginVersion: s, Session: s, At: time.Unix(n%1e9, 0), Outcome: abi.Kind(s), Code: wire.Code(s), TaskID: "bg_x",
+		Cost: &wire.Cost{Fuel: n}, Diagnosis: &wire.Diagnosis{Reason: s, Trace: s, LastWords: s},
+	}
+	minute := wire.Minute{At: time.Unix(n%1e9, 0), RunsActive: int(n), RunsFailed: n, Calls: n, CallErrors: n, MemoryPeak: n, CPUSeconds: float64(n)}
+	for name, data := range map[string]any{
+		"calls": []callRow{{call}}, "call-filter": callFilter{Tool: s}, "history": newHistory([]wire.Minute{minute, {}}),
+		"call-tools": newCallFigures([]wire.ToolFigures{{Tool: s, Plugin: s, Errors: map[string]int64{s: n}, Fuel: n}}),
+	} {
+		html, err := render(name, data)
+		require.NoError(t, err)
+		inspect(t, html)
+	}
 }
 
 // renderTool renders a tool made of any text, filled in with it, and its result.

@@ -35,7 +35,8 @@ func (s *site) overview(r *http.Request) (page, error) {
 	slices.SortStableFunc(ended, func(a, b wire.Run) int { return b.FinishedAt.Compare(a.FinishedAt) })
 	return page{"Overview", "/", []section{
 		{"problems", newProblems(s.service.Findings())}, {"load", stats},
-		{"active", newTable(active, tableActive)}, {"ended", newTable(ended[:min(len(ended), maxEnded)], tableEnded)}, {"clients", clients[:min(len(clients), maxClients)]}, {"totals", newTotals(stats)},
+		{"active", newTable(active, tableActive)}, {"ended", newTable(ended[:min(len(ended), maxEnded)], tableEnded)}, {"history", newHistory(s.service.Figures().History())},
+		{"clients", clients[:min(len(clients), maxClients)]}, {"totals", newTotals(stats)},
 	}}, nil
 }
 

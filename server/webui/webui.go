@@ -65,6 +65,7 @@ func New(service *server.Service, cfg Config) http.Handler {
 	s.show("GET /{$}", s.overview)
 	s.show("GET /ui/runs", s.runs)
 	s.show("GET /ui/runs/{run}", s.run)
+	s.show("GET /ui/calls", s.calls)
 	s.show("GET /ui/schedules", s.schedules)
 	s.show("GET /ui/tools", s.tools)
 	s.show("GET /ui/tools/{tool}", s.tool)

@@ -1,0 +1,91 @@
+package webui
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/server"
+	"github.com/toolhost/toolhost/server/wire"
+)
+
+const (
+	maxCalls      = 100 // that are shown, the latest
+	maxToolRows   = 100 // tools with figures, the most used
+	maxToolFilter = 128 // bytes
+)
+
+// A callFilter selects calls.
+type callFilter struct {
+	Tool   string
+	Failed bool
+}
+
+// callFigures is what the page of the calls shows.
+type callFigures struct {
+	Tools []toolRow
+	More  int // tools that are not shown
+}
+
+// A toolRow is what the calls of a tool have come to.
+type toolRow struct {
+	wire.ToolFigures
+	Failed int64
+	Why    string // how often for which reason
+}
+
+// A callRow is a call that has ended.
+type callRow struct{ wire.CallRecord }
+
+// ID is the id of its element: what is opened there stays open.
+func (r callRow) ID() string { return fmt.Sprintf("call-%d", r.At.UnixNano()) }
+
+// State shows how it ended.
+func (r callRow) State() state {
+	switch {
+	case r.TaskID != "":
+		return state{"live", "▶", "continued as a run"}
+	case r.Outcome == abi.Success:
+		return state{"good", "✓", "succeeded"}
+	case r.Outcome == abi.CanceledKind:
+		return state{"off", "■", "canceled"}
+	}
+	word := string(r.Code)
+	if word == "" {
+		word = string(r.Outcome)
+	}
+	return state{"bad", "✗", "failed: " + wordOf(wire.ErrorKind(word))}
+}
+
+// calls shows the figures of direct calls, by tool, and the latest of them.
+func (s *site) calls(r *http.Request) (page, error) {
+	f := callFilter{Tool: r.URL.Query().Get("tool"), Failed: r.URL.Query().Get("failed") == "true"}
+	if len(f.Tool) > maxToolFilter {
+		return page{}, refuse(http.StatusBadRequest, "The parameter tool is too long")
+	}
+
+	figures := s.service.Figures()
+	var rows []callRow
+	for _, c := range figures.Calls(server.CallQuery{Tool: f.Tool, Failed: f.Failed, Limit: maxCalls}) {
+		rows = append(rows, callRow{c})
+	}
+	return page{"Calls", "/ui/calls", []section{{"call-tools", newCallFigures(figures.Tools())}, {"call-filter", f}, {"calls", rows}}}, nil
+}
+
+func newCallFigures(tools []wire.ToolFigures) callFigures {
+	v := callFigures{More: max(0, len(tools)-maxToolRows)}
+	for _, t := range tools[:len(tools)-v.More] {
+		row := toolRow{ToolFigures: t}
+		var why []string
+		for _, kind := range slices.Sorted(maps.Keys(t.Errors)) {
+			row.Failed += t.Errors[kind]
+			why = append(why, wordOf(wire.ErrorKind(kind))+" "+number(t.Errors[kind]))
+		}
+		row.Why = strings.Join(why, ", ")
+		v.Tools = append(v.Tools, row)
+	}
+	return v
+}
