@@ -59,6 +59,11 @@ var sessionCapability = Capability{
 		}
 		return []string{sessionText(n.Session)}
 	},
+	Lacking: func(n abi.Needs, g Grant, add *Grant) {
+		if n.Session != "" && g.Session != abi.SessionWrite && g.Session != n.Session {
+			add.Session = n.Session
+		}
+	},
 	Granted: func(g Grant) []string {
 		if g.Session == "" {
 			return nil

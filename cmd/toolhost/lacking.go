@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/plugins"
 )
@@ -42,8 +43,8 @@ func writeGrant(text *strings.Builder, g host.Grant) {
 		}
 
 		switch v := value.Interface().(type) {
-		case bool:
-			fmt.Fprintf(text, "    %s: %t\n", s.key, v)
+		case bool, abi.SessionMode:
+			fmt.Fprintf(text, "    %s: %v\n", s.key, v)
 		case map[string]string:
 			fmt.Fprintf(text, "    %s:\n", s.key)
 			for _, name := range slices.Sorted(maps.Keys(v)) {

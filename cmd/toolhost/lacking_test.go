@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"reflect"
 	"testing"
 
 	"github.com/spf13/pflag"
@@ -16,14 +17,17 @@ import (
 // The lines that a missing grant is shown with grant it, as they are printed.
 func TestLacking(t *testing.T) {
 	needs := abi.Needs{
-		Clock: true, Random: true, Ask: true,
+		Clock: true, Random: true, Ask: true, Session: abi.SessionWrite,
 		Files: []abi.FileNeed{{Path: "/in", Mode: abi.FileRead}, {Path: `/o: "ut, {}` + "\u202e", Mode: abi.FileWrite}},
 		Env:   []string{"HOME", "null", "Y", "_1"},
+	}
+	for i := range reflect.TypeFor[abi.Needs]().NumField() {
+		require.False(t, reflect.ValueOf(needs).Field(i).IsZero(), "the test has all needs")
 	}
 	plugin := func(name string, g plugins.Grant) *plugins.Plugin {
 		return &plugins.Plugin{Manifest: &abi.Manifest{Name: name, Needs: needs}, Grant: g, Missing: g.Missing(needs)}
 	}
-	all := []*plugins.Plugin{plugin("web", plugins.Grant{}), plugin("on", plugins.Grant{Clock: true, Files: []host.Mount{{Dir: "/srv", Path: "/in"}}})}
+	all := []*plugins.Plugin{plugin("web", plugins.Grant{}), plugin("on", plugins.Grant{Clock: true, Session: abi.SessionRead, Files: []host.Mount{{Dir: "/srv", Path: "/in"}}})}
 	file := filepath.Join(t.TempDir(), "toolhost.yaml")
 	require.NoError(t, os.WriteFile(file, []byte(lacking(all...)), 0o600))
 
@@ -39,6 +43,7 @@ func TestLacking(t *testing.T) {
     clock: true
     random: true
     ask: true
+    session: write
     files:
       - {dir: /CHOOSE, path: /in, mode: read}
       - {dir: /CHOOSE, path: "/o: \"ut, {}\u202e", mode: write}

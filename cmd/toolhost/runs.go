@@ -51,49 +51,15 @@ until the first of them has ended. The session is still notified of the end.`,
 		}
 		return r.answer(found, missing(found), func() {
 			for _, run := range found.Runs {
+				if run.Error != nil { // which only one run alone has
+					if alone, err := r.client.Run(ctx, run.TaskID); err == nil {
+						run.Diagnosis = alone.Diagnosis
+					}
+				}
 				r.printRun(run)
 			}
 		})
 	})
-}
-
-// printRun prints a run for people.
-func (u *ui) printRun(run wire.Run) {
-	u.printf("%s %s %q (%s): %s, %s", icon(run.Status), run.TaskID, oneLine(run.Title), oneLine(run.Tool), state(run), elapsed(run.ElapsedSeconds))
-	if run.ExitCode != nil {
-		u.printf(", exit %d", *run.ExitCode)
-	}
-	if text := doing(run); text != "" {
-		u.printf(", %s", text)
-	}
-	u.printf("\n")
-
-	if run.Error != nil {
-		u.printf("  error: %s\n", oneLine(run.Error.Message))
-	}
-	if s := run.Stopping; s != nil {
-		u.printf("  stop requested by %s at %s %s\n", oneLine(s.By), when(s.At), oneLine(s.Reason))
-	}
-	if run.Attempt > 1 {
-		u.printf("  attempt %d\n", run.Attempt)
-	}
-	questions(run, func(_, text string) { u.printf("  waits for its user: %s\n", text) })
-
-	if out := run.Output; out != nil && out.Text != "" {
-		if out.OmittedBytes > 0 {
-			u.printf("  output, after %d bytes that are not shown:\n", out.OmittedBytes)
-		} else {
-			u.printf("  output:\n")
-		}
-		for line := range strings.Lines(out.Text) {
-			u.printf("  | %s\n", strings.TrimSuffix(line, "\n"))
-		}
-	}
-
-	if run.Result != nil || len(run.Content) > 0 {
-		u.printf("  result: ")
-		u.printResult(run.Result, run.Content)
-	}
 }
 
 func stopCommand(a *app) *cobra.Command {
@@ -173,7 +139,10 @@ func (r *remote) listRuns(ctx context.Context, q client.RunQuery) error {
 
 		var rows [][]string
 		for _, run := range found.Runs {
-			row := []string{" " + icon(run.Status) + " " + run.TaskID, short(run.Title, 40), short(run.Tool, 32), state(run), elapsed(run.ElapsedSeconds)}
+			row := []string{
+				" " + icon(run.Status) + " " + run.TaskID, short(run.Title, 40), short(run.Tool, 32), state(run), elapsed(run.ElapsedSeconds),
+				string(run.Origin), cmp.Or(run.StartedAt, run.CreatedAt).Local().Format(time.DateTime),
+			}
 			if text := doing(run); text != "" {
 				row = append(row, short(text, 60))
 			}
