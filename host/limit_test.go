@@ -231,7 +231,7 @@ func TestLogsAreBounded(t *testing.T) {
 	o := do(context.Background(), h, m, host.Call{})
 	require.NoError(t, o.err)
 	require.Less(t, log.Len(), 80<<10)
-	require.Equal(t, 65, strings.Count(log.String(), "xxx "), "65 lines of 1000 bytes in 64 KiB")
+	require.Equal(t, 65, strings.Count(log.String(), `xxx" `), "65 lines of 1000 bytes in 64 KiB")
 	require.Equal(t, 1, strings.Count(log.String(), "the plugin logs too much"))
 }
 

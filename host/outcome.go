@@ -215,7 +215,7 @@ func (c *call) log(stream abi.Stream, data []byte) {
 	case c.answer.logged <= maxLogged:
 		c.guest.Lend()
 		defer c.guest.Reclaim()
-		log.Log(&c.ctx, levels[stream], clean(data))
+		log.Log(&c.ctx, levels[stream], c.Plugin+" | "+clean(data)) // it cannot pass for the host's own
 	case before <= maxLogged:
 		log.Warn("the plugin logs too much: the rest of this call's log is dropped", "bytes_allowed", maxLogged)
 	}

@@ -280,7 +280,7 @@ func TestLogs(t *testing.T) {
 		var line map[string]any
 		require.NoError(t, json.Unmarshal([]byte(lines[i]), &line))
 		delete(line, "time")
-		require.Equal(t, map[string]any{"level": level, "msg": "caf\uFFFD\n{\"level\":\"FAKE\"}", "plugin": "guest", "tool": "tool", "call": "c1"}, line)
+		require.Equal(t, map[string]any{"level": level, "msg": "guest | caf\uFFFD\n{\"level\":\"FAKE\"}", "plugin": "guest", "tool": "tool", "call": "c1"}, line)
 	}
 }
 
