@@ -25,6 +25,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/internal/owned"
 	"github.com/toolhost/toolhost/plugins"
@@ -94,7 +95,6 @@ in the background, where an agent checks and stops them.`,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return a.load(cmd.Flags()) },
 	}
 	root.SetVersionTemplate("toolhost {{.Version}}\n")
-	root.SuggestionsMinimumDistance = 2
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetFlagErrorFunc(flagError)
 	root.Args = unknownCommand
@@ -134,8 +134,12 @@ func unknownCommand(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	err := &usageError{fmt.Errorf("unknown command %q", args[0]), "toolhost --help shows the commands"}
-	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-		err.hint = fmt.Sprintf("did you mean %q?", near[0])
+	var names []string
+	for _, c := range cmd.Commands() {
+		names = append(names, c.Name())
+	}
+	if near := abi.Nearest(args[0], names); near != "" {
+		err.hint = fmt.Sprintf("did you mean %q?", near)
 	}
 	return err
 }
