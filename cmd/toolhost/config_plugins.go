@@ -38,7 +38,9 @@ func (c *loaded) checkPlugins(ctx context.Context) error {
 	defer r.Close(context.WithoutCancel(ctx))
 
 	unknown, hint := r.Unknown(), ""
-	isUnknown := func(file string) bool { return slices.ContainsFunc(unknown, func(p plugins.Problem) bool { return p.File == file }) }
+	isUnknown := func(file string) bool {
+		return slices.ContainsFunc(unknown, func(p plugins.Problem) bool { return p.File == file })
+	}
 	if slices.ContainsFunc(r.Problems(), func(p plugins.Problem) bool { return filepath.Ext(p.File) == ".wasm" && !isUnknown(p.File) }) {
 		hint = "; toolhost list shows files that could not be loaded"
 	}
