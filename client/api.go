@@ -49,6 +49,13 @@ type RunQuery struct {
 	Parent string // only children of the run with this id
 	Before string // the page after [wire.Runs].Next
 	Limit  int    // up to 200; 0 is 50
+
+	Statuses                   []wire.Status    // in one of these states
+	Errors                     []wire.ErrorKind // failed for one of these reasons
+	Tool, Kind, Plugin         string           // of this tool, kind of tool, or plugin
+	CreatedSince, CreatedUntil time.Time        // submitted at or after the one and before the other
+	StartedSince, StartedUntil time.Time        // last started likewise
+	Text                       string           // in the tool's name, the title or the error
 }
 
 // Runs lists runs, the newest first, without their results.
@@ -58,6 +65,23 @@ func (c *Client) Runs(ctx context.Context, q RunQuery) (wire.Runs, error) {
 	set(query, "parent", q.Parent)
 	set(query, "before", q.Before)
 	set(query, "limit", q.Limit)
+	for _, status := range q.Statuses {
+		query.Add("status", string(status))
+	}
+	for _, kind := range q.Errors {
+		query.Add("error", string(kind))
+	}
+	set(query, "tool", q.Tool)
+	set(query, "kind", q.Kind)
+	set(query, "plugin", q.Plugin)
+	set(query, "text", q.Text)
+	for name, at := range map[string]time.Time{
+		"created_since": q.CreatedSince, "created_until": q.CreatedUntil, "started_since": q.StartedSince, "started_until": q.StartedUntil,
+	} {
+		if !at.IsZero() {
+			query.Set(name, at.Format(time.RFC3339Nano))
+		}
+	}
 	return do[wire.Runs](ctx, c, "GET", "/v1/runs?"+query.Encode(), nil)
 }
 
@@ -91,6 +115,11 @@ func (c *Client) Check(ctx context.Context, ids []string, opts CheckOptions) (wi
 // Run returns a run with its whole result.
 func (c *Client) Run(ctx context.Context, id string) (wire.Run, error) {
 	return do[wire.Run](ctx, c, "GET", runPath(id), nil)
+}
+
+// RemoveRun removes a run that has ended, with its output, its files and its notice.
+func (c *Client) RemoveRun(ctx context.Context, id string) error {
+	return c.Do(ctx, "DELETE", runPath(id), nil, nil)
 }
 
 // Stop asks a run to end and returns what became of it, at the latest after the

@@ -40,7 +40,15 @@ type RunQuery struct {
 	Active  bool   // only runs that have not ended
 	Before  string // only runs submitted before the run with this id
 	Limit   int    // at most so many; 0 is no limit
+	RunFilter
 }
+
+// RunFilter selects runs by what they are: see engine.Filter, also for its parts.
+type (
+	RunFilter    = engine.Filter
+	RunStatus    = engine.Status
+	RunErrorKind = engine.ErrorKind
+)
 
 // CheckRequest says what to check. Only IDs is required.
 type CheckRequest struct {
@@ -95,6 +103,16 @@ func (v Session) WholeRun(ctx context.Context, id string) (wire.Run, error) {
 	return newRun(r, time.Now()), nil
 }
 
+// Remove removes a run that has ended, with its output, its files and its notice. The
+// reason of the error is [wire.CodeConflict] if the run has not ended.
+func (v Session) Remove(ctx context.Context, id string) error {
+	r, err := v.record(ctx, id)
+	if err != nil {
+		return err
+	}
+	return v.service.runs.Remove(ctx, r.Session, id)
+}
+
 // Diagnosis says why a run failed; nil if its error says everything. It is for
 // operators only: the text may have secrets of the tool and internals of the host.
 func (v Session) Diagnosis(ctx context.Context, id string) (*wire.Diagnosis, error) {
@@ -125,7 +143,7 @@ func (v Session) load(ctx context.Context, r *engine.Run, parts ...engine.Part) 
 // Runs returns runs, the newest first, without their arguments, results and
 // content.
 func (v Session) Runs(ctx context.Context, q RunQuery) ([]wire.Run, error) {
-	query := engine.Query{Parent: q.Parent, Active: q.Active, Before: q.Before, Limit: q.Limit}
+	query := engine.Query{Parent: q.Parent, Active: q.Active, Before: q.Before, Limit: q.Limit, Filter: q.RunFilter}
 	if query.Session = v.name; v.all {
 		query.Session = q.Session
 	}

@@ -31,6 +31,24 @@ func (m *Manager) Find(ctx context.Context, id string) (engine.Run, error) {
 	return m.Get(ctx, run.Session, id)
 }
 
+// Remove removes an ended run of the session, with its log, artifacts and notice. The
+// error matches [engine.ErrNotFound], or [engine.ErrActive] if the run has not ended or
+// its end is not stored yet.
+func (m *Manager) Remove(ctx context.Context, session, id string) error {
+	h, err := m.reader.lookup(ctx, session, id)
+	if err == nil && !h.run.Final() {
+		err = fmt.Errorf("%w: %s", engine.ErrActive, id)
+	}
+	if err == nil {
+		err = m.engine.Remove(ctx, id)
+	}
+	if err != nil {
+		return fmt.Errorf("removing a run: %w", err)
+	}
+	m.log.Info("background run removed", "task_id", id, "session", session)
+	return nil
+}
+
 // Payload returns one large part of a run of the session, nil if it has none, or
 // an error matching [engine.ErrNotFound].
 func (m *Manager) Payload(ctx context.Context, session, id string, part engine.Part) (json.RawMessage, error) {

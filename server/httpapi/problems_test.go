@@ -48,6 +48,8 @@ var refusals = map[string][]string{
 	"listRuns limit":            {"/v1/runs?id={run}&wait=1s"},
 	"getRun not_found":          {"/v1/runs/{none}"},
 	"getRun limit":              {"/v1/runs/{run}?wait=1s"},
+	"removeRun not_found":       {"/v1/runs/{none}"},
+	"removeRun conflict":        {"/v1/runs/{sleeper}"},
 	"stopRun not_found":         {"/v1/runs/{none}/stop", `{}`},
 	"answerRun not_found":       {"/v1/runs/{none}/answers", `{"answers":{"name":{"action":"decline"}}}`},
 	"answerRun conflict":        {"/v1/runs/{sleeper}/answers", `{"answers":{"name":{"action":"decline"}}}`},

@@ -47,8 +47,9 @@ func routes() []route {
 		endpoint("GET", "/v1/calls", listCalls, limit, formed("tool", textForm, "expected a name of up to 128 characters"), flag("failed")),
 
 		answers("POST", "/v1/runs", spawnRun).beginning(),
-		endpoint("GET", "/v1/runs", listRuns, limit, before, flag("active"), parent, ids, wait, until, tail),
+		endpoint("GET", "/v1/runs", listRuns, append(filters(), limit, before, flag("active"), parent, ids, wait, until, tail)...),
 		endpoint("GET", "/v1/runs/{run}", getRun, wait, tail, cursor),
+		endpoint("DELETE", "/v1/runs/{run}", removeRun),
 		endpoint("POST", "/v1/runs/{run}/stop", stopRun),
 		endpoint("POST", "/v1/runs/{run}/answers", answerRun),
 		answers("POST", "/v1/runs/{run}/rerun", rerun).beginning(),

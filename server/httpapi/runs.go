@@ -96,7 +96,7 @@ func (r *request) shown(run wire.Run) wire.Run {
 // listRuns lists the runs of a session, or returns those with an id.
 func listRuns(r *request, _ none) (wire.Runs, error) {
 	if ids := r.URL.Query()["id"]; len(ids) > 0 {
-		if err := r.absent("not with id", "limit", "before", "active", "parent"); err != nil {
+		if err := r.absent("not with id", append(filterNames(), "limit", "before", "active", "parent")...); err != nil {
 			return wire.Runs{}, err
 		}
 		return checkRuns(r, ids)
@@ -106,7 +106,7 @@ func listRuns(r *request, _ none) (wire.Runs, error) {
 	}
 
 	limit, before := r.number("limit", defaultPage), r.get("before")
-	found, err := r.session.Runs(r.Context(), server.RunQuery{Parent: r.get("parent"), Active: r.get("active") == "true", Before: before, Limit: limit + 1})
+	found, err := r.session.Runs(r.Context(), server.RunQuery{Parent: r.get("parent"), Active: r.get("active") == "true", Before: before, Limit: limit + 1, RunFilter: r.filter()})
 	if err == nil && before != "" && len(found) == 0 { // it may be the end, or the run is gone: then nobody knows
 		_, err = r.session.Run(r.Context(), before)
 	}
@@ -165,6 +165,11 @@ func checkRuns(r *request, ids []string) (wire.Runs, error) {
 		out.Runs[i] = r.shown(out.Runs[i])
 	}
 	return out, err
+}
+
+// removeRun removes a run that has ended.
+func removeRun(r *request, _ none) (none, error) {
+	return none{}, r.session.Remove(r.Context(), r.PathValue("run"))
 }
 
 // stopRun asks a run to end.

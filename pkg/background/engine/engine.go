@@ -69,6 +69,10 @@ type Engine interface {
 	// ignores unknown runs, those of other sessions and those without a notice.
 	Acknowledge(ctx context.Context, session string, ids []string) error
 
+	// Remove removes a terminal run with its log, its artifacts and its notice. The
+	// error matches [ErrActive] if the run is not terminal.
+	Remove(ctx context.Context, id string) error
+
 	// Prune removes terminal runs that r does not keep, with their logs and
 	// artifacts, and returns how many. It also removes such disabled schedules, and
 	// values of sessions.
@@ -232,6 +236,7 @@ type Query struct {
 	Active         bool   // only runs that are not terminal
 	Before         string // only runs submitted before the one with this id; "": all. Of an id unknown in Session, none
 	Limit          int    // at most so many; 0: all
+	Filter                // selects by what they are
 }
 
 // Matches reports whether q selects the run, apart from Session, Before and
@@ -240,7 +245,8 @@ func (q Query) Matches(r Run) bool {
 	return (!q.Active || !r.Status.Terminal()) &&
 		(q.IdempotencyKey == "" || q.IdempotencyKey == r.IdempotencyKey) &&
 		(q.Schedule == "" || q.Schedule == r.Schedule) &&
-		(q.Parent == "" || q.Parent == r.Parent)
+		(q.Parent == "" || q.Parent == r.Parent) &&
+		q.Filter.Matches(r)
 }
 
 // A Retention says which terminal runs are kept, and which disabled schedules,

@@ -19,6 +19,9 @@ var (
 	// again; what it seemed to store since the loss is not kept.
 	ErrStorageLost = errors.New("the storage was deleted or replaced while it was in use")
 
+	// ErrActive means that a run has not ended, and cannot be removed.
+	ErrActive = errors.New("the run has not ended")
+
 	ErrSessionLimit  = errors.New("session limit of background runs reached")
 	ErrOwnerLimit    = errors.New("limit of background runs of all sessions of an owner reached")
 	ErrParkedLimit   = errors.New("session limit of parked calls reached")

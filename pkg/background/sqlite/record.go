@@ -205,6 +205,9 @@ func insert(w *conn, seq driver.Value, r row, record []byte) (int64, error) {
 	}
 
 	w.book.add(r.Session, r.size, r.size*flag(r.Evictable()))
+	if err := addFacets(w, at, r.Run); err != nil {
+		return 0, err
+	}
 	return at, storePayload(w, at, r.Run)
 }
 
@@ -252,6 +255,9 @@ func (r row) finish(w *conn, record []byte, before int64) error {
 
 	w.book.add(r.Session, r.size-before, r.size*flag(r.Evictable()))
 	if err := storePayload(w, r.seq, r.Run); err != nil {
+		return err
+	}
+	if err := endFacets(w, r.seq, r.Run); err != nil {
 		return err
 	}
 	return w.run(`DELETE FROM checkpoints WHERE seq = ?`, r.seq)

@@ -141,6 +141,9 @@ func (e *Engine) drop(w *conn, v victim) (bool, error) {
 		}
 	})
 
+	if err := w.run("DELETE FROM facets WHERE run = ?", v.seq); err != nil {
+		return true, err
+	}
 	for _, table := range []string{"args", "results", "contents", "checkpoints"} {
 		if err := w.run("DELETE FROM "+table+" WHERE seq = ?", v.seq); err != nil {
 			return true, err
@@ -214,6 +217,24 @@ const (
 	FROM schedules WHERE enabled = 0)
 	WHERE place > ?1 OR changed < ?2`
 )
+
+// Remove implements [engine.Engine].
+func (e *Engine) Remove(ctx context.Context, id string) error {
+	return e.db.write(ctx, func(w *conn) error {
+		seq, err := w.number(`SELECT seq FROM runs WHERE id = ?`, id)
+		if err != nil {
+			return err
+		}
+		if seq == 0 {
+			return fmt.Errorf("%w: %s", engine.ErrNotFound, id)
+		}
+		gone, err := e.drop(w, victim{"runs", seq, id})
+		if err == nil && !gone {
+			err = fmt.Errorf("%w: %s", engine.ErrActive, id)
+		}
+		return err
+	})
+}
 
 // Prune implements [engine.Engine].
 func (e *Engine) Prune(ctx context.Context, ret engine.Retention) (removed int, err error) {

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/toolhost/toolhost/pkg/background/engine"
@@ -88,21 +89,28 @@ func (e *Engine) Payload(ctx context.Context, id string, part engine.Part) (data
 
 // List implements [engine.Engine].
 func (e *Engine) List(ctx context.Context, q engine.Query) ([]engine.Run, error) {
-	sql, args := selectRuns(q)
-	return readAll(ctx, e.db, func(found []driver.Value) (engine.Run, error) {
-		id, _ := found[1].(string)
-		if run, ok := e.active.light(id); ok {
-			return run, nil
-		}
-		r, err := decode(found)
-		return r.Run, err
-	}, sql, args...)
+	if !q.Filter.IsZero() {
+		return e.search(ctx, q)
+	}
+	sql, args := selectRuns(q, 0)
+	return readAll(ctx, e.db, e.asIs, sql, args...)
+}
+
+// asIs reads a run: as it is now, if it has not ended.
+func (e *Engine) asIs(found []driver.Value) (engine.Run, error) {
+	id, _ := found[1].(string)
+	if run, ok := e.active.light(id); ok {
+		return run, nil
+	}
+	r, err := decode(found)
+	return r.Run, err
 }
 
 // selectRuns returns the statement for q. It names the index to begin with,
 // the one that leaves the fewest runs: SQLite, which knows nothing of the
-// numbers, would rather look at all runs than sort a few.
-func selectRuns(q engine.Query) (sql string, args []driver.Value) {
+// numbers, would rather look at all runs than sort a few. A filter begins with the
+// narrow rows of facets instead. Below is the seq that runs are submitted before, or 0.
+func selectRuns(q engine.Query, below int64) (sql string, args []driver.Value) {
 	index, where := "", ""
 	for _, c := range []struct {
 		on               bool
@@ -114,6 +122,7 @@ func selectRuns(q engine.Query) (sql string, args []driver.Value) {
 		{q.Parent != "", " INDEXED BY runs_parent", " AND parent = ?", []driver.Value{q.Parent}},
 		{q.Active, " INDEXED BY runs_active", " AND finished IS NULL", nil},
 		{q.Session != "", " INDEXED BY runs_session", " AND session = ?", []driver.Value{q.Session}},
+		{below > 0, "", " AND seq < ?", []driver.Value{below}},
 		{q.Before != "", "", " AND seq < (SELECT b.seq FROM runs b WHERE b.id = ? AND (? = '' OR b.session = ?))", []driver.Value{q.Before, q.Session, q.Session}},
 	} {
 		if c.on {
@@ -123,7 +132,14 @@ func selectRuns(q engine.Query) (sql string, args []driver.Value) {
 		}
 	}
 
-	sql = "SELECT " + runColumns + " FROM runs" + index + " WHERE 1" + where + " ORDER BY seq DESC"
+	from, order := " FROM runs"+index, "seq"
+	if !q.Filter.IsZero() {
+		conditions, more := facetConditions(q.Filter, q.Session)
+		from, order = " FROM facets CROSS JOIN runs ON runs.seq = facets.run", "facets.run"
+		where, args = where+conditions, append(args, more...)
+		where = strings.ReplaceAll(where, " AND seq <", " AND facets.run <")
+	}
+	sql = "SELECT " + runColumns + from + " WHERE 1" + where + " ORDER BY " + order + " DESC"
 	if q.Limit > 0 {
 		sql += " LIMIT ?"
 		args = append(args, int64(q.Limit))

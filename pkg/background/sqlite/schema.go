@@ -126,6 +126,23 @@ CREATE TABLE pairs (
 );
 DROP INDEX runs_notice;
 CREATE INDEX runs_notice ON runs (session, finished, seq) WHERE notice = 1;
+CREATE TABLE facets (                  -- what runs are searched by
+	run INTEGER PRIMARY KEY,           -- its seq
+	of_session TEXT NOT NULL,
+	tool TEXT NOT NULL,
+	kind TEXT NOT NULL,
+	plugin TEXT NOT NULL,
+	status TEXT NOT NULL,              -- '' until the run is terminal
+	error TEXT,                        -- the kind of it
+	created INTEGER NOT NULL,
+	started INTEGER,                   -- NULL until the run is terminal
+	text TEXT NOT NULL                 -- the tool, the title and the error, in lower case
+);
+INSERT INTO facets SELECT seq, session, ifnull(json_extract(r, '$.tool'), ''), '', '',
+	iif(finished IS NULL, '', ifnull(json_extract(r, '$.status'), '')), json_extract(r, '$.error.kind'),
+	ifnull(unixepoch(json_extract(r, '$.created_at')), 0) * 1000000000, unixepoch(json_extract(r, '$.started_at')) * 1000000000,
+	lower(ifnull(json_extract(r, '$.tool'), '') || char(10) || ifnull(json_extract(r, '$.title'), '') || char(10) || ifnull(substr(json_extract(r, '$.error.message'), 1, 512), ''))
+	FROM (SELECT seq, session, finished, CAST(record AS TEXT) AS r FROM runs) WHERE json_valid(r);
 `
 
 // openFile opens the database at path, makes it if it is not there, and brings

@@ -132,6 +132,8 @@ var cases = map[string]func(*testing.T, *store){
 	"takeover after the lease":          takeover,
 	"takeover after leaving":            leave,
 	"costs and diagnoses":               costs,
+	"search":                            search,
+	"remove":                            removes,
 	"a claim that was not started":      claimNotStarted,
 	"renew":                             renew,
 	"events for a slow watcher":         eventsMissed,

@@ -228,6 +228,18 @@ func (e *Engine) Acknowledge(_ context.Context, session string, ids []string) er
 	return nil
 }
 
+// Remove implements [engine.Engine].
+func (e *Engine) Remove(_ context.Context, id string) error {
+	_, err := onRun(e, id, func(r *record) (none struct{}, err error) {
+		if !r.run.Status.Terminal() {
+			return none, fmt.Errorf("%w: %s", engine.ErrActive, id)
+		}
+		e.remove(r)
+		return none, nil
+	})
+	return err
+}
+
 // Prune implements [engine.Engine].
 func (e *Engine) Prune(_ context.Context, ret engine.Retention) (removed int, err error) {
 	e.mu.Lock()

@@ -1,0 +1,62 @@
+package httpapi
+
+import (
+	"regexp"
+	"time"
+
+	"github.com/toolhost/toolhost/server"
+	"github.com/toolhost/toolhost/server/wire"
+)
+
+// maxKinds bounds the kinds of errors that one request names.
+const maxKinds = 20
+
+var errorForm = regexp.MustCompile(`^[a-z_]{1,64}$`)
+
+// filters are the parameters that select runs by what they are.
+func filters() []param {
+	status := oneOf("status", string(wire.StatusQueued), string(wire.StatusRunning), string(wire.StatusSucceeded), string(wire.StatusFailed), string(wire.StatusCanceled))
+	status.many = 5
+	kinds := formed("error", errorForm, "expected a kind of error such as tool_error")
+	kinds.many = maxKinds
+	all := []param{status, kinds}
+	for _, name := range []string{"tool", "kind", "plugin", "text"} {
+		all = append(all, formed(name, textForm, "expected 1 to 128 characters"))
+	}
+	for _, name := range []string{"created_since", "created_until", "started_since", "started_until"} {
+		all = append(all, param{name: name, expected: "expected a time such as 2006-01-02T15:04:05Z", valid: func(v string) bool {
+			_, err := time.Parse(time.RFC3339, v)
+			return err == nil
+		}})
+	}
+	return all
+}
+
+func filterNames() (names []string) {
+	for _, p := range filters() {
+		names = append(names, p.name)
+	}
+	return names
+}
+
+// filter returns what the parameters select.
+func (r *request) filter() server.RunFilter {
+	f := server.RunFilter{
+		Tool: r.get("tool"), Kind: r.get("kind"), Plugin: r.get("plugin"), Text: r.get("text"),
+		Since: r.time("created_since"), Until: r.time("created_until"), StartedSince: r.time("started_since"), StartedUntil: r.time("started_until"),
+	}
+	values := r.URL.Query()
+	for _, status := range values["status"] {
+		f.Statuses = append(f.Statuses, server.RunStatus(status))
+	}
+	for _, kind := range values["error"] {
+		f.Errors = append(f.Errors, server.RunErrorKind(kind))
+	}
+	return f
+}
+
+// time returns a parameter that is a time; zero if it is absent.
+func (r *request) time(name string) time.Time {
+	at, _ := time.Parse(time.RFC3339, r.get(name)) // it was checked
+	return at
+}
