@@ -30,6 +30,7 @@ var schemas embed.FS
 // agentTool is one of the agent's own tools.
 type agentTool struct {
 	definition Definition
+	schema     json.RawMessage // of what is accepted; models see less of it, see shownSchema
 	input      *schema.Schema
 	run        func(ctx context.Context, s *Service, req Request) (any, error)
 }
@@ -39,21 +40,21 @@ func agentTools() ([]*agentTool, error) {
 	tools := []*agentTool{{
 		definition: Definition{
 			Name: SpawnBackground, Title: "Spawn Background",
-			Description: "Run a background-capable tool asynchronously. Returns at once with a task_id; use it for long-running tools, and continue with other work: you are notified when it ends. With schedule it runs later, or repeatedly.",
+			Description: "Run a tool in the background. Returns a task_id at once; continue with other work: its end comes with a later tool result. With schedule it runs later.",
 			Annotations: Annotations{Destructive: false},
 		},
 		run: spawn,
 	}, {
 		definition: Definition{
 			Name: CheckBackground, Title: "Check Background",
-			Description: "Status, progress, new output and result of background runs, or the list of them and of schedules. Waits for the end up to wait_seconds: prefer one long wait to many short ones. A call answered with type background continues as such a run: do not repeat it.",
+			Description: "Status, progress, new output and result of background runs, or the list of them and of schedules. Waits for the end: prefer one long wait to many short ones. A call answered with type background is such a run: do not repeat it.",
 			Annotations: Annotations{ReadOnly: true, Idempotent: true},
 		},
 		run: check,
 	}, {
 		definition: Definition{
 			Name: StopBackground, Title: "Stop Background",
-			Description: "Stop a background run that is stuck or no longer useful, or a schedule. Answers with its true state: a result that came first is returned and kept.",
+			Description: "Stop a background run, or a schedule. A result that came first is returned and kept.",
 			Annotations: Annotations{Destructive: true, Idempotent: true},
 		},
 		run: stop,
@@ -64,7 +65,7 @@ func agentTools() ([]*agentTool, error) {
 			return nil, err
 		}
 
-		t.definition.InputSchema, _ = json.Marshal(json.RawMessage(raw)) // compact: a model pays for the spaces
+		t.schema = raw
 		t.definition.Approval, t.definition.Deferrable = abi.ApprovalAuto, abi.DeferNever
 		if t.input, err = schema.Compile(raw); err != nil {
 			return nil, err
@@ -103,7 +104,26 @@ func (s *Service) agentTool(name string) *agentTool {
 	return nil
 }
 
+// defineAgent is the definition of an agent tool, as models see it next to those tools.
+func (s *Service) defineAgent(a *agentTool, tools []*callable) Definition {
+	var names, hidden []string
+	for _, t := range tools { // sorted by name
+		if t.Denied() == nil && t.Tool.Hints.SupportsBackground {
+			names = append(names, t.Name)
+		}
+	}
+	if s.cfg.Runs.Schedules < 0 {
+		hidden = []string{"schedule", "schedule_id"}
+	}
+
+	d := a.definition
+	d.InputSchema = shownSchema(a.schema, names, hidden...)
+	return d
+}
+
 func (t *agentTool) call(ctx context.Context, s *Service, req Request) (abi.Result, error) {
+	req.Parsed = coerced(t.schema, req.Parsed)
+	req.Args = req.Parsed.Raw()
 	if problems := t.input.CheckObject(req.Parsed); len(problems) > 0 {
 		return explain(badArgs(t.definition.Name, problems))
 	}

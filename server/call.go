@@ -44,6 +44,9 @@ type Request struct {
 	// continues in the background. It can only shorten Config.ParkAfter, which
 	// is its default. It also limits the wait of check_background.
 	ParkAfter time.Duration
+	// FileName says how the caller's model reads a file of a run, [wire.OutputLog] or
+	// [wire.ResultJSON]: such as by a URI. Nil is the path below Config.DataDir.
+	FileName func(task, file string) string
 	// OnPark is called with the run that the call has become, before Call returns.
 	// It may be nil: the result names the run too.
 	OnPark func(wire.Run)

@@ -50,7 +50,7 @@ func TestNoKeyIsSpecial(t *testing.T) {
 		for _, value := range []string{`{"_raw_output":"x"}`, `{"_raw_output_scalar":"x"}`, `{"_raw_output":"x","_raw_output_scalar":7,"n":1}`, `{"error":"x","status":"failed","result":{}}`} {
 			require.Equal(t, value, string(s.call(alice, "echo", value).Value))
 			id := s.spawn(alice, "echo", value)
-			report := s.check(alice, id, "")
+			report := s.check(alice, id, `,"max_chars":100`)
 			require.Equal(t, "succeeded", report["status"])
 			var want map[string]any
 			require.NoError(t, json.Unmarshal([]byte(value), &want))

@@ -146,7 +146,8 @@ func TestCheckWithoutOutput(t *testing.T) {
 		s.stop(alice, id, "")
 		report = s.check(alice, id, "")
 		require.Equal(t, true, report["done"])
-		require.Equal(t, nothing, report["output"])
+		require.NotContains(t, report, "output", "it has a result")
+		require.Equal(t, nothing, s.check(alice, id, `,"max_chars":10`)["output"])
 	})
 }
 
@@ -165,14 +166,14 @@ func TestCheckLargeResults(t *testing.T) {
 		require.NotContains(t, answer, "result")
 		require.EqualValues(t, 10_002, answer["result_bytes"])
 		require.Equal(t, `"`+strings.Repeat("ü", 511), answer["result_preview"], "cut between characters")
-		require.Equal(t, "runs/"+large+"/result.json", answer["result_path"])
-		require.NotContains(t, answer, "next")
+		require.NotContains(t, answer, "result_path", "there is no data folder")
+		require.Equal(t, "check this task alone with max_chars 16384 for the whole result", answer["next"])
+		require.Len(t, s.check(alice, large, `,"max_chars":16384`)["result"], 10_000)
 
 		tasks := s.agent(alice, CheckBackground, `{"task_ids":["`+medium+`","`+huge+`"],"until":"all"}`)["tasks"].([]any)
 		first, second := tasks[0].(map[string]any), tasks[1].(map[string]any)
 		require.Len(t, first["result"], 7000)
 		require.EqualValues(t, 60_002, second["result_bytes"])
-		require.Equal(t, "runs/"+huge+"/result.json", second["result_path"])
 
 		ids := []string{medium}
 		for range 9 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -129,7 +130,7 @@ func check(ctx context.Context, s *Service, req Request) (any, error) {
 
 	switch {
 	case in.List || len(ids) == 0:
-		return v.list(ctx, in.Finished == nil || *in.Finished)
+		return v.list(ctx, in.Finished)
 	case in.ID != "" && len(in.IDs) > 0:
 		return nil, &background.FieldError{Field: "task_ids", Problem: "give either task_id or task_ids"}
 	}
@@ -138,19 +139,51 @@ func check(ctx context.Context, s *Service, req Request) (any, error) {
 	if in.Wait != nil {
 		r.Wait = duration(*in.Wait)
 	}
-	longest := background.MaxWait
-	if req.ParkAfter > 0 {
-		longest = min(longest, req.ParkAfter)
-	}
 	if in.MaxChars != nil {
 		r.MaxChars = int(max(0, min(*in.MaxChars, background.MaxChars)))
 	}
 
-	return v.checkRuns(ctx, r, longest)
+	o := reportOptions{several: len(ids) > 1, asked: in.Cursor != "" || in.MaxChars != nil, file: v.service.fileName(req), result: maxInline}
+	if in.MaxChars != nil && !o.several {
+		o.result = max(o.result, r.MaxChars)
+	}
+	longest := background.MaxWait
+	if req.ParkAfter > 0 {
+		longest = min(longest, req.ParkAfter)
+	}
+	if r.Wait > longest {
+		r.Wait, o.shortened = longest, longest
+	}
+	return v.checkRuns(ctx, r, o)
 }
 
-// list lists the runs and schedules of the session.
-func (v Session) list(ctx context.Context, finished bool) (any, error) {
+// reportOptions say what the report of a run has.
+type reportOptions struct {
+	several   bool                                   // the answer has other reports too
+	asked     bool                                   // the agent wants output, also of a run that has succeeded
+	shortened time.Duration                          // the longest wait here, if the agent asked for a longer one
+	result    int                                    // bytes of a result that is shown whole
+	file      func(r engine.Run, name string) string // how to read a file of a run; empty if nobody can
+}
+
+// fileName returns what an agent is told of the files of runs: how the caller calls
+// them, or else where they are below the data folder.
+func (s *Service) fileName(req Request) func(r engine.Run, name string) string {
+	switch {
+	case req.FileName != nil:
+		return func(r engine.Run, name string) string { return req.FileName(r.ID, name) }
+	case s.dir != nil:
+		return engine.Run.Path
+	}
+	return func(engine.Run, string) string { return "" }
+}
+
+// recently is how long the list shows a run that has ended, unless it is asked for all.
+const recently = time.Hour
+
+// list lists the runs and schedules of the session: active ones, and those that have
+// ended, all or none, or if finished is nil the ones of the last hour.
+func (v Session) list(ctx context.Context, finished *bool) (any, error) {
 	runs, err := v.service.runs.List(ctx, engine.Query{Session: v.name})
 	if err != nil {
 		return nil, err
@@ -169,7 +202,12 @@ func (v Session) list(ctx context.Context, finished bool) (any, error) {
 		}
 	}
 	all := listing{Active: len(active), Finished: len(ended), Tasks: []row{}, Awaiting: v.service.asked.runs(v.name)}
-	if finished {
+	switch {
+	case finished == nil:
+		since := time.Now().Add(-recently)
+		recent := slices.DeleteFunc(slices.Clone(ended), func(r engine.Run) bool { return r.FinishedAt.Before(since) })
+		active = append(active, recent...)
+	case *finished:
 		active = append(active, ended...)
 	}
 	all.More = max(0, len(active)-maxRows)
@@ -186,14 +224,10 @@ func (v Session) list(ctx context.Context, finished bool) (any, error) {
 
 // checkRuns reports on runs in one answer of bounded size. Some text takes more
 // room in JSON than it has characters: then it checks again with less room. The
-// next check shows the output that this one omits. No wait is longer than longest.
-func (v Session) checkRuns(ctx context.Context, r background.CheckRequest, longest time.Duration) (any, error) {
+// next check shows the output that this one omits.
+func (v Session) checkRuns(ctx context.Context, r background.CheckRequest, o reportOptions) (any, error) {
 	var waited time.Duration // by the first check
-	wanted, several := r.MaxChars, len(r.IDs) > 1
-	shortened := time.Duration(0) // to which the wait was cut
-	if r.Wait > longest {
-		r.Wait, shortened = longest, longest
-	}
+	wanted := r.MaxChars
 
 	for room := portion(len(r.IDs)); ; room /= 2 {
 		if r.MaxChars = min(wanted, room); r.MaxChars == 0 {
@@ -212,7 +246,7 @@ func (v Session) checkRuns(ctx context.Context, r background.CheckRequest, longe
 			Missing string   `json:"error,omitempty"`
 		}{Tasks: make([]report, len(checked.Reports))}
 		for i, found := range checked.Reports {
-			if answer.Tasks[i], err = v.fit(ctx, found, room, several, shortened); err != nil {
+			if answer.Tasks[i], err = v.fit(ctx, found, room, o); err != nil {
 				return nil, err
 			}
 			answer.Tasks[i].WaitedSeconds = tenths(waited)
@@ -223,7 +257,7 @@ func (v Session) checkRuns(ctx context.Context, r background.CheckRequest, longe
 		}
 
 		var shown any = answer
-		if !several {
+		if !o.several {
 			shown = answer.Tasks[0]
 		}
 
@@ -234,14 +268,20 @@ func (v Session) checkRuns(ctx context.Context, r background.CheckRequest, longe
 	}
 }
 
-// fit makes the report of a run, and cuts each text to the room. It keeps paths
-// only where they lead to more than is shown. Several says that the answer has
-// other reports too. Shortened is the longest wait if the agent asked for a longer
-// one.
-func (v Session) fit(ctx context.Context, r background.Report, room int, several bool, shortened time.Duration) (report, error) {
-	space := min(room, maxInline)
+// fit makes the report of a run, and cuts each text to the room. It names files only
+// where they have more than is shown. A run that has succeeded shows its result, and
+// what it said meanwhile only if that was asked for, or is all there is.
+func (v Session) fit(ctx context.Context, r background.Report, room int, o reportOptions) (report, error) {
+	space := min(room, o.result)
 	if err := v.load(ctx, &r.Run, engine.PartResult, engine.PartContent); err != nil {
 		return report{}, err
+	}
+	succeeded := r.Final() && r.Status == engine.StatusSucceeded
+	if succeeded && !o.asked && (r.Result != nil || r.Content != nil) {
+		r.Output = nil
+	}
+	if succeeded {
+		r.Detail, r.Progress = "", nil
 	}
 	large := cut(&r.Run, &space)
 
@@ -260,10 +300,10 @@ func (v Session) fit(ctx context.Context, r background.Report, room int, several
 		out.ArtifactError, out.Awaited = "", messages(v.service.asked.open(runKey{r.Session, r.ID}), room)
 	}
 	if out.Done && large != (excerpt{}) {
-		out.ResultPath = r.Path(engine.ResultJSON)
+		out.ResultPath = o.file(r.Run, engine.ResultJSON)
 	}
 	if out.Done && r.Output != nil && r.Output.OmittedBytes > 0 {
-		out.LogPath = r.Path(engine.OutputLog)
+		out.LogPath = o.file(r.Run, engine.OutputLog)
 	}
 
 	switch {
@@ -271,12 +311,14 @@ func (v Session) fit(ctx context.Context, r background.Report, room int, several
 		out.Next = "it waits for your user to answer: ask them to, you cannot answer for them"
 	case r.Unsaved:
 		out.Next = textUnsaved
-	case shortened > 0 && !out.Done:
-		out.Next = fmt.Sprintf("still running after %.0f seconds, the longest wait here: check again to wait longer", shortened.Seconds())
-	case several && large.ResultBytes > 0 && large.ResultBytes <= maxInline:
+	case o.shortened > 0 && !out.Done:
+		out.Next = fmt.Sprintf("still running after %.0f seconds, the longest wait here: check again to wait longer", o.shortened.Seconds())
+	case o.several && large.ResultBytes > 0 && large.ResultBytes <= maxInline:
 		out.Next = "check this task alone for the whole result"
+	case out.Done && large.ResultBytes > o.result && large.ResultBytes <= background.MaxChars:
+		out.Next = fmt.Sprintf("check this task alone with max_chars %d for the whole result", background.MaxChars)
 	case r.Repeated && !out.Done && r.SignalOnCompletion:
-		out.Next = "nothing new; you will be notified. Wait with wait_seconds, or continue with other work."
+		out.Next = "nothing new; its end comes with a later tool result. Wait with wait_seconds, or continue with other work."
 	case r.Repeated && !out.Done:
 		out.Next = "nothing new. Wait with wait_seconds, or continue with other work."
 	}

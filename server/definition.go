@@ -27,14 +27,14 @@ func (s *Service) Definitions(session string) []Definition {
 		}
 	}
 	for _, a := range s.offered(tools) {
-		ds = append(ds, a.definition)
+		ds = append(ds, s.defineAgent(a, tools))
 	}
 	return ds
 }
 
 func (s *Service) define(t *callable) Definition {
 	return Definition{
-		Name: t.Name, Title: t.Tool.Title, Description: t.Tool.Description,
+		Name: t.Name, Title: t.Tool.Title, Description: t.Tool.Description + s.rules.hint(t.Tool),
 		InputSchema: t.Tool.InputSchema, OutputSchema: t.Tool.OutputSchema,
 		Plugin:             t.source(),
 		Unsandboxed:        t.plugin == nil,

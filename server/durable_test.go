@@ -73,7 +73,7 @@ func TestDataDir(t *testing.T) {
 	require.NoError(t, s.Close(done()))
 
 	s = open(t, cfg, tools...)
-	report := s.check(alice, ended, "")
+	report := s.check(alice, ended, `,"max_chars":100`)
 	require.Equal(t, map[string]any{"n": 1.0}, report["result"])
 	require.Equal(t, "echoing\n", report["output"].(map[string]any)["text"])
 	require.Equal(t, "echoing\n", s.artifact(alice, ended, engine.OutputLog))

@@ -3,6 +3,8 @@ package server
 import (
 	"cmp"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/toolhost/toolhost/abi"
@@ -89,6 +91,35 @@ func (r rules) limits(wanted Limits, tool *abi.Tool) Limits {
 		Background: seconds(tool.Limits.BackgroundSeconds),
 	}
 	return wanted.or(asked).or(r.own).atMost(r.most)
+}
+
+// farFrom is how many times a limit is the usual one, or the usual one is it, before a
+// model reads of it.
+const farFrom = 4
+
+// hint says what a call of a tool may use, where that is far from what calls usually may.
+func (r rules) hint(tool *abi.Tool) string {
+	l := r.limits(Limits{}, tool)
+	far := func(limit, usual int64) bool { return limit >= farFrom*usual || limit <= usual/farFrom }
+
+	var parts []string
+	if far(int64(l.Timeout), int64(r.own.Timeout)) {
+		parts = append(parts, l.Timeout.String())
+	}
+	if far(l.Memory, r.own.Memory) {
+		parts = append(parts, mebibytes(l.Memory)+" of memory")
+	}
+	if far(l.Output, r.own.Output) {
+		parts = append(parts, mebibytes(l.Output)+" of output")
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return " Limits: " + strings.Join(parts, ", ") + "."
+}
+
+func mebibytes(n int64) string {
+	return strconv.FormatFloat(float64(n)/(1<<20), 'g', 3, 64) + " MiB"
 }
 
 // deadline is the deadline of a background run: the agent's, else the tool's. An

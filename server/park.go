@@ -153,7 +153,7 @@ func (s *Service) parked(run engine.Run, live *live, after time.Duration, asked 
 		Message        string        `json:"message"`
 	}{
 		"background", run.ID, run.ID, run.Tool, after.Seconds(), run.Status,
-		fmt.Sprintf("Still running after %gs. It continues in the background, and you are notified when it ends. %s waits for it, %s stops it.",
+		fmt.Sprintf("Still running after %gs. It continues in the background: its end comes with a later tool result. %s waits for it, %s stops it.",
 			after.Seconds(), CheckBackground, StopBackground),
 	})
 	if err != nil {

@@ -11,34 +11,36 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// spawned is the answer of spawn_background.
+// spawned is the answer of spawn_background. What would be run is only in that of a
+// dry run: an agent knows what it asked for.
 type spawned struct {
-	TaskID             string      `json:"task_id,omitempty"`
-	Status             wire.Status `json:"status,omitempty"`
-	Title              string      `json:"title"`
-	Tool               string      `json:"tool"`
-	DeadlineSeconds    int64       `json:"deadline_seconds"`
-	SignalOnCompletion bool        `json:"signal_on_completion"`
-	LogPath            string      `json:"log_path,omitempty"`
-	ResultPath         string      `json:"result_path,omitempty"`
-	Reused             bool        `json:"reused,omitempty"`
-	DryRun             bool        `json:"dry_run,omitempty"`
+	TaskID string      `json:"task_id,omitempty"`
+	Status wire.Status `json:"status,omitempty"`
+	Reused bool        `json:"reused,omitempty"`
+	*planned
 }
 
 // scheduled is the answer of spawn_background with a schedule.
 type scheduled struct {
-	Status             string    `json:"status"`
-	ScheduleID         string    `json:"schedule_id,omitempty"`
-	TaskID             *string   `json:"task_id"` // null: there is no run yet
-	Title              string    `json:"title"`
-	Tool               string    `json:"tool"`
-	Cron               string    `json:"cron_expression,omitempty"`
-	At                 time.Time `json:"scheduled_at,omitzero"`
-	Timezone           string    `json:"timezone"`
-	NextAt             time.Time `json:"next_trigger_at,omitzero"`
-	DeadlineSeconds    int64     `json:"deadline_seconds"`
-	SignalOnCompletion bool      `json:"signal_on_completion"`
-	DryRun             bool      `json:"dry_run,omitempty"`
+	Status     string    `json:"status"`
+	ScheduleID string    `json:"schedule_id,omitempty"`
+	NextAt     time.Time `json:"next_trigger_at,omitzero"`
+	*planned
+}
+
+// planned is what a dry run would have done.
+type planned struct {
+	DryRun          bool   `json:"dry_run"`
+	Tool            string `json:"tool"`
+	Title           string `json:"title"`
+	DeadlineSeconds int64  `json:"deadline_seconds"`
+}
+
+func plannedIf(dryRun bool, tool, title string, deadline float64) *planned {
+	if !dryRun {
+		return nil
+	}
+	return &planned{true, tool, title, int64(deadline)}
 }
 
 // when is the schedule of spawn_background.
@@ -92,8 +94,7 @@ func spawn(ctx context.Context, s *Service, req Request) (any, error) {
 	}
 	if in.Schedule == nil {
 		r, err := v.Spawn(ctx, run)
-		return spawned{TaskID: r.TaskID, Status: r.Status, Title: r.Title, Tool: r.Tool, DeadlineSeconds: int64(r.DeadlineSeconds),
-			SignalOnCompletion: r.SignalOnCompletion, LogPath: r.LogPath, ResultPath: r.ResultPath, Reused: r.Reused, DryRun: req.DryRun}, err
+		return spawned{r.TaskID, r.Status, r.Reused, plannedIf(req.DryRun, r.Tool, r.Title, r.DeadlineSeconds)}, err
 	}
 
 	later, err := in.Schedule.request(run)
@@ -101,6 +102,5 @@ func spawn(ctx context.Context, s *Service, req Request) (any, error) {
 		return nil, err
 	}
 	r, err := v.NewSchedule(ctx, later)
-	return scheduled{Status: "scheduled", ScheduleID: r.ScheduleID, Title: r.Title, Tool: r.Tool, Cron: r.Cron, At: r.At, Timezone: r.Timezone,
-		NextAt: r.NextTriggerAt, DeadlineSeconds: int64(r.DeadlineSeconds), SignalOnCompletion: r.SignalOnCompletion, DryRun: req.DryRun}, err
+	return scheduled{"scheduled", r.ScheduleID, r.NextTriggerAt, plannedIf(req.DryRun, r.Tool, r.Title, r.DeadlineSeconds)}, err
 }

@@ -97,7 +97,7 @@ func settings(c *config) []setting {
 		{"background.per_session", whole, &runs.PerSession, background.DefaultPerSession, "Active background runs of a session, without its parked calls."},
 		{"background.per_host", whole, &runs.PerHost, background.DefaultPerHost, "Active background runs of all sessions, parked calls included. In `serve`, one client gets at most three quarters."},
 		{"background.parked", whole, &runs.Parked, background.DefaultParked, "Parked calls of a session."},
-		{"background.schedules", whole, &runs.Schedules, background.DefaultSchedules, "Enabled schedules of a session."},
+		{"background.schedules", anyWhole, &runs.Schedules, background.DefaultSchedules, "Enabled schedules of a session. A negative number allows none, and models do not read of them."},
 		{"background.park", oneOf(string(server.ParkHinted), string(server.ParkAll), string(server.ParkNever)), &s.Park, nil, "Which long calls continue in the background: those of tools with the hint `supports_background`, all, or none."},
 		{"background.park_after", delay, &s.ParkAfter, server.DefaultParkAfter, "How long a call runs before it is parked; a tool can only ask for less. `0` is never. This time and the 5 minutes that a parked call gets must fit into `max_limits.background`."},
 		{"background.retention", duration, &runs.Retention, background.DefaultRetention, "How long finished runs are kept."},

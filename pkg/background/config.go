@@ -91,7 +91,7 @@ type Config struct {
 	PerOwner   int           // active runs of all sessions of one owner, parked calls counted; 0: PerHost
 	PerHost    int           // runs that this process works on, parked calls counted; 0: DefaultPerHost
 	Parked     int           // active parked calls of one session; 0: DefaultParked
-	Schedules  int           // enabled schedules of one session; 0: DefaultSchedules
+	Schedules  int           // enabled schedules of one session; 0: DefaultSchedules; negative: none
 	Attempts   int           // how often a run is started at most; 0: DefaultAttempts
 	Grace      time.Duration // from a stop to the end of the run's context; 0: DefaultGrace
 	OutputCap  int           // bytes of output kept for a run; 0: DefaultOutputCap
@@ -173,13 +173,13 @@ func (c Config) withDefaults() (Config, error) {
 
 	c.InternalText = cmp.Or(c.InternalText, "An internal error occurred")
 	c.EndSession = cmp.Or(c.EndSession, EndParked)
+	c.Schedules = max(-1, cmp.Or(c.Schedules, DefaultSchedules))
 
 	err := cmp.Or(
 		fill("PerSession", &c.PerSession, DefaultPerSession),
 		fill("PerHost", &c.PerHost, DefaultPerHost),
 		fill("PerOwner", &c.PerOwner, c.PerHost),
 		fill("Parked", &c.Parked, DefaultParked),
-		fill("Schedules", &c.Schedules, DefaultSchedules),
 		fill("Attempts", &c.Attempts, DefaultAttempts),
 		fill("OutputCap", &c.OutputCap, DefaultOutputCap),
 		fill("RetainRuns", &c.RetainRuns, DefaultRetainRuns),

@@ -121,7 +121,7 @@ func (m *Manager) Schedule(ctx context.Context, session string, req ScheduleRequ
 	case m.runs.isClosing():
 		err = ErrClosed
 	default:
-		s, err = m.engine.PutSchedule(context.WithoutCancel(ctx), s, m.cfg.Schedules)
+		s, err = m.engine.PutSchedule(context.WithoutCancel(ctx), s, max(0, m.cfg.Schedules))
 		err = m.admission.refused(err)
 	}
 	if err != nil {
@@ -204,7 +204,7 @@ func (m *Manager) Enable(ctx context.Context, session, id string) (engine.Schedu
 	}
 
 	now := m.scheduler.now(ctx)
-	s, err = m.scheduler.changeWithin(context.WithoutCancel(ctx), id, m.cfg.Schedules, func(s *engine.Schedule) error {
+	s, err = m.scheduler.changeWithin(context.WithoutCancel(ctx), id, max(0, m.cfg.Schedules), func(s *engine.Schedule) error {
 		s.Enabled, s.Disabled, s.Rejected = true, "", 0
 		if s.Cron == "" {
 			return once(s, s.At, now)

@@ -35,7 +35,8 @@ func (a *api) call(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallTool
 	var run *wire.Run
 	call := server.Request{
 		Session: who.Session, Tool: req.Params.Name, Args: req.Params.Arguments,
-		Ask: asker.ask, AskLater: who.tasks && who.elicits, OnPark: func(r wire.Run) { run = &r },
+		FileName: func(task, file string) string { return fileURI(task, file, 0) },
+		Ask:      asker.ask, AskLater: who.tasks && who.elicits, OnPark: func(r wire.Run) { run = &r },
 	}
 	if string(call.Args) == "null" { // as some clients send none
 		call.Args = nil

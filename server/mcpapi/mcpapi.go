@@ -15,11 +15,9 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
-	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -175,26 +173,10 @@ func (a *api) serveTools(srv *mcp.Server) {
 	}
 }
 
-// maxNamed limits how many tools the instructions name: they are part of every
-// conversation.
-const maxNamed = 20
-
-// instructions tell a model which tools can run in the background, and how.
+// instructions tell a model of background runs. The definitions say the rest.
 func instructions(definitions []server.Definition) string {
-	var names []string
-	for _, d := range definitions {
-		if d.SupportsBackground {
-			names = append(names, d.Name)
-		}
-	}
-	if len(names) == 0 {
+	if !slices.ContainsFunc(definitions, func(d server.Definition) bool { return d.SupportsBackground }) {
 		return ""
 	}
-
-	if len(names) > maxNamed {
-		names = append(names[:maxNamed], "and others")
-	}
-	return fmt.Sprintf("Long work runs in the background: %s takes a tool's name and arguments and returns a task_id at once. Continue with other work. "+
-		"%s waits for the end and returns status, progress, new output and the result. %s stops the run. Tools that can be spawned: %s.",
-		server.SpawnBackground, server.CheckBackground, server.StopBackground, strings.Join(names, ", "))
+	return "Tools that take long can run in the background, with " + server.SpawnBackground + ": the end comes with a later tool result."
 }

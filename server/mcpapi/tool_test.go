@@ -3,8 +3,6 @@ package mcpapi
 import (
 	"context"
 	"encoding/json"
-	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -63,12 +61,8 @@ func FuzzAddTool(f *testing.F) {
 }
 
 func TestInstructionsAreShort(t *testing.T) {
-	var ds []server.Definition
-	require.Empty(t, instructions(append(ds, server.Definition{Name: "quick"})))
-	for i := range 200 {
-		ds = append(ds, server.Definition{Name: fmt.Sprintf("tool_with_quite_a_long_name_%03d", i), SupportsBackground: true})
-	}
-	text := instructions(ds)
-	require.Less(t, len(text), 1200)
-	require.True(t, strings.HasSuffix(text, "tool_with_quite_a_long_name_019, and others."), text)
+	ds := []server.Definition{{Name: "quick"}}
+	require.Empty(t, instructions(ds))
+	ds = append(ds, server.Definition{Name: "slow", SupportsBackground: true})
+	require.LessOrEqual(t, len(instructions(ds)), 120)
 }

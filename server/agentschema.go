@@ -1,0 +1,154 @@
+package server
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strings"
+)
+
+// shownKeyword marks what models are shown of a property of an agent tool: nothing if
+// it is false; if it is an object, its members besides the others. What is accepted
+// does not depend on it, so that a schema may become smaller for models, who pay for
+// it in every call, and stay as it was for everyone else.
+const shownKeyword = "x-shown"
+
+// maxEnum is how many names of tools the schema of spawn_background has.
+const maxEnum = 60
+
+// A member is a name of a JSON object and its value.
+type member struct {
+	name  string
+	value json.RawMessage
+}
+
+// members returns the members of an object in their order.
+func members(object json.RawMessage) (all []member) {
+	dec := json.NewDecoder(bytes.NewReader(object))
+	if start, err := dec.Token(); err != nil || start != json.Delim('{') {
+		return nil
+	}
+	for dec.More() {
+		var m member
+		name, _ := dec.Token()
+		m.name, _ = name.(string)
+		if dec.Decode(&m.value) != nil {
+			return nil
+		}
+		all = append(all, m)
+	}
+	return all
+}
+
+// joined is members without spaces between them.
+func joined(all []member) json.RawMessage {
+	var b bytes.Buffer
+	b.WriteByte('{')
+	for i, m := range all {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		name, _ := encode(m.name)
+		b.Write(name)
+		b.WriteByte(':')
+		_ = json.Compact(&b, m.value) // it was parsed before
+	}
+	b.WriteByte('}')
+	return b.Bytes()
+}
+
+// shownSchema returns what models see of the schema of an agent tool. Hidden are
+// further properties that they do not see, and tools the names for the property tool:
+// none if they are too many.
+func shownSchema(schema json.RawMessage, tools []string, hidden ...string) json.RawMessage {
+	root := members(schema)
+	for i := range root {
+		if root[i].name != "properties" {
+			continue
+		}
+
+		var shown []member
+		for _, property := range members(root[i].value) {
+			parts, visible := shownProperty(property.value)
+			if !visible || slices.Contains(hidden, property.name) {
+				continue
+			}
+			if property.name == "tool" && len(tools) > 0 && len(tools) <= maxEnum {
+				names, _ := json.Marshal(tools)
+				parts = append(parts, member{"enum", names})
+			}
+			shown = append(shown, member{property.name, joined(parts)})
+		}
+		root[i].value = joined(shown)
+	}
+	return joined(root)
+}
+
+// shownProperty returns the members of a property's schema that models see, and whether
+// they see it at all.
+func shownProperty(schema json.RawMessage) (parts []member, visible bool) {
+	for _, m := range members(schema) {
+		switch {
+		case m.name != shownKeyword:
+			parts = append(parts, m)
+		case string(m.value) == "false":
+			return nil, false
+		default:
+			parts = append(parts, members(m.value)...)
+		}
+	}
+	return parts, true
+}
+
+// coerced returns the arguments of an agent tool with the slips of models mended that
+// cannot mean anything else: a number, a boolean, an array or an object that is written
+// as a string, and one string in place of an array of strings. What does not fit stays
+// as it is, and is refused by the schema.
+func coerced(schema json.RawMessage, args Args) Args {
+	var declared struct {
+		Properties map[string]struct {
+			Type string `json:"type"`
+		} `json:"properties"`
+	}
+	_ = json.Unmarshal(schema, &declared) // it was compiled
+
+	all, changed := members(args.Raw()), false
+	for i, m := range all {
+		var text string
+		if len(m.value) == 0 || m.value[0] != '"' || json.Unmarshal(m.value, &text) != nil {
+			continue
+		}
+		if mended := mend(declared.Properties[m.name].Type, strings.TrimSpace(text)); mended != nil {
+			all[i].value, changed = mended, true
+		}
+	}
+	if !changed {
+		return args
+	}
+
+	mended, err := parseArgs("", Args{}, joined(all)) // what was in a string is parsed strictly too
+	if err != nil {
+		return args
+	}
+	return mended
+}
+
+// mend returns the value of a type that a text stands for; nil if it does not.
+func mend(kind, text string) json.RawMessage {
+	if text == "" || kind == "string" || kind == "" {
+		return nil
+	}
+	value := json.RawMessage(text)
+	valid := json.Valid(value)
+	switch first := text[0]; {
+	case kind == "integer" && valid && (first == '-' || first >= '0' && first <= '9'),
+		kind == "boolean" && (text == "true" || text == "false"),
+		kind == "object" && valid && first == '{',
+		kind == "array" && valid && first == '[':
+		return value
+	case kind == "array":
+		one, _ := json.Marshal([]string{text})
+		return one
+	}
+	return nil
+}
