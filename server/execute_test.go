@@ -87,7 +87,6 @@ func TestLargeContent(t *testing.T) {
 		require.EqualValues(t, 1, report["result"])
 		require.NotContains(t, report, "content")
 		require.EqualValues(t, 9000+len(`[{"type":"text","text":""}]`), report["content_bytes"])
-		require.Contains(t, report, "result_path")
 		require.Contains(t, s.artifact(alice, id, engine.ResultJSON), strings.Repeat("x", 9000))
 	})
 }

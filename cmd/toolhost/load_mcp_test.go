@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -57,7 +58,28 @@ func (c *loadClient) mcp(ctx context.Context, what, body string, headers ...stri
 	if m.Error != nil {
 		return m, nil, fmt.Errorf("%s: %+v", what, *m.Error)
 	}
-	return m, a.header, nil
+	return m, a.header, c.readNotices(m)
+}
+
+var noticeLine = regexp.MustCompile(`(?m)^\[(bg_[a-z2-7]{26})\] `)
+
+// readNotices takes the notices that come with a result: none comes twice.
+func (c *loadClient) readNotices(m mcpMessage) error {
+	if m.Result == nil {
+		return nil
+	}
+	for _, block := range m.Result.Content {
+		if !strings.HasPrefix(block.Text, "<background-results>") {
+			continue
+		}
+		for _, found := range noticeLine.FindAllStringSubmatch(block.Text, -1) {
+			if c.acked[found[1]] {
+				return fmt.Errorf("the notice of %s was taken, and comes again", found[1])
+			}
+			c.acked[found[1]] = true
+		}
+	}
+	return nil
 }
 
 // ask makes a request that stands for itself, of a client that takes tasks. name
