@@ -65,9 +65,6 @@ var noticeLine = regexp.MustCompile(`(?m)^\[(bg_[a-z2-7]{26})\] `)
 
 // readNotices takes the notices that come with a result: none comes twice.
 func (c *loadClient) readNotices(m mcpMessage) error {
-	if m.Result == nil {
-		return nil
-	}
 	for _, block := range m.Result.Content {
 		if !strings.HasPrefix(block.Text, "<background-results>") {
 			continue
