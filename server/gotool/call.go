@@ -15,6 +15,7 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/internal/typed"
 )
 
 // Bounds of what one call hands over, as for plugins.
@@ -158,7 +159,7 @@ func (c *Call) count(n int) error {
 // Content appends a block to the answer: at most 256, which count as output. The error
 // says what is wrong with the block.
 func (c *Call) Content(b abi.Block) error {
-	data, err := json.Marshal(b)
+	data, err := typed.Marshal(b)
 	if err != nil {
 		return err
 	}

@@ -78,6 +78,9 @@ func Handle[In, Out any](f func(ctx context.Context, c *Call, in In) (Out, error
 				return nil, err
 			}
 			value, err := typed.Marshal(&out)
+			if errors.Is(err, typed.ErrNotUTF8) { // which depends on the data
+				return nil, fmt.Errorf("the result: %w", err)
+			}
 			if err != nil {
 				return nil, &brokenError{fmt.Errorf("its result cannot be written: %w", err)}
 			}
