@@ -27,6 +27,7 @@ type answer struct {
 const (
 	maxBlocks = 256      // of content in one result
 	maxTail   = 2048     // bytes of a tool's last words that an error text quotes
+	maxWords  = 1536     // bytes of the last words of a plugin that crashed, as a record of a run has room for
 	maxLogged = 64 << 10 // bytes that one call may put into the operator's log
 )
 
@@ -103,10 +104,11 @@ func crashReport(text []byte) []byte {
 	return nil
 }
 
-// lastWords is at most maxTail bytes of the tail on one line, without invisible
+// lastWords is at most maxWords bytes of the tail on one line, without invisible
 // characters. It begins with the report of a crash, if there is one.
 func (t *tail) lastWords() string {
 	text := string(t.bytes())
+	text = text[max(0, len(text)-maxWords):]
 	if report := crashReport(t.buf); report != nil {
 		text = string(report)
 	} else if t.report != nil {
@@ -118,5 +120,5 @@ func (t *tail) lastWords() string {
 		lines[i] = strings.TrimSpace(strings.ReplaceAll(lines[i], "\t", " "))
 	}
 	lines = slices.DeleteFunc(lines, func(line string) bool { return line == "" })
-	return clip(string(human.Visible([]byte(strings.Join(lines, " | ")))), maxTail)
+	return clip(string(human.Visible([]byte(strings.Join(lines, " | ")))), maxWords)
 }

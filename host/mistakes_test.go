@@ -77,7 +77,7 @@ func TestLastWords(t *testing.T) {
 		"forged lines":      {"bye\x1b[31m\r\ntime=now level=ERROR\u202e\n", "bye␛[31m | time=now level=ERROR⟨U+202E⟩"},
 		"the panic":         {"working\npanic: out of luck\n\ngoroutine 1 [running]:\n\tmain.go:4\n", "panic: out of luck | goroutine 1 [running]: | main.go:4"},
 		"not UTF-8":         {"a\xffb", "a\ufffdb"},
-		"the end of much":   {strings.Repeat("x", 5000) + "end", strings.Repeat("x", 2045) + "end"},
+		"the end of much":   {strings.Repeat("x", 5000) + "end", strings.Repeat("x", 1533) + "end"},
 		"a very long stack": {"panic: no\n" + strings.Repeat(strings.Repeat("f", 100)+"\n", 100) + "end", "panic: no" + strings.Repeat(" | "+strings.Repeat("f", 100), 4) + " | " + strings.Repeat("f", 98) + " | … | fff | " + strings.Repeat(strings.Repeat("f", 100)+" | ", 5) + "end"},
 		"a long stack":      {strings.Repeat("y", 3000) + "\npanic: no\n" + strings.Repeat("f()\n", 200), "panic: no" + strings.Repeat(" | f()", 200)},
 	} {
