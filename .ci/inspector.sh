@@ -111,12 +111,13 @@ one_call_a_process() {
 }
 
 # connect makes mcpdo's connection. It gives its daemon 10 s to start, and finds
-# it the next time.
+# it the next time. Over HTTP it names a session: without one, 2026-07-28 has no
+# list of runs.
 connect() {
-	local to=("${target[@]}")
-	[ "$transport" = http ] || to=(-- "${to[@]}")
+	local to=("${target[@]}") named=()
+	if [ "$transport" = http ]; then named=(--header "Toolhost-Session: ci-$era"); else to=(-- "${to[@]}"); fi
 	for _ in $(seq 10); do
-		answer=$(mcpdo connect --connect-timeout $patience --era "$era" "${to[@]}") && return
+		answer=$(mcpdo connect "${named[@]}" --connect-timeout $patience --era "$era" "${to[@]}") && return
 		grep -q daemon_start_timeout <<<"$answer $(cat "$work/stderr")" || break
 	done
 	fail "connecting failed: $answer $(cat "$work/stderr")"

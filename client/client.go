@@ -148,6 +148,7 @@ func (c *Client) send(ctx context.Context, method, path string, in any, headers 
 	if err != nil {
 		return nil, err
 	}
+	headers = append([]string{"User-Agent", "toolhost-client"}, headers...)
 	headers = append(headers, wire.SessionHeader, c.session)
 	if c.token != "" {
 		headers = append(headers, "Authorization", "Bearer "+c.token)

@@ -71,27 +71,32 @@ func newEvents(client func(session string) string) *events {
 	return &events{pool: fair.NewPool(maxEvents, maxEventsOfClient), client: client, sessions: map[string]*keptSession{}}
 }
 
-// Open implements [mcp.EventStore].
+// Open implements [mcp.EventStore]. The stream "" begins a session.
 func (e *events) Open(_ context.Context, session, stream string) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.open(session, stream)
+	s := e.sessions[session]
+	switch {
+	case s != nil:
+	case stream == "":
+		s = &keptSession{streams: map[string]*keptStream{}}
+		e.sessions[session] = s
+	default: // it has just been closed
+		return errNotKept
+	}
+	if s.streams[stream] == nil {
+		s.streams[stream] = &keptStream{}
+	}
 	return nil
 }
 
-// open returns a stream, which it makes if it is new. e is locked.
-func (e *events) open(session, stream string) (*keptSession, *keptStream) {
+// find returns a stream and its session, nil if it is not kept. e is locked.
+func (e *events) find(session, stream string) (*keptSession, *keptStream) {
 	s := e.sessions[session]
 	if s == nil {
-		s = &keptSession{streams: map[string]*keptStream{}}
-		e.sessions[session] = s
+		return nil, nil
 	}
-	t := s.streams[stream]
-	if t == nil {
-		t = &keptStream{}
-		s.streams[stream] = t
-	}
-	return s, t
+	return s, s.streams[stream]
 }
 
 // Append implements [mcp.EventStore].
@@ -100,7 +105,10 @@ func (e *events) Append(_ context.Context, session, stream string, data []byte) 
 
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	s, t := e.open(session, stream)
+	s, t := e.find(session, stream)
+	if t == nil { // the session has just been closed
+		return nil
+	}
 	if !s.known {
 		s.client, s.known = client, true
 	}
@@ -220,12 +228,11 @@ var errNotKept = errors.New("the stream is not kept")
 func (e *events) after(session, stream string, index int) (after [][]byte, ok bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	s := e.sessions[session]
-	if s == nil || s.streams[stream] == nil {
+	s, t := e.find(session, stream)
+	if t == nil {
 		return nil, false
 	}
 
-	t := s.streams[stream]
 	var kept []event
 	for _, ev := range t.kept {
 		if ev.index <= index {
@@ -257,7 +264,7 @@ func (e *events) forget(session, eventID string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	stream, _ := streamOf(eventID)
-	if s := e.sessions[session]; s != nil && s.streams[stream] != nil && stream != "" {
+	if s, t := e.find(session, stream); t != nil && stream != "" {
 		e.remove(s, stream)
 	}
 }
@@ -267,8 +274,8 @@ func (e *events) hold(session, eventID string, h *holder) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	stream, _ := streamOf(eventID)
-	if s := e.sessions[session]; s != nil && s.streams[stream] != nil && stream != "" {
-		s.streams[stream].holder = h
+	if _, t := e.find(session, stream); t != nil && stream != "" {
+		t.holder = h
 	}
 }
 

@@ -19,6 +19,7 @@ func result(size int) []byte {
 }
 
 func (e *events) add(t *testing.T, session, stream string, data []byte) {
+	require.NoError(t, e.Open(t.Context(), session, ""))
 	require.NoError(t, e.Open(t.Context(), session, stream))
 	require.NoError(t, e.Append(t.Context(), session, stream, data))
 }
@@ -71,6 +72,8 @@ func TestEvents(t *testing.T) {
 		require.NoError(t, e.SessionClosed(t.Context(), "a"))
 		require.NoError(t, e.SessionClosed(t.Context(), "b"))
 		require.Zero(t, e.pool.Used())
+		require.NoError(t, e.Append(t.Context(), "a", "s", result(10)), "a late response")
+		require.Error(t, e.Open(t.Context(), "a", "s"))
 		require.Empty(t, e.sessions)
 	})
 }
