@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -91,7 +92,7 @@ func FuzzRequest(f *testing.F) {
 				return nil
 			}
 		}
-		a := New(nil, Config{})
+		a := New(new(server.Service), Config{})
 		a.mux = a.newMux(routes)
 		w := httptest.NewRecorder()
 		a.ServeHTTP(w, r)
