@@ -252,6 +252,21 @@ const tests = {
 		await server.stop("many", ids[2]);
 	},
 
+	async "runs are searched"(page, server) {
+		const id = await server.spawn("search", { tool: "primes", args: { limit: 10 }, title: "Needle in the haystack" });
+		await page.goto(`${server.url}/ui/runs`);
+		await page.getByLabel("Text").fill("NEEDLE");
+		await page.getByLabel("State").selectOption("succeeded");
+		await page.getByRole("button", { name: "Show" }).click();
+		await row(page, id).getByText("succeeded").waitFor();
+		assert.equal(await page.locator("tr[id^=run-]").count(), 1);
+		await page.getByLabel("State").selectOption("failed");
+		await page.getByRole("button", { name: "Show" }).click();
+		await page.getByText("No runs match.").waitFor();
+		await page.getByRole("link", { name: "Clear" }).click();
+		await row(page, id).waitFor();
+	},
+
 	async "a schedule is created, fired, disabled and enabled"(page, server) {
 		await page.goto(`${server.url}/ui/tools/primes`);
 		await page.getByLabel("limit").fill("10");

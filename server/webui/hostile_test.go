@@ -206,7 +206,7 @@ func renderRun(t *testing.T, run wire.Run, output []byte) {
 
 	for _, kind := range []tableKind{tableActive, tableEnded, tableAll} {
 		table := newTable([]wire.Run{run}, kind)
-		table.Back = &runFilter{Session: text}
+		table.Back = &runFilter{Session: text, Tool: text, Text: text}
 		html, err := render("run-table", table)
 		require.NoError(t, err)
 		inspect(t, html)

@@ -95,10 +95,40 @@ func TestRunsPages(t *testing.T) {
 		only := f.get("/ui/runs?session=ana&active=true")
 		require.Equal(t, 1, strings.Count(only, "<tr id="))
 		require.Contains(t, only, `value="ana"`)
-		require.Contains(t, only, " checked>")
+		require.Contains(t, only, "<option selected>active</option>")
 		require.Contains(t, f.get("/ui/runs?session=nobody"), "No runs match.")
 		require.Equal(t, http.StatusBadRequest, f.do("GET", "/ui/runs?before=x", "").Code)
 		require.Equal(t, http.StatusBadRequest, f.do("GET", "/ui/runs?session="+strings.Repeat("x", 301), "").Code)
+	})
+}
+
+// Runs are found by what they are.
+func TestSearch(t *testing.T) {
+	bubble(t, func(t *testing.T) { // which begins at midnight, 2000-01-01
+		f := open(t, "echo", "fails", "sleeper")
+		good := f.spawnRequest("ana", server.SpawnRequest{Tool: "echo", Title: "Count the <b>Sheep"})
+		time.Sleep(time.Hour)
+		bad := f.spawn("bo", "fails")
+		time.Sleep(time.Hour)
+		busy := f.spawn("bo", "sleeper")
+
+		for query, want := range map[string][]string{
+			"": {good, bad, busy}, "status=failed": {bad}, "status=active": {busy}, "status=running": {busy}, "status=succeeded": {good}, "tool=echo": {good},
+			"plugin=fails": {bad}, "text=%3Cb%3Esheep": {good}, "text=FILE+IS+NOT": {bad}, "session=bo&status=failed": {bad}, "session=ana&status=failed": nil,
+			"from=2000-01-01T00:30": {bad, busy}, "to=2000-01-01T00:30": {good}, "from=2000-01-01T00:30&to=2000-01-01T01:30": {bad}, "tool=none": nil,
+		} {
+			page := f.get("/ui/runs?" + query)
+			require.Equal(t, len(want), strings.Count(page, "<tr id="), query)
+			for _, id := range want {
+				require.Contains(t, page, id, query)
+			}
+		}
+		page := f.get("/ui/runs?status=failed&text=%22%3E&from=2000-01-01T00:30&tool=a&plugin=b")
+		require.Contains(t, page, `name="text" value="&#34;&gt;"`)
+		require.Contains(t, page, "No runs match.")
+		for _, bad := range []string{"status=shrug", "from=noon", "to=noon", "text=" + strings.Repeat("x", 301), "tool=" + strings.Repeat("x", 301)} {
+			require.Equal(t, http.StatusBadRequest, f.do("GET", "/ui/runs?"+bad, "").Code, bad)
+		}
 	})
 }
 

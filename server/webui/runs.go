@@ -16,11 +16,64 @@ const (
 	maxSession = 300 // bytes of a session's name
 )
 
-// A runFilter selects runs.
+// A runFilter selects runs, as it was typed.
 type runFilter struct {
-	Session string // empty: all
-	Active  bool   // only runs that have not ended
-	Before  string // only runs older than this one
+	Session             string // empty: all
+	Status              string // stateActive or a wire.Status; empty: all
+	Tool, Plugin        string // empty: all
+	Text                string // in the tool's name, the title or the error
+	CreatedFrom, Before string // Before: only runs older than this one
+	CreatedTo           string // like CreatedFrom a time of UTC, to the minute
+}
+
+// stateActive selects runs that have not ended.
+const stateActive = "active"
+
+// States are what can be chosen as the state of runs.
+func (runFilter) States() []string {
+	return []string{stateActive, string(wire.StatusQueued), string(wire.StatusRunning), string(wire.StatusSucceeded), string(wire.StatusFailed), string(wire.StatusCanceled)}
+}
+
+// newRunFilter reads a filter from a query.
+func newRunFilter(q url.Values) (runFilter, error) {
+	f := runFilter{
+		Session: q.Get("session"), Status: q.Get("status"), Tool: strings.TrimSpace(q.Get("tool")), Plugin: strings.TrimSpace(q.Get("plugin")),
+		Text: strings.TrimSpace(q.Get("text")), CreatedFrom: q.Get("from"), CreatedTo: q.Get("to"), Before: q.Get("before"),
+	}
+	if q.Get("active") == "true" {
+		f.Status = stateActive
+	}
+	if f.Before != "" && !wire.IsRunID(f.Before) {
+		return f, refuse(http.StatusBadRequest, "The parameter before is not a run id")
+	}
+	if f.Status != "" && !slices.Contains(f.States(), f.Status) {
+		return f, refuse(http.StatusBadRequest, "The parameter status is not a state of runs")
+	}
+	for name, value := range map[string]string{"session": f.Session, "tool": f.Tool, "plugin": f.Plugin, "text": f.Text} {
+		if len(value) > maxSession {
+			return f, refuse(http.StatusBadRequest, "The parameter "+name+" is too long")
+		}
+	}
+	return f, nil
+}
+
+// query is the filter as the service has it.
+func (f runFilter) query() (server.RunQuery, error) {
+	q := server.RunQuery{Session: f.Session, Active: f.Status == stateActive, Before: f.Before}
+	q.Tool, q.Plugin, q.Text = f.Tool, f.Plugin, f.Text
+	if f.Status != "" && !q.Active {
+		q.Statuses = []server.RunStatus{server.RunStatus(f.Status)}
+	}
+	for typed, at := range map[string]*time.Time{f.CreatedFrom: &q.Since, f.CreatedTo: &q.Until} {
+		if typed == "" {
+			continue
+		}
+		var err error
+		if *at, err = time.Parse(localTime, typed); err != nil {
+			return q, refuse(http.StatusBadRequest, "Expected a time such as 2030-01-31T09:30")
+		}
+	}
+	return q, nil
 }
 
 // runList is what the page of the runs shows.
@@ -32,16 +85,16 @@ type runList struct {
 
 // runs shows the runs of all sessions or of one, the newest first.
 func (s *site) runs(r *http.Request) (page, error) {
-	session, err := sessionParam(r)
+	f, err := newRunFilter(r.URL.Query())
 	if err != nil {
 		return page{}, err
 	}
-	f := runFilter{Session: session, Before: r.URL.Query().Get("before"), Active: r.URL.Query().Get("active") == "true"}
-	if f.Before != "" && !wire.IsRunID(f.Before) {
-		return page{}, refuse(http.StatusBadRequest, "The parameter before is not a run id")
+	query, err := f.query()
+	if err != nil {
+		return page{}, err
 	}
 
-	query := server.RunQuery{Session: f.Session, Active: f.Active, Before: f.Before, Limit: rowsOfPage + 1}
+	query.Limit = rowsOfPage + 1
 	found, err := s.service.AllSessions().Runs(r.Context(), query)
 	if err != nil {
 		return page{}, err
@@ -64,14 +117,12 @@ func (f runFilter) before(id string) string {
 // Query is the filter as a query.
 func (f runFilter) Query() string {
 	q := url.Values{}
-	if f.Session != "" {
-		q.Set("session", f.Session)
-	}
-	if f.Active {
-		q.Set("active", "true")
-	}
-	if f.Before != "" {
-		q.Set("before", f.Before)
+	for name, value := range map[string]string{
+		"session": f.Session, "status": f.Status, "tool": f.Tool, "plugin": f.Plugin, "text": f.Text, "from": f.CreatedFrom, "to": f.CreatedTo, "before": f.Before,
+	} {
+		if value != "" {
+			q.Set(name, value)
+		}
 	}
 	return q.Encode()
 }

@@ -220,7 +220,7 @@ func TestStopMany(t *testing.T) {
 		for _, id := range []string{one, two, other} {
 			require.Contains(t, page, fmt.Sprintf(`<input type="checkbox" name="run" value="%s"`, id))
 		}
-		require.Contains(t, page, `<input type="hidden" name="back" value="active=true">`)
+		require.Contains(t, page, `<input type="hidden" name="back" value="status=active">`)
 		require.NotContains(t, f.get("/ui/runs"), `name="run" value="`+ended)
 
 		w := f.post("/ui/stop", url.Values{"run": {one, two, ended, "nonsense"}, "back": {"active=true"}}.Encode())
