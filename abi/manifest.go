@@ -54,6 +54,7 @@ type Hints struct {
 	Readonly           bool        `json:"readonly,omitempty"`            // changes nothing outside the sandbox
 	Destructive        *bool       `json:"destructive,omitempty"`         // may delete or overwrite; nil is true unless Readonly
 	OpenWorld          *bool       `json:"open_world,omitempty"`          // talks to things outside the host; nil is true
+	Messages           bool        `json:"messages,omitempty"`            // its background runs read messages that are sent to them
 	LongRunning        bool        `json:"long_running,omitempty"`        // usually takes longer than an agent wants to wait
 	Concurrency        Concurrency `json:"concurrency,omitempty"`
 	PureInit           *bool       `json:"pure_init,omitempty"` // the instance may be snapshotted after init; nil is true

@@ -140,6 +140,17 @@ func (c *Client) Answer(ctx context.Context, id string, answers map[string]abi.A
 	return c.Do(ctx, "POST", runPath(id)+"/answers", wire.Answers{Answers: answers}, nil)
 }
 
+// Send sends a message to a run whose tool reads messages.
+func (c *Client) Send(ctx context.Context, id string, message json.RawMessage) (wire.Message, error) {
+	return do[wire.Message](ctx, c, "POST", runPath(id)+"/messages", wire.Send{Message: message})
+}
+
+// Messages returns the messages that the tool of a run has not taken yet.
+func (c *Client) Messages(ctx context.Context, id string) ([]wire.Message, error) {
+	out, err := do[wire.Messages](ctx, c, "GET", runPath(id)+"/messages", nil)
+	return out.Messages, err
+}
+
 // Output returns what is kept of a run's raw output. The caller closes it.
 func (c *Client) Output(ctx context.Context, id string) (io.ReadCloser, error) {
 	return c.open(ctx, runPath(id)+"/output")

@@ -16,6 +16,8 @@ type Call struct {
 	tool     string
 	canceled atomic.Bool
 	facts    func() Facts
+	inbox    []Message  // that were received and not returned yet
+	received int64      // the ID of the last one that was
 	calling  sync.Mutex // held from a host call until its response is read
 }
 

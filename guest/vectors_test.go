@@ -32,7 +32,8 @@ type vector struct {
 		Config    map[string]string
 		Clock     bool
 		Values    abi.SessionMode `json:"session_values"`
-		StopAfter int             `json:"stop_after"`
+		Messages  []json.RawMessage
+		StopAfter int `json:"stop_after"`
 	}
 	Sandbox bool
 	Want    want
@@ -89,6 +90,7 @@ func TestVectors(t *testing.T) {
 				Facts:        guest.Facts{Session: v.Host.Session, Attempt: v.Host.Attempt, Locale: v.Host.Locale, Config: v.Host.Config},
 				Capabilities: map[string]func(json.RawMessage) (any, error){"sleep": nil},
 				StopAfter:    v.Host.StopAfter,
+				Messages:     v.Host.Messages,
 			}
 			if v.Host.Values != "" {
 				h.Session = &guesttest.Session{ReadOnly: v.Host.Values == abi.SessionRead}

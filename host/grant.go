@@ -50,7 +50,7 @@ type GrantProblem struct {
 }
 
 // Capabilities lists all capabilities in display order.
-var Capabilities = []Capability{clockCapability, randomCapability, askCapability, sessionCapability, filesCapability, envCapability, checkpointCapability, reportCapability}
+var Capabilities = []Capability{clockCapability, randomCapability, askCapability, sessionCapability, filesCapability, envCapability, checkpointCapability, messagesCapability, reportCapability}
 
 // Names lists everything granted, as an operator would write it.
 func (g Grant) Names() []string {

@@ -67,6 +67,12 @@ type Observers struct {
 type Services struct {
 	// Checkpoint is the resume point of a background run.
 	Checkpoint *Checkpoint
+	// Receive returns messages to a background run in their order: all or some of
+	// those after the id after, once there is one, or none when wait is over, ctx is
+	// done or the tool was asked to stop. The plugin has taken those up to after: they
+	// are not returned again. An error that matches ErrDenied means that the call is
+	// not a run yet. The plugin does not see any other error: Receive should log it.
+	Receive Receive
 	// Values are those of the session.
 	Values Values
 	// Ask puts questions to the user and waits for the answers. It must return soon

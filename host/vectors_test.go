@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -33,7 +34,8 @@ type vector struct {
 		Config    map[string]string
 		Clock     bool
 		Values    abi.SessionMode `json:"session_values"`
-		StopAfter int             `json:"stop_after"`
+		Messages  []json.RawMessage
+		StopAfter int `json:"stop_after"`
 	}
 	Sandbox bool
 	Want    struct {
@@ -115,7 +117,7 @@ func (v vector) call(h *host.Host, m *host.Module, plugin string) outcome {
 		Traits: host.Traits{Plugin: plugin, Argv: plugin == "command" && v.Tool == "flags"}, Tool: v.Tool, Args: v.Args,
 		Session: v.Host.Session, Attempt: v.Host.Attempt, Locale: v.Host.Locale, Stopping: stop,
 		Policy:   host.Policy{Grant: host.Grant{Clock: v.Host.Clock, Config: v.Host.Config, Session: v.Host.Values}},
-		Services: host.Services{Values: &memoryValues{}},
+		Services: host.Services{Values: &memoryValues{}, Receive: v.receive()},
 		Observers: host.Observers{Progress: func(host.Progress) {
 			if reports++; reports == v.Host.StopAfter {
 				close(stop)
@@ -173,5 +175,20 @@ func TestVectorsManifest(t *testing.T) {
 	require.Equal(t, plugin, decoded.Name)
 	for _, v := range cases {
 		require.True(t, slices.ContainsFunc(decoded.Tools, func(tool abi.Tool) bool { return tool.Name == v.Tool }), v.Tool)
+	}
+}
+
+// receive returns the service of a case's messages, nil for none.
+func (v vector) receive() host.Receive {
+	if v.Host.Messages == nil {
+		return nil
+	}
+	return func(_ context.Context, after int64, _ time.Duration) (found []host.Message, _ error) {
+		for i, data := range v.Host.Messages {
+			if id := int64(i) + 1; id > after {
+				found = append(found, host.Message{ID: id, Data: data})
+			}
+		}
+		return found, nil
 	}
 }

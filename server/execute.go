@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
@@ -194,6 +195,20 @@ func (x executor) withSink(call host.Call, sink *output.Sink) host.Call {
 		}
 		return err
 	}}
+	call.Receive = func(ctx context.Context, after int64, wait time.Duration) ([]host.Message, error) {
+		found, err := background.Receive(ctx, after, wait)
+		switch {
+		case errors.Is(err, output.ErrNoRun):
+			return nil, fmt.Errorf("%w: %w", host.ErrDenied, err)
+		case err != nil && ctx.Err() == nil:
+			x.service.log.Warn("messages not received", "call", call.ID, "session", call.Session, "error", err)
+		}
+		all := make([]host.Message, len(found))
+		for i, m := range found {
+			all[i] = host.Message{ID: m.ID, At: m.At, By: m.By, Data: m.Data}
+		}
+		return all, err
+	}
 	return call
 }
 

@@ -25,7 +25,7 @@ func (v Session) Rerun(ctx context.Context, id, by string) (wire.Run, error) {
 	}
 
 	return v.service.Session(old.Session).Spawn(ctx, SpawnRequest{
-		Tool: old.Tool, Args: old.Args, Title: old.Title, Silent: !old.SignalOnCompletion, Timeout: old.Timeout, By: by,
+		Tool: old.Tool, Args: old.Args, Title: old.Title, Silent: !old.SignalOnCompletion, Wake: wire.Wake(old.Wake), Timeout: old.Timeout, By: by,
 	})
 }
 

@@ -36,7 +36,8 @@ func (c Config) check(most time.Duration) error {
 
 // openRuns opens the engine and the manager of runs.
 func (s *Service) openRuns(ctx context.Context) (err error) {
-	if s.engine, err = s.openEngine(ctx); err != nil {
+	s.engine, err = s.openEngine(ctx)
+	if err != nil {
 		return err
 	}
 

@@ -112,7 +112,7 @@ type Service struct {
 	host        *host.Host
 	registry    *plugins.Registry
 	program     program
-	engine      engine.Engine  // nil keeps runs in memory
+	engine      engine.Engine
 	dir         *sqlite.Engine // the engine, if it is that of Config.DataDir; else nil
 	runs        *background.Manager
 	closed      atomic.Bool

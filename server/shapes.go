@@ -24,7 +24,7 @@ func newRun(r engine.Run, now time.Time) wire.Run {
 		ElapsedSeconds: tenths(r.Elapsed(now)), DeadlineSeconds: r.Timeout.Seconds(),
 		OutputBytes: r.OutputBytes, LastOutputAt: r.LastOutputAt,
 		ExitCode: r.ExitCode, Error: newRunError(r.Error), Summary: r.Summary, ArtifactError: r.ArtifactError,
-		SignalOnCompletion: r.SignalOnCompletion, Notice: wire.NoticeState(r.Notice), IdempotencyKey: r.IdempotencyKey, Parent: r.Parent,
+		SignalOnCompletion: r.SignalOnCompletion, Wake: wire.Wake(r.Wake), Notice: wire.NoticeState(r.Notice), IdempotencyKey: r.IdempotencyKey, Parent: r.Parent,
 		ScheduleID: r.Schedule, ScheduledFor: r.ScheduledFor, Result: r.Result, Content: blocks(r.Content),
 		LogPath: r.Path(engine.OutputLog), ResultPath: r.Path(engine.ResultJSON),
 	}
@@ -116,7 +116,7 @@ func newStopped(r engine.Run) wire.Stopped {
 func newSchedule(s engine.Schedule) wire.Schedule {
 	out := wire.Schedule{
 		ScheduleID: s.ID, Session: s.Session, Tool: s.Tool, ToolVersion: s.Version, Title: s.Title,
-		SignalOnCompletion: s.SignalOnCompletion, DeadlineSeconds: s.Timeout.Seconds(),
+		SignalOnCompletion: s.SignalOnCompletion, Wake: wire.Wake(s.Wake), DeadlineSeconds: s.Timeout.Seconds(),
 		Cron: s.Cron, At: s.At, Timezone: s.Timezone, Overlap: wire.Overlap(s.Overlap),
 		Enabled: s.Enabled, DisabledReason: s.Disabled, CreatedAt: s.CreatedAt,
 		NextTriggerAt: s.NextAt, LastTriggeredAt: s.LastAt, LastTaskID: s.LastRun,

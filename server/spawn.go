@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -22,6 +23,7 @@ type SpawnRequest struct {
 	Parsed         Args            // the arguments of a caller that has read them already, instead of Args
 	Title          string          // at most 120 characters; empty is the tool's own
 	Silent         bool            // the session is not notified of the end
+	Wake           wire.Wake       // which ends the session is notified of; empty is wire.WakeEnd, or wire.WakeNone if Silent
 	Timeout        time.Duration   // hard deadline; 0 is the tool's
 	IdempotencyKey string          // at most 128 characters; the same key, tool and arguments return the run that exists
 	By             string          // the requester, if it is not the session's agent
@@ -124,9 +126,13 @@ func (v Session) prepare(req SpawnRequest) (tool *callable, checked background.S
 		return nil, checked, err
 	}
 
+	silent, wake, err := req.wakes()
+	if err != nil {
+		return nil, checked, err
+	}
 	checked = background.SpawnRequest{
 		Tool: name, Version: version, Args: args.Raw(), Title: cmp.Or(strings.TrimSpace(req.Title), titleOf(tool)),
-		Silent: req.Silent, Timeout: timeout, IdempotencyKey: req.IdempotencyKey, By: req.By, Parent: req.Parent,
+		Silent: silent, Wake: wake, Timeout: timeout, IdempotencyKey: req.IdempotencyKey, By: req.By, Parent: req.Parent,
 	}
 	if public, secret := tool.PublicArgs(args.Raw()); secret {
 		checked.Stored = public
@@ -158,4 +164,21 @@ const maxTitle = 120
 func titleOf(tool *callable) string {
 	title := []rune(strings.TrimSpace(tool.Tool.Title))
 	return strings.TrimSpace(string(title[:min(len(title), maxTitle)]))
+}
+
+// wakes returns which ends the session is notified of.
+func (r SpawnRequest) wakes() (silent bool, wake engine.Wake, err error) {
+	switch {
+	case r.Wake == "":
+		return r.Silent, engine.WakeEnd, nil
+	case r.Wake == wire.WakeNone:
+		return true, engine.WakeEnd, nil
+	case r.Wake != wire.WakeEnd && r.Wake != wire.WakeFailure:
+		return false, "", &background.FieldError{Field: "wake", Problem: fmt.Sprintf("expected end, failure or none, found %.20q", r.Wake)}
+	case r.Silent:
+		return false, "", &background.FieldError{Field: "wake", Problem: "contradicts signal_on_completion: set one of them"}
+	case r.Wake == wire.WakeFailure:
+		wake = engine.WakeFailure
+	}
+	return false, wake, nil
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/pkg/background/engine/memory"
 	"github.com/toolhost/toolhost/pkg/background/sqlite"
 	"github.com/toolhost/toolhost/server/wire"
 )
@@ -25,14 +26,15 @@ type StorageStats struct {
 	Salvaged   int64  `json:"salvaged"`         // records read from damaged files since the start
 }
 
-// openEngine opens the engine that the configuration asks for; nil keeps runs in
-// memory.
+// openEngine opens the engine that the configuration asks for.
 func (s *Service) openEngine(ctx context.Context) (engine.Engine, error) {
 	switch {
 	case s.cfg.Engine != nil && s.cfg.DataDir != "":
 		return nil, &background.FieldError{Field: "Engine", Problem: "set either Engine or DataDir"}
-	case s.cfg.DataDir == "":
+	case s.cfg.Engine != nil:
 		return s.cfg.Engine, nil
+	case s.cfg.DataDir == "":
+		return memory.New(), nil
 	}
 
 	var err error

@@ -61,7 +61,7 @@ func (s *Service) valuesFor(call host.Call) host.Values {
 	if call.Session == "" {
 		return nil
 	}
-	return sessionValues{s.runs.Values(call.Session), s, call}
+	return sessionValues{background.ValuesOf(s.engine, call.Session), s, call}
 }
 
 // Get implements [host.Values].

@@ -31,6 +31,9 @@ type Host struct {
 	// Checkpoint is the checkpoint of a background run: the next call loads what a
 	// call saves. Nil is a call that is not a background run and saves nothing.
 	Checkpoint *[]byte
+	// Messages are sent to the run before the call, in this order. Nil is a call that is
+	// not a background run.
+	Messages []json.RawMessage
 	// Session has the values of the session. Nil is a plugin without the grant.
 	Session *Session
 }
@@ -265,6 +268,8 @@ func (c *call) use(op string, request []byte) (any, error) {
 	switch {
 	case !known && strings.HasPrefix(op, "checkpoint."):
 		return c.checkpoint(op, request)
+	case !known && op == "messages.receive":
+		return c.receive(request)
 	case !known && strings.HasPrefix(op, "session."):
 		return c.Session.use(op, request)
 	case !known && op == "report":
@@ -371,4 +376,25 @@ func (c *call) outcome(code int32) Outcome {
 	}
 
 	return o
+}
+
+// receive returns the messages that were not taken yet, without waiting.
+func (c *call) receive(request []byte) (any, error) {
+	if c.Messages == nil {
+		return nil, &guest.HostError{Code: "denied", Message: "only a background run receives messages"}
+	}
+	var in struct {
+		After int64 `json:"after"`
+	}
+	if err := json.Unmarshal(request, &in); err != nil || in.After < 0 {
+		return nil, &guest.HostError{Code: "invalid", Message: "not a request of messages.receive"}
+	}
+
+	found := []guest.Message{}
+	for i, data := range c.Messages {
+		if id := int64(i) + 1; id > in.After {
+			found = append(found, guest.Message{ID: id, Data: data})
+		}
+	}
+	return map[string]any{"messages": found}, nil
 }

@@ -11,17 +11,22 @@ import (
 // byParent is who a child's record says stopped it.
 const byParent = "parent"
 
-// taskKey is the key of the task in the context of its work.
-type taskKey struct{}
+// workKey is the key of the *workOf in the context of the work of a task.
+type workKey struct{}
+
+type workOf struct {
+	core *core
+	task *task
+}
 
 // RunOf returns the run whose work ctx belongs to: that of the [Executor] that was
 // passed ctx or one it derives from. A call in the foreground is not a run.
 func RunOf(ctx context.Context) (engine.Run, bool) {
-	t, _ := ctx.Value(taskKey{}).(*task)
-	if t == nil || !t.live.Load() {
+	w, _ := ctx.Value(workKey{}).(*workOf)
+	if w == nil || !w.task.live.Load() {
 		return engine.Run{}, false
 	}
-	return t.lease.Run().Light(), true
+	return w.task.lease.Run().Light(), true
 }
 
 // link makes run a child of the run with the id parent, or of the one whose work

@@ -60,10 +60,17 @@ func (k *keeper) follow(ctx context.Context, e engine.Event) {
 		}
 	case engine.EventStopping:
 		k.stop(e.Run.ID)
+	case engine.EventMessage:
+		if t := k.runs.get(e.Run.ID); t != nil {
+			signal(t.mail)
+		}
 	case engine.EventScheduled:
 		k.scheduler.look()
 	case engine.EventMissed:
 		k.scheduler.look()
+		for _, t := range k.runs.all() {
+			signal(t.mail)
+		}
 		k.heartbeat(ctx)
 	}
 }

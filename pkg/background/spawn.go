@@ -24,6 +24,7 @@ type SpawnRequest struct {
 	Title          string          // at most 120 characters; "": "Background {tool}"
 	By             string          // the requester, kept with the run; "": the session's agent
 	Silent         bool            // no notice of the end is made
+	Wake           engine.Wake     // which ends make a notice, if it is not Silent; "": each
 	Timeout        time.Duration   // hard deadline; 0: Config.Timeout; at most Config.MaxTimeout
 	IdempotencyKey string          // at most 128 characters; "": none
 
@@ -83,7 +84,7 @@ func (c *core) newRun(session string, req SpawnRequest) (engine.Run, error) {
 		Args: req.Args, Secret: req.Stored != nil,
 		Title: strings.TrimSpace(req.Title), By: output.Shorten(req.By, maxReason),
 		Origin: engine.OriginSpawned, Status: engine.StatusQueued,
-		IdempotencyKey: req.IdempotencyKey, SignalOnCompletion: !req.Silent,
+		IdempotencyKey: req.IdempotencyKey, SignalOnCompletion: !req.Silent, Wake: req.Wake,
 		Timeout: cmp.Or(req.Timeout, c.cfg.Timeout), OutputCap: c.cfg.OutputCap, CreatedAt: time.Now(),
 	}
 	if run.Secret {
@@ -105,6 +106,8 @@ func (c *core) newRun(session string, req SpawnRequest) (engine.Run, error) {
 		return engine.Run{}, &FieldError{"title", fmt.Sprintf("longer than %d characters", maxTitle)}
 	case utf8.RuneCountInString(run.IdempotencyKey) > maxKey:
 		return engine.Run{}, &FieldError{"idempotency_key", fmt.Sprintf("longer than %d characters", maxKey)}
+	case run.Wake != engine.WakeEnd && (run.Wake != engine.WakeFailure || req.Silent):
+		return engine.Run{}, &FieldError{"wake", "expected end or failure, and not with signal_on_completion false"}
 	case run.Timeout < 0 || run.Timeout > c.cfg.MaxTimeout:
 		return engine.Run{}, &FieldError{"timeout_seconds", fmt.Sprintf("must be between 1 and %.0f", c.cfg.MaxTimeout.Seconds())}
 	}

@@ -22,6 +22,7 @@ type task struct {
 	ask  bool            // Config.Readmit is asked before the start
 
 	sink  *output.Sink
+	mail  chan struct{} // has an element if there may be new messages
 	done  chan struct{} // closed after the terminal write
 	final *engine.Run   // the run as it ended; set before done is closed
 
@@ -58,7 +59,7 @@ type ending struct {
 
 // newTask returns a task whose work has a context below base.
 func newTask(base context.Context, run engine.Run) *task {
-	t := &task{run: run, sink: output.NewSink(run.OutputCap), done: make(chan struct{}), saved: make(chan struct{}), io: make(turn, 1)}
+	t := &task{run: run, sink: output.NewSink(run.OutputCap), mail: make(chan struct{}, 1), done: make(chan struct{}), saved: make(chan struct{}), io: make(turn, 1)}
 	t.ctx, t.cancel = context.WithCancelCause(base)
 	return t
 }

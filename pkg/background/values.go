@@ -31,8 +31,12 @@ type Values struct {
 }
 
 // Values returns the values of a session.
-func (m *Manager) Values(session string) Values {
-	return Values{m.engine, engine.Scope{Session: session}}
+func (m *Manager) Values(session string) Values { return ValuesOf(m.engine, session) }
+
+// ValuesOf is [Manager.Values] for an Executor, which may be called before there is a
+// Manager.
+func ValuesOf(e engine.Engine, session string) Values {
+	return Values{e, engine.Scope{Session: session}}
 }
 
 // Get returns a value, or an error matching [engine.ErrNotFound].

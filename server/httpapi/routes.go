@@ -53,6 +53,8 @@ func routes() []route {
 		endpoint("POST", "/v1/runs/{run}/stop", stopRun),
 		endpoint("POST", "/v1/runs/{run}/answers", answerRun),
 		answers("POST", "/v1/runs/{run}/rerun", rerun).beginning(),
+		answers("POST", "/v1/runs/{run}/messages", sendMessage),
+		endpoint("GET", "/v1/runs/{run}/messages", listMessages),
 		raw("/v1/runs/{run}/output", readOutput),
 		raw("/v1/runs/{run}/artifacts/{name}", readArtifact),
 

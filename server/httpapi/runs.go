@@ -75,7 +75,7 @@ func spawnRequest(in wire.Spawn, args server.Args) (server.SpawnRequest, error) 
 	}
 	return server.SpawnRequest{
 		Tool: in.Tool, Parsed: args, Title: in.Title, Timeout: timeout, By: asker, Parent: in.Parent,
-		Silent: in.SignalOnCompletion != nil && !*in.SignalOnCompletion,
+		Silent: in.SignalOnCompletion != nil && !*in.SignalOnCompletion, Wake: in.Wake,
 	}, err
 }
 

@@ -32,6 +32,7 @@ type Spawn struct {
 	Args               json.RawMessage `json:"args,omitempty" schema:"type=object"`                             // absent means {}
 	Title              string          `json:"title,omitempty" schema:"maxLength=120"`                          // absent means the tool's
 	SignalOnCompletion *bool           `json:"signal_on_completion,omitempty" schema:"default=true"`            // whether the session is notified when it ends
+	Wake               Wake            `json:"wake,omitempty" schema:"default=end"`                             // which ends the session is notified of, more precisely than signal_on_completion
 	TimeoutSeconds     float64         `json:"timeout_seconds,omitempty" schema:"minimum=0,maximum=2147483647"` // deadline of the run; absent means the tool's
 	Parent             string          `json:"parent,omitempty" schema:"form=run_id"`                           // an active run of the session that becomes its parent: stopping that stops this run too. Not for a schedule
 }
@@ -41,6 +42,24 @@ type Stop struct {
 	Force  bool   `json:"force,omitempty"`  // end it at once, without a grace period
 	Reason string `json:"reason,omitempty"` // kept with the run, cut to 200 characters
 	Alone  bool   `json:"alone,omitempty"`  // leave its children running
+}
+
+// A Send is the body of POST /v1/runs/{run}/messages.
+type Send struct {
+	Message json.RawMessage `json:"message"` // at most 16 KiB
+}
+
+// A Message was sent to a run.
+type Message struct {
+	ID      int64           `json:"id"` // grows with each message of the run
+	SentAt  time.Time       `json:"sent_at"`
+	By      string          `json:"by,omitempty"` // who sent it, if not the session's agent
+	Message json.RawMessage `json:"message"`
+}
+
+// Messages is the answer of GET /v1/runs/{run}/messages.
+type Messages struct {
+	Messages []Message `json:"messages"` // that the tool has not taken yet, in the order they were sent
 }
 
 // Answers is the body of POST /v1/runs/{run}/answers.
@@ -81,6 +100,7 @@ type Schedule struct {
 	Title              string    `json:"title"`
 	Args               string    `json:"args,omitempty"` // shortened, values with the name of a secret left out; not in lists
 	SignalOnCompletion bool      `json:"signal_on_completion"`
+	Wake               Wake      `json:"wake,omitempty"`   // as of its runs
 	DeadlineSeconds    float64   `json:"deadline_seconds"` // of each run
 	Type               string    `json:"schedule_type"`    // cron or once
 	Cron               string    `json:"cron_expression,omitempty"`

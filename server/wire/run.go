@@ -59,6 +59,16 @@ const (
 	KindInterrupted        ErrorKind = "interrupted"         // the host shut down
 )
 
+// Wake says which ends of a run its session is notified of.
+type Wake string
+
+// The ends a session is notified of.
+const (
+	WakeEnd     Wake = "end"     // each
+	WakeFailure Wake = "failure" // failed and canceled runs
+	WakeNone    Wake = "none"    // none: the same as signal_on_completion false
+)
+
 // NoticeState says whether the session was notified of the end of a run.
 type NoticeState string
 
@@ -142,6 +152,7 @@ type Run struct {
 	ArtifactError string          `json:"artifact_error,omitempty"` // which part of it could not be stored
 
 	SignalOnCompletion bool        `json:"signal_on_completion"`
+	Wake               Wake        `json:"wake,omitempty"` // which ends its session is notified of, if not of each or of none
 	Notice             NoticeState `json:"notice,omitempty"`
 	IdempotencyKey     string      `json:"idempotency_key,omitempty"`
 	Parent             string      `json:"parent,omitempty"`       // the run that started it
@@ -263,6 +274,7 @@ const (
 	EventBeat      EventKind = "beat"      // a running run reported progress
 	EventStopping  EventKind = "stopping"  // a running run was asked to end
 	EventEnded     EventKind = "ended"     // a run has ended
+	EventMessage   EventKind = "message"   // a run was sent a message
 	EventSeen      EventKind = "seen"      // the notice of a run was acknowledged
 	EventPurged    EventKind = "purged"    // the record of a run or schedule was removed
 	EventScheduled EventKind = "scheduled" // a schedule was stored or changed

@@ -285,6 +285,26 @@ func session(c *guest.Call, in sessionArgs) (out []hostResult, err error) {
 	return out, nil
 }
 
+type receiveArgs struct {
+	Count int `json:"count"`
+}
+
+// receive takes messages without waiting, null for none.
+func receive(c *guest.Call, in receiveArgs) (out []json.RawMessage, _ error) {
+	for range in.Count {
+		m, err := c.Receive(0)
+		switch {
+		case err != nil:
+			return nil, err
+		case m == nil:
+			out = append(out, json.RawMessage("null"))
+		default:
+			out = append(out, m.Data)
+		}
+	}
+	return out, nil
+}
+
 type stopArgs struct {
 	Finish bool `json:"finish"`
 }
@@ -345,6 +365,7 @@ func Plugin() *guest.Plugin {
 			tool("facts", "Returns the facts of the call.", guest.Handle(facts)),
 			tool("script", "Tells whether there is a script.", guest.Handle(script)),
 			tool("host", "Uses a host capability.", guest.Handle(host)),
+			tool("receive", "Receives messages.", guest.Handle(receive)),
 			tool("session", "Uses the values of the session.", guest.Handle(session)),
 			tool("report", "Reports on itself.", guest.Handle(report)),
 			tool("stop", "Reports progress until it is stopped.", guest.Handle(stop)),

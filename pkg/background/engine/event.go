@@ -16,6 +16,7 @@ const (
 	EventBeat      EventKind = "beat"      // a running run said something new of itself
 	EventStopping  EventKind = "stopping"  // a running run was canceled
 	EventEnded     EventKind = "ended"     // a run became terminal
+	EventMessage   EventKind = "message"   // a run was sent a message
 	EventSeen      EventKind = "seen"      // a run's notice was acknowledged
 	EventPurged    EventKind = "purged"    // the record of a run or schedule was removed
 	EventScheduled EventKind = "scheduled" // a schedule was stored or changed

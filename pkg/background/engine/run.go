@@ -62,6 +62,7 @@ type Run struct {
 	Origin             Origin          `json:"origin"`
 	IdempotencyKey     string          `json:"idempotency_key,omitempty"`
 	SignalOnCompletion bool            `json:"signal_on_completion"`
+	Wake               Wake            `json:"wake,omitempty"`         // with SignalOnCompletion: which ends make a notice
 	By                 string          `json:"by,omitempty"`           // user or operator that spawned it; "": the session's agent
 	Version            string          `json:"tool_version,omitempty"` // of the tool
 	Provider                           // what the tool is part of
@@ -219,11 +220,20 @@ func (r Run) Elapsed(now time.Time) time.Duration {
 	return max(0, now.Sub(r.StartedAt))
 }
 
+// Wake says which ends of a run wake its session with a notice.
+type Wake string
+
+// The ends that wake a session.
+const (
+	WakeEnd     Wake = ""        // each
+	WakeFailure Wake = "failure" // all but a success
+)
+
 // Finish returns the run with its end, and its notice pending if it is to have
 // one.
 func (r Run) Finish(status Status, b Beat, e End) Run {
 	r.Status, r.Beat, r.End = status, b, e
-	if r.SignalOnCompletion {
+	if r.SignalOnCompletion && (r.Wake != WakeFailure || status != StatusSucceeded) {
 		r.Notice = NoticePending
 	}
 

@@ -44,6 +44,7 @@ type Schedule struct {
 	Title              string          `json:"title"`
 	By                 string          `json:"by,omitempty"` // user or operator that made it; "": the session's agent
 	SignalOnCompletion bool            `json:"signal_on_completion"`
+	Wake               Wake            `json:"wake,omitempty"`
 	Timeout            time.Duration   `json:"timeout_ns"`
 	CreatedAt          time.Time       `json:"created_at"`
 

@@ -41,6 +41,10 @@ const AnyVersion = -1
 type Scope struct {
 	Session string // its owner's quota counts the values
 	Name    string // within the session; "": the values of the session itself
+	// Run makes it the mailbox of that run of the session, with Name "". PutValue
+	// returns an error matching [ErrNotFound] unless the run is active, and watchers
+	// get an [EventMessage]. The scope is removed when the run ends.
+	Run string
 }
 
 // A Value is one value of a scope.

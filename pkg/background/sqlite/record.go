@@ -260,6 +260,13 @@ func (r row) finish(w *conn, record []byte, before int64) error {
 	if err := endFacets(w, r.seq, r.Run); err != nil {
 		return err
 	}
+	mailbox, err := loadScope(w, engine.Scope{Session: r.Session, Run: r.ID})
+	if err == nil && mailbox.seq != 0 {
+		err = mailbox.remove(w)
+	}
+	if err != nil {
+		return err
+	}
 	return w.run(`DELETE FROM checkpoints WHERE seq = ?`, r.seq)
 }
 

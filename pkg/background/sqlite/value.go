@@ -17,7 +17,7 @@ type scopeRow struct {
 
 func loadScope(c *conn, at engine.Scope) (s scopeRow, err error) {
 	s.at = at
-	found, err := c.one(`SELECT seq, version, count, bytes FROM scopes WHERE session = ? AND name = ?`, at.Session, at.Name)
+	found, err := c.one(`SELECT seq, version, count, bytes FROM scopes WHERE session = ? AND name = ?`, at.Session, nameOf(at))
 	if err != nil || found == nil {
 		return s, err
 	}
@@ -28,6 +28,14 @@ func loadScope(c *conn, at engine.Scope) (s scopeRow, err error) {
 		}
 	}
 	return s, nil
+}
+
+// nameOf returns the name of a scope in the database.
+func nameOf(at engine.Scope) string {
+	if at.Run != "" {
+		return "run:" + at.Run
+	}
+	return at.Name
 }
 
 // size returns what the scope counts of the quota.
@@ -43,7 +51,7 @@ func (s *scopeRow) store(w *conn, before int64) (err error) {
 	now := time.Now().UnixNano()
 	if s.seq == 0 {
 		_, s.seq, err = w.exec(`INSERT INTO scopes (session, name, version, count, bytes, changed) VALUES (?, ?, ?, ?, ?, ?)`,
-			s.at.Session, s.at.Name, s.version, s.count, s.bytes, now)
+			s.at.Session, nameOf(s.at), s.version, s.count, s.bytes, now)
 	} else {
 		err = w.run(`UPDATE scopes SET version = ?, count = ?, bytes = ?, changed = ? WHERE seq = ?`, s.version, s.count, s.bytes, now, s.seq)
 	}
@@ -117,6 +125,9 @@ func (e *Engine) PutValue(ctx context.Context, at engine.Scope, v engine.Value, 
 	err = e.db.write(ctx, func(w *conn) error {
 		put = v
 		s, err := loadScope(w, at)
+		if err == nil && at.Run != "" {
+			err = e.checkMailbox(w, at)
+		}
 		if err != nil {
 			return err
 		}
@@ -158,6 +169,24 @@ func (e *Engine) PutValue(ctx context.Context, at engine.Scope, v engine.Value, 
 		return engine.Value{}, err
 	}
 	return put, nil
+}
+
+// checkMailbox returns an error unless the run of a scope is active in this
+// transaction, which lets watchers know of the message.
+func (e *Engine) checkMailbox(w *conn, at engine.Scope) error {
+	found, err := w.one(`SELECT 1 FROM runs WHERE id = ? AND session = ? AND finished IS NULL`, at.Run, at.Session)
+	if err == nil && found == nil {
+		err = fmt.Errorf("%w: active run %s", engine.ErrNotFound, at.Run)
+	}
+	if err != nil {
+		return err
+	}
+	w.after = append(w.after, func() {
+		if run, ok := e.active.light(at.Run); ok {
+			e.feed.Publish(engine.RunEvent(engine.EventMessage, run))
+		}
+	})
+	return nil
 }
 
 // DeleteValue implements [engine.Values].

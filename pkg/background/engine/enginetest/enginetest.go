@@ -150,6 +150,7 @@ var cases = map[string]func(*testing.T, *store){
 	"values up to the limit":            valuesLimit,
 	"values are counted":                valuesCounted,
 	"prune of values":                   pruneValues,
+	"messages of a run":                 messages,
 }
 
 const outputCap = 64

@@ -180,3 +180,39 @@ func pruneValues(t *testing.T, e *store) {
 	require.Equal(t, "a=1", keysOf(t, e, engine.Scope{Session: "old", Name: "other"}, "", 0))
 	require.Equal(t, "a=1 b=1", keysOf(t, e, engine.Scope{Session: "used"}, "", 0))
 }
+
+// messages are values of an active run, and end with it.
+func messages(t *testing.T, e *store) {
+	limit(t, e, 400*kilo, 300*kilo)
+	at := engine.Scope{Session: "s", Run: "bg_a"}
+	send := func(at engine.Scope) error {
+		_, err := e.PutValue(t.Context(), at, engine.Value{Data: []byte(`1`)}, engine.ValueLimit{})
+		return err
+	}
+	require.ErrorIs(t, send(at), engine.ErrNotFound)
+	submit(t, e, "bg_a", "s")
+	require.ErrorIs(t, send(engine.Scope{Session: "other", Run: "bg_a"}), engine.ErrNotFound)
+	require.NoError(t, send(at), "it is queued")
+
+	events := e.Watch(t.Context(), "s")
+	started(t, e, "bg_a")
+	require.NoError(t, send(at))
+	require.Equal(t, engine.EventStarted, (<-events).Kind)
+	event := <-events
+	require.Equal(t, engine.EventMessage, event.Kind)
+	require.Equal(t, "bg_a", event.Run.ID)
+	require.Empty(t, keysOf(t, e, ofSession, "", 0), "not values of the session")
+	require.NoError(t, e.Requeue(t.Context(), "bg_a", 1))
+	lease := started(t, e, "bg_a")
+	found, err := e.Values(t.Context(), at, "", 0, false)
+	require.NoError(t, err)
+	require.Len(t, found, 2, "for the next attempt")
+
+	before := e.Recorded()
+	complete(t, lease, engine.StatusSucceeded)
+	require.Less(t, e.Recorded(), before)
+	found, err = e.Values(t.Context(), at, "", 0, false)
+	require.NoError(t, err)
+	require.Empty(t, found)
+	require.ErrorIs(t, send(at), engine.ErrNotFound)
+}

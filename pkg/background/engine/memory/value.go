@@ -75,6 +75,10 @@ func (e *Engine) PutValue(_ context.Context, at engine.Scope, v engine.Value, li
 	e.mu.Lock()
 	defer e.mu.Unlock()
 
+	r := e.byID[at.Run]
+	if at.Run != "" && (r == nil || r.run.Session != at.Session || r.run.Status.Terminal()) {
+		return engine.Value{}, fmt.Errorf("%w: active run %s", engine.ErrNotFound, at.Run)
+	}
 	s := e.scopes[at]
 	if s == nil {
 		s = &scope{}
@@ -113,6 +117,9 @@ func (e *Engine) PutValue(_ context.Context, at engine.Scope, v engine.Value, li
 	s.version, s.bytes, s.changed = version, size, v.At
 	e.scopes[at] = s
 	e.recount(at.Session, &s.counted, engine.ScopeSize(count, size), false)
+	if r != nil {
+		e.publish(engine.EventMessage, r)
+	}
 	return v, nil
 }
 
@@ -170,7 +177,7 @@ func (e *Engine) dropScope(at engine.Scope, s *scope) {
 // pruneValues removes the values of sessions that nobody has written since.
 func (e *Engine) pruneValues(since time.Time) {
 	for at, s := range e.scopes {
-		if at.Name == "" && s.changed.Before(since) {
+		if at == (engine.Scope{Session: at.Session}) && s.changed.Before(since) {
 			e.dropScope(at, s)
 		}
 	}

@@ -1,0 +1,43 @@
+package guest
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Message is a message that was sent to a background run while it runs.
+type Message struct {
+	ID   int64           `json:"id"` // grows from message to message
+	At   time.Time       `json:"at"`
+	By   string          `json:"by,omitempty"` // who sent it; empty is the session's agent
+	Data json.RawMessage `json:"message"`
+}
+
+// Receive returns the next message to the run in the order they were sent, and waits
+// for one; nil if none came in that time. The tool needs the hint messages. If the call
+// is stopped meanwhile, the error matches [ErrCanceled]; in a call that is not a
+// background run it matches [ErrDenied].
+//
+// A message counts as taken when Receive is called again and asks the host for more.
+// One that is not taken when the host goes down is delivered again to the next attempt:
+// save a checkpoint with its ID after each message whose effect must not be repeated.
+// Do not call Receive from several goroutines.
+func (c *Call) Receive(wait time.Duration) (*Message, error) {
+	if len(c.inbox) == 0 {
+		var out struct {
+			Messages []Message `json:"messages"`
+		}
+		request := map[string]int64{"after": c.received, "wait_ms": int64(max(0, wait) / time.Millisecond)}
+		if err := c.Host("messages.receive", request, &out); err != nil {
+			return nil, err
+		}
+		c.inbox = out.Messages
+	}
+	if len(c.inbox) == 0 {
+		return nil, nil
+	}
+
+	m := c.inbox[0]
+	c.inbox, c.received = c.inbox[1:], m.ID
+	return &m, nil
+}

@@ -1,0 +1,76 @@
+package host
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/toolhost/toolhost/abi"
+)
+
+// noMessages is why a call receives none.
+const noMessages = "only a background run receives messages"
+
+// Message is a message to a background run.
+type Message struct {
+	ID   int64           `json:"id"` // grows from message to message
+	At   time.Time       `json:"at"`
+	By   string          `json:"by,omitempty"` // who sent it; empty is the session's agent
+	Data json.RawMessage `json:"message"`
+}
+
+// messagesCapability is granted by what a call is, and not by the operator.
+var messagesCapability = Capability{
+	Name: "messages", Doc: "messages to a background run",
+	Missing: func(abi.Needs, Grant) []string { return nil },
+	Granted: func(Grant) []string { return nil },
+	ops: map[string]operation{
+		"messages.receive": {func(c *call) bool { return c.Receive != nil }, noMessages, receiveOperation},
+	},
+}
+
+// receiveOperation takes {"after", "wait_ms"} and answers {"messages"}. A call that is
+// asked to stop while it waits, and gets no message, is canceled. The time of the call
+// runs meanwhile.
+func receiveOperation(c *call, request []byte) int32 {
+	var in struct {
+		After  int64 `json:"after"`
+		WaitMS int64 `json:"wait_ms"`
+	}
+	strict := json.NewDecoder(bytes.NewReader(request))
+	strict.DisallowUnknownFields()
+	if strict.Decode(&in) != nil || in.After < 0 || in.WaitMS < 0 {
+		return c.refuse(abi.CallInvalid, "invalid", `expected {"after": id of the last message, "wait_ms": milliseconds}`)
+	}
+
+	c.meter.charge(readCost)
+	if in.After > 0 {
+		c.meter.charge(saveCost) // those up to it are removed
+	}
+	found, err := c.receive(in.After, time.Duration(min(in.WaitMS, int64(time.Hour/time.Millisecond)))*time.Millisecond)
+	c.meter.check() // a call that has to end ends here
+	switch {
+	case errors.Is(err, ErrDenied):
+		return c.deny(noMessages)
+	case len(found) == 0 && c.stopping():
+		return c.refuseStopped()
+	case err != nil:
+		return c.refuse(abi.CallFailed, "failed", "the messages cannot be reached now")
+	}
+	if found == nil {
+		found = []Message{}
+	}
+	return c.respond(encode(map[string]any{"messages": found}))
+}
+
+// receive waits without a processor.
+func (c *call) receive(after int64, wait time.Duration) ([]Message, error) {
+	c.guest.Idle()
+	defer c.guest.Compute()
+	return c.Receive(&c.ctx, after, wait)
+}
+
+// Receive is [Services.Receive].
+type Receive = func(ctx context.Context, after int64, wait time.Duration) ([]Message, error)

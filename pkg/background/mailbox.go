@@ -1,0 +1,146 @@
+package background
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/pkg/background/output"
+)
+
+// Bounds of the mailbox of a run: of the messages that its work has not taken.
+const (
+	MaxMessages     = 64        // messages
+	MaxMessage      = 16 << 10  // bytes of one
+	MaxMessageBytes = 256 << 10 // bytes of all
+	MaxReceived     = 16        // messages that one Receive returns
+)
+
+// ErrEnded: a run has ended, and takes no more messages.
+var ErrEnded = errors.New("the run has ended and takes no more messages")
+
+// A Message was sent to a run.
+type Message struct {
+	ID   int64           `json:"-"` // grows with each message of the run
+	At   time.Time       `json:"-"`
+	By   string          `json:"by,omitempty"` // the sender; "": the session's agent
+	Data json.RawMessage `json:"message"`
+}
+
+// A Mailbox has the messages of an active run that its work has not taken yet. They
+// are stored like the run, are read by each of its attempts until they are taken, and
+// are removed when the run ends.
+type Mailbox struct {
+	reader  *reader
+	session string
+	run     string
+}
+
+// Mailbox returns the mailbox of a run of the session.
+func (m *Manager) Mailbox(session, run string) Mailbox { return Mailbox{m.reader, session, run} }
+
+func (b Mailbox) scope() engine.Scope { return engine.Scope{Session: b.session, Run: b.run} }
+
+// check returns an error if the session does not have the run, or it has ended.
+func (b Mailbox) check(ctx context.Context) error {
+	h, err := b.reader.lookup(ctx, b.session, b.run)
+	if err == nil && h.run.Status.Terminal() {
+		err = ErrEnded
+	}
+	return err
+}
+
+// Send stores a message for the run, at most MaxMessage bytes of JSON, and returns it
+// with its id. If the mailbox is full, the error is an *[engine.LimitError] matching
+// [engine.ErrValueCount] or [engine.ErrValueBytes]. It matches [ErrEnded] if the run
+// has ended, and [engine.ErrNotFound] if the session does not have it.
+func (b Mailbox) Send(ctx context.Context, by string, data json.RawMessage) (Message, error) {
+	switch {
+	case len(data) > MaxMessage:
+		return Message{}, &FieldError{"message", fmt.Sprintf("it has %d bytes, and at most %d are allowed", len(data), MaxMessage)}
+	case !json.Valid(data):
+		return Message{}, &FieldError{"message", "not valid JSON"}
+	}
+	if err := b.check(ctx); err != nil {
+		return Message{}, err
+	}
+
+	m := Message{By: output.Shorten(by, maxReason), Data: data}
+	text, err := json.Marshal(m)
+	if err != nil {
+		return Message{}, err
+	}
+	stored, err := b.reader.engine.PutValue(context.WithoutCancel(ctx), b.scope(), engine.Value{Data: text},
+		engine.ValueLimit{Count: MaxMessages, Bytes: MaxMessageBytes})
+	if errors.Is(err, engine.ErrNotFound) { // it has ended since
+		err = ErrEnded
+	}
+	m.ID, m.At = stored.Version, stored.At
+	return m, err
+}
+
+// List returns the messages that the run's work has not taken, in the order they were
+// sent.
+func (b Mailbox) List(ctx context.Context) ([]Message, error) {
+	if _, err := b.reader.lookup(ctx, b.session, b.run); err != nil {
+		return nil, err
+	}
+	return readMessages(ctx, b.reader.engine, b.scope(), 0)
+}
+
+func readMessages(ctx context.Context, e engine.Engine, s engine.Scope, max int) ([]Message, error) {
+	stored, err := e.Values(ctx, s, "", max, true)
+	if err != nil {
+		return nil, fmt.Errorf("reading the messages of run %s: %w", s.Run, err)
+	}
+
+	all := make([]Message, len(stored))
+	for i, v := range stored {
+		if err := json.Unmarshal(v.Data, &all[i]); err != nil {
+			return nil, fmt.Errorf("reading message %d of run %s: %w", v.Version, s.Run, err)
+		}
+		all[i].ID, all[i].At = v.Version, v.At
+	}
+	return all, nil
+}
+
+// Receive returns the messages of the run whose work ctx belongs to, up to MaxReceived
+// of them in the order they were sent. It waits for the first one, but no longer than
+// wait, and not after the run was asked to stop; then it returns none. First it takes
+// those up to the id after, 0 for none: they are not returned again. Others are, also
+// to a later attempt. If ctx does not belong to a run, the error matches
+// [output.ErrNoRun].
+func Receive(ctx context.Context, after int64, wait time.Duration) ([]Message, error) {
+	w, _ := ctx.Value(workKey{}).(*workOf)
+	if w == nil || !w.task.live.Load() {
+		return nil, output.ErrNoRun
+	}
+
+	s := engine.Scope{Session: w.task.run.Session, Run: w.task.run.ID}
+	if after > 0 {
+		if err := w.core.engine.DropValues(ctx, s, engine.VersionKey(after)); err != nil {
+			return nil, fmt.Errorf("taking messages of run %s: %w", s.Run, err)
+		}
+	}
+
+	timer := time.NewTimer(max(0, wait))
+	defer timer.Stop()
+	for late := wait <= 0; ; {
+		found, err := readMessages(ctx, w.core.engine, s, MaxReceived)
+		if err != nil || len(found) > 0 || late {
+			return found, err
+		}
+		select {
+		case <-w.task.mail:
+		case <-timer.C:
+			late = true
+		case <-w.task.sink.Stopping():
+			return nil, nil
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
