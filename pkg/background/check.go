@@ -42,9 +42,9 @@ type CheckResult struct {
 
 // A Report is a run as a check found it, without its payload.
 type Report struct {
-	engine.Run
-	Output   *output.Page // nil if none was asked for
-	Repeated bool         // this is the third check within 10 seconds, or a later one, that found the same
+	engine.Run              // without its Diagnosis
+	Output     *output.Page // nil if none was asked for
+	Repeated   bool         // this is the third check within 10 seconds, or a later one, that found the same
 }
 
 // Check reports on runs of a session, and waits for their end first if asked
@@ -168,6 +168,7 @@ func (r *reader) report(ctx context.Context, session string, h handle, req Check
 	}
 
 	report := Report{Run: h.run, Output: page}
+	report.Diagnosis = nil // it is for operators, and this for models
 	if h.task != nil && !req.Peek {
 		report.Repeated = h.task.repeated(report)
 	}
