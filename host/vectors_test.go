@@ -103,7 +103,7 @@ func TestVectors(t *testing.T) {
 				t.Run(plugin+" "+v.Name, func(t *testing.T) {
 					log.Reset()
 					o := v.call(h, m, plugin)
-					v.check(t, o, logs(t, log.Bytes()))
+					v.check(t, o, logs(t, plugin, log.Bytes()))
 				})
 			}
 		}
@@ -150,7 +150,7 @@ func (v vector) check(t *testing.T, o outcome, logs []logged) {
 }
 
 // logs reads what was logged as JSON.
-func logs(t *testing.T, data []byte) (all []logged) {
+func logs(t *testing.T, plugin string, data []byte) (all []logged) {
 	t.Helper()
 	for line := range slices.Values(bytes.Split(bytes.TrimSpace(data), []byte("\n"))) {
 		if len(line) == 0 {
@@ -158,7 +158,7 @@ func logs(t *testing.T, data []byte) (all []logged) {
 		}
 		var record struct{ Level, Msg string }
 		require.NoError(t, json.Unmarshal(line, &record))
-		all = append(all, logged{strings.ToLower(record.Level), record.Msg})
+		all = append(all, logged{strings.ToLower(record.Level), strings.TrimPrefix(record.Msg, plugin+" | ")})
 	}
 	return all
 }
