@@ -108,50 +108,6 @@ continue.`,
 	})
 }
 
-func tasksCommand(a *app) *cobra.Command {
-	var q client.RunQuery
-	cmd := &cobra.Command{
-		Use:   "tasks",
-		Short: "List the background runs of a session, newest first",
-		Args:  cobra.NoArgs,
-	}
-	cmd.Flags().BoolVar(&q.Active, "active", false, "list only runs that are not done")
-	cmd.Flags().IntVar(&q.Limit, "limit", 50, "maximum `number` of runs to list, up to 200")
-	return a.remote(cmd, func(ctx context.Context, r *remote, _ []string) error { return r.listRuns(ctx, q) })
-}
-
-func (r *remote) listRuns(ctx context.Context, q client.RunQuery) error {
-	found, err := r.client.Runs(ctx, q)
-	if err != nil {
-		return err
-	}
-
-	return r.answer(found, nil, func() {
-		if len(found.Runs) == 0 {
-			r.printf("No background tasks.\n")
-			return
-		}
-		total := fmt.Sprintf("%d total", len(found.Runs))
-		if found.Next != "" {
-			total = fmt.Sprintf("the newest %d", len(found.Runs))
-		}
-		r.printf("Background tasks (%s):\n\n", total)
-
-		var rows [][]string
-		for _, run := range found.Runs {
-			row := []string{
-				" " + icon(run.Status) + " " + run.TaskID, short(run.Title, 40), short(run.Tool, 32), state(run), elapsed(run.ElapsedSeconds),
-				string(run.Origin), cmp.Or(run.StartedAt, run.CreatedAt).Local().Format(time.DateTime),
-			}
-			if text := doing(run); text != "" {
-				row = append(row, short(text, 60))
-			}
-			rows = append(rows, row)
-		}
-		r.table(rows)
-	})
-}
-
 func schedulesCommand(a *app) *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{

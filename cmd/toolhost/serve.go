@@ -29,7 +29,7 @@ func serveCommand(a *app) *cobra.Command {
 		Use:   "serve",
 		Short: "Serve the tools and background runs over HTTP",
 		Long: `Serve the tools over HTTP on a socket in the data folder. The commands spawn,
-check, wait, stop, logs, tasks and schedules talk to it. With --listen it also serves
+check, wait, stop, logs, tasks, remove and schedules talk to it. With --listen it also serves
 a TCP address, with a page for operators. Runs, their output, notices and schedules
 are kept in the data folder. A restarted server continues the runs
 whose tools allow it.

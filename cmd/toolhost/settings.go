@@ -112,7 +112,7 @@ func settings(c *config) []setting {
 
 		{"serve.listen", text, &c.listen, none, "Address at which `serve` listens besides its socket, such as `127.0.0.1:7070`. See [Serving](#serving)."},
 		{"serve.drain", duration, &c.drain, nil, "How long a server that shuts down waits for calls and runs before it interrupts them."},
-		{"addr", text, &c.addr, note("the socket of the data folder"), "Server that `spawn`, `check`, `wait`, `stop`, `logs`, `tasks` and `schedules` talk to: `host:port`, a URL or the path of a socket."},
+		{"addr", text, &c.addr, note("the socket of the data folder"), "Server that `spawn`, `check`, `wait`, `stop`, `logs`, `tasks`, `remove` and `schedules` talk to: `host:port`, a URL or the path of a socket."},
 		{"token", text, &c.token, none, "Token that commands send to a server over TCP, [only to the address it was given for](#where-a-token-goes), and that a server accepts from its operator. Set `TOOLHOST_TOKEN` to keep it out of files. A server that other machines can reach needs 16 characters or more."},
 		{"oauth.issuer", text, &c.oauth.Issuer, none, "URL of the issuer whose access tokens a server accepts over TCP. Each subject is a user with sessions of its own. See [Users](http.md#users)."},
 		{"oauth.audience", text, &c.oauth.Audience, none, "URL of this server that access tokens must be issued for."},

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/toolhost/toolhost/client"
+	"github.com/toolhost/toolhost/server/wire"
+)
+
+func tasksCommand(a *app) *cobra.Command {
+	var q client.RunQuery
+	cmd := &cobra.Command{
+		Use:   "tasks",
+		Short: "List the background runs of a session, newest first",
+		Args:  cobra.NoArgs,
+	}
+	var statuses []string
+	var since string
+	flags := cmd.Flags()
+	flags.BoolVar(&q.Active, "active", false, "list only runs that are not done")
+	flags.IntVar(&q.Limit, "limit", 50, "maximum `number` of runs to list, up to 200")
+	flags.StringVar(&q.Tool, "tool", "", "list only runs of this tool")
+	flags.StringSliceVar(&statuses, "status", nil, "list only runs with this `status`: queued, running, succeeded, failed or canceled; may be repeated")
+	flags.StringVar(&since, "since", "", "list only runs created since a `time` such as 2030-01-31T09:30:00Z, or in the last 1h")
+	flags.StringVar(&q.Text, "text", "", "list only runs with this text in their tool, title or error")
+
+	return a.remote(cmd, func(ctx context.Context, r *remote, _ []string) (err error) {
+		for _, s := range statuses {
+			q.Statuses = append(q.Statuses, wire.Status(s))
+		}
+		if q.CreatedSince, err = sinceTime(since, time.Now()); err != nil {
+			return err
+		}
+		return r.listRuns(ctx, q)
+	})
+}
+
+// sinceTime is a time, or so long before now.
+func sinceTime(text string, now time.Time) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
+		return now.Add(-d), nil
+	}
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return at, &usageError{fmt.Errorf("--since: expected a duration such as 1h or a time such as 2030-01-31T09:30:00Z, found %q", text), ""}
+	}
+	return at, nil
+}
+
+func removeCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "remove ID…",
+		Short: "Remove background runs that have ended, with their output and results",
+		Args:  cobra.RangeArgs(1, 20),
+	}
+	return a.remote(cmd, func(ctx context.Context, r *remote, args []string) error {
+		if err := checkRun(args...); err != nil {
+			return err
+		}
+		for i, id := range args {
+			if err := r.client.RemoveRun(ctx, id); err != nil {
+				return fmt.Errorf("%s: %w (removed before it: %d)", id, err, i)
+			}
+		}
+		return r.answer(map[string][]string{"removed": args}, nil, func() {
+			for _, id := range args {
+				r.printf("removed: %s\n", id)
+			}
+		})
+	})
+}
+
+func (r *remote) listRuns(ctx context.Context, q client.RunQuery) error {
+	found, err := r.client.Runs(ctx, q)
+	if err != nil {
+		return err
+	}
+
+	return r.answer(found, nil, func() {
+		if len(found.Runs) == 0 {
+			if q.Tool != "" || q.Text != "" || len(q.Statuses) > 0 || !q.CreatedSince.IsZero() {
+				r.printf("No background tasks match.\n")
+				return
+			}
+			r.printf("No background tasks.\n")
+			return
+		}
+		total := fmt.Sprintf("%d total", len(found.Runs))
+		if found.Next != "" {
+			total = fmt.Sprintf("the newest %d", len(found.Runs))
+		}
+		r.printf("Background tasks (%s):\n\n", total)
+
+		var rows [][]string
+		for _, run := range found.Runs {
+			row := []string{
+				" " + icon(run.Status) + " " + run.TaskID, short(run.Title, 40), short(run.Tool, 32), state(run), elapsed(run.ElapsedSeconds),
+				string(run.Origin), cmp.Or(run.StartedAt, run.CreatedAt).Local().Format(time.DateTime),
+			}
+			if text := doing(run); text != "" {
+				row = append(row, short(text, 60))
+			}
+			rows = append(rows, row)
+		}
+		r.table(rows)
+	})
+}
