@@ -67,7 +67,10 @@ func removeCommand(a *app) *cobra.Command {
 		}
 		for i, id := range args {
 			if err := r.client.RemoveRun(ctx, id); err != nil {
-				return fmt.Errorf("%s: %w (removed before it: %d)", id, err, i)
+				for _, gone := range args[:i] {
+					r.notef("toolhost: removed: %s", gone)
+				}
+				return err
 			}
 		}
 		return r.answer(map[string][]string{"removed": args}, nil, func() {
