@@ -37,6 +37,9 @@ type Options struct {
 	Token string
 	// Session is the session of all requests. The default is [wire.DefaultSession].
 	Session string
+	// DryRun makes all requests change nothing: readonly tools are called, and anything
+	// else only says what it would do.
+	DryRun bool
 	// Transport sends the requests; nil uses the proxy of the environment over TCP.
 	Transport http.RoundTripper
 }
@@ -50,6 +53,7 @@ type Client struct {
 	address string // for messages
 	token   string
 	session string
+	dryRun  string // of the header
 }
 
 // New returns a client for an address: host:port, a URL without a path, or a
@@ -57,6 +61,9 @@ type Client struct {
 // connect. The error is an [*AddressError].
 func New(address string, opts Options) (*Client, error) {
 	c := &Client{token: opts.Token, session: cmp.Or(opts.Session, wire.DefaultSession)}
+	if opts.DryRun {
+		c.dryRun = "true"
+	}
 	c.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // the token is for this server only
 
 	if path, ok := socketPath(address); ok {
@@ -149,7 +156,7 @@ func (c *Client) send(ctx context.Context, method, path string, in any, headers 
 		return nil, err
 	}
 	headers = append([]string{"User-Agent", "toolhost-client"}, headers...)
-	headers = append(headers, wire.SessionHeader, c.session)
+	headers = append(headers, wire.SessionHeader, c.session, wire.DryRunHeader, c.dryRun)
 	if c.token != "" {
 		headers = append(headers, "Authorization", "Bearer "+c.token)
 	}

@@ -32,8 +32,7 @@ type Request struct {
 	Parsed  Args            // set it instead of Args if the arguments are parsed already
 	Limits  Limits          // the caller's own, cut to the operator's maximum; they apply to later attempts of a parked call too
 	Locale  string          // BCP 47, at most MaxLocale bytes; empty if unknown
-	// DryRun makes spawn_background and stop_background only describe what they
-	// would do. Any other tool is refused unless it is readonly.
+	// DryRun makes a call that changes nothing, as one with the context of [WithDryRun].
 	DryRun bool
 	note   *callNote // of this call
 	// Approved says that a person has approved this very call, for example by a click
@@ -111,6 +110,9 @@ func (s *Service) Call(ctx context.Context, req Request) (abi.Result, error) {
 }
 
 func (s *Service) call(ctx context.Context, req Request) (abi.Result, error) {
+	if req.DryRun = req.DryRun || InDryRun(ctx); req.DryRun {
+		ctx = WithDryRun(ctx)
+	}
 	var err error
 	if req.Parsed, err = parseArgs(req.Tool, req.Parsed, req.Args); err != nil {
 		return explain(err)
@@ -142,11 +144,11 @@ func (s *Service) callPlugin(ctx context.Context, req Request) (abi.Result, erro
 		return explain(err)
 	}
 	req.note.known, req.note.provider = true, tool.provider()
-	if req.DryRun && !tool.Tool.Hints.Readonly {
-		return toolError("dry run: %s is not called, because it is not readonly", tool.Name), nil
-	}
 	if err := s.admit(tool, req.Parsed); err != nil {
 		return explain(err)
+	}
+	if req.DryRun && !tool.Tool.Hints.Readonly {
+		return s.describe(tool, req)
 	}
 	if err := s.approve(ctx, tool, Approval{Session: req.Session, Args: req.Args}, req.Approved); err != nil {
 		return explain(err)
@@ -157,7 +159,7 @@ func (s *Service) callPlugin(ctx context.Context, req Request) (abi.Result, erro
 		ID: "call_" + uuid.NewString(), Session: req.Session, Args: req.Args, Locale: req.Locale, Policy: limits.policy(),
 		Observers: host.Observers{Stdout: req.Stdout, Stderr: req.Stderr, Progress: req.Progress}, Services: host.Services{Ask: req.Ask},
 	}
-	if budget, ok := s.rules.budget(tool, limits, req); ok {
+	if budget, ok := s.rules.budget(tool, limits, req); ok && !req.DryRun {
 		return s.callParking(ctx, tool, call, budget, req)
 	}
 	return s.run(ctx, tool, call)

@@ -245,7 +245,10 @@ func TestDryRun(t *testing.T) {
 	s := open(t, Config{Approve: func(context.Context, Approval) error { panic("asked") }}, "echo", "dangerous")
 	r, err := s.Call(t.Context(), Request{Tool: "dangerous", DryRun: true})
 	require.NoError(t, err)
-	require.Equal(t, abi.Result{Kind: abi.ToolError, Error: "dry run: dangerous is not called, because it is not readonly"}, r)
+	require.True(t, IsDryRun(r))
+	require.JSONEq(t, `{"type":"dry_run","tool":"dangerous","args":{},"approval":"required",
+		"limits":{"fuel":100000000000,"memory_bytes":67108864,"output_bytes":8388608,"timeout_seconds":120},
+		"message":"Dry run: dangerous was not called, because it is not readonly. Its arguments fit."}`, string(r.Value))
 	r, err = s.Call(t.Context(), Request{Tool: "echo", Args: []byte(`{"n":2}`), DryRun: true})
 	require.NoError(t, err)
 	require.JSONEq(t, `{"n":2}`, string(r.Value), "a readonly tool is called")

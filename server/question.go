@@ -200,6 +200,8 @@ func (v Session) Answer(ctx context.Context, id string, answers map[string]abi.A
 			checked[key] = a
 		}
 	}
-	v.service.asked.answer(runKey{run.Session, id}, checked)
+	if !InDryRun(ctx) {
+		v.service.asked.answer(runKey{run.Session, id}, checked)
+	}
 	return nil
 }

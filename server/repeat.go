@@ -44,8 +44,18 @@ func (v Session) Unschedule(ctx context.Context, id string) (wire.Schedule, erro
 	if err != nil {
 		return wire.Schedule{}, err
 	}
+	if InDryRun(ctx) {
+		return v.unchanged(ctx, id)
+	}
 	s, err := v.service.runs.Unschedule(ctx, v.name, id)
 	return newSchedule(s), err
+}
+
+// unchanged returns a schedule that a dry run leaves as it is.
+func (v Session) unchanged(ctx context.Context, id string) (wire.Schedule, error) {
+	s, err := v.Schedule(ctx, id)
+	s.DryRun = true
+	return s, err
 }
 
 // Enable lets a disabled schedule fire again, from now on. A schedule whose only time
@@ -54,6 +64,9 @@ func (v Session) Enable(ctx context.Context, id string) (wire.Schedule, error) {
 	v, err := v.ofSchedule(ctx, id)
 	if err != nil {
 		return wire.Schedule{}, err
+	}
+	if InDryRun(ctx) {
+		return v.unchanged(ctx, id)
 	}
 	s, err := v.service.runs.Enable(ctx, v.name, id)
 	return newSchedule(s), err
@@ -67,6 +80,10 @@ func (v Session) Fire(ctx context.Context, id, by string) (wire.Run, error) {
 	v, err := v.ofSchedule(ctx, id)
 	if err != nil {
 		return wire.Run{}, err
+	}
+	if InDryRun(ctx) {
+		s, err := v.unchanged(ctx, id)
+		return wire.Run{DryRun: true, Tool: s.Tool, Title: s.Title, ScheduleID: s.ScheduleID, DeadlineSeconds: s.DeadlineSeconds, SignalOnCompletion: s.SignalOnCompletion}, err
 	}
 	r, err := v.service.runs.Fire(ctx, v.name, id, by)
 	if err != nil {

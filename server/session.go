@@ -164,6 +164,7 @@ func (v Session) Runs(ctx context.Context, q RunQuery) ([]wire.Run, error) {
 // check is Check of the manager, but waits no longer than until one of the runs
 // asks its user something: its end may then not come before somebody has answered.
 func (v Session) check(ctx context.Context, r background.CheckRequest) (background.CheckResult, error) {
+	r.Peek = r.Peek || InDryRun(ctx)
 	asked, stop := v.Asked(ctx, r.IDs)
 	defer stop()
 	r.Enough = asked
@@ -227,6 +228,10 @@ func (v Session) Watch(ctx context.Context) <-chan wire.Event {
 // period is over.
 // The run's record keeps by as the requester; empty means the session's agent.
 func (v Session) Stop(ctx context.Context, id, by string, how wire.Stop) (wire.Stopped, error) {
+	if InDryRun(ctx) {
+		run, err := v.Run(ctx, id)
+		return wire.Stopped{TaskID: run.TaskID, Status: run.Status, AlreadyFinished: run.Status.Terminal(), Unsaved: run.Unsaved, DryRun: true}, err
+	}
 	r, err := v.stop(ctx, id, by, how)
 	return newStopped(r), err
 }
@@ -304,6 +309,9 @@ func (s *Service) newNotices(shown []engine.Run, more int) wire.Notices {
 
 // Acknowledge takes back the notices of these runs: they were shown.
 func (v Session) Acknowledge(ctx context.Context, ids []string) error {
+	if InDryRun(ctx) {
+		return nil
+	}
 	return v.service.runs.Acknowledge(ctx, v.name, ids)
 }
 
@@ -336,6 +344,9 @@ func (v Session) Snapshot(ctx context.Context) (string, error) {
 // End ends the session: it stops the session's parked calls, or all its runs, as
 // Config.Runs says.
 func (v Session) End(ctx context.Context) error {
+	if InDryRun(ctx) {
+		return nil
+	}
 	return v.service.runs.EndSession(ctx, v.name)
 }
 

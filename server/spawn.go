@@ -50,9 +50,9 @@ func (v Session) Spawn(ctx context.Context, req SpawnRequest) (wire.Run, error) 
 	if err != nil {
 		return wire.Run{}, err
 	}
-	if req.DryRun {
+	if req.DryRun || InDryRun(ctx) {
 		title := cmp.Or(checked.Title, "Background "+checked.Tool)
-		return wire.Run{Tool: checked.Tool, Title: title, DeadlineSeconds: checked.Timeout.Seconds(), SignalOnCompletion: !checked.Silent}, nil
+		return wire.Run{DryRun: true, Tool: checked.Tool, Title: title, DeadlineSeconds: checked.Timeout.Seconds(), SignalOnCompletion: !checked.Silent}, nil
 	}
 	if err := v.service.approve(ctx, tool, Approval{Session: v.name, Args: checked.Args}, req.Approved); err != nil {
 		return wire.Run{}, err
@@ -87,7 +87,7 @@ func (v Session) NewSchedule(ctx context.Context, req ScheduleRequest) (wire.Sch
 	checked := background.ScheduleRequest{SpawnRequest: run, Cron: req.Cron, At: req.At, Timezone: req.Timezone, Overlap: engine.Overlap(req.Overlap)}
 	planned, err := v.service.runs.Plan(v.name, checked)
 	plan := newSchedule(planned)
-	if err != nil || req.DryRun {
+	if plan.DryRun = req.DryRun || InDryRun(ctx); err != nil || plan.DryRun {
 		return plan, err
 	}
 

@@ -12,7 +12,6 @@ import (
 type stopped struct {
 	wire.Stopped
 	excerpt
-	DryRun bool `json:"dry_run,omitempty"`
 }
 
 // stoppedSchedule is the answer of stop_background for a schedule.
@@ -46,7 +45,7 @@ func stop(ctx context.Context, s *Service, req Request) (any, error) {
 	v := s.Session(req.Session)
 	if req.DryRun {
 		run, err := v.Run(ctx, in.ID)
-		return stopped{Stopped: wire.Stopped{TaskID: run.TaskID, Status: run.Status, AlreadyFinished: run.Status.Terminal(), Unsaved: run.Unsaved}, DryRun: true}, err
+		return stopped{Stopped: wire.Stopped{TaskID: run.TaskID, Status: run.Status, AlreadyFinished: run.Status.Terminal(), Unsaved: run.Unsaved, DryRun: true}}, err
 	}
 
 	r, err := v.stop(ctx, in.ID, "", wire.Stop{Force: in.Force, Reason: in.Reason})

@@ -36,12 +36,19 @@ func (v Session) Value(ctx context.Context, key string) (wire.Value, error) {
 // value. A session has at most 256 values and 1 MiB of them. They are removed when
 // it ends, or when none was written for a week. Do not store secrets.
 func (v Session) SetValue(ctx context.Context, key string, data json.RawMessage, version int64) (wire.Value, error) {
+	if InDryRun(ctx) {
+		return wire.Value{Key: key, Version: version, Bytes: len(data), Value: data}, nil
+	}
 	stored, err := v.service.runs.Values(v.name).Set(ctx, key, data, version)
 	return newValue(stored), err
 }
 
 // DeleteValue removes a value of that version, and reports whether there was one.
 func (v Session) DeleteValue(ctx context.Context, key string, version int64) (bool, error) {
+	if InDryRun(ctx) {
+		_, err := v.Value(ctx, key)
+		return err == nil, nil
+	}
 	return v.service.runs.Values(v.name).Delete(ctx, key, version)
 }
 
@@ -75,12 +82,18 @@ func (v sessionValues) Get(ctx context.Context, key string) (host.Value, error) 
 
 // Set implements [host.Values].
 func (v sessionValues) Set(ctx context.Context, key string, data json.RawMessage, version int64) (int64, error) {
+	if InDryRun(ctx) {
+		return 0, errDryRun
+	}
 	stored, err := v.Values.Set(ctx, key, data, version)
 	return stored.Version, v.refused(err)
 }
 
 // Delete implements [host.Values].
 func (v sessionValues) Delete(ctx context.Context, key string, version int64) (bool, error) {
+	if InDryRun(ctx) {
+		return false, errDryRun
+	}
 	deleted, err := v.Values.Delete(ctx, key, version)
 	return deleted, v.refused(err)
 }
@@ -94,6 +107,9 @@ func (v sessionValues) List(ctx context.Context) ([]host.Value, error) {
 	}
 	return all, v.refused(err)
 }
+
+// errDryRun is what a plugin sees that would change a value in a dry run.
+var errDryRun = &host.Refusal{Code: abi.CallDenied, Message: "this is a dry run: nothing is stored"}
 
 // refused returns an error as the plugin sees it, and logs any other.
 func (v sessionValues) refused(err error) error {

@@ -71,6 +71,7 @@ Exit codes: 0 ok, 1 tool error, 2 usage or configuration, 3 a limit was hit
 	flags.DurationVar(&req.Limits.Timeout, "timeout", 0, "time limit (default: what the tool asks for, or 2m)")
 	flags.StringVar(&memory, "memory", "", "memory limit: a `size` such as 64MiB")
 	flags.StringVar(&req.Session, "session", "cli", "session of the call")
+	flags.BoolVar(&req.DryRun, "dry-run", false, "say what the call would do, unless the tool is readonly")
 	flags.Bool("json", false, "print the result and its cost as JSON")
 	save.flag(flags)
 	return cmd

@@ -41,7 +41,8 @@ func (a *app) remote(cmd *cobra.Command, run func(ctx context.Context, r *remote
 		if err != nil {
 			return err
 		}
-		c, err := client.New(address, client.Options{Token: token, Session: session})
+		dry, _ := flags.GetBool("dry-run") // false for a command without it
+		c, err := client.New(address, client.Options{Token: token, Session: session, DryRun: dry})
 		if err != nil {
 			return err
 		}

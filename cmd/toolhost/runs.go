@@ -77,6 +77,7 @@ continue.`,
 	}
 	cmd.Flags().BoolVar(&how.Force, "force", false, "interrupt it at once, without a grace period")
 	cmd.Flags().StringVar(&how.Reason, "reason", "", "why; kept with the run")
+	cmd.Flags().Bool("dry-run", false, "stop nothing; print the state")
 
 	return a.remote(cmd, func(ctx context.Context, r *remote, args []string) error {
 		id := args[0]
@@ -97,6 +98,8 @@ continue.`,
 		}
 		return r.answer(stopped, nil, func() {
 			switch {
+			case stopped.DryRun && !stopped.AlreadyFinished:
+				r.printf("%s is %s and would be asked to end\n", stopped.TaskID, stopped.Status)
 			case stopped.AlreadyFinished:
 				r.printf("%s had already ended: %s\n", stopped.TaskID, stopped.Status)
 			case stopped.Stopping:
@@ -183,6 +186,7 @@ and prints its id.`,
 	flags.DurationVar(&f.timeout, "timeout", 0, "deadline of the run (default: the tool's)")
 	flags.StringVar(&f.key, "key", "", "idempotency `key`: the same key, tool and arguments return the same run")
 	flags.BoolVar(&f.silent, "silent", false, "do not notify the session of the end")
+	flags.Bool("dry-run", false, "make the checks, and start or store nothing")
 	flags.BoolVar(&f.wait, "wait", false, "wait for the end: live output on stderr, the result on stdout")
 	flags.StringVar(&req.Cron, "cron", "", "start it repeatedly, by a cron `expression` of five fields")
 	flags.StringVar(&req.At, "at", "", "start it once, at a `time` such as 2030-01-31T09:30:00Z")
@@ -230,6 +234,10 @@ func (r *remote) spawnRun(ctx context.Context, req wire.Spawn, f spawnFlags) err
 	switch {
 	case err != nil:
 		return err
+	case run.DryRun:
+		return r.answer(run, nil, func() {
+			r.printf("would start %q: %s, at most %gs\n", oneLine(run.Title), run.Tool, run.DeadlineSeconds)
+		})
 	case f.wait:
 		return r.attend(ctx, run)
 	}
@@ -269,6 +277,9 @@ func (r *remote) spawnSchedule(ctx context.Context, req wire.NewSchedule) error 
 	s, err := r.client.CreateSchedule(ctx, req)
 	if err != nil {
 		return err
+	}
+	if s.DryRun {
+		return r.answer(s, nil, func() { r.printf("would start %q first at %s\n", oneLine(s.Title), when(s.NextTriggerAt)) })
 	}
 	return r.spawned(s, s.ScheduleID, fmt.Sprintf("%q starts first at %s", oneLine(s.Title), when(s.NextTriggerAt)))
 }

@@ -261,6 +261,7 @@ func (a *app) warnOf(found []wire.FileProblem) {
 
 func mcpCommand(a *app) *cobra.Command {
 	var session string
+	var dry bool
 	cmd := &cobra.Command{
 		Use:   "mcp",
 		Short: "Serve the tools over the Model Context Protocol on stdin and stdout",
@@ -271,13 +272,14 @@ client that starts this command again finds them under the same session.
 Plugins that are added, replaced or removed are reloaded while it runs (unless
 watch is false). SIGHUP reloads them and reads grants again. The client is notified.`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.runMCP(cmd.Context(), session) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.runMCP(cmd.Context(), session, dry) },
 	}
 	cmd.Flags().StringVar(&session, "session", wire.DefaultSession, "`name` of the session whose runs the client sees")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "call readonly tools only; any other says what it would do")
 	return cmd
 }
 
-func (a *app) runMCP(ctx context.Context, session string) error {
+func (a *app) runMCP(ctx context.Context, session string, dry bool) error {
 	s, done, err := a.openFree(ctx)
 	if err != nil {
 		return err
@@ -292,7 +294,7 @@ func (a *app) runMCP(ctx context.Context, session string) error {
 	signal.Ignore(syscall.SIGPIPE) // a client that goes away ends the session, not the process
 	a.warnOf(s.Findings())
 	a.announceLacking(s.Plugins())
-	return mcpapi.Run(ctx, s, mcpapi.Config{Version: version(), Session: session, In: in, Out: a.out, Logger: a.logger()})
+	return mcpapi.Run(ctx, s, mcpapi.Config{Version: version(), Session: session, DryRun: dry, In: in, Out: a.out, Logger: a.logger()})
 }
 
 // maxMCP is how many processes of toolhost mcp can keep runs in one data folder.

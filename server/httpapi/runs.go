@@ -39,6 +39,9 @@ func spawnRun(r *request, in spawnBody) (status int, run wire.Run, err error) {
 	}
 
 	status = http.StatusCreated
+	if run.DryRun {
+		return http.StatusOK, run, nil
+	}
 	if run.Reused {
 		status = http.StatusOK
 		if run, err = r.session.WholeRun(r.Context(), run.TaskID); err != nil { // its client may not know the result

@@ -37,6 +37,9 @@ func createSchedule(r *request, in scheduleBody) (status int, s wire.Schedule, e
 	if err != nil {
 		return 0, s, err
 	}
+	if s.DryRun {
+		return http.StatusOK, r.shownSchedule(s), nil
+	}
 	r.w.Header().Set("Location", "/v1/schedules/"+s.ScheduleID)
 	return http.StatusCreated, r.shownSchedule(s), nil
 }

@@ -22,6 +22,13 @@ func (a *API) guard(r *http.Request) (identity.Caller, error) {
 	if len(name) > 1 {
 		return identity.Nobody, invalid(wire.SessionHeader, "given more than once")
 	}
+	switch dry := r.Header.Values(wire.DryRunHeader); strings.Join(dry, ",") {
+	case "true":
+		caller.DryRun = true
+	case "", "false":
+	default:
+		return identity.Nobody, invalid(wire.DryRunHeader, "expected true or false")
+	}
 	caller, err = caller.InSession(strings.Join(name, ""))
 	if err != nil {
 		return identity.Nobody, invalid(wire.SessionHeader, "%v", err)

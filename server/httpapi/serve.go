@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/identity"
 	"github.com/toolhost/toolhost/server/wire"
 )
@@ -34,6 +35,9 @@ func (a *API) ServeHTTP(inner http.ResponseWriter, r *http.Request) {
 		}
 		a.fail(w, r, err)
 		return
+	}
+	if caller.DryRun {
+		ctx = server.WithDryRun(ctx)
 	}
 	r, w.client = r.WithContext(identity.NewContext(ctx, caller)), caller.Client()
 	if caller.Unnamed && strings.HasPrefix(r.URL.Path, pathAPI) {

@@ -30,6 +30,7 @@ type Caller struct {
 	User    string    // the user's key; empty for the operator
 	Session string    // the key of the session
 	Unnamed bool      // the request named no session: Session is a new one
+	DryRun  bool      // the request must change nothing
 	Until   time.Time // when the caller's token expires; zero if it does not
 }
 

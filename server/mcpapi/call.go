@@ -78,7 +78,9 @@ func (a *api) call(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallTool
 		a.log.Log(ctx, slog.LevelDebug, "the call had no result", "tool", call.Tool, "kind", r.Kind, "session", who.Session, "error", err)
 	}
 
-	out := toResult(r, structured)
+	described := server.IsDryRun(r)
+	out := toResult(r, structured && !described)
+	out.IsError = out.IsError || structured && described // errors are exempt from its output schema
 	addLinks(call.Tool, r, out)
 	a.addNotices(ctx, who, started, out)
 	return out, nil

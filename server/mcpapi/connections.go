@@ -11,6 +11,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/toolhost/toolhost/internal/fair"
+	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/identity"
 )
 
@@ -97,6 +98,9 @@ func (c *connections) track(ctx context.Context, req mcp.Request) (_ context.Con
 		c.open[session.ID()] = conn
 	}
 
+	if conn.owner.DryRun { // no later request ends it
+		ctx = server.WithDryRun(ctx)
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(conn.ended, func() { cancel(context.Cause(conn.ended)) })
 	release := c.hold(conn)

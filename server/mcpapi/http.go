@@ -119,6 +119,9 @@ func (h *Handler) ServeHTTP(inner http.ResponseWriter, r *http.Request) {
 	}
 
 	from := origin{Caller: identity.FromContext(r.Context()), taskIDs: m.TaskIDs, task: m.Task, answer: w, receipt: &receipt{}}
+	if r.URL.Query().Get("dry_run") == "true" {
+		from.DryRun = true
+	}
 	defer func() { from.receipt.settle(r.Context().Err() == nil && w.delivered()) }()
 	alone := m.standsAlone(r.Header)
 	if alone {

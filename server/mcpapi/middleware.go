@@ -13,6 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/server"
 )
 
 // guard is the outermost middleware. It limits the requests of a client, except
@@ -32,6 +33,9 @@ func (a *api) guard(next mcp.MethodHandler) mcp.MethodHandler {
 			var leave func()
 			ctx, leave = a.connections.track(ctx, req)
 			defer leave()
+		}
+		if originOf(req.GetExtra()).DryRun {
+			ctx = server.WithDryRun(ctx)
 		}
 		if answer := originOf(req.GetExtra()).answer; answer != nil {
 			answer.expect()
@@ -79,7 +83,7 @@ func (a *api) receive(next mcp.MethodHandler) mcp.MethodHandler {
 		case *mcp.ServerRequest[*taskParams]:
 			return a.answerTask(ctx, method, r)
 		case *mcp.CallToolRequest:
-			if originOf(r.GetExtra()).task && r.ProtocolVersion() == lastLegacy {
+			if originOf(r.GetExtra()).task && r.ProtocolVersion() == lastLegacy && !server.InDryRun(ctx) { // which makes no task
 				return a.create2025(ctx, callerOf(r), r)
 			}
 			result, err := next(ctx, method, r)

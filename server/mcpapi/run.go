@@ -48,6 +48,9 @@ type Config struct {
 	// [wire.DefaultSession], so a client that is started again finds its runs.
 	Session string
 
+	// DryRun makes all requests of Run change nothing, see [server.WithDryRun].
+	DryRun bool
+
 	drain time.Duration // 0 means drainGrace; negative none: a guest that spins stops the clock of a test
 }
 
@@ -74,7 +77,7 @@ func Run(ctx context.Context, service *server.Service, cfg Config) error {
 		return fmt.Errorf("MCP session: %w", err)
 	}
 
-	p := newPipe(cfg.In, cfg.Out, origin{Caller: identity.Caller{Session: cmp.Or(cfg.Session, wire.DefaultSession)}}, cmp.Or(cfg.drain, drainGrace))
+	p := newPipe(cfg.In, cfg.Out, origin{Caller: identity.Caller{Session: cmp.Or(cfg.Session, wire.DefaultSession), DryRun: cfg.DryRun}}, cmp.Or(cfg.drain, drainGrace))
 	var sessions []*mcp.ServerSession
 	for _, l := range []*lane{p.legacy, p.modern} {
 		session, err := srv.Connect(ctx, l, nil)

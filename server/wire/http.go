@@ -8,6 +8,9 @@ const (
 	SessionHeader = "Toolhost-Session"
 	// KeyHeader is the idempotency key of a spawn, up to 128 characters.
 	KeyHeader = "Idempotency-Key"
+	// DryRunHeader makes a request change nothing: "true" or "false". See the dry runs
+	// of docs/agents.md.
+	DryRunHeader = "Toolhost-Dry-Run"
 	// AttemptHeader is the attempt of the run whose output an answer is.
 	AttemptHeader = "Toolhost-Attempt"
 )

@@ -93,6 +93,7 @@ const (
 
 // A Schedule starts runs of a tool, repeatedly or once.
 type Schedule struct {
+	DryRun             bool      `json:"dry_run,omitempty"` // it is only described: nothing was stored or changed
 	ScheduleID         string    `json:"schedule_id"`
 	Session            string    `json:"session"`
 	Tool               string    `json:"tool"`

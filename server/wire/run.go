@@ -103,6 +103,7 @@ func IsScheduleID(id string) bool { return scheduleIDForm.MatchString(id) }
 
 // A Run is a background run. What is absent is unknown yet, or does not exist.
 type Run struct {
+	DryRun         bool      `json:"dry_run,omitempty"` // it is only described: nothing was started, and it has no id
 	TaskID         string    `json:"task_id"`
 	Session        string    `json:"session"`
 	Tool           string    `json:"tool"`
@@ -233,6 +234,7 @@ type Stopped struct {
 	AlreadyFinished bool            `json:"already_finished,omitempty"` // the run ended by itself, before the stop took effect
 	Stopping        bool            `json:"stopping,omitempty"`         // the run was asked to end, and has not ended yet
 	Unsaved         bool            `json:"unsaved,omitempty"`          // the run has ended, and that is not stored yet
+	DryRun          bool            `json:"dry_run,omitempty"`          // nothing was stopped
 	Next            string          `json:"next,omitempty"`             // advice, if it is unsaved
 	Result          json.RawMessage `json:"result,omitempty"`
 	Content         json.RawMessage `json:"content,omitempty"` // what the tool showed besides its result or its error

@@ -1,0 +1,73 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/server/wire"
+)
+
+type dryRunKey struct{}
+
+// WithDryRun returns a context for a dry run, with which nothing is changed or stored:
+//
+//   - Readonly tools run, and are not parked. Any other tool is answered with what a call
+//     would do, see [IsDryRun].
+//   - What would start, stop, answer or remove something makes its checks and returns
+//     what it would do. Nobody is asked for approval, and no notice is acknowledged.
+//
+// It also holds for the calls that a tool of the program makes with its context. Nothing
+// that an agent can say ends it.
+func WithDryRun(ctx context.Context) context.Context {
+	if InDryRun(ctx) {
+		return ctx
+	}
+	return context.WithValue(ctx, dryRunKey{}, true)
+}
+
+// InDryRun reports whether a context is of a dry run.
+func InDryRun(ctx context.Context) bool { return ctx.Value(dryRunKey{}) != nil }
+
+// dryRunType is the type in the value of a call that was only described.
+const dryRunType = "dry_run"
+
+// IsDryRun reports whether a result only describes what a call would do, which no output
+// schema does.
+func IsDryRun(r abi.Result) bool {
+	return r.Kind == abi.Success && bytes.HasPrefix(r.Value, []byte(`{"type":"`+dryRunType+`"`))
+}
+
+// described is the answer to a call in a dry run of a tool that is not readonly.
+type described struct {
+	Type     string          `json:"type"`
+	Tool     string          `json:"tool"`
+	Args     json.RawMessage `json:"args"` // without secrets
+	Approval abi.Approval    `json:"approval"`
+	Grants   []string        `json:"grants,omitempty"`
+	Limits   wire.CallLimits `json:"limits"`
+	Message  string          `json:"message"`
+}
+
+// describe answers a call that was checked, and is not made.
+func (s *Service) describe(tool *callable, req Request) (abi.Result, error) {
+	limits := s.rules.limits(req.Limits, tool.Tool)
+	d := described{
+		Type: dryRunType, Tool: tool.Name, Args: req.Args, Approval: s.define(tool).Approval,
+		Limits:  wire.CallLimits{OutputBytes: limits.Output, TimeoutSeconds: limits.Timeout.Seconds()},
+		Message: "Dry run: " + tool.Name + " was not called, because it is not readonly. Its arguments fit.",
+	}
+	if tool.plugin != nil {
+		d.Grants, d.Limits.Fuel, d.Limits.MemoryBytes = tool.plugin.Grant.Names(), limits.Fuel, limits.Memory
+	}
+	if public, secret := tool.PublicArgs(req.Args); secret {
+		d.Args = public
+	}
+
+	value, err := encode(d)
+	if err != nil {
+		return explain(err)
+	}
+	return abi.Result{Kind: abi.Success, Value: value}, nil
+}
