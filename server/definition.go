@@ -42,7 +42,7 @@ func (s *Service) define(t *callable) Definition {
 		Deferrable:         cmp.Or(t.Tool.Deferrable, abi.DeferAutomatic),
 		Annotations:        annotate(t),
 		SupportsBackground: t.Tool.Hints.SupportsBackground,
-		MayPark:            s.rules.parks(t),
+		MayPark:            s.rules.parks(t) || s.rules.parksOverdue(t),
 	}
 }
 

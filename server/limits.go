@@ -30,6 +30,10 @@ const (
 	DefaultMaxOutput = 256 << 20          // bytes written to all streams
 )
 
+// NoLimit is a time limit that is never reached. As Config.Limits.Timeout or Background,
+// it lifts that of Config.MaxLimits too, unless that is set.
+const NoLimit time.Duration = 1 << 62
+
 // or fills in the fields that are zero.
 func (l Limits) or(m Limits) Limits {
 	return Limits{
@@ -69,7 +73,13 @@ func newRules(cfg Config) rules {
 			Fuel: DefaultMaxFuel, Memory: DefaultMaxMemory, Output: DefaultMaxOutput,
 			Timeout: background.DefaultMaxTimeout, Background: background.DefaultMaxTimeout,
 		}),
-		park: cfg.Park,
+		park: cmp.Or(cfg.Park, ParkOverdue),
+	}
+	if r.own.Timeout == NoLimit && cfg.MaxLimits.Timeout == 0 {
+		r.most.Timeout = NoLimit
+	}
+	if r.own.Background == NoLimit && cfg.MaxLimits.Background == 0 {
+		r.most.Background = NoLimit
 	}
 
 	switch after := cfg.ParkAfter; {
@@ -135,6 +145,14 @@ func (r rules) deadline(asked time.Duration, tool *abi.Tool) (time.Duration, err
 // parks reports whether calls of a tool are parked.
 func (r rules) parks(tool *callable) bool {
 	return r.parkAfter > 0 && (r.park == ParkAll || tool.Tool.Hints.SupportsBackground)
+}
+
+// parksOverdue reports whether calls of a tool are parked at the default time limit
+// only. The author of a tool with a limit of its own, or one that is never deferred, has
+// decided otherwise.
+func (r rules) parksOverdue(tool *callable) bool {
+	return r.park == ParkOverdue && r.parkAfter > 0 && !tool.Tool.Hints.SupportsBackground &&
+		tool.Tool.Limits.TimeoutSeconds == 0 && tool.Tool.Deferrable != abi.DeferNever
 }
 
 // duration is a number of seconds from JSON, where 60.0 is an integer and 1e300 is

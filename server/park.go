@@ -19,11 +19,15 @@ import (
 // Park says which calls continue in the background when they take long.
 type Park string
 
-// Which calls are parked. The zero value is ParkHinted.
+// Which calls are parked. The zero value is ParkOverdue.
 const (
-	ParkHinted Park = "hinted" // calls of tools that support background runs
-	ParkAll    Park = "all"    // all
-	ParkNever  Park = "never"  // none
+	// ParkOverdue parks the calls of tools that support background runs, after
+	// Config.ParkAfter. It parks any other call at the default time limit, which nobody
+	// chose for it. A limit of the caller or of the tool's manifest ends the call.
+	ParkOverdue Park = "overdue"
+	ParkHinted  Park = "hinted" // calls of tools that support background runs
+	ParkAll     Park = "all"    // all
+	ParkNever   Park = "never"  // none
 )
 
 const (
@@ -46,6 +50,10 @@ type budget struct {
 // A tool can only make the wait shorter. A parked call has at least ParkedTime
 // more, whatever the limits for calls that are waited for are.
 func (r rules) budget(tool *callable, limits Limits, req Request) (budget, bool) {
+	if r.parksOverdue(tool) && req.Session != "" && req.Limits.Timeout == 0 {
+		return r.overdue(limits), true
+	}
+
 	park := r.parkAfter
 	for _, asked := range []time.Duration{seconds(tool.Tool.Limits.ParkAfterSeconds), req.ParkAfter} {
 		if asked > 0 {
@@ -57,6 +65,13 @@ func (r rules) budget(tool *callable, limits Limits, req Request) (budget, bool)
 		return budget{}, false
 	}
 	return budget{park, min(max(limits.Timeout, limits.Background, park+ParkedTime), r.most.Background)}, true
+}
+
+// overdue returns the time limits of a call that is parked at the default time limit,
+// or sooner where calls are parked sooner.
+func (r rules) overdue(limits Limits) budget {
+	park := min(r.parkAfter, limits.Timeout)
+	return budget{park, min(max(limits.Background, park+ParkedTime), r.most.Background)}
 }
 
 // callParking runs an admitted tool and waits for it as long as its budget

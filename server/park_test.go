@@ -159,7 +159,7 @@ func TestWhatIsParked(t *testing.T) {
 		park, deadline time.Duration
 	}{
 		{"a tool with the hint", Config{}, abi.Limits{}, true, Limits{}, alice, 10 * time.Minute, 15 * time.Minute},
-		{"a tool without it", Config{}, abi.Limits{}, false, Limits{}, alice, never, 2 * time.Minute},
+		{"a tool without it", Config{}, abi.Limits{}, false, Limits{}, alice, 2 * time.Minute, 7 * time.Minute},
 		{"all tools", Config{Park: ParkAll}, abi.Limits{}, false, Limits{}, alice, 10 * time.Minute, 15 * time.Minute},
 		{"none", Config{Park: ParkNever}, abi.Limits{}, true, Limits{}, alice, never, 2 * time.Minute},
 		{"after no time", Config{ParkAfter: -1}, abi.Limits{}, true, Limits{}, alice, never, 2 * time.Minute},
@@ -336,7 +336,7 @@ func TestParkConfig(t *testing.T) {
 		cfg  Config
 		want string
 	}{
-		{Config{Park: "sometimes"}, `Park: expected "hinted", "all" or "never", found "sometimes"`},
+		{Config{Park: "sometimes"}, `Park: expected "overdue", "hinted", "all" or "never", found "sometimes"`},
 		{Config{ParkAfter: 56 * time.Minute}, "ParkAfter: a call that is parked after 56m0s may take 1h1m0s, but MaxLimits.Background is 1h0m0s: raise it, or park sooner"},
 		{Config{ParkAfter: 1<<63 - 1}, "ParkAfter: a call that is parked after"},
 		{Config{Park: ParkNever, ParkAfter: 56 * time.Minute}, ""},
@@ -358,6 +358,8 @@ func TestParkConfig(t *testing.T) {
 func TestParkingNeedsTheAgentTools(t *testing.T) {
 	s := open(t, Config{}, "plain")
 	require.Len(t, s.Definitions(alice), 1)
+	require.True(t, s.Definitions(alice)[0].MayPark, "seldom: the tools come with the first run")
+	s = open(t, Config{Park: ParkHinted}, "plain")
 	require.False(t, s.Definitions(alice)[0].MayPark)
 	s = open(t, Config{Park: ParkAll}, "plain")
 	require.Len(t, s.Definitions(alice), 4)

@@ -23,9 +23,9 @@ type RunsConfig = background.Config
 // check refuses contradictions, with a *background.FieldError.
 func (c Config) check(most time.Duration) error {
 	switch c.Park {
-	case "", ParkHinted, ParkAll, ParkNever:
+	case "", ParkOverdue, ParkHinted, ParkAll, ParkNever:
 	default:
-		return &background.FieldError{Field: "Park", Problem: fmt.Sprintf("expected %q, %q or %q, found %q", ParkHinted, ParkAll, ParkNever, c.Park)}
+		return &background.FieldError{Field: "Park", Problem: fmt.Sprintf("expected %q, %q, %q or %q, found %q", ParkOverdue, ParkHinted, ParkAll, ParkNever, c.Park)}
 	}
 	if c.Park != ParkNever && c.ParkAfter > max(0, most-ParkedTime) {
 		return &background.FieldError{Field: "ParkAfter", Problem: fmt.Sprintf(

@@ -61,7 +61,7 @@ type Config struct {
 	Runs     RunsConfig // bounds background runs
 	LogQuota int64      // bytes of the output of all runs in DataDir; 0 is DefaultLogQuota
 
-	Park      Park          // which calls are parked; empty is ParkHinted
+	Park      Park          // which calls are parked; empty is ParkOverdue
 	ParkAfter time.Duration // how long a call is waited for before it is parked; 0 is DefaultParkAfter, or less if MaxLimits.Background requires it; negative is never
 
 	// OnNotice is called when a run has ended whose session is to be notified: see

@@ -21,7 +21,7 @@ func newRun(r engine.Run, now time.Time) wire.Run {
 		Origin: wire.Origin(r.Origin), By: r.By, Status: wire.Status(r.Status), Done: r.Final(), Unsaved: r.Unsaved, Attempt: r.Attempt,
 		Detail: r.Detail, Narration: r.Narration, Cost: newCost(r.Cost),
 		CreatedAt: r.CreatedAt, StartedAt: r.StartedAt, ParkedAt: r.ParkedAt, FinishedAt: r.FinishedAt,
-		ElapsedSeconds: tenths(r.Elapsed(now)), DeadlineSeconds: r.Timeout.Seconds(),
+		ElapsedSeconds: tenths(r.Elapsed(now)), DeadlineSeconds: deadlineSeconds(r.Timeout),
 		OutputBytes: r.OutputBytes, LastOutputAt: r.LastOutputAt,
 		ExitCode: r.ExitCode, Error: newRunError(r.Error), Summary: r.Summary, ArtifactError: r.ArtifactError,
 		SignalOnCompletion: r.SignalOnCompletion, Wake: wire.Wake(r.Wake), Notice: wire.NoticeState(r.Notice), IdempotencyKey: r.IdempotencyKey, Parent: r.Parent,
@@ -116,7 +116,7 @@ func newStopped(r engine.Run) wire.Stopped {
 func newSchedule(s engine.Schedule) wire.Schedule {
 	out := wire.Schedule{
 		ScheduleID: s.ID, Session: s.Session, Tool: s.Tool, ToolVersion: s.Version, Title: s.Title,
-		SignalOnCompletion: s.SignalOnCompletion, Wake: wire.Wake(s.Wake), DeadlineSeconds: s.Timeout.Seconds(),
+		SignalOnCompletion: s.SignalOnCompletion, Wake: wire.Wake(s.Wake), DeadlineSeconds: deadlineSeconds(s.Timeout),
 		Cron: s.Cron, At: s.At, Timezone: s.Timezone, Overlap: wire.Overlap(s.Overlap),
 		Enabled: s.Enabled, DisabledReason: s.Disabled, CreatedAt: s.CreatedAt,
 		NextTriggerAt: s.NextAt, LastTriggeredAt: s.LastAt, LastTaskID: s.LastRun,
@@ -163,4 +163,12 @@ func newEvent(e engine.Event, now time.Time) wire.Event {
 
 func tenths(d time.Duration) float64 {
 	return float64(d.Round(100*time.Millisecond)/(100*time.Millisecond)) / 10
+}
+
+// deadlineSeconds is a deadline as transports show it: 0 without one.
+func deadlineSeconds(d time.Duration) float64 {
+	if d >= NoLimit {
+		return 0
+	}
+	return d.Seconds()
 }

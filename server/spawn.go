@@ -52,7 +52,7 @@ func (v Session) Spawn(ctx context.Context, req SpawnRequest) (wire.Run, error) 
 	}
 	if req.DryRun || InDryRun(ctx) {
 		title := cmp.Or(checked.Title, "Background "+checked.Tool)
-		return wire.Run{DryRun: true, Tool: checked.Tool, Title: title, DeadlineSeconds: checked.Timeout.Seconds(), SignalOnCompletion: !checked.Silent}, nil
+		return wire.Run{DryRun: true, Tool: checked.Tool, Title: title, DeadlineSeconds: deadlineSeconds(checked.Timeout), SignalOnCompletion: !checked.Silent}, nil
 	}
 	if err := v.service.approve(ctx, tool, Approval{Session: v.name, Args: checked.Args}, req.Approved); err != nil {
 		return wire.Run{}, err

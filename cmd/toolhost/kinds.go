@@ -16,6 +16,7 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/server"
 )
 
 // kind is the type of a setting: how its values are read, shown and described.
@@ -42,6 +43,9 @@ var (
 	size     = sizeFrom(0)
 	duration = durationFrom(0)
 	delay    = kind{schema: anyOf(duration.schema, schema{"type": "null"}), set: setDelay, show: showDuration}
+
+	// budget is a duration or none.
+	budget = kind{schema: anyOf(duration.schema, schema{"const": "none"}), set: setBudget, show: showBudget}
 
 	list    = listOf(text, func(text string) any { return anyList(filepath.SplitList(text)) })
 	folders = listOf(folder, list.parse)
@@ -79,6 +83,21 @@ func durationFrom(least time.Duration) kind {
 		schema: anyOf(text, schema{"const": 0}),
 		set:    number("a duration such as 30s", durationOf, int64(least), showDuration), show: showDuration,
 	}
+}
+
+func setBudget(to reflect.Value, value any) error {
+	if value == "none" {
+		to.SetInt(int64(server.NoLimit))
+		return nil
+	}
+	return duration.set(to, value)
+}
+
+func showBudget(value any) any {
+	if value == server.NoLimit {
+		return "none"
+	}
+	return showDuration(value)
 }
 
 // number reads an integer: 0, or at least a bound, which may be negative.

@@ -47,7 +47,7 @@ func newConfig() config {
 		server: server.Config{
 			Grants: map[string]host.Grant{},
 			Host:   host.Config{Compiler: host.ThisProgram()},
-			Runs:   server.RunsConfig{EndSession: background.EndParked}, Park: server.ParkHinted,
+			Runs:   server.RunsConfig{EndSession: background.EndParked}, Park: server.ParkOverdue,
 		},
 	}
 }
@@ -86,8 +86,8 @@ func settings(c *config) []setting {
 		{"limits.fuel", whole, &s.Limits.Fuel, int64(host.DefaultFuel), "Fuel of a call whose tool asks for no amount, in units."},
 		{"limits.memory", size, &s.Limits.Memory, int64(host.DefaultMemory), "Linear memory of a call."},
 		{"limits.output", size, &s.Limits.Output, int64(host.DefaultOutput), "Bytes that a call may write to all its streams."},
-		{"limits.timeout", duration, &s.Limits.Timeout, host.DefaultTimeout, "Time limit of a call that its caller waits for."},
-		{"limits.background", duration, &s.Limits.Background, background.DefaultTimeout, "Time limit of a background run."},
+		{"limits.timeout", budget, &s.Limits.Timeout, host.DefaultTimeout, "Time limit of a call that its caller waits for. `none` is no limit."},
+		{"limits.background", budget, &s.Limits.Background, background.DefaultTimeout, "Time limit of a background run. `none` is no limit."},
 		{"max_limits.fuel", whole, &most.Fuel, int64(server.DefaultMaxFuel), "The most fuel that a tool or a caller may ask for."},
 		{"max_limits.memory", size, &most.Memory, int64(server.DefaultMaxMemory), "The most memory that a tool or a caller may ask for."},
 		{"max_limits.output", size, &most.Output, int64(server.DefaultMaxOutput), "The most output that a tool or a caller may ask for."},
@@ -98,7 +98,7 @@ func settings(c *config) []setting {
 		{"background.per_host", whole, &runs.PerHost, background.DefaultPerHost, "Active background runs of all sessions, parked calls included. In `serve`, one client gets at most three quarters."},
 		{"background.parked", whole, &runs.Parked, background.DefaultParked, "Parked calls of a session."},
 		{"background.schedules", anyWhole, &runs.Schedules, background.DefaultSchedules, "Enabled schedules of a session. A negative number allows none, and models do not read of them."},
-		{"background.park", oneOf(string(server.ParkHinted), string(server.ParkAll), string(server.ParkNever)), &s.Park, nil, "Which long calls continue in the background: those of tools with the hint `supports_background`, all, or none."},
+		{"background.park", oneOf(string(server.ParkOverdue), string(server.ParkHinted), string(server.ParkAll), string(server.ParkNever)), &s.Park, nil, "Which long calls continue in the background. `overdue`: those of tools with the hint `supports_background`, and any other at `limits.timeout`, unless its tool or its caller has set a time limit. `hinted`: only the former. `all`, or `never`."},
 		{"background.park_after", delay, &s.ParkAfter, server.DefaultParkAfter, "How long a call runs before it is parked; a tool can only ask for less. `0` is never. This time and the 5 minutes that a parked call gets must fit into `max_limits.background`."},
 		{"background.retention", duration, &runs.Retention, background.DefaultRetention, "How long finished runs are kept."},
 		{"background.retain_runs", whole, &runs.RetainRuns, background.DefaultRetainRuns, "How many finished runs of a session are kept."},
