@@ -106,7 +106,20 @@ func (s *Service) Call(ctx context.Context, req Request) (abi.Result, error) {
 	req.note = &note
 	r, err := s.call(ctx, req)
 	s.figures.add(note, req.Session, began, r, err)
+	if ctx.Err() != nil {
+		s.unresolved(ctx, req, r)
+	}
 	return r, err
+}
+
+// unresolved logs a call whose caller has left without its answer: its connection was
+// closed or timed out, or it canceled the call.
+func (s *Service) unresolved(ctx context.Context, req Request, r abi.Result) {
+	became := "canceled"
+	if r.Kind == abi.Success || r.Kind == abi.ToolError {
+		became = "finished, not delivered"
+	}
+	s.log.Info("the caller left before the call was answered", "tool", clip(req.Tool, maxProblem), "session", req.Session, "became", became, "cause", context.Cause(ctx))
 }
 
 func (s *Service) call(ctx context.Context, req Request) (abi.Result, error) {

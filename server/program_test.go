@@ -282,3 +282,18 @@ func TestHandlerLog(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(s.logs.String()), &record))
 	require.Equal(t, []any{"looked it up", 7.0, "logs", alice}, []any{record["msg"], record["order"], record["tool"], record["session"]})
 }
+
+// What a caller that left did not learn is in the log.
+func TestUnresolvedCalls(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		wait := func(ctx context.Context, _ *gotool.Call) error { <-ctx.Done(); return ctx.Err() }
+		finish := func(ctx context.Context, _ *gotool.Call) error { <-ctx.Done(); return nil }
+		s := openFolder(t, Config{Tools: []gotool.Tool{handler("waits", wait), handler("finishes", finish)}}, nil)
+		for tool, became := range map[string]string{"waits": "canceled", "finishes": "finished, not delivered"} {
+			ctx, cancel := context.WithCancelCause(t.Context())
+			time.AfterFunc(time.Second, func() { cancel(errors.New("the client has ended the session")) })
+			_, _ = s.Call(ctx, Request{Session: alice, Tool: tool})
+			require.Contains(t, s.logs.String(), fmt.Sprintf(`"msg":"the caller left before the call was answered","tool":%q,"session":"alice","became":%q,"cause":"the client has ended the session"`, tool, became))
+		}
+	})
+}
