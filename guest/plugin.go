@@ -19,6 +19,7 @@ import (
 //	LongRunning        bool        usually takes longer than an agent wants to wait
 //	Concurrency        Concurrency parallel or serial calls within a session; empty is parallel
 //	PureInit           *bool       calls may start from a copy of the state after start-up; nil is true
+//	Messages           bool        its background runs read messages that are sent to them
 type Hints = abi.Hints
 
 // Limits are what a tool asks for. Zero is the default of the host, and the operator's

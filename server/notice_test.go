@@ -102,7 +102,7 @@ func TestPollingIsAdvisedAgainst(t *testing.T) {
 			if i < 2 {
 				require.Nil(t, next)
 			} else {
-				require.Equal(t, "nothing new; you will be notified. Wait with wait_seconds, or continue with other work.", next)
+				require.Equal(t, "nothing new; its end comes with a later tool result. Wait with wait_seconds, or continue with other work.", next)
 			}
 			time.Sleep(time.Second)
 		}

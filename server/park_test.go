@@ -39,7 +39,7 @@ func TestPark(t *testing.T) {
 		require.Regexp(t, `^bg_[a-z2-7]{26}$`, id)
 		require.Equal(t, object{
 			"type": "background", "task_id": id, "background_id": id, "tool": "sleeper", "timeout_seconds": 600.0, "status": "running",
-			"message": "Still running after 600s. It continues in the background, and you are notified when it ends. check_background waits for it, stop_background stops it.",
+			"message": "Still running after 600s. It continues in the background: its end comes with a later tool result. check_background waits for it, stop_background stops it.",
 		}, answer)
 
 		run, err := s.runs.Get(t.Context(), alice, id)

@@ -18,7 +18,7 @@ import (
 // The settings of background runs reach the service. A park_after that is not set
 // is not the same as never.
 func TestRunsConfig(t *testing.T) {
-	defaults := server.Config{Park: server.ParkHinted, Runs: server.RunsConfig{EndSession: background.EndParked}}
+	defaults := server.Config{Park: server.ParkOverdue, Runs: server.RunsConfig{EndSession: background.EndParked}}
 	with := func(change func(*server.Config)) server.Config {
 		c := defaults
 		change(&c)

@@ -46,7 +46,7 @@ func TestCheckShowsARun(t *testing.T) {
 		shows(engine.StatusRunning, engine.End{})
 		wait(t, m, alice, s.ID)
 		for range 2 { // reading changes nothing
-			shows(engine.StatusSucceeded, engine.End{Summary: "counted", Result: json.RawMessage(`{"n":4}`), ExitCode: &code})
+			shows(engine.StatusSucceeded, engine.End{Summary: "counted", Result: json.RawMessage(`{"n":4}`), ResultStart: `{"n":4}`, ResultSize: 7, ExitCode: &code})
 		}
 	})
 }

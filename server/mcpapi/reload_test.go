@@ -133,7 +133,7 @@ func TestToolsChange(t *testing.T) {
 				again, err := client.Connect(t.Context(), connect(t, f.service), &mcp.ClientSessionOptions{ProtocolVersion: version})
 				require.NoError(t, err)
 				defer again.Close()
-				require.Contains(t, again.InitializeResult().Instructions, "Tools that can be spawned: later.")
+				require.Contains(t, again.InitializeResult().Instructions, "with spawn_background")
 			})
 		}
 	}
