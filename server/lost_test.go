@@ -87,7 +87,7 @@ func TestUnsavedEnd(t *testing.T) {
 		require.NoError(t, json.Unmarshal(r.Value, &out))
 		return out
 	}
-	report := answer("check_background", `{"task_id":"`+id+`"}`)
+	report := answer("check_background", `{"task_id":"`+id+`","wait_seconds":0}`)
 	require.Equal(t, "succeeded", report["status"])
 	require.Equal(t, true, report["unsaved"])
 	require.Equal(t, false, report["done"])
