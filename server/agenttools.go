@@ -85,7 +85,7 @@ func (s *Service) offered(tools []*callable) []*agentTool {
 	}) {
 		return s.agent
 	}
-	if !s.hasRuns(context.Background()) {
+	if !hasRuns(context.Background(), s.runs) {
 		return nil
 	}
 	return slices.DeleteFunc(slices.Clone(s.agent), func(a *agentTool) bool { return a.definition.Name == SpawnBackground })
@@ -105,14 +105,14 @@ func (s *Service) agentTool(name string) *agentTool {
 }
 
 // defineAgent is the definition of an agent tool, as models see it next to those tools.
-func (s *Service) defineAgent(a *agentTool, tools []*callable) Definition {
+func (s *toolset) defineAgent(a *agentTool, tools []*callable) Definition {
 	var names, hidden []string
 	for _, t := range tools { // sorted by name
 		if t.Denied() == nil && t.Tool.Hints.SupportsBackground {
 			names = append(names, t.Name)
 		}
 	}
-	if s.cfg.Runs.Schedules < 0 {
+	if s.unscheduled {
 		hidden = []string{"schedule", "schedule_id"}
 	}
 

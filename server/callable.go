@@ -73,8 +73,22 @@ func (t *callable) provider() engine.Provider {
 	return engine.Provider{Kind: kindWasm, Plugin: m.Name, PluginVersion: m.Version}
 }
 
+// toolset are the tools that a Service has, and the rules for them.
+type toolset struct {
+	rules       rules
+	registry    *plugins.Registry
+	program     program
+	agent       []*agentTool // spawn, check and stop, whether models see them or not
+	watched     bool         // a change of a plugin's file is noticed
+	unscheduled bool         // there are no schedules
+}
+
+func newToolset(cfg Config) toolset {
+	return toolset{rules: newRules(cfg), watched: cfg.Watch, unscheduled: cfg.Runs.Schedules < 0}
+}
+
 // callables returns all tools but the agent's own, sorted by name.
-func (s *Service) callables() []*callable {
+func (s *toolset) callables() []*callable {
 	own := s.program.all()
 	all := make([]*callable, 0, len(own)+8)
 	for _, t := range own {
@@ -91,7 +105,7 @@ func (s *Service) callables() []*callable {
 
 // lookup returns a tool by the name agents know it by. Its error matches
 // [plugins.ErrNoTool].
-func (s *Service) lookup(name string) (*callable, error) {
+func (s *toolset) lookup(name string) (*callable, error) {
 	if t := s.program.lookup(name); t != nil {
 		return ofProgram(t), nil
 	}

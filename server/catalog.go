@@ -55,7 +55,7 @@ func newPluginTool(t *callable) wire.PluginTool {
 // Findings returns what an operator has to look at: plugins that were not
 // loaded, plugins that lack grants, and damage to Config.DataDir.
 func (s *Service) Findings() []wire.FileProblem {
-	found := append(newProblems(s.registry.Problems()), s.damages()...)
+	found := append(newProblems(s.registry.Problems()), s.damages(s.cfg.DataDir)...)
 	for _, p := range s.registry.Plugins() {
 		if len(p.Missing) > 0 {
 			found = append(found, wire.FileProblem{File: p.File, Error: (&plugins.GrantError{Plugin: p}).Error()})

@@ -143,7 +143,7 @@ func check(ctx context.Context, s *Service, req Request) (any, error) {
 		r.MaxChars = int(max(0, min(*in.MaxChars, background.MaxChars)))
 	}
 
-	o := reportOptions{several: len(ids) > 1, asked: in.Cursor != "" || in.MaxChars != nil, file: v.service.fileName(req), result: maxInline}
+	o := reportOptions{several: len(ids) > 1, asked: in.Cursor != "" || in.MaxChars != nil, file: fileName(req, v.service.kept()), result: maxInline}
 	if in.MaxChars != nil && !o.several {
 		o.result = max(o.result, r.MaxChars)
 	}
@@ -168,11 +168,11 @@ type reportOptions struct {
 
 // fileName returns what an agent is told of the files of runs: how the caller calls
 // them, or else where they are below the data folder.
-func (s *Service) fileName(req Request) func(r engine.Run, name string) string {
+func fileName(req Request, kept bool) func(r engine.Run, name string) string {
 	switch {
 	case req.FileName != nil:
 		return func(r engine.Run, name string) string { return req.FileName(r.ID, name) }
-	case s.dir != nil:
+	case kept:
 		return engine.Run.Path
 	}
 	return func(engine.Run, string) string { return "" }

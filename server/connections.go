@@ -18,8 +18,9 @@ const (
 	maxClientName  = 64               // characters of what a client calls itself
 )
 
-// connections are the clients that have sent requests lately. The zero value is empty.
-type connections struct {
+// Connections are the clients that have sent requests lately, for operators. They are
+// safe for concurrent use.
+type Connections struct {
 	mu   sync.Mutex
 	byID map[string]*connection
 }
@@ -29,10 +30,12 @@ type connection struct {
 	key string // of the client that limits count by
 }
 
-// Connections returns the clients that are connected, or have sent a request in the
-// last 30 minutes: at most 1,024, the latest request first. It is for operators.
-func (s *Service) Connections() []wire.ClientConnection {
-	c := &s.connections
+// Connections returns who is connected.
+func (s *Service) Connections() *Connections { return &s.connections }
+
+// List returns the clients that are connected, or have sent a request in the last 30
+// minutes: at most 1,024, the latest request first.
+func (c *Connections) List() []wire.ClientConnection {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.expire()
@@ -47,11 +50,10 @@ func (s *Service) Connections() []wire.ClientConnection {
 	return out
 }
 
-// Visit is for transports. It notes a request of a client for [Service.Connections];
+// Visit is for transports. It notes a request of a client;
 // call leave when it is answered. The id tells connections apart, and client is the key
 // that limits count by.
-func (s *Service) Visit(id, client string, of wire.ClientConnection) (leave func()) {
-	c := &s.connections
+func (c *Connections) Visit(id, client string, of wire.ClientConnection) (leave func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 
@@ -74,14 +76,14 @@ func (s *Service) Visit(id, client string, of wire.ClientConnection) (leave func
 }
 
 // Depart is for transports. It forgets a connection that has ended.
-func (s *Service) Depart(id string) {
-	s.connections.mu.Lock()
-	defer s.connections.mu.Unlock()
-	delete(s.connections.byID, id)
+func (c *Connections) Depart(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.byID, id)
 }
 
 // admit makes room for a new connection. It returns nil if every other one is busy.
-func (c *connections) admit(id, client string) *connection {
+func (c *Connections) admit(id, client string) *connection {
 	if c.byID == nil {
 		c.byID = map[string]*connection{}
 	}
@@ -106,7 +108,7 @@ func (c *connections) admit(id, client string) *connection {
 }
 
 // expire forgets the connections without a request for a long time.
-func (c *connections) expire() {
+func (c *Connections) expire() {
 	maps.DeleteFunc(c.byID, func(_ string, conn *connection) bool {
 		return conn.InFlight == 0 && time.Since(conn.LastRequestAt) > connectionLife
 	})

@@ -32,7 +32,7 @@ func (s *Service) Definitions(session string) []Definition {
 	return ds
 }
 
-func (s *Service) define(t *callable) Definition {
+func (s *toolset) define(t *callable) Definition {
 	return Definition{
 		Name: t.Name, Title: t.Tool.Title, Description: t.Tool.Description + s.rules.hint(t.Tool),
 		InputSchema: t.Tool.InputSchema, OutputSchema: t.Tool.OutputSchema,

@@ -38,10 +38,10 @@ func (p *program) all() []*gotool.Loaded {
 }
 
 // openProgram loads Config.Tools.
-func (s *Service) openProgram() error {
-	s.program.caller = gotool.NewCaller(gotool.Config{Calls: s.cfg.Host.TotalCalls, Shared: s.cfg.Host.Shared, Logger: s.cfg.Logger})
+func (s *toolset) openProgram(cfg Config) error {
+	s.program.caller = gotool.NewCaller(gotool.Config{Calls: cfg.Host.TotalCalls, Shared: cfg.Host.Shared, Logger: cfg.Logger})
 	s.program.tools = map[string]*gotool.Loaded{}
-	for _, t := range s.cfg.Tools {
+	for _, t := range cfg.Tools {
 		if err := s.load(t, func(string) error { return nil }); err != nil {
 			return err
 		}
@@ -50,7 +50,7 @@ func (s *Service) openProgram() error {
 }
 
 // load makes a tool known under its name, unless that is taken.
-func (s *Service) load(t gotool.Tool, take func(name string) error) error {
+func (s *toolset) load(t gotool.Tool, take func(name string) error) error {
 	loaded, err := s.program.caller.Load(t)
 	if err != nil {
 		return err
@@ -118,7 +118,7 @@ func (s *Service) ProgramTools() []wire.PluginTool {
 }
 
 // closeProgram ends the calls of the program's tools.
-func (s *Service) closeProgram(ctx context.Context) error {
+func (s *toolset) closeProgram(ctx context.Context) error {
 	if s.program.caller == nil {
 		return nil
 	}

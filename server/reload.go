@@ -59,8 +59,8 @@ func (s *Service) reloaded(c plugins.Changes) {
 
 // soon reports whether a call failed only because the plugin's file has just
 // changed, and the watcher will soon reload it.
-func (s *Service) soon(err error) bool {
-	return s.cfg.Watch && errors.Is(err, plugins.ErrChanged) && !errors.Is(err, plugins.ErrReplaced)
+func (s *toolset) soon(err error) bool {
+	return s.watched && errors.Is(err, plugins.ErrChanged) && !errors.Is(err, plugins.ErrReplaced)
 }
 
 func replacing(tool *callable) error {
@@ -68,7 +68,7 @@ func replacing(tool *callable) error {
 }
 
 // version returns the version of a tool's plugin.
-func (s *Service) version(tool *callable) (string, error) {
+func (s *toolset) version(tool *callable) (string, error) {
 	digest, err := tool.Version()
 	if s.soon(err) {
 		err = replacing(tool)

@@ -36,7 +36,7 @@ func (c Config) check(most time.Duration) error {
 
 // openRuns opens the engine and the manager of runs.
 func (s *Service) openRuns(ctx context.Context) (err error) {
-	s.engine, err = s.openEngine(ctx)
+	s.store, err = openStore(ctx, s.cfg)
 	if err != nil {
 		return err
 	}
@@ -49,7 +49,7 @@ func (s *Service) openRuns(ctx context.Context) (err error) {
 		cfg.RecordQuota = cmp.Or(cfg.RecordQuota, DefaultRecordQuota)
 	}
 	if s.cfg.OnNotice != nil {
-		cfg.OnNotice = func(r engine.Run) { s.cfg.OnNotice(s.newNotice(r)) }
+		cfg.OnNotice = func(r engine.Run) { s.cfg.OnNotice(newNotice(r, s.kept())) }
 	}
 	if s.cfg.Host.Shared {
 		quota := cmp.Or(cfg.RecordQuota, background.DefaultRecordQuota)
@@ -71,12 +71,12 @@ func reaches(session, other string) bool {
 }
 
 // hasRuns reports whether there are records of runs or schedules, or may be.
-func (s *Service) hasRuns(ctx context.Context) bool {
-	runs, err := s.runs.List(ctx, engine.Query{Limit: 1})
+func hasRuns(ctx context.Context, m *background.Manager) bool {
+	runs, err := m.List(ctx, engine.Query{Limit: 1})
 	if err != nil || len(runs) > 0 {
 		return true
 	}
-	schedules, err := s.runs.Schedules(ctx, "")
+	schedules, err := m.Schedules(ctx, "")
 	return err != nil || len(schedules) > 0
 }
 

@@ -27,7 +27,6 @@ import (
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
-	"github.com/toolhost/toolhost/pkg/background/sqlite"
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server/gotool"
 	"github.com/toolhost/toolhost/server/wire"
@@ -106,21 +105,18 @@ type Approval struct {
 // Service calls and spawns the tools of a set of plugins, which may change while
 // it runs. It is safe for concurrent use.
 type Service struct {
+	toolset
+	store
+
 	cfg         Config
-	rules       rules
 	log         *slog.Logger
 	host        *host.Host
-	registry    *plugins.Registry
-	program     program
-	engine      engine.Engine
-	dir         *sqlite.Engine // the engine, if it is that of Config.DataDir; else nil
 	runs        *background.Manager
 	closed      atomic.Bool
 	step        atomic.Pointer[string] // what Close waits for
 	asked       questions
-	connections connections
+	connections Connections
 	figures     *Figures
-	agent       []*agentTool // spawn, check and stop, whether models see them or not
 
 	changed  signal
 	reports  sync.Mutex // makes calls of Config.OnReload take turns
@@ -135,7 +131,7 @@ type Service struct {
 // With Config.DataDir, runs that an earlier process left continue if their tools
 // allow it: see [background.Config]'s Readmit.
 func Open(ctx context.Context, cfg Config) (*Service, error) {
-	s := &Service{cfg: cfg, rules: newRules(cfg), log: cfg.Logger, unwatch: func() {}}
+	s := &Service{cfg: cfg, toolset: newToolset(cfg), log: cfg.Logger, unwatch: func() {}}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -159,7 +155,7 @@ func (s *Service) open(ctx context.Context) (err error) {
 		return err
 	}
 
-	if err := s.openProgram(); err != nil {
+	if err := s.openProgram(cfg); err != nil {
 		return err
 	}
 	s.registry, err = plugins.Open(ctx, s.host, plugins.Config{

@@ -269,7 +269,7 @@ func (v Session) Notices(ctx context.Context, limit int) (wire.Notices, error) {
 	if err != nil {
 		return wire.Notices{}, err
 	}
-	return v.service.newNotices(shown, more), nil
+	return newNotices(shown, more, v.service.kept()), nil
 }
 
 // SelectNotices is Notices of those runs alone for which want reports true: at most
@@ -293,14 +293,14 @@ func (v Session) SelectNotices(ctx context.Context, limit int, want func(wire.Ru
 			shown = append(shown, run)
 		}
 	}
-	return v.service.newNotices(shown, more), nil
+	return newNotices(shown, more, v.service.kept()), nil
 }
 
 // newNotices are notices of runs, and a text of them.
-func (s *Service) newNotices(shown []engine.Run, more int) wire.Notices {
+func newNotices(shown []engine.Run, more int, kept bool) wire.Notices {
 	out := wire.Notices{Notices: make([]wire.Notice, len(shown)), More: more}
 	for i, n := range shown {
-		out.Notices[i] = s.newNotice(n)
+		out.Notices[i] = newNotice(n, kept)
 	}
 
 	out.Text = background.RenderNotices(shown, out.More, noticeHints)

@@ -131,9 +131,9 @@ func newSchedule(s engine.Schedule) wire.Schedule {
 	return out
 }
 
-// newNotice is a notice with the path of the run's log, if there is a data folder to
-// open it in.
-func (s *Service) newNotice(r engine.Run) wire.Notice {
+// newNotice is a notice with the path of the run's log, if that is kept in a data
+// folder.
+func newNotice(r engine.Run, kept bool) wire.Notice {
 	n := wire.Notice{
 		TaskID: r.ID, Session: r.Session, Tool: r.Tool, Title: r.Title, Summary: r.Summary, Narration: r.Narration, Status: wire.Status(r.Status), ElapsedSeconds: tenths(r.Elapsed(r.FinishedAt)),
 		ExitCode: r.ExitCode, Text: background.NoticeText(r), ResultPath: r.Path(engine.ResultJSON), At: r.FinishedAt,
@@ -141,7 +141,7 @@ func (s *Service) newNotice(r engine.Run) wire.Notice {
 	if r.Error != nil {
 		n.ErrorKind = wire.ErrorKind(r.Error.Kind)
 	}
-	if s.dir != nil {
+	if kept {
 		n.LogPath = r.Path(engine.OutputLog)
 	}
 	return n

@@ -143,7 +143,7 @@ func (v Session) prepare(req SpawnRequest) (tool *callable, checked background.S
 var errNoTool = &background.FieldError{Field: "tool", Problem: "required"}
 
 // target is the tool to run in the background.
-func (s *Service) target(name string) (*callable, error) {
+func (s *toolset) target(name string) (*callable, error) {
 	switch {
 	case name == "":
 		return nil, errNoTool

@@ -26,29 +26,37 @@ type StorageStats struct {
 	Salvaged   int64  `json:"salvaged"`         // records read from damaged files since the start
 }
 
-// openEngine opens the engine that the configuration asks for.
-func (s *Service) openEngine(ctx context.Context) (engine.Engine, error) {
-	switch {
-	case s.cfg.Engine != nil && s.cfg.DataDir != "":
-		return nil, &background.FieldError{Field: "Engine", Problem: "set either Engine or DataDir"}
-	case s.cfg.Engine != nil:
-		return s.cfg.Engine, nil
-	case s.cfg.DataDir == "":
-		return memory.New(), nil
-	}
-
-	var err error
-	s.dir, err = sqlite.Open(ctx, s.cfg.DataDir, sqlite.Config{LogQuota: s.cfg.LogQuota, Logger: s.cfg.Logger})
-	return s.dir, err
+// store is where runs and schedules are.
+type store struct {
+	engine engine.Engine
+	dir    *sqlite.Engine // the engine, if it is that of Config.DataDir; else nil
 }
 
-// damages are the problems of Config.DataDir.
-func (s *Service) damages() (found []wire.FileProblem) {
+// openStore opens the engine that the configuration asks for.
+func openStore(ctx context.Context, cfg Config) (store, error) {
+	switch {
+	case cfg.Engine != nil && cfg.DataDir != "":
+		return store{}, &background.FieldError{Field: "Engine", Problem: "set either Engine or DataDir"}
+	case cfg.Engine != nil:
+		return store{engine: cfg.Engine}, nil
+	case cfg.DataDir == "":
+		return store{engine: memory.New()}, nil
+	}
+
+	dir, err := sqlite.Open(ctx, cfg.DataDir, sqlite.Config{LogQuota: cfg.LogQuota, Logger: cfg.Logger})
+	return store{engine: dir, dir: dir}, err
+}
+
+// kept reports whether runs have files that an operator can open.
+func (s *store) kept() bool { return s.dir != nil }
+
+// damages are the problems of dataDir.
+func (s *store) damages(dataDir string) (found []wire.FileProblem) {
 	if s.dir == nil {
 		return nil
 	}
 	for _, p := range s.dir.Problems() {
-		found = append(found, wire.FileProblem{File: filepath.Join(s.cfg.DataDir, p.Moved), Error: p.String()})
+		found = append(found, wire.FileProblem{File: filepath.Join(dataDir, p.Moved), Error: p.String()})
 	}
 	return found
 }

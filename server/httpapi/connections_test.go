@@ -29,7 +29,7 @@ func TestConnections(t *testing.T) {
 				all[strings.Join([]string{c.Protocol, c.User, c.Session}, " ")] = c
 			}
 			require.Len(t, all, len(out.Connections))
-			require.Equal(t, f.service.Connections()[0].Protocol, out.Connections[0].Protocol)
+			require.Equal(t, f.service.Connections().List()[0].Protocol, out.Connections[0].Protocol)
 			return all
 		}
 
@@ -75,10 +75,10 @@ func TestManyConnections(t *testing.T) {
 		f := serve(t, httpapi.Config{}, "echo")
 		f.do("GET", "/v1/tools", "", wire.SessionHeader, "ana", "User-Agent", "agent/1")
 		for i := range 1100 {
-			leave := f.service.Visit(fmt.Sprint(i), "mallory/", wire.ClientConnection{Protocol: "http", User: "mallory", Client: strings.Repeat("\x1b", 500)})
+			leave := f.service.Connections().Visit(fmt.Sprint(i), "mallory/", wire.ClientConnection{Protocol: "http", User: "mallory", Client: strings.Repeat("\x1b", 500)})
 			leave()
 		}
-		all := f.service.Connections()
+		all := f.service.Connections().List()
 		require.Len(t, all, 1024)
 		require.LessOrEqual(t, len([]rune(all[0].Client)), 64)
 		require.Equal(t, "ana", all[len(all)-1].Session, "the one that was first, and is the only one of its client")

@@ -78,7 +78,7 @@ func (a *API) visit(r *http.Request, c identity.Caller) (leave func()) {
 	if c.Unnamed {
 		conn.Session = ""
 	}
-	return a.service.Visit("http "+c.Audience()+" "+name, c.Client(), conn)
+	return a.service.Connections().Visit("http "+c.Audience()+" "+name, c.Client(), conn)
 }
 
 // finish ends an answer, also if its handler panicked with v.

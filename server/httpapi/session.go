@@ -54,7 +54,7 @@ func getStats(r *request, _ none) (Stats, error) {
 }
 
 func getConnections(r *request, _ none) (wire.Connections, error) {
-	return wire.Connections{Connections: r.api.service.Connections()}, nil
+	return wire.Connections{Connections: r.api.service.Connections().List()}, nil
 }
 
 func getHealth(r *request, _ none) (wire.Health, error) {

@@ -190,7 +190,7 @@ func (h *Handler) serveLegacy(w http.ResponseWriter, r *http.Request, m envelope
 			case <-time.After(abortTimeout): // somebody does not read an answer
 			case <-r.Context().Done():
 			}
-			defer h.api.service.Depart(connectionID(id))
+			defer h.api.service.Connections().Depart(connectionID(id))
 		}
 	case r.Method != http.MethodPost: // the SDK refuses it
 	case size > maxInitialize:

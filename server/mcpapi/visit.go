@@ -43,7 +43,7 @@ func (a *api) visit(method string, req mcp.Request) (leave func()) {
 			conn.Session = ""
 		}
 	}
-	return a.service.Visit(id, who.Client(), conn)
+	return a.service.Connections().Visit(id, who.Client(), conn)
 }
 
 // connectionID is the id of a connection that began with initialize.

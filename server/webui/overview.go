@@ -30,7 +30,7 @@ func (s *site) overview(r *http.Request) (page, error) {
 		return page{}, err
 	}
 
-	stats, clients := s.service.Stats(), s.service.Connections()
+	stats, clients := s.service.Stats(), s.service.Connections().List()
 	ended = slices.DeleteFunc(ended, func(r wire.Run) bool { return !r.Status.Terminal() })
 	slices.SortStableFunc(ended, func(a, b wire.Run) int { return b.FinishedAt.Compare(a.FinishedAt) })
 	return page{"Overview", "/", []section{
