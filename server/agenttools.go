@@ -79,13 +79,13 @@ func agentTools() ([]*agentTool, error) {
 // tool runs in the background, else none, because a model pays for each definition
 // in every call. While there are runs, check and stop stay: after a reload removed
 // the last background tool, its runs must still be reachable.
-func (s *Service) offered(tools []*callable) []*agentTool {
+func (s *toolset) offered(tools []*callable, runs *background.Manager) []*agentTool {
 	if slices.ContainsFunc(tools, func(t *callable) bool {
 		return t.Denied() == nil && (t.Tool.Hints.SupportsBackground || s.rules.parks(t))
 	}) {
 		return s.agent
 	}
-	if !hasRuns(context.Background(), s.runs) {
+	if !hasRuns(context.Background(), runs) {
 		return nil
 	}
 	return slices.DeleteFunc(slices.Clone(s.agent), func(a *agentTool) bool { return a.definition.Name == SpawnBackground })
@@ -93,11 +93,11 @@ func (s *Service) offered(tools []*callable) []*agentTool {
 
 // agentTool returns one of the three tools by its name; nil if models do not see
 // it.
-func (s *Service) agentTool(name string) *agentTool {
+func (s *toolset) agentTool(name string, runs *background.Manager) *agentTool {
 	if !slices.Contains(agentNames, name) {
 		return nil
 	}
-	offered := s.offered(s.callables())
+	offered := s.offered(s.callables(), runs)
 	if i := slices.IndexFunc(offered, func(a *agentTool) bool { return a.definition.Name == name }); i >= 0 {
 		return offered[i]
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"time"
 
 	"github.com/google/uuid"
@@ -107,19 +108,19 @@ func (s *Service) Call(ctx context.Context, req Request) (abi.Result, error) {
 	r, err := s.call(ctx, req)
 	s.figures.add(note, req.Session, began, r, err)
 	if ctx.Err() != nil {
-		s.unresolved(ctx, req, r)
+		logUnresolved(ctx, s.log, req, r)
 	}
 	return r, err
 }
 
-// unresolved logs a call whose caller has left without its answer: its connection was
+// logUnresolved logs a call whose caller has left without its answer: its connection was
 // closed or timed out, or it canceled the call.
-func (s *Service) unresolved(ctx context.Context, req Request, r abi.Result) {
+func logUnresolved(ctx context.Context, log *slog.Logger, req Request, r abi.Result) {
 	became := "canceled"
 	if r.Kind == abi.Success || r.Kind == abi.ToolError {
 		became = "finished, not delivered"
 	}
-	s.log.Info("the caller left before the call was answered", "tool", clip(req.Tool, maxProblem), "session", req.Session, "became", became, "cause", context.Cause(ctx))
+	log.Info("the caller left before the call was answered", "tool", clip(req.Tool, maxProblem), "session", req.Session, "became", became, "cause", context.Cause(ctx))
 }
 
 func (s *Service) call(ctx context.Context, req Request) (abi.Result, error) {
@@ -134,7 +135,7 @@ func (s *Service) call(ctx context.Context, req Request) (abi.Result, error) {
 	if req.Args = req.Parsed.Raw(); len(req.Locale) > MaxLocale {
 		return explain(&background.FieldError{Field: "locale", Problem: fmt.Sprintf("longer than %d bytes", MaxLocale)})
 	}
-	if a := s.agentTool(req.Tool); a != nil {
+	if a := s.agentTool(req.Tool, s.runs); a != nil {
 		req.note.known = true
 		return a.call(ctx, s, req)
 	}

@@ -26,7 +26,7 @@ func (s *Service) Definitions(session string) []Definition {
 			ds = append(ds, s.define(t))
 		}
 	}
-	for _, a := range s.offered(tools) {
+	for _, a := range s.offered(tools, s.runs) {
 		ds = append(ds, s.defineAgent(a, tools))
 	}
 	return ds

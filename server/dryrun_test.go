@@ -63,8 +63,8 @@ func TestDryRunContext(t *testing.T) {
 			"unschedule": func() (bool, error) { r, err := v.Unschedule(ctx, schedule); return r.DryRun, err },
 			"stop":       func() (bool, error) { r, err := v.Stop(ctx, id, "", wire.Stop{}); return r.DryRun && !r.Stopped, err },
 			"ack":        func() (bool, error) { return true, v.Acknowledge(ctx, []string{ended}) },
-			"set":        func() (bool, error) { _, err := v.SetValue(ctx, "k", json.RawMessage(`1`), 0); return true, err },
-			"delete":     func() (bool, error) { found, err := v.DeleteValue(ctx, "k", 0); return !found, err },
+			"set":        func() (bool, error) { _, err := v.Values().Set(ctx, "k", json.RawMessage(`1`), 0); return true, err },
+			"delete":     func() (bool, error) { found, err := v.Values().Delete(ctx, "k", 0); return !found, err },
 			"answer":     func() (bool, error) { return true, v.Answer(ctx, id, nil) },
 			"end":        func() (bool, error) { return true, v.End(ctx) },
 		} {
@@ -87,7 +87,7 @@ func (s service) everything(session string) string {
 	}
 	schedules, err := v.Schedules(s.t.Context())
 	require.NoError(s.t, err)
-	values, err := v.Values(s.t.Context())
+	values, err := v.Values().List(s.t.Context())
 	require.NoError(s.t, err)
 	notices, err := v.Notices(s.t.Context(), 0)
 	require.NoError(s.t, err)

@@ -151,7 +151,7 @@ func canceled(ctx context.Context, r abi.Result) (abi.Result, error) {
 // parked answers a call that continues in the background as a run.
 func (s *Service) parked(run engine.Run, live *live, after time.Duration, asked Request) (abi.Result, error) {
 	live.run, asked.note.run = run.ID, run.ID
-	if s.agentTool(SpawnBackground) == nil { // its tool is gone: now models see the tools for its run
+	if s.agentTool(SpawnBackground, s.runs) == nil { // its tool is gone: now models see the tools for its run
 		s.changed.send()
 	}
 	if asked.OnPark != nil {

@@ -15,9 +15,15 @@ import (
 // AnyVersion stores or deletes a value whatever its version.
 const AnyVersion = engine.AnyVersion
 
-// Values returns the values that the tools of the session share, without their data.
-func (v Session) Values(ctx context.Context) (wire.Values, error) {
-	found, err := v.service.runs.Values(v.name).List(ctx)
+// SessionValues are the values that the tools of a session share.
+type SessionValues struct{ stored background.Values }
+
+// Values returns the values that the tools of the session share.
+func (v Session) Values() SessionValues { return SessionValues{v.service.runs.Values(v.name)} }
+
+// List returns all values, without their data.
+func (v SessionValues) List(ctx context.Context) (wire.Values, error) {
+	found, err := v.stored.List(ctx)
 	out := wire.Values{Values: make([]wire.Value, len(found))}
 	for i, one := range found {
 		out.Values[i] = newValue(one)
@@ -25,31 +31,31 @@ func (v Session) Values(ctx context.Context) (wire.Values, error) {
 	return out, err
 }
 
-// Value returns one value.
-func (v Session) Value(ctx context.Context, key string) (wire.Value, error) {
-	found, err := v.service.runs.Values(v.name).Get(ctx, key)
+// Get returns one value.
+func (v SessionValues) Get(ctx context.Context, key string) (wire.Value, error) {
+	found, err := v.stored.Get(ctx, key)
 	return newValue(found), err
 }
 
-// SetValue stores a value, at most 64 KiB of JSON, and returns it with its new
+// Set stores a value, at most 64 KiB of JSON, and returns it with its new
 // version. It is a conflict if the stored version is another: 0 is that of a missing
 // value. A session has at most 256 values and 1 MiB of them. They are removed when
 // it ends, or when none was written for a week. Do not store secrets.
-func (v Session) SetValue(ctx context.Context, key string, data json.RawMessage, version int64) (wire.Value, error) {
+func (v SessionValues) Set(ctx context.Context, key string, data json.RawMessage, version int64) (wire.Value, error) {
 	if InDryRun(ctx) {
 		return wire.Value{Key: key, Version: version, Bytes: len(data), Value: data}, nil
 	}
-	stored, err := v.service.runs.Values(v.name).Set(ctx, key, data, version)
+	stored, err := v.stored.Set(ctx, key, data, version)
 	return newValue(stored), err
 }
 
-// DeleteValue removes a value of that version, and reports whether there was one.
-func (v Session) DeleteValue(ctx context.Context, key string, version int64) (bool, error) {
+// Delete removes a value of that version, and reports whether there was one.
+func (v SessionValues) Delete(ctx context.Context, key string, version int64) (bool, error) {
 	if InDryRun(ctx) {
-		_, err := v.Value(ctx, key)
+		_, err := v.Get(ctx, key)
 		return err == nil, nil
 	}
-	return v.service.runs.Values(v.name).Delete(ctx, key, version)
+	return v.stored.Delete(ctx, key, version)
 }
 
 func newValue(v engine.Value) wire.Value {

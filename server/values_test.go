@@ -67,9 +67,9 @@ func TestSessionValues(t *testing.T) {
 	require.Equal(t, "denied: this call has no session", code("", "reader"))
 	require.Equal(t, "invalid: key: expected 1 to 128 letters, digits and . _ : @ -", code(alice, "badkey"))
 
-	stored, err := s.Session(bob).SetValue(t.Context(), "draft", json.RawMessage(`"of bob"`), 0)
+	stored, err := s.Session(bob).Values().Set(t.Context(), "draft", json.RawMessage(`"of bob"`), 0)
 	require.NoError(t, err)
-	_, err = s.Session(bob).SetValue(t.Context(), "draft", json.RawMessage(`1`), stored.Version+1)
+	_, err = s.Session(bob).Values().Set(t.Context(), "draft", json.RawMessage(`1`), stored.Version+1)
 	require.Equal(t, wire.CodeConflict, ReasonOf(err).Code)
 	require.JSONEq(t, `{"version":1,"value":"of bob"}`, get(bob))
 

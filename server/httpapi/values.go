@@ -5,10 +5,10 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-func listValues(r *request, _ none) (wire.Values, error) { return r.session.Values(r.Context()) }
+func listValues(r *request, _ none) (wire.Values, error) { return r.session.Values().List(r.Context()) }
 
 func getValue(r *request, _ none) (wire.Value, error) {
-	return r.session.Value(r.Context(), r.PathValue("key"))
+	return r.session.Values().Get(r.Context(), r.PathValue("key"))
 }
 
 // putValue stores a value, if the stored one has the version that was asked for.
@@ -22,10 +22,10 @@ func putValue(r *request, in wire.SetValue) (wire.Value, error) {
 	if in.Value == nil {
 		return wire.Value{}, invalid("value", "required")
 	}
-	return r.session.SetValue(r.Context(), r.PathValue("key"), in.Value, version)
+	return r.session.Values().Set(r.Context(), r.PathValue("key"), in.Value, version)
 }
 
 func deleteValue(r *request, _ none) (none, error) {
-	_, err := r.session.DeleteValue(r.Context(), r.PathValue("key"), int64(r.number("version", server.AnyVersion)))
+	_, err := r.session.Values().Delete(r.Context(), r.PathValue("key"), int64(r.number("version", server.AnyVersion)))
 	return none{}, err
 }

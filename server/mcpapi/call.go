@@ -64,8 +64,7 @@ func (a *api) call(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallTool
 	case run != nil && who.tasks:
 		return nil, parked{a.newTask(*run)}
 	case run != nil && structured: // errors are exempt from its output schema
-		out := failed(fmt.Sprintf("%s is still running, as background run %s. Do not call it again: its end comes with a later result, %s waits for it, %s stops it.",
-			run.Tool, run.TaskID, server.CheckBackground, server.StopBackground))
+		out := stillRunning(*run)
 		a.addNotices(ctx, who, started, out)
 		return out, nil
 	case run == nil && asker.wanted.Load() != nil:
@@ -84,4 +83,10 @@ func (a *api) call(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallTool
 	addLinks(call.Tool, r, out)
 	a.addNotices(ctx, who, started, out)
 	return out, nil
+}
+
+// stillRunning is the result of a call that became a run.
+func stillRunning(run wire.Run) *mcp.CallToolResult {
+	return failed(fmt.Sprintf("%s is still running, as background run %s. Do not call it again: its end comes with a later result, %s waits for it, %s stops it.",
+		run.Tool, run.TaskID, server.CheckBackground, server.StopBackground))
 }
