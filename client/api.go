@@ -225,30 +225,6 @@ func (c *Client) EndSession(ctx context.Context) error {
 	return c.Do(ctx, "DELETE", "/v1/session", nil, nil)
 }
 
-// Values returns the values that the tools of the session share, without the values
-// themselves.
-func (c *Client) Values(ctx context.Context) ([]wire.Value, error) {
-	out, err := do[wire.Values](ctx, c, "GET", "/v1/session/values", nil)
-	return out.Values, err
-}
-
-// Value returns a value of the session.
-func (c *Client) Value(ctx context.Context, key string) (wire.Value, error) {
-	return do[wire.Value](ctx, c, "GET", valuePath(key), nil)
-}
-
-// SetValue stores a value of the session, and returns it with its new version.
-func (c *Client) SetValue(ctx context.Context, key string, value wire.SetValue) (wire.Value, error) {
-	return do[wire.Value](ctx, c, "PUT", valuePath(key), value)
-}
-
-// DeleteValue removes a value of the session, if there is one, whatever its version.
-func (c *Client) DeleteValue(ctx context.Context, key string) error {
-	return c.Do(ctx, "DELETE", valuePath(key), nil, nil)
-}
-
-func valuePath(key string) string { return "/v1/session/values/" + url.PathEscape(key) }
-
 const mediaEvents = "text/event-stream"
 
 // Follower receives what a run does. Functions that are nil are not called.

@@ -72,7 +72,7 @@ and check them.`,
 
 // showConfig shows all settings: the defaults, and what a source says instead.
 func (a *app) showConfig() error {
-	settings := showValues(a.inForce())
+	settings := showValues(a.config.inForce())
 	return a.answer(settings, nil, func() {
 		var rows [][]string
 		for _, s := range settings {
@@ -83,21 +83,21 @@ func (a *app) showConfig() error {
 }
 
 // inForce returns all settings: the defaults, and what a source says instead.
-func (a *app) inForce() map[string]value {
+func (c *loaded) inForce() map[string]value {
 	all := map[string]value{}
 	for _, s := range newLoaded().table {
 		if s.kind.each == nil {
 			all[s.key] = value{raw: s.byDefault(), source: "default"}
 		}
 	}
-	maps.Copy(all, a.config.values)
+	maps.Copy(all, c.values)
 	return all
 }
 
 // pageSettings returns all settings for the operators' page. Of mappings, which are
 // variables and settings of plugins, it has only the names: their values may be secret.
-func (a *app) pageSettings() (out []webui.Setting) {
-	all := a.inForce()
+func (c *loaded) pageSettings() (out []webui.Setting) {
+	all := c.inForce()
 	for key, v := range all {
 		if names := reflect.ValueOf(v.raw); names.Kind() == reflect.Map {
 			var known []string

@@ -77,12 +77,19 @@ func (a *api) call(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallTool
 		a.log.Log(ctx, slog.LevelDebug, "the call had no result", "tool", call.Tool, "kind", r.Kind, "session", who.Session, "error", err)
 	}
 
-	described := server.IsDryRun(r)
-	out := toResult(r, structured && !described)
-	out.IsError = out.IsError || structured && described // errors are exempt from its output schema
+	out := resultOf(r, structured)
 	addLinks(call.Tool, r, out)
 	a.addNotices(ctx, who, started, out)
 	return out, nil
+}
+
+// resultOf is the result of a call. What a dry run would have done does not fit the
+// output schema of its tool, and errors are exempt from that.
+func resultOf(r abi.Result, structured bool) *mcp.CallToolResult {
+	described := structured && server.IsDryRun(r)
+	out := toResult(r, structured && !described)
+	out.IsError = out.IsError || described
+	return out
 }
 
 // stillRunning is the result of a call that became a run.

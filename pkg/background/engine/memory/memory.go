@@ -159,7 +159,7 @@ func (e *Engine) end(r *record, status engine.Status, b engine.Beat, end engine.
 	r.checkpoint, r.holder = nil, nil
 	e.active = without(e.active, r)
 	if at := (engine.Scope{Session: r.run.Session, Run: r.run.ID}); e.scopes[at] != nil {
-		e.dropScope(at, e.scopes[at])
+		e.scopes[at].dropAll(e, at)
 	}
 	if r.run.Notice == engine.NoticePending {
 		e.pending = append(e.pending, r)

@@ -136,7 +136,7 @@ func (e *Engine) DeleteValue(_ context.Context, at engine.Scope, key string, ver
 		return fmt.Errorf("%w: value %s", engine.ErrConflict, key)
 	}
 	i, _ := s.at(key)
-	e.dropValues(at, s, i, i+1)
+	s.drop(e, at, i, i+1)
 	return nil
 }
 
@@ -149,19 +149,19 @@ func (e *Engine) DropValues(_ context.Context, at engine.Scope, through string) 
 	switch {
 	case s == nil:
 	case through == "":
-		e.dropScope(at, s)
+		s.dropAll(e, at)
 	default:
 		end, there := s.at(through)
 		if there {
 			end++
 		}
-		e.dropValues(at, s, 0, end)
+		s.drop(e, at, 0, end)
 	}
 	return nil
 }
 
-// dropValues removes values from from up to end.
-func (e *Engine) dropValues(at engine.Scope, s *scope, from, end int) {
+// drop removes the values from from up to end.
+func (s *scope) drop(e *Engine, at engine.Scope, from, end int) {
 	for _, v := range s.values[from:end] {
 		s.bytes -= sizeOf(v)
 	}
@@ -169,7 +169,7 @@ func (e *Engine) dropValues(at engine.Scope, s *scope, from, end int) {
 	e.recount(at.Session, &s.counted, engine.ScopeSize(len(s.values), s.bytes), false)
 }
 
-func (e *Engine) dropScope(at engine.Scope, s *scope) {
+func (s *scope) dropAll(e *Engine, at engine.Scope) {
 	e.recount(at.Session, &s.counted, 0, false)
 	delete(e.scopes, at)
 }
@@ -178,7 +178,7 @@ func (e *Engine) dropScope(at engine.Scope, s *scope) {
 func (e *Engine) pruneValues(since time.Time) {
 	for at, s := range e.scopes {
 		if at == (engine.Scope{Session: at.Session}) && s.changed.Before(since) {
-			e.dropScope(at, s)
+			s.dropAll(e, at)
 		}
 	}
 }

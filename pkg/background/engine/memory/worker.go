@@ -247,7 +247,7 @@ func (w *worker) Renew(_ context.Context, held map[string]engine.Beat) (news eng
 		id := r.run.ID
 		r.run.HeartbeatAt = w.renewed
 		if beat, named := held[id]; named {
-			e.beat(r, beat)
+			r.beat(e, beat)
 		} else {
 			news.Strays = append(news.Strays, id)
 		}
@@ -258,8 +258,8 @@ func (w *worker) Renew(_ context.Context, held map[string]engine.Beat) (news eng
 	return news, nil
 }
 
-// beat stores what a run says of itself.
-func (e *Engine) beat(r *record, b engine.Beat) {
+// beat stores what the run says of itself.
+func (r *record) beat(e *Engine, b engine.Beat) {
 	if !b.Equal(r.run.Beat) {
 		r.run.Beat = b
 		e.publish(engine.EventBeat, r)
@@ -361,7 +361,7 @@ func (l *lease) write(do func(e *Engine, r *record)) error {
 }
 
 func (l *lease) Report(_ context.Context, b engine.Beat) error {
-	return l.write(func(e *Engine, r *record) { e.beat(r, b) })
+	return l.write(func(e *Engine, r *record) { r.beat(e, b) })
 }
 
 func (l *lease) Append(_ context.Context, offset int64, p []byte) error {
