@@ -54,13 +54,15 @@ class HTTPServer {
 		const name = body.params.taskId ?? body.params.name;
 		if (name) headers["Mcp-Name"] = name;
 		const response = await fetch(this.url, { method: "POST", headers, body: JSON.stringify(body) });
+		let answered; // read to its end, which the server may not reach if it is killed
 		for await (const line of createInterface({ input: Readable.fromWeb(response.body) })) {
 			if (!/^(data: )?\{/.test(line)) continue;
 			const message = JSON.parse(line.replace("data: ", ""));
-			if (message.id === body.id) return answer(message);
-			hear(message);
+			if (message.id === body.id) answered = answer(message);
+			else hear(message);
 		}
-		assert.fail(`no answer to ${body.method}: ${response.status}`);
+		assert(answered, `no answer to ${body.method}: ${response.status}`);
+		return answered;
 	}
 }
 
