@@ -7,6 +7,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -16,6 +17,8 @@ const maxNotices = 10
 // deliveries are the runs whose notices are in a result that is not written yet. It
 // keeps calls that end at the same time from showing a notice twice.
 type deliveries struct {
+	listing sync.RWMutex // held for reading from the list of pending notices to the last take
+
 	mu   sync.Mutex
 	runs map[string]bool // by id; at most maxNotices for each request without an answer
 }
@@ -34,7 +37,11 @@ func (d *deliveries) take(id string) bool {
 	return true
 }
 
+// give ends the delivery of notices. It waits for lists that were read before they were
+// acknowledged: they would be taken again.
 func (d *deliveries) give(ids []string) {
+	d.listing.Lock()
+	defer d.listing.Unlock()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, id := range ids {
@@ -51,25 +58,20 @@ func (a *api) addNotices(ctx context.Context, who caller, started time.Time, out
 		return
 	}
 
-	var ids []string
 	view := a.service.Session(who.Session)
-	found, err := view.SelectNotices(ctx, maxNotices, func(run wire.Run) bool {
-		if run.CreatedAt.After(started) || who.tasks && run.Origin == wire.OriginParked || !a.delivering.take(run.TaskID) {
-			return false
-		}
-		ids = append(ids, run.TaskID)
-		return true
-	})
+	ids, text, err := a.takeNotices(ctx, view, who, started)
 	if err != nil {
 		a.delivering.give(ids)
-		a.log.Warn("cannot read the notices of a session", "session", who.Session, "error", err)
+		if ctx.Err() == nil { // else nobody waits for the result
+			a.log.Warn("cannot read the notices of a session", "session", who.Session, "error", err)
+		}
 		return
 	}
 	if len(ids) == 0 {
 		return
 	}
 
-	out.Content = append(out.Content, &mcp.TextContent{Text: found.Text})
+	out.Content = append(out.Content, &mcp.TextContent{Text: text})
 	who.receipt.expect(func(written bool) {
 		defer a.delivering.give(ids)
 		if !written {
@@ -79,6 +81,21 @@ func (a *api) addNotices(ctx context.Context, who caller, started time.Time, out
 			a.log.Warn("cannot acknowledge notices: they are shown again", "session", who.Session, "error", err)
 		}
 	})
+}
+
+// takeNotices returns what to show of the pending notices of a session, and the runs
+// they are of, whose delivery has begun even if it fails.
+func (a *api) takeNotices(ctx context.Context, view server.Session, who caller, started time.Time) (ids []string, text string, err error) {
+	a.delivering.listing.RLock()
+	defer a.delivering.listing.RUnlock()
+	found, err := view.SelectNotices(ctx, maxNotices, func(run wire.Run) bool {
+		if run.CreatedAt.After(started) || who.tasks && run.Origin == wire.OriginParked || !a.delivering.take(run.TaskID) {
+			return false
+		}
+		ids = append(ids, run.TaskID)
+		return true
+	})
+	return ids, found.Text, err
 }
 
 // receipt is of the answer to one request: the transport says whether it was written.

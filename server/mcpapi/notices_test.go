@@ -1,8 +1,10 @@
 package mcpapi_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -13,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/server"
+	"github.com/toolhost/toolhost/server/mcpapi"
 )
 
 // spawn starts a background run and returns its id.
@@ -158,4 +161,24 @@ func TestNoticesOnAPipe(t *testing.T) {
 	}
 	c.sendf(`{"jsonrpc":"2.0","id":"last","method":"tools/call","params":{"name":"wordcount","arguments":{"text":"a b"}}}`)
 	require.Len(t, c.next().Result.Content, 1)
+}
+
+// A call that its client has canceled asks for no notices in vain: the operator is not
+// warned of it.
+func TestNoNoticesForCanceledCalls(t *testing.T) {
+	var log bytes.Buffer
+	cfg := serviceConfig("spin", "wordcount")
+	cfg.DataDir = t.TempDir()
+	c := connectWith(t, open(t, cfg), mcpapi.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	c.sendEach([]byte(initialize))
+	c.call(1, "spin", "{}")
+	require.Equal(t, "1", string(c.next().Params.ProgressToken), "it runs")
+	c.send([]byte(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}` + "\n"))
+	c.call(2, "wordcount", `{"text":"a b"}`)
+	for string(c.next().ID) != "2" { // other progress
+	}
+	require.NoError(t, c.in.Close())
+	_, err := c.wait()
+	require.NoError(t, err)
+	require.NotContains(t, log.String(), "cannot read the notices")
 }
