@@ -49,6 +49,7 @@ func zoo() map[string]plugintest.Plugin {
 		"dangerous": {Invoke: do().Echo()},
 		"wordy":     {Invoke: do().Echo()},
 		"denied":    {Invoke: do().Echo()},
+		"vault":     {Invoke: do().Return(abi.InvokeToolError)},
 	}
 	for name, p := range all {
 		m := plugintest.Manifest(name)
@@ -74,6 +75,8 @@ func zoo() map[string]plugintest.Plugin {
 				tool.Name = fmt.Sprint("more", i)
 				m.Tools = append(m.Tools, tool)
 			}
+		case "vault":
+			m.Tools[0].InputSchema = json.RawMessage(`{"type":"object","properties":{"key":{"type":"string","writeOnly":true}}}`)
 		case "denied":
 			m.Needs.Random = true // which nobody is granted
 		case "dangerous":

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/httpapi"
 	"github.com/toolhost/toolhost/server/wire"
 )
@@ -30,6 +31,8 @@ var asks = map[string][2]string{
 	"answerRun":          {"/v1/runs/{sleeper}/answers", `{"answers":{"name":{"action":"decline"}}}`},
 	"acknowledgeNotices": {"/v1/notices/ack", `{"task_ids":["{run}"]}`},
 	"createSchedule":     {"/v1/schedules", `{"tool":"echo","cron_expression":"0 0 * * *"}`},
+	"sendMessage":        {"/v1/runs/{listener}/messages", `{"message":1}`},
+	"putValue":           {"/v1/session/values/k", `{"value":1}`},
 }
 
 // refusals are what a route is asked for to be answered with one of the codes
@@ -64,6 +67,17 @@ var refusals = map[string][]string{
 	"getSchedule not_found":     {"/v1/schedules/sc_aaaaaaaaaaaaaaaaaaaaaaaaaa"},
 	"disableSchedule not_found": {"/v1/schedules/sc_aaaaaaaaaaaaaaaaaaaaaaaaaa"},
 	"watchEvents limit":         {"/v1/events"},
+	"rerun not_found":           {"/v1/runs/{none}/rerun"},
+	"rerun denied":              {"/v1/runs/{approved}/rerun"},
+	"rerun unsupported":         {"/v1/runs/{secret}/rerun"},
+	"sendMessage not_found":     {"/v1/runs/{none}/messages", `{"message":1}`},
+	"sendMessage conflict":      {"/v1/runs/{heard}/messages", `{"message":1}`},
+	"sendMessage unsupported":   {"/v1/runs/{sleeper}/messages", `{"message":1}`},
+	"listMessages not_found":    {"/v1/runs/{none}/messages"},
+	"fireSchedule conflict":     {"/v1/schedules/{fired}/fire"},
+	"getValue not_found":        {"/v1/session/values/none"},
+	"putValue conflict":         {"/v1/session/values/k", `{"value":1,"version":7}`},
+	"deleteValue conflict":      {"/v1/session/values/{stored}?version=7"},
 
 	"listRuns closing": {"/v1/runs?id={sleeper}&wait=1m"}, // while they wait
 	"getRun closing":   {"/v1/runs/{sleeper}?wait=1m"},
@@ -108,18 +122,67 @@ type scene struct {
 	*fixture
 	issuer *issuer
 	names  *strings.Replacer // what stands for ids and names in the tables above
+	made   map[string]string // by others
 }
 
 func newScene(t *testing.T) *scene {
 	i := startIssuer(t)
-	f := serve(t, httpapi.Config{Token: "s3cret", OAuth: i.trust("tools")}, "echo", "plain", "dangerous", "denied", "sleeper")
+	f := serve(t, httpapi.Config{Token: "s3cret", OAuth: i.trust("tools")}, "echo", "plain", "dangerous", "denied", "sleeper", "listener", "vault")
 	token := []string{"Authorization", "Bearer s3cret"}
 	run := f.ask("POST", "/v1/runs", `{"tool":"echo"}`, append(token, wire.KeyHeader, "monday")...)["task_id"].(string)
 	f.ask("GET", "/v1/runs/"+run+"?wait=1m", "", token...)
 	sleeper := f.ask("POST", "/v1/runs", `{"tool":"sleeper"}`, token...)["task_id"].(string)
 	nobody := strings.Repeat("a", 26)
 	return &scene{f, i, strings.NewReplacer("{run}", run, "{sleeper}", sleeper, "{none}", "bg_"+nobody,
-		"{tool}", "echo", "{name}", "output.log", "{schedule}", "sc_"+nobody)}
+		"{tool}", "echo", "{name}", "output.log", "{schedule}", "sc_"+nobody, "{key}", "k"), map[string]string{}}
+}
+
+// others replaces what few refusals name: a run that was approved, one with a secret,
+// one that has read messages and ended, one that still reads them, a schedule whose run
+// is active, and a value.
+func (s *scene) others(path string) string {
+	before, rest, found := strings.Cut(path, "{")
+	if !found {
+		return path
+	}
+	what, after, _ := strings.Cut(rest, "}")
+	if s.made[what] == "" {
+		s.made[what] = s.make(what)
+	}
+	return before + s.made[what] + after
+}
+
+func (s *scene) make(what string) (name string) {
+	session := s.service.Session(wire.DefaultSession)
+	spawn := func(tool, args string) string {
+		run, err := session.Spawn(s.t.Context(), server.SpawnRequest{Tool: tool, Args: json.RawMessage(args), Approved: true})
+		require.NoError(s.t, err)
+		return run.TaskID
+	}
+
+	var err error
+	switch what {
+	case "approved":
+		name = spawn("dangerous", "")
+	case "secret":
+		name = spawn("vault", `{"key":"hunter2"}`)
+	case "listener":
+		name = spawn("listener", "")
+	case "heard":
+		name = spawn("listener", "")
+		_, err = session.Stop(s.t.Context(), name, "", wire.Stop{Force: true})
+		time.Sleep(time.Minute)
+	case "fired":
+		head := []string{"Authorization", "Bearer s3cret", wire.SessionHeader, wire.DefaultSession}
+		name = s.ask("POST", "/v1/schedules", `{"tool":"sleeper","cron_expression":"0 0 1 1 *","overlap":"skip"}`, head...)["schedule_id"].(string)
+		_, err = session.Fire(s.t.Context(), name, "")
+		time.Sleep(time.Minute) // two at the same moment are one
+	case "stored":
+		name = "stored"
+		_, err = session.Values().Set(s.t.Context(), name, json.RawMessage("1"), 0)
+	}
+	require.NoError(s.t, err)
+	return name
 }
 
 // provoke asks a route for what is answered with a code.
@@ -134,7 +197,7 @@ func (s *scene) provoke(r httpapi.Route, code wire.Code) {
 			body, headers = refusal[1], append(headers, refusal[2:]...)
 		}
 	}
-	path, body = s.names.Replace(path), s.names.Replace(body)
+	path, body = s.others(s.names.Replace(path)), s.names.Replace(body)
 	length := len(body) // what the body is said to have
 	switch code {
 	case wire.CodeInvalid:
