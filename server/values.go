@@ -43,7 +43,8 @@ func (v SessionValues) Get(ctx context.Context, key string) (wire.Value, error) 
 // it ends, or when none was written for a week. Do not store secrets.
 func (v SessionValues) Set(ctx context.Context, key string, data json.RawMessage, version int64) (wire.Value, error) {
 	if InDryRun(ctx) {
-		return wire.Value{Key: key, Version: version, Bytes: len(data), Value: data}, nil
+		now, err := v.unchanged(ctx, key, version)
+		return wire.Value{Key: key, Version: now.Version, Bytes: len(data), Value: data}, err
 	}
 	stored, err := v.stored.Set(ctx, key, data, version)
 	return newValue(stored), err
@@ -52,10 +53,23 @@ func (v SessionValues) Set(ctx context.Context, key string, data json.RawMessage
 // Delete removes a value of that version, and reports whether there was one.
 func (v SessionValues) Delete(ctx context.Context, key string, version int64) (bool, error) {
 	if InDryRun(ctx) {
-		_, err := v.Get(ctx, key)
-		return err == nil, nil
+		now, err := v.unchanged(ctx, key, version)
+		return now.Version > 0, err
 	}
 	return v.stored.Delete(ctx, key, version)
+}
+
+// unchanged returns the stored value if it has that version, for dry runs: the zero
+// value if there is none.
+func (v SessionValues) unchanged(ctx context.Context, key string, version int64) (wire.Value, error) {
+	now, err := v.Get(ctx, key)
+	if errors.Is(err, engine.ErrNotFound) {
+		now, err = wire.Value{}, nil
+	}
+	if err == nil && version != AnyVersion && version != now.Version {
+		err = engine.ErrConflict
+	}
+	return now, err
 }
 
 func newValue(v engine.Value) wire.Value {

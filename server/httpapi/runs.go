@@ -40,7 +40,7 @@ func spawnRun(r *request, in spawnBody) (status int, run wire.Run, err error) {
 
 	status = http.StatusCreated
 	if run.DryRun {
-		return http.StatusOK, run, nil
+		return http.StatusOK, r.planned(run), nil
 	}
 	if run.Reused {
 		status = http.StatusOK
@@ -67,8 +67,21 @@ func (r *request) created(run wire.Run, err error) (int, wire.Run, error) {
 	if err != nil {
 		return 0, wire.Run{}, err
 	}
+	if run.DryRun {
+		return http.StatusOK, r.planned(run), nil
+	}
 	r.w.Header().Set("Location", "/v1/runs/"+run.TaskID)
 	return http.StatusCreated, r.shown(run), nil
+}
+
+// planned is the run that a dry run would start.
+func (r *request) planned(run wire.Run) wire.Run {
+	run.Session, run.CreatedAt = r.caller.Session, time.Now().UTC()
+	run.Status, run.Origin = wire.StatusQueued, wire.OriginSpawned
+	if run.ScheduleID != "" {
+		run.Origin = wire.OriginScheduled
+	}
+	return run
 }
 
 func spawnRequest(in wire.Spawn, args server.Args) (server.SpawnRequest, error) {
