@@ -42,6 +42,18 @@ type ScheduleRequest struct {
 	Overlap  wire.Overlap // what to do while the last run is still active; empty skips the firing
 }
 
+// planned is what a spawn would start. Whether the parent is still active is decided
+// when the run starts.
+func (v Session) planned(ctx context.Context, checked background.SpawnRequest) (wire.Run, error) {
+	if checked.Parent != "" {
+		if _, err := v.record(ctx, checked.Parent); err != nil {
+			return wire.Run{}, &background.FieldError{Field: "parent", Problem: "expected an active run of the session"}
+		}
+	}
+	title := cmp.Or(checked.Title, "Background "+checked.Tool)
+	return wire.Run{DryRun: true, Tool: checked.Tool, Title: title, DeadlineSeconds: deadlineSeconds(checked.Timeout), SignalOnCompletion: !checked.Silent}, nil
+}
+
 // Spawn starts a background run and returns at once. The checks are those of
 // [Service.Call], and that the tool supports background runs. Reused says that
 // the run is an earlier one with the same idempotency key.
@@ -51,8 +63,7 @@ func (v Session) Spawn(ctx context.Context, req SpawnRequest) (wire.Run, error) 
 		return wire.Run{}, err
 	}
 	if req.DryRun || InDryRun(ctx) {
-		title := cmp.Or(checked.Title, "Background "+checked.Tool)
-		return wire.Run{DryRun: true, Tool: checked.Tool, Title: title, DeadlineSeconds: deadlineSeconds(checked.Timeout), SignalOnCompletion: !checked.Silent}, nil
+		return v.planned(ctx, checked)
 	}
 	if err := v.service.approve(ctx, tool, Approval{Session: v.name, Args: checked.Args}, req.Approved); err != nil {
 		return wire.Run{}, err
