@@ -42,16 +42,13 @@ type ScheduleRequest struct {
 	Overlap  wire.Overlap // what to do while the last run is still active; empty skips the firing
 }
 
-// planned is what a spawn would start. Whether the parent is still active is decided
-// when the run starts.
+// planned is what a spawn would start.
 func (v Session) planned(ctx context.Context, checked background.SpawnRequest) (wire.Run, error) {
-	if checked.Parent != "" {
-		if _, err := v.record(ctx, checked.Parent); err != nil {
-			return wire.Run{}, &background.FieldError{Field: "parent", Problem: "expected an active run of the session"}
-		}
+	run, err := v.service.runs.PlanRun(ctx, v.name, checked)
+	if err != nil {
+		return wire.Run{}, err
 	}
-	title := cmp.Or(checked.Title, "Background "+checked.Tool)
-	return wire.Run{DryRun: true, Tool: checked.Tool, Title: title, DeadlineSeconds: deadlineSeconds(checked.Timeout), SignalOnCompletion: !checked.Silent}, nil
+	return wire.Run{DryRun: true, Tool: run.Tool, Title: run.Title, DeadlineSeconds: deadlineSeconds(run.Timeout), SignalOnCompletion: run.SignalOnCompletion}, nil
 }
 
 // Spawn starts a background run and returns at once. The checks are those of

@@ -76,6 +76,19 @@ func (m *Manager) Spawn(ctx context.Context, session string, req SpawnRequest) (
 	return result, nil
 }
 
+// PlanRun makes the checks of a spawn, except for slots, permits and room, and returns the
+// run that it would start. Nothing is stored.
+func (m *Manager) PlanRun(ctx context.Context, session string, req SpawnRequest) (engine.Run, error) {
+	run, err := m.newStoredRun(session, req)
+	if err == nil {
+		err = m.reader.link(ctx, &run, req.Parent)
+	}
+	if err != nil {
+		return engine.Run{}, fmt.Errorf("spawn: %w", unlinked(err))
+	}
+	return run, nil
+}
+
 // newRun makes the record of a run, or says what is wrong with the request. Its
 // arguments are not checked, and are those of the request.
 func (c *core) newRun(session string, req SpawnRequest) (engine.Run, error) {
