@@ -176,7 +176,7 @@ const tests = {
 		assert.equal((await server.api(`/v1/runs/${id}`, { session: "bo" })).status, "canceled");
 	},
 
-	async "schedules are shown, and disabled"(page, server) {
+	async "schedules are shown, disabled and removed"(page, server) {
 		await page.goto(`${server.url}/ui/schedules`);
 		await live(page);
 		const { schedule_id: id } = await server.api("/v1/schedules", { session: "ana", body: { tool: "primes", args: { limit: 10 }, cron_expression: "0 3 * * *", timezone: "Europe/Zurich" } });
@@ -185,6 +185,8 @@ const tests = {
 		await schedule.getByRole("button", { name: "Disable" }).click();
 		await schedule.getByText("disabled").waitFor();
 		assert.equal((await server.api(`/v1/schedules/${id}`, { session: "ana" })).enabled, false);
+		await schedule.getByRole("button", { name: "Remove" }).click();
+		await schedule.waitFor({ state: "detached" });
 	},
 
 	async "a tool is called from its form, run, and run again"(page, server) {

@@ -199,6 +199,11 @@ func (c *Client) Schedules(ctx context.Context, enabled bool) ([]wire.Schedule, 
 
 // DisableSchedule stops a schedule from firing. Its runs continue.
 func (c *Client) DisableSchedule(ctx context.Context, id string) (wire.Schedule, error) {
+	return do[wire.Schedule](ctx, c, "POST", schedulePath(id)+"/disable", nil)
+}
+
+// RemoveSchedule removes a schedule for good, and returns it as it was. Its runs stay.
+func (c *Client) RemoveSchedule(ctx context.Context, id string) (wire.Schedule, error) {
 	return do[wire.Schedule](ctx, c, "DELETE", schedulePath(id), nil)
 }
 

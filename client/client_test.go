@@ -171,6 +171,12 @@ func TestClient(t *testing.T) {
 	s, err = c.EnableSchedule(ctx, s.ScheduleID)
 	require.NoError(t, err)
 	require.True(t, s.Enabled)
+	removed, err := c.RemoveSchedule(ctx, s.ScheduleID)
+	require.NoError(t, err)
+	require.Equal(t, s.ScheduleID, removed.ScheduleID)
+	_, err = c.RemoveSchedule(ctx, s.ScheduleID)
+	require.ErrorAs(t, err, &p)
+	require.Equal(t, wire.CodeNotFound, p.Code)
 
 	session, err := c.Session(ctx)
 	require.NoError(t, err)

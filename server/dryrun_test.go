@@ -9,6 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/server/gotool"
 	"github.com/toolhost/toolhost/server/wire"
 )
@@ -57,9 +59,14 @@ func TestDryRunContext(t *testing.T) {
 				r, err := v.NewSchedule(ctx, ScheduleRequest{SpawnRequest: SpawnRequest{Tool: "echo"}, Cron: "0 3 * * *"})
 				return r.DryRun && r.ScheduleID == "", err
 			},
-			"rerun":      func() (bool, error) { r, err := v.Rerun(ctx, ended, ""); return r.DryRun, err },
-			"fire":       func() (bool, error) { r, err := v.Fire(ctx, schedule, ""); return r.DryRun, err },
-			"enable":     func() (bool, error) { r, err := v.Enable(ctx, schedule); return r.DryRun, err },
+			"rerun":  func() (bool, error) { r, err := v.Rerun(ctx, ended, ""); return r.DryRun, err },
+			"fire":   func() (bool, error) { r, err := v.Fire(ctx, schedule, ""); return r.DryRun, err },
+			"enable": func() (bool, error) { r, err := v.Enable(ctx, schedule); return r.DryRun, err },
+			"remove": func() (bool, error) { return true, v.Remove(ctx, ended) },
+			"remove schedule": func() (bool, error) {
+				r, err := v.RemoveSchedule(ctx, schedule)
+				return r.DryRun && r.ScheduleID == schedule, err
+			},
 			"unschedule": func() (bool, error) { r, err := v.Unschedule(ctx, schedule); return r.DryRun, err },
 			"stop":       func() (bool, error) { r, err := v.Stop(ctx, id, "", wire.Stop{}); return r.DryRun && !r.Stopped, err },
 			"ack":        func() (bool, error) { return true, v.Acknowledge(ctx, []string{ended}) },
@@ -72,6 +79,9 @@ func TestDryRunContext(t *testing.T) {
 			require.NoError(t, err, name)
 			require.True(t, dry, name)
 		}
+		require.ErrorIs(t, v.Remove(ctx, id), engine.ErrActive, "its checks are made")
+		_, err := s.Session(bob).RemoveSchedule(ctx, schedule)
+		require.ErrorIs(t, err, background.ErrNoSchedule)
 		require.Equal(t, before, s.everything(alice))
 	})
 }

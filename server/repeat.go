@@ -30,7 +30,7 @@ func (v Session) Rerun(ctx context.Context, id, by string) (wire.Run, error) {
 }
 
 // ofSchedule returns what the session of a schedule has.
-func (v Session) ofSchedule(ctx context.Context, id string) (Session, error) {
+func ofSchedule(ctx context.Context, v Session, id string) (Session, error) {
 	if !v.all {
 		return v, nil
 	}
@@ -40,19 +40,33 @@ func (v Session) ofSchedule(ctx context.Context, id string) (Session, error) {
 
 // Unschedule disables a schedule. Its runs continue.
 func (v Session) Unschedule(ctx context.Context, id string) (wire.Schedule, error) {
-	v, err := v.ofSchedule(ctx, id)
+	v, err := ofSchedule(ctx, v, id)
 	if err != nil {
 		return wire.Schedule{}, err
 	}
 	if InDryRun(ctx) {
-		return v.unchanged(ctx, id)
+		return unchanged(ctx, v, id)
 	}
 	s, err := v.service.runs.Unschedule(ctx, v.name, id)
 	return newSchedule(s), err
 }
 
+// RemoveSchedule removes a schedule for good, and returns it as it was. It fires no
+// more from then on; runs that it has fired continue, and stay.
+func (v Session) RemoveSchedule(ctx context.Context, id string) (wire.Schedule, error) {
+	v, err := ofSchedule(ctx, v, id)
+	if err != nil {
+		return wire.Schedule{}, err
+	}
+	if InDryRun(ctx) {
+		return unchanged(ctx, v, id)
+	}
+	s, err := v.service.runs.RemoveSchedule(ctx, v.name, id)
+	return newSchedule(s), err
+}
+
 // unchanged returns a schedule that a dry run leaves as it is.
-func (v Session) unchanged(ctx context.Context, id string) (wire.Schedule, error) {
+func unchanged(ctx context.Context, v Session, id string) (wire.Schedule, error) {
 	s, err := v.Schedule(ctx, id)
 	s.DryRun = true
 	return s, err
@@ -61,12 +75,12 @@ func (v Session) unchanged(ctx context.Context, id string) (wire.Schedule, error
 // Enable lets a disabled schedule fire again, from now on. A schedule whose only time
 // has passed is refused.
 func (v Session) Enable(ctx context.Context, id string) (wire.Schedule, error) {
-	v, err := v.ofSchedule(ctx, id)
+	v, err := ofSchedule(ctx, v, id)
 	if err != nil {
 		return wire.Schedule{}, err
 	}
 	if InDryRun(ctx) {
-		return v.unchanged(ctx, id)
+		return unchanged(ctx, v, id)
 	}
 	s, err := v.service.runs.Enable(ctx, v.name, id)
 	return newSchedule(s), err
@@ -77,12 +91,12 @@ func (v Session) Enable(ctx context.Context, id string) (wire.Schedule, error) {
 // of the schedule is active, its overlap applies: if that skips the firing, the reason
 // is wire.CodeConflict. By is kept with the run; empty means who made the schedule.
 func (v Session) Fire(ctx context.Context, id, by string) (wire.Run, error) {
-	v, err := v.ofSchedule(ctx, id)
+	v, err := ofSchedule(ctx, v, id)
 	if err != nil {
 		return wire.Run{}, err
 	}
 	if InDryRun(ctx) {
-		s, err := v.unchanged(ctx, id)
+		s, err := unchanged(ctx, v, id)
 		return wire.Run{DryRun: true, Tool: s.Tool, Title: s.Title, ScheduleID: s.ScheduleID, DeadlineSeconds: s.DeadlineSeconds, SignalOnCompletion: s.SignalOnCompletion}, err
 	}
 	r, err := v.service.runs.Fire(ctx, v.name, id, by)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"time"
@@ -104,11 +105,17 @@ func (v Session) WholeRun(ctx context.Context, id string) (wire.Run, error) {
 }
 
 // Remove removes a run that has ended, with its output, its files and its notice. The
-// reason of the error is [wire.CodeConflict] if the run has not ended.
+// reason of the error is [wire.CodeConflict] if the run has not ended. A dry run only
+// makes these checks.
 func (v Session) Remove(ctx context.Context, id string) error {
 	r, err := v.record(ctx, id)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case InDryRun(ctx) && !r.Final():
+		return fmt.Errorf("%w: %s", engine.ErrActive, id)
+	case InDryRun(ctx):
+		return nil
 	}
 	return v.service.runs.Remove(ctx, r.Session, id)
 }

@@ -352,7 +352,7 @@ func (c *loadClient) notices(ctx context.Context) error {
 	return nil
 }
 
-// schedule makes a schedule that does not fire for long, and disables it.
+// schedule makes a schedule that does not fire for long, disables it, and removes it.
 func (c *loadClient) schedule(ctx context.Context) error {
 	var s wire.Schedule
 	in := wire.NewSchedule{Spawn: wire.Spawn{Tool: loadQuick}, Cron: "0 4 29 2 *", Timezone: "Europe/Berlin"}
@@ -362,7 +362,10 @@ func (c *loadClient) schedule(ctx context.Context) error {
 	if _, err := c.do(ctx, "list", "GET", "/v1/schedules?enabled=true", nil, nil, isOK); err != nil {
 		return err
 	}
-	if _, err := c.do(ctx, "unschedule", "DELETE", "/v1/schedules/"+s.ScheduleID, nil, &s, isOK); err != nil {
+	if _, err := c.do(ctx, "unschedule", "POST", "/v1/schedules/"+s.ScheduleID+"/disable", nil, &s, isOK); err != nil {
+		return err
+	}
+	if _, err := c.do(ctx, "remove schedule", "DELETE", "/v1/schedules/"+s.ScheduleID, nil, &s, isOK); err != nil {
 		return err
 	}
 	return expect(!s.Enabled && s.TriggerCount == 0, "unscheduled: %+v", s)

@@ -241,6 +241,10 @@ func TestRecoveryKeepsTheOrderAndTheLimits(t *testing.T) {
 func TestRecoveryOfASchedulesRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPast(t)
+		for _, id := range []string{"sc_a", "sc_b"} {
+			_, err := p.engine.PutSchedule(t.Context(), engine.Schedule{ID: id, Session: alice}, 1)
+			require.NoError(t, err)
+		}
 		first := p.running(engine.Run{Tool: "second", Schedule: "sc_a", Origin: engine.OriginScheduled}, 1)
 		second := p.queued(engine.Run{Tool: "second", Schedule: "sc_a", Origin: engine.OriginScheduled, After: first})
 		other := p.queued(engine.Run{Tool: "echo", Schedule: "sc_b", Origin: engine.OriginScheduled})

@@ -189,6 +189,27 @@ func (m *Manager) Unschedule(ctx context.Context, session, id string) (engine.Sc
 	return s, nil
 }
 
+// RemoveSchedule removes a schedule of a session, and returns it as it was. It fires
+// no more from then on, also if it is being fired. Runs that it has fired stay, and
+// still name it. If the session does not have the schedule, or it was removed before,
+// the error matches [ErrNoSchedule].
+func (m *Manager) RemoveSchedule(ctx context.Context, session, id string) (engine.Schedule, error) {
+	s, err := m.GetSchedule(ctx, session, id)
+	if err != nil {
+		return engine.Schedule{}, err
+	}
+
+	err = m.engine.RemoveSchedule(context.WithoutCancel(ctx), id)
+	switch {
+	case errors.Is(err, engine.ErrNotFound):
+		return engine.Schedule{}, noSchedule(id)
+	case err != nil:
+		return engine.Schedule{}, fmt.Errorf("removing a schedule: %w", err)
+	}
+	m.log.Info("background schedule removed", "schedule_id", id, "session", session)
+	return s, nil
+}
+
 // Enable lets a disabled schedule of a session fire again, from now on, and returns
 // it. It may be called again. If a one-shot's time has passed, the error is a
 // *[FieldError]; if the session has too many enabled schedules, it is an
@@ -243,6 +264,8 @@ func (m *Manager) Fire(ctx context.Context, session, id, by string) (engine.Run,
 	due.By = cmp.Or(output.Clip(by, maxKey), due.By)
 	run, fresh, err := m.scheduler.startFiring(ctx, due, firing{at: now})
 	switch {
+	case errors.Is(err, engine.ErrNotFound): // it was removed meanwhile
+		return engine.Run{}, noSchedule(id)
 	case err != nil:
 		return engine.Run{}, fmt.Errorf("schedule: %w", m.admission.refused(err))
 	case run == "":
@@ -256,7 +279,7 @@ func (m *Manager) Fire(ctx context.Context, session, id, by string) (engine.Run,
 		s.Fired++
 		return nil
 	})
-	if err != nil { // the run is stored, and will start
+	if err != nil && !errors.Is(err, engine.ErrNotFound) { // the run is stored, and will start
 		m.log.Error("firing not noted in its schedule", "schedule_id", id, "task_id", run, "error", err)
 	}
 	return m.Get(ctx, session, run)

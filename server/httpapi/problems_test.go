@@ -65,7 +65,7 @@ var refusals = map[string][]string{
 	"createSchedule denied":     {"/v1/schedules", `{"tool":"dangerous","cron_expression":"0 0 * * *"}`},
 	"createSchedule limit":      {"/v1/schedules", `{"tool":"echo","cron_expression":"0 0 * * *"}`, wire.SessionHeader, "full"},
 	"getSchedule not_found":     {"/v1/schedules/sc_aaaaaaaaaaaaaaaaaaaaaaaaaa"},
-	"disableSchedule not_found": {"/v1/schedules/sc_aaaaaaaaaaaaaaaaaaaaaaaaaa"},
+	"disableSchedule not_found": {"/v1/schedules/sc_aaaaaaaaaaaaaaaaaaaaaaaaaa/disable"},
 	"watchEvents limit":         {"/v1/events"},
 	"rerun not_found":           {"/v1/runs/{none}/rerun"},
 	"rerun denied":              {"/v1/runs/{approved}/rerun"},

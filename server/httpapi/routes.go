@@ -61,7 +61,8 @@ func routes() []route {
 		answers("POST", "/v1/schedules", createSchedule).beginning(),
 		endpoint("GET", "/v1/schedules", listSchedules, flag("enabled")),
 		endpoint("GET", "/v1/schedules/{schedule}", getSchedule),
-		endpoint("DELETE", "/v1/schedules/{schedule}", disableSchedule),
+		endpoint("DELETE", "/v1/schedules/{schedule}", removeSchedule),
+		endpoint("POST", "/v1/schedules/{schedule}/disable", disableSchedule),
 		endpoint("POST", "/v1/schedules/{schedule}/enable", enableSchedule),
 		answers("POST", "/v1/schedules/{schedule}/fire", fireSchedule).beginning(),
 

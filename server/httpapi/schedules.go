@@ -95,6 +95,11 @@ func disableSchedule(r *request, _ none) (wire.Schedule, error) {
 	return r.shownSchedule(s), err
 }
 
+func removeSchedule(r *request, _ none) (wire.Schedule, error) {
+	s, err := r.session.RemoveSchedule(r.Context(), r.PathValue("schedule"))
+	return r.shownSchedule(s), err
+}
+
 func enableSchedule(r *request, _ none) (wire.Schedule, error) {
 	s, err := r.session.Enable(r.Context(), r.PathValue("schedule"))
 	return r.shownSchedule(s), err

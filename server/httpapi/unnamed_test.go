@@ -62,7 +62,10 @@ func TestClientsThatNameNoSession(t *testing.T) {
 		require.Empty(t, f.ask("GET", "/v1/schedules", "", unnamed(operator)...)["schedules"])
 		require.Equal(t, true, f.ask("GET", "/v1/schedules/"+schedule, "", unnamed(operator)...)["enabled"])
 		require.Equal(t, wire.CodeNotFound, f.refused("DELETE", "/v1/schedules/"+schedule, "", unnamed(ana)...).Code)
-		require.Equal(t, false, f.ask("DELETE", "/v1/schedules/"+schedule, "", unnamed(operator)...)["enabled"])
+		require.Equal(t, wire.CodeNotFound, f.refused("POST", "/v1/schedules/"+schedule+"/disable", "", unnamed(ana)...).Code)
+		require.Equal(t, false, f.ask("POST", "/v1/schedules/"+schedule+"/disable", "", unnamed(operator)...)["enabled"])
+		require.Equal(t, schedule, f.ask("DELETE", "/v1/schedules/"+schedule, "", unnamed(operator)...)["schedule_id"])
+		require.Equal(t, wire.CodeNotFound, f.refused("DELETE", "/v1/schedules/"+schedule, "", unnamed(operator)...).Code)
 
 		p := f.refused("POST", "/v1/runs", `{"tool":"echo"}`, append(unnamed(operator), wire.KeyHeader, "once")...)
 		require.Equal(t, wire.KeyHeader, p.Field, "a repeated request would start another run")

@@ -17,7 +17,7 @@ const (
 	operator    = "operator"  // the requester of a stop, in its record
 	formTimeout = time.Second // how long a form waits for its effect; then the page shows the progress
 	maxForm     = 16 << 10    // bytes of a form without arguments
-	maxStopped  = 200         // runs that are stopped together
+	maxChosen   = 200         // runs that are stopped or removed together
 )
 
 // readForm reads a posted form of at most so many bytes.
@@ -63,43 +63,78 @@ func (s *site) stopRun(ctx context.Context, run wire.Run, how wire.Stop) error {
 	return nil
 }
 
-// stopMany stops the chosen runs, and returns to the runs. A run that is gone or has
-// ended needs no stop.
-func (s *site) stopMany(w http.ResponseWriter, r *http.Request) error {
+// handleMany answers a posted form about the chosen runs, and returns to the runs. A run
+// that is gone needs nothing.
+func (s *site) handleMany(pattern string, act func(ctx context.Context, run wire.Run, form url.Values) error) {
+	s.handle(pattern, func(w http.ResponseWriter, r *http.Request) error {
+		if err := readForm(w, r, maxForm); err != nil {
+			return err
+		}
+		chosen := r.PostForm["run"]
+		if len(chosen) > maxChosen {
+			return refuse(http.StatusUnprocessableEntity, "Too many runs at once: choose at most 200")
+		}
+
+		var acting sync.WaitGroup
+		errs := make([]error, len(chosen))
+		for i, id := range chosen {
+			acting.Go(func() {
+				run, err := s.service.AllSessions().Run(r.Context(), id)
+				if err == nil {
+					err = act(r.Context(), run, r.PostForm)
+				}
+				if !notFound(err) {
+					errs[i] = err
+				}
+			})
+		}
+		acting.Wait()
+		if err := errors.Join(errs...); err != nil {
+			return err
+		}
+
+		to := "/"
+		if back, err := url.ParseQuery(r.PostForm.Get("back")); err == nil && r.PostForm.Has("back") {
+			to = "/ui/runs?" + back.Encode()
+		}
+		http.Redirect(w, r, strings.TrimSuffix(to, "?"), http.StatusSeeOther)
+		return nil
+	})
+}
+
+func (s *site) stopIfActive(ctx context.Context, run wire.Run, form url.Values) error {
+	if run.Status.Terminal() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, formTimeout)
+	defer cancel()
+	return s.stopRun(ctx, run, wire.Stop{Force: form.Get("force") == "true"})
+}
+
+func (s *site) removeIfEnded(ctx context.Context, run wire.Run, _ url.Values) error {
+	if !run.Done {
+		return nil
+	}
+	return s.removeRun(ctx, run)
+}
+
+// remove removes a run that has ended, and returns to the runs.
+func (s *site) remove(w http.ResponseWriter, r *http.Request, run wire.Run) error {
 	if err := readForm(w, r, maxForm); err != nil {
 		return err
 	}
-	chosen := r.PostForm["run"]
-	if len(chosen) > maxStopped {
-		return refuse(http.StatusUnprocessableEntity, "Too many runs at once: choose at most 200")
-	}
-
-	ctx, cancel := context.WithTimeout(r.Context(), formTimeout)
-	defer cancel()
-	how := wire.Stop{Force: r.PostForm.Get("force") == "true"}
-	var stopping sync.WaitGroup
-	errs := make([]error, len(chosen))
-	for i, id := range chosen {
-		stopping.Go(func() {
-			run, err := s.service.AllSessions().Run(r.Context(), id)
-			if err == nil && !run.Status.Terminal() {
-				err = s.stopRun(ctx, run, how)
-			}
-			if !notFound(err) {
-				errs[i] = err
-			}
-		})
-	}
-	stopping.Wait()
-	if err := errors.Join(errs...); err != nil {
+	if err := s.removeRun(r.Context(), run); err != nil {
 		return err
 	}
+	http.Redirect(w, r, "/ui/runs", http.StatusSeeOther)
+	return nil
+}
 
-	to := "/"
-	if back, err := url.ParseQuery(r.PostForm.Get("back")); err == nil && r.PostForm.Has("back") {
-		to = "/ui/runs?" + back.Encode()
+func (s *site) removeRun(ctx context.Context, run wire.Run) error {
+	if err := s.service.Session(run.Session).Remove(ctx, run.TaskID); err != nil {
+		return err
 	}
-	http.Redirect(w, r, strings.TrimSuffix(to, "?"), http.StatusSeeOther)
+	s.Logger.Info("run removed by an operator", "task_id", run.TaskID, "session", run.Session)
 	return nil
 }
 
@@ -150,6 +185,11 @@ func (s *site) disable(ctx context.Context, id string) (string, error) {
 
 func (s *site) enable(ctx context.Context, id string) (string, error) {
 	_, err := s.service.AllSessions().Enable(ctx, id)
+	return pathSchedules, err
+}
+
+func (s *site) removeSchedule(ctx context.Context, id string) (string, error) {
+	_, err := s.service.AllSessions().RemoveSchedule(ctx, id)
 	return pathSchedules, err
 }
 

@@ -46,7 +46,7 @@ var (
 	allowedTags = strings.Fields(`html head meta title link script body a header nav p span time main section h1 h2 ul li dl dt dd div
 		meter progress table thead tbody tr th td strong bdi code pre form label input button article footer h3 img textarea select option details summary svg desc path figure figcaption`)
 	allowedAttrs = strings.Fields(`lang data-build charset name content rel href type src class id aria-label aria-labelledby aria-hidden aria-current
-		role datetime title min max value scope data-label method action maxlength autocapitalize autocomplete spellcheck placeholder checked tabindex
+		role datetime title min max value scope data-label method action formaction maxlength autocapitalize autocomplete spellcheck placeholder checked tabindex
 		viewBox preserveAspectRatio d alt width height data-copy for rows step selected open download`)
 )
 
@@ -69,7 +69,7 @@ func inspect(t testing.TB, html string) {
 			require.Contains(t, allowedTags, token.Name.Local, html)
 			for _, a := range token.Attr {
 				require.Contains(t, allowedAttrs, a.Name.Local, html)
-				if slices.Contains([]string{"href", "src", "action"}, a.Name.Local) {
+				if slices.Contains([]string{"href", "src", "action", "formaction"}, a.Name.Local) {
 					require.Regexp(t, `^(/([^/]|$)|#main$|data:(application/octet-stream|image/(png|jpeg|gif|webp));base64,[A-Za-z0-9+/]*=*$)`, a.Value)
 				}
 			}

@@ -145,6 +145,9 @@ func (l runList) Newest() string {
 func (l runList) Table() runTable {
 	t := newTable(l.Runs, tableAll)
 	t.Back = &l.filter
+	for i := range t.Rows {
+		t.Rows[i].Removable = t.Rows[i].Done
+	}
 	return t
 }
 
@@ -160,7 +163,8 @@ var (
 	tableAll    = tableKind{"Created", "Duration", func(r wire.Run) time.Time { return r.CreatedAt }}
 )
 
-// A runTable is a table of runs, those that can be stopped with a box to select them.
+// A runTable is a table of runs, those that can be stopped or removed with a box to select
+// them.
 type runTable struct {
 	tableKind
 	Rows []runRow
@@ -170,13 +174,14 @@ type runTable struct {
 // A runRow is a run in a table.
 type runRow struct {
 	wire.Run
-	At time.Time
+	At        time.Time
+	Removable bool
 }
 
 func newTable(runs []wire.Run, kind tableKind) runTable {
 	t := runTable{tableKind: kind}
 	for _, r := range runs {
-		t.Rows = append(t.Rows, runRow{r, kind.at(r)})
+		t.Rows = append(t.Rows, runRow{Run: r, At: kind.at(r)})
 	}
 	return t
 }
@@ -186,3 +191,8 @@ func (r runRow) Stoppable() bool { return !r.Status.Terminal() }
 
 // Stops reports whether a run of the table can be stopped.
 func (t runTable) Stops() bool { return slices.ContainsFunc(t.Rows, runRow.Stoppable) }
+
+// Removes reports whether a run of the table can be removed.
+func (t runTable) Removes() bool {
+	return slices.ContainsFunc(t.Rows, func(r runRow) bool { return r.Removable })
+}

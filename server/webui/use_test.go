@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -221,7 +222,6 @@ func TestStopMany(t *testing.T) {
 			require.Contains(t, page, fmt.Sprintf(`<input type="checkbox" name="run" value="%s"`, id))
 		}
 		require.Contains(t, page, `<input type="hidden" name="back" value="status=active">`)
-		require.NotContains(t, f.get("/ui/runs"), `name="run" value="`+ended)
 
 		w := f.post("/ui/stop", url.Values{"run": {one, two, ended, "nonsense"}, "back": {"active=true"}}.Encode())
 		require.Equal(t, http.StatusSeeOther, w.Code, w.Body)
@@ -232,7 +232,7 @@ func TestStopMany(t *testing.T) {
 
 		require.Equal(t, "/", f.post("/ui/stop", "").Header().Get("Location"))
 		require.Equal(t, "/ui/runs?%2F%2Fevil.example=", f.post("/ui/stop", "back=//evil.example").Header().Get("Location"))
-		many := url.Values{"run": slices.Repeat([]string{one}, maxStopped+1)}
+		many := url.Values{"run": slices.Repeat([]string{one}, maxChosen+1)}
 		require.Equal(t, http.StatusUnprocessableEntity, f.post("/ui/stop", many.Encode()).Code)
 	})
 }
@@ -269,9 +269,47 @@ func TestSchedules(t *testing.T) {
 		require.Contains(t, f.get("/ui/schedules"), path+"/enable")
 		require.Equal(t, http.StatusSeeOther, f.post(path+"/enable", "").Code)
 		require.NotContains(t, f.get("/ui/schedules"), path+"/enable")
-		for _, do := range []string{"fire", "enable", "disable"} {
+		require.Contains(t, f.get("/ui/schedules"), path+"/remove")
+		require.Equal(t, http.StatusSeeOther, f.post(path+"/remove", "").Code)
+		require.NotContains(t, f.get("/ui/schedules"), path)
+		require.Equal(t, http.StatusNotFound, f.post(path+"/remove", "").Code)
+		for _, do := range []string{"fire", "enable", "disable", "remove"} {
 			require.Equal(t, http.StatusNotFound, f.post("/ui/schedules/nonsense/"+do, "").Code)
 		}
+	})
+}
+
+// Runs that have ended are removed one by one, or those that are selected; a run that has
+// not ended stays.
+func TestRemove(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := open(t, "sleeper", "echo")
+		active := f.spawn("ana", "sleeper")
+		one, two, three := f.spawn("ana", "echo"), f.spawn("bob", "echo"), f.spawn("ana", "echo")
+		time.Sleep(time.Second)
+		page := f.get("/ui/runs")
+		require.Contains(t, page, `formaction="/ui/remove"`)
+		require.Equal(t, 4, strings.Count(page, `name="run"`))
+		require.NotContains(t, f.get("/ui/runs?active=true"), "/ui/remove", "none of them can be removed")
+		require.Contains(t, f.get("/ui/runs?status=succeeded"), `action="/ui/remove"`)
+		require.NotContains(t, f.get("/ui/runs/"+active), "/remove")
+		require.Equal(t, http.StatusConflict, f.post("/ui/runs/"+active+"/remove", "").Code)
+
+		require.Contains(t, f.get("/ui/runs/"+one), "/ui/runs/"+one+"/remove")
+		w := f.post("/ui/runs/"+one+"/remove", "")
+		require.Equal(t, []any{http.StatusSeeOther, "/ui/runs"}, []any{w.Code, w.Header().Get("Location")})
+		for _, path := range []string{"", "/remove"} {
+			do := map[string]string{"": "GET", "/remove": "POST"}[path]
+			require.Equal(t, http.StatusNotFound, f.do(do, "/ui/runs/"+one+path, "", "Content-Type", "application/x-www-form-urlencoded").Code)
+		}
+
+		w = f.post("/ui/remove", url.Values{"run": {active, one, two, "nonsense"}, "back": {"tool=echo"}}.Encode())
+		require.Equal(t, []any{http.StatusSeeOther, "/ui/runs?tool=echo"}, []any{w.Code, w.Header().Get("Location")})
+		left, err := f.service.AllSessions().Runs(t.Context(), server.RunQuery{})
+		require.NoError(t, err)
+		require.Len(t, left, 2)
+		require.Equal(t, []string{three, active}, []string{left[0].TaskID, left[1].TaskID})
+		require.Nil(t, f.run(active).Stopping)
 	})
 }
 

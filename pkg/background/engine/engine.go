@@ -88,6 +88,10 @@ type Engine interface {
 	// GetSchedule returns a schedule.
 	GetSchedule(ctx context.Context, id string) (Schedule, error)
 
+	// RemoveSchedule removes a schedule, enabled or not. From then on Submit refuses
+	// its runs; those that were submitted stay.
+	RemoveSchedule(ctx context.Context, id string) error
+
 	// Schedules returns the schedules of a session, or of all if session is "",
 	// newest first and without their Args; only enabled ones if enabled is set.
 	Schedules(ctx context.Context, session string, enabled bool) ([]Schedule, error)
@@ -134,6 +138,7 @@ type Worker interface {
 	// permit is left, or [ErrRecordLimit] if evicting records makes too little room.
 	// The parent of a run must be active, of its session and not canceled, else the
 	// error matches [ErrParent]. With too many active children it matches [ErrChildLimit].
+	// The schedule of a new run must be stored, else the error matches [ErrNotFound].
 	Submit(ctx context.Context, run Run, permits *Permits) error
 
 	// Adopt stores a run that this worker already works on, in its first attempt and

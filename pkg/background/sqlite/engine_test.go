@@ -224,6 +224,9 @@ func TestReopen(t *testing.T) {
 	done := ended(t, e, "bg_done", "hello")
 	schedule, err := e.PutSchedule(t.Context(), engine.Schedule{ID: "sc_a", Session: "s", Enabled: true, Cron: "* * * * *"}, 5)
 	require.NoError(t, err)
+	_, err = e.PutSchedule(t.Context(), engine.Schedule{ID: "sc_removed", Session: "s", Enabled: true, Cron: "* * * * *", Args: json.RawMessage(`{}`)}, 5)
+	require.NoError(t, err)
+	require.NoError(t, e.RemoveSchedule(t.Context(), "sc_removed"))
 	require.NoError(t, e.Close())
 
 	_, err = e.Get(t.Context(), "bg_done")
@@ -246,6 +249,8 @@ func TestReopen(t *testing.T) {
 	stored, err := e.GetSchedule(t.Context(), "sc_a")
 	require.NoError(t, err)
 	require.Equal(t, schedule.Revision, stored.Revision)
+	_, err = e.GetSchedule(t.Context(), "sc_removed")
+	require.ErrorIs(t, err, engine.ErrNotFound)
 
 	next := claimed(t, e, "bg_running")
 	require.Equal(t, 2, next.Run().Attempt, "at once: its worker is gone")

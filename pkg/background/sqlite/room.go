@@ -95,28 +95,30 @@ type victim struct {
 	table string
 	seq   int64
 	id    string // "": whatever it is
+	any   bool   // also a schedule that is enabled
 }
 
 const (
 	deleteRun = `DELETE FROM runs WHERE seq = ?1 AND finished IS NOT NULL AND ?2 IN ('', id)
 		RETURNING ` + runColumns + `, iif(notice = 0, size, 0)`
-	deleteSchedule = `DELETE FROM schedules WHERE seq = ?1 AND enabled = 0 AND ?2 IN ('', id)
-		RETURNING ` + scheduleColumns
+	deleteSchedule = `DELETE FROM schedules WHERE seq = ?1 AND enabled <= ?3 AND ?2 IN ('', id)
+		RETURNING ` + scheduleColumns + `, iif(enabled = 0, size, 0)`
 )
 
 // drop removes a record if it may go: a run that has ended, or a schedule that is
-// not enabled. It reports whether there was one. The folders of a run go first: a
+// not enabled, or any. It reports whether there was one. The folders of a run go first: a
 // crash in between leaves a record without its output, and no folder without its
 // record.
 func (e *Engine) drop(w *conn, v victim) (bool, error) {
 	if v.table == "schedules" {
-		found, err := w.one(deleteSchedule, v.seq, v.id)
+		found, err := w.one(deleteSchedule, v.seq, v.id, flag(v.any))
 		if err != nil || found == nil {
 			return false, err
 		}
-		s, _ := decodeSchedule(found)
+		evictable, _ := found[5].(int64)
+		s, _ := decodeSchedule(found[:5])
 		w.changed++
-		w.book.add(s.Session, -s.size, -s.size)
+		w.book.add(s.Session, -s.size, -evictable)
 		w.after = append(w.after, func() {
 			e.feed.Publish(engine.Event{Kind: engine.EventPurged, Session: s.Session, Schedule: &s.Schedule})
 		})
@@ -228,10 +230,25 @@ func (e *Engine) Remove(ctx context.Context, id string) error {
 		if seq == 0 {
 			return fmt.Errorf("%w: %s", engine.ErrNotFound, id)
 		}
-		gone, err := e.drop(w, victim{"runs", seq, id})
+		gone, err := e.drop(w, victim{table: "runs", seq: seq, id: id})
 		if err == nil && !gone {
 			err = fmt.Errorf("%w: %s", engine.ErrActive, id)
 		}
+		return err
+	})
+}
+
+// RemoveSchedule implements [engine.Engine].
+func (e *Engine) RemoveSchedule(ctx context.Context, id string) error {
+	return e.db.write(ctx, func(w *conn) error {
+		seq, err := w.number(`SELECT seq FROM schedules WHERE id = ?`, id)
+		if err != nil {
+			return err
+		}
+		if seq == 0 {
+			return fmt.Errorf("%w: schedule %s", engine.ErrNotFound, id)
+		}
+		_, err = e.drop(w, victim{table: "schedules", seq: seq, id: id, any: true})
 		return err
 	})
 }
@@ -240,7 +257,7 @@ func (e *Engine) Remove(ctx context.Context, id string) error {
 func (e *Engine) Prune(ctx context.Context, ret engine.Retention) (removed int, err error) {
 	scan := func(found []driver.Value) (victim, error) {
 		id, _ := found[2].(string)
-		return victim{found[0].(string), found[1].(int64), id}, nil
+		return victim{table: found[0].(string), seq: found[1].(int64), id: id}, nil
 	}
 	keep := int64(max(0, ret.Keep))
 	runs, err := readAll(ctx, e.db, scan, selectPrunable, keep, nanos(ret.Before), nanos(ret.Notices))

@@ -86,11 +86,17 @@ func (w *worker) create(ctx context.Context, run engine.Run, permits *engine.Per
 }
 
 // unknown returns an error if there is a run with the id, or with the
-// idempotency key in the session.
+// idempotency key in the session, or if its schedule is not stored.
 func unknown(c *conn, run engine.Run) error {
 	found, err := c.one(`SELECT 1 FROM runs WHERE id = ?`, run.ID)
 	if err == nil && found != nil {
 		err = fmt.Errorf("%w: %s", engine.ErrExists, run.ID)
+	}
+	if err == nil && run.Schedule != "" {
+		found, err = c.one(`SELECT 1 FROM schedules WHERE id = ?`, run.Schedule)
+		if err == nil && found == nil {
+			err = fmt.Errorf("%w: schedule %s", engine.ErrNotFound, run.Schedule)
+		}
 	}
 	if err != nil || run.IdempotencyKey == "" {
 		return err

@@ -113,6 +113,8 @@ var cases = map[string]func(*testing.T, *store){
 	"one of many changes wins":          scheduleRace,
 	"schedules are counted":             scheduleLimit,
 	"schedules up to the limit":         scheduleLimitRace,
+	"schedules are removed":             scheduleRemoved,
+	"one of remove and submit wins":     scheduleRemovedRace,
 	"records are counted":               recordsCounted,
 	"records make room":                 recordsMakeRoom,
 	"records of those who take most go": recordsOfMost,

@@ -174,6 +174,7 @@ func adopt(t *testing.T, e *store) {
 }
 
 func listPages(t *testing.T, e *store) {
+	put(t, e, newSchedule("sc_a", "s"))
 	for i, session := range []string{"s", "other", "s", "s", "s"} {
 		run := newRun(fmt.Sprintf("bg_%d", i), session)
 		if i == 2 || i == 4 {

@@ -166,6 +166,78 @@ func scheduleLimitRace(t *testing.T, e *store) {
 	require.Len(t, found, 5)
 }
 
+// A removed schedule is gone for good, and can have no new run. Those that it had stay.
+func scheduleRemoved(t *testing.T, e *store) {
+	feed := e.Watch(t.Context(), "s")
+	before := e.Recorded()
+	for _, id := range []string{"sc_on", "sc_off"} {
+		s := newSchedule(id, "s")
+		s.Enabled, s.NextAt = id == "sc_on", time.Now()
+		stored, err := e.PutSchedule(t.Context(), s, 1)
+		require.NoError(t, err)
+		run := newRun("bg_"+id, "s")
+		run.Schedule = id
+		require.NoError(t, e.Submit(t.Context(), run))
+		taken := e.Recorded()
+		require.Equal(t, "scheduled "+id+" 1, queued bg_"+id+" queued", took(t, feed))
+
+		require.NoError(t, e.RemoveSchedule(t.Context(), id))
+		require.Equal(t, "purged "+id+" 1", took(t, feed))
+		require.Less(t, e.Recorded(), taken)
+		_, err = e.GetSchedule(t.Context(), id)
+		require.ErrorIs(t, err, engine.ErrNotFound)
+		require.ErrorIs(t, e.RemoveSchedule(t.Context(), id), engine.ErrNotFound, "it is gone already")
+		_, err = e.PutSchedule(t.Context(), stored, manySchedules)
+		require.ErrorIs(t, err, engine.ErrNotFound, "a change comes too late")
+		run.ID = "bg_late"
+		require.ErrorIs(t, e.Submit(t.Context(), run), engine.ErrNotFound)
+		_, err = e.Get(t.Context(), run.ID)
+		require.ErrorIs(t, err, engine.ErrNotFound)
+	}
+
+	for _, enabled := range []bool{false, true} {
+		found, err := e.Schedules(t.Context(), "", enabled)
+		require.NoError(t, err)
+		require.Empty(t, found)
+	}
+	found, next, err := e.Due(t.Context(), time.Now().Add(time.Hour), 10)
+	require.NoError(t, err)
+	require.Empty(t, found)
+	require.Zero(t, next)
+	runs, err := e.List(t.Context(), engine.Query{Schedule: "sc_on"})
+	require.NoError(t, err)
+	require.Equal(t, "bg_sc_on", ids(runs), "its run still names it")
+	complete(t, started(t, e, "bg_sc_on"), engine.StatusSucceeded)
+	complete(t, started(t, e, "bg_sc_off"), engine.StatusSucceeded)
+	require.NoError(t, e.Remove(t.Context(), "bg_sc_on"))
+	require.NoError(t, e.Remove(t.Context(), "bg_sc_off"))
+	require.Equal(t, before, e.Recorded(), "nothing is left")
+	require.ErrorIs(t, e.RemoveSchedule(t.Context(), "sc_unknown"), engine.ErrNotFound)
+}
+
+// Whatever is submitted once a removal has returned is refused.
+func scheduleRemovedRace(t *testing.T, e *store) {
+	put(t, e, newSchedule("sc_a", "s"))
+	race(16, func(i int) error {
+		if i == 7 {
+			return e.RemoveSchedule(t.Context(), "sc_a")
+		}
+		run := newRun(fmt.Sprintf("bg_%d", i), "s")
+		run.Schedule = "sc_a"
+		_, gone := e.GetSchedule(t.Context(), "sc_a")
+		err := e.Submit(t.Context(), run)
+		if gone != nil && err == nil {
+			t.Errorf("%s was submitted after its schedule was removed", run.ID)
+		}
+		if err != nil && !errors.Is(err, engine.ErrNotFound) {
+			t.Error(err)
+		}
+		return err
+	})
+	_, err := e.GetSchedule(t.Context(), "sc_a")
+	require.ErrorIs(t, err, engine.ErrNotFound)
+}
+
 func due(t *testing.T, e *store) {
 	start, err := e.Now(t.Context())
 	require.NoError(t, err)

@@ -91,6 +91,19 @@ func (e *Engine) GetSchedule(_ context.Context, id string) (engine.Schedule, err
 	return engine.Schedule{}, fmt.Errorf("%w: schedule %s", engine.ErrNotFound, id)
 }
 
+// RemoveSchedule implements [engine.Engine].
+func (e *Engine) RemoveSchedule(_ context.Context, id string) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+
+	s := e.findSchedule(id)
+	if s == nil {
+		return fmt.Errorf("%w: schedule %s", engine.ErrNotFound, id)
+	}
+	e.removeSchedule(s)
+	return nil
+}
+
 // Schedules implements [engine.Engine].
 func (e *Engine) Schedules(_ context.Context, session string, enabled bool) (found []engine.Schedule, err error) {
 	e.mu.Lock()

@@ -115,6 +115,9 @@ func (e *Engine) admit(run engine.Run, permits *engine.Permits, session error) e
 			}
 		}
 	}
+	if run.Schedule != "" && e.findSchedule(run.Schedule) == nil {
+		return fmt.Errorf("%w: schedule %s", engine.ErrNotFound, run.Schedule)
+	}
 	if run.Parent != "" {
 		if err := e.parented(run, permits); err != nil {
 			return err
