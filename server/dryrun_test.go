@@ -56,18 +56,18 @@ func TestDryRunContext(t *testing.T) {
 				return r.DryRun && r.TaskID == "", err
 			},
 			"schedule": func() (bool, error) {
-				r, err := v.NewSchedule(ctx, ScheduleRequest{SpawnRequest: SpawnRequest{Tool: "echo"}, Cron: "0 3 * * *"})
+				r, err := v.Schedules().New(ctx, ScheduleRequest{SpawnRequest: SpawnRequest{Tool: "echo"}, Cron: "0 3 * * *"})
 				return r.DryRun && r.ScheduleID == "", err
 			},
 			"rerun":  func() (bool, error) { r, err := v.Rerun(ctx, ended, ""); return r.DryRun, err },
-			"fire":   func() (bool, error) { r, err := v.Fire(ctx, schedule, ""); return r.DryRun, err },
-			"enable": func() (bool, error) { r, err := v.Enable(ctx, schedule); return r.DryRun, err },
+			"fire":   func() (bool, error) { r, err := v.Schedules().Fire(ctx, schedule, ""); return r.DryRun, err },
+			"enable": func() (bool, error) { r, err := v.Schedules().Enable(ctx, schedule); return r.DryRun, err },
 			"remove": func() (bool, error) { return true, v.Remove(ctx, ended) },
 			"remove schedule": func() (bool, error) {
-				r, err := v.RemoveSchedule(ctx, schedule)
+				r, err := v.Schedules().Remove(ctx, schedule)
 				return r.DryRun && r.ScheduleID == schedule, err
 			},
-			"unschedule": func() (bool, error) { r, err := v.Unschedule(ctx, schedule); return r.DryRun, err },
+			"unschedule": func() (bool, error) { r, err := v.Schedules().Disable(ctx, schedule); return r.DryRun, err },
 			"stop":       func() (bool, error) { r, err := v.Stop(ctx, id, "", wire.Stop{}); return r.DryRun && !r.Stopped, err },
 			"ack":        func() (bool, error) { return true, v.Acknowledge(ctx, []string{ended}) },
 			"set":        func() (bool, error) { _, err := v.Values().Set(ctx, "k", json.RawMessage(`1`), 0); return true, err },
@@ -80,7 +80,7 @@ func TestDryRunContext(t *testing.T) {
 			require.True(t, dry, name)
 		}
 		require.ErrorIs(t, v.Remove(ctx, id), engine.ErrActive, "its checks are made")
-		_, err := s.Session(bob).RemoveSchedule(ctx, schedule)
+		_, err := s.Session(bob).Schedules().Remove(ctx, schedule)
 		require.ErrorIs(t, err, background.ErrNoSchedule)
 		require.Equal(t, before, s.everything(alice))
 	})
@@ -95,7 +95,7 @@ func (s service) everything(session string) string {
 	for i := range runs {
 		runs[i].ElapsedSeconds = 0
 	}
-	schedules, err := v.Schedules(s.t.Context())
+	schedules, err := v.Schedules().List(s.t.Context())
 	require.NoError(s.t, err)
 	values, err := v.Values().List(s.t.Context())
 	require.NoError(s.t, err)

@@ -45,7 +45,7 @@ func TestRunSaysWhatItIs(t *testing.T) {
 		require.Len(t, notices, 4)
 		require.Empty(t, notices[0].LogPath, "there is no folder")
 
-		schedules, err := s.Session(alice).Schedules(t.Context())
+		schedules, err := s.Session(alice).Schedules().List(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, "once", schedules[0].Type)
 	})

@@ -43,24 +43,24 @@ func TestRerun(t *testing.T) {
 func TestFireAndEnable(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := open(t, Config{}, "echo", "sleeper")
-		made, err := s.Session(alice).NewSchedule(t.Context(), ScheduleRequest{SpawnRequest: SpawnRequest{Tool: "sleeper"}, Cron: "0 0 1 1 *"})
+		made, err := s.Session(alice).Schedules().New(t.Context(), ScheduleRequest{SpawnRequest: SpawnRequest{Tool: "sleeper"}, Cron: "0 0 1 1 *"})
 		require.NoError(t, err)
-		run, err := s.AllSessions().Fire(t.Context(), made.ScheduleID, "operator")
+		run, err := s.AllSessions().Schedules().Fire(t.Context(), made.ScheduleID, "operator")
 		require.NoError(t, err)
 		require.Equal(t, []any{alice, made.ScheduleID, "operator"}, []any{run.Session, run.ScheduleID, run.By})
 		time.Sleep(time.Second)
-		_, err = s.Session(alice).Fire(t.Context(), made.ScheduleID, "")
+		_, err = s.Session(alice).Schedules().Fire(t.Context(), made.ScheduleID, "")
 		require.Equal(t, wire.CodeConflict, ReasonOf(err).Code, "its run is active")
 
-		_, err = s.AllSessions().Unschedule(t.Context(), made.ScheduleID)
+		_, err = s.AllSessions().Schedules().Disable(t.Context(), made.ScheduleID)
 		require.NoError(t, err)
-		enabled, err := s.AllSessions().Enable(t.Context(), made.ScheduleID)
+		enabled, err := s.AllSessions().Schedules().Enable(t.Context(), made.ScheduleID)
 		require.NoError(t, err)
 		require.True(t, enabled.Enabled)
 
 		for _, err := range []error{
-			second(s.Session(bob).Fire(t.Context(), made.ScheduleID, "")), second(s.Session(bob).Enable(t.Context(), made.ScheduleID)),
-			second(s.AllSessions().Fire(t.Context(), "nonsense", "")), second(s.AllSessions().Enable(t.Context(), "nonsense")),
+			second(s.Session(bob).Schedules().Fire(t.Context(), made.ScheduleID, "")), second(s.Session(bob).Schedules().Enable(t.Context(), made.ScheduleID)),
+			second(s.AllSessions().Schedules().Fire(t.Context(), "nonsense", "")), second(s.AllSessions().Schedules().Enable(t.Context(), "nonsense")),
 		} {
 			require.Equal(t, wire.CodeNotFound, ReasonOf(err).Code)
 		}

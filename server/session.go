@@ -322,26 +322,6 @@ func (v Session) Acknowledge(ctx context.Context, ids []string) error {
 	return v.service.runs.Acknowledge(ctx, v.name, ids)
 }
 
-// Schedules returns schedules, the newest first, without their arguments.
-func (v Session) Schedules(ctx context.Context) ([]wire.Schedule, error) {
-	found, err := v.service.runs.Schedules(ctx, v.name) // no name: all sessions
-	out := make([]wire.Schedule, len(found))
-	for i, s := range found {
-		out[i] = newSchedule(s)
-	}
-	return out, err
-}
-
-// Schedule returns a schedule.
-func (v Session) Schedule(ctx context.Context, id string) (wire.Schedule, error) {
-	if v.all {
-		s, err := v.service.runs.FindSchedule(ctx, id)
-		return newSchedule(s), err
-	}
-	s, err := v.service.runs.GetSchedule(ctx, v.name, id)
-	return newSchedule(s), err
-}
-
 // Snapshot describes the session's active runs to a model whose conversation
 // was cut, in at most 1,000 characters. It is empty without active runs.
 func (v Session) Snapshot(ctx context.Context) (string, error) {

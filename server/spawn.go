@@ -32,16 +32,6 @@ type SpawnRequest struct {
 	DryRun         bool            // only make the checks: nothing is started or stored, and nobody is asked for approval
 }
 
-// ScheduleRequest says what to run, and when: repeatedly, by Cron, or once, at At.
-// Set exactly one of the two.
-type ScheduleRequest struct {
-	SpawnRequest
-	Cron     string       // five fields
-	At       time.Time    // in the future
-	Timezone string       // an IANA name; empty is UTC
-	Overlap  wire.Overlap // what to do while the last run is still active; empty skips the firing
-}
-
 // planned is what a spawn would start.
 func (v Session) planned(ctx context.Context, checked background.SpawnRequest) (wire.Run, error) {
 	run, err := v.service.runs.PlanRun(ctx, v.name, checked)
@@ -73,37 +63,6 @@ func (v Session) Spawn(ctx context.Context, req SpawnRequest) (wire.Run, error) 
 	run := newRun(r.Run, time.Now())
 	run.Reused = r.Reused
 	return run, nil
-}
-
-// NewSchedule stores a schedule, after the checks of [Session.Spawn]. They are
-// repeated at each firing, and a person is asked again where the tool requires
-// approval. Arguments that contain a secret (writeOnly or x-secret in the tool's
-// schema) are refused, because they would have to be stored.
-func (v Session) NewSchedule(ctx context.Context, req ScheduleRequest) (wire.Schedule, error) {
-	tool, run, err := v.prepare(req.SpawnRequest)
-	switch {
-	case err != nil:
-		return wire.Schedule{}, err
-	case run.Stored != nil:
-		return wire.Schedule{}, refuse("%s cannot be scheduled with these arguments: they contain a secret, and secrets are not stored", run.Tool)
-	case run.IdempotencyKey != "":
-		return wire.Schedule{}, &background.FieldError{Field: "idempotency_key", Problem: "not allowed for a schedule"}
-	case run.Parent != "":
-		return wire.Schedule{}, &background.FieldError{Field: "parent", Problem: "not allowed for a schedule: its runs have no parent"}
-	}
-
-	checked := background.ScheduleRequest{SpawnRequest: run, Cron: req.Cron, At: req.At, Timezone: req.Timezone, Overlap: engine.Overlap(req.Overlap)}
-	planned, err := v.service.runs.Plan(v.name, checked)
-	plan := newSchedule(planned)
-	if plan.DryRun = req.DryRun || InDryRun(ctx); err != nil || plan.DryRun {
-		return plan, err
-	}
-
-	if err := v.service.approve(ctx, tool, Approval{Session: v.name, Args: checked.Args, Schedule: &plan}, false); err != nil {
-		return wire.Schedule{}, err
-	}
-	stored, err := v.service.runs.Schedule(ctx, v.name, checked)
-	return newSchedule(stored), err
 }
 
 // prepare makes the checks of a spawn, except for a person's approval: nobody is

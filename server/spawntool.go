@@ -101,6 +101,6 @@ func spawn(ctx context.Context, s *Service, req Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	r, err := v.NewSchedule(ctx, later)
+	r, err := v.Schedules().New(ctx, later)
 	return scheduled{"scheduled", r.ScheduleID, r.NextTriggerAt, plannedIf(req.DryRun, r.Tool, r.Title, r.DeadlineSeconds)}, err
 }

@@ -56,10 +56,10 @@ func stop(ctx context.Context, s *Service, req Request) (any, error) {
 
 // stopSchedule disables a schedule. A run it started continues.
 func stopSchedule(ctx context.Context, v Session, id string, dryRun bool) (any, error) {
-	schedule, err := v.Schedule(ctx, id)
+	schedule, err := v.Schedules().Get(ctx, id)
 	answer := stoppedSchedule{ScheduleID: id, AlreadyFinished: !schedule.Enabled, DryRun: dryRun}
 	if err == nil && !dryRun {
-		schedule, err = v.Unschedule(ctx, id)
+		schedule, err = v.Schedules().Disable(ctx, id)
 	}
 	if errors.Is(err, background.ErrNoSchedule) {
 		return nil, noSchedule(ctx, v, id)
@@ -76,7 +76,7 @@ func stopSchedule(ctx context.Context, v Session, id string, dryRun bool) (any, 
 // noSchedule names the schedules of the session. It is the same for schedules
 // that never were and for those of others.
 func noSchedule(ctx context.Context, v Session, id string) error {
-	schedules, err := v.Schedules(ctx)
+	schedules, err := v.Schedules().List(ctx)
 	if err != nil {
 		return err
 	}

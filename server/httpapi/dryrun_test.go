@@ -46,7 +46,7 @@ func TestDryRunBeginsNothing(t *testing.T) {
 	runs, err := s.AllSessions().Runs(t.Context(), server.RunQuery{})
 	require.NoError(t, err)
 	require.Empty(t, runs)
-	schedules, err := s.AllSessions().Schedules(t.Context())
+	schedules, err := s.AllSessions().Schedules().List(t.Context())
 	require.NoError(t, err)
 	require.Empty(t, schedules)
 }

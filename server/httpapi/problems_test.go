@@ -175,7 +175,7 @@ func (s *scene) make(what string) (name string) {
 	case "fired":
 		head := []string{"Authorization", "Bearer s3cret", wire.SessionHeader, wire.DefaultSession}
 		name = s.ask("POST", "/v1/schedules", `{"tool":"sleeper","cron_expression":"0 0 1 1 *","overlap":"skip"}`, head...)["schedule_id"].(string)
-		_, err = session.Fire(s.t.Context(), name, "")
+		_, err = session.Schedules().Fire(s.t.Context(), name, "")
 		time.Sleep(time.Minute) // two at the same moment are one
 	case "stored":
 		name = "stored"

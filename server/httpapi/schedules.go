@@ -31,7 +31,7 @@ func createSchedule(r *request, in scheduleBody) (status int, s wire.Schedule, e
 		return 0, s, err
 	}
 
-	s, err = r.session.NewSchedule(r.Context(), server.ScheduleRequest{
+	s, err = r.session.Schedules().New(r.Context(), server.ScheduleRequest{
 		SpawnRequest: spawn, Cron: in.Cron, At: at, Timezone: in.Timezone, Overlap: in.Overlap,
 	})
 	if err != nil {
@@ -71,7 +71,7 @@ func (r *request) shownSchedule(s wire.Schedule) wire.Schedule {
 }
 
 func listSchedules(r *request, _ none) (wire.Schedules, error) {
-	stored, err := r.session.Schedules(r.Context())
+	stored, err := r.session.Schedules().List(r.Context())
 	if err != nil {
 		return wire.Schedules{}, err
 	}
@@ -86,22 +86,22 @@ func listSchedules(r *request, _ none) (wire.Schedules, error) {
 }
 
 func getSchedule(r *request, _ none) (wire.Schedule, error) {
-	s, err := r.session.Schedule(r.Context(), r.PathValue("schedule"))
+	s, err := r.session.Schedules().Get(r.Context(), r.PathValue("schedule"))
 	return r.shownSchedule(s), err
 }
 
 func disableSchedule(r *request, _ none) (wire.Schedule, error) {
-	s, err := r.session.Unschedule(r.Context(), r.PathValue("schedule"))
+	s, err := r.session.Schedules().Disable(r.Context(), r.PathValue("schedule"))
 	return r.shownSchedule(s), err
 }
 
 func removeSchedule(r *request, _ none) (wire.Schedule, error) {
-	s, err := r.session.RemoveSchedule(r.Context(), r.PathValue("schedule"))
+	s, err := r.session.Schedules().Remove(r.Context(), r.PathValue("schedule"))
 	return r.shownSchedule(s), err
 }
 
 func enableSchedule(r *request, _ none) (wire.Schedule, error) {
-	s, err := r.session.Enable(r.Context(), r.PathValue("schedule"))
+	s, err := r.session.Schedules().Enable(r.Context(), r.PathValue("schedule"))
 	return r.shownSchedule(s), err
 }
 
@@ -109,6 +109,6 @@ func fireSchedule(r *request, _ none) (status int, run wire.Run, err error) {
 	if err := r.noKey("each request starts another run. Before you repeat it, read the schedule's last_task_id"); err != nil {
 		return 0, run, err
 	}
-	run, err = r.session.Fire(r.Context(), r.PathValue("schedule"), asker)
+	run, err = r.session.Schedules().Fire(r.Context(), r.PathValue("schedule"), asker)
 	return r.created(run, err)
 }

@@ -179,23 +179,23 @@ func (s *site) handleSchedule(pattern, did string, change func(ctx context.Conte
 const pathSchedules = "/ui/schedules"
 
 func (s *site) disable(ctx context.Context, id string) (string, error) {
-	_, err := s.service.AllSessions().Unschedule(ctx, id)
+	_, err := s.service.AllSessions().Schedules().Disable(ctx, id)
 	return pathSchedules, err
 }
 
 func (s *site) enable(ctx context.Context, id string) (string, error) {
-	_, err := s.service.AllSessions().Enable(ctx, id)
+	_, err := s.service.AllSessions().Schedules().Enable(ctx, id)
 	return pathSchedules, err
 }
 
 func (s *site) removeSchedule(ctx context.Context, id string) (string, error) {
-	_, err := s.service.AllSessions().RemoveSchedule(ctx, id)
+	_, err := s.service.AllSessions().Schedules().Remove(ctx, id)
 	return pathSchedules, err
 }
 
 // fire shows the run that it starts.
 func (s *site) fire(ctx context.Context, id string) (string, error) {
-	run, err := s.service.AllSessions().Fire(ctx, id, operator)
+	run, err := s.service.AllSessions().Schedules().Fire(ctx, id, operator)
 	return "/ui/runs/" + run.TaskID, err
 }
 

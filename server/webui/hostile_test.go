@@ -95,7 +95,7 @@ func TestHostileTexts(t *testing.T) {
 			req := server.SpawnRequest{Tool: "hostile", Args: args(map[string]string{"x": text, text: "y"}), Title: cut(text, 30), By: text, IdempotencyKey: cut(text, 40)}
 			ids = append(ids, f.spawnRequest(strings.ToValidUTF8(session, "?"), req))
 		}
-		_, err := f.service.Session(hostile[1]).NewSchedule(t.Context(), server.ScheduleRequest{SpawnRequest: server.SpawnRequest{Tool: "hostile", Title: hostile[0]}, Cron: "0 0 1 1 *"})
+		_, err := f.service.Session(hostile[1]).Schedules().New(t.Context(), server.ScheduleRequest{SpawnRequest: server.SpawnRequest{Tool: "hostile", Title: hostile[0]}, Cron: "0 0 1 1 *"})
 		require.NoError(t, err)
 		for _, path := range []string{"/", "/ui/runs", "/ui/schedules", "/ui/plugins", "/ui/tools", "/ui/calls", "/ui/calls?tool=%22%3E%3Cscript%3E", "/ui/runs?session=%22%3E%3Cscript%3E%E2%80%AE", "/ui/schedules?session=%3Cscript%3E"} {
 			f.get(path)

@@ -29,7 +29,7 @@ func TestPages(t *testing.T) {
 		time.Sleep(90 * time.Second)
 		running := f.spawnRequest("bo", server.SpawnRequest{Tool: "sleeper", Args: args(map[string]any{"api_token": "hunter2"})})
 		time.Sleep(10 * time.Second)
-		_, err := f.service.Session("ana").NewSchedule(t.Context(), server.ScheduleRequest{SpawnRequest: server.SpawnRequest{Tool: "echo", Title: "Each night"}, Cron: "0 3 * * *", Timezone: "Europe/Zurich"})
+		_, err := f.service.Session("ana").Schedules().New(t.Context(), server.ScheduleRequest{SpawnRequest: server.SpawnRequest{Tool: "echo", Title: "Each night"}, Cron: "0 3 * * *", Timezone: "Europe/Zurich"})
 		require.NoError(t, err)
 		golden(t, "overview", f.get("/"))
 		golden(t, "runs", f.get("/ui/runs"))
@@ -165,7 +165,7 @@ func TestForgedForms(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := open(t, "sleeper", "echo")
 		id := f.spawn("ana", "sleeper")
-		s, err := f.service.Session("ana").NewSchedule(t.Context(), server.ScheduleRequest{SpawnRequest: server.SpawnRequest{Tool: "echo"}, Cron: "0 0 1 1 *"})
+		s, err := f.service.Session("ana").Schedules().New(t.Context(), server.ScheduleRequest{SpawnRequest: server.SpawnRequest{Tool: "echo"}, Cron: "0 0 1 1 *"})
 		require.NoError(t, err)
 		form := []string{"Content-Type", "application/x-www-form-urlencoded"}
 		ended := f.spawn("ana", "echo")
@@ -197,7 +197,7 @@ func TestForgedForms(t *testing.T) {
 			}
 		}
 		require.Nil(t, f.run(id).Stopping)
-		s, err = f.service.AllSessions().Schedule(t.Context(), s.ScheduleID)
+		s, err = f.service.AllSessions().Schedules().Get(t.Context(), s.ScheduleID)
 		require.NoError(t, err)
 		require.True(t, s.Enabled)
 		runs, err := f.service.AllSessions().Runs(t.Context(), server.RunQuery{})
@@ -209,7 +209,7 @@ func TestForgedForms(t *testing.T) {
 func TestDisable(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		f := open(t, "echo")
-		s, err := f.service.Session("ana").NewSchedule(t.Context(), server.ScheduleRequest{SpawnRequest: server.SpawnRequest{Tool: "echo"}, Cron: "0 0 1 1 *"})
+		s, err := f.service.Session("ana").Schedules().New(t.Context(), server.ScheduleRequest{SpawnRequest: server.SpawnRequest{Tool: "echo"}, Cron: "0 0 1 1 *"})
 		require.NoError(t, err)
 		require.Contains(t, f.get("/ui/schedules"), "/disable")
 		w := f.post("/ui/schedules/"+s.ScheduleID+"/disable", "")

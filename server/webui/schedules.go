@@ -24,7 +24,7 @@ func (s *site) schedules(r *http.Request) (page, error) {
 	if err != nil {
 		return page{}, err
 	}
-	found, err := s.service.AllSessions().Schedules(r.Context())
+	found, err := s.service.AllSessions().Schedules().List(r.Context())
 	if err != nil {
 		return page{}, err
 	}

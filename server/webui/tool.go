@@ -164,7 +164,7 @@ func (s *site) schedule(ctx context.Context, session string, req server.SpawnReq
 		}
 	}
 
-	made, err := s.service.Session(session).NewSchedule(ctx, r)
+	made, err := s.service.Session(session).Schedules().New(ctx, r)
 	if err != nil {
 		return "", err
 	}

@@ -251,7 +251,7 @@ func TestSchedules(t *testing.T) {
 
 		to := f.submit("echo", http.StatusSeeOther, url.Values{"do": {"schedule"}, "at": {"2000-02-01T09:30"}, "timezone": {"Europe/Zurich"}, "session": {"ana"}, "title": {"Later"}})
 		once := strings.TrimPrefix(to, "/ui/schedules#schedule-")
-		s, err := f.service.AllSessions().Schedule(t.Context(), once)
+		s, err := f.service.AllSessions().Schedules().Get(t.Context(), once)
 		require.NoError(t, err)
 		require.Equal(t, []any{"ana", "Later", time.Date(2000, 2, 1, 8, 30, 0, 0, time.UTC)}, []any{s.Session, s.Title, s.At})
 

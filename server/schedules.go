@@ -1,0 +1,154 @@
+package server
+
+import (
+	"context"
+	"time"
+
+	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/server/wire"
+)
+
+// ScheduleRequest says what to run, and when: repeatedly, by Cron, or once, at At.
+// Set exactly one of the two.
+type ScheduleRequest struct {
+	SpawnRequest
+	Cron     string       // five fields
+	At       time.Time    // in the future
+	Timezone string       // an IANA name; empty is UTC
+	Overlap  wire.Overlap // what to do while the last run is still active; empty skips the firing
+}
+
+// Schedules are the schedules of a session, or of all sessions.
+type Schedules Session
+
+// Schedules returns the schedules of the session.
+func (v Session) Schedules() Schedules { return Schedules(v) }
+
+// List returns the schedules, the newest first, without their arguments.
+func (v Schedules) List(ctx context.Context) ([]wire.Schedule, error) {
+	found, err := v.service.runs.Schedules(ctx, v.name) // no name: all sessions
+	out := make([]wire.Schedule, len(found))
+	for i, s := range found {
+		out[i] = newSchedule(s)
+	}
+	return out, err
+}
+
+// Get returns a schedule.
+func (v Schedules) Get(ctx context.Context, id string) (wire.Schedule, error) {
+	if v.all {
+		s, err := v.service.runs.FindSchedule(ctx, id)
+		return newSchedule(s), err
+	}
+	s, err := v.service.runs.GetSchedule(ctx, v.name, id)
+	return newSchedule(s), err
+}
+
+// New stores a schedule, after the checks of [Session.Spawn]. They are
+// repeated at each firing, and a person is asked again where the tool requires
+// approval. Arguments that contain a secret (writeOnly or x-secret in the tool's
+// schema) are refused, because they would have to be stored.
+func (v Schedules) New(ctx context.Context, req ScheduleRequest) (wire.Schedule, error) {
+	tool, run, err := Session(v).prepare(req.SpawnRequest)
+	switch {
+	case err != nil:
+		return wire.Schedule{}, err
+	case run.Stored != nil:
+		return wire.Schedule{}, refuse("%s cannot be scheduled with these arguments: they contain a secret, and secrets are not stored", run.Tool)
+	case run.IdempotencyKey != "":
+		return wire.Schedule{}, &background.FieldError{Field: "idempotency_key", Problem: "not allowed for a schedule"}
+	case run.Parent != "":
+		return wire.Schedule{}, &background.FieldError{Field: "parent", Problem: "not allowed for a schedule: its runs have no parent"}
+	}
+
+	checked := background.ScheduleRequest{SpawnRequest: run, Cron: req.Cron, At: req.At, Timezone: req.Timezone, Overlap: engine.Overlap(req.Overlap)}
+	planned, err := v.service.runs.Plan(v.name, checked)
+	plan := newSchedule(planned)
+	if plan.DryRun = req.DryRun || InDryRun(ctx); err != nil || plan.DryRun {
+		return plan, err
+	}
+
+	if err := v.service.approve(ctx, tool, Approval{Session: v.name, Args: checked.Args, Schedule: &plan}, false); err != nil {
+		return wire.Schedule{}, err
+	}
+	stored, err := v.service.runs.Schedule(ctx, v.name, checked)
+	return newSchedule(stored), err
+}
+
+// of returns the schedules of the session that a schedule belongs to.
+func (v Schedules) of(ctx context.Context, id string) (Schedules, error) {
+	if !v.all {
+		return v, nil
+	}
+	s, err := v.service.runs.FindSchedule(ctx, id)
+	return v.service.Session(s.Session).Schedules(), err
+}
+
+// Disable disables a schedule. Its runs continue.
+func (v Schedules) Disable(ctx context.Context, id string) (wire.Schedule, error) {
+	v, err := v.of(ctx, id)
+	if err != nil {
+		return wire.Schedule{}, err
+	}
+	if InDryRun(ctx) {
+		return v.unchanged(ctx, id)
+	}
+	s, err := v.service.runs.Unschedule(ctx, v.name, id)
+	return newSchedule(s), err
+}
+
+// Remove removes a schedule for good, and returns it as it was. It fires no
+// more from then on; runs that it has fired continue, and stay.
+func (v Schedules) Remove(ctx context.Context, id string) (wire.Schedule, error) {
+	v, err := v.of(ctx, id)
+	if err != nil {
+		return wire.Schedule{}, err
+	}
+	if InDryRun(ctx) {
+		return v.unchanged(ctx, id)
+	}
+	s, err := v.service.runs.RemoveSchedule(ctx, v.name, id)
+	return newSchedule(s), err
+}
+
+// unchanged returns a schedule that a dry run leaves as it is.
+func (v Schedules) unchanged(ctx context.Context, id string) (wire.Schedule, error) {
+	s, err := v.Get(ctx, id)
+	s.DryRun = true
+	return s, err
+}
+
+// Enable lets a disabled schedule fire again, from now on. A schedule whose only time
+// has passed is refused.
+func (v Schedules) Enable(ctx context.Context, id string) (wire.Schedule, error) {
+	v, err := v.of(ctx, id)
+	if err != nil {
+		return wire.Schedule{}, err
+	}
+	if InDryRun(ctx) {
+		return v.unchanged(ctx, id)
+	}
+	s, err := v.service.runs.Enable(ctx, v.name, id)
+	return newSchedule(s), err
+}
+
+// Fire queues a run of a schedule now, also of a disabled one. The checks of
+// [Session.Spawn] are made when the run starts, as at each firing. While an earlier run
+// of the schedule is active, its overlap applies: if that skips the firing, the reason
+// is wire.CodeConflict. By is kept with the run; empty means who made the schedule.
+func (v Schedules) Fire(ctx context.Context, id, by string) (wire.Run, error) {
+	v, err := v.of(ctx, id)
+	if err != nil {
+		return wire.Run{}, err
+	}
+	if InDryRun(ctx) {
+		s, err := v.unchanged(ctx, id)
+		return wire.Run{DryRun: true, Tool: s.Tool, Title: s.Title, ScheduleID: s.ScheduleID, DeadlineSeconds: s.DeadlineSeconds, SignalOnCompletion: s.SignalOnCompletion}, err
+	}
+	r, err := v.service.runs.Fire(ctx, v.name, id, by)
+	if err != nil {
+		return wire.Run{}, err
+	}
+	return newRun(r, time.Now()), nil
+}
