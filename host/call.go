@@ -84,6 +84,7 @@ func (h *Host) begin(ctx context.Context, m *Module, req *Call) (*call, error) {
 	})
 	c.meter = meter{fuel: fuel.NewMeter(c.Policy.Fuel, c.interrupted), account: m.account}
 	c.answer.limit, c.said.Total = c.Policy.Output, -1
+	c.observe()
 	return c, nil
 }
 

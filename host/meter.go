@@ -16,6 +16,8 @@ type meter struct {
 	fuel    *fuel.Meter
 	account *instance.Account
 	counter api.MutableGlobal // of the instance; nil before there is one and after
+	memory  *instance.Memory  // likewise
+	live    *live             // nil if nobody follows what the call uses
 	entry   *instance.Entry   // the function that runs; nil before and after
 
 	stack   int64 // bytes of its stack that are paid for
@@ -45,6 +47,7 @@ func (m *meter) check() { m.pay(0) }
 func (m *meter) pay(units int64) {
 	left, err := m.fuel.Charge(int64(m.counter.Get()), units)
 	m.counter.Set(uint64(left))
+	m.note(left)
 	if err != nil {
 		panic(&instance.Stop{Reason: m.exhausted(err)})
 	}
@@ -53,6 +56,7 @@ func (m *meter) pay(units int64) {
 // refill returns the counter of a guest that has used up its slice of fuel.
 func (m *meter) refill(counter int64) int64 {
 	counter, err := m.fuel.Refill(counter)
+	m.note(counter)
 	if err != nil {
 		panic(&instance.Stop{Reason: m.exhausted(err)})
 	}
@@ -74,6 +78,7 @@ func (m *meter) resume(s *instance.Snapshot) error {
 func (m *meter) even() error {
 	left, err := m.fuel.Refill(m.left())
 	m.counter.Set(uint64(left))
+	m.note(left)
 	if err != nil {
 		return &instance.Stop{Reason: m.exhausted(err)}
 	}

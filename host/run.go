@@ -176,7 +176,10 @@ func (c *call) instantiate(s *instance.Snapshot) (in *instance.Instance, err err
 // serve makes c the call that an instance serves.
 func (c *call) serve(in *instance.Instance) {
 	in.Guest.(*environment).call = c
-	c.instance, c.meter.counter = in, in.Counter
+	c.instance, c.meter.counter, c.meter.memory = in, in.Counter, in.Memory
+	if c.meter.live != nil {
+		c.meter.live.waited.Store(int64(c.waited))
+	}
 }
 
 // startUp runs what a module does before its first call.
@@ -211,11 +214,12 @@ func (c *call) leave(clean bool) {
 	if in == nil {
 		return
 	}
+	c.meter.note(c.meter.left())
 	c.fuel = c.meter.fuel.Used(c.meter.left())
 	c.peak, c.refused = int64(in.Memory.Peak), in.Memory.Refused
 	env := in.Guest.(*environment)
 	c.unwritten = slices.ContainsFunc(env.folders, (*rootfs.FS).Refused)
-	env.call, c.instance, c.meter.counter = nil, nil, nil
+	env.call, c.instance, c.meter.counter, c.meter.memory = nil, nil, nil, nil
 	in.Finish(clean && !c.tainted && len(c.Policy.Files) == 0)
 }
 

@@ -185,6 +185,7 @@ func (x executor) withSink(call host.Call, sink *output.Sink) host.Call {
 			sink.Progress(p.Done, max(p.Total, 0), p.Message)
 		}
 	}
+	call.Used = func(soFar func() abi.Usage) { sink.Meter(func() engine.Cost { return costOf(soFar()) }) }
 	call.Checkpoint = &host.Checkpoint{Load: sink.Restore, Save: func(data []byte) error {
 		err := sink.Checkpoint(data)
 		switch {

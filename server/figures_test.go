@@ -10,6 +10,29 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
+// A run says what it used so far, spawned or parked, and in the end all it used.
+func TestCostWhileItRuns(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := open(t, Config{ParkAfter: time.Second}, "sleeper")
+		for _, id := range []string{s.spawn(alice, "sleeper", "{}"), s.park(alice, "sleeper", "{}")} {
+			synctest.Wait()
+			run, err := s.Session(alice).Run(t.Context(), id)
+			require.NoError(t, err)
+			require.Equal(t, wire.StatusRunning, run.Status)
+			require.Positive(t, run.Cost.Fuel)
+			require.Positive(t, run.Cost.MemoryPeak)
+			_, err = s.Session(alice).Stop(t.Context(), id, "", wire.Stop{Force: true})
+			require.NoError(t, err)
+			synctest.Wait()
+			ended, err := s.Session(alice).Run(t.Context(), id)
+			require.NoError(t, err)
+			require.True(t, ended.Done)
+			require.GreaterOrEqual(t, ended.Cost.Fuel, run.Cost.Fuel)
+			require.Equal(t, run.Cost.MemoryPeak, ended.Cost.MemoryPeak)
+		}
+	})
+}
+
 // A run says what its tool is part of, and what it cost, however it began.
 func TestRunSaysWhatItIs(t *testing.T) {
 	bubble(t, func(t *testing.T) {

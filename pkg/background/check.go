@@ -197,9 +197,10 @@ type recentChecks struct {
 func (t *task) repeated(r Report) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	c := &t.checks
-	if c.status != r.Status || c.stopping != (r.Cancel != nil) || !c.beat.Equal(r.Beat) {
-		*c = recentChecks{status: r.Status, stopping: r.Cancel != nil, beat: r.Beat}
+	c, beat := &t.checks, r.Beat
+	beat.Cost = engine.Cost{} // it changes all the time
+	if c.status != r.Status || c.stopping != (r.Cancel != nil) || !c.beat.Equal(beat) {
+		*c = recentChecks{status: r.Status, stopping: r.Cancel != nil, beat: beat}
 	}
 
 	copy(c.times[:], c.times[1:])

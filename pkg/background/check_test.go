@@ -357,12 +357,16 @@ func TestCursorAfterTheRing(t *testing.T) {
 
 func TestCheckingAgainAndAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		var fuel int64
 		steps := make(chan func(*output.Sink))
 		m := newManager(t, Config{Executor: feed2(steps)})
 		id := spawned(t, m, alice, "tool")
 		repeated := func(req CheckRequest) bool {
 			req.IDs = []string{id}
 			return check(t, m, alice, req).Repeated
+		}
+		steps <- func(s *output.Sink) {
+			s.Meter(func() engine.Cost { fuel++; return engine.Cost{Fuel: fuel} }) // which is nothing new
 		}
 		require.False(t, repeated(CheckRequest{}))
 		require.False(t, repeated(CheckRequest{}))

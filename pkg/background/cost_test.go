@@ -23,6 +23,7 @@ func TestCostOfAttempts(t *testing.T) {
 		cfg := Config{Engine: store, Readmit: yes, Executor: func(ctx context.Context, run engine.Run, sink *output.Sink) (Outcome, error) {
 			sink.Cost(engine.Cost{Fuel: 1, MemoryPeak: 7})
 			if run.Attempt == 1 {
+				sink.Meter(func() engine.Cost { return engine.Cost{Fuel: 9, MemoryPeak: 7} })
 				<-ctx.Done()
 				sink.Cost(engine.Cost{Fuel: 10, CPU: time.Second, MemoryPeak: 7})
 				return Outcome{}, ctx.Err()
@@ -33,8 +34,10 @@ func TestCostOfAttempts(t *testing.T) {
 		first, err := New(t.Context(), cfg)
 		require.NoError(t, err)
 		id := spawned(t, first, alice, "echo")
-		synctest.Wait()
-		require.Equal(t, engine.Cost{Fuel: 1, MemoryPeak: 7}, must(first.Get(t.Context(), alice, id)).Cost, "while it runs")
+		time.Sleep(3 * time.Second)
+		require.Equal(t, engine.Cost{Fuel: 9, MemoryPeak: 7}, must(first.Get(t.Context(), alice, id)).Cost, "while it runs")
+		require.Equal(t, engine.Cost{Fuel: 9, MemoryPeak: 7}, must(first.List(t.Context(), engine.Query{Session: alice}))[0].Cost)
+		require.Equal(t, engine.Cost{Fuel: 1, MemoryPeak: 7}, must(store.Get(t.Context(), id)).Cost, "what it used so far is not stored, and no event")
 		gone, cancel := context.WithCancel(t.Context())
 		cancel()
 		require.NoError(t, first.Close(gone))

@@ -118,7 +118,7 @@ func view(run engine.Run, t *task) engine.Run {
 	case t.ended():
 		return t.asEnded()
 	case t.live.Load():
-		run.Beat = t.sink.Beat()
+		run.Beat = t.sink.Now()
 	}
 	return run
 }

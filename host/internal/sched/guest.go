@@ -232,6 +232,24 @@ func (g *Guest) Usage() (computed, waited time.Duration, ended time.Time) {
 	return g.used - g.away, g.waited, ended
 }
 
+// UsageSoFar is Usage up to now, for any goroutine.
+func (g *Guest) UsageSoFar() (computed, waited time.Duration) {
+	g.s.mu.Lock()
+	defer g.s.mu.Unlock()
+
+	now := g.s.now()
+	computed, waited = g.used-g.away, g.waited
+	switch g.state {
+	case guestWaiting:
+		waited += now - g.came
+	case guestRunning:
+		computed += now - g.since
+	case guestLending:
+		computed += g.lent - g.since
+	}
+	return computed, waited
+}
+
 // class is the urgency of a guest by what it has done so far.
 func (g *Guest) class() urgency {
 	switch {

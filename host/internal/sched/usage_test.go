@@ -19,11 +19,17 @@ func TestUsage(t *testing.T) {
 		require.True(t, enter(p, first))
 		waiting(t, p, second)
 		time.Sleep(3 * time.Millisecond)
+		computed, waited := first.UsageSoFar()
+		require.Equal(t, []time.Duration{3 * time.Millisecond, 0}, []time.Duration{computed, waited})
+		computed, waited = second.UsageSoFar()
+		require.Equal(t, []time.Duration{0, 3 * time.Millisecond}, []time.Duration{computed, waited}, "it waits")
 		first.Idle() // it sleeps
 		require.True(t, granted(second))
 		time.Sleep(5 * time.Millisecond)
 		second.Lend()
 		time.Sleep(lendFor / 2)
+		computed, _ = second.UsageSoFar()
+		require.Equal(t, 5*time.Millisecond, computed, "it lends its slot")
 		require.True(t, second.reclaim())
 		second.Lend() // nobody wants the slot: it keeps it
 		time.Sleep(time.Hour)
@@ -32,7 +38,9 @@ func TestUsage(t *testing.T) {
 		time.Sleep(time.Millisecond)
 		first.Idle()
 
-		computed, waited, ended := first.Usage()
+		computed, waited = first.UsageSoFar()
+		require.Equal(t, []time.Duration{4 * time.Millisecond, 0}, []time.Duration{computed, waited}, "the same after the end")
+		computed, waited, ended = first.Usage()
 		require.Equal(t, 4*time.Millisecond, computed)
 		require.Zero(t, waited)
 		require.Equal(t, time.Since(began), ended.Sub(began))

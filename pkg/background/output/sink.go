@@ -47,6 +47,7 @@ type Sink struct {
 	beat     engine.Beat
 	unit     string                  // of the progress
 	before   engine.Cost             // of earlier attempts
+	meter    func() engine.Cost      // what this attempt has used so far; nil: unknown, or it has ended
 	changed  func()                  // called when there is something new, once until Fresh; nil: nobody listens
 	dirty    bool                    // changed was called
 	save     func(data []byte) error // nil: the work is not a run
@@ -168,9 +169,32 @@ func finite(f float64) float64 {
 	return 0
 }
 
-// Cost says what the work has used so far, in this attempt.
+// Cost says what the work has used in this attempt, at its end.
 func (s *Sink) Cost(c engine.Cost) {
-	s.update(func() { s.beat.Cost = s.before.Add(c) })
+	s.update(func() { s.beat.Cost, s.meter = s.before.Add(c), nil })
+}
+
+// Meter gives the sink a function that returns what the work has used so far in this
+// attempt. It must be safe for concurrent use, and fast: it is called for whoever looks
+// at the run.
+func (s *Sink) Meter(soFar func() engine.Cost) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.meter = soFar
+}
+
+// Now is Beat with what the work has used so far. The cost of a Beat changes only with
+// [Sink.Cost], so that a run that only computes says nothing new.
+func (s *Sink) Now() engine.Beat {
+	b := s.Beat()
+	s.mu.Lock()
+	meter, before := s.meter, s.before
+	s.mu.Unlock()
+
+	if meter != nil {
+		b.Cost = before.Add(meter())
+	}
+	return b
 }
 
 // ErrNoRun means that the work of a sink is not a background run (yet), so that

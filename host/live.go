@@ -1,0 +1,38 @@
+package host
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/toolhost/toolhost/abi"
+)
+
+// live is what other goroutines see of the usage of a call while it runs.
+type live struct {
+	fuel, peak, waited atomic.Int64
+}
+
+// observe lets the caller follow the usage of a call, if it wants to.
+func (c *call) observe() {
+	if c.Used != nil {
+		c.meter.live = new(live)
+		c.Used(c.usedSoFar)
+	}
+}
+
+// note writes what the call has used, with so much left on the counter.
+func (m *meter) note(left int64) {
+	if m.live != nil {
+		m.live.fuel.Store(m.fuel.Used(left))
+		m.live.peak.Store(int64(m.memory.Peak))
+	}
+}
+
+// usedSoFar is safe for concurrent use.
+func (c *call) usedSoFar() abi.Usage {
+	l := c.meter.live
+	computed, waited := c.guest.UsageSoFar()
+	return abi.Usage{
+		Fuel: l.fuel.Load(), CPU: computed, Wall: time.Since(c.started), Wait: time.Duration(l.waited.Load()) + waited, MemoryPeak: l.peak.Load(),
+	}
+}
