@@ -129,6 +129,18 @@ func (x executor) provider(name string) engine.Provider {
 	return tool.provider()
 }
 
+// formerProvider is provider for a run from before runs named it, when all tools were of
+// plugins. A plugin is named only if it still has the version of the run.
+func (x executor) formerProvider(name, version string) engine.Provider {
+	switch {
+	case version == "":
+		return engine.Provider{}
+	case x.version(name) != version:
+		return engine.Provider{Kind: kindWasm}
+	}
+	return x.provider(name)
+}
+
 // mayRunAgain returns why a run may not be executed twice.
 func mayRunAgain(tool *callable, run engine.Run) error {
 	if hints := tool.Tool.Hints; !hints.Idempotent && !hints.Readonly {

@@ -42,6 +42,11 @@ func (s *Service) openRuns(ctx context.Context) (err error) {
 	}
 
 	cfg, x := s.cfg.Runs, executor{s}
+	if s.dir != nil {
+		if err := s.dir.Describe(ctx, x.formerProvider); err != nil {
+			s.log.Warn("runs of an earlier version do not name their plugins", "error", err)
+		}
+	}
 	cfg.Executor, cfg.Readmit, cfg.Version, cfg.Provider = x.execute, x.readmit, x.version, x.provider
 	cfg.Engine, cfg.Logger, cfg.InternalText = s.engine, s.cfg.Logger, abi.InternalMessage
 	cfg.MaxTimeout, cfg.Reaches = s.rules.most.Background, reaches

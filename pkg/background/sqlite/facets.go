@@ -31,6 +31,80 @@ func endFacets(w *conn, seq int64, r engine.Run) error {
 		statusOf(r.Status), errorOf(r), startOf(r), r.SearchText(), seq)
 }
 
+const (
+	// metaUndescribed is 1 in the table meta until Describe is done.
+	metaUndescribed = "undescribed"
+	// describedAtOnce is how many runs one change describes.
+	describedAtOnce = 500
+)
+
+// Describe has runs say what their tool is part of that an older version of this package
+// stored, which did not: of returns it for the tool and the version of a run, nothing if it
+// is unknown. That is done once for a database, before a worker joins.
+func (e *Engine) Describe(ctx context.Context, of func(tool, version string) engine.Provider) error {
+	for after := int64(0); ; {
+		var rows []row
+		err := e.db.write(ctx, func(w *conn) error {
+			rows = nil
+			old, err := w.number(`SELECT value FROM meta WHERE name = ?`, metaUndescribed)
+			if err == nil && old == 1 {
+				rows, err = undescribed(w, after)
+			}
+			if err != nil || old != 1 {
+				return err
+			}
+
+			for _, r := range rows {
+				if r.ID == "" {
+					continue
+				}
+				if r.Provider = of(r.Tool, r.Version); r.Provider == (engine.Provider{}) {
+					continue
+				}
+				if err := e.describe(w, r); err != nil {
+					return err
+				}
+			}
+			if len(rows) == describedAtOnce {
+				return nil
+			}
+			return w.run(`DELETE FROM meta WHERE name = ?`, metaUndescribed)
+		})
+		if err != nil || len(rows) < describedAtOnce {
+			return err
+		}
+		after = rows[len(rows)-1].seq
+	}
+}
+
+// undescribed returns runs that do not say what their tool is part of.
+func undescribed(w *conn, after int64) (rows []row, err error) {
+	err = w.query(func(found []driver.Value) error {
+		r, err := decode(found)
+		if err != nil { // reported by those who look for it
+			r = row{seq: r.seq}
+		}
+		rows = append(rows, r)
+		return nil
+	}, `SELECT `+runColumns+` FROM runs WHERE seq IN (SELECT run FROM facets WHERE run > ? AND kind = '' ORDER BY run LIMIT ?) ORDER BY seq`, after, int64(describedAtOnce))
+	return rows, err
+}
+
+// describe stores what the tool of a run is part of.
+func (e *Engine) describe(w *conn, r row) error {
+	w.after = append(w.after, func() {
+		e.active.mu.Lock()
+		defer e.active.mu.Unlock()
+		if a := e.active.runs[r.ID]; a != nil {
+			a.run.Provider = r.Provider
+		}
+	})
+	if err := r.update(w); err != nil {
+		return err
+	}
+	return w.run(`UPDATE facets SET kind = ?, plugin = ? WHERE run = ?`, r.Kind, r.Plugin, r.seq)
+}
+
 func errorOf(r engine.Run) driver.Value {
 	if r.Error == nil {
 		return nil

@@ -143,6 +143,7 @@ INSERT INTO facets SELECT seq, session, ifnull(json_extract(r, '$.tool'), ''), '
 	ifnull(unixepoch(json_extract(r, '$.created_at')), 0) * 1000000000, unixepoch(json_extract(r, '$.started_at')) * 1000000000,
 	lower(ifnull(json_extract(r, '$.tool'), '') || char(10) || ifnull(json_extract(r, '$.title'), '') || char(10) || ifnull(substr(json_extract(r, '$.error.message'), 1, 512), ''))
 	FROM (SELECT seq, session, finished, CAST(record AS TEXT) AS r FROM runs) WHERE json_valid(r);
+INSERT INTO meta SELECT 'undescribed', 1 WHERE EXISTS (SELECT 1 FROM facets); -- see Describe
 `
 
 // openFile opens the database at path, makes it if it is not there, and brings
