@@ -1,6 +1,7 @@
 package abi
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -93,6 +94,8 @@ func (b *Block) check() error {
 	if b.URI != "" {
 		scheme, ok := uriScheme(b.URI)
 		switch {
+		case !ok && hasUser(b.URI):
+			return errors.New("uri: a web address may not have a user or password: remove what is before the @") // without a secret
 		case !ok:
 			return fmt.Errorf("uri: expected a URI such as https://example.com/a%%20b, found %.80q", b.URI)
 		case b.Type == "resource_link" && !slices.Contains(linkSchemes, scheme):
@@ -205,11 +208,27 @@ func uriScheme(uri string) (scheme string, ok bool) {
 	}
 
 	if scheme == "http" || scheme == "https" {
-		authority, web := strings.CutPrefix(rest, "//")
-		if end := strings.IndexAny(authority, "/?#"); end >= 0 {
-			authority = authority[:end]
-		}
-		return scheme, web && authority != "" && authority[0] != ':' && !strings.Contains(authority, "@")
+		authority := authorityOf(rest)
+		return scheme, authority != "" && authority[0] != ':' && !strings.Contains(authority, "@")
 	}
 	return scheme, true
+}
+
+// hasUser reports whether a web address names a user, perhaps with a password.
+func hasUser(uri string) bool {
+	_, rest, _ := strings.Cut(uri, ":")
+	return strings.Contains(authorityOf(rest), "@")
+}
+
+// authorityOf returns the user, host and port of what follows the scheme of a web
+// address, or "".
+func authorityOf(rest string) string {
+	authority, web := strings.CutPrefix(rest, "//")
+	if !web {
+		return ""
+	}
+	if end := strings.IndexAny(authority, "/?#"); end >= 0 {
+		authority = authority[:end]
+	}
+	return authority
 }

@@ -87,6 +87,20 @@ func TestURIs(t *testing.T) {
 	}
 }
 
+// TestAddressWithUser: what refuses a password does not repeat it, for models read it.
+func TestAddressWithUser(t *testing.T) {
+	for uri, want := range map[string]string{
+		"https://u:secret@a/":       "uri: a web address may not have a user or password: remove what is before the @",
+		"HTTP://u@a?b":              "uri: a web address may not have a user or password: remove what is before the @",
+		"https://a b/":              `uri: expected a URI such as https://example.com/a%20b, found "https://a b/"`,
+		"https:///a?someone@a.test": `uri: expected a URI such as https://example.com/a%20b, found "https:///a?someone@a.test"`,
+	} {
+		_, err := abi.DecodeBlock(block(t, abi.Block{Type: "resource_link", URI: uri, Name: "n"}))
+		require.ErrorContains(t, err, want)
+		require.NotContains(t, err.Error(), "secret")
+	}
+}
+
 func TestNames(t *testing.T) {
 	for name, want := range map[string]bool{
 		"a.csv": true, "größe 👩\u200d🔬": true, strings.Repeat("a", 1024): true,

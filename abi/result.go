@@ -86,6 +86,9 @@ func DecodeConnection(data []byte) (*Connection, error) {
 	if strings.ContainsFunc(c.Provider+c.Subject, isControl) {
 		return nil, errors.New("not a connection: expected a provider and a subject without control characters")
 	}
+	if hasUser(c.SetupURL) {
+		return nil, errors.New("not a connection: setup_url: a web address may not have a user or password: remove what is before the @")
+	}
 	if scheme, ok := uriScheme(c.SetupURL); c.SetupURL != "" && (!ok || scheme != "https" && scheme != "http") {
 		return nil, fmt.Errorf("not a connection: setup_url: expected a URL of http or https, found %.80q", c.SetupURL)
 	}

@@ -31,6 +31,7 @@ func TestDecodeConnection(t *testing.T) {
 		`{"provider":""}`:            "provider is empty",
 		`{"provider":"x","token":1}`: "/token: unknown field, expected one of provider, subject, setup_url",
 		`{"provider":"x","setup_url":"javascript:alert(1)"}`: `setup_url: expected a URL of http or https, found "javascript:alert(1)"`,
+		`{"provider":"x","setup_url":"https://u:secret@a/"}`: "setup_url: a web address may not have a user or password: remove what is before the @",
 		`{"provider":"x","setup_url":"urn:x"}`:               `setup_url: expected a URL of http or https, found "urn:x"`,
 		`{"provider":"x\u001b[31m"}`:                         "expected a provider and a subject without control characters",
 	} {

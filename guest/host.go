@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"strings"
-	"syscall"
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/internal/typed"
@@ -61,19 +59,8 @@ func (c *Call) fail(err error) int32 {
 		_ = c.Write(abi.StreamError, data)
 		return abi.InvokeConnection
 	}
-	_ = c.Write(abi.StreamError, []byte(explain(err.Error())))
+	_ = c.Write(abi.StreamError, []byte(err.Error()))
 	return abi.InvokeToolError
-}
-
-// explain adds to an error of package net that a plugin has no network: Go's own words
-// are those of a fault in one.
-func explain(message string) string {
-	for _, e := range []syscall.Errno{syscall.ECONNRESET, syscall.ECONNREFUSED} {
-		if runtime.GOOS == "wasip1" && strings.Contains(message, e.Error()) {
-			return message + " (plugins have no network)"
-		}
-	}
-	return message
 }
 
 // recover turns a panic into its code. The stack goes to the operator's log.

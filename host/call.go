@@ -38,6 +38,7 @@ type call struct {
 	peak       int64              // bytes of memory, once it has left its instance
 	refused    error              // why its memory could not grow
 	unwritten  bool               // it tried to write to a read-only folder
+	connected  bool               // it tried to use a network connection
 	failed     error              // the first limit or broken rule a host function met
 	response   []byte             // abi.FieldResponse; nil before the first host call
 	returned   [1]uint64          // by the guest's function

@@ -147,11 +147,14 @@ func (h *Host) checkImports(m *wasmbin.Module, info *Info) error {
 
 func unknownFunction(module, name string, known map[string]signature) error {
 	names := slices.Sorted(maps.Keys(known))
+	if module == abi.ImportWASI && strings.HasPrefix(name, socketPrefix) {
+		return errors.New("plugins have no network: build without sockets")
+	}
 	if near := abi.Nearest(name, names); near != "" {
 		return fmt.Errorf("%s has no such function, did you mean %q?", module, near)
 	}
 	if module == abi.Version {
-		return fmt.Errorf("%s has only %s", module, strings.Join(names, ", "))
+		return fmt.Errorf("%s has only %s: other capabilities are operations of call", module, strings.Join(names, ", "))
 	}
 	return fmt.Errorf("this host has no such function in %s", module)
 }
@@ -179,6 +182,7 @@ var foreignModules = []struct{ prefix, text string }{
 	{"extism:", "this is an Extism plugin, which this host cannot run: build it for the contract of Toolhost"},
 	{"wasi_unstable", "this is WASI preview 0: build for " + abi.ImportWASI},
 	{"wasi:", "this is WASI preview 2: build for wasm32-wasip1"},
+	{"wasix_", "this is WASIX, whose network, threads and processes plugins do not have: build for wasm32-wasip1"},
 	{"wasi_snapshot_preview2", "this is WASI preview 2: build for wasm32-wasip1"},
 	{"gojs", "this is built with GOOS=js: build with GOOS=wasip1 GOARCH=wasm go build -buildmode=c-shared"},
 	{"wbg", "this is built by wasm-bindgen for JavaScript: build for wasm32-wasip1 without it"},

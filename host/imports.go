@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"strings"
 	"sync"
 	"unicode/utf8"
 
@@ -35,6 +36,8 @@ const (
 
 	// wasiNotSupported is errno notsup of WASI preview 1.
 	wasiNotSupported = 58
+	// socketPrefix begins the names of WASI's functions for connections.
+	socketPrefix = "sock_"
 	// maxMessage bounds a progress message, in bytes.
 	maxMessage = 512
 )
@@ -121,6 +124,9 @@ type checked string
 func (name checked) Before(ctx context.Context, _ api.Module, _ api.FunctionDefinition, _ []uint64, _ experimental.StackIterator) {
 	c := callOf(ctx)
 	c.touched(string(name))
+	if strings.HasPrefix(string(name), socketPrefix) {
+		c.connected = true
+	}
 	c.meter.check()
 	if len(c.Policy.Files) > 0 {
 		c.guest.Lend()

@@ -68,6 +68,27 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
+// TestMistakenReach: Go's own words are those of a fault in a network, or in a folder.
+func TestMistakenReach(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds plugins")
+	}
+	for mistake, want := range map[string]string{
+		"dial":    "dial tcp 127.0.0.1:80: address 127.0.0.1:80: connect: Connection refused (plugins have no network)",
+		"look up": "Connection reset by peer (plugins have no network)",
+		"read":    "open /etc/passwd: Bad file number (a plugin reaches only the folders that it was granted)",
+	} {
+		t.Run(mistake, func(t *testing.T) {
+			t.Parallel()
+			h := newHost(t, nil)
+			o := do(context.Background(), h, compile(t, h, mistaken(t, mistake, "c-shared")), host.Call{Tool: "mistakes"})
+			require.NoError(t, o.err)
+			require.Equal(t, abi.ToolError, o.Kind)
+			require.True(t, strings.HasSuffix(o.Error, want), o.Error)
+		})
+	}
+}
+
 // TestLastWords: the operator sees what a plugin wrote to stderr before it crashed, on
 // one line and within bounds. The model does not.
 func TestLastWords(t *testing.T) {

@@ -24,8 +24,6 @@ type outcome struct {
 	abi.Result
 }
 
-const readonlyHint = " (the tool has the hint readonly, so its folders are mounted read-only)"
-
 // outcome turns the end of a run into the result and the error of Host.Call.
 func (c *call) outcome(code int32, err error) (abi.Result, error) {
 	o := outcome{c, abi.Result{Usage: c.usage()}}
@@ -35,8 +33,8 @@ func (c *call) outcome(code int32, err error) (abi.Result, error) {
 		err = o.ended(err)
 	}
 	if err == nil {
-		if o.Kind == abi.ToolError && c.unwritten && c.Readonly {
-			o.Error += readonlyHint
+		if o.Kind == abi.ToolError {
+			o.Error += c.hint(o.Error)
 		}
 		return o.Result, nil
 	}

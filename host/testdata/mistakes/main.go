@@ -1,8 +1,13 @@
 // Mistakes is a plugin with one of the mistakes that authors make, as its tests build
-// it: without -buildmode=c-shared, with Serve in main, or with a panic in init.
+// it: without -buildmode=c-shared, with Serve in main, with a panic in init, or one that reaches for what it does not have.
 package main
 
-import "github.com/toolhost/toolhost/guest"
+import (
+	"net"
+	"os"
+
+	"github.com/toolhost/toolhost/guest"
+)
 
 var mistake string // set by the linker
 
@@ -16,6 +21,17 @@ func call(*guest.Call, struct{}) (string, error) {
 		done := make(chan bool)
 		go func() { panic("elsewhere: \x1b[31m\ntime=now level=ERROR msg=forged") }()
 		<-done
+	}
+	switch mistake {
+	case "dial":
+		_, err := net.Dial("tcp", "127.0.0.1:80")
+		return "", err
+	case "look up":
+		_, err := net.Dial("tcp", "example.com:80")
+		return "", err
+	case "read":
+		_, err := os.ReadFile("/etc/passwd")
+		return "", err
 	}
 	return "done", nil
 }
