@@ -254,6 +254,27 @@ const tests = {
 		await server.stop("many", ids[2]);
 	},
 
+	async "runs that have ended are removed, alone and together"(page, server) {
+		const ids = [];
+		for (let i = 0; i < 3; i++) ids.push(await server.spawn("removed", { tool: "primes", args: { limit: 10 } }));
+		const active = await server.spawn("removed", { tool: "spin", timeout_seconds: hour });
+		await page.goto(`${server.url}/ui/runs?session=removed`);
+		await live(page);
+		for (const id of ids) await row(page, id).getByText("succeeded").waitFor();
+		for (const id of [...ids.slice(0, 2), active]) await row(page, id).getByRole("checkbox").check();
+		await page.getByRole("button", { name: "Remove the selected runs" }).click();
+		for (const id of ids.slice(0, 2)) await row(page, id).waitFor({ state: "detached" });
+		assert.equal((await server.api(`/v1/runs/${active}`, { session: "removed" })).done, false);
+		await server.stop("removed", active);
+
+		await page.goto(`${server.url}/ui/runs/${ids[2]}`);
+		await page.getByRole("button", { name: "Remove" }).click();
+		await page.waitForURL(`${server.url}/ui/runs`);
+		await page.goto(`${server.url}/ui/runs?session=removed`);
+		await row(page, active).waitFor();
+		assert.equal(await row(page, ids[2]).count(), 0);
+	},
+
 	async "runs are searched"(page, server) {
 		const id = await server.spawn("search", { tool: "primes", args: { limit: 10 }, title: "Needle in the haystack" });
 		await page.goto(`${server.url}/ui/runs`);
