@@ -156,7 +156,7 @@ func (o *outcome) ended(err error) error {
 // classify sets the result for the agent. Internal causes go to the operator's log,
 // and the agent sees one sentence.
 func (o *outcome) classify(err *CallError) {
-	log := o.host.log.With("plugin", err.Plugin, "tool", err.Tool, "call", o.ID)
+	log := o.host.log.With("plugin", err.Plugin, "tool", err.Tool, "call", o.ID, "session", o.Session)
 	if o.describing { // its caller reports the error
 		log = slog.New(slog.DiscardHandler)
 	}

@@ -332,13 +332,14 @@ func (r *Registry) Problems() []Problem {
 func (r *Registry) Unknown() []Problem { return slices.Clone(r.set.Load().unknown) }
 
 // Lookup returns the tool of that name, as agents see it. The error matches
-// [ErrNoTool] and suggests a similar name.
-func (r *Registry) Lookup(name string) (*Tool, error) {
+// [ErrNoTool] and suggests a similar name, one of others included: those are the names
+// of tools that are not of plugins.
+func (r *Registry) Lookup(name string, others ...string) (*Tool, error) {
 	s := r.set.Load()
 	if t, ok := s.tools[name]; ok {
 		return t, nil
 	}
-	return nil, fmt.Errorf("%w: %.64q%s", ErrNoTool, name, didYouMean(name, s.names))
+	return nil, fmt.Errorf("%w: %.64q%s", ErrNoTool, name, didYouMean(name, slices.Concat(s.names, others)))
 }
 
 // didYouMean is the end of a message about an unknown name.

@@ -91,6 +91,14 @@ func (s *toolset) offered(tools []*callable, runs *background.Manager) []*agentT
 	return slices.DeleteFunc(slices.Clone(s.agent), func(a *agentTool) bool { return a.definition.Name == SpawnBackground })
 }
 
+// offeredNames are the names of those of the three tools that models see.
+func (s *Service) offeredNames() (names []string) {
+	for _, a := range s.offered(s.callables(), s.runs) {
+		names = append(names, a.definition.Name)
+	}
+	return names
+}
+
 // agentTool returns one of the three tools by its name; nil if models do not see
 // it.
 func (s *toolset) agentTool(name string, runs *background.Manager) *agentTool {

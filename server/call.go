@@ -155,6 +155,9 @@ func (s *Service) callPlugin(ctx context.Context, req Request) (abi.Result, erro
 
 	tool, err := s.lookup(req.Tool)
 	if err != nil {
+		tool, err = s.lookup(req.Tool, s.offeredNames()...)
+	}
+	if err != nil {
 		return explain(err)
 	}
 	req.note.known, req.note.provider = true, tool.provider()

@@ -100,6 +100,16 @@ func TestCallUnknownTool(t *testing.T) {
 	require.Equal(t, abi.Result{Kind: abi.ToolError, Error: `no such tool: "ecko", did you mean "echo"?`}, r)
 }
 
+// The tools of the program and those of agents are suggested too.
+func TestCallMisspeltTool(t *testing.T) {
+	s := open(t, Config{Tools: zooOfProgram()})
+	for name, want := range map[string]string{"plian": "plain", "ecko": "echo", "checkbackground": "check_background"} {
+		_, err := s.Call(t.Context(), Request{Tool: name})
+		require.ErrorIs(t, err, plugins.ErrNoTool)
+		require.ErrorContains(t, err, fmt.Sprintf("did you mean %q?", want))
+	}
+}
+
 // What does not fit a schema is reported field by field, for a model to correct, and
 // never at length.
 func TestCallBadArgs(t *testing.T) {

@@ -104,12 +104,18 @@ func (s *toolset) callables() []*callable {
 }
 
 // lookup returns a tool by the name agents know it by. Its error matches
-// [plugins.ErrNoTool].
-func (s *toolset) lookup(name string) (*callable, error) {
+// [plugins.ErrNoTool], and may suggest one of the others too.
+func (s *toolset) lookup(name string, others ...string) (*callable, error) {
 	if t := s.program.lookup(name); t != nil {
 		return ofProgram(t), nil
 	}
 	t, err := s.registry.Lookup(name)
+	if err != nil {
+		for _, own := range s.program.all() {
+			others = append(others, own.Tool.Name)
+		}
+		t, err = s.registry.Lookup(name, others...)
+	}
 	if err != nil {
 		return nil, err
 	}

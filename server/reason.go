@@ -249,3 +249,7 @@ func list(problems []abi.Problem) string {
 	}
 	return strings.Join(lines, "; ")
 }
+
+// Broke reports whether an error of [Service.Call] says that a plugin or a handler broke.
+// Those are in the log already, with the plugin, the tool and the trace.
+func Broke(err error) bool { return errors.Is(err, host.ErrTrap) || errors.Is(err, host.ErrABI) }

@@ -311,7 +311,12 @@ func demoCommand(a *app) *cobra.Command {
 		Use:   "demo",
 		Short: "Play an agent session on the bundled example plugins, built from source",
 		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return a.playDemo(cmd.Context()) },
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) (err error) { // an ignored configuration does not matter here
+			a.flags = cmd.Flags()
+			a.config, err = loadConfig(a.flags, a.environ)
+			return err
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.playDemo(cmd.Context()) },
 	}
 }
 

@@ -96,8 +96,17 @@ func (c *loaded) inForce() map[string]value {
 
 // pageSettings returns all settings for the operators' page. Of mappings, which are
 // variables and settings of plugins, it has only the names: their values may be secret.
-func (c *loaded) pageSettings() (out []webui.Setting) {
-	all := c.inForce()
+func (a *app) pageSettings() (out []webui.Setting) {
+	all := a.config.inForce()
+	if now := a.granted.Load(); now != nil {
+		grants := func(key string, _ value) bool { return strings.HasPrefix(key, "grants.") }
+		maps.DeleteFunc(all, grants)
+		for key, v := range now.values {
+			if grants(key, v) {
+				all[key] = v
+			}
+		}
+	}
 	for key, v := range all {
 		if names := reflect.ValueOf(v.raw); names.Kind() == reflect.Map {
 			var known []string
@@ -281,8 +290,14 @@ func (c *loaded) checkLimits() {
 		limits["limits."+name] = "max_limits." + name
 	}
 	for limit, most := range limits {
-		if _, set := c.values[limit]; set && c.number(limit) > c.number(most) && !c.problems.has(most) {
+		if _, set := c.values[limit]; !set || c.number(limit) <= c.number(most) || c.problems.has(most) {
+			continue
+		}
+		switch _, bounded := c.values[most]; {
+		case c.number(limit) < int64(server.NoLimit):
 			c.problem(limit, "exceeds %s: lower one or raise the other", most)
+		case bounded:
+			c.problem(limit, "none exceeds %s: leave that out for no limit, or set this one", most)
 		}
 	}
 }

@@ -76,7 +76,7 @@ var reasons = map[wire.Code]struct {
 	wire.CodeForbidden:    {exitDenied, ""},
 	wire.CodeScope:        {exitDenied, ""},
 	wire.CodeUnauthorized: {exitDenied, "set TOOLHOST_TOKEN to the token of the server, or to an access token for it"},
-	wire.CodeNotFound:     {exitNotFound, "toolhost list shows the tools, toolhost tasks the runs of a session, toolhost schedules its schedules"},
+	wire.CodeNotFound:     {exitNotFound, "toolhost list shows the tools; toolhost tasks and toolhost schedules show what the session has, and --session names another"},
 	wire.CodeTrap:         {exitToolError, ""},
 	wire.CodePlugin:       {exitToolError, ""},
 	wire.CodeInternal:     {exitToolError, ""},
@@ -105,6 +105,7 @@ func diagnose(ctx context.Context, err error) diagnosis {
 		d.Code = string(failed.result.Kind)
 	case errors.As(err, &ended):
 		d.exit, d.Code = ended.code()
+		d.Hint = ended.hint()
 	case errors.As(err, &lost):
 		d.exit, d.Code = exitUsage, "no_server"
 		if lost.Refused {

@@ -79,7 +79,13 @@ func (a *app) addTo() string {
 	if n := len(a.config.files); n > 0 {
 		name = a.config.files[n-1]
 	}
-	return fmt.Sprintf("add to %s, with your own choice for each %s, as YAML:", oneLine(name), host.Choose)
+	to := "add to "
+	for key, v := range a.config.values {
+		if v.source == name && strings.HasPrefix(key, "grants.") {
+			to = "add to the grants of " // a second mapping of that name would be refused
+		}
+	}
+	return fmt.Sprintf(to+"%s, with your own choice for each %s, as YAML:", oneLine(name), host.Choose)
 }
 
 // announceLacking prints what to add to the configuration for plugins that lack

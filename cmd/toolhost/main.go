@@ -18,6 +18,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 	_ "time/tzdata" // schedules name time zones, and a small container knows none
@@ -47,6 +48,7 @@ type app struct {
 	config  *loaded
 	flags   *pflag.FlagSet // that config was read with
 	environ []string
+	granted atomic.Pointer[loaded] // whose grants are in force; nil: those of config
 }
 
 // run is the whole program, without the process: it takes arguments and streams,

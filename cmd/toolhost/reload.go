@@ -67,6 +67,10 @@ func (a *app) reload(ctx context.Context, s *server.Service, granted map[string]
 	switch {
 	case reloadErr != nil: // it is shutting down
 		return granted
+	case now != nil:
+		a.granted.Store(now)
+	}
+	switch {
 	case err == nil && c.Empty() && len(regranted)+len(restart) == 0:
 		a.announce("reloaded: nothing has changed in the plugins and the configuration")
 	case c.Empty():

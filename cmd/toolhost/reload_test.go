@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -11,6 +12,8 @@ import (
 	"github.com/toolhost/toolhost/internal/plugintest"
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server"
+	"github.com/toolhost/toolhost/server/webui"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 // A reload says what it has read again, and what needs a restart.
@@ -54,6 +57,10 @@ func TestReload(t *testing.T) {
 		log.Reset()
 		granted = a.reload(t.Context(), s, granted)
 		require.Equal(t, test.want, log.String(), "%q", test.config)
+
+		clock := slices.ContainsFunc(a.pageSettings(), func(s webui.Setting) bool { return s.Key == "grants.needy.clock" && s.Value == "true" })
+		require.Equal(t, granted["needy"].Clock, clock, "the page shows the grants in force after %q", test.config)
+		require.Contains(t, a.pageSettings(), webui.Setting{Key: "limits.timeout", Value: "30s", Source: file}, "and what needs a restart as it was")
 	}
 }
 
@@ -69,4 +76,39 @@ func TestReloadUntrusted(t *testing.T) {
 	require.NoError(t, os.WriteFile("toolhost.yaml", []byte("watch: false\n"), 0o600))
 	_, err := a.reread()
 	require.ErrorContains(t, err, "toolhost.yaml has changed since it was trusted: read it, then run toolhost trust, and send SIGHUP again")
+}
+
+// The lines that grant something say so if the file has grants already: a second mapping
+// of that name would be refused.
+func TestAddTo(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "toolhost.yaml")
+	for config, want := range map[string]string{
+		"watch: true\n":                    "add to " + file + ", with your own choice for each CHOOSE, as YAML:",
+		"grants: {needy: {clock: true}}\n": "add to the grants of " + file + ", with your own choice for each CHOOSE, as YAML:",
+	} {
+		require.NoError(t, os.WriteFile(file, []byte(config), 0o600))
+		a := &app{}
+		require.NoError(t, a.load(flagsOf("--config", file)))
+		require.Equal(t, want, a.addTo())
+	}
+}
+
+// The end of a run that broke names the command that says why; others say it themselves.
+func TestRunEndedHint(t *testing.T) {
+	for want, run := range map[string]wire.Run{
+		"toolhost check bg_1 shows why":             {TaskID: "bg_1", Session: "default", Error: &wire.RunError{Kind: wire.KindTrap}},
+		"toolhost check bg_1 --session a shows why": {TaskID: "bg_1", Session: "a", Error: &wire.RunError{Kind: wire.KindInternal}},
+		"": {TaskID: "bg_1", Session: "a", Error: &wire.RunError{Kind: wire.KindTimeout}},
+	} {
+		require.Equal(t, want, diagnose(t.Context(), &runEnded{run}).Hint)
+	}
+	require.Empty(t, diagnose(t.Context(), &runEnded{wire.Run{}}).Hint, "canceled")
+}
+
+// The frames of a stack stand below each other.
+func TestPrintTrace(t *testing.T) {
+	var out bytes.Buffer
+	u := &ui{out: &out, err: &out}
+	u.printRun(wire.Run{Diagnosis: &wire.Diagnosis{Trace: "main.a()\n\tmain.b()\n\tmain.c()"}})
+	require.Contains(t, out.String(), "  | main.a()\n  | main.b()\n  | main.c()\n")
 }

@@ -105,6 +105,18 @@ func (e *runEnded) code() (exit int, code string) {
 	}
 }
 
+// hint names the command that says why a run broke, for errors that do not say it.
+func (e *runEnded) hint() string {
+	if e.run.Error == nil || e.run.Error.Kind != wire.KindTrap && e.run.Error.Kind != wire.KindInternal {
+		return ""
+	}
+	command := "toolhost check " + e.run.TaskID
+	if e.run.Session != wire.DefaultSession {
+		command += " --session " + oneLine(e.run.Session)
+	}
+	return command + " shows why"
+}
+
 // outcome is the error of the first run that ended without success, or of the
 // runs that are missing.
 func outcome(found wire.Runs) error {

@@ -24,7 +24,7 @@ func (u *ui) printRun(run wire.Run) {
 	}
 	if d := run.Diagnosis; d != nil {
 		u.printf("  reason: %s\n", oneLine(d.Reason))
-		u.printLines("stack of the plugin", d.Trace)
+		u.printLines("stack of the plugin", strings.ReplaceAll(strings.TrimPrefix(d.Trace, "\t"), "\n\t", "\n"))
 		u.printLines("last words of the plugin", d.LastWords)
 	}
 	if c := run.Cost; c != nil {

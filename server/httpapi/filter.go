@@ -1,26 +1,27 @@
 package httpapi
 
 import (
-	"regexp"
 	"time"
 
 	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// maxKinds bounds the kinds of errors that one request names.
-const maxKinds = 20
-
-var errorForm = regexp.MustCompile(`^[a-z_]{1,64}$`)
+// errorKinds are the kinds of errors of runs.
+var errorKinds = []string{
+	string(wire.KindToolError), string(wire.KindInternal), string(wire.KindTimeout), string(wire.KindFuelExhausted), string(wire.KindMemoryLimit),
+	string(wire.KindOutputLimit), string(wire.KindTrap), string(wire.KindConnectionRequired), string(wire.KindLimit), string(wire.KindRejected),
+	string(wire.KindOrphaned), string(wire.KindInterrupted),
+}
 
 // filters are the parameters that select runs by what they are.
 func filters() []param {
 	status := oneOf("status", string(wire.StatusQueued), string(wire.StatusRunning), string(wire.StatusSucceeded), string(wire.StatusFailed), string(wire.StatusCanceled))
 	status.many = 5
-	kinds := formed("error", errorForm, "expected a kind of error such as tool_error")
-	kinds.many = maxKinds
-	all := []param{status, kinds}
-	for _, name := range []string{"tool", "kind", "plugin", "text"} {
+	kinds := oneOf("error", errorKinds...)
+	kinds.many = len(errorKinds)
+	all := []param{status, kinds, oneOf("kind", "wasm", "go")}
+	for _, name := range []string{"tool", "plugin", "text"} {
 		all = append(all, formed(name, textForm, "expected 1 to 128 characters"))
 	}
 	for _, name := range []string{"created_since", "created_until", "started_since", "started_until"} {

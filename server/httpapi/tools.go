@@ -49,7 +49,7 @@ func callTool(r *request, in callBody) (abi.Result, error) {
 	case wire.CodeNotFound, wire.CodeDenied, wire.CodeClosing, wire.CodeCanceled:
 		return abi.Result{}, err
 	}
-	if result.Kind == abi.Internal {
+	if result.Kind == abi.Internal && !server.Broke(err) {
 		r.api.log.Error("call failed", "session", r.caller.Session, "tool", in.Tool, "error", err)
 	}
 	return result, nil // it says what a client may know

@@ -71,7 +71,7 @@ func (a *api) call(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallTool
 		return asker.result(), nil
 	case err != nil && server.ReasonOf(err).Code == wire.CodeNotFound: // removed by a reload
 		return nil, unknownTool(call.Tool)
-	case err != nil && r.Kind == abi.Internal:
+	case err != nil && r.Kind == abi.Internal && !server.Broke(err):
 		a.log.Error("the call had no result", "tool", call.Tool, "session", who.Session, "error", err)
 	case err != nil:
 		a.log.Log(ctx, slog.LevelDebug, "the call had no result", "tool", call.Tool, "kind", r.Kind, "session", who.Session, "error", err)

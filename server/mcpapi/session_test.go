@@ -307,7 +307,10 @@ func TestToolsMCPDoesNotAllow(t *testing.T) {
 func TestInternalDetailsAreLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		c := connectWith(t, openService(t, "probe"), mcpapi.Config{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		logger := slog.New(slog.NewTextHandler(&log, nil))
+		cfg := serviceConfig("probe")
+		cfg.Logger = logger
+		c := connectWith(t, open(t, cfg), mcpapi.Config{Logger: logger})
 		c.sendEach([]byte(initialize))
 		c.call(1, "probe_crash", "{}")
 		m := c.next()
@@ -317,7 +320,8 @@ func TestInternalDetailsAreLogged(t *testing.T) {
 		require.NoError(t, c.in.Close())
 		_, err := c.wait()
 		require.NoError(t, err)
-		require.Contains(t, log.String(), "level=ERROR")
+		require.Equal(t, 1, strings.Count(log.String(), "level=ERROR"), "%s", log.String())
+		require.Contains(t, log.String(), "session=default")
 		require.Contains(t, log.String(), "a secret detail")
 	})
 }

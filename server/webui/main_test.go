@@ -116,7 +116,7 @@ func open(t testing.TB, names ...string) *fixture {
 		Runs: server.RunsConfig{PerSession: 64, Retention: retention},
 	})
 	require.NoError(t, err)
-	f.page = New(f.service, Config{Version: "1.2.3", Logger: log, Settings: []Setting{{"limits.fuel", "1000", "toolhost.yaml"}}})
+	f.page = New(f.service, Config{Version: "1.2.3", Logger: log, Settings: func() []Setting { return []Setting{{"limits.fuel", "1000", "toolhost.yaml"}} }})
 	t.Cleanup(func() {
 		gone, cancel := context.WithCancel(context.Background())
 		cancel()

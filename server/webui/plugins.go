@@ -68,7 +68,11 @@ func (s *site) tools(*http.Request) (page, error) {
 
 // settings shows the configuration in force.
 func (s *site) settings(*http.Request) (page, error) {
-	return page{"Settings", "/ui/settings", []section{{"settings", s.Settings}}}, nil
+	var all []Setting
+	if s.Settings != nil {
+		all = s.Settings()
+	}
+	return page{"Settings", "/ui/settings", []section{{"settings", all}}}, nil
 }
 
 // brief cuts a description.

@@ -27,8 +27,9 @@ import (
 // Config configures the page. Its zero value is ready for use.
 type Config struct {
 	Version string // of the program, shown at the foot of each page
-	// Settings are the configuration in force, without secrets. Empty shows none.
-	Settings []Setting
+	// Settings returns the configuration in force, without secrets, each time it is
+	// shown. Nil shows none.
+	Settings func() []Setting
 	// Logger gets what operators should know. Nil discards.
 	Logger *slog.Logger
 }
