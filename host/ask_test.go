@@ -37,7 +37,7 @@ func TestAsk(t *testing.T) {
 		response      string
 	}{
 		{"answered", question, true, ana, 0, `{"answers":{"name":{"action":"accept","content":"Who are you?"}}}`},
-		{"not granted", question, false, ana, abi.CallDenied, `{"code":"denied","message":"ask is not granted to this plugin"}`},
+		{"not granted", question, false, ana, abi.CallDenied, `{"code":"denied","message":"ask is not granted to this plugin: have the operator grant it, or name it in the plugin's needs"}`},
 		{"nobody there", question, true, nil, abi.CallDenied, `{"code":"denied","message":"nobody can be asked here"}`},
 		{"nobody there, and no question", `{"questions":{}}`, true, nil, abi.CallInvalid, `{"code":"invalid","message":"not questions for the user: found 0, expected 1 to 8"}`},
 		{"the client cannot", question, true, failing(fmt.Errorf("%w: no elicitation", host.ErrDenied)), abi.CallDenied, ""},

@@ -11,7 +11,7 @@ import (
 // askCapability puts questions to the user.
 var askCapability = flag("ask", "questions to the user",
 	func(n abi.Needs) bool { return n.Ask }, func(g *Grant) *bool { return &g.Ask },
-	map[string]operation{"ask": {func(c *call) bool { return c.Policy.Ask }, "ask is not granted to this plugin", askOperation}})
+	map[string]operation{"ask": {func(c *call) bool { return c.Policy.Ask }, "ask is not granted to this plugin: have the operator grant it, or name it in the plugin's needs", askOperation}})
 
 // askOperation waits for the answers. The time of the call runs meanwhile.
 func askOperation(c *call, request []byte) int32 {

@@ -12,7 +12,7 @@ import (
 var clockCapability = flag("clock", "the real time, and sleeping",
 	func(n abi.Needs) bool { return n.Clock }, func(g *Grant) *bool { return &g.Clock },
 	map[string]operation{"sleep": {
-		func(c *call) bool { return c.Policy.Clock }, "sleep needs the clock, which is not granted to this plugin", sleepOperation,
+		func(c *call) bool { return c.Policy.Clock }, "sleep needs the clock, which is not granted to this plugin: have the operator grant it, or name it in the plugin's needs", sleepOperation,
 	}})
 
 // randomCapability is real randomness, which WASI reads. See environment.config.

@@ -79,14 +79,14 @@ var sessionCapability = Capability{
 	},
 	Writes: func(g Grant) bool { return g.Session == abi.SessionWrite },
 	ops: map[string]operation{
-		"session.get":    {readsSession, "session is not granted to this plugin", sessionOperation(getValue)},
-		"session.list":   {readsSession, "session is not granted to this plugin", sessionOperation(listValues)},
+		"session.get":    {readsSession, "session is not granted to this plugin: have the operator grant it, or name it in the plugin's needs", sessionOperation(getValue)},
+		"session.list":   {readsSession, "session is not granted to this plugin: have the operator grant it, or name it in the plugin's needs", sessionOperation(listValues)},
 		"session.set":    {writesSession, noSessionWrite, sessionOperation(setValue)},
 		"session.delete": {writesSession, noSessionWrite, sessionOperation(deleteValue)},
 	},
 }
 
-const noSessionWrite = "writing session values is not granted to this plugin, or the tool is readonly"
+const noSessionWrite = "writing session values is not granted to this plugin, or the tool is readonly: it takes the need session: write, and no hint readonly"
 
 func readsSession(c *call) bool  { return c.Policy.Session != "" }
 func writesSession(c *call) bool { return c.Policy.Session == abi.SessionWrite }

@@ -133,7 +133,7 @@ func TestCapabilities(t *testing.T) {
 		"unknown":          {"teleportation", `{}`, host.Policy{}, abi.CallUnknown, `{"code":"unknown","message":"this host has no such capability"}`},
 		"not UTF-8":        {"\xff\xfe", "\xff", host.Policy{}, abi.CallUnknown, `{"code":"unknown","message":"this host has no such capability"}`},
 		"a huge name":      {strings.Repeat("sleep", 1000), ``, host.Policy{Grant: host.Grant{Clock: true}}, abi.CallUnknown, `{"code":"unknown","message":"this host has no such capability"}`},
-		"sleep, no clock":  {"sleep", `{"ms":1}`, host.Policy{}, abi.CallDenied, `{"code":"denied","message":"sleep needs the clock, which is not granted to this plugin"}`},
+		"sleep, no clock":  {"sleep", `{"ms":1}`, host.Policy{}, abi.CallDenied, `{"code":"denied","message":"sleep needs the clock, which is not granted to this plugin: have the operator grant it, or name it in the plugin's needs"}`},
 		"sleep":            {"sleep", `{"ms":0}`, host.Policy{Grant: host.Grant{Clock: true}}, 2, `{}`},
 		"sleep, negative":  {"sleep", `{"ms":-1}`, host.Policy{Grant: host.Grant{Clock: true}}, abi.CallInvalid, `{"code":"invalid","message":"expected {\"ms\": milliseconds}"}`},
 		"sleep, no number": {"sleep", `{"ms":"1"}`, host.Policy{Grant: host.Grant{Clock: true}}, abi.CallInvalid, `{"code":"invalid","message":"expected {\"ms\": milliseconds}"}`},

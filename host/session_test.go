@@ -54,7 +54,7 @@ func TestSessionValues(t *testing.T) {
 	const (
 		read, write = abi.SessionRead, abi.SessionWrite
 		wantsKey    = `{"code":"invalid","message":"expected {\"key\": name}"}`
-		denied      = `{"code":"denied","message":"writing session values is not granted to this plugin, or the tool is readonly"}`
+		denied      = `{"code":"denied","message":"writing session values is not granted to this plugin, or the tool is readonly: it takes the need session: write, and no hint readonly"}`
 	)
 	there := func() *memoryValues {
 		return &memoryValues{values: map[string]host.Value{"a": {Key: "a", Version: 4, Bytes: 2, Data: json.RawMessage(`22`)}}, version: 4}
@@ -74,7 +74,7 @@ func TestSessionValues(t *testing.T) {
 		{"set, compared", "session.set", `{"key":"a","value":1,"version":4}`, write, there(), 0, `{"version":5}`},
 		{"set, changed", "session.set", `{"key":"a","value":1,"version":3}`, write, there(), abi.CallConflict, `{"code":"conflict","message":"changed"}`},
 		{"delete", "session.delete", `{"key":"a"}`, write, there(), 0, `{"deleted":true}`},
-		{"not granted", "session.get", `{"key":"a"}`, "", there(), abi.CallDenied, `{"code":"denied","message":"session is not granted to this plugin"}`},
+		{"not granted", "session.get", `{"key":"a"}`, "", there(), abi.CallDenied, `{"code":"denied","message":"session is not granted to this plugin: have the operator grant it, or name it in the plugin's needs"}`},
 		{"set, only read", "session.set", `{"key":"a","value":1}`, read, there(), abi.CallDenied, denied},
 		{"delete, only read", "session.delete", `{"key":"a"}`, read, there(), abi.CallDenied, denied},
 		{"no session", "session.get", `{"key":"a"}`, write, nil, abi.CallDenied, `{"code":"denied","message":"this call has no session"}`},

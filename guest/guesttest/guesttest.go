@@ -8,6 +8,7 @@
 package guesttest
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"reflect"
@@ -74,7 +75,7 @@ func wrongExample(p *guest.Plugin, tool *abi.Tool, e abi.Example) string {
 	case !got.IsSuccess():
 		return fmt.Sprintf("expected a success, found %s", got)
 	case !sameJSON(got.Value, e.Result):
-		return fmt.Sprintf("expected %s, found %s", e.Result, got)
+		return fmt.Sprintf("expected the result %s, found %s", e.Result, cmp.Or(string(got.Value), "none"))
 	}
 
 	if problems := misfit(tool.OutputSchema, got.Value); problems != "" {

@@ -44,7 +44,7 @@ func TestWrongExamples(t *testing.T) {
 		example guest.Example
 		want    string
 	}{
-		"other result":         {guest.Example{Args: args{4}, Result: 3}, `expected 3, found {"kind":"success","value":2`},
+		"other result":         {guest.Example{Args: args{4}, Result: 3}, `expected the result 3, found 2`},
 		"error, not a result":  {guest.Example{Args: args{3}, Result: 1}, "expected a success"},
 		"result, not an error": {guest.Example{Args: args{4}, Error: "odd"}, `expected a tool error with "odd"`},
 		"other error":          {guest.Example{Args: args{3}, Error: "even"}, `expected a tool error with "even"`},
@@ -140,6 +140,25 @@ func TestCapabilities(t *testing.T) {
 
 	require.JSONEq(t, `{"n":1}`, string(h.Call(p, "tool", opArgs{"works"}).Value))
 	require.JSONEq(t, `{"op":"works"}`, string(request))
+}
+
+// TestReadonlyToolCannotWrite: a tool that a host denies its writes does not pass.
+func TestReadonlyToolCannotWrite(t *testing.T) {
+	for op, f := range map[string]func(guest.Session) error{
+		"session.set":    func(s guest.Session) error { return s.Set("p.n", 1) },
+		"session.delete": func(s guest.Session) error { return s.Delete("p.n") },
+	} {
+		readonly := tool(guest.Handle(func(c *guest.Call, _ struct{}) (guest.None, error) {
+			if _, err := c.Session().List(); err != nil {
+				return guest.None{}, err
+			}
+			return guest.None{}, f(c.Session())
+		}))
+		h := Host{Session: &Session{}}
+		require.True(t, h.Call(plugin(readonly), "tool", struct{}{}).IsSuccess())
+		readonly.Hints.Readonly = true
+		require.Equal(t, op+": denied: a tool with the hint readonly cannot write session values: drop the hint, or do not write", h.Call(plugin(readonly), "tool", struct{}{}).Error)
+	}
 }
 
 func TestStop(t *testing.T) {

@@ -95,7 +95,7 @@ func (h Host) Call(p *guest.Plugin, tool string, args any) Outcome {
 		return Outcome{Result: abi.Result{Kind: abi.ToolError, Error: "the arguments do not fit: " + problems}}
 	}
 
-	c := &call{Host: h, tool: tool, args: data, said: Progress{Total: -1}}
+	c := &call{Host: h, tool: tool, readonly: declared.Hints.Readonly, args: data, said: Progress{Total: -1}}
 	if h.Checkpoint != nil {
 		c.restored = *h.Checkpoint
 	}
@@ -110,8 +110,9 @@ func broken(format string, args ...any) Outcome {
 // call is one call: the host functions and what they are given.
 type call struct {
 	Host
-	tool string
-	args []byte
+	tool     string
+	readonly bool // the tool has the hint
+	args     []byte
 
 	restored []byte // the checkpoint as it was before the call
 
@@ -271,7 +272,7 @@ func (c *call) use(op string, request []byte) (any, error) {
 	case !known && op == "messages.receive":
 		return c.receive(request)
 	case !known && strings.HasPrefix(op, "session."):
-		return c.Session.use(op, request)
+		return c.Session.use(op, request, c.readonly)
 	case !known && op == "report":
 		return c.report(request)
 	case stopping:
@@ -296,7 +297,6 @@ func (c *call) checkpoint(op string, request []byte) (any, error) {
 		Data []byte `json:"data,omitempty"`
 	}
 	c.mu.Lock()
-
 	defer c.mu.Unlock()
 
 	switch op {
@@ -340,9 +340,7 @@ func (c *call) outcome(code int32) Outcome {
 	defer c.mu.Unlock()
 
 	o := c.out
-
 	o.Stdout, o.Stderr = c.stdout.String(), c.stderr.String()
-
 	switch code {
 	case abi.InvokeOK:
 		o.Kind, o.Summary = abi.Success, c.summary

@@ -12,7 +12,7 @@ import (
 // Session has the values of a session, without the limits of a host. The zero Session
 // has none. It is safe for concurrent use.
 type Session struct {
-	ReadOnly bool // the plugin was granted session: read, or its tool is readonly
+	ReadOnly bool // the plugin was granted session: read
 
 	mu      sync.Mutex
 	version int64
@@ -33,9 +33,12 @@ func (s *Session) Value(key string) json.RawMessage {
 	return s.values[key].Data
 }
 
-// use answers an operation.
-func (s *Session) use(op string, request []byte) (any, error) {
+// use answers an operation of a tool, which has the hint readonly or not.
+func (s *Session) use(op string, request []byte, readonly bool) (any, error) {
 	writes := op == "session.set" || op == "session.delete"
+	if writes && readonly {
+		return nil, &guest.HostError{Code: "denied", Message: "a tool with the hint readonly cannot write session values: drop the hint, or do not write"}
+	}
 	if s == nil || writes && s.ReadOnly {
 		return nil, &guest.HostError{Code: "denied", Message: op + " is not granted to this plugin"}
 	}
