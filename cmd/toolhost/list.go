@@ -179,6 +179,9 @@ func (a *app) inspectFile(ctx context.Context, name string) error {
 		return &usageError{errors.New(name + " is a folder: expected a file that ends in .wasm"), "toolhost list --plugins shows what is in a folder"}
 	}
 	wasm, err := os.ReadFile(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return &hinted{err, "inspect takes the file of a plugin: toolhost list --json has the file of each"}
+	}
 	if err != nil {
 		return err
 	}
