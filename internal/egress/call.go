@@ -1,0 +1,277 @@
+package egress
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Call is one call of a tool: its requests share limits, and each is masked for the
+// secrets of all. It holds no resource and needs no Close. Do is safe for concurrent
+// use.
+type Call struct {
+	client *Client
+	cfg    CallConfig
+	mask   Masker
+
+	mu       sync.Mutex
+	requests int
+	bytes    int64
+	used     map[string]bool // secrets that were sent
+}
+
+// Call returns a call of a tool.
+func (c *Client) Call(cfg CallConfig) *Call {
+	l := &cfg.Limits
+	l.Requests = orDefault(l.Requests, DefaultRequests)
+	l.Bytes = orDefault(l.Bytes, DefaultBytes)
+	l.MaxBody = orDefault(l.MaxBody, DefaultMaxBody)
+	l.Timeout = orDefault(l.Timeout, DefaultTimeout)
+	return &Call{client: c, cfg: cfg, used: map[string]bool{}}
+}
+
+// Masker has the secrets that requests of this call have used so far.
+func (c *Call) Masker() *Masker { return &c.mask }
+
+// Used returns the names of the secrets that were sent, sorted.
+func (c *Call) Used() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Sorted(maps.Keys(c.used))
+}
+
+// Do makes one request and follows as many redirects as it says. It returns when the
+// whole body was read or ctx ends. The errors are those that the package lists; their
+// text is masked.
+func (c *Call) Do(ctx context.Context, req *Request) (*Response, error) {
+	if err := c.client.enter(); err != nil {
+		return nil, err
+	}
+	defer c.client.calls.Done()
+
+	limited, cancel := context.WithTimeout(ctx, c.cfg.Limits.Timeout)
+	defer cancel()
+	defer context.AfterFunc(c.client.ctx, cancel)()
+
+	resp, err := c.do(limited, req)
+	if err == nil {
+		return resp, nil
+	}
+
+	if limited.Err() != nil && interrupted(err) {
+		switch {
+		case c.client.ctx.Err() != nil:
+			err = ErrClosed
+		case errors.Is(ctx.Err(), context.Canceled):
+			err = context.Canceled
+		default:
+			err = timeout(err)
+		}
+	}
+	return nil, c.masked(err)
+}
+
+// hop is one exchange with a server.
+type hop struct {
+	number int
+	target target
+	method string
+	header http.Header
+	body   []byte
+	param  string // of the query, if the secret went there
+}
+
+func (c *Call) do(ctx context.Context, req *Request) (*Response, error) {
+	h, err := c.first(req)
+	if err != nil {
+		return nil, err
+	}
+
+	leave, err := c.client.plugins.enter(ctx, c.cfg.Plugin)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+
+	follow := min(max(req.Redirects, 0), MaxRedirects)
+	for {
+		resp, location, err := c.exchange(ctx, &h, follow > 0)
+		if err != nil {
+			return nil, err
+		}
+		if location == "" {
+			return resp, nil
+		}
+
+		if h.number == follow {
+			return nil, &LimitError{What: "redirects of " + h.target.host, Limit: int64(follow), Unit: "redirects"}
+		}
+		next, err := c.redirect(&h, resp.Status, location)
+		if err != nil {
+			x := c.exchangeOf(next)
+			c.observe(&x, time.Now(), err)
+			return nil, err
+		}
+		h = *next
+	}
+}
+
+// first checks what is the same whatever the rules say.
+func (c *Call) first(req *Request) (hop, error) {
+	t, err := parseTarget(req.URL)
+	if err != nil {
+		return hop{}, &RequestError{"url", err.Error()}
+	}
+
+	method := strings.ToUpper(cmp.Or(req.Method, "GET"))
+	if err := checkMethod(method); err != nil {
+		return hop{}, &RequestError{"method", err.Error()}
+	}
+
+	header, err := prepareHeader(req.Header, &t, len(req.Body))
+	if err != nil {
+		return hop{}, err
+	}
+	if _, ok := header["User-Agent"]; !ok {
+		header["User-Agent"] = []string{c.client.cfg.UserAgent}
+	}
+	return hop{target: t, method: method, header: header, body: req.Body}, nil
+}
+
+// admit finds the rule of a hop.
+func (c *Call) admit(h *hop) (*rule, error) {
+	for _, method := range append([]string{h.method}, overrides(h.header)...) {
+		if err := checkMethod(method); err != nil {
+			return nil, &RequestError{"method", err.Error()}
+		}
+		if c.cfg.Readonly && method != "GET" && method != "HEAD" {
+			return nil, c.refuse(h, ReasonReadonly, Rule{}, method+" is refused: the tool is readonly, which admits GET and HEAD only")
+		}
+	}
+
+	r, reason := c.cfg.Policy.find(&h.target, h.method)
+	for _, method := range overrides(h.header) {
+		if r != nil && !r.admitsMethod(method) {
+			return nil, c.refuse(h, ReasonMethod, c.need(h, method), "a header asks for the method "+method)
+		}
+	}
+
+	switch reason {
+	case ReasonURL:
+		return nil, c.refuse(h, reason, c.need(h, h.method), "no http rule of the plugin admits this URL")
+	case ReasonMethod:
+		return nil, c.refuse(h, reason, c.need(h, h.method), "the http rules of the plugin admit this URL, but not this method")
+	}
+	return r, nil
+}
+
+// need is a rule that would admit a hop, for the message.
+func (c *Call) need(h *hop, method string) Rule {
+	t := h.target
+	t.query = ""
+	t.path = t.path[:strings.LastIndexByte(t.path, '/')+1]
+	if len(t.path) > 100 || strings.Contains(t.path, "*") {
+		t.path = "/"
+	}
+	t.path += "*"
+
+	literal := t.addr.IsValid() && classify(t.addr) != kindPublic
+	return Rule{URL: t.String(), Methods: []string{method}, Private: literal}
+}
+
+func (c *Call) refuse(h *hop, reason Reason, need Rule, why string) *Refusal {
+	r := &Refusal{Reason: reason, What: fmt.Sprintf("%s %s is refused: %s", h.method, h.target.shown(), why)}
+	if h.number > 0 {
+		r.What = "a redirect to " + r.What
+	}
+	if need.URL != "" {
+		r.Grant = Patch(need)
+	}
+	return r
+}
+
+// count adds a request to the call.
+func (c *Call) count() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.requests >= c.cfg.Limits.Requests {
+		return &LimitError{What: "http requests of one call", Limit: int64(c.cfg.Limits.Requests), Unit: "requests"}
+	}
+	c.requests++
+	return nil
+}
+
+// spend adds bytes of a body to the call.
+func (c *Call) spend(n int64) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.bytes += n
+	if c.bytes > c.cfg.Limits.Bytes {
+		return &LimitError{What: "bodies of all http requests of one call", Limit: c.cfg.Limits.Bytes, Unit: "bytes"}
+	}
+	return nil
+}
+
+// interrupted reports whether the end of a context explains err.
+func interrupted(err error) bool {
+	_, network := errors.AsType[*NetworkError](err)
+	return network || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}
+
+func timeout(err error) error {
+	host := "http request"
+	if n, ok := errors.AsType[*NetworkError](err); ok {
+		host = n.Host
+	}
+	return &NetworkError{Host: host, Problem: "no complete response in time", Timeout: true, Detail: err.Error()}
+}
+
+// masked returns err without secrets.
+func (c *Call) masked(err error) error {
+	mask := func(texts ...*string) {
+		for _, s := range texts {
+			*s = c.client.proxyMask.String(c.mask.String(*s))
+		}
+	}
+
+	switch e := err.(type) {
+	case *Refusal:
+		mask(&e.What, &e.Grant, &e.Detail)
+	case *RequestError:
+		mask(&e.Problem)
+	case *NetworkError:
+		mask(&e.Problem, &e.Detail)
+	case *LimitError, *SecretError:
+	default:
+		if !errors.Is(err, context.Canceled) && !errors.Is(err, ErrClosed) {
+			return &NetworkError{Host: "the request", Problem: "failed", Detail: c.mask.String(err.Error())}
+		}
+	}
+	return err
+}
+
+// observe reports the end of a hop.
+func (c *Call) observe(x *Exchange, start time.Time, err error) {
+	x.Duration = time.Since(start)
+	if r, ok := errors.AsType[*Refusal](err); ok {
+		c.masked(r)
+		x.Refusal = cmp.Or(r.Detail, r.What)
+		c.client.logger.Warn("http request refused", "plugin", x.Plugin, "method", x.Method, "host", x.Host, "reason", r.Reason, "what", r.What, "detail", r.Detail, "grant", r.Grant)
+	} else if err != nil {
+		err = c.masked(err)
+		x.Err = err.Error()
+		if n, ok := errors.AsType[*NetworkError](err); ok && n.Detail != "" {
+			x.Err = n.Detail
+		}
+	}
+	if c.cfg.Observe != nil {
+		c.cfg.Observe(*x)
+	}
+}

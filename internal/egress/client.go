@@ -1,0 +1,372 @@
+package egress
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"sync"
+	"syscall"
+	"time"
+)
+
+const (
+	dialTimeout = 10 * time.Second
+	idleTimeout = time.Minute
+	maxPools    = 256 // transports that are kept for reuse
+	maxIdle     = 16  // idle connections of one transport
+	maxIdleHost = 4   // of these, to one host
+)
+
+// Client makes the requests of one host's plugins. It is safe for concurrent use.
+type Client struct {
+	cfg       Config
+	logger    *slog.Logger
+	proxy     *url.URL
+	proxyMask Masker // the password of the proxy
+	roots     *x509.CertPool
+
+	hosts, plugins gates
+	dnsDown        time.Time // until when names are left to the proxy; guarded by mu
+
+	ctx   context.Context
+	close context.CancelFunc
+	calls sync.WaitGroup
+
+	mu     sync.Mutex
+	closed bool
+	pools  map[poolKey]*pool
+	clock  uint64 // orders the uses of pools
+
+	// trusted are special addresses that count as public: for tests, whose servers
+	// have no public address.
+	trusted netip.Prefix
+}
+
+// poolKey divides connections. Requests of different keys share none.
+type poolKey struct {
+	plugin, user, secret string
+	private              bool
+}
+
+type pool struct {
+	transport *http.Transport
+	used      uint64
+	busy      int
+}
+
+// New checks a configuration.
+func New(cfg Config) (*Client, error) {
+	c := &Client{cfg: cfg, logger: cfg.Logger, pools: map[poolKey]*pool{}}
+	if c.logger == nil {
+		c.logger = slog.New(slog.DiscardHandler)
+	}
+	if c.cfg.UserAgent == "" {
+		c.cfg.UserAgent = "toolhost"
+	}
+	c.hosts.limit = orDefault(cfg.PerHost, DefaultPerHost)
+	c.plugins.limit = orDefault(cfg.PerPlugin, DefaultPerPlugin)
+
+	if err := c.setProxy(cfg.Proxy); err != nil {
+		return nil, err
+	}
+	if err := c.setRoots(cfg.CA); err != nil {
+		return nil, err
+	}
+	c.ctx, c.close = context.WithCancel(context.Background())
+	return c, nil
+}
+
+func orDefault[T int | int64 | time.Duration](v, def T) T {
+	if v > 0 {
+		return v
+	}
+	return def
+}
+
+func (c *Client) setProxy(raw string) error {
+	if raw == "" {
+		return nil
+	}
+
+	// The error of url.Parse would repeat the password.
+	u, err := url.Parse(raw)
+	if err != nil || u.Hostname() == "" {
+		return errors.New("invalid egress proxy: want http://HOST:PORT")
+	}
+	switch u.Scheme {
+	case "http", "https", "socks5", "socks5h":
+	default:
+		return fmt.Errorf("invalid egress proxy: scheme %q: want http, https, socks5 or socks5h", u.Scheme)
+	}
+
+	c.proxy = u
+	if password, ok := u.User.Password(); ok {
+		c.proxyMask.Add("egress.proxy", password)
+		user := Secret{Value: password, Place: Place{Basic: u.User.Username()}}
+		c.proxyMask.Add("egress.proxy", user.basic())
+	}
+	return nil
+}
+
+func (c *Client) setRoots(pem []byte) error {
+	if len(pem) == 0 {
+		return nil
+	}
+
+	roots, err := x509.SystemCertPool()
+	if err != nil {
+		roots = x509.NewCertPool() // Windows and macOS add theirs when they verify
+	}
+	if !roots.AppendCertsFromPEM(pem) {
+		return errors.New("invalid egress CA bundle: no certificate in PEM")
+	}
+	c.roots = roots
+	return nil
+}
+
+// Close stops requests in flight and waits for them. Later ones fail with
+// [ErrClosed].
+func (c *Client) Close() {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	c.close()
+	c.calls.Wait()
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for key, p := range c.pools {
+		p.transport.CloseIdleConnections()
+		delete(c.pools, key)
+	}
+}
+
+func (c *Client) enter() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return ErrClosed
+	}
+	c.calls.Add(1)
+	return nil
+}
+
+// acquire returns the pool of a key, which release gives back.
+func (c *Client) acquire(key poolKey) *pool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	p := c.pools[key]
+	if p == nil {
+		if len(c.pools) >= maxPools {
+			c.evict()
+		}
+		p = &pool{transport: c.transport(key.private)}
+		c.pools[key] = p
+	}
+	c.clock++
+	p.used = c.clock
+	p.busy++
+	return p
+}
+
+func (c *Client) release(p *pool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p.busy--
+}
+
+// evict removes the pool that was idle longest. If all are busy there is one more than
+// the bound, and at most as many as requests in flight.
+func (c *Client) evict() {
+	var oldest poolKey
+	found := false
+	for key, p := range c.pools {
+		if p.busy == 0 && (!found || p.used < c.pools[oldest].used) {
+			oldest, found = key, true
+		}
+	}
+	if found {
+		c.pools[oldest].transport.CloseIdleConnections()
+		delete(c.pools, oldest)
+	}
+}
+
+func (c *Client) transport(private bool) *http.Transport {
+	t := &http.Transport{
+		DialContext:            c.dial(private),
+		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: c.roots},
+		TLSHandshakeTimeout:    dialTimeout,
+		IdleConnTimeout:        idleTimeout,
+		MaxIdleConns:           maxIdle,
+		MaxIdleConnsPerHost:    maxIdleHost,
+		MaxResponseHeaderBytes: MaxHeaderBytes,
+		DisableCompression:     true, // the bound is for what comes out
+		ForceAttemptHTTP2:      true,
+		HTTP2:                  &http.HTTP2Config{SendPingTimeout: 15 * time.Second},
+	}
+	if c.proxied(private) {
+		t.Proxy = http.ProxyURL(c.proxy)
+		t.DialContext = c.dialProxy
+		t.OnProxyConnectResponse = func(_ context.Context, _ *url.URL, _ *http.Request, resp *http.Response) error {
+			if resp.StatusCode != http.StatusOK {
+				return proxyError(resp.StatusCode)
+			}
+			return nil
+		}
+	}
+	return t
+}
+
+// proxied reports whether requests use the proxy. A private rule names what the proxy
+// would not reach.
+func (c *Client) proxied(private bool) bool { return c.proxy != nil && !private }
+
+// dial connects to an address that it has checked. The check is between the creation
+// of the socket and its connection, for each address that the dialer tries, so no
+// second look-up can lead elsewhere.
+func (c *Client) dial(private bool) func(ctx context.Context, network, addr string) (net.Conn, error) {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		host, port, err := net.SplitHostPort(addr)
+		if err != nil {
+			return nil, err
+		}
+		named, _ := netip.ParseAddr(host)
+
+		d := net.Dialer{
+			Timeout:  dialTimeout,
+			Resolver: c.cfg.Resolver,
+			ControlContext: func(_ context.Context, _, address string, _ syscall.RawConn) error {
+				peer, err := netip.ParseAddrPort(address)
+				if err != nil {
+					return err
+				}
+				return c.admit(peer.Addr(), private, named)
+			},
+		}
+		ctx, cancel := c.untilClosed(ctx)
+		defer cancel()
+		return d.DialContext(ctx, network, net.JoinHostPort(absolute(host, named), port))
+	}
+}
+
+// absolute keeps the resolver from adding its search domains to a name with a dot. A
+// name without one is a service of the network, which needs them.
+func absolute(host string, addr netip.Addr) string {
+	for i := range len(host) {
+		if host[i] == '.' && !addr.IsValid() {
+			return host + "."
+		}
+	}
+	return host
+}
+
+func (c *Client) admit(addr netip.Addr, private bool, named netip.Addr) error {
+	if c.trusted.Contains(addr.Unmap()) {
+		return nil
+	}
+	return admitAddress(addr, private, named)
+}
+
+func (c *Client) dialProxy(ctx context.Context, network, addr string) (net.Conn, error) {
+	ctx, cancel := c.untilClosed(ctx)
+	defer cancel()
+	d := net.Dialer{Timeout: dialTimeout, Resolver: c.cfg.Resolver}
+	return d.DialContext(ctx, network, addr)
+}
+
+// checkProxied refuses names that are not at public addresses as this host resolves
+// them. Where names cannot be resolved, the proxy alone decides.
+func (c *Client) checkProxied(ctx context.Context, t *target) error {
+	if t.addr.IsValid() {
+		return c.admit(t.addr, false, netip.Addr{})
+	}
+
+	c.mu.Lock()
+	down := time.Now().Before(c.dnsDown)
+	c.mu.Unlock()
+	if down {
+		return nil
+	}
+
+	lookup, cancel := context.WithTimeout(ctx, time.Second)
+	defer cancel()
+	resolver := c.cfg.Resolver
+	if resolver == nil {
+		resolver = net.DefaultResolver
+	}
+	addrs, err := resolver.LookupNetIP(lookup, "ip", absolute(t.host, t.addr))
+	if err != nil {
+		if lookup.Err() != nil && ctx.Err() == nil {
+			c.mu.Lock()
+			c.dnsDown = time.Now().Add(time.Minute)
+			c.mu.Unlock()
+		}
+		return nil
+	}
+	for _, a := range addrs {
+		if err := c.admit(a, false, netip.Addr{}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// untilClosed returns a context that Close cancels too. A transport dials with a
+// context that outlives the request.
+func (c *Client) untilClosed(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(c.ctx, cancel)
+	return ctx, func() { stop(); cancel() }
+}
+
+// gates limit how many requests of each key are in flight.
+type gates struct {
+	limit int
+
+	mu  sync.Mutex
+	all map[string]*gate
+}
+
+type gate struct {
+	slots chan struct{}
+	refs  int
+}
+
+// enter waits for a slot of key. The caller calls the function when it is done.
+func (g *gates) enter(ctx context.Context, key string) (func(), error) {
+	g.mu.Lock()
+	if g.all == nil {
+		g.all = map[string]*gate{}
+	}
+	one := g.all[key]
+	if one == nil {
+		one = &gate{slots: make(chan struct{}, g.limit)}
+		g.all[key] = one
+	}
+	one.refs++
+	g.mu.Unlock()
+
+	forget := func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		if one.refs--; one.refs == 0 {
+			delete(g.all, key)
+		}
+	}
+
+	select {
+	case one.slots <- struct{}{}:
+		return func() { <-one.slots; forget() }, nil
+	case <-ctx.Done():
+		forget()
+		return nil, ctx.Err()
+	}
+}

@@ -1,0 +1,162 @@
+// Package egress makes the HTTP requests of plugins. It decides which requests the
+// rules of a plugin admit, which addresses a connection may reach, and which secrets
+// go into a request, and it masks those secrets in everything that comes back. It
+// knows nothing of plugins or of WebAssembly.
+//
+// One [Client] serves a host. For each call of a tool, [Client.Call] makes a [Call],
+// and [Call.Do] makes one request of it:
+//
+//	policy, err := egress.Compile([]egress.Rule{{URL: "https://api.example.com/v1/*", Secret: "example"}})
+//	client, err := egress.New(egress.Config{})
+//	call := client.Call(egress.CallConfig{Plugin: "weather", Policy: policy, Secrets: vault})
+//	resp, err := call.Do(ctx, &egress.Request{Method: "GET", URL: "https://api.example.com/v1/now"})
+//
+// What holds for every request and for every hop of a redirect:
+//
+//   - The most specific rule that admits the URL and the method applies. Without one, the
+//     request is refused.
+//   - The address that is checked is the one that is dialed. Only public addresses
+//     are, unless the rule is private.
+//   - The environment names no proxy.
+//   - Bodies, headers, time, the number of requests and of connections are bounded. A
+//     body over its bound is an error; nothing is cut.
+//   - A secret goes only to its own hosts, and only over https unless it says
+//     otherwise. Afterwards, every response and error of the same call is masked.
+//
+// Errors are of these types, and their messages are made for an agent: they contain no
+// secret and no internal address. Details for the operator's log are in their Detail
+// fields, masked too.
+//
+//	*Refusal        a rule, or a grant that is missing       abi.CallDenied
+//	*RequestError   an invalid request                       abi.CallInvalid
+//	*LimitError     a size or a number over its bound        abi.CallLimit
+//	*SecretError    a secret without a value; matches        a required connection
+//	                ErrNoSecret if it is not set
+//	*NetworkError   the network, the server, TLS, a timeout  abi.CallFailed
+//	context.Canceled, ErrClosed                              abi.CallCanceled
+package egress
+
+import (
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"time"
+)
+
+// Bounds that no configuration changes.
+const (
+	MaxURL             = 8 << 10   // bytes of a URL
+	MaxRequestHeaders  = 64        // fields of a request
+	MaxHeaderBytes     = 64 << 10  // bytes of the header of a request or a response
+	MaxResponseHeaders = 256       // fields of a response
+	MaxRedirects       = 10        // hops of one request
+	MaxBodyLimit       = 256 << 20 // the largest Rule.MaxBody
+	MinSecret          = 6         // bytes of a secret: a shorter one cannot be masked
+	MaxSecret          = 16 << 10  // bytes of a secret
+)
+
+// Defaults of Limits and Config.
+const (
+	DefaultMaxBody   = 4 << 20
+	DefaultRequests  = 100
+	DefaultBytes     = 64 << 20
+	DefaultTimeout   = 30 * time.Second
+	DefaultPerHost   = 32
+	DefaultPerPlugin = 32
+)
+
+// Config is how a host reaches the network. The zero value connects directly and
+// trusts the certificates that the system trusts.
+type Config struct {
+	// Proxy is the URL of an egress proxy: http, https, socks5 or socks5h, with an
+	// optional user and password. Requests that a private rule admits do not use it.
+	// The proxy resolves names, so it decides which addresses a public name reaches;
+	// names that also resolve here must resolve to public addresses.
+	Proxy string
+
+	// CA is a bundle of certificates in PEM that are trusted in addition to the
+	// system's.
+	CA []byte
+
+	// Resolver looks up names. Nil stands for the system's.
+	Resolver *net.Resolver
+
+	// PerHost and PerPlugin limit the requests that are in flight at once to one host
+	// name and of one plugin. A request over the limit waits. Zero stands for 32.
+	PerHost, PerPlugin int
+
+	// UserAgent is sent if the plugin sets none. Empty stands for "toolhost".
+	UserAgent string
+
+	// Logger gets a line for each refusal, with its details. Nil discards them: the
+	// caller of Do can log errors itself.
+	Logger *slog.Logger
+}
+
+// Limits bound a call. Zero fields stand for the defaults.
+type Limits struct {
+	Requests int           // requests of one call, each hop counts; 100
+	Bytes    int64         // bodies of one call in both directions; 64 MiB
+	MaxBody  int64         // one body, in either direction, where the rule has no MaxBody; 4 MiB
+	Timeout  time.Duration // one request with its redirects, if ctx has no earlier deadline; 30 s
+}
+
+// CallConfig describes one call of a tool.
+type CallConfig struct {
+	// Plugin and User divide connections: none is used for two of them. User is empty
+	// for the operator.
+	Plugin, User string
+
+	// Policy is what the plugin may reach. Nil refuses everything.
+	Policy *Policy
+
+	// Readonly admits GET and HEAD only.
+	Readonly bool
+
+	// Secrets gives the secrets that rules name. Nil has none.
+	Secrets Secrets
+
+	// Observe is called once for each hop after it has ended or was refused, from the
+	// goroutine of Do. It may be nil.
+	Observe func(Exchange)
+
+	Limits Limits
+}
+
+// Exchange is what an audit keeps of one hop. It has no path, query, header or body.
+type Exchange struct {
+	Plugin, User   string
+	Method         string
+	Scheme, Host   string         // Host has the port if it is not the default
+	Address        netip.AddrPort // the peer; zero if nothing was dialed, or it was a proxy
+	Hop            int            // 0, or the number of redirects before
+	Secret         string         // the name of the secret that was sent
+	Status         int            // 0 without a response
+	Sent, Received int64          // bytes of bodies; received ones after decompression
+	Duration       time.Duration
+	Refusal        string // why it was refused, for the operator
+	Err            string // what failed, for the operator
+}
+
+// Request is what a plugin asks for.
+type Request struct {
+	Method string // empty stands for GET; the case of known methods is ignored
+	URL    string // absolute
+	Header http.Header
+	Body   []byte
+
+	// Redirects is how many redirects Do follows; at most [MaxRedirects]. With zero, a
+	// redirect is returned like any response. A hop to another origin gets only
+	// headers that no plugin hides credentials in, and each hop is checked like a
+	// request of its own.
+	Redirects int
+}
+
+// Response is the whole answer. Secrets in it are masked.
+type Response struct {
+	Status int
+	URL    string // of the last hop, without secrets
+	Header http.Header
+	Body   []byte
+}

@@ -1,0 +1,95 @@
+package egress
+
+import (
+	"errors"
+	"fmt"
+)
+
+// ErrNoSecret is the reason of a [SecretError] if the secret has no value and can be
+// given one.
+var ErrNoSecret = errors.New("no value")
+
+// ErrClosed is returned by Do after Close.
+var ErrClosed = errors.New("egress: closed")
+
+// RuleError is an invalid rule.
+type RuleError struct {
+	Index   int    // of the rule
+	Key     string // the field in snake case: "url", "methods", "max_body", "private"
+	Problem string
+}
+
+func (e *RuleError) Error() string {
+	return fmt.Sprintf("http[%d].%s: %s", e.Index, e.Key, e.Problem)
+}
+
+// Reason says why a request was refused.
+type Reason string
+
+// The reasons of a [Refusal].
+const (
+	ReasonURL      Reason = "url"      // no rule admits the URL
+	ReasonMethod   Reason = "method"   // rules admit the URL, but not with this method
+	ReasonReadonly Reason = "readonly" // the tool is readonly
+	ReasonAddress  Reason = "address"  // the host is not at an address that the rule admits
+	ReasonSecret   Reason = "secret"   // the secret is not for this host, or not over http
+	ReasonRedirect Reason = "redirect" // a redirect that carries a secret away
+)
+
+// Refusal is the error of a request that the rules do not admit.
+type Refusal struct {
+	Reason Reason
+	What   string // a sentence for the agent: what was refused
+	Grant  string // what below grants.PLUGIN would admit it, as YAML; empty if nothing would
+	Detail string // for the operator's log
+}
+
+func (r *Refusal) Error() string {
+	if r.Grant == "" {
+		return r.What
+	}
+	return r.What + "; the operator can allow it with: " + r.Grant
+}
+
+// RequestError is a request that is invalid whatever the rules say.
+type RequestError struct {
+	Field   string // "url", "method", "headers", "body"
+	Problem string
+}
+
+func (e *RequestError) Error() string { return e.Field + ": " + e.Problem }
+
+// LimitError is something over its bound.
+type LimitError struct {
+	What  string // "response body of api.example.com"
+	Limit int64
+	Unit  string // "bytes", "requests"
+	Grant string // the field that raises it: "max_body"; empty if none does
+}
+
+// SecretError is a secret that cannot be used.
+type SecretError struct {
+	Name string
+	Err  error // matches ErrNoSecret if it is only missing
+}
+
+func (e *SecretError) Error() string { return fmt.Sprintf("secret %q: %v", e.Name, e.Err) }
+func (e *SecretError) Unwrap() error { return e.Err }
+
+// NetworkError is a request that was admitted and failed.
+type NetworkError struct {
+	Host    string
+	Problem string // for the agent: "connection refused", "no such host", "timeout" …
+	Timeout bool
+	Detail  string // for the operator's log, masked
+}
+
+func (e *NetworkError) Error() string { return e.Host + ": " + e.Problem }
+
+func (e *LimitError) Error() string {
+	s := fmt.Sprintf("%s: more than %d %s", e.What, e.Limit, e.Unit)
+	if e.Grant != "" {
+		s += ": the operator can raise " + e.Grant + " in the http rule"
+	}
+	return s
+}

@@ -1,0 +1,315 @@
+package egress
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptrace"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// exchange makes one hop. If the response is a redirect that is to be followed, it
+// returns its location, and a response without a body.
+func (c *Call) exchange(ctx context.Context, h *hop, follow bool) (resp *Response, location string, err error) {
+	x := c.exchangeOf(h)
+	start := time.Now()
+	defer func() { c.observe(&x, start, err) }()
+
+	r, err := c.admit(h)
+	if err != nil {
+		return nil, "", err
+	}
+	if err := c.count(); err != nil {
+		return nil, "", err
+	}
+	limit := orDefault(r.MaxBody, c.cfg.Limits.MaxBody)
+	if err := c.sendable(h, limit); err != nil {
+		return nil, "", err
+	}
+
+	req, err := c.request(ctx, h, r)
+	if err != nil {
+		return nil, "", err
+	}
+	x.Secret, x.Sent = r.Secret, int64(len(h.body))
+
+	raw, done, err := c.roundTrip(ctx, h, r, req, &x)
+	defer done()
+	if err != nil {
+		return nil, "", err
+	}
+	defer raw.Body.Close()
+	x.Status = raw.StatusCode
+
+	if follow && isRedirect(raw) {
+		io.Copy(io.Discard, io.LimitReader(raw.Body, 4<<10)) // so that the connection can be used again
+		return &Response{Status: raw.StatusCode}, raw.Header.Get("Location"), nil
+	}
+	resp, err = c.response(h, r, raw, limit)
+	if resp != nil {
+		x.Received = int64(len(resp.Body))
+	}
+	return resp, "", err
+}
+
+func (c *Call) exchangeOf(h *hop) Exchange {
+	return Exchange{Plugin: c.cfg.Plugin, User: c.cfg.User, Method: h.method, Scheme: h.target.scheme, Host: h.target.hostPort(), Hop: h.number}
+}
+
+func (c *Call) sendable(h *hop, limit int64) error {
+	if int64(len(h.body)) > limit {
+		return &LimitError{What: "request body for " + h.target.host, Limit: limit, Unit: "bytes", Grant: "max_body"}
+	}
+	return c.spend(int64(len(h.body)))
+}
+
+// request makes the request of a hop, with its secret.
+func (c *Call) request(ctx context.Context, h *hop, r *rule) (*http.Request, error) {
+	header, query := h.header.Clone(), h.target.query
+	if r.Secret != "" {
+		s, err := c.secret(ctx, h, r)
+		if err != nil {
+			return nil, err
+		}
+		query = s.apply(header, query)
+		h.param = s.Place.Query
+	}
+
+	// A range is of the encoded body, so it is asked for without an encoding.
+	if header.Get("Range") == "" && h.method != http.MethodHead {
+		header["Accept-Encoding"] = []string{"gzip"}
+	} else {
+		header["Accept-Encoding"] = []string{"identity"}
+	}
+
+	u, err := h.target.url(query)
+	if err != nil {
+		return nil, &RequestError{"url", err.Error()}
+	}
+	req := &http.Request{Method: h.method, URL: u, Host: u.Host, Header: header, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Body: http.NoBody}
+	if len(h.body) > 0 {
+		req.ContentLength = int64(len(h.body))
+		req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(h.body)), nil }
+		req.Body, _ = req.GetBody()
+	}
+	return req.WithContext(ctx), nil
+}
+
+// secret returns the secret of a rule if it may go to the target.
+func (c *Call) secret(ctx context.Context, h *hop, r *rule) (Secret, error) {
+	if c.cfg.Secrets == nil {
+		return Secret{}, &SecretError{r.Secret, ErrNoSecret}
+	}
+	s, err := c.cfg.Secrets.Secret(ctx, r.Secret)
+	if err == nil {
+		err = s.Check()
+	}
+	if err != nil {
+		return Secret{}, &SecretError{r.Secret, err}
+	}
+
+	switch {
+	case !matchHosts(s.Hosts, &h.target):
+		return Secret{}, c.refuse(h, ReasonSecret, Rule{}, fmt.Sprintf("the secret %q is not for this host: the operator must add it to the hosts of the secret", r.Secret))
+	case h.target.scheme == "http" && !s.HTTP:
+		return Secret{}, c.refuse(h, ReasonSecret, Rule{}, fmt.Sprintf("the secret %q goes over https only", r.Secret))
+	}
+
+	// Masked before it is sent: an error can contain it too.
+	c.mask.Add(r.Secret, s.Value)
+	if s.Place.Basic != "" {
+		c.mask.Add(r.Secret, s.basic())
+	}
+	c.mu.Lock()
+	c.used[r.Secret] = true
+	c.mu.Unlock()
+	return s, nil
+}
+
+// roundTrip sends a request when there is a slot for its host. The caller calls done
+// after it has read the body.
+func (c *Call) roundTrip(ctx context.Context, h *hop, r *rule, req *http.Request, x *Exchange) (resp *http.Response, done func(), err error) {
+	leave, err := c.client.hosts.enter(ctx, h.target.host)
+	if err != nil {
+		return nil, func() {}, err
+	}
+
+	proxied := c.client.proxied(r.Private)
+	p := c.client.acquire(poolKey{c.cfg.Plugin, c.cfg.User, r.Secret, r.Private})
+	done = func() { c.client.release(p); leave() }
+	if proxied {
+		if err := c.client.checkProxied(ctx, &h.target); err != nil {
+			return nil, done, c.failure(h, r, err)
+		}
+	}
+
+	trace := &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
+		if tcp, ok := info.Conn.RemoteAddr().(*net.TCPAddr); ok && !proxied {
+			x.Address = tcp.AddrPort()
+		}
+	}}
+	resp, err = p.transport.RoundTrip(req.WithContext(httptrace.WithClientTrace(ctx, trace)))
+	if err != nil {
+		return nil, done, c.failure(h, r, err)
+	}
+	return resp, done, nil
+}
+
+// response reads and masks a response.
+func (c *Call) response(h *hop, r *rule, raw *http.Response, limit int64) (*Response, error) {
+	if raw.StatusCode == http.StatusSwitchingProtocols {
+		return nil, &NetworkError{Host: h.target.host, Problem: "the server switched protocols, which was not asked for"}
+	}
+	fields := 0
+	for _, values := range raw.Header {
+		fields += len(values)
+	}
+	if fields > MaxResponseHeaders {
+		return nil, &LimitError{What: "response headers of " + h.target.host, Limit: MaxResponseHeaders, Unit: "fields"}
+	}
+
+	body, err := c.readBody(h, r, raw, limit)
+	if err != nil {
+		return nil, err
+	}
+
+	header := raw.Header
+	cleanResponse(header)
+	c.mask.header(header)
+	c.client.proxyMask.header(header)
+	body = c.client.proxyMask.Bytes(c.mask.Bytes(body))
+	if h.method != http.MethodHead && raw.StatusCode != http.StatusNotModified {
+		header.Set("Content-Length", strconv.Itoa(len(body)))
+	}
+	return &Response{Status: raw.StatusCode, URL: c.mask.String(h.target.String()), Header: header, Body: body}, nil
+}
+
+// readBody reads and decodes a body within its limit.
+func (c *Call) readBody(h *hop, r *rule, raw *http.Response, limit int64) ([]byte, error) {
+	tooLarge := &LimitError{What: "response body of " + h.target.host, Limit: limit, Unit: "bytes", Grant: "max_body"}
+	if h.method == http.MethodHead {
+		return nil, nil
+	}
+	if raw.ContentLength > limit {
+		return nil, tooLarge
+	}
+
+	// An encoded body is bounded before and after decoding: it can decode to nothing
+	// for as long as it likes.
+	in := &bounded{r: raw.Body, left: limit, err: tooLarge}
+	out := io.Reader(in)
+	decode, err := decoder(raw.Header, r.Secret != "" || !c.mask.Empty())
+	if err != nil {
+		return nil, &NetworkError{Host: h.target.host, Problem: err.Error()}
+	}
+	if decode {
+		raw.Header.Del("Content-Encoding")
+		out = &bounded{r: &lazyGzip{in: in}, left: limit, err: tooLarge}
+	}
+
+	var body bytes.Buffer
+	if n := min(raw.ContentLength, 64<<10); n > 0 && !decode {
+		body.Grow(int(n) + bytes.MinRead)
+	}
+	if _, err := body.ReadFrom(out); err != nil {
+		if errors.Is(err, tooLarge) {
+			return nil, tooLarge
+		}
+		return nil, c.failure(h, r, err)
+	}
+	return body.Bytes(), c.spend(int64(body.Len()))
+}
+
+// decoder reports whether to decode gzip. What cannot be decoded cannot be masked, so
+// a call that has used a secret does not get it.
+func decoder(h http.Header, secrets bool) (bool, error) {
+	encoding := strings.ToLower(strings.TrimSpace(strings.Join(h.Values("Content-Encoding"), ",")))
+	switch encoding {
+	case "", "identity":
+		return false, nil
+	case "gzip", "x-gzip":
+		return true, nil
+	}
+	if secrets {
+		return false, errors.New("the body has an encoding that was not asked for, so that secrets in it could not be masked")
+	}
+	return false, nil
+}
+
+// bounded fails with err instead of giving a byte more than left.
+type bounded struct {
+	r    io.Reader
+	left int64
+	err  error
+}
+
+func (b *bounded) Read(p []byte) (int, error) {
+	if int64(len(p)) > b.left+1 {
+		p = p[:b.left+1]
+	}
+	n, err := b.r.Read(p)
+	if b.left -= int64(n); b.left < 0 {
+		return 0, b.err
+	}
+	return n, err
+}
+
+// lazyGzip reads nothing before it must. An empty body stays empty, whatever its
+// header says.
+type lazyGzip struct {
+	in io.Reader
+	gz *gzip.Reader
+}
+
+func (l *lazyGzip) Read(p []byte) (int, error) {
+	if l.gz == nil {
+		gz, err := gzip.NewReader(l.in)
+		if err != nil {
+			return 0, err // io.EOF if there is nothing
+		}
+		l.gz = gz
+	}
+	return l.gz.Read(p)
+}
+
+// failure turns the error of a transport into one for the agent.
+func (c *Call) failure(h *hop, r *rule, err error) error {
+	if e, ok := errors.AsType[*addressError](err); ok {
+		return c.refuseAddress(h, r, e)
+	}
+	if e, ok := errors.AsType[*LimitError](err); ok {
+		return e
+	}
+	problem, timeout := problemOf(err)
+	return &NetworkError{Host: h.target.hostPort(), Problem: problem, Timeout: timeout, Detail: err.Error()}
+}
+
+// refuseAddress does not tell the agent the address: it belongs to the operator's
+// network.
+func (c *Call) refuseAddress(h *hop, r *rule, e *addressError) *Refusal {
+	need := Rule{}
+	switch e.kind {
+	case kindPrivate, kindLoopback:
+		need = Rule{URL: h.target.origin() + "/*", Methods: []string{h.method}, Private: true}
+	case kindMulticast, kindUnspecified:
+	default:
+		named := target{scheme: h.target.scheme, host: e.addr.String(), addr: e.addr, port: h.target.port, path: "/*"}
+		if h.target.addr == e.addr {
+			need = Rule{URL: named.String(), Methods: []string{h.method}, Private: true}
+		}
+	}
+
+	refusal := c.refuse(h, ReasonAddress, need, "the host is at "+article(e.kind))
+	if r.Private {
+		refusal.What += ", which a private rule admits only by the address itself"
+	}
+	refusal.Detail = refusal.What + ": " + e.Error()
+	return refusal
+}

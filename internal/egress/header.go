@@ -1,0 +1,164 @@
+package egress
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
+)
+
+// headerUse is what happens to a header that a plugin sets.
+type headerUse int
+
+const (
+	headerFree    headerUse = iota
+	headerRefused           // it frames the message, or speaks to a proxy
+	headerSame              // it must say what the request says, and is not sent twice
+	headerDropped           // the host sets it
+	headerMethod            // some servers use this method instead
+)
+
+var headerUses = map[string]headerUse{
+	"accept-encoding":        headerDropped,
+	"connection":             headerSame,
+	"content-length":         headerSame,
+	"expect":                 headerRefused,
+	"host":                   headerSame,
+	"http2-settings":         headerRefused,
+	"keep-alive":             headerRefused,
+	"te":                     headerSame,
+	"trailer":                headerRefused,
+	"transfer-encoding":      headerRefused,
+	"upgrade":                headerRefused,
+	"x-http-method":          headerMethod,
+	"x-http-method-override": headerMethod,
+	"x-method-override":      headerMethod,
+}
+
+func headerRule(name string) headerUse {
+	key := strings.ReplaceAll(strings.ToLower(name), "_", "-")
+	if strings.HasPrefix(key, "proxy-") {
+		return headerRefused
+	}
+	return headerUses[key]
+}
+
+// overrides returns the methods that a header asks a server to use instead.
+func overrides(h http.Header) []string {
+	var methods []string
+	for name, values := range h {
+		if headerRule(name) == headerMethod {
+			for _, v := range values {
+				methods = append(methods, strings.ToUpper(strings.TrimSpace(v)))
+			}
+		}
+	}
+	return methods
+}
+
+// prepareHeader checks the header of a request and returns what is sent.
+func prepareHeader(given http.Header, t *target, body int) (http.Header, error) {
+	fail := func(format string, args ...any) (http.Header, error) {
+		return nil, &RequestError{"headers", fmt.Sprintf(format, args...)}
+	}
+
+	out := make(http.Header, len(given)+3)
+	fields, size := 0, 0
+	for name, values := range given {
+		if !httpguts.ValidHeaderFieldName(name) {
+			return fail("invalid name %.100q", name)
+		}
+		for _, v := range values {
+			fields, size = fields+1, size+len(name)+len(v)+4
+			if !httpguts.ValidHeaderFieldValue(v) {
+				return fail("%s has a line break or another control character", name)
+			}
+		}
+
+		switch headerRule(name) {
+		case headerRefused:
+			return fail("%s: plugins cannot set it", name)
+		case headerSame:
+			if !sameAs(name, values, t, body) {
+				return fail("%s: the host sets it, to another value", name)
+			}
+		case headerFree, headerMethod:
+			key := http.CanonicalHeaderKey(name)
+			out[key] = append(out[key], values...)
+		}
+	}
+
+	switch {
+	case fields > MaxRequestHeaders:
+		return nil, &LimitError{What: "request headers", Limit: MaxRequestHeaders, Unit: "fields"}
+	case size > MaxHeaderBytes:
+		return nil, &LimitError{What: "request headers", Limit: MaxHeaderBytes, Unit: "bytes"}
+	}
+	return out, nil
+}
+
+// sameAs reports whether a header that the host sets by itself has that value.
+func sameAs(name string, values []string, t *target, body int) bool {
+	for _, v := range values {
+		v = strings.ToLower(strings.TrimSpace(v))
+		ok := false
+		switch strings.ToLower(name) {
+		case "host":
+			ok = v == t.hostPort() || v == t.hostPort()+":"+t.port
+		case "content-length":
+			ok = v == strconv.Itoa(body)
+		case "connection":
+			ok = v == "keep-alive" || v == "close"
+		case "te":
+			ok = v == "trailers"
+		}
+		if !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// crossOrigin are the headers that a redirect to another origin takes along. Any other
+// could be a credential.
+var crossOrigin = []string{
+	"Accept", "Accept-Charset", "Accept-Language", "Cache-Control", "Content-Encoding", "Content-Language", "Content-Type",
+	"If-Match", "If-Modified-Since", "If-None-Match", "If-Range", "If-Unmodified-Since", "Pragma", "Range", "User-Agent",
+}
+
+func keepAcrossOrigins(h http.Header) http.Header {
+	out := http.Header{}
+	for _, name := range crossOrigin {
+		if values, ok := h[name]; ok {
+			out[name] = values
+		}
+	}
+	return out
+}
+
+// cleanResponse removes what is about the connection.
+func cleanResponse(h http.Header) {
+	for _, name := range []string{"Connection", "Keep-Alive", "Te", "Trailer", "Transfer-Encoding", "Upgrade"} {
+		h.Del(name)
+	}
+	for name := range h {
+		if strings.HasPrefix(name, "Proxy-") {
+			delete(h, name)
+		}
+	}
+}
+
+// methods that open a tunnel, or echo a request with its secrets.
+var badMethods = map[string]bool{"CONNECT": true, "TRACE": true, "TRACK": true}
+
+func checkMethod(method string) error {
+	switch {
+	case method == "" || len(method) > 32 || strings.ContainsFunc(method, func(r rune) bool { return (r < 'A' || r > 'Z') && r != '-' }):
+		return fmt.Errorf("invalid method %.40q: want upper-case letters, such as GET", method)
+	case badMethods[method]:
+		return fmt.Errorf("%s: no plugin can use this method", method)
+	}
+	return nil
+}

@@ -1,0 +1,81 @@
+package egress
+
+import (
+	"compress/flate"
+	"compress/gzip"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"syscall"
+)
+
+// proxyError is the status with which a proxy refused to connect.
+type proxyError int
+
+func (e proxyError) Error() string { return fmt.Sprintf("the egress proxy answered %d", int(e)) }
+
+// problemOf describes an error without the addresses, names and bytes in its text,
+// which belong to the operator's network or come from the server.
+func problemOf(err error) (problem string, timeout bool) {
+	if dns, ok := errors.AsType[*net.DNSError](err); ok {
+		switch {
+		case dns.IsNotFound:
+			return "no such host", false
+		case dns.IsTimeout:
+			return "the name was not resolved in time", true
+		}
+		return "the name could not be resolved", false
+	}
+	if proxy, ok := errors.AsType[proxyError](err); ok {
+		return proxy.Error(), false
+	}
+	if problem := tlsProblem(err); problem != "" {
+		return problem, false
+	}
+	if netErr, ok := errors.AsType[net.Error](err); errors.Is(err, context.DeadlineExceeded) || ok && netErr.Timeout() {
+		return "no complete response in time", true
+	}
+
+	switch corrupt := flate.CorruptInputError(0); {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "connection refused", false
+	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+		return "the server reset the connection", false
+	case errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.EHOSTUNREACH):
+		return "the host cannot be reached", false
+	case errors.Is(err, gzip.ErrHeader), errors.Is(err, gzip.ErrChecksum), errors.As(err, &corrupt):
+		return "the compressed body is corrupt", false
+	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
+		return "the server closed the connection before the response was complete", false
+	}
+	return "the response is not valid HTTP, or the connection failed", false
+}
+
+func tlsProblem(err error) string {
+	if _, ok := errors.AsType[x509.HostnameError](err); ok {
+		return "its certificate is for another host"
+	}
+	if _, ok := errors.AsType[x509.UnknownAuthorityError](err); ok {
+		return "its certificate is not signed by a trusted authority"
+	}
+	if invalid, ok := errors.AsType[x509.CertificateInvalidError](err); ok {
+		if invalid.Reason == x509.Expired {
+			return "its certificate has expired or is not valid yet"
+		}
+		return "its certificate is not valid"
+	}
+	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
+		return "its certificate is not valid"
+	}
+	if _, ok := errors.AsType[tls.RecordHeaderError](err); ok {
+		return "the server does not speak TLS on this port"
+	}
+	if _, ok := errors.AsType[tls.AlertError](err); ok {
+		return "the TLS handshake failed"
+	}
+	return ""
+}

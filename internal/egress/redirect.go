@@ -1,0 +1,81 @@
+package egress
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+func isRedirect(resp *http.Response) bool {
+	switch resp.StatusCode {
+	case 301, 302, 303, 307, 308:
+		return resp.Header.Get("Location") != ""
+	}
+	return false
+}
+
+// redirect returns the next hop. The caller checks it as if the plugin had asked. With
+// an error, the hop is what is known of it.
+func (c *Call) redirect(h *hop, status int, location string) (*hop, error) {
+	next := &hop{number: h.number + 1, target: h.target, method: h.method, header: h.header, body: h.body}
+	target, err := resolve(&h.target, location)
+	if err != nil {
+		return next, &NetworkError{Host: h.target.hostPort(), Problem: "redirect to an invalid location: " + err.Error()}
+	}
+
+	next.target = target
+	if target.origin() != h.target.origin() {
+		next.header = keepAcrossOrigins(next.header)
+	} else if h.param != "" {
+		// The server repeats the query; the rule of the next hop decides again.
+		next.target.query = removeParam(target.query, h.param)
+	}
+	if c.carriesSecret(&next.target) {
+		next.target = h.target
+		return next, &Refusal{Reason: ReasonRedirect, What: "a redirect of " + h.target.shown() + " is refused: the server put a secret into the location"}
+	}
+
+	// As browsers do, and Go: only 307 and 308 keep the method and the body.
+	if status <= 303 && next.method != http.MethodHead && (status == 303 || next.method == http.MethodPost) {
+		next.method, next.body = http.MethodGet, nil
+		next.header = next.header.Clone()
+		for _, name := range []string{"Content-Type", "Content-Encoding", "Content-Language"} {
+			next.header.Del(name)
+		}
+	}
+	return next, nil
+}
+
+// carriesSecret looks for secrets below escapes too, of which a location can have more
+// than one layer.
+func (c *Call) carriesSecret(t *target) bool {
+	if c.mask.Empty() {
+		return false
+	}
+	if c.mask.inName(t.host) {
+		return true
+	}
+
+	s := t.path + "?" + t.query
+	for range 4 {
+		if c.mask.Found(s) || c.mask.Found(strings.ReplaceAll(s, "+", " ")) {
+			return true
+		}
+		s = decodeOnce(s)
+	}
+	return false
+}
+
+// resolve reads a location, which can be relative.
+func resolve(base *target, location string) (target, error) {
+	from, err := base.url(base.query)
+	if err != nil {
+		return target{}, err
+	}
+	ref, err := url.Parse(location)
+	if err != nil {
+		return target{}, errors.New("not a URL")
+	}
+	return parseTarget(from.ResolveReference(ref).String())
+}

@@ -1,0 +1,282 @@
+package egress
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// Rule admits requests. Zero fields admit as little as possible.
+type Rule struct {
+	// URL is https://HOST[:PORT]/PATH. http:// admits plain http, and no https.
+	//
+	// HOST is a name, an address, "*.example.com" for exactly one label more, or "*"
+	// for every name with a dot. PORT is needed unless it is the scheme's own.
+	//
+	// PATH is compared after normalization, segment by segment. A * stands for any
+	// part of one segment, but not for an empty segment or an encoded slash. A final
+	// /* stands for everything below.
+	URL string
+
+	// Methods are in upper case; "*" stands for all. GET admits HEAD. Empty stands for
+	// GET and HEAD.
+	Methods []string
+
+	// Secret names the secret that goes into the requests.
+	Secret string
+
+	// MaxBody bounds one body in either direction, in bytes. Zero stands for
+	// [Limits].MaxBody. The most is [MaxBodyLimit].
+	MaxBody int64
+
+	// Private admits loopback and private addresses of HOST, which must not be "*".
+	// Other special addresses, such as link-local ones and those of metadata services,
+	// must be HOST themselves. Multicast and unspecified addresses are never admitted.
+	Private bool
+}
+
+// Policy is a compiled list of rules. It is immutable. Nil refuses everything.
+type Policy struct {
+	given []Rule
+	rules []rule // the most specific first
+}
+
+type rule struct {
+	Rule
+	pattern target // its host can be a wildcard
+	index   int
+}
+
+// Compile checks rules. The error is a [*RuleError].
+func Compile(rules []Rule) (*Policy, error) {
+	p := &Policy{}
+	for i, r := range rules {
+		c, err := compile(r)
+		if err != nil {
+			err.Index = i
+			return nil, err
+		}
+		c.index = i
+		p.rules = append(p.rules, c)
+
+		r.URL, r.Methods = c.pattern.String(), c.Methods
+		p.given = append(p.given, r)
+	}
+
+	slices.SortStableFunc(p.rules, func(a, b rule) int {
+		return cmp.Or(
+			cmp.Compare(hostRank(b.pattern.host), hostRank(a.pattern.host)),
+			cmp.Compare(literalLen(b.pattern.path), literalLen(a.pattern.path)),
+		)
+	})
+	return p, nil
+}
+
+func compile(r Rule) (rule, *RuleError) {
+	fail := func(key, format string, args ...any) (rule, *RuleError) {
+		return rule{}, &RuleError{Key: key, Problem: fmt.Sprintf(format, args...)}
+	}
+
+	pattern, err := parsePattern(r.URL)
+	if err != nil {
+		return fail("url", "%v", err)
+	}
+	methods, err := checkMethods(r.Methods)
+	if err != nil {
+		return fail("methods", "%v", err)
+	}
+
+	switch {
+	case r.MaxBody < 0 || r.MaxBody > MaxBodyLimit:
+		return fail("max_body", "%d: want 0 to %d bytes", r.MaxBody, int64(MaxBodyLimit))
+	case r.Private && pattern.host == "*":
+		return fail("private", `a rule for every host cannot be private: name the host, for example "*.corp.example"`)
+	case pattern.addr.IsValid():
+		if err := admitAddress(pattern.addr, r.Private, pattern.addr); err != nil {
+			return fail("url", "%v", err)
+		}
+	}
+
+	r.Methods = methods
+	return rule{Rule: r, pattern: pattern}, nil
+}
+
+func checkMethods(methods []string) ([]string, error) {
+	if len(methods) == 0 {
+		return []string{"GET", "HEAD"}, nil
+	}
+	for _, m := range methods {
+		if m == "*" {
+			continue
+		}
+		if err := checkMethod(m); err != nil {
+			return nil, err
+		}
+	}
+	return slices.Clone(methods), nil
+}
+
+// hostRank orders patterns of hosts by how few hosts they match.
+func hostRank(host string) int {
+	switch {
+	case host == "*":
+		return 0
+	case strings.HasPrefix(host, "*."):
+		return 1
+	}
+	return 2
+}
+
+func literalLen(path string) int {
+	if i := strings.IndexByte(path, '*'); i >= 0 {
+		return i
+	}
+	return len(path) + 1 // an exact path is more specific than the prefix of the same length
+}
+
+// Rules returns the rules in their order, with normalized URLs and without defaults
+// left out.
+func (p *Policy) Rules() []Rule {
+	if p == nil {
+		return nil
+	}
+	return slices.Clone(p.given)
+}
+
+// Public reports whether a rule admits public addresses only: the plugin reaches an
+// open world.
+func (p *Policy) Public() bool {
+	return p != nil && slices.ContainsFunc(p.given, func(r Rule) bool { return !r.Private })
+}
+
+// Covers reports whether p admits every request that need admits. Only need's URL and
+// Methods count. An invalid need is not covered.
+func (p *Policy) Covers(need Rule) bool {
+	n, err := compile(Rule{URL: need.URL, Methods: need.Methods, Private: isAddress(need.URL)})
+	if err != nil || p == nil {
+		return false
+	}
+
+	for _, m := range n.Methods {
+		if !slices.ContainsFunc(p.rules, func(r rule) bool { return r.admitsMethod(m) && r.pattern.contains(n.pattern) }) {
+			return false
+		}
+	}
+	return true
+}
+
+func isAddress(url string) bool {
+	t, err := parsePattern(url)
+	return err == nil && t.addr.IsValid()
+}
+
+func (r *rule) admitsMethod(method string) bool {
+	for _, m := range r.Methods {
+		if m == method || m == "*" || m == "GET" && method == "HEAD" {
+			return true
+		}
+	}
+	return false
+}
+
+// find returns the most specific rule for a request, or the reason why there is none.
+func (p *Policy) find(t *target, method string) (*rule, Reason) {
+	reason := ReasonURL
+	if p == nil {
+		return nil, reason
+	}
+
+	for i := range p.rules {
+		r := &p.rules[i]
+		if !r.pattern.matches(t) {
+			continue
+		}
+		if r.admitsMethod(method) {
+			return r, ""
+		}
+		reason = ReasonMethod
+	}
+	return nil, reason
+}
+
+// contains reports whether every target that n matches is matched by t. Both are
+// patterns.
+func (t *target) contains(n target) bool {
+	return t.scheme == n.scheme && t.port == n.port && containsHost(t.host, n.host) && containsPath(t.path, n.path)
+}
+
+func (t *target) matches(u *target) bool {
+	if t.scheme != u.scheme || t.port != u.port || !matchHost(t.host, u) {
+		return false
+	}
+	return matchPath(t.path, u.path)
+}
+
+func matchHost(pattern string, t *target) bool {
+	if t.addr.IsValid() {
+		return pattern == t.host
+	}
+	return matchName(pattern, t.host)
+}
+
+// matchName reports whether a pattern admits a name that is not an address.
+func matchName(pattern, name string) bool {
+	if pattern == "*" {
+		return strings.Contains(name, ".")
+	}
+	if suffix, ok := strings.CutPrefix(pattern, "*"); ok {
+		label, found := strings.CutSuffix(name, suffix)
+		return found && label != "" && !strings.Contains(label, ".")
+	}
+	return pattern == name
+}
+
+func containsHost(pattern, need string) bool {
+	if pattern == need {
+		return true
+	}
+	if _, err := netip.ParseAddr(need); err == nil || need == "*" {
+		return false
+	}
+	return matchName(pattern, need)
+}
+
+// MatchHost reports whether hosts, which are names, addresses and patterns such as
+// "*.example.com", include host.
+func matchHosts(hosts []string, t *target) bool {
+	return slices.ContainsFunc(hosts, func(h string) bool {
+		p, err := parseHostPattern(h)
+		return err == nil && p.host != "*" && matchHost(p.host, t)
+	})
+}
+
+// CheckHosts checks the hosts of a secret.
+func CheckHosts(hosts []string) error {
+	if len(hosts) == 0 {
+		return fmt.Errorf(`no hosts: name those that may get the secret, for example "api.example.com"`)
+	}
+	for _, h := range hosts {
+		p, err := parseHostPattern(h)
+		if err != nil {
+			return err
+		}
+		if p.host == "*" {
+			return fmt.Errorf(`host "*": a secret needs named hosts, for example "api.example.com" or "*.example.com"`)
+		}
+	}
+	return nil
+}
+
+// Patch returns what below grants.PLUGIN admits need, as a line of YAML.
+func Patch(need Rule) string {
+	rule := fmt.Sprintf("url: %q", need.URL)
+	if len(need.Methods) > 0 {
+		rule += ", methods: [" + strings.Join(need.Methods, ", ") + "]"
+	}
+	if need.Private {
+		rule += ", private: true"
+	}
+	return "http: [{" + rule + "}]"
+}

@@ -1,0 +1,132 @@
+package egress
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
+)
+
+// Place is where a secret goes. Exactly one field is set.
+type Place struct {
+	Bearer bool   // Authorization: Bearer VALUE
+	Header string // a header with this name
+	Query  string // a query parameter with this name
+	Basic  string // Authorization: Basic, with this user; the value is the password
+}
+
+// Secret is a value that goes into requests.
+type Secret struct {
+	Value string
+	Hosts []string // names, addresses and "*.example.com"; never "*". Every port of them
+	Place Place
+	HTTP  bool // it may go over http too
+}
+
+// Secrets gives the values of secrets. Do asks for a value once for each hop that
+// needs it, so a new value applies at once.
+type Secrets interface {
+	// Secret returns the secret name for the user of the call. If it has no value
+	// and somebody can set one, the error matches [ErrNoSecret]. The text of any other
+	// error reaches the agent.
+	Secret(ctx context.Context, name string) (Secret, error)
+}
+
+// Check reports what is wrong with a secret: its place, its hosts or its value. The
+// error does not contain the value.
+func (s Secret) Check() error {
+	if err := s.Place.Check(); err != nil {
+		return err
+	}
+	if err := CheckHosts(s.Hosts); err != nil {
+		return err
+	}
+
+	switch {
+	case len(s.Value) < MinSecret:
+		return fmt.Errorf("the value is shorter than %d bytes: it could not be masked", MinSecret)
+	case len(s.Value) > MaxSecret:
+		return fmt.Errorf("the value is longer than %d bytes", MaxSecret)
+	case s.Place.Query == "" && s.Place.Basic == "" && !httpguts.ValidHeaderFieldValue(s.Value):
+		return errors.New("the value has a line break or another control character")
+	}
+	return nil
+}
+
+// Check reports what is wrong with a place.
+func (p Place) Check() error {
+	set := 0
+	for _, on := range []bool{p.Bearer, p.Header != "", p.Query != "", p.Basic != ""} {
+		if on {
+			set++
+		}
+	}
+
+	switch {
+	case set != 1:
+		return errors.New("want exactly one of bearer, header, query and basic")
+	case p.Header != "" && (!httpguts.ValidHeaderFieldName(p.Header) || headerRule(p.Header) != headerFree):
+		return fmt.Errorf("header %q: not a header that a secret can go into", p.Header)
+	case strings.ContainsAny(p.Basic, ":\r\n\x00"):
+		return errors.New("basic: a user has no colon and no control character")
+	}
+	return nil
+}
+
+// apply puts the secret into a request and returns its query. What the plugin has set
+// in its place goes.
+func (s Secret) apply(h http.Header, query string) string {
+	switch {
+	case s.Place.Bearer:
+		h["Authorization"] = []string{"Bearer " + s.Value}
+	case s.Place.Basic != "":
+		h["Authorization"] = []string{"Basic " + s.basic()}
+	case s.Place.Header != "":
+		removeAlike(h, s.Place.Header)
+		h[http.CanonicalHeaderKey(s.Place.Header)] = []string{s.Value}
+	case s.Place.Query != "":
+		query = removeParam(query, s.Place.Query)
+		if query != "" {
+			query += "&"
+		}
+		query += url.QueryEscape(s.Place.Query) + "=" + url.QueryEscape(s.Value)
+	}
+	return query
+}
+
+// removeAlike removes every header that a server could take for name.
+func removeAlike(h http.Header, name string) {
+	for key := range h {
+		if alike(key, name) {
+			delete(h, key)
+		}
+	}
+}
+
+// alike compares header names as gateways do that turn dashes into underscores.
+func alike(a, b string) bool {
+	return strings.EqualFold(strings.ReplaceAll(a, "_", "-"), strings.ReplaceAll(b, "_", "-"))
+}
+
+// removeParam removes the parameters with this name from a query.
+func removeParam(query, name string) string {
+	params := strings.Split(query, "&")
+	params = slices.DeleteFunc(params, func(p string) bool {
+		key, _, _ := strings.Cut(p, "=")
+		if decoded, err := url.QueryUnescape(key); err == nil {
+			key = decoded
+		}
+		return p == "" || strings.EqualFold(key, name)
+	})
+	return strings.Join(params, "&")
+}
+
+func (s Secret) basic() string {
+	return base64.StdEncoding.EncodeToString([]byte(s.Place.Basic + ":" + s.Value))
+}
