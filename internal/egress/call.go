@@ -152,7 +152,7 @@ func (c *Call) admit(h *hop) (*rule, error) {
 			return nil, &RequestError{"method", err.Error()}
 		}
 		if c.cfg.Readonly && method != "GET" && method != "HEAD" {
-			return nil, c.refuse(h, ReasonReadonly, Rule{}, method+" is refused: the tool is readonly, which admits GET and HEAD only")
+			return nil, c.refuse(h, ReasonReadonly, Rule{}, "a readonly tool may use GET and HEAD only")
 		}
 	}
 
@@ -182,14 +182,23 @@ func (c *Call) need(h *hop, method string) Rule {
 	}
 	t.path += "*"
 
-	literal := t.addr.IsValid() && classify(t.addr) != kindPublic
-	return Rule{URL: t.String(), Methods: []string{method}, Private: literal}
+	need := Rule{URL: t.String(), Methods: []string{method}}
+	if t.addr.IsValid() {
+		switch classify(t.addr) {
+		case kindPublic:
+		case kindMetadata, kindUnspecified, kindMulticast:
+			return Rule{} // nothing to suggest to anybody
+		default:
+			need.Private = true
+		}
+	}
+	return need
 }
 
 func (c *Call) refuse(h *hop, reason Reason, need Rule, why string) *Refusal {
 	r := &Refusal{Reason: reason, What: fmt.Sprintf("%s %s is refused: %s", h.method, h.target.shown(), why)}
 	if h.number > 0 {
-		r.What = "a redirect to " + r.What
+		r.What = "redirect: " + r.What
 	}
 	if need.URL != "" {
 		r.Grant = Patch(need)

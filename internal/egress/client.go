@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -100,10 +99,8 @@ func (c *Client) setProxy(raw string) error {
 	if err != nil || u.Hostname() == "" {
 		return errors.New("invalid egress proxy: want http://HOST:PORT")
 	}
-	switch u.Scheme {
-	case "http", "https", "socks5", "socks5h":
-	default:
-		return fmt.Errorf("invalid egress proxy: scheme %q: want http, https, socks5 or socks5h", u.Scheme)
+	if u.Scheme != "http" && u.Scheme != "https" {
+		return errors.New("invalid egress proxy: want http://HOST:PORT or https://HOST:PORT")
 	}
 
 	c.proxy = u

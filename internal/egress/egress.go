@@ -69,8 +69,8 @@ const (
 // Config is how a host reaches the network. The zero value connects directly and
 // trusts the certificates that the system trusts.
 type Config struct {
-	// Proxy is the URL of an egress proxy: http, https, socks5 or socks5h, with an
-	// optional user and password. Requests that a private rule admits do not use it.
+	// Proxy is the URL of an egress proxy, http or https, with an optional user and
+	// password. Requests that a private rule admits do not use it.
 	// The proxy resolves names, so it decides which addresses a public name reaches;
 	// names that also resolve here must resolve to public addresses.
 	Proxy string

@@ -218,7 +218,13 @@ func (c *Call) readBody(h *hop, r *rule, raw *http.Response, limit int64) ([]byt
 	if n := min(raw.ContentLength, 64<<10); n > 0 && !decode {
 		body.Grow(int(n) + bytes.MinRead)
 	}
-	if _, err := body.ReadFrom(out); err != nil {
+	_, err = body.ReadFrom(out)
+	if err == nil {
+		// Over TLS, a server can see a stop first and end the body as if it were
+		// complete, before the transport has closed its side.
+		err = raw.Request.Context().Err()
+	}
+	if err != nil {
 		if errors.Is(err, tooLarge) {
 			return nil, tooLarge
 		}
@@ -295,19 +301,11 @@ func (c *Call) failure(h *hop, r *rule, err error) error {
 // network.
 func (c *Call) refuseAddress(h *hop, r *rule, e *addressError) *Refusal {
 	need := Rule{}
-	switch e.kind {
-	case kindPrivate, kindLoopback:
+	if e.kind == kindPrivate || e.kind == kindLoopback {
 		need = Rule{URL: h.target.origin() + "/*", Methods: []string{h.method}, Private: true}
-	case kindMulticast, kindUnspecified:
-	default:
-		named := target{scheme: h.target.scheme, host: e.addr.String(), addr: e.addr, port: h.target.port, path: "/*"}
-		if h.target.addr == e.addr {
-			need = Rule{URL: named.String(), Methods: []string{h.method}, Private: true}
-		}
 	}
-
 	refusal := c.refuse(h, ReasonAddress, need, "the host is at "+article(e.kind))
-	if r.Private {
+	if r.Private && e.kind != kindMulticast && e.kind != kindUnspecified {
 		refusal.What += ", which a private rule admits only by the address itself"
 	}
 	refusal.Detail = refusal.What + ": " + e.Error()

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"strings"
 	"syscall"
 )
 
@@ -40,6 +41,13 @@ func problemOf(err error) (problem string, timeout bool) {
 		return "no complete response in time", true
 	}
 
+	if headerTooLarge(err) {
+		return fmt.Sprintf("the response header is larger than %d bytes, or corrupt", MaxHeaderBytes), false
+	}
+	if _, ok := errors.AsType[streamError](err); ok {
+		return "the server closed the connection before the response was complete", false
+	}
+
 	switch corrupt := flate.CorruptInputError(0); {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "connection refused", false
@@ -53,6 +61,25 @@ func problemOf(err error) (problem string, timeout bool) {
 		return "the server closed the connection before the response was complete", false
 	}
 	return "the response is not valid HTTP, or the connection failed", false
+}
+
+// streamError is what net/http's HTTP/2 converts its own error of that name into.
+type streamError struct {
+	StreamID uint32
+	Code     uint32
+	Cause    error
+}
+
+func (e streamError) Error() string { return fmt.Sprintf("stream error %d", e.Code) }
+
+// headerTooLarge knows the errors of net/http by their text: they have no type.
+func headerTooLarge(err error) bool {
+	for _, text := range []string{"response headers exceeded", "header list larger than", "header list too large", "too many 1xx", "COMPRESSION_ERROR"} {
+		if strings.Contains(err.Error(), text) {
+			return true
+		}
+	}
+	return false
 }
 
 func tlsProblem(err error) string {

@@ -278,3 +278,36 @@ func policy(t testing.TB, rules ...Rule) *Policy {
 	require.NoError(t, err)
 	return p
 }
+
+// rawServer answers each connection with the same bytes.
+func rawServer(t testing.TB, a *authority, answer string) string {
+	cert := a.issue(t, time.Now().Add(time.Hour), "api.example.test")
+	l, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{cert}})
+	require.NoError(t, err)
+	t.Cleanup(func() { l.Close() })
+
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer conn.Close()
+				conn.Read(make([]byte, 4096))
+				io.WriteString(conn, answer)
+				conn.Read(make([]byte, 1))
+			}()
+		}
+	}()
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	return "https://api.example.test:" + port
+}
+
+func closedPort(t testing.TB) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	return port
+}
