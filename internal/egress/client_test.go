@@ -1,0 +1,457 @@
+package egress
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// do makes a request in a call of its own.
+func do(t *testing.T, c *Client, cfg CallConfig, req Request) (*Response, error) {
+	t.Helper()
+	return c.Call(cfg).Do(context.Background(), &req)
+}
+
+// TestExchange checks what is sent, what comes back and what an audit sees.
+func TestExchange(t *testing.T) {
+	for _, proto := range []string{"HTTP/1.1", "HTTP/2.0"} {
+		w := newWorld(t)
+		s := newServer(t, w.ca, serverOptions{http2: proto == "HTTP/2.0"}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("X-Proto", r.Proto)
+			w.WriteHeader(http.StatusCreated)
+			io.WriteString(w, "hello")
+		}))
+		w.names["key"] = Secret{Value: plainSecret, Hosts: []string{"*.example.test"}, Place: bearer}
+
+		var got []Exchange
+		cfg := CallConfig{
+			Plugin: "p", User: "ana", Secrets: w, Observe: func(x Exchange) { got = append(got, x) },
+			Policy: policy(t, Rule{URL: s.url + "/v1/*", Methods: []string{"PUT"}, Secret: "key"}),
+		}
+		call := w.client(t).Call(cfg)
+		resp, err := call.Do(context.Background(), &Request{
+			Method: "PUT", URL: strings.ToUpper(s.url[:8]) + s.url[8:] + "/v1/../v1/x%2fy?a=b c&d=%zz#f", Body: []byte("body"),
+			Header: http.Header{"x-one": {"1", "2"}, "Host": {"api.example.test:" + s.port}, "Content-Length": {"4"}, "Connection": {"keep-alive"}, "Authorization": {"Bearer mine"}},
+		})
+		require.NoError(t, err)
+		require.Equal(t, 201, resp.Status)
+		require.Equal(t, "hello", string(resp.Body))
+		require.Equal(t, []string{proto}, resp.Header["X-Proto"])
+		require.Equal(t, s.url+"/v1/x%2Fy?a=b%20c&d=%zz", resp.URL)
+
+		r := s.last()
+		require.Equal(t, "PUT", r.Method)
+		require.Equal(t, "api.example.test:"+s.port, r.Host)
+		require.Equal(t, "/v1/x%2Fy?a=b%20c&d=%zz", r.URI)
+		require.Equal(t, "body", r.Body)
+		require.Equal(t, http.Header{
+			"X-One": {"1", "2"}, "Authorization": {"Bearer " + plainSecret}, "Accept-Encoding": {"gzip"}, "User-Agent": {"toolhost"}, "Content-Length": {"4"},
+		}, r.Header)
+
+		require.Len(t, got, 1)
+		x := got[0]
+		require.Equal(t, "127.0.0.1:"+s.port, x.Address.String())
+		require.Positive(t, x.Duration)
+		x.Address, x.Duration = netip.AddrPort{}, 0
+		require.Equal(t, Exchange{Plugin: "p", User: "ana", Method: "PUT", Scheme: "https", Host: "api.example.test:" + s.port, Secret: "key", Status: 201, Sent: 4, Received: 5}, x)
+		require.Equal(t, []string{"key"}, call.Used())
+		require.Equal(t, "a [secret key] b", call.Masker().String("a "+plainSecret+" b"))
+	}
+}
+
+func TestBodies(t *testing.T) {
+	w := newWorld(t)
+	s := newServer(t, w.ca, serverOptions{http2: true}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Encoding", r.Header.Get("Accept-Encoding"))
+		w.Header().Set("Content-Encoding", "gzip") // a lie for a response without a body
+		switch r.URL.Path {
+		case "/204":
+			w.WriteHeader(http.StatusNoContent)
+		case "/304":
+			w.WriteHeader(http.StatusNotModified)
+		case "/exact":
+			w.Header().Del("Content-Encoding")
+			w.Write(make([]byte, 1000))
+		}
+	}))
+	c := w.client(t)
+	cfg := CallConfig{Policy: policy(t, Rule{URL: s.url + "/*", MaxBody: 1000})}
+
+	for _, c2 := range []struct {
+		req      Request
+		status   int
+		length   int
+		encoding string
+	}{
+		{Request{URL: s.url + "/exact"}, 200, 1000, "gzip"},
+		{Request{URL: s.url + "/exact", Method: "HEAD"}, 200, 0, "identity"},
+		{Request{URL: s.url + "/exact", Header: http.Header{"Range": {"bytes=0-1"}}}, 200, 1000, "identity"},
+		{Request{URL: s.url + "/204"}, 204, 0, "gzip"},
+		{Request{URL: s.url + "/304"}, 304, 0, "gzip"},
+		{Request{URL: s.url + "/empty"}, 200, 0, "gzip"},
+	} {
+		resp, err := do(t, c, cfg, c2.req)
+		require.NoError(t, err, c2.req.URL)
+		require.Equal(t, c2.status, resp.Status)
+		require.Len(t, resp.Body, c2.length)
+		require.Equal(t, c2.encoding, resp.Header.Get("X-Encoding"))
+	}
+}
+
+// TestRebinding changes the addresses of a name between connections. Each connection
+// asks once, so no answer can differ from the one that was checked.
+func TestRebinding(t *testing.T) {
+	w := newWorld(t)
+	s := newServer(t, w.ca, serverOptions{}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Connection", "close")
+	}))
+	c := w.client(t)
+	p := policy(t, Rule{URL: "https://*:" + s.port + "/*"})
+
+	w.dns.set("rebind.example.test", []string{"127.0.0.1"}, []string{"10.0.0.1"})
+	url := "https://rebind.example.test:" + s.port + "/"
+	_, err := do(t, c, CallConfig{Policy: p}, Request{URL: url})
+	require.NoError(t, err)
+	require.Equal(t, 2, w.dns.asked("rebind.example.test"), "A and AAAA")
+
+	_, err = do(t, c, CallConfig{Policy: p}, Request{URL: url})
+	refusal, ok := errors.AsType[*Refusal](err)
+	require.True(t, ok, "%v", err)
+	require.Equal(t, ReasonAddress, refusal.Reason)
+	require.NotContains(t, refusal.Error(), "10.0.0.1")
+	require.Contains(t, refusal.Detail, "10.0.0.1 is a private address")
+
+	// Of several addresses, only those that are admitted are tried.
+	w.dns.set("mixed.example.test", []string{"127.0.0.2", "127.0.0.1", "::1"})
+	var got Exchange
+	_, err = do(t, c, CallConfig{Policy: p, Observe: func(x Exchange) { got = x }}, Request{URL: "https://mixed.example.test:" + s.port + "/"})
+	require.NoError(t, err)
+	require.Equal(t, "127.0.0.1:"+s.port, got.Address.String())
+}
+
+// TestPrivate reaches a loopback address through a private rule, and then no other rule
+// uses that connection.
+func TestPrivate(t *testing.T) {
+	w := newWorld(t)
+	s := newServer(t, w.ca, serverOptions{}, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	c, err := New(w.cfg)
+	require.NoError(t, err)
+	defer c.Close()
+
+	cfg := CallConfig{Policy: policy(t, Rule{URL: s.url + "/open/*"}, Rule{URL: s.url + "/private/*", Private: true})}
+	_, err = do(t, c, cfg, Request{URL: s.url + "/private/x"})
+	require.NoError(t, err)
+	_, err = do(t, c, cfg, Request{URL: s.url + "/open/x"})
+	require.ErrorContains(t, err, "the host is at a loopback address")
+
+	for _, host := range []string{"127.0.0.1", "localhost"} {
+		url := "http://" + host + ":" + s.port + "/"
+		_, err = do(t, c, CallConfig{Policy: policy(t, Rule{URL: url + "*", Private: true})}, Request{URL: url})
+		require.NoError(t, err, "a TLS server answers plain requests with 400")
+	}
+}
+
+// TestPools counts connections: requests share one only if plugin, user and secret are
+// the same.
+func TestPools(t *testing.T) {
+	w := newWorld(t)
+	var mu sync.Mutex
+	peers := map[string]int{}
+	s := newServer(t, w.ca, serverOptions{}, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		peers[r.RemoteAddr]++
+	}))
+	w.names["a"] = Secret{Value: plainSecret, Hosts: []string{"api.example.test"}, Place: bearer}
+	w.names["b"] = w.names["a"]
+	c := w.client(t)
+
+	p := policy(t, Rule{URL: s.url + "/*"}, Rule{URL: s.url + "/a/*", Secret: "a"}, Rule{URL: s.url + "/b/*", Secret: "b"})
+	for range 3 {
+		for _, cfg := range []CallConfig{{Plugin: "p"}, {Plugin: "q"}, {Plugin: "p", User: "ana"}, {Plugin: "p", User: "ben"}} {
+			cfg.Policy, cfg.Secrets = p, w
+			for _, path := range []string{"/", "/a/", "/b/"} {
+				_, err := do(t, c, cfg, Request{URL: s.url + path})
+				require.NoError(t, err)
+			}
+		}
+	}
+	require.Len(t, peers, 12)
+	for _, n := range peers {
+		require.Equal(t, 3, n)
+	}
+
+	for i := range maxPools + 10 {
+		c.release(c.acquire(poolKey{plugin: string(rune(i + 0x100))}))
+	}
+	require.Len(t, c.pools, maxPools)
+}
+
+// TestRotation changes a secret: the next request has the new value, and both are
+// masked.
+func TestRotation(t *testing.T) {
+	w := newWorld(t)
+	s := newServer(t, w.ca, serverOptions{}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		io.WriteString(w, r.Header.Get("Authorization")+" old-"+plainSecret)
+	}))
+	call := w.client(t).Call(CallConfig{Policy: policy(t, Rule{URL: s.url + "/*", Secret: "key"}), Secrets: w})
+	for _, value := range []string{"old-" + plainSecret, "new-value"} {
+		w.names["key"] = Secret{Value: value, Hosts: []string{"api.example.test"}, Place: bearer}
+		resp, err := call.Do(context.Background(), &Request{URL: s.url + "/"})
+		require.NoError(t, err)
+		require.Equal(t, "Bearer [secret key] [secret key]", string(resp.Body))
+		require.Equal(t, []string{"Bearer " + value}, s.last().Header["Authorization"])
+	}
+}
+
+// TestStop stops requests at each stage, and waits until the server has noticed.
+func TestStop(t *testing.T) {
+	for _, http2 := range []bool{false, true} {
+		for _, path := range []string{"/before", "/during"} {
+			w := newWorld(t)
+			arrived, ended := make(chan struct{}), make(chan struct{})
+			s := newServer(t, w.ca, serverOptions{http2: http2}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.URL.Path == "/during" {
+					io.WriteString(w, "some")
+					w.(http.Flusher).Flush()
+				}
+				close(arrived)
+				<-r.Context().Done()
+				close(ended)
+			}))
+
+			ctx, cancel := context.WithCancel(context.Background())
+			call := w.client(t).Call(CallConfig{Policy: policy(t, Rule{URL: s.url + "/*"})})
+			result := make(chan error)
+			go func() {
+				_, err := call.Do(ctx, &Request{URL: s.url + path})
+				result <- err
+			}()
+			<-arrived
+			cancel()
+			require.ErrorIs(t, <-result, context.Canceled)
+			<-ended
+		}
+	}
+}
+
+func TestClose(t *testing.T) {
+	w := newWorld(t)
+	arrived := make(chan struct{})
+	s := newServer(t, w.ca, serverOptions{}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		close(arrived)
+		<-r.Context().Done()
+	}))
+	c := w.client(t)
+	call := c.Call(CallConfig{Policy: policy(t, Rule{URL: s.url + "/*"})})
+	result := make(chan error)
+	go func() {
+		_, err := call.Do(context.Background(), &Request{URL: s.url + "/"})
+		result <- err
+	}()
+	<-arrived
+	go c.Close()
+	require.ErrorIs(t, <-result, ErrClosed)
+	c.Close()
+	_, err := call.Do(context.Background(), &Request{URL: s.url + "/"})
+	require.ErrorIs(t, err, ErrClosed)
+}
+
+// TestGates fills the requests of one host and of one plugin: more wait, and give up
+// with their call.
+func TestGates(t *testing.T) {
+	w := newWorld(t)
+	w.cfg.PerHost, w.cfg.PerPlugin = 2, 1
+	arrived, release := make(chan struct{}, 10), make(chan struct{})
+	s := newServer(t, w.ca, serverOptions{http2: true}, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		arrived <- struct{}{}
+		<-release
+	}))
+	c := w.client(t)
+	p := policy(t, Rule{URL: s.url + "/*"})
+
+	var wg sync.WaitGroup
+	for _, plugin := range []string{"a", "b"} {
+		wg.Go(func() {
+			_, err := do(t, c, CallConfig{Plugin: plugin, Policy: p}, Request{URL: s.url + "/"})
+			require.NoError(t, err)
+		})
+		<-arrived
+	}
+	for _, plugin := range []string{"a", "c"} { // the gate of the plugin, that of the host
+		_, err := do(t, c, CallConfig{Plugin: plugin, Policy: p, Limits: Limits{Timeout: 20 * time.Millisecond}}, Request{URL: s.url + "/"})
+		n, ok := errors.AsType[*NetworkError](err)
+		require.True(t, ok && n.Timeout, "%v", err)
+	}
+	require.Empty(t, arrived)
+	close(release)
+	wg.Wait()
+
+	require.Empty(t, c.hosts.all)
+	require.Empty(t, c.plugins.all)
+}
+
+// TestProxy reaches servers through a real proxy, which is the only one that can
+// resolve their names.
+func TestProxy(t *testing.T) {
+	w := newWorld(t)
+	s := newServer(t, w.ca, serverOptions{http2: true}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "through") }))
+	plain := newServer(t, w.ca, serverOptions{plain: true}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		io.WriteString(w, r.Header.Get("Proxy-Authorization")+"plain")
+	}))
+	proxy := newProxy(t)
+	w.dns.set("private.example.test", []string{"10.0.0.1"})
+	w.cfg.Proxy = "http://user:pass-" + plainSecret + "@" + proxy.addr
+	c := w.client(t)
+	p := policy(t, Rule{URL: "https://*:" + s.port + "/*"}, Rule{URL: "http://*:" + plain.port + "/*"},
+		Rule{URL: s.url + "/direct/*", Private: true}, Rule{URL: "https://*.denied.test/*"}, Rule{URL: "https://8.8.8.8/*"})
+
+	for _, url := range []string{"https://hidden.example.test:" + s.port + "/", s.url + "/", "http://hidden.example.test:" + plain.port + "/"} {
+		var got Exchange
+		resp, err := do(t, c, CallConfig{Policy: p, Observe: func(x Exchange) { got = x }}, Request{URL: url})
+		require.NoError(t, err, url)
+		require.Contains(t, []string{"through", "plain"}, string(resp.Body))
+		require.Equal(t, "Basic "+(Secret{Value: "pass-" + plainSecret, Place: Place{Basic: "user"}}).basic(), proxy.auth())
+		require.False(t, got.Address.IsValid())
+	}
+	require.Equal(t, []string{"hidden.example.test:" + s.port, "api.example.test:" + s.port, "hidden.example.test:" + plain.port}, proxy.targets())
+
+	// A private rule is for what the proxy does not reach.
+	_, err := do(t, c, CallConfig{Policy: p}, Request{URL: s.url + "/direct/x"})
+	require.NoError(t, err)
+	_, err = do(t, c, CallConfig{Policy: p}, Request{URL: "https://private.example.test:" + s.port + "/"})
+	require.ErrorContains(t, err, "the host is at a private address")
+	require.Empty(t, proxy.targets())
+
+	_, err = do(t, c, CallConfig{Policy: p}, Request{URL: "https://www.denied.test/"})
+	require.EqualError(t, err, "www.denied.test: the egress proxy answered 403")
+	require.NotContains(t, err.(*NetworkError).Detail, plainSecret)
+
+	// Proxy-Authorization of a proxy that is gone stays out of the error.
+	w.cfg.Proxy = "http://user:pass-" + plainSecret + "@127.0.0.1:" + closedPort(t)
+	_, err = do(t, w.client(t), CallConfig{Policy: p}, Request{URL: s.url + "/"})
+	require.ErrorContains(t, err, "connection refused")
+	require.NotContains(t, err.(*NetworkError).Detail, plainSecret)
+}
+
+func TestEnvironmentNamesNoProxy(t *testing.T) {
+	w := newWorld(t)
+	proxy := newProxy(t)
+	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy"} {
+		t.Setenv(name, "http://"+proxy.addr)
+	}
+	s := newServer(t, w.ca, serverOptions{}, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	_, err := do(t, w.client(t), CallConfig{Policy: policy(t, Rule{URL: s.url + "/*"})}, Request{URL: s.url + "/"})
+	require.NoError(t, err)
+	require.Empty(t, proxy.targets())
+}
+
+func TestNewRefuses(t *testing.T) {
+	for _, proxy := range []string{"proxy:3128", "ftp://proxy", "socks5://proxy", "http://user:" + plainSecret + "@", "http://user:" + plainSecret + "%zz@proxy"} {
+		_, err := New(Config{Proxy: proxy})
+		require.ErrorContains(t, err, "invalid egress proxy: want http://HOST:PORT")
+		require.NotContains(t, err.Error(), plainSecret)
+	}
+	_, err := New(Config{CA: []byte("nonsense")})
+	require.EqualError(t, err, "invalid egress CA bundle: no certificate in PEM")
+}
+
+// TestRefusalIsLogged checks that the operator sees what the agent sees, and more.
+func TestRefusalIsLogged(t *testing.T) {
+	w := newWorld(t)
+	var log bytes.Buffer
+	w.cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	w.dns.set("private.example.test", []string{"10.0.0.1"})
+
+	var got Exchange
+	_, err := do(t, w.client(t), CallConfig{Plugin: "p", Policy: policy(t, public()...), Observe: func(x Exchange) { got = x }}, Request{URL: "https://private.example.test/a?token=x"})
+	require.EqualError(t, err, `GET https://private.example.test/a is refused: the host is at a private address; the operator can allow it with: http: [{url: "https://private.example.test/*", methods: [GET], private: true}]`)
+	require.Contains(t, log.String(), "http request refused")
+	require.Contains(t, log.String(), "10.0.0.1 is a private address")
+	require.NotContains(t, log.String(), "token")
+	require.Contains(t, got.Refusal, "10.0.0.1")
+}
+
+// proxyServer is a forward proxy that sends every name to 127.0.0.1, but denies
+// *.denied.test.
+type proxyServer struct {
+	addr string
+	mu   sync.Mutex
+	seen []string
+	cred string
+}
+
+func newProxy(t *testing.T) *proxyServer {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	p := &proxyServer{addr: l.Addr().String()}
+	srv := &http.Server{Handler: p}
+	go srv.Serve(l)
+	t.Cleanup(func() { srv.Close() })
+	return p
+}
+
+func (p *proxyServer) targets() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	seen := p.seen
+	p.seen = nil
+	return seen
+}
+
+func (p *proxyServer) auth() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.cred
+}
+
+func (p *proxyServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	p.mu.Lock()
+	p.seen, p.cred = append(p.seen, r.Host), r.Header.Get("Proxy-Authorization")
+	p.mu.Unlock()
+
+	host, port, _ := net.SplitHostPort(r.Host)
+	if strings.HasSuffix(host, ".denied.test") {
+		w.WriteHeader(http.StatusForbidden)
+		return
+	}
+	if r.Method != http.MethodConnect {
+		r.Header.Del("Proxy-Authorization")
+		out, _ := http.NewRequest(r.Method, (&url.URL{Scheme: "http", Host: "127.0.0.1:" + port, Path: r.URL.Path}).String(), nil)
+		resp, err := http.DefaultTransport.RoundTrip(out)
+		if err != nil {
+			w.WriteHeader(http.StatusBadGateway)
+			return
+		}
+		defer resp.Body.Close()
+		io.Copy(w, resp.Body)
+		return
+	}
+
+	server, err := net.Dial("tcp", "127.0.0.1:"+port)
+	if err != nil {
+		w.WriteHeader(http.StatusBadGateway)
+		return
+	}
+	defer server.Close()
+	w.WriteHeader(http.StatusOK)
+	client, _, err := w.(http.Hijacker).Hijack()
+	if err != nil {
+		return
+	}
+	defer client.Close()
+	go io.Copy(server, client)
+	io.Copy(client, server)
+}
