@@ -39,7 +39,7 @@ var layers = map[string][]string{
 	"internal/strictjson":                {"abi"},
 	"internal/document":                  {},
 	"internal/fair":                      {},
-	"internal/egress":                    {}, // knows no plugin and no wasm
+	"internal/egress":                    {},                                                                                                  // knows no plugin and no wasm
 	"host/internal/compiler":             {"internal/fuel", "internal/snapshot", "internal/complexity", "internal/wasmbin", "internal/owned"}, // bytes of a stranger in, files out
 	"host/internal/codecache":            {"host/internal/compiler", "internal/fuel", "internal/snapshot", "internal/owned"},
 	"host/internal/sched":                {},
