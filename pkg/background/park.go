@@ -6,15 +6,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/pkg/background/output"
 )
 
-// A RunRequest says what to call. Tool and Work are required. Its IdempotencyKey
-// is not used. Its arguments must be valid JSON and must not change until the
-// call has ended or is parked: they are checked only then.
+// A RunRequest says what to call. Tool and Work are required. Its arguments must be
+// valid JSON and must not change until the call has ended or is parked: they are
+// checked only then, or at once with an IdempotencyKey, see [Manager.Run].
 type RunRequest struct {
 	SpawnRequest
 
@@ -29,13 +30,18 @@ type RunRequest struct {
 	// attempt; if the call was parked, a later one is Config.Executor's. Its
 	// context has the values of Run's.
 	Work func(ctx context.Context, sink *output.Sink) (Outcome, error)
+
+	// Stops reports whether the end of Run's context with this cause stops a call with
+	// an IdempotencyKey. For any other cause, and if it is nil, the call continues.
+	Stops func(cause error) bool
 }
 
 // A RunResult is the outcome of a call.
 type RunResult struct {
 	Parked  bool       // the work continues as Run
-	Run     engine.Run // the record, if it was parked
-	Outcome Outcome    // what Work returned, if it was not
+	Reused  bool       // Work was not called: Run is an earlier one with the same idempotency key, tool and arguments
+	Run     engine.Run // the record, if the call has one
+	Outcome Outcome    // what Work returned, if it was neither parked nor reused
 }
 
 // Run calls Work and waits for it. If it has returned within ParkAfter, Run
@@ -53,11 +59,21 @@ type RunResult struct {
 // cannot be parked for another reason, which is logged, or the manager is closing,
 // it continues in the foreground. A bad request is a *[FieldError]; after Close
 // the error is [ErrClosed].
+//
+// With an IdempotencyKey the call is a run from its start: its record is stored
+// before Work is called, and its end before Run returns what Work did. If ctx ends,
+// the run continues, unless Stops says otherwise. Its end makes a notice only if Run
+// has returned before. If the session has a run with that key, Run returns it, or the
+// error matches [ErrKeyReused], as for [Manager.Spawn].
 func (m *Manager) Run(ctx context.Context, session string, req RunRequest) (RunResult, error) {
-	c, err := m.worker.call(ctx, session, req)
+	c, err := m.worker.newCall(ctx, session, req)
 	if err != nil {
 		return RunResult{}, fmt.Errorf("run: %w", err)
 	}
+	if req.IdempotencyKey != "" {
+		return m.runKeyed(ctx, c, req)
+	}
+	m.worker.begin(c, req, func(r workResult) { m.worker.returned(c, r) })
 
 	parked, err := m.worker.attend(ctx, c, req.ParkAfter)
 	c.fate <- parked
@@ -79,10 +95,11 @@ type call struct {
 	outcome Outcome       // valid once worked is closed
 	err     error         // valid once worked is closed
 	fate    chan bool     // whether the call was parked
+	waiter  atomic.Int32  // of a call with a key, see waiter's values
 }
 
-// call starts the work.
-func (w *worker) call(ctx context.Context, session string, req RunRequest) (*call, error) {
+// newCall makes a call whose work has not begun.
+func (w *worker) newCall(ctx context.Context, session string, req RunRequest) (*call, error) {
 	run, err := w.newRun(session, req.SpawnRequest)
 	switch {
 	case err != nil:
@@ -96,7 +113,7 @@ func (w *worker) call(ctx context.Context, session string, req RunRequest) (*cal
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	}
-	run.Origin, run.StartedAt, run.Terms, run.IdempotencyKey = engine.OriginParked, run.CreatedAt, bytes.Clone(req.Terms), ""
+	run.Origin, run.StartedAt, run.Terms = engine.OriginParked, run.CreatedAt, bytes.Clone(req.Terms)
 	if err := w.reader.link(ctx, &run, req.Parent); err != nil {
 		return nil, err
 	}
@@ -105,8 +122,12 @@ func (w *worker) call(ctx context.Context, session string, req RunRequest) (*cal
 	if err := w.runs.add(c.task); err != nil {
 		return nil, err
 	}
-	go w.perform(c.task, func(ctx context.Context) (Outcome, error) { return req.Work(ctx, c.task.sink) }, func(r workResult) { w.returned(c, r) })
 	return c, nil
+}
+
+// begin starts the work of a call.
+func (w *worker) begin(c *call, req RunRequest, after func(workResult)) {
+	go w.perform(c.task, func(ctx context.Context) (Outcome, error) { return req.Work(ctx, c.task.sink) }, after)
 }
 
 // returned ends a call whose work has returned, or its run.
@@ -140,7 +161,7 @@ func (w *worker) attend(ctx context.Context, c *call, parkAfter time.Duration) (
 		return false, nil
 	}
 
-	err = w.park(c.task)
+	err = w.park(c.task, time.Now())
 	if err == nil {
 		return true, nil
 	}
@@ -165,10 +186,11 @@ func (c *call) follow(ctx context.Context) (stop func() bool) {
 	})
 }
 
-// park makes a call a background run: with a slot, a record, and a lease.
-func (w *worker) park(t *task) error {
+// park makes a call a background run: with a slot, a record, and a lease. A call with
+// a key has that from its start, and was not parked.
+func (w *worker) park(t *task, at time.Time) error {
 	run := t.run
-	run.ParkedAt, run.Provider = time.Now(), w.provider(run.Tool)
+	run.ParkedAt, run.Provider = at, w.provider(run.Tool)
 	var err error
 	if run.Args, err = ownArgs(run.Args); err != nil {
 		return err
@@ -190,6 +212,10 @@ func (w *worker) park(t *task) error {
 
 	w.hold(t, lease)
 	w.counters.add(func(s *Stats) { s.Spawned++ })
-	w.log.Info("call parked", "task_id", run.ID, "session", run.Session, "tool", run.Tool, "args", loggedArgs(run.Args))
+	did := "call parked"
+	if at.IsZero() {
+		did = "call with a key stored"
+	}
+	w.log.Info(did, "task_id", run.ID, "session", run.Session, "tool", run.Tool, "args", loggedArgs(run.Args))
 	return nil
 }

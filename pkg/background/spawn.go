@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
@@ -161,22 +162,36 @@ func ownArgs(args json.RawMessage) (json.RawMessage, error) {
 
 // reuse returns the earlier run that has the key of a run that was refused.
 func (m *Manager) reuse(ctx context.Context, run engine.Run, refused error) (SpawnResult, error) {
-	if run.IdempotencyKey == "" {
-		return SpawnResult{}, refused
-	}
-	found, err := m.reader.list(ctx, engine.Query{Session: run.Session, IdempotencyKey: run.IdempotencyKey, Limit: 1})
-	if err != nil || len(found) == 0 {
-		return SpawnResult{}, refused
-	}
-
-	first := found[0]
-	if first.Args, err = m.engine.Payload(ctx, first.ID, engine.PartArgs); err != nil {
+	first, found, err := m.sameKey(ctx, run)
+	switch {
+	case errors.Is(err, ErrKeyReused):
 		return SpawnResult{}, err
-	}
-	if first.Tool != run.Tool || !sameJSON(first.Args, run.Args) {
-		return SpawnResult{}, fmt.Errorf("%w: %s", ErrKeyReused, first.ID)
+	case err != nil:
+		return SpawnResult{}, errors.Join(refused, err)
+	case !found:
+		return SpawnResult{}, refused
 	}
 	return SpawnResult{Run: first, Reused: true}, nil
+}
+
+// sameKey returns the earlier run that has the key of a run.
+func (m *Manager) sameKey(ctx context.Context, run engine.Run) (first engine.Run, found bool, err error) {
+	if run.IdempotencyKey == "" {
+		return first, false, nil
+	}
+	all, err := m.reader.list(ctx, engine.Query{Session: run.Session, IdempotencyKey: run.IdempotencyKey, Limit: 1})
+	if err != nil || len(all) == 0 {
+		return first, false, err
+	}
+
+	first = all[0]
+	if first.Args, err = m.engine.Payload(ctx, first.ID, engine.PartArgs); err != nil {
+		return first, false, err
+	}
+	if first.Tool != run.Tool || !sameJSON(first.Args, run.Args) {
+		return first, false, fmt.Errorf("%w: %s", ErrKeyReused, first.ID)
+	}
+	return first, true, nil
 }
 
 // sameJSON reports whether two texts are the same JSON value.

@@ -173,6 +173,7 @@ type End struct {
 	ArtifactError string          `json:"artifact_error,omitempty"` // what of the run could not be stored
 	FinishedAt    time.Time       `json:"finished_at,omitzero"`
 	Diagnosis     *Diagnosis      `json:"diagnosis,omitempty"` // why it failed, for operators
+	Shown         bool            `json:"shown,omitempty"`     // somebody waited for the end: it makes no notice
 }
 
 // A Diagnosis says why a run failed, in words that only an operator may see: they
@@ -233,7 +234,7 @@ const (
 // one.
 func (r Run) Finish(status Status, b Beat, e End) Run {
 	r.Status, r.Beat, r.End = status, b, e
-	if r.SignalOnCompletion && (r.Wake != WakeFailure || status != StatusSucceeded) {
+	if r.SignalOnCompletion && !e.Shown && (r.Wake != WakeFailure || status != StatusSucceeded) {
 		r.Notice = NoticePending
 	}
 
