@@ -22,6 +22,9 @@ import (
 // MaxArgs bounds the arguments of a call, in bytes.
 const MaxArgs = 8 << 20
 
+// MaxKey bounds the idempotency key of a call, in characters.
+const MaxKey = 128
+
 // MaxLocale bounds the locale of a call, in bytes.
 const MaxLocale = 64
 
@@ -36,9 +39,23 @@ type Request struct {
 	// DryRun makes a call that changes nothing, as one with the context of [WithDryRun].
 	DryRun bool
 	note   *callNote // of this call
+	// admitted is called when the tool is about to run, see host.Observers; nil: nobody
+	// wants to know.
+	admitted func(detach func())
 	// Approved says that a person has approved this very call, for example by a click
 	// on the operators' page: Config.Approve is not asked. Never set it for an agent.
 	Approved bool
+
+	// Key is an idempotency key of at most MaxKey characters, made by the program that
+	// calls, never by a model; empty is none. Such a call is a run of the session from
+	// its start. A repeat with the key, the tool and the arguments waits for that run, or
+	// returns its result, as long as the run is kept, and nothing runs twice: also after
+	// a crash. The key with another tool or other arguments is an error of the code
+	// [wire.CodeConflict]. The end of the context only leaves the call, see [ErrCancel].
+	Key string
+	// Receipt is how the caller says whether the answer was delivered, see [Receipt].
+	// Nil means that it is once Call returns.
+	Receipt Receipt
 
 	// ParkAfter is how long the caller waits before a call that may be parked
 	// continues in the background. It can only shorten Config.ParkAfter, which
@@ -135,9 +152,17 @@ func (s *Service) call(ctx context.Context, req Request) (abi.Result, error) {
 	if req.Args = req.Parsed.Raw(); len(req.Locale) > MaxLocale {
 		return explain(&background.FieldError{Field: "locale", Problem: fmt.Sprintf("longer than %d bytes", MaxLocale)})
 	}
+	if err := checkKey(req); req.Key != "" && err != nil {
+		return explain(err)
+	}
 	if a := s.agentTool(req.Tool, s.runs); a != nil {
 		req.note.known = true
-		return a.call(ctx, s, req)
+		return s.once(ctx, req, !a.definition.Annotations.Idempotent, func(ctx context.Context, s *Service, req Request) (abi.Result, error) {
+			if req.admitted != nil {
+				req.admitted(nil)
+			}
+			return a.call(ctx, s, req)
+		})
 	}
 	for {
 		r, err := s.callPlugin(ctx, req)
@@ -167,6 +192,20 @@ func (s *Service) callPlugin(ctx context.Context, req Request) (abi.Result, erro
 	if req.DryRun && !tool.Tool.Hints.Readonly {
 		return s.describe(tool, req)
 	}
+	if req.Key != "" && !req.DryRun {
+		if r, found, err := s.repeatKeyed(ctx, tool, req); found {
+			return r, err
+		}
+	}
+
+	hints := tool.Tool.Hints
+	return s.once(ctx, req, !hints.Readonly && !hints.Idempotent, func(ctx context.Context, s *Service, req Request) (abi.Result, error) {
+		return s.perform(ctx, tool, req)
+	})
+}
+
+// perform makes a call that was checked, once a person has approved it.
+func (s *Service) perform(ctx context.Context, tool *callable, req Request) (abi.Result, error) {
 	if err := s.approve(ctx, tool, Approval{Session: req.Session, Args: req.Args}, req.Approved); err != nil {
 		return explain(err)
 	}
@@ -174,9 +213,13 @@ func (s *Service) callPlugin(ctx context.Context, req Request) (abi.Result, erro
 	limits := s.rules.limits(req.Limits, tool.Tool)
 	call := host.Call{
 		ID: "call_" + uuid.NewString(), Session: req.Session, Args: req.Args, Locale: req.Locale, Policy: limits.policy(),
-		Observers: host.Observers{Stdout: req.Stdout, Stderr: req.Stderr, Progress: req.Progress}, Services: host.Services{Ask: req.Ask},
+		Observers: host.Observers{Stdout: req.Stdout, Stderr: req.Stderr, Progress: req.Progress, Admitted: req.admitted}, Services: host.Services{Ask: req.Ask},
 	}
-	if budget, ok := s.rules.budget(tool, limits, req); ok && !req.DryRun {
+	budget, ok := s.rules.budget(tool, limits, req)
+	if !ok {
+		budget.deadline = limits.Timeout
+	}
+	if (ok || req.Key != "") && !req.DryRun {
 		return s.callParking(ctx, tool, call, budget, req)
 	}
 	return s.run(ctx, tool, call)

@@ -95,8 +95,8 @@ func (s *Service) callParking(ctx context.Context, tool *callable, call host.Cal
 	var rerr error
 	ended := false // and r and rerr are the result
 	req := background.RunRequest{
-		SpawnRequest: background.SpawnRequest{Tool: tool.Name, Title: titleOf(tool), Version: version, Args: call.Args, Timeout: b.deadline},
-		ParkAfter:    b.park, Terms: termsOf(asked),
+		SpawnRequest: background.SpawnRequest{Tool: tool.Name, Title: titleOf(tool), Version: version, Args: call.Args, Timeout: b.deadline, IdempotencyKey: asked.Key},
+		ParkAfter:    b.park, Terms: termsOf(asked), Stops: cancelsKeyed,
 		Work: func(ctx context.Context, sink *output.Sink) (background.Outcome, error) {
 			r, rerr = s.run(ctx, tool, live.into(executor{s}.withSink(call, sink)))
 			ended = true
@@ -114,13 +114,23 @@ func (s *Service) callParking(ctx context.Context, tool *callable, call host.Cal
 	limit, limited := errors.AsType[*engine.LimitError](err)
 	switch {
 	case ran.Parked:
-		return s.parked(ran.Run, live, b.park, asked)
+		live.run = ran.Run.ID
+		return s.parked(ran.Run, b.park, asked)
+	case ran.Left:
+		return canceled(ctx, abi.Result{})
+	case ran.Reused: // a call with this key began at the same time
+		return s.attach(ctx, tool, ran.Run, asked)
+	case asked.Key != "" && !ended: // it has not begun
+		r, _ := explain(err)
+		return r, err
 	case limited:
 		return explain(refuse("%s was stopped after %gs: it would have continued in the background, but %s", tool.Name, b.park.Seconds(), limitText(limit)))
 	case errors.Is(err, background.ErrClosed):
 		return explain(errShutdown)
 	case !ended:
 		return explain(err)
+	case ran.Run.ID != "" && (errors.Is(rerr, plugins.ErrReplaced) || errors.Is(context.Cause(ctx), ErrAskAgain)):
+		s.forgetUnmade(ctx, ran.Run)
 	case ctx.Err() != nil && r.Kind != abi.Success:
 		return canceled(ctx, r)
 	case r.Limit == abi.LimitTime: // two clocks ended, and either may have been seen first
@@ -149,8 +159,8 @@ func canceled(ctx context.Context, r abi.Result) (abi.Result, error) {
 }
 
 // parked answers a call that continues in the background as a run.
-func (s *Service) parked(run engine.Run, live *live, after time.Duration, asked Request) (abi.Result, error) {
-	live.run, asked.note.run = run.ID, run.ID
+func (s *Service) parked(run engine.Run, after time.Duration, asked Request) (abi.Result, error) {
+	asked.note.run = run.ID
 	if s.agentTool(SpawnBackground, s.runs) == nil { // its tool is gone: now models see the tools for its run
 		s.changed.send()
 	}
@@ -210,6 +220,9 @@ func (l *live) admitted(release func()) {
 	l.release = release
 	if l.detached {
 		release()
+	}
+	if l.call.Admitted != nil {
+		l.call.Admitted(release)
 	}
 }
 

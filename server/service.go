@@ -115,6 +115,7 @@ type Service struct {
 	closed      atomic.Bool
 	step        atomic.Pointer[string] // what Close waits for
 	asked       questions
+	repeats     repeats
 	connections Connections
 	figures     *Figures
 

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -89,7 +90,7 @@ func spawn(ctx context.Context, s *Service, req Request) (any, error) {
 
 	v := s.Session(req.Session)
 	run := SpawnRequest{
-		Tool: in.Tool, Args: in.Args, Title: in.Title, Timeout: duration(in.Timeout), IdempotencyKey: in.Key,
+		Tool: in.Tool, Args: in.Args, Title: in.Title, Timeout: duration(in.Timeout), IdempotencyKey: cmp.Or(in.Key, req.Key),
 		Silent: in.Signal != nil && !*in.Signal, DryRun: req.DryRun,
 	}
 	if in.Schedule == nil {

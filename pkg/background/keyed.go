@@ -60,7 +60,7 @@ func (m *Manager) runKeyed(ctx context.Context, c *call, req RunRequest) (RunRes
 		if req.Stops != nil && req.Stops(cause) {
 			m.stopKeyed(ctx, t, cause)
 		} else if c.waiter.CompareAndSwap(waiterThere, waiterLeft) {
-			return RunResult{Run: t.lease.Run()}, cause
+			return RunResult{Left: true, Run: t.lease.Run()}, cause
 		}
 	}
 

@@ -39,6 +39,7 @@ type RunRequest struct {
 // A RunResult is the outcome of a call.
 type RunResult struct {
 	Parked  bool       // the work continues as Run
+	Left    bool       // so it does, because the context of a call with a key has ended: the error is its cause
 	Reused  bool       // Work was not called: Run is an earlier one with the same idempotency key, tool and arguments
 	Run     engine.Run // the record, if the call has one
 	Outcome Outcome    // what Work returned, if it was neither parked nor reused

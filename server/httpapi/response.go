@@ -2,6 +2,8 @@ package httpapi
 
 import (
 	"bytes"
+	"cmp"
+	"context"
 	"encoding/json"
 	"net/http"
 	"strconv"
@@ -24,6 +26,20 @@ type response struct {
 	extended time.Time // when the client got its last deadline
 	unread   *fair.Pool
 	client   string // whose unread bytes they are
+	receipts []func(delivered bool)
+	err      error // of the first write that failed
+}
+
+// settle says whether the answer was delivered: whether all of it has left this process
+// while the client was there.
+func (w *response) settle(ctx context.Context) {
+	if len(w.receipts) == 0 {
+		return
+	}
+	delivered := w.status != 0 && ctx.Err() == nil && w.err == nil && w.FlushError() == nil
+	for _, settle := range w.receipts {
+		settle(delivered)
+	}
 }
 
 // Unwrap is for http.ResponseController.
@@ -53,6 +69,7 @@ func (w *response) Write(p []byte) (n int, err error) {
 		w.extend()
 		m, err := w.ResponseWriter.Write(part)
 		if n += m; err != nil || n == len(p) {
+			w.err = cmp.Or(w.err, err)
 			return n, err
 		}
 	}

@@ -46,7 +46,7 @@ func callTool(r *request, in callBody) (abi.Result, error) {
 	}
 
 	switch server.ReasonOf(err).Code {
-	case wire.CodeNotFound, wire.CodeDenied, wire.CodeClosing, wire.CodeCanceled:
+	case wire.CodeNotFound, wire.CodeDenied, wire.CodeClosing, wire.CodeCanceled, wire.CodeConflict, wire.CodeLimit:
 		return abi.Result{}, err
 	}
 	if result.Kind == abi.Internal && !server.Broke(err) {
@@ -56,7 +56,8 @@ func callTool(r *request, in callBody) (abi.Result, error) {
 }
 
 func (r *request) callRequest(in callBody) (server.Request, error) {
-	if err := r.noKey("a call is repeated with each request. For a key, start a run with POST /v1/runs"); err != nil {
+	key, err := r.key()
+	if err != nil {
 		return server.Request{}, err
 	}
 	if in.Tool == "" {
@@ -78,6 +79,7 @@ func (r *request) callRequest(in callBody) (server.Request, error) {
 	limits := server.Limits{Fuel: in.Limits.Fuel, Memory: in.Limits.MemoryBytes, Output: in.Limits.OutputBytes, Timeout: timeout}
 	return server.Request{
 		Session: r.caller.Session, Tool: in.Tool, Parsed: in.Args, Limits: limits, Locale: in.Locale, DryRun: in.DryRun,
+		Key: key, Receipt: func(settle func(bool)) { r.w.receipts = append(r.w.receipts, settle) },
 	}, err
 }
 

@@ -38,7 +38,7 @@ type asker struct {
 }
 
 // errAsked is why a call with questions was ended.
-var errAsked = errors.New("the user is asked first")
+var errAsked = fmt.Errorf("the user is asked first: %w", server.ErrAskAgain)
 
 // newAsker reads the answers that a call brings. Its error is for the client.
 func (a *api) newAsker(who caller, req *mcp.CallToolRequest, cancel context.CancelCauseFunc) (*asker, error) {

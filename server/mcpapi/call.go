@@ -22,11 +22,16 @@ const (
 // call answers a call of a tool of the service. A call that has become a task is an
 // error to the SDK, see parked.
 func (a *api) call(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
+	who, started := callerOf(req), time.Now()
+	key, err := keyOf(req, who)
+	if err != nil {
+		return nil, err
+	}
+
+	ctx, cancel := who.leaving(ctx, key)
 	defer cancel(nil)
 	defer context.AfterFunc(a.ctx, func() { cancel(context.Cause(a.ctx)) })()
 
-	who, started := callerOf(req), time.Now()
 	asker, err := a.newAsker(who, req, cancel)
 	if err != nil {
 		return nil, err
@@ -36,7 +41,10 @@ func (a *api) call(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallTool
 	call := server.Request{
 		Session: who.Session, Tool: req.Params.Name, Args: req.Params.Arguments,
 		FileName: func(task, file string) string { return fileURI(task, file, 0) },
-		Ask:      asker.ask, AskLater: who.tasks && who.elicits, OnPark: func(r wire.Run) { run = &r },
+		Ask:      asker.ask, AskLater: who.tasks && who.elicits, OnPark: func(r wire.Run) { run = &r }, Key: key,
+	}
+	if who.receipt != nil {
+		call.Receipt = who.receipt.deliver
 	}
 	if string(call.Args) == "null" { // as some clients send none
 		call.Args = nil
@@ -71,6 +79,8 @@ func (a *api) call(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallTool
 		return asker.result(), nil
 	case err != nil && server.ReasonOf(err).Code == wire.CodeNotFound: // removed by a reload
 		return nil, unknownTool(call.Tool)
+	case err != nil && server.ReasonOf(err).Code == wire.CodeConflict: // of the key, which is not the model's
+		return nil, invalidParams("_meta: " + metaKey + ": " + server.ReasonOf(err).Text)
 	case err != nil && r.Kind == abi.Internal && !server.Broke(err):
 		a.log.Error("the call had no result", "tool", call.Tool, "session", who.Session, "error", err)
 	case err != nil:
@@ -89,6 +99,9 @@ func resultOf(r abi.Result, structured bool) *mcp.CallToolResult {
 	described := structured && server.IsDryRun(r)
 	out := toResult(r, structured && !described)
 	out.IsError = out.IsError || described
+	if r.Note != "" {
+		out.Content = append(out.Content, &mcp.TextContent{Text: r.Note})
+	}
 	return out
 }
 

@@ -53,6 +53,7 @@ type keptStream struct {
 	next   int       // index of the next event
 	ended  time.Time // zero before the response
 	holder *holder   // the HTTP answer that the events are sent in
+	of     *receipt  // of the response
 }
 
 type event struct {
@@ -63,8 +64,9 @@ type event struct {
 
 // holder is an HTTP answer that a stream is sent in.
 type holder struct {
-	leave context.CancelFunc
-	left  chan struct{} // closed when nothing is sent in it any more
+	leave   context.CancelFunc
+	left    chan struct{} // closed when nothing is sent in it any more
+	receipt *receipt      // of the request that it answers
 }
 
 func newEvents(client func(session string) string) *events {
@@ -276,7 +278,23 @@ func (e *events) hold(session, eventID string, h *holder) {
 	stream, _ := streamOf(eventID)
 	if _, t := e.find(session, stream); t != nil && stream != "" {
 		t.holder = h
+		if t.of == nil {
+			t.of = h.receipt
+		}
 	}
+}
+
+// responded returns the receipt of the response that an event is, nil for any other
+// event.
+func (e *events) responded(session, eventID string) *receipt {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	stream, _ := streamOf(eventID)
+	_, t := e.find(session, stream)
+	if t == nil || t.ended.IsZero() || eventID != stream+"_"+strconv.Itoa(t.next-1) {
+		return nil
+	}
+	return t.of
 }
 
 // resume moves a stream to another HTTP answer, and ends the one that it was sent in,

@@ -202,7 +202,7 @@ func (h *Handler) serveLegacy(w http.ResponseWriter, r *http.Request, m envelope
 		return
 	}
 
-	r, done, ok := h.resumable(from.answer, from.attach(r))
+	r, done, ok := h.resumable(from.answer, from.attach(r), from.receipt)
 	defer done()
 	if !ok {
 		http.Error(w, "the stream cannot be resumed: it ended long ago, or was answered without an event", http.StatusBadRequest)
@@ -213,17 +213,27 @@ func (h *Handler) serveLegacy(w http.ResponseWriter, r *http.Request, m envelope
 
 // resumable lets the stream of an answer be resumed later, and resumes the one that the
 // request names. It reports false if that one is not kept. Call done when it is served.
-func (h *Handler) resumable(w *stream, r *http.Request) (_ *http.Request, done func(), ok bool) {
+func (h *Handler) resumable(w *stream, r *http.Request, of *receipt) (_ *http.Request, done func(), ok bool) {
 	session := func() string { return cmp.Or(r.Header.Get(headerSession), w.Header().Get(headerSession)) }
 	ctx, cancel := context.WithCancel(r.Context())
-	here := &holder{leave: cancel, left: make(chan struct{})}
-	done = func() { cancel(); close(here.left) }
+	here := &holder{leave: cancel, left: make(chan struct{}), receipt: of}
+	last := "" // event
+	done = func() {
+		if late := h.events.responded(session(), last); late != nil && w.resumes && w.delivered() {
+			late.resumed()
+		}
+		cancel()
+		close(here.left)
+	}
 
 	w.resumes = r.Method == http.MethodGet
-	w.sent = func(eventID string) { h.events.hold(session(), eventID, here) }
+	w.sent = func(eventID string) {
+		last = eventID
+		h.events.hold(session(), eventID, here)
+	}
 	w.alone = func(eventID string) { h.events.forget(session(), eventID) }
-	if last := r.Header.Get(headerLastEvent); w.resumes && last != "" {
-		if !h.events.resume(r.Context(), session(), last, here) {
+	if seen := r.Header.Get(headerLastEvent); w.resumes && seen != "" {
+		if !h.events.resume(r.Context(), session(), seen, here) {
 			return r, done, false
 		}
 		w.Header().Set("Content-Type", "text/event-stream")

@@ -97,35 +97,3 @@ func (a *api) takeNotices(ctx context.Context, view server.Session, who caller, 
 	})
 	return ids, found.Text, err
 }
-
-// receipt is of the answer to one request: the transport says whether it was written.
-type receipt struct {
-	mu    sync.Mutex
-	over  bool
-	after func(written bool) // nil if nobody wants to know
-}
-
-// expect has f called once when the answer is written, or cannot be.
-func (r *receipt) expect(f func(written bool)) {
-	r.mu.Lock()
-	over := r.over
-	r.after = f
-	r.mu.Unlock()
-	if over { // without the result of the handler
-		f(false)
-	}
-}
-
-// settle says whether the answer was written. Only the first time counts.
-func (r *receipt) settle(written bool) {
-	r.mu.Lock()
-	after := r.after
-	if r.over {
-		after = nil
-	}
-	r.over = true
-	r.mu.Unlock()
-	if after != nil {
-		after(written)
-	}
-}

@@ -112,7 +112,11 @@ func (a *api) create2025(ctx context.Context, who caller, req *mcp.CallToolReque
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: req.Params.Name + " cannot be called as a task"}
 	}
 
-	run, err := a.service.Session(who.Session).Spawn(ctx, server.SpawnRequest{Tool: req.Params.Name, Args: req.Params.Arguments, Silent: true})
+	key, err := keyOf(req, who)
+	if err != nil {
+		return nil, err
+	}
+	run, err := a.service.Session(who.Session).Spawn(ctx, server.SpawnRequest{Tool: req.Params.Name, Args: req.Params.Arguments, Silent: true, IdempotencyKey: key})
 	if err != nil {
 		reason := server.ReasonOf(err)
 		switch reason.Code {

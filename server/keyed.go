@@ -1,0 +1,154 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"time"
+	"unicode/utf8"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/server/wire"
+)
+
+// ErrCancel is the cause of a context that cancels a call with a Key. Any other end of
+// its context only leaves the call, which continues: a client that has lost its
+// connection repeats the call with the same key.
+var ErrCancel = errors.New("the caller canceled the call")
+
+// cancelsKeyed reports whether the end of a caller's context stops its call with a key.
+func cancelsKeyed(cause error) bool {
+	return errors.Is(cause, ErrCancel) || errors.Is(cause, ErrAskAgain)
+}
+
+// checkKey checks the key of a call.
+func checkKey(req Request) error {
+	switch {
+	case req.Session == "":
+		return &background.FieldError{Field: "idempotency_key", Problem: "only with a session"}
+	case utf8.RuneCountInString(req.Key) > MaxKey:
+		return &background.FieldError{Field: "idempotency_key", Problem: "longer than 128 characters"}
+	}
+	return nil
+}
+
+// repeatKeyed answers a call whose key the session has used before. It reports false
+// for a new key.
+func (s *Service) repeatKeyed(ctx context.Context, tool *callable, req Request) (r abi.Result, found bool, err error) {
+	same := background.SpawnRequest{Tool: tool.Name, Args: req.Args, IdempotencyKey: req.Key}
+	if public, secret := tool.PublicArgs(req.Args); secret {
+		same.Stored = public
+	}
+
+	run, found, err := s.runs.WithKey(ctx, req.Session, same)
+	switch {
+	case err != nil:
+		r, _ = explain(err)
+		return r, true, err
+	case !found:
+		return r, false, nil
+	}
+	r, err = s.attach(ctx, tool, run, req)
+	return r, true, err
+}
+
+// attach waits for the run of an earlier call as long as for a call, and returns its
+// result.
+func (s *Service) attach(ctx context.Context, tool *callable, run engine.Run, req Request) (abi.Result, error) {
+	view, wait := s.Session(req.Session), background.MaxWait
+	if b, ok := s.rules.budget(tool, s.rules.limits(req.Limits, tool.Tool), req); ok {
+		wait = min(wait, b.park)
+	}
+
+	checked, err := view.check(ctx, background.CheckRequest{IDs: []string{run.ID}, Wait: wait, Peek: true})
+	switch {
+	case ctx.Err() != nil:
+		return canceled(ctx, abi.Result{})
+	case err != nil:
+		return explain(err)
+	}
+
+	if run = checked.Reports[0].Run; !run.Status.Terminal() {
+		return s.parked(run, wait, req)
+	}
+	if err := view.load(ctx, &run, engine.PartResult, engine.PartContent); err != nil {
+		return explain(err)
+	}
+	if run.Notice == engine.NoticePending {
+		s.delivered(req, func() {
+			if err := view.Acknowledge(context.WithoutCancel(ctx), []string{run.ID}); err != nil {
+				s.log.Warn("cannot acknowledge the end of a call that was repeated", "task_id", run.ID, "error", err)
+			}
+		})
+	}
+	return keptResult(run), nil
+}
+
+// delivered calls f once the answer to a call is delivered.
+func (s *Service) delivered(req Request, f func()) {
+	if req.Receipt == nil {
+		f()
+		return
+	}
+	req.Receipt(func(delivered bool) {
+		if delivered {
+			f()
+		}
+	})
+}
+
+// textUnknown is added to the end of a call that its host did not see.
+const textUnknown = ". It is not known whether the tool took effect: check that before you call it again"
+
+// keptResult is the result of a call as its record has it.
+func keptResult(run engine.Run) abi.Result {
+	r := abi.Result{
+		Kind: abi.Success, Value: run.Result, Content: blocks(run.Content), Summary: run.Summary, ExitCode: run.ExitCode,
+		Usage: abi.Usage{
+			Fuel: run.Cost.Fuel, CPU: run.Cost.CPU, Wait: run.Cost.Wait, MemoryPeak: run.Cost.MemoryPeak,
+			Wall: run.Elapsed(time.Now()), OutputBytes: run.OutputBytes,
+		},
+	}
+	switch {
+	case run.Status == engine.StatusCanceled:
+		r.Kind, r.Value, r.Error = abi.CanceledKind, nil, "the call was canceled"
+		if run.Cancel != nil {
+			r.Error = cmp.Or(run.Cancel.Reason, r.Error)
+		}
+	case run.Error != nil:
+		r.Kind, r.Limit = keptKind(wire.ErrorKind(run.Error.Kind))
+		r.Value, r.Error = nil, run.Error.Message
+		if k := run.Error.Kind; k == engine.KindOrphaned || k == engine.KindInterrupted {
+			r.Error += textUnknown
+		}
+	}
+	return r
+}
+
+// keptKind is the kind of the result of a call that failed, from its record.
+func keptKind(kind wire.ErrorKind) (abi.Kind, abi.Limit) {
+	switch kind {
+	case wire.KindToolError, wire.KindRejected:
+		return abi.ToolError, ""
+	case wire.KindConnectionRequired:
+		return abi.ConnectionRequired, ""
+	case wire.KindTimeout:
+		return abi.LimitReached, abi.LimitTime
+	}
+	for limit, k := range limitKinds {
+		if k == kind {
+			return abi.LimitReached, limit
+		}
+	}
+	return abi.Internal, ""
+}
+
+// forgetUnmade removes the record of a call with a key that has not been made: its
+// user is asked first, or its plugin was replaced. The caller repeats it.
+func (s *Service) forgetUnmade(ctx context.Context, run engine.Run) {
+	if err := s.runs.Remove(context.WithoutCancel(ctx), run.Session, run.ID); err != nil {
+		s.log.Warn("record of a call that was not made not removed: its key cannot be used again", "task_id", run.ID, "error", err)
+	}
+}

@@ -1,0 +1,54 @@
+package mcpapi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"unicode/utf8"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/toolhost/toolhost/server"
+	"github.com/toolhost/toolhost/server/wire"
+)
+
+// metaKey is the name of a call's idempotency key in its _meta.
+const metaKey = "toolhost/idempotencyKey"
+
+// keyOf returns the idempotency key of a call, "" for none.
+func keyOf(req *mcp.CallToolRequest, who caller) (string, error) {
+	given, ok := req.Params.Meta[metaKey]
+	if !ok {
+		return "", nil
+	}
+	key, ok := given.(string)
+	switch {
+	case !ok || key == "" || utf8.RuneCountInString(key) > server.MaxKey:
+		return "", invalidParams(fmt.Sprintf("_meta: %s: expected a string of 1 to %d characters", metaKey, server.MaxKey))
+	case who.modern && who.Unnamed:
+		return "", invalidParams(fmt.Sprintf("_meta: %s: only with the header %s: each request without it is in a session of its own", metaKey, wire.SessionHeader))
+	}
+	return key, nil
+}
+
+// leaving returns the context of a call. It ends as ctx does. But for a call with a key
+// it says whether the client cancels the call: since 2026-07-28 it does that over HTTP
+// by closing the stream, which a connection that breaks does too.
+func (who caller) leaving(ctx context.Context, key string) (context.Context, context.CancelCauseFunc) {
+	if key == "" {
+		return context.WithCancelCause(ctx)
+	}
+	inner, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		cause := context.Cause(ctx)
+		closed := who.modern && who.answer != nil
+		if !closed && cause == context.Canceled || errors.Is(cause, errSessionEnded) {
+			cause = fmt.Errorf("%w: %w", server.ErrCancel, cause)
+		}
+		cancel(cause)
+	})
+	return inner, func(cause error) {
+		stop()
+		cancel(cause)
+	}
+}

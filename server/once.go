@@ -1,0 +1,155 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/plugins"
+)
+
+// Receipt is how a transport says whether the answer to a call was delivered. The
+// service calls it before Call returns, with a function that the transport calls once
+// it knows: with true when the whole answer has left this process, with false when it
+// could not be sent. After false it calls it with true if the client gets the answer
+// later.
+//
+// A call with a Receipt may be repeated by a client that never saw the answer. If its
+// tool is neither readonly nor idempotent, the same call of the same session is
+// attached to it while it still runs, and until its answer is delivered. The Note of
+// the result says so.
+type Receipt func(settle func(delivered bool))
+
+// caller makes a call.
+type caller func(ctx context.Context, s *Service, req Request) (abi.Result, error)
+
+// once makes a call, or attaches it to the one that it repeats. Acts says that its tool
+// is neither readonly nor idempotent.
+func (s *Service) once(ctx context.Context, req Request, acts bool, call caller) (abi.Result, error) {
+	if !acts || req.Receipt == nil || req.Session == "" || req.Key != "" || req.DryRun {
+		return call(ctx, s, req)
+	}
+
+	id := callID{req.Session, req.Tool, sumOf(req.Args)}
+	for {
+		c, first := s.repeats.join(id, time.Now())
+		if first {
+			return s.first(ctx, c, req, call)
+		}
+		if r, again, err := s.repeat(ctx, c, req); !again {
+			return r, err
+		}
+	}
+}
+
+// sumOf is a digest of arguments. In those of an ordinary size white space and the order
+// of names do not count.
+func sumOf(args json.RawMessage) [sha256.Size]byte {
+	if len(args) <= 64<<10 {
+		dec := json.NewDecoder(bytes.NewReader(args))
+		dec.UseNumber()
+		var v any
+		if dec.Decode(&v) == nil {
+			args, _ = json.Marshal(v) // it was JSON
+		}
+	}
+	return sha256.Sum256(args)
+}
+
+// first makes a call that others may be attached to. It is canceled when all callers
+// have left, and not when just this one has.
+func (s *Service) first(ctx context.Context, c *loneCall, req Request, call caller) (r abi.Result, err error) {
+	working, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cancel(nil)
+	c.cancel = cancel
+	defer s.repeats.stay(ctx, c)()
+
+	returned := false
+	defer func() {
+		if !returned { // it panics
+			s.repeats.end(c, callEnd{again: true})
+		}
+	}()
+	req.admitted = func(func()) { s.repeats.begun(c) }
+	r, err = call(working, s, req)
+	returned = true
+
+	again := errors.Is(err, plugins.ErrReplaced) || errors.Is(err, ErrAskAgain) || errors.Is(context.Cause(working), ErrAskAgain)
+	s.repeats.end(c, callEnd{r: r, err: err, run: req.note.run, again: again, at: time.Now()})
+	req.Receipt(func(delivered bool) { s.repeats.settle(c, delivered, time.Now()) })
+	return r, err
+}
+
+const (
+	textRunning = "This repeats a call of %s that was still running. It ran once, and this is its result. To run it again, call it again."
+	textLost    = "This repeats a call of %s whose answer could not be delivered. It was not run again, and this is its result. To run it again, call it again."
+	textStopped = "%s was not run again: the same call was stopped %s ago, before its end, because its caller had left. " +
+		"It may have taken effect: check that first. To run it again, call it again"
+	textTooLarge = "%s was not run again: the same call has ended, but its answer of %d bytes could not be delivered, and is too large to be kept. To run it again, call it again"
+)
+
+// repeat answers a call that repeats another one. Again reports that there is nothing
+// to attach to any more: the answer was delivered, or nothing has happened.
+func (s *Service) repeat(ctx context.Context, c *loneCall, req Request) (r abi.Result, again bool, err error) {
+	defer s.repeats.stay(ctx, c)()
+	note, last := textRunning, c.over
+	select {
+	case <-c.over:
+		note, last = textLost, c.settled // the answer may be on its way
+	default:
+	}
+	select {
+	case <-last:
+	case <-ctx.Done():
+		r, err := canceled(ctx, abi.Result{})
+		return r, false, err
+	}
+
+	end, delivered := s.repeats.ended(c)
+	switch {
+	case end.again:
+		return r, true, nil
+	case note == textRunning:
+		r, err = end.r, end.err
+	case end.run != "":
+		if r, again, err = s.repeatParked(ctx, c, end.run, delivered, req); again {
+			return r, true, nil
+		}
+	case delivered:
+		return r, true, nil
+	case end.r.Kind == abi.CanceledKind:
+		r, note = toolError(textStopped, req.Tool, time.Since(end.at).Round(time.Second)), ""
+	case end.large > 0:
+		r, note = toolError(textTooLarge, req.Tool, end.large), ""
+	default:
+		r, err = end.r, end.err
+	}
+
+	req.note.run = end.run
+	if note != "" {
+		r.Note = fmt.Sprintf(note, req.Tool)
+	}
+	req.Receipt(func(delivered bool) { s.repeats.settle(c, delivered, time.Now()) })
+	return r, false, err
+}
+
+// repeatParked answers the repeat of a call that continues as a run.
+func (s *Service) repeatParked(ctx context.Context, c *loneCall, id string, delivered bool, req Request) (r abi.Result, again bool, err error) {
+	run, err := s.runs.Get(ctx, req.Session, id)
+	if err != nil || run.Final() && delivered {
+		s.repeats.forget(c)
+		return r, true, nil
+	}
+	tool, err := s.lookup(req.Tool)
+	if err != nil {
+		r, err := explain(err)
+		return r, false, err
+	}
+	r, err = s.attach(ctx, tool, run, req)
+	return r, false, err
+}
