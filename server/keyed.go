@@ -55,14 +55,14 @@ func (s *Service) repeatKeyed(ctx context.Context, tool *callable, req Request) 
 }
 
 // attach waits for the run of an earlier call as long as for a call, and returns its
-// result.
+// result. Its session needs no notice of an end that it is shown.
 func (s *Service) attach(ctx context.Context, tool *callable, run engine.Run, req Request) (abi.Result, error) {
 	view, wait := s.Session(req.Session), background.MaxWait
 	if b, ok := s.rules.budget(tool, s.rules.limits(req.Limits, tool.Tool), req); ok {
 		wait = min(wait, b.park)
 	}
 
-	checked, err := view.check(ctx, background.CheckRequest{IDs: []string{run.ID}, Wait: wait, Peek: true})
+	checked, err := view.check(ctx, background.CheckRequest{IDs: []string{run.ID}, Wait: wait})
 	switch {
 	case ctx.Err() != nil:
 		return canceled(ctx, abi.Result{})
@@ -76,27 +76,7 @@ func (s *Service) attach(ctx context.Context, tool *callable, run engine.Run, re
 	if err := view.load(ctx, &run, engine.PartResult, engine.PartContent); err != nil {
 		return explain(err)
 	}
-	if run.Notice == engine.NoticePending {
-		s.delivered(req, func() {
-			if err := view.Acknowledge(context.WithoutCancel(ctx), []string{run.ID}); err != nil {
-				s.log.Warn("cannot acknowledge the end of a call that was repeated", "task_id", run.ID, "error", err)
-			}
-		})
-	}
 	return keptResult(run), nil
-}
-
-// delivered calls f once the answer to a call is delivered.
-func (s *Service) delivered(req Request, f func()) {
-	if req.Receipt == nil {
-		f()
-		return
-	}
-	req.Receipt(func(delivered bool) {
-		if delivered {
-			f()
-		}
-	})
 }
 
 // textUnknown is added to the end of a call that its host did not see.

@@ -215,11 +215,12 @@ func (h *Handler) serveLegacy(w http.ResponseWriter, r *http.Request, m envelope
 // request names. It reports false if that one is not kept. Call done when it is served.
 func (h *Handler) resumable(w *stream, r *http.Request, of *receipt) (_ *http.Request, done func(), ok bool) {
 	session := func() string { return cmp.Or(r.Header.Get(headerSession), w.Header().Get(headerSession)) }
-	ctx, cancel := context.WithCancel(r.Context())
+	outer := r.Context()
+	ctx, cancel := context.WithCancel(outer)
 	here := &holder{leave: cancel, left: make(chan struct{}), receipt: of}
 	last := "" // event
 	done = func() {
-		if late := h.events.responded(session(), last); late != nil && w.resumes && w.delivered() {
+		if late := h.events.responded(session(), last); late != nil && w.resumes && outer.Err() == nil && w.delivered() {
 			late.resumed()
 		}
 		cancel()

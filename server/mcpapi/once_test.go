@@ -1,0 +1,222 @@
+package mcpapi_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/server"
+	"github.com/toolhost/toolhost/server/gotool"
+	"github.com/toolhost/toolhost/server/mcpapi"
+)
+
+// sender is a tool that counts its letters, and takes ten seconds for each.
+func sender(letters *atomic.Int32) server.Config {
+	type in struct {
+		To string `json:"to,omitempty"`
+	}
+	return server.Config{Tools: []gotool.Tool{{Name: "send", Description: "For tests.", Handler: gotool.Handle(func(ctx context.Context, c *gotool.Call, _ in) (gotool.None, error) {
+		n := letters.Add(1)
+		c.Progress(1, 2, "half way")
+		select {
+		case <-time.After(10 * time.Second):
+			return gotool.None{}, c.Content(abi.Block{Type: "text", Text: fmt.Sprintf("letter %d", n)})
+		case <-ctx.Done():
+			return gotool.None{}, ctx.Err()
+		}
+	})}}}
+}
+
+const sendCall = `{"jsonrpc":"2.0","id":ID,"method":"tools/call","params":{"name":"send","arguments":{"to":"bo"},"_meta":{"progressToken":ID}}}`
+
+func sendWith(id string) string { return strings.ReplaceAll(sendCall, "ID", id) }
+
+const wasLost = "This repeats a call of send whose answer could not be delivered. It was not run again, and this is its result. To run it again, call it again."
+
+// Before 2026-07-28 a call outlives its connection: a client that calls again instead of
+// resuming the stream gets the answer of the first call.
+func TestRepeatAfterABrokenStream(t *testing.T) {
+	for name, away := range map[string]time.Duration{"running": time.Second, "ended": time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				var letters atomic.Int32
+				l := connectLink(t, serveHTTP(t, sender(&letters)), "ana", "2025-11-25")
+				l.during(5*time.Second, http.MethodPost, sendWith("2"))
+				time.Sleep(away)
+				_, text := l.during(time.Hour, http.MethodPost, sendWith("3"))
+				require.Contains(t, text, "letter 1")
+				require.Contains(t, text, "This repeats a call of send")
+				_, text = l.during(time.Hour, http.MethodPost, sendWith("4"))
+				require.Contains(t, text, "letter 2", "that one was delivered")
+				require.NotContains(t, text, "This repeats")
+			})
+		})
+	}
+}
+
+// A client that resumes the stream has its answer: the same call after that is another
+// one.
+func TestNoRepeatAfterAResumedStream(t *testing.T) {
+	for name, away := range map[string]time.Duration{"running": time.Second, "ended": time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				var letters atomic.Int32
+				l := connectLink(t, serveHTTP(t, sender(&letters)), "ana", "2025-11-25")
+				_, text := l.during(5*time.Second, http.MethodPost, sendWith("2"))
+				time.Sleep(away)
+				_, text = l.resume(time.Hour, lastID(t, text))
+				require.Contains(t, text, "letter 1")
+				_, text = l.during(time.Hour, http.MethodPost, sendWith("3"))
+				require.Contains(t, text, "letter 2")
+				require.NotContains(t, text, "This repeats")
+			})
+		})
+	}
+}
+
+// A stream that breaks again while it is resumed has not delivered the answer.
+func TestRepeatAfterAStreamThatBreaksTwice(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var letters atomic.Int32
+		l := connectLink(t, serveHTTP(t, sender(&letters)), "ana", "2025-11-25")
+		_, text := l.during(5*time.Second, http.MethodPost, sendWith("2"))
+		l.resume(time.Second, lastID(t, text))
+		time.Sleep(time.Minute)
+		_, text = l.during(time.Hour, http.MethodPost, sendWith("3"))
+		require.Contains(t, text, "letter 1")
+		require.Contains(t, text, wasLost)
+	})
+}
+
+// Since 2026-07-28 closing the stream cancels the call, which may have taken effect.
+func TestRepeatAfterAClosedStream(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var letters atomic.Int32
+		e := serveHTTP(t, sender(&letters))
+		e.patience = time.Second
+		e.ask("ana", "{}", "tools/call", `,"name":"send","arguments":{}`)
+		e.patience = 0
+		time.Sleep(time.Second)
+		_, m := e.ask("ana", "{}", "tools/call", `,"name":"send","arguments":{}`)
+		require.Equal(t, true, m.Result["isError"])
+		require.Contains(t, textsOf(m)[0], "send was not run again: the same call was stopped 1s ago")
+		_, m = e.ask("ana", "{}", "tools/call", `,"name":"send","arguments":{}`)
+		require.Equal(t, []string{"letter 2"}, textsOf(m))
+	})
+}
+
+// An answer that could not be written comes with the repeat.
+func TestRepeatAfterAWriteThatFailed(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var letters atomic.Int32
+		e := serveHTTP(t, sender(&letters))
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost/mcp", strings.NewReader(
+			`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}},"name":"send","arguments":{}}}`))
+		for name, value := range map[string]string{
+			"User": "ana", "Content-Type": "application/json", "Accept": "application/json, text/event-stream",
+			"Mcp-Protocol-Version": "2026-07-28", "Mcp-Method": "tools/call", "Mcp-Name": "send",
+		} {
+			r.Header.Set(name, value)
+		}
+		e.ServeHTTP(deaf{httptest.NewRecorder()}, r)
+		_, m := e.ask("ana", "{}", "tools/call", `,"name":"send","arguments":{}`)
+		require.Equal(t, []string{"letter 1", wasLost}, textsOf(m))
+	})
+}
+
+// keyed is a call with a key, as a modern client makes it.
+func (e *endpoint) keyed(user, key, call string, headers ...string) response {
+	e.t.Helper()
+	e.id++
+	body := fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{"elicitation":{}},"toolhost/idempotencyKey":%s}%s}}`, e.id, key, call)
+	name := strings.Split(call, `"`)[3]
+	_, m := e.post(body, append([]string{"User", user, "Mcp-Protocol-Version", "2026-07-28", "Mcp-Method", "tools/call", "Mcp-Name", name}, headers...)...)
+	return m
+}
+
+// A call with a key continues when its stream is closed, and acts once.
+func TestCallWithAKey(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var letters atomic.Int32
+		e := serveHTTP(t, sender(&letters))
+		const call = `,"name":"send","arguments":{"to":"bo"}`
+		e.patience = time.Second
+		e.keyed("ana", `"k"`, call)
+		e.patience = 0
+		for range 3 {
+			m := e.keyed("ana", `"k"`, call)
+			require.Equal(t, []string{"letter 1"}, textsOf(m), "%v", m)
+			time.Sleep(time.Minute)
+		}
+
+		for key, want := range map[string]string{
+			`"k"`: "_meta: toolhost/idempotencyKey: the idempotency key was used for another tool or other arguments: use a new one",
+			`""`:  "_meta: toolhost/idempotencyKey: expected a string of 1 to 128 characters",
+			`1`:   "_meta: toolhost/idempotencyKey: expected a string of 1 to 128 characters",
+			`"` + strings.Repeat("x", 129) + `"`: "_meta: toolhost/idempotencyKey: expected a string of 1 to 128 characters",
+		} {
+			m := e.keyed("ana", key, strings.Replace(call, "bo", "al", 1))
+			require.NotNil(t, m.Error, key)
+			require.Equal(t, -32602, m.Error.Code)
+			require.Equal(t, want, m.Error.Message)
+		}
+		require.Equal(t, []string{"letter 2"}, textsOf(e.keyed("ben", `"k"`, call)), "another session")
+	})
+}
+
+// A call that is answered with questions has not been made: its key is free for the call
+// with the answers.
+func TestCallWithAKeyThatAsks(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		e := serveAskers(t)
+		m := e.keyed("ana", `"k"`, colors)
+		require.Equal(t, "input_required", m.Result["resultType"], "%v", m)
+		m = e.keyed("ana", `"k"`, colors+with("step1", `{"name":"Ana"}`, m.Result["requestState"].(string)))
+		require.Contains(t, m.Result["inputRequests"], "step2", "%v", m)
+		m = e.keyed("ana", `"k"`, colors+with("step2", `{"color":"red"}`, m.Result["requestState"].(string)))
+		require.Equal(t, []string{"Ana likes red"}, textsOf(m), "%v", m)
+		m = e.keyed("ana", `"k"`, colors)
+		require.Equal(t, []string{"Ana likes red"}, textsOf(m), "%v", m)
+	})
+}
+
+// On a pipe a client cancels a call with a key as any other.
+func TestCallWithAKeyIsCanceledOnAPipe(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var letters atomic.Int32
+		s := open(t, sender(&letters))
+		in, client := io.Pipe()
+		out, answers := io.Pipe()
+		served := make(chan error)
+		go func() {
+			served <- mcpapi.Run(t.Context(), s, mcpapi.Config{Session: "ana", In: in, Out: answers})
+		}()
+		var read strings.Builder
+		ended := make(chan struct{})
+		go func() { _, _ = io.Copy(&read, out); close(ended) }()
+		say := func(line string) { _, _ = io.WriteString(client, line+"\n") }
+		call := `{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{},"toolhost/idempotencyKey":"k"},"name":"send","arguments":{}}}`
+		say(fmt.Sprintf(call, 1))
+		time.Sleep(time.Second)
+		say(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"},"requestId":1}}`)
+		time.Sleep(time.Second)
+		say(fmt.Sprintf(call, 2))
+		time.Sleep(time.Minute)
+		_ = client.Close()
+		require.NoError(t, <-served)
+		_ = answers.Close()
+		<-ended
+		require.NotContains(t, read.String(), `"id":1,`)
+		require.Contains(t, read.String(), "the caller canceled the call")
+		require.EqualValues(t, 1, letters.Load())
+	})
+}
