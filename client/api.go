@@ -36,6 +36,13 @@ func (c *Client) Call(ctx context.Context, call wire.Call) (abi.Result, error) {
 	return do[abi.Result](ctx, c, "POST", "/v1/calls", call)
 }
 
+// CallOnce is Call with an idempotency key: a call that got no answer can be repeated.
+// The same key, tool and arguments wait for the call that was made, or return its
+// result. When ctx is done, the call continues.
+func (c *Client) CallOnce(ctx context.Context, call wire.Call, key string) (abi.Result, error) {
+	return do[abi.Result](ctx, c, "POST", "/v1/calls", call, wire.KeyHeader, key)
+}
+
 // Spawn starts a tool as a background run. With an idempotency key a request
 // that got no answer can be repeated: the same key, tool and arguments return
 // the same run. "" sends no key.

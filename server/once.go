@@ -114,7 +114,7 @@ func (s *Service) repeat(ctx context.Context, c *loneCall, req Request) (r abi.R
 	switch {
 	case end.again:
 		return r, true, nil
-	case note == textRunning:
+	case note == textRunning && !end.stopped:
 		r, err = end.r, end.err
 	case end.run != "":
 		if r, again, err = s.repeatParked(ctx, c, end.run, delivered, req); again {
@@ -122,7 +122,7 @@ func (s *Service) repeat(ctx context.Context, c *loneCall, req Request) (r abi.R
 		}
 	case delivered:
 		return r, true, nil
-	case end.r.Kind == abi.CanceledKind:
+	case end.stopped:
 		r, note = toolError(textStopped, req.Tool, time.Since(end.at).Round(time.Second)), ""
 	case end.large > 0:
 		r, note = toolError(textTooLarge, req.Tool, end.large), ""

@@ -171,7 +171,7 @@ func limitText(e *engine.LimitError) string {
 	case errors.Is(e.Err, engine.ErrOwnerLimit):
 		return fmt.Sprintf("your sessions together already have the maximum of %d background runs; wait for one to end or stop one", e.Max)
 	case errors.Is(e.Err, engine.ErrParkedLimit):
-		return fmt.Sprintf("this session already has the maximum of %d calls that continued in the background (%s); wait for one to end or stop one", e.Max, active)
+		return fmt.Sprintf("this session already has the maximum of %d calls that are runs (%s); wait for one to end or stop one", e.Max, active)
 	case errors.Is(e.Err, engine.ErrScheduleLimit) && e.Max == 0:
 		return "this host has no schedules: spawn the run when it is due"
 	case errors.Is(e.Err, engine.ErrScheduleLimit):

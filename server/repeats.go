@@ -43,6 +43,7 @@ type loneCall struct {
 	settled chan struct{} // closed when it is known whether its first answer was delivered
 
 	callers   int  // that wait for it
+	abandoned bool // all of them have left
 	acting    bool // its tool has begun
 	delivered bool // some answer was
 	callEnd
@@ -53,12 +54,13 @@ type loneCall struct {
 // callEnd is how a call ended. It does not change once over is closed, but for an
 // answer that is too large to be kept.
 type callEnd struct {
-	r     abi.Result
-	err   error
-	run   string // that the call continues as
-	again bool   // nothing has happened: a repeat is a new call
-	at    time.Time
-	large int // bytes of an answer that is not kept
+	r       abi.Result
+	err     error
+	run     string // that the call continues as
+	again   bool   // nothing has happened: a repeat is a new call
+	stopped bool   // because all callers had left
+	at      time.Time
+	large   int // bytes of an answer that is not kept
 }
 
 // join adds a caller to a call. First reports that the caller has to make it.
@@ -93,6 +95,7 @@ func (p *repeats) leave(c *loneCall, cause error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if c.callers--; c.callers == 0 {
+		c.abandoned = true // those that come now get what is left of it
 		c.cancel(cause)
 		p.shrink(c)
 	}
@@ -111,6 +114,7 @@ func (p *repeats) end(c *loneCall, end callEnd) {
 	defer p.mu.Unlock()
 	c.callEnd = end
 	c.again = end.again || !c.acting && end.r.Kind == abi.CanceledKind
+	c.stopped = c.abandoned && end.r.Kind == abi.CanceledKind
 	if c.again || !c.acting {
 		p.remove(c)
 	}

@@ -61,6 +61,7 @@ var refusals = map[string][]string{
 	"readOutput limit":          {"/v1/runs/{run}/output", "", "Accept", "text/event-stream"},
 	"readArtifact not_found":    {"/v1/runs/{run}/artifacts/none"},
 	"readArtifact range":        {"/v1/runs/{run}/artifacts/output.log", "", "Range", "bytes=1000-"},
+	"callTool conflict":         {"/v1/calls", `{"tool":"echo","args":{"n":1}}`, wire.KeyHeader, "monday"},
 	"createSchedule not_found":  {"/v1/schedules", `{"tool":"none","cron_expression":"0 0 * * *"}`},
 	"createSchedule denied":     {"/v1/schedules", `{"tool":"dangerous","cron_expression":"0 0 * * *"}`},
 	"createSchedule limit":      {"/v1/schedules", `{"tool":"echo","cron_expression":"0 0 * * *"}`, wire.SessionHeader, "full"},

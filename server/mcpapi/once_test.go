@@ -159,9 +159,9 @@ func TestCallWithAKey(t *testing.T) {
 		}
 
 		for key, want := range map[string]string{
-			`"k"`: "_meta: toolhost/idempotencyKey: the idempotency key was used for another tool or other arguments: use a new one",
-			`""`:  "_meta: toolhost/idempotencyKey: expected a string of 1 to 128 characters",
-			`1`:   "_meta: toolhost/idempotencyKey: expected a string of 1 to 128 characters",
+			`"k"`:                                "_meta: toolhost/idempotencyKey: the idempotency key was used for another tool or other arguments: use a new one",
+			`""`:                                 "_meta: toolhost/idempotencyKey: expected a string of 1 to 128 characters",
+			`1`:                                  "_meta: toolhost/idempotencyKey: expected a string of 1 to 128 characters",
 			`"` + strings.Repeat("x", 129) + `"`: "_meta: toolhost/idempotencyKey: expected a string of 1 to 128 characters",
 		} {
 			m := e.keyed("ana", key, strings.Replace(call, "bo", "al", 1))

@@ -6,7 +6,7 @@ const (
 	// and . _ : @ -. A request without it is in a new session of its own, which the
 	// same header of the answer names.
 	SessionHeader = "Toolhost-Session"
-	// KeyHeader is the idempotency key of a spawn, up to 128 characters.
+	// KeyHeader is the idempotency key of a call or a spawn, up to 128 characters.
 	KeyHeader = "Idempotency-Key"
 	// DryRunHeader makes a request change nothing: "true" or "false". See the dry runs
 	// of docs/agents.md.
