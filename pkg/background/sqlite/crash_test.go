@@ -43,6 +43,7 @@ const (
 	crashSeed     = "TOOLHOST_CRASH_SEED"   // of the host's choices
 	crashDrain    = "TOOLHOST_CRASH_DRAIN"  // set: the host only waits for its runs
 	crashSessions = 3
+	crashKeys     = 300             // of a session
 	crashOutput   = 16 << 10        // output cap of a run
 	crashRest     = 5 * time.Minute // for the last host to come to rest: only a broken one takes so long
 )
@@ -155,6 +156,7 @@ func (h *harness) verify() {
 		stored[r.ID] = r
 	}
 	h.promised(stored)
+	h.keys(stored)
 	h.executed(stored)
 	h.notices(stored)
 	h.schedules(store, stored)
@@ -185,6 +187,28 @@ func (h *harness) promised(stored map[string]engine.Run) {
 	for _, id := range h.said["stopping"] {
 		require.NotNil(h.t, stored[id].Cancel, "run %s: a stop request is lost", id)
 	}
+}
+
+// keys: all calls with a key got the same run, whichever host answered, and it is
+// stored. What executed checks shows that none of them acted twice.
+func (h *harness) keys(stored map[string]engine.Run) {
+	ids := make(map[string]string)
+	for _, line := range h.said["keyed"] {
+		key, id, _ := strings.Cut(line, " ")
+		if ids[key] == "" {
+			ids[key] = id
+		}
+		require.Equal(h.t, ids[key], id, "the key %s has two runs", key)
+		require.Equal(h.t, key, stored[id].IdempotencyKey, "the run of a key is lost")
+	}
+	for _, line := range h.said["answered"] { // by Run itself
+		id, result, _ := strings.Cut(line, " ")
+		require.Equal(h.t, result, string(stored[id].Result), "run %s: its caller was answered otherwise", id)
+	}
+	for id, run := range stored {
+		require.True(h.t, !run.Shown || run.IdempotencyKey != "", "run %s has no notice", id)
+	}
+	h.t.Logf("%5d keys, %d calls with them, %d answered", len(ids), len(h.said["keyed"]), len(h.said["answered"]))
 }
 
 // executed: no tool is executed twice that must not be, no attempt twice, and
@@ -248,7 +272,7 @@ func (h *harness) notices(stored map[string]engine.Run) {
 		case engine.NoticeSeen:
 			require.True(h.t, reported[id], "the notice of run %s is lost", id)
 		default:
-			require.False(h.t, run.SignalOnCompletion, "run %s has no notice", id)
+			require.False(h.t, run.SignalOnCompletion && !run.Shown, "run %s has no notice", id)
 		}
 	}
 }
@@ -404,7 +428,7 @@ func (h *crashHost) work(ctx context.Context, tool, token string, attempt int, s
 // step does one thing an agent does, and returns the outcome.
 func (h *crashHost) step() {
 	session := fmt.Sprint("session-", h.random.IntN(crashSessions))
-	switch n := h.random.IntN(16); {
+	switch n := h.random.IntN(19); {
 	case n < 6:
 		h.spawn(session)
 	case n < 8:
@@ -415,6 +439,8 @@ func (h *crashHost) step() {
 		h.park(session)
 	case n < 13:
 		h.schedule(session)
+	case n < 16:
+		h.keyed(session)
 	default:
 		h.check(session)
 	}
@@ -451,6 +477,43 @@ func (h *crashHost) park(session string) {
 		ran, err := h.manager.Run(h.t.Context(), session, req)
 		if err == nil && ran.Parked {
 			h.say("spawned", ran.Run.ID)
+		}
+	}()
+}
+
+// keyed makes a call with a key that others have used too, before and after a crash. Its
+// tool and its arguments depend on the key alone. Now and then its caller leaves.
+func (h *crashHost) keyed(session string) {
+	key := fmt.Sprintf("%s-%d", session, h.random.IntN(crashKeys))
+	seed := fnv.New64a()
+	fmt.Fprint(seed, key)
+	req := background.RunRequest{SpawnRequest: background.SpawnRequest{
+		Tool: crashTools[seed.Sum64()%uint64(len(crashTools))], Args: fmt.Appendf(nil, `{"token":"%016x"}`, seed.Sum64()), IdempotencyKey: key,
+	}}
+	if h.random.IntN(2) == 0 {
+		req.ParkAfter = time.Duration(1+h.random.IntN(5)) * time.Millisecond
+	}
+	req.Work = func(ctx context.Context, sink *output.Sink) (background.Outcome, error) {
+		return h.work(ctx, req.Tool, crashToken(h.t, req.Args), 1, sink)
+	}
+	ctx, cancel := h.t.Context(), func() {}
+	if h.random.IntN(4) == 0 {
+		ctx, cancel = context.WithTimeout(ctx, time.Duration(1+h.random.IntN(5))*time.Millisecond)
+	}
+
+	go func() {
+		defer cancel()
+		ran, err := h.manager.Run(ctx, session, req)
+		if ran.Run.ID == "" {
+			var full *engine.LimitError
+			if !errors.As(err, &full) && !errors.Is(err, context.DeadlineExceeded) {
+				panic(err)
+			}
+			return
+		}
+		h.say("keyed", key, ran.Run.ID)
+		if err == nil && !ran.Parked && !ran.Reused {
+			h.say("answered", ran.Run.ID, string(ran.Outcome.Result))
 		}
 	}()
 }
