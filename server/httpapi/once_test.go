@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -91,6 +92,7 @@ func TestRepeatAfterAHangUp(t *testing.T) {
 		letters := withSender(t, f)
 		const call = `{"tool":"send"}`
 		f.hangUp(time.Second, "POST", "/v1/calls", call)
+		synctest.Wait() // the server has noticed
 		got := f.ask("POST", "/v1/calls", call)
 		require.Equal(t, "tool_error", got["kind"])
 		require.Contains(t, got["error"], "send was not run again: the same call was stopped")
