@@ -21,9 +21,10 @@ type Quota struct {
 	Owner func(session string) string // whose a session is; nil: each session is its own owner
 }
 
-// OwnerOf returns the owner of a session.
+// OwnerOf returns the owner of a session. What belongs to no session has an owner of
+// its own, "".
 func (q Quota) OwnerOf(session string) string {
-	if q.Owner == nil {
+	if q.Owner == nil || session == "" {
 		return session
 	}
 

@@ -17,7 +17,7 @@ type Values interface {
 	// of the bytes of their keys; all if max is 0. Without data they have no Data.
 	Values(ctx context.Context, s Scope, after string, max int, data bool) ([]Value, error)
 
-	// PutValue stores v.Key and v.Data, and returns the value with its new version.
+	// PutValue stores v.Key, v.Data and v.Expires, and returns the value with its new version.
 	// If the stored version is not v.Version, the error matches [ErrConflict]: 0 is
 	// that of a missing value, and [AnyVersion] matches each. An empty key appends:
 	// the new version becomes the key, as text that sorts in the order of versions.
@@ -32,6 +32,10 @@ type Values interface {
 	// DropValues removes the values with keys up to through, and all of the scope
 	// if through is "".
 	DropValues(ctx context.Context, s Scope, through string) error
+
+	// Scopes returns the sizes of the scopes whose names begin with prefix, which is
+	// not empty, by session and name. Session selects one; "" is every session.
+	Scopes(ctx context.Context, session, prefix string) ([]ScopeInfo, error)
 }
 
 // AnyVersion stands for every version of a value, and for none.
@@ -39,7 +43,7 @@ const AnyVersion = -1
 
 // A Scope is a set of values. It needs no record of its own.
 type Scope struct {
-	Session string // its owner's quota counts the values
+	Session string // its owner's quota counts the values; "": of no session, and its values outlast all
 	Name    string // within the session; "": the values of the session itself
 	// Run makes it the mailbox of that run of the session, with Name "". PutValue
 	// returns an error matching [ErrNotFound] unless the run is active, and watchers
@@ -54,6 +58,18 @@ type Value struct {
 	Data    []byte
 	Bytes   int // of Data
 	At      time.Time
+	Expires time.Time // from then on it counts as missing; zero: never
+}
+
+// Expired reports whether the value counts as missing.
+func (v Value) Expired(now time.Time) bool { return !v.Expires.IsZero() && !v.Expires.After(now) }
+
+// ScopeInfo is how large a scope is. Values that have expired may be counted.
+type ScopeInfo struct {
+	Scope
+	Count   int
+	Bytes   int64 // of keys and data
+	Changed time.Time
 }
 
 // A ValueLimit bounds a scope.

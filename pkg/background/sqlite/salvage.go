@@ -130,7 +130,7 @@ func (db *database) fill(to *conn, image string) (result string, err error) {
 		s.each(`SELECT seq, id, session, 0, logged, record FROM runs NOT INDEXED`, s.run),
 		s.each(`SELECT seq, id, session, 0, record FROM schedules NOT INDEXED`, s.schedule),
 		s.each(`SELECT seq, session, name, version, changed FROM scopes NOT INDEXED`, s.scope),
-		s.each(`SELECT seq, scope, key, version, at, data FROM pairs NOT INDEXED`, s.pair))
+		s.each(`SELECT seq, scope, key, version, at, data, expires FROM pairs NOT INDEXED`, s.pair))
 	if err != nil {
 		return "", err
 	}
@@ -304,7 +304,8 @@ func (s *salvage) pair(found []driver.Value) error {
 		s.broken++
 		return err
 	}
-	return s.insert(`INSERT INTO pairs (seq, scope, key, version, at, data) VALUES (?, ?, ?, ?, ?, ?)`, found[0], scope, key, version, whole(found[4]), data)
+	return s.insert(`INSERT INTO pairs (seq, scope, key, version, at, data, expires) VALUES (?, ?, ?, ?, ?, ?, ?)`,
+		found[0], scope, key, version, whole(found[4]), data, whole(found[6]))
 }
 
 func whole(v driver.Value) int64 {

@@ -19,7 +19,7 @@ const applicationID = 0x746c6873
 // migrations are the steps from an empty database to the present one. The
 // number of steps that were taken is PRAGMA user_version. A step that was
 // released is never changed.
-var migrations = [...]string{schema1, schema2, schema3, schema4, schema5, schema6}
+var migrations = [...]string{schema1, schema2, schema3, schema4, schema5, schema6, schema7}
 
 // In runs, what is not in a column of its own is in record, the JSON form of a
 // stored. The arguments of a run and its result may be large, and have tables
@@ -144,6 +144,12 @@ INSERT INTO facets SELECT seq, session, ifnull(json_extract(r, '$.tool'), ''), '
 	lower(ifnull(json_extract(r, '$.tool'), '') || char(10) || ifnull(json_extract(r, '$.title'), '') || char(10) || ifnull(substr(json_extract(r, '$.error.message'), 1, 512), ''))
 	FROM (SELECT seq, session, finished, CAST(record AS TEXT) AS r FROM runs) WHERE json_valid(r);
 INSERT INTO meta SELECT 'undescribed', 1 WHERE EXISTS (SELECT 1 FROM facets); -- see Describe
+`
+
+// Values may expire.
+const schema7 = `
+ALTER TABLE pairs ADD COLUMN expires INTEGER NOT NULL DEFAULT 0; -- 0: never
+CREATE INDEX pairs_expiry ON pairs (scope, expires) WHERE expires <> 0;
 `
 
 // openFile opens the database at path, makes it if it is not there, and brings

@@ -5,6 +5,7 @@ import (
 	"database/sql/driver"
 	"fmt"
 	"time"
+	"unicode/utf8"
 
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
@@ -59,27 +60,32 @@ func (s *scopeRow) store(w *conn, before int64) (err error) {
 	return err
 }
 
-const selectPairs = `SELECT key, version, at, length(data), iif(?, data, NULL) FROM pairs WHERE scope = ?`
+// selectPairs reads the values of a scope that have not expired.
+const selectPairs = `SELECT key, version, at, length(data), iif(?, data, NULL), expires FROM pairs WHERE scope = ? AND (expires = 0 OR expires > ?)`
 
 func decodePair(found []driver.Value) (engine.Value, error) {
 	v := engine.Value{}
-	var ok [4]bool
-	var at, bytes int64
+	var ok [5]bool
+	var at, bytes, expires int64
 	v.Key, ok[0] = found[0].(string)
 	v.Version, ok[1] = found[1].(int64)
 	at, ok[2] = found[2].(int64)
 	bytes, ok[3] = found[3].(int64)
 	v.Data, _ = found[4].([]byte)
-	if ok != [4]bool{true, true, true, true} {
+	expires, ok[4] = found[5].(int64)
+	if ok != [5]bool{true, true, true, true, true} {
 		return v, fmt.Errorf("%w: value", errType)
 	}
 	v.At, v.Bytes = time.Unix(0, at), int(bytes)
+	if expires != 0 {
+		v.Expires = time.Unix(0, expires)
+	}
 	return v, nil
 }
 
 // pair reads a value without its data; it is zero if there is none.
 func (s scopeRow) pair(c *conn, key string, data bool) (engine.Value, error) {
-	found, err := c.one(selectPairs+` AND key = ?`, flag(data), s.seq, key)
+	found, err := c.one(selectPairs+` AND key = ?`, flag(data), s.seq, time.Now().UnixNano(), key)
 	if err != nil || found == nil {
 		return engine.Value{}, err
 	}
@@ -115,7 +121,7 @@ func (e *Engine) Values(ctx context.Context, at engine.Scope, after string, max 
 			v, err := decodePair(found)
 			all = append(all, v)
 			return err
-		}, selectPairs+` AND key > ? ORDER BY key LIMIT ?`, flag(data), s.seq, after, int64(max))
+		}, selectPairs+` AND key > ? ORDER BY key LIMIT ?`, flag(data), s.seq, time.Now().UnixNano(), after, int64(max))
 	})
 	return all, err
 }
@@ -129,6 +135,9 @@ func (e *Engine) PutValue(ctx context.Context, at engine.Scope, v engine.Value, 
 			err = e.checkMailbox(w, at)
 		}
 		if err != nil {
+			return err
+		}
+		if err := s.expire(w); err != nil {
 			return err
 		}
 		before := s.size()
@@ -162,8 +171,8 @@ func (e *Engine) PutValue(ctx context.Context, at engine.Scope, v engine.Value, 
 		if err := s.store(w, before); err != nil {
 			return err
 		}
-		return w.run(`INSERT OR REPLACE INTO pairs (scope, key, version, at, data) VALUES (?, ?, ?, ?, ?)`,
-			s.seq, put.Key, put.Version, put.At.UnixNano(), append([]byte{}, put.Data...))
+		return w.run(`INSERT OR REPLACE INTO pairs (scope, key, version, at, data, expires) VALUES (?, ?, ?, ?, ?, ?)`,
+			s.seq, put.Key, put.Version, put.At.UnixNano(), append([]byte{}, put.Data...), expiryOf(put))
 	})
 	if err != nil {
 		return engine.Value{}, err
@@ -223,8 +232,38 @@ func (e *Engine) DropValues(ctx context.Context, at engine.Scope, through string
 	})
 }
 
+// expiryOf is when a value expires, in the database; 0 if it does not.
+func expiryOf(v engine.Value) int64 {
+	if v.Expires.IsZero() {
+		return 0
+	}
+	return max(1, v.Expires.UnixNano())
+}
+
+// expire removes the values of the scope that have expired.
+func (s *scopeRow) expire(w *conn) error {
+	now := time.Now().UnixNano()
+	found, err := w.one(`SELECT 1 FROM pairs WHERE scope = ? AND expires <> 0 AND expires <= ?`, s.seq, now)
+	if err != nil || found == nil {
+		return err
+	}
+	return s.drop(w, ` AND expires <> 0 AND expires <= ?`, now)
+}
+
+// Scopes implements [engine.Values].
+func (e *Engine) Scopes(ctx context.Context, session, prefix string) ([]engine.ScopeInfo, error) {
+	return readAll(ctx, e.db, func(found []driver.Value) (engine.ScopeInfo, error) {
+		var s engine.ScopeInfo
+		s.Session, _ = found[0].(string)
+		s.Name, _ = found[1].(string)
+		s.Count, s.Bytes, s.Changed = int(whole(found[2])), whole(found[3]), time.Unix(0, whole(found[4]))
+		return s, nil
+	}, `SELECT session, name, count, bytes, changed FROM scopes WHERE substr(name, 1, ?) = ? AND substr(name, 1, 4) <> 'run:' AND (? = '' OR session = ?) ORDER BY session, name`,
+		int64(utf8.RuneCountInString(prefix)), prefix, session, session)
+}
+
 // drop removes the values that a condition selects.
-func (s scopeRow) drop(w *conn, condition string, args ...driver.Value) error {
+func (s *scopeRow) drop(w *conn, condition string, args ...driver.Value) error {
 	before := s.size()
 	args = append([]driver.Value{s.seq}, args...)
 	found, err := w.one(`SELECT count(*), ifnull(sum(length(CAST(key AS BLOB)) + length(data)), 0) FROM pairs WHERE scope = ?`+condition, args...)
@@ -249,8 +288,36 @@ func (s scopeRow) remove(w *conn) error {
 	return w.run(`DELETE FROM scopes WHERE seq = ?`, s.seq)
 }
 
-// pruneValues removes the values of sessions that nobody has written since.
+// expireValues removes all values that have expired.
+func (e *Engine) expireValues(ctx context.Context) error {
+	const condition = ` FROM pairs JOIN scopes ON scopes.seq = pairs.scope WHERE expires <> 0 AND expires <= ?`
+	scopes, err := readAll(ctx, e.db, func(found []driver.Value) (engine.Scope, error) {
+		session, _ := found[0].(string)
+		name, _ := found[1].(string)
+		return engine.Scope{Session: session, Name: name}, nil
+	}, `SELECT DISTINCT session, name`+condition, time.Now().UnixNano())
+
+	for _, at := range scopes {
+		if err != nil {
+			return err
+		}
+		err = e.db.write(ctx, func(w *conn) error {
+			s, err := loadScope(w, at)
+			if err != nil {
+				return err
+			}
+			return s.expire(w)
+		})
+	}
+	return err
+}
+
+// pruneValues removes the values that have expired, and those of sessions that nobody
+// has written since.
 func (e *Engine) pruneValues(ctx context.Context, since time.Time) error {
+	if err := e.expireValues(ctx); err != nil {
+		return err
+	}
 	const condition = ` FROM scopes WHERE name = '' AND changed < ?`
 	old, err := readAll(ctx, e.db, func(found []driver.Value) (string, error) {
 		session, _ := found[0].(string)

@@ -152,6 +152,8 @@ var cases = map[string]func(*testing.T, *store){
 	"values up to the limit":            valuesLimit,
 	"values are counted":                valuesCounted,
 	"prune of values":                   pruneValues,
+	"values expire":                     valuesExpire,
+	"scopes":                            scopes,
 	"messages of a run":                 messages,
 }
 

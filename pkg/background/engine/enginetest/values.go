@@ -216,3 +216,82 @@ func messages(t *testing.T, e *store) {
 	require.Empty(t, found)
 	require.ErrorIs(t, send(at), engine.ErrNotFound)
 }
+
+// valuesExpire looks at values when their time has come: each read, comparison and
+// limit takes them as missing.
+func valuesExpire(t *testing.T, e *store) {
+	limit(t, e, 400*kilo, 300*kilo)
+	at := engine.Scope{Name: "kv:a"}
+	put := func(key string, version int64, after time.Duration) (engine.Value, error) {
+		v := engine.Value{Key: key, Data: []byte("12"), Version: version}
+		if after > 0 {
+			v.Expires = time.Now().Add(after)
+		}
+		return e.PutValue(t.Context(), at, v, engine.ValueLimit{Count: 3})
+	}
+	for key, after := range map[string]time.Duration{"second": time.Second, "minute": time.Minute, "never": 0} {
+		v, err := put(key, 0, after)
+		require.NoError(t, err)
+		read, err := e.Value(t.Context(), at, key)
+		require.NoError(t, err)
+		require.True(t, v.Expires.Equal(read.Expires))
+	}
+	_, err := put("more", 0, 0)
+	require.ErrorIs(t, err, engine.ErrValueCount)
+
+	time.Sleep(time.Second)
+	_, err = e.Value(t.Context(), at, "second")
+	require.ErrorIs(t, err, engine.ErrNotFound, "at its very time")
+	require.ErrorIs(t, e.DeleteValue(t.Context(), at, "second", engine.AnyVersion), engine.ErrNotFound)
+	require.Equal(t, "minute=12 never=12", keysOf(t, e, at, "", 0))
+	_, err = put("more", 0, 0)
+	require.NoError(t, err, "there is room for it now")
+	_, err = put("minute", engine.AnyVersion, 0)
+	require.NoError(t, err, "and this one does not expire any more")
+
+	time.Sleep(time.Hour)
+	require.Equal(t, "minute=12 more=12 never=12", keysOf(t, e, at, "", 0))
+	require.NoError(t, e.DeleteValue(t.Context(), at, "more", engine.AnyVersion))
+	old, err := put("short", 0, time.Second)
+	require.NoError(t, err)
+	time.Sleep(time.Minute)
+	_, err = put("short", old.Version, 0)
+	require.ErrorIs(t, err, engine.ErrConflict, "its version is gone with it")
+	_, err = put("short", 0, time.Second)
+	require.NoError(t, err)
+
+	time.Sleep(time.Minute)
+	before := e.Recorded()
+	_, err = e.Prune(t.Context(), engine.Retention{})
+	require.NoError(t, err)
+	require.Less(t, e.Recorded(), before, "pruning removes what has expired")
+	after := e.Recorded()
+	limit(t, e, 400*kilo, 300*kilo)
+	require.Equal(t, after, e.Recorded())
+}
+
+func scopes(t *testing.T, e *store) {
+	sizes := func(session, prefix string) (text []string) {
+		found, err := e.Scopes(t.Context(), session, prefix)
+		require.NoError(t, err)
+		for _, s := range found {
+			require.True(t, s.Changed.Equal(time.Now()))
+			text = append(text, fmt.Sprintf("%s/%s:%d,%d", s.Session, s.Name, s.Count, s.Bytes))
+		}
+		return text
+	}
+	require.Empty(t, sizes("", "kv:"))
+	for _, at := range []engine.Scope{{Name: "kv:a"}, {Session: "s", Name: "kv:a"}, {Session: "s", Name: "kv:é"}, {Session: "s"}, {Session: "t", Name: "xkv:"}} {
+		set(t, e, at, "key", "12345")
+		set(t, e, at, "ö", "1")
+	}
+	submit(t, e, "bg_a", "s")
+	_, err := e.PutValue(t.Context(), engine.Scope{Session: "s", Run: "bg_a"}, engine.Value{Data: []byte(`1`)}, engine.ValueLimit{})
+	require.NoError(t, err)
+
+	require.Equal(t, []string{"/kv:a:2,11", "s/kv:a:2,11", "s/kv:é:2,11"}, sizes("", "kv:"))
+	require.Equal(t, []string{"s/kv:a:2,11", "s/kv:é:2,11"}, sizes("s", "kv:"))
+	require.Equal(t, []string{"s/kv:é:2,11"}, sizes("", "kv:é"))
+	require.NoError(t, e.DropValues(t.Context(), engine.Scope{Session: "s", Name: "kv:a"}, ""))
+	require.Equal(t, []string{"/kv:a:2,11", "s/kv:é:2,11"}, sizes("", "kv:"))
+}

@@ -2,6 +2,7 @@ package memory
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -17,6 +18,7 @@ type scope struct {
 	values  []engine.Value
 	bytes   int64
 	changed time.Time
+	expires time.Time // when the first value expires, or earlier; zero: none does
 	counted
 }
 
@@ -35,12 +37,34 @@ func (s *scope) get(key string) engine.Value {
 
 func sizeOf(v engine.Value) int64 { return int64(len(v.Key) + len(v.Data)) }
 
+// scope returns a scope without the values that have expired; nil if it does not exist.
+func (e *Engine) scope(at engine.Scope) *scope {
+	s, now := e.scopes[at], time.Now()
+	if s == nil || s.expires.IsZero() || s.expires.After(now) {
+		return s
+	}
+
+	s.expires = time.Time{}
+	s.values = slices.DeleteFunc(s.values, func(v engine.Value) bool {
+		if v.Expired(now) {
+			s.bytes -= sizeOf(v)
+			return true
+		}
+		if !v.Expires.IsZero() && (s.expires.IsZero() || v.Expires.Before(s.expires)) {
+			s.expires = v.Expires
+		}
+		return false
+	})
+	e.recount(at.Session, &s.counted, engine.ScopeSize(len(s.values), s.bytes), false)
+	return s
+}
+
 // Value implements [engine.Values].
 func (e *Engine) Value(_ context.Context, at engine.Scope, key string) (engine.Value, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 
-	if s := e.scopes[at]; s != nil && s.get(key).Version > 0 {
+	if s := e.scope(at); s != nil && s.get(key).Version > 0 {
 		return s.get(key), nil
 	}
 	return engine.Value{}, fmt.Errorf("%w: value %s", engine.ErrNotFound, key)
@@ -51,7 +75,7 @@ func (e *Engine) Values(_ context.Context, at engine.Scope, after string, max in
 	e.mu.Lock()
 	defer e.mu.Unlock()
 
-	s := e.scopes[at]
+	s := e.scope(at)
 	if s == nil {
 		return nil, nil
 	}
@@ -79,7 +103,7 @@ func (e *Engine) PutValue(_ context.Context, at engine.Scope, v engine.Value, li
 	if at.Run != "" && (r == nil || r.run.Session != at.Session || r.run.Status.Terminal()) {
 		return engine.Value{}, fmt.Errorf("%w: active run %s", engine.ErrNotFound, at.Run)
 	}
-	s := e.scopes[at]
+	s := e.scope(at)
 	if s == nil {
 		s = &scope{}
 	}
@@ -115,6 +139,9 @@ func (e *Engine) PutValue(_ context.Context, at engine.Scope, v engine.Value, li
 		s.values = slices.Insert(s.values, i, v)
 	}
 	s.version, s.bytes, s.changed = version, size, v.At
+	if !v.Expires.IsZero() && (s.expires.IsZero() || v.Expires.Before(s.expires)) {
+		s.expires = v.Expires
+	}
 	e.scopes[at] = s
 	e.recount(at.Session, &s.counted, engine.ScopeSize(count, size), false)
 	if r != nil {
@@ -128,7 +155,7 @@ func (e *Engine) DeleteValue(_ context.Context, at engine.Scope, key string, ver
 	e.mu.Lock()
 	defer e.mu.Unlock()
 
-	s := e.scopes[at]
+	s := e.scope(at)
 	if s == nil || s.get(key).Version == 0 {
 		return fmt.Errorf("%w: value %s", engine.ErrNotFound, key)
 	}
@@ -160,6 +187,22 @@ func (e *Engine) DropValues(_ context.Context, at engine.Scope, through string) 
 	return nil
 }
 
+// Scopes implements [engine.Values].
+func (e *Engine) Scopes(_ context.Context, session, prefix string) (found []engine.ScopeInfo, err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+
+	for at, s := range e.scopes {
+		if at.Run == "" && strings.HasPrefix(at.Name, prefix) && (session == "" || session == at.Session) {
+			found = append(found, engine.ScopeInfo{Scope: at, Count: len(s.values), Bytes: s.bytes, Changed: s.changed})
+		}
+	}
+	slices.SortFunc(found, func(a, b engine.ScopeInfo) int {
+		return cmp.Or(strings.Compare(a.Session, b.Session), strings.Compare(a.Name, b.Name))
+	})
+	return found, nil
+}
+
 // drop removes the values from from up to end.
 func (s *scope) drop(e *Engine, at engine.Scope, from, end int) {
 	for _, v := range s.values[from:end] {
@@ -174,9 +217,11 @@ func (s *scope) dropAll(e *Engine, at engine.Scope) {
 	delete(e.scopes, at)
 }
 
-// pruneValues removes the values of sessions that nobody has written since.
+// pruneValues removes the values that have expired, and those of sessions that nobody
+// has written since.
 func (e *Engine) pruneValues(since time.Time) {
-	for at, s := range e.scopes {
+	for at := range e.scopes {
+		s := e.scope(at)
 		if at == (engine.Scope{Session: at.Session}) && s.changed.Before(since) {
 			s.dropAll(e, at)
 		}
