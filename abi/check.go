@@ -155,7 +155,8 @@ func (d *decoder) needs(at string, n *Needs) {
 		oneOf(d, at+"/mode", f.Mode, FileRead, FileWrite)
 	}
 
-	oneOf(d, at+"/session", n.Session, SessionRead, SessionWrite)
+	oneOf(d, at+"/session", n.Session, StoreRead, StoreWrite)
+	oneOf(d, at+"/kv", n.KV, StoreRead, StoreWrite)
 
 	for i, e := range n.Env {
 		if !isEnvName(e) {

@@ -110,7 +110,7 @@ func TestFullManifest(t *testing.T) {
 	require.Equal(t, abi.Needs{
 		Files: []abi.FileNeed{{Path: "/work", Mode: abi.FileWrite}, {Path: "/usr/share/cities", Mode: abi.FileRead}},
 		Env:   []string{"LANG", "_PRIVATE"},
-		Clock: true, Random: true, Ask: true, Session: abi.SessionWrite,
+		Clock: true, Random: true, Ask: true, Session: abi.StoreWrite,
 	}, m.Needs)
 }
 

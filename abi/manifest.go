@@ -14,6 +14,9 @@ const (
 // MaxSessionValue bounds a value of a session, in bytes of JSON.
 const MaxSessionValue = 64 << 10
 
+// MaxKVValue bounds a value of a key-value store, in bytes of JSON.
+const MaxKVValue = 256 << 10
+
 // Manifest says what a plugin is and which tools it has. Its limits and
 // needs are requests: the operator grants, reduces or refuses them.
 type Manifest struct {
@@ -127,16 +130,19 @@ type Needs struct {
 	Random bool       `json:"random,omitempty"`
 	Ask    bool       `json:"ask,omitempty"` // put questions to the user
 	// Session is for the values that the tools of a session share.
-	Session SessionMode `json:"session,omitempty"`
+	Session StoreMode `json:"session,omitempty"`
+	// KV is for a key-value store of the plugin's own.
+	KV StoreMode `json:"kv,omitempty"`
 }
 
-// SessionMode says what a plugin may do with the values of a session.
-type SessionMode string
+// StoreMode says what a plugin may do with the values of a session, or of its
+// key-value store.
+type StoreMode string
 
 // The modes.
 const (
-	SessionRead  SessionMode = "read"
-	SessionWrite SessionMode = "write" // and read
+	StoreRead  StoreMode = "read"
+	StoreWrite StoreMode = "write" // and read
 )
 
 // FileNeed is a folder as the plugin sees it.

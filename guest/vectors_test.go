@@ -31,7 +31,7 @@ type vector struct {
 		Locale    string
 		Config    map[string]string
 		Clock     bool
-		Values    abi.SessionMode `json:"session_values"`
+		Values    abi.StoreMode `json:"session_values"`
 		Messages  []json.RawMessage
 		StopAfter int `json:"stop_after"`
 	}
@@ -93,7 +93,7 @@ func TestVectors(t *testing.T) {
 				Messages:     v.Host.Messages,
 			}
 			if v.Host.Values != "" {
-				h.Session = &guesttest.Session{ReadOnly: v.Host.Values == abi.SessionRead}
+				h.Session = &guesttest.Session{ReadOnly: v.Host.Values == abi.StoreRead}
 			}
 			if v.Host.Clock {
 				h.Capabilities["sleep"] = func(json.RawMessage) (any, error) { return struct{}{}, nil }

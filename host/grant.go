@@ -12,7 +12,8 @@ type Grant struct {
 	Random bool // real randomness
 	Ask    bool // questions to the user, if Call.Ask is set
 	// Session lets it read, or read and write, the values of its session.
-	Session abi.SessionMode
+	Session abi.StoreMode
+	KV      KV                // a key-value store
 	Files   []Mount           // folders
 	Env     map[string]string // environment variables as the plugin sees them
 	// Config has the settings that a plugin reads from abi.FieldContext. Do not put
@@ -50,7 +51,7 @@ type GrantProblem struct {
 }
 
 // Capabilities lists all capabilities in display order.
-var Capabilities = []Capability{clockCapability, randomCapability, askCapability, sessionCapability, filesCapability, envCapability, checkpointCapability, messagesCapability, reportCapability}
+var Capabilities = []Capability{clockCapability, randomCapability, askCapability, sessionCapability, kvCapability, filesCapability, envCapability, checkpointCapability, messagesCapability, reportCapability}
 
 // Names lists everything granted, as an operator would write it.
 func (g Grant) Names() []string {

@@ -79,6 +79,8 @@ type Services struct {
 	Receive Receive
 	// Values are those of the session.
 	Values Values
+	// KV are those of the plugin's key-value store.
+	KV Values
 	// Ask puts questions to the user and waits for the answers. It must return soon
 	// after ctx is done, which also happens when the tool is asked to stop. The plugin
 	// sees the text of an error that matches [ErrDenied].

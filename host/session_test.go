@@ -52,7 +52,7 @@ func (m *memoryValues) List(context.Context) (all []host.Value, err error) {
 
 func TestSessionValues(t *testing.T) {
 	const (
-		read, write = abi.SessionRead, abi.SessionWrite
+		read, write = abi.StoreRead, abi.StoreWrite
 		wantsKey    = `{"code":"invalid","message":"expected {\"key\": name}"}`
 		denied      = `{"code":"denied","message":"writing session values is not granted to this plugin, or the tool is readonly: it takes the need session: write, and no hint readonly"}`
 	)
@@ -61,7 +61,7 @@ func TestSessionValues(t *testing.T) {
 	}
 	for _, c := range []struct {
 		name, op, request string
-		grant             abi.SessionMode
+		grant             abi.StoreMode
 		values            host.Values
 		code              int32 // 0: the length of the response
 		response          string

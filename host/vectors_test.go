@@ -33,7 +33,7 @@ type vector struct {
 		Locale    string
 		Config    map[string]string
 		Clock     bool
-		Values    abi.SessionMode `json:"session_values"`
+		Values    abi.StoreMode `json:"session_values"`
 		Messages  []json.RawMessage
 		StopAfter int `json:"stop_after"`
 	}

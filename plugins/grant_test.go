@@ -151,14 +151,14 @@ func TestReadonlyToolCannotWrite(t *testing.T) {
 // granted before.
 func TestGrantLacking(t *testing.T) {
 	needs := everything
-	needs.Ask, needs.Session = true, abi.SessionWrite
+	needs.Ask, needs.Session = true, abi.StoreWrite
 	for i := range reflect.TypeFor[abi.Needs]().NumField() {
 		require.False(t, reflect.ValueOf(needs).Field(i).IsZero(), "the test has all needs")
 	}
 	for name, grant := range map[string]Grant{
 		"nothing granted": {},
 		"some granted":    {Clock: true, Files: []host.Mount{{Dir: "/in", Path: "/in"}}, Env: map[string]string{"OTHER": "1"}},
-		"too little":      {Random: true, Session: abi.SessionRead, Files: []host.Mount{{Dir: "/srv", Path: "/out"}}},
+		"too little":      {Random: true, Session: abi.StoreRead, Files: []host.Mount{{Dir: "/srv", Path: "/out"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			lacking := grant.Lacking(needs)

@@ -195,13 +195,16 @@ func (p *Plugin) Refused() error {
 type Grant = host.Grant
 
 // granted is what a call of a tool may touch. A tool that says it is readonly can
-// only read its folders and the values of its session, so that the hint holds
+// only read its folders, its key-value store and the values of its session, so that the hint holds
 // whatever the tool does.
 func granted(g Grant, hints abi.Hints) Grant {
 	g.Env, g.Config, g.Files = maps.Clone(g.Env), maps.Clone(g.Config), slices.Clone(g.Files)
 	if hints.Readonly {
 		if g.Session != "" {
-			g.Session = abi.SessionRead
+			g.Session = abi.StoreRead
+		}
+		if g.KV.Mode != "" {
+			g.KV.Mode = abi.StoreRead
 		}
 		for i := range g.Files {
 			g.Files[i].Write = false

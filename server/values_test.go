@@ -19,15 +19,15 @@ func openValues(t *testing.T, dir string) service {
 	t.Helper()
 	files, grants := fstest.MapFS{}, map[string]plugins.Grant{}
 	for name, p := range map[string]struct {
-		mode     abi.SessionMode
+		mode     abi.StoreMode
 		readonly bool
 		invoke   *plugintest.Program
 	}{
-		"writer":  {abi.SessionWrite, false, plugintest.Do().Use("session.set", `{"key":"draft","value":{"step":1}}`)},
-		"reader":  {abi.SessionRead, false, plugintest.Do().Use("session.get", `{"key":"draft"}`)},
-		"lister":  {abi.SessionRead, false, plugintest.Do().Use("session.list", `{}`)},
-		"pretend": {abi.SessionWrite, true, plugintest.Do().Use("session.set", `{"key":"draft","value":2}`)},
-		"badkey":  {abi.SessionWrite, false, plugintest.Do().Use("session.set", `{"key":"a/b","value":2}`)},
+		"writer":  {abi.StoreWrite, false, plugintest.Do().Use("session.set", `{"key":"draft","value":{"step":1}}`)},
+		"reader":  {abi.StoreRead, false, plugintest.Do().Use("session.get", `{"key":"draft"}`)},
+		"lister":  {abi.StoreRead, false, plugintest.Do().Use("session.list", `{}`)},
+		"pretend": {abi.StoreWrite, true, plugintest.Do().Use("session.set", `{"key":"draft","value":2}`)},
+		"badkey":  {abi.StoreWrite, false, plugintest.Do().Use("session.set", `{"key":"a/b","value":2}`)},
 		"nothing": {"", false, plugintest.Do().Use("session.get", `{"key":"draft"}`)},
 	} {
 		m := plugintest.Manifest(name)

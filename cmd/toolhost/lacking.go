@@ -43,7 +43,7 @@ func writeGrant(text *strings.Builder, g host.Grant) {
 		}
 
 		switch v := value.Interface().(type) {
-		case bool, abi.SessionMode:
+		case bool, abi.StoreMode:
 			fmt.Fprintf(text, "    %s: %v\n", s.key, v)
 		case map[string]string:
 			fmt.Fprintf(text, "    %s:\n", s.key)

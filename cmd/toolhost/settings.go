@@ -158,8 +158,8 @@ func grantSettings(g *host.Grant) (table []setting) {
 		switch s.to.(type) {
 		case *bool:
 			s.kind = flag
-		case *abi.SessionMode:
-			s.kind, s.builtIn = oneOf(string(abi.SessionRead), string(abi.SessionWrite)), none
+		case *abi.StoreMode:
+			s.kind, s.builtIn = oneOf(string(abi.StoreRead), string(abi.StoreWrite)), none
 		case *map[string]string:
 			s.kind, s.builtIn = texts, none
 		case *[]host.Mount:

@@ -65,7 +65,7 @@ func snapshotLine(run engine.Run, now time.Time) string {
 }
 
 // EndSession says that a session is over: its parked calls are stopped, and
-// with [EndAll] all its runs; others continue. Its [Values] are removed. Records,
+// with [EndAll] all its runs; others continue. Its values of all scopes are removed. Records,
 // notices and schedules stay: [Manager.Unschedule] ends those. It waits until those it stopped have ended, but no
 // longer than the grace period and a second, or until ctx is done; then the error
 // is its, and the stops continue.
@@ -98,7 +98,11 @@ func (m *Manager) EndSession(ctx context.Context, session string) error {
 	}
 
 	errs = append(errs, m.reader.await(ctx, session, stopped, waitLimits{until: UntilAll, most: m.cfg.Grace + time.Second}))
-	errs = append(errs, m.engine.DropValues(context.WithoutCancel(ctx), engine.Scope{Session: session}, ""))
+	scopes, err := m.engine.Scopes(ctx, session, "")
+	errs = append(errs, err)
+	for _, s := range scopes {
+		errs = append(errs, m.engine.DropValues(context.WithoutCancel(ctx), s.Scope, ""))
+	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("end session: %w", err)
 	}

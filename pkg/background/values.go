@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strings"
+	"time"
 
 	"github.com/toolhost/toolhost/pkg/background/engine"
 )
@@ -28,6 +30,8 @@ var valueKey = regexp.MustCompile(`^[A-Za-z0-9._:@-]{1,128}$`)
 type Values struct {
 	engine engine.Engine
 	scope  engine.Scope
+	limit  engine.ValueLimit
+	most   int // bytes of one value
 }
 
 // Values returns the values of a session.
@@ -36,7 +40,14 @@ func (m *Manager) Values(session string) Values { return ValuesOf(m.engine, sess
 // ValuesOf is [Manager.Values] for an Executor, which may be called before there is a
 // Manager.
 func ValuesOf(e engine.Engine, session string) Values {
-	return Values{e, engine.Scope{Session: session}}
+	return ValuesIn(e, engine.Scope{Session: session}, engine.ValueLimit{Count: MaxValues, Bytes: MaxValueBytes}, MaxValue)
+}
+
+// ValuesIn returns the values of a scope with bounds of its own. A named scope of a
+// session is kept until the session ends, however old its values are, and one of no
+// session for good. Most bounds one value, in bytes.
+func ValuesIn(e engine.Engine, scope engine.Scope, limit engine.ValueLimit, most int) Values {
+	return Values{e, scope, limit, most}
 }
 
 // Get returns a value, or an error matching [engine.ErrNotFound].
@@ -47,23 +58,28 @@ func (v Values) Get(ctx context.Context, key string) (engine.Value, error) {
 	return v.engine.Value(ctx, v.scope, key)
 }
 
-// Set stores a value, which is at most MaxValue bytes of JSON, and returns it with
-// its new version. The error matches [engine.ErrConflict] if the stored version is
+// Set stores a value, which is JSON of at most MaxValue bytes, or what [ValuesIn] was
+// given, and returns it with its new version. The error matches [engine.ErrConflict] if the stored version is
 // another: 0 is that of a missing value, and [engine.AnyVersion] stores in any case.
 // A key is 1 to 128 letters, digits and . _ : @ -. Beyond a limit of the session the
 // error is an *[engine.LimitError].
 func (v Values) Set(ctx context.Context, key string, data json.RawMessage, version int64) (engine.Value, error) {
+	return v.SetUntil(ctx, key, data, version, time.Time{})
+}
+
+// SetUntil is Set for a value that counts as missing from a time on; never if it is
+// zero.
+func (v Values) SetUntil(ctx context.Context, key string, data json.RawMessage, version int64, expires time.Time) (engine.Value, error) {
 	err := v.check(key)
 	switch {
 	case err != nil:
 		return engine.Value{}, err
-	case len(data) > MaxValue:
-		return engine.Value{}, &FieldError{"value", fmt.Sprintf("it has %d bytes, and at most %d are allowed", len(data), MaxValue)}
+	case len(data) > v.most:
+		return engine.Value{}, &FieldError{"value", fmt.Sprintf("it has %d bytes, and at most %d are allowed", len(data), v.most)}
 	case !json.Valid(data):
 		return engine.Value{}, &FieldError{"value", "not valid JSON"}
 	}
-	return v.engine.PutValue(context.WithoutCancel(ctx), v.scope, engine.Value{Key: key, Data: data, Version: version},
-		engine.ValueLimit{Count: MaxValues, Bytes: MaxValueBytes})
+	return v.engine.PutValue(context.WithoutCancel(ctx), v.scope, engine.Value{Key: key, Data: data, Version: version, Expires: expires}, v.limit)
 }
 
 // Delete removes a value of that version, and reports whether there was one. The
@@ -84,9 +100,34 @@ func (v Values) List(ctx context.Context) ([]engine.Value, error) {
 	return v.engine.Values(ctx, v.scope, "", 0, false)
 }
 
+// Page returns up to most values whose keys begin with prefix and come after after,
+// without their data, by key.
+func (v Values) Page(ctx context.Context, prefix, after string, most int) ([]engine.Value, error) {
+	if first := before(prefix); after < first {
+		after = first
+	}
+	found, err := v.engine.Values(ctx, v.scope, after, most, false)
+	for i, one := range found {
+		if !strings.HasPrefix(one.Key, prefix) {
+			return found[:i], err
+		}
+	}
+	return found, err
+}
+
+// before returns a text that sorts after every key that is less than key, and before
+// key. Keys have no character above z.
+func before(key string) string {
+	if key == "" {
+		return ""
+	}
+	last := len(key) - 1
+	return key[:last] + string(key[last]-1) + "\x7f"
+}
+
 func (v Values) check(key string) error {
 	switch {
-	case v.scope.Session == "":
+	case v.scope == engine.Scope{}:
 		return &FieldError{"session", "required"}
 	case !valueKey.MatchString(key):
 		return &FieldError{"key", "expected 1 to 128 letters, digits and . _ : @ -"}

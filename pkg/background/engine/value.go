@@ -33,8 +33,8 @@ type Values interface {
 	// if through is "".
 	DropValues(ctx context.Context, s Scope, through string) error
 
-	// Scopes returns the sizes of the scopes whose names begin with prefix, which is
-	// not empty, by session and name. Session selects one; "" is every session.
+	// Scopes returns the sizes of the scopes whose names begin with prefix, without
+	// mailboxes, by session and name. Session selects one; "" is every session.
 	Scopes(ctx context.Context, session, prefix string) ([]ScopeInfo, error)
 }
 

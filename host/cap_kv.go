@@ -1,0 +1,98 @@
+package host
+
+import (
+	"fmt"
+
+	"github.com/toolhost/toolhost/abi"
+)
+
+// KVScope says who shares the key-value store of a plugin.
+type KVScope string
+
+// The scopes. Empty is KVPlugin.
+const (
+	KVPlugin  KVScope = "plugin"  // all sessions
+	KVSession KVScope = "session" // each session has its own, which ends with it
+)
+
+// Defaults of a [KV].
+const (
+	DefaultKVKeys  = 1000
+	DefaultKVBytes = 4 << 20
+)
+
+// KV is the key-value store that a plugin is granted. The zero KV grants nothing.
+type KV struct {
+	Mode  abi.StoreMode // what the plugin may do; empty: nothing
+	Scope KVScope
+	Keys  int   // the most values; 0 is DefaultKVKeys
+	Bytes int64 // the most bytes of all values and their keys; 0 is DefaultKVBytes
+}
+
+// kvCapability is the key-value store of the plugin.
+var kvCapability = Capability{
+	Name: "kv", Doc: "a key-value store of its own",
+	Missing: func(n abi.Needs, g Grant) []string {
+		if allowsStore(g.KV.Mode, n.KV) {
+			return nil
+		}
+		return []string{kvText(n.KV)}
+	},
+	Lacking: func(n abi.Needs, g Grant, add *Grant) {
+		if !allowsStore(g.KV.Mode, n.KV) {
+			add.KV = g.KV
+			add.KV.Mode = n.KV
+		}
+	},
+	Granted: func(g Grant) []string {
+		if g.KV.Mode == "" {
+			return nil
+		}
+		return []string{kvText(g.KV.Mode)}
+	},
+	Check: func(g Grant) (problems []GrantProblem) {
+		kv := g.KV
+		switch kv.Mode {
+		case abi.StoreRead, abi.StoreWrite:
+		case "":
+			if kv != (KV{}) {
+				problems = append(problems, GrantProblem{"kv.mode", "expected read or write, found nothing"})
+			}
+		default:
+			problems = append(problems, GrantProblem{"kv.mode", fmt.Sprintf("expected read or write, found %q", kv.Mode)})
+		}
+		if kv.Scope != "" && kv.Scope != KVPlugin && kv.Scope != KVSession {
+			problems = append(problems, GrantProblem{"kv.scope", fmt.Sprintf("expected plugin or session, found %q", kv.Scope)})
+		}
+		if kv.Keys < 0 || kv.Bytes < 0 {
+			problems = append(problems, GrantProblem{"kv", "expected positive numbers of keys and bytes"})
+		}
+		return problems
+	},
+	Writes: func(g Grant) bool { return g.KV.Mode == abi.StoreWrite },
+	ops: map[string]operation{
+		"kv.get":    {readsKV, "kv is not granted to this plugin", valueOperation(&ofKV, getValue)},
+		"kv.list":   {readsKV, "kv is not granted to this plugin", valueOperation(&ofKV, listValues)},
+		"kv.set":    {writesKV, noKVWrite, valueOperation(&ofKV, setValue)},
+		"kv.delete": {writesKV, noKVWrite, valueOperation(&ofKV, deleteValue)},
+	},
+}
+
+// ofKV are the values of the plugin.
+var ofKV = valueStore{
+	of: func(c *call) Values { return c.KV }, missing: "this call has no session, and each session has a key-value store of its own",
+	most: abi.MaxKVValue, what: "of kv", expires: true,
+}
+
+const noKVWrite = "writing to kv is not granted to this plugin, or the tool is readonly"
+
+func readsKV(c *call) bool  { return c.Policy.KV.Mode != "" }
+func writesKV(c *call) bool { return c.Policy.KV.Mode == abi.StoreWrite }
+
+// kvText is a need or a grant as an operator would write it.
+func kvText(mode abi.StoreMode) string { return fmt.Sprintf("kv (%s)", mode) }
+
+// allowsStore reports whether a mode that is granted covers one that is needed.
+func allowsStore(granted, needed abi.StoreMode) bool {
+	return needed == "" || granted == abi.StoreWrite || granted == needed
+}
