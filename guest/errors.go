@@ -12,6 +12,7 @@ var (
 	ErrCanceled = errors.New("canceled")            // the call is being stopped: finish soon; output and result still count
 	ErrRefused  = errors.New("refused by the host") // matched by each [*WriteError]
 	ErrDenied   = errors.New("not granted")         // matched by a [*HostError]: the operator has not granted the capability
+	ErrLimit    = errors.New("limit reached")       // matched by a [*HostError]: the operator allows no more
 	ErrConflict = errors.New("changed meanwhile")   // matched by a [*HostError]: what is stored has another version
 	ErrUnknown  = errors.New("unknown capability")  // matched by a [*HostError]: this host does not have it
 )
@@ -59,7 +60,7 @@ func (e *WriteError) Error() string {
 func (e *WriteError) Is(target error) bool { return target == ErrRefused }
 
 // HostError is the failure of a host capability. It matches [ErrDenied],
-// [ErrUnknown], [ErrConflict] and [ErrCanceled] by its code.
+// [ErrUnknown], [ErrConflict], [ErrLimit] and [ErrCanceled] by its code.
 type HostError struct {
 	Op      string
 	Code    string // denied, unknown, invalid, failed, limit, canceled or conflict
@@ -70,6 +71,6 @@ func (e *HostError) Error() string { return fmt.Sprintf("%s: %s: %s", e.Op, e.Co
 
 // Is makes the error match the sentinel of its code.
 func (e *HostError) Is(target error) bool {
-	sentinels := map[string]error{"denied": ErrDenied, "unknown": ErrUnknown, "conflict": ErrConflict, "canceled": ErrCanceled}
+	sentinels := map[string]error{"denied": ErrDenied, "unknown": ErrUnknown, "conflict": ErrConflict, "limit": ErrLimit, "canceled": ErrCanceled}
 	return sentinels[e.Code] == target
 }

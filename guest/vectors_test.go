@@ -32,6 +32,7 @@ type vector struct {
 		Config    map[string]string
 		Clock     bool
 		Values    abi.StoreMode `json:"session_values"`
+		KV        abi.StoreMode `json:"kv"`
 		Messages  []json.RawMessage
 		StopAfter int `json:"stop_after"`
 	}
@@ -93,7 +94,10 @@ func TestVectors(t *testing.T) {
 				Messages:     v.Host.Messages,
 			}
 			if v.Host.Values != "" {
-				h.Session = &guesttest.Session{ReadOnly: v.Host.Values == abi.StoreRead}
+				h.Session = &guesttest.Store{ReadOnly: v.Host.Values == abi.StoreRead}
+			}
+			if v.Host.KV != "" {
+				h.KV = &guesttest.Store{ReadOnly: v.Host.KV == abi.StoreRead}
 			}
 			if v.Host.Clock {
 				h.Capabilities["sleep"] = func(json.RawMessage) (any, error) { return struct{}{}, nil }

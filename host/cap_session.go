@@ -53,5 +53,5 @@ func sessionText(mode abi.StoreMode) string { return fmt.Sprintf("session (%s)",
 // ofSession are the values of the session.
 var ofSession = valueStore{
 	of: func(c *call) Values { return c.Values }, missing: "this call has no session",
-	most: abi.MaxSessionValue, what: "of a session",
+	most: abi.MaxSessionValue, what: "of the session",
 }

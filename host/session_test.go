@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -23,7 +25,7 @@ func (m *memoryValues) Get(_ context.Context, key string) (host.Value, error) {
 	return m.values[key], m.err
 }
 
-func (m *memoryValues) Set(_ context.Context, key string, data json.RawMessage, version int64) (int64, error) {
+func (m *memoryValues) Set(_ context.Context, key string, data json.RawMessage, version int64, _ time.Duration) (int64, error) {
 	if version != host.AnyVersion && version != m.values[key].Version {
 		return 0, &host.Refusal{Code: abi.CallConflict, Message: "changed"}
 	}
@@ -41,9 +43,9 @@ func (m *memoryValues) Delete(_ context.Context, key string, version int64) (boo
 	return there, m.err
 }
 
-func (m *memoryValues) List(context.Context) (all []host.Value, err error) {
+func (m *memoryValues) List(_ context.Context, prefix, after string, most int) (all []host.Value, err error) {
 	for _, key := range []string{"a", "b"} {
-		if v, ok := m.values[key]; ok {
+		if v, ok := m.values[key]; ok && strings.HasPrefix(key, prefix) && key > after && len(all) < most {
 			all = append(all, v)
 		}
 	}
@@ -79,7 +81,9 @@ func TestSessionValues(t *testing.T) {
 		{"delete, only read", "session.delete", `{"key":"a"}`, read, there(), abi.CallDenied, denied},
 		{"no session", "session.get", `{"key":"a"}`, write, nil, abi.CallDenied, `{"code":"denied","message":"this call has no session"}`},
 		{"no key", "session.get", `{}`, read, there(), abi.CallInvalid, wantsKey},
-		{"delete with a value", "session.delete", `{"key":"a","value":1}`, write, there(), abi.CallInvalid, wantsKey},
+		{"delete with a value", "session.delete", `{"key":"a","value":1}`, write, there(), abi.CallInvalid, `{"code":"invalid","message":"expected {\"key\": name, \"version\": number}, where the version is optional"}`},
+		{"a value that expires", "session.set", `{"key":"a","value":1,"ttl_ms":5}`, write, there(), abi.CallInvalid, ""},
+		{"a page", "session.list", `{"prefix":"a"}`, read, there(), abi.CallInvalid, `{"code":"invalid","message":"expected {}"}`},
 		{"no value", "session.set", `{"key":"a"}`, write, there(), abi.CallInvalid, ""},
 		{"unknown field", "session.set", `{"key":"a","value":1,"ttl":2}`, write, there(), abi.CallInvalid, ""},
 		{"negative version", "session.set", `{"key":"a","value":1,"version":-1}`, write, there(), abi.CallInvalid, ""},
@@ -89,6 +93,52 @@ func TestSessionValues(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			o := run(t, ask(c.op, c.request), host.Call{Services: host.Services{Values: c.values}, Policy: host.Policy{Grant: host.Grant{Session: c.grant}}})
+			require.NoError(t, o.err)
+			if c.response != "" {
+				require.JSONEq(t, c.response, string(o.Value))
+			}
+			if c.code != 0 {
+				require.Equal(t, []int32{c.code}, o.codes())
+			} else {
+				require.Positive(t, o.codes()[0])
+			}
+		})
+	}
+}
+
+// TestKV: the key-value store has the operations of session values, and values that
+// expire, and pages.
+func TestKV(t *testing.T) {
+	const read, write = abi.StoreRead, abi.StoreWrite
+	there := func() *memoryValues {
+		return &memoryValues{values: map[string]host.Value{
+			"a": {Key: "a", Version: 4, Bytes: 2, Data: json.RawMessage(`22`)}, "b": {Key: "b", Version: 3, Bytes: 1, Data: json.RawMessage(`1`)},
+		}, version: 4}
+	}
+	for _, c := range []struct {
+		name, op, request string
+		grant             abi.StoreMode
+		values            host.Values
+		code              int32 // 0: the length of the response
+		response          string
+	}{
+		{"get", "kv.get", `{"key":"a"}`, read, there(), 0, `{"version":4,"value":22}`},
+		{"list", "kv.list", `{}`, read, there(), 0, `{"values":[{"key":"a","version":4,"bytes":2},{"key":"b","version":3,"bytes":1}]}`},
+		{"list by prefix", "kv.list", `{"prefix":"b","after":""}`, read, there(), 0, `{"values":[{"key":"b","version":3,"bytes":1}]}`},
+		{"list after", "kv.list", `{"after":"b"}`, read, there(), 0, `{"values":[]}`},
+		{"set", "kv.set", `{"key":"a","value":1,"version":4,"ttl_ms":1}`, write, there(), 0, `{"version":5}`},
+		{"delete", "kv.delete", `{"key":"a"}`, write, there(), 0, `{"deleted":true}`},
+		{"a ttl of nothing", "kv.set", `{"key":"a","value":1,"ttl_ms":0}`, write, there(), abi.CallInvalid, `{"code":"invalid","message":"expected \"ttl_ms\" from 1 to 315360000000"}`},
+		{"a ttl of centuries", "kv.set", `{"key":"a","value":1,"ttl_ms":9223372036854775807}`, write, there(), abi.CallInvalid, ""},
+		{"list with a key", "kv.list", `{"key":"a"}`, read, there(), abi.CallInvalid, ""},
+		{"not granted", "kv.get", `{"key":"a"}`, "", there(), abi.CallDenied, `{"code":"denied","message":"kv is not granted to this plugin"}`},
+		{"set, only read", "kv.set", `{"key":"a","value":1}`, read, there(), abi.CallDenied, `{"code":"denied","message":"writing to kv is not granted to this plugin, or the tool is readonly"}`},
+		{"delete, only read", "kv.delete", `{"key":"a"}`, read, there(), abi.CallDenied, ""},
+		{"no session", "kv.get", `{"key":"a"}`, write, nil, abi.CallDenied, `{"code":"denied","message":"this call has no session, and each session has a key-value store of its own"}`},
+		{"a disk that is full", "kv.set", `{"key":"a","value":1}`, write, &memoryValues{err: errors.New("no space on /secret")}, abi.CallFailed, `{"code":"failed","message":"the values of kv cannot be reached now"}`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := run(t, ask(c.op, c.request), host.Call{Services: host.Services{KV: c.values}, Policy: host.Policy{Grant: host.Grant{KV: host.KV{Mode: c.grant}}}})
 			require.NoError(t, o.err)
 			if c.response != "" {
 				require.JSONEq(t, c.response, string(o.Value))

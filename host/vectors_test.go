@@ -34,6 +34,7 @@ type vector struct {
 		Config    map[string]string
 		Clock     bool
 		Values    abi.StoreMode `json:"session_values"`
+		KV        abi.StoreMode `json:"kv"`
 		Messages  []json.RawMessage
 		StopAfter int `json:"stop_after"`
 	}
@@ -116,8 +117,8 @@ func (v vector) call(h *host.Host, m *host.Module, plugin string) outcome {
 	return do(context.Background(), h, m, host.Call{
 		Traits: host.Traits{Plugin: plugin, Argv: plugin == "command" && v.Tool == "flags"}, Tool: v.Tool, Args: v.Args,
 		Session: v.Host.Session, Attempt: v.Host.Attempt, Locale: v.Host.Locale, Stopping: stop,
-		Policy:   host.Policy{Grant: host.Grant{Clock: v.Host.Clock, Config: v.Host.Config, Session: v.Host.Values}},
-		Services: host.Services{Values: &memoryValues{}, Receive: v.receive()},
+		Policy:   host.Policy{Grant: host.Grant{Clock: v.Host.Clock, Config: v.Host.Config, Session: v.Host.Values, KV: host.KV{Mode: v.Host.KV}}},
+		Services: host.Services{Values: &memoryValues{}, KV: &memoryValues{}, Receive: v.receive()},
 		Observers: host.Observers{Progress: func(host.Progress) {
 			if reports++; reports == v.Host.StopAfter {
 				close(stop)

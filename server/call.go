@@ -266,7 +266,7 @@ func (s *Service) run(ctx context.Context, tool *callable, call host.Call) (abi.
 
 // runChecked runs an admitted tool and checks its result.
 func (s *Service) runChecked(ctx context.Context, tool *callable, call host.Call) (abi.Result, error) {
-	call.Ask, call.Values = checkedAsk(call.Ask), s.valuesFor(call)
+	call.Ask, call.Values, call.KV = checkedAsk(call.Ask), s.valuesFor(call), s.kvFor(tool, call)
 	r, err := tool.Call(ctx, call)
 	if s.soon(err) {
 		return explain(replacing(tool))

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 
-	"github.com/toolhost/toolhost/abi"
-	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/server/wire"
@@ -73,78 +71,5 @@ func (v SessionValues) unchanged(ctx context.Context, key string, version int64)
 }
 
 func newValue(v engine.Value) wire.Value {
-	return wire.Value{Key: v.Key, Version: v.Version, Bytes: v.Bytes, WrittenAt: v.At, Value: v.Data}
-}
-
-// sessionValues are the values of a session as plugins see them.
-type sessionValues struct {
-	background.Values
-	service *Service
-	call    host.Call
-}
-
-// valuesFor returns the values of the session of a call; nil if it has none.
-func (s *Service) valuesFor(call host.Call) host.Values {
-	if call.Session == "" {
-		return nil
-	}
-	return sessionValues{background.ValuesOf(s.engine, call.Session), s, call}
-}
-
-// Get implements [host.Values].
-func (v sessionValues) Get(ctx context.Context, key string) (host.Value, error) {
-	found, err := v.Values.Get(ctx, key)
-	if errors.Is(err, engine.ErrNotFound) {
-		return host.Value{}, nil
-	}
-	return host.Value{Key: found.Key, Version: found.Version, Bytes: found.Bytes, Data: found.Data}, v.refused(err)
-}
-
-// Set implements [host.Values].
-func (v sessionValues) Set(ctx context.Context, key string, data json.RawMessage, version int64) (int64, error) {
-	if InDryRun(ctx) {
-		return 0, errDryRun
-	}
-	stored, err := v.Values.Set(ctx, key, data, version)
-	return stored.Version, v.refused(err)
-}
-
-// Delete implements [host.Values].
-func (v sessionValues) Delete(ctx context.Context, key string, version int64) (bool, error) {
-	if InDryRun(ctx) {
-		return false, errDryRun
-	}
-	deleted, err := v.Values.Delete(ctx, key, version)
-	return deleted, v.refused(err)
-}
-
-// List implements [host.Values].
-func (v sessionValues) List(ctx context.Context) ([]host.Value, error) {
-	found, err := v.Values.List(ctx)
-	all := make([]host.Value, len(found))
-	for i, one := range found {
-		all[i] = host.Value{Key: one.Key, Version: one.Version, Bytes: one.Bytes}
-	}
-	return all, v.refused(err)
-}
-
-// errDryRun is what a plugin sees that would change a value in a dry run.
-var errDryRun = &host.Refusal{Code: abi.CallDenied, Message: "this is a dry run: nothing is stored"}
-
-// refused returns an error as the plugin sees it, and logs any other.
-func (v sessionValues) refused(err error) error {
-	if err == nil {
-		return nil
-	}
-	r := ReasonOf(err)
-	codes := map[wire.Code]int32{wire.CodeInvalid: abi.CallInvalid, wire.CodeConflict: abi.CallConflict, wire.CodeLimit: abi.CallLimit}
-	code, ok := codes[r.Code]
-	if !ok {
-		v.service.log.Warn("values of a session not reached", "call", v.call.ID, "session", v.call.Session, "error", err)
-		return err
-	}
-	if r.Field != "" {
-		r.Text = r.Field + ": " + r.Text
-	}
-	return &host.Refusal{Code: code, Message: r.Text}
+	return wire.Value{Key: v.Key, Version: v.Version, Bytes: v.Bytes, WrittenAt: v.At, ExpiresAt: v.Expires, Value: v.Data}
 }

@@ -43,7 +43,14 @@ func writeGrant(text *strings.Builder, g host.Grant) {
 		}
 
 		switch v := value.Interface().(type) {
-		case bool, abi.StoreMode:
+		case bool, abi.StoreMode, host.KVScope, int, int64:
+			if group, key, ok := strings.Cut(s.key, "."); ok { // kv.mode is the first of its group
+				if key == "mode" {
+					fmt.Fprintf(text, "    %s:\n", group)
+				}
+				fmt.Fprintf(text, "      %s: %v\n", key, v)
+				continue
+			}
 			fmt.Fprintf(text, "    %s: %v\n", s.key, v)
 		case map[string]string:
 			fmt.Fprintf(text, "    %s:\n", s.key)

@@ -153,6 +153,10 @@ func grantSettings(g *host.Grant) (table []setting) {
 
 	fields := reflect.ValueOf(g).Elem()
 	for i := range fields.NumField() {
+		if kv, ok := fields.Field(i).Addr().Interface().(*host.KV); ok {
+			table = append(table, kvSettings(kv)...)
+			continue
+		}
 		key := strings.ToLower(inner.ReplaceAllString(fields.Type().Field(i).Name, "_$0"))
 		s := setting{key: key, to: fields.Field(i).Addr().Interface(), doc: sentence(docs[key])}
 		switch s.to.(type) {
@@ -169,6 +173,15 @@ func grantSettings(g *host.Grant) (table []setting) {
 		table = append(table, s)
 	}
 	return table
+}
+
+func kvSettings(kv *host.KV) []setting {
+	return []setting{
+		{"kv.mode", oneOf(string(abi.StoreRead), string(abi.StoreWrite)), &kv.Mode, none, "A key-value store of the plugin's own, which is kept for later calls: `read` or `write`."},
+		{"kv.scope", oneOf(string(host.KVPlugin), string(host.KVSession)), &kv.Scope, string(host.KVPlugin), "Whether all sessions share the store, or each session has its own, which ends with it: `plugin` or `session`."},
+		{"kv.keys", whole, &kv.Keys, host.DefaultKVKeys, "The most values in a store."},
+		{"kv.bytes", size, &kv.Bytes, int64(host.DefaultKVBytes), "The most bytes of all values of a store, with their keys."},
+	}
 }
 
 func sentence(phrase string) string {

@@ -154,7 +154,7 @@ func TestReadonlyToolCannotWrite(t *testing.T) {
 			}
 			return guest.None{}, f(c.Session())
 		}))
-		h := Host{Session: &Session{}}
+		h := Host{Session: &Store{}}
 		require.True(t, h.Call(plugin(readonly), "tool", struct{}{}).IsSuccess())
 		readonly.Hints.Readonly = true
 		require.Equal(t, op+": denied: a tool with the hint readonly cannot write session values: drop the hint, or do not write", h.Call(plugin(readonly), "tool", struct{}{}).Error)

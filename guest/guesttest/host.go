@@ -35,7 +35,9 @@ type Host struct {
 	// not a background run.
 	Messages []json.RawMessage
 	// Session has the values of the session. Nil is a plugin without the grant.
-	Session *Session
+	Session *Store
+	// KV is the key-value store of the plugin. Nil is a plugin without the grant.
+	KV *Store
 }
 
 // Outcome is the result of a call with its output, progress and logs.
@@ -255,7 +257,7 @@ func (c *call) Call(op string, request []byte) int32 {
 }
 
 // contractOps are the capabilities of the contract, which every host knows.
-var contractOps = []string{"sleep", "ask", "http", "kv.get", "kv.set", "kv.delete", "kv.list", "tool.call", "secret.exists"}
+var contractOps = []string{"sleep", "ask", "http", "tool.call", "secret.exists"}
 
 // use runs a capability of the test. The call is not locked meanwhile, as the
 // capability may well wait.
@@ -273,6 +275,8 @@ func (c *call) use(op string, request []byte) (any, error) {
 		return c.receive(request)
 	case !known && strings.HasPrefix(op, "session."):
 		return c.Session.use(op, request, c.readonly)
+	case !known && strings.HasPrefix(op, "kv."):
+		return c.KV.use(op, request, c.readonly)
 	case !known && op == "report":
 		return c.report(request)
 	case stopping:

@@ -103,6 +103,9 @@ func (v Values) List(ctx context.Context) ([]engine.Value, error) {
 // Page returns up to most values whose keys begin with prefix and come after after,
 // without their data, by key.
 func (v Values) Page(ctx context.Context, prefix, after string, most int) ([]engine.Value, error) {
+	if prefix != "" && !valueKey.MatchString(prefix) {
+		return nil, &FieldError{"prefix", "expected up to 128 letters, digits and . _ : @ -"}
+	}
 	if first := before(prefix); after < first {
 		after = first
 	}

@@ -129,10 +129,25 @@ type Value struct {
 	Version   int64           `json:"version"` // each write gives it a higher one
 	Bytes     int             `json:"bytes"`
 	WrittenAt time.Time       `json:"written_at"`
-	Value     json.RawMessage `json:"value,omitempty"` // not in lists
+	ExpiresAt time.Time       `json:"expires_at,omitzero"` // of a key-value store: when it will be missing
+	Value     json.RawMessage `json:"value,omitempty"`     // not in lists
 }
 
-// Values is the answer of GET /v1/session/values.
+// KVStore is a key-value store of a plugin. Values that have expired may be counted.
+type KVStore struct {
+	Plugin    string    `json:"plugin"`
+	Session   string    `json:"session,omitempty"` // whose it is; absent if all sessions share it
+	Keys      int       `json:"keys"`
+	Bytes     int64     `json:"bytes"` // of keys and values
+	ChangedAt time.Time `json:"changed_at"`
+}
+
+// KVStores is the answer of GET /v1/kv.
+type KVStores struct {
+	Stores []KVStore `json:"stores"` // by session and plugin
+}
+
+// Values is the answer of GET /v1/session/values and /v1/kv/{plugin}.
 type Values struct {
 	Values []Value `json:"values"` // by key
 }

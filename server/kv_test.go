@@ -1,0 +1,127 @@
+package server
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/fstest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/internal/plugintest"
+	"github.com/toolhost/toolhost/plugins"
+)
+
+// kvPlugin is a plugin with one tool that makes one request of its key-value store.
+type kvPlugin struct {
+	granted     host.KV
+	op, request string
+	readonly    bool
+}
+
+func openKV(t *testing.T, dir string, all map[string]kvPlugin) service {
+	t.Helper()
+	files, grants := fstest.MapFS{}, map[string]plugins.Grant{}
+	for name, p := range all {
+		m := plugintest.Manifest(name)
+		m.Needs.KV, m.Tools[0].Hints.Readonly = p.granted.Mode, p.readonly
+		files[name+".wasm"] = &fstest.MapFile{Data: plugintest.Plugin{Manifest: m, Invoke: plugintest.Do().Use(p.op, p.request)}.Wasm()}
+		grants[name] = plugins.Grant{KV: p.granted}
+	}
+	return openFolder(t, Config{DataDir: dir, Grants: grants}, files)
+}
+
+// TestKV: a plugin finds what it stored, in other sessions and after a restart, and no
+// other plugin does. A store of a session ends with it.
+func TestKV(t *testing.T) {
+	dir := t.TempDir()
+	shared, own := host.KV{Mode: abi.StoreWrite}, host.KV{Mode: abi.StoreWrite, Scope: host.KVSession}
+	all := map[string]kvPlugin{
+		"shared":  {granted: shared, op: "kv.set", request: `{"key":"a","value":{"n":1}}`},
+		"own":     {granted: own, op: "kv.set", request: `{"key":"a","value":2}`},
+		"other":   {granted: shared, op: "kv.list", request: `{}`},
+		"pretend": {granted: shared, op: "kv.set", request: `{"key":"a","value":1}`, readonly: true},
+		"badkey":  {granted: shared, op: "kv.set", request: `{"key":"a/b","value":2}`},
+		"badlist": {granted: shared, op: "kv.list", request: `{"prefix":"ä"}`},
+	}
+	s := openKV(t, dir, all)
+	value := func(session, tool string) string { return string(s.call(session, tool, `{}`).Value) }
+	require.JSONEq(t, `{"version":1}`, value(alice, "shared"))
+	require.JSONEq(t, `{"version":2}`, value(bob, "shared"))
+	require.JSONEq(t, `{"version":3}`, value("", "shared"), "a call without a session has it too")
+	require.JSONEq(t, `{"version":1}`, value(alice, "own"))
+	require.JSONEq(t, `{"version":1}`, value(bob, "own"))
+	require.JSONEq(t, `{"values":[]}`, value(alice, "other"))
+	require.Contains(t, value("", "own"), "this call has no session")
+	require.Contains(t, value(alice, "pretend"), "the tool is readonly")
+	require.Contains(t, value(alice, "badkey"), "key: expected 1 to 128 letters")
+	require.Contains(t, value(alice, "badlist"), "prefix: expected up to 128 letters")
+
+	stores := func() (text []string) {
+		found, err := s.KV().List(t.Context())
+		require.NoError(t, err)
+		for _, k := range found.Stores {
+			text = append(text, fmt.Sprintf("%s/%s %d %d", k.Session, k.Plugin, k.Keys, k.Bytes))
+		}
+		return text
+	}
+	require.Equal(t, []string{"/shared 1 8", "alice/own 1 2", "bob/own 1 2"}, stores())
+	require.NoError(t, s.Close(done()))
+
+	s = openKV(t, dir, all)
+	require.NoError(t, s.Session(alice).End(t.Context()))
+	require.Equal(t, []string{"/shared 1 8", "bob/own 1 2"}, stores())
+	v, err := s.KV().Get(t.Context(), "shared", "", "a")
+	require.NoError(t, err)
+	require.JSONEq(t, `{"n":1}`, string(v.Value))
+
+	dry := WithDryRun(t.Context())
+	require.Contains(t, string(s.call(alice, "shared", `{}`).Value), `"version":4`)
+	require.NoError(t, s.KV().Clear(dry, "shared", ""))
+	deleted, err := s.KV().Delete(dry, "own", bob, "a")
+	require.NoError(t, err)
+	require.True(t, deleted)
+	require.Len(t, stores(), 2)
+	deleted, err = s.KV().Delete(t.Context(), "own", bob, "a")
+	require.NoError(t, err)
+	require.True(t, deleted)
+	require.NoError(t, s.KV().Clear(t.Context(), "shared", ""))
+	require.Equal(t, []string{"bob/own 0 0"}, stores())
+}
+
+// TestKVLimits: a store is full at the number of keys and bytes that was granted, and
+// the plugin learns which.
+func TestKVLimits(t *testing.T) {
+	s := openKV(t, "", map[string]kvPlugin{
+		"keys":  {granted: host.KV{Mode: abi.StoreWrite, Keys: 1}, op: "kv.set", request: `{"key":"b","value":1}`},
+		"bytes": {granted: host.KV{Mode: abi.StoreWrite, Bytes: 10}, op: "kv.set", request: `{"key":"b","value":"` + strings.Repeat("x", 20) + `"}`},
+	})
+	_, err := s.KV().values("keys", "").Set(t.Context(), "a", json.RawMessage(`1`), 0)
+	require.NoError(t, err)
+	require.JSONEq(t, `{"code":"limit","message":"the key-value store of keys may have 1 values: delete one first, or have the operator raise grants.keys.kv.keys"}`, string(s.call(alice, "keys", `{}`).Value))
+	require.JSONEq(t, `{"code":"limit","message":"the key-value store of bytes may have 10 bytes of keys and values: delete or shorten one first, or have the operator raise grants.bytes.kv.bytes"}`, string(s.call(alice, "bytes", `{}`).Value))
+}
+
+// TestKVRace: of calls that add at the same time and compare versions, each counts once.
+func TestKVRace(t *testing.T) {
+	s := openKV(t, t.TempDir(), map[string]kvPlugin{"first": {granted: host.KV{Mode: abi.StoreWrite}, op: "kv.set", request: `{"key":"a","value":1,"version":0}`}})
+	var won, lost sync.Map
+	var calls sync.WaitGroup
+	for i := range 16 {
+		calls.Go(func() {
+			if v := string(s.call(fmt.Sprint("s", i), "first", `{}`).Value); strings.Contains(v, "version") && !strings.Contains(v, "conflict") {
+				won.Store(i, v)
+			} else {
+				lost.Store(i, v)
+			}
+		})
+	}
+	calls.Wait()
+	count := func(m *sync.Map) (n int) { m.Range(func(any, any) bool { n++; return true }); return n }
+	require.Equal(t, 1, count(&won))
+	require.Equal(t, 15, count(&lost))
+}
