@@ -40,7 +40,6 @@ var kvCapability = Capability{
 	},
 	Lacking: func(n abi.Needs, g Grant, add *Grant) {
 		if !allowsStore(g.KV.Mode, n.KV) {
-			add.KV = g.KV
 			add.KV.Mode = n.KV
 		}
 	},

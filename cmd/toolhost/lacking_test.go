@@ -17,7 +17,7 @@ import (
 // The lines that a missing grant is shown with grant it, as they are printed.
 func TestLacking(t *testing.T) {
 	needs := abi.Needs{
-		Clock: true, Random: true, Ask: true, Session: abi.StoreWrite,
+		Clock: true, Random: true, Ask: true, Session: abi.StoreWrite, KV: abi.StoreWrite,
 		Files: []abi.FileNeed{{Path: "/in", Mode: abi.FileRead}, {Path: `/o: "ut, {}` + "\u202e", Mode: abi.FileWrite}},
 		Env:   []string{"HOME", "null", "Y", "_1"},
 	}
@@ -27,7 +27,7 @@ func TestLacking(t *testing.T) {
 	plugin := func(name string, g plugins.Grant) *plugins.Plugin {
 		return &plugins.Plugin{Manifest: &abi.Manifest{Name: name, Needs: needs}, Grant: g, Missing: g.Missing(needs)}
 	}
-	all := []*plugins.Plugin{plugin("web", plugins.Grant{}), plugin("on", plugins.Grant{Clock: true, Session: abi.StoreRead, Files: []host.Mount{{Dir: "/srv", Path: "/in"}}})}
+	all := []*plugins.Plugin{plugin("web", plugins.Grant{}), plugin("on", plugins.Grant{Clock: true, Session: abi.StoreRead, KV: host.KV{Mode: abi.StoreRead, Keys: 5}, Files: []host.Mount{{Dir: "/srv", Path: "/in"}}})}
 	file := filepath.Join(t.TempDir(), "toolhost.yaml")
 	require.NoError(t, os.WriteFile(file, []byte(lacking(all...)), 0o600))
 
@@ -44,6 +44,8 @@ func TestLacking(t *testing.T) {
     random: true
     ask: true
     session: write
+    kv:
+      mode: write
     files:
       - {dir: /CHOOSE, path: /in, mode: read}
       - {dir: /CHOOSE, path: "/o: \"ut, {}\u202e", mode: write}
