@@ -70,8 +70,8 @@ var kvCapability = Capability{
 	},
 	Writes: func(g Grant) bool { return g.KV.Mode == abi.StoreWrite },
 	ops: map[string]operation{
-		"kv.get":    {readsKV, "kv is not granted to this plugin", valueOperation(&ofKV, getValue)},
-		"kv.list":   {readsKV, "kv is not granted to this plugin", valueOperation(&ofKV, listValues)},
+		"kv.get":    {readsKV, "kv is not granted to this plugin: have the operator grant it, or name it in the plugin's needs", valueOperation(&ofKV, getValue)},
+		"kv.list":   {readsKV, "kv is not granted to this plugin: have the operator grant it, or name it in the plugin's needs", valueOperation(&ofKV, listValues)},
 		"kv.set":    {writesKV, noKVWrite, valueOperation(&ofKV, setValue)},
 		"kv.delete": {writesKV, noKVWrite, valueOperation(&ofKV, deleteValue)},
 	},
@@ -83,7 +83,7 @@ var ofKV = valueStore{
 	most: abi.MaxKVValue, what: "of kv", expires: true,
 }
 
-const noKVWrite = "writing to kv is not granted to this plugin, or the tool is readonly"
+const noKVWrite = "writing to kv is not granted to this plugin, or the tool is readonly: it takes the need kv: write, and no hint readonly"
 
 func readsKV(c *call) bool  { return c.Policy.KV.Mode != "" }
 func writesKV(c *call) bool { return c.Policy.KV.Mode == abi.StoreWrite }
