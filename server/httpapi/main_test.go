@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/internal/plugintest"
 	"github.com/toolhost/toolhost/internal/testlog"
 	"github.com/toolhost/toolhost/plugins"
@@ -49,6 +50,7 @@ func zoo() map[string]plugintest.Plugin {
 		"dangerous": {Invoke: do().Echo()},
 		"wordy":     {Invoke: do().Echo()},
 		"denied":    {Invoke: do().Echo()},
+		"keeper":    {Invoke: do().Use("kv.set", `{"key":"draft","value":{"step":1}}`)},
 		"vault":     {Invoke: do().Return(abi.InvokeToolError)},
 	}
 	for name, p := range all {
@@ -60,6 +62,8 @@ func zoo() map[string]plugintest.Plugin {
 			m.Tools[0].Hints.Readonly = true
 		case "listener":
 			m.Needs.Clock, m.Tools[0].Hints.Messages = true, true
+		case "keeper":
+			m.Needs.KV = abi.StoreWrite
 		case "asker":
 			m.Needs.Ask = true
 		case "ponders":
@@ -110,7 +114,7 @@ func serve(t testing.TB, cfg httpapi.Config, names ...string) *fixture {
 		p, ok := all[name]
 		require.True(t, ok, name)
 		files[name+".wasm"] = &fstest.MapFile{Data: p.Wasm()}
-		grants[name] = plugins.Grant{Clock: p.Manifest.Needs.Clock, Ask: p.Manifest.Needs.Ask}
+		grants[name] = plugins.Grant{Clock: p.Manifest.Needs.Clock, Ask: p.Manifest.Needs.Ask, KV: host.KV{Mode: p.Manifest.Needs.KV}}
 	}
 	var err error
 	f.service, err = server.Open(t.Context(), server.Config{

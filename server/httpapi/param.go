@@ -24,10 +24,14 @@ var (
 	// durationForm is of durations that time.ParseDuration accepts without overflow.
 	durationForm = regexp.MustCompile(`^(0|([0-9]{1,5}(\.[0-9]{1,9})?(ns|us|µs|ms|s|m|h)){1,4})$`)
 	textForm     = regexp.MustCompile(`^(?s:.{1,128})$`)
+	valueKeyForm = regexp.MustCompile(`^[A-Za-z0-9._:@-]{1,128}$`)
 	rangeForm    = regexp.MustCompile(`^([0-9]+-[0-9]*|-[0-9]+)$`)
 	versionForm  = regexp.MustCompile(`^[1-9][0-9]{0,17}$`)
 	placeForm    = regexp.MustCompile(`^(0|[1-9][0-9]{0,8}):(0|[1-9][0-9]{0,17})$`) // an attempt, and an offset in its log
 )
+
+// expectedKey is what valueKeyForm matches.
+const expectedKey = "expected 1 to 128 letters, digits and . _ : @ -"
 
 func formed(name string, form *regexp.Regexp, expected string) param {
 	return param{name: name, valid: form.MatchString, expected: expected}

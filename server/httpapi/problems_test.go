@@ -76,6 +76,7 @@ var refusals = map[string][]string{
 	"sendMessage unsupported":   {"/v1/runs/{sleeper}/messages", `{"message":1}`},
 	"listMessages not_found":    {"/v1/runs/{none}/messages"},
 	"fireSchedule conflict":     {"/v1/schedules/{fired}/fire"},
+	"getStored not_found":       {"/v1/kv/keeper/none"},
 	"getValue not_found":        {"/v1/session/values/none"},
 	"putValue conflict":         {"/v1/session/values/k", `{"value":1,"version":7}`},
 	"deleteValue conflict":      {"/v1/session/values/{stored}?version=7"},

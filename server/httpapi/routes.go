@@ -38,6 +38,7 @@ func routes() []route {
 	ids.many = server.MaxIDs
 	until := oneOf("until", server.UntilAny, server.UntilAll)
 	version := formed("version", versionForm, "expected the version of a value")
+	ofSession := formed("of_session", textForm, "expected a session of up to 128 characters")
 	cursor := formed("cursor", placeForm, "expected the cursor of an earlier answer")
 
 	return []route{
@@ -75,6 +76,11 @@ func routes() []route {
 		endpoint("GET", "/v1/session/values/{key}", getValue),
 		endpoint("PUT", "/v1/session/values/{key}", putValue),
 		endpoint("DELETE", "/v1/session/values/{key}", deleteValue, version),
+		endpoint("GET", "/v1/kv", listStores).forOperator(),
+		endpoint("GET", "/v1/kv/{plugin}", listStore, ofSession, formed("prefix", valueKeyForm, expectedKey), formed("after", valueKeyForm, expectedKey), limit).forOperator(),
+		endpoint("DELETE", "/v1/kv/{plugin}", clearStore, ofSession).forOperator(),
+		endpoint("GET", "/v1/kv/{plugin}/{key}", getStored, ofSession).forOperator(),
+		endpoint("DELETE", "/v1/kv/{plugin}/{key}", deleteStored, ofSession).forOperator(),
 		endpoint("GET", "/v1/stats", getStats).forOperator(),
 		endpoint("GET", "/v1/connections", getConnections).forOperator(),
 		endpoint("GET", "/v1/stats/tools", getToolStats).forOperator(),
