@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"time"
@@ -132,14 +133,18 @@ func readUntil(ctx context.Context, r io.Reader) ([]byte, error) {
 // callTool calls the tool and prints the result. Typing the command counts as
 // approval.
 func (a *app) callTool(ctx context.Context, req server.Request, save saver) error {
-	s, done, err := a.open(ctx, func(cfg *server.Config) {
-		cfg.Park = server.ParkNever // a parked call would end with this process
-		cfg.Approve = func(context.Context, server.Approval) error { return nil }
-	})
+	s, done, err := a.openForCall(ctx, "")
 	if err != nil {
 		return err
 	}
-	defer done()
+	defer func() { done() }()
+	if tool, err := s.Lookup(req.Tool); err == nil && tool.Plugin.Grant.KV.Mode != "" {
+		done()
+		if s, done, err = a.openKeeping(ctx); err != nil {
+			done = func() {}
+			return err
+		}
+	}
 
 	progress := newBar(a.err)
 	compileFor(ctx, s, req, progress)
@@ -178,6 +183,27 @@ func (a *app) callTool(ctx context.Context, req server.Request, save saver) erro
 		if terminal(a.err) > 0 {
 			a.notef("%s", cost(result.Usage))
 		}
+	})
+}
+
+// openForCall opens a service for one call, which keeps what plugins keep in a folder;
+// empty keeps nothing.
+func (a *app) openForCall(ctx context.Context, folder string) (*server.Service, func(), error) {
+	return a.open(ctx, func(cfg *server.Config) {
+		cfg.DataDir = folder
+		cfg.Park = server.ParkNever // a parked call would end with this process
+		cfg.Approve = func(context.Context, server.Approval) error { return nil }
+	})
+}
+
+// openKeeping opens a service for a call of a plugin with a key-value store. The folder
+// is that of this command alone: in that of a server it would take over its runs.
+func (a *app) openKeeping(ctx context.Context) (*server.Service, func(), error) {
+	if a.config.data == "" {
+		return nil, nil, errNoData
+	}
+	return a.openFreed(ctx, func() (*server.Service, func(), error) {
+		return a.openForCall(ctx, filepath.Join(a.config.data, "call"))
 	})
 }
 

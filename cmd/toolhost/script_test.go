@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -97,7 +98,7 @@ func TestScripts(t *testing.T) {
 			}
 			return os.Symlink(plugintest.CacheDir(), filepath.Join(data, "cache")) // that of all tests
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "wasm": wasm, "until": until, "capture": capture, "open": open, "draining": draining, "hangup": hangUp, "bomb": bomb, "listener": listener},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "wasm": wasm, "until": until, "capture": capture, "open": open, "draining": draining, "hangup": hangUp, "served": served, "bomb": bomb, "listener": listener},
 	})
 }
 
@@ -212,6 +213,21 @@ func draining(ts *testscript.TestScript, _ bool, _ []string) {
 	poll(ts, func(ctx context.Context, c *client.Client) bool {
 		var p *wire.Problem
 		return errors.As(c.Do(ctx, "GET", "/readyz", nil, nil), &p) && p.Code == wire.CodeClosing
+	})
+}
+
+// served calls a tool at the server of a script.
+func served(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: served TOOL ARGS")
+	}
+	poll(ts, func(ctx context.Context, c *client.Client) bool {
+		r, err := c.Call(ctx, wire.Call{Tool: args[0], Args: json.RawMessage(args[1])})
+		ts.Check(err)
+		if !r.IsSuccess() {
+			ts.Fatalf("%s: %s", r.Kind, r.Error)
+		}
+		return true
 	})
 }
 

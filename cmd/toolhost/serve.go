@@ -58,7 +58,9 @@ func (a *app) runServer(ctx context.Context) error {
 	if err := a.config.problems.usage(); err != nil {
 		return err
 	}
-	s, done, err := a.openFreed(ctx, filepath.Join(a.config.data, "runs"))
+	s, done, err := a.openFreed(ctx, func() (*server.Service, func(), error) {
+		return a.openKept(ctx, filepath.Join(a.config.data, "runs"), true)
+	})
 	if err != nil {
 		return err
 	}
@@ -94,11 +96,11 @@ const (
 	lockRetry = 100 * time.Millisecond
 )
 
-// openFreed opens the service on a folder that another process may still use for
-// a moment.
-func (a *app) openFreed(ctx context.Context, folder string) (*server.Service, func(), error) {
+// openFreed opens a service on a folder that another process may still use for a
+// moment.
+func (a *app) openFreed(ctx context.Context, open func() (*server.Service, func(), error)) (*server.Service, func(), error) {
 	for began := (time.Time{}); ; {
-		s, done, err := a.openKept(ctx, folder, true)
+		s, done, err := open()
 		switch {
 		case !errors.Is(err, server.ErrLocked):
 			return s, done, err

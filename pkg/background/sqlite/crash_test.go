@@ -66,7 +66,7 @@ func TestKilled(t *testing.T) {
 		h.killOne(uint64(seed*1000 + i))
 	}
 	h.drain()
-	h.verify()
+	h.verify(kills)
 }
 
 func number(t *testing.T, name string, def int) int {
@@ -138,7 +138,7 @@ func (h *harness) drain() {
 	require.Len(h.t, h.said["rested"], 1, "runs are stuck")
 }
 
-func (h *harness) verify() {
+func (h *harness) verify(kills int) {
 	t, ctx := h.t, context.Background()
 	store, err := sqlite.Open(ctx, h.folder, sqlite.Config{})
 	require.NoError(t, err)
@@ -160,6 +160,7 @@ func (h *harness) verify() {
 	h.executed(stored)
 	h.notices(stored)
 	h.schedules(store, stored)
+	h.values(store, kills)
 	outcomes := make(map[string]int)
 	for _, r := range stored {
 		h.log(store, r)
@@ -349,6 +350,7 @@ func TestCrashHost(t *testing.T) {
 	store, err := sqlite.Open(t.Context(), folder, sqlite.Config{})
 	require.NoError(t, err)
 	require.Empty(t, store.Problems())
+	h.store = store
 	h.manager, err = background.New(t.Context(), background.Config{
 		Executor: h.execute, Engine: store, PerSession: 12, PerHost: 24, OutputCap: crashOutput, RetainRuns: 1 << 20,
 		Readmit: func(_ context.Context, run engine.Run) error {
@@ -374,6 +376,7 @@ func TestCrashHost(t *testing.T) {
 type crashHost struct {
 	t       *testing.T
 	manager *background.Manager
+	store   *sqlite.Engine
 	effects *os.File
 	random  *rand.Rand
 	out     sync.Mutex
@@ -428,7 +431,7 @@ func (h *crashHost) work(ctx context.Context, tool, token string, attempt int, s
 // step does one thing an agent does, and returns the outcome.
 func (h *crashHost) step() {
 	session := fmt.Sprint("session-", h.random.IntN(crashSessions))
-	switch n := h.random.IntN(19); {
+	switch n := h.random.IntN(21); {
 	case n < 6:
 		h.spawn(session)
 	case n < 8:
@@ -441,6 +444,8 @@ func (h *crashHost) step() {
 		h.schedule(session)
 	case n < 16:
 		h.keyed(session)
+	case n < 18:
+		h.count()
 	default:
 		h.check(session)
 	}

@@ -1,0 +1,64 @@
+package client
+
+import (
+	"context"
+	"net/url"
+
+	"github.com/toolhost/toolhost/server/wire"
+)
+
+// KV is the key-value store of a plugin, for operators. Session is empty for a store
+// that all sessions share.
+type KV struct {
+	client          *Client
+	plugin, session string
+}
+
+// KV returns the key-value store of a plugin.
+func (c *Client) KV(plugin, session string) KV { return KV{c, plugin, session} }
+
+// Stores returns the key-value stores of all plugins.
+func (c *Client) Stores(ctx context.Context) ([]wire.KVStore, error) {
+	out, err := do[wire.KVStores](ctx, c, "GET", "/v1/kv", nil)
+	return out.Stores, err
+}
+
+// List returns up to 200 values whose keys begin with prefix and come after after, by
+// key and without their data.
+func (k KV) List(ctx context.Context, prefix, after string) ([]wire.Value, error) {
+	query := url.Values{"limit": {"200"}}
+	set(query, "prefix", prefix)
+	set(query, "after", after)
+	out, err := do[wire.Values](ctx, k.client, "GET", k.path("", query), nil)
+	return out.Values, err
+}
+
+// Get returns a value.
+func (k KV) Get(ctx context.Context, key string) (wire.Value, error) {
+	return do[wire.Value](ctx, k.client, "GET", k.path(key, nil), nil)
+}
+
+// Delete removes a value, if there is one.
+func (k KV) Delete(ctx context.Context, key string) error {
+	return k.client.Do(ctx, "DELETE", k.path(key, nil), nil, nil)
+}
+
+// Clear removes the store with all its values.
+func (k KV) Clear(ctx context.Context) error {
+	return k.client.Do(ctx, "DELETE", k.path("", nil), nil, nil)
+}
+
+func (k KV) path(key string, query url.Values) string {
+	path := "/v1/kv/" + url.PathEscape(k.plugin)
+	if key != "" {
+		path += "/" + url.PathEscape(key)
+	}
+	if query == nil {
+		query = url.Values{}
+	}
+	set(query, "of_session", k.session)
+	if len(query) > 0 {
+		path += "?" + query.Encode()
+	}
+	return path
+}
