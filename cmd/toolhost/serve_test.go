@@ -245,7 +245,9 @@ func TestServeWaitsForTheFolder(t *testing.T) {
 	a := &app{ui: ui{err: said}, config: &loaded{config: config{
 		plugins: []string{t.TempDir()}, data: data, logLevel: "warn",
 	}}}
-	runs := func() (*server.Service, func(), error) { return a.openKept(t.Context(), filepath.Join(data, "runs"), true) }
+	runs := func() (*server.Service, func(), error) {
+		return a.openKept(t.Context(), filepath.Join(data, "runs"), true)
+	}
 	first, _, err := a.openFreed(t.Context(), runs)
 	require.NoError(t, err)
 	require.Empty(t, said.String(), "it had nothing to wait for")

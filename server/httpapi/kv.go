@@ -2,7 +2,9 @@ package httpapi
 
 import "github.com/toolhost/toolhost/server/wire"
 
-func listStores(r *request, _ none) (wire.KVStores, error) { return r.api.service.KV().List(r.Context()) }
+func listStores(r *request, _ none) (wire.KVStores, error) {
+	return r.api.service.KV().List(r.Context())
+}
 
 func listStore(r *request, _ none) (wire.Values, error) {
 	return r.api.service.KV().Keys(r.Context(), r.PathValue("plugin"), r.get("of_session"), r.get("prefix"), r.get("after"), r.number("limit", defaultPage))

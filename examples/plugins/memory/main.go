@@ -96,7 +96,9 @@ func recall(c *guest.Call, in recallArgs) (facts, error) {
 		}
 	}
 
-	slices.SortStableFunc(matches, func(a, b match) int { return cmp.Or(cmp.Compare(b.hits, a.hits), b.At.Compare(a.At), cmp.Compare(a.ID, b.ID)) })
+	slices.SortStableFunc(matches, func(a, b match) int {
+		return cmp.Or(cmp.Compare(b.hits, a.hits), b.At.Compare(a.At), cmp.Compare(a.ID, b.ID))
+	})
 	found := facts{Facts: []fact{}}
 	for _, m := range matches[:min(len(matches), cmp.Or(in.Limit, 10))] {
 		found.Facts = append(found.Facts, m.fact)
