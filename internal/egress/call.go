@@ -56,7 +56,7 @@ func (c *Call) Do(ctx context.Context, req *Request) (*Response, error) {
 	}
 	defer c.client.calls.Done()
 
-	limited, cancel := context.WithTimeout(ctx, c.cfg.Limits.Timeout)
+	limited, cancel := context.WithTimeout(ctx, orDefault(req.Timeout, c.cfg.Limits.Timeout))
 	defer cancel()
 	defer context.AfterFunc(c.client.ctx, cancel)()
 

@@ -18,9 +18,8 @@ import (
 const (
 	dialTimeout = 10 * time.Second
 	idleTimeout = time.Minute
-	maxPools    = 256 // transports that are kept for reuse
-	maxIdle     = 16  // idle connections of one transport
-	maxIdleHost = 4   // of these, to one host
+	maxPools    = 128 // transports that are kept for reuse
+	maxIdle     = 4   // idle connections of one transport
 )
 
 // Client makes the requests of one host's plugins. It is safe for concurrent use.
@@ -203,7 +202,7 @@ func (c *Client) transport(private bool) *http.Transport {
 		TLSHandshakeTimeout:    dialTimeout,
 		IdleConnTimeout:        idleTimeout,
 		MaxIdleConns:           maxIdle,
-		MaxIdleConnsPerHost:    maxIdleHost,
+		MaxIdleConnsPerHost:    maxIdle,
 		MaxResponseHeaderBytes: MaxHeaderBytes,
 		DisableCompression:     true, // the bound is for what comes out
 		ForceAttemptHTTP2:      true,

@@ -446,12 +446,12 @@ func (p *proxyServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer server.Close()
-	w.WriteHeader(http.StatusOK)
-	client, _, err := w.(http.Hijacker).Hijack()
+	client, buffered, err := w.(http.Hijacker).Hijack()
 	if err != nil {
 		return
 	}
 	defer client.Close()
-	go io.Copy(server, client)
+	io.WriteString(client, "HTTP/1.1 200 OK\r\n\r\n")
+	go io.Copy(server, buffered)
 	io.Copy(client, server)
 }

@@ -63,7 +63,7 @@ const (
 	DefaultBytes     = 64 << 20
 	DefaultTimeout   = 30 * time.Second
 	DefaultPerHost   = 32
-	DefaultPerPlugin = 32
+	DefaultPerPlugin = 16
 )
 
 // Config is how a host reaches the network. The zero value connects directly and
@@ -83,7 +83,8 @@ type Config struct {
 	Resolver *net.Resolver
 
 	// PerHost and PerPlugin limit the requests that are in flight at once to one host
-	// name and of one plugin. A request over the limit waits. Zero stands for 32.
+	// name and of one plugin. A request over the limit waits. Zero stands for 32 and
+	// 16.
 	PerHost, PerPlugin int
 
 	// UserAgent is sent if the plugin sets none. Empty stands for "toolhost".
@@ -99,7 +100,7 @@ type Limits struct {
 	Requests int           // requests of one call, each hop counts; 100
 	Bytes    int64         // bodies of one call in both directions; 64 MiB
 	MaxBody  int64         // one body, in either direction, where the rule has no MaxBody; 4 MiB
-	Timeout  time.Duration // one request with its redirects, if ctx has no earlier deadline; 30 s
+	Timeout  time.Duration // one request with its redirects, if it says no other time; 30 s
 }
 
 // CallConfig describes one call of a tool.
@@ -145,6 +146,10 @@ type Request struct {
 	URL    string // absolute
 	Header http.Header
 	Body   []byte
+
+	// Timeout is the time for the request and its redirects. Zero stands for
+	// [Limits].Timeout. An earlier end of the context holds too.
+	Timeout time.Duration
 
 	// Redirects is how many redirects Do follows; at most [MaxRedirects]. With zero, a
 	// redirect is returned like any response. A hop to another origin gets only

@@ -18,15 +18,18 @@ import (
 // exchange makes one hop. If the response is a redirect that is to be followed, it
 // returns its location, and a response without a body.
 func (c *Call) exchange(ctx context.Context, h *hop, follow bool) (resp *Response, location string, err error) {
+	// Refused hops count too, and those over the number are not observed: a plugin
+	// cannot fill the log.
+	if err := c.count(); err != nil {
+		return nil, "", err
+	}
+
 	x := c.exchangeOf(h)
 	start := time.Now()
 	defer func() { c.observe(&x, start, err) }()
 
 	r, err := c.admit(h)
 	if err != nil {
-		return nil, "", err
-	}
-	if err := c.count(); err != nil {
 		return nil, "", err
 	}
 	limit := orDefault(r.MaxBody, c.cfg.Limits.MaxBody)

@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
-	"fmt"
 	"html"
 	"net/http"
 	"net/url"
@@ -21,13 +20,16 @@ import (
 //
 // The zero value masks nothing. A Masker is safe for concurrent use.
 type Masker struct {
-	mu       sync.RWMutex
-	names    map[string]string // by value
-	forms    []form
-	replacer *strings.Replacer
+	mu    sync.RWMutex
+	names map[string]string // by value
+	forms []form
 }
 
-type form struct{ text, mark string }
+type form struct {
+	text, lower string
+	bytes       []byte
+	mark        string
+}
 
 // Add masks value from now on, as "[secret NAME]". A value shorter than [MinSecret]
 // is not masked.
@@ -36,31 +38,20 @@ func (m *Masker) Add(name, value string) {
 		return
 	}
 
-	m.mu.RLock()
-	_, known := m.names[value]
-	m.mu.RUnlock()
-	if known {
-		return
-	}
-
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if _, known := m.names[value]; known {
+		return
+	}
 	if m.names == nil {
 		m.names = map[string]string{}
 	}
 	m.names[value] = name
 
-	mark := fmt.Sprintf("[secret %s]", name)
+	mark := "[secret " + name + "]"
 	for _, text := range formsOf(value) {
-		m.forms = append(m.forms, form{text, mark})
+		m.forms = append(m.forms, form{text, strings.ToLower(text), []byte(text), mark})
 	}
-	slices.SortStableFunc(m.forms, func(a, b form) int { return len(b.text) - len(a.text) })
-
-	pairs := make([]string, 0, 2*len(m.forms))
-	for _, f := range m.forms {
-		pairs = append(pairs, f.text, f.mark)
-	}
-	m.replacer = strings.NewReplacer(pairs...)
 }
 
 // Empty reports whether m has nothing to mask.
@@ -75,7 +66,7 @@ func (m *Masker) String(s string) string {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	if slices.ContainsFunc(m.forms, func(f form) bool { return strings.Contains(s, f.text) }) {
-		return m.replacer.Replace(s)
+		return m.replace(s)
 	}
 	return s
 }
@@ -84,10 +75,22 @@ func (m *Masker) String(s string) string {
 func (m *Masker) Bytes(b []byte) []byte {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
-	if slices.ContainsFunc(m.forms, func(f form) bool { return bytes.Contains(b, []byte(f.text)) }) {
-		return []byte(m.replacer.Replace(string(b)))
+	if slices.ContainsFunc(m.forms, func(f form) bool { return bytes.Contains(b, f.bytes) }) {
+		return []byte(m.replace(string(b)))
 	}
 	return b
+}
+
+// replace masks in one pass, the longest form first, so that no mark is masked again
+// and no form hides a longer one.
+func (m *Masker) replace(s string) string {
+	forms := slices.Clone(m.forms)
+	slices.SortStableFunc(forms, func(a, b form) int { return len(b.text) - len(a.text) })
+	pairs := make([]string, 0, 2*len(forms))
+	for _, f := range forms {
+		pairs = append(pairs, f.text, f.mark)
+	}
+	return strings.NewReplacer(pairs...).Replace(s)
 }
 
 // Found reports whether s has a secret.
@@ -114,7 +117,7 @@ func (m *Masker) inName(name string) bool {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
 	name = strings.ToLower(name)
-	return slices.ContainsFunc(m.forms, func(f form) bool { return strings.Contains(name, strings.ToLower(f.text)) })
+	return slices.ContainsFunc(m.forms, func(f form) bool { return strings.Contains(name, f.lower) })
 }
 
 // formsOf returns a value in each form that is masked, without duplicates.
@@ -129,25 +132,32 @@ func formsOf(value string) []string {
 		}
 	}
 
-	query, path := url.QueryEscape(value), url.PathEscape(value)
 	var all strings.Builder
 	for _, c := range raw {
 		writeEscape(&all, c)
 	}
-	forms = append(forms, query, path, url.QueryEscape(query), url.QueryEscape(path), all.String())
-	forms = append(forms, lowerEscapes(query), lowerEscapes(path), lowerEscapes(all.String()))
-
-	forms = append(forms, html.EscapeString(value))
-	if quoted, err := json.Marshal(value); err == nil {
-		inner := string(quoted[1 : len(quoted)-1])
-		forms = append(forms, inner, strings.ReplaceAll(inner, "/", `\/`))
-		plain := strings.NewReplacer(`\u0026`, "&", `\u003c`, "<", `\u003e`, ">").Replace(inner)
-		again, _ := json.Marshal(inner)
-		forms = append(forms, plain, strings.ReplaceAll(plain, "/", `\/`), string(again[1:len(again)-1]))
+	forms = append(forms, all.String(), lowerEscapes(all.String()))
+	if strings.ContainsFunc(value, func(r rune) bool { return r >= 0x80 || !unreserved(byte(r)) }) {
+		forms = append(forms, escapedForms(value)...)
 	}
 
 	slices.Sort(forms)
 	return slices.Compact(forms)
+}
+
+// escapedForms are those in which only some characters change.
+func escapedForms(value string) []string {
+	query, path := url.QueryEscape(value), url.PathEscape(value)
+	forms := []string{query, path, url.QueryEscape(query), url.QueryEscape(path), lowerEscapes(query), lowerEscapes(path), html.EscapeString(value)}
+
+	quoted, err := json.Marshal(value)
+	if err != nil {
+		return forms
+	}
+	inner := string(quoted[1 : len(quoted)-1])
+	plain := strings.NewReplacer(`\u0026`, "&", `\u003c`, "<", `\u003e`, ">").Replace(inner)
+	again, _ := json.Marshal(inner) // JSON in a string of JSON
+	return append(forms, inner, strings.ReplaceAll(inner, "/", `\/`), plain, strings.ReplaceAll(plain, "/", `\/`), string(again[1:len(again)-1]))
 }
 
 // aligned returns the part of the encoding that does not depend on what is before and
