@@ -283,18 +283,22 @@ func TestGates(t *testing.T) {
 	p := policy(t, Rule{URL: s.url + "/*"})
 
 	var wg sync.WaitGroup
-	for _, plugin := range []string{"a", "b"} {
+	fill := func(plugin string) {
 		wg.Go(func() {
 			_, err := do(t, c, CallConfig{Plugin: plugin, Policy: p}, Request{URL: s.url + "/"})
 			require.NoError(t, err)
 		})
 		<-arrived
 	}
-	for _, plugin := range []string{"a", "c"} { // the gate of the plugin, that of the host
-		_, err := do(t, c, CallConfig{Plugin: plugin, Policy: p, Limits: Limits{Timeout: 20 * time.Millisecond}}, Request{URL: s.url + "/"})
+	full := func(plugin string) {
+		_, err := do(t, c, CallConfig{Plugin: plugin, Policy: p}, Request{URL: s.url + "/", Timeout: 20 * time.Millisecond})
 		n, ok := errors.AsType[*NetworkError](err)
 		require.True(t, ok && n.Timeout, "%v", err)
 	}
+	fill("a")
+	full("a") // the plugin
+	fill("b")
+	full("c") // the host
 	require.Empty(t, arrived)
 	close(release)
 	wg.Wait()
@@ -356,6 +360,35 @@ func TestEnvironmentNamesNoProxy(t *testing.T) {
 	_, err := do(t, w.client(t), CallConfig{Policy: policy(t, Rule{URL: s.url + "/*"})}, Request{URL: s.url + "/"})
 	require.NoError(t, err)
 	require.Empty(t, proxy.targets())
+}
+
+// TestStopDuringBody has a body that ends after the stop: a server that sees the stop
+// first can end it as if it were complete.
+func TestStopDuringBody(t *testing.T) {
+	c, err := New(Config{})
+	require.NoError(t, err)
+	defer c.Close()
+	call := c.Call(CallConfig{})
+	target, err := parseTarget("https://api.example.test/")
+	require.NoError(t, err)
+
+	ctx, cancel := context.WithCancel(context.Background())
+	raw := &http.Response{Header: http.Header{}, Body: io.NopCloser(strings.NewReader("half")), Request: (&http.Request{}).WithContext(ctx)}
+	body, err := call.readBody(&hop{target: target}, &rule{}, raw, 100)
+	require.NoError(t, err)
+	require.Equal(t, "half", string(body))
+
+	cancel()
+	raw.Body = io.NopCloser(strings.NewReader("half"))
+	_, err = call.readBody(&hop{target: target}, &rule{}, raw, 100)
+	require.Error(t, err)
+}
+
+func TestAbsolute(t *testing.T) {
+	for host, want := range map[string]string{"api.example.test": "api.example.test.", "localhost": "localhost", "1.2.3.4": "1.2.3.4", "::1": "::1"} {
+		addr, _ := netip.ParseAddr(host)
+		require.Equal(t, want, absolute(host, addr))
+	}
 }
 
 func TestNewRefuses(t *testing.T) {

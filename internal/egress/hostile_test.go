@@ -53,16 +53,17 @@ func hostileServer() http.Handler {
 
 	mux.HandleFunc("/big", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Length", strconv.Itoa(1<<30))
-		flood(w, r, []byte(strings.Repeat("x", 64<<10)))
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
 	})
 	mux.HandleFunc("/endless", func(w http.ResponseWriter, r *http.Request) { flood(w, r, []byte(strings.Repeat("x", 64<<10))) })
 	mux.HandleFunc("/bomb", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Encoding", "gzip")
 		var b bytes.Buffer
 		gz := gzip.NewWriter(&b)
-		gz.Write(make([]byte, 1<<20))
+		gz.Write(make([]byte, 100<<20)) // 100 KiB on the wire
 		gz.Close()
-		flood(w, r, b.Bytes())
+		w.Write(b.Bytes())
 	})
 	mux.HandleFunc("/empty-members", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Encoding", "gzip")
