@@ -23,6 +23,31 @@
 //   - A secret goes only to its own hosts, and only over https unless it says
 //     otherwise. Afterwards, every response and error of the same call is masked.
 //
+// What is decided about URLs:
+//
+//   - Hosts are compared in lower case and ASCII (IDNA), without a final dot. A host
+//     whose last label is a number is an IPv4 address of four decimal numbers, or
+//     invalid. IPv6 addresses have no zone and contain no IPv4 address.
+//   - Names with a dot are resolved as they are, without the system's search domains.
+//   - A user, a password, a backslash or a control character makes a URL invalid.
+//   - Dot segments are resolved before paths are compared. A dot segment that would
+//     appear if a server decoded the path again, split it at an encoded slash or
+//     removed a parameter makes it invalid. Other encoded slashes stay as they are, and
+//     only a final /* admits them.
+//   - NAT64 addresses (64:ff9b::/96) count as what they lead to. 6to4, Teredo and other
+//     addresses that contain an IPv4 address are never public.
+//
+// What is decided about messages:
+//
+//   - Plugins cannot set headers that frame a message or speak to a proxy. A header
+//     that names another method needs a rule for that method.
+//   - The host negotiates gzip and decodes it. A call that has used a secret gets no
+//     other encoding, because it could not be masked.
+//   - A redirect to another origin takes only headers along that are no credentials,
+//     and 301, 302 and 303 turn POST into GET. One whose location has a secret is
+//     refused, unless it repeats the query of the same origin.
+//   - Trailers are dropped. Informational responses count as header.
+//
 // Errors are of these types, and their messages are made for an agent: they contain no
 // secret and no internal address. Details for the operator's log are in their Detail
 // fields, masked too.
@@ -153,7 +178,7 @@ type Request struct {
 
 	// Redirects is how many redirects Do follows; at most [MaxRedirects]. With zero, a
 	// redirect is returned like any response. A hop to another origin gets only
-	// headers that no plugin hides credentials in, and each hop is checked like a
+	// headers that hold no credentials, and each hop is checked like a
 	// request of its own.
 	Redirects int
 }

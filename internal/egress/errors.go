@@ -67,6 +67,14 @@ type LimitError struct {
 	Grant string // the field that raises it: "max_body"; empty if none does
 }
 
+func (e *LimitError) Error() string {
+	s := fmt.Sprintf("%s: more than %d %s", e.What, e.Limit, e.Unit)
+	if e.Grant != "" {
+		s += ": the operator can raise " + e.Grant + " in the http rule"
+	}
+	return s
+}
+
 // SecretError is a secret that cannot be used.
 type SecretError struct {
 	Name string
@@ -85,11 +93,3 @@ type NetworkError struct {
 }
 
 func (e *NetworkError) Error() string { return e.Host + ": " + e.Problem }
-
-func (e *LimitError) Error() string {
-	s := fmt.Sprintf("%s: more than %d %s", e.What, e.Limit, e.Unit)
-	if e.Grant != "" {
-		s += ": the operator can raise " + e.Grant + " in the http rule"
-	}
-	return s
-}

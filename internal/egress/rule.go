@@ -136,8 +136,8 @@ func literalLen(path string) int {
 	return len(path) + 1 // an exact path is more specific than the prefix of the same length
 }
 
-// Rules returns the rules in their order, with normalized URLs and without defaults
-// left out.
+// Rules returns the rules in the order in which they were given, with normalized URLs
+// and with the default methods.
 func (p *Policy) Rules() []Rule {
 	if p == nil {
 		return nil
@@ -243,8 +243,7 @@ func containsHost(pattern, need string) bool {
 	return matchName(pattern, need)
 }
 
-// MatchHost reports whether hosts, which are names, addresses and patterns such as
-// "*.example.com", include host.
+// matchHosts reports whether the hosts of a secret include that of t.
 func matchHosts(hosts []string, t *target) bool {
 	return slices.ContainsFunc(hosts, func(h string) bool {
 		p, err := parseHostPattern(h)

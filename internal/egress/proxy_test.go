@@ -1,0 +1,140 @@
+package egress
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestProxy reaches servers through a real proxy, which is the only one that can
+// resolve their names.
+func TestProxy(t *testing.T) {
+	w := newWorld(t)
+	s := newServer(t, w.ca, serverOptions{http2: true}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "through") }))
+	plain := newServer(t, w.ca, serverOptions{plain: true}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		io.WriteString(w, r.Header.Get("Proxy-Authorization")+"plain")
+	}))
+	proxy := newProxy(t)
+	w.dns.set("private.example.test", []string{"10.0.0.1"})
+	w.cfg.Proxy = "http://user:pass-" + plainSecret + "@" + proxy.addr
+	c := w.client(t)
+	p := policy(t, Rule{URL: "https://*:" + s.port + "/*"}, Rule{URL: "http://*:" + plain.port + "/*"},
+		Rule{URL: s.url + "/direct/*", Private: true}, Rule{URL: "https://*.denied.test/*"}, Rule{URL: "https://8.8.8.8/*"})
+
+	for _, url := range []string{"https://hidden.example.test:" + s.port + "/", s.url + "/", "http://hidden.example.test:" + plain.port + "/"} {
+		var got Exchange
+		resp, err := do(t, c, CallConfig{Policy: p, Observe: func(x Exchange) { got = x }}, Request{URL: url})
+		require.NoError(t, err, url)
+		require.Contains(t, []string{"through", "plain"}, string(resp.Body))
+		require.Equal(t, "Basic "+(Secret{Value: "pass-" + plainSecret, Place: Place{Basic: "user"}}).basic(), proxy.auth())
+		require.False(t, got.Address.IsValid())
+	}
+	require.Equal(t, []string{"hidden.example.test:" + s.port, "api.example.test:" + s.port, "hidden.example.test:" + plain.port}, proxy.targets())
+
+	// A private rule is for what the proxy does not reach.
+	_, err := do(t, c, CallConfig{Policy: p}, Request{URL: s.url + "/direct/x"})
+	require.NoError(t, err)
+	_, err = do(t, c, CallConfig{Policy: p}, Request{URL: "https://private.example.test:" + s.port + "/"})
+	require.ErrorContains(t, err, "the host is at a private address")
+	require.Empty(t, proxy.targets())
+
+	_, err = do(t, c, CallConfig{Policy: p}, Request{URL: "https://www.denied.test/"})
+	require.EqualError(t, err, "www.denied.test: the egress proxy answered 403")
+	require.NotContains(t, err.(*NetworkError).Detail, plainSecret)
+
+	// Proxy-Authorization of a proxy that is gone stays out of the error.
+	w.cfg.Proxy = "http://user:pass-" + plainSecret + "@127.0.0.1:" + closedPort(t)
+	_, err = do(t, w.client(t), CallConfig{Policy: p}, Request{URL: s.url + "/"})
+	require.ErrorContains(t, err, "connection refused")
+	require.NotContains(t, err.(*NetworkError).Detail, plainSecret)
+}
+
+func TestEnvironmentNamesNoProxy(t *testing.T) {
+	w := newWorld(t)
+	proxy := newProxy(t)
+	for _, name := range []string{"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy"} {
+		t.Setenv(name, "http://"+proxy.addr)
+	}
+	s := newServer(t, w.ca, serverOptions{}, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	_, err := do(t, w.client(t), CallConfig{Policy: policy(t, Rule{URL: s.url + "/*"})}, Request{URL: s.url + "/"})
+	require.NoError(t, err)
+	require.Empty(t, proxy.targets())
+}
+
+// proxyServer is a forward proxy that sends every name to 127.0.0.1, but denies
+// *.denied.test.
+type proxyServer struct {
+	addr string
+	mu   sync.Mutex
+	seen []string
+	cred string
+}
+
+func newProxy(t *testing.T) *proxyServer {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	p := &proxyServer{addr: l.Addr().String()}
+	srv := &http.Server{Handler: p}
+	go srv.Serve(l)
+	t.Cleanup(func() { srv.Close() })
+	return p
+}
+
+func (p *proxyServer) targets() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	seen := p.seen
+	p.seen = nil
+	return seen
+}
+
+func (p *proxyServer) auth() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.cred
+}
+
+func (p *proxyServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	p.mu.Lock()
+	p.seen, p.cred = append(p.seen, r.Host), r.Header.Get("Proxy-Authorization")
+	p.mu.Unlock()
+
+	host, port, _ := net.SplitHostPort(r.Host)
+	if strings.HasSuffix(host, ".denied.test") {
+		w.WriteHeader(http.StatusForbidden)
+		return
+	}
+	if r.Method != http.MethodConnect {
+		r.Header.Del("Proxy-Authorization")
+		out, _ := http.NewRequest(r.Method, (&url.URL{Scheme: "http", Host: "127.0.0.1:" + port, Path: r.URL.Path}).String(), nil)
+		resp, err := http.DefaultTransport.RoundTrip(out)
+		if err != nil {
+			w.WriteHeader(http.StatusBadGateway)
+			return
+		}
+		defer resp.Body.Close()
+		io.Copy(w, resp.Body)
+		return
+	}
+
+	server, err := net.Dial("tcp", "127.0.0.1:"+port)
+	if err != nil {
+		w.WriteHeader(http.StatusBadGateway)
+		return
+	}
+	defer server.Close()
+	client, buffered, err := w.(http.Hijacker).Hijack()
+	if err != nil {
+		return
+	}
+	defer client.Close()
+	io.WriteString(client, "HTTP/1.1 200 OK\r\n\r\n")
+	go io.Copy(server, buffered)
+	io.Copy(client, server)
+}
