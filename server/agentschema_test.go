@@ -35,7 +35,7 @@ func (s service) properties(tool string) map[string]map[string]any {
 
 // TestTokens bounds what a model pays for the agent tools in every call, and for their
 // answers, in bytes: about four make a token. With the names of two tools; before models
-// were shown less of the schemas, the three took 2,876.
+// were shown less of the schemas, the first three took 2,876.
 func TestTokens(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		s := open(t, Config{}, "echo", "sleeper")
@@ -51,6 +51,8 @@ func TestTokens(t *testing.T) {
 			all += n
 		}
 		size("together", all, 2876*2/3)
+		d := openListeners(t).shownAgentTools()[MessageBackground]
+		size(d.Name, len(d.Name)+len(d.Description)+len(d.InputSchema), 400)
 
 		spawned := s.call(alice, SpawnBackground, `{"tool":"echo","args":{"n":1}}`)
 		size("answer of spawn", len(spawned.Value), 72)

@@ -8,21 +8,24 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/internal/schema"
 	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/plugins"
 )
 
 // The names of the agent's own tools. None of them can be spawned.
 const (
-	SpawnBackground = "spawn_background"
-	CheckBackground = "check_background"
-	StopBackground  = "stop_background"
+	SpawnBackground   = "spawn_background"
+	CheckBackground   = "check_background"
+	StopBackground    = "stop_background"
+	MessageBackground = "message_background"
 )
 
-var agentNames = []string{SpawnBackground, CheckBackground, StopBackground}
+var agentNames = []string{SpawnBackground, CheckBackground, StopBackground, MessageBackground}
 
 //go:embed schemas
 var schemas embed.FS
@@ -35,7 +38,7 @@ type agentTool struct {
 	run        func(ctx context.Context, s *Service, req Request) (any, error)
 }
 
-// agentTools returns the three tools.
+// agentTools returns the agent's own tools.
 func agentTools() ([]*agentTool, error) {
 	tools := []*agentTool{{
 		definition: Definition{
@@ -58,6 +61,13 @@ func agentTools() ([]*agentTool, error) {
 			Annotations: Annotations{Destructive: true, Idempotent: true},
 		},
 		run: stop,
+	}, {
+		definition: Definition{
+			Name: MessageBackground, Title: "Message Background",
+			Description: "Send a message to an active background run. The descriptions of tools that read messages say what to send.",
+			Annotations: Annotations{Destructive: false},
+		},
+		run: message,
 	}}
 	for _, t := range tools {
 		raw, err := schemas.ReadFile("schemas/" + t.definition.Name + ".json")
@@ -75,23 +85,39 @@ func agentTools() ([]*agentTool, error) {
 	return tools, nil
 }
 
-// offered returns those of the three tools that models see: all of them if some
-// tool runs in the background, else none, because a model pays for each definition
-// in every call. While there are runs, check and stop stay: after a reload removed
-// the last background tool, its runs must still be reachable.
+// offered returns those of the agent's tools that models see, because a model pays for
+// each definition in every call: all but message_background if some tool runs in the
+// background, and that too if such a tool reads messages. While there are runs, check and
+// stop stay: after a reload removed the last background tool, its runs must still be
+// reachable.
 func (s *toolset) offered(tools []*callable, runs *background.Manager) []*agentTool {
-	if slices.ContainsFunc(tools, func(t *callable) bool {
-		return t.Denied() == nil && (t.Tool.Hints.SupportsBackground || s.rules.parks(t))
-	}) {
-		return s.agent
+	hidden := map[string]bool{MessageBackground: !slices.ContainsFunc(tools, func(t *callable) bool { return s.reads(t, runs) })}
+	if !slices.ContainsFunc(tools, func(t *callable) bool { return t.Denied() == nil && s.backs(t) }) {
+		if !hasRuns(context.Background(), runs) {
+			return nil
+		}
+		hidden[SpawnBackground] = true
 	}
-	if !hasRuns(context.Background(), runs) {
-		return nil
-	}
-	return slices.DeleteFunc(slices.Clone(s.agent), func(a *agentTool) bool { return a.definition.Name == SpawnBackground })
+	return slices.DeleteFunc(slices.Clone(s.agent), func(a *agentTool) bool { return hidden[a.definition.Name] })
 }
 
-// offeredNames are the names of those of the three tools that models see.
+// backs reports whether calls of a tool can be runs.
+func (s *toolset) backs(t *callable) bool { return t.Tool.Hints.SupportsBackground || s.rules.parks(t) }
+
+// reads reports whether there can be runs of a tool that read messages. A tool that has
+// lost its grants may still have active ones.
+func (s *toolset) reads(t *callable, runs *background.Manager) bool {
+	switch {
+	case !t.Tool.Hints.Messages || !s.backs(t):
+		return false
+	case t.Denied() == nil:
+		return true
+	}
+	active, err := runs.List(context.Background(), engine.Query{Active: true, Limit: 1, Filter: engine.Filter{Tool: t.Name}})
+	return err != nil || len(active) > 0
+}
+
+// offeredNames are the names of those of the agent's tools that models see.
 func (s *Service) offeredNames() (names []string) {
 	for _, a := range s.offered(s.callables(), s.runs) {
 		names = append(names, a.definition.Name)
@@ -99,8 +125,7 @@ func (s *Service) offeredNames() (names []string) {
 	return names
 }
 
-// agentTool returns one of the three tools by its name; nil if models do not see
-// it.
+// agentTool returns one of the agent's tools by its name; nil if models do not see it.
 func (s *toolset) agentTool(name string, runs *background.Manager) *agentTool {
 	if !slices.Contains(agentNames, name) {
 		return nil
@@ -114,10 +139,13 @@ func (s *toolset) agentTool(name string, runs *background.Manager) *agentTool {
 
 // defineAgent is the definition of an agent tool, as models see it next to those tools.
 func (s *toolset) defineAgent(a *agentTool, tools []*callable) Definition {
-	var names, hidden []string
+	var names, readers, hidden []string
 	for _, t := range tools { // sorted by name
 		if t.Denied() == nil && t.Tool.Hints.SupportsBackground {
 			names = append(names, t.Name)
+		}
+		if t.Tool.Hints.Messages && s.backs(t) {
+			readers = append(readers, t.Name)
 		}
 	}
 	if s.unscheduled {
@@ -125,6 +153,9 @@ func (s *toolset) defineAgent(a *agentTool, tools []*callable) Definition {
 	}
 
 	d := a.definition
+	if d.Name == MessageBackground && len(readers) <= maxEnum {
+		d.Description += " They are: " + strings.Join(readers, ", ") + "."
+	}
 	d.InputSchema = shownSchema(a.schema, names, hidden...)
 	return d
 }

@@ -78,7 +78,7 @@ type toolset struct {
 	rules       rules
 	registry    *plugins.Registry
 	program     program
-	agent       []*agentTool // spawn, check and stop, whether models see them or not
+	agent       []*agentTool // its own tools, whether models see them or not
 	watched     bool         // a change of a plugin's file is noticed
 	unscheduled bool         // there are no schedules
 }

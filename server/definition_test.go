@@ -82,7 +82,7 @@ func TestDefinitions(t *testing.T) {
 	require.Equal(t, abi.ApprovalAuto, ds["notes_add"].Approval, "left out is auto")
 	require.Equal(t, abi.DeferAutomatic, ds["notes_add"].Deferrable, "left out is automatic")
 	require.True(t, ds["notes_search"].SupportsBackground)
-	for _, name := range agentNames {
+	for _, name := range unread {
 		require.Equal(t, abi.ApprovalAuto, ds[name].Approval)
 		require.Equal(t, abi.DeferNever, ds[name].Deferrable)
 		require.False(t, ds[name].SupportsBackground)
@@ -117,6 +117,9 @@ func TestAnnotations(t *testing.T) {
 	}
 }
 
+// unread are the agent's tools while no tool reads messages.
+var unread = []string{SpawnBackground, CheckBackground, StopBackground}
+
 // The agent's tools are there only if there is something to spawn: a model pays
 // for each definition.
 func TestAgentToolsOnlyIfNeeded(t *testing.T) {
@@ -127,7 +130,7 @@ func TestAgentToolsOnlyIfNeeded(t *testing.T) {
 		return names
 	}
 	require.Equal(t, []string{"plain"}, names(open(t, Config{}, "plain")))
-	require.Equal(t, append([]string{"echo", "plain"}, agentNames...), names(open(t, Config{}, "plain", "echo")))
+	require.Equal(t, append([]string{"echo", "plain"}, unread...), names(open(t, Config{}, "plain", "echo")))
 	require.Equal(t, []string{"plain"}, names(open(t, Config{}, "plain", "needy")), "what was not granted cannot be spawned")
 	require.Empty(t, names(openNotes(t, plugins.Grant{})), "and a model does not see it")
 
@@ -144,7 +147,7 @@ func TestAgentToolNamesAreReserved(t *testing.T) {
 		files[name+".wasm"] = &fstest.MapFile{Data: plugintest.Plugin{Manifest: plugintest.Manifest(name)}.Wasm()}
 	}
 	s := openFolder(t, Config{}, files)
-	require.Len(t, s.Problems(), 3)
+	require.Len(t, s.Problems(), len(agentNames))
 	for _, p := range s.Problems() {
 		require.Contains(t, p.String(), "is reserved for the host: rename it")
 	}

@@ -54,7 +54,7 @@ func ExampleOpen() {
 	// success {"text":"hello"}
 }
 
-// What takes long the model spawns, and looks at later, with three tools of its
+// What takes long the model spawns, and looks at later, with tools of its
 // own. They are called like any other.
 func ExampleService_Call_background() {
 	ctx := context.Background()

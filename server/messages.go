@@ -4,36 +4,70 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
 // Send sends a message, at most 16 KiB of JSON, to an active run whose tool reads
 // messages, as the hint messages of its manifest says. The record keeps by as the
 // sender; empty means the session's agent. A run has at most 64 messages, 256 KiB
-// together, that its tool has not taken.
+// together, that its tool has not taken. In a dry run the message has no id, and is not
+// sent.
 func (v Session) Send(ctx context.Context, id, by string, message json.RawMessage) (wire.Message, error) {
 	run, err := v.record(ctx, id)
+	if err == nil && run.Status.Terminal() {
+		err = ended(run)
+	}
+	if err == nil {
+		err = v.service.readsMessages(run)
+	}
 	if err != nil {
 		return wire.Message{}, err
-	}
-	tool, err := v.service.lookup(run.Tool)
-	if err != nil {
-		return wire.Message{}, err
-	}
-	if !tool.Hints.Messages {
-		return wire.Message{}, refuse("%s does not read messages", run.Tool)
 	}
 
-	m, err := v.service.runs.Mailbox(v.name, id).Send(ctx, by, message)
-	if limit, ok := errors.AsType[*engine.LimitError](err); ok && !errors.Is(err, engine.ErrRecordLimit) {
-		err = &refusal{Reason: Reason{Code: wire.CodeLimit, Max: limit.Max, Retry: fullRetry,
-			Text: "the mailbox of this run is full: wait until its tool has read some messages"}, err: err}
+	box := v.service.runs.Mailbox(run.Session, id)
+	if InDryRun(ctx) {
+		m, err := box.Check(ctx, by, message)
+		return newMessage(m), refusedMessage(run, err)
 	}
-	return newMessage(m), err
+	m, err := box.Send(ctx, by, message)
+	return newMessage(m), refusedMessage(run, err)
+}
+
+// readsMessages returns an error if the tool of an active run does not read messages.
+func (s *toolset) readsMessages(run engine.Run) error {
+	tool, err := s.lookup(run.Tool)
+	switch {
+	case errors.Is(err, plugins.ErrNoTool):
+		return refuse("%s was removed from this host while %s ran: that run gets no more messages. Wait for its end, or stop it", run.Tool, run.ID)
+	case err == nil && !tool.Hints.Messages:
+		err = refuse("%s does not read messages: wait for the end of %s, or stop it and run %s with other arguments", run.Tool, run.ID, run.Tool)
+	}
+	return err
+}
+
+// ended refuses a message to a run that has ended.
+func ended(run engine.Run) error {
+	return &refusal{Reason: Reason{Code: wire.CodeConflict,
+		Text: fmt.Sprintf("%s has ended (%s) and takes no more messages: read its result, or run %s again", run.ID, run.Status, run.Tool)}, err: background.ErrEnded}
+}
+
+// refusedMessage says what to do about a message that the mailbox refused.
+func refusedMessage(run engine.Run, err error) error {
+	if errors.Is(err, background.ErrEnded) {
+		return ended(run)
+	}
+	if limit, ok := errors.AsType[*engine.LimitError](err); ok && !errors.Is(err, engine.ErrRecordLimit) {
+		return &refusal{Reason: Reason{Code: wire.CodeLimit, Max: limit.Max, Retry: fullRetry, Text: fmt.Sprintf(
+			"the mailbox of %s is full: send the message again when its tool has read some of the others", run.ID)}, err: err}
+	}
+	return err
 }
 
 // fullRetry is when a full mailbox may have room again.
@@ -42,7 +76,11 @@ const fullRetry = 5 * time.Second
 // Messages returns the messages that the tool of a run has not taken, in the order they
 // were sent. The end of the run removes them.
 func (v Session) Messages(ctx context.Context, id string) (wire.Messages, error) {
-	found, err := v.service.runs.Mailbox(v.name, id).List(ctx)
+	run, err := v.record(ctx, id)
+	if err != nil {
+		return wire.Messages{}, err
+	}
+	found, err := v.service.runs.Mailbox(run.Session, id).List(ctx)
 	out := wire.Messages{Messages: make([]wire.Message, len(found))}
 	for i, m := range found {
 		out.Messages[i] = newMessage(m)
@@ -52,4 +90,31 @@ func (v Session) Messages(ctx context.Context, id string) (wire.Messages, error)
 
 func newMessage(m background.Message) wire.Message {
 	return wire.Message{ID: m.ID, SentAt: m.At, By: m.By, Message: m.Data}
+}
+
+// messaged is the answer of message_background.
+type messaged struct {
+	TaskID    string        `json:"task_id"`
+	Status    engine.Status `json:"status"` // of the run
+	MessageID int64         `json:"message_id,omitempty"`
+	DryRun    bool          `json:"dry_run,omitempty"`
+}
+
+// message sends a message to a run.
+func message(ctx context.Context, s *Service, req Request) (any, error) {
+	in, err := decode[struct {
+		ID      string          `json:"task_id"`
+		Message json.RawMessage `json:"message"`
+	}](req.Args)
+	if err != nil {
+		return nil, err
+	}
+
+	v, id := s.Session(req.Session), strings.TrimSpace(in.ID)
+	sent, err := v.Send(ctx, id, "", in.Message)
+	if err != nil {
+		return nil, err
+	}
+	run, err := v.record(ctx, id)
+	return messaged{TaskID: id, Status: run.Status, MessageID: sent.ID, DryRun: req.DryRun}, err
 }

@@ -74,7 +74,7 @@ var sentinels = []struct {
 	{engine.ErrNotFound, wire.CodeNotFound, "there is nothing with that name"},
 	{background.ErrKeyReused, wire.CodeConflict, "the idempotency key was used for another tool or other arguments: use a new one"},
 	{engine.ErrActive, wire.CodeConflict, "the run has not ended: stop it first, or wait for its end"},
-	{background.ErrEnded, wire.CodeConflict, background.ErrEnded.Error()},
+	{background.ErrEnded, wire.CodeConflict, background.ErrEnded.Error() + ": read its result, or start another run"},
 	{engine.ErrConflict, wire.CodeConflict, "it has changed in the meantime: read it again"},
 	{plugins.ErrNoTool, wire.CodeNotFound, ""},
 	{host.ErrDenied, wire.CodeDenied, ""},

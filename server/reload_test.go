@@ -74,7 +74,7 @@ func TestReloadIsTold(t *testing.T) {
 		<-changed
 		synctest.Wait()
 		require.Empty(t, changed, "one signal for all of it")
-		require.Equal(t, append([]string{"echo", "plain"}, agentNames...), s.names())
+		require.Equal(t, append([]string{"echo", "plain"}, unread...), s.names())
 		<-other
 
 		files["plain.wasm"] = numbered("plain", 2)
@@ -107,7 +107,7 @@ func TestAgentToolsFollowReloads(t *testing.T) {
 		files["one.wasm"] = numbered("one", 1)
 		s.reload()
 		<-changed
-		require.Equal(t, append([]string{"one", "plain"}, agentNames...), s.names())
+		require.Equal(t, append([]string{"one", "plain"}, unread...), s.names())
 		delete(files, "one.wasm")
 		s.reload()
 		<-changed

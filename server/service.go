@@ -2,8 +2,8 @@
 // transports share it: the command line, MCP, HTTP and programs that embed it.
 //
 // A tool is called ([Service.Call]) or spawned as a background run
-// ([Session.Spawn]). An agent spawns, checks and stops runs with three tools of
-// its own: spawn_background, check_background and stop_background. A call that
+// ([Session.Spawn]). An agent spawns, checks and stops runs, and sends them
+// messages, with tools of its own, such as spawn_background. A call that
 // takes long becomes a background run too, and a schedule starts one when it is
 // due. Every transport makes the same checks before a tool runs: the tool exists,
 // its arguments fit its schema, the operator granted what it needs, a person

@@ -19,6 +19,8 @@ const (
 	MaxReceived     = 16        // messages that one Receive returns
 )
 
+var mailboxLimit = engine.ValueLimit{Count: MaxMessages, Bytes: MaxMessageBytes}
+
 // ErrEnded: a run has ended, and takes no more messages.
 var ErrEnded = errors.New("the run has ended and takes no more messages")
 
@@ -44,8 +46,8 @@ func (m *Manager) Mailbox(session, run string) Mailbox { return Mailbox{m.reader
 
 func (b Mailbox) scope() engine.Scope { return engine.Scope{Session: b.session, Run: b.run} }
 
-// check returns an error if the session does not have the run, or it has ended.
-func (b Mailbox) check(ctx context.Context) error {
+// open returns an error if the session does not have the run, or it has ended.
+func (b Mailbox) open(ctx context.Context) error {
 	h, err := b.reader.lookup(ctx, b.session, b.run)
 	if err == nil && h.run.Status.Terminal() {
 		err = ErrEnded
@@ -58,28 +60,50 @@ func (b Mailbox) check(ctx context.Context) error {
 // [engine.ErrValueCount] or [engine.ErrValueBytes]. It matches [ErrEnded] if the run
 // has ended, and [engine.ErrNotFound] if the session does not have it.
 func (b Mailbox) Send(ctx context.Context, by string, data json.RawMessage) (Message, error) {
-	switch {
-	case len(data) > MaxMessage:
-		return Message{}, &FieldError{"message", fmt.Sprintf("it has %d bytes, and at most %d are allowed", len(data), MaxMessage)}
-	case !json.Valid(data):
-		return Message{}, &FieldError{"message", "not valid JSON"}
-	}
-	if err := b.check(ctx); err != nil {
-		return Message{}, err
-	}
-
-	m := Message{By: output.Shorten(by, maxReason), Data: data}
-	text, err := json.Marshal(m)
+	m, text, err := b.prepare(ctx, by, data)
 	if err != nil {
 		return Message{}, err
 	}
-	stored, err := b.reader.engine.PutValue(context.WithoutCancel(ctx), b.scope(), engine.Value{Data: text},
-		engine.ValueLimit{Count: MaxMessages, Bytes: MaxMessageBytes})
+	stored, err := b.reader.engine.PutValue(context.WithoutCancel(ctx), b.scope(), engine.Value{Data: text}, mailboxLimit)
 	if errors.Is(err, engine.ErrNotFound) { // it has ended since
 		err = ErrEnded
 	}
 	m.ID, m.At = stored.Version, stored.At
 	return m, err
+}
+
+// Check is Send without storing anything: the message has no id.
+func (b Mailbox) Check(ctx context.Context, by string, data json.RawMessage) (Message, error) {
+	m, text, err := b.prepare(ctx, by, data)
+	if err != nil {
+		return Message{}, err
+	}
+	stored, err := b.reader.engine.Values(ctx, b.scope(), "", 0, false)
+	if err != nil {
+		return Message{}, fmt.Errorf("reading the messages of run %s: %w", b.run, err)
+	}
+
+	size := int64(len(engine.VersionKey(1)) + len(text))
+	for _, v := range stored {
+		size += int64(len(v.Key) + v.Bytes)
+	}
+	return m, mailboxLimit.Check(len(stored)+1, size)
+}
+
+// prepare returns a message to send, and how it is stored.
+func (b Mailbox) prepare(ctx context.Context, by string, data json.RawMessage) (m Message, stored []byte, err error) {
+	switch {
+	case len(data) > MaxMessage:
+		return m, nil, &FieldError{"message", fmt.Sprintf("it has %d bytes, and at most %d are allowed", len(data), MaxMessage)}
+	case !json.Valid(data):
+		return m, nil, &FieldError{"message", "not valid JSON"}
+	}
+	if err := b.open(ctx); err != nil {
+		return m, nil, err
+	}
+	m = Message{At: time.Now(), By: output.Shorten(by, maxReason), Data: data}
+	stored, err = json.Marshal(m)
+	return m, stored, err
 }
 
 // List returns the messages that the run's work has not taken, in the order they were

@@ -15,7 +15,7 @@ type Call struct {
 	Args   json.RawMessage `json:"args,omitempty" schema:"type=object"`    // absent means {}
 	Limits CallLimits      `json:"limits,omitzero"`                        // absent ones are the tool's
 	Locale string          `json:"locale,omitempty" schema:"maxLength=64"` // BCP 47
-	DryRun bool            `json:"dry_run,omitempty"`                      // spawn_background and stop_background only report what they would do; other tools are called only if they are readonly
+	DryRun bool            `json:"dry_run,omitempty"`                      // spawn_background, stop_background and message_background only report what they would do; other tools are called only if they are readonly
 }
 
 // CallLimits are the caller's own limits. They never exceed the operator's.
