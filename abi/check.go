@@ -23,6 +23,9 @@ func isName(s string) bool {
 	return s != "" && consists(s[:1], lower) && consists(s, lower+digits+"_")
 }
 
+// IsAgentName reports whether a text may be the name under which agents know a tool.
+func IsAgentName(s string) bool { return len(s) <= MaxAgentName && isName(s) }
+
 // isEnvName reports whether a name is [A-Za-z_][A-Za-z0-9_]*.
 func isEnvName(s string) bool {
 	return s != "" && !strings.Contains(digits, s[:1]) && consists(s, letters+digits+"_")
@@ -157,6 +160,12 @@ func (d *decoder) needs(at string, n *Needs) {
 
 	oneOf(d, at+"/session", n.Session, StoreRead, StoreWrite)
 	oneOf(d, at+"/kv", n.KV, StoreRead, StoreWrite)
+
+	for i, name := range n.Tools {
+		if !IsAgentName(name) {
+			d.add(at+"/tools/"+strconv.Itoa(i), "expected the name of a tool as agents know it, found %.80q", name)
+		}
+	}
 
 	for i, e := range n.Env {
 		if !isEnvName(e) {

@@ -133,6 +133,8 @@ type Needs struct {
 	Session StoreMode `json:"session,omitempty"`
 	// KV is for a key-value store of the plugin's own.
 	KV StoreMode `json:"kv,omitempty"`
+	// Tools are other tools that it calls, by the names agents know them by.
+	Tools []string `json:"tools,omitempty"`
 }
 
 // StoreMode says what a plugin may do with the values of a session, or of its

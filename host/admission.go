@@ -19,14 +19,18 @@ type admission struct {
 
 // acquire waits until the call may have an instance: for the slot of its session
 // if its tool is serial, which holds up nobody else, then for a slot among the
-// calls of its module, and then for one among all. Whatever it returns, release has
-// to be called.
+// calls of its module, and then for one among all. A call that another one waits for
+// uses that one's: calls that wait for each other could hold all slots. Whatever it
+// returns, release has to be called.
 func (c *call) acquire() (err error) {
 	if c.Serial {
-		if err = c.wait(c.module.serial, c.Session); err != nil {
+		if err = c.acquireSerial(); err != nil {
 			return err
 		}
 		c.sessionSlot = true
+	}
+	if c.Caller != nil {
+		return nil
 	}
 	if err = c.wait(c.module.slots, c.client); err != nil {
 		return err
@@ -43,6 +47,7 @@ func (c *call) acquire() (err error) {
 		c.detach = sync.OnceFunc(func() {
 			c.host.slots.Release(c.client)
 			c.guest.Background()
+			c.inner.background()
 		})
 		c.Admitted(c.detach)
 	}

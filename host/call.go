@@ -26,6 +26,7 @@ type call struct {
 	meter  meter
 	answer answer
 	said   Progress // what the guest has reported last
+	inner  Caller   // of the calls that it makes
 	admission
 
 	describing bool               // the guest writes its manifest
@@ -61,19 +62,23 @@ func (h *Host) Call(ctx context.Context, m *Module, req Call) (abi.Result, error
 	r, err := c.outcome(c.run())
 	m.tally.count(func(n *Counts) {
 		*n.Outcomes.of(r, err)++
-		n.Fuel += r.Usage.Fuel
-		n.CPU += r.Usage.CPU
+		inner := c.inner.total() // which are counted themselves
+		n.Fuel += r.Usage.Fuel - inner.Fuel
+		n.CPU += r.Usage.CPU - inner.CPU
 	})
 	return r, err
 }
 
 // begin starts a call that the caller ends.
 func (h *Host) begin(ctx context.Context, m *Module, req *Call) (*call, error) {
-	if err := h.enter(); err != nil {
+	if err := h.enter(req.Caller != nil); err != nil {
 		return nil, err
 	}
 	c := &call{Call: *req, host: h, module: m, client: fair.ClientOf(req.Session), started: time.Now()}
 	c.Policy = c.Policy.withDefaults()
+	if c.inner.call = c; c.Caller != nil {
+		c.Policy.Fuel = min(c.Policy.Fuel, c.Caller.left())
+	}
 	c.Attempt = max(c.Attempt, 1)
 	if len(c.Args) == 0 {
 		c.Args = json.RawMessage("{}")
@@ -86,11 +91,17 @@ func (h *Host) begin(ctx context.Context, m *Module, req *Call) (*call, error) {
 	c.meter = meter{fuel: fuel.NewMeter(c.Policy.Fuel, c.interrupted), account: m.account}
 	c.answer.limit, c.said.Total = c.Policy.Output, -1
 	c.observe()
+	if c.Caller != nil {
+		c.Caller.enter(c)
+	}
 	return c, nil
 }
 
 // end gives back what the call holds.
 func (c *call) end() {
+	if c.Caller != nil {
+		c.Caller.leave(c)
+	}
 	c.meter.repay()
 	c.ctx.end()
 	c.host.calls.Done()

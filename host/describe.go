@@ -49,7 +49,7 @@ func (h *Host) Describe(ctx context.Context, wasm []byte) ([]byte, error) {
 
 // DescribeWith is Describe with options for a plugin that must be compiled.
 func (h *Host) DescribeWith(ctx context.Context, wasm []byte, opts CompileOptions) ([]byte, error) {
-	if err := h.enter(); err != nil {
+	if err := h.enter(false); err != nil {
 		return nil, err
 	}
 	defer h.calls.Done()

@@ -16,6 +16,7 @@ type Grant struct {
 	KV      KV                // a key-value store
 	Files   []Mount           // folders
 	Env     map[string]string // environment variables as the plugin sees them
+	Tools   []string          // other tools that it may call, as agents know them
 	// Config has the settings that a plugin reads from abi.FieldContext. Do not put
 	// secrets there.
 	Config map[string]string
@@ -51,7 +52,7 @@ type GrantProblem struct {
 }
 
 // Capabilities lists all capabilities in display order.
-var Capabilities = []Capability{clockCapability, randomCapability, askCapability, sessionCapability, kvCapability, filesCapability, envCapability, checkpointCapability, messagesCapability, reportCapability}
+var Capabilities = []Capability{clockCapability, randomCapability, askCapability, sessionCapability, kvCapability, toolsCapability, filesCapability, envCapability, checkpointCapability, messagesCapability, reportCapability}
 
 // Names lists everything granted, as an operator would write it.
 func (g Grant) Names() []string {

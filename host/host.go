@@ -204,11 +204,12 @@ func (h *Host) Close(ctx context.Context) error {
 	return h.freed
 }
 
-// enter counts a call in; the caller leaves with h.calls.Done.
-func (h *Host) enter() error {
+// enter counts a call in; the caller leaves with h.calls.Done. Those that a call in here
+// waits for enter a closed host too.
+func (h *Host) enter(awaited bool) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.closed {
+	if h.closed && !awaited {
 		return ErrClosed
 	}
 	h.calls.Add(1)

@@ -12,10 +12,13 @@ type live struct {
 	fuel, peak, waited atomic.Int64
 }
 
-// observe lets the caller follow the usage of a call, if it wants to.
+// observe lets the caller follow the usage of a call, and of those that it makes, if it
+// wants to.
 func (c *call) observe() {
-	if c.Used != nil {
+	if c.Used != nil || c.outer() != nil && c.outer().meter.live != nil {
 		c.meter.live = new(live)
+	}
+	if c.Used != nil {
 		c.Used(c.usedSoFar)
 	}
 }
@@ -32,7 +35,9 @@ func (m *meter) note(left int64) {
 func (c *call) usedSoFar() abi.Usage {
 	l := c.meter.live
 	computed, waited := c.guest.UsageSoFar()
-	return abi.Usage{
+	used := abi.Usage{
 		Fuel: l.fuel.Load(), CPU: computed, Wall: time.Since(c.started), Wait: time.Duration(l.waited.Load()) + waited, MemoryPeak: l.peak.Load(),
 	}
+	c.inner.addSoFar(&used)
+	return used
 }

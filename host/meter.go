@@ -20,9 +20,10 @@ type meter struct {
 	live    *live             // nil if nobody follows what the call uses
 	entry   *instance.Entry   // the function that runs; nil before and after
 
-	stack   int64 // bytes of its stack that are paid for
-	kept    int64 // bytes of arguments and results
-	buffers int64 // bytes of them that are paid for
+	stack    int64 // bytes of its stack that are paid for
+	kept     int64 // bytes of arguments and results
+	buffers  int64 // bytes of them that are paid for
+	response int64 // bytes of a response that are paid for
 }
 
 const (
@@ -135,13 +136,27 @@ func (m *meter) keep(n int) error {
 	return nil
 }
 
+// hold pays for a response of n bytes, in place of the one before.
+func (m *meter) hold(n int) (err error) {
+	switch more := int64(n) - m.response; {
+	case more > 0:
+		err = m.account.Take(instance.Buffers, uint64(more))
+	case more < 0:
+		m.account.Give(instance.Buffers, uint64(-more))
+	}
+	if err == nil {
+		m.response = int64(n)
+	}
+	return err
+}
+
 // repay gives back what was paid for.
 func (m *meter) repay() {
 	if m.stack > 0 {
 		m.account.Give(instance.Stacks, uint64(m.stack))
 	}
-	if m.buffers > 0 {
-		m.account.Give(instance.Buffers, uint64(m.buffers))
+	if m.buffers+m.response > 0 {
+		m.account.Give(instance.Buffers, uint64(m.buffers+m.response))
 	}
-	m.stack, m.buffers = 0, 0
+	m.stack, m.buffers, m.response = 0, 0, 0
 }

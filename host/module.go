@@ -51,7 +51,7 @@ func (h *Host) Compile(ctx context.Context, wasm []byte) (*Module, error) {
 // module is refused at once, by its digest. When ctx is done the error is its cause,
 // and after Close it is [ErrClosed].
 func (h *Host) CompileWith(ctx context.Context, wasm []byte, opts CompileOptions) (*Module, error) {
-	if err := h.enter(); err != nil {
+	if err := h.enter(false); err != nil {
 		return nil, err
 	}
 	defer h.calls.Done()

@@ -57,8 +57,10 @@ func (c *call) usage() abi.Usage {
 	if ended.IsZero() { // it never computed
 		ended = time.Now()
 	}
+	inner := c.inner.total()
 	return abi.Usage{
-		Fuel: c.fuel, CPU: computed, Wall: ended.Sub(c.started), Wait: c.waited + waited, MemoryPeak: c.peak, OutputBytes: c.answer.written,
+		Fuel: c.fuel, CPU: computed + inner.CPU, Wall: ended.Sub(c.started), Wait: c.waited + waited,
+		MemoryPeak: max(c.peak, inner.MemoryPeak), OutputBytes: c.answer.written,
 	}
 }
 
@@ -162,8 +164,11 @@ func (o *outcome) classify(err *CallError) {
 	}
 	o.Kind, o.Error = abi.LimitReached, err.Err.Error()
 	var mount *mountError
+	var busy *BusyError
 
 	switch {
+	case errors.As(err, &busy):
+		o.Kind = abi.ToolError
 	case errors.Is(err, ErrFuel):
 		o.Limit = abi.LimitFuel
 	case errors.Is(err, ErrMemory):

@@ -30,6 +30,10 @@ type Call struct {
 	// then returns abi.Canceled. A tool that ignores it runs until the context ends. Nil
 	// never asks.
 	Stopping <-chan struct{}
+	// Caller is the call that makes this one and waits for it, from the [ToolCall] that
+	// it made; nil for none. This one has no slots of its own, and its fuel is the
+	// caller's: it may use what that has left. Give it the caller's context.
+	Caller *Caller
 	Observers
 	Services
 }
@@ -85,4 +89,7 @@ type Services struct {
 	// after ctx is done, which also happens when the tool is asked to stop. The plugin
 	// sees the text of an error that matches [ErrDenied].
 	Ask func(ctx context.Context, q abi.Questions) (abi.Answers, error)
+	// CallTool calls another tool, and returns how that ended as [Host.Call] does. An
+	// error that is a [*Refusal] says why there was no call.
+	CallTool func(ctx context.Context, t ToolCall) (abi.Result, error)
 }

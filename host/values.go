@@ -46,7 +46,7 @@ type Value struct {
 
 // Refusal is why a service refuses a request of a plugin, in words for the plugin.
 type Refusal struct {
-	Code    int32 // abi.CallInvalid, abi.CallLimit or abi.CallConflict
+	Code    int32 // abi.CallDenied, abi.CallInvalid, abi.CallLimit or abi.CallConflict
 	Message string
 }
 

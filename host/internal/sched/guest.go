@@ -61,6 +61,9 @@ func (s *Scheduler) Init(g *Guest, ctx context.Context, o GuestOptions) {
 // Background has the guest count as a background run from its next quantum on.
 func (g *Guest) Background() { g.background.Store(true) }
 
+// IsBackground reports whether the guest counts as a background run.
+func (g *Guest) IsBackground() bool { return g.background.Load() }
+
 // Compute waits until the guest may compute. It is false if ctx has ended first.
 func (g *Guest) Compute() bool { return g.enter() || g.wait() }
 

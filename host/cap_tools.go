@@ -1,0 +1,175 @@
+package host
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+	"unicode/utf8"
+
+	"github.com/toolhost/toolhost/abi"
+)
+
+// ToolCall is a call of another tool that a plugin makes.
+type ToolCall struct {
+	Tool    string          // as agents know it; it is granted
+	Args    json.RawMessage // as the plugin gave them; nil is {}
+	Timeout time.Duration   // 0 leaves it to the tool
+	Caller  *Caller         // to be set as Call.Caller
+}
+
+// toolsCapability is other tools.
+var toolsCapability = Capability{
+	Name: "tools", Doc: "other tools that it may call, by the names that agents know them by",
+	Missing: func(n abi.Needs, g Grant) (missing []string) {
+		for _, name := range lackingTools(n, g) {
+			missing = append(missing, toolText(name))
+		}
+		return missing
+	},
+	Lacking: func(n abi.Needs, g Grant, add *Grant) { add.Tools = lackingTools(n, g) },
+	Granted: func(g Grant) (names []string) {
+		for _, name := range g.Tools {
+			names = append(names, toolText(name))
+		}
+		return names
+	},
+	Check: func(g Grant) (problems []GrantProblem) {
+		for i, name := range g.Tools {
+			if !abi.IsAgentName(name) {
+				problems = append(problems, GrantProblem{fmt.Sprintf("tools.%d", i), fmt.Sprintf("expected the name of a tool as agents know it, found %.80q", name)})
+			}
+		}
+		return problems
+	},
+	ops: map[string]operation{"tool.call": {allowed: func(*call) bool { return true }, run: toolOperation}},
+}
+
+func toolText(name string) string { return "tool " + name }
+
+// lackingTools are the tools that a plugin needs and was not granted.
+func lackingTools(n abi.Needs, g Grant) (lacking []string) {
+	for _, name := range n.Tools {
+		if !slices.Contains(g.Tools, name) && !slices.Contains(lacking, name) {
+			lacking = append(lacking, name)
+		}
+	}
+	return lacking
+}
+
+const (
+	// maxToolRequest bounds a request: the arguments and what is around them.
+	maxToolRequest = abi.MaxToolArgs + 1<<10
+	// lateTime is how long an inner call may take to end once the call was asked to
+	// stop, which has time left then to finish with what it has.
+	lateTime = time.Second
+)
+
+// errLate is why an inner call is ended that did not end by itself.
+var errLate = fmt.Errorf("%w: the call that waits for it is being stopped", context.Canceled)
+
+// toolOperation takes {"tool", "args", "timeout_ms"}, calls another tool, and answers
+// how that ended. The time of the call runs meanwhile.
+func toolOperation(c *call, request []byte) int32 {
+	if len(request) > maxToolRequest {
+		return c.refuse(abi.CallLimit, "limit", fmt.Sprintf("the arguments of a tool have at most %d bytes", abi.MaxToolArgs))
+	}
+	var in struct {
+		Tool      string          `json:"tool"`
+		Args      json.RawMessage `json:"args"`
+		TimeoutMS int64           `json:"timeout_ms"`
+	}
+	strict := json.NewDecoder(bytes.NewReader(request))
+	strict.DisallowUnknownFields()
+	if strict.Decode(&in) != nil || !utf8.Valid(request) || in.Tool == "" || in.TimeoutMS < 0 {
+		return c.refuse(abi.CallInvalid, "invalid", `expected {"tool": name, "args": object, "timeout_ms": milliseconds}, where the last two are optional`)
+	}
+
+	if code := c.refuseTool(in.Tool); code != 0 {
+		return code
+	}
+	c.meter.charge(readCost)
+	t := ToolCall{Tool: in.Tool, Args: in.Args, Timeout: time.Duration(min(in.TimeoutMS, 1<<40)) * time.Millisecond, Caller: &c.inner}
+	r, err := c.callTool(t)
+	c.meter.pay(c.inner.bill()) // a call that has to end ends here
+
+	if refusal, ok := errors.AsType[*Refusal](err); ok {
+		return c.refuse(refusal.Code, refusalNames[refusal.Code], refusal.Message)
+	}
+	if r.Kind == abi.CanceledKind && c.stopping() {
+		return c.refuseStopped()
+	}
+	return c.answerTool(in.Tool, r)
+}
+
+// refuseTool refuses a call of a tool that may not be made, or returns 0.
+func (c *call) refuseTool(name string) int32 {
+	if !c.first().inner.count() {
+		return c.refuse(abi.CallLimit, "limit", fmt.Sprintf("at most %d calls of tools may begin with one call", abi.MaxToolCalls))
+	}
+	if !slices.Contains(c.Policy.Tools, name) {
+		name = fmt.Sprintf("%.80q", name)
+		c.host.log.Warn("a plugin called a tool that it was not granted", "plugin", c.Plugin, "tool", c.Tool, "call", c.ID, "session", c.Session,
+			"wants", name, "grant", fmt.Sprintf("grants.%s.tools", c.Plugin))
+		return c.deny(fmt.Sprintf("the tool %s is not granted to this plugin: have the operator add it to grants.%s.tools, and name it in the plugin's needs", name, c.Plugin))
+	}
+
+	switch {
+	case c.CallTool == nil:
+		return c.deny("no other tools can be called here")
+	case c.stopping():
+		return c.refuseStopped()
+	case c.depth() >= abi.MaxToolDepth:
+		return c.refuse(abi.CallLimit, "limit", fmt.Sprintf("at most %d tools can call each other in turn", abi.MaxToolDepth))
+	}
+	return 0
+}
+
+// callTool makes the call, without a processor. It ends it soon after this one was asked
+// to stop.
+func (c *call) callTool(t ToolCall) (abi.Result, error) {
+	c.inner.allow(c.Policy.Fuel-c.meter.fuel.Used(c.meter.left()), int64(c.instance.Memory.Peak))
+	c.guest.Idle()
+	defer c.guest.Compute()
+	if c.Stopping == nil {
+		return c.CallTool(&c.ctx, t)
+	}
+
+	ctx, cancel := context.WithCancelCause(&c.ctx)
+	watching := make(chan struct{})
+	go func() {
+		defer close(watching)
+		select {
+		case <-c.Stopping:
+		case <-ctx.Done():
+			return
+		}
+		late := time.AfterFunc(lateTime, func() { cancel(errLate) })
+		defer late.Stop()
+		<-ctx.Done()
+	}()
+	defer func() {
+		cancel(nil)
+		<-watching
+	}()
+	return c.CallTool(ctx, t)
+}
+
+// answerTool answers how the call of a tool ended, if the guest can have room for it.
+func (c *call) answerTool(name string, r abi.Result) int32 {
+	answer := abi.ToolAnswer{Kind: r.Kind, Content: r.Content, Error: r.Error, Limit: r.Limit, Connection: r.Connection}
+	if r.Kind == abi.Success {
+		answer.Value = r.Value
+	}
+	response := encode(answer)
+	if int64(len(response)) > c.Policy.Memory {
+		return c.refuse(abi.CallLimit, "limit", fmt.Sprintf("the answer of %s has %d bytes, more than the memory of this plugin", name, len(response)))
+	}
+	if err := c.meter.hold(len(response)); err != nil {
+		return c.refuse(abi.CallLimit, "limit", fmt.Sprintf("the answer of %s has %d bytes, and the host has no memory for it now", name, len(response)))
+	}
+	return c.respond(response)
+}
