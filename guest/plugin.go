@@ -40,8 +40,9 @@ type Limits = abi.Limits
 //	Clock   bool        the time, and Call.Sleep
 //	Random  bool        randomness
 //	Ask     bool        Call.Ask
-//	Session StoreMode  values that the tools of a session share: read or write
-//	KV      StoreMode  a key-value store of the plugin's own: read or write
+//	Tools   []string    other tools, by the names agents know them by: Call.CallTool
+//	Session StoreMode   values that the tools of a session share: read or write
+//	KV      StoreMode   a key-value store of the plugin's own: read or write
 type Needs = abi.Needs
 
 // FileNeed is a folder as the plugin sees it.

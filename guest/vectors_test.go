@@ -34,6 +34,7 @@ type vector struct {
 		Values    abi.StoreMode `json:"session_values"`
 		KV        abi.StoreMode `json:"kv"`
 		Messages  []json.RawMessage
+		Tools     map[string]guest.ToolAnswer
 		StopAfter int `json:"stop_after"`
 	}
 	Sandbox bool
@@ -98,6 +99,9 @@ func TestVectors(t *testing.T) {
 			}
 			if v.Host.KV != "" {
 				h.KV = &guesttest.Store{ReadOnly: v.Host.KV == abi.StoreRead}
+			}
+			for name, answer := range v.Host.Tools {
+				h.Tools = map[string]func(json.RawMessage) (any, error){name: func(json.RawMessage) (any, error) { return answer, nil }}
 			}
 			if v.Host.Clock {
 				h.Capabilities["sleep"] = func(json.RawMessage) (any, error) { return struct{}{}, nil }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -36,6 +37,7 @@ type vector struct {
 		Values    abi.StoreMode `json:"session_values"`
 		KV        abi.StoreMode `json:"kv"`
 		Messages  []json.RawMessage
+		Tools     map[string]abi.Result
 		StopAfter int `json:"stop_after"`
 	}
 	Sandbox bool
@@ -117,8 +119,9 @@ func (v vector) call(h *host.Host, m *host.Module, plugin string) outcome {
 	return do(context.Background(), h, m, host.Call{
 		Traits: host.Traits{Plugin: plugin, Argv: plugin == "command" && v.Tool == "flags"}, Tool: v.Tool, Args: v.Args,
 		Session: v.Host.Session, Attempt: v.Host.Attempt, Locale: v.Host.Locale, Stopping: stop,
-		Policy:   host.Policy{Grant: host.Grant{Clock: v.Host.Clock, Config: v.Host.Config, Session: v.Host.Values, KV: host.KV{Mode: v.Host.KV}}},
-		Services: host.Services{Values: &memoryValues{}, KV: &memoryValues{}, Receive: v.receive()},
+		Policy: host.Policy{Grant: host.Grant{Clock: v.Host.Clock, Config: v.Host.Config, Session: v.Host.Values, KV: host.KV{Mode: v.Host.KV}, Tools: slices.Collect(maps.Keys(v.Host.Tools))}},
+		Services: host.Services{Values: &memoryValues{}, KV: &memoryValues{}, Receive: v.receive(),
+			CallTool: func(_ context.Context, t host.ToolCall) (abi.Result, error) { return v.Host.Tools[t.Tool], nil }},
 		Observers: host.Observers{Progress: func(host.Progress) {
 			if reports++; reports == v.Host.StopAfter {
 				close(stop)
@@ -159,7 +162,9 @@ func logs(t *testing.T, plugin string, data []byte) (all []logged) {
 		}
 		var record struct{ Level, Msg string }
 		require.NoError(t, json.Unmarshal(line, &record))
-		all = append(all, logged{strings.ToLower(record.Level), strings.TrimPrefix(record.Msg, plugin+" | ")})
+		if text, own := strings.CutPrefix(record.Msg, plugin+" | "); own { // else the host says it
+			all = append(all, logged{strings.ToLower(record.Level), text})
+		}
 	}
 	return all
 }

@@ -122,9 +122,13 @@ func parseArgs(tool string, parsed Args, raw json.RawMessage) (Args, error) {
 func (s *Service) Call(ctx context.Context, req Request) (abi.Result, error) {
 	began, note := time.Now(), callNote{tool: req.Tool}
 	req.note = &note
+	from := originOf(ctx)
+	if from != nil {
+		note.outer, note.by, note.unlisted = from.call.ID, from.tool.Name, from.listed.Add(1) > maxListed
+	}
 	r, err := s.call(ctx, req)
 	s.figures.add(note, req.Session, began, r, err)
-	if ctx.Err() != nil {
+	if ctx.Err() != nil && from == nil {
 		logUnresolved(ctx, s.log, req, r)
 	}
 	return r, err
@@ -174,7 +178,8 @@ func (s *Service) call(ctx context.Context, req Request) (abi.Result, error) {
 
 // callPlugin checks and makes a call of a plugin's tool.
 func (s *Service) callPlugin(ctx context.Context, req Request) (abi.Result, error) {
-	if s.closed.Load() {
+	from := originOf(ctx)
+	if s.closed.Load() && from == nil { // what runs may finish
 		return explain(errShutdown)
 	}
 
@@ -189,6 +194,11 @@ func (s *Service) callPlugin(ctx context.Context, req Request) (abi.Result, erro
 	if err := s.admit(tool, req.Parsed); err != nil {
 		return explain(err)
 	}
+	if from != nil {
+		if err := s.admitFrom(from, tool); err != nil {
+			return explain(err)
+		}
+	}
 	if req.DryRun && !tool.Tool.Hints.Readonly {
 		return s.describe(tool, req)
 	}
@@ -198,6 +208,9 @@ func (s *Service) callPlugin(ctx context.Context, req Request) (abi.Result, erro
 		}
 	}
 
+	if from != nil { // a tool may well make the same call twice
+		return s.perform(ctx, tool, req)
+	}
 	hints := tool.Tool.Hints
 	return s.once(ctx, req, !hints.Readonly && !hints.Idempotent, func(ctx context.Context, s *Service, req Request) (abi.Result, error) {
 		return s.perform(ctx, tool, req)
@@ -214,6 +227,10 @@ func (s *Service) perform(ctx context.Context, tool *callable, req Request) (abi
 	call := host.Call{
 		ID: "call_" + uuid.NewString(), Session: req.Session, Args: req.Args, Locale: req.Locale, Policy: limits.policy(),
 		Observers: host.Observers{Stdout: req.Stdout, Stderr: req.Stderr, Progress: req.Progress, Admitted: req.admitted}, Services: host.Services{Ask: req.Ask},
+	}
+	req.note.id = call.ID
+	if from := originOf(ctx); from != nil {
+		return s.run(ctx, tool, from.of(call))
 	}
 	budget, ok := s.rules.budget(tool, limits, req)
 	if !ok {
@@ -267,6 +284,7 @@ func (s *Service) run(ctx context.Context, tool *callable, call host.Call) (abi.
 // runChecked runs an admitted tool and checks its result.
 func (s *Service) runChecked(ctx context.Context, tool *callable, call host.Call) (abi.Result, error) {
 	call.Ask, call.Values, call.KV = checkedAsk(call.Ask), s.valuesFor(call), s.kvFor(tool, call)
+	call.CallTool = s.callTool(tool, call)
 	r, err := tool.Call(ctx, call)
 	if s.soon(err) {
 		return explain(replacing(tool))

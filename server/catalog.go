@@ -19,12 +19,12 @@ func (s *Service) Catalog(ctx context.Context) ([]wire.Plugin, []wire.FileProble
 	loaded := s.registry.Plugins()
 	all := make([]wire.Plugin, len(loaded))
 	for i, p := range loaded {
-		all[i] = newPlugin(p)
+		all[i] = s.newPlugin(p)
 	}
 	return all, append(s.Findings(), newProblems(unread)...), nil
 }
 
-func newPlugin(p *plugins.Plugin) wire.Plugin {
+func (s *toolset) newPlugin(p *plugins.Plugin) wire.Plugin {
 	digest, _ := p.Digest() // else it is among the problems
 	out := wire.Plugin{
 		Name: p.Manifest.Name, Version: p.Manifest.Version, Description: p.Manifest.Description, File: p.File,
@@ -39,16 +39,16 @@ func newPlugin(p *plugins.Plugin) wire.Plugin {
 		out.Folders = append(out.Folders, wire.Folder{Dir: m.Dir, Path: m.Path, Write: m.Write})
 	}
 	for _, t := range p.Tools {
-		out.Tools = append(out.Tools, newPluginTool(ofPlugin(t)))
+		out.Tools = append(out.Tools, s.newPluginTool(ofPlugin(t)))
 	}
 
 	return out
 }
 
-func newPluginTool(t *callable) wire.PluginTool {
+func (s *toolset) newPluginTool(t *callable) wire.PluginTool {
 	return wire.PluginTool{
 		Name: t.Name, Title: t.Tool.Title, Description: t.Tool.Description,
-		Approval: t.Tool.Approval, Hints: t.Tool.Hints, Annotations: annotate(t),
+		Approval: t.Tool.Approval, Hints: t.Tool.Hints, Annotations: s.annotate(t),
 	}
 }
 

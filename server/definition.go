@@ -40,27 +40,20 @@ func (s *toolset) define(t *callable) Definition {
 		Unsandboxed:        t.plugin == nil,
 		Approval:           cmp.Or(t.Tool.Approval, abi.ApprovalAuto),
 		Deferrable:         cmp.Or(t.Tool.Deferrable, abi.DeferAutomatic),
-		Annotations:        annotate(t),
+		Annotations:        s.annotate(t),
 		SupportsBackground: t.Tool.Hints.SupportsBackground,
 		MayPark:            s.rules.parks(t) || s.rules.parksOverdue(t),
 	}
 }
 
-// annotate returns what a call of a tool may do. Of a tool of the program nobody knows
-// more than it says.
-func annotate(t *callable) Annotations {
+// annotate returns what a call of a tool may do.
+func (s *toolset) annotate(t *callable) Annotations {
 	hints := t.Tool.Hints
-	if t.plugin == nil {
-		return Annotations{
-			ReadOnly: hints.Readonly, Destructive: hints.IsDestructive(), Idempotent: hints.Idempotent || hints.Readonly,
-			OpenWorld: hints.OpenWorld == nil || *hints.OpenWorld,
-		}
-	}
-	writes := t.plugin.Grant.Writes() && !hints.Readonly
+	writes, open := s.reach(t, map[string]bool{t.Name: true})
 	return Annotations{
 		ReadOnly:    !writes,
 		Destructive: writes && hints.IsDestructive(),
 		Idempotent:  hints.Idempotent || hints.Readonly,
-		OpenWorld:   false, // this host grants no plugin a way out
+		OpenWorld:   open,
 	}
 }

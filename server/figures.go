@@ -56,7 +56,11 @@ type calledTool struct {
 // callNote is what is learned of a call while it is made.
 type callNote struct {
 	tool     string
-	known    bool // there is such a tool
+	id       string
+	outer    string // the id of the call that has made it
+	by       string // the tool of that one
+	unlisted bool   // it is only counted
+	known    bool   // there is such a tool
 	provider engine.Provider
 	run      string // that the call continues as
 }
@@ -90,15 +94,22 @@ func (f *Figures) add(note callNote, session string, at time.Time, r abi.Result,
 	if r.Kind != abi.Success {
 		f.failed++
 	}
+	if !note.unlisted {
+		f.list(c)
+	}
+	if note.known {
+		f.of(&c).add(&c)
+	}
+}
+
+// list remembers a call, in place of the oldest if need be.
+func (f *Figures) list(c calledTool) {
 	if len(f.calls) < maxCalls {
 		f.calls = append(f.calls, c)
 	} else {
 		f.calls[f.next] = c
 	}
 	f.next = (f.next + 1) % maxCalls
-	if note.known {
-		f.of(&c).add(&c)
-	}
 }
 
 // of returns the figures of the tool of a call. For a new tool the one that was not
@@ -160,7 +171,7 @@ func (f *Figures) Calls(q CallQuery) []wire.CallRecord {
 
 func (c *calledTool) record() wire.CallRecord {
 	return wire.CallRecord{
-		Tool: c.tool, Kind: c.provider.Kind, Plugin: c.provider.Plugin, PluginVersion: c.provider.PluginVersion, Session: c.session,
+		Tool: c.tool, CallID: c.id, OuterID: c.outer, OuterTool: c.by, Kind: c.provider.Kind, Plugin: c.provider.Plugin, PluginVersion: c.provider.PluginVersion, Session: c.session,
 		At: c.at, ElapsedSeconds: micros(c.took), Outcome: c.outcome, Code: c.code, TaskID: c.run,
 		Cost: newCost(costOf(c.usage)), Diagnosis: shownDiagnosis(c.why),
 	}

@@ -112,7 +112,7 @@ func (s *Service) Unregister(name string) error {
 func (s *Service) ProgramTools() []wire.PluginTool {
 	var all []wire.PluginTool
 	for _, t := range s.program.all() {
-		all = append(all, newPluginTool(ofProgram(t)))
+		all = append(all, s.newPluginTool(ofProgram(t)))
 	}
 	return all
 }

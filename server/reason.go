@@ -110,6 +110,10 @@ func ReasonOf(err error) Reason {
 		return Reason{Code: wire.CodeInvalid, Field: e.Field, Text: e.Problem}
 	}
 
+	if e, ok := errors.AsType[*host.BusyError](err); ok {
+		return Reason{Code: wire.CodeConflict, Text: e.Error(), Retry: time.Second}
+	}
+
 	for _, s := range sentinels {
 		if !errors.Is(err, s.err) {
 			continue

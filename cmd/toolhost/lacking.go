@@ -57,6 +57,8 @@ func writeGrant(text *strings.Builder, g host.Grant) {
 			for _, name := range slices.Sorted(maps.Keys(v)) {
 				fmt.Fprintf(text, "      %s: %s\n", quoted(name), quoted(v[name]))
 			}
+		case []string:
+			fmt.Fprintf(text, "    %s: [%s]\n", s.key, strings.Join(v, ", ")) // names of tools
 		case []host.Mount:
 			fmt.Fprintf(text, "    %s:\n", s.key)
 			for _, m := range v {

@@ -17,7 +17,7 @@ import (
 // The lines that a missing grant is shown with grant it, as they are printed.
 func TestLacking(t *testing.T) {
 	needs := abi.Needs{
-		Clock: true, Random: true, Ask: true, Session: abi.StoreWrite, KV: abi.StoreWrite,
+		Clock: true, Random: true, Ask: true, Session: abi.StoreWrite, KV: abi.StoreWrite, Tools: []string{"wordcount", "files_read"},
 		Files: []abi.FileNeed{{Path: "/in", Mode: abi.FileRead}, {Path: `/o: "ut, {}` + "\u202e", Mode: abi.FileWrite}},
 		Env:   []string{"HOME", "null", "Y", "_1"},
 	}
@@ -54,6 +54,7 @@ func TestLacking(t *testing.T) {
       "Y": CHOOSE
       _1: CHOOSE
       "null": CHOOSE
+    tools: [wordcount, files_read]
 `, lacking(all[0]))
 }
 

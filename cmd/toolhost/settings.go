@@ -166,6 +166,8 @@ func grantSettings(g *host.Grant) (table []setting) {
 			s.kind, s.builtIn = oneOf(string(abi.StoreRead), string(abi.StoreWrite)), none
 		case *map[string]string:
 			s.kind, s.builtIn = texts, none
+		case *[]string:
+			s.kind, s.builtIn = words, none
 		case *[]host.Mount:
 			s.kind, s.builtIn = mounts, none
 			s.doc += " A list of `{dir, path, mode}`: `dir` is the folder, `path` is where the plugin sees it, and `mode` is `read` or `write`."

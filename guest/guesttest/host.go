@@ -34,6 +34,10 @@ type Host struct {
 	// Messages are sent to the run before the call, in this order. Nil is a call that is
 	// not a background run.
 	Messages []json.RawMessage
+	// Tools are other tools that the plugin may call. A [guest.ToolAnswer] is all of the
+	// answer, and any other value is that of a success. An error is a tool error. A
+	// missing tool is not granted. [Host.ToolOf] makes one of another plugin.
+	Tools map[string]func(args json.RawMessage) (any, error)
 	// Session has the values of the session. Nil is a plugin without the grant.
 	Session *Store
 	// KV is the key-value store of the plugin. Nil is a plugin without the grant.
@@ -257,7 +261,7 @@ func (c *call) Call(op string, request []byte) int32 {
 }
 
 // contractOps are the capabilities of the contract, which every host knows.
-var contractOps = []string{"sleep", "ask", "http", "tool.call", "secret.exists"}
+var contractOps = []string{"sleep", "ask", "http", "secret.exists"}
 
 // use runs a capability of the test. The call is not locked meanwhile, as the
 // capability may well wait.
@@ -281,6 +285,8 @@ func (c *call) use(op string, request []byte) (any, error) {
 		return c.report(request)
 	case stopping:
 		return nil, &guest.HostError{Code: "canceled", Message: "the call is being stopped"}
+	case !known && op == "tool.call":
+		return c.callTool(request)
 	case !known && !slices.Contains(contractOps, op):
 		return nil, &guest.HostError{Code: "unknown", Message: "this host has no such capability"}
 	case f == nil:

@@ -269,19 +269,17 @@ func (p *Program) Ask(questions string) *Program { return p.Use("ask", questions
 
 // Use calls a capability, and writes the response to the result.
 func (p *Program) Use(op, request string) *Program {
-	return p.then(func(a *assembler) {
-		a.text(op)
-		a.text(request)
-		a.opX(wasmbin.OpCall, fnCall)
-		a.op(wasmbin.OpDrop)
-	}).Read(abi.FieldResponse)
+	return p.Request(op, request).Read(abi.FieldResponse)
 }
 
 // Report says something of the call: {"status", "unit", "summary"}.
-func (p *Program) Report(report string) *Program {
+func (p *Program) Report(report string) *Program { return p.Request("report", report) }
+
+// Request calls a capability, and ignores the response.
+func (p *Program) Request(op, request string) *Program {
 	return p.then(func(a *assembler) {
-		a.text("report")
-		a.text(report)
+		a.text(op)
+		a.text(request)
 		a.opX(wasmbin.OpCall, fnCall)
 		a.op(wasmbin.OpDrop)
 	})

@@ -43,6 +43,14 @@ type callRow struct{ wire.CallRecord }
 // ID is the id of its element: what is opened there stays open.
 func (r callRow) ID() string { return fmt.Sprintf("call-%d", r.At.UnixNano()) }
 
+// OuterRun is the run whose tool has made the call; empty if it is a call, or none has.
+func (r callRow) OuterRun() string {
+	if strings.HasPrefix(r.OuterID, "bg_") {
+		return r.OuterID
+	}
+	return ""
+}
+
 // State shows how it ended.
 func (r callRow) State() state {
 	switch {

@@ -6,9 +6,12 @@ import (
 	"github.com/toolhost/toolhost/abi"
 )
 
-// A CallRecord is a direct call that has ended. It never has arguments or results.
+// A CallRecord is a direct call, or a call that a tool has made, that has ended. It never has arguments or results.
 type CallRecord struct {
 	Tool           string     `json:"tool"`                     // as its caller named it, at most 128 bytes
+	CallID         string     `json:"call_id,omitempty"`        // its id in logs; not for the agent's own tools and for calls that were refused
+	OuterID        string     `json:"outer_id,omitempty"`       // the id of the call or run whose tool has made it; its cost is part of that one's
+	OuterTool      string     `json:"outer_tool,omitempty"`     // that tool
 	Kind           string     `json:"kind,omitempty"`           // of the tool, as in a run; empty for the agent's own tools and unknown ones
 	Plugin         string     `json:"plugin,omitempty"`         // that has the tool
 	PluginVersion  string     `json:"plugin_version,omitempty"` // as the plugin says it

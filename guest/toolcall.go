@@ -1,0 +1,77 @@
+package guest
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/internal/typed"
+)
+
+// ToolAnswer is how the call of another tool has ended.
+type ToolAnswer = abi.ToolAnswer
+
+// CallTool calls another tool by the name that agents know it by, and decodes its result
+// into result, a pointer or nil. The plugin needs the tool, as [Plugin].Needs.Tools says,
+// and has to be granted it; else the error matches [ErrDenied]. The tool runs in the
+// session of this call. The host makes the same checks as for an agent, so the tool may
+// need approval. Its fuel and time are part of this call's.
+//
+// If the tool has no result, the error is a [*ToolError]. A tool may return it: if the
+// user has to connect something first, so does its own caller.
+func (c *Call) CallTool(name string, args, result any) error {
+	answer, err := c.ToolAnswer(name, args, 0)
+	if err != nil {
+		return err
+	}
+	if answer.Kind != abi.Success {
+		return &ToolError{name, answer}
+	}
+	if result == nil || answer.Value == nil {
+		return nil
+	}
+	if err := json.Unmarshal(answer.Value, result); err != nil {
+		return fmt.Errorf("the result of %s: %w", name, err)
+	}
+	return nil
+}
+
+// ToolAnswer is CallTool for all that a tool answers: its content, and failures of every
+// kind, which are no errors here. The tool has that much time; 0 leaves it to the tool.
+func (c *Call) ToolAnswer(name string, args any, timeout time.Duration) (ToolAnswer, error) {
+	data, err := typed.Marshal(args)
+	if err != nil {
+		return ToolAnswer{}, fmt.Errorf("the arguments of %s: %w", name, err)
+	}
+	if args == nil {
+		data = []byte("{}")
+	}
+
+	request := struct {
+		Tool      string          `json:"tool"`
+		Args      json.RawMessage `json:"args"`
+		TimeoutMS int64           `json:"timeout_ms,omitempty"`
+	}{name, data, int64((max(0, timeout) + time.Millisecond - 1) / time.Millisecond)}
+	var answer ToolAnswer
+	err = c.Host("tool.call", request, &answer)
+	return answer, err
+}
+
+// ToolError is the error of a tool that was called and has no result.
+type ToolError struct {
+	Tool   string
+	Answer ToolAnswer // its kind says how it ended, and its error why
+}
+
+func (e *ToolError) Error() string { return e.Tool + ": " + e.Answer.Error }
+
+// As makes a tool that returns the error ask for the connection that the other one needs.
+func (e *ToolError) As(target any) bool {
+	to, ok := target.(**connectionError)
+	if !ok || e.Answer.Kind != abi.ConnectionRequired || e.Answer.Connection == nil {
+		return false
+	}
+	*to = &connectionError{*e.Answer.Connection}
+	return true
+}

@@ -1,0 +1,103 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host"
+)
+
+// maxListed is how many of the calls that begin with one call are among the latest calls,
+// so that one cannot push out all others.
+const maxListed = 50
+
+// origin is the call of a plugin's tool that makes another call and waits for it.
+type origin struct {
+	tool   *callable
+	call   host.Call // of it
+	caller *host.Caller
+	listed *atomic.Int64 // of the calls that begin with the same one
+}
+
+type originKey struct{}
+
+// originOf returns the call of a plugin's tool that makes the calls with this context, by
+// itself or through tools of the program; nil if there is none.
+func originOf(ctx context.Context) *origin {
+	from, _ := ctx.Value(originKey{}).(*origin)
+	return from
+}
+
+// callTool makes the calls of other tools for a call of a tool: with the same checks as
+// calls of an agent, in the same session.
+func (s *Service) callTool(tool *callable, call host.Call) func(ctx context.Context, t host.ToolCall) (abi.Result, error) {
+	return func(ctx context.Context, t host.ToolCall) (abi.Result, error) {
+		if slices.Contains(agentNames, t.Tool) {
+			return abi.Result{}, &host.Refusal{Code: abi.CallDenied, Message: t.Tool + " is a tool of the agent, which no plugin can call"}
+		}
+		from := &origin{tool: tool, call: call, caller: t.Caller, listed: new(atomic.Int64)}
+		if outer := originOf(ctx); outer != nil {
+			from.listed = outer.listed
+		}
+
+		r, err := s.Call(context.WithValue(ctx, originKey{}, from), Request{
+			Session: call.Session, Tool: t.Tool, Args: t.Args, Limits: Limits{Timeout: t.Timeout}, Locale: call.Locale, Ask: call.Ask,
+		})
+		if errors.Is(err, host.ErrDenied) {
+			err = &host.Refusal{Code: abi.CallDenied, Message: clip(ReasonOf(err).Text, maxText)}
+		}
+		if IsDryRun(r) {
+			err = &host.Refusal{Code: abi.CallDenied, Message: "this is a dry run: " + t.Tool + " was not called, because it is not readonly"}
+		}
+		return r, err
+	}
+}
+
+// admitFrom refuses a call of a tool with which the one that makes it would do what its hints
+// exclude: agents and people rely on those.
+func (s *Service) admitFrom(from *origin, tool *callable) error {
+	hints := from.tool.Tool.Hints
+	may := s.annotate(tool)
+	if hints.Readonly && !may.ReadOnly {
+		return fmt.Errorf("%w: %s is readonly, so it can call readonly tools only, and %s is not", host.ErrDenied, from.tool.Name, tool.Name)
+	}
+	if closed(hints) && may.OpenWorld {
+		return fmt.Errorf("%w: %s says open_world: false, so it cannot call %s, which reaches the network", host.ErrDenied, from.tool.Name, tool.Name)
+	}
+	return nil
+}
+
+// closed reports whether a tool says that it reaches nothing outside of the host.
+func closed(h abi.Hints) bool { return h.OpenWorld != nil && !*h.OpenWorld }
+
+// of gives a call what it has from the one that makes it.
+func (from *origin) of(call host.Call) host.Call {
+	call.Caller, call.Stopping, call.Background = from.caller, from.call.Stopping, from.call.Background
+	return call
+}
+
+// reach is what a call of a tool can do outside of its sandbox, by itself and through
+// the tools that its plugin may call. seen has the names of those that were looked at.
+func (s *toolset) reach(t *callable, seen map[string]bool) (writes, open bool) {
+	hints := t.Tool.Hints
+	if t.plugin == nil { // of a tool of the program nobody knows more than it says
+		return !hints.Readonly, hints.OpenWorld == nil || *hints.OpenWorld
+	}
+
+	writes = t.plugin.Grant.Writes()
+	for _, name := range t.plugin.Grant.Tools {
+		if seen[name] {
+			continue
+		}
+		seen[name] = true
+		if other, err := s.lookup(name); err == nil {
+			w, o := s.reach(other, seen)
+			writes, open = writes || w, open || o
+		}
+	}
+	return writes && !hints.Readonly, open && !closed(hints)
+}

@@ -1,0 +1,439 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/internal/plugintest"
+	"github.com/toolhost/toolhost/plugins"
+	"github.com/toolhost/toolhost/server/gotool"
+)
+
+// calling is a program that calls a tool, and answers with what came of it.
+func calling(tool, args string) *plugintest.Program {
+	return plugintest.Do().Use("tool.call", toolRequest(tool, args))
+}
+
+func toolRequest(tool, args string) string { return fmt.Sprintf(`{"tool":%q,"args":%s}`, tool, args) }
+
+// aCaller is a plugin that may call other tools.
+type aCaller struct {
+	program *plugintest.Program
+	may     []string
+	hints   abi.Hints
+	limits  abi.Limits
+}
+
+// openCallers opens a Service on plugins that call tools, and on plugins of the zoo.
+func openCallers(t testing.TB, cfg Config, callers map[string]aCaller, names ...string) service {
+	t.Helper()
+	files := fstest.MapFS{}
+	if cfg.Grants == nil {
+		cfg.Grants = map[string]plugins.Grant{}
+	}
+	for name, c := range callers {
+		m := plugintest.Manifest(name)
+		m.Tools[0].Hints, m.Tools[0].Limits = c.hints, c.limits
+		files[name+".wasm"] = &fstest.MapFile{Data: plugintest.Plugin{Manifest: m, Invoke: c.program}.Wasm()}
+		g := cfg.Grants[name]
+		g.Tools = c.may
+		cfg.Grants[name] = g
+	}
+
+	all := zoo()
+	for _, name := range names {
+		files[name+".wasm"] = &fstest.MapFile{Data: all[name].Wasm()}
+		if needs := all[name].Manifest.Needs; needs.Clock || needs.Ask {
+			cfg.Grants[name] = plugins.Grant{Clock: needs.Clock, Ask: needs.Ask}
+		}
+	}
+	return openFolder(t, cfg, files)
+}
+
+// TestToolCall: a call of another tool ends for the caller as it would for an agent.
+func TestToolCall(t *testing.T) {
+	for name, c := range map[string]struct {
+		tool, args string
+		want       string
+	}{
+		"a result":                      {"echo", `{"n":1}`, `{"kind":"success","value":{"n":1}}`},
+		"content":                       {"picture", `{}`, `{"kind":"success","value":{"a":"<b>"},"content":[{"type":"text","text":"hello"}]}`},
+		"a tool error":                  {"fails", `{}`, `{"kind":"tool_error","error":"the file is not there"}`},
+		"a required connection":         {"connect", `{}`, `{"kind":"connection_required","error":"connect acme first","connection":{"provider":"acme"}}`},
+		"a crash":                       {"traps", `{}`, `{"kind":"internal","error":"An internal error occurred while executing the tool"}`},
+		"what it panicked about":        {"panics", `{}`, `{"kind":"internal","error":"An internal error occurred while executing the tool"}`},
+		"a result that does not fit":    {"liar", `{}`, `{"kind":"internal","error":"An internal error occurred while executing the tool"}`},
+		"arguments that do not fit":     {"echo", `{"n":"one"}`, `{"kind":"tool_error","error":"the arguments of echo do not fit its schema: /n: expected integer, found string"}`},
+		"arguments that are no object":  {"echo", `[1]`, `{"kind":"tool_error","error":"the arguments of echo do not fit its schema: expected an object, found an array"}`},
+		"too much output":               {"flood", `{}`, `{"kind":"limit","limit":"output","error":"output limit reached: the plugin wrote more than the 8388608 bytes allowed"}`},
+		"questions that nobody answers": {"asker", `{}`, `{"kind":"success","value":{"code":"denied","message":"nobody can be asked here"}}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := openCallers(t, Config{}, map[string]aCaller{"caller": {program: calling(c.tool, c.args), may: []string{c.tool}}}, c.tool)
+			r := s.call(alice, "caller", `{}`)
+			require.Equal(t, abi.Success, r.Kind, r.Error)
+			require.JSONEq(t, c.want, string(r.Value))
+		})
+	}
+}
+
+// TestHostileToolCalls: what a plugin, or an agent through it, must not get.
+func TestHostileToolCalls(t *testing.T) {
+	readonly, offline := abi.Hints{Readonly: true}, abi.Hints{OpenWorld: new(false)}
+	program := gotool.Tool{Name: "post_letter", Description: "Made for a test.", Handler: gotool.Handle(
+		func(context.Context, *gotool.Call, struct{}) (string, error) { return "posted", nil })}
+	for name, c := range map[string]struct {
+		caller  aCaller
+		with    []string
+		request Request
+		want    string
+	}{
+		"a tool that is not granted": {aCaller{program: calling("echo", `{}`)}, []string{"echo"}, Request{},
+			`{"code":"denied","message":"the tool \"echo\" is not granted to this plugin: have the operator add it to grants.caller.tools, and name it in the plugin's needs"}`},
+		"another tool than the granted one": {aCaller{program: calling("echo", `{}`), may: []string{"plain"}}, []string{"echo", "plain"}, Request{},
+			`{"code":"denied","message":"the tool \"echo\" is not granted to this plugin: have the operator add it to grants.caller.tools, and name it in the plugin's needs"}`},
+		"a tool that does not exist": {aCaller{program: calling("echos", `{}`), may: []string{"echos"}}, []string{"echo"}, Request{},
+			`{"kind":"tool_error","error":"no such tool: \"echos\", did you mean \"echo\"?"}`},
+		"a tool of the agent": {aCaller{program: calling(SpawnBackground, `{"tool":"echo"}`), may: []string{SpawnBackground}}, []string{"echo"}, Request{},
+			`{"code":"denied","message":"spawn_background is a tool of the agent, which no plugin can call"}`},
+		"a tool that needs approval": {aCaller{program: calling("dangerous", `{}`), may: []string{"dangerous"}}, []string{"dangerous"}, Request{},
+			`{"code":"denied","message":"denied: the tool needs a person's approval, and nobody can be asked here"}`},
+		"the approval of the outer call": {aCaller{program: calling("dangerous", `{}`), may: []string{"dangerous"}}, []string{"dangerous"}, Request{Approved: true},
+			`{"code":"denied","message":"denied: the tool needs a person's approval, and nobody can be asked here"}`},
+		"a tool whose plugin lacks grants": {aCaller{program: calling("needy", `{}`), may: []string{"needy"}}, []string{"needy"}, Request{},
+			`{"code":"denied","message":"denied: the plugin needy needs env HOME, which the operator has not granted"}`},
+		"writing through a readonly tool": {aCaller{program: calling("post_letter", `{}`), may: []string{"post_letter"}, hints: readonly}, nil, Request{},
+			`{"code":"denied","message":"denied: caller is readonly, so it can call readonly tools only, and post_letter is not"}`},
+		"writing through two readonly tools": {aCaller{program: calling("middle", `{}`), may: []string{"middle"}, hints: readonly}, nil, Request{},
+			`{"code":"denied","message":"denied: caller is readonly, so it can call readonly tools only, and middle is not"}`},
+		"the network through a tool without it": {aCaller{program: calling("post_letter", `{}`), may: []string{"post_letter"}, hints: offline}, nil, Request{},
+			`{"code":"denied","message":"denied: caller says open_world: false, so it cannot call post_letter, which reaches the network"}`},
+		"changes in a dry run": {aCaller{program: calling("plain", `{}`), may: []string{"plain"}, hints: readonly}, []string{"plain"}, Request{DryRun: true},
+			`{"code":"denied","message":"this is a dry run: plain was not called, because it is not readonly"}`},
+		"a request without a tool": {aCaller{program: plugintest.Do().Use("tool.call", `{"args":{}}`), may: []string{"echo"}}, nil, Request{},
+			`{"code":"invalid","message":"expected {\"tool\": name, \"args\": object, \"timeout_ms\": milliseconds}, where the last two are optional"}`},
+		"a request for another session": {aCaller{program: plugintest.Do().Use("tool.call", `{"tool":"echo","session":"bob"}`), may: []string{"echo"}}, []string{"echo"}, Request{},
+			`{"code":"invalid","message":"expected {\"tool\": name, \"args\": object, \"timeout_ms\": milliseconds}, where the last two are optional"}`},
+		"a request that is not UTF-8": {aCaller{program: plugintest.Do().Use("tool.call", "{\"tool\":\"echo\",\"args\":{\"\xff\":1}}"), may: []string{"echo"}}, []string{"echo"}, Request{},
+			`{"code":"invalid","message":"expected {\"tool\": name, \"args\": object, \"timeout_ms\": milliseconds}, where the last two are optional"}`},
+		"a negative time": {aCaller{program: plugintest.Do().Use("tool.call", `{"tool":"echo","timeout_ms":-1}`), may: []string{"echo"}}, []string{"echo"}, Request{},
+			`{"code":"invalid","message":"expected {\"tool\": name, \"args\": object, \"timeout_ms\": milliseconds}, where the last two are optional"}`},
+		"a repeated name in the arguments": {aCaller{program: calling("plain", `{"a":1,"a":2}`), may: []string{"plain"}}, []string{"plain"}, Request{},
+			`{"kind":"tool_error","error":"the arguments of plain do not fit its schema: /a: given more than once"}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			middle := aCaller{program: calling("post_letter", `{}`), may: []string{"post_letter"}}
+			s := openCallers(t, Config{Tools: []gotool.Tool{program}}, map[string]aCaller{"caller": c.caller, "middle": middle}, c.with...)
+			c.request.Tool, c.request.Session = "caller", alice
+			r, err := s.Call(t.Context(), c.request)
+			require.NoError(t, err)
+			require.Equal(t, abi.Success, r.Kind, r.Error)
+			require.JSONEq(t, c.want, string(r.Value))
+		})
+	}
+}
+
+// TestToolCallRefusalIsLogged: the operator reads which grant is missing.
+func TestToolCallRefusalIsLogged(t *testing.T) {
+	s := openCallers(t, Config{}, map[string]aCaller{"caller": {program: calling("echo", `{}`)}}, "echo")
+	s.call(alice, "caller", `{}`)
+	require.Contains(t, s.logs.String(), `"a plugin called a tool that it was not granted","plugin":"caller"`)
+	require.Contains(t, s.logs.String(), `"wants":"\"echo\"","grant":"grants.caller.tools"`)
+}
+
+// TestToolCallLoop: tools that call each other come to an end.
+func TestToolCallLoop(t *testing.T) {
+	s := openCallers(t, Config{}, map[string]aCaller{
+		"ping": {program: calling("pong", `{}`), may: []string{"pong"}},
+		"pong": {program: calling("ping", `{}`), may: []string{"ping"}},
+	})
+	r := s.call(alice, "ping", `{}`)
+
+	text := string(r.Value)
+	require.Equal(t, abi.MaxToolDepth, strings.Count(text, `"success"`), text)
+	require.Contains(t, text, "at most 8 tools can call each other in turn")
+	require.Len(t, s.Figures().Calls(CallQuery{}), 1+abi.MaxToolDepth)
+}
+
+// TestToolCallBomb: a tool that calls itself twice makes a bounded number of calls.
+func TestToolCallBomb(t *testing.T) {
+	program := plugintest.Do()
+	for range 3 {
+		program.Request("tool.call", toolRequest("bomb", `{}`))
+	}
+	s := openCallers(t, Config{}, map[string]aCaller{"bomb": {program: program.Use("tool.call", toolRequest("bomb", `{}`)), may: []string{"bomb"}}})
+	r := s.call(alice, "bomb", `{}`)
+
+	require.Contains(t, string(r.Value), "at most 1000 calls of tools may begin with one call")
+	tools := s.Figures().Tools()
+	require.LessOrEqual(t, tools[0].Calls, int64(1+abi.MaxToolCalls))
+	require.Greater(t, tools[0].Calls, int64(200), "the others were too deep")
+	require.Len(t, s.Figures().Calls(CallQuery{}), 1+maxListed, "one call cannot push out all others")
+}
+
+// TestToolCallSlots: calls that wait for each other never hold all slots.
+func TestToolCallSlots(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := openCallers(t, Config{Host: host.Config{TotalCalls: 2, Calls: 2}}, map[string]aCaller{
+			"a": {program: calling("b", `{}`), may: []string{"b"}},
+			"b": {program: calling("sleeper", `{}`), may: []string{"sleeper"}},
+		}, "sleeper")
+		results := make(chan abi.Result, 6)
+		for range cap(results) {
+			go func() {
+				r, _ := s.Call(t.Context(), Request{Session: alice, Tool: "a", Limits: Limits{Timeout: 100 * time.Hour}})
+				results <- r
+			}()
+		}
+		for range cap(results) {
+			r := <-results
+			require.Equal(t, abi.Success, r.Kind, r.Error)
+		}
+	})
+}
+
+// TestToolCallSerial: a serial tool never waits for itself, and two never for each other.
+func TestToolCallSerial(t *testing.T) {
+	serial := abi.Hints{Concurrency: abi.Serial}
+	s := openCallers(t, Config{}, map[string]aCaller{
+		"alone":  {program: calling("alone", `{}`), may: []string{"alone"}, hints: serial},
+		"around": {program: calling("middle", `{}`), may: []string{"middle"}, hints: serial},
+		"middle": {program: calling("around", `{}`), may: []string{"around"}},
+	})
+	require.JSONEq(t, `{"kind":"tool_error","error":"the plugin alone runs one call of a session at a time, and the call that waits for this one is of it: this one would wait for itself"}`,
+		string(s.call(alice, "alone", `{}`).Value))
+	require.Contains(t, string(s.call(alice, "around", `{}`).Value), "this one would wait for itself")
+	require.Contains(t, string(s.call(alice, "middle", `{}`).Value), "this one would wait for itself")
+
+	bubble(t, func(t *testing.T) {
+		clock := map[string]plugins.Grant{"left": {Clock: true}, "right": {Clock: true}}
+		s := openCallers(t, Config{Grants: clock}, map[string]aCaller{
+			"left":  {program: plugintest.Do().Sleep(1).Use("tool.call", toolRequest("right", `{}`)), may: []string{"right"}, hints: serial},
+			"right": {program: plugintest.Do().Sleep(1).Use("tool.call", toolRequest("left", `{}`)), may: []string{"left"}, hints: serial},
+		})
+		results := make(chan string, 2)
+		for _, tool := range []string{"left", "right"} {
+			go func() { results <- string(s.call(alice, tool, `{}`).Value) }()
+		}
+		began := time.Now()
+		require.Contains(t, <-results+<-results, "another one is running: retry when that has ended")
+		require.Less(t, time.Since(began), 10*time.Second)
+	})
+}
+
+// TestToolCallFuel: what inner calls use is the outer call's, and bounded by it.
+func TestToolCallFuel(t *testing.T) {
+	s := openCallers(t, Config{}, map[string]aCaller{
+		"counter": {program: plugintest.Do().Count(1_000_000)},
+		"caller":  {program: plugintest.Do().Request("tool.call", toolRequest("counter", `{}`)).Request("tool.call", toolRequest("counter", `{}`)).Echo(), may: []string{"counter"}},
+		"outer":   {program: calling("caller", `{}`), may: []string{"caller"}},
+		"wasteful": {program: plugintest.Do().Use("tool.call", toolRequest("spin", `{}`)), may: []string{"spin"},
+			limits: abi.Limits{Fuel: 5_000_000}},
+	}, "spin")
+	counter, caller, outer := s.call(alice, "counter", `{}`), s.call(alice, "caller", `{}`), s.call(alice, "outer", `{}`)
+	require.Greater(t, caller.Usage.Fuel, 2*counter.Usage.Fuel)
+	require.Less(t, caller.Usage.Fuel, 2*counter.Usage.Fuel+300_000)
+	require.Greater(t, outer.Usage.Fuel, caller.Usage.Fuel)
+	require.Less(t, outer.Usage.Fuel, caller.Usage.Fuel+150_000)
+	require.Greater(t, outer.Usage.CPU, caller.Usage.CPU/2)
+	require.Greater(t, outer.Usage.MemoryPeak, caller.Usage.MemoryPeak)
+
+	before := s.Stats().Host.Fuel
+	r := s.call(alice, "outer", `{}`)
+	require.Equal(t, r.Usage.Fuel, s.Stats().Host.Fuel-before, "nothing is counted twice")
+
+	r, err := s.Call(t.Context(), Request{Session: alice, Tool: "wasteful"})
+	require.ErrorIs(t, err, host.ErrFuel)
+	require.Equal(t, "out of fuel after 5000000 units", r.Error)
+	require.Equal(t, int64(5_000_000), r.Usage.Fuel)
+}
+
+// TestToolCallTime: an inner call ends at its own time limit, and with the outer call.
+func TestToolCallTime(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := openCallers(t, Config{}, map[string]aCaller{
+			"brief": {program: plugintest.Do().Use("tool.call", `{"tool":"sleeper","timeout_ms":1500}`), may: []string{"sleeper"}},
+			"long":  {program: calling("sleeper", `{}`), may: []string{"sleeper"}},
+		}, "sleeper")
+		began := time.Now()
+		r := s.call(alice, "brief", `{}`)
+		require.JSONEq(t, `{"kind":"limit","limit":"time","error":"time limit of 1.5s reached"}`, string(r.Value))
+		require.Equal(t, 1500*time.Millisecond, time.Since(began))
+
+		r, err := s.Call(t.Context(), Request{Session: alice, Tool: "long", Limits: Limits{Timeout: 7 * time.Second}})
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Equal(t, "time limit of 7s reached", r.Error)
+		require.Equal(t, 8500*time.Millisecond, time.Since(began))
+	})
+}
+
+// TestToolCallStop: a stop of a run reaches what its tool waits for.
+func TestToolCallStop(t *testing.T) {
+	for name, c := range map[string]struct {
+		tool string
+		want string
+		took time.Duration
+	}{
+		"a tool that ends when it is asked to": {"sleeper", `{"kind":"tool_error","error":"interrupted"}`, 0},
+		"a tool that has a result":             {"stubborn", `{"kind":"success","value":{"partial":true}}`, 0},
+		"a tool that does not care":            {"spin", `{"code":"canceled","message":"the call is being stopped"}`, time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := openCallers(t, Config{}, map[string]aCaller{
+				"caller": {program: calling(c.tool, `{}`), may: []string{c.tool}, hints: abi.Hints{SupportsBackground: true}},
+			}, c.tool)
+			id := s.spawn(alice, "caller", `{}`)
+			require.Eventually(t, func() bool { return s.Stats().Host.Running == 2 }, 10*time.Second, time.Millisecond)
+			began := time.Now()
+			r := s.agent(alice, StopBackground, `{"task_id":"`+id+`"}`)
+
+			require.Less(t, time.Since(began)-c.took, 900*time.Millisecond)
+			result, err := json.Marshal(r["result"])
+			require.NoError(t, err)
+			require.JSONEq(t, c.want, string(result), "%v", r)
+			require.Zero(t, s.Stats().Host.Running)
+		})
+	}
+}
+
+// TestToolCallCanceled: a caller that leaves ends inner calls too.
+func TestToolCallCanceled(t *testing.T) {
+	s := openCallers(t, Config{Park: ParkNever}, map[string]aCaller{
+		"outer":  {program: calling("caller", `{}`), may: []string{"caller"}},
+		"caller": {program: calling("spin", `{}`), may: []string{"spin"}},
+	}, "spin")
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan abi.Result)
+	go func() {
+		r, _ := s.Call(ctx, Request{Session: alice, Tool: "outer"})
+		ended <- r
+	}()
+	require.Eventually(t, func() bool { return s.Stats().Host.Running == 3 }, 10*time.Second, time.Millisecond)
+	cancel()
+	require.Equal(t, abi.CanceledKind, (<-ended).Kind)
+	require.Zero(t, s.Stats().Host.Running)
+}
+
+// TestToolCallMemory: an inner call is refused at once where the host has no memory for
+// it, and an answer where its caller has none.
+func TestToolCallMemory(t *testing.T) {
+	large := gotool.Tool{Name: "large", Description: "Made for a test.", Handler: gotool.Handle(
+		func(context.Context, *gotool.Call, struct{}) (string, error) {
+			return strings.Repeat("x", 400_000), nil
+		})}
+	s := openCallers(t, Config{Tools: []gotool.Tool{large}, Host: host.Config{Memory: 1 << 20, Warm: -1}}, map[string]aCaller{
+		"deep":  {program: calling("deep", `{}`), may: []string{"deep"}},
+		"small": {program: calling("large", `{}`), may: []string{"large"}, limits: abi.Limits{MemoryBytes: 256 << 10}},
+		"poor":  {program: plugintest.Do().Request("tool.call", toolRequest("large", `{}`)).Echo(), may: []string{"large"}},
+	})
+	require.Contains(t, string(s.call(alice, "deep", `{}`).Value), `{"kind":"limit","error":"out of memory on this host`)
+	require.JSONEq(t, `{"code":"limit","message":"the answer of large has 400029 bytes, more than the memory of this plugin"}`, string(s.call(alice, "small", `{}`).Value))
+	for range 20 { // what is held for an answer is given back
+		require.True(t, s.call(alice, "poor", `{}`).IsSuccess())
+	}
+}
+
+// TestToolCallStaysInside: output and progress of inner calls do not reach the caller of
+// the outer one, and the sessions are the same.
+func TestToolCallStaysInside(t *testing.T) {
+	s := openCallers(t, Config{}, map[string]aCaller{
+		"caller": {program: plugintest.Do().Request("tool.call", toolRequest("teller", `{}`)).Use("tool.call", toolRequest("context", `{}`)), may: []string{"teller", "context"}},
+	}, "context")
+	var out strings.Builder
+	r, err := s.Call(t.Context(), Request{Session: alice, Tool: "caller", Locale: "de", Stdout: &out, Stderr: &out, Progress: func(p Progress) { fmt.Fprint(&out, p) }})
+	require.NoError(t, err)
+	require.Empty(t, out.String())
+
+	var answer struct{ Value abi.Context }
+	require.NoError(t, json.Unmarshal(r.Value, &answer))
+	require.Equal(t, alice, answer.Value.Session)
+	require.Equal(t, "de", answer.Value.Locale)
+
+	calls := s.Figures().Calls(CallQuery{})
+	require.Len(t, calls, 3)
+	require.Equal(t, answer.Value.CallID, calls[1].CallID)
+	require.Equal(t, calls[0].CallID, calls[1].OuterID)
+	require.NotEmpty(t, calls[1].OuterID)
+	require.Equal(t, "caller", calls[1].OuterTool)
+	require.Empty(t, calls[0].OuterID)
+	require.Equal(t, "caller", calls[0].Tool)
+}
+
+// TestToolCallOfRun: a run is what its inner calls are listed with, and its cost has
+// theirs. They are neither attached to each other nor parked.
+func TestToolCallOfRun(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := openCallers(t, Config{ParkAfter: time.Second, Park: ParkAll}, map[string]aCaller{
+			"caller": {program: plugintest.Do().Request("tool.call", toolRequest("chatty", `{}`)).Use("tool.call", toolRequest("chatty", `{}`)), may: []string{"chatty"},
+				hints: abi.Hints{SupportsBackground: true}},
+		}, "chatty")
+		id := s.spawn(alice, "caller", `{}`)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		o := s.check(alice, id, "")
+		require.Equal(t, "succeeded", o["status"], "%v", o)
+		require.NotContains(t, fmt.Sprint(o["result"]), "background")
+		calls := s.Figures().Calls(CallQuery{Tool: "chatty"})
+		require.Len(t, calls, 2)
+		require.Equal(t, id, calls[0].OuterID)
+
+		parked := s.call(alice, "caller", `{}`)
+		require.Contains(t, string(parked.Value), `"type":"background"`)
+		time.Sleep(time.Minute)
+	})
+}
+
+// TestToolCallAnnotations: what agents read of a tool follows the tools it may call.
+func TestToolCallAnnotations(t *testing.T) {
+	program := gotool.Tool{Name: "post_letter", Description: "Made for a test.", Handler: gotool.Handle(
+		func(context.Context, *gotool.Call, struct{}) (string, error) { return "posted", nil })}
+	s := openCallers(t, Config{Tools: []gotool.Tool{program}}, map[string]aCaller{
+		"harmless": {program: calling("harmless", `{}`), may: []string{"harmless", "plain", "missing"}},
+		"writer":   {program: calling("post_letter", `{}`), may: []string{"writer", "post_letter"}},
+		"far":      {program: calling("writer", `{}`), may: []string{"writer"}},
+		"readonly": {program: calling("writer", `{}`), may: []string{"writer"}, hints: abi.Hints{Readonly: true, OpenWorld: new(false)}},
+	}, "plain")
+	got := map[string]Annotations{}
+	for _, d := range s.Definitions(alice) {
+		got[d.Name] = d.Annotations
+	}
+	require.Equal(t, Annotations{ReadOnly: true}, got["harmless"])
+	require.Equal(t, Annotations{Destructive: true, OpenWorld: true}, got["writer"])
+	require.Equal(t, Annotations{Destructive: true, OpenWorld: true}, got["far"])
+	require.Equal(t, Annotations{ReadOnly: true, Idempotent: true}, got["readonly"])
+}
+
+// TestToolCallThroughProgram: a tool of the program that a plugin calls, and that calls a
+// plugin's tool itself, is within the bounds of the plugin's call.
+func TestToolCallThroughProgram(t *testing.T) {
+	var s service
+	relay := gotool.Tool{Name: "relay", Description: "Made for a test.", Hints: abi.Hints{Readonly: true, OpenWorld: new(false)}, Handler: gotool.Handle(
+		func(ctx context.Context, c *gotool.Call, in struct {
+			Tool string `json:"tool"`
+		}) (any, error) {
+			r, err := s.Call(ctx, Request{Session: c.Session(), Tool: in.Tool})
+			if err != nil {
+				return nil, err
+			}
+			return r.Value, nil
+		})}
+	s = openCallers(t, Config{Tools: []gotool.Tool{relay}, Host: host.Config{TotalCalls: 1, Calls: 1}}, map[string]aCaller{
+		"counter": {program: plugintest.Do().Count(1_000_000)},
+		"caller":  {program: calling("relay", `{"tool":"counter"}`), may: []string{"relay"}},
+		"loop":    {program: calling("relay", `{"tool":"loop"}`), may: []string{"relay"}},
+	})
+	counter, caller := s.call(alice, "counter", `{}`), s.call(alice, "caller", `{}`)
+	require.Equal(t, `{"kind":"success","value":null}`, string(caller.Value))
+	require.Greater(t, caller.Usage.Fuel, counter.Usage.Fuel)
+	require.Contains(t, string(s.call(alice, "loop", `{}`).Value), "at most 8 tools can call each other in turn")
+}
