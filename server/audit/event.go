@@ -1,0 +1,77 @@
+package audit
+
+import "time"
+
+// Kind says what happened.
+type Kind string
+
+// The kinds.
+const (
+	Opened Kind = "opened" // a process began to write
+	Closed Kind = "closed" // and ended in order
+	Lost   Kind = "lost"   // Count events before it could not be written, see Reason
+
+	Grant  Kind = "grant"  // what is in force for a plugin: at the start, and after a reload that changed it
+	Reload Kind = "reload" // plugins were added, changed or removed
+
+	Call    Kind = "call"    // a direct call has ended
+	Spawned Kind = "spawned" // a background run was stored
+	Ended   Kind = "ended"   // a background run has ended
+	Stop    Kind = "stop"    // somebody asked a run to stop
+	Missed  Kind = "missed"  // ends of runs before it may be missing
+
+	Asked    Kind = "asked"    // a person was asked to approve a call
+	Approved Kind = "approved" // and did, or a kept approval applied
+	Refused  Kind = "refused"  // or did not
+
+	Egress Kind = "egress" // a request of a plugin to another host
+
+	Schedule Kind = "schedule" // one was created, enabled, disabled, removed or fired: see Action
+	Admin    Kind = "admin"    // something was changed or removed: see Action
+)
+
+// Kinds lists all kinds.
+var Kinds = []Kind{Opened, Closed, Lost, Grant, Reload, Call, Spawned, Ended, Stop, Missed, Asked, Approved, Refused, Egress, Schedule, Admin}
+
+// An Event is one line of the log. Fields that do not apply are left out. Texts longer
+// than 1 KiB are cut.
+type Event struct {
+	Seq  int64     `json:"seq"` // 1 for the first line of a log
+	At   time.Time `json:"at"`
+	Kind Kind      `json:"kind"`
+
+	Session string `json:"session,omitempty"`
+	User    string `json:"user,omitempty"` // of an OAuth issuer
+	By      string `json:"by,omitempty"`   // who asked, if not the session's agent
+	ID      string `json:"id,omitempty"`   // of the call, run, schedule or approval
+	Parent  string `json:"parent,omitempty"`
+	Tool    string `json:"tool,omitempty"`
+	Plugin  string `json:"plugin,omitempty"`
+	Digest  string `json:"digest,omitempty"` // of the plugin's file
+
+	Action  string   `json:"action,omitempty"`  // what was done, such as removed
+	Outcome string   `json:"outcome,omitempty"` // how it ended
+	Code    string   `json:"code,omitempty"`    // why it failed
+	Reason  string   `json:"reason,omitempty"`  // in words
+	Names   []string `json:"names,omitempty"`   // grants, or plugins of a reload
+
+	Fuel   int64 `json:"fuel,omitempty"`
+	Millis int64 `json:"ms,omitempty"` // wall time
+	DryRun bool  `json:"dry_run,omitempty"`
+	Count  int64 `json:"count,omitempty"`
+
+	// Of egress.
+	Method   string `json:"method,omitempty"`
+	Host     string `json:"host,omitempty"` // with the port
+	Status   int    `json:"status,omitempty"`
+	Sent     int64  `json:"sent,omitempty"`     // bytes of the body
+	Received int64  `json:"received,omitempty"` // bytes of the body
+
+	Prev string `json:"prev"` // the SHA-256 of the line before, in hex; of the first line: zeros
+}
+
+// maxText bounds each text of an event, in bytes.
+const maxText = 1 << 10
+
+// maxNames bounds the names of an event.
+const maxNames = 64

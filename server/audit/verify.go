@@ -1,0 +1,140 @@
+package audit
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+)
+
+// ErrBroken is why a log cannot be trusted: a line was changed, inserted or removed.
+var ErrBroken = errors.New("the chain is broken")
+
+// LineError says which line breaks the chain. It matches [ErrBroken].
+type LineError struct {
+	File    string
+	Line    int // from 1
+	Problem string
+}
+
+func (e *LineError) Error() string {
+	return fmt.Sprintf("%s:%d: %v: %s", e.File, e.Line, ErrBroken, e.Problem)
+}
+
+// Unwrap returns [ErrBroken].
+func (e *LineError) Unwrap() error { return ErrBroken }
+
+// Report is what [Verify] found.
+type Report struct {
+	Files int   `json:"files"`
+	Lines int64 `json:"lines"`
+	First int64 `json:"first"` // number of the first line that is kept: above 1 if older files were removed
+	Head  Head  `json:"head"`
+	Torn  int   `json:"torn,omitempty"` // lines that were cut as the host died, and are in the chain
+	Lost  int64 `json:"lost,omitempty"` // events that could not be written, as the log says itself
+	// Known reports whether the log has the line that was asked for, unchanged.
+	Known bool `json:"known,omitempty"`
+}
+
+// maxLine bounds a line: an event with all texts at their longest.
+const maxLine = 256 << 10
+
+// Verify reads the log in a folder and checks its chain. With known, a [Head] that was
+// kept elsewhere, it also checks that the log has this line, so that nothing up to it was
+// removed or made anew. The error is a *[LineError], matches [ErrBroken], or is that of
+// reading.
+func Verify(dir string, known Head) (Report, error) {
+	files, err := filesOf(dir)
+	if err != nil {
+		return Report{}, err
+	}
+	v := verifier{known: known}
+	for _, name := range files {
+		if err := v.file(filepath.Join(dir, name)); err != nil {
+			return v.Report, err
+		}
+		v.Files++
+	}
+
+	if known.Hash != "" && !v.Known {
+		return v.Report, fmt.Errorf("%w: it has no line %d with the hash %s", ErrBroken, known.Seq, known.Hash)
+	}
+	return v.Report, nil
+}
+
+type verifier struct {
+	Report
+	known Head
+}
+
+func (v *verifier) file(name string) error {
+	f, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+
+	lines := bufio.NewReaderSize(f, maxLine)
+	for n := 1; ; n++ {
+		line, err := lines.ReadSlice('\n')
+		if errors.Is(err, io.EOF) && len(line) == 0 {
+			return nil
+		}
+		broken := func(format string, args ...any) error {
+			return &LineError{filepath.Base(name), n, fmt.Sprintf(format, args...)}
+		}
+		if errors.Is(err, bufio.ErrBufferFull) {
+			return broken("the line is longer than any of a log")
+		}
+		if err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+
+		last := errors.Is(err, io.EOF) // the process has died, or is just writing it
+		if problem := v.line(bytes.TrimSuffix(line, []byte("\n")), last); problem != "" {
+			return broken("%s", problem)
+		}
+		if n == 1 && v.Head.Seq > 0 && filepath.Base(name) != fileName(v.Head.Seq) {
+			return broken("its number is not that of the file's name")
+		}
+	}
+}
+
+// line checks the next line.
+func (v *verifier) line(line []byte, last bool) string {
+	e, err := decode(line)
+	switch {
+	case err != nil && (last || v.Lines > 0):
+		// It was cut as the host died, if the next line continues after it.
+		v.Torn++
+		v.next(v.Head.Seq+1, line)
+		return ""
+	case err != nil:
+		return "it is not an event: " + err.Error()
+	case v.Lines == 0 && (e.Seq == 1) != (e.Prev == zero):
+		return "the first line of a log has the number 1 and no line before it"
+	case v.Lines == 0:
+		v.First = e.Seq
+	case e.Seq != v.Head.Seq+1:
+		return fmt.Sprintf("it has the number %d, and %d is next", e.Seq, v.Head.Seq+1)
+	case e.Prev != v.Head.Hash:
+		return "it does not have the hash of the line before it: one of the two was changed"
+	}
+
+	if e.Kind == Lost {
+		v.Lost += e.Count
+	}
+	v.next(e.Seq, line)
+	return ""
+}
+
+func (v *verifier) next(seq int64, line []byte) {
+	v.Lines++
+	v.Head = Head{seq, hashOf(line)}
+	if v.known == v.Head {
+		v.Known = true
+	}
+}
