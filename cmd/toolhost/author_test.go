@@ -33,7 +33,11 @@ func TestAuthorsPage(t *testing.T) {
 	}
 	clone, err := filepath.Abs("../..")
 	require.NoError(t, err)
-	data := t.TempDir()
+	home, bin, data := t.TempDir(), t.TempDir(), t.TempDir()
+	require.NoError(t, os.Symlink(clone, filepath.Join(home, "toolhost"))) // where the page has it
+	caches, err := exec.Command("go", "env", "GOCACHE", "GOMODCACHE").Output()
+	require.NoError(t, err)
+	cache := strings.Fields(string(caches))
 	require.NoError(t, os.Symlink(plugintest.CacheDir(), filepath.Join(data, "cache")))
 
 	// Tidying looks at the tests of dependencies too, which need not be in the module
@@ -46,7 +50,7 @@ func TestAuthorsPage(t *testing.T) {
 	}
 	cmd := exec.Command("sh", "-c", script)
 	cmd.Dir = filepath.Dir(dir)
-	cmd.Env = append(os.Environ(), "CLONE="+clone, "TOOLHOST_DATA="+data, "GOFLAGS=-mod=mod", "GOPROXY=off", "GOSUMDB=off")
+	cmd.Env = append(os.Environ(), "HOME="+home, "GOCACHE="+cache[0], "GOMODCACHE="+cache[1], "GOBIN="+bin, "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"), "TOOLHOST_DATA="+data, "GOFLAGS=-mod=mod", "GOPROXY=off", "GOSUMDB=off")
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s\n%s", script, out)
 	require.Contains(t, string(out), "Hello, Ada!\n")

@@ -123,11 +123,14 @@ func (l *Log) open() error {
 
 	e, err := decode(last.text)
 	if err != nil { // it was cut, as by a loss of power: it stays, and the chain includes it
-		before, err := decode(last.before)
-		if err != nil && len(last.before) > 0 {
-			return fmt.Errorf("%s: the last two lines are damaged: move the folder away to begin a new log", filepath.Base(newest))
+		e.Seq = firstOf(newest)
+		if last.before != nil {
+			before, err := decode(last.before)
+			if err != nil {
+				return fmt.Errorf("%s: the last two lines are damaged: move the folder away to begin a new log", filepath.Base(newest))
+			}
+			e.Seq = before.Seq + 1
 		}
-		e.Seq = before.Seq + 1
 	}
 	l.head = Head{e.Seq, hashOf(last.text)}
 	return nil
@@ -146,6 +149,15 @@ func (l *Log) endOf(files []string) (seq int64, hash string, err error) {
 	return e.Seq, hashOf(last.text), err
 }
 
+// firstOf is the number of the first line of a file; 0 if it is no file of a log.
+func firstOf(name string) int64 {
+	var first int64
+	if _, err := fmt.Sscanf(filepath.Base(name), prefix+"%d"+suffix, &first); err != nil || fileName(first) != filepath.Base(name) {
+		return 0
+	}
+	return first
+}
+
 // filesOf lists the files of a log, the oldest first.
 func filesOf(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
@@ -154,7 +166,7 @@ func filesOf(dir string) ([]string, error) {
 	}
 	var names []string
 	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), prefix) && strings.HasSuffix(e.Name(), suffix) && e.Type().IsRegular() {
+		if firstOf(e.Name()) > 0 && e.Type().IsRegular() {
 			names = append(names, e.Name())
 		}
 	}

@@ -77,6 +77,10 @@ func (v *verifier) file(name string) error {
 	}
 	defer f.Close()
 
+	if v.Lines == 0 {
+		v.Head.Seq = firstOf(name) - 1
+		v.First = v.Head.Seq + 1
+	}
 	lines := bufio.NewReaderSize(f, maxLine)
 	for n := 1; ; n++ {
 		line, err := lines.ReadSlice('\n')
@@ -93,34 +97,29 @@ func (v *verifier) file(name string) error {
 			return err
 		}
 
-		last := errors.Is(err, io.EOF) // the process has died, or is just writing it
-		if problem := v.line(bytes.TrimSuffix(line, []byte("\n")), last); problem != "" {
+		if problem := v.line(bytes.TrimSuffix(line, []byte("\n"))); problem != "" {
 			return broken("%s", problem)
 		}
-		if n == 1 && v.Head.Seq > 0 && filepath.Base(name) != fileName(v.Head.Seq) {
+		if n == 1 && firstOf(name) != v.Head.Seq {
 			return broken("its number is not that of the file's name")
 		}
 	}
 }
 
 // line checks the next line.
-func (v *verifier) line(line []byte, last bool) string {
+func (v *verifier) line(line []byte) string {
 	e, err := decode(line)
 	switch {
-	case err != nil && (last || v.Lines > 0):
-		// It was cut as the host died, if the next line continues after it.
+	case err != nil:
+		// It was cut as the host died, if the next line has its hash.
 		v.Torn++
 		v.next(v.Head.Seq+1, line)
 		return ""
-	case err != nil:
-		return "it is not an event: " + err.Error()
-	case v.Lines == 0 && (e.Seq == 1) != (e.Prev == zero):
-		return "the first line of a log has the number 1 and no line before it"
-	case v.Lines == 0:
-		v.First = e.Seq
 	case e.Seq != v.Head.Seq+1:
 		return fmt.Sprintf("it has the number %d, and %d is next", e.Seq, v.Head.Seq+1)
-	case e.Prev != v.Head.Hash:
+	case v.Lines == 0 && (e.Seq == 1) != (e.Prev == zero):
+		return "the first line of a log has no line before it"
+	case v.Lines > 0 && e.Prev != v.Head.Hash:
 		return "it does not have the hash of the line before it: one of the two was changed"
 	}
 
