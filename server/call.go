@@ -128,6 +128,7 @@ func (s *Service) Call(ctx context.Context, req Request) (abi.Result, error) {
 	}
 	r, err := s.call(ctx, req)
 	s.figures.add(note, req.Session, began, r, err)
+	s.audit.call(note, req, began, r, err)
 	if ctx.Err() != nil && from == nil {
 		logUnresolved(ctx, s.log, req, r)
 	}
@@ -191,6 +192,9 @@ func (s *Service) callPlugin(ctx context.Context, req Request) (abi.Result, erro
 		return explain(err)
 	}
 	req.note.known, req.note.provider = true, tool.provider()
+	if s.audit.log != nil {
+		req.note.version, _ = tool.Version() // an error is found when it is called
+	}
 	if err := s.admit(tool, req.Parsed); err != nil {
 		return explain(err)
 	}

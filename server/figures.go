@@ -62,6 +62,8 @@ type callNote struct {
 	unlisted bool   // it is only counted
 	known    bool   // there is such a tool
 	provider engine.Provider
+	version  string // of the plugin: the digest of its file
+	id       string // of the call; empty if nothing has run
 	run      string // that the call continues as
 }
 

@@ -16,10 +16,10 @@ const kvPrefix = "kv:"
 
 // KV are the key-value stores of plugins, for operators. A store stays when its plugin
 // is gone or loses its grant.
-type KV struct{ engine engine.Engine }
+type KV struct{ *store }
 
 // KV returns the key-value stores of plugins.
-func (s *store) KV() KV { return KV{s.engine} }
+func (s *store) KV() KV { return KV{s} }
 
 // List returns all stores, by session and plugin.
 func (k KV) List(ctx context.Context) (wire.KVStores, error) {
@@ -64,7 +64,11 @@ func (k KV) Delete(ctx context.Context, plugin, session, key string) (bool, erro
 		}
 		return err == nil, err
 	}
-	return k.values(plugin, session).Delete(ctx, key, AnyVersion)
+	deleted, err := k.values(plugin, session).Delete(ctx, key, AnyVersion)
+	if deleted {
+		k.audit.admin("kv value removed", session, plugin+" "+key)
+	}
+	return deleted, err
 }
 
 // Clear removes a store. A dry run removes nothing.
@@ -72,5 +76,9 @@ func (k KV) Clear(ctx context.Context, plugin, session string) error {
 	if InDryRun(ctx) {
 		return nil
 	}
-	return k.engine.DropValues(context.WithoutCancel(ctx), engine.Scope{Session: session, Name: kvPrefix + plugin}, "")
+	err := k.engine.DropValues(context.WithoutCancel(ctx), engine.Scope{Session: session, Name: kvPrefix + plugin}, "")
+	if err == nil {
+		k.audit.admin("kv store removed", session, plugin)
+	}
+	return err
 }

@@ -42,6 +42,8 @@ func (s *Service) reloaded(c plugins.Changes) {
 	s.reports.Lock()
 	defer s.reports.Unlock()
 
+	s.audit.reload(c)
+	s.auditGrants()
 	s.log.Info("plugins reloaded", "added", c.Added, "changed", c.Changed, "removed", c.Removed, "problems", len(c.Problems))
 
 	if s.cfg.OnReload != nil {

@@ -41,6 +41,10 @@ func (s *Service) openRuns(ctx context.Context) (err error) {
 		return err
 	}
 
+	if err := s.openAudit(); err != nil { // the lock of the runs' folder is that of the log too
+		return err
+	}
+
 	cfg, x := s.cfg.Runs, executor{s}
 	if s.dir != nil {
 		if err := s.dir.Describe(ctx, x.formerProvider); err != nil {

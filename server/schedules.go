@@ -73,7 +73,7 @@ func (v Schedules) New(ctx context.Context, req ScheduleRequest) (wire.Schedule,
 		return wire.Schedule{}, err
 	}
 	stored, err := v.service.runs.Schedule(ctx, v.name, checked)
-	return newSchedule(stored), err
+	return v.audited("created", newSchedule(stored), req.By, err)
 }
 
 // of returns the schedules of the session that a schedule belongs to.
@@ -95,7 +95,7 @@ func (v Schedules) Disable(ctx context.Context, id string) (wire.Schedule, error
 		return v.unchanged(ctx, id)
 	}
 	s, err := v.service.runs.Unschedule(ctx, v.name, id)
-	return newSchedule(s), err
+	return v.audited("disabled", newSchedule(s), "", err)
 }
 
 // Remove removes a schedule for good, and returns it as it was. It fires no
@@ -109,7 +109,7 @@ func (v Schedules) Remove(ctx context.Context, id string) (wire.Schedule, error)
 		return v.unchanged(ctx, id)
 	}
 	s, err := v.service.runs.RemoveSchedule(ctx, v.name, id)
-	return newSchedule(s), err
+	return v.audited("removed", newSchedule(s), "", err)
 }
 
 // unchanged returns a schedule that a dry run leaves as it is.
@@ -130,7 +130,7 @@ func (v Schedules) Enable(ctx context.Context, id string) (wire.Schedule, error)
 		return v.unchanged(ctx, id)
 	}
 	s, err := v.service.runs.Enable(ctx, v.name, id)
-	return newSchedule(s), err
+	return v.audited("enabled", newSchedule(s), "", err)
 }
 
 // Fire queues a run of a schedule now, also of a disabled one. The checks of
@@ -150,5 +150,14 @@ func (v Schedules) Fire(ctx context.Context, id, by string) (wire.Run, error) {
 	if err != nil {
 		return wire.Run{}, err
 	}
+	v.service.audit.schedule("fired", wire.Schedule{Session: v.name, ScheduleID: id, Tool: r.Tool}, by)
 	return newRun(r, time.Now()), nil
+}
+
+// audited writes a change of a schedule that was made to the audit log.
+func (v Schedules) audited(action string, s wire.Schedule, by string, err error) (wire.Schedule, error) {
+	if err == nil {
+		v.service.audit.schedule(action, s, by)
+	}
+	return s, err
 }

@@ -28,6 +28,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/plugins"
+	"github.com/toolhost/toolhost/server/audit"
 	"github.com/toolhost/toolhost/server/gotool"
 	"github.com/toolhost/toolhost/server/wire"
 )
@@ -56,9 +57,14 @@ type Config struct {
 	// Engine stores runs and schedules instead of DataDir: any implementation
 	// that passes the conformance suite enginetest. The caller closes it after
 	// the Service. Nil leaves it to DataDir.
-	Engine   engine.Engine
-	Runs     RunsConfig // bounds background runs
-	LogQuota int64      // bytes of the output of all runs in DataDir; 0 is DefaultLogQuota
+	Engine engine.Engine
+	Runs   RunsConfig // bounds background runs
+
+	// AuditDir is the folder of the audit log, see package audit; it is created if it does
+	// not exist. One Service uses it at a time. Empty writes none. Audit bounds it.
+	AuditDir string
+	Audit    audit.Config
+	LogQuota int64 // bytes of the output of all runs in DataDir; 0 is DefaultLogQuota
 
 	Park      Park          // which calls are parked; empty is ParkOverdue
 	ParkAfter time.Duration // how long a call is waited for before it is parked; 0 is DefaultParkAfter, or less if MaxLimits.Background requires it; negative is never
@@ -210,6 +216,7 @@ func (s *Service) Close(ctx context.Context) error {
 		s.waits("the database")
 		errs = append(errs, s.dir.Close())
 	}
+	errs = append(errs, s.audit.close())
 	if s.host != nil {
 		s.waits("calls and compilations")
 		errs = append(errs, s.host.Close(ctx)) // no call runs any more

@@ -117,7 +117,11 @@ func (v Session) Remove(ctx context.Context, id string) error {
 	case InDryRun(ctx):
 		return nil
 	}
-	return v.service.runs.Remove(ctx, r.Session, id)
+	if err := v.service.runs.Remove(ctx, r.Session, id); err != nil {
+		return err
+	}
+	v.service.audit.admin("run removed", r.Session, id)
+	return nil
 }
 
 // Diagnosis says why a run failed; nil if its error says everything. It is for
@@ -334,6 +338,7 @@ func (v Session) End(ctx context.Context) error {
 	if InDryRun(ctx) {
 		return nil
 	}
+	v.service.audit.admin("session ended", v.name, "")
 	return v.service.runs.EndSession(ctx, v.name)
 }
 

@@ -30,6 +30,7 @@ type StorageStats struct {
 type store struct {
 	engine engine.Engine
 	dir    *sqlite.Engine // the engine, if it is that of Config.DataDir; else nil
+	audit  auditor
 }
 
 // openStore opens the engine that the configuration asks for.

@@ -80,7 +80,7 @@ func run(ctx context.Context, args []string, in io.Reader, out, errw io.Writer) 
 // commands make the commands, in no particular order.
 var commands = []func(*app) *cobra.Command{
 	callCommand, compileCommand, configCommand, demoCommand, inspectCommand, listCommand, mcpCommand, pinCommand, serveCommand, trustCommand, unpinCommand,
-	checkCommand, kvCommand, logsCommand, removeCommand, schedulesCommand, spawnCommand, stopCommand, tasksCommand, waitCommand,
+	auditCommand, checkCommand, kvCommand, logsCommand, removeCommand, schedulesCommand, spawnCommand, stopCommand, tasksCommand, waitCommand,
 }
 
 func (a *app) root() *cobra.Command {
@@ -217,6 +217,9 @@ func (a *app) open(ctx context.Context, adapt func(*server.Config)) (s *server.S
 func (a *app) openKept(ctx context.Context, folder string, shared bool) (*server.Service, func(), error) {
 	return a.open(ctx, func(cfg *server.Config) {
 		cfg.DataDir, cfg.Watch, cfg.OnReload = folder, a.config.watch, a.reloaded
+		if a.config.audit {
+			cfg.AuditDir, cfg.Audit.Logger = auditFolder(a.config.data, folder), a.logger()
+		}
 		cfg.CompileAhead = a.config.compile == compileAhead
 		cfg.Host.Shared, cfg.Host.Computing = shared, spareProcessor()
 	})

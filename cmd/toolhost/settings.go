@@ -10,6 +10,7 @@ import (
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/server"
+	"github.com/toolhost/toolhost/server/audit"
 	"github.com/toolhost/toolhost/server/identity"
 )
 
@@ -27,6 +28,7 @@ type config struct {
 	logLevel, logFormat string
 	listen, addr, token string
 	drain               time.Duration
+	audit               bool
 }
 
 // Values of settings that are names.
@@ -43,7 +45,7 @@ const (
 func newConfig() config {
 	return config{
 		data: userData(), watch: true, compile: compileAhead, approve: approveDeny,
-		logLevel: "warn", logFormat: formatText, drain: 10 * time.Second, grants: map[string]*host.Grant{},
+		logLevel: "warn", logFormat: formatText, drain: 10 * time.Second, audit: true, grants: map[string]*host.Grant{},
 		server: server.Config{
 			Grants: map[string]host.Grant{},
 			Host:   host.Config{Compiler: host.ThisProgram()},
@@ -109,6 +111,10 @@ func settings(c *config) []setting {
 		{"background.end_session", oneOf(string(background.EndParked), string(background.EndAll)), &runs.EndSession, nil, "What the end of a session stops: its parked calls, or all its runs."},
 		{"background.min_interval", duration, &runs.MinInterval, background.DefaultInterval, "The shortest time between two firings of a schedule, by the clock of its time zone."},
 		{"background.misfire", duration, &runs.Misfire, background.DefaultMisfire, "How late a missed firing is still made up for. However many were missed, the schedule fires once."},
+
+		{"audit.enabled", flag, &c.audit, nil, "Whether `serve` and `mcp` keep an [audit log](#the-audit-log) in the data folder."},
+		{"audit.file_size", size, &s.Audit.FileSize, int64(audit.DefaultFileSize), "Size at which the next file of the audit log begins."},
+		{"audit.files", anyWhole, &s.Audit.Files, audit.DefaultFiles, "How many files of the audit log are kept. A negative number keeps all."},
 
 		{"serve.listen", text, &c.listen, none, "Address at which `serve` listens besides its socket, such as `127.0.0.1:7070`. See [Serving](#serving)."},
 		{"serve.drain", duration, &c.drain, nil, "How long a server that shuts down waits for calls and runs before it interrupts them."},

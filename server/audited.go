@@ -1,0 +1,174 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/plugins"
+	"github.com/toolhost/toolhost/server/audit"
+	"github.com/toolhost/toolhost/server/wire"
+)
+
+// auditor writes what the service does to its audit log. Without a log it does nothing.
+type auditor struct {
+	log     *audit.Log
+	granted map[string]string // what the log last said of each plugin; guarded by the service's reports
+
+	unwatch  context.CancelFunc
+	watching chan struct{} // closed when no event of runs is written any more
+}
+
+// openAudit opens the log that the configuration names, and says what is in force.
+func (s *Service) openAudit() (err error) {
+	if s.cfg.AuditDir == "" {
+		return nil
+	}
+	a := auditor{granted: map[string]string{}, watching: make(chan struct{})}
+	if a.log, err = audit.Open(s.cfg.AuditDir, s.cfg.Audit); err != nil {
+		return err
+	}
+
+	a.log.Append(audit.Event{Kind: audit.Opened})
+	var ctx context.Context
+	ctx, a.unwatch = context.WithCancel(context.Background())
+	events := s.engine.Watch(ctx, "")
+	go func() {
+		defer close(a.watching)
+		for e := range events {
+			a.run(e)
+		}
+	}()
+	s.audit = a
+	s.auditGrants()
+	return nil
+}
+
+// close ends the log, after everything that it says has happened.
+func (a *auditor) close() error {
+	if a.log == nil {
+		return nil
+	}
+	a.unwatch()
+	<-a.watching
+	return a.log.Close()
+}
+
+// about begins an event of a session.
+func about(kind audit.Kind, session string) audit.Event {
+	e := audit.Event{Kind: kind, Session: session}
+	if user, _, ok := strings.Cut(session, "/"); ok && user+"/" != wire.UnnamedPrefix {
+		e.User = user
+	}
+	return e
+}
+
+// call writes the end of a direct call.
+func (a *auditor) call(note callNote, req Request, began time.Time, r abi.Result, err error) {
+	if a.log == nil {
+		return
+	}
+	e := about(audit.Call, req.Session)
+	e.ID, e.Tool, e.Plugin, e.Digest = cmp.Or(note.run, note.id), note.tool, note.provider.Plugin, note.version
+	e.Outcome, e.Fuel, e.Millis, e.DryRun = string(r.Kind), r.Usage.Fuel, time.Since(began).Milliseconds(), req.DryRun
+	if err != nil {
+		e.Code = string(ReasonOf(err).Code)
+	}
+	a.log.Append(e)
+}
+
+// run writes what happened to a run, as far as it belongs into the log.
+func (a *auditor) run(event engine.Event) {
+	kinds := map[engine.EventKind]audit.Kind{
+		engine.EventQueued: audit.Spawned, engine.EventStarted: audit.Spawned, engine.EventStopping: audit.Stop,
+		engine.EventEnded: audit.Ended, engine.EventMissed: audit.Missed,
+	}
+	kind, ok := kinds[event.Kind]
+	if !ok || event.Run == nil && kind != audit.Missed {
+		return
+	}
+	if kind == audit.Missed {
+		a.log.Append(audit.Event{Kind: kind})
+		return
+	}
+
+	run := event.Run
+	parked := run.Origin == engine.OriginParked
+	if kind == audit.Spawned && (parked != (event.Kind == engine.EventStarted) || run.Attempt > 1 || event.Kind == engine.EventQueued && run.Attempt > 0) {
+		return // it was said before
+	}
+	e := about(kind, run.Session)
+	e.ID, e.Parent, e.Tool, e.Plugin, e.Digest, e.By = run.ID, run.Parent, run.Tool, run.Plugin, run.Version, run.By
+	switch kind {
+	case audit.Spawned:
+		e.Action = string(run.Origin)
+	case audit.Stop:
+		e.By, e.Reason = run.Cancel.By, run.Cancel.Reason
+	case audit.Ended:
+		e.Outcome, e.Fuel = string(run.Status), run.Cost.Fuel
+		if !run.StartedAt.IsZero() {
+			e.Millis = run.FinishedAt.Sub(run.StartedAt).Milliseconds()
+		}
+		if run.Error != nil {
+			e.Code = string(run.Error.Kind)
+		}
+	}
+	a.log.Append(e)
+}
+
+// schedule writes that somebody has changed a schedule.
+func (a *auditor) schedule(action string, s wire.Schedule, by string) {
+	if a.log == nil {
+		return
+	}
+	e := about(audit.Schedule, s.Session)
+	e.Action, e.ID, e.Tool, e.By = action, s.ScheduleID, s.Tool, by
+	a.log.Append(e)
+}
+
+// admin writes that somebody has changed or removed something.
+func (a *auditor) admin(action, session, id string) {
+	if a.log == nil {
+		return
+	}
+	e := about(audit.Admin, session)
+	e.Action, e.ID = action, id
+	a.log.Append(e)
+}
+
+// reload writes what a reload has changed.
+func (a *auditor) reload(c plugins.Changes) {
+	if a.log == nil {
+		return
+	}
+	var names []string
+	for sign, files := range map[string][]string{"+": c.Added, "~": c.Changed, "-": c.Removed} {
+		for _, file := range files {
+			names = append(names, sign+file)
+		}
+	}
+	slices.Sort(names)
+	a.log.Append(audit.Event{Kind: audit.Reload, Names: names, Count: int64(len(c.Problems))})
+}
+
+// auditGrants writes the grants that are in force for each plugin, where the log does
+// not say so yet. Its caller holds s.reports, or is alone.
+func (s *Service) auditGrants() {
+	if s.audit.log == nil {
+		return
+	}
+	for _, p := range s.registry.Plugins() {
+		digest, _ := p.Digest() // a file that cannot be read is a problem of its own
+		names := p.Grant.Names()
+		now := digest + " " + strings.Join(names, ", ")
+		if said, ok := s.audit.granted[p.Manifest.Name]; ok && said == now {
+			continue
+		}
+		s.audit.granted[p.Manifest.Name] = now
+		s.audit.log.Append(audit.Event{Kind: audit.Grant, Plugin: p.Manifest.Name, Digest: digest, Names: names})
+	}
+}

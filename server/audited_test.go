@@ -1,0 +1,88 @@
+package server
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/server/audit"
+	"github.com/toolhost/toolhost/server/wire"
+)
+
+// eventsOf are the events of a log, the oldest first, in a line each.
+func eventsOf(t *testing.T, dir string) (lines []string) {
+	t.Helper()
+	_, err := audit.Verify(dir, audit.Head{})
+	require.NoError(t, err)
+	found, err := audit.Read(dir, audit.Query{})
+	require.NoError(t, err)
+	for _, e := range slices.Backward(found) {
+		line := strings.Join(strings.Fields(fmt.Sprint(e.Kind, " ", e.Action, " ", e.Tool, " ", e.Outcome, " ", e.Code, " ", e.User, " ", e.Session, " ", e.By)), " ")
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// TestAudit: what a service does is in its log, and its log continues after a restart.
+func TestAudit(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "audit")
+	s := open(t, Config{DataDir: t.TempDir(), AuditDir: dir}, "echo", "sleeper", "denied")
+	s.call("ana/default", "echo", `{"n":1}`)
+	s.call("ana/default", "echo", `{"n":"not a number"}`)
+	_, _ = s.Call(t.Context(), Request{Session: "~/ieinsjpxdjcjdgpa67vhj76c7i", Tool: "nonsense"})
+	run, err := s.Session(alice).Spawn(t.Context(), SpawnRequest{Tool: "sleeper", By: "operator"})
+	require.NoError(t, err)
+	_, err = s.Session(alice).Stop(t.Context(), run.TaskID, "operator", wire.Stop{Force: true})
+	require.NoError(t, err)
+	s.settled(alice, run.TaskID)
+	plan, err := s.Session(alice).Schedules().New(t.Context(), ScheduleRequest{SpawnRequest: SpawnRequest{Tool: "sleeper"}, Cron: "0 0 1 1 *"})
+	require.NoError(t, err)
+	_, err = s.Session(alice).Schedules().Disable(t.Context(), plan.ScheduleID)
+	require.NoError(t, err)
+	require.NoError(t, s.Session(alice).Remove(t.Context(), run.TaskID))
+	require.NoError(t, s.Session(alice).End(t.Context()))
+	_, err = s.Session(alice).Schedules().Remove(WithDryRun(t.Context()), plan.ScheduleID)
+	require.NoError(t, err)
+	require.NoError(t, s.Close(done()))
+
+	lines := eventsOf(t, dir)
+	for _, want := range []string{
+		"opened", "call echo success ana ana/default", "call nonsense tool_error not_found ~/ieinsjpxdjcjdgpa67vhj76c7i",
+		"spawned spawned sleeper alice operator", "stop sleeper alice operator", "ended sleeper canceled alice operator",
+		"schedule created sleeper alice", "schedule disabled sleeper alice", "admin run removed alice", "admin session ended alice", "closed",
+	} {
+		require.Contains(t, lines, want)
+	}
+	require.Equal(t, "opened", lines[0])
+	require.Equal(t, "closed", lines[len(lines)-1])
+	require.NotContains(t, strings.Join(lines, "\n"), "removed sleeper", "a dry run changes nothing")
+	found, err := audit.Read(dir, audit.Query{Kinds: []audit.Kind{audit.Grant, audit.Call}})
+	require.NoError(t, err)
+	for _, e := range found {
+		if e.Plugin != "" {
+			require.Len(t, e.Digest, 64)
+		}
+		require.NotContains(t, fmt.Sprint(e), "not a number", "no arguments")
+	}
+	require.Equal(t, audit.Grant, found[len(found)-1].Kind)
+
+	s = open(t, Config{AuditDir: dir}, "echo")
+	require.NoError(t, s.Close(done()))
+	require.Greater(t, len(eventsOf(t, dir)), len(lines))
+}
+
+// BenchmarkAudit measures a call with the audit log as a ratio to one without.
+func BenchmarkAudit(b *testing.B) {
+	for name, dir := range map[string]string{"without": "", "with": b.TempDir()} {
+		b.Run(name, func(b *testing.B) {
+			s := open(b, Config{AuditDir: dir}, "echo")
+			for b.Loop() {
+				s.call(alice, "echo", `{"n":1}`)
+			}
+		})
+	}
+}
