@@ -84,7 +84,7 @@ func (a *auditor) call(note callNote, req Request, began time.Time, r abi.Result
 // run writes what happened to a run, as far as it belongs into the log.
 func (a *auditor) run(event engine.Event) {
 	kinds := map[engine.EventKind]audit.Kind{
-		engine.EventQueued: audit.Spawned, engine.EventStarted: audit.Spawned, engine.EventStopping: audit.Stop,
+		engine.EventQueued: audit.Spawned, engine.EventStarted: audit.Spawned,
 		engine.EventEnded: audit.Ended, engine.EventMissed: audit.Missed,
 	}
 	kind, ok := kinds[event.Kind]
@@ -106,8 +106,6 @@ func (a *auditor) run(event engine.Event) {
 	switch kind {
 	case audit.Spawned:
 		e.Action = string(run.Origin)
-	case audit.Stop:
-		e.By, e.Reason = run.Cancel.By, run.Cancel.Reason
 	case audit.Ended:
 		e.Outcome, e.Fuel = string(run.Status), run.Cost.Fuel
 		if !run.StartedAt.IsZero() {
@@ -117,6 +115,16 @@ func (a *auditor) run(event engine.Event) {
 			e.Code = string(run.Error.Kind)
 		}
 	}
+	a.log.Append(e)
+}
+
+// stop writes that somebody asked a run to stop, whether or not it had ended.
+func (a *auditor) stop(run engine.Run, by, reason string) {
+	if a.log == nil {
+		return
+	}
+	e := about(audit.Stop, run.Session)
+	e.ID, e.Tool, e.By, e.Reason, e.Outcome = run.ID, run.Tool, by, reason, string(run.Status)
 	a.log.Append(e)
 }
 

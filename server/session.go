@@ -251,6 +251,7 @@ func (v Session) Stop(ctx context.Context, id, by string, how wire.Stop) (wire.S
 func (v Session) stop(ctx context.Context, id, by string, how wire.Stop) (engine.Run, error) {
 	r, err := v.service.runs.Stop(ctx, v.name, id, background.StopRequest{Force: how.Force, Reason: how.Reason, By: by, Alone: how.Alone})
 	if err == nil {
+		v.service.audit.stop(r, by, how.Reason)
 		err = v.load(ctx, &r, engine.PartResult, engine.PartContent)
 	}
 	return r, err

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/toolhost/toolhost/server/audit"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 // auditFolder is where the audit log of a service is that keeps its runs in folder.
@@ -48,7 +49,7 @@ func (a *app) auditDirs(args []string) ([]string, error) {
 	}
 	found, err := filepath.Glob(filepath.Join(globbed(a.config.data), "audit", "*"))
 	if err == nil && len(found) == 0 {
-		err = &hinted{fmt.Errorf("there is no audit log in %s", a.config.data), "toolhost serve begins one, unless audit.enabled is false"}
+		err = &hinted{&wire.Problem{Code: wire.CodeNotFound, Detail: "there is no audit log in " + oneLine(a.config.data)}, "toolhost serve begins one, unless audit.enabled is false"}
 	}
 	return found, err
 }

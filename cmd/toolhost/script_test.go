@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -98,7 +99,7 @@ func TestScripts(t *testing.T) {
 			}
 			return os.Symlink(plugintest.CacheDir(), filepath.Join(data, "cache")) // that of all tests
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "wasm": wasm, "until": until, "capture": capture, "open": open, "draining": draining, "hangup": hangUp, "served": served, "bomb": bomb, "listener": listener},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "wasm": wasm, "until": until, "capture": capture, "open": open, "draining": draining, "hangup": hangUp, "served": served, "forge": forge, "bomb": bomb, "listener": listener},
 	})
 }
 
@@ -229,6 +230,20 @@ func served(ts *testscript.TestScript, neg bool, args []string) {
 		}
 		return true
 	})
+}
+
+// forge replaces a text in the files of a folder in the data folder.
+func forge(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 3 {
+		ts.Fatalf("usage: forge FOLDER OLD NEW")
+	}
+	files, err := filepath.Glob(filepath.Join(ts.Getenv("TOOLHOST_DATA"), args[0], "*"))
+	ts.Check(err)
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		ts.Check(err)
+		ts.Check(os.WriteFile(file, bytes.Replace(data, []byte(args[1]), []byte(args[2]), 1), 0o600))
+	}
 }
 
 // hangup asks what runs in the background to reload.

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -46,6 +47,7 @@ type Log struct {
 	ended bool
 	line  bytes.Buffer
 
+	closed  atomic.Bool
 	stop    context.CancelFunc
 	syncing sync.WaitGroup
 }
@@ -328,7 +330,7 @@ func (l *Log) Head() Head {
 
 // Close ends the log: later events are dropped.
 func (l *Log) Close() error {
-	if l == nil {
+	if l == nil || l.closed.Swap(true) {
 		return nil
 	}
 	l.Append(Event{Kind: Closed})
