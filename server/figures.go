@@ -56,14 +56,13 @@ type calledTool struct {
 // callNote is what is learned of a call while it is made.
 type callNote struct {
 	tool     string
-	id       string
+	id       string // of the call; empty if nothing has run
 	outer    string // the id of the call that has made it
 	by       string // the tool of that one
 	unlisted bool   // it is only counted
 	known    bool   // there is such a tool
 	provider engine.Provider
 	version  string // of the plugin: the digest of its file
-	id       string // of the call; empty if nothing has run
 	run      string // that the call continues as
 }
 
