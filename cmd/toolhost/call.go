@@ -83,21 +83,12 @@ func (u *ui) arguments(ctx context.Context, args []string) (json.RawMessage, err
 	if len(args) == 0 {
 		return json.RawMessage("{}"), nil
 	}
-	var data []byte
-	var err error
-	switch {
-	case args[0] == "-":
-		data, err = readUntil(ctx, io.LimitReader(u.in, server.MaxArgs+1))
-	case strings.HasPrefix(args[0], "@"):
-		data, err = os.ReadFile(args[0][1:])
-	default:
-		data = []byte(args[0])
-	}
+	data, err := u.source(ctx, args[0])
 	if err != nil {
 		return nil, err
 	}
 
-	if data = bytes.TrimSpace(data); len(data) > server.MaxArgs {
+	if len(data) > server.MaxArgs {
 		err := &wire.Problem{Code: wire.CodeTooLarge, Detail: fmt.Sprintf("the arguments have more than %d bytes, the limit", server.MaxArgs)}
 		return nil, &hinted{err, "put large data into a folder that the plugin was granted"}
 	}
@@ -109,6 +100,20 @@ func (u *ui) arguments(ctx context.Context, args []string) (json.RawMessage, err
 		return nil, &usageError{fmt.Errorf("the arguments are not JSON: %.60s", oneLine(string(data))), hint}
 	}
 	return data, nil
+}
+
+// source reads an argument, the file that it names after @, or - for stdin, of which it
+// reads a little more than arguments may have. It has no spaces around it.
+func (u *ui) source(ctx context.Context, arg string) (data []byte, err error) {
+	switch {
+	case arg == "-":
+		data, err = readUntil(ctx, io.LimitReader(u.in, server.MaxArgs+1))
+	case strings.HasPrefix(arg, "@"):
+		data, err = os.ReadFile(arg[1:])
+	default:
+		data = []byte(arg)
+	}
+	return bytes.TrimSpace(data), err
 }
 
 // readUntil reads everything, unless ctx is done first. A read of a terminal that

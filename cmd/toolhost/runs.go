@@ -57,6 +57,7 @@ until the first of them has ended. The session is still notified of the end.`,
 					}
 				}
 				r.printRun(run)
+				r.printFamily(ctx, run)
 			}
 		})
 	})
@@ -185,6 +186,7 @@ and prints its id.`,
 	flags.StringVar(&req.Title, "title", "", "title of the run (default: the tool's)")
 	flags.DurationVar(&f.timeout, "timeout", 0, "deadline of the run (default: the tool's)")
 	flags.StringVar(&f.key, "key", "", "idempotency `key`: the same key, tool and arguments return the same run")
+	flags.StringVar(&req.Parent, "parent", "", "`id` of an active run that becomes its parent: a stop of that run stops this one too")
 	flags.BoolVar(&f.silent, "silent", false, "do not notify the session of the end")
 	flags.Bool("dry-run", false, "make the checks, and start or store nothing")
 	flags.BoolVar(&f.wait, "wait", false, "wait for the end: live output on stderr, the result on stdout")
@@ -196,6 +198,11 @@ and prints its id.`,
 	return a.remote(cmd, func(ctx context.Context, r *remote, args []string) (err error) {
 		if err := f.check(req); err != nil {
 			return &usageError{err, "toolhost spawn --help shows the flags"}
+		}
+		if req.Parent != "" {
+			if err := checkRun(req.Parent); err != nil {
+				return err
+			}
 		}
 		req.Tool, req.TimeoutSeconds = args[0], f.timeout.Seconds()
 		if req.Args, err = r.arguments(ctx, args[1:]); err != nil {
@@ -219,8 +226,8 @@ func (f spawnFlags) check(req wire.NewSchedule) error {
 		return errors.New("--timeout cannot be negative")
 	case req.Cron != "" && req.At != "":
 		return errors.New("--cron cannot be used with --at")
-	case scheduled && (f.wait || f.key != ""):
-		return errors.New("--wait and --key cannot be used with --cron or --at")
+	case scheduled && (f.wait || f.key != "" || req.Parent != ""):
+		return errors.New("--wait, --key and --parent cannot be used with --cron or --at")
 	case !scheduled && (req.Timezone != "" || req.Overlap != ""):
 		return errors.New("--timezone and --overlap need --cron or --at")
 	}

@@ -123,13 +123,13 @@ func buildExamples(t testing.TB) string {
 }
 
 // writeZoo writes plugins that take an hour, to a folder of their own.
-// steady may be run again, careful may not.
+// steady may be run again, careful may not. Messages to steady stay in its mailbox.
 func writeZoo(t *testing.T) string {
 	zoo := t.TempDir()
 	for _, name := range []string{"steady", "careful"} {
 		m := plugintest.Manifest(name)
 		m.Needs.Clock = true
-		m.Tools[0].Hints = abi.Hints{SupportsBackground: true, Idempotent: name == "steady"}
+		m.Tools[0].Hints = abi.Hints{SupportsBackground: true, Idempotent: name == "steady", Messages: name == "steady"}
 		m.Tools[0].Limits.BackgroundSeconds = 3600
 		p := plugintest.Plugin{Manifest: m, Invoke: plugintest.Do().Say(abi.StreamOutput, "working\n").Progress("half way").
 			Sleep(1).Say(abi.StreamOutput, "still working\n").Sleep(3600).Echo()}
