@@ -58,6 +58,14 @@ func (m *Manifest) check() []Problem {
 	if !isName(m.Name) || len(m.Name) > 32 {
 		c.add("/name", "expected a name of [a-z][a-z0-9_]{0,31}, found %q", m.Name)
 	}
+	if len(m.Requires) > maxRequires {
+		c.add("/requires", "expected at most %d features, found %d", maxRequires, len(m.Requires))
+	}
+	for i, name := range m.Requires {
+		if !isFeature(name) {
+			c.add("/requires/"+strconv.Itoa(i), "expected the name of a feature such as kv, found %q", name)
+		}
+	}
 	if !isSemver(m.Version) {
 		c.add("/version", "expected a semantic version such as 1.0.0, found %q", m.Version)
 	}

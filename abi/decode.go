@@ -46,15 +46,20 @@ const maxProblems = 20
 const maxDepth = 64
 
 // DecodeManifest reads and checks a manifest. It accepts only what the published
-// schema ([ManifestSchema]) accepts: an unknown or repeated field, a wrong type and
+// schema ([ManifestSchema]) accepts: an unknown or repeated field that does not begin with x-, a wrong type and
 // a bad name are problems, each with its JSON pointer. It does not compile the
 // tools' schemas. The error is a [*ManifestError].
 func DecodeManifest(data []byte) (*Manifest, error) {
 	if len(data) > MaxManifest {
 		return nil, &ManifestError{[]Problem{{"", fmt.Sprintf("the manifest has %d bytes, at most %d are allowed", len(data), MaxManifest)}}}
 	}
+	if missing := missingFeatures(data); len(missing) > 0 { // what else it has may be of a newer contract
+		return nil, &ManifestError{missing}
+	}
+
 	var m Manifest
-	problems := decodeStrict(data, &m)
+	d := &decoder{extensions: true}
+	problems := d.decode(data, &m)
 	if len(problems) == 0 {
 		problems = m.check()
 	}
@@ -66,11 +71,12 @@ func DecodeManifest(data []byte) (*Manifest, error) {
 
 // decodeStrict decodes one JSON document into a struct, following its json
 // tags, and reports all that does not fit.
-func decodeStrict(data []byte, into any) []Problem {
+func decodeStrict(data []byte, into any) []Problem { return new(decoder).decode(data, into) }
+
+func (d *decoder) decode(data []byte, into any) []Problem {
 	if !utf8.Valid(data) {
 		return []Problem{{"", "expected UTF-8 text"}}
 	}
-	d := &decoder{}
 	if err := d.syntax(data); err != nil {
 		return []Problem{{"", err.Error()}}
 	}
@@ -80,7 +86,10 @@ func decodeStrict(data []byte, into any) []Problem {
 	return d.problems
 }
 
-type decoder struct{ problems []Problem }
+type decoder struct {
+	problems   []Problem
+	extensions bool // fields that begin with x- are passed over
+}
 
 func (d *decoder) add(pointer, format string, args ...any) {
 	if len(d.problems) < maxProblems {
@@ -227,6 +236,9 @@ func (d *decoder) object(pointer string, data []byte, v reflect.Value) {
 		what, none = "unknown capability, ", "this version cannot grant it to any plugin, "
 	}
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		if d.extensions && isExtension(name) {
+			continue
+		}
 		problem := none + "expected one of " + strings.Join(known, ", ")
 		if near := Nearest(name, known); near != "" {
 			problem = fmt.Sprintf("%sdid you mean %q?", what, near)

@@ -29,6 +29,9 @@ type Manifest struct {
 	Authors     []string `json:"authors,omitempty"`
 	Tools       []Tool   `json:"tools"`
 	Needs       Needs    `json:"needs,omitzero"`
+	// Requires names the features of the contract that the plugin cannot do without, see
+	// [Features]. A host that lacks one refuses the plugin and names it.
+	Requires []string `json:"requires,omitempty"`
 }
 
 // Tool is one thing a plugin can do.

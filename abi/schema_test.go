@@ -72,6 +72,7 @@ func (w walker) resolve(at string, node any) map[string]any {
 
 func (w walker) object(at string, s map[string]any, t reflect.Type) {
 	require.Equal(w, false, s["additionalProperties"], at)
+	require.Equal(w, map[string]any{"^x-.": true}, s["patternProperties"], at)
 	properties, _ := s["properties"].(map[string]any)
 	var names, required []string
 	for i := range t.NumField() {

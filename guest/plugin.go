@@ -78,6 +78,9 @@ type Plugin struct {
 	Authors     []string
 	Tools       []Tool
 	Needs       Needs // the zero Needs asks the operator for nothing
+	// Requires names features of the contract that the plugin cannot do without, such as
+	// "kv": a host that lacks one refuses the plugin and says so. See the contract.
+	Requires []string
 }
 
 // Tool is one tool of a plugin. Name, Description and Handler are required; the other
@@ -118,7 +121,7 @@ func (p *Plugin) Manifest() (*abi.Manifest, error) {
 func (p *Plugin) document() ([]byte, error) {
 	m := abi.Manifest{
 		ABI: abi.Version, Name: p.Name, Version: p.Version, Description: p.Description,
-		Homepage: p.Homepage, License: p.License, Authors: p.Authors, Needs: p.Needs,
+		Homepage: p.Homepage, License: p.License, Authors: p.Authors, Needs: p.Needs, Requires: p.Requires,
 	}
 	for i := range p.Tools {
 		t, err := p.Tools[i].manifest()

@@ -32,6 +32,12 @@ func (s *Service) Definitions(session string) []Definition {
 	return ds
 }
 
+// UsualLimits are what a call may use of a plugin's tool that asks for nothing. The
+// Limits of a definition may be others.
+func UsualLimits(s *Service) wire.ToolLimits {
+	return s.rules.shown(&abi.Tool{Hints: abi.Hints{SupportsBackground: true}}, true)
+}
+
 func (s *toolset) define(t *callable) Definition {
 	return Definition{
 		Name: t.Name, Title: t.Tool.Title, Description: t.Tool.Description + s.rules.hint(t.Tool),
@@ -43,6 +49,7 @@ func (s *toolset) define(t *callable) Definition {
 		Annotations:        s.annotate(t),
 		SupportsBackground: t.Tool.Hints.SupportsBackground,
 		MayPark:            s.rules.parks(t) || s.rules.parksOverdue(t),
+		Limits:             s.rules.shown(t.Tool, t.plugin != nil),
 	}
 }
 

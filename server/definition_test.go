@@ -14,6 +14,7 @@ import (
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/internal/plugintest"
 	"github.com/toolhost/toolhost/plugins"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 // notes is a plugin with tools that differ in everything that a definition contains.
@@ -78,6 +79,7 @@ func TestDefinitions(t *testing.T) {
 		Name: "notes_delete", Description: "Made for a test.", InputSchema: []byte(`{"type":"object"}`), Plugin: "notes",
 		Approval: abi.ApprovalRequired, Deferrable: abi.DeferNever,
 		Annotations: Annotations{Destructive: true, Idempotent: true},
+		Limits:      wire.ToolLimits{TimeoutSeconds: 120, MemoryBytes: 64 << 20, OutputBytes: 8 << 20, ArgsBytes: MaxArgs},
 	}, ds["notes_delete"])
 	require.Equal(t, abi.ApprovalAuto, ds["notes_add"].Approval, "left out is auto")
 	require.Equal(t, abi.DeferAutomatic, ds["notes_add"].Deferrable, "left out is automatic")

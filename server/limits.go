@@ -10,6 +10,7 @@ import (
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 // Limits bound one call. A zero field leaves the choice to the next in this
@@ -101,6 +102,19 @@ func (r rules) limits(wanted Limits, tool *abi.Tool) Limits {
 		Background: seconds(tool.Limits.BackgroundSeconds),
 	}
 	return wanted.or(asked).or(r.own).atMost(r.most)
+}
+
+// shown are the limits of a tool as callers see them.
+func (r rules) shown(tool *abi.Tool, sandboxed bool) wire.ToolLimits {
+	l := r.limits(Limits{}, tool)
+	out := wire.ToolLimits{TimeoutSeconds: deadlineSeconds(l.Timeout), OutputBytes: l.Output, ArgsBytes: MaxArgs}
+	if sandboxed {
+		out.MemoryBytes = l.Memory
+	}
+	if tool.Hints.SupportsBackground {
+		out.BackgroundSeconds = deadlineSeconds(l.Background)
+	}
+	return out
 }
 
 // farFrom is how many times a limit is the usual one, or the usual one is it, before a

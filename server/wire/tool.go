@@ -24,6 +24,18 @@ type Definition struct {
 	// MayPark says that a call that takes long is answered with
 	// {"type":"background", …} instead of what OutputSchema describes.
 	MayPark bool `json:"may_park"`
+	// Limits are what a call may use. The agent's own tools have none.
+	Limits ToolLimits `json:"limits,omitzero"`
+}
+
+// ToolLimits are what a call of a tool may use, if its caller asks for nothing. An
+// absent one does not apply.
+type ToolLimits struct {
+	TimeoutSeconds    float64 `json:"timeout_seconds,omitempty"`    // of a call
+	BackgroundSeconds float64 `json:"background_seconds,omitempty"` // of a background run that names no deadline
+	MemoryBytes       int64   `json:"memory_bytes,omitempty"`       // of linear memory
+	OutputBytes       int64   `json:"output_bytes,omitempty"`       // of the result and all other output together
+	ArgsBytes         int64   `json:"args_bytes,omitempty"`         // of the arguments
 }
 
 // Tools is the answer of GET /v1/tools.

@@ -1,0 +1,40 @@
+package server
+
+import (
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/internal/plugintest"
+	"github.com/toolhost/toolhost/server/gotool"
+	"github.com/toolhost/toolhost/server/wire"
+)
+
+// Definitions say what a call may use: the operator's limit, the tool's, and never more
+// than the operator allows.
+func TestDefinitionsHaveLimits(t *testing.T) {
+	m := plugintest.Manifest("greedy")
+	m.Tools[0].Limits = abi.Limits{TimeoutSeconds: 7200, MemoryBytes: 1 << 20}
+	m.Tools[0].Hints.SupportsBackground = true
+	files := fstest.MapFS{"greedy.wasm": {Data: plugintest.Plugin{Invoke: plugintest.Do().Echo(), Manifest: m}.Wasm()}}
+	s := openFolder(t, Config{
+		Limits: Limits{Output: 1 << 10}, MaxLimits: Limits{Timeout: time.Hour}, Tools: []gotool.Tool{handler("own", idle)},
+	}, files)
+
+	limits := map[string]wire.ToolLimits{}
+	for _, d := range s.Definitions(alice) {
+		limits[d.Name] = d.Limits
+	}
+	require.Equal(t, map[string]wire.ToolLimits{
+		"greedy":        {TimeoutSeconds: 3600, BackgroundSeconds: 300, MemoryBytes: 1 << 20, OutputBytes: 1 << 10, ArgsBytes: MaxArgs},
+		"own":           {TimeoutSeconds: 120, BackgroundSeconds: 300, OutputBytes: 1 << 10, ArgsBytes: MaxArgs},
+		SpawnBackground: {}, CheckBackground: {}, StopBackground: {},
+	}, limits)
+	require.Equal(t, wire.ToolLimits{TimeoutSeconds: 120, BackgroundSeconds: 300, MemoryBytes: 64 << 20, OutputBytes: 1 << 10, ArgsBytes: MaxArgs}, UsualLimits(s.Service))
+
+	endless := openFolder(t, Config{Limits: Limits{Timeout: NoLimit}}, nil)
+	require.Zero(t, UsualLimits(endless.Service).TimeoutSeconds, "an absent limit does not apply")
+}

@@ -1,0 +1,50 @@
+package mcpapi
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/toolhost/toolhost/server"
+	"github.com/toolhost/toolhost/server/wire"
+)
+
+// limitsURI is the resource that says what calls may use.
+const limitsURI = "toolhost://limits"
+
+// limitsResource is its content.
+type limitsResource struct {
+	Usual wire.ToolLimits            `json:"usual"`
+	Tools map[string]wire.ToolLimits `json:"tools,omitempty"` // those that have others
+}
+
+func (a *api) addLimits(srv *mcp.Server) {
+	srv.AddResource(&mcp.Resource{
+		Name: "limits", Title: "Limits of calls", URI: limitsURI, MIMEType: "application/json",
+		Description: "what a call may use: time, memory, output, arguments",
+	}, a.readLimits)
+}
+
+// readLimits answers with the usual limits, and those of the tools that differ.
+func (a *api) readLimits(_ context.Context, req *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
+	out := limitsResource{Usual: server.UsualLimits(a.service), Tools: map[string]wire.ToolLimits{}}
+	for _, d := range a.service.Definitions(originOf(req.Extra).Session) {
+		usual := out.Usual
+		if !d.SupportsBackground {
+			usual.BackgroundSeconds = 0
+		}
+		if d.Unsandboxed {
+			usual.MemoryBytes = 0
+		}
+		if d.Limits != (wire.ToolLimits{}) && d.Limits != usual {
+			out.Tools[d.Name] = d.Limits
+		}
+	}
+
+	text, err := json.Marshal(out)
+	if err != nil {
+		return nil, err
+	}
+	return &mcp.ReadResourceResult{Contents: []*mcp.ResourceContents{{URI: limitsURI, MIMEType: "application/json", Text: string(text)}}}, nil
+}
