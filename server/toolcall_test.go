@@ -60,6 +60,10 @@ func openCallers(t testing.TB, cfg Config, callers map[string]aCaller, names ...
 	return openFolder(t, cfg, files)
 }
 
+// postLetter is a tool of the program that changes the world.
+var postLetter = gotool.Tool{Name: "post_letter", Description: "Made for a test.", Handler: gotool.Handle(
+	func(context.Context, *gotool.Call, struct{}) (string, error) { return "posted", nil })}
+
 // TestToolCall: a call of another tool ends for the caller as it would for an agent.
 func TestToolCall(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -90,8 +94,6 @@ func TestToolCall(t *testing.T) {
 // TestHostileToolCalls: what a plugin, or an agent through it, must not get.
 func TestHostileToolCalls(t *testing.T) {
 	readonly, offline := abi.Hints{Readonly: true}, abi.Hints{OpenWorld: new(false)}
-	program := gotool.Tool{Name: "post_letter", Description: "Made for a test.", Handler: gotool.Handle(
-		func(context.Context, *gotool.Call, struct{}) (string, error) { return "posted", nil })}
 	for name, c := range map[string]struct {
 		caller  aCaller
 		with    []string
@@ -105,7 +107,7 @@ func TestHostileToolCalls(t *testing.T) {
 		"a tool that does not exist": {aCaller{program: calling("echos", `{}`), may: []string{"echos"}}, []string{"echo"}, Request{},
 			`{"kind":"tool_error","error":"no such tool: \"echos\", did you mean \"echo\"?"}`},
 		"a tool of the agent": {aCaller{program: calling(SpawnBackground, `{"tool":"echo"}`), may: []string{SpawnBackground}}, []string{"echo"}, Request{},
-			`{"code":"denied","message":"spawn_background is a tool of the agent, which no plugin can call"}`},
+			`{"code":"denied","message":"spawn_background is a tool of the agent, which no other tool can call"}`},
 		"a tool that needs approval": {aCaller{program: calling("dangerous", `{}`), may: []string{"dangerous"}}, []string{"dangerous"}, Request{},
 			`{"code":"denied","message":"denied: the tool needs a person's approval, and nobody can be asked here"}`},
 		"the approval of the outer call": {aCaller{program: calling("dangerous", `{}`), may: []string{"dangerous"}}, []string{"dangerous"}, Request{Approved: true},
@@ -133,7 +135,7 @@ func TestHostileToolCalls(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			middle := aCaller{program: calling("post_letter", `{}`), may: []string{"post_letter"}}
-			s := openCallers(t, Config{Tools: []gotool.Tool{program}}, map[string]aCaller{"caller": c.caller, "middle": middle}, c.with...)
+			s := openCallers(t, Config{Tools: []gotool.Tool{postLetter}}, map[string]aCaller{"caller": c.caller, "middle": middle}, c.with...)
 			c.request.Tool, c.request.Session = "caller", alice
 			r, err := s.Call(t.Context(), c.request)
 			require.NoError(t, err)
@@ -395,9 +397,7 @@ func TestToolCallOfRun(t *testing.T) {
 
 // TestToolCallAnnotations: what agents read of a tool follows the tools it may call.
 func TestToolCallAnnotations(t *testing.T) {
-	program := gotool.Tool{Name: "post_letter", Description: "Made for a test.", Handler: gotool.Handle(
-		func(context.Context, *gotool.Call, struct{}) (string, error) { return "posted", nil })}
-	s := openCallers(t, Config{Tools: []gotool.Tool{program}}, map[string]aCaller{
+	s := openCallers(t, Config{Tools: []gotool.Tool{postLetter}}, map[string]aCaller{
 		"harmless": {program: calling("harmless", `{}`), may: []string{"harmless", "plain", "missing"}},
 		"writer":   {program: calling("post_letter", `{}`), may: []string{"writer", "post_letter"}},
 		"far":      {program: calling("writer", `{}`), may: []string{"writer"}},
@@ -436,4 +436,32 @@ func TestToolCallThroughProgram(t *testing.T) {
 	require.Equal(t, `{"kind":"success","value":null}`, string(caller.Value))
 	require.Greater(t, caller.Usage.Fuel, counter.Usage.Fuel)
 	require.Contains(t, string(s.call(alice, "loop", `{}`).Value), "at most 8 tools can call each other in turn")
+}
+
+// TestProgramCallsTool: a handler calls tools as a plugin does, and its cost has theirs.
+func TestProgramCallsTool(t *testing.T) {
+	handler := gotool.Handle(func(ctx context.Context, c *gotool.Call, in struct {
+		Tool string `json:"tool"`
+	}) (any, error) {
+		r, err := c.CallTool(ctx, in.Tool, struct{}{})
+		if err != nil {
+			return nil, err
+		}
+		r.Usage = abi.Usage{}
+		return r, nil
+	})
+	relay := gotool.Tool{Name: "relay", Description: "Made for a test.", Handler: handler}
+	serial := gotool.Tool{Name: "serial", Description: "Made for a test.", Hints: abi.Hints{Concurrency: abi.Serial}, Handler: handler}
+	careful := gotool.Tool{Name: "careful", Description: "Made for a test.", Hints: abi.Hints{Readonly: true}, Handler: handler}
+	s := openCallers(t, Config{Tools: []gotool.Tool{relay, serial, careful, postLetter}, Host: host.Config{TotalCalls: 1, Calls: 1}}, map[string]aCaller{
+		"counter": {program: plugintest.Do().Count(1_000_000)},
+		"back":    {program: calling("serial", `{"tool":"back"}`), may: []string{"serial"}},
+	}, "fails", "dangerous")
+	counter, relayed := s.call(alice, "counter", `{}`), s.call(alice, "relay", `{"tool":"counter"}`)
+	require.Equal(t, counter.Usage.Fuel, relayed.Usage.Fuel)
+	require.Contains(t, string(s.call(alice, "relay", `{"tool":"fails"}`).Value), `"error":"the file is not there"`)
+	require.Equal(t, "denied: the tool needs a person's approval, and nobody can be asked here", s.call(alice, "relay", `{"tool":"dangerous"}`).Error)
+	require.Equal(t, "denied: spawn_background is a tool of the agent, which no other tool can call", s.call(alice, "relay", `{"tool":"spawn_background"}`).Error)
+	require.Equal(t, "denied: careful is readonly, so it can call readonly tools only, and post_letter is not", s.call(alice, "careful", `{"tool":"post_letter"}`).Error)
+	require.Contains(t, string(s.call(alice, "serial", `{"tool":"back"}`).Value), "the tool runs one call of a session at a time, and another one is running")
 }

@@ -50,6 +50,7 @@ type Call struct {
 	written  int64
 	failed   error // the limit that it has met
 	content  []abi.Block
+	inner    abi.Usage // of calls of plugins' tools that it has made
 }
 
 // ID identifies the call in logs; it is that of the background run, if the call began
@@ -197,6 +198,34 @@ func (c *Call) Ask(ctx context.Context, questions map[string]abi.Question) (map[
 	}
 	answers, err := c.req.Ask(ctx, asked)
 	return answers.Answers, err
+}
+
+// CallTool calls another tool by the name that agents know it by, in the session of this
+// call and with the checks of an agent's call. A tool that is readonly can call readonly
+// tools only, and one that says it is not open to the world none that is. Give it the
+// handler's context.
+//
+// The result says how the call ended, also if it failed. The error matches host.ErrDenied
+// if there was no call.
+func (c *Call) CallTool(ctx context.Context, name string, args any) (abi.Result, error) {
+	data, err := typed.Marshal(args)
+	if err != nil {
+		return abi.Result{}, fmt.Errorf("the arguments of %s: %w", name, err)
+	}
+	if c.req.CallTool == nil {
+		return abi.Result{}, fmt.Errorf("%w: no other tools can be called here", host.ErrDenied)
+	}
+
+	r, err := c.req.CallTool(ctx, host.ToolCall{Tool: name, Args: data, Caller: c.req.Caller})
+	c.mu.Lock()
+	c.inner.Fuel += r.Usage.Fuel
+	c.inner.CPU += r.Usage.CPU
+	c.inner.MemoryPeak = max(c.inner.MemoryPeak, r.Usage.MemoryPeak)
+	c.mu.Unlock()
+	if refusal, ok := errors.AsType[*host.Refusal](err); ok {
+		return r, fmt.Errorf("%w: %s", host.ErrDenied, strings.TrimPrefix(refusal.Message, host.ErrDenied.Error()+": "))
+	}
+	return r, nil
 }
 
 // SaveCheckpoint stores at most 1 MiB with a background run, in place of an earlier

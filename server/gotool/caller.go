@@ -124,17 +124,24 @@ func (c *Caller) leave(call *Call) {
 }
 
 // acquire waits for the slots of a call: that of its session if its tool is serial, and
-// one of direct calls. A call that a handler makes uses the slot of that handler, or
-// calls that wait for each other could hold all slots. release returns the slots.
+// one of direct calls. A call that a handler or a plugin makes uses the slot of that one,
+// or calls that wait for each other could hold all slots; it does not wait for the slot
+// of its session, which might wait for it. release returns the slots.
 func (c *Call) acquire(ctx context.Context, req *host.Call) (release func(), err error) {
 	release = func() {}
 	if s := c.tool.serial; s != nil {
-		if _, err := s.Acquire(ctx, req.Session); err != nil {
-			return nil, &host.WaitedError{Err: over(ctx), For: "the tool runs one call of a session at a time, and another one is running: retry when that has ended"}
+		const why = "the tool runs one call of a session at a time, and another one is running: retry when that has ended"
+		if req.Caller != nil && !s.TryAcquire(req.Session) {
+			return nil, &host.BusyError{Why: why}
+		}
+		if req.Caller == nil {
+			if _, err := s.Acquire(ctx, req.Session); err != nil {
+				return nil, &host.WaitedError{Err: over(ctx), For: why}
+			}
 		}
 		release = func() { s.Release(req.Session) }
 	}
-	if req.Background || c.depth > 0 {
+	if req.Background || c.depth > 0 || req.Caller != nil {
 		return release, nil
 	}
 

@@ -68,6 +68,7 @@ func (c *Call) finish(r *abi.Result) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.over = true
+	r.Usage = c.inner
 	r.Usage.Wait, r.Usage.OutputBytes = c.waited, c.written
 	if r.Kind == abi.Success || r.Kind == abi.ToolError {
 		r.Summary = c.summary
