@@ -223,7 +223,11 @@ func (s *Service) callPlugin(ctx context.Context, req Request) (abi.Result, erro
 
 // perform makes a call that was checked, once a person has approved it.
 func (s *Service) perform(ctx context.Context, tool *callable, req Request) (abi.Result, error) {
-	if err := s.approve(ctx, tool, Approval{Session: req.Session, Args: req.Args}, req.Approved); err != nil {
+	asked := Approval{Session: req.Session, Args: req.Args}
+	if from := originOf(ctx); from != nil {
+		asked.Caller = from.tool.Name
+	}
+	if err := s.approve(ctx, tool, asked, req.Approved); err != nil {
 		return explain(err)
 	}
 

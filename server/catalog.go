@@ -53,12 +53,17 @@ func (s *toolset) newPluginTool(t *callable) wire.PluginTool {
 }
 
 // Findings returns what an operator has to look at: plugins that were not
-// loaded, plugins that lack grants, and damage to Config.DataDir.
+// loaded, plugins that lack grants or were granted missing tools, and damage to Config.DataDir.
 func (s *Service) Findings() []wire.FileProblem {
 	found := append(newProblems(s.registry.Problems()), s.damages(s.cfg.DataDir)...)
 	for _, p := range s.registry.Plugins() {
 		if len(p.Missing) > 0 {
 			found = append(found, wire.FileProblem{File: p.File, Error: (&plugins.GrantError{Plugin: p}).Error()})
+		}
+		for _, name := range p.Grant.Tools {
+			if _, err := s.lookup(name); err != nil {
+				found = append(found, wire.FileProblem{File: p.File, Error: "granted a tool that cannot be called: " + textOf(err)})
+			}
 		}
 	}
 	return found

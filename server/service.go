@@ -103,6 +103,7 @@ type Config struct {
 type Approval struct {
 	Session, Tool string
 	Args          json.RawMessage
+	Caller        string // the tool that makes the call; empty if the agent does
 	// Schedule says when the tool is to run, if a schedule is being made. It is nil
 	// for a call, a spawn, and a firing of a schedule.
 	Schedule *wire.Schedule

@@ -413,6 +413,72 @@ func TestToolCallAnnotations(t *testing.T) {
 	require.Equal(t, Annotations{ReadOnly: true, Idempotent: true}, got["readonly"])
 }
 
+// TestToolCallApproval: a person is asked about the tool that is called, and learns which
+// tool calls it.
+func TestToolCallApproval(t *testing.T) {
+	var asked []Approval
+	s := openCallers(t, Config{Approve: func(_ context.Context, a Approval) error {
+		asked = append(asked, a)
+		return nil
+	}}, map[string]aCaller{"caller": {program: calling("dangerous", `{"n":1}`), may: []string{"dangerous"}}}, "dangerous")
+	require.JSONEq(t, `{"kind":"success","value":{"n":1}}`, string(s.call(alice, "caller", `{}`).Value))
+	require.Equal(t, []Approval{{Session: alice, Tool: "dangerous", Args: json.RawMessage(`{"n":1}`), Caller: "caller"}}, asked)
+}
+
+// TestToolCallAsks: a tool that is called asks the user of the outer call.
+func TestToolCallAsks(t *testing.T) {
+	s := openCallers(t, Config{}, map[string]aCaller{"caller": {program: calling("asker", `{}`), may: []string{"asker"}}}, "asker")
+	r, err := s.Call(t.Context(), Request{Session: alice, Tool: "caller", Ask: answering(accepted(`{"name":"Ana"}`))})
+	require.NoError(t, err)
+	require.JSONEq(t, `{"kind":"success","value":{"answers":{"name":{"action":"accept","content":{"name":"Ana"}}}}}`, string(r.Value))
+}
+
+// TestToolCallSecret: secret arguments of inner calls are neither logged nor kept.
+func TestToolCallSecret(t *testing.T) {
+	s := openCallers(t, Config{}, map[string]aCaller{
+		"caller": {program: plugintest.Do().Request("tool.call", toolRequest("confidant", `{"key":"hunter2"}`)).Echo(), may: []string{"confidant"}, hints: abi.Hints{SupportsBackground: true}},
+	}, "confidant")
+	id := s.spawn(alice, "caller", `{}`)
+	require.Equal(t, "succeeded", s.check(alice, id, longest)["status"])
+	run, err := s.Session(alice).WholeRun(t.Context(), id)
+	require.NoError(t, err)
+	require.NotContains(t, fmt.Sprintf("%+v %+v %s", run, s.Figures().Calls(CallQuery{}), s.logs.String()), "hunter2")
+	require.Len(t, s.Figures().Calls(CallQuery{Tool: "confidant"}), 1)
+}
+
+// TestToolCallWhileClosing: a call that runs when the service is closed can finish.
+func TestToolCallWhileClosing(t *testing.T) {
+	for _, park := range []Park{ParkAll, ParkNever} {
+		bubble(t, func(t *testing.T) {
+			s := openCallers(t, Config{Park: park, Grants: map[string]plugins.Grant{"caller": {Clock: true}}}, map[string]aCaller{
+				"caller": {program: plugintest.Do().Sleep(5).Use("tool.call", toolRequest("plain", `{}`)), may: []string{"plain"}},
+			}, "plain")
+			s.call(alice, "plain", `{}`) // so that it is compiled
+			ended := make(chan abi.Result)
+			go func() {
+				r, _ := s.Call(t.Context(), Request{Session: alice, Tool: "caller"})
+				ended <- r
+			}()
+			time.Sleep(time.Second)
+			go func() { require.NoError(t, s.Close(t.Context())) }()
+			require.JSONEq(t, `{"kind":"success","value":{}}`, string((<-ended).Value), park)
+		})
+	}
+}
+
+// TestToolCallFindings: the operator learns of grants that cannot work.
+func TestToolCallFindings(t *testing.T) {
+	s := openCallers(t, Config{}, map[string]aCaller{"caller": {program: calling("plain", `{}`), may: []string{"plain", "plane", SpawnBackground}}}, "plain")
+	var found []string
+	for _, f := range s.Findings() {
+		found = append(found, f.Error)
+	}
+	require.Equal(t, []string{
+		`granted a tool that cannot be called: no such tool: "plane"`,
+		`granted a tool that cannot be called: no such tool: "spawn_background"`,
+	}, found)
+}
+
 // TestToolCallThroughProgram: a tool of the program that a plugin calls, and that calls a
 // plugin's tool itself, is within the bounds of the plugin's call.
 func TestToolCallThroughProgram(t *testing.T) {
