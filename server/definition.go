@@ -48,6 +48,7 @@ func (s *toolset) define(t *callable) Definition {
 		Deferrable:         cmp.Or(t.Tool.Deferrable, abi.DeferAutomatic),
 		Annotations:        s.annotate(t),
 		SupportsBackground: t.Tool.Hints.SupportsBackground,
+		ReadsMessages:      t.Tool.Hints.Messages,
 		MayPark:            s.rules.parks(t) || s.rules.parksOverdue(t),
 		Limits:             s.rules.shown(t.Tool, t.plugin != nil),
 	}

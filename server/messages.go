@@ -110,6 +110,17 @@ func message(ctx context.Context, s *Service, req Request) (any, error) {
 		return nil, err
 	}
 
+	var text string
+	if json.Unmarshal(in.Message, &text) == nil { // models write objects as strings
+		if object := mend("object", strings.TrimSpace(text)); object != nil {
+			parsed, err := parseArgs("", Args{}, object) // strictly, as if it was an object
+			if err != nil {
+				return nil, err
+			}
+			in.Message = parsed.Raw()
+		}
+	}
+
 	v, id := s.Session(req.Session), strings.TrimSpace(in.ID)
 	sent, err := v.Send(ctx, id, "", in.Message)
 	if err != nil {

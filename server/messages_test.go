@@ -105,6 +105,10 @@ func TestAgentMessages(t *testing.T) {
 
 		answer := s.agent(alice, MessageBackground, send(" "+id+"\n", `{"add":"b.txt"}`))
 		require.Equal(t, object{"task_id": id, "status": "running", "message_id": 1.0}, answer)
+		slip := s.spawn(alice, "listener", `{}`)
+		s.agent(alice, MessageBackground, send(slip, `"{\"add\":1}"`))
+		require.Equal(t, map[string]any{"add": 1.0}, s.check(alice, slip, "")["result"].(map[string]any)["messages"].([]any)[0].(map[string]any)["message"], "an object in a string")
+
 		report := s.check(alice, id, "")
 		require.Equal(t, 1.0, report["elapsed_seconds"], "it had the message at once")
 		got := report["result"].(map[string]any)["messages"].([]any)[0].(map[string]any)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -38,14 +37,8 @@ toolhost check shows how many it has not read yet.`,
 		if len(text) == 0 {
 			return &usageError{errors.New("the message is empty"), `give JSON or text, such as '{"finish":true}'`}
 		}
-		message := json.RawMessage(text)
-		if !json.Valid(message) {
-			if message, err = json.Marshal(string(text)); err != nil {
-				return err
-			}
-		}
 
-		sent, err := r.client.Send(ctx, args[0], message)
+		sent, err := r.client.Send(ctx, args[0], wire.MessageOf(string(text)))
 		if err != nil {
 			return err
 		}

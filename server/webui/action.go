@@ -138,6 +138,24 @@ func (s *site) removeRun(ctx context.Context, run wire.Run) error {
 	return nil
 }
 
+// send sends a message to a run, and returns to its page.
+func (s *site) send(w http.ResponseWriter, r *http.Request, run wire.Run) error {
+	if err := readForm(w, r, maxCallForm); err != nil {
+		return err
+	}
+	text := strings.TrimSpace(r.PostForm.Get("message"))
+	if text == "" {
+		return refuse(http.StatusUnprocessableEntity, "The message is empty")
+	}
+	sent, err := s.service.Session(run.Session).Send(r.Context(), run.TaskID, operator, wire.MessageOf(text))
+	if err != nil {
+		return err
+	}
+	s.Logger.Info("message sent by an operator", "task_id", run.TaskID, "session", run.Session, "message_id", sent.ID)
+	http.Redirect(w, r, "/ui/runs/"+run.TaskID, http.StatusSeeOther)
+	return nil
+}
+
 // rerun starts a run with the arguments of another one, and shows the new run.
 func (s *site) rerun(w http.ResponseWriter, r *http.Request, run wire.Run) error {
 	if err := readForm(w, r, maxForm); err != nil {

@@ -34,6 +34,7 @@ func zoo() map[string]plugintest.Plugin {
 	all := map[string]plugintest.Plugin{
 		"echo":    {Invoke: do().Say(abi.StreamOutput, "echoing\n").Echo()},
 		"sleeper": {Invoke: do().Say(abi.StreamOutput, "working\n").Progress("half way").Sleep(3600).Return(abi.InvokeToolError)},
+		"reader":  {Invoke: do().Sleep(60).Use("messages.receive", `{"wait_ms":60000}`)},
 		"chatty":  {Invoke: do().Say(abi.StreamOutput, "one\n").Sleep(10).Say(abi.StreamOutput, "two\n").Sleep(10).Say(abi.StreamOutput, "three\n")},
 		"fails":   {Invoke: do().Say(abi.StreamError, "the file is not there").Return(abi.InvokeToolError)},
 		"huge":    {Invoke: do().Say(abi.StreamOutput, strings.Repeat("0123456789abcde\n", 4<<10-10))},
@@ -49,6 +50,8 @@ func zoo() map[string]plugintest.Plugin {
 		m := plugintest.Manifest(name)
 		m.Tools[0].Hints.SupportsBackground = true
 		switch name {
+		case "reader":
+			m.Needs.Clock, m.Tools[0].Hints.Messages = true, true
 		case "sleeper", "chatty":
 			m.Needs.Clock = true
 			m.Tools[0].Hints.Readonly = true

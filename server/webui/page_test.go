@@ -170,7 +170,7 @@ func TestForgedForms(t *testing.T) {
 		form := []string{"Content-Type", "application/x-www-form-urlencoded"}
 		ended := f.spawn("ana", "echo")
 		for _, path := range []string{
-			"/ui/runs/" + id + "/stop", "/ui/runs/" + ended + "/rerun", "/ui/runs/" + id + "/answers", "/ui/stop", "/ui/remove", "/ui/runs/" + ended + "/remove",
+			"/ui/runs/" + id + "/stop", "/ui/runs/" + ended + "/rerun", "/ui/runs/" + id + "/answers", "/ui/runs/" + id + "/messages", "/ui/stop", "/ui/remove", "/ui/runs/" + ended + "/remove",
 			"/ui/schedules/" + s.ScheduleID + "/remove",
 			"/ui/schedules/" + s.ScheduleID + "/disable", "/ui/schedules/" + s.ScheduleID + "/enable", "/ui/schedules/" + s.ScheduleID + "/fire",
 			"/ui/tools/echo", "/ui/plugins",

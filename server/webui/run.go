@@ -27,6 +27,8 @@ type runView struct {
 	Output    []piece
 	Questions []questionView
 	Repeats   bool // it can be run again
+	Reads     bool // messages can be sent to it
+	Unread    int  // messages that its tool has not taken
 	Children  runTable
 }
 
@@ -78,6 +80,15 @@ func (s *site) readRun(ctx context.Context, id string) (runView, error) {
 	}
 	d, err := s.definition(run.Tool)
 	v.Repeats = err == nil && d.SupportsBackground && !run.ArgsIncomplete
+	v.Reads = err == nil && d.ReadsMessages && !run.Status.Terminal()
+	if !v.Reads {
+		return v, nil
+	}
+	unread, err := session.Messages(ctx, run.TaskID)
+	if !notFound(err) && err != nil {
+		return runView{}, err
+	}
+	v.Unread = len(unread.Messages)
 	return v, nil
 }
 

@@ -1,6 +1,7 @@
 package webui
 
 import (
+	"encoding/json"
 	"fmt"
 	"html"
 	"html/template"
@@ -210,6 +211,50 @@ func TestSpawnAndRepeat(t *testing.T) {
 		w = f.post(secret+"/rerun", "")
 		require.Equal(t, http.StatusUnprocessableEntity, w.Code)
 		require.Contains(t, w.Body.String(), "secrets are not stored")
+	})
+}
+
+// A message is sent to a run whose tool reads messages. What the operator types is JSON,
+// or else a string.
+func TestSendMessage(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := open(t, "reader", "sleeper")
+		id, deaf := f.spawn("ana", "reader"), f.spawn("ana", "sleeper")
+		path := "/ui/runs/" + id + "/messages"
+		page := f.get("/ui/runs/" + id)
+		require.Contains(t, page, path)
+		require.Contains(t, page, "none that is not read")
+		require.NotContains(t, f.get("/ui/runs/"+deaf), "/messages")
+
+		for _, text := range []string{` {"skip":"<b>.txt"} `, `skip "<b>"`} {
+			w := f.post(path, url.Values{"message": {text}}.Encode())
+			require.Equal(t, http.StatusSeeOther, w.Code, w.Body)
+			require.Equal(t, "/ui/runs/"+id, w.Header().Get("Location"))
+		}
+		require.Contains(t, f.get("/ui/runs/"+id), "2 not read yet")
+		require.Equal(t, http.StatusUnprocessableEntity, f.post(path, "message=+").Code)
+		w := f.post("/ui/runs/"+deaf+"/messages", "message=1")
+		require.Equal(t, http.StatusUnprocessableEntity, w.Code)
+		require.Contains(t, w.Body.String(), "sleeper does not read messages")
+
+		time.Sleep(2 * time.Minute)
+		run, err := f.service.AllSessions().WholeRun(t.Context(), id)
+		require.NoError(t, err)
+		var got struct {
+			Messages []struct {
+				By      string          `json:"by"`
+				Message json.RawMessage `json:"message"`
+			} `json:"messages"`
+		}
+		require.NoError(t, json.Unmarshal(run.Result, &got))
+		require.Len(t, got.Messages, 2)
+		require.Equal(t, "operator", got.Messages[0].By)
+		require.JSONEq(t, `{"skip":"<b>.txt"}`, string(got.Messages[0].Message))
+		require.JSONEq(t, `"skip \"<b>\""`, string(got.Messages[1].Message))
+		require.NotContains(t, f.get("/ui/runs/"+id), "/messages")
+		w = f.post(path, "message=1")
+		require.Equal(t, http.StatusConflict, w.Code)
+		require.Contains(t, w.Body.String(), "has ended (succeeded) and takes no more messages")
 	})
 }
 

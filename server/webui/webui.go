@@ -76,6 +76,7 @@ func New(service *server.Service, cfg Config) http.Handler {
 	s.handleRun("GET /ui/runs/{run}/artifacts/{name}", s.artifact)
 	s.handleRun("POST /ui/runs/{run}/stop", s.stop)
 	s.handleRun("POST /ui/runs/{run}/rerun", s.rerun)
+	s.handleRun("POST /ui/runs/{run}/messages", s.send)
 	s.handleRun("POST /ui/runs/{run}/answers", s.answerQuestion)
 	s.handleRun("POST /ui/runs/{run}/remove", s.remove)
 	s.handleMany("POST /ui/stop", s.stopIfActive)

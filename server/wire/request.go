@@ -49,6 +49,16 @@ type Send struct {
 	Message json.RawMessage `json:"message"` // at most 16 KiB
 }
 
+// MessageOf returns the message for a text that a person typed: its JSON, or else a JSON
+// string.
+func MessageOf(text string) json.RawMessage {
+	if message := json.RawMessage(text); json.Valid(message) {
+		return message
+	}
+	message, _ := json.Marshal(text) // any string can be encoded
+	return message
+}
+
 // A Message was sent to a run.
 type Message struct {
 	ID      int64           `json:"id"` // grows with each message of the run

@@ -21,6 +21,8 @@ type Definition struct {
 	Annotations  Annotations     `json:"annotations"`
 	// SupportsBackground says that spawn_background takes the tool.
 	SupportsBackground bool `json:"supports_background"`
+	// ReadsMessages says that its runs read messages that are sent to them.
+	ReadsMessages bool `json:"reads_messages,omitempty"`
 	// MayPark says that a call that takes long is answered with
 	// {"type":"background", …} instead of what OutputSchema describes.
 	MayPark bool `json:"may_park"`

@@ -182,6 +182,7 @@ var plugin = guest.Plugin{
 		Hints: guest.Hints{
 			SupportsBackground: true, Messages: true, Idempotent: true, Readonly: true, OpenWorld: new(false),
 		},
+		Limits: guest.Limits{BackgroundSeconds: 3600},
 		Examples: []guest.Example{
 			{Name: "nothing", Args: args{}, Result: result{Words: []word{}}},
 			{Name: "two texts", Args: args{Texts: []string{"Green tea, black tea", "Green leaves; green hills"}, Top: 2},
