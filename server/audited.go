@@ -75,6 +75,9 @@ func (a *auditor) call(note callNote, req Request, began time.Time, r abi.Result
 	e := about(audit.Call, req.Session)
 	e.ID, e.Tool, e.Plugin, e.Digest = cmp.Or(note.run, note.id), note.tool, note.provider.Plugin, note.version
 	e.Parent = note.outer
+	if note.repeat {
+		e.Action = "repeat"
+	}
 	e.Outcome, e.Fuel, e.Millis, e.DryRun = string(r.Kind), r.Usage.Fuel, time.Since(began).Milliseconds(), req.DryRun
 	if err != nil {
 		e.Code = string(ReasonOf(err).Code)

@@ -127,8 +127,12 @@ func (s *Service) Call(ctx context.Context, req Request) (abi.Result, error) {
 		note.outer, note.by, note.unlisted = from.call.ID, from.tool.Name, from.listed.Add(1) > maxListed
 	}
 	r, err := s.call(ctx, req)
-	s.figures.add(note, req.Session, began, r, err)
-	s.audit.call(note, req, began, r, err)
+	counted := r
+	if note.repeat {
+		counted.Usage = abi.Usage{}
+	}
+	s.figures.add(note, req.Session, began, counted, err)
+	s.audit.call(note, req, began, counted, err)
 	if ctx.Err() != nil && from == nil {
 		logUnresolved(ctx, s.log, req, r)
 	}

@@ -63,7 +63,8 @@ type callNote struct {
 	known    bool   // there is such a tool
 	provider engine.Provider
 	version  string // of the plugin: the digest of its file
-	run      string // that the call continues as
+	run      string // that the call is, or continues as
+	repeat   bool   // it was answered with the result of another call, which has the cost
 }
 
 // toolFigures are figures of the calls of a tool.

@@ -62,6 +62,7 @@ func (s *Service) attach(ctx context.Context, tool *callable, run engine.Run, re
 		wait = min(wait, b.park)
 	}
 
+	req.note.run, req.note.repeat = run.ID, true
 	checked, err := view.check(ctx, background.CheckRequest{IDs: []string{run.ID}, Wait: wait})
 	switch {
 	case ctx.Err() != nil:

@@ -130,7 +130,7 @@ func (s *Service) repeat(ctx context.Context, c *loneCall, req Request) (r abi.R
 		r, err = end.r, end.err
 	}
 
-	req.note.run = end.run
+	req.note.run, req.note.repeat = end.run, true
 	if note != "" {
 		r.Note = fmt.Sprintf(note, req.Tool)
 	}

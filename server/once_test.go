@@ -1,10 +1,13 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -15,6 +18,7 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/server/audit"
 	"github.com/toolhost/toolhost/server/gotool"
 	"github.com/toolhost/toolhost/server/wire"
 )
@@ -430,4 +434,28 @@ func TestResultsThatAreKept(t *testing.T) {
 			require.Equal(t, first.r.Usage.Fuel, again.r.Usage.Fuel, tool)
 		}
 	})
+}
+
+// A repeat is in the log as what it is, and costs nothing.
+func TestRepeatsAreNotCountedTwice(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "audit")
+	p := &postOffice{service: open(t, Config{DataDir: t.TempDir(), AuditDir: dir}, "plain")}
+	p.mail(t.Context(), Request{Tool: "plain"}).settle(false)
+	require.NotEmpty(t, p.mail(t.Context(), Request{Tool: "plain"}).r.Note)
+	keyed := p.mail(t.Context(), Request{Tool: "plain", Key: "k"})
+	require.Equal(t, keyed.r.Usage.Fuel, p.mail(t.Context(), Request{Tool: "plain", Key: "k"}).r.Usage.Fuel)
+	require.NoError(t, p.Close(done()))
+
+	found, err := audit.Read(dir, audit.Query{})
+	require.NoError(t, err)
+	var calls []string
+	for _, e := range slices.Backward(found) {
+		if e.Kind == audit.Call {
+			calls = append(calls, fmt.Sprintf("%s fuel %t, %s, run %t", cmp.Or(e.Action, "call"), e.Fuel > 0, e.Outcome, strings.HasPrefix(e.ID, "bg_")))
+		}
+	}
+	require.Equal(t, []string{
+		"call fuel true, success, run false", "repeat fuel false, success, run false",
+		"call fuel true, success, run true", "repeat fuel false, success, run true",
+	}, calls)
 }

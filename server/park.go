@@ -112,6 +112,7 @@ func (s *Service) callParking(ctx context.Context, tool *callable, call host.Cal
 
 	ran, err := s.runs.Run(ctx, call.Session, req)
 	limit, limited := errors.AsType[*engine.LimitError](err)
+	asked.note.run = ran.Run.ID
 	switch {
 	case ran.Parked:
 		live.run = ran.Run.ID
