@@ -63,7 +63,7 @@ func (h *Host) Call(ctx context.Context, m *Module, req Call) (abi.Result, error
 	m.tally.count(func(n *Counts) {
 		*n.Outcomes.of(r, err)++
 		inner := c.inner.total() // which are counted themselves
-		n.Fuel += r.Usage.Fuel - inner.Fuel
+		n.Fuel += max(0, r.Usage.Fuel-inner.Fuel)
 		n.CPU += r.Usage.CPU - inner.CPU
 	})
 	return r, err

@@ -90,13 +90,19 @@ func (r *Caller) leave(c *call) {
 	r.ended.MemoryPeak = max(r.ended.MemoryPeak, r.memory+used.MemoryPeak)
 }
 
-// bill returns the fuel that is not paid for, which it counts as paid.
-func (r *Caller) bill() int64 {
+// unpaid is the fuel of calls that have ended, which the guest has not paid for yet: a
+// guest that has to end never does.
+func (r *Caller) unpaid() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	spent := r.spent
-	r.spent = 0
-	return spent
+	return r.spent
+}
+
+// paid notes that the guest has paid for so much fuel.
+func (r *Caller) paid(fuel int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.spent -= fuel
 }
 
 // background has the guests of inner calls count as background runs.

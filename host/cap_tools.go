@@ -94,7 +94,9 @@ func toolOperation(c *call, request []byte) int32 {
 	c.meter.charge(readCost)
 	t := ToolCall{Tool: in.Tool, Args: in.Args, Timeout: time.Duration(min(in.TimeoutMS, 1<<40)) * time.Millisecond, Caller: &c.inner}
 	r, err := c.callTool(t)
-	c.meter.pay(c.inner.bill()) // a call that has to end ends here
+	spent := c.inner.unpaid()
+	c.meter.pay(spent) // a call that has to end ends here
+	c.inner.paid(spent)
 
 	if refusal, ok := errors.AsType[*Refusal](err); ok {
 		return c.refuse(refusal.Code, refusalNames[refusal.Code], refusal.Message)

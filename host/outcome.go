@@ -59,7 +59,7 @@ func (c *call) usage() abi.Usage {
 	}
 	inner := c.inner.total()
 	return abi.Usage{
-		Fuel: c.fuel, CPU: computed + inner.CPU, Wall: ended.Sub(c.started), Wait: c.waited + waited,
+		Fuel: min(c.fuel+c.inner.unpaid(), c.Policy.Fuel), CPU: computed + inner.CPU, Wall: ended.Sub(c.started), Wait: c.waited + waited,
 		MemoryPeak: max(c.peak, inner.MemoryPeak), OutputBytes: c.answer.written,
 	}
 }

@@ -395,6 +395,23 @@ func TestToolCallOfRun(t *testing.T) {
 	})
 }
 
+// TestToolCallUsage: what a call uses so far has what its inner calls use.
+func TestToolCallUsage(t *testing.T) {
+	s := openCallers(t, Config{}, map[string]aCaller{
+		"outer":  {program: calling("caller", `{}`), may: []string{"caller"}, hints: abi.Hints{SupportsBackground: true}},
+		"caller": {program: calling("spin", `{}`), may: []string{"spin"}},
+	}, "spin")
+	id := s.spawn(alice, "outer", `{}`)
+	require.Eventually(t, func() bool {
+		run, err := s.Session(alice).Run(t.Context(), id)
+		return err == nil && run.Cost != nil && run.Cost.Fuel > 10_000_000 && run.Cost.MemoryPeak >= 3*256<<10 && run.Cost.CPUSeconds > 0
+	}, 20*time.Second, 10*time.Millisecond)
+	s.agent(alice, StopBackground, `{"task_id":"`+id+`","force":true}`)
+	run, err := s.Session(alice).Run(t.Context(), id)
+	require.NoError(t, err)
+	require.Greater(t, run.Cost.Fuel, int64(10_000_000))
+}
+
 // TestToolCallAnnotations: what agents read of a tool follows the tools it may call.
 func TestToolCallAnnotations(t *testing.T) {
 	s := openCallers(t, Config{Tools: []gotool.Tool{postLetter}}, map[string]aCaller{

@@ -37,6 +37,20 @@ func TestCalls(t *testing.T) {
 	})
 }
 
+// A call that a tool has made is listed with that tool, and its run.
+func TestCallsOfTools(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f := open(t, "echo", "helper")
+		_, err := f.service.Call(t.Context(), server.Request{Session: "ana", Tool: "helper"})
+		require.NoError(t, err)
+		require.Contains(t, f.get("/ui/calls"), `<bdi>echo</bdi></a> <span class="quiet">by <bdi>helper</bdi></span>`)
+
+		id := f.spawn("ana", "helper")
+		synctest.Wait()
+		require.Contains(t, f.get("/ui/calls"), `<span class="quiet">by <a href="/ui/runs/`+id+`"><bdi>helper</bdi></a></span>`)
+	})
+}
+
 // The last hour is drawn, and is in a table too.
 func TestHistory(t *testing.T) {
 	bubble(t, func(t *testing.T) {

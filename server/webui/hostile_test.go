@@ -144,7 +144,7 @@ func FuzzRender(f *testing.F) {
 // renderFigures renders calls and minutes made of any text and number.
 func renderFigures(t *testing.T, s string, n int64) {
 	call := wire.CallRecord{
-		Tool: s, Kind: s, Plugin: s, PluginVersion: s, Session: s, At: time.Unix(n%1e9, 0), Outcome: abi.Kind(s), Code: wire.Code(s), TaskID: "bg_x",
+		Tool: s, Kind: s, Plugin: s, PluginVersion: s, Session: s, At: time.Unix(n%1e9, 0), Outcome: abi.Kind(s), Code: wire.Code(s), TaskID: "bg_x", OuterID: "bg_" + s, OuterTool: s,
 		Cost: &wire.Cost{Fuel: n}, Diagnosis: &wire.Diagnosis{Reason: s, Trace: s, LastWords: s},
 	}
 	minute := wire.Minute{At: time.Unix(n%1e9, 0), RunsActive: int(n), RunsFailed: n, Calls: n, CallErrors: n, MemoryPeak: n, CPUSeconds: float64(n)}

@@ -44,6 +44,7 @@ func zoo() map[string]plugintest.Plugin {
 		"asker":   {Invoke: do().Ask(`{"questions":{"name":{"message":"Who are you?","schema":{"type":"object","properties":{"name":{"type":"string","minLength":2}},"required":["name"]}}}}`)},
 		"picture": {Invoke: do().Say(abi.StreamResult, `1`).Say(abi.StreamContent, `{"type":"image","mimeType":"image/png","data":"iVBORw0KGgo="}`).Say(abi.StreamContent, `{"type":"audio","mimeType":"audio/wav","data":"UklGRg=="}`).Say(abi.StreamContent, `{"type":"text","text":"a <b>caption</b>"}`)},
 		"crash":   {Invoke: do().Trap()},
+		"helper":  {Invoke: do().Use("tool.call", `{"tool":"echo","args":{}}`)},
 		"hostile": {Invoke: do().Say(abi.StreamOutput, strings.Join(hostile, "\n")).Progress(hostile[0]).Echo()},
 	}
 	for name, p := range all {
@@ -61,6 +62,8 @@ func zoo() map[string]plugintest.Plugin {
 			m.Tools[0].Approval = abi.ApprovalRequired
 		case "asker":
 			m.Needs.Ask = true
+		case "helper":
+			m.Needs.Tools = []string{"echo"}
 		case "needy":
 			m.Needs.Files = []abi.FileNeed{{Path: "/work", Mode: abi.FileWrite}}
 		case "hostile":
@@ -110,7 +113,7 @@ func open(t testing.TB, names ...string) *fixture {
 		p, ok := all[name]
 		require.True(t, ok, name)
 		files[name+".wasm"] = &fstest.MapFile{Data: p.Wasm()}
-		grants[name] = plugins.Grant{Clock: p.Manifest.Needs.Clock, Ask: p.Manifest.Needs.Ask, Env: map[string]string{"LANG": "a value nobody is shown"}}
+		grants[name] = plugins.Grant{Clock: p.Manifest.Needs.Clock, Ask: p.Manifest.Needs.Ask, Tools: p.Manifest.Needs.Tools, Env: map[string]string{"LANG": "a value nobody is shown"}}
 	}
 	f.files = files
 	var err error
