@@ -97,17 +97,17 @@ const (
 // to attach to any more: the answer was delivered, or nothing has happened.
 func (s *Service) repeat(ctx context.Context, c *loneCall, req Request) (r abi.Result, again bool, err error) {
 	defer s.repeats.stay(ctx, c)()
-	note, last := textRunning, c.over
-	select {
-	case <-c.over:
-		note, last = textLost, c.settled // the answer may be on its way
-	default:
+	note, until := textRunning, []chan struct{}{c.over}
+	if isClosed(c.over) || req.Tool == SpawnBackground { // which takes a moment: two at a time are meant as two
+		note, until = textLost, append(until, c.settled) // the answer may be on its way
 	}
-	select {
-	case <-last:
-	case <-ctx.Done():
-		r, err := canceled(ctx, abi.Result{})
-		return r, false, err
+	for _, happens := range until {
+		select {
+		case <-happens:
+		case <-ctx.Done():
+			r, err := canceled(ctx, abi.Result{})
+			return r, false, err
+		}
 	}
 
 	end, delivered := s.repeats.ended(c)

@@ -292,6 +292,26 @@ func TestRepeatOfASpawn(t *testing.T) {
 	})
 }
 
+// Spawns at the same time are meant as two.
+func TestSpawnsAtTheSameTime(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := openPost(t, Config{})
+		spawns := make(chan bool)
+		for range 3 {
+			go func() {
+				m := p.mail(t.Context(), Request{Tool: SpawnBackground, Args: json.RawMessage(`{"tool":"send","args":{}}`)})
+				m.settle(true)
+				spawns <- m.r.IsSuccess() && m.r.Note == ""
+			}()
+		}
+		for range 3 {
+			require.True(t, <-spawns)
+		}
+		time.Sleep(time.Second)
+		require.EqualValues(t, 3, p.letters.Load())
+	})
+}
+
 // A call that was refused has not acted: its repeat is checked anew.
 func TestRepeatOfARefusedCall(t *testing.T) {
 	bubble(t, func(t *testing.T) {

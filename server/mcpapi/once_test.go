@@ -220,3 +220,20 @@ func TestCallWithAKeyIsCanceledOnAPipe(t *testing.T) {
 		require.EqualValues(t, 1, letters.Load())
 	})
 }
+
+// A task of 2025-11-25 with a key is made once.
+func TestTask2025WithAKey(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		e := serveHTTP(t, server.Config{})
+		l := connectLink(t, e, "ana", "2025-11-25")
+		create := func(id, args string) string {
+			_, text := l.during(time.Minute, http.MethodPost, fmt.Sprintf(
+				`{"jsonrpc":"2.0","id":%s,"method":"tools/call","params":{"name":"sleeper","arguments":%s,"task":{},"_meta":{"toolhost/idempotencyKey":"k"}}}`, id, args))
+			return text
+		}
+		first := anyTask.FindString(create("2", `{}`))
+		require.NotEmpty(t, first)
+		require.Equal(t, first, anyTask.FindString(create("3", `{}`)))
+		require.Contains(t, create("4", `{"n":1}`), "the idempotency key was used for another tool or other arguments")
+	})
+}
