@@ -135,6 +135,12 @@ func TestFullMailbox(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, "the mailbox of "+id+" is full: send the message again when its tool has read some of the others", r.Error, dry)
 		}
+
+		_, err := s.Regrant(t.Context(), nil)
+		require.NoError(t, err)
+		require.Contains(t, s.shownAgentTools(), MessageBackground, "its tool has lost its grant, and the run still reads messages")
+		s.stop(alice, id, "")
+		require.NotContains(t, s.shownAgentTools(), MessageBackground)
 	})
 }
 
