@@ -44,7 +44,7 @@ func (c *Call) ToolAnswer(name string, args any, timeout time.Duration) (ToolAns
 	if err != nil {
 		return ToolAnswer{}, fmt.Errorf("the arguments of %s: %w", name, err)
 	}
-	if args == nil {
+	if string(data) == "null" { // no arguments
 		data = []byte("{}")
 	}
 

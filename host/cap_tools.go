@@ -113,10 +113,10 @@ func (c *call) refuseTool(name string) int32 {
 		return c.refuse(abi.CallLimit, "limit", fmt.Sprintf("at most %d calls of tools may begin with one call", abi.MaxToolCalls))
 	}
 	if !slices.Contains(c.Policy.Tools, name) {
-		name = fmt.Sprintf("%.80q", name)
+		name = clip(name, abi.MaxAgentName)
 		c.host.log.Warn("a plugin called a tool that it was not granted", "plugin", c.Plugin, "tool", c.Tool, "call", c.ID, "session", c.Session,
 			"wants", name, "grant", fmt.Sprintf("grants.%s.tools", c.Plugin))
-		return c.deny(fmt.Sprintf("the tool %s is not granted to this plugin: have the operator add it to grants.%s.tools, and name it in the plugin's needs", name, c.Plugin))
+		return c.deny(fmt.Sprintf("the tool %q is not granted to this plugin: have the operator add it to grants.%s.tools, and name it in the plugin's needs", name, c.Plugin))
 	}
 
 	switch {

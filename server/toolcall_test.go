@@ -150,7 +150,7 @@ func TestToolCallRefusalIsLogged(t *testing.T) {
 	s := openCallers(t, Config{}, map[string]aCaller{"caller": {program: calling("echo", `{}`)}}, "echo")
 	s.call(alice, "caller", `{}`)
 	require.Contains(t, s.logs.String(), `"a plugin called a tool that it was not granted","plugin":"caller"`)
-	require.Contains(t, s.logs.String(), `"wants":"\"echo\"","grant":"grants.caller.tools"`)
+	require.Contains(t, s.logs.String(), `"wants":"echo","grant":"grants.caller.tools"`)
 }
 
 // TestToolCallLoop: tools that call each other come to an end.
