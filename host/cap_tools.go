@@ -116,6 +116,9 @@ func (c *call) refuseTool(name string) int32 {
 		name = clip(name, abi.MaxAgentName)
 		c.host.log.Warn("a plugin called a tool that it was not granted", "plugin", c.Plugin, "tool", c.Tool, "call", c.ID, "session", c.Session,
 			"wants", name, "grant", fmt.Sprintf("grants.%s.tools", c.Plugin))
+		if c.Ungranted != nil {
+			c.Ungranted(name)
+		}
 		return c.deny(fmt.Sprintf("the tool %q is not granted to this plugin: have the operator add it to grants.%s.tools, and name it in the plugin's needs", name, c.Plugin))
 	}
 

@@ -65,6 +65,8 @@ type Observers struct {
 	// Config.TotalCalls. detach returns the slot early, and the call continues as a
 	// background call. It may be called at any time, and more than once.
 	Admitted func(detach func())
+	// Ungranted is called when the plugin calls a tool that it was not granted.
+	Ungranted func(tool string)
 	// Used is called when the call begins. soFar returns what the call has used, without
 	// the bytes of its output; its fuel and memory may be up to 100,000 units of fuel old.
 	// It may be called at any time, by any goroutine.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server/audit"
@@ -82,6 +83,18 @@ func (a *auditor) call(note callNote, req Request, began time.Time, r abi.Result
 	if err != nil {
 		e.Code = string(ReasonOf(err).Code)
 	}
+	a.log.Append(e)
+}
+
+// refusedTool writes that a tool was refused another one: it was not granted, or is of the
+// agent. What is refused later is written as the call that it is.
+func (a *auditor) refusedTool(tool *callable, from host.Call, name string) {
+	if a.log == nil {
+		return
+	}
+	e := about(audit.Call, from.Session)
+	e.Parent, e.Tool, e.Outcome, e.Code = from.ID, name, string(abi.ToolError), string(wire.CodeDenied)
+	e.Reason = "refused to the tool " + tool.Name
 	a.log.Append(e)
 }
 

@@ -297,6 +297,7 @@ func (s *Service) run(ctx context.Context, tool *callable, call host.Call) (abi.
 func (s *Service) runChecked(ctx context.Context, tool *callable, call host.Call) (abi.Result, error) {
 	call.Ask, call.Values, call.KV = checkedAsk(call.Ask), s.valuesFor(call), s.kvFor(tool, call)
 	call.CallTool = s.callTool(tool, call)
+	call.Ungranted = func(name string) { s.audit.refusedTool(tool, call, name) }
 	r, err := tool.Call(ctx, call)
 	if s.soon(err) {
 		return explain(replacing(tool))

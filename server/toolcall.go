@@ -37,6 +37,7 @@ func originOf(ctx context.Context) *origin {
 func (s *Service) callTool(tool *callable, call host.Call) func(ctx context.Context, t host.ToolCall) (abi.Result, error) {
 	return func(ctx context.Context, t host.ToolCall) (abi.Result, error) {
 		if slices.Contains(agentNames, t.Tool) {
+			s.audit.refusedTool(tool, call, t.Tool)
 			return abi.Result{}, &host.Refusal{Code: abi.CallDenied, Message: t.Tool + " is a tool of the agent, which no other tool can call"}
 		}
 		from := &origin{tool: tool, call: call, caller: t.Caller, listed: new(atomic.Int64)}

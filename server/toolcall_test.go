@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -16,6 +18,7 @@ import (
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/internal/plugintest"
 	"github.com/toolhost/toolhost/plugins"
+	"github.com/toolhost/toolhost/server/audit"
 	"github.com/toolhost/toolhost/server/gotool"
 )
 
@@ -153,198 +156,6 @@ func TestToolCallRefusalIsLogged(t *testing.T) {
 	require.Contains(t, s.logs.String(), `"wants":"echo","grant":"grants.caller.tools"`)
 }
 
-// TestToolCallLoop: tools that call each other come to an end.
-func TestToolCallLoop(t *testing.T) {
-	s := openCallers(t, Config{}, map[string]aCaller{
-		"ping": {program: calling("pong", `{}`), may: []string{"pong"}},
-		"pong": {program: calling("ping", `{}`), may: []string{"ping"}},
-	})
-	r := s.call(alice, "ping", `{}`)
-
-	text := string(r.Value)
-	require.Equal(t, abi.MaxToolDepth, strings.Count(text, `"success"`), text)
-	require.Contains(t, text, "at most 8 tools can call each other in turn")
-	require.Len(t, s.Figures().Calls(CallQuery{}), 1+abi.MaxToolDepth)
-}
-
-// TestToolCallBomb: a tool that calls itself twice makes a bounded number of calls.
-func TestToolCallBomb(t *testing.T) {
-	program := plugintest.Do()
-	for range 3 {
-		program.Request("tool.call", toolRequest("bomb", `{}`))
-	}
-	s := openCallers(t, Config{}, map[string]aCaller{"bomb": {program: program.Use("tool.call", toolRequest("bomb", `{}`)), may: []string{"bomb"}}})
-	r := s.call(alice, "bomb", `{}`)
-
-	require.Contains(t, string(r.Value), "at most 1000 calls of tools may begin with one call")
-	tools := s.Figures().Tools()
-	require.LessOrEqual(t, tools[0].Calls, int64(1+abi.MaxToolCalls))
-	require.Greater(t, tools[0].Calls, int64(200), "the others were too deep")
-	require.Len(t, s.Figures().Calls(CallQuery{}), 1+maxListed, "one call cannot push out all others")
-}
-
-// TestToolCallSlots: calls that wait for each other never hold all slots.
-func TestToolCallSlots(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		s := openCallers(t, Config{Host: host.Config{TotalCalls: 2, Calls: 2}}, map[string]aCaller{
-			"a": {program: calling("b", `{}`), may: []string{"b"}},
-			"b": {program: calling("sleeper", `{}`), may: []string{"sleeper"}},
-		}, "sleeper")
-		results := make(chan abi.Result, 6)
-		for range cap(results) {
-			go func() {
-				r, _ := s.Call(t.Context(), Request{Session: alice, Tool: "a", Limits: Limits{Timeout: 100 * time.Hour}})
-				results <- r
-			}()
-		}
-		for range cap(results) {
-			r := <-results
-			require.Equal(t, abi.Success, r.Kind, r.Error)
-		}
-	})
-}
-
-// TestToolCallSerial: a serial tool never waits for itself, and two never for each other.
-func TestToolCallSerial(t *testing.T) {
-	serial := abi.Hints{Concurrency: abi.Serial}
-	s := openCallers(t, Config{}, map[string]aCaller{
-		"alone":  {program: calling("alone", `{}`), may: []string{"alone"}, hints: serial},
-		"around": {program: calling("middle", `{}`), may: []string{"middle"}, hints: serial},
-		"middle": {program: calling("around", `{}`), may: []string{"around"}},
-	})
-	require.JSONEq(t, `{"kind":"tool_error","error":"the plugin alone runs one call of a session at a time, and the call that waits for this one is of it: this one would wait for itself"}`,
-		string(s.call(alice, "alone", `{}`).Value))
-	require.Contains(t, string(s.call(alice, "around", `{}`).Value), "this one would wait for itself")
-	require.Contains(t, string(s.call(alice, "middle", `{}`).Value), "this one would wait for itself")
-
-	bubble(t, func(t *testing.T) {
-		clock := map[string]plugins.Grant{"left": {Clock: true}, "right": {Clock: true}}
-		s := openCallers(t, Config{Grants: clock}, map[string]aCaller{
-			"left":  {program: plugintest.Do().Sleep(1).Use("tool.call", toolRequest("right", `{}`)), may: []string{"right"}, hints: serial},
-			"right": {program: plugintest.Do().Sleep(1).Use("tool.call", toolRequest("left", `{}`)), may: []string{"left"}, hints: serial},
-		})
-		results := make(chan string, 2)
-		for _, tool := range []string{"left", "right"} {
-			go func() { results <- string(s.call(alice, tool, `{}`).Value) }()
-		}
-		began := time.Now()
-		require.Contains(t, <-results+<-results, "another one is running: retry when that has ended")
-		require.Less(t, time.Since(began), 10*time.Second)
-	})
-}
-
-// TestToolCallFuel: what inner calls use is the outer call's, and bounded by it.
-func TestToolCallFuel(t *testing.T) {
-	s := openCallers(t, Config{}, map[string]aCaller{
-		"counter": {program: plugintest.Do().Count(1_000_000)},
-		"caller":  {program: plugintest.Do().Request("tool.call", toolRequest("counter", `{}`)).Request("tool.call", toolRequest("counter", `{}`)).Echo(), may: []string{"counter"}},
-		"outer":   {program: calling("caller", `{}`), may: []string{"caller"}},
-		"wasteful": {program: plugintest.Do().Use("tool.call", toolRequest("spin", `{}`)), may: []string{"spin"},
-			limits: abi.Limits{Fuel: 5_000_000}},
-	}, "spin")
-	counter, caller, outer := s.call(alice, "counter", `{}`), s.call(alice, "caller", `{}`), s.call(alice, "outer", `{}`)
-	require.Greater(t, caller.Usage.Fuel, 2*counter.Usage.Fuel)
-	require.Less(t, caller.Usage.Fuel, 2*counter.Usage.Fuel+300_000)
-	require.Greater(t, outer.Usage.Fuel, caller.Usage.Fuel)
-	require.Less(t, outer.Usage.Fuel, caller.Usage.Fuel+150_000)
-	require.Greater(t, outer.Usage.CPU, caller.Usage.CPU/2)
-	require.Greater(t, outer.Usage.MemoryPeak, caller.Usage.MemoryPeak)
-
-	before := s.Stats().Host.Fuel
-	r := s.call(alice, "outer", `{}`)
-	require.Equal(t, r.Usage.Fuel, s.Stats().Host.Fuel-before, "nothing is counted twice")
-
-	r, err := s.Call(t.Context(), Request{Session: alice, Tool: "wasteful"})
-	require.ErrorIs(t, err, host.ErrFuel)
-	require.Equal(t, "out of fuel after 5000000 units", r.Error)
-	require.Equal(t, int64(5_000_000), r.Usage.Fuel)
-}
-
-// TestToolCallTime: an inner call ends at its own time limit, and with the outer call.
-func TestToolCallTime(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		s := openCallers(t, Config{}, map[string]aCaller{
-			"brief": {program: plugintest.Do().Use("tool.call", `{"tool":"sleeper","timeout_ms":1500}`), may: []string{"sleeper"}},
-			"long":  {program: calling("sleeper", `{}`), may: []string{"sleeper"}},
-		}, "sleeper")
-		began := time.Now()
-		r := s.call(alice, "brief", `{}`)
-		require.JSONEq(t, `{"kind":"limit","limit":"time","error":"time limit of 1.5s reached"}`, string(r.Value))
-		require.Equal(t, 1500*time.Millisecond, time.Since(began))
-
-		r, err := s.Call(t.Context(), Request{Session: alice, Tool: "long", Limits: Limits{Timeout: 7 * time.Second}})
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.Equal(t, "time limit of 7s reached", r.Error)
-		require.Equal(t, 8500*time.Millisecond, time.Since(began))
-	})
-}
-
-// TestToolCallStop: a stop of a run reaches what its tool waits for.
-func TestToolCallStop(t *testing.T) {
-	for name, c := range map[string]struct {
-		tool string
-		want string
-		took time.Duration
-	}{
-		"a tool that ends when it is asked to": {"sleeper", `{"kind":"tool_error","error":"interrupted"}`, 0},
-		"a tool that has a result":             {"stubborn", `{"kind":"success","value":{"partial":true}}`, 0},
-		"a tool that does not care":            {"spin", `{"code":"canceled","message":"the call is being stopped"}`, time.Second},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := openCallers(t, Config{}, map[string]aCaller{
-				"caller": {program: calling(c.tool, `{}`), may: []string{c.tool}, hints: abi.Hints{SupportsBackground: true}},
-			}, c.tool)
-			id := s.spawn(alice, "caller", `{}`)
-			require.Eventually(t, func() bool { return s.Stats().Host.Running == 2 }, 10*time.Second, time.Millisecond)
-			began := time.Now()
-			r := s.agent(alice, StopBackground, `{"task_id":"`+id+`"}`)
-
-			require.Less(t, time.Since(began)-c.took, 900*time.Millisecond)
-			result, err := json.Marshal(r["result"])
-			require.NoError(t, err)
-			require.JSONEq(t, c.want, string(result), "%v", r)
-			require.Zero(t, s.Stats().Host.Running)
-		})
-	}
-}
-
-// TestToolCallCanceled: a caller that leaves ends inner calls too.
-func TestToolCallCanceled(t *testing.T) {
-	s := openCallers(t, Config{Park: ParkNever}, map[string]aCaller{
-		"outer":  {program: calling("caller", `{}`), may: []string{"caller"}},
-		"caller": {program: calling("spin", `{}`), may: []string{"spin"}},
-	}, "spin")
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan abi.Result)
-	go func() {
-		r, _ := s.Call(ctx, Request{Session: alice, Tool: "outer"})
-		ended <- r
-	}()
-	require.Eventually(t, func() bool { return s.Stats().Host.Running == 3 }, 10*time.Second, time.Millisecond)
-	cancel()
-	require.Equal(t, abi.CanceledKind, (<-ended).Kind)
-	require.Zero(t, s.Stats().Host.Running)
-}
-
-// TestToolCallMemory: an inner call is refused at once where the host has no memory for
-// it, and an answer where its caller has none.
-func TestToolCallMemory(t *testing.T) {
-	large := gotool.Tool{Name: "large", Description: "Made for a test.", Handler: gotool.Handle(
-		func(context.Context, *gotool.Call, struct{}) (string, error) {
-			return strings.Repeat("x", 400_000), nil
-		})}
-	s := openCallers(t, Config{Tools: []gotool.Tool{large}, Host: host.Config{Memory: 1 << 20, Warm: -1}}, map[string]aCaller{
-		"deep":  {program: calling("deep", `{}`), may: []string{"deep"}},
-		"small": {program: calling("large", `{}`), may: []string{"large"}, limits: abi.Limits{MemoryBytes: 256 << 10}},
-		"poor":  {program: plugintest.Do().Request("tool.call", toolRequest("large", `{}`)).Echo(), may: []string{"large"}},
-	})
-	require.Contains(t, string(s.call(alice, "deep", `{}`).Value), `{"kind":"limit","error":"out of memory on this host`)
-	require.JSONEq(t, `{"code":"limit","message":"the answer of large has 400029 bytes, more than the memory of this plugin"}`, string(s.call(alice, "small", `{}`).Value))
-	for range 20 { // what is held for an answer is given back
-		require.True(t, s.call(alice, "poor", `{}`).IsSuccess())
-	}
-}
-
 // TestToolCallStaysInside: output and progress of inner calls do not reach the caller of
 // the outer one, and the sessions are the same.
 func TestToolCallStaysInside(t *testing.T) {
@@ -393,23 +204,6 @@ func TestToolCallOfRun(t *testing.T) {
 		require.Contains(t, string(parked.Value), `"type":"background"`)
 		time.Sleep(time.Minute)
 	})
-}
-
-// TestToolCallUsage: what a call uses so far has what its inner calls use.
-func TestToolCallUsage(t *testing.T) {
-	s := openCallers(t, Config{}, map[string]aCaller{
-		"outer":  {program: calling("caller", `{}`), may: []string{"caller"}, hints: abi.Hints{SupportsBackground: true}},
-		"caller": {program: calling("spin", `{}`), may: []string{"spin"}},
-	}, "spin")
-	id := s.spawn(alice, "outer", `{}`)
-	require.Eventually(t, func() bool {
-		run, err := s.Session(alice).Run(t.Context(), id)
-		return err == nil && run.Cost != nil && run.Cost.Fuel > 10_000_000 && run.Cost.MemoryPeak >= 3*256<<10 && run.Cost.CPUSeconds > 0
-	}, 20*time.Second, 10*time.Millisecond)
-	s.agent(alice, StopBackground, `{"task_id":"`+id+`","force":true}`)
-	run, err := s.Session(alice).Run(t.Context(), id)
-	require.NoError(t, err)
-	require.Greater(t, run.Cost.Fuel, int64(10_000_000))
 }
 
 // TestToolCallAnnotations: what agents read of a tool follows the tools it may call.
@@ -463,24 +257,30 @@ func TestToolCallSecret(t *testing.T) {
 	require.Len(t, s.Figures().Calls(CallQuery{Tool: "confidant"}), 1)
 }
 
-// TestToolCallWhileClosing: a call that runs when the service is closed can finish.
-func TestToolCallWhileClosing(t *testing.T) {
-	for _, park := range []Park{ParkAll, ParkNever} {
-		bubble(t, func(t *testing.T) {
-			s := openCallers(t, Config{Park: park, Grants: map[string]plugins.Grant{"caller": {Clock: true}}}, map[string]aCaller{
-				"caller": {program: plugintest.Do().Sleep(5).Use("tool.call", toolRequest("plain", `{}`)), may: []string{"plain"}},
-			}, "plain")
-			s.call(alice, "plain", `{}`) // so that it is compiled
-			ended := make(chan abi.Result)
-			go func() {
-				r, _ := s.Call(t.Context(), Request{Session: alice, Tool: "caller"})
-				ended <- r
-			}()
-			time.Sleep(time.Second)
-			go func() { require.NoError(t, s.Close(t.Context())) }()
-			require.JSONEq(t, `{"kind":"success","value":{}}`, string((<-ended).Value), park)
-		})
+// TestToolCallAudit: the log says which call has made a call, and which were refused.
+func TestToolCallAudit(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "audit")
+	program := plugintest.Do().Request("tool.call", toolRequest("plain", `{"key":"hunter2"}`)).Request("tool.call", toolRequest("echo", `{}`)).
+		Request("tool.call", toolRequest("dangerous", `{}`)).Request("tool.call", toolRequest(StopBackground, `{}`)).Echo()
+	s := openCallers(t, Config{AuditDir: dir}, map[string]aCaller{"caller": {program: program, may: []string{"plain", "dangerous", StopBackground}}}, "plain", "echo", "dangerous")
+	s.call(alice, "caller", `{}`)
+	require.NoError(t, s.Close(done()))
+
+	found, err := audit.Read(dir, audit.Query{Kinds: []audit.Kind{audit.Call}})
+	require.NoError(t, err)
+	slices.Reverse(found)
+	require.Len(t, found, 5)
+	outer := found[4]
+	for i, want := range []audit.Event{
+		{Tool: "plain", Outcome: "success"},
+		{Tool: "echo", Outcome: "tool_error", Code: "denied", Reason: "refused to the tool caller"},
+		{Tool: "dangerous", Outcome: "tool_error", Code: "denied"},
+		{Tool: StopBackground, Outcome: "tool_error", Code: "denied", Reason: "refused to the tool caller"},
+	} {
+		require.Equal(t, outer.ID, found[i].Parent)
+		require.Equal(t, want, audit.Event{Tool: found[i].Tool, Outcome: found[i].Outcome, Code: found[i].Code, Reason: found[i].Reason})
 	}
+	require.NotContains(t, fmt.Sprint(found), "hunter2")
 }
 
 // TestToolCallFindings: the operator learns of grants that cannot work.
