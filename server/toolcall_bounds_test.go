@@ -244,4 +244,3 @@ func TestToolCallWhileClosing(t *testing.T) {
 		})
 	}
 }
-
