@@ -46,6 +46,7 @@ type endpoint struct {
 
 	patience time.Duration // of the client; 0 is endless
 	until    time.Time     // when its token expires; zero: never
+	unnamed  bool          // its client names no session
 }
 
 func serveHTTP(t *testing.T, cfg server.Config) *endpoint {
@@ -71,7 +72,7 @@ func serveHTTP(t *testing.T, cfg server.Config) *endpoint {
 // ServeHTTP takes a header for the user, as the API around a handler takes a token.
 func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	user := r.Header.Get("User")
-	e.Handler.ServeHTTP(w, r.WithContext(identity.NewContext(r.Context(), identity.Caller{User: user, Session: "of " + user, Until: e.until})))
+	e.Handler.ServeHTTP(w, r.WithContext(identity.NewContext(r.Context(), identity.Caller{User: user, Session: "of " + user, Until: e.until, Unnamed: e.unnamed})))
 }
 
 // response is what an endpoint answers.

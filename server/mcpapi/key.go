@@ -25,8 +25,8 @@ func keyOf(req *mcp.CallToolRequest, who caller) (string, error) {
 	switch {
 	case !ok || key == "" || utf8.RuneCountInString(key) > server.MaxKey:
 		return "", invalidParams(fmt.Sprintf("_meta: %s: expected a string of 1 to %d characters", metaKey, server.MaxKey))
-	case who.modern && who.Unnamed:
-		return "", invalidParams(fmt.Sprintf("_meta: %s: only with the header %s: each request without it is in a session of its own", metaKey, wire.SessionHeader))
+	case who.Unnamed:
+		return "", invalidParams(fmt.Sprintf("_meta: %s: only with the header %s: without it, a repeat may come in another session", metaKey, wire.SessionHeader))
 	}
 	return key, nil
 }

@@ -170,6 +170,10 @@ func TestCallWithAKey(t *testing.T) {
 			require.Equal(t, want, m.Error.Message)
 		}
 		require.Equal(t, []string{"letter 2"}, textsOf(e.keyed("ben", `"k"`, call)), "another session")
+		e.unnamed = true
+		m := e.keyed("ana", `"k"`, call)
+		require.NotNil(t, m.Error)
+		require.Equal(t, "_meta: toolhost/idempotencyKey: only with the header Toolhost-Session: without it, a repeat may come in another session", m.Error.Message)
 	})
 }
 

@@ -36,7 +36,7 @@ type Origin string
 // The origins of runs.
 const (
 	OriginSpawned   Origin = "spawned"
-	OriginParked    Origin = "parked"    // a call that took long
+	OriginParked    Origin = "parked"    // a call that took long, or one with an idempotency key
 	OriginScheduled Origin = "scheduled" // a schedule fired
 )
 
