@@ -59,3 +59,13 @@ func (h *Host) TakeProcessors() (giveBack func()) {
 		}
 	}
 }
+
+// InnerBackground says of each call that c waits for whether it counts as a background run.
+func InnerBackground(c *Caller) (all []bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, inner := range c.running {
+		all = append(all, inner.guest.IsBackground())
+	}
+	return all
+}
