@@ -63,6 +63,8 @@ func lackingTools(n abi.Needs, g Grant) (lacking []string) {
 const (
 	// maxToolRequest bounds a request: the arguments and what is around them.
 	maxToolRequest = abi.MaxToolArgs + 1<<10
+	// parseCost is what the JSON of a request or an answer costs more than copying it.
+	parseCost = 4 * bytesPerUnit
 	// lateTime is how long an inner call may take to end once the call was asked to
 	// stop, which has time left then to finish with what it has.
 	lateTime = time.Second
@@ -77,6 +79,11 @@ func toolOperation(c *call, request []byte) int32 {
 	if len(request) > maxToolRequest {
 		return c.refuse(abi.CallLimit, "limit", fmt.Sprintf("the arguments of a tool have at most %d bytes", abi.MaxToolArgs))
 	}
+	if !c.first().inner.count() {
+		return c.refuse(abi.CallLimit, "limit", fmt.Sprintf("at most %d calls of tools may begin with one call", abi.MaxToolCalls))
+	}
+	c.meter.charge(readCost + parseCost*len(request))
+
 	var in struct {
 		Tool      string          `json:"tool"`
 		Args      json.RawMessage `json:"args"`
@@ -91,7 +98,6 @@ func toolOperation(c *call, request []byte) int32 {
 	if code := c.refuseTool(in.Tool); code != 0 {
 		return code
 	}
-	c.meter.charge(readCost)
 	t := ToolCall{Tool: in.Tool, Args: in.Args, Timeout: time.Duration(min(in.TimeoutMS, 1<<40)) * time.Millisecond, Caller: &c.inner}
 	r, err := c.callTool(t)
 	spent := c.inner.unpaid()
@@ -109,9 +115,6 @@ func toolOperation(c *call, request []byte) int32 {
 
 // refuseTool refuses a call of a tool that may not be made, or returns 0.
 func (c *call) refuseTool(name string) int32 {
-	if !c.first().inner.count() {
-		return c.refuse(abi.CallLimit, "limit", fmt.Sprintf("at most %d calls of tools may begin with one call", abi.MaxToolCalls))
-	}
 	if !slices.Contains(c.Policy.Tools, name) {
 		name = clip(name, abi.MaxAgentName)
 		c.host.log.Warn("a plugin called a tool that it was not granted", "plugin", c.Plugin, "tool", c.Tool, "call", c.ID, "session", c.Session,
@@ -169,9 +172,13 @@ func (c *call) answerTool(name string, r abi.Result) int32 {
 	if r.Kind == abi.Success {
 		answer.Value = r.Value
 	}
+	if int64(len(answer.Value)) > c.Policy.Memory {
+		return c.refuse(abi.CallLimit, "limit", fmt.Sprintf("the answer of %s has more than %d bytes, which is all memory of this plugin", name, c.Policy.Memory))
+	}
+	c.meter.charge(parseCost * len(answer.Value))
 	response := encode(answer)
 	if int64(len(response)) > c.Policy.Memory {
-		return c.refuse(abi.CallLimit, "limit", fmt.Sprintf("the answer of %s has %d bytes, more than the memory of this plugin", name, len(response)))
+		return c.refuse(abi.CallLimit, "limit", fmt.Sprintf("the answer of %s has more than %d bytes, which is all memory of this plugin", name, c.Policy.Memory))
 	}
 	if err := c.meter.hold(len(response)); err != nil {
 		return c.refuse(abi.CallLimit, "limit", fmt.Sprintf("the answer of %s has %d bytes, and the host has no memory for it now", name, len(response)))
