@@ -26,7 +26,8 @@ var layers = map[string][]string{
 	"internal/typed":                     {"abi"}, // small, like its importer guest
 	"guest/internal/vectors":             {"abi", "guest"},
 	"examples/plugins/internal/readme":   {"guest"},
-	"guest/guesttest":                    {"abi", "guest", "internal/schema"},
+	"guest/guesttest":                    {"abi", "guest", "internal/schema", "internal/egress"},
+	"guest/web":                          {"guest"},
 	"examples/plugins":                   {},
 	"internal/wasmbin":                   {},                   // knows nothing of fuel
 	"internal/fuel":                      {"internal/wasmbin"}, // bytes in, bytes out
@@ -44,7 +45,7 @@ var layers = map[string][]string{
 	"host/internal/codecache":            {"host/internal/compiler", "internal/fuel", "internal/snapshot", "internal/owned"},
 	"host/internal/sched":                {},
 	"host/internal/instance":             {"internal/fuel", "internal/snapshot", "internal/wasmbin"}, // memory and state of guests; knows no call
-	"host":                               {"abi", "host/internal/compiler", "host/internal/codecache", "host/internal/sched", "host/internal/instance", "internal/fuel", "internal/snapshot", "internal/wasmbin", "internal/rootfs", "internal/fair", "internal/human"},
+	"host":                               {"abi", "host/internal/compiler", "host/internal/codecache", "host/internal/sched", "host/internal/instance", "internal/fuel", "internal/snapshot", "internal/wasmbin", "internal/rootfs", "internal/egress", "internal/fair", "internal/human"},
 	"plugins":                            {"abi", "host", "internal/schema", "internal/owned", "internal/document", "internal/strictjson"},
 	"pkg/background":                     {"pkg/background/engine", "pkg/background/engine/memory", "pkg/background/internal/schedule", "pkg/background/output"}, // knows nothing of wasm, anyone can import it
 	"pkg/background/internal/schedule":   {},
@@ -72,11 +73,11 @@ var layers = map[string][]string{
 	"examples/plugins/internal/generate": {"host", "examples/pluginbuild"},
 	"cmd/toolhost":                       {"abi", "host", "plugins", "pkg/background", "server", "server/audit", "server/wire", "server/mcpapi", "server/httpapi", "server/identity", "server/webui", "client", "examples/demo", "examples/pluginbuild", "internal/human", "internal/owned", "internal/document"},
 	"examples/agent":                     {"abi", "plugins", "server", "server/gotool", "server/wire", "host", "examples/pluginbuild"}, // the last two build its plugins
-	"examples/plugins/*":                 {"guest", "guest/guesttest"},                                                                 // what a third party would import, and no more
+	"examples/plugins/*":                 {"guest", "guest/web", "guest/guesttest"},                                                                 // what a third party would import, and no more
 }
 
 // onlyStandard are the packages that import nothing but the standard library.
-var onlyStandard = []string{"abi", "guest", "internal/typed"}
+var onlyStandard = []string{"abi", "guest", "guest/web", "internal/typed"}
 
 // TestLayers holds the architecture. It parses the files itself: a test that
 // asks the go command is cached while the imports change.

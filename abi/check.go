@@ -87,6 +87,7 @@ func (m *Manifest) check() []Problem {
 	}
 
 	c.needs("/needs", &m.Needs)
+	c.closedWorld(m)
 	return c.problems
 }
 
@@ -175,9 +176,39 @@ func (d *decoder) needs(at string, n *Needs) {
 		}
 	}
 
+	for i, h := range n.HTTP {
+		d.httpNeed(at+"/http/"+strconv.Itoa(i), h)
+	}
+
 	for i, e := range n.Env {
 		if !isEnvName(e) {
 			d.add(at+"/env/"+strconv.Itoa(i), "expected the name of an environment variable, found %q", e)
+		}
+	}
+}
+
+// httpNeed checks the form of a URL and of methods. The host says what else it cannot
+// grant.
+func (d *decoder) httpNeed(at string, h HTTPNeed) {
+	scheme, rest, _ := strings.Cut(h.URL, "://")
+	host, _, slash := strings.Cut(rest, "/")
+	if scheme != "https" && scheme != "http" || host == "" || !slash || strings.ContainsFunc(h.URL, unfitForURL) {
+		d.add(at+"/url", "expected https://HOST/PATH, such as https://api.example.com/v1/*, found %q", h.URL)
+	}
+	for i, m := range h.Methods {
+		if m != "*" && (m == "" || !consists(m, "ABCDEFGHIJKLMNOPQRSTUVWXYZ-")) {
+			d.add(at+"/methods/"+strconv.Itoa(i), "expected a method in upper case such as GET, or *, found %q", m)
+		}
+	}
+}
+
+func unfitForURL(r rune) bool { return r <= ' ' || isControl(r) || strings.ContainsRune(`@?#\`, r) }
+
+// closedWorld finds tools that deny what their plugin asks for.
+func (d *decoder) closedWorld(m *Manifest) {
+	for i, t := range m.Tools {
+		if w := t.Hints.OpenWorld; w != nil && !*w && len(m.Needs.HTTP) > 0 {
+			d.add("/tools/"+strconv.Itoa(i)+"/hints/open_world", "false, but the plugin needs http: every tool of it may reach the network")
 		}
 	}
 }

@@ -138,6 +138,17 @@ type Needs struct {
 	KV StoreMode `json:"kv,omitempty"`
 	// Tools are other tools that it calls, by the names agents know them by.
 	Tools []string `json:"tools,omitempty"`
+	// HTTP is for requests.
+	HTTP []HTTPNeed `json:"http,omitempty"`
+}
+
+// HTTPNeed is what a plugin must reach over HTTP.
+type HTTPNeed struct {
+	// URL is https://HOST[:PORT]/PATH, or http:// for plain HTTP. A HOST of
+	// "*.example.com" stands for one more label, "*" for every public name. A PATH that
+	// ends in /* stands for everything below.
+	URL     string   `json:"url"`
+	Methods []string `json:"methods,omitempty"` // in upper case; none is GET and HEAD, * is all
 }
 
 // StoreMode says what a plugin may do with the values of a session, or of its

@@ -42,6 +42,7 @@ func (p *Plugin) Invoke(h Host) (code int32) {
 	if p == nil {
 		panic(errNotServed)
 	}
+	defer setRunning(c)()
 	t, ok := p.lookup(c.tool)
 	if !ok {
 		panic(fmt.Sprintf("plugin %s has no tool %q", p.Name, c.tool))

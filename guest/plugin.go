@@ -43,6 +43,7 @@ type Limits = abi.Limits
 //	Tools   []string    other tools, by the names agents know them by: Call.CallTool
 //	Session StoreMode   values that the tools of a session share: read or write
 //	KV      StoreMode   a key-value store of the plugin's own: read or write
+//	HTTP    []HTTPNeed  requests over HTTP, see package web
 type Needs = abi.Needs
 
 // FileNeed is a folder as the plugin sees it.
@@ -50,6 +51,12 @@ type Needs = abi.Needs
 //	Path string   absolute, in the sandbox, such as /work
 //	Mode FileMode read or write
 type FileNeed = abi.FileNeed
+
+// HTTPNeed is what a plugin must reach over HTTP.
+//
+//	URL     string   https://HOST/PATH: *.example.com is a HOST of one more label, and a PATH that ends in /* all below
+//	Methods []string in upper case; none is GET and HEAD, * is all
+type HTTPNeed = abi.HTTPNeed
 
 // Narration is sentences for a person, see [Say].
 //

@@ -5,3 +5,10 @@ package guest
 // Serve makes p the plugin of this module. Call it once, in an init function.
 // On other platforms than wasip1 it does nothing.
 func Serve(*Plugin) {}
+
+func setRunning(*Call) (done func()) { return func() {} }
+
+// Running returns the call that is running in this module, for packages that have no
+// other way to it. Outside of a handler, and on other platforms than wasip1, where
+// several calls can run at a time, it returns nil.
+func Running() *Call { return nil }

@@ -31,6 +31,19 @@ func Serve(p *Plugin) {
 	served = p
 }
 
+// running is the call that runs. An instance runs one at a time.
+var running *Call
+
+func setRunning(c *Call) (done func()) {
+	running = c
+	return func() { running = nil }
+}
+
+// Running returns the call that is running in this module, for packages that have no
+// other way to it. Outside of a handler, and on other platforms than wasip1, where
+// several calls can run at a time, it returns nil.
+func Running() *Call { return running }
+
 //go:wasmexport toolhost_describe
 func describe() int32 {
 	defer runtime.Gosched()

@@ -42,6 +42,7 @@ type call struct {
 	connected  bool               // it tried to use a network connection
 	failed     error              // the first limit or broken rule a host function met
 	response   []byte             // abi.FieldResponse; nil before the first host call
+	web        *web               // nil before the first HTTP request
 	returned   [1]uint64          // by the guest's function
 }
 

@@ -47,6 +47,17 @@ func askOperation(c *call, request []byte) int32 {
 
 // ask asks until the call is asked to stop.
 func (c *call) ask(q abi.Questions) (abi.Answers, error) {
+	ctx, done := c.untilStopped()
+	defer done()
+
+	c.guest.Idle()
+	defer c.guest.Compute()
+	return c.Ask(ctx, q)
+}
+
+// untilStopped returns a context of what the host does for the guest: it ends with the
+// call, when the tool is asked to stop, or with done.
+func (c *call) untilStopped() (_ context.Context, done func()) {
 	ctx, cancel := context.WithCancel(&c.ctx)
 	watching := make(chan struct{})
 	go func() {
@@ -57,12 +68,9 @@ func (c *call) ask(q abi.Questions) (abi.Answers, error) {
 		case <-ctx.Done():
 		}
 	}()
-	defer func() {
+
+	return ctx, func() {
 		cancel()
 		<-watching
-	}()
-
-	c.guest.Idle()
-	defer c.guest.Compute()
-	return c.Ask(ctx, q)
+	}
 }

@@ -23,7 +23,7 @@ const maxOp = 64
 
 // reserved are operations of the contract that this version denies to everybody, so
 // that a plugin can tell them from misspelled ones.
-var reserved = []string{"http", "secret.exists"}
+var reserved = []string{"secret.exists"}
 
 // operations are those of all capabilities, and the reserved ones.
 func operations() map[string]operation {

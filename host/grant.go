@@ -14,6 +14,7 @@ type Grant struct {
 	// Session lets it read, or read and write, the values of its session.
 	Session abi.StoreMode
 	KV      KV                // a key-value store
+	HTTP    []HTTPRule        // requests over HTTP
 	Files   []Mount           // folders
 	Env     map[string]string // environment variables as the plugin sees them
 	Tools   []string          // other tools that it may call, as agents know them
@@ -52,7 +53,7 @@ type GrantProblem struct {
 }
 
 // Capabilities lists all capabilities in display order.
-var Capabilities = []Capability{clockCapability, randomCapability, askCapability, sessionCapability, kvCapability, toolsCapability, filesCapability, envCapability, checkpointCapability, messagesCapability, reportCapability}
+var Capabilities = []Capability{clockCapability, randomCapability, askCapability, sessionCapability, kvCapability, httpCapability, toolsCapability, filesCapability, envCapability, checkpointCapability, messagesCapability, reportCapability}
 
 // Names lists everything granted, as an operator would write it.
 func (g Grant) Names() []string {

@@ -5,7 +5,7 @@ import "strings"
 // What a tool error means inside the sandbox.
 const (
 	hintReadonly = " (the tool has the hint readonly, so its folders are mounted read-only)"
-	hintNetwork  = " (plugins have no network)"
+	hintNetwork  = " (plugins have no network but the operation http: in Go, import guest/web)"
 	hintFolders  = " (a plugin reaches only the folders that it was granted)"
 	hintPlatform = " (plugins have no network, no threads and no other programs)"
 )
@@ -30,7 +30,7 @@ func (c *call) hint(text string) string {
 		hint = hintNetwork
 	default:
 		for _, e := range libraryErrors {
-			if strings.Contains(text, e.text) {
+			if c.web == nil && strings.Contains(text, e.text) {
 				hint = e.hint
 				break
 			}

@@ -15,7 +15,7 @@ import (
 // TestHints: an error of a library that does not know the sandbox says what the plugin
 // does not have, whether a reactor or a command fails with it.
 func TestHints(t *testing.T) {
-	const network, folders, platform = " (plugins have no network)", " (a plugin reaches only the folders that it was granted)", " (plugins have no network, no threads and no other programs)"
+	const network, folders, platform = " (plugins have no network but the operation http: in Go, import guest/web)", " (a plugin reaches only the folders that it was granted)", " (plugins have no network, no threads and no other programs)"
 	h := newHost(t, nil)
 	for said, hint := range map[string]string{
 		"dial tcp 127.0.0.1:80: address 127.0.0.1:80: connect: Connection refused":                         network,
@@ -47,7 +47,7 @@ func TestHints(t *testing.T) {
 // in whatever words the plugin fails then.
 func TestNoConnections(t *testing.T) {
 	for name, want := range map[string]string{
-		"sock_shutdown": "Bad file descriptor (plugins have no network)",
+		"sock_shutdown": "Bad file descriptor (plugins have no network but the operation http: in Go, import guest/web)",
 		"fd_fdstat_get": "Bad file descriptor",
 	} {
 		g := guest{data: "Bad file descriptor", invoke: seq(drop(wasi(fnYield, 9, 2)), drop(write(abi.StreamError, dataAt, 19)), i32(1))}

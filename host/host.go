@@ -26,6 +26,7 @@ import (
 	"github.com/toolhost/toolhost/host/internal/compiler"
 	"github.com/toolhost/toolhost/host/internal/instance"
 	"github.com/toolhost/toolhost/host/internal/sched"
+	"github.com/toolhost/toolhost/internal/egress"
 )
 
 // Config configures a Host. The zero Config works.
@@ -74,6 +75,8 @@ type Config struct {
 	// means DefaultCompileMemory and DefaultCompileTime.
 	CompileMemory int64
 	CompileTime   time.Duration
+	// Egress is how HTTP requests of plugins reach the network.
+	Egress Egress
 	// Logger gets the log of plugins, and internal errors. Nil discards them.
 	Logger *slog.Logger
 }
@@ -108,6 +111,7 @@ type Host struct {
 	newQueue   func() waitQueue // for the calls of one module
 	cpus       *sched.Scheduler
 	operations map[string]operation // that guests call by name
+	egress     *egress.Client
 
 	interpreting chan struct{} // semaphore: plugins that are interpreted
 	building     chan struct{} // semaphore: child processes that compile
@@ -143,6 +147,10 @@ func New(ctx context.Context, cfg Config) (*Host, error) {
 		WarmFor: limit(cfg.WarmFor, DefaultWarmFor, 1<<62),
 	})
 
+	var err error
+	if h.egress, err = cfg.Egress.open(); err != nil {
+		return nil, err
+	}
 	h.operations = operations()
 	h.ctx, h.stop = context.WithCancelCause(context.Background())
 	h.compiling, h.stopCompiling = context.WithCancel(context.Background())
@@ -197,6 +205,7 @@ func (h *Host) Close(ctx context.Context) error {
 	h.freeing.Do(func() {
 		background := context.WithoutCancel(ctx)
 		h.ledger.Close()
+		h.egress.Close()
 		h.forgetModules()
 		h.freed = errors.Join(h.code.Close(background), h.engine.Close(background))
 	})

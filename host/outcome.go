@@ -132,6 +132,10 @@ func notUTF8(text []byte) string {
 // an error of the call: 0 is a success, any other code a tool error.
 func (o *outcome) ended(err error) error {
 	trace, reason := o.reason(err)
+	if missing, ok := errors.AsType[*missingSecret](reason); ok {
+		o.Kind, o.Connection, o.Error = abi.ConnectionRequired, &abi.Connection{Provider: missing.name}, missing.Error()
+		return nil
+	}
 	var exit *sys.ExitError
 	if !errors.As(reason, &exit) {
 		if started := o.module.Info.started; started != "" && errors.Is(reason, ErrTrap) {

@@ -67,6 +67,9 @@ type Observers struct {
 	Admitted func(detach func())
 	// Ungranted is called when the plugin calls a tool that it was not granted.
 	Ungranted func(tool string)
+	// HTTP is called after each HTTP request, and each hop of a redirect, has ended or was
+	// refused, before the plugin gets the response.
+	HTTP func(Exchange)
 	// Used is called when the call begins. soFar returns what the call has used, without
 	// the bytes of its output; its fuel and memory may be up to 100,000 units of fuel old.
 	// It may be called at any time, by any goroutine.
@@ -87,6 +90,9 @@ type Services struct {
 	Values Values
 	// KV are those of the plugin's key-value store.
 	KV Values
+	// Secrets are the values that go into HTTP requests by the rules of the plugin. A
+	// call that needs one that has no value ends: it requires a connection. Nil has none.
+	Secrets Secrets
 	// Ask puts questions to the user and waits for the answers. It must return soon
 	// after ctx is done, which also happens when the tool is asked to stop. The plugin
 	// sees the text of an error that matches [ErrDenied].

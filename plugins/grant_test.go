@@ -152,20 +152,21 @@ func TestReadonlyToolCannotWrite(t *testing.T) {
 func TestGrantLacking(t *testing.T) {
 	needs := everything
 	needs.Ask, needs.Session, needs.KV, needs.Tools = true, abi.StoreWrite, abi.StoreWrite, []string{"wordcount", "files_read"}
+	needs.HTTP = []abi.HTTPNeed{{URL: "https://example.com/a/*"}, {URL: "http://10.0.0.1:8080/*", Methods: []string{"POST"}}}
 	for i := range reflect.TypeFor[abi.Needs]().NumField() {
 		require.False(t, reflect.ValueOf(needs).Field(i).IsZero(), "the test has all needs")
 	}
 	for name, grant := range map[string]Grant{
 		"nothing granted": {},
 		"some granted":    {Clock: true, Files: []host.Mount{{Dir: "/in", Path: "/in"}}, Env: map[string]string{"OTHER": "1"}},
-		"too little":      {Random: true, Tools: []string{"files_read"}, Session: abi.StoreRead, KV: host.KV{Mode: abi.StoreRead}, Files: []host.Mount{{Dir: "/srv", Path: "/out"}}},
+		"too little":      {Random: true, Tools: []string{"files_read"}, Session: abi.StoreRead, KV: host.KV{Mode: abi.StoreRead}, HTTP: []host.HTTPRule{{URL: "https://*.com/*"}}, Files: []host.Mount{{Dir: "/srv", Path: "/out"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			lacking := grant.Lacking(needs)
 
 			require.ElementsMatch(t, grant.Missing(needs), lacking.Names())
 			both := Grant{
-				Clock: grant.Clock || lacking.Clock, Random: grant.Random || lacking.Random, Ask: grant.Ask || lacking.Ask, Session: lacking.Session, KV: lacking.KV, Tools: append(grant.Tools, lacking.Tools...),
+				Clock: grant.Clock || lacking.Clock, Random: grant.Random || lacking.Random, Ask: grant.Ask || lacking.Ask, Session: lacking.Session, KV: lacking.KV, Tools: append(grant.Tools, lacking.Tools...), HTTP: append(grant.HTTP, lacking.HTTP...),
 				Files: append(grant.Files, lacking.Files...), Env: lacking.Env,
 			}
 			require.Empty(t, both.Missing(needs))

@@ -201,6 +201,9 @@ func (l *loader) read(p *Plugin, stem string) error {
 		return fmt.Errorf("%s: %w", p.Source, err)
 	}
 
+	if err := host.CheckNeeds(p.Manifest.Needs); err != nil {
+		return fmt.Errorf("%s: %w", p.Source, err)
+	}
 	p.interpret = slices.ContainsFunc(l.cfg.Interpret, func(name string) bool { return name == allPlugins || name == p.Manifest.Name })
 	p.Grant = l.cfg.Grants[p.Manifest.Name]
 	p.Missing = p.Grant.Missing(p.Manifest.Needs)

@@ -100,5 +100,5 @@ func (s *toolset) reach(t *callable, seen map[string]bool) (writes, open bool) {
 			writes, open = writes || w, open || o
 		}
 	}
-	return writes && !hints.Readonly, open && !closed(hints)
+	return writes && !hints.Readonly, t.plugin.Grant.Public() || open && !closed(hints)
 }

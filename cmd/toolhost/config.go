@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -14,6 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host"
 )
 
 // delim separates the parts of a key inside koanf. In files and messages that is a
@@ -69,6 +72,7 @@ func loadConfig(flags *pflag.FlagSet, environ []string) (*loaded, error) {
 	for _, p := range readValues(c.values, func(key string) any { return c.merged.Get(path(key)) }) {
 		c.problem(p.key, "%s", p.text)
 	}
+	c.checkEgress()
 	for name, g := range c.grants {
 		c.server.Grants[name] = *g
 		for _, p := range g.Check() {
@@ -80,6 +84,33 @@ func loadConfig(flags *pflag.FlagSet, environ []string) (*loaded, error) {
 		c.check()
 	}
 	return c, c.problems.usage()
+}
+
+// maxCA bounds a file of certificates, in bytes: the system's has a quarter of it.
+const maxCA = 1 << 20
+
+// checkEgress reads the file of certificates.
+func (c *loaded) checkEgress() {
+	e := &c.server.Host.Egress
+	if err := e.Check(); err != nil {
+		c.problem("egress.proxy", "%v", err)
+	}
+	if c.egressCA == "" {
+		return
+	}
+
+	file, err := os.Open(c.egressCA)
+	if err != nil {
+		c.problem("egress.ca", "%v", err)
+		return
+	}
+	defer file.Close()
+	if e.CA, err = io.ReadAll(io.LimitReader(file, maxCA)); err == nil {
+		err = host.Egress{CA: e.CA}.Check()
+	}
+	if err != nil {
+		c.problem("egress.ca", "%v", err)
+	}
 }
 
 // add merges a layer of values over those before.

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"maps"
 	"net"
+	"net/url"
 	"os"
 	"reflect"
 	"regexp"
@@ -150,10 +151,22 @@ func showValues(values map[string]value) (out []shown) {
 			v.raw = ""
 		case key == "token" && v.raw != "":
 			v.raw = "<redacted>"
+		case key == "egress.proxy":
+			v.raw = withoutPassword(fmt.Sprint(v.raw))
 		}
 		out = append(out, shown{key, v.raw, v.source})
 	}
 	return out
+}
+
+// withoutPassword is a URL that may be shown.
+func withoutPassword(raw string) string {
+	if u, err := url.Parse(raw); err == nil && u.User == nil {
+		return raw
+	} else if err == nil {
+		return u.Redacted()
+	}
+	return "<redacted>"
 }
 
 // byDefault returns the default of a setting as a file would write it: empty if

@@ -52,6 +52,8 @@ var (
 	words   = listOf(text, func(text string) any { return anyList(strings.Fields(text)) })
 	mounts  = listOf(kind{schema: mountSchema(), set: setMount, paths: true}, nil)
 	texts   = mapOf(text)
+
+	httpRules = listOf(kind{schema: ruleSchema(), set: setRule}, nil)
 )
 
 func anyOf(schemas ...schema) schema { return schema{"anyOf": schemas} }
@@ -277,6 +279,32 @@ func setMount(to reflect.Value, raw any) error {
 		wrong.add("mode", errors.New("expected one of read, write"))
 	}
 	to.Set(reflect.ValueOf(host.Mount{Dir: m.dir, Path: m.path, Write: m.mode == "write"}))
+	return wrong.err()
+}
+
+func ruleSettings(r *host.HTTPRule) []setting {
+	return []setting{
+		{"url", text, &r.URL, none, "https://HOST[:PORT]/PATH, or http:// for plain HTTP."},
+		{"methods", words, &r.Methods, none, "In upper case; GET and HEAD if there are none."},
+		{"secret", text, &r.Secret, none, "Name of the secret that goes into the requests."},
+		{"max_body", size, &r.MaxBody, none, "Bytes of one body in either direction."},
+		{"private", flag, &r.Private, nil, "Whether HOST may have a private address."},
+	}
+}
+
+func ruleSchema() schema {
+	s := objectSchema(ruleSettings(new(host.HTTPRule)))
+	s["required"] = []string{"url"}
+	return s
+}
+
+func setRule(to reflect.Value, raw any) error {
+	var r host.HTTPRule
+	values := map[string]value{}
+	flatten(ruleSettings(&r), raw, "", func(key string, v value) { values[key] = v })
+
+	wrong := readValues(values, func(key string) any { return values[key].raw })
+	to.Set(reflect.ValueOf(r))
 	return wrong.err()
 }
 

@@ -59,6 +59,11 @@ func writeGrant(text *strings.Builder, g host.Grant) {
 			}
 		case []string:
 			fmt.Fprintf(text, "    %s: [%s]\n", s.key, strings.Join(v, ", ")) // names of tools
+		case []host.HTTPRule:
+			fmt.Fprintf(text, "    %s:\n", s.key)
+			for _, r := range v {
+				fmt.Fprintf(text, "      - %s\n", ruleText(r))
+			}
 		case []host.Mount:
 			fmt.Fprintf(text, "    %s:\n", s.key)
 			for _, m := range v {
@@ -67,6 +72,22 @@ func writeGrant(text *strings.Builder, g host.Grant) {
 			}
 		}
 	}
+}
+
+// ruleText is a rule as YAML has it.
+func ruleText(r host.HTTPRule) string {
+	out := "{url: " + quoted(r.URL)
+	if len(r.Methods) > 0 {
+		methods := make([]string, len(r.Methods))
+		for i, m := range r.Methods {
+			methods[i] = quoted(m)
+		}
+		out += ", methods: [" + strings.Join(methods, ", ") + "]"
+	}
+	if r.Private {
+		out += ", private: true"
+	}
+	return out + "}"
 }
 
 // bare matches texts that YAML takes as they are, unless they are words of YAML.

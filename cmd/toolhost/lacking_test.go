@@ -18,6 +18,7 @@ import (
 func TestLacking(t *testing.T) {
 	needs := abi.Needs{
 		Clock: true, Random: true, Ask: true, Session: abi.StoreWrite, KV: abi.StoreWrite, Tools: []string{"wordcount", "files_read"},
+		HTTP:  []abi.HTTPNeed{{URL: "https://api.example.com/v1/*", Methods: []string{"GET", "POST"}}, {URL: "http://localhost:8080/*"}},
 		Files: []abi.FileNeed{{Path: "/in", Mode: abi.FileRead}, {Path: `/o: "ut, {}` + "\u202e", Mode: abi.FileWrite}},
 		Env:   []string{"HOME", "null", "Y", "_1"},
 	}
@@ -46,6 +47,9 @@ func TestLacking(t *testing.T) {
     session: write
     kv:
       mode: write
+    http:
+      - {url: "https://api.example.com/v1/*", methods: [GET, POST]}
+      - {url: "http://localhost:8080/*", private: true}
     files:
       - {dir: /CHOOSE, path: /in, mode: read}
       - {dir: /CHOOSE, path: "/o: \"ut, {}\u202e", mode: write}

@@ -29,6 +29,7 @@ type config struct {
 	listen, addr, token string
 	drain               time.Duration
 	audit               bool
+	egressCA            string // file
 }
 
 // Values of settings that are names.
@@ -133,6 +134,8 @@ func settings(c *config) []setting {
 		{"host.cache", size, &s.Host.CacheSize, int64(host.DefaultCacheSize), "Compiled code in the data folder. The least recently used is deleted first. See [Compiled code](#compiled-code)."},
 		{"host.compile_memory", sizeFrom(128 << 20), &s.Host.CompileMemory, int64(host.DefaultCompileMemory), "Memory that compiling one plugin may take, at least 128 MiB."},
 		{"host.compile_time", durationFrom(time.Second), &s.Host.CompileTime, host.DefaultCompileTime, "Processor time that compiling one plugin may take, at least 1s."},
+		{"egress.proxy", text, &s.Host.Egress.Proxy, none, "URL of the proxy that HTTP requests of plugins go through, `http://HOST:PORT` or `https://HOST:PORT`, with an optional user and password. Requests of private rules do not. The environment names no proxy."},
+		{"egress.ca", folder, &c.egressCA, none, "File of certificates in PEM that requests of plugins trust besides the system's."},
 		{"approve", oneOf(approveDeny, approveAuto), &c.approve, nil, "Whether tools that require a person's approval are refused or run without it. `toolhost call` counts as approval."},
 		{"grants.*", kind{each: c.grant}, nil, none, "What each plugin is granted, by its name. A plugin that is not named gets nothing."},
 	}
@@ -146,8 +149,8 @@ func (c *config) grant(plugin string) []setting {
 	return grantSettings(c.grants[plugin])
 }
 
-// inner matches the capitals that begin the later words of a Go name.
-var inner = regexp.MustCompile(`\B[A-Z]`)
+// inner matches where the later words of a Go name begin.
+var inner = regexp.MustCompile(`([a-z])([A-Z])`)
 
 // grantSettings is the table of what can be granted to a plugin, as keys of
 // grants.PLUGIN: the fields of a Grant, by their types. The values go to g.
@@ -163,7 +166,7 @@ func grantSettings(g *host.Grant) (table []setting) {
 			table = append(table, kvSettings(kv)...)
 			continue
 		}
-		key := strings.ToLower(inner.ReplaceAllString(fields.Type().Field(i).Name, "_$0"))
+		key := strings.ToLower(inner.ReplaceAllString(fields.Type().Field(i).Name, "${1}_$2"))
 		s := setting{key: key, to: fields.Field(i).Addr().Interface(), doc: sentence(docs[key])}
 		switch s.to.(type) {
 		case *bool:
@@ -174,6 +177,9 @@ func grantSettings(g *host.Grant) (table []setting) {
 			s.kind, s.builtIn = texts, none
 		case *[]string:
 			s.kind, s.builtIn = words, none
+		case *[]host.HTTPRule:
+			s.kind, s.builtIn = httpRules, none
+			s.doc += " A list of `{url, methods, secret, max_body, private}`. See [HTTP](#http)."
 		case *[]host.Mount:
 			s.kind, s.builtIn = mounts, none
 			s.doc += " A list of `{dir, path, mode}`: `dir` is the folder, `path` is where the plugin sees it, and `mode` is `read` or `write`."

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/guest"
+	"github.com/toolhost/toolhost/internal/egress"
 )
 
 // Host is a host in the test's own process. The zero Host has no capability,
@@ -42,6 +44,10 @@ type Host struct {
 	Session *Store
 	// KV is the key-value store of the plugin. Nil is a plugin without the grant.
 	KV *Store
+	// HTTP answers the requests of the plugin that its needs cover, see [Play] and
+	// [Recorded]. During a call it also stands for [http.DefaultTransport], so tests with
+	// it should not run in parallel. Nil is a plugin without the grant.
+	HTTP http.RoundTripper
 }
 
 // Outcome is the result of a call with its output, progress and logs.
@@ -106,6 +112,10 @@ func (h Host) Call(p *guest.Plugin, tool string, args any) Outcome {
 		c.restored = *h.Checkpoint
 	}
 
+	for _, need := range m.Needs.HTTP {
+		c.rules = append(c.rules, egress.Rule{URL: need.URL, Methods: need.Methods})
+	}
+	defer running.enter(c)()
 	return c.outcome(p.Invoke(c))
 }
 
@@ -120,7 +130,8 @@ type call struct {
 	readonly bool // the tool has the hint
 	args     []byte
 
-	restored []byte // the checkpoint as it was before the call
+	rules    []egress.Rule // what it needs
+	restored []byte        // the checkpoint as it was before the call
 
 	mu              sync.Mutex
 	stopping        bool
@@ -261,7 +272,7 @@ func (c *call) Call(op string, request []byte) int32 {
 }
 
 // contractOps are the capabilities of the contract, which every host knows.
-var contractOps = []string{"sleep", "ask", "http", "secret.exists"}
+var contractOps = []string{"sleep", "ask", "secret.exists"}
 
 // use runs a capability of the test. The call is not locked meanwhile, as the
 // capability may well wait.
@@ -283,6 +294,8 @@ func (c *call) use(op string, request []byte) (any, error) {
 		return c.KV.use(op, request, c.readonly)
 	case !known && op == "report":
 		return c.report(request)
+	case !known && op == "http" && !stopping:
+		return c.http(request)
 	case stopping:
 		return nil, &guest.HostError{Code: "canceled", Message: "the call is being stopped"}
 	case !known && op == "tool.call":

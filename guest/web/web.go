@@ -1,0 +1,144 @@
+// Package web makes net/http work in a plugin: importing it is enough. In a module for
+// wasip1 it sets [http.DefaultTransport], and so [http.DefaultClient], [http.Get] and the
+// libraries that build on them reach what the operator has granted:
+//
+//	import _ "github.com/toolhost/toolhost/guest/web"
+//
+// It is a package of its own because net/http makes a module 5 to 7 MB larger.
+//
+// A plugin names what it must reach in its needs, and the operator grants it with rules,
+// which can put secrets into requests. The host checks each request and each hop of a
+// redirect. A request that it refuses fails with an error that matches [guest.ErrDenied]
+// and says what would allow it; one with a body over its bound matches [guest.ErrLimit].
+// A request that needs a secret without a value ends the call: it requires a connection.
+//
+// Responses are complete before they are returned, without trailers, and decompressed.
+// Connections are the host's: settings of an [http.Transport] have no counterpart. The
+// deadline of a request's context is its timeout, 30 seconds if there is none; canceling
+// the context has no effect on a request in flight, but a stop of the call has.
+//
+// In tests, package guesttest plays recorded exchanges in place of the network.
+package web
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+	"unicode/utf8"
+
+	"github.com/toolhost/toolhost/guest"
+)
+
+// Transport makes requests through the host. The zero Transport uses the call that is
+// running. It is safe for concurrent use; requests are made one after the other.
+type Transport struct {
+	// Call is the call that makes the requests. Nil stands for the running one, which
+	// there is only in a module for wasip1.
+	Call *guest.Call
+}
+
+var _ http.RoundTripper = Transport{}
+
+type request struct {
+	Method     string      `json:"method"`
+	URL        string      `json:"url"`
+	Headers    http.Header `json:"headers,omitempty"`
+	Body       *string     `json:"body,omitempty"`
+	BodyBase64 []byte      `json:"body_base64,omitempty"`
+	TimeoutMS  int64       `json:"timeout_ms,omitempty"`
+}
+
+type response struct {
+	Status     int         `json:"status"`
+	Headers    http.Header `json:"headers"`
+	Body       string      `json:"body"`
+	BodyBase64 []byte      `json:"body_base64"`
+}
+
+// RoundTrip implements [http.RoundTripper]. It follows no redirect: that is up to the
+// [http.Client].
+func (t Transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	c := t.Call
+	if c == nil {
+		c = guest.Running()
+	}
+	in, err := encode(r)
+	switch {
+	case err != nil:
+		return nil, err
+	case c == nil:
+		return nil, errors.New("web: no call is running: make requests in the handler of a tool")
+	}
+
+	var out response
+	if err := c.Host("http", in, &out); err != nil {
+		return nil, err
+	}
+	body := out.BodyBase64
+	if body == nil {
+		body = []byte(out.Body)
+	}
+	return &http.Response{
+		Status: strconv.Itoa(out.Status) + " " + http.StatusText(out.Status), StatusCode: out.Status,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: headers(out.Headers), Body: io.NopCloser(bytes.NewReader(body)), ContentLength: length(r, out.Headers, len(body)), Request: r,
+	}, nil
+}
+
+// encode reads the body of a request, and closes it.
+func encode(r *http.Request) (in request, err error) {
+	u := *r.URL
+	u.User, u.Fragment, u.RawFragment = nil, "", "" // the client has made a header of the user
+	in = request{Method: r.Method, URL: u.String(), Headers: r.Header}
+	if r.Host != "" && r.Host != r.URL.Host {
+		in.Headers = r.Header.Clone()
+		in.Headers.Set("Host", r.Host)
+	}
+	if deadline, ok := r.Context().Deadline(); ok {
+		if in.TimeoutMS = int64((time.Until(deadline) + time.Millisecond - 1) / time.Millisecond); in.TimeoutMS <= 0 {
+			err = context.DeadlineExceeded
+		}
+	}
+	if err == nil {
+		err = r.Context().Err()
+	}
+	if r.Body == nil {
+		return in, err
+	}
+
+	defer r.Body.Close()
+	if err != nil {
+		return in, err
+	}
+	body, err := io.ReadAll(r.Body)
+	if utf8.Valid(body) {
+		text := string(body)
+		in.Body = &text
+	} else {
+		in.BodyBase64 = body
+	}
+	return in, err
+}
+
+func headers(h http.Header) http.Header {
+	if h == nil {
+		return http.Header{}
+	}
+	return h
+}
+
+// length is the content length of a response: that of HEAD is only announced.
+func length(r *http.Request, h http.Header, body int) int64 {
+	if r.Method != http.MethodHead {
+		return int64(body)
+	}
+	n, err := strconv.ParseInt(h.Get("Content-Length"), 10, 64)
+	if err != nil {
+		return -1
+	}
+	return n
+}

@@ -1,0 +1,365 @@
+package host
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host/internal/instance"
+	"github.com/toolhost/toolhost/internal/egress"
+)
+
+// HTTPRule admits HTTP requests of a plugin. Zero fields admit as little as possible.
+type HTTPRule struct {
+	// URL is https://HOST[:PORT]/PATH. http:// admits plain http, and no https. HOST is a
+	// name, an address, "*.example.com" for exactly one label more, or "*" for every name
+	// with a dot. PORT is needed unless it is the scheme's own. A * in PATH stands for any
+	// part of one segment, and a final /* for everything below.
+	URL string
+	// Methods are in upper case; "*" stands for all. GET admits HEAD. Empty stands for
+	// GET and HEAD.
+	Methods []string
+	// Secret names the secret that goes into the requests, see [Services].
+	Secret string
+	// MaxBody bounds one body in either direction, in bytes, at most 256 MiB. Zero stands
+	// for 4 MiB.
+	MaxBody int64
+	// Private admits loopback and private addresses of HOST, which must not be "*".
+	// Link-local addresses and those of metadata services must be HOST themselves.
+	Private bool
+}
+
+// Egress is how HTTP requests reach the network. The zero Egress connects directly and
+// trusts the certificates that the system trusts. The environment names no proxy.
+type Egress struct {
+	// Proxy is the URL of an HTTP proxy, http or https, with an optional user and
+	// password. Requests that a private rule admits do not use it.
+	Proxy string
+	// CA is a bundle of certificates in PEM that are trusted too.
+	CA []byte
+	// Resolver looks up names. Nil stands for the system's.
+	Resolver *net.Resolver
+}
+
+func (e Egress) open() (*egress.Client, error) {
+	return egress.New(egress.Config{Proxy: e.Proxy, CA: e.CA, Resolver: e.Resolver})
+}
+
+// Check returns what is wrong with the proxy or the certificates.
+func (e Egress) Check() error {
+	client, err := e.open()
+	if err == nil {
+		client.Close()
+	}
+	return err
+}
+
+// Secrets gives the values of secrets, Secret is one of them, and Place is where in a
+// request it goes. An error that matches [ErrNoSecret] says that the secret has no value
+// yet. The agent sees the text of any other error.
+type (
+	Secrets = egress.Secrets
+	Secret  = egress.Secret
+	Place   = egress.Place
+)
+
+// ErrNoSecret is the error of a secret without a value.
+var ErrNoSecret = egress.ErrNoSecret
+
+// Exchange is one hop of an HTTP request, for an audit: without path, query, headers and
+// bodies.
+type Exchange = egress.Exchange
+
+// maxHTTP is how many HTTP requests a call may attempt, refused ones included.
+const maxHTTP = 1000
+
+// maxHTTPLog is how many requests of a call that were refused or failed are logged.
+const maxHTTPLog = 20
+
+// httpCapability is requests to the rules that the operator grants.
+var httpCapability = Capability{
+	Name: "http", Doc: "requests over HTTP",
+	Missing: func(n abi.Needs, g Grant) (missing []string) {
+		for _, need := range lackingHTTP(n, g) {
+			missing = append(missing, httpText(need.URL, need.Methods))
+		}
+		return missing
+	},
+	Lacking: func(n abi.Needs, g Grant, add *Grant) {
+		for _, need := range lackingHTTP(n, g) {
+			add.HTTP = append(add.HTTP, HTTPRule{URL: need.URL, Methods: need.Methods, Private: isPrivate(need.URL)})
+		}
+	},
+	Granted: func(g Grant) (names []string) {
+		for _, r := range g.HTTP {
+			names = append(names, httpText(r.URL, r.Methods))
+		}
+		return names
+	},
+	Check: func(g Grant) []GrantProblem {
+		_, err := egress.Compile(g.rules())
+		if wrong, ok := errors.AsType[*egress.RuleError](err); ok {
+			return []GrantProblem{{fmt.Sprintf("http.%d.%s", wrong.Index, wrong.Key), wrong.Problem}}
+		}
+		return nil
+	},
+	Writes: func(g Grant) bool {
+		return slices.ContainsFunc(g.HTTP, func(r HTTPRule) bool {
+			return slices.ContainsFunc(r.Methods, func(m string) bool { return m != "GET" && m != "HEAD" })
+		})
+	},
+	ops: map[string]operation{"http": {func(*call) bool { return true }, "", httpOperation}},
+}
+
+// rules are the HTTP rules of a grant as egress has them.
+func (g Grant) rules() []egress.Rule {
+	rules := make([]egress.Rule, len(g.HTTP))
+	for i, r := range g.HTTP {
+		rules[i] = egress.Rule(r)
+	}
+	return rules
+}
+
+// Public reports whether the plugin may reach public addresses: an open world.
+func (g Grant) Public() bool {
+	return slices.ContainsFunc(g.HTTP, func(r HTTPRule) bool { return !r.Private })
+}
+
+// lackingHTTP are the needs that the rules of a grant do not cover.
+func lackingHTTP(n abi.Needs, g Grant) (lacking []abi.HTTPNeed) {
+	if len(n.HTTP) == 0 {
+		return nil
+	}
+
+	policy, _ := egress.Compile(g.rules()) // rules with a problem cover nothing
+	for _, need := range n.HTTP {
+		if !policy.Covers(egress.Rule{URL: need.URL, Methods: need.Methods}) {
+			lacking = append(lacking, need)
+		}
+	}
+	return lacking
+}
+
+// CheckNeeds returns an error about the needs that no grant could cover.
+func CheckNeeds(n abi.Needs) error {
+	for i, need := range n.HTTP {
+		_, err := egress.Compile([]egress.Rule{{URL: need.URL, Methods: need.Methods, Private: isPrivate(need.URL)}})
+		if wrong, ok := errors.AsType[*egress.RuleError](err); ok {
+			return &abi.ManifestError{Problems: []abi.Problem{{Pointer: fmt.Sprintf("/needs/http/%d/%s", i, wrong.Key), Message: wrong.Problem}}}
+		}
+	}
+	return nil
+}
+
+// isPrivate reports whether a rule for the URL must be private to admit anything: its
+// host is an address that is not public, or a name without a dot.
+func isPrivate(url string) bool {
+	_, rest, _ := strings.Cut(url, "://")
+	host, _, _ := strings.Cut(rest, "/")
+	host, _, _ = strings.Cut(host, ":")
+	if !strings.Contains(rest, "[") && host != "*" && !strings.Contains(host, ".") {
+		return true
+	}
+	_, err := egress.Compile([]egress.Rule{{URL: url}})
+	_, private := egress.Compile([]egress.Rule{{URL: url, Private: true}})
+	return err != nil && private == nil
+}
+
+// httpText is a need or a rule as an operator reads it.
+func httpText(url string, methods []string) string {
+	if len(methods) == 0 {
+		methods = []string{"GET"}
+	}
+	return fmt.Sprintf("http %s %s", strings.Join(methods, ","), url)
+}
+
+// web is what a call does over HTTP.
+type web struct {
+	call     *egress.Call
+	attempts int
+	logged   int // of those that were refused or failed
+	kept     int // bytes of the largest response, which is paid for
+}
+
+// webOf returns the requests of a call. Its policy is compiled at the first.
+func (c *call) webOf() (*web, error) {
+	if c.web != nil {
+		return c.web, nil
+	}
+
+	policy, err := egress.Compile(c.Policy.rules())
+	if err != nil {
+		return nil, err
+	}
+	user, _, named := strings.Cut(c.Session, "/")
+	if !named {
+		user = ""
+	}
+	c.web = &web{call: c.host.egress.Call(egress.CallConfig{
+		Plugin: c.Plugin, User: user, Policy: policy, Readonly: c.Readonly, Secrets: c.Secrets, Observe: c.Observers.HTTP,
+	})}
+	return c.web, nil
+}
+
+// httpRequest is the request of the operation.
+type httpRequest struct {
+	Method     string              `json:"method"`
+	URL        string              `json:"url"`
+	Headers    map[string][]string `json:"headers"`
+	Body       *string             `json:"body"`
+	BodyBase64 []byte              `json:"body_base64"`
+	TimeoutMS  int64               `json:"timeout_ms"`
+	Redirects  int                 `json:"redirects"`
+}
+
+// httpResponse is the answer. The body is in base64 unless it is text in UTF-8.
+type httpResponse struct {
+	Status     int         `json:"status"`
+	URL        string      `json:"url"`
+	Headers    http.Header `json:"headers"`
+	Body       *string     `json:"body,omitempty"`
+	BodyBase64 []byte      `json:"body_base64,omitempty"`
+}
+
+func httpOperation(c *call, request []byte) int32 {
+	c.meter.charge(readCost)
+	w, err := c.webOf()
+	if err != nil {
+		return c.deny("the http rules of this plugin are invalid: have the operator check them")
+	}
+	if w.attempts++; w.attempts > maxHTTP {
+		return c.refuse(abi.CallLimit, "limit", fmt.Sprintf("a call may attempt %d http requests", maxHTTP))
+	}
+	if c.stopping() {
+		return c.refuseStopped()
+	}
+
+	in, problem := readHTTP(request)
+	if problem != "" {
+		return c.refuse(abi.CallInvalid, "invalid", problem)
+	}
+	resp, err := c.send(w, in)
+	c.meter.check() // a call that has to end ends here
+	if err != nil {
+		return c.refuseHTTP(w, err)
+	}
+
+	out := httpResponse{Status: resp.Status, URL: resp.URL, Headers: resp.Header}
+	if utf8.Valid(resp.Body) {
+		text := string(resp.Body)
+		out.Body = &text
+	} else {
+		out.BodyBase64 = resp.Body
+	}
+	response := plainJSON(out)
+	if more := len(response) - w.kept; more > 0 {
+		if err := c.meter.keep(more); err != nil {
+			panic(&instance.Stop{Reason: err})
+		}
+		w.kept = len(response)
+	}
+	return c.respond(response)
+}
+
+// plainJSON is the JSON of a value without escapes for HTML.
+func plainJSON(v any) []byte {
+	var out bytes.Buffer
+	e := json.NewEncoder(&out)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(v) // text, numbers and bytes
+	return bytes.TrimSuffix(out.Bytes(), []byte("\n"))
+}
+
+// readHTTP reads a request, or says what is wrong with it.
+func readHTTP(request []byte) (*egress.Request, string) {
+	in := httpRequest{}
+	strict := json.NewDecoder(bytes.NewReader(request))
+	strict.DisallowUnknownFields()
+	switch {
+	case !utf8.Valid(request) || strict.Decode(&in) != nil:
+		return nil, `expected {"url": text, "method": text, "headers": {name: [values]}, "body": text or "body_base64": text, "timeout_ms": number, "redirects": number}, of which only the URL is required`
+	case in.Body != nil && in.BodyBase64 != nil:
+		return nil, `expected "body" or "body_base64", found both`
+	case in.TimeoutMS < 0 || in.TimeoutMS > maxTimeout.Milliseconds():
+		return nil, fmt.Sprintf(`expected a "timeout_ms" up to %d`, maxTimeout.Milliseconds())
+	case in.Redirects < 0 || in.Redirects > egress.MaxRedirects:
+		return nil, fmt.Sprintf(`expected "redirects" from 0 to %d`, egress.MaxRedirects)
+	}
+
+	body := in.BodyBase64
+	if in.Body != nil {
+		body = []byte(*in.Body)
+	}
+	return &egress.Request{
+		Method: in.Method, URL: in.URL, Header: in.Headers, Body: body,
+		Timeout: time.Duration(in.TimeoutMS) * time.Millisecond, Redirects: in.Redirects,
+	}, ""
+}
+
+// maxTimeout is the longest time of a request, which ends with its call anyway.
+const maxTimeout = 24 * time.Hour
+
+// send makes a request until the call ends or is asked to stop.
+func (c *call) send(w *web, in *egress.Request) (*egress.Response, error) {
+	ctx, done := c.untilStopped()
+	defer done()
+
+	c.guest.Idle()
+	defer c.guest.Compute()
+	return w.call.Do(ctx, in)
+}
+
+// missingSecret ends a call that needs a secret without a value.
+type missingSecret struct{ name string }
+
+func (e *missingSecret) Error() string {
+	return fmt.Sprintf("connect %s first: the secret %q has no value", e.name, e.name)
+}
+
+// refuseHTTP answers a request that was refused or failed, and logs it for the operator.
+func (c *call) refuseHTTP(w *web, err error) int32 {
+	refusal, refused := errors.AsType[*egress.Refusal](err)
+	network, failed := errors.AsType[*egress.NetworkError](err)
+	log := c.host.log.With("plugin", c.Plugin, "tool", c.Tool, "call", c.ID)
+	if w.logged++; w.logged > maxHTTPLog {
+		log = slog.New(slog.DiscardHandler)
+	}
+
+	switch {
+	case c.stopping() || errors.Is(err, context.Canceled) || errors.Is(err, egress.ErrClosed):
+		return c.refuseStopped()
+	case errors.Is(err, ErrNoSecret):
+		secret, _ := errors.AsType[*egress.SecretError](err)
+		log.Warn("an http request needs a secret that has no value", "secret", secret.Name)
+		panic(&instance.Stop{Reason: &missingSecret{secret.Name}})
+	case refused:
+		message := refusal.What
+		if refusal.Grant != "" {
+			message += fmt.Sprintf("; the operator can allow it below grants.%s with %s", c.Plugin, refusal.Grant)
+		}
+		log.Warn("http request refused", "reason", refusal.Reason, "what", refusal.What, "grant", refusal.Grant, "detail", refusal.Detail)
+		return c.deny(message)
+	case failed:
+		log.Info("http request failed", "host", network.Host, "problem", network.Problem, "detail", network.Detail)
+		return c.refuse(abi.CallFailed, "failed", err.Error())
+	}
+
+	switch err.(type) {
+	case *egress.RequestError:
+		return c.refuse(abi.CallInvalid, "invalid", err.Error())
+	case *egress.LimitError:
+		return c.refuse(abi.CallLimit, "limit", err.Error())
+	}
+	log.Warn("http request failed", "error", err)
+	return c.refuse(abi.CallFailed, "failed", err.Error())
+}
