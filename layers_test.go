@@ -73,7 +73,7 @@ var layers = map[string][]string{
 	"examples/plugins/internal/generate": {"host", "examples/pluginbuild"},
 	"cmd/toolhost":                       {"abi", "host", "plugins", "pkg/background", "server", "server/audit", "server/wire", "server/mcpapi", "server/httpapi", "server/identity", "server/webui", "client", "examples/demo", "examples/pluginbuild", "internal/human", "internal/owned", "internal/document"},
 	"examples/agent":                     {"abi", "plugins", "server", "server/gotool", "server/wire", "host", "examples/pluginbuild"}, // the last two build its plugins
-	"examples/plugins/*":                 {"guest", "guest/web", "guest/guesttest"},                                                                 // what a third party would import, and no more
+	"examples/plugins/*":                 {"guest", "guest/web", "guest/guesttest"},                                                    // what a third party would import, and no more
 }
 
 // onlyStandard are the packages that import nothing but the standard library.
