@@ -65,9 +65,11 @@ const (
 	maxToolRequest = abi.MaxToolArgs + 1<<10
 	// parseCost is what the JSON of a request or an answer costs more than copying it.
 	parseCost = 4 * bytesPerUnit
-	// lateTime is how long an inner call may take to end once the call was asked to
-	// stop, which has time left then to finish with what it has.
+	// lateTime is how long an inner call may take to end once the first call was asked
+	// to stop, which has time left then to finish with what it has. Each call that waits
+	// for another one gives it lateStep less than it has itself.
 	lateTime = time.Second
+	lateStep = 100 * time.Millisecond
 )
 
 // errLate is why an inner call is ended that did not end by itself.
@@ -155,7 +157,7 @@ func (c *call) callTool(t ToolCall) (abi.Result, error) {
 		case <-ctx.Done():
 			return
 		}
-		late := time.AfterFunc(lateTime, func() { cancel(errLate) })
+		late := time.AfterFunc(lateTime-time.Duration(c.depth())*lateStep, func() { cancel(errLate) })
 		defer late.Stop()
 		<-ctx.Done()
 	}()
