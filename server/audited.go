@@ -98,6 +98,23 @@ func (a *auditor) refusedTool(tool *callable, from host.Call, name string) {
 	a.log.Append(e)
 }
 
+// exchange writes an HTTP request of a plugin, or a hop of it. A refusal names the host.
+func (a *auditor) exchange(tool *callable, from host.Call, x host.Exchange) {
+	e := about(audit.Egress, from.Session)
+	e.ID, e.Tool, e.Plugin = from.ID, tool.Name, tool.source()
+	e.Method, e.Host, e.Status, e.Sent, e.Received, e.Millis = x.Method, x.Host, x.Status, x.Sent, x.Received, x.Duration.Milliseconds()
+	switch {
+	case x.Refusal != "":
+		e.Code = string(wire.CodeDenied)
+	case x.Err != "":
+		e.Code = "failed"
+	}
+	if x.Secret != "" {
+		e.Names = []string{x.Secret}
+	}
+	a.log.Append(e)
+}
+
 // run writes what happened to a run, as far as it belongs into the log.
 func (a *auditor) run(event engine.Event) {
 	kinds := map[engine.EventKind]audit.Kind{

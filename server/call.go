@@ -298,6 +298,9 @@ func (s *Service) runChecked(ctx context.Context, tool *callable, call host.Call
 	call.Ask, call.Values, call.KV = checkedAsk(call.Ask), s.valuesFor(call), s.kvFor(tool, call)
 	call.CallTool = s.callTool(tool, call)
 	call.Ungranted = func(name string) { s.audit.refusedTool(tool, call, name) }
+	if s.audit.log != nil {
+		call.HTTP = func(x host.Exchange) { s.audit.exchange(tool, call, x) }
+	}
 	r, err := tool.Call(ctx, call)
 	if s.soon(err) {
 		return explain(replacing(tool))
