@@ -25,6 +25,20 @@ const (
 	MessageBackground = "message_background"
 )
 
+// How the end of a run reaches whoever started it, see [Request.Unnotified].
+const (
+	EndsNotified = "its end comes with a later tool result"
+	EndsChecked  = "wait for its end with " + CheckBackground
+)
+
+// EndsHow says how the caller learns of the end of a run.
+func (r Request) EndsHow() string {
+	if r.Unnotified {
+		return EndsChecked
+	}
+	return EndsNotified
+}
+
 var agentNames = []string{SpawnBackground, CheckBackground, StopBackground, MessageBackground}
 
 //go:embed schemas
@@ -43,7 +57,7 @@ func agentTools() ([]*agentTool, error) {
 	tools := []*agentTool{{
 		definition: Definition{
 			Name: SpawnBackground, Title: "Spawn Background",
-			Description: "Run a tool in the background. Returns a task_id at once; continue with other work: its end comes with a later tool result. With schedule it runs later.",
+			Description: "Run a tool in the background. Returns a task_id at once; continue with other work: " + EndsNotified + ". With schedule it runs later.",
 			Annotations: Annotations{Destructive: false},
 		},
 		run: spawn,

@@ -14,7 +14,6 @@ import (
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/internal/strictjson"
-	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server/wire"
 )
@@ -24,9 +23,6 @@ const MaxArgs = 8 << 20
 
 // MaxKey bounds the idempotency key of a call, in characters.
 const MaxKey = 128
-
-// MaxLocale bounds the locale of a call, in bytes.
-const MaxLocale = 64
 
 // Request is one call of a tool.
 type Request struct {
@@ -42,6 +38,9 @@ type Request struct {
 	// admitted is called when the tool is about to run, see host.Observers; nil: nobody
 	// wants to know.
 	admitted func(detach func())
+	// Unnotified says that no later result of the caller can have the notices of the
+	// session, so that nothing is promised.
+	Unnotified bool
 	// Approved says that a person has approved this very call, for example by a click
 	// on the operators' page: Config.Approve is not asked. Never set it for an agent.
 	Approved bool
@@ -142,11 +141,14 @@ func (s *Service) Call(ctx context.Context, req Request) (abi.Result, error) {
 // logUnresolved logs a call whose caller has left without its answer: its connection was
 // closed or timed out, or it canceled the call.
 func logUnresolved(ctx context.Context, log *slog.Logger, req Request, r abi.Result) {
+	if errors.Is(context.Cause(ctx), ErrAskAgain) { // it is there, and asks its user
+		return
+	}
 	became := "canceled"
 	if r.Kind == abi.Success || r.Kind == abi.ToolError {
 		became = "finished, not delivered"
 	}
-	log.Info("the caller left before the call was answered", "tool", clip(req.Tool, maxProblem), "session", req.Session, "became", became, "cause", context.Cause(ctx))
+	log.Info("the caller left before the call was answered", "tool", clip(req.Tool, maxProblem), "session", req.Session, "call", req.note.id, "became", became, "cause", context.Cause(ctx))
 }
 
 func (s *Service) call(ctx context.Context, req Request) (abi.Result, error) {
@@ -158,8 +160,8 @@ func (s *Service) call(ctx context.Context, req Request) (abi.Result, error) {
 		return explain(err)
 	}
 
-	if req.Args = req.Parsed.Raw(); len(req.Locale) > MaxLocale {
-		return explain(&background.FieldError{Field: "locale", Problem: fmt.Sprintf("longer than %d bytes", MaxLocale)})
+	if req.Args = req.Parsed.Raw(); CheckLocale(req.Locale) != nil {
+		return explain(CheckLocale(req.Locale))
 	}
 	if err := checkKey(req); req.Key != "" && err != nil {
 		return explain(err)

@@ -143,7 +143,7 @@ func check(ctx context.Context, s *Service, req Request) (any, error) {
 		r.MaxChars = int(max(0, min(*in.MaxChars, background.MaxChars)))
 	}
 
-	o := reportOptions{several: len(ids) > 1, asked: in.Cursor != "" || in.MaxChars != nil, file: fileName(req, v.service.kept()), result: maxInline}
+	o := reportOptions{unnotified: req.Unnotified, several: len(ids) > 1, asked: in.Cursor != "" || in.MaxChars != nil, file: fileName(req, v.service.kept()), result: maxInline}
 	if in.MaxChars != nil && !o.several {
 		o.result = max(o.result, r.MaxChars)
 	}
@@ -159,11 +159,12 @@ func check(ctx context.Context, s *Service, req Request) (any, error) {
 
 // reportOptions say what the report of a run has.
 type reportOptions struct {
-	several   bool                                   // the answer has other reports too
-	asked     bool                                   // the agent wants output, also of a run that has succeeded
-	shortened time.Duration                          // the longest wait here, if the agent asked for a longer one
-	result    int                                    // bytes of a result that is shown whole
-	file      func(r engine.Run, name string) string // how to read a file of a run; empty if nobody can
+	unnotified bool                                   // the caller gets no notices
+	several    bool                                   // the answer has other reports too
+	asked      bool                                   // the agent wants output, also of a run that has succeeded
+	shortened  time.Duration                          // the longest wait here, if the agent asked for a longer one
+	result     int                                    // bytes of a result that is shown whole
+	file       func(r engine.Run, name string) string // how to read a file of a run; empty if nobody can
 }
 
 // fileName returns what an agent is told of the files of runs: how the caller calls
@@ -317,7 +318,7 @@ func (v Session) fit(ctx context.Context, r background.Report, room int, o repor
 		out.Next = "check this task alone for the whole result"
 	case out.Done && large.ResultBytes > o.result && large.ResultBytes <= background.MaxChars:
 		out.Next = fmt.Sprintf("check this task alone with max_chars %d for the whole result", background.MaxChars)
-	case r.Repeated && !out.Done && r.SignalOnCompletion:
+	case r.Repeated && !out.Done && r.SignalOnCompletion && !o.unnotified:
 		out.Next = "nothing new; its end comes with a later tool result. Wait with wait_seconds, or continue with other work."
 	case r.Repeated && !out.Done:
 		out.Next = "nothing new. Wait with wait_seconds, or continue with other work."

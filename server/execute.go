@@ -166,15 +166,15 @@ func anotherPlugin(tool string) error {
 }
 
 // terms are what a caller requested of a call besides its arguments and its
-// deadline. The record of a parked call keeps them for a later attempt.
+// deadline. The record of its run keeps them: that of a parked call for a later attempt.
 type terms struct {
 	Limits
 	Locale string `json:"locale,omitempty"`
 }
 
 // termsOf encodes the terms of a call; nil if it has none of its own.
-func termsOf(req Request) json.RawMessage {
-	data, _ := json.Marshal(terms{req.Limits, req.Locale}) // numbers and a text
+func termsOf(limits Limits, locale string) json.RawMessage {
+	data, _ := json.Marshal(terms{limits, locale}) // numbers and a text
 	if string(data) == "{}" {
 		return nil
 	}

@@ -95,8 +95,8 @@ func (s *Service) callParking(ctx context.Context, tool *callable, call host.Cal
 	var rerr error
 	ended := false // and r and rerr are the result
 	req := background.RunRequest{
-		SpawnRequest: background.SpawnRequest{Tool: tool.Name, Title: titleOf(tool), Version: version, Args: call.Args, Timeout: b.deadline, IdempotencyKey: asked.Key},
-		ParkAfter:    b.park, Terms: termsOf(asked), Stops: cancelsKeyed,
+		SpawnRequest: background.SpawnRequest{Tool: tool.Name, Title: titleOf(tool), Version: version, Args: call.Args, Timeout: b.deadline, IdempotencyKey: asked.Key, Terms: termsOf(asked.Limits, asked.Locale)},
+		ParkAfter:    b.park, Stops: cancelsKeyed,
 		Work: func(ctx context.Context, sink *output.Sink) (background.Outcome, error) {
 			r, rerr = s.run(ctx, tool, live.into(executor{s}.withSink(call, sink)))
 			ended = true
@@ -179,8 +179,8 @@ func (s *Service) parked(run engine.Run, after time.Duration, asked Request) (ab
 		Message        string        `json:"message"`
 	}{
 		"background", run.ID, run.ID, run.Tool, after.Seconds(), run.Status,
-		fmt.Sprintf("Still running after %gs. It continues in the background: its end comes with a later tool result. %s waits for it, %s stops it.",
-			after.Seconds(), CheckBackground, StopBackground),
+		fmt.Sprintf("Still running after %gs. It continues in the background: %s. %s waits for it, %s stops it.",
+			after.Seconds(), asked.EndsHow(), CheckBackground, StopBackground),
 	})
 	if err != nil {
 		return explain(err)

@@ -7,7 +7,7 @@ import (
 	"github.com/toolhost/toolhost/server/wire"
 )
 
-// Rerun starts a run of the same tool with the arguments, title and deadline of an
+// Rerun starts a run of the same tool with the arguments, title, deadline and locale of an
 // earlier run, in the session of that run, after the checks of [Session.Spawn]. A run
 // with secret arguments is refused, because they were not stored. By is kept with the
 // new run; empty means the session's agent.
@@ -24,6 +24,6 @@ func (v Session) Rerun(ctx context.Context, id, by string) (wire.Run, error) {
 	}
 
 	return v.service.Session(old.Session).Spawn(ctx, SpawnRequest{
-		Tool: old.Tool, Args: old.Args, Title: old.Title, Silent: !old.SignalOnCompletion, Wake: wire.Wake(old.Wake), Timeout: old.Timeout, By: by,
+		Tool: old.Tool, Args: old.Args, Title: old.Title, Silent: !old.SignalOnCompletion, Wake: wire.Wake(old.Wake), Timeout: old.Timeout, By: by, Locale: localeOf(old),
 	})
 }

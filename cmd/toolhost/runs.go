@@ -1,13 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -296,11 +294,9 @@ func (r *remote) spawnSchedule(ctx context.Context, req wire.NewSchedule) error 
 func (r *remote) attend(ctx context.Context, spawned wire.Run) error {
 	progress := newBar(r.err)
 	shown := progress.live(spawned.Tool)
-	var said bytes.Buffer // no more than could be the result of a command
+	var said echo
 	run, err := r.follow(ctx, spawned.TaskID, progress, shown, func(out wire.Output) {
-		if said.Len() <= maxEcho {
-			said.WriteString(out.Text)
-		}
+		said.take(out)
 		shown.take(out)
 	})
 	if err != nil {
@@ -311,13 +307,9 @@ func (r *remote) attend(ctx context.Context, spawned wire.Run) error {
 	}
 
 	return r.answer(run, outcome(wire.Runs{Runs: []wire.Run{run}}), func() {
-		seen := terminal(r.out) > 0 && terminal(r.err) > 0 && strings.TrimSpace(said.String()) == strings.TrimSpace(resultText(run.Result))
+		seen := terminal(r.out) > 0 && terminal(r.err) > 0 && said.is(resultText(run.Result))
 		if !seen || len(run.Content) > 0 { // what a command writes is its output and its result
 			r.printResult(run.Result, run.Content)
 		}
 	})
 }
-
-// maxEcho bounds the output that is compared with a result, in bytes. A longer result
-// is shown twice.
-const maxEcho = 256 << 10

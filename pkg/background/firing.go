@@ -142,7 +142,7 @@ func (s *scheduler) firingRun(due engine.Schedule, at time.Time) engine.Run {
 	}
 	return engine.Run{
 		ID:      digestID(runPrefix, due.ID+"@"+at.UTC().Format(time.RFC3339Nano)),
-		Session: due.Session, Tool: due.Tool, Version: due.Version, Provider: s.provider(due.Tool), Args: due.Args, Title: due.Title, By: due.By,
+		Session: due.Session, Tool: due.Tool, Version: due.Version, Provider: s.provider(due.Tool), Args: due.Args, Terms: due.Terms, Title: due.Title, By: due.By,
 		Origin: engine.OriginScheduled, Schedule: due.ID, ScheduledFor: at, SignalOnCompletion: due.SignalOnCompletion, Wake: due.Wake,
 		Status: engine.StatusQueued, Timeout: due.Timeout, OutputCap: s.cfg.OutputCap, CreatedAt: time.Now(),
 	}

@@ -1,9 +1,7 @@
 package background
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -17,11 +15,7 @@ import (
 // valid JSON and must not change until the call has ended or is parked: they are
 // checked only then, or at once with an IdempotencyKey, see [Manager.Run].
 type RunRequest struct {
-	SpawnRequest
-
-	// Terms are passed to Config.Executor on a later attempt: any JSON value of at
-	// most 1 KiB. They are kept in Run.Terms and not reported. Nil passes nothing.
-	Terms json.RawMessage
+	SpawnRequest // whose Terms are for later attempts
 
 	// ParkAfter is when a call that still runs becomes a background run; 0: never.
 	ParkAfter time.Duration
@@ -109,12 +103,10 @@ func (w *worker) newCall(ctx context.Context, session string, req RunRequest) (*
 		return nil, &FieldError{"work", "required"}
 	case req.ParkAfter < 0:
 		return nil, &FieldError{"park_after", "must not be negative"}
-	case len(req.Terms) > maxTerms, req.Terms != nil && !json.Valid(req.Terms):
-		return nil, &FieldError{"terms", fmt.Sprintf("not valid JSON of at most %d bytes", maxTerms)}
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	}
-	run.Origin, run.StartedAt, run.Terms = engine.OriginParked, run.CreatedAt, bytes.Clone(req.Terms)
+	run.Origin, run.StartedAt = engine.OriginParked, run.CreatedAt
 	if err := w.reader.link(ctx, &run, req.Parent); err != nil {
 		return nil, err
 	}

@@ -310,7 +310,7 @@ func TestRunRefusesBadRequests(t *testing.T) {
 			"tool":            {Work: works(0)},
 			"work":            {SpawnRequest: SpawnRequest{Tool: "tool"}},
 			"park_after":      {SpawnRequest: SpawnRequest{Tool: "tool"}, Work: works(0), ParkAfter: -1},
-			"terms":           {SpawnRequest: SpawnRequest{Tool: "tool"}, Work: works(0), Terms: json.RawMessage(`"` + strings.Repeat("x", maxTerms) + `"`)},
+			"terms":           {SpawnRequest: SpawnRequest{Tool: "tool", Terms: json.RawMessage(`"` + strings.Repeat("x", maxTerms) + `"`)}, Work: works(0)},
 			"timeout_seconds": {SpawnRequest: SpawnRequest{Tool: "tool", Timeout: 2 * time.Hour}, Work: works(0)},
 		} {
 			_, err := m.Run(t.Context(), alice, req)

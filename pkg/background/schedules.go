@@ -49,7 +49,7 @@ func (s *scheduler) newSchedule(ctx context.Context, session string, req Schedul
 	}
 
 	made := engine.Schedule{
-		ID: newID(schedulePrefix), Session: session, Tool: run.Tool, Version: run.Version, Args: run.Args,
+		ID: newID(schedulePrefix), Session: session, Tool: run.Tool, Version: run.Version, Args: run.Args, Terms: run.Terms,
 		Title: run.Title, By: run.By, SignalOnCompletion: run.SignalOnCompletion, Wake: run.Wake, Timeout: run.Timeout, CreatedAt: now.UTC(),
 		Cron: strings.Join(strings.Fields(req.Cron), " "), Timezone: cmp.Or(strings.TrimSpace(req.Timezone), "UTC"),
 		Overlap: cmp.Or(req.Overlap, engine.OverlapSkip), Enabled: true,

@@ -29,6 +29,10 @@ type SpawnRequest struct {
 	Timeout        time.Duration   // hard deadline; 0: Config.Timeout; at most Config.MaxTimeout
 	IdempotencyKey string          // at most 128 characters; "": none
 
+	// Terms are passed to Config.Executor: any JSON value of at most 1 KiB. They are
+	// kept in Run.Terms and not reported. Nil passes nothing.
+	Terms json.RawMessage
+
 	// Parent is the id of an active run of the session that the run is made a child
 	// of; "": the run whose [Executor] was passed the context, or one derived from it,
 	// if it belongs to the session. See [Manager.Stop] for what a child is.
@@ -95,7 +99,7 @@ func (m *Manager) PlanRun(ctx context.Context, session string, req SpawnRequest)
 func (c *core) newRun(session string, req SpawnRequest) (engine.Run, error) {
 	run := engine.Run{
 		ID: newID(runPrefix), Session: session, Tool: strings.TrimSpace(req.Tool), Version: req.Version,
-		Args: req.Args, Secret: req.Stored != nil,
+		Args: req.Args, Secret: req.Stored != nil, Terms: bytes.Clone(req.Terms),
 		Title: strings.TrimSpace(req.Title), By: output.Shorten(req.By, maxReason),
 		Origin: engine.OriginSpawned, Status: engine.StatusQueued,
 		IdempotencyKey: req.IdempotencyKey, SignalOnCompletion: !req.Silent, Wake: req.Wake,
@@ -122,6 +126,8 @@ func (c *core) newRun(session string, req SpawnRequest) (engine.Run, error) {
 		return engine.Run{}, &FieldError{"idempotency_key", fmt.Sprintf("longer than %d characters", maxKey)}
 	case run.Wake != engine.WakeEnd && (run.Wake != engine.WakeFailure || req.Silent):
 		return engine.Run{}, &FieldError{"wake", "expected end or failure, and not with signal_on_completion false"}
+	case len(run.Terms) > maxTerms, run.Terms != nil && !json.Valid(run.Terms):
+		return engine.Run{}, &FieldError{"terms", fmt.Sprintf("not valid JSON of at most %d bytes", maxTerms)}
 	case run.Timeout < 0 || run.Timeout > c.cfg.MaxTimeout:
 		return engine.Run{}, &FieldError{"timeout_seconds", fmt.Sprintf("must be between 1 and %.0f", c.cfg.MaxTimeout.Seconds())}
 	}

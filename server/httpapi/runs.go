@@ -90,7 +90,7 @@ func spawnRequest(in wire.Spawn, args server.Args) (server.SpawnRequest, error) 
 		err = errNoTool
 	}
 	return server.SpawnRequest{
-		Tool: in.Tool, Parsed: args, Title: in.Title, Timeout: timeout, By: asker, Parent: in.Parent,
+		Tool: in.Tool, Parsed: args, Title: in.Title, Timeout: timeout, By: asker, Parent: in.Parent, Locale: in.Locale,
 		Silent: in.SignalOnCompletion != nil && !*in.SignalOnCompletion, Wake: in.Wake,
 	}, err
 }

@@ -31,6 +31,7 @@ type asker struct {
 	api     *api
 	who     caller
 	session *mcp.ServerSession
+	tool    string
 	digest  []byte // of what the answers are for
 	cancel  context.CancelCauseFunc
 	known   map[string]abi.Answer
@@ -42,7 +43,7 @@ var errAsked = fmt.Errorf("the user is asked first: %w", server.ErrAskAgain)
 
 // newAsker reads the answers that a call brings. Its error is for the client.
 func (a *api) newAsker(who caller, req *mcp.CallToolRequest, cancel context.CancelCauseFunc) (*asker, error) {
-	k := &asker{api: a, who: who, session: req.Session, digest: digest(who.Audience(), req.Params), cancel: cancel, known: map[string]abi.Answer{}}
+	k := &asker{api: a, who: who, session: req.Session, tool: req.Params.Name, digest: digest(who.Audience(), req.Params), cancel: cancel, known: map[string]abi.Answer{}}
 	if !who.modern {
 		return k, nil
 	}
@@ -100,11 +101,22 @@ func (k *asker) elicit(ctx context.Context, wanted map[string]abi.Question) (abi
 	for _, key := range slices.Sorted(maps.Keys(wanted)) {
 		result, err := k.session.Elicit(ctx, elicitation(wanted[key]))
 		if err != nil {
+			if ctx.Err() != nil || errors.Is(err, mcp.ErrConnectionClosed) {
+				k.api.log.Info("a question to the client was not answered", "tool", k.tool, "session", k.who.Session, "request", k.request(), "cause", context.Cause(ctx))
+			}
 			return abi.Answers{}, err
 		}
 		out.Answers[key] = toAnswer(result)
 	}
 	return out, nil
+}
+
+// request is the client's id of the call, for the log.
+func (k *asker) request() string {
+	if k.who.receipt == nil {
+		return ""
+	}
+	return k.who.receipt.request
 }
 
 func elicitation(q abi.Question) *mcp.ElicitParams {

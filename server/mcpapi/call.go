@@ -28,6 +28,11 @@ func (a *api) call(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallTool
 		return nil, err
 	}
 
+	locale, err := localeOf(req)
+	if err != nil {
+		return nil, err
+	}
+
 	ctx, cancel := who.leaving(ctx, key)
 	defer cancel(nil)
 	defer context.AfterFunc(a.ctx, func() { cancel(context.Cause(a.ctx)) })()
@@ -39,9 +44,9 @@ func (a *api) call(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallTool
 
 	var run *wire.Run
 	call := server.Request{
-		Session: who.Session, Tool: req.Params.Name, Args: req.Params.Arguments,
+		Session: who.Session, Unnotified: who.unnotified(), Tool: req.Params.Name, Args: req.Params.Arguments,
 		FileName: func(task, file string) string { return fileURI(task, file, 0) },
-		Ask:      asker.ask, AskLater: who.tasks && who.elicits, OnPark: func(r wire.Run) { run = &r }, Key: key,
+		Ask:      asker.ask, AskLater: who.tasks && who.elicits, OnPark: func(r wire.Run) { run = &r }, Key: key, Locale: locale,
 	}
 	if who.receipt != nil {
 		call.Receipt = who.receipt.deliver
@@ -68,11 +73,14 @@ func (a *api) call(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallTool
 
 	structured := a.served.Load().tools[call.Tool].structured
 	r, err := a.service.Call(ctx, call)
+	if ctx.Err() == nil { // else the service has logged it
+		a.missed(who, call, run)
+	}
 	switch {
 	case run != nil && who.tasks:
 		return nil, parked{a.newTask(*run)}
 	case run != nil && structured: // errors are exempt from its output schema
-		out := stillRunning(*run)
+		out := stillRunning(*run, call.EndsHow())
 		a.addNotices(ctx, who, started, out)
 		return out, nil
 	case run == nil && asker.wanted.Load() != nil:
@@ -93,6 +101,18 @@ func (a *api) call(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallTool
 	return out, nil
 }
 
+// missed logs it if the client never gets the answer of a call.
+func (a *api) missed(who caller, call server.Request, run *wire.Run) {
+	if who.receipt == nil {
+		return
+	}
+	about := []any{"tool", call.Tool, "session", call.Session, "request", who.receipt.request}
+	if run != nil {
+		about = append(about, "task", run.TaskID)
+	}
+	who.receipt.miss(func() { a.log.Info("the answer of a call was not delivered, and nobody has fetched it", about...) })
+}
+
 // resultOf is the result of a call. What a dry run would have done does not fit the
 // output schema of its tool, and errors are exempt from that.
 func resultOf(r abi.Result, structured bool) *mcp.CallToolResult {
@@ -106,7 +126,7 @@ func resultOf(r abi.Result, structured bool) *mcp.CallToolResult {
 }
 
 // stillRunning is the result of a call that became a run.
-func stillRunning(run wire.Run) *mcp.CallToolResult {
-	return failed(fmt.Sprintf("%s is still running, as background run %s. Do not call it again: its end comes with a later result, %s waits for it, %s stops it.",
-		run.Tool, run.TaskID, server.CheckBackground, server.StopBackground))
+func stillRunning(run wire.Run, ends string) *mcp.CallToolResult {
+	return failed(fmt.Sprintf("%s is still running, as background run %s. Do not call it again: %s. %s waits for it, %s stops it.",
+		run.Tool, run.TaskID, ends, server.CheckBackground, server.StopBackground))
 }

@@ -54,6 +54,7 @@ type keptStream struct {
 	ended  time.Time // zero before the response
 	holder *holder   // the HTTP answer that the events are sent in
 	of     *receipt  // of the response
+	cut    bool      // an error is kept in place of the response
 }
 
 type event struct {
@@ -132,7 +133,7 @@ func (e *events) Append(_ context.Context, session, stream string, data []byte) 
 		case note:
 			return nil
 		case response:
-			data = lost(id, len(data))
+			data, t.cut = lost(id, len(data)), true
 		}
 		e.pool.Overdraw(s.client, len(data))
 	}
@@ -202,10 +203,14 @@ func (s *keptSession) oldest(except *keptStream) (oldest string) {
 }
 
 func (e *events) remove(s *keptSession, stream string) {
-	for _, ev := range s.streams[stream].kept {
+	t := s.streams[stream]
+	for _, ev := range t.kept {
 		e.pool.Give(s.client, len(ev.data))
 	}
 	delete(s.streams, stream)
+	if t.of != nil {
+		t.of.abandon()
+	}
 }
 
 // After implements [mcp.EventStore]. Notifications may be missing: then the events are
@@ -280,18 +285,19 @@ func (e *events) hold(session, eventID string, h *holder) {
 		t.holder = h
 		if t.of == nil {
 			t.of = h.receipt
+			t.of.keep()
 		}
 	}
 }
 
 // responded returns the receipt of the response that an event is, nil for any other
-// event.
+// event and for an error in its place.
 func (e *events) responded(session, eventID string) *receipt {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	stream, _ := streamOf(eventID)
 	_, t := e.find(session, stream)
-	if t == nil || t.ended.IsZero() || eventID != stream+"_"+strconv.Itoa(t.next-1) {
+	if t == nil || t.cut || t.ended.IsZero() || eventID != stream+"_"+strconv.Itoa(t.next-1) {
 		return nil
 	}
 	return t.of

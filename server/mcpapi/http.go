@@ -118,11 +118,17 @@ func (h *Handler) ServeHTTP(inner http.ResponseWriter, r *http.Request) {
 		}
 	}
 
-	from := origin{Caller: identity.FromContext(r.Context()), taskIDs: m.TaskIDs, task: m.Task, answer: w, receipt: &receipt{}}
+	from := origin{Caller: identity.FromContext(r.Context()), taskIDs: m.TaskIDs, task: m.Task, answer: w, receipt: &receipt{request: string(m.ID)}}
 	if r.URL.Query().Get("dry_run") == "true" {
 		from.DryRun = true
 	}
-	defer func() { from.receipt.settle(r.Context().Err() == nil && w.delivered()) }()
+	defer func() {
+		from.receipt.settle(r.Context().Err() == nil && w.delivered())
+		if w.largest > maxResponse {
+			h.api.log.Warn("an answer was one event of more than 1 MiB, which some clients lose: call without a progress token, or with spawn_background",
+				"method", m.Method, "name", m.Name, "session", from.Session, "request", from.receipt.request, "bytes", w.largest)
+		}
+	}()
 	alone := m.standsAlone(r.Header)
 	if alone {
 		from.send = w.sendMessage

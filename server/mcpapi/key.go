@@ -15,6 +15,22 @@ import (
 // metaKey is the name of a call's idempotency key in its _meta.
 const metaKey = "toolhost/idempotencyKey"
 
+// metaLocale is the name of the caller's language in the _meta of a call.
+const metaLocale = "toolhost/locale"
+
+// localeOf returns the language of a call, "" if it is unknown.
+func localeOf(req *mcp.CallToolRequest) (string, error) {
+	given, ok := req.Params.Meta[metaLocale]
+	if !ok {
+		return "", nil
+	}
+	locale, ok := given.(string)
+	if !ok || server.CheckLocale(locale) != nil {
+		return "", invalidParams(fmt.Sprintf("_meta: %s: expected a language of BCP 47, such as de-CH, of at most %d bytes", metaLocale, server.MaxLocale))
+	}
+	return locale, nil
+}
+
 // keyOf returns the idempotency key of a call, "" for none.
 func keyOf(req *mcp.CallToolRequest, who caller) (string, error) {
 	given, ok := req.Params.Meta[metaKey]

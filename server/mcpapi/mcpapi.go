@@ -110,6 +110,7 @@ func (a *api) newServer(cfg Config) (*mcp.Server, error) {
 		return nil, err
 	}
 
+	srv.AddReceivingMiddleware(refuseUndeclared(options))
 	srv.AddReceivingMiddleware(a.receive)
 	srv.AddSendingMiddleware(a.send)
 	a.following.Go(func() {
@@ -174,10 +175,17 @@ func (a *api) serveTools(srv *mcp.Server) {
 	}
 }
 
+// The end of the instructions, for clients that get notices and for those that do not,
+// see unnotified.
+const (
+	endsWithResult = "the end comes with a later tool result"
+	endsWithCheck  = "wait for the end with " + server.CheckBackground
+)
+
 // instructions tell a model of background runs. The definitions say the rest.
 func instructions(definitions []server.Definition) string {
 	if !slices.ContainsFunc(definitions, func(d server.Definition) bool { return d.SupportsBackground }) {
 		return ""
 	}
-	return "Tools that take long can run in the background, with " + server.SpawnBackground + ": the end comes with a later tool result."
+	return "Tools that take long can run in the background, with " + server.SpawnBackground + ": " + endsWithResult + "."
 }

@@ -30,6 +30,8 @@ const (
 	methodDiscover   = "server/discover"
 	methodCall       = "tools/call"
 	methodListen     = "subscriptions/listen"
+	methodSetLevel   = "logging/setLevel"
+	methodPrompts    = "prompts/list"
 	methodCancelled  = "notifications/cancelled"
 
 	notifications = "notifications/"

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -114,6 +115,9 @@ func (a *api) receive(next mcp.MethodHandler) mcp.MethodHandler {
 			return nil, err
 		}
 		a.instruct(result)
+		if r, ok := req.(request); ok && callerOf(r).unnotified() {
+			result = promiseLess(result)
+		}
 		return a.offer2025(result, version), nil
 	}
 }
@@ -130,6 +134,28 @@ func (a *api) instruct(result mcp.Result) {
 	case *mcp.DiscoverResult:
 		r.Instructions = a.served.Load().instructions
 	}
+}
+
+// promiseLess takes from an answer what it promises to clients that get notices.
+func promiseLess(result mcp.Result) mcp.Result {
+	switch r := result.(type) {
+	case *mcp.DiscoverResult:
+		out := *r
+		out.Instructions = strings.Replace(r.Instructions, endsWithResult, endsWithCheck, 1)
+		return &out
+	case *mcp.ListToolsResult:
+		out := *r
+		out.Tools = slices.Clone(r.Tools)
+		for i, tool := range out.Tools {
+			if tool.Name == server.SpawnBackground {
+				changed := *tool
+				changed.Description = strings.Replace(tool.Description, server.EndsNotified, server.EndsChecked, 1)
+				out.Tools[i] = &changed
+			}
+		}
+		return &out
+	}
+	return result
 }
 
 // callError turns the error of a call into its answer: a task, or an error that

@@ -45,6 +45,10 @@ type caller struct {
 	elicits bool // can ask its user
 }
 
+// unnotified reports whether nothing that the caller does later can have the notices of
+// its session: each of its requests is in a session of its own.
+func (c caller) unnotified() bool { return c.modern && c.Unnamed }
+
 // request is what requests of the SDK have in common.
 type request interface {
 	mcp.Request

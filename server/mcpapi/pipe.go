@@ -156,7 +156,7 @@ func (p *pipe) accept(line []byte) error {
 	}
 
 	from := p.origin
-	from.taskIDs, from.task, from.receipt = m.TaskIDs, m.Task, &receipt{}
+	from.taskIDs, from.task, from.receipt = m.TaskIDs, m.Task, &receipt{request: string(m.ID)}
 	req.Extra = &mcp.RequestExtra{TokenInfo: from.token()}
 
 	call := p.open(req.ID, m, from.receipt)

@@ -32,6 +32,8 @@ type stream struct {
 	state streamState
 	err   error  // of the first write that failed
 	first string // an event that waits for the next one
+
+	largest int // bytes of the largest event
 }
 
 // resumable is what a stream of a session that begins with initialize needs, so that
@@ -119,6 +121,7 @@ func (w *stream) Write(p []byte) (n int, err error) {
 	if err := w.begin(); err != nil {
 		return 0, err
 	}
+	w.largest = max(w.largest, len(p))
 	return w.ResponseWriter.Write(p)
 }
 

@@ -116,7 +116,13 @@ func (a *api) create2025(ctx context.Context, who caller, req *mcp.CallToolReque
 	if err != nil {
 		return nil, err
 	}
-	run, err := a.service.Session(who.Session).Spawn(ctx, server.SpawnRequest{Tool: req.Params.Name, Args: req.Params.Arguments, Silent: true, IdempotencyKey: key})
+	locale, err := localeOf(req)
+	if err != nil {
+		return nil, err
+	}
+	run, err := a.service.Session(who.Session).Spawn(ctx, server.SpawnRequest{
+		Tool: req.Params.Name, Args: req.Params.Arguments, Silent: true, IdempotencyKey: key, Locale: locale,
+	})
 	if err != nil {
 		reason := server.ReasonOf(err)
 		switch reason.Code {

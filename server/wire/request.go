@@ -35,6 +35,7 @@ type Spawn struct {
 	Wake               Wake            `json:"wake,omitempty" schema:"default=end"`                             // which ends the session is notified of, more precisely than signal_on_completion
 	TimeoutSeconds     float64         `json:"timeout_seconds,omitempty" schema:"minimum=0,maximum=2147483647"` // deadline of the run; absent means the tool's
 	Parent             string          `json:"parent,omitempty" schema:"form=run_id"`                           // an active run of the session that becomes its parent: stopping that stops this run too. Not for a schedule
+	Locale             string          `json:"locale,omitempty" schema:"maxLength=64"`                          // BCP 47: of the sentences for people that the tool's manifest has
 }
 
 // A Stop is the body of POST /v1/runs/{run}/stop.

@@ -67,7 +67,7 @@ type Run struct {
 	Version            string          `json:"tool_version,omitempty"` // of the tool
 	Provider                           // what the tool is part of
 	Secret             bool            `json:"args_incomplete,omitempty"` // Args lack what must not be stored: the run cannot be run again
-	Terms              json.RawMessage `json:"terms,omitempty"`           // what a later attempt of a parked call has to know, at most 1 KiB
+	Terms              json.RawMessage `json:"terms,omitempty"`           // what its tool has to know besides the arguments, at most 1 KiB; of a parked call, on a later attempt
 	Schedule           string          `json:"schedule_id,omitempty"`     // the schedule that fired it
 	ScheduledFor       time.Time       `json:"scheduled_for,omitzero"`    // when it was due
 	After              string          `json:"after,omitempty"`           // the run that has to end before this one is claimed

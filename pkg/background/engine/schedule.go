@@ -41,6 +41,7 @@ type Schedule struct {
 	Tool               string          `json:"tool"`
 	Version            string          `json:"tool_version,omitempty"`
 	Args               json.RawMessage `json:"args"`
+	Terms              json.RawMessage `json:"terms,omitempty"` // of its runs, see Run.Terms
 	Title              string          `json:"title"`
 	By                 string          `json:"by,omitempty"` // user or operator that made it; "": the session's agent
 	SignalOnCompletion bool            `json:"signal_on_completion"`

@@ -1,0 +1,36 @@
+package server
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+
+	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/pkg/background/engine"
+)
+
+// MaxLocale bounds the locale of a call or a run, in bytes.
+const MaxLocale = 64
+
+// localeText matches the characters of BCP 47.
+var localeText = regexp.MustCompile(`^[A-Za-z0-9]+(-[A-Za-z0-9]+)*$`)
+
+// CheckLocale returns what is wrong with a locale; nothing with an empty one.
+func CheckLocale(locale string) error {
+	switch {
+	case locale == "":
+		return nil
+	case len(locale) > MaxLocale:
+		return &background.FieldError{Field: "locale", Problem: fmt.Sprintf("longer than %d bytes", MaxLocale)}
+	case !localeText.MatchString(locale):
+		return &background.FieldError{Field: "locale", Problem: "expected a language of BCP 47, such as de or de-CH"}
+	}
+	return nil
+}
+
+// localeOf returns the locale of whoever started a run, empty if it is unknown.
+func localeOf(run engine.Run) string {
+	var own terms
+	_ = json.Unmarshal(run.Terms, &own) // it has none, or ones of another version
+	return own.Locale
+}
