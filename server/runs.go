@@ -16,7 +16,7 @@ import (
 
 // RunsConfig limits background runs, and says how they are kept. The fields
 // Executor, Engine, MaxTimeout, Readmit, Version, Provider, OnNotice, Owner,
-// PerOwner, OwnerQuota, InternalText and Logger are set by the Service. With Config.Host.Shared one
+// PerOwner, OwnerQuota, Brief, InternalText and Logger are set by the Service. With Config.Host.Shared one
 // client can have three quarters of PerHost and RecordQuota.
 type RunsConfig = background.Config
 
@@ -53,7 +53,7 @@ func (s *Service) openRuns(ctx context.Context) (err error) {
 	}
 	cfg.Executor, cfg.Readmit, cfg.Version, cfg.Provider = x.execute, x.readmit, x.version, x.provider
 	cfg.Engine, cfg.Logger, cfg.InternalText = s.engine, s.cfg.Logger, abi.InternalMessage
-	cfg.MaxTimeout, cfg.Reaches = s.rules.most.Background, reaches
+	cfg.MaxTimeout, cfg.Reaches, cfg.Brief = s.rules.most.Background, reaches, unnamed
 	if s.dir != nil {
 		cfg.RecordQuota = cmp.Or(cfg.RecordQuota, DefaultRecordQuota)
 	}
@@ -77,6 +77,12 @@ func reaches(session, other string) bool {
 	of := func(session string) string { return session[:strings.LastIndexByte(session, '/')+1] }
 	from := of(session)
 	return from == of(other) && (from == wire.UnnamedPrefix || strings.HasSuffix(from, "/"+wire.UnnamedPrefix))
+}
+
+// unnamed reports whether a session is that of a client that named none. Later
+// connections of the client have other ones.
+func unnamed(session string) bool {
+	return strings.HasPrefix(session, wire.UnnamedPrefix) || strings.Contains(session, "/"+wire.UnnamedPrefix)
 }
 
 // hasRuns reports whether there are records of runs or schedules, or may be.

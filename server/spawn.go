@@ -27,7 +27,7 @@ type SpawnRequest struct {
 	Timeout        time.Duration   // hard deadline; 0 is the tool's
 	IdempotencyKey string          // at most 128 characters; the same key, tool and arguments return the run that exists
 	By             string          // the requester, if it is not the session's agent
-	Locale         string          // BCP 47, at most MaxLocale bytes; empty is that of the call whose tool was passed the context, if any
+	Locale         string          // BCP 47, at most MaxLocale bytes: of the sentences for people in its record; empty if unknown
 	Parent         string          // an active run of the session that becomes its parent; empty is the run whose Go tool was passed the context, if any
 	Approved       bool            // a person has approved this very run: Config.Approve is not asked. Never set it for an agent, and not for a schedule, whose firings are asked about
 	DryRun         bool            // only make the checks: nothing is started or stored, and nobody is asked for approval
@@ -46,7 +46,7 @@ func (v Session) planned(ctx context.Context, checked background.SpawnRequest) (
 // [Service.Call], and that the tool supports background runs. Reused says that
 // the run is an earlier one with the same idempotency key.
 func (v Session) Spawn(ctx context.Context, req SpawnRequest) (wire.Run, error) {
-	tool, checked, err := v.prepare(ctx, req)
+	tool, checked, err := v.prepare(req)
 	if err != nil {
 		return wire.Run{}, err
 	}
@@ -69,7 +69,7 @@ func (v Session) Spawn(ctx context.Context, req SpawnRequest) (wire.Run, error) 
 // prepare makes the checks of a spawn, except for a person's approval: nobody is
 // asked about a run that would be refused anyway. Their order decides which error
 // an agent sees first: what it named, before what it asked for.
-func (v Session) prepare(ctx context.Context, req SpawnRequest) (tool *callable, checked background.SpawnRequest, err error) {
+func (v Session) prepare(req SpawnRequest) (tool *callable, checked background.SpawnRequest, err error) {
 	name := strings.TrimSpace(req.Tool)
 	if tool, err = v.service.target(name); err != nil {
 		return nil, checked, err
@@ -89,7 +89,7 @@ func (v Session) prepare(ctx context.Context, req SpawnRequest) (tool *callable,
 	version, err := v.service.version(tool)
 	switch {
 	case errors.Is(err, plugins.ErrReplaced):
-		return v.prepare(ctx, req) // for the new plugin
+		return v.prepare(req) // for the new plugin
 	case err != nil:
 		return nil, checked, err
 	}
@@ -97,9 +97,6 @@ func (v Session) prepare(ctx context.Context, req SpawnRequest) (tool *callable,
 	silent, wake, err := req.wakes()
 	if err != nil {
 		return nil, checked, err
-	}
-	if from := originOf(ctx); from != nil && req.Locale == "" {
-		req.Locale = from.call.Locale
 	}
 	if err := CheckLocale(req.Locale); err != nil {
 		return nil, checked, err

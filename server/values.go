@@ -38,7 +38,8 @@ func (v SessionValues) Get(ctx context.Context, key string) (wire.Value, error) 
 // Set stores a value, at most 64 KiB of JSON, and returns it with its new
 // version. It is a conflict if the stored version is another: 0 is that of a missing
 // value. A session has at most 256 values and 1 MiB of them. They are removed when
-// it ends, or when none was written for a week. Do not store secrets.
+// it ends, or when none was written for a week: for a day in an unnamed
+// session without an active run. Do not store secrets.
 func (v SessionValues) Set(ctx context.Context, key string, data json.RawMessage, version int64) (wire.Value, error) {
 	if InDryRun(ctx) {
 		now, err := v.unchanged(ctx, key, version)

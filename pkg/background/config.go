@@ -101,6 +101,10 @@ type Config struct {
 	RetainRuns int           // how many ended runs of a session are kept; 0: DefaultRetainRuns
 	NoticeTTL  time.Duration // how long a notice is kept that nobody acknowledges, and its run, and values of a session that nobody writes; 0: DefaultNoticeTTL
 
+	// Brief reports whether nobody can come back to a session: its values are removed
+	// a day after the last change, unless it has an active run. Nil: no session is.
+	Brief func(session string) bool
+
 	// RecordQuota is how many bytes the records of all runs and schedules may
 	// take, and OwnerQuota those of one owner: [engine.Quota] says what counts, and
 	// which records are evicted to make room.

@@ -151,10 +151,16 @@ func (k *keeper) abortAll() {
 	}
 }
 
+// briefTTL is how long values of a session are kept to which nobody can come back.
+const briefTTL = 24 * time.Hour
+
 // prune removes the records that are not kept any longer.
 func (k *keeper) prune(ctx context.Context) {
 	now := time.Now()
-	_, err := k.engine.Prune(ctx, engine.Retention{Before: now.Add(-k.cfg.Retention), Keep: k.cfg.RetainRuns, Notices: now.Add(-k.cfg.NoticeTTL), Values: now.Add(-k.cfg.NoticeTTL)})
+	_, err := k.engine.Prune(ctx, engine.Retention{
+		Before: now.Add(-k.cfg.Retention), Keep: k.cfg.RetainRuns, Notices: now.Add(-k.cfg.NoticeTTL), Values: now.Add(-k.cfg.NoticeTTL),
+		Brief: k.cfg.Brief, BriefValues: now.Add(-min(k.cfg.NoticeTTL, briefTTL)),
+	})
 	if err != nil && ctx.Err() == nil {
 		k.log.Warn("background records not pruned", "error", err)
 	}

@@ -79,6 +79,22 @@ func TestUndeliveredAnswers(t *testing.T) {
 	}
 }
 
+// A question that a client never answered is in the log, without what was asked.
+func TestUnansweredQuestionsAreLogged(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		e := serveAskers(t)
+		log := withLog(t, e)
+		w, _ := e.post(strings.Replace(handshake, `"hello"`, "1", 1), "User", "ana")
+		l := link{e, "ana", w.Header().Get("Mcp-Session-Id"), "2025-11-25"}
+		l.during(time.Minute, http.MethodPost, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+		_, text := l.during(5*time.Second, http.MethodPost, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"test_input_required_result_multi_round","arguments":{}}}`)
+		require.Contains(t, text, "elicitation/create")
+		l.during(time.Minute, http.MethodDelete, "")
+		require.Regexp(t, `msg="a question to the client was not answered" tool=test_input_required_result_multi_round session="?of ana"? request=2 cause=`, log.String())
+		require.NotContains(t, log.String(), "Step 1")
+	})
+}
+
 // An answer that is an event some clients lose is in the log, with its size alone.
 func TestLargeEventsAreLogged(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -261,7 +261,28 @@ type Retention struct {
 	Keep    int       // the newest Keep of a session are kept: by FinishedAt, then by submission
 	Notices time.Time // runs whose notice is pending are kept as well, unless they finished before this; zero: always
 	Values  time.Time // the values of a session are kept unless none was written or deleted since; zero: always
+
+	// Brief reports whether nobody can come back to a session; nil: to each. The values
+	// of all scopes of such a session are kept only if one was written or deleted since
+	// BriefValues, or a run of the session is active.
+	Brief       func(session string) bool
+	BriefValues time.Time
 }
+
+// KeepsValues reports whether the values of a scope that was last changed at a time are
+// kept, unless its session is brief and has an active run. Those of runs end with them.
+func (r Retention) KeepsValues(at Scope, changed time.Time) bool {
+	switch {
+	case at.Session == "" || at.Run != "":
+		return true
+	case r.IsBrief(at.Session):
+		return !changed.Before(r.BriefValues)
+	}
+	return at.Name != "" || !changed.Before(r.Values)
+}
+
+// IsBrief reports whether nobody can come back to a session.
+func (r Retention) IsBrief(session string) bool { return r.Brief != nil && r.Brief(session) }
 
 // A Chunk is a contiguous piece of a log.
 type Chunk struct {

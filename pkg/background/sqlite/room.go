@@ -288,5 +288,5 @@ func (e *Engine) Prune(ctx context.Context, ret engine.Retention) (removed int, 
 		removed += n
 	}
 
-	return removed, e.pruneValues(ctx, ret.Values)
+	return removed, e.pruneValues(ctx, ret)
 }

@@ -312,33 +312,45 @@ func (e *Engine) expireValues(ctx context.Context) error {
 	return err
 }
 
-// pruneValues removes the values that have expired, and those of sessions that nobody
-// has written since.
-func (e *Engine) pruneValues(ctx context.Context, since time.Time) error {
+// pruneValues removes the values that have expired, and those that ret does not keep.
+func (e *Engine) pruneValues(ctx context.Context, ret engine.Retention) error {
 	if err := e.expireValues(ctx); err != nil {
 		return err
 	}
-	const condition = ` FROM scopes WHERE name = '' AND changed < ?`
-	old, err := readAll(ctx, e.db, func(found []driver.Value) (string, error) {
+	latest := ret.Values
+	if ret.Brief != nil && ret.BriefValues.After(latest) {
+		latest = ret.BriefValues
+	}
+	const condition = ` FROM scopes WHERE changed < ? AND session <> '' AND substr(name, 1, 4) <> 'run:'`
+	old, err := readAll(ctx, e.db, func(found []driver.Value) (engine.Scope, error) {
 		session, _ := found[0].(string)
-		return session, nil
-	}, `SELECT session`+condition, nanos(since))
+		name, _ := found[1].(string)
+		return engine.Scope{Session: session, Name: name}, nil
+	}, `SELECT session, name`+condition, nanos(latest))
 
-	for _, session := range old {
-		if err != nil {
-			return err
+	for _, at := range old {
+		if err == nil {
+			err = e.db.write(ctx, func(w *conn) error { return pruneScope(w, at, ret) })
 		}
-		err = e.db.write(ctx, func(w *conn) error {
-			still, err := w.one(`SELECT 1`+condition+` AND session = ?`, nanos(since), session)
-			if err != nil || still == nil {
-				return err
-			}
-			s, err := loadScope(w, engine.Scope{Session: session})
-			if err != nil {
-				return err
-			}
-			return s.remove(w)
-		})
 	}
 	return err
+}
+
+// pruneScope removes a scope unless ret keeps it.
+func pruneScope(w *conn, at engine.Scope, ret engine.Retention) error {
+	found, err := w.one(`SELECT changed FROM scopes WHERE session = ? AND name = ?`, at.Session, at.Name)
+	if err != nil || found == nil || ret.KeepsValues(at, time.Unix(0, whole(found[0]))) {
+		return err
+	}
+	if ret.IsBrief(at.Session) {
+		active, err := w.one(`SELECT 1 FROM runs WHERE session = ? AND finished IS NULL`, at.Session)
+		if err != nil || active != nil {
+			return err
+		}
+	}
+	s, err := loadScope(w, at)
+	if err != nil {
+		return err
+	}
+	return s.remove(w)
 }

@@ -152,6 +152,7 @@ var cases = map[string]func(*testing.T, *store){
 	"values up to the limit":            valuesLimit,
 	"values are counted":                valuesCounted,
 	"prune of values":                   pruneValues,
+	"prune of values of brief sessions": pruneBrief,
 	"values expire":                     valuesExpire,
 	"scopes":                            scopes,
 	"messages of a run":                 messages,

@@ -17,7 +17,7 @@ const manySchedules = 1000
 
 func newSchedule(id, session string) engine.Schedule {
 	return engine.Schedule{
-		ID: id, Session: session, Tool: "primes", Args: json.RawMessage(`{"limit":10}`), Title: "Primes", Timeout: time.Minute,
+		ID: id, Session: session, Tool: "primes", Args: json.RawMessage(`{"limit":10}`), Terms: json.RawMessage(`{"locale":"de"}`), Title: "Primes", Timeout: time.Minute,
 		CreatedAt: time.Now(), Cron: "0 * * * *", Timezone: "UTC", Overlap: engine.OverlapSkip, Enabled: true, NextAt: time.Now().Add(time.Hour),
 	}
 }

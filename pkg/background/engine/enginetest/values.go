@@ -181,6 +181,41 @@ func pruneValues(t *testing.T, e *store) {
 	require.Equal(t, "a=1 b=1", keysOf(t, e, engine.Scope{Session: "used"}, "", 0))
 }
 
+// pruneBrief: nothing of a session to which nobody can come back stays for good, but a
+// run that is active has its values.
+func pruneBrief(t *testing.T, e *store) {
+	brief := func(session string) bool { return strings.HasPrefix(session, "~") }
+	submit(t, e, "bg_a", "~works")
+	run := started(t, e, "bg_a")
+	for _, session := range []string{"~over", "~works", "named"} {
+		set(t, e, engine.Scope{Session: session}, "a", "1")
+		set(t, e, engine.Scope{Session: session, Name: "kv"}, "a", "1")
+	}
+	set(t, e, engine.Scope{Name: "kv"}, "a", "1")
+	left := func() (names []string) {
+		found, err := e.Scopes(t.Context(), "", "")
+		require.NoError(t, err)
+		for _, s := range found {
+			names = append(names, s.Session+":"+s.Name)
+		}
+		return names
+	}
+	prune := func(since time.Time) {
+		_, err := e.Prune(t.Context(), engine.Retention{Values: time.Now().Add(-24 * time.Hour), Brief: brief, BriefValues: since, Notices: time.Now().Add(-24 * time.Hour), Before: time.Now().Add(-24 * time.Hour), Keep: 100})
+		require.NoError(t, err)
+	}
+
+	all := []string{":kv", "named:", "named:kv", "~over:", "~over:kv", "~works:", "~works:kv"}
+	time.Sleep(time.Hour)
+	prune(time.Now().Add(-2 * time.Hour))
+	require.Equal(t, all, left(), "changed since")
+	prune(time.Now())
+	require.Equal(t, []string{":kv", "named:", "named:kv", "~works:", "~works:kv"}, left())
+	complete(t, run, engine.StatusSucceeded)
+	prune(time.Now())
+	require.Equal(t, []string{":kv", "named:", "named:kv"}, left())
+}
+
 // messages are values of an active run, and end with it.
 func messages(t *testing.T, e *store) {
 	limit(t, e, 400*kilo, 300*kilo)

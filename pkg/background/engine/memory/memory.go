@@ -251,7 +251,7 @@ func (e *Engine) Prune(_ context.Context, ret engine.Retention) (removed int, er
 	for _, s := range unkept(e.schedules, ret, (*schedule).aged) {
 		e.removeSchedule(s)
 	}
-	e.pruneValues(ret.Values)
+	e.pruneValues(ret)
 
 	for _, r := range unkept(e.runs, ret, (*record).aged) {
 		if r.run.Notice != engine.NoticePending || r.run.FinishedAt.Before(ret.Notices) {

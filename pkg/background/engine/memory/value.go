@@ -217,13 +217,17 @@ func (s *scope) dropAll(e *Engine, at engine.Scope) {
 	delete(e.scopes, at)
 }
 
-// pruneValues removes the values that have expired, and those of sessions that nobody
-// has written since.
-func (e *Engine) pruneValues(since time.Time) {
+// pruneValues removes the values that have expired, and those that ret does not keep.
+func (e *Engine) pruneValues(ret engine.Retention) {
 	for at := range e.scopes {
 		s := e.scope(at)
-		if at == (engine.Scope{Session: at.Session}) && s.changed.Before(since) {
+		if !ret.KeepsValues(at, s.changed) && !(ret.IsBrief(at.Session) && e.isActive(at.Session)) {
 			s.dropAll(e, at)
 		}
 	}
+}
+
+// isActive reports whether a session has an active run.
+func (e *Engine) isActive(session string) bool {
+	return slices.ContainsFunc(e.runs, func(r *record) bool { return r.run.Session == session && !r.run.Status.Terminal() })
 }
