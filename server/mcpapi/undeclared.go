@@ -12,10 +12,12 @@ import (
 // does not declare them. The SDK would answer as if there were some.
 func refuseUndeclared(options *mcp.ServerOptions) mcp.Middleware {
 	declared := options.Capabilities
-	if declared == nil { // the SDK's own
-		declared = &mcp.ServerCapabilities{Logging: &mcp.LoggingCapabilities{}}
+	logs := declared == nil // then the SDK declares it
+	prompts := false
+	if declared != nil {
+		prompts = declared.Prompts != nil
+		logs = declared.Logging != nil //lint:ignore SA1019 programs that embed this package may declare it
 	}
-	prompts := declared.Prompts != nil || options.HasPrompts
 
 	return func(next mcp.MethodHandler) mcp.MethodHandler {
 		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
@@ -31,7 +33,7 @@ func refuseUndeclared(options *mcp.ServerOptions) mcp.Middleware {
 				}
 				return nil, notDeclared(method)
 			}
-			if method == methodSetLevel && declared.Logging == nil {
+			if method == methodSetLevel && !logs {
 				return nil, notDeclared(method)
 			}
 			return next(ctx, method, req)
