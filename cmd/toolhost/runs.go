@@ -296,8 +296,7 @@ func (r *remote) attend(ctx context.Context, spawned wire.Run) error {
 	shown := progress.live(spawned.Tool)
 	var said echo
 	run, err := r.follow(ctx, spawned.TaskID, progress, shown, func(out wire.Output) {
-		said.take(out)
-		shown.take(out)
+		said.take(out, shown.take)
 	})
 	if err != nil {
 		if ctx.Err() != nil {
@@ -307,9 +306,15 @@ func (r *remote) attend(ctx context.Context, spawned wire.Run) error {
 	}
 
 	return r.answer(run, outcome(wire.Runs{Runs: []wire.Run{run}}), func() {
-		seen := terminal(r.out) > 0 && terminal(r.err) > 0 && said.is(resultText(run.Result))
-		if !seen || len(run.Content) > 0 { // what a command writes is its output and its result
+		rest, seen := said.rest(resultText(run.Result)) // what a command writes is its output and its result
+		seen = seen && terminal(r.out) > 0 && terminal(r.err) > 0 && len(run.Content) == 0
+		switch {
+		case !seen:
+			said.showLate(shown.take)
+			shown.end()
 			r.printResult(run.Result, run.Content)
+		case rest != "":
+			r.printf("%s\n", rest)
 		}
 	})
 }
