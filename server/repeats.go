@@ -108,14 +108,15 @@ func (p *repeats) begun(c *loneCall) {
 	c.acting = true
 }
 
-// end notes how a call ended. A call whose tool has not begun leaves nothing.
+// end notes how a call ended. A call whose tool has not begun leaves nothing, unless it
+// waits as a run.
 func (p *repeats) end(c *loneCall, end callEnd) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c.callEnd = end
 	c.again = end.again || !c.acting && end.r.Kind == abi.CanceledKind
 	c.stopped = c.abandoned && end.r.Kind == abi.CanceledKind
-	if c.again || !c.acting {
+	if c.again || !c.acting && c.run == "" {
 		p.remove(c)
 	}
 	close(c.over)
