@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 
 	"github.com/toolhost/toolhost/abi"
@@ -49,7 +50,7 @@ func (s *Service) callTool(tool *callable, call host.Call) func(ctx context.Cont
 			Session: call.Session, Tool: t.Tool, Args: t.Args, Limits: Limits{Timeout: t.Timeout}, Locale: call.Locale, Ask: call.Ask,
 		})
 		if errors.Is(err, host.ErrDenied) {
-			err = &host.Refusal{Code: abi.CallDenied, Message: clip(ReasonOf(err).Text, maxText)}
+			err = &host.Refusal{Code: abi.CallDenied, Message: clip(strings.TrimPrefix(ReasonOf(err).Text, host.ErrDenied.Error()+": "), maxText)}
 		}
 		if IsDryRun(r) {
 			err = &host.Refusal{Code: abi.CallDenied, Message: "this is a dry run: " + t.Tool + " was not called, because it is not readonly"}

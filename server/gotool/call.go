@@ -223,7 +223,7 @@ func (c *Call) CallTool(ctx context.Context, name string, args any) (abi.Result,
 	c.inner.MemoryPeak = max(c.inner.MemoryPeak, r.Usage.MemoryPeak)
 	c.mu.Unlock()
 	if refusal, ok := errors.AsType[*host.Refusal](err); ok {
-		return r, fmt.Errorf("%w: %s", host.ErrDenied, strings.TrimPrefix(refusal.Message, host.ErrDenied.Error()+": "))
+		return r, fmt.Errorf("%w: %s", host.ErrDenied, refusal.Message)
 	}
 	return r, nil
 }
