@@ -50,6 +50,10 @@ type Engine interface {
 	// status, and its first cancellation; a terminal run does not change.
 	Cancel(ctx context.Context, id string, c Cancellation, end End) (Run, error)
 
+	// Release lets a queued run be claimed that is Held, and returns it without its
+	// payload. Any other run does not change.
+	Release(ctx context.Context, id string) (Run, error)
+
 	// Tail reads up to max bytes of the log of the run's current attempt, from
 	// offset on or, if offset is negative, from that many bytes before the end. It
 	// never reads across dropped bytes: from among them it continues after them.
@@ -147,8 +151,8 @@ type Worker interface {
 	Adopt(ctx context.Context, run Run, permits Permits) (Lease, error)
 
 	// Claim takes up to max runs out of the shared queue for this worker: the oldest
-	// first, of sessions and owners with a permit left, and not before the run named
-	// by After has ended. A claimed run holds its permits and is still queued.
+	// first, of sessions and owners with a permit left, not before the run named by
+	// After has ended, and none that is Held. A claimed run holds its permits and is still queued.
 	Claim(ctx context.Context, max int, permits Permits) ([]Run, error)
 
 	// Start makes a run that this worker claimed running: its attempt is one

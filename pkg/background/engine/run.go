@@ -71,6 +71,7 @@ type Run struct {
 	Schedule           string          `json:"schedule_id,omitempty"`     // the schedule that fired it
 	ScheduledFor       time.Time       `json:"scheduled_for,omitzero"`    // when it was due
 	After              string          `json:"after,omitempty"`           // the run that has to end before this one is claimed
+	Held               string          `json:"held,omitempty"`            // what it waits for before it is claimed, such as an approval: see [Engine.Release]
 	Parent             string          `json:"parent,omitempty"`          // the run of the same session that started it; its record may be gone
 	Depth              int             `json:"depth,omitempty"`           // how many runs are above it
 	Timeout            time.Duration   `json:"timeout_ns"`                // hard deadline, counted from StartedAt

@@ -228,6 +228,25 @@ func (e *Engine) Cancel(ctx context.Context, id string, c engine.Cancellation, e
 	return run, err
 }
 
+// Release implements [engine.Engine].
+func (e *Engine) Release(ctx context.Context, id string) (run engine.Run, err error) {
+	held := func(a *active) error {
+		if a == nil || a.run.Status != engine.StatusQueued || a.run.Held == "" {
+			return errEnded
+		}
+		return nil
+	}
+	err = e.active.change(id, held, func(a *active, r row) error {
+		r.Held = ""
+		run = r.Run
+		return e.update(ctx, r, engine.EventQueued, func() { a.run.Held = "" })
+	})
+	if errors.Is(err, errEnded) {
+		return e.Get(ctx, id)
+	}
+	return run, err
+}
+
 // end stores the end of a run that is being changed: its log, its artifacts and its
 // record, in this order. run is the run as it will be, but for ArtifactError.
 func (e *Engine) end(ctx context.Context, a *active, run engine.Run) (engine.Run, error) {

@@ -63,7 +63,7 @@ func (w *worker) Claim(_ context.Context, max int, permits engine.Permits) ([]en
 
 	var claimed []engine.Run
 	g.waiting = slices.DeleteFunc(g.waiting, func(a *active) bool {
-		if len(claimed) >= max || g.runs[a.run.After] != nil || g.admit(a, permits) != nil {
+		if len(claimed) >= max || a.run.Held != "" || g.runs[a.run.After] != nil || g.admit(a, permits) != nil {
 			return false
 		}
 		a.worker = w

@@ -153,6 +153,7 @@ var cases = map[string]func(*testing.T, *store){
 	"values are counted":                valuesCounted,
 	"prune of values":                   pruneValues,
 	"prune of values of brief sessions": pruneBrief,
+	"held runs":                         held,
 	"values expire":                     valuesExpire,
 	"scopes":                            scopes,
 	"messages of a run":                 messages,

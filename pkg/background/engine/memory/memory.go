@@ -152,6 +152,17 @@ func (e *Engine) Cancel(_ context.Context, id string, c engine.Cancellation, end
 	})
 }
 
+// Release implements [engine.Engine].
+func (e *Engine) Release(_ context.Context, id string) (engine.Run, error) {
+	return onRun(e, id, func(r *record) (engine.Run, error) {
+		if r.run.Status == engine.StatusQueued && r.run.Held != "" {
+			r.run.Held = ""
+			e.publish(engine.EventQueued, r)
+		}
+		return r.run.Light(), nil
+	})
+}
+
 // end stores the end of a run.
 func (e *Engine) end(r *record, status engine.Status, b engine.Beat, end engine.End) engine.Run {
 	b.OutputBytes = max(b.OutputBytes, r.log.Total())

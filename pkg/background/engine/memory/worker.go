@@ -199,7 +199,7 @@ func (w *worker) Claim(_ context.Context, max int, permits engine.Permits) (clai
 		}
 		earlier := e.byID[r.run.After]
 		blocked := earlier != nil && !earlier.run.Status.Terminal()
-		if blocked || e.permitted(r.run, permits, engine.ErrSessionLimit) != nil {
+		if blocked || r.run.Held != "" || e.permitted(r.run, permits, engine.ErrSessionLimit) != nil {
 			continue
 		}
 		r.holder = w

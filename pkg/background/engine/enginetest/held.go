@@ -1,0 +1,58 @@
+package enginetest
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/pkg/background/engine"
+)
+
+// held runs are claimed once they are released, and can be canceled before.
+func held(t *testing.T, e *store) {
+	hold := func(id string) {
+		run := newRun(id, "s")
+		run.Held = "approval"
+		require.NoError(t, e.worker.Submit(t.Context(), run, nil))
+	}
+	claimed := func() (ids []string) {
+		runs, err := e.worker.Claim(t.Context(), 10, engine.Permits{})
+		require.NoError(t, err)
+		for _, r := range runs {
+			require.Empty(t, r.Held)
+			ids = append(ids, r.ID)
+		}
+		return ids
+	}
+	hold("bg_a")
+	hold("bg_b")
+	hold("bg_c")
+	require.NoError(t, e.worker.Submit(t.Context(), newRun("bg_d", "s"), nil))
+	require.Equal(t, []string{"bg_d"}, claimed())
+
+	events := e.Watch(t.Context(), "s")
+	run, err := e.Release(t.Context(), "bg_b")
+	require.NoError(t, err)
+	require.Empty(t, run.Held)
+	require.Equal(t, engine.StatusQueued, run.Status)
+	event := <-events
+	require.Equal(t, engine.EventQueued, event.Kind)
+	require.Equal(t, "bg_b", event.Run.ID)
+	require.Equal(t, []string{"bg_b"}, claimed())
+	stored, err := e.Get(t.Context(), "bg_b")
+	require.NoError(t, err)
+	require.Empty(t, stored.Held)
+	stored, err = e.Get(t.Context(), "bg_a")
+	require.NoError(t, err)
+	require.Equal(t, "approval", stored.Held)
+
+	_, err = e.Engine.Cancel(t.Context(), "bg_c", engine.Cancellation{By: "operator"}, engine.End{})
+	require.NoError(t, err)
+	run, err = e.Release(t.Context(), "bg_c")
+	require.NoError(t, err)
+	require.Equal(t, engine.StatusCanceled, run.Status, "too late")
+	_, err = e.Release(t.Context(), "bg_b")
+	require.NoError(t, err, "again")
+	_, err = e.Release(t.Context(), "bg_none")
+	require.ErrorIs(t, err, engine.ErrNotFound)
+}
