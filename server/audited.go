@@ -182,6 +182,16 @@ func (a *auditor) admin(action, session, id string) {
 	a.log.Append(e)
 }
 
+// decided writes that somebody was asked to approve a call, or what became of it.
+func (a *auditor) decided(kind audit.Kind, of Approval, by, how string) {
+	if a.log == nil {
+		return
+	}
+	e := about(kind, of.Session)
+	e.Tool, e.ID, e.By, e.Action = of.Tool, of.run, by, how
+	a.log.Append(e)
+}
+
 // reload writes what a reload has changed.
 func (a *auditor) reload(c plugins.Changes) {
 	if a.log == nil {

@@ -229,11 +229,15 @@ func (s *Service) callPlugin(ctx context.Context, req Request) (abi.Result, erro
 
 // perform makes a call that was checked, once a person has approved it.
 func (s *Service) perform(ctx context.Context, tool *callable, req Request) (abi.Result, error) {
-	asked := Approval{Session: req.Session, Args: req.Args}
-	if from := originOf(ctx); from != nil {
+	asked := Approval{Session: req.Session, Args: req.Args, ask: checkedAsk(req.Ask)}
+	from := originOf(ctx)
+	if from != nil {
 		asked.Caller = from.tool.Name
 	}
-	if err := s.approve(ctx, tool, asked, req.Approved); err != nil {
+	switch err := s.approve(ctx, tool, asked, req.Approved); {
+	case errors.Is(err, errWaits) && from == nil:
+		return s.holdCall(ctx, tool, req, asked)
+	case err != nil:
 		return explain(err)
 	}
 
@@ -243,7 +247,7 @@ func (s *Service) perform(ctx context.Context, tool *callable, req Request) (abi
 		Observers: host.Observers{Stdout: req.Stdout, Stderr: req.Stderr, Progress: req.Progress, Admitted: req.admitted}, Services: host.Services{Ask: req.Ask},
 	}
 	req.note.id = call.ID
-	if from := originOf(ctx); from != nil {
+	if from != nil {
 		return s.run(ctx, tool, from.of(call))
 	}
 	budget, ok := s.rules.budget(tool, limits, req)
@@ -264,23 +268,6 @@ func (s *Service) admit(tool *callable, args Args) error {
 	}
 	if err := tool.Denied(); err != nil {
 		return &host.CallError{Plugin: tool.source(), Tool: tool.Tool.Name, Err: err}
-	}
-	return nil
-}
-
-// approve asks a person for approval if the tool requires it and nobody has approved
-// the call. It is the last check: nobody is asked about a call that would be refused
-// anyway.
-func (s *Service) approve(ctx context.Context, tool *callable, a Approval, approved bool) error {
-	if approved || tool.Tool.Approval != abi.ApprovalRequired {
-		return nil
-	}
-	if s.cfg.Approve == nil {
-		return fmt.Errorf("%w, and nobody can be asked here", ErrApproval)
-	}
-	a.Tool = tool.Name
-	if err := s.cfg.Approve(ctx, a); err != nil {
-		return fmt.Errorf("%w: %w", ErrApproval, err)
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/pkg/background/output"
 	"github.com/toolhost/toolhost/plugins"
+	"github.com/toolhost/toolhost/server/audit"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -83,7 +84,7 @@ func (x executor) readmit(ctx context.Context, run engine.Run) error {
 		err = refuse("its arguments contained a secret, which was not stored")
 	case again:
 		err = mayRunAgain(tool, run)
-	case !tool.Tool.Hints.SupportsBackground:
+	case !tool.Tool.Hints.SupportsBackground && run.Origin != engine.OriginParked:
 		err = refuse("%s does not support background runs", run.Tool)
 	}
 
@@ -91,7 +92,9 @@ func (x executor) readmit(ctx context.Context, run engine.Run) error {
 		err = x.admit(tool, run)
 	}
 	if err == nil && run.Schedule != "" && !again { // other runs were approved when they were requested
-		err = x.service.approve(ctx, tool, Approval{Session: run.Session, Args: run.Args}, false)
+		if err = x.service.approve(ctx, tool, Approval{Session: run.Session, Args: run.Args}, false); errors.Is(err, errWaits) {
+			err = nil // it was held when it fired, and somebody has released it: see hold
+		}
 	}
 
 	switch {
@@ -101,6 +104,24 @@ func (x executor) readmit(ctx context.Context, run engine.Run) error {
 		return rejected(engine.KindOrphaned, "The host went down, and the run is not run again: ", err)
 	}
 	return rejected(engine.KindRejected, "", err)
+}
+
+// hold says what a run that a schedule fires waits for.
+func (x executor) hold(ctx context.Context, run engine.Run) string {
+	s := x.service
+	if !s.cfg.Approvals.Ask || s.cfg.Approve != nil {
+		return ""
+	}
+	tool, err := s.lookup(run.Tool)
+	if err != nil {
+		return "" // it is refused when it starts
+	}
+	a := Approval{Session: run.Session, Tool: run.Tool, Args: run.Args, run: run.ID}
+	if s.cfg.Approvals.decide(tool) != DecideAsk || s.keptApproval(ctx, tool, a) {
+		return ""
+	}
+	s.audit.decided(audit.Asked, a, "", "")
+	return heldForApproval
 }
 
 // rejected is the end of a run that was not started.

@@ -159,7 +159,7 @@ func canceled(ctx context.Context, r abi.Result) (abi.Result, error) {
 	return abi.Result{Kind: abi.CanceledKind, Error: cause.Error(), Usage: r.Usage}, err
 }
 
-// parked answers a call that continues in the background as a run.
+// parked answers a call that continues in the background as a run, or waits as one.
 func (s *Service) parked(run engine.Run, after time.Duration, asked Request) (abi.Result, error) {
 	asked.note.run = run.ID
 	if s.agentTool(SpawnBackground, s.runs) == nil { // its tool is gone: now models see the tools for its run
@@ -169,6 +169,12 @@ func (s *Service) parked(run engine.Run, after time.Duration, asked Request) (ab
 		asked.OnPark(newRun(run, time.Now()))
 	}
 
+	message := fmt.Sprintf("Still running after %gs. It continues in the background: %s. %s waits for it, %s stops it.",
+		after.Seconds(), asked.EndsHow(), CheckBackground, StopBackground)
+	if run.Held != "" {
+		message = fmt.Sprintf("It waits until a person approves it, and then runs in the background: %s. Do not repeat the call. %s waits for it, %s withdraws it.",
+			asked.EndsHow(), CheckBackground, StopBackground)
+	}
 	value, err := encode(struct {
 		Type           string        `json:"type"`
 		TaskID         string        `json:"task_id"`
@@ -178,9 +184,7 @@ func (s *Service) parked(run engine.Run, after time.Duration, asked Request) (ab
 		Status         engine.Status `json:"status"`
 		Message        string        `json:"message"`
 	}{
-		"background", run.ID, run.ID, run.Tool, after.Seconds(), run.Status,
-		fmt.Sprintf("Still running after %gs. It continues in the background: %s. %s waits for it, %s stops it.",
-			after.Seconds(), asked.EndsHow(), CheckBackground, StopBackground),
+		"background", run.ID, run.ID, run.Tool, after.Seconds(), run.Status, message,
 	})
 	if err != nil {
 		return explain(err)

@@ -15,7 +15,7 @@ import (
 )
 
 // RunsConfig limits background runs, and says how they are kept. The fields
-// Executor, Engine, MaxTimeout, Readmit, Version, Provider, OnNotice, Owner,
+// Executor, Engine, MaxTimeout, Readmit, Version, Provider, Hold, OnNotice, Owner,
 // PerOwner, OwnerQuota, Brief, InternalText and Logger are set by the Service. With Config.Host.Shared one
 // client can have three quarters of PerHost and RecordQuota.
 type RunsConfig = background.Config
@@ -51,7 +51,7 @@ func (s *Service) openRuns(ctx context.Context) (err error) {
 			s.log.Warn("runs of an earlier version do not name their plugins", "error", err)
 		}
 	}
-	cfg.Executor, cfg.Readmit, cfg.Version, cfg.Provider = x.execute, x.readmit, x.version, x.provider
+	cfg.Executor, cfg.Readmit, cfg.Version, cfg.Provider, cfg.Hold = x.execute, x.readmit, x.version, x.provider, x.hold
 	cfg.Engine, cfg.Logger, cfg.InternalText = s.engine, s.cfg.Logger, abi.InternalMessage
 	cfg.MaxTimeout, cfg.Reaches, cfg.Brief = s.rules.most.Background, reaches, unnamed
 	if s.dir != nil {

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/toolhost/toolhost/pkg/background"
@@ -69,7 +70,8 @@ func (v Schedules) New(ctx context.Context, req ScheduleRequest) (wire.Schedule,
 		return plan, err
 	}
 
-	if err := v.service.approve(ctx, tool, Approval{Session: v.name, Args: checked.Args, Schedule: &plan}, false); err != nil {
+	asked := Approval{Session: v.name, Args: checked.Args, Schedule: &plan}
+	if err := v.service.approve(ctx, tool, asked, false); err != nil && !errors.Is(err, errWaits) { // each firing waits then
 		return wire.Schedule{}, err
 	}
 	stored, err := v.service.runs.Schedule(ctx, v.name, checked)

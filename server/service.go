@@ -24,6 +24,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
@@ -89,8 +90,9 @@ type Config struct {
 	// of this Config.
 	Host host.Config
 
-	// Approve is asked before a tool runs whose manifest says
-	// approval: required; for a schedule, when it is made and at each firing.
+	// Approvals says which calls a person has to approve.
+	Approvals ApprovalPolicy
+	// Approve is asked about each call that Approvals asks about; for a schedule, when it is made and at each firing.
 	// A run that was approved is not asked about again when it is started
 	// later, or once more after the host went down. Nil refuses each such call.
 	Approve func(ctx context.Context, a Approval) error
@@ -107,6 +109,9 @@ type Approval struct {
 	// Schedule says when the tool is to run, if a schedule is being made. It is nil
 	// for a call, a spawn, and a firing of a schedule.
 	Schedule *wire.Schedule
+
+	ask func(ctx context.Context, q abi.Questions) (abi.Answers, error) // the user of the caller; nil: it cannot be asked
+	run string                                                          // that the call has become
 }
 
 // Service calls and spawns the tools of a set of plugins, which may change while
@@ -153,7 +158,7 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 
 func (s *Service) open(ctx context.Context) (err error) {
 	cfg := s.cfg
-	if err := cfg.check(s.rules.most.Background); err != nil {
+	if err := errors.Join(cfg.check(s.rules.most.Background), cfg.Approvals.check()); err != nil {
 		return err
 	}
 
@@ -181,6 +186,9 @@ func (s *Service) open(ctx context.Context) (err error) {
 
 	ctx, s.unwatch = context.WithCancel(context.WithoutCancel(ctx))
 	s.watching.Go(func() { s.figures.follow(ctx) })
+	if s.cfg.Approvals.Ask {
+		s.watching.Go(func() { s.expireApprovals(ctx) })
+	}
 	if s.cfg.Watch {
 		s.watch(ctx)
 	}

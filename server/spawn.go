@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/plugins"
@@ -30,7 +31,8 @@ type SpawnRequest struct {
 	Locale         string          // BCP 47, at most MaxLocale bytes: of the sentences for people in its record; empty if unknown
 	Parent         string          // an active run of the session that becomes its parent; empty is the run whose Go tool was passed the context, if any
 	Approved       bool            // a person has approved this very run: Config.Approve is not asked. Never set it for an agent, and not for a schedule, whose firings are asked about
-	DryRun         bool            // only make the checks: nothing is started or stored, and nobody is asked for approval
+	ask            func(ctx context.Context, q abi.Questions) (abi.Answers, error)
+	DryRun         bool // only make the checks: nothing is started or stored, and nobody is asked for approval
 }
 
 // planned is what a spawn would start.
@@ -53,7 +55,13 @@ func (v Session) Spawn(ctx context.Context, req SpawnRequest) (wire.Run, error) 
 	if req.DryRun || InDryRun(ctx) {
 		return v.planned(ctx, checked)
 	}
-	if err := v.service.approve(ctx, tool, Approval{Session: v.name, Args: checked.Args}, req.Approved); err != nil {
+	asked := Approval{Session: v.name, Args: checked.Args, ask: checkedAsk(req.ask)}
+	switch err := v.service.approve(ctx, tool, asked, req.Approved); {
+	case errors.Is(err, errWaits):
+		asked.Tool = tool.Name
+		run, err := v.service.hold(ctx, v.name, checked, asked)
+		return newRun(run, time.Now()), err
+	case err != nil:
 		return wire.Run{}, err
 	}
 

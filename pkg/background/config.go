@@ -132,6 +132,11 @@ type Config struct {
 	// With nil that is unknown. It is called from many goroutines.
 	Provider func(tool string) engine.Provider
 
+	// Hold says what the run of a firing waits for before it starts, see
+	// [SpawnRequest.Held]; "" for nothing. Nil holds none. It is called from many
+	// goroutines.
+	Hold func(ctx context.Context, run engine.Run) string
+
 	// OnNotice is called with a run that is to be signaled after its end was stored,
 	// one at a time and in the order of the ends; not for an end that an agent has
 	// already seen. Runs whose notice nobody acknowledged are passed to it again

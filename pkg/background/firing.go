@@ -125,6 +125,9 @@ func (s *scheduler) startFiring(ctx context.Context, due engine.Schedule, f firi
 			s.log.Info("background schedule skipped a firing: a run of it is active", "schedule_id", due.ID, "session", due.Session, "due", f.at, "active", active[0].ID)
 			return "", false, nil
 		}
+		if s.cfg.Hold != nil {
+			run.Held = s.cfg.Hold(ctx, run)
+		}
 		err = s.admission.enqueue(ctx, run)
 	}
 

@@ -28,6 +28,14 @@ type SpawnRequest struct {
 	Wake           engine.Wake     // which ends make a notice, if it is not Silent; "": each
 	Timeout        time.Duration   // hard deadline; 0: Config.Timeout; at most Config.MaxTimeout
 	IdempotencyKey string          // at most 128 characters; "": none
+	Terms          json.RawMessage // kept with the run, see [RunRequest]; nil: none
+
+	// Held says what the run waits for, such as an approval: it is stored, takes no slot,
+	// and starts once [Manager.Release] is called, also after a restart. Config.Readmit is
+	// asked then. Stored must be nil. "": it starts at once.
+	Held string
+	// Parked makes it a call that continues as a run.
+	Parked bool
 
 	// Terms are passed to Config.Executor: any JSON value of at most 1 KiB. They are
 	// kept in Run.Terms and not reported. Nil passes nothing.
@@ -68,6 +76,16 @@ func (m *Manager) Spawn(ctx context.Context, session string, req SpawnRequest) (
 		return result, err
 	}
 
+	if run.Held != "" {
+		result := SpawnResult{Run: run}
+		if err := m.admission.enqueue(ctx, run); err != nil {
+			if result, err = m.reuse(ctx, run, unlinked(err)); err != nil {
+				return SpawnResult{}, fmt.Errorf("spawn: %w", err)
+			}
+		}
+		return result, nil
+	}
+
 	t := newTask(m.base, run)
 	if run.Secret {
 		t.args = bytes.Clone(req.Args)
@@ -79,6 +97,16 @@ func (m *Manager) Spawn(ctx context.Context, session string, req SpawnRequest) (
 		}
 	}
 	return result, nil
+}
+
+// Release lets a run start that is held, and returns it. Any other run does not change.
+func (m *Manager) Release(ctx context.Context, id string) (engine.Run, error) {
+	run, err := m.engine.Release(context.WithoutCancel(ctx), id)
+	if err != nil {
+		return run, fmt.Errorf("release: %w", err)
+	}
+	m.admission.expect(true)
+	return run, nil
 }
 
 // PlanRun makes the checks of a spawn, except for slots, permits and room, and returns the
@@ -108,6 +136,12 @@ func (c *core) newRun(session string, req SpawnRequest) (engine.Run, error) {
 	if run.Secret {
 		run.Args = req.Stored
 	}
+	if req.Held != "" {
+		run.Held, run.Terms = req.Held, bytes.Clone(req.Terms)
+	}
+	if req.Parked {
+		run.Origin = engine.OriginParked
+	}
 	if len(run.Args) == 0 {
 		run.Args = json.RawMessage("{}")
 	}
@@ -118,6 +152,8 @@ func (c *core) newRun(session string, req SpawnRequest) (engine.Run, error) {
 	switch {
 	case session == "":
 		return engine.Run{}, &FieldError{"session", "required"}
+	case req.Held != "" && run.Secret:
+		return engine.Run{}, &FieldError{"args", "they contain a secret, which is not stored, so the run cannot be held"}
 	case run.Tool == "":
 		return engine.Run{}, &FieldError{"tool", "required"}
 	case utf8.RuneCountInString(run.Title) > maxTitle:

@@ -1,0 +1,284 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"testing"
+	"testing/fstest"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/internal/plugintest"
+	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/plugins"
+	"github.com/toolhost/toolhost/server/wire"
+)
+
+// openAsking opens a service that asks about destructive tools: drop is one, look is
+// readonly, and vault has a secret argument. Version is that of drop.
+func openAsking(t *testing.T, cfg Config, version string) service {
+	t.Helper()
+	files := fstest.MapFS{}
+	for name, adapt := range map[string]func(*abi.Tool){
+		"drop":  func(tool *abi.Tool) {},
+		"look":  func(tool *abi.Tool) { tool.Hints.Readonly = true },
+		"mild":  func(tool *abi.Tool) { tool.Hints.Destructive = new(false) },
+		"vault": func(tool *abi.Tool) { tool.InputSchema = json.RawMessage(`{"type":"object","properties":{"key":{"type":"string","writeOnly":true}}}`) },
+	} {
+		m := plugintest.Manifest(name)
+		m.Tools[0].Hints.SupportsBackground = name != "vault"
+		if adapt(&m.Tools[0]); name == "drop" {
+			m.Version = version
+		}
+		files[name+".wasm"] = &fstest.MapFile{Data: plugintest.Plugin{Manifest: m, Invoke: plugintest.Do().Echo()}.Wasm()}
+	}
+	if cfg.Grants == nil {
+		cfg.Grants = map[string]plugins.Grant{"drop": {Clock: true}}
+	}
+	cfg.Approvals.Ask = true
+	return openFolder(t, cfg, files)
+}
+
+// waits calls a tool that waits for approval, and returns the id of its run.
+func waits(t *testing.T, s service, session, tool string) string {
+	t.Helper()
+	r, err := s.Service.Call(t.Context(), Request{Session: session, Tool: tool, Args: json.RawMessage(`{"n":1}`)})
+	require.NoError(t, err)
+	var parked struct {
+		Type, Message, Status string
+		ID                    string `json:"task_id"`
+	}
+	require.NoError(t, json.Unmarshal(r.Value, &parked), "%s", r.Value)
+	require.Equal(t, "background", parked.Type)
+	require.Equal(t, "queued", parked.Status)
+	require.Contains(t, parked.Message, "It waits until a person approves it")
+	return parked.ID
+}
+
+func TestApprovals(t *testing.T) {
+	dir := t.TempDir()
+	s := openAsking(t, Config{DataDir: dir}, "1.0.0")
+	require.JSONEq(t, `{"n":1}`, string(s.call(alice, "look", `{"n":1}`).Value), "a readonly tool passes")
+	require.JSONEq(t, `{"n":1}`, string(s.call(alice, "mild", `{"n":1}`).Value))
+
+	first := waits(t, s, alice, "drop")
+	second := waits(t, s, alice, "drop")
+	spawned, err := s.Session(bob).Spawn(t.Context(), SpawnRequest{Tool: "drop", Args: json.RawMessage(`{"n":2}`)})
+	require.NoError(t, err)
+	require.Equal(t, wire.StatusQueued, spawned.Status)
+	require.NoError(t, s.Close(done()))
+
+	s = openAsking(t, Config{DataDir: dir}, "1.0.0") // an answer may come after a restart
+	p := ApprovalsOf(s.Service)
+	list, err := p.List(t.Context())
+	require.NoError(t, err)
+	require.Len(t, list.Approvals, 3)
+	shown := list.Approvals[0]
+	require.Equal(t, wire.Approval{
+		TaskID: first, Session: alice, Tool: "drop", Description: shown.Description, Plugin: "drop", PluginVersion: "1.0.0", ToolVersion: shown.ToolVersion,
+		Args: `{"n":1}`, Grants: []string{"clock"}, Fingerprint: shown.Fingerprint, AskedAt: shown.AskedAt, ExpiresAt: shown.AskedAt.Add(DefaultApprovalWait),
+	}, shown)
+	require.Len(t, shown.ToolVersion, 64)
+
+	_, err = p.Decide(t.Context(), first, "operator", wire.Decide{Approve: true, Fingerprint: "another"})
+	require.ErrorIs(t, err, ErrApprovalChanged)
+	run, err := p.Decide(WithDryRun(t.Context()), first, "operator", wire.Decide{Approve: true})
+	require.NoError(t, err)
+	require.Equal(t, wire.StatusQueued, run.Status)
+	_, err = p.Decide(t.Context(), first, "operator", wire.Decide{Approve: true, Fingerprint: shown.Fingerprint})
+	require.NoError(t, err)
+	ended := s.settled(alice, first)
+	require.Equal(t, engine.StatusSucceeded, ended.Status)
+	_, err = p.Decide(t.Context(), first, "operator", wire.Decide{})
+	require.Equal(t, wire.CodeConflict, ReasonOf(err).Code, "it has been decided")
+
+	_, err = p.Decide(t.Context(), second, "operator", wire.Decide{Reason: "not today"})
+	require.NoError(t, err)
+	ended = s.settled(alice, second)
+	require.Equal(t, engine.StatusCanceled, ended.Status)
+	require.Equal(t, "not approved: not today", ended.Cancel.Reason)
+	_, err = p.Decide(t.Context(), "bg_none", "operator", wire.Decide{})
+	require.ErrorIs(t, err, engine.ErrNotFound)
+
+	_, err = p.Decide(t.Context(), spawned.TaskID, "operator", wire.Decide{Approve: true, Keep: wire.KeepSession})
+	require.NoError(t, err)
+	require.Equal(t, engine.StatusSucceeded, s.settled(bob, spawned.TaskID).Status)
+	require.JSONEq(t, `{"n":3}`, string(s.call(bob, "drop", `{"n":3}`).Value), "it is kept for the session")
+	waits(t, s, alice, "drop")
+	require.NoError(t, s.Session(bob).End(t.Context()))
+	waits(t, s, bob, "drop")
+}
+
+// TestApprovalOfAnotherPlugin: who approved a plugin has not approved its successor.
+func TestApprovalOfAnotherPlugin(t *testing.T) {
+	dir := t.TempDir()
+	s := openAsking(t, Config{DataDir: dir}, "1.0.0")
+	_, err := ApprovalsOf(s.Service).Decide(t.Context(), waits(t, s, alice, "drop"), "operator", wire.Decide{Approve: true, Keep: wire.KeepAlways})
+	require.NoError(t, err)
+	s.call(bob, "drop", `{"n":1}`)
+	require.NoError(t, s.Close(done()))
+
+	kept := func(s service) wire.KeptApproval {
+		all, err := ApprovalsOf(s.Service).Kept(t.Context())
+		require.NoError(t, err)
+		require.Len(t, all.Kept, 1)
+		return all.Kept[0]
+	}
+	s = openAsking(t, Config{DataDir: dir, Grants: map[string]plugins.Grant{"drop": {Clock: true, Random: true}}}, "1.0.0")
+	require.False(t, kept(s).InForce)
+	asked := waits(t, s, bob, "drop")
+	require.NoError(t, s.Close(done()))
+
+	s = openAsking(t, Config{DataDir: dir}, "2.0.0")
+	require.False(t, kept(s).InForce)
+	list, err := ApprovalsOf(s.Service).List(t.Context())
+	require.NoError(t, err)
+	require.True(t, list.Approvals[0].Changed)
+	_, err = ApprovalsOf(s.Service).Decide(t.Context(), asked, "operator", wire.Decide{Approve: true})
+	require.ErrorContains(t, err, "was replaced in the meantime")
+	require.NoError(t, s.Close(done()))
+
+	s = openAsking(t, Config{DataDir: dir}, "1.0.0")
+	require.True(t, kept(s).InForce, "the same code with the same grants")
+	found, err := ApprovalsOf(s.Service).Revoke(WithDryRun(t.Context()), "", "drop")
+	require.NoError(t, err)
+	require.True(t, found)
+	s.call(bob, "drop", `{"n":1}`)
+	found, err = ApprovalsOf(s.Service).Revoke(t.Context(), "", "drop")
+	require.NoError(t, err)
+	require.True(t, found)
+	waits(t, s, bob, "drop")
+}
+
+// TestAskedUser: a client that can ask its user does so.
+func TestAskedUser(t *testing.T) {
+	s := openAsking(t, Config{}, "1.0.0")
+	var asked string
+	answering := func(action, decision string) Request {
+		return Request{Session: alice, Tool: "drop", Args: json.RawMessage(`{"n":1}`), Ask: func(_ context.Context, q abi.Questions) (abi.Answers, error) {
+			asked = q.Questions["approval"].Message
+			a := abi.Answer{Action: action}
+			if action == abi.AnswerAccept {
+				a.Content = json.RawMessage(fmt.Sprintf(`{"decision":%q}`, decision))
+			}
+			return abi.Answers{Answers: map[string]abi.Answer{"approval": a}}, nil
+		}}
+	}
+	for _, c := range [][2]string{{abi.AnswerDecline, ""}, {abi.AnswerCancel, ""}, {abi.AnswerAccept, "no"}} {
+		r, err := s.Service.Call(t.Context(), answering(c[0], c[1]))
+		require.ErrorIs(t, err, ErrApproval)
+		require.Contains(t, r.Error, "the user did not allow it")
+	}
+	require.Equal(t, `Allow drop with the arguments {"n":1}? It may use: clock.`, asked)
+
+	_, err := s.Service.Call(t.Context(), answering(abi.AnswerAccept, "once"))
+	require.NoError(t, err)
+	asked = ""
+	_, err = s.Service.Call(t.Context(), answering(abi.AnswerAccept, "session"))
+	require.NoError(t, err)
+	require.NotEmpty(t, asked)
+	asked = ""
+	_, err = s.Service.Call(t.Context(), answering(abi.AnswerDecline, ""))
+	require.NoError(t, err, "nobody is asked any more")
+	require.Empty(t, asked)
+}
+
+// TestApprovalPolicy: a name wins over patterns and hints.
+func TestApprovalPolicy(t *testing.T) {
+	s := openAsking(t, Config{Approvals: ApprovalPolicy{Tools: map[string]Decision{"dr*": DecideDeny, "dro*": DecideAllow, "look": DecideDeny, "mild": DecideAsk}}}, "1.0.0")
+	s.call(alice, "drop", `{"n":1}`)
+	_, err := s.Service.Call(t.Context(), Request{Session: alice, Tool: "look"})
+	require.ErrorContains(t, err, "the operator's policy refuses look")
+	require.ErrorIs(t, err, host.ErrDenied)
+	waits(t, s, alice, "mild")
+
+	for _, p := range []ApprovalPolicy{{Tools: map[string]Decision{"a": "maybe"}}, {Tools: map[string]Decision{"[": DecideAsk}}, {Wait: -1}} {
+		_, err := Open(t.Context(), Config{Approvals: p})
+		require.Error(t, err)
+	}
+}
+
+// TestApprovalBypass: no way around the question.
+func TestApprovalBypass(t *testing.T) {
+	s := openAsking(t, Config{DataDir: t.TempDir()}, "1.0.0")
+	_, err := s.Service.Call(t.Context(), Request{Tool: "drop"})
+	require.ErrorIs(t, err, ErrApproval, "a call without a session cannot wait")
+	_, err = s.Service.Call(t.Context(), Request{Session: alice, Tool: "vault", Args: json.RawMessage(`{"key":"hunter2"}`)})
+	require.ErrorContains(t, err, "its arguments have a secret, which is not stored")
+	r, err := s.Service.Call(t.Context(), Request{Session: alice, Tool: "drop", DryRun: true})
+	require.NoError(t, err)
+	require.Contains(t, string(r.Value), "dry_run")
+
+	id := waits(t, s, alice, "drop")
+	for _, tool := range []struct{ name, args string }{
+		{SpawnBackground, `{"tool":"drop","args":{"n":1}}`},
+		{CheckBackground, `{"task_ids":["` + id + `"]}`},
+	} {
+		require.True(t, s.call(alice, tool.name, tool.args).IsSuccess())
+	}
+	run, err := s.Session(alice).Run(t.Context(), id)
+	require.NoError(t, err)
+	require.Equal(t, wire.StatusQueued, run.Status)
+	require.Equal(t, "approval", run.Held)
+	_, err = s.Session(alice).Rerun(t.Context(), id, "")
+	require.NoError(t, err, "it waits too")
+
+	// The same call with the same key is the same run.
+	keyed := Request{Session: alice, Tool: "drop", Args: json.RawMessage(`{"n":1}`), Key: "k", ParkAfter: time.Millisecond}
+	one, err := s.Service.Call(t.Context(), keyed)
+	require.NoError(t, err)
+	two, err := s.Service.Call(t.Context(), keyed)
+	require.NoError(t, err)
+	require.JSONEq(t, string(one.Value), string(two.Value))
+
+	list, err := ApprovalsOf(s.Service).List(t.Context())
+	require.NoError(t, err)
+	require.Len(t, list.Approvals, 4)
+	for range maxWaiting {
+		_, err = s.Service.Call(t.Context(), Request{Session: alice, Tool: "drop"})
+	}
+	require.ErrorContains(t, err, "100 calls of this session wait for approval already")
+	waits(t, s, bob, "drop")
+}
+
+// TestApprovalsExpire: a call that nobody decides on is refused.
+func TestApprovalsExpire(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := openAsking(t, Config{Approvals: ApprovalPolicy{Wait: time.Hour}}, "1.0.0")
+		id := waits(t, s, alice, "drop")
+		time.Sleep(59 * time.Minute)
+		run, err := s.Session(alice).Run(t.Context(), id)
+		require.NoError(t, err)
+		require.Equal(t, wire.StatusQueued, run.Status)
+		time.Sleep(3 * time.Minute)
+		run, err = s.Session(alice).Run(t.Context(), id)
+		require.NoError(t, err)
+		require.Equal(t, wire.StatusCanceled, run.Status)
+		require.NoError(t, s.Close(done()))
+	})
+}
+
+// TestScheduleWaits: each firing of a schedule waits for its own approval.
+func TestScheduleWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := openAsking(t, Config{}, "1.0.0")
+		_, err := s.Session(alice).Schedules().New(t.Context(), ScheduleRequest{SpawnRequest: SpawnRequest{Tool: "drop"}, At: time.Now().Add(time.Minute)})
+		require.NoError(t, err)
+		time.Sleep(2 * time.Minute)
+		list, err := ApprovalsOf(s.Service).List(t.Context())
+		require.NoError(t, err)
+		require.Len(t, list.Approvals, 1)
+		_, err = ApprovalsOf(s.Service).Decide(t.Context(), list.Approvals[0].TaskID, "operator", wire.Decide{Approve: true})
+		require.NoError(t, err)
+		time.Sleep(time.Second)
+		run, err := s.Session(alice).Run(t.Context(), list.Approvals[0].TaskID)
+		require.NoError(t, err)
+		require.Equal(t, wire.StatusSucceeded, run.Status)
+		require.NoError(t, s.Close(done()))
+	})
+}
