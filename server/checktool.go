@@ -300,6 +300,9 @@ func (v Session) fit(ctx context.Context, r background.Report, room int, o repor
 	if !out.Done {
 		out.ArtifactError, out.Awaited = "", messages(v.service.asked.open(runKey{r.Session, r.ID}), room)
 	}
+	if r.Held != "" && !out.Done {
+		out.Awaited = []string{"a person's " + r.Held}
+	}
 	if out.Done && large != (excerpt{}) {
 		out.ResultPath = o.file(r.Run, engine.ResultJSON)
 	}
@@ -308,6 +311,8 @@ func (v Session) fit(ctx context.Context, r background.Report, room int, o repor
 	}
 
 	switch {
+	case r.Held != "" && !out.Done:
+		out.Next = "a person has to approve it, and you cannot: continue with other work, or tell your user"
 	case len(out.Awaited) > 0:
 		out.Next = "it waits for your user to answer: ask them to, you cannot answer for them"
 	case r.Unsaved:

@@ -61,6 +61,9 @@ func (s *Service) attach(ctx context.Context, tool *callable, run engine.Run, re
 	if b, ok := s.rules.budget(tool, s.rules.limits(req.Limits, tool.Tool), req); ok {
 		wait = min(wait, b.park)
 	}
+	if run.Held != "" {
+		wait = 0
+	}
 
 	req.note.run, req.note.repeat = run.ID, true
 	checked, err := view.check(ctx, background.CheckRequest{IDs: []string{run.ID}, Wait: wait})

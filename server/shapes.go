@@ -16,7 +16,7 @@ import (
 // newRun is a run as transports show it, with what it has of its payload.
 func newRun(r engine.Run, now time.Time) wire.Run {
 	run := wire.Run{
-		TaskID: r.ID, Session: r.Session, Tool: r.Tool, ToolVersion: r.Version, Title: r.Title, ArgsIncomplete: r.Secret,
+		TaskID: r.ID, Session: r.Session, Tool: r.Tool, ToolVersion: r.Version, Title: r.Title, Held: r.Held, ArgsIncomplete: r.Secret,
 		Kind: r.Kind, Plugin: r.Plugin, PluginVersion: r.PluginVersion,
 		Origin: wire.Origin(r.Origin), By: r.By, Status: wire.Status(r.Status), Done: r.Final(), Unsaved: r.Unsaved, Attempt: r.Attempt,
 		Detail: r.Detail, Narration: r.Narration, Cost: newCost(r.Cost),

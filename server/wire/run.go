@@ -113,6 +113,7 @@ type Run struct {
 	PluginVersion  string    `json:"plugin_version,omitempty"` // as the plugin says it
 	Title          string    `json:"title"`
 	Args           string    `json:"args,omitempty"`            // shortened, values with the name of a secret left out; not in lists
+	Held           string    `json:"held,omitempty"`            // what it waits for before it starts: approval
 	ArgsIncomplete bool      `json:"args_incomplete,omitempty"` // secret arguments were not stored: the run cannot be repeated
 	Origin         Origin    `json:"origin"`
 	By             string    `json:"by,omitempty"` // who asked for it, if not the session's agent
