@@ -40,6 +40,8 @@ type Options struct {
 	// DryRun makes all requests change nothing: readonly tools are called, and anything
 	// else only says what it would do.
 	DryRun bool
+	// ApprovalToken is sent with decisions on approvals over TCP.
+	ApprovalToken string
 	// Transport sends the requests; nil uses the proxy of the environment over TCP.
 	Transport http.RoundTripper
 }
@@ -47,20 +49,20 @@ type Options struct {
 // Client sends requests to one server, for one session. It is safe for
 // concurrent use.
 type Client struct {
-	http    http.Client
-	base    string // URL of requests
-	url     string // of the server; empty for a socket
-	address string // for messages
-	token   string
-	session string
-	dryRun  string // of the header
+	http            http.Client
+	base            string // URL of requests
+	url             string // of the server; empty for a socket
+	address         string // for messages
+	token, approval string
+	session         string
+	dryRun          string // of the header
 }
 
 // New returns a client for an address: host:port, a URL without a path, or a
 // socket: a path that begins with a slash or a dot, or unix:PATH. It does not
 // connect. The error is an [*AddressError].
 func New(address string, opts Options) (*Client, error) {
-	c := &Client{token: opts.Token, session: cmp.Or(opts.Session, wire.DefaultSession)}
+	c := &Client{token: opts.Token, approval: opts.ApprovalToken, session: cmp.Or(opts.Session, wire.DefaultSession)}
 	if opts.DryRun {
 		c.dryRun = "true"
 	}

@@ -313,7 +313,7 @@ func conflict(err error) error {
 // List returns the calls that wait, the oldest first.
 func (p Approvals) List(ctx context.Context) (wire.Approvals, error) {
 	waiting, err := p.service.waiting(ctx, "")
-	out := wire.Approvals{Approvals: []wire.Approval{}}
+	out := wire.Approvals{Approvals: []wire.WaitingCall{}}
 	for i := len(waiting) - 1; i >= 0; i-- {
 		one, err := p.show(ctx, waiting[i])
 		if err != nil {
@@ -325,12 +325,12 @@ func (p Approvals) List(ctx context.Context) (wire.Approvals, error) {
 }
 
 // show describes a call that waits.
-func (p Approvals) show(ctx context.Context, r engine.Run) (wire.Approval, error) {
+func (p Approvals) show(ctx context.Context, r engine.Run) (wire.WaitingCall, error) {
 	args, err := p.service.engine.Payload(ctx, r.ID, engine.PartArgs)
 	if err != nil && !errors.Is(err, engine.ErrNotFound) {
-		return wire.Approval{}, err
+		return wire.WaitingCall{}, err
 	}
-	a := wire.Approval{
+	a := wire.WaitingCall{
 		TaskID: r.ID, Session: r.Session, Tool: r.Tool, Plugin: r.Plugin, PluginVersion: r.PluginVersion, ToolVersion: r.Version,
 		By: r.By, AskedAt: r.CreatedAt, ExpiresAt: r.CreatedAt.Add(p.service.approvalWait()), Grants: []string{},
 	}

@@ -25,10 +25,12 @@ func openAsking(t *testing.T, cfg Config, version string) service {
 	t.Helper()
 	files := fstest.MapFS{}
 	for name, adapt := range map[string]func(*abi.Tool){
-		"drop":  func(tool *abi.Tool) {},
-		"look":  func(tool *abi.Tool) { tool.Hints.Readonly = true },
-		"mild":  func(tool *abi.Tool) { tool.Hints.Destructive = new(false) },
-		"vault": func(tool *abi.Tool) { tool.InputSchema = json.RawMessage(`{"type":"object","properties":{"key":{"type":"string","writeOnly":true}}}`) },
+		"drop": func(tool *abi.Tool) {},
+		"look": func(tool *abi.Tool) { tool.Hints.Readonly = true },
+		"mild": func(tool *abi.Tool) { tool.Hints.Destructive = new(false) },
+		"vault": func(tool *abi.Tool) {
+			tool.InputSchema = json.RawMessage(`{"type":"object","properties":{"key":{"type":"string","writeOnly":true}}}`)
+		},
 	} {
 		m := plugintest.Manifest(name)
 		m.Tools[0].Hints.SupportsBackground = name != "vault"
@@ -79,7 +81,7 @@ func TestApprovals(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, list.Approvals, 3)
 	shown := list.Approvals[0]
-	require.Equal(t, wire.Approval{
+	require.Equal(t, wire.WaitingCall{
 		TaskID: first, Session: alice, Tool: "drop", Description: shown.Description, Plugin: "drop", PluginVersion: "1.0.0", ToolVersion: shown.ToolVersion,
 		Args: `{"n":1}`, Grants: []string{"clock"}, Fingerprint: shown.Fingerprint, AskedAt: shown.AskedAt, ExpiresAt: shown.AskedAt.Add(DefaultApprovalWait),
 	}, shown)

@@ -54,6 +54,7 @@ var (
 	texts   = mapOf(text)
 
 	httpRules = listOf(kind{schema: ruleSchema(), set: setRule}, nil)
+	decisions = mapOf(oneOf(string(server.DecideAllow), string(server.DecideAsk), string(server.DecideDeny)))
 )
 
 func anyOf(schemas ...schema) schema { return schema{"anyOf": schemas} }

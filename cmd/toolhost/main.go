@@ -80,7 +80,7 @@ func run(ctx context.Context, args []string, in io.Reader, out, errw io.Writer) 
 // commands make the commands, in no particular order.
 var commands = []func(*app) *cobra.Command{
 	callCommand, compileCommand, configCommand, demoCommand, inspectCommand, listCommand, mcpCommand, pinCommand, serveCommand, trustCommand, unpinCommand,
-	auditCommand, checkCommand, kvCommand, logsCommand, messageCommand, removeCommand, schedulesCommand, spawnCommand, stopCommand, tasksCommand, waitCommand,
+	approveCommand, auditCommand, checkCommand, kvCommand, logsCommand, messageCommand, removeCommand, schedulesCommand, spawnCommand, stopCommand, tasksCommand, waitCommand,
 }
 
 func (a *app) root() *cobra.Command {
@@ -199,6 +199,9 @@ func (a *app) open(ctx context.Context, adapt func(*server.Config)) (s *server.S
 		return nil, nil, err
 	}
 	cfg.PinDir, cfg.Logger, cfg.Approve = a.pinDir(), a.logger(), a.approve
+	if a.config.approve == approveAsk {
+		cfg.Approve, cfg.Approvals.Ask = nil, true
+	}
 	for _, dir := range a.config.plugins {
 		cfg.Folders = append(cfg.Folders, plugins.Dir(dir))
 	}

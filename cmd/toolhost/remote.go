@@ -42,7 +42,7 @@ func (a *app) remote(cmd *cobra.Command, run func(ctx context.Context, r *remote
 			return err
 		}
 		dry, _ := flags.GetBool("dry-run") // false for a command without it
-		c, err := client.New(address, client.Options{Token: token, Session: session, DryRun: dry})
+		c, err := client.New(address, client.Options{Token: token, ApprovalToken: a.config.approvalToken, Session: session, DryRun: dry})
 		if err != nil {
 			return err
 		}

@@ -83,7 +83,7 @@ func (a *app) runServer(ctx context.Context) error {
 	signal.Ignore(syscall.SIGPIPE) // the process continues if nobody reads its log any more
 	page := webui.New(s, webui.Config{Version: version(), Settings: a.pageSettings, Logger: a.logger()})
 	api := httpapi.New(s, httpapi.Config{
-		Version: version(), Token: a.config.token, OAuth: a.config.issuer(), MCP: mcp, Page: page, Logger: a.logger(),
+		Version: version(), Token: a.config.token, ApprovalToken: a.config.approvalToken, OAuth: a.config.issuer(), MCP: mcp, Page: page, Logger: a.logger(),
 	})
 	defer within(endGrace, a.reloadOnHangup(s))
 	return a.serveAll(ctx, s, api, listeners)

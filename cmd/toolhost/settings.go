@@ -30,6 +30,7 @@ type config struct {
 	drain               time.Duration
 	audit               bool
 	egressCA            string // file
+	approvalToken       string
 }
 
 // Values of settings that are names.
@@ -38,6 +39,7 @@ const (
 	compileOnDemand = "on_demand"
 	approveDeny     = "deny"
 	approveAuto     = "auto"
+	approveAsk      = "ask"
 	formatText      = "text"
 	formatJSON      = "json"
 )
@@ -136,7 +138,10 @@ func settings(c *config) []setting {
 		{"host.compile_time", durationFrom(time.Second), &s.Host.CompileTime, host.DefaultCompileTime, "Processor time that compiling one plugin may take, at least 1s."},
 		{"egress.proxy", text, &s.Host.Egress.Proxy, none, "URL of the proxy that HTTP requests of plugins go through, `http://HOST:PORT` or `https://HOST:PORT`, with an optional user and password. Requests of private rules do not. The environment names no proxy."},
 		{"egress.ca", folder, &c.egressCA, none, "File of certificates in PEM that requests of plugins trust besides the system's."},
-		{"approve", oneOf(approveDeny, approveAuto), &c.approve, nil, "Whether tools that require a person's approval are refused or run without it. `toolhost call` counts as approval."},
+		{"approve", oneOf(approveDeny, approveAuto, approveAsk), &c.approve, nil, "What happens to calls that need a person's [approval](#approvals): `deny` refuses them and `auto` makes them, both for tools whose manifest requires approval; `ask` waits for an answer, also for destructive tools. `toolhost call` counts as approval."},
+		{"approvals.tools", decisions, &s.Approvals.Tools, none, "Decisions on tools by name or pattern, such as `{files_delete: ask, \"mail_*\": deny}`: `allow`, `ask` or `deny`. A name wins over patterns, a longer pattern over a shorter one, and all of them over hints."},
+		{"approvals.wait", duration, &s.Approvals.Wait, server.DefaultApprovalWait, "How long a call waits for approval before it is refused."},
+		{"approvals.token", text, &c.approvalToken, none, "Token with which approvals are decided over TCP. Without it they are decided over the socket only. Set `TOOLHOST_APPROVALS_TOKEN` to keep it out of files."},
 		{"grants.*", kind{each: c.grant}, nil, none, "What each plugin is granted, by its name. A plugin that is not named gets nothing."},
 	}
 }

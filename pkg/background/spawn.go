@@ -28,7 +28,6 @@ type SpawnRequest struct {
 	Wake           engine.Wake     // which ends make a notice, if it is not Silent; "": each
 	Timeout        time.Duration   // hard deadline; 0: Config.Timeout; at most Config.MaxTimeout
 	IdempotencyKey string          // at most 128 characters; "": none
-	Terms          json.RawMessage // kept with the run, see [RunRequest]; nil: none
 
 	// Held says what the run waits for, such as an approval: it is stored, takes no slot,
 	// and starts once [Manager.Release] is called, also after a restart. Config.Readmit is
@@ -136,9 +135,7 @@ func (c *core) newRun(session string, req SpawnRequest) (engine.Run, error) {
 	if run.Secret {
 		run.Args = req.Stored
 	}
-	if req.Held != "" {
-		run.Held, run.Terms = req.Held, bytes.Clone(req.Terms)
-	}
+	run.Held = req.Held
 	if req.Parked {
 		run.Origin = engine.OriginParked
 	}

@@ -53,6 +53,10 @@ type Config struct {
 	// and without OAuth, requests need no login and have to name this machine as
 	// their host. Requests over a unix socket never need a login.
 	Token string
+	// ApprovalToken is the token with which approvals are decided over TCP, in the header
+	// [wire.ApprovalHeader]. Empty leaves that to the unix socket: whoever can call tools
+	// over TCP cannot approve its own calls.
+	ApprovalToken string
 	// OAuth says whose access tokens are accepted over TCP, besides Token; nil for
 	// none. If it is invalid, see [identity.OAuth.Check], no access token is
 	// accepted, and the log says why.
@@ -73,6 +77,7 @@ type API struct {
 	service  *server.Service
 	version  string
 	auth     *identity.Authenticator
+	approval string // the token for decisions over TCP
 	log      *slog.Logger
 	mux      *http.ServeMux
 	http     *http.Server
@@ -93,7 +98,7 @@ func New(service *server.Service, cfg Config) *API {
 	}
 
 	a := &API{
-		service: service, version: cfg.Version, log: cfg.Logger,
+		service: service, version: cfg.Version, log: cfg.Logger, approval: cfg.ApprovalToken,
 		auth:   identity.New(identity.Config{Token: cfg.Token, OAuth: cfg.OAuth, Logger: cfg.Logger}),
 		bodies: fair.NewPool(maxBodies, maxBodies/perClient), answers: fair.NewPool(maxAnswers, maxAnswers/perClient),
 	}

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -50,6 +51,7 @@ func zoo() map[string]plugintest.Plugin {
 		"dangerous": {Invoke: do().Echo()},
 		"wordy":     {Invoke: do().Echo()},
 		"denied":    {Invoke: do().Echo()},
+		"waits":     {Invoke: do().Echo()},
 		"keeper":    {Invoke: do().Use("kv.set", `{"key":"draft","value":{"step":1}}`)},
 		"vault":     {Invoke: do().Return(abi.InvokeToolError)},
 	}
@@ -116,9 +118,14 @@ func serve(t testing.TB, cfg httpapi.Config, names ...string) *fixture {
 		files[name+".wasm"] = &fstest.MapFile{Data: p.Wasm()}
 		grants[name] = plugins.Grant{Clock: p.Manifest.Needs.Clock, Ask: p.Manifest.Needs.Ask, KV: host.KV{Mode: p.Manifest.Needs.KV}}
 	}
+	var policy server.ApprovalPolicy
+	if slices.Contains(names, "waits") {
+		policy = server.ApprovalPolicy{Ask: true, Tools: map[string]server.Decision{"waits": server.DecideAsk, "[!d]*": server.DecideAllow, "dangerous": server.DecideDeny}}
+	}
 	var err error
 	f.service, err = server.Open(t.Context(), server.Config{
-		Folders: []plugins.Folder{{Path: "zoo", FS: files}}, Grants: grants, CacheDir: plugintest.CacheDir(), Logger: log,
+		Approvals: policy,
+		Folders:   []plugins.Folder{{Path: "zoo", FS: files}}, Grants: grants, CacheDir: plugintest.CacheDir(), Logger: log,
 		Runs: server.RunsConfig{OutputCap: 32 << 10}, ParkAfter: 30 * time.Second,
 	})
 	require.NoError(t, err)

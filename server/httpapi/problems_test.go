@@ -33,6 +33,7 @@ var asks = map[string][2]string{
 	"createSchedule":     {"/v1/schedules", `{"tool":"echo","cron_expression":"0 0 * * *"}`},
 	"sendMessage":        {"/v1/runs/{listener}/messages", `{"message":1}`},
 	"putValue":           {"/v1/session/values/k", `{"value":1}`},
+	"decideApproval":     {"/v1/approvals/{run}", `{"approve":true}`},
 }
 
 // refusals are what a route is asked for to be answered with one of the codes
@@ -76,6 +77,8 @@ var refusals = map[string][]string{
 	"sendMessage unsupported":   {"/v1/runs/{sleeper}/messages", `{"message":1}`},
 	"listMessages not_found":    {"/v1/runs/{none}/messages"},
 	"fireSchedule conflict":     {"/v1/schedules/{fired}/fire"},
+	"decideApproval not_found":  {"/v1/approvals/{none}", `{"approve":true}`, wire.ApprovalHeader, "may approve"},
+	"decideApproval conflict":   {"/v1/approvals/{run}", `{"approve":true}`, wire.ApprovalHeader, "may approve"},
 	"getStored not_found":       {"/v1/kv/keeper/none"},
 	"getValue not_found":        {"/v1/session/values/none"},
 	"putValue conflict":         {"/v1/session/values/k", `{"value":1,"version":7}`},
@@ -129,7 +132,7 @@ type scene struct {
 
 func newScene(t *testing.T) *scene {
 	i := startIssuer(t)
-	f := serve(t, httpapi.Config{Token: "s3cret", OAuth: i.trust("tools")}, "echo", "plain", "dangerous", "denied", "sleeper", "listener", "vault")
+	f := serve(t, httpapi.Config{Token: "s3cret", ApprovalToken: "may approve", OAuth: i.trust("tools")}, "echo", "plain", "dangerous", "denied", "sleeper", "listener", "vault", "waits")
 	token := []string{"Authorization", "Bearer s3cret"}
 	run := f.ask("POST", "/v1/runs", `{"tool":"echo"}`, append(token, wire.KeyHeader, "monday")...)["task_id"].(string)
 	f.ask("GET", "/v1/runs/"+run+"?wait=1m", "", token...)

@@ -2,8 +2,8 @@ package wire
 
 import "time"
 
-// An Approval is a call that waits until a person has approved it.
-type Approval struct {
+// A WaitingCall is a call that waits until a person has approved it.
+type WaitingCall struct {
 	TaskID        string    `json:"task_id"` // of the run that it is
 	Session       string    `json:"session"`
 	By            string    `json:"by,omitempty"` // who asked for it, if not the session's agent
@@ -23,7 +23,7 @@ type Approval struct {
 
 // Approvals is the answer of GET /v1/approvals.
 type Approvals struct {
-	Approvals []Approval `json:"approvals"` // the oldest first
+	Approvals []WaitingCall `json:"approvals"` // the oldest first
 }
 
 // Keep says how long an approval holds.
@@ -52,7 +52,7 @@ type KeptApproval struct {
 	InForce bool      `json:"in_force"` // the plugin and its grants are those that were approved
 }
 
-// KeptApprovals is the answer of GET /v1/approvals/kept.
+// KeptApprovals is the answer of GET /v1/kept_approvals.
 type KeptApprovals struct {
 	Kept []KeptApproval `json:"kept"` // by session and tool
 }

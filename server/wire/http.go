@@ -6,6 +6,8 @@ const (
 	// and . _ : @ -. A request without it is in a new session of its own, which the
 	// same header of the answer names.
 	SessionHeader = "Toolhost-Session"
+	// ApprovalHeader is the token with which approvals are decided over TCP.
+	ApprovalHeader = "Toolhost-Approval-Token"
 	// KeyHeader is the idempotency key of a call or a spawn, up to 128 characters.
 	KeyHeader = "Idempotency-Key"
 	// DryRunHeader makes a request change nothing: "true" or "false". See the dry runs

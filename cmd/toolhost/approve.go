@@ -1,0 +1,135 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/toolhost/toolhost/server/wire"
+)
+
+func approveCommand(a *app) *cobra.Command {
+	var in wire.Decide
+	var deny, kept bool
+	var revoke, session, keep string
+	cmd := &cobra.Command{
+		Use:   "approve [ID]",
+		Short: "Show the calls that wait for approval, approve one, or refuse it",
+		Long: `Show the calls that wait for approval, approve one, or refuse it.
+
+Calls wait if approve is ask in the configuration. An approved call runs in the
+background, with what its plugin may use now: if the plugin or its grants have
+changed since it was shown, the decision is refused. --keep also approves later calls
+of the tool, as long as its plugin's file and grants stay the same.`,
+		Args: cobra.MaximumNArgs(1),
+	}
+	flags := cmd.Flags()
+	flags.BoolVar(&deny, "deny", false, "refuse the call")
+	flags.StringVar(&in.Reason, "reason", "", "say why it is refused, for the agent")
+	flags.StringVar(&keep, "keep", "", "approve all later calls of the tool too: in this `session`, or always")
+	flags.BoolVar(&kept, "kept", false, "show the approvals that are kept")
+	flags.StringVar(&revoke, "revoke", "", "revoke the kept approval of a `tool`")
+	flags.StringVar(&session, "of", "", "with --revoke: the `session` that it was kept for")
+	flags.Bool("dry-run", false, "decide nothing")
+
+	return a.remote(cmd, func(ctx context.Context, r *remote, args []string) error {
+		switch {
+		case keep != "" && keep != string(wire.KeepSession) && keep != string(wire.KeepAlways):
+			return &usageError{fmt.Errorf("--keep: expected session or always, found %q", keep), ""}
+		case len(args) == 0 && (deny || keep != "" || in.Reason != ""):
+			return &usageError{errors.New("--deny, --reason and --keep need the id of a call"), "toolhost approve lists the calls that wait"}
+		case deny && keep != "":
+			return &usageError{errors.New("--deny and --keep exclude each other"), ""}
+		case revoke != "":
+			return r.client.RevokeApproval(ctx, session, revoke)
+		case kept:
+			return r.listKept(ctx)
+		case len(args) == 0:
+			return r.listApprovals(ctx)
+		}
+		in.Approve, in.Keep = !deny, wire.Keep(keep)
+		return r.decide(ctx, args[0], in)
+	})
+}
+
+// decide shows a call that waits, and decides on it as it was shown.
+func (r *remote) decide(ctx context.Context, id string, in wire.Decide) error {
+	if err := checkRun(id); err != nil {
+		return err
+	}
+	waiting, err := r.client.Approvals(ctx)
+	if err != nil {
+		return err
+	}
+	for _, w := range waiting {
+		if w.TaskID == id {
+			in.Fingerprint = w.Fingerprint
+			if in.Approve {
+				r.notef("%s", oneLine(fmt.Sprintf("toolhost: %s %s, may use: %s", w.Tool, w.Args, orDash(strings.Join(w.Grants, ", ")))))
+			}
+		}
+	}
+	run, err := r.client.Decide(ctx, id, in)
+	if err != nil {
+		return err
+	}
+	return r.answer(run, nil, func() {
+		did := "approved"
+		if !in.Approve {
+			did = "refused"
+		}
+		r.printf("%s: %s\n", did, id)
+	})
+}
+
+func (r *remote) listApprovals(ctx context.Context) error {
+	waiting, err := r.client.Approvals(ctx)
+	if err != nil {
+		return err
+	}
+	return r.answer(wire.Approvals{Approvals: waiting}, nil, func() {
+		if len(waiting) == 0 {
+			r.printf("Nothing waits for approval.\n")
+		}
+		for _, w := range waiting {
+			changed := ""
+			if w.Changed {
+				changed = ", its plugin has changed since: it can only be refused"
+			}
+			r.printf("%s  %s  session %s, since %s%s\n", w.TaskID, oneLine(w.Tool), oneLine(w.Session), w.AskedAt.Local().Format(time.DateTime), changed)
+			r.printf("  arguments  %s\n", short(oneLine(w.Args), 1000))
+			r.printf("  may use    %s\n", oneLine(orDash(strings.Join(w.Grants, ", "))))
+			r.printf("  plugin     %s %s, %s\n", oneLine(orDash(w.Plugin)), oneLine(w.PluginVersion), short(w.ToolVersion, 12))
+		}
+	})
+}
+
+func (r *remote) listKept(ctx context.Context) error {
+	kept, err := r.client.KeptApprovals(ctx)
+	if err != nil {
+		return err
+	}
+	return r.answer(wire.KeptApprovals{Kept: kept}, nil, func() {
+		if len(kept) == 0 {
+			r.printf("No approval is kept.\n")
+			return
+		}
+		rows := [][]string{{"TOOL", "SESSION", "BY", "SINCE", "IN FORCE"}}
+		for _, k := range kept {
+			inForce := "yes"
+			if !k.InForce {
+				inForce = "no: the plugin or its grants have changed"
+			}
+			session := k.Session
+			if session == "" {
+				session = "all"
+			}
+			rows = append(rows, []string{k.Tool, session, k.By, k.At.Local().Format(time.DateTime), inForce})
+		}
+		r.table(rows)
+	})
+}

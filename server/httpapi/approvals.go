@@ -1,0 +1,49 @@
+package httpapi
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+
+	"github.com/toolhost/toolhost/server"
+	"github.com/toolhost/toolhost/server/wire"
+)
+
+func listApprovals(r *request, _ none) (wire.Approvals, error) {
+	return server.ApprovalsOf(r.api.service).List(r.Context())
+}
+
+func decideApproval(r *request, in wire.Decide) (wire.Run, error) {
+	if err := r.mayApprove(); err != nil {
+		return wire.Run{}, err
+	}
+	return server.ApprovalsOf(r.api.service).Decide(r.Context(), r.PathValue("run"), "operator", in)
+}
+
+func listKeptApprovals(r *request, _ none) (wire.KeptApprovals, error) {
+	return server.ApprovalsOf(r.api.service).Kept(r.Context())
+}
+
+func revokeApproval(r *request, _ none) (none, error) {
+	if err := r.mayApprove(); err != nil {
+		return none{}, err
+	}
+	_, err := server.ApprovalsOf(r.api.service).Revoke(r.Context(), r.get("of_session"), r.PathValue("tool"))
+	return none{}, err
+}
+
+// mayApprove refuses decisions of whoever can only call tools: over TCP they need a token
+// of their own.
+func (r *request) mayApprove() error {
+	if overSocket(r.Request) {
+		return nil
+	}
+	token := r.api.approval
+	if token == "" {
+		return refuse(wire.CodeForbidden, "approvals are decided over the server's socket, as toolhost approve does, unless approvals.token is set")
+	}
+	given, want := sha256.Sum256([]byte(r.Header.Get(wire.ApprovalHeader))), sha256.Sum256([]byte(token))
+	if subtle.ConstantTimeCompare(given[:], want[:]) != 1 {
+		return refuse(wire.CodeForbidden, "%s is not the token for approvals", wire.ApprovalHeader)
+	}
+	return nil
+}
