@@ -264,7 +264,7 @@ func (s *Service) holdCall(ctx context.Context, tool *callable, req Request, a A
 
 	limits := s.rules.limits(req.Limits, tool.Tool)
 	held := background.SpawnRequest{
-		Tool: tool.Name, Title: titleOf(tool), Version: version, Args: req.Args, IdempotencyKey: req.Key, Parked: true, Terms: termsOf(req),
+		Tool: tool.Name, Title: titleOf(tool), Version: version, Args: req.Args, IdempotencyKey: req.Key, Parked: true, Terms: termsOf(req.Limits, req.Locale),
 		Timeout: min(max(limits.Timeout, limits.Background), s.rules.most.Background),
 	}
 	if public, secret := tool.PublicArgs(req.Args); secret {
