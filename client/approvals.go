@@ -35,6 +35,5 @@ func (c *Client) RevokeApproval(ctx context.Context, session, tool string) error
 	if len(query) > 0 {
 		path += "?" + query.Encode()
 	}
-	_, err := do[struct{}](ctx, c, "DELETE", path, nil, wire.ApprovalHeader, c.approval)
-	return err
+	return c.Do(ctx, "DELETE", path, nil, nil, wire.ApprovalHeader, c.approval)
 }
