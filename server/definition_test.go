@@ -111,6 +111,9 @@ func TestAnnotations(t *testing.T) {
 		{"readonly next to tools that write", write, abi.Hints{Readonly: true}, Annotations{ReadOnly: true, Idempotent: true}},
 		{"destructive, it says, but nothing granted", plugins.Grant{}, abi.Hints{Destructive: new(true)}, Annotations{ReadOnly: true}},
 		{"idempotent", write, abi.Hints{Idempotent: true, Destructive: new(false)}, Annotations{Idempotent: true}},
+		{"open to the world", plugins.Grant{HTTP: []host.HTTPRule{{URL: "https://example.com/*"}}}, abi.Hints{OpenWorld: new(false)}, Annotations{ReadOnly: true, OpenWorld: true}},
+		{"writes to the world", plugins.Grant{HTTP: []host.HTTPRule{{URL: "https://example.com/*", Methods: []string{"POST"}}}}, abi.Hints{}, Annotations{Destructive: true, OpenWorld: true}},
+		{"private rules only", plugins.Grant{HTTP: []host.HTTPRule{{URL: "https://10.0.0.1/*", Private: true}}}, abi.Hints{}, Annotations{ReadOnly: true}},
 		{"open to the world, it says", plugins.Grant{}, abi.Hints{OpenWorld: new(true)}, Annotations{ReadOnly: true}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -4,7 +4,9 @@
 //
 //	import _ "github.com/toolhost/toolhost/guest/web"
 //
-// It is a package of its own because net/http makes a module 5 to 7 MB larger.
+// It is a package of its own because net/http makes a module 5 to 7 MB larger. A module
+// of that size may be too large to be asked for its manifest in the 5 seconds that this
+// may take: put the manifest in a sidecar, or run `toolhost compile` once.
 //
 // A plugin names what it must reach in its needs, and the operator grants it with rules,
 // which can put secrets into requests. The host checks each request and each hop of a
