@@ -246,6 +246,7 @@ func (s *Service) hold(ctx context.Context, session string, req background.Spawn
 	req.Held = heldForApproval
 	r, err := s.runs.Spawn(ctx, session, req)
 	if err == nil && !r.Reused {
+		a.run = r.ID
 		s.audit.decided(audit.Asked, a, "", "")
 		s.log.Warn("a call waits for approval: toolhost approve shows it", "task_id", r.ID, "tool", req.Tool, "session", session)
 	}

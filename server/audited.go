@@ -188,7 +188,12 @@ func (a *auditor) decided(kind audit.Kind, of Approval, by, how string) {
 		return
 	}
 	e := about(kind, of.Session)
-	e.Tool, e.ID, e.By, e.Action = of.Tool, of.run, by, how
+	e.Tool, e.ID, e.By = of.Tool, of.run, by
+	if kind == audit.Refused {
+		e.Reason = how
+	} else {
+		e.Action = how
+	}
 	a.log.Append(e)
 }
 
