@@ -19,6 +19,9 @@ import (
 	"github.com/toolhost/toolhost/internal/egress"
 )
 
+// DefaultMaxBody is the largest body where a rule has no MaxBody, in bytes.
+const DefaultMaxBody = egress.DefaultMaxBody
+
 // HTTPRule admits HTTP requests of a plugin. Zero fields admit as little as possible.
 type HTTPRule struct {
 	// URL is https://HOST[:PORT]/PATH. http:// admits plain http, and no https. HOST is a

@@ -4,6 +4,7 @@ import (
 	"cmp"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -50,8 +51,19 @@ func (s *toolset) define(t *callable) Definition {
 		SupportsBackground: t.Tool.Hints.SupportsBackground,
 		ReadsMessages:      t.Tool.Hints.Messages,
 		MayPark:            s.rules.parks(t) || s.rules.parksOverdue(t),
-		Limits:             s.rules.shown(t.Tool, t.plugin != nil),
+		Limits:             s.limitsOf(t),
 	}
+}
+
+// limitsOf are the limits of a tool as callers see them.
+func (s *toolset) limitsOf(t *callable) wire.ToolLimits {
+	out := s.rules.shown(t.Tool, t.plugin != nil)
+	if t.plugin != nil {
+		for _, rule := range t.plugin.Grant.HTTP {
+			out.BodyBytes = max(out.BodyBytes, cmp.Or(rule.MaxBody, host.DefaultMaxBody))
+		}
+	}
+	return out
 }
 
 // annotate returns what a call of a tool may do.

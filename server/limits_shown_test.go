@@ -8,7 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/internal/plugintest"
+	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server/gotool"
 	"github.com/toolhost/toolhost/server/wire"
 )
@@ -37,4 +39,18 @@ func TestDefinitionsHaveLimits(t *testing.T) {
 
 	endless := openFolder(t, Config{Limits: Limits{Timeout: NoLimit}}, nil)
 	require.Zero(t, UsualLimits(endless.Service).TimeoutSeconds, "an absent limit does not apply")
+}
+
+// A tool that may make HTTP requests says how large their bodies may be.
+func TestDefinitionsHaveTheLimitOfBodies(t *testing.T) {
+	m := plugintest.Manifest("fetch")
+	files := fstest.MapFS{"fetch.wasm": {Data: plugintest.Plugin{Invoke: plugintest.Do().Echo(), Manifest: m}.Wasm()}}
+	for most, rules := range map[int64][]host.HTTPRule{
+		0:                   nil,
+		host.DefaultMaxBody: {{URL: "https://a.example/*"}},
+		8 << 20:             {{URL: "https://a.example/*"}, {URL: "https://b.example/*", MaxBody: 8 << 20}},
+	} {
+		s := openFolder(t, Config{Grants: map[string]plugins.Grant{"fetch": {HTTP: rules}}}, files)
+		require.Equal(t, most, s.Definitions(alice)[0].Limits.BodyBytes)
+	}
 }

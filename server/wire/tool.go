@@ -38,6 +38,7 @@ type ToolLimits struct {
 	MemoryBytes       int64   `json:"memory_bytes,omitempty"`       // of linear memory
 	OutputBytes       int64   `json:"output_bytes,omitempty"`       // of the result and all other output together
 	ArgsBytes         int64   `json:"args_bytes,omitempty"`         // of the arguments
+	BodyBytes         int64   `json:"body_bytes,omitempty"`         // of the body of an HTTP request that it makes, or of the answer: the largest of its grants
 }
 
 // Tools is the answer of GET /v1/tools.
