@@ -42,8 +42,8 @@ func TestReload(t *testing.T) {
 		},
 		{"limits: {timeout: 30s}\ngrants: {needy: {clock: true}}\n", "toolhost: grants changed: needy\ntoolhost: reloaded: changed needy\n"},
 		{
-			"grants: {needy: {http: true}}\nwatch: 7\n",
-			"toolhost: the configuration stays as it was: grants.needy.http: this version has no http grant, expected one of ask, clock, config, env, files, kv, random, session (" + file +
+			"grants: {needy: {gpu: true}}\nwatch: 7\n",
+			"toolhost: the configuration stays as it was: grants.needy.gpu: this version has no gpu grant, expected one of ask, clock, config, env, files, http, kv, random, session, tools (" + file +
 				"); watch: expected true or false, found 7 (" + file + ")\n" +
 				"toolhost: reloaded: nothing has changed in the plugins\n",
 		},
