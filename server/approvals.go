@@ -49,7 +49,8 @@ type ApprovalPolicy struct {
 const (
 	DefaultApprovalWait = 7 * 24 * time.Hour
 	maxWaiting          = 100      // calls of a session that wait for approval
-	maxShownArgs        = 16 << 10 // bytes of arguments that are shown
+	maxShownArgs        = 16 << 10 // bytes of arguments that an operator is shown
+	maxAskedArgs        = 1000     // characters of them in a question to a user
 )
 
 // heldForApproval is what a run waits for.
@@ -135,9 +136,12 @@ const (
 	answerNo      = "no"
 )
 
+// approvalKey is the key of the question. No plugin can use it.
+const approvalKey = "toolhost/approval"
+
 // askUser asks the user of a client, and keeps an approval for the session.
 func (s *Service) askUser(ctx context.Context, tool *callable, a Approval) error {
-	shown, _ := shownArgs(a.Args)
+	shown := clip(Clean(a.Args), maxAskedArgs)
 	who := tool.Name
 	if a.Caller != "" {
 		who += ", called by " + a.Caller
@@ -148,13 +152,16 @@ func (s *Service) askUser(ctx context.Context, tool *callable, a Approval) error
 	}
 	schema := json.RawMessage(`{"type":"object","properties":{"decision":{"type":"string","title":"Decision","enum":["once","session","no"],"enumNames":["Allow once","Allow in this session","Do not allow"]}},"required":["decision"]}`)
 
-	s.audit.decided(audit.Asked, a, "", "")
-	answers, err := a.ask(ctx, abi.Questions{Questions: map[string]abi.Question{"approval": {Message: text, Schema: schema}}})
-	if err != nil {
+	answers, err := a.ask(ctx, abi.Questions{Questions: map[string]abi.Question{approvalKey: {Message: text, Schema: schema}}})
+	switch {
+	case errors.Is(err, ErrDenied): // the client cannot ask
+		return errWaits
+	case err != nil:
 		return err
 	}
+	s.audit.decided(audit.Asked, a, "user", "")
 	var said struct{ Decision string }
-	answer := answers.Answers["approval"]
+	answer := answers.Answers[approvalKey]
 	if answer.Action != abi.AnswerAccept || json.Unmarshal(answer.Content, &said) != nil || said.Decision != answerOnce && said.Decision != answerSession {
 		s.audit.decided(audit.Refused, a, "user", "")
 		return fmt.Errorf("%w: the user did not allow it", ErrApproval)

@@ -163,12 +163,12 @@ func TestAskedUser(t *testing.T) {
 	var asked string
 	answering := func(action, decision string) Request {
 		return Request{Session: alice, Tool: "drop", Args: json.RawMessage(`{"n":1}`), Ask: func(_ context.Context, q abi.Questions) (abi.Answers, error) {
-			asked = q.Questions["approval"].Message
+			asked = q.Questions[approvalKey].Message
 			a := abi.Answer{Action: action}
 			if action == abi.AnswerAccept {
 				a.Content = json.RawMessage(fmt.Sprintf(`{"decision":%q}`, decision))
 			}
-			return abi.Answers{Answers: map[string]abi.Answer{"approval": a}}, nil
+			return abi.Answers{Answers: map[string]abi.Answer{approvalKey: a}}, nil
 		}}
 	}
 	for _, c := range [][2]string{{abi.AnswerDecline, ""}, {abi.AnswerCancel, ""}, {abi.AnswerAccept, "no"}} {
@@ -188,6 +188,13 @@ func TestAskedUser(t *testing.T) {
 	_, err = s.Service.Call(t.Context(), answering(abi.AnswerDecline, ""))
 	require.NoError(t, err, "nobody is asked any more")
 	require.Empty(t, asked)
+
+	cannot := answering(abi.AnswerAccept, "once")
+	cannot.Session = bob
+	cannot.Ask = func(context.Context, abi.Questions) (abi.Answers, error) { return abi.Answers{}, fmt.Errorf("%w: no elicitation", ErrDenied) }
+	r, err := s.Service.Call(t.Context(), cannot)
+	require.NoError(t, err)
+	require.Contains(t, string(r.Value), "It waits until a person approves it")
 }
 
 // TestApprovalPolicy: a name wins over patterns and hints.

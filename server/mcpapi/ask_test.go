@@ -192,3 +192,30 @@ func TestTaskAsks(t *testing.T) {
 		require.Equal(t, "complete", update("ana", `{"confirm.1":{"action":"decline"}}`).Result["resultType"], "what is answered is not asked any more")
 	})
 }
+
+// A destructive tool runs once the user has approved it, or waits if the client cannot
+// ask its user.
+func TestApprovalOfTheUser(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		cfg := serviceConfig("test", "confirm")
+		cfg.Grants = map[string]plugins.Grant{"test": {Clock: true, Ask: true}, "confirm": {Clock: true, Ask: true}}
+		cfg.Approve, cfg.Approvals = nil, server.ApprovalPolicy{Ask: true, Tools: map[string]server.Decision{"test_*": server.DecideAsk}}
+		s := open(t, cfg)
+		h, err := mcpapi.NewHandler(s, mcpapi.Config{})
+		require.NoError(t, err)
+		t.Cleanup(h.Close)
+		e := &endpoint{Handler: h, t: t, service: s}
+
+		_, m := e.ask("ana", canAsk, "tools/call", colors)
+		require.Equal(t, "input_required", m.Result["resultType"], "%v", m)
+		require.Contains(t, m.Result["inputRequests"], "toolhost/approval")
+		state := m.Result["requestState"].(string)
+		_, m = e.ask("ana", canAsk, "tools/call", colors+with("toolhost/approval", `{"decision":"once"}`, state))
+		require.Contains(t, m.Result["inputRequests"], "step1", "it runs, and asks its own question: %v", m)
+		_, m = e.ask("ana", canAsk, "tools/call", colors+with("toolhost/approval", `{"decision":"no"}`, state))
+		require.Contains(t, fmt.Sprint(m.Result["content"]), "the user did not allow it")
+
+		_, m = e.ask("bo", `{}`, "tools/call", colors)
+		require.Contains(t, fmt.Sprint(m.Result["content"]), "It waits until a person approves it")
+	})
+}
