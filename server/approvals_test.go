@@ -191,7 +191,9 @@ func TestAskedUser(t *testing.T) {
 
 	cannot := answering(abi.AnswerAccept, "once")
 	cannot.Session = bob
-	cannot.Ask = func(context.Context, abi.Questions) (abi.Answers, error) { return abi.Answers{}, fmt.Errorf("%w: no elicitation", ErrDenied) }
+	cannot.Ask = func(context.Context, abi.Questions) (abi.Answers, error) {
+		return abi.Answers{}, fmt.Errorf("%w: no elicitation", ErrDenied)
+	}
 	r, err := s.Service.Call(t.Context(), cannot)
 	require.NoError(t, err)
 	require.Contains(t, string(r.Value), "It waits until a person approves it")
