@@ -55,10 +55,11 @@ var layers = map[string][]string{
 	"pkg/background/engine/memory":       {"pkg/background/engine", "pkg/background/engine/enginetest", "pkg/background/internal/ledger", "pkg/background/output"},
 	"pkg/background/engine/enginetest":   {"pkg/background/engine"},
 	"pkg/background/sqlite":              {"pkg/background/engine", "pkg/background/engine/enginetest", "pkg/background/internal/ledger", "pkg/background/output"},
-	"server/audit":                       {},                     // a log: knows no Service
-	"server/wire":                        {"abi"},                // JSON shapes
-	"client":                             {"abi", "server/wire"}, // the HTTP API as Go: no engine comes with it
-	"server/identity":                    {"server/wire"},        // tokens and users, for any transport
+	"server/audit":                       {},                         // a log: knows no Service
+	"server/vault":                       {"host", "internal/owned"}, // knows no Service
+	"server/wire":                        {"abi"},                    // JSON shapes
+	"client":                             {"abi", "server/wire"},     // the HTTP API as Go: no engine comes with it
+	"server/identity":                    {"server/wire"},            // tokens and users, for any transport
 	"server/httpapi":                     {"abi", "server", "server/identity", "server/wire", "internal/strictjson", "internal/fair"},
 	"server":                             {"abi", "host", "plugins", "pkg/background", "pkg/background/engine", "pkg/background/engine/memory", "pkg/background/output", "pkg/background/sqlite", "server/audit", "server/gotool", "server/wire", "internal/schema", "internal/fair", "internal/strictjson"},
 	"server/gotool":                      {"abi", "host", "internal/typed", "internal/schema", "internal/strictjson", "internal/fair"}, // knows no Service
@@ -71,7 +72,7 @@ var layers = map[string][]string{
 	"examples/pluginbuild":               {"abi", "host", "internal/wasmbin"},
 	"examples/demo":                      {"abi", "host", "server", "internal/human"},
 	"examples/plugins/internal/generate": {"host", "examples/pluginbuild"},
-	"cmd/toolhost":                       {"abi", "host", "plugins", "pkg/background", "server", "server/audit", "server/wire", "server/mcpapi", "server/httpapi", "server/identity", "server/webui", "client", "examples/demo", "examples/pluginbuild", "internal/human", "internal/owned", "internal/document"},
+	"cmd/toolhost":                       {"abi", "host", "plugins", "pkg/background", "server", "server/audit", "server/vault", "server/wire", "server/mcpapi", "server/httpapi", "server/identity", "server/webui", "client", "examples/demo", "examples/pluginbuild", "internal/human", "internal/owned", "internal/document"},
 	"examples/agent":                     {"abi", "plugins", "server", "server/gotool", "server/wire", "host", "examples/pluginbuild"}, // the last two build its plugins
 	"examples/plugins/*":                 {"guest", "guest/web", "guest/guesttest"},                                                    // what a third party would import, and no more
 }

@@ -121,7 +121,7 @@ var httpCapability = Capability{
 			return slices.ContainsFunc(r.Methods, func(m string) bool { return m != "GET" && m != "HEAD" })
 		})
 	},
-	ops: map[string]operation{"http": {func(*call) bool { return true }, "", httpOperation}},
+	ops: map[string]operation{"http": {func(*call) bool { return true }, "", httpOperation}, "secret.exists": secretExists},
 }
 
 // rules are the HTTP rules of a grant as egress has them.

@@ -21,18 +21,11 @@ type operation struct {
 // maxOp bounds the name of an operation, in bytes.
 const maxOp = 64
 
-// reserved are operations of the contract that this version denies to everybody, so
-// that a plugin can tell them from misspelled ones.
-var reserved = []string{"secret.exists"}
-
-// operations are those of all capabilities, and the reserved ones.
+// operations are those of all capabilities.
 func operations() map[string]operation {
 	all := map[string]operation{}
 	for _, c := range Capabilities {
 		maps.Copy(all, c.ops)
-	}
-	for _, op := range reserved {
-		all[op] = operation{allowed: func(*call) bool { return false }, denied: "this version cannot grant " + op + " to any plugin"}
 	}
 	return all
 }

@@ -128,7 +128,7 @@ func TestCapabilities(t *testing.T) {
 		code        int32
 		response    string
 	}{
-		"not granted":      {"secret.exists", `{}`, host.Policy{}, abi.CallDenied, `{"code":"denied","message":"this version cannot grant secret.exists to any plugin"}`},
+		"not granted":      {"secret.exists", `{}`, host.Policy{}, abi.CallDenied, `{"code":"denied","message":"no secret goes into the requests of this plugin: have the operator name one in a rule of its http grant"}`},
 		"misspelled":       {"kv.gett", `{}`, host.Policy{}, abi.CallUnknown, `{"code":"unknown","message":"this host has no such capability, did you mean \"kv.get\"?"}`},
 		"unknown":          {"teleportation", `{}`, host.Policy{}, abi.CallUnknown, `{"code":"unknown","message":"this host has no such capability"}`},
 		"not UTF-8":        {"\xff\xfe", "\xff", host.Policy{}, abi.CallUnknown, `{"code":"unknown","message":"this host has no such capability"}`},

@@ -19,6 +19,7 @@ import (
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/internal/plugintest"
+	"github.com/toolhost/toolhost/internal/wasmbin"
 )
 
 // webServer is a real HTTPS server of HTTP/1.1 or HTTP/2 on the loopback address, and a
@@ -208,6 +209,41 @@ func TestHTTPSecret(t *testing.T) {
 		require.Equal(t, abi.ConnectionRequired, o.Kind)
 		require.Equal(t, &abi.Connection{Provider: "example"}, o.Connection)
 		require.Equal(t, `connect example first: the secret "example" has no value`, o.Error)
+	}
+}
+
+// A plugin learns whether a secret of its own rules has a value, and nothing else.
+func TestSecretExists(t *testing.T) {
+	rule := host.HTTPRule{URL: "https://api.example.com/*", Secret: "example"}
+	secrets := vault{"example": {Value: "correct-horse-battery"}, "other": {Value: "correct-horse-battery"}}
+
+	for name, c := range map[string]struct {
+		request string
+		secrets host.Secrets
+		rules   []host.HTTPRule
+		code    int32
+		want    string
+	}{
+		"with a value":    {`{"name":"example"}`, secrets, []host.HTTPRule{rule}, 15, `{"exists":true}`},
+		"without a value": {`{"name":"example"}`, vault{}, []host.HTTPRule{rule}, 16, `{"exists":false}`},
+		"nobody has any":  {`{"name":"example"}`, nil, []host.HTTPRule{rule}, 16, `{"exists":false}`},
+		"of another":      {`{"name":"other"}`, secrets, []host.HTTPRule{rule}, abi.CallDenied, `{"code":"denied","message":"no rule of this plugin's http grant names this secret"}`},
+		"the empty name":  {`{"name":""}`, secrets, []host.HTTPRule{rule, {URL: "https://b.example.com/*"}}, abi.CallDenied, `{"code":"denied","message":"no rule of this plugin's http grant names this secret"}`},
+		"no rule has one": {`{"name":"example"}`, secrets, []host.HTTPRule{{URL: rule.URL}}, abi.CallDenied, `{"code":"denied","message":"no secret goes into the requests of this plugin: have the operator name one in a rule of its http grant"}`},
+		"no name":         {`{}`, secrets, []host.HTTPRule{rule}, abi.CallInvalid, `{"code":"invalid","message":"expected {\"name\": text}"}`},
+		"no JSON":         {`example`, secrets, []host.HTTPRule{rule}, abi.CallInvalid, `{"code":"invalid","message":"expected {\"name\": text}"}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			const name = "secret.exists"
+			n, size := int64(len(name)), int64(len(c.request))
+			o := run(t, guest{data: name + c.request, invoke: seq(
+				tell(capability(dataAt, n, dataAt+n, size)), set(0, read(abi.FieldResponse, dataAt, 512)),
+				i32(int64(abi.StreamResult)), i32(dataAt), get(0), call(fnWrite), op(wasmbin.OpDrop), i32(0),
+			)}, host.Call{Policy: granting(c.rules...), Services: host.Services{Secrets: c.secrets}})
+			require.NoError(t, o.err)
+			require.Equal(t, []int32{c.code}, o.codes())
+			require.JSONEq(t, c.want, string(o.Value))
+		})
 	}
 }
 

@@ -90,6 +90,10 @@ type Config struct {
 	// of this Config.
 	Host host.Config
 
+	// Secrets are the values that go into HTTP requests by the rules of Grants, see package
+	// vault. Nil has none: a call that needs one requires a connection.
+	Secrets host.Secrets
+
 	// Approvals says which calls a person has to approve.
 	Approvals ApprovalPolicy
 	// Approve is asked about each call that Approvals asks about; for a schedule, when it is made and at each firing.

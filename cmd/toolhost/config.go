@@ -73,6 +73,11 @@ func loadConfig(flags *pflag.FlagSet, environ []string) (*loaded, error) {
 		c.problem(p.key, "%s", p.text)
 	}
 	c.checkEgress()
+	for name, secret := range c.secrets {
+		if err := secret.Check(); err != nil {
+			c.problem("secrets."+name, "%v", err)
+		}
+	}
 	for name, g := range c.grants {
 		c.server.Grants[name] = *g
 		for _, p := range g.Check() {

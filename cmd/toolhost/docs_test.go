@@ -18,6 +18,7 @@ import (
 
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/internal/document"
+	"github.com/toolhost/toolhost/server/vault"
 )
 
 var update = stdflag.Bool("update", false, "write what is generated into the documentation anew")
@@ -49,6 +50,10 @@ func settingsTable() string {
 	all := newLoaded().table
 	for _, s := range grantSettings(new(host.Grant)) {
 		s.key = "grants.PLUGIN." + s.key
+		all = append(all, s)
+	}
+	for _, s := range secretSettings(new(vault.Source)) {
+		s.key = "secrets.NAME." + s.key
 		all = append(all, s)
 	}
 

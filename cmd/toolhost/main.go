@@ -31,6 +31,7 @@ import (
 	"github.com/toolhost/toolhost/internal/owned"
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server"
+	"github.com/toolhost/toolhost/server/vault"
 )
 
 func main() {
@@ -202,6 +203,9 @@ func (a *app) open(ctx context.Context, adapt func(*server.Config)) (s *server.S
 	if a.config.approve == approveAsk {
 		cfg.Approve, cfg.Approvals.Ask = nil, true
 	}
+	if cfg.Secrets, err = a.secrets(); err != nil {
+		return nil, nil, err
+	}
 	for _, dir := range a.config.plugins {
 		cfg.Folders = append(cfg.Folders, plugins.Dir(dir))
 	}
@@ -213,6 +217,15 @@ func (a *app) open(ctx context.Context, adapt func(*server.Config)) (s *server.S
 		return nil, nil, err
 	}
 	return s, func() { a.closeService(ctx, s) }, nil
+}
+
+// secrets returns the secrets of the configuration.
+func (a *app) secrets() (host.Secrets, error) {
+	sources := map[string]vault.Source{}
+	for name, s := range a.config.secrets {
+		sources[name] = *s
+	}
+	return vault.New(sources, a.logger())
 }
 
 // openKept opens a service that keeps its runs in a folder, for one client or

@@ -12,6 +12,7 @@ import (
 	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/audit"
 	"github.com/toolhost/toolhost/server/identity"
+	"github.com/toolhost/toolhost/server/vault"
 )
 
 // config is everything an operator can set. Settings of the server go straight
@@ -31,6 +32,7 @@ type config struct {
 	audit               bool
 	egressCA            string // file
 	approvalToken       string
+	secrets             map[string]*vault.Source
 }
 
 // Values of settings that are names.
@@ -48,7 +50,7 @@ const (
 func newConfig() config {
 	return config{
 		data: userData(), watch: true, compile: compileAhead, approve: approveDeny,
-		logLevel: "warn", logFormat: formatText, drain: 10 * time.Second, audit: true, grants: map[string]*host.Grant{},
+		logLevel: "warn", logFormat: formatText, drain: 10 * time.Second, audit: true, grants: map[string]*host.Grant{}, secrets: map[string]*vault.Source{},
 		server: server.Config{
 			Grants: map[string]host.Grant{},
 			Host:   host.Config{Compiler: host.ThisProgram()},
@@ -142,6 +144,7 @@ func settings(c *config) []setting {
 		{"approvals.tools", decisions, &s.Approvals.Tools, none, "Decisions on tools by name or pattern, such as `{files_delete: ask, \"mail_*\": deny}`: `allow`, `ask` or `deny`. A name wins over patterns, a longer pattern over a shorter one, and all of them over hints."},
 		{"approvals.wait", duration, &s.Approvals.Wait, server.DefaultApprovalWait, "How long a call waits for approval before it is refused."},
 		{"approvals.token", text, &c.approvalToken, none, "Token with which approvals are decided over TCP. Without it they are decided over the socket only. Set `TOOLHOST_APPROVALS_TOKEN` to keep it out of files."},
+		{"secrets.*", kind{each: c.secret}, nil, none, "Secrets that go into HTTP requests of plugins, by their names."},
 		{"grants.*", kind{each: c.grant}, nil, none, "What each plugin is granted, by its name. A plugin that is not named gets nothing."},
 	}
 }
@@ -152,6 +155,29 @@ func (c *config) grant(plugin string) []setting {
 		c.grants[plugin] = new(host.Grant)
 	}
 	return grantSettings(c.grants[plugin])
+}
+
+// secret is the table of a secret.
+func (c *config) secret(name string) []setting {
+	if c.secrets[name] == nil {
+		c.secrets[name] = new(vault.Source)
+	}
+	return secretSettings(c.secrets[name])
+}
+
+// secretSettings is the table of a secret, as keys of secrets.NAME. The values go to s.
+func secretSettings(s *vault.Source) []setting {
+	return []setting{
+		{"env", text, &s.Env, none, "Variable of the environment that has the value."},
+		{"file", folder, &s.File, none, "File that has the value. It is read each time, and refused if other users can read or write it."},
+		{"command", words, &s.Command, none, "Program and arguments that print the value, without a shell. It has 10 seconds, and its output is kept for a minute."},
+		{"hosts", words, &s.Hosts, none, "Hosts that the value may go to: names, addresses and `*.example.com`."},
+		{"bearer", flag, &s.Place.Bearer, nil, "Whether the value goes into `Authorization: Bearer`."},
+		{"header", text, &s.Place.Header, none, "Header that the value goes into."},
+		{"query", text, &s.Place.Query, none, "Parameter of the query that the value goes into."},
+		{"basic", text, &s.Place.Basic, none, "User that the value is the password of, in `Authorization: Basic`."},
+		{"http", flag, &s.HTTP, nil, "Whether the value may go over plain HTTP too."},
+	}
 }
 
 // inner matches where the later words of a Go name begin.

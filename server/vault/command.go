@@ -1,0 +1,58 @@
+package vault
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"time"
+)
+
+// inherited are the variables that a command sees. None of them holds a secret.
+var inherited = []string{"PATH", "HOME", "USER", "LOGNAME", "LANG", "TMPDIR", "XDG_CONFIG_HOME", "XDG_RUNTIME_DIR", "SYSTEMROOT", "USERPROFILE", "APPDATA", "LOCALAPPDATA", "TEMP"}
+
+var errTooLong = errors.New("it prints too much")
+
+// run returns what a command prints. Its errors do not contain its output.
+func run(ctx context.Context, argv []string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, CommandTime)
+	defer cancel()
+
+	out := &capped{}
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Env = []string{}
+	for _, name := range inherited {
+		if value, ok := os.LookupEnv(name); ok {
+			cmd.Env = append(cmd.Env, name+"="+value)
+		}
+	}
+	cmd.Stdout = out
+	cmd.WaitDelay = time.Second // for a child of its own that keeps the output open
+
+	err := cmd.Run()
+	switch {
+	case out.full:
+		return "", fmt.Errorf("command %s: %w", argv[0], errTooLong)
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return "", fmt.Errorf("command %s: it took longer than %s", argv[0], CommandTime)
+	case err != nil:
+		return "", fmt.Errorf("command %s: %w", argv[0], err)
+	}
+	return string(out.data), nil
+}
+
+// capped keeps at most maxValue bytes.
+type capped struct {
+	data []byte
+	full bool
+}
+
+func (c *capped) Write(p []byte) (int, error) {
+	if len(c.data)+len(p) > maxValue {
+		c.full = true
+		return 0, errTooLong
+	}
+	c.data = append(c.data, p...)
+	return len(p), nil
+}

@@ -1,0 +1,148 @@
+package vault
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/host"
+)
+
+const value = "correct-horse-battery"
+
+func open(t *testing.T, s Source) (*Vault, *bytes.Buffer) {
+	s.Hosts, s.Place = []string{"api.example.com"}, host.Place{Bearer: true}
+	log := &bytes.Buffer{}
+	v, err := New(map[string]Source{"example": s}, slog.New(slog.NewTextHandler(log, nil)))
+	require.NoError(t, err)
+	return v, log
+}
+
+func unixOnly(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("permissions and programs of Unix")
+	}
+}
+
+func TestCheck(t *testing.T) {
+	hosts, place := []string{"api.example.com"}, host.Place{Bearer: true}
+	require.NoError(t, Source{Env: "A", Hosts: hosts, Place: place}.Check())
+	for want, s := range map[string]Source{
+		"want exactly one of env, file and command": {Hosts: hosts, Place: place},
+		"want exactly one of env, file":             {Env: "A", File: "b", Hosts: hosts, Place: place},
+		"command: want a program":                   {Command: []string{""}, Hosts: hosts, Place: place},
+		"want exactly one of bearer":                {Env: "A", Hosts: hosts},
+		"host":                                      {Env: "A", Hosts: []string{"*"}, Place: place},
+	} {
+		require.ErrorContains(t, s.Check(), want)
+	}
+}
+
+// A new value of a variable or a file applies at once.
+func TestRotation(t *testing.T) {
+	unixOnly(t)
+	file := filepath.Join(t.TempDir(), "key")
+	v, _ := open(t, Source{File: file})
+	_, err := v.Secret(t.Context(), "example")
+	require.ErrorIs(t, err, host.ErrNoSecret)
+
+	for _, want := range []string{value, "another-value"} {
+		require.NoError(t, os.WriteFile(file, []byte(want+"\n"), 0o600))
+		got, err := v.Secret(t.Context(), "example")
+		require.NoError(t, err)
+		require.Equal(t, want, got.Value)
+		require.Equal(t, []string{"api.example.com"}, got.Hosts)
+	}
+
+	v, _ = open(t, Source{Env: "TOOLHOST_TEST_VAULT"})
+	_, err = v.Secret(t.Context(), "example")
+	require.ErrorIs(t, err, host.ErrNoSecret)
+	t.Setenv("TOOLHOST_TEST_VAULT", value)
+	got, err := v.Secret(t.Context(), "example")
+	require.NoError(t, err)
+	require.Equal(t, value, got.Value)
+	_, err = v.Secret(t.Context(), "other")
+	require.ErrorIs(t, err, host.ErrNoSecret)
+}
+
+// What cannot be used is refused. The agent reads no reason, and the log no value.
+func TestHostile(t *testing.T) {
+	unixOnly(t)
+	dir := t.TempDir()
+	write := func(name, text string, mode os.FileMode) Source {
+		file := filepath.Join(dir, name)
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+		require.NoError(t, os.Chmod(file, mode))
+		return Source{File: file}
+	}
+	link := write("target", value, 0o600)
+	require.NoError(t, os.Symlink(link.File, filepath.Join(dir, "link")))
+
+	sh := func(script string) Source { return Source{Command: []string{"/bin/sh", "-c", script}} }
+	for name, c := range map[string]struct {
+		source Source
+		log    string
+	}{
+		"a file that others read":   {write("read", value, 0o644), "can be read by others: chmod 600"},
+		"a file that others write":  {write("written", value, 0o622), "can be written by others"},
+		"a link":                    {Source{File: filepath.Join(dir, "link")}, "is not a regular file"},
+		"a folder":                  {Source{File: dir}, "is not a regular file"},
+		"a huge file":               {write("huge", strings.Repeat("a", 20<<10), 0o600), "longer than"},
+		"two lines":                 {write("lines", value+"\r\nX-Evil: "+value, 0o600), "a line break or another control character"},
+		"a value too short to mask": {write("short", "abc", 0o600), "shorter than"},
+		"a command that fails":      {sh("echo " + value + "; echo " + value + " >&2; exit 3"), "exit status 3"},
+		"a command without an end":  {sh("while :; do echo " + value + "; done"), "it prints too much"},
+		"a program that is missing": {Source{Command: []string{"/nowhere/program"}}, "no such file"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v, log := open(t, c.source)
+			_, err := v.Secret(t.Context(), "example")
+			require.EqualError(t, err, "it cannot be used now: the operator finds the reason in the log")
+			require.Contains(t, log.String(), c.log)
+			require.NotContains(t, log.String(), value)
+		})
+	}
+}
+
+// A command has no shell and sees no secrets of the environment, and its output is kept.
+func TestCommand(t *testing.T) {
+	unixOnly(t)
+	t.Setenv("TOOLHOST_TOKEN", "hunter2-hunter2")
+	ran := filepath.Join(t.TempDir(), "ran")
+	v, _ := open(t, Source{Command: []string{"/bin/sh", "-c", `echo x >>"$1"; echo "value-$TOOLHOST_TOKEN-$0"`, "$HOME", ran}})
+	for range 3 {
+		got, err := v.Secret(t.Context(), "example")
+		require.NoError(t, err)
+		require.Equal(t, "value--$HOME", got.Value)
+	}
+	times, err := os.ReadFile(ran)
+	require.NoError(t, err)
+	require.Equal(t, "x\n", string(times))
+
+	v.entries["example"].kept.until = time.Time{} // its time is over
+	_, err = v.Secret(t.Context(), "example")
+	require.NoError(t, err)
+	times, err = os.ReadFile(ran)
+	require.NoError(t, err)
+	require.Equal(t, "x\nx\n", string(times))
+}
+
+// The end of a call ends the command, and is not kept as its failure.
+func TestStop(t *testing.T) {
+	unixOnly(t)
+	v, log := open(t, Source{Command: []string{"/bin/sleep", "60"}})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := v.Secret(ctx, "example")
+	require.ErrorIs(t, err, context.Canceled)
+	require.Empty(t, log.String())
+	require.Zero(t, v.entries["example"].kept)
+}
