@@ -95,6 +95,14 @@ func (p ApprovalPolicy) decide(tool *callable) Decision {
 	return DecideAllow
 }
 
+// shown is whether a person has to approve calls of a tool, as callers see it.
+func (p ApprovalPolicy) shown(tool *callable) abi.Approval {
+	if p.decide(tool) == DecideAllow {
+		return abi.ApprovalAuto
+	}
+	return abi.ApprovalRequired
+}
+
 // errWaits means that a person has to approve a call, and that it can wait for that.
 var errWaits = fmt.Errorf("%w", ErrApproval)
 
@@ -182,7 +190,13 @@ func fingerprint(tool *callable) string {
 	if err != nil {
 		return ""
 	}
-	sum := sha256.Sum256([]byte(tool.Name + "\x00" + version + "\x00" + strings.Join(grantsOf(tool), "\x00")))
+	var granted []byte
+	if tool.plugin != nil {
+		if granted, err = json.Marshal(tool.plugin.Grant); err != nil {
+			return ""
+		}
+	}
+	sum := sha256.Sum256([]byte(tool.Name + "\x00" + version + "\x00" + string(granted)))
 	return hex.EncodeToString(sum[:16])
 }
 
@@ -250,7 +264,20 @@ func (s *Service) hold(ctx context.Context, session string, req background.Spawn
 		return engine.Run{}, refuse("%d calls of this session wait for approval already: wait until somebody has decided on them", len(waiting))
 	}
 
-	req.Held = heldForApproval
+	tool, err := s.lookup(req.Tool)
+	if err != nil {
+		return engine.Run{}, err
+	}
+	var t terms
+	if req.Terms != nil {
+		if err := json.Unmarshal(req.Terms, &t); err != nil {
+			return engine.Run{}, err
+		}
+	}
+	if t.Approval = fingerprint(tool); t.Approval == "" {
+		return engine.Run{}, replacing(tool)
+	}
+	req.Held, req.Terms = heldForApproval, t.encode()
 	r, err := s.runs.Spawn(ctx, session, req)
 	if err == nil && !r.Reused {
 		a.run = r.ID
@@ -345,7 +372,7 @@ func (p Approvals) show(ctx context.Context, r engine.Run) (wire.WaitingCall, er
 	a.Args, a.ArgsCut = shownArgs(args)
 	if tool, err := p.service.lookup(r.Tool); err == nil {
 		a.Description, a.Grants, a.Fingerprint = tool.Description, append(a.Grants, grantsOf(tool)...), fingerprint(tool)
-		a.Changed = sameVersion(tool, r) != nil
+		a.Changed = errors.Join(sameVersion(tool, r), sameApproval(tool, r)) != nil
 	} else {
 		a.Changed = true
 	}
@@ -384,6 +411,9 @@ func (p Approvals) Decide(ctx context.Context, id, by string, in wire.Decide) (w
 	tool, err := s.lookup(run.Tool)
 	if err == nil {
 		err = sameVersion(tool, run)
+	}
+	if err == nil {
+		err = sameApproval(tool, run)
 	}
 	switch {
 	case err != nil:
@@ -454,6 +484,10 @@ func (p Approvals) Revoke(ctx context.Context, session, tool string) (bool, erro
 func (s *Service) approvalWait() time.Duration {
 	return cmp.Or(s.cfg.Approvals.Wait, DefaultApprovalWait)
 }
+
+// Asks reports whether calls wait for approval, so that nobody who calls tools can
+// approve them on the way.
+func (p Approvals) Asks() bool { return p.service.cfg.Approvals.Ask }
 
 // expireApprovals refuses calls that have waited too long, until ctx is done.
 func (s *Service) expireApprovals(ctx context.Context) {

@@ -147,6 +147,11 @@ func TestApprovalOfAnotherPlugin(t *testing.T) {
 
 	s = openAsking(t, Config{DataDir: dir}, "1.0.0")
 	require.True(t, kept(s).InForce, "the same code with the same grants")
+	list, err = ApprovalsOf(s.Service).List(t.Context())
+	require.NoError(t, err)
+	require.True(t, list.Approvals[0].Changed)
+	_, err = ApprovalsOf(s.Service).Decide(t.Context(), asked, "operator", wire.Decide{Approve: true})
+	require.ErrorContains(t, err, "or what it may use, has changed", "it was asked about with other grants")
 	found, err := ApprovalsOf(s.Service).Revoke(WithDryRun(t.Context()), "", "drop")
 	require.NoError(t, err)
 	require.True(t, found)
@@ -293,4 +298,20 @@ func TestScheduleWaits(t *testing.T) {
 		require.Equal(t, wire.StatusSucceeded, run.Status)
 		require.NoError(t, s.Close(done()))
 	})
+}
+
+// TestReleasedRunOfOtherGrants: a run that was approved does not start with grants that
+// nobody was asked about, nor does a firing that nobody was asked about.
+func TestReleasedRunOfOtherGrants(t *testing.T) {
+	s := openAsking(t, Config{}, "1.0.0")
+	tool, err := s.lookup("drop")
+	require.NoError(t, err)
+	x := executor{s.Service}
+	args := json.RawMessage(`{"n":1}`)
+	run := engine.Run{ID: "bg_a", Session: alice, Tool: "drop", Args: args, Terms: terms{Approval: fingerprint(tool)}.encode(), Schedule: "sc_a"}
+	require.NoError(t, x.approved(t.Context(), tool, run))
+	run.Terms = terms{Approval: "another"}.encode()
+	require.ErrorContains(t, x.approved(t.Context(), tool, run), "has changed since somebody was asked")
+	run.Terms = nil
+	require.ErrorIs(t, x.approved(t.Context(), tool, run), ErrApproval, "it was never held")
 }

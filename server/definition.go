@@ -45,7 +45,7 @@ func (s *toolset) define(t *callable) Definition {
 		InputSchema: t.Tool.InputSchema, OutputSchema: t.Tool.OutputSchema,
 		Plugin:             t.source(),
 		Unsandboxed:        t.plugin == nil,
-		Approval:           cmp.Or(t.Tool.Approval, abi.ApprovalAuto),
+		Approval:           s.rules.approvals.shown(t),
 		Deferrable:         cmp.Or(t.Tool.Deferrable, abi.DeferAutomatic),
 		Annotations:        s.annotate(t),
 		SupportsBackground: t.Tool.Hints.SupportsBackground,

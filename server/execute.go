@@ -24,11 +24,9 @@ type executor struct{ service *Service }
 // execute calls the tool of a run, and lets the run's sink follow. It depends on
 // nothing but the record, so that a run can be executed again.
 func (x executor) execute(ctx context.Context, run engine.Run, sink *output.Sink) (background.Outcome, error) {
-	var own terms
-	if run.Terms != nil {
-		if err := json.Unmarshal(run.Terms, &own); err != nil {
-			return background.Outcome{}, fmt.Errorf("reading the terms of %s: %w", run.ID, err)
-		}
+	own, err := termsIn(run)
+	if err != nil {
+		return background.Outcome{}, err
 	}
 
 	for {
@@ -59,6 +57,9 @@ func (x executor) tool(run engine.Run) (*callable, error) {
 	}
 	if err == nil && (run.Schedule == "" || run.Attempt > 1) {
 		err = sameVersion(tool, run)
+	}
+	if err == nil {
+		err = sameApproval(tool, run)
 	}
 	return tool, err
 }
@@ -91,10 +92,8 @@ func (x executor) readmit(ctx context.Context, run engine.Run) error {
 	if err == nil {
 		err = x.admit(tool, run)
 	}
-	if err == nil && run.Schedule != "" && !again { // other runs were approved when they were requested
-		if err = x.service.approve(ctx, tool, Approval{Session: run.Session, Args: run.Args}, false); errors.Is(err, errWaits) {
-			err = nil // it was held when it fired, and somebody has released it: see hold
-		}
+	if err == nil && !again {
+		err = x.approved(ctx, tool, run)
 	}
 
 	switch {
@@ -106,22 +105,51 @@ func (x executor) readmit(ctx context.Context, run engine.Run) error {
 	return rejected(engine.KindRejected, "", err)
 }
 
-// hold says what a run that a schedule fires waits for.
-func (x executor) hold(ctx context.Context, run engine.Run) string {
+// approved returns an error unless a run that is about to start was approved. A run that
+// was held has been released, for the code and the grants that were asked about; any other
+// was approved when it was requested, and a firing is asked about now.
+func (x executor) approved(ctx context.Context, tool *callable, run engine.Run) error {
+	t, err := termsIn(run)
+	switch {
+	case err != nil:
+		return err
+	case t.Approval != "":
+		return sameApproval(tool, run)
+	case run.Schedule == "":
+		return nil
+	}
+	return x.service.approve(ctx, tool, Approval{Session: run.Session, Args: run.Args}, false)
+}
+
+// sameApproval returns an error if a run was approved for other code or other grants.
+func sameApproval(tool *callable, run engine.Run) error {
+	t, err := termsIn(run)
+	if err == nil && t.Approval != "" && t.Approval != fingerprint(tool) {
+		err = refuse("the plugin of %s, or what it may use, has changed since somebody was asked to approve it", run.Tool)
+	}
+	return err
+}
+
+// hold holds a run that a schedule fires, if a person has to approve it.
+func (x executor) hold(ctx context.Context, run *engine.Run) {
 	s := x.service
 	if !s.cfg.Approvals.Ask || s.cfg.Approve != nil {
-		return ""
+		return
 	}
 	tool, err := s.lookup(run.Tool)
 	if err != nil {
-		return "" // it is refused when it starts
+		return // it is refused when it starts
 	}
 	a := Approval{Session: run.Session, Tool: run.Tool, Args: run.Args, run: run.ID}
 	if s.cfg.Approvals.decide(tool) != DecideAsk || s.keptApproval(ctx, tool, a) {
-		return ""
+		return
 	}
+	t, err := termsIn(*run)
+	if t.Approval = fingerprint(tool); err != nil || t.Approval == "" {
+		return // likewise
+	}
+	run.Held, run.Terms = heldForApproval, t.encode()
 	s.audit.decided(audit.Asked, a, "", "")
-	return heldForApproval
 }
 
 // rejected is the end of a run that was not started.
@@ -191,15 +219,32 @@ func anotherPlugin(tool string) error {
 type terms struct {
 	Limits
 	Locale string `json:"locale,omitempty"`
+	// Approval is what a person was asked to approve, see fingerprint; empty if the run
+	// was never held.
+	Approval string `json:"approval,omitempty"`
 }
 
 // termsOf encodes the terms of a call; nil if it has none of its own.
 func termsOf(limits Limits, locale string) json.RawMessage {
-	data, _ := json.Marshal(terms{limits, locale}) // numbers and a text
+	return terms{Limits: limits, Locale: locale}.encode()
+}
+
+func (t terms) encode() json.RawMessage {
+	data, _ := json.Marshal(t) // numbers and texts
 	if string(data) == "{}" {
 		return nil
 	}
 	return data
+}
+
+// termsIn returns the terms of a run.
+func termsIn(run engine.Run) (t terms, err error) {
+	if run.Terms != nil {
+		if err := json.Unmarshal(run.Terms, &t); err != nil {
+			return t, fmt.Errorf("reading the terms of %s: %w", run.ID, err)
+		}
+	}
+	return t, nil
 }
 
 // withSink lets the sink of a run follow a call, keep its checkpoints, and ask

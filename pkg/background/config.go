@@ -132,10 +132,9 @@ type Config struct {
 	// With nil that is unknown. It is called from many goroutines.
 	Provider func(tool string) engine.Provider
 
-	// Hold says what the run of a firing waits for before it starts, see
-	// [SpawnRequest.Held]; "" for nothing. Nil holds none. It is called from many
-	// goroutines.
-	Hold func(ctx context.Context, run engine.Run) string
+	// Hold sets Held of the run of a firing that waits for something before it starts,
+	// see [SpawnRequest], and its Terms. Nil holds none. It is called from many goroutines.
+	Hold func(ctx context.Context, run *engine.Run)
 
 	// OnNotice is called with a run that is to be signaled after its end was stored,
 	// one at a time and in the order of the ends; not for an end that an agent has

@@ -126,7 +126,7 @@ func (s *scheduler) startFiring(ctx context.Context, due engine.Schedule, f firi
 			return "", false, nil
 		}
 		if s.cfg.Hold != nil {
-			run.Held = s.cfg.Hold(ctx, run)
+			s.cfg.Hold(ctx, &run)
 		}
 		err = s.admission.enqueue(ctx, run)
 	}

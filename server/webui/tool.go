@@ -111,7 +111,7 @@ func (s *site) use(w http.ResponseWriter, r *http.Request) error {
 
 	to := "" // the page of what has been made
 	if err == nil {
-		req := server.SpawnRequest{Tool: d.Name, Args: args, Title: v.Title, Silent: !v.Notify, By: operator, Approved: v.NeedsApproval()}
+		req := server.SpawnRequest{Tool: d.Name, Args: args, Title: v.Title, Silent: !v.Notify, By: operator, Approved: v.NeedsApproval() && !server.ApprovalsOf(s.service).Asks()}
 		switch posted.Get("do") {
 		case "spawn":
 			to, err = s.spawn(r.Context(), v.Session, req)
