@@ -55,7 +55,7 @@ func TestClosedUnderRoutes(t *testing.T) {
 			if ask[0] == "" {
 				ask[0] = r.Path
 			}
-			names := strings.NewReplacer("{run}", run.ID, "{sleeper}", run.ID, "{schedule}", schedule.At, "{tool}", "echo", "{name}", "output.log", "{listener}", run.ID, "{key}", "k")
+			names := strings.NewReplacer("{run}", run.ID, "{sleeper}", run.ID, "{schedule}", schedule.At, "{tool}", "echo", "{plugin}", "keeper", "{name}", "output.log", "{listener}", run.ID, "{key}", "k")
 
 			if r.Name == "watchEvents" { // a stream ends with the API
 				api.Drain()

@@ -139,7 +139,7 @@ func newScene(t *testing.T) *scene {
 	sleeper := f.ask("POST", "/v1/runs", `{"tool":"sleeper"}`, token...)["task_id"].(string)
 	nobody := strings.Repeat("a", 26)
 	return &scene{f, i, strings.NewReplacer("{run}", run, "{sleeper}", sleeper, "{none}", "bg_"+nobody,
-		"{tool}", "echo", "{name}", "output.log", "{schedule}", "sc_"+nobody, "{key}", "k"), map[string]string{}}
+		"{tool}", "echo", "{plugin}", "keeper", "{name}", "output.log", "{schedule}", "sc_"+nobody, "{key}", "k"), map[string]string{}}
 }
 
 // others replaces what few refusals name: a run that was approved, one with a secret,
