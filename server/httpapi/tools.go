@@ -63,8 +63,8 @@ func (r *request) callRequest(in callBody) (server.Request, error) {
 	if in.Tool == "" {
 		return server.Request{}, errNoTool
 	}
-	if len(in.Locale) > server.MaxLocale {
-		return server.Request{}, invalid("locale", "longer than %d bytes", server.MaxLocale)
+	if err := server.CheckLocale(in.Locale); err != nil {
+		return server.Request{}, err
 	}
 	for _, limit := range []struct {
 		name string
