@@ -234,9 +234,9 @@ func (s *Service) perform(ctx context.Context, tool *callable, req Request) (abi
 	if from != nil {
 		asked.Caller = from.tool.Name
 	}
-	switch err := s.approve(ctx, tool, asked, req.Approved); {
+	switch err := ApprovalsOf(s).approve(ctx, tool, asked, req.Approved); {
 	case errors.Is(err, errWaits) && from == nil:
-		return s.holdCall(ctx, tool, req, asked)
+		return ApprovalsOf(s).holdCall(ctx, tool, req, asked)
 	case err != nil:
 		return explain(err)
 	}

@@ -118,7 +118,7 @@ func (x executor) approved(ctx context.Context, tool *callable, run engine.Run) 
 	case run.Schedule == "":
 		return nil
 	}
-	return x.service.approve(ctx, tool, Approval{Session: run.Session, Args: run.Args}, false)
+	return ApprovalsOf(x.service).approve(ctx, tool, Approval{Session: run.Session, Args: run.Args}, false)
 }
 
 // sameApproval returns an error if a run was approved for other code or other grants.
@@ -141,7 +141,7 @@ func (x executor) hold(ctx context.Context, run *engine.Run) {
 		return // it is refused when it starts
 	}
 	a := Approval{Session: run.Session, Tool: run.Tool, Args: run.Args, run: run.ID}
-	if s.cfg.Approvals.decide(tool) != DecideAsk || s.keptApproval(ctx, tool, a) {
+	if s.cfg.Approvals.decide(tool) != DecideAsk || ApprovalsOf(s).keptApproval(ctx, tool, a) {
 		return
 	}
 	t, err := termsIn(*run)

@@ -191,7 +191,7 @@ func (s *Service) open(ctx context.Context) (err error) {
 	ctx, s.unwatch = context.WithCancel(context.WithoutCancel(ctx))
 	s.watching.Go(func() { s.figures.follow(ctx) })
 	if s.cfg.Approvals.Ask {
-		s.watching.Go(func() { s.expireApprovals(ctx) })
+		s.watching.Go(func() { ApprovalsOf(s).expireApprovals(ctx) })
 	}
 	if s.cfg.Watch {
 		s.watch(ctx)

@@ -56,10 +56,10 @@ func (v Session) Spawn(ctx context.Context, req SpawnRequest) (wire.Run, error) 
 		return v.planned(ctx, checked)
 	}
 	asked := Approval{Session: v.name, Args: checked.Args, ask: checkedAsk(req.ask)}
-	switch err := v.service.approve(ctx, tool, asked, req.Approved); {
+	switch err := ApprovalsOf(v.service).approve(ctx, tool, asked, req.Approved); {
 	case errors.Is(err, errWaits):
 		asked.Tool = tool.Name
-		run, err := v.service.hold(ctx, v.name, checked, asked)
+		run, err := ApprovalsOf(v.service).hold(ctx, v.name, checked, asked)
 		return newRun(run, time.Now()), err
 	case err != nil:
 		return wire.Run{}, err

@@ -1,0 +1,133 @@
+package server
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/pkg/background"
+	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/server/audit"
+)
+
+// The answers of a user.
+const (
+	answerOnce    = "once"
+	answerSession = "session"
+	answerNo      = "no"
+)
+
+// approvalKey is the key of the question. No plugin can use it.
+const approvalKey = "toolhost/approval"
+
+// askUser asks the user of a client, and keeps an approval for the session.
+func (p Approvals) askUser(ctx context.Context, tool *callable, a Approval) error {
+	s := p.service
+	shown := clip(Clean(a.Args), maxAskedArgs)
+	who := tool.Name
+	if a.Caller != "" {
+		who += ", called by " + a.Caller
+	}
+	text := fmt.Sprintf("Allow %s with the arguments %s?", who, shown)
+	if grants := grantsOf(tool); len(grants) > 0 {
+		text += " It may use: " + strings.Join(grants, ", ") + "."
+	}
+	schema := json.RawMessage(`{"type":"object","properties":{"decision":{"type":"string","title":"Decision","enum":["once","session","no"],"enumNames":["Allow once","Allow in this session","Do not allow"]}},"required":["decision"]}`)
+
+	answers, err := a.ask(ctx, abi.Questions{Questions: map[string]abi.Question{approvalKey: {Message: text, Schema: schema}}})
+	switch {
+	case errors.Is(err, ErrDenied): // the client cannot ask
+		return errWaits
+	case err != nil:
+		return err
+	}
+	s.audit.decided(audit.Asked, a, "user", "")
+	var said struct{ Decision string }
+	answer := answers.Answers[approvalKey]
+	if answer.Action != abi.AnswerAccept || json.Unmarshal(answer.Content, &said) != nil || said.Decision != answerOnce && said.Decision != answerSession {
+		s.audit.decided(audit.Refused, a, "user", "")
+		return fmt.Errorf("%w: the user did not allow it", ErrApproval)
+	}
+	if said.Decision == answerSession {
+		if err := p.keepApproval(ctx, tool, a.Session, "user"); err != nil {
+			s.log.Warn("approval not kept", "tool", tool.Name, "session", a.Session, "error", err)
+		}
+	}
+	s.audit.decided(audit.Approved, a, "user", said.Decision)
+	return nil
+}
+
+// fingerprint is what an approval is for: the code of a tool, and what it may use. It is
+// empty if the code is not known now.
+func fingerprint(tool *callable) string {
+	version, err := tool.Version()
+	if err != nil {
+		return ""
+	}
+	var granted []byte
+	if tool.plugin != nil {
+		if granted, err = json.Marshal(tool.plugin.Grant); err != nil {
+			return ""
+		}
+	}
+	sum := sha256.Sum256([]byte(tool.Name + "\x00" + version + "\x00" + string(granted)))
+	return hex.EncodeToString(sum[:16])
+}
+
+// grantsOf are the grants of a tool's plugin.
+func grantsOf(tool *callable) []string {
+	if tool.plugin == nil {
+		return nil
+	}
+	return tool.plugin.Grant.Names()
+}
+
+// approvalScope has the approvals that are kept: of a session, or of all.
+func (s *store) approvalScope(session string) background.Values {
+	return background.ValuesIn(s.engine, engine.Scope{Session: session, Name: "approvals"}, engine.ValueLimit{Count: 1000, Bytes: 1 << 20}, 4<<10)
+}
+
+// kept is an approval that is kept.
+type kept struct {
+	Fingerprint string `json:"fingerprint"`
+	By          string `json:"by"`
+}
+
+func (p Approvals) keepApproval(ctx context.Context, tool *callable, session, by string) error {
+	s := p.service
+	print := fingerprint(tool)
+	if print == "" {
+		return replacing(tool)
+	}
+	data, err := json.Marshal(kept{print, by})
+	if err == nil {
+		_, err = s.approvalScope(session).Set(ctx, tool.Name, data, AnyVersion)
+	}
+	return err
+}
+
+// keptApproval reports whether an approval of the same code with the same grants is kept.
+func (p Approvals) keptApproval(ctx context.Context, tool *callable, a Approval) bool {
+	s := p.service
+	for _, session := range []string{"", a.Session} {
+		v, err := s.approvalScope(session).Get(ctx, tool.Name)
+		var k kept
+		if err == nil && json.Unmarshal(v.Data, &k) == nil && k.Fingerprint != "" && k.Fingerprint == fingerprint(tool) {
+			return true
+		}
+	}
+	return false
+}
+
+// shownArgs are arguments as a person sees them, and whether some are left out.
+func shownArgs(args json.RawMessage) (string, bool) {
+	if len(args) <= maxShownArgs {
+		return Clean(args), false
+	}
+	return Clean(args[:maxShownArgs]) + "…", true
+}

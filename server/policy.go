@@ -1,0 +1,94 @@
+package server
+
+import (
+	"fmt"
+	"path"
+	"time"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/pkg/background"
+)
+
+// Decision is what a policy says of a call.
+type Decision string
+
+// The decisions.
+const (
+	DecideAllow Decision = "allow" // it is made
+	DecideAsk   Decision = "ask"   // once a person has approved it
+	DecideDeny  Decision = "deny"  // it is refused
+)
+
+// ApprovalPolicy says which calls a person has to approve. The zero policy is that of
+// manifests: Config.Approve is asked about tools with approval: required.
+type ApprovalPolicy struct {
+	// Ask lets calls wait for an approval: as runs that start once somebody approves them
+	// with [Service.Approvals], also after a restart. By default it asks about tools with
+	// approval: required and about destructive ones, and not about readonly ones.
+	Ask bool
+	// Tools decides on tools by their names as agents see them, or by patterns such as
+	// files_*, whatever their hints say. A name wins over patterns, and a longer pattern
+	// over a shorter one.
+	Tools map[string]Decision
+	// Wait is how long a call waits for approval; then it is refused. 0 is
+	// DefaultApprovalWait.
+	Wait time.Duration
+}
+
+// Bounds of approvals.
+const (
+	DefaultApprovalWait = 7 * 24 * time.Hour
+	maxWaiting          = 100      // calls of a session that wait for approval
+	maxShownArgs        = 16 << 10 // bytes of arguments that an operator is shown
+	maxAskedArgs        = 1000     // characters of them in a question to a user
+)
+
+// heldForApproval is what a run waits for.
+const heldForApproval = "approval"
+
+// check returns an error if a pattern or a decision is wrong.
+func (p ApprovalPolicy) check() error {
+	for name, d := range p.Tools {
+		field := "Approvals.Tools." + name
+		if _, err := path.Match(name, ""); err != nil || name == "" {
+			return &background.FieldError{Field: field, Problem: "expected the name of a tool, or a pattern such as files_*"}
+		}
+		if d != DecideAllow && d != DecideAsk && d != DecideDeny {
+			return &background.FieldError{Field: field, Problem: fmt.Sprintf("expected allow, ask or deny, found %q", d)}
+		}
+	}
+	if p.Wait < 0 {
+		return &background.FieldError{Field: "Approvals.Wait", Problem: "must not be negative"}
+	}
+	return nil
+}
+
+// decide says whether a tool is called.
+func (p ApprovalPolicy) decide(tool *callable) Decision {
+	if d, ok := p.Tools[tool.Name]; ok {
+		return d
+	}
+	longest := ""
+	for pattern := range p.Tools {
+		if ok, _ := path.Match(pattern, tool.Name); ok && (len(pattern) > len(longest) || len(pattern) == len(longest) && pattern < longest) {
+			longest = pattern
+		}
+	}
+	if longest != "" {
+		return p.Tools[longest]
+	}
+
+	hints := tool.Tool.Hints
+	if tool.Tool.Approval == abi.ApprovalRequired || p.Ask && !hints.Readonly && hints.IsDestructive() {
+		return DecideAsk
+	}
+	return DecideAllow
+}
+
+// shown is whether a person has to approve calls of a tool, as callers see it.
+func (p ApprovalPolicy) shown(tool *callable) abi.Approval {
+	if p.decide(tool) == DecideAllow {
+		return abi.ApprovalAuto
+	}
+	return abi.ApprovalRequired
+}
