@@ -60,22 +60,24 @@ func TestRemoveScheduleAsItFires(t *testing.T) {
 		},
 	} {
 		bubble(t, name, func(t *testing.T) {
-			store := hooked(nil)
+			var doomed atomic.Pointer[string] // the schedule that goes as it fires
+			var removed atomic.Int64
+			var store *hookEngine
+			store = hooked(func(method string) error {
+				if id := doomed.Load(); id != nil && method == "submit" { // the firing is about to be stored
+					removed.Add(1)
+					return store.RemoveSchedule(t.Context(), *id)
+				}
+				return nil
+			})
 			m := newManager(t, Config{Engine: store})
 			s := newSchedule(t, m, alice, ScheduleRequest{SpawnRequest: SpawnRequest{Tool: "echo"}, Cron: "0 * * * *"})
 			synctest.Wait()
-			removed := 0
-			store.before = func(method string) error {
-				if method == "submit" { // the firing is about to be stored
-					removed++
-					return store.RemoveSchedule(t.Context(), s.ID)
-				}
-				return nil
-			}
+			doomed.Store(&s.ID)
 
 			fire(t, m, s.ID)
-			require.Equal(t, 1, removed, "it is not tried again")
-			store.before = nil
+			require.EqualValues(t, 1, removed.Load(), "it is not tried again")
+			doomed.Store(nil)
 			time.Sleep(24 * time.Hour)
 			require.Empty(t, firings(t, m, s))
 			require.Zero(t, planned(m))
