@@ -30,7 +30,6 @@ const (
 	methodDiscover   = "server/discover"
 	methodCall       = "tools/call"
 	methodListen     = "subscriptions/listen"
-	methodSetLevel   = "logging/setLevel"
 	methodPrompts    = "prompts/list"
 	methodCancelled  = "notifications/cancelled"
 

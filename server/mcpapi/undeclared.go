@@ -8,16 +8,10 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// refuseUndeclared is a middleware that refuses prompts and log levels on a server that
+// refuseUndeclared is a middleware that refuses prompts on a server that
 // does not declare them. The SDK would answer as if there were some.
 func refuseUndeclared(options *mcp.ServerOptions) mcp.Middleware {
-	declared := options.Capabilities
-	logs := declared == nil // then the SDK declares it
-	prompts := false
-	if declared != nil {
-		prompts = declared.Prompts != nil
-		logs = declared.Logging != nil //lint:ignore SA1019 programs that embed this package may declare it
-	}
+	prompts := options.Capabilities != nil && options.Capabilities.Prompts != nil
 
 	return func(next mcp.MethodHandler) mcp.MethodHandler {
 		return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
@@ -31,9 +25,6 @@ func refuseUndeclared(options *mcp.ServerOptions) mcp.Middleware {
 				if prompts || hasPrompts(ctx, next, r.Session, r.Extra) {
 					break
 				}
-				return nil, notDeclared(method)
-			}
-			if method == methodSetLevel && !logs {
 				return nil, notDeclared(method)
 			}
 			return next(ctx, method, req)

@@ -114,7 +114,7 @@ func TestUndeclaredMethods(t *testing.T) {
 		e := serveHTTP(t, server.Config{})
 		session := e.begin("ana")
 		for method, params := range map[string]string{
-			"prompts/list": `{}`, "prompts/get": `{"name":"a"}`, "logging/setLevel": `{"level":"info"}`,
+			"prompts/list": `{}`, "prompts/get": `{"name":"a"}`,
 			"completion/complete": `{"ref":{"type":"ref/prompt","name":"a"},"argument":{"name":"b","value":""}}`, "resources/subscribe": `{"uri":"toolhost://runs"}`,
 		} {
 			_, m := e.within("ana", session, `{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":`+params+`}`)
