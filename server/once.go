@@ -81,7 +81,7 @@ func (s *Service) first(ctx context.Context, c *loneCall, req Request, call call
 
 	again := errors.Is(err, plugins.ErrReplaced) || errors.Is(err, ErrAskAgain) || errors.Is(context.Cause(working), ErrAskAgain)
 	s.repeats.end(c, callEnd{r: r, err: err, run: req.note.run, again: again, at: time.Now()})
-	req.Receipt(func(delivered bool) { s.repeats.settle(c, delivered, time.Now()) })
+	req.Receipt(s.repeats.answer(c))
 	return r, err
 }
 
@@ -97,9 +97,9 @@ const (
 // to attach to any more: the answer was delivered, or nothing has happened.
 func (s *Service) repeat(ctx context.Context, c *loneCall, req Request) (r abi.Result, again bool, err error) {
 	defer s.repeats.stay(ctx, c)()
-	note, until := textRunning, []chan struct{}{c.over}
+	note, until := textRunning, []<-chan struct{}{c.over}
 	if isClosed(c.over) || req.Tool == SpawnBackground { // which takes a moment: two at a time are meant as two
-		note, until = textLost, append(until, c.settled) // the answer may be on its way
+		note, until = textLost, append(until, s.repeats.settled(c)) // an answer may be on its way
 	}
 	for _, happens := range until {
 		select {
@@ -134,7 +134,7 @@ func (s *Service) repeat(ctx context.Context, c *loneCall, req Request) (r abi.R
 	if note != "" {
 		r.Note = fmt.Sprintf(note, req.Tool)
 	}
-	req.Receipt(func(delivered bool) { s.repeats.settle(c, delivered, time.Now()) })
+	req.Receipt(s.repeats.answer(c))
 	return r, false, err
 }
 

@@ -110,6 +110,26 @@ func TestRepeatOfARunningCall(t *testing.T) {
 	})
 }
 
+// A client that has the answer to its repeat may call again before the transport knows that.
+func TestCallAfterARepeat(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		p := openPost(t, Config{})
+		p.mail(t.Context(), to(`{}`)).settle(false)
+		again := p.mail(t.Context(), to(`{}`))
+		require.NotEmpty(t, again.r.Note)
+
+		next := make(chan *mailed)
+		go func() { next <- p.mail(t.Context(), to(`{}`)) }()
+		synctest.Wait()
+		require.EqualValues(t, 1, p.letters.Load(), "it waits until it is known what became of the answer")
+		again.settle(true)
+		m := <-next
+		require.Empty(t, m.r.Note)
+		require.EqualValues(t, 2, p.letters.Load())
+		m.settle(true)
+	})
+}
+
 // An answer that was not delivered waits for a repeat.
 func TestRepeatOfALostAnswer(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -35,17 +35,18 @@ type callID struct {
 }
 
 // loneCall is a call that no other one like it is made next to. The mutex of its
-// repeats guards all but the channels, and cancel, which is set once.
+// repeats guards all but over, and cancel, which is set once.
 type loneCall struct {
-	id      callID
-	cancel  context.CancelCauseFunc
-	over    chan struct{} // closed when it has ended
-	settled chan struct{} // closed when it is known whether its first answer was delivered
+	id     callID
+	cancel context.CancelCauseFunc
+	over   chan struct{} // closed when it has ended
 
-	callers   int  // that wait for it
-	abandoned bool // all of them have left
-	acting    bool // its tool has begun
-	delivered bool // some answer was
+	callers   int           // that wait for it
+	settled   chan struct{} // closed while no answer is on its way, once there was one
+	answers   int           // on their way
+	abandoned bool          // all of them have left
+	acting    bool          // its tool has begun
+	delivered bool          // some answer was
 	callEnd
 	bytes int       // of its answer, as repeats counts it
 	until time.Time // of a lost one: when it is forgotten
@@ -129,15 +130,37 @@ func (p *repeats) ended(c *loneCall) (end callEnd, delivered bool) {
 	return c.callEnd, c.delivered
 }
 
-// settle notes whether an answer was delivered. A call is forgotten when one was, and
-// one that continues as a run when that has ended.
-func (p *repeats) settle(c *loneCall, delivered bool, now time.Time) {
+// settled returns a channel that is closed once it is known whether the answers that are
+// on their way were delivered, or that one of them was.
+func (p *repeats) settled(c *loneCall) <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	return c.settled
+}
+
+// answer notes that an answer is on its way. Settle says whether it was delivered, see
+// [Receipt].
+func (p *repeats) answer(c *loneCall) (settle func(delivered bool)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if c.answers++; isClosed(c.settled) {
+		c.settled = make(chan struct{})
+	}
+
+	left := sync.OnceFunc(func() { c.answers-- }) // p is locked
+	return func(delivered bool) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		left()
+		p.settle(c, delivered, time.Now())
+	}
+}
+
+// settle notes whether an answer was delivered. A call is forgotten when one was, and
+// one that continues as a run when that has ended. p is locked.
+func (p *repeats) settle(c *loneCall, delivered bool, now time.Time) {
 	c.delivered = c.delivered || delivered
-	select {
-	case <-c.settled:
-	default:
+	if (c.delivered || c.answers == 0) && !isClosed(c.settled) {
 		close(c.settled)
 	}
 
