@@ -114,7 +114,7 @@ func (p Approvals) holdCall(ctx context.Context, tool *callable, req Request, a 
 	if req.admitted != nil {
 		req.admitted(nil)
 	}
-	return s.parked(run, 0, req)
+	return toolCall{s, tool, req}.parked(run, 0)
 }
 
 // waiting returns the runs that wait for approval, of a session or of all, the newest

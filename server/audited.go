@@ -24,29 +24,27 @@ type auditor struct {
 	watching chan struct{} // closed when no event of runs is written any more
 }
 
-// openAudit opens the log that the configuration names, and says what is in force.
-func (s *Service) openAudit() (err error) {
-	if s.cfg.AuditDir == "" {
-		return nil
+// openAudit opens the log that the configuration names.
+func openAudit(cfg Config, runs engine.Engine) (a auditor, err error) {
+	if cfg.AuditDir == "" {
+		return a, nil
 	}
-	a := auditor{granted: map[string]string{}, watching: make(chan struct{})}
-	if a.log, err = audit.Open(s.cfg.AuditDir, s.cfg.Audit); err != nil {
-		return err
+	a = auditor{granted: map[string]string{}, watching: make(chan struct{})}
+	if a.log, err = audit.Open(cfg.AuditDir, cfg.Audit); err != nil {
+		return auditor{}, err
 	}
 
 	a.log.Append(audit.Event{Kind: audit.Opened})
 	var ctx context.Context
 	ctx, a.unwatch = context.WithCancel(context.Background())
-	events := s.engine.Watch(ctx, "")
+	events := runs.Watch(ctx, "")
 	go func() {
 		defer close(a.watching)
 		for e := range events {
 			a.run(e)
 		}
 	}()
-	s.audit = a
-	s.auditGrants()
-	return nil
+	return a, nil
 }
 
 // close ends the log, after everything that it says has happened.
@@ -212,20 +210,20 @@ func (a *auditor) reload(c plugins.Changes) {
 	a.log.Append(audit.Event{Kind: audit.Reload, Names: names, Count: int64(len(c.Problems))})
 }
 
-// auditGrants writes the grants that are in force for each plugin, where the log does
-// not say so yet. Its caller holds s.reports, or is alone.
-func (s *Service) auditGrants() {
-	if s.audit.log == nil {
+// grants writes the grants that are in force for each plugin, where the log does not say
+// so yet. Its caller holds the service's reports, or is alone.
+func (a *auditor) grants(loaded []*plugins.Plugin) {
+	if a.log == nil {
 		return
 	}
-	for _, p := range s.registry.Plugins() {
+	for _, p := range loaded {
 		digest, _ := p.Digest() // a file that cannot be read is a problem of its own
 		names := p.Grant.Names()
 		now := digest + " " + strings.Join(names, ", ")
-		if said, ok := s.audit.granted[p.Manifest.Name]; ok && said == now {
+		if said, ok := a.granted[p.Manifest.Name]; ok && said == now {
 			continue
 		}
-		s.audit.granted[p.Manifest.Name] = now
-		s.audit.log.Append(audit.Event{Kind: audit.Grant, Plugin: p.Manifest.Name, Digest: digest, Names: names})
+		a.granted[p.Manifest.Name] = now
+		a.log.Append(audit.Event{Kind: audit.Grant, Plugin: p.Manifest.Name, Digest: digest, Names: names})
 	}
 }

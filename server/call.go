@@ -168,11 +168,11 @@ func (s *Service) call(ctx context.Context, req Request) (abi.Result, error) {
 	}
 	if a := s.agentTool(req.Tool, s.runs); a != nil {
 		req.note.known = true
-		return s.once(ctx, req, !a.definition.Annotations.Idempotent, func(ctx context.Context, s *Service, req Request) (abi.Result, error) {
-			if req.admitted != nil {
-				req.admitted(nil)
+		return toolCall{Service: s, req: req}.once(ctx, !a.definition.Annotations.Idempotent, func(ctx context.Context, c toolCall) (abi.Result, error) {
+			if c.req.admitted != nil {
+				c.req.admitted(nil)
 			}
-			return a.call(ctx, s, req)
+			return a.call(ctx, s, c.req)
 		})
 	}
 	for {
@@ -205,59 +205,69 @@ func (s *Service) callPlugin(ctx context.Context, req Request) (abi.Result, erro
 		return explain(err)
 	}
 	if from != nil {
-		if err := s.admitFrom(from, tool); err != nil {
+		if err := from.admit(tool, s.annotate(tool)); err != nil {
 			return explain(err)
 		}
 	}
+
+	c := toolCall{s, tool, req}
 	if req.DryRun && !tool.Tool.Hints.Readonly {
-		return s.describe(tool, req)
+		return c.describe()
 	}
 	if req.Key != "" && !req.DryRun {
-		if r, found, err := s.repeatKeyed(ctx, tool, req); found {
+		if r, found, err := c.repeatKeyed(ctx); found {
 			return r, err
 		}
 	}
 
 	if from != nil { // a tool may well make the same call twice
-		return s.perform(ctx, tool, req)
+		return c.perform(ctx)
 	}
 	hints := tool.Tool.Hints
-	return s.once(ctx, req, !hints.Readonly && !hints.Idempotent, func(ctx context.Context, s *Service, req Request) (abi.Result, error) {
-		return s.perform(ctx, tool, req)
+	return c.once(ctx, !hints.Readonly && !hints.Idempotent, func(ctx context.Context, c toolCall) (abi.Result, error) {
+		return c.perform(ctx)
 	})
 }
 
+// toolCall is a call whose tool was found. Its methods are the steps of [Service.Call]
+// from there. It has no tool if it is a call of one of the agent's own tools.
+type toolCall struct {
+	*Service
+	tool *callable
+	req  Request
+}
+
 // perform makes a call that was checked, once a person has approved it.
-func (s *Service) perform(ctx context.Context, tool *callable, req Request) (abi.Result, error) {
-	asked := Approval{Session: req.Session, Args: req.Args, ask: checkedAsk(req.Ask)}
+func (c toolCall) perform(ctx context.Context) (abi.Result, error) {
+	asked := Approval{Session: c.req.Session, Args: c.req.Args, ask: checkedAsk(c.req.Ask)}
 	from := originOf(ctx)
 	if from != nil {
 		asked.Caller = from.tool.Name
 	}
-	switch err := ApprovalsOf(s).approve(ctx, tool, asked, req.Approved); {
+	switch err := ApprovalsOf(c.Service).approve(ctx, c.tool, asked, c.req.Approved); {
 	case errors.Is(err, errWaits) && from == nil:
-		return ApprovalsOf(s).holdCall(ctx, tool, req, asked)
+		return ApprovalsOf(c.Service).holdCall(ctx, c.tool, c.req, asked)
 	case err != nil:
 		return explain(err)
 	}
 
-	limits := s.rules.limits(req.Limits, tool.Tool)
+	limits := c.rules.limits(c.req.Limits, c.tool.Tool)
 	call := host.Call{
-		ID: "call_" + uuid.NewString(), Session: req.Session, Args: req.Args, Locale: req.Locale, Policy: limits.policy(),
-		Observers: host.Observers{Stdout: req.Stdout, Stderr: req.Stderr, Progress: req.Progress, Admitted: req.admitted}, Services: host.Services{Ask: req.Ask},
+		ID: "call_" + uuid.NewString(), Session: c.req.Session, Args: c.req.Args, Locale: c.req.Locale, Policy: limits.policy(),
+		Observers: host.Observers{Stdout: c.req.Stdout, Stderr: c.req.Stderr, Progress: c.req.Progress, Admitted: c.req.admitted}, Services: host.Services{Ask: c.req.Ask},
 	}
-	req.note.id = call.ID
+	c.req.note.id = call.ID
 	if from != nil {
-		return s.run(ctx, tool, from.of(call))
+		return c.run(ctx, c.tool, from.of(call))
 	}
-	budget, ok := s.rules.budget(tool, limits, req)
+	budget, ok := c.rules.budget(c.tool, limits, c.req)
 	if !ok {
 		budget.deadline = limits.Timeout
 	}
-	if (ok || req.Key != "") && !req.DryRun {
-		return s.callParking(ctx, tool, call, budget, req)
+	if (ok || c.req.Key != "") && !c.req.DryRun {
+		return c.callParking(ctx, call, budget)
 	}
-	return s.run(ctx, tool, call)
+	return c.run(ctx, c.tool, call)
 }
 
 // admit makes the checks before a plugin's tool runs, except for a person's
@@ -284,7 +294,7 @@ func (s *Service) run(ctx context.Context, tool *callable, call host.Call) (abi.
 
 // runChecked runs an admitted tool and checks its result.
 func (s *Service) runChecked(ctx context.Context, tool *callable, call host.Call) (abi.Result, error) {
-	call.Ask, call.Values, call.KV = checkedAsk(call.Ask), s.valuesFor(call), s.kvFor(tool, call)
+	call.Ask, call.Values, call.KV = checkedAsk(call.Ask), s.valuesFor(call, s.log), s.kvFor(tool, call, s.log)
 	call.Secrets = s.cfg.Secrets
 	call.CallTool = s.callTool(tool, call)
 	call.Ungranted = func(name string) { s.audit.refusedTool(tool, call, name) }

@@ -51,17 +51,17 @@ type described struct {
 }
 
 // describe answers a call that was checked, and is not made.
-func (s *Service) describe(tool *callable, req Request) (abi.Result, error) {
-	limits := s.rules.limits(req.Limits, tool.Tool)
+func (c toolCall) describe() (abi.Result, error) {
+	limits := c.rules.limits(c.req.Limits, c.tool.Tool)
 	d := described{
-		Type: dryRunType, Tool: tool.Name, Args: req.Args, Approval: s.define(tool).Approval,
+		Type: dryRunType, Tool: c.tool.Name, Args: c.req.Args, Approval: c.define(c.tool).Approval,
 		Limits:  wire.CallLimits{OutputBytes: limits.Output, TimeoutSeconds: limits.Timeout.Seconds()},
-		Message: "Dry run: " + tool.Name + " was not called, because it is not readonly. Its arguments fit.",
+		Message: "Dry run: " + c.tool.Name + " was not called, because it is not readonly. Its arguments fit.",
 	}
-	if tool.plugin != nil {
-		d.Grants, d.Limits.Fuel, d.Limits.MemoryBytes = tool.plugin.Grant.Names(), limits.Fuel, limits.Memory
+	if c.tool.plugin != nil {
+		d.Grants, d.Limits.Fuel, d.Limits.MemoryBytes = c.tool.plugin.Grant.Names(), limits.Fuel, limits.Memory
 	}
-	if public, secret := tool.PublicArgs(req.Args); secret {
+	if public, secret := c.tool.PublicArgs(c.req.Args); secret {
 		d.Args = public
 	}
 

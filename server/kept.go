@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/toolhost/toolhost/abi"
@@ -18,22 +19,22 @@ import (
 // storedValues are values as plugins see them.
 type storedValues struct {
 	background.Values
-	service *Service
-	call    host.Call
-	kv      string // the plugin whose key-value store they are; "": they are of the session
+	log  *slog.Logger
+	call host.Call
+	kv   string // the plugin whose key-value store they are; "": they are of the session
 }
 
 // valuesFor returns the values of the session of a call; nil if it has none.
-func (s *Service) valuesFor(call host.Call) host.Values {
+func (s *store) valuesFor(call host.Call, log *slog.Logger) host.Values {
 	if call.Session == "" {
 		return nil
 	}
-	return storedValues{background.ValuesOf(s.engine, call.Session), s, call, ""}
+	return storedValues{background.ValuesOf(s.engine, call.Session), log, call, ""}
 }
 
 // kvFor returns the key-value store of a plugin, as it was granted; nil if it has none
 // in this session.
-func (s *Service) kvFor(tool *callable, call host.Call) host.Values {
+func (s *store) kvFor(tool *callable, call host.Call, log *slog.Logger) host.Values {
 	if tool.plugin == nil {
 		return nil
 	}
@@ -45,7 +46,7 @@ func (s *Service) kvFor(tool *callable, call host.Call) host.Values {
 		}
 	}
 	limit := engine.ValueLimit{Count: cmp.Or(granted.Keys, host.DefaultKVKeys), Bytes: cmp.Or(granted.Bytes, host.DefaultKVBytes)}
-	return storedValues{background.ValuesIn(s.engine, scope, limit, abi.MaxKVValue), s, call, tool.source()}
+	return storedValues{background.ValuesIn(s.engine, scope, limit, abi.MaxKVValue), log, call, tool.source()}
 }
 
 // Get implements [host.Values].
@@ -101,7 +102,7 @@ func (v storedValues) refused(err error) error {
 	codes := map[wire.Code]int32{wire.CodeInvalid: abi.CallInvalid, wire.CodeConflict: abi.CallConflict, wire.CodeLimit: abi.CallLimit}
 	code, ok := codes[r.Code]
 	if !ok {
-		v.service.log.Warn("values not reached", "call", v.call.ID, "session", v.call.Session, "error", err)
+		v.log.Warn("values not reached", "call", v.call.ID, "session", v.call.Session, "error", err)
 		return err
 	}
 	if full, ok := errors.AsType[*engine.LimitError](err); ok && v.kv != "" {

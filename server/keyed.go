@@ -36,13 +36,13 @@ func checkKey(req Request) error {
 
 // repeatKeyed answers a call whose key the session has used before. It reports false
 // for a new key.
-func (s *Service) repeatKeyed(ctx context.Context, tool *callable, req Request) (r abi.Result, found bool, err error) {
-	same := background.SpawnRequest{Tool: tool.Name, Args: req.Args, IdempotencyKey: req.Key}
-	if public, secret := tool.PublicArgs(req.Args); secret {
+func (c toolCall) repeatKeyed(ctx context.Context) (r abi.Result, found bool, err error) {
+	same := background.SpawnRequest{Tool: c.tool.Name, Args: c.req.Args, IdempotencyKey: c.req.Key}
+	if public, secret := c.tool.PublicArgs(c.req.Args); secret {
 		same.Stored = public
 	}
 
-	run, found, err := s.runs.WithKey(ctx, req.Session, same)
+	run, found, err := c.runs.WithKey(ctx, c.req.Session, same)
 	switch {
 	case err != nil:
 		r, _ = explain(err)
@@ -50,22 +50,22 @@ func (s *Service) repeatKeyed(ctx context.Context, tool *callable, req Request) 
 	case !found:
 		return r, false, nil
 	}
-	r, err = s.attach(ctx, tool, run, req)
+	r, err = c.attach(ctx, run)
 	return r, true, err
 }
 
 // attach waits for the run of an earlier call as long as for a call, and returns its
 // result. Its session needs no notice of an end that it is shown.
-func (s *Service) attach(ctx context.Context, tool *callable, run engine.Run, req Request) (abi.Result, error) {
-	view, wait := s.Session(req.Session), background.MaxWait
-	if b, ok := s.rules.budget(tool, s.rules.limits(req.Limits, tool.Tool), req); ok {
+func (c toolCall) attach(ctx context.Context, run engine.Run) (abi.Result, error) {
+	view, wait := c.Session(c.req.Session), background.MaxWait
+	if b, ok := c.rules.budget(c.tool, c.rules.limits(c.req.Limits, c.tool.Tool), c.req); ok {
 		wait = min(wait, b.park)
 	}
 	if run.Held != "" {
 		wait = 0
 	}
 
-	req.note.run, req.note.repeat = run.ID, true
+	c.req.note.run, c.req.note.repeat = run.ID, true
 	checked, err := view.check(ctx, background.CheckRequest{IDs: []string{run.ID}, Wait: wait})
 	switch {
 	case ctx.Err() != nil:
@@ -75,7 +75,7 @@ func (s *Service) attach(ctx context.Context, tool *callable, run engine.Run, re
 	}
 
 	if run = checked.Reports[0].Run; !run.Status.Terminal() {
-		return s.parked(run, wait, req)
+		return c.parked(run, wait)
 	}
 	if err := view.load(ctx, &run, engine.PartResult, engine.PartContent); err != nil {
 		return explain(err)
@@ -131,8 +131,8 @@ func keptKind(kind wire.ErrorKind) (abi.Kind, abi.Limit) {
 
 // forgetUnmade removes the record of a call with a key that has not been made: its
 // user is asked first, or its plugin was replaced. The caller repeats it.
-func (s *Service) forgetUnmade(ctx context.Context, run engine.Run) {
-	if err := s.runs.Remove(context.WithoutCancel(ctx), run.Session, run.ID); err != nil {
-		s.log.Warn("record of a call that was not made not removed: its key cannot be used again", "task_id", run.ID, "error", err)
+func (c toolCall) forgetUnmade(ctx context.Context, run engine.Run) {
+	if err := c.runs.Remove(context.WithoutCancel(ctx), run.Session, run.ID); err != nil {
+		c.log.Warn("record of a call that was not made not removed: its key cannot be used again", "task_id", run.ID, "error", err)
 	}
 }

@@ -26,22 +26,23 @@ import (
 type Receipt func(settle func(delivered bool))
 
 // caller makes a call.
-type caller func(ctx context.Context, s *Service, req Request) (abi.Result, error)
+type caller func(ctx context.Context, c toolCall) (abi.Result, error)
 
 // once makes a call, or attaches it to the one that it repeats. Acts says that its tool
 // is neither readonly nor idempotent.
-func (s *Service) once(ctx context.Context, req Request, acts bool, call caller) (abi.Result, error) {
+func (c toolCall) once(ctx context.Context, acts bool, call caller) (abi.Result, error) {
+	req := c.req
 	if !acts || req.Receipt == nil || req.Session == "" || req.Key != "" || req.DryRun {
-		return call(ctx, s, req)
+		return call(ctx, c)
 	}
 
 	id := callID{req.Session, req.Tool, sumOf(req.Args)}
 	for {
-		c, first := s.repeats.join(id, time.Now())
+		lone, first := c.repeats.join(id, time.Now())
 		if first {
-			return s.first(ctx, c, req, call)
+			return c.first(ctx, lone, call)
 		}
-		if r, again, err := s.repeat(ctx, c, req); !again {
+		if r, again, err := c.repeat(ctx, lone); !again {
 			return r, err
 		}
 	}
@@ -63,25 +64,25 @@ func sumOf(args json.RawMessage) [sha256.Size]byte {
 
 // first makes a call that others may be attached to. It is canceled when all callers
 // have left, and not when just this one has.
-func (s *Service) first(ctx context.Context, c *loneCall, req Request, call caller) (r abi.Result, err error) {
+func (c toolCall) first(ctx context.Context, lone *loneCall, call caller) (r abi.Result, err error) {
 	working, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
-	c.cancel = cancel
-	defer s.repeats.stay(ctx, c)()
+	lone.cancel = cancel
+	defer c.repeats.stay(ctx, lone)()
 
 	returned := false
 	defer func() {
 		if !returned { // it panics
-			s.repeats.end(c, callEnd{again: true})
+			c.repeats.end(lone, callEnd{again: true})
 		}
 	}()
-	req.admitted = func(func()) { s.repeats.begun(c) }
-	r, err = call(working, s, req)
+	c.req.admitted = func(func()) { c.repeats.begun(lone) }
+	r, err = call(working, c)
 	returned = true
 
 	again := errors.Is(err, plugins.ErrReplaced) || errors.Is(err, ErrAskAgain) || errors.Is(context.Cause(working), ErrAskAgain)
-	s.repeats.end(c, callEnd{r: r, err: err, run: req.note.run, again: again, at: time.Now()})
-	req.Receipt(s.repeats.answer(c))
+	c.repeats.end(lone, callEnd{r: r, err: err, run: c.req.note.run, again: again, at: time.Now()})
+	c.req.Receipt(c.repeats.answer(lone))
 	return r, err
 }
 
@@ -95,11 +96,11 @@ const (
 
 // repeat answers a call that repeats another one. Again reports that there is nothing
 // to attach to any more: the answer was delivered, or nothing has happened.
-func (s *Service) repeat(ctx context.Context, c *loneCall, req Request) (r abi.Result, again bool, err error) {
-	defer s.repeats.stay(ctx, c)()
-	note, until := textRunning, []<-chan struct{}{c.over}
-	if isClosed(c.over) || req.Tool == SpawnBackground { // which takes a moment: two at a time are meant as two
-		note, until = textLost, append(until, s.repeats.settled(c)) // an answer may be on its way
+func (c toolCall) repeat(ctx context.Context, lone *loneCall) (r abi.Result, again bool, err error) {
+	defer c.repeats.stay(ctx, lone)()
+	note, until := textRunning, []<-chan struct{}{lone.over}
+	if isClosed(lone.over) || c.req.Tool == SpawnBackground { // which takes a moment: two at a time are meant as two
+		note, until = textLost, append(until, c.repeats.settled(lone)) // an answer may be on its way
 	}
 	for _, happens := range until {
 		select {
@@ -110,46 +111,45 @@ func (s *Service) repeat(ctx context.Context, c *loneCall, req Request) (r abi.R
 		}
 	}
 
-	end, delivered := s.repeats.ended(c)
+	end, delivered := c.repeats.ended(lone)
 	switch {
 	case end.again:
 		return r, true, nil
 	case note == textRunning && !end.stopped:
 		r, err = end.r, end.err
 	case end.run != "":
-		if r, again, err = s.repeatParked(ctx, c, end.run, delivered, req); again {
+		if r, again, err = c.repeatParked(ctx, lone, end.run, delivered); again {
 			return r, true, nil
 		}
 	case delivered:
 		return r, true, nil
 	case end.stopped:
-		r, note = toolError(textStopped, req.Tool, time.Since(end.at).Round(time.Second)), ""
+		r, note = toolError(textStopped, c.req.Tool, time.Since(end.at).Round(time.Second)), ""
 	case end.large > 0:
-		r, note = toolError(textTooLarge, req.Tool, end.large), ""
+		r, note = toolError(textTooLarge, c.req.Tool, end.large), ""
 	default:
 		r, err = end.r, end.err
 	}
 
-	req.note.run, req.note.repeat = end.run, true
+	c.req.note.run, c.req.note.repeat = end.run, true
 	if note != "" {
-		r.Note = fmt.Sprintf(note, req.Tool)
+		r.Note = fmt.Sprintf(note, c.req.Tool)
 	}
-	req.Receipt(s.repeats.answer(c))
+	c.req.Receipt(c.repeats.answer(lone))
 	return r, false, err
 }
 
 // repeatParked answers the repeat of a call that continues as a run.
-func (s *Service) repeatParked(ctx context.Context, c *loneCall, id string, delivered bool, req Request) (r abi.Result, again bool, err error) {
-	run, err := s.runs.Get(ctx, req.Session, id)
+func (c toolCall) repeatParked(ctx context.Context, lone *loneCall, id string, delivered bool) (r abi.Result, again bool, err error) {
+	run, err := c.runs.Get(ctx, c.req.Session, id)
 	if err != nil || run.Final() && delivered {
-		s.repeats.forget(c)
+		c.repeats.forget(lone)
 		return r, true, nil
 	}
-	tool, err := s.lookup(req.Tool)
-	if err != nil {
+	if c.tool, err = c.lookup(c.req.Tool); err != nil {
 		r, err := explain(err)
 		return r, false, err
 	}
-	r, err = s.attach(ctx, tool, run, req)
+	r, err = c.attach(ctx, run)
 	return r, false, err
 }

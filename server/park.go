@@ -76,17 +76,17 @@ func (r rules) overdue(limits Limits) budget {
 
 // callParking runs an admitted tool and waits for it as long as its budget
 // allows.
-func (s *Service) callParking(ctx context.Context, tool *callable, call host.Call, b budget, asked Request) (abi.Result, error) {
-	version, err := s.version(tool)
+func (c toolCall) callParking(ctx context.Context, call host.Call, b budget) (abi.Result, error) {
+	version, err := c.version(c.tool)
 	if err != nil {
 		return explain(err)
 	}
 
 	call.Policy.Timeout = b.deadline
 	live := &live{call: call, gone: make(chan struct{})}
-	if asked.AskLater {
+	if c.req.AskLater {
 		live.later = func(ctx context.Context, run string, round int, q abi.Questions) (abi.Answers, error) {
-			return s.asked.ask(ctx, runKey{call.Session, run}, round, q)
+			return c.asked.ask(ctx, runKey{call.Session, run}, round, q)
 		}
 	}
 	defer live.detach()
@@ -95,43 +95,43 @@ func (s *Service) callParking(ctx context.Context, tool *callable, call host.Cal
 	var rerr error
 	ended := false // and r and rerr are the result
 	req := background.RunRequest{
-		SpawnRequest: background.SpawnRequest{Tool: tool.Name, Title: titleOf(tool), Version: version, Args: call.Args, Timeout: b.deadline, IdempotencyKey: asked.Key, Terms: termsOf(asked.Limits, asked.Locale)},
+		SpawnRequest: background.SpawnRequest{Tool: c.tool.Name, Title: titleOf(c.tool), Version: version, Args: call.Args, Timeout: b.deadline, IdempotencyKey: c.req.Key, Terms: termsOf(c.req.Limits, c.req.Locale)},
 		ParkAfter:    b.park, Stops: cancelsKeyed,
 		Work: func(ctx context.Context, sink *output.Sink) (background.Outcome, error) {
-			r, rerr = s.run(ctx, tool, live.into(executor{s}.withSink(call, sink)))
+			r, rerr = c.run(ctx, c.tool, live.into(executor{c.Service}.withSink(call, sink)))
 			ended = true
 			if errors.Is(rerr, plugins.ErrReplaced) { // nothing has run: a caller that still waits repeats the call
-				return background.Outcome{}, rejected(engine.KindRejected, "", anotherPlugin(tool.Name))
+				return background.Outcome{}, rejected(engine.KindRejected, "", anotherPlugin(c.tool.Name))
 			}
 			return outcome(ctx, sink, r, rerr)
 		},
 	}
-	if public, secret := tool.PublicArgs(call.Args); secret {
+	if public, secret := c.tool.PublicArgs(call.Args); secret {
 		req.Stored = public
 	}
 
-	ran, err := s.runs.Run(ctx, call.Session, req)
+	ran, err := c.runs.Run(ctx, call.Session, req)
 	limit, limited := errors.AsType[*engine.LimitError](err)
-	asked.note.run = ran.Run.ID
+	c.req.note.run = ran.Run.ID
 	switch {
 	case ran.Parked:
 		live.run = ran.Run.ID
-		return s.parked(ran.Run, b.park, asked)
+		return c.parked(ran.Run, b.park)
 	case ran.Left:
 		return canceled(ctx, abi.Result{})
 	case ran.Reused: // a call with this key began at the same time
-		return s.attach(ctx, tool, ran.Run, asked)
-	case asked.Key != "" && !ended: // it has not begun
+		return c.attach(ctx, ran.Run)
+	case c.req.Key != "" && !ended: // it has not begun
 		r, _ := explain(err)
 		return r, err
 	case limited:
-		return explain(refuse("%s was stopped after %gs: it would have continued in the background, but %s", tool.Name, b.park.Seconds(), limitText(limit)))
+		return explain(refuse("%s was stopped after %gs: it would have continued in the background, but %s", c.tool.Name, b.park.Seconds(), limitText(limit)))
 	case errors.Is(err, background.ErrClosed):
 		return explain(errShutdown)
 	case !ended:
 		return explain(err)
 	case ran.Run.ID != "" && (errors.Is(rerr, plugins.ErrReplaced) || errors.Is(context.Cause(ctx), ErrAskAgain)):
-		s.forgetUnmade(ctx, ran.Run)
+		c.forgetUnmade(ctx, ran.Run)
 	case ctx.Err() != nil && r.Kind != abi.Success:
 		return canceled(ctx, r)
 	case r.Limit == abi.LimitTime: // two clocks ended, and either may have been seen first
@@ -160,20 +160,20 @@ func canceled(ctx context.Context, r abi.Result) (abi.Result, error) {
 }
 
 // parked answers a call that continues in the background as a run, or waits as one.
-func (s *Service) parked(run engine.Run, after time.Duration, asked Request) (abi.Result, error) {
-	asked.note.run = run.ID
-	if s.agentTool(SpawnBackground, s.runs) == nil { // its tool is gone: now models see the tools for its run
-		s.changed.send()
+func (c toolCall) parked(run engine.Run, after time.Duration) (abi.Result, error) {
+	c.req.note.run = run.ID
+	if c.agentTool(SpawnBackground, c.runs) == nil { // its tool is gone: now models see the tools for its run
+		c.changed.send()
 	}
-	if asked.OnPark != nil {
-		asked.OnPark(newRun(run, time.Now()))
+	if c.req.OnPark != nil {
+		c.req.OnPark(newRun(run, time.Now()))
 	}
 
 	message := fmt.Sprintf("Still running after %gs. It continues in the background: %s. %s waits for it, %s stops it.",
-		after.Seconds(), asked.EndsHow(), CheckBackground, StopBackground)
+		after.Seconds(), c.req.EndsHow(), CheckBackground, StopBackground)
 	if run.Held != "" {
 		message = fmt.Sprintf("It waits until a person approves it, and then runs in the background: %s. Do not repeat the call. %s waits for it, %s withdraws it.",
-			asked.EndsHow(), CheckBackground, StopBackground)
+			c.req.EndsHow(), CheckBackground, StopBackground)
 	}
 	value, err := encode(struct {
 		Type           string        `json:"type"`

@@ -43,7 +43,7 @@ func (s *Service) reloaded(c plugins.Changes) {
 	defer s.reports.Unlock()
 
 	s.audit.reload(c)
-	s.auditGrants()
+	s.audit.grants(s.registry.Plugins())
 	s.log.Info("plugins reloaded", "added", c.Added, "changed", c.Changed, "removed", c.Removed, "problems", len(c.Problems))
 
 	if s.cfg.OnReload != nil {

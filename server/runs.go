@@ -41,9 +41,10 @@ func (s *Service) openRuns(ctx context.Context) (err error) {
 		return err
 	}
 
-	if err := s.openAudit(); err != nil { // the lock of the runs' folder is that of the log too
+	if s.audit, err = openAudit(s.cfg, s.engine); err != nil { // the lock of the runs' folder is that of the log too
 		return err
 	}
+	s.audit.grants(s.registry.Plugins())
 
 	cfg, x := s.cfg.Runs, executor{s}
 	if s.dir != nil {

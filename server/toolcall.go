@@ -59,11 +59,10 @@ func (s *Service) callTool(tool *callable, call host.Call) func(ctx context.Cont
 	}
 }
 
-// admitFrom refuses a call of a tool with which the one that makes it would do what its hints
+// admit refuses a call of a tool that may do what the hints of the one that makes it
 // exclude: agents and people rely on those.
-func (s *Service) admitFrom(from *origin, tool *callable) error {
+func (from *origin) admit(tool *callable, may Annotations) error {
 	hints := from.tool.Tool.Hints
-	may := s.annotate(tool)
 	if hints.Readonly && !may.ReadOnly {
 		return fmt.Errorf("%w: %s is readonly, so it can call readonly tools only, and %s is not", host.ErrDenied, from.tool.Name, tool.Name)
 	}
