@@ -2,9 +2,6 @@ package mcpapi
 
 import (
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -49,7 +46,7 @@ func (a *api) newAsker(who caller, req *mcp.CallToolRequest, cancel context.Canc
 	}
 
 	if state := req.Params.RequestState; state != "" {
-		known, err := a.openState(state, k.digest, time.Now())
+		known, err := a.states.open(state, k.digest, time.Now())
 		if err != nil {
 			return nil, invalidParams("requestState: " + err.Error())
 		}
@@ -141,57 +138,6 @@ func toAnswer(r *mcp.ElicitResult) abi.Answer {
 
 // result is the answer to a call with open questions.
 func (k *asker) result() *mcp.CallToolResult {
-	sealed := k.api.sealState(k.known, k.digest, time.Now())
+	sealed := k.api.states.seal(k.known, k.digest, time.Now())
 	return &mcp.CallToolResult{InputRequests: *k.wanted.Load(), RequestState: sealed}
-}
-
-// stateLife is how long a client may take to answer.
-const stateLife = time.Hour
-
-// state is the content of a requestState. It is signed, so that a client can give
-// answers only to this very call.
-type state struct {
-	Expires int64                 `json:"exp"` // Unix time
-	Digest  []byte                `json:"for"`
-	Known   map[string]abi.Answer `json:"known,omitempty"`
-}
-
-// digest binds answers to the session and the call they are for.
-func digest(session string, params *mcp.CallToolParamsRaw) []byte {
-	h := sha256.New()
-	for _, part := range []string{session, params.Name, string(params.Arguments)} {
-		fmt.Fprintf(h, "%d:%s", len(part), part)
-	}
-	return h.Sum(nil)
-}
-
-func (a *api) sealState(known map[string]abi.Answer, digest []byte, now time.Time) string {
-	body, _ := json.Marshal(state{now.Add(stateLife).Unix(), digest, known}) // answers were JSON: it cannot fail
-	return base64.RawURLEncoding.EncodeToString(append(a.sign(body), body...))
-}
-
-func (a *api) sign(body []byte) []byte {
-	mac := hmac.New(sha256.New, a.key)
-	mac.Write(body)
-	return mac.Sum(nil)
-}
-
-// openState returns the answers in a state that this server sealed for that call.
-func (a *api) openState(sealed string, digest []byte, now time.Time) (map[string]abi.Answer, error) {
-	var s state
-	data, err := base64.RawURLEncoding.DecodeString(sealed)
-	if err != nil || len(data) < sha256.Size || !hmac.Equal(data[:sha256.Size], a.sign(data[sha256.Size:])) ||
-		json.Unmarshal(data[sha256.Size:], &s) != nil {
-		return nil, errors.New("this server did not issue it: call again without it")
-	}
-
-	switch {
-	case now.Unix() > s.Expires:
-		return nil, errors.New("it has expired: call again without it")
-	case !hmac.Equal(s.Digest, digest):
-		return nil, errors.New("it was issued for another call: call again without it")
-	case s.Known == nil:
-		s.Known = map[string]abi.Answer{}
-	}
-	return s.Known, nil
 }

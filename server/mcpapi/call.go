@@ -43,26 +43,9 @@ func (a *api) call(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallTool
 	}
 
 	var run *wire.Run
-	call := server.Request{
-		Session: who.Session, Unnotified: who.unnotified(), Tool: req.Params.Name, Args: req.Params.Arguments,
-		FileName: func(task, file string) string { return fileURI(task, file, 0) },
-		Ask:      asker.ask, AskLater: who.tasks && who.elicits, OnPark: func(r wire.Run) { run = &r }, Key: key, Locale: locale,
-	}
-	if who.receipt != nil {
-		call.Receipt = who.receipt.deliver
-	}
-	if string(call.Args) == "null" { // as some clients send none
-		call.Args = nil
-	}
-
-	token := req.Params.GetProgressToken()
-	switch {
-	case who.tasks:
-		call.ParkAfter = a.grace
-	case token == nil:
-		call.ParkAfter = silentLimit
-	}
-	if token != nil {
+	call := a.request(who, req)
+	call.Ask, call.Key, call.Locale, call.OnPark = asker.ask, key, locale, func(r wire.Run) { run = &r }
+	if token := req.Params.GetProgressToken(); token != nil {
 		reporter := startReporter(ctx, func(ctx context.Context, p *mcp.ProgressNotificationParams) {
 			p.ProgressToken = token
 			_ = req.Session.NotifyProgress(ctx, p) // if the client is gone, ctx ends
@@ -99,6 +82,29 @@ func (a *api) call(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallTool
 	addLinks(call.Tool, r, out)
 	a.addNotices(ctx, who, started, out)
 	return out, nil
+}
+
+// request is what the service is asked for by a call.
+func (a *api) request(who caller, req *mcp.CallToolRequest) server.Request {
+	call := server.Request{
+		Session: who.Session, Unnotified: who.unnotified(), Tool: req.Params.Name, Args: req.Params.Arguments,
+		FileName: func(task, file string) string { return fileURI(task, file, 0) },
+		AskLater: who.tasks && who.elicits,
+	}
+	if who.receipt != nil {
+		call.Receipt = who.receipt.deliver
+	}
+	if string(call.Args) == "null" { // as some clients send none
+		call.Args = nil
+	}
+
+	switch {
+	case who.tasks:
+		call.ParkAfter = a.grace
+	case req.Params.GetProgressToken() == nil:
+		call.ParkAfter = silentLimit
+	}
+	return call
 }
 
 // missed logs it if the client never gets the answer of a call.

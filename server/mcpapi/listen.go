@@ -28,6 +28,7 @@ const (
 // listener is a request to subscriptions/listen. The SDK answers it, and knows
 // nothing of tasks. What they are notified of goes past it.
 type listener struct {
+	api       *api
 	who       caller
 	id        any               // of the subscription, known once the SDK acknowledges it
 	tasks     map[string]string // what was last sent of those that have not ended, by id
@@ -41,7 +42,7 @@ type listenerKey struct{}
 // it is for have ended. It ends with the token that it was made with: to what is
 // around the handler, it is a request like any other, which may be completed.
 func (a *api) listen(ctx context.Context, req *mcp.SubscriptionsListenRequest, next mcp.MethodHandler) (mcp.Result, error) {
-	l := &listener{who: callerOf(req), tasks: map[string]string{}}
+	l := &listener{api: a, who: callerOf(req), tasks: map[string]string{}}
 	if !l.who.Until.IsZero() {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadline(ctx, l.who.Until)
@@ -58,9 +59,9 @@ func (a *api) listen(ctx context.Context, req *mcp.SubscriptionsListenRequest, n
 
 // acknowledge replaces the SDK's acknowledgment of a subscription by one that names
 // its tasks. A subscription without tasks keeps the SDK's.
-func (a *api) acknowledge(ctx context.Context, l *listener, agreed *mcp.SubscriptionsAcknowledgedParams, sendSDKs func() error) error {
+func (l *listener) acknowledge(ctx context.Context, agreed *mcp.SubscriptionsAcknowledgedParams, sendSDKs func() error) error {
 	l.id = agreed.Meta[mcp.MetaKeySubscriptionID]
-	if l.refused = a.findTasks(ctx, l); l.refused != nil {
+	if l.refused = l.findTasks(ctx); l.refused != nil {
 		return l.refused
 	}
 	if len(l.tasks) == 0 {
@@ -80,17 +81,17 @@ func (a *api) acknowledge(ctx context.Context, l *listener, agreed *mcp.Subscrip
 	l.notifying.Go(func() {
 		defer func() { // see guard
 			if v := recover(); v != nil {
-				a.log.Error("subscription panicked", "panic", v, "stack", string(debug.Stack()))
+				l.api.log.Error("subscription panicked", "panic", v, "stack", string(debug.Stack()))
 			}
 		}()
-		a.watchTasks(ctx, l)
+		l.watchTasks(ctx)
 	})
 	return nil
 }
 
 // findTasks looks up the tasks of a subscription: those of its session. Its error is
 // for the client.
-func (a *api) findTasks(ctx context.Context, l *listener) error {
+func (l *listener) findTasks(ctx context.Context) error {
 	if l.who.send == nil || len(l.who.taskIDs) == 0 {
 		return nil
 	}
@@ -99,7 +100,7 @@ func (a *api) findTasks(ctx context.Context, l *listener) error {
 	}
 
 	for _, id := range l.who.taskIDs {
-		_, err := a.service.Session(l.who.Session).Run(ctx, id)
+		_, err := l.api.service.Session(l.who.Session).Run(ctx, id)
 		switch {
 		case err == nil:
 			l.tasks[id] = ""
@@ -124,8 +125,8 @@ func (l *listener) send(method string, params any) error {
 
 // watchTasks notifies of the state of tasks and of each change, until they have
 // ended or ctx is done. It polls: no event says that a user has answered.
-func (a *api) watchTasks(ctx context.Context, l *listener) {
-	for a.notify(ctx, l) == nil && len(l.tasks) > 0 {
+func (l *listener) watchTasks(ctx context.Context) {
+	for l.notify(ctx) == nil && len(l.tasks) > 0 {
 		select {
 		case <-time.After(watchInterval):
 		case <-ctx.Done():
@@ -135,12 +136,12 @@ func (a *api) watchTasks(ctx context.Context, l *listener) {
 }
 
 // notify sends what has changed. Its error says that the client is gone.
-func (a *api) notify(ctx context.Context, l *listener) error {
+func (l *listener) notify(ctx context.Context) error {
 	for _, id := range slices.Sorted(maps.Keys(l.tasks)) {
 		if err := ctx.Err(); err != nil { // the client has canceled the subscription
 			return err
 		}
-		t, err := a.taskNow(ctx, l.who, id)
+		t, err := l.api.taskNow(ctx, l.who, id)
 		if err != nil && server.ReasonOf(err).Code == wire.CodeNotFound { // its record was removed
 			delete(l.tasks, id)
 			continue
@@ -158,7 +159,7 @@ func (a *api) notify(ctx context.Context, l *listener) error {
 		}
 		l.tasks[id] = now
 		if t.Status.terminal() {
-			a.acknowledgeEnd(ctx, t)
+			l.api.acknowledgeEnd(ctx, t)
 			delete(l.tasks, id)
 		}
 	}

@@ -13,7 +13,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"log/slog"
 	"maps"
@@ -45,7 +44,7 @@ type api struct {
 	service *server.Service
 	log     *slog.Logger
 	grace   time.Duration // how long a client that takes tasks waits for a result
-	key     []byte        // signs what clients carry for us
+	states  states        // that clients carry for us
 
 	calls       *fair.Pool   // requests without an answer; nil on a pipe, which counts them itself
 	connections *connections // nil on a pipe
@@ -60,12 +59,10 @@ type api struct {
 }
 
 func newAPI(ctx context.Context, service *server.Service, cfg Config) *api {
-	// The key lasts as long as the process: after a restart clients are asked again.
-	a := &api{ctx: ctx, service: service, log: cfg.Logger, grace: cmp.Or(cfg.Grace, taskGrace), key: make([]byte, 32), leave: func() {}}
+	a := &api{ctx: ctx, service: service, log: cfg.Logger, grace: cmp.Or(cfg.Grace, taskGrace), states: newStates(), leave: func() {}}
 	if a.log == nil {
 		a.log = slog.New(slog.DiscardHandler)
 	}
-	_, _ = rand.Read(a.key) // it never fails
 	a.served.Store(&served{})
 	return a
 }

@@ -204,7 +204,7 @@ func (a *api) send(next mcp.MethodHandler) mcp.MethodHandler {
 		switch p := req.GetParams().(type) {
 		case *mcp.SubscriptionsAcknowledgedParams:
 			if l, ok := ctx.Value(listenerKey{}).(*listener); ok {
-				return nil, a.acknowledge(ctx, l, p, func() error {
+				return nil, l.acknowledge(ctx, p, func() error {
 					_, err := next(ctx, method, req)
 					return err
 				})
