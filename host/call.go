@@ -29,11 +29,9 @@ type call struct {
 	inner  Caller   // of the calls that it makes
 	admission
 
+	start      startup            // of the instance
 	describing bool               // the guest writes its manifest
-	starting   bool               // the guest starts up, and others may continue from there
-	impure     string             // why they may not
 	instance   *instance.Instance // that runs it; nil before there is one and after
-	tainted    bool               // it may have left something in the instance that cannot be put back
 	waited     time.Duration      // for slots
 	fuel       int64              // used, once it has left its instance
 	peak       int64              // bytes of memory, once it has left its instance
@@ -77,7 +75,8 @@ func (h *Host) begin(ctx context.Context, m *Module, req *Call) (*call, error) {
 	}
 	c := &call{Call: *req, host: h, module: m, client: fair.ClientOf(req.Session), started: time.Now()}
 	c.Policy = c.Policy.withDefaults()
-	if c.inner.call = c; c.Caller != nil {
+	c.start.call, c.inner.call = c, c
+	if c.Caller != nil {
 		c.Policy.Fuel = min(c.Policy.Fuel, c.Caller.left())
 	}
 	c.Attempt = max(c.Attempt, 1)

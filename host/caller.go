@@ -30,16 +30,16 @@ func (c *call) outer() *call {
 }
 
 // first is the call at which those that wait for each other begin.
-func (c *call) first() *call {
-	for c.outer() != nil {
-		c = c.outer()
+func (r *Caller) first() *Caller {
+	for r.call.Caller != nil {
+		r = r.call.Caller
 	}
-	return c
+	return r
 }
 
 // depth is how many calls wait for this one.
-func (c *call) depth() (n int) {
-	for o := c.outer(); o != nil; o = o.outer() {
+func (r *Caller) depth() (n int) {
+	for o := r.call.outer(); o != nil; o = o.outer() {
 		n++
 	}
 	return n

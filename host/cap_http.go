@@ -188,7 +188,8 @@ func httpText(url string, methods []string) string {
 
 // web is what a call does over HTTP.
 type web struct {
-	call     *egress.Call
+	call     *call
+	egress   *egress.Call
 	attempts int
 	logged   int // of those that were refused or failed
 	kept     int // bytes of the largest response, which is paid for
@@ -208,7 +209,7 @@ func (c *call) webOf() (*web, error) {
 	if !named {
 		user = ""
 	}
-	c.web = &web{call: c.host.egress.Call(egress.CallConfig{
+	c.web = &web{call: c, egress: c.host.egress.Call(egress.CallConfig{
 		Plugin: c.Plugin, User: user, Policy: policy, Readonly: c.Readonly, Secrets: c.Secrets, Observe: c.Observers.HTTP,
 	})}
 	return c.web, nil
@@ -251,10 +252,10 @@ func httpOperation(c *call, request []byte) int32 {
 	if problem != "" {
 		return c.refuse(abi.CallInvalid, "invalid", problem)
 	}
-	resp, err := c.send(w, in)
+	resp, err := w.send(in)
 	c.meter.check() // a call that has to end ends here
 	if err != nil {
-		return c.refuseHTTP(w, err)
+		return w.refuse(err)
 	}
 
 	out := httpResponse{Status: resp.Status, URL: resp.URL, Headers: resp.Header}
@@ -313,13 +314,14 @@ func readHTTP(request []byte) (*egress.Request, string) {
 const maxTimeout = 24 * time.Hour
 
 // send makes a request until the call ends or is asked to stop.
-func (c *call) send(w *web, in *egress.Request) (*egress.Response, error) {
+func (w *web) send(in *egress.Request) (*egress.Response, error) {
+	c := w.call
 	ctx, done := c.untilStopped()
 	defer done()
 
 	c.guest.Idle()
 	defer c.guest.Compute()
-	return w.call.Do(ctx, in)
+	return w.egress.Do(ctx, in)
 }
 
 // missingSecret ends a call that needs a secret without a value.
@@ -329,8 +331,9 @@ func (e *missingSecret) Error() string {
 	return fmt.Sprintf("connect %s first: the secret %q has no value", e.name, e.name)
 }
 
-// refuseHTTP answers a request that was refused or failed, and logs it for the operator.
-func (c *call) refuseHTTP(w *web, err error) int32 {
+// refuse answers a request that was refused or failed, and logs it for the operator.
+func (w *web) refuse(err error) int32 {
+	c := w.call
 	refusal, refused := errors.AsType[*egress.Refusal](err)
 	network, failed := errors.AsType[*egress.NetworkError](err)
 	log := c.host.log.With("plugin", c.Plugin, "tool", c.Tool, "call", c.ID)

@@ -81,7 +81,7 @@ func toolOperation(c *call, request []byte) int32 {
 	if len(request) > maxToolRequest {
 		return c.refuse(abi.CallLimit, "limit", fmt.Sprintf("the arguments of a tool have at most %d bytes", abi.MaxToolArgs))
 	}
-	if !c.first().inner.count() {
+	if !c.inner.first().count() {
 		return c.refuse(abi.CallLimit, "limit", fmt.Sprintf("at most %d calls of tools may begin with one call", abi.MaxToolCalls))
 	}
 	c.meter.charge(readCost + parseCost*len(request))
@@ -97,11 +97,11 @@ func toolOperation(c *call, request []byte) int32 {
 		return c.refuse(abi.CallInvalid, "invalid", `expected {"tool": name, "args": object, "timeout_ms": milliseconds}, where the last two are optional`)
 	}
 
-	if code := c.refuseTool(in.Tool); code != 0 {
+	if code := c.inner.refuse(in.Tool); code != 0 {
 		return code
 	}
 	t := ToolCall{Tool: in.Tool, Args: in.Args, Timeout: time.Duration(min(in.TimeoutMS, 1<<40)) * time.Millisecond, Caller: &c.inner}
-	r, err := c.callTool(t)
+	r, err := c.inner.callTool(t)
 	spent := c.inner.unpaid()
 	c.meter.pay(spent) // a call that has to end ends here
 	c.inner.paid(spent)
@@ -112,11 +112,12 @@ func toolOperation(c *call, request []byte) int32 {
 	if r.Kind == abi.CanceledKind && c.stopping() {
 		return c.refuseStopped()
 	}
-	return c.answerTool(in.Tool, r)
+	return c.inner.answer(in.Tool, r)
 }
 
-// refuseTool refuses a call of a tool that may not be made, or returns 0.
-func (c *call) refuseTool(name string) int32 {
+// refuse refuses a call of a tool that may not be made, or returns 0.
+func (r *Caller) refuse(name string) int32 {
+	c := r.call
 	if !slices.Contains(c.Policy.Tools, name) {
 		name = clip(name, abi.MaxAgentName)
 		c.host.log.Warn("a plugin called a tool that it was not granted", "plugin", c.Plugin, "tool", c.Tool, "call", c.ID, "session", c.Session,
@@ -132,7 +133,7 @@ func (c *call) refuseTool(name string) int32 {
 		return c.deny("no other tools can be called here")
 	case c.stopping():
 		return c.refuseStopped()
-	case c.depth() >= abi.MaxToolDepth:
+	case r.depth() >= abi.MaxToolDepth:
 		return c.refuse(abi.CallLimit, "limit", fmt.Sprintf("at most %d tools can call each other in turn", abi.MaxToolDepth))
 	}
 	return 0
@@ -140,8 +141,9 @@ func (c *call) refuseTool(name string) int32 {
 
 // callTool makes the call, without a processor. It ends it soon after this one was asked
 // to stop.
-func (c *call) callTool(t ToolCall) (abi.Result, error) {
-	c.inner.allow(c.Policy.Fuel-c.meter.fuel.Used(c.meter.left()), int64(c.instance.Memory.Peak))
+func (r *Caller) callTool(t ToolCall) (abi.Result, error) {
+	c := r.call
+	r.allow(c.Policy.Fuel-c.meter.fuel.Used(c.meter.left()), int64(c.instance.Memory.Peak))
 	c.guest.Idle()
 	defer c.guest.Compute()
 	if c.Stopping == nil {
@@ -157,7 +159,7 @@ func (c *call) callTool(t ToolCall) (abi.Result, error) {
 		case <-ctx.Done():
 			return
 		}
-		late := time.AfterFunc(lateTime-time.Duration(c.depth())*lateStep, func() { cancel(errLate) })
+		late := time.AfterFunc(lateTime-time.Duration(r.depth())*lateStep, func() { cancel(errLate) })
 		defer late.Stop()
 		<-ctx.Done()
 	}()
@@ -168,11 +170,12 @@ func (c *call) callTool(t ToolCall) (abi.Result, error) {
 	return c.CallTool(ctx, t)
 }
 
-// answerTool answers how the call of a tool ended, if the guest can have room for it.
-func (c *call) answerTool(name string, r abi.Result) int32 {
-	answer := abi.ToolAnswer{Kind: r.Kind, Content: r.Content, Error: r.Error, Limit: r.Limit, Connection: r.Connection}
-	if r.Kind == abi.Success {
-		answer.Value = r.Value
+// answer answers how the call of a tool ended, if the guest can have room for it.
+func (r *Caller) answer(name string, ended abi.Result) int32 {
+	c := r.call
+	answer := abi.ToolAnswer{Kind: ended.Kind, Content: ended.Content, Error: ended.Error, Limit: ended.Limit, Connection: ended.Connection}
+	if ended.Kind == abi.Success {
+		answer.Value = ended.Value
 	}
 	if int64(len(answer.Value)) > c.Policy.Memory {
 		return c.refuse(abi.CallLimit, "limit", fmt.Sprintf("the answer of %s has more than %d bytes, which is all memory of this plugin", name, c.Policy.Memory))

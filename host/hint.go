@@ -21,16 +21,16 @@ var libraryErrors = []struct{ text, hint string }{
 }
 
 // hint returns what to add to the text of a tool error, or nothing.
-func (c *call) hint(text string) string {
+func (o *outcome) hint(text string) string {
 	hint := ""
 	switch {
-	case c.unwritten && c.Readonly:
+	case o.unwritten && o.Readonly:
 		hint = hintReadonly
-	case c.connected:
+	case o.connected:
 		hint = hintNetwork
 	default:
 		for _, e := range libraryErrors {
-			if c.web == nil && strings.Contains(text, e.text) {
+			if o.web == nil && strings.Contains(text, e.text) {
 				hint = e.hint
 				break
 			}

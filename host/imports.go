@@ -49,8 +49,8 @@ func instantiateImports(ctx context.Context, r wazero.Runtime) error {
 	for name, f := range contract {
 		builder.NewFunctionBuilder().WithGoModuleFunction(api.GoModuleFunc(func(ctx context.Context, mod api.Module, stack []uint64) {
 			c := callOf(ctx)
-			if c.starting { // the contract knows one call from another
-				c.impure = "it calls " + abi.Version + " while it starts up"
+			if c.start.running { // the contract knows one call from another
+				c.start.impure = "it calls " + abi.Version + " while it starts up"
 			}
 			c.meter.check() // a call that has to end ends here, before anything is done
 			stack[0] = api.EncodeI32(f.call(c, mod.Memory(), stack))
@@ -123,7 +123,7 @@ type checked string
 // Before implements experimental.FunctionListener.
 func (name checked) Before(ctx context.Context, _ api.Module, _ api.FunctionDefinition, _ []uint64, _ experimental.StackIterator) {
 	c := callOf(ctx)
-	c.touched(string(name))
+	c.start.touched(string(name))
 	if strings.HasPrefix(string(name), socketPrefix) {
 		c.connected = true
 	}

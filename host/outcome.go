@@ -13,6 +13,7 @@ import (
 	"github.com/tetratelabs/wazero/sys"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host/internal/instance"
 )
 
 // maxError bounds the error text an agent is shown, in bytes.
@@ -34,7 +35,7 @@ func (c *call) outcome(code int32, err error) (abi.Result, error) {
 	}
 	if err == nil {
 		if o.Kind == abi.ToolError {
-			o.Error += c.hint(o.Error)
+			o.Error += o.hint(o.Error)
 		}
 		return o.Result, nil
 	}
@@ -157,6 +158,32 @@ func (o *outcome) ended(err error) error {
 		o.Error += ": " + said
 	}
 	return nil
+}
+
+// reason turns an error of the runtime into the reason the call ended, with the
+// plugin's stack.
+func (o *outcome) reason(err error) (trace string, reason error) {
+	message, trace, _ := strings.Cut(err.Error(), "\nwasm stack trace:\n")
+	var (
+		exit *sys.ExitError
+		stop *instance.Stop
+	)
+	exits := errors.As(err, &exit)
+
+	switch {
+	case errors.As(err, &stop):
+		return trace, stop.Reason
+	case o.failed != nil: // and the guest gave up before its next check
+		return trace, o.failed
+	case exits && exit.ExitCode() == 0:
+		return "", exit
+	case o.refused != nil:
+		return trace, o.refused
+	case exits:
+		return "", exit
+	}
+
+	return trace, fmt.Errorf("%w: %s", ErrTrap, strings.Replace(message, "wasm error: ", "", 1))
 }
 
 // classify sets the result for the agent. Internal causes go to the operator's log,

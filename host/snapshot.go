@@ -12,8 +12,8 @@ import (
 
 // view is what a module can see while it starts up, so that calls with the same
 // view can share a snapshot. It is empty for a call that must not have one.
-func (c *call) view() string {
-	p := &c.Policy
+func (u *startup) view() string {
+	c, p := u.call, &u.call.Policy
 	if c.module.Isolation.Mode != Reset || c.describing || c.ImpureInit {
 		return ""
 	}
@@ -31,18 +31,19 @@ func (c *call) view() string {
 
 // capture makes the state a module has started up in the snapshot of its view. What it
 // did while it started up must not depend on the call.
-func (c *call) capture(view string) error {
-	if c.impure == "" {
+func (u *startup) capture(view string) error {
+	c := u.call
+	if u.impure == "" {
 		err := c.module.account.Capture(view, c.instance, c.meter.fuel.Used(c.meter.left()))
 		if !errors.Is(err, instance.ErrTooLarge) {
 			return err
 		}
-		c.impure = err.Error()
+		u.impure = err.Error()
 	}
 
 	c.module.mu.Lock()
 	defer c.module.mu.Unlock()
-	c.module.startup = c.impure
+	c.module.startup = u.impure
 	return nil
 }
 
@@ -63,19 +64,19 @@ var wasiTraceless = map[string]bool{
 }
 
 // touched notes what a guest does that concerns its snapshot.
-func (c *call) touched(function string) {
+func (u *startup) touched(function string) {
 	reads := wasiReads[function]
-	c.tainted = c.tainted || !reads && !wasiTraceless[function]
-	if !c.starting {
+	u.tainted = u.tainted || !reads && !wasiTraceless[function]
+	if !u.running {
 		return
 	}
 
 	switch {
 	case !reads:
-		c.impure = "it calls " + function + " while it starts up"
-	case function == "clock_time_get" && c.Policy.Clock:
-		c.impure = "it reads the time while it starts up, which would be old for the next call"
-	case function == "random_get" && c.Policy.Random && !c.module.renews:
-		c.impure = "it reads random bytes while it starts up, and does not export " + abi.ExportRestored
+		u.impure = "it calls " + function + " while it starts up"
+	case function == "clock_time_get" && u.call.Policy.Clock:
+		u.impure = "it reads the time while it starts up, which would be old for the next call"
+	case function == "random_get" && u.call.Policy.Random && !u.call.module.renews:
+		u.impure = "it reads random bytes while it starts up, and does not export " + abi.ExportRestored
 	}
 }

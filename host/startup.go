@@ -1,0 +1,140 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/tetratelabs/wazero/experimental"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host/internal/instance"
+	"github.com/toolhost/toolhost/internal/snapshot"
+)
+
+// startup gets a call an instance whose module has just started up, and notes what
+// keeps other calls from continuing from there.
+type startup struct {
+	call    *call
+	running bool   // the guest starts up, and others may continue from there
+	impure  string // why they may not
+	tainted bool   // the call may have left something in the instance that cannot be put back
+}
+
+// ready gets an instance in the state in which the module has just started up: a
+// warm one, one from a snapshot, or one that has just done so.
+func (u *startup) ready() (err error) {
+	c, view := u.call, u.view()
+	s := c.module.account.Snapshot(view)
+	u.running = s == nil && view != ""
+	in := s.Warm()
+	warm := in != nil
+	if !warm {
+		in, err = u.instantiate(s)
+		if s != nil && errors.Is(err, ErrHostMemory) { // there may be memory for one of the two
+			s = nil
+			in, err = u.instantiate(nil)
+		}
+		if err != nil {
+			return err
+		}
+	}
+
+	c.module.tally.count(func(n *Counts) {
+		switch {
+		case warm:
+			n.Warm++
+		case s != nil:
+			n.Restored++
+		default:
+			n.Started++
+		}
+	})
+
+	c.serve(in)
+	if s != nil {
+		err = c.meter.resume(s)
+	} else {
+		err = u.start()
+	}
+	if err == nil && view != "" {
+		in.Memory.Refused = nil // as in an instance from a snapshot
+	}
+	if err == nil {
+		err = c.meter.even()
+	}
+	if u.running && err == nil {
+		err = u.capture(view)
+	}
+	u.running = false
+
+	if err == nil && c.module.renews && !c.describing {
+		// What is random there differs between instances from here on. All call
+		// it, so that calls do not differ in what they cost.
+		_, err = c.enter(in.Cached(abi.ExportRestored))
+	}
+	return err
+}
+
+// instantiate makes an instance from a snapshot, which it uses in place of the
+// caller, or from the module if that is nil.
+//
+// The context does not cut it short: its time is bounded (see the bounds of
+// package compiler), and the call keeps its slot and pays until it is over.
+func (u *startup) instantiate(s *instance.Snapshot) (in *instance.Instance, err error) {
+	var mem *instance.Memory
+	var env *environment
+	defer func() {
+		if err == nil {
+			return
+		}
+		if env != nil {
+			env.close()
+		}
+		if mem != nil {
+			mem.Release()
+		}
+		s.Release()
+	}()
+
+	c := u.call
+	if err := c.interrupted(); err != nil {
+		return nil, &instance.Stop{Reason: err}
+	}
+	m, image := c.module, c.module.base
+	if s != nil {
+		image = s.Image
+	}
+
+	if mem, err = m.account.NewMemory(image, uint64(c.Policy.Memory), uint64(m.Info.MaxBytes)); err != nil {
+		return nil, &instance.Stop{Reason: err}
+	}
+
+	env = newEnvironment(c)
+	config, err := env.config()
+	if err != nil {
+		return nil, &instance.Stop{Reason: err}
+	}
+	in = &instance.Instance{Memory: mem, Env: &env.state, Guest: env, Snapshot: s, Release: env.close}
+	in.Module, err = m.loaded.Runtime.InstantiateModule(experimental.WithMemoryAllocator(&c.ctx, mem), m.loaded.Compiled, config)
+	if err != nil {
+		return nil, err
+	}
+	m.account.Add(in, m.loaded.Globals)
+	return in, nil
+}
+
+// start runs what a module does before its first call.
+func (u *startup) start() error {
+	c := u.call
+	if e := c.instance.Entry(snapshot.StartExport); e != nil {
+		if _, err := c.enter(e); err != nil {
+			return fmt.Errorf("start function[%d] failed: %w", e.Function.Definition().Index(), err)
+		}
+	}
+	if e := c.instance.Entry(abi.ExportInitialize); e != nil {
+		if _, err := c.enter(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
