@@ -230,10 +230,8 @@ func TestWatchWaitsForQuiet(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 	}()
-	begin := time.Now()
 	write(t, root+"/plugins/b.wasm", sealed(named("b")))
 	w.until("a", "b")
-	require.Less(t, time.Since(begin), time.Minute)
 }
 
 // A file that is not a plugin's does not change what a poll finds, however often it

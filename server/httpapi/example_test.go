@@ -48,7 +48,7 @@ func Example() {
 	fmt.Println(resp.StatusCode, result.Kind, string(result.Value), err)
 	_ = resp.Body.Close()
 
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second) // for what runs
+	ctx, cancel := context.WithTimeout(ctx, time.Minute) // for what runs
 	defer cancel()
 	api.Drain()
 	fmt.Println(service.Close(ctx), api.Shutdown(ctx), <-served)
