@@ -82,6 +82,28 @@ type Engine interface {
 	// values of sessions.
 	Prune(ctx context.Context, r Retention) (int, error)
 
+	// Schedules start runs at their times.
+	Schedules
+
+	// Values are what sessions keep besides runs.
+	Values
+
+	// Watch returns what happens to the runs and schedules of a session, or of all
+	// if session is "", from now on and on any worker. An engine may deliver events
+	// late, twice, or drop some and send [EventMissed]. The channel is closed after
+	// ctx is done.
+	Watch(ctx context.Context, session string) <-chan Event
+
+	// Now returns the time that leases and schedules go by.
+	Now(ctx context.Context) (time.Time, error)
+
+	// Recorded returns how many bytes records take now, as [Quota] counts them;
+	// 0 before the first Join.
+	Recorded() int64
+}
+
+// Schedules store when runs are to be submitted, and with what.
+type Schedules interface {
 	// PutSchedule stores a schedule and returns it with its new Revision. With
 	// Revision 0 it is new, and makes room as in Submit; the error matches
 	// [ErrExists] if the id is taken. Else it replaces the stored one, and the error
@@ -104,22 +126,6 @@ type Engine interface {
 	// earliest first and without their Args, and when the next of the others is
 	// due: zero if none is.
 	Due(ctx context.Context, now time.Time, max int) (due []Schedule, next time.Time, err error)
-
-	// Values are what sessions keep besides runs.
-	Values
-
-	// Watch returns what happens to the runs and schedules of a session, or of all
-	// if session is "", from now on and on any worker. An engine may deliver events
-	// late, twice, or drop some and send [EventMissed]. The channel is closed after
-	// ctx is done.
-	Watch(ctx context.Context, session string) <-chan Event
-
-	// Now returns the time that leases and schedules go by.
-	Now(ctx context.Context) (time.Time, error)
-
-	// Recorded returns how many bytes records take now, as [Quota] counts them;
-	// 0 before the first Join.
-	Recorded() int64
 }
 
 // A WorkerInfo describes a worker that joins.

@@ -85,16 +85,23 @@ type Config struct {
 // [Engine.Close] it when done. It is safe for concurrent use, and owns every
 // goroutine it starts.
 type Engine struct {
+	*store
+	scheduleStore
+	valueStore
+	lock    *os.File
+	keeper  *keeper
+	closing sync.Once
+}
+
+// A store has what the parts of an engine share.
+type store struct {
 	dir      string
 	log      *slog.Logger
-	lock     *os.File
 	problems *problems
 	db       *database
 	logs     *logs
 	active   *registry
-	keeper   *keeper
 	feed     engine.Feed
-	closing  sync.Once
 }
 
 var (
@@ -143,7 +150,8 @@ func open(ctx context.Context, dir string, cfg Config) (*Engine, error) {
 		return nil, err
 	}
 
-	e := &Engine{dir: dir, log: cfg.Logger, lock: lock, problems: newProblems(dir, cfg.Logger)}
+	st := &store{dir: dir, log: cfg.Logger, problems: newProblems(dir, cfg.Logger)}
+	e := &Engine{store: st, scheduleStore: scheduleStore{st}, valueStore: valueStore{st}, lock: lock}
 	if err := e.start(cfg); err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}

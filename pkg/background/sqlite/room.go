@@ -109,7 +109,7 @@ const (
 // not enabled, or any. It reports whether there was one. The folders of a run go first: a
 // crash in between leaves a record without its output, and no folder without its
 // record.
-func (e *Engine) drop(w *conn, v victim) (bool, error) {
+func (st *store) drop(w *conn, v victim) (bool, error) {
 	if v.table == "schedules" {
 		found, err := w.one(deleteSchedule, v.seq, v.id, flag(v.any))
 		if err != nil || found == nil {
@@ -120,7 +120,7 @@ func (e *Engine) drop(w *conn, v victim) (bool, error) {
 		w.changed++
 		w.book.add(s.Session, -s.size, -evictable)
 		w.after = append(w.after, func() {
-			e.feed.Publish(engine.Event{Kind: engine.EventPurged, Session: s.Session, Schedule: &s.Schedule})
+			st.feed.Publish(engine.Event{Kind: engine.EventPurged, Session: s.Session, Schedule: &s.Schedule})
 		})
 		return true, w.run(`DELETE FROM schedule_args WHERE seq = ?`, v.seq)
 	}
@@ -134,12 +134,12 @@ func (e *Engine) drop(w *conn, v victim) (bool, error) {
 	w.changed++
 	w.book.add(r.Session, -r.size, -evictable)
 	w.after = append(w.after, func() {
-		e.logs.used.Add(-r.logged)
-		e.feed.Publish(engine.RunEvent(engine.EventPurged, r.Run))
+		st.logs.used.Add(-r.logged)
+		st.feed.Publish(engine.RunEvent(engine.EventPurged, r.Run))
 	})
-	e.logs.attempts(r.Run, func(folder string) {
+	st.logs.attempts(r.Run, func(folder string) {
 		if err := os.RemoveAll(folder); err != nil {
-			e.log.Warn("folder of a background run not removed", "task_id", r.ID, "error", err)
+			st.log.Warn("folder of a background run not removed", "task_id", r.ID, "error", err)
 		}
 	})
 
@@ -167,7 +167,7 @@ var (
 
 // makeRoom removes records that may go until there is room for one of size
 // bytes. If there is an error that is not SQLite's, nothing was written.
-func (e *Engine) makeRoom(w *conn, session string, size int64) error {
+func (st *store) makeRoom(w *conn, session string, size int64) error {
 	eviction, err := w.book.ledger.Room(session, size)
 	if eviction == nil {
 		return err
@@ -191,7 +191,7 @@ func (e *Engine) makeRoom(w *conn, session string, size int64) error {
 	}
 
 	for i, v := range victims {
-		there, err := e.drop(w, v)
+		there, err := st.drop(w, v)
 		if err != nil {
 			return err
 		}
@@ -234,21 +234,6 @@ func (e *Engine) Remove(ctx context.Context, id string) error {
 		if err == nil && !gone {
 			err = fmt.Errorf("%w: %s", engine.ErrActive, id)
 		}
-		return err
-	})
-}
-
-// RemoveSchedule implements [engine.Engine].
-func (e *Engine) RemoveSchedule(ctx context.Context, id string) error {
-	return e.db.write(ctx, func(w *conn) error {
-		seq, err := w.number(`SELECT seq FROM schedules WHERE id = ?`, id)
-		if err != nil {
-			return err
-		}
-		if seq == 0 {
-			return fmt.Errorf("%w: schedule %s", engine.ErrNotFound, id)
-		}
-		_, err = e.drop(w, victim{table: "schedules", seq: seq, id: id, any: true})
 		return err
 	})
 }

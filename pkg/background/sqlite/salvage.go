@@ -268,7 +268,7 @@ func (s *salvage) schedule(found []driver.Value) error {
 		return nil
 	}
 
-	err = store(s.to, scheduleRow{}, r.Schedule, func(int64) error { return nil })
+	err = storeSchedule(s.to, scheduleRow{}, r.Schedule, func(int64) error { return nil })
 	if code(err) == codeConstraint {
 		s.broken++
 		return nil

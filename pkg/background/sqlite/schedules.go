@@ -53,23 +53,28 @@ func decodeSchedule(found []driver.Value) (scheduleRow, error) {
 	return s, err
 }
 
-// PutSchedule implements [engine.Engine].
-func (e *Engine) PutSchedule(ctx context.Context, s engine.Schedule, max int) (engine.Schedule, error) {
+// A scheduleStore implements [engine.Schedules].
+type scheduleStore struct{ *store }
+
+var _ engine.Schedules = scheduleStore{}
+
+// PutSchedule implements [engine.Schedules].
+func (ss scheduleStore) PutSchedule(ctx context.Context, s engine.Schedule, max int) (engine.Schedule, error) {
 	put := s
 	put.Revision++
-	err := e.db.write(ctx, func(w *conn) error {
+	err := ss.db.write(ctx, func(w *conn) error {
 		old, err := scheduleTable.load(w, s.ID)
-		if err = against(s, old, e.db.report(err)); err != nil {
+		if err = against(s, old, ss.db.report(err)); err != nil {
 			return err
 		}
 		if err := placeFor(w, old, s, max); err != nil {
 			return err
 		}
-		if err := store(w, old, put, func(size int64) error { return e.makeRoom(w, s.Session, size) }); err != nil {
+		if err := storeSchedule(w, old, put, func(size int64) error { return ss.makeRoom(w, s.Session, size) }); err != nil {
 			return err
 		}
 		w.after = append(w.after, func() {
-			e.feed.Publish(engine.Event{Kind: engine.EventScheduled, Session: put.Session, Schedule: &put})
+			ss.feed.Publish(engine.Event{Kind: engine.EventScheduled, Session: put.Session, Schedule: &put})
 		})
 		return nil
 	})
@@ -118,9 +123,9 @@ func placeFor(w *conn, old scheduleRow, s engine.Schedule, max int) error {
 	return &engine.LimitError{Err: engine.ErrScheduleLimit, Max: max, Active: active}
 }
 
-// store writes a schedule: in place of old, or a new one if that has no seq. It
+// storeSchedule writes a schedule: in place of old, or a new one if that has no seq. It
 // calls room before it writes a new one.
-func store(w *conn, old scheduleRow, s engine.Schedule, room func(size int64) error) error {
+func storeSchedule(w *conn, old scheduleRow, s engine.Schedule, room func(size int64) error) error {
 	args := s.Args
 	s.Args = nil
 	record, err := json.Marshal(s)
@@ -152,14 +157,29 @@ func store(w *conn, old scheduleRow, s engine.Schedule, room func(size int64) er
 	return w.run(`INSERT OR REPLACE INTO schedule_args VALUES (?, ?)`, old.seq, []byte(args))
 }
 
-// GetSchedule implements [engine.Engine].
-func (e *Engine) GetSchedule(ctx context.Context, id string) (engine.Schedule, error) {
-	s, err := scheduleTable.get(ctx, e.db, id)
+// GetSchedule implements [engine.Schedules].
+func (ss scheduleStore) GetSchedule(ctx context.Context, id string) (engine.Schedule, error) {
+	s, err := scheduleTable.get(ctx, ss.db, id)
 	return s.Schedule, err
 }
 
-// Schedules implements [engine.Engine].
-func (e *Engine) Schedules(ctx context.Context, session string, enabled bool) ([]engine.Schedule, error) {
+// RemoveSchedule implements [engine.Schedules].
+func (ss scheduleStore) RemoveSchedule(ctx context.Context, id string) error {
+	return ss.db.write(ctx, func(w *conn) error {
+		seq, err := w.number(`SELECT seq FROM schedules WHERE id = ?`, id)
+		if err != nil {
+			return err
+		}
+		if seq == 0 {
+			return fmt.Errorf("%w: schedule %s", engine.ErrNotFound, id)
+		}
+		_, err = ss.drop(w, victim{table: "schedules", seq: seq, id: id, any: true})
+		return err
+	})
+}
+
+// Schedules implements [engine.Schedules].
+func (ss scheduleStore) Schedules(ctx context.Context, session string, enabled bool) ([]engine.Schedule, error) {
 	sql, args := `SELECT `+scheduleColumns+` FROM schedules WHERE 1`, []driver.Value(nil)
 	if session != "" {
 		sql, args = sql+` AND session = ?`, append(args, session)
@@ -167,16 +187,16 @@ func (e *Engine) Schedules(ctx context.Context, session string, enabled bool) ([
 	if enabled {
 		sql += ` AND enabled = 1`
 	}
-	return readAll(ctx, e.db, func(found []driver.Value) (engine.Schedule, error) {
+	return readAll(ctx, ss.db, func(found []driver.Value) (engine.Schedule, error) {
 		s, err := decodeSchedule(found)
 		s.Args = nil
 		return s.Schedule, err
 	}, sql+` ORDER BY seq DESC`, args...)
 }
 
-// Due implements [engine.Engine]. It reads all enabled schedules.
-func (e *Engine) Due(ctx context.Context, now time.Time, max int) (due []engine.Schedule, next time.Time, err error) {
-	enabled, err := e.Schedules(ctx, "", true)
+// Due implements [engine.Schedules]. It reads all enabled schedules.
+func (ss scheduleStore) Due(ctx context.Context, now time.Time, max int) (due []engine.Schedule, next time.Time, err error) {
+	enabled, err := ss.Schedules(ctx, "", true)
 	if err != nil {
 		return nil, next, err
 	}

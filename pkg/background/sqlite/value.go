@@ -92,9 +92,14 @@ func (s scopeRow) pair(c *conn, key string, data bool) (engine.Value, error) {
 	return decodePair(found)
 }
 
+// A valueStore implements [engine.Values].
+type valueStore struct{ *store }
+
+var _ engine.Values = valueStore{}
+
 // Value implements [engine.Values].
-func (e *Engine) Value(ctx context.Context, at engine.Scope, key string) (v engine.Value, err error) {
-	err = e.db.read(ctx, func(c *conn) error {
+func (vs valueStore) Value(ctx context.Context, at engine.Scope, key string) (v engine.Value, err error) {
+	err = vs.db.read(ctx, func(c *conn) error {
 		s, err := loadScope(c, at)
 		if err == nil {
 			v, err = s.pair(c, key, true)
@@ -108,11 +113,11 @@ func (e *Engine) Value(ctx context.Context, at engine.Scope, key string) (v engi
 }
 
 // Values implements [engine.Values].
-func (e *Engine) Values(ctx context.Context, at engine.Scope, after string, max int, data bool) (all []engine.Value, err error) {
+func (vs valueStore) Values(ctx context.Context, at engine.Scope, after string, max int, data bool) (all []engine.Value, err error) {
 	if max == 0 {
 		max = -1
 	}
-	err = e.db.read(ctx, func(c *conn) error {
+	err = vs.db.read(ctx, func(c *conn) error {
 		s, err := loadScope(c, at)
 		if err != nil || s.seq == 0 {
 			return err
@@ -127,12 +132,12 @@ func (e *Engine) Values(ctx context.Context, at engine.Scope, after string, max 
 }
 
 // PutValue implements [engine.Values].
-func (e *Engine) PutValue(ctx context.Context, at engine.Scope, v engine.Value, limit engine.ValueLimit) (put engine.Value, err error) {
-	err = e.db.write(ctx, func(w *conn) error {
+func (vs valueStore) PutValue(ctx context.Context, at engine.Scope, v engine.Value, limit engine.ValueLimit) (put engine.Value, err error) {
+	err = vs.db.write(ctx, func(w *conn) error {
 		put = v
 		s, err := loadScope(w, at)
 		if err == nil && at.Run != "" {
-			err = e.checkMailbox(w, at)
+			err = vs.checkMailbox(w, at)
 		}
 		if err != nil {
 			return err
@@ -164,7 +169,7 @@ func (e *Engine) PutValue(ctx context.Context, at engine.Scope, v engine.Value, 
 			return err
 		}
 		if more := engine.ScopeSize(int(s.count), s.bytes) - before; more > 0 {
-			if err := e.makeRoom(w, at.Session, more); err != nil {
+			if err := vs.makeRoom(w, at.Session, more); err != nil {
 				return err
 			}
 		}
@@ -182,7 +187,7 @@ func (e *Engine) PutValue(ctx context.Context, at engine.Scope, v engine.Value, 
 
 // checkMailbox returns an error unless the run of a scope is active in this
 // transaction, which lets watchers know of the message.
-func (e *Engine) checkMailbox(w *conn, at engine.Scope) error {
+func (vs valueStore) checkMailbox(w *conn, at engine.Scope) error {
 	found, err := w.one(`SELECT 1 FROM runs WHERE id = ? AND session = ? AND finished IS NULL`, at.Run, at.Session)
 	if err == nil && found == nil {
 		err = fmt.Errorf("%w: active run %s", engine.ErrNotFound, at.Run)
@@ -191,16 +196,16 @@ func (e *Engine) checkMailbox(w *conn, at engine.Scope) error {
 		return err
 	}
 	w.after = append(w.after, func() {
-		if run, ok := e.active.light(at.Run); ok {
-			e.feed.Publish(engine.RunEvent(engine.EventMessage, run))
+		if run, ok := vs.active.light(at.Run); ok {
+			vs.feed.Publish(engine.RunEvent(engine.EventMessage, run))
 		}
 	})
 	return nil
 }
 
 // DeleteValue implements [engine.Values].
-func (e *Engine) DeleteValue(ctx context.Context, at engine.Scope, key string, version int64) error {
-	return e.db.write(ctx, func(w *conn) error {
+func (vs valueStore) DeleteValue(ctx context.Context, at engine.Scope, key string, version int64) error {
+	return vs.db.write(ctx, func(w *conn) error {
 		s, err := loadScope(w, at)
 		if err != nil {
 			return err
@@ -219,8 +224,8 @@ func (e *Engine) DeleteValue(ctx context.Context, at engine.Scope, key string, v
 }
 
 // DropValues implements [engine.Values].
-func (e *Engine) DropValues(ctx context.Context, at engine.Scope, through string) error {
-	return e.db.write(ctx, func(w *conn) error {
+func (vs valueStore) DropValues(ctx context.Context, at engine.Scope, through string) error {
+	return vs.db.write(ctx, func(w *conn) error {
 		s, err := loadScope(w, at)
 		if err != nil || s.seq == 0 {
 			return err
@@ -251,8 +256,8 @@ func (s *scopeRow) expire(w *conn) error {
 }
 
 // Scopes implements [engine.Values].
-func (e *Engine) Scopes(ctx context.Context, session, prefix string) ([]engine.ScopeInfo, error) {
-	return readAll(ctx, e.db, func(found []driver.Value) (engine.ScopeInfo, error) {
+func (vs valueStore) Scopes(ctx context.Context, session, prefix string) ([]engine.ScopeInfo, error) {
+	return readAll(ctx, vs.db, func(found []driver.Value) (engine.ScopeInfo, error) {
 		var s engine.ScopeInfo
 		s.Session, _ = found[0].(string)
 		s.Name, _ = found[1].(string)
@@ -289,9 +294,9 @@ func (s scopeRow) remove(w *conn) error {
 }
 
 // expireValues removes all values that have expired.
-func (e *Engine) expireValues(ctx context.Context) error {
+func (vs valueStore) expireValues(ctx context.Context) error {
 	const condition = ` FROM pairs JOIN scopes ON scopes.seq = pairs.scope WHERE expires <> 0 AND expires <= ?`
-	scopes, err := readAll(ctx, e.db, func(found []driver.Value) (engine.Scope, error) {
+	scopes, err := readAll(ctx, vs.db, func(found []driver.Value) (engine.Scope, error) {
 		session, _ := found[0].(string)
 		name, _ := found[1].(string)
 		return engine.Scope{Session: session, Name: name}, nil
@@ -301,7 +306,7 @@ func (e *Engine) expireValues(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		err = e.db.write(ctx, func(w *conn) error {
+		err = vs.db.write(ctx, func(w *conn) error {
 			s, err := loadScope(w, at)
 			if err != nil {
 				return err
@@ -313,8 +318,8 @@ func (e *Engine) expireValues(ctx context.Context) error {
 }
 
 // pruneValues removes the values that have expired, and those that ret does not keep.
-func (e *Engine) pruneValues(ctx context.Context, ret engine.Retention) error {
-	if err := e.expireValues(ctx); err != nil {
+func (vs valueStore) pruneValues(ctx context.Context, ret engine.Retention) error {
+	if err := vs.expireValues(ctx); err != nil {
 		return err
 	}
 	latest := ret.Values
@@ -322,7 +327,7 @@ func (e *Engine) pruneValues(ctx context.Context, ret engine.Retention) error {
 		latest = ret.BriefValues
 	}
 	const condition = ` FROM scopes WHERE changed < ? AND session <> '' AND substr(name, 1, 4) <> 'run:'`
-	old, err := readAll(ctx, e.db, func(found []driver.Value) (engine.Scope, error) {
+	old, err := readAll(ctx, vs.db, func(found []driver.Value) (engine.Scope, error) {
 		session, _ := found[0].(string)
 		name, _ := found[1].(string)
 		return engine.Scope{Session: session, Name: name}, nil
@@ -330,7 +335,7 @@ func (e *Engine) pruneValues(ctx context.Context, ret engine.Retention) error {
 
 	for _, at := range old {
 		if err == nil {
-			err = e.db.write(ctx, func(w *conn) error { return pruneScope(w, at, ret) })
+			err = vs.db.write(ctx, func(w *conn) error { return pruneScope(w, at, ret) })
 		}
 	}
 	return err

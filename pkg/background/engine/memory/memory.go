@@ -19,7 +19,14 @@ import (
 // An Engine keeps everything in memory. Make one with [New]. It is safe for
 // concurrent use.
 type Engine struct {
-	mu        sync.Mutex // guards all below, and the workers; methods without a doc comment of an interface need it
+	*store
+	scheduleStore
+	valueStore
+}
+
+// A store has what an engine keeps. The caller of its methods holds mu.
+type store struct {
+	mu        sync.Mutex // guards all below, and the workers
 	byID      map[string]*record
 	runs      []*record   // in the order of submission
 	active    []*record   // those that are not terminal
@@ -43,26 +50,27 @@ type record struct {
 
 // New returns an empty engine.
 func New() *Engine {
-	return &Engine{byID: make(map[string]*record), scopes: make(map[engine.Scope]*scope)}
+	st := &store{byID: make(map[string]*record), scopes: make(map[engine.Scope]*scope)}
+	return &Engine{st, scheduleStore{st}, valueStore{st}}
 }
 
 // add stores a run.
-func (e *Engine) add(run engine.Run, holder *worker, kind engine.EventKind) {
+func (st *store) add(run engine.Run, holder *worker, kind engine.EventKind) {
 	r := &record{run: run, holder: holder, log: newLog(run)}
-	e.byID[run.ID] = r
-	e.runs, e.active = append(e.runs, r), append(e.active, r)
-	e.count(r)
-	e.publish(kind, r)
+	st.byID[run.ID] = r
+	st.runs, st.active = append(st.runs, r), append(st.active, r)
+	st.count(r)
+	st.publish(kind, r)
 }
 
 func newLog(run engine.Run) output.Buffer { return output.NewBuffer(max(1, run.OutputCap)) }
 
 // remove removes a run.
-func (e *Engine) remove(r *record) {
-	delete(e.byID, r.run.ID)
-	e.runs, e.pending = without(e.runs, r), without(e.pending, r)
-	e.recount(r.run.Session, &r.counted, 0, false)
-	e.publish(engine.EventPurged, r)
+func (st *store) remove(r *record) {
+	delete(st.byID, r.run.ID)
+	st.runs, st.pending = without(st.runs, r), without(st.pending, r)
+	st.recount(r.run.Session, &r.counted, 0, false)
+	st.publish(engine.EventPurged, r)
 }
 
 func without[T comparable](all []T, one T) []T {
@@ -70,8 +78,8 @@ func without[T comparable](all []T, one T) []T {
 }
 
 // publish notifies watchers of a change of a run.
-func (e *Engine) publish(kind engine.EventKind, r *record) {
-	e.feed.Publish(engine.RunEvent(kind, r.run))
+func (st *store) publish(kind engine.EventKind, r *record) {
+	st.feed.Publish(engine.RunEvent(kind, r.run))
 }
 
 // which returns the records that match.
@@ -84,19 +92,19 @@ func which(all []*record, match func(*record) bool) (found []*record) {
 	return found
 }
 
-func (e *Engine) find(id string) (*record, error) {
-	if r := e.byID[id]; r != nil {
+func (st *store) find(id string) (*record, error) {
+	if r := st.byID[id]; r != nil {
 		return r, nil
 	}
 	return nil, fmt.Errorf("%w: %s", engine.ErrNotFound, id)
 }
 
 // onRun calls do with a run, under the lock.
-func onRun[T any](e *Engine, id string, do func(r *record) (T, error)) (value T, err error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+func onRun[T any](st *store, id string, do func(r *record) (T, error)) (value T, err error) {
+	st.mu.Lock()
+	defer st.mu.Unlock()
 
-	r, err := e.find(id)
+	r, err := st.find(id)
 	if err != nil {
 		return value, err
 	}
@@ -105,12 +113,12 @@ func onRun[T any](e *Engine, id string, do func(r *record) (T, error)) (value T,
 
 // Get implements [engine.Engine].
 func (e *Engine) Get(_ context.Context, id string) (engine.Run, error) {
-	return onRun(e, id, func(r *record) (engine.Run, error) { return r.run.Light(), nil })
+	return onRun(e.store, id, func(r *record) (engine.Run, error) { return r.run.Light(), nil })
 }
 
 // Payload implements [engine.Engine].
 func (e *Engine) Payload(_ context.Context, id string, part engine.Part) (json.RawMessage, error) {
-	return onRun(e, id, func(r *record) (json.RawMessage, error) { return r.run.Part(part), nil })
+	return onRun(e.store, id, func(r *record) (json.RawMessage, error) { return r.run.Part(part), nil })
 }
 
 // List implements [engine.Engine].
@@ -136,7 +144,7 @@ func (e *Engine) List(_ context.Context, q engine.Query) (runs []engine.Run, err
 
 // Cancel implements [engine.Engine].
 func (e *Engine) Cancel(_ context.Context, id string, c engine.Cancellation, end engine.End) (engine.Run, error) {
-	return onRun(e, id, func(r *record) (engine.Run, error) {
+	return onRun(e.store, id, func(r *record) (engine.Run, error) {
 		if r.run.Status.Terminal() {
 			return r.run.Light(), nil
 		}
@@ -154,7 +162,7 @@ func (e *Engine) Cancel(_ context.Context, id string, c engine.Cancellation, end
 
 // Release implements [engine.Engine].
 func (e *Engine) Release(_ context.Context, id string) (engine.Run, error) {
-	return onRun(e, id, func(r *record) (engine.Run, error) {
+	return onRun(e.store, id, func(r *record) (engine.Run, error) {
 		if r.run.Status == engine.StatusQueued && r.run.Held != "" {
 			r.run.Held = ""
 			e.publish(engine.EventQueued, r)
@@ -164,25 +172,25 @@ func (e *Engine) Release(_ context.Context, id string) (engine.Run, error) {
 }
 
 // end stores the end of a run.
-func (e *Engine) end(r *record, status engine.Status, b engine.Beat, end engine.End) engine.Run {
+func (st *store) end(r *record, status engine.Status, b engine.Beat, end engine.End) engine.Run {
 	b.OutputBytes = max(b.OutputBytes, r.log.Total())
 	r.run = r.run.Finish(status, b, end)
 	r.checkpoint, r.holder = nil, nil
-	e.active = without(e.active, r)
-	if at := (engine.Scope{Session: r.run.Session, Run: r.run.ID}); e.scopes[at] != nil {
-		e.scopes[at].dropAll(e, at)
+	st.active = without(st.active, r)
+	if at := (engine.Scope{Session: r.run.Session, Run: r.run.ID}); st.scopes[at] != nil {
+		st.scopes[at].dropAll(st, at)
 	}
 	if r.run.Notice == engine.NoticePending {
-		e.pending = append(e.pending, r)
+		st.pending = append(st.pending, r)
 	}
-	e.count(r)
-	e.publish(engine.EventEnded, r)
+	st.count(r)
+	st.publish(engine.EventEnded, r)
 	return r.run.Light()
 }
 
 // Tail implements [engine.Engine].
 func (e *Engine) Tail(_ context.Context, id string, offset int64, max int) (engine.Chunk, error) {
-	return onRun(e, id, func(r *record) (engine.Chunk, error) {
+	return onRun(e.store, id, func(r *record) (engine.Chunk, error) {
 		chunk := r.log.Read(offset, max)
 		chunk.Attempt = r.run.Attempt
 		return chunk, nil
@@ -191,7 +199,7 @@ func (e *Engine) Tail(_ context.Context, id string, offset int64, max int) (engi
 
 // Open implements [engine.Engine].
 func (e *Engine) Open(_ context.Context, id, name string) (engine.Artifact, error) {
-	return onRun(e, id, func(r *record) (engine.Artifact, error) {
+	return onRun(e.store, id, func(r *record) (engine.Artifact, error) {
 		switch {
 		case r.run.Status.Terminal() && name == engine.OutputLog:
 			return artifact{bytes.NewReader([]byte(r.log.Output().String()))}, nil
@@ -244,7 +252,7 @@ func (e *Engine) Acknowledge(_ context.Context, session string, ids []string) er
 
 // Remove implements [engine.Engine].
 func (e *Engine) Remove(_ context.Context, id string) error {
-	_, err := onRun(e, id, func(r *record) (none struct{}, err error) {
+	_, err := onRun(e.store, id, func(r *record) (none struct{}, err error) {
 		if !r.run.Status.Terminal() {
 			return none, fmt.Errorf("%w: %s", engine.ErrActive, id)
 		}

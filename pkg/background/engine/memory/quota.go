@@ -17,32 +17,32 @@ func (e *Engine) Recorded() int64 {
 }
 
 // count brings what the ledger has of a run up to date.
-func (e *Engine) count(r *record) {
+func (st *store) count(r *record) {
 	size := r.run.Size() + int64(len(r.checkpoint)) + r.log.Size()
-	e.recount(r.run.Session, &r.counted, size, r.run.Evictable())
+	st.recount(r.run.Session, &r.counted, size, r.run.Evictable())
 }
 
-func (e *Engine) countSchedule(s *schedule) {
-	e.recount(s.Session, &s.counted, s.Size(), !s.Enabled)
+func (st *store) countSchedule(s *schedule) {
+	st.recount(s.Session, &s.counted, s.Size(), !s.Enabled)
 }
 
-func (e *Engine) recount(session string, c *counted, size int64, evictable bool) {
+func (st *store) recount(session string, c *counted, size int64, evictable bool) {
 	now := counted{used: size}
 	if evictable {
 		now.evictable = size
 	}
-	e.ledger.Add(session, now.used-c.used, now.evictable-c.evictable)
+	st.ledger.Add(session, now.used-c.used, now.evictable-c.evictable)
 	*c = now
 }
 
 // makeRoom evicts records until there is room for one of size bytes.
-func (e *Engine) makeRoom(session string, size int64) error {
-	eviction, err := e.ledger.Room(session, size)
+func (st *store) makeRoom(session string, size int64) error {
+	eviction, err := st.ledger.Room(session, size)
 	if eviction == nil {
 		return err
 	}
 
-	for _, old := range e.evictables() {
+	for _, old := range st.evictables() {
 		if eviction.Done() {
 			break
 		}
@@ -62,15 +62,15 @@ type evictable struct {
 }
 
 // evictables returns what may be evicted, the oldest first.
-func (e *Engine) evictables() (all []evictable) {
-	for _, r := range e.runs {
+func (st *store) evictables() (all []evictable) {
+	for _, r := range st.runs {
 		if r.evictable > 0 {
-			all = append(all, evictable{r.run.FinishedAt, r.run.Session, r.used, func() { e.remove(r) }})
+			all = append(all, evictable{r.run.FinishedAt, r.run.Session, r.used, func() { st.remove(r) }})
 		}
 	}
-	for _, s := range e.schedules {
+	for _, s := range st.schedules {
 		if s.evictable > 0 {
-			all = append(all, evictable{s.changed, s.Session, s.used, func() { e.removeSchedule(s) }})
+			all = append(all, evictable{s.changed, s.Session, s.used, func() { st.removeSchedule(s) }})
 		}
 	}
 

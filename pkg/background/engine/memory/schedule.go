@@ -22,8 +22,8 @@ func (s *schedule) aged() (session string, since time.Time, over bool) {
 }
 
 // findSchedule returns a schedule, or nil.
-func (e *Engine) findSchedule(id string) *schedule {
-	for _, s := range e.schedules {
+func (st *store) findSchedule(id string) *schedule {
+	for _, s := range st.schedules {
 		if s.ID == id {
 			return s
 		}
@@ -31,12 +31,17 @@ func (e *Engine) findSchedule(id string) *schedule {
 	return nil
 }
 
-// PutSchedule implements [engine.Engine].
-func (e *Engine) PutSchedule(_ context.Context, s engine.Schedule, max int) (engine.Schedule, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+// A scheduleStore implements [engine.Schedules].
+type scheduleStore struct{ *store }
 
-	stored := e.findSchedule(s.ID)
+var _ engine.Schedules = scheduleStore{}
+
+// PutSchedule implements [engine.Schedules].
+func (ss scheduleStore) PutSchedule(_ context.Context, s engine.Schedule, max int) (engine.Schedule, error) {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
+
+	stored := ss.findSchedule(s.ID)
 	switch {
 	case stored == nil && s.Revision != 0:
 		return engine.Schedule{}, fmt.Errorf("%w: schedule %s", engine.ErrNotFound, s.ID)
@@ -46,29 +51,29 @@ func (e *Engine) PutSchedule(_ context.Context, s engine.Schedule, max int) (eng
 		return engine.Schedule{}, fmt.Errorf("%w: schedule %s", engine.ErrConflict, s.ID)
 	}
 	if s.Enabled && (stored == nil || !stored.Enabled) {
-		if err := e.permitSchedule(s.Session, max); err != nil {
+		if err := ss.permitSchedule(s.Session, max); err != nil {
 			return engine.Schedule{}, err
 		}
 	}
 
 	if stored == nil {
-		if err := e.makeRoom(s.Session, s.Size()); err != nil {
+		if err := ss.makeRoom(s.Session, s.Size()); err != nil {
 			return engine.Schedule{}, err
 		}
 		stored = &schedule{}
-		e.schedules = append(e.schedules, stored)
+		ss.schedules = append(ss.schedules, stored)
 	}
 	s.Revision++
 	stored.Schedule, stored.changed = s, time.Now()
-	e.countSchedule(stored)
-	e.feed.Publish(engine.Event{Kind: engine.EventScheduled, Session: s.Session, Schedule: &s})
+	ss.countSchedule(stored)
+	ss.feed.Publish(engine.Event{Kind: engine.EventScheduled, Session: s.Session, Schedule: &s})
 	return s, nil
 }
 
 // permitSchedule returns an error if the session has max enabled schedules.
-func (e *Engine) permitSchedule(session string, max int) error {
+func (ss scheduleStore) permitSchedule(session string, max int) error {
 	var active []string
-	for _, s := range e.schedules {
+	for _, s := range ss.schedules {
 		if s.Session == session && s.Enabled {
 			active = append(active, s.ID)
 		}
@@ -80,36 +85,36 @@ func (e *Engine) permitSchedule(session string, max int) error {
 	return &engine.LimitError{Err: engine.ErrScheduleLimit, Max: max, Active: active}
 }
 
-// GetSchedule implements [engine.Engine].
-func (e *Engine) GetSchedule(_ context.Context, id string) (engine.Schedule, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+// GetSchedule implements [engine.Schedules].
+func (ss scheduleStore) GetSchedule(_ context.Context, id string) (engine.Schedule, error) {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
 
-	if s := e.findSchedule(id); s != nil {
+	if s := ss.findSchedule(id); s != nil {
 		return s.Schedule, nil
 	}
 	return engine.Schedule{}, fmt.Errorf("%w: schedule %s", engine.ErrNotFound, id)
 }
 
-// RemoveSchedule implements [engine.Engine].
-func (e *Engine) RemoveSchedule(_ context.Context, id string) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+// RemoveSchedule implements [engine.Schedules].
+func (ss scheduleStore) RemoveSchedule(_ context.Context, id string) error {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
 
-	s := e.findSchedule(id)
+	s := ss.findSchedule(id)
 	if s == nil {
 		return fmt.Errorf("%w: schedule %s", engine.ErrNotFound, id)
 	}
-	e.removeSchedule(s)
+	ss.removeSchedule(s)
 	return nil
 }
 
-// Schedules implements [engine.Engine].
-func (e *Engine) Schedules(_ context.Context, session string, enabled bool) (found []engine.Schedule, err error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+// Schedules implements [engine.Schedules].
+func (ss scheduleStore) Schedules(_ context.Context, session string, enabled bool) (found []engine.Schedule, err error) {
+	ss.mu.Lock()
+	defer ss.mu.Unlock()
 
-	for _, s := range slices.Backward(e.schedules) {
+	for _, s := range slices.Backward(ss.schedules) {
 		if (session == "" || s.Session == session) && (s.Enabled || !enabled) {
 			light := s.Schedule
 			light.Args = nil
@@ -119,15 +124,15 @@ func (e *Engine) Schedules(_ context.Context, session string, enabled bool) (fou
 	return found, nil
 }
 
-func (e *Engine) removeSchedule(s *schedule) {
-	e.schedules = without(e.schedules, s)
-	e.recount(s.Session, &s.counted, 0, false)
-	e.feed.Publish(engine.Event{Kind: engine.EventPurged, Session: s.Session, Schedule: &s.Schedule})
+func (st *store) removeSchedule(s *schedule) {
+	st.schedules = without(st.schedules, s)
+	st.recount(s.Session, &s.counted, 0, false)
+	st.feed.Publish(engine.Event{Kind: engine.EventPurged, Session: s.Session, Schedule: &s.Schedule})
 }
 
-// Due implements [engine.Engine].
-func (e *Engine) Due(ctx context.Context, now time.Time, max int) (due []engine.Schedule, next time.Time, err error) {
-	enabled, err := e.Schedules(ctx, "", true)
+// Due implements [engine.Schedules].
+func (ss scheduleStore) Due(ctx context.Context, now time.Time, max int) (due []engine.Schedule, next time.Time, err error) {
+	enabled, err := ss.Schedules(ctx, "", true)
 	slices.Reverse(enabled)
 	slices.SortStableFunc(enabled, func(a, b engine.Schedule) int { return a.NextAt.Compare(b.NextAt) })
 

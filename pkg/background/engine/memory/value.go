@@ -38,8 +38,8 @@ func (s *scope) get(key string) engine.Value {
 func sizeOf(v engine.Value) int64 { return int64(len(v.Key) + len(v.Data)) }
 
 // scope returns a scope without the values that have expired; nil if it does not exist.
-func (e *Engine) scope(at engine.Scope) *scope {
-	s, now := e.scopes[at], time.Now()
+func (st *store) scope(at engine.Scope) *scope {
+	s, now := st.scopes[at], time.Now()
 	if s == nil || s.expires.IsZero() || s.expires.After(now) {
 		return s
 	}
@@ -55,27 +55,32 @@ func (e *Engine) scope(at engine.Scope) *scope {
 		}
 		return false
 	})
-	e.recount(at.Session, &s.counted, engine.ScopeSize(len(s.values), s.bytes), false)
+	st.recount(at.Session, &s.counted, engine.ScopeSize(len(s.values), s.bytes), false)
 	return s
 }
 
-// Value implements [engine.Values].
-func (e *Engine) Value(_ context.Context, at engine.Scope, key string) (engine.Value, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+// A valueStore implements [engine.Values].
+type valueStore struct{ *store }
 
-	if s := e.scope(at); s != nil && s.get(key).Version > 0 {
+var _ engine.Values = valueStore{}
+
+// Value implements [engine.Values].
+func (vs valueStore) Value(_ context.Context, at engine.Scope, key string) (engine.Value, error) {
+	vs.mu.Lock()
+	defer vs.mu.Unlock()
+
+	if s := vs.scope(at); s != nil && s.get(key).Version > 0 {
 		return s.get(key), nil
 	}
 	return engine.Value{}, fmt.Errorf("%w: value %s", engine.ErrNotFound, key)
 }
 
 // Values implements [engine.Values].
-func (e *Engine) Values(_ context.Context, at engine.Scope, after string, max int, data bool) (found []engine.Value, err error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+func (vs valueStore) Values(_ context.Context, at engine.Scope, after string, max int, data bool) (found []engine.Value, err error) {
+	vs.mu.Lock()
+	defer vs.mu.Unlock()
 
-	s := e.scope(at)
+	s := vs.scope(at)
 	if s == nil {
 		return nil, nil
 	}
@@ -95,15 +100,15 @@ func (e *Engine) Values(_ context.Context, at engine.Scope, after string, max in
 }
 
 // PutValue implements [engine.Values].
-func (e *Engine) PutValue(_ context.Context, at engine.Scope, v engine.Value, limit engine.ValueLimit) (engine.Value, error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+func (vs valueStore) PutValue(_ context.Context, at engine.Scope, v engine.Value, limit engine.ValueLimit) (engine.Value, error) {
+	vs.mu.Lock()
+	defer vs.mu.Unlock()
 
-	r := e.byID[at.Run]
+	r := vs.byID[at.Run]
 	if at.Run != "" && (r == nil || r.run.Session != at.Session || r.run.Status.Terminal()) {
 		return engine.Value{}, fmt.Errorf("%w: active run %s", engine.ErrNotFound, at.Run)
 	}
-	s := e.scope(at)
+	s := vs.scope(at)
 	if s == nil {
 		s = &scope{}
 	}
@@ -127,7 +132,7 @@ func (e *Engine) PutValue(_ context.Context, at engine.Scope, v engine.Value, li
 		return engine.Value{}, err
 	}
 	if more := engine.ScopeSize(count, size) - s.used; more > 0 {
-		if err := e.makeRoom(at.Session, more); err != nil {
+		if err := vs.makeRoom(at.Session, more); err != nil {
 			return engine.Value{}, err
 		}
 	}
@@ -142,20 +147,20 @@ func (e *Engine) PutValue(_ context.Context, at engine.Scope, v engine.Value, li
 	if !v.Expires.IsZero() && (s.expires.IsZero() || v.Expires.Before(s.expires)) {
 		s.expires = v.Expires
 	}
-	e.scopes[at] = s
-	e.recount(at.Session, &s.counted, engine.ScopeSize(count, size), false)
+	vs.scopes[at] = s
+	vs.recount(at.Session, &s.counted, engine.ScopeSize(count, size), false)
 	if r != nil {
-		e.publish(engine.EventMessage, r)
+		vs.publish(engine.EventMessage, r)
 	}
 	return v, nil
 }
 
 // DeleteValue implements [engine.Values].
-func (e *Engine) DeleteValue(_ context.Context, at engine.Scope, key string, version int64) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+func (vs valueStore) DeleteValue(_ context.Context, at engine.Scope, key string, version int64) error {
+	vs.mu.Lock()
+	defer vs.mu.Unlock()
 
-	s := e.scope(at)
+	s := vs.scope(at)
 	if s == nil || s.get(key).Version == 0 {
 		return fmt.Errorf("%w: value %s", engine.ErrNotFound, key)
 	}
@@ -163,36 +168,36 @@ func (e *Engine) DeleteValue(_ context.Context, at engine.Scope, key string, ver
 		return fmt.Errorf("%w: value %s", engine.ErrConflict, key)
 	}
 	i, _ := s.at(key)
-	s.drop(e, at, i, i+1)
+	s.drop(vs.store, at, i, i+1)
 	return nil
 }
 
 // DropValues implements [engine.Values].
-func (e *Engine) DropValues(_ context.Context, at engine.Scope, through string) error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+func (vs valueStore) DropValues(_ context.Context, at engine.Scope, through string) error {
+	vs.mu.Lock()
+	defer vs.mu.Unlock()
 
-	s := e.scopes[at]
+	s := vs.scopes[at]
 	switch {
 	case s == nil:
 	case through == "":
-		s.dropAll(e, at)
+		s.dropAll(vs.store, at)
 	default:
 		end, there := s.at(through)
 		if there {
 			end++
 		}
-		s.drop(e, at, 0, end)
+		s.drop(vs.store, at, 0, end)
 	}
 	return nil
 }
 
 // Scopes implements [engine.Values].
-func (e *Engine) Scopes(_ context.Context, session, prefix string) (found []engine.ScopeInfo, err error) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+func (vs valueStore) Scopes(_ context.Context, session, prefix string) (found []engine.ScopeInfo, err error) {
+	vs.mu.Lock()
+	defer vs.mu.Unlock()
 
-	for at, s := range e.scopes {
+	for at, s := range vs.scopes {
 		if at.Run == "" && strings.HasPrefix(at.Name, prefix) && (session == "" || session == at.Session) {
 			found = append(found, engine.ScopeInfo{Scope: at, Count: len(s.values), Bytes: s.bytes, Changed: s.changed})
 		}
@@ -204,30 +209,30 @@ func (e *Engine) Scopes(_ context.Context, session, prefix string) (found []engi
 }
 
 // drop removes the values from from up to end.
-func (s *scope) drop(e *Engine, at engine.Scope, from, end int) {
+func (s *scope) drop(st *store, at engine.Scope, from, end int) {
 	for _, v := range s.values[from:end] {
 		s.bytes -= sizeOf(v)
 	}
 	s.values, s.changed = slices.Delete(s.values, from, end), time.Now()
-	e.recount(at.Session, &s.counted, engine.ScopeSize(len(s.values), s.bytes), false)
+	st.recount(at.Session, &s.counted, engine.ScopeSize(len(s.values), s.bytes), false)
 }
 
-func (s *scope) dropAll(e *Engine, at engine.Scope) {
-	e.recount(at.Session, &s.counted, 0, false)
-	delete(e.scopes, at)
+func (s *scope) dropAll(st *store, at engine.Scope) {
+	st.recount(at.Session, &s.counted, 0, false)
+	delete(st.scopes, at)
 }
 
 // pruneValues removes the values that have expired, and those that ret does not keep.
-func (e *Engine) pruneValues(ret engine.Retention) {
-	for at := range e.scopes {
-		s := e.scope(at)
-		if !ret.KeepsValues(at, s.changed) && !(ret.IsBrief(at.Session) && e.isActive(at.Session)) {
-			s.dropAll(e, at)
+func (st *store) pruneValues(ret engine.Retention) {
+	for at := range st.scopes {
+		s := st.scope(at)
+		if !ret.KeepsValues(at, s.changed) && !(ret.IsBrief(at.Session) && st.isActive(at.Session)) {
+			s.dropAll(st, at)
 		}
 	}
 }
 
 // isActive reports whether a session has an active run.
-func (e *Engine) isActive(session string) bool {
-	return slices.ContainsFunc(e.runs, func(r *record) bool { return r.run.Session == session && !r.run.Status.Terminal() })
+func (st *store) isActive(session string) bool {
+	return slices.ContainsFunc(st.runs, func(r *record) bool { return r.run.Session == session && !r.run.Status.Terminal() })
 }

@@ -104,41 +104,41 @@ func (w *worker) Adopt(_ context.Context, run engine.Run, permits engine.Permits
 
 // admit makes room for a run, or says why it is refused: with the error session if
 // its session has no permit left.
-func (e *Engine) admit(run engine.Run, permits *engine.Permits, session error) error {
-	if e.byID[run.ID] != nil {
+func (st *store) admit(run engine.Run, permits *engine.Permits, session error) error {
+	if st.byID[run.ID] != nil {
 		return fmt.Errorf("%w: %s", engine.ErrExists, run.ID)
 	}
 	if run.IdempotencyKey != "" {
-		for _, r := range e.runs {
+		for _, r := range st.runs {
 			if r.run.IdempotencyKey == run.IdempotencyKey && r.run.Session == run.Session {
 				return &engine.ExistsError{ID: r.run.ID}
 			}
 		}
 	}
-	if run.Schedule != "" && e.findSchedule(run.Schedule) == nil {
+	if run.Schedule != "" && st.findSchedule(run.Schedule) == nil {
 		return fmt.Errorf("%w: schedule %s", engine.ErrNotFound, run.Schedule)
 	}
 	if run.Parent != "" {
-		if err := e.parented(run, permits); err != nil {
+		if err := st.parented(run, permits); err != nil {
 			return err
 		}
 	}
 	if permits != nil {
-		if err := e.permitted(run, *permits, session); err != nil {
+		if err := st.permitted(run, *permits, session); err != nil {
 			return err
 		}
 	}
-	return e.makeRoom(run.Session, run.Size())
+	return st.makeRoom(run.Session, run.Size())
 }
 
 // parented returns an error if the parent of a run can have no further child.
-func (e *Engine) parented(run engine.Run, permits *engine.Permits) error {
-	p := e.byID[run.Parent]
+func (st *store) parented(run engine.Run, permits *engine.Permits) error {
+	p := st.byID[run.Parent]
 	if p == nil || p.run.Session != run.Session || p.run.Status.Terminal() || p.run.Cancel != nil {
 		return fmt.Errorf("%w: %s", engine.ErrParent, run.Parent)
 	}
 
-	children := which(e.active, func(r *record) bool { return r.run.Parent == run.Parent })
+	children := which(st.active, func(r *record) bool { return r.run.Parent == run.Parent })
 	if permits != nil && permits.Children > 0 && len(children) >= permits.Children {
 		return &engine.LimitError{Err: engine.ErrChildLimit, Max: permits.Children}
 	}
@@ -147,17 +147,17 @@ func (e *Engine) parented(run engine.Run, permits *engine.Permits) error {
 
 // permitted returns an error if the session or the owner of a run has no permit
 // left for it.
-func (e *Engine) permitted(run engine.Run, permits engine.Permits, session error) error {
+func (st *store) permitted(run engine.Run, permits engine.Permits, session error) error {
 	parked := run.Origin == engine.OriginParked
 	most := permits.Session
 	if parked {
 		most = permits.Parked
 	}
 
-	owner, owned := e.quota.OwnerOf(run.Session), 0
+	owner, owned := st.quota.OwnerOf(run.Session), 0
 	var active []string
-	for _, r := range e.active {
-		if r.holder == nil || e.quota.OwnerOf(r.run.Session) != owner {
+	for _, r := range st.active {
+		if r.holder == nil || st.quota.OwnerOf(r.run.Session) != owner {
 			continue
 		}
 		owned++
