@@ -35,21 +35,21 @@ The log of serve is in the folder audit/runs of the data folder.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.auditVerify(), a.auditTail())
+	cmd.AddCommand(auditVerifyCommand(a), auditTailCommand(a))
 	return cmd
 }
 
 // auditDirs are the folders of logs that a command reads.
-func (a *app) auditDirs(args []string) ([]string, error) {
+func (c *loaded) auditDirs(args []string) ([]string, error) {
 	if len(args) > 0 {
 		return args, nil
 	}
-	if a.config.data == "" {
+	if c.data == "" {
 		return nil, errNoData
 	}
-	found, err := filepath.Glob(filepath.Join(globbed(a.config.data), "audit", "*"))
+	found, err := filepath.Glob(filepath.Join(globbed(c.data), "audit", "*"))
 	if err == nil && len(found) == 0 {
-		err = &hinted{&wire.Problem{Code: wire.CodeNotFound, Detail: "there is no audit log in " + oneLine(a.config.data)}, "toolhost serve begins one, unless audit.enabled is false"}
+		err = &hinted{&wire.Problem{Code: wire.CodeNotFound, Detail: "there is no audit log in " + oneLine(c.data)}, "toolhost serve begins one, unless audit.enabled is false"}
 	}
 	return found, err
 }
@@ -59,7 +59,7 @@ func globbed(path string) string {
 	return strings.NewReplacer(`*`, `[*]`, `?`, `[?]`, `[`, `[[]`).Replace(path)
 }
 
-func (a *app) auditVerify() *cobra.Command {
+func auditVerifyCommand(a *app) *cobra.Command {
 	var head string
 	cmd := &cobra.Command{
 		Use:   "verify [FOLDER…]",
@@ -81,7 +81,7 @@ Exit codes: 0 in order, 1 broken, 5 no log.`,
 		if err != nil {
 			return err
 		}
-		dirs, err := a.auditDirs(args)
+		dirs, err := a.config.auditDirs(args)
 		if err != nil {
 			return err
 		}
@@ -138,7 +138,7 @@ func parseHead(text string) (h audit.Head, err error) {
 	return h, nil
 }
 
-func (a *app) auditTail() *cobra.Command {
+func auditTailCommand(a *app) *cobra.Command {
 	var q audit.Query
 	var kinds []string
 	cmd := &cobra.Command{
@@ -158,7 +158,7 @@ func (a *app) auditTail() *cobra.Command {
 		for _, k := range kinds {
 			q.Kinds = append(q.Kinds, audit.Kind(k))
 		}
-		dirs, err := a.auditDirs(args)
+		dirs, err := a.config.auditDirs(args)
 		if err != nil {
 			return err
 		}

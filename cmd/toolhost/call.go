@@ -174,7 +174,7 @@ func (a *app) callTool(ctx context.Context, req server.Request, save saver) erro
 		err = &toolFailed{result}
 	}
 	if lines := lackingFor(s, req.Tool); errors.Is(err, host.ErrDenied) && lines != "" {
-		err = &hinted{err, a.addTo() + "\n" + strings.TrimSuffix(lines, "\n")}
+		err = &hinted{err, a.config.addTo() + "\n" + strings.TrimSuffix(lines, "\n")}
 	}
 
 	left := saved{}
@@ -353,7 +353,7 @@ func demoCommand(a *app) *cobra.Command {
 
 // playDemo builds the plugins of the demo, opens them, and plays the session.
 func (a *app) playDemo(ctx context.Context) error {
-	cache, err := a.cacheDir()
+	cache, err := a.config.cacheDir()
 	if err != nil {
 		return err
 	}

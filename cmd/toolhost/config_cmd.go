@@ -99,7 +99,7 @@ func (c *loaded) inForce() map[string]value {
 // variables and settings of plugins, it has only the names: their values may be secret.
 func (a *app) pageSettings() (out []webui.Setting) {
 	all := a.config.inForce()
-	if now := a.granted.Load(); now != nil {
+	if now := a.inForce.Load(); now != nil {
 		grants := func(key string, _ value) bool { return strings.HasPrefix(key, "grants.") }
 		maps.DeleteFunc(all, grants)
 		for key, v := range now.values {

@@ -104,13 +104,13 @@ func quoted(s string) string {
 }
 
 // addTo says where lines of a configuration belong, before they follow.
-func (a *app) addTo() string {
+func (c *loaded) addTo() string {
 	name := filepath.Join(userConfig(), configNames[0])
-	if n := len(a.config.files); n > 0 {
-		name = a.config.files[n-1]
+	if n := len(c.files); n > 0 {
+		name = c.files[n-1]
 	}
 	to := "add to "
-	for key, v := range a.config.values {
+	for key, v := range c.values {
 		if v.source == name && strings.HasPrefix(key, "grants.") {
 			to = "add to the grants of " // a second mapping of that name would be refused
 		}
@@ -124,8 +124,8 @@ func (a *app) announceLacking(all []*plugins.Plugin) {
 	switch lines := lacking(all...); {
 	case lines == "":
 	case a.config.logFormat == formatJSON:
-		a.announceAs(slog.LevelWarn, a.addTo(), "configuration", lines)
+		a.announceAs(slog.LevelWarn, a.config.addTo(), "configuration", lines)
 	default:
-		a.notef("toolhost: %s\n%s", a.addTo(), strings.TrimSuffix(lines, "\n"))
+		a.notef("toolhost: %s\n%s", a.config.addTo(), strings.TrimSuffix(lines, "\n"))
 	}
 }

@@ -194,14 +194,14 @@ func (a *app) inspectFile(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	return a.answer(i, nil, func() { a.printInspected(i) })
+	return a.answer(i, nil, func() { i.print(a) })
 }
 
 // inspectPlugin loads a plugin, with nothing granted, and examines its module.
 func (a *app) inspectPlugin(ctx context.Context, name string, wasm []byte) (i inspected, err error) {
 	cfg := a.config.server.Host
 	cfg.Logger = a.logger()
-	if cfg.CacheDir, err = a.cacheDir(); err != nil {
+	if cfg.CacheDir, err = a.config.cacheDir(); err != nil {
 		return i, err
 	}
 	h, err := host.New(ctx, cfg)
@@ -228,7 +228,7 @@ func (a *app) inspectPlugin(ctx context.Context, name string, wasm []byte) (i in
 		i.Isolation, err = h.Isolation(wasm)
 	}
 	if err == nil {
-		i.Pin, err = a.describePin(p)
+		i.Pin, err = a.config.describePin(p)
 	}
 	if err != nil {
 		return i, fmt.Errorf("%s: %w", name, err)
@@ -237,7 +237,8 @@ func (a *app) inspectPlugin(ctx context.Context, name string, wasm []byte) (i in
 	return i, nil
 }
 
-func (a *app) printInspected(i inspected) {
+// print shows it to people.
+func (i inspected) print(a *app) {
 	m := i.Manifest
 	a.printf("%s %s: %s\n\n", m.Name, m.Version, oneLine(m.Description))
 
@@ -265,7 +266,7 @@ func (a *app) printInspected(i inspected) {
 	}
 	a.printf("exports\n  %s\n", oneLine(strings.Join(i.Module.Exports, ", ")))
 	if i.Lacking != "" {
-		a.printf("\nto grant what it needs, %s\n%s", a.addTo(), i.Lacking)
+		a.printf("\nto grant what it needs, %s\n%s", a.config.addTo(), i.Lacking)
 	}
 }
 
@@ -312,10 +313,10 @@ func unpinCommand(a *app) *cobra.Command {
 		Short: "Remove the pin of a plugin",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(_ *cobra.Command, args []string) error {
-			if _, err := a.cacheDir(); err != nil { // checks the data folder
+			if _, err := a.config.cacheDir(); err != nil { // checks the data folder
 				return err
 			}
-			switch err := plugins.RemovePin(a.pinDir(), args[0]); {
+			switch err := plugins.RemovePin(a.config.pinDir(), args[0]); {
 			case errors.Is(err, fs.ErrNotExist):
 				return &usageError{fmt.Errorf("the plugin %q is not pinned", args[0]), "toolhost list shows which are"}
 			case err != nil:
@@ -328,7 +329,7 @@ func unpinCommand(a *app) *cobra.Command {
 }
 
 // pinDir is the folder of the pins.
-func (a *app) pinDir() string { return filepath.Join(a.config.data, "pins") }
+func (c *loaded) pinDir() string { return filepath.Join(c.data, "pins") }
 
 // pinPlugin pins the plugin that would be loaded if nothing was pinned.
 func (a *app) pinPlugin(ctx context.Context, name string) error {
@@ -346,7 +347,7 @@ func (a *app) pinPlugin(ctx context.Context, name string) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", p.File, err)
 		}
-		if err := plugins.WritePin(a.pinDir(), name, pin); err != nil {
+		if err := plugins.WritePin(a.config.pinDir(), name, pin); err != nil {
 			return err
 		}
 		a.printf("pinned %s to %s: %s, granted %s\n", name, pin.Digest, oneLine(p.File), cmp.Or(oneLine(strings.Join(p.Grant.Names(), ", ")), "-"))
@@ -358,8 +359,8 @@ func (a *app) pinPlugin(ctx context.Context, name string) error {
 }
 
 // describePin says what the name of a plugin is pinned to; empty if to nothing.
-func (a *app) describePin(p *plugins.Plugin) (string, error) {
-	want, err := plugins.ReadPin(a.pinDir(), p.Manifest.Name)
+func (c *loaded) describePin(p *plugins.Plugin) (string, error) {
+	want, err := plugins.ReadPin(c.pinDir(), p.Manifest.Name)
 	if err != nil || want == nil {
 		return "", err
 	}

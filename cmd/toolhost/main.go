@@ -49,7 +49,7 @@ type app struct {
 	config  *loaded
 	flags   *pflag.FlagSet // that config was read with
 	environ []string
-	granted atomic.Pointer[loaded] // whose grants are in force; nil: those of config
+	inForce atomic.Pointer[loaded] // whose grants are in force; nil: those of config
 }
 
 // run is the whole program, without the process: it takes arguments and streams,
@@ -196,10 +196,10 @@ func (a *app) open(ctx context.Context, adapt func(*server.Config)) (s *server.S
 	}
 
 	cfg := a.config.server
-	if cfg.CacheDir, err = a.cacheDir(); err != nil {
+	if cfg.CacheDir, err = a.config.cacheDir(); err != nil {
 		return nil, nil, err
 	}
-	cfg.PinDir, cfg.Logger, cfg.Approve = a.pinDir(), a.logger(), a.approve
+	cfg.PinDir, cfg.Logger, cfg.Approve = a.config.pinDir(), a.logger(), a.config.decide
 	if a.config.approve == approveAsk {
 		cfg.Approve, cfg.Approvals.Ask = nil, true
 	}
@@ -268,15 +268,15 @@ var errNoData = &usageError{errors.New("no data folder: no home folder is known"
 
 // cacheDir makes the folder for compiled code, in a data folder that only this
 // user can write to.
-func (a *app) cacheDir() (string, error) {
-	if a.config.data == "" {
+func (c *loaded) cacheDir() (string, error) {
+	if c.data == "" {
 		return "", errNoData
 	}
 
-	cache := filepath.Join(a.config.data, "cache")
-	err := os.MkdirAll(a.config.data, 0o700)
+	cache := filepath.Join(c.data, "cache")
+	err := os.MkdirAll(c.data, 0o700)
 	if err == nil {
-		if err := owned.Behind(a.config.data); err != nil {
+		if err := owned.Behind(c.data); err != nil {
 			return "", fmt.Errorf("data folder: %w", err)
 		}
 		if elsewhere, err := filepath.EvalSymlinks(cache); err == nil { // a link in the user's own folder is the user's
@@ -290,10 +290,10 @@ func (a *app) cacheDir() (string, error) {
 	return cache, nil
 }
 
-// approve decides on tools that require a person's approval, where nobody can be
+// decide decides on tools that require a person's approval, where nobody can be
 // asked.
-func (a *app) approve(context.Context, server.Approval) error {
-	if a.config.approve == approveAuto {
+func (c *loaded) decide(context.Context, server.Approval) error {
+	if c.approve == approveAuto {
 		return nil
 	}
 	return errors.New("it requires approval, and nobody can be asked here: set approve to auto in the configuration, or use toolhost call")

@@ -19,18 +19,25 @@ import (
 	"github.com/toolhost/toolhost/server"
 )
 
+// A reloader reads the configuration and the plugins of a service again.
+type reloader struct {
+	*app
+	service *server.Service
+	granted map[string]host.Grant // now
+}
+
 // reloadOnHangup reads the grants and the plugins again at each SIGHUP, which Windows
 // never sends. The function it returns ends that, and waits for it.
-func (a *app) reloadOnHangup(s *server.Service) (end func()) {
+func reloadOnHangup(a *app, s *server.Service) (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, syscall.SIGHUP)
 
 	var reloading sync.WaitGroup
 	reloading.Go(func() {
-		granted := a.config.server.Grants
+		r := reloader{a, s, a.config.server.Grants}
 		for range asked {
-			granted = a.reload(ctx, s, granted)
+			r.reload(ctx)
 		}
 	})
 	return func() {
@@ -42,52 +49,52 @@ func (a *app) reloadOnHangup(s *server.Service) (end func()) {
 }
 
 // reload reads the configuration and the plugins again, and announces what has changed.
-// It returns what is granted now.
-func (a *app) reload(ctx context.Context, s *server.Service, granted map[string]host.Grant) map[string]host.Grant {
-	now, err := a.reread()
+func (r *reloader) reload(ctx context.Context) {
+	now, err := r.reread()
 	if err != nil {
-		a.announceAs(slog.LevelWarn, "the configuration stays as it was: "+strings.ReplaceAll(err.Error(), "\n", "; "))
+		r.announceAs(slog.LevelWarn, "the configuration stays as it was: "+strings.ReplaceAll(err.Error(), "\n", "; "))
 		now = nil
 	}
 
-	grants := granted
+	grants := r.granted
 	var regranted, restart []string
 	if now != nil {
 		grants = now.server.Grants
-		regranted, restart = changedGrants(granted, grants), a.config.changedKeys(now)
+		regranted, restart = changedGrants(r.granted, grants), r.config.changedKeys(now)
 	}
 	if len(regranted) > 0 {
-		a.announce("grants changed: "+strings.Join(regranted, ", "), "plugins", regranted)
+		r.announce("grants changed: "+strings.Join(regranted, ", "), "plugins", regranted)
 	}
 	if len(restart) > 0 {
-		a.announceAs(slog.LevelWarn, "changed in the configuration, and in force only after a restart: "+strings.Join(restart, ", "), "keys", restart)
+		r.announceAs(slog.LevelWarn, "changed in the configuration, and in force only after a restart: "+strings.Join(restart, ", "), "keys", restart)
 	}
 
-	c, reloadErr := s.Regrant(ctx, grants)
+	c, reloadErr := r.service.Regrant(ctx, grants)
 	switch {
 	case reloadErr != nil: // it is shutting down
-		return granted
+		return
 	case now != nil:
-		a.granted.Store(now)
+		r.inForce.Store(now)
 	}
+	r.granted = grants
+
 	switch {
 	case err == nil && c.Empty() && len(regranted)+len(restart) == 0:
-		a.announce("reloaded: nothing has changed in the plugins and the configuration")
+		r.announce("reloaded: nothing has changed in the plugins and the configuration")
 	case c.Empty():
-		a.announce("reloaded: nothing has changed in the plugins")
+		r.announce("reloaded: nothing has changed in the plugins")
 	}
-	return grants
 }
 
 // reread reads the configuration again, as at the start. A file that was in force and
 // is not trusted any more is an error: without it most grants would be gone.
-func (a *app) reread() (*loaded, error) {
-	now, err := loadConfig(a.flags, a.environ)
+func (r *reloader) reread() (*loaded, error) {
+	now, err := loadConfig(r.flags, r.environ)
 	if err != nil {
 		return nil, err
 	}
 	for _, f := range now.ignored {
-		if !slices.Contains(a.config.ignored, f) {
+		if !slices.Contains(r.config.ignored, f) {
 			return nil, fmt.Errorf("%s %s, and send SIGHUP again", oneLine(f.path), f.why)
 		}
 	}

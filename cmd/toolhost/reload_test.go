@@ -33,7 +33,7 @@ func TestReload(t *testing.T) {
 	require.NoError(t, err)
 	defer s.Close(t.Context())
 
-	granted := a.config.server.Grants
+	r := reloader{a, s, a.config.server.Grants}
 	for _, test := range []struct{ config, want string }{
 		{"limits: {timeout: 30s}\n", "toolhost: reloaded: nothing has changed in the plugins and the configuration\n"},
 		{
@@ -55,11 +55,11 @@ func TestReload(t *testing.T) {
 	} {
 		write(test.config)
 		log.Reset()
-		granted = a.reload(t.Context(), s, granted)
+		r.reload(t.Context())
 		require.Equal(t, test.want, log.String(), "%q", test.config)
 
 		clock := slices.ContainsFunc(a.pageSettings(), func(s webui.Setting) bool { return s.Key == "grants.needy.clock" && s.Value == "true" })
-		require.Equal(t, granted["needy"].Clock, clock, "the page shows the grants in force after %q", test.config)
+		require.Equal(t, r.granted["needy"].Clock, clock, "the page shows the grants in force after %q", test.config)
 		require.Contains(t, a.pageSettings(), webui.Setting{Key: "limits.timeout", Value: "30s", Source: file}, "and what needs a restart as it was")
 	}
 }
@@ -74,7 +74,7 @@ func TestReloadUntrusted(t *testing.T) {
 	require.NoError(t, a.load(flagsOf()))
 
 	require.NoError(t, os.WriteFile("toolhost.yaml", []byte("watch: false\n"), 0o600))
-	_, err := a.reread()
+	_, err := (&reloader{app: a}).reread()
 	require.ErrorContains(t, err, "toolhost.yaml has changed since it was trusted: read it, then run toolhost trust, and send SIGHUP again")
 }
 
@@ -89,7 +89,7 @@ func TestAddTo(t *testing.T) {
 		require.NoError(t, os.WriteFile(file, []byte(config), 0o600))
 		a := &app{}
 		require.NoError(t, a.load(flagsOf("--config", file)))
-		require.Equal(t, want, a.addTo())
+		require.Equal(t, want, a.config.addTo())
 	}
 }
 

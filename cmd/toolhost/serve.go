@@ -85,8 +85,9 @@ func (a *app) runServer(ctx context.Context) error {
 	api := httpapi.New(s, httpapi.Config{
 		Version: version(), Token: a.config.token, ApprovalToken: a.config.approvalToken, OAuth: a.config.issuer(), MCP: mcp, Page: page, Logger: a.logger(),
 	})
-	defer within(endGrace, a.reloadOnHangup(s))
-	return a.serveAll(ctx, s, api, listeners)
+	defer within(endGrace, reloadOnHangup(a, s))
+	d := daemon{a, s, api, listeners}
+	return d.serve(ctx)
 }
 
 // How long serve waits for another process that uses its folder, and how often it
@@ -116,19 +117,27 @@ func (a *app) openFreed(ctx context.Context, open func() (*server.Service, func(
 	}
 }
 
-// serveAll serves all listeners until ctx is done or one of them fails, and then
+// A daemon serves a service over HTTP.
+type daemon struct {
+	*app
+	service   *server.Service
+	api       *httpapi.API
+	listeners []net.Listener
+}
+
+// serve serves all listeners until ctx is done or one of them fails, and then
 // closes the service.
-func (a *app) serveAll(ctx context.Context, s *server.Service, api *httpapi.API, listeners []net.Listener) (err error) {
+func (d daemon) serve(ctx context.Context) (err error) {
 	var serving sync.WaitGroup
-	failed := make(chan error, len(listeners))
-	for _, l := range listeners {
+	failed := make(chan error, len(d.listeners))
+	for _, l := range d.listeners {
 		serving.Go(func() {
-			if err := api.Serve(l); err != nil {
+			if err := d.api.Serve(l); err != nil {
 				failed <- err
 			}
 		})
 	}
-	a.announceReady(s, listeners)
+	d.announceReady()
 
 	select {
 	case <-ctx.Done():
@@ -140,11 +149,11 @@ func (a *app) serveAll(ctx context.Context, s *server.Service, api *httpapi.API,
 	defer signal.Stop(again)
 	ended := make(chan error, 1)
 	go func() { // abandoned if it takes too long, or at a second signal
-		closed := a.drain(s, api)
+		closed := d.drain()
 		serving.Wait()
 		ended <- closed
 	}()
-	return errors.Join(err, a.awaitEnd(ended, again, s.WaitsFor))
+	return errors.Join(err, d.awaitEnd(ended, again, d.service.WaitsFor))
 }
 
 // Bounds of a shutdown. Runs that it leaves are recovered by the next start, as
@@ -157,11 +166,11 @@ const (
 
 // awaitEnd waits for the end of the shutdown, at most for serve.drain and
 // endLimit, or until a second signal. After the drain it prints what it waits for.
-func (a *app) awaitEnd(ended <-chan error, again <-chan os.Signal, waitsFor func() string) error {
+func (d daemon) awaitEnd(ended <-chan error, again <-chan os.Signal, waitsFor func() string) error {
 	began := time.Now()
-	tell := time.NewTimer(a.config.drain + endTell)
+	tell := time.NewTimer(d.config.drain + endTell)
 	defer tell.Stop()
-	late := time.NewTimer(a.config.drain + endLimit)
+	late := time.NewTimer(d.config.drain + endLimit)
 	defer late.Stop()
 
 	for {
@@ -171,11 +180,11 @@ func (a *app) awaitEnd(ended <-chan error, again <-chan os.Signal, waitsFor func
 		case <-again:
 			return context.Canceled
 		case <-tell.C:
-			a.announceAs(slog.LevelWarn, fmt.Sprintf("still shutting down after %v: waiting for %s", time.Since(began).Round(time.Second), waitsFor()))
+			d.announceAs(slog.LevelWarn, fmt.Sprintf("still shutting down after %v: waiting for %s", time.Since(began).Round(time.Second), waitsFor()))
 			tell.Reset(endTell)
 		case <-late.C:
 			return fmt.Errorf("the shutdown did not end within %v: it waited for %s; the next start recovers what was left",
-				a.config.drain+endLimit, waitsFor())
+				d.config.drain+endLimit, waitsFor())
 		}
 	}
 }
@@ -195,18 +204,18 @@ func within(d time.Duration, f func()) {
 }
 
 // announceReady prints the addresses, the number of tools, and all problems.
-func (a *app) announceReady(s *server.Service, listeners []net.Listener) {
-	for _, l := range listeners {
-		a.announce("listening on "+where(l), "address", where(l))
+func (d daemon) announceReady() {
+	for _, l := range d.listeners {
+		d.announce("listening on "+where(l), "address", where(l))
 		if l.Addr().Network() == "tcp" {
-			a.announce("page for operators: "+a.here(l)+"/", "address", a.here(l)+"/")
+			d.announce("page for operators: "+d.here(l)+"/", "address", d.here(l)+"/")
 		}
 	}
 
-	found := s.Findings()
-	a.announce(fmt.Sprintf("ready: %s, %s", plural(len(s.Tools()), "tool"), plural(len(found), "problem")))
-	a.warnOf(found)
-	a.announceLacking(s.Plugins())
+	found := d.service.Findings()
+	d.announce(fmt.Sprintf("ready: %s, %s", plural(len(d.service.Tools()), "tool"), plural(len(found), "problem")))
+	d.warnOf(found)
+	d.announceLacking(d.service.Plugins())
 }
 
 // httpGrace is how long the server waits until clients have read their answers.
@@ -214,20 +223,20 @@ const httpGrace = 2 * time.Second
 
 // drain refuses new requests, waits for calls and runs, and closes the service.
 // It announces first what it waits for.
-func (a *app) drain(s *server.Service, api *httpapi.API) error {
-	if n := s.Stats().Runs.Active; n > 0 {
-		a.announce(fmt.Sprintf("shutting down: waiting up to %s for %d runs; a second signal ends at once", a.config.drain, n))
+func (d daemon) drain() error {
+	if n := d.service.Stats().Runs.Active; n > 0 {
+		d.announce(fmt.Sprintf("shutting down: waiting up to %s for %d runs; a second signal ends at once", d.config.drain, n))
 	}
-	api.Drain()
+	d.api.Drain()
 
-	ctx, cancel := context.WithTimeout(context.Background(), a.config.drain)
+	ctx, cancel := context.WithTimeout(context.Background(), d.config.drain)
 	defer cancel()
-	err := s.Close(ctx)
+	err := d.service.Close(ctx)
 
 	ctx, cancel = context.WithTimeout(context.Background(), httpGrace)
 	defer cancel()
-	if api.Shutdown(ctx) != nil {
-		a.logger().Info("closed connections that were still in use")
+	if d.api.Shutdown(ctx) != nil {
+		d.logger().Info("closed connections that were still in use")
 	}
 	return err
 }
@@ -287,7 +296,7 @@ func (a *app) runMCP(ctx context.Context, session string, dry bool) error {
 		return err
 	}
 	defer done()
-	defer a.reloadOnHangup(s)()
+	defer reloadOnHangup(a, s)()
 
 	var in io.Reader // nil is the process's own, which can be closed to end a read
 	if a.in != os.Stdin {
@@ -304,22 +313,22 @@ const maxMCP = 16
 
 // mcpFolder is where the nth of these processes keeps its runs. The folder of
 // serve stays free for serve.
-func (a *app) mcpFolder(n int) string {
+func (c *loaded) mcpFolder(n int) string {
 	name := "mcp"
 	if n > 1 {
 		name += fmt.Sprintf("-%d", n)
 	}
-	return filepath.Join(a.config.data, name)
+	return filepath.Join(c.data, name)
 }
 
 // openFree opens the service on the first of these folders that no other process
 // uses: each MCP client may start a process of its own.
 func (a *app) openFree(ctx context.Context) (*server.Service, func(), error) {
 	for n := 1; ; n++ {
-		s, done, err := a.openKept(ctx, a.mcpFolder(n), false)
+		s, done, err := a.openKept(ctx, a.config.mcpFolder(n), false)
 		switch {
 		case err == nil:
-			a.logger().Info("runs are kept", "folder", a.mcpFolder(n))
+			a.logger().Info("runs are kept", "folder", a.config.mcpFolder(n))
 			return s, done, nil
 		case !errors.Is(err, server.ErrLocked):
 			return nil, nil, err

@@ -205,7 +205,7 @@ func TestMCPFolders(t *testing.T) {
 		s, done, err := a.openFree(t.Context())
 		require.NoError(t, err)
 		defer done()
-		require.DirExists(t, a.mcpFolder(n+1))
+		require.DirExists(t, a.config.mcpFolder(n+1))
 		services = append(services, s)
 	}
 	_, _, err := a.openFree(t.Context())
@@ -216,9 +216,9 @@ func TestMCPFolders(t *testing.T) {
 	_, done, err := a.openFree(t.Context())
 	require.NoError(t, err)
 	defer done()
-	_, _, err = a.openKept(t.Context(), a.mcpFolder(5), false)
+	_, _, err = a.openKept(t.Context(), a.config.mcpFolder(5), false)
 	require.ErrorIs(t, err, server.ErrLocked)
-	_, _, err = a.openKept(t.Context(), a.mcpFolder(1), false)
+	_, _, err = a.openKept(t.Context(), a.config.mcpFolder(1), false)
 	require.ErrorContains(t, err, fmt.Sprintf("is used by process %d", os.Getpid()))
 	require.NoDirExists(t, filepath.Join(data, "runs"))
 }
@@ -289,7 +289,7 @@ func TestShutdownThatDoesNotEnd(t *testing.T) {
 					time.AfterFunc(test.again, func() { again <- os.Interrupt })
 				}
 				began := time.Now()
-				err := a.awaitEnd(ended, again, func() string { return "the moon" })
+				err := (daemon{app: a}).awaitEnd(ended, again, func() string { return "the moon" })
 				require.Equal(t, test.took, time.Since(began))
 				require.Equal(t, test.told, strings.Count(said.String(), "s: waiting for the moon\n"), said)
 				if test.err == "" {
