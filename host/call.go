@@ -41,6 +41,7 @@ type call struct {
 	failed     error              // the first limit or broken rule a host function met
 	response   []byte             // abi.FieldResponse; nil before the first host call
 	web        *web               // nil before the first HTTP request
+	screen     screen             // of what it writes
 	returned   [1]uint64          // by the guest's function
 }
 
@@ -75,7 +76,7 @@ func (h *Host) begin(ctx context.Context, m *Module, req *Call) (*call, error) {
 	}
 	c := &call{Call: *req, host: h, module: m, client: fair.ClientOf(req.Session), started: time.Now()}
 	c.Policy = c.Policy.withDefaults()
-	c.start.call, c.inner.call = c, c
+	c.start.call, c.inner.call, c.screen.call = c, c, c
 	if c.Caller != nil {
 		c.Policy.Fuel = min(c.Policy.Fuel, c.Caller.left())
 	}

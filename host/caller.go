@@ -3,14 +3,19 @@ package host
 import (
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/internal/egress"
 )
 
 // A Caller is a running call that calls other tools: see [Call.Caller]. It waits for
 // them, and they use its slots, its fuel and its time.
 type Caller struct {
 	call *call
+	// Of the first call only: what it and those that begin with it do over HTTP.
+	traffic  atomic.Pointer[egress.Shared] // nil before the first request
+	attempts atomic.Int64
 
 	mu      sync.Mutex
 	fuel    int64 // that the calls may use until the guest continues
@@ -19,6 +24,14 @@ type Caller struct {
 	running []*call
 	spent   int64     // fuel of calls that have ended, which the guest has not paid for yet
 	ended   abi.Usage // of all calls that have ended: their fuel, processor time and memory
+}
+
+// shared is what the calls that begin with this one have in common.
+func (r *Caller) shared() *egress.Shared {
+	if r.traffic.Load() == nil {
+		r.traffic.CompareAndSwap(nil, new(egress.Shared))
+	}
+	return r.traffic.Load()
 }
 
 // outer is the call that waits for this one, or nil.

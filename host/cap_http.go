@@ -83,7 +83,8 @@ var ErrNoSecret = egress.ErrNoSecret
 // bodies.
 type Exchange = egress.Exchange
 
-// maxHTTP is how many HTTP requests a call may attempt, refused ones included.
+// maxHTTP is how many HTTP requests a call may attempt, with the tools that it calls and
+// refused ones included.
 const maxHTTP = 1000
 
 // maxHTTPLog is how many requests of a call that were refused or failed are logged.
@@ -188,11 +189,10 @@ func httpText(url string, methods []string) string {
 
 // web is what a call does over HTTP.
 type web struct {
-	call     *call
-	egress   *egress.Call
-	attempts int
-	logged   int // of those that were refused or failed
-	kept     int // bytes of the largest response, which is paid for
+	call   *call
+	egress *egress.Call
+	logged int // of those that were refused or failed
+	kept   int // bytes of the largest response, which is paid for
 }
 
 // webOf returns the requests of a call. Its policy is compiled at the first.
@@ -211,6 +211,7 @@ func (c *call) webOf() (*web, error) {
 	}
 	c.web = &web{call: c, egress: c.host.egress.Call(egress.CallConfig{
 		Plugin: c.Plugin, User: user, Policy: policy, Readonly: c.Readonly, Secrets: c.Secrets, Observe: c.Observers.HTTP,
+		Shared: c.inner.first().shared(),
 	})}
 	return c.web, nil
 }
@@ -241,7 +242,7 @@ func httpOperation(c *call, request []byte) int32 {
 	if err != nil {
 		return c.deny("the http rules of this plugin are invalid: have the operator check them")
 	}
-	if w.attempts++; w.attempts > maxHTTP {
+	if c.inner.first().attempts.Add(1) > maxHTTP {
 		return c.refuse(abi.CallLimit, "limit", fmt.Sprintf("a call may attempt %d http requests", maxHTTP))
 	}
 	if c.stopping() {

@@ -36,6 +36,7 @@ func callCapability(c *call, mem api.Memory, stack []uint64) int32 {
 	op := string(name[:min(len(name), maxOp+1)])
 	request := bytesAt(mem, abi.ImportCall, stack[2], stack[3])
 	c.meter.charge(len(request))
+	c.screen.charge(len(request))
 	if c.describing {
 		return c.deny("a plugin cannot call the host while it describes itself")
 	}
@@ -51,6 +52,9 @@ func callCapability(c *call, mem api.Memory, stack []uint64) int32 {
 
 	if !o.allowed(c) {
 		return c.deny(o.denied)
+	}
+	if code := c.screen.refuse(op, request); code != 0 {
+		return code
 	}
 	return o.run(c, request)
 }

@@ -147,6 +147,7 @@ var errOutputLimit = errors.New("output limit reached")
 func (o output) Write(p []byte) (int, error) {
 	c := o.call
 	c.meter.charge(len(p))
+	c.screen.charge(len(p))
 	err := c.answer.count(len(p))
 	if err == nil && o.stream == abi.StreamOutput && c.module.Info.Shape == Command {
 		if err = c.meter.keep(len(p)); err == nil {
@@ -162,9 +163,16 @@ func (o output) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// emit hands live output to the caller. A writer that fails is the caller's
-// business, not the guest's.
+// emit hands live output to the caller, without secrets.
 func (c *call) emit(stream abi.Stream, p []byte) {
+	if p = c.screen.live(stream, p); len(p) > 0 {
+		c.show(stream, p)
+	}
+}
+
+// show hands live output to the caller. A writer that fails is the caller's business,
+// not the guest's.
+func (c *call) show(stream abi.Stream, p []byte) {
 	w := c.Stdout
 	if stream == abi.StreamStderr {
 		c.answer.stderr.write(p)

@@ -74,16 +74,17 @@ func (o *outcome) answered(code int32) error {
 		o.Kind, o.Summary = abi.Success, o.answer.summary
 		return o.value(o.answer.result)
 	case abi.InvokeToolError:
-		o.Kind, o.Error = abi.ToolError, cmp.Or(clean(o.answer.errText), "the tool reported an error without a message")
+		o.Kind, o.Error = abi.ToolError, cmp.Or(o.words(o.answer.errText), "the tool reported an error without a message")
 		o.Summary = o.answer.summary
 		return nil
 	case abi.InvokePanic:
-		return fmt.Errorf("%w: it panicked: %s", ErrTrap, cmp.Or(clean(o.answer.errText), "without a message"))
+		return fmt.Errorf("%w: it panicked: %s", ErrTrap, cmp.Or(o.words(o.answer.errText), "without a message"))
 	case abi.InvokeConnection:
 		connection, err := abi.DecodeConnection(o.answer.errText)
 		if err != nil {
 			return fmt.Errorf("%w: %w", ErrABI, err)
 		}
+		o.screen.connection(connection)
 		o.Kind, o.Connection, o.Error = abi.ConnectionRequired, connection, "connect "+connection.Provider+" first"
 		return nil
 	}
@@ -106,11 +107,11 @@ func (o *outcome) value(result []byte) error {
 	spaced, ok := checkJSON(result)
 	switch {
 	case ok && spaced:
-		o.Value = compactJSON(result)
+		o.Value = o.screen.value(compactJSON(result))
 	case ok:
-		o.Value = result
+		o.Value = o.screen.value(result)
 	case command:
-		o.Value = encode(strings.TrimRight(strings.ToValidUTF8(string(result), "\uFFFD"), "\n"))
+		o.Value = encode(strings.TrimRight(strings.ToValidUTF8(o.screen.text(string(result)), "\uFFFD"), "\n"))
 	default:
 		return fmt.Errorf("%w: the result is not JSON in UTF-8%s", ErrABI, notUTF8(result))
 	}
@@ -224,6 +225,9 @@ func (o *outcome) classify(err *CallError) {
 	}
 }
 
+// words is a text of the plugin for an agent.
+func (o *outcome) words(text []byte) string { return clean(o.screen.bytes(text)) }
+
 // clean makes text of a plugin fit for an agent: valid, bounded, trimmed.
 func clean(text []byte) string {
 	return clip(strings.TrimSpace(strings.ToValidUTF8(string(text), "\uFFFD")), maxError)
@@ -249,7 +253,7 @@ func (c *call) log(stream abi.Stream, data []byte) {
 	case c.answer.logged <= maxLogged:
 		c.guest.Lend()
 		defer c.guest.Reclaim()
-		log.Log(&c.ctx, levels[stream], c.Plugin+" | "+clean(data)) // it cannot pass for the host's own
+		log.Log(&c.ctx, levels[stream], c.Plugin+" | "+clean(c.screen.bytes(data))) // it cannot pass for the host's own
 	case before <= maxLogged:
 		log.Warn("the plugin logs too much: the rest of this call's log is dropped", "bytes_allowed", maxLogged)
 	}

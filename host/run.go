@@ -59,6 +59,9 @@ func (c *call) runAdmitted() (code int32, err error) {
 	default:
 		code, err = c.enter(in.Cached(abi.ExportInvoke))
 	}
+	if unsaid := c.screen.flush(); err == nil {
+		err = unsaid
+	}
 	if err == nil {
 		err = c.settle()
 	}

@@ -19,12 +19,46 @@ import (
 type Call struct {
 	client *Client
 	cfg    CallConfig
-	mask   Masker
+	shared *Shared
+
+	mu   sync.Mutex
+	used map[string]bool // secrets that were sent
+}
+
+// Shared is what calls of tools have in common that wait for each other: they are masked
+// for the secrets of all, and the requests and bytes of all count against the limits of
+// each. The zero Shared is that of a call by itself. It is safe for concurrent use.
+type Shared struct {
+	mask Masker
 
 	mu       sync.Mutex
 	requests int
 	bytes    int64
-	used     map[string]bool // secrets that were sent
+}
+
+// Masker has the secrets that requests have used so far.
+func (s *Shared) Masker() *Masker { return &s.mask }
+
+// count adds a request, of at most so many.
+func (s *Shared) count(most int) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.requests >= most {
+		return &LimitError{What: "http requests of one call", Limit: int64(most), Unit: "requests"}
+	}
+	s.requests++
+	return nil
+}
+
+// spend adds bytes of a body, to at most so many.
+func (s *Shared) spend(n, most int64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.bytes += n
+	if s.bytes > most {
+		return &LimitError{What: "bodies of all http requests of one call", Limit: most, Unit: "bytes"}
+	}
+	return nil
 }
 
 // Call returns a call of a tool.
@@ -34,11 +68,14 @@ func (c *Client) Call(cfg CallConfig) *Call {
 	l.Bytes = orDefault(l.Bytes, DefaultBytes)
 	l.MaxBody = orDefault(l.MaxBody, DefaultMaxBody)
 	l.Timeout = orDefault(l.Timeout, DefaultTimeout)
-	return &Call{client: c, cfg: cfg, used: map[string]bool{}}
+	if cfg.Shared == nil {
+		cfg.Shared = new(Shared)
+	}
+	return &Call{client: c, cfg: cfg, shared: cfg.Shared, used: map[string]bool{}}
 }
 
-// Masker has the secrets that requests of this call have used so far.
-func (c *Call) Masker() *Masker { return &c.mask }
+// Masker has the secrets that requests have used so far, see [Shared].
+func (c *Call) Masker() *Masker { return &c.shared.mask }
 
 // Used returns the names of the secrets that were sent, sorted.
 func (c *Call) Used() []string {
@@ -206,28 +243,6 @@ func (c *Call) refuse(h *hop, reason Reason, need Rule, why string) *Refusal {
 	return r
 }
 
-// count adds a request to the call.
-func (c *Call) count() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.requests >= c.cfg.Limits.Requests {
-		return &LimitError{What: "http requests of one call", Limit: int64(c.cfg.Limits.Requests), Unit: "requests"}
-	}
-	c.requests++
-	return nil
-}
-
-// spend adds bytes of a body to the call.
-func (c *Call) spend(n int64) error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.bytes += n
-	if c.bytes > c.cfg.Limits.Bytes {
-		return &LimitError{What: "bodies of all http requests of one call", Limit: c.cfg.Limits.Bytes, Unit: "bytes"}
-	}
-	return nil
-}
-
 // interrupted reports whether the end of a context explains err.
 func interrupted(err error) bool {
 	_, network := errors.AsType[*NetworkError](err)
@@ -246,7 +261,7 @@ func timeout(err error) error {
 func (c *Call) masked(err error) error {
 	mask := func(texts ...*string) {
 		for _, s := range texts {
-			*s = c.client.proxyMask.String(c.mask.String(*s))
+			*s = c.client.proxyMask.String(c.shared.mask.String(*s))
 		}
 	}
 
@@ -260,7 +275,7 @@ func (c *Call) masked(err error) error {
 	case *LimitError, *SecretError:
 	default:
 		if !errors.Is(err, context.Canceled) && !errors.Is(err, ErrClosed) {
-			return &NetworkError{Host: "the request", Problem: "failed", Detail: c.mask.String(err.Error())}
+			return &NetworkError{Host: "the request", Problem: "failed", Detail: c.shared.mask.String(err.Error())}
 		}
 	}
 	return err

@@ -147,6 +147,9 @@ type CallConfig struct {
 	// goroutine of Do. It may be nil.
 	Observe func(Exchange)
 
+	// Shared is what the call has in common with others. Nil is a call by itself.
+	Shared *Shared
+
 	Limits Limits
 }
 

@@ -20,7 +20,7 @@ import (
 func (c *Call) exchange(ctx context.Context, h *hop, follow bool) (resp *Response, location string, err error) {
 	// Refused hops count too, and those over the number are not observed: a plugin
 	// cannot fill the log.
-	if err := c.count(); err != nil {
+	if err := c.shared.count(c.cfg.Limits.Requests); err != nil {
 		return nil, "", err
 	}
 
@@ -70,7 +70,7 @@ func (c *Call) sendable(h *hop, limit int64) error {
 	if int64(len(h.body)) > limit {
 		return &LimitError{What: "request body for " + h.target.host, Limit: limit, Unit: "bytes", Grant: "max_body"}
 	}
-	return c.spend(int64(len(h.body)))
+	return c.shared.spend(int64(len(h.body)), c.cfg.Limits.Bytes)
 }
 
 // request makes the request of a hop, with its secret.
@@ -126,10 +126,7 @@ func (c *Call) secret(ctx context.Context, h *hop, r *rule) (Secret, error) {
 	}
 
 	// Masked before it is sent: an error can contain it too.
-	c.mask.Add(r.Secret, s.Value)
-	if s.Place.Basic != "" {
-		c.mask.Add(r.Secret, s.basic())
-	}
+	c.shared.mask.AddSecret(r.Secret, s)
 	c.mu.Lock()
 	c.used[r.Secret] = true
 	c.mu.Unlock()
@@ -185,13 +182,13 @@ func (c *Call) response(h *hop, r *rule, raw *http.Response, limit int64) (*Resp
 
 	header := raw.Header
 	cleanResponse(header)
-	c.mask.header(header)
+	c.shared.mask.header(header)
 	c.client.proxyMask.header(header)
-	body = c.client.proxyMask.Bytes(c.mask.Bytes(body))
+	body = c.client.proxyMask.Bytes(c.shared.mask.Bytes(body))
 	if h.method != http.MethodHead && raw.StatusCode != http.StatusNotModified {
 		header.Set("Content-Length", strconv.Itoa(len(body)))
 	}
-	return &Response{Status: raw.StatusCode, URL: c.mask.String(h.target.String()), Header: header, Body: body}, nil
+	return &Response{Status: raw.StatusCode, URL: c.shared.mask.String(h.target.String()), Header: header, Body: body}, nil
 }
 
 // readBody reads and decodes a body within its limit.
@@ -208,7 +205,7 @@ func (c *Call) readBody(h *hop, r *rule, raw *http.Response, limit int64) ([]byt
 	// for as long as it likes.
 	in := &bounded{r: raw.Body, left: limit, err: tooLarge}
 	out := io.Reader(in)
-	decode, err := decoder(raw.Header, r.Secret != "" || !c.mask.Empty())
+	decode, err := decoder(raw.Header, r.Secret != "" || !c.shared.mask.Empty())
 	if err != nil {
 		return nil, &NetworkError{Host: h.target.host, Problem: err.Error()}
 	}
@@ -233,7 +230,7 @@ func (c *Call) readBody(h *hop, r *rule, raw *http.Response, limit int64) ([]byt
 		}
 		return nil, c.failure(h, r, err)
 	}
-	return body.Bytes(), c.spend(int64(body.Len()))
+	return body.Bytes(), c.shared.spend(int64(body.Len()), c.cfg.Limits.Bytes)
 }
 
 // decoder reports whether to decode gzip. What cannot be decoded cannot be masked, so

@@ -2,6 +2,7 @@ package egress
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
@@ -23,12 +24,13 @@ type Masker struct {
 	mu    sync.RWMutex
 	names map[string]string // by value
 	forms []form
+	first *[256][]form // by their first bytes, the longest first
 }
 
 type form struct {
 	text, lower string
 	bytes       []byte
-	mark        string
+	name, mark  string
 }
 
 // Add masks value from now on, as "[secret NAME]". A value shorter than [MinSecret]
@@ -44,13 +46,24 @@ func (m *Masker) Add(name, value string) {
 		return
 	}
 	if m.names == nil {
-		m.names = map[string]string{}
+		m.names, m.first = map[string]string{}, new([256][]form)
 	}
 	m.names[value] = name
 
-	mark := "[secret " + name + "]"
 	for _, text := range formsOf(value) {
-		m.forms = append(m.forms, form{text, strings.ToLower(text), []byte(text), mark})
+		f := form{text, strings.ToLower(text), []byte(text), name, "[secret " + name + "]"}
+		m.forms = append(m.forms, f)
+		same := append(m.first[text[0]], f)
+		slices.SortStableFunc(same, func(a, b form) int { return len(b.text) - len(a.text) })
+		m.first[text[0]] = same
+	}
+}
+
+// AddSecret adds the value of a secret, and what its place makes of it.
+func (m *Masker) AddSecret(name string, s Secret) {
+	m.Add(name, s.Value)
+	if s.Place.Basic != "" {
+		m.Add(name, s.basic())
 	}
 }
 
@@ -93,8 +106,83 @@ func (m *Masker) replace(s string) string {
 	return strings.NewReplacer(pairs...).Replace(s)
 }
 
-// Found reports whether s has a secret.
-func (m *Masker) Found(s string) bool { return m.String(s) != s }
+// Stream masks a text that comes in pieces. The last held bytes of text are not in what
+// it returns, because they may be the beginning of a secret: put them in front of the
+// next piece. They are fewer than the longest form of a secret has.
+func (m *Masker) Stream(text []byte) (masked []byte, held int) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	if m.first == nil {
+		return text, 0
+	}
+
+	done := 0 // bytes of text that are in masked
+	for at := 0; at < len(text); {
+		f, begins := match(m.first[text[at]], text[at:])
+		switch {
+		case begins:
+			return append(masked, text[done:at]...), len(text) - at
+		case f == nil:
+			at++
+		default:
+			masked = append(append(masked, text[done:at]...), f.mark...)
+			at += len(f.bytes)
+			done = at
+		}
+	}
+
+	if done == 0 {
+		return text, 0
+	}
+	return append(masked, text[done:]...), 0
+}
+
+// match returns the longest form at the start of a text. It begins one if the text ends
+// before a longer one does.
+func match(forms []form, text []byte) (_ *form, begins bool) {
+	for i, f := range forms {
+		switch {
+		case len(text) < len(f.bytes):
+			if bytes.HasPrefix(f.bytes, text) {
+				return nil, true
+			}
+		case bytes.HasPrefix(text, f.bytes):
+			return &forms[i], false
+		}
+	}
+	return nil, false
+}
+
+// In returns the name of a secret that is in s, or nothing.
+func (m *Masker) In(s string) string {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	if i := slices.IndexFunc(m.forms, func(f form) bool { return strings.Contains(s, f.text) }); i >= 0 {
+		return m.forms[i].name
+	}
+	return ""
+}
+
+// Within is In for a text that others may decode, such as a URL: it looks below up to
+// three layers of URL escapes too.
+func (m *Masker) Within(s string) string {
+	if m.Empty() {
+		return ""
+	}
+
+	for range 4 {
+		name := m.In(s)
+		if name == "" && strings.Contains(s, "+") { // a space, in a query
+			spaced := strings.ReplaceAll(s, "+", " ")
+			name = cmp.Or(m.In(spaced), m.In(decodeOnce(spaced)))
+		}
+		if name != "" || !strings.Contains(s, "%") {
+			return name
+		}
+		s = decodeOnce(s)
+	}
+	return ""
+}
 
 // header masks values, and removes fields whose name has a secret.
 func (m *Masker) header(h http.Header) {

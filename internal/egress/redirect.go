@@ -4,7 +4,6 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
-	"strings"
 )
 
 func isRedirect(resp *http.Response) bool {
@@ -47,24 +46,16 @@ func (c *Call) redirect(h *hop, status int, location string) (*hop, error) {
 	return next, nil
 }
 
-// carriesSecret looks for secrets below escapes too, of which a location can have more
-// than one layer.
+// carriesSecret looks for secrets in a location.
 func (c *Call) carriesSecret(t *target) bool {
-	if c.mask.Empty() {
+	if c.shared.mask.Empty() {
 		return false
 	}
-	if c.mask.inName(t.host) {
+	if c.shared.mask.inName(t.host) {
 		return true
 	}
 
-	s := t.path + "?" + t.query
-	for range 4 {
-		if c.mask.Found(s) || c.mask.Found(strings.ReplaceAll(s, "+", " ")) {
-			return true
-		}
-		s = decodeOnce(s)
-	}
-	return false
+	return c.shared.mask.Within(t.path+"?"+t.query) != ""
 }
 
 // resolve reads a location, which can be relative.
