@@ -61,7 +61,7 @@ var layers = map[string][]string{
 	"client":                             {"abi", "server/wire"},     // the HTTP API as Go: no engine comes with it
 	"server/identity":                    {"server/wire"},            // tokens and users, for any transport
 	"server/httpapi":                     {"abi", "server", "server/identity", "server/wire", "internal/strictjson", "internal/fair"},
-	"server":                             {"abi", "host", "plugins", "pkg/background", "pkg/background/engine", "pkg/background/engine/memory", "pkg/background/output", "pkg/background/sqlite", "server/audit", "server/gotool", "server/wire", "internal/schema", "internal/fair", "internal/strictjson"},
+	"server":                             {"abi", "host", "plugins", "pkg/background", "pkg/background/engine", "pkg/background/engine/memory", "pkg/background/output", "pkg/background/sqlite", "server/audit", "server/vault", "server/gotool", "server/wire", "internal/schema", "internal/fair", "internal/strictjson"},
 	"server/gotool":                      {"abi", "host", "internal/typed", "internal/schema", "internal/strictjson", "internal/fair"}, // knows no Service
 	"server/mcpapi":                      {"abi", "server", "server/wire", "server/identity", "internal/strictjson", "internal/fair"},
 	"server/webui":                       {"abi", "server", "server/wire", "internal/human"},

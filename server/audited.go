@@ -60,9 +60,7 @@ func (a *auditor) close() error {
 // about begins an event of a session.
 func about(kind audit.Kind, session string) audit.Event {
 	e := audit.Event{Kind: kind, Session: session}
-	if user, _, ok := strings.Cut(session, "/"); ok && user+"/" != wire.UnnamedPrefix {
-		e.User = user
-	}
+	e.User = userOf(session)
 	return e
 }
 
@@ -178,6 +176,13 @@ func (a *auditor) admin(action, session, id string) {
 	e := about(audit.Admin, session)
 	e.Action, e.ID = action, id
 	a.log.Append(e)
+}
+
+// secret writes what was done to a secret of a user.
+func (a *auditor) secret(action, user, name string) {
+	if a.log != nil {
+		a.log.Append(audit.Event{Kind: audit.Admin, Action: action, User: user, ID: name})
+	}
 }
 
 // decided writes that somebody was asked to approve a call, or what became of it.

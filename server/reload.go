@@ -19,13 +19,15 @@ func (s *Service) Reload(ctx context.Context) (plugins.Changes, error) {
 	return c, err
 }
 
-// Regrant replaces Config.Grants, and reloads, see [plugins.Registry.Regrant].
+// Regrant replaces Config.Grants, and reloads, see [plugins.Registry.Regrant]. Secrets of
+// users are encrypted with the first key, if they are not yet.
 func (s *Service) Regrant(ctx context.Context, grants map[string]plugins.Grant) (plugins.Changes, error) {
 	c, err := s.registry.Regrant(ctx, grants)
-	if err == nil {
-		s.reloaded(c)
+	if err != nil {
+		return c, err
 	}
-	return c, err
+	s.reloaded(c)
+	return c, s.renewSecrets(ctx)
 }
 
 // watch reloads whenever the folders change, until the service is closed.

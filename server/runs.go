@@ -45,6 +45,9 @@ func (s *Service) openRuns(ctx context.Context) (err error) {
 		return err
 	}
 	s.audit.grants(s.registry.Plugins())
+	if err := s.renewSecrets(ctx); err != nil {
+		return err
+	}
 
 	cfg, x := s.cfg.Runs, executor{s}
 	if s.dir != nil {

@@ -90,8 +90,9 @@ type Config struct {
 	// of this Config.
 	Host host.Config
 
-	// Secrets are the values that go into HTTP requests by the rules of Grants, see package
-	// vault. Nil has none: a call that needs one requires a connection.
+	// Secrets are the values that go into HTTP requests by the rules of Grants. Nil has
+	// none: a call that needs one requires a connection. A [*vault.Vault] can have secrets
+	// of users too, see [Service.Secrets].
 	Secrets host.Secrets
 
 	// Approvals says which calls a person has to approve.

@@ -21,6 +21,7 @@ import (
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/identity"
+	"github.com/toolhost/toolhost/server/vault"
 	"github.com/toolhost/toolhost/server/webui"
 )
 
@@ -274,10 +275,31 @@ func (c *loaded) checkUse() {
 		for i, m := range g.Files {
 			c.checkFolder(fmt.Sprintf("grants.%s.files.%d.dir", name, i), m.Dir, false)
 		}
+		for i, rule := range g.HTTP {
+			if rule.Secret != "" && c.secrets[rule.Secret] == nil {
+				c.problem(fmt.Sprintf("grants.%s.http.%d.secret", name, i), "there is no secret %q: add secrets.%s", rule.Secret, rule.Secret)
+			}
+		}
+	}
+	if err := c.checkKeys(); err != nil {
+		c.problem("secrets_key", "%v", err)
 	}
 	if _, err := os.Stat(c.data); !errors.Is(err, fs.ErrNotExist) { // it would be made
 		c.checkFolder("data", c.data, true)
 	}
+}
+
+// checkKeys returns what is wrong with the keys for secrets of users, if there are any.
+func (c *config) checkKeys() error {
+	for name, s := range c.secrets {
+		if s.Scope == vault.OfUser && c.secretsKey == "" {
+			return fmt.Errorf("the secret %q is of users, and needs a key: run toolhost secret key FILE, and name the file here", name)
+		}
+	}
+	if c.secretsKey == "" {
+		return nil
+	}
+	return vault.Keys(c.secretsKey).Check()
 }
 
 // checkFolder reports a missing folder, or one that must be safe and is not.

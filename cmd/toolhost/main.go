@@ -81,7 +81,7 @@ func run(ctx context.Context, args []string, in io.Reader, out, errw io.Writer) 
 // commands make the commands, in no particular order.
 var commands = []func(*app) *cobra.Command{
 	callCommand, compileCommand, configCommand, demoCommand, inspectCommand, listCommand, mcpCommand, pinCommand, serveCommand, trustCommand, unpinCommand,
-	approveCommand, auditCommand, checkCommand, kvCommand, logsCommand, messageCommand, removeCommand, schedulesCommand, spawnCommand, stopCommand, tasksCommand, waitCommand,
+	approveCommand, auditCommand, checkCommand, kvCommand, logsCommand, messageCommand, removeCommand, schedulesCommand, secretCommand, spawnCommand, stopCommand, tasksCommand, waitCommand,
 }
 
 func (a *app) root() *cobra.Command {
@@ -221,11 +221,14 @@ func (a *app) open(ctx context.Context, adapt func(*server.Config)) (s *server.S
 
 // secrets returns the secrets of the configuration.
 func (a *app) secrets() (host.Secrets, error) {
+	if err := a.config.checkKeys(); err != nil {
+		return nil, &usageError{fmt.Errorf("secrets_key: %w", err), ""}
+	}
 	sources := map[string]vault.Source{}
 	for name, s := range a.config.secrets {
 		sources[name] = *s
 	}
-	return vault.New(sources, a.logger())
+	return vault.New(sources, vault.Keys(a.config.secretsKey), a.logger())
 }
 
 // openKept opens a service that keeps its runs in a folder, for one client or

@@ -33,6 +33,7 @@ type config struct {
 	egressCA            string // file
 	approvalToken       string
 	secrets             map[string]*vault.Source
+	secretsKey          string
 }
 
 // Values of settings that are names.
@@ -144,6 +145,7 @@ func settings(c *config) []setting {
 		{"approvals.tools", decisions, &s.Approvals.Tools, none, "Decisions on tools by name or pattern, such as `{files_delete: ask, \"mail_*\": deny}`: `allow`, `ask` or `deny`. A name wins over patterns, a longer pattern over a shorter one, and all of them over hints."},
 		{"approvals.wait", duration, &s.Approvals.Wait, server.DefaultApprovalWait, "How long a call waits for approval before it is refused."},
 		{"approvals.token", text, &c.approvalToken, none, "Token with which approvals are decided over TCP. Without it they are decided over the socket only. Set `TOOLHOST_APPROVALS_TOKEN` to keep it out of files."},
+		{"secrets_key", folder, &c.secretsKey, none, "File with the keys that encrypt the secrets of users: one a line, 32 bytes in base64. The first encrypts. `toolhost secret key FILE` adds one. See [Secrets](#secrets)."},
 		{"secrets.*", kind{each: c.secret}, nil, none, "Secrets that go into HTTP requests of plugins, by their names."},
 		{"grants.*", kind{each: c.grant}, nil, none, "What each plugin is granted, by its name. A plugin that is not named gets nothing."},
 	}
@@ -171,6 +173,7 @@ func secretSettings(s *vault.Source) []setting {
 		{"env", text, &s.Env, none, "Variable of the environment that has the value."},
 		{"file", folder, &s.File, none, "File that has the value. It is read each time, and refused if other users can read or write it."},
 		{"command", words, &s.Command, none, "Program and arguments that print the value, without a shell. It has 10 seconds, and its output is kept for a minute."},
+		{"scope", oneOf(string(vault.OfOperator), string(vault.OfUser)), &s.Scope, string(vault.OfOperator), "Whose the value is: `operator`, or `user`: each user sets their own, without `env`, `file` and `command`."},
 		{"hosts", words, &s.Hosts, none, "Hosts that the value may go to: names, addresses and `*.example.com`."},
 		{"bearer", flag, &s.Place.Bearer, nil, "Whether the value goes into `Authorization: Bearer`."},
 		{"header", text, &s.Place.Header, none, "Header that the value goes into."},

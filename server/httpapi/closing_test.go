@@ -34,7 +34,7 @@ func TestClosedUnderRoutes(t *testing.T) {
 		t.Run(r.Name, func(t *testing.T) {
 			service, err := server.Open(t.Context(), server.Config{
 				Folders:  []plugins.Folder{{Path: "zoo", FS: fstest.MapFS{"echo.wasm": &fstest.MapFile{Data: echo.Wasm()}}}},
-				CacheDir: plugintest.CacheDir(), DataDir: t.TempDir(),
+				CacheDir: plugintest.CacheDir(), DataDir: t.TempDir(), Secrets: secrets(t),
 			})
 			require.NoError(t, err)
 			t.Cleanup(func() { _ = service.Close(gone) })
@@ -55,7 +55,7 @@ func TestClosedUnderRoutes(t *testing.T) {
 			if ask[0] == "" {
 				ask[0] = r.Path
 			}
-			names := strings.NewReplacer("{run}", run.ID, "{sleeper}", run.ID, "{schedule}", schedule.At, "{tool}", "echo", "{plugin}", "keeper", "{name}", "output.log", "{listener}", run.ID, "{key}", "k")
+			names := strings.NewReplacer("{run}", run.ID, "{sleeper}", run.ID, "{schedule}", schedule.At, "{tool}", "echo", "{plugin}", "keeper", "{name}", "output.log", "{listener}", run.ID, "{key}", "k", "{secret}", "example")
 
 			if r.Name == "watchEvents" { // a stream ends with the API
 				api.Drain()

@@ -9,6 +9,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -26,6 +28,7 @@ import (
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/httpapi"
+	"github.com/toolhost/toolhost/server/vault"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -94,6 +97,19 @@ func zoo() map[string]plugintest.Plugin {
 	return all
 }
 
+// secrets are a secret of the operator and one of users.
+func secrets(t testing.TB) *vault.Vault {
+	t.Helper()
+	keys := filepath.Join(t.TempDir(), "keys")
+	require.NoError(t, os.WriteFile(keys, []byte(vault.NewKey()+"\n"), 0o600))
+	hosts, place := []string{"api.example.com"}, host.Place{Bearer: true}
+	found, err := vault.New(map[string]vault.Source{
+		"example": {Scope: vault.OfUser, Hosts: hosts, Place: place}, "shared": {Env: "TOOLHOST_TEST_SHARED", Hosts: hosts, Place: place},
+	}, vault.Keys(keys), nil)
+	require.NoError(t, err)
+	return found
+}
+
 // fixture is an API over a service, served in memory.
 type fixture struct {
 	files fstest.MapFS // the plugins, which a reload reads anew
@@ -124,8 +140,8 @@ func serve(t testing.TB, cfg httpapi.Config, names ...string) *fixture {
 	}
 	var err error
 	f.service, err = server.Open(t.Context(), server.Config{
-		Approvals: policy,
-		Folders:   []plugins.Folder{{Path: "zoo", FS: files}}, Grants: grants, CacheDir: plugintest.CacheDir(), Logger: log,
+		Approvals: policy, Secrets: secrets(t),
+		Folders: []plugins.Folder{{Path: "zoo", FS: files}}, Grants: grants, CacheDir: plugintest.CacheDir(), Logger: log,
 		Runs: server.RunsConfig{OutputCap: 32 << 10}, ParkAfter: 30 * time.Second,
 	})
 	require.NoError(t, err)

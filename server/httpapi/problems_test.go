@@ -33,6 +33,7 @@ var asks = map[string][2]string{
 	"createSchedule":     {"/v1/schedules", `{"tool":"echo","cron_expression":"0 0 * * *"}`},
 	"sendMessage":        {"/v1/runs/{listener}/messages", `{"message":1}`},
 	"putValue":           {"/v1/session/values/k", `{"value":1}`},
+	"setSecret":          {"/v1/secrets/example", `{"value":"correct-horse-battery"}`},
 	"decideApproval":     {"/v1/approvals/{run}", `{"approve":true}`},
 }
 
@@ -79,6 +80,7 @@ var refusals = map[string][]string{
 	"fireSchedule conflict":     {"/v1/schedules/{fired}/fire"},
 	"decideApproval not_found":  {"/v1/approvals/{none}", `{"approve":true}`, wire.ApprovalHeader, "may approve"},
 	"decideApproval conflict":   {"/v1/approvals/{run}", `{"approve":true}`, wire.ApprovalHeader, "may approve"},
+	"setSecret not_found":       {"/v1/secrets/none", `{"value":"correct-horse-battery"}`},
 	"getStored not_found":       {"/v1/kv/keeper/none"},
 	"getValue not_found":        {"/v1/session/values/none"},
 	"putValue conflict":         {"/v1/session/values/k", `{"value":1,"version":7}`},

@@ -39,6 +39,7 @@ func routes() []route {
 	until := oneOf("until", server.UntilAny, server.UntilAll)
 	version := formed("version", versionForm, "expected the version of a value")
 	ofSession := formed("of_session", textForm, "expected a session of up to 128 characters")
+	ofUser := formed("of_user", userForm, "expected a user: up to 64 letters, digits and . _ : @ -")
 	cursor := formed("cursor", placeForm, "expected the cursor of an earlier answer")
 
 	return []route{
@@ -76,6 +77,9 @@ func routes() []route {
 		endpoint("GET", "/v1/session/values/{key}", getValue),
 		endpoint("PUT", "/v1/session/values/{key}", putValue),
 		endpoint("DELETE", "/v1/session/values/{key}", deleteValue, version),
+		endpoint("GET", "/v1/secrets", listSecrets, ofUser),
+		endpoint("PUT", "/v1/secrets/{secret}", setSecret, ofUser),
+		endpoint("DELETE", "/v1/secrets/{secret}", removeSecret, ofUser),
 		endpoint("GET", "/v1/approvals", listApprovals).forOperator(),
 		endpoint("POST", "/v1/approvals/{run}", decideApproval).forOperator(),
 		endpoint("GET", "/v1/kept_approvals", listKeptApprovals).forOperator(),

@@ -1,5 +1,7 @@
-// Package vault keeps the secrets of an operator: where each value comes from, and
-// where it may go. It implements [host.Secrets].
+// Package vault has the secrets that go into HTTP requests: where each value comes from,
+// and where it may go. Those of the operator come from the environment, a file or a
+// command, and [Vault] implements [host.Secrets] for them. Those of users are kept by its
+// caller, encrypted: see [Vault.Seal].
 //
 // Values are read when a request needs one, so a new value applies without a restart:
 // a variable never changes, a file is read each time, and what a command printed is
@@ -26,16 +28,27 @@ const (
 	CommandTTL  = time.Minute      // how long the output of a command is kept
 	CommandTime = 10 * time.Second // how long a command may run
 	retryAfter  = 5 * time.Second  // how long the failure of a command is kept
-	maxValue    = 16<<10 + 2       // bytes of a value, with its line break
+	MaxValue    = 16 << 10         // bytes of a value
+	maxValue    = MaxValue + 2     // with its line break
+)
+
+// Scope says whose secret it is.
+type Scope string
+
+// The scopes. Empty is OfOperator.
+const (
+	OfOperator Scope = "operator"
+	OfUser     Scope = "user" // each user has a value of their own
 )
 
 // Source is where the value of a secret comes from and where it may go. Exactly one of
-// Env, File and Command is set.
+// Env, File and Command is set, and none of them if it is OfUser.
 type Source struct {
 	Env     string   // a variable of the environment
 	File    string   // a file that only this user can read or write
 	Command []string // a program and its arguments, without a shell
 
+	Scope Scope    // whose the value is
 	Hosts []string // names, addresses and "*.example.com"
 	Place host.Place
 	HTTP  bool // it may go over http too
@@ -44,6 +57,7 @@ type Source struct {
 // Vault has the secrets. It is safe for concurrent use.
 type Vault struct {
 	log     *slog.Logger
+	keys    Keys
 	entries map[string]*entry
 }
 
@@ -66,13 +80,13 @@ const placeholder = "placeholder"
 // Check reports what is wrong with a source. It does not read the value.
 func (s Source) Check() error {
 	set := 0
-	for _, on := range []bool{s.Env != "", s.File != "", len(s.Command) > 0} {
+	for _, on := range []bool{s.Env != "", s.File != "", len(s.Command) > 0, s.Scope == OfUser} {
 		if on {
 			set++
 		}
 	}
 	if set != 1 {
-		return errors.New("want exactly one of env, file and command")
+		return errors.New("want exactly one of env, file, command and scope: user")
 	}
 	if len(s.Command) > 0 && s.Command[0] == "" {
 		return errors.New("command: want a program")
@@ -84,28 +98,52 @@ func (s Source) secret(value string) host.Secret {
 	return host.Secret{Value: value, Hosts: s.Hosts, Place: s.Place, HTTP: s.HTTP}
 }
 
-// New returns a Vault of the sources, by the names of the secrets. The logger gets why a
-// value could not be read, and nil discards that.
-func New(sources map[string]Source, log *slog.Logger) (*Vault, error) {
+// New returns a Vault of the sources, by the names of the secrets. Keys are for those of
+// users, and are checked if there are any. The logger gets why a value could not be read, and nil discards that.
+func New(sources map[string]Source, keys Keys, log *slog.Logger) (*Vault, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	v := &Vault{log: log, entries: map[string]*entry{}}
+	v := &Vault{log: log, keys: keys, entries: map[string]*entry{}}
 	for name, s := range sources {
 		if err := s.Check(); err != nil {
 			return nil, fmt.Errorf("secret %q: %w", name, err)
 		}
 		v.entries[name] = &entry{Source: s, turn: make(chan struct{}, 1)}
 	}
+
+	for name := range v.entries {
+		if !v.PerUser(name) {
+			continue
+		}
+		if err := keys.Check(); err != nil {
+			return nil, fmt.Errorf("secret %q: %w", name, err)
+		}
+		break
+	}
 	return v, nil
 }
 
-// Secret returns a secret. The error matches [host.ErrNoSecret] if there is none of this
-// name, or its variable, its file or the output of its command is empty or missing. Any
-// other error is made for an agent, and the log has the reason.
+// Sources returns where the secrets come from, by name. It must not be changed.
+func (v *Vault) Sources() map[string]Source {
+	all := make(map[string]Source, len(v.entries))
+	for name, e := range v.entries {
+		all[name] = e.Source
+	}
+	return all
+}
+
+// PerUser reports whether a secret is OfUser.
+func (v *Vault) PerUser(name string) bool {
+	return v.entries[name] != nil && v.entries[name].Scope == OfUser
+}
+
+// Secret returns a secret of the operator. The error matches [host.ErrNoSecret] if there is
+// none of this name, or its variable, its file or the output of its command is empty or
+// missing. Any other error is made for an agent, and the log has the reason.
 func (v *Vault) Secret(ctx context.Context, name string) (host.Secret, error) {
 	e := v.entries[name]
-	if e == nil {
+	if e == nil || e.Scope == OfUser {
 		return host.Secret{}, host.ErrNoSecret
 	}
 
@@ -118,16 +156,58 @@ func (v *Vault) Secret(ctx context.Context, name string) (host.Secret, error) {
 	if err == nil {
 		err = checkValue(secret)
 	}
+	if err != nil {
+		return host.Secret{}, v.public(ctx, name, err)
+	}
+	return secret, nil
+}
+
+// public is an error for an agent. The log gets any that is the operator's business.
+func (v *Vault) public(ctx context.Context, name string, err error) error {
 	switch {
-	case err == nil:
-		return secret, nil
 	case ctx.Err() != nil:
-		return host.Secret{}, context.Cause(ctx)
+		return context.Cause(ctx)
 	case errors.Is(err, host.ErrNoSecret):
-		return host.Secret{}, host.ErrNoSecret
+		return host.ErrNoSecret
 	}
 	v.log.Warn("a secret cannot be used", "secret", name, "error", err)
-	return host.Secret{}, errors.New("it cannot be used now: the operator finds the reason in the log")
+	return errors.New("it cannot be used now: the operator finds the reason in the log")
+}
+
+// Seal encrypts the value of a user's secret, so that it can be stored: bound to the user
+// and the name. A value that no request could have is refused, as is one for a secret that
+// is not OfUser. Other errors match [ErrNoKeys], or are of the file of keys.
+func (v *Vault) Seal(user, name, value string) ([]byte, error) {
+	if err := v.CheckValue(name, value); err != nil {
+		return nil, err
+	}
+	return v.keys.seal(value, about(user, name))
+}
+
+// CheckValue returns why no request can have a value of a user's secret.
+func (v *Vault) CheckValue(name, value string) error {
+	switch {
+	case !v.PerUser(name):
+		return host.ErrNoSecret
+	case value == "":
+		return errors.New("the value is empty")
+	case len(value) > MaxValue:
+		return fmt.Errorf("the value has %d bytes, and at most %d are allowed", len(value), MaxValue)
+	}
+	return checkValue(v.entries[name].secret(value))
+}
+
+// Unseal decrypts what Seal returned for the same user and name. Old reports that the
+// first key did not encrypt it: seal and store it anew. Errors are like those of Secret.
+func (v *Vault) Unseal(ctx context.Context, user, name string, sealed []byte) (s host.Secret, old bool, err error) {
+	if !v.PerUser(name) {
+		return host.Secret{}, false, host.ErrNoSecret
+	}
+	value, old, err := v.keys.open(sealed, about(user, name))
+	if err != nil {
+		return host.Secret{}, false, v.public(ctx, name, fmt.Errorf("of user %q: %w", user, err))
+	}
+	return v.entries[name].secret(value), old, nil
 }
 
 // checkValue refuses control characters wherever the value goes.

@@ -21,7 +21,7 @@ const value = "correct-horse-battery"
 func open(t *testing.T, s Source) (*Vault, *bytes.Buffer) {
 	s.Hosts, s.Place = []string{"api.example.com"}, host.Place{Bearer: true}
 	log := &bytes.Buffer{}
-	v, err := New(map[string]Source{"example": s}, slog.New(slog.NewTextHandler(log, nil)))
+	v, err := New(map[string]Source{"example": s}, "", slog.New(slog.NewTextHandler(log, nil)))
 	require.NoError(t, err)
 	return v, log
 }
@@ -36,11 +36,11 @@ func TestCheck(t *testing.T) {
 	hosts, place := []string{"api.example.com"}, host.Place{Bearer: true}
 	require.NoError(t, Source{Env: "A", Hosts: hosts, Place: place}.Check())
 	for want, s := range map[string]Source{
-		"want exactly one of env, file and command": {Hosts: hosts, Place: place},
-		"want exactly one of env, file":             {Env: "A", File: "b", Hosts: hosts, Place: place},
-		"command: want a program":                   {Command: []string{""}, Hosts: hosts, Place: place},
-		"want exactly one of bearer":                {Env: "A", Hosts: hosts},
-		"host":                                      {Env: "A", Hosts: []string{"*"}, Place: place},
+		"want exactly one of env, file, command and scope: user": {Hosts: hosts, Place: place},
+		"want exactly one of env, file":                          {Env: "A", File: "b", Hosts: hosts, Place: place},
+		"command: want a program":                                {Command: []string{""}, Hosts: hosts, Place: place},
+		"want exactly one of bearer":                             {Env: "A", Hosts: hosts},
+		"host":                                                   {Env: "A", Hosts: []string{"*"}, Place: place},
 	} {
 		require.ErrorContains(t, s.Check(), want)
 	}

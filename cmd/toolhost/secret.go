@@ -1,0 +1,156 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/toolhost/toolhost/server/vault"
+	"github.com/toolhost/toolhost/server/wire"
+)
+
+func secretCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "secret",
+		Short: "Show which secrets have a value, and set or remove those of users",
+		Long: `Show which secrets have a value, and set or remove those of users.
+
+Secrets go into HTTP requests of plugins. Those with scope: user in the
+configuration have a value for each user, which a server keeps encrypted. Others
+get their value from the configuration. No command shows a value.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(a.secretList(), a.secretSet(), a.secretRemove(), a.secretKey())
+	return cmd
+}
+
+// ofUser adds the flag that names a user.
+func ofUser(cmd *cobra.Command) *string {
+	return cmd.Flags().String("of", "", "the `user` whose secret it is, by an operator (default: who calls)")
+}
+
+func (a *app) secretList() *cobra.Command {
+	cmd := &cobra.Command{Use: "list", Short: "Show the secrets and whether they have a value", Args: cobra.NoArgs}
+	user := ofUser(cmd)
+	return a.remote(cmd, func(ctx context.Context, r *remote, _ []string) error {
+		all, err := r.client.Secrets(*user).List(ctx)
+		if err != nil {
+			return err
+		}
+		return r.answer(wire.Secrets{Secrets: all}, nil, func() {
+			if len(all) == 0 {
+				r.printf("No secrets are configured.\n")
+				return
+			}
+			rows := [][]string{{"NAME", "SCOPE", "VALUE", "SET", "HOSTS"}}
+			for _, s := range all {
+				value, at := "missing", "-"
+				if s.Set {
+					value = "set"
+				}
+				if !s.SetAt.IsZero() {
+					at = s.SetAt.Local().Format(time.DateTime)
+				}
+				rows = append(rows, []string{s.Name, string(s.Scope), value, at, strings.Join(s.Hosts, ", ")})
+			}
+			r.table(rows)
+		})
+	})
+}
+
+func (a *app) secretSet() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "set NAME",
+		Short: "Set the value of a user's secret",
+		Long: `Set the value of a user's secret. The value is asked for on a terminal, and else
+read from stdin without its last line break:
+
+  toolhost secret set example < key.txt`,
+		Args: cobra.ExactArgs(1),
+	}
+	user := ofUser(cmd)
+	cmd.Flags().Bool("dry-run", false, "check the value, and store nothing")
+	return a.remote(cmd, func(ctx context.Context, r *remote, args []string) error {
+		value, err := r.secretValue(ctx, args[0])
+		if err != nil {
+			return err
+		}
+		return r.client.Secrets(*user).Set(ctx, args[0], value)
+	})
+}
+
+// secretValue asks for a value, or reads it.
+func (u *ui) secretValue(ctx context.Context, name string) (string, error) {
+	var data []byte
+	var err error
+	if f, ok := u.in.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
+		fmt.Fprintf(u.err, "%s: ", oneLine(name))
+		data, err = term.ReadPassword(int(f.Fd()))
+		fmt.Fprintln(u.err)
+	} else {
+		data, err = readUntil(ctx, io.LimitReader(u.in, vault.MaxValue+2))
+	}
+	value := strings.TrimSuffix(strings.TrimSuffix(string(data), "\n"), "\r")
+	if err == nil && value == "" {
+		err = &usageError{errors.New("the value is empty"), "toolhost secret remove removes one"}
+	}
+	return value, err
+}
+
+func (a *app) secretRemove() *cobra.Command {
+	cmd := &cobra.Command{Use: "remove NAME", Short: "Remove the value of a user's secret", Args: cobra.ExactArgs(1)}
+	user := ofUser(cmd)
+	cmd.Flags().Bool("dry-run", false, "remove nothing")
+	return a.remote(cmd, func(ctx context.Context, r *remote, args []string) error {
+		return r.client.Secrets(*user).Remove(ctx, args[0])
+	})
+}
+
+func (a *app) secretKey() *cobra.Command {
+	return &cobra.Command{
+		Use:   "key FILE",
+		Short: "Add a new key for the secrets of users to a file",
+		Long: `Add a new key for the secrets of users to a file, before those that it has. The file
+is made if it does not exist, for this user only. Name it in secrets_key of the
+configuration.
+
+The first key encrypts, and the others decrypt what they encrypted. A server that is
+started or reloaded (SIGHUP) encrypts all secrets with the first key. After that the
+lines of the others can be removed.`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error { return addKey(args[0]) },
+	}
+}
+
+// addKey puts a new key before those of a file. The file has the keys of before, or all.
+func addKey(name string) error {
+	old, err := os.ReadFile(name)
+	if errors.Is(err, os.ErrNotExist) {
+		err = nil
+	} else if err == nil {
+		err = vault.Keys(name).Check() // also that nobody else can read it
+	}
+	if err != nil {
+		return err
+	}
+
+	file, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".*") // for this user only
+	if err != nil {
+		return err
+	}
+	defer os.Remove(file.Name()) // does nothing once it has its name
+	_, err = file.WriteString(vault.NewKey() + "\n" + string(old))
+	if err = errors.Join(err, file.Sync(), file.Close()); err == nil {
+		err = os.Rename(file.Name(), name)
+	}
+	return err
+}

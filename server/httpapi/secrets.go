@@ -1,0 +1,65 @@
+package httpapi
+
+import (
+	"regexp"
+
+	"github.com/toolhost/toolhost/server"
+	"github.com/toolhost/toolhost/server/wire"
+)
+
+// userForm is of the keys of users, as the operator sees them.
+var userForm = regexp.MustCompile(`^([A-Za-z0-9._:@-]{1,64}|~[0-9a-f]{64})$`)
+
+// secrets are those of the caller, or of a user whom the operator names.
+func (r *request) secrets() (server.Secrets, error) {
+	user := r.get("of_user")
+	if user != "" && !r.caller.Operator() {
+		return server.Secrets{}, refuse(wire.CodeForbidden, "of_user is for the operator only")
+	}
+	if user == "" {
+		user = r.caller.User
+	}
+	return r.api.service.Secrets(user), nil
+}
+
+// secret is the secret that a request is about.
+func (r *request) secret() (string, error) {
+	name := r.PathValue("secret")
+	if !valueKeyForm.MatchString(name) {
+		return "", invalid("secret", "expected the name of a secret")
+	}
+	return name, nil
+}
+
+func listSecrets(r *request, _ none) (wire.Secrets, error) {
+	of, err := r.secrets()
+	if err != nil {
+		return wire.Secrets{}, err
+	}
+	return of.List(r.Context(), r.caller.Operator())
+}
+
+func setSecret(r *request, in wire.SecretValue) (none, error) {
+	name, err := r.secret()
+	if err != nil {
+		return none{}, err
+	}
+	of, err := r.secrets()
+	if err != nil {
+		return none{}, err
+	}
+	return none{}, of.Set(r.Context(), name, in.Value)
+}
+
+func removeSecret(r *request, _ none) (none, error) {
+	name, err := r.secret()
+	if err != nil {
+		return none{}, err
+	}
+	of, err := r.secrets()
+	if err != nil {
+		return none{}, err
+	}
+	_, err = of.Remove(r.Context(), name)
+	return none{}, err
+}

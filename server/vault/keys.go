@@ -1,0 +1,143 @@
+package vault
+
+import (
+	"bytes"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/toolhost/toolhost/host"
+)
+
+// Bounds of a file of keys.
+const (
+	keySize = 32 // bytes of a key: AES-256
+	maxKeys = 32
+)
+
+// Keys is the name of a file with the keys that encrypt the secrets of users, one a line,
+// each 32 bytes in base64. The first one encrypts, and all of them decrypt: a new key goes
+// before the others, which can be removed once the service has been started or reloaded
+// with it. Only this user may be able to read or write the file. It is read each time.
+type Keys string
+
+// The errors of keys.
+var (
+	// ErrNoKeys says that there is no key for secrets of users.
+	ErrNoKeys = errors.New("there is no key for secrets of users")
+	// ErrOtherKey says that a secret was encrypted with a key that the file does not have,
+	// for somebody else or under another name, or was changed.
+	ErrOtherKey = errors.New("no key can decrypt it")
+)
+
+// NewKey returns a line for a file of keys.
+func NewKey() string {
+	key := make([]byte, keySize)
+	_, _ = rand.Read(key) // it never fails
+	return base64.StdEncoding.EncodeToString(key)
+}
+
+// Check reads the file. The error says what is wrong with it.
+func (k Keys) Check() error {
+	_, err := k.read()
+	return err
+}
+
+// key is one of the keys.
+type key struct {
+	cipher.AEAD
+	id [keyID]byte // what it encrypted begins with it
+}
+
+// keyID is how many bytes of the digest of a key name it.
+const keyID = 8
+
+func (k Keys) read() (keys []key, err error) {
+	if k == "" {
+		return nil, ErrNoKeys
+	}
+	text, err := readFile(string(k))
+	if errors.Is(err, host.ErrNoSecret) {
+		return nil, fmt.Errorf("%w: the file %s does not exist", ErrNoKeys, k)
+	}
+	if err != nil {
+		return nil, err
+	}
+
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line == "" {
+			continue
+		}
+		one, err := newKey(line)
+		if err != nil {
+			return nil, fmt.Errorf("%s: key %d: %w", k, len(keys)+1, err)
+		}
+		keys = append(keys, one)
+	}
+	switch {
+	case len(keys) == 0:
+		return nil, fmt.Errorf("%w: the file %s is empty", ErrNoKeys, k)
+	case len(keys) > maxKeys:
+		return nil, fmt.Errorf("%s: want at most %d keys, found %d", k, maxKeys, len(keys))
+	}
+	return keys, nil
+}
+
+func newKey(line string) (key, error) {
+	data, err := base64.StdEncoding.DecodeString(line)
+	if err != nil || len(data) != keySize {
+		return key{}, fmt.Errorf("want %d bytes in base64", keySize) // without a word of what was found
+	}
+	block, err := aes.NewCipher(data)
+	if err != nil {
+		return key{}, err
+	}
+	sealer, err := cipher.NewGCMWithRandomNonce(block)
+	sum := sha256.Sum256(data)
+	return key{sealer, [keyID]byte(sum[:])}, err
+}
+
+// sealVersion is the first byte of what was encrypted.
+const sealVersion = 1
+
+// seal encrypts a value with the first key. What it is about has to be the same to decrypt
+// it.
+func (k Keys) seal(value string, about []byte) ([]byte, error) {
+	keys, err := k.read()
+	if err != nil {
+		return nil, err
+	}
+	out := append([]byte{sealVersion}, keys[0].id[:]...)
+	return keys[0].Seal(out, nil, []byte(value), about), nil
+}
+
+// open decrypts a value. Old reports that it was not encrypted with the first key.
+func (k Keys) open(sealed, about []byte) (value string, old bool, err error) {
+	keys, err := k.read()
+	if err != nil {
+		return "", false, err
+	}
+	if len(sealed) <= 1+keyID || sealed[0] != sealVersion {
+		return "", false, ErrOtherKey
+	}
+	i := slices.IndexFunc(keys, func(one key) bool { return bytes.Equal(one.id[:], sealed[1:1+keyID]) })
+	if i < 0 {
+		return "", false, ErrOtherKey
+	}
+	plain, err := keys[i].Open(nil, nil, sealed[1+keyID:], about)
+	if err != nil {
+		return "", false, ErrOtherKey
+	}
+	return string(plain), i > 0, nil
+}
+
+// about is what the secret of a user is bound to.
+func about(user, name string) []byte {
+	return fmt.Appendf(nil, "toolhost secret %q %q", user, name)
+}
