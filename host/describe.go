@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"runtime"
 	"strings"
 	"sync"
@@ -81,10 +82,14 @@ func (h *Host) describeCompiled(ctx context.Context, wasm []byte, opts CompileOp
 // describeInterpreted describes in a runtime that is closed after it. See unfit for
 // its error.
 func (h *Host) describeInterpreted(ctx context.Context, info *Info, wasm []byte) ([]byte, error) {
-	if err := enterSemaphore(ctx, h.interpreting); err != nil {
+	places := h.interpreting
+	if len(wasm) > interpretAlone {
+		places = h.interpretingLarge
+	}
+	if err := enterSemaphore(ctx, places); err != nil {
 		return nil, err
 	}
-	defer func() { <-h.interpreting }()
+	defer func() { <-places }()
 
 	l, err := h.interpreted(ctx, wasm, describedCode)
 	if err != nil {
@@ -99,9 +104,13 @@ func (h *Host) describeInterpreted(ctx context.Context, info *Info, wasm []byte)
 	return m.describe(ctx, interpretFuel, interpretTimeout, true)
 }
 
-// interpretedAtOnce is how many plugins are interpreted at a time: one written in Go
-// takes a hundred megabytes.
-const interpretedAtOnce = 4
+// How many plugins are interpreted at a time: of those up to interpretAlone bytes
+// interpretedAtOnce, of larger ones a single one. One written in Go takes a hundred
+// megabytes, and with the larger packages of Go's library over three hundred.
+const (
+	interpretedAtOnce = 4
+	interpretAlone    = 6 << 20
+)
 
 // describe runs toolhost_describe. See unfit for its error in an interpreter.
 func (m *Module) describe(ctx context.Context, units int64, timeout time.Duration, interpreted bool) ([]byte, error) {
@@ -149,10 +158,9 @@ func unfit(err error) bool {
 	return strings.HasSuffix(message, "wasm error: stack overflow")
 }
 
-// interpreted prepares a plugin of at most that many bytes of code for an interpreter
-// of its own. What the interpreter keeps of it counts as memory of the host until the
+// interpreted prepares a plugin within those limits for an interpreter of its own. What the interpreter keeps of it counts as memory of the host until the
 // plugin is freed. The error matches errUnfit if it cannot be interpreted.
-func (h *Host) interpreted(ctx context.Context, wasm []byte, most int) (*codecache.Loaded, error) {
+func (h *Host) interpreted(ctx context.Context, wasm []byte, most codeLimit) (*codecache.Loaded, error) {
 	program, m, err := compiler.Rewrite(wasm)
 	if err != nil {
 		return nil, err
@@ -204,16 +212,23 @@ const (
 	localsMost     = 1000     // of one function
 )
 
-// Bytes of code and locals together that are interpreted: to be described, and
-// to be called.
-const (
-	describedCode      = 8 << 20
-	maxInterpretedCode = 64 << 20
+// A codeLimit is how much is interpreted.
+type codeLimit struct {
+	code int    // bytes of code and locals together
+	heap uint64 // bytes that the interpreter may take for it
+}
+
+// What is interpreted to be described, and to be called. Code of many functions takes
+// less memory than code of one: the second limit keeps a hostile plugin from using the
+// first one to the full.
+var (
+	describedCode      = codeLimit{16 << 20, 2 << 30}
+	maxInterpretedCode = codeLimit{64 << 20, math.MaxUint64}
 )
 
 // interpretedSize is the heap that an interpreter takes for a module. Its error is a
-// [*ModuleError] that matches errUnfit if it has more than most bytes of code and locals.
-func interpretedSize(m *wasmbin.Module, most int) (uint64, error) {
+// [*ModuleError] that matches errUnfit if the module exceeds most.
+func interpretedSize(m *wasmbin.Module, most codeLimit) (uint64, error) {
 	refuse := func(format string, args ...any) (uint64, error) {
 		return 0, &ModuleError{Part: "module", Err: fmt.Errorf("%w: "+format, append([]any{errUnfit}, args...)...)}
 	}
@@ -230,11 +245,15 @@ func interpretedSize(m *wasmbin.Module, most int) (uint64, error) {
 		size := len(c.Body) + locals
 		total += size
 		largest = max(largest, size)
-		if total > most {
-			return refuse("it has more than %d bytes of code", most)
+		if total > most.code {
+			return refuse("it has more than %d bytes of code", most.code)
 		}
 	}
 
 	declared := len(m.Codes) + len(m.Types)
-	return uint64(total)*interpretBytes + uint64(largest)*makingBytes + uint64(declared)*declaredBytes, nil
+	heap := uint64(total)*interpretBytes + uint64(largest)*makingBytes + uint64(declared)*declaredBytes
+	if heap > most.heap {
+		return refuse("its code takes more than %d bytes of memory, with a function of %d bytes", most.heap, largest)
+	}
+	return heap, nil
 }

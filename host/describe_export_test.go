@@ -26,12 +26,17 @@ func Interpretable(wasm []byte) bool {
 	return err == nil
 }
 
-// Interpret takes all places to interpret, and returns what gives one back.
-func (h *Host) Interpret() (end func()) {
-	for range interpretedAtOnce {
-		h.interpreting <- struct{}{}
+// Interpret takes all places to interpret small plugins, or large ones, and returns
+// what gives one back.
+func (h *Host) Interpret(large bool) (end func()) {
+	places := h.interpreting
+	if large {
+		places = h.interpretingLarge
 	}
-	return func() { <-h.interpreting }
+	for range cap(places) {
+		places <- struct{}{}
+	}
+	return func() { <-places }
 }
 
 // Described is how a describe ended in some kind of runtime.

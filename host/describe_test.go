@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -107,10 +108,10 @@ func TestInterpretable(t *testing.T) {
 		fits  bool
 	}{
 		"a small one":            {guest{describe: says()}, true},
-		"much code":              {guest{describe: slices.Repeat(code{byte(wasmbin.OpNop)}, 8<<20-1000)}, true},
-		"too much":               {guest{describe: slices.Repeat(code{byte(wasmbin.OpNop)}, 8<<20)}, false},
-		"many locals":            {guest{change: locals(8000, 1000)}, true},
-		"too many":               {guest{change: locals(8400, 1000)}, false},
+		"much in a function":     {guest{describe: slices.Repeat(code{byte(wasmbin.OpNop)}, 8<<20)}, true},
+		"too much in a function": {guest{describe: slices.Repeat(code{byte(wasmbin.OpNop)}, 9<<20)}, false},
+		"many locals":            {guest{change: locals(16700, 1000)}, true},
+		"too many":               {guest{change: locals(16800, 1000)}, false},
 		"too many of a function": {guest{change: locals(1, 1001)}, false},
 	} {
 		t.Run(name, func(t *testing.T) { require.Equal(t, c.fits, host.Interpretable(c.guest.wasm())) })
@@ -131,6 +132,7 @@ func TestDescribeCompiles(t *testing.T) {
 		"one that computes long":  {guest{describe: says(times(10_000_000))}, 0, true},
 		"deep recursion":          {guest{describe: says(deeply), helper: deepHelper}, 0, true},
 		"many locals":             {guest{describe: says(), change: locals(1, 1000)}, 0, false},
+		"as much as a large one":  {guest{describe: says(), change: locals(10_000, 1000)}, 0, false},
 		"too many of a function":  {guest{describe: says(), change: locals(1, 1001)}, 0, true},
 		"some in little memory":   {guest{describe: says(), change: locals(8, 1000)}, 1 << 20, false},
 		"much in one function":    {guest{describe: says(slices.Repeat(code{byte(wasmbin.OpNop)}, 6000))}, 1 << 20, true},
@@ -225,12 +227,23 @@ func testDescribeIsCanceled(t *testing.T) {
 }
 
 // TestDescribesTakeTurns: some at a time are interpreted, since each takes a lot
-// of memory, and the next one waits.
+// of memory, and the next one waits: large plugins for large ones only.
 func TestDescribesTakeTurns(t *testing.T) {
-	wasm := guest{describe: says()}.wasm()
+	for _, large := range []bool{false, true} {
+		t.Run(fmt.Sprint(large), func(t *testing.T) { testDescribesTakeTurns(t, large) })
+	}
+}
+
+func testDescribesTakeTurns(t *testing.T, large bool) {
+	wasm := guest{describe: says(), data: "{}"}.wasm()
+	if large {
+		wasm = wasmbin.AppendCustom(wasm, "large", make([]byte, 6<<20))
+	}
+
 	synctest.Test(t, func(t *testing.T) {
 		h := hostWith(t, host.Config{})
-		end := h.Interpret()
+		h.Interpret(!large)
+		end := h.Interpret(large)
 		described := make(chan error, 1)
 		go func() {
 			_, err := h.Describe(t.Context(), wasm)

@@ -19,7 +19,7 @@ import (
 // done and in total, the file and its error; these calls do not overlap. The returned
 // error joins the errors of the plugins, or is the cause of ctx.
 func (r *Registry) Compile(ctx context.Context, progress func(done, total int, file string, err error)) error {
-	if err := r.describeLate(ctx, host.CompileOptions{}); err != nil {
+	if _, err := r.describeLate(ctx, host.CompileOptions{}); err != nil {
 		return err
 	}
 
@@ -313,11 +313,12 @@ func (p *Plugin) failure() error {
 // CompileAhead compiles plugins before their first call: one at a time, at low
 // priority, and after each reload the new ones. Plugins that took too long to
 // describe themselves come last. It returns when ctx is done. A plugin that does not
-// compile becomes a problem.
+// compile becomes a problem. If describing changes something, it calls report, unless
+// that is nil.
 //
 // If the host keeps compiled code in a folder, the code takes no memory before the
 // first call.
-func (r *Registry) CompileAhead(ctx context.Context) {
+func (r *Registry) CompileAhead(ctx context.Context, report func(Changes)) {
 	low := host.CompileOptions{LowPriority: true}
 	for {
 		for _, p := range r.set.Load().plugins {
@@ -327,7 +328,9 @@ func (r *Registry) CompileAhead(ctx context.Context) {
 			_ = p.compileAhead(ctx, low) // a problem of the plugin, see Problems
 		}
 
-		_ = r.describeLate(ctx, low) // an error is that of ctx, or of a closed registry
+		if c, err := r.describeLate(ctx, low); err == nil && report != nil && !c.Empty() { // else ctx is done, or the registry closed
+			report(c)
+		}
 
 		select {
 		case <-r.reloaded:

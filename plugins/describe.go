@@ -55,7 +55,7 @@ func (l *loader) describe(p *Plugin) ([]byte, error) {
 	document, err := p.describe(l.describing, host.CompileOptions{Time: quickCompileTime})
 	if errors.Is(err, errLate) || errors.Is(err, host.ErrCompileLimit) && l.host.Refused(digest) == nil {
 		l.late = append(l.late, p)
-		return nil, fmt.Errorf("describing it takes too long: %w: run toolhost compile, or give it a manifest in a custom section or a sidecar", err)
+		return nil, fmt.Errorf("describing it takes too long: %w: a server does it in the background; for other commands run toolhost compile, or give it a manifest in a custom section or a sidecar", err)
 	}
 	if err != nil {
 		l.failed(p, err)
@@ -121,7 +121,7 @@ func cacheManifest(name string, document []byte) error {
 
 // describeLate describes the late plugins, without the limit on time, and reloads if
 // that changes something.
-func (r *Registry) describeLate(ctx context.Context, opts host.CompileOptions) error {
+func (r *Registry) describeLate(ctx context.Context, opts host.CompileOptions) (Changes, error) {
 	changed := false
 	for _, p := range r.set.Load().late {
 		if document, err := p.description(); document != nil || err != nil {
@@ -130,7 +130,7 @@ func (r *Registry) describeLate(ctx context.Context, opts host.CompileOptions) e
 
 		document, err := p.describe(ctx, opts)
 		if ctx.Err() != nil {
-			return context.Cause(ctx)
+			return Changes{}, context.Cause(ctx)
 		}
 		if err == nil {
 			_ = cacheManifest(cachedManifest(r.cfg.CacheDir, p.known()), document) // else it is asked again by the next process
@@ -146,8 +146,7 @@ func (r *Registry) describeLate(ctx context.Context, opts host.CompileOptions) e
 	}
 
 	if !changed {
-		return nil
+		return Changes{}, nil
 	}
-	_, err := r.Reload(ctx)
-	return err
+	return r.Reload(ctx)
 }

@@ -76,15 +76,15 @@ func TestFailedDescribeIsRemembered(t *testing.T) {
 	require.Empty(t, problems(r))
 }
 
-// ahead starts compiling ahead, and returns what ends it.
-func ahead(t *testing.T, r *Registry) (end func()) {
+// ahead starts compiling ahead, and returns what it reports and what ends it.
+func ahead(t *testing.T, r *Registry) (reports <-chan Changes, end func()) {
 	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
+	done, changes := make(chan struct{}), make(chan Changes, 10)
 	go func() {
 		defer close(done)
-		r.CompileAhead(ctx)
+		r.CompileAhead(ctx, func(c Changes) { changes <- c })
 	}()
-	return func() {
+	return changes, func() {
 		cancel()
 		<-done
 	}
@@ -107,7 +107,9 @@ func TestCompileAhead(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, h.Close(context.Background())) })
 	r := openWith(t, h, Config{Folders: []Folder{{Path: "plugins", FS: files}}, Interpret: []string{"interpreted"}, DescribeTime: 1})
-	defer ahead(t, r)()
+	changes, end := ahead(t, r)
+	defer end()
+	require.Equal(t, []string{"late"}, (<-changes).ToolsAdded)
 
 	compiled := func(n int64) {
 		t.Helper()

@@ -198,7 +198,7 @@ func (s *Service) open(ctx context.Context) (err error) {
 		s.watch(ctx)
 	}
 	if s.cfg.CompileAhead {
-		s.watching.Go(func() { s.registry.CompileAhead(ctx) })
+		s.watching.Go(func() { s.registry.CompileAhead(ctx, s.reloaded) })
 	}
 	return nil
 }
