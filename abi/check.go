@@ -31,6 +31,11 @@ func isEnvName(s string) bool {
 	return s != "" && !strings.Contains(digits, s[:1]) && consists(s, letters+digits+"_")
 }
 
+// IsSecretName reports whether a secret may have the name.
+func IsSecretName(s string) bool {
+	return s != "" && len(s) <= MaxSecretName && consists(s, letters+digits+"_-")
+}
+
 // consists reports whether s is made of those ASCII bytes alone.
 func consists(s, bytes string) bool { return strings.TrimLeft(s, bytes) == "" }
 
@@ -178,6 +183,12 @@ func (d *decoder) needs(at string, n *Needs) {
 
 	for i, h := range n.HTTP {
 		d.httpNeed(at+"/http/"+strconv.Itoa(i), h)
+	}
+
+	for i, name := range n.Secrets {
+		if !IsSecretName(name) {
+			d.add(at+"/secrets/"+strconv.Itoa(i), "expected the name of a secret, of up to %d letters, digits and _ -, found %.80q", MaxSecretName, name)
+		}
 	}
 
 	for i, e := range n.Env {

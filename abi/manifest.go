@@ -9,6 +9,7 @@ const (
 	MaxTools       = 128     // tools of a plugin
 	MaxDescription = 4096    // characters of one description; each costs tokens in every model call
 	MaxAgentName   = 40      // characters of the name the agent sees, see AgentName
+	MaxSecretName  = 64      // characters of the name of a secret
 )
 
 // MaxSessionValue bounds a value of a session, in bytes of JSON.
@@ -140,6 +141,8 @@ type Needs struct {
 	Tools []string `json:"tools,omitempty"`
 	// HTTP is for requests.
 	HTTP []HTTPNeed `json:"http,omitempty"`
+	// Secrets are names of secrets that the operator has to put into its HTTP requests.
+	Secrets []string `json:"secrets,omitempty"`
 }
 
 // HTTPNeed is what a plugin must reach over HTTP.

@@ -44,6 +44,7 @@ type Limits = abi.Limits
 //	Session StoreMode   values that the tools of a session share: read or write
 //	KV      StoreMode   a key-value store of the plugin's own: read or write
 //	HTTP    []HTTPNeed  requests over HTTP, see package web
+//	Secrets []string    secrets in those requests, by their names: Call.SecretExists
 type Needs = abi.Needs
 
 // FileNeed is a folder as the plugin sees it.

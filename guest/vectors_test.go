@@ -35,6 +35,7 @@ type vector struct {
 		KV        abi.StoreMode `json:"kv"`
 		Messages  []json.RawMessage
 		Tools     map[string]guest.ToolAnswer
+		Secrets   map[string]bool
 		StopAfter int `json:"stop_after"`
 	}
 	Sandbox bool
@@ -93,6 +94,7 @@ func TestVectors(t *testing.T) {
 				Capabilities: map[string]func(json.RawMessage) (any, error){"sleep": nil},
 				StopAfter:    v.Host.StopAfter,
 				Messages:     v.Host.Messages,
+				Secrets:      v.Host.Secrets,
 			}
 			if v.Host.Values != "" {
 				h.Session = &guesttest.Store{ReadOnly: v.Host.Values == abi.StoreRead}

@@ -100,9 +100,7 @@ var httpCapability = Capability{
 		return missing
 	},
 	Lacking: func(n abi.Needs, g Grant, add *Grant) {
-		for _, need := range lackingHTTP(n, g) {
-			add.HTTP = append(add.HTTP, HTTPRule{URL: need.URL, Methods: need.Methods, Private: isPrivate(need.URL)})
-		}
+		add.HTTP = rulesOf(lackingHTTP(n, g))
 	},
 	Granted: func(g Grant) (names []string) {
 		for _, r := range g.HTTP {
@@ -122,7 +120,7 @@ var httpCapability = Capability{
 			return slices.ContainsFunc(r.Methods, func(m string) bool { return m != "GET" && m != "HEAD" })
 		})
 	},
-	ops: map[string]operation{"http": {func(*call) bool { return true }, "", httpOperation}, "secret.exists": secretExists},
+	ops: map[string]operation{"http": {func(*call) bool { return true }, "", httpOperation}},
 }
 
 // rules are the HTTP rules of a grant as egress has them.
@@ -152,6 +150,14 @@ func lackingHTTP(n abi.Needs, g Grant) (lacking []abi.HTTPNeed) {
 		}
 	}
 	return lacking
+}
+
+// rulesOf are rules that admit what is needed.
+func rulesOf(needs []abi.HTTPNeed) (rules []HTTPRule) {
+	for _, need := range needs {
+		rules = append(rules, HTTPRule{URL: need.URL, Methods: need.Methods, Private: isPrivate(need.URL)})
+	}
+	return rules
 }
 
 // CheckNeeds returns an error about the needs that no grant could cover.

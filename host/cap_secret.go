@@ -8,6 +8,67 @@ import (
 	"github.com/toolhost/toolhost/abi"
 )
 
+// secretsCapability is secrets in HTTP requests. They are granted by the rules of http.
+var secretsCapability = Capability{
+	Name: "secrets", Doc: "secrets in its requests over HTTP, by the rules of http",
+	Missing: func(n abi.Needs, g Grant) (missing []string) {
+		for _, name := range lackingSecrets(n, g) {
+			missing = append(missing, secretText(name))
+		}
+		return missing
+	},
+	Lacking: func(n abi.Needs, g Grant, add *Grant) { addSecrets(n, g, add) },
+	Granted: func(g Grant) (names []string) {
+		for _, r := range g.HTTP {
+			if name := secretText(r.Secret); r.Secret != "" && !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+		return names
+	},
+	ops: map[string]operation{"secret.exists": secretExists},
+}
+
+func secretText(name string) string { return "secret " + name }
+
+// lackingSecrets are the secrets that no rule of a grant names.
+func lackingSecrets(n abi.Needs, g Grant) (lacking []string) {
+	for _, name := range n.Secrets {
+		if !g.names(name) && !slices.Contains(lacking, name) {
+			lacking = append(lacking, name)
+		}
+	}
+	return lacking
+}
+
+// names reports whether an http rule names the secret.
+func (g Grant) names(secret string) bool {
+	return slices.ContainsFunc(g.HTTP, func(r HTTPRule) bool { return r.Secret != "" && r.Secret == secret })
+}
+
+// addSecrets names the secrets that a plugin lacks in the rules that it lacks. A single
+// one goes into all of them, or else into those of its needs; several go into one each,
+// as far as there are so many. What else is needed, the operator has to choose.
+func addSecrets(n abi.Needs, g Grant, add *Grant) {
+	names := lackingSecrets(n, g)
+	if len(names) == 1 && len(add.HTTP) == 0 {
+		add.HTTP = rulesOf(n.HTTP)
+	}
+	for i := range add.HTTP {
+		if len(names) == 1 {
+			add.HTTP[i].Secret = names[0]
+		} else if i < len(names) {
+			add.HTTP[i].Secret = names[i]
+		}
+	}
+
+	for _, name := range names {
+		if !add.names(name) {
+			add.HTTP = append(add.HTTP, HTTPRule{URL: "https://" + Choose + "/*", Secret: name})
+		}
+	}
+}
+
 // secretExists says whether a secret that the plugin's rules name has a value, and no
 // more: plugins never see values.
 var secretExists = operation{
@@ -25,7 +86,7 @@ func secretExistsOperation(c *call, request []byte) int32 {
 	if err := json.Unmarshal(request, &in); err != nil || in.Name == nil {
 		return c.refuse(abi.CallInvalid, "invalid", `expected {"name": text}`)
 	}
-	if !slices.ContainsFunc(c.Policy.HTTP, func(r HTTPRule) bool { return r.Secret != "" && r.Secret == *in.Name }) {
+	if !c.Policy.names(*in.Name) {
 		return c.deny("no rule of this plugin's http grant names this secret")
 	}
 	if c.Secrets == nil {

@@ -53,7 +53,7 @@ type GrantProblem struct {
 }
 
 // Capabilities lists all capabilities in display order.
-var Capabilities = []Capability{clockCapability, randomCapability, askCapability, sessionCapability, kvCapability, httpCapability, toolsCapability, filesCapability, envCapability, checkpointCapability, messagesCapability, reportCapability}
+var Capabilities = []Capability{clockCapability, randomCapability, askCapability, sessionCapability, kvCapability, httpCapability, secretsCapability, toolsCapability, filesCapability, envCapability, checkpointCapability, messagesCapability, reportCapability}
 
 // Names lists everything granted, as an operator would write it.
 func (g Grant) Names() []string {

@@ -247,6 +247,43 @@ func TestSecretExists(t *testing.T) {
 	}
 }
 
+// TestSecretNeeds: what would grant a secret names it in the rules that the plugin lacks.
+func TestSecretNeeds(t *testing.T) {
+	a, b := abi.HTTPNeed{URL: "https://a.example/*"}, abi.HTTPNeed{URL: "https://b.example/*", Methods: []string{"POST"}}
+	rule := func(n abi.HTTPNeed, secret string) host.HTTPRule {
+		return host.HTTPRule{URL: n.URL, Methods: n.Methods, Secret: secret}
+	}
+	choose := host.HTTPRule{URL: "https://" + host.Choose + "/*", Secret: "y"}
+
+	for name, c := range map[string]struct {
+		needs   abi.Needs
+		granted []host.HTTPRule
+		missing []string
+		add     []host.HTTPRule
+	}{
+		"all granted":               {abi.Needs{HTTP: []abi.HTTPNeed{a}, Secrets: []string{"x"}}, []host.HTTPRule{rule(a, "x")}, nil, nil},
+		"more than needed":          {abi.Needs{HTTP: []abi.HTTPNeed{a}}, []host.HTTPRule{rule(a, "x")}, nil, nil},
+		"nothing granted":           {abi.Needs{HTTP: []abi.HTTPNeed{a, b}, Secrets: []string{"x", "x"}}, nil, []string{"http GET https://a.example/*", "http POST https://b.example/*", "secret x"}, []host.HTTPRule{rule(a, "x"), rule(b, "x")}},
+		"a rule without it":         {abi.Needs{HTTP: []abi.HTTPNeed{a}, Secrets: []string{"x"}}, []host.HTTPRule{rule(a, "")}, []string{"secret x"}, []host.HTTPRule{rule(a, "x")}},
+		"one for each rule":         {abi.Needs{HTTP: []abi.HTTPNeed{a, b}, Secrets: []string{"x", "y"}}, nil, []string{"http GET https://a.example/*", "http POST https://b.example/*", "secret x", "secret y"}, []host.HTTPRule{rule(a, "x"), rule(b, "y")}},
+		"more than rules":           {abi.Needs{HTTP: []abi.HTTPNeed{a}, Secrets: []string{"x", "y"}}, nil, []string{"http GET https://a.example/*", "secret x", "secret y"}, []host.HTTPRule{rule(a, "x"), choose}},
+		"an API of the operator's":  {abi.Needs{Secrets: []string{"y"}}, nil, []string{"secret y"}, []host.HTTPRule{choose}},
+		"a rule with another one":   {abi.Needs{HTTP: []abi.HTTPNeed{a}, Secrets: []string{"x", "y"}}, []host.HTTPRule{rule(a, "x")}, []string{"secret y"}, []host.HTTPRule{rule(a, "y")}},
+		"an empty name of the rule": {abi.Needs{Secrets: []string{"y"}}, []host.HTTPRule{rule(b, "")}, []string{"secret y"}, []host.HTTPRule{choose}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			grant := host.Grant{HTTP: c.granted}
+			require.Equal(t, c.missing, grant.Missing(c.needs))
+			add := grant.Lacking(c.needs)
+			require.Equal(t, host.Grant{HTTP: c.add}, add)
+			require.Empty(t, add.Check())
+			both := host.Grant{HTTP: append(c.granted, c.add...)}
+			require.Empty(t, both.Missing(c.needs))
+		})
+	}
+	require.Equal(t, []string{"http GET https://a.example/*", "http POST https://b.example/*", "secret x"}, host.Grant{HTTP: []host.HTTPRule{rule(a, "x"), rule(b, "x")}}.Names())
+}
+
 // TestHTTPStop: the server sees that a call was stopped, timed out or canceled while its
 // request was in flight.
 func TestHTTPStop(t *testing.T) {

@@ -38,6 +38,7 @@ type vector struct {
 		KV        abi.StoreMode `json:"kv"`
 		Messages  []json.RawMessage
 		Tools     map[string]abi.Result
+		Secrets   map[string]bool
 		StopAfter int `json:"stop_after"`
 	}
 	Sandbox bool
@@ -116,11 +117,19 @@ func TestVectors(t *testing.T) {
 func (v vector) call(h *host.Host, m *host.Module, plugin string) outcome {
 	stop := make(chan struct{})
 	reports := 0
+	secrets, rules := vault{}, []host.HTTPRule(nil)
+	for name, exists := range v.Host.Secrets {
+		rules = append(rules, host.HTTPRule{URL: "https://example.com/*", Secret: name})
+		if exists {
+			secrets[name] = host.Secret{Value: "placeholder"}
+		}
+	}
+
 	return do(context.Background(), h, m, host.Call{
 		Traits: host.Traits{Plugin: plugin, Argv: plugin == "command" && v.Tool == "flags"}, Tool: v.Tool, Args: v.Args,
 		Session: v.Host.Session, Attempt: v.Host.Attempt, Locale: v.Host.Locale, Stopping: stop,
-		Policy: host.Policy{Grant: host.Grant{Clock: v.Host.Clock, Config: v.Host.Config, Session: v.Host.Values, KV: host.KV{Mode: v.Host.KV}, Tools: slices.Collect(maps.Keys(v.Host.Tools))}},
-		Services: host.Services{Values: &memoryValues{}, KV: &memoryValues{}, Receive: v.receive(),
+		Policy: host.Policy{Grant: host.Grant{Clock: v.Host.Clock, Config: v.Host.Config, Session: v.Host.Values, KV: host.KV{Mode: v.Host.KV}, Tools: slices.Collect(maps.Keys(v.Host.Tools)), HTTP: rules}},
+		Services: host.Services{Values: &memoryValues{}, KV: &memoryValues{}, Receive: v.receive(), Secrets: secrets,
 			CallTool: func(_ context.Context, t host.ToolCall) (abi.Result, error) { return v.Host.Tools[t.Tool], nil }},
 		Observers: host.Observers{Progress: func(host.Progress) {
 			if reports++; reports == v.Host.StopAfter {

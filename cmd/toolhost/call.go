@@ -173,7 +173,7 @@ func (a *app) callTool(ctx context.Context, req server.Request, save saver) erro
 	if err == nil && result.Kind != abi.Success {
 		err = &toolFailed{result}
 	}
-	if lines := lackingFor(s, req.Tool); errors.Is(err, host.ErrDenied) && lines != "" {
+	if lines := lackingFor(&a.config.config, s, req.Tool); errors.Is(err, host.ErrDenied) && lines != "" {
 		err = &hinted{err, a.config.addTo() + "\n" + strings.TrimSuffix(lines, "\n")}
 	}
 
@@ -213,12 +213,12 @@ func (a *app) openKeeping(ctx context.Context) (*server.Service, func(), error) 
 }
 
 // lackingFor is lacking for the plugin of a tool.
-func lackingFor(s *server.Service, tool string) string {
+func lackingFor(c *config, s *server.Service, tool string) string {
 	t, err := s.Lookup(tool)
 	if err != nil {
 		return ""
 	}
-	return lacking(t.Plugin)
+	return c.lacking(t.Plugin)
 }
 
 // compileFor compiles the plugin of a call, so that compiling it does not count

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net"
 	"path/filepath"
 	"reflect"
 	"regexp"
@@ -18,9 +19,11 @@ import (
 )
 
 // lacking are the lines of a configuration, in YAML, that grant plugins what they
-// need and lack. It is empty if they lack nothing.
-func lacking(all ...*plugins.Plugin) string {
+// need and lack, with the secrets that are named there and not configured. It is empty if
+// they lack nothing.
+func (c *config) lacking(all ...*plugins.Plugin) string {
 	var text strings.Builder
+	secrets := map[string][]host.HTTPRule{}
 	for _, p := range slices.SortedFunc(slices.Values(all), func(a, b *plugins.Plugin) int { return cmp.Compare(a.Manifest.Name, b.Manifest.Name) }) {
 		if len(p.Missing) == 0 {
 			continue
@@ -29,9 +32,52 @@ func lacking(all ...*plugins.Plugin) string {
 			text.WriteString("grants:\n")
 		}
 		fmt.Fprintf(&text, "  %s:\n", quoted(p.Manifest.Name))
-		writeGrant(&text, p.Grant.Lacking(p.Manifest.Needs))
+		add := p.Grant.Lacking(p.Manifest.Needs)
+		writeGrant(&text, add)
+		for _, r := range add.HTTP {
+			if r.Secret != "" && c.secrets[r.Secret] == nil {
+				secrets[r.Secret] = append(secrets[r.Secret], r)
+			}
+		}
+	}
+
+	if len(secrets) > 0 {
+		text.WriteString("secrets:\n")
+	}
+	for _, name := range slices.Sorted(maps.Keys(secrets)) {
+		writeSecret(&text, name, secrets[name])
 	}
 	return text.String()
+}
+
+// writeSecret writes the keys of a secret that goes into the requests of rules.
+func writeSecret(text *strings.Builder, name string, rules []host.HTTPRule) {
+	var hosts []string
+	plain := false
+	for _, r := range rules {
+		if h := quoted(secretHost(r.URL)); !slices.Contains(hosts, h) {
+			hosts = append(hosts, h)
+		}
+		plain = plain || strings.HasPrefix(r.URL, "http://")
+	}
+
+	fmt.Fprintf(text, "  %s:\n    env: %s\n    hosts: [%s]\n    bearer: true\n", quoted(name), host.Choose, strings.Join(hosts, ", "))
+	if plain {
+		text.WriteString("    http: true\n")
+	}
+}
+
+// secretHost is the host of a rule as a secret names it.
+func secretHost(rule string) string {
+	_, rest, _ := strings.Cut(rule, "://")
+	authority, _, _ := strings.Cut(rest, "/")
+	if name, _, err := net.SplitHostPort(authority); err == nil {
+		authority = name
+	}
+	if authority == "*" {
+		return host.Choose
+	}
+	return strings.Trim(authority, "[]")
 }
 
 // writeGrant writes what a grant has as the keys of a plugin below grants.
@@ -84,6 +130,9 @@ func ruleText(r host.HTTPRule) string {
 		}
 		out += ", methods: [" + strings.Join(methods, ", ") + "]"
 	}
+	if r.Secret != "" {
+		out += ", secret: " + quoted(r.Secret)
+	}
 	if r.Private {
 		out += ", private: true"
 	}
@@ -121,7 +170,7 @@ func (c *loaded) addTo() string {
 // announceLacking prints what to add to the configuration for plugins that lack
 // grants.
 func (a *app) announceLacking(all []*plugins.Plugin) {
-	switch lines := lacking(all...); {
+	switch lines := a.config.lacking(all...); {
 	case lines == "":
 	case a.config.logFormat == formatJSON:
 		a.announceAs(slog.LevelWarn, a.config.addTo(), "configuration", lines)

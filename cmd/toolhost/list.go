@@ -47,7 +47,7 @@ func listCommand(a *app) *cobra.Command {
 					problems = append(problems, found[slices.IndexFunc(found, func(f wire.FileProblem) bool { return f.File == p.File })])
 				}
 			}
-			return a.answer(listing{tools, problems, lacking(s.Plugins()...)}, nil, func() {
+			return a.answer(listing{tools, problems, a.config.lacking(s.Plugins()...)}, nil, func() {
 				a.printList(tools)
 				a.warnOf(problems)
 				a.announceLacking(s.Plugins())
@@ -219,7 +219,7 @@ func (a *app) inspectPlugin(ctx context.Context, name string, wasm []byte) (i in
 		problems = append(problems, plugins.Problem{File: p.File, Err: err})
 	}
 
-	i = inspected{File: name, Source: p.Source, Manifest: p.Manifest, Lacking: lacking(p)}
+	i = inspected{File: name, Source: p.Source, Manifest: p.Manifest, Lacking: a.config.lacking(p)}
 	i.Module, err = h.Inspect(wasm)
 	if err == nil {
 		i.Cost, err = h.Cost(wasm)

@@ -48,6 +48,9 @@ type Host struct {
 	// [Recorded]. During a call it also stands for [http.DefaultTransport], so tests with
 	// it should not run in parallel. Nil is a plugin without the grant.
 	HTTP http.RoundTripper
+	// Secrets says of each secret that a rule of the grant http names whether it has a
+	// value. Any other is not granted.
+	Secrets map[string]bool
 }
 
 // Outcome is the result of a call with its output, progress and logs.
@@ -272,7 +275,7 @@ func (c *call) Call(op string, request []byte) int32 {
 }
 
 // contractOps are the capabilities of the contract, which every host knows.
-var contractOps = []string{"sleep", "ask", "secret.exists"}
+var contractOps = []string{"sleep", "ask"}
 
 // use runs a capability of the test. The call is not locked meanwhile, as the
 // capability may well wait.
@@ -300,6 +303,8 @@ func (c *call) use(op string, request []byte) (any, error) {
 		return nil, &guest.HostError{Code: "canceled", Message: "the call is being stopped"}
 	case !known && op == "tool.call":
 		return c.callTool(request)
+	case !known && op == "secret.exists":
+		return c.secretExists(request)
 	case !known && !slices.Contains(contractOps, op):
 		return nil, &guest.HostError{Code: "unknown", Message: "this host has no such capability"}
 	case f == nil:
@@ -307,6 +312,21 @@ func (c *call) use(op string, request []byte) (any, error) {
 	}
 
 	return f(request)
+}
+
+// secretExists is the operation of that name.
+func (c *call) secretExists(request []byte) (any, error) {
+	var in struct {
+		Name *string `json:"name"`
+	}
+	if err := json.Unmarshal(request, &in); err != nil || in.Name == nil {
+		return nil, &guest.HostError{Code: "invalid", Message: `expected {"name": text}`}
+	}
+	exists, granted := c.Secrets[*in.Name]
+	if !granted {
+		return nil, &guest.HostError{Code: "denied", Message: "no rule of this plugin's http grant names this secret"}
+	}
+	return map[string]bool{"exists": exists}, nil
 }
 
 // checkpoint is the capability of that name, which is there while a call is
