@@ -310,23 +310,29 @@ func (v Session) fit(ctx context.Context, r background.Report, room int, o repor
 		out.LogPath = o.file(r.Run, engine.OutputLog)
 	}
 
+	out.Next = o.next(r, out, large)
+	return out, nil
+}
+
+// next says what an agent can do about a run, where that is not obvious.
+func (o reportOptions) next(r background.Report, out report, large excerpt) string {
 	switch {
 	case r.Held != "" && !out.Done:
-		out.Next = "a person has to approve it, and you cannot: continue with other work, or tell your user"
+		return "a person has to approve it, and you cannot: continue with other work, or tell your user"
 	case len(out.Awaited) > 0:
-		out.Next = "it waits for your user to answer: ask them to, you cannot answer for them"
+		return "it waits for your user to answer: ask them to, you cannot answer for them"
 	case r.Unsaved:
-		out.Next = textUnsaved
+		return textUnsaved
 	case o.shortened > 0 && !out.Done:
-		out.Next = fmt.Sprintf("still running after %.0f seconds, the longest wait here: check again to wait longer", o.shortened.Seconds())
+		return fmt.Sprintf("still running after %.0f seconds, the longest wait here: check again to wait longer", o.shortened.Seconds())
 	case o.several && large.ResultBytes > 0 && large.ResultBytes <= maxInline:
-		out.Next = "check this task alone for the whole result"
+		return "check this task alone for the whole result"
 	case out.Done && large.ResultBytes > o.result && large.ResultBytes <= background.MaxChars:
-		out.Next = fmt.Sprintf("check this task alone with max_chars %d for the whole result", background.MaxChars)
+		return fmt.Sprintf("check this task alone with max_chars %d for the whole result", background.MaxChars)
 	case r.Repeated && !out.Done && r.SignalOnCompletion && !o.unnotified:
-		out.Next = "nothing new; its end comes with a later tool result. Wait with wait_seconds, or continue with other work."
+		return "nothing new; its end comes with a later tool result. Wait with wait_seconds, or continue with other work."
 	case r.Repeated && !out.Done:
-		out.Next = "nothing new. Wait with wait_seconds, or continue with other work."
+		return "nothing new. Wait with wait_seconds, or continue with other work."
 	}
-	return out, nil
+	return ""
 }

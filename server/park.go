@@ -94,20 +94,14 @@ func (c toolCall) callParking(ctx context.Context, call host.Call, b budget) (ab
 	var r abi.Result
 	var rerr error
 	ended := false // and r and rerr are the result
-	req := background.RunRequest{
-		SpawnRequest: background.SpawnRequest{Tool: c.tool.Name, Title: titleOf(c.tool), Version: version, Args: call.Args, Timeout: b.deadline, IdempotencyKey: c.req.Key, Terms: termsOf(c.req.Limits, c.req.Locale)},
-		ParkAfter:    b.park, Stops: cancelsKeyed,
-		Work: func(ctx context.Context, sink *output.Sink) (background.Outcome, error) {
-			r, rerr = c.run(ctx, c.tool, live.into(executor{c.Service}.withSink(call, sink)))
-			ended = true
-			if errors.Is(rerr, plugins.ErrReplaced) { // nothing has run: a caller that still waits repeats the call
-				return background.Outcome{}, rejected(engine.KindRejected, "", anotherPlugin(c.tool.Name))
-			}
-			return outcome(ctx, sink, r, rerr)
-		},
-	}
-	if public, secret := c.tool.PublicArgs(call.Args); secret {
-		req.Stored = public
+	req := c.parkable(call, version, b)
+	req.Work = func(ctx context.Context, sink *output.Sink) (background.Outcome, error) {
+		r, rerr = c.run(ctx, c.tool, live.into(executor{c.Service}.withSink(call, sink)))
+		ended = true
+		if errors.Is(rerr, plugins.ErrReplaced) { // nothing has run: a caller that still waits repeats the call
+			return background.Outcome{}, rejected(engine.KindRejected, "", anotherPlugin(c.tool.Name))
+		}
+		return outcome(ctx, sink, r, rerr)
 	}
 
 	ran, err := c.runs.Run(ctx, call.Session, req)
@@ -138,6 +132,18 @@ func (c toolCall) callParking(ctx context.Context, call host.Call, b budget) (ab
 		r.Error = outOfTime(b.deadline, rerr).Error()
 	}
 	return r, rerr
+}
+
+// parkable is the run that the call becomes if it is parked, without its work.
+func (c toolCall) parkable(call host.Call, version string, b budget) background.RunRequest {
+	req := background.RunRequest{
+		SpawnRequest: background.SpawnRequest{Tool: c.tool.Name, Title: titleOf(c.tool), Version: version, Args: call.Args, Timeout: b.deadline, IdempotencyKey: c.req.Key, Terms: termsOf(c.req.Limits, c.req.Locale)},
+		ParkAfter:    b.park, Stops: cancelsKeyed,
+	}
+	if public, secret := c.tool.PublicArgs(call.Args); secret {
+		req.Stored = public
+	}
+	return req
 }
 
 // outOfTime is the end of a call that used up its time, with what the error says

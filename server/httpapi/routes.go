@@ -1,6 +1,8 @@
 package httpapi
 
 import (
+	"slices"
+
 	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/identity"
 )
@@ -28,29 +30,40 @@ const (
 	maxPage     = 200
 )
 
+// Parameters of several endpoints.
+var (
+	limitParam = number("limit", 1, maxPage)
+	waitParam  = duration("wait")
+	tailParam  = number("tail", 0, server.MaxChars)
+	ofSession  = formed("of_session", textForm, "expected a session of up to 128 characters")
+)
+
 // routes returns all endpoints.
 func routes() []route {
-	limit := number("limit", 1, maxPage)
-	wait, tail := duration("wait"), number("tail", 0, server.MaxChars)
+	return slices.Concat(callRoutes(), runRoutes(), scheduleRoutes(), sessionRoutes(), operatorRoutes(), publicRoutes())
+}
+
+func callRoutes() []route {
+	return []route{
+		endpoint("GET", "/v1/tools", listTools),
+		endpoint("GET", "/v1/tools/{tool}", getTool),
+		endpoint("POST", "/v1/calls", callTool).beginning(),
+		endpoint("GET", "/v1/calls", listCalls, limitParam, formed("tool", textForm, "expected a name of up to 128 characters"), flag("failed")),
+	}
+}
+
+func runRoutes() []route {
 	before := formed("before", runForm, "expected an id: bg_ and 26 characters")
 	parent := formed("parent", runForm, "expected an id: bg_ and 26 characters")
 	ids := formed("id", runForm, "expected ids: bg_ and 26 characters")
 	ids.many = server.MaxIDs
 	until := oneOf("until", server.UntilAny, server.UntilAll)
-	version := formed("version", versionForm, "expected the version of a value")
-	ofSession := formed("of_session", textForm, "expected a session of up to 128 characters")
-	ofUser := formed("of_user", userForm, "expected a user: up to 64 letters, digits and . _ : @ -")
 	cursor := formed("cursor", placeForm, "expected the cursor of an earlier answer")
 
 	return []route{
-		endpoint("GET", "/v1/tools", listTools),
-		endpoint("GET", "/v1/tools/{tool}", getTool),
-		endpoint("POST", "/v1/calls", callTool).beginning(),
-		endpoint("GET", "/v1/calls", listCalls, limit, formed("tool", textForm, "expected a name of up to 128 characters"), flag("failed")),
-
 		answers("POST", "/v1/runs", spawnRun).beginning(),
-		endpoint("GET", "/v1/runs", listRuns, append(filters(), limit, before, flag("active"), parent, ids, wait, until, tail)...),
-		endpoint("GET", "/v1/runs/{run}", getRun, wait, tail, cursor),
+		endpoint("GET", "/v1/runs", listRuns, append(filters(), limitParam, before, flag("active"), parent, ids, waitParam, until, tailParam)...),
+		endpoint("GET", "/v1/runs/{run}", getRun, waitParam, tailParam, cursor),
 		endpoint("DELETE", "/v1/runs/{run}", removeRun),
 		endpoint("POST", "/v1/runs/{run}/stop", stopRun),
 		endpoint("POST", "/v1/runs/{run}/answers", answerRun),
@@ -59,7 +72,11 @@ func routes() []route {
 		endpoint("GET", "/v1/runs/{run}/messages", listMessages),
 		raw("/v1/runs/{run}/output", readOutput),
 		raw("/v1/runs/{run}/artifacts/{name}", readArtifact),
+	}
+}
 
+func scheduleRoutes() []route {
+	return []route{
 		answers("POST", "/v1/schedules", createSchedule).beginning(),
 		endpoint("GET", "/v1/schedules", listSchedules, flag("enabled")),
 		endpoint("GET", "/v1/schedules/{schedule}", getSchedule),
@@ -67,8 +84,15 @@ func routes() []route {
 		endpoint("POST", "/v1/schedules/{schedule}/disable", disableSchedule),
 		endpoint("POST", "/v1/schedules/{schedule}/enable", enableSchedule),
 		answers("POST", "/v1/schedules/{schedule}/fire", fireSchedule).beginning(),
+	}
+}
 
-		endpoint("GET", "/v1/notices", listNotices, limit),
+func sessionRoutes() []route {
+	version := formed("version", versionForm, "expected the version of a value")
+	ofUser := formed("of_user", userForm, "expected a user: up to 64 letters, digits and . _ : @ -")
+
+	return []route{
+		endpoint("GET", "/v1/notices", listNotices, limitParam),
 		endpoint("POST", "/v1/notices/ack", acknowledgeNotices),
 		raw("/v1/events", watchEvents),
 		endpoint("GET", "/v1/session", getSession),
@@ -80,12 +104,17 @@ func routes() []route {
 		endpoint("GET", "/v1/secrets", listSecrets, ofUser),
 		endpoint("PUT", "/v1/secrets/{secret}", setSecret, ofUser),
 		endpoint("DELETE", "/v1/secrets/{secret}", removeSecret, ofUser),
+	}
+}
+
+func operatorRoutes() []route {
+	return []route{
 		endpoint("GET", "/v1/approvals", listApprovals).forOperator(),
 		endpoint("POST", "/v1/approvals/{run}", decideApproval).forOperator(),
 		endpoint("GET", "/v1/kept_approvals", listKeptApprovals).forOperator(),
 		endpoint("DELETE", "/v1/kept_approvals/{tool}", revokeApproval, ofSession).forOperator(),
 		endpoint("GET", "/v1/kv", listStores).forOperator(),
-		endpoint("GET", "/v1/kv/{plugin}", listStore, ofSession, formed("prefix", valueKeyForm, expectedKey), formed("after", valueKeyForm, expectedKey), limit).forOperator(),
+		endpoint("GET", "/v1/kv/{plugin}", listStore, ofSession, formed("prefix", valueKeyForm, expectedKey), formed("after", valueKeyForm, expectedKey), limitParam).forOperator(),
 		endpoint("DELETE", "/v1/kv/{plugin}", clearStore, ofSession).forOperator(),
 		endpoint("GET", "/v1/kv/{plugin}/{key}", getStored, ofSession).forOperator(),
 		endpoint("DELETE", "/v1/kv/{plugin}/{key}", deleteStored, ofSession).forOperator(),
@@ -93,7 +122,12 @@ func routes() []route {
 		endpoint("GET", "/v1/connections", getConnections).forOperator(),
 		endpoint("GET", "/v1/stats/tools", getToolStats).forOperator(),
 		endpoint("GET", "/v1/stats/history", getHistory).forOperator(),
+	}
+}
 
+// publicRoutes say what the server is, and how it is.
+func publicRoutes() []route {
+	return []route{
 		raw(pathOpenAPI, getOpenAPI),
 		endpoint("GET", pathHealth, getHealth),
 		endpoint("GET", pathReady, getReadiness),
