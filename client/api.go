@@ -8,7 +8,6 @@ import (
 	"io"
 	"iter"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
@@ -190,42 +189,6 @@ func (c *Client) Notices(ctx context.Context, limit int) (wire.Notices, error) {
 func (c *Client) Acknowledge(ctx context.Context, ids ...string) error {
 	return c.Do(ctx, "POST", "/v1/notices/ack", wire.Seen{TaskIDs: ids}, nil)
 }
-
-// CreateSchedule stores a schedule. It has no idempotency key: before repeating
-// a request without an answer, list the schedules.
-func (c *Client) CreateSchedule(ctx context.Context, schedule wire.NewSchedule) (wire.Schedule, error) {
-	return do[wire.Schedule](ctx, c, "POST", "/v1/schedules", schedule)
-}
-
-// Schedules returns the schedules, the newest first; with enabled only those that
-// will fire again.
-func (c *Client) Schedules(ctx context.Context, enabled bool) ([]wire.Schedule, error) {
-	out, err := do[wire.Schedules](ctx, c, "GET", "/v1/schedules?enabled="+strconv.FormatBool(enabled), nil)
-	return out.Schedules, err
-}
-
-// DisableSchedule stops a schedule from firing. Its runs continue.
-func (c *Client) DisableSchedule(ctx context.Context, id string) (wire.Schedule, error) {
-	return do[wire.Schedule](ctx, c, "POST", schedulePath(id)+"/disable", nil)
-}
-
-// RemoveSchedule removes a schedule for good, and returns it as it was. Its runs stay.
-func (c *Client) RemoveSchedule(ctx context.Context, id string) (wire.Schedule, error) {
-	return do[wire.Schedule](ctx, c, "DELETE", schedulePath(id), nil)
-}
-
-// EnableSchedule lets a disabled schedule fire again, from now on.
-func (c *Client) EnableSchedule(ctx context.Context, id string) (wire.Schedule, error) {
-	return do[wire.Schedule](ctx, c, "POST", schedulePath(id)+"/enable", nil)
-}
-
-// FireSchedule queues a run of a schedule now, also of a disabled one. It has no
-// idempotency key: before repeating a request without an answer, read the schedule.
-func (c *Client) FireSchedule(ctx context.Context, id string) (wire.Run, error) {
-	return do[wire.Run](ctx, c, "POST", schedulePath(id)+"/fire", nil)
-}
-
-func schedulePath(id string) string { return "/v1/schedules/" + url.PathEscape(id) }
 
 // Session describes the active runs for a model whose conversation was cut.
 func (c *Client) Session(ctx context.Context) (wire.Session, error) {

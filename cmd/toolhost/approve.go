@@ -45,7 +45,7 @@ of the tool, as long as its plugin's file and grants stay the same.`,
 		case deny && keep != "":
 			return &usageError{errors.New("--deny and --keep exclude each other"), ""}
 		case revoke != "":
-			return r.client.RevokeApproval(ctx, session, revoke)
+			return r.client.Approvals().Revoke(ctx, session, revoke)
 		case kept:
 			return r.listKept(ctx)
 		case len(args) == 0:
@@ -61,7 +61,7 @@ func (r *remote) decide(ctx context.Context, id string, in wire.Decide) error {
 	if err := checkRun(id); err != nil {
 		return err
 	}
-	waiting, err := r.client.Approvals(ctx)
+	waiting, err := r.client.Approvals().Waiting(ctx)
 	if err != nil {
 		return err
 	}
@@ -73,7 +73,7 @@ func (r *remote) decide(ctx context.Context, id string, in wire.Decide) error {
 			}
 		}
 	}
-	run, err := r.client.Decide(ctx, id, in)
+	run, err := r.client.Approvals().Decide(ctx, id, in)
 	if err != nil {
 		return err
 	}
@@ -87,7 +87,7 @@ func (r *remote) decide(ctx context.Context, id string, in wire.Decide) error {
 }
 
 func (r *remote) listApprovals(ctx context.Context) error {
-	waiting, err := r.client.Approvals(ctx)
+	waiting, err := r.client.Approvals().Waiting(ctx)
 	if err != nil {
 		return err
 	}
@@ -109,7 +109,7 @@ func (r *remote) listApprovals(ctx context.Context) error {
 }
 
 func (r *remote) listKept(ctx context.Context) error {
-	kept, err := r.client.KeptApprovals(ctx)
+	kept, err := r.client.Approvals().Kept(ctx)
 	if err != nil {
 		return err
 	}

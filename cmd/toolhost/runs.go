@@ -82,7 +82,7 @@ continue.`,
 		id := args[0]
 		switch {
 		case wire.IsScheduleID(id):
-			s, err := r.client.DisableSchedule(ctx, id)
+			s, err := r.client.Schedules().Disable(ctx, id)
 			if err != nil {
 				return err
 			}
@@ -120,7 +120,7 @@ func schedulesCommand(a *app) *cobra.Command {
 	cmd.Flags().BoolVar(&all, "all", false, "include schedules that will not fire again")
 
 	return a.remote(cmd, func(ctx context.Context, r *remote, _ []string) error {
-		found, err := r.client.Schedules(ctx, !all)
+		found, err := r.client.Schedules().List(ctx, !all)
 		if err != nil {
 			return err
 		}
@@ -279,7 +279,7 @@ func (r *remote) spawned(answer any, id, note string) error {
 }
 
 func (r *remote) spawnSchedule(ctx context.Context, req wire.NewSchedule) error {
-	s, err := r.client.CreateSchedule(ctx, req)
+	s, err := r.client.Schedules().Create(ctx, req)
 	if err != nil {
 		return err
 	}

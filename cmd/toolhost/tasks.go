@@ -98,7 +98,7 @@ started continue, and stay. To have a schedule only pause, use toolhost stop.`,
 // remove removes a run or a schedule.
 func (r *remote) remove(ctx context.Context, id string) error {
 	if wire.IsScheduleID(id) {
-		_, err := r.client.RemoveSchedule(ctx, id)
+		_, err := r.client.Schedules().Remove(ctx, id)
 		return err
 	}
 	return r.client.RemoveRun(ctx, id)
