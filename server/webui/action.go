@@ -38,8 +38,39 @@ func readForm(w http.ResponseWriter, r *http.Request, most int64) error {
 	return nil
 }
 
+// runPages are the pages of runs, and what their forms do.
+type runPages struct{ *site }
+
+func (s runPages) register() {
+	s.show("GET /ui/runs", s.runs)
+	s.show("GET /ui/runs/{run}", s.run)
+	s.handleRun("GET /ui/runs/{run}/output", s.output)
+	s.handleRun("GET /ui/runs/{run}/artifacts/{name}", s.artifact)
+	s.handleRun("POST /ui/runs/{run}/stop", s.stop)
+	s.handleRun("POST /ui/runs/{run}/rerun", s.rerun)
+	s.handleRun("POST /ui/runs/{run}/messages", s.send)
+	s.handleRun("POST /ui/runs/{run}/answers", s.answerQuestion)
+	s.handleRun("POST /ui/runs/{run}/remove", s.remove)
+	s.handleMany("POST /ui/stop", s.stopIfActive)
+	s.handleMany("POST /ui/remove", s.removeIfEnded)
+}
+
+// handleRun is handle for requests about a run, of any session.
+func (s runPages) handleRun(pattern string, handle func(http.ResponseWriter, *http.Request, wire.Run) error) {
+	s.handle(pattern, func(w http.ResponseWriter, r *http.Request) error {
+		run, err := s.service.AllSessions().Run(r.Context(), r.PathValue("run"))
+		switch {
+		case notFound(err):
+			return errNoRun
+		case err != nil:
+			return err
+		}
+		return handle(w, r, run)
+	})
+}
+
 // stop stops a run, and returns to its page.
-func (s *site) stop(w http.ResponseWriter, r *http.Request, run wire.Run) error {
+func (s runPages) stop(w http.ResponseWriter, r *http.Request, run wire.Run) error {
 	if err := readForm(w, r, maxForm); err != nil {
 		return err
 	}
@@ -54,7 +85,7 @@ func (s *site) stop(w http.ResponseWriter, r *http.Request, run wire.Run) error 
 	return nil
 }
 
-func (s *site) stopRun(ctx context.Context, run wire.Run, how wire.Stop) error {
+func (s runPages) stopRun(ctx context.Context, run wire.Run, how wire.Stop) error {
 	_, err := s.service.Session(run.Session).Stop(ctx, run.TaskID, operator, how)
 	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		return err
@@ -65,7 +96,7 @@ func (s *site) stopRun(ctx context.Context, run wire.Run, how wire.Stop) error {
 
 // handleMany answers a posted form about the chosen runs, and returns to the runs. A run
 // that is gone needs nothing.
-func (s *site) handleMany(pattern string, act func(ctx context.Context, run wire.Run, form url.Values) error) {
+func (s runPages) handleMany(pattern string, act func(ctx context.Context, run wire.Run, form url.Values) error) {
 	s.handle(pattern, func(w http.ResponseWriter, r *http.Request) error {
 		if err := readForm(w, r, maxForm); err != nil {
 			return err
@@ -102,7 +133,7 @@ func (s *site) handleMany(pattern string, act func(ctx context.Context, run wire
 	})
 }
 
-func (s *site) stopIfActive(ctx context.Context, run wire.Run, form url.Values) error {
+func (s runPages) stopIfActive(ctx context.Context, run wire.Run, form url.Values) error {
 	if run.Status.Terminal() {
 		return nil
 	}
@@ -111,7 +142,7 @@ func (s *site) stopIfActive(ctx context.Context, run wire.Run, form url.Values) 
 	return s.stopRun(ctx, run, wire.Stop{Force: form.Get("force") == "true"})
 }
 
-func (s *site) removeIfEnded(ctx context.Context, run wire.Run, _ url.Values) error {
+func (s runPages) removeIfEnded(ctx context.Context, run wire.Run, _ url.Values) error {
 	if !run.Done {
 		return nil
 	}
@@ -119,7 +150,7 @@ func (s *site) removeIfEnded(ctx context.Context, run wire.Run, _ url.Values) er
 }
 
 // remove removes a run that has ended, and returns to the runs.
-func (s *site) remove(w http.ResponseWriter, r *http.Request, run wire.Run) error {
+func (s runPages) remove(w http.ResponseWriter, r *http.Request, run wire.Run) error {
 	if err := readForm(w, r, maxForm); err != nil {
 		return err
 	}
@@ -130,7 +161,7 @@ func (s *site) remove(w http.ResponseWriter, r *http.Request, run wire.Run) erro
 	return nil
 }
 
-func (s *site) removeRun(ctx context.Context, run wire.Run) error {
+func (s runPages) removeRun(ctx context.Context, run wire.Run) error {
 	if err := s.service.Session(run.Session).Remove(ctx, run.TaskID); err != nil {
 		return err
 	}
@@ -139,7 +170,7 @@ func (s *site) removeRun(ctx context.Context, run wire.Run) error {
 }
 
 // send sends a message to a run, and returns to its page.
-func (s *site) send(w http.ResponseWriter, r *http.Request, run wire.Run) error {
+func (s runPages) send(w http.ResponseWriter, r *http.Request, run wire.Run) error {
 	if err := readForm(w, r, maxCallForm); err != nil {
 		return err
 	}
@@ -157,7 +188,7 @@ func (s *site) send(w http.ResponseWriter, r *http.Request, run wire.Run) error 
 }
 
 // rerun starts a run with the arguments of another one, and shows the new run.
-func (s *site) rerun(w http.ResponseWriter, r *http.Request, run wire.Run) error {
+func (s runPages) rerun(w http.ResponseWriter, r *http.Request, run wire.Run) error {
 	if err := readForm(w, r, maxForm); err != nil {
 		return err
 	}
@@ -171,52 +202,6 @@ func (s *site) rerun(w http.ResponseWriter, r *http.Request, run wire.Run) error
 	return nil
 }
 
-// handleSchedule answers a posted form about a schedule: change does what it asks, and
-// returns the address of the page to go to.
-func (s *site) handleSchedule(pattern, did string, change func(ctx context.Context, id string) (to string, err error)) {
-	s.handle(pattern, func(w http.ResponseWriter, r *http.Request) error {
-		if err := readForm(w, r, maxForm); err != nil {
-			return err
-		}
-
-		id := r.PathValue("schedule")
-		to, err := change(r.Context(), id)
-		switch {
-		case notFound(err):
-			return errNoSchedule
-		case err != nil:
-			return err
-		}
-
-		s.Logger.Info("schedule "+did+" by an operator", "schedule_id", id)
-		http.Redirect(w, r, to, http.StatusSeeOther)
-		return nil
-	})
-}
-
-const pathSchedules = "/ui/schedules"
-
-func (s *site) disable(ctx context.Context, id string) (string, error) {
-	_, err := s.service.AllSessions().Schedules().Disable(ctx, id)
-	return pathSchedules, err
-}
-
-func (s *site) enable(ctx context.Context, id string) (string, error) {
-	_, err := s.service.AllSessions().Schedules().Enable(ctx, id)
-	return pathSchedules, err
-}
-
-func (s *site) removeSchedule(ctx context.Context, id string) (string, error) {
-	_, err := s.service.AllSessions().Schedules().Remove(ctx, id)
-	return pathSchedules, err
-}
-
-// fire shows the run that it starts.
-func (s *site) fire(ctx context.Context, id string) (string, error) {
-	run, err := s.service.AllSessions().Schedules().Fire(ctx, id, operator)
-	return "/ui/runs/" + run.TaskID, err
-}
-
 // download makes an answer a file to be saved, not shown.
 func download(w http.ResponseWriter, name string) {
 	h := w.Header()
@@ -226,7 +211,7 @@ func download(w http.ResponseWriter, name string) {
 }
 
 // output sends the raw output of a run that was kept so far.
-func (s *site) output(w http.ResponseWriter, r *http.Request, run wire.Run) error {
+func (s runPages) output(w http.ResponseWriter, r *http.Request, run wire.Run) error {
 	log, err := s.service.Session(run.Session).Log(r.Context(), run.TaskID)
 	if err != nil {
 		return err
@@ -240,7 +225,7 @@ func (s *site) output(w http.ResponseWriter, r *http.Request, run wire.Run) erro
 }
 
 // artifact sends a file of a run that has ended.
-func (s *site) artifact(w http.ResponseWriter, r *http.Request, run wire.Run) error {
+func (s runPages) artifact(w http.ResponseWriter, r *http.Request, run wire.Run) error {
 	name := r.PathValue("name")
 	file, err := s.service.Session(run.Session).Open(r.Context(), run.TaskID, name)
 	switch {

@@ -61,11 +61,6 @@ func (s *site) reload(w http.ResponseWriter, r *http.Request) error {
 	return s.answer(w, r, http.StatusOK, p)
 }
 
-// tools shows the tools that can be called.
-func (s *site) tools(*http.Request) (page, error) {
-	return page{"Tools", "/ui/tools", []section{{"tools", s.service.Definitions(pageSession)}}}, nil
-}
-
 // settings shows the configuration in force.
 func (s *site) settings(*http.Request) (page, error) {
 	var all []Setting

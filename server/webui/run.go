@@ -40,7 +40,7 @@ type resultView struct {
 }
 
 // run shows one run.
-func (s *site) run(r *http.Request) (page, error) {
+func (s runPages) run(r *http.Request) (page, error) {
 	v, err := s.readRun(r.Context(), r.PathValue("run"))
 	if err != nil {
 		return page{}, err
@@ -48,7 +48,7 @@ func (s *site) run(r *http.Request) (page, error) {
 	return v.page(), nil
 }
 
-func (s *site) readRun(ctx context.Context, id string) (runView, error) {
+func (s runPages) readRun(ctx context.Context, id string) (runView, error) {
 	run, err := s.service.AllSessions().WholeRun(ctx, id)
 	switch {
 	case notFound(err):

@@ -1,11 +1,23 @@
 package webui
 
 import (
+	"context"
 	"net/http"
 	"slices"
 
 	"github.com/toolhost/toolhost/server/wire"
 )
+
+// schedulePages are the page of the schedules, and what its forms do.
+type schedulePages struct{ *site }
+
+func (s schedulePages) register() {
+	s.show("GET /ui/schedules", s.schedules)
+	s.handleSchedule("POST /ui/schedules/{schedule}/disable", "disabled", s.disable)
+	s.handleSchedule("POST /ui/schedules/{schedule}/enable", "enabled", s.enable)
+	s.handleSchedule("POST /ui/schedules/{schedule}/fire", "fired", s.fire)
+	s.handleSchedule("POST /ui/schedules/{schedule}/remove", "removed", s.removeSchedule)
+}
 
 // maxSchedules bounds how many schedules a page shows.
 const maxSchedules = 200
@@ -19,7 +31,7 @@ type scheduleList struct {
 
 // schedules shows the schedules of all sessions, or of one: the next to fire
 // first, disabled ones last.
-func (s *site) schedules(r *http.Request) (page, error) {
+func (s schedulePages) schedules(r *http.Request) (page, error) {
 	session, err := sessionParam(r)
 	if err != nil {
 		return page{}, err
@@ -43,4 +55,50 @@ func (s *site) schedules(r *http.Request) (page, error) {
 	})
 	shown := found[:min(len(found), maxSchedules)]
 	return page{"Schedules", "/ui/schedules", []section{{"schedules", scheduleList{session, shown, len(found) - len(shown)}}}}, nil
+}
+
+// handleSchedule answers a posted form about a schedule: change does what it asks, and
+// returns the address of the page to go to.
+func (s schedulePages) handleSchedule(pattern, did string, change func(ctx context.Context, id string) (to string, err error)) {
+	s.handle(pattern, func(w http.ResponseWriter, r *http.Request) error {
+		if err := readForm(w, r, maxForm); err != nil {
+			return err
+		}
+
+		id := r.PathValue("schedule")
+		to, err := change(r.Context(), id)
+		switch {
+		case notFound(err):
+			return errNoSchedule
+		case err != nil:
+			return err
+		}
+
+		s.Logger.Info("schedule "+did+" by an operator", "schedule_id", id)
+		http.Redirect(w, r, to, http.StatusSeeOther)
+		return nil
+	})
+}
+
+const pathSchedules = "/ui/schedules"
+
+func (s schedulePages) disable(ctx context.Context, id string) (string, error) {
+	_, err := s.service.AllSessions().Schedules().Disable(ctx, id)
+	return pathSchedules, err
+}
+
+func (s schedulePages) enable(ctx context.Context, id string) (string, error) {
+	_, err := s.service.AllSessions().Schedules().Enable(ctx, id)
+	return pathSchedules, err
+}
+
+func (s schedulePages) removeSchedule(ctx context.Context, id string) (string, error) {
+	_, err := s.service.AllSessions().Schedules().Remove(ctx, id)
+	return pathSchedules, err
+}
+
+// fire shows the run that it starts.
+func (s schedulePages) fire(ctx context.Context, id string) (string, error) {
+	run, err := s.service.AllSessions().Schedules().Fire(ctx, id, operator)
+	return "/ui/runs/" + run.TaskID, err
 }

@@ -52,6 +52,20 @@ func (v toolView) NeedsApproval() bool { return v.Approval == abi.ApprovalRequir
 // Confirm reports whether a call has to be confirmed.
 func (v toolView) Confirm() bool { return v.Annotations.Destructive || v.NeedsApproval() }
 
+// toolPages are the pages of tools, and what their forms do.
+type toolPages struct{ *site }
+
+func (s toolPages) register() {
+	s.show("GET /ui/tools", s.tools)
+	s.show("GET /ui/tools/{tool}", s.tool)
+	s.handle("POST /ui/tools/{tool}", s.use)
+}
+
+// tools shows the tools that can be called.
+func (s toolPages) tools(*http.Request) (page, error) {
+	return page{"Tools", "/ui/tools", []section{{"tools", s.service.Definitions(pageSession)}}}, nil
+}
+
 // definition returns a tool that can be called.
 func (s *site) definition(name string) (wire.Definition, error) {
 	for _, d := range s.service.Definitions(pageSession) {
@@ -78,7 +92,7 @@ func (v toolView) page() page {
 }
 
 // tool shows a tool, and the form to call it.
-func (s *site) tool(r *http.Request) (page, error) {
+func (s toolPages) tool(r *http.Request) (page, error) {
 	d, err := s.definition(r.PathValue("tool"))
 	if err != nil {
 		return page{}, err
@@ -87,7 +101,7 @@ func (s *site) tool(r *http.Request) (page, error) {
 }
 
 // use calls a tool, starts a run of it or schedules it, as the form says.
-func (s *site) use(w http.ResponseWriter, r *http.Request) error {
+func (s toolPages) use(w http.ResponseWriter, r *http.Request) error {
 	if err := readForm(w, r, maxCallForm); err != nil {
 		return err
 	}
@@ -143,7 +157,7 @@ func sessionOf(posted url.Values) (string, error) {
 	return session, nil
 }
 
-func (s *site) spawn(ctx context.Context, session string, req server.SpawnRequest) (to string, err error) {
+func (s toolPages) spawn(ctx context.Context, session string, req server.SpawnRequest) (to string, err error) {
 	run, err := s.service.Session(session).Spawn(ctx, req)
 	if err != nil {
 		return "", err
@@ -152,7 +166,7 @@ func (s *site) spawn(ctx context.Context, session string, req server.SpawnReques
 	return "/ui/runs/" + run.TaskID, nil
 }
 
-func (s *site) schedule(ctx context.Context, session string, req server.SpawnRequest, at when) (to string, err error) {
+func (s toolPages) schedule(ctx context.Context, session string, req server.SpawnRequest, at when) (to string, err error) {
 	r := server.ScheduleRequest{SpawnRequest: req, Cron: at.Cron, Timezone: at.Timezone, Overlap: at.Overlap}
 	if at.At != "" {
 		zone, err := time.LoadLocation(cmp.Or(at.Timezone, "UTC"))
@@ -184,7 +198,7 @@ type callResult struct {
 }
 
 // call calls a tool, and waits. A call that is parked is shown on the page of its run.
-func (s *site) call(ctx context.Context, session string, req server.SpawnRequest, d wire.Definition) (to string, shown *callResult, err error) {
+func (s toolPages) call(ctx context.Context, session string, req server.SpawnRequest, d wire.Definition) (to string, shown *callResult, err error) {
 	var written tail
 	var parked wire.Run
 	call := server.Request{

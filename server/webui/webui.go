@@ -64,29 +64,13 @@ func New(service *server.Service, cfg Config) http.Handler {
 	}
 
 	s.show("GET /{$}", s.overview)
-	s.show("GET /ui/runs", s.runs)
-	s.show("GET /ui/runs/{run}", s.run)
+	runPages{s}.register()
 	s.show("GET /ui/calls", s.calls)
-	s.show("GET /ui/schedules", s.schedules)
-	s.show("GET /ui/tools", s.tools)
-	s.show("GET /ui/tools/{tool}", s.tool)
+	schedulePages{s}.register()
+	toolPages{s}.register()
 	s.show("GET /ui/plugins", s.plugins)
-	s.show("GET /ui/settings", s.settings)
-	s.handleRun("GET /ui/runs/{run}/output", s.output)
-	s.handleRun("GET /ui/runs/{run}/artifacts/{name}", s.artifact)
-	s.handleRun("POST /ui/runs/{run}/stop", s.stop)
-	s.handleRun("POST /ui/runs/{run}/rerun", s.rerun)
-	s.handleRun("POST /ui/runs/{run}/messages", s.send)
-	s.handleRun("POST /ui/runs/{run}/answers", s.answerQuestion)
-	s.handleRun("POST /ui/runs/{run}/remove", s.remove)
-	s.handleMany("POST /ui/stop", s.stopIfActive)
-	s.handleMany("POST /ui/remove", s.removeIfEnded)
-	s.handleSchedule("POST /ui/schedules/{schedule}/disable", "disabled", s.disable)
-	s.handleSchedule("POST /ui/schedules/{schedule}/enable", "enabled", s.enable)
-	s.handleSchedule("POST /ui/schedules/{schedule}/fire", "fired", s.fire)
-	s.handleSchedule("POST /ui/schedules/{schedule}/remove", "removed", s.removeSchedule)
 	s.handle("POST /ui/plugins", s.reload)
-	s.handle("POST /ui/tools/{tool}", s.use)
+	s.show("GET /ui/settings", s.settings)
 	s.handle("GET /ui/static/{build}/{name}", static)
 	s.handle("/", func(http.ResponseWriter, *http.Request) error {
 		return refuse(http.StatusNotFound, "Page not found")
@@ -122,20 +106,6 @@ func (s *site) handle(pattern string, handle func(http.ResponseWriter, *http.Req
 		if err := handle(w, r); err != nil {
 			s.fail(w, r, err)
 		}
-	})
-}
-
-// handleRun is handle for requests about a run, of any session.
-func (s *site) handleRun(pattern string, handle func(http.ResponseWriter, *http.Request, wire.Run) error) {
-	s.handle(pattern, func(w http.ResponseWriter, r *http.Request) error {
-		run, err := s.service.AllSessions().Run(r.Context(), r.PathValue("run"))
-		switch {
-		case notFound(err):
-			return errNoRun
-		case err != nil:
-			return err
-		}
-		return handle(w, r, run)
 	})
 }
 
