@@ -81,7 +81,7 @@ func (a *app) runServer(ctx context.Context) error {
 	defer removeSocket(socketPath(a.config.data))()
 
 	signal.Ignore(syscall.SIGPIPE) // the process continues if nobody reads its log any more
-	page := webui.New(s, webui.Config{Version: version(), Settings: a.pageSettings, Logger: a.logger()})
+	page := webui.New(s, webui.Config{Version: version(), Settings: a.pageSettings, ApprovalToken: a.config.approvalToken, Logger: a.logger()})
 	api := httpapi.New(s, httpapi.Config{
 		Version: version(), Token: a.config.token, ApprovalToken: a.config.approvalToken, OAuth: a.config.issuer(), MCP: mcp, Page: page, Logger: a.logger(),
 	})

@@ -46,7 +46,7 @@ var (
 	allowedTags = strings.Fields(`html head meta title link script body a header nav p span time main section h1 h2 ul li dl dt dd div
 		meter progress table thead tbody tr th td strong bdi code pre form label input button article footer h3 img textarea select option details summary svg desc path figure figcaption`)
 	allowedAttrs = strings.Fields(`lang data-build charset name content rel href type src class id aria-label aria-labelledby aria-hidden aria-current
-		role datetime title min max value scope data-label method action formaction maxlength autocapitalize autocomplete spellcheck placeholder checked tabindex
+		role datetime title min max value scope data-label method action formaction maxlength required autocapitalize autocomplete spellcheck placeholder checked tabindex
 		viewBox preserveAspectRatio d alt width height data-copy for rows step selected open download`)
 )
 
@@ -138,7 +138,24 @@ func FuzzRender(f *testing.F) {
 		require.NoError(t, err)
 		inspect(t, clients)
 		renderFigures(t, s, n)
+		renderReach(t, s, n)
 	})
+}
+
+// renderReach renders approvals, stores and secrets made of any text.
+func renderReach(t *testing.T, s string, n int64) {
+	at := time.Unix(n%1e9, 0)
+	waiting := wire.WaitingCall{TaskID: "bg_x", Session: s, By: s, Tool: s, Description: s, Plugin: s, PluginVersion: s, ToolVersion: s, Args: s, ArgsCut: true, Grants: []string{s}, Fingerprint: s, AskedAt: at, ExpiresAt: at}
+	list := approvalList{[]wire.WaitingCall{waiting}, int(n), []wire.KeptApproval{{Tool: s, Session: s, By: s, At: at, InForce: n%2 == 0}}, n%2 == 0}
+	store := storeView{Plugin: s, Session: s, Prefix: s, Values: []wire.Value{{Key: s, WrittenAt: at, ExpiresAt: at}}, Next: s, Key: s, Value: newResultView([]byte(s))}
+	for name, data := range map[string]any{
+		"approvals": list, "kept": list, "asked": int(n), "stores": storeList{[]wire.KVStore{{Plugin: s, Session: s, ChangedAt: at}}, 1}, "store": store, "stored": store,
+		"secrets": secretList{s, []wire.Secret{{Name: s, Scope: wire.SecretScope(s), Hosts: []string{s}}, {Name: s, Scope: wire.SecretOfUser, Set: true}}, true},
+	} {
+		html, err := render(name, data)
+		require.NoError(t, err)
+		inspect(t, html)
+	}
 }
 
 // renderFigures renders calls and minutes made of any text and number.

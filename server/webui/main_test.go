@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -19,10 +20,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/internal/plugintest"
 	"github.com/toolhost/toolhost/internal/testlog"
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server"
+	"github.com/toolhost/toolhost/server/vault"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -44,6 +47,8 @@ func zoo() map[string]plugintest.Plugin {
 		"asker":   {Invoke: do().Ask(`{"questions":{"name":{"message":"Who are you?","schema":{"type":"object","properties":{"name":{"type":"string","minLength":2}},"required":["name"]}}}}`)},
 		"picture": {Invoke: do().Say(abi.StreamResult, `1`).Say(abi.StreamContent, `{"type":"image","mimeType":"image/png","data":"iVBORw0KGgo="}`).Say(abi.StreamContent, `{"type":"audio","mimeType":"audio/wav","data":"UklGRg=="}`).Say(abi.StreamContent, `{"type":"text","text":"a <b>caption</b>"}`)},
 		"crash":   {Invoke: do().Trap()},
+		"waits":   {Invoke: do().Echo()}, // until a person has approved it
+		"keeper":  {Invoke: do().Use("kv.set", `{"key":"draft","value":{"step":1}}`).Use("kv.set", `{"key":"note:1","value":"<b>bold</b>","ttl_ms":3600000}`)},
 		"helper":  {Invoke: do().Use("tool.call", `{"tool":"echo","args":{}}`)},
 		"hostile": {Invoke: do().Say(abi.StreamOutput, strings.Join(hostile, "\n")).Progress(hostile[0]).Echo()},
 	}
@@ -64,6 +69,8 @@ func zoo() map[string]plugintest.Plugin {
 			m.Needs.Ask = true
 		case "helper":
 			m.Needs.Tools = []string{"echo"}
+		case "keeper":
+			m.Needs.KV = abi.StoreWrite
 		case "needy":
 			m.Needs.Files = []abi.FileNeed{{Path: "/work", Mode: abi.FileWrite}}
 		case "hostile":
@@ -90,6 +97,19 @@ const formSchema = `{"type":"object","properties":{
 	"login":{"type":"object","properties":{"code":{"type":"string","x-secret":true}}}
 },"required":["n"],"additionalProperties":false}`
 
+// secrets are a secret of the operator and one of users.
+func secrets(t testing.TB) *vault.Vault {
+	t.Helper()
+	keys := filepath.Join(t.TempDir(), "keys")
+	require.NoError(t, os.WriteFile(keys, []byte(vault.NewKey()+"\n"), 0o600))
+	hosts, place := []string{"api.example.com"}, host.Place{Bearer: true}
+	found, err := vault.New(map[string]vault.Source{
+		"example": {Scope: vault.OfUser, Hosts: hosts, Place: place}, "shared": {Env: "TOOLHOST_TEST_SHARED", Hosts: hosts, Place: place},
+	}, vault.Keys(keys), nil)
+	require.NoError(t, err)
+	return found
+}
+
 // fixture is a page over a service.
 type fixture struct {
 	t       testing.TB
@@ -113,16 +133,21 @@ func open(t testing.TB, names ...string) *fixture {
 		p, ok := all[name]
 		require.True(t, ok, name)
 		files[name+".wasm"] = &fstest.MapFile{Data: p.Wasm()}
-		grants[name] = plugins.Grant{Clock: p.Manifest.Needs.Clock, Ask: p.Manifest.Needs.Ask, Tools: p.Manifest.Needs.Tools, Env: map[string]string{"LANG": "a value nobody is shown"}}
+		grants[name] = plugins.Grant{Clock: p.Manifest.Needs.Clock, Ask: p.Manifest.Needs.Ask, Tools: p.Manifest.Needs.Tools, KV: host.KV{Mode: p.Manifest.Needs.KV}, Env: map[string]string{"LANG": "a value nobody is shown"}}
 	}
 	f.files = files
+	var policy server.ApprovalPolicy
+	if slices.Contains(names, "waits") {
+		policy = server.ApprovalPolicy{Ask: true, Tools: map[string]server.Decision{"waits": server.DecideAsk, "*": server.DecideAllow}}
+	}
 	var err error
 	f.service, err = server.Open(t.Context(), server.Config{
+		Approvals: policy, Secrets: secrets(t),
 		Folders: []plugins.Folder{{Path: "zoo", FS: files}}, Grants: grants, CacheDir: plugintest.CacheDir(), Logger: log,
 		Runs: server.RunsConfig{PerSession: 64, Retention: retention},
 	})
 	require.NoError(t, err)
-	f.page = New(f.service, Config{Version: "1.2.3", Logger: log, Settings: func() []Setting { return []Setting{{"limits.fuel", "1000", "toolhost.yaml"}} }})
+	f.page = New(f.service, Config{Version: "1.2.3", Logger: log, ApprovalToken: "may approve", Settings: func() []Setting { return []Setting{{"limits.fuel", "1000", "toolhost.yaml"}} }})
 	t.Cleanup(func() {
 		gone, cancel := context.WithCancel(context.Background())
 		cancel()

@@ -173,7 +173,8 @@ func TestForgedForms(t *testing.T) {
 			"/ui/runs/" + id + "/stop", "/ui/runs/" + ended + "/rerun", "/ui/runs/" + id + "/answers", "/ui/runs/" + id + "/messages", "/ui/stop", "/ui/remove", "/ui/runs/" + ended + "/remove",
 			"/ui/schedules/" + s.ScheduleID + "/remove",
 			"/ui/schedules/" + s.ScheduleID + "/disable", "/ui/schedules/" + s.ScheduleID + "/enable", "/ui/schedules/" + s.ScheduleID + "/fire",
-			"/ui/tools/echo", "/ui/plugins",
+			"/ui/tools/echo", "/ui/plugins", "/ui/approvals/" + id, "/ui/kept_approvals/echo/revoke",
+			"/ui/stores/keeper/remove", "/ui/stores/keeper/draft/remove", "/ui/secrets/example", "/ui/secrets/example/remove",
 		} {
 			for name, test := range map[string]struct {
 				method  string

@@ -30,6 +30,9 @@ type Config struct {
 	// Settings returns the configuration in force, without secrets, each time it is
 	// shown. Nil shows none.
 	Settings func() []Setting
+	// ApprovalToken is the token with which approvals are decided on the page. Empty
+	// decides none.
+	ApprovalToken string
 	// Logger gets what operators should know. Nil discards.
 	Logger *slog.Logger
 }
@@ -66,8 +69,11 @@ func New(service *server.Service, cfg Config) http.Handler {
 	s.show("GET /{$}", s.overview)
 	runPages{s}.register()
 	s.show("GET /ui/calls", s.calls)
+	approvalPages{s}.register()
 	schedulePages{s}.register()
 	toolPages{s}.register()
+	storePages{s}.register()
+	secretPages{s}.register()
 	s.show("GET /ui/plugins", s.plugins)
 	s.handle("POST /ui/plugins", s.reload)
 	s.show("GET /ui/settings", s.settings)

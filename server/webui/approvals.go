@@ -1,0 +1,105 @@
+package webui
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"net/http"
+	"net/url"
+
+	"github.com/toolhost/toolhost/server"
+	"github.com/toolhost/toolhost/server/wire"
+)
+
+// maxApprovals bounds how many calls that wait for approval a page shows.
+const maxApprovals = 100
+
+// approvalPages are the page of the calls that wait for approval, and what its forms do.
+//
+// Whoever can post a form may only be able to call tools: an agent may have the token of
+// the operator. So decisions need a token of their own, which is typed each time.
+type approvalPages struct{ *site }
+
+func (s approvalPages) register() {
+	s.show("GET /ui/approvals", s.approvals)
+	s.decides("POST /ui/approvals/{run}", s.decide)
+	s.decides("POST /ui/kept_approvals/{tool}/revoke", s.revoke)
+}
+
+// approvalList is what the page shows.
+type approvalList struct {
+	Waiting []wire.WaitingCall
+	More    int // that are not shown
+	Kept    []wire.KeptApproval
+	Decides bool // decisions are taken here
+}
+
+// approvals shows the calls that wait, the oldest first, and the approvals that are kept.
+func (s approvalPages) approvals(r *http.Request) (page, error) {
+	all := server.ApprovalsOf(s.service)
+	waiting, err := all.List(r.Context())
+	if err != nil {
+		return page{}, err
+	}
+	kept, err := all.Kept(r.Context())
+	if err != nil {
+		return page{}, err
+	}
+
+	shown := waiting.Approvals[:min(len(waiting.Approvals), maxApprovals)]
+	v := approvalList{shown, len(waiting.Approvals) - len(shown), kept.Kept, s.ApprovalToken != ""}
+	return page{"Approvals", "/ui/approvals", []section{{"approvals", v}, {"kept", v}}}, nil
+}
+
+// decides answers a posted form that has the token for approvals, and returns to the page.
+func (s approvalPages) decides(pattern string, act func(r *http.Request) error) {
+	s.handle(pattern, func(w http.ResponseWriter, r *http.Request) error {
+		if err := readForm(w, r, maxForm); err != nil {
+			return err
+		}
+		given, want := sha256.Sum256([]byte(r.PostForm.Get("token"))), sha256.Sum256([]byte(s.ApprovalToken))
+		if s.ApprovalToken == "" || subtle.ConstantTimeCompare(given[:], want[:]) != 1 {
+			s.Logger.Warn("a decision on an approval was refused: it did not have the token for approvals", "path", r.URL.Path)
+			return refuse(http.StatusForbidden, "That is not the token for approvals. toolhost approve decides without it")
+		}
+		if err := act(r); err != nil {
+			return err
+		}
+		http.Redirect(w, r, "/ui/approvals", http.StatusSeeOther)
+		return nil
+	})
+}
+
+// decide approves or refuses a call, as it was shown.
+func (s approvalPages) decide(r *http.Request) error {
+	in := wire.Decide{Fingerprint: r.PostForm.Get("fingerprint"), Reason: r.PostForm.Get("reason")}
+	switch r.PostForm.Get("decision") {
+	case "refuse":
+	case "approve":
+		in.Approve = true
+	case "session":
+		in.Approve, in.Keep = true, wire.KeepSession
+	case "always":
+		in.Approve, in.Keep = true, wire.KeepAlways
+	default:
+		return refuse(http.StatusUnprocessableEntity, "Choose whether the call is approved")
+	}
+
+	run, err := server.ApprovalsOf(s.service).Decide(r.Context(), r.PathValue("run"), operator, in)
+	if err == nil {
+		s.Logger.Info("an approval was decided by an operator", "task_id", run.TaskID, "session", run.Session, "approved", in.Approve, "keep", in.Keep)
+	}
+	return err
+}
+
+// revoke revokes an approval that is kept.
+func (s approvalPages) revoke(r *http.Request) error {
+	session, tool := r.PostForm.Get("session"), r.PathValue("tool")
+	_, err := server.ApprovalsOf(s.service).Revoke(r.Context(), session, tool)
+	if err == nil {
+		s.Logger.Info("a kept approval was revoked by an operator", "tool", tool, "session", session)
+	}
+	return err
+}
+
+// escaped is a name as a part of a path.
+func escaped(name string) string { return url.PathEscape(name) }

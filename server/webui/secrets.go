@@ -1,0 +1,83 @@
+package webui
+
+import (
+	"net/http"
+	"net/url"
+	"regexp"
+
+	"github.com/toolhost/toolhost/server/wire"
+)
+
+// maxSecretForm bounds the form of a secret, in bytes.
+const maxSecretForm = 64 << 10
+
+// userForm is of the users that an operator may name.
+var userForm = regexp.MustCompile(`^([A-Za-z0-9._:@-]{1,64}|~[0-9a-f]{64})?$`)
+
+// secretPages are the page of the secrets, and what its forms do. No page shows a value.
+type secretPages struct{ *site }
+
+func (s secretPages) register() {
+	s.show("GET /ui/secrets", s.secrets)
+	s.handle("POST /ui/secrets/{secret}", s.set)
+	s.handle("POST /ui/secrets/{secret}/remove", s.remove)
+}
+
+// secretList is what the page shows.
+type secretList struct {
+	User   string // whose values the secrets of users have here; "": all without a login
+	Found  []wire.Secret
+	Settle bool // there are secrets of users
+}
+
+func (s secretPages) secrets(r *http.Request) (page, error) {
+	user := r.URL.Query().Get("user")
+	if !userForm.MatchString(user) {
+		return page{}, refuse(http.StatusBadRequest, "The parameter user is not the name of a user")
+	}
+	found, err := s.service.Secrets(user).List(r.Context(), true)
+	if err != nil {
+		return page{}, err
+	}
+	v := secretList{User: user, Found: found.Secrets}
+	for _, one := range v.Found {
+		v.Settle = v.Settle || one.Scope == wire.SecretOfUser
+	}
+	return page{"Secrets", "/ui/secrets", []section{{"secrets", v}}}, nil
+}
+
+// set stores the value of a user's secret.
+func (s secretPages) set(w http.ResponseWriter, r *http.Request) error {
+	return s.change(w, r, "set", func(user, name string) error {
+		return s.service.Secrets(user).Set(r.Context(), name, r.PostForm.Get("value"))
+	})
+}
+
+// remove removes it.
+func (s secretPages) remove(w http.ResponseWriter, r *http.Request) error {
+	return s.change(w, r, "removed", func(user, name string) error {
+		_, err := s.service.Secrets(user).Remove(r.Context(), name)
+		return err
+	})
+}
+
+// change does what a posted form asks, and returns to the page.
+func (s secretPages) change(w http.ResponseWriter, r *http.Request, did string, act func(user, name string) error) error {
+	if err := readForm(w, r, maxSecretForm); err != nil {
+		return err
+	}
+	user, name := r.PostForm.Get("user"), r.PathValue("secret")
+	if !userForm.MatchString(user) {
+		return refuse(http.StatusUnprocessableEntity, "The user is not the name of a user")
+	}
+	if err := act(user, name); err != nil {
+		return err
+	}
+	s.Logger.Info("secret of a user "+did+" by an operator", "secret", name, "user", user)
+	to := "/ui/secrets"
+	if user != "" {
+		to += "?user=" + url.QueryEscape(user)
+	}
+	http.Redirect(w, r, to, http.StatusSeeOther)
+	return nil
+}

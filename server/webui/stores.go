@@ -1,0 +1,151 @@
+package webui
+
+import (
+	"net/http"
+	"net/url"
+
+	"github.com/toolhost/toolhost/server/wire"
+)
+
+const (
+	maxStores   = 200 // that are shown
+	storePage   = 100 // values of a store on a page
+	maxStoreKey = 128 // characters of a key
+)
+
+// storePages are the pages of the key-value stores of plugins, and what their forms do.
+type storePages struct{ *site }
+
+func (s storePages) register() {
+	s.show("GET /ui/stores", s.stores)
+	s.show("GET /ui/stores/{plugin}", s.store)
+	s.show("GET /ui/stores/{plugin}/{key}", s.value)
+	s.handle("POST /ui/stores/{plugin}/remove", s.clear)
+	s.handle("POST /ui/stores/{plugin}/{key}/remove", s.remove)
+}
+
+// storeList is what the page of the stores shows.
+type storeList struct {
+	Found []wire.KVStore
+	More  int // that are not shown
+}
+
+// stores shows the stores of all plugins.
+func (s storePages) stores(r *http.Request) (page, error) {
+	found, err := s.service.KV().List(r.Context())
+	if err != nil {
+		return page{}, err
+	}
+	shown := found.Stores[:min(len(found.Stores), maxStores)]
+	return page{"Stores", "/ui/stores", []section{{"stores", storeList{shown, len(found.Stores) - len(shown)}}}}, nil
+}
+
+// storeView is what the page of one store shows: a page of its values, or one of them.
+type storeView struct {
+	Plugin, Session string
+	Prefix          string
+	Values          []wire.Value
+	Next            string // the key after which the next page begins; "": this is the last one
+	Key             string // of the value that is shown
+	Value           resultView
+	Written         wire.Value
+}
+
+// Path is the address of the store, or of one of its values.
+func (v storeView) Path(key string) string {
+	path := "/ui/stores/" + escaped(v.Plugin)
+	if key != "" {
+		path += "/" + escaped(key)
+	}
+	return path
+}
+
+// Query is the part of an address that names the session.
+func (v storeView) Query() string { return v.query(url.Values{}) }
+
+// NextQuery is that of the next page.
+func (v storeView) NextQuery() string {
+	q := url.Values{"after": {v.Next}}
+	if v.Prefix != "" {
+		q.Set("prefix", v.Prefix)
+	}
+	return v.query(q)
+}
+
+func (v storeView) query(q url.Values) string {
+	if v.Session != "" {
+		q.Set("session", v.Session)
+	}
+	if len(q) == 0 {
+		return ""
+	}
+	return "?" + q.Encode()
+}
+
+func newStoreView(r *http.Request) (storeView, error) {
+	session, err := sessionParam(r)
+	return storeView{Plugin: r.PathValue("plugin"), Session: session, Prefix: r.URL.Query().Get("prefix"), Key: r.PathValue("key")}, err
+}
+
+// store shows the values of a store by key, without their data.
+func (s storePages) store(r *http.Request) (page, error) {
+	v, err := newStoreView(r)
+	if err != nil {
+		return page{}, err
+	}
+	found, err := s.service.KV().Keys(r.Context(), v.Plugin, v.Session, v.Prefix, cut(r.URL.Query().Get("after"), maxStoreKey), storePage+1)
+	if err != nil {
+		return page{}, err
+	}
+	v.Values = found.Values
+	if len(v.Values) > storePage {
+		v.Values = v.Values[:storePage]
+		v.Next = v.Values[storePage-1].Key
+	}
+	return page{v.Plugin, "/ui/stores", []section{{"store", v}}}, nil
+}
+
+// value shows one value of a store.
+func (s storePages) value(r *http.Request) (page, error) {
+	v, err := newStoreView(r)
+	if err != nil {
+		return page{}, err
+	}
+	v.Written, err = s.service.KV().Get(r.Context(), v.Plugin, v.Session, v.Key)
+	if notFound(err) {
+		return page{}, refuse(http.StatusNotFound, "There is no such value")
+	}
+	if err != nil {
+		return page{}, err
+	}
+	v.Value = newResultView(v.Written.Value)
+	return page{v.Key, "/ui/stores", []section{{"stored", v}}}, nil
+}
+
+// clear removes a store, and returns to all of them.
+func (s storePages) clear(w http.ResponseWriter, r *http.Request) error {
+	if err := readForm(w, r, maxForm); err != nil {
+		return err
+	}
+	plugin, session := r.PathValue("plugin"), r.PostForm.Get("session")
+	if err := s.service.KV().Clear(r.Context(), plugin, session); err != nil {
+		return err
+	}
+	s.Logger.Info("key-value store removed by an operator", "plugin", plugin, "session", session)
+	http.Redirect(w, r, "/ui/stores", http.StatusSeeOther)
+	return nil
+}
+
+// remove removes one value, and returns to its store.
+func (s storePages) remove(w http.ResponseWriter, r *http.Request) error {
+	if err := readForm(w, r, maxForm); err != nil {
+		return err
+	}
+	v := storeView{Plugin: r.PathValue("plugin"), Session: r.PostForm.Get("session")}
+	if _, err := s.service.KV().Delete(r.Context(), v.Plugin, v.Session, r.PathValue("key")); err != nil {
+		return err
+	}
+	s.Logger.Info("value of a key-value store removed by an operator", "plugin", v.Plugin, "session", v.Session)
+	http.Redirect(w, r, v.Path("")+v.Query(), http.StatusSeeOther)
+	return nil
+}
