@@ -1,8 +1,8 @@
 // Drives the page of `toolhost serve` as its users do. Called by page.sh.
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
+import { execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
-import { writeFileSync } from "node:fs";
+import { existsSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { createInterface } from "node:readline";
 
@@ -16,23 +16,23 @@ const hour = 3600; // seconds a run has that goes on until it is stopped, howeve
 // A server with the example plugins, on a port of its own, which it has again when
 // it is started again: no connection is given one of these by the system.
 class Server {
-	static async start(token) {
+	static async start(token, config) {
 		for (;;) {
 			try {
-				return await Server.startAt(20_000 + Math.floor(10_000 * Math.random()), token);
+				return await Server.startAt(20_000 + Math.floor(10_000 * Math.random()), token, config);
 			} catch (e) {
 				if (!/address already in use/.test(e.message)) throw e;
 			}
 		}
 	}
-	static async startAt(port, token) {
+	static async startAt(port, token, config = "grants: {hostile: {clock: true, ask: true}, misspelled: {clock: true}}\n") {
 		const server = new Server();
 		server.port = port;
 		server.url = `http://127.0.0.1:${server.port}`;
 		server.token = token;
 		server.data = `${work}/data-${server.port}`;
 		server.config = `${work}/config-${server.port}.yaml`;
-		writeFileSync(server.config, `plugins: [${work}/plugins]\nlog: {level: error}\nlimits: {fuel: 10000000000000}\ngrants: {hostile: {clock: true, ask: true}, misspelled: {clock: true}}\nserve: {drain: 1s}\n`);
+		writeFileSync(server.config, `plugins: [${work}/plugins]\nlog: {level: error}\nlimits: {fuel: 10000000000000}\nserve: {drain: 1s}\n${config}`);
 		await server.up();
 		return server;
 	}
@@ -360,7 +360,7 @@ const tests = {
 		const id = await server.spawn(`${"very-long-session-name-".repeat(5)}x`, { tool: "hostile", args: { steps: 1 }, title: "W".repeat(120) });
 		for (const width of [320, 360, 768, 1600]) {
 			await page.setViewportSize({ width, height: 800 });
-			for (const path of ["/", "/ui/runs", `/ui/runs/${id}`, "/ui/schedules", "/ui/tools", "/ui/tools/primes", "/ui/plugins", "/ui/settings"]) {
+			for (const path of ["/", "/ui/runs", `/ui/runs/${id}`, "/ui/schedules", "/ui/tools", "/ui/tools/primes", "/ui/plugins", "/ui/approvals", "/ui/stores", "/ui/secrets", "/ui/settings"]) {
 				await page.goto(server.url + path);
 				await live(page);
 				const over = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
@@ -424,6 +424,62 @@ async function login(browser) {
 	}
 }
 
+// What waits for approval, what plugins keep, and secrets of users, in both kinds of browser.
+async function reach(browser, javaScriptEnabled) {
+	const approval = "a-token-for-approvals-only";
+	const keys = `${work}/keys`;
+	if (!existsSync(keys)) execFileSync(`${work}/toolhost`, ["secret", "key", keys]);
+	const server = await Server.start(undefined, `approve: ask
+approvals: {token: ${approval}, tools: {primes: ask}}
+secrets_key: ${keys}
+secrets: {example: {scope: user, hosts: [api.example.com], bearer: true}}
+grants: {memory: {clock: true, kv: {mode: write}}}
+`);
+	try {
+		await withPage(browser, server, { javaScriptEnabled }, async (page) => {
+			const ids = [];
+			for (const limit of [1000, 2000]) ids.push(await server.spawn("ana", { tool: "primes", args: { limit } }));
+			await page.goto(server.url);
+			await page.getByRole("link", { name: "2 calls wait for approval" }).click();
+			const [first, second] = ids.map((id) => page.locator(`#wait-${id}`));
+			assert.match(await first.innerText(), /"limit":\s*1000/);
+			await first.getByLabel("Token for approvals").fill(approval);
+			await first.getByRole("button", { name: "Approve once" }).click();
+			await first.waitFor({ state: "detached" });
+			await second.getByLabel("Token for approvals").fill(approval);
+			await second.getByLabel("Reason").fill("too many");
+			await second.getByRole("button", { name: "Refuse" }).click();
+			await page.getByText("No call waits for approval").waitFor();
+			assert.equal((await server.api(`/v1/runs/${ids[0]}?wait=5m`, { session: "ana" })).result.count, 168);
+			assert.equal((await server.api(`/v1/runs/${ids[1]}?wait=5m`, { session: "ana" })).status, "canceled");
+
+			await server.api("/v1/calls", { session: "ana", body: { tool: "memory_remember", args: { text: "Ana prefers <b>tea</b>", topic: "user" } } });
+			await page.getByRole("link", { name: "Stores" }).click();
+			await page.getByRole("link", { name: "memory", exact: true }).click();
+			await page.getByRole("link", { name: /^fact\.user:/ }).click();
+			await page.getByText("Ana prefers <b>tea</b>").waitFor();
+			await page.getByRole("link", { name: "Stores" }).click();
+			await page.getByRole("button", { name: "Remove the store of memory" }).click();
+			await page.getByText("No plugin keeps anything").waitFor();
+
+			await page.getByRole("link", { name: "Secrets" }).click();
+			await page.getByText("missing").waitFor();
+			await page.getByLabel("New value").fill("a-value-nobody-is-shown");
+			await page.getByRole("button", { name: "Set example" }).click();
+			await page.locator(".state", { hasText: "set" }).waitFor();
+			assert(!(await page.content()).includes("a-value-nobody-is-shown"));
+			await page.getByRole("button", { name: "Remove example" }).click();
+			await page.getByText("missing").waitFor();
+			await page.goto(`${server.url}/ui/settings`);
+			await page.getByText("approvals.token").waitFor();
+			assert(!(await page.content()).includes(approval));
+		});
+		console.log(`ok   approvals, stores and secrets${javaScriptEnabled ? "" : ", without JavaScript"}`);
+	} finally {
+		await server.down();
+	}
+}
+
 const server = await Server.start();
 let browser;
 try {
@@ -439,6 +495,8 @@ try {
 	await withPage(browser, server, { javaScriptEnabled: false }, (page) => withoutScript(page, server));
 	console.log("ok   all of it works without JavaScript");
 	await login(browser);
+	await reach(browser, true);
+	await reach(browser, false);
 } finally {
 	await browser?.close();
 	await server.down();

@@ -21,7 +21,7 @@ install_npm page "playwright-core@$playwright"
 
 (cd "$root" && go build -o "$work/toolhost" ./cmd/toolhost)
 mkdir "$work/plugins"
-for plugin in primes spin flood files; do
+for plugin in primes spin flood files memory; do
 	(cd "$root" && GOOS=wasip1 GOARCH=wasm go build -buildmode=c-shared -ldflags='-s -w' -trimpath \
 		-o "$work/plugins/$plugin.wasm" "./examples/plugins/$plugin")
 done

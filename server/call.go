@@ -295,7 +295,7 @@ func (s *Service) run(ctx context.Context, tool *callable, call host.Call) (abi.
 // runChecked runs an admitted tool and checks its result.
 func (s *Service) runChecked(ctx context.Context, tool *callable, call host.Call) (abi.Result, error) {
 	call.Ask, call.Values, call.KV = checkedAsk(call.Ask), s.valuesFor(call, s.log), s.kvFor(tool, call, s.log)
-	call.Secrets = s.secretsFor(call)
+	call.Secrets = secretsFor(s, call)
 	call.CallTool = s.callTool(tool, call)
 	call.Ungranted = func(name string) { s.audit.refusedTool(tool, call, name) }
 	if s.audit.log != nil {

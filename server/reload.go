@@ -27,7 +27,7 @@ func (s *Service) Regrant(ctx context.Context, grants map[string]plugins.Grant) 
 		return c, err
 	}
 	s.reloaded(c)
-	return c, s.renewSecrets(ctx)
+	return c, renewSecrets(ctx, s)
 }
 
 // watch reloads whenever the folders change, until the service is closed.

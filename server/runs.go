@@ -45,7 +45,7 @@ func (s *Service) openRuns(ctx context.Context) (err error) {
 		return err
 	}
 	s.audit.grants(s.registry.Plugins())
-	if err := s.renewSecrets(ctx); err != nil {
+	if err := renewSecrets(ctx, s); err != nil {
 		return err
 	}
 

@@ -157,7 +157,7 @@ func (v Secrets) Secret(ctx context.Context, name string) (host.Secret, error) {
 }
 
 // secretsFor are the secrets of a call; nil if there are none at all.
-func (s *Service) secretsFor(call host.Call) host.Secrets {
+func secretsFor(s *Service, call host.Call) host.Secrets {
 	if s.cfg.Secrets == nil {
 		return nil
 	}
@@ -166,7 +166,7 @@ func (s *Service) secretsFor(call host.Call) host.Secrets {
 
 // renewSecrets encrypts with the first key what was encrypted with another one, so that
 // the operator can remove that.
-func (s *Service) renewSecrets(ctx context.Context) error {
+func renewSecrets(ctx context.Context, s *Service) error {
 	if s.Secrets("").vault() == nil {
 		return nil
 	}

@@ -143,14 +143,17 @@ func (s shown) text() string {
 	return oneLine(fmt.Sprint(s.Value))
 }
 
-// showValues returns values sorted by key, without the token.
+// tokens are the settings whose values nobody is shown.
+var tokens = []string{"token", "approvals.token"}
+
+// showValues returns values sorted by key, without the tokens.
 func showValues(values map[string]value) (out []shown) {
 	for _, key := range slices.Sorted(maps.Keys(values)) {
 		v := values[key]
 		switch {
 		case v.raw == nil:
 			v.raw = ""
-		case key == "token" && v.raw != "":
+		case slices.Contains(tokens, key) && v.raw != "":
 			v.raw = "<redacted>"
 		case key == "egress.proxy":
 			v.raw = withoutPassword(fmt.Sprint(v.raw))
