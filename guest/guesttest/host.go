@@ -48,6 +48,8 @@ type Host struct {
 	// [Recorded]. During a call it also stands for [http.DefaultTransport], so tests with
 	// it should not run in parallel. Nil is a plugin without the grant.
 	HTTP http.RoundTripper
+	// HTTPRules are what the operator admits besides the needs of the plugin.
+	HTTPRules []guest.HTTPNeed
 	// Secrets says of each secret that a rule of the grant http names whether it has a
 	// value. Any other is not granted.
 	Secrets map[string]bool
@@ -115,7 +117,7 @@ func (h Host) Call(p *guest.Plugin, tool string, args any) Outcome {
 		c.restored = *h.Checkpoint
 	}
 
-	for _, need := range m.Needs.HTTP {
+	for _, need := range slices.Concat(m.Needs.HTTP, h.HTTPRules) {
 		c.rules = append(c.rules, egress.Rule{URL: need.URL, Methods: need.Methods})
 	}
 	defer running.enter(c)()

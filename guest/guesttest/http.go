@@ -236,7 +236,7 @@ func (c *call) roundTrip(r *http.Request) (*http.Response, error) {
 	case c.readonly && method != "GET" && method != "HEAD":
 		return deny("%s %s is refused: a readonly tool may use GET and HEAD only", method, u.String())
 	case !policy.Covers(egress.Rule{URL: strings.ReplaceAll(u.String(), "*", "%2A"), Methods: []string{method}}):
-		return deny("%s %s is refused: it is not among the needs of the plugin", method, u.String())
+		return deny("%s %s is refused: it is not among the needs of the plugin or the HTTPRules of the test's Host", method, u.String())
 	}
 	return c.HTTP.RoundTrip(r)
 }
