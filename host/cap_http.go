@@ -108,12 +108,14 @@ var httpCapability = Capability{
 		}
 		return names
 	},
-	Check: func(g Grant) []GrantProblem {
-		_, err := egress.Compile(g.rules())
-		if wrong, ok := errors.AsType[*egress.RuleError](err); ok {
-			return []GrantProblem{{fmt.Sprintf("http.%d.%s", wrong.Index, wrong.Key), wrong.Problem}}
+	Check: func(g Grant) (problems []GrantProblem) {
+		for i, rule := range g.rules() {
+			_, err := egress.Compile([]egress.Rule{rule})
+			if wrong, ok := errors.AsType[*egress.RuleError](err); ok {
+				problems = append(problems, GrantProblem{fmt.Sprintf("http.%d.%s", i, wrong.Key), wrong.Problem})
+			}
 		}
-		return nil
+		return problems
 	},
 	Writes: func(g Grant) bool {
 		return slices.ContainsFunc(g.HTTP, func(r HTTPRule) bool {

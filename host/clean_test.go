@@ -213,7 +213,7 @@ func TestEveryCallFindsACleanWorld(t *testing.T) {
 						bad := v.look(h, m, end.letter)
 						require.Equal(t, end.kind, bad.Kind, "%v", bad.err)
 						if end.letter == 'h' {
-							require.EqualError(t, bad.err, "guest.tool: a writer or a function of the caller panicked: the caller")
+							require.EqualError(t, bad.err, "guest_tool: a writer or a function of the caller panicked: the caller")
 							require.NotErrorIs(t, bad.err, host.ErrTrap)
 						}
 						require.Equal(t, first.codes(), bad.codes()[:len(first.codes())])

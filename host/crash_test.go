@@ -80,7 +80,7 @@ func TestExceptionsAreRefused(t *testing.T) {
 
 func TestExits(t *testing.T) {
 	exit := func(code int64) code { return seq(drop(write(abi.StreamStderr, dataAt, 6)), i32(code), call(fnExit)) }
-	internal := "guest.tool: the plugin breaks the contract: it exited before it returned a result; its last words: sorry!"
+	internal := "guest_tool: the plugin breaks the contract: it exited before it returned a result; its last words: sorry!"
 	for name, c := range map[string]struct {
 		guest guest
 		code  any

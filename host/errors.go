@@ -85,8 +85,8 @@ type CallError struct {
 
 func (e *CallError) Error() string {
 	name := e.Tool
-	if e.Plugin != "" && e.Plugin != e.Tool {
-		name = e.Plugin + "." + e.Tool
+	if e.Plugin != "" {
+		name = abi.AgentName(e.Plugin, e.Tool)
 	}
 	text := name + ": " + e.Err.Error()
 	if e.LastWords != "" {

@@ -199,7 +199,7 @@ func TestAnswers(t *testing.T) {
 			if c.err == "" {
 				require.NoError(t, o.err)
 			} else {
-				require.ErrorContains(t, o.err, "guest.tool: "+c.err)
+				require.ErrorContains(t, o.err, "guest_tool: "+c.err)
 			}
 			o.Usage = abi.Usage{}
 			require.Equal(t, c.want, o.Result)

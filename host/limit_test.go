@@ -69,7 +69,7 @@ func TestFuelOfAnEndlessLoop(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := run(t, g, host.Call{Policy: host.Policy{Fuel: 1_000_003}})
-			require.EqualError(t, o.err, "guest.tool: out of fuel after 1000003 units")
+			require.EqualError(t, o.err, "guest_tool: out of fuel after 1000003 units")
 			require.Equal(t, "out of fuel after 1000003 units", o.Error)
 			require.EqualValues(t, 1_000_003, o.Usage.Fuel)
 			require.Equal(t, abi.LimitFuel, o.Limit)
@@ -98,7 +98,7 @@ func TestMemory(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := run(t, g, host.Call{Policy: pages(2)})
-			require.EqualError(t, o.err, "guest.tool: out of memory: the plugin needs more than the 131072 bytes allowed")
+			require.EqualError(t, o.err, "guest_tool: out of memory: the plugin needs more than the 131072 bytes allowed")
 			require.ErrorIs(t, o.err, host.ErrMemory)
 			require.Equal(t, abi.LimitMemory, o.Limit)
 			require.Equal(t, abi.LimitReached, o.Kind)
@@ -112,7 +112,7 @@ func TestMemory(t *testing.T) {
 	})
 	t.Run("more to start with than allowed", func(t *testing.T) {
 		o := run(t, guest{change: func(m *wasmbin.Module) { m.Memories[0].Min = 3 }}, host.Call{Policy: pages(2)})
-		require.EqualError(t, o.err, "guest.tool: out of memory: the plugin starts with 196608 bytes of memory, but only 131072 are allowed")
+		require.EqualError(t, o.err, "guest_tool: out of memory: the plugin starts with 196608 bytes of memory, but only 131072 are allowed")
 		require.Equal(t, abi.LimitMemory, o.Limit)
 		require.Zero(t, o.Usage.Fuel)
 	})
@@ -127,7 +127,7 @@ func TestMemory(t *testing.T) {
 		}
 		whole := compile(t, h, guest{change: func(m *wasmbin.Module) { m.Memories[0].Min = 65536 }}.wasm())
 		o := do(context.Background(), h, whole, host.Call{Policy: host.Policy{Memory: 4 << 30}})
-		require.EqualError(t, o.err, "guest.tool: out of memory: the plugin starts with 4294967296 bytes of memory, but only 4294901760 are allowed")
+		require.EqualError(t, o.err, "guest_tool: out of memory: the plugin starts with 4294967296 bytes of memory, but only 4294901760 are allowed")
 	})
 	t.Run("a maximum of its own", func(t *testing.T) {
 		o := run(t, guest{
@@ -180,7 +180,7 @@ func TestOutput(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			limit := host.Policy{Output: 350}
 			o := run(t, guest{invoke: seq(forever(c.write), i32(0)), data: c.data}, host.Call{Policy: limit})
-			require.EqualError(t, o.err, "guest.tool: output limit reached: the plugin wrote more than the 350 bytes allowed")
+			require.EqualError(t, o.err, "guest_tool: output limit reached: the plugin wrote more than the 350 bytes allowed")
 			require.ErrorIs(t, o.err, host.ErrOutput)
 			require.Equal(t, abi.LimitOutput, o.Limit)
 			require.EqualValues(t, 300, o.Usage.OutputBytes)
@@ -253,7 +253,7 @@ func TestTime(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c.policy.Fuel, c.policy.Timeout = host.MaxFuel, 10*time.Millisecond
 			o := run(t, c.guest, host.Call{Policy: c.policy})
-			require.EqualError(t, o.err, "guest.tool: time limit of 10ms reached")
+			require.EqualError(t, o.err, "guest_tool: time limit of 10ms reached")
 			require.ErrorIs(t, o.err, context.DeadlineExceeded)
 			require.NotErrorIs(t, o.err, context.Canceled)
 			require.Equal(t, abi.LimitTime, o.Limit)

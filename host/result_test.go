@@ -46,7 +46,7 @@ func TestResultThatIsNotUTF8(t *testing.T) {
 	o := run(t, guest{data: "\"a\xffb\"", invoke: seq(drop(write(abi.StreamResult, dataAt, 5)), i32(0))}, host.Call{})
 	require.ErrorContains(t, o.err, "the result is not JSON in UTF-8: byte 2 of 5 is not UTF-8")
 	o = run(t, guest{data: "{]", invoke: seq(drop(write(abi.StreamResult, dataAt, 2)), i32(0))}, host.Call{})
-	require.EqualError(t, o.err, "guest.tool: the plugin breaks the contract: the result is not JSON in UTF-8")
+	require.EqualError(t, o.err, "guest_tool: the plugin breaks the contract: the result is not JSON in UTF-8")
 }
 
 func TestLargeManifest(t *testing.T) {

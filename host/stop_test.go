@@ -71,7 +71,7 @@ func TestCancel(t *testing.T) {
 				}
 				var callErr *host.CallError
 				require.ErrorAs(t, o.err, &callErr)
-				require.EqualError(t, o.err, "guest.tool: "+c.text)
+				require.EqualError(t, o.err, "guest_tool: "+c.text)
 				require.Equal(t, c.kind, o.Kind)
 				require.Equal(t, c.limit, o.Limit)
 				require.Equal(t, c.text, o.Error)
@@ -177,7 +177,7 @@ func TestClose(t *testing.T) {
 	require.NoError(t, <-closed)
 	for range calls {
 		o := <-ends
-		require.EqualError(t, o.err, "guest.tool: the host is closed")
+		require.EqualError(t, o.err, "guest_tool: the host is closed")
 		require.ErrorIs(t, o.err, host.ErrClosed)
 		require.ErrorIs(t, o.err, context.Canceled)
 		require.Equal(t, abi.CanceledKind, o.Kind)

@@ -131,7 +131,7 @@ func TestCallNamesPluginAndTool(t *testing.T) {
 	})
 	_, err := r.Tools()[0].Call(t.Context(), host.Call{Traits: host.Traits{Plugin: "another"}, Tool: "another"})
 	require.ErrorIs(t, err, host.ErrTrap)
-	require.ErrorContains(t, err, "p.boom: the plugin crashed: unreachable")
+	require.ErrorContains(t, err, "p_boom: the plugin crashed: unreachable")
 }
 
 func TestClose(t *testing.T) {

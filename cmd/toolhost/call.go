@@ -42,8 +42,8 @@ ones as FILE-2, FILE-3 and so on. Without any, it saves the result itself instea
 printing it. --output FOLDER/ saves them as 1.png, 2.wav and so on. Nothing is
 overwritten: FILE must not exist, and other names that exist are passed over.
 
-Exit codes: 0 ok, 1 tool error, 2 usage or configuration, 3 a limit was hit
-(fuel, memory, time, output), 4 denied, 5 not found, 130 interrupted.`,
+Exit codes: 0 ok, 1 tool error, 2 usage, configuration or arguments that do not fit,
+3 a limit was hit (fuel, memory, time, output), 4 denied, 5 not found, 130 interrupted.`,
 		Example: `  toolhost call wordcount '{"text":"a b"}'
   toolhost call primes '{"limit":2000000}' --timeout 10s --json
   toolhost call chart '{"csv":"…"}' --output chart.png`,
@@ -171,7 +171,7 @@ func (a *app) callTool(ctx context.Context, req server.Request, save saver) erro
 		a.warnOf(fileProblems(s.Problems()))
 	}
 	if err == nil && result.Kind != abi.Success {
-		err = &toolFailed{result}
+		err = failure(s, req, result)
 	}
 	if lines := lackingFor(&a.config.config, s, req.Tool); errors.Is(err, host.ErrDenied) && lines != "" {
 		err = &hinted{err, a.config.addTo() + "\n" + strings.TrimSuffix(lines, "\n")}
@@ -189,6 +189,15 @@ func (a *app) callTool(ctx context.Context, req server.Request, save saver) erro
 			a.notef("%s", cost(result.Usage))
 		}
 	})
+}
+
+// failure is the error of a call that has no result: a mistake in the request if the
+// arguments do not fit, as for a spawn, else the tool's.
+func failure(s *server.Service, req server.Request, result abi.Result) error {
+	if tool, err := s.Lookup(req.Tool); err == nil && len(tool.CheckArgs(req.Args)) > 0 {
+		return &wire.Problem{Code: wire.CodeInvalid, Detail: "args: " + result.Error}
+	}
+	return &toolFailed{result}
 }
 
 // openForCall opens a service for one call, which keeps what plugins keep in a folder;

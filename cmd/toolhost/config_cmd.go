@@ -287,6 +287,7 @@ func (c *loaded) checkUse() {
 	if err := c.checkKeys(); err != nil {
 		c.problem("secrets_key", "%v", err)
 	}
+	c.checkSecrets()
 	if _, err := os.Stat(c.data); !errors.Is(err, fs.ErrNotExist) { // it would be made
 		c.checkFolder("data", c.data, true)
 	}
@@ -303,6 +304,19 @@ func (c *config) checkKeys() error {
 		return nil
 	}
 	return vault.Keys(c.secretsKey).Check()
+}
+
+// checkSecrets reports missing files of secrets: calls would end with a connection that is
+// required.
+func (c *loaded) checkSecrets() {
+	for name, s := range c.secrets {
+		if s.File == "" {
+			continue
+		}
+		if _, err := os.Stat(s.File); err != nil {
+			c.problem("secrets."+name+".file", "%v", err)
+		}
+	}
 }
 
 // checkFolder reports a missing folder, or one that must be safe and is not.

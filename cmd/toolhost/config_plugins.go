@@ -2,6 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -10,11 +12,11 @@ import (
 	"github.com/toolhost/toolhost/plugins"
 )
 
-// checkPlugins reports settings for plugins that do not exist. It loads the plugins, and
+// checkPlugins reports settings for plugins and tools that do not exist. It loads the plugins, and
 // makes no folder.
 func (c *loaded) checkPlugins(ctx context.Context) error {
 	folders := slices.ContainsFunc(c.problems, func(p problem) bool { return strings.HasPrefix(p.key, "plugins") })
-	if len(c.plugins) == 0 || folders || len(c.server.Grants)+len(c.server.Interpret) == 0 {
+	if len(c.plugins) == 0 || folders || len(c.server.Grants)+len(c.server.Interpret)+len(c.server.Approvals.Tools) == 0 {
 		return nil
 	}
 
@@ -48,5 +50,26 @@ func (c *loaded) checkPlugins(ctx context.Context) error {
 		key, _, _ := strings.Cut(p.File, ": ")
 		c.problem(key, "%s%s", strings.TrimPrefix(p.String(), key+": "), hint)
 	}
+	c.checkTools(r, hint)
 	return nil
+}
+
+// checkTools reports names of tools that do not exist.
+func (c *loaded) checkTools(r *plugins.Registry, hint string) {
+	check := func(key, name string) {
+		if _, err := r.Lookup(name); errors.Is(err, plugins.ErrNoTool) && !c.problems.has(key) {
+			c.problem(key, "%v%s", err, hint)
+		}
+	}
+
+	for name := range c.server.Approvals.Tools {
+		if !strings.Contains(name, "*") {
+			check("approvals.tools."+name, name)
+		}
+	}
+	for plugin, g := range c.server.Grants {
+		for i, name := range g.Tools {
+			check(fmt.Sprintf("grants.%s.tools.%d", plugin, i), name)
+		}
+	}
 }

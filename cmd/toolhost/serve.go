@@ -107,7 +107,7 @@ func (a *app) openFreed(ctx context.Context, open func() (*server.Service, func(
 			return s, done, err
 		case began.IsZero():
 			began = time.Now()
-			a.announce(fmt.Sprintf("waiting up to %v for another process to end: %v", lockWait, err))
+			a.announce(fmt.Sprintf("the data folder is in use: waiting up to %v for the other process to end", lockWait))
 		case time.Since(began) >= lockWait:
 			return nil, nil, &usageError{err, "stop that process first, or choose another folder with --data"}
 		}

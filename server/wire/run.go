@@ -104,7 +104,7 @@ func IsScheduleID(id string) bool { return scheduleIDForm.MatchString(id) }
 // A Run is a background run. What is absent is unknown yet, or does not exist.
 type Run struct {
 	DryRun         bool      `json:"dry_run,omitempty"` // it is only described: nothing was started, and it has no id
-	TaskID         string    `json:"task_id"`
+	TaskID         string    `json:"task_id,omitempty"`
 	Session        string    `json:"session"`
 	Tool           string    `json:"tool"`
 	ToolVersion    string    `json:"tool_version,omitempty"`   // the digest of its plugin
