@@ -12,7 +12,6 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -284,40 +283,6 @@ func TestSecretNeeds(t *testing.T) {
 	require.Equal(t, []string{"http GET https://a.example/*", "http POST https://b.example/*", "secret x"}, host.Grant{HTTP: []host.HTTPRule{rule(a, "x"), rule(b, "x")}}.Names())
 }
 
-// TestHTTPStop: the server sees that a call was stopped, timed out or canceled while its
-// request was in flight.
-func TestHTTPStop(t *testing.T) {
-	for _, http2 := range []bool{false, true} {
-		arrived, left := make(chan struct{}), make(chan time.Time)
-		s := newWebServer(t, http2, func(_ http.ResponseWriter, r *http.Request) {
-			arrived <- struct{}{}
-			<-r.Context().Done()
-			left <- time.Now()
-		})
-
-		stopping := make(chan struct{})
-		ended := make(chan outcome)
-		go func() {
-			ended <- s.fetch(t, `{"url":"SERVER/"}`, host.Call{Policy: granting(s.rule("/*")), Stopping: stopping})
-		}()
-		<-arrived
-		stopped := time.Now()
-		close(stopping)
-		t.Logf("HTTP/2 %v: the server saw the stop after %v", http2, (<-left).Sub(stopped))
-		o := <-ended
-		require.NoError(t, o.err)
-		require.JSONEq(t, `{"code":"canceled","message":"the call is being stopped"}`, string(o.Value))
-
-		ctx, cancel := context.WithCancel(t.Context())
-		m := compile(t, s.host, hostOps("http", `{"url":"`+s.URL+`/"}`).wasm())
-		go func() { ended <- do(ctx, s.host, m, host.Call{Policy: granting(s.rule("/*"))}) }()
-		<-arrived
-		cancel()
-		<-left
-		require.ErrorIs(t, (<-ended).err, context.Canceled)
-	}
-}
-
 // TestHTTPClose: a host that is closed ends requests in flight.
 func TestHTTPClose(t *testing.T) {
 	arrived := make(chan struct{})
@@ -358,4 +323,28 @@ func TestHTTPChecks(t *testing.T) {
 	require.True(t, host.Grant{HTTP: []host.HTTPRule{{URL: "https://example.com/*", Methods: []string{"POST"}}}}.Writes())
 	require.False(t, host.Grant{HTTP: []host.HTTPRule{{URL: "https://10.0.0.1/*", Private: true}}}.Public())
 	require.True(t, host.Grant{HTTP: []host.HTTPRule{{URL: "https://example.com/*"}}}.Public())
+}
+
+// TestHTTPOfInnerCalls: the requests of a tool that a tool has called count as its own.
+func TestHTTPOfInnerCalls(t *testing.T) {
+	s := newWebServer(t, false, func(http.ResponseWriter, *http.Request) {})
+	request := `{"url":"` + s.URL + `/"}`
+	one := func(at int64) code { return capability(at, 4, at+4, int64(len(request))) }
+	inner := compile(t, s.host, guest{data: "http" + request, invoke: answering(seq(times(60, drop(one(dataAt))), drop(one(dataAt))))}.wasm())
+
+	const op, args = "tool.call", `{"tool":"inner"}`
+	at := dataAt + int64(len(op+args))
+	g := guest{data: op + args + "http" + request, silent: true}
+	g.invoke = seq(times(60, drop(one(at))), answering(drop(capability(dataAt, int64(len(op)), dataAt+int64(len(op)), int64(len(args))))))
+	requests := 0
+	req := host.Call{Policy: granting(s.rule("/*")), Observers: host.Observers{HTTP: func(host.Exchange) { requests++ }}}
+	req.Policy.Tools = []string{"inner"}
+	req.CallTool = func(ctx context.Context, c host.ToolCall) (abi.Result, error) {
+		return s.host.Call(ctx, inner, host.Call{Tool: "inner", Caller: c.Caller, Policy: granting(s.rule("/*")), Observers: req.Observers})
+	}
+
+	o := do(t.Context(), s.host, compile(t, s.host, g.wasm()), req)
+	require.NoError(t, o.err)
+	require.Equal(t, 100, requests)
+	require.Contains(t, string(o.Value), `http requests of one call: more than 100 requests`)
 }
