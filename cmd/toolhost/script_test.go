@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,8 +12,10 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -23,6 +26,7 @@ import (
 	"github.com/toolhost/toolhost/client"
 	"github.com/toolhost/toolhost/examples/pluginbuild"
 	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/internal/owned"
 	"github.com/toolhost/toolhost/internal/plugintest"
 	"github.com/toolhost/toolhost/internal/plugintest/bombs"
 	"github.com/toolhost/toolhost/server/httpapi"
@@ -114,12 +118,37 @@ func buildExamples(t testing.TB) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range sources {
-		if err := pluginbuild.Build(t.Context(), h, s, dist); err != nil {
-			t.Fatal(err)
-		}
+
+	var builds sync.WaitGroup
+	errs, slots := make([]error, len(sources)), make(chan struct{}, runtime.GOMAXPROCS(0)) // linking one uses one processor
+	for i, s := range sources {
+		builds.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			errs[i] = pluginbuild.Build(t.Context(), describedOnce{h}, s, dist)
+		})
+	}
+	builds.Wait()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
 	}
 	return dist
+}
+
+// describedOnce keeps what plugins say they are next to their compiled code: under the
+// race detector describing all examples takes a minute.
+type describedOnce struct{ *host.Host }
+
+func (d describedOnce) Describe(ctx context.Context, wasm []byte) ([]byte, error) {
+	file := filepath.Join(plugintest.CacheDir(), fmt.Sprintf("described-%x", sha256.Sum256(wasm)))
+	if manifest, err := os.ReadFile(file); err == nil && json.Valid(manifest) {
+		return manifest, nil
+	}
+	manifest, err := d.Host.Describe(ctx, wasm)
+	if err == nil {
+		err = owned.WriteFile(file, manifest)
+	}
+	return manifest, err
 }
 
 // writeZoo writes plugins that take an hour, to a folder of their own.

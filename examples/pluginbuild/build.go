@@ -20,6 +20,12 @@ import (
 	"github.com/toolhost/toolhost/internal/wasmbin"
 )
 
+// A Describer examines plugins and asks them what they are, as a [host.Host] does.
+type Describer interface {
+	Inspect(wasm []byte) (*host.Info, error)
+	Describe(ctx context.Context, wasm []byte) (manifest []byte, err error)
+}
+
 // Source is a plugin in a folder of its own. A folder that holds a sidecar
 // manifest NAME.toolhost.* is a WASI command, any other a reactor.
 type Source struct {
@@ -77,7 +83,7 @@ func newest(dir string) (t time.Time) {
 
 // Build makes NAME.wasm in out, with its sidecar next to it or its manifest
 // sealed in. It replaces existing files as a whole or not at all.
-func Build(ctx context.Context, h *host.Host, s Source, out string) error {
+func Build(ctx context.Context, h Describer, s Source, out string) error {
 	if err := os.MkdirAll(out, 0o755); err != nil {
 		return err
 	}
@@ -220,7 +226,7 @@ func compile(ctx context.Context, dir string, reactor bool) ([]byte, error) {
 // Seal asks a plugin for its manifest and writes it into the binary, as the
 // custom section toolhost.manifest. The manifest is checked first. A plugin
 // that is sealed already comes back as it is.
-func Seal(ctx context.Context, h *host.Host, wasm []byte) ([]byte, error) {
+func Seal(ctx context.Context, h Describer, wasm []byte) ([]byte, error) {
 	info, err := h.Inspect(wasm)
 	if err != nil {
 		return nil, err
