@@ -69,3 +69,11 @@ func InnerBackground(c *Caller) (all []bool) {
 	}
 	return all
 }
+
+// MaskJSON masks a secret in a JSON value.
+func MaskJSON(data []byte, name, value string) []byte {
+	c := &call{}
+	c.inner.call, c.screen.call = c, c
+	c.inner.shared().Masker().Add(name, value)
+	return c.screen.value(data)
+}
