@@ -274,8 +274,12 @@ func (f Follower) read(body io.Reader, last *string) (*wire.Run, error) {
 // session, from now on. It ends with the error that ended the stream: nothing is
 // repeated, so read everything again after it.
 func (c *Client) Events(ctx context.Context) iter.Seq2[wire.Event, error] {
+	return c.events(ctx, "/v1/events")
+}
+
+func (c *Client) events(ctx context.Context, path string) iter.Seq2[wire.Event, error] {
 	return func(yield func(wire.Event, error) bool) {
-		resp, err := c.send(ctx, "GET", "/v1/events", nil, "Accept", mediaEvents)
+		resp, err := c.send(ctx, "GET", path, nil, "Accept", mediaEvents)
 		if err != nil {
 			yield(wire.Event{}, err)
 			return

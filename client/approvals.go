@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"iter"
 	"net/url"
 
 	"github.com/toolhost/toolhost/server/wire"
@@ -15,9 +16,27 @@ type Approvals struct{ client *Client }
 func (c *Client) Approvals() Approvals { return Approvals{c} }
 
 // Waiting returns the calls that wait, the oldest first.
-func (a Approvals) Waiting(ctx context.Context) ([]wire.WaitingCall, error) {
-	out, err := do[wire.Approvals](ctx, a.client, "GET", "/v1/approvals", nil)
-	return out.Approvals, err
+func (a Approvals) Waiting(ctx context.Context) (all []wire.WaitingCall, err error) {
+	query := url.Values{"limit": {"200"}}
+	for {
+		page, err := do[wire.Approvals](ctx, a.client, "GET", "/v1/approvals?"+query.Encode(), nil)
+		if all = append(all, page.Approvals...); err != nil || page.Next == "" {
+			return all, err
+		}
+		query.Set("after", page.Next)
+	}
+}
+
+// Get returns a call that waits, with all its arguments.
+func (a Approvals) Get(ctx context.Context, id string) (wire.WaitingCall, error) {
+	return do[wire.WaitingCall](ctx, a.client, "GET", "/v1/approvals/"+url.PathEscape(id), nil)
+}
+
+// Events yields the calls of all sessions that begin to wait, and what becomes of those
+// that wait, see [wire.EventHeld], until ctx is done or the stream breaks off. It is like
+// [Client.Events].
+func (a Approvals) Events(ctx context.Context) iter.Seq2[wire.Event, error] {
+	return a.client.events(ctx, "/v1/events?approvals=true")
 }
 
 // Decide approves or refuses a call that waits. Over TCP it needs

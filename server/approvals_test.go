@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/fstest"
 	"testing/synctest"
@@ -77,13 +78,13 @@ func TestApprovals(t *testing.T) {
 
 	s = openAsking(t, Config{DataDir: dir}, "1.0.0") // an answer may come after a restart
 	p := ApprovalsOf(s.Service)
-	list, err := p.List(t.Context())
+	list, err := p.List(t.Context(), "", 0)
 	require.NoError(t, err)
 	require.Len(t, list.Approvals, 3)
 	shown := list.Approvals[0]
 	require.Equal(t, wire.WaitingCall{
 		TaskID: first, Session: alice, Tool: "drop", Description: shown.Description, Plugin: "drop", PluginVersion: "1.0.0", ToolVersion: shown.ToolVersion,
-		Args: `{"n":1}`, Grants: []string{"clock"}, Fingerprint: shown.Fingerprint, AskedAt: shown.AskedAt, ExpiresAt: shown.AskedAt.Add(DefaultApprovalWait),
+		Args: `{"n":1}`, ArgsBytes: 7, ArgsDigest: "2bfd14f43d17fc7cea24e0917a8879b4b2f880b8baeec1b9d90fbaad655e71bd", Grants: []string{"clock"}, Fingerprint: shown.Fingerprint, AskedAt: shown.AskedAt, ExpiresAt: shown.AskedAt.Add(DefaultApprovalWait),
 	}, shown)
 	require.Len(t, shown.ToolVersion, 64)
 
@@ -138,7 +139,7 @@ func TestApprovalOfAnotherPlugin(t *testing.T) {
 
 	s = openAsking(t, Config{DataDir: dir}, "2.0.0")
 	require.False(t, kept(s).InForce)
-	list, err := ApprovalsOf(s.Service).List(t.Context())
+	list, err := ApprovalsOf(s.Service).List(t.Context(), "", 0)
 	require.NoError(t, err)
 	require.True(t, list.Approvals[0].Changed)
 	_, err = ApprovalsOf(s.Service).Decide(t.Context(), asked, "operator", wire.Decide{Approve: true})
@@ -147,7 +148,7 @@ func TestApprovalOfAnotherPlugin(t *testing.T) {
 
 	s = openAsking(t, Config{DataDir: dir}, "1.0.0")
 	require.True(t, kept(s).InForce, "the same code with the same grants")
-	list, err = ApprovalsOf(s.Service).List(t.Context())
+	list, err = ApprovalsOf(s.Service).List(t.Context(), "", 0)
 	require.NoError(t, err)
 	require.True(t, list.Approvals[0].Changed)
 	_, err = ApprovalsOf(s.Service).Decide(t.Context(), asked, "operator", wire.Decide{Approve: true})
@@ -181,7 +182,7 @@ func TestAskedUser(t *testing.T) {
 		require.ErrorIs(t, err, ErrApproval)
 		require.Contains(t, r.Error, "the user did not allow it")
 	}
-	require.Equal(t, `Allow drop with the arguments {"n":1}? It may use: clock.`, asked)
+	require.Regexp(t, `^Allow drop \(plugin drop 1\.0\.0, SHA-256 [0-9a-f]{12}…\)\? It may use: clock\. Its arguments: \{"n":1\}$`, asked)
 
 	_, err := s.Service.Call(t.Context(), answering(abi.AnswerAccept, "once"))
 	require.NoError(t, err)
@@ -252,7 +253,7 @@ func TestApprovalBypass(t *testing.T) {
 	require.NoError(t, err)
 	require.JSONEq(t, string(one.Value), string(two.Value))
 
-	list, err := ApprovalsOf(s.Service).List(t.Context())
+	list, err := ApprovalsOf(s.Service).List(t.Context(), "", 0)
 	require.NoError(t, err)
 	require.Len(t, list.Approvals, 4)
 	for range maxWaiting {
@@ -287,7 +288,7 @@ func TestScheduleWaits(t *testing.T) {
 		_, err := s.Session(alice).Schedules().New(t.Context(), ScheduleRequest{SpawnRequest: SpawnRequest{Tool: "drop"}, At: time.Now().Add(time.Minute)})
 		require.NoError(t, err)
 		time.Sleep(2 * time.Minute)
-		list, err := ApprovalsOf(s.Service).List(t.Context())
+		list, err := ApprovalsOf(s.Service).List(t.Context(), "", 0)
 		require.NoError(t, err)
 		require.Len(t, list.Approvals, 1)
 		_, err = ApprovalsOf(s.Service).Decide(t.Context(), list.Approvals[0].TaskID, "operator", wire.Decide{Approve: true})
@@ -314,4 +315,127 @@ func TestReleasedRunOfOtherGrants(t *testing.T) {
 	require.ErrorContains(t, x.approved(t.Context(), tool, run), "has changed since somebody was asked")
 	run.Terms = nil
 	require.ErrorIs(t, x.approved(t.Context(), tool, run), ErrApproval, "it was never held")
+}
+
+// What the user is asked cannot be told by the arguments, and shows that they go on.
+func TestQuestion(t *testing.T) {
+	s := openAsking(t, Config{}, "1.0.0")
+	tool, err := s.lookup("drop")
+	require.NoError(t, err)
+	for args, want := range map[string]string{
+		"{\n\n\"a\":\n\"b\"}":                       `Its arguments: {"a":"b"}`,
+		`{"a":"? It may use: nothing.\n\nAllow"}`:   `Its arguments: {"a":"? It may use: nothing.\n\nAllow"}`,
+		"{\"a\":\"\u202efdp.exe\u2028next\u00a0\"}": `Its arguments: {"a":"\u202efdp.exe\u2028next\u00a0"}`,
+		"{\"a\":\"\U000e0041\u200b\u2066\"}":        `Its arguments: {"a":"\udb40\udc41\u200b\u2066"}`,
+		"{\"a\":\"\x7f\"}":                          `Its arguments: {"a":"\u007f"}`,
+		`{"a":"Grüße, 世界 👋"}`:                       `Its arguments: {"a":"Grüße, 世界 👋"}`,
+	} {
+		text := question(tool, Approval{Tool: "drop", Args: json.RawMessage(args), Caller: "research"})
+		require.Regexp(t, `^Allow drop, called by research \(plugin drop 1\.0\.0, SHA-256 [0-9a-f]{12}…\)\? It may use: clock\. `, text)
+		require.Contains(t, text, want)
+		require.True(t, strings.HasSuffix(text, want), text)
+	}
+
+	long := json.RawMessage(`{"a":"` + strings.Repeat("x", 10_000) + `"}`)
+	text := question(tool, Approval{Tool: "drop", Args: long})
+	require.Contains(t, text, " Its arguments have 10008 bytes (SHA-256 "+digestOf(long)+`), of which this is only the beginning: {"a":"xxx`)
+	require.True(t, strings.HasSuffix(text, "x…"), text)
+	require.Less(t, len(text), maxAskedArgs+400)
+}
+
+// A list of calls that wait is read by pages, also while they are decided on.
+func TestApprovalsPages(t *testing.T) {
+	s := openAsking(t, Config{}, "1.0.0")
+	p := ApprovalsOf(s.Service)
+	var ids []string
+	for range 5 {
+		ids = append(ids, waits(t, s, alice, "drop"))
+	}
+	page := func(after string) (found []string, next string) {
+		list, err := p.List(t.Context(), after, 2)
+		require.NoError(t, err)
+		for _, w := range list.Approvals {
+			found = append(found, w.TaskID)
+		}
+		return found, list.Next
+	}
+	first, next := page("")
+	require.Equal(t, ids[:2], first)
+	require.Equal(t, ids[1], next)
+	second, next := page(next)
+	require.Equal(t, ids[2:4], second)
+	_, err := p.Decide(t.Context(), next, "operator", wire.Decide{})
+	require.NoError(t, err)
+	third, _ := page(next)
+	require.Contains(t, third, ids[4], "the call before was decided on meanwhile")
+	_, err = p.List(t.Context(), "bg_none", 2)
+	require.ErrorIs(t, err, engine.ErrNotFound)
+
+	whole := json.RawMessage(`{"n":1,"text":"` + strings.Repeat("x", 2*maxShownArgs) + `"}`)
+	r, err := s.Service.Call(t.Context(), Request{Session: bob, Tool: "drop", Args: whole})
+	require.NoError(t, err)
+	list, err := p.List(t.Context(), ids[4], 0)
+	require.NoError(t, err)
+	require.Len(t, list.Approvals, 1, "%s", r.Value)
+	require.True(t, list.Approvals[0].ArgsCut)
+	require.Equal(t, len(whole), list.Approvals[0].ArgsBytes)
+	one, err := p.Get(t.Context(), list.Approvals[0].TaskID)
+	require.NoError(t, err)
+	require.Equal(t, string(whole), one.Args)
+	require.False(t, one.ArgsCut)
+	_, err = p.Get(t.Context(), ids[3])
+	require.Equal(t, wire.CodeConflict, ReasonOf(err).Code, "it was decided on")
+}
+
+// Whoever watches sees what begins to wait, and what becomes of it, of all sessions.
+func TestWatchApprovals(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := openAsking(t, Config{Approvals: ApprovalPolicy{Wait: time.Hour}}, "1.0.0")
+		p := ApprovalsOf(s.Service)
+		before := waits(t, s, alice, "drop")
+		ctx, cancel := context.WithCancel(t.Context())
+		events, err := p.Watch(ctx)
+		require.NoError(t, err)
+		next := func() string {
+			e := <-events
+			return string(e.Kind) + " " + e.Run.TaskID
+		}
+
+		s.call(alice, "mild", `{"n":1}`)
+		s.spawn(alice, "look", `{"n":1}`)
+		after := waits(t, s, bob, "drop")
+		require.Equal(t, "held "+after, next(), "other runs are not in it")
+		_, err = p.Decide(t.Context(), before, "operator", wire.Decide{Approve: true})
+		require.NoError(t, err)
+		require.Equal(t, "queued "+before, next())
+		_, err = p.Decide(t.Context(), after, "operator", wire.Decide{})
+		require.NoError(t, err)
+		require.Equal(t, "ended "+after, next())
+		late := waits(t, s, bob, "drop")
+		require.Equal(t, "held "+late, next())
+		require.Equal(t, "ended "+late, next(), "nobody decided in time")
+		cancel()
+		_, ok := <-events
+		require.False(t, ok)
+		require.NoError(t, s.Close(done()))
+	})
+}
+
+// A dry run says whether a person would be asked, and by which rule.
+func TestDryRunOfApprovals(t *testing.T) {
+	s := openAsking(t, Config{Approvals: ApprovalPolicy{Tools: map[string]Decision{"mi*": DecideDeny, "look": DecideAsk}}}, "1.0.0")
+	text := func(tool string) string {
+		r, _ := s.Service.Call(t.Context(), Request{Session: alice, Tool: tool, Args: json.RawMessage(`{"n":1}`), DryRun: true})
+		return string(r.Value) + r.Error
+	}
+	require.Contains(t, text("drop"), "A person would be asked to approve it first: it may delete or overwrite.")
+	require.Equal(t, "denied: the tool needs a person's approval: the operator's policy refuses mild (approvals.tools.mi*)", text("mild"))
+	planned, err := s.Session(alice).Spawn(t.Context(), SpawnRequest{Tool: "drop", DryRun: true})
+	require.NoError(t, err)
+	require.Equal(t, "approval", planned.Held)
+	_, err = s.Session(alice).Spawn(t.Context(), SpawnRequest{Tool: "mild", DryRun: true})
+	require.ErrorIs(t, err, ErrApproval)
+	list, err := ApprovalsOf(s.Service).List(t.Context(), "", 0)
+	require.NoError(t, err)
+	require.Empty(t, list.Approvals)
 }

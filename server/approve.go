@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -8,6 +9,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode"
+	"unicode/utf16"
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/pkg/background"
@@ -25,18 +28,37 @@ const (
 // approvalKey is the key of the question. No plugin can use it.
 const approvalKey = "toolhost/approval"
 
-// askUser asks the user of a client, and keeps an approval for the session.
-func (p Approvals) askUser(ctx context.Context, tool *callable, a Approval) error {
-	s := p.service
-	shown := clip(Clean(a.Args), maxAskedArgs)
-	who := tool.Name
+// question is what the user of a client is asked. The arguments are the end of it, so that
+// nothing in them can pass for more of it.
+func question(tool *callable, a Approval) string {
+	text := "Allow " + tool.Name
 	if a.Caller != "" {
-		who += ", called by " + a.Caller
+		text += ", called by " + a.Caller
 	}
-	text := fmt.Sprintf("Allow %s with the arguments %s?", who, shown)
+	if tool.plugin != nil {
+		m := tool.plugin.Manifest
+		text += fmt.Sprintf(" (plugin %s %s", m.Name, m.Version)
+		if version, err := tool.Version(); err == nil {
+			text += fmt.Sprintf(", SHA-256 %.12s…", version)
+		}
+		text += ")"
+	}
+	text += "?"
 	if grants := grantsOf(tool); len(grants) > 0 {
 		text += " It may use: " + strings.Join(grants, ", ") + "."
 	}
+
+	args, cut := shownArgs(a.Args, maxAskedArgs)
+	if !cut {
+		return text + " Its arguments: " + args
+	}
+	return text + fmt.Sprintf(" Its arguments have %d bytes (SHA-256 %s), of which this is only the beginning: %s", len(a.Args), digestOf(a.Args), args)
+}
+
+// askUser asks the user of a client, and keeps an approval for the session.
+func (p Approvals) askUser(ctx context.Context, tool *callable, a Approval) error {
+	s := p.service
+	text := question(tool, a)
 	schema := json.RawMessage(`{"type":"object","properties":{"decision":{"type":"string","title":"Decision","enum":["once","session","no"],"enumNames":["Allow once","Allow in this session","Do not allow"]}},"required":["decision"]}`)
 
 	answers, err := a.ask(ctx, abi.Questions{Questions: map[string]abi.Question{approvalKey: {Message: text, Schema: schema}}})
@@ -124,10 +146,36 @@ func (p Approvals) keptApproval(ctx context.Context, tool *callable, a Approval)
 	return false
 }
 
-// shownArgs are arguments as a person sees them, and whether some are left out.
-func shownArgs(args json.RawMessage) (string, bool) {
-	if len(args) <= maxShownArgs {
-		return Clean(args), false
+// shownArgs are up to so many bytes of arguments as a person sees them, and whether some
+// are left out.
+func shownArgs(args json.RawMessage, most int) (string, bool) {
+	text := legible(args)
+	return clip(text, most), len(text) > most
+}
+
+// legible is JSON on one line in which nothing is hidden: characters that move the writing
+// direction, break a line, or are not seen, are escaped.
+func legible(data json.RawMessage) string {
+	var line bytes.Buffer
+	if json.Compact(&line, data) != nil {
+		return Clean(data)
 	}
-	return Clean(args[:maxShownArgs]) + "…", true
+	var out strings.Builder
+	for _, r := range line.String() {
+		switch {
+		case r == ' ' || unicode.IsGraphic(r) && !unicode.IsSpace(r):
+			out.WriteRune(r)
+		case r > 0xffff:
+			high, low := utf16.EncodeRune(r)
+			fmt.Fprintf(&out, `\u%04x\u%04x`, high, low)
+		default:
+			fmt.Fprintf(&out, `\u%04x`, r)
+		}
+	}
+	return out.String()
+}
+
+func digestOf(data []byte) string {
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
 }

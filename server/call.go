@@ -212,7 +212,7 @@ func (s *Service) callPlugin(ctx context.Context, req Request) (abi.Result, erro
 
 	c := toolCall{s, tool, req}
 	if req.DryRun && !tool.Tool.Hints.Readonly {
-		return c.describe()
+		return c.describe(ctx)
 	}
 	if req.Key != "" && !req.DryRun {
 		if r, found, err := c.repeatKeyed(ctx); found {

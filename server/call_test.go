@@ -258,7 +258,7 @@ func TestDryRun(t *testing.T) {
 	require.True(t, IsDryRun(r))
 	require.JSONEq(t, `{"type":"dry_run","tool":"dangerous","args":{},"approval":"required",
 		"limits":{"fuel":100000000000,"memory_bytes":67108864,"output_bytes":8388608,"timeout_seconds":120},
-		"message":"Dry run: dangerous was not called, because it is not readonly. Its arguments fit."}`, string(r.Value))
+		"message":"Dry run: dangerous was not called, because it is not readonly. Its arguments fit. A person would be asked to approve it first: its manifest requires it."}`, string(r.Value))
 	r, err = s.Call(t.Context(), Request{Tool: "echo", Args: []byte(`{"n":2}`), DryRun: true})
 	require.NoError(t, err)
 	require.JSONEq(t, `{"n":2}`, string(r.Value), "a readonly tool is called")

@@ -51,7 +51,7 @@ type described struct {
 }
 
 // describe answers a call that was checked, and is not made.
-func (c toolCall) describe() (abi.Result, error) {
+func (c toolCall) describe(ctx context.Context) (abi.Result, error) {
 	limits := c.rules.limits(c.req.Limits, c.tool.Tool)
 	d := described{
 		Type: dryRunType, Tool: c.tool.Name, Args: c.req.Args, Approval: c.define(c.tool).Approval,
@@ -63,6 +63,13 @@ func (c toolCall) describe() (abi.Result, error) {
 	}
 	if public, secret := c.tool.PublicArgs(c.req.Args); secret {
 		d.Args = public
+	}
+	asked, _, err := ApprovalsOf(c.Service).foresee(ctx, c.tool, Approval{Session: c.req.Session})
+	if err != nil {
+		return explain(err)
+	}
+	if asked != "" {
+		d.Message += " " + asked
 	}
 
 	value, err := encode(d)

@@ -40,7 +40,7 @@ const (
 	DefaultApprovalWait = 7 * 24 * time.Hour
 	maxWaiting          = 100      // calls of a session that wait for approval
 	maxShownArgs        = 16 << 10 // bytes of arguments that an operator is shown
-	maxAskedArgs        = 1000     // characters of them in a question to a user
+	maxAskedArgs        = 4000     // bytes of them in a question to a user
 )
 
 // heldForApproval is what a run waits for.
@@ -65,8 +65,14 @@ func (p ApprovalPolicy) check() error {
 
 // decide says whether a tool is called.
 func (p ApprovalPolicy) decide(tool *callable) Decision {
+	d, _ := p.rule(tool)
+	return d
+}
+
+// rule is decide, and why: a setting, or what is known of the tool.
+func (p ApprovalPolicy) rule(tool *callable) (d Decision, why string) {
 	if d, ok := p.Tools[tool.Name]; ok {
-		return d
+		return d, "approvals.tools." + tool.Name
 	}
 	longest := ""
 	for pattern := range p.Tools {
@@ -75,14 +81,17 @@ func (p ApprovalPolicy) decide(tool *callable) Decision {
 		}
 	}
 	if longest != "" {
-		return p.Tools[longest]
+		return p.Tools[longest], "approvals.tools." + longest
 	}
 
 	hints := tool.Tool.Hints
-	if tool.Tool.Approval == abi.ApprovalRequired || p.Ask && !hints.Readonly && hints.IsDestructive() {
-		return DecideAsk
+	switch {
+	case tool.Tool.Approval == abi.ApprovalRequired:
+		return DecideAsk, "its manifest requires it"
+	case p.Ask && !hints.Readonly && hints.IsDestructive():
+		return DecideAsk, "it may delete or overwrite"
 	}
-	return DecideAllow
+	return DecideAllow, ""
 }
 
 // shown is whether a person has to approve calls of a tool, as callers see it.

@@ -149,6 +149,9 @@ func newNotice(r engine.Run, kept bool) wire.Notice {
 
 func newEvent(e engine.Event, now time.Time) wire.Event {
 	out := wire.Event{Kind: wire.EventKind(e.Kind)}
+	if e.Run != nil && e.Kind == engine.EventQueued && e.Run.Held != "" {
+		out.Kind = wire.EventHeld
+	}
 	if e.Run != nil {
 		run := newRun(*e.Run, now)
 		out.Run = &run

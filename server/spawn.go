@@ -36,12 +36,20 @@ type SpawnRequest struct {
 }
 
 // planned is what a spawn would start.
-func (v Session) planned(ctx context.Context, checked background.SpawnRequest) (wire.Run, error) {
+func (v Session) planned(ctx context.Context, tool *callable, checked background.SpawnRequest) (wire.Run, error) {
+	_, asks, err := ApprovalsOf(v.service).foresee(ctx, tool, Approval{Session: v.name})
+	if err != nil {
+		return wire.Run{}, err
+	}
 	run, err := v.service.runs.PlanRun(ctx, v.name, checked)
 	if err != nil {
 		return wire.Run{}, err
 	}
-	return wire.Run{DryRun: true, Tool: run.Tool, Title: run.Title, DeadlineSeconds: deadlineSeconds(run.Timeout), SignalOnCompletion: run.SignalOnCompletion}, nil
+	held := ""
+	if asks && v.service.cfg.Approve == nil {
+		held = heldForApproval
+	}
+	return wire.Run{DryRun: true, Held: held, Tool: run.Tool, Title: run.Title, DeadlineSeconds: deadlineSeconds(run.Timeout), SignalOnCompletion: run.SignalOnCompletion}, nil
 }
 
 // Spawn starts a background run and returns at once. The checks are those of
@@ -53,7 +61,7 @@ func (v Session) Spawn(ctx context.Context, req SpawnRequest) (wire.Run, error) 
 		return wire.Run{}, err
 	}
 	if req.DryRun || InDryRun(ctx) {
-		return v.planned(ctx, checked)
+		return v.planned(ctx, tool, checked)
 	}
 	asked := Approval{Session: v.name, Args: checked.Args, ask: checkedAsk(req.ask)}
 	switch err := ApprovalsOf(v.service).approve(ctx, tool, asked, req.Approved); {

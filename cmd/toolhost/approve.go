@@ -14,7 +14,7 @@ import (
 
 func approveCommand(a *app) *cobra.Command {
 	var in wire.Decide
-	var deny, kept bool
+	var deny, kept, show bool
 	var revoke, session, keep string
 	cmd := &cobra.Command{
 		Use:   "approve [ID]",
@@ -31,6 +31,7 @@ of the tool, as long as its plugin's file and grants stay the same.`,
 	flags.BoolVar(&deny, "deny", false, "refuse the call")
 	flags.StringVar(&in.Reason, "reason", "", "say why it is refused, for the agent")
 	flags.StringVar(&keep, "keep", "", "approve all later calls of the tool too: in this `session`, or always")
+	flags.BoolVar(&show, "show", false, "show the call with all its arguments, and decide nothing")
 	flags.BoolVar(&kept, "kept", false, "show the approvals that are kept")
 	flags.StringVar(&revoke, "revoke", "", "revoke the kept approval of a `tool`")
 	flags.StringVar(&session, "of", "", "with --revoke: the `session` that it was kept for")
@@ -40,8 +41,8 @@ of the tool, as long as its plugin's file and grants stay the same.`,
 		switch {
 		case keep != "" && keep != string(wire.KeepSession) && keep != string(wire.KeepAlways):
 			return &usageError{fmt.Errorf("--keep: expected session or always, found %q", keep), ""}
-		case len(args) == 0 && (deny || keep != "" || in.Reason != ""):
-			return &usageError{errors.New("--deny, --reason and --keep need the id of a call"), "toolhost approve lists the calls that wait"}
+		case len(args) == 0 && (deny || show || keep != "" || in.Reason != ""):
+			return &usageError{errors.New("--deny, --show, --reason and --keep need the id of a call"), "toolhost approve lists the calls that wait"}
 		case deny && keep != "":
 			return &usageError{errors.New("--deny and --keep exclude each other"), ""}
 		case revoke != "":
@@ -50,6 +51,9 @@ of the tool, as long as its plugin's file and grants stay the same.`,
 			return r.listKept(ctx)
 		case len(args) == 0:
 			return r.listApprovals(ctx)
+		}
+		if show {
+			return r.showApproval(ctx, args[0])
 		}
 		in.Approve, in.Keep = !deny, wire.Keep(keep)
 		return r.decide(ctx, args[0], in)
@@ -61,17 +65,13 @@ func (r *remote) decide(ctx context.Context, id string, in wire.Decide) error {
 	if err := checkRun(id); err != nil {
 		return err
 	}
-	waiting, err := r.client.Approvals().Waiting(ctx)
-	if err != nil {
-		return err
-	}
-	for _, w := range waiting {
-		if w.TaskID == id {
-			in.Fingerprint = w.Fingerprint
-			if in.Approve {
-				r.notef("%s", oneLine(fmt.Sprintf("toolhost: %s %s, may use: %s", w.Tool, w.Args, orDash(strings.Join(w.Grants, ", ")))))
-			}
+	if in.Approve {
+		w, err := r.client.Approvals().Get(ctx, id)
+		if err != nil {
+			return err
 		}
+		in.Fingerprint = w.Fingerprint
+		r.notef("%s", oneLine(fmt.Sprintf("toolhost: %s %s, may use: %s", w.Tool, short(w.Args, maxShownArgs), orDash(strings.Join(w.Grants, ", ")))))
 	}
 	run, err := r.client.Approvals().Decide(ctx, id, in)
 	if err != nil {
@@ -96,16 +96,38 @@ func (r *remote) listApprovals(ctx context.Context) error {
 			r.printf("Nothing waits for approval.\n")
 		}
 		for _, w := range waiting {
-			changed := ""
-			if w.Changed {
-				changed = ", its plugin has changed since: it can only be refused"
-			}
-			r.printf("%s  %s  session %s, since %s%s\n", w.TaskID, oneLine(w.Tool), oneLine(w.Session), w.AskedAt.Local().Format(time.DateTime), changed)
-			r.printf("  arguments  %s\n", short(oneLine(w.Args), 1000))
-			r.printf("  may use    %s\n", oneLine(orDash(strings.Join(w.Grants, ", "))))
-			r.printf("  plugin     %s %s, %s\n", oneLine(orDash(w.Plugin)), oneLine(w.PluginVersion), short(w.ToolVersion, 12))
+			r.printApproval(w, maxShownArgs)
 		}
 	})
+}
+
+// maxShownArgs is how many characters of arguments are shown, unless --show asks for all.
+const maxShownArgs = 1000
+
+func (r *remote) showApproval(ctx context.Context, id string) error {
+	if err := checkRun(id); err != nil {
+		return err
+	}
+	w, err := r.client.Approvals().Get(ctx, id)
+	if err != nil {
+		return err
+	}
+	return r.answer(w, nil, func() { r.printApproval(w, len(w.Args)) })
+}
+
+// printApproval prints a call that waits, with up to so many characters of its arguments.
+func (r *remote) printApproval(w wire.WaitingCall, most int) {
+	changed := ""
+	if w.Changed {
+		changed = ", its plugin has changed since: it can only be refused"
+	}
+	r.printf("%s  %s  session %s, since %s%s\n", w.TaskID, oneLine(w.Tool), oneLine(w.Session), w.AskedAt.Local().Format(time.DateTime), changed)
+	r.printf("  arguments  %s\n", short(oneLine(w.Args), most))
+	if w.ArgsCut || len(w.Args) > most {
+		r.printf("             of %d bytes (SHA-256 %s): --show shows all\n", w.ArgsBytes, w.ArgsDigest)
+	}
+	r.printf("  may use    %s\n", oneLine(orDash(strings.Join(w.Grants, ", "))))
+	r.printf("  plugin     %s %s, %s\n", oneLine(orDash(w.Plugin)), oneLine(w.PluginVersion), short(w.ToolVersion, 12))
 }
 
 func (r *remote) listKept(ctx context.Context) error {

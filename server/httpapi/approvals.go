@@ -9,7 +9,11 @@ import (
 )
 
 func listApprovals(r *request, _ none) (wire.Approvals, error) {
-	return server.ApprovalsOf(r.api.service).List(r.Context())
+	return server.ApprovalsOf(r.api.service).List(r.Context(), r.get("after"), r.number("limit", defaultPage))
+}
+
+func getApproval(r *request, _ none) (wire.WaitingCall, error) {
+	return server.ApprovalsOf(r.api.service).Get(r.Context(), r.PathValue("run"))
 }
 
 func decideApproval(r *request, in wire.Decide) (wire.Run, error) {

@@ -81,8 +81,8 @@ func answers[In, Out any](method, path string, handle func(r *request, in In) (i
 }
 
 // raw makes a route whose handler writes the answer itself.
-func raw(path string, handle func(r *request) error) route {
-	return route{method: http.MethodGet, path: path, handle: handle}
+func raw(path string, handle func(r *request) error, query ...param) route {
+	return route{method: http.MethodGet, path: path, handle: handle, query: query}
 }
 
 func (r route) beginning() route { r.begins = true; return r }

@@ -94,7 +94,7 @@ func sessionRoutes() []route {
 	return []route{
 		endpoint("GET", "/v1/notices", listNotices, limitParam),
 		endpoint("POST", "/v1/notices/ack", acknowledgeNotices),
-		raw("/v1/events", watchEvents),
+		raw("/v1/events", watchEvents, flag("approvals")),
 		endpoint("GET", "/v1/session", getSession),
 		endpoint("DELETE", "/v1/session", endSession),
 		endpoint("GET", "/v1/session/values", listValues),
@@ -109,7 +109,8 @@ func sessionRoutes() []route {
 
 func operatorRoutes() []route {
 	return []route{
-		endpoint("GET", "/v1/approvals", listApprovals).forOperator(),
+		endpoint("GET", "/v1/approvals", listApprovals, limitParam, formed("after", runForm, "expected an id: bg_ and 26 characters")).forOperator(),
+		endpoint("GET", "/v1/approvals/{run}", getApproval).forOperator(),
 		endpoint("POST", "/v1/approvals/{run}", decideApproval).forOperator(),
 		endpoint("GET", "/v1/kept_approvals", listKeptApprovals).forOperator(),
 		endpoint("DELETE", "/v1/kept_approvals/{tool}", revokeApproval, ofSession).forOperator(),

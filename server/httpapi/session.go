@@ -74,7 +74,10 @@ func getReadiness(r *request, _ none) (wire.Health, error) {
 // watchEvents streams what happens to the tools, and to the runs and schedules of a
 // session.
 func watchEvents(r *request) error {
-	happens, tools := r.session.Watch(r.Context()), r.api.service.ToolsChanged(r.Context())
+	happens, tools, err := r.watched()
+	if err != nil {
+		return err
+	}
 	out, err := r.stream()
 	if err != nil || r.Method == http.MethodHead {
 		return nil // the client is gone
@@ -102,6 +105,19 @@ func watchEvents(r *request) error {
 		}
 	}
 	return nil // the client is gone
+}
+
+// watched returns what a stream of events has: what happens to the session and to tools, or
+// to calls that wait for approval, of all sessions.
+func (r *request) watched() (happens <-chan wire.Event, tools <-chan struct{}, err error) {
+	switch {
+	case r.get("approvals") != "true":
+		return r.session.Watch(r.Context()), r.api.service.ToolsChanged(r.Context()), nil
+	case !r.caller.Operator():
+		return nil, nil, refuse(wire.CodeForbidden, "approvals are for the operator only")
+	}
+	happens, err = server.ApprovalsOf(r.api.service).Watch(r.Context())
+	return happens, nil, err
 }
 
 // shownEvent returns an event as its caller sees it.

@@ -36,7 +36,7 @@ type approvalList struct {
 // approvals shows the calls that wait, the oldest first, and the approvals that are kept.
 func (s approvalPages) approvals(r *http.Request) (page, error) {
 	all := server.ApprovalsOf(s.service)
-	waiting, err := all.List(r.Context())
+	waiting, err := all.List(r.Context(), "", maxApprovals)
 	if err != nil {
 		return page{}, err
 	}
@@ -45,8 +45,7 @@ func (s approvalPages) approvals(r *http.Request) (page, error) {
 		return page{}, err
 	}
 
-	shown := waiting.Approvals[:min(len(waiting.Approvals), maxApprovals)]
-	v := approvalList{shown, len(waiting.Approvals) - len(shown), kept.Kept, s.ApprovalToken != ""}
+	v := approvalList{waiting.Approvals, waiting.Waiting - len(waiting.Approvals), kept.Kept, s.ApprovalToken != ""}
 	return page{"Approvals", "/ui/approvals", []section{{"approvals", v}, {"kept", v}}}, nil
 }
 
@@ -100,6 +99,9 @@ func (s approvalPages) revoke(r *http.Request) error {
 	}
 	return err
 }
+
+// Count is how many wait.
+func (v approvalList) Count() int { return len(v.Waiting) + v.More }
 
 // escaped is a name as a part of a path.
 func escaped(name string) string { return url.PathEscape(name) }

@@ -13,7 +13,9 @@ type WaitingCall struct {
 	PluginVersion string    `json:"plugin_version,omitempty"`
 	ToolVersion   string    `json:"tool_version,omitempty"` // the digest of the plugin's file
 	Args          string    `json:"args"`                   // JSON, at most 16 KiB of it
-	ArgsCut       bool      `json:"args_cut,omitempty"`     // there is more of the arguments
+	ArgsCut       bool      `json:"args_cut,omitempty"`     // there is more of the arguments: GET /v1/approvals/{run} has all
+	ArgsBytes     int       `json:"args_bytes"`             // of all
+	ArgsDigest    string    `json:"args_digest"`            // their SHA-256
 	Grants        []string  `json:"grants"`                 // what the plugin may use
 	Fingerprint   string    `json:"fingerprint"`            // of the tool's code and grants: give it back with the decision
 	Changed       bool      `json:"changed,omitempty"`      // the plugin was replaced or removed: the call can only be refused
@@ -21,9 +23,11 @@ type WaitingCall struct {
 	ExpiresAt     time.Time `json:"expires_at"` // when it is refused
 }
 
-// Approvals is the answer of GET /v1/approvals.
+// Approvals is a page of the answer of GET /v1/approvals.
 type Approvals struct {
-	Approvals []WaitingCall `json:"approvals"` // the oldest first
+	Approvals []WaitingCall `json:"approvals"`      // the oldest first
+	Waiting   int           `json:"waiting"`        // how many wait, these and those after them
+	Next      string        `json:"next,omitempty"` // the `after` of the next page
 }
 
 // Keep says how long an approval holds.

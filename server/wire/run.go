@@ -273,6 +273,7 @@ type EventKind string
 // What happens to runs, schedules and tools.
 const (
 	EventQueued    EventKind = "queued"    // a run was submitted, or queued again
+	EventHeld      EventKind = "held"      // a run was submitted, and waits until a person has approved it; then it is queued
 	EventStarted   EventKind = "started"   // a run started, or a call became a run
 	EventBeat      EventKind = "beat"      // a running run reported progress
 	EventStopping  EventKind = "stopping"  // a running run was asked to end
