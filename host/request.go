@@ -67,6 +67,9 @@ type Observers struct {
 	Admitted func(detach func())
 	// Ungranted is called when the plugin calls a tool that it was not granted.
 	Ungranted func(tool string)
+	// Leak is called when the plugin has put a secret into the request of an operation,
+	// which was refused: once for a call.
+	Leak func(operation, secret string)
 	// HTTP is called after each HTTP request, and each hop of a redirect, has ended or was
 	// refused, before the plugin gets the response.
 	HTTP func(Exchange)

@@ -161,6 +161,9 @@ func (s *screen) refuse(op string, request []byte) int32 {
 	if c := s.call; !s.warned {
 		s.warned = true
 		c.host.log.Warn("a plugin put a secret into a request of its own, which was refused", "plugin", c.Plugin, "tool", c.Tool, "call", c.ID, "operation", op, "secret", name)
+		if c.Leak != nil {
+			c.Leak(op, name)
+		}
 	}
 	return s.call.refuse(abi.CallInvalid, "invalid", fmt.Sprintf("the request contains the secret %q, which must not be kept or passed on: the host puts it into http requests by itself", name))
 }

@@ -251,6 +251,7 @@ func (x *exfiltration) call(t *testing.T, h *host.Host, steps []step) string {
 	}
 	req.Observers.Progress = func(p host.Progress) { x.note("progress: %s", p) }
 	req.Observers.HTTP = func(e host.Exchange) { x.note("audit: %s %s %d %s%s", e.Method, e.Host, e.Status, e.Refusal, e.Err) }
+	req.Leak = func(operation, secret string) { x.note("audit: leak of %s in %s", secret, operation) }
 	req.Ungranted = func(tool string) { x.note("audit: ungranted %s", tool) }
 
 	// The other tool uses the secret itself, and answers with its arguments.

@@ -298,6 +298,7 @@ func (s *Service) runChecked(ctx context.Context, tool *callable, call host.Call
 	call.Secrets = secretsFor(s, call)
 	call.CallTool = s.callTool(tool, call)
 	call.Ungranted = func(name string) { s.audit.refusedTool(tool, call, name) }
+	call.Leak = func(operation, secret string) { s.audit.leak(tool, call, operation, secret) }
 	if s.audit.log != nil {
 		call.HTTP = func(x host.Exchange) { s.audit.exchange(tool, call, x) }
 	}
