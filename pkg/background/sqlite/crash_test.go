@@ -157,6 +157,7 @@ func (h *harness) verify(kills int) {
 	}
 	h.promised(stored)
 	h.keys(stored)
+	h.decisions(stored)
 	h.executed(stored)
 	h.notices(stored)
 	h.schedules(store, stored)
@@ -363,6 +364,7 @@ func TestCrashHost(t *testing.T) {
 	require.NoError(t, err)
 	h.say("ready")
 	if os.Getenv(crashDrain) != "" {
+		h.decideAll()
 		h.rest()
 		require.NoError(t, h.manager.Close(t.Context()))
 		require.NoError(t, store.Close())
@@ -431,7 +433,7 @@ func (h *crashHost) work(ctx context.Context, tool, token string, attempt int, s
 // step does one thing an agent does, and returns the outcome.
 func (h *crashHost) step() {
 	session := fmt.Sprint("session-", h.random.IntN(crashSessions))
-	switch n := h.random.IntN(21); {
+	switch n := h.random.IntN(25); {
 	case n < 6:
 		h.spawn(session)
 	case n < 8:
@@ -446,6 +448,8 @@ func (h *crashHost) step() {
 		h.keyed(session)
 	case n < 18:
 		h.count()
+	case n < 22:
+		h.hold(session)
 	default:
 		h.check(session)
 	}
