@@ -73,6 +73,10 @@ type Request struct {
 	// a parked call may ask too: see [Session.Questions].
 	Ask      func(ctx context.Context, q abi.Questions) (abi.Answers, error)
 	AskLater bool
+	// Connect asks the caller's user to set a secret on a page, and waits until it is set.
+	// The call is made again then, from its beginning. It returns ErrAskAgain if the caller
+	// ends the call, and repeats it. Nil asks nobody: the result requires a connection.
+	Connect func(ctx context.Context, need SecretNeed) error
 
 	// Stdout, Stderr and Progress follow a plugin's tool while it runs, see
 	// host.Call.
@@ -264,10 +268,12 @@ func (c toolCall) perform(ctx context.Context) (abi.Result, error) {
 	if !ok {
 		budget.deadline = limits.Timeout
 	}
-	if (ok || c.req.Key != "") && !c.req.DryRun {
-		return c.callParking(ctx, call, budget)
-	}
-	return c.run(ctx, c.tool, call)
+	return c.connecting(ctx, func() (abi.Result, error) {
+		if (ok || c.req.Key != "") && !c.req.DryRun {
+			return c.callParking(ctx, call, budget)
+		}
+		return c.run(ctx, c.tool, call)
+	})
 }
 
 // admit makes the checks before a plugin's tool runs, except for a person's
@@ -289,7 +295,7 @@ func (s *Service) run(ctx context.Context, tool *callable, call host.Call) (abi.
 	if !errors.Is(err, plugins.ErrReplaced) { // else nothing has run
 		narrate(r)
 	}
-	return r, err
+	return s.links.explain(ctx, tool, call.Session, r), err
 }
 
 // runChecked runs an admitted tool and checks its result.

@@ -103,6 +103,7 @@ func (v Secrets) Set(ctx context.Context, name, value string) error {
 		return err
 	}
 	v.service.audit.secret("secret set", v.user, name)
+	v.service.links.set(v.user, name)
 	return nil
 }
 

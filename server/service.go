@@ -134,6 +134,7 @@ type Service struct {
 	asked       questions
 	repeats     repeats
 	connections Connections
+	links       *SecretLinks
 	figures     *Figures
 
 	changed  signal
@@ -153,6 +154,7 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
+	s.links = newSecretLinks(s)
 	s.figures = &Figures{service: s, tools: map[string]*toolFigures{}}
 	if err := s.open(ctx); err != nil {
 		_ = s.Close(ctx)

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/toolhost/toolhost/internal/owned"
 )
@@ -75,6 +76,20 @@ func (a *app) here(l net.Listener) string {
 	_, port, _ := net.SplitHostPort(l.Addr().String())
 	near := map[string]string{"tcp": "localhost", "tcp4": "127.0.0.1", "tcp6": "::1"}
 	return urlOf(net.JoinHostPort(near[family(a.config.listen)], port))
+}
+
+// secretForm is the URL of the page where users set secrets, for their browsers; empty if
+// they reach none.
+func (a *app) secretForm(listeners []net.Listener) string {
+	if audience := a.config.oauth.Audience; audience != "" {
+		return strings.TrimSuffix(strings.TrimSuffix(audience, "/"), "/mcp") + "/secret/"
+	}
+	for _, l := range listeners {
+		if l.Addr().Network() == "tcp" {
+			return a.here(l) + "/secret/"
+		}
+	}
+	return ""
 }
 
 // socketPath is where a server on a data folder listens, and where clients look

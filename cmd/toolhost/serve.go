@@ -83,8 +83,10 @@ func (a *app) runServer(ctx context.Context) error {
 	signal.Ignore(syscall.SIGPIPE) // the process continues if nobody reads its log any more
 	page := webui.New(s, webui.Config{Version: version(), Settings: a.pageSettings, ApprovalToken: a.config.approvalToken, Logger: a.logger()})
 	api := httpapi.New(s, httpapi.Config{
-		Version: version(), Token: a.config.token, ApprovalToken: a.config.approvalToken, OAuth: a.config.issuer(), MCP: mcp, Page: page, Logger: a.logger(),
+		Version: version(), Token: a.config.token, ApprovalToken: a.config.approvalToken, OAuth: a.config.issuer(), MCP: mcp, Page: page,
+		SecretForm: webui.NewSecretForm(s, a.logger()), Logger: a.logger(),
 	})
+	server.SecretLinksOf(s).ServeAt(a.secretForm(listeners))
 	defer within(endGrace, reloadOnHangup(a, s))
 	d := daemon{a, s, api, listeners}
 	return d.serve(ctx)

@@ -67,6 +67,8 @@ type Config struct {
 	MCP http.Handler
 	// Page is served at / and below /ui/, to the operator only. Nil for none.
 	Page http.Handler
+	// SecretForm is served below /secret/, without a login. Nil for none.
+	SecretForm http.Handler
 	// Logger gets what operators should know. Nil discards.
 	Logger *slog.Logger
 }

@@ -161,13 +161,17 @@ func plainBody(w http.ResponseWriter, r *http.Request) error {
 
 // The paths that are not part of the table of routes.
 const (
-	pathMCP = "/mcp"
-	pathAPI = "/v1/" // what the paths of the table are below, except for health and metadata
-	pathUI  = "/ui/" // what the page's paths are below, except for the first
+	pathMCP    = "/mcp"
+	pathAPI    = "/v1/"     // what the paths of the table are below, except for health and metadata
+	pathSecret = "/secret/" // what the links for secrets are below
+	pathUI     = "/ui/"     // what the page's paths are below, except for the first
 )
 
 // isPage reports whether a path belongs to the operator's page.
 func isPage(path string) bool { return path == "/" || strings.HasPrefix(path+"/", pathUI) }
+
+// isSecretForm reports whether a path may be a link for a secret.
+func isSecretForm(path string) bool { return strings.HasPrefix(path, pathSecret) }
 
 // mount serves what is not in the table of routes.
 func (a *API) mount(cfg Config) {
@@ -177,6 +181,10 @@ func (a *API) mount(cfg Config) {
 	}
 	if cfg.MCP != nil {
 		a.mux.Handle(pathMCP, mounted(cfg.MCP))
+	}
+
+	if cfg.SecretForm != nil {
+		a.mux.Handle(pathSecret, mounted(cfg.SecretForm))
 	}
 
 	if cfg.Page != nil {

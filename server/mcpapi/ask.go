@@ -25,14 +25,15 @@ import (
 // in requestState. A call that has become a task asks through tasks/get and
 // tasks/update.
 type asker struct {
-	api     *api
-	who     caller
-	session *mcp.ServerSession
-	tool    string
-	digest  []byte // of what the answers are for
-	cancel  context.CancelCauseFunc
-	known   map[string]abi.Answer
-	wanted  atomic.Pointer[mcp.InputRequestMap] // questions without an answer, once the call was ended for them
+	api      *api
+	who      caller
+	session  *mcp.ServerSession
+	tool     string
+	digest   []byte // of what the answers are for
+	cancel   context.CancelCauseFunc
+	known    map[string]abi.Answer
+	patience time.Duration                       // how long a page is waited for
+	wanted   atomic.Pointer[mcp.InputRequestMap] // questions without an answer, once the call was ended for them
 }
 
 // errAsked is why a call with questions was ended.
@@ -40,7 +41,10 @@ var errAsked = fmt.Errorf("the user is asked first: %w", server.ErrAskAgain)
 
 // newAsker reads the answers that a call brings. Its error is for the client.
 func (a *api) newAsker(who caller, req *mcp.CallToolRequest, cancel context.CancelCauseFunc) (*asker, error) {
-	k := &asker{api: a, who: who, session: req.Session, tool: req.Params.Name, digest: digest(who.Audience(), req.Params), cancel: cancel, known: map[string]abi.Answer{}}
+	k := &asker{api: a, who: who, session: req.Session, tool: req.Params.Name, digest: digest(who.Audience(), req.Params), cancel: cancel, known: map[string]abi.Answer{}, patience: silentLimit}
+	if req.Params.GetProgressToken() != nil {
+		k.patience = connectLimit
+	}
 	if !who.modern {
 		return k, nil
 	}

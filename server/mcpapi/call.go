@@ -44,7 +44,7 @@ func (a *api) call(ctx context.Context, req *mcp.CallToolRequest) (*mcp.CallTool
 
 	var run *wire.Run
 	call := a.request(who, req)
-	call.Ask, call.Key, call.Locale, call.OnPark = asker.ask, key, locale, func(r wire.Run) { run = &r }
+	call.Ask, call.Connect, call.Key, call.Locale, call.OnPark = asker.ask, asker.connector(), key, locale, func(r wire.Run) { run = &r }
 	if token := req.Params.GetProgressToken(); token != nil {
 		reporter := startReporter(ctx, func(ctx context.Context, p *mcp.ProgressNotificationParams) {
 			p.ProgressToken = token

@@ -43,6 +43,7 @@ type caller struct {
 	modern  bool
 	tasks   bool // takes a task for an answer
 	elicits bool // can ask its user
+	opens   bool // can ask its user to open a page
 }
 
 // unnotified reports whether nothing that the caller does later can have the notices of
@@ -62,6 +63,7 @@ func callerOf(req request) caller {
 		_, tasks := can.Extensions[tasksExtension]
 		c.tasks = tasks && c.modern
 		e := can.Elicitation
+		c.opens = e != nil && e.URL != nil
 		c.elicits = e != nil && (e.Form != nil || e.URL == nil) // an empty one means forms
 	}
 	return c

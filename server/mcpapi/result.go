@@ -79,6 +79,9 @@ func connectionText(r abi.Result) string {
 	if r.Connection.Subject != "" {
 		text += " (" + r.Connection.Subject + ")"
 	}
+	if why, ok := strings.CutPrefix(r.Error, "connect "+r.Connection.Provider+" first: "); ok && r.Connection.SetupURL == "" {
+		text += ": " + why
+	}
 	at := ""
 	if r.Connection.SetupURL != "" {
 		at = " at " + r.Connection.SetupURL

@@ -1,0 +1,72 @@
+package mcpapi
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/server"
+)
+
+// connectLimit is how long a call waits, after its user has agreed to open the page,
+// until the secret is set. A client that gets no progress is answered earlier.
+const connectLimit = 10 * time.Minute
+
+// connector returns Connect of [server.Request]; nil if the client cannot open pages.
+func (k *asker) connector() func(context.Context, server.SecretNeed) error {
+	if !k.who.opens {
+		return nil
+	}
+	return k.connect
+}
+
+// connect asks the client's user to open the page where a secret is set, and waits for
+// that. Since 2026-07-28 the call is answered with the question, and when the client calls
+// again, the user has agreed and is about to set the secret. Before, the server asks while
+// the call waits, and notifies the client when the secret is set.
+func (k *asker) connect(ctx context.Context, need server.SecretNeed) error {
+	key := "toolhost/secret/" + need.Name // no plugin asks with a slash
+	params := &mcp.ElicitParams{Mode: "url", URL: need.URL, Message: connectMessage(k.tool, need)}
+
+	answer, known := k.known[key]
+	switch {
+	case k.who.modern && !known:
+		k.wanted.Store(&mcp.InputRequestMap{key: params})
+		k.cancel(errAsked)
+		return server.ErrAskAgain
+	case !k.who.modern:
+		params.ElicitationID = need.URL[strings.LastIndex(need.URL, "/")+1:]
+		result, err := k.session.Elicit(ctx, params)
+		if err != nil {
+			return err
+		}
+		answer = toAnswer(result)
+	}
+	if answer.Action != abi.AnswerAccept {
+		return fmt.Errorf("%w: the answer was %q", server.ErrNotConnected, answer.Action)
+	}
+
+	limit := time.NewTimer(k.patience)
+	defer limit.Stop()
+	select {
+	case <-need.Set:
+	case <-limit.C:
+		return fmt.Errorf("%w within %v", server.ErrNotConnected, k.patience)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if !k.who.modern {
+		_ = k.session.NotifyElicitationComplete(ctx, &mcp.ElicitationCompleteParams{ElicitationID: params.ElicitationID}) // if the client is gone, ctx ends
+	}
+	return nil
+}
+
+// connectMessage is what the user reads beside the address.
+func connectMessage(tool string, need server.SecretNeed) string {
+	return fmt.Sprintf("%s needs your secret %q for %s. Set it on this page of Toolhost. Neither the agent nor this client sees it.",
+		tool, need.Name, strings.Join(need.Hosts, ", "))
+}

@@ -1,0 +1,301 @@
+package server
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host"
+)
+
+// Bounds of links.
+const (
+	linkLife    = time.Hour
+	maxLinks    = 1024
+	maxOfUser   = 16 // links of one user; the oldest one goes
+	maxConnects = 4  // secrets that one call may ask its user for
+)
+
+// ErrLink says that a link is unknown, was used or has expired, or that its secret has
+// been set in another way.
+var ErrLink = errors.New("the link was used or has expired")
+
+// SecretLink is an address at which a user sets one of their secrets, once. Whoever knows
+// it can set that secret, and cannot read it.
+type SecretLink struct {
+	User    string    // whose secret it is
+	Session string    // of the call that lacked it
+	Tool    string    // that was called
+	Name    string    // of the secret
+	Hosts   []string  // where its value may go
+	Expires time.Time // an hour after the call
+
+	token string
+}
+
+// SecretNeed is a secret that a call lacks and that its user can set on a page.
+type SecretNeed struct {
+	Name  string
+	Hosts []string
+	URL   string          // of the page
+	Set   <-chan struct{} // closed when the secret has a value
+}
+
+// ErrNotConnected says that the user of a call did not set the secret that it lacks.
+var ErrNotConnected = errors.New("the user did not set the secret")
+
+// SecretLinks are the links that calls have made for secrets that they lack. They are in
+// memory only: a restart voids them. It is safe for concurrent use.
+type SecretLinks struct {
+	service *Service
+
+	mu      sync.Mutex
+	page    string // what is before the token of a link
+	open    map[string]SecretLink
+	waiting map[secretKey][]chan struct{}
+}
+
+// secretKey names the secret of a user.
+type secretKey struct{ user, name string }
+
+func newSecretLinks(s *Service) *SecretLinks {
+	return &SecretLinks{service: s, open: map[string]SecretLink{}, waiting: map[secretKey][]chan struct{}{}}
+}
+
+// SecretLinksOf returns the links of a service.
+func SecretLinksOf(s *Service) *SecretLinks { return s.links }
+
+// ServeAt says at which URL a page answers for links: https://tools.example/secret/ for
+// one. Before that no call makes a link.
+func (l *SecretLinks) ServeAt(page string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.page = page
+}
+
+// Link returns the link with a token. The error matches [ErrLink].
+func (l *SecretLinks) Link(token string) (SecretLink, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.expire(time.Now())
+	link, ok := l.open[token]
+	if !ok {
+		return SecretLink{}, ErrLink
+	}
+	return link, nil
+}
+
+// Use sets the secret of a link, which is void then. After an error of [Secrets.Set] it
+// can be used again. An error matches [ErrLink], or is one of Set.
+func (l *SecretLinks) Use(ctx context.Context, token, value string) error {
+	link, err := l.take(token)
+	if err != nil {
+		return err
+	}
+	if err := l.service.Secrets(link.User).Set(ctx, link.Name, value); err != nil {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.open[token] = link
+		return err
+	}
+	return nil
+}
+
+// take removes a link, so that only one request uses it.
+func (l *SecretLinks) take(token string) (SecretLink, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.expire(time.Now())
+	link, ok := l.open[token]
+	if !ok {
+		return SecretLink{}, ErrLink
+	}
+	delete(l.open, token)
+	return link, nil
+}
+
+// expire removes links whose time is over. The caller holds the mutex.
+func (l *SecretLinks) expire(now time.Time) {
+	for token, link := range l.open {
+		if !now.Before(link.Expires) {
+			delete(l.open, token)
+		}
+	}
+}
+
+// url returns the address of a link for a secret, or "" if no page answers. The same call
+// again gets the same link, as long as that has half of its life left.
+func (l *SecretLinks) url(need SecretLink) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.page == "" {
+		return ""
+	}
+
+	now := time.Now()
+	l.expire(now)
+	for token, link := range l.open {
+		if link.User == need.User && link.Session == need.Session && link.Tool == need.Tool && link.Name == need.Name && link.Expires.Sub(now) > linkLife/2 {
+			return l.page + token
+		}
+	}
+	l.evict(func(link SecretLink) bool { return link.User == need.User }, maxOfUser)
+	l.evict(func(SecretLink) bool { return true }, maxLinks)
+
+	need.token, need.Expires = rand.Text(), now.Add(linkLife)
+	l.open[need.token] = need
+	return l.page + need.token
+}
+
+// evict makes room for one more link of a kind. The caller holds the mutex.
+func (l *SecretLinks) evict(kind func(SecretLink) bool, most int) {
+	var found []SecretLink
+	for _, link := range l.open {
+		if kind(link) {
+			found = append(found, link)
+		}
+	}
+	slices.SortFunc(found, func(a, b SecretLink) int { return a.Expires.Compare(b.Expires) })
+	for _, link := range found[:max(0, len(found)-most+1)] {
+		delete(l.open, link.token)
+	}
+}
+
+// set voids the links for a secret that was set, and wakes the calls that wait for it.
+func (l *SecretLinks) set(user, name string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for token, link := range l.open {
+		if link.User == user && link.Name == name {
+			delete(l.open, token)
+		}
+	}
+	for _, waiting := range l.waiting[secretKey{user, name}] {
+		close(waiting)
+	}
+	delete(l.waiting, secretKey{user, name})
+}
+
+// watch returns a channel that is closed when a secret is set. Call stop when done.
+func (l *SecretLinks) watch(user, name string) (set <-chan struct{}, stop func()) {
+	waiting, key := make(chan struct{}), secretKey{user, name}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.waiting[key] = append(l.waiting[key], waiting)
+
+	return waiting, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.waiting[key] = slices.DeleteFunc(l.waiting[key], func(one chan struct{}) bool { return one == waiting })
+		if len(l.waiting[key]) == 0 {
+			delete(l.waiting, key)
+		}
+	}
+}
+
+// lacked returns the secret of its user that a call of a tool has lacked. A plugin may say
+// so too, of a secret that its grant has. Set reports that it has a value now.
+func (l *SecretLinks) lacked(ctx context.Context, tool *callable, session string, r abi.Result) (need SecretLink, set, ok bool) {
+	v := l.service.Secrets(userOf(session))
+	if r.Kind != abi.ConnectionRequired || r.Connection == nil || v.vault() == nil {
+		return SecretLink{}, false, false
+	}
+	name := r.Connection.Provider
+	if !v.vault().PerUser(name) || !l.service.sends(tool, name, map[string]bool{}) {
+		return SecretLink{}, false, false
+	}
+
+	_, err := v.Secret(ctx, name)
+	if err != nil && !errors.Is(err, host.ErrNoSecret) {
+		return SecretLink{}, false, false
+	}
+	return SecretLink{User: v.user, Session: session, Tool: tool.Name, Name: name, Hosts: v.vault().Sources()[name].Hosts}, err == nil, true
+}
+
+// explain adds to the result of a call that has lacked a secret of its user how that is
+// set.
+func (l *SecretLinks) explain(ctx context.Context, tool *callable, session string, r abi.Result) abi.Result {
+	need, _, ok := l.lacked(ctx, tool, session, r)
+	if !ok {
+		return r
+	}
+
+	connection := *r.Connection
+	connection.SetupURL = l.url(need)
+	r.Connection = &connection
+	how := fmt.Sprintf("set it with PUT /v1/secrets/%s, or have the operator set it", need.Name)
+	if need.User == "" {
+		how = "set it with toolhost secret set " + need.Name
+	}
+	if connection.SetupURL != "" {
+		how = "its user sets it at " + connection.SetupURL
+	}
+	r.Error = fmt.Sprintf("connect %s first: the secret %q has no value: %s", need.Name, need.Name, how)
+	return r
+}
+
+// connecting makes a call. If it lacks secrets of its user, who can be asked for them, it
+// is made again once they are set, from its beginning.
+func (c toolCall) connecting(ctx context.Context, attempt func() (abi.Result, error)) (abi.Result, error) {
+	for range maxConnects {
+		r, err := attempt()
+		if err != nil || c.req.Connect == nil || c.req.Key != "" || c.req.DryRun || c.req.note.run != "" {
+			return r, err
+		}
+		need, set, ok := c.links.lacked(ctx, c.tool, c.req.Session, r)
+		switch {
+		case !ok || r.Connection.SetupURL == "":
+			return r, nil
+		case set:
+			continue
+		}
+
+		err = c.connect(ctx, need, r.Connection.SetupURL)
+		switch {
+		case errors.Is(err, ErrAskAgain):
+			return abi.Result{Kind: abi.CanceledKind, Error: err.Error(), Usage: r.Usage}, err
+		case ctx.Err() != nil:
+			return canceled(ctx, r)
+		case err != nil:
+			c.log.Info("a secret of a user was asked for, and not set", "secret", need.Name, "tool", c.tool.Name, "session", c.req.Session, "reason", err)
+			return r, nil
+		}
+	}
+	return attempt()
+}
+
+// connect asks the user of a call for a secret, and waits until it is set.
+func (c toolCall) connect(ctx context.Context, need SecretLink, url string) error {
+	set, stop := c.links.watch(need.User, need.Name)
+	defer stop()
+	if _, err := c.Secrets(need.User).Secret(ctx, need.Name); err == nil { // it was set a moment ago
+		return nil
+	}
+	return c.req.Connect(ctx, SecretNeed{Name: need.Name, Hosts: need.Hosts, URL: url, Set: set})
+}
+
+// sends reports whether the requests of a tool may have a secret: its own, or those of
+// tools that its plugin may call.
+func (s *toolset) sends(t *callable, secret string, seen map[string]bool) bool {
+	if t.plugin == nil {
+		return false
+	}
+	if slices.ContainsFunc(t.plugin.Grant.HTTP, func(r host.HTTPRule) bool { return r.Secret == secret }) {
+		return true
+	}
+	for _, name := range t.plugin.Grant.Tools {
+		if seen[name] {
+			continue
+		}
+		seen[name] = true
+		if other, err := s.lookup(name); err == nil && s.sends(other, secret, seen) {
+			return true
+		}
+	}
+	return false
+}
