@@ -76,6 +76,7 @@ var sentinels = []struct {
 	{background.ErrKeyReused, wire.CodeConflict, "the idempotency key was used for another tool or other arguments: use a new one"},
 	{engine.ErrActive, wire.CodeConflict, "the run has not ended: stop it first, or wait for its end"},
 	{background.ErrEnded, wire.CodeConflict, background.ErrEnded.Error() + ": read its result, or start another run"},
+	{ErrLink, wire.CodeNotFound, ErrLink.Error()},
 	{vault.ErrNoKeys, wire.CodeDenied, "secrets of users cannot be kept here: have the operator set secrets_key"},
 	{engine.ErrConflict, wire.CodeConflict, "it has changed in the meantime: read it again"},
 	{plugins.ErrNoTool, wire.CodeNotFound, ""},

@@ -199,8 +199,8 @@ func TestHostileSecrets(t *testing.T) {
 		do     func(k *keyedWeb) (said string)
 		answer string
 	}{
-		{"the secret of another user", func(k *keyedWeb) string { return k.asks("bo/default") }, "connect example first: the secret \"example\" has no value"},
-		{"a session with the other's name in it", func(k *keyedWeb) string { return k.asks("ana") }, "connect example first: the secret \"example\" has no value"},
+		{"the secret of another user", func(k *keyedWeb) string { return k.asks("bo/default") }, "connect example first: the secret \"example\" has no value: set it with PUT /v1/secrets/example, or have the operator set it"},
+		{"a session with the other's name in it", func(k *keyedWeb) string { return k.asks("ana") }, "connect example first: the secret \"example\" has no value: set it with toolhost secret set example"},
 		{"a record of another user, copied", func(k *keyedWeb) string {
 			k.copy("ana", "bo")
 			return k.asks("bo/default")

@@ -171,7 +171,7 @@ func (c *config) secret(name string) []setting {
 func secretSettings(s *vault.Source) []setting {
 	return []setting{
 		{"env", text, &s.Env, none, "Variable of the environment that has the value."},
-		{"file", folder, &s.File, none, "File that has the value. It is read each time, and refused if other users can read or write it."},
+		{"file", folder, &s.File, none, "File that has the value. It is read each time, and refused if other users can read or write it. It may be a link that they cannot replace, as those of Kubernetes are."},
 		{"command", words, &s.Command, none, "Program and arguments that print the value, without a shell. It has 10 seconds, and its output is kept for a minute."},
 		{"scope", oneOf(string(vault.OfOperator), string(vault.OfUser)), &s.Scope, string(vault.OfOperator), "Whose the value is: `operator`, or `user`: each user sets their own, without `env`, `file` and `command`."},
 		{"hosts", words, &s.Hosts, none, "Hosts that the value may go to: names, addresses and `*.example.com`."},

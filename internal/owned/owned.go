@@ -116,6 +116,28 @@ func ownedBy(name string, info fs.FileInfo) error {
 	return nil
 }
 
+// Link returns an error that matches [ErrUnsafe] if others can replace a link: it belongs
+// to them, or others can write to its folder, which is not sticky or belongs to them.
+func Link(name string, info fs.FileInfo) error {
+	if err := ownedBy(name, info); err != nil {
+		return err
+	}
+	real, dir, err := target(filepath.Dir(name))
+	if err != nil {
+		return err
+	}
+	if dir.Mode()&fs.ModeSticky != 0 {
+		return ownedBy(real, dir)
+	}
+	return writable(real, dir, removeOthers)
+}
+
+// ByRoot reports whether a file belongs to root, and this is another user.
+func ByRoot(info fs.FileInfo) bool {
+	owner, known := ownerOf(info)
+	return known && owner == 0 && os.Geteuid() != 0
+}
+
 // File returns an error that matches [ErrUnsafe] if others can have written a file, or
 // if it is not a regular file.
 func File(name string, info fs.FileInfo) error {

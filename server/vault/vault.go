@@ -12,15 +12,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
-	"runtime"
 	"strings"
 	"time"
 
 	"github.com/toolhost/toolhost/host"
-	"github.com/toolhost/toolhost/internal/owned"
 )
 
 // Bounds of what gives a value.
@@ -246,42 +243,4 @@ func (e *entry) read(ctx context.Context) (string, error) {
 	}
 	e.kept = answer{value, err, time.Now().Add(keep)}
 	return value, err
-}
-
-// readFile reads a file that only this user can read or write.
-func readFile(name string) (string, error) {
-	info, err := os.Lstat(name) // opening a pipe would block
-	if errors.Is(err, os.ErrNotExist) {
-		return "", host.ErrNoSecret
-	}
-	if err == nil {
-		err = private(name, info)
-	}
-	if err != nil {
-		return "", err
-	}
-
-	file, err := os.Open(name)
-	if err != nil {
-		return "", err
-	}
-	defer file.Close()
-	if info, err = file.Stat(); err == nil {
-		err = private(name, info) // it may have been replaced
-	}
-	if err != nil {
-		return "", err
-	}
-	value, err := io.ReadAll(io.LimitReader(file, maxValue+1))
-	return string(value), err
-}
-
-func private(name string, info os.FileInfo) error {
-	if err := owned.File(name, info); err != nil {
-		return err
-	}
-	if runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
-		return fmt.Errorf("%s can be read by others: chmod 600 %[1]s", name)
-	}
-	return nil
 }

@@ -3,14 +3,17 @@ package vault
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/host"
@@ -18,7 +21,7 @@ import (
 
 const value = "correct-horse-battery"
 
-func open(t *testing.T, s Source) (*Vault, *bytes.Buffer) {
+func openVault(t *testing.T, s Source) (*Vault, *bytes.Buffer) {
 	s.Hosts, s.Place = []string{"api.example.com"}, host.Place{Bearer: true}
 	log := &bytes.Buffer{}
 	v, err := New(map[string]Source{"example": s}, "", slog.New(slog.NewTextHandler(log, nil)))
@@ -50,7 +53,7 @@ func TestCheck(t *testing.T) {
 func TestRotation(t *testing.T) {
 	unixOnly(t)
 	file := filepath.Join(t.TempDir(), "key")
-	v, _ := open(t, Source{File: file})
+	v, _ := openVault(t, Source{File: file})
 	_, err := v.Secret(t.Context(), "example")
 	require.ErrorIs(t, err, host.ErrNoSecret)
 
@@ -62,7 +65,7 @@ func TestRotation(t *testing.T) {
 		require.Equal(t, []string{"api.example.com"}, got.Hosts)
 	}
 
-	v, _ = open(t, Source{Env: "TOOLHOST_TEST_VAULT"})
+	v, _ = openVault(t, Source{Env: "TOOLHOST_TEST_VAULT"})
 	_, err = v.Secret(t.Context(), "example")
 	require.ErrorIs(t, err, host.ErrNoSecret)
 	t.Setenv("TOOLHOST_TEST_VAULT", value)
@@ -71,6 +74,68 @@ func TestRotation(t *testing.T) {
 	require.Equal(t, value, got.Value)
 	_, err = v.Secret(t.Context(), "other")
 	require.ErrorIs(t, err, host.ErrNoSecret)
+}
+
+// linkTo makes a link to a file or a folder, in a folder of its own.
+func linkTo(t *testing.T, target string) string {
+	t.Helper()
+	link := filepath.Join(t.TempDir(), "link")
+	require.NoError(t, os.Symlink(target, link))
+	return link
+}
+
+// A secret of Kubernetes is a link to a file behind a link, which is replaced to rotate it.
+// The folder is open to everybody, but sticky.
+func TestLinkedRotation(t *testing.T) {
+	unixOnly(t)
+	dir := t.TempDir()
+	require.NoError(t, os.Chmod(dir, 0o777|os.ModeSticky))
+	require.NoError(t, os.Symlink(filepath.Join("..data", "key"), filepath.Join(dir, "key")))
+	v, log := openVault(t, Source{File: filepath.Join(dir, "key")})
+	_, err := v.Secret(t.Context(), "example")
+	require.ErrorIs(t, err, host.ErrNoSecret, "the link leads nowhere yet")
+
+	for i, want := range []string{value, "another-value", "a-third-value"} {
+		version := fmt.Sprint("..2026_", i)
+		require.NoError(t, os.Mkdir(filepath.Join(dir, version), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, version, "key"), []byte(want), 0o400))
+		require.NoError(t, os.Symlink(version, filepath.Join(dir, "..data_tmp")))
+		require.NoError(t, os.Rename(filepath.Join(dir, "..data_tmp"), filepath.Join(dir, "..data")))
+		require.NoError(t, os.RemoveAll(filepath.Join(dir, fmt.Sprint("..2026_", i-1))))
+
+		got, err := v.Secret(t.Context(), "example")
+		require.NoError(t, err)
+		require.Equal(t, want, got.Value)
+	}
+	require.Empty(t, log.String())
+}
+
+// A reader always gets a whole value while a link is replaced again and again.
+func TestLinkedSwaps(t *testing.T) {
+	unixOnly(t)
+	dir := t.TempDir()
+	values := []string{value, "another-value"}
+	for i, one := range values {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, fmt.Sprint(i)), []byte(one), 0o600))
+	}
+	swap := func(i int) {
+		assert.NoError(t, os.Symlink(fmt.Sprint(i%2), filepath.Join(dir, "new")))
+		assert.NoError(t, os.Rename(filepath.Join(dir, "new"), filepath.Join(dir, "key")))
+	}
+	swap(0)
+	v, _ := openVault(t, Source{File: filepath.Join(dir, "key")})
+	var swapping sync.WaitGroup
+	swapping.Go(func() {
+		for i := range 500 {
+			swap(i)
+		}
+	})
+	for range 500 {
+		got, err := v.Secret(t.Context(), "example")
+		require.NoError(t, err)
+		require.Contains(t, values, got.Value)
+	}
+	swapping.Wait()
 }
 
 // What cannot be used is refused. The agent reads no reason, and the log no value.
@@ -83,27 +148,34 @@ func TestHostile(t *testing.T) {
 		require.NoError(t, os.Chmod(file, mode))
 		return Source{File: file}
 	}
-	link := write("target", value, 0o600)
-	require.NoError(t, os.Symlink(link.File, filepath.Join(dir, "link")))
+	open := filepath.Join(dir, "open")
+	require.NoError(t, os.Mkdir(open, 0o700))
+	require.NoError(t, os.Symlink(write("target", value, 0o600).File, filepath.Join(open, "link")))
+	require.NoError(t, os.Chmod(open, 0o777))
+	require.NoError(t, os.Symlink(write("wide", value, 0o644).File, filepath.Join(dir, "wide link")))
+	require.NoError(t, os.Symlink("loop", filepath.Join(dir, "loop")))
 
 	sh := func(script string) Source { return Source{Command: []string{"/bin/sh", "-c", script}} }
 	for name, c := range map[string]struct {
 		source Source
 		log    string
 	}{
-		"a file that others read":   {write("read", value, 0o644), "can be read by others: chmod 600"},
-		"a file that others write":  {write("written", value, 0o622), "can be written by others"},
-		"a link":                    {Source{File: filepath.Join(dir, "link")}, "is not a regular file"},
-		"a folder":                  {Source{File: dir}, "is not a regular file"},
-		"a huge file":               {write("huge", strings.Repeat("a", 20<<10), 0o600), "longer than"},
-		"two lines":                 {write("lines", value+"\r\nX-Evil: "+value, 0o600), "a line break or another control character"},
-		"a value too short to mask": {write("short", "abc", 0o600), "shorter than"},
-		"a command that fails":      {sh("echo " + value + "; echo " + value + " >&2; exit 3"), "exit status 3"},
-		"a command without an end":  {sh("while :; do echo " + value + "; done"), "it prints too much"},
-		"a program that is missing": {Source{Command: []string{"/nowhere/program"}}, "no such file"},
+		"a file that others read":    {write("read", value, 0o644), "can be read by others: chmod 600"},
+		"a file that others write":   {write("written", value, 0o622), "can be written by others"},
+		"a link others can replace":  {Source{File: filepath.Join(open, "link")}, "can be written by others"},
+		"a link to what others read": {Source{File: filepath.Join(dir, "wide link")}, "can be read by others: chmod 600"},
+		"a link to itself":           {Source{File: filepath.Join(dir, "loop")}, "too many links"},
+		"a link to a folder":         {Source{File: linkTo(t, dir)}, "is not a regular file"},
+		"a folder":                   {Source{File: dir}, "is not a regular file"},
+		"a huge file":                {write("huge", strings.Repeat("a", 20<<10), 0o600), "longer than"},
+		"two lines":                  {write("lines", value+"\r\nX-Evil: "+value, 0o600), "a line break or another control character"},
+		"a value too short to mask":  {write("short", "abc", 0o600), "shorter than"},
+		"a command that fails":       {sh("echo " + value + "; echo " + value + " >&2; exit 3"), "exit status 3"},
+		"a command without an end":   {sh("while :; do echo " + value + "; done"), "it prints too much"},
+		"a program that is missing":  {Source{Command: []string{"/nowhere/program"}}, "no such file"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v, log := open(t, c.source)
+			v, log := openVault(t, c.source)
 			_, err := v.Secret(t.Context(), "example")
 			require.EqualError(t, err, "it cannot be used now: the operator finds the reason in the log")
 			require.Contains(t, log.String(), c.log)
@@ -117,7 +189,7 @@ func TestCommand(t *testing.T) {
 	unixOnly(t)
 	t.Setenv("TOOLHOST_TOKEN", "hunter2-hunter2")
 	ran := filepath.Join(t.TempDir(), "ran")
-	v, _ := open(t, Source{Command: []string{"/bin/sh", "-c", `echo x >>"$1"; echo "value-$TOOLHOST_TOKEN-$0"`, "$HOME", ran}})
+	v, _ := openVault(t, Source{Command: []string{"/bin/sh", "-c", `echo x >>"$1"; echo "value-$TOOLHOST_TOKEN-$0"`, "$HOME", ran}})
 	for range 3 {
 		got, err := v.Secret(t.Context(), "example")
 		require.NoError(t, err)
@@ -138,7 +210,7 @@ func TestCommand(t *testing.T) {
 // The end of a call ends the command, and is not kept as its failure.
 func TestStop(t *testing.T) {
 	unixOnly(t)
-	v, log := open(t, Source{Command: []string{"/bin/sleep", "60"}})
+	v, log := openVault(t, Source{Command: []string{"/bin/sleep", "60"}})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err := v.Secret(ctx, "example")

@@ -1,0 +1,151 @@
+package server
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/internal/plugintest"
+)
+
+const page = "https://tools.example/secret/"
+
+// lacks calls the plugin, and returns the token of the link that it gets.
+func (k *keyedWeb) lacks(session string) string {
+	k.t.Helper()
+	r := k.call(session, "asks", `{}`)
+	require.Equal(k.t, abi.ConnectionRequired, r.Kind)
+	token, ok := strings.CutPrefix(r.Connection.SetupURL, page)
+	require.True(k.t, ok, r.Connection.SetupURL)
+	require.Contains(k.t, r.Error, r.Connection.SetupURL)
+	return token
+}
+
+func (k *keyedWeb) use(token, value string) string {
+	err := SecretLinksOf(k.Service).Use(k.t.Context(), token, value)
+	if err == nil {
+		return "stored"
+	}
+	return ReasonOf(err).Text
+}
+
+// A link sets one secret of one user once, and the same call again gets the same one.
+func TestSecretLink(t *testing.T) {
+	k := openKeyed(t)
+	links := SecretLinksOf(k.Service)
+	links.ServeAt(page)
+	token := k.lacks("ana/work")
+	require.Equal(t, token, k.lacks("ana/work"))
+	other := k.lacks("bo/work")
+	require.NotEqual(t, token, other)
+
+	link, err := links.Link(token)
+	require.NoError(t, err)
+	require.Equal(t, []string{"ana", "ana/work", "asks", "example"}, []string{link.User, link.Session, link.Tool, link.Name})
+	require.Equal(t, []string{"127.0.0.1"}, link.Hosts)
+	require.Equal(t, "the value is shorter than 6 bytes: it could not be masked", k.use(token, "x"), "it can be used again")
+	require.Equal(t, "stored", k.use(token, valueOfAna))
+
+	require.Equal(t, abi.Success, k.call("ana/work", "asks", `{}`).Kind)
+	require.Equal(t, "Bearer "+valueOfAna, <-k.seen)
+	require.Equal(t, abi.ConnectionRequired, k.call("bo/work", "asks", `{}`).Kind)
+	run := k.settled("bo/work", k.spawn("bo/work", "asks", `{}`))
+	require.Contains(t, run.Error.Message, page+other, "a run says it too")
+	require.NoError(t, k.Close(done()))
+	k.nowhere(t, valueOfAna)
+}
+
+// Of many requests with the same link, one sets the secret.
+func TestSecretLinkRace(t *testing.T) {
+	k := openKeyed(t)
+	SecretLinksOf(k.Service).ServeAt(page)
+	token := k.lacks("ana/work")
+
+	var wg sync.WaitGroup
+	said := make(chan string, 20)
+	for i := range cap(said) {
+		wg.Go(func() { said <- k.use(token, fmt.Sprintf("value-number-%d", i)) })
+	}
+	wg.Wait()
+	close(said)
+	stored := 0
+	for one := range said {
+		if one == "stored" {
+			stored++
+		} else {
+			require.Equal(t, textVoidLink, one)
+		}
+	}
+	require.Equal(t, 1, stored)
+}
+
+const textVoidLink = "the link was used or has expired"
+
+func TestHostileSecretLinks(t *testing.T) {
+	claims := plugintest.Plugin{Manifest: plugintest.Manifest("claims"), Invoke: plugintest.Do().Say(abi.StreamError, `{"provider":"example"}`).Return(abi.InvokeConnection)}
+	for _, test := range []struct {
+		name   string
+		do     func(k *keyedWeb, token string) string
+		answer string
+	}{
+		{"a forged link", func(k *keyedWeb, token string) string { return k.use(strings.Repeat("A", len(token)), valueOfBo) }, textVoidLink},
+		{"an empty link", func(k *keyedWeb, token string) string { return k.use("", valueOfBo) }, textVoidLink},
+		{"a link in other letters", func(k *keyedWeb, token string) string { return k.use(strings.ToLower(token), valueOfBo) }, textVoidLink},
+		{"a replayed link", func(k *keyedWeb, token string) string { k.use(token, valueOfAna); return k.use(token, valueOfBo) }, textVoidLink},
+		{"a replayed link, after the secret was removed", func(k *keyedWeb, token string) string {
+			k.use(token, valueOfAna)
+			_, err := k.Secrets("ana").Remove(k.t.Context(), "example")
+			require.NoError(k.t, err)
+			return k.use(token, valueOfBo)
+		}, textVoidLink},
+		{"a link for a secret that was set in another way", func(k *keyedWeb, token string) string {
+			require.NoError(k.t, k.Secrets("ana").Set(k.t.Context(), "example", valueOfAna))
+			return k.use(token, valueOfBo)
+		}, textVoidLink},
+		{"another link for a secret that was set by a link", func(k *keyedWeb, token string) string {
+			k.use(k.lacks("ana/other"), valueOfAna)
+			return k.use(token, valueOfBo)
+		}, textVoidLink},
+		{"an expired link", func(k *keyedWeb, token string) string {
+			links := SecretLinksOf(k.Service)
+			link := links.open[token]
+			link.Expires = time.Now()
+			links.open[token] = link
+			return k.use(token, valueOfBo)
+		}, textVoidLink},
+		{"the oldest of too many links", func(k *keyedWeb, token string) string {
+			for i := range maxOfUser {
+				k.lacks(fmt.Sprint("ana/", i))
+			}
+			require.Len(k.t, SecretLinksOf(k.Service).open, maxOfUser)
+			return k.use(token, valueOfBo)
+		}, textVoidLink},
+		{"a link while another user makes too many", func(k *keyedWeb, token string) string {
+			for i := range maxOfUser + 1 {
+				k.lacks(fmt.Sprint("bo/", i))
+			}
+			return k.use(token, valueOfAna)
+		}, "stored"},
+		{"a header in the value", func(k *keyedWeb, token string) string { return k.use(token, "abcdef\r\nX-Admin: 1") }, "the value has a line break or another control character"},
+		{"a value without end", func(k *keyedWeb, token string) string { return k.use(token, strings.Repeat("x", 1<<20)) }, "the value has 1048576 bytes, and at most 16384 are allowed"},
+		{"a plugin that names a secret it was not granted", func(k *keyedWeb, token string) string {
+			return k.call("ana/work", "claims", `{}`).Error
+		}, "connect example first"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			k := openKeyed(t)
+			k.files["claims.wasm"] = &fstest.MapFile{Data: claims.Wasm()}
+			_, err := k.Reload(t.Context())
+			require.NoError(t, err)
+			SecretLinksOf(k.Service).ServeAt(page)
+			require.Equal(t, test.answer, test.do(k, k.lacks("ana/work")))
+			require.Empty(t, k.seen, "nothing was sent")
+		})
+	}
+}

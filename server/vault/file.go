@@ -1,0 +1,102 @@
+package vault
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/internal/owned"
+)
+
+const (
+	maxLinks   = 8 // on the way to a file
+	maxReplays = 3 // attempts while the file is replaced
+)
+
+// readFile reads a file that only this user can read or write; the group too can read one
+// of root, if this user is another. It may be a link, such as
+// those of Kubernetes, which replaces the folder behind one of them to rotate a value.
+func readFile(name string) (value string, err error) {
+	for range maxReplays {
+		var real string
+		if real, err = resolve(name); err != nil {
+			break
+		}
+		value, err = readPlain(real)
+		if real == name || !errors.Is(err, fs.ErrNotExist) { // else it was replaced on the way
+			break
+		}
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", host.ErrNoSecret
+	}
+	return value, err
+}
+
+// resolve returns the file that a name leads to, through links that only this user and
+// root can replace.
+func resolve(name string) (string, error) {
+	for range maxLinks {
+		info, err := os.Lstat(name)
+		if err != nil || info.Mode()&fs.ModeSymlink == 0 {
+			return name, err
+		}
+		if err := owned.Link(name, info); err != nil {
+			return "", err
+		}
+
+		target, err := os.Readlink(name)
+		if err != nil {
+			return "", err
+		}
+		if !filepath.IsAbs(target) {
+			target = filepath.Join(filepath.Dir(name), target)
+		}
+		name = target
+	}
+	return "", fmt.Errorf("%s: too many links", name)
+}
+
+// readPlain reads a file that is not a link.
+func readPlain(name string) (string, error) {
+	info, err := os.Lstat(name) // opening a pipe would block
+	if err == nil {
+		err = private(name, info)
+	}
+	if err != nil {
+		return "", err
+	}
+
+	file, err := os.Open(name)
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	if info, err = file.Stat(); err == nil {
+		err = private(name, info) // it may have been replaced
+	}
+	if err != nil {
+		return "", err
+	}
+	value, err := io.ReadAll(io.LimitReader(file, maxValue+1))
+	return string(value), err
+}
+
+func private(name string, info os.FileInfo) error {
+	if err := owned.File(name, info); err != nil {
+		return err
+	}
+	others := fs.FileMode(0o077)
+	if owned.ByRoot(info) { // which has chosen the group, as Kubernetes does with fsGroup
+		others = 0o037
+	}
+	if runtime.GOOS != "windows" && info.Mode().Perm()&others != 0 {
+		return fmt.Errorf("%s can be read by others: chmod 600 %[1]s", name)
+	}
+	return nil
+}
