@@ -82,7 +82,9 @@ func (c *connecting) call(version string, can *mcp.ElicitationCapabilities, aske
 		options.ElicitationHandler = func(_ context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 			return &mcp.ElicitResult{Action: asked(r.Params)}, nil
 		}
-		options.ElicitationCompleteHandler = func(_ context.Context, r *mcp.ElicitationCompleteNotificationRequest) { complete(r.Params.ElicitationID) }
+		options.ElicitationCompleteHandler = func(_ context.Context, r *mcp.ElicitationCompleteNotificationRequest) {
+			complete(r.Params.ElicitationID)
+		}
 	}
 	transport := &mcp.StreamableClientTransport{Endpoint: c.mcp.URL}
 	session, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, options).Connect(c.t.Context(), transport, &mcp.ClientSessionOptions{ProtocolVersion: version})

@@ -117,4 +117,3 @@ func (f secretForm) answer(w http.ResponseWriter, p linkPage, status int) {
 	w.WriteHeader(status)
 	_, _ = w.Write([]byte(html)) // an error means that the client is gone
 }
-
