@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/toolhost/toolhost/examples/demo"
+	"github.com/toolhost/toolhost/examples/pluginbuild"
+	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/plugins"
+	"github.com/toolhost/toolhost/server"
+	"github.com/toolhost/toolhost/server/wire"
+)
+
+func compileCommand(a *app) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "compile",
+		Short: "Compile all plugins now",
+		Long: `Compile all plugins now, and keep the compiled code in the data folder for later
+calls. Otherwise the first call of a plugin compiles it.
+
+Exit code 1 means that a plugin does not compile or cannot be loaded, or that a
+folder cannot be read.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.compileAll(cmd.Context()) },
+	}
+	cmd.Flags().Bool("json", false, "print JSON")
+	return cmd
+}
+
+// compiled is what compile --json prints.
+type compiled struct {
+	Plugins  []string           `json:"plugins"` // files of those that are compiled
+	Problems []wire.FileProblem `json:"problems"`
+}
+
+func (a *app) compileAll(ctx context.Context) error {
+	s, done, err := a.open(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer done()
+
+	files, all := []string{}, 0
+	progress := newBar(a.err)
+	err = s.Compile(ctx, func(done, total int, file string, err error) {
+		if all = total; err == nil {
+			files = append(files, file)
+		}
+		progress.set(float64(done), float64(total), file)
+	})
+	progress.clear()
+	if ctx.Err() != nil {
+		return err
+	}
+
+	problems := fileProblems(s.Problems()) // including plugins that do not compile
+	var failed error
+	if len(problems) > 0 {
+		failed = &reportedError{errors.New(plural(len(problems), "problem"))}
+	}
+	return a.answer(compiled{files, problems}, failed, func() {
+		a.warnOf(problems)
+		a.printf("%d of %d plugins are compiled\n", len(files), all)
+	})
+}
+
+func demoCommand(a *app) *cobra.Command {
+	return &cobra.Command{
+		Use:   "demo",
+		Short: "Play an agent session on the bundled example plugins, built from source",
+		Args:  cobra.NoArgs,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) (err error) { // an ignored configuration does not matter here
+			a.flags = cmd.Flags()
+			a.config, err = loadConfig(a.flags, a.environ)
+			return err
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.playDemo(cmd.Context()) },
+	}
+}
+
+// playDemo builds the plugins of the demo, opens them, and plays the session.
+func (a *app) playDemo(ctx context.Context) error {
+	cache, err := a.config.cacheDir()
+	if err != nil {
+		return err
+	}
+
+	cfg := host.Config{CacheDir: cache, Compiler: host.ThisProgram()}
+	progress := newBar(a.err)
+	defer progress.clear()
+	dist, err := pluginbuild.Examples(ctx, cfg, "", demo.Plugins, func(name string, done, total int) {
+		if progress.width == 0 {
+			a.notef("building example plugin %s (%d of %d)", name, done+1, total)
+		}
+		progress.set(float64(done), float64(total), "building example plugin "+name)
+	})
+	if errors.Is(err, pluginbuild.ErrNoClone) {
+		return &usageError{err, "git clone the project and run it there"}
+	}
+	if err != nil {
+		return err
+	}
+
+	s, err := server.Open(ctx, server.Config{
+		Folders: []plugins.Folder{plugins.Dir(dist)}, CacheDir: cache, Logger: a.logger(),
+		Limits: server.Limits{Background: time.Hour}, // enough for any machine
+	})
+	if err != nil {
+		return err
+	}
+	defer a.closeService(ctx, s)
+	if err := compileFirst(ctx, s, progress); err != nil {
+		return err
+	}
+	return demo.Play(ctx, s, a.printf)
+}
+
+// compileFirst compiles all plugins, so that the times of the session do not
+// include that. A plugin that does not compile is reported when it is called.
+func compileFirst(ctx context.Context, s *server.Service, progress *bar) error {
+	defer progress.clear()
+	return s.Compile(ctx, func(done, total int, file string, _ error) {
+		progress.set(float64(done), float64(total), "compiling "+file)
+	})
+}
