@@ -68,7 +68,7 @@ func (t *Text) UnmarshalJSON(data []byte) error {
 }
 
 // In returns the template for a locale: its own, that of its language, the English
-// one, then the default. It is empty if there is none of these.
+// one, then the default. It is empty without any of these.
 func (t Text) In(locale string) string {
 	language, _, _ := strings.Cut(locale, "-")
 	for _, l := range []string{locale, language, "en"} {

@@ -64,7 +64,7 @@ func outputSchema(t reflect.Type) (json.RawMessage, error) {
 // result writes the result of a call. It panics if the type cannot be written, which
 // no model could react to.
 func (c *Call) result(out any) error {
-	var data []byte // an empty result says that there is none
+	var data []byte // an empty result means that the tool has none
 	if _, none := out.(*None); !none {
 		var err error
 		if data, err = typed.Marshal(out); err != nil {

@@ -146,7 +146,7 @@ func tell(e code) code { return seq(store(0, e), drop(write(abi.StreamOutput, 0,
 // dataAt is the address of a guest's data. The memory below it is scratch space.
 const dataAt = 1024
 
-// nothing writes an empty result, which says that there is none.
+// nothing writes an empty result, which means that the tool has none.
 var nothing = drop(write(abi.StreamResult, 0, 0))
 
 // guest is a hand-made plugin: one page of memory, four locals of type i32 in

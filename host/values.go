@@ -19,7 +19,7 @@ import (
 // plugin. Each write of a value gives it a higher version. An error that is a [*Refusal] is for the plugin. Of any
 // other it learns only that the operation failed: log the error.
 type Values interface {
-	// Get returns a value; its version is 0 if there is none.
+	// Get returns a value; its version is 0 if it is missing.
 	Get(ctx context.Context, key string) (Value, error)
 	// Set stores a value if the stored version is version or version is AnyVersion,
 	// durably before it returns the new version. 0 is the version of a missing value.
@@ -138,7 +138,7 @@ var refusalNames = map[int32]string{abi.CallInvalid: "invalid", abi.CallLimit: "
 
 func wants(example string) error { return &Refusal{abi.CallInvalid, "expected " + example} }
 
-// getValue answers {"value", "version"}, or {} if there is none.
+// getValue answers {"value", "version"}, or {} if the value is missing.
 func getValue(c *call, s *valueStore, in valueRequest) (any, error) {
 	if !in.has("key") {
 		return nil, wants(`{"key": name}`)

@@ -46,7 +46,7 @@ type Request struct {
 	Approved bool
 
 	// Key is an idempotency key of at most MaxKey characters, made by the program that
-	// calls, never by a model; empty is none. Such a call is a run of the session from
+	// calls, never by a model; empty means no key. Such a call is a run of the session from
 	// its start. A repeat with the key, the tool and the arguments waits for that run, or
 	// returns its result, as long as the run is kept, and nothing runs twice: also after
 	// a crash. The key with another tool or other arguments is an error of the code

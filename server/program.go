@@ -74,7 +74,7 @@ func (s *toolset) load(t gotool.Tool, take func(name string) error) error {
 }
 
 // Register adds a tool of the program, see package gotool. The error says what is wrong
-// with it, or who has its name. Plugins that want the name later are problems. Clients
+// with it, or which tool has its name. Plugins that want the name later are problems. Clients
 // that listen are notified.
 //
 // A run that an earlier process left is decided on by [Open], so a tool whose runs are

@@ -27,11 +27,11 @@ type Secrets struct {
 	user    string
 }
 
-// Secrets returns the secrets of a user, who has the sessions USER/NAME. The user "" has
+// Secrets returns the secrets of a user, whose sessions are USER/NAME. The user "" has
 // all other sessions.
 func (s *Service) Secrets(user string) Secrets { return Secrets{s, user} }
 
-// userOf is the user who has a session.
+// userOf returns the user of a session.
 func userOf(session string) string {
 	user, _, named := strings.Cut(session, "/")
 	if !named || user+"/" == wire.UnnamedPrefix {

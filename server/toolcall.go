@@ -27,7 +27,7 @@ type origin struct {
 type originKey struct{}
 
 // originOf returns the call of a plugin's tool that makes the calls with this context, by
-// itself or through tools of the program; nil if there is none.
+// itself or through tools of the program; nil if no tool does.
 func originOf(ctx context.Context) *origin {
 	from, _ := ctx.Value(originKey{}).(*origin)
 	return from

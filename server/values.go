@@ -59,7 +59,7 @@ func (v SessionValues) Delete(ctx context.Context, key string, version int64) (b
 }
 
 // unchanged returns the stored value if it has that version, for dry runs: the zero
-// value if there is none.
+// value if it is missing.
 func (v SessionValues) unchanged(ctx context.Context, key string, version int64) (wire.Value, error) {
 	now, err := v.Get(ctx, key)
 	if errors.Is(err, engine.ErrNotFound) {

@@ -110,7 +110,7 @@ func TestSchemaAcceptsExamples(t *testing.T) {
 		}
 		page, err := os.ReadFile(name)
 		for i, block := range blocks.FindAllSubmatch(page, -1) {
-			if regexp.MustCompile(`(?m)^(plugins|limits|grants|oauth|host|background|serve|log|secrets|egress|approve|approvals|audit):`).Match(block[1]) {
+			if regexp.MustCompile(`(?m)^(plugins|limits|grants|oauth|host|background|serve|log|secrets|approve|approvals|audit):`).Match(block[1]) {
 				examples[fmt.Sprintf("%s.%d.yaml", filepath.Base(name), i)] = block[1]
 			}
 		}

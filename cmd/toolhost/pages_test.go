@@ -30,6 +30,34 @@ func TestGrantingPage(t *testing.T) {
 	p.follow()
 }
 
+// TestReachingPage does what docs/reaching.md says: it writes, tests and builds the
+// plugins of the page, and calls them.
+func TestReachingPage(t *testing.T) {
+	p := newReader(t, "reaching.md")
+	root, err := filepath.Abs("../..")
+	require.NoError(t, err)
+	entries, err := os.ReadDir(root)
+	require.NoError(t, err)
+	for _, e := range entries { // a clone, but for the built examples
+		if e.Name() != "examples" {
+			require.NoError(t, os.Symlink(filepath.Join(root, e.Name()), filepath.Join(p.clone, e.Name())))
+		}
+	}
+	require.NoError(t, os.MkdirAll(filepath.Join(p.clone, "examples/plugins"), 0o755))
+	require.NoError(t, os.Symlink(buildExamples(t), filepath.Join(p.clone, "examples/plugins/dist")))
+	p.env = append(p.env, offline(t)...)
+	p.follow()
+}
+
+// offline is an environment of the go command without a network, with the caches of
+// this process.
+func offline(t *testing.T) []string {
+	caches, err := exec.Command("go", "env", "GOCACHE", "GOMODCACHE").Output()
+	require.NoError(t, err)
+	cache := strings.Fields(string(caches))
+	return []string{"GOCACHE=" + cache[0], "GOMODCACHE=" + cache[1], "GOFLAGS=-mod=mod", "GOPROXY=off", "GOSUMDB=off"}
+}
+
 // A reader follows a page of docs/ in one shell and an empty folder:
 //
 //   - A block of code after a paragraph that begins with the name of a file and ends
@@ -69,6 +97,7 @@ func newReader(t *testing.T, page string) *reader {
 	p := &reader{t: t, page: page, text: string(text), dir: filepath.Join(home, "agent"), clone: filepath.Join(home, "toolhost"), addr: freeAddress(t), ids: map[string]string{}}
 	data := filepath.Join(p.dir, "data")
 	require.NoError(t, os.MkdirAll(data, 0o700))
+	require.NoError(t, os.MkdirAll(p.clone, 0o755))
 	require.NoError(t, os.Symlink(plugintest.CacheDir(), filepath.Join(data, "cache"))) // compiled code of all tests
 	p.env = append(os.Environ(), "HOME="+home)
 	for name, dir := range homeFolders(home) {

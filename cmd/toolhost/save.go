@@ -62,7 +62,7 @@ type saved struct {
 	lines   []string // in place of the content that was saved
 }
 
-// save saves the content that is data, or the result if there is none. It returns what
+// save saves the content that is data, or the result if no content is data. It returns what
 // is left to print. What was saved before an error stays.
 func (s saver) save(value json.RawMessage, content []abi.Block) (left saved, err error) {
 	left.value = value

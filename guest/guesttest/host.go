@@ -118,7 +118,9 @@ func (h Host) Call(p *guest.Plugin, tool string, args any) Outcome {
 	}
 
 	for _, need := range slices.Concat(m.Needs.HTTP, h.HTTPRules) {
-		c.rules = append(c.rules, egress.Rule{URL: need.URL, Methods: need.Methods})
+		_, host, _ := strings.Cut(need.URL, "://")
+		every := strings.HasPrefix(host, "*/") || strings.HasPrefix(host, "*:") // such a rule cannot be private
+		c.rules = append(c.rules, egress.Rule{URL: need.URL, Methods: need.Methods, Private: !every})
 	}
 	defer running.enter(c)()
 	return c.outcome(p.Invoke(c))

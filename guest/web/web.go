@@ -16,7 +16,7 @@
 //
 // Responses are complete before they are returned, without trailers, and decompressed.
 // Connections are the host's: settings of an [http.Transport] have no counterpart. The
-// deadline of a request's context is its timeout, 30 seconds if there is none; canceling
+// deadline of a request's context is its timeout, 30 seconds without one; canceling
 // the context has no effect on a request in flight, but a stop of the call has.
 //
 // In tests, package guesttest plays recorded exchanges in place of the network.

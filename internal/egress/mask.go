@@ -84,7 +84,7 @@ func (m *Masker) String(s string) string {
 	return s
 }
 
-// Bytes returns b with every secret masked: b itself if there is none in it.
+// Bytes returns b with every secret masked: b itself if it has no secret.
 func (m *Masker) Bytes(b []byte) []byte {
 	m.mu.RLock()
 	defer m.mu.RUnlock()

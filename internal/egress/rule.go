@@ -181,7 +181,7 @@ func (r *rule) admitsMethod(method string) bool {
 	return false
 }
 
-// find returns the most specific rule for a request, or the reason why there is none.
+// find returns the most specific rule for a request, or the reason why no rule admits it.
 func (p *Policy) find(t *target, method string) (*rule, Reason) {
 	reason := ReasonURL
 	if p == nil {

@@ -136,7 +136,7 @@ type assembler struct {
 
 func (p *Program) assemble(at int, answers bool) (code, data []byte) {
 	a := &assembler{at: at}
-	if answers && at == invokeAt { // an empty result says that there is none
+	if answers && at == invokeAt { // an empty result means that the tool has none
 		a.write(abi.StreamResult, func() { a.constant(0); a.constant(0) })
 	}
 	if p != nil {

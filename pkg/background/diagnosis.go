@@ -17,7 +17,7 @@ const (
 )
 
 // diagnosis returns why a run failed, for operators: what its executor says, else the
-// error that shown does not say to models; nil if there is none.
+// error that shown does not say to models; nil if neither is known.
 func diagnosis(given *engine.Diagnosis, err error, shown *engine.RunError) *engine.Diagnosis {
 	if given != nil {
 		return CleanDiagnosis(*given)

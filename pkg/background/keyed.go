@@ -17,7 +17,7 @@ const (
 )
 
 // WithKey returns the run of a session that has the idempotency key of a request, as
-// it was stored last and without its payload. It reports false if there is none. If
+// it was stored last and without its payload. It reports false if no run has the key. If
 // that run is of another tool or has other arguments, the error matches [ErrKeyReused].
 func (m *Manager) WithKey(ctx context.Context, session string, req SpawnRequest) (engine.Run, bool, error) {
 	run, err := m.newRun(session, req)

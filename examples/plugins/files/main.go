@@ -24,7 +24,7 @@ func newPlugin(w workspace) *guest.Plugin {
 				Handler: guest.Handle(w.write), Hints: rewrites,
 			},
 			{
-				Name: "edit", Description: "Replaces the first occurrence of a text in a file. It is an error if there is none.",
+				Name: "edit", Description: "Replaces the first occurrence of a text in a file. It is an error if the text does not occur.",
 				Handler: guest.Handle(w.edit), Hints: writes,
 			},
 			{

@@ -83,7 +83,7 @@ func decodePair(found []driver.Value) (engine.Value, error) {
 	return v, nil
 }
 
-// pair reads a value without its data; it is zero if there is none.
+// pair reads a value without its data; it is zero if the key has no value.
 func (s scopeRow) pair(c *conn, key string, data bool) (engine.Value, error) {
 	found, err := c.one(selectPairs+` AND key = ?`, flag(data), s.seq, time.Now().UnixNano(), key)
 	if err != nil || found == nil {

@@ -27,7 +27,7 @@ func (s *scope) at(key string) (int, bool) {
 	return slices.BinarySearchFunc(s.values, key, func(v engine.Value, key string) int { return strings.Compare(v.Key, key) })
 }
 
-// get returns the value of a key; it is zero if there is none.
+// get returns the value of a key; it is zero if the key has no value.
 func (s *scope) get(key string) engine.Value {
 	if i, ok := s.at(key); ok {
 		return s.values[i]
