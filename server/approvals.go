@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/toolhost/toolhost/abi"
@@ -162,120 +161,6 @@ var ErrApprovalChanged = errors.New("the tool or what it may use has changed sin
 // conflict is a decision that is not taken.
 func conflict(err error) error {
 	return &refusal{Reason: Reason{Code: wire.CodeConflict, Text: err.Error()}, err: err}
-}
-
-// List returns up to limit of the calls that wait, the oldest first: those that were asked
-// about after the call after, which may have been decided meanwhile. No id begins with the
-// oldest, and a limit of 0 is none.
-func (p Approvals) List(ctx context.Context, after string, limit int) (wire.Approvals, error) {
-	out := wire.Approvals{Approvals: []wire.WaitingCall{}}
-	waiting, err := p.waiting(ctx, "")
-	if err != nil {
-		return out, err
-	}
-	slices.Reverse(waiting)
-	if after != "" {
-		if waiting, err = p.after(ctx, waiting, after); err != nil {
-			return out, err
-		}
-	}
-
-	out.Waiting = len(waiting)
-	for i, r := range waiting {
-		if limit > 0 && i == limit {
-			out.Next = waiting[i-1].ID
-			break
-		}
-		one, err := p.show(ctx, r, maxShownArgs)
-		if err != nil {
-			return out, err
-		}
-		out.Approvals = append(out.Approvals, one)
-	}
-	return out, nil
-}
-
-// after are those of waiting, the oldest first, that follow a call. If that does not wait
-// any more, those are meant that were asked about later.
-func (p Approvals) after(ctx context.Context, waiting []engine.Run, id string) ([]engine.Run, error) {
-	if i := slices.IndexFunc(waiting, func(r engine.Run) bool { return r.ID == id }); i >= 0 {
-		return waiting[i+1:], nil
-	}
-	decided, err := p.service.engine.Get(ctx, id)
-	return slices.DeleteFunc(waiting, func(r engine.Run) bool { return r.CreatedAt.Before(decided.CreatedAt) }), err
-}
-
-// Get returns a call that waits, with all its arguments.
-func (p Approvals) Get(ctx context.Context, id string) (wire.WaitingCall, error) {
-	run, err := p.service.engine.Get(ctx, id)
-	switch {
-	case err != nil:
-		return wire.WaitingCall{}, err
-	case run.Held != heldForApproval || run.Status != engine.StatusQueued:
-		return wire.WaitingCall{}, conflict(fmt.Errorf("no call with the id %s waits for approval: it was decided on, stopped, or never waited", id))
-	}
-	return p.show(ctx, run, MaxArgs)
-}
-
-// Watch returns a channel of the calls that begin to wait (wire.EventHeld) and of what
-// becomes of those that wait: wire.EventQueued says that one was approved, and
-// wire.EventEnded that it was refused, withdrawn, or not decided in time. It is closed when
-// ctx is done. A watcher that is too slow gets wire.EventMissed.
-func (p Approvals) Watch(ctx context.Context) (<-chan wire.Event, error) {
-	all := p.service.AllSessions().Watch(ctx)
-	waiting, err := p.waiting(ctx, "")
-	if err != nil {
-		return nil, err
-	}
-	known := map[string]bool{}
-	for _, r := range waiting {
-		known[r.ID] = true
-	}
-
-	to := make(chan wire.Event)
-	go func() {
-		defer close(to)
-		for e := range all {
-			switch {
-			case e.Kind == wire.EventMissed:
-			case e.Run == nil:
-				continue
-			case e.Kind == wire.EventHeld:
-				known[e.Run.TaskID] = true
-			case known[e.Run.TaskID] && (e.Kind == wire.EventQueued || e.Kind == wire.EventEnded):
-				delete(known, e.Run.TaskID)
-			default:
-				continue
-			}
-			select {
-			case to <- e:
-			case <-ctx.Done():
-				return
-			}
-		}
-	}()
-	return to, nil
-}
-
-// show describes a call that waits, with up to so many bytes of its arguments.
-func (p Approvals) show(ctx context.Context, r engine.Run, most int) (wire.WaitingCall, error) {
-	args, err := p.service.engine.Payload(ctx, r.ID, engine.PartArgs)
-	if err != nil && !errors.Is(err, engine.ErrNotFound) {
-		return wire.WaitingCall{}, err
-	}
-	a := wire.WaitingCall{
-		TaskID: r.ID, Session: r.Session, Tool: r.Tool, Plugin: r.Plugin, PluginVersion: r.PluginVersion, ToolVersion: r.Version,
-		By: r.By, AskedAt: r.CreatedAt, ExpiresAt: r.CreatedAt.Add(p.approvalWait()), Grants: []string{},
-	}
-	a.Args, a.ArgsCut = shownArgs(args, most)
-	a.ArgsBytes, a.ArgsDigest = len(args), digestOf(args)
-	if tool, err := p.service.lookup(r.Tool); err == nil {
-		a.Description, a.Grants, a.Fingerprint = tool.Description, append(a.Grants, grantsOf(tool)...), fingerprint(tool)
-		a.Changed = errors.Join(sameVersion(tool, r), sameApproval(tool, r)) != nil
-	} else {
-		a.Changed = true
-	}
-	return a, nil
 }
 
 // Decide approves a call, which starts, or refuses it, which ends it. By names who
