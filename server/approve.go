@@ -13,6 +13,7 @@ import (
 	"unicode/utf16"
 
 	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/internal/strictjson"
 	"github.com/toolhost/toolhost/pkg/background"
 	"github.com/toolhost/toolhost/pkg/background/engine"
 	"github.com/toolhost/toolhost/server/audit"
@@ -65,23 +66,37 @@ func (p Approvals) askUser(ctx context.Context, tool *callable, a Approval) erro
 	switch {
 	case errors.Is(err, ErrDenied): // the client cannot ask
 		return errWaits
+	case errors.Is(err, abi.ErrAnswer):
+		s.audit.decided(audit.Asked, a, "user", "")
+		s.audit.decided(audit.Refused, a, "user", "")
+		return fmt.Errorf("%w: the client's answer does not fit the question, so nobody has allowed it", ErrApproval)
 	case err != nil:
 		return err
 	}
 	s.audit.decided(audit.Asked, a, "user", "")
-	var said struct{ Decision string }
-	answer := answers.Answers[approvalKey]
-	if answer.Action != abi.AnswerAccept || json.Unmarshal(answer.Content, &said) != nil || said.Decision != answerOnce && said.Decision != answerSession {
+	decision := decisionOf(answers.Answers[approvalKey])
+	if decision != answerOnce && decision != answerSession {
 		s.audit.decided(audit.Refused, a, "user", "")
 		return fmt.Errorf("%w: the user did not allow it", ErrApproval)
 	}
-	if said.Decision == answerSession {
+	if decision == answerSession {
 		if err := p.keepApproval(ctx, tool, a.Session, "user"); err != nil {
 			s.log.Warn("approval not kept", "tool", tool.Name, "session", a.Session, "error", err)
 		}
 	}
-	s.audit.decided(audit.Approved, a, "user", said.Decision)
+	s.audit.decided(audit.Approved, a, "user", decision)
 	return nil
+}
+
+// decisionOf is what a user decided. It reads names exactly, as the schema does: a
+// "Decision" does not stand for a "decision".
+func decisionOf(answer abi.Answer) string {
+	var said map[string]any
+	if answer.Action != abi.AnswerAccept || strictjson.Decode(answer.Content, &said) != nil {
+		return answerNo
+	}
+	decision, _ := said["decision"].(string)
+	return decision
 }
 
 // fingerprint is what an approval is for: the code of a tool, and what it may use. It is
