@@ -22,7 +22,7 @@ import (
 
 // openAsking opens a service that asks about destructive tools: drop is one, look is
 // readonly, and vault has a secret argument. Version is that of drop.
-func openAsking(t *testing.T, cfg Config, version string) service {
+func openAsking(t testing.TB, cfg Config, version string) service {
 	t.Helper()
 	files := fstest.MapFS{}
 	for name, adapt := range map[string]func(*abi.Tool){
