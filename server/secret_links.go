@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/server/wire"
 )
 
 // Bounds of links.
@@ -29,7 +31,7 @@ var ErrLink = errors.New("the link was used or has expired")
 // it can set that secret, and cannot read it.
 type SecretLink struct {
 	User    string    // whose secret it is
-	Session string    // of the call that lacked it
+	Session string    // of the call that lacked it; "" or USER/ for a client that names none
 	Tool    string    // that was called
 	Name    string    // of the secret
 	Hosts   []string  // where its value may go
@@ -214,6 +216,9 @@ func (l *SecretLinks) lacked(ctx context.Context, tool *callable, session string
 	if err != nil && !errors.Is(err, host.ErrNoSecret) {
 		return SecretLink{}, false, false
 	}
+	if before, _, unnamed := strings.Cut(session, wire.UnnamedPrefix); unnamed {
+		session = before // the same client is in another one at its next call
+	}
 	return SecretLink{User: v.user, Session: session, Tool: tool.Name, Name: name, Hosts: v.vault().Sources()[name].Hosts}, err == nil, true
 }
 
@@ -242,16 +247,17 @@ func (l *SecretLinks) explain(ctx context.Context, tool *callable, session strin
 // connecting makes a call. If it lacks secrets of its user, who can be asked for them, it
 // is made again once they are set, from its beginning.
 func (c toolCall) connecting(ctx context.Context, attempt func() (abi.Result, error)) (abi.Result, error) {
-	for range maxConnects {
+	asked := map[string]bool{}
+	for {
 		r, err := attempt()
 		if err != nil || c.req.Connect == nil || c.req.Key != "" || c.req.DryRun || c.req.note.run != "" {
 			return r, err
 		}
 		need, set, ok := c.links.lacked(ctx, c.tool, c.req.Session, r)
-		switch {
-		case !ok || r.Connection.SetupURL == "":
+		if !ok || r.Connection.SetupURL == "" || asked[need.Name] || len(asked) == maxConnects {
 			return r, nil
-		case set:
+		}
+		if asked[need.Name] = true; set {
 			continue
 		}
 
@@ -266,7 +272,6 @@ func (c toolCall) connecting(ctx context.Context, attempt func() (abi.Result, er
 			return r, nil
 		}
 	}
-	return attempt()
 }
 
 // connect asks the user of a call for a secret, and waits until it is set.

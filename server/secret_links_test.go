@@ -1,6 +1,8 @@
 package server
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -88,7 +90,7 @@ func TestSecretLinkRace(t *testing.T) {
 const textVoidLink = "the link was used or has expired"
 
 func TestHostileSecretLinks(t *testing.T) {
-	claims := plugintest.Plugin{Manifest: plugintest.Manifest("claims"), Invoke: plugintest.Do().Say(abi.StreamError, `{"provider":"example"}`).Return(abi.InvokeConnection)}
+	claims := plugintest.Plugin{Manifest: plugintest.Manifest("liar"), Invoke: plugintest.Do().Say(abi.StreamError, `{"provider":"example"}`).Return(abi.InvokeConnection)}
 	for _, test := range []struct {
 		name   string
 		do     func(k *keyedWeb, token string) string
@@ -135,12 +137,12 @@ func TestHostileSecretLinks(t *testing.T) {
 		{"a header in the value", func(k *keyedWeb, token string) string { return k.use(token, "abcdef\r\nX-Admin: 1") }, "the value has a line break or another control character"},
 		{"a value without end", func(k *keyedWeb, token string) string { return k.use(token, strings.Repeat("x", 1<<20)) }, "the value has 1048576 bytes, and at most 16384 are allowed"},
 		{"a plugin that names a secret it was not granted", func(k *keyedWeb, token string) string {
-			return k.call("ana/work", "claims", `{}`).Error
+			return k.call("ana/work", "liar", `{}`).Error
 		}, "connect example first"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			k := openKeyed(t)
-			k.files["claims.wasm"] = &fstest.MapFile{Data: claims.Wasm()}
+			k.files["liar.wasm"] = &fstest.MapFile{Data: claims.Wasm()}
 			_, err := k.Reload(t.Context())
 			require.NoError(t, err)
 			SecretLinksOf(k.Service).ServeAt(page)
@@ -148,4 +150,88 @@ func TestHostileSecretLinks(t *testing.T) {
 			require.Empty(t, k.seen, "nothing was sent")
 		})
 	}
+}
+
+// connects calls a tool for a user who does something when asked.
+func (k *keyedWeb) connects(ctx context.Context, req Request, do func(SecretNeed) error) (r abi.Result, asked int, err error) {
+	req.Session = "ana/work"
+	req.Connect = func(ctx context.Context, need SecretNeed) error {
+		asked++
+		if err := do(need); err != nil {
+			return err
+		}
+		select {
+		case <-need.Set:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	r, err = k.Call(ctx, req)
+	return r, asked, err
+}
+
+// The user of a call is asked once for each secret, and the call is made again only when it
+// is set.
+func TestConnecting(t *testing.T) {
+	set := func(k *keyedWeb) func(SecretNeed) error {
+		return func(SecretNeed) error { return k.Secrets("ana").Set(k.t.Context(), "example", valueOfAna) }
+	}
+	never := func(*keyedWeb) func(SecretNeed) error { return func(SecretNeed) error { panic("asked") } }
+	for name, test := range map[string]struct {
+		req   Request
+		do    func(k *keyedWeb) func(SecretNeed) error
+		asked int
+		kind  abi.Kind
+		sent  int
+	}{
+		"set": {Request{Tool: "asks"}, set, 1, abi.Success, 1},
+		"set over another way": {Request{Tool: "asks"}, func(k *keyedWeb) func(SecretNeed) error {
+			return func(need SecretNeed) error {
+				return SecretLinksOf(k.Service).Use(k.t.Context(), strings.TrimPrefix(need.URL, page), valueOfAna)
+			}
+		}, 1, abi.Success, 1},
+		"refused": {Request{Tool: "asks"}, func(*keyedWeb) func(SecretNeed) error {
+			return func(SecretNeed) error { return ErrNotConnected }
+		}, 1, abi.ConnectionRequired, 0},
+		"asked by calling again": {Request{Tool: "asks"}, func(*keyedWeb) func(SecretNeed) error {
+			return func(SecretNeed) error { return ErrAskAgain }
+		}, 1, abi.CanceledKind, 0},
+		"a plugin that always claims to lack it": {Request{Tool: "claims"}, set, 1, abi.ConnectionRequired, 0},
+		"a call with a key":                      {Request{Tool: "asks", Key: "one"}, never, 0, abi.ConnectionRequired, 0},
+		"set and removed at once": {Request{Tool: "asks"}, func(k *keyedWeb) func(SecretNeed) error {
+			return func(need SecretNeed) error {
+				_ = set(k)(need)
+				_, err := k.Secrets("ana").Remove(k.t.Context(), "example")
+				return err
+			}
+		}, 1, abi.ConnectionRequired, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := openKeyed(t, "claims")
+			SecretLinksOf(k.Service).ServeAt(page)
+			r, asked, err := k.connects(t.Context(), test.req, test.do(k))
+			require.Equal(t, test.kind, r.Kind, r.Error)
+			require.Equal(t, test.asked, asked)
+			require.Len(t, k.seen, test.sent)
+			require.Equal(t, test.kind == abi.CanceledKind, errors.Is(err, ErrAskAgain))
+			require.Empty(t, SecretLinksOf(k.Service).waiting, "nobody waits any more")
+		})
+	}
+}
+
+// A caller who leaves ends the wait. Without a page nobody is asked.
+func TestConnectingEnds(t *testing.T) {
+	k := openKeyed(t)
+	_, asked, err := k.connects(t.Context(), Request{Tool: "asks"}, func(SecretNeed) error { panic("asked") })
+	require.NoError(t, err)
+	require.Zero(t, asked)
+
+	SecretLinksOf(k.Service).ServeAt(page)
+	ctx, cancel := context.WithCancel(t.Context())
+	r, asked, err := k.connects(ctx, Request{Tool: "asks"}, func(SecretNeed) error { cancel(); return nil })
+	require.ErrorIs(t, err, context.Canceled)
+	require.Equal(t, abi.CanceledKind, r.Kind)
+	require.Equal(t, 1, asked)
+	require.Empty(t, SecretLinksOf(k.Service).waiting)
 }

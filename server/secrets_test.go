@@ -39,7 +39,7 @@ type keyedWeb struct {
 	files fstest.MapFS
 }
 
-func openKeyed(t *testing.T) *keyedWeb {
+func openKeyed(t *testing.T, claims ...string) *keyedWeb {
 	t.Helper()
 	k := &keyedWeb{seen: make(chan string, 10), keys: filepath.Join(t.TempDir(), "keys"), dir: t.TempDir(), audit: filepath.Join(t.TempDir(), "audit")}
 	web := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -57,10 +57,14 @@ func openKeyed(t *testing.T) *keyedWeb {
 	k.files = fstest.MapFS{}
 	plugin("asks", "http", `{"url":"`+web.URL+`/"}`)
 	plugin("knows", "secret.exists", `{"name":"example"}`)
+	for _, name := range claims { // that it lacks the secret
+		p := plugintest.Plugin{Manifest: plugintest.Manifest(name), Invoke: plugintest.Do().Say(abi.StreamError, `{"provider":"example"}`).Return(abi.InvokeConnection)}
+		k.files[name+".wasm"] = &fstest.MapFile{Data: p.Wasm()}
+	}
 	rules := []host.HTTPRule{{URL: web.URL + "/*", Secret: "example", Private: true}}
 	address := strings.TrimPrefix(web.URL, "https://")
 	k.cfg = Config{
-		DataDir: k.dir, AuditDir: k.audit, Grants: map[string]plugins.Grant{"asks": {HTTP: rules}, "knows": {HTTP: rules}},
+		DataDir: k.dir, AuditDir: k.audit, Grants: map[string]plugins.Grant{"asks": {HTTP: rules}, "knows": {HTTP: rules}, "claims": {HTTP: rules}},
 		Host: host.Config{Egress: host.Egress{CA: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: web.Certificate().Raw})}},
 	}
 	k.cfg.Secrets = k.vault(t, address)

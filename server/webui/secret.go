@@ -7,6 +7,7 @@ import (
 	"html/template"
 	"log/slog"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/toolhost/toolhost/server"
@@ -58,6 +59,7 @@ func NewSecretForm(service *server.Service, logger *slog.Logger) http.Handler {
 type linkPage struct {
 	server.SecretLink
 	Style template.CSS
+	Asker string // the session, as the user knows it
 	Until string // when the link expires
 	Error string // what is wrong with the form, or in its place
 	Form  bool
@@ -105,6 +107,10 @@ func (f secretForm) post(w http.ResponseWriter, r *http.Request) {
 // answer answers with the page.
 func (f secretForm) answer(w http.ResponseWriter, p linkPage, status int) {
 	p.Style, p.Until = linkStyle, p.Expires.UTC().Format(time.RFC1123)
+	p.Asker = p.Session
+	if p.User != "" {
+		p.Asker = strings.TrimPrefix(p.Session, p.User+"/")
+	}
 	html, err := render("secret-link", p)
 	if err != nil {
 		f.Logger.Error("page not rendered", "error", err)
