@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -103,7 +104,7 @@ func TestScripts(t *testing.T) {
 			}
 			return os.Symlink(plugintest.CacheDir(), filepath.Join(data, "cache")) // that of all tests
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "wasm": wasm, "until": until, "capture": capture, "open": open, "draining": draining, "hangup": hangUp, "served": served, "forge": forge, "bomb": bomb, "listener": listener},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "wasm": wasm, "until": until, "capture": capture, "open": open, "draining": draining, "hangup": hangUp, "served": served, "forge": forge, "bomb": bomb, "listener": listener, "connect": connect},
 	})
 }
 
@@ -256,6 +257,28 @@ func served(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Check(err)
 		if !r.IsSuccess() {
 			ts.Fatalf("%s: %s", r.Kind, r.Error)
+		}
+		return true
+	})
+}
+
+// connect TOOL ARGS STATUS VALUE: calls a tool of the server that lacks a secret of its
+// user, and posts a value to the link that it gets.
+func connect(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 4 {
+		ts.Fatalf("usage: connect TOOL ARGS STATUS VALUE")
+	}
+	poll(ts, func(ctx context.Context, c *client.Client) bool {
+		r, err := c.Call(ctx, wire.Call{Tool: args[0], Args: json.RawMessage(args[1])})
+		ts.Check(err)
+		if r.Connection == nil || r.Connection.SetupURL == "" {
+			ts.Fatalf("%s: %s", r.Kind, r.Error)
+		}
+		resp, err := http.PostForm(r.Connection.SetupURL, url.Values{"value": {args[3]}})
+		ts.Check(err)
+		ts.Check(resp.Body.Close())
+		if strconv.Itoa(resp.StatusCode) != args[2] {
+			ts.Fatalf("%s answers with the status %d", r.Connection.SetupURL, resp.StatusCode)
 		}
 		return true
 	})
