@@ -295,6 +295,9 @@ func (s *Service) run(ctx context.Context, tool *callable, call host.Call) (abi.
 	if !errors.Is(err, plugins.ErrReplaced) { // else nothing has run
 		narrate(r)
 	}
+	if originOf(ctx) != nil { // a link is for a user, and no plugin's business
+		return r, err
+	}
 	return s.links.explain(ctx, tool, call.Session, r), err
 }
 

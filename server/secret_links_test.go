@@ -14,6 +14,7 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/internal/plugintest"
+	"github.com/toolhost/toolhost/plugins"
 )
 
 const page = "https://tools.example/secret/"
@@ -234,4 +235,24 @@ func TestConnectingEnds(t *testing.T) {
 	require.Equal(t, abi.CanceledKind, r.Kind)
 	require.Equal(t, 1, asked)
 	require.Empty(t, SecretLinksOf(k.Service).waiting)
+}
+
+// A plugin never sees a link, though the tool that it calls lacks a secret.
+func TestSecretLinkIsNotForPlugins(t *testing.T) {
+	k := openKeyed(t)
+	outer := plugintest.Plugin{Manifest: plugintest.Manifest("outer"), Invoke: plugintest.Do().Use("tool.call", `{"tool":"asks","args":{}}`)}
+	outer.Manifest.Needs.Tools = []string{"asks"}
+	k.files["outer.wasm"] = &fstest.MapFile{Data: outer.Wasm()}
+	k.cfg.Grants["outer"] = plugins.Grant{Tools: []string{"asks"}}
+	k.cfg.DataDir, k.cfg.AuditDir = "", ""
+	k.service = openFolder(t, k.cfg, k.files)
+	SecretLinksOf(k.Service).ServeAt(page)
+
+	r := k.call("ana/work", "outer", `{}`)
+	require.Equal(t, abi.Success, r.Kind, r.Error)
+	require.Contains(t, string(r.Value), `"kind":"connection_required"`)
+	require.NotContains(t, string(r.Value), page)
+	require.Empty(t, SecretLinksOf(k.Service).open)
+	require.Equal(t, abi.ConnectionRequired, k.call("ana/work", "asks", `{}`).Kind)
+	require.Len(t, SecretLinksOf(k.Service).open, 1)
 }
