@@ -133,6 +133,10 @@ func resultOf(r abi.Result, structured bool) *mcp.CallToolResult {
 
 // stillRunning is the result of a call that became a run.
 func stillRunning(run wire.Run, ends string) *mcp.CallToolResult {
+	if run.Held != "" {
+		return failed(fmt.Sprintf("%s waits until a person approves it, and then runs in the background, as run %s. Do not call it again: %s. %s waits for it, %s withdraws it.",
+			run.Tool, run.TaskID, ends, server.CheckBackground, server.StopBackground))
+	}
 	return failed(fmt.Sprintf("%s is still running, as background run %s. Do not call it again: %s. %s waits for it, %s stops it.",
 		run.Tool, run.TaskID, ends, server.CheckBackground, server.StopBackground))
 }

@@ -115,6 +115,20 @@ func TestParkedCall(t *testing.T) {
 	c.receive(1)
 }
 
+// A tool with a schema of its result says that its call waits for approval.
+func TestHeldCall(t *testing.T) {
+	cfg := serviceConfig("primes")
+	cfg.Approve, cfg.Approvals = nil, server.ApprovalPolicy{Ask: true, Tools: map[string]server.Decision{"primes": server.DecideAsk}}
+	c := connect(t, open(t, cfg))
+	c.sendEach([]byte(initialize))
+	c.send([]byte(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"primes","arguments":{"limit":10}}}` + "\n"))
+	m := c.next()
+	require.True(t, m.Result.IsError, "a result that does not fit the schema would be refused")
+	require.Contains(t, m.Result.Content[0].Text, "primes waits until a person approves it, and then runs in the background, as run TASK-1. Do not call it again")
+	c.call(3, "stop_background", `{"task_id":"TASK-1","force":true}`)
+	c.receive(1)
+}
+
 // A client that neither reads nor leaves cannot hold the process.
 func TestRunGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
