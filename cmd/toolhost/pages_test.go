@@ -159,7 +159,7 @@ func (p *reader) start() {
 	p.in, p.codes = in, bufio.NewScanner(out)
 	require.NoError(p.t, p.shell.Start())
 	p.t.Cleanup(func() {
-		fmt.Fprintln(in, "for job in $(jobs -p); do kill -9 -- -$job; done 2>/dev/null; wait; exit")
+		fmt.Fprintln(in, "kill -9 $(jobs -p) 2>/dev/null; wait; exit")
 		require.NoError(p.t, in.Close())
 		_ = p.shell.Wait() // with the code of the last command
 	})
