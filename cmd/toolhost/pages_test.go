@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -86,6 +87,11 @@ func newReader(t *testing.T, page string) *reader {
 	if runtime.GOOS == "windows" {
 		t.Skip("the page has commands of a Unix shell")
 	}
+	for _, program := range []string{"bash", "curl"} {
+		if _, err := exec.LookPath(program); err != nil && os.Getenv("CI") == "" {
+			t.Skipf("the page has commands of %s, which is not installed", program)
+		}
+	}
 	text, err := os.ReadFile("../../docs/" + page)
 	require.NoError(t, err)
 	home, err := os.MkdirTemp("", "page-*") // the path of a socket must be short
@@ -106,12 +112,18 @@ func newReader(t *testing.T, page string) *reader {
 	return p
 }
 
-// freeAddress is an address at which nobody listens.
+// freeAddress is an address at which nobody listens. Its port is none that the system gives
+// to a connection.
 func freeAddress(t *testing.T) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
-	return l.Addr().String()
+	for range 100 {
+		l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", 20_000+rand.IntN(10_000)))
+		if err == nil {
+			defer l.Close()
+			return l.Addr().String()
+		}
+	}
+	t.Fatal("no port is free")
+	return ""
 }
 
 var (
