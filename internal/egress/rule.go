@@ -151,8 +151,9 @@ func (p *Policy) Public() bool {
 	return p != nil && slices.ContainsFunc(p.given, func(r Rule) bool { return !r.Private })
 }
 
-// Covers reports whether p admits every request that need admits. Only need's URL and
-// Methods count. An invalid need is not covered.
+// Covers reports whether p admits every request that need admits. A need of every public
+// host ("*") leaves the choice of hosts to p: one rule of the scheme is enough for each
+// method. Only need's URL and Methods count. An invalid need is not covered.
 func (p *Policy) Covers(need Rule) bool {
 	n, err := compile(Rule{URL: need.URL, Methods: need.Methods, Private: isAddress(need.URL)})
 	if err != nil || p == nil {
@@ -160,7 +161,7 @@ func (p *Policy) Covers(need Rule) bool {
 	}
 
 	for _, m := range n.Methods {
-		if !slices.ContainsFunc(p.rules, func(r rule) bool { return r.admitsMethod(m) && r.pattern.contains(n.pattern) }) {
+		if !slices.ContainsFunc(p.rules, func(r rule) bool { return r.admitsMethod(m) && r.pattern.serves(n.pattern) }) {
 			return false
 		}
 	}
@@ -205,6 +206,11 @@ func (p *Policy) find(t *target, method string) (*rule, Reason) {
 // patterns.
 func (t *target) contains(n target) bool {
 	return t.scheme == n.scheme && t.port == n.port && containsHost(t.host, n.host) && containsPath(t.path, n.path)
+}
+
+// serves is contains for a need n.
+func (t *target) serves(n target) bool {
+	return t.contains(n) || n.host == "*" && t.scheme == n.scheme
 }
 
 func (t *target) matches(u *target) bool {
