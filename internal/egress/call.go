@@ -219,10 +219,11 @@ func (c *Call) need(h *hop, method string) Rule {
 	}
 	t.path += "*"
 
-	need := Rule{URL: t.String(), Methods: []string{method}}
+	need := Rule{URL: t.String(), Methods: []string{method}, Private: !strings.Contains(t.host, ".")}
 	if t.addr.IsValid() {
 		switch classify(t.addr) {
 		case kindPublic:
+			need.Private = false // of IPv6
 		case kindMetadata, kindUnspecified, kindMulticast:
 			return Rule{} // nothing to suggest to anybody
 		default:
