@@ -360,7 +360,7 @@ const tests = {
 		const id = await server.spawn(`${"very-long-session-name-".repeat(5)}x`, { tool: "hostile", args: { steps: 1 }, title: "W".repeat(120) });
 		for (const width of [320, 360, 768, 1600]) {
 			await page.setViewportSize({ width, height: 800 });
-			for (const path of ["/", "/ui/runs", `/ui/runs/${id}`, "/ui/schedules", "/ui/tools", "/ui/tools/primes", "/ui/plugins", "/ui/approvals", "/ui/stores", "/ui/secrets", "/ui/settings"]) {
+			for (const path of ["/", "/ui/runs", `/ui/runs/${id}`, "/ui/schedules", "/ui/tools", "/ui/tools/primes", "/ui/plugins", "/ui/approvals", "/ui/stores", "/ui/settings"]) {
 				await page.goto(server.url + path);
 				await live(page);
 				const over = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);

@@ -61,7 +61,7 @@ func (v Values) Get(ctx context.Context, key string) (engine.Value, error) {
 // Set stores a value, which is JSON of at most MaxValue bytes, or what [ValuesIn] was
 // given, and returns it with its new version. The error matches [engine.ErrConflict] if the stored version is
 // another: 0 is that of a missing value, and [engine.AnyVersion] stores in any case.
-// A key is 1 to 128 letters, digits and . _ : @ -. Beyond a limit of the session the
+// A key is 1 to 128 letters, digits and . _ : @ -, but not "." or "..". Beyond a limit of the session the
 // error is an *[engine.LimitError].
 func (v Values) Set(ctx context.Context, key string, data json.RawMessage, version int64) (engine.Value, error) {
 	return v.SetUntil(ctx, key, data, version, time.Time{})
@@ -134,6 +134,8 @@ func (v Values) check(key string) error {
 		return &FieldError{"session", "required"}
 	case !valueKey.MatchString(key):
 		return &FieldError{"key", "expected 1 to 128 letters, digits and . _ : @ -"}
+	case key == "." || key == "..": // which have a meaning in addresses
+		return &FieldError{"key", "expected 1 to 128 letters, digits and . _ : @ -, and more than one or two dots"}
 	}
 	return nil
 }

@@ -30,7 +30,7 @@ func TestValues(t *testing.T) {
 		require.True(t, must(v.Delete(t.Context(), "a", engine.AnyVersion)))
 		require.False(t, must(v.Delete(t.Context(), "a", engine.AnyVersion)))
 
-		for _, key := range []string{"", "a/b", "a b", "ä", "a\n", strings.Repeat("a", 129)} {
+		for _, key := range []string{"", "a/b", ".", "..", "a b", "ä", "a\n", strings.Repeat("a", 129)} {
 			_, err := v.Set(t.Context(), key, json.RawMessage(`1`), engine.AnyVersion)
 			require.ErrorIs(t, err, ErrInvalid, key)
 		}

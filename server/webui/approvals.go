@@ -93,8 +93,8 @@ func (s approvalPages) decide(r *http.Request) error {
 // revoke revokes an approval that is kept.
 func (s approvalPages) revoke(r *http.Request) error {
 	session, tool := r.PostForm.Get("session"), r.PathValue("tool")
-	_, err := server.ApprovalsOf(s.service).Revoke(r.Context(), session, tool)
-	if err == nil {
+	revoked, err := server.ApprovalsOf(s.service).Revoke(r.Context(), session, tool)
+	if revoked {
 		s.Logger.Info("a kept approval was revoked by an operator", "tool", tool, "session", session)
 	}
 	return err

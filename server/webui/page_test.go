@@ -174,7 +174,7 @@ func TestForgedForms(t *testing.T) {
 			"/ui/schedules/" + s.ScheduleID + "/remove",
 			"/ui/schedules/" + s.ScheduleID + "/disable", "/ui/schedules/" + s.ScheduleID + "/enable", "/ui/schedules/" + s.ScheduleID + "/fire",
 			"/ui/tools/echo", "/ui/plugins", "/ui/approvals/" + id, "/ui/kept_approvals/echo/revoke",
-			"/ui/stores/keeper/remove", "/ui/stores/keeper/draft/remove", "/ui/secrets/example", "/ui/secrets/example/remove",
+			"/ui/stores/keeper/remove", "/ui/stores/keeper/values/remove", "/ui/secrets/example", "/ui/secrets/example/remove",
 		} {
 			for name, test := range map[string]struct {
 				method  string

@@ -87,7 +87,7 @@ func TestStores(t *testing.T) {
 		require.Equal(t, http.StatusNotFound, f.do("GET", "/ui/stores/keeper/none", "").Code)
 		require.Equal(t, http.StatusUnprocessableEntity, f.do("GET", "/ui/stores/keeper?prefix=%3Cscript%3E", "").Code)
 
-		require.Equal(t, http.StatusSeeOther, f.post("/ui/stores/keeper/draft/remove", "session=").Code)
+		require.Equal(t, http.StatusSeeOther, f.post("/ui/stores/keeper/values/remove", "session=&key=draft").Code)
 		require.NotContains(t, f.get("/ui/stores/keeper"), "draft")
 		w := f.post("/ui/stores/keeper/remove", "session=")
 		require.Equal(t, "/ui/stores", w.Header().Get("Location"))

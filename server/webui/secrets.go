@@ -18,7 +18,13 @@ var userForm = regexp.MustCompile(`^([A-Za-z0-9._:@-]{1,64}|~[0-9a-f]{64})?$`)
 type secretPages struct{ *site }
 
 func (s secretPages) register() {
-	s.show("GET /ui/secrets", s.secrets)
+	s.handle("GET /ui/secrets", func(w http.ResponseWriter, r *http.Request) error {
+		p, err := s.secrets(r)
+		if err != nil {
+			return err
+		}
+		return s.answer(w, r, http.StatusOK, p) // which is not kept up to date: each time the sources are asked
+	})
 	s.handle("POST /ui/secrets/{secret}", s.set)
 	s.handle("POST /ui/secrets/{secret}/remove", s.remove)
 }
@@ -48,21 +54,20 @@ func (s secretPages) secrets(r *http.Request) (page, error) {
 
 // set stores the value of a user's secret.
 func (s secretPages) set(w http.ResponseWriter, r *http.Request) error {
-	return s.change(w, r, "set", func(user, name string) error {
-		return s.service.Secrets(user).Set(r.Context(), name, r.PostForm.Get("value"))
+	return s.change(w, r, "set", func(user, name string) (bool, error) {
+		return true, s.service.Secrets(user).Set(r.Context(), name, r.PostForm.Get("value"))
 	})
 }
 
 // remove removes it.
 func (s secretPages) remove(w http.ResponseWriter, r *http.Request) error {
-	return s.change(w, r, "removed", func(user, name string) error {
-		_, err := s.service.Secrets(user).Remove(r.Context(), name)
-		return err
+	return s.change(w, r, "removed", func(user, name string) (bool, error) {
+		return s.service.Secrets(user).Remove(r.Context(), name)
 	})
 }
 
 // change does what a posted form asks, and returns to the page.
-func (s secretPages) change(w http.ResponseWriter, r *http.Request, did string, act func(user, name string) error) error {
+func (s secretPages) change(w http.ResponseWriter, r *http.Request, did string, act func(user, name string) (bool, error)) error {
 	if err := readForm(w, r, maxSecretForm); err != nil {
 		return err
 	}
@@ -70,10 +75,13 @@ func (s secretPages) change(w http.ResponseWriter, r *http.Request, did string, 
 	if !userForm.MatchString(user) {
 		return refuse(http.StatusUnprocessableEntity, "The user is not the name of a user")
 	}
-	if err := act(user, name); err != nil {
+	changed, err := act(user, name)
+	if err != nil {
 		return err
 	}
-	s.Logger.Info("secret of a user "+did+" by an operator", "secret", name, "user", user)
+	if changed {
+		s.Logger.Info("secret of a user "+did+" by an operator", "secret", name, "user", user)
+	}
 	to := "/ui/secrets"
 	if user != "" {
 		to += "?user=" + url.QueryEscape(user)

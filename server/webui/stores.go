@@ -21,7 +21,7 @@ func (s storePages) register() {
 	s.show("GET /ui/stores/{plugin}", s.store)
 	s.show("GET /ui/stores/{plugin}/{key}", s.value)
 	s.handle("POST /ui/stores/{plugin}/remove", s.clear)
-	s.handle("POST /ui/stores/{plugin}/{key}/remove", s.remove)
+	s.handle("POST /ui/stores/{plugin}/values/remove", s.remove) // the key is in the form: an address could mean another one
 }
 
 // storeList is what the page of the stores shows.
@@ -142,10 +142,13 @@ func (s storePages) remove(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	v := storeView{Plugin: r.PathValue("plugin"), Session: r.PostForm.Get("session")}
-	if _, err := s.service.KV().Delete(r.Context(), v.Plugin, v.Session, r.PathValue("key")); err != nil {
+	removed, err := s.service.KV().Delete(r.Context(), v.Plugin, v.Session, r.PostForm.Get("key"))
+	if err != nil {
 		return err
 	}
-	s.Logger.Info("value of a key-value store removed by an operator", "plugin", v.Plugin, "session", v.Session)
+	if removed {
+		s.Logger.Info("value of a key-value store removed by an operator", "plugin", v.Plugin, "session", v.Session)
+	}
 	http.Redirect(w, r, v.Path("")+v.Query(), http.StatusSeeOther)
 	return nil
 }
