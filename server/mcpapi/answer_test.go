@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"regexp"
 	"strings"
 	"testing"
@@ -54,6 +55,26 @@ func TestAnswerIsJSON(t *testing.T) {
 
 // ids are those of events, and the event that only has one.
 var ids = regexp.MustCompile(`(?m)^id: \w+\n(data: \n\n)?`)
+
+// Notifications are answered before they are handled: with -race a real server shows that
+// nothing touches their answers.
+func TestNotificationsAreAnswered(t *testing.T) {
+	e := serveHTTP(t, server.Config{})
+	session := e.begin("ana")
+	web := httptest.NewServer(e)
+	defer web.Close()
+	for range 20 {
+		r, err := http.NewRequest(http.MethodPost, web.URL, strings.NewReader(`{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}`))
+		require.NoError(t, err)
+		for name, value := range map[string]string{"User": "ana", "Mcp-Session-Id": session, "Mcp-Protocol-Version": "2025-11-25", "Content-Type": "application/json", "Accept": "application/json, text/event-stream"} {
+			r.Header.Set(name, value)
+		}
+		answer, err := web.Client().Do(r)
+		require.NoError(t, err)
+		require.NoError(t, answer.Body.Close())
+		require.Equal(t, http.StatusAccepted, answer.StatusCode)
+	}
+}
 
 // Inside strings a result cannot pass for another message, nor another message for
 // a result.

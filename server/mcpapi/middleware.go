@@ -38,7 +38,8 @@ func (a *api) guard(next mcp.MethodHandler) mcp.MethodHandler {
 		if originOf(req.GetExtra()).DryRun {
 			ctx = server.WithDryRun(ctx)
 		}
-		if answer := originOf(req.GetExtra()).answer; answer != nil {
+		// The SDK answers notifications before they are handled.
+		if answer := originOf(req.GetExtra()).answer; answer != nil && !strings.HasPrefix(method, notifications) {
 			answer.expect()
 			defer func() {
 				if ctx.Err() != nil {
