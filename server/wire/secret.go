@@ -27,5 +27,5 @@ type Secrets struct {
 
 // SecretValue is a new value of a user's secret.
 type SecretValue struct {
-	Value string `json:"value"` // 1 to 16,384 bytes without control characters
+	Value string `json:"value"` // 6 to 16,384 bytes without control characters
 }
