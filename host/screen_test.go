@@ -31,6 +31,7 @@ func FuzzMaskJSON(f *testing.F) {
 	f.Add([]byte(`{"a":["\u0031\u00323456",123456,{"123456":1e5}]}`), "123456")
 	f.Add([]byte(`"\\\"quoted\\\""`), `"quoted"`)
 	f.Add([]byte(`"a\\u0031"`), `a\u0031`)
+	f.Add([]byte(`"a\\u00a\\u003131"`), `a\u0031`)
 	f.Fuzz(func(t *testing.T, data []byte, value string) {
 		if !json.Valid(data) || len(value) < 6 || strings.Contains("[secret pin]", value) {
 			return
@@ -46,8 +47,9 @@ func FuzzMaskJSON(f *testing.F) {
 				break
 			}
 			if text, ok := token.(string); ok {
-				text = strings.ReplaceAll(text, "[secret pin]", "")
-				require.NotContains(t, text, value)
+				for part := range strings.SplitSeq(text, "[secret pin]") { // what a mark is between does not join
+					require.NotContains(t, part, value)
+				}
 			}
 		}
 	})
