@@ -12,12 +12,13 @@ package abi
 // a breaking change makes toolhost_v2.
 const Version = "toolhost_v1"
 
-// The four functions a plugin may import from [Version].
+// The five functions a plugin may import from [Version].
 const (
-	ImportRead     = "read"     // (field, ptr, cap i32) -> i32
-	ImportWrite    = "write"    // (kind, ptr, len i32) -> i32
-	ImportProgress = "progress" // (done, total f64, msg, len i32) -> i32
-	ImportCall     = "call"     // (op, op_len, ptr, len i32) -> i32
+	ImportRead     = "read"       // (field, ptr, cap i32) -> i32
+	ImportWrite    = "write"      // (kind, ptr, len i32) -> i32
+	ImportProgress = "progress"   // (done, total f64, msg, len i32) -> i32
+	ImportCall     = "call"       // (op, op_len, ptr, len i32) -> i32
+	ImportStart    = "call_start" // (op, op_len, ptr, len i32) -> i32; takes [ExportResume]
 )
 
 // The exports of a reactor. A WASI command exports [ExportStart] instead.
@@ -25,6 +26,7 @@ const (
 	ExportMemory     = "memory"
 	ExportDescribe   = "toolhost_describe" // () -> i32; optional if the manifest is in a section or a sidecar
 	ExportInvoke     = "toolhost_invoke"   // () -> i32, one of the Invoke codes
+	ExportResume     = "toolhost_resume"   // (id, code i32) -> i32, one of the Invoke codes; optional, called when a started operation has ended
 	ExportRestored   = "toolhost_restored" // (); optional, called after a snapshot is restored
 	ExportInitialize = "_initialize"       // (); optional, called once before anything else
 	ExportStart      = "_start"            // () of a WASI preview 1 command
@@ -48,7 +50,7 @@ const (
 	FieldArgs     Field = 0 // JSON arguments of this call
 	FieldTool     Field = 1 // name of the tool being called
 	FieldContext  Field = 2 // a [Context] as JSON
-	FieldResponse Field = 3 // response of the last [ImportCall]
+	FieldResponse Field = 3 // response of the last [ImportCall], or of the operation that has ended
 	FieldScript   Field = 4 // the module's [SectionScript]
 )
 
@@ -83,8 +85,8 @@ const (
 	RefusedProgress int32 = -4 // not a number, or a message that is not UTF-8
 )
 
-// What [ImportCall] returns instead of a length. The response is then a
-// [CallFailure] as JSON.
+// What [ImportCall] returns instead of a length, and [ImportStart] instead of an id. The
+// response is then a [CallFailure] as JSON.
 const (
 	CallDenied   int32 = -1 // the operator has not granted it
 	CallUnknown  int32 = -2 // this host has no such capability
@@ -93,20 +95,29 @@ const (
 	CallLimit    int32 = -5 // a limit of the capability
 	CallCanceled int32 = -6 // the call is being stopped
 	CallConflict int32 = -7 // what is stored has another version
+	CallLost     int32 = -8 // it had begun when its host died: it may have happened
+)
+
+// MaxPending is how many operations a call may have started that have not ended, and
+// MaxStart bounds the request of one, in bytes.
+const (
+	MaxPending = 64
+	MaxStart   = 1 << 20
 )
 
 // CallFailure is the response of a host capability that refuses or fails.
 type CallFailure struct {
-	Code    string `json:"code"` // denied, unknown, invalid, failed, limit, canceled or conflict
+	Code    string `json:"code"` // denied, unknown, invalid, failed, limit, canceled, conflict or lost
 	Message string `json:"message"`
 }
 
-// What [ExportInvoke] returns. Any other number means that the plugin is broken.
+// What [ExportInvoke] and [ExportResume] return. Any other number means that the plugin is broken.
 const (
 	InvokeOK         int32 = 0 // the result is in StreamResult and StreamContent
 	InvokeToolError  int32 = 1 // the text for the agent is in StreamError
 	InvokePanic      int32 = 2 // the guest panicked; StreamError has its message
 	InvokeConnection int32 = 3 // StreamError has a [Connection] as JSON
+	InvokeWaiting    int32 = 4 // it waits for operations that it has started
 )
 
 // Context is the content of [FieldContext]: what a plugin may know of a call

@@ -17,9 +17,9 @@ func isExtension(name string) bool { return strings.HasPrefix(name, "x-") && len
 
 // Features returns the names of what this version of the contract has, sorted: a need,
 // a hint, a limit, or another optional field of a tool, by its name in the manifest; and
-// the operations that no need belongs to. A manifest may require them.
+// the functions and operations that no need belongs to. A manifest may require them.
 func Features() []string {
-	names := []string{"checkpoint", "report"}
+	names := []string{"call_start", "checkpoint", "report"}
 	for _, t := range []reflect.Type{reflect.TypeFor[Needs](), reflect.TypeFor[Hints](), reflect.TypeFor[Limits](), reflect.TypeFor[Tool]()} {
 		for i := range t.NumField() {
 			if name, options, _ := strings.Cut(t.Field(i).Tag.Get("json"), ","); options != "" {

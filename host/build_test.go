@@ -154,6 +154,7 @@ var nothing = drop(write(abi.StreamResult, 0, 0))
 // a nil invoke answers 0.
 type guest struct {
 	invoke, describe, initialize, command, start code
+	resume                                       code // with the locals 0 and 1 as its parameters; nil leaves it and fnStart out
 
 	silent bool   // invoke does not say that there is no result
 	helper code   // a function without parameters and results
@@ -161,8 +162,12 @@ type guest struct {
 	change func(*wasmbin.Module)
 }
 
-// fnHelper is the index of the helper.
-const fnHelper = imported
+// fnHelper is the index of the helper, and fnStart that of call_start in a guest with
+// resume, which has no helper.
+const (
+	fnHelper = imported
+	fnStart  = imported
+)
 
 func (g guest) wasm() []byte {
 	m := &wasmbin.Module{Memories: []wasmbin.Limits{{Min: 1}}}
@@ -171,9 +176,15 @@ func (g guest) wasm() []byte {
 		m.Types = append(m.Types, im.sig)
 		m.Imports = append(m.Imports, wasmbin.Import{Module: im.module, Name: im.name, Type: uint32(i)})
 	}
+	first := imported
+	if g.resume != nil {
+		m.Types = append(m.Types, sig("iiii", true))
+		m.Imports = append(m.Imports, wasmbin.Import{Module: abi.Version, Name: abi.ImportStart, Type: uint32(first)})
+		first++
+	}
 	add := func(name string, result bool, body code) {
 		if name != "" {
-			m.Exports = append(m.Exports, wasmbin.Export{Name: name, Index: imported + uint32(len(m.Codes))})
+			m.Exports = append(m.Exports, wasmbin.Export{Name: name, Index: first + uint32(len(m.Codes))})
 		}
 		m.Functions = append(m.Functions, uint32(len(m.Types)))
 		m.Types = append(m.Types, sig("", result))
@@ -181,7 +192,12 @@ func (g guest) wasm() []byte {
 			Locals: []wasmbin.LocalGroup{{Count: 4, Type: wasmbin.I32}}, Body: append(slices.Clone(body), byte(wasmbin.OpEnd)),
 		})
 	}
-	add("", false, g.helper)
+	if g.resume == nil {
+		add("", false, g.helper)
+	} else {
+		add(abi.ExportResume, true, g.resume)
+		m.Types[len(m.Types)-1] = sig("ii", true)
+	}
 	switch {
 	case g.command != nil:
 		add(abi.ExportStart, false, g.command)
@@ -199,7 +215,7 @@ func (g guest) wasm() []byte {
 		add(abi.ExportInitialize, false, g.initialize)
 	}
 	if g.start != nil {
-		m.Start = new(imported + uint32(len(m.Codes)))
+		m.Start = new(first + uint32(len(m.Codes)))
 		add("", false, g.start)
 	}
 	if g.data != "" {

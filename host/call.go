@@ -3,6 +3,7 @@ package host
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/toolhost/toolhost/abi"
@@ -42,7 +43,8 @@ type call struct {
 	response   []byte             // abi.FieldResponse; nil before the first host call
 	web        *web               // nil before the first HTTP request
 	screen     screen             // of what it writes
-	returned   [1]uint64          // by the guest's function
+	pending    pending            // operations that it has started
+	params     [2]uint64          // of the guest's function, and what it returns
 }
 
 // Call runs a tool in a clean instance, without any trace of an earlier call, and
@@ -76,7 +78,7 @@ func (h *Host) begin(ctx context.Context, m *Module, req *Call) (*call, error) {
 	}
 	c := &call{Call: *req, host: h, module: m, client: fair.ClientOf(req.Session), started: time.Now()}
 	c.Policy = c.Policy.withDefaults()
-	c.start.call, c.inner.call, c.screen.call = c, c, c
+	c.start.call, c.inner.call, c.screen.call, c.pending.call = c, c, c, c
 	if c.Caller != nil {
 		c.Policy.Fuel = min(c.Policy.Fuel, c.Caller.left())
 	}
@@ -117,8 +119,20 @@ func (c *call) interrupted() error {
 	if err, cause := c.ctx.over(); err != nil {
 		return because(err, cause)
 	}
+	if len(c.pending.started) > 0 { // inner calls may run while this one does
+		c.inner.allow(c.Policy.Fuel-c.meter.fuel.Used(c.meter.left()), int64(c.meter.memory.Peak))
+		if c.inner.overdrawn() {
+			return errOverdrawn
+		}
+	} else if c.Caller.overdrawn() {
+		return errOverdrawn
+	}
 	return c.meter.payStack()
 }
+
+// errOverdrawn ends calls that run at the same time: none of them has used up the fuel by
+// itself.
+var errOverdrawn = fmt.Errorf("%w of the call and the tools that it calls", ErrFuel)
 
 // compute waits until the guest may compute. Its error is why the call ended first.
 func (c *call) compute() error {

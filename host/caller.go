@@ -9,8 +9,9 @@ import (
 	"github.com/toolhost/toolhost/internal/egress"
 )
 
-// A Caller is a running call that calls other tools: see [Call.Caller]. It waits for
-// them, and they use its slots, its fuel and its time.
+// A Caller is a running call that calls other tools: see [Call.Caller]. They use its
+// slots, its fuel and its time. Several of them can run at a time, also while its own
+// guest computes.
 type Caller struct {
 	call *call
 	// Of the first call only: what it and those that begin with it do over HTTP.
@@ -18,7 +19,7 @@ type Caller struct {
 	attempts atomic.Int64
 
 	mu      sync.Mutex
-	fuel    int64 // that the calls may use until the guest continues
+	fuel    int64 // that the calls may use together, by what the guest had when it said so last
 	memory  int64 // that the guest has meanwhile, in bytes
 	made    int   // calls that begin with this one; only counted where nobody waits for it
 	running []*call
@@ -73,11 +74,34 @@ func (r *Caller) allow(fuel, memory int64) {
 	r.fuel, r.memory = fuel, memory
 }
 
-// left is the fuel that an inner call may use.
+// left is the fuel that another inner call may use.
 func (r *Caller) left() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return max(1, r.fuel-r.spent) // 0 would be the default
+	return max(1, r.rest()) // 0 would be the default
+}
+
+// rest is the fuel that inner calls have not used yet. The mutex must be held.
+func (r *Caller) rest() int64 {
+	rest := r.fuel - r.spent
+	for _, c := range r.running {
+		rest -= c.fuelSoFar()
+	}
+	return rest
+}
+
+// overdrawn reports whether the calls that run with this one, and those that wait for it,
+// have used up together what there was. By itself none of them can tell.
+func (r *Caller) overdrawn() bool {
+	for ; r != nil; r = r.call.Caller {
+		r.mu.Lock()
+		over := len(r.running) > 0 && r.rest() < 0
+		r.mu.Unlock()
+		if over {
+			return true
+		}
+	}
+	return false
 }
 
 // enter begins an inner call.
@@ -100,7 +124,11 @@ func (r *Caller) leave(c *call) {
 	r.spent += used.Fuel
 	r.ended.Fuel += used.Fuel
 	r.ended.CPU += used.CPU
-	r.ended.MemoryPeak = max(r.ended.MemoryPeak, r.memory+used.MemoryPeak)
+	memory := r.memory + used.MemoryPeak
+	for _, one := range r.running {
+		memory += one.meter.live.peak.Load()
+	}
+	r.ended.MemoryPeak = max(r.ended.MemoryPeak, memory)
 }
 
 // unpaid is the fuel of calls that have ended, which the guest has not paid for yet: a
@@ -111,11 +139,34 @@ func (r *Caller) unpaid() int64 {
 	return r.spent
 }
 
-// paid notes that the guest has paid for so much fuel.
-func (r *Caller) paid(fuel int64) {
+// pay has the guest pay for the calls that have ended.
+func (r *Caller) pay() {
+	r.mu.Lock()
+	owed := r.spent
+	r.spent = 0 // not counted twice by calls that run meanwhile
+	r.mu.Unlock()
+
+	paid := false
+	defer func() {
+		if !paid {
+			r.mu.Lock()
+			r.spent += owed
+			r.mu.Unlock()
+		}
+	}()
+	r.call.meter.pay(owed)
+	paid = true
+}
+
+// fuelSoFar is what the calls have used that the guest has not paid for.
+func (r *Caller) fuelSoFar() int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.spent -= fuel
+	used := r.spent
+	for _, c := range r.running {
+		used += c.fuelSoFar()
+	}
+	return used
 }
 
 // background has the guests of inner calls count as background runs.
@@ -144,12 +195,14 @@ func (r *Caller) addSoFar(u *abi.Usage) {
 	u.CPU += r.ended.CPU
 	u.MemoryPeak = max(u.MemoryPeak, r.ended.MemoryPeak)
 
+	memory := r.memory
 	for _, c := range r.running {
 		used := c.usedSoFar()
 		u.Fuel += used.Fuel
 		u.CPU += used.CPU
-		u.MemoryPeak = max(u.MemoryPeak, r.memory+used.MemoryPeak)
+		memory += used.MemoryPeak
 	}
+	u.MemoryPeak = max(u.MemoryPeak, memory)
 }
 
 // acquireSerial waits for the slot of the session, which only one call of a serial tool

@@ -14,20 +14,29 @@ var askCapability = flag("ask", "questions to the user",
 	map[string]operation{"ask": {func(c *call) bool { return c.Policy.Ask }, "ask is not granted to this plugin: have the operator grant it, or name it in the plugin's needs", askOperation}})
 
 // askOperation waits for the answers. The time of the call runs meanwhile.
-func askOperation(c *call, request []byte) int32 {
+func askOperation(c *call, request []byte) (work, int32) {
 	q, err := abi.DecodeQuestions(request)
 	if err != nil {
-		return c.refuse(abi.CallInvalid, "invalid", err.Error())
+		return nil, c.refuse(abi.CallInvalid, "invalid", err.Error())
 	}
 	if c.Ask == nil {
-		return c.deny("nobody can be asked here")
+		return nil, c.deny("nobody can be asked here")
 	}
 
-	answers, err := c.ask(q)
-	c.meter.check() // a call that has to end ends here
+	return func(ctx context.Context) end {
+		until, done := c.untilStopped(ctx)
+		defer done()
+		answers, err := c.Ask(until, q)
+		canceled := ctx.Err() != nil
+		return end{finish: func() int32 { return answerAsk(c, answers, err, canceled) }}
+	}, 0
+}
+
+// answerAsk answers the operation ask.
+func answerAsk(c *call, answers abi.Answers, err error, canceled bool) int32 {
 	switch {
-	case c.stopping():
-		return c.refuseStopped()
+	case c.stopping(), canceled && err != nil:
+		return c.refuseCanceled()
 	case errors.Is(err, ErrDenied):
 		return c.deny(err.Error())
 	case errors.Is(err, abi.ErrQuestions):
@@ -45,20 +54,10 @@ func askOperation(c *call, request []byte) int32 {
 	return c.respond(response)
 }
 
-// ask asks until the call is asked to stop.
-func (c *call) ask(q abi.Questions) (abi.Answers, error) {
-	ctx, done := c.untilStopped()
-	defer done()
-
-	c.guest.Idle()
-	defer c.guest.Compute()
-	return c.Ask(ctx, q)
-}
-
-// untilStopped returns a context of what the host does for the guest: it ends with the
-// call, when the tool is asked to stop, or with done.
-func (c *call) untilStopped() (_ context.Context, done func()) {
-	ctx, cancel := context.WithCancel(&c.ctx)
+// untilStopped returns a context of what the host does for the guest: it ends with its
+// parent, when the tool is asked to stop, or with done.
+func (c *call) untilStopped(parent context.Context) (_ context.Context, done func()) {
+	ctx, cancel := context.WithCancel(parent)
 	watching := make(chan struct{})
 	go func() {
 		defer close(watching)

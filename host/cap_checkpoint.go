@@ -36,8 +36,8 @@ var checkpointCapability = Capability{
 	Missing: func(abi.Needs, Grant) []string { return nil },
 	Granted: func(Grant) []string { return nil },
 	ops: map[string]operation{
-		"checkpoint.save": {hasCheckpoint, noCheckpoint, saveCheckpoint},
-		"checkpoint.load": {hasCheckpoint, noCheckpoint, loadCheckpoint},
+		"checkpoint.save": {hasCheckpoint, noCheckpoint, atOnce(saveCheckpoint)},
+		"checkpoint.load": {hasCheckpoint, noCheckpoint, atOnce(loadCheckpoint)},
 	},
 }
 

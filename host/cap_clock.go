@@ -1,6 +1,7 @@
 package host
 
 import (
+	"context"
 	"encoding/json"
 	"time"
 
@@ -19,35 +20,46 @@ var clockCapability = flag("clock", "the real time, and sleeping",
 var randomCapability = flag("random", "real randomness",
 	func(n abi.Needs) bool { return n.Random }, func(g *Grant) *bool { return &g.Random }, nil)
 
-// sleepOperation waits for {"ms": n} milliseconds. A sleep that a stop cuts short
-// is canceled.
-func sleepOperation(c *call, request []byte) int32 {
+// sleepOperation waits for {"ms": n} milliseconds. A sleep that is cut short is
+// canceled.
+func sleepOperation(c *call, request []byte) (work, int32) {
 	var in struct {
 		MS *int64 `json:"ms"`
 	}
 	if err := json.Unmarshal(request, &in); err != nil || in.MS == nil || *in.MS < 0 {
-		return c.refuse(abi.CallInvalid, "invalid", `expected {"ms": milliseconds}`)
+		return nil, c.refuse(abi.CallInvalid, "invalid", `expected {"ms": milliseconds}`)
 	}
 
-	c.sleep(time.Duration(min(*in.MS, int64(time.Duration(1<<62)/time.Millisecond))) * time.Millisecond)
-	c.meter.check()
-	if c.stopping() {
-		return c.refuseStopped()
-	}
-	return c.respond([]byte("{}"))
+	d := time.Duration(min(*in.MS, int64(time.Duration(1<<62)/time.Millisecond))) * time.Millisecond
+	return func(ctx context.Context) end {
+		slept := c.rest(ctx, d)
+		return end{finish: func() int32 {
+			if !slept || c.stopping() {
+				return c.refuseCanceled()
+			}
+			return c.respond([]byte("{}"))
+		}}
+	}, 0
 }
 
-// sleep waits as long as a guest asks, or until its call is asked to stop or has
-// to end.
+// sleep is rest for the guest itself, without a processor.
 func (c *call) sleep(d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	c.guest.Idle()
 	defer c.guest.Compute() // a call that has to end meanwhile ends at its next check
+	c.rest(&c.ctx, d)
+}
+
+// rest waits for so long, or until the call is asked to stop or ctx is done. It reports
+// whether all of the time has passed.
+func (c *call) rest(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
 
 	select {
 	case <-timer.C:
+		return true
 	case <-c.Stopping:
-	case <-c.ctx.Done():
+	case <-ctx.Done():
 	}
+	return false
 }

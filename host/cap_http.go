@@ -244,29 +244,37 @@ type httpResponse struct {
 	BodyBase64 []byte      `json:"body_base64,omitempty"`
 }
 
-func httpOperation(c *call, request []byte) int32 {
+func httpOperation(c *call, request []byte) (work, int32) {
 	c.meter.charge(readCost)
 	w, err := c.webOf()
 	if err != nil {
-		return c.deny("the http rules of this plugin are invalid: have the operator check them")
+		return nil, c.deny("the http rules of this plugin are invalid: have the operator check them")
 	}
 	if c.inner.first().attempts.Add(1) > maxHTTP {
-		return c.refuse(abi.CallLimit, "limit", fmt.Sprintf("a call may attempt %d http requests", maxHTTP))
+		return nil, c.refuse(abi.CallLimit, "limit", fmt.Sprintf("a call may attempt %d http requests", maxHTTP))
 	}
 	if c.stopping() {
-		return c.refuseStopped()
+		return nil, c.refuseStopped()
 	}
 
 	in, problem := readHTTP(request)
 	if problem != "" {
-		return c.refuse(abi.CallInvalid, "invalid", problem)
+		return nil, c.refuse(abi.CallInvalid, "invalid", problem)
 	}
-	resp, err := w.send(in)
-	c.meter.check() // a call that has to end ends here
-	if err != nil {
-		return w.refuse(err)
-	}
+	return func(ctx context.Context) end {
+		until, done := c.untilStopped(ctx)
+		defer done()
+		resp, err := w.egress.Do(until, in)
+		if err != nil {
+			return end{finish: func() int32 { return w.refuse(err) }}
+		}
+		return end{bytes: len(resp.Body), finish: func() int32 { return w.answer(resp) }}
+	}, 0
+}
 
+// answer answers with a response.
+func (w *web) answer(resp *egress.Response) int32 {
+	c := w.call
 	out := httpResponse{Status: resp.Status, URL: resp.URL, Headers: resp.Header}
 	if utf8.Valid(resp.Body) {
 		text := string(resp.Body)
@@ -322,17 +330,6 @@ func readHTTP(request []byte) (*egress.Request, string) {
 // maxTimeout is the longest time of a request, which ends with its call anyway.
 const maxTimeout = 24 * time.Hour
 
-// send makes a request until the call ends or is asked to stop.
-func (w *web) send(in *egress.Request) (*egress.Response, error) {
-	c := w.call
-	ctx, done := c.untilStopped()
-	defer done()
-
-	c.guest.Idle()
-	defer c.guest.Compute()
-	return w.egress.Do(ctx, in)
-}
-
 // missingSecret ends a call that needs a secret without a value.
 type missingSecret struct{ name string }
 
@@ -352,7 +349,7 @@ func (w *web) refuse(err error) int32 {
 
 	switch {
 	case c.stopping() || errors.Is(err, context.Canceled) || errors.Is(err, egress.ErrClosed):
-		return c.refuseStopped()
+		return c.refuseCanceled()
 	case errors.Is(err, ErrNoSecret):
 		secret, _ := errors.AsType[*egress.SecretError](err)
 		log.Warn("an http request needs a secret that has no value", "secret", secret.Name)

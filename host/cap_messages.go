@@ -34,7 +34,7 @@ var messagesCapability = Capability{
 // receiveOperation takes {"after", "wait_ms"} and answers {"messages"}. A call that is
 // asked to stop while it waits, and gets no message, is canceled. The time of the call
 // runs meanwhile.
-func receiveOperation(c *call, request []byte) int32 {
+func receiveOperation(c *call, request []byte) (work, int32) {
 	var in struct {
 		After  int64 `json:"after"`
 		WaitMS int64 `json:"wait_ms"`
@@ -42,20 +42,28 @@ func receiveOperation(c *call, request []byte) int32 {
 	strict := json.NewDecoder(bytes.NewReader(request))
 	strict.DisallowUnknownFields()
 	if strict.Decode(&in) != nil || in.After < 0 || in.WaitMS < 0 {
-		return c.refuse(abi.CallInvalid, "invalid", `expected {"after": id of the last message, "wait_ms": milliseconds}`)
+		return nil, c.refuse(abi.CallInvalid, "invalid", `expected {"after": id of the last message, "wait_ms": milliseconds}`)
 	}
 
 	c.meter.charge(readCost)
 	if in.After > 0 {
 		c.meter.charge(saveCost) // those up to it are removed
 	}
-	found, err := c.receive(in.After, time.Duration(min(in.WaitMS, int64(time.Hour/time.Millisecond)))*time.Millisecond)
-	c.meter.check() // a call that has to end ends here
+	wait := time.Duration(min(in.WaitMS, int64(time.Hour/time.Millisecond))) * time.Millisecond
+	return func(ctx context.Context) end {
+		found, err := c.Receive(ctx, in.After, wait)
+		canceled := ctx.Err() != nil
+		return end{finish: func() int32 { return answerReceive(c, found, err, canceled) }}
+	}, 0
+}
+
+// answerReceive answers the operation messages.receive.
+func answerReceive(c *call, found []Message, err error, canceled bool) int32 {
 	switch {
 	case errors.Is(err, ErrDenied):
 		return c.deny(noMessages)
-	case len(found) == 0 && c.stopping():
-		return c.refuseStopped()
+	case len(found) == 0 && (c.stopping() || canceled):
+		return c.refuseCanceled()
 	case err != nil:
 		return c.refuse(abi.CallFailed, "failed", "the messages cannot be reached now")
 	}
@@ -63,13 +71,6 @@ func receiveOperation(c *call, request []byte) int32 {
 		found = []Message{}
 	}
 	return c.respond(encode(map[string]any{"messages": found}))
-}
-
-// receive waits without a processor.
-func (c *call) receive(after int64, wait time.Duration) ([]Message, error) {
-	c.guest.Idle()
-	defer c.guest.Compute()
-	return c.Receive(&c.ctx, after, wait)
 }
 
 // Receive is [Services.Receive].

@@ -24,7 +24,7 @@ var reportCapability = Capability{
 	Name: "report", Doc: "status, unit of the progress and summary",
 	Missing: func(abi.Needs, Grant) []string { return nil },
 	Granted: func(Grant) []string { return nil },
-	ops:     map[string]operation{"report": {func(*call) bool { return true }, "", reportOperation}},
+	ops:     map[string]operation{"report": {func(*call) bool { return true }, "", atOnce(reportOperation)}},
 }
 
 // reportOperation takes {"status", "unit", "summary"}, at least one of them.

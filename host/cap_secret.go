@@ -1,6 +1,7 @@
 package host
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"slices"
@@ -78,35 +79,40 @@ var secretExists = operation{
 	"no secret goes into the requests of this plugin: have the operator name one in a rule of its http grant", secretExistsOperation,
 }
 
-func secretExistsOperation(c *call, request []byte) int32 {
+func secretExistsOperation(c *call, request []byte) (work, int32) {
 	c.meter.charge(readCost)
 	var in struct {
 		Name *string `json:"name"`
 	}
 	if err := json.Unmarshal(request, &in); err != nil || in.Name == nil {
-		return c.refuse(abi.CallInvalid, "invalid", `expected {"name": text}`)
+		return nil, c.refuse(abi.CallInvalid, "invalid", `expected {"name": text}`)
 	}
 	if !c.Policy.names(*in.Name) {
-		return c.deny("no rule of this plugin's http grant names this secret")
+		return nil, c.deny("no rule of this plugin's http grant names this secret")
 	}
 	if c.Secrets == nil {
-		return c.respond([]byte(`{"exists":false}`))
+		return nil, c.respond([]byte(`{"exists":false}`))
 	}
 
-	ctx, done := c.untilStopped()
-	defer done()
-	c.guest.Idle()
-	_, err := c.Secrets.Secret(ctx, *in.Name)
-	c.guest.Compute()
-	c.meter.check()
+	return func(ctx context.Context) end {
+		until, done := c.untilStopped(ctx)
+		defer done()
+		_, err := c.Secrets.Secret(until, *in.Name)
+		canceled := ctx.Err() != nil
+		return end{finish: func() int32 { return answerSecret(c, *in.Name, err, canceled) }}
+	}, 0
+}
+
+// answerSecret answers the operation secret.exists.
+func answerSecret(c *call, name string, err error, canceled bool) int32 {
 	switch {
-	case c.stopping():
-		return c.refuseStopped()
+	case c.stopping(), canceled && err != nil:
+		return c.refuseCanceled()
 	case err == nil:
 		return c.respond([]byte(`{"exists":true}`))
 	case errors.Is(err, ErrNoSecret):
 		return c.respond([]byte(`{"exists":false}`))
 	}
-	c.host.log.Warn("a secret cannot be read", "plugin", c.Plugin, "tool", c.Tool, "call", c.ID, "secret", *in.Name, "error", err)
+	c.host.log.Warn("a secret cannot be read", "plugin", c.Plugin, "tool", c.Tool, "call", c.ID, "secret", name, "error", err)
 	return c.refuse(abi.CallFailed, "failed", "the secret cannot be read now")
 }

@@ -45,7 +45,7 @@ var toolsCapability = Capability{
 		}
 		return problems
 	},
-	ops: map[string]operation{"tool.call": {allowed: func(*call) bool { return true }, run: toolOperation}},
+	ops: map[string]operation{"tool.call": {allowed: func(*call) bool { return true }, begin: toolOperation}},
 }
 
 func toolText(name string) string { return "tool " + name }
@@ -77,12 +77,12 @@ var errLate = fmt.Errorf("%w: the call that waits for it is being stopped", cont
 
 // toolOperation takes {"tool", "args", "timeout_ms"}, calls another tool, and answers
 // how that ended. The time of the call runs meanwhile.
-func toolOperation(c *call, request []byte) int32 {
+func toolOperation(c *call, request []byte) (work, int32) {
 	if len(request) > maxToolRequest {
-		return c.refuse(abi.CallLimit, "limit", fmt.Sprintf("the arguments of a tool have at most %d bytes", abi.MaxToolArgs))
+		return nil, c.refuse(abi.CallLimit, "limit", fmt.Sprintf("the arguments of a tool have at most %d bytes", abi.MaxToolArgs))
 	}
 	if !c.inner.first().count() {
-		return c.refuse(abi.CallLimit, "limit", fmt.Sprintf("at most %d calls of tools may begin with one call", abi.MaxToolCalls))
+		return nil, c.refuse(abi.CallLimit, "limit", fmt.Sprintf("at most %d calls of tools may begin with one call", abi.MaxToolCalls))
 	}
 	c.meter.charge(readCost + parseCost*len(request))
 
@@ -94,25 +94,32 @@ func toolOperation(c *call, request []byte) int32 {
 	strict := json.NewDecoder(bytes.NewReader(request))
 	strict.DisallowUnknownFields()
 	if strict.Decode(&in) != nil || !utf8.Valid(request) || in.Tool == "" || in.TimeoutMS < 0 {
-		return c.refuse(abi.CallInvalid, "invalid", `expected {"tool": name, "args": object, "timeout_ms": milliseconds}, where the last two are optional`)
+		return nil, c.refuse(abi.CallInvalid, "invalid", `expected {"tool": name, "args": object, "timeout_ms": milliseconds}, where the last two are optional`)
 	}
 
 	if code := c.inner.refuse(in.Tool); code != 0 {
-		return code
+		return nil, code
 	}
 	t := ToolCall{Tool: in.Tool, Args: in.Args, Timeout: time.Duration(min(in.TimeoutMS, 1<<40)) * time.Millisecond, Caller: &c.inner}
-	r, err := c.inner.callTool(t)
-	spent := c.inner.unpaid()
-	c.meter.pay(spent) // a call that has to end ends here
-	c.inner.paid(spent)
+	c.inner.allow(c.Policy.Fuel-c.meter.fuel.Used(c.meter.left()), int64(c.instance.Memory.Peak))
+	return func(ctx context.Context) end {
+		r, err := c.inner.callTool(ctx, t)
+		canceled := ctx.Err() != nil
+		return end{bytes: len(r.Value), finish: func() int32 { return c.inner.finish(t.Tool, r, err, canceled) }}
+	}, 0
+}
 
+// finish answers the operation tool.call. The guest pays for what the tool has used.
+func (r *Caller) finish(name string, ended abi.Result, err error, canceled bool) int32 {
+	c := r.call
+	r.pay() // a call that has to end ends here
 	if refusal, ok := errors.AsType[*Refusal](err); ok {
 		return c.refuse(refusal.Code, refusalNames[refusal.Code], refusal.Message)
 	}
-	if r.Kind == abi.CanceledKind && c.stopping() {
-		return c.refuseStopped()
+	if ended.Kind == abi.CanceledKind && (c.stopping() || canceled) {
+		return c.refuseCanceled()
 	}
-	return c.inner.answer(in.Tool, r)
+	return r.answer(name, ended)
 }
 
 // refuse refuses a call of a tool that may not be made, or returns 0.
@@ -139,18 +146,14 @@ func (r *Caller) refuse(name string) int32 {
 	return 0
 }
 
-// callTool makes the call, without a processor. It ends it soon after this one was asked
-// to stop.
-func (r *Caller) callTool(t ToolCall) (abi.Result, error) {
+// callTool makes the call, and ends it soon after this one was asked to stop.
+func (r *Caller) callTool(parent context.Context, t ToolCall) (abi.Result, error) {
 	c := r.call
-	r.allow(c.Policy.Fuel-c.meter.fuel.Used(c.meter.left()), int64(c.instance.Memory.Peak))
-	c.guest.Idle()
-	defer c.guest.Compute()
 	if c.Stopping == nil {
-		return c.CallTool(&c.ctx, t)
+		return c.CallTool(parent, t)
 	}
 
-	ctx, cancel := context.WithCancelCause(&c.ctx)
+	ctx, cancel := context.WithCancelCause(parent)
 	watching := make(chan struct{})
 	go func() {
 		defer close(watching)

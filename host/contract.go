@@ -49,10 +49,12 @@ var (
 		abi.ImportWrite:    "(i32, i32, i32) -> i32",
 		abi.ImportProgress: "(f64, f64, i32, i32) -> i32",
 		abi.ImportCall:     "(i32, i32, i32, i32) -> i32",
+		abi.ImportStart:    "(i32, i32, i32, i32) -> i32",
 	}
 	contractExports = map[string]signature{
 		abi.ExportDescribe:   "() -> i32",
 		abi.ExportInvoke:     "() -> i32",
+		abi.ExportResume:     "(i32, i32) -> i32",
 		abi.ExportRestored:   "() -> ()",
 		abi.ExportInitialize: "() -> ()",
 		abi.ExportStart:      "() -> ()",
@@ -234,6 +236,10 @@ func checkExports(m *wasmbin.Module, info *Info) error {
 		return &ModuleError{"export", abi.ExportInvoke, fmt.Errorf("missing, and there is no %s either: a plugin exports one of the two", abi.ExportStart)}
 	}
 
+	if _, resume := found[abi.ExportResume]; !resume && slices.ContainsFunc(m.Imports, isStart) {
+		return &ModuleError{"export", abi.ExportResume, fmt.Errorf("missing: a plugin that imports %s has to export it, because it learns there how its operations end", abi.ImportStart)}
+	}
+
 	memory, ok := found[abi.ExportMemory]
 	if !ok {
 		return &ModuleError{"export", abi.ExportMemory, errors.New("missing: the host reads arguments and results there")}
@@ -249,3 +255,6 @@ func checkExports(m *wasmbin.Module, info *Info) error {
 
 	return nil
 }
+
+// isStart reports whether an import is call_start of the contract.
+func isStart(im wasmbin.Import) bool { return im.Module == abi.Version && im.Name == abi.ImportStart }

@@ -71,7 +71,7 @@ func TestRefusals(t *testing.T) {
 		"an empty module":   {plain[:8], `export "toolhost_invoke": missing, and there is no _start either: a plugin exports one of the two`},
 
 		"a misspelled function":      {importing(abi.Version, "wirte", sig("iii", true)), `import "toolhost_v1.wirte": toolhost_v1 has no such function, did you mean "write"?`},
-		"a function nobody has":      {importing(abi.Version, "teleport", sig("iii", true)), `import "toolhost_v1.teleport": toolhost_v1 has only call, progress, read, write: other capabilities are operations of call`},
+		"a function nobody has":      {importing(abi.Version, "teleport", sig("iii", true)), `import "toolhost_v1.teleport": toolhost_v1 has only call, call_start, progress, read, write: other capabilities are operations of call`},
 		"a wrong type":               {importing(abi.Version, "write", sig("ii", true)), `import "toolhost_v1.write": expected the type (i32, i32, i32) -> i32, found (i32, i32) -> i32`},
 		"a wrong result":             {importing(abi.Version, "progress", sig("ddii", false)), `import "toolhost_v1.progress": expected the type (f64, f64, i32, i32) -> i32, found (f64, f64, i32, i32) -> ()`},
 		"a misspelled WASI function": {importing(abi.ImportWASI, "fd_wirte", sig("iiii", true)), `import "wasi_snapshot_preview1.fd_wirte": wasi_snapshot_preview1 has no such function, did you mean "fd_write"?`},

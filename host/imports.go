@@ -29,6 +29,7 @@ var contract = map[string]struct {
 	abi.ImportWrite:    {[]api.ValueType{i32, i32, i32}, write},
 	abi.ImportProgress: {[]api.ValueType{f64, f64, i32, i32}, progress},
 	abi.ImportCall:     {[]api.ValueType{i32, i32, i32, i32}, callCapability},
+	abi.ImportStart:    {[]api.ValueType{i32, i32, i32, i32}, startCapability},
 }
 
 const (

@@ -15,7 +15,7 @@ type live struct {
 // observe lets the caller follow the usage of a call, and of those that it makes, if it
 // wants to.
 func (c *call) observe() {
-	if c.Used != nil || c.outer() != nil && c.outer().meter.live != nil {
+	if c.Used != nil || c.Caller != nil { // which shares its fuel with others
 		c.meter.live = new(live)
 	}
 	if c.Used != nil {
@@ -30,6 +30,9 @@ func (m *meter) note(left int64) {
 		m.live.peak.Store(int64(m.memory.Peak))
 	}
 }
+
+// fuelSoFar is the fuel of usedSoFar.
+func (c *call) fuelSoFar() int64 { return c.meter.live.fuel.Load() + c.inner.fuelSoFar() }
 
 // usedSoFar is safe for concurrent use.
 func (c *call) usedSoFar() abi.Usage {

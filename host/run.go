@@ -58,6 +58,9 @@ func (c *call) runAdmitted() (code int32, err error) {
 		_, err = c.enter(in.Entry(abi.ExportStart))
 	default:
 		code, err = c.enter(in.Cached(abi.ExportInvoke))
+		for err == nil && code == abi.InvokeWaiting {
+			code, err = c.pending.resume()
+		}
 	}
 	if unsaid := c.screen.flush(); err == nil {
 		err = unsaid
@@ -78,13 +81,13 @@ func (c *call) serve(in *instance.Instance) {
 	}
 }
 
-// enter runs a function of the guest, and returns what it answers if it answers
-// anything.
+// enter runs a function of the guest with c.params, and returns what it answers if it
+// answers anything.
 func (c *call) enter(e *instance.Entry) (int32, error) {
 	c.meter.entry = e
-	err := e.Function.CallWithStack(&c.ctx, c.returned[:])
+	err := e.Function.CallWithStack(&c.ctx, c.params[:])
 	c.meter.entry = nil
-	return api.DecodeI32(c.returned[0]), err
+	return api.DecodeI32(c.params[0]), err
 }
 
 // leave ends the service of an instance, if there is one. After a trap, a limit, a
@@ -95,6 +98,7 @@ func (c *call) leave(clean bool) {
 	if in == nil {
 		return
 	}
+	c.pending.close()
 	c.meter.note(c.meter.left())
 	c.fuel = c.meter.fuel.Used(c.meter.left())
 	c.peak, c.refused = int64(in.Memory.Peak), in.Memory.Refused

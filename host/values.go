@@ -104,8 +104,8 @@ func (r valueRequest) version() int64 {
 }
 
 // valueOperation reads the request of an operation on a store, does it, and answers.
-func valueOperation(s *valueStore, do func(c *call, s *valueStore, in valueRequest) (any, error)) func(*call, []byte) int32 {
-	return func(c *call, request []byte) int32 {
+func valueOperation(s *valueStore, do func(c *call, s *valueStore, in valueRequest) (any, error)) func(*call, []byte) (work, int32) {
+	return atOnce(func(c *call, request []byte) int32 {
 		if s.of(c) == nil {
 			return c.deny(s.missing)
 		}
@@ -130,7 +130,7 @@ func valueOperation(s *valueStore, do func(c *call, s *valueStore, in valueReque
 			return c.refuse(abi.CallFailed, "failed", "the values "+s.what+" cannot be reached now")
 		}
 		return c.respond(encode(response))
-	}
+	})
 }
 
 // refusalNames are the names of the codes of refusals.

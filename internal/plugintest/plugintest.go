@@ -30,6 +30,7 @@ type Plugin struct {
 	Manifest *abi.Manifest // sealed in; nil leaves it out
 	Describe *Program      // toolhost_describe; nil leaves it out
 	Invoke   *Program      // toolhost_invoke, or _start
+	Resume   *Program      // toolhost_resume; nil leaves it out
 	Command  bool          // a WASI command in place of a reactor
 	Import   string        // one more function imported from the contract
 }
@@ -65,12 +66,15 @@ const (
 	fnCall
 	fnExit
 	fnOpen
+	fnStart // only of a plugin with Resume
 )
 
 // Where things are in memory, in bytes.
 const (
 	describeAt = 0
 	invokeAt   = 1 << 16
+	resumeAt   = 3 << 15 // in the second half of what invoke has
+	endsAt     = bufferAt - 8
 	bufferAt   = 2 << 16
 	pages      = 4
 )
@@ -93,13 +97,16 @@ func (p Plugin) Wasm() []byte {
 	imports(abi.Version, abi.ImportCall, []wasmbin.ValType{i32, i32, i32, i32}, answers)
 	imports(abi.ImportWASI, "proc_exit", []wasmbin.ValType{i32}, nil)
 	imports(abi.ImportWASI, "path_open", []wasmbin.ValType{i32, i32, i32, i32, i32, i64, i64, i32, i32}, answers)
+	if p.Resume != nil {
+		imports(abi.Version, abi.ImportStart, []wasmbin.ValType{i32, i32, i32, i32}, answers)
+	}
 	if p.Import != "" {
 		imports(abi.Version, p.Import, nil, nil)
 	}
-	export := func(name string, program *Program, at int, results []wasmbin.ValType) {
+	export := func(name string, program *Program, at int, params, results []wasmbin.ValType) {
 		m.Exports = append(m.Exports, wasmbin.Export{Name: name, Index: uint32(len(m.Imports) + len(m.Codes))})
 		m.Functions = append(m.Functions, uint32(len(m.Types)))
-		m.Types = append(m.Types, wasmbin.FuncType{Results: results})
+		m.Types = append(m.Types, wasmbin.FuncType{Params: params, Results: results})
 		code, data := program.assemble(at, results != nil)
 		if len(data) > 1<<16 {
 			panic("too many texts for a hand-made plugin")
@@ -108,12 +115,15 @@ func (p Plugin) Wasm() []byte {
 		m.Data = append(m.Data, wasmbin.Data{Offset: append(constant(nil, at), byte(wasmbin.OpEnd)), Init: data})
 	}
 	if p.Command {
-		export(abi.ExportStart, p.Invoke, invokeAt, nil)
+		export(abi.ExportStart, p.Invoke, invokeAt, nil, nil)
 	} else {
-		export(abi.ExportInvoke, p.Invoke, invokeAt, answers)
+		export(abi.ExportInvoke, p.Invoke, invokeAt, nil, answers)
+	}
+	if p.Resume != nil {
+		export(abi.ExportResume, p.Resume, resumeAt, []wasmbin.ValType{i32, i32}, answers)
 	}
 	if p.Describe != nil {
-		export(abi.ExportDescribe, p.Describe, describeAt, answers)
+		export(abi.ExportDescribe, p.Describe, describeAt, nil, answers)
 	}
 	m.Exports = append(m.Exports, wasmbin.Export{Name: abi.ExportMemory, Kind: wasmbin.KindMemory})
 	if p.Manifest != nil {
@@ -157,6 +167,8 @@ func constant(code []byte, n int) []byte {
 func (a *assembler) constant(n int)              { a.code = constant(a.code, n) }
 func (a *assembler) op(op wasmbin.Op)            { a.code = wasmbin.AppendOp(a.code, op) }
 func (a *assembler) opX(op wasmbin.Op, x uint32) { a.code = wasmbin.AppendOpX(a.code, op, x) }
+func (a *assembler) load()                       { a.code = append(a.code, byte(wasmbin.OpI32Load), 2, 0) }
+func (a *assembler) store()                      { a.code = append(a.code, 0x36, 2, 0) }                 // i32.store
 func (a *assembler) loop()                       { a.code = append(a.code, byte(wasmbin.OpLoop), 0x40) } // of no type
 func (a *assembler) float(bits ...byte) {
 	a.code = append(append(a.code, byte(wasmbin.OpF64Const)), bits...)
@@ -282,6 +294,69 @@ func (p *Program) Request(op, request string) *Program {
 		a.text(request)
 		a.opX(wasmbin.OpCall, fnCall)
 		a.op(wasmbin.OpDrop)
+	})
+}
+
+// Start starts an operation, and ignores its id.
+func (p *Program) Start(op, request string) *Program {
+	return p.then(func(a *assembler) {
+		a.text(op)
+		a.text(request)
+		a.opX(wasmbin.OpCall, fnStart)
+		a.op(wasmbin.OpDrop)
+	})
+}
+
+// StartMany starts an operation so many times.
+func (p *Program) StartMany(n int, op, request string) *Program {
+	return p.then(func(a *assembler) {
+		a.constant(n)
+		a.opX(wasmbin.OpLocalSet, 0)
+		a.loop()
+		a.text(op)
+		a.text(request)
+		a.opX(wasmbin.OpCall, fnStart)
+		a.op(wasmbin.OpDrop)
+		a.opX(wasmbin.OpLocalGet, 0)
+		a.constant(1)
+		a.op(wasmbin.OpI32Sub)
+		a.opX(wasmbin.OpLocalTee, 0)
+		a.opX(wasmbin.OpBrIf, 0)
+		a.op(wasmbin.OpEnd)
+	})
+}
+
+// Until is for Resume: it returns that the plugin waits until it has come here for the
+// n-th time.
+func (p *Program) Until(n int) *Program {
+	return p.then(func(a *assembler) {
+		a.constant(endsAt)
+		a.constant(endsAt)
+		a.load()
+		a.constant(1)
+		a.op(wasmbin.OpI32Add)
+		a.store()
+		a.constant(endsAt)
+		a.load()
+		a.constant(n)
+		a.op(wasmbin.OpI32Ne)
+		a.code = append(a.code, byte(wasmbin.OpIf), 0x40) // of no type
+		a.constant(int(abi.InvokeWaiting))
+		a.op(wasmbin.OpReturn)
+		a.op(wasmbin.OpEnd)
+	})
+}
+
+// Show writes the response to live output, and a line feed.
+func (p *Program) Show() *Program {
+	return p.then(func(a *assembler) {
+		a.constant(int(abi.FieldResponse))
+		a.constant(bufferAt)
+		a.constant((pages << 16) - bufferAt)
+		a.opX(wasmbin.OpCall, fnRead)
+		a.opX(wasmbin.OpLocalSet, 0)
+		a.write(abi.StreamOutput, func() { a.constant(bufferAt); a.opX(wasmbin.OpLocalGet, 0) })
+		a.write(abi.StreamOutput, func() { a.text("\n") })
 	})
 }
 

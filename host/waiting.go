@@ -1,0 +1,217 @@
+package host
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+
+	"github.com/tetratelabs/wazero/api"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host/internal/instance"
+)
+
+// startCost is what starting an operation costs more than calling it, as a number of
+// bytes: a goroutine, and entering the guest once more.
+const startCost = 10_000 * bytesPerUnit
+
+// pending is the operations that a guest has started and that have not ended for it. It
+// belongs to the guest's goroutine.
+type pending struct {
+	call    *call
+	last    int32              // id
+	started map[int32]*started // nil before the first
+	ends    chan *started      // those whose work is done, in that order; it has room for all
+	works   sync.WaitGroup
+}
+
+// started is an operation that was started.
+type started struct {
+	id     int32
+	cancel context.CancelFunc
+	end    end // once it is in pending.ends
+	kept   int // bytes that are paid for until the guest gets the end
+}
+
+// startCapability is the call_start function of the contract: the guest is told of the
+// end when it waits.
+func startCapability(c *call, mem api.Memory, stack []uint64) int32 {
+	request := bytesAt(mem, abi.ImportStart, stack[2], stack[3])
+	c.meter.charge(startCost)
+	switch {
+	case len(request) > abi.MaxStart:
+		return c.refuse(abi.CallLimit, "limit", fmt.Sprintf("the request of an operation that is started has at most %d bytes", abi.MaxStart))
+	case len(c.pending.started) >= abi.MaxPending:
+		return c.refuse(abi.CallLimit, "limit", fmt.Sprintf("at most %d operations can be pending at a time: wait for the end of one", abi.MaxPending))
+	}
+
+	work, code := c.operation(bytesAt(mem, abi.ImportStart, stack[0], stack[1]), request)
+	switch {
+	case work != nil:
+		return c.pending.start(work)
+	case code < 0:
+		return code
+	}
+	response := c.response
+	s := c.pending.add()
+	c.pending.ended(s, end{bytes: len(response), finish: func() int32 { return c.respond(response) }})
+	return s.id
+}
+
+// add adds an operation.
+func (p *pending) add() *started {
+	if p.started == nil {
+		p.started, p.ends = map[int32]*started{}, make(chan *started, abi.MaxPending)
+	}
+	p.last++
+	s := &started{id: p.last, cancel: func() {}}
+	p.started[s.id] = s
+	return s
+}
+
+// start does the work of an operation on a goroutine of its own, which close waits for.
+func (p *pending) start(work work) (id int32) {
+	s := p.add()
+	ctx, cancel := context.WithCancel(&p.call.ctx)
+	s.cancel = cancel
+	p.works.Go(func() { p.ended(s, guardedWork(ctx, work)) })
+	return s.id
+}
+
+// ended keeps an end for the guest. It is safe for concurrent use.
+func (p *pending) ended(s *started, ended end) {
+	if err := p.call.module.account.Take(instance.Buffers, uint64(ended.bytes)); err == nil {
+		s.kept = ended.bytes
+	} else {
+		ended.finish = p.noRoom(ended.finish)
+	}
+	s.end = ended
+	p.ends <- s
+}
+
+// guardedWork does a work. That a function of the caller panics ends the call, and not
+// the process.
+func guardedWork(ctx context.Context, work work) (ended end) {
+	defer func() {
+		if r := recover(); r != nil {
+			ended = end{finish: func() int32 {
+				panic(&instance.Stop{Reason: fmt.Errorf("a function of the caller panicked: %v", r)})
+			}}
+		}
+	}()
+	return work(ctx)
+}
+
+// noRoom is an end that finds no memory in the host to wait in.
+func (p *pending) noRoom(finish func() int32) func() int32 {
+	return func() int32 {
+		if code := finish(); code < 0 {
+			return code
+		}
+		return p.call.refuse(abi.CallLimit, "limit", "the host has no memory for the answer now")
+	}
+}
+
+// resume waits, without a processor, for an operation to end, and tells the guest. It
+// returns what the guest answers.
+func (p *pending) resume() (code int32, err error) {
+	c := p.call
+	if len(p.started) == 0 {
+		return 0, &instance.Stop{Reason: fmt.Errorf("%w: the plugin returned %d, waiting, but no operation is pending", ErrABI, abi.InvokeWaiting)}
+	}
+
+	s, err := p.next()
+	if err != nil {
+		return 0, err
+	}
+	delete(p.started, s.id)
+	s.cancel()
+	code, err = c.guarded(func() int32 {
+		c.meter.check() // a call that has to end ends here
+		return s.end.finish()
+	})
+	p.give(s)
+	if err != nil {
+		return 0, err
+	}
+
+	c.params[0], c.params[1] = api.EncodeI32(s.id), api.EncodeI32(code)
+	code, err = c.enter(c.instance.Cached(abi.ExportResume))
+	c.response = nil
+	return code, err
+}
+
+// next waits for the next end.
+func (p *pending) next() (*started, error) {
+	c := p.call
+	select {
+	case s := <-p.ends:
+		return s, nil
+	default:
+	}
+
+	c.guest.Idle()
+	select {
+	case s := <-p.ends:
+		if err := c.compute(); err != nil {
+			p.ends <- s // for close
+			return nil, &instance.Stop{Reason: err}
+		}
+		return s, nil
+	case <-c.ctx.Done():
+		return nil, &instance.Stop{Reason: c.interrupted()}
+	}
+}
+
+// give gives back what an end has paid for.
+func (p *pending) give(s *started) {
+	if s.kept > 0 {
+		p.call.module.account.Give(instance.Buffers, uint64(s.kept))
+	}
+}
+
+// close cancels what is pending, and waits for it.
+func (p *pending) close() {
+	if len(p.started) == 0 {
+		return
+	}
+	p.call.guest.Idle()
+	for _, s := range p.started {
+		s.cancel()
+	}
+	p.works.Wait()
+	for range p.started {
+		p.give(<-p.ends)
+	}
+	clear(p.started)
+}
+
+// guarded runs a part of the host that may end the call, outside of the guest.
+func (c *call) guarded(f func() int32) (code int32, err error) {
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case *instance.Stop:
+			err = r
+		default:
+			panic(r)
+		}
+	}()
+	return f(), nil
+}
+
+// cancelOperation takes {"id"} and cancels an operation that was started. One that has
+// ended, whether or not the guest has learned it, stays as it ended.
+func cancelOperation(c *call, request []byte) int32 {
+	var in struct {
+		ID *int32 `json:"id"`
+	}
+	if err := json.Unmarshal(request, &in); err != nil || in.ID == nil || *in.ID < 1 || *in.ID > c.pending.last {
+		return c.refuse(abi.CallInvalid, "invalid", `expected {"id": what call_start returned}`)
+	}
+	if s := c.pending.started[*in.ID]; s != nil {
+		s.cancel()
+	}
+	return c.respond([]byte("{}"))
+}
