@@ -176,8 +176,8 @@ func (d *decoder) needs(at string, n *Needs) {
 	oneOf(d, at+"/kv", n.KV, StoreRead, StoreWrite)
 
 	for i, name := range n.Tools {
-		if !IsAgentName(name) {
-			d.add(at+"/tools/"+strconv.Itoa(i), "expected the name of a tool as agents know it, found %.80q", name)
+		if !IsAgentName(name) && name != EveryTool {
+			d.add(at+"/tools/"+strconv.Itoa(i), "expected the name of a tool as agents know it, or * for every tool, found %.80q", name)
 		}
 	}
 

@@ -137,7 +137,7 @@ type Needs struct {
 	Session StoreMode `json:"session,omitempty"`
 	// KV is for a key-value store of the plugin's own.
 	KV StoreMode `json:"kv,omitempty"`
-	// Tools are other tools that it calls, by the names agents know them by.
+	// Tools are other tools that it calls, by the names agents know them by, or EveryTool.
 	Tools []string `json:"tools,omitempty"`
 	// HTTP is for requests.
 	HTTP []HTTPNeed `json:"http,omitempty"`

@@ -13,6 +13,10 @@ type ToolAnswer struct {
 	Connection *Connection     `json:"connection,omitempty"`
 }
 
+// EveryTool stands for all tools that the caller of a plugin may call itself, in the
+// plugin's needs and grants.
+const EveryTool = "*"
+
 // Bounds of the calls that tools make of other tools.
 const (
 	MaxToolDepth = 8       // calls that wait for each other in turn, without the first

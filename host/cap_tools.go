@@ -39,8 +39,8 @@ var toolsCapability = Capability{
 	},
 	Check: func(g Grant) (problems []GrantProblem) {
 		for i, name := range g.Tools {
-			if !abi.IsAgentName(name) {
-				problems = append(problems, GrantProblem{fmt.Sprintf("tools.%d", i), fmt.Sprintf("expected the name of a tool as agents know it, found %.80q", name)})
+			if !abi.IsAgentName(name) && name != abi.EveryTool {
+				problems = append(problems, GrantProblem{fmt.Sprintf("tools.%d", i), fmt.Sprintf("expected the name of a tool as agents know it, or * for every tool, found %.80q", name)})
 			}
 		}
 		return problems
@@ -48,12 +48,22 @@ var toolsCapability = Capability{
 	ops: map[string]operation{"tool.call": {allowed: func(*call) bool { return true }, begin: toolOperation}},
 }
 
-func toolText(name string) string { return "tool " + name }
+func toolText(name string) string {
+	if name == abi.EveryTool {
+		return "every tool"
+	}
+	return "tool " + name
+}
+
+// allowsTool reports whether a plugin may call a tool.
+func (g Grant) allowsTool(name string) bool {
+	return slices.Contains(g.Tools, name) || slices.Contains(g.Tools, abi.EveryTool)
+}
 
 // lackingTools are the tools that a plugin needs and was not granted.
 func lackingTools(n abi.Needs, g Grant) (lacking []string) {
 	for _, name := range n.Tools {
-		if !slices.Contains(g.Tools, name) && !slices.Contains(lacking, name) {
+		if !g.allowsTool(name) && !slices.Contains(lacking, name) {
 			lacking = append(lacking, name)
 		}
 	}
@@ -125,7 +135,7 @@ func (r *Caller) finish(name string, ended abi.Result, err error, canceled bool)
 // refuse refuses a call of a tool that may not be made, or returns 0.
 func (r *Caller) refuse(name string) int32 {
 	c := r.call
-	if !slices.Contains(c.Policy.Tools, name) {
+	if !c.Policy.allowsTool(name) {
 		name = clip(name, abi.MaxAgentName)
 		c.host.log.Warn("a plugin called a tool that it was not granted", "plugin", c.Plugin, "tool", c.Tool, "call", c.ID, "session", c.Session,
 			"wants", name, "grant", fmt.Sprintf("grants.%s.tools", c.Plugin))

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 
+	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server/wire"
 )
@@ -61,7 +62,7 @@ func (s *Service) Findings() []wire.FileProblem {
 			found = append(found, wire.FileProblem{File: p.File, Error: (&plugins.GrantError{Plugin: p}).Error()})
 		}
 		for _, name := range p.Grant.Tools {
-			if _, err := s.lookup(name); err != nil {
+			if _, err := s.lookup(name); err != nil && name != abi.EveryTool {
 				found = append(found, wire.FileProblem{File: p.File, Error: "granted a tool that cannot be called: " + textOf(err)})
 			}
 		}

@@ -284,6 +284,18 @@ func (c toolCall) connect(ctx context.Context, need SecretLink, url string) erro
 	return c.req.Connect(ctx, SecretNeed{Name: need.Name, Hosts: need.Hosts, URL: url, Set: set})
 }
 
+// callableBy are the names of the tools that a plugin's tool may call.
+func (s *toolset) callableBy(t *callable) []string {
+	if !slices.Contains(t.plugin.Grant.Tools, abi.EveryTool) {
+		return t.plugin.Grant.Tools
+	}
+	var names []string
+	for _, tool := range s.callables() {
+		names = append(names, tool.Name)
+	}
+	return names
+}
+
 // sends reports whether the requests of a tool may have a secret: its own, or those of
 // tools that its plugin may call.
 func (s *toolset) sends(t *callable, secret string, seen map[string]bool) bool {
@@ -293,7 +305,7 @@ func (s *toolset) sends(t *callable, secret string, seen map[string]bool) bool {
 	if slices.ContainsFunc(t.plugin.Grant.HTTP, func(r host.HTTPRule) bool { return r.Secret == secret }) {
 		return true
 	}
-	for _, name := range t.plugin.Grant.Tools {
+	for _, name := range s.callableBy(t) {
 		if seen[name] {
 			continue
 		}

@@ -90,6 +90,9 @@ func (s *toolset) reach(t *callable, seen map[string]bool) (writes, open bool) {
 	}
 
 	writes = t.plugin.Grant.Writes()
+	if slices.Contains(t.plugin.Grant.Tools, abi.EveryTool) {
+		writes, open = true, true
+	}
 	for _, name := range t.plugin.Grant.Tools {
 		if seen[name] {
 			continue

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/plugins"
 )
@@ -57,6 +58,9 @@ func (c *loaded) checkPlugins(ctx context.Context) error {
 // checkTools reports names of tools that do not exist.
 func (c *loaded) checkTools(r *plugins.Registry, hint string) {
 	check := func(key, name string) {
+		if name == abi.EveryTool {
+			return
+		}
 		if _, err := r.Lookup(name); errors.Is(err, plugins.ErrNoTool) && !c.problems.has(key) {
 			c.problem(key, "%v%s", err, hint)
 		}
