@@ -57,11 +57,12 @@ var layers = map[string][]string{
 	"pkg/background/sqlite":              {"pkg/background/engine", "pkg/background/engine/enginetest", "pkg/background/internal/ledger", "pkg/background/output"},
 	"server/audit":                       {},                         // a log: knows no Service
 	"server/vault":                       {"host", "internal/owned"}, // knows no Service
+	"server/declare":                     {},                         // schemas in, TypeScript out
 	"server/wire":                        {"abi"},                    // JSON shapes
 	"client":                             {"abi", "server/wire"},     // the HTTP API as Go: no engine comes with it
 	"server/identity":                    {"server/wire"},            // tokens and users, for any transport
 	"server/httpapi":                     {"abi", "server", "server/identity", "server/wire", "internal/strictjson", "internal/fair"},
-	"server":                             {"abi", "host", "plugins", "pkg/background", "pkg/background/engine", "pkg/background/engine/memory", "pkg/background/output", "pkg/background/sqlite", "server/audit", "server/vault", "server/gotool", "server/wire", "internal/schema", "internal/fair", "internal/strictjson"},
+	"server":                             {"abi", "host", "plugins", "pkg/background", "pkg/background/engine", "pkg/background/engine/memory", "pkg/background/output", "pkg/background/sqlite", "server/audit", "server/vault", "server/gotool", "server/declare", "server/wire", "internal/schema", "internal/fair", "internal/strictjson"},
 	"server/gotool":                      {"abi", "host", "internal/typed", "internal/schema", "internal/strictjson", "internal/fair"}, // knows no Service
 	"server/mcpapi":                      {"abi", "server", "server/wire", "server/identity", "internal/strictjson", "internal/fair"},
 	"server/webui":                       {"abi", "server", "server/wire", "internal/human"},

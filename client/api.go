@@ -22,10 +22,27 @@ func (c *Client) Connections(ctx context.Context) ([]wire.ClientConnection, erro
 	return out.Connections, err
 }
 
-// Tools returns the tools the session may call.
+// Tools returns the tools that a model is given: those the session may call, without
+// deferred ones, which [Client.Declarations] finds.
 func (c *Client) Tools(ctx context.Context) ([]wire.Definition, error) {
 	out, err := do[wire.Tools](ctx, c, "GET", "/v1/tools", nil)
 	return out.Tools, err
+}
+
+// AllTools returns the tools the session may call, deferred ones too.
+func (c *Client) AllTools(ctx context.Context) ([]wire.Definition, error) {
+	out, err := do[wire.Tools](ctx, c, "GET", "/v1/tools?all=true", nil)
+	return out.Tools, err
+}
+
+// Declarations returns the tools that have words of a query, the best first, as
+// declarations in TypeScript. An empty query finds all, by name. The limit is up to 200; 0
+// is 50.
+func (c *Client) Declarations(ctx context.Context, query string, limit int) (wire.Declarations, error) {
+	values := url.Values{}
+	set(values, "query", query)
+	set(values, "limit", limit)
+	return do[wire.Declarations](ctx, c, "GET", "/v1/declarations?"+values.Encode(), nil)
 }
 
 // Call calls a tool and waits for its result. The result also describes a call

@@ -23,6 +23,7 @@ const (
 	CheckBackground   = "check_background"
 	StopBackground    = "stop_background"
 	MessageBackground = "message_background"
+	ToolsSearch       = "tools_search"
 )
 
 // How the end of a run reaches whoever started it, see [Request.Unnotified].
@@ -39,7 +40,10 @@ func (r Request) EndsHow() string {
 	return EndsNotified
 }
 
-var agentNames = []string{SpawnBackground, CheckBackground, StopBackground, MessageBackground}
+var agentNames = []string{SpawnBackground, CheckBackground, StopBackground, MessageBackground, ToolsSearch}
+
+// IsAgentTool reports whether a name is that of one of the agent's own tools.
+func IsAgentTool(name string) bool { return slices.Contains(agentNames, name) }
 
 //go:embed schemas
 var schemas embed.FS
@@ -49,6 +53,8 @@ type agentTool struct {
 	definition Definition
 	schema     json.RawMessage // of what is accepted; models see less of it, see shownSchema
 	input      *schema.Schema
+	anywhere   bool      // it needs no session
+	found      *abi.Tool // as a search finds it
 	run        func(ctx context.Context, s *Service, req Request) (any, error)
 }
 
@@ -82,6 +88,14 @@ func agentTools() ([]*agentTool, error) {
 			Annotations: Annotations{Destructive: false},
 		},
 		run: message,
+	}, {
+		definition: Definition{
+			Name: ToolsSearch, Title: "Search Tools",
+			Description: "Find tools that are not listed here, with their TypeScript declarations. Call them by name.",
+			Annotations: Annotations{ReadOnly: true, Idempotent: true},
+		},
+		anywhere: true,
+		run:      searchTools,
 	}}
 	for _, t := range tools {
 		raw, err := schemas.ReadFile("schemas/" + t.definition.Name + ".json")
@@ -94,23 +108,27 @@ func agentTools() ([]*agentTool, error) {
 		if t.input, err = schema.Compile(raw); err != nil {
 			return nil, err
 		}
+		t.found = &abi.Tool{Title: t.definition.Title, Description: t.definition.Description, InputSchema: shownSchema(raw, nil)}
 	}
 
 	return tools, nil
 }
 
-// offered returns those of the agent's tools that models see, because a model pays for
+// offered returns those of the agent's tools that a model can call, because it pays for
 // each definition in every call: all but message_background if some tool runs in the
 // background, and that too if such a tool reads messages. While there are runs, check and
 // stop stay: after a reload removed the last background tool, its runs must still be
-// reachable.
+// reachable. The search is there if there is something to find.
 func (s *toolset) offered(tools []*callable, runs *background.Manager) []*agentTool {
-	hidden := map[string]bool{MessageBackground: !slices.ContainsFunc(tools, func(t *callable) bool { return s.reads(t, runs) })}
+	hidden := map[string]bool{
+		MessageBackground: !slices.ContainsFunc(tools, func(t *callable) bool { return s.reads(t, runs) }),
+		ToolsSearch:       !s.searches(tools),
+	}
 	if !slices.ContainsFunc(tools, func(t *callable) bool { return t.Denied() == nil && s.backs(t) }) {
-		if !hasRuns(context.Background(), runs) {
-			return nil
-		}
 		hidden[SpawnBackground] = true
+		if !hasRuns(context.Background(), runs) {
+			hidden[CheckBackground], hidden[StopBackground], hidden[MessageBackground] = true, true, true
+		}
 	}
 	return slices.DeleteFunc(slices.Clone(s.agent), func(a *agentTool) bool { return hidden[a.definition.Name] })
 }
@@ -153,25 +171,53 @@ func (s *toolset) agentTool(name string, runs *background.Manager) *agentTool {
 
 // defineAgent is the definition of an agent tool, as models see it next to those tools.
 func (s *toolset) defineAgent(a *agentTool, tools []*callable) Definition {
-	var names, readers, hidden []string
-	for _, t := range tools { // sorted by name
-		if t.Denied() == nil && t.Tool.Hints.SupportsBackground {
-			names = append(names, t.Name)
-		}
-		if t.Tool.Hints.Messages && s.backs(t) {
-			readers = append(readers, t.Name)
-		}
-	}
+	scripted := scripts(tools)
+	d := a.definition
+	d.Deferred = s.defersAgent(d.Name, scripted)
+
+	names, readers := s.backgroundNames(tools)
+	var hidden []string
 	if s.unscheduled {
 		hidden = []string{"schedule", "schedule_id"}
 	}
-
-	d := a.definition
-	if d.Name == MessageBackground && len(readers) <= maxEnum {
+	switch {
+	case d.Name == MessageBackground && len(readers) <= maxEnum:
 		d.Description += " They are: " + strings.Join(readers, ", ") + "."
+	case d.Name == ToolsSearch && scripted:
+		d.Description = textSearchScripted
+	case d.Name == CheckBackground && s.defersAgent(SpawnBackground, scripted):
+		d.Description = textCheckShort
+		hidden = append(hidden, "until", "cursor", "max_chars")
 	}
 	d.InputSchema = shownSchema(a.schema, names, hidden...)
 	return d
+}
+
+// The definitions of the agent's tools for a model that has them next to a tool that runs
+// scripts.
+const (
+	textSearchScripted = "Find the tools that scripts of " + Exec + " can call, as tools.NAME(args), with their TypeScript declarations."
+	textCheckShort     = "Wait for calls that continue in the background (answered with type background: do not repeat those). Answers status, output and result."
+)
+
+// backgroundNames are the tools that can be spawned, and those that read messages. If one
+// that can be spawned is deferred, there are no names: they are for the schema, which then
+// would leave it out.
+func (s *toolset) backgroundNames(tools []*callable) (names, readers []string) {
+	some := true
+	for _, t := range tools { // sorted by name
+		if t.Denied() == nil && t.Tool.Hints.SupportsBackground {
+			names = append(names, t.Name)
+			some = some && !s.deferred(t)
+		}
+		if t.Tool.Hints.Messages && s.backs(t) && !s.deferred(t) {
+			readers = append(readers, t.Name)
+		}
+	}
+	if !some {
+		names = nil
+	}
+	return names, readers
 }
 
 func (t *agentTool) call(ctx context.Context, s *Service, req Request) (abi.Result, error) {
@@ -180,7 +226,7 @@ func (t *agentTool) call(ctx context.Context, s *Service, req Request) (abi.Resu
 	if problems := t.input.CheckObject(req.Parsed); len(problems) > 0 {
 		return explain(badArgs(t.definition.Name, problems))
 	}
-	if req.Session == "" {
+	if req.Session == "" && !t.anywhere {
 		return toolError("%s needs a session, and this call has none", t.definition.Name), nil
 	}
 

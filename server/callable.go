@@ -81,10 +81,12 @@ type toolset struct {
 	agent       []*agentTool // its own tools, whether models see them or not
 	watched     bool         // a change of a plugin's file is noticed
 	unscheduled bool         // there are no schedules
+	listing     listings
+	index       searchIndex
 }
 
 func newToolset(cfg Config) toolset {
-	return toolset{rules: newRules(cfg), watched: cfg.Watch, unscheduled: cfg.Runs.Schedules < 0}
+	return toolset{rules: newRules(cfg), watched: cfg.Watch, unscheduled: cfg.Runs.Schedules < 0, listing: cfg.Listing}
 }
 
 // callables returns all tools but the agent's own, sorted by name.

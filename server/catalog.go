@@ -49,7 +49,7 @@ func (s *toolset) newPlugin(p *plugins.Plugin) wire.Plugin {
 func (s *toolset) newPluginTool(t *callable) wire.PluginTool {
 	return wire.PluginTool{
 		Name: t.Name, Title: t.Tool.Title, Description: t.Tool.Description,
-		Approval: t.Tool.Approval, Hints: t.Tool.Hints, Annotations: s.annotate(t),
+		Approval: t.Tool.Approval, Deferred: s.deferred(t), Hints: t.Tool.Hints, Annotations: s.annotate(t),
 	}
 }
 

@@ -2,6 +2,7 @@ package server
 
 import (
 	"cmp"
+	"slices"
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
@@ -14,23 +15,14 @@ type Definition = wire.Definition
 // Annotations say what a call of a tool may do.
 type Annotations = wire.Annotations
 
-// Definitions returns all tools a session may call: those of the plugins and of the
+// Definitions returns the tools that a model is given: those of the plugins and of the
 // program, sorted by name, then the agent's own, if there is a tool to spawn or that may be parked.
 // Without one, while there are runs, those to check and stop them remain.
 // [Service.ToolsChanged] says when to call it again. A plugin that was not granted
-// all it needs is left out.
+// all it needs is left out, and so are deferred tools, see [Config].Listing and
+// [AllDefinitions].
 func (s *Service) Definitions(session string) []Definition {
-	var ds []Definition
-	tools := s.callables()
-	for _, t := range tools {
-		if t.Denied() == nil {
-			ds = append(ds, s.define(t))
-		}
-	}
-	for _, a := range s.offered(tools, s.runs) {
-		ds = append(ds, s.defineAgent(a, tools))
-	}
-	return ds
+	return slices.DeleteFunc(AllDefinitions(s, session), func(d Definition) bool { return d.Deferred })
 }
 
 // UsualLimits are what a call may use of a plugin's tool that asks for nothing. The
@@ -47,6 +39,7 @@ func (s *toolset) define(t *callable) Definition {
 		Unsandboxed:        t.plugin == nil,
 		Approval:           s.rules.approvals.shown(t),
 		Deferrable:         cmp.Or(t.Tool.Deferrable, abi.DeferAutomatic),
+		Deferred:           s.deferred(t),
 		Annotations:        s.annotate(t),
 		SupportsBackground: t.Tool.Hints.SupportsBackground,
 		ReadsMessages:      t.Tool.Hints.Messages,

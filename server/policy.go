@@ -71,17 +71,8 @@ func (p ApprovalPolicy) decide(tool *callable) Decision {
 
 // rule is decide, and why: a setting, or what is known of the tool.
 func (p ApprovalPolicy) rule(tool *callable) (d Decision, why string) {
-	if d, ok := p.Tools[tool.Name]; ok {
-		return d, "approvals.tools." + tool.Name
-	}
-	longest := ""
-	for pattern := range p.Tools {
-		if ok, _ := path.Match(pattern, tool.Name); ok && (len(pattern) > len(longest) || len(pattern) == len(longest) && pattern < longest) {
-			longest = pattern
-		}
-	}
-	if longest != "" {
-		return p.Tools[longest], "approvals.tools." + longest
+	if key, ok := matching(p.Tools, tool.Name); ok {
+		return p.Tools[key], "approvals.tools." + key
 	}
 
 	hints := tool.Tool.Hints

@@ -95,6 +95,13 @@ type Config struct {
 	// of users too, see [Service.Secrets].
 	Secrets host.Secrets
 
+	// Listing says of tools how models learn of them: by their names as agents see them,
+	// or by patterns such as files_*. A name wins over patterns, and a longer pattern over
+	// a shorter one. Tools that it does not name are listed. A deferred tool is not: models
+	// find it with tools_search, and it can be called by its name. No pattern defers tools
+	// whose manifest says deferrable: never, [Exec], and, without that, the agent's own.
+	Listing map[string]Listing
+
 	// Approvals says which calls a person has to approve.
 	Approvals ApprovalPolicy
 	// Approve is asked about each call that Approvals asks about; for a schedule, when it is made and at each firing.
@@ -165,7 +172,7 @@ func Open(ctx context.Context, cfg Config) (*Service, error) {
 
 func (s *Service) open(ctx context.Context) (err error) {
 	cfg := s.cfg
-	if err := errors.Join(cfg.check(s.rules.most.Background), cfg.Approvals.check()); err != nil {
+	if err := errors.Join(cfg.check(s.rules.most.Background), cfg.Approvals.check(), s.listing.check()); err != nil {
 		return err
 	}
 

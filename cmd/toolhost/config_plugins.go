@@ -11,13 +11,14 @@ import (
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/plugins"
+	"github.com/toolhost/toolhost/server"
 )
 
 // checkPlugins reports settings for plugins and tools that do not exist. It loads the plugins, and
 // makes no folder.
 func (c *loaded) checkPlugins(ctx context.Context) error {
 	folders := slices.ContainsFunc(c.problems, func(p problem) bool { return strings.HasPrefix(p.key, "plugins") })
-	if len(c.plugins) == 0 || folders || len(c.server.Grants)+len(c.server.Interpret)+len(c.server.Approvals.Tools) == 0 {
+	if len(c.plugins) == 0 || folders || len(c.server.Grants)+len(c.server.Interpret)+len(c.server.Approvals.Tools)+len(c.server.Listing) == 0 {
 		return nil
 	}
 
@@ -69,6 +70,11 @@ func (c *loaded) checkTools(r *plugins.Registry, hint string) {
 	for name := range c.server.Approvals.Tools {
 		if !strings.Contains(name, "*") {
 			check("approvals.tools."+name, name)
+		}
+	}
+	for name := range c.server.Listing {
+		if !strings.Contains(name, "*") && !server.IsAgentTool(name) {
+			check("listing."+name, name)
 		}
 	}
 	for plugin, g := range c.server.Grants {

@@ -55,6 +55,7 @@ var (
 
 	httpRules = listOf(kind{schema: ruleSchema(), set: setRule}, nil)
 	decisions = mapOf(oneOf(string(server.DecideAllow), string(server.DecideAsk), string(server.DecideDeny)))
+	listings  = mapOf(oneOf(string(server.ListDirectly), string(server.ListBySearch)))
 )
 
 func anyOf(schemas ...schema) schema { return schema{"anyOf": schemas} }

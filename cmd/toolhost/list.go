@@ -80,6 +80,7 @@ type listedTool struct {
 	Annotations wire.Annotations `json:"annotations"`
 	Grants      []string         `json:"grants"`
 	Missing     []string         `json:"missing_grants,omitempty"`
+	Deferred    bool             `json:"deferred,omitempty"`
 
 	approval abi.Approval
 }
@@ -104,7 +105,7 @@ func listed(plugins []wire.Plugin) []listedTool {
 	for _, p := range plugins {
 		for _, t := range p.Tools {
 			out = append(out, listedTool{
-				t.Name, t.Title, t.Description, p.Name, p.Version, p.File, p.Digest, p.Pinned, t.Hints, t.Annotations, grantsOf(p.Grants, t.Hints), p.Missing, t.Approval,
+				t.Name, t.Title, t.Description, p.Name, p.Version, p.File, p.Digest, p.Pinned, t.Hints, t.Annotations, grantsOf(p.Grants, t.Hints), p.Missing, t.Deferred, t.Approval,
 			})
 		}
 	}
@@ -129,20 +130,20 @@ func (a *app) printList(tools []listedTool) {
 		if len(t.Missing) > 0 {
 			grants = "MISSING: " + strings.Join(t.Missing, ", ")
 		}
-		rows = append(rows, []string{t.Name, hints(t.Hints, t.approval), t.Plugin + " " + t.Version, digest, cmp.Or(grants, "-"), short(t.Description, 60)})
+		rows = append(rows, []string{t.Name, hints(t.Hints, t.approval, t.Deferred), t.Plugin + " " + t.Version, digest, cmp.Or(grants, "-"), short(t.Description, 60)})
 	}
 	a.table(rows)
 }
 
 // hints are those of a tool, in short.
-func hints(h abi.Hints, approval abi.Approval) string {
+func hints(h abi.Hints, approval abi.Approval, deferred bool) string {
 	var names []string
 	for _, hint := range []struct {
 		on   bool
 		name string
 	}{
 		{h.SupportsBackground, "background"}, {h.Readonly, "readonly"}, {h.Idempotent, "idempotent"},
-		{h.LongRunning, "long"}, {h.Concurrency == abi.Serial, "serial"}, {approval == abi.ApprovalRequired, "approval"},
+		{h.LongRunning, "long"}, {h.Concurrency == abi.Serial, "serial"}, {approval == abi.ApprovalRequired, "approval"}, {deferred, "deferred"},
 	} {
 		if hint.on {
 			names = append(names, hint.name)
@@ -257,7 +258,7 @@ func (i inspected) print(a *app) {
 	for _, t := range m.Tools {
 		var schema bytes.Buffer
 		_ = json.Compact(&schema, t.InputSchema) // decoded before
-		a.printf("\ntool %s: %s\n  hints  %s\n  input  %s\n", abi.AgentName(m.Name, t.Name), oneLine(t.Description), hints(t.Hints, t.Approval), &schema)
+		a.printf("\ntool %s: %s\n  hints  %s\n  input  %s\n", abi.AgentName(m.Name, t.Name), oneLine(t.Description), hints(t.Hints, t.Approval, false), &schema)
 	}
 
 	a.printf("\nimports\n")

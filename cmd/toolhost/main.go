@@ -81,7 +81,7 @@ func run(ctx context.Context, args []string, in io.Reader, out, errw io.Writer) 
 // commands make the commands, in no particular order.
 var commands = []func(*app) *cobra.Command{
 	callCommand, compileCommand, configCommand, demoCommand, inspectCommand, listCommand, mcpCommand, pinCommand, serveCommand, trustCommand, unpinCommand,
-	approveCommand, auditCommand, checkCommand, kvCommand, logsCommand, messageCommand, removeCommand, schedulesCommand, secretCommand, spawnCommand, stopCommand, tasksCommand, waitCommand,
+	approveCommand, auditCommand, checkCommand, kvCommand, logsCommand, messageCommand, removeCommand, schedulesCommand, searchCommand, secretCommand, spawnCommand, stopCommand, tasksCommand, waitCommand,
 }
 
 func (a *app) root() *cobra.Command {

@@ -22,7 +22,7 @@ import (
 
 // withoutRuns are the routes that need nothing of what a service that is closed
 // has no more.
-var withoutRuns = []string{"listTools", "getTool", "watchEvents", "getStats", "getToolStats", "getHistory", "listCalls", "getConnections", "getOpenAPI", "getHealth", "getResourceMetadata", "getMCPResourceMetadata"}
+var withoutRuns = []string{"listTools", "listDeclarations", "getTool", "watchEvents", "getStats", "getToolStats", "getHistory", "listCalls", "getConnections", "getOpenAPI", "getHealth", "getResourceMetadata", "getMCPResourceMetadata"}
 
 // When the service is closed under a route, the answer is that the server shuts
 // down, and not that it is broken, or that there is nothing.

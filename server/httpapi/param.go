@@ -24,6 +24,7 @@ var (
 	// durationForm is of durations that time.ParseDuration accepts without overflow.
 	durationForm = regexp.MustCompile(`^(0|([0-9]{1,5}(\.[0-9]{1,9})?(ns|us|µs|ms|s|m|h)){1,4})$`)
 	textForm     = regexp.MustCompile(`^(?s:.{1,128})$`)
+	queryForm    = regexp.MustCompile(`^(?s:.{0,400})$`)
 	valueKeyForm = regexp.MustCompile(`^[A-Za-z0-9._:@-]{1,128}$`)
 	rangeForm    = regexp.MustCompile(`^([0-9]+-[0-9]*|-[0-9]+)$`)
 	versionForm  = regexp.MustCompile(`^[1-9][0-9]{0,17}$`)

@@ -45,7 +45,8 @@ func routes() []route {
 
 func callRoutes() []route {
 	return []route{
-		endpoint("GET", "/v1/tools", listTools),
+		endpoint("GET", "/v1/tools", listTools, flag("all")),
+		endpoint("GET", "/v1/declarations", listDeclarations, limitParam, formed("query", queryForm, "expected up to 400 characters")),
 		endpoint("GET", "/v1/tools/{tool}", getTool),
 		endpoint("POST", "/v1/calls", callTool).beginning(),
 		endpoint("GET", "/v1/calls", listCalls, limitParam, formed("tool", textForm, "expected a name of up to 128 characters"), flag("failed")),

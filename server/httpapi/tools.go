@@ -8,12 +8,19 @@ import (
 
 func listTools(r *request, _ none) (wire.Tools, error) {
 	none := []wire.Definition{} // in JSON a list, not null
+	if r.get("all") == "true" {
+		return wire.Tools{Tools: append(none, server.AllDefinitions(r.api.service, r.caller.Session)...)}, nil
+	}
 	return wire.Tools{Tools: append(none, r.api.service.Definitions(r.caller.Session)...)}, nil
+}
+
+func listDeclarations(r *request, _ none) (wire.Declarations, error) {
+	return server.Declarations(r.api.service, r.get("query"), r.number("limit", defaultPage)), nil
 }
 
 func getTool(r *request, _ none) (wire.Definition, error) {
 	name := r.PathValue("tool")
-	for _, d := range r.api.service.Definitions(r.caller.Session) {
+	for _, d := range server.AllDefinitions(r.api.service, r.caller.Session) {
 		if d.Name == name {
 			return d, nil
 		}

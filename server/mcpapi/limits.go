@@ -29,7 +29,7 @@ func (a *api) addLimits(srv *mcp.Server) {
 // readLimits answers with the usual limits, and those of the tools that differ.
 func (a *api) readLimits(_ context.Context, req *mcp.ReadResourceRequest) (*mcp.ReadResourceResult, error) {
 	out := limitsResource{Usual: server.UsualLimits(a.service), Tools: map[string]wire.ToolLimits{}}
-	for _, d := range a.service.Definitions(originOf(req.Extra).Session) {
+	for _, d := range server.AllDefinitions(a.service, originOf(req.Extra).Session) {
 		usual := out.Usual
 		if !d.SupportsBackground {
 			usual.BackgroundSeconds = 0

@@ -141,6 +141,7 @@ type servedTool struct {
 	definition []byte // as in tools/list
 	structured bool   // its results have structuredContent
 	background bool   // it can be a task
+	deferred   bool   // it is not in tools/list
 }
 
 func (s *served) names() []string { return slices.Sorted(maps.Keys(s.tools)) }
@@ -148,7 +149,7 @@ func (s *served) names() []string { return slices.Sorted(maps.Keys(s.tools)) }
 // serveTools replaces the served tools by the service's current ones. The SDK
 // notifies clients of a difference. One goroutine at a time calls it.
 func (a *api) serveTools(srv *mcp.Server) {
-	before, definitions := a.served.Load(), a.service.Definitions("")
+	before, definitions := a.served.Load(), server.AllDefinitions(a.service, "")
 	now := &served{tools: map[string]servedTool{}, instructions: instructions(definitions)}
 	a.listing.Lock()
 	defer a.listing.Unlock()
@@ -162,7 +163,7 @@ func (a *api) serveTools(srv *mcp.Server) {
 				continue
 			}
 		}
-		now.tools[d.Name] = servedTool{definition, tool.OutputSchema != nil, d.SupportsBackground}
+		now.tools[d.Name] = servedTool{definition, tool.OutputSchema != nil, d.SupportsBackground, d.Deferred}
 	}
 
 	a.served.Store(now)
@@ -181,7 +182,8 @@ const (
 
 // instructions tell a model of background runs. The definitions say the rest.
 func instructions(definitions []server.Definition) string {
-	if !slices.ContainsFunc(definitions, func(d server.Definition) bool { return d.SupportsBackground }) {
+	if !slices.ContainsFunc(definitions, func(d server.Definition) bool { return d.SupportsBackground }) ||
+		slices.ContainsFunc(definitions, func(d server.Definition) bool { return d.Name == server.SpawnBackground && d.Deferred }) {
 		return ""
 	}
 	return "Tools that take long can run in the background, with " + server.SpawnBackground + ": " + endsWithResult + "."

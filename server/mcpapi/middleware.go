@@ -116,11 +116,23 @@ func (a *api) receive(next mcp.MethodHandler) mcp.MethodHandler {
 			return nil, err
 		}
 		a.instruct(result)
+		a.leaveOut(result)
 		if r, ok := req.(request); ok && callerOf(r).unnotified() {
 			result = promiseLess(result)
 		}
 		return a.offer2025(result, version), nil
 	}
+}
+
+// leaveOut takes the deferred tools from a list of tools. The SDK has them, because they
+// can be called.
+func (a *api) leaveOut(result mcp.Result) {
+	r, ok := result.(*mcp.ListToolsResult)
+	if !ok {
+		return
+	}
+	served := a.served.Load()
+	r.Tools = slices.DeleteFunc(slices.Clone(r.Tools), func(t *mcp.Tool) bool { return served.tools[t.Name].deferred })
 }
 
 // instruct sets the current instructions. The SDK would send those from when the

@@ -63,12 +63,12 @@ func (s toolPages) register() {
 
 // tools shows the tools that can be called.
 func (s toolPages) tools(*http.Request) (page, error) {
-	return page{"Tools", "/ui/tools", []section{{"tools", s.service.Definitions(pageSession)}}}, nil
+	return page{"Tools", "/ui/tools", []section{{"tools", server.AllDefinitions(s.service, pageSession)}}}, nil
 }
 
 // definition returns a tool that can be called.
 func (s *site) definition(name string) (wire.Definition, error) {
-	for _, d := range s.service.Definitions(pageSession) {
+	for _, d := range server.AllDefinitions(s.service, pageSession) {
 		if d.Name == name {
 			return d, nil
 		}

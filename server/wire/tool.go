@@ -18,6 +18,7 @@ type Definition struct {
 	Unsandboxed  bool            `json:"unsandboxed,omitempty"` // a tool of the program that has the server: it may do whatever that may
 	Approval     abi.Approval    `json:"approval"`
 	Deferrable   abi.Deferrable  `json:"deferrable"`
+	Deferred     bool            `json:"deferred,omitempty"` // models find it with tools_search, and are not given it
 	Annotations  Annotations     `json:"annotations"`
 	// SupportsBackground says that spawn_background takes the tool.
 	SupportsBackground bool `json:"supports_background"`
@@ -44,6 +45,21 @@ type ToolLimits struct {
 // Tools is the answer of GET /v1/tools.
 type Tools struct {
 	Tools []Definition `json:"tools"`
+}
+
+// Declarations are tools that a search has found, the best first: the answer of
+// GET /v1/declarations and of tools_search.
+type Declarations struct {
+	Tools []Declaration `json:"tools"`
+	More  int           `json:"more"`           // tools that were found and are not shown
+	Hint  string        `json:"hint,omitempty"` // what to do if none was found
+}
+
+// A Declaration is a tool in TypeScript.
+type Declaration struct {
+	Name        string `json:"name"`
+	Declaration string `json:"declaration"` // a method, without the description
+	Description string `json:"description"`
 }
 
 // Annotations say what a call may do, in MCP's terms. They are not what the
@@ -125,6 +141,7 @@ type PluginTool struct {
 	Title       string       `json:"title,omitempty"`
 	Description string       `json:"description"`
 	Approval    abi.Approval `json:"approval,omitempty"`
+	Deferred    bool         `json:"deferred,omitempty"` // models find it with tools_search, and are not given it
 	Hints       abi.Hints    `json:"hints"`
 	Annotations Annotations  `json:"annotations"`
 }

@@ -1,0 +1,223 @@
+package server
+
+import (
+	"cmp"
+	"encoding/json"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"unicode"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/server/declare"
+)
+
+// Bounds of a search.
+const (
+	MaxQuery     = 400 // characters of a query that are read
+	maxQueryTags = 16  // words of a query
+	maxToolWords = 400 // different words of a tool
+)
+
+// What a word of a tool counts, by where it is.
+const (
+	inName        = 8.0
+	inTitle       = 5.0
+	inDescription = 3.0
+	inProperty    = 3.0 // names of arguments and of members of results
+	inSchema      = 1.0 // other texts of the schemas
+)
+
+// searchable is a tool that can be found.
+type searchable struct {
+	tool *abi.Tool
+	name string // as agents know it
+	text string // its description, as models see it
+}
+
+// searchIndex has the words and declarations of tools. It keeps those of the tools that the
+// last search was among, and is safe for concurrent use.
+type searchIndex struct {
+	mu   sync.Mutex
+	docs map[*abi.Tool]*searchDoc
+}
+
+// searchDoc is what a search knows of a tool.
+type searchDoc struct {
+	words       map[string]float64 // and what each counts
+	declaration func() string
+}
+
+// among returns the documents of tools, in their order.
+func (x *searchIndex) among(tools []searchable) []*searchDoc {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+
+	docs, kept := make([]*searchDoc, len(tools)), make(map[*abi.Tool]*searchDoc, len(tools))
+	for i, t := range tools {
+		d := x.docs[t.tool]
+		if d == nil {
+			d = newSearchDoc(t)
+		}
+		docs[i], kept[t.tool] = d, d
+	}
+	x.docs = kept
+	return docs
+}
+
+func newSearchDoc(t searchable) *searchDoc {
+	d := &searchDoc{words: map[string]float64{}}
+	d.add(t.name, inName)
+	d.add(t.tool.Title, inTitle)
+	d.add(t.tool.Description, inDescription)
+	for _, schema := range []json.RawMessage{t.tool.InputSchema, t.tool.OutputSchema} {
+		var parsed any
+		_ = json.Unmarshal(schema, &parsed) // it was compiled, or there is none
+		d.addSchema(parsed)
+	}
+
+	d.declaration = sync.OnceValue(func() string {
+		return declare.Declaration(declare.Tool{Name: t.name, Input: t.tool.InputSchema, Output: t.tool.OutputSchema})
+	})
+	return d
+}
+
+// add adds the words of a text. A word counts as where it counts most.
+func (d *searchDoc) add(text string, weight float64) {
+	for _, w := range words(text) {
+		if _, known := d.words[w]; known || len(d.words) < maxToolWords {
+			d.words[w] = max(d.words[w], weight)
+		}
+	}
+}
+
+// addSchema adds the words of a schema.
+func (d *searchDoc) addSchema(schema any) {
+	switch v := schema.(type) {
+	case []any:
+		for _, item := range v {
+			d.addSchema(item)
+		}
+	case map[string]any:
+		for _, key := range slices.Sorted(maps.Keys(v)) { // of too many words the same are kept
+			inner := v[key]
+			properties, _ := inner.(map[string]any)
+			values, _ := inner.([]any)
+			text, _ := inner.(string)
+			switch key {
+			case "properties":
+				for _, name := range slices.Sorted(maps.Keys(properties)) {
+					d.add(name, inProperty)
+				}
+			case "enum":
+				for _, value := range values {
+					text, _ := value.(string)
+					d.add(text, inSchema)
+				}
+			case "description", "title":
+				d.add(text, inSchema)
+			}
+			d.addSchema(inner)
+		}
+	}
+}
+
+// match is what a word of a query counts in a tool: less if it only begins a word of the
+// tool, or the other way round.
+func (d *searchDoc) match(word string) float64 {
+	if weight := d.words[word]; weight > 0 {
+		return weight
+	}
+
+	best := 0.0
+	for own, weight := range d.words {
+		short, long := min(len(own), len(word)), max(len(own), len(word))
+		if short >= 3 && own[:short] == word[:short] {
+			best = max(best, weight*float64(short)/float64(2*long))
+		}
+	}
+	return best
+}
+
+// find returns the indices of the tools that have words of a query, the best first: the
+// tool that it names, and then those that have the most of its words, and the rarest. A
+// query without words finds all tools.
+func (x *searchIndex) find(query string, tools []searchable) []int {
+	query = clip(query, MaxQuery)
+	wanted, docs := words(query), x.among(tools)
+	wanted = wanted[:min(len(wanted), maxQueryTags)]
+
+	scores := make([]float64, len(tools))
+	for _, word := range wanted {
+		matches, n := make([]float64, len(tools)), 0.0
+		for i, d := range docs {
+			if matches[i] = d.match(word); matches[i] > 0 {
+				n++
+			}
+		}
+		rare := math.Log(1 + (float64(len(tools))-n+0.5)/(n+0.5))
+		for i := range scores {
+			scores[i] += rare * matches[i]
+		}
+	}
+
+	var found []int
+	for i, t := range tools {
+		if t.name == strings.TrimSpace(query) {
+			scores[i] = math.Inf(1)
+		}
+		if scores[i] > 0 || len(wanted) == 0 {
+			found = append(found, i)
+		}
+	}
+	slices.SortFunc(found, func(a, b int) int {
+		return cmp.Or(cmp.Compare(scores[b], scores[a]), cmp.Compare(tools[a].name, tools[b].name))
+	})
+	return found
+}
+
+// words are the different words of a text in lower case: letters and digits. A word such
+// as readFile is also its parts. Plurals count as the singular.
+func words(text string) []string {
+	var all []string
+	seen := map[string]bool{}
+	for _, run := range strings.FieldsFunc(text, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !unicode.IsMark(r) }) {
+		parts := camelParts(run)
+		if len(parts) > 1 {
+			parts = append(parts, run)
+		}
+		for _, part := range parts {
+			if w := singular(strings.ToLower(part)); !seen[w] {
+				seen[w] = true
+				all = append(all, w)
+			}
+		}
+	}
+	return all
+}
+
+// camelParts splits a word where a lower-case letter is followed by an upper-case one.
+func camelParts(word string) (parts []string) {
+	start, last := 0, rune(0)
+	for i, r := range word {
+		if unicode.IsUpper(r) && unicode.IsLower(last) {
+			parts = append(parts, word[start:i])
+			start = i
+		}
+		last = r
+	}
+	return append(parts, word[start:])
+}
+
+// singular is an English word without the s of a plural.
+func singular(word string) string {
+	switch {
+	case len(word) > 4 && strings.HasSuffix(word, "ies"):
+		return word[:len(word)-3] + "y"
+	case len(word) > 3 && strings.HasSuffix(word, "s") && !strings.HasSuffix(word, "ss"):
+		return word[:len(word)-1]
+	}
+	return word
+}

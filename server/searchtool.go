@@ -1,0 +1,93 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/toolhost/toolhost/server/wire"
+)
+
+// Bounds of what a search answers.
+const (
+	DefaultFound = 5        // tools, unless it asks for more or fewer
+	MaxFound     = 200      // tools of any search
+	maxFoundSize = 24 << 10 // bytes of the tools that an agent or a script gets, unless one alone has more
+	maxFoundBy   = 20       // tools that an agent or a script gets
+)
+
+// searchTools answers tools_search: among all tools that the agent can call, but its own
+// that it is given anyway.
+func searchTools(_ context.Context, s *Service, req Request) (any, error) {
+	in, err := decode[struct {
+		Query string   `json:"query"`
+		Limit *float64 `json:"limit"`
+	}](req.Args)
+	if err != nil {
+		return nil, err
+	}
+
+	limit := DefaultFound
+	if in.Limit != nil {
+		limit = int(*in.Limit)
+	}
+	answer := findTools(s, in.Query, min(limit, maxFoundBy), maxFoundSize, func(searchable) bool { return true })
+	return answer, nil
+}
+
+// Declarations returns the declarations in TypeScript of up to limit tools of plugins and
+// of the program that have words of the query, the best first. An empty query finds all
+// of them, by name. The limit is between 1 and [MaxFound].
+func Declarations(s *Service, query string, limit int) wire.Declarations {
+	answer := findTools(s, query, min(max(limit, 1), MaxFound), math.MaxInt, func(t searchable) bool { return !slices.Contains(agentNames, t.name) })
+	answer.Hint = ""
+	return answer
+}
+
+// findTools finds tools that may be found. The answer has about size bytes, unless its
+// first tool alone has more.
+func findTools(s *Service, query string, limit, size int, may func(searchable) bool) wire.Declarations {
+	all := s.searchables()
+	docs := s.index.among(all)
+	out := wire.Declarations{Tools: []wire.Declaration{}}
+
+	for _, i := range s.index.find(query, all) {
+		switch {
+		case !may(all[i]):
+			continue
+		case out.More > 0 || len(out.Tools) == limit:
+			out.More++
+			continue
+		}
+
+		found := wire.Declaration{Name: all[i].name, Declaration: docs[i].declaration(), Description: all[i].text}
+		if size -= len(found.Declaration) + len(found.Description); size < 0 && len(out.Tools) > 0 {
+			out.More++
+			continue
+		}
+		out.Tools = append(out.Tools, found)
+	}
+
+	if len(out.Tools) == 0 {
+		out.Hint = fmt.Sprintf("no tool has these words: try others, or an empty query, which finds all %d tools", len(all))
+	}
+	return out
+}
+
+// searchables are the tools that can be found: all that agents may call, without those of
+// their own that they are given.
+func (s *Service) searchables() (all []searchable) {
+	tools := s.callables()
+	for _, t := range tools {
+		if t.Denied() == nil {
+			all = append(all, searchable{t.Tool, t.Name, t.Tool.Description + s.rules.hint(t.Tool)})
+		}
+	}
+	for _, a := range s.offered(tools, s.runs) {
+		if name := a.definition.Name; s.defersAgent(name, scripts(tools)) {
+			all = append(all, searchable{a.found, name, a.definition.Description})
+		}
+	}
+	return all
+}
