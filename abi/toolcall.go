@@ -13,6 +13,20 @@ type ToolAnswer struct {
 	Connection *Connection     `json:"connection,omitempty"`
 }
 
+// FoundTools is the response of the operation tool.search: tools that have words of the
+// query, the best first.
+type FoundTools struct {
+	Tools []FoundTool `json:"tools"`
+	More  int         `json:"more"` // tools that were found and are not among them
+}
+
+// FoundTool is a tool that a plugin may call.
+type FoundTool struct {
+	Name        string `json:"name"`        // as tool.call takes it
+	Declaration string `json:"declaration"` // a method in TypeScript
+	Description string `json:"description"`
+}
+
 // EveryTool stands for all tools that the caller of a plugin may call itself, in the
 // plugin's needs and grants.
 const EveryTool = "*"

@@ -102,8 +102,9 @@ func TestVectors(t *testing.T) {
 			if v.Host.KV != "" {
 				h.KV = &guesttest.Store{ReadOnly: v.Host.KV == abi.StoreRead}
 			}
+			h.Tools = map[string]func(json.RawMessage) (any, error){}
 			for name, answer := range v.Host.Tools {
-				h.Tools = map[string]func(json.RawMessage) (any, error){name: func(json.RawMessage) (any, error) { return answer, nil }}
+				h.Tools[name] = func(json.RawMessage) (any, error) { return answer, nil }
 			}
 			if v.Host.Clock {
 				h.Capabilities["sleep"] = func(json.RawMessage) (any, error) { return struct{}{}, nil }

@@ -45,7 +45,10 @@ var toolsCapability = Capability{
 		}
 		return problems
 	},
-	ops: map[string]operation{"tool.call": {allowed: func(*call) bool { return true }, begin: toolOperation}},
+	ops: map[string]operation{
+		"tool.call":   {allowed: func(*call) bool { return true }, begin: toolOperation},
+		"tool.search": {allowed: func(*call) bool { return true }, begin: searchOperation},
+	},
 }
 
 func toolText(name string) string {

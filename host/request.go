@@ -103,4 +103,7 @@ type Services struct {
 	// CallTool calls another tool, and returns how that ended as [Host.Call] does. An
 	// error that is a [*Refusal] says why there was no call.
 	CallTool func(ctx context.Context, t ToolCall) (abi.Result, error)
+	// SearchTools finds tools among those that the plugin may call. It does not wait for
+	// anything.
+	SearchTools func(q ToolSearch) abi.FoundTools
 }

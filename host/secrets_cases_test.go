@@ -83,6 +83,7 @@ func secretCases() []secretCase {
 		{"a checkpoint", after(does("checkpoint.save", `{"data":"`+encoded+`"}`))},
 		{"the arguments of a tool", after(does("tool.call", `{"tool":"other","args":{"a":`+inJSON+`}}`))},
 		{"the name of a tool", after(does("tool.call", `{"tool":`+inJSON+`}`))},
+		{"a search for tools", after(does("tool.search", `{"query":`+inJSON+`}`))},
 		{"a question", after(does("ask", string(ask)))},
 		{"the name of a secret", after(does("secret.exists", `{"name":`+inJSON+`}`))},
 		{"an operation", after(does(secretValue, `{}`))},

@@ -130,13 +130,28 @@ func (v vector) call(h *host.Host, m *host.Module, plugin string) outcome {
 		Session: v.Host.Session, Attempt: v.Host.Attempt, Locale: v.Host.Locale, Stopping: stop,
 		Policy: host.Policy{Grant: host.Grant{Clock: v.Host.Clock, Config: v.Host.Config, Session: v.Host.Values, KV: host.KV{Mode: v.Host.KV}, Tools: slices.Collect(maps.Keys(v.Host.Tools)), HTTP: rules}},
 		Services: host.Services{Values: &memoryValues{}, KV: &memoryValues{}, Receive: v.receive(), Secrets: secrets,
-			CallTool: func(_ context.Context, t host.ToolCall) (abi.Result, error) { return v.Host.Tools[t.Tool], nil }},
+			CallTool:    func(_ context.Context, t host.ToolCall) (abi.Result, error) { return v.Host.Tools[t.Tool], nil },
+			SearchTools: v.search},
 		Observers: host.Observers{Progress: func(host.Progress) {
 			if reports++; reports == v.Host.StopAfter {
 				close(stop)
 			}
 		}},
 	})
+}
+
+// search finds the tools of a vector by their names.
+func (v vector) search(q host.ToolSearch) abi.FoundTools {
+	found := abi.FoundTools{Tools: []abi.FoundTool{}}
+	for _, name := range slices.Sorted(maps.Keys(v.Host.Tools)) {
+		if strings.Contains(name, q.Query) {
+			found.Tools = append(found.Tools, abi.FoundTool{Name: name, Declaration: name + "(args?: Record<string, unknown>): Promise<unknown>"})
+		}
+	}
+	if q.Limit > 0 && len(found.Tools) > q.Limit {
+		found.Tools, found.More = found.Tools[:q.Limit], len(found.Tools)-q.Limit
+	}
+	return found
 }
 
 func (v vector) check(t *testing.T, o outcome, logs []logged) {

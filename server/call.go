@@ -306,6 +306,9 @@ func (s *Service) runChecked(ctx context.Context, tool *callable, call host.Call
 	call.Ask, call.Values, call.KV = checkedAsk(call.Ask), s.valuesFor(call, s.log), s.kvFor(tool, call, s.log)
 	call.Secrets = secretsFor(s, call)
 	call.CallTool = s.callTool(tool, call)
+	if tool.plugin != nil {
+		call.SearchTools = s.searchFor(tool)
+	}
 	call.Ungranted = func(name string) { s.audit.refusedTool(tool, call, name) }
 	call.Leak = func(operation, secret string) { s.audit.leak(tool, call, operation, secret) }
 	if s.audit.log != nil {

@@ -1,11 +1,14 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
 	"slices"
 
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/server/wire"
 )
 
@@ -34,6 +37,21 @@ func searchTools(_ context.Context, s *Service, req Request) (any, error) {
 	}
 	answer := findTools(s, in.Query, min(limit, maxFoundBy), maxFoundSize, func(searchable) bool { return true })
 	return answer, nil
+}
+
+// searchFor answers the operation tool.search of a tool's plugin: among the tools that it
+// may call.
+func (s *Service) searchFor(tool *callable) func(host.ToolSearch) abi.FoundTools {
+	return func(q host.ToolSearch) abi.FoundTools {
+		callable := s.callableBy(tool)
+		found := findTools(s, q.Query, min(cmp.Or(q.Limit, DefaultFound), maxFoundBy), maxFoundSize, func(t searchable) bool { return slices.Contains(callable, t.name) })
+
+		out := abi.FoundTools{Tools: []abi.FoundTool{}, More: found.More}
+		for _, t := range found.Tools {
+			out.Tools = append(out.Tools, abi.FoundTool(t))
+		}
+		return out
+	}
 }
 
 // Declarations returns the declarations in TypeScript of up to limit tools of plugins and

@@ -307,6 +307,8 @@ func (c *call) use(op string, request []byte) (any, error) {
 		return nil, &guest.HostError{Code: "canceled", Message: "the call is being stopped"}
 	case !known && op == "tool.call":
 		return c.callTool(request)
+	case !known && op == "tool.search":
+		return c.searchTools(request)
 	case !known && op == "secret.exists":
 		return c.secretExists(request)
 	case !known && !slices.Contains(contractOps, op):

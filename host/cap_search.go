@@ -1,0 +1,54 @@
+package host
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"unicode/utf8"
+
+	"github.com/toolhost/toolhost/abi"
+)
+
+// ToolSearch is a search for tools that a plugin makes.
+type ToolSearch struct {
+	Query string // words; without any it finds all
+	Limit int    // of the tools that are answered; 0 leaves it to the host
+}
+
+const (
+	// maxSearch bounds the request of a search, in bytes.
+	maxSearch = 16 << 10
+	// searchCost is what a search costs, in units of fuel, besides its answer.
+	searchCost = 1_000_000
+)
+
+// searchOperation takes {"query", "limit"}, and answers which of the tools that the plugin
+// may call have words of the query.
+func searchOperation(c *call, request []byte) (work, int32) {
+	if len(request) > maxSearch {
+		return nil, c.refuse(abi.CallLimit, "limit", fmt.Sprintf("the request of a search has at most %d bytes", maxSearch))
+	}
+	c.meter.charge(searchCost)
+
+	var in struct {
+		Query string `json:"query"`
+		Limit int    `json:"limit"`
+	}
+	strict := json.NewDecoder(bytes.NewReader(request))
+	strict.DisallowUnknownFields()
+	switch {
+	case strict.Decode(&in) != nil || !utf8.Valid(request) || in.Limit < 0:
+		return nil, c.refuse(abi.CallInvalid, "invalid", `expected {"query": words, "limit": number}, both optional`)
+	case len(c.Policy.Tools) == 0:
+		return nil, c.deny(fmt.Sprintf("no tools are granted to this plugin: have the operator add them to grants.%s.tools, and name them in the plugin's needs", c.Plugin))
+	case c.SearchTools == nil:
+		return nil, c.deny("no other tools can be called here")
+	}
+
+	search := c.SearchTools
+	return func(context.Context) end {
+		found := encode(search(ToolSearch{in.Query, in.Limit}))
+		return end{bytes: len(found), finish: func() int32 { return c.respond(found) }}
+	}, 0
+}
