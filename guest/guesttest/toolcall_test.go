@@ -3,6 +3,7 @@ package guesttest
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -43,6 +44,28 @@ func TestCallTool(t *testing.T) {
 	require.Equal(t, "spent: out of fuel", call("spent").Error)
 	require.Equal(t, abi.Result{Kind: abi.ConnectionRequired, Error: "connect mail first", Connection: &guest.Connection{Provider: "mail"}}, call("mail").Result)
 	require.Equal(t, `tool.call: denied: the tool "other" is not granted to this plugin`, call("other").Error)
+}
+
+// TestSearchTools: a plugin's test finds the tools that it plays, by their names.
+func TestSearchTools(t *testing.T) {
+	type search struct {
+		Query string `json:"query"`
+		Limit int    `json:"limit"`
+	}
+	p := plugin(tool(guest.Handle(func(c *guest.Call, in search) (names []string, _ error) {
+		found, err := c.SearchTools(in.Query, in.Limit)
+		for _, t := range found.Tools {
+			names = append(names, t.Name)
+		}
+		return append(names, fmt.Sprint(found.More)), err
+	})))
+	play := func(json.RawMessage) (any, error) { return 1, nil }
+	h := Host{Tools: map[string]func(json.RawMessage) (any, error){"mail_send": play, "mail_list": play, "files_read": play}}
+
+	require.Equal(t, `["mail_list","mail_send","0"]`, string(h.Call(p, "tool", search{"mail", 0}).Value))
+	require.Equal(t, `["files_read","2"]`, string(h.Call(p, "tool", search{"", 1}).Value))
+	require.Equal(t, `["0"]`, string(h.Call(p, "tool", search{"zebra", 0}).Value))
+	require.Contains(t, Host{}.Call(p, "tool", search{}).Error, "tool.search: denied: no tools are granted")
 }
 
 // TestToolAnswer: a plugin may look at all that a tool answers.
