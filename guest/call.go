@@ -113,13 +113,16 @@ func (c *Call) code(s abi.Stream, code int32) error {
 	return nil
 }
 
-// read returns a field, or nil if it is absent. A long one is read twice.
-func (c *Call) read(f abi.Field) []byte {
+// read returns a field, or nil if it is absent.
+func (c *Call) read(f abi.Field) []byte { return readField(c.host, f) }
+
+// readField reads a long field twice.
+func readField(h Host, f abi.Field) []byte {
 	buf := make([]byte, 4<<10)
-	n := int(c.host.Read(f, buf))
+	n := int(h.Read(f, buf))
 	for n > len(buf) {
 		buf = make([]byte, n)
-		n = int(c.host.Read(f, buf))
+		n = int(h.Read(f, buf))
 	}
 	if n < 0 {
 		return nil

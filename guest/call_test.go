@@ -1,12 +1,15 @@
 package guest_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/toolhost/toolhost/abi"
@@ -208,6 +211,71 @@ func TestGoroutines(t *testing.T) {
 	})
 	require.True(t, out.IsSuccess(), out)
 	require.Len(t, out.Progress, 20)
+}
+
+// TestGoroutinesWait: operations of several goroutines are pending at a time.
+func TestGoroutinesWait(t *testing.T) {
+	const goroutines = 5
+	var begun sync.WaitGroup
+	begun.Add(goroutines)
+	h := guesttest.Host{Tools: map[string]func(json.RawMessage) (any, error){
+		"other": func(args json.RawMessage) (any, error) {
+			begun.Done()
+			begun.Wait()
+			return args, nil
+		},
+	}}
+	out := during(h, func(c *guest.Call) error {
+		var all sync.WaitGroup
+		for i := range goroutines {
+			all.Go(func() {
+				var got struct{ N int }
+				assert.NoError(t, c.CallTool("other", map[string]int{"n": i}, &got))
+				assert.Equal(t, i, got.N)
+			})
+		}
+		all.Wait()
+		return nil
+	})
+	require.True(t, out.IsSuccess(), out)
+}
+
+// canceling is a host whose operations end when they are canceled.
+type canceling struct{ deaf }
+
+func (canceling) Await(done <-chan struct{}, _ string, _ []byte) (int32, []byte) {
+	<-done
+	return abi.CallCanceled, []byte(`{"code":"canceled","message":"the operation was canceled"}`)
+}
+
+// TestHostContext: an operation ends with its context, which is no stop of the call.
+func TestHostContext(t *testing.T) {
+	var ended, before, stopped error
+	p := pluginOf(func(c *guest.Call, _ struct{}) (guest.None, error) {
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(0, cancel)
+		ended = c.HostContext(ctx, "sleep", struct{}{}, nil)
+		before = c.HostContext(ctx, "report", struct{}{}, nil)
+		stopped = c.Err()
+		return guest.None{}, nil
+	})
+	p.Invoke(named{canceling{}})
+	require.Equal(t, context.Canceled, ended)
+	require.Equal(t, context.Canceled, before)
+	require.NoError(t, stopped)
+}
+
+// named calls the first tool of a plugin.
+type named struct{ canceling }
+
+func (named) Read(f abi.Field, into []byte) int32 {
+	switch f {
+	case abi.FieldTool:
+		return int32(copy(into, "t"))
+	case abi.FieldArgs:
+		return int32(copy(into, "{}"))
+	}
+	return abi.Absent
 }
 
 // deaf is a host that breaks the contract in each way a host could.

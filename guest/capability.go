@@ -1,6 +1,7 @@
 package guest
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"time"
@@ -11,18 +12,28 @@ import (
 
 // Host calls the capability op of the host with the request as JSON, and decodes the
 // response into response, a pointer or nil. The error is a [*HostError] if the host
-// refuses or fails.
+// refuses or fails. Other goroutines run while it waits.
 func (c *Call) Host(op string, request, response any) error {
+	return c.HostContext(context.Background(), op, request, response)
+}
+
+// HostContext is Host until ctx is done: then it cancels the operation and returns the
+// error of ctx, unless the operation has ended otherwise first. Only operations that wait
+// can be canceled.
+func (c *Call) HostContext(ctx context.Context, op string, request, response any) error {
 	data, err := typed.Marshal(request)
 	if err != nil {
 		return err
 	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 
-	c.calling.Lock()
-	code := c.host.Call(op, data)
-	answer := c.read(abi.FieldResponse)
-	c.calling.Unlock()
+	code, answer := c.operation(ctx.Done(), op, data)
 	if code < 0 {
+		if err := ctx.Err(); err != nil && code == abi.CallCanceled {
+			return err
+		}
 		return c.failure(op, code, answer)
 	}
 	if response == nil {
@@ -30,6 +41,34 @@ func (c *Call) Host(op string, request, response any) error {
 	}
 
 	return json.Unmarshal(answer, response)
+}
+
+// awaiter is a Host in which several goroutines can wait for operations at a time.
+type awaiter interface {
+	// Await calls an operation and returns what Call would, and the response. It cancels
+	// the operation once done is closed.
+	Await(done <-chan struct{}, op string, request []byte) (code int32, response []byte)
+}
+
+// operation calls an operation and returns its response.
+func (c *Call) operation(done <-chan struct{}, op string, request []byte) (code int32, response []byte) {
+	if a, ok := c.host.(awaiter); ok && waits(op) && len(request) <= abi.MaxStart {
+		return a.Await(done, op, request)
+	}
+
+	c.calling.Lock()
+	defer c.calling.Unlock()
+	code = c.host.Call(op, request)
+	return code, c.read(abi.FieldResponse)
+}
+
+// waits reports whether an operation waits for something outside of the guest.
+func waits(op string) bool {
+	switch op {
+	case "sleep", "ask", "http", "messages.receive", "tool.call", "tool.search":
+		return true
+	}
+	return false
 }
 
 func (c *Call) failure(op string, code int32, answer []byte) error {

@@ -61,7 +61,8 @@
 // The text of an error that a tool returns is for the model, which can react to it.
 // An error made by [ConnectionRequired] asks the user to connect something first. A
 // panic in a tool is recovered: the operator sees it with its stack, the model sees
-// one generic sentence. A panic in another goroutine ends the instance.
+// one generic sentence. A panic in another goroutine ends the instance. A tool that ends
+// its goroutine with [runtime.Goexit] has panicked.
 //
 // # Stopping
 //
@@ -70,6 +71,28 @@
 // ended wherever it is. A tool that returns ErrCanceled ends with the tool error
 // "canceled", here and in guesttest; a background run that was stopped is recorded as
 // canceled.
+//
+// # Waiting
+//
+// Ordinary Go waits: [time.Sleep], timers, tickers, channels, mutexes, requests over HTTP
+// (see package web), [Call.CallTool], [Call.Ask], [Call.Receive] and [Call.Sleep], each in
+// any goroutine. Goroutines run while others wait, and up to 63 operations of the host at a
+// time; more of them wait for their turn. As soon as no goroutine can run, the module
+// returns to the host, which resumes it when an operation or the first timer ends. A call
+// that waits so uses no processor and no fuel.
+//
+//   - Nothing preempts a goroutine: one that computes holds up all others until it blocks
+//     or uses the call. One that yields in a loop ([runtime.Gosched]) keeps the call from
+//     waiting: block on a channel instead.
+//   - If all goroutines are blocked and nothing can wake one of them, the call ends as if
+//     the tool had panicked. The stacks of all goroutines go to the operator's log.
+//   - When the tool returns, its other goroutines end where they are, and their operations
+//     are canceled.
+//   - Without the grant clock, time stands still while an operation is pending. When there
+//     is none, it moves at once to the first timer.
+//   - A stop ends operations that wait with [ErrCanceled], but not time.Sleep: sleep with
+//     [Call.Sleep], or for short times.
+//   - A request of more than a mebibyte holds up all goroutines until it is answered.
 //
 // # Testing
 //

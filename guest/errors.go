@@ -15,6 +15,7 @@ var (
 	ErrLimit    = errors.New("limit reached")       // matched by a [*HostError]: the operator allows no more
 	ErrConflict = errors.New("changed meanwhile")   // matched by a [*HostError]: what is stored has another version
 	ErrUnknown  = errors.New("unknown capability")  // matched by a [*HostError]: this host does not have it
+	ErrLost     = errors.New("lost")                // matched by a [*HostError]: it had begun when its host died, and may have happened
 )
 
 // Errorf makes a tool error. It is [fmt.Errorf]; any other error does as well.
@@ -60,10 +61,10 @@ func (e *WriteError) Error() string {
 func (e *WriteError) Is(target error) bool { return target == ErrRefused }
 
 // HostError is the failure of a host capability. It matches [ErrDenied],
-// [ErrUnknown], [ErrConflict], [ErrLimit] and [ErrCanceled] by its code.
+// [ErrUnknown], [ErrConflict], [ErrLimit], [ErrCanceled] and [ErrLost] by its code.
 type HostError struct {
 	Op      string
-	Code    string // denied, unknown, invalid, failed, limit, canceled or conflict
+	Code    string // denied, unknown, invalid, failed, limit, canceled, conflict or lost
 	Message string
 }
 
@@ -71,6 +72,6 @@ func (e *HostError) Error() string { return fmt.Sprintf("%s: %s: %s", e.Op, e.Co
 
 // Is makes the error match the sentinel of its code.
 func (e *HostError) Is(target error) bool {
-	sentinels := map[string]error{"denied": ErrDenied, "unknown": ErrUnknown, "conflict": ErrConflict, "limit": ErrLimit, "canceled": ErrCanceled}
+	sentinels := map[string]error{"denied": ErrDenied, "unknown": ErrUnknown, "conflict": ErrConflict, "limit": ErrLimit, "canceled": ErrCanceled, "lost": ErrLost}
 	return sentinels[e.Code] == target
 }

@@ -29,13 +29,14 @@ func Serve(p *Plugin) {
 		panic("guest.Serve was called twice: a module is one plugin, with several tools if needed")
 	}
 	served = p
+	startWorker()
 }
 
 // running is the call that runs. An instance runs one at a time.
 var running *Call
 
 func setRunning(c *Call) (done func()) {
-	running = c
+	running, now.call = c, c
 	return func() { running = nil }
 }
 
@@ -50,13 +51,7 @@ func describe() int32 {
 	return served.Describe(imports{})
 }
 
-//go:wasmexport toolhost_invoke
-func invoke() int32 {
-	defer runtime.Gosched()
-	return served.Invoke(imports{})
-}
-
-// imports is the host outside the module. Its methods, like the exports above, yield:
+// imports is the host outside the module. Its methods, like the exports, yield:
 // nothing in a module preempts a goroutine, and the garbage collector needs its turn.
 type imports struct{}
 
@@ -65,7 +60,10 @@ func (imports) Read(f abi.Field, into []byte) int32 {
 }
 
 func (imports) Write(s abi.Stream, data []byte) int32 {
-	defer runtime.Gosched()
+	if s != abi.StreamResult || now.answered { // most calls end after their one result
+		defer runtime.Gosched()
+	}
+	now.answered = now.answered || s == abi.StreamResult
 	return hostWrite(int32(s), unsafe.Pointer(unsafe.SliceData(data)), int32(len(data)))
 }
 

@@ -88,6 +88,7 @@ func newRaw(b *testing.B, wasm []byte, tool, args string) *raw {
 	}).Export(abi.ImportWrite).
 		NewFunctionBuilder().WithFunc(func(_, _ float64, _, _ uint32) int32 { return 0 }).Export(abi.ImportProgress).
 		NewFunctionBuilder().WithFunc(func(_, _, _, _ uint32) int32 { return -1 }).Export(abi.ImportCall).
+		NewFunctionBuilder().WithFunc(func(_, _, _, _ uint32) int32 { return -1 }).Export(abi.ImportStart).
 		Instantiate(ctx)
 	require.NoError(b, err)
 	wasi_snapshot_preview1.MustInstantiate(ctx, r.runtime)

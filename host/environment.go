@@ -28,6 +28,7 @@ type environment struct {
 	state   instance.Env // of the clock that stands, and of a plugin without randomness
 	open    []io.Closer  // granted folders
 	folders []*rootfs.FS // the same
+	idling  idling
 }
 
 // newEnvironment makes the environment of an instance for this call and those with
@@ -55,6 +56,9 @@ func (e *environment) config() (wazero.ModuleConfig, error) {
 		WithStderr(output{e, abi.StreamStderr})
 	if c.module.Info.Shape == Command && !c.describing {
 		config = config.WithStdin(bytes.NewReader(c.Args)).WithArgs(c.argv()...)
+	}
+	if c.module.Info.Shape != Command {
+		config = config.WithStdin(standardInput{e})
 	}
 
 	for _, name := range slices.Sorted(maps.Keys(c.Policy.Env)) {

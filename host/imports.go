@@ -122,9 +122,12 @@ func valTypes(types []api.ValueType) []wasmbin.ValType {
 type checked string
 
 // Before implements experimental.FunctionListener.
-func (name checked) Before(ctx context.Context, _ api.Module, _ api.FunctionDefinition, _ []uint64, _ experimental.StackIterator) {
+func (name checked) Before(ctx context.Context, m api.Module, _ api.FunctionDefinition, stack []uint64, _ experimental.StackIterator) {
 	c := callOf(ctx)
 	c.start.touched(string(name))
+	if c.module.Info.Shape != Command {
+		c.instance.Guest.(*environment).idling.before(string(name), m.Memory(), stack)
+	}
 	if strings.HasPrefix(string(name), socketPrefix) {
 		c.connected = true
 	}
@@ -135,9 +138,13 @@ func (name checked) Before(ctx context.Context, _ api.Module, _ api.FunctionDefi
 }
 
 // After implements experimental.FunctionListener.
-func (checked) After(ctx context.Context, _ api.Module, _ api.FunctionDefinition, _ []uint64) {
-	if c := callOf(ctx); len(c.Policy.Files) > 0 {
+func (checked) After(ctx context.Context, m api.Module, _ api.FunctionDefinition, results []uint64) {
+	c := callOf(ctx)
+	if len(c.Policy.Files) > 0 {
 		c.guest.Reclaim()
+	}
+	if c.module.Info.Shape != Command {
+		c.instance.Guest.(*environment).idling.after(m.Memory(), results)
 	}
 }
 

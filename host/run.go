@@ -74,7 +74,8 @@ func (c *call) runAdmitted() (code int32, err error) {
 
 // serve makes c the call that an instance serves.
 func (c *call) serve(in *instance.Instance) {
-	in.Guest.(*environment).call = c
+	env := in.Guest.(*environment)
+	env.call, env.idling = c, idling{}
 	c.instance, c.meter.counter, c.meter.memory = in, in.Counter, in.Memory
 	if c.meter.live != nil {
 		c.meter.live.waited.Store(int64(c.waited))

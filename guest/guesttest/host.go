@@ -256,26 +256,35 @@ func (c *call) answer() int32 {
 var codes = map[string]int32{
 	"denied": abi.CallDenied, "unknown": abi.CallUnknown, "invalid": abi.CallInvalid,
 	"failed": abi.CallFailed, "limit": abi.CallLimit, "canceled": abi.CallCanceled, "conflict": abi.CallConflict,
+	"lost": abi.CallLost,
 }
 
 // Call implements [guest.Host].
 func (c *call) Call(op string, request []byte) int32 {
-	response, err := c.use(op, request)
+	code, response := c.Await(nil, op, request)
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.response = response
+	return code
+}
+
+// Await is Call for several goroutines at a time. It cannot end a capability of the test
+// early.
+func (c *call) Await(_ <-chan struct{}, op string, request []byte) (code int32, response []byte) {
+	answer, err := c.use(op, request)
 	if err != nil {
 		failure := abi.CallFailure{Code: "failed", Message: err.Error()}
 		if h, ok := errors.AsType[*guest.HostError](err); ok && codes[h.Code] != 0 {
 			failure = abi.CallFailure{Code: h.Code, Message: h.Message}
 		}
-		c.response, _ = json.Marshal(failure) // two strings
-		return codes[failure.Code]
+		response, _ = json.Marshal(failure) // two strings
+		return codes[failure.Code], response
 	}
-	if c.response, err = json.Marshal(response); err != nil {
+	if response, err = json.Marshal(answer); err != nil {
 		panic(fmt.Sprintf("the response of capability %s has no JSON: %v", op, err))
 	}
 
-	return int32(len(c.response))
+	return int32(len(response)), response
 }
 
 // contractOps are the capabilities of the contract, which every host knows.

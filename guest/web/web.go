@@ -16,8 +16,8 @@
 //
 // Responses are complete before they are returned, without trailers, and decompressed.
 // Connections are the host's: settings of an [http.Transport] have no counterpart. The
-// deadline of a request's context is its timeout, 30 seconds without one; canceling
-// the context has no effect on a request in flight, but a stop of the call has.
+// deadline of a request's context is its timeout, 30 seconds without one. In a module the
+// end of the context, like a stop of the call, ends the request.
 //
 // In tests, package guesttest plays recorded exchanges in place of the network.
 package web
@@ -36,7 +36,8 @@ import (
 )
 
 // Transport makes requests through the host. The zero Transport uses the call that is
-// running. It is safe for concurrent use; requests are made one after the other.
+// running. It is safe for concurrent use: requests of several goroutines are made at the
+// same time.
 type Transport struct {
 	// Call is the call that makes the requests. Nil stands for the running one, which
 	// there is only in a module for wasip1.
@@ -77,8 +78,8 @@ func (t Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 
 	var out response
-	if err := c.Host("http", in, &out); err != nil {
-		return nil, err
+	if err := c.HostContext(r.Context(), "http", in, &out); err != nil {
+		return nil, late(r.Context(), err)
 	}
 	body := out.BodyBase64
 	if body == nil {
@@ -89,6 +90,16 @@ func (t Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Header: headers(out.Headers), Body: io.NopCloser(bytes.NewReader(body)), ContentLength: length(r, out.Headers, len(body)), Request: r,
 	}, nil
+}
+
+// late returns the error of a request: the host may notice a deadline before ctx does.
+func late(ctx context.Context, err error) error {
+	failure, ok := errors.AsType[*guest.HostError](err)
+	deadline, limited := ctx.Deadline()
+	if ok && limited && failure.Code == "failed" && !time.Now().Before(deadline) {
+		return context.DeadlineExceeded
+	}
+	return err
 }
 
 // encode reads the body of a request, and closes it.
