@@ -1,0 +1,212 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/examples/plugins/script"
+	"github.com/toolhost/toolhost/internal/plugintest"
+	"github.com/toolhost/toolhost/plugins"
+	"github.com/toolhost/toolhost/server/gotool"
+)
+
+type text struct {
+	Text string `json:"text"`
+}
+
+type words struct {
+	Words int `json:"words"`
+}
+
+// scriptTools are tools of the program that scripts call.
+func scriptTools() []gotool.Tool {
+	readonly := abi.Hints{Readonly: true}
+	return []gotool.Tool{
+		{Name: "count", Description: "Counts words.", Hints: readonly, Handler: gotool.Handle(func(_ context.Context, _ *gotool.Call, in text) (words, error) {
+			return words{len(strings.Fields(in.Text))}, nil
+		})},
+		{Name: "fails", Description: "Fails.", Hints: readonly, Handler: gotool.Handle(func(context.Context, *gotool.Call, struct{}) (gotool.None, error) {
+			return gotool.None{}, errors.New("the file is not there")
+		})},
+		{Name: "connect", Description: "Needs a connection.", Hints: readonly, Handler: gotool.Handle(func(context.Context, *gotool.Call, struct{}) (gotool.None, error) {
+			return gotool.None{}, gotool.ConnectionRequired(abi.Connection{Provider: "acme"})
+		})},
+		{Name: "picture", Description: "Draws.", Hints: readonly, Handler: gotool.Handle(func(_ context.Context, c *gotool.Call, _ struct{}) (gotool.None, error) {
+			return gotool.None{}, c.Content(abi.Block{Type: "text", Text: "a cat"})
+		})},
+		{Name: "dangerous", Description: "Deletes.", Approval: abi.ApprovalRequired, Handler: gotool.Handle(func(context.Context, *gotool.Call, struct{}) (gotool.None, error) {
+			return gotool.None{}, nil
+		})},
+	}
+}
+
+// openScripts opens a service with the plugin exec.
+func openScripts(t testing.TB, cfg Config) service {
+	t.Helper()
+	wasm, err := script.FS.ReadFile("exec.wasm")
+	require.NoError(t, err)
+	cfg.CacheDir = plugintest.CacheDir()
+	cfg.Grants = map[string]plugins.Grant{"exec": {Clock: true, Ask: true, Tools: []string{abi.EveryTool}}}
+	cfg.Tools = append(cfg.Tools, scriptTools()...)
+	return openFolder(t, cfg, fstest.MapFS{"exec.wasm": {Data: wasm}})
+}
+
+func code(text string) json.RawMessage {
+	args, _ := json.Marshal(map[string]string{"code": text})
+	return args
+}
+
+// TestScripts: what scripts come to, and what those read who write them.
+func TestScripts(t *testing.T) {
+	s := openScripts(t, Config{})
+	for name, c := range map[string]struct{ code, value, err, output string }{
+		"a value":                      {code: `return {a: [1, "b", null]}`, value: `{"a":[1,"b",null]}`},
+		"no value":                     {code: `const a = 1`},
+		"a tool":                       {code: `return (await tools.count({text: "a b c"})).words`, value: `3`},
+		"many at once":                 {code: `return (await Promise.all(["a", "a b", "a b c"].map(text => tools.count({text})))).map(r => r.words)`, value: `[1,2,3]`},
+		"settled, raced, any":          {code: `const [a, b] = await Promise.allSettled([tools.fails(), tools.count({text: "a"})]); return [a.reason.kind, b.value.words, await Promise.race([sleep(1e6), 1]), await Promise.any([tools.fails(), 2])]`, value: `["tool_error",1,1,2]`},
+		"content":                      {code: `return await tools.picture()`, value: `[{"type":"text","text":"a cat"}]`},
+		"raw":                          {code: `const r = await tools.fails.raw(); return [r.kind, r.error]`, value: `["tool_error","the file is not there"]`},
+		"a caught failure":             {code: `try { await tools.fails() } catch (e) { return [e instanceof ToolError, e.name, e.kind, e.tool, e.message] }`, value: `[true,"ToolError","tool_error","fails","the file is not there"]`},
+		"a failure":                    {code: "const a = 1;\nawait tools.fails();", err: "fails: the file is not there (tool_error)\n  line 2: await tools.fails();"},
+		"in a function":                {code: "const f = async () =>\n  tools.fails();\nawait f();", err: "fails: the file is not there (tool_error)\n  line 2: tools.fails();"},
+		"no such tool":                 {code: `await tools.cuont({text: "a"})`, err: "cuont: no such tool: \"cuont\", did you mean \"count\"? (tool_error)\n  line 1: await tools.cuont({text: \"a\"})"},
+		"bad arguments":                {code: `await tools.count({txt: "a"})`, err: "count: the arguments of count do not fit its schema: missing: text; unknown field: txt (tool_error)\n  line 1: await tools.count({txt: \"a\"})"},
+		"arguments that are no object": {code: `await tools.count("a b")`, err: "TypeError: tools.count takes one object with its arguments: await tools.count({ … })\n  line 1: await tools.count(\"a b\")"},
+		"an agent's tool":              {code: `await tools.spawn_background({tool: "count", args: {}})`, err: "spawn_background: spawn_background is a tool of the agent, which no other tool can call (denied)\n  line 1: await tools.spawn_background({tool: \"count\", args: {}})"},
+		"not approved":                 {code: `await tools.dangerous()`, err: "dangerous: "},
+		"thrown":                       {code: "\n\nthrow new RangeError('too far', {cause: new Error('tired')})", err: "RangeError: too far\n  line 3: throw new RangeError('too far', {cause: new Error('tired')})\n  cause: Error: tired"},
+		"thrown, and no error":         {code: `throw {a: 1}`, err: "the script threw {a: 1}"},
+		"thrown, and cannot be shown":  {code: `class E extends Error { get message() { throw 1 } }; throw new E()`, err: "the script threw something that cannot be shown"},
+		"TypeScript":                   {code: "interface A { b: string }\nconst f = <T extends A>(a: T): string => a.b as string;\nenum E { X = 3 }\nreturn f({b: 'c'}) + E.X", value: `"c3"`},
+		"TypeScript that throws":       {code: "type A = {\n  b: string\n};\nconst a: A = {b: 'x'};\nthrow new Error(a.b);", err: "Error: x\n  line 5: throw new Error(a.b);"},
+		"no syntax":                    {code: "const a = 1;\nconst b = ;", err: "SyntaxError: unexpected token in expression: ';'\n  line 2: const b = ;"},
+		"a shell command":              {code: `curl https://example.com`, err: "This looks like a shell command. There is no shell here. Write JavaScript, such as:\n  const r = await tools.NAME({ … });\n  return r;"},
+		"Python":                       {code: "import os\nprint(os.getcwd())", err: "This looks like Python. Write JavaScript"},
+		"a module":                     {code: `const fs = require("fs")`, err: "There are no modules here"},
+		"fetch":                        {code: `await fetch("https://example.com")`, err: "There is no network here: find a tool for it with await search('http request')."},
+		"a tool as a function":         {code: `await count({text: "a"})`, err: "Tools are called as await tools.count({ … })."},
+		"a promise in the result":      {code: `return {a: [tools.count({text: "a"})]}`, err: `TypeError: the result has a promise as "0": await it, or all of a list with await Promise.all(list)`},
+		"a BigInt in the result":       {code: `return {a: 1n}`, err: `TypeError: the result has a BigInt as "a": convert it with Number(x) or String(x)`},
+		"a circle in the result":       {code: `const a = {}; a.a = a; return a`, err: `TypeError: circular reference`},
+		"a function as the result":     {code: `return () => 1`, err: `TypeError: the script returned a function: return data`},
+		"a Map in the result":          {code: `return {m: new Map([["a", new Set([1])]])}`, value: `{"m":{"a":[1]}}`},
+		"waiting for nothing":          {code: `await new Promise(() => {})`, err: `the script waits for a promise that nothing can resolve`},
+		"recursion":                    {code: `const f = () => f(); f()`, err: `RangeError: Maximum call stack size exceeded`},
+		"memory":                       {code: `const a = []; for (;;) a.push(new Array(1e5).fill(1))`, err: `InternalError: out of memory`},
+		"console":                      {code: `console.log("a", 1, {b: [new Map([[1, 2]]), null]}); console.error(new Error("e"))`, output: "a 1 {b: [Map {1 => 2}, null]}\nError: e\n  line 1: console.log(\"a\", 1, {b: [new Map([[1, 2]]), null]}); console.error(new Error(\"e\"))\n"},
+		"not awaited":                  {code: `tools.count({text: "a"}); Promise.reject(new Error("nobody")); return 1`, value: `1`, output: "Not handled: Error: nobody\n  line 1: tools.count({text: \"a\"}); Promise.reject(new Error(\"nobody\")); return 1\n"},
+		"handled later":                {code: `const p = Promise.reject(new Error("later")); await sleep(0); try { await p } catch (e) { return e.message }`, value: `"later"`},
+		"timers":                       {code: `const seen = []; const i = setInterval(() => { seen.push(seen.length); if (seen.length === 3) clearInterval(i) }, 1); const t = setTimeout(() => seen.push("no"), 1e6); await sleep(1); clearTimeout(t); while (seen.length < 3) await sleep(1); return seen`, value: `[0,1,2]`},
+		"broken by itself":             {code: `JSON.stringify = null; Promise = null; Array.prototype.map = null; Object.defineProperty(Object.prototype, "x", {get() { throw 1 }}); return 5`, value: `5`},
+		"thenable":                     {code: `return typeof (await tools)`, value: `"object"`},
+		"generators":                   {code: `async function* g() { for (const text of ["a", "a b"]) yield (await tools.count({text})).words } const all = []; for await (const n of g()) all.push(n); return all`, value: `[1,2]`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var output bytes.Buffer
+			r, _ := s.Service.Call(context.Background(), Request{Tool: "exec", Args: code(c.code), Stdout: &output, Stderr: &output})
+			if c.err != "" {
+				require.Equal(t, abi.ToolError, r.Kind, r.Error)
+				require.Contains(t, r.Error, c.err)
+			} else {
+				require.Equal(t, abi.Success, r.Kind, r.Error)
+				require.Equal(t, c.value, string(r.Value))
+			}
+			if c.output != "" {
+				require.Equal(t, c.output, output.String())
+			}
+		})
+	}
+}
+
+// TestScriptsAreCalls: the calls of a script are those of the agent.
+func TestScriptsAreCalls(t *testing.T) {
+	t.Run("a connection is passed on", func(t *testing.T) {
+		s := openScripts(t, Config{})
+		r := s.call("a", "exec", string(code(`await tools.connect()`)))
+		require.Equal(t, abi.ConnectionRequired, r.Kind)
+		require.Equal(t, "acme", r.Connection.Provider)
+	})
+
+	t.Run("they are listed, with the call that has made them", func(t *testing.T) {
+		s := openScripts(t, Config{})
+		require.Equal(t, abi.Success, s.call("a", "exec", string(code(`await Promise.all([1, 2, 3].map(() => tools.count({text: "a"})))`))).Kind)
+		latest := s.Figures().Calls(CallQuery{})
+		require.Len(t, latest, 4)
+		for _, one := range latest[1:] {
+			require.Equal(t, []any{"count", "exec", latest[0].CallID}, []any{one.Tool, one.OuterTool, one.OuterID})
+		}
+	})
+
+	t.Run("a user approves them, and not the script", func(t *testing.T) {
+		s := openScripts(t, Config{Approvals: ApprovalPolicy{Ask: true}})
+		var mu sync.Mutex
+		var asked []string
+		r, err := s.Service.Call(context.Background(), Request{Tool: "exec", Args: code(`await tools.dangerous(); return "done"`),
+			Ask: func(_ context.Context, q abi.Questions) (abi.Answers, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				for _, one := range q.Questions {
+					asked = append(asked, one.Message)
+				}
+				return abi.Answers{Answers: map[string]abi.Answer{"toolhost/approval": {Action: abi.AnswerAccept, Content: json.RawMessage(`{"decision":"once"}`)}}}, nil
+			}})
+		require.NoError(t, err)
+		require.Equal(t, `"done"`, string(r.Value))
+		require.Len(t, asked, 1)
+		require.Contains(t, asked[0], "Allow dangerous, called by exec?")
+	})
+
+	t.Run("scripts that start scripts", func(t *testing.T) {
+		s := openScripts(t, Config{})
+		r := s.call("a", "exec", string(code(`
+			const make = (n) => 'const make = ' + make + '; return ' + n + ' ? await tools.exec({code: make(' + (n - 1) + ')}) : "deepest"';
+			return [await tools.exec({code: make(5)}), await tools.exec.raw({code: make(20)})]`)))
+		require.Equal(t, abi.Success, r.Kind, r.Error)
+		require.Contains(t, string(r.Value), `"deepest"`)
+		require.Contains(t, string(r.Value), fmt.Sprintf("at most %d tools can call each other in turn", abi.MaxToolDepth))
+	})
+
+	t.Run("too many", func(t *testing.T) {
+		s := openScripts(t, Config{})
+		r := s.call("a", "exec", string(code(`
+			let made = 0;
+			try { for (;;) { await Promise.all(Array.from({length: 50}, () => tools.count({text: ""}).then(() => made++))) } } catch (e) { return [made, e.kind, e.message] }`)))
+		require.Equal(t, fmt.Sprintf(`[%d,"limit","at most %d calls of tools may begin with one call"]`, abi.MaxToolCalls, abi.MaxToolCalls), string(r.Value))
+	})
+
+	t.Run("at a time", func(t *testing.T) {
+		s := openScripts(t, Config{})
+		r := s.call("a", "exec", string(code(`
+			const all = await Promise.allSettled(Array.from({length: 70}, () => sleep(1)));
+			return all.filter(r => r.status === "rejected").map(r => [r.reason.kind, r.reason.message])[0]`)))
+		require.Equal(t, fmt.Sprintf(`["limit","at most %d operations can be pending at a time: wait for the end of one"]`, abi.MaxPending), string(r.Value))
+	})
+}
+
+// TestScriptsInTheBackground: a script is spawned, checked and stopped as any tool.
+func TestScriptsInTheBackground(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		s := openScripts(t, Config{})
+		id := s.spawn("a", "exec", string(code(`console.log("begun"); await sleep(60000); return (await tools.count({text: "a b"})).words`)))
+		time.Sleep(2 * time.Minute)
+		require.Equal(t, "succeeded", s.check("a", id, "")["status"])
+
+		id = s.spawn("a", "exec", string(code(`try { await sleep(1e9) } catch (e) { console.log(e.kind); throw e }`)))
+		time.Sleep(time.Second)
+		s.agent("a", "stop_background", `{"task_id":"`+id+`"}`)
+		time.Sleep(time.Minute)
+		require.Equal(t, "canceled", s.check("a", id, "")["status"])
+	})
+}
