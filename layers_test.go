@@ -73,7 +73,7 @@ var layers = map[string][]string{
 	"examples/pluginbuild":               {"abi", "host", "internal/wasmbin"},
 	"examples/demo":                      {"abi", "host", "server", "internal/human"},
 	"examples/plugins/internal/generate": {"host", "examples/pluginbuild"},
-	"cmd/toolhost":                       {"abi", "host", "plugins", "pkg/background", "server", "server/audit", "server/vault", "server/wire", "server/mcpapi", "server/httpapi", "server/identity", "server/webui", "client", "examples/demo", "examples/pluginbuild", "internal/human", "internal/owned", "internal/document"},
+	"cmd/toolhost":                       {"abi", "host", "plugins", "pkg/background", "server", "server/audit", "server/vault", "server/wire", "server/mcpapi", "server/httpapi", "server/identity", "server/webui", "client", "examples/demo", "examples/pluginbuild", "examples/plugins/script", "internal/human", "internal/owned", "internal/document"},
 	"examples/agent":                     {"abi", "plugins", "server", "server/gotool", "server/wire", "host", "examples/pluginbuild"}, // the last two build its plugins
 	"examples/plugins/*":                 {"guest", "guest/web", "guest/guesttest"},                                                    // what a third party would import, and no more
 }

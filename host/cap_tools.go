@@ -66,6 +66,9 @@ func (g Grant) allowsTool(name string) bool {
 // lackingTools are the tools that a plugin needs and was not granted.
 func lackingTools(n abi.Needs, g Grant) (lacking []string) {
 	for _, name := range n.Tools {
+		if name == abi.EveryTool && len(g.Tools) > 0 { // the operator has chosen some
+			continue
+		}
 		if !g.allowsTool(name) && !slices.Contains(lacking, name) {
 			lacking = append(lacking, name)
 		}

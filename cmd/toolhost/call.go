@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
@@ -24,9 +25,7 @@ import (
 )
 
 func callCommand(a *app) *cobra.Command {
-	req := server.Request{}
-	var memory string
-	var save saver
+	var f callFlags
 	cmd := &cobra.Command{
 		Use:   "call TOOL [ARGS|@FILE|-]",
 		Short: "Run one tool: live output on stderr, the result on stdout",
@@ -47,33 +46,48 @@ Exit codes: 0 ok, 1 tool error, 2 usage, configuration or arguments that do not 
   toolhost call chart '{"csv":"…"}' --output chart.png`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			req.Tool = args[0]
-			if req.Args, err = a.arguments(cmd.Context(), args[1:]); err != nil {
+			f.req.Tool = args[0]
+			if f.req.Args, err = a.arguments(cmd.Context(), args[1:]); err != nil {
 				return err
 			}
-			if memory != "" {
-				if err := size.set(reflect.ValueOf(&req.Limits.Memory).Elem(), memory); err != nil {
-					return &usageError{fmt.Errorf("--memory: %w", err), ""}
-				}
-			}
-			if req.Limits.Fuel < 0 || req.Limits.Timeout < 0 {
-				return &usageError{errors.New("--fuel and --timeout cannot be negative"), "leave the flag out for the default"}
-			}
-			if err := save.check(); err != nil {
-				return err
-			}
-			return a.callTool(cmd.Context(), req, save)
+			return f.call(cmd.Context(), a)
 		},
 	}
-	flags := cmd.Flags()
-	flags.Int64Var(&req.Limits.Fuel, "fuel", 0, "fuel budget in `units` (default: what the tool asks for, or 100 billion)")
-	flags.DurationVar(&req.Limits.Timeout, "timeout", 0, "time limit (default: what the tool asks for, or 2m)")
-	flags.StringVar(&memory, "memory", "", "memory limit: a `size` such as 64MiB")
-	flags.StringVar(&req.Session, "session", "cli", "session of the call")
-	flags.BoolVar(&req.DryRun, "dry-run", false, "say what the call would do, unless the tool is readonly")
-	flags.Bool("json", false, "print the result and its cost as JSON")
-	save.flag(flags)
+	f.add(cmd.Flags())
 	return cmd
+}
+
+// callFlags are the flags of a command that calls a tool.
+type callFlags struct {
+	req    server.Request
+	memory string
+	save   saver
+}
+
+func (f *callFlags) add(flags *pflag.FlagSet) {
+	flags.Int64Var(&f.req.Limits.Fuel, "fuel", 0, "fuel budget in `units` (default: what the tool asks for, or 100 billion)")
+	flags.DurationVar(&f.req.Limits.Timeout, "timeout", 0, "time limit (default: what the tool asks for, or 2m)")
+	flags.StringVar(&f.memory, "memory", "", "memory limit: a `size` such as 64MiB")
+	flags.StringVar(&f.req.Session, "session", "cli", "session of the call")
+	flags.BoolVar(&f.req.DryRun, "dry-run", false, "say what the call would do, unless the tool is readonly")
+	flags.Bool("json", false, "print the result and its cost as JSON")
+	f.save.flag(flags)
+}
+
+// call makes the call.
+func (f *callFlags) call(ctx context.Context, a *app) error {
+	if f.memory != "" {
+		if err := size.set(reflect.ValueOf(&f.req.Limits.Memory).Elem(), f.memory); err != nil {
+			return &usageError{fmt.Errorf("--memory: %w", err), ""}
+		}
+	}
+	if f.req.Limits.Fuel < 0 || f.req.Limits.Timeout < 0 {
+		return &usageError{errors.New("--fuel and --timeout cannot be negative"), "leave the flag out for the default"}
+	}
+	if err := f.save.check(); err != nil {
+		return err
+	}
+	return a.callTool(ctx, f.req, f.save)
 }
 
 // arguments reads the JSON object of a call.

@@ -85,6 +85,10 @@ func loadConfig(flags *pflag.FlagSet, environ []string) (*loaded, error) {
 		}
 	}
 
+	if c.exec {
+		c.runScripts()
+	}
+
 	if whole { // otherwise what is missing may be in the file that cannot be read
 		c.check()
 	}

@@ -18,7 +18,7 @@ import (
 // makes no folder.
 func (c *loaded) checkPlugins(ctx context.Context) error {
 	folders := slices.ContainsFunc(c.problems, func(p problem) bool { return strings.HasPrefix(p.key, "plugins") })
-	if len(c.plugins) == 0 || folders || len(c.server.Grants)+len(c.server.Interpret)+len(c.server.Approvals.Tools)+len(c.server.Listing) == 0 {
+	if len(c.plugins) == 0 && !c.exec || folders || len(c.server.Grants)+len(c.server.Interpret)+len(c.server.Approvals.Tools)+len(c.server.Listing) == 0 {
 		return nil
 	}
 
@@ -29,9 +29,7 @@ func (c *loaded) checkPlugins(ctx context.Context) error {
 	defer h.Close(context.WithoutCancel(ctx))
 
 	cfg := plugins.Config{Grants: c.server.Grants, Interpret: c.server.Interpret}
-	for _, dir := range c.plugins {
-		cfg.Folders = append(cfg.Folders, plugins.Dir(dir))
-	}
+	cfg.Folders = c.folders()
 	if cache, err := filepath.EvalSymlinks(filepath.Join(c.data, "cache")); err == nil && c.data != "" {
 		cfg.CacheDir = cache
 	}

@@ -29,7 +29,6 @@ import (
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host"
 	"github.com/toolhost/toolhost/internal/owned"
-	"github.com/toolhost/toolhost/plugins"
 	"github.com/toolhost/toolhost/server"
 	"github.com/toolhost/toolhost/server/vault"
 )
@@ -80,7 +79,7 @@ func run(ctx context.Context, args []string, in io.Reader, out, errw io.Writer) 
 
 // commands make the commands, in no particular order.
 var commands = []func(*app) *cobra.Command{
-	callCommand, compileCommand, configCommand, demoCommand, inspectCommand, listCommand, mcpCommand, pinCommand, serveCommand, trustCommand, unpinCommand,
+	callCommand, compileCommand, configCommand, demoCommand, execCommand, inspectCommand, listCommand, mcpCommand, pinCommand, serveCommand, trustCommand, unpinCommand,
 	approveCommand, auditCommand, checkCommand, kvCommand, logsCommand, messageCommand, removeCommand, schedulesCommand, searchCommand, secretCommand, spawnCommand, stopCommand, tasksCommand, waitCommand,
 }
 
@@ -191,7 +190,7 @@ func (a *app) logger() *slog.Logger {
 // open opens a service that keeps its runs in memory, unless adapt changes that.
 // The returned function closes it, and interrupts active runs.
 func (a *app) open(ctx context.Context, adapt func(*server.Config)) (s *server.Service, done func(), err error) {
-	if len(a.config.plugins) == 0 {
+	if len(a.config.plugins) == 0 && !a.config.exec {
 		return nil, nil, &usageError{errors.New("no folder of plugins"), "name one with --plugins, or in plugins of the configuration"}
 	}
 
@@ -206,9 +205,7 @@ func (a *app) open(ctx context.Context, adapt func(*server.Config)) (s *server.S
 	if cfg.Secrets, err = a.secrets(); err != nil {
 		return nil, nil, err
 	}
-	for _, dir := range a.config.plugins {
-		cfg.Folders = append(cfg.Folders, plugins.Dir(dir))
-	}
+	cfg.Folders = a.config.folders()
 	if adapt != nil {
 		adapt(&cfg)
 	}

@@ -31,6 +31,14 @@ func TestGrantingPage(t *testing.T) {
 	p.follow()
 }
 
+// TestScriptsPage does what docs/scripts.md says.
+func TestScriptsPage(t *testing.T) {
+	p := newReader(t, "scripts.md")
+	require.NoError(t, os.MkdirAll(filepath.Join(p.clone, "examples/plugins"), 0o755))
+	require.NoError(t, os.Symlink(buildExamples(t), filepath.Join(p.clone, "examples/plugins/dist")))
+	p.follow()
+}
+
 // TestReachingPage does what docs/reaching.md says: it writes, tests and builds the
 // plugins of the page, and calls them.
 func TestReachingPage(t *testing.T) {

@@ -24,6 +24,7 @@ type config struct {
 
 	plugins             []string // folders
 	data                string   // folder; empty if no home folder is known
+	exec                bool
 	watch               bool
 	compile, approve    string
 	logLevel, logFormat string
@@ -84,6 +85,7 @@ func settings(c *config) []setting {
 
 	return []setting{
 		{"plugins", folders, &c.plugins, none, "Folders of plugins. Subfolders are not read."},
+		{"exec", flag, &c.exec, nil, "Whether agents have the tool `exec`, which runs [scripts](scripts.md) that call their tools. Unless `grants.exec` says otherwise, it is granted the clock, questions to the user and every tool."},
 		{"watch", flag, &c.watch, nil, "Whether `serve` and `mcp` reload plugins that are added, replaced or removed. See [Reloading](#reloading)."},
 		{"compile", oneOf(compileAhead, compileOnDemand), &c.compile, nil, "When `serve` and `mcp` compile plugins: in the background once they are ready, or each at its first call. See [Compiled code](#compiled-code)."},
 		{"interpret", list, &s.Interpret, none, "Names of plugins that run in an interpreter and are never compiled; `[\"*\"]` for all. See [Compiled code](#compiled-code)."},

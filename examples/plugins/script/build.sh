@@ -38,4 +38,5 @@ LC_ALL=C sed -i s/th_initiali/_initialize/ "$t/exec.wasm"
 
 NODE_PATH=$tools/node_modules "$bin/esbuild" types.js --bundle --minify --format=iife --global-name=types --target=es2022 --log-level=warning --outfile="$t/types.js"
 python3 pack.py "$t/exec.wasm" manifest.json prelude.js "$t/types.js" ../exec.wasm
-ls -l ../exec.wasm
+cd ..
+sha256sum exec.wasm build.sh src/* >exec.wasm.sha256 # for .ci/script.sh

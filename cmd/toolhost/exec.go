@@ -1,0 +1,73 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/examples/plugins/script"
+	"github.com/toolhost/toolhost/host"
+	"github.com/toolhost/toolhost/plugins"
+)
+
+// execTool is the plugin that runs scripts, and its tool.
+const execTool = "exec"
+
+// runScripts has agents run scripts, with every tool unless the operator grants others.
+func (c *config) runScripts() {
+	c.exec = true
+	if _, granted := c.server.Grants[execTool]; !granted {
+		c.server.Grants[execTool] = host.Grant{Clock: true, Ask: true, Tools: []string{abi.EveryTool}}
+	}
+}
+
+// folders are the folders of plugins, and what comes with the program.
+func (c *config) folders() (all []plugins.Folder) {
+	for _, dir := range c.plugins {
+		all = append(all, plugins.Dir(dir))
+	}
+	if c.exec {
+		all = append(all, plugins.Folder{Path: "built-in", FS: script.FS})
+	}
+	return all
+}
+
+func execCommand(a *app) *cobra.Command {
+	var f callFlags
+	cmd := &cobra.Command{
+		Use:   "exec FILE|-",
+		Short: "Run a script that calls tools",
+		Long: `Run a script of JavaScript or TypeScript, as an agent does with the tool exec: the
+body of an async function that calls tools. The file is read here, or stdin with -.
+It is like toolhost call exec, and also works where the setting exec is off.
+
+Exit codes: those of toolhost call.`,
+		Example: `  toolhost exec words.js
+  echo 'return (await tools.wordcount({text: "a b"})).words' | toolhost exec -`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			from := args[0]
+			if from != "-" {
+				from = "@" + from
+			}
+			code, err := a.source(cmd.Context(), from)
+			if err != nil {
+				return err
+			}
+			if len(code) == 0 || !utf8.Valid(code) {
+				return &usageError{errors.New("the script is empty, or no text in UTF-8"), ""}
+			}
+			a.config.runScripts()
+			f.req.Tool = execTool
+			if f.req.Args, err = json.Marshal(map[string]string{"code": string(code)}); err != nil {
+				return err
+			}
+			return f.call(cmd.Context(), a)
+		},
+	}
+	f.add(cmd.Flags())
+	return cmd
+}
