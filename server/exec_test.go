@@ -21,11 +21,11 @@ import (
 	"github.com/toolhost/toolhost/server/gotool"
 )
 
-type text struct {
+type scriptText struct {
 	Text string `json:"text"`
 }
 
-type words struct {
+type scriptWords struct {
 	Words int `json:"words"`
 }
 
@@ -33,8 +33,8 @@ type words struct {
 func scriptTools() []gotool.Tool {
 	readonly := abi.Hints{Readonly: true}
 	return []gotool.Tool{
-		{Name: "count", Description: "Counts words.", Hints: readonly, Handler: gotool.Handle(func(_ context.Context, _ *gotool.Call, in text) (words, error) {
-			return words{len(strings.Fields(in.Text))}, nil
+		{Name: "count", Description: "Counts words.", Hints: readonly, Handler: gotool.Handle(func(_ context.Context, _ *gotool.Call, in scriptText) (scriptWords, error) {
+			return scriptWords{len(strings.Fields(in.Text))}, nil
 		})},
 		{Name: "fails", Description: "Fails.", Hints: readonly, Handler: gotool.Handle(func(context.Context, *gotool.Call, struct{}) (gotool.None, error) {
 			return gotool.None{}, errors.New("the file is not there")
