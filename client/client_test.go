@@ -100,6 +100,12 @@ func TestClient(t *testing.T) {
 	tools, err := c.Tools(ctx)
 	require.NoError(t, err)
 	require.NotEmpty(t, tools)
+	all, err := c.AllTools(ctx)
+	require.NoError(t, err)
+	require.Equal(t, tools, all, "nothing is deferred")
+	found, err := c.Declarations(ctx, "echo & a+b", 1)
+	require.NoError(t, err)
+	require.Equal(t, wire.Declarations{Tools: []wire.Declaration{{Name: "echo", Declaration: "echo(args?: Record<string, unknown>): Promise<unknown>", Description: "Made for a test."}}}, found)
 
 	happened := make(chan wire.EventKind, 100)
 	watching, cancel := context.WithCancel(ctx)
