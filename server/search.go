@@ -147,6 +147,9 @@ func (d *searchDoc) match(word string) float64 {
 func (x *searchIndex) find(query string, tools []searchable) []int {
 	query = clip(query, MaxQuery)
 	wanted, docs := words(query), x.among(tools)
+	if telling := slices.DeleteFunc(slices.Clone(wanted), isFiller); len(telling) > 0 {
+		wanted = telling
+	}
 	wanted = wanted[:min(len(wanted), maxQueryTags)]
 
 	scores := make([]float64, len(tools))
@@ -176,6 +179,15 @@ func (x *searchIndex) find(query string, tools []searchable) []int {
 		return cmp.Or(cmp.Compare(scores[b], scores[a]), cmp.Compare(tools[a].name, tools[b].name))
 	})
 	return found
+}
+
+// isFiller reports whether a word of a query says nothing of a tool.
+func isFiller(word string) bool {
+	switch word {
+	case "a", "an", "and", "the", "of", "to", "in", "on", "or", "for", "from", "by", "with", "is", "it", "that", "this", "how", "what", "tool":
+		return true
+	}
+	return false
 }
 
 // words are the different words of a text in lower case: letters and digits. A word such

@@ -17,8 +17,8 @@ func searchCommand(a *app) *cobra.Command {
 		Use:   "search [WORDS]",
 		Short: "Find tools by words, and show how scripts call them",
 		Long: `Find tools by words of their names, descriptions and schemas, the best match first.
-Without words all tools are shown. Each is declared in TypeScript, as models and
-scripts see it that search for it.`,
+Without words all tools are shown. Those that lack grants are not. Each is declared
+in TypeScript, as models and scripts see it that search for it.`,
 		Example: `  toolhost search count words
   toolhost search files_read --json`,
 		Args: cobra.ArbitraryArgs,

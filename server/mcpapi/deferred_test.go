@@ -39,3 +39,12 @@ func TestDeferredTools(t *testing.T) {
 		}
 	}
 }
+
+// A list without tools is an array: clients refuse null.
+func TestNoTools(t *testing.T) {
+	c := connect(t, open(t, server.Config{}))
+	c.send([]byte(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}` + "\n"))
+	c.receive(1)
+	c.send([]byte(`{"jsonrpc":"2.0","method":"notifications/initialized"}` + "\n" + `{"jsonrpc":"2.0","id":2,"method":"tools/list"}` + "\n"))
+	require.Contains(t, string(c.receive(1)), `"tools":[]`)
+}

@@ -93,7 +93,7 @@ func (a *api) offer2025(result mcp.Result, version string) mcp.Result {
 		if version != lastLegacy {
 			break
 		}
-		out, known := &listedTools{ListToolsResult: r}, a.served.Load().tools
+		out, known := &listedTools{ListToolsResult: r, Tools: []tool2025{}}, a.served.Load().tools
 		for _, tool := range r.Tools {
 			t := tool2025{Tool: tool}
 			if known[tool.Name].background {
