@@ -96,13 +96,13 @@ const (
 	ApprovalRequired Approval = "required"
 )
 
-// Deferrable says whether an agent may load the tool's definition late.
+// Deferrable says whether models may have to find the tool by search, instead of being given its definition.
 type Deferrable string
 
 // The policies; empty is automatic.
 const (
-	DeferAutomatic Deferrable = "automatic"
-	DeferNever     Deferrable = "never"
+	DeferAutomatic Deferrable = "automatic" // as the operator decides
+	DeferNever     Deferrable = "never"     // unless the operator names this very tool
 )
 
 // Limits are what a tool asks for; zero asks for the host's default. The
