@@ -193,29 +193,6 @@ func TestBadListing(t *testing.T) {
 	}
 }
 
-// TestScriptTokens bounds what a model pays that is given scripts and nothing else, in
-// bytes, however many tools there are: besides the definition of exec, 177 tokens of o200k
-// when this was written.
-func TestScriptTokens(t *testing.T) {
-	files := office()
-	files["exec.wasm"] = scriptTool()
-	s := openFolder(t, Config{Listing: map[string]Listing{"*": ListBySearch}}, files)
-	require.Equal(t, []string{Exec, CheckBackground, ToolsSearch}, namesOf(s.Definitions(alice)))
-
-	shown := s.shownAgentTools()
-	for name, most := range map[string]int{CheckBackground: 440, ToolsSearch: 360} {
-		d := shown[name]
-		text := d.Name + "\n" + d.Description + "\n" + string(d.InputSchema)
-		t.Logf("%s", text)
-		require.LessOrEqual(t, len(text), most, name)
-	}
-
-	require.Equal(t, []string{"spawn_background", "stop_background"}, []string{s.search("run later in the background schedule", "").Tools[0].Name, s.search("stop a run", "").Tools[0].Name}, "those of the agent can be found too")
-	require.Contains(t, s.search("spawn_background", "").Tools[0].Declaration, "spawn_background(args: {\n  tool: string")
-	require.NotContains(t, string(shown[CheckBackground].InputSchema), "cursor")
-	require.EqualValues(t, 0, s.agent(alice, CheckBackground, `{"max_chars":5}`)["active"], "what is not shown is understood")
-}
-
 // The index follows reloads, and keeps nothing of what is gone.
 func TestSearchFollowsReloads(t *testing.T) {
 	files := office()
