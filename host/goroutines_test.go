@@ -232,19 +232,50 @@ func TestGoroutinesStop(t *testing.T) {
 	}
 }
 
-// TestGoroutinesDeaf: a tool that sleeps whatever happens uses hardly any fuel until it is
+// TestGoroutinesDeaf: a tool that sleeps whatever happens waits without fuel until it is
 // ended.
 func TestGoroutinesDeaf(t *testing.T) {
 	h := newHost(t, nil)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	stop := make(chan struct{})
-	req := waitingCall("deaf", "")
-	req.Stopping, req.Policy.Grant.Clock, req.Policy.Fuel = stop, true, 100_000_000
-	req.Progress = func(host.Progress) {
-		close(stop)
-		time.AfterFunc(20*time.Millisecond, cancel) // the end of its grace
+	m := compile(t, h, waitingWasm(t))
+	ended := func(grace time.Duration) int64 {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		stop := make(chan struct{})
+		req := waitingCall("deaf", "")
+		req.Stopping, req.Policy.Grant.Clock = stop, true
+		req.Progress = func(host.Progress) {
+			close(stop)
+			time.AfterFunc(grace, cancel)
+		}
+		o := do(ctx, h, m, req)
+		require.ErrorIs(t, o.err, context.Canceled)
+		return o.Usage.Fuel
 	}
-	o := do(ctx, h, compile(t, h, waitingWasm(t)), req)
-	require.ErrorIs(t, o.err, context.Canceled)
+
+	ended(0) // starts up
+	require.LessOrEqual(t, ended(200*time.Millisecond), 2*ended(10*time.Millisecond))
+}
+
+// BenchmarkAwait compares a goroutine that waits for a tool, which the host resumes, with
+// a hand-made plugin that waits for it in call.
+func BenchmarkAwait(b *testing.B) {
+	const awaits = 100 // fewer than a call may make
+	h := newHost(b, nil)
+	granted := host.Policy{Memory: 256 << 20, Grant: host.Grant{Tools: []string{"other"}}}
+	request := `{"tool":"other","args":{"n":1}}`
+	one := capability(dataAt, 9, dataAt+9, int64(len(request)))
+	byHand := compile(b, h, guest{data: "tool.call" + request, invoke: answering(seq(times(awaits-1, drop(one)), tell(one)))}.wasm())
+	inGo := compile(b, h, waitingWasm(b))
+	of := func(name string, m *host.Module, req host.Call) *lane {
+		return &lane{name: name, call: func() {
+			req.Policy, req.Services = granted, otherTool(0)
+			o := do(b.Context(), h, m, req)
+			require.NoError(b, o.err)
+		}}
+	}
+	inTurn(b, []*lane{
+		of("call", byHand, host.Call{}),
+		of("go", inGo, waitingCall("one", fmt.Sprintf(`,"n":%d`, awaits))),
+		of("go-0", inGo, waitingCall("one", `,"n":0`)),
+	})
 }

@@ -35,6 +35,7 @@ var cases = map[string]func(*guest.Call, args) (any, error){
 	"locks":     locks,
 	"pipeline":  pipeline,
 	"tools":     tools,
+	"one":       one,
 	"first":     first,
 	"canceled":  canceled,
 	"mixed":     mixed,
@@ -250,6 +251,19 @@ func tools(c *guest.Call, in args) (any, error) {
 	}
 	all.Wait()
 	return answers, errors.Join(errs...)
+}
+
+// one calls tools one after the other.
+func one(c *guest.Call, in args) (any, error) {
+	sum := 0
+	for range in.N {
+		var n int
+		if err := c.CallTool("other", map[string]int{"n": 1}, &n); err != nil {
+			return nil, err
+		}
+		sum += n
+	}
+	return sum, nil
 }
 
 // first takes the first of several answers, while the other goroutines wait.
