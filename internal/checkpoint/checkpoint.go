@@ -1,0 +1,271 @@
+// Package checkpoint encodes a guest that waits: what its memory has that its image has
+// not, its globals, and what the host knows of it. While it waits it has nothing else, so
+// it can go on in another instance, in another process, and on another kind of processor.
+//
+// An encoded checkpoint is a magic number and a zstd frame with its checksum. In the frame
+// are, integers in little endian or as varints (see encoding/binary):
+//
+//	the digest of the plugin's file    32 bytes
+//	the digest of the image            32 bytes
+//	the size of the memory in bytes    uvarint
+//	the globals                        uvarint, and 8 bytes each
+//	what the host has added            uvarint, and so many bytes
+//	the runs of blocks                 uvarint, and for each: uvarint blocks that are as in the image, uvarint blocks that are not
+//	the blocks of all runs             256 bytes each
+//
+// Blocks of 256 bytes make small checkpoints half as large as pages do, and large ones no
+// larger.
+package checkpoint
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+const (
+	block    = 256
+	pageSize = 64 << 10
+	magic    = "thcp\x01"
+	// MaxGlobals bounds the mutable globals of a guest, and MaxHost the bytes that the
+	// host adds.
+	MaxGlobals = 100_000
+	MaxHost    = 32 << 20
+)
+
+// The reasons why bytes are no checkpoint that can be used.
+var (
+	ErrDamaged  = errors.New("the checkpoint is damaged")
+	ErrTooLarge = errors.New("the checkpoint is too large")
+)
+
+// Digest is a SHA-256.
+type Digest = [sha256.Size]byte
+
+// Checkpoint is a guest that waits. The zero Checkpoint is that of an empty memory.
+type Checkpoint struct {
+	Plugin  Digest // of the file of the plugin
+	Image   Digest // of what the memory is compared with, see [DigestImage]
+	Size    uint64 // of the memory in bytes, whole pages of 64 KiB
+	Globals []uint64
+	Host    []byte // what the host adds
+	changed []run
+}
+
+// run is a part of the memory that is not as in the image. It begins at a whole block.
+type run struct {
+	at    uint64
+	bytes []byte // whole blocks
+}
+
+// DigestImage returns the digest of an image: bytes at an offset in a memory that has
+// nothing else but zeros. Zeros around the bytes do not change it.
+func DigestImage(data []byte, at uint64) (d Digest) {
+	trimmed := bytes.TrimLeft(data, "\x00")
+	at += uint64(len(data) - len(trimmed))
+	trimmed = bytes.TrimRight(trimmed, "\x00")
+	if len(trimmed) == 0 {
+		at = 0
+	}
+
+	h := sha256.New()
+	h.Write(binary.LittleEndian.AppendUint64(nil, at))
+	h.Write(trimmed)
+	h.Sum(d[:0])
+	return d
+}
+
+// Compare notes what a memory has that its image has not: image at an offset, and zeros.
+// It shares no bytes with the memory.
+func (c *Checkpoint) Compare(memory, image []byte, at uint64) {
+	c.Size, c.changed = uint64(len(memory)), nil
+	base := blocks{image, at}
+	zero := [block]byte{}
+	for from := 0; from < len(memory); from += block {
+		now := memory[from:][:block]
+		if was, ok := base.at(uint64(from), zero[:]); ok && bytes.Equal(now, was) || !ok && base.same(uint64(from), now) {
+			continue
+		}
+		if n := len(c.changed); n > 0 && c.changed[n-1].at+uint64(len(c.changed[n-1].bytes)) == uint64(from) {
+			c.changed[n-1].bytes = append(c.changed[n-1].bytes, now...)
+		} else {
+			c.changed = append(c.changed, run{uint64(from), slices.Clone(now)})
+		}
+	}
+}
+
+// blocks are those of an image.
+type blocks struct {
+	bytes []byte
+	from  uint64
+}
+
+// at returns the block at an offset: zero outside of the image. It is false for one that
+// is only partly in it.
+func (b blocks) at(at uint64, zero []byte) ([]byte, bool) {
+	end := b.from + uint64(len(b.bytes))
+	switch {
+	case at >= b.from && at+block <= end:
+		return b.bytes[at-b.from:][:block], true
+	case at+block <= b.from || at >= end:
+		return zero, true
+	}
+	return nil, false
+}
+
+// same compares a block that is partly in the image.
+func (b blocks) same(at uint64, now []byte) bool {
+	for i, v := range now {
+		var was byte
+		if p := at + uint64(i); p >= b.from && p-b.from < uint64(len(b.bytes)) {
+			was = b.bytes[p-b.from]
+		}
+		if v != was {
+			return false
+		}
+	}
+	return true
+}
+
+// Apply makes a memory that is as the image what it was. It must have Size bytes.
+func (c *Checkpoint) Apply(memory []byte) {
+	for _, r := range c.changed {
+		copy(memory[r.at:], r.bytes)
+	}
+}
+
+// Changed is how many bytes of the memory are not as in the image, in whole blocks.
+func (c *Checkpoint) Changed() (n int) {
+	for _, r := range c.changed {
+		n += len(r.bytes)
+	}
+	return n
+}
+
+// encoder is shared: it is safe for concurrent use, and large.
+var encoder = sync.OnceValue(func() *zstd.Encoder {
+	e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(true))
+	if err != nil {
+		panic(err) // the options are constant
+	}
+	return e
+})
+
+// Encode returns the checkpoint as bytes. The same checkpoint has the same bytes in one
+// version of this package; Decode reads those of all versions.
+func (c *Checkpoint) Encode() []byte {
+	body := make([]byte, 0, 128+8*len(c.Globals)+len(c.Host)+c.Changed()+8*len(c.changed))
+	body = append(append(body, c.Plugin[:]...), c.Image[:]...)
+	body = binary.AppendUvarint(body, c.Size)
+	body = binary.AppendUvarint(body, uint64(len(c.Globals)))
+	for _, g := range c.Globals {
+		body = binary.LittleEndian.AppendUint64(body, g)
+	}
+	body = append(binary.AppendUvarint(body, uint64(len(c.Host))), c.Host...)
+
+	body = binary.AppendUvarint(body, uint64(len(c.changed)))
+	next := uint64(0)
+	for _, r := range c.changed {
+		body = binary.AppendUvarint(body, (r.at-next)/block)
+		body = binary.AppendUvarint(body, uint64(len(r.bytes)/block))
+		next = r.at + uint64(len(r.bytes))
+	}
+	for _, r := range c.changed {
+		body = append(body, r.bytes...)
+	}
+	return encoder().EncodeAll(body, []byte(magic))
+}
+
+// Decode reads a checkpoint of a memory of at most so many bytes. Whatever data is, it
+// takes at most about twice that much memory itself. Its error matches ErrDamaged or
+// ErrTooLarge.
+func Decode(data []byte, most uint64) (*Checkpoint, error) {
+	frame, ok := bytes.CutPrefix(data, []byte(magic))
+	if !ok {
+		return nil, fmt.Errorf("%w: it has no known beginning", ErrDamaged)
+	}
+	room := most + most/block*20 + MaxHost + 8*MaxGlobals + 4096
+	d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(room), zstd.WithDecoderLowmem(true))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	defer d.Close()
+	body, err := d.DecodeAll(frame, nil)
+	switch {
+	case errors.Is(err, zstd.ErrDecoderSizeExceeded), errors.Is(err, zstd.ErrWindowSizeExceeded):
+		return nil, fmt.Errorf("%w: it has more than a memory of %d bytes can have", ErrTooLarge, most)
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	return parse(body, most)
+}
+
+// parse reads the body of a checkpoint.
+func parse(body []byte, most uint64) (*Checkpoint, error) {
+	r := reader{rest: body}
+	c := &Checkpoint{}
+	copy(c.Plugin[:], r.take(uint64(len(c.Plugin))))
+	copy(c.Image[:], r.take(uint64(len(c.Image))))
+	c.Size = r.number(math.MaxUint64)
+	if c.Size > most {
+		return nil, fmt.Errorf("%w: its memory has %d bytes, and at most %d are allowed", ErrTooLarge, c.Size, most)
+	}
+	if c.Size%pageSize != 0 {
+		return nil, fmt.Errorf("%w: its memory has %d bytes, which are no whole pages", ErrDamaged, c.Size)
+	}
+
+	for n := r.number(MaxGlobals); n > 0 && !r.failed; n-- {
+		if g := r.take(8); g != nil {
+			c.Globals = append(c.Globals, binary.LittleEndian.Uint64(g))
+		}
+	}
+	c.Host = slices.Clone(r.take(r.number(MaxHost)))
+
+	at, lengths := uint64(0), []uint64(nil)
+	for n := r.number(c.Size / block); n > 0 && !r.failed; n-- {
+		at += r.number((c.Size-at)/block) * block
+		length := r.number((c.Size-at)/block) * block
+		c.changed, lengths = append(c.changed, run{at: at}), append(lengths, length)
+		at += length
+	}
+	for i, n := range lengths {
+		c.changed[i].bytes = r.take(n)
+	}
+	if r.failed || len(r.rest) > 0 {
+		return nil, fmt.Errorf("%w: its parts do not fit together", ErrDamaged)
+	}
+	return c, nil
+}
+
+// reader reads the parts of a body. Once it has failed it returns nothing.
+type reader struct {
+	rest   []byte
+	failed bool
+}
+
+// take returns the next n bytes.
+func (r *reader) take(n uint64) []byte {
+	if r.failed = r.failed || n > uint64(len(r.rest)); r.failed {
+		return nil
+	}
+	part := r.rest[:n:n]
+	r.rest = r.rest[n:]
+	return part
+}
+
+// number returns the next number, of at most so much.
+func (r *reader) number(most uint64) uint64 {
+	v, n := binary.Uvarint(r.rest)
+	if r.failed = r.failed || n <= 0 || v > most; r.failed {
+		return 0
+	}
+	r.rest = r.rest[n:]
+	return v
+}
