@@ -32,6 +32,7 @@ var layers = map[string][]string{
 	"internal/wasmbin":                   {},                   // knows nothing of fuel
 	"internal/fuel":                      {"internal/wasmbin"}, // bytes in, bytes out
 	"internal/snapshot":                  {"internal/wasmbin"}, // likewise
+	"internal/checkpoint":                {},                   // likewise
 	"internal/complexity":                {"internal/wasmbin"}, // knows the compiler's limits, and nothing of fuel
 	"internal/rootfs":                    {},
 	"internal/owned":                     {},
@@ -44,8 +45,8 @@ var layers = map[string][]string{
 	"host/internal/compiler":             {"internal/fuel", "internal/snapshot", "internal/complexity", "internal/wasmbin", "internal/owned"}, // bytes of a stranger in, files out
 	"host/internal/codecache":            {"host/internal/compiler", "internal/fuel", "internal/snapshot", "internal/owned"},
 	"host/internal/sched":                {},
-	"host/internal/instance":             {"internal/fuel", "internal/snapshot", "internal/wasmbin"}, // memory and state of guests; knows no call
-	"host":                               {"abi", "host/internal/compiler", "host/internal/codecache", "host/internal/sched", "host/internal/instance", "internal/fuel", "internal/snapshot", "internal/wasmbin", "internal/rootfs", "internal/egress", "internal/fair", "internal/human"},
+	"host/internal/instance":             {"internal/checkpoint", "internal/fuel", "internal/snapshot", "internal/wasmbin"}, // memory and state of guests; knows no call
+	"host":                               {"abi", "host/internal/compiler", "host/internal/codecache", "host/internal/sched", "host/internal/instance", "internal/checkpoint", "internal/fuel", "internal/snapshot", "internal/wasmbin", "internal/rootfs", "internal/egress", "internal/fair", "internal/human"},
 	"plugins":                            {"abi", "host", "internal/schema", "internal/owned", "internal/document", "internal/strictjson"},
 	"pkg/background":                     {"pkg/background/engine", "pkg/background/engine/memory", "pkg/background/internal/schedule", "pkg/background/output"}, // knows nothing of wasm, anyone can import it
 	"pkg/background/internal/schedule":   {},

@@ -30,10 +30,10 @@ func sleepOperation(c *call, request []byte) (work, int32) {
 		return nil, c.refuse(abi.CallInvalid, "invalid", `expected {"ms": milliseconds}`)
 	}
 
-	d := time.Duration(min(*in.MS, int64(time.Duration(1<<62)/time.Millisecond))) * time.Millisecond
+	d := milliseconds(*in.MS)
 	return func(ctx context.Context) end {
 		slept := c.rest(ctx, d)
-		return end{finish: func() int32 {
+		return end{cut: !slept && ctx.Err() != nil, finish: func() int32 {
 			if !slept || c.stopping() {
 				return c.refuseCanceled()
 			}

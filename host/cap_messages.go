@@ -53,7 +53,7 @@ func receiveOperation(c *call, request []byte) (work, int32) {
 	return func(ctx context.Context) end {
 		found, err := c.Receive(ctx, in.After, wait)
 		canceled := ctx.Err() != nil
-		return end{finish: func() int32 { return answerReceive(c, found, err, canceled) }}
+		return end{cut: canceled && len(found) == 0, finish: func() int32 { return answerReceive(c, found, err, canceled) }}
 	}, 0
 }
 

@@ -30,7 +30,8 @@ type work func(ctx context.Context) end
 // guest's goroutine again: it answers as begin does.
 type end struct {
 	finish func() int32
-	bytes  int // on Go's heap that it keeps until then, about
+	bytes  int  // on Go's heap that it keeps until then, about
+	cut    bool // ctx was done first, and the operation can be begun again
 }
 
 // atOnce is begin of an operation that waits for nothing, or not for long.

@@ -77,3 +77,9 @@ func MaskJSON(data []byte, name, value string) []byte {
 	c.inner.shared().Masker().Add(name, value)
 	return c.screen.value(data)
 }
+
+// CheckState says what is wrong with what the host adds to a checkpoint.
+func CheckState(data []byte) error {
+	_, err := decodeState(data)
+	return err
+}

@@ -214,6 +214,8 @@ func (o *outcome) classify(err *CallError) {
 		log.Error("too many open files: raise the limit of the process (ulimit -n)", "error", mount.cause)
 	case errors.As(err, &mount):
 		o.Kind, o.Error = abi.ToolError, mount.public.Error()
+	case errors.Is(err, ErrSuspended):
+		o.Kind = abi.CanceledKind
 	case errors.Is(err, ErrTrap), errors.Is(err, ErrABI):
 		o.Kind, o.Error = abi.Internal, abi.InternalMessage
 		log.Error("the plugin broke", "error", err.Err, "trace", err.Trace, "last_words", err.LastWords)

@@ -34,6 +34,10 @@ type Call struct {
 	// it made; nil for none. This one has no slots of its own, and its fuel is the
 	// caller's: it may use what that has left. Give it the caller's context.
 	Caller *Caller
+	// Continue is the state of a call that was suspended, from Suspend.Keep. The call goes
+	// on from there if it is of the same plugin file, and of the same tool, arguments and
+	// Policy: otherwise it ends with ErrState. It is trusted no more than a plugin.
+	Continue []byte
 	Observers
 	Services
 }
@@ -83,6 +87,8 @@ type Observers struct {
 type Services struct {
 	// Checkpoint is the resume point of a background run.
 	Checkpoint *Checkpoint
+	// Suspend lets the call give up its instance while it waits.
+	Suspend *Suspend
 	// Receive returns messages to a background run in their order: all or some of
 	// those after the id after, once there is one, or none when wait is over, ctx is
 	// done or the tool was asked to stop. The plugin has taken those up to after: they

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -57,7 +58,11 @@ func (c *call) runAdmitted() (code int32, err error) {
 	case c.module.Info.Shape == Command:
 		_, err = c.enter(in.Entry(abi.ExportStart))
 	default:
-		code, err = c.enter(in.Cached(abi.ExportInvoke))
+		if c.Continue == nil {
+			code, err = c.enter(in.Cached(abi.ExportInvoke))
+		} else {
+			code, err = c.start.proceed()
+		}
 		for err == nil && code == abi.InvokeWaiting {
 			code, err = c.pending.resume()
 		}
@@ -68,7 +73,7 @@ func (c *call) runAdmitted() (code int32, err error) {
 	if err == nil {
 		err = c.settle()
 	}
-	clean = err == nil && (code == abi.InvokeOK || code == abi.InvokeToolError || code == abi.InvokeConnection)
+	clean = errors.Is(err, ErrSuspended) || err == nil && (code == abi.InvokeOK || code == abi.InvokeToolError || code == abi.InvokeConnection)
 	return code, err
 }
 

@@ -67,7 +67,7 @@ func (u *startup) ready() (err error) {
 	}
 	u.running = false
 
-	if err == nil && c.module.renews && !c.describing {
+	if err == nil && c.module.renews && !c.describing && c.Continue == nil {
 		// What is random there differs between instances from here on. All call
 		// it, so that calls do not differ in what they cost.
 		_, err = c.enter(in.Cached(abi.ExportRestored))

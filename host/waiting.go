@@ -1,10 +1,12 @@
 package host
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/tetratelabs/wazero/api"
 
@@ -24,14 +26,16 @@ type pending struct {
 	started map[int32]*started // nil before the first
 	ends    chan *started      // those whose work is done, in that order; it has room for all
 	works   sync.WaitGroup
+	kept    bool // the instance: storing the state has failed
 }
 
 // started is an operation that was started.
 type started struct {
-	id     int32
-	cancel context.CancelFunc
-	end    end // once it is in pending.ends
-	kept   int // bytes that are paid for until the guest gets the end
+	waiting  // its request only if it can be begun again
+	cancel   context.CancelFunc
+	canceled bool // by the guest
+	end      end  // once it is in pending.ends
+	kept     int  // bytes that are paid for until the guest gets the end
 }
 
 // startCapability is the call_start function of the contract: the guest is told of the
@@ -46,37 +50,44 @@ func startCapability(c *call, mem api.Memory, stack []uint64) int32 {
 		return c.refuse(abi.CallLimit, "limit", fmt.Sprintf("at most %d operations can be pending at a time: wait for the end of one", abi.MaxPending))
 	}
 
-	work, code := c.operation(bytesAt(mem, abi.ImportStart, stack[0], stack[1]), request)
-	switch {
-	case work != nil:
-		return c.pending.start(work)
-	case code < 0:
+	name := bytesAt(mem, abi.ImportStart, stack[0], stack[1])
+	work, code := c.operation(name, request)
+	if work == nil && code < 0 {
 		return code
 	}
-	response := c.response
 	s := c.pending.add()
+	if work != nil {
+		if s.Op = string(name); again[s.Op] != "" {
+			s.Request = bytes.Clone(request)
+		}
+		c.pending.work(s, work)
+		return s.ID
+	}
+	response := c.response
 	c.pending.ended(s, end{bytes: len(response), finish: func() int32 { return c.respond(response) }})
-	return s.id
+	return s.ID
+}
+
+func (p *pending) init() {
+	if p.started == nil {
+		p.started, p.ends = map[int32]*started{}, make(chan *started, abi.MaxPending)
+	}
 }
 
 // add adds an operation.
 func (p *pending) add() *started {
-	if p.started == nil {
-		p.started, p.ends = map[int32]*started{}, make(chan *started, abi.MaxPending)
-	}
+	p.init()
 	p.last++
-	s := &started{id: p.last, cancel: func() {}}
-	p.started[s.id] = s
+	s := &started{waiting: waiting{ID: p.last, At: time.Now()}, cancel: func() {}}
+	p.started[s.ID] = s
 	return s
 }
 
-// start does the work of an operation on a goroutine of its own, which close waits for.
-func (p *pending) start(work work) (id int32) {
-	s := p.add()
+// work does the work of an operation on a goroutine of its own, which close waits for.
+func (p *pending) work(s *started, work work) {
 	ctx, cancel := context.WithCancel(&p.call.ctx)
 	s.cancel = cancel
 	p.works.Go(func() { p.ended(s, guardedWork(ctx, work)) })
-	return s.id
 }
 
 // ended keeps an end for the guest. It is safe for concurrent use.
@@ -125,7 +136,7 @@ func (p *pending) resume() (code int32, err error) {
 	if err != nil {
 		return 0, err
 	}
-	delete(p.started, s.id)
+	delete(p.started, s.ID)
 	s.cancel()
 	code, err = c.guarded(func() int32 {
 		c.meter.check() // a call that has to end ends here
@@ -136,7 +147,7 @@ func (p *pending) resume() (code int32, err error) {
 		return 0, err
 	}
 
-	c.params[0], c.params[1] = api.EncodeI32(s.id), api.EncodeI32(code)
+	c.params[0], c.params[1] = api.EncodeI32(s.ID), api.EncodeI32(code)
 	code, err = c.enter(c.instance.Cached(abi.ExportResume))
 	c.response = nil
 	return code, err
@@ -152,7 +163,17 @@ func (p *pending) next() (*started, error) {
 	}
 
 	c.guest.Idle()
+	suspend, stop := p.suspendLater()
+	defer stop()
 	select {
+	case <-suspend:
+		if err := c.compute(); err != nil {
+			return nil, &instance.Stop{Reason: err}
+		}
+		if err := p.suspend(); err != nil {
+			return nil, err
+		}
+		return p.next()
 	case s := <-p.ends:
 		if err := c.compute(); err != nil {
 			p.ends <- s // for close
@@ -162,6 +183,17 @@ func (p *pending) next() (*started, error) {
 	case <-c.ctx.Done():
 		return nil, &instance.Stop{Reason: c.interrupted()}
 	}
+}
+
+// suspendLater returns a channel that says when the call is to be suspended, nil for
+// never.
+func (p *pending) suspendLater() (_ <-chan time.Time, stop func()) {
+	c := p.call
+	if c.Suspend == nil || p.kept || p.resident() != "" {
+		return nil, func() {}
+	}
+	timer := time.NewTimer(c.Suspend.After)
+	return timer.C, func() { timer.Stop() }
 }
 
 // give gives back what an end has paid for.
@@ -211,6 +243,7 @@ func cancelOperation(c *call, request []byte) int32 {
 		return c.refuse(abi.CallInvalid, "invalid", `expected {"id": what call_start returned}`)
 	}
 	if s := c.pending.started[*in.ID]; s != nil {
+		s.canceled = true
 		s.cancel()
 	}
 	return c.respond([]byte("{}"))

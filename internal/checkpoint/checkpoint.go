@@ -149,14 +149,29 @@ func (c *Checkpoint) Changed() (n int) {
 	return n
 }
 
-// encoder is shared: it is safe for concurrent use, and large.
-var encoder = sync.OnceValue(func() *zstd.Encoder {
+// encoders are kept for the next checkpoints: each has tables of some hundred kilobytes.
+var encoders = sync.Pool{New: func() any {
 	e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1), zstd.WithEncoderCRC(true))
 	if err != nil {
 		panic(err) // the options are constant
 	}
 	return e
-})
+}}
+
+// pack compresses a body.
+func pack(body []byte) []byte {
+	out := bytes.NewBuffer(make([]byte, 0, len(magic)+len(body)/2+64))
+	out.WriteString(magic)
+	e := encoders.Get().(*zstd.Encoder)
+	defer encoders.Put(e)
+	e.Reset(out)
+	_, err := e.Write(body)
+	if err = errors.Join(err, e.Close()); err != nil {
+		panic(err) // a buffer has room
+	}
+	e.Reset(nil) // it keeps nothing of this one
+	return out.Bytes()
+}
 
 // Encode returns the checkpoint as bytes. The same checkpoint has the same bytes in one
 // version of this package; Decode reads those of all versions.
@@ -180,7 +195,7 @@ func (c *Checkpoint) Encode() []byte {
 	for _, r := range c.changed {
 		body = append(body, r.bytes...)
 	}
-	return encoder().EncodeAll(body, []byte(magic))
+	return pack(body)
 }
 
 // Decode reads a checkpoint of a memory of at most so many bytes. Whatever data is, it

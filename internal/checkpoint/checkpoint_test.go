@@ -110,9 +110,6 @@ func sample() Checkpoint {
 	return c
 }
 
-// pack makes a checkpoint of a body that need not fit together.
-func pack(body []byte) []byte { return encoder().EncodeAll(body, []byte(magic)) }
-
 // TestHostile: bytes from a disk may be anything.
 func TestHostile(t *testing.T) {
 	whole := sample()

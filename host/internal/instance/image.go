@@ -3,7 +3,9 @@ package instance
 import (
 	"os"
 	"slices"
+	"sync"
 
+	"github.com/toolhost/toolhost/internal/checkpoint"
 	"github.com/toolhost/toolhost/internal/wasmbin"
 )
 
@@ -15,7 +17,8 @@ type Image struct {
 	size    uint64   // of the memory, a multiple of its page
 	at      uint64   // where bytes are
 	bytes   []byte
-	file    *os.File // of the same content, to be mapped; nil where copying is quicker, or all there is
+	digest  func() checkpoint.Digest // computed once
+	file    *os.File                 // of the same content, to be mapped; nil where copying is quicker, or all there is
 }
 
 // copyMost is up to which size a memory is put back by copying: mapping it anew
@@ -26,6 +29,7 @@ const copyMost = 128 << 10
 // Its error matches ErrMemory. Close it.
 func (a *Account) NewImage(data []byte, at, size uint64) (*Image, error) {
 	i := &Image{account: a, size: size, at: at}
+	i.digest = sync.OnceValue(func() checkpoint.Digest { return checkpoint.DigestImage(i.bytes, i.at) })
 	if a.ledger.HeapOnly || len(data) <= copyMost {
 		return i, i.copy(data)
 	}
@@ -56,6 +60,9 @@ func (i *Image) copy(data []byte) error {
 	i.bytes = slices.Clone(data)
 	return nil
 }
+
+// Digest identifies the content of the image.
+func (i *Image) Digest() checkpoint.Digest { return i.digest() }
 
 // apply puts the image into a memory that is zero. It is false if that failed, and
 // the memory may then hold anything.

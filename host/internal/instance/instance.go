@@ -1,14 +1,19 @@
 package instance
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"reflect"
 	"time"
 
 	"github.com/tetratelabs/wazero/api"
 
+	"github.com/toolhost/toolhost/internal/checkpoint"
 	"github.com/toolhost/toolhost/internal/fuel"
 	"github.com/toolhost/toolhost/internal/snapshot"
+	"github.com/toolhost/toolhost/internal/wasmbin"
 )
 
 // Instance is a module that is ready to run, and serves one call at a time.
@@ -142,4 +147,39 @@ func (e *Entry) Stack() int64 {
 		return StackMost
 	}
 	return int64(e.stack.Cap()) * int64(e.stack.Type().Elem().Size()) // an interpreter's is of words
+}
+
+// Save notes the state of an instance that waits, and that started from a snapshot: its
+// memory, and its globals without the counter of fuel, which is the host's. Rewriting
+// adds that one as the last.
+func (in *Instance) Save(c *checkpoint.Checkpoint) {
+	image := in.Snapshot.Image
+	c.Compare(in.Memory.room[:in.Memory.size], image.bytes, image.at)
+	c.Globals = nil
+	for _, g := range in.globals[:len(in.globals)-1] {
+		c.Globals = append(c.Globals, g.Get())
+	}
+}
+
+// Load gives an instance that is as its snapshot the state that Save has noted, of an
+// equal snapshot. Its error matches ErrMemory, or says that the globals are others.
+func (in *Instance) Load(c *checkpoint.Checkpoint) error {
+	if len(c.Globals) != len(in.globals)-1 {
+		return errors.New("the checkpoint has other globals than the module")
+	}
+	memory := in.Module.Memory()
+	if c.Size < uint64(memory.Size()) {
+		return errors.New("the checkpoint has less memory than the module starts with")
+	}
+	if more := c.Size - uint64(memory.Size()); more > 0 {
+		if _, ok := memory.Grow(uint32(more / wasmbin.PageSize)); !ok {
+			return cmp.Or(in.Memory.Refused, fmt.Errorf("%w: the module cannot have the memory of the checkpoint", ErrMemory))
+		}
+	}
+
+	c.Apply(in.Memory.room[:in.Memory.size])
+	for i, g := range c.Globals {
+		in.globals[i].Set(g)
+	}
+	return nil
 }

@@ -1,0 +1,199 @@
+package host_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/abi"
+	"github.com/toolhost/toolhost/host"
+)
+
+// A relay makes a call that continues in a new instance each time that it waits.
+type relay struct {
+	instances int
+	states    [][]byte
+	untils    []time.Time
+}
+
+// do makes the call. next returns the host and the module for each stretch of it.
+func (r *relay) do(ctx context.Context, req host.Call, next func() (*host.Host, *host.Module)) outcome {
+	var all outcome
+	for {
+		var state []byte
+		req.Suspend = &host.Suspend{Keep: func(data []byte, until time.Time) error {
+			state = data
+			r.states, r.untils = append(r.states, data), append(r.untils, until)
+			return nil
+		}}
+		h, m := next()
+		o := do(ctx, h, m, req)
+		r.instances++
+		o.stdout, o.stderr = all.stdout+o.stdout, all.stderr+o.stderr
+		if all = o; !errors.Is(o.err, host.ErrSuspended) {
+			return all
+		}
+		req.Continue = state
+		time.Sleep(time.Until(r.untils[len(r.untils)-1]))
+	}
+}
+
+func TestSuspend(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t, nil)
+		m := compile(t, h, waiter(3, sleeping(30), sleeping(10), sleeping(20)).wasm())
+		call := host.Call{Policy: host.Policy{Grant: host.Grant{Clock: true}}}
+		want := do(t.Context(), h, m, call)
+		require.NoError(t, want.err)
+
+		began := time.Now()
+		var r relay
+		o := r.do(t.Context(), call, func() (*host.Host, *host.Module) { return h, m })
+		require.NoError(t, o.err)
+		require.Equal(t, 4, r.instances)
+		require.Equal(t, []any{want.stdout, want.stderr, want.Usage.Fuel, want.Kind}, []any{o.stdout, o.stderr, o.Usage.Fuel, o.Kind})
+		require.Equal(t, 30*time.Millisecond, time.Since(began), "the time that has passed counts")
+		require.Equal(t, []time.Duration{10 * time.Millisecond, 20 * time.Millisecond, 30 * time.Millisecond},
+			[]time.Duration{r.untils[0].Sub(began), r.untils[1].Sub(began), r.untils[2].Sub(began)})
+		require.Less(t, len(r.states[0]), 1000)
+	})
+}
+
+// TestSuspendElsewhere: a call goes on in another host, and in an interpreter.
+func TestSuspendElsewhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		wasm := waiter(3, sleeping(3), sleeping(1), sleeping(2)).wasm()
+		call := host.Call{Policy: host.Policy{Grant: host.Grant{Clock: true}}}
+		var r relay
+		o := r.do(t.Context(), call, func() (*host.Host, *host.Module) {
+			h := newHost(t, nil)
+			m, err := h.CompileWith(t.Context(), wasm, host.CompileOptions{Interpret: r.instances%2 == 1})
+			require.NoError(t, err)
+			return h, m
+		})
+		require.NoError(t, o.err)
+		require.Equal(t, 4, r.instances)
+		require.Equal(t, "{}\n{}\n{}\n", o.stderr)
+	})
+}
+
+// TestSuspendWhileItCan: what cannot be waited for again keeps the instance.
+func TestSuspendWhileItCan(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, c := range []struct {
+			name      string
+			guest     guest
+			policy    host.Grant
+			instances int
+		}{
+			{"messages", waiter(1, startedOp{"messages.receive", `{"wait_ms":1000}`}), host.Grant{}, 2},
+			{"a tool", waiter(1, calling("slow")), host.Grant{Tools: []string{"slow"}}, 1},
+			{"a tool, and then time", waiter(2, calling("slow"), sleeping(60_000)), host.Grant{Tools: []string{"slow"}, Clock: true}, 2},
+			{"folders", waiter(1, sleeping(1)), host.Grant{Clock: true, Files: []host.Mount{{Dir: t.TempDir(), Path: "/work"}}}, 1},
+			{"canceled", waiter(2, sleeping(1e9), startedOp{"op.cancel", `{"id":1}`}), host.Grant{Clock: true}, 1},
+		} {
+			h := newHost(t, nil)
+			m := compile(t, h, c.guest.wasm())
+			var r relay
+			o := r.do(t.Context(), host.Call{
+				Policy: host.Policy{Grant: c.policy},
+				Services: host.Services{
+					CallTool: func(context.Context, host.ToolCall) (abi.Result, error) {
+						time.Sleep(time.Second)
+						return abi.Result{Kind: abi.Success}, nil
+					},
+					Receive: func(ctx context.Context, _ int64, wait time.Duration) ([]host.Message, error) {
+						select {
+						case <-ctx.Done():
+						case <-time.After(wait):
+						}
+						return nil, nil
+					},
+				},
+			}, func() (*host.Host, *host.Module) { return h, m })
+			require.NoError(t, o.err, c.name)
+			require.Equal(t, c.instances, r.instances, c.name)
+		}
+	})
+}
+
+// TestSuspendFails: a call whose state cannot be stored waits on.
+func TestSuspendFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		tries := 0
+		o := run(t, waiter(2, sleeping(1000), sleeping(2000)), host.Call{
+			Policy: host.Policy{Grant: host.Grant{Clock: true}},
+			Services: host.Services{Suspend: &host.Suspend{After: 100 * time.Millisecond, Keep: func([]byte, time.Time) error {
+				tries++
+				return errors.New("the disk is full")
+			}}},
+		})
+		require.NoError(t, o.err)
+		require.Equal(t, "{}\n{}\n", o.stderr)
+		require.Equal(t, 1, tries)
+	})
+}
+
+// TestContinueRefuses: states may come from a disk that others have written to.
+func TestContinueRefuses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t, nil)
+		wasm := waiter(1, sleeping(1000)).wasm()
+		m := compile(t, h, wasm)
+		call := host.Call{Policy: host.Policy{Grant: host.Grant{Clock: true}}}
+		var kept []byte
+		call.Suspend = &host.Suspend{Keep: func(data []byte, _ time.Time) error { kept = data; return nil }}
+		require.ErrorIs(t, do(t.Context(), h, m, call).err, host.ErrSuspended)
+		call.Suspend = nil
+
+		for name, c := range map[string]struct {
+			change func(*host.Call) *host.Module
+			reason error
+			text   string
+		}{
+			"cut":                      {func(c *host.Call) *host.Module { c.Continue = kept[:len(kept)-1]; return m }, host.ErrState, "damaged"},
+			"empty":                    {func(c *host.Call) *host.Module { c.Continue = []byte{}; return m }, host.ErrState, "damaged"},
+			"another plugin":           {func(c *host.Call) *host.Module { return compile(t, h, waiter(1, sleeping(1001)).wasm()) }, host.ErrState, "the plugin has changed since"},
+			"less memory":              {func(c *host.Call) *host.Module { c.Policy.Memory = 1; return m }, host.ErrMemory, ""},
+			"the clock is not granted": {func(c *host.Call) *host.Module { c.Policy.Clock = false; return m }, nil, ""},
+			"less fuel":                {func(c *host.Call) *host.Module { c.Policy.Fuel = 100; return m }, host.ErrFuel, ""},
+			"stopped":                  {func(c *host.Call) *host.Module { s := make(chan struct{}); close(s); c.Stopping = s; return m }, nil, ""},
+			"as it was":                {func(c *host.Call) *host.Module { return m }, nil, ""},
+		} {
+			one := call
+			one.Continue = kept
+			module := c.change(&one)
+			o := do(t.Context(), h, module, one)
+			if c.reason == nil {
+				require.NoError(t, o.err, name)
+				continue
+			}
+			require.ErrorIs(t, o.err, c.reason, name)
+			require.ErrorContains(t, o.err, c.text, name)
+		}
+	})
+}
+
+// TestStatesAreHostile: what the host has added to a checkpoint is checked like anything
+// from a plugin.
+func TestStatesAreHostile(t *testing.T) {
+	for _, data := range []string{
+		``, `[]`, `{"now":"x"}`, `{"unknown":1}`, `{"last":-1,"pending":[{"id":1}]}`, `{"last":1,"pending":[{"id":1,"op":"sleep"},{"id":1,"op":"sleep"}]}`,
+		`{"last":1,"ended":[{"id":1}],"pending":[{"id":1}]}`, `{"last":1,"pending":[{"id":0}]}`, `{"last":1,"ended":[{"id":2}]}`, `{"fuel":-1}`, `{"peak":-1}`, `{"made":-1}`,
+		`{"answer":{"bytes":-1}}`, fmt.Sprintf(`{"last":1,"pending":[{"id":1,"request":%q}]}`, strings.Repeat("AAAA", 1<<19)),
+	} {
+		require.Error(t, host.CheckState([]byte(data)), "%.60s", data)
+	}
+	require.NoError(t, host.CheckState([]byte(`{"last":2,"pending":[{"id":2,"op":"sleep"}]}`)))
+}
+
+func FuzzState(f *testing.F) {
+	f.Add([]byte(`{"last":2,"ended":[{"id":1,"code":2,"response":"e30="}],"pending":[{"id":2,"op":"sleep","request":"e30="}]}`))
+	f.Fuzz(func(_ *testing.T, data []byte) { _ = host.CheckState(data) })
+}
