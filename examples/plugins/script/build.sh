@@ -25,7 +25,10 @@ zig wasm-ld --experimental-pic -shared --no-entry --strip-all --unresolved-symbo
 sed -i -e '/"__memory_base"/d; /"__table_base"/d; s/(import "env"/(import "quickjs"/' "$t/shim.wat"
 if grep -q '(data ' "$t/shim.wat"; then echo "build.sh: the shim has data" >&2; exit 1; fi
 "$bin/wasm-as" $features "$t/shim.wat" -o "$t/shim.wasm"
-"$bin/wasm-merge" $features "$t/shim.wasm" env "$tools/node_modules/quickjs-wasi/quickjs.wasm" quickjs --skip-export-conflicts -o "$t/merged.wasm"
+"$bin/wasm-dis" $features "$tools/node_modules/quickjs-wasi/quickjs.wasm" -o "$t/quickjs.wat"
+sed -i 's/(import "wasi_snapshot_preview1" "clock_time_get"/(import "env" "host_clock"/' "$t/quickjs.wat"
+"$bin/wasm-as" $features "$t/quickjs.wat" -o "$t/quickjs.wasm"
+"$bin/wasm-merge" $features "$t/shim.wasm" env "$t/quickjs.wasm" quickjs --skip-export-conflicts -o "$t/merged.wasm"
 
 # Only what a plugin exports is kept, and what that needs.
 cat >"$t/keep.json" <<J

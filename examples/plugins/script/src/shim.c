@@ -35,6 +35,8 @@ Q(void, JS_SetContextOpaque, void *ctx, void *p);
 Q(void *, JS_GetContextOpaque, void *ctx);
 FROM("quickjs", "_initialize") void quickjs_initialize(void);
 
+FROM("wasi_snapshot_preview1", "clock_time_get") int wasi_clock(int id, long long precision, long long *at);
+
 FROM("toolhost_v1", "read") int host_read(int field, void *p, int cap);
 FROM("toolhost_v1", "write") int host_write(int stream, const void *p, int n);
 FROM("toolhost_v1", "progress") int host_progress(double done, double total, const void *p, int n);
@@ -119,6 +121,15 @@ EXPORT("host_interrupt") int env_interrupt(void) { return 0; }
 EXPORT("host_module_normalize") char *env_normalize(const char *base, const char *name) { return 0; }
 EXPORT("host_module_load") char *env_load(const char *name, int *len) { return 0; }
 EXPORT("host_get_timezone_offset") int env_timezone(int hi, int lo) { return 0; }
+
+// The clock, which stands while the module starts up: QuickJS seeds Math.random with it,
+// which the prelude replaces. All calls can then start from one snapshot.
+EXPORT("host_clock") int env_clock(int id, long long precision, long long *at) {
+	void *context = qjs_get_context_ptr();
+	if (context && JS_GetContextOpaque(context)) return wasi_clock(id, precision, at);
+	*at = 0;
+	return 0;
+}
 EXPORT("host_promise_rejection") void env_rejection(value *promise, value *reason, int handled) {
 	if (JS_GetContextOpaque(qjs_get_context_ptr())) call(handled ? HANDLED : REJECTED, promise, reason);
 	qjs_free_value(promise);

@@ -1,0 +1,54 @@
+package host_test
+
+import (
+	"encoding/json"
+	"os"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/examples/plugins/script"
+	"github.com/toolhost/toolhost/host"
+)
+
+// TestScriptThatWaits: a script has the same result, output and fuel when it continues in
+// a new instance at each wait, in turn compiled and interpreted.
+func TestScriptThatWaits(t *testing.T) {
+	wasm, err := script.FS.ReadFile("exec.wasm")
+	require.NoError(t, err)
+	source, err := os.ReadFile("testdata/waits.js")
+	require.NoError(t, err)
+	args, err := json.Marshal(map[string]string{"code": string(source)})
+	require.NoError(t, err)
+	call := host.Call{ID: "call_1", Args: args, Policy: host.Policy{Grant: host.Grant{Clock: true}}}
+
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t, nil)
+		want := do(t.Context(), h, compile(t, h, wasm), call)
+		require.NoError(t, want.err)
+		require.NotEmpty(t, want.Value, want.Error)
+
+		var r relay
+		compiled := compile(t, h, wasm)
+		interpreted, err := h.CompileWith(t.Context(), wasm, host.CompileOptions{Interpret: true})
+		require.NoError(t, err)
+		o := r.do(t.Context(), call, func() (*host.Host, *host.Module) {
+			if r.instances%7 == 3 {
+				return h, interpreted
+			}
+			return h, compiled
+		})
+		require.NoError(t, o.err)
+		require.Greater(t, r.instances, 50)
+		require.Equal(t, string(want.Value), string(o.Value))
+		require.Equal(t, want.stdout, o.stdout)
+		require.Equal(t, want.Usage.Fuel, o.Usage.Fuel)
+
+		smallest := len(r.states[0])
+		for _, s := range r.states {
+			smallest = min(smallest, len(s))
+		}
+		t.Logf("%d instances; states of %d bytes and more", r.instances, smallest)
+	})
+}
