@@ -26,7 +26,8 @@ type pending struct {
 	started map[int32]*started // nil before the first
 	ends    chan *started      // those whose work is done, in that order; it has room for all
 	works   sync.WaitGroup
-	kept    bool // the instance: storing the state has failed
+	entry   *instance.Entry // toolhost_resume, with the stack that it has grown; nil before the first end
+	kept    bool            // the instance: storing the state has failed
 }
 
 // started is an operation that was started.
@@ -148,7 +149,11 @@ func (p *pending) resume() (code int32, err error) {
 	}
 
 	c.params[0], c.params[1] = api.EncodeI32(s.ID), api.EncodeI32(code)
-	code, err = c.enter(c.instance.Cached(abi.ExportResume))
+	if p.entry == nil { // the call pays for one stack
+		c.instance.Shrink(abi.ExportInvoke)
+		p.entry = c.instance.Cached(abi.ExportResume)
+	}
+	code, err = c.enter(p.entry)
 	c.response = nil
 	return code, err
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/tetratelabs/wazero/api"
@@ -138,6 +139,11 @@ func (in *Instance) Cached(name string) *Entry {
 	e := in.Entry(name)
 	in.entries = append(in.entries, e)
 	return e
+}
+
+// Shrink forgets the stack of an entry that a call made grow.
+func (in *Instance) Shrink(name string) {
+	in.entries = slices.DeleteFunc(in.entries, func(e *Entry) bool { return e.name == name && e.Stack() > StackKept })
 }
 
 // Stack is the size of the stack in bytes. wazero does not expose it: it is read
