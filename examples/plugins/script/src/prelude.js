@@ -3,20 +3,24 @@
 // it returns is called with each thing that happens, see shim.c. Nothing here trusts what
 // a script may have replaced, such as a method of a prototype, more than it must: the
 // sandbox is around all of it, and a script can only break itself.
-(function (read, write, start, call, progress, typesAt) {
+(function (read, write, start, call, progress, load) {
   'use strict';
-  const { JSON, Object, Array, ArrayBuffer, Map, Set, Date, RegExp, Math, String, Promise, Proxy, Error, TypeError, SyntaxError, AggregateError, Function, isNaN, eval: evaluate } = globalThis;
+  const { JSON, Object, Array, ArrayBuffer, Map, Set, Date, RegExp, Math, String, Promise, Proxy, Error, TypeError, SyntaxError, AggregateError, Function, isNaN } = globalThis;
   const { stringify, parse } = JSON, { keys, create, defineProperty } = Object;
   const AsyncFunction = (async () => {}).constructor;
   const RESULT = 0, ERROR = 1, OUTPUT = 3, STDERR = 4, CONTENT = 5;
   const OK = 0, FAILED = 1, CONNECT = 3, WAITING = 4;
-  const most = 2000; // characters of a value in the output
+  const most = 2000; // characters of a value in the output, and of a message
+  const mostRejected = 20; // rejections that are reported
+  const longest = 2 ** 52; // milliseconds
 
   let outcome; // of the script: { code, text }
   let source = ''; // as it was sent
   let offset = 0; // lines that AsyncFunction puts in front of it
   const pending = create(null); // operations by id: { resolve, reject, tool }
-  const unhandled = []; // promises that were rejected, with their reasons
+  const rejected = create(null); // by number: promises that nothing handles, and their reasons
+  let rejections = 0, kept = 0, dropped = 0;
+  let reserve = new ArrayBuffer(32 << 10); // given up to say that there is no memory left
 
   // Failures.
 
@@ -31,47 +35,72 @@
     }
   }
 
-  // line returns the first line of the script in a stack, or 0.
-  function line(stack) {
+  // place is where a stack has its first line of the script: its number, column and text.
+  function place(stack) {
     const found = /<input>:(\d+)(?::(\d+))?/.exec(stack) ?? /<anonymous>:(\d+)(?::(\d+))?/.exec(stack);
     const n = found ? +found[1] - offset : 0;
-    return n > 0 && n <= source.split('\n').length ? n : 0;
+    const lines = source.split('\n');
+    return n > 0 && n <= lines.length ? { line: n, column: +(found[2] ?? 1), text: lines[n - 1] } : undefined;
+  }
+
+  // excerpt is a line for who wrote it: of a long one, what is around the column.
+  function excerpt({ line, column, text }) {
+    const all = text.trim();
+    if (all.length <= 160) return `line ${line}: ${all}`;
+    const from = Math.max(0, Math.min(column - 61, text.length - 160));
+    return `line ${line}, column ${column}: ${from > 0 ? '…' : ''}${text.slice(from, from + 160)}${from + 160 < text.length ? '…' : ''}`;
+  }
+
+  // brief is a text of which too much would be in the way.
+  function brief(text) {
+    text = String(text);
+    return text.length <= most ? text : `${text.slice(0, most)}… (${text.length} characters)`;
   }
 
   // describe says what went wrong, where, and what to do.
   function describe(e) {
-    if (!(e instanceof Error)) return 'the script threw ' + show(e);
-    let text = `${e.name}: ${e.message}`;
-    if (e.tool && e.name === 'ToolError') text = `${e.tool}: ${e.message} (${e.kind})`;
-    const n = line(String(e.stack));
-    if (n) text += `\n  line ${n}: ${source.split('\n')[n - 1].trim().slice(0, 160)}`;
-    if (e.cause !== undefined) text += `\n  cause: ${e.cause instanceof Error ? `${e.cause.name}: ${e.cause.message}` : show(e.cause)}`;
-    if (e instanceof AggregateError) for (const one of e.errors.slice(0, 5)) text += `\n  ${one instanceof Error ? `${one.name}: ${one.message}` : show(one)}`;
+    if (e === null) return 'the script threw null, as it also does if it has no memory left';
+    if (!(e instanceof Error)) return 'the script threw ' + brief(show(e));
+    const short = (x) => brief(x instanceof Error ? `${x.name}: ${x.message}` : show(x));
+    let text = short(e);
+    if (e.tool && e.name === 'ToolError') text = `${brief(e.tool)}: ${brief(e.message)} (${e.kind})`;
+    const where = place(String(e.stack));
+    if (where) text += `\n  ${excerpt(where)}`;
+    if (e.cause !== undefined) text += `\n  cause: ${short(e.cause)}`;
+    if (e instanceof AggregateError) for (const one of e.errors.slice(0, 5)) text += `\n  ${short(one)}`;
     const advice = hint(e);
     return advice ? `${text}\n${advice}` : text;
   }
 
-  // told is describe for whatever a script may throw.
+  // told is describe for whatever a script may throw, and whatever it has broken before.
   function told(e) {
-    try { return describe(e); } catch { return 'the script threw something that cannot be shown'; }
+    reserve = undefined;
+    try { return describe(e); } catch { /* a Proxy, say */ }
+    try { return `${e.name}: ${e.message}`; } catch { return 'the script threw something that cannot be shown'; }
   }
 
   const example = 'Write JavaScript, such as:\n  const r = await tools.NAME({ … });\n  return r;';
-  const commands = /^\s*(?:\$ )?(?:sudo|ls|cat|cd|cp|mv|rm|mkdir|touch|echo|grep|find|head|tail|sed|awk|curl|wget|git|npm|npx|node|python3?|pip3?|bash|sh|docker|kubectl|apt(?:-get)?|brew|make|go|cargo|export)(?:\s+[^\s=(.;]|\s*$)/;
-  const python = /^\s*(?:def \w+\(.*\)\s*(?:->.*)?:|from \w[\w.]* import |import \w+(?: as \w+)?\s*$|(?:el)?if .*:\s*$|for \w+ in .*:\s*$|print\s+|with .* as \w+:|class \w+(?:\(.*\))?:|@\w+\s*$|while .*:\s*$)/m;
+  const commands = /^(?:\$ )?(?:sudo|ls|cat|cd|cp|mv|rm|mkdir|touch|echo|grep|find|head|tail|sed|awk|curl|wget|git|npm|npx|node|python3?|pip3?|bash|sh|docker|kubectl|apt(?:-get)?|brew|make|go|cargo|export)(?:\s+[^\s=(.;]|\s*$)/;
+  const python = /^[ \t]*(?:def \w+\(.*\)\s*(?:->.*)?:|from \w[\w.]* import |import \w+(?: as \w+)?\s*$|(?:el)?if .*:\s*$|for \w+ in .*:\s*$|print\s+|with .* as \w+:|class \w+(?:\(.*\))?:|@\w+\s*$|while .*:\s*$)/m;
+
+  const modules = /^[ \t]*(?:import\b[ \t{*'"]|export[ \t]+(?:default|const|let|var|function|async|class|interface|type|enum|[{*]))/m;
+  const noModules = `There are no modules here: everything that a script can use is global. ${example}`;
 
   // hint says what to write instead of what cannot work here.
   function hint(e) {
     const missing = e.name === 'ReferenceError' ? /^'?([\w$]+)'? is not defined/.exec(e.message)?.[1] : undefined;
     if (e.name === 'SyntaxError' || missing !== undefined) {
-      if (commands.test(source) && !/^\s*\w+\s*\(/.test(source)) return `This looks like a shell command. There is no shell here. ${example}`;
+      const text = source.trimStart();
       if (python.test(source)) return `This looks like Python. ${example}`;
+      if (e.name === 'SyntaxError' && modules.test(source)) return noModules;
+      if (commands.test(text) && !/^\w+\s*\(/.test(text)) return `This looks like a shell command. There is no shell here. ${example}`;
     }
-    if (/^\s*(?:import\s|export\s)/m.test(source) && e.name === 'SyntaxError') return `There are no modules here: everything that a script can use is global. ${example}`;
+    if (e.message.startsWith('could not load module')) return noModules;
+    if (e.name === 'InternalError' && e.message === 'out of memory') return 'A script has 48 MiB at most: keep less at a time.';
     switch (missing) {
       case undefined: break;
       case 'require': case 'module': case 'exports':
-        return `There are no modules here: everything that a script can use is global. ${example}`;
+        return noModules;
       case 'fetch': case 'XMLHttpRequest':
         return "There is no network here: find a tool for it with await search('http request').";
       case 'process': case 'fs': case 'Deno': case 'Bun': case 'Buffer': case 'window': case 'document': case 'child_process':
@@ -79,7 +108,7 @@
       case 'print':
         return 'Use console.log(…), or return the value.';
       default:
-        return `Tools are called as await tools.${missing}({ … }).`;
+        if (new RegExp(`(?:^|[^.\\w$])${missing.replaceAll('$', '\\$')}\\s*\\(`).test(source)) return `Tools are called as await tools.${missing}({ … }).`;
     }
     return '';
   }
@@ -117,8 +146,25 @@
   }
 
   const printer = (stream) => (...args) => {
-    write(stream, args.map((v) => { const t = show(v); return typeof v === 'string' || t.length <= most ? t : t.slice(0, most) + '…'; }).join(' ') + '\n');
+    write(stream, args.map((v) => {
+      if (typeof v === 'string') return v;
+      try { return brief(show(v)); } catch { return `[${typeof v} that cannot be shown]`; }
+    }).join(' ') + '\n');
   };
+
+  // Rejections that nothing handles are reported at the end. The first are kept, the
+  // others counted.
+  function reject(promise, reason) {
+    if (kept >= mostRejected) { dropped++; return; }
+    rejected[++rejections] = { promise, reason };
+    kept++;
+  }
+  function handle(promise) {
+    for (const n in rejected) {
+      if (rejected[n].promise === promise) { delete rejected[n]; kept--; return; }
+    }
+    if (dropped > 0) dropped--;
+  }
 
   // Operations of the host.
 
@@ -127,7 +173,7 @@
   function begin(op, request, site, tool) {
     const id = start(op, stringify(request));
     if (id < 0) {
-      const failure = parse(read(3, 0));
+      const failure = parse(read(3));
       return Promise.reject(new ToolError(failure.code, failure.message, tool, site));
     }
     return new Promise((resolve, reject) => { pending[id] = { resolve, reject, site, tool, op }; });
@@ -137,7 +183,7 @@
     const p = pending[id];
     if (!p) return; // the host may say it twice
     delete pending[id];
-    const answer = parse(read(3, 0));
+    const answer = parse(read(3));
     if (code < 0) p.reject(new ToolError(answer.code, answer.message, p.tool, p.site));
     else p.resolve(answer);
   }
@@ -170,21 +216,23 @@
     ownKeys() { throw new TypeError("tools cannot be listed: await search('words') finds them"); },
   });
 
+  const milliseconds = (ms) => Math.min(longest, Math.max(0, Math.ceil(+ms || 0)));
+
   // Timers are operations too, so that a script can wait for a week.
   const timers = create(null);
   let lastTimer = 0;
   function timer(f, ms, repeat, args) {
     if (typeof f !== 'function') throw new TypeError('setTimeout takes a function');
-    const n = ++lastTimer, wait = Math.max(0, +ms || 0);
+    const n = ++lastTimer, wait = milliseconds(ms);
     const turn = () => {
-      const id = start('sleep', stringify({ ms: Math.ceil(wait) }));
-      if (id < 0) { const failure = parse(read(3, 0)); delete timers[n]; throw new ToolError(failure.code, failure.message, undefined, here()); }
+      const id = start('sleep', stringify({ ms: wait }));
+      if (id < 0) { const failure = parse(read(3)); delete timers[n]; throw new ToolError(failure.code, failure.message, undefined, here()); }
       timers[n] = id;
       pending[id] = {
         op: 'timer', reject() { delete timers[n]; }, resolve() {
           if (!(n in timers)) return;
           if (repeat) turn(); else delete timers[n];
-          try { f(...args); } catch (e) { unhandled.push({ reason: e }); }
+          try { f(...args); } catch (e) { reject(undefined, e); }
         },
       };
     };
@@ -198,7 +246,7 @@
     call('op.cancel', stringify({ id }));
   }
 
-  async function sleep(ms) { await begin('sleep', { ms: Math.max(0, Math.ceil(+ms || 0)) }, here()); }
+  async function sleep(ms) { await begin('sleep', { ms: milliseconds(ms) }, here()); }
 
   async function ask(message, schema) {
     const answers = (await begin('ask', { questions: { answer: { message: String(message), schema: schema ?? { type: 'object', properties: { answer: { type: 'string', title: 'Answer' } }, required: ['answer'] } } } }, here())).answers;
@@ -218,7 +266,7 @@
       if (progress(+done || 0, total === undefined ? -1 : +total, message === undefined ? '' : String(message)) < 0) throw new TypeError('progress takes a number, a total and a message');
     },
     show(block) {
-      if (write(CONTENT, stringify(typeof block === 'string' ? { type: 'text', text: block } : block)) < 0) throw new TypeError(parse(read(3, 0) ?? '{"message":"no content block"}').message);
+      if (write(CONTENT, stringify(typeof block === 'string' ? { type: 'text', text: block } : block)) < 0) throw new TypeError(parse(read(3) ?? '{"message":"no content block"}').message);
     },
     setTimeout: (f, ms, ...args) => timer(f, ms, false, args), clearTimeout: clear,
     setInterval: (f, ms, ...args) => timer(f, ms, true, args), clearInterval: clear,
@@ -248,20 +296,53 @@
 
   // Running the script.
 
+  // compile returns a function that does what JavaScript or TypeScript says, and its text
+  // as JavaScript. Of two errors, that further on is the one that
+  // the author has made: the parser of JavaScript stops at the first type.
   function compile(code) {
     try {
-      return new AsyncFunction(code);
+      return { run: new AsyncFunction(code), text: code };
     } catch (e) {
       if (!(e instanceof SyntaxError)) throw e;
+      const last = place(String(e.stack))?.line ?? 0;
+
       let stripped;
       try {
-        stripped = evaluate(read(4, typesAt) + ';types').strip(code);
-      } catch {
-        throw e; // it is no TypeScript either
+        stripped = load().strip(code);
+      } catch (other) {
+        if (!(other?.loc?.line > last)) throw e; // it is no TypeScript either
+        const found = new SyntaxError(String(other.message).replace(/^Error transforming[^:]*: /, ''));
+        found.stack = `<input>:${other.loc.line + offset}:${other.loc.column}`;
+        throw found;
       }
       if (stripped === code) throw e;
-      try { return new AsyncFunction(stripped); } catch { throw e; }
+
+      try {
+        return { run: new AsyncFunction(stripped), text: stripped };
+      } catch (other) {
+        throw place(String(other.stack))?.line > last ? other : e;
+      }
     }
+  }
+
+  // Models also send a script in a fence, or as one function that is never called.
+  const fence = /^\s*```\w*[ \t]*\n([^]*?)\n[ \t]*```\s*$/;
+  const whole = /^\s*(?:async\s*)?(?:\(\s*\)\s*=>|function\b\s*\w*\s*\(\s*\))/;
+
+  // program is the function that a script is.
+  function program(code) {
+    let made, failure;
+    try { made = compile(code); } catch (e) { failure = e; }
+
+    const text = made?.text ?? code;
+    if (whole.test(text)) {
+      try {
+        const f = new AsyncFunction(`return (${text.replace(/[;\s]+$/, '')}\n)`);
+        return async () => (await f())();
+      } catch { /* more than one function */ }
+    }
+    if (!made) throw failure;
+    return made.run;
   }
 
   // result is the JSON of what a script returned, or throws.
@@ -281,17 +362,24 @@
 
   async function run() {
     try {
-      const { code } = parse(read(0, 0));
+      const { code } = parse(read(0));
       source = code;
-      seed(parse(read(2, 0)).call_id);
-      const v = await compile(code)();
+      seed(parse(read(2)).call_id);
+      const fenced = fence.exec(code);
+      if (fenced) source = code.slice(0, fenced.index + fenced[0].indexOf('`')).replace(/[^\n]/g, '') + '\n' + fenced[1];
+      const v = await program(source)();
       const text = result(v);
       outcome = { code: OK, stream: RESULT, text: text ?? '' };
     } catch (e) {
-      outcome = e instanceof ToolError && e.connection
-        ? { code: CONNECT, stream: ERROR, text: stringify(e.connection) }
-        : { code: FAILED, stream: ERROR, text: told(e) };
+      outcome = connection(e) ?? { code: FAILED, stream: ERROR, text: told(e) };
     }
+  }
+
+  // connection is the outcome of a script that ends with a ToolError that asks for one.
+  function connection(e) {
+    try {
+      return e instanceof ToolError && e.connection ? { code: CONNECT, stream: ERROR, text: stringify(e.connection) } : undefined;
+    } catch { return undefined; }
   }
 
   // state says how things stand once there is nothing more to do: a script waits for what
@@ -302,9 +390,17 @@
     for (const id in pending) if (!outcome || pending[id].op === 'tool.call') waits++;
     if (waits > 0) return WAITING;
     outcome ??= { code: FAILED, stream: ERROR, text: 'the script waits for a promise that nothing can resolve' };
-    for (const { reason } of unhandled) errors('Not handled: ' + told(reason));
+    for (const n in rejected) write(STDERR, 'Not handled: ' + told(rejected[n].reason) + '\n');
+    if (dropped > 0) write(STDERR, `Not handled: ${dropped} more\n`);
     write(outcome.stream, outcome.text);
     return outcome.code;
+  }
+
+  // broken is the end of a script that has left too little for any other.
+  function broken() {
+    reserve = undefined;
+    write(ERROR, 'the script has no memory left, or has broken what runs it');
+    return FAILED;
   }
 
   // AsyncFunction puts lines in front of the code: count them.
@@ -318,8 +414,9 @@
       case 0: run(); return 0;
       case 1: ended(a, b); return 0;
       case 2: return state();
-      case 3: unhandled.push({ promise: a, reason: b }); return 0;
-      case 4: { const i = unhandled.findIndex((u) => u.promise === a); if (i >= 0) unhandled.splice(i, 1); return 0; }
+      case 3: reject(a, b); return 0;
+      case 4: handle(a); return 0;
+      case 5: return broken();
     }
     return 0;
   };

@@ -11,6 +11,7 @@ typedef struct value value; // a JSValue on QuickJS's heap
 
 Q(int, qjs_init, void);
 Q(value *, qjs_eval, const char *code, int len, const char *file, int flags);
+Q(value *, qjs_eval_bytecode, const char *p, int len);
 Q(value *, qjs_call, value *f, value *self, int argc, value **argv);
 Q(value *, qjs_new_host_function, const char *name, int len, int flags);
 Q(value *, qjs_new_string, const char *p, int len);
@@ -49,31 +50,53 @@ enum { // what step is called for
 	STATE,     // all jobs are done: how do things stand?
 	REJECTED,  // a promise was rejected, and nothing waits for it
 	HANDLED,   // something waits for it now
+	BROKEN,    // it threw: what is to be said of that?
 };
 
 enum { SCRIPT = 4, LENGTH = 8, MEMORY = 48 << 20, STACK = 512 << 10 };
 
-// text is a field of the call from an offset on, or null.
-static value *text(int field, int from) {
+// number is the length in front of the prelude.
+static int number(const char *digits) {
+	int n = 0;
+	for (int i = 0; i < LENGTH; i++) n = n * 10 + digits[i] - '0';
+	return n;
+}
+
+// text is a field of the call, or null.
+static value *text(int field) {
 	int n = host_read(field, 0, 0);
-	if (n < from) return qjs_get_null();
+	if (n < 0) return qjs_get_null();
 	char *p = wasm_malloc(n + 1);
 	if (!p) __builtin_trap();
 	host_read(field, p, n);
 	p[n] = 0;
-	value *v = qjs_new_string(p + from, n - from);
+	value *v = qjs_new_string(p, n);
 	wasm_free(p);
 	return v;
 }
 
-// The functions that the prelude gets: read, write, start, call and progress, by their
-// first letters.
+// load runs the bytecode that the section has behind the prelude, and is its value.
+static value *load(void) {
+	int n = host_read(SCRIPT, 0, 0);
+	char *p = wasm_malloc(n);
+	if (!p) return qjs_get_null();
+	host_read(SCRIPT, p, n);
+	int from = LENGTH + number(p);
+	value *v = qjs_eval_bytecode(p + from, n - from);
+	wasm_free(p);
+	return v;
+}
+
+// The functions that the prelude gets: read, write, start, call, progress and load, by
+// their first letters.
 EXPORT("host_call") value *env_call(const char *name, int name_len, value *self, int argc, value **argv) {
 	int n, m, answer;
 	const char *s, *t;
 	switch (name[0]) {
 	case 'r':
-		return text((int)qjs_get_float64(argv[0]), (int)qjs_get_float64(argv[1]));
+		return text((int)qjs_get_float64(argv[0]));
+	case 'l':
+		return load();
 	case 'w':
 		s = qjs_get_string_len(argv[1], &n);
 		answer = s ? host_write((int)qjs_get_float64(argv[0]), s, n) : -1;
@@ -139,7 +162,7 @@ EXPORT("host_promise_rejection") void env_rejection(value *promise, value *reaso
 static value *function(char name) { return qjs_new_host_function(&name, 1, 0); }
 
 // The section toolhost.script is the length of the prelude in LENGTH digits, the prelude,
-// and what the prelude reads if it needs it.
+// and the bytecode of types.js.
 EXPORT("th_initiali") void initialize /* build.sh renames it to _initialize */(void) {
 	quickjs_initialize();
 	if (qjs_init()) __builtin_trap();
@@ -148,9 +171,8 @@ EXPORT("th_initiali") void initialize /* build.sh renames it to _initialize */(v
 	qjs_set_promise_rejection_handler(1);
 
 	char digits[LENGTH], file = 0;
-	int n = 0;
 	host_read(SCRIPT, digits, LENGTH);
-	for (int i = 0; i < LENGTH; i++) n = n * 10 + digits[i] - '0';
+	int n = number(digits);
 	char *p = wasm_malloc(LENGTH + n + 1);
 	if (!p) __builtin_trap();
 	host_read(SCRIPT, p, LENGTH + n);
@@ -159,7 +181,7 @@ EXPORT("th_initiali") void initialize /* build.sh renames it to _initialize */(v
 	wasm_free(p);
 	if (qjs_is_exception(prelude)) __builtin_trap();
 
-	value *argv[6] = {function('r'), function('w'), function('s'), function('c'), function('p'), qjs_new_number(LENGTH + n)};
+	value *argv[6] = {function('r'), function('w'), function('s'), function('c'), function('p'), function('l')};
 	value *undefined = qjs_get_undefined();
 	value *step = qjs_call(prelude, undefined, 6, argv);
 	if (qjs_is_exception(step)) __builtin_trap();
@@ -178,6 +200,7 @@ static int step(int what, int id, int code) {
 	while (answer >= 0 && qjs_is_job_pending())
 		if (qjs_execute_pending_job() < 0) qjs_free_value(qjs_get_exception());
 	if (answer >= 0) answer = call(STATE, a, b);
+	if (answer < 0) answer = call(BROKEN, a, b);
 	qjs_free_value(a);
 	qjs_free_value(b);
 	return answer < 0 ? 1 : answer;
