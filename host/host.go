@@ -97,6 +97,7 @@ const (
 // Host compiles plugins and calls their tools. It is safe for concurrent use.
 type Host struct {
 	log      *slog.Logger
+	began    time.Time
 	code     *codecache.Cache // nil without a folder
 	compiler string           // path of a program; empty compiles in this process
 	limits   codecache.Limits
@@ -133,7 +134,7 @@ type Host struct {
 
 // New returns a Host. Close it to free the compiled code.
 func New(ctx context.Context, cfg Config) (*Host, error) {
-	h := &Host{log: cfg.Logger, modules: map[*Module]bool{}, interpreting: make(chan struct{}, interpretedAtOnce), interpretingLarge: make(chan struct{}, 1), building: make(chan struct{}, buildsAtOnce)}
+	h := &Host{log: cfg.Logger, began: time.Now(), modules: map[*Module]bool{}, interpreting: make(chan struct{}, interpretedAtOnce), interpretingLarge: make(chan struct{}, 1), building: make(chan struct{}, buildsAtOnce)}
 	if h.log == nil {
 		h.log = slog.New(slog.DiscardHandler)
 	}

@@ -80,7 +80,7 @@ func (c *call) runAdmitted() (code int32, err error) {
 // serve makes c the call that an instance serves.
 func (c *call) serve(in *instance.Instance) {
 	env := in.Guest.(*environment)
-	env.call, env.idling = c, idling{}
+	env.call, env.idling, env.ahead = c, idling{}, 0
 	c.instance, c.meter.counter, c.meter.memory = in, in.Counter, in.Memory
 	if c.meter.live != nil {
 		c.meter.live.waited.Store(int64(c.waited))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/toolhost/toolhost/abi"
 	"github.com/toolhost/toolhost/host/internal/instance"
+	"github.com/toolhost/toolhost/internal/checkpoint"
 	"github.com/toolhost/toolhost/internal/snapshot"
 )
 
@@ -15,15 +16,22 @@ import (
 // keeps other calls from continuing from there.
 type startup struct {
 	call    *call
-	running bool   // the guest starts up, and others may continue from there
-	impure  string // why they may not
-	tainted bool   // the call may have left something in the instance that cannot be put back
+	running bool                   // the guest starts up, and others may continue from there
+	impure  string                 // why they may not
+	point   *checkpoint.Checkpoint // that it continues from; nil for a call that begins
+	tainted bool                   // the call may have left something in the instance that cannot be put back
 }
 
 // ready gets an instance in the state in which the module has just started up: a
 // warm one, one from a snapshot, or one that has just done so.
 func (u *startup) ready() (err error) {
 	c, view := u.call, u.view()
+	if u.point, err = u.resume(); err != nil {
+		return err
+	}
+	if u.point != nil && u.point.Image == c.module.base.Digest() { // it has all of the memory
+		return u.anew()
+	}
 	s := c.module.account.Snapshot(view)
 	u.running = s == nil && view != ""
 	in := s.Warm()
@@ -73,6 +81,17 @@ func (u *startup) ready() (err error) {
 		_, err = c.enter(in.Cached(abi.ExportRestored))
 	}
 	return err
+}
+
+// anew gets an instance that has not started up.
+func (u *startup) anew() error {
+	in, err := u.instantiate(nil)
+	if err != nil {
+		return err
+	}
+	u.call.module.tally.count(func(n *Counts) { n.Restored++ })
+	u.call.serve(in)
+	return u.call.meter.even()
 }
 
 // instantiate makes an instance from a snapshot, which it uses in place of the

@@ -36,10 +36,12 @@ type Suspend struct {
 
 // state is what the host adds to a checkpoint.
 type state struct {
-	Now     int64     `json:"now"`    // of the clock that stands
-	Random  []byte    `json:"random"` // position
-	Last    int32     `json:"last"`   // id of an operation
-	Fuel    int64     `json:"fuel"`   // used
+	Now     int64     `json:"now"`     // of the clock that stands
+	Elapsed int64     `json:"elapsed"` // on the clock that does not
+	At      time.Time `json:"at"`      // when that was
+	Random  []byte    `json:"random"`  // position
+	Last    int32     `json:"last"`    // id of an operation
+	Fuel    int64     `json:"fuel"`    // used
 	Peak    int64     `json:"peak"`
 	Made    int       `json:"made,omitempty"`     // calls that began with this one
 	Web     int64     `json:"attempts,omitempty"` // requests
@@ -82,8 +84,6 @@ func (p *pending) resident() string {
 	switch {
 	case c.module.Info.Shape == Command || c.module.Isolation.Mode != Reset:
 		return "its module cannot be put back to a state"
-	case c.instance.Snapshot == nil:
-		return "it starts up in another way for each call"
 	case c.start.tainted || len(c.Policy.Files) > 0:
 		return "it may have open files"
 	case c.screen.masker() != nil:
@@ -115,7 +115,7 @@ func (p *pending) suspend() error {
 	if err != nil {
 		return p.restart(st)
 	}
-	point := checkpoint.Checkpoint{Image: c.instance.Snapshot.Image.Digest(), Host: host}
+	point := checkpoint.Checkpoint{Host: host}
 	if _, err := hex.Decode(point.Plugin[:], []byte(c.module.Info.Digest)); err != nil {
 		return p.restart(st)
 	}
@@ -137,7 +137,8 @@ func (p *pending) stop() (st state, err error) {
 	}
 	p.works.Wait()
 
-	st = state{Last: p.last, Now: c.instance.Env.Now, Said: c.said, Made: c.inner.first().made, Web: c.inner.first().attempts.Load()}
+	env := c.instance.Guest.(*environment)
+	st = state{Elapsed: env.elapsed(), At: time.Now(), Last: p.last, Now: c.instance.Env.Now, Said: c.said, Made: c.inner.first().made, Web: c.inner.first().attempts.Load()}
 	for range p.started {
 		s := <-p.ends
 		p.give(s)
@@ -210,31 +211,40 @@ func (p *pending) restart(st state) error {
 	return nil
 }
 
-// proceed puts an instance that has just started up into the state with which a call
-// continues. It returns what the guest answered last: that it waits.
-func (u *startup) proceed() (code int32, err error) {
+// resume decodes the state with which a call continues. It is nil for a call that begins.
+func (u *startup) resume() (*checkpoint.Checkpoint, error) {
 	c := u.call
-	if c.module.Info.Shape == Command || c.instance.Snapshot == nil {
-		return 0, stateError(cmp.Or(u.impure, "the plugin cannot be put back to a state"))
+	if c.Continue == nil {
+		return nil, nil
 	}
 	point, err := checkpoint.Decode(c.Continue, uint64(c.Policy.Memory))
-	if err != nil {
-		return 0, stateError(err.Error())
+	switch {
+	case err != nil:
+		return nil, stateError(err.Error())
+	case hex.EncodeToString(point.Plugin[:]) != c.module.Info.Digest:
+		return nil, stateError("the plugin has changed since")
+	case c.module.Info.Shape == Command || c.module.Isolation.Mode != Reset:
+		return nil, stateError("the plugin cannot be put back to a state")
 	}
-	if hex.EncodeToString(point.Plugin[:]) != c.module.Info.Digest {
-		return 0, stateError("the plugin has changed since")
-	}
-	if point.Image != c.instance.Snapshot.Image.Digest() {
+	return point, nil
+}
+
+// proceed puts an instance into the state with which a call continues. It returns what the
+// guest answered last: that it waits.
+func (u *startup) proceed() (code int32, err error) {
+	c := u.call
+	if u.point.Image != c.instance.Image().Digest() {
 		return 0, stateError("the plugin starts up differently here")
 	}
-	st, err := decodeState(point.Host)
+	st, err := decodeState(u.point.Host)
 	if err != nil {
 		return 0, stateError(err.Error())
 	}
 
-	if err := c.instance.Load(point); err != nil {
+	if err := c.instance.Load(u.point); err != nil {
 		return 0, &instance.Stop{Reason: err}
 	}
+	u.point = nil
 	return abi.InvokeWaiting, c.restore(st)
 }
 
@@ -274,6 +284,8 @@ func (c *call) restore(st state) error {
 		return stateError("its state has no position of random numbers")
 	}
 	env.Now = st.Now
+	guest := c.instance.Guest.(*environment)
+	guest.ahead = st.Elapsed + int64(max(0, time.Since(st.At))) - guest.elapsed()
 	a, w := &c.answer, st.Answer
 	a.written, a.logged, a.result, a.given, a.errText, a.content, a.summary = w.Bytes, w.Logged, w.Result, w.Given, w.Error, w.Content, w.Summary
 	a.stderr.buf = w.Stderr

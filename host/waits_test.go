@@ -52,3 +52,42 @@ func TestScriptThatWaits(t *testing.T) {
 		t.Logf("%d instances; states of %d bytes and more", r.instances, smallest)
 	})
 }
+
+// TestGoroutinesThatWait: so has a Go program with goroutines, channels, timers and locks,
+// with the clock of another host each time.
+func TestGoroutinesThatWait(t *testing.T) {
+	wasm := waitingWasm(t)
+	for _, c := range []struct{ name, more, want string }{
+		{"ticker", ``, `5`},
+		{"timeouts", ``, `["context deadline exceeded","func","true","moved"]`},
+		{"select", ``, `["after","1","default"]`},
+		{"locks", ``, `110`},
+		{"pipeline", `,"n":20`, `2470`},
+		{"collector", ``, `140`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var hosts []*host.Host
+				var modules []*host.Module
+				for i := range 2 {
+					h := newHost(t, nil)
+					m, err := h.CompileWith(t.Context(), wasm, host.CompileOptions{Interpret: i == 1})
+					require.NoError(t, err)
+					hosts, modules = append(hosts, h), append(modules, m)
+				}
+
+				var r relay
+				call := waitingCall(c.name, c.more)
+				call.Policy.Grant.Clock = true
+				o := r.do(t.Context(), call, func() (*host.Host, *host.Module) {
+					i := r.instances / 3 % 2
+					return hosts[i], modules[i]
+				})
+				require.NoError(t, o.err, o.stderr)
+				require.JSONEq(t, c.want, string(o.Value))
+				t.Logf("%d instances; states of %d bytes", r.instances, len(r.states[0]))
+				require.Greater(t, r.instances, 2)
+			})
+		})
+	}
+}

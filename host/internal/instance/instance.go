@@ -155,11 +155,15 @@ func (e *Entry) Stack() int64 {
 	return int64(e.stack.Cap()) * int64(e.stack.Type().Elem().Size()) // an interpreter's is of words
 }
 
-// Save notes the state of an instance that waits, and that started from a snapshot: its
-// memory, and its globals without the counter of fuel, which is the host's. Rewriting
+// Image is what the instance started with: that of its snapshot, or of its module.
+func (in *Instance) Image() *Image { return in.Memory.image }
+
+// Save notes the state of an instance that waits: its memory, compared with its image, and
+// its globals without the counter of fuel, which is the host's. Rewriting
 // adds that one as the last.
 func (in *Instance) Save(c *checkpoint.Checkpoint) {
-	image := in.Snapshot.Image
+	image := in.Image()
+	c.Image = image.Digest()
 	c.Compare(in.Memory.room[:in.Memory.size], image.bytes, image.at)
 	c.Globals = nil
 	for _, g := range in.globals[:len(in.globals)-1] {
@@ -167,8 +171,8 @@ func (in *Instance) Save(c *checkpoint.Checkpoint) {
 	}
 }
 
-// Load gives an instance that is as its snapshot the state that Save has noted, of an
-// equal snapshot. Its error matches ErrMemory, or says that the globals are others.
+// Load gives an instance that is as its image the state that Save has noted, of an equal
+// image. Its error matches ErrMemory, or says that the globals are others.
 func (in *Instance) Load(c *checkpoint.Checkpoint) error {
 	if len(c.Globals) != len(in.globals)-1 {
 		return errors.New("the checkpoint has other globals than the module")
