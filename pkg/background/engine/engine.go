@@ -8,6 +8,9 @@
 // its TTL is dead: others take its runs over, and its later writes are refused. A
 // write is fenced by the worker's lease and by the run's attempt.
 //
+// A running run may be suspended: it waits without a worker until the end of a child,
+// a message or its time returns it to the queue, see [Lease.Suspend].
+//
 //	Submit ──► queued ──Claim──► queued, claimed ──Start──► running ──Complete──► ended
 //	              ▲                 │ Abandon, Cancel           │ Abandon
 //	              │                 ▼                           ▼
@@ -46,7 +49,7 @@ type Engine interface {
 	List(ctx context.Context, q Query) ([]Run, error)
 
 	// Cancel records that a run is to end, and returns it without its payload. A
-	// queued run ends with end and the status canceled; a running run keeps its
+	// queued or waiting run ends with end and the status canceled; a running run keeps its
 	// status, and its first cancellation; a terminal run does not change.
 	Cancel(ctx context.Context, id string, c Cancellation, end End) (Run, error)
 
@@ -162,8 +165,14 @@ type Worker interface {
 	Claim(ctx context.Context, max int, permits Permits) ([]Run, error)
 
 	// Start makes a run that this worker claimed running: its attempt is one
-	// higher, and the log of that attempt is empty. Of its Beat only Cost is kept.
+	// higher, and the log of that attempt is empty, or with a state, that of the
+	// attempt before cut to what belongs to it. Of its Beat only Cost is kept. A woken run continues
+	// its attempt, its log and its Beat.
 	Start(ctx context.Context, id string) (Lease, error)
+
+	// Wake queues up to max waiting runs whose WakeAt is not after now, the earliest
+	// first. It returns how many, and when the next one is due: zero if none is.
+	Wake(ctx context.Context, now time.Time, max int) (woken int, next time.Time, err error)
 
 	// Renew is the heartbeat. It renews the lease of this worker and records the
 	// beats of all runs it works on, which a crash may lose. An error matching
@@ -235,6 +244,17 @@ type Lease interface {
 
 	// Save stores data as the run's checkpoint, in place of an earlier one.
 	Save(ctx context.Context, data []byte) error
+
+	// State returns what the run was suspended with last, or nil.
+	State() []byte
+
+	// Suspend stores what the run continues from, its children and that it waits, in
+	// one write, and ends the lease; with Hold it keeps the run and the lease. It
+	// returns the run without its payload: waiting; queued again if what it waits for
+	// has happened already; running with Hold. The error matches [ErrStopping] if the
+	// run is canceled, and [ErrRecordLimit] if there is no room for the state or the
+	// children: then nothing is stored and the run is running.
+	Suspend(ctx context.Context, s Suspension) (Run, error)
 
 	// Complete ends the run with a terminal status and returns it without its
 	// payload. It stores the log, the artifacts, the end and the notice. If an

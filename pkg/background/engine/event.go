@@ -14,6 +14,7 @@ const (
 	EventQueued    EventKind = "queued"    // a run was submitted, queued again, or given up by the worker that had claimed it
 	EventStarted   EventKind = "started"   // a run was started, or adopted
 	EventBeat      EventKind = "beat"      // a running run said something new of itself
+	EventWaiting   EventKind = "waiting"   // a running run was suspended
 	EventStopping  EventKind = "stopping"  // a running run was canceled
 	EventEnded     EventKind = "ended"     // a run became terminal
 	EventMessage   EventKind = "message"   // a run was sent a message

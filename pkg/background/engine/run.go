@@ -14,6 +14,7 @@ type Status string
 const (
 	StatusQueued    Status = "queued"
 	StatusRunning   Status = "running"
+	StatusWaiting   Status = "waiting" // for what lets it continue: no worker has it, and it holds no permit
 	StatusSucceeded Status = "succeeded"
 	StatusFailed    Status = "failed"
 	StatusCanceled  Status = "canceled"
@@ -85,6 +86,7 @@ type Run struct {
 	ParkedAt    time.Time     `json:"parked_at,omitzero"`    // when the call became a background run
 	Cancel      *Cancellation `json:"cancel_requested,omitempty"`
 	Notice      NoticeState   `json:"notice,omitempty"`
+	Waiting                   // what it continues from
 	Beat                      // what the work last said of itself
 	End                       // zero until the run is terminal
 
@@ -234,7 +236,7 @@ const (
 // Finish returns the run with its end, and its notice pending if it is to have
 // one.
 func (r Run) Finish(status Status, b Beat, e End) Run {
-	r.Status, r.Beat, r.End = status, b, e
+	r.Status, r.Beat, r.End, r.Waiting = status, b, e, Waiting{}
 	if r.SignalOnCompletion && !e.Shown && (r.Wake != WakeFailure || status != StatusSucceeded) {
 		r.Notice = NoticePending
 	}

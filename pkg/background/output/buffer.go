@@ -53,6 +53,27 @@ func (b *Buffer) AppendAt(offset int64, p []byte) {
 	b.Append(p[min(int64(len(p)), b.total-offset):])
 }
 
+// Cut has the stream end at n, and forgets what came after it. What was dropped
+// before n stays so.
+func (b *Buffer) Cut(n int64) {
+	head, kept := int64(len(b.head)), b.kept()
+	begin := b.total - int64(len(kept))
+
+	switch {
+	case n > b.total:
+		b.AppendAt(n, nil)
+		return
+	case n <= head:
+		b.head, b.tail = b.head[:n], nil
+		b.sealed = len(b.head) == b.headCap
+	case n > begin:
+		b.tail = kept[:n-begin]
+	default:
+		b.tail, b.sealed = nil, true
+	}
+	b.total = n
+}
+
 // kept returns the part of tail that counts.
 func (b *Buffer) kept() []byte { return b.tail[max(0, len(b.tail)-b.tailCap):] }
 

@@ -13,6 +13,7 @@ type lease struct {
 	worker     *worker
 	run        engine.Run
 	checkpoint []byte
+	state      []byte
 }
 
 // Run implements [engine.Lease].

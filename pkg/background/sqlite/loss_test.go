@@ -141,7 +141,7 @@ func TestDatabaseOfThePast(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, past, 0o600))
 
 	e, problems := reopened(t, dir)
-	require.Regexp(t, `went back in time.*1 queued runs may have been started since`, problems[0].Reason)
+	require.Regexp(t, `went back in time.*1 queued or waiting runs may have been started since`, problems[0].Reason)
 	require.Equal(t, ProblemFolders, problems[1].Kind)
 	require.Equal(t, 2, e.Stats().Problems)
 	run := get(t, e, "bg_waits")

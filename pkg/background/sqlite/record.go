@@ -108,8 +108,10 @@ func (s stored) check(id string) error {
 		return errMismatch
 	case s.Attempt < 0 || s.Attempt > maxAttempt:
 		return fmt.Errorf("attempt %d", s.Attempt)
-	case s.Status != engine.StatusQueued && s.Status != engine.StatusRunning && !s.Status.Terminal():
+	case s.Status != engine.StatusQueued && s.Status != engine.StatusRunning && s.Status != engine.StatusWaiting && !s.Status.Terminal():
 		return fmt.Errorf("status %q", s.Status)
+	case s.StateSize < 0 || s.StateSize > engine.MaxState || s.StateLog < 0 || s.StateLog > maxStream || len(s.Await) > engine.MaxAwait:
+		return fmt.Errorf("state of %d bytes, with %d of the log", s.StateSize, s.StateLog)
 	case (s.Log != nil) != s.Status.Terminal():
 		return fmt.Errorf("status %q does not go with the log", s.Status)
 	case s.Log != nil && !s.Log.valid():
@@ -265,6 +267,9 @@ func (r row) finish(w *conn, record []byte, before int64) error {
 		err = mailbox.remove(w)
 	}
 	if err != nil {
+		return err
+	}
+	if err := w.run(`DELETE FROM states WHERE seq = ?`, r.seq); err != nil {
 		return err
 	}
 	return w.run(`DELETE FROM checkpoints WHERE seq = ?`, r.seq)

@@ -16,6 +16,7 @@ type active struct {
 	seq   int64
 	size  int64 // of its record, see row; changes under mu
 	saved int64 // bytes of its checkpoint; likewise
+	state int64 // bytes of what it continues from; likewise
 
 	// The registry's lock guards these.
 	run     engine.Run // without payload; its Beat is newer than the stored one
@@ -33,6 +34,7 @@ type registry struct {
 	waiting []*active          // queued runs that nobody has claimed, in the order of submission
 	holders map[string]*active // runs that hold a permit: claimed, running, or being stored as such
 	worker  *worker            // the worker that has the engine, or nil
+	sleep   sleep              // runs that wait
 	quota   engine.Quota
 	notices []string // runs whose notice is pending and not yet claimed
 
@@ -41,7 +43,7 @@ type registry struct {
 }
 
 func newRegistry() *registry {
-	return &registry{runs: make(map[string]*active), holders: make(map[string]*active)}
+	return &registry{runs: make(map[string]*active), holders: make(map[string]*active), sleep: newSleep()}
 }
 
 // close refuses further changes, waits for those in progress, and ends the lease
@@ -105,6 +107,10 @@ func (g *registry) add(a *active) {
 	if a.worker != nil && a.worker != g.worker {
 		a.worker = nil // another one has joined in the meantime
 	}
+	if a.run.Status == engine.StatusWaiting {
+		g.rest(a)
+		return
+	}
 	if a.run.Status == engine.StatusRunning || a.worker != nil {
 		g.holders[a.run.ID] = a
 		return
@@ -120,14 +126,18 @@ func (g *registry) enqueue(a *active) {
 	g.waiting = slices.Insert(g.waiting, at, a)
 }
 
-// drop removes a run. The lock must be held.
-func (g *registry) drop(a *active) {
+// drop removes a run that has ended, and returns those it wakes. The lock must be held.
+func (g *registry) drop(a *active) (woken []engine.Run) {
+	if a.run.Status == engine.StatusWaiting {
+		g.rise(a)
+	}
 	g.giveBack(a)
 	delete(g.runs, a.run.ID)
 	a.worker, a.lease = nil, nil
 	if i := slices.Index(g.waiting, a); i >= 0 {
 		g.waiting = slices.Delete(g.waiting, i, i+1)
 	}
+	return g.awaken(slices.Clone(g.sleep.awaited[a.run.ID])...)
 }
 
 // giveBack has a run hold no permit. The lock must be held.
@@ -185,7 +195,7 @@ func (g *registry) parented(run engine.Run, permits *engine.Permits) error {
 		return fmt.Errorf("%w: %s", engine.ErrParent, run.Parent)
 	}
 
-	children := 0
+	children := g.sleep.children[run.Parent]
 	for id, a := range g.holders { // which has those that are being stored too
 		if a.run.Parent == run.Parent && id != run.ID {
 			children++

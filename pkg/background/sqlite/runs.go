@@ -50,7 +50,10 @@ func (e *Engine) restoreRuns(ctx context.Context) error {
 
 	for _, r := range runs {
 		e.logs.used.Add(e.logs.size(r.Run))
-		e.active.add(&active{seq: r.seq, size: r.size, saved: r.saved, run: r.Run})
+		e.active.add(&active{seq: r.seq, size: r.size, saved: r.saved, state: r.StateSize, run: r.Run})
+	}
+	if err := e.restoreSleep(ctx); err != nil && !damagedFile(err) {
+		return err
 	}
 	for _, seq := range damaged {
 		err := e.db.write(ctx, func(w *conn) error {
@@ -215,7 +218,7 @@ func (e *Engine) Cancel(ctx context.Context, id string, c engine.Cancellation, e
 	}
 	err = e.active.change(id, check, func(a *active, r row) error {
 		r.Cancel = cmp.Or(r.Cancel, &c)
-		if r.Status == engine.StatusQueued {
+		if r.Status == engine.StatusQueued || r.Status == engine.StatusWaiting {
 			run, err = e.end(ctx, a, r.Finish(engine.StatusCanceled, r.Beat, end))
 			return err
 		}
@@ -274,7 +277,7 @@ func (e *Engine) end(ctx context.Context, a *active, run engine.Run) (engine.Run
 		earlier.Attempt--
 		r.logged += e.logs.size(earlier)
 	}
-	r.size = a.size - a.saved + int64(len(run.Result)+len(run.Content)) + file
+	r.size = a.size - a.saved - a.state + int64(len(run.Result)+len(run.Content)) + file
 	record, err := r.encode()
 	if err != nil {
 		return engine.Run{}, err
@@ -313,13 +316,14 @@ func writeEnvelope(dir string, run engine.Run) (int64, error) {
 func (e *Engine) ended(a *active, run engine.Run) {
 	g := e.active
 	g.mu.Lock()
-	g.drop(a)
+	woken := g.drop(a)
 	a.run = run
 	if run.Notice == engine.NoticePending {
 		g.notices = append(g.notices, run.ID)
 	}
 	g.mu.Unlock()
 	e.feed.Publish(engine.RunEvent(engine.EventEnded, run))
+	e.woke(woken)
 }
 
 // Tail implements [engine.Engine].

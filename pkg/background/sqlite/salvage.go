@@ -76,21 +76,22 @@ func (db *database) finishSalvage() (moved string, err error) {
 	return moved, errors.Join(syncDir(db.dir), removeAll(db.path(suspectSuffix)))
 }
 
-// doubt marks the runs that are queued in a database that has lost transactions:
-// they may have been started since. They count as running ones whose host went
+// doubt marks the runs that are queued or have a state in a database that has lost
+// transactions: they may have been started since. They count as running ones whose host went
 // down, so that those whose tool may not be run twice are not.
 func doubt(c *conn) (result string, err error) {
 	var queued []row
 	err = c.query(func(found []driver.Value) error {
 		r, err := decode(found)
-		if err == nil && r.Status == engine.StatusQueued && r.Attempt == 0 {
+		if err == nil && (r.Status == engine.StatusQueued && r.Attempt == 0 || r.StateSize > 0) {
 			queued = append(queued, r)
 		}
 		return nil
 	}, selectActive)
 	for _, r := range queued {
 		if err == nil {
-			r.Status, r.Attempt = engine.StatusRunning, 1
+			r.Status, r.Attempt = engine.StatusRunning, max(1, r.Attempt)
+			r.Waiting = engine.Waiting{} // it may have continued
 			err = r.update(c)
 		}
 	}
@@ -98,7 +99,7 @@ func doubt(c *conn) (result string, err error) {
 		return "", err
 	}
 
-	return fmt.Sprintf("; %d queued runs may have been started since: they count as interrupted ones", len(queued)), nil
+	return fmt.Sprintf("; %d queued or waiting runs may have been started since: they count as interrupted ones", len(queued)), nil
 }
 
 // A salvage reads the records of a damaged database into a new one.
@@ -227,8 +228,15 @@ func (s *salvage) run(found []driver.Value) error {
 	if err != nil || len(checkpoint) > inOnePage { // the next attempt begins anew
 		checkpoint = nil
 	}
+	state, err := blob(s.from, "states", r.seq)
+	if err != nil || r.StateSum != "" && engine.SumState(state) != r.StateSum { // nothing to continue from: it counts as interrupted
+		state, r.Waiting = nil, engine.Waiting{}
+		if r.Status == engine.StatusWaiting || r.Status == engine.StatusQueued && r.Attempt > 0 {
+			r.Status = engine.StatusRunning
+		}
+	}
 	r.logged = max(0, r.logged)
-	r.size = engine.RecordOverhead + int64(len(r.Args)+2*len(r.Result)+2*len(r.Content)+len(checkpoint))
+	r.size = engine.RecordOverhead + int64(len(r.Args)+2*len(r.Result)+2*len(r.Content)+len(checkpoint)+len(state))
 	record, err := r.encode()
 	if err != nil {
 		return err
@@ -240,6 +248,9 @@ func (s *salvage) run(found []driver.Value) error {
 	}
 	if err == nil && checkpoint != nil {
 		err = s.to.run(`INSERT INTO checkpoints VALUES (?, ?)`, at, checkpoint)
+	}
+	if err == nil && state != nil {
+		err = s.to.run(`INSERT INTO states VALUES (?, ?)`, at, state)
 	}
 	s.saved++
 	return err

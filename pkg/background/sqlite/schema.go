@@ -19,7 +19,7 @@ const applicationID = 0x746c6873
 // migrations are the steps from an empty database to the present one. The
 // number of steps that were taken is PRAGMA user_version. A step that was
 // released is never changed.
-var migrations = [...]string{schema1, schema2, schema3, schema4, schema5, schema6, schema7}
+var migrations = [...]string{schema1, schema2, schema3, schema4, schema5, schema6, schema7, schema8}
 
 // In runs, what is not in a column of its own is in record, the JSON form of a
 // stored. The arguments of a run and its result may be large, and have tables
@@ -152,6 +152,11 @@ ALTER TABLE pairs ADD COLUMN expires INTEGER NOT NULL DEFAULT 0; -- 0: never
 CREATE INDEX pairs_expiry ON pairs (scope, expires) WHERE expires <> 0;
 `
 
+// What a run that waits continues from, which may be large.
+const schema8 = `
+CREATE TABLE states (seq INTEGER PRIMARY KEY, data BLOB NOT NULL);
+`
+
 // openFile opens the database at path, makes it if it is not there, and brings
 // it to the present schema. With check set, all of it is looked at.
 func openFile(path string, check bool) (c *conn, err error) {
@@ -233,7 +238,7 @@ func migrate(c *conn, path string, steps []string) error {
 		}
 	}
 	// A first look, so that a damage that is easy to see is seen now.
-	for _, table := range []string{"runs", "args", "results", "contents", "checkpoints", "schedules", "schedule_args", "scopes", "pairs"} {
+	for _, table := range []string{"runs", "args", "results", "contents", "checkpoints", "states", "schedules", "schedule_args", "scopes", "pairs"} {
 		if _, err := c.number("SELECT max(seq) FROM " + table); err != nil {
 			return err
 		}

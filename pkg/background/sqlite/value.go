@@ -198,6 +198,7 @@ func (vs valueStore) checkMailbox(w *conn, at engine.Scope) error {
 	w.after = append(w.after, func() {
 		if run, ok := vs.active.light(at.Run); ok {
 			vs.feed.Publish(engine.RunEvent(engine.EventMessage, run))
+			vs.wake(at.Run)
 		}
 	})
 	return nil

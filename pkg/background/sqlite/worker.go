@@ -100,15 +100,15 @@ func (w *worker) Start(ctx context.Context, id string) (engine.Lease, error) {
 	e, l := w.engine, &lease{worker: w}
 	queued := func(run engine.Run) bool { return run.Status == engine.StatusQueued }
 	err := e.active.change(id, w.owns(id, queued), func(a *active, r row) error {
-		r.Status = engine.StatusRunning
-		r.Attempt++
-		r.StartedAt = time.Now()
-		r.HeartbeatAt = r.StartedAt
-		r.Beat = engine.Beat{Cost: r.Cost}
+		before := r.Run
+		r.Run = r.Begin(time.Now())
 		l.run = r.Run
 		err := e.db.read(ctx, func(c *conn) (err error) {
 			if a.saved > 0 {
 				l.checkpoint, err = blob(c, "checkpoints", a.seq)
+			}
+			if err == nil && a.state > 0 {
+				l.state, err = blob(c, "states", a.seq)
 			}
 			if err == nil {
 				l.run.Args, err = blob(c, "args", a.seq)
@@ -118,7 +118,10 @@ func (w *worker) Start(ctx context.Context, id string) (engine.Lease, error) {
 		if err != nil {
 			return err
 		}
-		log := e.logs.create(r.Run)
+		log, err := e.logs.begin(before, r.Run)
+		if err != nil {
+			return err
+		}
 		return e.update(ctx, r, engine.EventStarted, func() { a.run, a.log, a.lease = r.Run, log, l })
 	})
 	if err != nil {
@@ -156,8 +159,8 @@ func (w *worker) Renew(_ context.Context, held map[string]engine.Beat) (news eng
 	}
 
 	w.renewed = time.Now()
-	for id, a := range g.runs {
-		if a.run.Status != engine.StatusRunning {
+	for id, a := range g.holders {
+		if a.run.Status != engine.StatusRunning || g.runs[id] != a { // the latter: it is being stored
 			continue
 		}
 		if a.worker != w {
@@ -197,8 +200,8 @@ func (w *worker) Orphans(_ context.Context, max int) (taken []engine.Run, err er
 	}
 
 	var orphans []*active
-	for _, a := range g.runs {
-		if a.run.Status == engine.StatusRunning && a.worker != w {
+	for id, a := range g.holders {
+		if a.run.Status == engine.StatusRunning && a.worker != w && g.runs[id] == a {
 			orphans = append(orphans, a)
 		}
 	}

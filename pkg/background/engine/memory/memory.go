@@ -43,6 +43,8 @@ type record struct {
 	run        engine.Run
 	log        output.Buffer
 	checkpoint []byte
+	state      []byte
+	lease      *lease  // the current one
 	holder     *worker // that claimed it or works on it; nil: nobody
 	notifier   *worker // that took its notice; nil: nobody
 	counted
@@ -152,7 +154,7 @@ func (e *Engine) Cancel(_ context.Context, id string, c engine.Cancellation, end
 		if r.run.Cancel == nil {
 			r.run.Cancel = &c
 		}
-		if r.run.Status == engine.StatusQueued {
+		if r.run.Status == engine.StatusQueued || r.run.Status == engine.StatusWaiting {
 			return e.end(r, engine.StatusCanceled, r.run.Beat, end), nil
 		}
 		e.publish(engine.EventStopping, r)
@@ -175,7 +177,7 @@ func (e *Engine) Release(_ context.Context, id string) (engine.Run, error) {
 func (st *store) end(r *record, status engine.Status, b engine.Beat, end engine.End) engine.Run {
 	b.OutputBytes = max(b.OutputBytes, r.log.Total())
 	r.run = r.run.Finish(status, b, end)
-	r.checkpoint, r.holder = nil, nil
+	r.checkpoint, r.state, r.holder = nil, nil, nil
 	st.active = without(st.active, r)
 	if at := (engine.Scope{Session: r.run.Session, Run: r.run.ID}); st.scopes[at] != nil {
 		st.scopes[at].dropAll(st, at)
@@ -185,6 +187,11 @@ func (st *store) end(r *record, status engine.Status, b engine.Beat, end engine.
 	}
 	st.count(r)
 	st.publish(engine.EventEnded, r)
+	for _, waiting := range which(st.active, (*record).waits) {
+		if slices.Contains(waiting.run.Await, r.run.ID) {
+			st.awaken(waiting)
+		}
+	}
 	return r.run.Light()
 }
 

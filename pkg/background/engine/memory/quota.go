@@ -18,7 +18,7 @@ func (e *Engine) Recorded() int64 {
 
 // count brings what the ledger has of a run up to date.
 func (st *store) count(r *record) {
-	size := r.run.Size() + int64(len(r.checkpoint)) + r.log.Size()
+	size := r.run.Size() + int64(len(r.checkpoint)+len(r.state)) + r.log.Size()
 	st.recount(r.run.Session, &r.counted, size, r.run.Evictable())
 }
 

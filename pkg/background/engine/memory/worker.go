@@ -99,7 +99,7 @@ func (w *worker) Adopt(_ context.Context, run engine.Run, permits engine.Permits
 
 	run.Status, run.Attempt, run.HeartbeatAt = engine.StatusRunning, 1, time.Now()
 	e.add(run, w, engine.EventStarted)
-	return &lease{worker: w, run: run}, nil
+	return e.byID[run.ID].begin(w), nil
 }
 
 // admit makes room for a run, or says why it is refused: with the error session if
@@ -221,14 +221,21 @@ func (w *worker) Start(_ context.Context, id string) (engine.Lease, error) {
 		return nil, fmt.Errorf("%w: %s is %s", engine.ErrFenced, id, r.run.Status)
 	}
 
-	now := time.Now()
-	r.run.Status, r.run.Beat = engine.StatusRunning, engine.Beat{Cost: r.run.Cost}
-	r.run.Attempt++
-	r.run.StartedAt, r.run.HeartbeatAt = now, now
-	r.log = newLog(r.run)
+	r.run = r.run.Begin(time.Now())
+	if r.state == nil {
+		r.log = newLog(r.run)
+	} else {
+		r.log.Cut(r.run.StateLog)
+	}
 	e.count(r)
 	e.publish(engine.EventStarted, r)
-	return &lease{w, r.run, r.checkpoint}, nil
+	return r.begin(w), nil
+}
+
+// begin makes a lease of w the current one.
+func (r *record) begin(w *worker) *lease {
+	r.lease = &lease{w, r.run, r.checkpoint, r.state}
+	return r.lease
 }
 
 func (w *worker) Renew(_ context.Context, held map[string]engine.Beat) (news engine.Renewal, err error) {
@@ -346,6 +353,7 @@ type lease struct {
 	worker     *worker
 	run        engine.Run
 	checkpoint []byte
+	state      []byte
 }
 
 func (l *lease) Run() engine.Run { return l.run }
@@ -356,7 +364,7 @@ func (l *lease) Checkpoint() []byte { return bytes.Clone(l.checkpoint) }
 func (l *lease) write(do func(e *Engine, r *record)) error {
 	e, r, err := l.worker.lockRun(l.run.ID, l.run.Attempt)
 	defer e.mu.Unlock()
-	if err != nil || r.run.Status != engine.StatusRunning {
+	if err != nil || r.run.Status != engine.StatusRunning || r.lease != l {
 		return fmt.Errorf("%w: %s, attempt %d", engine.ErrFenced, l.run.ID, l.run.Attempt)
 	}
 	do(e, r)

@@ -1,0 +1,108 @@
+package memory
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/toolhost/toolhost/pkg/background/engine"
+)
+
+// waits reports whether a run is waiting.
+func (r *record) waits() bool { return r.run.Status == engine.StatusWaiting }
+
+// awaken queues a run if it is waiting.
+func (st *store) awaken(r *record) {
+	if r.waits() {
+		r.run = r.run.Awaken()
+		st.publish(engine.EventQueued, r)
+	}
+}
+
+// Wake implements [engine.Worker].
+func (w *worker) Wake(_ context.Context, now time.Time, max int) (woken int, next time.Time, err error) {
+	e, err := w.lock()
+	defer e.mu.Unlock()
+	if err != nil {
+		return 0, next, err
+	}
+
+	timed := which(e.active, func(r *record) bool { return r.waits() && !r.run.WakeAt.IsZero() })
+	slices.SortStableFunc(timed, func(a, b *record) int { return a.run.WakeAt.Compare(b.run.WakeAt) })
+	for _, r := range timed {
+		if woken >= max || r.run.WakeAt.After(now) {
+			return woken, r.run.WakeAt, nil
+		}
+		e.awaken(r)
+		woken++
+	}
+	return woken, next, nil
+}
+
+// State implements [engine.Lease].
+func (l *lease) State() []byte { return bytes.Clone(l.state) }
+
+// Suspend implements [engine.Lease].
+func (l *lease) Suspend(_ context.Context, s engine.Suspension) (run engine.Run, err error) {
+	writing := l.write(func(e *Engine, r *record) {
+		if err = s.Check(r.run); err != nil {
+			return
+		}
+		if err = e.suspend(r, s); err == nil {
+			run = r.run.Light()
+		}
+	})
+	return run, errors.Join(writing, err)
+}
+
+// suspend stores a suspension.
+func (st *store) suspend(r *record, s engine.Suspension) error {
+	var fresh []engine.Run
+	more := int64(max(0, len(s.State)-len(r.state)))
+	for _, child := range s.Children {
+		err := st.admit(child, nil, nil)
+		switch {
+		case errors.Is(err, engine.ErrExists):
+			continue
+		case err != nil:
+			return err
+		}
+		fresh = append(fresh, child)
+		more += child.Size()
+	}
+	if more > 0 {
+		if err := st.makeRoom(r.run.Session, more); err != nil {
+			return err
+		}
+	}
+
+	for _, child := range fresh {
+		child.Status = engine.StatusQueued
+		st.add(child, nil, engine.EventQueued)
+	}
+	r.state = bytes.Clone(s.State)
+	r.run = r.run.Suspended(s, r.log.Total())
+	st.count(r)
+	if s.Hold {
+		return nil
+	}
+
+	r.holder, r.lease = nil, nil
+	st.publish(engine.EventWaiting, r)
+	if st.happened(r) {
+		st.awaken(r)
+	}
+	return nil
+}
+
+// happened reports whether what a waiting run waits for, except a time, has happened
+// already.
+func (st *store) happened(r *record) bool {
+	mailbox := st.scopes[engine.Scope{Session: r.run.Session, Run: r.run.ID}]
+	return mailbox != nil && mailbox.version > r.run.Mail || slices.ContainsFunc(r.run.Await, func(id string) bool {
+		awaited := st.byID[id]
+		return awaited == nil || awaited.run.Status.Terminal()
+	})
+}

@@ -1,0 +1,106 @@
+package engine
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Bounds of what a run that waits has.
+const (
+	MaxState = 16 << 20 // bytes of its state
+	MaxAwait = 64       // runs that it waits for, and children that one write stores
+)
+
+// ErrStopping means that a run that is to end cannot be suspended.
+var ErrStopping = errors.New("the run is being stopped")
+
+// Waiting is what the record of a run has of a state that was stored with
+// [Lease.Suspend]. It is zero for a run without one.
+type Waiting struct {
+	WakeAt    time.Time `json:"wake_at,omitzero"`      // when it continues, whatever happens; zero: not by time
+	Await     []string  `json:"await,omitempty"`       // the runs whose end lets it continue
+	StateSize int64     `json:"state_bytes,omitempty"` // of its state
+	StateSum  string    `json:"state_sum,omitempty"`   // its SHA-256, in hex
+	StateLog  int64     `json:"state_log,omitempty"`   // how much of its log belongs to the state
+	Mail      int64     `json:"mail_seen,omitempty"`   // version of the last message that it has seen
+	Woken     bool      `json:"woken,omitempty"`       // it is queued to continue the same attempt
+}
+
+// A Suspension is what a run needs to continue later, and what it waits for.
+type Suspension struct {
+	State []byte    // from 1 to MaxState bytes
+	Beat  Beat      // what the run said of itself last
+	Wake  time.Time // when it continues at the latest; zero: not by time
+	Await []string  // runs whose end lets it continue, at most MaxAwait; one that is not active counts as ended
+	Mail  int64     // version of the last message that the run has seen; a later one lets it continue
+	// Children are runs of its session whose Parent it is, at most MaxAwait. They are
+	// stored in the same write, in the queue that all workers share. One whose id is
+	// taken is left out: an earlier Suspend has stored it.
+	Children []Run
+	// Hold has the run stay the worker's: the state and the children are stored, and
+	// the run continues. A crash returns to this state.
+	Hold bool
+}
+
+// Check refuses a suspension of a run that no engine stores.
+func (s Suspension) Check(run Run) error {
+	switch {
+	case len(s.State) == 0 || len(s.State) > MaxState:
+		return fmt.Errorf("invalid state of %d bytes: want 1 to %d", len(s.State), MaxState)
+	case len(s.Await) > MaxAwait || len(s.Children) > MaxAwait:
+		return fmt.Errorf("invalid suspension: %d runs awaited and %d children, want at most %d", len(s.Await), len(s.Children), MaxAwait)
+	case run.Secret:
+		return errors.New("a run with secret arguments cannot be suspended: its state may have them")
+	case run.Cancel != nil:
+		return fmt.Errorf("%w: %s", ErrStopping, run.ID)
+	}
+
+	for _, child := range s.Children {
+		if child.Parent != run.ID || child.Session != run.Session {
+			return fmt.Errorf("%w: %s of %s", ErrParent, child.ID, run.ID)
+		}
+	}
+	return nil
+}
+
+// SumState returns the StateSum of a state.
+func SumState(state []byte) string {
+	sum := sha256.Sum256(state)
+	return hex.EncodeToString(sum[:])
+}
+
+// Suspended returns the run as s leaves it, with that much of its log: waiting, or
+// with Hold as it is.
+func (r Run) Suspended(s Suspension, log int64) Run {
+	r.Beat = s.Beat
+	r.OutputBytes = log
+	r.Waiting = Waiting{StateSum: SumState(s.State), WakeAt: s.Wake, Await: s.Await, Mail: s.Mail, StateSize: int64(len(s.State)), StateLog: log}
+	if !s.Hold {
+		r.Status = StatusWaiting
+	}
+	return r
+}
+
+// Awaken returns a waiting run as it is queued to continue.
+func (r Run) Awaken() Run {
+	r.Status, r.Woken = StatusQueued, true
+	return r
+}
+
+// Begin returns a queued run as it is started. A woken one continues its attempt;
+// any other begins the next.
+func (r Run) Begin(now time.Time) Run {
+	r.Status, r.HeartbeatAt = StatusRunning, now
+	if r.Woken {
+		r.Woken = false
+		return r
+	}
+
+	r.Attempt++
+	r.StartedAt = now
+	r.Beat = Beat{Cost: r.Cost, OutputBytes: r.StateLog}
+	return r
+}

@@ -1,0 +1,384 @@
+package sqlite
+
+import (
+	"bytes"
+	heaps "container/heap"
+	"context"
+	"database/sql/driver"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/toolhost/toolhost/pkg/background/engine"
+)
+
+// A sleep has the runs that wait, and what wakes them. The registry's lock guards it.
+// A wake is not stored: the next process finds again that it is due.
+type sleep struct {
+	times    alarms
+	awaited  map[string][]*active // runs that wait for the end of a run, by its id
+	children map[string]int       // how many children of a run wait
+}
+
+func newSleep() sleep {
+	return sleep{awaited: make(map[string][]*active), children: make(map[string]int)}
+}
+
+// An alarm is when a run continues. It is void when the run no longer waits for it.
+type alarm struct {
+	at  time.Time
+	run *active
+}
+
+func (a alarm) void() bool {
+	return a.run.run.Status != engine.StatusWaiting || !a.run.run.WakeAt.Equal(a.at)
+}
+
+type alarms []alarm
+
+func (s alarms) Len() int           { return len(s) }
+func (s alarms) Less(i, j int) bool { return s[i].at.Before(s[j].at) }
+func (s alarms) Swap(i, j int)      { s[i], s[j] = s[j], s[i] }
+func (s *alarms) Push(a any)        { *s = append(*s, a.(alarm)) }
+func (s *alarms) Pop() any {
+	last := len(*s) - 1
+	a := (*s)[last]
+	(*s)[last] = alarm{}
+	*s = (*s)[:last]
+	return a
+}
+
+// rest adds a run that waits, which nobody has. The lock must be held.
+func (g *registry) rest(a *active) {
+	g.giveBack(a)
+	a.worker, a.lease = nil, nil
+	if !a.run.WakeAt.IsZero() {
+		heaps.Push(&g.sleep.times, alarm{a.run.WakeAt, a})
+	}
+	for _, id := range a.run.Await {
+		g.sleep.awaited[id] = append(g.sleep.awaited[id], a)
+	}
+	if a.run.Parent != "" {
+		g.sleep.children[a.run.Parent]++
+	}
+}
+
+// rise removes a run from those that wait. The lock must be held.
+func (g *registry) rise(a *active) {
+	for _, id := range a.run.Await {
+		left := slices.DeleteFunc(g.sleep.awaited[id], func(b *active) bool { return b == a })
+		if g.sleep.awaited[id] = left; len(left) == 0 {
+			delete(g.sleep.awaited, id)
+		}
+	}
+	if parent := a.run.Parent; parent != "" {
+		if g.sleep.children[parent]--; g.sleep.children[parent] == 0 {
+			delete(g.sleep.children, parent)
+		}
+	}
+}
+
+// awaken queues runs if they wait, and returns those that did. The lock must be held.
+func (g *registry) awaken(all ...*active) (woken []engine.Run) {
+	for _, a := range all {
+		if a.run.Status == engine.StatusWaiting {
+			g.rise(a)
+			a.run = a.run.Awaken()
+			g.enqueue(a)
+			woken = append(woken, a.run)
+		}
+	}
+	return woken
+}
+
+// due reports whether a run that a waiting one waits for has ended. The lock must be held.
+func (g *registry) due(a *active) bool {
+	return slices.ContainsFunc(a.run.Await, func(id string) bool { return g.runs[id] == nil })
+}
+
+// wake queues a run if it waits.
+func (st *store) wake(id string) {
+	g := st.active
+	g.mu.Lock()
+	var woken []engine.Run
+	if a := g.runs[id]; a != nil {
+		woken = g.awaken(a)
+	}
+	g.mu.Unlock()
+	st.woke(woken)
+}
+
+// woke publishes that runs were queued again.
+func (st *store) woke(runs []engine.Run) {
+	for _, run := range runs {
+		st.feed.Publish(engine.RunEvent(engine.EventQueued, run))
+	}
+}
+
+// Wake implements [engine.Worker]. It writes nothing.
+func (w *worker) Wake(_ context.Context, now time.Time, max int) (woken int, next time.Time, err error) {
+	g := w.engine.active
+	g.mu.Lock()
+	err = w.ended()
+	var runs []engine.Run
+	for times := &g.sleep.times; err == nil && len(*times) > 0; heaps.Pop(times) {
+		first := (*times)[0]
+		if first.void() {
+			continue
+		}
+		if len(runs) >= max || first.at.After(now) {
+			next = first.at
+			break
+		}
+		runs = append(runs, g.awaken(first.run)...)
+	}
+	g.mu.Unlock()
+
+	w.engine.woke(runs)
+	return len(runs), next, err
+}
+
+// restoreSleep wakes the runs that an earlier process left waiting for what has
+// happened since.
+func (e *Engine) restoreSleep(ctx context.Context) error {
+	type mailbox struct {
+		run     string
+		version int64
+	}
+	found, err := readAll(ctx, e.db, func(found []driver.Value) (m mailbox, err error) {
+		name, _ := found[0].(string)
+		m.run = strings.TrimPrefix(name, "run:")
+		m.version, _ = found[1].(int64)
+		return m, nil
+	}, `SELECT name, version FROM scopes WHERE name LIKE 'run:%'`)
+
+	g := e.active
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, m := range found {
+		if a := g.runs[m.run]; a != nil && a.run.Status == engine.StatusWaiting && m.version > a.run.Mail {
+			g.awaken(a)
+		}
+	}
+	for _, a := range g.runs {
+		if a.run.Status == engine.StatusWaiting && g.due(a) {
+			g.awaken(a)
+		}
+	}
+	return err
+}
+
+// State implements [engine.Lease].
+func (l *lease) State() []byte { return bytes.Clone(l.state) }
+
+// Suspend implements [engine.Lease].
+func (l *lease) Suspend(ctx context.Context, s engine.Suspension) (run engine.Run, err error) {
+	err = l.change(func(a *active, r row) error {
+		if err := s.Check(r.Run); err != nil {
+			return err
+		}
+		log, _, err := l.worker.engine.liveLog(r.ID)
+		if err != nil {
+			return err
+		}
+		r.Run = r.Suspended(s, log.length())
+		run, err = l.worker.engine.suspend(ctx, a, r, s)
+		return err
+	})
+	return run, err
+}
+
+// suspend stores a suspension: r is the run as it leaves it.
+func (e *Engine) suspend(ctx context.Context, a *active, r row, s engine.Suspension) (run engine.Run, err error) {
+	record, err := r.encode()
+	if err != nil {
+		return run, err
+	}
+	children, err := rowsOf(s.Children)
+	if err != nil {
+		return run, err
+	}
+	state := bytes.Clone(s.State)
+	more := r.StateSize - a.state
+
+	g := e.active
+	err = e.db.write(ctx, func(w *conn) error {
+		fresh, err := e.addChildren(w, r.Session, children, max(0, more))
+		if err != nil {
+			return err
+		}
+		mailbox, err := loadScope(w, engine.Scope{Session: r.Session, Run: r.ID})
+		if err != nil {
+			return err
+		}
+
+		w.after = append(w.after, func() {
+			var woken []engine.Run
+			g.mu.Lock()
+			a.run, a.state, a.size = r.Run, r.StateSize, a.size+more
+			for _, child := range fresh {
+				g.add(child)
+			}
+			if !s.Hold {
+				a.changed = false
+				g.rest(a)
+				if mailbox.version > r.Mail || g.due(a) {
+					woken = g.awaken(a)
+				}
+			}
+			run = a.run
+			g.mu.Unlock()
+
+			for _, child := range fresh {
+				e.feed.Publish(engine.RunEvent(engine.EventQueued, child.run))
+			}
+			if !s.Hold {
+				e.feed.Publish(engine.RunEvent(engine.EventWaiting, r.Run))
+			}
+			e.woke(woken)
+		})
+		w.book.add(r.Session, more, 0)
+		if err := w.run(`UPDATE runs SET record = ?, size = size + ? WHERE seq = ?`, record, more, r.seq); err != nil {
+			return err
+		}
+		return w.run(`INSERT OR REPLACE INTO states VALUES (?, ?)`, r.seq, state)
+	})
+	return run, err
+}
+
+// A childRow is a run to be stored with its encoded record.
+type childRow struct {
+	row
+	record []byte
+}
+
+func rowsOf(runs []engine.Run) (rows []childRow, err error) {
+	for _, run := range runs {
+		run.Status = engine.StatusQueued
+		r := row{size: run.Size(), stored: stored{Run: run}}
+		record, err := r.encode()
+		if err = errors.Join(err, checkID(run.ID)); err != nil {
+			return nil, err
+		}
+		rows = append(rows, childRow{r, record})
+	}
+	return rows, nil
+}
+
+// addChildren stores those of the runs whose ids are not taken, if there is room for
+// them and for more bytes.
+func (e *Engine) addChildren(w *conn, session string, rows []childRow, more int64) (fresh []*active, err error) {
+	var missing []childRow
+	for _, r := range rows {
+		err := unknown(w, r.Run)
+		switch {
+		case errors.Is(err, engine.ErrExists):
+			continue
+		case err != nil:
+			return nil, err
+		}
+		missing = append(missing, r)
+		more += r.size
+	}
+	if more > 0 {
+		if err := e.makeRoom(w, session, more); err != nil {
+			return nil, err
+		}
+	}
+
+	for _, r := range missing {
+		seq, err := insert(w, nil, r.row, r.record)
+		if err != nil {
+			return nil, err
+		}
+		fresh = append(fresh, &active{seq: seq, size: r.size, run: r.Light()})
+	}
+	return fresh, nil
+}
+
+// begin returns the log of an attempt that is started: a new one, or with a state
+// that of before, cut to what belongs to the state.
+func (g *logs) begin(before, run engine.Run) (*logFile, error) {
+	if run.StateSize == 0 {
+		return g.create(run), nil
+	}
+	if run.Attempt != before.Attempt {
+		if err := g.copy(before, run); err != nil {
+			return nil, err
+		}
+	}
+
+	l, err := g.find(run)
+	if err != nil {
+		return nil, err
+	}
+	was := l.size()
+	err = l.cut(run.StateLog)
+	g.used.Add(l.size() - was)
+	return l, err
+}
+
+// copy gives an attempt the log of another one.
+func (g *logs) copy(from, to engine.Run) (err error) {
+	g.used.Add(-removeLog(g.folder(to)))
+	listing := logFiles(g.folder(from), func(file os.FileInfo) {
+		if err == nil && !strings.HasSuffix(file.Name(), ".new") {
+			err = copyFile(filepath.Join(g.folder(from), file.Name()), filepath.Join(g.folder(to), file.Name()))
+		}
+	})
+	g.used.Add(logSize(g.folder(to)))
+	return errors.Join(listing, err)
+}
+
+// length returns how long the stream is.
+func (l *logFile) length() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.end
+}
+
+// cut has the stream end at n, and removes what came after it.
+func (l *logFile) cut(n int64) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+
+	switch {
+	case n > l.end:
+		l.skipTo(n)
+	case n <= l.head:
+		if err := truncate(l.output(), n); err != nil {
+			return err
+		}
+		l.head, l.end, l.segs = n, n, nil
+	default:
+		l.segs = slices.DeleteFunc(l.segs, func(s segment) bool { return s.off >= n })
+		if last := len(l.segs) - 1; last >= 0 && l.segs[last].off+l.segs[last].n > n {
+			s := &l.segs[last]
+			if err := truncate(l.path(*s), n-s.off); err != nil {
+				return err
+			}
+			s.n = n - s.off
+		}
+		l.end = n
+	}
+
+	keep := []string{engine.OutputLog}
+	for _, s := range l.segs {
+		keep = append(keep, s.name())
+	}
+	removeLog(l.dir, keep...)
+	l.used = logSize(l.dir)
+	return nil
+}
+
+// truncate shortens a file that may be missing.
+func truncate(path string, n int64) error {
+	err := os.Truncate(path, n)
+	if missingFile(err) && n == 0 {
+		return nil
+	}
+	return err
+}
