@@ -138,7 +138,7 @@ func (a *auditor) run(event engine.Event) {
 
 	run := event.Run
 	parked := run.Origin == engine.OriginParked
-	if kind == audit.Spawned && (parked != (event.Kind == engine.EventStarted) || run.Attempt > 1 || event.Kind == engine.EventQueued && run.Attempt > 0) {
+	if kind == audit.Spawned && (parked != (event.Kind == engine.EventStarted) || run.Attempt > 1 || run.StateSize > 0 || event.Kind == engine.EventQueued && run.Attempt > 0) {
 		return // it was said before
 	}
 	e := about(kind, run.Session)

@@ -192,7 +192,7 @@ func (x executor) formerProvider(name, version string) engine.Provider {
 
 // mayRunAgain returns why a run may not be executed twice.
 func mayRunAgain(tool *callable, run engine.Run) error {
-	if hints := tool.Tool.Hints; !hints.Idempotent && !hints.Readonly {
+	if hints := tool.Tool.Hints; !hints.Idempotent && !hints.Readonly && run.StateSize == 0 { // else it continues from its state
 		return refuse("%s is neither idempotent nor readonly", run.Tool)
 	}
 	if err := tool.Refused(); err != nil {

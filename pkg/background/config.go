@@ -80,6 +80,10 @@ type Outcome struct {
 	// Diagnosis says why the work failed, for operators only. It is cleaned and cut to
 	// 4 KiB. Nil leaves it to the error that is logged, if there is one.
 	Diagnosis *engine.Diagnosis
+	// Suspend has the run wait instead of ending, if the work returned a nil error: no
+	// worker has it then, it holds no slot and no permit, and a stop ends it at once.
+	// Later the Executor is called again, see [StateOf]; the run's Timeout begins anew.
+	Suspend *Suspension
 }
 
 // A Config configures a [Manager]. Only Executor is required: the zero value

@@ -50,13 +50,17 @@ func (k *keeper) run(ctx context.Context, events <-chan engine.Event) {
 func (k *keeper) follow(ctx context.Context, e engine.Event) {
 	switch e.Kind {
 	case engine.EventQueued:
-		if e.Run.Origin != engine.OriginSpawned || e.Run.Attempt > 0 { // else its worker has claimed it
+		if e.Run.Origin != engine.OriginSpawned || e.Run.Attempt > 0 || e.Run.Parent != "" { // else its worker has claimed it
 			k.admission.expect(true)
 		}
 	case engine.EventEnded:
 		k.admission.expect(false) // it gave its permits back
 		if e.Run.Notice == engine.NoticePending {
 			k.notifier.look()
+		}
+	case engine.EventWaiting:
+		if !e.Run.WakeAt.IsZero() {
+			k.scheduler.look()
 		}
 	case engine.EventStopping:
 		k.stop(e.Run.ID)

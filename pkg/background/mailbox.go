@@ -154,6 +154,10 @@ func Receive(ctx context.Context, after int64, wait time.Duration) ([]Message, e
 	defer timer.Stop()
 	for late := wait <= 0; ; {
 		found, err := readMessages(ctx, w.core.engine, s, MaxReceived)
+		if len(found) > 0 {
+			seen := &w.task.mailSeen
+			seen.Store(max(seen.Load(), found[len(found)-1].ID))
+		}
 		if err != nil || len(found) > 0 || late {
 			return found, err
 		}

@@ -112,6 +112,7 @@ func (w *worker) newCall(ctx context.Context, session string, req RunRequest) (*
 	}
 
 	c := &call{task: newTask(context.WithoutCancel(ctx), run), worked: make(chan struct{}), fate: make(chan bool, 1)}
+	c.task.call = true
 	if err := w.runs.add(c.task); err != nil {
 		return nil, err
 	}

@@ -229,10 +229,10 @@ func (r *reader) follow(ctx context.Context, session string, known []handle, sav
 	remote := make(map[string]chan struct{})
 	for i, h := range known {
 		switch {
-		case h.task != nil && saved:
+		case h.task != nil && saved && h.task.unstored():
 			ends[i] = h.task.news()
 		case h.task != nil:
-			ends[i] = h.task.done
+			ends[i] = r.endOf(ctx, session, h.task)
 		default:
 			end := remote[h.run.ID]
 			if end == nil {
@@ -251,6 +251,26 @@ func (r *reader) follow(ctx context.Context, session string, known []handle, sav
 		go r.poll(ctx, session, remote)
 	}
 	return ends
+}
+
+// endOf returns a channel that is closed when the run of a task has ended, also after
+// it waited.
+func (r *reader) endOf(ctx context.Context, session string, t *task) <-chan struct{} {
+	if t.ended() && t.final.Status.Terminal() {
+		return t.done
+	}
+	end := make(chan struct{})
+	go func() {
+		if !closedFirst(t.done, ctx.Done()) {
+			return
+		}
+		if t.final.Status.Terminal() || r.runs.isClosing() {
+			close(end)
+			return
+		}
+		r.poll(ctx, session, map[string]chan struct{}{t.run.ID: end})
+	}()
+	return end
 }
 
 // poll closes the channels of runs when they have ended, until ctx is done or

@@ -105,6 +105,10 @@ func (w *worker) settle(t *task, e *ending) {
 	t.final = &final
 	w.admission.release()
 
+	if final.Status == engine.StatusWaiting || final.Woken {
+		w.suspended(t)
+		return
+	}
 	if !final.Status.Terminal() && !w.runs.isClosing() { // another worker continues it
 		w.runs.remove(t)
 		go w.reader.awaitElsewhere(t)
@@ -178,6 +182,12 @@ func (w *worker) save(ctx context.Context, t *task, e *ending) (engine.Run, erro
 		e.end.ArtifactError = "Part of the output could not be stored"
 	}
 
+	if e.suspend != nil {
+		run, stored, err := w.storeSuspension(ctx, t, e)
+		if stored || err != nil {
+			return run, err
+		}
+	}
 	if e.requeue {
 		run := t.lease.Run()
 		err := t.lease.Report(ctx, e.beat) // what the attempt cost

@@ -19,6 +19,7 @@ import (
 type task struct {
 	run  engine.Run      // as it was submitted or claimed; a claimed one has no payload
 	args json.RawMessage // what the first attempt is given in place of the stored arguments; nil: those
+	call bool            // it began as a call in the foreground
 	ask  bool            // Config.Readmit is asked before the start
 
 	sink  *output.Sink
@@ -36,17 +37,19 @@ type task struct {
 	kill     *time.Timer // cancels ctx when the grace period is over
 	checks   recentChecks
 
-	io      turn                   // held while the lease is used
-	lease   engine.Lease           // nil before the run is started
-	flushed int64                  // how much of the log has been appended to the lease
-	beat    engine.Beat            // as it was reported last
-	stuck   atomic.Bool            // the log could not be stored; logged once
-	flusher *time.Timer            // appends what is new; made with the lease
-	live    atomic.Bool            // the run is started: the sink has all of its log
-	settled atomic.Bool            // an end was decided, and is about to be stored
-	unsaved atomic.Pointer[ending] // an end that could not be stored yet
-	shown   atomic.Bool            // a check has shown that there is one
-	saved   chan struct{}          // closed when it is stored
+	io       turn                   // held while the lease is used
+	lease    engine.Lease           // nil before the run is started
+	flushed  int64                  // how much of the log has been appended to the lease
+	beat     engine.Beat            // as it was reported last
+	stuck    atomic.Bool            // the log could not be stored; logged once
+	flusher  *time.Timer            // appends what is new; made with the lease
+	stated   atomic.Bool            // the run has a state to continue from
+	mailSeen atomic.Int64           // version of the last message that the work has, or could have, received
+	live     atomic.Bool            // the run is started: the sink has all of its log
+	settled  atomic.Bool            // an end was decided, and is about to be stored
+	unsaved  atomic.Pointer[ending] // an end that could not be stored yet
+	shown    atomic.Bool            // a check has shown that there is one
+	saved    chan struct{}          // closed when it is stored
 }
 
 // An ending is what is written when a run ends.
@@ -54,7 +57,8 @@ type ending struct {
 	status  engine.Status
 	beat    engine.Beat
 	end     engine.End
-	requeue bool // the run does not end: it is queued again for another worker, or the next start
+	suspend *engine.Suspension // the run does not end: it waits
+	requeue bool               // the run does not end: it is queued again for another worker, or the next start
 }
 
 // newTask returns a task whose work has a context below base.

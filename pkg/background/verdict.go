@@ -55,6 +55,10 @@ func (w *worker) verdict(t *task, r workResult) ending {
 	}
 
 	_, crashed := errors.AsType[*panicError](err)
+	e.beat = t.sink.Beat()
+	if err == nil && o.Suspend != nil {
+		err = w.suspend(t, &e, *o.Suspend)
+	}
 	switch {
 	case err == nil:
 	case r.stopped && o.Result == nil && !crashed:
@@ -67,12 +71,11 @@ func (w *worker) verdict(t *task, r workResult) ending {
 		e.end.Error = w.runError(t, err, r.cause)
 		e.end.Diagnosis = diagnosis(o.Diagnosis, err, e.end.Error)
 		e.requeue = e.end.Error.Kind == engine.KindInterrupted && o.Result == nil &&
-			t.lease != nil && !t.stopAsked() && w.refusal(w.base, t.lease.Run()) == nil
+			t.lease != nil && !t.stopAsked() && w.refusal(w.base, t.interrupted()) == nil
 	}
 	if e.end.Result != nil && t.run.SignalOnCompletion {
 		e.end.ResultStart, e.end.ResultSize = output.Shorten(string(e.end.Result), maxResultStart), len(e.end.Result)
 	}
-	e.beat = t.sink.Beat()
 	return e
 }
 

@@ -158,8 +158,9 @@ func (w *worker) start(t *task) error {
 		return err
 	}
 
+	w.resume(w.base, t, lease)
 	w.hold(t, lease)
-	if attempt := lease.Run().Attempt; attempt > 1 {
+	if attempt := lease.Run().Attempt; attempt > 1 && !t.run.Woken {
 		w.counters.add(func(s *Stats) { s.Rerun++ })
 		t.sink.Status(fmt.Sprintf("running again, attempt %d", attempt))
 	}
@@ -212,7 +213,10 @@ func (w *worker) refusal(ctx context.Context, run engine.Run) *engine.RunError {
 
 // barred returns why a run may not start again, whatever [Config.Readmit] says.
 func (w *worker) barred(run engine.Run) *engine.RunError {
+	stated := run.Woken || run.StateSize > 0 && run.Attempt < w.cfg.Attempts // it says itself what must not be done twice
 	switch {
+	case stated:
+		return nil
 	case run.Attempt > 0 && (run.Secret || run.Attempt >= w.cfg.Attempts || w.cfg.Readmit == nil):
 		return errOrphaned
 	case run.Secret:

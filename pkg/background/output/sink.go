@@ -239,6 +239,21 @@ func (s *Sink) Attach(before engine.Cost, restored []byte, save func([]byte) err
 	})
 }
 
+// Continue gives a new sink what an earlier one of the same run had: its log up to end,
+// of which chunks are kept, and its last beat.
+func (s *Sink) Continue(beat engine.Beat, end int64, chunks []engine.Chunk) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+
+	for _, c := range chunks {
+		s.buf.AppendAt(c.Offset, c.Data)
+		s.midLine = len(c.Data) > 0 && c.Data[len(c.Data)-1] != '\n'
+	}
+	s.buf.AppendAt(end, nil)
+	s.beat = beat
+	s.beat.Cost = engine.Cost{} // Attach adds it
+}
+
 // Fresh says that everything so far is being stored.
 func (s *Sink) Fresh() {
 	s.mu.Lock()

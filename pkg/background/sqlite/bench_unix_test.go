@@ -107,3 +107,39 @@ func cpu() time.Duration {
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
+
+// BenchmarkWaiting measures 100,000 runs that wait: memory, a restart, and then what it
+// takes until one that is due is running again with its state.
+func BenchmarkWaiting(b *testing.B) {
+	const runs = 100_000
+	dir := b.TempDir()
+	e := opened(b, dir)
+	before := heap()
+	state, due := make([]byte, 2000), time.Now()
+	var next atomic.Int64
+	spread(64, runs, func() error {
+		run := benchRun()
+		l, err := e.Adopt(b.Context(), run)
+		if err == nil {
+			_, err = l.Suspend(b.Context(), engine.Suspension{State: state, Wake: due.Add(time.Duration(next.Add(1)) * time.Hour)})
+		}
+		return err
+	})
+	b.ReportMetric(float64(heap()-before)/(1<<20), "MB")
+	require.NoError(b, e.Close())
+
+	began := time.Now()
+	e = opened(b, dir)
+	b.ReportMetric(float64(time.Since(began).Milliseconds()), "restart-ms")
+	n := 0
+	for b.Loop() {
+		n++
+		woken, _, err := e.worker.Wake(b.Context(), due.Add(time.Duration(n)*time.Hour), 1)
+		require.NoError(b, err)
+		require.Equal(b, 1, woken)
+		claimed, err := e.worker.Claim(b.Context(), 1, engine.Permits{})
+		require.NoError(b, err)
+		_, err = e.worker.Start(b.Context(), claimed[0].ID)
+		require.NoError(b, err)
+	}
+}

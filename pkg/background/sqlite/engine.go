@@ -10,7 +10,7 @@
 // # The data directory
 //
 //	lock                          held by the process that uses the directory; its pid
-//	state.db                      records, arguments, results, checkpoints, notices, schedules
+//	state.db                      records, arguments, results, checkpoints, states, notices, schedules
 //	state.mark                    which database that is, and how many transactions it has
 //	runs/{folder}/output.log      the raw output of a run's attempt, see [engine.Run.Folder]
 //	runs/{folder}/tail.{h}.{o}    while it runs and the head of the log is full: a piece of its tail
@@ -30,8 +30,8 @@
 //
 // One process owns the directory, and in it one worker at a time owns the engine:
 // Join returns [engine.ErrLocked] while another worker's lease lasts. So claims,
-// permits, leases and the deliveries of notices are kept in memory only, with a copy
-// of the records of active runs. Renew writes nothing; a new Beat is stored
+// permits, leases, wakes and the deliveries of notices are kept in memory only, with
+// a copy of the records of active runs. Renew writes nothing; a new Beat is stored
 // every ten seconds.
 //
 // An append to a log goes to its file at once, and is synced when the run ends.

@@ -1,0 +1,101 @@
+package sqlite
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/pkg/background/engine"
+)
+
+// suspended has a new run wait.
+func suspended(t testing.TB, e *tester, id string, s engine.Suspension) {
+	t.Helper()
+	run := engine.Run{ID: id, Session: "s", Tool: "waits", Args: []byte("{}"), OutputCap: 100, CreatedAt: time.Now()}
+	require.NoError(t, e.worker.Submit(t.Context(), run, &engine.Permits{}))
+	l, err := e.worker.Start(t.Context(), id)
+	require.NoError(t, err)
+	require.NoError(t, l.Append(t.Context(), 0, []byte("output of "+id)))
+	if s.State == nil {
+		s.State = []byte("state of " + id)
+	}
+	_, err = l.Suspend(t.Context(), s)
+	require.NoError(t, err)
+}
+
+func statusOfRun(t testing.TB, e *tester, id string) engine.Status {
+	t.Helper()
+	run, err := e.Get(t.Context(), id)
+	require.NoError(t, err)
+	return run.Status
+}
+
+// TestWaitingRestart: after a restart runs wait as before, and those for which something
+// happened that was not stored with them continue.
+func TestWaitingRestart(t *testing.T) {
+	dir := t.TempDir()
+	e := opened(t, dir)
+	at := time.Now().Add(time.Hour)
+	suspended(t, e, "bg_time", engine.Suspension{Wake: at})
+	suspended(t, e, "bg_child", engine.Suspension{
+		Await:    []string{"bg_child-1"},
+		Children: []engine.Run{{ID: "bg_child-1", Parent: "bg_child", Session: "s", Tool: "t", CreatedAt: at}},
+	})
+	suspended(t, e, "bg_ended", engine.Suspension{
+		Await:    []string{"bg_ended-1"},
+		Children: []engine.Run{{ID: "bg_ended-1", Parent: "bg_ended", Session: "s", Tool: "t", CreatedAt: at}},
+	})
+	suspended(t, e, "bg_mail", engine.Suspension{})
+	_, err := e.Cancel(t.Context(), "bg_ended-1", engine.Cancellation{At: at})
+	require.NoError(t, err)
+	_, err = e.PutValue(t.Context(), engine.Scope{Session: "s", Run: "bg_mail"}, engine.Value{Data: []byte("1")}, engine.ValueLimit{Count: 9, Bytes: 99})
+	require.NoError(t, err)
+	recorded := e.Recorded()
+	require.NoError(t, e.Close())
+
+	e = opened(t, dir)
+	require.Equal(t, recorded, e.Recorded())
+	require.Equal(t, engine.StatusWaiting, statusOfRun(t, e, "bg_time"))
+	require.Equal(t, engine.StatusWaiting, statusOfRun(t, e, "bg_child"))
+	require.Equal(t, engine.StatusQueued, statusOfRun(t, e, "bg_child-1"))
+	require.Equal(t, engine.StatusQueued, statusOfRun(t, e, "bg_ended"))
+	require.Equal(t, engine.StatusQueued, statusOfRun(t, e, "bg_mail"))
+
+	woken, next, err := e.worker.Wake(t.Context(), at, 10)
+	require.NoError(t, err)
+	require.Equal(t, 1, woken)
+	require.Zero(t, next)
+	_, err = e.worker.Claim(t.Context(), 10, engine.Permits{})
+	require.NoError(t, err)
+	l, err := e.worker.Start(t.Context(), "bg_time")
+	require.NoError(t, err)
+	require.Equal(t, "state of bg_time", string(l.State()))
+	require.Equal(t, 1, l.Run().Attempt)
+	chunk, err := e.Tail(t.Context(), "bg_time", 0, 100)
+	require.NoError(t, err)
+	require.Equal(t, "output of bg_time", string(chunk.Data))
+
+	_, err = l.Complete(t.Context(), engine.StatusSucceeded, engine.Beat{}, engine.End{FinishedAt: at})
+	require.NoError(t, err)
+	require.Zero(t, count(t, e, `SELECT count(*) FROM states JOIN runs USING (seq) WHERE id = 'bg_time'`))
+}
+
+// TestWaitingDamage: of a damaged database the states come along that are whole.
+func TestWaitingDamage(t *testing.T) {
+	dir := t.TempDir()
+	e := opened(t, dir)
+	suspended(t, e, "bg_whole", engine.Suspension{State: make([]byte, 50_000)})
+	suspended(t, e, "bg_changed", engine.Suspension{State: make([]byte, 50_000)})
+	sql(t, e, `UPDATE states SET data = zeroblob(50001) WHERE seq = (SELECT seq FROM runs WHERE id = 'bg_changed')`)
+	require.NoError(t, e.Close())
+	require.NotZero(t, damagePages(t, filepath.Join(dir, databaseName), func(_ int, page []byte) bool { return page[0] == leafOfIndex }))
+
+	e = opened(t, dir)
+	require.Equal(t, engine.StatusWaiting, statusOfRun(t, e, "bg_whole"))
+	require.Equal(t, engine.StatusRunning, statusOfRun(t, e, "bg_changed"), "it counts as interrupted")
+	run, err := e.Get(t.Context(), "bg_changed")
+	require.NoError(t, err)
+	require.Zero(t, run.StateSize)
+}

@@ -1,0 +1,154 @@
+package background
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/toolhost/toolhost/pkg/background/engine"
+	"github.com/toolhost/toolhost/pkg/background/output"
+)
+
+// steps is an executor whose tool "waits" has one function for each stretch between its
+// waits: its state is their number.
+func steps(all ...func(ctx context.Context, run engine.Run, sink *output.Sink) (Outcome, error)) Executor {
+	return func(ctx context.Context, run engine.Run, sink *output.Sink) (Outcome, error) {
+		if run.Tool != "waits" {
+			return script(ctx, run, sink)
+		}
+		n := 0
+		if state := StateOf(ctx); state != nil {
+			n = int(state[0])
+		}
+		_, _ = fmt.Fprintf(sink.Stdout(), "step %d\n", n)
+		return all[n](ctx, run, sink)
+	}
+}
+
+func outputOf(t *testing.T, m *Manager, id string) string {
+	t.Helper()
+	chunk, err := m.Tail(t.Context(), alice, id, 0, 1<<10)
+	require.NoError(t, err)
+	return string(chunk.Data)
+}
+
+func value(text string) (Outcome, error) { return Outcome{Result: json.RawMessage(text)}, nil }
+
+// TestWaiting: a run that sleeps holds no slot, and continues with its state, its
+// output and its attempt, however often.
+func TestWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sleep := func(n byte) func(context.Context, engine.Run, *output.Sink) (Outcome, error) {
+			return func(_ context.Context, run engine.Run, sink *output.Sink) (Outcome, error) {
+				sink.Status(fmt.Sprint("slept ", n))
+				return Outcome{Suspend: &Suspension{State: []byte{n}, Wake: time.Now().Add(time.Hour)}}, nil
+			}
+		}
+		m := newManager(t, Config{Executor: steps(sleep(1), sleep(2), sleep(3), sleep(4),
+			func(_ context.Context, run engine.Run, sink *output.Sink) (Outcome, error) {
+				require.Equal(t, "slept 4", sink.Beat().Detail)
+				return value(fmt.Sprint(run.Attempt))
+			})})
+		id := spawned(t, m, alice, "waits")
+		synctest.Wait()
+		run := must(m.engine.Get(t.Context(), id))
+		require.Equal(t, engine.StatusWaiting, run.Status)
+		require.Zero(t, m.admission.active())
+		require.Equal(t, "step 0\n", outputOf(t, m, id))
+
+		begun := time.Now()
+		run = wait(t, m, alice, id)
+		require.Equal(t, engine.StatusSucceeded, run.Status)
+		require.Equal(t, 4*time.Hour, time.Since(begun))
+		require.JSONEq(t, "1", string(must(m.engine.Payload(t.Context(), id, engine.PartResult))))
+		require.Equal(t, "step 0\nstep 1\nstep 2\nstep 3\nstep 4\n", outputOf(t, m, id))
+	})
+}
+
+// TestWaitingChildren: the children of a state are runs with ids that follow from their
+// parent's; a repeated one is not stored again.
+func TestWaitingChildren(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		children := []Child{{1, SpawnRequest{Tool: "second", Silent: true}}, {2, SpawnRequest{Tool: "echo", Args: json.RawMessage(`[1]`), Silent: true}}}
+		await := func(n byte, op int64) func(context.Context, engine.Run, *output.Sink) (Outcome, error) {
+			return func(ctx context.Context, run engine.Run, _ *output.Sink) (Outcome, error) {
+				if err := SaveState(ctx, Suspension{State: []byte{n - 1}, Children: children}); err != nil {
+					return Outcome{}, err
+				}
+				return Outcome{Suspend: &Suspension{State: []byte{n}, Await: []string{ChildID(run.ID, op)}, Children: children}}, nil
+			}
+		}
+		var m *Manager
+		m = newManager(t, Config{PerHost: 1, Executor: steps(await(1, 1), await(2, 2), func(ctx context.Context, run engine.Run, _ *output.Sink) (Outcome, error) {
+			runs := must(m.List(ctx, engine.Query{Session: alice, Parent: run.ID}))
+			for _, child := range runs {
+				require.Equal(t, engine.StatusSucceeded, child.Status)
+				require.Equal(t, 1, child.Depth)
+			}
+			return value(fmt.Sprint(len(runs)))
+		})})
+		id := spawned(t, m, alice, "waits")
+		require.Equal(t, engine.StatusSucceeded, wait(t, m, alice, id).Status)
+		require.JSONEq(t, "2", string(must(m.engine.Payload(t.Context(), id, engine.PartResult))))
+	})
+}
+
+// TestWaitingMessage: a message lets a run continue, and one that came while it worked
+// does too.
+func TestWaitingMessage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		receive := func(n byte) func(context.Context, engine.Run, *output.Sink) (Outcome, error) {
+			return func(ctx context.Context, run engine.Run, _ *output.Sink) (Outcome, error) {
+				got := must(Receive(ctx, 0, 0))
+				if len(got) == 0 {
+					return Outcome{Suspend: &Suspension{State: []byte{n}}}, nil
+				}
+				return value(string(got[0].Data))
+			}
+		}
+		m := newManager(t, Config{Executor: steps(receive(1), receive(2))})
+		id := spawned(t, m, alice, "waits")
+		synctest.Wait()
+		require.Equal(t, engine.StatusWaiting, must(m.engine.Get(t.Context(), id)).Status)
+		must(m.Mailbox(alice, id).Send(t.Context(), "", json.RawMessage(`"hello"`)))
+		wait(t, m, alice, id)
+		require.JSONEq(t, `"hello"`, string(must(m.engine.Payload(t.Context(), id, engine.PartResult))))
+	})
+}
+
+// TestWaitingStop: a stop ends a waiting run at once, and its children with it.
+func TestWaitingStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newManager(t, Config{Executor: steps(func(_ context.Context, run engine.Run, _ *output.Sink) (Outcome, error) {
+			return Outcome{Suspend: &Suspension{State: []byte{1}, Await: []string{ChildID(run.ID, 1)}, Children: []Child{{1, SpawnRequest{Tool: "sleep"}}}}}, nil
+		})})
+		id := spawned(t, m, alice, "waits")
+		synctest.Wait()
+		run := must(m.Stop(t.Context(), alice, id, StopRequest{}))
+		require.Equal(t, engine.StatusCanceled, run.Status)
+		require.Equal(t, engine.StatusCanceled, must(m.engine.Get(t.Context(), ChildID(id, 1))).Status)
+	})
+}
+
+// TestWaitingRefused: a suspension that cannot be stored ends the run, and says so.
+func TestWaitingRefused(t *testing.T) {
+	for name, s := range map[string]Suspension{
+		"no state":    {},
+		"a bad child": {State: []byte{1}, Children: []Child{{1, SpawnRequest{}}}},
+		"a hold":      {State: []byte{1}, Children: []Child{{1, SpawnRequest{Tool: "echo", Held: "x"}}}},
+	} {
+		bubble(t, name, func(t *testing.T) {
+			m := newManager(t, Config{Executor: steps(func(context.Context, engine.Run, *output.Sink) (Outcome, error) {
+				return Outcome{Suspend: &s}, nil
+			})})
+			run := wait(t, m, alice, spawned(t, m, alice, "waits"))
+			require.Equal(t, engine.StatusFailed, run.Status)
+			require.Equal(t, engine.KindInternal, run.Error.Kind)
+		})
+	}
+}
