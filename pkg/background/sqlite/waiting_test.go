@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"bytes"
 	"path/filepath"
 	"testing"
 	"time"
@@ -90,7 +91,9 @@ func TestWaitingDamage(t *testing.T) {
 	suspended(t, e, "bg_changed", engine.Suspension{State: make([]byte, 50_000)})
 	sql(t, e, `UPDATE states SET data = zeroblob(50001) WHERE seq = (SELECT seq FROM runs WHERE id = 'bg_changed')`)
 	require.NoError(t, e.Close())
-	require.NotZero(t, damagePages(t, filepath.Join(dir, databaseName), func(_ int, page []byte) bool { return page[0] == leafOfIndex }))
+	require.NotZero(t, damagePages(t, filepath.Join(dir, databaseName), func(_ int, page []byte) bool {
+		return page[0] == leafOfIndex && !bytes.Contains(page, []byte(metaCommits)) // with that, all of them would count as interrupted
+	}))
 
 	e = opened(t, dir)
 	require.Equal(t, engine.StatusWaiting, statusOfRun(t, e, "bg_whole"))
