@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"time"
@@ -23,7 +21,6 @@ type Waiting struct {
 	WakeAt    time.Time `json:"wake_at,omitzero"`      // when it continues, whatever happens; zero: not by time
 	Await     []string  `json:"await,omitempty"`       // the runs whose end lets it continue
 	StateSize int64     `json:"state_bytes,omitempty"` // of its state
-	StateSum  string    `json:"state_sum,omitempty"`   // its SHA-256, in hex
 	StateLog  int64     `json:"state_log,omitempty"`   // how much of its log belongs to the state
 	Mail      int64     `json:"mail_seen,omitempty"`   // version of the last message that it has seen
 	Woken     bool      `json:"woken,omitempty"`       // it is queued to continue the same attempt
@@ -66,18 +63,12 @@ func (s Suspension) Check(run Run) error {
 	return nil
 }
 
-// SumState returns the StateSum of a state.
-func SumState(state []byte) string {
-	sum := sha256.Sum256(state)
-	return hex.EncodeToString(sum[:])
-}
-
 // Suspended returns the run as s leaves it, with that much of its log: waiting, or
 // with Hold as it is.
 func (r Run) Suspended(s Suspension, log int64) Run {
 	r.Beat = s.Beat
 	r.OutputBytes = log
-	r.Waiting = Waiting{StateSum: SumState(s.State), WakeAt: s.Wake, Await: s.Await, Mail: s.Mail, StateSize: int64(len(s.State)), StateLog: log}
+	r.Waiting = Waiting{WakeAt: s.Wake, Await: s.Await, Mail: s.Mail, StateSize: int64(len(s.State)), StateLog: log}
 	if !s.Hold {
 		r.Status = StatusWaiting
 	}

@@ -228,15 +228,8 @@ func (s *salvage) run(found []driver.Value) error {
 	if err != nil || len(checkpoint) > inOnePage { // the next attempt begins anew
 		checkpoint = nil
 	}
-	state, err := blob(s.from, "states", r.seq)
-	if err != nil || r.StateSum != "" && engine.SumState(state) != r.StateSum { // nothing to continue from: it counts as interrupted
-		state, r.Waiting = nil, engine.Waiting{}
-		if r.Status == engine.StatusWaiting || r.Status == engine.StatusQueued && r.Attempt > 0 {
-			r.Status = engine.StatusRunning
-		}
-	}
 	r.logged = max(0, r.logged)
-	r.size = engine.RecordOverhead + int64(len(r.Args)+2*len(r.Result)+2*len(r.Content)+len(checkpoint)+len(state))
+	r.size = engine.RecordOverhead + int64(len(r.Args)+2*len(r.Result)+2*len(r.Content)+len(checkpoint))
 	record, err := r.encode()
 	if err != nil {
 		return err
@@ -248,9 +241,6 @@ func (s *salvage) run(found []driver.Value) error {
 	}
 	if err == nil && checkpoint != nil {
 		err = s.to.run(`INSERT INTO checkpoints VALUES (?, ?)`, at, checkpoint)
-	}
-	if err == nil && state != nil {
-		err = s.to.run(`INSERT INTO states VALUES (?, ?)`, at, state)
 	}
 	s.saved++
 	return err
