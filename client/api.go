@@ -243,7 +243,7 @@ func (c *Client) Follow(ctx context.Context, id string, f Follower) (wire.Run, e
 			if run != nil {
 				return *run, nil
 			}
-			err = c.unreachable(ctx, err)
+			err = unreachable(ctx, c.address, err)
 		}
 
 		if err := retry.Wait(ctx, err); err != nil {
@@ -309,7 +309,7 @@ func (c *Client) events(ctx context.Context, path string) iter.Seq2[wire.Event, 
 				err = json.Unmarshal(e.data, &out)
 			}
 			if err != nil {
-				yield(wire.Event{}, c.unreachable(ctx, err))
+				yield(wire.Event{}, unreachable(ctx, c.address, err))
 				return
 			}
 			if !yield(out, nil) {

@@ -133,7 +133,7 @@ func (c *Client) Do(ctx context.Context, method, path string, in, out any, heade
 		return nil
 	}
 	if err := json.NewDecoder(resp.Body).Decode(out); err != nil {
-		return c.unreachable(ctx, err)
+		return unreachable(ctx, c.address, err)
 	}
 	return nil
 }
@@ -170,28 +170,28 @@ func (c *Client) send(ctx context.Context, method, path string, in any, headers 
 
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return nil, c.unreachable(ctx, err)
+		return nil, unreachable(ctx, c.address, err)
 	}
 	if resp.StatusCode < 300 {
 		return resp, nil
 	}
 	defer resp.Body.Close()
-	return nil, c.problem(resp)
+	return nil, problem(c.address, resp)
 }
 
 // maxProblem bounds the body of an error, in bytes.
 const maxProblem = 64 << 10
 
 // problem decodes an answer that is an error.
-func (c *Client) problem(resp *http.Response) error {
+func problem(address string, resp *http.Response) error {
 	data, _ := io.ReadAll(io.LimitReader(resp.Body, maxProblem)) // a broken body is no problem document
 	if to := resp.Header.Get("Location"); resp.StatusCode < 400 && to != "" {
-		return &AddressError{fmt.Sprintf("%s redirects to %s, and requests are not redirected: use that address if it is the right one", c.address, to)}
+		return &AddressError{fmt.Sprintf("%s redirects to %s, and requests are not redirected: use that address if it is the right one", address, to)}
 	}
 
 	p := new(wire.Problem)
 	if json.Unmarshal(data, p) != nil || p.Code == "" {
-		return &AddressError{fmt.Sprintf("%s is not a Toolhost server: it answered %s", c.address, resp.Status)}
+		return &AddressError{fmt.Sprintf("%s is not a Toolhost server: it answered %s", address, resp.Status)}
 	}
 	return p
 }
@@ -223,7 +223,7 @@ func (e *Unreachable) Error() string {
 func (e *Unreachable) Unwrap() error { return e.Err }
 
 // unreachable returns why there was no answer: ctx's error, if it is done.
-func (c *Client) unreachable(ctx context.Context, err error) error {
+func unreachable(ctx context.Context, address string, err error) error {
 	var inner *url.Error
 	if errors.As(err, &inner) {
 		err = inner.Err
@@ -233,7 +233,7 @@ func (c *Client) unreachable(ctx context.Context, err error) error {
 	}
 
 	refused := errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, os.ErrNotExist)
-	return &Unreachable{Address: c.address, Refused: refused, Err: err}
+	return &Unreachable{Address: address, Refused: refused, Err: err}
 }
 
 // Retry repeats requests to a server that is restarted. Its zero value gives up

@@ -146,7 +146,7 @@ func (p *pending) stop() (st state, err error) {
 			st.Pending = append(st.Pending, s.waiting)
 			continue
 		}
-		code, wrong := c.guarded(s.end.finish)
+		code, wrong := guarded(s.end.finish)
 		st.Ended, err = append(st.Ended, ended{s.ID, code, c.response}), cmp.Or(err, wrong)
 	}
 	clear(p.started)
@@ -191,7 +191,7 @@ func (p *pending) restart(st state) error {
 			return stateError("it waits for what this host does not begin again")
 		}
 		var work work
-		code, err := c.guarded(func() (code int32) {
+		code, err := guarded(func() (code int32) {
 			work, code = c.operation([]byte(w.Op), rested(w.Request, field, time.Until(w.due())))
 			return code
 		})
@@ -245,7 +245,7 @@ func (u *startup) proceed() (code int32, err error) {
 		return 0, &instance.Stop{Reason: err}
 	}
 	u.point = nil
-	return abi.InvokeWaiting, c.restore(st)
+	return abi.InvokeWaiting, c.pending.restore(st)
 }
 
 // decodeState reads what the host has added to a checkpoint, which may be anything.
@@ -277,8 +277,9 @@ func decodeState(data []byte) (st state, err error) {
 	return st, nil
 }
 
-// restore gives a call what it had.
-func (c *call) restore(st state) error {
+// restore gives the call what it had.
+func (p *pending) restore(st state) error {
+	c := p.call
 	env := c.instance.Env
 	if err := env.Random.UnmarshalBinary(st.Random); err != nil {
 		return stateError("its state has no position of random numbers")
@@ -298,10 +299,10 @@ func (c *call) restore(st state) error {
 		return &instance.Stop{Reason: err}
 	}
 
-	if err := c.pending.restart(st); err != nil {
+	if err := p.restart(st); err != nil {
 		return err
 	}
-	_, err := c.guarded(func() int32 {
+	_, err := guarded(func() int32 {
 		c.meter.pay(max(0, st.Fuel-c.meter.fuel.Used(c.meter.left())))
 		return 0
 	})

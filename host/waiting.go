@@ -139,7 +139,7 @@ func (p *pending) resume() (code int32, err error) {
 	}
 	delete(p.started, s.ID)
 	s.cancel()
-	code, err = c.guarded(func() int32 {
+	code, err = guarded(func() int32 {
 		c.meter.check() // a call that has to end ends here
 		return s.end.finish()
 	})
@@ -225,7 +225,7 @@ func (p *pending) close() {
 }
 
 // guarded runs a part of the host that may end the call, outside of the guest.
-func (c *call) guarded(f func() int32) (code int32, err error) {
+func guarded(f func() int32) (code int32, err error) {
 	defer func() {
 		switch r := recover().(type) {
 		case nil:
