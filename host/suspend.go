@@ -121,7 +121,11 @@ func (p *pending) suspend() error {
 	}
 	c.instance.Save(&point)
 
-	if err := c.Suspend.Keep(point.Encode(), st.until()); err != nil {
+	data, err := point.Encode()
+	if err == nil {
+		err = c.Suspend.Keep(data, st.until())
+	}
+	if err != nil {
 		c.host.log.Warn("a call that waits keeps its instance: its state was not stored", "plugin", c.Plugin, "tool", c.Tool, "call", c.ID, "error", err)
 		p.kept = true
 		return p.restart(st)
@@ -248,12 +252,28 @@ func (u *startup) proceed() (code int32, err error) {
 	return abi.InvokeWaiting, c.pending.restore(st)
 }
 
+// maxStarted bounds the operations that a call starts, so that ids do not run out: each
+// costs fuel, so none comes near it.
+const maxStarted = 1 << 30
+
+// kept is how many bytes of a state stay on Go's heap.
+func (s state) kept() (n int) {
+	n = len(s.Answer.Result) + len(s.Answer.Error) + len(s.Answer.Summary) + len(s.Answer.Stderr)
+	for _, b := range s.Answer.Content {
+		n += len(b.Text) + len(b.Data) + len(b.URI) + len(b.Name)
+	}
+	return n
+}
+
 // decodeState reads what the host has added to a checkpoint, which may be anything.
 func decodeState(data []byte) (st state, err error) {
 	strict := json.NewDecoder(bytes.NewReader(data))
 	strict.DisallowUnknownFields()
 	if err := strict.Decode(&st); err != nil {
 		return st, fmt.Errorf("its state cannot be read: %w", err)
+	}
+	if strict.More() {
+		return st, errors.New("its state has something after it")
 	}
 	seen := map[int32]bool{}
 	valid := func(id int32) bool {
@@ -271,7 +291,7 @@ func decodeState(data []byte) (st state, err error) {
 			return st, errors.New("its state has an operation twice, or one that was not started")
 		}
 	}
-	if len(seen) > abi.MaxPending || st.Fuel < 0 || st.Peak < 0 || st.Answer.Bytes < 0 || st.Made < 0 || st.Web < 0 {
+	if len(seen) > abi.MaxPending || st.Fuel < 0 || st.Peak < 0 || st.Answer.Bytes < 0 || st.Answer.Logged < 0 || st.Made < 0 || st.Web < 0 || st.Last < 0 || st.Last > maxStarted {
 		return st, errors.New("its state has a number that is out of range")
 	}
 	return st, nil
@@ -295,7 +315,7 @@ func (p *pending) restore(st state) error {
 	first.made = st.Made
 	first.attempts.Store(st.Web)
 	c.instance.Memory.Peak = max(c.instance.Memory.Peak, uint64(st.Peak))
-	if err := c.meter.keep(len(w.Result) + len(w.Error)); err != nil {
+	if err := c.meter.keep(st.kept()); err != nil {
 		return &instance.Stop{Reason: err}
 	}
 

@@ -186,7 +186,7 @@ func TestStatesAreHostile(t *testing.T) {
 	for _, data := range []string{
 		``, `[]`, `{"now":"x"}`, `{"unknown":1}`, `{"last":-1,"pending":[{"id":1}]}`, `{"last":1,"pending":[{"id":1,"op":"sleep"},{"id":1,"op":"sleep"}]}`,
 		`{"last":1,"ended":[{"id":1}],"pending":[{"id":1}]}`, `{"last":1,"pending":[{"id":0}]}`, `{"last":1,"ended":[{"id":2}]}`, `{"fuel":-1}`, `{"peak":-1}`, `{"made":-1}`,
-		`{"answer":{"bytes":-1}}`, fmt.Sprintf(`{"last":1,"pending":[{"id":1,"request":%q}]}`, strings.Repeat("AAAA", 1<<19)),
+		`{"answer":{"bytes":-1}}`, `{"answer":{"logged":-1}}`, `{"last":2147483647}`, `{"last":-5}`, `{} {}`, fmt.Sprintf(`{"last":1,"pending":[{"id":1,"request":%q}]}`, strings.Repeat("AAAA", 1<<19)),
 	} {
 		require.Error(t, host.CheckState([]byte(data)), "%.60s", data)
 	}

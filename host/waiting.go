@@ -47,6 +47,8 @@ func startCapability(c *call, mem api.Memory, stack []uint64) int32 {
 	switch {
 	case len(request) > abi.MaxStart:
 		return c.refuse(abi.CallLimit, "limit", fmt.Sprintf("the request of an operation that is started has at most %d bytes", abi.MaxStart))
+	case c.pending.last >= maxStarted:
+		return c.refuse(abi.CallLimit, "limit", "the call has started too many operations")
 	case len(c.pending.started) >= abi.MaxPending:
 		return c.refuse(abi.CallLimit, "limit", fmt.Sprintf("at most %d operations can be pending at a time: wait for the end of one", abi.MaxPending))
 	}

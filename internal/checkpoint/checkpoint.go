@@ -174,8 +174,12 @@ func pack(body []byte) []byte {
 }
 
 // Encode returns the checkpoint as bytes. The same checkpoint has the same bytes in one
-// version of this package; Decode reads those of all versions.
-func (c *Checkpoint) Encode() []byte {
+// version of this package; Decode reads those of all versions. The error matches
+// ErrTooLarge, for more than MaxGlobals or MaxHost.
+func (c *Checkpoint) Encode() ([]byte, error) {
+	if len(c.Globals) > MaxGlobals || len(c.Host) > MaxHost {
+		return nil, fmt.Errorf("%w: it has %d globals, and %d bytes of the host", ErrTooLarge, len(c.Globals), len(c.Host))
+	}
 	body := make([]byte, 0, 128+8*len(c.Globals)+len(c.Host)+c.Changed()+8*len(c.changed))
 	body = append(append(body, c.Plugin[:]...), c.Image[:]...)
 	body = binary.AppendUvarint(body, c.Size)
@@ -195,11 +199,11 @@ func (c *Checkpoint) Encode() []byte {
 	for _, r := range c.changed {
 		body = append(body, r.bytes...)
 	}
-	return pack(body)
+	return pack(body), nil
 }
 
 // Decode reads a checkpoint of a memory of at most so many bytes. Whatever data is, it
-// takes at most about twice that much memory itself. Its error matches ErrDamaged or
+// takes at most about twice as much memory itself, and twice MaxHost. Its error matches ErrDamaged or
 // ErrTooLarge.
 func Decode(data []byte, most uint64) (*Checkpoint, error) {
 	frame, ok := bytes.CutPrefix(data, []byte(magic))

@@ -38,7 +38,8 @@ func TestRoundTrip(t *testing.T) {
 		memory, image, at := guest(seed, 1+int(seed%4), int(seed*seed))
 		c := Checkpoint{Plugin: Digest{1, byte(seed)}, Image: DigestImage(image, at), Globals: []uint64{1 << 63, seed}, Host: fmt.Append(nil, seed)}
 		c.Compare(memory, image, at)
-		data := c.Encode()
+		data, err := c.Encode()
+		require.NoError(t, err)
 
 		back, err := Decode(data, uint64(len(memory)))
 		require.NoError(t, err)
@@ -49,9 +50,19 @@ func TestRoundTrip(t *testing.T) {
 		copy(again[at:], image)
 		back.Apply(again)
 		require.Equal(t, memory, again)
-		require.Equal(t, data, back.Encode(), "the same checkpoint has the same bytes")
+		repeated, err := back.Encode()
+		require.NoError(t, err)
+		require.Equal(t, data, repeated, "the same checkpoint has the same bytes")
 
 		_, err = Decode(data, uint64(len(memory))-1)
+		require.ErrorIs(t, err, ErrTooLarge)
+	}
+}
+
+// TestEncodeRefuses: what Decode would refuse is not stored.
+func TestEncodeRefuses(t *testing.T) {
+	for _, c := range []Checkpoint{{Globals: make([]uint64, MaxGlobals+1)}, {Host: make([]byte, MaxHost+1)}} {
+		_, err := c.Encode()
 		require.ErrorIs(t, err, ErrTooLarge)
 	}
 }
@@ -113,7 +124,8 @@ func sample() Checkpoint {
 // TestHostile: bytes from a disk may be anything.
 func TestHostile(t *testing.T) {
 	whole := sample()
-	data := whole.Encode()
+	data, err := whole.Encode()
+	require.NoError(t, err)
 	fixed := make([]byte, 64)
 	numbers := func(n ...uint64) []byte {
 		body := slices.Clone(fixed)
@@ -163,7 +175,9 @@ func TestHostile(t *testing.T) {
 // FuzzDecode: what Decode takes, it gives back, and Apply stays within the memory.
 func FuzzDecode(f *testing.F) {
 	whole := sample()
-	f.Add(whole.Encode())
+	seed, err := whole.Encode()
+	require.NoError(f, err)
+	f.Add(seed)
 	f.Add(pack(binary.AppendUvarint(make([]byte, 64), pageSize)))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		c, err := Decode(data, 4*pageSize)
@@ -171,7 +185,9 @@ func FuzzDecode(f *testing.F) {
 			return
 		}
 		c.Apply(make([]byte, c.Size))
-		again, err := Decode(c.Encode(), 4*pageSize)
+		data, err = c.Encode()
+		require.NoError(t, err)
+		again, err := Decode(data, 4*pageSize)
 		require.NoError(t, err)
 		require.Equal(t, c.Globals, again.Globals)
 	})
@@ -196,7 +212,8 @@ func BenchmarkCheckpoint(b *testing.B) {
 		memory, image, at := guest(1, c.pages, c.changes)
 		var one Checkpoint
 		one.Compare(memory, image, at)
-		data := one.Encode()
+		data, err := one.Encode()
+		require.NoError(b, err)
 		b.Run(c.name+"/compare", func(b *testing.B) {
 			b.ReportMetric(float64(one.Changed()), "changed-bytes")
 			for b.Loop() {
@@ -206,7 +223,7 @@ func BenchmarkCheckpoint(b *testing.B) {
 		b.Run(c.name+"/encode", func(b *testing.B) {
 			b.ReportMetric(float64(len(data)), "stored-bytes")
 			for b.Loop() {
-				one.Encode()
+				_, _ = one.Encode()
 			}
 		})
 		b.Run(c.name+"/decode", func(b *testing.B) {
