@@ -40,6 +40,10 @@
 // notice is passed to [Config.OnNotice], and [Manager.Pending] returns it until it is
 // acknowledged or the session's agent has seen the end.
 //
+// Work that waits for hours returns a [Suspension] in its [Outcome]: the run keeps its
+// state in the engine, and holds no slot and no permit until what it waits for happens.
+// Then the executor is called again, see [StateOf], in this process or in a later one.
+//
 // A Manager is a worker of its engine and renews its lease with a heartbeat. The
 // runs of a worker that died are taken over by the others, or by the next [New]:
 // they are run again with the last [output.Sink.Checkpoint] if [Config.Readmit]
