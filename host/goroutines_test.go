@@ -8,6 +8,7 @@ import (
 	"os"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -235,25 +236,28 @@ func TestGoroutinesStop(t *testing.T) {
 // TestGoroutinesDeaf: a tool that sleeps whatever happens waits without fuel until it is
 // ended.
 func TestGoroutinesDeaf(t *testing.T) {
-	h := newHost(t, nil)
-	m := compile(t, h, waitingWasm(t))
-	ended := func(grace time.Duration) int64 {
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		stop := make(chan struct{})
-		req := waitingCall("deaf", "")
-		req.Stopping, req.Policy.Grant.Clock = stop, true
-		req.Progress = func(host.Progress) {
-			close(stop)
-			time.AfterFunc(grace, cancel)
+	waitingWasm(t) // outside of the bubble
+	synctest.Test(t, func(t *testing.T) {
+		h := newHost(t, nil)
+		m := compile(t, h, waitingWasm(t))
+		ended := func(grace time.Duration) int64 {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			stop := make(chan struct{})
+			req := waitingCall("deaf", "")
+			req.Stopping, req.Policy.Grant.Clock = stop, true
+			req.Progress = func(host.Progress) {
+				close(stop)
+				time.AfterFunc(grace, cancel)
+			}
+			o := do(ctx, h, m, req)
+			require.ErrorIs(t, o.err, context.Canceled)
+			return o.Usage.Fuel
 		}
-		o := do(ctx, h, m, req)
-		require.ErrorIs(t, o.err, context.Canceled)
-		return o.Usage.Fuel
-	}
 
-	ended(0) // starts up
-	require.LessOrEqual(t, ended(200*time.Millisecond), 2*ended(10*time.Millisecond))
+		ended(0) // starts up
+		require.LessOrEqual(t, ended(200*time.Millisecond), 2*ended(10*time.Millisecond))
+	})
 }
 
 // BenchmarkAwait compares a goroutine that waits for a tool, which the host resumes, with
