@@ -76,6 +76,7 @@ func (w *worker) verdict(t *task, r workResult) ending {
 	if e.end.Result != nil && t.run.SignalOnCompletion {
 		e.end.ResultStart, e.end.ResultSize = output.Shorten(string(e.end.Result), maxResultStart), len(e.end.Result)
 	}
+	e.beat = t.sink.Beat() // with what was said of the end
 	return e
 }
 
