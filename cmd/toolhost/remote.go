@@ -136,7 +136,7 @@ func missing(found wire.Runs) error {
 }
 
 var icons = map[wire.Status]string{
-	wire.StatusQueued: "○", wire.StatusRunning: "●", wire.StatusSucceeded: "✓", wire.StatusFailed: "✗", wire.StatusCanceled: "■",
+	wire.StatusQueued: "○", wire.StatusRunning: "●", wire.StatusWaiting: "◷", wire.StatusSucceeded: "✓", wire.StatusFailed: "✗", wire.StatusCanceled: "■",
 }
 
 // icon stands for a state in a table.

@@ -16,7 +16,7 @@ var errorKinds = []string{
 
 // filters are the parameters that select runs by what they are.
 func filters() []param {
-	status := oneOf("status", string(wire.StatusQueued), string(wire.StatusRunning), string(wire.StatusSucceeded), string(wire.StatusFailed), string(wire.StatusCanceled))
+	status := oneOf("status", string(wire.StatusQueued), string(wire.StatusRunning), string(wire.StatusWaiting), string(wire.StatusSucceeded), string(wire.StatusFailed), string(wire.StatusCanceled))
 	status.many = 5
 	kinds := oneOf("error", errorKinds...)
 	kinds.many = len(errorKinds)

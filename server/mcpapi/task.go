@@ -279,6 +279,8 @@ func statusMessage(run wire.Run) string {
 		return run.Stopping.Reason
 	case run.Status == wire.StatusQueued:
 		return "waiting for a slot"
+	case run.Status == wire.StatusWaiting && run.Progress == nil && run.Detail == "":
+		return "waiting"
 	case run.Status.Terminal():
 		return run.Summary
 	case run.Progress == nil:

@@ -160,6 +160,8 @@ func stateOf(r wire.Run) state {
 		return state{"warn", "◌", "stopping"}
 	case r.Status == wire.StatusRunning:
 		return state{"live", "▶", "running"}
+	case r.Status == wire.StatusWaiting:
+		return state{"wait", "◷", "waiting"}
 	}
 	return state{"wait", "…", string(r.Status)}
 }

@@ -31,7 +31,7 @@ const stateActive = "active"
 
 // States are what can be chosen as the state of runs.
 func (runFilter) States() []string {
-	return []string{stateActive, string(wire.StatusQueued), string(wire.StatusRunning), string(wire.StatusSucceeded), string(wire.StatusFailed), string(wire.StatusCanceled)}
+	return []string{stateActive, string(wire.StatusQueued), string(wire.StatusRunning), string(wire.StatusWaiting), string(wire.StatusSucceeded), string(wire.StatusFailed), string(wire.StatusCanceled)}
 }
 
 // newRunFilter reads a filter from a query.
